@@ -1,0 +1,50 @@
+/* clock.h - time, timers and "later this turn", as one object that something else turns.
+ *
+ * The loop turns the real one; the simulator turns its own, so the heart runs the same either way.
+ * Monotonic milliseconds drive every timer; wall milliseconds are only for what people and tokens
+ * call the time.  Timer and deferred callbacks never run inside the call that started them.
+ *
+ *      timer_init(&s->idle, on_idle);
+ *      timer_set(clock, &s->idle, 60000);            // re-arms; 0 or less: at the next turn
+ *      timer_stop(clock, &s->idle);                  // harmless when not armed
+ */
+#pragma once
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+struct clock;
+struct timer;
+typedef void timer_cb(struct timer *t); /* container_of() finds the owner */
+typedef void defer_cb(void *ctx);
+
+struct timer {
+    timer_cb *fire;
+    int64_t due_ms;   /* monotonic */
+    size_t heap_pos;  /* 0: not armed */
+};
+
+struct clock *clock_new(void);
+void clock_free(struct clock *c);       /* armed timers are forgotten, deferred calls are run */
+
+int64_t clock_now_ms(const struct clock *c);   /* monotonic, fixed during one turn */
+int64_t clock_wall_ms(const struct clock *c);  /* unix time, fixed during one turn */
+
+static inline void timer_init(struct timer *t, timer_cb *fire)
+{
+    *t = (struct timer){.fire = fire};
+}
+static inline bool timer_is_set(const struct timer *t)
+{
+    return t->heap_pos != 0;
+}
+void timer_set(struct clock *c, struct timer *t, int64_t after_ms);
+void timer_stop(struct clock *c, struct timer *t);
+
+/* Run fn(ctx) when this turn ends: two-phase close and callbacks that must not nest. */
+void clock_defer(struct clock *c, defer_cb *fn, void *ctx);
+
+/* ---- for whoever turns it ---- */
+void clock_set(struct clock *c, int64_t now_ms, int64_t wall_ms);
+void clock_turn(struct clock *c);              /* fire what is due, then run what was deferred */
+int64_t clock_next_ms(const struct clock *c);  /* ms until the next turn has work; -1: never */

@@ -1,0 +1,26 @@
+/* crypto.h - OpenSSL behind the few shapes we need.
+ *
+ * Everything secret is compared with ct_equal() and wiped with secret_wipe(). */
+#pragma once
+#include "base/buf.h"
+
+#define SHA256_BYTES 32
+#define SEAL_KEY_BYTES 32
+
+void hmac_sha256(struct str key, struct str msg, uint8_t ret_mac[SHA256_BYTES]);
+void hmac_sha1(struct str key, struct str msg, uint8_t ret_mac[20]);
+void sha256(struct str msg, uint8_t ret_hash[SHA256_BYTES]);
+bool ct_equal(const void *a, const void *b, size_t n);
+void secret_wipe(void *p, size_t n);
+
+void hex_add(struct buf *out, const void *p, size_t n);            /* lower case */
+bool hex_decode(struct str hex, void *ret_bytes, size_t n);        /* exactly n bytes; either case */
+void base64_add(struct buf *out, const void *p, size_t n);         /* standard, padded */
+void base64url_add(struct buf *out, const void *p, size_t n);      /* no padding */
+bool base64_decode(struct str text, struct buf *out);              /* strict, padding required */
+bool base64url_decode(struct str text, struct buf *out);           /* padding optional */
+
+/* AES-256-GCM: out = 12 byte nonce, ciphertext, 16 byte tag.  @aad names what is sealed, so that a
+ * sealed value moved to another record does not open. */
+void seal_add(const uint8_t key[SEAL_KEY_BYTES], struct str aad, struct str plain, struct buf *out);
+bool seal_open(const uint8_t key[SEAL_KEY_BYTES], struct str aad, struct str sealed, struct buf *out);

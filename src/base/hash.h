@@ -1,0 +1,18 @@
+/* hash.h - SipHash-2-4: the keyed hash of our maps and of the deduplication keys.
+ *
+ * Keyed, because peers choose what we hash; the map key is random per process, the deduplication
+ * key is random per database. */
+#pragma once
+#include <stdint.h>
+#include "base/str.h"
+
+struct hash_key {
+    uint64_t k0, k1;
+};
+struct hash128 {
+    uint64_t lo, hi;
+};
+
+uint64_t hash64(const struct hash_key *key, struct str s);
+struct hash128 hash128(const struct hash_key *key, struct str s);
+const struct hash_key *hash_process_key(void); /* random, made once, for in-memory tables */

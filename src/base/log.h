@@ -1,0 +1,30 @@
+/* log.h - one line per fact, on stderr, as text or as JSON.
+ *
+ * The context carries the identity, the message carries the news:
+ *      log_info(&s->log, "caught up: events=%" PRIu64, n);
+ *      -> 2026-11-15T13:10:09.123Z info session=41 instance=acme caught up: events=12
+ * error = an operator must act; warn = degraded, we go on and say how; info = one line per life
+ * event; debug = state changes.  Secrets and message texts are never logged.  A NULL context is
+ * fine.  Safe from any thread. */
+#pragma once
+#include "base/buf.h"
+
+enum log_level { LOG_ERROR, LOG_WARN, LOG_INFO, LOG_DEBUG };
+
+struct log { /* embedded in the object that logs; the prefix is built only when a line is written */
+    void (*prefix)(const struct log *log, struct buf *out); /* appends "session=41 instance=x " */
+};
+
+void log_setup(enum log_level level, bool as_json);
+bool log_level_parse(struct str word, enum log_level *ret_level);
+bool log_enabled(enum log_level level);
+void log_write(enum log_level level, const struct log *ctx, const char *fmt, ...) BH_PRINTF(3, 4);
+
+#define log_error(ctx, ...) log_write(LOG_ERROR, ctx, __VA_ARGS__)
+#define log_warn(ctx, ...) log_write(LOG_WARN, ctx, __VA_ARGS__)
+#define log_info(ctx, ...) log_write(LOG_INFO, ctx, __VA_ARGS__)
+#define log_debug(ctx, ...) \
+    do { \
+        if (log_enabled(LOG_DEBUG)) \
+            log_write(LOG_DEBUG, ctx, __VA_ARGS__); \
+    } while (0)

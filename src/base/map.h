@@ -1,0 +1,34 @@
+/* map.h - hash table from bytes to pointers.
+ *
+ * The key bytes are borrowed: they must live inside (or as long as) the value.  Open addressing,
+ * so a lookup touches one or two cache lines and an empty map allocates nothing.
+ *
+ *      struct map by_id = MAP_INIT;
+ *      map_put(&by_id, str_of(gw->id), gw);
+ *      struct gateway *gw = map_get(&by_id, id);
+ *      for (size_t i = 0; map_next(&by_id, &i, &gw_ptr);) ...
+ */
+#pragma once
+#include "base/str.h"
+
+struct map_slot {
+    uint64_t hash; /* 0: free, 1: deleted */
+    struct str key;
+    void *value;
+};
+struct map {
+    struct map_slot *slots; /* owned */
+    size_t cap, used, live;
+};
+#define MAP_INIT ((struct map){0})
+
+void map_done(struct map *m); /* frees the table, not the values */
+void *map_get(const struct map *m, struct str key);            /* NULL: absent */
+void *map_put(struct map *m, struct str key, void *value);     /* the value it replaced, or NULL */
+void *map_del(struct map *m, struct str key);                  /* the value removed, or NULL */
+static inline size_t map_count(const struct map *m)
+{
+    return m->live;
+}
+/* Start with *@pos = 0.  Deleting the entry just returned is allowed, adding is not. */
+bool map_next(const struct map *m, size_t *pos, void **ret_value);

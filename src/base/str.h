@@ -1,0 +1,63 @@
+/* str.h - a borrowed view of bytes, and the questions we ask of text.
+ *
+ * A str is passed by value, is not NUL-terminated and owns nothing.  {NULL, 0} means "absent";
+ * {non-NULL, 0} means "present and empty".  Both answer true to str_is_empty(). */
+#pragma once
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+
+struct str {
+    const char *p;
+    size_t n;
+};
+
+#define STR(lit) ((struct str){"" lit, sizeof(lit) - 1})
+#define STR_NULL ((struct str){NULL, 0})
+#define STR_FMT(s) (int)(s).n, (s).p /* for "%.*s" */
+
+static inline struct str str_of(const char *z) /* NULL gives STR_NULL */
+{
+    return (struct str){z, z != NULL ? strlen(z) : 0};
+}
+static inline struct str str_make(const void *p, size_t n)
+{
+    return (struct str){p, n};
+}
+static inline bool str_is_empty(struct str s)
+{
+    return s.n == 0;
+}
+static inline bool str_eq(struct str a, struct str b)
+{
+    return a.n == b.n && (a.n == 0 || memcmp(a.p, b.p, a.n) == 0);
+}
+
+bool str_eq_ci(struct str a, struct str b);             /* ASCII case folded */
+int str_cmp(struct str a, struct str b);                /* byte order; a prefix sorts first */
+bool str_starts(struct str s, struct str prefix);
+bool str_ends(struct str s, struct str suffix);
+struct str str_trim(struct str s);                      /* ASCII white space off both ends */
+struct str str_skip(struct str s, size_t n);            /* without its first n bytes */
+ptrdiff_t str_find(struct str s, char c);               /* index, or -1 */
+bool str_contains(struct str s, struct str needle);
+
+/* Take the part before the first @sep off the front of *@rest.  False when *@rest was absent;
+ * after the last part *@rest is absent. */
+bool str_split(struct str *rest, char sep, struct str *ret_part);
+
+char *str_dup(struct str s);                            /* heap, NUL-terminated; caller frees */
+
+/* The whole of @s as a decimal number, nothing around it.  False on anything else or overflow. */
+bool str_to_u64(struct str s, uint64_t *ret_v);
+bool str_to_i64(struct str s, int64_t *ret_v);
+
+/* "30s", "5m", "1h", "250ms", "2d" or a bare number of seconds -> ms. */
+bool str_to_duration_ms(struct str s, int64_t *ret_ms);
+/* "1GiB", "64KiB", "10MB" or a bare number of bytes. */
+bool str_to_bytes(struct str s, uint64_t *ret_bytes);
+
+bool utf8_valid(struct str s);          /* strict: no surrogates, no over-long forms */
+size_t utf8_chars(struct str s);        /* code points in valid UTF-8 */
+size_t utf16_units(struct str s);       /* UTF-16 code units of valid UTF-8 */
