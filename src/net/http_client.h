@@ -1,0 +1,53 @@
+/* http_client.h - outbound HTTP(S): platform REST, wake pokes, JWKS.  libcurl underneath.
+ *
+ *      s->poke = http_fetch(client, &(struct http_fetch){.url = url, .timeout_ms = 5000}, on_poked, s);
+ *      ...
+ *      http_cancel(&s->poke);      // on_poked will not run; s->poke is NULL now
+ *
+ * Names are resolved off the loop.  Redirects are never followed.  Only http and https. */
+#pragma once
+#include "base/buf.h"
+#include "base/err.h"
+
+struct http_call;   /* one request under way: a cancel handle */
+struct http_client;
+struct loop;
+
+struct http_fetch {
+    const char *method;      /* NULL: GET */
+    const char *url;
+    const char *const *headers; /* "Name: value", NULL-terminated; NULL: none */
+    struct str body;         /* copied; absent: none */
+    int64_t timeout_ms;      /* the whole call; 0: 30 s */
+    size_t max_body;         /* a longer answer is cut off with BH_MALFORMED; 0: 8 MiB */
+    bool public_only;        /* refuse private, loopback, link-local, unique-local, multicast and metadata
+                              * addresses, checked on the address actually connected to */
+    const char *unix_socket; /* connect here instead; NULL: by the URL */
+};
+
+struct http_result {
+    enum bh_err err;         /* BH_OK: an answer came, whatever its status; BH_REFUSED: address refused by
+                              * public_only; BH_UNKNOWN: the request was written but no answer came;
+                              * BH_UNAVAILABLE: never connected; BH_MALFORMED: answer too long or not HTTP */
+    int status;
+    struct str body;         /* borrowed for the callback */
+    const char *why;         /* a sentence for the log when err != BH_OK */
+    int64_t retry_after_ms;  /* Retry-After in seconds, or -1 */
+    const struct http_call *call; /* for http_result_header() */
+};
+typedef void http_done_cb(void *ctx, const struct http_result *r);
+
+struct http_client *http_client_new(struct loop *loop);
+void http_client_free(struct http_client *c); /* cancels what is under way */
+struct http_call *http_fetch(struct http_client *c, const struct http_fetch *f, http_done_cb *done,
+                             void *ctx) BH_MUST_USE;
+void http_cancel(struct http_call **call); /* NULL inside is fine; sets it to NULL */
+struct str http_result_header(const struct http_result *r, const char *name);
+
+/* The same, blocking, for the command line. */
+enum bh_err http_fetch_now(const struct http_fetch *f, int *ret_status, struct buf *ret_body,
+                           char *ret_why /* 256 */);
+
+/* True when @addr (a struct sockaddr) is one of the addresses public_only refuses. */
+struct sockaddr;
+bool http_addr_is_private(const struct sockaddr *addr);

@@ -1,0 +1,95 @@
+/* http_server.h - HTTP/1.1 and WebSocket server, on TCP, TLS and Unix sockets.
+ *
+ * One handler gets every request once its body is complete (or an upgrade once its headers are).
+ * It answers at once or later: what survives the handler is a number (struct http_id), never a
+ * pointer, and answering a request whose client has gone is harmless.
+ *
+ *      accept -> HEAD -> BODY -> HANDLING -> reply -> HEAD ...          (keep-alive, pipelining)
+ *                                    |-> http_stream_begin -> STREAM    (server-sent events)
+ *                                    '-> ws_accept -> WEBSOCKET         (net/ws.h)
+ *      every state -> CLOSED on error, time-out, limit or http_server_drain
+ *
+ * Limits (struct http_limits) bound what a stranger can cost: head bytes, body bytes, seconds for
+ * a head, seconds for a body, connections.  Violations answer 400, 408, 413, 431, 501 or 503 with
+ * a JSON error and close.  Idle connections own no buffer.
+ */
+#pragma once
+#include "base/buf.h"
+#include "base/err.h"
+
+struct http_req;    /* valid only while the handler runs */
+struct http_server;
+struct loop;
+
+struct http_id { /* a request that awaits its answer */
+    uint32_t index, generation;
+};
+
+struct http_limits {
+    size_t head_bytes;       /* request line and headers; default 16 KiB */
+    size_t body_bytes;       /* default 1 MiB; http_handler may see less, never more */
+    int64_t head_ms;         /* from first byte to end of head; default 10 s */
+    int64_t body_ms;         /* from end of head to end of body; default 30 s */
+    int64_t keep_alive_ms;   /* between requests; default 75 s */
+    size_t connections;      /* default 65536; past it accept answers 503 */
+};
+extern const struct http_limits http_limits_default;
+
+struct http_tls { /* PEM files; NULL for plain */
+    const char *cert_path, *key_path;
+};
+
+typedef void http_handler(void *ctx, struct http_req *req);
+
+struct http_server *http_server_new(struct loop *loop, const struct http_limits *limits,
+                                    http_handler *handler, void *ctx);
+/* "127.0.0.1:7077", "[::1]:0", "0.0.0.0:80" or "unix:/path" (then @mode is its file mode, and a
+ * stale socket file is replaced).  Several calls listen in several places.  On failure @ret_why
+ * (256 bytes) says what to fix. */
+enum bh_err http_server_listen(struct http_server *s, struct str where, const struct http_tls *tls,
+                               int mode, char *ret_why) BH_MUST_USE;
+/* The port of the first TCP listener, for "port 0". */
+int http_server_port(const struct http_server *s);
+/* Stop accepting, finish answers in progress, close idle connections.  WebSockets are left to
+ * their owners. */
+void http_server_drain(struct http_server *s);
+size_t http_server_connections(const struct http_server *s);
+void http_server_free(struct http_server *s); /* closes everything; ws owners get on_closed */
+
+/* ---- inside the handler: borrowed views, gone when it returns ---- */
+struct str http_method(const struct http_req *r);
+struct str http_path(const struct http_req *r);                    /* without the query; still percent-encoded */
+bool http_query(const struct http_req *r, const char *name, struct buf *ret_value); /* decoded */
+struct str http_header(const struct http_req *r, const char *name); /* STR_NULL: absent */
+bool http_cookie(const struct http_req *r, const char *name, struct str *ret_value);
+struct str http_body(const struct http_req *r);
+struct str http_peer(const struct http_req *r);                    /* "203.0.113.7", "unix" */
+bool http_is_upgrade(const struct http_req *r);                    /* asks for a WebSocket */
+bool http_is_tls(const struct http_req *r);
+struct http_id http_req_id(const struct http_req *r);
+void *http_listener_tag(const struct http_req *r);                 /* see http_server_tag_last() */
+
+/* Mark the listener added last, so that the handler can tell the admin socket from the public one. */
+void http_server_tag_last(struct http_server *s, void *tag);
+
+/* ---- answers: from the handler or any time later; the first one counts ---- */
+struct http_answer {
+    int status;
+    const char *content_type;   /* NULL: application/json; charset=utf-8 */
+    const char *headers;        /* extra, each "Name: value\r\n"; NULL: none */
+    struct str body;
+    bool close;                 /* close the connection after it */
+};
+void http_answer(struct http_server *s, struct http_id id, const struct http_answer *a);
+/* {"error": ..., "code": ...} */
+void http_answer_error(struct http_server *s, struct http_id id, int status, const char *code,
+                       const char *fmt, ...) BH_PRINTF(5, 6);
+
+/* ---- a body that goes on: server-sent events ---- */
+typedef void http_stream_closed_cb(void *ctx, struct http_id id);
+/* Send the head; from now on the answer is a stream until either side closes.  @closed runs once
+ * when the client has gone or was too slow (more than @max_queued bytes waiting). */
+void http_stream_begin(struct http_server *s, struct http_id id, const struct http_answer *head,
+                       size_t max_queued, http_stream_closed_cb *closed, void *ctx);
+bool http_stream_write(struct http_server *s, struct http_id id, struct str bytes); /* false: gone */
+void http_stream_end(struct http_server *s, struct http_id id); /* @closed does not run */

@@ -1,0 +1,37 @@
+/* loop.h - the one loop thread: libev underneath, a struct clock on top.
+ *
+ * Everything in bellhop but the store thread runs inside loop_run().  Each turn: wait for sockets,
+ * handle them, fire timers and deferred calls (clock_turn), then run the end-of-turn hooks, where
+ * sockets write what the turn produced in one system call each.
+ */
+#pragma once
+#include <stdbool.h>
+#include "base/clock.h"
+
+struct loop;
+typedef void loop_fn(void *ctx);
+
+struct loop *loop_new(void);
+void loop_free(struct loop *l);
+struct clock *loop_clock(struct loop *l);  /* borrowed; turned by the loop */
+void loop_run(struct loop *l);             /* until loop_stop() */
+void loop_stop(struct loop *l);
+
+/* Run fn(ctx) on the loop thread soon.  The only call here that any thread may make. */
+void loop_post(struct loop *l, loop_fn *fn, void *ctx);
+
+/* Run fn(ctx) whenever the process gets @signo. */
+void loop_on_signal(struct loop *l, int signo, loop_fn *fn, void *ctx);
+
+/* Call fn(ctx) at the end of every turn, in order of registration.  Register at start-up only. */
+void loop_on_turn_end(struct loop *l, loop_fn *fn, void *ctx);
+
+/* A watched descriptor, for code in src/net/ and for foreign sockets (libpq, hiredis) later. */
+struct loop_fd;
+enum { LOOP_READ = 1, LOOP_WRITE = 2 };
+typedef void loop_fd_cb(void *ctx, int events);
+struct loop_fd *loop_fd_add(struct loop *l, int fd, int events, loop_fd_cb *cb, void *ctx);
+void loop_fd_set(struct loop_fd *w, int events);
+void loop_fd_free(struct loop_fd *w); /* safe inside its own callback */
+
+void *loop_ev(struct loop *l); /* the struct ev_loop, for src/net/ only */

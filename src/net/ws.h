@@ -1,0 +1,46 @@
+/* ws.h - one accepted WebSocket.
+ *
+ * A struct ws lives from ws_accept() until its on_closed() returned; after that the pointer is
+ * dead.  on_closed() runs exactly once, never inside ws_accept() or ws_close().  Data arrives as a
+ * stream of pieces: the relay wire is newline-delimited and does not care about message borders.
+ * Frames sent in one turn leave in one write.  permessage-deflate is declined by not offering it.
+ */
+#pragma once
+#include "base/buf.h"
+
+struct http_req;
+struct http_server;
+struct ws;
+
+struct ws_handlers {
+    /* A piece of a text or binary message; @end: the message ends with it.  Borrowed bytes. */
+    void (*on_data)(void *ctx, struct str bytes, bool end);
+    void (*on_pong)(void *ctx, uint32_t number); /* the number given to ws_ping(); foreign pongs are dropped */
+    void (*on_closed)(void *ctx, int code);      /* 1006 when the peer just vanished */
+    /* The queue of unsent bytes fell below half of max_queued again; may be NULL. */
+    void (*on_drained)(void *ctx);
+};
+
+struct ws_options {
+    size_t max_message; /* larger incoming messages: close 1009 */
+    size_t max_queued;  /* unsent bytes beyond this: close 1008, the peer does not read */
+};
+
+/* Answer an upgrade request with 101.  NULL (and an HTTP 400 was sent) when the request is not a
+ * correct WebSocket upgrade. */
+struct ws *ws_accept(struct http_server *s, struct http_req *req, const struct ws_options *opt,
+                     const struct ws_handlers *h, void *ctx);
+void ws_set_ctx(struct ws *ws, void *ctx);
+
+void ws_send(struct ws *ws, struct str text);        /* one text message; copied */
+/* The same in two steps without a copy: append the payload to the returned buffer (which already
+ * holds other bytes: only append), then ws_send_end().  Nothing else may touch @ws in between. */
+struct buf *ws_send_begin(struct ws *ws);
+void ws_send_end(struct ws *ws);
+
+void ws_ping(struct ws *ws, uint32_t number);
+/* Start the closing handshake; data from the peer is dropped from now on, the socket is cut after
+ * 5 s.  Closing twice is harmless. */
+void ws_close(struct ws *ws, int code, const char *reason);
+size_t ws_queued(const struct ws *ws);
+bool ws_is_closing(const struct ws *ws);

@@ -1,0 +1,28 @@
+/* ws_client.h - an outgoing WebSocket on the loop (the Discord gateway).  libcurl connects (DNS, proxies,
+ * TLS), ws_codec frames.
+ *
+ * A struct ws_client lives from ws_client_open() until its on_closed() returned or ws_client_free(),
+ * whichever is first; after ws_client_free() no handler runs. */
+#pragma once
+#include "base/buf.h"
+
+struct loop;
+struct ws_client;
+
+struct ws_client_handlers {
+    void (*on_open)(void *ctx);
+    void (*on_message)(void *ctx, struct str message, bool text); /* whole messages, borrowed */
+    void (*on_closed)(void *ctx, int code, const char *why);      /* 1006: vanished; 0: never opened */
+};
+struct ws_client_options {
+    const char *url;             /* ws:// or wss:// */
+    const char *const *headers;  /* "Name: value", NULL-terminated; NULL: none */
+    int64_t connect_timeout_ms;  /* 0: 10 s */
+    size_t max_message;          /* 0: 16 MiB */
+};
+
+struct ws_client *ws_client_open(struct loop *loop, const struct ws_client_options *opt,
+                                 const struct ws_client_handlers *h, void *ctx);
+void ws_client_send(struct ws_client *c, struct str text);
+void ws_client_close(struct ws_client *c, int code); /* on_closed follows */
+void ws_client_free(struct ws_client *c);            /* at once, silently; NULL is fine */

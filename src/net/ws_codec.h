@@ -1,0 +1,55 @@
+/* ws_codec.h - RFC 6455 frames as a pure function of bytes: shared by the server, the client and
+ * the SDK, and fuzzed directly.
+ *
+ * The decoder is fed whatever arrived and answers one item at a time.  It checks masking (a server
+ * requires it, a client refuses it), reserved bits, opcodes, control frame sizes and fragmentation
+ * order; the UTF-8 of text is left to the JSON parser behind it, which checks every byte anyway.
+ * State is 40 bytes; payload is unmasked in place and handed out without being collected.
+ */
+#pragma once
+#include "base/buf.h"
+
+enum ws_op { WS_CONT = 0, WS_TEXT = 1, WS_BINARY = 2, WS_CLOSE = 8, WS_PING = 9, WS_PONG = 10 };
+
+enum ws_item {
+    WS_ITEM_MORE,    /* feed more bytes */
+    WS_ITEM_DATA,    /* a piece of a data message: .bytes, .end */
+    WS_ITEM_PING,    /* answer with a pong of .bytes (whole, at most 125) */
+    WS_ITEM_PONG,
+    WS_ITEM_CLOSE,   /* .code (1005 when the peer gave none) */
+    WS_ITEM_BAD,     /* protocol violation: close with .code (1002, 1007, 1009) */
+};
+
+struct ws_decoder {
+    bool server;          /* expects masked frames */
+    bool in_message;      /* between the first fragment and the last */
+    bool broken;
+    uint8_t state, op, fin;
+    uint8_t mask[4];
+    uint8_t head_n, head[14]; /* header bytes, or a control frame's length so far */
+    uint8_t mask_at;
+    uint64_t left;        /* payload bytes still to come of this frame */
+    uint64_t message_n;   /* bytes of the message so far */
+    uint64_t max_message;
+    uint8_t control[125]; /* a control frame may arrive in pieces */
+    uint8_t control_n;
+};
+
+struct ws_decoded {
+    enum ws_item item;
+    struct str bytes; /* borrowed from the input or the decoder */
+    bool end, text;
+    int code;
+};
+
+void ws_decoder_init(struct ws_decoder *d, bool server, uint64_t max_message);
+/* Take the next item from *@p..@p+*@n, advancing both.  @p is written to (unmasking). */
+struct ws_decoded ws_decode(struct ws_decoder *d, char **p, size_t *n);
+
+/* Append a frame header for @n payload bytes; with @mask (client) the payload must then be appended
+ * through ws_mask(). */
+void ws_frame_head(struct buf *out, enum ws_op op, bool fin, uint64_t n, const uint8_t mask[4]);
+void ws_mask(char *p, size_t n, const uint8_t mask[4], size_t offset);
+
+/* base64(SHA-1(key + GUID)), 28 characters and a NUL. */
+void ws_accept_key(struct str key, char ret_accept[29]);
