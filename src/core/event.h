@@ -1,0 +1,52 @@
+/* event.h - a normalized inbound message: what every platform turns its messages into.
+ *
+ * All strs are borrowed from whoever made the event, for the call it is passed to.  Absent is
+ * STR_NULL.  Ids are strings even where the platform has numbers. */
+#pragma once
+#include "base/buf.h"
+#include "base/hash.h"
+
+#define EVENT_MAX_MEDIA 16
+
+struct event {
+    /* where it came from */
+    struct str platform;         /* "discord", lower case */
+    struct str bot;              /* which of our identities on that platform */
+    struct str route_key;        /* what `bellhop route` names: guild, chat or bot, by platform */
+    struct str event_id;         /* the platform's own id, for deduplication; absent: never a duplicate */
+    /* the message */
+    struct str text;             /* never null on the wire */
+    struct str message_type;     /* absent: "text" */
+    struct str message_id, reply_to_message_id;
+    struct str media_urls[EVENT_MAX_MEDIA];
+    size_t n_media;
+    struct { struct str text, author; bool is_own, set; } reply_to; /* the quoted message */
+    /* SessionSource */
+    struct str chat_id, chat_type, chat_name, chat_topic;
+    struct str user_id, user_name, user_id_alt, chat_id_alt;
+    struct str user_display_name, user_handle;
+    struct str thread_id, parent_chat_id;
+    struct str scope_id;         /* guild, workspace, server: sent as guild_id and scope_id */
+    /* for the gate only, never on the wire */
+    bool author_is_bot, mentions_bot, replies_to_bot;
+};
+
+/* The `event` object of an inbound frame, as the contract wants it: never null where the real client
+ * dies of it, both scope names, no is_bot, and media URLs that would leak the gateway's bearer left
+ * out (see event_media_is_safe()). */
+void event_write(struct buf *out, const struct event *ev);
+
+/* False for URLs that are not http(s) or contain "/relay/media/". */
+bool event_media_is_safe(struct str url);
+
+/* The whole line {"type":"inbound","bufferId":...,"event":{...}}\n.  @buffer_id 0: without one. */
+void event_write_frame(struct buf *out, const struct event *ev, uint64_t buffer_id);
+
+/* Deduplication key of this event for one instance; false when it has no event_id. */
+bool event_dedup_key(const struct event *ev, const struct hash_key *key, struct str tenant,
+                     struct str instance, struct hash128 *ret);
+
+/* A bufferId as text ("b" + lower-case base 32 of the number) and back. */
+#define BUFFER_ID_MAX 16
+size_t buffer_id_format(uint64_t id, char ret[BUFFER_ID_MAX]);
+bool buffer_id_parse(struct str text, uint64_t *ret_id);
