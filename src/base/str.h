@@ -8,6 +8,10 @@
 #include <stdint.h>
 #include <string.h>
 
+#ifdef __cplusplus
+extern "C" {
+#endif
+
 struct str {
     const char *p;
     size_t n;
@@ -23,7 +27,7 @@ static inline struct str str_of(const char *z) /* NULL gives STR_NULL */
 }
 static inline struct str str_make(const void *p, size_t n)
 {
-    return (struct str){p, n};
+    return (struct str){(const char *)p, n};
 }
 static inline bool str_is_empty(struct str s)
 {
@@ -61,3 +65,9 @@ bool str_to_bytes(struct str s, uint64_t *ret_bytes);
 bool utf8_valid(struct str s);          /* strict: no surrogates, no over-long forms */
 size_t utf8_chars(struct str s);        /* code points in valid UTF-8 */
 size_t utf16_units(struct str s);       /* UTF-16 code units of valid UTF-8 */
+/* Bytes of the valid sequence (one code point) @s starts with; 0: none, or @s is empty. */
+size_t utf8_seq_bytes(struct str s);
+
+#ifdef __cplusplus
+}
+#endif

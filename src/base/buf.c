@@ -1,0 +1,146 @@
+/* buf.c - design.  (buf.h has the contract.)
+ *
+ * One byte beyond the contents is always allocated, so buf_z() and buf_take() never grow and thus
+ * never fail.  Growth doubles, up to the limit. */
+#include "base/buf.h"
+#include <assert.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include "base/mem.h"
+
+#define FIRST_BYTES 128
+
+static __attribute__((noinline)) bool grow(struct buf *b, size_t n)
+{
+    size_t limit = b->limit != 0 ? b->limit : BUF_LIMIT;
+
+    if (b->n > limit || n > limit - b->n) {
+        b->failed = true;
+        return false;
+    }
+    size_t cap = b->cap != 0 ? b->cap : FIRST_BYTES;
+    while (cap <= b->n + n)
+        cap *= 2;
+    if (cap > limit + 1)
+        cap = limit + 1;
+    if (cap > b->cap) {
+        b->p = xrealloc(b->p, cap);
+        b->cap = cap;
+    }
+    return true;
+}
+
+void buf_done(struct buf *b)
+{
+    free(b->p);
+    *b = (struct buf){.limit = b->limit};
+}
+
+void buf_wipe(struct buf *b)
+{
+    if (b->p != NULL)
+        explicit_bzero(b->p, b->cap);
+    buf_done(b);
+}
+
+char *buf_room(struct buf *b, size_t n)
+{
+    if (b->failed)
+        return NULL;
+    if (b->cap - b->n <= n && !grow(b, n))
+        return NULL;
+    return b->p + b->n;
+}
+
+void buf_add(struct buf *b, const void *p, size_t n)
+{
+    if (n == 0)
+        return;
+    char *to = buf_room(b, n);
+    if (to == NULL)
+        return;
+    memcpy(to, p, n);
+    b->n += n;
+}
+
+void buf_add_str(struct buf *b, struct str s)
+{
+    buf_add(b, s.p, s.n);
+}
+
+void buf_add_z(struct buf *b, const char *z)
+{
+    if (z != NULL)
+        buf_add(b, z, strlen(z));
+}
+
+void buf_add_c(struct buf *b, char c)
+{
+    char *to = buf_room(b, 1);
+
+    if (to == NULL)
+        return;
+    *to = c;
+    b->n++;
+}
+
+void buf_add_u64(struct buf *b, uint64_t v)
+{
+    char digits[20];
+    size_t at = sizeof digits;
+
+    do
+        digits[--at] = (char)('0' + v % 10);
+    while ((v /= 10) != 0);
+    buf_add(b, digits + at, sizeof digits - at);
+}
+
+void buf_add_i64(struct buf *b, int64_t v)
+{
+    if (v < 0)
+        buf_add_c(b, '-');
+    buf_add_u64(b, v < 0 ? 0 - (uint64_t)v : (uint64_t)v);
+}
+
+void buf_printf(struct buf *b, const char *fmt, ...)
+{
+    va_list args;
+
+    va_start(args, fmt);
+    int n = vsnprintf(NULL, 0, fmt, args);
+    va_end(args);
+    assert(n >= 0);
+    char *to = buf_room(b, (size_t)n);
+    if (to == NULL)
+        return;
+    va_start(args, fmt);
+    vsnprintf(to, (size_t)n + 1, fmt, args); /* the spare byte takes the NUL */
+    va_end(args);
+    b->n += (size_t)n;
+}
+
+void buf_consume(struct buf *b, size_t n)
+{
+    assert(n <= b->n);
+    b->n -= n;
+    if (b->n > 0 && n > 0)
+        memmove(b->p, b->p + n, b->n);
+}
+
+const char *buf_z(struct buf *b)
+{
+    if (b->p == NULL)
+        return "";
+    b->p[b->n] = '\0';
+    return b->p;
+}
+
+char *buf_take(struct buf *b)
+{
+    char *z = b->p != NULL ? b->p : xstrdup("");
+
+    z[b->n] = '\0';
+    *b = (struct buf){.limit = b->limit};
+    return z;
+}

@@ -1,0 +1,177 @@
+/* clock.c - design.  (clock.h has the contract.)
+ *
+ * A binary heap ordered by (due, order of arming), so equal times fire in the order they were set
+ * and a run can be replayed.  The heap is 1-based: position 0 in a timer means "not armed".
+ *
+ * A turn fires only what was armed before it began: whatever is armed now is due now or later and
+ * carries a higher number, hence it sorts behind every older timer that is due, and meeting the
+ * first such number ends the firing. */
+#include "base/clock.h"
+#include <assert.h>
+#include <stdlib.h>
+#include <time.h>
+#include "base/mem.h"
+
+struct entry {
+    int64_t due_ms;
+    uint64_t order;
+    struct timer *timer; /* borrowed */
+};
+struct deferred {
+    defer_cb *fn;
+    void *ctx; /* borrowed */
+};
+
+struct clock {
+    int64_t now_ms, wall_ms;
+    struct entry *heap; /* owned; heap[0] is unused */
+    size_t n_timers, heap_cap;
+    uint64_t armed;         /* timers armed so far: the order of the newest */
+    struct deferred *queue; /* owned; first come, first served */
+    size_t q_head, q_n, q_cap;
+};
+
+static int64_t os_ms(clockid_t id)
+{
+    struct timespec ts;
+
+    clock_gettime(id, &ts);
+    return (int64_t)ts.tv_sec * 1000 + ts.tv_nsec / 1000000;
+}
+
+struct clock *clock_new(void)
+{
+    struct clock *c = xcalloc(1, sizeof *c);
+
+    clock_set(c, os_ms(CLOCK_MONOTONIC), os_ms(CLOCK_REALTIME));
+    return c;
+}
+
+static void run_deferred(struct clock *c)
+{
+    while (c->q_head < c->q_n) {
+        struct deferred d = c->queue[c->q_head++]; /* a copy: the call may grow the queue */
+        d.fn(d.ctx);
+    }
+    c->q_head = c->q_n = 0;
+}
+
+void clock_free(struct clock *c)
+{
+    if (c == NULL)
+        return;
+    run_deferred(c);
+    for (size_t i = 1; i <= c->n_timers; i++)
+        c->heap[i].timer->heap_pos = 0;
+    free(c->heap);
+    free(c->queue);
+    free(c);
+}
+
+int64_t clock_now_ms(const struct clock *c)
+{
+    return c->now_ms;
+}
+
+int64_t clock_wall_ms(const struct clock *c)
+{
+    return c->wall_ms;
+}
+
+static bool before(const struct entry *a, const struct entry *b)
+{
+    return a->due_ms != b->due_ms ? a->due_ms < b->due_ms : a->order < b->order;
+}
+
+static void place(struct clock *c, size_t pos, struct entry e)
+{
+    c->heap[pos] = e;
+    e.timer->heap_pos = pos;
+}
+
+/* Find the place of @e, starting with the hole at @pos. */
+static void sift(struct clock *c, size_t pos, struct entry e)
+{
+    while (pos > 1 && before(&e, &c->heap[pos / 2])) {
+        place(c, pos, c->heap[pos / 2]);
+        pos /= 2;
+    }
+    for (;;) {
+        size_t child = pos * 2;
+        if (child > c->n_timers)
+            break;
+        if (child < c->n_timers && before(&c->heap[child + 1], &c->heap[child]))
+            child++;
+        if (!before(&c->heap[child], &e))
+            break;
+        place(c, pos, c->heap[child]);
+        pos = child;
+    }
+    place(c, pos, e);
+}
+
+void timer_set(struct clock *c, struct timer *t, int64_t after_ms)
+{
+    assert(t->fire != NULL);
+    if (__builtin_add_overflow(c->now_ms, after_ms > 0 ? after_ms : 0, &t->due_ms))
+        t->due_ms = INT64_MAX;
+    struct entry e = {t->due_ms, ++c->armed, t};
+    if (t->heap_pos == 0) {
+        if (c->n_timers + 1 >= c->heap_cap) {
+            c->heap_cap = c->heap_cap != 0 ? c->heap_cap * 2 : 16;
+            c->heap = xrealloc(c->heap, c->heap_cap * sizeof *c->heap);
+        }
+        t->heap_pos = ++c->n_timers;
+    }
+    sift(c, t->heap_pos, e);
+}
+
+void timer_stop(struct clock *c, struct timer *t)
+{
+    size_t pos = t->heap_pos;
+
+    if (pos == 0)
+        return;
+    assert(pos <= c->n_timers && c->heap[pos].timer == t);
+    struct entry last = c->heap[c->n_timers--];
+    t->heap_pos = 0;
+    if (last.timer != t)
+        sift(c, pos, last);
+}
+
+void clock_defer(struct clock *c, defer_cb *fn, void *ctx)
+{
+    if (c->q_n == c->q_cap) {
+        c->q_cap = c->q_cap != 0 ? c->q_cap * 2 : 16;
+        c->queue = xrealloc(c->queue, c->q_cap * sizeof *c->queue);
+    }
+    c->queue[c->q_n++] = (struct deferred){fn, ctx};
+}
+
+void clock_set(struct clock *c, int64_t now_ms, int64_t wall_ms)
+{
+    c->now_ms = now_ms;
+    c->wall_ms = wall_ms;
+}
+
+void clock_turn(struct clock *c)
+{
+    uint64_t newest = c->armed;
+
+    while (c->n_timers > 0 && c->heap[1].due_ms <= c->now_ms && c->heap[1].order <= newest) {
+        struct timer *t = c->heap[1].timer;
+        timer_stop(c, t);
+        t->fire(t); /* may free the timer: nothing of it is touched after this */
+    }
+    run_deferred(c);
+}
+
+int64_t clock_next_ms(const struct clock *c)
+{
+    if (c->q_head < c->q_n)
+        return 0;
+    if (c->n_timers == 0)
+        return -1;
+    int64_t due_ms = c->heap[1].due_ms;
+    return due_ms > c->now_ms ? due_ms - c->now_ms : 0;
+}

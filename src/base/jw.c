@@ -1,0 +1,282 @@
+/* jw.c - design.  (jw.h has the contract.)
+ *
+ * Most strings need no escaping, so a string is scanned first (eight bytes at a time while they are
+ * plain ASCII) and each clean run is copied whole; only the bytes between runs are looked at one by
+ * one.  Room is asked for once per token, comma and quotes included. */
+#include "base/jw.h"
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#define ONES 0x0101010101010101ULL
+#define HIGHS 0x8080808080808080ULL
+
+/* Non-zero when one of the eight bytes is a control character, a quote, a backslash or not ASCII.
+ * Borrows may flag a wrong neighbour too, but only beside a right one. */
+static inline uint64_t needs_look(uint64_t w)
+{
+    uint64_t quote = w ^ (ONES * '"'), slash = w ^ (ONES * '\\');
+
+    return (((w - ONES * 0x20) & ~w) | ((quote - ONES) & ~quote) | ((slash - ONES) & ~slash) | w) &
+           HIGHS;
+}
+
+/* How many bytes from the start can be copied as they are. */
+static size_t clean_run(const char *p, size_t n)
+{
+    size_t i = 0;
+
+    for (;;) {
+        uint64_t w;
+        while (n - i >= 8 && (memcpy(&w, p + i, 8), needs_look(w) == 0))
+            i += 8;
+        if (i == n)
+            return n;
+        unsigned char c = (unsigned char)p[i];
+        size_t step = 1;
+        if (c < 0x20 || c == '"' || c == '\\')
+            return i;
+        if (c >= 0x80 && (step = utf8_seq_bytes(str_make(p + i, n - i))) == 0)
+            return i;
+        i += step;
+    }
+}
+
+static void add_escaped(struct buf *out, unsigned char c)
+{
+    static const char hex[] = "0123456789abcdef";
+    static const char letters[256] = {['\b'] = 'b', ['\t'] = 't', ['\n'] = 'n', ['\f'] = 'f',
+                                      ['\r'] = 'r', ['"'] = '"',  ['\\'] = '\\'};
+
+    if (c >= 0x80)
+        buf_add(out, "\xef\xbf\xbd", 3); /* U+FFFD for each byte that is no UTF-8 */
+    else if (letters[c] != 0)
+        buf_add(out, (char[]){'\\', letters[c]}, 2);
+    else
+        buf_add(out, (char[]){'\\', 'u', '0', '0', hex[c >> 4], hex[c & 15]}, 6);
+}
+
+/* The string in quotes.  The first run, which is nearly always all of it, goes in with them. */
+static void add_quoted(struct jw *w, struct str s)
+{
+    size_t run = clean_run(s.p, s.n);
+    char *start = buf_room(w->out, run + 3), *to = start;
+
+    if (to == NULL)
+        return;
+    if (w->comma)
+        *to++ = ',';
+    *to++ = '"';
+    memcpy(to, s.p, run);
+    to += run;
+    if (run == s.n)
+        *to++ = '"';
+    w->out->n += (size_t)(to - start);
+    if (run == s.n)
+        return;
+    while (run < s.n) {
+        add_escaped(w->out, (unsigned char)s.p[run]);
+        s = str_skip(s, run + 1);
+        run = clean_run(s.p, s.n);
+        buf_add(w->out, s.p, run);
+    }
+    buf_add_c(w->out, '"');
+}
+
+static void separate(struct jw *w)
+{
+    if (w->comma)
+        buf_add_c(w->out, ',');
+    w->comma = true;
+}
+
+static void open_with(struct jw *w, char c)
+{
+    separate(w);
+    buf_add_c(w->out, c);
+    w->comma = false;
+}
+
+static void close_with(struct jw *w, char c)
+{
+    buf_add_c(w->out, c);
+    w->comma = true;
+}
+
+void jw_obj(struct jw *w)
+{
+    open_with(w, '{');
+}
+
+void jw_end_obj(struct jw *w)
+{
+    close_with(w, '}');
+}
+
+void jw_arr(struct jw *w)
+{
+    open_with(w, '[');
+}
+
+void jw_end_arr(struct jw *w)
+{
+    close_with(w, ']');
+}
+
+void jw_key(struct jw *w, const char *key)
+{
+    size_t n = strlen(key);
+    char *start = buf_room(w->out, n + 4), *to = start;
+
+    if (to == NULL)
+        return;
+    if (w->comma)
+        *to++ = ',';
+    *to++ = '"';
+    memcpy(to, key, n);
+    to += n;
+    *to++ = '"';
+    *to++ = ':';
+    w->out->n += (size_t)(to - start);
+    w->comma = false;
+}
+
+void jw_key_str(struct jw *w, struct str key)
+{
+    add_quoted(w, key.p != NULL ? key : STR(""));
+    buf_add_c(w->out, ':');
+    w->comma = false;
+}
+
+void jw_str(struct jw *w, struct str s)
+{
+    if (s.p == NULL) {
+        jw_null(w);
+        return;
+    }
+    add_quoted(w, s);
+    w->comma = true;
+}
+
+void jw_bool(struct jw *w, bool b)
+{
+    jw_raw(w, b ? STR("true") : STR("false"));
+}
+
+void jw_i64(struct jw *w, int64_t v)
+{
+    separate(w);
+    buf_add_i64(w->out, v);
+}
+
+void jw_u64(struct jw *w, uint64_t v)
+{
+    separate(w);
+    buf_add_u64(w->out, v);
+}
+
+/* The shortest digits that read back as the same number; always with a mark of a fraction, so that
+ * 1.0 does not turn into the integer 1 on its way through. */
+void jw_f64(struct jw *w, double v)
+{
+    char text[40];
+
+    if (!isfinite(v)) {
+        jw_null(w); /* JSON has no word for it */
+        return;
+    }
+    for (int digits = 15; digits <= 17; digits++) {
+        snprintf(text, sizeof text, "%.*g", digits, v);
+        if (strtod(text, NULL) == v)
+            break;
+    }
+    if (strpbrk(text, ".e") == NULL)
+        strcat(text, ".0");
+    jw_raw(w, str_of(text));
+}
+
+void jw_null(struct jw *w)
+{
+    jw_raw(w, STR("null"));
+}
+
+void jw_raw(struct jw *w, struct str json)
+{
+    separate(w);
+    buf_add_str(w->out, json);
+}
+
+static void write_number(struct jw *w, struct json v)
+{
+    int64_t i;
+    uint64_t u;
+    double f;
+
+    if (json_as_i64(v, &i))
+        jw_i64(w, i);
+    else if (json_as_u64(v, &u))
+        jw_u64(w, u);
+    else if (json_as_f64(v, &f))
+        jw_f64(w, f);
+}
+
+static void write_container(struct jw *w, struct json v, bool object)
+{
+    open_with(w, object ? '{' : '[');
+    for (struct json_iter it = {0}; json_next(v, &it);) {
+        if (object)
+            jw_key_str(w, it.key);
+        jw_value(w, it.value);
+    }
+    close_with(w, object ? '}' : ']');
+}
+
+/* Recursion is bounded: the parser refuses documents deeper than JSON_MAX_DEPTH. */
+void jw_value(struct jw *w, struct json v)
+{
+    switch (json_type(v)) {
+    case JSON_ABSENT:
+    case JSON_NULL:
+        jw_null(w);
+        break;
+    case JSON_BOOL:
+        jw_bool(w, json_as_bool(v, false));
+        break;
+    case JSON_NUMBER:
+        write_number(w, v);
+        break;
+    case JSON_STRING:
+        jw_str(w, json_as_str(v));
+        break;
+    case JSON_ARRAY:
+        write_container(w, v, false);
+        break;
+    case JSON_OBJECT:
+        write_container(w, v, true);
+        break;
+    }
+}
+
+void jw_kstr(struct jw *w, const char *key, struct str s)
+{
+    jw_key(w, key);
+    jw_str(w, s);
+}
+
+void jw_kstr_opt(struct jw *w, const char *key, struct str s)
+{
+    if (s.p != NULL)
+        jw_kstr(w, key, s);
+}
+
+void jw_kbool(struct jw *w, const char *key, bool b)
+{
+    jw_key(w, key);
+    jw_bool(w, b);
+}
+
+void jw_ki64(struct jw *w, const char *key, int64_t v)
+{
+    jw_key(w, key);
+    jw_i64(w, v);
+}

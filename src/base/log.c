@@ -1,0 +1,125 @@
+/* log.c - design.  (log.h has the contract.)
+ *
+ * A line is built in memory and leaves in one write(2), so lines of several threads, or of several
+ * processes on one pipe, do not mix.  Control characters are escaped in both formats: a peer that
+ * gets its text into a message cannot forge a line. */
+#include "base/log.h"
+#include <errno.h>
+#include <stdarg.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <time.h>
+#include <unistd.h>
+#include "base/jw.h"
+#include "base/mem.h"
+
+#define LINE_LIMIT 16384
+
+static const char *const words[] = {
+    [LOG_ERROR] = "error", [LOG_WARN] = "warn", [LOG_INFO] = "info", [LOG_DEBUG] = "debug"};
+static atomic_int max_level = LOG_INFO;
+static atomic_bool json_lines;
+
+void log_setup(enum log_level level, bool as_json)
+{
+    atomic_store(&max_level, (int)level);
+    atomic_store(&json_lines, as_json);
+}
+
+bool log_level_parse(struct str word, enum log_level *ret_level)
+{
+    for (size_t i = 0; i < ARRAY_LEN(words); i++) {
+        if (str_eq(word, str_of(words[i]))) {
+            *ret_level = (enum log_level)i;
+            return true;
+        }
+    }
+    return false;
+}
+
+bool log_enabled(enum log_level level)
+{
+    return (int)level <= atomic_load_explicit(&max_level, memory_order_relaxed);
+}
+
+static void add_time(struct buf *out)
+{
+    struct timespec ts;
+    struct tm tm;
+
+    clock_gettime(CLOCK_REALTIME, &ts);
+    gmtime_r(&ts.tv_sec, &tm);
+    buf_printf(out, "%04d-%02d-%02dT%02d:%02d:%02d.%03ldZ", tm.tm_year + 1900, tm.tm_mon + 1,
+               tm.tm_mday, tm.tm_hour, tm.tm_min, tm.tm_sec, ts.tv_nsec / 1000000);
+}
+
+static void add_plain(struct buf *out, struct str s)
+{
+    for (size_t i = 0; i < s.n; i++) {
+        unsigned char c = (unsigned char)s.p[i];
+        if (c < 0x20 || c == 0x7f)
+            buf_printf(out, "\\x%02x", c);
+        else
+            buf_add_c(out, s.p[i]);
+    }
+}
+
+static void add_text_line(struct buf *out, enum log_level level, struct str prefix, struct str msg)
+{
+    add_time(out);
+    buf_printf(out, " %s ", words[level]);
+    add_plain(out, prefix);
+    add_plain(out, msg);
+}
+
+static void add_json_line(struct buf *out, enum log_level level, struct str prefix, struct str msg)
+{
+    struct buf when = BUF_INIT;
+    struct jw w = jw_begin(out);
+
+    add_time(&when);
+    jw_obj(&w);
+    jw_kstr(&w, "time", buf_str(&when));
+    jw_kstr(&w, "level", str_of(words[level]));
+    if (prefix.n > 0)
+        jw_kstr(&w, "context", str_trim(prefix));
+    jw_kstr(&w, "msg", msg);
+    jw_end_obj(&w);
+    buf_done(&when);
+}
+
+static void write_all(struct str line)
+{
+    while (line.n > 0) {
+        ssize_t n = write(STDERR_FILENO, line.p, line.n);
+        if (n < 0 && errno == EINTR)
+            continue;
+        if (n <= 0)
+            return; /* nobody listens: there is nobody to tell */
+        line = str_skip(line, (size_t)n);
+    }
+}
+
+void log_write(enum log_level level, const struct log *ctx, const char *fmt, ...)
+{
+    int saved_errno = errno;
+    char msg[LINE_LIMIT / 8];
+    struct buf prefix = {.limit = LINE_LIMIT / 8}, line = BUF_INIT;
+    va_list args;
+
+    if (!log_enabled(level))
+        return;
+    va_start(args, fmt);
+    int n = vsnprintf(msg, sizeof msg, fmt, args);
+    va_end(args);
+    if (ctx != NULL && ctx->prefix != NULL)
+        ctx->prefix(ctx, &prefix);
+    size_t msg_n = n < 0 ? 0 : (size_t)n < sizeof msg ? (size_t)n : sizeof msg - 1;
+    (atomic_load(&json_lines) ? add_json_line : add_text_line)(&line, level, buf_str(&prefix),
+                                                               str_make(msg, msg_n));
+    buf_add_c(&line, '\n');
+    write_all(buf_str(&line));
+    buf_done(&line);
+    buf_done(&prefix);
+    errno = saved_errno; /* logging never disturbs what it reports on */
+}

@@ -1,0 +1,53 @@
+/* mem.c - allocation that aborts.
+ *
+ * There is nothing useful a connector can do about a failed 200 byte allocation; what a peer can
+ * make large is limited before it gets here, so a NULL means the machine is out of memory. */
+#include "base/mem.h"
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static void *must(void *p, size_t n)
+{
+    if (p == NULL) {
+        fprintf(stderr, "bellhop: out of memory (%zu bytes)\n", n);
+        abort();
+    }
+    return p;
+}
+
+void *xmalloc(size_t n)
+{
+    return must(malloc(n > 0 ? n : 1), n);
+}
+
+void *xcalloc(size_t count, size_t size)
+{
+    size_t n;
+
+    if (__builtin_mul_overflow(count, size, &n))
+        must(NULL, SIZE_MAX);
+    return must(calloc(1, n > 0 ? n : 1), n);
+}
+
+void *xrealloc(void *p, size_t n)
+{
+    return must(realloc(p, n > 0 ? n : 1), n);
+}
+
+char *xstrdup(const char *s)
+{
+    return s != NULL ? must(strdup(s), strlen(s)) : NULL;
+}
+
+char *xstrndup(const char *s, size_t n)
+{
+    char *copy = xmalloc(n + 1);
+    size_t len = n > 0 ? strnlen(s, n) : 0;
+
+    if (len > 0)
+        memcpy(copy, s, len);
+    copy[len] = '\0';
+    return copy;
+}

@@ -1,0 +1,244 @@
+/* str.c - questions about text, numbers with units, and strict UTF-8. */
+#include "base/str.h"
+#include "base/mem.h"
+
+static unsigned char fold(char c)
+{
+    return (unsigned char)(c >= 'A' && c <= 'Z' ? c + ('a' - 'A') : c);
+}
+
+bool str_eq_ci(struct str a, struct str b)
+{
+    if (a.n != b.n)
+        return false;
+    for (size_t i = 0; i < a.n; i++)
+        if (fold(a.p[i]) != fold(b.p[i]))
+            return false;
+    return true;
+}
+
+int str_cmp(struct str a, struct str b)
+{
+    size_t n = a.n < b.n ? a.n : b.n;
+    int diff = n > 0 ? memcmp(a.p, b.p, n) : 0;
+
+    return diff != 0 ? diff : (a.n > b.n) - (a.n < b.n);
+}
+
+bool str_starts(struct str s, struct str prefix)
+{
+    return s.n >= prefix.n && str_eq(str_make(s.p, prefix.n), prefix);
+}
+
+bool str_ends(struct str s, struct str suffix)
+{
+    return s.n >= suffix.n && str_eq(str_skip(s, s.n - suffix.n), suffix);
+}
+
+static bool is_space(char c)
+{
+    return c == ' ' || (c >= '\t' && c <= '\r');
+}
+
+struct str str_trim(struct str s)
+{
+    while (s.n > 0 && is_space(s.p[0]))
+        s = str_skip(s, 1);
+    while (s.n > 0 && is_space(s.p[s.n - 1]))
+        s.n--;
+    return s;
+}
+
+struct str str_skip(struct str s, size_t n)
+{
+    if (n > s.n)
+        n = s.n;
+    return n > 0 ? str_make(s.p + n, s.n - n) : s;
+}
+
+ptrdiff_t str_find(struct str s, char c)
+{
+    const char *at = s.n > 0 ? memchr(s.p, c, s.n) : NULL;
+
+    return at != NULL ? at - s.p : -1;
+}
+
+bool str_contains(struct str s, struct str needle)
+{
+    return needle.n == 0 || (s.n > 0 && memmem(s.p, s.n, needle.p, needle.n) != NULL);
+}
+
+bool str_split(struct str *rest, char sep, struct str *ret_part)
+{
+    if (rest->p == NULL)
+        return false;
+    ptrdiff_t at = str_find(*rest, sep);
+    if (at < 0) {
+        *ret_part = *rest;
+        *rest = STR_NULL;
+    } else {
+        *ret_part = str_make(rest->p, (size_t)at);
+        *rest = str_skip(*rest, (size_t)at + 1);
+    }
+    return true;
+}
+
+char *str_dup(struct str s)
+{
+    char *copy = xmalloc(s.n + 1);
+
+    if (s.n > 0)
+        memcpy(copy, s.p, s.n); /* and not strndup: a NUL inside is a byte like any other */
+    copy[s.n] = '\0';
+    return copy;
+}
+
+bool str_to_u64(struct str s, uint64_t *ret_v)
+{
+    uint64_t v = 0;
+
+    if (s.n == 0)
+        return false;
+    for (size_t i = 0; i < s.n; i++) {
+        if (s.p[i] < '0' || s.p[i] > '9')
+            return false;
+        if (__builtin_mul_overflow(v, 10u, &v) ||
+            __builtin_add_overflow(v, (unsigned)(s.p[i] - '0'), &v))
+            return false;
+    }
+    *ret_v = v;
+    return true;
+}
+
+bool str_to_i64(struct str s, int64_t *ret_v)
+{
+    bool minus = s.n > 0 && s.p[0] == '-';
+    uint64_t v;
+
+    if (!str_to_u64(str_skip(s, minus), &v) || v > (uint64_t)INT64_MAX + minus)
+        return false;
+    *ret_v = (int64_t)(minus ? 0 - v : v);
+    return true;
+}
+
+struct unit {
+    struct str name;
+    uint64_t factor;
+};
+
+/* Digits, then one of the units (the bare number is the unit with the empty name). */
+static bool with_unit(struct str s, const struct unit *units, size_t n_units, uint64_t *ret_v)
+{
+    size_t digits = 0;
+    uint64_t v;
+
+    while (digits < s.n && s.p[digits] >= '0' && s.p[digits] <= '9')
+        digits++;
+    if (!str_to_u64(str_make(s.p, digits), &v))
+        return false;
+    for (size_t i = 0; i < n_units; i++)
+        if (str_eq(str_skip(s, digits), units[i].name))
+            return !__builtin_mul_overflow(v, units[i].factor, ret_v);
+    return false;
+}
+
+bool str_to_duration_ms(struct str s, int64_t *ret_ms)
+{
+    static const struct unit units[] = {{{"", 0}, 1000},     {{"ms", 2}, 1},
+                                        {{"s", 1}, 1000},    {{"m", 1}, 60000},
+                                        {{"h", 1}, 3600000}, {{"d", 1}, 86400000}};
+    uint64_t v;
+
+    if (!with_unit(s, units, ARRAY_LEN(units), &v) || v > INT64_MAX)
+        return false;
+    *ret_ms = (int64_t)v;
+    return true;
+}
+
+bool str_to_bytes(struct str s, uint64_t *ret_bytes)
+{
+    static const struct unit units[] = {
+        {{"", 0}, 1},
+        {{"B", 1}, 1},
+        {{"KiB", 3}, 1ull << 10},
+        {{"MiB", 3}, 1ull << 20},
+        {{"GiB", 3}, 1ull << 30},
+        {{"TiB", 3}, 1ull << 40},
+        {{"kB", 2}, 1000ull},
+        {{"KB", 2}, 1000ull},
+        {{"MB", 2}, 1000000ull},
+        {{"GB", 2}, 1000000000ull},
+        {{"TB", 2}, 1000000000000ull},
+    };
+    uint64_t v;
+
+    if (!with_unit(s, units, ARRAY_LEN(units), &v))
+        return false;
+    *ret_bytes = v;
+    return true;
+}
+
+static bool is_tail(unsigned char c)
+{
+    return (c & 0xc0) == 0x80;
+}
+
+size_t utf8_seq_bytes(struct str s)
+{
+    const unsigned char *p = (const unsigned char *)s.p;
+
+    if (s.n == 0)
+        return 0;
+    if (p[0] < 0x80)
+        return 1;
+    if (p[0] < 0xc2 || p[0] > 0xf4) /* a tail, an over-long form of ASCII, or beyond U+10FFFF */
+        return 0;
+    if (p[0] < 0xe0)
+        return s.n >= 2 && is_tail(p[1]) ? 2 : 0;
+    if (p[0] < 0xf0) {
+        if (s.n < 3 || !is_tail(p[1]) || !is_tail(p[2]))
+            return 0;
+        bool over_long = p[0] == 0xe0 && p[1] < 0xa0, surrogate = p[0] == 0xed && p[1] > 0x9f;
+        return over_long || surrogate ? 0 : 3;
+    }
+    if (s.n < 4 || !is_tail(p[1]) || !is_tail(p[2]) || !is_tail(p[3]))
+        return 0;
+    bool over_long = p[0] == 0xf0 && p[1] < 0x90, too_high = p[0] == 0xf4 && p[1] > 0x8f;
+    return over_long || too_high ? 0 : 4;
+}
+
+bool utf8_valid(struct str s)
+{
+    size_t i = 0, step;
+
+    while (i < s.n) {
+        uint64_t w;
+        if (s.n - i >= 8 && (memcpy(&w, s.p + i, 8), (w & 0x8080808080808080ULL) == 0)) {
+            i += 8;
+            continue;
+        }
+        step = utf8_seq_bytes(str_make(s.p + i, s.n - i));
+        if (step == 0)
+            return false;
+        i += step;
+    }
+    return true;
+}
+
+size_t utf8_chars(struct str s)
+{
+    size_t n = 0;
+
+    for (size_t i = 0; i < s.n; i++)
+        n += !is_tail((unsigned char)s.p[i]);
+    return n;
+}
+
+size_t utf16_units(struct str s)
+{
+    size_t n = 0;
+
+    for (size_t i = 0; i < s.n; i++) /* four byte sequences become a surrogate pair */
+        n += (size_t)!is_tail((unsigned char)s.p[i]) + ((unsigned char)s.p[i] >= 0xf0);
+    return n;
+}
