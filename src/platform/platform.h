@@ -1,0 +1,93 @@
+/* platform.h - what a chat platform must offer, and what bellhop offers it.
+ *
+ * The core calls through `ops`; the adapter answers through host_*().  One struct platform is one
+ * bot on one platform.  Nothing here may block, no callback runs inside the call that started it.
+ * A new platform is a folder with one platform_ops and a line in platforms[].
+ */
+#pragma once
+#include "base/err.h"
+#include "core/event.h"
+#include "core/frame.h"
+
+struct clock;
+struct config_platform; /* http/… and cli/… fill it: config.h */
+struct host;
+struct http_client;
+struct http_req;
+struct http_server;
+struct loop;
+struct platform;
+struct rand;
+struct seal;
+struct store;
+struct jw;
+
+/* One action under way.  The adapter answers exactly once with host_result(), now or later; a
+ * number, so answering after the gateway has gone, or twice, is harmless. */
+struct action_id {
+    uint32_t index, generation;
+};
+
+/* Who asked, for adapters that keep capabilities per tenant.  Borrowed for the call. */
+struct action_from {
+    struct str tenant, instance;
+};
+
+struct platform_ops {
+    const char *name;                    /* "telegram": config value, log tag, metric label */
+    const struct descriptor *descriptor; /* what this platform can do */
+
+    /* Build from its config section and start.  @ret_why (256 bytes) tells the operator what to fix. */
+    enum bh_err (*open)(const struct config_platform *cfg, struct host *host, struct platform **ret_p,
+                        char *ret_why);
+    /* Perform @a, whose strs are borrowed for this call.  Only ops in descriptor->ops arrive here. */
+    void (*act)(struct platform *p, struct action_id id, const struct action_from *from,
+                const struct action *a);
+    /* A request below /webhooks/<name>/<bot> or, for web, /chat.  NULL: none.  Answers through
+     * http_answer() now or later. */
+    void (*http)(struct platform *p, struct http_req *req);
+    /* An instance that talks through this bot changed its state: pages may show it.  NULL: ignored. */
+    void (*instance_changed)(struct platform *p, struct str route_key, const char *state);
+    /* An object for `status --json` and the metrics: state, last event, problems.  Write keys only. */
+    void (*status)(struct platform *p, struct jw *w);
+    /* Cancel everything, free @p.  host_*() is not called after this returns. */
+    void (*close)(struct platform *p);
+};
+
+struct platform { /* first member of every adapter */
+    const struct platform_ops *ops;
+    struct host *host;   /* borrowed */
+    const char *bot;     /* borrowed from the config */
+    const char *problem; /* a sentence an operator can act on, or NULL; adapters set it */
+    int64_t last_event_ms; /* wall clock of the last thing heard from the platform; 0: never */
+};
+
+extern const struct platform_ops *const platforms[]; /* ends with NULL */
+const struct platform_ops *platform_find(struct str name);
+
+/* ---- what the host offers ---- */
+
+struct host_env { /* borrowed, for the life of the platform */
+    struct loop *loop;
+    struct clock *clock;
+    struct store *store;
+    struct rand *rand;
+    const struct seal *seal;
+    struct http_client *http;
+    struct http_server *server;
+    const char *public_url; /* without trailing slash; NULL: unknown */
+};
+const struct host_env *host_env(struct host *h);
+
+/* Take an event in.  @done runs later, exactly once, and only then may the platform be told
+ * "received": BH_OK = delivered and acked, or on disk (or deliberately nobody's, or a duplicate of one that
+ * is); BH_BUSY, BH_UNAVAILABLE = the platform should send it again later. */
+typedef void host_accepted_cb(void *ctx, enum bh_err err);
+void host_accept(struct host *h, struct platform *p, const struct event *ev, host_accepted_cb *done,
+                 void *ctx);
+
+void host_result(struct host *h, struct action_id id, const struct action_result *r);
+void host_fail(struct host *h, struct action_id id, const char *fmt, ...) BH_PRINTF(3, 4);
+
+/* "live", "away", "asleep", "never" or "none" (nobody is routed) for the best instance behind a route. */
+const char *host_route_state(struct host *h, struct platform *p, struct str route_key);

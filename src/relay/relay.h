@@ -1,0 +1,153 @@
+/* relay.h - the heart: events go in, gateways get them in order, actions come back.
+ *
+ * It is handed a clock, a store, a bus, a rand, the facts, a way to poke and a way to act, and
+ * touches nothing else: no socket, no file, no thread.  tests/simulate hands it simulated ones.
+ *
+ *      relay_accept(event) -> targets -> mailbox_append -> pump -> link->send
+ *      session_data(bytes) -> frames  -> ack | outbound | going_idle | interrupt | hello
+ *
+ * The parts: session.h (one WebSocket: who it is, what its frames mean), mailbox.h (one instance's
+ * deliveries: order, durability, acks), pump.h (what goes down the socket and when), wake.h (poking
+ * sleepers), interrupt.h (/stop both ways), egress.h (which chats an instance may speak in; the requests in
+ * flight), dedup.h (events seen before).
+ */
+#pragma once
+#include "base/clock.h"
+#include "base/rand.h"
+#include "core/event.h"
+#include "core/frame.h"
+#include "platform/platform.h"
+
+struct bus;
+struct facts;
+struct gateway;
+struct relay;
+struct session;
+struct store;
+
+/* The socket as the heart sees it.  All of it is asynchronous; after close() the owner calls
+ * session_closed() later. */
+struct link;
+struct link_ops {
+    void (*send)(struct link *l, struct str message);   /* one WebSocket text message; copied */
+    /* The same without a copy: append to the buffer, then send_end(). */
+    struct buf *(*send_begin)(struct link *l);
+    void (*send_end)(struct link *l);
+    void (*ping)(struct link *l, uint32_t number);      /* session_pong() gets the number back */
+    void (*close)(struct link *l, int code, const char *reason);
+};
+struct link {
+    const struct link_ops *ops;
+};
+
+/* How sleepers are rung: one GET, answered through @done later (never inside). */
+typedef void poke_done_cb(void *ctx, bool ok, const char *why);
+struct poker {
+    void (*poke)(struct poker *p, const char *url, poke_done_cb *done, void *ctx);
+};
+
+/* How actions are performed; the relay answers the gateway from relay_result(). */
+struct actor {
+    /* The platform+bot that serves (platform, bot); absent bot: the only or first one.  NULL: none. */
+    struct platform *(*find)(struct actor *a, struct str platform, struct str bot);
+    void (*act)(struct actor *a, struct platform *p, struct action_id id,
+                const struct action_from *from, const struct action *act);
+    /* An instance behind @route_key of (platform) went live, away or asleep. */
+    void (*changed)(struct actor *a, struct str tenant, struct str instance, const char *state);
+};
+
+struct relay_limits { /* from the config; see docs/configuration.md */
+    size_t window;               /* unacked WebSocket messages per socket; 8 */
+    size_t pack_bytes;           /* frames packed into one message; 256 KiB */
+    size_t max_frame;            /* longest line accepted from a gateway; 1 MiB */
+    uint64_t max_mailbox_bytes;  /* per instance; 1 GiB */
+    bool live_acks;              /* bufferId on every delivery; true */
+    int64_t ping_ms;             /* 10 s */
+    int64_t pong_patience_ms;    /* 20 s: then away */
+    int64_t ack_patience_ms;     /* 90 s: then away */
+    uint32_t max_attempts;       /* 10 */
+    int64_t wake_cooldown_ms;    /* 30 s */
+    int64_t old_socket_ms;       /* 60 s: an older socket of an instance is closed */
+    int64_t action_ms;           /* 28 s: then "timed out" */
+    int64_t dedup_ms;            /* 24 h */
+    size_t dedup_max;            /* 1,000,000 keys */
+};
+extern const struct relay_limits relay_limits_default;
+
+struct relay_env { /* borrowed for the life of the relay */
+    struct clock *clock;
+    struct store *store;
+    struct bus *bus;
+    struct rand *rand;
+    struct facts *facts;
+    struct poker *poker;
+    struct actor *actor;
+};
+
+/* Blocks: loads mailboxes, flips, chats and keys from the store. */
+enum bh_err relay_open(const struct relay_env *env, const struct relay_limits *limits,
+                       struct relay **ret_r, char *ret_why) BH_MUST_USE;
+void relay_free(struct relay *r);
+/* Stop taking events and sockets (both are refused as busy), close every socket with 1012; deliveries in flight stay in
+ * their mailboxes and the lost sockets do not count as attempts.  @done runs when all that was
+ * accepted is on disk. */
+void relay_drain(struct relay *r, defer_cb *done, void *ctx);
+void relay_set_limits(struct relay *r, const struct relay_limits *limits); /* reload */
+
+/* See host_accept(): same contract. */
+void relay_accept(struct relay *r, const struct event *ev, host_accepted_cb *done, void *ctx);
+/* A sanitized webhook for the instances behind @ev's route; @forward_json is the forward object, @ev names
+ * platform, bot, route_key, event_id and the chat.  Same contract. */
+void relay_passthrough(struct relay *r, const struct event *ev, struct str forward_json,
+                       host_accepted_cb *done, void *ctx);
+void relay_result(struct relay *r, struct action_id id, const struct action_result *result);
+
+/* ---- sessions: called by the WebSocket route ---- */
+/* An authenticated socket.  @link is borrowed until session_closed() returned.  NULL: draining or
+ * overloaded, close it with 1013. */
+struct session *session_open(struct relay *r, const struct gateway *gw, struct link *link);
+void session_data(struct session *s, struct str bytes); /* any piece of the stream */
+void session_pong(struct session *s, uint32_t number);
+void session_closed(struct session *s, int code); /* @s is dead afterwards */
+
+/* ---- looking: status, metrics, the mailbox command ---- */
+struct relay_counters {
+    uint64_t accepted, duplicates, unrouted, refused_busy, refused_store, stopped;
+    uint64_t delivered, redelivered, acked, settled, parked, purged;
+    uint64_t sessions_opened, sessions_away, frames_malformed, frames_unknown;
+    uint64_t actions, actions_refused, actions_timed_out;
+    uint64_t interrupts_in, interrupts_out, interrupts_dropped;
+    uint64_t pokes, pokes_failed, flips;
+};
+const struct relay_counters *relay_counters(const struct relay *r);
+
+struct instance_view { /* strs and strings borrowed until the next call into the relay */
+    struct str tenant, instance;
+    const char *state;           /* live, away, asleep, never */
+    size_t sessions;
+    uint64_t entries, bytes, unacked, parked;
+    int64_t oldest_ms, last_inbound_ms, last_outbound_ms, flipped_ms, last_poke_ms; /* wall; 0: never */
+    bool wake_url;
+    const char *last_poke_problem; /* NULL: fine or never */
+};
+typedef void instance_view_cb(void *ctx, const struct instance_view *v);
+void relay_each_instance(struct relay *r, instance_view_cb *cb, void *ctx);
+bool relay_instance(struct relay *r, struct str tenant, struct str instance, struct instance_view *ret);
+
+struct mailbox_line { /* one waiting delivery */
+    uint64_t id;
+    int64_t at_ms;
+    uint32_t attempts;
+    bool sent;
+    struct str parked; /* reason; absent: not parked */
+    struct str frame;  /* the bytes as they go on the wire */
+};
+/* Reads bodies from the store; @each runs per line, then @done. */
+typedef void mailbox_line_cb(void *ctx, const struct mailbox_line *line);
+void relay_mailbox_show(struct relay *r, struct str tenant, struct str instance, size_t limit,
+                        mailbox_line_cb *each, host_accepted_cb *done, void *ctx);
+/* Delete what waits (parked ones included); returns how many. */
+uint64_t relay_mailbox_purge(struct relay *r, struct str tenant, struct str instance);
+/* Unpark: parked deliveries take their old place in the order again, with no attempts counted (but
+ * never go twice down one socket); returns how many. */
+uint64_t relay_mailbox_redrive(struct relay *r, struct str tenant, struct str instance);

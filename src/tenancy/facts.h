@@ -1,0 +1,102 @@
+/* facts.h - who is who: gateways with their secrets, and routes.  In memory, backed by the store.
+ *
+ * Loaded at start; the hot path reads only memory.  A change is applied to memory when its write is
+ * on disk, then announced on the bus ("facts").  Secrets are sealed in the store and wiped from
+ * memory when a gateway goes.
+ */
+#pragma once
+#include "base/err.h"
+#include "base/list.h"
+#include "base/map.h"
+#include "core/token.h"
+
+struct bus;
+struct clock;
+struct facts;
+struct rand;
+struct seal;
+struct store;
+
+#define GATEWAY_SECRETS 4
+
+struct gateway {
+    struct list link;         /* all gateways, by age */
+    char *id, *tenant;        /* owned */
+    char *instance;           /* owned; defaults to id */
+    char *wake_url;           /* owned; NULL: none */
+    char *platform, *bot;     /* owned; what it was added for; NULL: anything routed to it */
+    struct {
+        char *text;           /* owned, wiped */
+        int64_t until_ms;     /* wall clock; 0: as long as it is the newest */
+    } secrets[GATEWAY_SECRETS]; /* newest first */
+    size_t n_secrets;
+    int64_t created_ms, rotated_ms, revoked_ms; /* wall clock; revoked_ms != 0: a tombstone */
+    bool ackless;             /* proven never to ack: settled on write (relay keeps this current) */
+};
+
+struct route {
+    struct list link;         /* in order of creation */
+    char *platform, *key;     /* owned */
+    char *tenant;             /* owned */
+    char *instance;           /* owned; NULL: every instance of the tenant */
+};
+
+struct facts_env { /* borrowed */
+    struct clock *clock;
+    struct store *store;
+    struct bus *bus;
+    struct rand *rand;
+    const struct seal *seal;
+};
+/* Blocks: loads everything.  @ret_why has 256 bytes. */
+enum bh_err facts_open(const struct facts_env *env, struct facts **ret_f, char *ret_why) BH_MUST_USE;
+void facts_free(struct facts *f);
+
+const struct gateway *facts_gateway(const struct facts *f, struct str id); /* tombstones included */
+size_t facts_gateways(const struct facts *f, struct list **ret_head);
+/* Is an id, tenant or instance name acceptable: 1..128 bytes of printable UTF-8, no white space, none of
+ * the control characters. */
+bool facts_name_ok(struct str name);
+
+enum auth_verdict {
+    AUTH_OK,
+    AUTH_UNAUTHORIZED, /* no credential, wrong signature for a known gateway, revoked: 101, then close 4401 */
+    AUTH_RETRY,        /* unknown gateway, or well signed but expired: HTTP 401 */
+};
+/* @header is the Authorization header.  On AUTH_OK @ret_gw is set. */
+enum auth_verdict facts_authenticate(const struct facts *f, struct str header,
+                                     const struct gateway **ret_gw, const char **ret_why);
+
+typedef void facts_done_cb(void *ctx, enum bh_err err, const char *why);
+
+struct gateway_spec { /* absent members take their defaults */
+    struct str id, tenant, instance, wake_url, platform, bot;
+};
+/* Adds a gateway and, when platform and bot are given, the route that makes it useful at once.
+ * @ret_secret gets the secret (64 hex digits): show it once.  BH_CONFLICT in @done: the id exists. */
+void facts_gateway_add(struct facts *f, const struct gateway_spec *spec, struct buf *ret_id,
+                       struct buf *ret_secret, facts_done_cb *done, void *ctx);
+/* A new secret; the old ones stay valid for @keep_ms. */
+void facts_gateway_rotate(struct facts *f, struct str id, int64_t keep_ms, struct buf *ret_secret,
+                          facts_done_cb *done, void *ctx);
+/* Its secrets are wiped, a tombstone stays; announced on the bus as "revoked" so that sockets close. */
+void facts_gateway_revoke(struct facts *f, struct str id, facts_done_cb *done, void *ctx);
+/* Change wake URL and/or instance (absent: unchanged). */
+void facts_gateway_set(struct facts *f, struct str id, struct str wake_url, facts_done_cb *done, void *ctx);
+void facts_gateway_set_ackless(struct facts *f, struct str id, bool ackless); /* fire and forget */
+
+void facts_route_add(struct facts *f, struct str platform, struct str key, struct str tenant,
+                     struct str instance, facts_done_cb *done, void *ctx);
+void facts_route_remove(struct facts *f, struct str platform, struct str key, struct str tenant,
+                        struct str instance, facts_done_cb *done, void *ctx);
+size_t facts_routes(const struct facts *f, struct list **ret_head);
+
+/* The instances an event goes to, each once: calls @cb for every (tenant, instance). */
+typedef void facts_target_cb(void *ctx, struct str tenant, struct str instance);
+void facts_each_target(const struct facts *f, struct str platform, struct str route_key,
+                       facts_target_cb *cb, void *ctx);
+/* True when a route names this very key for the instance: it owns that chat. */
+bool facts_owns(const struct facts *f, struct str platform, struct str key, struct str tenant,
+                struct str instance);
+/* The wake URL of an instance (of its newest gateway that has one); NULL: none. */
+const char *facts_wake_url(const struct facts *f, struct str tenant, struct str instance);
