@@ -10,6 +10,8 @@ enum frame_type {
     FRAME_MALFORMED, /* not JSON, not UTF-8, too deep, or not an object: counted against the peer */
 };
 
+#define FRAME_REQUEST_ID_MAX 128 /* bytes; a longer requestId is a shape we do not know */
+
 struct action { /* what a gateway asks for; strs borrowed from the parser */
     enum action_op op;
     struct str op_name;
@@ -29,7 +31,7 @@ struct frame {
     struct str request_id;         /* outbound */
     struct action action;          /* outbound */
     struct str session_key;        /* interrupt */
-    struct str buffer_id;          /* inbound_ack */
+    struct str buffer_id;          /* inbound_ack; borrowed from the parser or from the line */
     const char *why;               /* malformed: for the log */
 };
 

@@ -1,0 +1,188 @@
+/* contract.c - the lists.  (contract.h says what they are for.) */
+#include "core/contract.h"
+#include <stddef.h>
+#include "core/frame.h"
+#include "core/token.h"
+
+#define ALWAYS true
+#define MAYBE false
+
+/* The first nine are the ones a gateway cannot do without. */
+const struct contract_field contract_descriptor_fields[] = {
+    {"contract_version", ALWAYS, "int"},
+    {"platform", ALWAYS, "string"},
+    {"label", ALWAYS, "string"},
+    {"max_message_length", ALWAYS, "int"},
+    {"supports_draft_streaming", ALWAYS, "bool"},
+    {"supports_edit", ALWAYS, "bool"},
+    {"supports_threads", ALWAYS, "bool"},
+    {"markdown_dialect", ALWAYS, "string"},
+    {"len_unit", ALWAYS, "string"},
+    {"emoji", MAYBE, "string"},
+    {"platform_hint", MAYBE, "string"},
+    {"pii_safe", MAYBE, "bool"},
+    {"supported_ops", MAYBE, "string[]"},
+    {NULL},
+};
+
+const struct contract_field contract_event_fields[] = {
+    {"text", ALWAYS, "string"},
+    {"message_type", ALWAYS, "string"},
+    {"message_id", ALWAYS, "string|null"},
+    {"reply_to_message_id", ALWAYS, "string|null"},
+    {"media_urls", ALWAYS, "string[]"},
+    {"source", ALWAYS, "object"},
+    {"reply_to", MAYBE, "object"},
+    {"bot_id", MAYBE, "string"},
+    {NULL},
+};
+
+const struct contract_field contract_source_fields[] = {
+    {"platform", ALWAYS, "string"},
+    {"chat_id", ALWAYS, "string"},
+    {"chat_type", ALWAYS, "string"},
+    {"chat_name", ALWAYS, "string|null"},
+    {"user_id", ALWAYS, "string|null"},
+    {"user_name", ALWAYS, "string|null"},
+    {"thread_id", ALWAYS, "string|null"},
+    {"chat_topic", ALWAYS, "string|null"},
+    {"user_id_alt", MAYBE, "string"},
+    {"chat_id_alt", MAYBE, "string"},
+    {"guild_id", MAYBE, "string"},
+    {"scope_id", MAYBE, "string"},
+    {"parent_chat_id", MAYBE, "string"},
+    {"message_id", MAYBE, "string"},
+    {"user_display_name", MAYBE, "string"},
+    {"user_handle", MAYBE, "string"},
+    {NULL},
+};
+
+const struct contract_field contract_reply_to_fields[] = {
+    {"is_own", ALWAYS, "bool"},
+    {"text", MAYBE, "string"},
+    {"author", MAYBE, "string"},
+    {NULL},
+};
+
+const struct contract_field contract_result_fields[] = {
+    {"success", ALWAYS, "bool"},
+    {"message_id", MAYBE, "string"},
+    {"error", MAYBE, "string"},
+    {"chat_info", MAYBE, "object"},
+    {NULL},
+};
+
+const struct contract_field contract_chat_info_fields[] = {
+    {"name", MAYBE, "string"},
+    {"type", MAYBE, "string"},
+    {NULL},
+};
+
+const struct contract_field contract_action_fields[] = {
+    {"op", ALWAYS, "string"},
+    {"chat_id", MAYBE, "string"},
+    {"content", MAYBE, "string"},
+    {"reply_to", MAYBE, "string|null"},
+    {"message_id", MAYBE, "string"},
+    {"session_key", MAYBE, "string"},
+    {"kind", MAYBE, "string"},
+    {"metadata", MAYBE, "object"},
+    {NULL},
+};
+
+const struct contract_field contract_metadata_fields[] = {
+    {"thread_id", MAYBE, "string"},
+    {"scope_id", MAYBE, "string"},
+    {"guild_id", MAYBE, "string"},
+    {"user_id", MAYBE, "string"},
+    {NULL},
+};
+
+static const struct contract_field hello[] = {
+    {"platform", MAYBE, "string"},
+    {"botId", MAYBE, "string"},
+    {"command_manifest", MAYBE, "object[]"},
+    {NULL},
+};
+static const struct contract_field outbound[] = {
+    {"requestId", ALWAYS, "string"},
+    {"action", ALWAYS, "object"},
+    {"platform", MAYBE, "string"},
+    {"botId", MAYBE, "string"},
+    {NULL},
+};
+static const struct contract_field interrupt[] = {
+    {"session_key", ALWAYS, "string"},
+    {"reason", MAYBE, "string|null"},
+    {NULL},
+};
+static const struct contract_field inbound_ack[] = {{"bufferId", ALWAYS, "string"}, {NULL}};
+static const struct contract_field nothing[] = {{NULL}};
+static const struct contract_field descriptor[] = {{"descriptor", ALWAYS, "object"}, {NULL}};
+static const struct contract_field inbound[] = {
+    {"event", ALWAYS, "object"},
+    {"bufferId", MAYBE, "string"},
+    {NULL},
+};
+static const struct contract_field outbound_result[] = {
+    {"requestId", ALWAYS, "string"},
+    {"result", ALWAYS, "object"},
+    {NULL},
+};
+static const struct contract_field interrupt_inbound[] = {
+    {"session_key", ALWAYS, "string"},
+    {"chat_id", ALWAYS, "string"},
+    {NULL},
+};
+static const struct contract_field passthrough_forward[] = {
+    {"forward", ALWAYS, "object"},
+    {"bufferId", MAYBE, "string"},
+    {NULL},
+};
+
+const struct contract_frame contract_frames[] = {
+    {"hello", false, hello},
+    {"outbound", false, outbound},
+    {"interrupt", false, interrupt},
+    {"going_idle", false, nothing},
+    {"inbound_ack", false, inbound_ack},
+    {"descriptor", true, descriptor},
+    {"inbound", true, inbound},
+    {"outbound_result", true, outbound_result},
+    {"interrupt_inbound", true, interrupt_inbound},
+    {"passthrough_forward", true, passthrough_forward},
+    {"going_idle_ack", true, nothing},
+    {NULL},
+};
+
+const char *const contract_ops[] = {"send", "edit", "typing", "follow_up", "get_chat_info", NULL};
+
+const struct contract_error contract_errors[] = {
+    {ACTION_ERROR_TRANSIENT, "resends"},
+    {ACTION_ERROR_UNKNOWN, "stops"},
+    {ACTION_ERROR_NOT_ROUTED, "falls back"},
+    {NULL},
+};
+
+const struct contract_close contract_close_codes[] = {
+    {1000, false}, /* the answer to the gateway's own close */
+    {1002, false}, /* not WebSocket */
+    {1007, false}, /* a text message that is not UTF-8 */
+    {1008, false}, /* does not read, or sends nonsense */
+    {1009, false}, /* a message or line too large */
+    {1012, false}, /* bellhop restarts, or a newer socket took over */
+    {4401, true},  /* the credential is missing, wrong or revoked */
+    {0},
+};
+
+const struct contract_limit contract_limits[] = {
+    {"window_messages", CONTRACT_WINDOW_MESSAGES},
+    {"pack_bytes", CONTRACT_PACK_BYTES},
+    {"frame_bytes", CONTRACT_FRAME_BYTES},
+    {"ack_patience_ms", CONTRACT_ACK_PATIENCE_MS},
+    {"pong_patience_ms", CONTRACT_PONG_PATIENCE_MS},
+    {"old_socket_ms", CONTRACT_OLD_SOCKET_MS},
+    {"replay_attempts", CONTRACT_REPLAY_ATTEMPTS},
+    {"skew_s", TOKEN_SKEW_S},
+    {NULL},
+};

@@ -1,0 +1,80 @@
+/* descriptor.c - design.  (descriptor.h has the contract.)
+ *
+ * The nine keys the client's constructor insists on are always written, first and in one order; a
+ * descriptor without one of them costs the gateway its whole handshake time-out. */
+#include "core/descriptor.h"
+#include <assert.h>
+#include "base/jw.h"
+
+static const char *const op_names[] = {
+    [ACTION_SEND] = "send",
+    [ACTION_EDIT] = "edit",
+    [ACTION_TYPING] = "typing",
+    [ACTION_FOLLOW_UP] = "follow_up",
+    [ACTION_GET_CHAT_INFO] = "get_chat_info",
+    [ACTION_UNKNOWN] = "unknown",
+};
+
+/* Nothing can be sent to a platform we do not know, but the answer to its hello must be usable. */
+const struct descriptor descriptor_relay = {
+    .platform = "relay",
+    .label = "Relay",
+    .max_message_length = 4096,
+    .markdown_dialect = "plain",
+    .len_unit = "chars",
+    .ops = 1u << ACTION_SEND,
+};
+
+const char *action_op_name(enum action_op op)
+{
+    assert(op <= ACTION_UNKNOWN);
+    return op_names[op];
+}
+
+enum action_op action_op_parse(struct str name)
+{
+    for (enum action_op op = 0; op < ACTION_UNKNOWN; op++)
+        if (str_eq(name, str_of(op_names[op])))
+            return op;
+    return ACTION_UNKNOWN;
+}
+
+static void write_ops(struct jw *w, unsigned ops)
+{
+    jw_key(w, "supported_ops");
+    jw_arr(w);
+    for (enum action_op op = 0; op < ACTION_UNKNOWN; op++)
+        if (ops & 1u << op)
+            jw_str(w, str_of(op_names[op]));
+    jw_end_arr(w);
+}
+
+void descriptor_write(struct buf *out, const struct descriptor *d)
+{
+    struct jw w = jw_begin(out);
+
+    assert(d->platform != NULL && d->label != NULL && d->max_message_length > 0);
+    assert(d->markdown_dialect != NULL && d->len_unit != NULL);
+    jw_obj(&w);
+    jw_ki64(&w, "contract_version", DESCRIPTOR_CONTRACT_VERSION);
+    jw_kstr(&w, "platform", str_of(d->platform));
+    jw_kstr(&w, "label", str_of(d->label));
+    jw_ki64(&w, "max_message_length", d->max_message_length);
+    jw_kbool(&w, "supports_draft_streaming", d->supports_draft_streaming);
+    jw_kbool(&w, "supports_edit", d->supports_edit);
+    jw_kbool(&w, "supports_threads", d->supports_threads);
+    jw_kstr(&w, "markdown_dialect", str_of(d->markdown_dialect));
+    jw_kstr(&w, "len_unit", str_of(d->len_unit));
+    jw_kstr_opt(&w, "emoji", str_of(d->emoji));
+    jw_kstr_opt(&w, "platform_hint", str_of(d->platform_hint));
+    jw_kbool(&w, "pii_safe", d->pii_safe);
+    write_ops(&w, d->ops);
+    jw_end_obj(&w);
+}
+
+void descriptor_write_frame(struct buf *out, const struct descriptor *d)
+{
+    buf_add_str(out, STR("{\"type\":\"descriptor\",\"descriptor\":"));
+    descriptor_write(out, d);
+    buf_add_str(out, STR("}\n"));
+}

@@ -1,0 +1,206 @@
+/* event.c - design.  (event.h has the contract.)
+ *
+ * Every accepted message passes here once per receiver, so the keys go out as ready-made fragments,
+ * comma and quotes included, and only the values are escaped.  A fragment that opens the object or
+ * follows a value that is always there carries its comma; so the order below is fixed, and the
+ * optional keys come after the ones that are always written.
+ *
+ * Null is chosen key by key, not by habit: the real client survives a null chat_name, and dies of a
+ * null text, chat_id or chat_type.  */
+#include "core/event.h"
+#include <assert.h>
+#include <stdlib.h>
+#include "base/jw.h"
+#include "base/mem.h"
+
+/* ---- buffer ids ---- */
+
+/* Base 32 without i, l, o and u: an id read aloud from a log cannot be misread. */
+static const char digits[] = "0123456789abcdefghjkmnpqrstvwxyz";
+
+size_t buffer_id_format(uint64_t id, char ret[BUFFER_ID_MAX])
+{
+    assert(id != 0); /* 0 means "no id", nobody may be sent one */
+    unsigned n = (unsigned)(64 - __builtin_clzll(id) + 4) / 5;
+    ret[0] = 'b';
+    for (unsigned i = n; i > 0; i--, id >>= 5)
+        ret[i] = digits[id & 31];
+    return n + 1;
+}
+
+/* -1: not a digit of ours. */
+static int digit_value(char c)
+{
+    if (c >= '0' && c <= '9')
+        return c - '0';
+    if (c < 'a' || c > 'z')
+        return -1;
+    static const signed char letters[26] = {10, 11, 12, 13, 14, 15, 16, 17, -1, 18, 19, -1, 20,
+                                            21, -1, 22, 23, 24, 25, 26, -1, 27, 28, 29, 30, 31};
+    return letters[c - 'a'];
+}
+
+/* One spelling per number: an ack in any other is not an ack of ours. */
+bool buffer_id_parse(struct str text, uint64_t *ret_id)
+{
+    uint64_t id = 0;
+
+    if (text.n < 2 || text.n > 14 || text.p[0] != 'b' || text.p[1] == '0')
+        return false;
+    for (size_t i = 1; i < text.n; i++) {
+        int v = digit_value(text.p[i]);
+        if (v < 0 || id >> 59 != 0)
+            return false;
+        id = id << 5 | (unsigned)v;
+    }
+    *ret_id = id;
+    return true;
+}
+
+/* ---- the event object ---- */
+
+bool event_media_is_safe(struct str url)
+{
+    static const char trap[] = "/relay/media/";
+    const size_t n = sizeof trap - 1;
+
+    if (!str_eq_ci(str_make(url.p, url.n < 7 ? url.n : 7), STR("http://")) &&
+        !str_eq_ci(str_make(url.p, url.n < 8 ? url.n : 8), STR("https://")))
+        return false;
+    for (size_t i = 0; i + n <= url.n; i++)
+        if (url.p[i] == '/' && str_eq_ci(str_make(url.p + i, n), STR("/relay/media/")))
+            return false;
+    return true;
+}
+
+/* @key is a fragment such as ,"chat_name": and the value follows it directly. */
+static void put(struct jw *w, struct str key, struct str value)
+{
+    buf_add_str(w->out, key);
+    w->comma = false;
+    jw_str(w, value);
+}
+static void put_set(struct jw *w, struct str key, struct str value)
+{
+    if (!str_is_empty(value))
+        put(w, key, value);
+}
+static struct str or_else(struct str s, struct str otherwise)
+{
+    return s.p != NULL ? s : otherwise;
+}
+static struct str set_or_else(struct str s, struct str otherwise)
+{
+    return !str_is_empty(s) ? s : otherwise;
+}
+
+static void put_media(struct jw *w, const struct event *ev)
+{
+    struct str before = STR(",\"media_urls\":[");
+
+    assert(ev->n_media <= EVENT_MAX_MEDIA);
+    for (size_t i = 0; i < ev->n_media; i++) {
+        if (!event_media_is_safe(ev->media_urls[i]))
+            continue;
+        put(w, before, ev->media_urls[i]);
+        before = STR(",");
+    }
+    if (before.n > 1)
+        buf_add_str(w->out, before);
+    buf_add_c(w->out, ']');
+}
+
+static void put_reply_to(struct jw *w, const struct event *ev)
+{
+    if (!ev->reply_to.set)
+        return;
+    buf_add_str(w->out, ev->reply_to.is_own ? STR(",\"reply_to\":{\"is_own\":true")
+                                            : STR(",\"reply_to\":{\"is_own\":false"));
+    if (ev->reply_to.text.p != NULL)
+        put(w, STR(",\"text\":"), ev->reply_to.text);
+    if (ev->reply_to.author.p != NULL)
+        put(w, STR(",\"author\":"), ev->reply_to.author);
+    buf_add_c(w->out, '}');
+}
+
+static void put_source(struct jw *w, const struct event *ev)
+{
+    put(w, STR(",\"source\":{\"platform\":"), set_or_else(ev->platform, STR("relay")));
+    put(w, STR(",\"chat_id\":"), or_else(ev->chat_id, STR("")));
+    put(w, STR(",\"chat_type\":"), set_or_else(ev->chat_type, STR("dm")));
+    put(w, STR(",\"chat_name\":"), ev->chat_name);
+    put(w, STR(",\"user_id\":"), ev->user_id);
+    put(w, STR(",\"user_name\":"), ev->user_name);
+    put(w, STR(",\"thread_id\":"), ev->thread_id);
+    put(w, STR(",\"chat_topic\":"), ev->chat_topic);
+    put_set(w, STR(",\"user_id_alt\":"), ev->user_id_alt);
+    put_set(w, STR(",\"chat_id_alt\":"), ev->chat_id_alt);
+    /* Older gateways read the first name only, newer ones the second only. */
+    put_set(w, STR(",\"guild_id\":"), ev->scope_id);
+    put_set(w, STR(",\"scope_id\":"), ev->scope_id);
+    put_set(w, STR(",\"parent_chat_id\":"), ev->parent_chat_id);
+    put_set(w, STR(",\"message_id\":"), ev->message_id);
+    put_set(w, STR(",\"user_display_name\":"), ev->user_display_name);
+    put_set(w, STR(",\"user_handle\":"), ev->user_handle);
+    buf_add_c(w->out, '}');
+}
+
+void event_write(struct buf *out, const struct event *ev)
+{
+    struct jw w = jw_begin(out);
+
+    put(&w, STR("{\"text\":"), or_else(ev->text, STR("")));
+    put(&w, STR(",\"message_type\":"), set_or_else(ev->message_type, STR("text")));
+    put(&w, STR(",\"message_id\":"), ev->message_id);
+    put(&w, STR(",\"reply_to_message_id\":"), ev->reply_to_message_id);
+    put_media(&w, ev);
+    put_reply_to(&w, ev);
+    put_set(&w, STR(",\"bot_id\":"), ev->bot);
+    put_source(&w, ev);
+    buf_add_c(out, '}');
+}
+
+void event_write_frame(struct buf *out, const struct event *ev, uint64_t buffer_id)
+{
+    buf_add_str(out, STR("{\"type\":\"inbound\","));
+    if (buffer_id != 0) {
+        char id[BUFFER_ID_MAX];
+        buf_add_str(out, STR("\"bufferId\":\""));
+        buf_add(out, id, buffer_id_format(buffer_id, id));
+        buf_add_str(out, STR("\","));
+    }
+    buf_add_str(out, STR("\"event\":"));
+    event_write(out, ev);
+    buf_add_str(out, STR("}\n"));
+}
+
+/* ---- deduplication ---- */
+
+/* Each part is preceded by its length, so no two lists of parts give the same bytes.  The keys are
+ * stored: changing this layout would let every recent event in a second time. */
+bool event_dedup_key(const struct event *ev, const struct hash_key *key, struct str tenant,
+                     struct str instance, struct hash128 *ret)
+{
+    const struct str parts[] = {tenant, instance, ev->platform, ev->bot, ev->event_id};
+    char small[512], *at, *bytes = small;
+    size_t total = 0;
+
+    if (str_is_empty(ev->event_id))
+        return false;
+    for (size_t i = 0; i < ARRAY_LEN(parts); i++)
+        total += 8 + parts[i].n;
+    if (total > sizeof small)
+        bytes = xmalloc(total);
+    at = bytes;
+    for (size_t i = 0; i < ARRAY_LEN(parts); i++) {
+        for (int shift = 0; shift < 64; shift += 8)
+            *at++ = (char)((uint64_t)parts[i].n >> shift);
+        if (parts[i].n > 0)
+            memcpy(at, parts[i].p, parts[i].n);
+        at += parts[i].n;
+    }
+    *ret = hash128(key, str_make(bytes, total));
+    if (bytes != small)
+        free(bytes);
+    return true;
+}

@@ -1,0 +1,198 @@
+/* frame.c - design.  (frame.h has the contract.)
+ *
+ * Acks are as many as deliveries and nearly always in one of two spellings, so those are compared
+ * byte by byte; everything else, a stranger's ack included, goes through the JSON parser.  The
+ * short cut accepts only ids whose characters mean themselves in JSON, so both ways agree.
+ *
+ * A frame that is an object is never held against the peer: what we cannot read is ignored, as the
+ * contract demands of both sides.  An `outbound` with an id is always reported, even with an action
+ * we cannot make sense of, because its sender waits for an answer. */
+#include "core/frame.h"
+#include <assert.h>
+#include "base/jw.h"
+#include "base/mem.h"
+#include "core/event.h"
+
+/* ---- reading ---- */
+
+static const struct {
+    struct str name;
+    enum frame_type type;
+} types[] = {
+    {STR("outbound"), FRAME_OUTBOUND},     {STR("inbound_ack"), FRAME_INBOUND_ACK},
+    {STR("hello"), FRAME_HELLO},           {STR("interrupt"), FRAME_INTERRUPT},
+    {STR("going_idle"), FRAME_GOING_IDLE},
+};
+
+static enum frame_type type_of(struct str name)
+{
+    for (size_t i = 0; i < ARRAY_LEN(types); i++)
+        if (str_eq(types[i].name, name))
+            return types[i].type;
+    return FRAME_UNKNOWN;
+}
+
+/* The id of an ack that starts with @head and ends right behind the id. */
+static bool ack_after(struct str line, struct str head, struct str *ret_id)
+{
+    if (line.n < head.n + 3 || memcmp(line.p, head.p, head.n) != 0 || line.p[line.n - 2] != '"' ||
+        line.p[line.n - 1] != '}')
+        return false;
+    struct str id = str_make(line.p + head.n, line.n - head.n - 2);
+    for (size_t i = 0; i < id.n; i++)
+        if (!(id.p[i] >= 'a' && id.p[i] <= 'z') && !(id.p[i] >= '0' && id.p[i] <= '9'))
+            return false;
+    *ret_id = id;
+    return true;
+}
+
+static bool ack_read(struct str line, struct str *ret_id)
+{
+    return ack_after(line, STR("{\"type\":\"inbound_ack\",\"bufferId\":\""), ret_id) ||
+           ack_after(line, STR("{\"type\": \"inbound_ack\", \"bufferId\": \""), ret_id);
+}
+
+static void action_read(struct json doc, struct action *ret)
+{
+    struct json a = json_get(doc, "action"), meta = json_get(a, "metadata");
+    struct json content = json_get(a, "content");
+
+    ret->op_name = json_str(a, "op");
+    ret->op = action_op_parse(ret->op_name);
+    ret->chat_id = json_str(a, "chat_id");
+    ret->content = json_as_str(content);
+    ret->content_set = json_type(content) == JSON_STRING;
+    ret->reply_to = json_str(a, "reply_to");
+    ret->message_id = json_str(a, "message_id");
+    ret->session_key = json_str(a, "session_key");
+    ret->kind = json_str(a, "kind");
+    ret->platform = json_str(doc, "platform");
+    ret->bot = json_str(doc, "botId");
+    if (!json_is_object(meta))
+        return;
+    ret->metadata = meta;
+    ret->thread_id = json_str(meta, "thread_id");
+    ret->user_id = json_str(meta, "user_id");
+    ret->scope_id = json_str(meta, "scope_id");
+    if (str_is_empty(ret->scope_id))
+        ret->scope_id = json_str(meta, "guild_id");
+}
+
+/* False: the type is known, the shape is not. */
+static bool fields_read(struct json doc, struct frame *f)
+{
+    switch (f->type) {
+    case FRAME_HELLO:
+        f->platform = json_str(doc, "platform");
+        f->bot = json_str(doc, "botId");
+        f->has_manifest = json_type(json_get(doc, "command_manifest")) == JSON_ARRAY;
+        return true;
+    case FRAME_OUTBOUND:
+        f->request_id = json_str(doc, "requestId");
+        action_read(doc, &f->action);
+        return f->request_id.p != NULL && f->request_id.n <= FRAME_REQUEST_ID_MAX;
+    case FRAME_INTERRUPT:
+        f->session_key = json_str(doc, "session_key");
+        return !str_is_empty(f->session_key);
+    case FRAME_INBOUND_ACK:
+        f->buffer_id = json_str(doc, "bufferId");
+        return !str_is_empty(f->buffer_id);
+    case FRAME_GOING_IDLE:
+    case FRAME_UNKNOWN:
+    case FRAME_MALFORMED:
+        break;
+    }
+    return true;
+}
+
+void frame_read(struct json_parser *p, struct str line, struct frame *ret)
+{
+    struct json doc;
+
+    *ret = (struct frame){.type = FRAME_UNKNOWN, .action.op = ACTION_UNKNOWN};
+    line = str_trim(line);
+    if (str_is_empty(line))
+        return; /* a blank line between frames is nothing */
+    if (ack_read(line, &ret->buffer_id)) {
+        ret->type = FRAME_INBOUND_ACK;
+        return;
+    }
+    if (!json_parse(p, line, &doc)) {
+        ret->type = FRAME_MALFORMED;
+        ret->why = json_error(p);
+    } else if (!json_is_object(doc)) {
+        ret->type = FRAME_MALFORMED;
+        ret->why = "not an object";
+    } else {
+        ret->type = type_of(json_str(doc, "type"));
+        if (!fields_read(doc, ret))
+            ret->type = FRAME_UNKNOWN;
+    }
+}
+
+/* ---- writing ---- */
+
+static void write_chat_info(struct jw *w, const struct action_result *r)
+{
+    if (r->chat_name.p == NULL && r->chat_type.p == NULL)
+        return;
+    jw_key(w, "chat_info");
+    jw_obj(w);
+    jw_kstr_opt(w, "name", r->chat_name);
+    jw_kstr_opt(w, "type", r->chat_type);
+    jw_end_obj(w);
+}
+
+void frame_write_result(struct buf *out, struct str request_id, const struct action_result *r)
+{
+    struct jw w = jw_begin(out);
+
+    assert(request_id.p != NULL);
+    jw_obj(&w);
+    jw_kstr(&w, "type", STR("outbound_result"));
+    jw_kstr(&w, "requestId", request_id);
+    jw_key(&w, "result");
+    jw_obj(&w);
+    jw_kbool(&w, "success", r->success);
+    jw_kstr_opt(&w, "message_id", r->message_id);
+    if (!r->success)
+        jw_kstr(&w, "error", str_is_empty(r->error) ? STR("failed") : r->error);
+    write_chat_info(&w, r);
+    jw_end_obj(&w);
+    jw_end_obj(&w);
+    buf_add_c(out, '\n');
+}
+
+void frame_write_interrupt(struct buf *out, struct str session_key, struct str chat_id)
+{
+    struct jw w = jw_begin(out);
+
+    assert(session_key.p != NULL);
+    jw_obj(&w);
+    jw_kstr(&w, "type", STR("interrupt_inbound"));
+    jw_kstr(&w, "session_key", session_key);
+    jw_kstr(&w, "chat_id", chat_id.p != NULL ? chat_id : STR("")); /* unknown: clears no typing */
+    jw_end_obj(&w);
+    buf_add_c(out, '\n');
+}
+
+void frame_write_going_idle_ack(struct buf *out)
+{
+    buf_add_str(out, STR("{\"type\":\"going_idle_ack\"}\n"));
+}
+
+void frame_write_passthrough(struct buf *out, struct str forward_json, uint64_t buffer_id)
+{
+    /* A line break inside would cut the frame in two; our own writer never makes one. */
+    assert(forward_json.n > 1 && memchr(forward_json.p, '\n', forward_json.n) == NULL);
+    buf_add_str(out, STR("{\"type\":\"passthrough_forward\","));
+    if (buffer_id != 0) {
+        char id[BUFFER_ID_MAX];
+        buf_add_str(out, STR("\"bufferId\":\""));
+        buf_add(out, id, buffer_id_format(buffer_id, id));
+        buf_add_str(out, STR("\","));
+    }
+    buf_add_str(out, STR("\"forward\":"));
+    buf_add_str(out, forward_json);
+    buf_add_str(out, STR("}\n"));
+}
