@@ -48,13 +48,13 @@ struct contract_close {
 extern const struct contract_close contract_close_codes[];
 
 /* Sizes and times both sides count on. */
-#define CONTRACT_WINDOW_MESSAGES 8               /* unacked WebSocket messages per socket */
-#define CONTRACT_PACK_BYTES (256 * 1024)         /* frames packed into one message */
-#define CONTRACT_FRAME_BYTES (1024 * 1024)       /* one message or line, either direction */
-#define CONTRACT_ACK_PATIENCE_MS (90 * 1000)     /* no ack for this long: away */
-#define CONTRACT_PONG_PATIENCE_MS (20 * 1000)    /* no pong for this long: away */
-#define CONTRACT_OLD_SOCKET_MS (60 * 1000)       /* a superseded socket is closed after */
-#define CONTRACT_REPLAY_ATTEMPTS 10              /* then a delivery is parked */
+#define CONTRACT_WINDOW_MESSAGES 8            /* unacked WebSocket messages per socket */
+#define CONTRACT_PACK_BYTES (256 * 1024)      /* frames packed into one message */
+#define CONTRACT_FRAME_BYTES (1024 * 1024)    /* one message or line, either direction */
+#define CONTRACT_ACK_PATIENCE_MS (90 * 1000)  /* no ack for this long: away */
+#define CONTRACT_PONG_PATIENCE_MS (20 * 1000) /* no pong for this long: away */
+#define CONTRACT_OLD_SOCKET_MS (60 * 1000)    /* a superseded socket is closed after */
+#define CONTRACT_REPLAY_ATTEMPTS 10           /* then a delivery is parked */
 
 struct contract_limit {
     const char *name; /* the macro's, without CONTRACT_ or TOKEN_, lower case */
