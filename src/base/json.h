@@ -2,7 +2,8 @@
  *
  * A parser owns the bytes of the document it parsed last: every value and every str taken from it
  * is borrowed until the next json_parse() on that parser.  Strings are unescaped, valid UTF-8.
- * Documents deeper than JSON_MAX_DEPTH or longer than the caller's limit are refused.
+ * Refused are documents deeper than JSON_MAX_DEPTH (an empty array or object is no level) and those
+ * with integers beyond 64 bits; their length is for the caller to limit.
  *
  *      struct json doc;
  *      if (!json_parse(p, bytes, &doc)) ...

@@ -1,10 +1,5 @@
 /* Promises of base/buf.h. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdlib.h>
-#include <cmocka.h>
+#include "unit.h"
 #include "base/buf.h"
 
 static void an_empty_buf_reads_as_an_empty_string(void **state)

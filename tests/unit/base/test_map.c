@@ -1,0 +1,149 @@
+/* Promises of base/map.h. */
+#include "unit.h"
+#include "base/hash.h"
+#include "base/map.h"
+#include "base/rand.h"
+
+#define N 2000
+struct item {
+    char key[16];
+    bool in;
+};
+static struct item items[N];
+
+static struct str key_of(const struct item *it)
+{
+    return str_of(it->key);
+}
+
+static int name_items(void **state)
+{
+    for (int i = 0; i < N; i++)
+        snprintf(items[i].key, sizeof items[i].key, "key-%d", i);
+    return 0;
+}
+
+static void an_empty_map_allocates_nothing_and_answers(void **state)
+{
+    struct map m = MAP_INIT;
+    size_t pos = 0;
+    void *v;
+
+    assert_null(map_get(&m, STR("x")));
+    assert_null(map_del(&m, STR("x")));
+    assert_false(map_next(&m, &pos, &v));
+    assert_null(m.slots);
+    map_done(&m);
+}
+
+static void what_was_put_is_found_and_nothing_else(void **state)
+{
+    struct map m = MAP_INIT;
+
+    for (int i = 0; i < N; i++)
+        assert_null(map_put(&m, key_of(&items[i]), &items[i]));
+    assert_int_equal(map_count(&m), N);
+    for (int i = 0; i < N; i++)
+        assert_ptr_equal(map_get(&m, key_of(&items[i])), &items[i]);
+    assert_null(map_get(&m, STR("key-")));
+    assert_null(map_get(&m, STR("")));
+    assert_true(m.used * 4 <= m.cap * 3);
+    map_done(&m);
+}
+
+static void putting_again_replaces_value_and_key(void **state)
+{
+    struct map m = MAP_INIT;
+    char *old_key = strdup("same"), *new_key = strdup("same");
+    int a, b;
+
+    assert_null(map_put(&m, str_of(old_key), &a));
+    assert_ptr_equal(map_put(&m, str_of(new_key), &b), &a);
+    free(old_key); /* the map must not look at it any more */
+    assert_ptr_equal(map_get(&m, STR("same")), &b);
+    assert_int_equal(map_count(&m), 1);
+    map_done(&m);
+    free(new_key);
+}
+
+static void keys_are_bytes_with_nul_and_empty_allowed(void **state)
+{
+    struct map m = MAP_INIT;
+    int a, b, c;
+
+    map_put(&m, str_make("a\0b", 3), &a);
+    map_put(&m, str_make("a\0c", 3), &b);
+    map_put(&m, STR(""), &c);
+    assert_ptr_equal(map_get(&m, str_make("a\0b", 3)), &a);
+    assert_ptr_equal(map_get(&m, str_make("a\0c", 3)), &b);
+    assert_ptr_equal(map_get(&m, STR("")), &c);
+    assert_null(map_get(&m, STR("a")));
+    map_done(&m);
+}
+
+static void random_puts_and_dels_agree_with_a_plain_table(void **state)
+{
+    struct map m = MAP_INIT;
+    struct rand r = rand_seeded(11);
+    size_t live = 0;
+
+    for (int i = 0; i < 100000; i++) {
+        struct item *it = &items[rand_below(&r, N)];
+        if (rand_below(&r, 2) == 0) {
+            assert_ptr_equal(map_put(&m, key_of(it), it), it->in ? it : NULL);
+            live += !it->in;
+            it->in = true;
+        } else {
+            assert_ptr_equal(map_del(&m, key_of(it)), it->in ? it : NULL);
+            live -= it->in;
+            it->in = false;
+        }
+        assert_int_equal(map_count(&m), live);
+    }
+    for (int i = 0; i < N; i++)
+        assert_ptr_equal(map_get(&m, key_of(&items[i])), items[i].in ? &items[i] : NULL);
+    map_done(&m);
+}
+
+static void churn_at_a_constant_size_does_not_grow_the_table(void **state)
+{
+    struct map m = MAP_INIT;
+
+    for (int i = 0; i < 50000; i++) {
+        map_put(&m, key_of(&items[i % N]), &items[i % N]);
+        if (i >= 10)
+            map_del(&m, key_of(&items[(i - 10) % N]));
+    }
+    assert_true(m.cap <= 64);
+    map_done(&m);
+}
+
+static void a_walk_visits_everything_once_and_may_delete(void **state)
+{
+    struct map m = MAP_INIT;
+    int visited = 0;
+    void *v;
+
+    for (int i = 0; i < N; i++)
+        map_put(&m, key_of(&items[i]), &items[i]);
+    for (size_t pos = 0; map_next(&m, &pos, &v); visited++)
+        assert_ptr_equal(map_del(&m, key_of(v)), v);
+    assert_int_equal(visited, N);
+    assert_int_equal(map_count(&m), 0);
+    map_done(&m);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(an_empty_map_allocates_nothing_and_answers),
+        cmocka_unit_test(what_was_put_is_found_and_nothing_else),
+        cmocka_unit_test(putting_again_replaces_value_and_key),
+        cmocka_unit_test(keys_are_bytes_with_nul_and_empty_allowed),
+        cmocka_unit_test(random_puts_and_dels_agree_with_a_plain_table),
+        cmocka_unit_test(churn_at_a_constant_size_does_not_grow_the_table),
+        cmocka_unit_test(a_walk_visits_everything_once_and_may_delete),
+    };
+
+    return cmocka_run_group_tests(tests, name_items, NULL);
+}
