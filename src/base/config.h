@@ -1,11 +1,11 @@
 /* config.h - what the operator wrote, checked.
  *
- * YAML through libcyaml; `${NAME}` in a value reads the environment; BELLHOP_<KEY> overrides a
- * top-level scalar (BELLHOP_LISTEN, BELLHOP_STATE_DIR, ...).  An unknown key, a missing one or a wrong
- * type is refused with file, line and what was expected.  Without a file every default holds: one
+ * YAML; `${NAME}` in a value reads the environment (`${NAME:-otherwise}` when it may be unset);
+ * BELLHOP_<KEY> overrides a setting (BELLHOP_LISTEN, BELLHOP_STATE_DIR, BELLHOP_LOG_LEVEL, ...).  An
+ * unknown key, a missing one or a wrong type is refused with file, line and what was expected.  Without a file every default holds: one
  * web bot called "lobby" on 127.0.0.1:7077.
  *
- * The table in config.c carries name, type, default, whether a reload takes it, and the sentence
+ * The table in config_keys.c carries name, type, default, whether a reload takes it, and the sentence
  * that docs/configuration.md is printed from (`bellhop help config`).
  */
 #pragma once
@@ -14,6 +14,7 @@
 
 struct config_platform { /* strings owned; NULL: not given */
     char *platform, *bot;
+    int line;             /* where it stands in the file, for errors; 0: a default */
     /* web */
     char *title;          /* what the page is called; default: the bot's name */
     uint32_t history;     /* messages kept per chat; default 200; 0: none */
@@ -52,7 +53,9 @@ struct config {
  * and what was expected. */
 enum bh_err config_load(const char *path, struct config **ret_cfg, struct buf *ret_why) BH_MUST_USE;
 void config_free(struct config *c); /* secrets are wiped */
-/* What differs and needs a restart, one key per line; the rest can be taken over from @now. */
+/* What differs, one key per line: what a reload takes and what needs a restart. */
 void config_diff(const struct config *was, const struct config *now, struct buf *ret_reload,
                  struct buf *ret_restart);
+/* Move the settings a reload takes from @now to @was (they are exchanged, so both stay whole). */
+void config_take_reloadable(struct config *was, struct config *now);
 void config_describe(struct buf *out); /* the reference, as Markdown */
