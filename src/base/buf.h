@@ -27,14 +27,29 @@ void buf_wipe(struct buf *b);                       /* zeroes the bytes, then bu
 void buf_add(struct buf *b, const void *p, size_t n);
 void buf_add_str(struct buf *b, struct str s);
 void buf_add_z(struct buf *b, const char *z);
-void buf_add_c(struct buf *b, char c);
 void buf_add_u64(struct buf *b, uint64_t v);        /* decimal */
 void buf_add_i64(struct buf *b, int64_t v);
 void buf_printf(struct buf *b, const char *fmt, ...) BH_PRINTF(2, 3);
-char *buf_room(struct buf *b, size_t n);            /* n writable bytes at the end, not counted yet; NULL: failed */
 void buf_consume(struct buf *b, size_t n);          /* drop n bytes from the front */
 const char *buf_z(struct buf *b);                   /* as a C string; valid until the next call */
 char *buf_take(struct buf *b);                      /* NUL-terminated heap string; the buf is empty after */
+
+/* n writable bytes at the end, not counted yet; NULL: failed.  One byte more is always there, for
+ * the NUL of buf_z(). */
+char *buf_grow(struct buf *b, size_t n); /* the slow half of buf_room() */
+static inline char *buf_room(struct buf *b, size_t n)
+{
+    return !b->failed && b->cap - b->n > n ? b->p + b->n : buf_grow(b, n);
+}
+static inline void buf_add_c(struct buf *b, char c)
+{
+    char *to = buf_room(b, 1);
+
+    if (to != NULL) {
+        *to = c;
+        b->n++;
+    }
+}
 
 static inline bool buf_failed(const struct buf *b)
 {

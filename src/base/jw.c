@@ -21,25 +21,93 @@ static inline uint64_t needs_look(uint64_t w)
            HIGHS;
 }
 
+static inline bool is_tail(char c)
+{
+    return ((unsigned char)c & 0xc0) == 0x80;
+}
+
+/* Like utf8_seq_bytes(), with the sequences that can be judged by their first byte taken first:
+ * alphabets other than the Latin one, and most of the Asian scripts. */
+static inline size_t seq_bytes(const char *p, size_t n)
+{
+    unsigned char c = (unsigned char)p[0];
+
+    if (c >= 0xc2 && c <= 0xdf && n >= 2)
+        return is_tail(p[1]) ? 2 : 0;
+    if (c >= 0xe1 && c <= 0xec && n >= 3)
+        return is_tail(p[1]) && is_tail(p[2]) ? 3 : 0;
+    return utf8_seq_bytes(str_make(p, n));
+}
+
+static inline bool all_plain(const char *p)
+{
+    uint64_t w;
+
+    memcpy(&w, p, sizeof w);
+    return needs_look(w) == 0;
+}
+
+/* all_plain() for one to seven bytes; overlapping loads put every one of them into the word. */
+static inline bool short_is_plain(const char *p, size_t n)
+{
+    uint32_t a, b;
+
+    if (n >= 4) {
+        memcpy(&a, p, 4);
+        memcpy(&b, p + n - 4, 4);
+    } else {
+        a = ONES * ' ' & UINT32_MAX;
+        b = (uint32_t)' ' << 24 | (uint32_t)(unsigned char)p[0] << 16 |
+            (uint32_t)(unsigned char)p[n / 2] << 8 | (unsigned char)p[n - 1];
+    }
+    return needs_look((uint64_t)a << 32 | b) == 0;
+}
+
+/* memcpy() without the call for the short keys and words most values are. */
+static inline void copy(char *to, const char *p, size_t n)
+{
+    if (n > 16) {
+        memcpy(to, p, n);
+    } else if (n >= 8) {
+        memcpy(to, p, 8);
+        memcpy(to + n - 8, p + n - 8, 8);
+    } else if (n >= 4) {
+        memcpy(to, p, 4);
+        memcpy(to + n - 4, p + n - 4, 4);
+    } else if (n > 0) {
+        to[0] = p[0];
+        to[n / 2] = p[n / 2];
+        to[n - 1] = p[n - 1];
+    }
+}
+
 /* How many bytes from the start can be copied as they are. */
 static size_t clean_run(const char *p, size_t n)
 {
     size_t i = 0;
 
-    for (;;) {
-        uint64_t w;
-        while (n - i >= 8 && (memcpy(&w, p + i, 8), needs_look(w) == 0))
-            i += 8;
-        if (i == n)
-            return n;
+    if (n < 8 && (n == 0 || short_is_plain(p, n)))
+        return n;
+    while (n - i >= 8 && all_plain(p + i))
+        i += 8;
+    if (n >= 8 && n - i < 8 && all_plain(p + n - 8))
+        return n; /* the last eight overlap what was seen already */
+    while (i < n) {
         unsigned char c = (unsigned char)p[i];
-        size_t step = 1;
-        if (c < 0x20 || c == '"' || c == '\\')
-            return i;
-        if (c >= 0x80 && (step = utf8_seq_bytes(str_make(p + i, n - i))) == 0)
+        if (c < 0x80) {
+            if (c < 0x20 || c == '"' || c == '\\')
+                return i;
+            i++;
+            while (n - i >= 8 && all_plain(p + i))
+                i += 8;
+            continue;
+        }
+        size_t step = seq_bytes(p + i, n - i);
+        if (step == 0)
             return i;
         i += step;
     }
+    return n;
 }
 
 static void add_escaped(struct buf *out, unsigned char c)
@@ -67,7 +135,7 @@ static void add_quoted(struct jw *w, struct str s)
     if (w->comma)
         *to++ = ',';
     *to++ = '"';
-    memcpy(to, s.p, run);
+    copy(to, s.p, run);
     to += run;
     if (run == s.n)
         *to++ = '"';
@@ -133,7 +201,7 @@ void jw_key(struct jw *w, const char *key)
     if (w->comma)
         *to++ = ',';
     *to++ = '"';
-    memcpy(to, key, n);
+    copy(to, key, n);
     to += n;
     *to++ = '"';
     *to++ = ':';

@@ -1,5 +1,6 @@
 /* Promises of base/buf.h. */
 #include "unit.h"
+#include <inttypes.h>
 #include "base/buf.h"
 
 static void an_empty_buf_reads_as_an_empty_string(void **state)
@@ -30,6 +31,26 @@ static void appends_of_all_kinds_follow_each_other(void **state)
     buf_add_i64(&b, 0);
     buf_printf(&b, "[%s %d]", "x", 7);
     assert_string_equal(buf_z(&b), "abcdef/18446744073709551615/-92233720368547758080[x 7]");
+    buf_done(&b);
+}
+
+static void numbers_of_every_width_come_out_in_decimal(void **state)
+{
+    struct buf b = BUF_INIT;
+    char want[32];
+
+    for (uint64_t v = 1; v < UINT64_MAX / 10; v *= 10) {
+        for (uint64_t k = v - 1; k <= v + 1; k++) {
+            buf_reset(&b);
+            buf_add_u64(&b, k);
+            snprintf(want, sizeof want, "%" PRIu64, k);
+            assert_string_equal(buf_z(&b), want);
+            buf_reset(&b);
+            buf_add_i64(&b, -(int64_t)k);
+            snprintf(want, sizeof want, "%" PRId64, -(int64_t)k);
+            assert_string_equal(buf_z(&b), want);
+        }
+    }
     buf_done(&b);
 }
 
@@ -132,6 +153,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(an_empty_buf_reads_as_an_empty_string),
         cmocka_unit_test(appends_of_all_kinds_follow_each_other),
+        cmocka_unit_test(numbers_of_every_width_come_out_in_decimal),
         cmocka_unit_test(growth_keeps_every_byte),
         cmocka_unit_test(the_first_append_past_the_limit_sticks),
         cmocka_unit_test(a_short_append_after_the_failed_one_is_refused_too),

@@ -1,6 +1,7 @@
 /* Promises of base/crypto.h.  The MAC and hash values are those of RFC 4231, RFC 2202 and FIPS 180;
  * the base64 ones of RFC 4648. */
 #include "unit.h"
+#include <openssl/hmac.h>
 #include "base/crypto.h"
 #include "base/mem.h"
 
@@ -56,6 +57,23 @@ static void a_mac_takes_any_key_length_and_forgets_it(void **state)
     hmac_sha256(STR("k1"), STR("m"), b);
     assert_true(ct_equal(a, b, sizeof a));
     assert_true(ct_equal(NULL, NULL, 0));
+}
+
+static void macs_of_all_key_lengths_agree_with_openssl(void **state)
+{
+    uint8_t text[200], got[SHA256_BYTES], want[SHA256_BYTES];
+    unsigned n = 0;
+
+    memset(text, 0x5a, sizeof text);
+    for (size_t k = 0; k < sizeof text; k++) {
+        text[k] = (uint8_t)k;
+        hmac_sha256(str_make(text, k), str_make(text, sizeof text - k), got);
+        assert_non_null(HMAC(EVP_sha256(), text, (int)k, text, sizeof text - k, want, &n));
+        assert_memory_equal(got, want, 32);
+        hmac_sha1(str_make(text, k), str_make(text, sizeof text - k), got);
+        assert_non_null(HMAC(EVP_sha1(), text, (int)k, text, sizeof text - k, want, &n));
+        assert_memory_equal(got, want, 20);
+    }
 }
 
 static void hex_goes_both_ways_and_refuses_the_rest(void **state)
@@ -207,6 +225,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         TEST(hashes_match_their_standards),
         TEST(a_mac_takes_any_key_length_and_forgets_it),
+        TEST(macs_of_all_key_lengths_agree_with_openssl),
         TEST(hex_goes_both_ways_and_refuses_the_rest),
         TEST(base64_goes_both_ways),
         TEST(all_bytes_survive_base64url),

@@ -146,23 +146,40 @@ static void any_bytes_at_all_give_json_that_reads_back(void **state)
     }
 }
 
-static void every_position_of_a_special_byte_is_found(void **state)
+static void a_special_byte_is_found_at_every_place_of_every_length(void **state)
 {
     static const char special[] = {'"', '\\', '\n', 0x1f, (char)0xff};
     char in[33];
     struct json doc;
 
     for (size_t s = 0; s < sizeof special; s++) {
-        for (size_t at = 0; at < sizeof in; at++) {
-            memset(in, 'x', sizeof in);
-            in[at] = special[s];
-            again();
-            jw_str(&w, str_make(in, sizeof in));
-            assert_true(json_parse(parser, buf_str(&out), &doc));
-            struct str got = json_as_str(doc);
-            assert_memory_equal(got.p, in, at);
-            assert_int_equal(got.n, s == 4 ? sizeof in + 2 : sizeof in);
+        for (size_t n = 1; n <= sizeof in; n++) {
+            for (size_t at = 0; at < n; at++) {
+                memset(in, 'x', sizeof in);
+                in[at] = special[s];
+                again();
+                jw_str(&w, str_make(in, n));
+                assert_true(json_parse(parser, buf_str(&out), &doc));
+                struct str got = json_as_str(doc);
+                assert_memory_equal(got.p, in, at);
+                assert_int_equal(got.n, s == 4 ? n + 2 : n);
+                assert_memory_equal(got.p + got.n - (n - at - 1), in + at + 1, n - at - 1);
+            }
         }
+    }
+}
+
+static void clean_strings_of_every_length_are_copied_exactly(void **state)
+{
+    static const char letters[] = "abcdefghijklmnopqrstuvwxyz0123456789";
+
+    for (size_t n = 0; n < sizeof letters; n++) {
+        char key[40], want[100];
+        snprintf(key, sizeof key, "%.*s", (int)n, letters);
+        snprintf(want, sizeof want, "\"%s\":\"%s\"", key, key);
+        again();
+        jw_kstr(&w, key, str_make(letters, n));
+        assert_string_equal(buf_z(&out), want);
     }
 }
 
@@ -223,7 +240,8 @@ int main(void)
         TEST(what_must_be_escaped_is_and_the_rest_is_not),
         TEST(invalid_utf8_becomes_the_replacement_character),
         TEST(any_bytes_at_all_give_json_that_reads_back),
-        TEST(every_position_of_a_special_byte_is_found),
+        TEST(a_special_byte_is_found_at_every_place_of_every_length),
+        TEST(clean_strings_of_every_length_are_copied_exactly),
         TEST(numbers_read_back_as_themselves),
         TEST(a_parsed_value_is_copied_whole),
         TEST(a_full_buffer_fails_once_and_quietly),
