@@ -24,7 +24,7 @@ struct timer {
     size_t heap_pos;  /* 0: not armed */
 };
 
-struct clock *clock_new(void);
+struct clock *clock_new(void);          /* starts at the time of the system */
 void clock_free(struct clock *c);       /* armed timers are forgotten, deferred calls are run */
 
 int64_t clock_now_ms(const struct clock *c);   /* monotonic, fixed during one turn */
