@@ -28,6 +28,7 @@
 
 struct buf;
 struct store;
+struct store_put;
 struct store_op;
 typedef void store_done_cb(struct store_op *op, enum bh_err err);
 
@@ -83,9 +84,9 @@ struct store_row {
 
 struct store_fetch { /* read rows by id, ascending; missing ones are left out */
     struct store_op op;
-    const uint64_t *ids;    /* borrowed until done() */
+    const uint64_t *ids;    /* borrowed until done(); rows come in this order */
     size_t n;
-    size_t max_bytes;       /* stop after this many frame bytes (at least one row); 0: no bound */
+    size_t max_bytes;       /* no more frame bytes than this, but at least one row; 0: no bound */
     struct store_row *rows; /* owned by the op from done() on: store_fetch_free() */
     size_t n_rows;
     void *memory;           /* private */
@@ -118,7 +119,7 @@ struct store_scan { /* records of @ns whose key starts with @prefix, in byte ord
     const char *ns;
     struct str prefix, after; /* borrowed until done(); @after: exclusive start, absent: from the beginning (or
                                * the end, when reverse) */
-    size_t limit;
+    size_t limit; /* 0: all of them */
     bool reverse;
     struct store_record *records; /* owned by the op from done() on: store_scan_free() */
     size_t n_records;
@@ -158,6 +159,7 @@ struct store { /* first member of every implementation */
     const struct store_ops *ops;
     uint64_t boot;             /* a number no earlier start had: ids are boot << 40 | n, n from 1 */
     struct hash_key dedup_key; /* random per database, for deduplication keys */
+    struct store_put *puts;    /* private to store.c, NULL at first: store_put()s under way */
 };
 
 static inline void store_append(struct store *st, struct store_append *a, bool urgent)
@@ -194,6 +196,18 @@ static inline void store_scan(struct store *st, struct store_scan *s)
     s->op.kind = STORE_SCAN;
     st->ops->submit(st, &s->op, true);
 }
+
+static inline void store_fetch_free(struct store *st, struct store_fetch *f) /* twice is fine */
+{
+    st->ops->fetch_free(f);
+}
+static inline void store_scan_free(struct store *st, struct store_scan *s)
+{
+    st->ops->scan_free(s);
+}
+
+/* ops->close(), and frees what store_put() still holds: this is how owners close a store. */
+void store_close(struct store *st); /* NULL is fine */
 
 /* A whole record transaction as one owned object: copies the items, runs @done (may be NULL) with
  * the result, frees itself. */

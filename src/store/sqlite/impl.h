@@ -1,0 +1,141 @@
+/* impl.h - what the files of the embedded store share; nobody outside this folder includes it.
+ *
+ * Who touches what:
+ *      the loop thread    submit, shrink, stats, forget_keys, the done() calls, open and close
+ *      the store thread   everything that runs SQL once open() returned
+ *      loaders            run SQL on the loop thread, holding @db_lock, which the store thread
+ *                         holds while it works on a batch
+ */
+#pragma once
+#include <pthread.h>
+#include <sqlite3.h>
+#include "base/buf.h"
+#include "base/log.h"
+#include "net/loop.h"
+#include "store/sqlite/sqlite.h"
+
+#define BATCH_MAX_OPS 4096          /* one transaction; later ops wait for the next one, so that */
+#define BATCH_MAX_BYTES (16u << 20) /* the first completion is not late because of the last */
+#define LINGER_FULL 1024            /* this many waiting ops are company enough */
+#define FORGET_ROWS 256             /* deduplication records dropped per transaction */
+
+/* Prepared once, kept as long as the connection.  Their text is in statements.c. */
+enum statement {
+    SQL_BEGIN_WRITE,
+    SQL_BEGIN_READ,
+    SQL_COMMIT,
+    SQL_SAVEPOINT,
+    SQL_RELEASE,
+    SQL_UNDO,
+    SQL_APPEND,
+    SQL_SEEN,
+    SQL_ACK_RUN,
+    SQL_MARK,
+    SQL_KV_PUT,
+    SQL_KV_INSERT,
+    SQL_KV_DELETE,
+    SQL_FORGET,
+    SQL_FETCH,
+    SQL_SCAN_UP,
+    SQL_SCAN_DOWN,
+    SQL_SCAN_DOWN_ALL,
+    SQL_LOAD_ROWS,
+    SQL_LOAD_KEYS,
+    N_STATEMENTS
+};
+
+/* Where an op is.  The loop and the store thread race for QUEUED with a compare-and-swap, so an
+ * append can be shrunk up to the moment it is executed, and no lock is taken per op.
+ *
+ *      QUEUED --store thread--> TAKEN
+ *        '-----shrink()-------> SHRUNK    (the key is written, the row is not)
+ */
+enum op_state { OP_QUEUED = 1, OP_TAKEN, OP_SHRUNK };
+
+/* Finished ops on their way back to the loop.  An object of its own, because a posted call cannot
+ * be called off and may find the store closed. */
+struct handback {
+    pthread_mutex_t lock;
+    struct store_op *first, **end; /* finished, in order of submission */
+    bool posted;                   /* a call is on its way, or running: it holds one reference */
+    bool closed;                   /* no done() from now on */
+    unsigned refs;
+};
+
+enum thread_state { THREAD_BUSY, THREAD_LINGERING, THREAD_IDLE };
+
+struct store_sqlite {
+    struct store base;
+    struct loop *loop; /* borrowed */
+    struct log log;
+    char *path;  /* owned */
+    int lock_fd; /* holds the flock */
+
+    sqlite3 *db; /* owned; used under db_lock */
+    pthread_mutex_t db_lock;
+    sqlite3_stmt *sql[N_STATEMENTS]; /* owned */
+    struct buf keys;                 /* deduplication keys of the transaction under way */
+    int64_t keys_at_ms;              /* the newest of them */
+    struct buf scratch;              /* bounds of a scan */
+    char batch_problem[160];         /* why something in this batch failed; empty: all well */
+
+    pthread_t thread;
+    bool thread_started;
+    struct handback *handback; /* shared with posted calls */
+
+    pthread_mutex_t lock; /* guards all below */
+    pthread_cond_t wake;
+    struct store_op *first, **end; /* the queue, linked through op->next */
+    int64_t first_at_us;           /* when @first was submitted */
+    enum thread_state thread_state;
+    bool signalled; /* a wake is under way: another is pointless */
+    bool urgent, stopping;
+    int64_t forget_before_ms; /* 0: nothing to forget */
+    struct store_stats stats;
+};
+
+static inline struct store_sqlite *sqlite_of(struct store *st)
+{
+    return container_of(st, struct store_sqlite, base);
+}
+
+/* statements.c: preparing, and what a result code means */
+bool statements_prepare(struct store_sqlite *st);
+void statements_finalize(struct store_sqlite *st);
+int sql_run(struct store_sqlite *st, enum statement s);     /* step to the end and reset */
+void sql_bind_bytes(sqlite3_stmt *q, int at, struct str s); /* absent becomes empty, never NULL */
+struct str sql_bytes(sqlite3_stmt *q, int column);          /* borrowed until the next step */
+void note_problem(struct store_sqlite *st, const char *doing, int rc);
+
+/* schema.c: settings, migrations, boot number */
+bool schema_prepare(struct store_sqlite *st, char *ret_why);
+
+/* thread.c: the queue and the thread */
+void queue_init(struct store_sqlite *st);
+bool queue_start(struct store_sqlite *st);
+void queue_stop(struct store_sqlite *st); /* after the last commit; no done() from here on */
+void queue_submit(struct store *base, struct store_op *op, bool urgent);
+bool queue_shrink(struct store *base, struct store_append *a);
+void queue_forget_keys(struct store *base, int64_t before_ms);
+void queue_stats(struct store *base, struct store_stats *ret);
+
+/* batch.c: one transaction */
+void batch_run(struct store_sqlite *st, struct store_op *first, struct store_stats *counts);
+bool batch_forget(struct store_sqlite *st, int64_t before_ms); /* false: there is more to forget */
+
+/* write.c: each runs one op inside the batch's transaction, sets op->err and answers SQLITE_OK, or
+ * answers the code of a failure that takes the whole transaction down. */
+int write_append(struct store_sqlite *st, struct store_append *a, struct store_stats *counts);
+int write_ack(struct store_sqlite *st, struct store_ack *a);
+int write_mark(struct store_sqlite *st, struct store_mark *m);
+int write_tx(struct store_sqlite *st, struct store_tx *t);
+int write_seen(struct store_sqlite *st, struct store_stats *counts); /* the keys of the batch */
+
+/* read.c: a read that fails fails alone */
+void read_fetch(struct store_sqlite *st, struct store_fetch *f);
+void read_scan(struct store_sqlite *st, struct store_scan *s);
+void read_fetch_free(struct store_fetch *f);
+void read_scan_free(struct store_scan *s);
+enum bh_err load_rows(struct store *base, store_row_cb *cb, void *ctx);
+enum bh_err load_records(struct store *base, const char *ns, store_record_cb *cb, void *ctx);
+enum bh_err load_keys(struct store *base, int64_t since_ms, store_key_cb *cb, void *ctx);

@@ -1,0 +1,143 @@
+/* schema.c - settings of the connection, the migrations, and what is counted per start.
+ *
+ * Rows of all mailboxes lie in one table in order of arrival, without a second index: appending is
+ * then always at the right edge of one tree and acking mostly at its left edge.  The order per
+ * mailbox is kept in memory by the relay. */
+#include "store/sqlite/impl.h"
+#include <inttypes.h>
+#include <stdio.h>
+
+#define APPLICATION_ID 0x62656c6c         /* "bell": tells our files from other people's */
+#define MAX_BOOT ((INT64_C(1) << 23) - 1) /* boot << 40 | n stays a positive rowid */
+
+/* [n] takes a database from version n to n + 1.  Never change one that was released: append. */
+static const char *const migrations[] = {
+    "CREATE TABLE meta(name TEXT PRIMARY KEY, value) WITHOUT ROWID;"
+    "INSERT INTO meta VALUES('boot', 0);"
+    "INSERT INTO meta VALUES('dedup_key', randomblob(16));"
+    "CREATE TABLE mailbox(id INTEGER PRIMARY KEY, box INTEGER NOT NULL, kind INTEGER NOT NULL,"
+    " at_ms INTEGER NOT NULL, attempts INTEGER NOT NULL DEFAULT 0, parked TEXT,"
+    " frame BLOB NOT NULL);"
+    /* One row per transaction: all its 16-byte deduplication keys, one behind the other. */
+    "CREATE TABLE seen(id INTEGER PRIMARY KEY, at_ms INTEGER NOT NULL, keys BLOB NOT NULL);"
+    "CREATE TABLE kv(ns TEXT NOT NULL, k BLOB NOT NULL, v BLOB NOT NULL, PRIMARY KEY(ns, k))"
+    " WITHOUT ROWID;",
+};
+
+static const char settings[] =
+    "PRAGMA synchronous=FULL;"        /* a commit is an fsync of the log */
+    "PRAGMA wal_autocheckpoint=4000;" /* pages: the log stays near 16 MiB */
+    "PRAGMA journal_size_limit=33554432;"
+    "PRAGMA cache_size=-2000;" /* KiB; the hot path reads nothing, so a small cache does */
+    "PRAGMA mmap_size=0;"
+    "PRAGMA temp_store=MEMORY;"
+    "PRAGMA secure_delete=FAST;" /* wipe what is deleted where that costs no extra write */
+    "PRAGMA trusted_schema=OFF;";
+
+static bool sql_failed(struct store_sqlite *st, const char *doing, char *ret_why)
+{
+    snprintf(ret_why, 256, "%s: %s: %s", st->path, doing, sqlite3_errmsg(st->db));
+    return false;
+}
+
+static bool one_int(struct store_sqlite *st, const char *sql, int64_t *ret_v)
+{
+    sqlite3_stmt *q = NULL;
+    bool ok =
+        sqlite3_prepare_v2(st->db, sql, -1, &q, NULL) == SQLITE_OK && sqlite3_step(q) == SQLITE_ROW;
+    if (ok)
+        *ret_v = sqlite3_column_int64(q, 0);
+    sqlite3_finalize(q);
+    return ok;
+}
+
+static bool is_ours(struct store_sqlite *st, char *ret_why)
+{
+    int64_t id, tables;
+    if (!one_int(st, "PRAGMA application_id", &id) ||
+        !one_int(st, "SELECT count(*) FROM sqlite_schema", &tables))
+        return sql_failed(st, "cannot read it", ret_why);
+    if (id == APPLICATION_ID || (id == 0 && tables == 0))
+        return true;
+    snprintf(ret_why, 256, "%s is a database, but not one of bellhop", st->path);
+    return false;
+}
+
+static bool migrate(struct store_sqlite *st, char *ret_why)
+{
+    int64_t version;
+    const int64_t known = (int64_t)ARRAY_LEN(migrations);
+
+    if (!one_int(st, "PRAGMA user_version", &version))
+        return sql_failed(st, "cannot read its version", ret_why);
+    if (version > known) {
+        snprintf(ret_why, 256,
+                 "%s was written by a newer bellhop (version %" PRId64 " of the tables, this one "
+                 "knows %" PRId64 "): start the newer program, or restore a backup",
+                 st->path, version, known);
+        return false;
+    }
+    for (; version < known; version++) {
+        char stamp[96];
+        snprintf(stamp, sizeof stamp, "PRAGMA application_id=%d; PRAGMA user_version=%" PRId64,
+                 APPLICATION_ID, version + 1);
+        if (sqlite3_exec(st->db, "BEGIN IMMEDIATE", NULL, NULL, NULL) != SQLITE_OK ||
+            sqlite3_exec(st->db, migrations[version], NULL, NULL, NULL) != SQLITE_OK ||
+            sqlite3_exec(st->db, stamp, NULL, NULL, NULL) != SQLITE_OK ||
+            sqlite3_exec(st->db, "COMMIT", NULL, NULL, NULL) != SQLITE_OK)
+            return sql_failed(st, "cannot migrate", ret_why);
+    }
+    return true;
+}
+
+static bool count_boot(struct store_sqlite *st, char *ret_why)
+{
+    int64_t boot;
+    if (!one_int(st, "UPDATE meta SET value = value + 1 WHERE name = 'boot' RETURNING value",
+                 &boot))
+        return sql_failed(st, "cannot count this start", ret_why);
+    if (boot < 1 || boot > MAX_BOOT) {
+        snprintf(ret_why, 256, "%s: the number of starts, %" PRId64 ", is out of range", st->path,
+                 boot);
+        return false;
+    }
+    st->base.boot = (uint64_t)boot;
+    return true;
+}
+
+static bool read_dedup_key(struct store_sqlite *st, char *ret_why)
+{
+    sqlite3_stmt *q = NULL;
+    const char *sql = "SELECT value FROM meta WHERE name = 'dedup_key'";
+    bool ok = sqlite3_prepare_v2(st->db, sql, -1, &q, NULL) == SQLITE_OK &&
+              sqlite3_step(q) == SQLITE_ROW &&
+              sqlite3_column_bytes(q, 0) == (int)sizeof st->base.dedup_key;
+    if (ok)
+        memcpy(&st->base.dedup_key, sqlite3_column_blob(q, 0), sizeof st->base.dedup_key);
+    else
+        sql_failed(st, "cannot read its deduplication key", ret_why);
+    sqlite3_finalize(q);
+    return ok;
+}
+
+static bool use_wal(struct store_sqlite *st, char *ret_why)
+{
+    sqlite3_stmt *q = NULL;
+    bool ok = sqlite3_prepare_v2(st->db, "PRAGMA journal_mode=WAL", -1, &q, NULL) == SQLITE_OK &&
+              sqlite3_step(q) == SQLITE_ROW &&
+              sqlite3_stricmp((const char *)sqlite3_column_text(q, 0), "wal") == 0;
+    if (!ok)
+        sql_failed(st, "cannot use a write-ahead log here (a network file system?)", ret_why);
+    sqlite3_finalize(q);
+    return ok;
+}
+
+bool schema_prepare(struct store_sqlite *st, char *ret_why)
+{
+    sqlite3_busy_timeout(st->db, 5000); /* somebody may be taking a backup */
+    return is_ours(st, ret_why) && use_wal(st, ret_why) &&
+           (sqlite3_exec(st->db, settings, NULL, NULL, NULL) == SQLITE_OK ||
+            sql_failed(st, "cannot configure", ret_why)) &&
+           migrate(st, ret_why) && count_boot(st, ret_why) && read_dedup_key(st, ret_why) &&
+           (statements_prepare(st) || sql_failed(st, "cannot prepare", ret_why));
+}

@@ -1,0 +1,322 @@
+/* thread.c - the queue in, the thread, and the way back to the loop.
+ *
+ *      IDLE --first op--> LINGERING --linger over | urgent op | enough ops--> BUSY --queue empty-->
+ * IDLE
+ *
+ * The thread takes the whole queue at once and cuts it into batches.  It is woken by a submit only
+ * when it sleeps and nobody has woken it yet: under load there is no system call per op, and with
+ * nothing to do there is no wake-up at all. */
+#include "store/sqlite/impl.h"
+#include <assert.h>
+#include <errno.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <sys/stat.h>
+#include <stdio.h>
+#include <time.h>
+
+static int64_t now_us(void)
+{
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (int64_t)t.tv_sec * 1000000 + t.tv_nsec / 1000;
+}
+
+/* ---- the way back ---- */
+
+static void handback_unref(struct handback *h) /* called with the lock held, which it releases */
+{
+    bool last = --h->refs == 0;
+    pthread_mutex_unlock(&h->lock);
+    if (last) {
+        pthread_mutex_destroy(&h->lock);
+        free(h);
+    }
+}
+
+/* On the loop thread.  A done() may free its op, submit others or close the store. */
+static void on_finished(void *ctx)
+{
+    struct handback *h = ctx;
+
+    pthread_mutex_lock(&h->lock);
+    struct store_op *op = h->first;
+    h->first = NULL;
+    h->end = &h->first;
+    h->posted = false; /* what finishes from now on posts its own call */
+    pthread_mutex_unlock(&h->lock);
+
+    while (op != NULL && !h->closed) { /* closed is written by this thread only */
+        struct store_op *next = op->next;
+        if (op->done != NULL)
+            op->done(op, (enum bh_err)op->err);
+        op = next;
+    }
+    pthread_mutex_lock(&h->lock);
+    handback_unref(h);
+}
+
+static void handback_add(struct store_sqlite *st, struct store_op *first, struct store_op *last)
+{
+    struct handback *h = st->handback;
+
+    pthread_mutex_lock(&h->lock);
+    *h->end = first;
+    h->end = &last->next;
+    bool post = !h->posted;
+    h->posted = true;
+    h->refs += post;
+    pthread_mutex_unlock(&h->lock);
+    if (post)
+        loop_post(st->loop, on_finished, h);
+}
+
+/* ---- the queue ---- */
+
+void queue_init(struct store_sqlite *st)
+{
+    pthread_condattr_t attr;
+
+    pthread_mutex_init(&st->db_lock, NULL);
+    pthread_mutex_init(&st->lock, NULL);
+    pthread_condattr_init(&attr);
+    pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
+    pthread_cond_init(&st->wake, &attr);
+    pthread_condattr_destroy(&attr);
+    st->end = &st->first;
+    st->stats.healthy = true;
+
+    st->handback = xcalloc(1, sizeof *st->handback);
+    *st->handback = (struct handback){.refs = 1};
+    st->handback->end = &st->handback->first;
+    pthread_mutex_init(&st->handback->lock, NULL);
+}
+
+/* Holding the lock.  True: the caller signals after unlocking. */
+static bool needs_wake(struct store_sqlite *st, bool now)
+{
+    bool wake = !st->signalled &&
+                (st->thread_state == THREAD_IDLE || (st->thread_state == THREAD_LINGERING && now));
+    st->signalled |= wake;
+    return wake;
+}
+
+void queue_submit(struct store *base, struct store_op *op, bool urgent)
+{
+    struct store_sqlite *st = sqlite_of(base);
+
+    op->next = NULL;
+    op->err = BH_OK;
+    __atomic_store_n(&op->state, OP_QUEUED, __ATOMIC_RELAXED); /* published by the lock */
+
+    pthread_mutex_lock(&st->lock);
+    if (st->first == NULL)
+        st->first_at_us = now_us();
+    *st->end = op;
+    st->end = &op->next;
+    st->stats.queued++;
+    st->urgent |= urgent || st->stats.queued >= LINGER_FULL;
+    bool wake = needs_wake(st, st->urgent);
+    pthread_mutex_unlock(&st->lock);
+    if (wake)
+        pthread_cond_signal(&st->wake);
+}
+
+bool queue_shrink(struct store *base, struct store_append *a)
+{
+    uint8_t expected = OP_QUEUED;
+    assert(a->op.kind == STORE_APPEND);
+    a->shrunk = __atomic_compare_exchange_n(&a->op.state, &expected, OP_SHRUNK, false,
+                                            __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE);
+    return a->shrunk;
+}
+
+void queue_forget_keys(struct store *base, int64_t before_ms)
+{
+    struct store_sqlite *st = sqlite_of(base);
+
+    pthread_mutex_lock(&st->lock);
+    if (before_ms > st->forget_before_ms)
+        st->forget_before_ms = before_ms;
+    bool wake = needs_wake(st, false);
+    pthread_mutex_unlock(&st->lock);
+    if (wake)
+        pthread_cond_signal(&st->wake);
+}
+
+static int64_t file_bytes(const char *path, const char *suffix)
+{
+    char name[4096];
+    struct stat s;
+    snprintf(name, sizeof name, "%s%s", path, suffix);
+    return stat(name, &s) == 0 ? s.st_size : 0;
+}
+
+void queue_stats(struct store *base, struct store_stats *ret)
+{
+    struct store_sqlite *st = sqlite_of(base);
+
+    pthread_mutex_lock(&st->lock);
+    *ret = st->stats;
+    pthread_mutex_unlock(&st->lock);
+    ret->bytes_on_disk = file_bytes(st->path, "") + file_bytes(st->path, "-wal");
+}
+
+/* ---- the thread ---- */
+
+static void linger(struct store_sqlite *st) /* holding the lock */
+{
+    int64_t until_us = st->first_at_us + STORE_LINGER_MS * 1000;
+    struct timespec until = {.tv_sec = until_us / 1000000, .tv_nsec = (until_us % 1000000) * 1000};
+
+    st->thread_state = THREAD_LINGERING;
+    while (!st->urgent && !st->stopping) {
+        st->signalled = false;
+        if (pthread_cond_timedwait(&st->wake, &st->lock, &until) == ETIMEDOUT)
+            break;
+    }
+}
+
+/* Wait for work; take all of it.  False: stopping, and nothing is left. */
+static bool take_work(struct store_sqlite *st, struct store_op **ret_first, int64_t *ret_forget_ms)
+{
+    pthread_mutex_lock(&st->lock);
+    while (st->first == NULL && st->forget_before_ms == 0 && !st->stopping) {
+        st->thread_state = THREAD_IDLE;
+        st->signalled = false;
+        pthread_cond_wait(&st->wake, &st->lock);
+    }
+    if (st->first != NULL)
+        linger(st);
+    st->thread_state = THREAD_BUSY;
+    *ret_first = st->first;
+    *ret_forget_ms = st->forget_before_ms;
+    bool more = st->first != NULL || !st->stopping;
+    st->first = NULL;
+    st->end = &st->first;
+    st->urgent = false;
+    st->forget_before_ms = 0;
+    pthread_mutex_unlock(&st->lock);
+    return more;
+}
+
+/* Cut the longest list that one transaction may carry off the front of *@list. */
+static struct store_op *cut_batch(struct store_op **list, struct store_op **ret_last)
+{
+    struct store_op *first = *list, *op = first;
+    size_t n = 0, bytes = 0;
+
+    for (;; op = op->next) {
+        n++;
+        if (op->kind == STORE_APPEND)
+            bytes += container_of(op, struct store_append, op)->frame.n;
+        if (op->next == NULL || n >= BATCH_MAX_OPS || bytes >= BATCH_MAX_BYTES)
+            break;
+    }
+    *list = op->next;
+    op->next = NULL;
+    *ret_last = op;
+    return first;
+}
+
+/* Say it once when the store falls ill and once when it is well again. */
+static void publish_counts(struct store_sqlite *st, const struct store_stats *c)
+{
+    bool healthy = st->batch_problem[0] == '\0';
+
+    pthread_mutex_lock(&st->lock);
+    struct store_stats *s = &st->stats;
+    bool changed = s->healthy != healthy;
+    s->healthy = healthy;
+    memcpy(s->problem, st->batch_problem, sizeof s->problem);
+    s->ops += c->ops;
+    s->queued -= c->ops;
+    s->failed_ops += c->failed_ops;
+    s->commits += c->commits;
+    s->shrunk += c->shrunk;
+    s->rows_written += c->rows_written;
+    s->keys_written += c->keys_written;
+    if (c->last_commit_us > 0)
+        s->last_commit_us = c->last_commit_us;
+    pthread_mutex_unlock(&st->lock);
+
+    if (changed && healthy)
+        log_info(&st->log, "writing again");
+    else if (changed)
+        log_error(&st->log, "cannot write: %s; what is submitted fails until this is mended",
+                  st->batch_problem);
+}
+
+static void run_list(struct store_sqlite *st, struct store_op *list)
+{
+    while (list != NULL) {
+        struct store_op *last, *first = cut_batch(&list, &last);
+        struct store_stats counts = {0};
+        int64_t start_us = now_us();
+
+        pthread_mutex_lock(&st->db_lock);
+        batch_run(st, first, &counts);
+        pthread_mutex_unlock(&st->db_lock);
+        if (counts.commits > 0)
+            counts.last_commit_us = now_us() - start_us;
+        publish_counts(st, &counts);
+        handback_add(st, first, last);
+    }
+}
+
+static void forget_some(struct store_sqlite *st, int64_t before_ms)
+{
+    pthread_mutex_lock(&st->db_lock);
+    bool all = batch_forget(st, before_ms);
+    pthread_mutex_unlock(&st->db_lock);
+    if (all)
+        return;
+    pthread_mutex_lock(&st->lock); /* the rest after what was submitted meanwhile */
+    if (before_ms > st->forget_before_ms && !st->stopping)
+        st->forget_before_ms = before_ms;
+    pthread_mutex_unlock(&st->lock);
+}
+
+static void *thread_main(void *arg)
+{
+    struct store_sqlite *st = arg;
+    struct store_op *list;
+    int64_t forget_ms;
+
+    while (take_work(st, &list, &forget_ms)) {
+        run_list(st, list);
+        if (forget_ms > 0)
+            forget_some(st, forget_ms);
+    }
+    return NULL;
+}
+
+bool queue_start(struct store_sqlite *st)
+{
+    sigset_t all, before;
+
+    sigfillset(&all); /* signals belong to the loop thread */
+    pthread_sigmask(SIG_SETMASK, &all, &before);
+    st->thread_started = pthread_create(&st->thread, NULL, thread_main, st) == 0;
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    if (st->thread_started)
+        pthread_setname_np(st->thread, "bellhop-store");
+    return st->thread_started;
+}
+
+void queue_stop(struct store_sqlite *st)
+{
+    pthread_mutex_lock(&st->lock);
+    st->stopping = true;
+    pthread_mutex_unlock(&st->lock);
+    pthread_cond_signal(&st->wake);
+    if (st->thread_started)
+        pthread_join(st->thread, NULL);
+
+    pthread_mutex_lock(&st->handback->lock);
+    st->handback->closed = true;
+    handback_unref(st->handback);
+    pthread_cond_destroy(&st->wake);
+    pthread_mutex_destroy(&st->lock);
+    pthread_mutex_destroy(&st->db_lock);
+}

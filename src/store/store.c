@@ -1,0 +1,75 @@
+/* store.c - what every store shares: transactions that own themselves.
+ *
+ * close() runs no done(), so a store keeps a list of the store_put()s under way and store_close()
+ * frees what is left of them. */
+#include "store/store.h"
+#include <stdlib.h>
+#include "base/mem.h"
+
+struct store_put { /* one allocation: this, the items, then the bytes they point at */
+    struct store_tx tx;
+    struct store_put *next, **prev;
+    store_put_cb *done;
+    void *ctx;
+    struct store_kv items[];
+};
+
+static void on_put(struct store_op *op, enum bh_err err)
+{
+    struct store_put *p = container_of(op, struct store_put, tx.op);
+
+    *p->prev = p->next;
+    if (p->next != NULL)
+        p->next->prev = p->prev;
+    store_put_cb *done = p->done;
+    void *ctx = p->ctx;
+    free(p);
+    if (done != NULL)
+        done(ctx, err);
+}
+
+static struct str copy_bytes(char **at, struct str s)
+{
+    char *p = *at;
+    if (s.n > 0)
+        memcpy(p, s.p, s.n);
+    *at += s.n;
+    return str_make(s.p != NULL ? p : NULL, s.n);
+}
+
+void store_put(struct store *st, const struct store_kv *items, size_t n, bool urgent,
+               store_put_cb *done, void *ctx)
+{
+    size_t bytes = 1; /* so that an empty string never points behind the block */
+    for (size_t i = 0; i < n; i++)
+        bytes += strlen(items[i].ns) + 1 + items[i].key.n + items[i].value.n;
+
+    struct store_put *p = xmalloc(sizeof *p + n * sizeof p->items[0] + bytes);
+    *p = (struct store_put){.done = done, .ctx = ctx, .next = st->puts, .prev = &st->puts};
+    p->tx = (struct store_tx){.op.done = on_put, .items = p->items, .n = n};
+    if (p->next != NULL)
+        p->next->prev = &p->next;
+    st->puts = p;
+
+    char *at = (char *)&p->items[n];
+    for (size_t i = 0; i < n; i++) {
+        struct str ns = copy_bytes(&at, str_make(items[i].ns, strlen(items[i].ns) + 1));
+        p->items[i] = (struct store_kv){.verb = items[i].verb, .ns = ns.p};
+        p->items[i].key = copy_bytes(&at, items[i].key);
+        p->items[i].value = copy_bytes(&at, items[i].value);
+    }
+    store_tx(st, &p->tx, urgent);
+}
+
+void store_close(struct store *st)
+{
+    if (st == NULL)
+        return;
+    struct store_put *p = st->puts;
+    st->ops->close(st);
+    while (p != NULL) {
+        struct store_put *next = p->next;
+        free(p);
+        p = next;
+    }
+}
