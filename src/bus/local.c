@@ -1,7 +1,7 @@
-/* local.c - the bus of a single process: a queue that is emptied when the turn ends.
+/* local.c - the bus of a single process: a queue that a timer of zero milliseconds empties.
  *
- * A deferred call cannot be called off, so closing while one is on its way leaves the memory to
- * it. */
+ * What callbacks publish waits for the next turn, so that two listeners that answer each other do
+ * not hold up everybody else. */
 #include <stdlib.h>
 #include "base/clock.h"
 #include "base/mem.h"
@@ -24,8 +24,8 @@ struct bus_local {
     struct message *first, **end; /* owned: published, not delivered */
     struct subscription *subs;    /* owned */
     size_t n_subs, cap_subs;
-    bool deferred; /* deliver() is on its way or running */
-    bool closed;
+    struct timer turn;       /* armed while something is queued */
+    bool delivering, closed; /* closed while delivering: freed when that ends */
 };
 
 static struct bus_local *local_of(struct bus *b)
@@ -54,28 +54,23 @@ static void deliver_one(struct bus_local *b, const struct message *m)
     }
 }
 
-/* Only what is queued now: what callbacks publish is for the next round, so that two listeners that
- * answer each other do not hold up the turn. */
-static void deliver(void *ctx)
+static void on_turn(struct timer *t)
 {
-    struct bus_local *b = ctx;
+    struct bus_local *b = container_of(t, struct bus_local, turn);
     struct message *m = b->first;
 
     b->first = NULL;
     b->end = &b->first;
+    b->delivering = true;
     while (m != NULL) {
         struct message *next = m->next;
         deliver_one(b, m);
         free(m);
         m = next;
     }
-    b->deferred = false;
-    if (b->closed) {
+    b->delivering = false;
+    if (b->closed)
         local_free(b);
-    } else if (b->first != NULL) {
-        b->deferred = true;
-        clock_defer(b->clock, deliver, b);
-    }
 }
 
 static void local_publish(struct bus *base, struct str topic, struct str text)
@@ -91,9 +86,8 @@ static void local_publish(struct bus *base, struct str topic, struct str text)
     *m = (struct message){.topic = {bytes, topic.n}, .text = {bytes + topic.n, text.n}};
     *b->end = m;
     b->end = &m->next;
-    if (!b->deferred)
-        clock_defer(b->clock, deliver, b);
-    b->deferred = true;
+    if (!timer_is_set(&b->turn))
+        timer_set(b->clock, &b->turn, 0);
 }
 
 static void local_subscribe(struct bus *base, const char *topic, bus_cb *cb, void *ctx)
@@ -109,8 +103,9 @@ static void local_subscribe(struct bus *base, const char *topic, bus_cb *cb, voi
 static void local_close(struct bus *base)
 {
     struct bus_local *b = local_of(base);
+    timer_stop(b->clock, &b->turn);
     b->closed = true;
-    if (!b->deferred)
+    if (!b->delivering)
         local_free(b);
 }
 
@@ -126,5 +121,6 @@ struct bus *bus_local_new(struct clock *clock)
     struct bus_local *b = xcalloc(1, sizeof *b);
     *b = (struct bus_local){.base.ops = &local_ops, .clock = clock};
     b->end = &b->first;
+    timer_init(&b->turn, on_turn);
     return &b->base;
 }
