@@ -47,12 +47,17 @@ struct facts_env { /* borrowed */
     struct bus *bus;
     struct rand *rand;
     const struct seal *seal;
+    bool require_expiry; /* refuse tokens with exp 0 */
 };
 /* Blocks: loads everything.  @ret_why has 256 bytes. */
 enum bh_err facts_open(const struct facts_env *env, struct facts **ret_f, char *ret_why) BH_MUST_USE;
+/* The store must be closed or idle: a change under way is forgotten, its done() does not run. */
 void facts_free(struct facts *f);
+void facts_set_require_expiry(struct facts *f, bool yes); /* reload */
 
-const struct gateway *facts_gateway(const struct facts *f, struct str id); /* tombstones included */
+/* The pointer stays valid for the life of @f: gateways change in place and a revoked one stays as a
+ * tombstone. */
+const struct gateway *facts_gateway(const struct facts *f, struct str id);
 size_t facts_gateways(const struct facts *f, struct list **ret_head);
 /* Is an id, tenant or instance name acceptable: 1..128 bytes of printable UTF-8, no white space, none of
  * the control characters. */
@@ -67,21 +72,25 @@ enum auth_verdict {
 enum auth_verdict facts_authenticate(const struct facts *f, struct str header,
                                      const struct gateway **ret_gw, const char **ret_why);
 
+/* Changes are made one after the other, in the order they were asked for.  @done (may be NULL) runs
+ * later, exactly once; @why is a sentence when @err is not BH_OK. */
 typedef void facts_done_cb(void *ctx, enum bh_err err, const char *why);
 
 struct gateway_spec { /* absent members take their defaults */
     struct str id, tenant, instance, wake_url, platform, bot;
 };
-/* Adds a gateway and, when platform and bot are given, the route that makes it useful at once.
- * @ret_secret gets the secret (64 hex digits): show it once.  BH_CONFLICT in @done: the id exists. */
+/* Adds a gateway and, when platform and bot are given, the route (platform, bot) that makes it useful at
+ * once.  @ret_id and @ret_secret (64 hex digits: show it once) are filled before the call returns and
+ * mean something when @done says BH_OK.  BH_CONFLICT: the id exists; a revoked id may be added again. */
 void facts_gateway_add(struct facts *f, const struct gateway_spec *spec, struct buf *ret_id,
                        struct buf *ret_secret, facts_done_cb *done, void *ctx);
 /* A new secret; the old ones stay valid for @keep_ms. */
 void facts_gateway_rotate(struct facts *f, struct str id, int64_t keep_ms, struct buf *ret_secret,
                           facts_done_cb *done, void *ctx);
-/* Its secrets are wiped, a tombstone stays; announced on the bus as "revoked" so that sockets close. */
+/* Its secrets are wiped, a tombstone stays; its id is announced on the bus as "revoked" so that
+ * sockets close.  Revoking twice is fine. */
 void facts_gateway_revoke(struct facts *f, struct str id, facts_done_cb *done, void *ctx);
-/* Change wake URL and/or instance (absent: unchanged). */
+/* Change the wake URL; an empty one removes it. */
 void facts_gateway_set(struct facts *f, struct str id, struct str wake_url, facts_done_cb *done, void *ctx);
 void facts_gateway_set_ackless(struct facts *f, struct str id, bool ackless); /* fire and forget */
 

@@ -1,0 +1,70 @@
+/* auth.c - is this socket who it says it is.
+ *
+ * The verdict separates what is the gateway's fault from what may be ours: a released gateway that
+ * is told "unauthorized" after it once connected gives up for good, so that answer is kept for a
+ * missing or wrong credential and for a revoked one. */
+#include "base/log.h"
+#include "tenancy/facts_priv.h"
+
+static size_t live_secrets(const struct gateway *g, int64_t now_ms,
+                           struct str ret_secrets[GATEWAY_SECRETS])
+{
+    size_t n = 0;
+
+    for (size_t i = 0; i < g->n_secrets; i++)
+        if (g->secrets[i].until_ms == 0 || g->secrets[i].until_ms > now_ms)
+            ret_secrets[n++] = str_of(g->secrets[i].text);
+    return n;
+}
+
+static enum auth_verdict judge(const struct facts *f, const struct token *t,
+                               const struct gateway **ret_gw, const char **ret_why)
+{
+    const struct gateway *g = facts_gateway(f, t->payload);
+    struct str secrets[GATEWAY_SECRETS];
+    int64_t now_ms = clock_wall_ms(f->env.clock);
+
+    if (g == NULL) {
+        *ret_why = "unknown gateway";
+        return AUTH_RETRY;
+    }
+    if (g->revoked_ms != 0) {
+        *ret_why = "revoked";
+        return AUTH_UNAUTHORIZED;
+    }
+    switch (
+        token_verify(t, secrets, live_secrets(g, now_ms, secrets), now_ms / 1000, TOKEN_SKEW_S)) {
+    case TOKEN_BAD:
+        *ret_why = "wrong signature";
+        return AUTH_UNAUTHORIZED;
+    case TOKEN_EXPIRED:
+        *ret_why = "token expired";
+        return AUTH_RETRY;
+    case TOKEN_OK:
+        break;
+    }
+    if (t->exp == 0 && f->env.require_expiry) {
+        *ret_why = "token never expires, and auth.require_expiry is on";
+        return AUTH_RETRY;
+    }
+    *ret_gw = g;
+    return AUTH_OK;
+}
+
+enum auth_verdict facts_authenticate(const struct facts *f, struct str header,
+                                     const struct gateway **ret_gw, const char **ret_why)
+{
+    struct buf scratch = BUF_INIT;
+    struct token t;
+    struct str text = token_of_header(header);
+    enum auth_verdict v = AUTH_UNAUTHORIZED;
+
+    *ret_why = "no credential";
+    if (!str_is_empty(text)) {
+        *ret_why = "not a token";
+        if (token_read(text, &scratch, &t))
+            v = judge(f, &t, ret_gw, ret_why);
+    }
+    buf_wipe(&scratch);
+    return v;
+}
