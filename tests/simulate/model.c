@@ -1,0 +1,204 @@
+/* model.c - the dumb truth the simulation is held against.  (model.h has the promises.) */
+#include "simulate/model.h"
+#include <inttypes.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+void model_init(struct model *m, struct sim_disk *disk)
+{
+    *m = (struct model){.disk = disk, .boot = 1};
+}
+
+void model_done(struct model *m)
+{
+    free(m->events);
+}
+
+void model_break(struct model *m, const char *fmt, ...)
+{
+    va_list ap;
+    if (m->broken[0] != '\0')
+        return; /* the first one is the cause */
+    va_start(ap, fmt);
+    vsnprintf(m->broken, sizeof m->broken, fmt, ap);
+    va_end(ap);
+}
+
+static void begin_life(struct model *m, struct model_event *ev)
+{
+    ev->accepting = true;
+    ev->failed = false;
+    ev->lives++;
+    for (unsigned i = 0; i < MODEL_INSTANCES; i++) {
+        struct copy *c = &ev->copies[i];
+        if (!(ev->route & (1u << i)) || c->owed || c->acked_boot != 0 || c->settled)
+            continue; /* what is still owed keeps its place in the order */
+        c->owed = true;
+        c->order = ++m->order;
+    }
+}
+
+struct model_event *model_offer(struct model *m, unsigned route)
+{
+    if (m->n == m->cap) {
+        m->cap = m->cap != 0 ? m->cap * 2 : 64;
+        m->events = xrealloc(m->events, m->cap * sizeof *m->events);
+    }
+    struct model_event *ev = &m->events[m->n];
+    *ev = (struct model_event){.route = route};
+    snprintf(ev->name, sizeof ev->name, "e%zu", m->n++);
+    begin_life(m, ev);
+    return ev;
+}
+
+void model_offer_again(struct model *m, struct model_event *ev)
+{
+    begin_life(m, ev);
+}
+
+void model_accepted(struct model *m, struct model_event *ev, enum bh_err err)
+{
+    if (!ev->accepting)
+        model_break(m, "%s: accepted twice", ev->name);
+    ev->accepting = false;
+    if (err == BH_OK) {
+        ev->confirmed = true;
+        return;
+    }
+    ev->failed =
+        true; /* copies that did reach the disk stay owed; the others are nobody's promise */
+    for (unsigned i = 0; i < MODEL_INSTANCES; i++) {
+        struct copy *c = &ev->copies[i];
+        if (c->owed && !ev->confirmed && (c->id == 0 || !sim_disk_has_row(m->disk, c->id)))
+            c->owed = false;
+    }
+}
+
+static struct model_event *find_event(struct model *m, struct str name)
+{
+    uint64_t at;
+    if (name.n < 2 || name.p[0] != 'e' || !str_to_u64(str_skip(name, 1), &at) || at >= m->n)
+        return NULL;
+    return &m->events[at];
+}
+
+/* Promise 3, second half: whatever the same instance was owed before this one, is still owed and
+ * not parked, must have gone down this socket already. */
+static void check_nothing_skipped(struct model *m, const struct model_socket *s,
+                                  const struct copy *now, const char *name)
+{
+    for (size_t i = 0; i < m->n; i++) {
+        const struct copy *c = &m->events[i].copies[s->instance];
+        if (!c->owed || c->order >= now->order || c->acked_boot != 0 || c->sent_on == s->number)
+            continue;
+        if (c->id != 0 && sim_disk_is_parked(m->disk, c->id))
+            continue;
+        if (!m->events[i].confirmed || m->events[i].lives > 1)
+            continue; /* an unconfirmed one may have died, a repeated one may have a new place */
+        model_break(m, "socket %u: %s overtook %s, which is still owed", s->number, name,
+                    m->events[i].name);
+    }
+}
+
+void model_sent(struct model *m, struct model_socket *s, struct str name, uint64_t id)
+{
+    struct model_event *ev = find_event(m, name);
+    m->checks++;
+    if (ev == NULL || !(ev->route & (1u << s->instance))) {
+        model_break(m, "socket %u: instance %u got %.*s, which is not for it", s->number,
+                    s->instance, STR_FMT(name));
+        return;
+    }
+    struct copy *c = &ev->copies[s->instance];
+    if (id <= s->last_id)
+        model_break(m, "socket %u: id %" PRIx64 " (%s) after %" PRIx64 ": order or twice",
+                    s->number, id, ev->name, s->last_id);
+    if (c->acked_boot == m->boot)
+        model_break(m, "%s: sent again by the process that was told of its ack", ev->name);
+    if (c->settled)
+        model_break(m, "%s: sent again after its ack was on disk", ev->name);
+    if (s->idle_acked)
+        model_break(m, "socket %u: %s sent after going_idle_ack", s->number, ev->name);
+    if (c->id != 0 && c->id != id && sim_disk_has_row(m->disk, c->id))
+        model_break(m, "%s: two rows, %" PRIx64 " and %" PRIx64, ev->name, c->id, id);
+    check_nothing_skipped(m, s, c, ev->name);
+    s->last_id = id;
+    c->id = id;
+    c->acked_boot = 0;
+    c->sent_on = s->number;
+    c->sends++;
+}
+
+void model_received(struct model *m, unsigned instance, struct str name)
+{
+    struct model_event *ev = find_event(m, name);
+    if (ev != NULL)
+        ev->copies[instance].received = true;
+}
+
+void model_acked(struct model *m, unsigned instance, uint64_t id)
+{
+    for (size_t i = m->n; i-- > 0;) {
+        struct copy *c = &m->events[i].copies[instance];
+        if (c->id == id) {
+            c->acked_boot = m->boot;
+            return;
+        }
+    }
+}
+
+/* A new process: it remembers what the disk does.  An ack that was not on disk may be forgotten,
+ * an unconfirmed event may be gone; a confirmed one may not. */
+void model_crashed(struct model *m)
+{
+    m->boot++;
+    m->planned++;
+    for (size_t i = 0; i < m->n; i++) {
+        struct model_event *ev = &m->events[i];
+        bool unconfirmed = ev->accepting || ev->failed;
+        ev->accepting = false;
+        for (unsigned k = 0; k < MODEL_INSTANCES; k++) {
+            struct copy *c = &ev->copies[k];
+            bool on_disk = c->id != 0 && sim_disk_has_row(m->disk, c->id);
+            if (c->acked_boot != 0 && !on_disk && !unconfirmed)
+                c->settled = true;
+            else if (c->acked_boot != 0)
+                c->acked_boot = 0;
+            if (c->owed && !on_disk && c->id != 0 && !ev->confirmed)
+                c->owed = false;
+        }
+    }
+}
+
+void model_check(struct model *m)
+{
+    for (size_t i = 0; i < m->n; i++) {
+        const struct model_event *ev = &m->events[i];
+        for (unsigned k = 0; ev->confirmed && k < MODEL_INSTANCES; k++) {
+            const struct copy *c = &ev->copies[k];
+            if (!c->owed || c->id == 0 || c->settled || c->acked_boot != 0)
+                continue;
+            m->checks++;
+            if (!sim_disk_has_row(m->disk, c->id))
+                model_break(m, "%s: confirmed, but instance %u neither acked it nor is it on disk",
+                            ev->name, k);
+        }
+    }
+}
+
+void model_check_end(struct model *m)
+{
+    for (size_t i = 0; i < m->n; i++) {
+        const struct model_event *ev = &m->events[i];
+        for (unsigned k = 0; ev->confirmed && k < MODEL_INSTANCES; k++) {
+            const struct copy *c = &ev->copies[k];
+            m->checks++;
+            if (!(ev->route & (1u << k)) || c->received)
+                continue;
+            if (c->id != 0 && sim_disk_is_parked(m->disk, c->id))
+                continue;
+            model_break(m, "%s: confirmed, but instance %u never received it", ev->name, k);
+        }
+    }
+}

@@ -1,0 +1,62 @@
+/* model.h - what must be true, kept as dumb lists so that it can be read and believed.
+ *
+ * The world tells the model what happened; the model stops the run when a promise is broken:
+ *   1. a confirmed delivery is acked or on disk, always; at the end every one was received
+ *   2. what is acked is not sent again by this process, nor after a crash once the ack is on disk
+ *   3. on one socket, ids only grow: in order, nothing twice; and nothing older that is still owed
+ * is skipped
+ *   4. nobody receives what was not routed to them
+ */
+#pragma once
+#include "base/str.h"
+#include "simulate/sim_store.h"
+
+#define MODEL_INSTANCES 3
+#define MODEL_SOCKETS 256
+
+struct copy {            /* one event for one instance */
+    bool owed;           /* routed to it and neither failed nor lost with an unconfirmed accept */
+    uint64_t id;         /* the row id of its newest life; 0: not seen on a wire yet */
+    uint64_t acked_boot; /* the boot whose relay was told of the ack; 0: never */
+    bool received;       /* some gateway read it */
+    bool settled;        /* acked and the ack is on disk, or nothing of it is on disk any more */
+    unsigned sends;
+    uint64_t order;   /* place in its instance's order of acceptance, newest life */
+    uint32_t sent_on; /* the socket it was last written to */
+};
+struct model_event {
+    char name[24];
+    unsigned route; /* which instances it goes to: bit set */
+    bool accepting, confirmed, failed;
+    unsigned lives; /* how often it was offered */
+    struct copy copies[MODEL_INSTANCES];
+};
+struct model {
+    struct sim_disk *disk; /* borrowed */
+    struct model_event *events;
+    size_t n, cap;
+    uint64_t boot, order;
+    unsigned planned; /* crashes, drains and other losses that do not count as attempts */
+    char broken[256]; /* empty: all promises hold */
+    uint64_t checks;
+};
+
+struct model_socket { /* what the model knows of one socket */
+    uint32_t number;
+    unsigned instance;
+    uint64_t last_id;
+    bool idle_acked;
+};
+
+void model_init(struct model *m, struct sim_disk *disk);
+void model_done(struct model *m);
+struct model_event *model_offer(struct model *m, unsigned route); /* a new event */
+void model_offer_again(struct model *m, struct model_event *ev);  /* the platform repeats it */
+void model_accepted(struct model *m, struct model_event *ev, enum bh_err err);
+void model_sent(struct model *m, struct model_socket *s, struct str name, uint64_t id);
+void model_received(struct model *m, unsigned instance, struct str name);
+void model_acked(struct model *m, unsigned instance, uint64_t id); /* the relay was told */
+void model_crashed(struct model *m);                               /* after the disk settled */
+void model_check(struct model *m);                                 /* after every step */
+void model_check_end(struct model *m); /* after everything was drained */
+void model_break(struct model *m, const char *fmt, ...) BH_PRINTF(2, 3);

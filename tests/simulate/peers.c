@@ -1,0 +1,374 @@
+/* peers.c - the gateways, the wake listener and the platform of the simulated world.
+ *
+ * A gateway reads messages in order, acks in order, late, in heaps or never (its socket dies
+ * first); it freezes (no reading, no pongs), goes idle and keeps its promise to close after the
+ * ack, and may leave an old socket open and unread while it dials a new one, as the real client
+ * does. */
+#include <assert.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include "simulate/world_priv.h"
+#include "store/store.h"
+#include "tenancy/facts.h"
+
+static struct sim_socket *socket_of(struct link *l)
+{
+    return container_of(l, struct sim_socket, link);
+}
+
+/* One line from the relay, at the moment it is written: what the model judges. */
+static void on_line(struct sim_socket *s, struct str line)
+{
+    struct world *w = s->world;
+    struct json doc;
+    uint64_t id = 0;
+    if (!json_parse(w->parser, line, &doc) || !json_is_object(doc)) {
+        model_break(&w->model, "socket %u: not a JSON object on the wire", s->seen.number);
+        return;
+    }
+    struct str type = json_str(doc, "type");
+    if (str_eq(type, STR("inbound"))) {
+        struct str name = json_str(json_get(doc, "event"), "message_id");
+        if (!buffer_id_parse(json_str(doc, "bufferId"), &id))
+            model_break(&w->model, "socket %u: inbound without a bufferId", s->seen.number);
+        if (!s->said_hello)
+            model_break(&w->model, "socket %u: inbound before its hello", s->seen.number);
+        model_sent(&w->model, &s->seen, name, id);
+        w->result.sends++;
+    } else if (str_eq(type, STR("going_idle_ack"))) {
+        if (!s->idle_sent)
+            model_break(&w->model, "socket %u: going_idle_ack nobody asked for", s->seen.number);
+        s->seen.idle_acked = true;
+    } else if (str_eq(type, STR("outbound_result"))) {
+        w->results++;
+    }
+}
+
+static void link_send(struct link *l, struct str message)
+{
+    struct sim_socket *s = socket_of(l);
+    assert(s->close_code == 0);
+    struct str rest = message, line;
+    while (str_split(&rest, '\n', &line))
+        if (!str_is_empty(line))
+            on_line(s, line);
+    if (message.n == 0 || message.p[message.n - 1] != '\n')
+        model_break(&s->world->model, "socket %u: a message without its newline", s->seen.number);
+    buf_add_str(&s->inbox, message);
+    s->unread_messages++;
+}
+static struct buf *link_send_begin(struct link *l)
+{
+    buf_reset(&socket_of(l)->sending);
+    return &socket_of(l)->sending;
+}
+static void link_send_end(struct link *l)
+{
+    link_send(l, buf_str(&socket_of(l)->sending));
+}
+static void link_ping(struct link *l, uint32_t number)
+{
+    struct sim_socket *s = socket_of(l);
+    if (s->n_pings == ARRAY_LEN(s->pings)) { /* the newest ones are what is answered */
+        memmove(s->pings, s->pings + 1, sizeof s->pings - sizeof *s->pings);
+        s->n_pings--;
+    }
+    s->pings[s->n_pings++] = number;
+}
+static void link_close(struct link *l, int code, const char *reason)
+{
+    struct sim_socket *s = socket_of(l);
+    world_say(s->world, "  relay closes socket %u: %d %s", s->seen.number, code, reason);
+    if (code == 4401)
+        model_break(&s->world->model, "socket %u: closed with 4401", s->seen.number);
+    if (s->close_code == 0)
+        s->close_code = code;
+}
+static const struct link_ops link_ops = {.send = link_send,
+                                         .send_begin = link_send_begin,
+                                         .send_end = link_send_end,
+                                         .ping = link_ping,
+                                         .close = link_close};
+
+static void socket_free(struct sim_socket **slot)
+{
+    buf_done(&(*slot)->sending);
+    buf_done(&(*slot)->inbox);
+    free(*slot);
+    *slot = NULL;
+}
+
+static void socket_lose(struct world *w, struct sim_socket **slot, int code)
+{
+    struct sim_socket *s = *slot;
+    world_say(w, "  socket %u of instance %u gone (%d)", s->seen.number, s->seen.instance, code);
+    if (s->session != NULL)
+        session_closed(s->session, code);
+    socket_free(slot);
+}
+
+static void say(struct sim_socket *s, const char *line)
+{
+    if (s->close_code == 0)
+        session_data(s->session, str_of(line));
+}
+
+void peer_connect(struct world *w, struct peer *p)
+{
+    size_t i = 0;
+    while (i < PEER_SOCKETS && p->sockets[i] != NULL)
+        i++;
+    if (i == PEER_SOCKETS || w->drained)
+        return;
+    struct sim_socket *s = xcalloc(1, sizeof *s);
+    s->link.ops = &link_ops;
+    s->world = w;
+    s->seen = (struct model_socket){.number = ++w->socket_numbers, .instance = p->instance};
+    s->session = session_open(w->relay, facts_gateway(w->facts, str_of(p->id)), &s->link);
+    world_say(w, "  socket %u of instance %u opened", s->seen.number, p->instance);
+    if (s->session == NULL) {
+        socket_free(&s);
+        return;
+    }
+    p->sockets[i] = s;
+    p->wants_sleep = false;
+}
+
+static struct sim_socket **some_socket(struct world *w, struct peer *p)
+{
+    struct sim_socket **open[PEER_SOCKETS];
+    size_t n = 0;
+    for (size_t i = 0; i < PEER_SOCKETS; i++)
+        if (p->sockets[i] != NULL)
+            open[n++] = &p->sockets[i];
+    return n != 0 ? open[rand_below(&w->rand, n)] : NULL;
+}
+
+/* Read up to @messages lines' worth: everything waiting counts as read, in order. */
+static void socket_read(struct world *w, struct sim_socket *s, size_t lines)
+{
+    struct str rest = buf_str(&s->inbox), line;
+    size_t used = 0;
+    while (lines-- > 0 && used < s->inbox.n && s->n_acks < PEER_ACKS &&
+           str_split(&rest, '\n', &line)) {
+        struct json doc;
+        uint64_t id;
+        used += line.n + 1;
+        if (!json_parse(w->parser, line, &doc))
+            continue;
+        struct str type = json_str(doc, "type");
+        if (str_eq(type, STR("going_idle_ack")))
+            s->idle_acked = true;
+        if (str_eq(type, STR("inbound")) && buffer_id_parse(json_str(doc, "bufferId"), &id)) {
+            model_received(&w->model, s->seen.instance,
+                           json_str(json_get(doc, "event"), "message_id"));
+            s->acks[s->n_acks++] = id;
+        }
+    }
+    buf_consume(&s->inbox, used);
+}
+
+static void socket_ack(struct world *w, struct sim_socket *s, size_t n)
+{
+    struct buf out = BUF_INIT;
+    char text[BUFFER_ID_MAX];
+    if (n > s->n_acks)
+        n = s->n_acks;
+    for (size_t i = 0; i < n && s->close_code == 0; i++) {
+        size_t len = buffer_id_format(s->acks[i], text);
+        buf_printf(&out, "{\"type\": \"inbound_ack\", \"bufferId\": \"%.*s\"}\n", (int)len, text);
+        model_acked(&w->model, s->seen.instance, s->acks[i]);
+    }
+    memmove(s->acks, s->acks + n, (s->n_acks - n) * sizeof *s->acks);
+    s->n_acks -= n;
+    if (s->close_code == 0 && out.n > 0) {
+        size_t cut = world_chance(w, 20) ? rand_below(&w->rand, out.n) : 0;
+        session_data(s->session, str_make(out.p, cut)); /* split anywhere: the wire is a stream */
+        if (s->close_code == 0)
+            session_data(s->session, str_skip(buf_str(&out), cut));
+    }
+    buf_done(&out);
+}
+
+static void socket_pong(struct sim_socket *s)
+{
+    for (size_t i = 0; i < s->n_pings && s->close_code == 0; i++)
+        session_pong(s->session, s->pings[i]);
+    s->n_pings = 0;
+}
+
+static void socket_hello(struct sim_socket *s)
+{
+    if (s->said_hello)
+        return;
+    s->said_hello = true;
+    say(s, "{\"type\": \"hello\", \"platform\": \"web\", \"botId\": \"lobby\"}\n");
+}
+
+static void socket_ask(struct world *w, struct sim_socket *s)
+{
+    char line[160];
+    snprintf(line, sizeof line,
+             "{\"type\":\"outbound\",\"requestId\":\"r%" PRIu64
+             "\",\"action\":{\"op\":\"send\",\"chat_id\":\"c%u\",\"content\":\"x\"}}\n",
+             ++w->requests, s->seen.instance);
+    say(s, line);
+}
+
+static void socket_sleep(struct world *w, struct sim_socket **slot, struct peer *p)
+{
+    struct sim_socket *s = *slot;
+    if (!s->idle_sent) {
+        world_say(w, "  socket %u goes idle", s->seen.number);
+        s->idle_sent = true;
+        p->wants_sleep = true;
+        w->result.flips++;
+        say(s, "{\"type\": \"going_idle\"}\n");
+    } else if (s->idle_acked) {
+        socket_ack(w, s, PEER_ACKS); /* a clean leaver has acked what it read */
+        socket_lose(w, slot, 1000);
+    }
+}
+
+void peer_step(struct world *w, struct peer *p)
+{
+    struct sim_socket **slot = some_socket(w, p);
+    if (slot == NULL || world_chance(w, 6)) {
+        if (!p->wants_sleep || world_chance(w, 20))
+            peer_connect(w, p);
+        return;
+    }
+    struct sim_socket *s = *slot;
+    if (s->close_code != 0)
+        return;
+    if (world_chance(w, 3))
+        s->frozen = !s->frozen;
+    if (s->frozen && !world_chance(w, 10))
+        return;
+    switch (rand_below(&w->rand, 10)) {
+    case 0:
+    case 1:
+    case 2:
+        socket_hello(s);
+        socket_read(w, s, 1 + rand_below(&w->rand, 20));
+        break;
+    case 3:
+    case 4:
+    case 5:
+        socket_ack(w, s, 1 + rand_below(&w->rand, 10));
+        break;
+    case 6:
+        socket_pong(s);
+        break;
+    case 7:
+        if (s->said_hello)
+            socket_ask(w, s);
+        break;
+    case 8:
+        if (s->said_hello && (s->idle_sent || world_chance(w, 25)))
+            socket_sleep(w, slot, p);
+        break;
+    default:
+        if (world_chance(w, 20))
+            socket_lose(w, slot, 1006);
+        else if (world_chance(w, 5))
+            say(s, "[1, 2]\n{\"type\":\"nonsense\"}\nnot json\n");
+    }
+}
+
+void peers_finish_closes(struct world *w, bool all)
+{
+    for (size_t i = 0; i < MODEL_INSTANCES; i++)
+        for (size_t k = 0; k < PEER_SOCKETS; k++) {
+            struct sim_socket **slot = &w->peers[i].sockets[k];
+            if (*slot != NULL && (*slot)->close_code != 0 && (all || world_chance(w, 50)))
+                socket_lose(w, slot, (*slot)->close_code);
+        }
+}
+
+/* In peace one healthy socket per instance reads and acks whatever comes. */
+void peer_peace(struct world *w, struct peer *p)
+{
+    struct sim_socket *s = NULL;
+    peers_finish_closes(w, true);
+    for (size_t k = 0; k < PEER_SOCKETS; k++) {
+        if (p->sockets[k] == NULL)
+            continue;
+        if (p->sockets[k]->idle_sent || p->sockets[k]->frozen || s != NULL)
+            socket_lose(w, &p->sockets[k], 1006);
+        else
+            s = p->sockets[k];
+    }
+    if (s == NULL) {
+        peer_connect(w, p);
+        return;
+    }
+    socket_hello(s);
+    socket_read(w, s, 1000);
+    socket_ack(w, s, PEER_ACKS);
+    if (s->close_code == 0)
+        socket_pong(s);
+}
+
+void peers_lost(struct world *w)
+{
+    for (size_t i = 0; i < MODEL_INSTANCES; i++)
+        for (size_t k = 0; k < PEER_SOCKETS; k++)
+            if (w->peers[i].sockets[k] != NULL) {
+                w->peers[i].sockets[k]->session = NULL; /* died with its process */
+                socket_free(&w->peers[i].sockets[k]);
+            }
+    w->n_pokes = 0;
+    w->n_actions = 0;
+}
+
+/* ---- the wake listener and the platform ---- */
+
+static void on_poke(struct poker *p, const char *url, poke_done_cb *done, void *ctx)
+{
+    struct world *w = container_of(p, struct world, poker);
+    unsigned i = (unsigned)(url[strlen(url) - 1] - '0');
+    assert(i < MODEL_INSTANCES && w->n_pokes < ARRAY_LEN(w->pokes));
+    world_say(w, "  poke instance %u", i);
+    if (w->last_poke_ms[i] != 0 && w->now_ms - w->last_poke_ms[i] < w->limits.wake_cooldown_ms)
+        model_break(&w->model, "instance %u: poked again after %" PRId64 " ms", i,
+                    w->now_ms - w->last_poke_ms[i]);
+    w->last_poke_ms[i] = w->now_ms;
+    w->pokes[w->n_pokes++] = (struct pending_poke){done, ctx};
+    w->result.pokes++;
+    if (world_chance(w, 50))
+        w->peers[i].wants_sleep = false;
+}
+
+static struct platform *on_find(struct actor *a, struct str platform, struct str bot)
+{
+    (void)bot;
+    struct world *w = container_of(a, struct world, actor);
+    return str_eq(platform, STR("web")) ? &w->platform : NULL;
+}
+static void on_act(struct actor *a, struct platform *p, struct action_id id,
+                   const struct action_from *from, const struct action *act)
+{
+    (void)p;
+    (void)from;
+    (void)act;
+    struct world *w = container_of(a, struct world, actor);
+    if (w->n_actions < ARRAY_LEN(w->actions))
+        w->actions[w->n_actions++] =
+            id; /* the others are never answered: the relay times them out */
+}
+static void on_changed(struct actor *a, struct str tenant, struct str instance, const char *state)
+{
+    struct world *w = container_of(a, struct world, actor);
+    world_say(w, "  %.*s/%.*s is %s", STR_FMT(tenant), STR_FMT(instance), state);
+}
+
+void peers_init(struct world *w)
+{
+    static const char *const ids[MODEL_INSTANCES] = {"gw-0", "gw-1", "gw-2"};
+    for (unsigned i = 0; i < MODEL_INSTANCES; i++)
+        w->peers[i] = (struct peer){.id = ids[i], .instance = i};
+    w->poker.poke = on_poke;
+    w->actor = (struct actor){.find = on_find, .act = on_act, .changed = on_changed};
+}

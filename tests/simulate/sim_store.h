@@ -1,0 +1,26 @@
+/* sim_store.h - a store whose disk, queue and crashes the simulator turns by hand.
+ *
+ *      submit -> QUEUED --commit--> on "disk", result kept --complete--> done()
+ *                   '----crash----> gone        '---crash---> on disk, done() never runs
+ *
+ * The disk survives sim_store_crash(); a new struct store is opened on it. */
+#pragma once
+#include "store/store.h"
+
+struct sim_disk; /* what survives: rows, records, keys, the boot number */
+
+struct sim_disk *sim_disk_new(void);
+void sim_disk_free(struct sim_disk *d);
+bool sim_disk_has_row(const struct sim_disk *d, uint64_t id);
+bool sim_disk_is_parked(const struct sim_disk *d, uint64_t id);
+size_t sim_disk_rows(const struct sim_disk *d);
+bool sim_disk_has_key(const struct sim_disk *d, struct hash128 key);
+
+struct store *sim_store_open(struct sim_disk *d);
+void sim_store_crash(struct store *st); /* forget queue and results; frees @st */
+size_t sim_store_queued(const struct store *st);
+size_t sim_store_finished(const struct store *st);
+/* One transaction of the first @n queued ops; @fail: it is rolled back. */
+void sim_store_commit(struct store *st, size_t n, bool fail);
+void sim_store_complete(struct store *st, size_t n); /* run done() of the first @n results */
+/* The done() callbacks run from inside sim_store_complete(), which the scheduler calls. */

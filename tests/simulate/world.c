@@ -1,0 +1,326 @@
+/* world.c - the scheduler: one seed, one life.  (world.h has the contract.)
+ *
+ *      set up tenants -> TROUBLE: random steps, crashes, restarts -> PEACE: everything drains ->
+ * judged
+ *
+ * After each step the model's promises are checked and the clock has moved a little. */
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include "bus/bus.h"
+#include "platform/platform.h"
+#include "simulate/world_priv.h"
+#include "tenancy/facts.h"
+
+static const struct platform_ops sim_platform = {.name = "web", .descriptor = &descriptor_relay};
+
+void world_say(struct world *w, const char *fmt, ...)
+{
+    va_list ap;
+    if (!w->trace)
+        return;
+    va_start(ap, fmt);
+    vfprintf(stderr, fmt, ap);
+    va_end(ap);
+    fputc('\n', stderr);
+}
+
+bool world_chance(struct world *w, unsigned percent)
+{
+    return rand_below(&w->rand, 100) < percent;
+}
+
+static void turn(struct world *w, int64_t ms)
+{
+    w->now_ms += ms;
+    clock_set(w->clock, w->now_ms, 1800000000000 + w->now_ms);
+    clock_turn(w->clock);
+}
+
+static void settle(struct world *w) /* let the disk and the loop catch up with each other */
+{
+    for (int i = 0; i < 20; i++) {
+        sim_store_commit(w->store, SIZE_MAX, false);
+        sim_store_complete(w->store, SIZE_MAX);
+        turn(w, 1);
+    }
+}
+
+static void boot(struct world *w)
+{
+    char why[256] = "";
+    w->store = sim_store_open(w->disk);
+    w->bus = bus_local_new(w->clock);
+    struct facts_env fenv = {.clock = w->clock,
+                             .store = w->store,
+                             .bus = w->bus,
+                             .rand = &w->relay_rand,
+                             .seal = w->seal};
+    struct relay_env renv = {.clock = w->clock,
+                             .store = w->store,
+                             .bus = w->bus,
+                             .rand = &w->relay_rand,
+                             .poker = &w->poker,
+                             .actor = &w->actor};
+    if (facts_open(&fenv, &w->facts, why) != BH_OK)
+        model_break(&w->model, "facts do not open: %s", why);
+    renv.facts = w->facts;
+    if (w->facts == NULL || relay_open(&renv, &w->limits, &w->relay, why) != BH_OK)
+        model_break(&w->model, "the relay does not open: %s", why);
+    w->drained = false;
+}
+
+/* The process is gone between two instructions: nothing is flushed, nobody is told. */
+static void halt(struct world *w)
+{
+    sim_store_crash(w->store);
+    w->store = NULL;
+    relay_free(w->relay);
+    facts_free(w->facts);
+    w->bus->ops->close(w->bus);
+    peers_lost(w);
+    clock_free(w->clock);
+    w->clock = clock_new();
+    clock_set(w->clock, w->now_ms, 1800000000000 + w->now_ms);
+}
+
+static void crash(struct world *w)
+{
+    world_say(w, "CRASH");
+    halt(w);
+    memset(w->last_poke_ms, 0, sizeof w->last_poke_ms); /* a new process may poke at once */
+    model_crashed(&w->model);
+    w->result.crashes++;
+    boot(w);
+}
+
+static void on_drained(void *ctx)
+{
+    struct world *w = ctx;
+    w->drained = true;
+}
+
+static void restart(struct world *w)
+{
+    world_say(w, "DRAIN");
+    relay_drain(w->relay, on_drained, w);
+    for (int i = 0; i < 50 && !w->drained; i++) {
+        sim_store_commit(w->store, SIZE_MAX, false);
+        sim_store_complete(w->store, SIZE_MAX);
+        peers_finish_closes(w, true);
+        turn(w, 1);
+    }
+    if (!w->drained)
+        model_break(&w->model, "a drain does not end");
+    crash(w);
+}
+
+static void add_done(void *ctx, enum bh_err err, const char *why)
+{
+    struct world *w = ctx;
+    if (err != BH_OK)
+        model_break(&w->model, "setting up failed: %s", why != NULL ? why : bh_err_word(err));
+}
+
+static void found_tenants(struct world *w)
+{
+    for (unsigned i = 0; i < MODEL_INSTANCES; i++) {
+        char url[32], key[8];
+        struct buf id = BUF_INIT, secret = BUF_INIT;
+        snprintf(url, sizeof url, "http://wake.example/%u", i);
+        /* Two instances share a tenant, the third is a stranger with the same instance name. */
+        struct gateway_spec spec = {.id = str_of(w->peers[i].id),
+                                    .tenant = i < 2 ? STR("acme") : STR("other"),
+                                    .instance = i == 1 ? STR("bob") : STR("ann"),
+                                    .wake_url = world_chance(w, 80) ? str_of(url) : STR_NULL};
+        facts_gateway_add(w->facts, &spec, &id, &secret, add_done, w);
+        snprintf(key, sizeof key, "k%u", i);
+        facts_route_add(w->facts, STR("web"), str_of(key), spec.tenant, spec.instance, add_done, w);
+        buf_done(&id);
+        buf_done(&secret);
+        settle(w);
+    }
+    facts_route_add(w->facts, STR("web"), STR("both"), STR("acme"), STR_NULL, add_done, w);
+    settle(w);
+}
+
+struct accept_ctx {
+    struct accept_ctx
+        *next; /* kept until the life ends: a dead process may not call back, but if it does */
+    struct world *world;
+    size_t event; /* events move when their array grows: a number, not a pointer */
+    uint64_t boot;
+};
+
+static void on_accepted(void *ctx, enum bh_err err)
+{
+    struct accept_ctx *a = ctx;
+    struct world *w = a->world;
+    struct model_event *ev = &w->model.events[a->event];
+    world_say(w, "  %s accepted: %s", ev->name, bh_err_word(err));
+    if (a->boot != w->model.boot)
+        model_break(&w->model, "%s: told of its accept by a dead process", ev->name);
+    model_accepted(&w->model, ev, err);
+}
+
+void world_publish(struct world *w, struct model_event *ev)
+{
+    static const char *const keys[] = {[1] = "k0", [2] = "k1", [4] = "k2", [3] = "both"};
+    struct accept_ctx *ctx = xcalloc(1, sizeof *ctx);
+    char chat[4] = "c0";
+    *ctx = (struct accept_ctx){w->contexts, w, (size_t)(ev - w->model.events), w->model.boot};
+    w->contexts = ctx;
+    chat[1] = (char)('0' + (ev->route == 2 ? 1 : ev->route == 4 ? 2 : 0));
+    struct event e = {.platform = STR("web"),
+                      .bot = STR("lobby"),
+                      .route_key = str_of(keys[ev->route]),
+                      .event_id = str_of(ev->name),
+                      .message_id = str_of(ev->name),
+                      .text = STR("hello"),
+                      .chat_id = str_of(chat),
+                      .chat_type = STR("dm"),
+                      .user_id = STR("u")};
+    world_say(w, "publish %s to %s", ev->name, keys[ev->route]);
+    relay_accept(w->relay, &e, on_accepted, ctx);
+}
+
+static void publish(struct world *w)
+{
+    static const unsigned routes[] = {1, 1, 2, 4, 3};
+    if (w->model.n > 0 && world_chance(w, 15)) { /* the platform repeats itself */
+        struct model_event *ev = &w->model.events[rand_below(&w->rand, w->model.n)];
+        if (ev->accepting)
+            return;
+        w->result.repeats++;
+        model_offer_again(&w->model, ev);
+        world_publish(w, ev);
+        return;
+    }
+    world_publish(w, model_offer(&w->model, routes[rand_below(&w->rand, ARRAY_LEN(routes))]));
+}
+
+static void answer_pokes_and_actions(struct world *w)
+{
+    while (w->n_pokes > 0) {
+        struct pending_poke p = w->pokes[--w->n_pokes];
+        p.done(p.ctx, world_chance(w, 70), "no answer");
+    }
+    if (w->n_actions > 0) {
+        struct action_id id = w->actions[--w->n_actions];
+        relay_result(w->relay, id,
+                     &(struct action_result){.success = true, .message_id = STR("m")});
+    }
+}
+
+static void trouble_step(struct world *w)
+{
+    uint64_t dice = rand_below(&w->rand, 1000);
+    if (dice < 300)
+        publish(w);
+    else if (dice < 650)
+        peer_step(w, &w->peers[rand_below(&w->rand, MODEL_INSTANCES)]);
+    else if (dice < 780)
+        sim_store_commit(w->store, 1 + rand_below(&w->rand, 12), world_chance(w, 6));
+    else if (dice < 900)
+        sim_store_complete(w->store, 1 + rand_below(&w->rand, 12));
+    else if (dice < 950)
+        peers_finish_closes(w, false);
+    else if (dice < 970)
+        answer_pokes_and_actions(w);
+    else if (dice < 985)
+        turn(w, (int64_t)rand_below(&w->rand, 40000)); /* patience runs out somewhere */
+    else if (dice < 993)
+        crash(w);
+    else if (dice < 995)
+        restart(w);
+    turn(w, (int64_t)rand_below(&w->rand, 4));
+}
+
+static void make_peace(struct world *w)
+{
+    w->peace = true;
+    world_say(w, "PEACE");
+    for (int i = 0; i < 400 && w->model.broken[0] == '\0'; i++) {
+        for (size_t k = 0; k < MODEL_INSTANCES; k++)
+            peer_peace(w, &w->peers[k]);
+        answer_pokes_and_actions(w);
+        settle(w);
+        model_check(&w->model);
+        if (i > 5 && sim_store_queued(w->store) == 0 && sim_store_finished(w->store) == 0) {
+            bool waiting = false;
+            for (size_t e = 0; e < w->model.n; e++)
+                waiting |= w->model.events[e].accepting;
+            if (!waiting && i > 20)
+                break;
+        }
+        turn(w, 300);
+    }
+    model_check_end(&w->model);
+    for (size_t e = 0; e < w->model.n; e++)
+        if (w->model.events[e].accepting)
+            model_break(&w->model, "%s: its accept was never answered", w->model.events[e].name);
+}
+
+static void set_limits(struct world *w)
+{
+    w->limits = relay_limits_default;
+    w->limits.window = 1 + rand_below(&w->rand, 8);
+    if (world_chance(w, 50))
+        w->limits.pack_bytes = 300 + rand_below(&w->rand, 2000);
+    w->limits.max_attempts = world_chance(w, 20) ? 3 : 1000;
+}
+
+static void open_world(struct world *w, uint64_t seed, bool trace)
+{
+    char why[256];
+    *w = (struct world){.trace = trace, .now_ms = 1000, .clock = clock_new()};
+    w->rand = rand_seeded(seed * 2 + 1);
+    w->relay_rand = rand_seeded(seed * 7919 + 13);
+    w->platform = (struct platform){.ops = &sim_platform, .bot = "lobby"};
+    w->parser = json_parser_new();
+    w->disk = sim_disk_new();
+    model_init(&w->model, w->disk);
+    if (seal_open_master(STR("0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef"),
+                         NULL, &w->seal, why) != BH_OK)
+        model_break(&w->model, "no seal: %s", why);
+    clock_set(w->clock, w->now_ms, 1800000000000 + w->now_ms);
+    peers_init(w);
+    set_limits(w);
+    boot(w);
+}
+
+static void close_world(struct world *w)
+{
+    halt(w);
+    clock_free(w->clock);
+    json_parser_free(w->parser);
+    seal_free(w->seal);
+    sim_disk_free(w->disk);
+    model_done(&w->model);
+    for (struct accept_ctx *a; (a = w->contexts) != NULL;) {
+        w->contexts = a->next;
+        free(a);
+    }
+}
+
+struct world_result world_run(uint64_t seed, bool trace)
+{
+    struct world *w = xcalloc(1, sizeof *w);
+    open_world(w, seed, trace);
+    found_tenants(w);
+    uint64_t steps = 100 + rand_below(&w->rand, 200);
+    while (w->result.steps < steps && w->model.broken[0] == '\0') {
+        w->result.steps++;
+        trouble_step(w);
+        model_check(&w->model);
+    }
+    if (w->model.broken[0] == '\0')
+        make_peace(w);
+    struct world_result r = w->result;
+    r.ok = w->model.broken[0] == '\0';
+    r.checks = w->model.checks;
+    snprintf(r.broken, sizeof r.broken, "%s", w->model.broken);
+    close_world(w);
+    free(w);
+    return r;
+}

@@ -1,0 +1,18 @@
+/* world.h - everything around the heart, driven by one seed: gateways that connect, stall, freeze,
+ * go idle and die, a store that commits in pieces, fails and crashes, pokes that fail, a platform
+ * that repeats itself.
+ *
+ * world_run() takes one seed through its life: steps of trouble, then peace, in which everything
+ * that was promised must arrive. */
+#pragma once
+#include <stdbool.h>
+#include <stdint.h>
+
+struct world_result {
+    bool ok;
+    char broken[256];
+    uint64_t steps, checks, sends, crashes, pokes, flips, repeats;
+};
+
+/* @trace: print every step to stderr. */
+struct world_result world_run(uint64_t seed, bool trace);
