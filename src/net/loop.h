@@ -15,6 +15,7 @@ struct loop *loop_new(void);
 void loop_free(struct loop *l);
 struct clock *loop_clock(struct loop *l);  /* borrowed; turned by the loop */
 void loop_run(struct loop *l);             /* until loop_stop() */
+void loop_turn(struct loop *l, int64_t max_wait_ms); /* one turn; sleeps at most this long */
 void loop_stop(struct loop *l);
 
 /* Run fn(ctx) on the loop thread soon.  The only call here that any thread may make. */
@@ -25,6 +26,7 @@ void loop_on_signal(struct loop *l, int signo, loop_fn *fn, void *ctx);
 
 /* Call fn(ctx) at the end of every turn, in order of registration.  Register at start-up only. */
 void loop_on_turn_end(struct loop *l, loop_fn *fn, void *ctx);
+void loop_off_turn_end(struct loop *l, loop_fn *fn, void *ctx); /* the owner goes before the loop */
 
 /* A watched descriptor, for code in src/net/ and for foreign sockets (libpq, hiredis) later. */
 struct loop_fd;

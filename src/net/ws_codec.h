@@ -4,7 +4,8 @@
  * The decoder is fed whatever arrived and answers one item at a time.  It checks masking (a server
  * requires it, a client refuses it), reserved bits, opcodes, control frame sizes and fragmentation
  * order; the UTF-8 of text is left to the JSON parser behind it, which checks every byte anyway.
- * State is 40 bytes; payload is unmasked in place and handed out without being collected.
+ * State is 64 bytes; payload is unmasked in place and handed out without being collected, except for
+ * control frames that arrive in pieces.
  */
 #pragma once
 #include "base/buf.h"
@@ -17,22 +18,24 @@ enum ws_item {
     WS_ITEM_PING,    /* answer with a pong of .bytes (whole, at most 125) */
     WS_ITEM_PONG,
     WS_ITEM_CLOSE,   /* .code (1005 when the peer gave none) */
-    WS_ITEM_BAD,     /* protocol violation: close with .code (1002, 1007, 1009) */
+    WS_ITEM_BAD,     /* protocol violation: close with .code (1002, 1007, 1009); then only MORE */
 };
 
 struct ws_decoder {
     bool server;          /* expects masked frames */
     bool in_message;      /* between the first fragment and the last */
+    bool text;            /* the kind of the message under way */
     bool broken;
-    uint8_t state, op, fin;
+    bool fin;
+    uint8_t state, op;
+    uint8_t mask_at;      /* index into the mask of the next payload byte */
     uint8_t mask[4];
-    uint8_t head_n, head[14]; /* header bytes, or a control frame's length so far */
-    uint8_t mask_at;
+    uint8_t head_n, head_need;
+    uint8_t head[14];     /* header bytes so far, when a header arrives in pieces */
     uint64_t left;        /* payload bytes still to come of this frame */
     uint64_t message_n;   /* bytes of the message so far */
     uint64_t max_message;
-    uint8_t control[125]; /* a control frame may arrive in pieces */
-    uint8_t control_n;
+    struct ws_control *control; /* owned; a control frame that arrives in pieces, else NULL */
 };
 
 struct ws_decoded {
@@ -43,7 +46,9 @@ struct ws_decoded {
 };
 
 void ws_decoder_init(struct ws_decoder *d, bool server, uint64_t max_message);
-/* Take the next item from *@p..@p+*@n, advancing both.  @p is written to (unmasking). */
+void ws_decoder_done(struct ws_decoder *d);
+/* Take the next item from *@p..@p+*@n, advancing both.  @p is written to (unmasking).  An empty
+ * message gives one WS_ITEM_DATA of no bytes. */
 struct ws_decoded ws_decode(struct ws_decoder *d, char **p, size_t *n);
 
 /* Append a frame header for @n payload bytes; with @mask (client) the payload must then be appended

@@ -1,0 +1,416 @@
+/* conn.c - design.  (conn.h has the picture.)
+ *
+ * Reading: one read() per readiness into a buffer the whole server shares; whoever takes the bytes
+ * copies only what it cannot finish.  A connection that may not read (its request is being handled,
+ * or its answers are not being fetched) stays watched until it becomes readable: most answers are
+ * faster than the next request, and then epoll hears nothing of it.
+ *
+ * Writing: everything goes into one buffer per connection and leaves at the end of the turn, in
+ * one system call however many frames or answers there are.  Only a full socket is watched.
+ *
+ * Closing: the socket at once, the memory at the end of the turn. */
+#include "net/conn.h"
+
+#include <assert.h>
+#include <errno.h>
+#include <netinet/in.h>
+#include <openssl/err.h>
+#include <stdlib.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "base/log.h"
+
+static void on_io(struct ev_loop *ev, ev_io *w, int events);
+
+static void watch(struct conn *c, int events)
+{
+    if (ev_is_active(&c->io) && (c->io.events & (EV_READ | EV_WRITE)) == events)
+        return;
+    ev_io_stop(c->server->ev, &c->io);
+    ev_io_set(&c->io, c->io.fd, events);
+    if (events != 0)
+        ev_io_start(c->server->ev, &c->io);
+}
+
+static void watch_more(struct conn *c, int events)
+{
+    watch(c, (ev_is_active(&c->io) ? c->io.events & (EV_READ | EV_WRITE) : 0) | events);
+}
+
+static void watch_less(struct conn *c, int events)
+{
+    if (ev_is_active(&c->io))
+        watch(c, (c->io.events & (EV_READ | EV_WRITE)) & ~events);
+}
+
+static uint32_t slot_take(struct http_server *s, struct conn *c)
+{
+    if (s->free_slot == UINT32_MAX) {
+        uint32_t n = s->n_slots != 0 ? s->n_slots * 2 : 64;
+        s->slots = xrealloc(s->slots, n * sizeof *s->slots);
+        for (uint32_t i = s->n_slots; i < n; i++) {
+            uint32_t start = (uint32_t)random();
+            s->slots[i] = (struct conn_slot){.generation = start, .next_free = i + 1};
+        }
+        s->slots[n - 1].next_free = UINT32_MAX;
+        s->free_slot = s->n_slots;
+        s->n_slots = n;
+    }
+    uint32_t at = s->free_slot;
+    s->free_slot = s->slots[at].next_free;
+    s->slots[at].conn = c;
+    return at;
+}
+
+static void slot_give(struct http_server *s, uint32_t at)
+{
+    s->slots[at].conn = NULL;
+    s->slots[at].generation++;
+    s->slots[at].next_free = s->free_slot;
+    s->free_slot = at;
+}
+
+struct conn *conn_new(struct listener *l, int fd)
+{
+    struct http_server *s = l->server;
+    struct conn *c = xcalloc(1, sizeof *c);
+
+    c->server = s;
+    c->listener = l;
+    c->tag = l->tag;
+    list_init(&c->link);
+    c->slot = slot_take(s, c);
+    s->n_conns++;
+    if (l->tls != NULL) {
+        c->is_tls = true;
+        c->ssl = SSL_new(l->tls);
+        if (c->ssl == NULL || SSL_set_fd(c->ssl, fd) != 1)
+            abort(); /* both fail for want of memory only */
+        SSL_set_accept_state(c->ssl);
+    }
+    ev_io_init(&c->io, on_io, fd, EV_READ);
+    ev_io_start(s->ev, &c->io);
+    conn_enter(c, CONN_HEAD);
+    if (!timer_is_set(&s->sweep))
+        timer_set(s->clock, &s->sweep, s->sweep_ms);
+    return c;
+}
+
+void conn_enter(struct conn *c, enum conn_state next)
+{
+    struct http_server *s = c->server;
+
+    assert(c->state != CONN_CLOSED);
+    c->state = (uint8_t)next;
+    c->due_ms = s->timeout_ms[next] > 0 ? clock_now_ms(s->clock) + s->timeout_ms[next] : 0;
+    list_move(&c->link, &s->by_state[next]);
+}
+
+void conn_mark(struct conn *c)
+{
+    if (c->is_dirty)
+        return;
+    c->is_dirty = true;
+    c->next_dirty = c->server->dirty;
+    c->server->dirty = c;
+}
+
+struct buf *conn_out(struct conn *c)
+{
+    struct http_server *s = c->server;
+    if (c->out.p == NULL && s->n_spare_out > 0)
+        c->out = s->spare_out[--s->n_spare_out];
+    return &c->out;
+}
+
+static void out_release(struct conn *c)
+{
+    struct http_server *s = c->server;
+
+    c->out_sent = 0;
+    if (c->out.p == NULL)
+        return;
+    if (c->out.cap <= 8192 && s->n_spare_out < ARRAY_LEN(s->spare_out)) {
+        buf_reset(&c->out);
+        s->spare_out[s->n_spare_out++] = c->out;
+        c->out = BUF_INIT;
+    } else {
+        buf_done(&c->out);
+    }
+}
+
+void conn_close(struct conn *c)
+{
+    if (c->state == CONN_CLOSED)
+        return;
+    ev_io_stop(c->server->ev, &c->io);
+    conn_enter(c, CONN_CLOSED);
+    if (c->ssl != NULL) {
+        if (SSL_is_init_finished(c->ssl))
+            SSL_shutdown(c->ssl); /* says close_notify; the answer is not awaited */
+        ERR_clear_error();
+        SSL_free(c->ssl);
+        c->ssl = NULL;
+    }
+    close(c->io.fd);
+    c->io.fd = -1;
+    c->server->slots[c->slot].generation++; /* answers find nobody from here on */
+}
+
+void conn_free(struct conn *c)
+{
+    struct http_server *s = c->server;
+
+    assert(c->state == CONN_CLOSED);
+    list_remove(&c->link);
+    if (c->is_dirty) {
+        struct conn **at = &s->dirty;
+        while (*at != c)
+            at = &(*at)->next_dirty;
+        *at = c->next_dirty;
+    }
+    slot_give(s, c->slot);
+    s->n_conns--;
+    http_req_free(c);
+    buf_done(&c->in);
+    buf_done(&c->out);
+    free(c);
+}
+
+/* ---- reading ---- */
+
+static bool may_read(struct conn *c)
+{
+    switch (c->state) {
+    case CONN_HEAD:
+    case CONN_BODY:
+    case CONN_IDLE:
+        return conn_queued(c) < OUT_HIGH_BYTES;
+    case CONN_STREAM:
+        return c->in.n < HTTP_READ_BYTES;
+    case CONN_LINGER:
+    case CONN_WS:
+    case CONN_WS_CLOSING:
+        return true;
+    default:
+        return false;
+    }
+}
+
+static void take_input(struct conn *c, char *p, size_t n)
+{
+    switch (c->state) {
+    case CONN_WS:
+    case CONN_WS_CLOSING:
+        ws_input(c, p, n);
+        return;
+    case CONN_LINGER:
+        c->out_sent += n;
+        if (c->out_sent > LINGER_BYTES)
+            conn_close(c);
+        return;
+    case CONN_STREAM:
+        buf_add(&c->in, p, n);
+        return;
+    default:
+        http_input(c, p, n);
+    }
+}
+
+/* >0: bytes; 0: the peer has gone; -1: nothing now. */
+static ssize_t read_tls(struct conn *c, char *p, size_t n)
+{
+    int k;
+
+    ERR_clear_error();
+    k = SSL_read(c->ssl, p, (int)n);
+    if (k > 0)
+        return k;
+    switch (SSL_get_error(c->ssl, k)) {
+    case SSL_ERROR_WANT_READ:
+        return -1;
+    case SSL_ERROR_WANT_WRITE:
+        c->tls_stuck = true;
+        watch_more(c, EV_WRITE);
+        return -1;
+    case SSL_ERROR_ZERO_RETURN:
+        return 0;
+    default:
+        log_debug(NULL, "tls: %s", ERR_reason_error_string(ERR_peek_error()));
+        return 0;
+    }
+}
+
+static ssize_t read_some(struct conn *c, char *p, size_t n)
+{
+    ssize_t k;
+
+    if (c->ssl != NULL)
+        return read_tls(c, p, n);
+    k = recv(c->io.fd, p, n, 0);
+    if (k >= 0)
+        return k;
+    return errno == EAGAIN || errno == EINTR ? -1 : 0;
+}
+
+static void conn_read(struct conn *c)
+{
+    char *p = c->server->read_buf;
+    ssize_t n;
+
+    do {
+        if (!may_read(c)) {
+            c->read_off = true;
+            watch_less(c, EV_READ);
+            return;
+        }
+        n = read_some(c, p, c->ws != NULL && c->state >= CONN_WS ? READ_BYTES : HTTP_READ_BYTES);
+        if (n == 0)
+            conn_close(c);
+        else if (n > 0)
+            take_input(c, p, (size_t)n);
+    } while (c->ssl != NULL && n > 0); /* what TLS has decrypted, epoll does not know of */
+}
+
+static void on_io(struct ev_loop *ev, ev_io *w, int events)
+{
+    struct conn *c = container_of(w, struct conn, io);
+
+    (void)ev;
+    if (events & EV_WRITE) {
+        if (c->tls_stuck) {
+            c->tls_stuck = false;
+            events |= EV_READ;
+        }
+        conn_flush(c);
+    }
+    if ((events & EV_READ) && c->state != CONN_CLOSED)
+        conn_read(c);
+}
+
+/* ---- writing ---- */
+
+/* >0: bytes; 0: the socket is full; -1: the peer has gone. */
+static ssize_t write_tls(struct conn *c, const char *p, size_t n)
+{
+    int k;
+
+    ERR_clear_error();
+    k = SSL_write(c->ssl, p, n < INT32_MAX ? (int)n : INT32_MAX);
+    if (k > 0)
+        return k;
+    switch (SSL_get_error(c->ssl, k)) {
+    case SSL_ERROR_WANT_WRITE:
+    case SSL_ERROR_WANT_READ:
+        return 0;
+    default:
+        return -1;
+    }
+}
+
+static ssize_t write_some(struct conn *c, const char *p, size_t n)
+{
+    ssize_t k;
+
+    if (c->ssl != NULL)
+        return write_tls(c, p, n);
+    k = send(c->io.fd, p, n, MSG_NOSIGNAL);
+    if (k >= 0)
+        return k;
+    return errno == EAGAIN || errno == EINTR ? 0 : -1;
+}
+
+static void finish_last(struct conn *c)
+{
+    if (!c->linger) {
+        conn_close(c);
+        return;
+    }
+    if (c->ssl != NULL)
+        SSL_shutdown(c->ssl);
+    shutdown(c->io.fd, SHUT_WR);
+    buf_done(&c->in);
+    conn_enter(c, CONN_LINGER); /* out_sent now counts what is swallowed */
+    c->read_off = false;
+    watch(c, EV_READ);
+}
+
+static void after_flush(struct conn *c, bool progress)
+{
+    if (c->state == CONN_WS || c->state == CONN_WS_CLOSING)
+        ws_flushed(c);
+    else if (c->state == CONN_LAST && conn_queued(c) == 0)
+        finish_last(c);
+    else if (progress && (c->state == CONN_IDLE || c->state == CONN_LAST))
+        conn_enter(c, (enum conn_state)c->state); /* a slow reader is not an idle one */
+}
+
+void conn_flush(struct conn *c)
+{
+    bool blocked = false, progress = false;
+
+    if (c->state == CONN_CLOSED || c->state == CONN_LINGER)
+        return;
+    while (conn_queued(c) > 0 && !blocked) {
+        ssize_t n = write_some(c, c->out.p + c->out_sent, conn_queued(c));
+        if (n < 0) {
+            conn_close(c);
+            return;
+        }
+        c->out_sent += (size_t)n;
+        progress = progress || n > 0;
+        blocked = n == 0;
+    }
+    if (blocked) {
+        watch_more(c, EV_WRITE);
+    } else {
+        out_release(c);
+        if (!c->tls_stuck)
+            watch_less(c, EV_WRITE);
+    }
+    after_flush(c, progress && blocked);
+}
+
+/* ---- the end of a turn ---- */
+
+/* A connection that had to stop reading goes on: first with what it has, then with the socket. */
+static void go_on(struct conn *c)
+{
+    if (c->state == CONN_IDLE && c->in.n > 0 && may_read(c))
+        http_resume(c);
+    if (c->state == CONN_CLOSED || !c->read_off || !may_read(c))
+        return;
+    c->read_off = false;
+    watch_more(c, EV_READ);
+    if (c->ssl != NULL && SSL_pending(c->ssl) > 0)
+        conn_read(c);
+}
+
+static void flush_dirty(struct http_server *s)
+{
+    while (s->dirty != NULL) {
+        struct conn *c = s->dirty;
+        s->dirty = c->next_dirty;
+        c->is_dirty = false;
+        conn_flush(c);
+        if (c->state != CONN_CLOSED)
+            go_on(c);
+    }
+}
+
+static void bury_closed(struct http_server *s)
+{
+    while (!list_is_empty(&s->by_state[CONN_CLOSED])) {
+        struct conn *c = list_first(&s->by_state[CONN_CLOSED], struct conn, link);
+        conn_free(c);
+    }
+}
+
+void conn_turn_end(struct http_server *s)
+{
+    while (s->dirty != NULL || !list_is_empty(&s->by_state[CONN_CLOSED])) {
+        bury_closed(s);
+        flush_dirty(s);
+    }
+}

@@ -1,0 +1,184 @@
+/* conn.h - one accepted socket and the server it belongs to.  Private to src/net/.
+ *
+ *      accept -> HEAD -> BODY -> HANDLING -> IDLE -> HEAD ...
+ *                                  |  '--> STREAM -> IDLE or LAST
+ *                                  |--> WS -> WS_CLOSING
+ *                                  '--> LAST (a final answer is queued) -> LINGER
+ *      every state -> CLOSED: the socket is gone, the memory goes when the turn ends
+ *
+ * Where a connection is linked is what it is: the server keeps one list per state.  Every state has
+ * one constant time-out, so each list is sorted by deadline and one timer sweeps the fronts of them.
+ *
+ * Memory of a silent connection: this struct, plus struct ws for a WebSocket.  struct http_req and
+ * the buffers exist only while a request or unsent bytes do. */
+#pragma once
+#include <ev.h>
+#include <http_parser.h>
+#include <openssl/ssl.h>
+
+#include "base/clock.h"
+#include "base/list.h"
+#include "net/http_server.h"
+#include "net/loop.h"
+#include "net/ws.h"
+#include "net/ws_codec.h"
+
+enum conn_state {
+    CONN_HEAD,       /* nothing yet, or part of a request's head */
+    CONN_BODY,       /* part of a request's body */
+    CONN_HANDLING,   /* the answer is being made */
+    CONN_IDLE,       /* between requests */
+    CONN_STREAM,     /* an answer that goes on */
+    CONN_LAST,       /* close as soon as the output has left */
+    CONN_LINGER,     /* we said our last; swallow what the peer still sends, so that it reads us */
+    CONN_WS,
+    CONN_WS_CLOSING, /* our close frame is queued */
+    CONN_CLOSED,
+    CONN_N_STATES
+};
+
+enum {
+    READ_BYTES = 256 * 1024,     /* the shared read buffer */
+    HTTP_READ_BYTES = 64 * 1024, /* at most this much of pipelined requests waits in memory */
+    OUT_HIGH_BYTES = 256 * 1024, /* answers waiting beyond this: read no further requests */
+    MAX_FIELDS = 100,
+    WS_CLOSE_MS = 5000,
+    LINGER_MS = 2000,
+    LINGER_BYTES = 4 << 20,
+};
+
+struct listener {
+    ev_io io;
+    struct list link;
+    struct http_server *server; /* borrowed */
+    SSL_CTX *tls;               /* owned; NULL: plain */
+    char *path;                 /* owned; the file of a Unix socket, else NULL */
+    void *tag;
+};
+
+struct conn_slot {
+    struct conn *conn;   /* NULL: free */
+    uint32_t generation; /* of the request that may be answered now */
+    uint32_t next_free;
+};
+
+struct http_server {
+    struct loop *loop;    /* borrowed */
+    struct ev_loop *ev;   /* borrowed */
+    struct clock *clock;  /* borrowed */
+    struct http_limits limits;
+    http_handler *handler;
+    void *ctx;
+    struct list listeners;
+    struct list by_state[CONN_N_STATES];
+    int64_t timeout_ms[CONN_N_STATES]; /* 0: none */
+    struct timer sweep;
+    int64_t sweep_ms;
+    struct conn *dirty;      /* connections with something to do at the end of the turn */
+    struct conn_slot *slots; /* owned */
+    uint32_t n_slots, free_slot;
+    size_t n_conns;
+    bool draining, accept_paused;
+    struct http_req *spare_reqs; /* owned */
+    size_t n_spare_reqs;
+    struct buf spare_out[64]; /* owned; small buffers to write into */
+    size_t n_spare_out;
+    struct buf void_out; /* owned; what is sent to a closed WebSocket */
+    char *read_buf;      /* owned; READ_BYTES, valid inside one read callback */
+    int64_t date_s;
+    char date[40]; /* "Date: ...\r\n" of that second */
+    size_t date_n;
+    uint8_t ping_tag[4];
+};
+
+struct conn {
+    ev_io io;                   /* .fd is -1 once closed */
+    struct http_server *server; /* borrowed */
+    struct listener *listener;  /* borrowed; NULL once the listener is gone */
+    SSL *ssl;                   /* owned; NULL: plain */
+    struct list link;           /* in server->by_state[state] */
+    int64_t due_ms;             /* when the state has lasted too long; 0: never */
+    struct conn *next_dirty;
+    struct buf in;              /* owned; input of an incomplete or postponed request */
+    struct buf out;             /* owned; output, of which @out_sent bytes have left */
+    size_t out_sent;
+    struct http_req *req;       /* owned; the request being read or handled now */
+    union {
+        struct ws *ws;          /* owned; in WS and WS_CLOSING */
+        struct http_stream *stream; /* owned; in STREAM */
+    };
+    uint32_t slot;
+    uint8_t state;              /* enum conn_state; conn_enter() is the only writer */
+    bool is_dirty : 1;
+    bool read_off : 1;          /* the socket is readable, but we are not to read now */
+    bool tls_stuck : 1;         /* TLS must write before it can read on */
+    bool linger : 1;            /* the peer may be sending: close gently */
+    bool is_v6 : 1, is_unix : 1;
+    bool is_tls : 1;
+    /* of the request being handled, after struct http_req has gone */
+    bool keep_alive : 1, is_head : 1, http_1_0 : 1;
+    void *tag;                  /* of the listener */
+    uint8_t peer[16];           /* IPv4 or IPv6 address */
+};
+
+struct http_field {
+    uint32_t name, name_n, value, value_n; /* offsets from @base */
+};
+
+struct http_req {
+    struct conn *conn;    /* borrowed */
+    struct http_req *next_spare;
+    http_parser parser;
+    char *base;           /* borrowed: the first byte of the request; moves between reads */
+    size_t kept;          /* bytes at @base that are read: head, then decoded body */
+    size_t head_n;        /* 0: the head is incomplete */
+    size_t body_n;
+    uint64_t left;        /* of the body, or of the chunk */
+    uint32_t line_n;      /* length so far of a chunk or trailer line */
+    uint32_t extra_n;     /* bytes of trailers so far */
+    uint8_t chunk_state;
+    bool chunked, upgrade, field_open;
+    struct str path, query; /* set when the head is complete; relative to @base by rebase */
+    uint32_t url, url_n, path_at, path_n, query_at, query_n;
+    uint32_t n_fields;
+    char peer[48];
+    struct http_field fields[MAX_FIELDS];
+};
+
+struct http_stream {
+    size_t max_queued;
+    http_stream_closed_cb *closed;
+    void *ctx;
+    struct http_id id;
+    bool chunked, mute; /* mute: an answer to HEAD has no body */
+};
+
+/* ---- conn.c: socket and TLS ---- */
+struct conn *conn_new(struct listener *l, int fd);
+void conn_enter(struct conn *c, enum conn_state next);
+/* Something was queued, or a state was left: look at this connection when the turn ends. */
+void conn_mark(struct conn *c);
+struct buf *conn_out(struct conn *c); /* append here, then conn_mark() */
+static inline size_t conn_queued(const struct conn *c)
+{
+    return c->out.n - c->out_sent;
+}
+void conn_flush(struct conn *c);
+/* Cut it.  Owners hear of it at the end of the turn, and the memory is valid until then. */
+void conn_close(struct conn *c);
+void conn_free(struct conn *c); /* tells the owner, then frees */
+void conn_turn_end(struct http_server *s);
+
+/* ---- http_parse.c: requests ---- */
+void http_input(struct conn *c, char *p, size_t n); /* @p: in the server's read buffer */
+void http_resume(struct conn *c);                   /* postponed input, now that we may */
+void http_req_free(struct conn *c);
+
+/* ---- http_answer.c ---- */
+void http_refuse(struct conn *c, int status, const char *code, const char *text);
+void http_stream_gone(struct conn *c);
+
+/* ---- ws.c ---- */
+void ws_input(struct conn *c, char *p, size_t n);
+void ws_flushed(struct conn *c); /* output has left, wholly or in part */
+void ws_gone(struct conn *c);

@@ -1,0 +1,275 @@
+/* loop.c - design.  (loop.h has the contract.)
+ *
+ * One turn is one ev_run(EVRUN_ONCE): libev waits at most until the clock has work, an ev_check of
+ * the highest priority sets the clock before any socket callback sees it, then the sockets run.
+ * What libev calls timers is not used beyond that one wake-up: bellhop's timers live in the clock,
+ * where the simulator can turn them.
+ *
+ * Turn-end hooks and signals are registered in ones and twos, so plain lists do. */
+#include "net/loop.h"
+
+#include <assert.h>
+#include <ev.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <time.h>
+
+#include "base/list.h"
+
+struct call {
+    loop_fn *fn;
+    void *ctx;
+};
+
+struct calls {
+    struct call *v; /* owned */
+    size_t n, cap;
+};
+
+struct signal_watch {
+    ev_signal ev;
+    struct call call;
+    struct list link;
+};
+
+struct loop {
+    struct ev_loop *ev;  /* owned */
+    struct clock *clock; /* owned */
+    ev_check woke;       /* sets the clock */
+    ev_timer alarm;      /* wakes us when the clock has work */
+    ev_async posted;
+    bool stop;
+    struct list signals;
+    struct calls hooks;    /* turn-end; a removed one has fn == NULL */
+    pthread_mutex_t mutex; /* guards @mail */
+    struct calls mail;     /* posted by other threads */
+    struct calls reading;  /* the mail being delivered */
+};
+
+struct loop_fd {
+    ev_io ev;
+    struct ev_loop *loop; /* borrowed */
+    loop_fd_cb *cb;
+    void *ctx;
+};
+
+static void calls_add(struct calls *c, loop_fn *fn, void *ctx)
+{
+    if (c->n == c->cap) {
+        c->cap = c->cap != 0 ? c->cap * 2 : 8;
+        c->v = xrealloc(c->v, c->cap * sizeof *c->v);
+    }
+    c->v[c->n++] = (struct call){fn, ctx};
+}
+
+static int64_t read_ms(clockid_t id)
+{
+    struct timespec ts;
+    clock_gettime(id, &ts);
+    return (int64_t)ts.tv_sec * 1000 + ts.tv_nsec / 1000000;
+}
+
+static void set_clock(struct loop *l)
+{
+    clock_set(l->clock, read_ms(CLOCK_MONOTONIC), read_ms(CLOCK_REALTIME));
+}
+
+static void on_woke(struct ev_loop *ev, ev_check *w, int events)
+{
+    (void)ev, (void)events;
+    set_clock(container_of(w, struct loop, woke));
+}
+
+static void on_alarm(struct ev_loop *ev, ev_timer *w, int events)
+{
+    (void)ev, (void)w, (void)events; /* being awake is all we wanted */
+}
+
+static void on_posted(struct ev_loop *ev, ev_async *w, int events)
+{
+    struct loop *l = container_of(w, struct loop, posted);
+    struct calls empty = l->reading;
+
+    (void)ev, (void)events;
+    pthread_mutex_lock(&l->mutex);
+    l->reading = l->mail;
+    l->mail = empty;
+    pthread_mutex_unlock(&l->mutex);
+    for (size_t i = 0; i < l->reading.n; i++)
+        l->reading.v[i].fn(l->reading.v[i].ctx);
+    l->reading.n = 0;
+}
+
+struct loop *loop_new(void)
+{
+    struct loop *l = xcalloc(1, sizeof *l);
+
+    signal(SIGPIPE, SIG_IGN); /* a peer that went away is an EPIPE, never the end of us */
+    l->ev = ev_loop_new(EVBACKEND_EPOLL | EVFLAG_NOENV);
+    if (l->ev == NULL)
+        abort(); /* no epoll, or no file descriptor left at start-up */
+    l->clock = clock_new();
+    list_init(&l->signals);
+    pthread_mutex_init(&l->mutex, NULL);
+    ev_check_init(&l->woke, on_woke);
+    ev_set_priority(&l->woke, EV_MAXPRI);
+    ev_check_start(l->ev, &l->woke);
+    ev_async_init(&l->posted, on_posted);
+    ev_async_start(l->ev, &l->posted);
+    ev_timer_init(&l->alarm, on_alarm, 0, 0);
+    set_clock(l);
+    return l;
+}
+
+void loop_free(struct loop *l)
+{
+    if (l == NULL)
+        return;
+    clock_free(l->clock);
+    list_each(&l->signals, it, next)
+    {
+        struct signal_watch *w = list_entry(it, struct signal_watch, link);
+        ev_signal_stop(l->ev, &w->ev);
+        free(w);
+    }
+    ev_timer_stop(l->ev, &l->alarm);
+    ev_async_stop(l->ev, &l->posted);
+    ev_check_stop(l->ev, &l->woke);
+    ev_loop_destroy(l->ev);
+    pthread_mutex_destroy(&l->mutex);
+    free(l->mail.v);
+    free(l->reading.v);
+    free(l->hooks.v);
+    free(l);
+}
+
+struct clock *loop_clock(struct loop *l)
+{
+    return l->clock;
+}
+
+void *loop_ev(struct loop *l)
+{
+    return l->ev;
+}
+
+static void run_hooks(struct loop *l)
+{
+    for (size_t i = 0; i < l->hooks.n; i++) {
+        if (l->hooks.v[i].fn != NULL)
+            l->hooks.v[i].fn(l->hooks.v[i].ctx);
+    }
+}
+
+void loop_turn(struct loop *l, int64_t max_wait_ms)
+{
+    int64_t wait = clock_next_ms(l->clock);
+
+    if (wait < 0 || wait > max_wait_ms)
+        wait = max_wait_ms;
+    if (wait > 0) {
+        ev_now_update(l->ev);
+        ev_timer_set(&l->alarm, (double)wait / 1000.0, 0.0);
+        ev_timer_start(l->ev, &l->alarm);
+    }
+    ev_run(l->ev, wait > 0 ? EVRUN_ONCE : EVRUN_NOWAIT);
+    ev_timer_stop(l->ev, &l->alarm);
+    clock_turn(l->clock);
+    run_hooks(l);
+}
+
+void loop_run(struct loop *l)
+{
+    l->stop = false;
+    while (!l->stop)
+        loop_turn(l, 60000);
+}
+
+static void wake(void *ctx)
+{
+    (void)ctx;
+}
+
+void loop_stop(struct loop *l)
+{
+    l->stop = true;
+    loop_post(l, wake, NULL); /* the turn after this one must not sleep */
+}
+
+void loop_post(struct loop *l, loop_fn *fn, void *ctx)
+{
+    pthread_mutex_lock(&l->mutex);
+    calls_add(&l->mail, fn, ctx);
+    pthread_mutex_unlock(&l->mutex);
+    ev_async_send(l->ev, &l->posted);
+}
+
+static void on_signal(struct ev_loop *ev, ev_signal *w, int events)
+{
+    struct signal_watch *s = container_of(w, struct signal_watch, ev);
+    (void)ev, (void)events;
+    s->call.fn(s->call.ctx);
+}
+
+void loop_on_signal(struct loop *l, int signo, loop_fn *fn, void *ctx)
+{
+    struct signal_watch *w = xcalloc(1, sizeof *w);
+    w->call = (struct call){fn, ctx};
+    list_append(&l->signals, &w->link);
+    ev_signal_init(&w->ev, on_signal, signo);
+    ev_signal_start(l->ev, &w->ev);
+}
+
+void loop_on_turn_end(struct loop *l, loop_fn *fn, void *ctx)
+{
+    calls_add(&l->hooks, fn, ctx);
+}
+
+void loop_off_turn_end(struct loop *l, loop_fn *fn, void *ctx)
+{
+    for (size_t i = 0; i < l->hooks.n; i++) {
+        if (l->hooks.v[i].fn == fn && l->hooks.v[i].ctx == ctx)
+            l->hooks.v[i].fn = NULL;
+    }
+}
+
+static int to_ev(int events)
+{
+    return (events & LOOP_READ ? EV_READ : 0) | (events & LOOP_WRITE ? EV_WRITE : 0);
+}
+
+static void on_fd(struct ev_loop *ev, ev_io *w, int events)
+{
+    struct loop_fd *f = container_of(w, struct loop_fd, ev);
+    (void)ev;
+    f->cb(f->ctx, (events & EV_READ ? LOOP_READ : 0) | (events & EV_WRITE ? LOOP_WRITE : 0));
+}
+
+struct loop_fd *loop_fd_add(struct loop *l, int fd, int events, loop_fd_cb *cb, void *ctx)
+{
+    struct loop_fd *f = xcalloc(1, sizeof *f);
+    f->loop = l->ev;
+    f->cb = cb;
+    f->ctx = ctx;
+    ev_io_init(&f->ev, on_fd, fd, to_ev(events));
+    if (events != 0)
+        ev_io_start(l->ev, &f->ev);
+    return f;
+}
+
+void loop_fd_set(struct loop_fd *f, int events)
+{
+    ev_io_stop(f->loop, &f->ev);
+    ev_io_set(&f->ev, f->ev.fd, to_ev(events));
+    if (events != 0)
+        ev_io_start(f->loop, &f->ev);
+}
+
+void loop_fd_free(struct loop_fd *f)
+{
+    if (f == NULL)
+        return;
+    ev_io_stop(f->loop, &f->ev);
+    free(f);
+}

@@ -1,0 +1,305 @@
+/* ws_codec.c - design.  (ws_codec.h has the contract.)
+ *
+ *      HEAD --header complete--> DATA    --payload complete--> HEAD
+ *                           '--> CONTROL --payload complete--> HEAD       any --violation--> broken
+ *
+ * The common case is a whole frame inside one read: its header is parsed where it lies and its
+ * payload is unmasked in place, eight bytes at a time.  Only what a read cut in two is copied:
+ * up to 14 header bytes into the struct, and control payloads into a block that exists for as long
+ * as the frame is incomplete, so that ten thousand silent sockets pay for none of it. */
+#include "net/ws_codec.h"
+
+#include <openssl/evp.h>
+#include <stdlib.h>
+
+#include "base/mem.h"
+
+enum { HEAD, DATA, CONTROL };
+enum { CONTROL_MAX = 125 };
+
+struct ws_control {
+    uint8_t n;
+    char bytes[CONTROL_MAX];
+};
+
+void ws_decoder_init(struct ws_decoder *d, bool server, uint64_t max_message)
+{
+    *d = (struct ws_decoder){.server = server, .max_message = max_message, .head_need = 2};
+}
+
+void ws_decoder_done(struct ws_decoder *d)
+{
+    free(d->control);
+    d->control = NULL;
+}
+
+void ws_mask(char *p, size_t n, const uint8_t mask[4], size_t offset)
+{
+    uint8_t m[8];
+    uint64_t wide, word;
+    size_t i = 0;
+
+    for (size_t k = 0; k < 8; k++)
+        m[k] = mask[(offset + k) & 3];
+    memcpy(&wide, m, 8);
+    for (; i + 8 <= n; i += 8) {
+        memcpy(&word, p + i, 8);
+        word ^= wide;
+        memcpy(p + i, &word, 8);
+    }
+    for (; i < n; i++)
+        p[i] = (char)((uint8_t)p[i] ^ m[i & 7]);
+}
+
+static struct ws_decoded bad(struct ws_decoder *d, int code)
+{
+    d->broken = true;
+    return (struct ws_decoded){.item = WS_ITEM_BAD, .code = code};
+}
+
+/* How long the header is that starts with these two bytes. */
+static uint8_t head_size(const uint8_t *h)
+{
+    uint8_t n = 2, len = h[1] & 0x7f;
+    if (len == 126)
+        n += 2;
+    else if (len == 127)
+        n += 8;
+    return n + (h[1] & 0x80 ? 4 : 0);
+}
+
+/* The first two bytes: 0 when they may stand here, else the close code. */
+static int check_start(const struct ws_decoder *d, const uint8_t *h)
+{
+    uint8_t op = h[0] & 0x0f, len = h[1] & 0x7f;
+    bool fin = (h[0] & 0x80) != 0;
+
+    if ((h[0] & 0x70) != 0 || ((h[1] & 0x80) != 0) != d->server)
+        return 1002;
+    if (op >= WS_CLOSE)
+        return op <= WS_PONG && fin && len <= CONTROL_MAX ? 0 : 1002;
+    if (op > WS_BINARY)
+        return 1002;
+    return (op == WS_CONT) == d->in_message ? 0 : 1002;
+}
+
+static uint64_t head_length(const uint8_t *h)
+{
+    uint8_t len = h[1] & 0x7f;
+    uint64_t v = 0;
+
+    if (len < 126)
+        return len;
+    for (int i = 0; i < (len == 126 ? 2 : 8); i++)
+        v = v << 8 | h[2 + i];
+    return v;
+}
+
+/* A whole header has been seen: 0, or the close code. */
+static int take_head(struct ws_decoder *d, const uint8_t *h, uint8_t size)
+{
+    uint64_t n = head_length(h);
+    uint8_t len = h[1] & 0x7f;
+
+    if ((len == 126 && n < 126) || (len == 127 && (n < 65536 || n >> 63 != 0)))
+        return 1002; /* the shortest form is required, and the top bit must be clear */
+    d->op = h[0] & 0x0f;
+    d->fin = (h[0] & 0x80) != 0;
+    d->left = n;
+    d->mask_at = 0;
+    d->head_n = 0;
+    d->head_need = 2;
+    if (d->server)
+        memcpy(d->mask, h + size - 4, 4);
+    if (d->op >= WS_CLOSE) {
+        d->state = CONTROL;
+        return 0;
+    }
+    d->state = DATA;
+    if (d->op != WS_CONT) {
+        d->text = d->op == WS_TEXT;
+        d->message_n = 0;
+    }
+    if (n > d->max_message - d->message_n)
+        return 1009;
+    d->message_n += n;
+    d->in_message = !d->fin;
+    return 0;
+}
+
+/* Collect a header that may come in pieces.  True when it is complete; *@ret_code as above. */
+static bool read_head(struct ws_decoder *d, char **p, size_t *n, int *ret_code)
+{
+    while (d->head_n < d->head_need) {
+        if (*n == 0)
+            return false;
+        d->head[d->head_n++] = (uint8_t)**p;
+        ++*p;
+        --*n;
+        if (d->head_n != 2)
+            continue;
+        *ret_code = check_start(d, d->head);
+        if (*ret_code != 0)
+            return true;
+        d->head_need = head_size(d->head);
+    }
+    *ret_code = take_head(d, d->head, d->head_need);
+    return true;
+}
+
+/* The same for a header that lies there whole. */
+static bool read_head_fast(struct ws_decoder *d, char **p, size_t *n, int *ret_code)
+{
+    const uint8_t *h = (const uint8_t *)*p;
+    uint8_t size;
+
+    if (d->head_n != 0 || *n < 2)
+        return false;
+    size = head_size(h);
+    if (*n < size)
+        return false;
+    *ret_code = check_start(d, h);
+    if (*ret_code == 0)
+        *ret_code = take_head(d, h, size);
+    *p += size;
+    *n -= size;
+    return true;
+}
+
+static char *take_payload(struct ws_decoder *d, char **p, size_t *n, size_t want)
+{
+    char *at = *p;
+    if (d->server && want > 0)
+        ws_mask(at, want, d->mask, d->mask_at);
+    d->mask_at = (uint8_t)((d->mask_at + want) & 3);
+    d->left -= want;
+    *p += want;
+    *n -= want;
+    return at;
+}
+
+static struct ws_decoded read_data(struct ws_decoder *d, char **p, size_t *n)
+{
+    size_t want = *n < d->left ? *n : (size_t)d->left;
+    char *at = take_payload(d, p, n, want);
+    bool end = d->left == 0 && d->fin;
+
+    if (d->left == 0)
+        d->state = HEAD;
+    return (struct ws_decoded){
+        .item = WS_ITEM_DATA, .bytes = {at, want}, .end = end, .text = d->text};
+}
+
+/* RFC 6455 7.4: the codes that may travel. */
+static bool close_code_ok(int code)
+{
+    if (code >= 3000 && code <= 4999)
+        return true;
+    return code >= 1000 && code <= 1014 && code != 1004 && code != 1005 && code != 1006;
+}
+
+static struct ws_decoded finish_control(struct ws_decoder *d, struct str bytes)
+{
+    struct ws_decoded it = {.item = d->op == WS_PING ? WS_ITEM_PING : WS_ITEM_PONG, .bytes = bytes};
+
+    d->state = HEAD;
+    if (d->op != WS_CLOSE)
+        return it;
+    if (bytes.n == 1)
+        return bad(d, 1002);
+    it.item = WS_ITEM_CLOSE;
+    it.code = 1005;
+    if (bytes.n == 0)
+        return it;
+    it.code = (uint8_t)bytes.p[0] << 8 | (uint8_t)bytes.p[1];
+    if (!close_code_ok(it.code))
+        return bad(d, 1002);
+    it.bytes = str_skip(bytes, 2);
+    return utf8_valid(it.bytes) ? it : bad(d, 1007);
+}
+
+/* True when the control frame is complete and *@ret_it is filled. */
+static bool read_control(struct ws_decoder *d, char **p, size_t *n, struct ws_decoded *ret_it)
+{
+    size_t want = *n < d->left ? *n : (size_t)d->left;
+    bool whole = d->control == NULL && want == d->left;
+    char *at = take_payload(d, p, n, want);
+
+    if (whole) {
+        *ret_it = finish_control(d, str_make(at, want));
+        return true;
+    }
+    if (d->control == NULL)
+        d->control = xcalloc(1, sizeof *d->control);
+    memcpy(d->control->bytes + d->control->n, at, want);
+    d->control->n += (uint8_t)want;
+    if (d->left > 0)
+        return false;
+    *ret_it = finish_control(d, str_make(d->control->bytes, d->control->n));
+    return true;
+}
+
+struct ws_decoded ws_decode(struct ws_decoder *d, char **p, size_t *n)
+{
+    struct ws_decoded it = {.item = WS_ITEM_MORE};
+    int code = 0;
+
+    if (d->state != CONTROL && d->control != NULL)
+        ws_decoder_done(d); /* its bytes were borrowed until this call */
+    if (d->broken) {
+        *p += *n;
+        *n = 0;
+        return it;
+    }
+    if (d->state == HEAD) {
+        if (!read_head_fast(d, p, n, &code) && !read_head(d, p, n, &code))
+            return it;
+        if (code != 0)
+            return bad(d, code);
+    }
+    if (d->state == DATA)
+        return *n > 0 || d->left == 0 ? read_data(d, p, n) : it;
+    (void)read_control(d, p, n, &it);
+    return it;
+}
+
+void ws_frame_head(struct buf *out, enum ws_op op, bool fin, uint64_t n, const uint8_t mask[4])
+{
+    uint8_t h[14];
+    size_t k = 2;
+    uint8_t masked = mask != NULL ? 0x80 : 0;
+
+    h[0] = (uint8_t)((fin ? 0x80 : 0) | op);
+    if (n < 126) {
+        h[1] = (uint8_t)(masked | n);
+    } else if (n < 65536) {
+        h[1] = masked | 126;
+        h[2] = (uint8_t)(n >> 8);
+        h[3] = (uint8_t)n;
+        k = 4;
+    } else {
+        h[1] = masked | 127;
+        for (int i = 0; i < 8; i++)
+            h[2 + i] = (uint8_t)(n >> (56 - 8 * i));
+        k = 10;
+    }
+    if (mask != NULL) {
+        memcpy(h + k, mask, 4);
+        k += 4;
+    }
+    buf_add(out, h, k);
+}
+
+void ws_accept_key(struct str key, char ret_accept[29])
+{
+    static const char guid[] = "258EAFA5-E914-47DA-95CA-C5AB0DC85B11";
+    unsigned char sum[EVP_MAX_MD_SIZE];
+    char text[128];
+
+    if (key.n > sizeof text - sizeof guid)
+        key.n = sizeof text - sizeof guid; /* a real key has 24 characters */
+    memcpy(text, key.p, key.n);
+    memcpy(text + key.n, guid, sizeof guid - 1);
+    EVP_Digest(text, key.n + sizeof guid - 1, sum, NULL, EVP_sha1(), NULL);
+    EVP_EncodeBlock((unsigned char *)ret_accept, sum, 20);
+}
