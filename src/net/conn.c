@@ -20,6 +20,7 @@
 #include <unistd.h>
 
 #include "base/log.h"
+#include "base/rand.h"
 
 static void on_io(struct ev_loop *ev, ev_io *w, int events);
 
@@ -50,7 +51,7 @@ static uint32_t slot_take(struct http_server *s, struct conn *c)
         uint32_t n = s->n_slots != 0 ? s->n_slots * 2 : 64;
         s->slots = xrealloc(s->slots, n * sizeof *s->slots);
         for (uint32_t i = s->n_slots; i < n; i++) {
-            uint32_t start = (uint32_t)random();
+            uint32_t start = (uint32_t)rand_u64(&(struct rand){0});
             s->slots[i] = (struct conn_slot){.generation = start, .next_free = i + 1};
         }
         s->slots[n - 1].next_free = UINT32_MAX;
@@ -77,7 +78,6 @@ struct conn *conn_new(struct listener *l, int fd)
     struct conn *c = xcalloc(1, sizeof *c);
 
     c->server = s;
-    c->listener = l;
     c->tag = l->tag;
     list_init(&c->link);
     c->slot = slot_take(s, c);
@@ -162,14 +162,12 @@ void conn_free(struct conn *c)
 {
     struct http_server *s = c->server;
 
-    assert(c->state == CONN_CLOSED);
+    assert(c->state == CONN_CLOSED && !c->is_dirty);
+    if (c->ws != NULL)
+        ws_gone(c);
+    if (c->stream != NULL)
+        http_stream_gone(c);
     list_remove(&c->link);
-    if (c->is_dirty) {
-        struct conn **at = &s->dirty;
-        while (*at != c)
-            at = &(*at)->next_dirty;
-        *at = c->next_dirty;
-    }
     slot_give(s, c->slot);
     s->n_conns--;
     http_req_free(c);
@@ -206,10 +204,7 @@ static void take_input(struct conn *c, char *p, size_t n)
         ws_input(c, p, n);
         return;
     case CONN_LINGER:
-        c->out_sent += n;
-        if (c->out_sent > LINGER_BYTES)
-            conn_close(c);
-        return;
+        return; /* for as long as the state lasts */
     case CONN_STREAM:
         buf_add(&c->in, p, n);
         return;
@@ -254,6 +249,17 @@ static ssize_t read_some(struct conn *c, char *p, size_t n)
     return errno == EAGAIN || errno == EINTR ? -1 : 0;
 }
 
+/* The peer will send no more.  It may still be reading: a client may close its half early. */
+static void on_eof(struct conn *c)
+{
+    if (conn_queued(c) == 0 || (c->state != CONN_IDLE && c->state != CONN_HEAD)) {
+        conn_close(c);
+        return;
+    }
+    conn_enter(c, CONN_LAST);
+    watch_less(c, EV_READ);
+}
+
 static void conn_read(struct conn *c)
 {
     char *p = c->server->read_buf;
@@ -265,9 +271,9 @@ static void conn_read(struct conn *c)
             watch_less(c, EV_READ);
             return;
         }
-        n = read_some(c, p, c->ws != NULL && c->state >= CONN_WS ? READ_BYTES : HTTP_READ_BYTES);
+        n = read_some(c, p, c->ws != NULL ? READ_BYTES : HTTP_READ_BYTES);
         if (n == 0)
-            conn_close(c);
+            on_eof(c);
         else if (n > 0)
             take_input(c, p, (size_t)n);
     } while (c->ssl != NULL && n > 0); /* what TLS has decrypted, epoll does not know of */
@@ -321,7 +327,7 @@ static ssize_t write_some(struct conn *c, const char *p, size_t n)
     return errno == EAGAIN || errno == EINTR ? 0 : -1;
 }
 
-static void finish_last(struct conn *c)
+void conn_finish(struct conn *c)
 {
     if (!c->linger) {
         conn_close(c);
@@ -331,7 +337,7 @@ static void finish_last(struct conn *c)
         SSL_shutdown(c->ssl);
     shutdown(c->io.fd, SHUT_WR);
     buf_done(&c->in);
-    conn_enter(c, CONN_LINGER); /* out_sent now counts what is swallowed */
+    conn_enter(c, CONN_LINGER);
     c->read_off = false;
     watch(c, EV_READ);
 }
@@ -341,7 +347,7 @@ static void after_flush(struct conn *c, bool progress)
     if (c->state == CONN_WS || c->state == CONN_WS_CLOSING)
         ws_flushed(c);
     else if (c->state == CONN_LAST && conn_queued(c) == 0)
-        finish_last(c);
+        conn_finish(c);
     else if (progress && (c->state == CONN_IDLE || c->state == CONN_LAST))
         conn_enter(c, (enum conn_state)c->state); /* a slow reader is not an idle one */
 }
@@ -352,6 +358,10 @@ void conn_flush(struct conn *c)
 
     if (c->state == CONN_CLOSED || c->state == CONN_LINGER)
         return;
+    if (buf_failed(&c->out)) {
+        conn_close(c); /* a hole in the output cannot be sent around */
+        return;
+    }
     while (conn_queued(c) > 0 && !blocked) {
         ssize_t n = write_some(c, c->out.p + c->out_sent, conn_queued(c));
         if (n < 0) {
@@ -401,16 +411,19 @@ static void flush_dirty(struct http_server *s)
 
 static void bury_closed(struct http_server *s)
 {
-    while (!list_is_empty(&s->by_state[CONN_CLOSED])) {
-        struct conn *c = list_first(&s->by_state[CONN_CLOSED], struct conn, link);
-        conn_free(c);
+    list_each(&s->by_state[CONN_CLOSED], it, next)
+    {
+        struct conn *c = list_entry(it, struct conn, link);
+        if (!c->is_dirty)
+            conn_free(c);
     }
 }
 
+/* Owners who hear of a closed connection may write to others, hence the loop. */
 void conn_turn_end(struct http_server *s)
 {
     while (s->dirty != NULL || !list_is_empty(&s->by_state[CONN_CLOSED])) {
-        bury_closed(s);
         flush_dirty(s);
+        bury_closed(s);
     }
 }

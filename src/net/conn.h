@@ -7,7 +7,8 @@
  *      every state -> CLOSED: the socket is gone, the memory goes when the turn ends
  *
  * Where a connection is linked is what it is: the server keeps one list per state.  Every state has
- * one constant time-out, so each list is sorted by deadline and one timer sweeps the fronts of them.
+ * one constant time-out, so each list is sorted by deadline and one timer sweeps the fronts of
+ * them.
  *
  * Memory of a silent connection: this struct, plus struct ws for a WebSocket.  struct http_req and
  * the buffers exist only while a request or unsent bytes do. */
@@ -24,13 +25,13 @@
 #include "net/ws_codec.h"
 
 enum conn_state {
-    CONN_HEAD,       /* nothing yet, or part of a request's head */
-    CONN_BODY,       /* part of a request's body */
-    CONN_HANDLING,   /* the answer is being made */
-    CONN_IDLE,       /* between requests */
-    CONN_STREAM,     /* an answer that goes on */
-    CONN_LAST,       /* close as soon as the output has left */
-    CONN_LINGER,     /* we said our last; swallow what the peer still sends, so that it reads us */
+    CONN_HEAD,     /* nothing yet, or part of a request's head */
+    CONN_BODY,     /* part of a request's body */
+    CONN_HANDLING, /* the answer is being made */
+    CONN_IDLE,     /* between requests */
+    CONN_STREAM,   /* an answer that goes on */
+    CONN_LAST,     /* close as soon as the output has left */
+    CONN_LINGER,   /* we said our last; swallow what the peer still sends, so that it reads us */
     CONN_WS,
     CONN_WS_CLOSING, /* our close frame is queued */
     CONN_CLOSED,
@@ -44,7 +45,6 @@ enum {
     MAX_FIELDS = 100,
     WS_CLOSE_MS = 5000,
     LINGER_MS = 2000,
-    LINGER_BYTES = 4 << 20,
 };
 
 struct listener {
@@ -63,9 +63,9 @@ struct conn_slot {
 };
 
 struct http_server {
-    struct loop *loop;    /* borrowed */
-    struct ev_loop *ev;   /* borrowed */
-    struct clock *clock;  /* borrowed */
+    struct loop *loop;   /* borrowed */
+    struct ev_loop *ev;  /* borrowed */
+    struct clock *clock; /* borrowed */
     struct http_limits limits;
     http_handler *handler;
     void *ctx;
@@ -94,31 +94,28 @@ struct http_server {
 struct conn {
     ev_io io;                   /* .fd is -1 once closed */
     struct http_server *server; /* borrowed */
-    struct listener *listener;  /* borrowed; NULL once the listener is gone */
     SSL *ssl;                   /* owned; NULL: plain */
     struct list link;           /* in server->by_state[state] */
     int64_t due_ms;             /* when the state has lasted too long; 0: never */
     struct conn *next_dirty;
-    struct buf in;              /* owned; input of an incomplete or postponed request */
-    struct buf out;             /* owned; output, of which @out_sent bytes have left */
+    struct buf in;  /* owned; input of an incomplete or postponed request */
+    struct buf out; /* owned; output, of which @out_sent bytes have left */
     size_t out_sent;
     struct http_req *req;       /* owned; the request being read or handled now */
-    union {
-        struct ws *ws;          /* owned; in WS and WS_CLOSING */
-        struct http_stream *stream; /* owned; in STREAM */
-    };
+    struct ws *ws;              /* owned; since ws_accept() */
+    struct http_stream *stream; /* owned; since http_stream_begin() */
     uint32_t slot;
-    uint8_t state;              /* enum conn_state; conn_enter() is the only writer */
+    uint8_t state; /* enum conn_state; conn_enter() is the only writer */
     bool is_dirty : 1;
-    bool read_off : 1;          /* the socket is readable, but we are not to read now */
-    bool tls_stuck : 1;         /* TLS must write before it can read on */
-    bool linger : 1;            /* the peer may be sending: close gently */
+    bool read_off : 1;  /* the socket is readable, but we are not to read now */
+    bool tls_stuck : 1; /* TLS must write before it can read on */
+    bool linger : 1;    /* the peer may be sending: close gently */
     bool is_v6 : 1, is_unix : 1;
     bool is_tls : 1;
     /* of the request being handled, after struct http_req has gone */
     bool keep_alive : 1, is_head : 1, http_1_0 : 1;
-    void *tag;                  /* of the listener */
-    uint8_t peer[16];           /* IPv4 or IPv6 address */
+    void *tag;        /* of the listener */
+    uint8_t peer[16]; /* IPv4 or IPv6 address */
 };
 
 struct http_field {
@@ -126,20 +123,19 @@ struct http_field {
 };
 
 struct http_req {
-    struct conn *conn;    /* borrowed */
+    struct conn *conn; /* borrowed */
     struct http_req *next_spare;
     http_parser parser;
-    char *base;           /* borrowed: the first byte of the request; moves between reads */
-    size_t kept;          /* bytes at @base that are read: head, then decoded body */
-    size_t head_n;        /* 0: the head is incomplete */
+    char *base;    /* borrowed: the first byte of the request; moves between reads */
+    size_t kept;   /* bytes at @base that are read: head, then decoded body */
+    size_t head_n; /* 0: the head is incomplete */
     size_t body_n;
-    uint64_t left;        /* of the body, or of the chunk */
-    uint32_t line_n;      /* length so far of a chunk or trailer line */
-    uint32_t extra_n;     /* bytes of trailers so far */
+    uint64_t left;    /* of the body, or of the chunk */
+    uint32_t line_n;  /* length so far of a chunk or trailer line */
+    uint32_t extra_n; /* bytes of trailers so far */
     uint8_t chunk_state;
     bool chunked, upgrade, field_open;
-    struct str path, query; /* set when the head is complete; relative to @base by rebase */
-    uint32_t url, url_n, path_at, path_n, query_at, query_n;
+    uint32_t url, url_n, path, path_n, query, query_n; /* offsets from @base; query 0: none */
     uint32_t n_fields;
     char peer[48];
     struct http_field fields[MAX_FIELDS];
@@ -164,6 +160,8 @@ static inline size_t conn_queued(const struct conn *c)
     return c->out.n - c->out_sent;
 }
 void conn_flush(struct conn *c);
+/* The output has left: close, gently if the peer may still be sending. */
+void conn_finish(struct conn *c);
 /* Cut it.  Owners hear of it at the end of the turn, and the memory is valid until then. */
 void conn_close(struct conn *c);
 void conn_free(struct conn *c); /* tells the owner, then frees */
@@ -175,6 +173,7 @@ void http_resume(struct conn *c);                   /* postponed input, now that
 void http_req_free(struct conn *c);
 
 /* ---- http_answer.c ---- */
+/* Answer a request that never reaches the handler, and close. */
 void http_refuse(struct conn *c, int status, const char *code, const char *text);
 void http_stream_gone(struct conn *c);
 

@@ -133,7 +133,7 @@ static bool read_head(struct ws_decoder *d, char **p, size_t *n, int *ret_code)
     while (d->head_n < d->head_need) {
         if (*n == 0)
             return false;
-        d->head[d->head_n++] = (uint8_t)**p;
+        d->head[d->head_n++] = (uint8_t) * *p;
         ++*p;
         --*n;
         if (d->head_n != 2)
@@ -186,8 +186,8 @@ static struct ws_decoded read_data(struct ws_decoder *d, char **p, size_t *n)
 
     if (d->left == 0)
         d->state = HEAD;
-    return (struct ws_decoded){
-        .item = WS_ITEM_DATA, .bytes = {at, want}, .end = end, .text = d->text};
+    return (
+        struct ws_decoded){.item = WS_ITEM_DATA, .bytes = {at, want}, .end = end, .text = d->text};
 }
 
 /* RFC 6455 7.4: the codes that may travel. */
@@ -263,9 +263,9 @@ struct ws_decoded ws_decode(struct ws_decoder *d, char **p, size_t *n)
     return it;
 }
 
-void ws_frame_head(struct buf *out, enum ws_op op, bool fin, uint64_t n, const uint8_t mask[4])
+size_t ws_frame_head_bytes(uint8_t h[14], enum ws_op op, bool fin, uint64_t n,
+                           const uint8_t mask[4])
 {
-    uint8_t h[14];
     size_t k = 2;
     uint8_t masked = mask != NULL ? 0x80 : 0;
 
@@ -287,7 +287,13 @@ void ws_frame_head(struct buf *out, enum ws_op op, bool fin, uint64_t n, const u
         memcpy(h + k, mask, 4);
         k += 4;
     }
-    buf_add(out, h, k);
+    return k;
+}
+
+void ws_frame_head(struct buf *out, enum ws_op op, bool fin, uint64_t n, const uint8_t mask[4])
+{
+    uint8_t head[14];
+    buf_add(out, head, ws_frame_head_bytes(head, op, fin, n, mask));
 }
 
 void ws_accept_key(struct str key, char ret_accept[29])

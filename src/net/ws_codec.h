@@ -54,6 +54,9 @@ struct ws_decoded ws_decode(struct ws_decoder *d, char **p, size_t *n);
 /* Append a frame header for @n payload bytes; with @mask (client) the payload must then be appended
  * through ws_mask(). */
 void ws_frame_head(struct buf *out, enum ws_op op, bool fin, uint64_t n, const uint8_t mask[4]);
+/* The same into @ret_head; the size of the header. */
+size_t ws_frame_head_bytes(uint8_t ret_head[14], enum ws_op op, bool fin, uint64_t n,
+                           const uint8_t mask[4]);
 void ws_mask(char *p, size_t n, const uint8_t mask[4], size_t offset);
 
 /* base64(SHA-1(key + GUID)), 28 characters and a NUL. */

@@ -1,0 +1,278 @@
+/* http_answer.c - answers and streams.
+ *
+ * A head is put together by hand in one reserved piece of the output buffer: at a hundred thousand
+ * answers a second printf would be the most expensive thing on the way.
+ *
+ * Streams are chunked for HTTP/1.1, so that a client can tell the end from an accident, and plain
+ * until close for HTTP/1.0. */
+#include "net/conn.h"
+
+#include <assert.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <time.h>
+
+#include "base/jw.h"
+
+static const char default_type[] = "application/json; charset=utf-8";
+
+/* The connection whose request @id may still be answered, or NULL. */
+static struct conn *find(struct http_server *s, struct http_id id)
+{
+    struct conn_slot *slot = id.index < s->n_slots ? &s->slots[id.index] : NULL;
+    return slot != NULL && slot->generation == id.generation ? slot->conn : NULL;
+}
+
+static struct conn *find_in(struct http_server *s, struct http_id id, enum conn_state state)
+{
+    struct conn *c = find(s, id);
+    return c != NULL && c->state == state ? c : NULL;
+}
+
+static const char *reason_of(int status)
+{
+    switch (status) {
+#define XX(number, name, text) \
+    case number: \
+        return #text;
+        HTTP_STATUS_MAP(XX)
+#undef XX
+    default:
+        return "Unknown";
+    }
+}
+
+static char *put(char *at, const char *p, size_t n)
+{
+    memcpy(at, p, n);
+    return at + n;
+}
+#define PUT(at, lit) put(at, lit, sizeof(lit) - 1)
+
+static char *put_number(char *at, uint64_t v)
+{
+    char digits[20];
+    size_t n = 0;
+
+    do
+        digits[n++] = (char)('0' + v % 10);
+    while ((v /= 10) != 0);
+    while (n > 0)
+        *at++ = digits[--n];
+    return at;
+}
+
+static char *put_date(struct http_server *s, char *at)
+{
+    int64_t now = clock_wall_ms(s->clock) / 1000;
+
+    if (now != s->date_s || s->date_n == 0) {
+        time_t t = (time_t)now;
+        struct tm tm;
+        s->date_n =
+            strftime(s->date, sizeof s->date, "Date: %a, %d %b %Y %T GMT\r\n", gmtime_r(&t, &tm));
+        s->date_s = now;
+    }
+    return put(at, s->date, s->date_n);
+}
+
+enum framing { FRAME_LENGTH, FRAME_CHUNKED, FRAME_CLOSE };
+
+static void put_head(struct conn *c, const struct http_answer *a, enum framing framing, bool last)
+{
+    const char *type = a->content_type != NULL ? a->content_type : default_type;
+    const char *reason = reason_of(a->status);
+    size_t type_n = strlen(type), reason_n = strlen(reason);
+    size_t more_n = a->headers != NULL ? strlen(a->headers) : 0;
+    struct buf *out = conn_out(c);
+    char *start = buf_room(out, 256 + type_n + reason_n + more_n), *at = start;
+    bool bodiless = a->status == 204 || a->status == 304;
+
+    if (start == NULL)
+        return; /* over the limit of a buffer: noticed when flushing */
+    at = PUT(at, "HTTP/1.1 ");
+    at = put_number(at, (uint64_t)a->status);
+    *at++ = ' ';
+    at = put(at, reason, reason_n);
+    at = PUT(at, "\r\n");
+    at = put_date(c->server, at);
+    if (!bodiless) {
+        at = PUT(at, "Content-Type: ");
+        at = put(at, type, type_n);
+        at = PUT(at, "\r\n");
+    }
+    if (framing == FRAME_CHUNKED) {
+        at = PUT(at, "Transfer-Encoding: chunked\r\n");
+    } else if (framing == FRAME_LENGTH && !bodiless) {
+        at = PUT(at, "Content-Length: ");
+        at = put_number(at, a->body.n);
+        at = PUT(at, "\r\n");
+    }
+    if (last)
+        at = PUT(at, "Connection: close\r\n");
+    else if (c->http_1_0)
+        at = PUT(at, "Connection: keep-alive\r\n");
+    at = put(at, a->headers != NULL ? a->headers : "", more_n);
+    at = PUT(at, "\r\n");
+    out->n += (size_t)(at - start);
+}
+
+/* The answer is queued: what becomes of the connection. */
+static void finish(struct conn *c, bool last)
+{
+    c->server->slots[c->slot].generation++;
+    c->linger = c->linger || c->in.n > 0;
+    conn_enter(c, last ? CONN_LAST : CONN_IDLE);
+    conn_mark(c);
+}
+
+static void answer(struct conn *c, const struct http_answer *a)
+{
+    bool last = a->close || !c->keep_alive || c->server->draining;
+
+    assert(a->status >= 100 && a->status <= 999);
+    put_head(c, a, FRAME_LENGTH, last);
+    if (!c->is_head && a->status != 204 && a->status != 304)
+        buf_add_str(&c->out, a->body);
+    finish(c, last);
+}
+
+void http_answer(struct http_server *s, struct http_id id, const struct http_answer *a)
+{
+    struct conn *c = find_in(s, id, CONN_HANDLING);
+    if (c != NULL)
+        answer(c, a);
+}
+
+static void error_body(struct buf *out, const char *code, const char *text)
+{
+    struct jw w = jw_begin(out);
+    jw_obj(&w);
+    jw_kstr(&w, "error", str_of(text));
+    jw_kstr(&w, "code", str_of(code));
+    jw_end_obj(&w);
+}
+
+void http_answer_error(struct http_server *s, struct http_id id, int status, const char *code,
+                       const char *fmt, ...)
+{
+    struct buf body = BUF_INIT;
+    char text[512];
+    va_list args;
+
+    va_start(args, fmt);
+    vsnprintf(text, sizeof text, fmt, args);
+    va_end(args);
+    error_body(&body, code, text);
+    http_answer(s, id, &(struct http_answer){.status = status, .body = buf_str(&body)});
+    buf_done(&body);
+}
+
+void http_refuse(struct conn *c, int status, const char *code, const char *text)
+{
+    struct buf body = BUF_INIT;
+
+    error_body(&body, code, text);
+    c->linger = true;
+    c->is_head = false;
+    answer(c, &(struct http_answer){.status = status, .body = buf_str(&body), .close = true});
+    buf_done(&body);
+}
+
+/* ---- streams ---- */
+
+struct stillborn {
+    http_stream_closed_cb *closed;
+    void *ctx;
+    struct http_id id;
+};
+
+static void on_stillborn(void *ctx)
+{
+    struct stillborn *b = ctx;
+    b->closed(b->ctx, b->id);
+    free(b);
+}
+
+void http_stream_begin(struct http_server *s, struct http_id id, const struct http_answer *head,
+                       size_t max_queued, http_stream_closed_cb *closed, void *ctx)
+{
+    struct conn *c = find_in(s, id, CONN_HANDLING);
+    struct http_stream *st;
+
+    if (c == NULL) {
+        struct stillborn *b = xmalloc(sizeof *b);
+        *b = (struct stillborn){closed, ctx, id};
+        clock_defer(s->clock, on_stillborn, b);
+        return;
+    }
+    st = xcalloc(1, sizeof *st);
+    *st = (struct http_stream){.max_queued = max_queued, .closed = closed, .ctx = ctx, .id = id};
+    st->chunked = !c->http_1_0;
+    st->mute = c->is_head;
+    c->stream = st;
+    c->keep_alive = c->keep_alive && st->chunked && !head->close;
+    put_head(c, head, st->chunked ? FRAME_CHUNKED : FRAME_CLOSE, !c->keep_alive);
+    conn_enter(c, CONN_STREAM);
+    conn_mark(c);
+    if (!str_is_empty(head->body))
+        http_stream_write(s, id, head->body);
+}
+
+static void put_chunk(struct buf *out, struct str bytes)
+{
+    static const char hex[] = "0123456789abcdef";
+    char size[18];
+    size_t at = sizeof size;
+
+    size[--at] = '\n';
+    size[--at] = '\r';
+    for (size_t v = bytes.n; v != 0; v >>= 4)
+        size[--at] = hex[v & 15];
+    buf_add(out, size + at, sizeof size - at);
+    buf_add_str(out, bytes);
+    buf_add_str(out, STR("\r\n"));
+}
+
+bool http_stream_write(struct http_server *s, struct http_id id, struct str bytes)
+{
+    struct conn *c = find_in(s, id, CONN_STREAM);
+
+    if (c == NULL)
+        return false;
+    if (c->stream->mute || bytes.n == 0)
+        return true;
+    if (c->stream->chunked)
+        put_chunk(conn_out(c), bytes);
+    else
+        buf_add_str(conn_out(c), bytes);
+    conn_mark(c);
+    if (conn_queued(c) > c->stream->max_queued || buf_failed(&c->out))
+        conn_flush(c); /* perhaps the socket takes it */
+    if (c->state == CONN_STREAM && conn_queued(c) > c->stream->max_queued)
+        conn_close(c); /* the client does not read */
+    return c->state == CONN_STREAM;
+}
+
+void http_stream_end(struct http_server *s, struct http_id id)
+{
+    struct conn *c = find_in(s, id, CONN_STREAM);
+
+    if (c == NULL)
+        return;
+    if (c->stream->chunked && !c->stream->mute)
+        buf_add_str(conn_out(c), STR("0\r\n\r\n"));
+    free(c->stream);
+    c->stream = NULL;
+    finish(c, !c->keep_alive || s->draining);
+}
+
+void http_stream_gone(struct conn *c)
+{
+    struct http_stream *st = c->stream;
+
+    c->stream = NULL;
+    st->closed(st->ctx, st->id);
+    free(st);
+}

@@ -1,0 +1,512 @@
+/* http_server.c - listeners, accepting, deadlines and the end of it all.
+ *
+ * conn.c moves bytes, http_parse.c reads requests, http_answer.c writes answers, ws.c speaks
+ * WebSocket; conn.h draws how they meet. */
+#include "net/conn.h"
+
+#include <assert.h>
+#include <errno.h>
+#include <netdb.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <openssl/err.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#include "base/log.h"
+#include "base/rand.h"
+
+enum { WHY_BYTES = 256, ACCEPTS_PER_TURN = 256 };
+
+const struct http_limits http_limits_default = {
+    .head_bytes = 16 * 1024,
+    .body_bytes = 1024 * 1024,
+    .head_ms = 10000,
+    .body_ms = 30000,
+    .keep_alive_ms = 75000,
+    .connections = 65536,
+};
+
+static void on_sweep(struct timer *t);
+
+static void on_turn_end(void *ctx)
+{
+    conn_turn_end(ctx);
+}
+
+static struct http_limits fill_limits(const struct http_limits *given)
+{
+    const struct http_limits *d = &http_limits_default;
+    struct http_limits l = given != NULL ? *given : *d;
+
+    l.head_bytes = l.head_bytes != 0 ? l.head_bytes : d->head_bytes;
+    l.body_bytes = l.body_bytes != 0 ? l.body_bytes : d->body_bytes;
+    l.head_ms = l.head_ms != 0 ? l.head_ms : d->head_ms;
+    l.body_ms = l.body_ms != 0 ? l.body_ms : d->body_ms;
+    l.keep_alive_ms = l.keep_alive_ms != 0 ? l.keep_alive_ms : d->keep_alive_ms;
+    l.connections = l.connections != 0 ? l.connections : d->connections;
+    return l;
+}
+
+/* The sweep looks often enough for the shortest time-out, and at most once a second. */
+static void fill_timeouts(struct http_server *s)
+{
+    int64_t least = 2000;
+
+    s->timeout_ms[CONN_HEAD] = s->limits.head_ms;
+    s->timeout_ms[CONN_BODY] = s->limits.body_ms;
+    s->timeout_ms[CONN_IDLE] = s->limits.keep_alive_ms;
+    s->timeout_ms[CONN_LAST] = s->limits.body_ms;
+    s->timeout_ms[CONN_LINGER] = LINGER_MS;
+    s->timeout_ms[CONN_WS_CLOSING] = WS_CLOSE_MS;
+    for (int i = 0; i < CONN_N_STATES; i++) {
+        if (s->timeout_ms[i] > 0 && s->timeout_ms[i] < least)
+            least = s->timeout_ms[i];
+    }
+    s->sweep_ms = least / 2 > 20 ? least / 2 : 20;
+}
+
+struct http_server *http_server_new(struct loop *loop, const struct http_limits *limits,
+                                    http_handler *handler, void *ctx)
+{
+    struct http_server *s = xcalloc(1, sizeof *s);
+    struct rand r = RAND_SYSTEM;
+
+    s->loop = loop;
+    s->ev = loop_ev(loop);
+    s->clock = loop_clock(loop);
+    s->limits = fill_limits(limits);
+    s->handler = handler;
+    s->ctx = ctx;
+    s->free_slot = UINT32_MAX;
+    s->read_buf = xmalloc(READ_BYTES);
+    rand_bytes(&r, s->ping_tag, sizeof s->ping_tag);
+    list_init(&s->listeners);
+    for (int i = 0; i < CONN_N_STATES; i++)
+        list_init(&s->by_state[i]);
+    fill_timeouts(s);
+    timer_init(&s->sweep, on_sweep);
+    loop_on_turn_end(loop, on_turn_end, s);
+    return s;
+}
+
+/* ---- deadlines ---- */
+
+static void on_late(struct conn *c)
+{
+    bool in_request = c->state <= CONN_BODY && c->req != NULL;
+
+    if (!in_request) {
+        conn_close(c);
+        return;
+    }
+    http_req_free(c);
+    buf_done(&c->in);
+    http_refuse(c, 408, "timeout",
+                c->state == CONN_BODY ? "the body of the request took too long"
+                                      : "the head of the request took too long");
+}
+
+static void on_accept(struct ev_loop *ev, ev_io *w, int events);
+
+static void accept_again(struct http_server *s)
+{
+    s->accept_paused = false;
+    list_each(&s->listeners, it, next)
+        ev_io_start(s->ev, &list_entry(it, struct listener, link)->io);
+}
+
+static void on_sweep(struct timer *t)
+{
+    struct http_server *s = container_of(t, struct http_server, sweep);
+    int64_t now = clock_now_ms(s->clock);
+
+    for (int i = 0; i < CONN_N_STATES; i++) {
+        if (s->timeout_ms[i] == 0)
+            continue;
+        list_each(&s->by_state[i], it, next)
+        {
+            struct conn *c = list_entry(it, struct conn, link);
+            if (c->due_ms > now)
+                break;
+            on_late(c);
+        }
+    }
+    if (s->accept_paused)
+        accept_again(s);
+    if (s->n_conns > 0)
+        timer_set(s->clock, &s->sweep, s->sweep_ms);
+}
+
+/* ---- accepting ---- */
+
+static void pause_accept(struct http_server *s)
+{
+    log_warn(NULL, "accept: %s; not accepting for a moment (raise the limit of open files)",
+             strerror(errno));
+    s->accept_paused = true;
+    list_each(&s->listeners, it, next)
+        ev_io_stop(s->ev, &list_entry(it, struct listener, link)->io);
+    timer_set(s->clock, &s->sweep, s->sweep_ms);
+}
+
+static void turn_away(struct listener *l, int fd)
+{
+    static const char busy[] =
+        "HTTP/1.1 503 Service Unavailable\r\nContent-Type: application/json\r\n"
+        "Content-Length: 52\r\nConnection: close\r\n\r\n"
+        "{\"error\":\"too many connections\",\"code\":\"overloaded\"}";
+
+    if (l->tls == NULL)
+        (void)!send(fd, busy, sizeof busy - 1, MSG_NOSIGNAL);
+    shutdown(fd, SHUT_WR);
+    close(fd);
+}
+
+static void note_peer(struct conn *c, const struct sockaddr_storage *a)
+{
+    switch (a->ss_family) {
+    case AF_INET:
+        memcpy(c->peer, &((const struct sockaddr_in *)(const void *)a)->sin_addr, 4);
+        break;
+    case AF_INET6:
+        memcpy(c->peer, &((const struct sockaddr_in6 *)(const void *)a)->sin6_addr, 16);
+        c->is_v6 = true;
+        if (IN6_IS_ADDR_V4MAPPED((const struct in6_addr *)(const void *)c->peer)) {
+            memmove(c->peer, c->peer + 12, 4);
+            c->is_v6 = false;
+        }
+        break;
+    default:
+        c->is_unix = true;
+    }
+}
+
+static void on_accept(struct ev_loop *ev, ev_io *w, int events)
+{
+    struct listener *l = container_of(w, struct listener, io);
+    struct http_server *s = l->server;
+
+    (void)ev, (void)events;
+    for (int i = 0; i < ACCEPTS_PER_TURN; i++) {
+        struct sockaddr_storage from = {0};
+        socklen_t from_n = sizeof from;
+        int fd = accept4(w->fd, (struct sockaddr *)&from, &from_n, SOCK_NONBLOCK | SOCK_CLOEXEC);
+        if (fd < 0) {
+            if (errno == EMFILE || errno == ENFILE || errno == ENOBUFS || errno == ENOMEM)
+                pause_accept(s);
+            if (errno == ECONNABORTED || errno == EINTR)
+                continue;
+            return;
+        }
+        if (s->n_conns >= s->limits.connections)
+            turn_away(l, fd);
+        else
+            note_peer(conn_new(l, fd), &from);
+    }
+}
+
+/* ---- listening ---- */
+
+static enum bh_err BH_PRINTF(2, 3) say(char *ret_why, const char *fmt, ...)
+{
+    va_list args;
+    va_start(args, fmt);
+    vsnprintf(ret_why, WHY_BYTES, fmt, args);
+    va_end(args);
+    return BH_REFUSED;
+}
+
+static const char *tls_reason(void)
+{
+    const char *text = ERR_reason_error_string(ERR_peek_last_error());
+    return text != NULL ? text : "unknown reason";
+}
+
+static enum bh_err tls_open(const struct http_tls *tls, SSL_CTX **ret_ctx, char *ret_why)
+{
+    SSL_CTX *ctx = SSL_CTX_new(TLS_server_method());
+    enum bh_err err = BH_REFUSED;
+
+    if (ctx == NULL)
+        abort(); /* no memory at start-up */
+    ERR_clear_error();
+    SSL_CTX_set_min_proto_version(ctx, TLS1_2_VERSION);
+    SSL_CTX_set_options(ctx, SSL_OP_NO_RENEGOTIATION | SSL_OP_IGNORE_UNEXPECTED_EOF);
+    SSL_CTX_set_mode(ctx, SSL_MODE_ENABLE_PARTIAL_WRITE | SSL_MODE_ACCEPT_MOVING_WRITE_BUFFER |
+                              SSL_MODE_RELEASE_BUFFERS);
+    if (SSL_CTX_use_certificate_chain_file(ctx, tls->cert_path) != 1) {
+        say(ret_why, "cannot use the certificate %s: %s", tls->cert_path, tls_reason());
+        goto out;
+    }
+    if (SSL_CTX_use_PrivateKey_file(ctx, tls->key_path, SSL_FILETYPE_PEM) != 1) {
+        say(ret_why, "cannot use the key %s: %s", tls->key_path, tls_reason());
+        goto out;
+    }
+    *ret_ctx = ctx;
+    ctx = NULL;
+    err = BH_OK;
+out:
+    ERR_clear_error();
+    SSL_CTX_free(ctx);
+    return err;
+}
+
+/* True when somebody answers on the socket file. */
+static bool is_answered(const struct sockaddr_un *a)
+{
+    int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    bool yes = fd >= 0 && connect(fd, (const struct sockaddr *)a, sizeof *a) == 0;
+    if (fd >= 0)
+        close(fd);
+    return yes;
+}
+
+/* Make room for a socket file: remove a stale one, refuse anything else. */
+static enum bh_err clear_path(const struct sockaddr_un *a, char *ret_why)
+{
+    struct stat st;
+
+    if (lstat(a->sun_path, &st) != 0)
+        return BH_OK;
+    if (!S_ISSOCK(st.st_mode))
+        return say(ret_why, "%s exists and is not a socket: choose another path", a->sun_path);
+    if (is_answered(a))
+        return say(ret_why, "somebody listens on %s already: is another bellhop running?",
+                   a->sun_path);
+    if (unlink(a->sun_path) != 0)
+        return say(ret_why, "cannot remove the stale socket %s: %s", a->sun_path, strerror(errno));
+    return BH_OK;
+}
+
+static enum bh_err open_unix(struct str path, int mode, int *ret_fd, char *ret_why)
+{
+    struct sockaddr_un a = {.sun_family = AF_UNIX};
+    enum bh_err err;
+    mode_t mask;
+    int fd, bound;
+
+    if (path.n == 0 || path.n >= sizeof a.sun_path)
+        return say(ret_why, "the path of a Unix socket has 1 to %zu bytes", sizeof a.sun_path - 1);
+    memcpy(a.sun_path, path.p, path.n);
+    err = clear_path(&a, ret_why);
+    if (err != BH_OK)
+        return err;
+    fd = socket(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+    if (fd < 0)
+        return say(ret_why, "cannot make a socket: %s", strerror(errno));
+    mask = umask(0777 & ~(mode_t)mode); /* nobody gets in between bind() and chmod() */
+    bound = bind(fd, (struct sockaddr *)&a, sizeof a);
+    umask(mask);
+    if (bound != 0) {
+        say(ret_why, "cannot listen on %s: %s", a.sun_path, strerror(errno));
+        close(fd);
+        return BH_REFUSED;
+    }
+    *ret_fd = fd;
+    return BH_OK;
+}
+
+static enum bh_err split_where(struct str where, char *ret_host, size_t host_cap, char ret_port[6],
+                               char *ret_why)
+{
+    struct str host, port;
+    uint64_t number;
+    size_t colon = where.n;
+
+    while (colon > 0 && where.p[colon - 1] != ':')
+        colon--;
+    host = str_make(where.p, colon > 0 ? colon - 1 : 0);
+    port = str_make(where.p + colon, where.n - colon);
+    if (host.n >= 2 && host.p[0] == '[' && host.p[host.n - 1] == ']')
+        host = str_make(host.p + 1, host.n - 2);
+    if (colon == 0 || host.n == 0 || host.n >= host_cap || !str_to_u64(port, &number) ||
+        number > 65535)
+        return say(ret_why,
+                   "\"%.*s\" is not an address to listen on: write 127.0.0.1:7077, "
+                   "[::1]:7077 or unix:/path",
+                   STR_FMT(where));
+    memcpy(ret_host, host.p, host.n);
+    ret_host[host.n] = '\0';
+    snprintf(ret_port, 6, "%u", (unsigned)number);
+    return BH_OK;
+}
+
+static enum bh_err explain_bind(int err, const char *host, const char *port, char *ret_why)
+{
+    switch (err) {
+    case EADDRINUSE:
+        say(ret_why,
+            "port %s is in use: stop the program that has it (ss -ltnp shows it) or "
+            "choose another port",
+            port);
+        return BH_BUSY;
+    case EACCES:
+        return say(ret_why,
+                   "port %s needs privileges: choose one above 1023 or grant "
+                   "CAP_NET_BIND_SERVICE",
+                   port);
+    case EADDRNOTAVAIL:
+        return say(ret_why, "%s is not an address of this machine (ip addr shows them)", host);
+    default:
+        return say(ret_why, "cannot listen on %s port %s: %s", host, port, strerror(err));
+    }
+}
+
+static enum bh_err open_tcp(struct str where, int *ret_fd, char *ret_why)
+{
+    struct addrinfo hints = {.ai_socktype = SOCK_STREAM, .ai_flags = AI_PASSIVE | AI_NUMERICSERV};
+    struct addrinfo *found = NULL;
+    char host[256], port[6];
+    enum bh_err err = split_where(where, host, sizeof host, port, ret_why);
+    int fd, gai, on = 1;
+
+    if (err != BH_OK)
+        return err;
+    gai = getaddrinfo(host, port, &hints, &found);
+    if (gai != 0)
+        return say(ret_why, "cannot find the address %s: %s", host, gai_strerror(gai));
+    fd = socket(found->ai_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+    if (fd < 0) {
+        err = say(ret_why, "cannot make a socket: %s", strerror(errno));
+        goto out;
+    }
+    setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);
+    setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on); /* accepted sockets inherit it */
+    if (bind(fd, found->ai_addr, found->ai_addrlen) != 0 || listen(fd, 4096) != 0) {
+        err = explain_bind(errno, host, port, ret_why);
+        close(fd);
+        goto out;
+    }
+    *ret_fd = fd;
+out:
+    freeaddrinfo(found);
+    return err;
+}
+
+enum bh_err http_server_listen(struct http_server *s, struct str where, const struct http_tls *tls,
+                               int mode, char *ret_why)
+{
+    bool is_unix = str_starts(where, STR("unix:"));
+    SSL_CTX *ctx = NULL;
+    struct listener *l;
+    enum bh_err err = BH_OK;
+    int fd = -1;
+
+    if (tls != NULL && tls->cert_path != NULL)
+        err = tls_open(tls, &ctx, ret_why);
+    if (err == BH_OK)
+        err = is_unix ? open_unix(str_skip(where, 5), mode, &fd, ret_why)
+                      : open_tcp(where, &fd, ret_why);
+    if (err == BH_OK && is_unix && listen(fd, 4096) != 0) {
+        err = say(ret_why, "cannot listen on %.*s: %s", STR_FMT(where), strerror(errno));
+        close(fd);
+    }
+    if (err != BH_OK) {
+        SSL_CTX_free(ctx);
+        return err;
+    }
+    l = xcalloc(1, sizeof *l);
+    l->server = s;
+    l->tls = ctx;
+    l->path = is_unix ? str_dup(str_skip(where, 5)) : NULL;
+    list_append(&s->listeners, &l->link);
+    ev_io_init(&l->io, on_accept, fd, EV_READ);
+    ev_io_start(s->ev, &l->io);
+    return BH_OK;
+}
+
+void http_server_tag_last(struct http_server *s, void *tag)
+{
+    assert(!list_is_empty(&s->listeners));
+    list_entry(s->listeners.prev, struct listener, link)->tag = tag;
+}
+
+int http_server_port(const struct http_server *s)
+{
+    list_each(&s->listeners, it, next)
+    {
+        const struct listener *l = list_entry(it, struct listener, link);
+        struct sockaddr_storage a;
+        socklen_t n = sizeof a;
+        if (l->path != NULL || getsockname(l->io.fd, (struct sockaddr *)&a, &n) != 0)
+            continue;
+        if (a.ss_family == AF_INET6)
+            return ntohs(((struct sockaddr_in6 *)(void *)&a)->sin6_port);
+        return ntohs(((struct sockaddr_in *)(void *)&a)->sin_port);
+    }
+    return 0;
+}
+
+size_t http_server_connections(const struct http_server *s)
+{
+    return s->n_conns;
+}
+
+/* ---- the end ---- */
+
+static void close_listeners(struct http_server *s)
+{
+    list_each(&s->listeners, it, next)
+    {
+        struct listener *l = list_entry(it, struct listener, link);
+        ev_io_stop(s->ev, &l->io);
+        close(l->io.fd);
+        if (l->path != NULL)
+            unlink(l->path);
+        SSL_CTX_free(l->tls);
+        free(l->path);
+        list_remove(&l->link);
+        free(l);
+    }
+}
+
+static bool is_between_requests(const struct conn *c)
+{
+    return c->req == NULL && c->in.n == 0 && conn_queued(c) == 0;
+}
+
+void http_server_drain(struct http_server *s)
+{
+    static const enum conn_state waiting[] = {CONN_IDLE, CONN_HEAD};
+
+    s->draining = true;
+    close_listeners(s);
+    for (size_t i = 0; i < ARRAY_LEN(waiting); i++) {
+        list_each(&s->by_state[waiting[i]], it, next)
+        {
+            struct conn *c = list_entry(it, struct conn, link);
+            if (is_between_requests(c))
+                conn_close(c);
+        }
+    }
+}
+
+void http_server_free(struct http_server *s)
+{
+    if (s == NULL)
+        return;
+    close_listeners(s);
+    for (uint32_t i = 0; i < s->n_slots; i++) {
+        if (s->slots[i].conn != NULL)
+            conn_close(s->slots[i].conn);
+    }
+    conn_turn_end(s);
+    loop_off_turn_end(s->loop, on_turn_end, s);
+    timer_stop(s->clock, &s->sweep);
+    while (s->spare_reqs != NULL) {
+        struct http_req *r = s->spare_reqs;
+        s->spare_reqs = r->next_spare;
+        free(r);
+    }
+    while (s->n_spare_out > 0)
+        buf_done(&s->spare_out[--s->n_spare_out]);
+    buf_done(&s->void_out);
+    free(s->slots);
+    free(s->read_buf);
+    free(s);
+}

@@ -1,0 +1,309 @@
+/* ws.c - one accepted WebSocket on top of a connection.
+ *
+ *      OPEN --ws_close()--> CLOSING --peer's close, or 5 s--> gone
+ *        '--peer's close, violation, slow reader--> CLOSING (our frame queued) -> flushed -> gone
+ *
+ * A frame's header stands before its payload but depends on its length.  ws_send_begin() leaves
+ * four bytes of room, exact for 126 to 65535 bytes; ws_send_end() moves the payload by two or six
+ * bytes otherwise, which for short messages is nothing and long ones are rare. */
+#include "net/conn.h"
+
+#include <assert.h>
+#include <stdlib.h>
+
+#include "base/crypto.h"
+
+enum { HEAD_ROOM = 4, PING_BYTES = 8 };
+
+struct ws {
+    struct conn *conn; /* borrowed; owns us */
+    struct ws_handlers handlers;
+    void *ctx;
+    size_t max_queued;
+    struct ws_decoder decoder;
+    uint32_t frame_at; /* where the frame begun by ws_send_begin() starts in the output */
+    uint16_t code;     /* what on_closed will be told */
+    bool writing;      /* between ws_send_begin() and ws_send_end() */
+    bool was_high;     /* on_drained is owed */
+    bool peer_closed;  /* its close frame came: cut as soon as ours has left */
+};
+
+/* ---- the handshake ---- */
+
+static bool key_is_valid(struct str key)
+{
+    struct buf raw = BUF_INIT;
+    bool ok = key.n == 24 && base64_decode(key, &raw) && raw.n == 16;
+    buf_done(&raw);
+    return ok;
+}
+
+static const char *handshake_fault(const struct http_req *req)
+{
+    if (!http_is_upgrade(req))
+        return "this address speaks WebSocket: send an upgrade request";
+    if (req->parser.http_minor == 0)
+        return "a WebSocket needs HTTP/1.1";
+    if (!str_eq(http_header(req, "sec-websocket-version"), STR("13")))
+        return "Sec-WebSocket-Version must be 13";
+    if (!key_is_valid(http_header(req, "sec-websocket-key")))
+        return "Sec-WebSocket-Key must be 16 bytes in base64";
+    return NULL;
+}
+
+struct ws *ws_accept(struct http_server *s, struct http_req *req, const struct ws_options *opt,
+                     const struct ws_handlers *h, void *ctx)
+{
+    struct conn *c = req->conn;
+    const char *fault = handshake_fault(req);
+    char accept[29];
+    struct buf *out;
+    struct ws *ws;
+
+    if (c->state != CONN_HANDLING)
+        return NULL; /* answered already */
+    if (fault != NULL) {
+        http_answer_error(s, http_req_id(req), 400, "bad_upgrade", "%s", fault);
+        return NULL;
+    }
+    ws_accept_key(http_header(req, "sec-websocket-key"), accept);
+    out = conn_out(c);
+    buf_add_str(out, STR("HTTP/1.1 101 Switching Protocols\r\nUpgrade: websocket\r\n"
+                         "Connection: Upgrade\r\nSec-WebSocket-Accept: "));
+    buf_add(out, accept, 28);
+    buf_add_str(out, STR("\r\n\r\n"));
+    conn_mark(c);
+
+    ws = xcalloc(1, sizeof *ws);
+    *ws = (struct ws){.conn = c, .handlers = *h, .ctx = ctx, .max_queued = opt->max_queued};
+    ws->code = 1006;
+    ws_decoder_init(&ws->decoder, true, opt->max_message);
+    c->ws = ws;
+    s->slots[c->slot].generation++; /* the request is answered */
+    conn_enter(c, CONN_WS);
+    return ws;
+}
+
+void ws_set_ctx(struct ws *ws, void *ctx)
+{
+    ws->ctx = ctx;
+}
+
+/* ---- sending ---- */
+
+size_t ws_queued(const struct ws *ws)
+{
+    return conn_queued(ws->conn);
+}
+
+bool ws_is_closing(const struct ws *ws)
+{
+    return ws->conn->state != CONN_WS;
+}
+
+/* Something was appended.  Whoever does not read is cut off before its queue grows further. */
+static void check_queue(struct ws *ws)
+{
+    struct conn *c = ws->conn;
+
+    conn_mark(c);
+    if (conn_queued(c) <= ws->max_queued / 2)
+        return;
+    ws->was_high = true;
+    if (conn_queued(c) <= ws->max_queued && !buf_failed(&c->out))
+        return;
+    ws->writing = true; /* keeps on_drained for the end of the turn */
+    conn_flush(c);      /* perhaps the socket takes it */
+    ws->writing = false;
+    if (c->state == CONN_WS && (conn_queued(c) > ws->max_queued || buf_failed(&c->out)))
+        ws_close(ws, 1008, "too slow");
+}
+
+void ws_send(struct ws *ws, struct str text)
+{
+    struct conn *c = ws->conn;
+
+    assert(!ws->writing);
+    if (c->state != CONN_WS)
+        return;
+    ws_frame_head(conn_out(c), WS_TEXT, true, text.n, NULL);
+    buf_add_str(&c->out, text);
+    check_queue(ws);
+}
+
+struct buf *ws_send_begin(struct ws *ws)
+{
+    struct conn *c = ws->conn;
+    struct buf *out;
+
+    assert(!ws->writing);
+    ws->writing = true;
+    if (c->state != CONN_WS) {
+        buf_reset(&c->server->void_out);
+        return &c->server->void_out;
+    }
+    out = conn_out(c);
+    ws->frame_at = (uint32_t)out->n;
+    buf_add(out, "\0\0\0\0", HEAD_ROOM);
+    return out;
+}
+
+void ws_send_end(struct ws *ws)
+{
+    struct conn *c = ws->conn;
+    uint8_t head[14];
+    size_t n, head_n;
+
+    assert(ws->writing);
+    ws->writing = false;
+    if (c->state != CONN_WS)
+        return;
+    if (buf_failed(&c->out)) {
+        check_queue(ws);
+        return;
+    }
+    n = c->out.n - ws->frame_at - HEAD_ROOM;
+    head_n = ws_frame_head_bytes(head, WS_TEXT, true, n, NULL);
+    if (head_n > HEAD_ROOM && buf_room(&c->out, head_n - HEAD_ROOM) == NULL) {
+        check_queue(ws);
+        return;
+    }
+    if (head_n != HEAD_ROOM)
+        memmove(c->out.p + ws->frame_at + head_n, c->out.p + ws->frame_at + HEAD_ROOM, n);
+    memcpy(c->out.p + ws->frame_at, head, head_n);
+    c->out.n = ws->frame_at + head_n + n;
+    check_queue(ws);
+}
+
+static void send_control(struct ws *ws, enum ws_op op, struct str payload)
+{
+    ws_frame_head(conn_out(ws->conn), op, true, payload.n, NULL);
+    buf_add_str(&ws->conn->out, payload);
+    conn_mark(ws->conn);
+}
+
+void ws_ping(struct ws *ws, uint32_t number)
+{
+    char payload[PING_BYTES];
+
+    assert(!ws->writing);
+    if (ws->conn->state != CONN_WS)
+        return;
+    memcpy(payload, ws->conn->server->ping_tag, 4);
+    memcpy(payload + 4, &number, 4);
+    send_control(ws, WS_PING, str_make(payload, sizeof payload));
+    check_queue(ws);
+}
+
+void ws_close(struct ws *ws, int code, const char *reason)
+{
+    struct conn *c = ws->conn;
+    char payload[125];
+    size_t n = 0;
+
+    assert(!ws->writing);
+    if (c->state != CONN_WS)
+        return;
+    ws->code = (uint16_t)code;
+    if (code != 1005 && code != 1006) { /* these two never travel */
+        payload[n++] = (char)(code >> 8);
+        payload[n++] = (char)code;
+        for (size_t i = 0; reason != NULL && reason[i] != '\0' && n < sizeof payload; i++)
+            payload[n++] = reason[i];
+    }
+    send_control(ws, WS_CLOSE, str_make(payload, n));
+    conn_enter(c, CONN_WS_CLOSING);
+}
+
+/* ---- receiving ---- */
+
+static void on_pong(struct ws *ws, struct str bytes)
+{
+    uint32_t number;
+
+    if (bytes.n != PING_BYTES || memcmp(bytes.p, ws->conn->server->ping_tag, 4) != 0)
+        return;
+    memcpy(&number, bytes.p + 4, 4);
+    if (ws->handlers.on_pong != NULL)
+        ws->handlers.on_pong(ws->ctx, number);
+}
+
+/* The peer closes, or answers our close. */
+static void on_peer_close(struct ws *ws, int code)
+{
+    if (ws->conn->state == CONN_WS)
+        ws_close(ws, code, NULL); /* the echo */
+    ws->peer_closed = true;
+    conn_mark(ws->conn);
+}
+
+static void take_item(struct ws *ws, const struct ws_decoded *it)
+{
+    bool open = ws->conn->state == CONN_WS;
+
+    switch (it->item) {
+    case WS_ITEM_DATA:
+        if (open)
+            ws->handlers.on_data(ws->ctx, it->bytes, it->end);
+        break;
+    case WS_ITEM_PING:
+        if (open) {
+            send_control(ws, WS_PONG, it->bytes);
+            check_queue(ws);
+        }
+        break;
+    case WS_ITEM_PONG:
+        if (open)
+            on_pong(ws, it->bytes);
+        break;
+    case WS_ITEM_CLOSE:
+        on_peer_close(ws, it->code);
+        break;
+    case WS_ITEM_BAD:
+        ws_close(ws, it->code, "protocol violation");
+        ws->peer_closed = true; /* nothing it says from here on can be understood */
+        ws->conn->linger = true;
+        break;
+    case WS_ITEM_MORE:
+        break;
+    }
+}
+
+void ws_input(struct conn *c, char *p, size_t n)
+{
+    struct ws *ws = c->ws;
+    struct ws_decoded it;
+
+    do {
+        it = ws_decode(&ws->decoder, &p, &n);
+        take_item(ws, &it);
+    } while (it.item != WS_ITEM_MORE && c->state != CONN_CLOSED && !ws->peer_closed);
+}
+
+/* ---- called by conn.c ---- */
+
+void ws_flushed(struct conn *c)
+{
+    struct ws *ws = c->ws;
+
+    if (ws->peer_closed && conn_queued(c) == 0) {
+        conn_finish(c);
+        return;
+    }
+    if (!ws->was_high || ws->writing || c->state != CONN_WS || conn_queued(c) > ws->max_queued / 2)
+        return;
+    ws->was_high = false;
+    if (ws->handlers.on_drained != NULL)
+        ws->handlers.on_drained(ws->ctx);
+}
+
+void ws_gone(struct conn *c)
+{
+    struct ws *ws = c->ws;
+
+    ws->writing = false;
+    ws->handlers.on_closed(ws->ctx, ws->code);
+    ws_decoder_done(&ws->decoder);
+    c->ws = NULL;
+    free(ws);
+}
