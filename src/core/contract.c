@@ -28,8 +28,8 @@ const struct contract_field contract_descriptor_fields[] = {
 const struct contract_field contract_event_fields[] = {
     {"text", ALWAYS, "string"},
     {"message_type", ALWAYS, "string"},
-    {"message_id", ALWAYS, "string|null"},
-    {"reply_to_message_id", ALWAYS, "string|null"},
+    {"message_id", ALWAYS, "string or null"},
+    {"reply_to_message_id", ALWAYS, "string or null"},
     {"media_urls", ALWAYS, "string[]"},
     {"source", ALWAYS, "object"},
     {"reply_to", MAYBE, "object"},
@@ -41,11 +41,11 @@ const struct contract_field contract_source_fields[] = {
     {"platform", ALWAYS, "string"},
     {"chat_id", ALWAYS, "string"},
     {"chat_type", ALWAYS, "string"},
-    {"chat_name", ALWAYS, "string|null"},
-    {"user_id", ALWAYS, "string|null"},
-    {"user_name", ALWAYS, "string|null"},
-    {"thread_id", ALWAYS, "string|null"},
-    {"chat_topic", ALWAYS, "string|null"},
+    {"chat_name", ALWAYS, "string or null"},
+    {"user_id", ALWAYS, "string or null"},
+    {"user_name", ALWAYS, "string or null"},
+    {"thread_id", ALWAYS, "string or null"},
+    {"chat_topic", ALWAYS, "string or null"},
     {"user_id_alt", MAYBE, "string"},
     {"chat_id_alt", MAYBE, "string"},
     {"guild_id", MAYBE, "string"},
@@ -82,7 +82,7 @@ const struct contract_field contract_action_fields[] = {
     {"op", ALWAYS, "string"},
     {"chat_id", MAYBE, "string"},
     {"content", MAYBE, "string"},
-    {"reply_to", MAYBE, "string|null"},
+    {"reply_to", MAYBE, "string or null"},
     {"message_id", MAYBE, "string"},
     {"session_key", MAYBE, "string"},
     {"kind", MAYBE, "string"},
@@ -113,7 +113,7 @@ static const struct contract_field outbound[] = {
 };
 static const struct contract_field interrupt[] = {
     {"session_key", ALWAYS, "string"},
-    {"reason", MAYBE, "string|null"},
+    {"reason", MAYBE, "string or null"},
     {NULL},
 };
 static const struct contract_field inbound_ack[] = {{"bufferId", ALWAYS, "string"}, {NULL}};
@@ -171,18 +171,23 @@ const struct contract_close contract_close_codes[] = {
     {1008, false}, /* does not read, or sends nonsense */
     {1009, false}, /* a message or line too large */
     {1012, false}, /* bellhop restarts, or a newer socket took over */
+    {1013, false}, /* too busy, or on the way down */
     {4401, true},  /* the credential is missing, wrong or revoked */
     {0},
 };
 
 const struct contract_limit contract_limits[] = {
-    {"window_messages", CONTRACT_WINDOW_MESSAGES},
+    {"window", CONTRACT_WINDOW},
     {"pack_bytes", CONTRACT_PACK_BYTES},
-    {"frame_bytes", CONTRACT_FRAME_BYTES},
-    {"ack_patience_ms", CONTRACT_ACK_PATIENCE_MS},
+    {"max_frame", CONTRACT_MAX_FRAME},
+    {"max_attempts", CONTRACT_MAX_ATTEMPTS},
+    {"ping_ms", CONTRACT_PING_MS},
     {"pong_patience_ms", CONTRACT_PONG_PATIENCE_MS},
+    {"ack_patience_ms", CONTRACT_ACK_PATIENCE_MS},
     {"old_socket_ms", CONTRACT_OLD_SOCKET_MS},
-    {"replay_attempts", CONTRACT_REPLAY_ATTEMPTS},
-    {"skew_s", TOKEN_SKEW_S},
+    {"action_ms", CONTRACT_ACTION_MS},
+    {"wake_cooldown_ms", CONTRACT_WAKE_COOLDOWN_MS},
+    {"token_skew_s", TOKEN_SKEW_S},
+    {"request_id_bytes", FRAME_REQUEST_ID_MAX},
     {NULL},
 };

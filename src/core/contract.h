@@ -12,7 +12,7 @@
 struct contract_field {
     const char *name;
     bool required;    /* written: always there; read: without it the object means nothing */
-    const char *type; /* "string", "string|null", "int", "bool", "string[]", "object", ... */
+    const char *type; /* "string", "string or null", "int", "bool", "string[]", "object", ... */
 };
 
 /* What we write. */
@@ -47,17 +47,21 @@ struct contract_close {
 };
 extern const struct contract_close contract_close_codes[];
 
-/* Sizes and times both sides count on. */
-#define CONTRACT_WINDOW_MESSAGES 8            /* unacked WebSocket messages per socket */
-#define CONTRACT_PACK_BYTES (256 * 1024)      /* frames packed into one message */
-#define CONTRACT_FRAME_BYTES (1024 * 1024)    /* one message or line, either direction */
-#define CONTRACT_ACK_PATIENCE_MS (90 * 1000)  /* no ack for this long: away */
-#define CONTRACT_PONG_PATIENCE_MS (20 * 1000) /* no pong for this long: away */
-#define CONTRACT_OLD_SOCKET_MS (60 * 1000)    /* a superseded socket is closed after */
-#define CONTRACT_REPLAY_ATTEMPTS 10           /* then a delivery is parked */
+/* Sizes and times both sides count on: bellhop's defaults, under the names the relay's limits have.
+ */
+#define CONTRACT_WINDOW 8                /* unacked WebSocket messages per socket */
+#define CONTRACT_PACK_BYTES (256 * 1024) /* frames packed into one message, at most */
+#define CONTRACT_MAX_FRAME (1024 * 1024) /* one message, one line, either direction */
+#define CONTRACT_MAX_ATTEMPTS 10         /* redeliveries, then a delivery is parked */
+#define CONTRACT_PING_MS 10000           /* between our pings */
+#define CONTRACT_PONG_PATIENCE_MS 20000  /* no pong for this long: away */
+#define CONTRACT_ACK_PATIENCE_MS 90000   /* no ack for this long: away */
+#define CONTRACT_OLD_SOCKET_MS 60000     /* a superseded socket is closed after */
+#define CONTRACT_ACTION_MS 28000         /* then an outbound is answered "timed out" */
+#define CONTRACT_WAKE_COOLDOWN_MS 30000  /* between two pokes of one instance */
 
 struct contract_limit {
-    const char *name; /* the macro's, without CONTRACT_ or TOKEN_, lower case */
+    const char *name; /* "window", "pack_bytes", ... */
     int64_t value;
 };
 extern const struct contract_limit contract_limits[];

@@ -1,0 +1,450 @@
+/* The wire form of events, buffer ids and deduplication keys. */
+#include "core/vectors.h"
+#include "base/rand.h"
+#include "core/event.h"
+
+struct fixture {
+    struct json_parser *p;
+    struct buf out;
+    struct arena arena;
+};
+
+static int setup(void **state)
+{
+    struct fixture *f = calloc(1, sizeof *f);
+    f->p = json_parser_new();
+    *state = f;
+    return 0;
+}
+
+static int teardown(void **state)
+{
+    struct fixture *f = *state;
+    json_parser_free(f->p);
+    buf_done(&f->out);
+    arena_done(&f->arena);
+    free(f);
+    return 0;
+}
+
+static const struct event full = {
+    .platform = STR("discord"),
+    .bot = STR("app1"),
+    .route_key = STR("route-is-private"),
+    .event_id = STR("event-id-is-private"),
+    .text = STR("hello"),
+    .message_type = STR("photo"),
+    .message_id = STR("m1"),
+    .reply_to_message_id = STR("m0"),
+    .media_urls = {STR("https://cdn.example/a.png"), STR("http://cdn.example/b.png")},
+    .n_media = 2,
+    .reply_to = {.text = STR("quoted"), .author = STR("bob"), .is_own = true, .set = true},
+    .chat_id = STR("500"),
+    .chat_type = STR("thread"),
+    .chat_name = STR("general"),
+    .chat_topic = STR("all and nothing"),
+    .user_id = STR("42"),
+    .user_name = STR("Ann"),
+    .user_id_alt = STR("42-alt"),
+    .chat_id_alt = STR("500-alt"),
+    .user_display_name = STR("Ann B"),
+    .user_handle = STR("@ann"),
+    .thread_id = STR("500"),
+    .parent_chat_id = STR("100"),
+    .scope_id = STR("77"),
+    .author_is_bot = true,
+    .mentions_bot = true,
+    .replies_to_bot = true,
+};
+
+/* Written and read back. */
+static struct json written(struct fixture *f, const struct event *ev)
+{
+    struct json doc;
+
+    buf_reset(&f->out);
+    event_write(&f->out, ev);
+    assert_false(buf_failed(&f->out));
+    if (!json_parse(f->p, buf_str(&f->out), &doc))
+        fail_msg("%s: %.*s", json_error(f->p), STR_FMT(buf_str(&f->out)));
+    return doc;
+}
+
+static void a_full_event_is_written_byte_for_byte_like_this(void **state)
+{
+    struct fixture *f = *state;
+
+    event_write_frame(&f->out, &full, 33);
+    assert_str(
+        buf_str(&f->out),
+        STR("{\"type\":\"inbound\",\"bufferId\":\"b11\",\"event\":{\"text\":\"hello\","
+            "\"message_type\":\"photo\",\"message_id\":\"m1\",\"reply_to_message_id\":\"m0\","
+            "\"media_urls\":[\"https://cdn.example/a.png\",\"http://cdn.example/b.png\"],"
+            "\"reply_to\":{\"is_own\":true,\"text\":\"quoted\",\"author\":\"bob\"},"
+            "\"bot_id\":\"app1\",\"source\":{\"platform\":\"discord\",\"chat_id\":\"500\","
+            "\"chat_type\":\"thread\",\"chat_name\":\"general\",\"user_id\":\"42\","
+            "\"user_name\":\"Ann\",\"thread_id\":\"500\",\"chat_topic\":\"all and nothing\","
+            "\"user_id_alt\":\"42-alt\",\"chat_id_alt\":\"500-alt\",\"guild_id\":\"77\","
+            "\"scope_id\":\"77\",\"parent_chat_id\":\"100\",\"message_id\":\"m1\","
+            "\"user_display_name\":\"Ann B\",\"user_handle\":\"@ann\"}}}\n"));
+}
+
+static void an_empty_event_has_no_null_the_client_dies_of(void **state)
+{
+    struct fixture *f = *state;
+
+    event_write_frame(&f->out, &(struct event){0}, 0);
+    assert_str(buf_str(&f->out),
+               STR("{\"type\":\"inbound\",\"event\":{\"text\":\"\",\"message_type\":\"text\","
+                   "\"message_id\":null,\"reply_to_message_id\":null,\"media_urls\":[],"
+                   "\"source\":{\"platform\":\"relay\",\"chat_id\":\"\",\"chat_type\":\"dm\","
+                   "\"chat_name\":null,\"user_id\":null,\"user_name\":null,\"thread_id\":null,"
+                   "\"chat_topic\":null}}}\n"));
+}
+
+static void what_the_gate_knows_never_reaches_the_wire(void **state)
+{
+    struct fixture *f = *state;
+    static const char *const words[] = {"is_bot",   "author_is_bot", "mentions",
+                                        "route",    "event-id",      "tenant",
+                                        "instance", "replies_to",    "private"};
+
+    event_write_frame(&f->out, &full, 1);
+    for (size_t i = 0; i < sizeof words / sizeof words[0]; i++)
+        if (str_contains(buf_str(&f->out), str_of(words[i])))
+            fail_msg("%s is on the wire", words[i]);
+}
+
+static void both_scope_names_are_there_and_equal(void **state)
+{
+    struct fixture *f = *state;
+    struct json src = json_get(written(f, &full), "source");
+
+    assert_str(json_str(src, "guild_id"), STR("77"));
+    assert_str(json_str(src, "scope_id"), STR("77"));
+}
+
+static void empty_optional_strings_are_left_out(void **state)
+{
+    struct fixture *f = *state;
+    struct event ev = full;
+    static const char *const gone[] = {"user_id_alt", "chat_id_alt",      "guild_id",
+                                       "scope_id",    "parent_chat_id",   "message_id",
+                                       "user_handle", "user_display_name"};
+
+    ev.user_id_alt = ev.chat_id_alt = ev.scope_id = ev.parent_chat_id = STR("");
+    ev.message_id = ev.user_display_name = ev.user_handle = ev.bot = ev.message_type = STR("");
+    struct json doc = written(f, &ev);
+    for (size_t i = 0; i < sizeof gone / sizeof gone[0]; i++)
+        assert_int_equal(json_type(json_get(json_get(doc, "source"), gone[i])), JSON_ABSENT);
+    assert_int_equal(json_type(json_get(doc, "bot_id")), JSON_ABSENT);
+    assert_str(json_str(doc, "message_type"), STR("text"));
+}
+
+static void a_quote_without_words_is_still_an_object(void **state)
+{
+    struct fixture *f = *state;
+    struct event ev = {.reply_to.set = true};
+    struct json quote = json_get(written(f, &ev), "reply_to");
+
+    assert_int_equal(json_count(quote), 1);
+    assert_false(json_as_bool(json_get(quote, "is_own"), true));
+}
+
+static void any_text_survives_the_way_through_json(void **state)
+{
+    struct fixture *f = *state;
+    static const struct str texts[] = {
+        STR("line\nbreak\r\ttab"),
+        STR("\"quoted\" back\\slash /slash"),
+        STR("nul\0inside"),
+        STR("\x01\x02\x1f\x7f"),
+        STR("zo\xc3\xab \xf0\x9f\x98\x80 \xe2\x80\xa8"),
+        STR("</script>"),
+    };
+
+    for (size_t i = 0; i < sizeof texts / sizeof texts[0]; i++) {
+        struct event ev = {.text = texts[i], .chat_id = texts[i], .user_name = texts[i]};
+        struct json doc = written(f, &ev);
+        assert_null(memchr(f->out.p, '\n', f->out.n)); /* one frame, one line */
+        assert_str(json_str(doc, "text"), texts[i]);
+        assert_str(json_str(json_get(doc, "source"), "chat_id"), texts[i]);
+        assert_str(json_str(json_get(doc, "source"), "user_name"), texts[i]);
+    }
+}
+
+static void broken_utf8_becomes_a_replacement_character(void **state)
+{
+    struct fixture *f = *state;
+    struct event ev = {.text = STR("a\xff\xed\xa0\x80z"), .user_id = STR("\xc3")};
+    struct json doc = written(f, &ev);
+
+    assert_true(utf8_valid(buf_str(&f->out)));
+    assert_true(str_starts(json_str(doc, "text"), STR("a\xef\xbf\xbd")));
+    assert_true(str_ends(json_str(doc, "text"), STR("z")));
+    assert_str(json_str(json_get(doc, "source"), "user_id"), STR("\xef\xbf\xbd"));
+}
+
+static void urls_that_would_leak_the_bearer_are_left_out(void **state)
+{
+    struct fixture *f = *state;
+    static const struct {
+        struct str url;
+        bool safe;
+    } table[] = {
+        {STR("https://cdn.example/a.png"), true},
+        {STR("HTTP://cdn.example/a.png"), true},
+        {STR("https://cdn.example/relay/medias/x"), true},
+        {STR("https://evil.example/relay/media/x"), false},
+        {STR("https://evil.example/RELAY/Media/x"), false},
+        {STR("https://evil.example/?u=//relay/media/"), false},
+        {STR("https://evil.example/relay/media"), true},
+        {STR("/tmp/secret"), false},
+        {STR("file:///etc/passwd"), false},
+        {STR("ftp://x/y"), false},
+        {STR("data:image/png;base64,AA"), false},
+        {STR("https:/x"), false},
+        {STR("http:"), false},
+        {STR(" https://x/"), false},
+        {STR(""), false},
+        {STR_NULL, false},
+    };
+    struct event ev = {.n_media = 0};
+    size_t n = sizeof table / sizeof table[0];
+
+    assert_true(n <= EVENT_MAX_MEDIA);
+    for (size_t i = 0; i < n; i++) {
+        assert_int_equal(event_media_is_safe(table[i].url), table[i].safe);
+        ev.media_urls[ev.n_media++] = table[i].url;
+    }
+    struct json urls = json_get(written(f, &ev), "media_urls");
+    assert_int_equal(json_count(urls), 4);
+    for (struct json_iter it = {0}; json_next(urls, &it);)
+        assert_true(event_media_is_safe(json_as_str(it.value)));
+}
+
+/* What the client parses is what we keyed: the written source gives the same key as the event. */
+static void the_written_source_has_the_key_of_the_event(void **state)
+{
+    struct fixture *f = *state;
+    struct json_parser *p = json_parser_new();
+    struct json cases = load_vectors(p, VECTORS "/event_parse.json");
+    struct buf ours = BUF_INIT, theirs = BUF_INIT;
+
+    for (struct json_iter it = {0}; json_next(cases, &it);) {
+        struct json wire = json_get(it.value, "event"), src = json_get(wire, "source");
+        struct event ev = {.platform = json_str(src, "platform"),
+                           .text = json_str(wire, "text"),
+                           .message_id = json_str(wire, "message_id"),
+                           .chat_id = json_str(src, "chat_id"),
+                           .chat_type = json_str(src, "chat_type"),
+                           .user_id = json_str(src, "user_id"),
+                           .thread_id = json_str(src, "thread_id"),
+                           .scope_id = json_str(src, "scope_id")};
+        struct json doc = written(f, &ev);
+        struct session_key_source parsed = source_of(&f->arena, json_get(doc, "source"));
+
+        buf_reset(&ours);
+        buf_reset(&theirs);
+        session_key_of_event(&ours, &ev);
+        session_key_write(&theirs, &parsed, &SESSION_KEY_DEFAULTS);
+        assert_str(buf_str(&ours), buf_str(&theirs));
+    }
+    buf_done(&ours);
+    buf_done(&theirs);
+    json_parser_free(p);
+}
+
+static void a_full_buffer_fails_once_and_quietly(void **state)
+{
+    (void)state;
+    for (size_t limit = 1; limit < 700; limit += 7) {
+        struct buf out = {.limit = limit};
+        event_write_frame(&out, &full, 1);
+        assert_true(out.n <= limit);
+        buf_done(&out);
+    }
+}
+
+/* ---- buffer ids ---- */
+
+static void buffer_ids_come_back_from_their_text(void **state)
+{
+    struct rand r = rand_seeded(11);
+    char text[BUFFER_ID_MAX];
+    uint64_t back;
+
+    (void)state;
+    for (int i = 0; i < 200000; i++) {
+        uint64_t id = rand_u64(&r) >> (1 + rand_below(&r, 63));
+        if (id == 0)
+            continue;
+        size_t n = buffer_id_format(id, text);
+        assert_true(n >= 2 && n <= BUFFER_ID_MAX);
+        assert_true(buffer_id_parse(str_make(text, n), &back));
+        assert_true(back == id);
+    }
+    size_t n = buffer_id_format(UINT64_MAX, text);
+    assert_true(buffer_id_parse(str_make(text, n), &back));
+    assert_true(back == UINT64_MAX);
+}
+
+static void buffer_ids_have_one_spelling_only(void **state)
+{
+    static const char *const bad[] = {
+        "",
+        "b",
+        "b0",
+        "b01",
+        "1",
+        "B1",
+        "bA",
+        "bi",
+        "bl",
+        "bo",
+        "bu",
+        "b-1",
+        "b 1",
+        "b1 ",
+        " b1",
+        "b1\n",
+        "bb\xc3\xab",
+        "c1",
+        "b1.0",
+        "bg000000000000", /* one more than fits */
+        "bzzzzzzzzzzzzz",
+        "b100000000000000",
+        "b11111111111111111111111111",
+    };
+    uint64_t id = 7;
+
+    (void)state;
+    for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++)
+        if (buffer_id_parse(str_of(bad[i]), &id))
+            fail_msg("parsed \"%s\"", bad[i]);
+    assert_false(buffer_id_parse(str_make("b1\0", 3), &id));
+    assert_false(buffer_id_parse(STR_NULL, &id));
+    assert_int_equal(id, 7);
+    assert_true(buffer_id_parse(STR("bfzzzzzzzzzzzz"), &id));
+    assert_true(id == UINT64_MAX);
+}
+
+/* Whatever parses is what format would have written. */
+static void random_texts_parse_only_in_their_canonical_form(void **state)
+{
+    static const char alphabet[] = "bb0123456789abcdefghijklmnopqrstuvwxyzAZ-";
+    struct rand r = rand_seeded(5);
+    int parsed = 0;
+
+    (void)state;
+    for (int i = 0; i < 300000; i++) {
+        char text[16], back[BUFFER_ID_MAX];
+        size_t n = rand_below(&r, sizeof text);
+        uint64_t id;
+        for (size_t k = 0; k < n; k++)
+            text[k] = alphabet[rand_below(&r, k == 0 ? 3 : sizeof alphabet - 1)];
+        if (!buffer_id_parse(str_make(text, n), &id))
+            continue;
+        parsed++;
+        assert_str(str_make(back, buffer_id_format(id, back)), str_make(text, n));
+    }
+    assert_true(parsed > 1000);
+}
+
+/* ---- deduplication ---- */
+
+static struct hash128 dedup(struct str tenant, struct str instance, const struct event *ev)
+{
+    static const struct hash_key key = {1, 2};
+    struct hash128 h;
+    assert_true(event_dedup_key(ev, &key, tenant, instance, &h));
+    return h;
+}
+static bool same(struct hash128 a, struct hash128 b)
+{
+    return a.lo == b.lo && a.hi == b.hi;
+}
+
+static void the_same_event_for_the_same_instance_is_a_duplicate(void **state)
+{
+    struct event ev = full, other = full;
+
+    (void)state;
+    ev.text = STR("edited since");
+    assert_true(same(dedup(STR("t"), STR("i"), &ev), dedup(STR("t"), STR("i"), &full)));
+    assert_false(same(dedup(STR("t"), STR("j"), &ev), dedup(STR("t"), STR("i"), &ev)));
+    assert_false(same(dedup(STR("u"), STR("i"), &ev), dedup(STR("t"), STR("i"), &ev)));
+    other.event_id = STR("2");
+    assert_false(same(dedup(STR("t"), STR("i"), &other), dedup(STR("t"), STR("i"), &ev)));
+    other = full;
+    other.bot = STR("app2"); /* numbers of two bots may collide */
+    assert_false(same(dedup(STR("t"), STR("i"), &other), dedup(STR("t"), STR("i"), &ev)));
+    other = full;
+    other.platform = STR("telegram");
+    assert_false(same(dedup(STR("t"), STR("i"), &other), dedup(STR("t"), STR("i"), &ev)));
+}
+
+static void shifting_letters_between_parts_is_another_event(void **state)
+{
+    struct event ab = {.platform = STR("a"), .bot = STR("bc"), .event_id = STR("d")};
+    struct event ac = {.platform = STR("ab"), .bot = STR("c"), .event_id = STR("d")};
+
+    (void)state;
+    assert_false(same(dedup(STR("t"), STR("i"), &ab), dedup(STR("t"), STR("i"), &ac)));
+    assert_false(same(dedup(STR("ti"), STR(""), &ab), dedup(STR("t"), STR("i"), &ab)));
+}
+
+static void an_event_without_an_id_is_never_a_duplicate(void **state)
+{
+    static const struct hash_key key = {1, 2};
+    struct event ev = full;
+    struct hash128 h;
+
+    (void)state;
+    ev.event_id = STR_NULL;
+    assert_false(event_dedup_key(&ev, &key, STR("t"), STR("i"), &h));
+    ev.event_id = STR("");
+    assert_false(event_dedup_key(&ev, &key, STR("t"), STR("i"), &h));
+}
+
+static void long_ids_are_hashed_whole(void **state)
+{
+    static char a[2000], b[2000];
+    struct event x = full, y = full;
+
+    (void)state;
+    memset(a, 'x', sizeof a);
+    memcpy(b, a, sizeof b);
+    b[sizeof b - 1] = 'y';
+    x.event_id = str_make(a, sizeof a);
+    y.event_id = str_make(b, sizeof b);
+    assert_false(same(dedup(STR("t"), STR("i"), &x), dedup(STR("t"), STR("i"), &y)));
+    y.event_id = str_make(a, sizeof a);
+    assert_true(same(dedup(STR("t"), STR("i"), &x), dedup(STR("t"), STR("i"), &y)));
+}
+
+#define WITH_FIXTURE(t) cmocka_unit_test_setup_teardown(t, setup, teardown)
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        WITH_FIXTURE(a_full_event_is_written_byte_for_byte_like_this),
+        WITH_FIXTURE(an_empty_event_has_no_null_the_client_dies_of),
+        WITH_FIXTURE(what_the_gate_knows_never_reaches_the_wire),
+        WITH_FIXTURE(both_scope_names_are_there_and_equal),
+        WITH_FIXTURE(empty_optional_strings_are_left_out),
+        WITH_FIXTURE(a_quote_without_words_is_still_an_object),
+        WITH_FIXTURE(any_text_survives_the_way_through_json),
+        WITH_FIXTURE(broken_utf8_becomes_a_replacement_character),
+        WITH_FIXTURE(urls_that_would_leak_the_bearer_are_left_out),
+        WITH_FIXTURE(the_written_source_has_the_key_of_the_event),
+        cmocka_unit_test(a_full_buffer_fails_once_and_quietly),
+        cmocka_unit_test(buffer_ids_come_back_from_their_text),
+        cmocka_unit_test(buffer_ids_have_one_spelling_only),
+        cmocka_unit_test(random_texts_parse_only_in_their_canonical_form),
+        cmocka_unit_test(the_same_event_for_the_same_instance_is_a_duplicate),
+        cmocka_unit_test(shifting_letters_between_parts_is_another_event),
+        cmocka_unit_test(an_event_without_an_id_is_never_a_duplicate),
+        cmocka_unit_test(long_ids_are_hashed_whole),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
