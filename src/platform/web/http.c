@@ -1,0 +1,251 @@
+/* http.c - which request means what, and who may ask.
+ *
+ * People carry a cookie, which a browser also sends along when another site makes it ask: so a POST
+ * must be JSON (a form cannot be) and, where a browser names its origin, that must be us.  The page
+ * runs no script but its own files and reads nothing from elsewhere, by its security policy.
+ */
+#include <stdio.h>
+#include "base/mem.h"
+#include "platform/web/assets.h"
+#include "platform/web/web_priv.h"
+
+#define COOKIE "bellhop_visitor"
+#define COOKIE_SECONDS 31536000
+#define SECURITY_HEADERS \
+    "Content-Security-Policy: default-src 'none'; script-src 'self'; style-src 'self'; " \
+    "img-src 'self'; connect-src 'self'; manifest-src 'self'; base-uri 'none'; " \
+    "form-action 'none'; frame-ancestors 'self'\r\n" \
+    "X-Content-Type-Options: nosniff\r\n" \
+    "Referrer-Policy: no-referrer\r\n"
+
+static void refuse(struct web *w, struct http_req *req, int status, const char *code,
+                   const char *sentence)
+{
+    http_answer_error(w->env->server, http_req_id(req), status, code, "%s", sentence);
+}
+
+void web_refuse_for_now(struct web *w, struct http_id id, int status, const char *code,
+                        const char *sentence, int retry_s)
+{
+    char body[256], headers[40];
+    int n = snprintf(body, sizeof body, "{\"error\":\"%s\",\"code\":\"%s\"}", sentence, code);
+
+    snprintf(headers, sizeof headers, "Retry-After: %d\r\n", retry_s);
+    http_answer(w->env->server, id,
+                &(struct http_answer){.status = status,
+                                      .headers = headers,
+                                      .body = str_make(body, (size_t)n)});
+}
+
+/* ---- page and assets ---- */
+
+static void add_html(struct buf *out, struct str s)
+{
+    for (size_t i = 0; i < s.n; i++)
+        switch (s.p[i]) {
+        case '&':
+            buf_add_z(out, "&amp;");
+            break;
+        case '<':
+            buf_add_z(out, "&lt;");
+            break;
+        case '>':
+            buf_add_z(out, "&gt;");
+            break;
+        case '"':
+            buf_add_z(out, "&quot;");
+            break;
+        default:
+            buf_add_c(out, s.p[i]);
+        }
+}
+
+static const struct asset *asset_find(struct str name)
+{
+    for (const struct asset *a = web_assets; a->name != NULL; a++)
+        if (str_eq(str_of(a->name), name))
+            return a;
+    return NULL;
+}
+
+/* index.html with {{title}} and {{bot}} filled in. */
+void web_page_build(struct web *w)
+{
+    struct str rest = asset_find(STR("index.html"))->bytes;
+
+    for (ptrdiff_t at; (at = str_find(rest, '{')) >= 0;) {
+        buf_add(&w->page, rest.p, (size_t)at);
+        rest = str_skip(rest, (size_t)at);
+        if (str_starts(rest, STR("{{title}}"))) {
+            add_html(&w->page, str_of(w->title));
+            rest = str_skip(rest, strlen("{{title}}"));
+        } else if (str_starts(rest, STR("{{bot}}"))) {
+            add_html(&w->page, web_bot(w));
+            rest = str_skip(rest, strlen("{{bot}}"));
+        } else {
+            buf_add_c(&w->page, '{');
+            rest = str_skip(rest, 1);
+        }
+    }
+    buf_add_str(&w->page, rest);
+}
+
+static void answer_page(struct web *w, struct http_req *req)
+{
+    char token[VISITOR_TOKEN_CHARS + 1], headers[1024];
+    struct str had;
+
+    if (http_cookie(req, COOKIE, &had) && visitor_token_is_ok(had) &&
+        had.n == VISITOR_TOKEN_CHARS) {
+        memcpy(token, had.p, had.n); /* sent again, so that it lasts another year */
+        token[had.n] = '\0';
+    } else {
+        visitor_mint(w->env->rand, token);
+    }
+    snprintf(headers, sizeof headers,
+             SECURITY_HEADERS "Cache-Control: no-store\r\n"
+                              "Set-Cookie: " COOKIE
+                              "=%s; Path=/chat; Max-Age=%d; HttpOnly; SameSite=Lax%s\r\n",
+             token, COOKIE_SECONDS, w->secure_cookies || http_is_tls(req) ? "; Secure" : "");
+    http_answer(w->env->server, http_req_id(req),
+                &(struct http_answer){.status = 200,
+                                      .content_type = "text/html; charset=utf-8",
+                                      .headers = headers,
+                                      .body = buf_str(&w->page)});
+}
+
+static void answer_asset(struct web *w, struct http_req *req, struct str name)
+{
+    const struct asset *a = asset_find(name);
+    struct str known = http_header(req, "If-None-Match");
+    char headers[1024];
+    struct http_answer answer = {.status = 200, .headers = headers};
+
+    if (a == NULL || a->bytes.p == asset_find(STR("index.html"))->bytes.p) {
+        refuse(w, req, 404, "not_found", "There is no such file.");
+        return;
+    }
+    snprintf(headers, sizeof headers, SECURITY_HEADERS "ETag: %s\r\nCache-Control: no-cache\r\n",
+             a->etag);
+    answer.content_type = a->type;
+    if (known.p != NULL && str_contains(known, str_of(a->etag)))
+        answer.status = 304;
+    else
+        answer.body = a->bytes;
+    http_answer(w->env->server, http_req_id(req), &answer);
+}
+
+/* ---- who may ask ---- */
+
+/* "https://a.example:8443/x" -> "a.example:8443" */
+static struct str host_of(struct str url)
+{
+    for (size_t i = 0; i + 2 < url.n; i++)
+        if (url.p[i] == ':' && url.p[i + 1] == '/' && url.p[i + 2] == '/') {
+            struct str rest = str_skip(url, i + 3), host;
+            return str_split(&rest, '/', &host) ? host : STR_NULL;
+        }
+    return STR_NULL;
+}
+
+static bool origin_is_ok(const struct web *w, const struct http_req *req)
+{
+    struct str origin = http_header(req, "Origin"), host = host_of(origin);
+    struct str ours = host_of(str_of(w->env->public_url));
+
+    if (origin.p == NULL)
+        return true; /* not a browser, or an old one: then SameSite keeps foreign sites out */
+    return host.n > 0 && (str_eq_ci(host, http_header(req, "Host")) || str_eq_ci(host, ours));
+}
+
+static bool is_json(const struct http_req *req)
+{
+    struct str type = http_header(req, "Content-Type"), main;
+
+    return str_split(&type, ';', &main) && str_eq_ci(str_trim(main), STR("application/json"));
+}
+
+static bool find_visitor(const struct web *w, const struct http_req *req, struct web_visitor *ret)
+{
+    struct str token = http_header(req, "X-Bellhop-Visitor");
+
+    ret->is_person = token.p == NULL;
+    if (ret->is_person && !http_cookie(req, COOKIE, &token))
+        return false;
+    if (!visitor_token_is_ok(token))
+        return false;
+    visitor_chat_id(&w->visitor_key, token, ret->chat_id);
+    return true;
+}
+
+/* ---- routes ---- */
+
+static const struct {
+    struct str method, name;
+    void (*serve)(struct web *w, struct http_req *req, const struct web_visitor *v);
+} calls[] = {
+    {{"POST", 4}, {"message", 7}, web_post_message},
+    {{"GET", 3}, {"events", 6}, web_stream_open},
+    {{"GET", 3}, {"history", 7}, web_history_answer},
+    {{"POST", 4}, {"name", 4}, web_post_name},
+};
+
+static void serve_call(struct web *w, struct http_req *req, size_t i)
+{
+    struct web_visitor v;
+    bool is_post = calls[i].method.n == 4;
+
+    if (!str_eq(http_method(req), calls[i].method))
+        refuse(w, req, 405, "method_not_allowed", is_post ? "Use POST here." : "Use GET here.");
+    else if (is_post && !is_json(req))
+        refuse(w, req, 415, "json_only", "Send it with Content-Type: application/json.");
+    else if (is_post && !origin_is_ok(w, req))
+        refuse(w, req, 403, "foreign_origin", "This page does not take messages from other sites.");
+    else if (!find_visitor(w, req, &v))
+        refuse(
+            w, req, 401, "no_visitor",
+            "Open the chat page first (it sets a cookie), or send X-Bellhop-Visitor with 16 to 64 "
+            "letters, digits, '-' or '_' of your own.");
+    else
+        calls[i].serve(w, req, &v);
+}
+
+static void serve_api(struct web *w, struct http_req *req, struct str name)
+{
+    for (size_t i = 0; i < ARRAY_LEN(calls); i++)
+        if (str_eq(calls[i].name, name)) {
+            serve_call(w, req, i);
+            return;
+        }
+    refuse(w, req, 404, "not_found", "There is no such call: message, events, history, name.");
+}
+
+/* /chat, /chat/, /chat/assets/<name>, /chat/api/<call>, /chat/<bot>[/], /chat/<bot>/api/<call> */
+void web_http(struct platform *p, struct http_req *req)
+{
+    struct web *w = container_of(p, struct web, base), *bot;
+    struct str rest = str_skip(http_path(req), strlen("/chat")), part = STR_NULL;
+    bool is_get = str_eq(http_method(req), STR("GET"));
+
+    rest = str_skip(rest, rest.n > 0 ? 1 : 0);
+    str_split(&rest, '/', &part);
+    if (str_eq(part, STR("api"))) {
+        serve_api(web_sibling(STR_NULL), req, rest);
+        return;
+    }
+    if (str_eq(part, STR("assets")) && is_get) {
+        answer_asset(w, req, rest);
+        return;
+    }
+    bot = web_sibling(str_is_empty(part) ? STR_NULL : part);
+    if (bot == NULL)
+        refuse(w, req, 404, "not_found", "There is no chat of this name.");
+    else if (str_starts(rest, STR("api/")))
+        serve_api(bot, req, str_skip(rest, strlen("api/")));
+    else if (!str_is_empty(rest))
+        refuse(w, req, 404, "not_found", "There is no such page.");
+    else if (!is_get)
+        refuse(w, req, 405, "method_not_allowed", "Use GET here.");
+    else
+        answer_page(bot, req);
+}

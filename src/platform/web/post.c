@@ -1,0 +1,292 @@
+/* post.c - a visitor's message on its way in.
+ *
+ *      POST --parse--> host_accept() --done(BH_OK)--> kept (history.c) --> 200 {"id"}
+ *                           |                '------- history off ------^
+ *                           '--done(error)--> 503, the page offers to try again
+ *
+ * This is the hot path of a bot that keeps no history: parse, an event on the stack, one small
+ * record from a free list, no other allocation.
+ */
+#include <stdio.h>
+#include <stdlib.h>
+#include "base/json.h"
+#include "base/jw.h"
+#include "base/mem.h"
+#include "platform/web/web_priv.h"
+
+#define BURST_MILLI 30000       /* a person may write 30 messages at once, */
+#define REFILL_MILLI_PER_S 3000 /* then three a second */
+#define KEEP_TEXT_BYTES 2048
+
+struct web_post {     /* between host_accept() and its answer */
+    struct list link; /* web->posts, the free list or the orphans */
+    struct web *web;  /* borrowed; NULL: the bot was closed meanwhile */
+    struct http_id http;
+    uint64_t id;
+    int64_t at_ms;
+    char chat_id[VISITOR_CHAT_CHARS + 1];
+    char client_id[WEB_MAX_CLIENT_ID];
+    uint8_t client_n;
+    bool is_stop;
+    bool wanted; /* somebody will read @text again: history or an open page */
+    struct buf text;
+};
+
+/* Reachable from here, so that a shutdown in the middle is not called a leak. */
+static struct list orphans = {&orphans, &orphans};
+
+static struct web_post *post_new(struct web *w)
+{
+    struct web_post *p;
+
+    if (list_is_empty(&w->free_posts)) {
+        p = xcalloc(1, sizeof *p);
+        list_init(&p->link);
+        p->web = w;
+    } else {
+        p = list_first(&w->free_posts, struct web_post, link);
+    }
+    list_move(&p->link, &w->posts);
+    buf_reset(&p->text);
+    return p;
+}
+
+static void post_free(struct web_post *p)
+{
+    list_remove(&p->link);
+    buf_done(&p->text);
+    free(p);
+}
+
+static void post_release(struct web_post *p)
+{
+    if (p->text.cap > KEEP_TEXT_BYTES)
+        buf_done(&p->text);
+    list_remove(&p->link);
+    p->link.next = p->web->free_posts.next; /* at the front: the warmest is used first */
+    p->link.prev = &p->web->free_posts;
+    p->link.next->prev = &p->link;
+    p->web->free_posts.next = &p->link;
+}
+
+void web_posts_orphan(struct web *w)
+{
+    list_each(&w->posts, it, next)
+    {
+        list_entry(it, struct web_post, link)->web = NULL;
+        list_move(it, &orphans);
+    }
+    list_each(&w->free_posts, it, next) post_free(list_entry(it, struct web_post, link));
+}
+
+void web_post_answer(struct web *w, struct http_id id, uint64_t message_id)
+{
+    char body[] = "{\"id\":\"0123456789abcdef\"}";
+
+    web_id_format(message_id, body + 7);
+    body[7 + WEB_ID_CHARS] = '"';
+    http_answer(w->env->server, id,
+                &(struct http_answer){.status = 200, .body = str_make(body, sizeof body - 1)});
+}
+
+static void refuse_post(struct web *w, struct http_id http, enum bh_err err)
+{
+    w->counters.refused++;
+    if (err == BH_BUSY)
+        web_refuse_for_now(
+            w, http, 503, "busy",
+            "There is too much waiting for the agent right now. Try again in a moment.", 2);
+    else
+        web_refuse_for_now(w, http, 503, bh_err_word(err),
+                           "The message could not be kept safely. Try again in a moment.", 2);
+}
+
+static void on_accepted(void *ctx, enum bh_err err)
+{
+    struct web_post *p = ctx;
+    struct web *w = p->web;
+    struct web_message m;
+
+    if (w == NULL) {
+        post_free(p);
+        return;
+    }
+    if (err != BH_OK) {
+        refuse_post(w, p->http, err);
+    } else if (!p->wanted) {
+        web_post_answer(w, p->http, p->id);
+    } else {
+        m = (struct web_message){.id = p->id,
+                                 .text = buf_str(&p->text),
+                                 .is_stop = p->is_stop,
+                                 .client_id = str_make(p->client_id, p->client_n),
+                                 .at_ms = p->at_ms};
+        web_keep_post(w, str_make(p->chat_id, VISITOR_CHAT_CHARS), &m, p->http);
+    }
+    post_release(p);
+}
+
+/* ---- what a body may say ---- */
+
+static bool client_id_is_ok(struct str id)
+{
+    if (id.n > WEB_MAX_CLIENT_ID || (id.p != NULL && id.n == 0))
+        return false;
+    for (size_t i = 0; i < id.n; i++)
+        if (id.p[i] <= ' ' || id.p[i] > '~')
+            return false;
+    return true;
+}
+
+static bool name_is_ok(struct str name)
+{
+    for (size_t i = 0; i < name.n; i++)
+        if ((unsigned char)name.p[i] < ' ' || name.p[i] == 0x7f)
+            return false;
+    return utf8_chars(name) <= WEB_MAX_NAME_CHARS;
+}
+
+static bool may_write_now(struct web *w, const struct web_visitor *v)
+{
+    struct web_bucket *b;
+    int64_t now = clock_now_ms(w->env->clock), left;
+
+    if (!v->is_person)
+        return true; /* programs pace themselves: what stops them is the mailbox's limit */
+    b = &w->buckets[hash64(hash_process_key(), str_of(v->chat_id)) % WEB_BUCKETS];
+    left =
+        b->at_ms == 0 ? BURST_MILLI : b->left_milli + (now - b->at_ms) * REFILL_MILLI_PER_S / 1000;
+    if (left > BURST_MILLI)
+        left = BURST_MILLI;
+    if (left < 1000)
+        return false;
+    b->left_milli = (int32_t)(left - 1000);
+    b->at_ms = now != 0 ? now : 1;
+    return true;
+}
+
+struct post_body {
+    struct str text, client_id, name;
+};
+
+/* False: answered with what is wrong. */
+static bool read_body(struct web *w, struct http_req *req, struct post_body *ret)
+{
+    struct http_server *srv = w->env->server;
+    struct http_id id = http_req_id(req);
+    struct json doc;
+
+    if (!json_parse(w->json, http_body(req), &doc) || !json_is_object(doc)) {
+        http_answer_error(srv, id, 400, "bad_json", "The body must be a JSON object.");
+        return false;
+    }
+    ret->text = json_str(doc, "text");
+    ret->client_id = json_str(doc, "client_id");
+    ret->name = str_trim(json_str(doc, "name"));
+    if (str_is_empty(str_trim(ret->text)))
+        http_answer_error(srv, id, 400, "no_text",
+                          "\"text\" must be a string with something in it.");
+    else if (ret->text.n > WEB_MAX_TEXT_BYTES)
+        http_answer_error(srv, id, 413, "text_too_long",
+                          "The message is too long: at most %u bytes are taken at once.",
+                          WEB_MAX_TEXT_BYTES);
+    else if (!client_id_is_ok(ret->client_id))
+        http_answer_error(srv, id, 400, "bad_client_id",
+                          "\"client_id\" must be 1 to %d visible ASCII characters.",
+                          WEB_MAX_CLIENT_ID);
+    else if (!name_is_ok(ret->name))
+        http_answer_error(srv, id, 400, "bad_name",
+                          "\"name\" must be at most %d characters on one line.",
+                          WEB_MAX_NAME_CHARS);
+    else
+        return true;
+    return false;
+}
+
+static void accept_post(struct web *w, struct http_req *req, const struct web_visitor *v,
+                        const struct post_body *b)
+{
+    struct web_post *p = post_new(w);
+    struct str chat = str_make(p->chat_id, VISITOR_CHAT_CHARS);
+    char event_id[VISITOR_CHAT_CHARS + 1 + WEB_MAX_CLIENT_ID], id[WEB_ID_CHARS + 1], made[16];
+    struct web_chat *c;
+
+    memcpy(p->chat_id, v->chat_id, sizeof p->chat_id);
+    p->http = http_req_id(req);
+    p->id = web_next(w);
+    p->at_ms = w->base.last_event_ms = clock_wall_ms(w->env->clock);
+    p->client_n = (uint8_t)b->client_id.n;
+    if (b->client_id.n > 0)
+        memcpy(p->client_id, b->client_id.p, b->client_id.n);
+    p->is_stop = str_eq(str_trim(b->text), STR("/stop"));
+    c = web_chat_find(w, chat);
+    p->wanted = w->history > 0 || (c != NULL && c->n_streams > 0);
+    if (p->wanted)
+        buf_add_str(&p->text, b->text);
+
+    struct event ev = {.platform = STR("web"),
+                       .bot = web_bot(w),
+                       .route_key = web_bot(w),
+                       .text = b->text,
+                       .chat_id = chat,
+                       .chat_type = STR("dm"),
+                       .user_id = chat};
+    web_id_format(p->id, id);
+    ev.message_id = str_make(id, WEB_ID_CHARS);
+    ev.user_name = str_is_empty(b->name) ? web_name_of(w, chat, made) : b->name;
+    ev.chat_name = ev.user_name;
+    if (b->client_id.n > 0) { /* unique per chat, and one visitor cannot spend another's */
+        memcpy(event_id, v->chat_id, VISITOR_CHAT_CHARS);
+        event_id[VISITOR_CHAT_CHARS] = ':';
+        memcpy(event_id + VISITOR_CHAT_CHARS + 1, b->client_id.p, b->client_id.n);
+        ev.event_id = str_make(event_id, VISITOR_CHAT_CHARS + 1 + b->client_id.n);
+    }
+    host_accept(w->base.host, &w->base, &ev, on_accepted, p);
+}
+
+void web_post_message(struct web *w, struct http_req *req, const struct web_visitor *v)
+{
+    struct post_body b;
+
+    w->counters.posted++;
+    if (!may_write_now(w, v)) {
+        w->counters.refused++;
+        web_refuse_for_now(w, http_req_id(req), 429, "rate_limited",
+                           "You are writing faster than this chat can take. Wait a moment.", 1);
+        return;
+    }
+    if (read_body(w, req, &b))
+        accept_post(w, req, v, &b);
+    else
+        w->counters.refused++;
+}
+
+void web_post_name(struct web *w, struct http_req *req, const struct web_visitor *v)
+{
+    struct http_server *srv = w->env->server;
+    struct http_id id = http_req_id(req);
+    struct json doc;
+    struct str name;
+    struct jw out;
+
+    if (!json_parse(w->json, http_body(req), &doc) || json_str(doc, "name").p == NULL) {
+        http_answer_error(srv, id, 400, "bad_json", "The body must be {\"name\": \"...\"}.");
+        return;
+    }
+    name = str_trim(json_str(doc, "name"));
+    if (!name_is_ok(name)) {
+        http_answer_error(srv, id, 400, "bad_name",
+                          "A name must be at most %d characters on one line.", WEB_MAX_NAME_CHARS);
+        return;
+    }
+    if (!web_name_set(w, str_of(v->chat_id), name)) {
+        web_refuse_for_now(w, id, 503, "busy", "This page knows too many names already.", 3600);
+        return;
+    }
+    buf_reset(&w->scratch);
+    out = jw_begin(&w->scratch);
+    jw_obj(&out);
+    jw_kstr(&out, "name", name);
+    jw_end_obj(&out);
+    http_answer(srv, id, &(struct http_answer){.status = 200, .body = buf_str(&w->scratch)});
+}

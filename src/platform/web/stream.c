@@ -1,0 +1,259 @@
+/* stream.c - chats in memory, and the pages that listen to them.
+ *
+ *      GET events --no last id----------------------------> LIVE     told of every change from now
+ * on
+ *           '------last id--> CATCHING UP --all written--> LIVE     (history.c reads what it
+ * missed)
+ *
+ * A page opens its stream first and reads the history afterwards, so it misses nothing in between;
+ * it drops what it is told twice by id and rev.  A browser allows six connections per host: a
+ * visitor's fifth page takes over from the oldest, which is told to rest until somebody looks at
+ * it.
+ */
+#include <stdio.h>
+#include <stdlib.h>
+#include "base/json.h"
+#include "base/jw.h"
+#include "base/mem.h"
+#include "platform/web/web_priv.h"
+
+#define HEARTBEAT_MS 15000
+#define MAX_STREAMS_PER_CHAT 4
+#define MAX_QUEUED (512u * 1024) /* a page this far behind reconnects and catches up */
+#define MAX_IDLE_CHATS 1024
+
+/* ---- chats ---- */
+
+struct web_chat *web_chat_find(struct web *w, struct str chat_id)
+{
+    return map_count(&w->chats) != 0 ? map_get(&w->chats, chat_id) : NULL;
+}
+
+struct web_chat *web_chat_get(struct web *w, struct str chat_id)
+{
+    struct web_chat *c = web_chat_find(w, chat_id);
+
+    if (c != NULL) {
+        if (list_is_linked(&c->idle_link)) {
+            list_remove(&c->idle_link);
+            w->n_idle--;
+        }
+        return c;
+    }
+    c = xcalloc(1, sizeof *c);
+    memcpy(c->id, chat_id.p, VISITOR_CHAT_CHARS);
+    c->web = w;
+    c->untrimmed = UINT32_MAX; /* unknown: cut at the first write */
+    list_init(&c->streams);
+    list_init(&c->idle_link);
+    map_put(&w->chats, str_make(c->id, VISITOR_CHAT_CHARS), c);
+    return c;
+}
+
+static void chat_free(struct web_chat *c)
+{
+    if (list_is_linked(&c->idle_link)) {
+        list_remove(&c->idle_link);
+        c->web->n_idle--;
+    }
+    map_del(&c->web->chats, str_make(c->id, VISITOR_CHAT_CHARS));
+    free(c);
+}
+
+void web_chat_settle(struct web_chat *c)
+{
+    struct web *w = c->web;
+
+    if (c->n_streams > 0 || c->n_jobs > 0 || list_is_linked(&c->idle_link))
+        return;
+    list_append(&w->idle, &c->idle_link);
+    if (++w->n_idle > MAX_IDLE_CHATS)
+        chat_free(list_first(&w->idle, struct web_chat, idle_link));
+}
+
+/* ---- streams ---- */
+
+static void stream_free(struct web_stream *s)
+{
+    struct web_chat *c = s->chat;
+
+    web_catch_up_cancel(s);
+    list_remove(&s->link);
+    free(s);
+    c->n_streams--;
+    c->web->n_streams--;
+}
+
+static void on_closed(void *ctx, struct http_id id)
+{
+    struct web_stream *s = ctx;
+    struct web_chat *c = s->chat;
+
+    stream_free(s);
+    web_chat_settle(c);
+}
+
+void web_stream_end(struct web_stream *s)
+{
+    struct web *w = s->chat->web;
+
+    http_stream_end(w->env->server, s->http);
+    stream_free(s);
+}
+
+void web_chats_free(struct web *w)
+{
+    void *it;
+
+    for (size_t i = 0; map_next(&w->chats, &i, &it);) {
+        struct web_chat *c = it;
+        list_each(&c->streams, l, next) web_stream_end(list_entry(l, struct web_stream, link));
+        map_del(&w->chats, str_make(c->id, VISITOR_CHAT_CHARS));
+        free(c);
+    }
+    map_done(&w->chats);
+    list_init(&w->idle);
+    w->n_idle = 0;
+}
+
+/* ---- writing ---- */
+
+static struct str frame(struct web *w, const char *event, uint64_t rev, struct str json)
+{
+    char text[WEB_ID_CHARS + 1];
+
+    buf_reset(&w->frame);
+    if (rev != 0) {
+        web_id_format(rev, text);
+        buf_printf(&w->frame, "id: %s\n", text);
+    }
+    buf_printf(&w->frame, "event: %s\ndata: ", event);
+    buf_add_str(&w->frame, json); /* one line: our JSON escapes every control character */
+    buf_add_z(&w->frame, "\n\n");
+    return buf_str(&w->frame);
+}
+
+/* False: the client has gone; on_closed() has run or will. */
+static bool stream_write(struct web_stream *s, struct str bytes)
+{
+    return http_stream_write(s->chat->web->env->server, s->http, bytes);
+}
+
+void web_publish(struct web_chat *c, const char *event, uint64_t rev, struct str json)
+{
+    if (rev > c->published)
+        c->published = rev;
+    if (c->n_streams == 0)
+        return;
+    struct str bytes = frame(c->web, event, rev, json);
+    list_each(&c->streams, it, next)
+    {
+        struct web_stream *s = list_entry(it, struct web_stream, link);
+        if (s->catching_up == NULL)
+            stream_write(s, bytes);
+    }
+}
+
+void web_stream_message(struct web_stream *s, const struct web_message *m, struct str json)
+{
+    const char *event = m->is_stop ? "interrupt" : m->edited_ms != 0 ? "edit" : "message";
+
+    stream_write(s, frame(s->chat->web, event, m->rev, json));
+}
+
+static struct str state_json(const char *state, char ret[64])
+{
+    snprintf(ret, 64, "{\"state\":\"%s\"}", state);
+    return str_of(ret);
+}
+
+void web_stream_reset(struct web_stream *s)
+{
+    stream_write(s, frame(s->chat->web, "reset", 0, STR("{}")));
+}
+
+void web_stream_go_live(struct web_stream *s, uint64_t rev)
+{
+    struct web *w = s->chat->web;
+    char json[64];
+
+    s->catching_up = NULL;
+    stream_write(s, frame(w, "state", rev,
+                          state_json(host_route_state(w->base.host, &w->base, web_bot(w)), json)));
+}
+
+static void each_stream(struct web *w, struct str bytes)
+{
+    void *it;
+
+    for (size_t i = 0; map_next(&w->chats, &i, &it);) {
+        struct web_chat *c = it;
+        list_each(&c->streams, l, next) stream_write(list_entry(l, struct web_stream, link), bytes);
+    }
+}
+
+void web_publish_state(struct web *w, const char *state)
+{
+    char json[64];
+
+    if (w->n_streams > 0)
+        each_stream(w, frame(w, "state", 0, state_json(state, json)));
+}
+
+void web_heartbeat(struct timer *t)
+{
+    struct web *w = container_of(t, struct web, heartbeat);
+
+    if (w->n_streams > 0)
+        each_stream(w, STR(": still here\n\n"));
+    timer_set(w->env->clock, t, HEARTBEAT_MS);
+}
+
+/* ---- opening ---- */
+
+static bool last_seen(struct web *w, struct http_req *req, uint64_t *ret_last)
+{
+    struct str header = http_header(req, "Last-Event-ID");
+
+    if (header.p != NULL)
+        return web_id_parse(header, ret_last);
+    buf_reset(&w->scratch);
+    return http_query(req, "last", &w->scratch) && web_id_parse(buf_str(&w->scratch), ret_last);
+}
+
+static void make_room(struct web_chat *c)
+{
+    while (c->n_streams >= MAX_STREAMS_PER_CHAT) {
+        struct web_stream *oldest = list_first(&c->streams, struct web_stream, link);
+        stream_write(oldest, frame(c->web, "rest", 0, STR("{}")));
+        web_stream_end(oldest);
+    }
+}
+
+void web_stream_open(struct web *w, struct http_req *req, const struct web_visitor *v)
+{
+    struct web_stream *s = xcalloc(1, sizeof *s);
+    struct web_chat *c = web_chat_get(w, str_of(v->chat_id));
+    uint64_t last = 0;
+    bool resumes = last_seen(w, req, &last) && w->history > 0;
+
+    make_room(c);
+    *s = (struct web_stream){.chat = c, .http = http_req_id(req)};
+    list_init(&s->link);
+    list_append(&c->streams, &s->link);
+    c->n_streams++;
+    w->n_streams++;
+    w->counters.streams_opened++;
+    http_stream_begin(w->env->server, s->http,
+                      &(struct http_answer){.status = 200,
+                                            .content_type = "text/event-stream",
+                                            .headers = "Cache-Control: no-store\r\n"
+                                                       "X-Accel-Buffering: no\r\n"
+                                                       "X-Content-Type-Options: nosniff\r\n"},
+                      MAX_QUEUED, on_closed, s);
+    stream_write(s, STR("retry: 2000\n\n"));
+    if (resumes)
+        web_catch_up(s, last);
+    else
+        web_stream_go_live(s, w->counter);
+}

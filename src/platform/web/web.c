@@ -1,0 +1,441 @@
+/* web.c - design.  (web.h has the surface, web_priv.h the parts and the numbering.)
+ *
+ * The page belongs to us, so sending is publishing: an answer is on disk (unless history is off)
+ * before the gateway hears "success", and open pages get it in the same turn.  Pages come to
+ * whichever web bot the server asks first, so the open bots know each other by a short list.
+ */
+#include "platform/web/web.h"
+#include <stdio.h>
+#include <stdlib.h>
+#include "base/config.h"
+#include "base/crypto.h"
+#include "base/json.h"
+#include "base/jw.h"
+#include "base/mem.h"
+#include "base/rand.h"
+#include "platform/web/web_priv.h"
+#include "store/store.h"
+
+#define HEARTBEAT_MS 15000
+#define TYPING_MS 6000
+
+static struct list open_bots = {&open_bots, &open_bots}; /* struct web, in order of opening */
+
+struct web_name {
+    char chat_id[VISITOR_CHAT_CHARS + 1];
+    char text[];
+};
+
+static struct web *web_of(struct platform *p)
+{
+    return container_of(p, struct web, base);
+}
+
+struct web *web_sibling(struct str bot)
+{
+    list_each(&open_bots, it, next)
+    {
+        struct web *w = list_entry(it, struct web, link);
+        if (bot.p == NULL || str_eq(web_bot(w), bot))
+            return w;
+    }
+    return NULL;
+}
+
+/* ---- names ---- */
+
+struct str web_name_given(const struct web *w, struct str chat_id)
+{
+    struct web_name *n = map_count(&w->names) != 0 ? map_get(&w->names, chat_id) : NULL;
+
+    return n != NULL ? str_of(n->text) : STR_NULL;
+}
+
+struct str web_name_of(const struct web *w, struct str chat_id, char ret_made[16])
+{
+    struct str given = web_name_given(w, chat_id);
+
+    if (given.p != NULL)
+        return given;
+    memcpy(ret_made, "Visitor ", 8);
+    memcpy(ret_made + 8, chat_id.p, 4);
+    return str_make(ret_made, 12);
+}
+
+static void remember_name(struct web *w, struct str chat_id, struct str name)
+{
+    struct web_name *n = xmalloc(sizeof *n + name.n + 1);
+
+    memcpy(n->chat_id, chat_id.p, VISITOR_CHAT_CHARS);
+    n->chat_id[VISITOR_CHAT_CHARS] = '\0';
+    memcpy(n->text, name.p, name.n);
+    n->text[name.n] = '\0';
+    free(map_del(&w->names, chat_id)); /* first: the map borrows its key from the value */
+    map_put(&w->names, str_of(n->chat_id), n);
+}
+
+bool web_name_set(struct web *w, struct str chat_id, struct str name)
+{
+    struct buf key = BUF_INIT;
+    bool clear = str_is_empty(name);
+
+    if (!clear && map_count(&w->names) >= WEB_MAX_NAMES && map_get(&w->names, chat_id) == NULL)
+        return false;
+    if (clear)
+        free(map_del(&w->names, chat_id));
+    else
+        remember_name(w, chat_id, name);
+    if (w->history == 0)
+        return true; /* this bot writes nothing */
+    buf_printf(&key, "%s\x1f%.*s", w->base.bot, STR_FMT(chat_id));
+    struct store_kv item = {.verb = clear ? KV_DELETE : KV_PUT,
+                            .ns = "web_name",
+                            .key = buf_str(&key),
+                            .value = name};
+    store_put(w->env->store, &item, 1, false, NULL, NULL);
+    buf_done(&key);
+    return true;
+}
+
+static void on_name_loaded(void *ctx, struct str key, struct str value)
+{
+    struct web *w = ctx;
+    struct str bot;
+
+    if (str_split(&key, '\x1f', &bot) && str_eq(bot, web_bot(w)) && key.n == VISITOR_CHAT_CHARS)
+        remember_name(w, key, value);
+}
+
+/* ---- the visitor key ---- */
+
+struct key_load {
+    struct web *w;
+    struct buf name, plain;
+    bool found, opened;
+};
+
+static void on_key_loaded(void *ctx, struct str key, struct str value)
+{
+    struct key_load *l = ctx;
+
+    if (!str_eq(key, web_bot(l->w)))
+        return;
+    l->found = true;
+    l->opened = unseal_secret(l->w->env->seal, buf_str(&l->name), value, &l->plain) &&
+                l->plain.n == sizeof l->w->visitor_key;
+}
+
+static void make_key(struct key_load *l)
+{
+    const struct host_env *env = l->w->env;
+    struct hash_key key;
+    struct buf sealed = BUF_INIT;
+
+    rand_bytes(env->rand, &key, sizeof key);
+    buf_add(&l->plain, &key, sizeof key);
+    secret_wipe(&key, sizeof key);
+    seal_secret(env->seal, buf_str(&l->name), buf_str(&l->plain), &sealed);
+    struct store_kv item = {.verb = KV_PUT,
+                            .ns = "web_key",
+                            .key = web_bot(l->w),
+                            .value = buf_str(&sealed)};
+    /* Writes keep their order: whatever is stored under an id made with this key comes after it. */
+    store_put(env->store, &item, 1, true, NULL, NULL);
+    buf_done(&sealed);
+}
+
+static enum bh_err load_visitor_key(struct web *w, char *ret_why)
+{
+    struct key_load l = {.w = w};
+    enum bh_err err;
+
+    buf_printf(&l.name, "web/%s/visitor_key", w->base.bot);
+    err = w->env->store->ops->load_records(w->env->store, "web_key", on_key_loaded, &l);
+    if (err != BH_OK) {
+        snprintf(ret_why, 256, "the store cannot be read");
+        goto out;
+    }
+    if (l.found && !l.opened) {
+        snprintf(ret_why, 256, "the visitor key of web bot %s does not open with this master key",
+                 w->base.bot);
+        err = BH_REFUSED;
+        goto out;
+    }
+    if (!l.found)
+        make_key(&l);
+    memcpy(&w->visitor_key, l.plain.p, sizeof w->visitor_key);
+out:
+    buf_done(&l.name);
+    buf_wipe(&l.plain);
+    return err;
+}
+
+/* ---- life ---- */
+
+static void log_prefix(const struct log *log, struct buf *out)
+{
+    const struct web *w = container_of(log, struct web, log);
+
+    buf_printf(out, "platform=web bot=%s ", w->base.bot);
+}
+
+static bool bot_name_is_ok(struct str bot, char *ret_why)
+{
+    bool ok = bot.n > 0 && bot.n <= 64;
+
+    for (size_t i = 0; ok && i < bot.n; i++) {
+        char c = bot.p[i];
+        ok = (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') ||
+             (c != '\0' && strchr("-_.", c) != NULL);
+    }
+    if (!ok || str_eq(bot, STR("assets")) || str_eq(bot, STR("api"))) {
+        snprintf(ret_why, 256,
+                 "the bot of a web platform is part of its address: use letters, digits, '-', '_' "
+                 "and '.', not '%.*s'",
+                 (int)(bot.n < 80 ? bot.n : 80), bot.p != NULL ? bot.p : "");
+        return false;
+    }
+    if (web_sibling(bot) != NULL) {
+        snprintf(ret_why, 256, "there are two web bots called '%.*s'", STR_FMT(bot));
+        return false;
+    }
+    return true;
+}
+
+static struct web *web_new(const struct config_platform *cfg, struct host *host)
+{
+    struct web *w = xcalloc(1, sizeof *w);
+
+    w->base = (struct platform){.ops = &web_ops, .host = host, .bot = cfg->bot};
+    w->log.prefix = log_prefix;
+    w->env = host_env(host);
+    w->title = xstrdup(cfg->title != NULL ? cfg->title : cfg->bot);
+    w->history = cfg->history;
+    w->secure_cookies = str_starts(str_of(w->env->public_url), STR("https:"));
+    w->json = json_parser_new();
+    w->counter = w->env->store->boot << 40;
+    list_init(&w->link);
+    list_init(&w->idle);
+    list_init(&w->posts);
+    list_init(&w->free_posts);
+    list_init(&w->jobs);
+    timer_init(&w->heartbeat, web_heartbeat);
+    return w;
+}
+
+static void web_close(struct platform *p)
+{
+    struct web *w = web_of(p);
+    void *name;
+
+    timer_stop(w->env->clock, &w->heartbeat);
+    web_posts_orphan(w);
+    web_chats_free(w); /* ends the streams, which cancels their catching up */
+    web_jobs_orphan(w);
+    for (size_t i = 0; map_next(&w->names, &i, &name);)
+        free(name);
+    map_done(&w->names);
+    list_remove(&w->link);
+    json_parser_free(w->json);
+    buf_done(&w->page);
+    buf_done(&w->frame);
+    buf_done(&w->scratch);
+    secret_wipe(&w->visitor_key, sizeof w->visitor_key);
+    free(w->title);
+    free(w);
+}
+
+static enum bh_err web_open(const struct config_platform *cfg, struct host *host,
+                            struct platform **ret_p, char *ret_why)
+{
+    struct web *w;
+    enum bh_err err;
+
+    if (!bot_name_is_ok(str_of(cfg->bot), ret_why))
+        return BH_REFUSED;
+    w = web_new(cfg, host);
+    err = load_visitor_key(w, ret_why);
+    if (err == BH_OK && w->history > 0)
+        err = w->env->store->ops->load_records(w->env->store, "web_name", on_name_loaded, w);
+    if (err != BH_OK) {
+        web_close(&w->base);
+        return err;
+    }
+    web_page_build(w);
+    list_append(&open_bots, &w->link);
+    timer_set(w->env->clock, &w->heartbeat, HEARTBEAT_MS);
+    log_info(&w->log, "open: history=%" PRIu32 " path=/chat/%s", w->history, w->base.bot);
+    *ret_p = &w->base;
+    return BH_OK;
+}
+
+/* ---- actions ---- */
+
+static void succeed(struct web *w, struct action_id id, struct str message_id)
+{
+    host_result(w->base.host, id,
+                &(struct action_result){.success = true, .message_id = message_id});
+}
+
+static bool content_is_ok(struct web *w, struct action_id id, struct str content)
+{
+    if (str_is_empty(content)) {
+        host_fail(w->base.host, id, "the message is empty");
+        return false;
+    }
+    if (utf8_chars(content) > (size_t)web_ops.descriptor->max_message_length) {
+        host_fail(w->base.host, id, "the message is longer than %d characters",
+                  web_ops.descriptor->max_message_length);
+        return false;
+    }
+    return true;
+}
+
+static void act_send(struct web *w, struct action_id id, const struct action *a)
+{
+    struct web_message m = {.from_agent = true, .text = a->content, .reply_to = a->reply_to};
+    uint64_t replied;
+    char text[WEB_ID_CHARS + 1];
+
+    if (!content_is_ok(w, id, a->content))
+        return;
+    if (!web_id_parse(a->reply_to, &replied))
+        m.reply_to = STR_NULL;
+    w->counters.sent++;
+    m.id = m.rev = web_next(w);
+    m.at_ms = clock_wall_ms(w->env->clock);
+    if (w->history > 0) {
+        web_keep_send(w, a->chat_id, &m, id);
+        return;
+    }
+    struct web_chat *c = web_chat_find(w, a->chat_id);
+    if (c != NULL) {
+        buf_reset(&w->scratch);
+        web_message_write(&w->scratch, &m);
+        web_publish(c, "message", m.rev, buf_str(&w->scratch));
+    }
+    web_id_format(m.id, text);
+    succeed(w, id, str_make(text, WEB_ID_CHARS));
+}
+
+static void act_edit(struct web *w, struct action_id id, const struct action *a)
+{
+    struct web_message m = {.from_agent = true, .text = a->content};
+
+    if (!web_id_parse(a->message_id, &m.id)) {
+        host_fail(w->base.host, id, "no such message in this chat");
+        return;
+    }
+    if (!content_is_ok(w, id, a->content))
+        return;
+    w->counters.edits++;
+    if (w->history > 0) {
+        web_keep_edit(w, a->chat_id, m.id, a->content, id);
+        return;
+    }
+    struct web_chat *c = web_chat_find(w, a->chat_id);
+    if (c != NULL) {
+        m.rev = web_next(w);
+        m.at_ms = m.edited_ms = clock_wall_ms(w->env->clock);
+        buf_reset(&w->scratch);
+        web_message_write(&w->scratch, &m);
+        web_publish(c, "edit", m.rev, buf_str(&w->scratch));
+    }
+    succeed(w, id, a->message_id);
+}
+
+static void act_typing(struct web *w, struct action_id id, const struct action *a)
+{
+    struct web_chat *c = web_chat_find(w, a->chat_id);
+    bool clear = a->content_set && str_is_empty(a->content);
+    char json[48];
+
+    snprintf(json, sizeof json, "{\"on\":%s,\"for_ms\":%d}", clear ? "false" : "true", TYPING_MS);
+    if (c != NULL)
+        web_publish(c, "typing", 0, str_of(json));
+    succeed(w, id, STR_NULL);
+}
+
+static void act_chat_info(struct web *w, struct action_id id, const struct action *a)
+{
+    char made[16];
+    struct action_result r = {.success = true, .chat_type = STR("dm")};
+
+    r.chat_name = web_name_of(w, a->chat_id, made);
+    host_result(w->base.host, id, &r);
+}
+
+static void web_act(struct platform *p, struct action_id id, const struct action_from *from,
+                    const struct action *a)
+{
+    struct web *w = web_of(p);
+
+    if (!visitor_chat_is_ours(&w->visitor_key, a->chat_id)) {
+        host_fail(p->host, id, "there is no such chat on this page");
+        return;
+    }
+    switch (a->op) {
+    case ACTION_SEND:
+        act_send(w, id, a);
+        return;
+    case ACTION_EDIT:
+        act_edit(w, id, a);
+        return;
+    case ACTION_TYPING:
+        act_typing(w, id, a);
+        return;
+    case ACTION_GET_CHAT_INFO:
+        act_chat_info(w, id, a);
+        return;
+    case ACTION_FOLLOW_UP:
+    case ACTION_UNKNOWN:
+        break;
+    }
+    host_fail(p->host, id, "unsupported op: %.*s", STR_FMT(a->op_name));
+}
+
+static void web_instance_changed(struct platform *p, struct str route_key, const char *state)
+{
+    struct web *w = web_of(p);
+
+    if (str_eq(route_key, web_bot(w)))
+        web_publish_state(w, state);
+}
+
+static void web_status(struct platform *p, struct jw *out)
+{
+    struct web *w = web_of(p);
+
+    jw_ki64(out, "pages", (int64_t)w->n_streams);
+    jw_ki64(out, "history", w->history);
+    jw_ki64(out, "posted", (int64_t)w->counters.posted);
+    jw_ki64(out, "refused", (int64_t)w->counters.refused);
+    jw_ki64(out, "sent", (int64_t)w->counters.sent);
+    jw_ki64(out, "edits", (int64_t)w->counters.edits);
+    jw_ki64(out, "store_failures", (int64_t)w->counters.store_failures);
+}
+
+static const struct descriptor web_descriptor = {
+    .platform = "web",
+    .label = "Web chat",
+    .max_message_length = 16000,
+    .supports_edit = true,
+    .markdown_dialect = "markdown",
+    .len_unit = "chars",
+    .emoji = "\xf0\x9f\x9b\x8e\xef\xb8\x8f",
+    .platform_hint =
+        "You are talking on bellhop's own web chat page. It shows Markdown: paragraphs, "
+        "lists, quotes, headings, code with fences, links; no images and no tables.",
+    .ops = 1u << ACTION_SEND | 1u << ACTION_EDIT | 1u << ACTION_TYPING | 1u << ACTION_GET_CHAT_INFO,
+};
+
+const struct platform_ops web_ops = {
+    .name = "web",
+    .descriptor = &web_descriptor,
+    .open = web_open,
+    .act = web_act,
+    .http = web_http,
+    .instance_changed = web_instance_changed,
+    .status = web_status,
+    .close = web_close,
+};

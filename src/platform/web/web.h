@@ -1,0 +1,17 @@
+/* web.h - the chat page as a platform: bellhop's own, so it needs no account anywhere.
+ *
+ *      GET  /chat, /chat/<bot>               the page
+ *      GET  /chat/assets/<name>              what the page is made of
+ *      POST /chat/<bot>/api/message          {"text", "client_id"?, "name"?} -> {"id"}
+ *      GET  /chat/<bot>/api/events           server-sent: message, edit, interrupt, typing, state
+ *      GET  /chat/<bot>/api/history          ?before=<id>&limit=<n> -> {"messages", ...}
+ *      POST /chat/<bot>/api/name             {"name"}
+ *
+ * /chat/api/... means the first web bot.  A visitor is whoever holds a random token, in the cookie
+ * bellhop_visitor (people) or the header X-Bellhop-Visitor (programs); see visitor.h.  Each visitor
+ * has one chat per bot.  The route key is the bot's name.
+ */
+#pragma once
+struct platform_ops;
+
+extern const struct platform_ops web_ops;

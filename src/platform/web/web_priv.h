@@ -1,0 +1,165 @@
+/* web_priv.h - what the files of the web platform share.
+ *
+ *      http.c      which request means what; who may ask; page and assets
+ *      post.c      a visitor's message on its way in
+ *      stream.c    chats in memory and the pages that listen to them
+ *      history.c   what is kept in the store, and everything that waits for the store
+ *      web.c       open, close, actions, status
+ *
+ * Numbers.  One counter per bot, `boot << 40 | n`, names messages (their id) and changes (their
+ * rev): it goes on after a restart without being stored.  An id is taken when a message arrives, a
+ * rev when its record is written; records are written in the order of their revs, and a page that
+ * has seen everything up to rev r misses exactly the records whose rev is larger.  On the wire both
+ * are 16 hex digits, so that text order is number order.
+ */
+#pragma once
+#include <inttypes.h>
+#include "base/clock.h"
+#include "base/list.h"
+#include "base/log.h"
+#include "base/map.h"
+#include "net/http_server.h"
+#include "platform/platform.h"
+#include "platform/web/visitor.h"
+
+#define WEB_MAX_TEXT_BYTES (16u * 1024)
+#define WEB_MAX_CLIENT_ID 64
+#define WEB_MAX_NAME_CHARS 64
+#define WEB_MAX_NAMES 65536
+#define WEB_BUCKETS 1024
+#define WEB_ID_CHARS 16
+
+struct json_parser;
+struct web;
+struct web_chat;
+struct web_job;
+
+struct web_bucket { /* how fast one visitor writes; visitors may share one, which only slows them */
+    int64_t at_ms;
+    int32_t left_milli; /* thousandths of a message */
+};
+
+struct web_counters {
+    uint64_t posted, refused, sent, edits, streams_opened, store_failures;
+};
+
+struct web {
+    struct platform base; /* first */
+    struct log log;
+    struct list link;            /* on the list of open web bots, see web_sibling() */
+    const struct host_env *env;  /* borrowed */
+    char *title;                 /* owned */
+    uint32_t history;            /* messages kept per chat */
+    bool secure_cookies;         /* public_url is https */
+    struct hash_key visitor_key; /* secret, kept sealed in the store */
+    struct json_parser *json;    /* owned; for request bodies and records */
+    uint64_t counter;            /* the last id or rev given */
+    struct map chats;            /* chat id -> struct web_chat, owned */
+    struct list idle;            /* chats nobody looks at, oldest first */
+    size_t n_idle;
+    struct map names;       /* chat id -> struct web_name, owned */
+    struct list posts;      /* awaiting host_accept() */
+    struct list free_posts; /* for reuse */
+    struct list jobs;       /* awaiting the store */
+    struct timer heartbeat;
+    size_t n_streams;
+    struct buf page;           /* the HTML of this bot */
+    struct buf frame, scratch; /* reused */
+    struct web_counters counters;
+    struct web_bucket buckets[WEB_BUCKETS];
+};
+
+struct web_chat { /* lives while a page listens or the store works for it, then a while on the idle
+                     list */
+    char id[VISITOR_CHAT_CHARS + 1];
+    struct web *web;     /* borrowed */
+    struct list streams; /* struct web_stream, oldest first */
+    size_t n_streams, n_jobs;
+    uint64_t published; /* rev of the newest change its pages were told */
+    uint32_t untrimmed; /* records written since history was last cut to length */
+    struct list idle_link;
+};
+
+struct web_message { /* strs borrowed */
+    uint64_t id, rev;
+    bool from_agent, is_stop;
+    struct str text, client_id, reply_to;
+    int64_t at_ms, edited_ms; /* 0: never edited */
+};
+
+static inline uint64_t web_next(struct web *w)
+{
+    return ++w->counter;
+}
+static inline struct str web_bot(const struct web *w)
+{
+    return str_of(w->base.bot);
+}
+void web_id_format(uint64_t id, char ret[WEB_ID_CHARS + 1]);
+bool web_id_parse(struct str text, uint64_t *ret_id);
+void web_message_write(struct buf *out, const struct web_message *m);
+/* Read a record back; strs are borrowed from w->json.  False: not one of ours. */
+bool web_message_read(struct web *w, struct str record, struct web_message *ret);
+
+/* ---- web.c ---- */
+/* The open web bot called @bot; absent: the first one.  NULL: none. */
+struct web *web_sibling(struct str bot);
+/* The visitor's name, or one made from the chat id in @ret_made. */
+struct str web_name_of(const struct web *w, struct str chat_id, char ret_made[16]);
+struct str web_name_given(const struct web *w, struct str chat_id);    /* absent: none was given */
+bool web_name_set(struct web *w, struct str chat_id, struct str name); /* false: too many names */
+
+/* ---- http.c ---- */
+void web_http(struct platform *p, struct http_req *req);
+void web_page_build(struct web *w);
+void web_refuse_for_now(struct web *w, struct http_id id, int status, const char *code,
+                        const char *sentence, int retry_s);
+
+/* ---- post.c ---- */
+struct web_visitor {
+    char chat_id[VISITOR_CHAT_CHARS + 1];
+    bool is_person; /* came with the cookie */
+};
+void web_post_message(struct web *w, struct http_req *req, const struct web_visitor *v);
+void web_post_name(struct web *w, struct http_req *req, const struct web_visitor *v);
+void web_posts_orphan(struct web *w); /* answers that still come are dropped */
+void web_post_answer(struct web *w, struct http_id id, uint64_t message_id);
+
+/* ---- stream.c ---- */
+struct web_stream {
+    struct list link; /* on its chat */
+    struct web_chat *chat;
+    struct http_id http;
+    struct web_job *catching_up; /* NULL: live.  Until then nothing is published to it. */
+};
+struct web_chat *web_chat_get(struct web *w, struct str chat_id);  /* makes it */
+struct web_chat *web_chat_find(struct web *w, struct str chat_id); /* NULL: nobody looks */
+void web_chat_settle(struct web_chat *c); /* after n_streams or n_jobs fell: may free it */
+void web_chats_free(struct web *w);
+void web_stream_open(struct web *w, struct http_req *req, const struct web_visitor *v);
+/* Everything up to @rev was written to @s: it is live from now on. */
+void web_stream_go_live(struct web_stream *s, uint64_t rev);
+void web_stream_end(struct web_stream *s); /* frees it; the chat stays */
+void web_stream_reset(
+    struct web_stream *s); /* too much was missed: the page reads the history anew */
+void web_stream_message(struct web_stream *s, const struct web_message *m, struct str json);
+void web_publish(struct web_chat *c, const char *event, uint64_t rev,
+                 struct str json);                        /* rev 0: none */
+void web_publish_state(struct web *w, const char *state); /* to every page */
+void web_heartbeat(struct timer *t);
+
+/* ---- history.c ---- */
+/* Keep a visitor's message, tell its pages, answer the request. */
+void web_keep_post(struct web *w, struct str chat_id, const struct web_message *m,
+                   struct http_id http);
+/* Keep the agent's message, tell the pages, answer the action. */
+void web_keep_send(struct web *w, struct str chat_id, const struct web_message *m,
+                   struct action_id id);
+/* Replace a kept message's text, tell the pages, answer the action. */
+void web_keep_edit(struct web *w, struct str chat_id, uint64_t message_id, struct str text,
+                   struct action_id id);
+void web_history_answer(struct web *w, struct http_req *req, const struct web_visitor *v);
+/* Write to @s what changed after @last, then web_stream_go_live(). */
+void web_catch_up(struct web_stream *s, uint64_t last);
+void web_catch_up_cancel(struct web_stream *s);
+void web_jobs_orphan(struct web *w);

@@ -1,0 +1,734 @@
+/* Promises of the web platform (platform/web/web.h), with a fake host and a fake HTTP server. */
+#include "platform/web/fake.h"
+#include "base/config.h"
+#include "base/log.h"
+#include "platform/web/web.h"
+
+#define ADA "ada-0123456789abcdef"
+#define BOB "bob-0123456789abcdef"
+#define JSON \
+    { \
+        "Content-Type", "application/json" \
+    }
+
+static struct clock *clk;
+static struct store *store;
+static struct seal *seal;
+static struct platform *web;
+static struct config_platform cfg;
+
+static void
+turn(void) /* until nothing is deferred any more: the store answers over several turns */
+{
+    for (int i = 0; i < 8; i++)
+        clock_turn(clk);
+}
+
+static void later(int64_t ms)
+{
+    clock_set(clk, clock_now_ms(clk) + ms, clock_wall_ms(clk) + ms);
+    turn();
+}
+
+static void open_bot(uint32_t history)
+{
+    char why[256];
+
+    cfg = (struct config_platform){.platform = (char *)"web",
+                                   .bot = (char *)"lobby",
+                                   .title = (char *)"The <Lobby>",
+                                   .history = history};
+    assert_int_equal(web_ops.open(&cfg, NULL, &web, why), BH_OK);
+    turn();
+}
+
+static void close_bot(void)
+{
+    web->ops->close(web);
+    web = NULL;
+    turn();
+}
+
+static int setup(void **state)
+{
+    char why[256];
+
+    fake_forget();
+    log_setup(LOG_ERROR, false);
+    clk = clock_new();
+    clock_set(clk, 1000, 1700000000000);
+    store = store_memory_new(clk);
+    assert_int_equal(seal_open_master(STR("correct horse battery"), NULL, &seal, why), BH_OK);
+    fake.rand = rand_seeded(7);
+    fake.env = (struct host_env){.clock = clk,
+                                 .store = store,
+                                 .rand = &fake.rand,
+                                 .seal = seal,
+                                 .public_url = "https://chat.example.org"};
+    return 0;
+}
+
+static int teardown(void **state)
+{
+    if (web != NULL)
+        close_bot();
+    store->ops->close(store);
+    seal_free(seal);
+    clock_free(clk);
+    fake_forget();
+    return 0;
+}
+
+/* ---- asking ---- */
+
+static uint32_t ask(struct http_req r)
+{
+    r.id = (struct http_id){.index = fake.n_reqs++};
+    assert_true(fake.n_reqs < FAKE_MAX);
+    web->ops->http(web, &r);
+    return r.id.index;
+}
+
+static uint32_t post(const char *who, const char *body)
+{
+    return ask((struct http_req){.method = "POST",
+                                 .path = "/chat/lobby/api/message",
+                                 .body = body,
+                                 .headers = {JSON, {"X-Bellhop-Visitor", who}}});
+}
+
+static uint32_t get(const char *who, const char *call, const char *last)
+{
+    char path[64];
+
+    snprintf(path, sizeof path, "/chat/lobby/api/%s", call);
+    uint32_t r = ask((struct http_req){.method = "GET",
+                                       .path = path,
+                                       .headers = {{"X-Bellhop-Visitor", who},
+                                                   {last != NULL ? "Last-Event-ID" : NULL, last}}});
+    turn();
+    return r;
+}
+
+static void accept_all(enum bh_err err)
+{
+    for (size_t i = 0; i < fake.n_events; i++) {
+        host_accepted_cb *done = fake.events[i].done;
+        fake.events[i].done = NULL;
+        if (done != NULL)
+            done(fake.events[i].ctx, err);
+    }
+    turn();
+}
+
+static uint32_t say(const char *who, const char *body)
+{
+    uint32_t r = post(who, body);
+    accept_all(BH_OK);
+    return r;
+}
+
+static size_t act(struct action a)
+{
+    static uint32_t n;
+    size_t before = fake.n_results;
+    struct action_from from = {STR("acme"), STR("one")};
+
+    web->ops->act(web, (struct action_id){.index = ++n}, &from, &a);
+    turn();
+    assert_int_equal(fake.n_results, before + 1); /* exactly one result */
+    assert_int_equal(fake.results[before].index, n);
+    return before;
+}
+
+static size_t send_text(const char *chat, const char *text)
+{
+    return act(
+        (struct action){.op = ACTION_SEND, .chat_id = str_of(chat), .content = str_of(text)});
+}
+
+static int status_of(uint32_t req)
+{
+    return fake.reqs[req].status;
+}
+static const char *body_of(uint32_t req)
+{
+    return buf_z(&fake.reqs[req].body);
+}
+static const char *stream_of(uint32_t req)
+{
+    return buf_z(&fake.reqs[req].stream);
+}
+static const char *chat_of(size_t event)
+{
+    return buf_z(&fake.events[event].chat_id);
+}
+
+static int count(const char *text, const char *needle)
+{
+    int n = 0;
+    for (const char *at = text; (at = strstr(at, needle)) != NULL; at++)
+        n++;
+    return n;
+}
+
+#define assert_has(text, needle) assert_non_null(strstr((text), (needle)))
+#define assert_has_not(text, needle) assert_null(strstr((text), (needle)))
+
+/* ---- pages ---- */
+
+static void the_page_mints_a_visitor_and_allows_only_its_own_files(void **state)
+{
+    open_bot(10);
+    uint32_t r = ask((struct http_req){.method = "GET", .path = "/chat"});
+    const char *head = buf_z(&fake.reqs[r].headers);
+    assert_int_equal(status_of(r), 200);
+    assert_has(head, "Set-Cookie: bellhop_visitor=");
+    assert_has(head, "HttpOnly; SameSite=Lax; Secure");
+    assert_has(head, "Content-Security-Policy: default-src 'none'; script-src 'self'");
+    assert_has(head, "text/html");
+    assert_has(body_of(r), "The &lt;Lobby&gt;");
+    assert_has_not(body_of(r), "{{");
+    assert_has_not(body_of(r), "The <Lobby>");
+    assert_has_not(body_of(r), "<script>");
+}
+
+static void a_visitor_who_returns_keeps_the_cookie(void **state)
+{
+    open_bot(10);
+    uint32_t r = ask((struct http_req){.method = "GET",
+                                       .path = "/chat/lobby",
+                                       .cookie = "00000000000000000000000000000abc"});
+    assert_has(buf_z(&fake.reqs[r].headers), "bellhop_visitor=00000000000000000000000000000abc;");
+}
+
+static void an_asset_is_sent_once_and_confirmed_after(void **state)
+{
+    open_bot(10);
+    uint32_t r = ask((struct http_req){.method = "GET", .path = "/chat/assets/app.js"});
+    char etag[64] = "";
+
+    assert_int_equal(status_of(r), 200);
+    assert_has(buf_z(&fake.reqs[r].headers), "text/javascript");
+    assert_int_equal(sscanf(strstr(buf_z(&fake.reqs[r].headers), "ETag: "), "ETag: %60s", etag), 1);
+    r = ask((struct http_req){.method = "GET",
+                              .path = "/chat/assets/app.js",
+                              .headers = {{"If-None-Match", etag}}});
+    assert_int_equal(status_of(r), 304);
+    assert_int_equal(fake.reqs[r].body.n, 0);
+}
+
+static void what_does_not_exist_is_not_found(void **state)
+{
+    static const char *const paths[] = {"/chat/elsewhere",
+                                        "/chat/assets/../app.js",
+                                        "/chat/assets/",
+                                        "/chat/assets/index.html",
+                                        "/chat/lobby/x",
+                                        "/chat/lobby/api/nonsense",
+                                        "/chat/elsewhere/api/history",
+                                        "/chat/api/"};
+    open_bot(10);
+    for (size_t i = 0; i < ARRAY_LEN(paths); i++)
+        assert_int_equal(status_of(ask((struct http_req){.method = "GET", .path = paths[i]})), 404);
+}
+
+/* ---- posting ---- */
+
+static void a_message_is_confirmed_only_when_it_was_accepted(void **state)
+{
+    open_bot(10);
+    uint32_t r = post(ADA, "{\"text\":\"hello\",\"client_id\":\"c1\",\"name\":\"Ada\"}");
+    turn();
+    assert_int_equal(status_of(r), 0);
+    assert_string_equal(buf_z(&fake.events[0].text), "hello");
+    assert_string_equal(buf_z(&fake.events[0].user_name), "Ada");
+    accept_all(BH_OK);
+    assert_int_equal(status_of(r), 200);
+    assert_has(body_of(r), buf_z(&fake.events[0].message_id));
+}
+
+static void a_message_that_was_not_accepted_is_to_be_sent_again(void **state)
+{
+    open_bot(10);
+    uint32_t r = post(ADA, "{\"text\":\"hello\"}");
+    accept_all(BH_UNAVAILABLE);
+    assert_int_equal(status_of(r), 503);
+    assert_has(buf_z(&fake.reqs[r].headers), "Retry-After");
+    assert_has(body_of(get(ADA, "history", NULL)), "\"messages\":[]");
+}
+
+static void the_token_shows_in_no_id(void **state)
+{
+    open_bot(10);
+    post(ADA, "{\"text\":\"hello\",\"client_id\":\"c1\"}");
+    assert_has_not(chat_of(0), "ada");
+    assert_has_not(buf_z(&fake.events[0].event_id), "ada");
+}
+
+static void one_visitor_cannot_spend_the_client_ids_of_another(void **state)
+{
+    open_bot(10);
+    post(ADA, "{\"text\":\"hello\",\"client_id\":\"c1\"}");
+    post(BOB, "{\"text\":\"hello\",\"client_id\":\"c1\"}");
+    post(ADA, "{\"text\":\"hello\",\"client_id\":\"c1\"}");
+    assert_string_not_equal(buf_z(&fake.events[0].event_id), buf_z(&fake.events[1].event_id));
+    assert_string_equal(buf_z(&fake.events[0].event_id), buf_z(&fake.events[2].event_id));
+}
+
+static void a_repeated_post_is_kept_once_and_gets_the_same_answer(void **state)
+{
+    open_bot(10);
+    uint32_t a = say(ADA, "{\"text\":\"hello\",\"client_id\":\"c1\"}");
+    uint32_t b = say(ADA, "{\"text\":\"hello\",\"client_id\":\"c1\"}");
+    assert_int_equal(status_of(b), 200);
+    assert_string_equal(body_of(a), body_of(b));
+    assert_int_equal(count(body_of(get(ADA, "history", NULL)), "hello"), 1);
+}
+
+static void bad_posts_are_refused_with_a_reason(void **state)
+{
+    static const struct {
+        const char *body;
+        int status;
+    } bad[] = {
+        {"", 400},
+        {"nonsense", 400},
+        {"[]", 400},
+        {"{}", 400},
+        {"{\"text\":7}", 400},
+        {"{\"text\":\" \\n \"}", 400},
+        {"{\"text\":\"x\",\"client_id\":\"\"}", 400},
+        {"{\"text\":\"x\",\"client_id\":\"a b\"}", 400},
+        {"{\"text\":\"x\",\"name\":\"a\\nb\"}", 400},
+        {"{\"text\":\"\xff\"}", 400},
+    };
+    open_bot(10);
+    for (size_t i = 0; i < ARRAY_LEN(bad); i++)
+        assert_int_equal(status_of(post(ADA, bad[i].body)), bad[i].status);
+
+    struct buf big = BUF_INIT;
+    buf_add_z(&big, "{\"text\":\"");
+    for (int i = 0; i < 16385; i++)
+        buf_add_c(&big, 'x');
+    buf_add_z(&big, "\"}");
+    assert_int_equal(status_of(post(ADA, buf_z(&big))), 413);
+    buf_done(&big);
+    assert_int_equal(fake.n_events, 0);
+}
+
+static void other_sites_cannot_post(void **state)
+{
+    struct http_req r = {.method = "POST",
+                         .path = "/chat/lobby/api/message",
+                         .body = "{\"text\":\"x\"}",
+                         .cookie = "00000000000000000000000000000abc",
+                         .headers = {JSON, {"Host", "localhost:7077"}}};
+    open_bot(10);
+    r.headers[2][0] = "Origin";
+    r.headers[2][1] = "https://evil.example";
+    assert_int_equal(status_of(ask(r)), 403);
+    r.headers[2][1] = "null";
+    assert_int_equal(status_of(ask(r)), 403);
+    r.headers[2][1] = "https://localhost:7077.evil.example";
+    assert_int_equal(status_of(ask(r)), 403);
+    r.headers[2][1] = "http://localhost:7077";
+    assert_int_equal(status_of(ask(r)), 0); /* under way */
+    r.headers[2][1] = "https://chat.example.org";
+    assert_int_equal(status_of(ask(r)), 0);
+    r.headers[0][1] = "text/plain";
+    assert_int_equal(status_of(ask(r)), 415);
+    r.headers[0][1] = "application/json; charset=utf-8";
+    assert_int_equal(status_of(ask(r)), 0);
+    r.cookie = NULL;
+    assert_int_equal(status_of(ask(r)), 401);
+    accept_all(BH_OK);
+}
+
+static void a_person_who_writes_too_fast_is_asked_to_wait(void **state)
+{
+    struct http_req r = {.method = "POST",
+                         .path = "/chat/api/message",
+                         .body = "{\"text\":\"x\"}",
+                         .cookie = "00000000000000000000000000000abc",
+                         .headers = {JSON}};
+    uint32_t last = 0;
+
+    open_bot(0);
+    for (int i = 0; i < 31; i++)
+        last = ask(r);
+    assert_int_equal(status_of(last), 429);
+    later(2000);
+    last = ask(r);
+    accept_all(BH_OK);
+    assert_int_equal(status_of(last), 200);
+}
+
+static void a_name_once_given_goes_with_every_message(void **state)
+{
+    open_bot(10);
+    uint32_t r = ask((struct http_req){.method = "POST",
+                                       .path = "/chat/lobby/api/name",
+                                       .body = "{\"name\":\" Ada L. \"}",
+                                       .headers = {JSON, {"X-Bellhop-Visitor", ADA}}});
+    turn();
+    assert_string_equal(body_of(r), "{\"name\":\"Ada L.\"}");
+    close_bot();
+    open_bot(10);
+    say(ADA, "{\"text\":\"hello\"}");
+    say(BOB, "{\"text\":\"hello\"}");
+    assert_string_equal(buf_z(&fake.events[0].user_name), "Ada L.");
+    assert_has(buf_z(&fake.events[1].user_name), "Visitor ");
+    size_t i = act((struct action){.op = ACTION_GET_CHAT_INFO, .chat_id = str_of(chat_of(0))});
+    assert_string_equal(buf_z(&fake.results[i].name), "Ada L.");
+}
+
+/* ---- answers ---- */
+
+static void
+an_answer_is_kept_before_success_and_reaches_every_page_of_that_visitor_only(void **state)
+{
+    open_bot(10);
+    say(ADA, "{\"text\":\"hello\"}");
+    uint32_t tab1 = get(ADA, "events", NULL), tab2 = get(ADA, "events", NULL);
+    uint32_t other = get(BOB, "events", NULL);
+    size_t i = send_text(chat_of(0), "**hi** <b>there</b>");
+    assert_true(fake.results[i].success);
+    assert_has(stream_of(tab1), "event: message\ndata: {");
+    assert_has(stream_of(tab1), "**hi** <b>there</b>");
+    assert_has(stream_of(tab2), "**hi** <b>there</b>");
+    assert_has_not(stream_of(other), "there");
+    assert_has(body_of(get(ADA, "history", NULL)), "**hi** <b>there</b>");
+    assert_has_not(body_of(get(BOB, "history", NULL)), "there");
+}
+
+static void an_unknown_chat_is_a_permanent_error(void **state)
+{
+    open_bot(10);
+    size_t i = send_text("00000000000000000000000000000000", "hi");
+    assert_false(fake.results[i].success);
+    assert_has_not(buf_z(&fake.results[i].error), "network");
+    i = send_text("", "hi");
+    assert_false(fake.results[i].success);
+}
+
+static void an_edit_replaces_the_text_everywhere(void **state)
+{
+    open_bot(10);
+    say(ADA, "{\"text\":\"hello\"}");
+    uint32_t tab = get(ADA, "events", NULL);
+    size_t i = send_text(chat_of(0), "first");
+    i = act((struct action){.op = ACTION_EDIT,
+                            .chat_id = str_of(chat_of(0)),
+                            .message_id = buf_str(&fake.results[i].message_id),
+                            .content = STR("second")});
+    assert_true(fake.results[i].success);
+    assert_has(stream_of(tab), "event: edit");
+    assert_has(stream_of(tab), "second");
+    const char *body = body_of(get(ADA, "history", NULL));
+    assert_has(body, "second");
+    assert_has_not(body, "first");
+}
+
+static void only_messages_of_the_agent_can_be_edited(void **state)
+{
+    open_bot(10);
+    say(ADA, "{\"text\":\"hello\"}");
+    struct action a = {.op = ACTION_EDIT,
+                       .chat_id = str_of(chat_of(0)),
+                       .content = STR("gone"),
+                       .message_id = buf_str(&fake.events[0].message_id)};
+    assert_false(fake.results[act(a)].success);
+    a.message_id = STR("00000000000000ff");
+    assert_false(fake.results[act(a)].success);
+    a.message_id = STR("nonsense");
+    assert_false(fake.results[act(a)].success);
+}
+
+static void typing_is_shown_and_cleared(void **state)
+{
+    open_bot(10);
+    say(ADA, "{\"text\":\"hello\"}");
+    uint32_t tab = get(ADA, "events", NULL);
+    struct action a = {.op = ACTION_TYPING, .chat_id = str_of(chat_of(0))};
+    act(a);
+    assert_has(stream_of(tab), "event: typing\ndata: {\"on\":true");
+    a.content_set = true;
+    a.content = STR("");
+    act(a);
+    assert_has(stream_of(tab), "{\"on\":false");
+}
+
+static void a_stop_goes_to_the_host_and_is_shown_as_an_interrupt(void **state)
+{
+    open_bot(10);
+    uint32_t tab = get(ADA, "events", NULL);
+    say(ADA, "{\"text\":\"/stop\"}");
+    assert_string_equal(buf_z(&fake.events[0].text), "/stop");
+    assert_has(stream_of(tab), "event: interrupt");
+    assert_has(body_of(get(ADA, "history", NULL)), "\"kind\":\"stop\"");
+}
+
+/* ---- streams ---- */
+
+static void last_id(const char *stream, char ret[32])
+{
+    const char *at = stream, *found = NULL;
+    while ((at = strstr(at, "id: ")) != NULL)
+        found = at++;
+    assert_non_null(found);
+    assert_int_equal(sscanf(found, "id: %30s", ret), 1);
+}
+
+static void a_page_that_reconnects_is_told_exactly_what_it_missed(void **state)
+{
+    char last[32];
+
+    open_bot(10);
+    say(ADA, "{\"text\":\"zero\"}");
+    uint32_t tab = get(ADA, "events", NULL);
+    size_t one = send_text(chat_of(0), "one");
+    last_id(stream_of(tab), last);
+    fake_client_gone(tab);
+    send_text(chat_of(0), "two");
+    act((struct action){.op = ACTION_EDIT,
+                        .chat_id = str_of(chat_of(0)),
+                        .message_id = buf_str(&fake.results[one].message_id),
+                        .content = STR("one, better")});
+    tab = get(ADA, "events", last);
+    assert_has_not(stream_of(tab), "zero");
+    assert_int_equal(count(stream_of(tab), "\"two\""), 1);
+    assert_int_equal(count(stream_of(tab), "event: edit"), 1);
+    assert_has(stream_of(tab), "one, better");
+    last_id(stream_of(tab), last);
+    fake_client_gone(tab);
+    tab = get(ADA, "events", last);
+    assert_has_not(stream_of(tab), "event: message");
+}
+
+static void what_is_sent_while_a_page_catches_up_is_not_missed(void **state)
+{
+    open_bot(10);
+    say(ADA, "{\"text\":\"zero\"}");
+    struct action_from from = {STR("acme"), STR("one")};
+    struct action a = {.op = ACTION_SEND, .chat_id = str_of(chat_of(0)), .content = STR("one")};
+    uint32_t tab = ask((struct http_req){.method = "GET",
+                                         .path = "/chat/lobby/api/events",
+                                         .query = {{"last", "0000000000000001"}},
+                                         .headers = {{"X-Bellhop-Visitor", ADA}}});
+    web->ops->act(web, (struct action_id){.index = 99}, &from,
+                  &a); /* the page's read is under way */
+    turn();
+    assert_int_equal(count(stream_of(tab), "\"zero\""), 1);
+    assert_int_equal(count(stream_of(tab), "\"one\""), 1);
+    send_text(chat_of(0), "two");
+    assert_int_equal(count(stream_of(tab), "\"two\""), 1);
+}
+
+static void a_page_that_leaves_while_catching_up_is_forgotten(void **state)
+{
+    open_bot(10);
+    say(ADA, "{\"text\":\"zero\"}");
+    uint32_t tab = ask((struct http_req){.method = "GET",
+                                         .path = "/chat/lobby/api/events",
+                                         .query = {{"last", "0000000000000001"}},
+                                         .headers = {{"X-Bellhop-Visitor", ADA}}});
+    fake_client_gone(tab);
+    turn();
+    assert_has_not(stream_of(tab), "zero");
+}
+
+static void a_page_hears_the_state_at_once_and_when_it_changes(void **state)
+{
+    open_bot(10);
+    fake.state = "asleep";
+    uint32_t tab = get(ADA, "events", NULL);
+    assert_has(stream_of(tab), "event: state\ndata: {\"state\":\"asleep\"}");
+    web->ops->instance_changed(web, STR("elsewhere"), "away");
+    web->ops->instance_changed(web, STR("lobby"), "live");
+    assert_has(stream_of(tab), "{\"state\":\"live\"}");
+    assert_has_not(stream_of(tab), "away");
+}
+
+static void a_silent_stream_has_a_heartbeat(void **state)
+{
+    open_bot(10);
+    uint32_t tab = get(ADA, "events", NULL);
+    later(15000);
+    later(15000);
+    assert_int_equal(count(stream_of(tab), ": still here\n\n"), 2);
+}
+
+static void a_fifth_page_lets_the_oldest_rest(void **state)
+{
+    uint32_t tabs[5];
+
+    open_bot(10);
+    for (int i = 0; i < 5; i++)
+        tabs[i] = get(ADA, "events", NULL);
+    assert_has(stream_of(tabs[0]), "event: rest");
+    assert_true(fake.reqs[tabs[0]].ended);
+    assert_false(fake.reqs[tabs[1]].ended);
+}
+
+/* ---- history ---- */
+
+static void only_the_newest_messages_are_kept(void **state)
+{
+    char body[64];
+
+    open_bot(3);
+    for (int i = 0; i < 9; i++) {
+        snprintf(body, sizeof body, "{\"text\":\"m%d\",\"client_id\":\"c%d\"}", i, i);
+        say(ADA, body);
+    }
+    const char *all = body_of(get(ADA, "history", NULL));
+    assert_has_not(all, "\"m5\"");
+    assert_has(all, "\"m6\"");
+    assert_has(all, "\"m7\"");
+    assert_has(all, "\"m8\"");
+    assert_true(strstr(all, "m6") < strstr(all, "m8"));
+}
+
+static void history_is_read_page_by_page(void **state)
+{
+    char body[64], before[32];
+
+    open_bot(50);
+    for (int i = 0; i < 5; i++) {
+        snprintf(body, sizeof body, "{\"text\":\"m%d\"}", i);
+        say(ADA, body);
+    }
+    uint32_t r = ask((struct http_req){.method = "GET",
+                                       .path = "/chat/lobby/api/history",
+                                       .query = {{"limit", "2"}},
+                                       .headers = {{"X-Bellhop-Visitor", ADA}}});
+    turn();
+    assert_has(body_of(r), "\"more\":true");
+    assert_has(body_of(r), "\"m3\"");
+    assert_has_not(body_of(r), "\"m2\"");
+    snprintf(before, sizeof before, "%s", buf_z(&fake.events[3].message_id));
+    r = ask((struct http_req){.method = "GET",
+                              .path = "/chat/lobby/api/history",
+                              .query = {{"before", before}},
+                              .headers = {{"X-Bellhop-Visitor", ADA}}});
+    turn();
+    assert_has(body_of(r), "\"more\":false");
+    assert_has(body_of(r), "\"m0\"");
+    assert_has(body_of(r), "\"m2\"");
+    assert_has_not(body_of(r), "\"m3\"");
+}
+
+static void history_and_visitors_survive_a_restart(void **state)
+{
+    open_bot(10);
+    say(ADA, "{\"text\":\"before\"}");
+    close_bot();
+    store->boot++;
+    open_bot(10);
+    say(ADA, "{\"text\":\"after\"}");
+    assert_string_equal(chat_of(0), chat_of(1));
+    assert_true(strcmp(buf_z(&fake.events[0].message_id), buf_z(&fake.events[1].message_id)) < 0);
+    const char *all = body_of(get(ADA, "history", NULL));
+    assert_true(strstr(all, "before") < strstr(all, "after"));
+}
+
+static void count_record(void *ctx, struct str key, struct str value)
+{
+    ++*(int *)ctx;
+}
+
+static void without_history_nothing_is_written_but_open_pages_are_served(void **state)
+{
+    int records = 0;
+
+    open_bot(0);
+    uint32_t tab = get(ADA, "events", NULL);
+    uint32_t r = say(ADA, "{\"text\":\"hello\",\"client_id\":\"c1\"}");
+    size_t i = send_text(chat_of(0), "hi");
+    assert_int_equal(status_of(r), 200);
+    assert_true(fake.results[i].success);
+    assert_has(stream_of(tab), "\"hello\"");
+    assert_has(stream_of(tab), "\"hi\"");
+    assert_has(body_of(get(ADA, "history", NULL)), "\"messages\":[]");
+    store->ops->load_records(store, "web", count_record, &records);
+    store->ops->load_records(store, "web_once", count_record, &records);
+    store->ops->load_records(store, "web_name", count_record, &records);
+    assert_int_equal(records, 0);
+}
+
+static void closing_in_the_middle_is_safe(void **state)
+{
+    struct action_from from = {STR("acme"), STR("one")};
+    struct action a = {.op = ACTION_SEND, .content = STR("one")};
+
+    open_bot(10);
+    say(ADA, "{\"text\":\"zero\"}");
+    get(ADA, "events", NULL);
+    post(ADA, "{\"text\":\"one\"}");
+    a.chat_id = str_of(chat_of(0));
+    web->ops->act(web, (struct action_id){.index = 99}, &from, &a);
+    ask((struct http_req){.method = "GET",
+                          .path = "/chat/lobby/api/events",
+                          .query = {{"last", "0000000000000001"}},
+                          .headers = {{"X-Bellhop-Visitor", ADA}}});
+    size_t results = fake.n_results;
+    close_bot();
+    accept_all(BH_OK);
+    assert_int_equal(fake.n_results, results);
+}
+
+static void a_bot_name_that_is_no_address_is_refused(void **state)
+{
+    static const char *const bad[] = {"", "a/b", "assets", "api", "a b", "\xc3\xa4"};
+    struct config_platform c = {.platform = (char *)"web"};
+    struct platform *p;
+    char why[256];
+
+    for (size_t i = 0; i < ARRAY_LEN(bad); i++) {
+        c.bot = (char *)(uintptr_t)bad[i];
+        assert_int_equal(web_ops.open(&c, NULL, &p, why), BH_REFUSED);
+    }
+    open_bot(10);
+    assert_int_equal(web_ops.open(&cfg, NULL, &p, why), BH_REFUSED);
+    assert_has(why, "two web bots");
+}
+
+#define T(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        T(the_page_mints_a_visitor_and_allows_only_its_own_files),
+        T(a_visitor_who_returns_keeps_the_cookie),
+        T(an_asset_is_sent_once_and_confirmed_after),
+        T(what_does_not_exist_is_not_found),
+        T(a_message_is_confirmed_only_when_it_was_accepted),
+        T(a_message_that_was_not_accepted_is_to_be_sent_again),
+        T(the_token_shows_in_no_id),
+        T(one_visitor_cannot_spend_the_client_ids_of_another),
+        T(a_repeated_post_is_kept_once_and_gets_the_same_answer),
+        T(bad_posts_are_refused_with_a_reason),
+        T(other_sites_cannot_post),
+        T(a_person_who_writes_too_fast_is_asked_to_wait),
+        T(a_name_once_given_goes_with_every_message),
+        T(an_answer_is_kept_before_success_and_reaches_every_page_of_that_visitor_only),
+        T(an_unknown_chat_is_a_permanent_error),
+        T(an_edit_replaces_the_text_everywhere),
+        T(only_messages_of_the_agent_can_be_edited),
+        T(typing_is_shown_and_cleared),
+        T(a_stop_goes_to_the_host_and_is_shown_as_an_interrupt),
+        T(a_page_that_reconnects_is_told_exactly_what_it_missed),
+        T(what_is_sent_while_a_page_catches_up_is_not_missed),
+        T(a_page_that_leaves_while_catching_up_is_forgotten),
+        T(a_page_hears_the_state_at_once_and_when_it_changes),
+        T(a_silent_stream_has_a_heartbeat),
+        T(a_fifth_page_lets_the_oldest_rest),
+        T(only_the_newest_messages_are_kept),
+        T(history_is_read_page_by_page),
+        T(history_and_visitors_survive_a_restart),
+        T(without_history_nothing_is_written_but_open_pages_are_served),
+        T(closing_in_the_middle_is_safe),
+        T(a_bot_name_that_is_no_address_is_refused),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
