@@ -13,6 +13,7 @@ static struct store *st;
 static int pending;     /* ops without their done() */
 static char order[256]; /* the marks of finished ops, in order */
 static void settle(void);
+static void settled(void); /* called inside the done() that leaves nothing pending */
 
 struct probe { /* one op and how it ended */
     union {
@@ -36,7 +37,8 @@ static void on_done(struct store_op *op, enum bh_err err)
 
     p->calls++;
     p->err = err;
-    pending--;
+    if (--pending == 0)
+        settled();
     if (p->mark_c != '\0' && n + 1 < sizeof order)
         order[n] = p->mark_c, order[n + 1] = '\0';
 }
@@ -464,7 +466,8 @@ static void old_keys_are_forgotten_and_young_ones_kept(void **state)
 static void on_put_done(void *ctx, enum bh_err err)
 {
     *(enum bh_err *)ctx = err;
-    pending--;
+    if (--pending == 0)
+        settled();
 }
 
 static void store_put_copies_its_items(void **state)

@@ -11,6 +11,10 @@ static void settle(void)
         clock_turn(c);
 }
 
+static void settled(void)
+{
+}
+
 static int setup(void **state)
 {
     c = clock_new();

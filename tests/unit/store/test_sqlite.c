@@ -1,0 +1,358 @@
+/* Promises of store/store.h and store/sqlite/sqlite.h, kept by the embedded store on a real file.
+ */
+#include "store/contract.h"
+#include <signal.h>
+#include <sqlite3.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+#include "base/log.h"
+#include "net/loop.h"
+#include "store/sqlite/sqlite.h"
+
+static struct loop *loop;
+static char dir[64], path[128], why[256];
+
+static void settled(void)
+{
+    loop_stop(loop);
+}
+
+static void settle(void)
+{
+    if (pending > 0)
+        loop_run(loop);
+}
+
+static void reopen(void)
+{
+    store_close(st);
+    st = NULL;
+    assert_int_equal(store_sqlite_open(loop, path, &st, why), BH_OK);
+}
+
+static int setup(void **state)
+{
+    log_setup(LOG_ERROR, false);
+    strcpy(dir, "/tmp/bellhop-store-XXXXXX");
+    assert_non_null(mkdtemp(dir));
+    snprintf(path, sizeof path, "%s/bellhop.db", dir);
+    loop = loop_new();
+    st = NULL;
+    pending = 0;
+    order[0] = '\0';
+    why[0] = '\0';
+    assert_int_equal(store_sqlite_open(loop, path, &st, why), BH_OK);
+    return 0;
+}
+
+static int teardown(void **state)
+{
+    static const char *const suffixes[] = {"", "-wal", "-shm", ".lock"};
+    char name[160];
+
+    store_close(st);
+    loop_free(loop);
+    for (size_t i = 0; i < ARRAY_LEN(suffixes); i++) {
+        snprintf(name, sizeof name, "%s%s", path, suffixes[i]);
+        unlink(name);
+    }
+    assert_int_equal(rmdir(dir), 0); /* nothing else was left behind */
+    return 0;
+}
+
+static void raw_sql(const char *sql)
+{
+    sqlite3 *db;
+    assert_int_equal(sqlite3_open(path, &db), SQLITE_OK);
+    assert_int_equal(sqlite3_exec(db, sql, NULL, NULL, NULL), SQLITE_OK);
+    sqlite3_close(db);
+}
+
+static void assert_refused(const char *needle)
+{
+    assert_int_equal(store_sqlite_open(loop, path, &st, why), BH_UNAVAILABLE);
+    assert_null(st);
+    assert_non_null(strstr(why, needle));
+}
+
+/* ---- opening ---- */
+
+static void what_was_written_is_there_after_reopening(void **state)
+{
+    struct hash_key key = st->dedup_key;
+    uint64_t boot = st->boot, id = boot << 40 | 1;
+    struct probe m = {0}, f = {0};
+
+    append_now(1, 9, "hello\n");
+    put_now("gw", "a", "1");
+    m.mark = (struct store_mark){.id = id, .attempts = 2, .parked = STR("why")};
+    store_mark(st, &expect(&m)->mark);
+    settle();
+    reopen();
+    assert_true(st->boot > boot);
+    assert_memory_equal(&st->dedup_key, &key, sizeof key);
+    assert_int_equal(count_rows(), 1);
+    assert_int_equal(count_keys(0), 1);
+    assert_string_equal(records("gw"), "a=1 ");
+    fetch_now(&f, &id, 1, 0);
+    assert_true(str_eq(f.fetch.rows[0].frame, STR("hello\n")));
+    assert_true(str_eq(f.fetch.rows[0].parked, STR("why")));
+    assert_int_equal(f.fetch.rows[0].attempts, 2);
+    store_fetch_free(st, &f.fetch);
+}
+
+static void the_database_is_private_to_its_owner(void **state)
+{
+    static const char *const suffixes[] = {"", "-wal", "-shm", ".lock"};
+    char name[160];
+    struct stat info;
+
+    append_now(1, 1, "x\n");
+    for (size_t i = 0; i < ARRAY_LEN(suffixes); i++) {
+        snprintf(name, sizeof name, "%s%s", path, suffixes[i]);
+        assert_int_equal(stat(name, &info), 0);
+        assert_int_equal(info.st_mode & 0777, 0600);
+    }
+}
+
+static void a_second_process_is_refused_and_told_who_holds_it(void **state)
+{
+    pid_t child = fork();
+    if (child == 0) {
+        struct store *other;
+        char want[64];
+        snprintf(want, sizeof want, "in use by process %ld", (long)getppid());
+        bool ok = store_sqlite_open(loop, path, &other, why) == BH_UNAVAILABLE &&
+                  strstr(why, want) != NULL;
+        _exit(ok ? 0 : 1);
+    }
+    int status;
+    assert_int_equal(waitpid(child, &status, 0), child);
+    assert_int_equal(status, 0);
+}
+
+static void a_database_of_a_newer_bellhop_is_refused(void **state)
+{
+    store_close(st);
+    st = NULL;
+    raw_sql("PRAGMA user_version=999");
+    assert_refused("newer bellhop");
+}
+
+static void a_foreign_database_is_refused_and_left_alone(void **state)
+{
+    store_close(st);
+    st = NULL;
+    unlink(path);
+    raw_sql("CREATE TABLE precious(x)");
+    assert_refused("not one of bellhop");
+    raw_sql("INSERT INTO precious VALUES(1)");
+}
+
+static void a_file_that_is_no_database_is_refused(void **state)
+{
+    store_close(st);
+    st = NULL;
+    FILE *f = fopen(path, "w");
+    for (int i = 0; i < 1000; i++)
+        fputs("garbage ", f);
+    fclose(f);
+    assert_refused("not a database");
+}
+
+static void a_folder_that_does_not_exist_is_refused(void **state)
+{
+    struct store *other = NULL;
+    assert_int_equal(store_sqlite_open(loop, "/nonexistent/x.db", &other, why), BH_UNAVAILABLE);
+    assert_non_null(strstr(why, "/nonexistent/x.db"));
+}
+
+/* ---- batches and time ---- */
+
+static void an_op_without_company_is_written_after_its_linger(void **state)
+{
+    struct probe p = {0};
+    append_start(&p, 1, 1, "x\n", false);
+    settle(); /* returns only because the thread wakes by itself */
+    assert_int_equal(p.err, BH_OK);
+}
+
+static void many_ops_share_few_transactions(void **state)
+{
+    enum { N = 10000 };
+    struct probe *p = xcalloc(N, sizeof *p);
+    struct store_stats s;
+
+    for (uint64_t i = 0; i < N; i++)
+        append_start(&p[i], i + 1, 1, "x\n", false);
+    settle();
+    for (int i = 0; i < N; i++)
+        assert_int_equal(p[i].calls, 1);
+    st->ops->stats(st, &s);
+    assert_int_equal(s.rows_written, N);
+    assert_int_equal(s.keys_written, N);
+    assert_int_equal(s.ops, N);
+    assert_int_equal(s.queued, 0);
+    assert_in_range(s.commits, N / 4096, 100);
+    assert_true(s.bytes_on_disk > N * 20);
+    assert_true(s.healthy);
+    assert_int_equal(count_rows(), N);
+    assert_int_equal(count_keys(0), N);
+    free(p);
+}
+
+static void large_frames_come_back_whole(void **state)
+{
+    enum { BIG = 7 << 20 };
+    char *frame = xmalloc(BIG);
+    uint64_t ids[4];
+    struct probe p[4] = {0}, f = {0};
+
+    memset(frame, 'b', BIG);
+    frame[BIG - 1] = '\0';
+    for (uint64_t i = 0; i < 4; i++) { /* more than one transaction may carry */
+        append_start(&p[i], i + 1, 1, frame, i == 3);
+        ids[i] = p[i].append.id;
+    }
+    settle();
+    fetch_now(&f, ids, 4, 2 * BIG);
+    assert_int_equal(f.fetch.n_rows, 2);
+    assert_int_equal(f.fetch.rows[1].frame.n, BIG - 1);
+    assert_memory_equal(f.fetch.rows[1].frame.p, frame, BIG);
+    store_fetch_free(st, &f.fetch);
+    free(frame);
+}
+
+static void many_old_keys_are_forgotten_in_steps(void **state)
+{
+    for (uint64_t i = 1; i <= 700; i++) { /* one record per transaction */
+        struct probe p = {0};
+        append_start(&p, i, 1, "x\n", true);
+        settle();
+    }
+    st->ops->forget_keys(st, 1000 + 691);
+    for (uint64_t i = 701; i < 720 && count_keys(0) > 10 + i - 700; i++)
+        append_now(i, 1, "x\n");
+    assert_int_equal(count_keys(0), count_keys(1000 + 691));
+}
+
+/* ---- failing and recovering ---- */
+
+static void set_file_limit(rlim_t bytes)
+{
+    struct rlimit limit;
+    signal(SIGXFSZ, SIG_IGN); /* writing past the limit then fails like a full disk */
+    assert_int_equal(getrlimit(RLIMIT_FSIZE, &limit), 0);
+    limit.rlim_cur = bytes;
+    assert_int_equal(setrlimit(RLIMIT_FSIZE, &limit), 0);
+}
+
+static void a_full_disk_fails_the_writes_leaves_nothing_and_heals(void **state)
+{
+    struct store_stats s;
+    struct probe p[3] = {0}, t = {0}, f = {0};
+    struct store_kv kv = {KV_PUT, "t", STR("k"), STR("v")};
+    uint64_t b = st->boot << 40, ids[] = {b | 1, b | 2};
+
+    append_now(1, 1, "before\n");
+    log_setup(LOG_ERROR, false);
+    st->ops->stats(st, &s);
+    set_file_limit(16384);
+    append_start(&p[0], 2, 1, "lost\n", false);
+    t.tx = (struct store_tx){.items = &kv, .n = 1};
+    store_tx(st, &expect(&t)->tx, false);
+    f.fetch = (struct store_fetch){.ids = ids, .n = 2};
+    store_fetch(st, &expect(&f)->fetch);
+    settle();
+    assert_int_equal(p[0].err, BH_UNAVAILABLE);
+    assert_int_equal(t.err, BH_UNAVAILABLE);
+    assert_int_equal(f.err, BH_OK); /* reading still works, and does not show what was undone */
+    assert_int_equal(f.fetch.n_rows, 1);
+    store_fetch_free(st, &f.fetch);
+    st->ops->stats(st, &s);
+    assert_false(s.healthy);
+    assert_true(s.problem[0] != '\0');
+    assert_int_equal(s.failed_ops, 2);
+
+    set_file_limit(RLIM_INFINITY);
+    append_start(&p[1], 3, 1, "after\n", true);
+    settle();
+    assert_int_equal(p[1].err, BH_OK);
+    st->ops->stats(st, &s);
+    assert_true(s.healthy);
+    assert_int_equal(s.rows_written, 2);
+    reopen();
+    assert_int_equal(count_rows(), 2);
+    assert_int_equal(count_keys(0), 2);
+    assert_string_equal(records("t"), "");
+}
+
+/* ---- closing ---- */
+
+static void closing_commits_what_is_queued_and_calls_nobody(void **state)
+{
+    struct probe p[50] = {0};
+    for (uint64_t i = 0; i < 50; i++)
+        append_start(&p[i], i + 1, 1, "x\n", false);
+    reopen();
+    for (int i = 0; i < 50; i++)
+        assert_int_equal(p[i].calls, 0);
+    assert_int_equal(count_rows(), 50);
+    pending = 0;
+    append_now(51, 1, "x\n"); /* the loop has forgotten about the closed store */
+    for (int i = 0; i < 50; i++)
+        assert_int_equal(p[i].calls, 0);
+}
+
+static void on_done_close(struct store_op *op, enum bh_err err)
+{
+    store_close(st);
+    st = NULL;
+    loop_stop(loop);
+}
+
+static void a_store_closed_inside_a_callback_runs_no_further_one(void **state)
+{
+    struct probe a = {0}, b = {0};
+    append_start(&a, 1, 1, "x\n", false);
+    a.op.done = on_done_close;
+    append_start(&b, 2, 1, "x\n", true);
+    loop_run(loop);
+    assert_null(st);
+    assert_int_equal(b.calls, 0);
+}
+
+static void an_orderly_end_leaves_no_log_behind(void **state)
+{
+    char name[160];
+    snprintf(name, sizeof name, "%s-wal", path);
+    append_now(1, 1, "x\n");
+    store_close(st);
+    st = NULL;
+    assert_int_not_equal(access(name, F_OK), 0);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        CONTRACT(setup, teardown),
+        T(what_was_written_is_there_after_reopening, setup, teardown),
+        T(the_database_is_private_to_its_owner, setup, teardown),
+        T(a_second_process_is_refused_and_told_who_holds_it, setup, teardown),
+        T(a_database_of_a_newer_bellhop_is_refused, setup, teardown),
+        T(a_foreign_database_is_refused_and_left_alone, setup, teardown),
+        T(a_file_that_is_no_database_is_refused, setup, teardown),
+        T(a_folder_that_does_not_exist_is_refused, setup, teardown),
+        T(an_op_without_company_is_written_after_its_linger, setup, teardown),
+        T(many_ops_share_few_transactions, setup, teardown),
+        T(large_frames_come_back_whole, setup, teardown),
+        T(many_old_keys_are_forgotten_in_steps, setup, teardown),
+        T(a_full_disk_fails_the_writes_leaves_nothing_and_heals, setup, teardown),
+        T(closing_commits_what_is_queued_and_calls_nobody, setup, teardown),
+        T(a_store_closed_inside_a_callback_runs_no_further_one, setup, teardown),
+        T(an_orderly_end_leaves_no_log_behind, setup, teardown),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
