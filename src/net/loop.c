@@ -126,6 +126,8 @@ void loop_free(struct loop *l)
 {
     if (l == NULL)
         return;
+    while (l->mail.n > 0) /* a posted call may own memory: it runs, late rather than never */
+        on_posted(l->ev, &l->posted, 0);
     clock_free(l->clock);
     list_each(&l->signals, it, next)
     {
