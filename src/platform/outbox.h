@@ -1,0 +1,74 @@
+/* outbox.h - outbound requests of one bot, in lanes.
+ *
+ * A lane is a chat: its items run strictly one after the other, in the order they were added, also
+ * while one of them waits out a rate limit.  Other lanes are not held up by that.  Every item has a
+ * deadline: one that could not be started in time is dropped, never sent late, because by then its
+ * gateway has been told "timed out" and may have sent the same again.
+ *
+ *      outbox_add(box, &req->item, chat_id, OUTBOX_PATIENCE_MS)     BH_OK: it is queued
+ *        -> start(ctx, item)      later, when its turn has come: send the request
+ *             outbox_done(box, item)          its answer is known; the lane goes on
+ *             outbox_again(box, item, 1500)   not now: start() again, at its old place, in 1.5 s
+ *        -> drop(ctx, item, why)  it will not be started (again)
+ *
+ * Items are embedded in the owner's request and belong to the outbox from outbox_add() until
+ * outbox_done() or drop().  Pure logic on a clock: it sends nothing itself.
+ */
+#pragma once
+#include "base/clock.h"
+#include "base/err.h"
+#include "base/list.h"
+#include "base/str.h"
+
+#define OUTBOX_PATIENCE_MS 25000 /* the relay itself answers "timed out" after 28 s */
+
+struct outbox;
+struct outbox_lane;
+
+struct outbox_item {
+    struct list link;         /* private */
+    struct outbox_lane *lane; /* private; NULL: not queued */
+    int64_t deadline_ms;      /* monotonic; set by outbox_add() */
+    unsigned starts;          /* how often start() was called for it */
+};
+
+enum outbox_drop {
+    OUTBOX_LATE,   /* its deadline passed while it waited */
+    OUTBOX_CLOSED, /* outbox_free() */
+};
+
+struct outbox_handlers {
+    /* Send it now.  Never called inside another outbox call.  The owner answers with outbox_done()
+     * or outbox_again(), both allowed right here. */
+    void (*start)(void *ctx, struct outbox_item *it);
+    /* Out of the queue for good; the owner tells whoever waits (ACTION_ERROR_TRANSIENT when starts
+     * is 0 or every start ended before the platform could have acted) and frees it. */
+    void (*drop)(void *ctx, struct outbox_item *it, enum outbox_drop why);
+};
+
+struct outbox_limits {
+    size_t max_lane;    /* items waiting in one lane; 0: 64 */
+    size_t max_all;     /* items waiting in all lanes; 0: 4096 */
+    size_t max_running; /* items between start() and their answer; 0: 64 */
+};
+
+/* @clock is borrowed and must outlive it, @h and @ctx too.  @limits NULL: the defaults. */
+struct outbox *outbox_new(struct clock *clock, const struct outbox_limits *limits,
+                          const struct outbox_handlers *h, void *ctx);
+/* drop(OUTBOX_CLOSED) for every item, also for those that are running: their owner cancels the
+ * request.  NULL is fine. */
+void outbox_free(struct outbox *box);
+
+/* BH_BUSY: the lane or the outbox is full, nothing happened.  @lane is copied. */
+enum bh_err outbox_add(struct outbox *box, struct outbox_item *it, struct str lane,
+                       int64_t patience_ms) BH_MUST_USE;
+void outbox_done(struct outbox *box, struct outbox_item *it); /* a running item has ended */
+/* Back to the front of its lane, to be started again in @delay_ms - or dropped, already now, when
+ * its deadline comes first (drop() then runs later, not inside). */
+void outbox_again(struct outbox *box, struct outbox_item *it, int64_t delay_ms);
+/* Start nothing in any lane for this long (a limit that holds for the whole bot).  A shorter pause
+ * never ends a longer one. */
+void outbox_pause(struct outbox *box, int64_t for_ms);
+
+size_t outbox_waiting(const struct outbox *box); /* for status: queued, not running */
+size_t outbox_running(const struct outbox *box);
