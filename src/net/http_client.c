@@ -1,0 +1,423 @@
+/* http_client.c - design.  (http_client.h has the contract.)
+ *
+ * Two multi handles: calls to addresses of our own choosing, and public_only calls to addresses
+ * others chose.  They must not share a pool of connections, or a connection to 127.0.0.1 that we
+ * opened for ourselves would be reused for a stranger's URL without asking for a new socket - and
+ * the socket is where the address is checked. */
+#include "net/http_client.h"
+
+#include <assert.h>
+#include <netinet/in.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <strings.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "base/list.h"
+#include "net/curl_loop.h"
+
+enum { MAX_SPARE = 16, DEFAULT_MS = 30000, DEFAULT_BODY = 8 << 20 };
+
+struct http_client {
+    struct curl_loop own, strangers; /* see above */
+    struct list calls;
+    CURL *spare[MAX_SPARE]; /* owned */
+    size_t n_spare;
+};
+
+struct http_call {
+    struct list link;
+    struct http_client *client; /* borrowed; NULL for http_fetch_now() */
+    struct curl_loop *cl;       /* borrowed */
+    CURL *easy;                 /* owned */
+    struct curl_slist *headers; /* owned */
+    struct buf sent;            /* owned; the request's body */
+    struct buf head, body;      /* owned; the answer */
+    size_t max_body;
+    bool public_only, refused, too_long, delivering;
+    http_done_cb *done;
+    void *ctx;
+    char error[CURL_ERROR_SIZE];
+};
+
+/* ---- which addresses are private ---- */
+
+static bool v4_is_private(uint32_t a)
+{
+    static const struct {
+        uint32_t net;
+        int bits;
+    } table[] = {
+        {0x00000000, 8},  /* this network */
+        {0x0a000000, 8},  /* private */
+        {0x64400000, 10}, /* carrier NAT */
+        {0x7f000000, 8},  /* loopback */
+        {0xa9fe0000, 16}, /* link-local, and the metadata services */
+        {0xac100000, 12}, /* private */
+        {0xc0000000, 24}, /* protocol assignments */
+        {0xc0000200, 24}, /* documentation */
+        {0xc0586300, 24}, /* 6to4 relays */
+        {0xc0a80000, 16}, /* private */
+        {0xc6120000, 15}, /* benchmarks */
+        {0xc6336400, 24}, /* documentation */
+        {0xcb007100, 24}, /* documentation */
+        {0xe0000000, 3},  /* multicast, reserved, broadcast */
+    };
+
+    for (size_t i = 0; i < ARRAY_LEN(table); i++) {
+        if (((a ^ table[i].net) >> (32 - table[i].bits)) == 0)
+            return true;
+    }
+    return false;
+}
+
+static uint32_t v4_at(const uint8_t *p)
+{
+    return (uint32_t)p[0] << 24 | (uint32_t)p[1] << 16 | (uint32_t)p[2] << 8 | p[3];
+}
+
+static bool v6_is_private(const uint8_t *a)
+{
+    static const uint8_t zero[12];
+    static const uint8_t mapped[12] = {[10] = 0xff, [11] = 0xff};
+    static const uint8_t nat64[12] = {0x00, 0x64, 0xff, 0x9b};
+
+    if (memcmp(a, mapped, 12) == 0 || memcmp(a, nat64, 12) == 0)
+        return v4_is_private(v4_at(a + 12));
+    if (memcmp(a, zero, 12) == 0)
+        return true; /* unspecified, loopback, IPv4-compatible */
+    if (a[0] == 0x20 && a[1] == 0x02)
+        return v4_is_private(v4_at(a + 2)); /* 6to4 */
+    if ((a[0] & 0xe0) != 0x20)
+        return true; /* everything but global unicast: fc00::/7, fe80::/10, ff00::/8, ... */
+    return a[0] == 0x20 && a[1] == 0x01 && (a[2] < 0x02 || (a[2] == 0x0d && a[3] == 0xb8));
+}
+
+bool http_addr_is_private(const struct sockaddr *addr)
+{
+    if (addr->sa_family == AF_INET)
+        return v4_is_private(
+            ntohl(((const struct sockaddr_in *)(const void *)addr)->sin_addr.s_addr));
+    if (addr->sa_family == AF_INET6)
+        return v6_is_private(((const struct sockaddr_in6 *)(const void *)addr)->sin6_addr.s6_addr);
+    return true;
+}
+
+/* ---- libcurl asks and tells ---- */
+
+static curl_socket_t on_open_socket(void *ctx, curlsocktype purpose, struct curl_sockaddr *a)
+{
+    struct http_call *call = ctx;
+
+    (void)purpose;
+    if (call->public_only && http_addr_is_private(&a->addr)) {
+        call->refused = true;
+        return CURL_SOCKET_BAD;
+    }
+    return socket(a->family, a->socktype | SOCK_CLOEXEC, a->protocol);
+}
+
+static size_t on_head(char *p, size_t size, size_t n, void *ctx)
+{
+    struct http_call *call = ctx;
+
+    n *= size;
+    if (str_starts(str_make(p, n), STR("HTTP/")))
+        buf_reset(&call->head); /* the answer after "100 Continue" */
+    if (call->head.n + n > 256 * 1024)
+        return 0;
+    buf_add(&call->head, p, n);
+    return n;
+}
+
+static size_t on_body(char *p, size_t size, size_t n, void *ctx)
+{
+    struct http_call *call = ctx;
+
+    n *= size;
+    if (n > call->max_body - call->body.n) {
+        call->too_long = true;
+        return 0;
+    }
+    buf_add(&call->body, p, n);
+    return n;
+}
+
+/* ---- making a call ---- */
+
+static bool has_header(const char *const *headers, const char *name)
+{
+    size_t n = strlen(name);
+
+    for (; headers != NULL && *headers != NULL; headers++) {
+        if (strncasecmp(*headers, name, n) == 0 && (*headers)[n] == ':')
+            return true;
+    }
+    return false;
+}
+
+static void add_header(struct http_call *call, const char *line)
+{
+    struct curl_slist *l = curl_slist_append(call->headers, line);
+    if (l == NULL)
+        abort();
+    call->headers = l;
+}
+
+static void set_headers(struct http_call *call, const struct http_fetch *f)
+{
+    for (const char *const *h = f->headers; h != NULL && *h != NULL; h++)
+        add_header(call, *h);
+    add_header(call, "Expect:"); /* a round trip saved; servers that mind are rare */
+    if (!has_header(f->headers, "Content-Type"))
+        add_header(call, "Content-Type:"); /* rather none than libcurl's guess */
+    curl_easy_setopt(call->easy, CURLOPT_HTTPHEADER, call->headers);
+}
+
+static void set_method(struct http_call *call, const struct http_fetch *f)
+{
+    const char *method = f->method != NULL ? f->method : "GET";
+    bool writes =
+        strcmp(method, "POST") == 0 || strcmp(method, "PUT") == 0 || strcmp(method, "PATCH") == 0;
+
+    if (strcmp(method, "HEAD") == 0) {
+        curl_easy_setopt(call->easy, CURLOPT_NOBODY, 1L);
+        return;
+    }
+    if (f->body.p != NULL || writes) {
+        buf_add_str(&call->sent, f->body);
+        curl_easy_setopt(call->easy, CURLOPT_POSTFIELDSIZE_LARGE, (curl_off_t)call->sent.n);
+        curl_easy_setopt(call->easy, CURLOPT_POSTFIELDS, call->sent.n > 0 ? call->sent.p : "");
+    }
+    curl_easy_setopt(call->easy, CURLOPT_CUSTOMREQUEST, method);
+}
+
+static void set_limits(struct http_call *call, const struct http_fetch *f)
+{
+    CURL *e = call->easy;
+    long ms = f->timeout_ms > 0 ? (long)f->timeout_ms : DEFAULT_MS;
+
+    curl_easy_setopt(e, CURLOPT_PROTOCOLS_STR, "http,https");
+    curl_easy_setopt(e, CURLOPT_FOLLOWLOCATION, 0L);
+    curl_easy_setopt(e, CURLOPT_NOSIGNAL, 1L);
+    curl_easy_setopt(e, CURLOPT_QUICK_EXIT, 1L); /* a cancelled look-up must not block the loop */
+    curl_easy_setopt(e, CURLOPT_TIMEOUT_MS, ms);
+    curl_easy_setopt(e, CURLOPT_CONNECTTIMEOUT_MS, ms < 10000 ? ms : 10000L);
+    if (call->public_only)
+        curl_easy_setopt(e, CURLOPT_PROXY, ""); /* a proxy would hide the address */
+    if (f->unix_socket != NULL)
+        curl_easy_setopt(e, CURLOPT_UNIX_SOCKET_PATH, f->unix_socket);
+    curl_easy_setopt(e, CURLOPT_OPENSOCKETFUNCTION, on_open_socket);
+    curl_easy_setopt(e, CURLOPT_OPENSOCKETDATA, call);
+}
+
+static struct http_call *call_new(CURL *easy, const struct http_fetch *f)
+{
+    struct http_call *call = xcalloc(1, sizeof *call);
+
+    if (easy == NULL)
+        abort(); /* out of memory */
+    list_init(&call->link);
+    call->easy = easy;
+    call->max_body = f->max_body != 0 ? f->max_body : DEFAULT_BODY;
+    call->public_only = f->public_only && f->unix_socket == NULL;
+    curl_easy_setopt(easy, CURLOPT_PRIVATE, call);
+    curl_easy_setopt(easy, CURLOPT_ERRORBUFFER, call->error);
+    curl_easy_setopt(easy, CURLOPT_URL, f->url);
+    curl_easy_setopt(easy, CURLOPT_USERAGENT, "bellhop/" BELLHOP_VERSION);
+    curl_easy_setopt(easy, CURLOPT_HEADERFUNCTION, on_head);
+    curl_easy_setopt(easy, CURLOPT_HEADERDATA, call);
+    curl_easy_setopt(easy, CURLOPT_WRITEFUNCTION, on_body);
+    curl_easy_setopt(easy, CURLOPT_WRITEDATA, call);
+    set_limits(call, f);
+    set_method(call, f);
+    set_headers(call, f);
+    return call;
+}
+
+static void call_free(struct http_call *call)
+{
+    struct http_client *c = call->client;
+
+    list_remove(&call->link);
+    if (call->cl != NULL)
+        curl_multi_remove_handle(call->cl->multi, call->easy);
+    if (c != NULL && c->n_spare < MAX_SPARE) {
+        curl_easy_reset(call->easy);
+        c->spare[c->n_spare++] = call->easy;
+    } else {
+        curl_easy_cleanup(call->easy);
+    }
+    curl_slist_free_all(call->headers);
+    buf_wipe(&call->sent); /* may carry a token */
+    buf_done(&call->head);
+    buf_done(&call->body);
+    free(call);
+}
+
+/* ---- the result ---- */
+
+static enum bh_err judge(const struct http_call *call, CURLcode code)
+{
+    long sent = 0;
+
+    if (code == CURLE_OK)
+        return BH_OK;
+    if (call->too_long)
+        return BH_MALFORMED;
+    curl_easy_getinfo(call->easy, CURLINFO_REQUEST_SIZE, &sent);
+    if (sent == 0) {
+        if (call->refused || code == CURLE_UNSUPPORTED_PROTOCOL || code == CURLE_URL_MALFORMAT)
+            return BH_REFUSED;
+        return BH_UNAVAILABLE;
+    }
+    switch (code) {
+    case CURLE_UNSUPPORTED_PROTOCOL: /* what libcurl calls an answer without a status line */
+    case CURLE_WEIRD_SERVER_REPLY:
+    case CURLE_BAD_CONTENT_ENCODING:
+    case CURLE_WRITE_ERROR:
+        return BH_MALFORMED;
+    default:
+        return BH_UNKNOWN;
+    }
+}
+
+static const char *explain(struct http_call *call, CURLcode code)
+{
+    if (call->too_long)
+        return "the answer is longer than allowed";
+    if (call->refused)
+        return "the address is not a public one";
+    return call->error[0] != '\0' ? call->error : curl_easy_strerror(code);
+}
+
+struct str http_result_header(const struct http_result *r, const char *name)
+{
+    struct str rest = buf_str(&r->call->head), line, want = str_of(name);
+
+    while (str_split(&rest, '\n', &line)) {
+        ptrdiff_t colon = str_find(line, ':');
+        if (colon > 0 && str_eq_ci(str_make(line.p, (size_t)colon), want))
+            return str_trim(str_skip(line, (size_t)colon + 1));
+    }
+    return STR_NULL;
+}
+
+/* "120" or "0.35"; a date is not worth parsing for. */
+static int64_t retry_after_ms(const struct http_result *r)
+{
+    struct str v = http_result_header(r, "Retry-After");
+    ptrdiff_t dot = str_find(v, '.');
+    struct str fraction = dot >= 0 ? str_skip(v, (size_t)dot + 1) : STR("");
+    uint64_t s;
+    int64_t ms = 0, scale = 100;
+
+    if (!str_to_u64(dot >= 0 ? str_make(v.p, (size_t)dot) : v, &s) || s > 366 * 86400)
+        return -1;
+    for (size_t i = 0; i < fraction.n; i++, scale /= 10) {
+        if (fraction.p[i] < '0' || fraction.p[i] > '9')
+            return -1;
+        ms += scale * (fraction.p[i] - '0');
+    }
+    return (int64_t)s * 1000 + ms;
+}
+
+static struct http_result result_of(struct http_call *call, CURLcode code)
+{
+    struct http_result r = {.err = judge(call, code), .call = call, .retry_after_ms = -1};
+    long status = 0;
+
+    if (r.err != BH_OK) {
+        r.why = explain(call, code);
+        r.body = STR("");
+        return r;
+    }
+    curl_easy_getinfo(call->easy, CURLINFO_RESPONSE_CODE, &status);
+    r.status = (int)status;
+    r.body = buf_str(&call->body);
+    r.retry_after_ms = retry_after_ms(&r);
+    return r;
+}
+
+static void on_done(void *ctx, CURL *easy, CURLcode code)
+{
+    struct http_call *call = NULL;
+    struct http_result r;
+
+    (void)ctx;
+    curl_easy_getinfo(easy, CURLINFO_PRIVATE, (char **)&call);
+    r = result_of(call, code);
+    call->delivering = true;
+    list_remove(&call->link); /* not under way any more */
+    call->done(call->ctx, &r);
+    call_free(call);
+}
+
+/* ---- the interface ---- */
+
+struct http_client *http_client_new(struct loop *loop)
+{
+    struct http_client *c = xcalloc(1, sizeof *c);
+
+    list_init(&c->calls);
+    curl_loop_init(&c->own, loop, on_done, c);
+    curl_loop_init(&c->strangers, loop, on_done, c);
+    return c;
+}
+
+void http_client_free(struct http_client *c)
+{
+    if (c == NULL)
+        return;
+    list_each(&c->calls, it, next) call_free(list_entry(it, struct http_call, link));
+    while (c->n_spare > 0)
+        curl_easy_cleanup(c->spare[--c->n_spare]);
+    curl_loop_done(&c->own);
+    curl_loop_done(&c->strangers);
+    free(c);
+}
+
+struct http_call *http_fetch(struct http_client *c, const struct http_fetch *f, http_done_cb *done,
+                             void *ctx)
+{
+    CURL *easy = c->n_spare > 0 ? c->spare[--c->n_spare] : curl_easy_init();
+    struct http_call *call = call_new(easy, f);
+
+    call->client = c;
+    call->cl = call->public_only ? &c->strangers : &c->own;
+    call->done = done;
+    call->ctx = ctx;
+    list_append(&c->calls, &call->link);
+    if (curl_multi_add_handle(call->cl->multi, call->easy) != CURLM_OK)
+        abort(); /* out of memory, or a handle of ours added twice */
+    return call;
+}
+
+void http_cancel(struct http_call **call)
+{
+    struct http_call *old = *call;
+
+    *call = NULL;
+    if (old != NULL && !old->delivering) /* inside its own callback it ends by itself */
+        call_free(old);
+}
+
+enum bh_err http_fetch_now(const struct http_fetch *f, int *ret_status, struct buf *ret_body,
+                           char *ret_why)
+{
+    struct http_call *call;
+    struct http_result r;
+
+    curl_loop_global_init();
+    call = call_new(curl_easy_init(), f);
+    r = result_of(call, curl_easy_perform(call->easy));
+    if (r.err == BH_OK) {
+        *ret_status = r.status;
+        buf_add_str(ret_body, r.body);
+    } else {
+        snprintf(ret_why, 256, "%s", r.why);
+    }
+    call_free(call);
+    return r.err;
+}
