@@ -396,7 +396,7 @@ static void memory_submit(struct store *base, struct store_op *op, bool urgent)
 
 static bool memory_shrink(struct store *base, struct store_append *a)
 {
-    a->shrunk = a->op.state == MEM_QUEUED;
+    a->shrunk |= a->op.state == MEM_QUEUED;
     return a->shrunk;
 }
 

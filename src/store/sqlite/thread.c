@@ -107,6 +107,8 @@ void queue_submit(struct store *base, struct store_op *op, bool urgent)
 
     op->next = NULL;
     op->err = BH_OK;
+    if (op->kind == STORE_APPEND)
+        container_of(op, struct store_append, op)->shrunk = false;
     __atomic_store_n(&op->state, OP_QUEUED, __ATOMIC_RELAXED); /* published by the lock */
 
     pthread_mutex_lock(&st->lock);
@@ -124,10 +126,11 @@ void queue_submit(struct store *base, struct store_op *op, bool urgent)
 
 bool queue_shrink(struct store *base, struct store_append *a)
 {
-    uint8_t expected = OP_QUEUED;
+    uint8_t found = OP_QUEUED;
     assert(a->op.kind == STORE_APPEND);
-    a->shrunk = __atomic_compare_exchange_n(&a->op.state, &expected, OP_SHRUNK, false,
-                                            __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE);
+    a->shrunk = __atomic_compare_exchange_n(&a->op.state, &found, OP_SHRUNK, false,
+                                            __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE) ||
+                found == OP_SHRUNK; /* asked before */
     return a->shrunk;
 }
 
