@@ -26,7 +26,7 @@ struct store_memory {
     struct clock *clock;           /* borrowed */
     struct timer turn;             /* armed while the queue holds something */
     struct store_op *first, **end; /* the queue */
-    bool *closed;                  /* set while done() calls run: close() tells them through it */
+    bool delivering, closed;       /* closed while delivering: freed when that ends */
 
     struct store_row *rows; /* owned, ascending; frame and parked are owned too */
     size_t n_rows, cap_rows;
@@ -362,21 +362,33 @@ static struct store_op *run_queue(struct store_memory *st)
     return list;
 }
 
+static void memory_free(struct store_memory *st)
+{
+    for (size_t i = 0; i < st->n_rows; i++)
+        row_done(&st->rows[i]);
+    for (size_t i = 0; i < st->n_records; i++)
+        record_done(&st->records[i]);
+    free(st->rows);
+    free(st->records);
+    free(st->keys);
+    free(st);
+}
+
 static void on_turn(struct timer *t)
 {
     struct store_memory *st = container_of(t, struct store_memory, turn);
     struct store_op *op = run_queue(st);
-    bool closed = false;
 
-    st->closed = &closed;
-    while (op != NULL && !closed) {
+    st->delivering = true;
+    while (op != NULL && !st->closed) {
         struct store_op *next = op->next;
         if (op->done != NULL)
             op->done(op, (enum bh_err)op->err);
         op = next;
     }
-    if (!closed)
-        st->closed = NULL;
+    st->delivering = false;
+    if (st->closed)
+        memory_free(st);
 }
 
 static void memory_submit(struct store *base, struct store_op *op, bool urgent)
@@ -455,16 +467,9 @@ static void memory_close(struct store *base)
     struct store_memory *st = memory_of(base);
 
     timer_stop(st->clock, &st->turn);
-    if (st->closed != NULL)
-        *st->closed = true;
-    for (size_t i = 0; i < st->n_rows; i++)
-        row_done(&st->rows[i]);
-    for (size_t i = 0; i < st->n_records; i++)
-        record_done(&st->records[i]);
-    free(st->rows);
-    free(st->records);
-    free(st->keys);
-    free(st);
+    st->closed = true;
+    if (!st->delivering)
+        memory_free(st);
 }
 
 static const struct store_ops memory_ops = {
