@@ -1,0 +1,178 @@
+/* client.h - the inside of a struct bhgw; private to sdk/src.
+ *
+ * One mutex guards everything below; the socket thread lets go of it only to wait.  Functions named
+ * gwc_..._locked want it held, as do all of socket.c, frames.c and conn.c.
+ *
+ *      gateway.c   the life of a handle, options, states, waiting
+ *      socket.c    the socket thread: phases, timers, reading and writing
+ *      conn.c      one connection: libcurl dials, bytes in and out, WebSocket frames
+ *      frames.c    lines from the connector: what each means
+ *      convert.c   JSON to the structs of the public header
+ *      request.c   requests and their results; actions.c the common ones in one call
+ *      options.c   what bhgw_new() is given
+ *      threads.c   the events thread and the notices thread
+ *      ledger.c    which deliveries were seen
+ *      url.c       URL rules and the upgrade as text
+ */
+#pragma once
+#include <pthread.h>
+#include "base/arena.h"
+#include "base/buf.h"
+#include "base/json.h"
+#include "base/list.h"
+#include "base/map.h"
+#include "bellhop/gateway.h"
+#include "conn.h"
+#include "ledger.h"
+#include "url.h"
+
+/*  OFF --> DIALING --> UPGRADING --> HELLO --> READY --> DRAINING --> CLOSING --> OFF
+ *   ^         |            |           |         |           |
+ *   |         '------------+-----------+---------+--> BACKOFF (or OFF when that is wanted)
+ *   '-- wanted -- BACKOFF --due--> DIALING                                             */
+enum gwc_phase {
+    GWC_OFF,
+    GWC_DIALING,   /* DNS, TCP, TLS */
+    GWC_UPGRADING, /* the request is out, its answer is not in */
+    GWC_HELLO,     /* hello is out, the descriptor is not in; requests may go out already */
+    GWC_READY,
+    GWC_DRAINING, /* going_idle is out */
+    GWC_CLOSING,  /* our close frame is out, the peer's is not in */
+    GWC_BACKOFF,
+};
+
+enum gwc_want { GWC_WANT_NOTHING, GWC_WANT_UP, GWC_WANT_DORMANT, GWC_WANT_CLOSED };
+
+struct gwc_request {
+    struct list link; /* in gw->requests, then in gw->notices */
+    char id[33];      /* 32 hex digits */
+    int64_t due_ms;
+    bhgw_done_cb *done; /* NULL: nobody listens */
+    void *done_ctx;
+    bool waited, finished; /* a thread sleeps on @cond; it frees the request */
+    pthread_cond_t cond;
+    char *chat_id, *message_id; /* owned, may be NULL: defaults of the result */
+    struct bhgw_result *result; /* owned once finished */
+};
+
+enum gwc_notice_kind {
+    GWC_NOTICE_STATE,
+    GWC_NOTICE_INTERRUPT,
+    GWC_NOTICE_DESCRIPTOR,
+    GWC_NOTICE_DONE
+};
+
+struct gwc_notice {
+    struct list link;
+    enum gwc_notice_kind kind;
+    enum bhgw_state state;
+    char *a, *b;                        /* owned: why; or session key and chat */
+    struct bhgw_descriptor *descriptor; /* owned */
+    struct gwc_request *request;        /* owned */
+};
+
+struct gwc_delivery { /* waits for the events thread */
+    struct list link;
+    uint64_t number; /* in the ledger; 0: it has no buffer id */
+    bool passthrough;
+    size_t bytes;
+    char line[]; /* the frame, and a NUL */
+};
+
+struct bhgw {
+    unsigned magic;
+#define GWC_MAGIC 0x62686777u
+    struct bhgw_options opt; /* strings and identities owned */
+    struct gwc_url url;
+
+    pthread_mutex_t lock;
+    pthread_cond_t changed; /* phase, want or @quiet changed: for the blocking calls */
+    pthread_cond_t events_wakeup, notices_wakeup;
+    pthread_t socket_thread, events_thread, notices_thread;
+    bool started, quit; /* threads run; threads shall end */
+    bool notices_quit;  /* set last: what is still queued is delivered first */
+    int wake_fd;        /* eventfd that ends the socket thread's poll() */
+    bool wake_sent;
+
+    /* what is asked for, and where we are */
+    enum gwc_want want;
+    bool disabled;
+    bool shook_hands;       /* ever: makes a 4401 terminal */
+    bool dial_now;          /* bhgw_open() while waiting */
+    bool choked;            /* dropped because too much is pending: dial when half is done */
+    bool drain_from_events; /* the events thread asked: do not wait for it */
+    bool idle_acked;
+    enum gwc_phase phase;
+    enum bhgw_state told;   /* the state on_state heard last */
+    int64_t deadline_ms;    /* of the phase; 0: none */
+    unsigned failures;      /* dials in a row without a handshake */
+    unsigned n_descriptors; /* on this connection */
+
+    struct gwc_conn conn;
+    uint64_t socket_number;         /* counts connections */
+    struct json_parser *parser;     /* the socket thread's */
+    struct buf line;                /* a frame not whole yet */
+    int64_t ping_at_ms, pong_by_ms; /* 0: none */
+    bool complained;                /* one log line about bad frames per connection */
+
+    struct ledger ledger;
+    struct list deliveries; /* struct gwc_delivery, in order */
+    size_t n_deliveries, delivery_bytes;
+    bool events_busy;
+    struct buf acks; /* lines not yet sent */
+    size_t n_acks;
+    int64_t acks_since_ms;
+
+    struct list requests; /* oldest first, so in order of due_ms too */
+    struct map request_by_id;
+    struct list notices;
+    size_t n_interrupts;     /* queued: a bound */
+    struct list descriptors; /* of convert.c, primary first */
+    struct bhgw_stats stats;
+};
+
+/* gateway.c */
+int64_t gwc_now_ms(void); /* monotonic */
+void gwc_log(struct bhgw *gw, enum bhgw_log_level level, const char *fmt, ...) BH_PRINTF(3, 4);
+void gwc_wake_locked(struct bhgw *gw);
+
+/* socket.c */
+void *gwc_socket_main(void *gw);
+bool gwc_is_connected(const struct bhgw *gw);              /* hello is out: frames may be sent */
+void gwc_send_line(struct bhgw *gw, struct str line);      /* one frame, its newline included */
+void gwc_drop(struct bhgw *gw, int code, const char *why); /* the connection is over */
+void gwc_ready(struct bhgw *gw);
+void gwc_idle_acked(struct bhgw *gw);
+int64_t gwc_backoff_ms(unsigned failures, int64_t min_ms, int64_t max_ms, uint64_t random);
+
+/* frames.c */
+void gwc_bytes(struct bhgw *gw, struct str piece); /* of the stream of lines */
+void gwc_frame(struct bhgw *gw, struct str line);
+void gwc_ack_entry(struct bhgw *gw, const struct ledger_entry *e);
+void gwc_settle_locked(struct bhgw *gw, uint64_t number, enum bhgw_verdict verdict);
+
+/* convert.c */
+bool gwc_event_read(struct json doc, struct arena *a, struct bhgw_event *ret);
+bool gwc_passthrough_read(struct json doc, struct arena *a, struct bhgw_passthrough *ret);
+/* NULL: a required key is missing. */
+struct bhgw_descriptor *gwc_descriptor_read(struct json object);
+struct bhgw_descriptor *gwc_descriptor_copy(const struct bhgw_descriptor *d);
+void gwc_descriptor_keep(struct bhgw *gw, struct bhgw_descriptor *d, bool primary); /* takes @d */
+void gwc_descriptors_free(struct bhgw *gw);
+struct bhgw_result *gwc_result_read(struct json object, const struct gwc_request *req);
+struct bhgw_result *gwc_result_failure(const char *error);
+/* A bufferId as text: strings as they are, numbers in decimal; STR_NULL: none.  @scratch holds it.
+ */
+struct str gwc_buffer_id(struct json v, char scratch[24]);
+
+/* request.c */
+void gwc_result_arrived(struct bhgw *gw, struct json doc);
+void gwc_requests_expire(struct bhgw *gw, int64_t now_ms);
+void gwc_requests_fail(struct bhgw *gw);
+void gwc_request_free(struct gwc_request *req);
+
+/* threads.c */
+void *gwc_events_main(void *gw);
+void *gwc_notices_main(void *gw);
+void gwc_notify_locked(struct bhgw *gw, struct gwc_notice *n); /* takes it over */
+void gwc_notice_free(struct gwc_notice *n);

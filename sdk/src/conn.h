@@ -1,0 +1,45 @@
+/* conn.h - one connection to the connector: libcurl finds and secures it, ws_codec frames it.
+ *
+ * Used by the socket thread, with the handle's lock held; nothing here waits.
+ *
+ *      gwc_conn_dial -> gwc_conn_dial_step until it is done -> conn_write / gwc_conn_read ->
+ * gwc_conn_close
+ */
+#pragma once
+#include <curl/curl.h>
+#include "base/buf.h"
+#include "net/ws_codec.h"
+
+struct gwc_conn {
+    CURLM *multi; /* owned while dialling and connected */
+    CURL *easy;   /* owned, inside @multi */
+    curl_socket_t fd;
+    char curl_error[CURL_ERROR_SIZE];
+    struct buf head; /* the upgrade's answer so far */
+    char key[25];    /* Sec-WebSocket-Key */
+    struct ws_decoder decoder;
+    struct buf out;     /* framed, not yet being written */
+    struct buf writing; /* does not move while TLS may ask for the same bytes again */
+    size_t written;
+    bool want_write; /* the socket took less than we had */
+    bool more;       /* there may be unread bytes that poll() does not know of */
+};
+
+enum gwc_io { GWC_IO_AGAIN, GWC_IO_DONE, GWC_IO_FAILED };
+
+/* False: libcurl refuses the URL. */
+bool gwc_conn_dial(struct gwc_conn *c, const char *url, const char *ca_file, int64_t timeout_ms);
+enum gwc_io gwc_conn_dial_step(struct gwc_conn *c);
+/* Wait for the dial, for @wake_fd or for @timeout_ms. */
+void gwc_conn_dial_wait(struct gwc_conn *c, int wake_fd, int timeout_ms);
+
+void gwc_conn_add(struct gwc_conn *c, struct str raw); /* raw bytes: the upgrade */
+void gwc_conn_add_frame(struct gwc_conn *c, enum ws_op op, struct str s); /* one masked frame */
+void gwc_conn_add_close(struct gwc_conn *c, int code);
+size_t gwc_conn_unsent(const struct gwc_conn *c);
+
+enum gwc_io gwc_conn_flush(struct gwc_conn *c); /* DONE: all of it is with the kernel */
+enum gwc_io gwc_conn_read(struct gwc_conn *c, char *p, size_t n,
+                          size_t *ret_n); /* DONE: *ret_n bytes */
+
+void gwc_conn_close(struct gwc_conn *c); /* at once; harmless when not open */

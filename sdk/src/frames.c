@@ -1,0 +1,193 @@
+/* frames.c - lines from the connector: what each means.
+ *
+ * The connector sends one JSON object per line; lines and WebSocket messages need not coincide.  A
+ * line we cannot use is counted and skipped, whatever is wrong with it: the next one may be an
+ * answer somebody waits for.  Deliveries are queued for the events thread as they came; everything
+ * else is dealt with here, at once. */
+#include <stdlib.h>
+#include "base/jw.h"
+#include "base/mem.h"
+#include "client.h"
+
+#define MAX_INTERRUPTS 1024 /* queued for a notices thread that is not listening */
+
+static void skip(struct bhgw *gw, const char *why)
+{
+    gw->stats.bad_frames++;
+    if (!gw->complained)
+        gwc_log(gw, BHGW_LOG_WARN, "skipped a frame: %s (further ones are only counted)", why);
+    gw->complained = true;
+}
+
+/* ---- acks ---- */
+
+void gwc_ack_entry(struct bhgw *gw, const struct ledger_entry *e)
+{
+    /* An ack belongs on the socket that brought the delivery.  On a later one the connector repeats
+     * the delivery first, and that is when it is acknowledged. */
+    if (e->socket != gw->socket_number || !gwc_is_connected(gw))
+        return;
+    struct jw w = jw_begin(&gw->acks);
+    jw_obj(&w);
+    jw_kstr(&w, "type", STR("inbound_ack"));
+    jw_kstr(&w, "bufferId", ledger_id(e));
+    jw_end_obj(&w);
+    buf_add_c(&gw->acks, '\n');
+    if (gw->n_acks++ == 0)
+        gw->acks_since_ms = gwc_now_ms();
+}
+
+void gwc_settle_locked(struct bhgw *gw, uint64_t number, enum bhgw_verdict verdict)
+{
+    struct ledger_entry *e = ledger_pending(&gw->ledger, number);
+
+    if (e == NULL || verdict == BHGW_LATER)
+        return;
+    if (verdict == BHGW_ACK) {
+        ledger_settle(&gw->ledger, e);
+        gwc_ack_entry(gw, e);
+    } else {
+        ledger_forget(&gw->ledger, e);
+    }
+    gwc_wake_locked(gw);
+}
+
+/* ---- deliveries ---- */
+
+static bool is_too_much(const struct bhgw *gw, size_t more_bytes)
+{
+    return ledger_n_pending(&gw->ledger) >= gw->opt.max_pending ||
+           gw->n_deliveries >= gw->opt.max_pending ||
+           gw->delivery_bytes + more_bytes > gw->opt.max_pending_bytes;
+}
+
+static void enqueue(struct bhgw *gw, uint64_t number, bool passthrough, struct str line)
+{
+    struct gwc_delivery *d = xmalloc(sizeof *d + line.n + 1);
+
+    *d = (struct gwc_delivery){.number = number, .passthrough = passthrough, .bytes = line.n};
+    memcpy(d->line, line.p, line.n);
+    d->line[line.n] = '\0';
+    list_init(&d->link);
+    list_append(&gw->deliveries, &d->link);
+    gw->n_deliveries++;
+    gw->delivery_bytes += line.n;
+    pthread_cond_signal(&gw->events_wakeup);
+}
+
+static void on_delivery(struct bhgw *gw, struct json doc, bool passthrough, struct str line)
+{
+    struct json payload = json_get(doc, passthrough ? "forward" : "event");
+    char scratch[24];
+    struct str id = gwc_buffer_id(json_get(doc, "bufferId"), scratch);
+    struct ledger_entry *e = NULL;
+
+    if (json_type(payload) != JSON_OBJECT && (passthrough || json_type(payload) != JSON_ABSENT))
+        return skip(gw, "a delivery that is not an object");
+    if (id.n > LEDGER_ID_MAX)
+        return skip(gw, "a bufferId that is too long");
+    if (is_too_much(gw, line.n)) {
+        /* Leave without taking it: the connector repeats it, in order, once there is room. */
+        gw->choked = true;
+        gwc_conn_add_close(&gw->conn, 1013);
+        gwc_conn_flush(&gw->conn);
+        return gwc_drop(gw, 1013, "too many deliveries wait for the handlers");
+    }
+    if (id.n > 0) {
+        enum ledger_state before = ledger_see(&gw->ledger, id, gw->socket_number, &e);
+        if (before != LEDGER_NEW)
+            gw->stats.duplicates++;
+        if (before == LEDGER_SETTLED)
+            gwc_ack_entry(gw, e);
+        if (before != LEDGER_NEW)
+            return;
+    }
+    enqueue(gw, e != NULL ? e->number : 0, passthrough, line);
+}
+
+/* ---- the rest ---- */
+
+static void on_descriptor(struct bhgw *gw, struct json doc)
+{
+    struct bhgw_descriptor *d = gwc_descriptor_read(json_get(doc, "descriptor"));
+
+    if (d == NULL) {
+        skip(gw, "a descriptor without all its keys");
+        if (gw->phase == GWC_HELLO)
+            gwc_drop(gw, 0, "the descriptor is incomplete");
+        return;
+    }
+    gwc_descriptor_keep(gw, d, gw->n_descriptors++ == 0);
+    struct gwc_notice *n = xcalloc(1, sizeof *n);
+    n->kind = GWC_NOTICE_DESCRIPTOR;
+    n->descriptor = gwc_descriptor_copy(d);
+    gwc_notify_locked(gw, n);
+    if (gw->n_descriptors == 1)
+        gwc_ready(gw);
+}
+
+static void on_interrupt(struct bhgw *gw, struct json doc)
+{
+    struct str key = json_str(doc, "session_key"), chat = json_str(doc, "chat_id");
+
+    if (key.n == 0)
+        return skip(gw, "an interrupt without a session_key");
+    if (gw->n_interrupts >= MAX_INTERRUPTS)
+        return skip(gw, "more interrupts than anybody takes");
+    struct gwc_notice *n = xcalloc(1, sizeof *n);
+    n->kind = GWC_NOTICE_INTERRUPT;
+    n->a = str_dup(key);
+    n->b = str_dup(chat.p != NULL ? chat : STR(""));
+    gw->n_interrupts++;
+    gwc_notify_locked(gw, n);
+}
+
+void gwc_frame(struct bhgw *gw, struct str line)
+{
+    struct json doc;
+
+    if (str_trim(line).n == 0)
+        return;
+    if (!json_parse(gw->parser, line, &doc))
+        return skip(gw, json_error(gw->parser));
+    if (!json_is_object(doc))
+        return skip(gw, "not an object");
+    struct str type = json_str(doc, "type");
+    if (str_eq(type, STR("inbound")))
+        on_delivery(gw, doc, false, line);
+    else if (str_eq(type, STR("passthrough_forward")))
+        on_delivery(gw, doc, true, line);
+    else if (str_eq(type, STR("outbound_result")))
+        gwc_result_arrived(gw, doc);
+    else if (str_eq(type, STR("interrupt_inbound")))
+        on_interrupt(gw, doc);
+    else if (str_eq(type, STR("descriptor")))
+        on_descriptor(gw, doc);
+    else if (str_eq(type, STR("going_idle_ack")))
+        gwc_idle_acked(gw);
+    /* Types we do not know belong to a newer contract and are none of our business. */
+}
+
+void gwc_bytes(struct bhgw *gw, struct str piece)
+{
+    uint64_t socket = gw->socket_number;
+
+    while (piece.n > 0 && gwc_is_connected(gw) && socket == gw->socket_number) {
+        ptrdiff_t end = str_find(piece, '\n');
+        struct str part = end < 0 ? piece : str_make(piece.p, (size_t)end);
+        piece = str_skip(piece, part.n + (end >= 0));
+        if (gw->line.n + part.n > gw->opt.max_message_bytes)
+            return gwc_drop(gw, 1009, "the connector sent a frame that is too long");
+        if (end >= 0 && gw->line.n == 0) {
+            gwc_frame(gw, part);
+            continue;
+        }
+        buf_add_str(&gw->line, part);
+        if (end < 0)
+            return;
+        struct buf whole = gw->line;
+        gw->line = BUF_INIT;
+        gwc_frame(gw, buf_str(&whole));
+        buf_done(&whole);
+    }
+}

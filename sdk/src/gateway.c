@@ -1,0 +1,390 @@
+/* gateway.c - the life of a handle.  (bellhop/gateway.h has the contract.)
+ *
+ * Calls write down what is wanted and wake the socket thread; it alone moves the phase.  Blocking
+ * calls sleep on gw->changed, which is signalled whenever the phase moved. */
+#include <assert.h>
+#include <curl/curl.h>
+#include <errno.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/eventfd.h>
+#include <time.h>
+#include <unistd.h>
+#include "base/crypto.h"
+#include "base/mem.h"
+#include "client.h"
+#include "core/token.h"
+#include "options.h"
+
+const char *bhgw_version(void)
+{
+    return BELLHOP_VERSION;
+}
+
+const char *bhgw_state_name(enum bhgw_state state)
+{
+    static const char *const names[] = {
+        [BHGW_OFF] = "off",           [BHGW_CONNECTING] = "connecting", [BHGW_READY] = "ready",
+        [BHGW_DRAINING] = "draining", [BHGW_WAITING] = "waiting",       [BHGW_DORMANT] = "dormant",
+        [BHGW_DISABLED] = "disabled", [BHGW_CLOSED] = "closed",
+    };
+
+    return (size_t)state < ARRAY_LEN(names) ? names[state] : "unknown";
+}
+
+int64_t gwc_now_ms(void)
+{
+    struct timespec ts;
+
+    clock_gettime(CLOCK_MONOTONIC, &ts);
+    return (int64_t)ts.tv_sec * 1000 + ts.tv_nsec / 1000000;
+}
+
+void gwc_log(struct bhgw *gw, enum bhgw_log_level level, const char *fmt, ...)
+{
+    char line[512];
+    va_list args;
+
+    if (gw->opt.log == NULL)
+        return;
+    va_start(args, fmt);
+    vsnprintf(line, sizeof line, fmt, args);
+    va_end(args);
+    gw->opt.log(gw->opt.ctx, level, line);
+}
+
+void gwc_wake_locked(struct bhgw *gw)
+{
+    const uint64_t one = 1;
+
+    if (gw->wake_sent)
+        return;
+    gw->wake_sent = true;
+    ssize_t n = write(gw->wake_fd, &one, sizeof one);
+    assert(n == sizeof one || errno == EAGAIN);
+}
+
+/* ---- birth ---- */
+
+static void cond_init(pthread_cond_t *cond)
+{
+    pthread_condattr_t attr;
+
+    pthread_condattr_init(&attr);
+    pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
+    pthread_cond_init(cond, &attr);
+    pthread_condattr_destroy(&attr);
+}
+
+static struct bhgw *handle_new(const struct bhgw_options *opt, const struct gwc_url *url, int fd)
+{
+    struct bhgw *gw = xcalloc(1, sizeof *gw);
+
+    *gw = (struct bhgw){.magic = GWC_MAGIC, .opt = *opt, .url = *url, .wake_fd = fd};
+    pthread_mutex_init(&gw->lock, NULL);
+    cond_init(&gw->changed);
+    cond_init(&gw->events_wakeup);
+    cond_init(&gw->notices_wakeup);
+    gw->conn.fd = CURL_SOCKET_BAD;
+    gw->parser = json_parser_new();
+    ledger_init(&gw->ledger, opt->dedup_ids);
+    list_init(&gw->deliveries);
+    list_init(&gw->requests);
+    list_init(&gw->notices);
+    list_init(&gw->descriptors);
+    return gw;
+}
+
+struct bhgw *bhgw_new(const struct bhgw_options *given, char *error, size_t error_bytes)
+{
+    struct bhgw_options opt;
+    struct gwc_url url;
+    int fd = -1;
+    const char *why = gwc_options_copy(&opt, given);
+
+    if (why == NULL && !gwc_url_read(&url, opt.url, &why))
+        gwc_options_done(&opt);
+    if (why == NULL && (fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) < 0) {
+        why = "the process has no file descriptor left";
+        gwc_url_done(&url);
+        gwc_options_done(&opt);
+    }
+    if (why != NULL) {
+        if (error != NULL)
+            snprintf(error, error_bytes, "%s", why);
+        return NULL;
+    }
+    curl_global_init(CURL_GLOBAL_DEFAULT); /* counted and thread-safe since libcurl 7.84 */
+    return handle_new(&opt, &url, fd);
+}
+
+/* The application's signals are the application's business. */
+static void start_threads(struct bhgw *gw)
+{
+    sigset_t all, before;
+
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, &before);
+    if (pthread_create(&gw->socket_thread, NULL, gwc_socket_main, gw) != 0 ||
+        pthread_create(&gw->events_thread, NULL, gwc_events_main, gw) != 0 ||
+        pthread_create(&gw->notices_thread, NULL, gwc_notices_main, gw) != 0)
+        abort(); /* like memory being gone */
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    gw->started = true;
+}
+
+/* ---- wishes ---- */
+
+static bool is_over(const struct bhgw *gw)
+{
+    return gw->disabled || gw->want == GWC_WANT_CLOSED;
+}
+
+static bool is_own_thread(const struct bhgw *gw)
+{
+    return gw->started && (pthread_equal(pthread_self(), gw->events_thread) ||
+                           pthread_equal(pthread_self(), gw->notices_thread));
+}
+
+static void lock(struct bhgw *gw)
+{
+    assert(gw->magic == GWC_MAGIC);
+    pthread_mutex_lock(&gw->lock);
+}
+
+static void unlock(struct bhgw *gw)
+{
+    pthread_mutex_unlock(&gw->lock);
+}
+
+enum bhgw_status bhgw_open(struct bhgw *gw)
+{
+    enum bhgw_status status = BHGW_STOPPED;
+
+    lock(gw);
+    if (!is_over(gw)) {
+        gw->want = GWC_WANT_UP;
+        gw->dial_now = true;
+        if (!gw->started)
+            start_threads(gw);
+        gwc_wake_locked(gw);
+        status = BHGW_OK;
+    }
+    unlock(gw);
+    return status;
+}
+
+/* Ask for DORMANT or CLOSED. */
+static void ask_rest_locked(struct bhgw *gw, enum gwc_want want)
+{
+    if (is_over(gw))
+        return;
+    gw->want = want;
+    gw->drain_from_events = gw->started && pthread_equal(pthread_self(), gw->events_thread);
+    pthread_cond_broadcast(&gw->changed);
+    if (gw->started)
+        gwc_wake_locked(gw);
+    else if (want == GWC_WANT_CLOSED)
+        gw->told = BHGW_CLOSED;
+}
+
+void bhgw_go_idle(struct bhgw *gw)
+{
+    lock(gw);
+    if (gw->started)
+        ask_rest_locked(gw, GWC_WANT_DORMANT);
+    unlock(gw);
+}
+
+enum bhgw_status bhgw_go_idle_wait(struct bhgw *gw)
+{
+    enum bhgw_status status = BHGW_NOT_CONNECTED;
+
+    lock(gw);
+    if (is_over(gw)) {
+        status = BHGW_STOPPED;
+    } else if (gw->started) {
+        uint64_t socket = gw->socket_number;
+        bool connected = gwc_is_connected(gw);
+        ask_rest_locked(gw, GWC_WANT_DORMANT);
+        /* Over when off, or when somebody opened it again and a new socket exists. */
+        while (gw->phase != GWC_OFF && gw->socket_number == socket)
+            pthread_cond_wait(&gw->changed, &gw->lock);
+        if (gw->disabled)
+            status = BHGW_STOPPED;
+        else if (connected)
+            status = gw->idle_acked ? BHGW_OK : BHGW_TIMEOUT;
+    }
+    unlock(gw);
+    return status;
+}
+
+void bhgw_close(struct bhgw *gw)
+{
+    lock(gw);
+    ask_rest_locked(gw, GWC_WANT_CLOSED);
+    while (gw->started && gw->phase != GWC_OFF && !is_own_thread(gw))
+        pthread_cond_wait(&gw->changed, &gw->lock);
+    unlock(gw);
+}
+
+/* ---- death ---- */
+
+static void free_queues(struct bhgw *gw)
+{
+    list_each(&gw->deliveries, it, next) free(list_entry(it, struct gwc_delivery, link));
+    list_each(&gw->notices, it2, next2) gwc_notice_free(list_entry(it2, struct gwc_notice, link));
+    gwc_descriptors_free(gw);
+    ledger_done(&gw->ledger);
+    map_done(&gw->request_by_id);
+}
+
+static void end_threads(struct bhgw *gw)
+{
+    lock(gw);
+    gw->quit = true;
+    gwc_wake_locked(gw);
+    pthread_cond_broadcast(&gw->events_wakeup);
+    unlock(gw);
+    pthread_join(gw->socket_thread, NULL);
+    pthread_join(gw->events_thread, NULL);
+    lock(gw);
+    gwc_requests_fail(gw); /* nobody is left to answer them: tell their owners */
+    gw->notices_quit = true;
+    pthread_cond_broadcast(&gw->notices_wakeup);
+    unlock(gw);
+    pthread_join(gw->notices_thread, NULL);
+}
+
+void bhgw_free(struct bhgw *gw)
+{
+    if (gw == NULL)
+        return;
+    assert(!is_own_thread(gw));
+    if (!gw->started && !list_is_empty(&gw->notices))
+        start_threads(gw); /* requests were made without ever opening: their callbacks are owed */
+    if (gw->started)
+        end_threads(gw);
+    free_queues(gw);
+    json_parser_free(gw->parser);
+    buf_done(&gw->line);
+    buf_done(&gw->acks);
+    close(gw->wake_fd);
+    gwc_url_done(&gw->url);
+    gwc_options_done(&gw->opt);
+    pthread_cond_destroy(&gw->changed);
+    pthread_cond_destroy(&gw->events_wakeup);
+    pthread_cond_destroy(&gw->notices_wakeup);
+    pthread_mutex_destroy(&gw->lock);
+    gw->magic = 0;
+    free(gw);
+    curl_global_cleanup();
+}
+
+/* ---- questions ---- */
+
+static struct timespec moment(int64_t ms)
+{
+    return (struct timespec){.tv_sec = ms / 1000, .tv_nsec = ms % 1000 * 1000000};
+}
+
+enum bhgw_status bhgw_wait_ready(struct bhgw *gw, int timeout_ms)
+{
+    struct timespec until = moment(gwc_now_ms() + timeout_ms);
+    int rc = 0;
+
+    lock(gw);
+    while (gw->told != BHGW_READY && !is_over(gw) && rc != ETIMEDOUT) {
+        if (timeout_ms < 0)
+            pthread_cond_wait(&gw->changed, &gw->lock);
+        else
+            rc = pthread_cond_timedwait(&gw->changed, &gw->lock, &until);
+    }
+    enum bhgw_status status = gw->told == BHGW_READY ? BHGW_OK
+                              : is_over(gw)          ? BHGW_STOPPED
+                                                     : BHGW_TIMEOUT;
+    unlock(gw);
+    return status;
+}
+
+enum bhgw_state bhgw_state(struct bhgw *gw)
+{
+    lock(gw);
+    enum bhgw_state state = gw->told;
+    unlock(gw);
+    return state;
+}
+
+size_t bhgw_pending(struct bhgw *gw)
+{
+    lock(gw);
+    size_t queued = gw->n_deliveries + gw->events_busy, known = ledger_n_pending(&gw->ledger);
+    unlock(gw);
+    return known > queued ? known : queued;
+}
+
+void bhgw_ack(struct bhgw *gw, uint64_t delivery)
+{
+    lock(gw);
+    gwc_settle_locked(gw, delivery, BHGW_ACK);
+    unlock(gw);
+}
+
+void bhgw_release(struct bhgw *gw, uint64_t delivery)
+{
+    lock(gw);
+    gwc_settle_locked(gw, delivery, BHGW_RELEASE);
+    unlock(gw);
+}
+
+void bhgw_stats_get(struct bhgw *gw, struct bhgw_stats *stats)
+{
+    size_t n = stats->struct_bytes;
+
+    lock(gw);
+    memcpy(stats, &gw->stats, n < sizeof *stats ? n : sizeof *stats);
+    unlock(gw);
+    stats->struct_bytes = n;
+}
+
+/* ---- HTTP calls of the application's own ---- */
+
+static char *url_part(const char *configured, bool ws)
+{
+    struct gwc_url url;
+    const char *why;
+
+    if (!gwc_url_read(&url, configured, &why))
+        return NULL;
+    char *part = xstrdup(ws ? url.ws : url.http);
+    gwc_url_done(&url);
+    return part;
+}
+
+char *bhgw_ws_url(const char *url)
+{
+    return url_part(url, true);
+}
+
+char *bhgw_http_url(const char *url)
+{
+    return url_part(url, false);
+}
+
+char *bhgw_token(const char *gateway_id, const char *secret, int ttl_s)
+{
+    struct buf token = BUF_INIT;
+
+    token_mint(&token, str_of(gateway_id), str_of(secret),
+               ttl_s > 0 ? (int64_t)time(NULL) + ttl_s : 0);
+    return buf_take(&token);
+}
+
+void bhgw_string_free(char *s)
+{
+    if (s != NULL)
+        secret_wipe(s, strlen(s));
+    free(s);
+}

@@ -1,0 +1,147 @@
+/* options.c - what bhgw_new() is given: checked, completed with defaults, copied. */
+#include "options.h"
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include "base/crypto.h"
+#include "base/json.h"
+#include "base/mem.h"
+
+#define PLATFORM_RELAY "relay"
+
+static void set_default(int *option, int value)
+{
+    if (*option == 0)
+        *option = value;
+}
+
+static void set_defaults(struct bhgw_options *o)
+{
+    set_default(&o->connect_timeout_ms, 10000);
+    set_default(&o->handshake_timeout_ms, 30000);
+    set_default(&o->request_timeout_ms, 30000);
+    set_default(&o->idle_ack_timeout_ms, 10000);
+    set_default(&o->ping_interval_ms, 20000);
+    set_default(&o->backoff_min_ms, 1000);
+    set_default(&o->backoff_max_ms, 30000);
+    set_default(&o->token_ttl_s, 300);
+    if (o->max_message_bytes == 0)
+        o->max_message_bytes = (size_t)16 << 20;
+    if (o->max_pending == 0)
+        o->max_pending = 16384;
+    if (o->max_pending_bytes == 0)
+        o->max_pending_bytes = (size_t)64 << 20;
+    if (o->dedup_ids == 0)
+        o->dedup_ids = 4096;
+    if (o->user_agent == NULL)
+        o->user_agent = "bellhop-gateway/" BELLHOP_VERSION;
+}
+
+static bool is_header_text(const char *s)
+{
+    for (; *s != '\0'; s++)
+        if ((unsigned char)*s < ' ' || (unsigned char)*s == 0x7f)
+            return false;
+    return true;
+}
+
+static bool is_manifest(const char *text)
+{
+    struct json_parser *p = json_parser_new();
+    struct json doc;
+    bool ok = json_parse(p, str_of(text), &doc) && json_type(doc) == JSON_ARRAY;
+
+    json_parser_free(p);
+    return ok;
+}
+
+static const char *trouble_with_identity(const struct bhgw_identity *id)
+{
+    if (id->platform == NULL || id->platform[0] == '\0')
+        return "an identity has no platform";
+    if (id->command_manifest == NULL)
+        return NULL;
+    if (strpbrk(id->command_manifest, "\r\n") != NULL || !is_manifest(id->command_manifest))
+        return "a command_manifest is not a JSON array on one line";
+    return NULL;
+}
+
+static const char *trouble_with(const struct bhgw_options *o)
+{
+    const int *const times[] = {&o->connect_timeout_ms, &o->handshake_timeout_ms,
+                                &o->request_timeout_ms, &o->idle_ack_timeout_ms,
+                                &o->ping_interval_ms,   &o->backoff_min_ms,
+                                &o->backoff_max_ms,     &o->token_ttl_s};
+    const char *why = NULL;
+
+    for (size_t i = 0; i < ARRAY_LEN(times); i++)
+        if (*times[i] < 0)
+            return "a time is negative";
+    if (o->backoff_max_ms < o->backoff_min_ms)
+        return "backoff_max_ms is smaller than backoff_min_ms";
+    if (o->url == NULL)
+        return "there is no url";
+    if ((o->gateway_id == NULL) != (o->secret == NULL))
+        return "gateway_id and secret belong together: one of them is missing";
+    if (o->gateway_id != NULL && (o->gateway_id[0] == '\0' || o->secret[0] == '\0'))
+        return "gateway_id and secret must not be empty";
+    if (!is_header_text(o->user_agent))
+        return "user_agent contains a control character";
+    for (size_t i = 0; i < o->n_identities && why == NULL; i++)
+        why = trouble_with_identity(&o->identities[i]);
+    return why;
+}
+
+static const struct bhgw_identity *copy_identities(const struct bhgw_options *o, size_t *ret_n)
+{
+    size_t n = o->n_identities > 0 ? o->n_identities : 1;
+    struct bhgw_identity *ids = xcalloc(n, sizeof *ids);
+
+    for (size_t i = 0; i < n; i++) {
+        const struct bhgw_identity relay = {.platform = PLATFORM_RELAY};
+        const struct bhgw_identity *id = o->n_identities > 0 ? &o->identities[i] : &relay;
+        ids[i].platform = xstrdup(id->platform);
+        ids[i].bot_id = xstrdup(id->bot_id != NULL ? id->bot_id : "");
+        ids[i].command_manifest = xstrdup(id->command_manifest);
+    }
+    *ret_n = n;
+    return ids;
+}
+
+const char *gwc_options_copy(struct bhgw_options *to, const struct bhgw_options *from)
+{
+    struct bhgw_options o = {0};
+
+    if (from->struct_bytes < offsetof(struct bhgw_options, ctx))
+        return "struct_bytes is not set: start from bhgw_options_init()";
+    memcpy(&o, from, from->struct_bytes < sizeof o ? from->struct_bytes : sizeof o);
+    o.struct_bytes = sizeof o;
+    set_defaults(&o);
+    const char *why = trouble_with(&o);
+    if (why != NULL)
+        return why;
+    o.identities = copy_identities(&o, &o.n_identities);
+    o.url = xstrdup(o.url);
+    o.gateway_id = xstrdup(o.gateway_id);
+    o.secret = xstrdup(o.secret);
+    o.ca_file = xstrdup(o.ca_file);
+    o.user_agent = xstrdup(o.user_agent);
+    *to = o;
+    return NULL;
+}
+
+void gwc_options_done(struct bhgw_options *o)
+{
+    for (size_t i = 0; i < o->n_identities; i++) {
+        free((void *)(uintptr_t)o->identities[i].platform);
+        free((void *)(uintptr_t)o->identities[i].bot_id);
+        free((void *)(uintptr_t)o->identities[i].command_manifest);
+    }
+    free((void *)(uintptr_t)o->identities);
+    free((void *)(uintptr_t)o->url);
+    free((void *)(uintptr_t)o->gateway_id);
+    bhgw_string_free((char *)(uintptr_t)o->secret);
+    free((void *)(uintptr_t)o->ca_file);
+    free((void *)(uintptr_t)o->user_agent);
+    *o = (struct bhgw_options){0};
+}

@@ -1,0 +1,7 @@
+/* options.h - options given by the application, checked and owned. */
+#pragma once
+#include "bellhop/gateway.h"
+
+/* NULL: *@to owns a complete copy.  Else a sentence saying what is wrong, and *@to is untouched. */
+const char *gwc_options_copy(struct bhgw_options *to, const struct bhgw_options *from);
+void gwc_options_done(struct bhgw_options *o);

@@ -1,0 +1,293 @@
+/* request.c - requests and their results.
+ *
+ *      made --> waiting for its result --result, 30 s, or a deliberate close--> finished
+ *
+ * A connection that is lost does not end a request: the connector may answer on the next one.  The
+ * list is in order of age, and all requests have the same patience, so the oldest is due first.
+ * A finished request wakes its waiting thread, or travels to the notices thread as a notice. */
+#include <assert.h>
+#include <stdlib.h>
+#include "base/crypto.h"
+#include "base/jw.h"
+#include "base/mem.h"
+#include "base/rand.h"
+#include "client.h"
+
+#define MAX_UNSENT_BYTES ((size_t)32 << 20) /* of a connector that reads slower than we write */
+#define ERROR_BUSY "network trouble: the connector reads too slowly"
+#define ERROR_BAD_ACTION "the action is not a JSON object"
+
+void gwc_request_free(struct gwc_request *req)
+{
+    bhgw_result_free(req->result);
+    pthread_cond_destroy(&req->cond);
+    free(req->chat_id);
+    free(req->message_id);
+    free(req);
+}
+
+static struct gwc_request *request_new(struct bhgw *gw)
+{
+    struct gwc_request *req = xcalloc(1, sizeof *req);
+    struct rand r = RAND_SYSTEM;
+    struct buf hex = BUF_INIT;
+    uint8_t raw[16];
+
+    rand_bytes(&r, raw, sizeof raw);
+    hex_add(&hex, raw, sizeof raw);
+    memcpy(req->id, buf_z(&hex), sizeof req->id);
+    buf_done(&hex);
+    list_init(&req->link);
+    pthread_cond_init(&req->cond, NULL);
+    req->due_ms = gwc_now_ms() + gw->opt.request_timeout_ms;
+    return req;
+}
+
+static void finish(struct bhgw *gw, struct gwc_request *req, struct bhgw_result *result)
+{
+    assert(!req->finished);
+    req->finished = true;
+    req->result = result;
+    list_remove(&req->link);
+    map_del(&gw->request_by_id, str_of(req->id));
+    if (req->waited) {
+        pthread_cond_signal(&req->cond);
+    } else if (req->done == NULL) {
+        gwc_request_free(req);
+    } else {
+        struct gwc_notice *n = xcalloc(1, sizeof *n);
+        n->kind = GWC_NOTICE_DONE;
+        n->request = req;
+        gwc_notify_locked(gw, n);
+    }
+}
+
+void gwc_result_arrived(struct bhgw *gw, struct json doc)
+{
+    struct gwc_request *req = map_get(&gw->request_by_id, json_str(doc, "requestId"));
+
+    if (req != NULL) /* else: late, or not ours */
+        finish(gw, req, gwc_result_read(json_get(doc, "result"), req));
+}
+
+void gwc_requests_expire(struct bhgw *gw, int64_t now_ms)
+{
+    list_each(&gw->requests, it, next)
+    {
+        struct gwc_request *req = list_entry(it, struct gwc_request, link);
+        if (req->due_ms > now_ms)
+            break;
+        gw->stats.timeouts++;
+        finish(gw, req, gwc_result_failure(BHGW_ERROR_TIMED_OUT));
+    }
+}
+
+void gwc_requests_fail(struct bhgw *gw)
+{
+    list_each(&gw->requests, it, next) finish(gw, list_entry(it, struct gwc_request, link),
+                                              gwc_result_failure(BHGW_ERROR_NOT_CONNECTED));
+}
+
+static void send_request(struct bhgw *gw, const struct gwc_request *req, struct str action,
+                         const char *platform, const char *bot_id)
+{
+    struct buf line = BUF_INIT;
+    struct jw w = jw_begin(&line);
+
+    jw_obj(&w);
+    jw_kstr(&w, "type", STR("outbound"));
+    jw_kstr(&w, "requestId", str_of(req->id));
+    jw_key(&w, "action");
+    jw_raw(&w, action);
+    jw_kstr_opt(&w, "platform", str_of(platform));
+    jw_kstr_opt(&w, "botId", str_of(bot_id));
+    jw_end_obj(&w);
+    buf_add_c(&line, '\n');
+    gwc_send_line(gw, buf_str(&line));
+    buf_done(&line);
+    gwc_wake_locked(gw);
+}
+
+/* Register @req, and send it if that can be done at all. */
+static void submit_locked(struct bhgw *gw, struct gwc_request *req, struct str action,
+                          const char *platform, const char *bot_id)
+{
+    list_append(&gw->requests, &req->link);
+    map_put(&gw->request_by_id, str_of(req->id), req);
+    gw->stats.requests++;
+    if (action.p == NULL)
+        finish(gw, req, gwc_result_failure(ERROR_BAD_ACTION));
+    else if (!gwc_is_connected(gw))
+        finish(gw, req, gwc_result_failure(BHGW_ERROR_NOT_CONNECTED));
+    else if (gwc_conn_unsent(&gw->conn) > MAX_UNSENT_BYTES)
+        finish(gw, req, gwc_result_failure(ERROR_BUSY));
+    else
+        send_request(gw, req, action, platform, bot_id);
+}
+
+static void submit(struct bhgw *gw, struct gwc_request *req, struct str action,
+                   const char *platform, const char *bot_id)
+{
+    assert(gw->magic == GWC_MAGIC);
+    pthread_mutex_lock(&gw->lock);
+    submit_locked(gw, req, action, platform, bot_id);
+    pthread_mutex_unlock(&gw->lock);
+}
+
+static struct bhgw_result *submit_wait(struct bhgw *gw, struct gwc_request *req, struct str action,
+                                       const char *platform, const char *bot_id)
+{
+    assert(gw->magic == GWC_MAGIC);
+    req->waited = true;
+    pthread_mutex_lock(&gw->lock);
+    submit_locked(gw, req, action, platform, bot_id);
+    while (!req->finished)
+        pthread_cond_wait(&req->cond, &gw->lock);
+    pthread_mutex_unlock(&gw->lock);
+    struct bhgw_result *result = req->result;
+    req->result = NULL;
+    gwc_request_free(req);
+    return result;
+}
+
+/* ---- actions as JSON ---- */
+
+/* The members of @json, an object, are written where @w stands; false: it is not an object. */
+static bool add_members(struct jw *w, struct json_parser *p, const char *json)
+{
+    struct json doc;
+
+    if (!json_parse(p, str_of(json), &doc) || !json_is_object(doc))
+        return false;
+    for (struct json_iter it = {0}; json_next(doc, &it);) {
+        jw_key_str(w, it.key);
+        jw_value(w, it.value);
+    }
+    return true;
+}
+
+static bool is_one_of(const char *op, const char *a, const char *b, const char *c, const char *d)
+{
+    return strcmp(op, a) == 0 || strcmp(op, b) == 0 || strcmp(op, c) == 0 || strcmp(op, d) == 0;
+}
+
+static bool write_action(struct buf *out, const struct bhgw_action *a)
+{
+    struct json_parser *p = json_parser_new();
+    struct jw w = jw_begin(out);
+    bool ok = true;
+
+    jw_obj(&w);
+    jw_kstr(&w, "op", str_of(a->op));
+    jw_kstr_opt(&w, "chat_id", str_of(a->chat_id));
+    jw_kstr_opt(&w, "message_id", str_of(a->message_id));
+    jw_kstr_opt(&w, "session_key", str_of(a->session_key));
+    jw_kstr_opt(&w, "kind", str_of(a->kind));
+    jw_kstr_opt(&w, "content", str_of(a->content));
+    if (a->reply_to != NULL || strcmp(a->op, "send") == 0)
+        jw_kstr(&w, "reply_to", str_of(a->reply_to));
+    if (a->metadata != NULL || is_one_of(a->op, "send", "edit", "typing", "follow_up")) {
+        jw_key(&w, "metadata");
+        jw_obj(&w);
+        ok = a->metadata == NULL || add_members(&w, p, a->metadata);
+        jw_end_obj(&w);
+    }
+    if (ok && a->extra != NULL)
+        ok = add_members(&w, p, a->extra);
+    jw_end_obj(&w);
+    json_parser_free(p);
+    return ok && !buf_failed(out);
+}
+
+/* Copy @a as far as the caller's version of it goes. */
+static struct bhgw_action action_of(const struct bhgw_action *a)
+{
+    struct bhgw_action copy = {0};
+
+    assert(a->struct_bytes >= offsetof(struct bhgw_action, chat_id));
+    memcpy(&copy, a, a->struct_bytes < sizeof copy ? a->struct_bytes : sizeof copy);
+    assert(copy.op != NULL);
+    return copy;
+}
+
+static struct gwc_request *prepare(struct bhgw *gw, const struct bhgw_action *a, struct buf *action)
+{
+    struct gwc_request *req = request_new(gw);
+
+    req->chat_id = xstrdup(a->chat_id);
+    req->message_id = strcmp(a->op, "edit") == 0 ? xstrdup(a->message_id) : NULL;
+    if (!write_action(action, a))
+        buf_done(action);
+    return req;
+}
+
+static struct str str_or_null(const struct buf *b)
+{
+    return b->n > 0 ? buf_str(b) : STR_NULL;
+}
+
+void bhgw_request(struct bhgw *gw, const struct bhgw_action *given, bhgw_done_cb *done,
+                  void *done_ctx)
+{
+    struct bhgw_action a = action_of(given);
+    struct buf action = BUF_INIT;
+    struct gwc_request *req = prepare(gw, &a, &action);
+
+    req->done = done;
+    req->done_ctx = done_ctx;
+    submit(gw, req, str_or_null(&action), a.platform, a.bot_id);
+    buf_done(&action);
+}
+
+struct bhgw_result *bhgw_request_wait(struct bhgw *gw, const struct bhgw_action *given)
+{
+    struct bhgw_action a = action_of(given);
+    struct buf action = BUF_INIT;
+    struct gwc_request *req = prepare(gw, &a, &action);
+    struct bhgw_result *result = submit_wait(gw, req, str_or_null(&action), a.platform, a.bot_id);
+
+    buf_done(&action);
+    return result;
+}
+
+/* Through the parser and out again: what goes on the wire is one line, whatever was given. */
+static struct gwc_request *prepare_json(struct bhgw *gw, const char *json, struct buf *action)
+{
+    struct gwc_request *req = request_new(gw);
+    struct json_parser *p = json_parser_new();
+    struct jw w = jw_begin(action);
+    struct json doc;
+
+    if (json_parse(p, str_of(json), &doc) && json_is_object(doc)) {
+        struct str chat = json_str(doc, "chat_id"), message = json_str(doc, "message_id");
+        req->chat_id = chat.p != NULL ? str_dup(chat) : NULL;
+        if (message.p != NULL && str_eq(json_str(doc, "op"), STR("edit")))
+            req->message_id = str_dup(message);
+        jw_value(&w, doc);
+    }
+    json_parser_free(p);
+    return req;
+}
+
+void bhgw_request_json(struct bhgw *gw, const char *action_json, const char *platform,
+                       const char *bot_id, bhgw_done_cb *done, void *done_ctx)
+{
+    struct buf action = BUF_INIT;
+    struct gwc_request *req = prepare_json(gw, action_json, &action);
+
+    req->done = done;
+    req->done_ctx = done_ctx;
+    submit(gw, req, str_or_null(&action), platform, bot_id);
+    buf_done(&action);
+}
+
+struct bhgw_result *bhgw_request_json_wait(struct bhgw *gw, const char *action_json,
+                                           const char *platform, const char *bot_id)
+{
+    struct buf action = BUF_INIT;
+    struct gwc_request *req = prepare_json(gw, action_json, &action);
+    struct bhgw_result *result = submit_wait(gw, req, str_or_null(&action), platform, bot_id);
+
+    buf_done(&action);
+    return result;
+}

@@ -1,0 +1,566 @@
+/* socket.c - the socket thread.  (client.h draws the phases.)
+ *
+ * The thread turns like this: obey what was asked, act on timers, send what is due, wait; then
+ * read. It never runs code of the application, so nothing an application does can keep it from
+ * reading a result or an ack.
+ *
+ * Acks are held back for up to ACK_PATIENCE_MS while further deliveries wait for the events thread,
+ * so that a burst is acknowledged in one WebSocket message; with an empty queue they leave at once.
+ */
+#include <assert.h>
+#include <errno.h>
+#include <poll.h>
+#include <stdlib.h>
+#include <time.h>
+#include <unistd.h>
+#include "base/crypto.h"
+#include "base/jw.h"
+#include "base/mem.h"
+#include "base/rand.h"
+#include "client.h"
+#include "core/token.h"
+
+#define ACK_PATIENCE_MS 2
+#define ACKS_PER_MESSAGE 256
+#define CLOSE_PATIENCE_MS 2000
+#define CHOKED_RETRY_MS 250
+#define READ_BYTES 65536
+#define READS_PER_TURN 16
+#define FOREVER INT64_MAX
+
+#define B(p) (1u << GWC_##p)
+static const struct {
+    const char *name;
+    unsigned next; /* bit set of phases that may follow */
+    enum bhgw_state state;
+} phases[] = {
+    [GWC_OFF] = {"off", B(OFF) | B(DIALING), BHGW_OFF},
+    [GWC_DIALING] = {"dialing", B(UPGRADING) | B(BACKOFF) | B(OFF), BHGW_CONNECTING},
+    [GWC_UPGRADING] = {"upgrading", B(HELLO) | B(BACKOFF) | B(OFF), BHGW_CONNECTING},
+    [GWC_HELLO] = {"hello", B(READY) | B(DRAINING) | B(BACKOFF) | B(OFF), BHGW_CONNECTING},
+    [GWC_READY] = {"ready", B(DRAINING) | B(BACKOFF) | B(OFF), BHGW_READY},
+    [GWC_DRAINING] = {"draining", B(CLOSING) | B(OFF), BHGW_DRAINING},
+    [GWC_CLOSING] = {"closing", B(OFF), BHGW_DRAINING},
+    [GWC_BACKOFF] = {"backoff", B(DIALING) | B(OFF), BHGW_WAITING},
+};
+
+static enum bhgw_state state_of(const struct bhgw *gw)
+{
+    if (gw->phase != GWC_OFF)
+        return phases[gw->phase].state;
+    if (gw->disabled)
+        return BHGW_DISABLED;
+    switch (gw->want) {
+    case GWC_WANT_DORMANT:
+        return BHGW_DORMANT;
+    case GWC_WANT_CLOSED:
+        return BHGW_CLOSED;
+    case GWC_WANT_UP:
+        return BHGW_CONNECTING; /* the very next step of the turn */
+    case GWC_WANT_NOTHING:
+        break;
+    }
+    return BHGW_OFF;
+}
+
+static void tell(struct bhgw *gw, const char *why)
+{
+    enum bhgw_state state = state_of(gw);
+
+    pthread_cond_broadcast(&gw->changed);
+    if (state == gw->told)
+        return;
+    gw->told = state;
+    gwc_log(gw, BHGW_LOG_INFO, "%s: %s", bhgw_state_name(state), why);
+    struct gwc_notice *n = xcalloc(1, sizeof *n);
+    n->kind = GWC_NOTICE_STATE;
+    n->state = state;
+    n->a = xstrdup(why);
+    gwc_notify_locked(gw, n);
+}
+
+/* The only place that writes gw->phase. */
+static void enter(struct bhgw *gw, enum gwc_phase next, int64_t timeout_ms, const char *why)
+{
+    assert(phases[gw->phase].next & (1u << next));
+    gwc_log(gw, BHGW_LOG_DEBUG, "%s -> %s", phases[gw->phase].name, phases[next].name);
+    gw->phase = next;
+    gw->deadline_ms = timeout_ms > 0 ? gwc_now_ms() + timeout_ms : 0;
+    tell(gw, why);
+}
+
+bool gwc_is_connected(const struct bhgw *gw)
+{
+    return gw->phase == GWC_HELLO || gw->phase == GWC_READY || gw->phase == GWC_DRAINING;
+}
+
+int64_t gwc_backoff_ms(unsigned failures, int64_t min_ms, int64_t max_ms, uint64_t random)
+{
+    int64_t d = min_ms;
+
+    while (failures-- > 0 && d < max_ms)
+        d *= 2;
+    if (d > max_ms)
+        d = max_ms;
+    return d - d / 2 + (int64_t)(random % (uint64_t)(d / 2 + 1));
+}
+
+static void back_off(struct bhgw *gw, const char *why)
+{
+    struct rand r = RAND_SYSTEM;
+    int64_t wait_ms = gwc_backoff_ms(gw->failures++, gw->opt.backoff_min_ms, gw->opt.backoff_max_ms,
+                                     rand_u64(&r));
+
+    gwc_log(gw, BHGW_LOG_INFO, "dialling again in %lld ms", (long long)wait_ms);
+    enter(gw, GWC_BACKOFF, wait_ms, why);
+}
+
+void gwc_drop(struct bhgw *gw, int code, const char *why)
+{
+    enum gwc_phase was = gw->phase;
+    bool deliberate = was == GWC_DRAINING || was == GWC_CLOSING || gw->want != GWC_WANT_UP;
+    char *reason = xstrdup(why); /* @why may live in what is freed next */
+
+    gwc_conn_close(&gw->conn);
+    buf_done(&gw->line);
+    buf_reset(&gw->acks);
+    gw->n_acks = 0;
+    gw->ping_at_ms = gw->pong_by_ms = 0;
+    if (was == GWC_READY)
+        gw->failures = 0;
+    if (code == 4401 && gw->shook_hands) {
+        gw->disabled = true;
+        gwc_requests_fail(gw);
+        enter(gw, GWC_OFF, 0, "the connector revoked this gateway");
+    } else if (deliberate) {
+        gwc_requests_fail(gw);
+        enter(gw, GWC_OFF, 0, reason);
+    } else {
+        back_off(gw, reason);
+    }
+    free(reason);
+}
+
+/* ---- writing ---- */
+
+void gwc_send_line(struct bhgw *gw, struct str line)
+{
+    gwc_conn_add_frame(&gw->conn, WS_TEXT, line);
+}
+
+static void send_type(struct bhgw *gw, const char *type)
+{
+    struct buf line = BUF_INIT;
+
+    buf_printf(&line, "{\"type\":\"%s\"}\n", type);
+    gwc_send_line(gw, buf_str(&line));
+    buf_done(&line);
+}
+
+static void send_hello(struct bhgw *gw, const struct bhgw_identity *id)
+{
+    struct buf line = BUF_INIT;
+    struct jw w = jw_begin(&line);
+
+    jw_obj(&w);
+    jw_kstr(&w, "type", STR("hello"));
+    jw_kstr(&w, "platform", str_of(id->platform));
+    jw_kstr(&w, "botId", str_of(id->bot_id));
+    if (id->command_manifest != NULL) {
+        jw_key(&w, "command_manifest");
+        jw_raw(&w, str_of(id->command_manifest));
+    }
+    jw_end_obj(&w);
+    buf_add_c(&line, '\n');
+    gwc_send_line(gw, buf_str(&line));
+    buf_done(&line);
+}
+
+static void send_acks(struct bhgw *gw, int64_t now_ms)
+{
+    if (gw->n_acks == 0)
+        return;
+    if (gw->n_deliveries > 0 && gw->n_acks < ACKS_PER_MESSAGE &&
+        now_ms < gw->acks_since_ms + ACK_PATIENCE_MS)
+        return;
+    gwc_send_line(gw, buf_str(&gw->acks));
+    gw->stats.acks += gw->n_acks;
+    gw->stats.ack_messages++;
+    buf_reset(&gw->acks);
+    gw->n_acks = 0;
+}
+
+/* ---- the way up ---- */
+
+static void dial(struct bhgw *gw)
+{
+    gw->dial_now = false;
+    gw->choked = false;
+    gw->socket_number++;
+    gw->n_descriptors = 0;
+    gw->complained = false;
+    enter(gw, GWC_DIALING, gw->opt.connect_timeout_ms, "dialling");
+    if (!gwc_conn_dial(&gw->conn, gw->url.dial, gw->opt.ca_file, gw->opt.connect_timeout_ms))
+        gwc_drop(gw, 0, "the URL cannot be dialled");
+}
+
+static void ask_upgrade(struct bhgw *gw)
+{
+    struct rand r = RAND_SYSTEM;
+    struct buf key = BUF_INIT, token = BUF_INIT, request = BUF_INIT;
+    uint8_t nonce[16];
+
+    rand_bytes(&r, nonce, sizeof nonce);
+    base64_add(&key, nonce, sizeof nonce);
+    memcpy(gw->conn.key, buf_z(&key), sizeof gw->conn.key);
+    if (gw->opt.gateway_id != NULL && gw->opt.secret != NULL)
+        token_mint(&token, str_of(gw->opt.gateway_id), str_of(gw->opt.secret),
+                   (int64_t)time(NULL) + gw->opt.token_ttl_s);
+    gwc_upgrade_request(&request, &gw->url, buf_str(&key), token.n > 0 ? buf_str(&token) : STR_NULL,
+                        str_of(gw->opt.user_agent));
+    gwc_conn_add(&gw->conn, buf_str(&request));
+    gw->conn.head.limit = GWC_UPGRADE_HEAD_MAX + READ_BYTES;
+    buf_done(&key);
+    buf_wipe(&token);
+    buf_wipe(&request);
+    int64_t left_ms = gw->deadline_ms - gwc_now_ms();
+    enter(gw, GWC_UPGRADING, left_ms > 0 ? left_ms : 1, "upgrading");
+}
+
+static void say_hello(struct bhgw *gw)
+{
+    ws_decoder_init(&gw->conn.decoder, false, gw->opt.max_message_bytes);
+    enter(gw, GWC_HELLO, gw->opt.handshake_timeout_ms, "saying hello");
+    gw->ping_at_ms = gwc_now_ms() + gw->opt.ping_interval_ms;
+    for (size_t i = 0; i < gw->opt.n_identities; i++)
+        send_hello(gw, &gw->opt.identities[i]);
+}
+
+void gwc_ready(struct bhgw *gw)
+{
+    gw->shook_hands = true;
+    gw->stats.connects++;
+    gw->failures = 0;
+    if (gw->phase == GWC_HELLO)
+        enter(gw, GWC_READY, 0, "the connector answered");
+}
+
+/* ---- the way down ---- */
+
+void gwc_idle_acked(struct bhgw *gw)
+{
+    if (gw->phase == GWC_DRAINING)
+        gw->idle_acked = true;
+}
+
+static void go_quiet(struct bhgw *gw)
+{
+    gw->idle_acked = false;
+    send_type(gw, "going_idle");
+    enter(gw, GWC_DRAINING, gw->opt.idle_ack_timeout_ms, "going idle");
+}
+
+/* May the socket close?  What a handler still works on is waited for, because its ack and its
+ * answer need the socket; when leaving for good, what no handler started on stays with the
+ * connector. */
+static bool is_quiet(const struct bhgw *gw)
+{
+    bool busy = gw->events_busy && !gw->drain_from_events;
+
+    return !busy && (gw->n_deliveries == 0 || gw->want == GWC_WANT_CLOSED || gw->drain_from_events);
+}
+
+static void close_politely(struct bhgw *gw, const char *why)
+{
+    send_acks(gw, FOREVER);
+    gwc_conn_add_close(&gw->conn, 1000);
+    enter(gw, GWC_CLOSING, CLOSE_PATIENCE_MS, why);
+}
+
+static void obey(struct bhgw *gw)
+{
+    bool up = gw->want == GWC_WANT_UP;
+
+    switch (gw->phase) {
+    case GWC_OFF:
+        if (up && !gw->disabled)
+            dial(gw);
+        else
+            tell(gw, "as asked");
+        break;
+    case GWC_BACKOFF:
+        if (!up)
+            enter(gw, GWC_OFF, 0, "as asked");
+        else if (gw->dial_now)
+            dial(gw);
+        break;
+    case GWC_DIALING:
+    case GWC_UPGRADING:
+        if (!up)
+            gwc_drop(gw, 0, "as asked");
+        break;
+    case GWC_HELLO:
+    case GWC_READY:
+        if (!up)
+            go_quiet(gw);
+        break;
+    case GWC_DRAINING:
+        if (gw->idle_acked && is_quiet(gw))
+            close_politely(gw, "the connector keeps what arrives");
+        break;
+    case GWC_CLOSING:
+        break;
+    }
+}
+
+/* ---- timers ---- */
+
+static bool still_choked(const struct bhgw *gw)
+{
+    size_t pending = ledger_n_pending(&gw->ledger) + gw->n_deliveries;
+
+    return gw->choked && (pending > gw->opt.max_pending / 2 ||
+                          gw->delivery_bytes > gw->opt.max_pending_bytes / 2);
+}
+
+static void on_deadline(struct bhgw *gw)
+{
+    switch (gw->phase) {
+    case GWC_DIALING:
+    case GWC_UPGRADING:
+        gwc_drop(gw, 0, "no connection in time");
+        break;
+    case GWC_HELLO:
+        gwc_drop(gw, 0, "no descriptor in time");
+        break;
+    case GWC_DRAINING:
+        gwc_log(gw, BHGW_LOG_WARN, "going_idle was not confirmed in time");
+        close_politely(gw, "going idle was not confirmed in time");
+        break;
+    case GWC_CLOSING:
+        gwc_drop(gw, 1000, "closed");
+        break;
+    case GWC_BACKOFF:
+        if (still_choked(gw))
+            gw->deadline_ms = gwc_now_ms() + CHOKED_RETRY_MS;
+        else
+            dial(gw);
+        break;
+    case GWC_OFF:
+    case GWC_READY:
+        break;
+    }
+}
+
+static void timers(struct bhgw *gw)
+{
+    int64_t now = gwc_now_ms();
+
+    gwc_requests_expire(gw, now);
+    if (gw->pong_by_ms != 0 && now >= gw->pong_by_ms)
+        gwc_drop(gw, 1006, "the connector went silent");
+    if (gw->ping_at_ms != 0 && now >= gw->ping_at_ms) {
+        gwc_conn_add_frame(&gw->conn, WS_PING, STR(""));
+        gw->ping_at_ms = 0;
+        gw->pong_by_ms = now + gw->opt.ping_interval_ms;
+    }
+    if (gw->deadline_ms != 0 && now >= gw->deadline_ms)
+        on_deadline(gw);
+    if (gwc_is_connected(gw))
+        send_acks(gw, now);
+}
+
+static void sooner(int64_t *due_ms, int64_t other_ms)
+{
+    if (other_ms != 0 && other_ms < *due_ms)
+        *due_ms = other_ms;
+}
+
+static int wait_ms(const struct bhgw *gw)
+{
+    int64_t due = FOREVER, now = gwc_now_ms();
+
+    if (gw->conn.more)
+        return 0;
+    sooner(&due, gw->deadline_ms);
+    sooner(&due, gw->ping_at_ms);
+    sooner(&due, gw->pong_by_ms);
+    if (gw->n_acks > 0)
+        sooner(&due, gw->acks_since_ms + ACK_PATIENCE_MS);
+    if (!list_is_empty(&gw->requests))
+        sooner(&due, list_first(&gw->requests, struct gwc_request, link)->due_ms);
+    if (due == FOREVER)
+        return -1;
+    return due <= now ? 0 : due - now > 60000 ? 60000 : (int)(due - now);
+}
+
+/* ---- reading ---- */
+
+static void on_close_frame(struct bhgw *gw, int code)
+{
+    char why[64];
+
+    if (gw->phase != GWC_CLOSING) {
+        gwc_conn_add_close(&gw->conn, code == 1005 ? 1000 : code);
+        gwc_conn_flush(&gw->conn); /* best effort: the peer is leaving either way */
+    }
+    snprintf(why, sizeof why, "the connector closed with %d", code);
+    gwc_drop(gw, code, gw->phase == GWC_CLOSING ? "closed" : why);
+}
+
+static void on_item(struct bhgw *gw, const struct ws_decoded *d)
+{
+    switch (d->item) {
+    case WS_ITEM_DATA:
+        if (gwc_is_connected(gw))
+            gwc_bytes(gw, d->bytes);
+        break;
+    case WS_ITEM_PING:
+        gwc_conn_add_frame(&gw->conn, WS_PONG, d->bytes);
+        break;
+    case WS_ITEM_CLOSE:
+        on_close_frame(gw, d->code);
+        break;
+    case WS_ITEM_BAD:
+        gwc_conn_add_close(&gw->conn, d->code);
+        gwc_conn_flush(&gw->conn);
+        gwc_drop(gw, d->code, "the connector broke the WebSocket protocol");
+        break;
+    case WS_ITEM_PONG:
+    case WS_ITEM_MORE:
+        break;
+    }
+}
+
+static void on_data(struct bhgw *gw, char *p, size_t n)
+{
+    struct ws_decoded d;
+    uint64_t socket = gw->socket_number;
+
+    gw->ping_at_ms = gwc_now_ms() + gw->opt.ping_interval_ms;
+    gw->pong_by_ms = 0;
+    do {
+        d = ws_decode(&gw->conn.decoder, &p, &n);
+        on_item(gw, &d);
+    } while (d.item != WS_ITEM_MORE && gw->conn.easy != NULL && socket == gw->socket_number);
+}
+
+static void on_upgrade_bytes(struct bhgw *gw, struct str bytes)
+{
+    struct gwc_conn *c = &gw->conn;
+    char why[64];
+    int status;
+
+    buf_add_str(&c->head, bytes);
+    size_t n = gwc_upgrade_head_bytes(buf_str(&c->head));
+    if (n == 0) {
+        if (c->head.n > GWC_UPGRADE_HEAD_MAX)
+            gwc_drop(gw, 0, "the answer to the upgrade is too long");
+        return;
+    }
+    if (!gwc_upgrade_accepted(str_make(c->head.p, n), str_of(c->key), &status)) {
+        snprintf(why, sizeof why, "the upgrade was refused: HTTP %d", status);
+        gwc_drop(gw, 0, status > 0 ? why : "the answer is not a WebSocket upgrade");
+        return;
+    }
+    struct buf rest = c->head;
+    c->head = BUF_INIT;
+    say_hello(gw);
+    on_data(gw, rest.p + n, rest.n - n);
+    buf_done(&rest);
+}
+
+static void read_some(struct bhgw *gw)
+{
+    char bytes[READ_BYTES];
+    size_t n;
+
+    for (int i = 0; i < READS_PER_TURN; i++) {
+        switch (gwc_conn_read(&gw->conn, bytes, sizeof bytes, &n)) {
+        case GWC_IO_AGAIN:
+            gw->conn.more = false;
+            return;
+        case GWC_IO_FAILED:
+            gwc_drop(gw, 1006, gw->phase == GWC_CLOSING ? "closed" : "the connection was lost");
+            return;
+        case GWC_IO_DONE:
+            break;
+        }
+        if (gw->phase == GWC_UPGRADING)
+            on_upgrade_bytes(gw, str_make(bytes, n));
+        else
+            on_data(gw, bytes, n);
+        if (gw->conn.easy == NULL)
+            return;
+    }
+    gw->conn.more = true;
+}
+
+/* ---- the turn ---- */
+
+static void dial_on(struct bhgw *gw)
+{
+    char why[CURL_ERROR_SIZE + 16];
+
+    switch (gwc_conn_dial_step(&gw->conn)) {
+    case GWC_IO_AGAIN:
+        break;
+    case GWC_IO_DONE:
+        ask_upgrade(gw);
+        break;
+    case GWC_IO_FAILED:
+        snprintf(why, sizeof why, "cannot connect: %s", gw->conn.curl_error);
+        gwc_drop(gw, 0, why);
+        break;
+    }
+}
+
+static bool has_socket(const struct bhgw *gw)
+{
+    return gw->conn.easy != NULL && gw->phase != GWC_DIALING;
+}
+
+static void wait_for_something(struct bhgw *gw)
+{
+    int timeout_ms = wait_ms(gw);
+    bool dialling = gw->phase == GWC_DIALING;
+    uint64_t count;
+    struct pollfd fds[2] = {{.fd = gw->wake_fd, .events = POLLIN},
+                            {.fd = gw->conn.fd, .events = POLLIN}};
+
+    if (gw->conn.want_write)
+        fds[1].events |= POLLOUT;
+    nfds_t n = has_socket(gw) ? 2 : 1;
+    pthread_mutex_unlock(&gw->lock);
+    if (dialling)
+        gwc_conn_dial_wait(&gw->conn, gw->wake_fd, timeout_ms < 0 ? 60000 : timeout_ms);
+    else
+        poll(fds, n, timeout_ms);
+    pthread_mutex_lock(&gw->lock);
+    gw->wake_sent = false;
+    if (read(gw->wake_fd, &count, sizeof count) < 0)
+        assert(errno == EAGAIN || errno == EINTR);
+    if (n == 2 && (fds[1].revents & (POLLIN | POLLHUP | POLLERR)))
+        gw->conn.more = true;
+}
+
+void *gwc_socket_main(void *arg)
+{
+    struct bhgw *gw = arg;
+
+    pthread_mutex_lock(&gw->lock);
+    while (!gw->quit) {
+        obey(gw);
+        timers(gw);
+        if (has_socket(gw) && gwc_conn_flush(&gw->conn) == GWC_IO_FAILED)
+            gwc_drop(gw, 1006, "the connection was lost");
+        wait_for_something(gw);
+        if (gw->phase == GWC_DIALING)
+            dial_on(gw);
+        else if (has_socket(gw) && gw->conn.more)
+            read_some(gw);
+    }
+    gwc_conn_close(&gw->conn);
+    pthread_mutex_unlock(&gw->lock);
+    return NULL;
+}
