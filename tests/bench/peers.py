@@ -1,0 +1,220 @@
+"""The servers that are measured: how each is started, told of its gateways, and looked at."""
+
+import base64
+import concurrent.futures
+import hashlib
+import hmac
+import json
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import time
+
+
+class Peer:
+    """A server on loopback. CPU and memory are read from /proc, so all are measured alike."""
+
+    wire = "relay"
+    tokens = None
+
+    def __init__(self, name, tools, work):
+        self.name, self.tools = name, tools
+        self.dir = os.path.join(work, name)
+        os.makedirs(self.dir, exist_ok=True)
+        self.process = self.port = None
+
+    def spawn(self, args, **more):
+        log = open(os.path.join(self.dir, "log"), "a")
+        self.process = subprocess.Popen(args, cwd=self.dir, stderr=log, **more)
+
+    def spawn_and_read_port(self, args):
+        self.spawn(args, stdout=subprocess.PIPE, text=True)
+        line = self.process.stdout.readline()
+        if not line.startswith("port "):
+            raise RuntimeError(f"{self.name} did not start, see {self.dir}/log")
+        self.port = int(line.split()[1])
+
+    def prepare(self):
+        """Give every receiver a place where its events are kept while it is away."""
+
+    def stop(self):
+        if self.process is None:
+            return
+        self.process.send_signal(signal.SIGTERM)
+        try:
+            self.process.wait(20)
+        except subprocess.TimeoutExpired:
+            self.process.kill()
+            self.process.wait()
+        self.process = None
+
+    def cpu_s(self):
+        tasks = f"/proc/{self.process.pid}/task"
+        total = 0
+        for task in os.listdir(tasks):
+            with open(f"{tasks}/{task}/schedstat") as f:
+                total += int(f.read().split()[0])
+        return total / 1e9
+
+    def rss_kb(self):
+        with open(f"/proc/{self.process.pid}/status") as f:
+            for line in f:
+                if line.startswith("VmRSS:"):
+                    return int(line.split()[1])
+        return 0
+
+    def load_args(self, mode, **options):
+        args = [os.path.join(self.tools, "load"), mode, "--port", str(self.port), "--wire", self.wire]
+        if self.tokens:
+            args += ["--tokens", self.tokens]
+        for key, value in options.items():
+            args += ["--" + key, str(value)]
+        return args
+
+    def load(self, mode, **options):
+        """Run one load; what it measured, with the server's own CPU seconds beside."""
+        before = self.cpu_s()
+        done = subprocess.run(self.load_args(mode, **options), stdout=subprocess.PIPE, text=True)
+        if done.returncode != 0:
+            raise RuntimeError(f"{mode} against {self.name} failed, see above and {self.dir}/log")
+        if not done.stdout.strip():
+            return None
+        result = json.loads(done.stdout)
+        result["server_cpu_s"] = self.cpu_s() - before
+        return result
+
+
+class Tool(Peer):
+    """One of ours that prints its port: sink, net_http, lws_http."""
+
+    def start(self):
+        self.spawn_and_read_port([os.path.join(self.tools, self.name)])
+
+
+class Mosquitto(Peer):
+    wire = "mqtt"
+
+    # No limit on what is queued or in flight: the defaults would drop events or slow it down.
+    CONFIG = """listener {port} 127.0.0.1
+allow_anonymous true
+persistence true
+persistence_location {dir}/
+autosave_interval 1800
+max_queued_messages 0
+max_queued_bytes 0
+max_inflight_messages 0
+max_connections -1
+set_tcp_nodelay true
+log_type error
+"""
+
+    def start(self):
+        with socket.socket() as s:
+            s.bind(("127.0.0.1", 0))
+            self.port = s.getsockname()[1]
+        if os.geteuid() == 0:
+            shutil.chown(self.dir, "mosquitto")  # it gives up root by itself
+        path = os.path.join(self.dir, "mosquitto.conf")
+        with open(path, "w") as f:
+            f.write(self.CONFIG.format(port=self.port, dir=self.dir))
+        program = shutil.which("mosquitto") or "/usr/sbin/mosquitto"
+        self.spawn([program, "-c", path])
+        wait_for_port(self.port)
+
+    def prepare(self):
+        self.load("prepare")
+
+
+class Bellhop(Peer):
+    """@bots web bots, @gateways gateways g00000...; gateway n receives what bot n is told."""
+
+    def __init__(self, name, tools, work, program, bots, gateways):
+        super().__init__(name, tools, work)
+        self.program, self.bots, self.gateways = program, bots, gateways
+        self.tokens = os.path.join(self.dir, "tokens")
+
+    def start(self):
+        with socket.socket() as s:
+            s.bind(("127.0.0.1", 0))
+            self.port = s.getsockname()[1]
+        lines = [f"listen: 127.0.0.1:{self.port}", f"state_dir: {self.dir}/state",
+                 "log: {level: warn}", "platforms:"]
+        lines += [f"  - {{platform: web, bot: b{n:05}, history: 0}}" for n in range(self.bots)]
+        path = os.path.join(self.dir, "bellhop.yaml")
+        with open(path, "w") as f:
+            f.write("\n".join(lines) + "\n")
+        begin = time.monotonic()
+        self.spawn([self.program, "serve", "-c", path], stdout=subprocess.DEVNULL)
+        wait_until_ready(self.port)
+        self.start_ms = (time.monotonic() - begin) * 1e3
+
+    def admin(self, method, path, body=None):
+        """One request on the admin socket."""
+        with socket.socket(socket.AF_UNIX) as s:
+            s.connect(os.path.join(self.dir, "state", "admin.sock"))
+            return exchange(s, method, path, body)
+
+    def add_gateway(self, n):
+        made = self.admin("POST", "/admin/gateways/add",
+                          {"id": f"g{n:05}", "tenant": "bench", "instance": f"g{n:05}",
+                           "platform": "web", "bot": f"b{n:05}"})
+        if n < self.bots:
+            self.admin("POST", "/admin/routes/add",
+                       {"platform": "web", "key": f"b{n:05}", "tenant": "bench",
+                        "instance": f"g{n:05}"})
+        return mint(f"g{n:05}", made["secret"])
+
+    def prepare(self):
+        with concurrent.futures.ThreadPoolExecutor(64) as pool:
+            tokens = list(pool.map(self.add_gateway, range(self.gateways)))
+        with open(self.tokens, "w") as f:
+            f.write("\n".join(tokens) + "\n")
+
+    def metrics(self):
+        """bellhop_x -> number, from the admin socket."""
+        text = self.admin("GET", "/metrics")
+        rows = (line.split() for line in text.splitlines() if line and line[0] != "#")
+        return {row[0]: float(row[1]) for row in rows if len(row) == 2}
+
+
+def mint(gateway, secret):
+    signed = f"{gateway}:{int(time.time()) + 86400}"
+    mac = hmac.new(secret.encode(), signed.encode(), hashlib.sha256).hexdigest()
+    return base64.urlsafe_b64encode(f"{signed}:{mac}".encode()).decode().rstrip("=")
+
+
+def exchange(s, method, path, body=None):
+    data = json.dumps(body).encode() if body is not None else b""
+    s.sendall(f"{method} {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n"
+              f"Content-Type: application/json\r\nContent-Length: {len(data)}\r\n\r\n".encode() + data)
+    answer = b""
+    while chunk := s.recv(65536):
+        answer += chunk
+    head, _, rest = answer.partition(b"\r\n\r\n")
+    status = head.split(b" ", 2)[1] if b" " in head else b"?"
+    if status != b"200":
+        raise RuntimeError(f"{method} {path} -> {status.decode()} {rest[:300].decode(errors='replace')}")
+    return json.loads(rest) if rest.startswith(b"{") else rest.decode()
+
+
+def wait_until(what, seconds=15):
+    limit = time.monotonic() + seconds
+    while time.monotonic() < limit:
+        try:
+            return what()
+        except (OSError, RuntimeError):
+            time.sleep(0.001)
+    return what()
+
+
+def wait_for_port(port):
+    wait_until(lambda: socket.create_connection(("127.0.0.1", port)).close())
+
+
+def wait_until_ready(port):
+    def ask():
+        with socket.create_connection(("127.0.0.1", port)) as s:
+            exchange(s, "GET", "/readyz")
+    wait_until(ask)
