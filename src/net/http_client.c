@@ -208,6 +208,8 @@ static void set_limits(struct http_call *call, const struct http_fetch *f)
         curl_easy_setopt(e, CURLOPT_PROXY, ""); /* a proxy would hide the address */
     if (f->unix_socket != NULL)
         curl_easy_setopt(e, CURLOPT_UNIX_SOCKET_PATH, f->unix_socket);
+    if (f->ca_path != NULL)
+        curl_easy_setopt(e, CURLOPT_CAINFO, f->ca_path);
     curl_easy_setopt(e, CURLOPT_OPENSOCKETFUNCTION, on_open_socket);
     curl_easy_setopt(e, CURLOPT_OPENSOCKETDATA, call);
 }

@@ -23,6 +23,7 @@ struct http_fetch {
     bool public_only;        /* refuse private, loopback, link-local, unique-local, multicast and metadata
                               * addresses, checked on the address actually connected to */
     const char *unix_socket; /* connect here instead; NULL: by the URL */
+    const char *ca_path;     /* PEM file of the authorities to trust; NULL: the system's */
 };
 
 struct http_result {

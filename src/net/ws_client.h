@@ -19,6 +19,7 @@ struct ws_client_options {
     const char *const *headers;  /* "Name: value", NULL-terminated; NULL: none */
     int64_t connect_timeout_ms;  /* 0: 10 s */
     size_t max_message;          /* 0: 16 MiB */
+    const char *ca_path;         /* PEM file of the authorities to trust; NULL: the system's */
 };
 
 struct ws_client *ws_client_open(struct loop *loop, const struct ws_client_options *opt,
