@@ -1,0 +1,111 @@
+/* call.c - talking to the running server over <state_dir>/admin.sock. */
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+#include "base/config.h"
+#include "base/jw.h"
+#include "base/mem.h"
+#include "cli/cli.h"
+#include "net/http_client.h"
+
+char *cli_state_dir(const struct cli_args *a)
+{
+    struct config *cfg = NULL;
+    struct buf why = BUF_INIT;
+    char *dir = NULL;
+
+    if (a->state_dir != NULL)
+        return xstrdup(a->state_dir);
+    if (config_load(a->config, &cfg, &why) == BH_OK)
+        dir = xstrdup(cfg->state_dir);
+    else
+        cli_failed("%s", buf_z(&why));
+    config_free(cfg);
+    buf_done(&why);
+    return dir;
+}
+
+static int no_server(const char *dir, const char *sock, const char *why)
+{
+    if (access(sock, F_OK) != 0 && errno == EACCES)
+        return cli_failed("%s may not be entered by this user; run this as the user that runs the "
+                          "server", dir);
+    if (access(sock, F_OK) == 0 && access(sock, R_OK | W_OK) != 0)
+        return cli_failed("%s belongs to another user; run this as the user that runs the server",
+                          sock);
+    if (access(sock, F_OK) != 0 || strstr(why, "timed out") == NULL)
+        return cli_failed("no server is running on %s (nothing answers at %s).\n"
+                          "Start one with: bellhop serve, or name its directory with --state-dir or "
+                          "its configuration with -c.", dir, sock);
+    return cli_failed("the server at %s does not answer: %s", sock, why);
+}
+
+static int tell_error(struct json doc, int status)
+{
+    struct str said = json_str(doc, "error");
+
+    if (str_is_empty(said))
+        return cli_failed("the server answered HTTP %d", status);
+    return cli_failed("%.*s", STR_FMT(said));
+}
+
+int cli_call(const struct cli_args *a, const char *method, const char *path, struct str body,
+             struct json_parser *parser, struct json *ret_doc)
+{
+    char *dir = cli_state_dir(a);
+    struct buf sock = BUF_INIT, url = BUF_INIT, answer = BUF_INIT;
+    char why[256] = "";
+    int status = 0, rc = CLI_FAILED;
+
+    if (dir == NULL)
+        return CLI_FAILED;
+    buf_printf(&sock, "%s/admin.sock", dir);
+    buf_printf(&url, "http://bellhop%s", path);
+    const char *const headers[] = {"Content-Type: application/json", NULL};
+    enum bh_err err = http_fetch_now(&(struct http_fetch){.method = method,
+                                                          .url = buf_z(&url),
+                                                          .headers = body.p != NULL ? headers : NULL,
+                                                          .body = body,
+                                                          .timeout_ms = 15000,
+                                                          .max_body = (size_t)256 << 20,
+                                                          .unix_socket = buf_z(&sock)},
+                                     &status, &answer, why);
+    if (err != BH_OK)
+        rc = no_server(dir, buf_z(&sock), why);
+    else if (!json_parse(parser, buf_str(&answer), ret_doc))
+        rc = cli_failed("the server's answer is not JSON (HTTP %d)", status);
+    else if (status >= 300)
+        rc = tell_error(*ret_doc, status);
+    else
+        rc = CLI_DONE;
+    free(dir);
+    buf_done(&sock);
+    buf_done(&url);
+    buf_wipe(&answer);
+    return rc;
+}
+
+void cli_print_json(struct json v)
+{
+    struct buf out = BUF_INIT;
+    struct jw w = jw_begin(&out);
+
+    jw_value(&w, v);
+    fwrite(out.p, 1, out.n, stdout);
+    fputc('\n', stdout);
+    buf_done(&out);
+}
+
+void cli_query_add(struct buf *path, char sep, const char *name, const char *value)
+{
+    static const char plain[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-._~";
+
+    buf_printf(path, "%c%s=", sep, name);
+    for (const char *p = value; *p != '\0'; p++)
+        if (strchr(plain, *p) != NULL)
+            buf_add_c(path, *p);
+        else
+            buf_printf(path, "%%%02X", (unsigned char)*p);
+}

@@ -1,0 +1,376 @@
+/* doctor.c - bellhop doctor: look at everything that commonly goes wrong, say what to fix.
+ *
+ * Looks, never changes: a database or key that does not exist yet is not created, and wake URLs are
+ * only connected to, not asked, because asking would wake somebody. */
+#include <errno.h>
+#include <netdb.h>
+#include <poll.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <unistd.h>
+#include "base/config.h"
+#include "base/jw.h"
+#include "base/mem.h"
+#include "cli/cli.h"
+#include "cli/state_dir.h"
+#include "net/http_client.h"
+#include "net/loop.h"
+#include "platform/platform.h"
+#include "store/sqlite/sqlite.h"
+#include "tenancy/facts.h"
+
+enum finding { OK, WARN, BAD };
+
+struct doctor {
+    struct config *cfg; /* owned */
+    bool json, running;
+    int worst;
+    struct buf out;
+    struct jw w;
+};
+
+static void found(struct doctor *d, enum finding f, const char *what, const char *fmt, ...) BH_PRINTF(4, 5);
+static void found(struct doctor *d, enum finding f, const char *what, const char *fmt, ...)
+{
+    static const char *const words[] = {"ok", "warn", "FIX"}, *const codes[] = {"ok", "warn", "bad"};
+    char text[700];
+    va_list ap;
+
+    va_start(ap, fmt);
+    vsnprintf(text, sizeof text, fmt, ap);
+    va_end(ap);
+    if ((int)f > d->worst)
+        d->worst = f;
+    if (!d->json) {
+        printf("%-5s %-10s %s\n", words[f], what, text);
+        return;
+    }
+    jw_obj(&d->w);
+    jw_kstr(&d->w, "result", str_of(codes[f]));
+    jw_kstr(&d->w, "check", str_of(what));
+    jw_kstr(&d->w, "detail", str_of(text));
+    jw_end_obj(&d->w);
+}
+
+/* ---- wake URLs ---- */
+
+static bool split_url(const char *url, char host[256], char port[8])
+{
+    struct str rest = str_of(url);
+    bool tls = str_starts(rest, STR("https://"));
+    struct str hostport;
+
+    rest = str_skip(rest, tls ? 8 : 7);
+    str_split(&rest, '/', &hostport);
+    size_t colon = hostport.n;
+    while (colon > 0 && hostport.p[colon - 1] != ':' && hostport.p[colon - 1] != ']')
+        colon--;
+    bool has_port = colon > 0 && hostport.p[colon - 1] == ':';
+    struct str h = has_port ? str_make(hostport.p, colon - 1) : hostport;
+    if (h.n > 1 && *h.p == '[')
+        h = str_make(h.p + 1, h.n - 2);
+    snprintf(host, 256, "%.*s", STR_FMT(h));
+    if (has_port)
+        snprintf(port, 8, "%.*s", STR_FMT(str_skip(hostport, colon)));
+    else
+        snprintf(port, 8, "%s", tls ? "443" : "80");
+    return *host != '\0';
+}
+
+static bool connects(const struct addrinfo *ai, int64_t timeout_ms)
+{
+    int fd = socket(ai->ai_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0), e = 0;
+    socklen_t n = sizeof e;
+
+    if (fd < 0)
+        return false;
+    bool ok = connect(fd, ai->ai_addr, ai->ai_addrlen) == 0;
+    if (!ok && errno == EINPROGRESS) {
+        struct pollfd p = {.fd = fd, .events = POLLOUT};
+        ok = poll(&p, 1, (int)timeout_ms) == 1 && getsockopt(fd, SOL_SOCKET, SO_ERROR, &e, &n) == 0 &&
+             e == 0;
+    }
+    close(fd);
+    return ok;
+}
+
+static void check_wake_url(struct doctor *d, struct str gateway, const char *url)
+{
+    char host[256], port[8];
+    struct addrinfo *list = NULL, hints = {.ai_socktype = SOCK_STREAM};
+
+    if (!split_url(url, host, port)) {
+        found(d, BAD, "wake", "%.*s: \"%s\" is not a URL; set it with: bellhop gateway set",
+              STR_FMT(gateway), url);
+        return;
+    }
+    int rc = getaddrinfo(host, port, &hints, &list);
+    if (rc != 0) {
+        found(d, BAD, "wake", "%.*s: the name %s does not resolve: %s", STR_FMT(gateway), host,
+              gai_strerror(rc));
+        return;
+    }
+    if (!d->cfg->wake.allow_private && http_addr_is_private(list->ai_addr))
+        found(d, BAD, "wake", "%.*s: %s is a private address and is never rung; use a public one or set "
+              "wake.allow_private: true", STR_FMT(gateway), host);
+    else if (!connects(list, d->cfg->wake.timeout_ms))
+        found(d, WARN, "wake", "%.*s: nothing answers at %s:%s now; a sleeping gateway cannot be woken "
+              "there", STR_FMT(gateway), host, port);
+    else
+        found(d, OK, "wake", "%.*s: %s:%s can be reached", STR_FMT(gateway), host, port);
+    freeaddrinfo(list);
+}
+
+/* ---- with a server ---- */
+
+static void check_platform_problems(struct doctor *d, struct json doc)
+{
+    for (struct json_iter it = {0}; json_next(json_get(doc, "platforms"), &it);) {
+        struct str problem = json_str(it.value, "problem"), platform = json_str(it.value, "platform");
+        struct str bot = json_str(it.value, "bot");
+        if (problem.p != NULL)
+            found(d, BAD, "platform", "%.*s %.*s: %.*s", STR_FMT(platform), STR_FMT(bot),
+                  STR_FMT(problem));
+        else
+            found(d, OK, "platform", "%.*s %.*s is open", STR_FMT(platform), STR_FMT(bot));
+    }
+}
+
+static void check_instances(struct doctor *d, struct json doc)
+{
+    for (struct json_iter it = {0}; json_next(json_get(doc, "instances"), &it);) {
+        struct str name = json_str(it.value, "instance"), state = json_str(it.value, "state");
+        long long waiting = cli_i64(it.value, "entries"), parked = cli_i64(it.value, "parked");
+        bool wakes = json_as_bool(json_get(it.value, "wakeUrlRegistered"), false);
+        if (parked > 0)
+            found(d, WARN, "mailbox", "%.*s: %lld parked; see: bellhop mailbox show %.*s, then redrive",
+                  STR_FMT(name), parked, STR_FMT(name));
+        if (waiting > 0 && !str_eq(state, STR("live")) && !wakes)
+            found(d, WARN, "mailbox", "%.*s is %.*s, %lld wait for it and it has no wake URL; start its "
+                  "gateway, or: bellhop gateway set", STR_FMT(name), STR_FMT(state), waiting);
+    }
+}
+
+static bool call(const struct cli_args *a, const char *path, struct json_parser *p, struct json *doc)
+{
+    return cli_call(a, "GET", path, STR_NULL, p, doc) == CLI_DONE;
+}
+
+static void check_running(struct doctor *d, const struct cli_args *a)
+{
+    struct json_parser *p = json_parser_new();
+    struct json doc;
+
+    if (!call(a, "/admin/status", p, &doc)) {
+        found(d, BAD, "server", "it holds the database but does not answer on its admin socket");
+        goto out;
+    }
+    struct str url = json_str(doc, "relayUrl");
+    struct json store = json_get(doc, "store");
+    found(d, OK, "server", "running, pid %lld, relay %.*s", (long long)cli_i64(doc, "pid"), STR_FMT(url));
+    if (json_as_bool(json_get(store, "healthy"), false))
+        found(d, OK, "store", "healthy");
+    else
+        found(d, BAD, "store", "%.*s", STR_FMT(json_str(store, "problem")));
+    check_platform_problems(d, doc);
+    check_instances(d, doc);
+    if (cli_i64(doc, "routes") == 0)
+        found(d, WARN, "routes", "there is none, so events go to nobody; see: bellhop help route");
+    if (!call(a, "/admin/gateways", p, &doc))
+        goto out;
+    for (struct json_iter it = {0}; json_next(json_get(doc, "gateways"), &it);) {
+        struct str wake_url = json_str(it.value, "wakeUrl");
+        if (wake_url.p == NULL || json_type(json_get(it.value, "revokedAt")) == JSON_NUMBER)
+            continue;
+        char *z = str_dup(wake_url);
+        check_wake_url(d, json_str(it.value, "id"), z);
+        free(z);
+    }
+out:
+    json_parser_free(p);
+}
+
+/* ---- without one ---- */
+
+static void check_facts(struct doctor *d, struct loop *loop, struct store *store, struct seal *seal)
+{
+    struct rand rand = RAND_SYSTEM;
+    struct facts_env env = {.clock = loop_clock(loop), .store = store, .rand = &rand, .seal = seal};
+    struct facts *facts = NULL;
+    struct list *head;
+    char why[256];
+
+    if (facts_open(&env, &facts, why) != BH_OK) {
+        found(d, BAD, "gateways", "%s", why);
+        return;
+    }
+    found(d, OK, "gateways", "%zu known, %zu routes", facts_gateways(facts, &head),
+          facts_routes(facts, &head));
+    facts_gateways(facts, &head);
+    list_each (head, it, nxt) {
+        const struct gateway *g = list_entry(it, struct gateway, link);
+        if (g->revoked_ms == 0 && g->wake_url != NULL)
+            check_wake_url(d, str_of(g->id), g->wake_url);
+    }
+    facts_free(facts);
+}
+
+static void check_key(struct doctor *d, struct loop *loop, struct store *store)
+{
+    char *path = state_dir_path(d->cfg->state_dir, "master.key"), why[256] = "";
+    struct seal *seal = NULL;
+
+    if (d->cfg->master_key == NULL && access(path, F_OK) != 0)
+        found(d, BAD, "key", "%s is gone but the database exists: restore it, the gateways' secrets "
+              "are sealed with it", path);
+    else if (seal_open_master(str_of(d->cfg->master_key), path, &seal, why) != BH_OK)
+        found(d, BAD, "key", "%s", why);
+    else if (!seal_check(seal, store, why))
+        found(d, BAD, "key", "%s", why);
+    else {
+        found(d, OK, "key", "the master key opens this database");
+        check_facts(d, loop, store, seal);
+    }
+    seal_free(seal);
+    free(path);
+}
+
+static void check_stopped(struct doctor *d)
+{
+    char *db = state_dir_path(d->cfg->state_dir, "bellhop.db"), why[256] = "";
+    struct store *store = NULL;
+
+    found(d, OK, "server", "not running; start it with: bellhop serve");
+    if (access(db, F_OK) != 0) {
+        found(d, OK, "store", "no database yet; the first start makes it");
+        free(db);
+        return;
+    }
+    struct loop *loop = loop_new();
+    if (store_sqlite_open(loop, db, &store, why) != BH_OK) {
+        found(d, BAD, "store", "%s", why);
+    } else {
+        found(d, OK, "store", "%s opens", db);
+        check_key(d, loop, store);
+    }
+    store_close(store);
+    loop_free(loop);
+    free(db);
+}
+
+/* ---- either way ---- */
+
+static void check_config(struct doctor *d)
+{
+    const struct config *c = d->cfg;
+
+    found(d, OK, "config", "%s", c->path != NULL ? c->path : "no file, every default holds");
+    for (size_t i = 0; i < c->n_platforms; i++)
+        if (platform_find(str_of(c->platforms[i].platform)) == NULL)
+            found(d, BAD, "config", "%s:%d: this build of bellhop does not have the platform \"%s\" yet",
+                  c->path, c->platforms[i].line, c->platforms[i].platform);
+    if (c->n_platforms == 0)
+        found(d, WARN, "config", "platforms is empty: nobody can write to an agent");
+    if (c->public_url == NULL && !str_starts(str_of(c->listen), STR("127.")) &&
+        !str_starts(str_of(c->listen), STR("[::1]")) && !str_starts(str_of(c->listen), STR("localhost")))
+        found(d, WARN, "config", "public_url is not set: gateways on other machines are told a local "
+              "address");
+    const char *files[] = {c->tls_cert, c->tls_key};
+    for (size_t i = 0; i < ARRAY_LEN(files); i++)
+        if (files[i] != NULL && access(files[i], R_OK) != 0)
+            found(d, BAD, "tls", "%s: %s", files[i], strerror(errno));
+}
+
+/* False: there is nothing in it to look at. */
+static bool check_state_dir(struct doctor *d)
+{
+    const char *dir = d->cfg->state_dir;
+    struct stat st;
+
+    if (stat(dir, &st) != 0 && errno == ENOENT) {
+        found(d, OK, "state_dir", "%s does not exist yet; the first start makes it", dir);
+        return false;
+    }
+    if (stat(dir, &st) != 0 || !S_ISDIR(st.st_mode)) {
+        found(d, BAD, "state_dir", "%s: %s", dir, S_ISDIR(st.st_mode) ? strerror(errno) : "not a directory");
+        return false;
+    }
+    if (access(dir, R_OK | W_OK | X_OK) != 0) {
+        found(d, BAD, "state_dir", "%s cannot be written by this user: chown it to the user that runs "
+              "bellhop", dir);
+        return false;
+    }
+    if ((st.st_mode & 077) != 0)
+        found(d, BAD, "state_dir", "other users may look into %s: chmod 700 %s", dir, dir);
+    else
+        found(d, OK, "state_dir", "%s belongs to this user alone", dir);
+    return true;
+}
+
+static bool server_answers(const char *dir)
+{
+    struct buf sock = BUF_INIT, body = BUF_INIT;
+    char why[256];
+    int status;
+
+    buf_printf(&sock, "%s/admin.sock", dir);
+    bool yes = access(buf_z(&sock), F_OK) == 0 &&
+               http_fetch_now(&(struct http_fetch){.url = "http://bellhop/admin/status",
+                                                   .timeout_ms = 5000,
+                                                   .unix_socket = buf_z(&sock)},
+                              &status, &body, why) == BH_OK;
+    buf_done(&sock);
+    buf_done(&body);
+    return yes;
+}
+
+static int run(const struct command *c, int argc, char **argv)
+{
+    struct cli_args a;
+    struct doctor d = {.worst = OK};
+    struct buf why = BUF_INIT;
+
+    if (!cli_parse(c, argc, argv, NULL, 0, &a))
+        return cli_exit(&a);
+    if (a.n_rest > 0)
+        return cli_misused(c, "unexpected \"%s\"", a.rest[0]);
+    d.json = a.json;
+    d.w = jw_begin(&d.out);
+    jw_arr(&d.w);
+    if (a.state_dir != NULL)
+        setenv("BELLHOP_STATE_DIR", a.state_dir, 1);
+    if (config_load(a.config, &d.cfg, &why) != BH_OK) {
+        found(&d, BAD, "config", "%s", buf_z(&why));
+    } else {
+        check_config(&d);
+        if (check_state_dir(&d)) {
+            if (server_answers(d.cfg->state_dir))
+                check_running(&d, &a);
+            else
+                check_stopped(&d);
+        }
+    }
+    jw_end_arr(&d.w);
+    if (d.json)
+        puts(buf_z(&d.out));
+    else
+        puts(d.worst == OK ? "\nAll is well." : d.worst == WARN ? "\nIt works, with the warnings above."
+                                                                : "\nSomething must be fixed.");
+    config_free(d.cfg);
+    buf_done(&d.out);
+    buf_done(&why);
+    return d.worst == BAD ? CLI_FAILED : CLI_DONE;
+}
+
+const struct command cmd_doctor = {
+    "doctor", "look for what is wrong and say what to fix",
+    "Usage: bellhop doctor [-c FILE | --state-dir DIR] [--json]\n\n"
+    "Checks the configuration, the state directory, the database and its master key, the platforms'\n"
+    "own problems, waiting mailboxes and whether wake URLs can be reached (they are connected to, not\n"
+    "rung).  Works with and without a running server and changes nothing.  Exit status 1 when\n"
+    "something must be fixed.\n",
+    run,
+};

@@ -1,0 +1,218 @@
+/* serve.c - bellhop serve: start, signals, going down.
+ *
+ *      SIGTERM, SIGINT -> DRAINING: no new sockets, relay_drain (sockets close with 1012, all that was
+ *                         accepted goes to disk) -> pages closed -> close frames leave -> exit 0
+ *                         a second signal, or 10 s: out at once; what is queued is still written
+ *      SIGHUP          -> the configuration is read again
+ */
+#include <errno.h>
+#include <malloc.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/prctl.h>
+#include <sys/resource.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+#include <sys/stat.h>
+#include <unistd.h>
+#include "base/config.h"
+#include "base/log.h"
+#include "base/mem.h"
+#include "cli/cli.h"
+#include "cli/server.h"
+#include "net/http_server.h"
+#include "net/loop.h"
+#include "platform/host.h"
+#include "relay/relay.h"
+
+#define DRAIN_MS 10000
+#define GOODBYE_MS 2000 /* for close frames to leave, once everything is on disk */
+#define LOOK_MS 10
+
+struct serving {
+    struct server server;
+    const char *config_path; /* borrowed; as given */
+    bool draining, drained;
+    int64_t deadline_ms;
+    struct timer look; /* while going down: is it over yet */
+};
+
+/* Memory holds secrets: it must not end up in a core file, nor be read by another process of this
+ * user.  Sanitizers need to trace themselves, so their builds keep the second door open. */
+static void close_the_shutters(void)
+{
+    struct rlimit none = {0, 0}, files;
+
+    setrlimit(RLIMIT_CORE, &none);
+#ifndef __SANITIZE_ADDRESS__
+    prctl(PR_SET_DUMPABLE, 0, 0, 0, 0);
+#endif
+    umask(077);
+    signal(SIGPIPE, SIG_IGN);
+    if (getrlimit(RLIMIT_NOFILE, &files) == 0 && files.rlim_cur < files.rlim_max) {
+        files.rlim_cur = files.rlim_max;
+        setrlimit(RLIMIT_NOFILE, &files);
+    }
+#ifdef M_ARENA_MAX
+    mallopt(M_ARENA_MAX, 1); /* two threads that rarely allocate at once need no second arena */
+#endif
+}
+
+/* Tell systemd (Type=notify), if it is there. */
+static void notify(const char *what)
+{
+    const char *path = getenv("NOTIFY_SOCKET");
+    struct sockaddr_un to = {.sun_family = AF_UNIX};
+
+    if (path == NULL || (*path != '/' && *path != '@') || strlen(path) >= sizeof to.sun_path)
+        return;
+    memcpy(to.sun_path, path, strlen(path));
+    if (*path == '@')
+        to.sun_path[0] = '\0';
+    int fd = socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+    if (fd < 0)
+        return;
+    sendto(fd, what, strlen(what), MSG_NOSIGNAL, (struct sockaddr *)&to,
+           (socklen_t)(offsetof(struct sockaddr_un, sun_path) + strlen(path)));
+    close(fd);
+}
+
+static void on_look(struct timer *t)
+{
+    struct serving *s = container_of(t, struct serving, look);
+    struct clock *clock = loop_clock(s->server.loop);
+
+    if (clock_now_ms(clock) >= s->deadline_ms ||
+        (s->drained && http_server_connections(s->server.http_server) == 0)) {
+        if (!s->drained)
+            log_warn(NULL, "not everything was on disk after %d s; writing the rest now",
+                     DRAIN_MS / 1000);
+        loop_stop(s->server.loop);
+        return;
+    }
+    timer_set(clock, &s->look, LOOK_MS);
+}
+
+static void on_drained(void *ctx)
+{
+    struct serving *s = ctx;
+    int64_t soon = clock_now_ms(loop_clock(s->server.loop)) + GOODBYE_MS;
+
+    s->drained = true;
+    if (soon < s->deadline_ms)
+        s->deadline_ms = soon;
+    host_close_platforms(s->server.host);
+}
+
+static void on_terminate(void *ctx)
+{
+    struct serving *s = ctx;
+    struct clock *clock = loop_clock(s->server.loop);
+
+    if (s->draining) {
+        log_warn(NULL, "second signal: leaving at once");
+        loop_stop(s->server.loop);
+        return;
+    }
+    log_info(NULL, "going down: closing sockets, writing what was accepted");
+    notify("STOPPING=1");
+    s->draining = s->server.front.draining = true;
+    s->deadline_ms = clock_now_ms(clock) + DRAIN_MS;
+    timer_init(&s->look, on_look);
+    timer_set(clock, &s->look, LOOK_MS);
+    http_server_drain(s->server.http_server);
+    relay_drain(s->server.relay, on_drained, s);
+}
+
+static enum bh_err reload(void *ctx, struct buf *ret_said)
+{
+    struct serving *s = ctx;
+    struct config *now = NULL;
+    enum bh_err err = config_load(s->config_path, &now, ret_said);
+
+    if (err == BH_OK) {
+        server_reload(&s->server, now, ret_said);
+        log_info(NULL, "reload: %s", buf_z(ret_said));
+    } else {
+        log_error(NULL, "reload: kept the old configuration: %s", buf_z(ret_said));
+    }
+    return err;
+}
+
+static void on_hangup(void *ctx)
+{
+    struct buf said = BUF_INIT;
+
+    reload(ctx, &said);
+    buf_done(&said);
+}
+
+static void say_ready(const struct serving *s)
+{
+    const struct server *v = &s->server;
+
+    printf("bellhop %s ready: relay %s", BELLHOP_VERSION,
+           v->relay_url != NULL ? v->relay_url : v->cfg->listen);
+    if (v->chat_url != NULL)
+        printf(", chat %s", v->chat_url);
+    printf(", state %s\n", v->cfg->state_dir);
+    fflush(stdout);
+    notify("READY=1");
+}
+
+static int serve(const struct cli_args *a)
+{
+    struct serving s = {.config_path = a->config};
+    struct config *cfg = NULL;
+    struct buf why = BUF_INIT;
+    char said[512];
+
+    if (a->state_dir != NULL)
+        setenv("BELLHOP_STATE_DIR", a->state_dir, 1);
+    if (config_load(a->config, &cfg, &why) != BH_OK) {
+        int rc = cli_failed("%s", buf_z(&why));
+        buf_done(&why);
+        return rc;
+    }
+    log_setup(cfg->log_level, cfg->log_json);
+    close_the_shutters();
+    if (server_open(&s.server, cfg, said) != BH_OK)
+        return cli_failed("cannot start: %s", said);
+    s.server.front.reload = reload;
+    s.server.front.reload_ctx = &s;
+    loop_on_signal(s.server.loop, SIGTERM, on_terminate, &s);
+    loop_on_signal(s.server.loop, SIGINT, on_terminate, &s);
+    loop_on_signal(s.server.loop, SIGHUP, on_hangup, &s);
+    say_ready(&s);
+    loop_run(s.server.loop);
+    timer_stop(loop_clock(s.server.loop), &s.look);
+    server_close(&s.server);
+    log_info(NULL, "stopped");
+    return CLI_DONE;
+}
+
+static int run(const struct command *c, int argc, char **argv)
+{
+    struct cli_args a;
+
+    if (!cli_parse(c, argc, argv, NULL, 0, &a))
+        return cli_exit(&a);
+    if (a.n_rest > 0)
+        return cli_misused(c, "unexpected \"%s\"", a.rest[0]);
+    return serve(&a);
+}
+
+const struct command cmd_serve = {
+    "serve", "run the connector in the foreground",
+    "Usage: bellhop serve [-c FILE] [--state-dir DIR]\n\n"
+    "Runs until SIGTERM or SIGINT, then closes its sockets in good order, writes everything it\n"
+    "accepted and exits 0.  SIGHUP reads the configuration again and logs what was taken and what\n"
+    "needs a restart.\n\n"
+    "Without -c, ./bellhop.yaml is read when it exists; otherwise every default holds: the chat page\n"
+    "on http://127.0.0.1:7077/chat, state in ./bellhop-data.  BELLHOP_LISTEN, BELLHOP_STATE_DIR and\n"
+    "so on override single settings; see: bellhop help config\n\n"
+    "When it is ready it prints one line with its addresses.  With `listen: 127.0.0.1:0` the port it\n"
+    "got is in that line and in <state_dir>/port.\n",
+    run,
+};

@@ -1,0 +1,246 @@
+/* server.c - design.  (server.h has the contract.)
+ *
+ *      config -> state directory -> store -> master key -> facts -> host -> relay -> listeners -> platforms
+ *
+ * Taking down is not quite the reverse: sockets go first, so that their sessions end while the relay
+ * is there; then the store, which writes what is queued and calls nobody back; only then the objects
+ * whose memory the store was reading. */
+#include "cli/server.h"
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/stat.h>
+#include <unistd.h>
+#include "base/config.h"
+#include "base/log.h"
+#include "base/mem.h"
+#include "bus/bus.h"
+#include "cli/state_dir.h"
+#include "net/http_client.h"
+#include "net/http_server.h"
+#include "net/loop.h"
+#include "platform/host.h"
+#include "relay/relay.h"
+#include "store/sqlite/sqlite.h"
+#include "tenancy/facts.h"
+
+static struct relay_limits limits_of(const struct config *c)
+{
+    struct relay_limits l = relay_limits_default;
+
+    l.window = c->delivery.window;
+    l.live_acks = c->delivery.live_acks;
+    l.max_mailbox_bytes = c->delivery.max_mailbox_bytes;
+    l.max_attempts = c->delivery.max_attempts;
+    l.ack_patience_ms = c->delivery.ack_patience_ms;
+    l.dedup_ms = c->delivery.dedup_ms;
+    l.wake_cooldown_ms = c->wake.cooldown_ms;
+    return l;
+}
+
+static enum bh_err open_state(struct server *s, char *why)
+{
+    const struct config *c = s->cfg;
+    char *db = NULL, *key = NULL;
+    enum bh_err err = state_dir_open(c->state_dir, why);
+
+    if (err != BH_OK)
+        return err;
+    db = state_dir_path(c->state_dir, "bellhop.db");
+    key = state_dir_path(c->state_dir, "master.key");
+    err = store_sqlite_open(s->loop, db, &s->store, why);
+    if (err == BH_OK)
+        err = seal_open_master(str_of(c->master_key), key, &s->seal, why);
+    if (err == BH_OK && !seal_check(s->seal, s->store, why))
+        err = BH_REFUSED;
+    free(db);
+    free(key);
+    return err;
+}
+
+static enum bh_err open_heart(struct server *s, char *why)
+{
+    struct clock *clock = loop_clock(s->loop);
+    struct facts_env fe = {.clock = clock, .store = s->store, .bus = s->bus, .rand = &s->rand,
+                           .seal = s->seal, .require_expiry = s->cfg->require_expiry};
+    enum bh_err err = facts_open(&fe, &s->facts, why);
+
+    if (err != BH_OK)
+        return err;
+    s->http = http_client_new(s->loop);
+    http_poker_init(&s->poker, s->http, s->cfg->wake.timeout_ms, s->cfg->wake.allow_private);
+    s->host_env = (struct host_env){.loop = s->loop, .clock = clock, .store = s->store,
+                                    .rand = &s->rand, .seal = s->seal, .http = s->http,
+                                    .server = s->http_server, .public_url = s->cfg->public_url};
+    s->host = host_new(&s->host_env, s->facts);
+    struct relay_env re = {.clock = clock, .store = s->store, .bus = s->bus, .rand = &s->rand,
+                           .facts = s->facts, .poker = &s->poker.base,
+                           .actor = host_actor(s->host)};
+    struct relay_limits limits = limits_of(s->cfg);
+    err = relay_open(&re, &limits, &s->relay, why);
+    if (err == BH_OK)
+        host_set_relay(s->host, s->relay);
+    return err;
+}
+
+static enum bh_err open_platforms(struct server *s, char *why)
+{
+    for (size_t i = 0; i < s->cfg->n_platforms; i++) {
+        const struct config_platform *p = &s->cfg->platforms[i];
+        char said[256] = "";
+        enum bh_err err = host_open_platform(s->host, p, said);
+        if (err == BH_OK)
+            continue;
+        if (p->line > 0)
+            snprintf(why, 512, "%s:%d: %s %s: %s", s->cfg->path, p->line, p->platform, p->bot, said);
+        else
+            snprintf(why, 512, "%s %s: %s", p->platform, p->bot, said);
+        return err;
+    }
+    return BH_OK;
+}
+
+/* ---- listening ---- */
+
+/* "host:port" as others would write it: a wildcard listener is reached at this machine. */
+static void authority(const struct server *s, struct buf *out)
+{
+    struct str listen = str_of(s->cfg->listen);
+    size_t colon = listen.n;
+
+    while (colon > 0 && listen.p[colon - 1] != ':')
+        colon--;
+    struct str host = str_make(listen.p, colon > 0 ? colon - 1 : 0);
+    if (str_is_empty(host) || str_eq(host, STR("0.0.0.0")) || str_eq(host, STR("*")))
+        host = STR("127.0.0.1");
+    if (str_eq(host, STR("[::]")))
+        host = STR("[::1]");
+    buf_printf(out, "%.*s:%d", STR_FMT(host), http_server_port(s->http_server));
+}
+
+static void name_urls(struct server *s)
+{
+    struct buf base = BUF_INIT, relay = BUF_INIT;
+    bool tls = s->cfg->tls_cert != NULL;
+
+    if (s->cfg->public_url != NULL) {
+        buf_add_z(&base, s->cfg->public_url);
+    } else if (!str_starts(str_of(s->cfg->listen), STR("unix:"))) {
+        buf_add_z(&base, tls ? "https://" : "http://");
+        authority(s, &base);
+    }
+    if (base.n > 0) {
+        bool secure = str_starts(buf_str(&base), STR("https"));
+        buf_printf(&relay, "%s%.*s/relay", secure ? "wss" : "ws",
+                   STR_FMT(str_skip(buf_str(&base), secure ? 5 : 4)));
+        s->relay_url = buf_take(&relay);
+        if (host_platform(s->host, STR("web"), STR_NULL) != NULL) {
+            buf_add_z(&base, "/chat");
+            s->chat_url = buf_take(&base);
+        }
+    }
+    buf_done(&base);
+    buf_done(&relay);
+}
+
+static enum bh_err listen_all(struct server *s, char *why)
+{
+    const struct config *c = s->cfg;
+    struct http_tls tls = {.cert_path = c->tls_cert, .key_path = c->tls_key};
+    struct buf admin = BUF_INIT;
+    enum bh_err err =
+        http_server_listen(s->http_server, str_of(c->listen), c->tls_cert != NULL ? &tls : NULL, 0660, why);
+
+    if (err != BH_OK)
+        return err;
+    buf_printf(&admin, "unix:%s/admin.sock", c->state_dir);
+    err = http_server_listen(s->http_server, buf_str(&admin), NULL, 0600, why);
+    buf_done(&admin);
+    if (err != BH_OK)
+        return err;
+    http_server_tag_last(s->http_server, front_admin_tag);
+    return state_dir_write_port(c->state_dir, http_server_port(s->http_server), why);
+}
+
+enum bh_err server_open(struct server *s, struct config *cfg, char *ret_why)
+{
+    enum bh_err err;
+
+    *s = (struct server){.cfg = cfg, .loop = loop_new(), .rand = RAND_SYSTEM};
+    list_init(&s->poker.under_way);
+    *ret_why = '\0';
+    s->http_server = http_server_new(s->loop, &http_limits_default, front_handle, &s->front);
+    s->bus = bus_local_new(loop_clock(s->loop));
+    if ((err = open_state(s, ret_why)) == BH_OK && (err = open_heart(s, ret_why)) == BH_OK &&
+        (err = listen_all(s, ret_why)) == BH_OK && (err = open_platforms(s, ret_why)) == BH_OK) {
+        name_urls(s);
+        s->front = (struct front){.loop = s->loop, .server = s->http_server, .cfg = s->cfg,
+                                  .store = s->store, .facts = s->facts, .relay = s->relay,
+                                  .host = s->host, .relay_url = s->relay_url,
+                                  .started_ms = clock_wall_ms(loop_clock(s->loop))};
+        return BH_OK;
+    }
+    server_close(s);
+    return err;
+}
+
+void server_close(struct server *s)
+{
+    if (s->host != NULL)
+        host_close_platforms(s->host);
+    http_server_free(s->http_server); /* every session ends here */
+    http_poker_done(&s->poker);
+    if (s->http != NULL)
+        http_client_free(s->http);
+    store_close(s->store);
+    if (s->host != NULL)
+        host_set_relay(s->host, NULL);
+    relay_free(s->relay);
+    host_free(s->host);
+    facts_free(s->facts);
+    if (s->bus != NULL)
+        s->bus->ops->close(s->bus);
+    seal_free(s->seal);
+    loop_free(s->loop);
+    if (s->relay != NULL) /* it ran: the files that say so go */
+        state_dir_forget(s->cfg->state_dir);
+    free(s->relay_url);
+    free(s->chat_url);
+    config_free(s->cfg);
+    *s = (struct server){0};
+}
+
+/* ---- reload ---- */
+
+static void say(struct buf *out, const char *what, struct buf *keys)
+{
+    struct str rest = str_trim(buf_str(keys)), key;
+
+    if (keys->n == 0)
+        return;
+    buf_printf(out, "%s%s: ", out->n > 0 ? "; " : "", what);
+    for (bool first = true; str_split(&rest, '\n', &key); first = false)
+        buf_printf(out, "%s%.*s", first ? "" : ", ", STR_FMT(key));
+}
+
+void server_reload(struct server *s, struct config *now, struct buf *ret_said)
+{
+    struct buf reload = BUF_INIT, restart = BUF_INIT;
+
+    config_diff(s->cfg, now, &reload, &restart);
+    config_take_reloadable(s->cfg, now);
+    config_free(now);
+    struct relay_limits limits = limits_of(s->cfg);
+    relay_set_limits(s->relay, &limits);
+    s->poker.timeout_ms = s->cfg->wake.timeout_ms;
+    s->poker.allow_private = s->cfg->wake.allow_private;
+    facts_set_require_expiry(s->facts, s->cfg->require_expiry);
+    log_setup(s->cfg->log_level, s->cfg->log_json);
+    say(ret_said, "taken", &reload);
+    say(ret_said, "needs a restart", &restart);
+    if (ret_said->n == 0)
+        buf_add_z(ret_said, "nothing has changed");
+    buf_done(&reload);
+    buf_done(&restart);
+}

@@ -1,0 +1,37 @@
+/* server.h - every object of a running bellhop, built in order and taken down in reverse. */
+#pragma once
+#include "base/clock.h"
+#include "base/rand.h"
+#include "http/front.h"
+#include "http/poker.h"
+#include "platform/platform.h"
+
+struct bus;
+struct config;
+struct facts;
+struct seal;
+
+struct server { /* all owned */
+    struct config *cfg;
+    struct loop *loop;
+    struct store *store;
+    struct seal *seal;
+    struct bus *bus;
+    struct rand rand;
+    struct facts *facts;
+    struct http_client *http;
+    struct http_poker poker;
+    struct http_server *http_server;
+    struct host *host;
+    struct relay *relay;
+    struct host_env host_env;
+    struct front front;
+    char *relay_url, *chat_url; /* NULL: nobody could dial it from elsewhere */
+};
+
+/* Takes @cfg over.  On failure everything is taken down again and @ret_why (512 bytes) says what to
+ * fix. */
+enum bh_err server_open(struct server *s, struct config *cfg, char *ret_why) BH_MUST_USE;
+void server_close(struct server *s); /* writes what is queued; the loop does not run any more */
+/* Take over what the new configuration allows; @now is consumed.  Says what happened in words. */
+void server_reload(struct server *s, struct config *now, struct buf *ret_said);

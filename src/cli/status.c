@@ -1,0 +1,119 @@
+/* status.c - bellhop status: platforms, instances, store. */
+#include <inttypes.h>
+#include <stdio.h>
+#include "base/jw.h"
+#include "cli/cli.h"
+
+static void print_server(struct json doc)
+{
+    int64_t up = (cli_i64(doc, "now") - cli_i64(doc, "startedAt")) / 1000;
+    struct str url = json_str(doc, "relayUrl"), config = json_str(doc, "config");
+
+    printf("bellhop %.*s, pid %" PRId64 ", up %" PRId64 "s%s\n", STR_FMT(json_str(doc, "version")),
+           cli_i64(doc, "pid"), up,
+           json_as_bool(json_get(doc, "draining"), false) ? ", going down" : "");
+    printf("relay   %.*s\n", STR_FMT(url));
+    printf("state   %.*s\n", STR_FMT(json_str(doc, "stateDir")));
+    if (config.p != NULL)
+        printf("config  %.*s\n", STR_FMT(config));
+    struct json store = json_get(doc, "store");
+    struct str problem = json_str(store, "problem");
+    printf("store   %.*s, ", STR_FMT(json_str(store, "kind")));
+    if (json_as_bool(json_get(store, "healthy"), false))
+        printf("healthy, %" PRId64 " KiB on disk, %" PRId64 " waiting\n",
+               cli_i64(store, "bytesOnDisk") / 1024, cli_i64(store, "queued"));
+    else
+        printf("IN TROUBLE: %.*s\n", STR_FMT(problem));
+    printf("bus     %.*s\n", STR_FMT(json_str(json_get(doc, "bus"), "kind")));
+}
+
+static void print_platforms(struct json doc)
+{
+    struct cli_table t = {.columns = 4};
+    struct json list = json_get(doc, "platforms");
+    int64_t now = cli_i64(doc, "now");
+
+    putchar('\n');
+    if (json_count(list) == 0) {
+        puts("No platform is open.");
+        return;
+    }
+    cli_cell(&t, "PLATFORM");
+    cli_cell(&t, "BOT");
+    cli_cell(&t, "LAST EVENT");
+    cli_cell(&t, "PROBLEM");
+    for (struct json_iter it = {0}; json_next(list, &it);) {
+        cli_cell_str(&t, json_str(it.value, "platform"));
+        cli_cell_str(&t, json_str(it.value, "bot"));
+        cli_cell_ago(&t, now, json_get(it.value, "lastEventAt"));
+        cli_cell_str(&t, json_str(it.value, "problem"));
+    }
+    cli_table_print(&t);
+}
+
+static void print_instances(struct json doc)
+{
+    struct cli_table t = {.columns = 9};
+    struct json list = json_get(doc, "instances");
+    int64_t now = cli_i64(doc, "now");
+    static const char *const heads[] = {"TENANT", "INSTANCE", "STATE",   "SOCKETS", "WAITING",
+                                        "UNACKED", "PARKED",  "OLDEST", "WAKE"};
+
+    putchar('\n');
+    if (json_count(list) == 0) {
+        puts("No gateway yet. Add one with: bellhop gateway add --tenant NAME --platform web --bot lobby");
+        return;
+    }
+    for (size_t i = 0; i < t.columns; i++)
+        cli_cell(&t, "%s", heads[i]);
+    for (struct json_iter it = {0}; json_next(list, &it);) {
+        struct str problem = json_str(it.value, "pokeProblem");
+        cli_cell_str(&t, json_str(it.value, "tenant"));
+        cli_cell_str(&t, json_str(it.value, "instance"));
+        cli_cell_str(&t, json_str(it.value, "state"));
+        cli_cell(&t, "%" PRId64, cli_i64(it.value, "sessions"));
+        cli_cell(&t, "%" PRId64, cli_i64(it.value, "entries"));
+        cli_cell(&t, "%" PRId64, cli_i64(it.value, "unacked"));
+        cli_cell(&t, "%" PRId64, cli_i64(it.value, "parked"));
+        cli_cell_ago(&t, now, json_get(it.value, "oldestAt"));
+        if (problem.p != NULL)
+            cli_cell(&t, "failing: %.*s", STR_FMT(problem));
+        else
+            cli_cell(&t, "%s", json_as_bool(json_get(it.value, "wakeUrlRegistered"), false) ? "yes" : "-");
+    }
+    cli_table_print(&t);
+}
+
+static int run(const struct command *c, int argc, char **argv)
+{
+    struct cli_args a;
+    struct json doc;
+
+    if (!cli_parse(c, argc, argv, NULL, 0, &a))
+        return cli_exit(&a);
+    if (a.n_rest > 0)
+        return cli_misused(c, "unexpected \"%s\"", a.rest[0]);
+    struct json_parser *parser = json_parser_new();
+    int rc = cli_call(&a, "GET", "/admin/status", STR_NULL, parser, &doc);
+    if (rc == CLI_DONE && a.json) {
+        cli_print_json(doc);
+    } else if (rc == CLI_DONE) {
+        print_server(doc);
+        print_platforms(doc);
+        print_instances(doc);
+    }
+    json_parser_free(parser);
+    return rc;
+}
+
+const struct command cmd_status = {
+    "status", "what is connected, asleep and waiting", 
+    "Usage: bellhop status [--json] [-c FILE | --state-dir DIR]\n\n"
+    "Shows the running server: its platforms, every instance with its state and mailbox, and the\n"
+    "store.  States of an instance:\n\n"
+    "  live    its gateway is connected and reading\n"
+    "  away    its gateway was here but does not answer; deliveries wait, it is rung awake\n"
+    "  asleep  its gateway went idle in good order; deliveries wait, it is rung awake\n"
+    "  never   no gateway has connected yet\n",
+    run,
+};

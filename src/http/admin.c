@@ -1,0 +1,356 @@
+/* admin.c - what the command line looks at, over the admin socket. */
+#include <stdlib.h>
+#include <unistd.h>
+#include "base/clock.h"
+#include "base/config.h"
+#include "base/jw.h"
+#include "base/mem.h"
+#include "http/admin.h"
+#include "http/front_priv.h"
+#include "net/loop.h"
+#include "platform/host.h"
+#include "relay/relay.h"
+#include "store/store.h"
+#include "tenancy/facts.h"
+
+static void jw_time(struct jw *w, const char *key, int64_t ms) /* unix ms, or null for never */
+{
+    jw_key(w, key);
+    if (ms != 0)
+        jw_i64(w, ms);
+    else
+        jw_null(w);
+}
+
+/* ---- status ---- */
+
+static void write_instance(struct jw *w, const struct instance_view *v)
+{
+    jw_obj(w);
+    jw_kstr(w, "tenant", v->tenant);
+    jw_kstr(w, "instance", v->instance);
+    jw_kstr(w, "state", str_of(v->state));
+    jw_ki64(w, "sessions", (int64_t)v->sessions);
+    jw_ki64(w, "entries", (int64_t)v->entries);
+    jw_ki64(w, "bytes", (int64_t)v->bytes);
+    jw_ki64(w, "unacked", (int64_t)v->unacked);
+    jw_ki64(w, "parked", (int64_t)v->parked);
+    jw_time(w, "oldestAt", v->oldest_ms);
+    jw_time(w, "lastInboundAt", v->last_inbound_ms);
+    jw_time(w, "lastOutboundAt", v->last_outbound_ms);
+    jw_time(w, "flippedAt", v->flipped_ms);
+    jw_time(w, "lastPokeAt", v->last_poke_ms);
+    jw_kbool(w, "wakeUrlRegistered", v->wake_url);
+    jw_kstr(w, "pokeProblem", str_of(v->last_poke_problem));
+    jw_end_obj(w);
+}
+
+static void on_instance(void *ctx, const struct instance_view *v)
+{
+    write_instance(ctx, v);
+}
+
+/* Those the relay has not met yet: a gateway was added and nobody came and nothing was sent. */
+static void write_unmet(struct front *f, struct jw *w)
+{
+    struct list *head;
+    struct instance_view v;
+
+    facts_gateways(f->facts, &head);
+    list_each(head, it, nxt)
+    {
+        const struct gateway *g = list_entry(it, struct gateway, link);
+        struct str tenant = str_of(g->tenant), instance = str_of(g->instance);
+        bool first = true;
+        list_each(head, jt, jnxt)
+        { /* one line per instance, however many gateways it has */
+            const struct gateway *o = list_entry(jt, struct gateway, link);
+            if (o == g)
+                break;
+            if (strcmp(o->tenant, g->tenant) == 0 && strcmp(o->instance, g->instance) == 0)
+                first = false;
+        }
+        if (g->revoked_ms != 0 || !first || relay_instance(f->relay, tenant, instance, &v))
+            continue;
+        v = (struct instance_view){.tenant = tenant, .instance = instance, .state = "never"};
+        v.wake_url = facts_wake_url(f->facts, tenant, instance) != NULL;
+        write_instance(w, &v);
+    }
+}
+
+static void write_store(struct front *f, struct jw *w)
+{
+    struct store_stats s;
+
+    f->store->ops->stats(f->store, &s);
+    jw_key(w, "store");
+    jw_obj(w);
+    jw_kstr(w, "kind", str_of(f->cfg->store_kind));
+    jw_kbool(w, "healthy", s.healthy);
+    jw_kstr(w, "problem", s.healthy ? STR_NULL : str_of(s.problem));
+    jw_ki64(w, "queued", (int64_t)s.queued);
+    jw_ki64(w, "commits", (int64_t)s.commits);
+    jw_ki64(w, "failed", (int64_t)s.failed_ops);
+    jw_ki64(w, "bytesOnDisk", s.bytes_on_disk);
+    jw_end_obj(w);
+    jw_key(w, "bus");
+    jw_obj(w);
+    jw_kstr(w, "kind", str_of(f->cfg->bus_kind));
+    jw_end_obj(w);
+}
+
+static void write_platforms(struct front *f, struct jw *w)
+{
+    struct platform *const *open;
+    size_t n = host_platforms(f->host, &open);
+
+    jw_key(w, "platforms");
+    jw_arr(w);
+    for (size_t i = 0; i < n; i++) {
+        jw_obj(w);
+        jw_kstr(w, "platform", str_of(open[i]->ops->name));
+        jw_kstr(w, "bot", str_of(open[i]->bot));
+        jw_kstr(w, "problem", str_of(open[i]->problem));
+        jw_time(w, "lastEventAt", open[i]->last_event_ms);
+        if (open[i]->ops->status != NULL)
+            open[i]->ops->status(open[i], w);
+        jw_end_obj(w);
+    }
+    jw_end_arr(w);
+}
+
+static void write_server(struct front *f, struct jw *w)
+{
+    struct list *unused;
+
+    jw_kstr(w, "version", STR(BELLHOP_VERSION));
+    jw_ki64(w, "pid", getpid());
+    jw_ki64(w, "startedAt", f->started_ms);
+    jw_ki64(w, "now", clock_wall_ms(loop_clock(f->loop)));
+    jw_kbool(w, "draining", f->draining);
+    jw_kstr(w, "listen", str_of(f->cfg->listen));
+    jw_ki64(w, "port", http_server_port(f->server));
+    jw_kstr(w, "publicUrl", str_of(f->cfg->public_url));
+    jw_kstr(w, "relayUrl", str_of(f->relay_url));
+    jw_kstr(w, "stateDir", str_of(f->cfg->state_dir));
+    jw_kstr(w, "config", str_of(f->cfg->path));
+    jw_ki64(w, "connections", (int64_t)http_server_connections(f->server));
+    jw_ki64(w, "gateways", (int64_t)facts_gateways(f->facts, &unused));
+    jw_ki64(w, "routes", (int64_t)facts_routes(f->facts, &unused));
+}
+
+void admin_status(struct front *f, struct http_req *req)
+{
+    struct buf body = BUF_INIT;
+    struct jw w = jw_begin(&body);
+
+    jw_obj(&w);
+    write_server(f, &w);
+    write_store(f, &w);
+    write_platforms(f, &w);
+    jw_key(&w, "instances");
+    jw_arr(&w);
+    relay_each_instance(f->relay, on_instance, &w);
+    write_unmet(f, &w);
+    jw_end_arr(&w);
+    jw_end_obj(&w);
+    front_json(f, http_req_id(req), 200, &body);
+    buf_done(&body);
+}
+
+/* ---- gateways and routes ---- */
+
+static void write_gateway(struct front *f, struct jw *w, const struct gateway *g)
+{
+    int64_t now = clock_wall_ms(loop_clock(f->loop));
+    int64_t live = 0;
+
+    for (size_t i = 0; i < g->n_secrets; i++)
+        live += g->secrets[i].until_ms == 0 || g->secrets[i].until_ms > now;
+    jw_obj(w);
+    jw_kstr(w, "id", str_of(g->id));
+    jw_kstr(w, "tenant", str_of(g->tenant));
+    jw_kstr(w, "instance", str_of(g->instance));
+    jw_kstr(w, "wakeUrl", str_of(g->wake_url));
+    jw_kstr(w, "platform", str_of(g->platform));
+    jw_kstr(w, "bot", str_of(g->bot));
+    jw_ki64(w, "secrets", live);
+    jw_kbool(w, "acks", !g->ackless);
+    jw_time(w, "createdAt", g->created_ms);
+    jw_time(w, "rotatedAt", g->rotated_ms);
+    jw_time(w, "revokedAt", g->revoked_ms);
+    jw_end_obj(w);
+}
+
+void admin_gateways(struct front *f, struct http_req *req)
+{
+    struct buf body = BUF_INIT;
+    struct jw w = jw_begin(&body);
+    struct list *head;
+
+    facts_gateways(f->facts, &head);
+    jw_obj(&w);
+    jw_key(&w, "gateways");
+    jw_arr(&w);
+    list_each(head, it, nxt) write_gateway(f, &w, list_entry(it, struct gateway, link));
+    jw_end_arr(&w);
+    jw_end_obj(&w);
+    front_json(f, http_req_id(req), 200, &body);
+    buf_done(&body);
+}
+
+void admin_routes(struct front *f, struct http_req *req)
+{
+    struct buf body = BUF_INIT;
+    struct jw w = jw_begin(&body);
+    struct list *head;
+
+    facts_routes(f->facts, &head);
+    jw_obj(&w);
+    jw_key(&w, "routes");
+    jw_arr(&w);
+    list_each(head, it, nxt)
+    {
+        const struct route *r = list_entry(it, struct route, link);
+        jw_obj(&w);
+        jw_kstr(&w, "platform", str_of(r->platform));
+        jw_kstr(&w, "key", str_of(r->key));
+        jw_kstr(&w, "tenant", str_of(r->tenant));
+        jw_kstr(&w, "instance", str_of(r->instance));
+        jw_end_obj(&w);
+    }
+    jw_end_arr(&w);
+    jw_end_obj(&w);
+    front_json(f, http_req_id(req), 200, &body);
+    buf_done(&body);
+}
+
+/* ---- mailboxes ---- */
+
+struct search {
+    struct str instance;
+    char *tenant; /* owned */
+    size_t found;
+};
+
+static void match_name(struct search *s, struct str tenant, struct str instance)
+{
+    if (!str_eq(instance, s->instance))
+        return;
+    if (s->tenant != NULL && str_eq(str_of(s->tenant), tenant))
+        return;
+    s->found++;
+    if (s->tenant == NULL)
+        s->tenant = str_dup(tenant);
+}
+
+static void match_view(void *ctx, const struct instance_view *v)
+{
+    match_name(ctx, v->tenant, v->instance);
+}
+
+bool admin_find_instance(struct front *f, struct http_id id, struct str instance,
+                         struct buf *tenant)
+{
+    struct search s = {.instance = instance};
+    struct list *head;
+
+    if (str_is_empty(instance)) {
+        http_answer_error(f->server, id, 400, "malformed", "Which instance?");
+        return false;
+    }
+    if (tenant->n > 0)
+        return true;
+    relay_each_instance(f->relay, match_view, &s);
+    facts_gateways(f->facts, &head);
+    list_each(head, it, nxt)
+    {
+        const struct gateway *g = list_entry(it, struct gateway, link);
+        match_name(&s, str_of(g->tenant), str_of(g->instance));
+    }
+    if (s.found == 0)
+        http_answer_error(f->server, id, 404, "not_found", "There is no instance \"%.*s\".",
+                          STR_FMT(instance));
+    else if (s.found > 1)
+        http_answer_error(f->server, id, 409, "ambiguous",
+                          "Several tenants have an instance \"%.*s\"; say which with --tenant.",
+                          STR_FMT(instance));
+    else
+        buf_add_z(tenant, s.tenant);
+    free(s.tenant);
+    return s.found == 1;
+}
+
+struct showing {     /* a mailbox being read */
+    struct front *f; /* borrowed */
+    struct http_id id;
+    struct buf body;
+    struct jw w;
+    bool bodies;
+};
+
+static void on_line(void *ctx, const struct mailbox_line *line)
+{
+    struct showing *s = ctx;
+    struct str frame = line->frame;
+
+    if (frame.n > 0 && frame.p[frame.n - 1] == '\n')
+        frame.n--;
+    jw_obj(&s->w);
+    jw_key(&s->w, "id");
+    jw_u64(&s->w, line->id);
+    jw_time(&s->w, "at", line->at_ms);
+    jw_ki64(&s->w, "attempts", line->attempts);
+    jw_kbool(&s->w, "sent", line->sent);
+    jw_kstr(&s->w, "parked", line->parked);
+    jw_ki64(&s->w, "bytes", (int64_t)line->frame.n);
+    if (s->bodies && frame.n > 0) {
+        jw_key(&s->w, "frame");
+        jw_raw(&s->w, frame);
+    }
+    jw_end_obj(&s->w);
+}
+
+static void on_shown(void *ctx, enum bh_err err)
+{
+    struct showing *s = ctx;
+
+    jw_end_arr(&s->w);
+    jw_end_obj(&s->w);
+    if (err == BH_OK)
+        front_json(s->f, s->id, 200, &s->body);
+    else if (err == BH_NOT_FOUND)
+        http_answer_error(s->f->server, s->id, 404, "not_found", "There is no such mailbox.");
+    else
+        http_answer_error(s->f->server, s->id, 503, bh_err_word(err), "The store does not answer.");
+    buf_done(&s->body);
+    free(s);
+}
+
+void admin_mailbox_show(struct front *f, struct http_req *req)
+{
+    struct buf tenant = BUF_INIT, instance = BUF_INIT, text = BUF_INIT;
+    uint64_t limit = 100;
+
+    http_query(req, "tenant", &tenant);
+    http_query(req, "instance", &instance);
+    if (http_query(req, "limit", &text))
+        str_to_u64(buf_str(&text), &limit);
+    if (!admin_find_instance(f, http_req_id(req), buf_str(&instance), &tenant))
+        goto out;
+    struct showing *s = xcalloc(1, sizeof *s);
+    *s = (struct showing){.f = f, .id = http_req_id(req)};
+    buf_reset(&text);
+    s->bodies = http_query(req, "bodies", &text);
+    s->w = jw_begin(&s->body);
+    jw_obj(&s->w);
+    jw_kstr(&s->w, "tenant", buf_str(&tenant));
+    jw_kstr(&s->w, "instance", buf_str(&instance));
+    jw_key(&s->w, "entries");
+    jw_arr(&s->w);
+    relay_mailbox_show(f->relay, buf_str(&tenant), buf_str(&instance), limit, on_line, on_shown, s);
+out:
+    buf_done(&tenant);
+    buf_done(&instance);
+    buf_done(&text);
+}

@@ -1,0 +1,10 @@
+/* admin.h - shared by the two halves of the admin socket: admin.c looks, admin_change.c changes. */
+#pragma once
+#include "net/http_server.h"
+
+struct front;
+
+/* Whose mailbox is meant: fills @tenant when it is empty and only one tenant has the instance.
+ * False: the error has been answered. */
+bool admin_find_instance(struct front *f, struct http_id id, struct str instance,
+                         struct buf *tenant);

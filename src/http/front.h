@@ -1,0 +1,43 @@
+/* front.h - the HTTP face: every request comes in here and goes to one handler.
+ *
+ * Two kinds of listeners share one server: the public one, and the admin socket in the state
+ * directory, whose file mode (0600) is its only lock.  Admin paths do not exist on the public one.
+ *
+ *      route.c        the table: method, path -> handler
+ *      relay_route.c  GET /relay: who is it, then a session
+ *      health.c       /healthz, /readyz      metrics.c  /metrics
+ *      site.c         /, /chat, /webhooks/<platform>/<bot>
+ *      admin.c        what the command line asks for, over the admin socket
+ */
+#pragma once
+#include "base/buf.h"
+#include "base/err.h"
+
+struct config;
+struct facts;
+struct host;
+struct http_req;
+struct http_server;
+struct loop;
+struct relay;
+struct store;
+
+struct front { /* all borrowed; filled by whoever wires the program */
+    struct loop *loop;
+    struct http_server *server;
+    struct config *cfg;
+    struct store *store;
+    struct facts *facts;
+    struct relay *relay;
+    struct host *host;
+    const char *relay_url; /* what a gateway is told to dial; NULL: unknown */
+    int64_t started_ms;    /* wall clock */
+    bool draining;
+    /* Read the configuration again; appends what was taken and what was not, in sentences. */
+    enum bh_err (*reload)(void *ctx, struct buf *ret_said);
+    void *reload_ctx;
+};
+
+extern char front_admin_tag[]; /* marks the admin listener: http_server_tag_last() */
+
+void front_handle(void *ctx, struct http_req *req); /* an http_handler; @ctx is the front */

@@ -1,0 +1,22 @@
+/* front_priv.h - the handlers behind the table in route.c. */
+#pragma once
+#include "base/json.h"
+#include "http/front.h"
+#include "net/http_server.h"
+
+typedef void front_handler(struct front *f, struct http_req *req);
+
+front_handler relay_upgrade;
+front_handler health_live, health_ready, metrics_show;
+front_handler site_root, site_chat, site_webhook;
+front_handler admin_status, admin_reload;
+front_handler admin_gateways, admin_gateway_add, admin_gateway_rotate, admin_gateway_revoke,
+    admin_gateway_set;
+front_handler admin_routes, admin_route_add, admin_route_remove;
+front_handler admin_mailbox_show, admin_mailbox_purge, admin_mailbox_redrive;
+
+/* Answer with a JSON body. */
+void front_json(struct front *f, struct http_id id, int status, const struct buf *body);
+/* True when the caller is on this machine (and no proxy speaks for somebody else) or shows the
+ * admin token; otherwise the refusal has been sent. */
+bool front_is_operator(struct front *f, struct http_req *req);

@@ -1,0 +1,212 @@
+/* metrics.c - /metrics in Prometheus' text format.
+ *
+ * Numbers only, and names of platforms, bots and states: no tenant, instance or chat, so that a
+ * scrape stays small with many tenants and tells nothing about them. */
+#include <inttypes.h>
+#include <stdio.h>
+#include <unistd.h>
+#include "base/clock.h"
+#include "base/config.h"
+#include "base/mem.h"
+#include "http/front_priv.h"
+#include "net/loop.h"
+#include "platform/host.h"
+#include "relay/relay.h"
+#include "store/store.h"
+#include "tenancy/facts.h"
+
+static const struct {
+    const char *name, *what;
+    size_t offset;
+} counters[] = {
+#define C(member, words) \
+    { \
+#member, words, offsetof(struct relay_counters, member) \
+    }
+    C(accepted, "Events taken in for at least one instance."),
+    C(duplicates, "Events seen before and not delivered again."),
+    C(unrouted, "Events no route leads anywhere for."),
+    C(refused_busy, "Events refused because a mailbox was full or the server was going down."),
+    C(refused_store, "Events refused because the store could not write."),
+    C(stopped, "Messages that were /stop and became interrupts."),
+    C(delivered, "Deliveries sent for the first time."),
+    C(redelivered, "Deliveries sent again on a new socket."),
+    C(acked, "Deliveries acknowledged by their gateway."),
+    C(settled, "Deliveries settled without an acknowledgement of their own."),
+    C(parked, "Deliveries set aside after too many attempts."),
+    C(purged, "Deliveries deleted by an operator."),
+    C(sessions_opened, "Gateway sockets that were let in."),
+    C(sessions_away, "Gateways found silent on an open socket."),
+    C(frames_malformed, "Frames from gateways that could not be read."),
+    C(frames_unknown, "Frames of a type this server does not know."),
+    C(actions, "Actions gateways asked for."),
+    C(actions_refused, "Actions refused: not this tenant's chat, or not possible."),
+    C(actions_timed_out, "Actions the platform never answered."),
+    C(interrupts_in, "Interrupts asked for by gateways."),
+    C(interrupts_out, "Interrupts sent to gateways."),
+    C(interrupts_dropped, "Interrupts nobody was there for."),
+    C(pokes, "Wake URLs rung."),
+    C(pokes_failed, "Wake URLs that did not answer."),
+    C(flips, "Gateways that went to sleep in good order."),
+#undef C
+};
+
+static void head(struct buf *out, const char *name, const char *type, const char *what)
+{
+    buf_printf(out, "# HELP bellhop_%s %s\n# TYPE bellhop_%s %s\n", name, what, name, type);
+}
+
+static void gauge(struct buf *out, const char *name, const char *what, int64_t v)
+{
+    head(out, name, "gauge", what);
+    buf_printf(out, "bellhop_%s %" PRId64 "\n", name, v);
+}
+
+static void counter(struct buf *out, const char *name, const char *what, uint64_t v)
+{
+    head(out, name, "counter", what);
+    buf_printf(out, "bellhop_%s %" PRIu64 "\n", name, v);
+}
+
+static void relay_part(struct front *f, struct buf *out)
+{
+    const struct relay_counters *c = relay_counters(f->relay);
+
+    for (size_t i = 0; i < ARRAY_LEN(counters); i++) {
+        char name[64];
+        uint64_t v;
+        snprintf(name, sizeof name, "%s_total", counters[i].name);
+        memcpy(&v, (const char *)c + counters[i].offset, sizeof v);
+        counter(out, name, counters[i].what, v);
+    }
+}
+
+struct tally {
+    uint64_t live, away, asleep, never;
+    uint64_t sessions, entries, bytes, unacked, parked;
+    int64_t oldest_ms;
+};
+
+static void on_instance(void *ctx, const struct instance_view *v)
+{
+    struct tally *t = ctx;
+    uint64_t *state = strcmp(v->state, "live") == 0     ? &t->live
+                      : strcmp(v->state, "away") == 0   ? &t->away
+                      : strcmp(v->state, "asleep") == 0 ? &t->asleep
+                                                        : &t->never;
+
+    (*state)++;
+    t->sessions += v->sessions;
+    t->entries += v->entries;
+    t->bytes += v->bytes;
+    t->unacked += v->unacked;
+    t->parked += v->parked;
+    if (v->oldest_ms != 0 && (t->oldest_ms == 0 || v->oldest_ms < t->oldest_ms))
+        t->oldest_ms = v->oldest_ms;
+}
+
+static void instance_part(struct front *f, struct buf *out)
+{
+    struct tally t = {0};
+    int64_t now = clock_wall_ms(loop_clock(f->loop));
+
+    relay_each_instance(f->relay, on_instance, &t);
+    head(out, "instances", "gauge", "Instances by state.");
+    buf_printf(out,
+               "bellhop_instances{state=\"live\"} %" PRIu64 "\n"
+               "bellhop_instances{state=\"away\"} %" PRIu64 "\n"
+               "bellhop_instances{state=\"asleep\"} %" PRIu64 "\n"
+               "bellhop_instances{state=\"never\"} %" PRIu64 "\n",
+               t.live, t.away, t.asleep, t.never);
+    gauge(out, "sessions", "Gateway sockets open now.", (int64_t)t.sessions);
+    gauge(out, "mailbox_entries", "Deliveries waiting in all mailboxes.", (int64_t)t.entries);
+    gauge(out, "mailbox_bytes", "Their size.", (int64_t)t.bytes);
+    gauge(out, "mailbox_unacked", "Deliveries sent and not settled yet.", (int64_t)t.unacked);
+    gauge(out, "mailbox_parked", "Deliveries set aside and waiting for an operator.",
+          (int64_t)t.parked);
+    gauge(out, "mailbox_oldest_age_ms", "Age of the oldest waiting delivery.",
+          t.oldest_ms != 0 ? now - t.oldest_ms : 0);
+}
+
+static void store_part(struct front *f, struct buf *out)
+{
+    struct store_stats s;
+
+    f->store->ops->stats(f->store, &s);
+    counter(out, "store_commits_total", "Transactions committed.", s.commits);
+    counter(out, "store_ops_total", "Writes and reads done.", s.ops);
+    counter(out, "store_failed_ops_total", "Writes and reads that failed.", s.failed_ops);
+    counter(out, "store_shrunk_total", "Rows that never had to be written.", s.shrunk);
+    counter(out, "store_rows_written_total", "Mailbox rows written.", s.rows_written);
+    counter(out, "store_keys_written_total", "Deduplication keys written.", s.keys_written);
+    gauge(out, "store_queued", "Operations waiting for the store.", (int64_t)s.queued);
+    gauge(out, "store_last_commit_us", "Duration of the last transaction.", s.last_commit_us);
+    gauge(out, "store_bytes", "Size of the database on disk.", s.bytes_on_disk);
+    gauge(out, "store_healthy", "1 when the last transaction succeeded.", s.healthy);
+}
+
+static void platform_part(struct front *f, struct buf *out)
+{
+    struct platform *const *open;
+    size_t n = host_platforms(f->host, &open);
+    int64_t now = clock_wall_ms(loop_clock(f->loop));
+
+    head(out, "platform_up", "gauge", "1 when the platform has no problem an operator must solve.");
+    for (size_t i = 0; i < n; i++)
+        buf_printf(out, "bellhop_platform_up{platform=\"%s\",bot=\"%s\"} %d\n", open[i]->ops->name,
+                   open[i]->bot, open[i]->problem == NULL);
+    head(out, "platform_last_event_age_ms", "gauge", "Since the platform was last heard of.");
+    for (size_t i = 0; i < n; i++)
+        if (open[i]->last_event_ms != 0)
+            buf_printf(out,
+                       "bellhop_platform_last_event_age_ms{platform=\"%s\",bot=\"%s\"} %" PRId64
+                       "\n",
+                       open[i]->ops->name, open[i]->bot, now - open[i]->last_event_ms);
+}
+
+static int64_t resident_bytes(void)
+{
+    FILE *fp = fopen("/proc/self/statm", "re");
+    long pages = 0;
+
+    if (fp == NULL)
+        return 0;
+    if (fscanf(fp, "%*s %ld", &pages) != 1)
+        pages = 0;
+    fclose(fp);
+    return (int64_t)pages * sysconf(_SC_PAGESIZE);
+}
+
+static void process_part(struct front *f, struct buf *out)
+{
+    struct list *unused;
+
+    head(out, "build_info", "gauge", "Always 1.");
+    buf_printf(out, "bellhop_build_info{version=\"%s\"} 1\n", BELLHOP_VERSION);
+    gauge(out, "start_time_ms", "Unix time of the start.", f->started_ms);
+    gauge(out, "draining", "1 while going down.", f->draining);
+    gauge(out, "resident_bytes", "Memory of the process.", resident_bytes());
+    gauge(out, "http_connections", "Connections open now, WebSockets included.",
+          (int64_t)http_server_connections(f->server));
+    gauge(out, "gateways", "Gateways known, revoked ones included.",
+          (int64_t)facts_gateways(f->facts, &unused));
+    gauge(out, "routes", "Routes.", (int64_t)facts_routes(f->facts, &unused));
+}
+
+void metrics_show(struct front *f, struct http_req *req)
+{
+    struct buf out = BUF_INIT;
+
+    if (!front_is_operator(f, req))
+        return;
+    relay_part(f, &out);
+    instance_part(f, &out);
+    store_part(f, &out);
+    platform_part(f, &out);
+    process_part(f, &out);
+    http_answer(f->server, http_req_id(req),
+                &(struct http_answer){.status = 200,
+                                      .content_type = "text/plain; version=0.0.4; charset=utf-8",
+                                      .body = buf_str(&out)});
+    buf_done(&out);
+}

@@ -1,0 +1,196 @@
+/* relay_route.c - GET /relay: who is it, then a session over its WebSocket.
+ *
+ * How a refusal is worded matters: a released gateway that once connected takes close code 4401 as
+ * final.  So 4401 is for credentials that are wrong, and whatever may be our own fault or pass with
+ * time is an HTTP status, which every gateway retries.
+ *
+ *      upgrade -> draining, store trouble -> 503        (comes back by itself)
+ *              -> unknown id, expired     -> 401
+ *              -> none, wrong, revoked    -> 101, then close 4401
+ *              -> good                    -> 101, session_open()
+ */
+#include <stdlib.h>
+#include "base/log.h"
+#include "base/mem.h"
+#include "http/front_priv.h"
+#include "net/ws.h"
+#include "relay/relay.h"
+#include "store/store.h"
+#include "tenancy/facts.h"
+
+#define MAX_MESSAGE \
+    ((size_t)4 << 20) /* frames are bounded by the session; messages only hold them */
+#define MAX_QUEUED ((size_t)8 << 20) /* the window bounds deliveries; this bounds everything else \
+                                      */
+
+struct relay_socket {
+    struct link link;
+    struct ws *ws;           /* lives until on_closed */
+    struct session *session; /* ends in on_closed */
+};
+
+static struct relay_socket *socket_of(struct link *l)
+{
+    return container_of(l, struct relay_socket, link);
+}
+
+static void link_send(struct link *l, struct str message)
+{
+    ws_send(socket_of(l)->ws, message);
+}
+
+static struct buf *link_send_begin(struct link *l)
+{
+    return ws_send_begin(socket_of(l)->ws);
+}
+
+static void link_send_end(struct link *l)
+{
+    ws_send_end(socket_of(l)->ws);
+}
+
+static void link_ping(struct link *l, uint32_t number)
+{
+    ws_ping(socket_of(l)->ws, number);
+}
+
+static void link_close(struct link *l, int code, const char *reason)
+{
+    ws_close(socket_of(l)->ws, code, reason);
+}
+
+static const struct link_ops link_ops = {
+    .send = link_send,
+    .send_begin = link_send_begin,
+    .send_end = link_send_end,
+    .ping = link_ping,
+    .close = link_close,
+};
+
+static void on_data(void *ctx, struct str bytes, bool end)
+{
+    struct relay_socket *s = ctx;
+
+    if (s->session != NULL)
+        session_data(s->session, bytes);
+}
+
+static void on_pong(void *ctx, uint32_t number)
+{
+    struct relay_socket *s = ctx;
+
+    if (s->session != NULL)
+        session_pong(s->session, number);
+}
+
+static void on_closed(void *ctx, int code)
+{
+    struct relay_socket *s = ctx;
+
+    if (s->session != NULL)
+        session_closed(s->session, code);
+    free(s);
+}
+
+static const struct ws_handlers handlers = {.on_data = on_data,
+                                            .on_pong = on_pong,
+                                            .on_closed = on_closed};
+
+static struct relay_socket *accept_socket(struct front *f, struct http_req *req)
+{
+    struct relay_socket *s = xcalloc(1, sizeof *s);
+
+    s->link.ops = &link_ops;
+    s->ws = ws_accept(f->server, req,
+                      &(struct ws_options){.max_message = MAX_MESSAGE, .max_queued = MAX_QUEUED},
+                      &handlers, s);
+    if (s->ws == NULL) {
+        free(s);
+        return NULL;
+    }
+    return s;
+}
+
+static void answer_retry(struct front *f, struct http_req *req, const char *code, const char *what)
+{
+    struct buf body = BUF_INIT;
+
+    buf_printf(&body, "{\"error\":\"%s\",\"code\":\"%s\"}", what, code);
+    http_answer(f->server, http_req_id(req),
+                &(struct http_answer){.status = 503,
+                                      .headers = "Retry-After: 1\r\n",
+                                      .body = buf_str(&body),
+                                      .close = true});
+    buf_done(&body);
+}
+
+static bool can_serve(struct front *f, struct http_req *req)
+{
+    struct store_stats stats;
+
+    if (f->draining) {
+        answer_retry(f, req, "draining", "This server is going down; come back in a moment.");
+        return false;
+    }
+    f->store->ops->stats(f->store, &stats);
+    if (!stats.healthy) {
+        answer_retry(f, req, "store_unavailable", "The store does not answer; come back later.");
+        return false;
+    }
+    return true;
+}
+
+static void open_session(struct front *f, struct http_req *req, const struct gateway *gw)
+{
+    struct relay_socket *s = accept_socket(f, req);
+
+    if (s == NULL)
+        return;
+    s->session = session_open(f->relay, gw, &s->link);
+    if (s->session == NULL)
+        ws_close(s->ws, 1013, "try again later");
+}
+
+static void refuse_for_good(struct front *f, struct http_req *req, const char *why)
+{
+    struct str peer = http_peer(req);
+
+    log_warn(NULL, "gateway refused: peer=%.*s reason=%s", STR_FMT(peer), why);
+    struct relay_socket *s = accept_socket(f, req);
+    if (s != NULL)
+        ws_close(s->ws, 4401, "unauthorized");
+}
+
+void relay_upgrade(struct front *f, struct http_req *req)
+{
+    const struct gateway *gw = NULL;
+    const char *why = "";
+
+    if (!http_is_upgrade(req)) {
+        http_answer(f->server, http_req_id(req),
+                    &(struct http_answer){
+                        .status = 426,
+                        .headers = "Upgrade: websocket\r\n",
+                        .body =
+                            STR("{\"error\":\"This is the relay's WebSocket: a gateway dials it "
+                                "with Upgrade: websocket.\",\"code\":\"upgrade_required\"}")});
+        return;
+    }
+    if (!can_serve(f, req))
+        return;
+    switch (facts_authenticate(f->facts, http_header(req, "Authorization"), &gw, &why)) {
+    case AUTH_OK:
+        open_session(f, req, gw);
+        break;
+    case AUTH_UNAUTHORIZED:
+        refuse_for_good(f, req, why);
+        break;
+    case AUTH_RETRY: {
+        struct str peer = http_peer(req);
+        log_warn(NULL, "gateway refused for now: peer=%.*s reason=%s", STR_FMT(peer), why);
+        http_answer_error(f->server, http_req_id(req), 401, "unauthorized",
+                          "This credential is not valid here: %s.", why);
+        break;
+    }
+    }
+}

@@ -1,0 +1,118 @@
+/* route.c - the table of everything that can be asked over HTTP. */
+#include "base/config.h"
+#include "base/crypto.h"
+#include "base/mem.h"
+#include "core/token.h"
+#include "http/front_priv.h"
+
+char front_admin_tag[] = "admin";
+
+enum { PUBLIC, ADMIN };
+
+static const struct {
+    const char *method; /* NULL: any, the handler looks */
+    const char *path;
+    bool below; /* paths below it too */
+    int side;
+    front_handler *handler;
+} routes[] = {
+    {"GET", "/relay", false, PUBLIC, relay_upgrade},
+    {"GET", "/healthz", false, PUBLIC, health_live},
+    {"GET", "/readyz", false, PUBLIC, health_ready},
+    {"GET", "/metrics", false, PUBLIC, metrics_show},
+    {NULL, "/chat", true, PUBLIC, site_chat},
+    {NULL, "/webhooks", true, PUBLIC, site_webhook},
+    {"GET", "/", false, PUBLIC, site_root},
+
+    {"GET", "/admin/status", false, ADMIN, admin_status},
+    {"POST", "/admin/reload", false, ADMIN, admin_reload},
+    {"GET", "/admin/gateways", false, ADMIN, admin_gateways},
+    {"POST", "/admin/gateways/add", false, ADMIN, admin_gateway_add},
+    {"POST", "/admin/gateways/rotate", false, ADMIN, admin_gateway_rotate},
+    {"POST", "/admin/gateways/revoke", false, ADMIN, admin_gateway_revoke},
+    {"POST", "/admin/gateways/set", false, ADMIN, admin_gateway_set},
+    {"GET", "/admin/routes", false, ADMIN, admin_routes},
+    {"POST", "/admin/routes/add", false, ADMIN, admin_route_add},
+    {"POST", "/admin/routes/remove", false, ADMIN, admin_route_remove},
+    {"GET", "/admin/mailbox", false, ADMIN, admin_mailbox_show},
+    {"POST", "/admin/mailbox/purge", false, ADMIN, admin_mailbox_purge},
+    {"POST", "/admin/mailbox/redrive", false, ADMIN, admin_mailbox_redrive},
+    {"GET", "/metrics", false, ADMIN, metrics_show},
+};
+
+static bool path_matches(size_t i, struct str path)
+{
+    struct str want = str_of(routes[i].path);
+
+    return str_eq(path, want) ||
+           (routes[i].below && str_starts(path, want) && path.p[want.n] == '/');
+}
+
+static bool method_matches(size_t i, struct str method)
+{
+    if (routes[i].method == NULL || str_eq(method, str_of(routes[i].method)))
+        return true;
+    return str_eq(method, STR("HEAD")) && str_eq(str_of(routes[i].method), STR("GET"));
+}
+
+void front_handle(void *ctx, struct http_req *req)
+{
+    struct front *f = ctx;
+    int side = http_listener_tag(req) == front_admin_tag ? ADMIN : PUBLIC;
+    struct str path = http_path(req), method = http_method(req);
+    const char *allowed = NULL;
+
+    if (http_is_upgrade(req) && (side == ADMIN || !str_eq(path, STR("/relay")))) {
+        http_answer_error(f->server, http_req_id(req), 400, "no_websocket_here",
+                          "The relay's WebSocket is at /relay; there is none at this path.");
+        return;
+    }
+    for (size_t i = 0; i < ARRAY_LEN(routes); i++) {
+        if (routes[i].side != side || !path_matches(i, path))
+            continue;
+        if (method_matches(i, method)) {
+            routes[i].handler(f, req);
+            return;
+        }
+        allowed = routes[i].method;
+    }
+    if (allowed != NULL)
+        http_answer_error(f->server, http_req_id(req), 405, "method_not_allowed",
+                          "This path answers to %s only.", allowed);
+    else
+        http_answer_error(f->server, http_req_id(req), 404, "not_found", "There is nothing here.");
+}
+
+void front_json(struct front *f, struct http_id id, int status, const struct buf *body)
+{
+    http_answer(f->server, id, &(struct http_answer){.status = status, .body = buf_str(body)});
+}
+
+static bool is_local(struct http_req *req)
+{
+    struct str peer = http_peer(req);
+
+    if (http_header(req, "X-Forwarded-For").p != NULL || http_header(req, "Forwarded").p != NULL)
+        return false; /* a proxy on this machine, speaking for somebody elsewhere */
+    return str_eq(peer, STR("unix")) || str_eq(peer, STR("::1")) ||
+           str_eq(peer, STR("::ffff:127.0.0.1")) || str_starts(peer, STR("127."));
+}
+
+bool front_is_operator(struct front *f, struct http_req *req)
+{
+    struct str shown = token_of_header(http_header(req, "Authorization"));
+    struct str token = str_of(f->cfg->admin_token);
+    uint8_t a[SHA256_BYTES], b[SHA256_BYTES];
+
+    if (is_local(req))
+        return true;
+    sha256(shown, a); /* hashes have one length, so the comparison tells nothing about it */
+    sha256(token, b);
+    if (!str_is_empty(token) && ct_equal(a, b, sizeof a))
+        return true;
+    http_answer_error(f->server, http_req_id(req), str_is_empty(token) ? 403 : 401, "unauthorized",
+                      str_is_empty(token)
+                          ? "Only from this machine, unless admin.token is configured."
+                          : "Show the admin token: Authorization: Bearer <admin.token>.");
+    return false;
+}

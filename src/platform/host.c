@@ -1,0 +1,258 @@
+/* host.c - design.  (host.h has the contract.)
+ *
+ * A change of an instance's state is told to the pages when the turn ends, and then as the state of
+ * the whole route: the relay may report in the middle of its own work, and several instances may
+ * stand behind one chat. */
+#include "platform/host.h"
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include "base/config.h"
+#include "base/list.h"
+#include "base/mem.h"
+#include "relay/relay.h"
+#include "tenancy/facts.h"
+
+struct news { /* an instance whose state changed */
+    struct list link;
+    char *tenant, *instance; /* owned */
+};
+
+struct host {
+    struct actor actor;
+    const struct host_env *env; /* borrowed */
+    struct facts *facts;        /* borrowed */
+    struct relay *relay;        /* borrowed */
+    struct platform **open;     /* owned array; the platforms close themselves */
+    size_t n_open;
+    struct list news;
+    bool telling; /* a deferred call is on its way */
+};
+
+static struct host *host_of(struct actor *a)
+{
+    return container_of(a, struct host, actor);
+}
+
+/* ---- relay -> platform ---- */
+
+struct platform *host_platform(const struct host *h, struct str platform, struct str bot)
+{
+    for (size_t i = 0; i < h->n_open; i++)
+        if (str_eq(str_of(h->open[i]->ops->name), platform) &&
+            (str_is_empty(bot) || str_eq(str_of(h->open[i]->bot), bot)))
+            return h->open[i];
+    return NULL;
+}
+
+static struct platform *actor_find(struct actor *a, struct str platform, struct str bot)
+{
+    return host_platform(host_of(a), platform, bot);
+}
+
+static void actor_act(struct actor *a, struct platform *p, struct action_id id,
+                      const struct action_from *from, const struct action *act)
+{
+    p->ops->act(p, id, from, act);
+}
+
+static void tell_route(struct host *h, const struct route *r)
+{
+    for (size_t i = 0; i < h->n_open; i++) {
+        struct platform *p = h->open[i];
+        if (p->ops->instance_changed != NULL && str_eq(str_of(p->ops->name), str_of(r->platform)))
+            p->ops->instance_changed(p, str_of(r->key), host_route_state(h, p, str_of(r->key)));
+    }
+}
+
+static void tell_news(void *ctx)
+{
+    struct host *h = ctx;
+    struct list *routes;
+
+    h->telling = false;
+    facts_routes(h->facts, &routes);
+    list_each(&h->news, it, nxt)
+    {
+        struct news *n = list_entry(it, struct news, link);
+        list_remove(&n->link);
+        list_each(routes, rit, rnxt)
+        {
+            const struct route *r = list_entry(rit, struct route, link);
+            if (strcmp(r->tenant, n->tenant) == 0 &&
+                (r->instance == NULL || strcmp(r->instance, n->instance) == 0))
+                tell_route(h, r);
+        }
+        free(n->tenant);
+        free(n->instance);
+        free(n);
+    }
+}
+
+static bool wants_news(const struct host *h)
+{
+    for (size_t i = 0; i < h->n_open; i++)
+        if (h->open[i]->ops->instance_changed != NULL)
+            return true;
+    return false;
+}
+
+static void actor_changed(struct actor *a, struct str tenant, struct str instance,
+                          const char *state)
+{
+    struct host *h = host_of(a);
+
+    if (!wants_news(h))
+        return;
+    struct news *n = xcalloc(1, sizeof *n);
+    n->tenant = str_dup(tenant);
+    n->instance = str_dup(instance);
+    list_append(&h->news, &n->link);
+    if (!h->telling)
+        clock_defer(h->env->clock, tell_news, h);
+    h->telling = true;
+}
+
+/* ---- life ---- */
+
+struct host *host_new(const struct host_env *env, struct facts *facts)
+{
+    struct host *h = xcalloc(1, sizeof *h);
+
+    h->actor = (struct actor){.find = actor_find, .act = actor_act, .changed = actor_changed};
+    h->env = env;
+    h->facts = facts;
+    list_init(&h->news);
+    return h;
+}
+
+void host_set_relay(struct host *h, struct relay *r)
+{
+    h->relay = r;
+}
+
+struct actor *host_actor(struct host *h)
+{
+    return &h->actor;
+}
+
+enum bh_err host_open_platform(struct host *h, const struct config_platform *cfg, char *ret_why)
+{
+    const struct platform_ops *ops = platform_find(str_of(cfg->platform));
+    struct platform *p = NULL;
+
+    if (ops == NULL) {
+        snprintf(ret_why, 256, "this build of bellhop does not have the platform \"%s\" yet",
+                 cfg->platform);
+        return BH_REFUSED;
+    }
+    enum bh_err err = ops->open(cfg, h, &p, ret_why);
+    if (err != BH_OK)
+        return err;
+    h->open = xrealloc(h->open, (h->n_open + 1) * sizeof(struct platform *));
+    h->open[h->n_open++] = p;
+    return BH_OK;
+}
+
+void host_close_platforms(struct host *h)
+{
+    while (h->n_open > 0) {
+        struct platform *p = h->open[--h->n_open];
+        p->ops->close(p);
+    }
+}
+
+void host_free(struct host *h)
+{
+    if (h == NULL)
+        return;
+    host_close_platforms(h);
+    if (h->telling) /* the deferred call must find an owner: run it now, with nobody to tell */
+        tell_news(h);
+    free(h->open);
+    free(h);
+}
+
+size_t host_platforms(const struct host *h, struct platform *const **ret_platforms)
+{
+    *ret_platforms = h->open;
+    return h->n_open;
+}
+
+/* ---- platform -> relay ---- */
+
+const struct host_env *host_env(struct host *h)
+{
+    return h->env;
+}
+
+struct refusal { /* an event that came while there is no relay */
+    host_accepted_cb *done;
+    void *ctx;
+};
+
+static void refuse(void *ctx)
+{
+    struct refusal r = *(struct refusal *)ctx;
+
+    free(ctx);
+    r.done(r.ctx, BH_UNAVAILABLE);
+}
+
+void host_accept(struct host *h, struct platform *p, const struct event *ev, host_accepted_cb *done,
+                 void *ctx)
+{
+    p->last_event_ms = clock_wall_ms(h->env->clock);
+    if (h->relay != NULL) {
+        relay_accept(h->relay, ev, done, ctx);
+        return;
+    }
+    struct refusal *r = xmalloc(sizeof *r);
+    *r = (struct refusal){done, ctx};
+    clock_defer(h->env->clock, refuse, r);
+}
+
+void host_result(struct host *h, struct action_id id, const struct action_result *r)
+{
+    if (h->relay != NULL)
+        relay_result(h->relay, id, r);
+}
+
+void host_fail(struct host *h, struct action_id id, const char *fmt, ...)
+{
+    char text[512];
+    va_list ap;
+
+    va_start(ap, fmt);
+    vsnprintf(text, sizeof text, fmt, ap);
+    va_end(ap);
+    host_result(h, id, &(struct action_result){.error = str_of(text)});
+}
+
+struct best_state {
+    struct relay *relay;
+    int rank;
+};
+static const char *const states[] = {"none", "never", "asleep", "away", "live"}; /* worst first */
+
+static void on_target(void *ctx, struct str tenant, struct str instance)
+{
+    struct best_state *b = ctx;
+    struct instance_view v;
+    int rank = 1;
+
+    if (b->relay != NULL && relay_instance(b->relay, tenant, instance, &v))
+        for (int i = 1; i < (int)ARRAY_LEN(states); i++)
+            if (strcmp(states[i], v.state) == 0)
+                rank = i;
+    if (rank > b->rank)
+        b->rank = rank;
+}
+
+const char *host_route_state(struct host *h, struct platform *p, struct str route_key)
+{
+    struct best_state b = {.relay = h->relay};
+
+    facts_each_target(h->facts, str_of(p->ops->name), route_key, on_target, &b);
+    return states[b.rank];
+}

@@ -1,0 +1,16 @@
+/* platform.c - the platforms this build has: one line each. */
+#include "platform/platform.h"
+#include "platform/web/web.h"
+
+const struct platform_ops *const platforms[] = {
+    &web_ops,
+    NULL,
+};
+
+const struct platform_ops *platform_find(struct str name)
+{
+    for (size_t i = 0; platforms[i] != NULL; i++)
+        if (str_eq(str_of(platforms[i]->name), name))
+            return platforms[i];
+    return NULL;
+}
