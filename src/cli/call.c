@@ -31,14 +31,17 @@ static int no_server(const char *dir, const char *sock, const char *why)
 {
     if (access(sock, F_OK) != 0 && errno == EACCES)
         return cli_failed("%s may not be entered by this user; run this as the user that runs the "
-                          "server", dir);
+                          "server",
+                          dir);
     if (access(sock, F_OK) == 0 && access(sock, R_OK | W_OK) != 0)
         return cli_failed("%s belongs to another user; run this as the user that runs the server",
                           sock);
     if (access(sock, F_OK) != 0 || strstr(why, "timed out") == NULL)
-        return cli_failed("no server is running on %s (nothing answers at %s).\n"
-                          "Start one with: bellhop serve, or name its directory with --state-dir or "
-                          "its configuration with -c.", dir, sock);
+        return cli_failed(
+            "no server is running on %s (nothing answers at %s).\n"
+            "Start one with: bellhop serve, or name its directory with --state-dir or "
+            "its configuration with -c.",
+            dir, sock);
     return cli_failed("the server at %s does not answer: %s", sock, why);
 }
 
@@ -64,14 +67,15 @@ int cli_call(const struct cli_args *a, const char *method, const char *path, str
     buf_printf(&sock, "%s/admin.sock", dir);
     buf_printf(&url, "http://bellhop%s", path);
     const char *const headers[] = {"Content-Type: application/json", NULL};
-    enum bh_err err = http_fetch_now(&(struct http_fetch){.method = method,
-                                                          .url = buf_z(&url),
-                                                          .headers = body.p != NULL ? headers : NULL,
-                                                          .body = body,
-                                                          .timeout_ms = 15000,
-                                                          .max_body = (size_t)256 << 20,
-                                                          .unix_socket = buf_z(&sock)},
-                                     &status, &answer, why);
+    enum bh_err err =
+        http_fetch_now(&(struct http_fetch){.method = method,
+                                            .url = buf_z(&url),
+                                            .headers = body.p != NULL ? headers : NULL,
+                                            .body = body,
+                                            .timeout_ms = 15000,
+                                            .max_body = (size_t)256 << 20,
+                                            .unix_socket = buf_z(&sock)},
+                       &status, &answer, why);
     if (err != BH_OK)
         rc = no_server(dir, buf_z(&sock), why);
     else if (!json_parse(parser, buf_str(&answer), ret_doc))
@@ -100,7 +104,8 @@ void cli_print_json(struct json v)
 
 void cli_query_add(struct buf *path, char sep, const char *name, const char *value)
 {
-    static const char plain[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-._~";
+    static const char plain[] =
+        "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-._~";
 
     buf_printf(path, "%c%s=", sep, name);
     for (const char *p = value; *p != '\0'; p++)

@@ -7,8 +7,8 @@
 #include "base/mem.h"
 
 const struct command *const cli_commands[] = {
-    &cmd_serve,   &cmd_status, &cmd_gateway, &cmd_route, &cmd_mailbox,
-    &cmd_doctor,  &cmd_version, &cmd_help,   NULL,
+    &cmd_serve,  &cmd_status,  &cmd_gateway, &cmd_route, &cmd_mailbox,
+    &cmd_doctor, &cmd_version, &cmd_help,    NULL,
 };
 
 int cli_misused(const struct command *c, const char *fmt, ...)
@@ -37,7 +37,8 @@ int cli_failed(const char *fmt, ...)
 
 /* ---- options ---- */
 
-static const struct cli_option *find_option(const struct cli_option *options, size_t n, struct str name)
+static const struct cli_option *find_option(const struct cli_option *options, size_t n,
+                                            struct str name)
 {
     for (size_t i = 0; i < n; i++)
         if (str_eq(str_of(options[i].name), name))
@@ -79,7 +80,8 @@ bool cli_parse(const struct command *c, int argc, char **argv, const struct cli_
     *a = (struct cli_args){0};
     for (int i = 1; i < argc; i++) {
         const char *equals = strchr(argv[i], '=');
-        struct str name = equals != NULL ? str_make(argv[i], (size_t)(equals - argv[i])) : str_of(argv[i]);
+        struct str name =
+            equals != NULL ? str_make(argv[i], (size_t)(equals - argv[i])) : str_of(argv[i]);
         if (only_rest || argv[i][0] != '-' || argv[i][1] == '\0') {
             if (a->n_rest == CLI_MAX_ARGS) {
                 cli_misused(c, "too many arguments");

@@ -1,8 +1,8 @@
 /* cli.h - what the subcommands share: options, errors, tables, and talking to the running server.
  *
- * A subcommand is one file with one struct command, listed in cli.c.  Exit status: 0 done, 1 failed,
- * 2 misused.  What was asked for goes to stdout and nothing else does; what a person should know
- * besides goes to stderr.
+ * A subcommand is one file with one struct command, listed in cli.c.  Exit status: 0 done, 1
+ * failed, 2 misused.  What was asked for goes to stdout and nothing else does; what a person should
+ * know besides goes to stderr.
  */
 #pragma once
 #include "base/buf.h"
@@ -22,9 +22,9 @@ extern const struct command cmd_serve, cmd_status, cmd_gateway, cmd_route, cmd_m
 
 /* ---- options ---- */
 struct cli_option {
-    const char *name;    /* "--tenant", "-c" */
-    const char **value;  /* takes one; set when given */
-    bool *flag;          /* takes none */
+    const char *name;   /* "--tenant", "-c" */
+    const char **value; /* takes one; set when given */
+    bool *flag;         /* takes none */
 };
 #define CLI_MAX_ARGS 8
 struct cli_args {
@@ -42,8 +42,8 @@ int cli_misused(const struct command *c, const char *fmt, ...) BH_PRINTF(2, 3);
 int cli_failed(const char *fmt, ...) BH_PRINTF(1, 2);
 
 /* ---- the running server ---- */
-/* One call over the admin socket.  Returns CLI_DONE and the parsed answer (borrowed from @parser), or
- * CLI_FAILED after having told why. */
+/* One call over the admin socket.  Returns CLI_DONE and the parsed answer (borrowed from @parser),
+ * or CLI_FAILED after having told why. */
 int cli_call(const struct cli_args *a, const char *method, const char *path, struct str body,
              struct json_parser *parser, struct json *ret_doc);
 /* The state directory the arguments and the configuration name; NULL: told why.  Caller frees. */

@@ -14,6 +14,7 @@
 #include "base/config.h"
 #include "base/jw.h"
 #include "base/mem.h"
+#include "base/rand.h"
 #include "cli/cli.h"
 #include "cli/state_dir.h"
 #include "net/http_client.h"
@@ -32,10 +33,12 @@ struct doctor {
     struct jw w;
 };
 
-static void found(struct doctor *d, enum finding f, const char *what, const char *fmt, ...) BH_PRINTF(4, 5);
+static void found(struct doctor *d, enum finding f, const char *what, const char *fmt, ...)
+    BH_PRINTF(4, 5);
 static void found(struct doctor *d, enum finding f, const char *what, const char *fmt, ...)
 {
-    static const char *const words[] = {"ok", "warn", "FIX"}, *const codes[] = {"ok", "warn", "bad"};
+    static const char *const words[] = {"ok", "warn", "FIX"}, *const codes[] = {"ok", "warn",
+                                                                                "bad"};
     char text[700];
     va_list ap;
 
@@ -90,8 +93,8 @@ static bool connects(const struct addrinfo *ai, int64_t timeout_ms)
     bool ok = connect(fd, ai->ai_addr, ai->ai_addrlen) == 0;
     if (!ok && errno == EINPROGRESS) {
         struct pollfd p = {.fd = fd, .events = POLLOUT};
-        ok = poll(&p, 1, (int)timeout_ms) == 1 && getsockopt(fd, SOL_SOCKET, SO_ERROR, &e, &n) == 0 &&
-             e == 0;
+        ok = poll(&p, 1, (int)timeout_ms) == 1 &&
+             getsockopt(fd, SOL_SOCKET, SO_ERROR, &e, &n) == 0 && e == 0;
     }
     close(fd);
     return ok;
@@ -114,11 +117,15 @@ static void check_wake_url(struct doctor *d, struct str gateway, const char *url
         return;
     }
     if (!d->cfg->wake.allow_private && http_addr_is_private(list->ai_addr))
-        found(d, BAD, "wake", "%.*s: %s is a private address and is never rung; use a public one or set "
-              "wake.allow_private: true", STR_FMT(gateway), host);
+        found(d, BAD, "wake",
+              "%.*s: %s is a private address and is never rung; use a public one or set "
+              "wake.allow_private: true",
+              STR_FMT(gateway), host);
     else if (!connects(list, d->cfg->wake.timeout_ms))
-        found(d, WARN, "wake", "%.*s: nothing answers at %s:%s now; a sleeping gateway cannot be woken "
-              "there", STR_FMT(gateway), host, port);
+        found(d, WARN, "wake",
+              "%.*s: nothing answers at %s:%s now; a sleeping gateway cannot be woken "
+              "there",
+              STR_FMT(gateway), host, port);
     else
         found(d, OK, "wake", "%.*s: %s:%s can be reached", STR_FMT(gateway), host, port);
     freeaddrinfo(list);
@@ -129,7 +136,8 @@ static void check_wake_url(struct doctor *d, struct str gateway, const char *url
 static void check_platform_problems(struct doctor *d, struct json doc)
 {
     for (struct json_iter it = {0}; json_next(json_get(doc, "platforms"), &it);) {
-        struct str problem = json_str(it.value, "problem"), platform = json_str(it.value, "platform");
+        struct str problem = json_str(it.value, "problem"),
+                   platform = json_str(it.value, "platform");
         struct str bot = json_str(it.value, "bot");
         if (problem.p != NULL)
             found(d, BAD, "platform", "%.*s %.*s: %.*s", STR_FMT(platform), STR_FMT(bot),
@@ -146,15 +154,19 @@ static void check_instances(struct doctor *d, struct json doc)
         long long waiting = cli_i64(it.value, "entries"), parked = cli_i64(it.value, "parked");
         bool wakes = json_as_bool(json_get(it.value, "wakeUrlRegistered"), false);
         if (parked > 0)
-            found(d, WARN, "mailbox", "%.*s: %lld parked; see: bellhop mailbox show %.*s, then redrive",
-                  STR_FMT(name), parked, STR_FMT(name));
+            found(d, WARN, "mailbox",
+                  "%.*s: %lld parked; see: bellhop mailbox show %.*s, then redrive", STR_FMT(name),
+                  parked, STR_FMT(name));
         if (waiting > 0 && !str_eq(state, STR("live")) && !wakes)
-            found(d, WARN, "mailbox", "%.*s is %.*s, %lld wait for it and it has no wake URL; start its "
-                  "gateway, or: bellhop gateway set", STR_FMT(name), STR_FMT(state), waiting);
+            found(d, WARN, "mailbox",
+                  "%.*s is %.*s, %lld wait for it and it has no wake URL; start its "
+                  "gateway, or: bellhop gateway set",
+                  STR_FMT(name), STR_FMT(state), waiting);
     }
 }
 
-static bool call(const struct cli_args *a, const char *path, struct json_parser *p, struct json *doc)
+static bool call(const struct cli_args *a, const char *path, struct json_parser *p,
+                 struct json *doc)
 {
     return cli_call(a, "GET", path, STR_NULL, p, doc) == CLI_DONE;
 }
@@ -170,7 +182,8 @@ static void check_running(struct doctor *d, const struct cli_args *a)
     }
     struct str url = json_str(doc, "relayUrl");
     struct json store = json_get(doc, "store");
-    found(d, OK, "server", "running, pid %lld, relay %.*s", (long long)cli_i64(doc, "pid"), STR_FMT(url));
+    found(d, OK, "server", "running, pid %lld, relay %.*s", (long long)cli_i64(doc, "pid"),
+          STR_FMT(url));
     if (json_as_bool(json_get(store, "healthy"), false))
         found(d, OK, "store", "healthy");
     else
@@ -210,7 +223,8 @@ static void check_facts(struct doctor *d, struct loop *loop, struct store *store
     found(d, OK, "gateways", "%zu known, %zu routes", facts_gateways(facts, &head),
           facts_routes(facts, &head));
     facts_gateways(facts, &head);
-    list_each (head, it, nxt) {
+    list_each(head, it, nxt)
+    {
         const struct gateway *g = list_entry(it, struct gateway, link);
         if (g->revoked_ms == 0 && g->wake_url != NULL)
             check_wake_url(d, str_of(g->id), g->wake_url);
@@ -224,8 +238,10 @@ static void check_key(struct doctor *d, struct loop *loop, struct store *store)
     struct seal *seal = NULL;
 
     if (d->cfg->master_key == NULL && access(path, F_OK) != 0)
-        found(d, BAD, "key", "%s is gone but the database exists: restore it, the gateways' secrets "
-              "are sealed with it", path);
+        found(d, BAD, "key",
+              "%s is gone but the database exists: restore it, the gateways' secrets "
+              "are sealed with it",
+              path);
     else if (seal_open_master(str_of(d->cfg->master_key), path, &seal, why) != BH_OK)
         found(d, BAD, "key", "%s", why);
     else if (!seal_check(seal, store, why))
@@ -270,13 +286,16 @@ static void check_config(struct doctor *d)
     found(d, OK, "config", "%s", c->path != NULL ? c->path : "no file, every default holds");
     for (size_t i = 0; i < c->n_platforms; i++)
         if (platform_find(str_of(c->platforms[i].platform)) == NULL)
-            found(d, BAD, "config", "%s:%d: this build of bellhop does not have the platform \"%s\" yet",
-                  c->path, c->platforms[i].line, c->platforms[i].platform);
+            found(d, BAD, "config",
+                  "%s:%d: this build of bellhop does not have the platform \"%s\" yet", c->path,
+                  c->platforms[i].line, c->platforms[i].platform);
     if (c->n_platforms == 0)
         found(d, WARN, "config", "platforms is empty: nobody can write to an agent");
     if (c->public_url == NULL && !str_starts(str_of(c->listen), STR("127.")) &&
-        !str_starts(str_of(c->listen), STR("[::1]")) && !str_starts(str_of(c->listen), STR("localhost")))
-        found(d, WARN, "config", "public_url is not set: gateways on other machines are told a local "
+        !str_starts(str_of(c->listen), STR("[::1]")) &&
+        !str_starts(str_of(c->listen), STR("localhost")))
+        found(d, WARN, "config",
+              "public_url is not set: gateways on other machines are told a local "
               "address");
     const char *files[] = {c->tls_cert, c->tls_key};
     for (size_t i = 0; i < ARRAY_LEN(files); i++)
@@ -295,12 +314,15 @@ static bool check_state_dir(struct doctor *d)
         return false;
     }
     if (stat(dir, &st) != 0 || !S_ISDIR(st.st_mode)) {
-        found(d, BAD, "state_dir", "%s: %s", dir, S_ISDIR(st.st_mode) ? strerror(errno) : "not a directory");
+        found(d, BAD, "state_dir", "%s: %s", dir,
+              S_ISDIR(st.st_mode) ? strerror(errno) : "not a directory");
         return false;
     }
     if (access(dir, R_OK | W_OK | X_OK) != 0) {
-        found(d, BAD, "state_dir", "%s cannot be written by this user: chown it to the user that runs "
-              "bellhop", dir);
+        found(d, BAD, "state_dir",
+              "%s cannot be written by this user: chown it to the user that runs "
+              "bellhop",
+              dir);
         return false;
     }
     if ((st.st_mode & 077) != 0)
@@ -357,8 +379,9 @@ static int run(const struct command *c, int argc, char **argv)
     if (d.json)
         puts(buf_z(&d.out));
     else
-        puts(d.worst == OK ? "\nAll is well." : d.worst == WARN ? "\nIt works, with the warnings above."
-                                                                : "\nSomething must be fixed.");
+        puts(d.worst == OK     ? "\nAll is well."
+             : d.worst == WARN ? "\nIt works, with the warnings above."
+                               : "\nSomething must be fixed.");
     config_free(d.cfg);
     buf_done(&d.out);
     buf_done(&why);
@@ -366,10 +389,13 @@ static int run(const struct command *c, int argc, char **argv)
 }
 
 const struct command cmd_doctor = {
-    "doctor", "look for what is wrong and say what to fix",
+    "doctor",
+    "look for what is wrong and say what to fix",
     "Usage: bellhop doctor [-c FILE | --state-dir DIR] [--json]\n\n"
-    "Checks the configuration, the state directory, the database and its master key, the platforms'\n"
-    "own problems, waiting mailboxes and whether wake URLs can be reached (they are connected to, not\n"
+    "Checks the configuration, the state directory, the database and its master key, the "
+    "platforms'\n"
+    "own problems, waiting mailboxes and whether wake URLs can be reached (they are connected to, "
+    "not\n"
     "rung).  Works with and without a running server and changes nothing.  Exit status 1 when\n"
     "something must be fixed.\n",
     run,

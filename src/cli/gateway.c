@@ -16,7 +16,8 @@ static void print_credentials(struct json doc)
     printf("GATEWAY_RELAY_SECRET=%.*s\n", STR_FMT(json_str(doc, "secret")));
 }
 
-static int call_with(const struct cli_args *a, const char *path, const struct buf *body, bool credentials)
+static int call_with(const struct cli_args *a, const char *path, const struct buf *body,
+                     bool credentials)
 {
     struct json_parser *parser = json_parser_new();
     struct json doc;
@@ -51,9 +52,11 @@ static int add(const struct command *c, const struct cli_args *a, const struct g
     buf_done(&body);
     if (rc != CLI_DONE)
         return rc;
-    fputs("The secret is shown this once. Put the three lines into the gateway's environment.\n", stderr);
+    fputs("The secret is shown this once. Put the three lines into the gateway's environment.\n",
+          stderr);
     if (o->platform == NULL)
-        fprintf(stderr, "Nothing is routed to it yet: bellhop route add --platform P --key K --tenant %s\n",
+        fprintf(stderr,
+                "Nothing is routed to it yet: bellhop route add --platform P --key K --tenant %s\n",
                 o->tenant);
     return CLI_DONE;
 }
@@ -62,7 +65,8 @@ static int list(const struct cli_args *a)
 {
     struct json_parser *parser = json_parser_new();
     struct cli_table t = {.columns = 7};
-    static const char *const heads[] = {"ID", "TENANT", "INSTANCE", "FOR", "WAKE URL", "SECRETS", "STATE"};
+    static const char *const heads[] = {"ID",       "TENANT",  "INSTANCE", "FOR",
+                                        "WAKE URL", "SECRETS", "STATE"};
     struct json doc;
     int rc = cli_call(a, "GET", "/admin/gateways", STR_NULL, parser, &doc);
 
@@ -90,8 +94,10 @@ static int list(const struct cli_args *a)
             cli_cell(&t, "-");
         cli_cell_str(&t, json_str(it.value, "wakeUrl"));
         cli_cell(&t, "%" PRId64, cli_i64(it.value, "secrets"));
-        cli_cell(&t, "%s", revoked ? "revoked" : json_as_bool(json_get(it.value, "acks"), true) ? "ok"
-                                                                          : "ok, never acks");
+        cli_cell(&t, "%s",
+                 revoked                                          ? "revoked"
+                 : json_as_bool(json_get(it.value, "acks"), true) ? "ok"
+                                                                  : "ok, never acks");
     }
     cli_table_print(&t);
 out:
@@ -99,7 +105,8 @@ out:
     return rc;
 }
 
-static int rotate(const struct command *c, const struct cli_args *a, const struct gateway_options *o)
+static int rotate(const struct command *c, const struct cli_args *a,
+                  const struct gateway_options *o)
 {
     struct buf body = BUF_INIT;
     struct jw w = jw_begin(&body);
@@ -165,7 +172,8 @@ static int run(const struct command *c, int argc, char **argv)
     if (!cli_parse(c, argc, argv, options, ARRAY_LEN(options), &a))
         return cli_exit(&a);
     const char *verb = a.n_rest > 0 ? a.rest[0] : "";
-    bool wants_id = strcmp(verb, "rotate") == 0 || strcmp(verb, "revoke") == 0 || strcmp(verb, "set") == 0;
+    bool wants_id =
+        strcmp(verb, "rotate") == 0 || strcmp(verb, "revoke") == 0 || strcmp(verb, "set") == 0;
     if (a.n_rest > (wants_id ? 2 : 1))
         return cli_misused(c, "unexpected \"%s\"", a.rest[wants_id ? 2 : 1]);
     if (wants_id && a.n_rest != 2)
@@ -180,12 +188,15 @@ static int run(const struct command *c, int argc, char **argv)
         return revoke(&a);
     if (strcmp(verb, "set") == 0)
         return set(c, &a, &o);
-    return cli_misused(c, *verb == '\0' ? "add, list, rotate, revoke or set?%s" : "there is no \"gateway %s\"",
+    return cli_misused(c,
+                       *verb == '\0' ? "add, list, rotate, revoke or set?%s"
+                                     : "there is no \"gateway %s\"",
                        verb);
 }
 
 const struct command cmd_gateway = {
-    "gateway", "add, list, rotate, revoke the agents that may dial in",
+    "gateway",
+    "add, list, rotate, revoke the agents that may dial in",
     "Usage: bellhop gateway add --tenant T [--id G] [--instance I] [--wake-url U]\n"
     "                           [--platform P --bot B] [--json]\n"
     "       bellhop gateway list [--json]\n"
@@ -193,8 +204,10 @@ const struct command cmd_gateway = {
     "       bellhop gateway revoke ID\n"
     "       bellhop gateway set ID --wake-url U\n\n"
     "A gateway is the agent's side: it dials /relay with an id and a secret.\n\n"
-    "add     prints GATEWAY_RELAY_URL, GATEWAY_RELAY_ID and GATEWAY_RELAY_SECRET, one per line, ready\n"
-    "        for a .env file.  The secret is shown once.  With --platform and --bot the bot's chats\n"
+    "add     prints GATEWAY_RELAY_URL, GATEWAY_RELAY_ID and GATEWAY_RELAY_SECRET, one per line, "
+    "ready\n"
+    "        for a .env file.  The secret is shown once.  With --platform and --bot the bot's "
+    "chats\n"
     "        are routed to it at once.  Without --instance the gateway's id is its instance.\n"
     "rotate  prints a new secret; older ones stay valid for --keep (default 1h).\n"
     "revoke  ends it: its sockets are closed at once and it may not come back.\n"

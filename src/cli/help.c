@@ -6,7 +6,8 @@
 
 static void overview(void)
 {
-    puts("bellhop - a connector between chat platforms and AI agents\n\nUsage: bellhop COMMAND ...\n");
+    puts("bellhop - a connector between chat platforms and AI agents\n\nUsage: bellhop COMMAND "
+         "...\n");
     for (size_t i = 0; cli_commands[i] != NULL; i++)
         printf("  %-9s %s\n", cli_commands[i]->name, cli_commands[i]->summary);
     puts("\nMore: bellhop help COMMAND, bellhop help config (every setting)\n"
@@ -53,13 +54,15 @@ static int run_version(const struct command *c, int argc, char **argv)
 }
 
 const struct command cmd_help = {
-    "help", "this, or one command in full",
+    "help",
+    "this, or one command in full",
     "Usage: bellhop help [COMMAND | config]\n",
     run_help,
 };
 
 const struct command cmd_version = {
-    "version", "which bellhop this is",
+    "version",
+    "which bellhop this is",
     "Usage: bellhop version [--json]\n",
     run_version,
 };

@@ -19,7 +19,8 @@ static bool has_something(struct json instance)
 static void print_list(struct json doc)
 {
     struct cli_table t = {.columns = 7};
-    static const char *const heads[] = {"TENANT", "INSTANCE", "STATE", "WAITING", "PARKED", "BYTES", "OLDEST"};
+    static const char *const heads[] = {"TENANT", "INSTANCE", "STATE", "WAITING",
+                                        "PARKED", "BYTES",    "OLDEST"};
     bool any = false;
 
     for (size_t i = 0; i < t.columns; i++)
@@ -79,9 +80,9 @@ static void print_entries(struct json doc, bool bodies)
 
     for (struct json_iter it = {0}; json_next(json_get(doc, "entries"), &it); n++) {
         struct str parked = json_str(it.value, "parked");
-        printf("%" PRId64 "  bytes=%" PRId64 " attempts=%" PRId64 " %s%.*s\n", cli_i64(it.value, "id"),
-               cli_i64(it.value, "bytes"), cli_i64(it.value, "attempts"),
-               parked.p != NULL ? "parked: "
+        printf("%" PRId64 "  bytes=%" PRId64 " attempts=%" PRId64 " %s%.*s\n",
+               cli_i64(it.value, "id"), cli_i64(it.value, "bytes"), cli_i64(it.value, "attempts"),
+               parked.p != NULL                                  ? "parked: "
                : json_as_bool(json_get(it.value, "sent"), false) ? "sent, not acknowledged"
                                                                  : "waiting",
                STR_FMT(parked.p != NULL ? parked : STR("")));
@@ -164,8 +165,10 @@ static int run(const struct command *c, int argc, char **argv)
     bool known = is_list || strcmp(verb, "show") == 0 || strcmp(verb, "purge") == 0 ||
                  strcmp(verb, "redrive") == 0;
     if (!known)
-        return cli_misused(c, *verb == '\0' ? "list, show, purge or redrive?%s"
-                                            : "there is no \"mailbox %s\"", verb);
+        return cli_misused(c,
+                           *verb == '\0' ? "list, show, purge or redrive?%s"
+                                         : "there is no \"mailbox %s\"",
+                           verb);
     if (a.n_rest != (is_list ? 1 : 2))
         return is_list || a.n_rest > 2 ? cli_misused(c, "too many arguments")
                                        : cli_misused(c, "%s whose? Give an instance", verb);
@@ -174,13 +177,15 @@ static int run(const struct command *c, int argc, char **argv)
     if (strcmp(verb, "show") == 0)
         return show(c, &a, &o);
     if (strcmp(verb, "purge") == 0 && !o.yes)
-        return cli_misused(c, "purge deletes messages that were accepted and never delivered; add --yes "
-                           "if that is meant");
+        return cli_misused(
+            c, "purge deletes messages that were accepted and never delivered; add --yes "
+               "if that is meant");
     return change(&a, &o, verb);
 }
 
 const struct command cmd_mailbox = {
-    "mailbox", "what is waiting for whom",
+    "mailbox",
+    "what is waiting for whom",
     "Usage: bellhop mailbox list [--json]\n"
     "       bellhop mailbox show INSTANCE [--tenant T] [--limit N] [--bodies] [--json]\n"
     "       bellhop mailbox purge INSTANCE [--tenant T] --yes\n"

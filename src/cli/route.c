@@ -83,16 +83,20 @@ static int run(const struct command *c, int argc, char **argv)
         return list(&a);
     if (strcmp(verb, "add") == 0 || strcmp(verb, "remove") == 0)
         return change(c, &a, &o, verb);
-    return cli_misused(c, *verb == '\0' ? "add, list or remove?%s" : "there is no \"route %s\"", verb);
+    return cli_misused(c, *verb == '\0' ? "add, list or remove?%s" : "there is no \"route %s\"",
+                       verb);
 }
 
 const struct command cmd_route = {
-    "route", "say whose agent gets which chats",
+    "route",
+    "say whose agent gets which chats",
     "Usage: bellhop route add --platform P --key K --tenant T [--instance I]\n"
     "       bellhop route list [--json]\n"
     "       bellhop route remove --platform P --key K --tenant T [--instance I]\n\n"
-    "An event goes to the instances its route names and to nobody else.  The key is what the platform\n"
-    "tells its places apart by: for web the bot's name, for discord the guild, for telegram the chat.\n"
+    "An event goes to the instances its route names and to nobody else.  The key is what the "
+    "platform\n"
+    "tells its places apart by: for web the bot's name, for discord the guild, for telegram the "
+    "chat.\n"
     "Without --instance every instance of the tenant gets the event.\n",
     run,
 };

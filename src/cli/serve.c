@@ -1,9 +1,9 @@
 /* serve.c - bellhop serve: start, signals, going down.
  *
- *      SIGTERM, SIGINT -> DRAINING: no new sockets, relay_drain (sockets close with 1012, all that was
- *                         accepted goes to disk) -> pages closed -> close frames leave -> exit 0
- *                         a second signal, or 10 s: out at once; what is queued is still written
- *      SIGHUP          -> the configuration is read again
+ *      SIGTERM, SIGINT -> DRAINING: no new sockets, relay_drain (sockets close with 1012, all that
+ * was accepted goes to disk) -> pages closed -> close frames leave -> exit 0 a second signal, or 10
+ * s: out at once; what is queued is still written SIGHUP          -> the configuration is read
+ * again
  */
 #include <errno.h>
 #include <malloc.h>
@@ -204,15 +204,19 @@ static int run(const struct command *c, int argc, char **argv)
 }
 
 const struct command cmd_serve = {
-    "serve", "run the connector in the foreground",
+    "serve",
+    "run the connector in the foreground",
     "Usage: bellhop serve [-c FILE] [--state-dir DIR]\n\n"
     "Runs until SIGTERM or SIGINT, then closes its sockets in good order, writes everything it\n"
     "accepted and exits 0.  SIGHUP reads the configuration again and logs what was taken and what\n"
     "needs a restart.\n\n"
-    "Without -c, ./bellhop.yaml is read when it exists; otherwise every default holds: the chat page\n"
-    "on http://127.0.0.1:7077/chat, state in ./bellhop-data.  BELLHOP_LISTEN, BELLHOP_STATE_DIR and\n"
+    "Without -c, ./bellhop.yaml is read when it exists; otherwise every default holds: the chat "
+    "page\n"
+    "on http://127.0.0.1:7077/chat, state in ./bellhop-data.  BELLHOP_LISTEN, BELLHOP_STATE_DIR "
+    "and\n"
     "so on override single settings; see: bellhop help config\n\n"
-    "When it is ready it prints one line with its addresses.  With `listen: 127.0.0.1:0` the port it\n"
+    "When it is ready it prints one line with its addresses.  With `listen: 127.0.0.1:0` the port "
+    "it\n"
     "got is in that line and in <state_dir>/port.\n",
     run,
 };

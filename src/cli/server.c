@@ -1,10 +1,11 @@
 /* server.c - design.  (server.h has the contract.)
  *
- *      config -> state directory -> store -> master key -> facts -> host -> relay -> listeners -> platforms
+ *      config -> state directory -> store -> master key -> facts -> host -> relay -> listeners ->
+ * platforms
  *
- * Taking down is not quite the reverse: sockets go first, so that their sessions end while the relay
- * is there; then the store, which writes what is queued and calls nobody back; only then the objects
- * whose memory the store was reading. */
+ * Taking down is not quite the reverse: sockets go first, so that their sessions end while the
+ * relay is there; then the store, which writes what is queued and calls nobody back; only then the
+ * objects whose memory the store was reading. */
 #include "cli/server.h"
 #include <errno.h>
 #include <fcntl.h>
@@ -62,20 +63,33 @@ static enum bh_err open_state(struct server *s, char *why)
 static enum bh_err open_heart(struct server *s, char *why)
 {
     struct clock *clock = loop_clock(s->loop);
-    struct facts_env fe = {.clock = clock, .store = s->store, .bus = s->bus, .rand = &s->rand,
-                           .seal = s->seal, .require_expiry = s->cfg->require_expiry};
+    struct facts_env fe = {.clock = clock,
+                           .store = s->store,
+                           .bus = s->bus,
+                           .rand = &s->rand,
+                           .seal = s->seal,
+                           .require_expiry = s->cfg->require_expiry};
     enum bh_err err = facts_open(&fe, &s->facts, why);
 
     if (err != BH_OK)
         return err;
     s->http = http_client_new(s->loop);
     http_poker_init(&s->poker, s->http, s->cfg->wake.timeout_ms, s->cfg->wake.allow_private);
-    s->host_env = (struct host_env){.loop = s->loop, .clock = clock, .store = s->store,
-                                    .rand = &s->rand, .seal = s->seal, .http = s->http,
-                                    .server = s->http_server, .public_url = s->cfg->public_url};
+    s->host_env = (struct host_env){.loop = s->loop,
+                                    .clock = clock,
+                                    .store = s->store,
+                                    .rand = &s->rand,
+                                    .seal = s->seal,
+                                    .http = s->http,
+                                    .server = s->http_server,
+                                    .public_url = s->cfg->public_url};
     s->host = host_new(&s->host_env, s->facts);
-    struct relay_env re = {.clock = clock, .store = s->store, .bus = s->bus, .rand = &s->rand,
-                           .facts = s->facts, .poker = &s->poker.base,
+    struct relay_env re = {.clock = clock,
+                           .store = s->store,
+                           .bus = s->bus,
+                           .rand = &s->rand,
+                           .facts = s->facts,
+                           .poker = &s->poker.base,
                            .actor = host_actor(s->host)};
     struct relay_limits limits = limits_of(s->cfg);
     err = relay_open(&re, &limits, &s->relay, why);
@@ -93,7 +107,8 @@ static enum bh_err open_platforms(struct server *s, char *why)
         if (err == BH_OK)
             continue;
         if (p->line > 0)
-            snprintf(why, 512, "%s:%d: %s %s: %s", s->cfg->path, p->line, p->platform, p->bot, said);
+            snprintf(why, 512, "%s:%d: %s %s: %s", s->cfg->path, p->line, p->platform, p->bot,
+                     said);
         else
             snprintf(why, 512, "%s %s: %s", p->platform, p->bot, said);
         return err;
@@ -149,8 +164,8 @@ static enum bh_err listen_all(struct server *s, char *why)
     const struct config *c = s->cfg;
     struct http_tls tls = {.cert_path = c->tls_cert, .key_path = c->tls_key};
     struct buf admin = BUF_INIT;
-    enum bh_err err =
-        http_server_listen(s->http_server, str_of(c->listen), c->tls_cert != NULL ? &tls : NULL, 0660, why);
+    enum bh_err err = http_server_listen(s->http_server, str_of(c->listen),
+                                         c->tls_cert != NULL ? &tls : NULL, 0660, why);
 
     if (err != BH_OK)
         return err;
@@ -175,9 +190,14 @@ enum bh_err server_open(struct server *s, struct config *cfg, char *ret_why)
     if ((err = open_state(s, ret_why)) == BH_OK && (err = open_heart(s, ret_why)) == BH_OK &&
         (err = listen_all(s, ret_why)) == BH_OK && (err = open_platforms(s, ret_why)) == BH_OK) {
         name_urls(s);
-        s->front = (struct front){.loop = s->loop, .server = s->http_server, .cfg = s->cfg,
-                                  .store = s->store, .facts = s->facts, .relay = s->relay,
-                                  .host = s->host, .relay_url = s->relay_url,
+        s->front = (struct front){.loop = s->loop,
+                                  .server = s->http_server,
+                                  .cfg = s->cfg,
+                                  .store = s->store,
+                                  .facts = s->facts,
+                                  .relay = s->relay,
+                                  .host = s->host,
+                                  .relay_url = s->relay_url,
                                   .started_ms = clock_wall_ms(loop_clock(s->loop))};
         return BH_OK;
     }

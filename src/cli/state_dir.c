@@ -1,4 +1,5 @@
-/* state_dir.c - making sure of the state directory, and the two files that say a server is there. */
+/* state_dir.c - making sure of the state directory, and the two files that say a server is there.
+ */
 #include "cli/state_dir.h"
 #include <errno.h>
 #include <fcntl.h>

@@ -56,12 +56,13 @@ static void print_instances(struct json doc)
     struct cli_table t = {.columns = 9};
     struct json list = json_get(doc, "instances");
     int64_t now = cli_i64(doc, "now");
-    static const char *const heads[] = {"TENANT", "INSTANCE", "STATE",   "SOCKETS", "WAITING",
-                                        "UNACKED", "PARKED",  "OLDEST", "WAKE"};
+    static const char *const heads[] = {"TENANT",  "INSTANCE", "STATE",  "SOCKETS", "WAITING",
+                                        "UNACKED", "PARKED",   "OLDEST", "WAKE"};
 
     putchar('\n');
     if (json_count(list) == 0) {
-        puts("No gateway yet. Add one with: bellhop gateway add --tenant NAME --platform web --bot lobby");
+        puts("No gateway yet. Add one with: bellhop gateway add --tenant NAME --platform web --bot "
+             "lobby");
         return;
     }
     for (size_t i = 0; i < t.columns; i++)
@@ -79,7 +80,8 @@ static void print_instances(struct json doc)
         if (problem.p != NULL)
             cli_cell(&t, "failing: %.*s", STR_FMT(problem));
         else
-            cli_cell(&t, "%s", json_as_bool(json_get(it.value, "wakeUrlRegistered"), false) ? "yes" : "-");
+            cli_cell(&t, "%s",
+                     json_as_bool(json_get(it.value, "wakeUrlRegistered"), false) ? "yes" : "-");
     }
     cli_table_print(&t);
 }
@@ -107,7 +109,8 @@ static int run(const struct command *c, int argc, char **argv)
 }
 
 const struct command cmd_status = {
-    "status", "what is connected, asleep and waiting", 
+    "status",
+    "what is connected, asleep and waiting",
     "Usage: bellhop status [--json] [-c FILE | --state-dir DIR]\n\n"
     "Shows the running server: its platforms, every instance with its state and mailbox, and the\n"
     "store.  States of an instance:\n\n"
