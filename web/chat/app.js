@@ -1,0 +1,336 @@
+// app.js - the chat page: what happens when.
+
+import { CallError, Link } from './link.js';
+import { Thread, copyText } from './thread.js';
+
+const MAX_BYTES = 16 * 1024;
+const NEAR_BOTTOM_PX = 90;
+const $ = (id) => document.getElementById(id);
+const bot = document.querySelector('meta[name=bellhop-bot]').content;
+const api = `/chat/${encodeURIComponent(bot)}/api`;
+const title = document.title;
+const store = (area) => ({ // storage may be forbidden: the page works without
+  get(key) { try { return area().getItem(`bellhop:${bot}:${key}`); } catch { return null; } },
+  set(key, value) { try { area().setItem(`bellhop:${bot}:${key}`, value); } catch { /* then not */ } },
+});
+const tab = store(() => sessionStorage);
+
+const thread = new Thread($('log'), (entry) => deliver(entry));
+const link = new Link(api, { event: onEvent, up: onUp, down: onDown });
+
+// ---- the agent's state ----
+
+const STATES = {
+  live: { presence: 'Online' },
+  asleep: { presence: 'Asleep', icon: 'moon', note: 'The agent is asleep. Your message is kept and will wake it.' },
+  waking: { presence: 'Waking up…', icon: 'sun', note: 'The agent is waking up. Your message is kept.' },
+  away: { presence: 'Away', icon: 'cloud', note: 'The agent is away. Your message is kept until it returns.' },
+  never: { presence: 'Not here yet', icon: 'bell', note: 'The agent has not arrived yet. Your message is kept until it does.' },
+  none: { presence: 'Nobody here', icon: 'wrench', note: 'No agent is attached to this page yet, so nobody reads what you write here.' },
+};
+let state = 'unknown';
+let greetTimer = 0;
+
+function setState(next) {
+  if (!STATES[next]) return;
+  const slept = ['asleep', 'waking', 'away', 'never'].includes(state);
+  state = next;
+  $('presence').dataset.state = next;
+  $('presence-text').textContent = STATES[next].presence;
+  clearTimeout(greetTimer);
+  if (next === 'live' && slept) {
+    showNote('sun', 'The agent is awake.');
+    greetTimer = setTimeout(() => showNote(), 4000);
+  } else {
+    showNote(STATES[next].icon, STATES[next].note);
+    if (next === 'none') $('note-text').append(operatorHelp());
+  }
+  if (next !== 'live') setTyping(false);
+}
+
+function showNote(icon, text) {
+  const stuck = atBottom();
+  $('note').hidden = !text;
+  $('note').dataset.state = state;
+  $('note-text').textContent = text || '';
+  if (icon) $('note-icon').setAttribute('href', `#i-${icon}`);
+  if (stuck) toBottom();
+}
+
+/** Whoever runs this bellhop may be looking at their own empty page. */
+function operatorHelp() {
+  const help = document.createElement('p');
+  const command = document.createElement('code');
+  const copy = document.createElement('button');
+  command.textContent = `bellhop gateway add --tenant demo --platform web --bot ${bot}`;
+  copy.type = 'button';
+  copy.className = 'inline';
+  copy.textContent = 'Copy';
+  copy.setAttribute('aria-label', 'Copy the command');
+  copy.addEventListener('click', async () => { copy.textContent = (await copyText(command.textContent)) ? 'Copied' : 'Select it by hand'; });
+  help.append('If you run it, attach one: ', command, ' ', copy);
+  return help;
+}
+
+// ---- typing ----
+
+let typingTimer = 0;
+
+function setTyping(on, forMs = 6000) {
+  const stuck = atBottom();
+  clearTimeout(typingTimer);
+  if (on) typingTimer = setTimeout(() => setTyping(false), forMs);
+  if (on === !$('typing').hidden) return;
+  $('typing').hidden = !on;
+  $('typing-said').textContent = on ? 'The agent is typing' : '';
+  $('stop').hidden = !on;
+  if (stuck) toBottom();
+}
+
+// ---- scrolling ----
+
+const scroller = $('scroller');
+let unseen = 0;
+
+function atBottom() {
+  return scroller.scrollHeight - scroller.scrollTop - scroller.clientHeight < NEAR_BOTTOM_PX;
+}
+
+function toBottom(smooth = false) {
+  const calm = matchMedia('(prefers-reduced-motion: reduce)').matches;
+  scroller.scrollTo({ top: scroller.scrollHeight, behavior: smooth && !calm ? 'smooth' : 'instant' });
+  setUnseen(0);
+}
+
+function setUnseen(n) {
+  unseen = n;
+  $('newer').hidden = n === 0;
+  $('newer-text').textContent = n === 1 ? '1 new message' : `${n} new messages`;
+}
+
+let stick = true; // the reader is at the end and wants to stay there
+scroller.addEventListener('scroll', () => {
+  stick = atBottom();
+  if (stick && unseen) setUnseen(0);
+}, { passive: true });
+new ResizeObserver(() => { if (stick) toBottom(); }).observe(scroller);
+new ResizeObserver(() => { if (stick) toBottom(); }).observe($('log'));
+$('newer').addEventListener('click', () => { toBottom(true); $('text').focus(); });
+
+// ---- unread in the title ----
+
+let unread = 0;
+
+function setUnread(n) {
+  unread = n;
+  document.title = n ? `(${n}) ${title}` : title;
+}
+document.addEventListener('visibilitychange', () => { if (!document.hidden) setUnread(0); });
+
+// ---- events ----
+
+function onEvent(type, data) {
+  if (type === 'state') setState(data.state === 'asleep' && state === 'waking' ? 'waking' : data.state);
+  else if (type === 'typing') setTyping(data.on, data.for_ms);
+  else if (type === 'reset') loadHistory();
+  else show(type, data);
+}
+
+function show(type, message) {
+  const stuck = atBottom();
+  if (message.from === 'agent' && type === 'message') setTyping(false);
+  if (type === 'interrupt') setTyping(false);
+  const { entry, isNew } = type === 'edit' ? thread.edit(message) : thread.put(message);
+  forget(entry.client_id);
+  $('welcome').hidden = thread.size > 0;
+  if (message.from === 'visitor' && isNew && state === 'asleep') setState('waking');
+  if (stuck) toBottom(true);
+  else if (isNew && message.from === 'agent') setUnseen(unseen + 1);
+  if (isNew && message.from === 'agent' && document.hidden) setUnread(unread + 1);
+}
+
+let lastUp = false;
+let firstUp = true;
+let bannerTimer = 0;
+
+function onUp() {
+  clearTimeout(bannerTimer);
+  $('banner').hidden = true;
+  if (firstUp) loadHistory();
+  else if (!lastUp) for (const entry of waiting.values()) if (entry.status === 'failed' && entry.unreachable) deliver(entry);
+  firstUp = false;
+  lastUp = true;
+}
+
+function onDown() {
+  lastUp = false;
+  setTyping(false);
+  clearTimeout(bannerTimer);
+  bannerTimer = setTimeout(() => banner('The connection is lost. Trying again…', 'Try now'), 1200);
+  if (firstUp) checkVisitor();
+}
+
+function banner(text, button) {
+  $('banner-text').textContent = text;
+  $('banner-button').textContent = button;
+  $('banner').hidden = false;
+  if (state === 'unknown' || button === 'Try now') $('presence-text').textContent = STATES[state] ? $('presence-text').textContent : 'Connecting…';
+}
+$('banner-button').addEventListener('click', () => link.open());
+
+/** A stream that never opens does not say why; a plain call does. */
+async function checkVisitor() {
+  try {
+    await link.history();
+  } catch (e) {
+    if (e.status !== 401) return;
+    clearTimeout(bannerTimer);
+    banner('This page keeps your place with a cookie. Allow cookies for this site, then reload.', 'Try now');
+  }
+}
+
+// ---- history ----
+
+async function loadHistory(before) {
+  const log = $('log');
+  try {
+    const got = await link.history(before);
+    const height = scroller.scrollHeight;
+    const stuck = stick;
+    log.setAttribute('aria-live', 'off'); // old messages are not news
+    for (const message of got.messages) {
+      const { entry } = thread.put(message);
+      forget(entry.client_id);
+    }
+    if (before || !$('earlier').dataset.known) $('earlier').hidden = !got.more;
+    $('earlier').dataset.known = 'yes';
+    $('welcome').hidden = thread.size > 0;
+    setName(got.name);
+    if (before) scroller.scrollTop += scroller.scrollHeight - height;
+    else if (stuck) toBottom();
+  } catch (e) {
+    if (e instanceof CallError && e.status === 401) checkVisitor();
+    else setTimeout(() => loadHistory(before), 3000);
+  } finally {
+    log.setAttribute('aria-busy', 'false');
+    setTimeout(() => log.setAttribute('aria-live', 'polite'), 200);
+  }
+}
+$('earlier').addEventListener('click', () => loadHistory(thread.oldestId));
+
+// ---- sending ----
+
+const waiting = new Map(); // client_id -> entry the server has not confirmed
+
+function remember() {
+  const list = [...waiting.values()].map(({ client_id, text, at }) => ({ client_id, text, at }));
+  tab.set('outbox', JSON.stringify(list));
+}
+
+function forget(clientId) {
+  if (clientId && waiting.delete(clientId)) remember();
+}
+
+function newId() {
+  return [...crypto.getRandomValues(new Uint8Array(12))].map((b) => b.toString(16).padStart(2, '0')).join('');
+}
+
+function say(text) {
+  const entry = thread.putLocal({ client_id: newId(), text, at: Date.now(), status: 'sending' });
+  waiting.set(entry.client_id, entry);
+  remember();
+  $('welcome').hidden = true;
+  toBottom(true);
+  deliver(entry);
+}
+
+async function deliver(entry) {
+  thread.sending(entry);
+  entry.unreachable = false;
+  try {
+    const { id } = await link.send(entry.text, entry.client_id);
+    thread.settle(entry, { id });
+    forget(entry.client_id);
+    if (state === 'asleep') setState('waking');
+  } catch (e) {
+    if (entry.id) return; // its echo arrived: it was taken
+    entry.unreachable = e.status === 0;
+    thread.settle(entry, { error: `Not sent. ${e.message}` });
+    if (stick) toBottom();
+  }
+}
+
+function restoreOutbox() {
+  let list = [];
+  try {
+    list = JSON.parse(tab.get('outbox') || '[]');
+  } catch { /* somebody else wrote it */ }
+  for (const { client_id, text, at } of list) {
+    const entry = thread.putLocal({ client_id, text, at, status: 'failed' });
+    thread.settle(entry, { error: 'Not sent.' });
+    waiting.set(client_id, entry);
+  }
+}
+
+// ---- the composer ----
+
+const text = $('text');
+const touch = matchMedia('(hover: none) and (pointer: coarse)');
+
+function grow() {
+  if (!CSS.supports('field-sizing', 'content')) {
+    text.style.height = 'auto';
+    text.style.height = `${text.scrollHeight}px`;
+  }
+  const bytes = new TextEncoder().encode(text.value).length;
+  const over = bytes > MAX_BYTES;
+  $('length').textContent = bytes > MAX_BYTES * 0.9 ? `${over ? 'Too long: ' : ''}${bytes.toLocaleString()} of ${MAX_BYTES.toLocaleString()} bytes` : '';
+  $('length').classList.toggle('over', over);
+  $('send').disabled = over || text.value.trim() === '';
+  tab.set('draft', text.value);
+}
+
+text.addEventListener('input', grow);
+text.addEventListener('keydown', (e) => {
+  if (e.key !== 'Enter' || e.shiftKey || e.altKey || e.ctrlKey || e.metaKey) return;
+  if (e.isComposing || e.keyCode === 229 || touch.matches) return; // an input method's Enter is its own
+  e.preventDefault();
+  $('composer').requestSubmit();
+});
+$('composer').addEventListener('submit', (e) => {
+  e.preventDefault();
+  if ($('send').disabled) return;
+  const words = text.value.trim();
+  text.value = '';
+  grow();
+  say(words);
+  text.focus();
+});
+$('stop').addEventListener('click', () => { say('/stop'); text.focus(); });
+document.addEventListener('keydown', (e) => {
+  if (e.key === 'Escape' && !$('stop').hidden && !$('name-dialog').open) $('stop').click();
+});
+
+// ---- the name ----
+
+function setName(name) {
+  $('name-label').textContent = name || 'Add your name';
+  $('name').value = name || '';
+}
+$('name-button').addEventListener('click', () => $('name-dialog').showModal());
+$('name-cancel').addEventListener('click', () => $('name-dialog').close());
+$('name-form').addEventListener('submit', async () => {
+  try {
+    setName((await link.rename($('name').value)).name);
+  } catch (e) {
+    showNote('cloud', `Your name was not kept. ${e.message}`);
+  }
+});
+
+// ---- start ----
+
+text.value = tab.get('draft') || '';
+grow();
+restoreOutbox();
+link.open();
+if (!touch.matches) text.focus();

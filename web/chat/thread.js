@@ -1,0 +1,213 @@
+// thread.js - the conversation as elements, in the order of message ids.
+//
+// A message is one element from the moment it is written: first under its client_id (sending, failed),
+// then under its id.  Being told something twice changes nothing; an older revision never wins.
+
+import { markdown } from './markdown.js';
+
+const TOGETHER_MS = 5 * 60000; // messages of one author this close read as one
+const time = new Intl.DateTimeFormat(undefined, { hour: '2-digit', minute: '2-digit' });
+const day = new Intl.DateTimeFormat(undefined, { weekday: 'long', day: 'numeric', month: 'long' });
+
+function el(name, className, text) {
+  const e = document.createElement(name);
+  if (className) e.className = className;
+  if (text !== undefined) e.textContent = text;
+  return e;
+}
+
+export class Thread {
+  /** @param {HTMLElement} log  @param {(entry: object) => void} onRetry */
+  constructor(log, onRetry) {
+    this.log = log;
+    this.onRetry = onRetry;
+    this.byId = new Map();
+    this.byClient = new Map();
+    log.addEventListener('click', (e) => this.#clicked(e));
+  }
+
+  get size() {
+    return this.log.childElementCount;
+  }
+
+  get oldestId() {
+    return this.log.querySelector('.message[data-id]')?.dataset.id;
+  }
+
+  /** A message from the server.  Returns the entry and whether it was not known before. */
+  put(message) {
+    let entry = this.byId.get(message.id) || (message.client_id && this.byClient.get(message.client_id));
+    const isNew = !entry;
+    if (entry && entry.rev && entry.rev >= message.rev) return { entry, isNew: false };
+    if (!entry) entry = this.#make(message);
+    const moved = entry.id !== message.id;
+    Object.assign(entry, message, { status: 'sent' });
+    this.byId.set(entry.id, entry);
+    if (entry.client_id) this.byClient.set(entry.client_id, entry);
+    if (isNew || moved) this.#place(entry);
+    this.#fill(entry);
+    return { entry, isNew };
+  }
+
+  /** An edit may come without the rest of the message when bellhop keeps no history. */
+  edit(message) {
+    const entry = this.byId.get(message.id);
+    return this.put(entry ? { ...message, at: entry.at } : message);
+  }
+
+  /** A message of our own that the server has not confirmed. */
+  putLocal({ client_id, text, at, status }) {
+    const entry = this.#make({ from: 'visitor', client_id, text, at });
+    Object.assign(entry, { client_id, text, at, status, from: 'visitor' });
+    this.byClient.set(client_id, entry);
+    this.log.append(entry.element);
+    this.#fill(entry);
+    this.#decorateAround(entry.element);
+    return entry;
+  }
+
+  /** The server took it under @id, or did not (@error is a sentence). */
+  settle(entry, { id, error }) {
+    if (id !== undefined && this.byId.has(id) && this.byId.get(id) !== entry) {
+      entry.element.remove(); // its echo came first, without a client id to know it by
+      return;
+    }
+    if (id !== undefined && !entry.id) {
+      entry.id = id;
+      this.byId.set(id, entry);
+      this.#place(entry);
+    }
+    entry.status = error === undefined ? 'sent' : 'failed';
+    entry.error = error;
+    this.#status(entry);
+  }
+
+  sending(entry) {
+    entry.status = 'sending';
+    entry.error = undefined;
+    this.#status(entry);
+  }
+
+  // ---- making ----
+
+  #make(message) {
+    const element = el('article', `message ${message.from}`);
+    const entry = { element };
+    const said = el('span', 'hidden', message.from === 'agent' ? 'Agent: ' : 'You: ');
+    entry.dayElement = el('p', 'day');
+    entry.body = el('div', 'bubble');
+    entry.meta = el('p', 'meta');
+    entry.time = el('time');
+    entry.editedMark = el('span', 'edited', 'edited');
+    entry.state = el('span', 'state');
+    entry.retry = el('button', 'retry', 'Try again');
+    entry.retry.type = 'button';
+    entry.meta.append(entry.time, entry.editedMark, entry.state, entry.retry);
+    element.append(entry.dayElement, said, entry.body, entry.meta);
+    element.entry = entry;
+    return entry;
+  }
+
+  #fill(entry) {
+    const { element, body } = entry;
+    if (entry.id) element.dataset.id = entry.id;
+    if (entry.id) element.id = `m-${entry.id}`;
+    element.classList.toggle('stop', entry.kind === 'stop');
+    if (entry.kind === 'stop' || (entry.from === 'visitor' && entry.text.trim() === '/stop')) {
+      element.classList.add('stop');
+      body.textContent = 'You asked the agent to stop';
+    } else if (entry.from === 'agent') {
+      body.replaceChildren(...this.#quote(entry), markdown(entry.text));
+    } else {
+      body.textContent = entry.text;
+    }
+    const at = new Date(entry.at);
+    entry.time.dateTime = at.toISOString();
+    entry.time.textContent = time.format(at);
+    entry.time.title = at.toLocaleString();
+    entry.editedMark.hidden = !entry.edited;
+    this.#status(entry);
+  }
+
+  #status(entry) {
+    entry.element.dataset.status = entry.status;
+    entry.state.textContent = { sending: 'Sending…', failed: entry.error || 'Not sent.' }[entry.status] || '';
+    entry.retry.hidden = entry.status !== 'failed';
+  }
+
+  /** What is answered, when it is not simply the message before. */
+  #quote(entry) {
+    const to = entry.reply_to && this.byId.get(entry.reply_to);
+    if (!to || to.kind === 'stop') return [];
+    let before = entry.element.previousElementSibling;
+    while (before && before.entry.from === 'agent') before = before.previousElementSibling;
+    if (before === to.element || !before) return [];
+    const a = el('a', 'reply', to.text.length > 120 ? `${to.text.slice(0, 120)}…` : to.text);
+    a.href = `#m-${to.id}`;
+    return [a];
+  }
+
+  // ---- placing ----
+
+  #place(entry) {
+    let before = this.log.lastElementChild;
+    while (before && (before === entry.element || !before.entry.id || before.entry.id > entry.id)) before = before.previousElementSibling;
+    const was = entry.element.nextElementSibling;
+    if (before) before.after(entry.element);
+    else this.log.prepend(entry.element);
+    if (was) this.#decorate(was);
+    this.#decorateAround(entry.element);
+  }
+
+  #decorateAround(element) {
+    this.#decorate(element);
+    if (element.previousElementSibling) this.#decorate(element.previousElementSibling);
+    if (element.nextElementSibling) this.#decorate(element.nextElementSibling);
+  }
+
+  #decorate(element) {
+    const { entry } = element;
+    const before = element.previousElementSibling?.entry;
+    const after = element.nextElementSibling?.entry;
+    const newDay = !before || new Date(before.at).toDateString() !== new Date(entry.at).toDateString();
+    const together = (a, b) => a && b && a.from === b.from && a.kind !== 'stop' && b.kind !== 'stop' &&
+      Math.abs(b.at - a.at) < TOGETHER_MS && new Date(a.at).toDateString() === new Date(b.at).toDateString();
+    entry.dayElement.hidden = !newDay;
+    entry.dayElement.textContent = newDay ? this.#dayName(new Date(entry.at)) : '';
+    element.classList.toggle('first', !together(before, entry));
+    element.classList.toggle('last', !together(entry, after));
+  }
+
+  #dayName(date) {
+    const days = Math.round((new Date().setHours(0, 0, 0, 0) - new Date(date).setHours(0, 0, 0, 0)) / 86400000);
+    return days === 0 ? 'Today' : days === 1 ? 'Yesterday' : day.format(date);
+  }
+
+  async #clicked(e) {
+    const button = e.target.closest('button');
+    if (!button) return;
+    if (button.classList.contains('retry')) this.onRetry(button.closest('.message').entry);
+    if (!button.classList.contains('copy')) return;
+    const text = button.closest('.code').querySelector('code').textContent;
+    const done = await copyText(text);
+    button.textContent = done ? 'Copied' : 'Press Ctrl+C';
+    setTimeout(() => { button.textContent = 'Copy'; }, 2000);
+  }
+}
+
+/** The clipboard needs a secure page; elsewhere a selection is the next best thing. */
+export async function copyText(text) {
+  try {
+    await navigator.clipboard.writeText(text);
+    return true;
+  } catch {
+    const area = el('textarea');
+    area.value = text;
+    area.className = 'hidden';
+    document.body.append(area);
+    area.select();
+    const done = document.execCommand('copy');
+    area.remove();
+    return done;
+  }
+}
