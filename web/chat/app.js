@@ -314,7 +314,7 @@ document.addEventListener('keydown', (e) => {
 // ---- the name ----
 
 function setName(name) {
-  $('name-label').textContent = name || 'Add your name';
+  $('name-label').textContent = name || 'Your name';
   $('name').value = name || '';
 }
 $('name-button').addEventListener('click', () => $('name-dialog').showModal());

@@ -6,7 +6,7 @@
 import { markdown } from './markdown.js';
 
 const TOGETHER_MS = 5 * 60000; // messages of one author this close read as one
-const time = new Intl.DateTimeFormat(undefined, { hour: '2-digit', minute: '2-digit' });
+const time = new Intl.DateTimeFormat(undefined, { hour: 'numeric', minute: '2-digit' });
 const day = new Intl.DateTimeFormat(undefined, { weekday: 'long', day: 'numeric', month: 'long' });
 
 function el(name, className, text) {
