@@ -28,6 +28,7 @@ struct outbox_lane;
 struct outbox_item {
     struct list link;         /* private */
     struct outbox_lane *lane; /* private; NULL: not queued */
+    struct timer late;        /* private */
     int64_t deadline_ms;      /* monotonic; set by outbox_add() */
     unsigned starts;          /* how often start() was called for it */
 };
@@ -56,7 +57,7 @@ struct outbox_limits {
 struct outbox *outbox_new(struct clock *clock, const struct outbox_limits *limits,
                           const struct outbox_handlers *h, void *ctx);
 /* drop(OUTBOX_CLOSED) for every item, also for those that are running: their owner cancels the
- * request.  NULL is fine. */
+ * request.  Not from inside a handler.  NULL is fine. */
 void outbox_free(struct outbox *box);
 
 /* BH_BUSY: the lane or the outbox is full, nothing happened.  @lane is copied. */

@@ -1,0 +1,265 @@
+/* split.c - design.  (split.h has the contract.)
+ *
+ * Each part is found by one walk over at most `limit` units of the text: line by line, so that the
+ * fence state is known everywhere, remembering the last place of each kind where it could be cut.
+ * Then the best kind wins, unless it lies in the first half of the part: a border that early is not
+ * worth a short message.  A reopened fence costs its opening line at the start of a part, and any
+ * open fence costs its closing line at the end; both are counted while walking. */
+#include "platform/split.h"
+#include <stdlib.h>
+#include "base/mem.h"
+
+enum { MAX_MARKER = 12, MAX_LANG = 20 }; /* characters; longer ones are no fences, or are cut */
+
+struct fence {
+    char mark;       /* '`' or '~' */
+    size_t n;        /* how many of them; 0: no fence is open */
+    struct str lang; /* first word of its info string, borrowed from the text */
+};
+
+enum kind { CUT_PARAGRAPH, CUT_LINE, CUT_WORD, CUT_HARD, CUT_KINDS };
+
+struct cut {
+    bool set;
+    size_t end, next; /* where this part's text ends and the next one's starts */
+    size_t used;      /* units up to @end */
+    struct fence fence;
+};
+
+struct walk {
+    struct str text;
+    enum split_unit unit;
+    size_t start, room; /* of the part being looked for: offset, units */
+    struct cut best[CUT_KINDS];
+};
+
+static size_t char_bytes(struct str s, size_t at)
+{
+    size_t n = utf8_seq_bytes(str_skip(s, at));
+    return n > 0 ? n : 1;
+}
+
+static size_t char_units(size_t bytes, enum split_unit unit)
+{
+    return unit == SPLIT_UTF16 && bytes == 4 ? 2 : 1;
+}
+
+size_t split_length(struct str text, enum split_unit unit)
+{
+    size_t units = 0;
+
+    for (size_t at = 0; at < text.n;) {
+        size_t n = char_bytes(text, at);
+        units += char_units(n, unit);
+        at += n;
+    }
+    return units;
+}
+
+static bool is_space(char c)
+{
+    return c == ' ' || c == '\t' || c == '\n' || c == '\r';
+}
+
+static bool is_blank(struct str line)
+{
+    return str_trim(line).n == 0;
+}
+
+static struct str first_word(struct str s)
+{
+    size_t n = 0;
+
+    while (n < s.n && n < MAX_LANG && s.p[n] > ' ' && s.p[n] < 0x7f)
+        n++;
+    return str_make(s.p, n);
+}
+
+/* What @line leaves open behind it, given what was open before it. */
+static struct fence fence_after(struct fence open, struct str line)
+{
+    struct str s = str_trim(line);
+    size_t n = 0;
+
+    if (s.n == 0 || (s.p[0] != '`' && s.p[0] != '~'))
+        return open;
+    while (n < s.n && s.p[n] == s.p[0])
+        n++;
+    struct str info = str_trim(str_skip(s, n));
+    if (open.n > 0)
+        return s.p[0] == open.mark && n >= open.n && info.n == 0 ? (struct fence){0} : open;
+    if (n < 3 || n > MAX_MARKER || str_find(info, '`') >= 0)
+        return open;
+    return (struct fence){s.p[0], n, first_word(info)};
+}
+
+static size_t closing_units(const struct fence *f)
+{
+    return f->n > 0 ? f->n + 1 : 0; /* a line break and the marker */
+}
+
+static size_t opening_units(const struct fence *f)
+{
+    return f->n > 0 ? f->n + f->lang.n + 1 : 0;
+}
+
+static void offer(struct walk *w, enum kind kind, size_t end, size_t next, size_t used,
+                  const struct fence *f)
+{
+    if (end > w->start && used + closing_units(f) <= w->room)
+        w->best[kind] = (struct cut){true, end, next, used, *f};
+}
+
+/* Walk the characters of one line, from *@used units on; false: the room ends inside of it. */
+static bool walk_line(struct walk *w, size_t from, size_t to, const struct fence *f, size_t *used)
+{
+    for (size_t at = from; at < to;) {
+        size_t n = char_bytes(w->text, at);
+        size_t units = char_units(n, w->unit);
+
+        if (*used + units + closing_units(f) > w->room)
+            return false;
+        *used += units;
+        at += n;
+        offer(w, CUT_HARD, at, at, *used, f);
+        if (f->n == 0 && at < to && w->text.p[at] == ' ') {
+            size_t next = at;
+            while (next < to && w->text.p[next] == ' ')
+                next++;
+            offer(w, CUT_WORD, at, next, *used, f);
+        }
+    }
+    return true;
+}
+
+/* Fill w->best; true: the rest of the text fits, and *@ret_open is what it leaves open. */
+static bool walk_part(struct walk *w, struct fence f, struct fence *ret_open)
+{
+    size_t used = 0;
+
+    for (size_t at = w->start; at < w->text.n;) {
+        struct str rest = str_skip(w->text, at);
+        ptrdiff_t nl = str_find(rest, '\n');
+        size_t end = nl >= 0 ? at + (size_t)nl : w->text.n;
+        struct str line = str_make(rest.p, end - at);
+        struct fence after = fence_after(f, line);
+
+        if (!walk_line(w, at, end, &f, &used))
+            return false;
+        if (nl >= 0) {
+            bool opens = f.n == 0 && after.n > 0; /* an empty fence helps nobody */
+            if (!opens)
+                offer(w, after.n == 0 && is_blank(line) ? CUT_PARAGRAPH : CUT_LINE, end, end + 1,
+                      used, &after);
+            used++;
+        }
+        f = after;
+        at = nl >= 0 ? end + 1 : end;
+    }
+    *ret_open = f;
+    return used + closing_units(&f) <= w->room;
+}
+
+static const struct cut *best_cut(const struct walk *w)
+{
+    for (int kind = 0; kind < CUT_HARD; kind++)
+        if (w->best[kind].set && w->best[kind].used * 2 >= w->room)
+            return &w->best[kind];
+    return &w->best[CUT_HARD];
+}
+
+static void add_part(struct split *s, struct str body, const struct fence *was,
+                     const struct fence *open)
+{
+    size_t start = s->bytes.n;
+
+    if (was->n == 0 && open->n == 0)
+        while (body.n > 0 && is_space(body.p[body.n - 1]))
+            body.n--;
+    if (was->n > 0) {
+        for (size_t i = 0; i < was->n; i++)
+            buf_add_c(&s->bytes, was->mark);
+        buf_add_str(&s->bytes, was->lang);
+        buf_add_c(&s->bytes, '\n');
+    }
+    buf_add_str(&s->bytes, body);
+    if (open->n > 0) {
+        buf_add_c(&s->bytes, '\n');
+        for (size_t i = 0; i < open->n; i++)
+            buf_add_c(&s->bytes, open->mark);
+    }
+    if (is_blank(str_skip(buf_str(&s->bytes), start))) {
+        s->bytes.n = start;
+        return;
+    }
+    s->ends = xrealloc(s->ends, (s->n + 1) * sizeof *s->ends);
+    s->ends[s->n++] = s->bytes.n;
+}
+
+/* Outside of fences a part starts with its first line that has something on it. */
+static size_t skip_blank_lines(struct str text, size_t at)
+{
+    for (size_t i = at; i < text.n && is_space(text.p[i]); i++)
+        if (text.p[i] == '\n')
+            at = i + 1;
+    return at;
+}
+
+/* A fence that was cut just before its own closing line is closed already: ours took its place. */
+static size_t skip_closing_line(struct str text, size_t at, struct fence *f)
+{
+    struct str line = str_skip(text, at);
+    ptrdiff_t nl = str_find(line, '\n');
+
+    if (nl >= 0)
+        line.n = (size_t)nl;
+    if (f->n == 0 || at == 0 || text.p[at - 1] != '\n' || fence_after(*f, line).n > 0)
+        return at;
+    *f = (struct fence){0};
+    return at + line.n;
+}
+
+void split_text(struct split *s, struct str text, size_t limit, enum split_unit unit)
+{
+    struct walk w = {.text = text, .unit = unit};
+    struct fence was = {0}, open = {0};
+
+    split_done(s);
+    while (text.n > 0 && is_space(text.p[text.n - 1]))
+        text.n--;
+    w.text = text;
+    w.start = skip_blank_lines(text, 0);
+    if (limit < SPLIT_MIN_LIMIT)
+        limit = SPLIT_MIN_LIMIT;
+    if (split_length(str_skip(text, w.start), unit) <= limit) {
+        add_part(s, str_skip(text, w.start), &was, &open);
+        return;
+    }
+    while (w.start < text.n) {
+        memset(w.best, 0, sizeof w.best);
+        w.room = limit - opening_units(&was);
+        if (walk_part(&w, was, &open)) {
+            add_part(s, str_skip(text, w.start), &was, &open);
+            return;
+        }
+        struct cut cut = *best_cut(&w);
+        add_part(s, str_make(text.p + w.start, cut.end - w.start), &was, &cut.fence);
+        was = cut.fence;
+        w.start = skip_closing_line(text, cut.next, &was);
+        if (was.n == 0)
+            w.start = skip_blank_lines(text, w.start);
+    }
+}
+
+struct str split_part(const struct split *s, size_t i)
+{
+    size_t from = i > 0 ? s->ends[i - 1] : 0;
+    return str_make(s->bytes.p + from, s->ends[i] - from);
+}
+
+void split_done(struct split *s)
+{
+    buf_done(&s->bytes);
+    free(s->ends);
+    *s = SPLIT_INIT;
+}
