@@ -255,12 +255,25 @@ bool http_stream_write(struct http_server *s, struct http_id id, struct str byte
     return c->state == CONN_STREAM;
 }
 
+/* The connection is gone but its owner does not know yet, and now need not be told. */
+static void forget_owner(struct http_server *s, struct http_id id)
+{
+    struct conn *c = id.index < s->n_slots ? s->slots[id.index].conn : NULL;
+
+    if (c == NULL || c->stream == NULL || c->stream->id.generation != id.generation)
+        return;
+    free(c->stream);
+    c->stream = NULL;
+}
+
 void http_stream_end(struct http_server *s, struct http_id id)
 {
     struct conn *c = find_in(s, id, CONN_STREAM);
 
-    if (c == NULL)
+    if (c == NULL) {
+        forget_owner(s, id);
         return;
+    }
     if (c->stream->chunked && !c->stream->mute)
         buf_add_str(conn_out(c), STR("0\r\n\r\n"));
     free(c->stream);

@@ -577,6 +577,23 @@ static void a_stream_nobody_reads_is_cut(void **state)
     free(block);
 }
 
+static void a_stream_ended_after_it_was_cut_is_told_nothing(void **state)
+{
+    struct fixture *f = *state;
+    struct raw r = raw_connect(f->loop, f->port);
+    char *block = xcalloc(1, 65536);
+
+    raw_send_z(&r, "GET /stream HTTP/1.1\r\n\r\n");
+    assert_true(raw_wait(&r, "\r\n\r\n"));
+    while (http_stream_write(f->server, f->stream, str_make(block, 65536)))
+        ;
+    http_stream_end(f->server, f->stream); /* its owner may free itself now */
+    loop_turns(f->loop, 5);
+    assert_int_equal(f->stream_closed, 0);
+    raw_close(&r);
+    free(block);
+}
+
 static void a_stream_begun_too_late_is_told_so(void **state)
 {
     struct fixture *f = *state;
@@ -708,6 +725,7 @@ int main(void)
         T(a_stream_goes_on_until_it_is_ended),
         T(a_stream_tells_when_its_client_has_gone),
         T(a_stream_nobody_reads_is_cut),
+        T(a_stream_ended_after_it_was_cut_is_told_nothing),
         T(a_stream_begun_too_late_is_told_so),
         T(drain_finishes_what_is_being_answered),
         T(a_taken_port_is_explained),
