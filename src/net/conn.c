@@ -140,6 +140,15 @@ static void out_release(struct conn *c)
     }
 }
 
+/* A peer that is always a little behind must not make the buffer grow by what it has read. */
+static void out_compact(struct conn *c)
+{
+    if (c->out_sent < 65536 || c->out_sent < c->out.n / 2)
+        return;
+    buf_consume(&c->out, c->out_sent);
+    c->out_sent = 0;
+}
+
 void conn_close(struct conn *c)
 {
     if (c->state == CONN_CLOSED)
@@ -276,7 +285,7 @@ static void conn_read(struct conn *c)
             on_eof(c);
         else if (n > 0)
             take_input(c, p, (size_t)n);
-    } while (c->ssl != NULL && n > 0); /* what TLS has decrypted, epoll does not know of */
+    } while (n > 0 && c->ssl != NULL && SSL_pending(c->ssl) > 0); /* epoll knows nothing of these */
 }
 
 static void on_io(struct ev_loop *ev, ev_io *w, int events)
@@ -373,6 +382,7 @@ void conn_flush(struct conn *c)
         blocked = n == 0;
     }
     if (blocked) {
+        out_compact(c);
         watch_more(c, EV_WRITE);
     } else {
         out_release(c);

@@ -161,9 +161,12 @@ static void turn_away(struct listener *l, int fd)
         "Content-Length: 52\r\nConnection: close\r\n\r\n"
         "{\"error\":\"too many connections\",\"code\":\"overloaded\"}";
 
+    char sink[4096];
+
     if (l->tls == NULL)
         (void)!send(fd, busy, sizeof busy - 1, MSG_NOSIGNAL);
     shutdown(fd, SHUT_WR);
+    (void)!recv(fd, sink, sizeof sink, 0); /* unread bytes would turn the close into a reset */
     close(fd);
 }
 

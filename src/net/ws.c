@@ -198,20 +198,22 @@ void ws_ping(struct ws *ws, uint32_t number)
 void ws_close(struct ws *ws, int code, const char *reason)
 {
     struct conn *c = ws->conn;
-    char payload[125];
-    size_t n = 0;
+    struct str why = str_of(reason);
+    char payload[125] = {(char)(code >> 8), (char)code};
 
     assert(!ws->writing);
     if (c->state != CONN_WS)
         return;
     ws->code = (uint16_t)code;
-    if (code != 1005 && code != 1006) { /* these two never travel */
-        payload[n++] = (char)(code >> 8);
-        payload[n++] = (char)code;
-        for (size_t i = 0; reason != NULL && reason[i] != '\0' && n < sizeof payload; i++)
-            payload[n++] = reason[i];
+    if (why.n > sizeof payload - 2) {
+        why.n = sizeof payload - 2;
+        while (why.n > 0 && (why.p[why.n] & 0xc0) == 0x80)
+            why.n--; /* not in the middle of a character */
     }
-    send_control(ws, WS_CLOSE, str_make(payload, n));
+    if (why.n > 0)
+        memcpy(payload + 2, why.p, why.n);
+    /* 1005 and 1006 never travel */
+    send_control(ws, WS_CLOSE, str_make(payload, code == 1005 || code == 1006 ? 0 : 2 + why.n));
     conn_enter(c, CONN_WS_CLOSING);
 }
 

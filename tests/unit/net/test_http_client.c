@@ -1,3 +1,4 @@
+/* Promises of net/http_client.h. */
 #include "net/net_test.h"
 
 #include <pthread.h>

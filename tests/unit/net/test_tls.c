@@ -103,7 +103,7 @@ static int setup(void **state)
 {
     struct fixture *f = xcalloc(1, sizeof *f);
     struct http_tls tls = {f->cert, f->key};
-    struct http_limits limits = {.head_ms = 200, .body_bytes = 2 << 20};
+    struct http_limits limits = {.head_ms = 2000, .body_bytes = 2 << 20};
     char why[256];
 
     strcpy(f->dir, "/tmp/bellhop-tls-XXXXXX");

@@ -1,3 +1,4 @@
+/* Promises of net/ws.h. */
 #include "net/net_test.h"
 
 #include "net/http_server.h"
@@ -257,6 +258,46 @@ static void our_close_waits_for_the_answer(void **state)
     raw_close(&r);
 }
 
+static void a_long_reason_is_cut_between_characters(void **state)
+{
+    struct fixture *f = *state;
+    struct raw r = open_ws(f);
+    char reason[200];
+
+    for (size_t i = 0; i + 3 < sizeof reason; i += 3)
+        memcpy(reason + i, "\xe2\x82\xac", 4); /* the euro sign */
+    ws_close(f->ws, 4000, reason);
+    assert_true(raw_wait_bytes(&r, 4 + 123));
+    assert_memory_equal(r.got.p, "\x88\x7d\x0f\xa0", 4);
+    assert_true(utf8_valid(str_make(r.got.p + 4, 123)));
+    raw_forget(&r);
+    raw_close(&r);
+}
+
+static void a_peer_that_is_always_behind_is_served_on(void **state)
+{
+    struct fixture *f = *state;
+    struct raw r = open_ws(f);
+    char *block = xcalloc(1, 50000), bytes[50004];
+    size_t read_n = 0;
+
+    while (ws_queued(f->ws) < 200000) { /* fill the socket */
+        ws_send(f->ws, str_make(block, 50000));
+        loop_turn(f->loop, 0);
+    }
+    for (int i = 0; i < 20000 && read_n < (30u << 20); i++) {
+        ssize_t n = recv(r.fd, bytes, sizeof bytes, 0);
+        read_n += n > 0 ? (size_t)n : 0;
+        if (ws_queued(f->ws) < 200000)
+            ws_send(f->ws, str_make(block, 50000));
+        loop_turn(f->loop, 0);
+    }
+    assert_true(read_n >= (30u << 20));
+    assert_false(ws_is_closing(f->ws));
+    raw_close(&r);
+    free(block);
+}
+
 static void a_peer_that_ignores_our_close_is_cut(void **state)
 {
     struct fixture *f = *state;
@@ -402,6 +443,8 @@ int main(void)
         T(our_ping_comes_back_with_its_number),
         T(a_close_by_the_peer_is_echoed_and_reported),
         T(our_close_waits_for_the_answer),
+        T(a_long_reason_is_cut_between_characters),
+        T(a_peer_that_is_always_behind_is_served_on),
         T(a_peer_that_ignores_our_close_is_cut),
         T(a_peer_that_vanishes_is_1006),
         T(violations_close_with_their_code),

@@ -1,3 +1,4 @@
+/* Promises of net/ws_client.h. */
 #include "net/net_test.h"
 
 #include "net/http_server.h"

@@ -1,3 +1,4 @@
+/* Promises of net/ws_codec.h. */
 #include "net/net_test.h"
 
 #include "net/ws_codec.h"
