@@ -180,9 +180,9 @@ static void check_running(struct doctor *d, const struct cli_args *a)
         found(d, BAD, "server", "it holds the database but does not answer on its admin socket");
         goto out;
     }
-    struct str url = json_str(doc, "relayUrl");
+    struct str url = json_str(doc, "url");
     struct json store = json_get(doc, "store");
-    found(d, OK, "server", "running, pid %lld, relay %.*s", (long long)cli_i64(doc, "pid"),
+    found(d, OK, "server", "running, pid %lld, at %.*s", (long long)cli_i64(doc, "pid"),
           STR_FMT(url));
     if (json_as_bool(json_get(store, "healthy"), false))
         found(d, OK, "store", "healthy");

@@ -11,7 +11,7 @@ struct gateway_options {
 
 static void print_credentials(struct json doc)
 {
-    printf("GATEWAY_RELAY_URL=%.*s\n", STR_FMT(json_str(doc, "relayUrl")));
+    printf("GATEWAY_RELAY_URL=%.*s\n", STR_FMT(json_str(doc, "url")));
     printf("GATEWAY_RELAY_ID=%.*s\n", STR_FMT(json_str(doc, "id")));
     printf("GATEWAY_RELAY_SECRET=%.*s\n", STR_FMT(json_str(doc, "secret")));
 }

@@ -152,11 +152,14 @@ static void say_ready(const struct serving *s)
 {
     const struct server *v = &s->server;
 
-    printf("bellhop %s ready: relay %s", BELLHOP_VERSION,
-           v->relay_url != NULL ? v->relay_url : v->cfg->listen);
-    if (v->chat_url != NULL)
-        printf(", chat %s", v->chat_url);
-    printf(", state %s\n", v->cfg->state_dir);
+    bool web = host_platform(v->host, STR("web"), STR_NULL) != NULL;
+
+    if (v->base_url == NULL)
+        printf("bellhop %s ready: %s", BELLHOP_VERSION, v->cfg->listen);
+    else
+        printf("bellhop %s ready: %s%s", BELLHOP_VERSION, v->base_url, web ? "/chat" : "");
+    printf(" (relay %s/relay, state %s)\n", v->base_url != NULL ? v->base_url : "",
+           v->cfg->state_dir);
     fflush(stdout);
     notify("READY=1");
 }

@@ -134,29 +134,19 @@ static void authority(const struct server *s, struct buf *out)
     buf_printf(out, "%.*s:%d", STR_FMT(host), http_server_port(s->http_server));
 }
 
-static void name_urls(struct server *s)
+static void name_url(struct server *s)
 {
-    struct buf base = BUF_INIT, relay = BUF_INIT;
-    bool tls = s->cfg->tls_cert != NULL;
+    struct buf base = BUF_INIT;
 
     if (s->cfg->public_url != NULL) {
         buf_add_z(&base, s->cfg->public_url);
     } else if (!str_starts(str_of(s->cfg->listen), STR("unix:"))) {
-        buf_add_z(&base, tls ? "https://" : "http://");
+        buf_add_z(&base, s->cfg->tls_cert != NULL ? "https://" : "http://");
         authority(s, &base);
     }
-    if (base.n > 0) {
-        bool secure = str_starts(buf_str(&base), STR("https"));
-        buf_printf(&relay, "%s%.*s/relay", secure ? "wss" : "ws",
-                   STR_FMT(str_skip(buf_str(&base), secure ? 5 : 4)));
-        s->relay_url = buf_take(&relay);
-        if (host_platform(s->host, STR("web"), STR_NULL) != NULL) {
-            buf_add_z(&base, "/chat");
-            s->chat_url = buf_take(&base);
-        }
-    }
+    if (base.n > 0)
+        s->base_url = buf_take(&base);
     buf_done(&base);
-    buf_done(&relay);
 }
 
 static enum bh_err listen_all(struct server *s, char *why)
@@ -189,7 +179,7 @@ enum bh_err server_open(struct server *s, struct config *cfg, char *ret_why)
     s->bus = bus_local_new(loop_clock(s->loop));
     if ((err = open_state(s, ret_why)) == BH_OK && (err = open_heart(s, ret_why)) == BH_OK &&
         (err = listen_all(s, ret_why)) == BH_OK && (err = open_platforms(s, ret_why)) == BH_OK) {
-        name_urls(s);
+        name_url(s);
         s->front = (struct front){.loop = s->loop,
                                   .server = s->http_server,
                                   .cfg = s->cfg,
@@ -197,7 +187,8 @@ enum bh_err server_open(struct server *s, struct config *cfg, char *ret_why)
                                   .facts = s->facts,
                                   .relay = s->relay,
                                   .host = s->host,
-                                  .relay_url = s->relay_url,
+
+                                  .base_url = s->base_url,
                                   .started_ms = clock_wall_ms(loop_clock(s->loop))};
         return BH_OK;
     }
@@ -225,8 +216,7 @@ void server_close(struct server *s)
     loop_free(s->loop);
     if (s->relay != NULL) /* it ran: the files that say so go */
         state_dir_forget(s->cfg->state_dir);
-    free(s->relay_url);
-    free(s->chat_url);
+    free(s->base_url);
     config_free(s->cfg);
     *s = (struct server){0};
 }

@@ -26,7 +26,8 @@ struct server { /* all owned */
     struct relay *relay;
     struct host_env host_env;
     struct front front;
-    char *relay_url, *chat_url; /* NULL: nobody could dial it from elsewhere */
+    char *
+        base_url; /* http(s)://..., no slash at its end; NULL: a Unix socket without a public_url */
 };
 
 /* Takes @cfg over.  On failure everything is taken down again and @ret_why (512 bytes) says what to

@@ -7,12 +7,12 @@
 static void print_server(struct json doc)
 {
     int64_t up = (cli_i64(doc, "now") - cli_i64(doc, "startedAt")) / 1000;
-    struct str url = json_str(doc, "relayUrl"), config = json_str(doc, "config");
+    struct str url = json_str(doc, "url"), config = json_str(doc, "config");
 
     printf("bellhop %.*s, pid %" PRId64 ", up %" PRId64 "s%s\n", STR_FMT(json_str(doc, "version")),
            cli_i64(doc, "pid"), up,
            json_as_bool(json_get(doc, "draining"), false) ? ", going down" : "");
-    printf("relay   %.*s\n", STR_FMT(url));
+    printf("address %.*s\n", STR_FMT(url));
     printf("state   %.*s\n", STR_FMT(json_str(doc, "stateDir")));
     if (config.p != NULL)
         printf("config  %.*s\n", STR_FMT(config));

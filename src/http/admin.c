@@ -131,7 +131,7 @@ static void write_server(struct front *f, struct jw *w)
     jw_kstr(w, "listen", str_of(f->cfg->listen));
     jw_ki64(w, "port", http_server_port(f->server));
     jw_kstr(w, "publicUrl", str_of(f->cfg->public_url));
-    jw_kstr(w, "relayUrl", str_of(f->relay_url));
+    jw_kstr(w, "url", str_of(f->base_url));
     jw_kstr(w, "stateDir", str_of(f->cfg->state_dir));
     jw_kstr(w, "config", str_of(f->cfg->path));
     jw_ki64(w, "connections", (int64_t)http_server_connections(f->server));

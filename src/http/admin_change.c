@@ -56,7 +56,7 @@ static void answer_done(struct pending *p)
         jw_kstr(&w, "id", buf_str(&p->gateway));
     if (p->secret.n > 0) {
         jw_kstr(&w, "secret", buf_str(&p->secret));
-        jw_kstr(&w, "relayUrl", str_of(p->f->relay_url));
+        jw_kstr(&w, "url", str_of(p->f->base_url));
     }
     jw_end_obj(&w);
     front_json(p->f, p->id, 200, &body);

@@ -30,7 +30,7 @@ struct front { /* all borrowed; filled by whoever wires the program */
     struct facts *facts;
     struct relay *relay;
     struct host *host;
-    const char *relay_url; /* what a gateway is told to dial; NULL: unknown */
+    const char *base_url;  /* what a gateway is told to dial; NULL: unknown */
     int64_t started_ms;    /* wall clock */
     bool draining;
     /* Read the configuration again; appends what was taken and what was not, in sentences. */

@@ -16,38 +16,39 @@
 #include "tenancy/facts.h"
 
 static const struct {
-    const char *name, *what;
+    const char *name, *label, *what; /* rows of one name stand together; the first has the words */
     size_t offset;
 } counters[] = {
-#define C(member, words) \
+#define C(name, label, member, words) \
     { \
-#member, words, offsetof(struct relay_counters, member) \
+        name, label, words, offsetof(struct relay_counters, member) \
     }
-    C(accepted, "Events taken in for at least one instance."),
-    C(duplicates, "Events seen before and not delivered again."),
-    C(unrouted, "Events no route leads anywhere for."),
-    C(refused_busy, "Events refused because a mailbox was full or the server was going down."),
-    C(refused_store, "Events refused because the store could not write."),
-    C(stopped, "Messages that were /stop and became interrupts."),
-    C(delivered, "Deliveries sent for the first time."),
-    C(redelivered, "Deliveries sent again on a new socket."),
-    C(acked, "Deliveries acknowledged by their gateway."),
-    C(settled, "Deliveries settled without an acknowledgement of their own."),
-    C(parked, "Deliveries set aside after too many attempts."),
-    C(purged, "Deliveries deleted by an operator."),
-    C(sessions_opened, "Gateway sockets that were let in."),
-    C(sessions_away, "Gateways found silent on an open socket."),
-    C(frames_malformed, "Frames from gateways that could not be read."),
-    C(frames_unknown, "Frames of a type this server does not know."),
-    C(actions, "Actions gateways asked for."),
-    C(actions_refused, "Actions refused: not this tenant's chat, or not possible."),
-    C(actions_timed_out, "Actions the platform never answered."),
-    C(interrupts_in, "Interrupts asked for by gateways."),
-    C(interrupts_out, "Interrupts sent to gateways."),
-    C(interrupts_dropped, "Interrupts nobody was there for."),
-    C(pokes, "Wake URLs rung."),
-    C(pokes_failed, "Wake URLs that did not answer."),
-    C(flips, "Gateways that went to sleep in good order."),
+    C("events_accepted", "", accepted, "Events taken in for at least one instance."),
+    C("events_duplicate", "", duplicates, "Events seen before and not delivered again."),
+    C("events_unrouted", "", unrouted, "Events that no route leads anywhere."),
+    C("events_refused", "{reason=\"busy\"}", refused_busy,
+      "Events the platform must send again later."),
+    C("events_refused", "{reason=\"store\"}", refused_store, NULL),
+    C("events_stopped", "", stopped, "Messages that were /stop and became interrupts."),
+    C("deliveries_sent", "", delivered, "Deliveries sent for the first time."),
+    C("deliveries_resent", "", redelivered, "Deliveries sent again on a new socket."),
+    C("deliveries_acked", "", acked, "Deliveries acknowledged by their gateway."),
+    C("deliveries_settled", "", settled, "Deliveries settled without an ack of their own."),
+    C("deliveries_parked", "", parked, "Deliveries set aside after too many attempts."),
+    C("deliveries_purged", "", purged, "Deliveries deleted by an operator."),
+    C("sessions_opened", "", sessions_opened, "Gateway sockets that were let in."),
+    C("sessions_away", "", sessions_away, "Gateways found silent on an open socket."),
+    C("frames_malformed", "", frames_malformed, "Frames from gateways that could not be read."),
+    C("frames_unknown", "", frames_unknown, "Frames of a type this server does not know."),
+    C("actions", "", actions, "Actions gateways asked for."),
+    C("actions_refused", "", actions_refused, "Actions refused: a foreign chat, or not possible."),
+    C("actions_timed_out", "", actions_timed_out, "Actions the platform never answered."),
+    C("interrupts_in", "", interrupts_in, "Interrupts asked for by gateways."),
+    C("interrupts_out", "", interrupts_out, "Interrupts sent to gateways."),
+    C("interrupts_dropped", "", interrupts_dropped, "Interrupts nobody was there for."),
+    C("pokes", "", pokes, "Wake URLs rung."),
+    C("pokes_failed", "", pokes_failed, "Wake URLs that did not answer."),
+    C("flips", "", flips, "Gateways that went to sleep in good order."),
 #undef C
 };
 
@@ -77,7 +78,9 @@ static void relay_part(struct front *f, struct buf *out)
         uint64_t v;
         snprintf(name, sizeof name, "%s_total", counters[i].name);
         memcpy(&v, (const char *)c + counters[i].offset, sizeof v);
-        counter(out, name, counters[i].what, v);
+        if (counters[i].what != NULL)
+            head(out, name, "counter", counters[i].what);
+        buf_printf(out, "bellhop_%s%s %" PRIu64 "\n", name, counters[i].label, v);
     }
 }
 

@@ -20,8 +20,9 @@
 
 #define MAX_MESSAGE \
     ((size_t)4 << 20) /* frames are bounded by the session; messages only hold them */
-#define MAX_QUEUED ((size_t)8 << 20) /* the window bounds deliveries; this bounds everything else \
-                                      */
+#define MAX_QUEUED \
+    ((size_t)8 << 20) /* the window bounds deliveries; this bounds everything else \
+                       */
 
 struct relay_socket {
     struct link link;

@@ -25,6 +25,8 @@ typedef void apply_f(struct facts *f, struct change *c);
 struct change {
     struct list link;
     struct facts *facts; /* borrowed */
+    bool started;
+    char *subject; /* owned: the gateway it is about; NULL: none */
     prepare_f *prepare;
     apply_f *apply;
     /* what was asked for; strings owned */
@@ -45,7 +47,7 @@ struct change {
     void *ctx;
 };
 
-static void start_next(void *ctx);
+static void start_later(struct facts *f);
 
 static struct change *change_new(struct facts *f, prepare_f *prepare, apply_f *apply,
                                  facts_done_cb *done, void *ctx)
@@ -63,6 +65,7 @@ static void change_free(struct change *c)
         secret_wipe(c->secret, strlen(c->secret));
     free(c->secret);
     free(c->id);
+    free(c->subject);
     free(c->wake_url);
     gateway_free(c->gateway);
     route_free(c->route);
@@ -96,9 +99,10 @@ static void finish(struct change *c)
     struct facts *f = c->facts;
 
     list_remove(&c->link);
-    f->busy = false;
+    if (c->subject != NULL)
+        map_del(&f->busy, str_of(c->subject));
     if (!list_is_empty(&f->changes))
-        clock_defer(f->env.clock, start_next, f);
+        start_later(f);
     if (c->done != NULL)
         c->done(c->ctx, c->err, c->err == BH_OK ? NULL : c->why);
     change_free(c);
@@ -117,24 +121,44 @@ static void on_stored(void *ctx, enum bh_err err)
     finish(c);
 }
 
-static void start_next(void *ctx)
+static void start(struct facts *f, struct change *c)
 {
-    struct facts *f = ctx;
-
-    if (f->busy || list_is_empty(&f->changes))
-        return;
-    struct change *c = list_first(&f->changes, struct change, link);
-    f->busy = true;
+    c->started = true;
+    if (c->subject != NULL)
+        map_put(&f->busy, str_of(c->subject), c);
     if (c->err != BH_OK || !c->prepare(f, c))
         finish(c);
     else
         store_put(f->env.store, c->items, c->n, true, on_stored, c);
 }
 
+static void start_ready(void *ctx)
+{
+    struct facts *f = ctx;
+
+    f->starting = false;
+    list_each(&f->changes, it, nxt)
+    {
+        struct change *c = list_entry(it, struct change, link);
+        if (!c->started && (c->subject == NULL || map_get(&f->busy, str_of(c->subject)) == NULL))
+            start(f, c);
+    }
+}
+
+static void start_later(struct facts *f)
+{
+    if (!f->starting)
+        clock_defer(f->env.clock, start_ready, f);
+    f->starting = true;
+}
+
 static void submit(struct change *c)
 {
+    const char *subject = c->id != NULL ? c->id : c->gateway != NULL ? c->gateway->id : NULL;
+
+    c->subject = xstrdup(subject);
     list_append(&c->facts->changes, &c->link);
-    clock_defer(c->facts->env.clock, start_next, c->facts);
+    start_later(c->facts);
 }
 
 static void announce(struct facts *f, const char *what, const char *id)

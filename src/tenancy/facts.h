@@ -72,7 +72,7 @@ enum auth_verdict {
 enum auth_verdict facts_authenticate(const struct facts *f, struct str header,
                                      const struct gateway **ret_gw, const char **ret_why);
 
-/* Changes are made one after the other, in the order they were asked for.  @done (may be NULL) runs
+/* Changes of one gateway are made one after the other, in the order they were asked for.  @done (may be NULL) runs
  * later, exactly once; @why is a sentence when @err is not BH_OK. */
 typedef void facts_done_cb(void *ctx, enum bh_err err, const char *why);
 

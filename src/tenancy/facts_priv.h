@@ -35,8 +35,9 @@ struct facts {
     struct map instances; /* -> struct instance */
     struct map buckets;   /* -> struct bucket */
     uint64_t generation;  /* counts changes that may move a target */
-    struct list changes;  /* waiting, the first one under way; see change.c */
-    bool busy;
+    struct list changes;  /* waiting or under way, in order; see change.c */
+    struct map busy;      /* gateway id -> the change under way */
+    bool starting;        /* a deferred call will start what is ready */
 };
 
 /* ---- facts.c: memory ---- */
