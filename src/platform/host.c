@@ -26,7 +26,7 @@ struct host {
     struct platform **open;     /* owned array; the platforms close themselves */
     size_t n_open;
     struct list news;
-    bool telling; /* a deferred call is on its way */
+    struct timer tell; /* tells the news when the turn ends */
 };
 
 static struct host *host_of(struct actor *a)
@@ -65,17 +65,23 @@ static void tell_route(struct host *h, const struct route *r)
     }
 }
 
-static void tell_news(void *ctx)
+static void news_free(struct news *n)
 {
-    struct host *h = ctx;
+    list_remove(&n->link);
+    free(n->tenant);
+    free(n->instance);
+    free(n);
+}
+
+static void tell_news(struct timer *t)
+{
+    struct host *h = container_of(t, struct host, tell);
     struct list *routes;
 
-    h->telling = false;
     facts_routes(h->facts, &routes);
     list_each(&h->news, it, nxt)
     {
         struct news *n = list_entry(it, struct news, link);
-        list_remove(&n->link);
         list_each(routes, rit, rnxt)
         {
             const struct route *r = list_entry(rit, struct route, link);
@@ -83,9 +89,7 @@ static void tell_news(void *ctx)
                 (r->instance == NULL || strcmp(r->instance, n->instance) == 0))
                 tell_route(h, r);
         }
-        free(n->tenant);
-        free(n->instance);
-        free(n);
+        news_free(n);
     }
 }
 
@@ -108,9 +112,8 @@ static void actor_changed(struct actor *a, struct str tenant, struct str instanc
     n->tenant = str_dup(tenant);
     n->instance = str_dup(instance);
     list_append(&h->news, &n->link);
-    if (!h->telling)
-        clock_defer(h->env->clock, tell_news, h);
-    h->telling = true;
+    if (!timer_is_set(&h->tell))
+        timer_set(h->env->clock, &h->tell, 0);
 }
 
 /* ---- life ---- */
@@ -123,6 +126,7 @@ struct host *host_new(const struct host_env *env, struct facts *facts)
     h->env = env;
     h->facts = facts;
     list_init(&h->news);
+    timer_init(&h->tell, tell_news);
     return h;
 }
 
@@ -167,8 +171,8 @@ void host_free(struct host *h)
     if (h == NULL)
         return;
     host_close_platforms(h);
-    if (h->telling) /* the deferred call must find an owner: run it now, with nobody to tell */
-        tell_news(h);
+    timer_stop(h->env->clock, &h->tell);
+    list_each(&h->news, it, nxt) news_free(list_entry(it, struct news, link));
     free(h->open);
     free(h);
 }

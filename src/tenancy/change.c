@@ -78,8 +78,10 @@ static void change_free(struct change *c)
 
 void facts_drop_changes(struct facts *f)
 {
+    timer_stop(f->env.clock, &f->start);
     list_each(&f->changes, it, nxt) change_free(list_entry(it, struct change, link));
     list_init(&f->changes);
+    map_done(&f->busy);
 }
 
 static bool change_fail(struct change *c, enum bh_err err, const char *fmt, ...) BH_PRINTF(3, 4);
@@ -132,11 +134,10 @@ static void start(struct facts *f, struct change *c)
         store_put(f->env.store, c->items, c->n, true, on_stored, c);
 }
 
-static void start_ready(void *ctx)
+void facts_start_changes(struct timer *t)
 {
-    struct facts *f = ctx;
+    struct facts *f = container_of(t, struct facts, start);
 
-    f->starting = false;
     list_each(&f->changes, it, nxt)
     {
         struct change *c = list_entry(it, struct change, link);
@@ -147,9 +148,7 @@ static void start_ready(void *ctx)
 
 static void start_later(struct facts *f)
 {
-    if (!f->starting)
-        clock_defer(f->env.clock, start_ready, f);
-    f->starting = true;
+    timer_set(f->env.clock, &f->start, 0);
 }
 
 static void submit(struct change *c)

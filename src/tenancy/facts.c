@@ -412,6 +412,7 @@ enum bh_err facts_open(const struct facts_env *env, struct facts **ret_f, char *
     list_init(&f->gateways);
     list_init(&f->routes);
     list_init(&f->changes);
+    timer_init(&f->start, facts_start_changes);
 
     struct loading l = {.f = f, .parser = json_parser_new()};
     enum bh_err err = env->store->ops->load_records(env->store, NS_GATEWAY, on_gateway_record, &l);

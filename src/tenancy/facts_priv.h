@@ -37,7 +37,7 @@ struct facts {
     uint64_t generation;  /* counts changes that may move a target */
     struct list changes;  /* waiting or under way, in order; see change.c */
     struct map busy;      /* gateway id -> the change under way */
-    bool starting;        /* a deferred call will start what is ready */
+    struct timer start;   /* starts what is ready when the turn ends */
 };
 
 /* ---- facts.c: memory ---- */
@@ -61,4 +61,5 @@ void route_write(const struct route *r, int64_t created_ms, struct buf *out);
 struct route *route_read(struct json doc, int64_t *ret_created_ms);
 
 /* ---- change.c ---- */
+timer_cb facts_start_changes;
 void facts_drop_changes(struct facts *f);
