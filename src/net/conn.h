@@ -172,6 +172,17 @@ void http_input(struct conn *c, char *p, size_t n); /* @p: in the server's read 
 void http_resume(struct conn *c);                   /* postponed input, now that we may */
 void http_req_free(struct conn *c);
 
+/* ---- http_req.c ---- */
+struct str http_field_name(const struct http_req *r, const struct http_field *f);
+struct str http_field_value(const struct http_req *r, const struct http_field *f); /* trimmed */
+int http_hex_value(char c); /* -1: not a hexadecimal digit */
+
+/* ---- http_listen.c ---- */
+/* A listening socket for @where, as http_server_listen() describes it. */
+enum bh_err http_listen_open(struct str where, int mode, int *ret_fd, char *ret_why) BH_MUST_USE;
+enum bh_err http_listen_tls(const struct http_tls *tls, SSL_CTX **ret_ctx,
+                            char *ret_why) BH_MUST_USE;
+
 /* ---- http_answer.c ---- */
 /* Answer a request that never reaches the handler, and close. */
 void http_refuse(struct conn *c, int status, const char *code, const char *text);

@@ -11,7 +11,6 @@
  * request knows of itself is an offset, because the bytes move when the buffer grows. */
 #include "net/conn.h"
 
-#include <arpa/inet.h>
 #include <assert.h>
 #include <stdlib.h>
 
@@ -181,16 +180,6 @@ static void split_url(struct http_req *r)
     }
 }
 
-static struct str field_name(const struct http_req *r, const struct http_field *f)
-{
-    return str_make(r->base + f->name, f->name_n);
-}
-
-static struct str field_value(const struct http_req *r, const struct http_field *f)
-{
-    return str_trim(str_make(r->base + f->value, f->value_n));
-}
-
 struct head_facts {
     unsigned lengths, encodings, hosts;
     bool chunked, expects, websocket;
@@ -199,7 +188,7 @@ struct head_facts {
 
 static void note_field(struct http_req *r, const struct http_field *f, struct head_facts *facts)
 {
-    struct str name = field_name(r, f);
+    struct str name = http_field_name(r, f);
 
     if (memchr(name.p, ' ', name.n) != NULL)
         facts->bad_name = true;
@@ -209,13 +198,13 @@ static void note_field(struct http_req *r, const struct http_field *f, struct he
         break;
     case 6:
         if (str_eq_ci(name, STR("expect"))) {
-            facts->expects = str_eq_ci(field_value(r, f), STR("100-continue"));
+            facts->expects = str_eq_ci(http_field_value(r, f), STR("100-continue"));
             facts->expects_other = !facts->expects;
         }
         break;
     case 7:
         if (str_eq_ci(name, STR("upgrade")))
-            facts->websocket = str_eq_ci(field_value(r, f), STR("websocket"));
+            facts->websocket = str_eq_ci(http_field_value(r, f), STR("websocket"));
         break;
     case 14:
         facts->lengths += str_eq_ci(name, STR("content-length"));
@@ -223,7 +212,7 @@ static void note_field(struct http_req *r, const struct http_field *f, struct he
     case 17:
         if (str_eq_ci(name, STR("transfer-encoding"))) {
             facts->encodings++;
-            facts->chunked = str_eq_ci(field_value(r, f), STR("chunked"));
+            facts->chunked = str_eq_ci(http_field_value(r, f), STR("chunked"));
         }
         break;
     default:
@@ -305,14 +294,6 @@ enum {
     CHUNK_END_LF
 };
 
-static int hex_value(char c)
-{
-    if (c >= '0' && c <= '9')
-        return c - '0';
-    c |= 0x20;
-    return c >= 'a' && c <= 'f' ? c - 'a' + 10 : -1;
-}
-
 /* One byte outside of chunk data.  False: malformed. */
 static bool chunk_byte(struct http_req *r, char ch)
 {
@@ -320,7 +301,7 @@ static bool chunk_byte(struct http_req *r, char ch)
 
     switch (r->chunk_state) {
     case CHUNK_SIZE:
-        hex = hex_value(ch);
+        hex = http_hex_value(ch);
         if (hex >= 0 && r->left >> 59 == 0) {
             r->left = r->left << 4 | (uint64_t)hex;
             r->line_n++;
@@ -509,115 +490,4 @@ void http_input(struct conn *c, char *p, size_t n)
 void http_resume(struct conn *c)
 {
     consume(c, c->in.p, c->in.n, true);
-}
-
-/* ---- what the handler may ask ---- */
-
-struct str http_method(const struct http_req *r)
-{
-    return str_of(http_method_str((enum http_method)r->parser.method));
-}
-
-struct str http_path(const struct http_req *r)
-{
-    return str_make(r->base + r->path, r->path_n);
-}
-
-struct str http_body(const struct http_req *r)
-{
-    return str_make(r->base + r->head_n, r->body_n);
-}
-
-struct str http_header(const struct http_req *r, const char *name)
-{
-    struct str want = str_of(name);
-
-    for (uint32_t i = 0; i < r->n_fields; i++) {
-        const struct http_field *f = &r->fields[i];
-        if (f->name_n == want.n && str_eq_ci(field_name(r, f), want))
-            return field_value(r, f);
-    }
-    return STR_NULL;
-}
-
-static void decode_form(struct str s, struct buf *out)
-{
-    for (size_t i = 0; i < s.n; i++) {
-        if (s.p[i] == '%' && i + 2 < s.n && hex_value(s.p[i + 1]) >= 0 &&
-            hex_value(s.p[i + 2]) >= 0) {
-            buf_add_c(out, (char)(hex_value(s.p[i + 1]) << 4 | hex_value(s.p[i + 2])));
-            i += 2;
-        } else {
-            buf_add_c(out, s.p[i] == '+' ? ' ' : s.p[i]);
-        }
-    }
-}
-
-bool http_query(const struct http_req *r, const char *name, struct buf *ret_value)
-{
-    struct str rest = r->query != 0 ? str_make(r->base + r->query, r->query_n) : STR_NULL;
-    struct str part, want = str_of(name);
-    struct buf key = BUF_INIT;
-    bool found = false;
-
-    while (!found && str_split(&rest, '&', &part)) {
-        ptrdiff_t eq = str_find(part, '=');
-        size_t key_n = eq < 0 ? part.n : (size_t)eq;
-        buf_reset(&key);
-        decode_form(str_make(part.p, key_n), &key);
-        found = str_eq(buf_str(&key), want);
-        if (found && eq >= 0)
-            decode_form(str_skip(part, key_n + 1), ret_value);
-    }
-    buf_done(&key);
-    return found;
-}
-
-bool http_cookie(const struct http_req *r, const char *name, struct str *ret_value)
-{
-    struct str rest = http_header(r, "cookie"), part, want = str_of(name);
-
-    while (str_split(&rest, ';', &part)) {
-        ptrdiff_t eq = str_find(part, '=');
-        if (eq < 0 || !str_eq(str_trim(str_make(part.p, (size_t)eq)), want))
-            continue;
-        *ret_value = str_trim(str_skip(part, (size_t)eq + 1));
-        if (ret_value->n >= 2 && ret_value->p[0] == '"' && ret_value->p[ret_value->n - 1] == '"')
-            *ret_value = str_make(ret_value->p + 1, ret_value->n - 2);
-        return true;
-    }
-    return false;
-}
-
-struct str http_peer(const struct http_req *r)
-{
-    struct conn *c = r->conn;
-
-    if (c->is_unix)
-        return STR("unix");
-    if (r->peer[0] == '\0')
-        inet_ntop(c->is_v6 ? AF_INET6 : AF_INET, c->peer, ((struct http_req *)(uintptr_t)r)->peer,
-                  sizeof r->peer);
-    return str_of(r->peer);
-}
-
-bool http_is_upgrade(const struct http_req *r)
-{
-    return r->upgrade;
-}
-
-bool http_is_tls(const struct http_req *r)
-{
-    return r->conn->is_tls;
-}
-
-struct http_id http_req_id(const struct http_req *r)
-{
-    uint32_t slot = r->conn->slot;
-    return (struct http_id){slot, r->conn->server->slots[slot].generation};
-}
-
-void *http_listener_tag(const struct http_req *r)
-{
-    return r->conn->tag;
 }

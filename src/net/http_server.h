@@ -54,7 +54,8 @@ int http_server_port(const struct http_server *s);
  * their owners. */
 void http_server_drain(struct http_server *s);
 size_t http_server_connections(const struct http_server *s);
-void http_server_free(struct http_server *s); /* closes everything; ws owners get on_closed */
+void http_server_free(struct http_server *s); /* closes everything; ws owners get on_closed; not
+                                               * from inside a handler */
 
 /* ---- inside the handler: borrowed views, gone when it returns ---- */
 struct str http_method(const struct http_req *r);
@@ -88,7 +89,8 @@ void http_answer_error(struct http_server *s, struct http_id id, int status, con
 /* ---- a body that goes on: server-sent events ---- */
 typedef void http_stream_closed_cb(void *ctx, struct http_id id);
 /* Send the head; from now on the answer is a stream until either side closes.  @closed runs once
- * when the client has gone or was too slow (more than @max_queued bytes waiting). */
+ * when the client has gone or was too slow (more than @max_queued bytes waiting); never inside this
+ * call, but soon when the request was answered or gone before it. */
 void http_stream_begin(struct http_server *s, struct http_id id, const struct http_answer *head,
                        size_t max_queued, http_stream_closed_cb *closed, void *ctx);
 bool http_stream_write(struct http_server *s, struct http_id id, struct str bytes); /* false: gone */

@@ -15,7 +15,8 @@ struct ws;
 struct ws_handlers {
     /* A piece of a text or binary message; @end: the message ends with it.  Borrowed bytes. */
     void (*on_data)(void *ctx, struct str bytes, bool end);
-    void (*on_pong)(void *ctx, uint32_t number); /* the number given to ws_ping(); foreign pongs are dropped */
+    /* The number given to ws_ping(); foreign pongs are dropped.  May be NULL. */
+    void (*on_pong)(void *ctx, uint32_t number);
     void (*on_closed)(void *ctx, int code);      /* 1006 when the peer just vanished */
     /* The queue of unsent bytes fell below half of max_queued again; may be NULL. */
     void (*on_drained)(void *ctx);
