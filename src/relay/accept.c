@@ -1,0 +1,207 @@
+/* accept.c - design.  (accept.h has the contract.)
+ *
+ * The hot path: one allocation per copy (the delivery), accepts from a freelist, the frame written
+ * once into a buffer that is used again.  The order of writes matters: the chat's record goes to
+ * the store before the delivery that made it known, so an agent that answers after a crash is let
+ * through. */
+#include "relay/accept.h"
+#include <assert.h>
+#include <stdlib.h>
+#include "core/session_key.h"
+#include "relay/chats.h"
+#include "relay/delivery.h"
+#include "relay/heart.h"
+#include "relay/instance.h"
+#include "relay/interrupt.h"
+#include "relay/pump.h"
+#include "relay/session.h"
+#include "tenancy/facts.h"
+
+struct accept *accept_new(struct relay *r, host_accepted_cb *done, void *ctx)
+{
+    struct accept *a;
+
+    if (list_is_empty(&r->spare)) {
+        a = xmalloc(sizeof *a);
+    } else {
+        a = list_first(&r->spare, struct accept, link);
+        list_remove(&a->link);
+    }
+    *a = (struct accept){.done = done, .ctx = ctx, .pending = 1};
+    list_init(&a->link);
+    list_append(&r->accepts, &a->link);
+    return a;
+}
+
+void accept_release(struct relay *r, struct accept *a, enum bh_err err)
+{
+    assert(a->pending > 0);
+    if (err != BH_OK && a->err == BH_OK)
+        a->err = (uint8_t)err;
+    if (--a->pending != 0)
+        return;
+    list_move(&a->link, &r->answers);
+    heart_wake(r);
+}
+
+void accept_answer_all(struct relay *r)
+{
+    struct list now; /* what the callbacks add is answered in the next turn */
+
+    if (list_is_empty(&r->answers))
+        return;
+    now = r->answers;
+    now.next->prev = now.prev->next = &now;
+    list_init(&r->answers);
+    while (!list_is_empty(&now)) {
+        struct accept *a = list_first(&now, struct accept, link);
+        host_accepted_cb *done = a->done;
+        void *ctx = a->ctx;
+        enum bh_err err = a->err;
+        list_move(&a->link, &r->spare);
+        done(ctx, err);
+    }
+}
+
+static void free_accepts(struct list *head)
+{
+    list_each(head, it, nxt) free(list_entry(it, struct accept, link));
+    list_init(head);
+}
+
+void accept_free_all(struct relay *r)
+{
+    free_accepts(&r->accepts);
+    free_accepts(&r->answers);
+    free_accepts(&r->spare);
+}
+
+/* ---- one event ---- */
+
+struct intake { /* one event being taken in; on the stack */
+    struct relay *relay;
+    const struct event *ev;
+    struct str forward; /* a passthrough; absent: an inbound */
+    struct accept *a;
+    size_t n_targets;
+};
+
+static enum bh_err refuse_busy(struct instance *i, const char *what)
+{
+    struct relay *r = i->relay;
+    uint64_t skipped;
+
+    r->n.refused_busy++;
+    if (heart_may_log(r, &r->log_busy, &skipped))
+        log_warn(NULL,
+                 "delivery refused, %s: tenant=%.*s instance=%.*s entries=%u bytes=%llu more=%llu",
+                 what, STR_FMT(instance_tenant(i)), STR_FMT(instance_id(i)),
+                 mailbox_entries(&i->mb), (unsigned long long)mailbox_bytes(&i->mb),
+                 (unsigned long long)skipped);
+    return BH_BUSY;
+}
+
+/* Writes the frame into relay->frame and checks that there is room for it. */
+static enum bh_err write_frame(const struct intake *in, struct instance *i, uint64_t id)
+{
+    struct relay *r = in->relay;
+    uint64_t wire_id = r->lim.live_acks ? id : 0;
+
+    buf_reset(&r->frame);
+    if (in->forward.p != NULL)
+        frame_write_passthrough(&r->frame, in->forward, wire_id);
+    else
+        event_write_frame(&r->frame, in->ev, wire_id);
+    if (buf_failed(&r->frame) || r->frame.n > SLOT_MAX_BYTES)
+        return BH_REFUSED;
+    if (mailbox_bytes(&i->mb) + r->frame.n > r->lim.max_mailbox_bytes)
+        return refuse_busy(i, "mailbox full");
+    if (r->volatile_bytes + r->frame.n > MAX_VOLATILE_BYTES)
+        return refuse_busy(i, "the store is behind");
+    return BH_OK;
+}
+
+static enum bh_err take_copy(struct intake *in, struct instance *i)
+{
+    struct relay *r = in->relay;
+    struct delivery_spec spec = {.id = r->next_id};
+    int64_t wall_ms = clock_wall_ms(r->env.clock);
+
+    spec.kind = in->forward.p != NULL ? STORE_ROW_PASSTHROUGH : STORE_ROW_INBOUND;
+    spec.has_key = event_dedup_key(in->ev, &r->env.store->dedup_key, instance_tenant(i),
+                                   instance_id(i), &spec.key);
+    if (spec.has_key && dedup_has(&r->dedup, spec.key)) {
+        r->n.duplicates++;
+        delivery_join(i, spec.key, in->a);
+        return BH_OK;
+    }
+    enum bh_err err = write_frame(in, i, spec.id);
+    if (err != BH_OK)
+        return err;
+    r->next_id++;
+    spec.frame = buf_str(&r->frame);
+    if (spec.has_key)
+        dedup_add(&r->dedup, spec.key, wall_ms, r->lim.dedup_max);
+    struct chat *chat = chats_note(i, in->ev->platform, in->ev->bot, in->ev->chat_id);
+    if (chat != NULL)
+        interrupt_note(i, chat, buf_str(&r->key));
+    delivery_add(i, &spec, in->a);
+    r->n.accepted++;
+    pump_want(i);
+    wake_want(i);
+    return BH_OK;
+}
+
+static void on_target(void *ctx, struct str tenant, struct str name)
+{
+    struct intake *in = ctx;
+    struct instance *i = instance_get(in->relay, tenant, name);
+    enum bh_err err = i != NULL ? take_copy(in, i) : BH_REFUSED;
+
+    in->n_targets++;
+    if (err != BH_OK) {
+        accept_hold(in->a);
+        accept_release(in->relay, in->a, err);
+    }
+}
+
+static void log_unrouted(struct relay *r, const struct event *ev)
+{
+    uint64_t skipped;
+
+    r->n.unrouted++;
+    if (heart_may_log(r, &r->log_unrouted, &skipped))
+        log_info(NULL, "nobody is routed: platform=%.*s key=%.*s more=%llu", STR_FMT(ev->platform),
+                 STR_FMT(ev->route_key), (unsigned long long)skipped);
+}
+
+static void take_in(struct relay *r, const struct event *ev, struct str forward,
+                    host_accepted_cb *done, void *ctx)
+{
+    struct intake in = {.relay = r, .ev = ev, .forward = forward, .a = accept_new(r, done, ctx)};
+    enum bh_err err = BH_OK;
+
+    if (r->draining) {
+        r->n.refused_busy++;
+        err = BH_BUSY;
+    } else if (forward.p != NULL || !interrupt_take_stop(r, ev)) {
+        buf_reset(&r->key);
+        session_key_of_event(&r->key, ev);
+        facts_each_target(r->env.facts, ev->platform, ev->route_key, on_target, &in);
+        if (in.n_targets == 0)
+            log_unrouted(r, ev);
+    }
+    accept_release(r, in.a, err);
+}
+
+void relay_accept(struct relay *r, const struct event *ev, host_accepted_cb *done, void *ctx)
+{
+    take_in(r, ev, STR_NULL, done, ctx);
+}
+
+void relay_passthrough(struct relay *r, const struct event *ev, struct str forward_json,
+                       host_accepted_cb *done, void *ctx)
+{
+    assert(forward_json.p != NULL);
+    take_in(r, ev, forward_json, done, ctx);
+}

@@ -1,0 +1,155 @@
+/* chats.c - design.  (chats.h has the contract.)
+ *
+ * A table keyed by (mailbox number, chat id); chats that share an id on several platforms hang
+ * behind each other, because a gateway may name a chat without its platform. */
+#include "relay/chats.h"
+#include <stdlib.h>
+#include "base/json.h"
+#include "base/jw.h"
+#include "relay/heart.h"
+#include "relay/instance.h"
+#include "store/store.h"
+
+#define NS "chat"
+enum { ID_MAX_BYTES = 1024 };
+
+static struct str chat_key(const struct chat *c)
+{
+    return str_make(c->bytes, sizeof(uint32_t) + c->id.n);
+}
+
+static struct chat *first(const struct instance *i, struct str chat_id)
+{
+    char key[sizeof(uint32_t) + ID_MAX_BYTES];
+
+    if (chat_id.n == 0 || chat_id.n > ID_MAX_BYTES)
+        return NULL;
+    memcpy(key, &i->box, sizeof i->box);
+    memcpy(key + sizeof i->box, chat_id.p, chat_id.n);
+    return map_get(&i->relay->chats, str_make(key, sizeof i->box + chat_id.n));
+}
+
+struct chat *chats_find(const struct instance *i, struct str chat_id)
+{
+    return first(i, chat_id);
+}
+
+struct chat *chats_find_on(const struct instance *i, struct str platform, struct str chat_id)
+{
+    struct chat *c = first(i, chat_id);
+
+    while (c != NULL && !str_eq(c->platform, platform))
+        c = c->next;
+    return c;
+}
+
+/* Puts @c in front of the others with its id. */
+static void lead(struct chat *c, struct chat *head)
+{
+    if (c == head)
+        return;
+    for (struct chat *prev = head; prev != NULL; prev = prev->next)
+        if (prev->next == c)
+            prev->next = c->next;
+    c->next = head;
+    map_put(&c->inst->relay->chats, chat_key(c), c);
+}
+
+static struct chat *make(struct instance *i, struct str platform, struct str chat_id)
+{
+    struct chat *c = xmalloc(sizeof *c + sizeof i->box + chat_id.n + platform.n);
+
+    *c = (struct chat){.inst = i};
+    memcpy(c->bytes, &i->box, sizeof i->box);
+    memcpy(c->bytes + sizeof i->box, chat_id.p, chat_id.n);
+    memcpy(c->bytes + sizeof i->box + chat_id.n, platform.n != 0 ? platform.p : "", platform.n);
+    c->id = str_make(c->bytes + sizeof i->box, chat_id.n);
+    c->platform = str_make(c->bytes + sizeof i->box + chat_id.n, platform.n);
+    lead(c, first(i, chat_id));
+    return c;
+}
+
+static void on_stored(void *ctx, enum bh_err err)
+{
+    struct chat *c = ctx;
+
+    if (err != BH_OK)
+        c->stored = false; /* the next event from there writes it again */
+}
+
+static void store_chat(struct chat *c)
+{
+    struct buf key = BUF_INIT, value = BUF_INIT;
+    struct jw w = jw_begin(&value);
+
+    buf_add_str(&key, instance_key(c->inst));
+    buf_add_c(&key, '\x1f');
+    buf_add_str(&key, c->platform);
+    buf_add_c(&key, '\x1f');
+    buf_add_str(&key, c->id);
+    jw_obj(&w);
+    jw_kstr(&w, "bot", str_of(c->bot));
+    jw_end_obj(&w);
+    c->stored = true;
+    struct store_kv item = {KV_PUT, NS, buf_str(&key), buf_str(&value)};
+    store_put(c->inst->relay->env.store, &item, 1, false, on_stored, c);
+    buf_done(&key);
+    buf_done(&value);
+}
+
+struct chat *chats_note(struct instance *i, struct str platform, struct str bot, struct str chat_id)
+{
+    if (chat_id.n == 0 || chat_id.n > ID_MAX_BYTES)
+        return NULL;
+    struct chat *head = first(i, chat_id), *c = head;
+    while (c != NULL && !str_eq(c->platform, platform))
+        c = c->next;
+    if (c == NULL)
+        c = make(i, platform, chat_id);
+    else
+        lead(c, head);
+    if (c->bot == NULL || !str_eq(str_of(c->bot), bot)) {
+        free(c->bot);
+        c->bot = str_dup(bot);
+        c->stored = false;
+    }
+    if (!c->stored)
+        store_chat(c);
+    return c;
+}
+
+static void on_record(void *ctx, struct str key, struct str value)
+{
+    struct relay *r = ctx;
+    struct str tenant, name, platform, rest = key;
+    struct json doc;
+
+    if (!str_split(&rest, '\x1f', &tenant) || !str_split(&rest, '\x1f', &name) ||
+        !str_split(&rest, '\x1f', &platform) || rest.n == 0 || rest.n > ID_MAX_BYTES)
+        return;
+    struct instance *i = instance_find(r, tenant, name);
+    if (i == NULL || chats_find_on(i, platform, rest) != NULL)
+        return;
+    struct chat *c = make(i, platform, rest);
+    c->bot = str_dup(json_parse(r->json, value, &doc) ? json_str(doc, "bot") : STR(""));
+    c->stored = true;
+}
+
+enum bh_err chats_load_all(struct relay *r)
+{
+    return r->env.store->ops->load_records(r->env.store, NS, on_record, r);
+}
+
+void chats_free_all(struct relay *r)
+{
+    void *value;
+
+    for (size_t pos = 0; map_next(&r->chats, &pos, &value);) {
+        for (struct chat *c = value, *next; c != NULL; c = next) {
+            next = c->next;
+            free(c->bot);
+            free(c);
+        }
+    }
+    map_done(&r->chats);
+}

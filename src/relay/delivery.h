@@ -1,0 +1,80 @@
+/* delivery.h - one delivery on its way to the disk and out of it again.
+ *
+ * A struct delivery exists while the bytes are in memory: from the accept until they are on disk,
+ * and a little longer when a live socket will want them soon.  Its slot in the mailbox lives until
+ * it is settled.
+ *
+ *      WAITING --record on disk--> QUEUED --done--> durable: freed, or KEPT until sent
+ *                                   |  ^
+ *               failed, on a socket v  | RETRY_MS
+ *                                  FAILED          failed, on no socket: removed, "unavailable"
+ *
+ *      every state --acked--> freed; a QUEUED one becomes SETTLED and is freed by done()
+ *
+ * WAITING: the instance's record (its mailbox number) is not on disk yet; a row that nobody could
+ * find after a crash would be a lost delivery, so it is not written before.
+ */
+#pragma once
+#include "store/store.h"
+
+struct accept;
+struct instance;
+struct relay;
+struct slot;
+
+enum delivery_state {
+    DELIVERY_WAITING,
+    DELIVERY_QUEUED,
+    DELIVERY_FAILED,
+    DELIVERY_KEPT,
+    DELIVERY_SETTLED,
+};
+
+struct delivery {
+    struct store_append append; /* belongs to the store while QUEUED or SETTLED */
+    struct list link;           /* mailbox.held by id; SETTLED: relay->settling */
+    struct instance *inst;      /* borrowed */
+    struct accept *accept;      /* shared; NULL: answered */
+    struct joined *joined;      /* owned; duplicates that came before it was answered */
+    uint8_t state;
+    char bytes[];
+};
+
+struct delivery_spec {
+    uint64_t id;
+    struct str frame; /* copied */
+    enum store_row_kind kind;
+    bool has_key;
+    struct hash128 key;
+};
+
+/* At the tail of the mailbox and on its way to the disk.  Holds @a until it is durable or settled.
+ */
+void delivery_add(struct instance *i, const struct delivery_spec *spec, struct accept *a);
+/* An accept of the same event waits with the one under way.  False: nothing is under way. */
+bool delivery_join(struct instance *i, struct hash128 key, struct accept *a);
+
+/* Acked, or as good as: it is never sent again.  The caller tidies the mailbox when it is done. */
+void delivery_settle(struct instance *i, struct slot *slot);
+/* It went down the receiver's socket: bytes that are on disk too are not needed any more. */
+void delivery_sent(struct instance *i, struct slot *slot);
+
+void delivery_drop_kept(struct instance *i); /* nobody will want these bytes soon */
+/* No socket holds anything any more: what the store refused cannot be kept. */
+void delivery_receiver_lost(struct instance *i);
+/* The instance's record was written, or could not be. */
+void delivery_record_done(struct instance *i, enum bh_err err);
+void delivery_retry(struct instance *i); /* what the store refused */
+/* True when nothing up to @id is only in memory. */
+bool delivery_safe_up_to(const struct instance *i, uint64_t id);
+
+/* Attempts and parking, for the store. */
+void delivery_mark(struct instance *i, const struct slot *slot, struct str parked);
+
+/* Acks are collected during a turn and written as one operation. */
+void acks_add(struct relay *r, uint64_t id);
+void acks_submit(struct relay *r);
+void acks_retry(struct relay *r); /* those the store refused */
+bool acks_pending(const struct relay *r);
+
+void delivery_free_all(struct relay *r); /* the store holds none of our operations any more */

@@ -1,0 +1,336 @@
+/* egress.c - design.  (egress.h has the contract.)
+ *
+ * A request is found by index and generation, so a platform that answers late, twice or after the
+ * gateway has gone does no harm.  All requests have the same patience, so the list in order of
+ * start is the list in order of deadline and one timer serves it. */
+#include "relay/egress.h"
+#include <assert.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include "relay/chats.h"
+#include "relay/heart.h"
+#include "relay/identity.h"
+#include "relay/session.h"
+#include "tenancy/facts.h"
+
+struct request {
+    struct list owner;     /* session->requests, or instance->orphans */
+    struct list by_due;    /* requests->due */
+    struct session *s;     /* borrowed; NULL: gone */
+    struct instance *inst; /* borrowed */
+    int64_t due_ms;
+    char *held; /* owned; the finished result nobody was there to take */
+    size_t held_n;
+    uint32_t index;
+    uint16_t id_n;
+    char id[];
+};
+
+struct request_slot {
+    struct request *req; /* owned; NULL: free */
+    uint32_t generation;
+    uint32_t next_free; /* index + 1; 0: none */
+};
+
+struct requests {
+    struct relay *relay;        /* borrowed */
+    struct request_slot *slots; /* owned */
+    uint32_t n, cap, free;      /* free: index + 1; 0: none */
+    struct list due;
+    struct timer timer;
+};
+
+static timer_cb on_deadline;
+
+struct requests *requests_new(struct relay *r)
+{
+    struct requests *q = xcalloc(1, sizeof *q);
+
+    q->relay = r;
+    list_init(&q->due);
+    timer_init(&q->timer, on_deadline);
+    return q;
+}
+
+static void request_free(struct requests *q, struct request *req)
+{
+    struct request_slot *slot = &q->slots[req->index];
+
+    if (req->s != NULL)
+        req->s->n_requests--;
+    list_remove(&req->owner);
+    list_remove(&req->by_due);
+    slot->req = NULL;
+    slot->generation++;
+    slot->next_free = q->free;
+    q->free = req->index + 1;
+    free(req->held);
+    free(req);
+}
+
+void requests_free(struct requests *q)
+{
+    if (q == NULL)
+        return;
+    timer_stop(q->relay->env.clock, &q->timer);
+    list_each(&q->due, it, nxt) request_free(q, list_entry(it, struct request, by_due));
+    free(q->slots);
+    free(q);
+}
+
+static struct request *request_new(struct requests *q, struct session *s, struct str id)
+{
+    struct request *req = xcalloc(1, sizeof *req + id.n);
+
+    if (q->free == 0) {
+        if (q->n == q->cap) {
+            q->cap = q->cap != 0 ? q->cap * 2 : 16;
+            q->slots = xrealloc(q->slots, q->cap * sizeof *q->slots);
+        }
+        q->slots[q->n] = (struct request_slot){.generation = 1};
+        q->free = ++q->n;
+    }
+    req->index = q->free - 1;
+    q->free = q->slots[req->index].next_free;
+    q->slots[req->index].req = req;
+    req->s = s;
+    req->inst = s->inst;
+    req->due_ms = clock_now_ms(q->relay->env.clock) + q->relay->lim.action_ms;
+    req->id_n = (uint16_t)id.n;
+    memcpy(req->id, id.p, id.n);
+    list_init(&req->owner);
+    list_init(&req->by_due);
+    list_append(&s->requests, &req->owner);
+    list_append(&q->due, &req->by_due);
+    s->n_requests++;
+    if (!timer_is_set(&q->timer))
+        timer_set(q->relay->env.clock, &q->timer, q->relay->lim.action_ms);
+    return req;
+}
+
+/* ---- answers ---- */
+
+static void reply(struct session *s, struct str id, const struct action_result *result)
+{
+    frame_write_result(s->link->ops->send_begin(s->link), id, result);
+    s->link->ops->send_end(s->link);
+}
+
+static void refuse(struct session *s, struct str id, const char *error)
+{
+    struct action_result result = {.success = false, .error = str_of(error)};
+
+    s->inst->relay->n.actions_refused++;
+    reply(s, id, &result);
+}
+
+/* To whoever is there.  True: the request is over. */
+static bool finish(struct requests *q, struct request *req, const struct action_result *result)
+{
+    struct session *s = req->s != NULL ? req->s : req->inst->receiver;
+    struct str id = str_make(req->id, req->id_n);
+    struct buf frame = BUF_INIT;
+
+    if (s != NULL) {
+        reply(s, id, result);
+        request_free(q, req);
+        return true;
+    }
+    frame_write_result(&frame, id, result);
+    req->held_n = frame.n;
+    req->held = buf_take(&frame);
+    return false;
+}
+
+void relay_result(struct relay *r, struct action_id id, const struct action_result *result)
+{
+    struct requests *q = r->requests;
+    struct request *req = id.index < q->n && q->slots[id.index].generation == id.generation
+                              ? q->slots[id.index].req
+                              : NULL;
+
+    if (req != NULL && req->held == NULL)
+        finish(q, req, result);
+}
+
+static void on_deadline(struct timer *t)
+{
+    struct requests *q = container_of(t, struct requests, timer);
+    int64_t now_ms = clock_now_ms(q->relay->env.clock);
+    struct action_result late = {.error = STR(ACTION_ERROR_UNKNOWN "the platform did not answer")};
+
+    while (!list_is_empty(&q->due)) {
+        struct request *req = list_first(&q->due, struct request, by_due);
+        if (req->due_ms > now_ms) {
+            timer_set(q->relay->env.clock, &q->timer, req->due_ms - now_ms);
+            return;
+        }
+        if (req->held == NULL)
+            q->relay->n.actions_timed_out++;
+        if (req->held != NULL || !finish(q, req, &late))
+            request_free(q, req); /* the client has stopped waiting */
+    }
+}
+
+void requests_orphan(struct session *s)
+{
+    list_each(&s->requests, it, nxt)
+    {
+        struct request *req = list_entry(it, struct request, owner);
+        req->s = NULL;
+        list_move(&req->owner, &s->inst->orphans);
+    }
+    s->n_requests = 0;
+}
+
+void requests_adopt(struct session *s)
+{
+    struct requests *q = s->inst->relay->requests;
+
+    list_each(&s->inst->orphans, it, nxt)
+    {
+        struct request *req = list_entry(it, struct request, owner);
+        if (req->held == NULL)
+            continue;
+        s->link->ops->send(s->link, str_make(req->held, req->held_n));
+        request_free(q, req);
+    }
+}
+
+/* ---- the guard ---- */
+
+struct target { /* where an action goes; on the stack */
+    struct str platform, bot;
+    struct platform *p;
+};
+
+#define ERROR_IDENTITY "identity not announced on this socket"
+#define ERROR_NO_BOT "no such bot is served here"
+#define ERROR_CAPABILITY "capability not available"
+
+/* Which identity is meant.  NULL: @ret is set; else why not. */
+static const char *choose_identity(const struct session *s, const struct action *a,
+                                   struct target *ret)
+{
+    const struct chat *chat;
+    struct str bot;
+
+    if (a->platform.n == 0 || str_eq(a->platform, STR("relay"))) {
+        chat = chats_find(s->inst, a->chat_id);
+        if (chat != NULL)
+            *ret = (struct target){.platform = chat->platform, .bot = str_of(chat->bot)};
+        else if (!identity_default(s, &ret->platform, &ret->bot))
+            return ACTION_ERROR_NOT_ROUTED;
+        return NULL;
+    }
+    chat = chats_find_on(s->inst, a->platform, a->chat_id);
+    ret->platform = a->platform;
+    ret->bot = a->bot;
+    if (chat != NULL && (a->bot.n == 0 || str_eq(a->bot, str_of(chat->bot)))) {
+        ret->bot = str_of(chat->bot);
+        return NULL;
+    }
+    if (!identity_find(s, a->platform, a->bot, &bot))
+        return ERROR_IDENTITY;
+    if (a->bot.n == 0)
+        ret->bot = bot;
+    return NULL;
+}
+
+static const char *guard_chat(const struct session *s, const struct action *a, struct target *t)
+{
+    struct instance *i = s->inst;
+    struct actor *actor = i->relay->env.actor;
+    const char *why = choose_identity(s, a, t);
+
+    if (why != NULL)
+        return why;
+    if (a->chat_id.n == 0 || (chats_find_on(i, t->platform, a->chat_id) == NULL &&
+                              !facts_owns(i->relay->env.facts, t->platform, a->chat_id,
+                                          instance_tenant(i), instance_id(i))))
+        return ACTION_ERROR_NOT_ROUTED;
+    t->p = actor->find(actor, t->platform, t->bot);
+    return t->p != NULL ? NULL : ERROR_NO_BOT;
+}
+
+/* A follow-up names no chat: the platform's vault knows what the key is good for, and for whom. All
+ * refusals read the same, so that asking teaches nothing. */
+static const char *guard_follow_up(const struct session *s, const struct action *a,
+                                   struct target *t)
+{
+    struct actor *actor = s->inst->relay->env.actor;
+    struct str rest = a->kind;
+
+    t->platform = a->platform;
+    if (t->platform.n == 0 && !str_split(&rest, '.', &t->platform))
+        return ERROR_CAPABILITY;
+    if (!identity_find(s, t->platform, a->bot, &t->bot))
+        return ERROR_CAPABILITY;
+    t->p = actor->find(actor, t->platform, t->bot);
+    if (t->p == NULL || (t->p->ops->descriptor->ops & (1u << ACTION_FOLLOW_UP)) == 0)
+        return ERROR_CAPABILITY;
+    return NULL;
+}
+
+/* ---- starting ---- */
+
+static bool is_under_way(const struct session *s, struct str id)
+{
+    for (const struct list *it = s->requests.next; it != &s->requests; it = it->next) {
+        const struct request *req = list_entry(it, struct request, owner);
+        if (str_eq(str_make(req->id, req->id_n), id))
+            return true;
+    }
+    return false;
+}
+
+static void refuse_op(struct session *s, struct str id, struct str op_name)
+{
+    char error[96];
+
+    snprintf(error, sizeof error, "unsupported op: %.*s", op_name.n < 64 ? (int)op_name.n : 64,
+             op_name.p != NULL ? op_name.p : "");
+    refuse(s, id, error);
+}
+
+static void start(struct session *s, struct str id, const struct action *a)
+{
+    struct relay *r = s->inst->relay;
+    struct target t = {0};
+    const char *why = a->op == ACTION_FOLLOW_UP ? guard_follow_up(s, a, &t) : guard_chat(s, a, &t);
+
+    if (why != NULL) {
+        refuse(s, id, why);
+        return;
+    }
+    if ((t.p->ops->descriptor->ops & (1u << a->op)) == 0) {
+        struct action_result nothing_to_do = {.success = true};
+        if (a->op == ACTION_TYPING)
+            reply(s, id, &nothing_to_do); /* cosmetic: a platform without it is not a failure */
+        else
+            refuse_op(s, id, a->op_name);
+        return;
+    }
+    struct request *req = request_new(r->requests, s, id);
+    struct action_id aid = {req->index, r->requests->slots[req->index].generation};
+    struct action_from from = {instance_tenant(s->inst), instance_id(s->inst)};
+    r->env.actor->act(r->env.actor, t.p, aid, &from, a); /* may answer at once: @req may be gone */
+}
+
+void requests_start(struct session *s, const struct frame *f)
+{
+    struct relay *r = s->inst->relay;
+
+    r->n.actions++;
+    s->inst->last_outbound_ms = clock_wall_ms(r->env.clock);
+    if (f->request_id.n == 0 || f->request_id.n > REQUEST_ID_MAX)
+        refuse(s, f->request_id, "unusable requestId");
+    else if (is_under_way(s, f->request_id))
+        return; /* its answer comes */
+    else if (f->action.op == ACTION_UNKNOWN)
+        refuse_op(s, f->request_id, f->action.op_name);
+    else if (s->n_requests >= REQUESTS_PER_SESSION)
+        refuse(s, f->request_id, ACTION_ERROR_TRANSIENT "too many requests in flight");
+    else
+        start(s, f->request_id, &f->action);
+}

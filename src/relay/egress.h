@@ -1,0 +1,29 @@
+/* egress.h - what a gateway asks for: which chats it may speak in, and the requests under way.
+ *
+ * The guard: an instance may act in a chat that it was delivered something from, or whose very id
+ * is routed to it.  What the frame says about scopes or users grants nothing.  Adapters that post
+ * to somewhere else than chat_id (a thread named in the metadata) check that it lies inside that
+ * chat.
+ *
+ * Every request gets exactly one result: from the platform through relay_result(), at once when it
+ * is refused, or after action_ms as "timed out".  The result goes to the socket that asked; when
+ * that one has gone, to the instance's receiver, or, for as long as the client still waits, to the
+ * next one.
+ */
+#pragma once
+#include "base/list.h"
+#include "core/frame.h"
+
+struct relay;
+struct requests;
+struct session;
+
+#define REQUESTS_PER_SESSION 256
+#define REQUEST_ID_MAX 128
+
+struct requests *requests_new(struct relay *r);
+void requests_free(struct requests *q); /* NULL is fine; nobody is answered */
+
+void requests_start(struct session *s, const struct frame *f);
+void requests_orphan(struct session *s); /* it leaves */
+void requests_adopt(struct session *s);  /* it receives: results that found nobody go to it */

@@ -1,0 +1,186 @@
+/* frames.c - what the frames of a gateway mean: session_data() and one handler per type.
+ *
+ * Who the gateway is was settled at the upgrade; nothing in a frame changes it.  A closing session
+ * is heard for its acks only: each one saves a duplicate. */
+#include <stdlib.h>
+#include "relay/delivery.h"
+#include "relay/egress.h"
+#include "relay/heart.h"
+#include "relay/identity.h"
+#include "relay/interrupt.h"
+#include "relay/lines.h"
+#include "relay/session.h"
+#include "tenancy/facts.h"
+
+enum {
+    CLOSE_POLICY = 1008,
+    MALFORMED_MAX = 10,
+    MALFORMED_WINDOW_MS = 60000,
+    ANSWER_AGE_MS = 5000, /* an acking gateway has acked long before this */
+    ANSWERS_PROVE = 2,
+};
+
+typedef void frame_f(struct session *s, const struct frame *f);
+
+static void on_unknown(struct session *s, const struct frame *f)
+{
+    (void)f;
+    s->inst->relay->n.frames_unknown++;
+}
+
+static void on_malformed(struct session *s, const struct frame *f)
+{
+    struct relay *r = s->inst->relay;
+    int64_t now_ms = clock_now_ms(r->env.clock);
+    uint64_t skipped;
+
+    r->n.frames_malformed++;
+    if (s->malformed == 0 || now_ms - s->malformed_since_ms > MALFORMED_WINDOW_MS) {
+        s->malformed = 0;
+        s->malformed_since_ms = now_ms;
+    }
+    s->malformed++;
+    if (heart_may_log(r, &r->log_malformed, &skipped))
+        log_warn(&s->log, "malformed frame: %s more=%llu", f->why, (unsigned long long)skipped);
+    if (s->malformed >= MALFORMED_MAX)
+        session_close(s, CLOSE_POLICY, "malformed frames");
+}
+
+/* ---- hello ---- */
+
+/* An unconfigured client says "relay": it means the one platform it was added for. */
+static void claimed_identity(const struct session *s, const struct frame *f,
+                             struct str *ret_platform, struct str *ret_bot)
+{
+    *ret_platform = f->platform;
+    *ret_bot = f->bot;
+    if (f->bot.n != 0 || s->gw->platform == NULL || !str_eq(f->platform, STR("relay")))
+        return;
+    *ret_platform = str_of(s->gw->platform);
+    *ret_bot = str_of(s->gw->bot);
+}
+
+static const struct descriptor *descriptor_for(struct actor *a, struct str platform, struct str bot)
+{
+    const struct platform *p = a->find(a, platform, bot);
+
+    if (p == NULL && bot.n != 0)
+        p = a->find(a, platform, STR_NULL);
+    return p != NULL ? p->ops->descriptor : &descriptor_relay;
+}
+
+static void on_hello(struct session *s, const struct frame *f)
+{
+    struct actor *actor = s->inst->relay->env.actor;
+    struct str platform, bot;
+
+    claimed_identity(s, f, &platform, &bot);
+    identity_add(s, platform, bot);
+    descriptor_write_frame(s->link->ops->send_begin(s->link), descriptor_for(actor, platform, bot));
+    s->link->ops->send_end(s->link);
+    if (s->state == SESSION_NEW || s->state == SESSION_IDLE)
+        session_receive(s);
+}
+
+/* ---- acks ---- */
+
+static void first_ack(struct session *s)
+{
+    struct relay *r = s->inst->relay;
+
+    s->acked = true;
+    if (s->ackless || s->gw->ackless)
+        facts_gateway_set_ackless(r->env.facts, str_of(s->gw->id), false);
+    s->ackless = false;
+    if (map_get(&r->ackers, str_of(s->gw->id)) == NULL) {
+        char *id = xstrdup(s->gw->id);
+        map_put(&r->ackers, str_of(id), id);
+    }
+}
+
+static void on_ack(struct session *s, const struct frame *f)
+{
+    struct instance *i = s->inst;
+    uint64_t id;
+
+    if (!buffer_id_parse(f->buffer_id, &id)) {
+        on_unknown(s, f);
+        return;
+    }
+    if (!s->acked)
+        first_ack(s);
+    session_alive(s, true);
+    if (s->flight != NULL && s->flight->soft && id > 0)
+        session_settle_soft(s, id - 1); /* read in order: what came before it was read too */
+    struct slot *slot = mailbox_find(&i->mb, id);
+    if (slot == NULL || (!session_has_sent(s, id) && (slot->flags & SLOT_SENT) == 0))
+        return; /* acked before, or never sent to anybody: a guess */
+    i->relay->n.acked++;
+    delivery_settle(i, slot);
+    mailbox_tidy(&i->mb);
+}
+
+/* ---- the rest ---- */
+
+/* Two different deliveries answered, the older of them long ago, and not one ack: it never will. */
+static void watch_answers(struct session *s, const struct action *act)
+{
+    struct relay *r = s->inst->relay;
+
+    if (flight_count(s->flight) == 0)
+        return;
+    s->spoke = true;
+    if (s->acked || s->ackless || act->op != ACTION_SEND || act->reply_to.n == 0 ||
+        flight_rows(s->flight) < ANSWERS_PROVE ||
+        clock_now_ms(r->env.clock) - s->ack_since_ms < ANSWER_AGE_MS)
+        return;
+    uint32_t hash = (uint32_t)hash64(&r->env.store->dedup_key, act->reply_to);
+    if (s->answers > 0 && hash == s->answer_hash)
+        return;
+    s->answer_hash = hash;
+    if (++s->answers >= ANSWERS_PROVE && map_get(&r->ackers, str_of(s->gw->id)) == NULL)
+        session_is_ackless(s);
+}
+
+static void on_outbound(struct session *s, const struct frame *f)
+{
+    watch_answers(s, &f->action);
+    requests_start(s, f);
+}
+
+static void on_interrupt(struct session *s, const struct frame *f)
+{
+    interrupt_from_gateway(s, f->session_key);
+}
+
+static void on_going_idle(struct session *s, const struct frame *f)
+{
+    (void)f;
+    session_sleep(s);
+}
+
+static frame_f *const handlers[] = {
+    [FRAME_HELLO] = on_hello,         [FRAME_OUTBOUND] = on_outbound,
+    [FRAME_INTERRUPT] = on_interrupt, [FRAME_GOING_IDLE] = on_going_idle,
+    [FRAME_INBOUND_ACK] = on_ack,     [FRAME_UNKNOWN] = on_unknown,
+    [FRAME_MALFORMED] = on_malformed,
+};
+
+static bool on_line(void *ctx, struct str line, bool whole)
+{
+    struct session *s = ctx;
+    struct frame f = {.type = FRAME_MALFORMED, .why = "line too long"};
+
+    if (whole && str_trim(line).n == 0)
+        return true;
+    if (whole)
+        frame_read(s->inst->relay->json, line, &f);
+    if (s->state != SESSION_CLOSING || f.type == FRAME_INBOUND_ACK)
+        handlers[f.type](s, &f);
+    return true;
+}
+
+void session_data(struct session *s, struct str bytes)
+{
+    lines_feed(&s->lines, bytes, s->inst->relay->lim.max_frame, on_line, s);
+}

@@ -1,0 +1,286 @@
+/* instance.c - design.  (instance.h has the contract.)
+ *
+ * Mailbox numbers are handed out in order of appearance and never used again, so a row always
+ * belongs to the instance it was written for.  A row whose number no record knows cannot happen as
+ * long as records are written first; if a database was tampered with, such rows are left alone. */
+#include "relay/instance.h"
+#include <assert.h>
+#include <stdlib.h>
+#include "base/json.h"
+#include "base/jw.h"
+#include "relay/delivery.h"
+#include "relay/fetch.h"
+#include "relay/heart.h"
+#include "relay/session.h"
+#include "store/store.h"
+
+#define NS "instance"
+enum { NAME_MAX_BYTES = 256, MAX_BOX = 1 << 24 };
+
+/* ---- finding and making ---- */
+
+static struct instance *find_key(struct relay *r, struct str key)
+{
+    return map_get(&r->by_name, key);
+}
+
+static bool join_names(char ret[2 * NAME_MAX_BYTES + 1], struct str tenant, struct str name,
+                       struct str *ret_key)
+{
+    if (tenant.n == 0 || name.n == 0 || tenant.n > NAME_MAX_BYTES || name.n > NAME_MAX_BYTES ||
+        str_find(tenant, '\x1f') >= 0)
+        return false;
+    memcpy(ret, tenant.p, tenant.n);
+    ret[tenant.n] = '\x1f';
+    memcpy(ret + tenant.n + 1, name.p, name.n);
+    *ret_key = str_make(ret, tenant.n + 1 + name.n);
+    return true;
+}
+
+struct instance *instance_find(struct relay *r, struct str tenant, struct str name)
+{
+    char bytes[2 * NAME_MAX_BYTES + 1];
+    struct str key;
+
+    return join_names(bytes, tenant, name, &key) ? find_key(r, key) : NULL;
+}
+
+static void set_box(struct relay *r, struct instance *i, uint32_t box)
+{
+    if (box >= r->n_boxes) {
+        size_t n = (size_t)box + 1 > r->n_boxes * 2 ? (size_t)box + 1 : r->n_boxes * 2;
+        r->by_box = xrealloc(r->by_box, n * sizeof *r->by_box);
+        memset(r->by_box + r->n_boxes, 0, (n - r->n_boxes) * sizeof *r->by_box);
+        r->n_boxes = n;
+    }
+    r->by_box[box] = i;
+    i->box = box;
+    if (box >= r->next_box)
+        r->next_box = box + 1;
+}
+
+static struct instance *make(struct relay *r, struct str key, size_t tenant_n, uint32_t box)
+{
+    struct instance *i = xcalloc(1, sizeof *i + key.n);
+
+    i->relay = r;
+    memcpy(i->name, key.p, key.n);
+    i->tenant_n = (uint16_t)tenant_n;
+    i->name_n = (uint16_t)key.n;
+    i->shown_state = "never";
+    list_init(&i->link);
+    list_init(&i->sessions);
+    list_init(&i->orphans);
+    list_init(&i->pump_link);
+    list_init(&i->hungry_link);
+    list_init(&i->trouble_link);
+    list_init(&i->change_link);
+    mailbox_init(&i->mb);
+    wake_init(&i->wake);
+    set_box(r, i, box);
+    list_append(&r->instances, &i->link);
+    map_put(&r->by_name, instance_key(i), i);
+    return i;
+}
+
+static void write_record(struct instance *i);
+
+struct instance *instance_get(struct relay *r, struct str tenant, struct str name)
+{
+    char bytes[2 * NAME_MAX_BYTES + 1];
+    struct str key;
+
+    if (!join_names(bytes, tenant, name, &key))
+        return NULL;
+    struct instance *i = find_key(r, key);
+    if (i != NULL || r->next_box > MAX_BOX)
+        return i;
+    i = make(r, key, tenant.n, r->next_box);
+    write_record(i);
+    return i;
+}
+
+void instance_free_all(struct relay *r)
+{
+    list_each(&r->instances, it, nxt)
+    {
+        struct instance *i = list_entry(it, struct instance, link);
+        wake_done(i);
+        mailbox_done(&i->mb);
+        free(i);
+    }
+    list_init(&r->instances);
+    map_done(&r->by_name);
+    free(r->by_box);
+    r->by_box = NULL;
+}
+
+/* ---- the record ---- */
+
+static void on_recorded(void *ctx, enum bh_err err)
+{
+    struct instance *i = ctx;
+    bool first = i->record_done == 0;
+    uint32_t version = i->record_writing;
+
+    i->record_writing = 0;
+    i->relay->records_writing--;
+    if (err == BH_OK)
+        i->record_done = version;
+    if (first)
+        delivery_record_done(i, err);
+    if (err != BH_OK)
+        heart_trouble(i);
+    else if (i->record_want != i->record_done)
+        instance_record_retry(i);
+    session_check_idle(i);
+    if (i->relay->draining)
+        heart_wake(i->relay);
+}
+
+void instance_record_retry(struct instance *i)
+{
+    struct buf value = BUF_INIT;
+    struct jw w = jw_begin(&value);
+
+    if (i->record_writing != 0 || i->record_want == i->record_done)
+        return;
+    i->record_writing = i->record_want;
+    i->relay->records_writing++;
+    jw_obj(&w);
+    jw_ki64(&w, "box", i->box);
+    jw_kbool(&w, "flipped", i->flipped);
+    jw_ki64(&w, "flipped_ms", i->flipped_ms);
+    jw_kbool(&w, "seen", i->seen);
+    jw_end_obj(&w);
+    struct store_kv item = {KV_PUT, NS, instance_key(i), buf_str(&value)};
+    store_put(i->relay->env.store, &item, 1, true, on_recorded, i);
+    buf_done(&value);
+}
+
+static void write_record(struct instance *i)
+{
+    i->record_want++;
+    instance_record_retry(i);
+}
+
+void instance_flip(struct instance *i, bool flipped)
+{
+    if (i->flipped == flipped)
+        return;
+    i->flipped = flipped;
+    if (flipped) {
+        i->flipped_ms = clock_wall_ms(i->relay->env.clock);
+        i->relay->n.flips++;
+    }
+    write_record(i);
+    instance_touch(i);
+}
+
+void instance_seen(struct instance *i)
+{
+    if (i->seen)
+        return;
+    i->seen = true;
+    write_record(i);
+}
+
+/* ---- state ---- */
+
+bool instance_is_live(const struct instance *i)
+{
+    return !i->flipped && i->receiver != NULL && i->receiver->state == SESSION_RECEIVING;
+}
+
+const char *instance_state(const struct instance *i)
+{
+    if (i->flipped)
+        return "asleep";
+    if (instance_is_live(i))
+        return "live";
+    return i->seen ? "away" : "never";
+}
+
+void instance_touch(struct instance *i)
+{
+    list_move(&i->change_link, &i->relay->changed);
+    heart_wake(i->relay);
+}
+
+void instance_tell_changes(struct relay *r)
+{
+    struct actor *actor = r->env.actor;
+
+    while (!list_is_empty(&r->changed)) {
+        struct instance *i = list_first(&r->changed, struct instance, change_link);
+        const char *state = instance_state(i);
+        list_remove(&i->change_link);
+        if (state == i->shown_state)
+            continue;
+        i->shown_state = state;
+        if (actor->changed != NULL)
+            actor->changed(actor, instance_tenant(i), instance_id(i), state);
+    }
+}
+
+/* ---- loading ---- */
+
+static void on_record(void *ctx, struct str key, struct str value)
+{
+    struct relay *r = ctx;
+    struct json doc;
+    int64_t box, flipped_ms = 0;
+    ptrdiff_t at = str_find(key, '\x1f');
+
+    if (at <= 0 || key.n > 2 * NAME_MAX_BYTES + 1 || !json_parse(r->json, value, &doc) ||
+        !json_as_i64(json_get(doc, "box"), &box) || box <= 0 || box > MAX_BOX) {
+        log_error(NULL, "unreadable record of an instance: key=%.*s", STR_FMT(key));
+        return;
+    }
+    struct instance *i = make(r, key, (size_t)at, (uint32_t)box);
+    json_as_i64(json_get(doc, "flipped_ms"), &flipped_ms);
+    i->flipped_ms = flipped_ms;
+    i->flipped = json_as_bool(json_get(doc, "flipped"), false);
+    i->seen = json_as_bool(json_get(doc, "seen"), false);
+    i->record_want = i->record_done = 1;
+    i->shown_state = instance_state(i);
+}
+
+struct loading {
+    struct relay *relay;
+    uint64_t strangers;
+};
+
+static void on_row(void *ctx, const struct store_row *row)
+{
+    struct loading *l = ctx;
+    struct instance *i = row->box < l->relay->n_boxes ? l->relay->by_box[row->box] : NULL;
+
+    if (i == NULL) {
+        l->strangers++;
+        return;
+    }
+    size_t bytes = row->frame_bytes <= SLOT_MAX_BYTES ? row->frame_bytes : SLOT_MAX_BYTES;
+    struct slot *slot = mailbox_push(&i->mb, row->id, bytes, (uint32_t)(row->at_ms / 1000));
+    slot->flags |= SLOT_DURABLE;
+    if (row->row_kind == STORE_ROW_PASSTHROUGH)
+        slot->flags |= SLOT_PASSTHROUGH;
+    slot->attempts = (row->attempts < SLOT_MAX_ATTEMPTS ? row->attempts : SLOT_MAX_ATTEMPTS) & 63u;
+    if (row->parked.p != NULL)
+        mailbox_park(&i->mb, slot, true);
+}
+
+enum bh_err instance_load_all(struct relay *r)
+{
+    struct loading l = {.relay = r};
+    struct store *st = r->env.store;
+    enum bh_err err = st->ops->load_records(st, NS, on_record, r);
+
+    if (err == BH_OK)
+        err = st->ops->load_rows(st, on_row, &l);
+    if (l.strangers != 0)
+        log_error(NULL, "rows of no known mailbox are left alone: rows=%llu",
+                  (unsigned long long)l.strangers);
+    list_each(&r->instances, it, nxt) mailbox_sort(&list_entry(it, struct instance, link)->mb);
+    return err;
+}

@@ -1,0 +1,25 @@
+/* interrupt.h - stopping a running turn, from either side.
+ *
+ * A gateway's `interrupt` travels over the bus to whoever holds the instance that last received
+ * that session key in the same tenant, and becomes `interrupt_inbound` there.  A person's "/stop"
+ * becomes `interrupt_inbound` for every instance the message would have gone to.
+ *
+ * Which instance received which key is remembered for the newest keys only: after that, or after a
+ * restart, a tenant with a single instance is still served, others are not. */
+#pragma once
+#include "core/event.h"
+
+struct chat;
+struct instance;
+struct interrupts;
+struct relay;
+struct session;
+
+struct interrupts *interrupts_new(struct relay *r); /* listens on the bus until it is closed */
+void interrupts_free(struct interrupts *t);
+
+/* An event with this key, from @chat, goes to @i. */
+void interrupt_note(struct instance *i, struct chat *chat, struct str session_key);
+/* True when @ev is a person's /stop and has been dealt with. */
+bool interrupt_take_stop(struct relay *r, const struct event *ev);
+void interrupt_from_gateway(struct session *s, struct str session_key);

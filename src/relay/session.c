@@ -1,0 +1,487 @@
+/* session.c - design.  (session.h has the contract and the picture.)
+ *
+ * One timer per session carries every deadline: it is armed for the nearest and looks at all of
+ * them when it fires.  Attempts are counted when a socket stops being the receiver without a plan:
+ * lost, or left behind by a newer one (a client whose reader died dials again and leaves its old
+ * socket open), each delivery once per socket. */
+#include "relay/session.h"
+#include <assert.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include "relay/delivery.h"
+#include "relay/egress.h"
+#include "relay/fetch.h"
+#include "relay/heart.h"
+#include "relay/instance.h"
+#include "relay/lines.h"
+#include "relay/pump.h"
+#include "tenancy/facts.h"
+
+enum { CLOSE_RESTART = 1012 };
+
+#define B(state) (1u << SESSION_##state)
+static const struct {
+    const char *name;
+    unsigned next; /* bit set of states that may follow */
+} states[] = {
+    [SESSION_NEW] = {"new", B(RECEIVING) | B(IDLE) | B(CLOSING)},
+    [SESSION_RECEIVING] = {"receiving", B(MUTE) | B(DEAF) | B(IDLE) | B(OLD) | B(CLOSING)},
+    [SESSION_MUTE] = {"mute", B(RECEIVING) | B(DEAF) | B(IDLE) | B(OLD) | B(CLOSING)},
+    [SESSION_DEAF] = {"deaf", B(RECEIVING) | B(IDLE) | B(OLD) | B(CLOSING)},
+    [SESSION_IDLE] = {"idle", B(RECEIVING) | B(CLOSING)},
+    [SESSION_OLD] = {"old", B(RECEIVING) | B(IDLE) | B(CLOSING)},
+    [SESSION_CLOSING] = {"closing", 0},
+};
+
+static void log_prefix(const struct log *log, struct buf *out)
+{
+    const struct session *s = container_of(log, const struct session, log);
+
+    buf_printf(out, "session=%u gateway=%s instance=%.*s ", s->number, s->gw->id,
+               STR_FMT(instance_id(s->inst)));
+}
+
+void session_enter(struct session *s, enum session_state next)
+{
+    assert((states[s->state].next & (1u << next)) != 0);
+    log_debug(&s->log, "%s -> %s", states[s->state].name, states[next].name);
+    s->state = (uint8_t)next;
+    instance_touch(s->inst);
+}
+
+static int64_t now_ms(const struct session *s)
+{
+    return clock_now_ms(s->inst->relay->env.clock);
+}
+
+/* ---- questions ---- */
+
+bool session_has_sent(const struct session *s, uint64_t id)
+{
+    if (id > s->sent_id)
+        return false;
+    for (size_t k = 0; k < s->n_again; k++)
+        if (s->again[k] == id)
+            return false;
+    return true;
+}
+
+bool session_is_soft(const struct session *s, const struct slot *slot)
+{
+    return s->ackless || (slot->flags & SLOT_PASSTHROUGH) != 0 || !s->inst->relay->lim.live_acks;
+}
+
+void session_forget_all(struct instance *i, uint64_t id)
+{
+    list_each(&i->sessions, it, nxt)
+    {
+        struct session *s = list_entry(it, struct session, by_inst);
+        if (flight_forget(s->flight, id) && s == i->receiver)
+            pump_want(i);
+    }
+}
+
+/* ---- deadlines ---- */
+
+static bool pings_unanswered(const struct session *s)
+{
+    return s->ping_no != s->pong_no;
+}
+
+void session_ping(struct session *s)
+{
+    if (!pings_unanswered(s))
+        s->quiet_since_ms = now_ms(s);
+    s->link->ops->ping(s->link, ++s->ping_no);
+}
+
+static int64_t min64(int64_t a, int64_t b)
+{
+    return a < b ? a : b;
+}
+
+static int64_t next_deadline(const struct session *s)
+{
+    const struct relay_limits *lim = &s->inst->relay->lim;
+    int64_t due = s->next_ping_ms, far = 3 * lim->ack_patience_ms;
+
+    if (pings_unanswered(s))
+        due = min64(due, s->quiet_since_ms +
+                             (s->state == SESSION_RECEIVING ? lim->pong_patience_ms : far));
+    if (flight_count(s->flight) > 0 && s->state != SESSION_OLD && s->state != SESSION_IDLE)
+        due = min64(due, s->ack_since_ms + (s->state == SESSION_DEAF ? far : lim->ack_patience_ms));
+    if (s->state == SESSION_OLD)
+        due = min64(due, s->since_ms + lim->old_socket_ms);
+    return due;
+}
+
+void session_arm(struct session *s)
+{
+    int64_t due = next_deadline(s);
+
+    if (s->state != SESSION_CLOSING && (!timer_is_set(&s->tick) || due < s->tick.due_ms))
+        timer_set(s->inst->relay->env.clock, &s->tick, due - now_ms(s));
+}
+
+static void become_away(struct session *s, enum session_state next, const char *why)
+{
+    s->inst->relay->n.sessions_away++;
+    log_info(&s->log, "away: %s", why);
+    session_enter(s, next);
+    delivery_drop_kept(s->inst);
+    fetch_drop(s->inst);
+    wake_want(s->inst);
+}
+
+static bool gateway_has_acked(const struct session *s)
+{
+    return s->acked || map_get(&s->inst->relay->ackers, str_of(s->gw->id)) != NULL;
+}
+
+static void check_acks(struct session *s, int64_t now)
+{
+    const struct relay_limits *lim = &s->inst->relay->lim;
+    int64_t silent_ms = now - s->ack_since_ms;
+
+    if (flight_count(s->flight) == 0 || silent_ms < lim->ack_patience_ms)
+        return;
+    if (s->state == SESSION_DEAF && silent_ms >= 3 * lim->ack_patience_ms)
+        session_close(s, CLOSE_RESTART, "no acknowledgements");
+    else if (s->state == SESSION_RECEIVING && s->spoke && !s->ackless && !gateway_has_acked(s))
+        session_is_ackless(s);
+    else if (s->state == SESSION_RECEIVING || s->state == SESSION_MUTE)
+        become_away(s, SESSION_DEAF, "acknowledges nothing");
+}
+
+static void check_pongs(struct session *s, int64_t now)
+{
+    const struct relay_limits *lim = &s->inst->relay->lim;
+    int64_t quiet_ms = now - s->quiet_since_ms;
+
+    if (!pings_unanswered(s))
+        return;
+    if (quiet_ms >= 3 * lim->ack_patience_ms)
+        session_close(s, CLOSE_RESTART, "no answer to pings");
+    else if (s->state == SESSION_RECEIVING && quiet_ms >= lim->pong_patience_ms)
+        become_away(s, SESSION_MUTE, "answers no ping");
+}
+
+/* Gives back what only a busy session needs. */
+static void slim_down(struct session *s)
+{
+    if (flight_count(s->flight) == 0) {
+        free(s->flight);
+        s->flight = NULL;
+    }
+    mailbox_trim(&s->inst->mb);
+}
+
+static void on_tick(struct timer *t)
+{
+    struct session *s = container_of(t, struct session, tick);
+    const struct relay_limits *lim = &s->inst->relay->lim;
+    int64_t now = now_ms(s);
+
+    check_pongs(s, now);
+    if (s->state != SESSION_CLOSING)
+        check_acks(s, now);
+    if (s->state == SESSION_OLD && now - s->since_ms >= lim->old_socket_ms)
+        session_close(s, CLOSE_RESTART, "replaced by a newer socket");
+    if (s->state == SESSION_CLOSING)
+        return;
+    if (now >= s->next_ping_ms) {
+        session_ping(s);
+        s->next_ping_ms = now + lim->ping_ms;
+        slim_down(s);
+    }
+    session_arm(s);
+}
+
+/* ---- life ---- */
+
+void session_alive(struct session *s, bool acked)
+{
+    if (acked)
+        s->ack_since_ms = now_ms(s);
+    if (s->state != SESSION_MUTE && !(acked && s->state == SESSION_DEAF))
+        return;
+    log_info(&s->log, "back");
+    session_enter(s, SESSION_RECEIVING);
+    wake_stop(s->inst);
+    pump_want(s->inst);
+}
+
+void session_settle_soft(struct session *s, uint64_t id)
+{
+    struct instance *i = s->inst;
+
+    for (uint32_t at = 0; at < i->mb.n; at++) {
+        struct slot *slot = mailbox_at(&i->mb, at);
+        if (slot->id > id)
+            break;
+        if (slot_waits(slot) && session_is_soft(s, slot) && session_has_sent(s, slot->id))
+            delivery_settle(i, slot);
+    }
+    mailbox_tidy(&i->mb);
+}
+
+void session_pong(struct session *s, uint32_t number)
+{
+    struct flight *f = s->flight;
+
+    if (number > s->ping_no || number <= s->pong_no)
+        return; /* not one of ours, or an old one */
+    s->pong_no = number;
+    s->quiet_since_ms = now_ms(s);
+    if (f != NULL && f->soft && number >= f->ping_no) {
+        f->soft = false;
+        session_settle_soft(s, f->ping_upto);
+        s->ack_since_ms = now_ms(s);
+    }
+    session_alive(s, false);
+}
+
+void session_is_ackless(struct session *s)
+{
+    struct relay *r = s->inst->relay;
+
+    log_info(&s->log, "never acknowledges: deliveries are settled when it has read them");
+    s->ackless = true;
+    facts_gateway_set_ackless(r->env.facts, str_of(s->gw->id), true);
+    if (s->flight == NULL)
+        return;
+    session_ping(s);
+    s->flight->soft = true;
+    s->flight->ping_no = s->ping_no;
+    s->flight->ping_upto = s->sent_id;
+    s->ack_since_ms = now_ms(s);
+}
+
+/* ---- receiving ---- */
+
+static void park(struct instance *i, struct slot *slot, const struct session *s)
+{
+    struct relay *r = i->relay;
+    char reason[160];
+    uint64_t skipped;
+    int n = snprintf(reason, sizeof reason,
+                     "%u sockets were lost with it, the last one session %u of %s",
+                     (unsigned)slot->attempts, s->number, s->gw->id);
+
+    if (n < 0 || (size_t)n >= sizeof reason)
+        n = (int)sizeof reason - 1;
+    mailbox_park(&i->mb, slot, true);
+    i->park_mark = r->next_session;
+    r->n.parked++;
+    if (heart_may_log(r, &r->log_parked, &skipped))
+        log_warn(&s->log, "delivery parked: id=%llx attempts=%u more=%llu",
+                 (unsigned long long)slot->id, (unsigned)slot->attempts,
+                 (unsigned long long)skipped);
+    delivery_mark(i, slot, str_make(reason, (size_t)n));
+    session_forget_all(i, slot->id);
+}
+
+/* The socket is lost: one more attempt for everything on it. */
+static void count_attempts(struct session *s)
+{
+    struct instance *i = s->inst;
+    struct mailbox *mb = &i->mb;
+
+    for (uint32_t at = mailbox_seek(mb, s->counted_id); at < mb->n; at++) {
+        struct slot *slot = mailbox_at(mb, at);
+        if (slot->id > s->sent_id)
+            break;
+        if (!slot_waits(slot) || !session_has_sent(s, slot->id))
+            continue;
+        if (slot->attempts < SLOT_MAX_ATTEMPTS)
+            slot->attempts++;
+        if (slot->attempts >= i->relay->lim.max_attempts)
+            park(i, slot, s);
+        else
+            delivery_mark(i, slot, STR_NULL);
+    }
+    s->counted_id = s->sent_id;
+}
+
+static void take_over(struct session *s)
+{
+    struct instance *i = s->inst;
+
+    assert(i->receiver == NULL);
+    i->receiver = s;
+    s->ack_since_ms = now_ms(s);
+    session_enter(s, SESSION_RECEIVING);
+    wake_stop(i);
+    requests_adopt(s);
+    pump_want(i);
+    session_arm(s);
+}
+
+void session_receive(struct session *s)
+{
+    struct instance *i = s->inst;
+    struct session *was = i->receiver;
+
+    assert(was != s);
+    fetch_drop(i);
+    if (was != NULL) {
+        count_attempts(was);
+        session_enter(was, SESSION_OLD);
+        was->since_ms = now_ms(s);
+        session_arm(was);
+        i->receiver = NULL;
+    }
+    if (s->idle_owed)
+        i->idle_owed--;
+    s->idle_owed = s->idle_acked = false;
+    list_move(&s->by_inst, &i->sessions);
+    instance_seen(i);
+    instance_flip(i, false);
+    take_over(s);
+    log_info(&s->log, "receives: waiting=%u parked=%u", mailbox_waiting(&i->mb), i->mb.parked);
+}
+
+static struct session *successor(struct instance *i)
+{
+    for (struct list *it = i->sessions.prev; it != &i->sessions; it = it->prev) {
+        struct session *s = list_entry(it, struct session, by_inst);
+        if (s->state == SESSION_OLD)
+            return s;
+    }
+    return NULL;
+}
+
+/* It stops being one of the instance's sockets, for whatever reason.  Once per session. */
+static void leave(struct session *s, bool planned)
+{
+    struct instance *i = s->inst;
+    struct relay *r = i->relay;
+    struct session *heir = NULL;
+
+    timer_stop(r->env.clock, &s->tick);
+    if (s->idle_owed)
+        i->idle_owed--;
+    s->idle_owed = false;
+    if (!planned && !s->idle_acked && !r->draining)
+        count_attempts(s);
+    session_enter(s, SESSION_CLOSING);
+    requests_orphan(s);
+    if (i->receiver == s) {
+        i->receiver = NULL;
+        fetch_drop(i);
+        heir = i->flipped || r->draining ? NULL : successor(i);
+    }
+    if (heir != NULL)
+        take_over(heir);
+    if (i->receiver == NULL) {
+        delivery_receiver_lost(i);
+        wake_redialling(i);
+    }
+}
+
+/* ---- sleeping ---- */
+
+void session_check_idle(struct instance *i)
+{
+    if (i->idle_owed == 0 || !delivery_safe_up_to(i, i->idle_mark))
+        return;
+    list_each(&i->sessions, it, nxt)
+    {
+        struct session *s = list_entry(it, struct session, by_inst);
+        if (!s->idle_owed || i->record_done < s->idle_version)
+            continue;
+        s->idle_owed = false;
+        s->idle_acked = true;
+        i->idle_owed--;
+        frame_write_going_idle_ack(s->link->ops->send_begin(s->link));
+        s->link->ops->send_end(s->link);
+    }
+}
+
+void session_sleep(struct session *s)
+{
+    struct instance *i = s->inst;
+
+    if (s->state != SESSION_IDLE) {
+        if (i->receiver == s || i->receiver == NULL) {
+            i->receiver = NULL;
+            fetch_drop(i);
+            delivery_drop_kept(i);
+            i->idle_mark = i->relay->next_id - 1;
+            instance_flip(i, true);
+        }
+        session_enter(s, SESSION_IDLE);
+        s->idle_version = i->record_want;
+        log_info(&s->log, "going idle: flipped=%d unacked=%llu", i->flipped,
+                 (unsigned long long)flight_rows(s->flight));
+    }
+    if (!s->idle_owed)
+        i->idle_owed++;
+    s->idle_owed = true;
+    session_check_idle(i);
+}
+
+/* ---- opening and closing ---- */
+
+struct session *session_open(struct relay *r, const struct gateway *gw, struct link *link)
+{
+    struct instance *i =
+        r->draining ? NULL : instance_get(r, str_of(gw->tenant), str_of(gw->instance));
+    struct session *s;
+
+    if (i == NULL)
+        return NULL;
+    s = xcalloc(1, sizeof *s);
+    *s = (struct session){.log = {log_prefix}, .inst = i, .link = link, .gw = gw};
+    s->number = ++r->next_session;
+    s->ackless = gw->ackless;
+    s->next_ping_ms = clock_now_ms(r->env.clock) + r->lim.ping_ms;
+    list_init(&s->by_inst);
+    list_init(&s->by_age);
+    list_init(&s->requests);
+    list_append(&i->sessions, &s->by_inst);
+    list_append(&r->sessions, &s->by_age);
+    timer_init(&s->tick, on_tick);
+    session_arm(s);
+    r->n.sessions_opened++;
+    return s;
+}
+
+void session_close(struct session *s, int code, const char *reason)
+{
+    if (s->state == SESSION_CLOSING)
+        return;
+    log_info(&s->log, "closing: code=%d reason=%s", code, reason);
+    leave(s, code == 4401);
+    s->link->ops->close(s->link, code, reason);
+}
+
+static void session_free(struct session *s)
+{
+    list_remove(&s->by_inst);
+    list_remove(&s->by_age);
+    lines_free(s->lines);
+    free(s->flight);
+    free(s->again);
+    free(s->identities);
+    free(s);
+}
+
+void session_closed(struct session *s, int code)
+{
+    log_info(&s->log, "closed: code=%d state=%s unacked=%llu", code, states[s->state].name,
+             (unsigned long long)flight_rows(s->flight));
+    if (s->state != SESSION_CLOSING)
+        leave(s, false);
+    session_free(s);
+}
+
+void session_free_all(struct relay *r)
+{
+    list_each(&r->sessions, it, nxt)
+    {
+        struct session *s = list_entry(it, struct session, by_age);
+        timer_stop(r->env.clock, &s->tick);
+        session_free(s);
+    }
+}

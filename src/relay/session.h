@@ -1,0 +1,94 @@
+/* session.h - one WebSocket of a gateway: who it is, what its frames mean, whether it is alive.
+ *
+ *      NEW --hello--> RECEIVING <--pong-- MUTE      no pong for pong_patience
+ *                       ^    ^----ack---- DEAF      no ack for ack_patience
+ *                       |
+ *       newest closed   |   a newer socket shook hands
+ *                      OLD <----------- RECEIVING, MUTE, DEAF
+ *
+ *      every state but CLOSING --going_idle--> IDLE --hello--> RECEIVING
+ *      every state --close--> CLOSING, freed by session_closed()
+ *
+ * The instance's receiver is the session in RECEIVING, MUTE or DEAF: there is one at most, and only
+ * in RECEIVING does the pump run.  OLD and IDLE sockets still get results and interrupts of their
+ * own requests, and their acks count.
+ *
+ * A session is small because most are idle: what only busy ones need is allocated when needed.
+ */
+#pragma once
+#include "base/log.h"
+#include "relay/flight.h"
+#include "relay/relay.h"
+
+struct instance;
+struct lines;
+
+enum session_state {
+    SESSION_NEW,
+    SESSION_RECEIVING,
+    SESSION_MUTE,
+    SESSION_DEAF,
+    SESSION_IDLE,
+    SESSION_OLD,
+    SESSION_CLOSING,
+};
+
+struct session {
+    struct log log;
+    struct instance *inst;    /* borrowed */
+    struct link *link;        /* borrowed until session_closed() */
+    const struct gateway *gw; /* borrowed from the facts, which keep tombstones */
+    struct list by_inst;      /* instance->sessions */
+    struct list by_age;       /* relay->sessions */
+    struct list requests;     /* egress.h */
+    struct timer tick;
+    struct flight *flight; /* owned; NULL: nothing unacked */
+    struct lines *lines;   /* owned; NULL: no unfinished line */
+    uint64_t *again;       /* owned; redriven ids below sent_id that this socket was never sent */
+    char *identities;      /* owned; what it said hello for: identity.h */
+    uint64_t sent_id;      /* newest id sent on it */
+    uint64_t counted_id;   /* attempts are counted up to here */
+    int64_t next_ping_ms;
+    int64_t quiet_since_ms;     /* oldest unanswered ping */
+    int64_t ack_since_ms;       /* last ack, or the first message after all were acked */
+    int64_t since_ms;           /* when it became OLD */
+    int64_t malformed_since_ms; /* when the current run of bad frames began */
+    uint32_t number;            /* order of opening */
+    uint32_t ping_no, pong_no;
+    uint32_t idle_version; /* of the instance's record that its going_idle waits for */
+    uint32_t answer_hash;  /* of the message it answered last */
+    uint16_t n_requests, n_again;
+    uint8_t state;              /* enum session_state; written by session_enter() only */
+    uint8_t malformed;          /* bad frames in the current run */
+    uint8_t answers;            /* distinct deliveries it answered without ever acking */
+    bool idle_owed, idle_acked; /* going_idle_ack */
+    bool acked;                 /* it has acked something */
+    bool ackless;               /* settled by pongs */
+    bool spoke;                 /* it sent something after a delivery */
+};
+
+void session_enter(struct session *s, enum session_state next);
+void session_close(struct session *s, int code, const char *reason); /* twice is normal */
+void session_free_all(struct relay *r);
+
+/* It is the newest to shake hands: it receives from now on. */
+void session_receive(struct session *s);
+/* Asleep, unless another socket of the instance receives. */
+void session_sleep(struct session *s);
+void session_ping(struct session *s);
+void session_alive(struct session *s, bool acked); /* a pong, or an ack */
+void session_arm(struct session *s);               /* its next deadline may have come nearer */
+
+/* True when @id went down this socket. */
+bool session_has_sent(const struct session *s, uint64_t id);
+/* True when only a pong will settle it on this socket. */
+struct slot;
+bool session_is_soft(const struct session *s, const struct slot *slot);
+/* @id is settled: no socket of @i waits for it. */
+void session_forget_all(struct instance *i, uint64_t id);
+/* Settle what is soft on this socket, up to @id. */
+void session_settle_soft(struct session *s, uint64_t id);
+/* Send the going_idle_acks that have become true. */
+void session_check_idle(struct instance *i);
+/* This gateway never acks: stop waiting. */
+void session_is_ackless(struct session *s);
