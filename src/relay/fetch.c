@@ -28,7 +28,7 @@ static void fetch_free(struct fetch *f)
     struct relay *r = f->relay;
 
     if (f->ready)
-        r->env.store->ops->fetch_free(&f->op);
+        r->store_ops->fetch_free(&f->op);
     r->fetch_bytes -= f->bytes;
     list_remove(&f->link);
     free(f);
@@ -185,7 +185,7 @@ void fetch_free_all(struct relay *r)
     {
         struct fetch *f = list_entry(it, struct fetch, link);
         if (f->ready)
-            r->env.store->ops->fetch_free(&f->op);
+            r->store_ops->fetch_free(&f->op);
         free(f);
     }
     list_init(&r->fetches);

@@ -72,6 +72,7 @@ struct rate { /* a log line that must not flood */
 
 struct relay {
     struct relay_env env;
+    const struct store_ops *store_ops; /* static: good even when the store has been closed */
     struct relay_limits lim;
     struct relay_counters n;
     struct timer turn;        /* armed while something waits for the end of this turn */

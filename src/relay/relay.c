@@ -175,6 +175,7 @@ enum bh_err relay_open(const struct relay_env *env, const struct relay_limits *l
     struct relay *r = xcalloc(1, sizeof *r);
 
     r->env = *env;
+    r->store_ops = env->store->ops;
     relay_set_limits(r, limits);
     init_lists(r);
     timer_init(&r->turn, on_turn);

@@ -17,6 +17,7 @@
  */
 #pragma once
 #include "base/log.h"
+#include "base/list.h"
 #include "relay/flight.h"
 #include "relay/relay.h"
 
