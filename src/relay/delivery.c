@@ -141,7 +141,7 @@ static void append_failed(struct delivery *d)
     if (heart_may_log(i->relay, &i->relay->log_store, &skipped))
         log_warn(NULL, "the store refuses deliveries: instance=%.*s more=%llu",
                  STR_FMT(instance_id(i)), (unsigned long long)skipped);
-    if (i->receiver == NULL || !session_has_sent(i->receiver, d->append.id)) {
+    if (!session_anyone_has(i, d->append.id)) {
         give_up(d);
         mailbox_tidy(&i->mb);
         session_check_idle(i);
@@ -195,7 +195,7 @@ void delivery_record_done(struct instance *i, enum bh_err err)
             continue;
         if (err == BH_OK)
             submit(d);
-        else if (i->receiver == NULL || !session_has_sent(i->receiver, d->append.id))
+        else if (!session_anyone_has(i, d->append.id))
             give_up(d); /* one on a socket stays: the record is written again, then it is */
     }
     mailbox_tidy(&i->mb);
@@ -258,15 +258,14 @@ void delivery_drop_kept(struct instance *i)
     }
 }
 
-void delivery_receiver_lost(struct instance *i)
+void delivery_socket_lost(struct instance *i)
 {
-    delivery_drop_kept(i);
     list_each(&i->mb.held, it, nxt)
     {
         struct delivery *d = delivery_of(it);
         bool refused =
             d->state == DELIVERY_FAILED || (d->state == DELIVERY_WAITING && i->record_writing == 0);
-        if (refused)
+        if (refused && !session_anyone_has(i, d->append.id))
             give_up(d);
     }
     mailbox_tidy(&i->mb);
@@ -345,7 +344,7 @@ static void on_acked(struct store_op *op, enum bh_err err)
     struct ack_batch *b = container_of(op, struct ack_batch, op.op);
     struct relay *r = b->relay;
 
-    if (err != BH_OK) {
+    if (err != BH_OK && !r->draining) { /* a drain does not wait for a store that is down */
         b->failed = true;
         if (!timer_is_set(&r->retry))
             timer_set(r->env.clock, &r->retry, RETRY_MS);

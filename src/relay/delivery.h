@@ -60,8 +60,8 @@ void delivery_settle(struct instance *i, struct slot *slot);
 void delivery_sent(struct instance *i, struct slot *slot);
 
 void delivery_drop_kept(struct instance *i); /* nobody will want these bytes soon */
-/* No socket holds anything any more: what the store refused cannot be kept. */
-void delivery_receiver_lost(struct instance *i);
+/* A socket has gone: what the store refused and no other socket holds cannot be kept. */
+void delivery_socket_lost(struct instance *i);
 /* The instance's record was written, or could not be. */
 void delivery_record_done(struct instance *i, enum bh_err err);
 void delivery_retry(struct instance *i); /* what the store refused */

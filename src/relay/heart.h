@@ -22,9 +22,10 @@ struct interrupts;
 struct json_parser;
 struct requests;
 
-#define RETRY_MS 1000                     /* what the store refused is tried again after this */
-#define MAX_VOLATILE_BYTES (256ull << 20) /* bodies waiting for the disk, all instances together \
-                                           */
+#define RETRY_MS 1000 /* what the store refused is tried again after this */
+#define MAX_VOLATILE_BYTES \
+    (256ull << 20) /* bodies waiting for the disk, all instances together \
+                    */
 
 struct instance {             /* one agent of one tenant; lives as long as the relay */
     struct relay *relay;      /* borrowed */

@@ -249,5 +249,7 @@ void relay_drain(struct relay *r, defer_cb *done, void *ctx)
     r->drained_ctx = ctx;
     list_each(&r->sessions, it, nxt)
         session_close(list_entry(it, struct session, by_age), CLOSE_RESTART, "restarting");
+    timer_stop(r->env.clock, &r->retry);
+    on_retry(&r->retry); /* what the store refused before gets its last chance now */
     heart_wake(r);
 }

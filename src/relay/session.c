@@ -66,6 +66,16 @@ bool session_has_sent(const struct session *s, uint64_t id)
     return true;
 }
 
+bool session_anyone_has(const struct instance *i, uint64_t id)
+{
+    for (const struct list *it = i->sessions.next; it != &i->sessions; it = it->next) {
+        const struct session *s = list_entry(it, struct session, by_inst);
+        if (s->state != SESSION_CLOSING && session_has_sent(s, id))
+            return true;
+    }
+    return false;
+}
+
 bool session_is_soft(const struct session *s, const struct slot *slot)
 {
     return s->ackless || (slot->flags & SLOT_PASSTHROUGH) != 0 || !s->inst->relay->lim.live_acks;
@@ -351,6 +361,18 @@ static struct session *successor(struct instance *i)
     return NULL;
 }
 
+/* The one that went to sleep has closed.  Older sockets do not take over from a sleeper; whoever is
+ * still behind one of them dials again and wakes the instance. */
+static void close_older(struct instance *i)
+{
+    list_each(&i->sessions, it, nxt)
+    {
+        struct session *s = list_entry(it, struct session, by_inst);
+        if (s->state == SESSION_OLD)
+            session_close(s, CLOSE_RESTART, "the instance went to sleep");
+    }
+}
+
 /* It stops being one of the instance's sockets, for whatever reason.  Once per session. */
 static void leave(struct session *s, bool planned)
 {
@@ -373,9 +395,12 @@ static void leave(struct session *s, bool planned)
     }
     if (heir != NULL)
         take_over(heir);
+    delivery_socket_lost(i);
     if (i->receiver == NULL) {
-        delivery_receiver_lost(i);
+        delivery_drop_kept(i);
         wake_redialling(i);
+        if (i->flipped)
+            close_older(i);
     }
 }
 

@@ -82,6 +82,8 @@ void session_arm(struct session *s);               /* its next deadline may have
 
 /* True when @id went down this socket. */
 bool session_has_sent(const struct session *s, uint64_t id);
+/* True when @id went down any socket of @i that is still open: its ack may come. */
+bool session_anyone_has(const struct instance *i, uint64_t id);
 /* True when only a pong will settle it on this socket. */
 struct slot;
 bool session_is_soft(const struct session *s, const struct slot *slot);

@@ -48,7 +48,8 @@ enum store_row_kind { STORE_ROW_INBOUND, STORE_ROW_PASSTHROUGH };
 
 struct store_append {
     struct store_op op;
-    uint64_t id;            /* > 0, larger than every id before it; see store_boot() */
+    uint64_t id;            /* > 0, never used before, larger than those before it but for an append that had
+                             * to wait or is tried again after a failure; see store.boot */
     uint32_t box;           /* the mailbox's number */
     uint8_t row_kind;       /* enum store_row_kind */
     bool has_key;           /* @key goes into the deduplication record in the same transaction */

@@ -4,6 +4,7 @@
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include "core/event.h"
 
 void model_init(struct model *m, struct sim_disk *disk)
 {
@@ -25,6 +26,19 @@ void model_break(struct model *m, const char *fmt, ...)
     va_end(ap);
 }
 
+/* Has the disk heard of this copy, waiting or settled? */
+static bool is_known(const struct model *m, const struct model_event *ev, unsigned instance)
+{
+    static const char *const tenants[] = {"acme", "acme", "other"};
+    static const char *const names[] = {"ann", "bob", "ann"};
+    struct event e = {.platform = STR("web"), .bot = STR("lobby"), .event_id = str_of(ev->name)};
+    struct hash128 key;
+
+    return event_dedup_key(&e, &(struct hash_key)SIM_DEDUP_KEY, str_of(tenants[instance]),
+                           str_of(names[instance]), &key) &&
+           sim_disk_has_key(m->disk, key);
+}
+
 static void begin_life(struct model *m, struct model_event *ev)
 {
     ev->accepting = true;
@@ -35,6 +49,8 @@ static void begin_life(struct model *m, struct model_event *ev)
         if (!(ev->route & (1u << i)) || c->owed || c->acked_boot != 0 || c->settled)
             continue; /* what is still owed keeps its place in the order */
         c->owed = true;
+        c->promised = false;
+        c->id = 0; /* of its own life only */
         c->order = ++m->order;
     }
 }
@@ -64,13 +80,15 @@ void model_accepted(struct model *m, struct model_event *ev, enum bh_err err)
     ev->accepting = false;
     if (err == BH_OK) {
         ev->confirmed = true;
+        for (unsigned i = 0; i < MODEL_INSTANCES; i++)
+            ev->copies[i].promised = ev->copies[i].owed;
         return;
     }
     ev->failed =
         true; /* copies that did reach the disk stay owed; the others are nobody's promise */
     for (unsigned i = 0; i < MODEL_INSTANCES; i++) {
         struct copy *c = &ev->copies[i];
-        if (c->owed && !ev->confirmed && (c->id == 0 || !sim_disk_has_row(m->disk, c->id)))
+        if (c->owed && !c->promised && !is_known(m, ev, i))
             c->owed = false;
     }
 }
@@ -92,9 +110,11 @@ static void check_nothing_skipped(struct model *m, const struct model_socket *s,
         const struct copy *c = &m->events[i].copies[s->instance];
         if (!c->owed || c->order >= now->order || c->acked_boot != 0 || c->sent_on == s->number)
             continue;
+        if (c->id != 0 && c->id <= s->last_id)
+            continue; /* it went down this one before it went down a newer one */
         if (c->id != 0 && sim_disk_is_parked(m->disk, c->id))
             continue;
-        if (!m->events[i].confirmed || m->events[i].lives > 1)
+        if (!c->promised || m->events[i].lives > 1)
             continue; /* an unconfirmed one may have died, a repeated one may have a new place */
         model_break(m, "socket %u: %s overtook %s, which is still owed", s->number, name,
                     m->events[i].name);
@@ -156,16 +176,16 @@ void model_crashed(struct model *m)
     m->planned++;
     for (size_t i = 0; i < m->n; i++) {
         struct model_event *ev = &m->events[i];
-        bool unconfirmed = ev->accepting || ev->failed;
         ev->accepting = false;
         for (unsigned k = 0; k < MODEL_INSTANCES; k++) {
             struct copy *c = &ev->copies[k];
             bool on_disk = c->id != 0 && sim_disk_has_row(m->disk, c->id);
-            if (c->acked_boot != 0 && !on_disk && !unconfirmed)
-                c->settled = true;
-            else if (c->acked_boot != 0)
-                c->acked_boot = 0;
-            if (c->owed && !on_disk && c->id != 0 && !ev->confirmed)
+            if (c->acked_boot != 0 && !on_disk) {
+                c->settled = is_known(m, ev, k);
+                c->owed = false; /* if the disk knows nothing of it, a repeat is taken as new */
+            }
+            c->acked_boot = 0;
+            if (c->owed && !on_disk && c->id != 0 && !c->promised)
                 c->owed = false;
         }
     }
@@ -175,9 +195,9 @@ void model_check(struct model *m)
 {
     for (size_t i = 0; i < m->n; i++) {
         const struct model_event *ev = &m->events[i];
-        for (unsigned k = 0; ev->confirmed && k < MODEL_INSTANCES; k++) {
+        for (unsigned k = 0; k < MODEL_INSTANCES; k++) {
             const struct copy *c = &ev->copies[k];
-            if (!c->owed || c->id == 0 || c->settled || c->acked_boot != 0)
+            if (!c->owed || !c->promised || c->id == 0 || c->settled || c->acked_boot != 0)
                 continue;
             m->checks++;
             if (!sim_disk_has_row(m->disk, c->id))

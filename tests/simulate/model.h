@@ -16,6 +16,7 @@
 
 struct copy {            /* one event for one instance */
     bool owed;           /* routed to it and neither failed nor lost with an unconfirmed accept */
+    bool promised;       /* and its accept was answered with "ok" */
     uint64_t id;         /* the row id of its newest life; 0: not seen on a wire yet */
     uint64_t acked_boot; /* the boot whose relay was told of the ack; 0: never */
     bool received;       /* some gateway read it */

@@ -97,7 +97,7 @@ void sim_disk_free(struct sim_disk *d)
 
 static struct row *find_row(const struct sim_disk *d, uint64_t id)
 {
-    size_t lo = 0, hi = d->n_rows; /* ascending by id: they were appended in that order */
+    size_t lo = 0, hi = d->n_rows; /* ascending by id */
     while (lo < hi) {
         size_t mid = (lo + hi) / 2;
         if (d->rows[mid].id < id)
@@ -145,9 +145,12 @@ static void apply_append(struct sim_disk *d, const struct store_append *a)
     }
     if (a->shrunk)
         return;
-    assert(d->n_rows == 0 || d->rows[d->n_rows - 1].id < a->id);
+    assert(find_row(d, a->id) == NULL);
     GROW(d->rows, d->n_rows, d->cap_rows);
-    d->rows[d->n_rows++] = (struct row){.id = a->id,
+    size_t at = d->n_rows++;
+    for (; at > 0 && d->rows[at - 1].id > a->id; at--) /* an append that was tried again */
+        d->rows[at] = d->rows[at - 1];
+    d->rows[at] = (struct row){.id = a->id,
                                         .box = a->box,
                                         .kind = a->row_kind,
                                         .at_ms = a->at_ms,
@@ -433,7 +436,7 @@ static const struct store_ops sim_ops = {
 struct store *sim_store_open(struct sim_disk *d)
 {
     struct sim_store *s = xcalloc(1, sizeof *s);
-    s->base = (struct store){.ops = &sim_ops, .boot = ++d->boot, .dedup_key = {.k0 = 1, .k1 = 2}};
+    s->base = (struct store){.ops = &sim_ops, .boot = ++d->boot, .dedup_key = SIM_DEDUP_KEY};
     s->disk = d;
     queue_init(&s->queued);
     queue_init(&s->finished);

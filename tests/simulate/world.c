@@ -73,7 +73,7 @@ static void boot(struct world *w)
 /* The process is gone between two instructions: nothing is flushed, nobody is told. */
 static void halt(struct world *w)
 {
-    sim_store_crash(w->store);
+    store_close(w->store);
     w->store = NULL;
     relay_free(w->relay);
     facts_free(w->facts);
@@ -236,6 +236,12 @@ static void trouble_step(struct world *w)
     turn(w, (int64_t)rand_below(&w->rand, 4));
 }
 
+static void on_instance(void *ctx, const struct instance_view *v)
+{
+    bool *waiting = ctx;
+    *waiting |= v->entries > v->parked;
+}
+
 static void make_peace(struct world *w)
 {
     w->peace = true;
@@ -248,6 +254,7 @@ static void make_peace(struct world *w)
         model_check(&w->model);
         if (i > 5 && sim_store_queued(w->store) == 0 && sim_store_finished(w->store) == 0) {
             bool waiting = false;
+            relay_each_instance(w->relay, on_instance, &waiting);
             for (size_t e = 0; e < w->model.n; e++)
                 waiting |= w->model.events[e].accepting;
             if (!waiting && i > 20)
