@@ -1,0 +1,314 @@
+/* markdown.c - design.  (markdown.h has the contract; md_inline.c reads what is inside a line.)
+ *
+ * Blocks are found line by line.  A line of text joins the lines of text before it, because
+ * emphasis may cross a line break; everything else stands for itself.  A quote is stripped of its
+ * marks and read again as blocks of its own, once: quotes inside quotes lose their extra marks, as
+ * Telegram has no nested ones. */
+#include "platform/telegram/markdown.h"
+#include <stdlib.h>
+
+struct blocks {
+    struct md *md;
+    struct str rest; /* of the source; absent: done */
+    bool in_quote;
+    bool started;    /* something was written: the next line needs a line break */
+    struct str text; /* lines of text not written yet; absent: none */
+};
+
+static struct str indent_off(struct str line, size_t max)
+{
+    size_t n = 0;
+
+    while (n < line.n && n < max && line.p[n] == ' ')
+        n++;
+    return str_skip(line, n);
+}
+
+static bool peek_line(const struct blocks *b, struct str *ret_line)
+{
+    struct str rest = b->rest;
+
+    return str_split(&rest, '\n', ret_line);
+}
+
+static void new_line(struct blocks *b)
+{
+    if (b->started)
+        md_add(b->md, STR("\n"));
+    b->started = true;
+}
+
+static void flush_text(struct blocks *b)
+{
+    struct md_run run = {.md = b->md};
+
+    if (b->text.p == NULL)
+        return;
+    new_line(b);
+    md_inline(&run, b->text);
+    b->text = STR_NULL;
+}
+
+/* ---- fences and tables ---- */
+
+/* How many marks open or close a fence here; 0: none.  *@ret_info is what follows them. */
+static size_t fence_marks(struct str line, char mark, struct str *ret_info)
+{
+    struct str s = indent_off(line, 3);
+    size_t n = 0;
+
+    while (n < s.n && s.p[n] == mark)
+        n++;
+    *ret_info = str_trim(str_skip(s, n));
+    return n >= 3 ? n : 0;
+}
+
+static struct str language_of(struct str info)
+{
+    size_t n = 0;
+
+    while (n < info.n && n < 32 && (unsigned char)info.p[n] > ' ' && info.p[n] != '`' &&
+           info.p[n] != '{')
+        n++;
+    return str_make(info.p, n);
+}
+
+/* Lines written as they are; the entity ends before the line break that follows. */
+static void write_pre(struct blocks *b, struct str code, struct str language)
+{
+    new_line(b);
+    size_t off = b->md->units;
+    md_add(b->md, code);
+    md_entity_add(b->md, MD_PRE, off, language);
+}
+
+static bool take_fence(struct blocks *b, struct str line)
+{
+    struct str info, end, one;
+    char mark = indent_off(line, 3).n > 0 ? indent_off(line, 3).p[0] : '\0';
+    size_t n = mark == '`' || mark == '~' ? fence_marks(line, mark, &info) : 0;
+
+    if (n == 0 || (mark == '`' && str_find(info, '`') >= 0))
+        return false;
+    flush_text(b);
+    const char *from = b->rest.p, *to = from;
+    while (str_split(&b->rest, '\n', &one)) {
+        if (fence_marks(one, mark, &end) >= n && end.n == 0)
+            break;
+        to = one.p + one.n;
+    }
+    if (from != NULL && to > from)
+        write_pre(b, str_make(from, (size_t)(to - from)), language_of(info));
+    return true;
+}
+
+static bool is_table_rule(struct str line)
+{
+    bool dashes = false;
+
+    line = str_trim(line);
+    for (size_t i = 0; i < line.n; i++) {
+        if (line.p[i] == '\0' || strchr("|-: ", line.p[i]) == NULL)
+            return false;
+        dashes |= line.p[i] == '-';
+    }
+    return dashes;
+}
+
+static bool is_row(struct str line)
+{
+    line = str_trim(line);
+    return line.n > 1 && line.p[0] == '|';
+}
+
+static bool take_table(struct blocks *b, struct str line)
+{
+    struct str next;
+
+    if (!is_row(line) || !peek_line(b, &next) || !is_row(next) || !is_table_rule(next))
+        return false;
+    flush_text(b);
+    const char *to = line.p + line.n;
+    while (peek_line(b, &next) && is_row(next)) {
+        str_split(&b->rest, '\n', &next);
+        to = next.p + next.n;
+    }
+    write_pre(b, str_make(line.p, (size_t)(to - line.p)), STR_NULL);
+    return true;
+}
+
+/* ---- lines ---- */
+
+static bool take_heading(struct blocks *b, struct str line)
+{
+    struct md_run run = {.md = b->md};
+    struct str s = indent_off(line, 3);
+    size_t n = 0;
+
+    while (n < s.n && s.p[n] == '#')
+        n++;
+    if (n == 0 || n > 6 || n >= s.n || s.p[n] != ' ')
+        return false;
+    s = str_trim(str_skip(s, n));
+    while (s.n > 0 && s.p[s.n - 1] == '#')
+        s.n--;
+    flush_text(b);
+    new_line(b);
+    md_style_open(&run, MD_BOLD);
+    md_inline(&run, str_trim(s));
+    md_style_close(&run, MD_BOLD);
+    return true;
+}
+
+static bool take_rule(struct blocks *b, struct str line)
+{
+    struct str s = str_trim(line);
+    size_t marks = 0;
+
+    if (s.n < 3 || (s.p[0] != '-' && s.p[0] != '*' && s.p[0] != '_'))
+        return false;
+    for (size_t i = 0; i < s.n; i++) {
+        if (s.p[i] != s.p[0] && s.p[i] != ' ')
+            return false;
+        marks += s.p[i] == s.p[0];
+    }
+    if (marks < 3)
+        return false;
+    flush_text(b);
+    new_line(b);
+    md_add(b->md, STR("\u2014\u2014\u2014"));
+    return true;
+}
+
+/* "- [ ] " and "- [x] " are boxes, other bullets are dots. */
+static struct str item_mark(struct str *s)
+{
+    struct str box = str_make(s->p, s->n < 4 ? s->n : 4);
+
+    if (str_eq(box, STR("[ ] "))) {
+        *s = str_skip(*s, 4);
+        return STR("\u2610 ");
+    }
+    if (str_eq_ci(box, STR("[x] "))) {
+        *s = str_skip(*s, 4);
+        return STR("\u2611 ");
+    }
+    return STR("\u2022 ");
+}
+
+static bool take_item(struct blocks *b, struct str line)
+{
+    struct md_run run = {.md = b->md};
+    size_t indent = 0, digits = 0;
+
+    while (indent < line.n && (line.p[indent] == ' ' || line.p[indent] == '\t'))
+        indent++;
+    struct str s = str_skip(line, indent), mark;
+    while (digits < s.n && digits < 9 && s.p[digits] >= '0' && s.p[digits] <= '9')
+        digits++;
+    if (s.n > digits + 1 && digits > 0 && s.p[digits] == '.' && s.p[digits + 1] == ' ') {
+        mark = str_make(s.p, digits + 2);
+        s = str_skip(s, digits + 2);
+    } else if (s.n > 2 && (s.p[0] == '-' || s.p[0] == '*' || s.p[0] == '+') && s.p[1] == ' ') {
+        s = str_skip(s, 2);
+        mark = item_mark(&s);
+    } else {
+        return false;
+    }
+    flush_text(b);
+    new_line(b);
+    md_add(b->md, str_make(line.p, indent));
+    md_add(b->md, mark);
+    md_inline(&run, s);
+    return true;
+}
+
+/* ---- quotes ---- */
+
+static void read_blocks(struct blocks *b);
+
+static bool is_quote(struct str line)
+{
+    struct str s = indent_off(line, 3);
+
+    return s.n > 0 && s.p[0] == '>';
+}
+
+static void add_quoted(struct buf *to, struct str line)
+{
+    while (is_quote(line)) {
+        line = str_skip(indent_off(line, 3), 1);
+        line = str_starts(line, STR(" ")) ? str_skip(line, 1) : line;
+    }
+    buf_add_str(to, line);
+    buf_add_c(to, '\n');
+}
+
+static bool take_quote(struct blocks *b, struct str line)
+{
+    struct buf inner = BUF_INIT;
+    struct str next;
+
+    if (b->in_quote || !is_quote(line))
+        return false;
+    flush_text(b);
+    add_quoted(&inner, line);
+    while (peek_line(b, &next) && is_quote(next)) {
+        str_split(&b->rest, '\n', &next);
+        add_quoted(&inner, next);
+    }
+    new_line(b);
+    size_t off = b->md->units;
+    struct blocks in = {.md = b->md, .rest = str_make(inner.p, inner.n - 1), .in_quote = true};
+    read_blocks(&in);
+    md_entity_add(b->md, MD_QUOTE, off, STR_NULL);
+    buf_done(&inner);
+    return true;
+}
+
+/* ---- the whole ---- */
+
+static void read_blocks(struct blocks *b)
+{
+    struct str line;
+
+    while (str_split(&b->rest, '\n', &line)) {
+        if (take_fence(b, line) || take_quote(b, line) || take_table(b, line) ||
+            take_heading(b, line) || take_rule(b, line) || take_item(b, line))
+            continue;
+        if (str_trim(line).n == 0) { /* emphasis ends with its paragraph */
+            flush_text(b);
+            new_line(b);
+            continue;
+        }
+        if (b->text.p == NULL)
+            b->text = line;
+        b->text.n = (size_t)(line.p + line.n - b->text.p);
+    }
+    flush_text(b);
+}
+
+static int by_place(const void *a, const void *b)
+{
+    const struct md_entity *x = a, *y = b;
+
+    if (x->off != y->off)
+        return x->off < y->off ? -1 : 1;
+    if (x->len != y->len)
+        return x->len > y->len ? -1 : 1;
+    return (int)y->kind - (int)x->kind; /* quotes around links around styles */
+}
+
+void md_parse(struct md *m, struct str markdown)
+{
+    struct buf clean = BUF_INIT;
+
+    for (size_t i = 0; i < markdown.n; i++)
+        if (markdown.p[i] != '\r' && markdown.p[i] != '\0')
+            buf_add_c(&clean, markdown.p[i]);
+    struct blocks b = {.md = m, .rest = buf_str(&clean)};
+    read_blocks(&b);
+    buf_done(&clean);
+    if (m->n > 1)
+        qsort(m->entities, m->n, sizeof *m->entities, by_place);
+}

@@ -1,0 +1,475 @@
+/* md_inline.c - design.  (markdown.h has the contract.)
+ *
+ * Two passes over one paragraph.  The first makes tokens: text, code, the borders of links, and
+ * runs of * _ ~~ || which it pairs on the way with a stack, as CommonMark does; a link's text is a
+ * stack of its own, so links bind tighter than emphasis.  The second writes the tokens; marks that
+ * found no partner are written as they are.
+ *
+ * Every search that could be repeated over the same bytes remembers that it failed (bottom[],
+ * no_code) or is bounded (MAX_URL), and brackets are paired once, up front: hostile input costs
+ * linear time. */
+#include "platform/telegram/markdown.h"
+#include <stdlib.h>
+#include "base/mem.h"
+
+enum { MAX_MARKS = 3, MAX_TICKS = 31, MAX_URL = 2048, MARKS = 4 };
+
+enum tok_type { TOK_TEXT, TOK_CODE, TOK_MARK, TOK_LINK, TOK_LINK_END };
+
+struct tok {
+    uint8_t type;
+    char mark;                    /* TOK_MARK: one of * _ ~ | */
+    uint8_t n, n_closes, n_opens; /* characters; how many styles it closes and opens */
+    uint8_t left;                 /* characters without a partner */
+    uint8_t closes[MAX_MARKS], opens[MAX_MARKS]; /* enum md_kind, in order of pairing */
+    struct str s;                                /* text, code, or a link's destination */
+};
+
+struct scan {
+    struct str s;       /* the paragraph */
+    uint32_t *brackets; /* owned; of each '[' its ']', or 0; NULL: there are none */
+    struct tok *toks;   /* owned */
+    size_t n, cap;
+    size_t *stack; /* owned; tokens that may still open a style */
+    size_t n_stack, cap_stack;
+    size_t base;          /* the stack of the link text we are in starts here */
+    size_t bottom[MARKS]; /* below this, no opener of that mark */
+    uint32_t no_code;     /* bit n: no run of n backticks follows */
+    bool in_link;
+};
+
+static struct tok *add_tok(struct scan *sc, enum tok_type type, struct str s)
+{
+    if (sc->n == sc->cap) {
+        sc->cap = sc->cap != 0 ? sc->cap * 2 : 32;
+        sc->toks = xrealloc(sc->toks, sc->cap * sizeof *sc->toks);
+    }
+    sc->toks[sc->n] = (struct tok){.type = (uint8_t)type, .s = s};
+    return &sc->toks[sc->n++];
+}
+
+static void add_text(struct scan *sc, size_t from, size_t to)
+{
+    if (to > from)
+        add_tok(sc, TOK_TEXT, str_make(sc->s.p + from, to - from));
+}
+
+static bool is_punct(char c)
+{
+    return (c >= '!' && c <= '/') || (c >= ':' && c <= '@') || (c >= '[' && c <= '`') ||
+           (c >= '{' && c <= '~');
+}
+
+static bool is_blank(char c)
+{
+    return c == ' ' || c == '\n' || c == '\t';
+}
+
+static size_t run_of(struct str s, size_t at, char c)
+{
+    size_t n = 0;
+
+    while (at + n < s.n && s.p[at + n] == c)
+        n++;
+    return n;
+}
+
+/* ---- pairing ---- */
+
+static size_t mark_index(char mark)
+{
+    return mark == '*' ? 0 : mark == '_' ? 1 : mark == '~' ? 2 : 3;
+}
+
+static void shrink_stack(struct scan *sc, size_t n)
+{
+    sc->n_stack = n;
+    for (size_t i = 0; i < MARKS; i++)
+        if (sc->bottom[i] > n)
+            sc->bottom[i] = n;
+}
+
+/* Pair what can be paired of @closer, the newest token, with what is open. */
+static void close_styles(struct scan *sc, struct tok *closer)
+{
+    size_t *bottom = &sc->bottom[mark_index(closer->mark)];
+
+    while (closer->left > 0) {
+        size_t at = sc->n_stack, low = *bottom > sc->base ? *bottom : sc->base;
+        while (at > low && sc->toks[sc->stack[at - 1]].mark != closer->mark)
+            at--;
+        if (at <= low) {
+            *bottom = sc->n_stack;
+            return;
+        }
+        struct tok *opener = &sc->toks[sc->stack[at - 1]];
+        unsigned use = opener->left >= 2 && closer->left >= 2 ? 2 : 1;
+        enum md_kind kind = closer->mark == '~'   ? MD_STRIKE
+                            : closer->mark == '|' ? MD_SPOILER
+                            : use == 2            ? MD_BOLD
+                                                  : MD_ITALIC;
+        opener->opens[opener->n_opens++] = (uint8_t)kind;
+        closer->closes[closer->n_closes++] = (uint8_t)kind;
+        opener->left = (uint8_t)(opener->left - use);
+        closer->left = (uint8_t)(closer->left - use);
+        shrink_stack(sc, opener->left > 0 ? at : at - 1);
+    }
+}
+
+static void push_opener(struct scan *sc, size_t tok)
+{
+    if (sc->n_stack == sc->cap_stack) {
+        sc->cap_stack = sc->cap_stack != 0 ? sc->cap_stack * 2 : 32;
+        sc->stack = xrealloc(sc->stack, sc->cap_stack * sizeof *sc->stack);
+    }
+    sc->stack[sc->n_stack++] = tok;
+}
+
+/* A run of @n marks at @at: decide whether it may open or close, then pair it. */
+static void take_marks(struct scan *sc, size_t at, size_t n)
+{
+    char mark = sc->s.p[at];
+    char before = at > 0 ? sc->s.p[at - 1] : ' ';
+    char after = at + n < sc->s.n ? sc->s.p[at + n] : ' ';
+    bool left = !is_blank(after) && (!is_punct(after) || is_blank(before) || is_punct(before));
+    bool right = !is_blank(before) && (!is_punct(before) || is_blank(after) || is_punct(after));
+    bool opens = left, closes = right;
+
+    if (mark == '_') { /* snake_case is a word */
+        opens = left && (!right || is_punct(before));
+        closes = right && (!left || is_punct(after));
+    } else if (mark != '*') {
+        opens = !is_blank(after);
+        closes = !is_blank(before);
+    }
+    struct tok *t = add_tok(sc, TOK_MARK, STR_NULL);
+    t->mark = mark;
+    t->n = t->left = (uint8_t)n;
+    if (closes)
+        close_styles(sc, t);
+    if (opens && t->left > 0)
+        push_opener(sc, sc->n - 1);
+}
+
+/* ---- code ---- */
+
+static struct str trim_code(struct str s)
+{
+    bool blank = str_trim(s).n == 0;
+
+    if (!blank && s.n > 2 && s.p[0] == ' ' && s.p[s.n - 1] == ' ')
+        return str_make(s.p + 1, s.n - 2);
+    return s;
+}
+
+/* A code span at @at, behind which *@ret_end is; false: these backticks are text. */
+static bool take_code(struct scan *sc, size_t at, size_t n, size_t *ret_end)
+{
+    if (n > MAX_TICKS || sc->no_code & 1u << n)
+        return false;
+    for (size_t i = at + n; i < sc->s.n;) {
+        if (sc->s.p[i] != '`') {
+            i++;
+            continue;
+        }
+        size_t run = run_of(sc->s, i, '`');
+        if (run == n) {
+            add_tok(sc, TOK_CODE, trim_code(str_make(sc->s.p + at + n, i - at - n)));
+            *ret_end = i + n;
+            return true;
+        }
+        i += run;
+    }
+    sc->no_code |= 1u << n;
+    return false;
+}
+
+/* ---- links ---- */
+
+/* Whatever Telegram refuses as the target of a link is shown as text instead. */
+static bool is_target(struct str url)
+{
+    static const struct str schemes[] = {{"https://", 8}, {"http://", 7}, {"tg://", 5}};
+
+    for (size_t i = 0; i < ARRAY_LEN(schemes); i++) {
+        struct str s = schemes[i];
+        if (url.n <= s.n || !str_eq_ci(str_make(url.p, s.n), s))
+            continue;
+        char c = url.p[s.n];
+        return c == '[' || !(is_punct(c) || is_blank(c));
+    }
+    return false;
+}
+
+static size_t skip_blanks(struct str s, size_t at)
+{
+    while (at < s.n && is_blank(s.p[at]))
+        at++;
+    return at;
+}
+
+/* The destination that starts at @at: up to white space or the bracket that closes it. */
+static size_t dest_end(struct str s, size_t at)
+{
+    size_t end = at, depth = 0;
+
+    for (; end < s.n && end - at < MAX_URL && (unsigned char)s.p[end] > ' '; end++) {
+        if (s.p[end] == '\\' && end + 1 < s.n && is_punct(s.p[end + 1])) {
+            end++;
+            continue;
+        }
+        depth += s.p[end] == '(';
+        if (s.p[end] == ')' && depth-- == 0)
+            break;
+    }
+    return end;
+}
+
+static size_t skip_title(struct str s, size_t at)
+{
+    char quote = at < s.n ? s.p[at] : '\0';
+    size_t end = at + 1;
+
+    if (quote != '"' && quote != '\'')
+        return at;
+    while (end < s.n && end - at < MAX_URL && s.p[end] != quote)
+        end++;
+    return end < s.n && s.p[end] == quote ? skip_blanks(s, end + 1) : at;
+}
+
+/* "(url)" or "(<url> "title")" at @at; *@ret_end is behind it. */
+static bool take_dest(struct str s, size_t at, struct str *ret_url, size_t *ret_end)
+{
+    if (at >= s.n || s.p[at] != '(')
+        return false;
+    size_t from = skip_blanks(s, at + 1), to, next;
+    if (from < s.n && s.p[from] == '<') {
+        from++;
+        for (to = from;
+             to < s.n && to - from < MAX_URL && (unsigned char)s.p[to] > ' ' && s.p[to] != '>';)
+            to++;
+        if (to >= s.n || s.p[to] != '>')
+            return false;
+        next = to + 1;
+    } else {
+        next = to = dest_end(s, from);
+    }
+    next = skip_title(s, skip_blanks(s, next));
+    if (next >= s.n || s.p[next] != ')')
+        return false;
+    *ret_url = str_make(s.p + from, to - from);
+    *ret_end = next + 1;
+    return true;
+}
+
+static void scan_range(struct scan *sc, size_t from, size_t to);
+
+/* "[text](url)" whose '[' is at @open.  An image inside a link is its text alone. */
+static bool take_link(struct scan *sc, size_t open, size_t to, size_t *ret_end)
+{
+    size_t close = sc->brackets != NULL ? sc->brackets[open] : 0;
+    struct str url;
+
+    if (close == 0 || !take_dest(sc->s, close + 1, &url, ret_end) || *ret_end > to)
+        return false;
+    if (sc->in_link) {
+        scan_range(sc, open + 1, close);
+        return true;
+    }
+    size_t base = sc->base, bottom[MARKS];
+    memcpy(bottom, sc->bottom, sizeof bottom);
+    sc->base = sc->n_stack;
+    sc->in_link = true;
+    add_tok(sc, TOK_LINK, url);
+    scan_range(sc, open + 1, close);
+    add_tok(sc, TOK_LINK_END, url);
+    sc->in_link = false;
+    shrink_stack(sc, sc->base);
+    sc->base = base;
+    memcpy(sc->bottom, bottom, sizeof bottom);
+    return true;
+}
+
+/* "<https://...>": the brackets go, the address stays. */
+static bool take_autolink(struct scan *sc, size_t at, size_t to, size_t *ret_end)
+{
+    size_t end = at + 1;
+
+    while (end < to && end - at < MAX_URL && (unsigned char)sc->s.p[end] > ' ' &&
+           sc->s.p[end] != '>' && sc->s.p[end] != '<')
+        end++;
+    if (end >= to || sc->s.p[end] != '>' || !is_target(str_make(sc->s.p + at + 1, end - at - 1)))
+        return false;
+    add_text(sc, at + 1, end);
+    *ret_end = end + 1;
+    return true;
+}
+
+/* ---- the first pass ---- */
+
+/* What starts at @at, if it is more than text: its tokens are added and *@ret_end is behind it. */
+static bool take(struct scan *sc, size_t at, size_t to, size_t *ret_end)
+{
+    char c = sc->s.p[at];
+    size_t n;
+
+    switch (c) {
+    case '`':
+        n = run_of(sc->s, at, c);
+        return take_code(sc, at, n, ret_end) && *ret_end <= to;
+    case '[':
+        return take_link(sc, at, to, ret_end);
+    case '!':
+        return at + 1 < to && sc->s.p[at + 1] == '[' && take_link(sc, at + 1, to, ret_end);
+    case '<':
+        return take_autolink(sc, at, to, ret_end);
+    case '*':
+    case '_':
+    case '~':
+    case '|':
+        n = run_of(sc->s, at, c);
+        if (at + n > to || n > MAX_MARKS || ((c == '~' || c == '|') && n != 2))
+            return false;
+        take_marks(sc, at, n);
+        *ret_end = at + n;
+        return true;
+    default:
+        return false;
+    }
+}
+
+static void scan_range(struct scan *sc, size_t from, size_t to)
+{
+    size_t text = from, at = from;
+
+    while (at < to) {
+        char c = sc->s.p[at];
+        size_t end, n_before = sc->n;
+        if (c == '\\' && at + 1 < to && (is_punct(sc->s.p[at + 1]) || sc->s.p[at + 1] == '\n')) {
+            add_text(sc, text, at);
+            text = at + 1;
+            at += 2;
+            continue;
+        }
+        if (!is_punct(c)) {
+            at++;
+            continue;
+        }
+        add_text(sc, text, at);
+        text = at;
+        if (take(sc, at, to, &end)) {
+            text = at = end;
+            continue;
+        }
+        if (c == '`' && sc->n > n_before && sc->toks[sc->n - 1].type == TOK_CODE)
+            sc->n--; /* it ended outside of this link's text */
+        at += c == '`' || c == '*' || c == '_' || c == '~' || c == '|' ? run_of(sc->s, at, c) : 1;
+    }
+    add_text(sc, text, to < at ? to : at);
+}
+
+static void pair_brackets(struct scan *sc)
+{
+    uint32_t *open;
+    size_t n = 0;
+
+    if (str_find(sc->s, '[') < 0)
+        return;
+    sc->brackets = xcalloc(sc->s.n, sizeof *sc->brackets);
+    open = xcalloc(sc->s.n, sizeof *open);
+    for (size_t i = 0; i < sc->s.n; i++) {
+        if (sc->s.p[i] == '\\')
+            i++;
+        else if (sc->s.p[i] == '[')
+            open[n++] = (uint32_t)i;
+        else if (sc->s.p[i] == ']' && n > 0)
+            sc->brackets[open[--n]] = (uint32_t)i;
+    }
+    free(open);
+}
+
+/* ---- the second pass ---- */
+
+static struct str unescape(struct buf *out, struct str url)
+{
+    buf_reset(out);
+    for (size_t i = 0; i < url.n; i++) {
+        if (url.p[i] == '\\' && i + 1 < url.n && is_punct(url.p[i + 1]))
+            i++;
+        buf_add_c(out, url.p[i]);
+    }
+    return buf_str(out);
+}
+
+static void end_link(struct md *m, struct str url, size_t off, size_t text_from)
+{
+    struct buf plain = BUF_INIT;
+    struct str to = unescape(&plain, url);
+
+    if (m->units == off) /* a link without a text is its address */
+        md_add(m, to);
+    if (is_target(to))
+        md_entity_add(m, MD_LINK, off, to);
+    else if (to.n > 0 && to.p[0] != '#' &&
+             !str_eq(str_make(m->text.p + text_from, m->text.n - text_from), to)) {
+        md_add(m, STR(" ("));
+        md_add(m, to);
+        md_add(m, STR(")"));
+    }
+    buf_done(&plain);
+}
+
+static void write_marks(struct md_run *r, const struct tok *t)
+{
+    for (unsigned i = 0; i < t->n_closes; i++)
+        md_style_close(r, (enum md_kind)t->closes[i]);
+    for (unsigned i = 0; i < t->left; i++)
+        md_add(r->md, str_make(&t->mark, 1));
+    for (unsigned i = t->n_opens; i > 0; i--)
+        md_style_open(r, (enum md_kind)t->opens[i - 1]);
+}
+
+static void write_toks(struct md_run *r, const struct scan *sc)
+{
+    size_t link_off = 0, link_from = 0;
+    bool in_link = false;
+
+    for (size_t i = 0; i < sc->n; i++) {
+        const struct tok *t = &sc->toks[i];
+        switch (t->type) {
+        case TOK_TEXT:
+            md_add(r->md, t->s);
+            break;
+        case TOK_CODE:
+            if (in_link)
+                md_add(r->md, t->s);
+            else
+                md_add_code(r, t->s);
+            break;
+        case TOK_MARK:
+            write_marks(r, t);
+            break;
+        case TOK_LINK:
+            in_link = true;
+            link_off = r->md->units;
+            link_from = r->md->text.n;
+            break;
+        case TOK_LINK_END:
+            in_link = false;
+            end_link(r->md, t->s, link_off, link_from);
+            break;
+        }
+    }
+}
+
+void md_inline(struct md_run *r, struct str s)
+{
+    struct scan sc = {.s = s};
+
+    pair_brackets(&sc);
+    scan_range(&sc, 0, s.n);
+    write_toks(r, &sc);
+    free(sc.brackets);
+    free(sc.toks);
+    free(sc.stack);
+}

@@ -1,0 +1,365 @@
+/* normalize.c - design.  (normalize.h has the contract.)
+ *
+ * One struct walks through small steps that each fill their part of the event, so that an update is
+ * read once.  Offsets of entities count UTF-16 units of a text we hold in UTF-8; they are
+ * translated, never trusted. */
+#include "platform/telegram/normalize.h"
+#include <inttypes.h>
+#include <stdio.h>
+#include "base/mem.h"
+#include "platform/telegram/notes.h"
+
+enum { ID_CHARS = 24 };
+
+struct normal {
+    struct json message, from, chat, sender_chat, reply;
+    const struct tg_me *me;
+    struct arena *arena;
+    struct event *ev;
+    bool edited, channel;
+};
+
+static const struct {
+    const char *key;
+    bool edited, channel;
+} kinds[] = {
+    {"message", false, false},
+    {"edited_message", true, false},
+    {"channel_post", false, true},
+    {"edited_channel_post", true, true},
+};
+
+static struct json find_message(struct json update, struct normal *n)
+{
+    for (size_t i = 0; i < ARRAY_LEN(kinds); i++) {
+        struct json m = json_get(update, kinds[i].key);
+        if (json_is_object(m)) {
+            n->edited = kinds[i].edited;
+            n->channel = kinds[i].channel;
+            return m;
+        }
+    }
+    return (struct json){0};
+}
+
+static struct str format_id(struct arena *a, int64_t id)
+{
+    char *text = arena_alloc(a, ID_CHARS);
+
+    return str_make(text, (size_t)snprintf(text, ID_CHARS, "%" PRId64, id));
+}
+
+/* An integer of @object as text; absent when it is none. */
+static struct str id_of(struct arena *a, struct json object, const char *key)
+{
+    int64_t id;
+
+    return json_as_i64(json_get(object, key), &id) ? format_id(a, id) : STR_NULL;
+}
+
+static struct str join(struct arena *a, struct str x, const char *between, struct str y)
+{
+    size_t n = strlen(between);
+
+    if (x.n == 0 || y.n == 0)
+        return x.n == 0 ? y : x;
+    char *p = arena_alloc(a, x.n + n + y.n + 1);
+    memcpy(p, x.p, x.n);
+    memcpy(p + x.n, between, n);
+    memcpy(p + x.n + n, y.p, y.n);
+    return str_make(p, x.n + n + y.n);
+}
+
+static struct str person_name(struct arena *a, struct json user)
+{
+    return join(a, json_str(user, "first_name"), " ", json_str(user, "last_name"));
+}
+
+bool tg_utf16_to_byte(struct str s, int64_t units, size_t *ret_at)
+{
+    size_t at = 0;
+    int64_t seen = 0;
+
+    while (seen < units && at < s.n) {
+        size_t n = utf8_seq_bytes(str_skip(s, at));
+        seen += n == 4 ? 2 : 1;
+        at += n > 0 ? n : 1;
+    }
+    if (units < 0 || seen != units)
+        return false;
+    *ret_at = at;
+    return true;
+}
+
+/* ---- where and who ---- */
+
+static bool take_chat(struct normal *n)
+{
+    struct str type = json_str(n->chat, "type");
+    struct event *ev = n->ev;
+
+    ev->chat_id = id_of(n->arena, n->chat, "id");
+    if (ev->chat_id.p == NULL)
+        return false;
+    ev->route_key = ev->chat_id;
+    ev->chat_name = json_str(n->chat, "title");
+    if (str_eq(type, STR("private"))) {
+        ev->chat_type = STR("dm");
+        ev->chat_name = person_name(n->arena, n->chat);
+    } else if (str_eq(type, STR("group")) || str_eq(type, STR("supergroup"))) {
+        bool forum = json_as_bool(json_get(n->chat, "is_forum"), false);
+        ev->chat_type = forum ? STR("forum") : STR("group");
+    } else if (str_eq(type, STR("channel"))) {
+        ev->chat_type = STR("channel");
+    } else {
+        return false;
+    }
+    if (json_as_bool(json_get(n->message, "is_topic_message"), false))
+        ev->thread_id = id_of(n->arena, n->message, "message_thread_id");
+    return true;
+}
+
+/* Channels, and groups whose admins speak in the group's name, have a chat for an author. */
+static void take_author(struct normal *n)
+{
+    struct event *ev = n->ev;
+
+    if (json_is_object(n->sender_chat)) {
+        struct str title = json_str(n->sender_chat, "title");
+        struct str signature = json_str(n->message, "author_signature");
+        ev->user_id = id_of(n->arena, n->sender_chat, "id");
+        ev->user_name = n->channel && signature.n > 0 ? signature : title;
+        ev->user_handle = json_str(n->sender_chat, "username");
+    } else {
+        ev->user_id = id_of(n->arena, n->from, "id");
+        ev->user_name = person_name(n->arena, n->from);
+        ev->user_handle = json_str(n->from, "username");
+        ev->author_is_bot = json_as_bool(json_get(n->from, "is_bot"), false);
+    }
+    ev->user_display_name = ev->user_name;
+}
+
+static bool is_me(const struct tg_me *me, struct json user)
+{
+    int64_t id;
+
+    return me->id != 0 && json_as_i64(json_get(user, "id"), &id) && id == me->id;
+}
+
+/* ---- what it answers ---- */
+
+/* Every message of a topic "replies" to the service message that opened it: that is its name. */
+static bool is_topic_opening(struct normal *n)
+{
+    struct json topic = json_get(n->reply, "forum_topic_created");
+
+    if (!json_is_object(topic))
+        return false;
+    n->ev->chat_topic = json_str(topic, "name");
+    return true;
+}
+
+static void take_reply(struct normal *n)
+{
+    struct event *ev = n->ev;
+    struct str quote = json_str(json_get(n->message, "quote"), "text");
+    struct json author = json_get(n->reply, "from");
+    struct str text = json_str(n->reply, "text");
+
+    if (!json_is_object(n->reply) || is_topic_opening(n))
+        return;
+    ev->reply_to_message_id = id_of(n->arena, n->reply, "message_id");
+    ev->replies_to_bot = is_me(n->me, author);
+    if (text.p == NULL)
+        text = json_str(n->reply, "caption");
+    if (text.p == NULL)
+        text = tg_note(n->arena, n->reply, &(struct str){0});
+    ev->reply_to.set = true;
+    ev->reply_to.is_own = ev->replies_to_bot;
+    ev->reply_to.text = quote.n > 0 ? quote : text;
+    ev->reply_to.author = json_is_object(author)
+                              ? person_name(n->arena, author)
+                              : json_str(json_get(n->reply, "sender_chat"), "title");
+}
+
+/* ---- what is said ---- */
+
+static bool is_our_name(const struct tg_me *me, struct str name)
+{
+    return me->username[0] != '\0' && str_eq_ci(name, str_of(me->username));
+}
+
+/* The bytes an entity covers; false: it points outside of the text. */
+static bool entity_text(struct str text, struct json entity, struct str *ret)
+{
+    int64_t off, len;
+    size_t from, n;
+
+    if (!json_as_i64(json_get(entity, "offset"), &off) ||
+        !json_as_i64(json_get(entity, "length"), &len) || len < 0 ||
+        !tg_utf16_to_byte(text, off, &from) || !tg_utf16_to_byte(str_skip(text, from), len, &n))
+        return false;
+    *ret = str_make(text.p + from, n);
+    return true;
+}
+
+static bool mentions_us(const struct tg_me *me, struct str text, struct json entities)
+{
+    struct str s;
+    size_t seen = 0;
+
+    for (struct json_iter it = {0}; json_next(entities, &it) && seen < 200; seen++) {
+        struct str type = json_str(it.value, "type");
+        if (str_eq(type, STR("text_mention")) && is_me(me, json_get(it.value, "user")))
+            return true;
+        bool command = str_eq(type, STR("bot_command"));
+        if ((!command && !str_eq(type, STR("mention"))) || !entity_text(text, it.value, &s))
+            continue;
+        ptrdiff_t at = str_find(s, '@');
+        if (at >= 0 && is_our_name(me, str_skip(s, (size_t)at + 1)))
+            return true;
+    }
+    return false;
+}
+
+static bool is_word(char c)
+{
+    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '_';
+}
+
+static size_t word_end(struct str s, size_t at)
+{
+    while (at < s.n && is_word(s.p[at]))
+        at++;
+    return at;
+}
+
+enum command { NO_COMMAND, OUR_COMMAND, OTHERS_COMMAND };
+
+/* "/help@my_bot x": *@ret_text is "/help x".  Any command of ours counts as addressed when it names
+ * us. */
+static enum command read_command(struct normal *n, struct str text, struct str *ret_text,
+                                 bool *ret_named)
+{
+    if (!str_starts(text, STR("/")))
+        return NO_COMMAND;
+    size_t name = word_end(text, 1);
+    if (name == 1 || name > 65)
+        return NO_COMMAND;
+    *ret_text = text;
+    if (name == text.n || text.p[name] != '@')
+        return name == text.n || !is_word(text.p[name]) ? OUR_COMMAND : NO_COMMAND;
+    size_t end = word_end(text, name + 1);
+    if (!is_our_name(n->me, str_make(text.p + name + 1, end - name - 1)))
+        return OTHERS_COMMAND;
+    *ret_named = true;
+    *ret_text = str_make(text.p, name);
+    if (end < text.n) {
+        char *p = arena_alloc(n->arena, text.n);
+        memcpy(p, text.p, name);
+        memcpy(p + name, text.p + end, text.n - end);
+        *ret_text = str_make(p, name + text.n - end);
+    }
+    return OUR_COMMAND;
+}
+
+static const char *take_words(struct normal *n)
+{
+    struct event *ev = n->ev;
+    struct str text = json_str(n->message, "text"), words;
+    struct json entities = json_get(n->message, "entities");
+    struct str type = STR_NULL;
+    bool named = false;
+
+    if (text.p == NULL) {
+        text = json_str(n->message, "caption");
+        entities = json_get(n->message, "caption_entities");
+    }
+    struct str note = tg_note(n->arena, n->message, &type);
+    if (text.n == 0 && note.n == 0)
+        return "no content";
+    if (n->edited && text.n == 0)
+        return "edited without a text";
+    enum command command = read_command(n, text, &words, &named);
+    if (command == OTHERS_COMMAND)
+        return "a command for another bot";
+    if (command == OUR_COMMAND && n->edited)
+        return "an edited command";
+    ev->mentions_bot = named || mentions_us(n->me, text, entities);
+    if (command == OUR_COMMAND) {
+        text = words;
+        type = type.p == NULL ? STR("command") : type;
+    }
+    if (n->edited)
+        text = join(n->arena, STR("[edited]"), " ", text);
+    ev->text = join(n->arena, text, "\n", note);
+    ev->message_type = type;
+    return NULL;
+}
+
+/* ---- the whole ---- */
+
+/* A message is known by its chat and number, in whichever order and however often it comes. */
+static void take_ids(struct normal *n)
+{
+    struct event *ev = n->ev;
+    struct str edit = n->edited ? id_of(n->arena, n->message, "edit_date") : STR_NULL;
+
+    ev->message_id = id_of(n->arena, n->message, "message_id");
+    ev->event_id = join(n->arena, ev->chat_id, ":", ev->message_id);
+    if (n->edited)
+        ev->event_id = join(n->arena, ev->event_id, ":e", edit.p != NULL ? edit : STR("0"));
+}
+
+bool tg_normalize(struct json update, const struct tg_me *me, struct str bot, struct arena *arena,
+                  struct event *ev, const char **ret_why)
+{
+    struct normal n = {.me = me, .arena = arena, .ev = ev};
+    int64_t id;
+
+    *ev = (struct event){.platform = STR("telegram"), .bot = bot};
+    n.message = find_message(update, &n);
+    n.from = json_get(n.message, "from");
+    n.chat = json_get(n.message, "chat");
+    n.sender_chat = json_get(n.message, "sender_chat");
+    n.reply = json_get(n.message, "reply_to_message");
+    if (!json_is_object(n.message) || !json_as_i64(json_get(n.message, "message_id"), &id)) {
+        *ret_why = "not a message";
+        return false;
+    }
+    if (is_me(me, n.from)) {
+        *ret_why = "our own message";
+        return false;
+    }
+    if (!take_chat(&n)) {
+        *ret_why = "an unknown kind of chat";
+        return false;
+    }
+    *ret_why = take_words(&n);
+    if (*ret_why != NULL)
+        return false;
+    take_ids(&n);
+    take_author(&n);
+    take_reply(&n);
+    return true;
+}
+
+bool tg_migration(struct json update, int64_t *ret_from, int64_t *ret_to)
+{
+    struct json message = json_get(update, "message");
+    int64_t here, other;
+
+    if (!json_as_i64(json_get(json_get(message, "chat"), "id"), &here))
+        return false;
+    if (json_as_i64(json_get(message, "migrate_to_chat_id"), &other)) {
+        *ret_from = here;
+        *ret_to = other;
+        return true;
+    }
+    if (json_as_i64(json_get(message, "migrate_from_chat_id"), &other)) {
+        *ret_from = other;
+        *ret_to = here;
+        return true;
+    }
+    return false;
+}

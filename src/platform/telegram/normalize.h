@@ -1,0 +1,36 @@
+/* normalize.h - a Telegram update as an event: what was said, where, by whom, and to whom.
+ *
+ * Pure: no clock, no network, no memory but the arena's.  Updates are a stranger's bytes; whatever
+ * does not look as documented is left out or ignored, never trusted.
+ *
+ * What becomes what:
+ *      private -> dm, group and supergroup -> group, with topics -> forum, channel -> channel
+ *      thread_id is the forum topic; the General topic has none
+ *      photo, voice, file, ... -> message_type and a short note in the text: a Telegram file can
+ * only be fetched with the bot's token, which never leaves bellhop
+ *      "/help@my_bot x" -> "/help x"; a command for another bot is nobody's
+ *      an edit is a new event whose text says so ("[edited] ..."); edited commands, and edits that
+ *          change no text (live locations, buttons), are ignored
+ *      joins, pins and other service messages are ignored, and so is what we said ourselves
+ */
+#pragma once
+#include "base/arena.h"
+#include "base/json.h"
+#include "core/event.h"
+
+struct tg_me {         /* who we are: getMe */
+    int64_t id;        /* 0: not known yet */
+    char username[64]; /* without the @; empty: not known yet */
+};
+
+/* True: @ev is filled, with strs borrowed from the update's parser, from @arena and from @bot.
+ * False: nothing to deliver, and *@ret_why says why in a word for the log. */
+bool tg_normalize(struct json update, const struct tg_me *me, struct str bot, struct arena *arena,
+                  struct event *ev, const char **ret_why);
+
+/* True when @update says that a group became a supergroup. */
+bool tg_migration(struct json update, int64_t *ret_from, int64_t *ret_to);
+
+/* Where in @s the UTF-16 offset @units lies, in bytes; false: outside, or inside of a code point.
+ */
+bool tg_utf16_to_byte(struct str s, int64_t units, size_t *ret_at);
