@@ -51,6 +51,8 @@ static int run_all(struct store_sqlite *st, struct store_op *first, bool writes,
     if (rc == SQLITE_OK)
         rc = write_seen(st, counts);
     if (rc == SQLITE_OK)
+        rc = acked_write(st);
+    if (rc == SQLITE_OK)
         rc = sql_run(st, SQL_COMMIT);
     return rc;
 }
@@ -89,6 +91,7 @@ void batch_run(struct store_sqlite *st, struct store_op *first, struct store_sta
         }
     }
     int rc = run_all(st, first, writes, counts);
+    acked_batch_end(&st->acked, rc == SQLITE_OK);
     if (rc == SQLITE_OK) {
         counts->commits = writes;
     } else {

@@ -18,6 +18,11 @@
 #define BATCH_MAX_BYTES (16u << 20) /* the first completion is not late because of the last */
 #define LINGER_FULL 1024            /* this many waiting ops are company enough */
 #define FORGET_ROWS 256             /* deduplication records dropped per transaction */
+#define PURGE_ROWS 1024             /* settled rows deleted per transaction when it is quiet */
+#define PURGE_QUIET_MS 50           /* it is, when nothing was submitted for this long */
+#define PURGE_BACKLOG 65536         /* settled rows: from here on some go after every batch */
+#define PURGE_RETRY_MS 1000         /* after a failure */
+#define PURGE_LATE_MS 5000          /* the same when the oldest was settled that long ago */
 
 /* Prepared once, kept as long as the connection.  Their text is in statements.c. */
 enum statement {
@@ -29,7 +34,10 @@ enum statement {
     SQL_UNDO,
     SQL_APPEND,
     SQL_SEEN,
-    SQL_ACK_RUN,
+    SQL_ACKED_ADD,
+    SQL_ACKED_LOAD,
+    SQL_ACKED_FORGET,
+    SQL_PURGE_RUN,
     SQL_MARK,
     SQL_KV_PUT,
     SQL_KV_INSERT,
@@ -60,6 +68,20 @@ struct handback {
     bool posted;                   /* a call is on its way, or running: it holds one reference */
     bool closed;                   /* no done() from now on */
     unsigned refs;
+    struct store_sqlite *st; /* borrowed; NULL once closed */
+};
+
+/* Settled rows that still lie in their table: acked.c. */
+struct acked {
+    uint64_t *set; /* owned; hidden ids, 0 where there is none */
+    size_t cap, n;
+    struct buf batch; /* ids of the transaction under way, as they are logged */
+    int64_t log_end;  /* number of the newest log row */
+    uint64_t *plan;   /* owned; what is being purged, ascending; NULL: nothing is */
+    size_t plan_n, plan_at;
+    int64_t plan_log_end; /* log rows up to here are wholly in @plan */
+    int64_t since_us;     /* when the oldest of them was settled; 0: there is none */
+    int64_t retry_us;     /* after a failure: not before */
 };
 
 enum thread_state { THREAD_BUSY, THREAD_LINGERING, THREAD_IDLE };
@@ -77,11 +99,17 @@ struct store_sqlite {
     struct buf keys;                 /* deduplication keys of the transaction under way */
     int64_t keys_at_ms;              /* the newest of them */
     struct buf scratch;              /* bounds of a scan */
-    char batch_problem[160];         /* why something in this batch failed; empty: all well */
+    struct acked acked;
+    char batch_problem[160]; /* why something in this batch failed; empty: all well */
 
     pthread_t thread;
     bool thread_started;
     struct handback *handback; /* shared with posted calls */
+
+    /* of the loop thread: what this turn submitted; it goes to the queue when the turn ends */
+    struct store_op *in_first, **in_end;
+    size_t in_n;
+    bool in_urgent;
 
     pthread_mutex_t lock; /* guards all below */
     pthread_cond_t wake;
@@ -126,10 +154,19 @@ bool batch_forget(struct store_sqlite *st, int64_t before_ms); /* false: there i
 /* write.c: each runs one op inside the batch's transaction, sets op->err and answers SQLITE_OK, or
  * answers the code of a failure that takes the whole transaction down. */
 int write_append(struct store_sqlite *st, struct store_append *a, struct store_stats *counts);
-int write_ack(struct store_sqlite *st, struct store_ack *a);
+int write_ack(struct store_sqlite *st, const struct store_ack *a);
 int write_mark(struct store_sqlite *st, struct store_mark *m);
 int write_tx(struct store_sqlite *st, struct store_tx *t);
 int write_seen(struct store_sqlite *st, struct store_stats *counts); /* the keys of the batch */
+
+/* acked.c: rows that are settled but not deleted yet */
+void acked_add(struct acked *a, uint64_t id); /* hidden from reads from now on */
+bool acked_has(const struct acked *a, uint64_t id);
+int acked_write(struct store_sqlite *st); /* the log row of this batch */
+void acked_batch_end(struct acked *a, bool committed);
+bool acked_purge(struct store_sqlite *st, size_t max_rows); /* one transaction; false: it failed */
+bool acked_recover(struct store_sqlite *st); /* at start; false: the log is unreadable */
+void acked_done(struct acked *a);
 
 /* read.c: a read that fails fails alone */
 void read_fetch(struct store_sqlite *st, struct store_fetch *f);

@@ -73,6 +73,7 @@ static void store_free(struct store_sqlite *st)
         close(st->lock_fd); /* after the database: the lock outlives the last write */
     buf_done(&st->keys);
     buf_done(&st->scratch);
+    acked_done(&st->acked);
     free(st->path);
     free(st);
 }
@@ -81,6 +82,9 @@ static void store_sqlite_close(struct store *base)
 {
     struct store_sqlite *st = sqlite_of(base);
     queue_stop(st);
+    if (st->acked.plan != NULL)
+        acked_purge(st, SIZE_MAX); /* the rest of what is being purged, then what came since */
+    acked_purge(st, SIZE_MAX);
     if (sqlite3_exec(st->db, "PRAGMA wal_checkpoint(TRUNCATE)", NULL, NULL, NULL) != SQLITE_OK)
         log_warn(&st->log, "final checkpoint: %s; the next start reads the log instead",
                  sqlite3_errmsg(st->db));

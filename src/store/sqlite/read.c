@@ -98,6 +98,8 @@ void read_fetch(struct store_sqlite *st, struct store_fetch *f)
     f->op.err = BH_OK;
     f->memory = arena_new();
     for (size_t i = 0; i < f->n; i++) {
+        if (acked_has(&st->acked, f->ids[i]))
+            continue;
         rc = cursor_seek(&c, f->ids[i]);
         if (rc != SQLITE_OK)
             break;
@@ -228,6 +230,8 @@ enum bh_err load_rows(struct store *base, store_row_cb *cb, void *ctx)
     pthread_mutex_lock(&st->db_lock);
     while ((rc = sqlite3_step(q)) == SQLITE_ROW) {
         struct store_row row = row_of(q);
+        if (acked_has(&st->acked, row.id))
+            continue;
         if (sqlite3_column_type(q, 5) != SQLITE_NULL)
             row.parked = sql_bytes(q, 5);
         row.frame_bytes = (size_t)sqlite3_column_int64(q, 6);

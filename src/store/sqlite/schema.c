@@ -1,8 +1,8 @@
 /* schema.c - settings of the connection, the migrations, and what is counted per start.
  *
  * Rows of all mailboxes lie in one table in order of arrival, without a second index: appending is
- * then always at the right edge of one tree and acking mostly at its left edge.  The order per
- * mailbox is kept in memory by the relay. */
+ * then always at the right edge of one tree; what is acked is deleted later, in that order
+ * (acked.c).  The order per mailbox is kept in memory by the relay. */
 #include "store/sqlite/impl.h"
 #include <inttypes.h>
 #include <stdio.h>
@@ -22,6 +22,8 @@ static const char *const migrations[] = {
     "CREATE TABLE seen(id INTEGER PRIMARY KEY, at_ms INTEGER NOT NULL, keys BLOB NOT NULL);"
     "CREATE TABLE kv(ns TEXT NOT NULL, k BLOB NOT NULL, v BLOB NOT NULL, PRIMARY KEY(ns, k))"
     " WITHOUT ROWID;",
+    /* One row per transaction: the ids it settled, 8 bytes each; their rows are deleted later. */
+    "CREATE TABLE acked(id INTEGER PRIMARY KEY, ids BLOB NOT NULL);",
 };
 
 static const char settings[] =
@@ -139,5 +141,6 @@ bool schema_prepare(struct store_sqlite *st, char *ret_why)
            (sqlite3_exec(st->db, settings, NULL, NULL, NULL) == SQLITE_OK ||
             sql_failed(st, "cannot configure", ret_why)) &&
            migrate(st, ret_why) && count_boot(st, ret_why) && read_dedup_key(st, ret_why) &&
-           (statements_prepare(st) || sql_failed(st, "cannot prepare", ret_why));
+           (statements_prepare(st) || sql_failed(st, "cannot prepare", ret_why)) &&
+           (acked_recover(st) || sql_failed(st, "cannot read what was settled", ret_why));
 }

@@ -12,7 +12,10 @@ static const char *const sql_text[N_STATEMENTS] = {
     [SQL_UNDO] = "ROLLBACK TO tx",
     [SQL_APPEND] = "INSERT INTO mailbox(id, box, kind, at_ms, frame) VALUES(?1, ?2, ?3, ?4, ?5)",
     [SQL_SEEN] = "INSERT INTO seen(at_ms, keys) VALUES(?1, ?2)",
-    [SQL_ACK_RUN] = "DELETE FROM mailbox WHERE id BETWEEN ?1 AND ?2",
+    [SQL_ACKED_ADD] = "INSERT INTO acked(id, ids) VALUES(?1, ?2)",
+    [SQL_ACKED_LOAD] = "SELECT id, ids FROM acked ORDER BY id",
+    [SQL_ACKED_FORGET] = "DELETE FROM acked WHERE id <= ?1",
+    [SQL_PURGE_RUN] = "DELETE FROM mailbox WHERE id BETWEEN ?1 AND ?2",
     [SQL_MARK] = "UPDATE mailbox SET attempts = ?2, parked = ?3 WHERE id = ?1",
     [SQL_KV_PUT] = "INSERT INTO kv(ns, k, v) VALUES(?1, ?2, ?3)"
                    " ON CONFLICT(ns, k) DO UPDATE SET v = excluded.v",

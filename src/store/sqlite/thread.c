@@ -84,10 +84,11 @@ void queue_init(struct store_sqlite *st)
     pthread_cond_init(&st->wake, &attr);
     pthread_condattr_destroy(&attr);
     st->end = &st->first;
+    st->in_end = &st->in_first;
     st->stats.healthy = true;
 
     st->handback = xcalloc(1, sizeof *st->handback);
-    *st->handback = (struct handback){.refs = 1};
+    *st->handback = (struct handback){.refs = 1, .st = st};
     st->handback->end = &st->handback->first;
     pthread_mutex_init(&st->handback->lock, NULL);
 }
@@ -101,6 +102,39 @@ static bool needs_wake(struct store_sqlite *st, bool now)
     return wake;
 }
 
+/* What this turn submitted, all at once: the thread then finds the company it would have missed by
+ * starting with the first of them. */
+static void hand_over(struct store_sqlite *st)
+{
+    if (st->in_first == NULL)
+        return;
+    pthread_mutex_lock(&st->lock);
+    if (st->first == NULL)
+        st->first_at_us = now_us();
+    *st->end = st->in_first;
+    st->end = st->in_end;
+    st->stats.queued += st->in_n;
+    st->urgent |= st->in_urgent || st->stats.queued >= LINGER_FULL;
+    bool wake = needs_wake(st, st->urgent);
+    pthread_mutex_unlock(&st->lock);
+    if (wake)
+        pthread_cond_signal(&st->wake);
+    st->in_first = NULL;
+    st->in_end = &st->in_first;
+    st->in_n = 0;
+    st->in_urgent = false;
+}
+
+static void on_turn_end(void *ctx)
+{
+    struct handback *h = ctx;
+
+    if (h->st != NULL)
+        hand_over(h->st);
+    pthread_mutex_lock(&h->lock);
+    handback_unref(h);
+}
+
 void queue_submit(struct store *base, struct store_op *op, bool urgent)
 {
     struct store_sqlite *st = sqlite_of(base);
@@ -110,18 +144,16 @@ void queue_submit(struct store *base, struct store_op *op, bool urgent)
     if (op->kind == STORE_APPEND)
         container_of(op, struct store_append, op)->shrunk = false;
     __atomic_store_n(&op->state, OP_QUEUED, __ATOMIC_RELAXED); /* published by the lock */
-
-    pthread_mutex_lock(&st->lock);
-    if (st->first == NULL)
-        st->first_at_us = now_us();
-    *st->end = op;
-    st->end = &op->next;
-    st->stats.queued++;
-    st->urgent |= urgent || st->stats.queued >= LINGER_FULL;
-    bool wake = needs_wake(st, st->urgent);
-    pthread_mutex_unlock(&st->lock);
-    if (wake)
-        pthread_cond_signal(&st->wake);
+    if (st->in_first == NULL) {
+        pthread_mutex_lock(&st->handback->lock);
+        st->handback->refs++;
+        pthread_mutex_unlock(&st->handback->lock);
+        clock_defer(loop_clock(st->loop), on_turn_end, st->handback);
+    }
+    *st->in_end = op;
+    st->in_end = &op->next;
+    st->in_n++;
+    st->in_urgent |= urgent;
 }
 
 bool queue_shrink(struct store *base, struct store_append *a)
@@ -162,6 +194,7 @@ void queue_stats(struct store *base, struct store_stats *ret)
     pthread_mutex_lock(&st->lock);
     *ret = st->stats;
     pthread_mutex_unlock(&st->lock);
+    ret->queued += st->in_n;
     ret->bytes_on_disk = file_bytes(st->path, "") + file_bytes(st->path, "-wal");
 }
 
@@ -180,15 +213,31 @@ static void linger(struct store_sqlite *st) /* holding the lock */
     }
 }
 
-/* Wait for work; take all of it.  False: stopping, and nothing is left. */
+/* Holding the lock.  Until there is work, or it has been quiet for so long that settled rows may be
+ * purged. */
+static void wait_for_work(struct store_sqlite *st)
+{
+    int64_t until_us = now_us() + PURGE_QUIET_MS * 1000;
+    int late = 0;
+
+    if (until_us < st->acked.retry_us)
+        until_us = st->acked.retry_us;
+    struct timespec until = {.tv_sec = until_us / 1000000, .tv_nsec = (until_us % 1000000) * 1000};
+    while (st->first == NULL && st->forget_before_ms == 0 && !st->stopping && late == 0) {
+        st->thread_state = THREAD_IDLE;
+        st->signalled = false;
+        if (st->acked.n == 0)
+            pthread_cond_wait(&st->wake, &st->lock);
+        else
+            late = pthread_cond_timedwait(&st->wake, &st->lock, &until);
+    }
+}
+
+/* Take all work there is, perhaps none.  False: stopping, and nothing is left. */
 static bool take_work(struct store_sqlite *st, struct store_op **ret_first, int64_t *ret_forget_ms)
 {
     pthread_mutex_lock(&st->lock);
-    while (st->first == NULL && st->forget_before_ms == 0 && !st->stopping) {
-        st->thread_state = THREAD_IDLE;
-        st->signalled = false;
-        pthread_cond_wait(&st->wake, &st->lock);
-    }
+    wait_for_work(st);
     if (st->first != NULL)
         linger(st);
     st->thread_state = THREAD_BUSY;
@@ -280,6 +329,45 @@ static void forget_some(struct store_sqlite *st, int64_t before_ms)
     pthread_mutex_unlock(&st->lock);
 }
 
+static bool purge_some(struct store_sqlite *st, size_t max_rows)
+{
+    pthread_mutex_lock(&st->db_lock);
+    bool ok = acked_purge(st, max_rows);
+    pthread_mutex_unlock(&st->db_lock);
+    st->acked.retry_us = ok ? 0 : now_us() + PURGE_RETRY_MS * 1000;
+    return ok;
+}
+
+static bool has_work(struct store_sqlite *st)
+{
+    pthread_mutex_lock(&st->lock);
+    bool any = st->first != NULL || st->stopping;
+    pthread_mutex_unlock(&st->lock);
+    return any;
+}
+
+/* Delete settled rows: slice by slice while it is quiet, else as many as have to go now. */
+static void tend_acked(struct store_sqlite *st, bool quiet)
+{
+    struct acked *a = &st->acked;
+    int64_t now = now_us();
+
+    if (a->n == 0)
+        a->since_us = 0;
+    else if (a->since_us == 0)
+        a->since_us = now;
+    if (a->n == 0 || now < a->retry_us)
+        return;
+    if (quiet) {
+        while (a->n > 0 && !has_work(st) && purge_some(st, PURGE_ROWS))
+            ;
+    } else if (a->n >= PURGE_BACKLOG || now - a->since_us > PURGE_LATE_MS * 1000) {
+        if (a->plan == NULL)
+            a->since_us = now; /* those that come from now on wait for the next purge */
+        purge_some(st, a->n / 16 > PURGE_ROWS ? a->n / 16 : PURGE_ROWS);
+    }
+}
+
 static void *thread_main(void *arg)
 {
     struct store_sqlite *st = arg;
@@ -290,6 +378,7 @@ static void *thread_main(void *arg)
         run_list(st, list);
         if (forget_ms > 0)
             forget_some(st, forget_ms);
+        tend_acked(st, list == NULL && forget_ms == 0);
     }
     return NULL;
 }
@@ -309,6 +398,7 @@ bool queue_start(struct store_sqlite *st)
 
 void queue_stop(struct store_sqlite *st)
 {
+    hand_over(st);
     pthread_mutex_lock(&st->lock);
     st->stopping = true;
     pthread_mutex_unlock(&st->lock);
@@ -318,6 +408,7 @@ void queue_stop(struct store_sqlite *st)
 
     pthread_mutex_lock(&st->handback->lock);
     st->handback->closed = true;
+    st->handback->st = NULL;
     handback_unref(st->handback);
     pthread_cond_destroy(&st->wake);
     pthread_mutex_destroy(&st->lock);

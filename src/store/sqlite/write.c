@@ -56,22 +56,10 @@ int write_append(struct store_sqlite *st, struct store_append *a, struct store_s
     return SQLITE_OK;
 }
 
-/* Acks mostly name neighbours: each run of consecutive ids is one statement. */
-int write_ack(struct store_sqlite *st, struct store_ack *a)
+int write_ack(struct store_sqlite *st, const struct store_ack *a)
 {
-    sqlite3_stmt *q = st->sql[SQL_ACK_RUN];
-
-    for (size_t i = 0; i < a->n;) {
-        size_t end = i + 1;
-        while (end < a->n && a->ids[end] == a->ids[end - 1] + 1)
-            end++;
-        sqlite3_bind_int64(q, 1, (int64_t)a->ids[i]);
-        sqlite3_bind_int64(q, 2, (int64_t)a->ids[end - 1]);
-        int rc = sql_run(st, SQL_ACK_RUN);
-        if (rc != SQLITE_OK)
-            return rc;
-        i = end;
-    }
+    for (size_t i = 0; i < a->n; i++)
+        acked_add(&st->acked, a->ids[i]);
     return SQLITE_OK;
 }
 

@@ -240,6 +240,82 @@ static void many_old_keys_are_forgotten_in_steps(void **state)
 
 /* ---- failing and recovering ---- */
 
+/* ---- settled rows ---- */
+
+static int64_t raw_count(const char *table)
+{
+    char sql[64];
+    sqlite3 *db;
+    sqlite3_stmt *q;
+
+    snprintf(sql, sizeof sql, "SELECT count(*) FROM %s", table);
+    assert_int_equal(sqlite3_open(path, &db), SQLITE_OK);
+    assert_int_equal(sqlite3_prepare_v2(db, sql, -1, &q, NULL), SQLITE_OK);
+    assert_int_equal(sqlite3_step(q), SQLITE_ROW);
+    int64_t n = sqlite3_column_int64(q, 0);
+    sqlite3_finalize(q);
+    sqlite3_close(db);
+    return n;
+}
+
+enum { MANY = 3000 };
+
+/* Ack every third of MANY rows, the way one of three agents would. */
+static void append_many_and_ack_a_third(void)
+{
+    static struct probe p[MANY];
+    static uint64_t ids[MANY / 3];
+
+    memset(p, 0, sizeof p);
+    for (uint64_t i = 0; i < MANY; i++)
+        append_start(&p[i], i + 1, (uint32_t)(i % 3), "x\n", true);
+    settle();
+    for (uint64_t i = 0; i < MANY / 3; i++)
+        ids[i] = st->boot << 40 | (i * 3 + 1);
+    assert_int_equal(ack_now(ids, MANY / 3), BH_OK);
+}
+
+static void settled_rows_are_hidden_at_once_and_deleted_when_it_is_quiet(void **state)
+{
+    append_many_and_ack_a_third();
+    assert_int_equal(count_rows(), MANY - MANY / 3);
+    for (int i = 0; i < 100 && raw_count("acked") > 0; i++)
+        usleep(20000);
+    assert_int_equal(raw_count("acked"), 0);
+    assert_int_equal(raw_count("mailbox"), MANY - MANY / 3);
+    assert_int_equal(count_rows(), MANY - MANY / 3);
+}
+
+static void settled_rows_stay_gone_after_a_crash_before_they_were_deleted(void **state)
+{
+    int status;
+
+    store_close(st);
+    st = NULL;
+    pid_t child = fork();
+    if (child == 0) {
+        if (store_sqlite_open(loop, path, &st, why) != BH_OK)
+            _exit(1);
+        append_many_and_ack_a_third();
+        kill(getpid(), SIGKILL);
+    }
+    assert_int_equal(waitpid(child, &status, 0), child);
+    assert_true(WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL);
+    assert_int_equal(store_sqlite_open(loop, path, &st, why), BH_OK);
+    assert_int_equal(count_rows(), MANY - MANY / 3);
+    assert_int_equal(raw_count("mailbox"), MANY - MANY / 3);
+    assert_int_equal(raw_count("acked"), 0);
+}
+
+static void an_orderly_end_deletes_what_is_settled(void **state)
+{
+    append_many_and_ack_a_third();
+    store_close(st);
+    st = NULL;
+    assert_int_equal(raw_count("acked"), 0);
+    assert_int_equal(raw_count("mailbox"), MANY - MANY / 3);
+}
+
 static void set_file_limit(rlim_t bytes)
 {
     struct rlimit limit;
@@ -349,6 +425,9 @@ int main(void)
         T(many_ops_share_few_transactions, setup, teardown),
         T(large_frames_come_back_whole, setup, teardown),
         T(many_old_keys_are_forgotten_in_steps, setup, teardown),
+        T(settled_rows_are_hidden_at_once_and_deleted_when_it_is_quiet, setup, teardown),
+        T(settled_rows_stay_gone_after_a_crash_before_they_were_deleted, setup, teardown),
+        T(an_orderly_end_deletes_what_is_settled, setup, teardown),
         T(a_full_disk_fails_the_writes_leaves_nothing_and_heals, setup, teardown),
         T(closing_commits_what_is_queued_and_calls_nobody, setup, teardown),
         T(a_store_closed_inside_a_callback_runs_no_further_one, setup, teardown),
