@@ -1,0 +1,595 @@
+/* cache.c - design.  (cache.h has the contract.)
+ *
+ * Three tables keyed by id, two of them with a list by last use beside them.  Guilds are not
+ * forgotten by age: they are few, and Discord tells when one is gone.  Reading touches an entry, so
+ * looking up is not const for channels and members.  What a thread's members are is kept only for
+ * private threads, where it decides who may see. */
+#include "platform/discord/cache.h"
+#include <stdlib.h>
+#include "base/mem.h"
+
+enum { MAX_ROLES = 1000, MAX_OVERWRITES = 1000, MAX_NAME = 128, MAX_TOPIC = 1024 };
+
+struct thread_member {
+    struct {
+        uint64_t thread_id, user_id;
+    } key;
+    struct list lru;
+};
+
+struct cache {
+    struct cache_limits limits;
+    uint64_t bot_user_id;
+    struct map guilds, channels, members, thread_members;   /* values owned */
+    struct list channel_lru, member_lru, thread_member_lru; /* least recently used first */
+    size_t evicted;
+};
+
+#define KEY_OF(k) str_make(&(k), sizeof(k))
+
+/* ---- small readers ---- */
+
+uint64_t snowflake(struct str text)
+{
+    uint64_t id;
+    return str_to_u64(text, &id) ? id : 0;
+}
+
+uint64_t json_snowflake(struct json object, const char *key)
+{
+    return snowflake(json_str(object, key));
+}
+
+static int json_int(struct json object, const char *key, int otherwise)
+{
+    int64_t v;
+    return json_as_i64(json_get(object, key), &v) && v >= 0 && v < 1000 ? (int)v : otherwise;
+}
+
+/* At most @max bytes, cut between characters. */
+static char *dup_cut(struct str s, size_t max)
+{
+    if (s.p == NULL)
+        return NULL;
+    if (s.n > max)
+        for (s.n = max; s.n > 0 && ((unsigned char)s.p[s.n] & 0xc0) == 0x80;)
+            s.n--;
+    return str_dup(s);
+}
+
+/* ---- life ---- */
+
+static size_t or_default(size_t v, size_t otherwise)
+{
+    return v != 0 ? v : otherwise;
+}
+
+struct cache *cache_new(const struct cache_limits *limits)
+{
+    struct cache *c = xcalloc(1, sizeof *c);
+    struct cache_limits l = limits != NULL ? *limits : (struct cache_limits){0};
+
+    c->limits =
+        (struct cache_limits){.max_guilds = or_default(l.max_guilds, 20000),
+                              .max_channels = or_default(l.max_channels, 200000),
+                              .max_members = or_default(l.max_members, 100000),
+                              .max_thread_members = or_default(l.max_thread_members, 100000)};
+    list_init(&c->channel_lru);
+    list_init(&c->member_lru);
+    list_init(&c->thread_member_lru);
+    return c;
+}
+
+static void guild_free(struct cache_guild *g)
+{
+    free(g->name);
+    free(g->roles);
+    free(g);
+}
+
+static void channel_free(struct cache_channel *ch)
+{
+    list_remove(&ch->lru);
+    free(ch->name);
+    free(ch->topic);
+    free(ch->overwrites);
+    free(ch);
+}
+
+static void member_free(struct cache_member *m)
+{
+    list_remove(&m->lru);
+    free(m->nick);
+    free(m->roles);
+    free(m);
+}
+
+static void thread_member_free(struct thread_member *t)
+{
+    list_remove(&t->lru);
+    free(t);
+}
+
+void cache_free(struct cache *c)
+{
+    void *v;
+
+    if (c == NULL)
+        return;
+    for (size_t at = 0; map_next(&c->guilds, &at, &v);)
+        guild_free(v);
+    for (size_t at = 0; map_next(&c->channels, &at, &v);)
+        channel_free(v);
+    for (size_t at = 0; map_next(&c->members, &at, &v);)
+        member_free(v);
+    for (size_t at = 0; map_next(&c->thread_members, &at, &v);)
+        thread_member_free(v);
+    map_done(&c->guilds);
+    map_done(&c->channels);
+    map_done(&c->members);
+    map_done(&c->thread_members);
+    free(c);
+}
+
+void cache_set_bot(struct cache *c, uint64_t bot_user_id)
+{
+    c->bot_user_id = bot_user_id;
+}
+
+/* ---- looking up ---- */
+
+const struct cache_guild *cache_guild(const struct cache *c, uint64_t id)
+{
+    return map_get(&c->guilds, KEY_OF(id));
+}
+
+const struct cache_channel *cache_channel(struct cache *c, uint64_t id)
+{
+    struct cache_channel *ch = map_get(&c->channels, KEY_OF(id));
+
+    if (ch != NULL)
+        list_move(&ch->lru, &c->channel_lru);
+    return ch;
+}
+
+const struct cache_member *cache_member(struct cache *c, uint64_t guild_id, uint64_t user_id)
+{
+    uint64_t key[2] = {guild_id, user_id};
+    struct cache_member *m = map_get(&c->members, KEY_OF(key));
+
+    if (m != NULL)
+        list_move(&m->lru, &c->member_lru);
+    return m;
+}
+
+/* ---- roles ---- */
+
+static void role_read(const struct cache *c, struct json role, struct cache_role *to)
+{
+    uint64_t bot = json_snowflake(json_get(role, "tags"), "bot_id");
+
+    *to = (struct cache_role){.id = json_snowflake(role, "id"),
+                              .permissions = json_snowflake(role, "permissions"),
+                              .is_ours = bot != 0 && bot == c->bot_user_id};
+}
+
+static void guild_set_roles(const struct cache *c, struct cache_guild *g, struct json roles)
+{
+    if (json_type(roles) != JSON_ARRAY)
+        return;
+    size_t n = json_count(roles);
+    g->roles = xrealloc(g->roles, (n > 0 ? n : 1) * sizeof *g->roles);
+    g->n_roles = 0;
+    for (struct json_iter it = {0}; json_next(roles, &it) && g->n_roles < MAX_ROLES;)
+        role_read(c, it.value, &g->roles[g->n_roles++]);
+}
+
+static struct cache_role *guild_role(const struct cache_guild *g, uint64_t id)
+{
+    for (size_t i = 0; i < g->n_roles; i++)
+        if (g->roles[i].id == id)
+            return &g->roles[i];
+    return NULL;
+}
+
+static void put_role(struct cache *c, struct json d)
+{
+    uint64_t guild_id = json_snowflake(d, "guild_id");
+    struct cache_guild *g = map_get(&c->guilds, KEY_OF(guild_id));
+    struct json role = json_get(d, "role");
+
+    if (g == NULL || json_snowflake(role, "id") == 0)
+        return;
+    struct cache_role *r = guild_role(g, json_snowflake(role, "id"));
+    if (r == NULL && g->n_roles >= MAX_ROLES)
+        return;
+    if (r == NULL) {
+        g->roles = xrealloc(g->roles, (g->n_roles + 1) * sizeof *g->roles);
+        r = &g->roles[g->n_roles++];
+    }
+    role_read(c, role, r);
+}
+
+static void del_role(struct cache *c, struct json d)
+{
+    uint64_t guild_id = json_snowflake(d, "guild_id");
+    struct cache_guild *g = map_get(&c->guilds, KEY_OF(guild_id));
+    struct cache_role *r = g != NULL ? guild_role(g, json_snowflake(d, "role_id")) : NULL;
+
+    if (r != NULL)
+        *r = g->roles[--g->n_roles];
+}
+
+/* ---- channels ---- */
+
+static void channel_set_overwrites(struct cache_channel *ch, struct json list)
+{
+    if (json_type(list) != JSON_ARRAY)
+        return;
+    size_t n = json_count(list);
+    ch->overwrites = xrealloc(ch->overwrites, (n > 0 ? n : 1) * sizeof *ch->overwrites);
+    ch->n_overwrites = 0;
+    for (struct json_iter it = {0}; json_next(list, &it) && ch->n_overwrites < MAX_OVERWRITES;)
+        ch->overwrites[ch->n_overwrites++] =
+            (struct perm_overwrite){.id = json_snowflake(it.value, "id"),
+                                    .allow = json_snowflake(it.value, "allow"),
+                                    .deny = json_snowflake(it.value, "deny"),
+                                    .is_member = json_int(it.value, "type", 0) == 1};
+}
+
+static void drop_channel(struct cache *c, uint64_t id)
+{
+    struct cache_channel *ch = map_del(&c->channels, KEY_OF(id));
+
+    if (ch != NULL)
+        channel_free(ch);
+}
+
+static struct cache_channel *get_or_add_channel(struct cache *c, uint64_t id)
+{
+    struct cache_channel *ch = map_get(&c->channels, KEY_OF(id));
+
+    if (ch != NULL)
+        return ch;
+    if (map_count(&c->channels) >= c->limits.max_channels) {
+        drop_channel(c, list_first(&c->channel_lru, struct cache_channel, lru)->id);
+        c->evicted++;
+    }
+    ch = xcalloc(1, sizeof *ch);
+    ch->id = id;
+    list_init(&ch->lru);
+    map_put(&c->channels, KEY_OF(ch->id), ch);
+    return ch;
+}
+
+void cache_put_channel(struct cache *c, struct json d, uint64_t guild_id)
+{
+    uint64_t id = json_snowflake(d, "id"), last = json_snowflake(d, "last_message_id");
+
+    if (id == 0)
+        return;
+    struct cache_channel *ch = get_or_add_channel(c, id);
+    ch->guild_id = guild_id != 0 ? guild_id : json_snowflake(d, "guild_id");
+    ch->parent_id = json_snowflake(d, "parent_id");
+    ch->type = json_int(d, "type", CHANNEL_TEXT);
+    if (last > ch->last_message_id)
+        ch->last_message_id = last;
+    free(ch->name);
+    free(ch->topic);
+    ch->name = dup_cut(json_str(d, "name"), MAX_NAME);
+    ch->topic = dup_cut(json_str(d, "topic"), MAX_TOPIC);
+    channel_set_overwrites(ch, json_get(d, "permission_overwrites"));
+    list_move(&ch->lru, &c->channel_lru);
+}
+
+static void put_channels(struct cache *c, struct json list, uint64_t guild_id)
+{
+    for (struct json_iter it = {0}; json_next(list, &it);)
+        cache_put_channel(c, it.value, guild_id);
+}
+
+/* Threads of these parents (0: of the whole guild) that are not in the new list are over. */
+static void sync_threads(struct cache *c, struct json d)
+{
+    uint64_t guild_id = json_snowflake(d, "guild_id");
+    struct json parents = json_get(d, "channel_ids");
+    void *v;
+
+    for (size_t at = 0; map_next(&c->channels, &at, &v);) {
+        struct cache_channel *ch = v;
+        bool synced = json_type(parents) != JSON_ARRAY;
+
+        if (ch->guild_id != guild_id || !channel_type_is_thread(ch->type))
+            continue;
+        for (struct json_iter it = {0}; !synced && json_next(parents, &it);)
+            synced = snowflake(json_as_str(it.value)) == ch->parent_id;
+        if (synced)
+            drop_channel(c, ch->id);
+    }
+    put_channels(c, json_get(d, "threads"), guild_id);
+}
+
+/* ---- members ---- */
+
+static void drop_member(struct cache *c, uint64_t guild_id, uint64_t user_id)
+{
+    uint64_t key[2] = {guild_id, user_id};
+    struct cache_member *m = map_del(&c->members, KEY_OF(key));
+
+    if (m != NULL)
+        member_free(m);
+}
+
+static struct cache_member *get_or_add_member(struct cache *c, uint64_t guild_id, uint64_t user_id)
+{
+    uint64_t key[2] = {guild_id, user_id};
+    struct cache_member *m = map_get(&c->members, KEY_OF(key));
+
+    if (m != NULL)
+        return m;
+    if (map_count(&c->members) >= c->limits.max_members) {
+        struct cache_member *old = list_first(&c->member_lru, struct cache_member, lru);
+        drop_member(c, old->key.guild_id, old->key.user_id);
+        c->evicted++;
+    }
+    m = xcalloc(1, sizeof *m);
+    m->key.guild_id = guild_id;
+    m->key.user_id = user_id;
+    list_init(&m->lru);
+    map_put(&c->members, KEY_OF(m->key), m);
+    return m;
+}
+
+static bool same_roles(const struct cache_member *m, struct json roles)
+{
+    size_t i = 0;
+
+    if (json_count(roles) != m->n_roles)
+        return false;
+    for (struct json_iter it = {0}; json_next(roles, &it); i++)
+        if (snowflake(json_as_str(it.value)) != m->roles[i])
+            return false;
+    return true;
+}
+
+void cache_put_member(struct cache *c, struct json d, uint64_t guild_id, uint64_t user_id)
+{
+    struct json roles = json_get(d, "roles");
+    struct str nick = json_str(d, "nick");
+
+    if (guild_id == 0 || user_id == 0 || json_type(roles) != JSON_ARRAY ||
+        json_count(roles) > MAX_ROLES)
+        return;
+    struct cache_member *m = get_or_add_member(c, guild_id, user_id);
+    list_move(&m->lru, &c->member_lru);
+    if (!str_eq(nick, str_of(m->nick))) {
+        free(m->nick);
+        m->nick = nick.n > 0 ? dup_cut(nick, MAX_NAME) : NULL;
+    }
+    if (same_roles(m, roles))
+        return; /* every message carries them, they hardly ever change */
+    m->roles = xrealloc(m->roles, (json_count(roles) + 1) * sizeof *m->roles);
+    m->n_roles = 0;
+    for (struct json_iter it = {0}; json_next(roles, &it);)
+        m->roles[m->n_roles++] = snowflake(json_as_str(it.value));
+}
+
+static void put_members(struct cache *c, struct json list, uint64_t guild_id)
+{
+    for (struct json_iter it = {0}; json_next(list, &it);)
+        cache_put_member(c, it.value, guild_id, json_snowflake(json_get(it.value, "user"), "id"));
+}
+
+static void thread_member_set(struct cache *c, uint64_t thread_id, uint64_t user_id, bool in)
+{
+    uint64_t key[2] = {thread_id, user_id};
+    struct thread_member *t = map_get(&c->thread_members, KEY_OF(key));
+
+    if (t != NULL && in)
+        list_move(&t->lru, &c->thread_member_lru);
+    if (t != NULL && !in) {
+        map_del(&c->thread_members, KEY_OF(key));
+        thread_member_free(t);
+    }
+    if (t != NULL || !in || thread_id == 0 || user_id == 0)
+        return;
+    if (map_count(&c->thread_members) >= c->limits.max_thread_members) {
+        struct thread_member *old = list_first(&c->thread_member_lru, struct thread_member, lru);
+        map_del(&c->thread_members, KEY_OF(old->key));
+        thread_member_free(old);
+        c->evicted++;
+    }
+    t = xcalloc(1, sizeof *t);
+    t->key.thread_id = thread_id;
+    t->key.user_id = user_id;
+    list_init(&t->lru);
+    list_append(&c->thread_member_lru, &t->lru);
+    map_put(&c->thread_members, KEY_OF(t->key), t);
+}
+
+static void update_thread_members(struct cache *c, struct json d)
+{
+    uint64_t id = json_snowflake(d, "id"), guild_id = json_snowflake(d, "guild_id");
+
+    for (struct json_iter it = {0}; json_next(json_get(d, "added_members"), &it);) {
+        uint64_t user_id = json_snowflake(it.value, "user_id");
+        thread_member_set(c, id, user_id, true);
+        cache_put_member(c, json_get(it.value, "member"), guild_id, user_id);
+    }
+    for (struct json_iter it = {0}; json_next(json_get(d, "removed_member_ids"), &it);)
+        thread_member_set(c, id, snowflake(json_as_str(it.value)), false);
+}
+
+/* ---- guilds ---- */
+
+static void drop_guild(struct cache *c, uint64_t id)
+{
+    struct cache_guild *g = map_del(&c->guilds, KEY_OF(id));
+    void *v;
+
+    if (g == NULL)
+        return;
+    guild_free(g);
+    for (size_t at = 0; map_next(&c->channels, &at, &v);)
+        if (((struct cache_channel *)v)->guild_id == id)
+            drop_channel(c, ((struct cache_channel *)v)->id);
+    for (size_t at = 0; map_next(&c->members, &at, &v);)
+        if (((struct cache_member *)v)->key.guild_id == id)
+            drop_member(c, id, ((struct cache_member *)v)->key.user_id);
+}
+
+void cache_put_guild(struct cache *c, struct json d)
+{
+    uint64_t id = json_snowflake(d, "id");
+    struct cache_guild *g = map_get(&c->guilds, KEY_OF(id));
+
+    if (id == 0 || (g == NULL && map_count(&c->guilds) >= c->limits.max_guilds))
+        return;
+    if (g == NULL) {
+        g = xcalloc(1, sizeof *g);
+        g->id = id;
+        map_put(&c->guilds, KEY_OF(g->id), g);
+    }
+    g->unavailable = json_as_bool(json_get(d, "unavailable"), false);
+    if (g->unavailable)
+        return;
+    if (json_str(d, "name").p != NULL) {
+        free(g->name);
+        g->name = dup_cut(json_str(d, "name"), MAX_NAME);
+    }
+    if (json_snowflake(d, "owner_id") != 0)
+        g->owner_id = json_snowflake(d, "owner_id");
+    guild_set_roles(c, g, json_get(d, "roles"));
+    put_channels(c, json_get(d, "channels"), id);
+    put_channels(c, json_get(d, "threads"), id);
+    put_members(c, json_get(d, "members"), id);
+    if (json_type(json_get(d, "channels")) == JSON_ARRAY)
+        g->loaded = true;
+}
+
+void cache_guild_loaded(struct cache *c, uint64_t guild_id)
+{
+    struct cache_guild *g = map_get(&c->guilds, KEY_OF(guild_id));
+
+    if (g != NULL)
+        g->loaded = true;
+}
+
+static void delete_guild(struct cache *c, struct json d)
+{
+    uint64_t id = json_snowflake(d, "id");
+    struct cache_guild *g = map_get(&c->guilds, KEY_OF(id));
+
+    if (g != NULL && json_as_bool(json_get(d, "unavailable"), false))
+        g->unavailable = true; /* an outage: it comes back as it was */
+    else
+        drop_guild(c, id);
+}
+
+/* ---- gateway events ---- */
+
+static void put_channel_event(struct cache *c, struct json d)
+{
+    cache_put_channel(c, d, 0);
+}
+
+static void put_thread_event(struct cache *c, struct json d)
+{
+    cache_put_channel(c, d, 0);
+    if (json_is_object(json_get(d, "member")))
+        thread_member_set(c, json_snowflake(d, "id"), c->bot_user_id, true);
+}
+
+static void del_channel_event(struct cache *c, struct json d)
+{
+    drop_channel(c, json_snowflake(d, "id"));
+}
+
+static void put_member_event(struct cache *c, struct json d)
+{
+    cache_put_member(c, d, json_snowflake(d, "guild_id"),
+                     json_snowflake(json_get(d, "user"), "id"));
+}
+
+static void del_member_event(struct cache *c, struct json d)
+{
+    drop_member(c, json_snowflake(d, "guild_id"), json_snowflake(json_get(d, "user"), "id"));
+}
+
+bool cache_dispatch(struct cache *c, struct str type, struct json d)
+{
+    static const struct {
+        struct str type;
+        void (*apply)(struct cache *c, struct json d);
+    } table[] = {
+        {STR("GUILD_CREATE"), cache_put_guild},
+        {STR("GUILD_UPDATE"), cache_put_guild},
+        {STR("GUILD_DELETE"), delete_guild},
+        {STR("GUILD_ROLE_CREATE"), put_role},
+        {STR("GUILD_ROLE_UPDATE"), put_role},
+        {STR("GUILD_ROLE_DELETE"), del_role},
+        {STR("CHANNEL_CREATE"), put_channel_event},
+        {STR("CHANNEL_UPDATE"), put_channel_event},
+        {STR("CHANNEL_DELETE"), del_channel_event},
+        {STR("THREAD_CREATE"), put_thread_event},
+        {STR("THREAD_UPDATE"), put_channel_event},
+        {STR("THREAD_DELETE"), del_channel_event},
+        {STR("THREAD_LIST_SYNC"), sync_threads},
+        {STR("THREAD_MEMBERS_UPDATE"), update_thread_members},
+        {STR("GUILD_MEMBER_ADD"), put_member_event},
+        {STR("GUILD_MEMBER_UPDATE"), put_member_event},
+        {STR("GUILD_MEMBER_REMOVE"), del_member_event},
+    };
+
+    for (size_t i = 0; i < ARRAY_LEN(table); i++)
+        if (str_eq(type, table[i].type)) {
+            table[i].apply(c, d);
+            return true;
+        }
+    return false;
+}
+
+/* ---- who may see ---- */
+
+enum cache_answer cache_can_view(struct cache *c, uint64_t channel_id, uint64_t user_id)
+{
+    const struct cache_channel *thread = NULL, *ch = cache_channel(c, channel_id);
+
+    if (ch != NULL && channel_type_is_thread(ch->type)) {
+        thread = ch;
+        ch = cache_channel(c, thread->parent_id);
+    }
+    const struct cache_guild *g = ch != NULL ? cache_guild(c, ch->guild_id) : NULL;
+    const struct cache_member *m = g != NULL ? cache_member(c, g->id, user_id) : NULL;
+    if (m == NULL || !g->loaded || g->unavailable || guild_role(g, g->id) == NULL)
+        return CACHE_UNKNOWN;
+
+    struct perm_role roles[MAX_ROLES];
+    struct perm_question q = {.guild_id = g->id,
+                              .owner_id = g->owner_id,
+                              .user_id = user_id,
+                              .everyone = guild_role(g, g->id)->permissions,
+                              .roles = roles,
+                              .overwrites = ch->overwrites,
+                              .n_overwrites = ch->n_overwrites};
+    for (size_t i = 0; i < m->n_roles; i++) {
+        const struct cache_role *r = guild_role(g, m->roles[i]);
+        if (r != NULL)
+            roles[q.n_roles++] = (struct perm_role){r->id, r->permissions};
+    }
+    uint64_t may = permissions_of(&q);
+    if ((may & PERM_VIEW_CHANNEL) == 0)
+        return CACHE_NO;
+    if (thread == NULL || thread->type != CHANNEL_PRIVATE_THREAD || (may & PERM_MANAGE_THREADS))
+        return CACHE_YES;
+    uint64_t key[2] = {thread->id, user_id};
+    return map_get(&c->thread_members, KEY_OF(key)) != NULL ? CACHE_YES : CACHE_UNKNOWN;
+}
+
+void cache_stats(const struct cache *c, struct cache_stats *ret)
+{
+    *ret = (struct cache_stats){.guilds = map_count(&c->guilds),
+                                .channels = map_count(&c->channels),
+                                .members = map_count(&c->members),
+                                .evicted = c->evicted};
+}

@@ -1,0 +1,479 @@
+/* normalize.c - design.  (normalize.h has the contract.)
+ *
+ * A message has some thirty keys of which we need half: gather() walks them once, instead of
+ * searching the object for each.  Most texts go through as they are, borrowed from the parser; only
+ * what has to be put together (forwards, stickers, embeds, polls) is written into the scratch
+ * buffer. */
+#include "platform/discord/normalize.h"
+#include <stdio.h>
+#include "base/mem.h"
+#include "platform/discord/cache.h"
+
+enum {
+    FLAG_LOADING = 1 << 7, /* "thinking ..." of some bot */
+    FLAG_VOICE = 1 << 13,
+    REFERENCE_FORWARD = 1,
+    STICKER_PNG = 1,
+    STICKER_APNG = 2,
+    STICKER_GIF = 4,
+};
+
+struct person {
+    struct str id, name, handle;
+    bool bot;
+};
+
+struct message {
+    struct str id, channel_id, guild_id, content, webhook_id;
+    struct json author, member, mentions, mention_roles, attachments, stickers, embeds, poll;
+    struct json reference, referenced, snapshots;
+    int64_t type, flags, channel_type; /* -1: absent */
+};
+
+#define KEY(lit) (memcmp(it.key.p, lit, sizeof(lit) - 1) == 0)
+
+static void gather(struct json d, struct message *m)
+{
+    *m = (struct message){.type = -1, .channel_type = -1};
+    for (struct json_iter it = {0}; json_next(d, &it);) {
+        switch (it.key.n) {
+        case 2:
+            if (KEY("id"))
+                m->id = json_as_str(it.value);
+            break;
+        case 4:
+            if (KEY("type"))
+                json_as_i64(it.value, &m->type);
+            else if (KEY("poll"))
+                m->poll = it.value;
+            break;
+        case 5:
+            if (KEY("flags"))
+                json_as_i64(it.value, &m->flags);
+            break;
+        case 6:
+            if (KEY("author"))
+                m->author = it.value;
+            else if (KEY("member"))
+                m->member = it.value;
+            else if (KEY("embeds"))
+                m->embeds = it.value;
+            break;
+        case 7:
+            if (KEY("content"))
+                m->content = json_as_str(it.value);
+            break;
+        case 8:
+            if (KEY("guild_id"))
+                m->guild_id = json_as_str(it.value);
+            else if (KEY("mentions"))
+                m->mentions = it.value;
+            break;
+        case 10:
+            if (KEY("channel_id"))
+                m->channel_id = json_as_str(it.value);
+            else if (KEY("webhook_id"))
+                m->webhook_id = json_as_str(it.value);
+            break;
+        case 11:
+            if (KEY("attachments"))
+                m->attachments = it.value;
+            break;
+        case 12:
+            if (KEY("channel_type"))
+                json_as_i64(it.value, &m->channel_type);
+            break;
+        case 13:
+            if (KEY("mention_roles"))
+                m->mention_roles = it.value;
+            else if (KEY("sticker_items"))
+                m->stickers = it.value;
+            break;
+        case 17:
+            if (KEY("message_reference"))
+                m->reference = it.value;
+            else if (KEY("message_snapshots"))
+                m->snapshots = it.value;
+            break;
+        case 18:
+            if (KEY("referenced_message"))
+                m->referenced = it.value;
+            break;
+        default:
+            break;
+        }
+    }
+}
+
+/* The name people see: the account's display name, else its handle. */
+static struct person read_person(struct json user)
+{
+    struct person p = {0};
+    struct str global = STR_NULL;
+
+    for (struct json_iter it = {0}; json_next(user, &it);) {
+        if (it.key.n == 2 && KEY("id"))
+            p.id = json_as_str(it.value);
+        else if (it.key.n == 8 && KEY("username"))
+            p.handle = json_as_str(it.value);
+        else if (it.key.n == 11 && KEY("global_name"))
+            global = json_as_str(it.value);
+        else if ((it.key.n == 3 && KEY("bot")) || (it.key.n == 6 && KEY("system")))
+            p.bot |= json_as_bool(it.value, false);
+    }
+    p.name = str_is_empty(global) ? p.handle : global;
+    return p;
+}
+
+static const char *why_ignored(const struct message *m, const struct normalize_in *in,
+                               const struct person *author)
+{
+    switch (m->type) {
+    case 0:
+    case 19:
+    case 20:
+    case 23:
+        break;
+    default:
+        return "not speech";
+    }
+    if (str_eq(author->id, in->bot_user))
+        return "our own";
+    if (m->flags & FLAG_LOADING)
+        return "a placeholder";
+    return NULL;
+}
+
+/* ---- text ---- */
+
+/* "@bot do this" is "do this": the mention says who is meant, which mentions_bot keeps. */
+static struct str strip_mention(struct str text, struct str bot_user)
+{
+    for (;;) {
+        struct str s = str_trim(text);
+
+        if (!str_starts(s, STR("<@")))
+            return text;
+        struct str rest = str_skip(s, s.n > 2 && s.p[2] == '!' ? 3 : 2);
+        if (!str_starts(rest, bot_user) || rest.n <= bot_user.n || rest.p[bot_user.n] != '>')
+            return text;
+        text = str_trim(str_skip(rest, bot_user.n + 1));
+    }
+}
+
+static void add_line(struct buf *b, struct str text)
+{
+    if (str_is_empty(text))
+        return;
+    if (b->n > 0)
+        buf_add_c(b, '\n');
+    buf_add_str(b, text);
+}
+
+static void add_note(struct buf *b, const char *what, struct str of)
+{
+    if (b->n > 0)
+        buf_add_c(b, '\n');
+    buf_add_c(b, '[');
+    buf_add_z(b, what);
+    if (!str_is_empty(of)) {
+        buf_add_z(b, ": ");
+        buf_add_str(b, of);
+    }
+    buf_add_c(b, ']');
+}
+
+static void add_embeds(struct buf *b, struct json embeds)
+{
+    for (struct json_iter it = {0}; json_next(embeds, &it);) {
+        add_line(b, json_str(it.value, "title"));
+        add_line(b, json_str(it.value, "description"));
+        for (struct json_iter f = {0}; json_next(json_get(it.value, "fields"), &f);) {
+            add_line(b, json_str(f.value, "name"));
+            add_line(b, json_str(f.value, "value"));
+        }
+    }
+}
+
+static void add_poll(struct buf *b, struct json poll)
+{
+    add_note(b, "poll", json_str(json_get(poll, "question"), "text"));
+    for (struct json_iter it = {0}; json_next(json_get(poll, "answers"), &it);) {
+        struct str answer = json_str(json_get(it.value, "poll_media"), "text");
+
+        if (str_is_empty(answer))
+            continue;
+        buf_add_z(b, "\n- ");
+        buf_add_str(b, answer);
+    }
+}
+
+/* What was forwarded, under a note that says so: its author is not known to us. */
+static void add_snapshots(struct buf *b, struct json snapshots)
+{
+    for (struct json_iter it = {0}; json_next(snapshots, &it);) {
+        struct json message = json_get(it.value, "message");
+
+        add_note(b, "forwarded", STR_NULL);
+        add_line(b, json_str(message, "content"));
+        add_embeds(b, json_get(message, "embeds"));
+    }
+}
+
+static bool is_forward(const struct message *m)
+{
+    int64_t type = 0;
+
+    return json_type(m->reference) == JSON_OBJECT &&
+           json_as_i64(json_get(m->reference, "type"), &type) && type == REFERENCE_FORWARD;
+}
+
+static void set_text(const struct message *m, const struct normalize_in *in,
+                     struct normalize_out *out)
+{
+    struct buf *b = &out->scratch;
+
+    out->ev.text = strip_mention(m->content.p != NULL ? m->content : STR(""), in->bot_user);
+    bool forward = is_forward(m), empty = str_is_empty(out->ev.text);
+    struct json sticker = {0};
+    for (struct json_iter it = {0}; json_next(m->stickers, &it) && sticker.doc == NULL;)
+        sticker = it.value;
+    if (!forward && !json_is_object(m->poll) &&
+        (!empty || (sticker.doc == NULL && json_count(m->embeds) == 0)))
+        return;
+    buf_reset(b);
+    add_line(b, out->ev.text);
+    if (forward)
+        add_snapshots(b, m->snapshots);
+    if (json_is_object(m->poll))
+        add_poll(b, m->poll);
+    if (empty && sticker.doc != NULL)
+        add_note(b, "sticker", json_str(sticker, "name"));
+    if (empty && !forward)
+        add_embeds(b, m->embeds);
+    out->ev.text = buf_str(b);
+}
+
+/* ---- media ---- */
+
+static struct str kind_of(struct str mime, bool voice)
+{
+    if (str_starts(mime, STR("image/")))
+        return STR("photo");
+    if (str_starts(mime, STR("video/")))
+        return STR("video");
+    if (str_starts(mime, STR("audio/")))
+        return voice ? STR("voice") : STR("audio");
+    return STR("document");
+}
+
+/* The first attachment names the kind. */
+static void add_attachments(struct event *ev, struct json list, bool voice)
+{
+    for (struct json_iter it = {0}; json_next(list, &it) && ev->n_media < EVENT_MAX_MEDIA;) {
+        struct str url = json_str(it.value, "url");
+
+        if (str_is_empty(url))
+            continue;
+        if (ev->n_media == 0)
+            ev->message_type = kind_of(json_str(it.value, "content_type"), voice);
+        ev->media_urls[ev->n_media++] = url;
+    }
+}
+
+/* Stickers are pictures on Discord's CDN, except the animated vector kind, which nobody can show.
+ */
+static void add_sticker(struct normalize_out *out, struct json list)
+{
+    struct event *ev = &out->ev;
+
+    for (struct json_iter it = {0}; json_next(list, &it);) {
+        uint64_t id = json_snowflake(it.value, "id");
+        int64_t format = 0;
+
+        if (ev->message_type.p == NULL)
+            ev->message_type = STR("sticker");
+        json_as_i64(json_get(it.value, "format_type"), &format);
+        if (id == 0 || ev->n_media == EVENT_MAX_MEDIA ||
+            (format != STICKER_PNG && format != STICKER_APNG && format != STICKER_GIF))
+            return;
+        snprintf(out->sticker_url, sizeof out->sticker_url,
+                 format == STICKER_GIF ? "https://media.discordapp.net/stickers/%llu.gif"
+                                       : "https://cdn.discordapp.com/stickers/%llu.png",
+                 (unsigned long long)id);
+        ev->media_urls[ev->n_media++] = str_of(out->sticker_url);
+        return; /* a message has one in practice; the note names it */
+    }
+}
+
+static void set_media(const struct message *m, struct normalize_out *out)
+{
+    bool voice = (m->flags & FLAG_VOICE) != 0;
+
+    if (m->attachments.doc != NULL)
+        add_attachments(&out->ev, m->attachments, voice);
+    if (m->snapshots.doc != NULL)
+        for (struct json_iter it = {0}; json_next(m->snapshots, &it);)
+            add_attachments(&out->ev, json_get(json_get(it.value, "message"), "attachments"),
+                            false);
+    if (m->stickers.doc != NULL)
+        add_sticker(out, m->stickers);
+}
+
+/* ---- who is meant ---- */
+
+static bool names_bot(const struct message *m, const struct normalize_in *in,
+                      const struct cache_guild *g)
+{
+    for (struct json_iter it = {0}; json_next(m->mentions, &it);)
+        if (str_eq(json_str(it.value, "id"), in->bot_user))
+            return true;
+    if (g == NULL)
+        return false;
+    /* People pick the role that carries the bot's name as often as the bot itself. */
+    for (struct json_iter it = {0}; json_next(m->mention_roles, &it);) {
+        uint64_t id = snowflake(json_as_str(it.value));
+        for (size_t i = 0; i < g->n_roles; i++)
+            if (g->roles[i].is_ours && g->roles[i].id == id)
+                return true;
+    }
+    return false;
+}
+
+static void set_reply(const struct message *m, const struct normalize_in *in, struct event *ev)
+{
+    if (m->type != 19 || !json_is_object(m->reference))
+        return;
+    ev->reply_to_message_id = json_str(m->reference, "message_id");
+    if (!json_is_object(m->referenced))
+        return; /* deleted, or not told */
+    struct person author = read_person(json_get(m->referenced, "author"));
+    ev->reply_to.set = true;
+    ev->reply_to.text = json_str(m->referenced, "content");
+    ev->reply_to.author = author.name;
+    ev->reply_to.is_own = ev->replies_to_bot = str_eq(author.id, in->bot_user);
+}
+
+/* ---- where ---- */
+
+static void set_place(const struct message *m, const struct cache_channel *ch,
+                      const struct cache_channel *parent, struct event *ev)
+{
+    bool thread = channel_type_is_thread(ch != NULL ? ch->type : (int)m->channel_type);
+
+    ev->chat_type = thread ? STR("thread") : STR("group");
+    if (thread)
+        ev->thread_id = m->channel_id;
+    if (ch == NULL)
+        return;
+    ev->chat_name = str_of(ch->name);
+    ev->chat_topic = str_of(parent != NULL ? parent->topic : ch->topic);
+}
+
+static enum normalize_verdict set_guild_place(const struct message *m,
+                                              const struct normalize_in *in,
+                                              struct normalize_out *out,
+                                              const struct cache_guild **ret_guild)
+{
+    const struct cache_guild *g = cache_guild(in->cache, out->guild_id);
+    const struct cache_channel *ch = cache_channel(in->cache, out->channel_id), *parent = NULL;
+
+    if (!in->lenient && ch == NULL)
+        return g == NULL || !g->loaded ? NORMALIZE_NEED_GUILD : NORMALIZE_NEED_CHANNEL;
+    if (!in->lenient && (g == NULL || !g->loaded))
+        return NORMALIZE_NEED_GUILD;
+    if (ch != NULL && channel_type_is_thread(ch->type) && ch->parent_id != 0) {
+        parent = cache_channel(in->cache, ch->parent_id);
+        snprintf(out->parent_id, sizeof out->parent_id, "%llu", (unsigned long long)ch->parent_id);
+        out->ev.parent_chat_id = str_of(out->parent_id);
+    }
+    set_place(m, ch, parent, &out->ev);
+    *ret_guild = g;
+    return NORMALIZE_EVENT;
+}
+
+static void set_dm_place(const struct person *author, struct normalize_out *out)
+{
+    out->ev.chat_type = STR("dm");
+    out->ev.chat_name = author->name;
+    snprintf(out->route_key, sizeof out->route_key, "dm:%.*s", STR_FMT(author->id));
+    out->ev.route_key = str_of(out->route_key);
+}
+
+static struct str nick_of(const struct message *m, const struct normalize_in *in,
+                          const struct normalize_out *out)
+{
+    struct str nick = json_str(m->member, "nick");
+
+    if (!str_is_empty(nick) || m->member.doc != NULL || out->guild_id == 0)
+        return nick;
+    const struct cache_member *member = cache_member(in->cache, out->guild_id, out->user_id);
+    return member != NULL ? str_of(member->nick) : STR_NULL;
+}
+
+static void set_author(const struct message *m, const struct normalize_in *in,
+                       const struct person *author, struct normalize_out *out)
+{
+    struct str nick = nick_of(m, in, out);
+
+    out->ev.user_id = author->id;
+    out->ev.user_name = str_is_empty(nick) ? author->name : nick;
+    out->ev.user_display_name = out->ev.user_name;
+    out->ev.user_handle = author->handle;
+    out->ev.author_is_bot = author->bot || !str_is_empty(m->webhook_id);
+}
+
+static bool read_ids(const struct message *m, const struct normalize_in *in,
+                     const struct person *author, struct normalize_out *out, struct str *ret_guild)
+{
+    *ret_guild = str_is_empty(m->guild_id) ? in->guild_id : m->guild_id;
+    out->message_id = snowflake(m->id);
+    out->channel_id = snowflake(m->channel_id);
+    out->guild_id = snowflake(*ret_guild);
+    out->user_id = snowflake(author->id);
+    return out->message_id != 0 && out->channel_id != 0 && out->user_id != 0 &&
+           (out->guild_id != 0 || str_is_empty(*ret_guild)) && m->type >= 0;
+}
+
+enum normalize_verdict normalize(const struct normalize_in *in, struct normalize_out *out)
+{
+    const struct cache_guild *g = NULL;
+    enum normalize_verdict verdict = NORMALIZE_EVENT;
+    struct message m;
+    struct str guild_id;
+
+    gather(in->message, &m);
+    struct person author = read_person(m.author);
+    out->ev = (struct event){.platform = STR("discord"), .bot = in->bot};
+    if (!read_ids(&m, in, &author, out, &guild_id))
+        return NORMALIZE_MALFORMED;
+    out->why = why_ignored(&m, in, &author);
+    if (out->why != NULL)
+        return NORMALIZE_IGNORED;
+
+    struct event *ev = &out->ev;
+    ev->event_id = ev->message_id = m.id;
+    ev->chat_id = m.channel_id;
+    if (out->guild_id != 0) {
+        ev->scope_id = ev->route_key = guild_id;
+        verdict = set_guild_place(&m, in, out, &g);
+    } else {
+        set_dm_place(&author, out);
+    }
+    if (verdict != NORMALIZE_EVENT)
+        return verdict;
+    set_author(&m, in, &author, out);
+    set_text(&m, in, out);
+    set_media(&m, out);
+    set_reply(&m, in, ev);
+    ev->mentions_bot = names_bot(&m, in, g);
+    if (!str_is_empty(ev->text) || ev->n_media > 0)
+        return NORMALIZE_EVENT;
+    out->why = ev->mentions_bot ? NULL : "empty";
+    return ev->mentions_bot ? NORMALIZE_EVENT : NORMALIZE_IGNORED;
+}
+
+void normalize_done(struct normalize_out *out)
+{
+    buf_done(&out->scratch);
+}
