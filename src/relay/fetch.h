@@ -10,7 +10,7 @@ struct instance;
 struct relay;
 struct slot;
 
-#define FETCH_BYTES (512u << 10)
+#define FETCH_BYTES (128u << 10)
 #define FETCH_TOTAL_BYTES (64u << 20)
 
 enum fetch_verdict {

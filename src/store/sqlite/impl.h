@@ -16,6 +16,7 @@
 
 #define BATCH_MAX_OPS 4096          /* one transaction; later ops wait for the next one, so that */
 #define BATCH_MAX_BYTES (16u << 20) /* the first completion is not late because of the last */
+#define BATCH_MAX_READS 512         /* rows asked for: whoever asked sends them while we go on */
 #define LINGER_FULL 1024            /* this many waiting ops are company enough */
 #define FORGET_ROWS 256             /* deduplication records dropped per transaction */
 #define PURGE_ROWS 1024             /* settled rows deleted per transaction when it is quiet */

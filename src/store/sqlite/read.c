@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include "base/arena.h"
 
-#define SKIP_ROWS 4 /* stepping over this many foreign rows is cheaper than searching anew */
+#define SKIP_ROWS 4 /* stepping to an id this near is cheaper than searching anew */
 
 static struct arena *arena_new(void)
 {
@@ -46,8 +46,8 @@ static int cursor_seek(struct cursor *c, uint64_t id)
 {
     int rc = SQLITE_OK;
 
-    if (c->open && id > c->wanted)
-        for (int i = 0; i < SKIP_ROWS && c->at < id && rc == SQLITE_OK; i++)
+    if (c->open && id > c->wanted && c->at < id && id - c->at <= SKIP_ROWS)
+        while (c->at < id && rc == SQLITE_OK)
             rc = cursor_step(c);
     if (rc == SQLITE_OK && (!c->open || id <= c->wanted || c->at < id)) {
         sqlite3_reset(c->q);

@@ -256,13 +256,16 @@ static bool take_work(struct store_sqlite *st, struct store_op **ret_first, int6
 static struct store_op *cut_batch(struct store_op **list, struct store_op **ret_last)
 {
     struct store_op *first = *list, *op = first;
-    size_t n = 0, bytes = 0;
+    size_t n = 0, bytes = 0, reads = 0;
 
     for (;; op = op->next) {
         n++;
         if (op->kind == STORE_APPEND)
             bytes += container_of(op, struct store_append, op)->frame.n;
-        if (op->next == NULL || n >= BATCH_MAX_OPS || bytes >= BATCH_MAX_BYTES)
+        else if (op->kind == STORE_FETCH)
+            reads += container_of(op, struct store_fetch, op)->n;
+        if (op->next == NULL || n >= BATCH_MAX_OPS || bytes >= BATCH_MAX_BYTES ||
+            reads >= BATCH_MAX_READS)
             break;
     }
     *list = op->next;
