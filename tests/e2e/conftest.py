@@ -1,0 +1,191 @@
+"""What the end-to-end tests hold in their hands: the real program on a free port, and gateways that dial it.
+
+BELLHOP_BUILD names the build directory (default build/asan). Every server gets its own state directory and
+port, so tests run side by side.
+"""
+import os
+import pathlib
+import shutil
+import signal
+import subprocess
+import tempfile
+import threading
+import time
+
+import pytest
+
+from relay import Gateway, http, mint
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+BUILD = pathlib.Path(os.environ.get("BELLHOP_BUILD", ROOT / "build" / "asan"))
+PROGRAM = BUILD / "bellhop"
+
+CONFIG = """\
+listen: 127.0.0.1:0
+state_dir: {state}
+wake: {{cooldown: 300ms, timeout: 2s, allow_private: true}}
+log: {{level: debug}}
+platforms:
+  - {{platform: web, bot: lobby}}
+  - {{platform: web, bot: attic}}
+"""
+
+
+class Credential:
+    def __init__(self, text):
+        lines = dict(line.split("=", 1) for line in text.splitlines())
+        assert list(lines) == ["GATEWAY_RELAY_URL", "GATEWAY_RELAY_ID", "GATEWAY_RELAY_SECRET"], text
+        self.url, self.id, self.secret = lines.values()
+
+    def token(self, ttl=300, **more):
+        return mint(self.id, self.secret, ttl=ttl, **more)
+
+
+class Bellhop:
+    """One server. start() and stop() may follow each other: the state directory stays."""
+
+    def __init__(self, config=CONFIG, env=None):
+        self.dir = pathlib.Path(tempfile.mkdtemp(prefix="bh-"))
+        self.state = self.dir / "state"
+        self.config = self.dir / "bellhop.yaml"
+        self.config.write_text(config.format(state=self.state))
+        self.env = {**os.environ, **(env or {})}
+        self.process = None
+        self.lines = []  # what it wrote to stderr
+
+    def start(self):
+        assert self.process is None
+        self.lines = []
+        self.process = subprocess.Popen([PROGRAM, "serve", "-c", self.config], env=self.env, text=True,
+                                        stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+        self.reader = threading.Thread(target=self._read, daemon=True)
+        self.reader.start()
+        self.ready = self.process.stdout.readline()
+        assert "ready" in self.ready, self.log()
+        self.port = int((self.state / "port").read_text())
+        self.url = f"http://127.0.0.1:{self.port}"
+        return self
+
+    def _read(self):
+        for line in self.process.stderr:
+            self.lines.append(line)
+
+    def log(self):
+        return "".join(self.lines)
+
+    def signal(self, number):
+        self.process.send_signal(number)
+
+    def wait(self, timeout=20):
+        """The exit status; every byte it logged has been read."""
+        code = self.process.wait(timeout)
+        self.reader.join(5)
+        self.process.stdout.close()
+        self.process.stderr.close()
+        self.process = None
+        return code
+
+    def stop(self, number=signal.SIGTERM):
+        self.signal(number)
+        return self.wait()
+
+    def kill(self):
+        self.signal(signal.SIGKILL)
+        self.wait()
+
+    def restart(self):
+        assert self.stop() == 0, self.log()
+        return self.start()
+
+    def cli(self, *args, check=True, input=None):
+        done = subprocess.run([PROGRAM, *args, "-c", self.config], env=self.env, text=True, capture_output=True,
+                              timeout=30)
+        if check:
+            assert done.returncode == 0, done.stderr
+        return done
+
+    def add(self, *args, tenant="t", platform="web", bot="lobby", **options):
+        """A gateway; with a platform it is routed at once."""
+        words = ["gateway", "add", "--tenant", tenant, *args]
+        if platform:
+            words += ["--platform", platform, "--bot", bot]
+        for name, value in options.items():
+            words += ["--" + name.replace("_", "-"), value]
+        return Credential(self.cli(*words).stdout)
+
+    def get(self, path, **more):
+        return http("GET", self.url + path, **more)
+
+    def post(self, path, body=None, **more):
+        return http("POST", self.url + path, body, **more)
+
+    def write(self, text, bot="lobby", visitor="e2e-visitor-000000", client_id=None):
+        """A person writes on the chat page; returns the HTTP status."""
+        body = {"text": text}
+        if client_id:
+            body["client_id"] = client_id
+        return self.post(f"/chat/{bot}/api/message", body, headers={"X-Bellhop-Visitor": visitor}).status
+
+    def metric(self, name):
+        for line in self.get("/metrics").text.splitlines():
+            if line.startswith(f"bellhop_{name} "):
+                return int(float(line.rsplit(" ", 1)[1]))
+        raise KeyError(name)
+
+    def instance(self, name):
+        import json
+        status = json.loads(self.cli("status", "--json").stdout)
+        return next((i for i in status["instances"] if i["instance"] == name), None)
+
+    def clean(self):
+        if self.process is not None:
+            code = self.stop()
+            assert code == 0, f"exit status {code}\n{self.log()}"
+        assert "Sanitizer" not in self.log(), self.log()
+        assert "runtime error" not in self.log(), self.log()
+        shutil.rmtree(self.dir, ignore_errors=True)
+
+
+def wait_for(what, timeout=10.0, every=0.02):
+    """The first true answer of what()."""
+    end = time.monotonic() + timeout
+    while True:
+        got = what()
+        if got:
+            return got
+        assert time.monotonic() < end, "never came true"
+        time.sleep(every)
+
+
+@pytest.fixture
+def make_bellhop():
+    made = []
+
+    def make(config=CONFIG, start=True, **more):
+        server = Bellhop(config, **more)
+        made.append(server)
+        return server.start() if start else server
+
+    yield make
+    for server in made:
+        server.clean()
+
+
+@pytest.fixture
+def bellhop(make_bellhop):
+    return make_bellhop()
+
+
+@pytest.fixture
+def dial():
+    """dial(server, credential, ...) -> a connected Gateway; all are closed at the end."""
+    made = []
+
+    def connect(server, credential, **more):
+        gateway = Gateway(server.url, credential.id, credential.secret, **more)
+        made.append(gateway)
+        return gateway
+
+    yield connect
+    for gateway in made:
+        gateway.close()
