@@ -228,14 +228,14 @@ void admin_routes(struct front *f, struct http_req *req)
 /* ---- mailboxes ---- */
 
 struct search {
-    struct str instance;
-    char *tenant; /* owned */
+    struct str instance, wanted; /* wanted: the tenant, when it was named */
+    char *tenant;                /* owned; the first one found */
     size_t found;
 };
 
 static void match_name(struct search *s, struct str tenant, struct str instance)
 {
-    if (!str_eq(instance, s->instance))
+    if (!str_eq(instance, s->instance) || (s->wanted.n > 0 && !str_eq(tenant, s->wanted)))
         return;
     if (s->tenant != NULL && str_eq(str_of(s->tenant), tenant))
         return;
@@ -252,15 +252,13 @@ static void match_view(void *ctx, const struct instance_view *v)
 bool admin_find_instance(struct front *f, struct http_id id, struct str instance,
                          struct buf *tenant)
 {
-    struct search s = {.instance = instance};
+    struct search s = {.instance = instance, .wanted = buf_str(tenant)};
     struct list *head;
 
     if (str_is_empty(instance)) {
         http_answer_error(f->server, id, 400, "malformed", "Which instance?");
         return false;
     }
-    if (tenant->n > 0)
-        return true;
     relay_each_instance(f->relay, match_view, &s);
     facts_gateways(f->facts, &head);
     list_each(head, it, nxt)
@@ -275,7 +273,7 @@ bool admin_find_instance(struct front *f, struct http_id id, struct str instance
         http_answer_error(f->server, id, 409, "ambiguous",
                           "Several tenants have an instance \"%.*s\"; say which with --tenant.",
                           STR_FMT(instance));
-    else
+    else if (tenant->n == 0)
         buf_add_z(tenant, s.tenant);
     free(s.tenant);
     return s.found == 1;
@@ -317,10 +315,8 @@ static void on_shown(void *ctx, enum bh_err err)
 
     jw_end_arr(&s->w);
     jw_end_obj(&s->w);
-    if (err == BH_OK)
+    if (err == BH_OK || err == BH_NOT_FOUND) /* known, but nothing was ever delivered to it */
         front_json(s->f, s->id, 200, &s->body);
-    else if (err == BH_NOT_FOUND)
-        http_answer_error(s->f->server, s->id, 404, "not_found", "There is no such mailbox.");
     else
         http_answer_error(s->f->server, s->id, 503, bh_err_word(err), "The store does not answer.");
     buf_done(&s->body);

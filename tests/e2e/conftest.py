@@ -3,14 +3,15 @@
 BELLHOP_BUILD names the build directory (default build/asan). Every server gets its own state directory and
 port, so tests run side by side.
 """
+import json
 import os
 import pathlib
 import shutil
-import signal
 import subprocess
 import tempfile
 import threading
 import time
+from signal import SIGKILL, SIGTERM
 
 import pytest
 
@@ -85,12 +86,12 @@ class Bellhop:
         self.process = None
         return code
 
-    def stop(self, number=signal.SIGTERM):
+    def stop(self, number=SIGTERM):
         self.signal(number)
         return self.wait()
 
     def kill(self):
-        self.signal(signal.SIGKILL)
+        self.signal(SIGKILL)
         self.wait()
 
     def restart(self):
@@ -133,7 +134,6 @@ class Bellhop:
         raise KeyError(name)
 
     def instance(self, name):
-        import json
         status = json.loads(self.cli("status", "--json").stdout)
         return next((i for i in status["instances"] if i["instance"] == name), None)
 

@@ -76,7 +76,7 @@ class Gateway:
         self.hello, self.ack, self.reading = hello, ack, read
         self.queues, self.results = {}, {}
         self.seen = []  # every inbound text, in order of arrival
-        self.opened, self.over = threading.Event(), threading.Event()
+        self.opened, self.over, self.decided = threading.Event(), threading.Event(), threading.Event()
         self.closed = self.refused = self.failed = None
         self.loop = asyncio.new_event_loop()
         self.thread = threading.Thread(target=self._main, daemon=True)
@@ -85,7 +85,7 @@ class Gateway:
             self.wait_open()
 
     def wait_open(self):
-        assert self.opened.wait(PATIENCE_S) or self.over.is_set(), "neither opened nor refused"
+        assert self.decided.wait(PATIENCE_S), "neither opened nor refused"
         if self.refused:
             raise Refused(*self.refused)
         if self.failed:
@@ -102,6 +102,8 @@ class Gateway:
             self.failed = e
         finally:
             self.over.set()
+            self.decided.set()
+            self.loop.close()
 
     async def _run(self):
         async with websockets.connect(self.url, extra_headers=self.headers, max_size=2**20, ping_interval=None,
@@ -109,6 +111,7 @@ class Gateway:
             if self.hello:
                 await self._write({"type": "hello", "platform": self.hello[0], "botId": self.hello[1]})
             self.opened.set()
+            self.decided.set()
             try:
                 while not self.reading:
                     await asyncio.sleep(0.02)
@@ -194,6 +197,7 @@ class Gateway:
         return self.closed
 
     def close(self):
+        self.reading = True
         if not self.over.is_set() and self.opened.is_set():
             try:
                 self._now(self.ws.close())

@@ -1,0 +1,267 @@
+"""The command line as a person meets it: what it says, where, and with which exit status."""
+import json
+import os
+import stat
+import subprocess
+
+import pytest
+
+from conftest import CONFIG, PROGRAM, wait_for
+
+
+def run(*args, cwd="/tmp", **env):
+    return subprocess.run([PROGRAM, *args], text=True, capture_output=True, timeout=30, cwd=cwd,
+                          env={**os.environ, **env})
+
+
+# ---- help ----
+
+
+@pytest.mark.parametrize("args", [["help"], ["--help"], ["-h"], ["help", "serve"], ["help", "config"],
+                                  ["gateway", "--help"], ["version"], ["--version"]])
+def test_help_goes_to_stdout_and_exits_0(args):
+    done = run(*args)
+    assert done.returncode == 0 and done.stdout and not done.stderr
+
+
+def test_every_command_has_its_help():
+    names = [line.split()[0] for line in run("help").stdout.splitlines() if line.startswith("  ") and line[2] != " "]
+    for name in [n for n in names if n != "bellhop"]:
+        assert f"Usage: bellhop {name}" in run("help", name).stdout
+
+
+@pytest.mark.parametrize("args", [[], ["fly"], ["status", "--loud"], ["status", "x"], ["gateway"], ["gateway", "fly"],
+                                  ["gateway", "add"], ["gateway", "revoke"], ["gateway", "rotate", "a", "b"],
+                                  ["gateway", "add", "--tenant"], ["gateway", "add", "--tenant", "t", "--bot", "b"],
+                                  ["route", "add", "--key", "k"], ["mailbox"], ["mailbox", "show"],
+                                  ["mailbox", "purge", "i"], ["mailbox", "show", "i", "--limit", "many"],
+                                  ["help", "fly"], ["serve", "now"], ["status", "--json=yes"]])
+def test_misuse_exits_2_and_says_where_to_look(args):
+    done = run(*args)
+    assert done.returncode == 2
+    assert "help" in done.stderr + done.stdout
+
+
+# ---- no server ----
+
+
+@pytest.mark.parametrize("args", [["status"], ["gateway", "list"], ["gateway", "add", "--tenant", "t"], ["route", "list"],
+                                  ["mailbox", "list"], ["mailbox", "show", "x"]])
+def test_without_a_server_it_says_so_and_how_to_start_one(args, tmp_path):
+    done = run(*args, "--state-dir", str(tmp_path))
+    assert done.returncode == 1 and done.stdout == ""
+    assert "no server is running" in done.stderr and "bellhop serve" in done.stderr
+
+
+def test_a_socket_left_by_a_crash_is_not_a_server(bellhop):
+    bellhop.kill()
+    done = bellhop.cli("status", check=False)
+    assert done.returncode == 1 and "no server is running" in done.stderr
+    bellhop.start()
+
+
+# ---- gateways, routes ----
+
+
+def test_gateway_add_prints_three_lines_and_nothing_else(bellhop):
+    done = bellhop.cli("gateway", "add", "--tenant", "t", "--id", "my:gw")
+    assert [line.split("=")[0] for line in done.stdout.splitlines()] == [
+        "GATEWAY_RELAY_URL", "GATEWAY_RELAY_ID", "GATEWAY_RELAY_SECRET"]
+    assert f"GATEWAY_RELAY_URL=http://127.0.0.1:{bellhop.port}\n" in done.stdout
+    assert "GATEWAY_RELAY_ID=my:gw\n" in done.stdout
+    assert "once" in done.stderr and "route add" in done.stderr
+
+
+def test_a_public_url_is_what_gateways_are_told(make_bellhop):
+    server = make_bellhop(CONFIG + "public_url: https://relay.example.org/\n")
+    assert server.add().url == "https://relay.example.org"
+
+
+def test_the_same_id_twice_is_refused_with_what_to_do(bellhop):
+    bellhop.add(id="g")
+    done = bellhop.cli("gateway", "add", "--tenant", "t", "--id", "g", check=False)
+    assert done.returncode == 1 and "rotate g" in done.stderr and done.stdout == ""
+
+
+@pytest.mark.parametrize("options", [["--id", "with blank"], ["--tenant", ""], ["--wake-url", "ftp://x"],
+                                     ["--instance", "x" * 200], ["--id", "a\nb"]])
+def test_bad_names_and_urls_are_refused(bellhop, options):
+    done = bellhop.cli("gateway", "add", "--tenant", "t", *options, check=False)
+    assert done.returncode == 1 and done.stderr and done.stdout == ""
+
+
+def test_gateway_list_shows_everything_but_secrets(bellhop):
+    c = bellhop.add(id="g", wake_url="http://127.0.0.1:9/w")
+    bellhop.cli("gateway", "revoke", bellhop.add(id="old").id)
+    listed = json.loads(bellhop.cli("gateway", "list", "--json").stdout)
+    assert [(g["id"], g["tenant"], g["instance"], g["wakeUrl"]) for g in listed] == [
+        ("g", "t", "g", "http://127.0.0.1:9/w"), ("old", "t", "old", None)]
+    assert listed[1]["revokedAt"] and not listed[0]["revokedAt"]
+    for text in (bellhop.cli("gateway", "list").stdout, bellhop.cli("status").stdout, json.dumps(listed)):
+        assert c.secret not in text
+    assert "revoked" in bellhop.cli("gateway", "list").stdout
+
+
+def test_gateway_set_changes_the_wake_url(bellhop):
+    bellhop.add(id="g")
+    bellhop.cli("gateway", "set", "g", "--wake-url", "https://example.org/w")
+    assert json.loads(bellhop.cli("gateway", "list", "--json").stdout)[0]["wakeUrl"] == "https://example.org/w"
+    bellhop.cli("gateway", "set", "g", "--wake-url", "")
+    assert json.loads(bellhop.cli("gateway", "list", "--json").stdout)[0]["wakeUrl"] is None
+
+
+@pytest.mark.parametrize("args", [["rotate", "nobody"], ["revoke", "nobody"], ["set", "nobody", "--wake-url", "http://x"]])
+def test_an_unknown_gateway_is_named(bellhop, args):
+    done = bellhop.cli("gateway", *args, check=False)
+    assert done.returncode == 1 and '"nobody"' in done.stderr
+
+
+def test_routes_come_and_go(bellhop):
+    route = ["--platform", "web", "--key", "attic", "--tenant", "t", "--instance", "i"]
+    bellhop.cli("route", "add", *route)
+    bellhop.cli("route", "add", *route)
+    assert json.loads(bellhop.cli("route", "list", "--json").stdout) == [
+        {"platform": "web", "key": "attic", "tenant": "t", "instance": "i"}]
+    bellhop.cli("route", "remove", *route)
+    assert json.loads(bellhop.cli("route", "list", "--json").stdout) == []
+    done = bellhop.cli("route", "remove", *route, check=False)
+    assert done.returncode == 1 and "route list" in done.stderr
+
+
+# ---- mailboxes ----
+
+
+def test_a_mailbox_is_listed_shown_and_purged(bellhop, dial):
+    c = bellhop.add()
+    dial(bellhop, c).sleep()
+    bellhop.write("a secret thought")
+    bellhop.write("another")
+    listed = json.loads(bellhop.cli("mailbox", "list", "--json").stdout)
+    assert [(m["instance"], m["entries"]) for m in listed] == [(c.id, 2)]
+    assert c.id in bellhop.cli("mailbox", "list").stdout
+    shown = bellhop.cli("mailbox", "show", c.id).stdout
+    assert len(shown.splitlines()) == 2 and "thought" not in shown
+    with_bodies = json.loads(bellhop.cli("mailbox", "show", c.id, "--bodies", "--json").stdout)
+    assert [e["frame"]["event"]["text"] for e in with_bodies] == ["a secret thought", "another"]
+    assert len(json.loads(bellhop.cli("mailbox", "show", c.id, "--limit", "1", "--json").stdout)) == 1
+    assert bellhop.cli("mailbox", "purge", c.id, "--yes").stdout == "2 deleted\n"
+    assert json.loads(bellhop.cli("mailbox", "list", "--json").stdout) == []
+    assert dial(bellhop, c).quiet()
+
+
+def test_a_delivery_that_is_never_acked_is_parked_shown_and_redriven(make_bellhop, dial):
+    server = make_bellhop(CONFIG + "delivery: {{max_attempts: 2}}\n")
+    c = server.add()
+    acked = dial(server, c)  # a client that acks, so that silence is not taken for an old client
+    server.write("fine")
+    acked.hear("fine")
+    wait_for(lambda: server.metric("deliveries_acked_total") == 1)
+    acked.close()
+    server.write("poison")
+    for _ in range(2):
+        g = dial(server, c, ack=False)
+        g.hear("poison")
+        g.cut()
+    wait_for(lambda: server.instance(c.id)["parked"] == 1)
+    healthy = dial(server, c)
+    server.write("after")
+    healthy.hear("after")
+    entries = json.loads(server.cli("mailbox", "show", c.id, "--json").stdout)
+    assert [bool(e["parked"]) for e in entries if e["parked"]] == [True]
+    assert server.cli("mailbox", "redrive", c.id).stdout == "1 put back in line\n"
+    healthy.hear("poison")
+
+
+def test_an_unknown_mailbox_is_named(bellhop):
+    for verb in (["show"], ["purge", "--yes"], ["redrive"]):
+        done = bellhop.cli("mailbox", verb[0], "nobody", *verb[1:], check=False)
+        assert done.returncode == 1 and "nobody" in done.stderr
+
+
+def test_an_instance_of_two_tenants_needs_a_tenant(bellhop):
+    bellhop.add(tenant="a", instance="same")
+    bellhop.add(tenant="b", instance="same")
+    done = bellhop.cli("mailbox", "show", "same", check=False)
+    assert done.returncode == 1 and "--tenant" in done.stderr
+    assert bellhop.cli("mailbox", "show", "same", "--tenant", "a").returncode == 0
+
+
+# ---- status, doctor ----
+
+
+def test_status_tells_the_states_apart(bellhop, dial):
+    live, asleep, never = bellhop.add(id="l"), bellhop.add(id="s"), bellhop.add(id="n")
+    assert never.id == "n"
+    g = dial(bellhop, live)
+    dial(bellhop, asleep).sleep()
+    states = {i["instance"]: i["state"] for i in json.loads(bellhop.cli("status", "--json").stdout)["instances"]}
+    assert states == {"l": "live", "s": "asleep", "n": "never"}
+    g.cut()
+    wait_for(lambda: bellhop.instance("l")["state"] == "away")
+    text = bellhop.cli("status").stdout
+    assert "away" in text and "asleep" in text and "never" in text and "lobby" in text
+
+
+def test_doctor_is_content_with_a_healthy_server(bellhop):
+    bellhop.add()
+    done = bellhop.cli("doctor")
+    assert "All is well" in done.stdout and "running" in done.stdout
+
+
+def test_doctor_works_without_a_server(bellhop):
+    bellhop.add(wake_url="http://127.0.0.1:9/w")
+    assert bellhop.stop() == 0
+    done = bellhop.cli("doctor", check=False)
+    assert "not running" in done.stdout and "master key opens this database" in done.stdout
+    assert "127.0.0.1:9" in done.stdout
+    bellhop.start()
+
+
+def test_doctor_changes_nothing_where_nothing_is(tmp_path):
+    done = run("doctor", "--state-dir", str(tmp_path / "new"), cwd=tmp_path)
+    assert done.returncode == 0 and "does not exist yet" in done.stdout
+    assert not (tmp_path / "new").exists()
+
+
+def test_doctor_finds_a_lost_key_and_an_open_directory(bellhop):
+    bellhop.add()
+    assert bellhop.stop() == 0
+    key = (bellhop.state / "master.key").read_bytes()
+    (bellhop.state / "master.key").unlink()
+    bellhop.state.chmod(0o755)
+    done = bellhop.cli("doctor", check=False)
+    assert done.returncode == 1 and "restore it" in done.stdout and "chmod 700" in done.stdout
+    found = json.loads(bellhop.cli("doctor", "--json", check=False).stdout)
+    assert {"state_dir", "key"} <= {f["check"] for f in found if f["result"] == "bad"}
+    (bellhop.state / "master.key").write_bytes(key)
+    (bellhop.state / "master.key").chmod(0o600)
+    bellhop.state.chmod(0o700)
+    bellhop.start()
+
+
+def test_doctor_names_a_private_wake_url(make_bellhop):
+    server = make_bellhop(CONFIG.replace("allow_private: true", "allow_private: false"))
+    server.add(wake_url="http://127.0.0.1:9/w")
+    done = server.cli("doctor", check=False)
+    assert done.returncode == 1 and "wake.allow_private" in done.stdout
+
+
+# ---- the state directory ----
+
+
+def test_what_is_on_disk_belongs_to_the_user_alone(bellhop):
+    bellhop.add()
+    assert stat.S_IMODE(bellhop.state.stat().st_mode) == 0o700
+    for name in ("admin.sock", "master.key", "bellhop.db"):
+        assert stat.S_IMODE((bellhop.state / name).stat().st_mode) == 0o600, name
+
+
+def test_secrets_are_not_readable_on_disk_or_in_the_log(bellhop, dial):
+    c = bellhop.add()
+    dial(bellhop, c)
+    assert bellhop.stop() == 0
+    for file in bellhop.state.iterdir():
+        if file.is_file():
+            assert c.secret.encode() not in file.read_bytes(), file
+    assert c.secret not in bellhop.log()
+    bellhop.start()
