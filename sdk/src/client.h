@@ -99,7 +99,7 @@ struct bhgw {
     bool disabled;
     bool shook_hands;       /* ever: makes a 4401 terminal */
     bool dial_now;          /* bhgw_open() while waiting */
-    bool choked;            /* dropped because too much is pending: dial when half is done */
+    bool choked;            /* too much is pending: take nothing, reconnect when half is done */
     bool drain_from_events; /* the events thread asked: do not wait for it */
     bool idle_acked;
     enum gwc_phase phase;

@@ -75,6 +75,14 @@ static void enqueue(struct bhgw *gw, uint64_t number, bool passthrough, struct s
     pthread_cond_signal(&gw->events_wakeup);
 }
 
+static void on_repetition(struct bhgw *gw, struct ledger_entry *e)
+{
+    gw->stats.duplicates++;
+    e->socket = gw->socket_number;
+    if (e->state == LEDGER_SETTLED)
+        gwc_ack_entry(gw, e);
+}
+
 static void on_delivery(struct bhgw *gw, struct json doc, bool passthrough, struct str line)
 {
     struct json payload = json_get(doc, passthrough ? "forward" : "event");
@@ -86,22 +94,16 @@ static void on_delivery(struct bhgw *gw, struct json doc, bool passthrough, stru
         return skip(gw, "a delivery that is not an object");
     if (id.n > LEDGER_ID_MAX)
         return skip(gw, "a bufferId that is too long");
-    if (is_too_much(gw, line.n)) {
-        /* Leave without taking it: the connector repeats it, in order, once there is room. */
-        gw->choked = true;
-        gwc_conn_add_close(&gw->conn, 1013);
-        gwc_conn_flush(&gw->conn);
-        return gwc_drop(gw, 1013, "too many deliveries wait for the handlers");
-    }
-    if (id.n > 0) {
-        enum ledger_state before = ledger_see(&gw->ledger, id, gw->socket_number, &e);
-        if (before != LEDGER_NEW)
-            gw->stats.duplicates++;
-        if (before == LEDGER_SETTLED)
-            gwc_ack_entry(gw, e);
-        if (before != LEDGER_NEW)
-            return;
-    }
+    if (id.n > 0 && (e = ledger_find(&gw->ledger, id)) != NULL)
+        return on_repetition(gw, e);
+    /* Full: take nothing more from this socket, or order would be lost.  It goes on carrying acks
+     * and results; when there is room again it is replaced, and the connector repeats what we left.
+     */
+    gw->choked = gw->choked || is_too_much(gw, line.n);
+    if (gw->choked)
+        return;
+    if (id.n > 0)
+        e = ledger_add(&gw->ledger, id, gw->socket_number);
     enqueue(gw, e != NULL ? e->number : 0, passthrough, line);
 }
 

@@ -27,18 +27,15 @@ void ledger_done(struct ledger *l)
     map_done(&l->by_number);
 }
 
-enum ledger_state ledger_see(struct ledger *l, struct str id, uint64_t socket,
-                             struct ledger_entry **ret_entry)
+struct ledger_entry *ledger_find(const struct ledger *l, struct str id)
 {
-    struct ledger_entry *e = map_get(&l->by_id, id);
+    return map_get(&l->by_id, id);
+}
 
-    *ret_entry = e;
-    if (e != NULL) {
-        e->socket = socket;
-        return e->state;
-    }
-    assert(id.n <= LEDGER_ID_MAX);
-    e = xcalloc(1, sizeof *e + id.n + 1);
+struct ledger_entry *ledger_add(struct ledger *l, struct str id, uint64_t socket)
+{
+    assert(id.n <= LEDGER_ID_MAX && ledger_find(l, id) == NULL);
+    struct ledger_entry *e = xcalloc(1, sizeof *e + id.n + 1);
     list_init(&e->link);
     e->number = ++l->last_number;
     e->socket = socket;
@@ -47,8 +44,7 @@ enum ledger_state ledger_see(struct ledger *l, struct str id, uint64_t socket,
     memcpy(e->id, id.p, id.n);
     map_put(&l->by_id, ledger_id(e), e);
     map_put(&l->by_number, number_key(e), e);
-    *ret_entry = e;
-    return LEDGER_NEW;
+    return e;
 }
 
 struct ledger_entry *ledger_pending(const struct ledger *l, uint64_t number)

@@ -4,8 +4,8 @@
  * An id is pending from the moment it is queued until it is settled or forgotten; the last @keep
  * settled ids are remembered.
  *
- *      new --see--> PENDING --settle--> SETTLED --@keep newer ones settle--> unknown
- *                      '----forget----> unknown (so a repetition is new)
+ *  unknown --add--> PENDING --settle--> SETTLED --@keep newer ones settle--> unknown
+ *                      '----forget----> unknown (a repetition is new)
  */
 #pragma once
 #include "base/list.h"
@@ -13,7 +13,7 @@
 
 #define LEDGER_ID_MAX 256 /* longer ids are refused by whoever reads frames */
 
-enum ledger_state { LEDGER_NEW, LEDGER_PENDING, LEDGER_SETTLED };
+enum ledger_state { LEDGER_PENDING, LEDGER_SETTLED };
 
 struct ledger_entry {
     struct list link; /* settled ones, oldest first */
@@ -35,9 +35,9 @@ struct ledger {
 void ledger_init(struct ledger *l, size_t keep);
 void ledger_done(struct ledger *l);
 
-/* @id came over @socket.  Answers what was known of it before; NEW makes it pending. */
-enum ledger_state ledger_see(struct ledger *l, struct str id, uint64_t socket,
-                             struct ledger_entry **ret_entry);
+struct ledger_entry *ledger_find(const struct ledger *l, struct str id); /* NULL: unknown */
+/* @id, which is unknown, came over @socket: it is pending from now on. */
+struct ledger_entry *ledger_add(struct ledger *l, struct str id, uint64_t socket);
 struct ledger_entry *ledger_pending(const struct ledger *l,
                                     uint64_t number);         /* NULL: not pending */
 void ledger_settle(struct ledger *l, struct ledger_entry *e); /* may free older entries, not @e */

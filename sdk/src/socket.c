@@ -37,15 +37,24 @@ static const struct {
     [GWC_OFF] = {"off", B(OFF) | B(DIALING), BHGW_OFF},
     [GWC_DIALING] = {"dialing", B(UPGRADING) | B(BACKOFF) | B(OFF), BHGW_CONNECTING},
     [GWC_UPGRADING] = {"upgrading", B(HELLO) | B(BACKOFF) | B(OFF), BHGW_CONNECTING},
-    [GWC_HELLO] = {"hello", B(READY) | B(DRAINING) | B(BACKOFF) | B(OFF), BHGW_CONNECTING},
-    [GWC_READY] = {"ready", B(DRAINING) | B(BACKOFF) | B(OFF), BHGW_READY},
+    [GWC_HELLO] = {"hello", B(READY) | B(DRAINING) | B(CLOSING) | B(BACKOFF) | B(OFF),
+                   BHGW_CONNECTING},
+    [GWC_READY] = {"ready", B(DRAINING) | B(CLOSING) | B(BACKOFF) | B(OFF), BHGW_READY},
     [GWC_DRAINING] = {"draining", B(CLOSING) | B(OFF), BHGW_DRAINING},
-    [GWC_CLOSING] = {"closing", B(OFF), BHGW_DRAINING},
+    [GWC_CLOSING] = {"closing", B(BACKOFF) | B(OFF), BHGW_DRAINING},
     [GWC_BACKOFF] = {"backoff", B(DIALING) | B(OFF), BHGW_WAITING},
 };
 
+/* The socket is being replaced because deliveries were left with the connector. */
+static bool is_replacing(const struct bhgw *gw)
+{
+    return gw->phase == GWC_CLOSING && gw->choked && gw->want == GWC_WANT_UP;
+}
+
 static enum bhgw_state state_of(const struct bhgw *gw)
 {
+    if (is_replacing(gw))
+        return BHGW_CONNECTING;
     if (gw->phase != GWC_OFF)
         return phases[gw->phase].state;
     if (gw->disabled)
@@ -118,6 +127,7 @@ static void back_off(struct bhgw *gw, const char *why)
 void gwc_drop(struct bhgw *gw, int code, const char *why)
 {
     enum gwc_phase was = gw->phase;
+    bool replacing = is_replacing(gw);
     bool deliberate = was == GWC_DRAINING || was == GWC_CLOSING || gw->want != GWC_WANT_UP;
     char *reason = xstrdup(why); /* @why may live in what is freed next */
 
@@ -132,6 +142,9 @@ void gwc_drop(struct bhgw *gw, int code, const char *why)
         gw->disabled = true;
         gwc_requests_fail(gw);
         enter(gw, GWC_OFF, 0, "the connector revoked this gateway");
+    } else if (replacing) {
+        gw->dial_now = true;
+        enter(gw, GWC_BACKOFF, 1, "there is room for deliveries again");
     } else if (deliberate) {
         gwc_requests_fail(gw);
         enter(gw, GWC_OFF, 0, reason);
@@ -277,6 +290,14 @@ static void close_politely(struct bhgw *gw, const char *why)
     enter(gw, GWC_CLOSING, CLOSE_PATIENCE_MS, why);
 }
 
+static bool still_choked(const struct bhgw *gw)
+{
+    size_t known = ledger_n_pending(&gw->ledger);
+    size_t pending = known > gw->n_deliveries ? known : gw->n_deliveries;
+
+    return pending > gw->opt.max_pending / 2 || gw->delivery_bytes > gw->opt.max_pending_bytes / 2;
+}
+
 static void obey(struct bhgw *gw)
 {
     bool up = gw->want == GWC_WANT_UP;
@@ -303,6 +324,8 @@ static void obey(struct bhgw *gw)
     case GWC_READY:
         if (!up)
             go_quiet(gw);
+        else if (gw->choked && !still_choked(gw))
+            close_politely(gw, "there is room for deliveries again");
         break;
     case GWC_DRAINING:
         if (gw->idle_acked && is_quiet(gw))
@@ -314,14 +337,6 @@ static void obey(struct bhgw *gw)
 }
 
 /* ---- timers ---- */
-
-static bool still_choked(const struct bhgw *gw)
-{
-    size_t pending = ledger_n_pending(&gw->ledger) + gw->n_deliveries;
-
-    return gw->choked && (pending > gw->opt.max_pending / 2 ||
-                          gw->delivery_bytes > gw->opt.max_pending_bytes / 2);
-}
 
 static void on_deadline(struct bhgw *gw)
 {
@@ -341,7 +356,7 @@ static void on_deadline(struct bhgw *gw)
         gwc_drop(gw, 1000, "closed");
         break;
     case GWC_BACKOFF:
-        if (still_choked(gw))
+        if (gw->choked && still_choked(gw)) /* it would choke again at once */
             gw->deadline_ms = gwc_now_ms() + CHOKED_RETRY_MS;
         else
             dial(gw);

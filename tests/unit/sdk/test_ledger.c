@@ -18,16 +18,18 @@ static void an_id_is_new_once_then_pending_then_settled(void **state)
     struct ledger_entry *e, *again;
 
     ledger_init(&l, 4);
-    assert_int_equal(ledger_see(&l, STR("a"), 1, &e), LEDGER_NEW);
-    assert_int_equal(ledger_see(&l, STR("a"), 2, &again), LEDGER_PENDING);
+    assert_null(ledger_find(&l, STR("a")));
+    e = ledger_add(&l, STR("a"), 2);
+    again = ledger_find(&l, STR("a"));
     assert_ptr_equal(e, again);
+    assert_int_equal(e->state, LEDGER_PENDING);
     assert_int_equal(e->socket, 2);
     assert_int_equal(ledger_n_pending(&l), 1);
     ledger_settle(&l, e);
     assert_int_equal(ledger_n_pending(&l), 0);
     assert_null(ledger_pending(&l, e->number));
-    assert_int_equal(ledger_see(&l, STR("a"), 3, &again), LEDGER_SETTLED);
-    assert_ptr_equal(e, again);
+    assert_ptr_equal(ledger_find(&l, STR("a")), e);
+    assert_int_equal(e->state, LEDGER_SETTLED);
     ledger_done(&l);
 }
 
@@ -37,47 +39,42 @@ static void a_forgotten_id_is_new_again_with_another_number(void **state)
     struct ledger_entry *e;
 
     ledger_init(&l, 4);
-    ledger_see(&l, STR("a"), 1, &e);
+    e = ledger_add(&l, STR("a"), 1);
     uint64_t number = e->number;
     assert_ptr_equal(ledger_pending(&l, number), e);
     ledger_forget(&l, e);
     assert_null(ledger_pending(&l, number));
-    assert_int_equal(ledger_see(&l, STR("a"), 1, &e), LEDGER_NEW);
-    assert_true(e->number > number);
+    assert_null(ledger_find(&l, STR("a")));
+    assert_true(ledger_add(&l, STR("a"), 1)->number > number);
     ledger_done(&l);
 }
 
 static void the_last_settled_ids_are_remembered_and_no_more(void **state)
 {
     struct ledger l;
-    struct ledger_entry *e;
     char room[16];
 
     ledger_init(&l, 100);
     for (int i = 0; i < 1000; i++) {
-        assert_int_equal(ledger_see(&l, name(room, i), 1, &e), LEDGER_NEW);
-        ledger_settle(&l, e);
+        ledger_settle(&l, ledger_add(&l, name(room, i), 1));
         assert_true(map_count(&l.by_id) <= 100);
     }
     for (int i = 900; i < 1000; i++)
-        assert_int_equal(ledger_see(&l, name(room, i), 1, &e), LEDGER_SETTLED);
-    assert_int_equal(ledger_see(&l, name(room, 899), 1, &e), LEDGER_NEW);
+        assert_non_null(ledger_find(&l, name(room, i)));
+    assert_null(ledger_find(&l, name(room, 899)));
     ledger_done(&l);
 }
 
 static void a_pending_id_is_never_evicted(void **state)
 {
     struct ledger l;
-    struct ledger_entry *held, *e;
     char room[16];
 
     ledger_init(&l, 1);
-    ledger_see(&l, STR("held"), 1, &held);
-    for (int i = 0; i < 1000; i++) {
-        ledger_see(&l, name(room, i), 1, &e);
-        ledger_settle(&l, e);
-    }
-    assert_int_equal(ledger_see(&l, STR("held"), 1, &e), LEDGER_PENDING);
+    struct ledger_entry *held = ledger_add(&l, STR("held"), 1);
+    for (int i = 0; i < 1000; i++)
+        ledger_settle(&l, ledger_add(&l, name(room, i), 1));
+    assert_ptr_equal(ledger_find(&l, STR("held")), held);
     assert_ptr_equal(ledger_pending(&l, held->number), held);
     ledger_done(&l);
 }
