@@ -1,0 +1,122 @@
+/* gate.h - whose message is it: one pure function over an event and the facts.
+ *
+ *      deliver  <=>  authorized  AND  visible  AND  relevant          (it only narrows; unknown
+ * means no)
+ *
+ *   authorized  the author is linked to the instance (the owner floor), or the instance was granted
+ * the place (a scope, or a route an operator made) and its principal policy admits the author
+ *   visible     on platforms with private places: one of the people linked to the instance can see
+ * this place. What an author wrote there themselves they have seen; an operator's route is the
+ * operator's word relevant    the instance's own wish for this platform: must be addressed, unless
+ * in a free place; other bots or not.  The owner floor passes by it: nobody has to mention their
+ * own agent
+ *
+ * Author first: a linked author reaches their own instances only.  With several of them, the one
+ * granted the place wins; else, and in direct messages always, the one the author chose
+ * (dm-default); else the oldest link.
+ *
+ * Every candidate gets a verdict with its reason, so that `bellhop why` can tell who did not
+ * receive and why.  No allocation, no I/O, no clock.  The indexes in struct gate_facts are kept by
+ * tenancy/grants.h.
+ */
+#pragma once
+#include "base/map.h"
+#include "core/event.h"
+
+#define GATE_CANDIDATES 32 /* per event; past it nobody more is considered */
+#define GATE_BOT_STREAK 12 /* bot messages in a row in one chat before we stop answering bots */
+
+enum gate_principal { GATE_OWNER_ONLY, GATE_ALLOW_LIST, GATE_ANY };
+
+struct gate_policy { /* one platform's wish of one instance */
+    bool require_address, allow_other_bots;
+    struct map free_places; /* chat ids; values are non-NULL */
+};
+
+struct gate_owner { /* a person linked to an instance */
+    struct gate_owner *next;
+    const char *platform, *user; /* borrowed from the binding that owns this */
+};
+
+struct gate_instance {             /* what the gate knows of one instance */
+    const char *tenant, *instance; /* borrowed */
+    struct map principals;         /* platform, or "*" -> struct gate_admission */
+    struct map policies;           /* platform -> struct gate_policy */
+    struct gate_owner *owners;     /* everybody linked to it */
+    bool default_require_address;  /* its tenant's wish where it has no policy */
+};
+
+struct gate_admission {
+    enum gate_principal mode;
+    struct map allow; /* user ids; values are non-NULL */
+};
+
+struct gate_link { /* author -> instance; a list per author, oldest first */
+    struct gate_link *next;
+    struct gate_instance *to;
+};
+struct gate_place { /* a granted place: one instance for a scope, a list for a route */
+    struct gate_place *next;
+    struct gate_instance *to;
+};
+
+struct gate_facts {     /* keys are joined by gate_key() */
+    struct map authors; /* (platform, user)           -> struct gate_link list */
+    struct map
+        scopes; /* (platform, guild, channel) -> struct gate_place; channel "*": the whole guild */
+    struct map
+        routes; /* (platform, route key)      -> struct gate_place list; key "*": everything */
+    struct map dm_defaults; /* (platform, user)           -> struct gate_instance */
+};
+
+enum gate_sight { GATE_UNSEEN, GATE_SEEN, GATE_SIGHT_UNKNOWN };
+/* Can @user see where @ev was written? */
+typedef enum gate_sight gate_sees_fn(void *ctx, const struct event *ev, struct str user);
+
+struct gate_world {
+    gate_sees_fn *sees; /* NULL: this platform has no private places we could know of */
+    void *ctx;
+    unsigned bot_streak; /* bot messages in a row in this chat, this one included */
+};
+
+enum gate_reason {
+    /* delivered */
+    GATE_YES_OWNER, /* the author is linked to this instance */
+    GATE_YES_SCOPE, /* granted this place, and the author is admitted */
+    GATE_YES_ROUTE, /* an operator's route */
+    /* not delivered */
+    GATE_NO_AUTHOR_FIRST,  /* the author is linked to another instance of their own */
+    GATE_NO_TIE,           /* another instance of the same author takes it */
+    GATE_NO_OWNER_ONLY,    /* admits only people linked to it */
+    GATE_NO_NOT_LISTED,    /* the author is not on its list */
+    GATE_NO_CHANNEL_OWNER, /* granted the guild, but this channel belongs to another instance */
+    GATE_NO_UNSEEN,        /* nobody linked to it can see this place */
+    GATE_NO_SIGHT_UNKNOWN, /* whether they can is not known */
+    GATE_NO_NOT_ADDRESSED, /* it wants to be mentioned or replied to */
+    GATE_NO_OTHER_BOT,     /* the author is a bot and it does not listen to bots */
+    GATE_NO_BOT_LOOP,      /* bots have been answering each other */
+};
+
+struct gate_verdict {
+    const struct gate_instance *to;
+    enum gate_reason reason;
+};
+
+static inline bool gate_is_yes(enum gate_reason r)
+{
+    return r <= GATE_YES_ROUTE;
+}
+const char *
+gate_reason_word(enum gate_reason r); /* "owner", "not_addressed": stable, for JSON and metrics */
+const char *gate_reason_sentence(enum gate_reason r); /* for people */
+
+/* Decide.  @out has room for GATE_CANDIDATES; returns how many candidates there were.  None: nobody
+ * is linked, granted or routed here. */
+size_t gate_decide(const struct gate_facts *f, const struct gate_world *w, const struct event *ev,
+                   struct gate_verdict *out);
+
+/* The joined key of the indexes: parts separated by 0x1f, which no id may contain.  Returns
+ * STR_NULL when it does not fit
+ * @room or a part contains the separator: such ids match nothing. */
+#define GATE_KEY_MAX 512
+struct str gate_key(char room[GATE_KEY_MAX], struct str a, struct str b, struct str c);
