@@ -32,24 +32,33 @@ static const char *reason_to_poke(const struct instance *i)
     return facts_wake_url(i->relay->env.facts, instance_tenant(i), instance_id(i));
 }
 
-void wake_want(struct instance *i)
+/* Poke at @due_ms, or later if the cooldown says so, or earlier if that was planned already. */
+static void plan(struct instance *i, int64_t due_ms)
 {
     struct wake *w = &i->wake;
-    int64_t now_ms = clock_now_ms(i->relay->env.clock), due_ms = now_ms;
+    int64_t cooled_ms = w->last_ms + i->relay->lim.wake_cooldown_ms;
 
-    if (w->poking || timer_is_set(&w->timer) || reason_to_poke(i) == NULL)
+    if (w->last_wall_ms != 0 && cooled_ms > due_ms)
+        due_ms = cooled_ms;
+    if (timer_is_set(&w->timer) && w->timer.due_ms <= due_ms)
         return;
-    if (w->last_wall_ms != 0 && w->last_ms + i->relay->lim.wake_cooldown_ms > due_ms)
-        due_ms = w->last_ms + i->relay->lim.wake_cooldown_ms;
-    if (w->not_before_ms > due_ms)
-        due_ms = w->not_before_ms;
-    timer_set(i->relay->env.clock, &w->timer, due_ms - now_ms);
+    timer_set(i->relay->env.clock, &w->timer, due_ms - clock_now_ms(i->relay->env.clock));
+}
+
+void wake_want(struct instance *i)
+{
+    int64_t now_ms = clock_now_ms(i->relay->env.clock);
+
+    if (i->wake.poking || reason_to_poke(i) == NULL)
+        return;
+    plan(i, !i->flipped && i->wake.not_before_ms > now_ms ? i->wake.not_before_ms : now_ms);
 }
 
 void wake_redialling(struct instance *i)
 {
     i->wake.not_before_ms = clock_now_ms(i->relay->env.clock) + WAKE_REDIAL_MS;
-    wake_want(i);
+    if (!i->wake.poking && reason_to_poke(i) != NULL)
+        plan(i, i->wake.not_before_ms);
 }
 
 void wake_stop(struct instance *i)

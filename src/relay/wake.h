@@ -28,5 +28,7 @@ void wake_init(struct wake *w);
 void wake_done(struct instance *i);
 /* Something waits, or the receiver has gone.  Does nothing unless a poke is due some time. */
 void wake_want(struct instance *i);
-void wake_redialling(struct instance *i); /* its socket was lost: give it time to come by itself */
-void wake_stop(struct instance *i);       /* it is here */
+/* Its socket has gone: give it time to come back by itself.  A sleeper that gets something new is
+ * poked at once all the same. */
+void wake_redialling(struct instance *i);
+void wake_stop(struct instance *i); /* it is here */

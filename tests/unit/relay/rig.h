@@ -1,0 +1,586 @@
+/* rig.h - a relay on a bench: real facts and bus, the in-memory store behind a tap that can refuse
+ * or hold, links that write down what they are sent, a clock turned by hand.
+ *
+ * Tenant "acme" has the instances "ann" (gateway gw-a, route key "a", wake URL) and "bob" (gw-b,
+ * "b"). Key "both" leads to both. */
+#pragma once
+#include "unit.h"
+#include "base/clock.h"
+#include "bus/bus.h"
+#include "platform/platform.h"
+#include "relay/relay.h"
+#include "store/memory/memory.h"
+#include "store/store.h"
+#include "tenancy/facts.h"
+
+#define RIG_UNUSED __attribute__((unused))
+#define RIG_LINKS 12
+#define RIG_MESSAGES 4096
+#define RIG_KEY "0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef"
+
+struct tap { /* in front of the memory store */
+    struct store base;
+    struct store *inner;
+    struct clock *clock;
+    bool refuse;                   /* appends, acks and records fail */
+    bool hold;                     /* nothing reaches the store until rig_release() */
+    struct store_op *first, **end; /* held */
+    struct store_op *refused, **refused_end;
+    struct timer timer;
+    int ripening;
+    const struct store_ops *inner_ops;
+    size_t appends, urgent, shrunk, acks, acked_ids, fetches, marks;
+};
+
+struct fake { /* one socket */
+    struct link link;
+    struct session *s;
+    struct buf sending, all;
+    size_t ends[RIG_MESSAGES]; /* where each message ends in all */
+    size_t n_messages;
+    uint32_t pings; /* the number of the newest */
+    int close_code;
+    char *why;
+};
+
+struct rig {
+    struct clock *clock;
+    int64_t now_ms;
+    struct tap tap;
+    struct bus *bus;
+    struct seal *seal;
+    struct facts *facts;
+    struct rand rand;
+    struct relay *relay;
+    struct relay_limits lim;
+    struct poker poker;
+    struct actor actor;
+    struct fake fakes[RIG_LINKS];
+    size_t n_fakes;
+    size_t pokes;
+    poke_done_cb *poke_done;
+    void *poke_ctx;
+    char poked_url[128];
+    struct platform web, telegram;
+    size_t acts;
+    bool act_at_once;
+    struct action_id act_id;
+    enum action_op act_op;
+    char act_chat[64], act_bot[32], act_platform[32];
+    char changed[256];  /* every state told: "ann=live " */
+    size_t answers[16]; /* accepts, by result */
+    bool drained;
+    unsigned events;
+};
+static struct rig rig;
+
+/* ---- the tap ---- */
+
+static void tap_on_timer(struct timer *t)
+{
+    struct tap *tap = container_of(t, struct tap, timer);
+    struct store_op *op = tap->refused;
+    if (tap->ripening++ == 0) { /* a store never answers in the turn that asked */
+        timer_set(tap->clock, t, 0);
+        return;
+    }
+    tap->ripening = 0;
+    tap->refused = NULL;
+    tap->refused_end = &tap->refused;
+    while (op != NULL) {
+        struct store_op *next = op->next;
+        if (op->done != NULL)
+            op->done(op, BH_UNAVAILABLE);
+        op = next;
+    }
+}
+
+static void tap_submit(struct store *st, struct store_op *op, bool urgent)
+{
+    struct tap *tap = container_of(st, struct tap, base);
+    tap->appends += op->kind == STORE_APPEND;
+    tap->urgent += op->kind == STORE_APPEND && urgent;
+    tap->acks += op->kind == STORE_ACK;
+    tap->marks += op->kind == STORE_MARK;
+    tap->fetches += op->kind == STORE_FETCH;
+    if (op->kind == STORE_ACK)
+        tap->acked_ids += ((struct store_ack *)(void *)op)->n;
+    op->next = NULL;
+    if (tap->refuse) {
+        *tap->refused_end = op;
+        tap->refused_end = &op->next;
+        if (!timer_is_set(&tap->timer))
+            timer_set(tap->clock, &tap->timer, 0);
+    } else if (tap->hold) {
+        *tap->end = op;
+        tap->end = &op->next;
+    } else {
+        tap->inner->ops->submit(tap->inner, op, urgent);
+    }
+}
+
+static bool tap_shrink(struct store *st, struct store_append *a)
+{
+    struct tap *tap = container_of(st, struct tap, base);
+    if (tap->hold) { /* as if it were not begun */
+        a->shrunk = true;
+        tap->shrunk++;
+        return true;
+    }
+    bool ok = tap->inner->ops->shrink(tap->inner, a);
+    tap->shrunk += ok;
+    return ok;
+}
+
+static void tap_fetch_free(struct store_fetch *f)
+{
+    rig.tap.inner_ops->fetch_free(f);
+}
+static void tap_scan_free(struct store_scan *s)
+{
+    rig.tap.inner->ops->scan_free(s);
+}
+static void tap_forget_keys(struct store *st, int64_t before_ms)
+{
+    rig.tap.inner->ops->forget_keys(rig.tap.inner, before_ms);
+}
+static enum bh_err tap_load_rows(struct store *st, store_row_cb *cb, void *ctx)
+{
+    return rig.tap.inner->ops->load_rows(rig.tap.inner, cb, ctx);
+}
+static enum bh_err tap_load_records(struct store *st, const char *ns, store_record_cb *cb,
+                                    void *ctx)
+{
+    return rig.tap.inner->ops->load_records(rig.tap.inner, ns, cb, ctx);
+}
+static enum bh_err tap_load_keys(struct store *st, int64_t since_ms, store_key_cb *cb, void *ctx)
+{
+    return rig.tap.inner->ops->load_keys(rig.tap.inner, since_ms, cb, ctx);
+}
+static void tap_close(struct store *st)
+{
+    rig.tap.inner->ops->close(rig.tap.inner);
+}
+static const struct store_ops tap_ops = {.name = "tap",
+                                         .submit = tap_submit,
+                                         .shrink = tap_shrink,
+                                         .fetch_free = tap_fetch_free,
+                                         .scan_free = tap_scan_free,
+                                         .forget_keys = tap_forget_keys,
+                                         .load_rows = tap_load_rows,
+                                         .load_records = tap_load_records,
+                                         .load_keys = tap_load_keys,
+                                         .close = tap_close};
+
+/* ---- time ---- */
+
+RIG_UNUSED static void turn(void) /* until everything that follows from now has happened */
+{
+    for (int i = 0; i < 30; i++)
+        clock_turn(rig.clock);
+}
+
+RIG_UNUSED static void advance(int64_t ms)
+{
+    for (int64_t left = ms, step; left > 0; left -= step) {
+        step = left < 500 ? left : 500;
+        rig.now_ms += step;
+        clock_set(rig.clock, rig.now_ms, 1700000000000 + rig.now_ms);
+        turn();
+    }
+}
+
+RIG_UNUSED static void rig_release(void)
+{
+    struct store_op *op = rig.tap.first;
+    rig.tap.first = NULL;
+    rig.tap.end = &rig.tap.first;
+    rig.tap.hold = false;
+    while (op != NULL) {
+        struct store_op *next = op->next;
+        struct store_append *a = op->kind == STORE_APPEND ? (void *)op : NULL;
+        bool shrunk = a != NULL && a->shrunk;
+        rig.tap.inner->ops->submit(rig.tap.inner, op, true);
+        if (shrunk)
+            rig.tap.inner->ops->shrink(rig.tap.inner, a);
+        op = next;
+    }
+    turn();
+}
+
+/* ---- links ---- */
+
+static void fake_message(struct fake *f)
+{
+    assert_true(f->n_messages < RIG_MESSAGES);
+    f->ends[f->n_messages++] = f->all.n;
+}
+static void fake_send(struct link *l, struct str message)
+{
+    struct fake *f = container_of(l, struct fake, link);
+    buf_add_str(&f->all, message);
+    fake_message(f);
+}
+static struct buf *fake_begin(struct link *l)
+{
+    return &container_of(l, struct fake, link)->sending;
+}
+static void fake_end(struct link *l)
+{
+    struct fake *f = container_of(l, struct fake, link);
+    buf_add_str(&f->all, buf_str(&f->sending));
+    buf_reset(&f->sending);
+    fake_message(f);
+}
+static void fake_ping(struct link *l, uint32_t number)
+{
+    container_of(l, struct fake, link)->pings = number;
+}
+static void fake_close(struct link *l, int code, const char *reason)
+{
+    struct fake *f = container_of(l, struct fake, link);
+    f->close_code = code;
+    free(f->why);
+    f->why = xstrdup(reason);
+}
+static const struct link_ops fake_ops = {fake_send, fake_begin, fake_end, fake_ping, fake_close};
+
+RIG_UNUSED static struct fake *dial(const char *gateway)
+{
+    struct fake *f = &rig.fakes[rig.n_fakes++];
+    assert_true(rig.n_fakes <= RIG_LINKS);
+    *f = (struct fake){.link = {&fake_ops}};
+    f->s = session_open(rig.relay, facts_gateway(rig.facts, str_of(gateway)), &f->link);
+    return f;
+}
+RIG_UNUSED static void say(struct fake *f, const char *line)
+{
+    struct buf b = BUF_INIT;
+    buf_add_z(&b, line);
+    buf_add_c(&b, '\n');
+    session_data(f->s, buf_str(&b));
+    buf_done(&b);
+    turn();
+}
+RIG_UNUSED static void hang_up(struct fake *f, int code)
+{
+    session_closed(f->s, code);
+    f->s = NULL;
+    turn();
+}
+RIG_UNUSED static void hello(struct fake *f)
+{
+    say(f, "{\"type\":\"hello\",\"platform\":\"web\",\"botId\":\"lobby\"}");
+}
+RIG_UNUSED static struct fake *connect_as(const char *gateway)
+{
+    struct fake *f = dial(gateway);
+    hello(f);
+    return f;
+}
+RIG_UNUSED static void pong(struct fake *f)
+{
+    session_pong(f->s, f->pings);
+    turn();
+}
+
+/* The @n-th line (from 0) on @f that has @part in it; STR_NULL: there are not so many. */
+RIG_UNUSED static struct str line_with(const struct fake *f, const char *part, size_t n)
+{
+    struct str rest = buf_str(&f->all), line;
+    while (rest.n > 0 && str_split(&rest, '\n', &line))
+        if (str_contains(line, str_of(part)) && n-- == 0)
+            return line;
+    return STR_NULL;
+}
+RIG_UNUSED static size_t count_with(const struct fake *f, const char *part)
+{
+    size_t n = 0;
+    while (line_with(f, part, n).p != NULL)
+        n++;
+    return n;
+}
+#define INBOUND "\"type\":\"inbound\""
+RIG_UNUSED static size_t inbound(const struct fake *f)
+{
+    return count_with(f, INBOUND);
+}
+RIG_UNUSED static struct str buffer_id(struct str line)
+{
+    static const char mark[] = "\"bufferId\":\"";
+    for (size_t i = 0; i + sizeof mark < line.n; i++)
+        if (memcmp(line.p + i, mark, sizeof mark - 1) == 0) {
+            struct str rest = str_skip(line, i + sizeof mark - 1), id;
+            str_split(&rest, '"', &id);
+            return id;
+        }
+    return STR_NULL;
+}
+RIG_UNUSED static void ack_line(struct fake *f, struct str line)
+{
+    struct buf b = BUF_INIT;
+    struct str id = buffer_id(line);
+    assert_non_null(id.p);
+    buf_printf(&b, "{\"type\": \"inbound_ack\", \"bufferId\": \"%.*s\"}", STR_FMT(id));
+    say(f, buf_z(&b));
+    buf_done(&b);
+}
+RIG_UNUSED static void ack(struct fake *f, size_t n) /* the n-th inbound on this socket */
+{
+    ack_line(f, line_with(f, INBOUND, n));
+}
+/* True when the n-th inbound on @f is event @name. */
+RIG_UNUSED static bool is_event(const struct fake *f, size_t n, const char *name)
+{
+    char part[64];
+    snprintf(part, sizeof part, "\"message_id\":\"%s\"", name);
+    return str_contains(line_with(f, INBOUND, n), str_of(part));
+}
+
+/* ---- events ---- */
+
+static void on_accepted(void *ctx, enum bh_err err)
+{
+    rig.answers[err]++;
+    if (ctx != NULL)
+        *(int *)ctx = (int)err;
+}
+RIG_UNUSED static struct event make_event(const char *key, const char *id)
+{
+    return (struct event){.platform = STR("web"),
+                          .bot = STR("lobby"),
+                          .route_key = str_of(key),
+                          .event_id = str_of(id),
+                          .message_id = str_of(id),
+                          .text = STR("hello"),
+                          .chat_id = STR("c1"),
+                          .chat_type = STR("dm"),
+                          .user_id = STR("u1")};
+}
+RIG_UNUSED static void offer(const char *key, const char *id) /* without a turn */
+{
+    struct event ev = make_event(key, id);
+    relay_accept(rig.relay, &ev, on_accepted, NULL);
+}
+RIG_UNUSED static void publish(const char *key, const char *id)
+{
+    offer(key, id);
+    turn();
+}
+RIG_UNUSED static void publish_text(const char *key, const char *id, const char *text)
+{
+    struct event ev = make_event(key, id);
+    ev.text = str_of(text);
+    relay_accept(rig.relay, &ev, on_accepted, NULL);
+    turn();
+}
+RIG_UNUSED static size_t accepted_ok(void)
+{
+    return rig.answers[BH_OK];
+}
+
+static void count_row(void *ctx, const struct store_row *row)
+{
+    ++*(size_t *)ctx;
+}
+RIG_UNUSED static size_t rows(void)
+{
+    size_t n = 0;
+    assert_int_equal(rig.tap.inner->ops->load_rows(rig.tap.inner, count_row, &n), BH_OK);
+    return n;
+}
+RIG_UNUSED static struct instance_view look(const char *instance)
+{
+    struct instance_view v = {.state = "none"};
+    relay_instance(rig.relay, STR("acme"), str_of(instance), &v);
+    return v;
+}
+#define assert_state(instance, want) assert_string_equal(look(instance).state, want)
+
+/* ---- poker and actor ---- */
+
+static void rig_poke(struct poker *p, const char *url, poke_done_cb *done, void *ctx)
+{
+    rig.pokes++;
+    rig.poke_done = done;
+    rig.poke_ctx = ctx;
+    snprintf(rig.poked_url, sizeof rig.poked_url, "%s", url);
+}
+RIG_UNUSED static void poke_answer(bool ok)
+{
+    poke_done_cb *done = rig.poke_done;
+    rig.poke_done = NULL;
+    assert_non_null(done);
+    done(rig.poke_ctx, ok, ok ? NULL : "connection refused");
+    turn();
+}
+static struct platform *rig_find(struct actor *a, struct str platform, struct str bot)
+{
+    struct platform *all[] = {&rig.web, &rig.telegram};
+    for (size_t i = 0; i < 2; i++)
+        if (str_eq(platform, str_of(all[i]->ops->name)) &&
+            (bot.n == 0 || str_eq(bot, str_of(all[i]->bot))))
+            return all[i];
+    return NULL;
+}
+static void rig_act(struct actor *a, struct platform *p, struct action_id id,
+                    const struct action_from *from, const struct action *act)
+{
+    rig.acts++;
+    rig.act_id = id;
+    rig.act_op = act->op;
+    snprintf(rig.act_chat, sizeof rig.act_chat, "%.*s", STR_FMT(act->chat_id));
+    snprintf(rig.act_bot, sizeof rig.act_bot, "%s", p->bot);
+    snprintf(rig.act_platform, sizeof rig.act_platform, "%s", p->ops->name);
+    if (rig.act_at_once)
+        relay_result(rig.relay, id,
+                     &(struct action_result){.success = true, .message_id = STR("m9")});
+}
+static void rig_changed(struct actor *a, struct str tenant, struct str instance, const char *state)
+{
+    size_t n = strlen(rig.changed);
+    snprintf(rig.changed + n, sizeof rig.changed - n, "%.*s=%s ", STR_FMT(instance), state);
+}
+
+static const struct descriptor web_descriptor = {.platform = "web",
+                                                 .label = "Web",
+                                                 .max_message_length = 4000,
+                                                 .markdown_dialect = "markdown",
+                                                 .len_unit = "chars",
+                                                 .ops = 1u << ACTION_SEND | 1u << ACTION_EDIT |
+                                                        1u << ACTION_GET_CHAT_INFO};
+static const struct descriptor telegram_descriptor = {.platform = "telegram",
+                                                      .label = "Telegram",
+                                                      .max_message_length = 4096,
+                                                      .markdown_dialect = "markdown_v2",
+                                                      .len_unit = "utf16",
+                                                      .ops = 1u << ACTION_SEND |
+                                                             1u << ACTION_FOLLOW_UP};
+static const struct platform_ops web_ops = {.name = "web", .descriptor = &web_descriptor};
+static const struct platform_ops telegram_ops = {.name = "telegram",
+                                                 .descriptor = &telegram_descriptor};
+
+/* ---- building ---- */
+
+static void rig_open_relay(void)
+{
+    char why[256] = "";
+    struct relay_env env = {.clock = rig.clock,
+                            .store = &rig.tap.base,
+                            .bus = rig.bus,
+                            .rand = &rig.rand,
+                            .facts = rig.facts,
+                            .poker = &rig.poker,
+                            .actor = &rig.actor};
+    assert_int_equal(relay_open(&env, &rig.lim, &rig.relay, why), BH_OK);
+}
+static void rig_changed_fact(void *ctx, enum bh_err err, const char *why)
+{
+    assert_int_equal(err, BH_OK);
+}
+RIG_UNUSED static void add_gateway(const char *id, const char *instance, const char *wake_url,
+                                   const char *platform, const char *bot)
+{
+    struct buf ret_id = BUF_INIT, secret = BUF_INIT;
+    struct gateway_spec spec = {.id = str_of(id),
+                                .tenant = STR("acme"),
+                                .instance = str_of(instance),
+                                .wake_url = str_of(wake_url),
+                                .platform = str_of(platform),
+                                .bot = str_of(bot)};
+    facts_gateway_add(rig.facts, &spec, &ret_id, &secret, rig_changed_fact, NULL);
+    turn();
+    buf_done(&ret_id);
+    buf_done(&secret);
+}
+RIG_UNUSED static void add_route(const char *key, const char *instance)
+{
+    facts_route_add(rig.facts, STR("web"), str_of(key), STR("acme"), str_of(instance),
+                    rig_changed_fact, NULL);
+    turn();
+}
+
+static void rig_open_facts(void)
+{
+    char why[256] = "";
+    struct facts_env env = {.clock = rig.clock,
+                            .store = rig.tap.inner,
+                            .bus = rig.bus,
+                            .rand = &rig.rand,
+                            .seal = rig.seal};
+    assert_int_equal(facts_open(&env, &rig.facts, why), BH_OK);
+}
+
+static int setup_with(const struct relay_limits *lim)
+{
+    char why[256] = "";
+    rig = (struct rig){.clock = clock_new(), .now_ms = 5000, .lim = *lim, .rand = rand_seeded(1)};
+    clock_set(rig.clock, rig.now_ms, 1700000000000 + rig.now_ms);
+    rig.tap = (struct tap){.clock = rig.clock, .inner = store_memory_new(rig.clock)};
+    rig.tap.inner_ops = rig.tap.inner->ops;
+    rig.tap.base = *rig.tap.inner;
+    rig.tap.base.ops = &tap_ops;
+    rig.tap.end = &rig.tap.first;
+    rig.tap.refused_end = &rig.tap.refused;
+    timer_init(&rig.tap.timer, tap_on_timer);
+    rig.bus = bus_local_new(rig.clock);
+    assert_int_equal(seal_open_master(STR(RIG_KEY), NULL, &rig.seal, why), BH_OK);
+    rig_open_facts();
+    rig.poker.poke = rig_poke;
+    rig.actor = (struct actor){rig_find, rig_act, rig_changed};
+    rig.web = (struct platform){.ops = &web_ops, .bot = "lobby"};
+    rig.telegram = (struct platform){.ops = &telegram_ops, .bot = "tg"};
+    add_gateway("gw-a", "ann", "http://wake.example/ann", NULL, NULL);
+    add_gateway("gw-b", "bob", NULL, NULL, NULL);
+    add_route("a", "ann");
+    add_route("b", "bob");
+    add_route("both", "ann");
+    add_route("both", "bob");
+    rig_open_relay();
+    return 0;
+}
+RIG_UNUSED static int setup(void **state)
+{
+    return setup_with(&relay_limits_default);
+}
+
+static void forget_links(void)
+{
+    for (size_t i = 0; i < rig.n_fakes; i++) {
+        buf_done(&rig.fakes[i].all);
+        buf_done(&rig.fakes[i].sending);
+        free(rig.fakes[i].why);
+    }
+    rig.n_fakes = 0;
+}
+/* The process dies and starts again: what the tap holds back is lost with it. */
+RIG_UNUSED static void restart(void)
+{
+    turn();
+    relay_free(rig.relay);
+    facts_free(rig.facts);
+    timer_stop(rig.clock, &rig.tap.timer);
+    rig.tap.first = NULL;
+    rig.tap.end = &rig.tap.first;
+    rig.tap.hold = rig.tap.refuse = false;
+    rig.tap.base.boot++;
+    forget_links();
+    rig.bus->ops->close(rig.bus); /* its subscriber is gone */
+    rig.bus = bus_local_new(rig.clock);
+    rig_open_facts();
+    rig_open_relay();
+    turn();
+}
+static int teardown(void **state)
+{
+    timer_stop(rig.clock, &rig.tap.timer);
+    store_close(&rig.tap.base);
+    relay_free(rig.relay);
+    facts_free(rig.facts);
+    rig.bus->ops->close(rig.bus);
+    seal_free(rig.seal);
+    clock_free(rig.clock);
+    forget_links();
+    return 0;
+}
+#define PROMISE(fn) cmocka_unit_test_setup_teardown(fn, setup, teardown)

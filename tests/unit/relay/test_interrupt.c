@@ -1,0 +1,117 @@
+/* Promises of relay/interrupt.h: stopping a turn from either side. */
+#include "relay/rig.h"
+
+#define STOPPED "\"type\":\"interrupt_inbound\""
+#define KEY "agent:main:relay:dm:c1" /* the client does not know "web" and files it under relay */
+
+static void interrupt(struct fake *f, const char *key)
+{
+    char line[160];
+    snprintf(line, sizeof line, "{\"type\":\"interrupt\",\"session_key\":\"%s\",\"reason\":null}",
+             key);
+    say(f, line);
+}
+
+static void a_gateways_interrupt_reaches_whoever_last_received_that_key(void **state)
+{
+    struct fake *f = connect_as("gw-a"), *g = connect_as("gw-b");
+    publish("a", "e1");
+    publish("b", "e2"); /* the same chat, bob is the last */
+    interrupt(f, KEY);
+    assert_int_equal(count_with(f, STOPPED), 0);
+    assert_int_equal(count_with(g, STOPPED), 1);
+    assert_true(str_contains(line_with(g, STOPPED, 0), STR("\"session_key\":\"" KEY "\"")));
+    assert_true(str_contains(line_with(g, STOPPED, 0), STR("\"chat_id\":\"c1\"")));
+}
+
+static void an_unknown_key_goes_to_the_only_instance_of_the_tenant(void **state)
+{
+    struct fake *f = connect_as("gw-a");
+    interrupt(f, "agent:main:web:dm:never");
+    assert_int_equal(count_with(f, STOPPED), 1);
+    assert_true(str_contains(line_with(f, STOPPED, 0), STR("\"chat_id\":\"\"")));
+}
+
+static void an_unknown_key_is_dropped_when_there_are_several(void **state)
+{
+    struct fake *f = connect_as("gw-a"), *g = connect_as("gw-b");
+    interrupt(f, "agent:main:web:dm:never");
+    assert_int_equal(count_with(f, STOPPED) + count_with(g, STOPPED), 0);
+    assert_int_equal(relay_counters(rig.relay)->interrupts_dropped, 1);
+}
+
+static void an_interrupt_for_a_sleeper_is_dropped(void **state)
+{
+    struct fake *f = connect_as("gw-a"), *g = connect_as("gw-b");
+    publish("b", "e1");
+    say(g, "{\"type\":\"going_idle\"}");
+    interrupt(f, KEY);
+    assert_int_equal(count_with(g, STOPPED), 0);
+    assert_int_equal(relay_counters(rig.relay)->interrupts_dropped, 1);
+}
+
+static void a_persons_stop_becomes_an_interrupt_and_no_message(void **state)
+{
+    struct fake *f = connect_as("gw-a");
+    publish_text("a", "e1", "  /STOP\n");
+    publish_text("a", "e2", "/stop@Lobby");
+    assert_int_equal(count_with(f, STOPPED), 2);
+    assert_int_equal(inbound(f), 0);
+    assert_int_equal(accepted_ok(), 2);
+    assert_int_equal(relay_counters(rig.relay)->stopped, 2);
+    assert_true(str_contains(line_with(f, STOPPED, 0), STR("\"session_key\":\"" KEY "\"")));
+}
+
+static void a_stop_for_another_bot_is_nobodys(void **state)
+{
+    struct fake *f = connect_as("gw-a");
+    publish_text("a", "e1", "/stop@other");
+    assert_int_equal(count_with(f, STOPPED) + inbound(f), 0);
+    assert_int_equal(accepted_ok(), 1);
+}
+
+static void more_than_the_bare_command_is_a_message(void **state)
+{
+    static const char *const texts[] = {"/stop now", "stop",         "/stopp",
+                                        "/stop@",    "please /stop", "/sto"};
+    struct fake *f = connect_as("gw-a");
+    for (size_t i = 0; i < ARRAY_LEN(texts); i++)
+        publish_text("a", texts[i], texts[i]);
+    assert_int_equal(count_with(f, STOPPED), 0);
+    assert_int_equal(inbound(f), ARRAY_LEN(texts));
+}
+
+static void a_stop_said_by_a_bot_is_a_message(void **state)
+{
+    struct fake *f = connect_as("gw-a");
+    struct event ev = make_event("a", "e1");
+    ev.text = STR("/stop");
+    ev.author_is_bot = true;
+    relay_accept(rig.relay, &ev, on_accepted, NULL);
+    turn();
+    assert_int_equal(inbound(f), 1);
+}
+
+static void a_stop_reaches_every_instance_the_message_would_have(void **state)
+{
+    struct fake *f = connect_as("gw-a"), *g = connect_as("gw-b");
+    publish_text("both", "e1", "/stop");
+    assert_int_equal(count_with(f, STOPPED), 1);
+    assert_int_equal(count_with(g, STOPPED), 1);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        PROMISE(a_gateways_interrupt_reaches_whoever_last_received_that_key),
+        PROMISE(an_unknown_key_goes_to_the_only_instance_of_the_tenant),
+        PROMISE(an_unknown_key_is_dropped_when_there_are_several),
+        PROMISE(an_interrupt_for_a_sleeper_is_dropped),
+        PROMISE(a_persons_stop_becomes_an_interrupt_and_no_message),
+        PROMISE(a_stop_for_another_bot_is_nobodys),
+        PROMISE(more_than_the_bare_command_is_a_message),
+        PROMISE(a_stop_said_by_a_bot_is_a_message),
+        PROMISE(a_stop_reaches_every_instance_the_message_would_have),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,183 @@
+/* Promises of relay.h to those who look: views, showing, purging and redriving mailboxes. */
+#include "relay/rig.h"
+
+struct shown {
+    size_t n, parked, sent;
+    uint32_t attempts;
+    char reason[128];
+    bool done;
+    enum bh_err err;
+};
+static struct shown shown;
+
+static void on_shown_line(void *ctx, const struct mailbox_line *line)
+{
+    shown.n++;
+    shown.sent += line->sent;
+    shown.attempts = line->attempts;
+    assert_true(str_contains(line->frame, STR(INBOUND)));
+    if (line->parked.p != NULL) {
+        shown.parked++;
+        snprintf(shown.reason, sizeof shown.reason, "%.*s", STR_FMT(line->parked));
+    }
+}
+static void on_shown_all(void *ctx, enum bh_err err)
+{
+    shown.done = true;
+    shown.err = err;
+}
+static void show(const char *instance, size_t limit)
+{
+    shown = (struct shown){0};
+    relay_mailbox_show(rig.relay, STR("acme"), str_of(instance), limit, on_shown_line, on_shown_all,
+                       NULL);
+    assert_false(shown.done);
+    turn();
+    assert_true(shown.done);
+}
+static void few_attempts(void)
+{
+    struct relay_limits lim = rig.lim;
+    lim.max_attempts = 1;
+    relay_set_limits(rig.relay, &lim);
+}
+static uint64_t redrive(void)
+{
+    uint64_t n = relay_mailbox_redrive(rig.relay, STR("acme"), STR("ann"));
+    turn();
+    return n;
+}
+
+static void a_view_tells_what_waits(void **state)
+{
+    struct fake *f = connect_as("gw-a");
+    publish("a", "e1");
+    struct instance_view v = look("ann");
+    assert_string_equal(v.state, "live");
+    assert_int_equal(v.sessions, 1);
+    assert_int_equal(v.entries, 1);
+    assert_int_equal(v.unacked, 1);
+    assert_true(v.bytes > 100);
+    assert_true(v.wake_url);
+    assert_int_equal(v.oldest_ms, 1700000005000);
+    assert_int_equal(v.last_inbound_ms, 1700000005000);
+    ack(f, 0);
+    v = look("ann");
+    assert_int_equal(v.entries + v.unacked + v.bytes, 0);
+}
+
+static void count_instance(void *ctx, const struct instance_view *v)
+{
+    ++*(size_t *)ctx;
+}
+
+static void every_instance_is_listed(void **state)
+{
+    size_t n = 0;
+    publish("both", "e1");
+    relay_each_instance(rig.relay, count_instance, &n);
+    assert_int_equal(n, 2);
+}
+
+static void a_mailbox_shows_its_lines_up_to_the_limit(void **state)
+{
+    publish("a", "e1");
+    publish("a", "e2");
+    show("ann", 10);
+    assert_int_equal(shown.n, 2);
+    show("ann", 1);
+    assert_int_equal(shown.n, 1);
+    show("nobody", 1);
+    assert_int_equal(shown.err, BH_NOT_FOUND);
+}
+
+static void a_parked_line_shows_its_reason(void **state)
+{
+    few_attempts();
+    struct fake *f = connect_as("gw-a");
+    publish("a", "e1");
+    hang_up(f, 1006);
+    show("ann", 10);
+    assert_int_equal(shown.parked, 1);
+    assert_non_null(strstr(shown.reason, "sockets were lost"));
+}
+
+static void a_purge_empties_the_mailbox_and_answers_who_waits(void **state)
+{
+    struct fake *f = connect_as("gw-a");
+    publish("a", "e1");
+    rig.tap.hold = true;
+    publish("a", "e2");
+    assert_int_equal(relay_mailbox_purge(rig.relay, STR("acme"), STR("ann")), 2);
+    turn();
+    rig_release();
+    assert_int_equal(accepted_ok(), 2);
+    assert_int_equal(rows(), 0);
+    assert_int_equal(look("ann").entries, 0);
+    publish("a", "e3");
+    ack(f, 1); /* a late ack of something purged is harmless */
+    assert_int_equal(inbound(f), 3);
+}
+
+static void a_redriven_delivery_goes_to_the_socket_that_was_never_sent_it(void **state)
+{
+    struct fake *f = connect_as("gw-a");
+    publish("a", "e1");
+    few_attempts();
+    hang_up(f, 1006);
+    f = connect_as("gw-a");
+    publish("a", "e2");
+    assert_int_equal(inbound(f), 1);
+    assert_int_equal(redrive(), 1);
+    assert_int_equal(inbound(f), 2);
+    assert_true(is_event(f, 1, "e1"));
+    ack(f, 0);
+    ack(f, 1);
+    assert_int_equal(look("ann").entries, 0);
+    assert_int_equal(look("ann").parked, 0);
+}
+
+static void a_redriven_delivery_never_goes_twice_down_one_socket(void **state)
+{
+    struct fake *old = connect_as("gw-a");
+    publish("a", "e1");
+    few_attempts();
+    struct fake *young = connect_as("gw-a"); /* left behind with e1: one attempt, parked */
+    assert_int_equal(look("ann").parked, 1);
+    hang_up(young, 1006);
+    assert_int_equal(redrive(), 1);
+    assert_int_equal(inbound(old), 1);
+    struct fake *next = connect_as("gw-a");
+    publish("a", "e2");
+    assert_true(is_event(next, 0, "e1")); /* its old place: first */
+    assert_true(is_event(next, 1, "e2"));
+}
+
+static void a_redrive_counts_from_zero(void **state)
+{
+    struct fake *f = connect_as("gw-a");
+    publish("a", "e1");
+    few_attempts();
+    hang_up(f, 1006);
+    relay_set_limits(rig.relay, &rig.lim);
+    redrive();
+    show("ann", 1);
+    assert_int_equal(shown.attempts, 0);
+    restart();
+    assert_int_equal(look("ann").parked, 0);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        PROMISE(a_view_tells_what_waits),
+        PROMISE(every_instance_is_listed),
+        PROMISE(a_mailbox_shows_its_lines_up_to_the_limit),
+        PROMISE(a_parked_line_shows_its_reason),
+        PROMISE(a_purge_empties_the_mailbox_and_answers_who_waits),
+        PROMISE(a_redriven_delivery_goes_to_the_socket_that_was_never_sent_it),
+        PROMISE(a_redriven_delivery_never_goes_twice_down_one_socket),
+        PROMISE(a_redrive_counts_from_zero),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,265 @@
+/* Promises of relay/pump.h and relay/fetch.h: window, packing, drains, suspects. */
+#include "relay/rig.h"
+
+static void publish_many(const char *key, int from, int n)
+{
+    char id[16];
+    for (int i = from; i < from + n; i++) {
+        snprintf(id, sizeof id, "m%d", i);
+        offer(key, id);
+    }
+    turn();
+}
+
+/* Every inbound on @f is m<from>, m<from+1>, ... */
+static void assert_in_order(const struct fake *f, int from)
+{
+    struct str rest = buf_str(&f->all), line;
+    while (rest.n > 0 && str_split(&rest, '\n', &line)) {
+        char part[40];
+        if (!str_contains(line, STR(INBOUND)))
+            continue;
+        snprintf(part, sizeof part, "\"message_id\":\"m%d\"", from++);
+        assert_true(str_contains(line, str_of(part)));
+    }
+}
+
+static void ack_all(struct fake *f, size_t from)
+{
+    struct buf b = BUF_INIT;
+    struct str rest = buf_str(&f->all), line;
+    size_t n = 0;
+    while (rest.n > 0 && str_split(&rest, '\n', &line))
+        if (str_contains(line, STR(INBOUND)) && n++ >= from)
+            buf_printf(&b, "{\"type\": \"inbound_ack\", \"bufferId\": \"%.*s\"}\n",
+                       STR_FMT(buffer_id(line)));
+    session_data(f->s, buf_str(&b));
+    buf_done(&b);
+    turn();
+}
+
+static size_t largest_message(const struct fake *f)
+{
+    size_t max = 0;
+    for (size_t i = 0; i < f->n_messages; i++) {
+        size_t n = f->ends[i] - (i > 0 ? f->ends[i - 1] : 0);
+        max = n > max ? n : max;
+    }
+    return max;
+}
+
+static void at_most_eight_messages_are_unacked(void **state)
+{
+    struct fake *f = connect_as("gw-a");
+    for (int i = 0; i < 20; i++)
+        publish_many("a", i, 1);
+    assert_int_equal(f->n_messages, 1 + 8); /* the descriptor */
+    ack(f, 0);
+    assert_int_equal(f->n_messages, 1 + 9);
+    assert_int_equal(inbound(f), 20); /* what had to wait is packed into one */
+    assert_in_order(f, 0);
+}
+
+static void a_backlog_is_packed_into_few_messages_and_drained_in_order(void **state)
+{
+    publish_many("a", 0, 5000);
+    struct fake *f = connect_as("gw-a");
+    for (size_t had = 0; inbound(f) < 5000;) {
+        size_t now = inbound(f);
+        assert_true(now > had);
+        ack_all(f, had);
+        had = now;
+    }
+    assert_in_order(f, 0);
+    assert_true(largest_message(f) <= 256 << 10);
+    assert_true(f->n_messages < 100);
+    ack_all(f, 0);
+    assert_int_equal(look("ann").entries, 0);
+    assert_int_equal(rows(), 0);
+}
+
+static void events_during_a_drain_go_to_the_tail(void **state)
+{
+    publish_many("a", 0, 3000);
+    struct fake *f = connect_as("gw-a");
+    publish_many("a", 3000, 100);
+    for (int i = 0; i < 50 && inbound(f) < 3100; i++)
+        ack_all(f, 0);
+    assert_int_equal(inbound(f), 3100);
+    assert_in_order(f, 0);
+}
+
+static void a_socket_that_dies_in_a_drain_is_followed_by_exactly_the_unacked_tail(void **state)
+{
+    publish_many("a", 0, 10);
+    struct fake *f = connect_as("gw-a");
+    for (size_t i = 0; i < 4; i++)
+        ack(f, i);
+    hang_up(f, 1006);
+    f = connect_as("gw-a");
+    assert_int_equal(inbound(f), 6);
+    assert_in_order(f, 4);
+}
+
+static void bodies_of_sleepers_are_not_kept_in_memory(void **state)
+{
+    publish_many("a", 0, 100);
+    size_t before = rig.tap.fetches;
+    struct fake *f = connect_as("gw-a");
+    assert_int_equal(inbound(f), 100);
+    assert_true(rig.tap.fetches > before);
+}
+
+static void a_read_the_store_refuses_is_tried_again(void **state)
+{
+    publish_many("a", 0, 10);
+    struct fake *f = dial("gw-a");
+    rig.tap.refuse = true;
+    hello(f);
+    assert_int_equal(inbound(f), 0);
+    rig.tap.refuse = false;
+    advance(1000);
+    assert_int_equal(inbound(f), 10);
+}
+
+static void a_frame_over_a_megabyte_is_cut_between_characters(void **state)
+{
+    size_t n = 3 << 20;
+    char *text = xmalloc(n + 1);
+    for (size_t i = 0; i < n; i += 3)
+        memcpy(text + i, "\xe2\x82\xac", 3); /* three bytes each */
+    text[n - n % 3] = '\0';
+    struct fake *f = connect_as("gw-a");
+    publish_text("a", "big", text);
+    publish("a", "small");
+    assert_true(largest_message(f) <= 1 << 20);
+    for (size_t i = 0; i < f->n_messages; i++) {
+        size_t start = i > 0 ? f->ends[i - 1] : 0;
+        assert_true(utf8_valid(str_make(f->all.p + start, f->ends[i] - start)));
+    }
+    assert_int_equal(inbound(f), 2);
+    ack(f, 0);
+    ack(f, 1);
+    assert_int_equal(look("ann").entries, 0);
+    free(text);
+}
+
+static void a_lost_socket_is_one_attempt_for_each_delivery_on_it(void **state)
+{
+    publish_many("a", 0, 3);
+    for (int i = 0; i < 2; i++)
+        hang_up(connect_as("gw-a"), 1006);
+    assert_int_equal(rig.tap.marks, 6);
+}
+
+static void a_suspect_travels_alone(void **state)
+{
+    publish_many("a", 0, 3);
+    for (int i = 0; i < 2; i++)
+        hang_up(connect_as("gw-a"), 1006);
+    struct fake *f = connect_as("gw-a");
+    assert_int_equal(inbound(f), 1);
+    ack(f, 0);
+    assert_int_equal(inbound(f), 2);
+    ack(f, 1);
+    ack(f, 2);
+    publish_many("a", 3, 5);
+    assert_int_equal(inbound(f), 8); /* nobody is suspect any more */
+}
+
+static void a_poisonous_delivery_is_parked_and_does_not_drag_others_along(void **state)
+{
+    publish_many("a", 0, 3);
+    for (int i = 0; i < 10; i++)
+        hang_up(connect_as("gw-a"), 1006);
+    assert_int_equal(look("ann").parked, 1);
+    assert_int_equal(relay_counters(rig.relay)->parked, 1);
+    struct fake *f = connect_as("gw-a");
+    assert_true(is_event(f, 0, "m1"));
+    ack(f, 0);
+    ack(f, 1);
+    assert_int_equal(look("ann").entries, 1);
+    restart();
+    assert_int_equal(look("ann").parked, 1); /* and it stays parked */
+}
+
+static void a_passthrough_is_settled_by_the_pong_behind_it(void **state)
+{
+    struct fake *f = connect_as("gw-a");
+    struct event ev = make_event("a", "p1");
+    relay_passthrough(rig.relay, &ev, STR("{\"platform\":\"web\"}"), on_accepted, NULL);
+    turn();
+    assert_int_equal(count_with(f, "passthrough_forward"), 1);
+    assert_int_equal(look("ann").entries, 1);
+    pong(f);
+    assert_int_equal(look("ann").entries, 0);
+}
+
+static void a_passthrough_is_settled_by_its_own_ack_and_by_a_later_one(void **state)
+{
+    struct fake *f = connect_as("gw-a");
+    struct event ev = make_event("a", "p1");
+    relay_passthrough(rig.relay, &ev, STR("{\"platform\":\"web\"}"), on_accepted, NULL);
+    turn();
+    ack_line(f, line_with(f, "passthrough_forward", 0));
+    assert_int_equal(look("ann").entries, 0);
+    ev = make_event("a", "p2");
+    relay_passthrough(rig.relay, &ev, STR("{\"platform\":\"web\"}"), on_accepted, NULL);
+    publish_many("a", 0, 1);
+    ack(f, 0);
+    assert_int_equal(look("ann").entries, 0);
+}
+
+static void a_passthrough_is_not_settled_by_an_older_pong(void **state)
+{
+    struct fake *f = connect_as("gw-a");
+    advance(10000);
+    uint32_t older = f->pings;
+    struct event ev = make_event("a", "p1");
+    relay_passthrough(rig.relay, &ev, STR("{\"platform\":\"web\"}"), on_accepted, NULL);
+    turn();
+    session_pong(f->s, older);
+    assert_int_equal(look("ann").entries, 1);
+    session_pong(f->s, f->pings + 100); /* a number we never sent */
+    assert_int_equal(look("ann").entries, 1);
+}
+
+static int setup_without_acks(void **state)
+{
+    struct relay_limits lim = relay_limits_default;
+    lim.live_acks = false;
+    return setup_with(&lim);
+}
+
+static void without_live_acks_frames_carry_no_buffer_id_and_are_settled_when_read(void **state)
+{
+    struct fake *f = connect_as("gw-a");
+    publish_many("a", 0, 1);
+    assert_null(buffer_id(line_with(f, INBOUND, 0)).p);
+    pong(f);
+    assert_int_equal(look("ann").entries, 0);
+    assert_int_equal(rows(), 0);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        PROMISE(at_most_eight_messages_are_unacked),
+        PROMISE(a_backlog_is_packed_into_few_messages_and_drained_in_order),
+        PROMISE(events_during_a_drain_go_to_the_tail),
+        PROMISE(a_socket_that_dies_in_a_drain_is_followed_by_exactly_the_unacked_tail),
+        PROMISE(bodies_of_sleepers_are_not_kept_in_memory),
+        PROMISE(a_read_the_store_refuses_is_tried_again),
+        PROMISE(a_frame_over_a_megabyte_is_cut_between_characters),
+        PROMISE(a_lost_socket_is_one_attempt_for_each_delivery_on_it),
+        PROMISE(a_suspect_travels_alone),
+        PROMISE(a_poisonous_delivery_is_parked_and_does_not_drag_others_along),
+        PROMISE(a_passthrough_is_settled_by_the_pong_behind_it),
+        PROMISE(a_passthrough_is_settled_by_its_own_ack_and_by_a_later_one),
+        PROMISE(a_passthrough_is_not_settled_by_an_older_pong),
+        cmocka_unit_test_setup_teardown(
+            without_live_acks_frames_carry_no_buffer_id_and_are_settled_when_read,
+            setup_without_acks, teardown),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,146 @@
+/* Promises of relay/wake.h: one poke, then patience. */
+#include "relay/rig.h"
+
+static void put_to_sleep(void)
+{
+    struct fake *f = connect_as("gw-a");
+    say(f, "{\"type\":\"going_idle\"}");
+    hang_up(f, 1000);
+    advance(3000);
+}
+
+static void the_first_delivery_for_a_sleeper_pokes_its_url_once(void **state)
+{
+    put_to_sleep();
+    assert_int_equal(rig.pokes, 0);
+    publish("a", "e1");
+    publish("a", "e2");
+    assert_int_equal(rig.pokes, 1);
+    assert_string_equal(rig.poked_url, "http://wake.example/ann");
+}
+
+static void a_sleeper_is_poked_at_once_even_right_after_it_closed(void **state)
+{
+    struct fake *f = connect_as("gw-a");
+    publish("a", "e0"); /* left unacked: alone it would get two seconds */
+    say(f, "{\"type\":\"going_idle\"}");
+    hang_up(f, 1000);
+    assert_int_equal(rig.pokes, 0);
+    publish("a", "e1");
+    assert_int_equal(rig.pokes, 1);
+}
+
+static void a_poke_is_repeated_after_the_cooldown_while_something_waits(void **state)
+{
+    put_to_sleep();
+    publish("a", "e1");
+    poke_answer(true);
+    advance(29000);
+    assert_int_equal(rig.pokes, 1);
+    advance(2000);
+    assert_int_equal(rig.pokes, 2);
+    struct fake *f = connect_as("gw-a");
+    poke_answer(false);
+    assert_string_equal(look("ann").last_poke_problem, "connection refused");
+    ack(f, 0);
+    for (int i = 0; i < 60; i++) {
+        advance(1000);
+        pong(f);
+    }
+    assert_int_equal(rig.pokes, 2);
+}
+
+static void a_poke_under_way_is_not_repeated(void **state)
+{
+    put_to_sleep();
+    publish("a", "e1");
+    advance(120000);
+    publish("a", "e2");
+    assert_int_equal(rig.pokes, 1);
+    poke_answer(false);
+    assert_int_equal(rig.pokes, 2); /* the cooldown has long passed */
+    assert_int_equal(relay_counters(rig.relay)->pokes_failed, 1);
+}
+
+static void a_lost_socket_gets_two_seconds_to_come_back_by_itself(void **state)
+{
+    struct fake *f = connect_as("gw-a");
+    publish("a", "e1");
+    hang_up(f, 1006);
+    advance(1500);
+    publish("a", "e2");
+    assert_int_equal(rig.pokes, 0);
+    advance(1000);
+    assert_int_equal(rig.pokes, 1);
+}
+
+static void one_that_comes_back_is_not_poked(void **state)
+{
+    struct fake *f = connect_as("gw-a");
+    publish("a", "e1");
+    hang_up(f, 1006);
+    advance(1000);
+    connect_as("gw-a");
+    advance(5000);
+    assert_int_equal(rig.pokes, 0);
+}
+
+static void one_that_answers_no_ping_is_poked_at_once(void **state)
+{
+    connect_as("gw-a");
+    publish("a", "e1");
+    advance(30000);
+    assert_state("ann", "away");
+    assert_int_equal(rig.pokes, 1);
+}
+
+static void one_without_a_url_or_never_seen_is_not_poked(void **state)
+{
+    publish("a", "e1"); /* never shook hands */
+    struct fake *f = connect_as("gw-b");
+    say(f, "{\"type\":\"going_idle\"}");
+    hang_up(f, 1000);
+    publish("b", "e1"); /* has no URL */
+    advance(60000);
+    assert_int_equal(rig.pokes, 0);
+}
+
+static void nothing_is_poked_for_what_is_parked(void **state)
+{
+    struct relay_limits lim = rig.lim;
+    lim.max_attempts = 1;
+    relay_set_limits(rig.relay, &lim);
+    struct fake *f = connect_as("gw-a");
+    publish("a", "e1");
+    hang_up(f, 1006);
+    assert_int_equal(look("ann").parked, 1);
+    advance(60000);
+    assert_int_equal(rig.pokes, 0);
+}
+
+static void a_sleeper_with_mail_is_poked_after_a_restart_with_the_next_delivery(void **state)
+{
+    put_to_sleep();
+    publish("a", "e1");
+    poke_answer(true);
+    restart();
+    publish("a", "e2");
+    assert_int_equal(rig.pokes, 2);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        PROMISE(the_first_delivery_for_a_sleeper_pokes_its_url_once),
+        PROMISE(a_sleeper_is_poked_at_once_even_right_after_it_closed),
+        PROMISE(a_poke_is_repeated_after_the_cooldown_while_something_waits),
+        PROMISE(a_poke_under_way_is_not_repeated),
+        PROMISE(a_lost_socket_gets_two_seconds_to_come_back_by_itself),
+        PROMISE(one_that_comes_back_is_not_poked),
+        PROMISE(one_that_answers_no_ping_is_poked_at_once),
+        PROMISE(one_without_a_url_or_never_seen_is_not_poked),
+        PROMISE(nothing_is_poked_for_what_is_parked),
+        PROMISE(a_sleeper_with_mail_is_poked_after_a_restart_with_the_next_delivery),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
