@@ -3,10 +3,14 @@
  * There is nothing useful a connector can do about a failed 200 byte allocation; what a peer can
  * make large is limited before it gets here, so a NULL means the machine is out of memory. */
 #include "base/mem.h"
+#include <link.h>
+#include <malloc.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
 
 static void *must(void *p, size_t n)
 {
@@ -50,4 +54,28 @@ char *xstrndup(const char *s, size_t n)
         memcpy(copy, s, len);
     copy[len] = '\0';
     return copy;
+}
+
+/* Segments that cannot be written are the file's own pages: dropping them loses nothing. */
+static int trim_object(struct dl_phdr_info *info, size_t size, void *ctx)
+{
+    uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE);
+
+    (void)size, (void)ctx;
+    for (int i = 0; i < info->dlpi_phnum; i++) {
+        const ElfW(Phdr) *h = &info->dlpi_phdr[i];
+        if (h->p_type != PT_LOAD || (h->p_flags & PF_W) != 0)
+            continue;
+        uintptr_t start = (info->dlpi_addr + h->p_vaddr) & ~(page - 1);
+        uintptr_t end = (info->dlpi_addr + h->p_vaddr + h->p_filesz) & ~(page - 1);
+        if (end > start)
+            (void)madvise((void *)start, end - start, MADV_DONTNEED); /* refused: no harm done */
+    }
+    return 0;
+}
+
+void mem_trim(void)
+{
+    malloc_trim(0);
+    dl_iterate_phdr(trim_object, NULL);
 }

@@ -187,6 +187,7 @@ static int serve(const struct cli_args *a)
     loop_on_signal(s.server.loop, SIGTERM, on_terminate, &s);
     loop_on_signal(s.server.loop, SIGINT, on_terminate, &s);
     loop_on_signal(s.server.loop, SIGHUP, on_hangup, &s);
+    mem_trim();
     say_ready(&s);
     loop_run(s.server.loop);
     timer_stop(loop_clock(s.server.loop), &s.look);

@@ -66,6 +66,19 @@ static void container_of_finds_the_owner(void **state)
     assert_ptr_equal(container_of(&o.member, struct owner, member), &o);
 }
 
+static void after_a_trim_everything_is_still_there(void **state)
+{
+    static char in_data[] = "data";
+    char *on_heap = xstrdup("heap");
+
+    free(xmalloc(1 << 20));
+    mem_trim();
+    in_data[0] = 'D';
+    assert_string_equal(on_heap, "heap");
+    assert_string_equal(in_data, "Data");
+    free(on_heap);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -74,6 +87,7 @@ int main(void)
         cmocka_unit_test(a_product_that_overflows_aborts),
         cmocka_unit_test(duplicates_are_copies_and_null_stays_null),
         cmocka_unit_test(container_of_finds_the_owner),
+        cmocka_unit_test(after_a_trim_everything_is_still_there),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
