@@ -153,6 +153,8 @@ static bool may_write_now(struct web *w, const struct web_visitor *v)
 
     if (!v->is_person)
         return true; /* programs pace themselves: what stops them is the mailbox's limit */
+    if (w->buckets == NULL)
+        w->buckets = xcalloc(WEB_BUCKETS, sizeof *w->buckets);
     b = &w->buckets[hash64(hash_process_key(), str_of(v->chat_id)) % WEB_BUCKETS];
     left =
         b->at_ms == 0 ? BURST_MILLI : b->left_milli + (now - b->at_ms) * REFILL_MILLI_PER_S / 1000;

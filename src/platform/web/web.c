@@ -19,7 +19,9 @@
 #define HEARTBEAT_MS 15000
 #define TYPING_MS 6000
 
-static struct list open_bots = {&open_bots, &open_bots}; /* struct web, in order of opening */
+/* The open web bots: in order of opening, and by name. */
+static struct list open_bots = {&open_bots, &open_bots};
+static struct map open_by_name = MAP_INIT;
 
 struct web_name {
     char chat_id[VISITOR_CHAT_CHARS + 1];
@@ -33,13 +35,9 @@ static struct web *web_of(struct platform *p)
 
 struct web *web_sibling(struct str bot)
 {
-    list_each(&open_bots, it, next)
-    {
-        struct web *w = list_entry(it, struct web, link);
-        if (bot.p == NULL || str_eq(web_bot(w), bot))
-            return w;
-    }
-    return NULL;
+    if (bot.p != NULL)
+        return map_get(&open_by_name, bot);
+    return list_is_empty(&open_bots) ? NULL : list_first(&open_bots, struct web, link);
 }
 
 /* ---- names ---- */
@@ -235,8 +233,13 @@ static void web_close(struct platform *p)
     for (size_t i = 0; map_next(&w->names, &i, &name);)
         free(name);
     map_done(&w->names);
+    if (list_is_linked(&w->link))
+        map_del(&open_by_name, web_bot(w));
     list_remove(&w->link);
+    if (list_is_empty(&open_bots))
+        map_done(&open_by_name);
     json_parser_free(w->json);
+    free(w->buckets);
     buf_done(&w->page);
     buf_done(&w->frame);
     buf_done(&w->scratch);
@@ -263,6 +266,7 @@ static enum bh_err web_open(const struct config_platform *cfg, struct host *host
     }
     web_page_build(w);
     list_append(&open_bots, &w->link);
+    map_put(&open_by_name, web_bot(w), w);
     timer_set(w->env->clock, &w->heartbeat, HEARTBEAT_MS);
     log_info(&w->log, "open: history=%" PRIu32 " path=/chat/%s", w->history, w->base.bot);
     *ret_p = &w->base;

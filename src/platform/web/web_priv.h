@@ -66,7 +66,7 @@ struct web {
     struct buf page;           /* the HTML of this bot */
     struct buf frame, scratch; /* reused */
     struct web_counters counters;
-    struct web_bucket buckets[WEB_BUCKETS];
+    struct web_bucket *buckets; /* owned; WEB_BUCKETS of them once a person has written */
 };
 
 struct web_chat { /* lives while a page listens or the store works for it, then a while on the idle
