@@ -1,24 +1,30 @@
 """What the tests of the chat page hold in their hands: an agent that does as it is told, and a browser."""
-import asyncio
-import base64
-import hashlib
-import hmac
-import json
-import queue
 import shutil
+import socket
 import tempfile
-import threading
 import time
-import uuid
 
-import websockets
 from selenium import webdriver
 from selenium.common.exceptions import StaleElementReferenceException
 from selenium.webdriver.chrome.service import Service
 from selenium.webdriver.common.by import By
 from selenium.webdriver.common.keys import Keys
 
-PATIENCE_S = 10
+from relay import PATIENCE_S, Gateway
+
+CONFIG = """\
+listen: 127.0.0.1:{port}
+state_dir: {state}
+delivery: {{live_acks: true{delivery}}}
+platforms:
+  - {{platform: web, bot: lobby, title: The Lobby}}
+"""
+
+
+def free_port():
+    with socket.socket() as s:
+        s.bind(("127.0.0.1", 0))
+        return s.getsockname()[1]
 
 
 def wait_for(what, timeout=PATIENCE_S):
@@ -35,86 +41,38 @@ def wait_for(what, timeout=PATIENCE_S):
         time.sleep(0.05)
 
 
-class Agent:
-    """A gateway in a thread: acknowledges what it gets, keeps it in .heard, acts when told."""
+class Agent(Gateway):
+    """A gateway that answers in chats."""
 
-    def __init__(self, relay_url, gateway_id, secret, bot="lobby"):
-        self.url, self.gateway_id, self.secret, self.bot = relay_url, gateway_id, secret, bot
-        self.heard = queue.Queue()
-        self.interrupts = queue.Queue()
-        self.results = {}
-        self.idle = threading.Event()
-        self.ready = threading.Event()
-        self.loop = asyncio.new_event_loop()
-        self.thread = threading.Thread(target=self.loop.run_until_complete, args=(self._run(),), daemon=True)
-        self.thread.start()
-        assert self.ready.wait(PATIENCE_S), "the agent never got its descriptor"
-
-    def _token(self):
-        body = f"{self.gateway_id}:{int(time.time()) + 300}"
-        mac = hmac.new(self.secret.encode(), body.encode(), hashlib.sha256).hexdigest()
-        return base64.urlsafe_b64encode(f"{body}:{mac}".encode()).rstrip(b"=").decode()
-
-    async def _run(self):
-        headers = {"Authorization": f"Bearer {self._token()}"}
-        async with websockets.connect(self.url, extra_headers=headers, max_size=None) as self.ws:
-            await self._write({"type": "hello", "platform": "web", "botId": self.bot})
-            try:
-                async for message in self.ws:
-                    for line in message.splitlines():
-                        await self._frame(json.loads(line))
-            except websockets.ConnectionClosed:
-                pass
-
-    async def _frame(self, frame):
-        kind = frame["type"]
-        if kind == "descriptor":
-            self.descriptor = frame["descriptor"]
-            self.ready.set()
-        elif kind == "inbound":
-            self.heard.put(frame["event"])
-            if frame.get("bufferId"):
-                await self._write({"type": "inbound_ack", "bufferId": frame["bufferId"]})
-        elif kind == "outbound_result":
-            self.results.pop(frame["requestId"]).put(frame["result"])
-        elif kind == "interrupt_inbound":
-            self.interrupts.put(frame)
-        elif kind == "going_idle_ack":
-            self.idle.set()
-
-    async def _write(self, frame):
-        await self.ws.send(json.dumps(frame) + "\n")
-
-    def _now(self, coroutine):
-        return asyncio.run_coroutine_threadsafe(coroutine, self.loop).result(PATIENCE_S)
-
-    def act(self, **action):
-        """Perform an action and return its result."""
-        request, answer = uuid.uuid4().hex, queue.Queue()
-        self.results[request] = answer
-        self._now(self._write({"type": "outbound", "requestId": request, "action": action}))
-        return answer.get(timeout=PATIENCE_S)
+    def hear(self, text=None):
+        """The next message, which must be @text when given."""
+        event = self.next("inbound")["event"]
+        assert text is None or event["text"] == text, event
+        return event
 
     def say(self, chat, text, **more):
         result = self.act(op="send", chat_id=chat, content=text, reply_to=None, metadata={}, **more)
         assert result["success"], result
         return result["message_id"]
 
-    def hear(self, text=None):
-        """The next message, which must be @text when given."""
-        event = self.heard.get(timeout=PATIENCE_S)
-        assert text is None or event["text"] == text
-        return event
 
-    def sleep(self):
-        self._now(self._write({"type": "going_idle"}))
-        assert self.idle.wait(PATIENCE_S), "going_idle was never confirmed"
-        self.leave()
+class Lobby:
+    """A server whose address stays the same when it is started again, and its one agent."""
 
-    def leave(self):
-        if self.thread.is_alive():
-            self._now(self.ws.close())
-            self.thread.join(PATIENCE_S)
+    def __init__(self, make_bellhop, *, routed=True, delivery=""):
+        config = CONFIG.replace("{port}", str(free_port())).replace("{delivery}", delivery)
+        self.server = make_bellhop(config)
+        self.chat_url = f"{self.server.url}/chat"
+        self.credential = self.server.add() if routed else None
+        self.agents = []
+
+    def agent(self):
+        self.agents.append(Agent(self.server.url, self.credential.id, self.credential.secret))
+        return self.agents[-1]
+
+    def close(self):
+        for agent in self.agents:
+            agent.close()
 
 
 class Page:
