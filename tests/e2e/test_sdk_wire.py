@@ -1,8 +1,6 @@
 """The gateway library against a connector that misbehaves on purpose."""
 import base64
 import json
-import os
-import pathlib
 import queue
 import ssl
 import subprocess
@@ -10,11 +8,10 @@ import time
 
 import pytest
 
-from fake_connector import FakeConnector, DESCRIPTOR, inbound
+from conftest import BUILD
+from fake_connector import FakeConnector, inbound
 from probe import Probe
 
-ROOT = pathlib.Path(__file__).resolve().parents[2]
-BUILD = pathlib.Path(os.environ.get("BELLHOP_BUILD", ROOT / "build" / "asan"))
 PROGRAM = BUILD / "tests" / "sdk" / "gateway-probe"
 FAST = {"backoff_min_ms": 50, "backoff_max_ms": 200}
 

@@ -110,17 +110,19 @@ static enum bhgw_verdict judge(uint64_t delivery)
     return verdict;
 }
 
-static bool mode_is(const char *mode)
+static void current_mode(char mode[16])
 {
     pthread_mutex_lock(&probe.lock);
-    bool is = strcmp(probe.mode, mode) == 0;
+    memcpy(mode, probe.mode, sizeof probe.mode);
     pthread_mutex_unlock(&probe.lock);
-    return is;
 }
 
 static enum bhgw_verdict on_event(void *ctx, struct bhgw *gw, const struct bhgw_event *ev)
 {
+    char mode[16];
+
     (void)ctx;
+    current_mode(mode);
     begin("event");
     printf(",\"text\":");
     put(ev->text, ev->text_bytes);
@@ -133,14 +135,14 @@ static enum bhgw_verdict on_event(void *ctx, struct bhgw *gw, const struct bhgw_
     field("user_name", ev->user_name);
     field("answer_metadata", ev->answer_metadata);
     end();
-    if (mode_is("reply")) {
+    if (strcmp(mode, "reply") == 0) {
         struct bhgw_result *r = bhgw_reply_wait(gw, ev, ev->text);
         say_result("replied", r);
         bhgw_result_free(r);
     }
-    if (mode_is("idle"))
+    if (strcmp(mode, "idle") == 0)
         say_status("idle", bhgw_go_idle_wait(gw));
-    if (mode_is("close"))
+    if (strcmp(mode, "close") == 0)
         bhgw_close(gw);
     return judge(ev->delivery);
 }
