@@ -1,0 +1,123 @@
+"""A gateway process for the crash test: it may be killed at any moment, so all it knows is written down at once.
+
+Every fact is one line of JSON appended to its diary with a single write(), which outlives a SIGKILL:
+
+    {"what": "dial", "socket": S, "at": T}               before connecting
+    {"what": "read", "socket": S, "at": T, "frame": {}}  every frame that arrived
+    {"what": "ack",  "socket": S, "at": T, "id": B}      after the ack was handed to the kernel
+    {"what": "over", "socket": S, "at": T, "code": N}    the socket has ended
+
+Times are CLOCK_MONOTONIC, which all processes of a machine share.
+"""
+import asyncio
+import json
+import os
+import random
+import signal
+import time
+
+import websockets
+
+from relay import mint
+
+FATES = ("is_killed", "dies_reading", "dies_acking", "sleeps", "leaves", "doubles")
+
+
+class Diary:
+    def __init__(self, path):
+        self.fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+
+    def note(self, what, socket, **more):
+        line = {"what": what, "socket": socket, "at": time.monotonic(), **more}
+        os.write(self.fd, json.dumps(line).encode() + b"\n")
+
+
+def die():
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+class Process:
+    def __init__(self, plan):
+        self.__dict__.update(plan)  # url, id, secret, bot, diary, name, fate, after, ack_within, seed
+        self.rng = random.Random(self.seed)
+        self.diary = Diary(self.diary)
+        self.n_sockets = self.n_read = self.n_acked = 0
+        self.leaving = asyncio.Event()
+
+    async def socket(self):
+        """One socket from dial to end."""
+        self.n_sockets += 1
+        name = f"{self.name}.{self.n_sockets}"
+        self.diary.note("dial", name)
+        code = None
+        try:
+            headers = {"Authorization": "Bearer " + mint(self.id, self.secret)}
+            async with websockets.connect(self.url, extra_headers=headers, ping_interval=None, open_timeout=10,
+                                          close_timeout=2, compression=None) as ws:
+                await ws.send(json.dumps({"type": "hello", "platform": "web", "botId": self.bot}) + "\n")
+                acks = asyncio.Queue()
+                acker = asyncio.create_task(self.ack(name, ws, acks))
+                leaver = asyncio.create_task(self.leave(ws))
+                try:
+                    await self.read(name, ws, acks)
+                finally:
+                    acker.cancel()
+                    leaver.cancel()
+                    code = ws.close_code
+        except (OSError, asyncio.TimeoutError, websockets.WebSocketException) as e:
+            code = code or getattr(e, "status_code", None)
+        self.diary.note("over", name, code=code)
+
+    async def read(self, name, ws, acks):
+        async for message in ws:
+            assert len(message.encode()) <= 2**20
+            for line in message.splitlines():
+                frame = json.loads(line)
+                self.diary.note("read", name, frame=frame)
+                if frame["type"] == "inbound":
+                    self.n_read += 1
+                    if self.fate == "dies_reading" and self.n_read >= self.after:
+                        die()
+                    if self.fate in ("sleeps", "leaves") and self.n_read >= self.after:
+                        self.leaving.set()
+                    acks.put_nowait(frame["bufferId"])
+                elif frame["type"] == "going_idle_ack":
+                    await ws.close()
+
+    async def ack(self, name, ws, acks):
+        """In order, some time later."""
+        while True:
+            buffer_id = await acks.get()
+            if acks.empty() or self.rng.random() < 0.2:
+                await asyncio.sleep(self.rng.uniform(0, self.ack_within))
+            try:
+                await ws.send(json.dumps({"type": "inbound_ack", "bufferId": buffer_id}) + "\n")
+            except websockets.ConnectionClosed:
+                return
+            self.diary.note("ack", name, id=buffer_id)
+            self.n_acked += 1
+            if self.fate == "dies_acking" and self.n_acked >= self.after:
+                die()
+
+    async def leave(self, ws):
+        await self.leaving.wait()
+        if self.fate == "leaves":
+            await ws.close()
+        else:
+            await ws.send('{"type": "going_idle"}\n')
+
+    async def dial_on(self):
+        while not self.leaving.is_set():
+            await self.socket()
+            await asyncio.sleep(self.rng.uniform(0.005, 0.04))
+
+    async def run(self):
+        tasks = [self.dial_on()]
+        if self.fate == "doubles":
+            tasks.append(self.dial_on())  # two sockets of one instance: the newest receives
+        await asyncio.gather(*tasks)
+
+
+def main(plan):
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    asyncio.run(Process(plan).run())
