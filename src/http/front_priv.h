@@ -17,6 +17,8 @@ front_handler admin_mailbox_show, admin_mailbox_purge, admin_mailbox_redrive;
 
 /* Answer with a JSON body. */
 void front_json(struct front *f, struct http_id id, int status, const struct buf *body);
+/* 503: not the caller's fault, the same may work in a moment. */
+void front_retry(struct front *f, struct http_req *req, const char *code, const char *what);
 /* True when the caller is on this machine (and no proxy speaks for somebody else) or shows the
  * admin token; otherwise the refusal has been sent. */
 bool front_is_operator(struct front *f, struct http_req *req);

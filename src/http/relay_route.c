@@ -112,30 +112,17 @@ static struct relay_socket *accept_socket(struct front *f, struct http_req *req)
     return s;
 }
 
-static void answer_retry(struct front *f, struct http_req *req, const char *code, const char *what)
-{
-    struct buf body = BUF_INIT;
-
-    buf_printf(&body, "{\"error\":\"%s\",\"code\":\"%s\"}", what, code);
-    http_answer(f->server, http_req_id(req),
-                &(struct http_answer){.status = 503,
-                                      .headers = "Retry-After: 1\r\n",
-                                      .body = buf_str(&body),
-                                      .close = true});
-    buf_done(&body);
-}
-
 static bool can_serve(struct front *f, struct http_req *req)
 {
     struct store_stats stats;
 
     if (f->draining) {
-        answer_retry(f, req, "draining", "This server is going down; come back in a moment.");
+        front_retry(f, req, "draining", "This server is going down; come back in a moment.");
         return false;
     }
     f->store->ops->stats(f->store, &stats);
     if (!stats.healthy) {
-        answer_retry(f, req, "store_unavailable", "The store does not answer; come back later.");
+        front_retry(f, req, "store_unavailable", "The store does not answer; come back later.");
         return false;
     }
     return true;

@@ -88,6 +88,19 @@ void front_json(struct front *f, struct http_id id, int status, const struct buf
     http_answer(f->server, id, &(struct http_answer){.status = status, .body = buf_str(body)});
 }
 
+void front_retry(struct front *f, struct http_req *req, const char *code, const char *what)
+{
+    struct buf body = BUF_INIT;
+
+    buf_printf(&body, "{\"error\":\"%s\",\"code\":\"%s\"}", what, code);
+    http_answer(f->server, http_req_id(req),
+                &(struct http_answer){.status = 503,
+                                      .headers = "Retry-After: 1\r\n",
+                                      .body = buf_str(&body),
+                                      .close = true});
+    buf_done(&body);
+}
+
 static bool is_local(struct http_req *req)
 {
     struct str peer = http_peer(req);

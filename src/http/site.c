@@ -4,7 +4,9 @@
 
 static void hand_over(struct front *f, struct http_req *req, struct platform *p)
 {
-    if (p != NULL && p->ops->http != NULL)
+    if (f->draining) /* the platforms close one after the other, and a 404 would be believed */
+        front_retry(f, req, "draining", "This server is going down; come back in a moment.");
+    else if (p != NULL && p->ops->http != NULL)
         p->ops->http(p, req);
     else
         http_answer_error(f->server, http_req_id(req), 404, "not_found", "There is nothing here.");
