@@ -219,7 +219,7 @@ class Run:
                     task.cancel()
                 await asyncio.gather(*keepers, *people, killer, return_exceptions=True)
                 if self.process.returncode is None:
-                    await self.end(True)
+                    await self.end(False)
 
     async def settle(self, keepers):
         """Everything is delivered and acked; then a last kill brings nothing back."""
