@@ -16,6 +16,7 @@ struct curl_sock {
 
 static void global_init(void)
 {
+    curl_late_load();
     if (curl_global_init(CURL_GLOBAL_DEFAULT) != CURLE_OK)
         abort();
 }

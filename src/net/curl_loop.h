@@ -3,7 +3,7 @@
  * @done runs once for every transfer that ended, from the loop, outside of libcurl: it may add and
  * remove other handles, but not end the curl_loop itself. */
 #pragma once
-#include <curl/curl.h>
+#include "net/curl_late.h"
 
 #include "base/clock.h"
 #include "net/loop.h"

@@ -20,6 +20,8 @@
 enum { MAX_SPARE = 16, DEFAULT_MS = 30000, DEFAULT_BODY = 8 << 20 };
 
 struct http_client {
+    struct loop *loop;               /* borrowed */
+    bool started;                    /* by the first call: libcurl is large, and may never be needed */
     struct curl_loop own, strangers; /* see above */
     struct list calls;
     CURL *spare[MAX_SPARE]; /* owned */
@@ -362,10 +364,18 @@ struct http_client *http_client_new(struct loop *loop)
 {
     struct http_client *c = xcalloc(1, sizeof *c);
 
+    c->loop = loop;
     list_init(&c->calls);
-    curl_loop_init(&c->own, loop, on_done, c);
-    curl_loop_init(&c->strangers, loop, on_done, c);
     return c;
+}
+
+static void start(struct http_client *c)
+{
+    if (c->started)
+        return;
+    c->started = true;
+    curl_loop_init(&c->own, c->loop, on_done, c);
+    curl_loop_init(&c->strangers, c->loop, on_done, c);
 }
 
 void http_client_free(struct http_client *c)
@@ -375,14 +385,17 @@ void http_client_free(struct http_client *c)
     list_each(&c->calls, it, next) call_free(list_entry(it, struct http_call, link));
     while (c->n_spare > 0)
         curl_easy_cleanup(c->spare[--c->n_spare]);
-    curl_loop_done(&c->own);
-    curl_loop_done(&c->strangers);
+    if (c->started) {
+        curl_loop_done(&c->own);
+        curl_loop_done(&c->strangers);
+    }
     free(c);
 }
 
 struct http_call *http_fetch(struct http_client *c, const struct http_fetch *f, http_done_cb *done,
                              void *ctx)
 {
+    start(c);
     CURL *easy = c->n_spare > 0 ? c->spare[--c->n_spare] : curl_easy_init();
     struct http_call *call = call_new(easy, f);
 

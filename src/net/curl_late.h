@@ -1,0 +1,65 @@
+/* curl_late.h - <curl/curl.h>, with the library loaded when it is first needed.  Private to src/net/.
+ *
+ * libcurl brings some thirty libraries with it, four megabytes that a server whose agents never sleep
+ * would carry for nothing, and most of the time a start takes.  So every call goes through a table that
+ * curl_late_load() fills; call it (through curl_loop_global_init()) before anything else here. */
+#pragma once
+#define CURL_DISABLE_TYPECHECK
+#include <curl/curl.h>
+
+#define CURL_LATE_EACH(X) \
+    X(curl_easy_cleanup) \
+    X(curl_easy_getinfo) \
+    X(curl_easy_init) \
+    X(curl_easy_perform) \
+    X(curl_easy_recv) \
+    X(curl_easy_reset) \
+    X(curl_easy_send) \
+    X(curl_easy_setopt) \
+    X(curl_easy_strerror) \
+    X(curl_global_init) \
+    X(curl_multi_add_handle) \
+    X(curl_multi_assign) \
+    X(curl_multi_cleanup) \
+    X(curl_multi_info_read) \
+    X(curl_multi_init) \
+    X(curl_multi_remove_handle) \
+    X(curl_multi_setopt) \
+    X(curl_multi_socket_action) \
+    X(curl_slist_append) \
+    X(curl_slist_free_all)
+
+/* curl.h wraps the variadic ones in macros of their own. */
+#undef curl_easy_getinfo
+#undef curl_easy_setopt
+#undef curl_multi_setopt
+
+struct curl_late {
+#define CURL_LATE_MEMBER(name) __typeof__(&name) name##_f;
+    CURL_LATE_EACH(CURL_LATE_MEMBER)
+#undef CURL_LATE_MEMBER
+};
+extern struct curl_late curl_late;
+
+void curl_late_load(void); /* aborts, with a sentence, when libcurl is not installed */
+
+#define curl_easy_cleanup curl_late.curl_easy_cleanup_f
+#define curl_easy_getinfo curl_late.curl_easy_getinfo_f
+#define curl_easy_init curl_late.curl_easy_init_f
+#define curl_easy_perform curl_late.curl_easy_perform_f
+#define curl_easy_recv curl_late.curl_easy_recv_f
+#define curl_easy_reset curl_late.curl_easy_reset_f
+#define curl_easy_send curl_late.curl_easy_send_f
+#define curl_easy_setopt curl_late.curl_easy_setopt_f
+#define curl_easy_strerror curl_late.curl_easy_strerror_f
+#define curl_global_init curl_late.curl_global_init_f
+#define curl_multi_add_handle curl_late.curl_multi_add_handle_f
+#define curl_multi_assign curl_late.curl_multi_assign_f
+#define curl_multi_cleanup curl_late.curl_multi_cleanup_f
+#define curl_multi_info_read curl_late.curl_multi_info_read_f
+#define curl_multi_init curl_late.curl_multi_init_f
+#define curl_multi_remove_handle curl_late.curl_multi_remove_handle_f
+#define curl_multi_setopt curl_late.curl_multi_setopt_f
+#define curl_multi_socket_action curl_late.curl_multi_socket_action_f
+#define curl_slist_append curl_late.curl_slist_append_f
+#define curl_slist_free_all curl_late.curl_slist_free_all_f
