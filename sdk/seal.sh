@@ -1,0 +1,8 @@
+# seal.sh ARCHIVE OUT: the objects of ARCHIVE as one, whose hidden symbols nobody can see or clash with.
+set -eu
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+ld -r --whole-archive "$1" -o "$work/bellhop-gateway.o"
+objcopy --localize-hidden "$work/bellhop-gateway.o"
+rm -f "$2"
+ar rcs "$2" "$work/bellhop-gateway.o"
