@@ -17,7 +17,7 @@
 #include "base/list.h"
 #include "net/curl_loop.h"
 
-enum { MAX_SPARE = 16, DEFAULT_MS = 30000, DEFAULT_BODY = 8 << 20 };
+enum { MAX_SPARE = 16, DEFAULT_MS = 30000, DEFAULT_BODY = 8 << 20, ONCE_IDLE_S = 15 };
 
 struct http_client {
     struct loop *loop;               /* borrowed */
@@ -35,6 +35,7 @@ struct http_call {
     CURL *easy;                 /* owned */
     struct curl_slist *headers; /* owned */
     struct buf sent;            /* owned; the request's body */
+    size_t read;                /* of it, by on_read() */
     struct buf head, body;      /* owned; the answer */
     size_t max_body;
     bool public_only, refused, too_long, delivering;
@@ -146,6 +147,18 @@ static size_t on_body(char *p, size_t size, size_t n, void *ctx)
     return n;
 }
 
+static size_t on_read(char *p, size_t size, size_t n, void *ctx)
+{
+    struct http_call *call = ctx;
+    size_t left = call->sent.n - call->read;
+
+    n = n * size < left ? n * size : left;
+    if (n > 0)
+        memcpy(p, call->sent.p + call->read, n);
+    call->read += n;
+    return n;
+}
+
 /* ---- making a call ---- */
 
 static bool has_header(const char *const *headers, const char *name)
@@ -187,7 +200,17 @@ static void set_method(struct http_call *call, const struct http_fetch *f)
         curl_easy_setopt(call->easy, CURLOPT_NOBODY, 1L);
         return;
     }
-    if (f->body.p != NULL || writes) {
+    if (f->once && writes) {
+        /* libcurl repeats a request when a connection it kept dies before an answer, unless it
+         * would have to read the body again and cannot: so this body cannot be rewound. Connections
+         * idle for long are not taken, so this happens rarely. */
+        buf_add_str(&call->sent, f->body);
+        curl_easy_setopt(call->easy, CURLOPT_POST, 1L);
+        curl_easy_setopt(call->easy, CURLOPT_POSTFIELDSIZE_LARGE, (curl_off_t)call->sent.n);
+        curl_easy_setopt(call->easy, CURLOPT_READFUNCTION, on_read);
+        curl_easy_setopt(call->easy, CURLOPT_READDATA, call);
+        curl_easy_setopt(call->easy, CURLOPT_MAXAGE_CONN, (long)ONCE_IDLE_S);
+    } else if (f->body.p != NULL || writes) {
         buf_add_str(&call->sent, f->body);
         curl_easy_setopt(call->easy, CURLOPT_POSTFIELDSIZE_LARGE, (curl_off_t)call->sent.n);
         curl_easy_setopt(call->easy, CURLOPT_POSTFIELDS, call->sent.n > 0 ? call->sent.p : "");

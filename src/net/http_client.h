@@ -22,6 +22,8 @@ struct http_fetch {
     size_t max_body;         /* a longer answer is cut off with BH_MALFORMED; 0: 8 MiB */
     bool public_only;        /* refuse private, loopback, link-local, unique-local, multicast and metadata
                               * addresses, checked on the address actually connected to */
+    bool once;               /* what must not happen twice: never sent again behind our back when a kept
+                              * connection dies under it; that is BH_UNKNOWN instead */
     const char *unix_socket; /* connect here instead; NULL: by the URL */
     const char *ca_path;     /* PEM file of the authorities to trust; NULL: the system's */
 };
