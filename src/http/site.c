@@ -38,19 +38,30 @@ static void percent_decode(struct str s, struct buf *out)
     }
 }
 
+/* Does this platform take webhooks at all? */
+static bool takes_webhooks(struct str name)
+{
+    const struct platform_ops *ops = platform_find(name);
+
+    return ops != NULL && ops->http != NULL && !str_eq(name, STR("web"));
+}
+
 /* /webhooks/<platform>/<bot>[/...] */
 void site_webhook(struct front *f, struct http_req *req)
 {
     struct str rest = http_path(req), part[4] = {{0}};
+    struct platform *p = NULL;
     struct buf bot = BUF_INIT;
 
     for (size_t i = 0; i < 4 && str_split(&rest, '/', &part[i]); i++)
         ;
     percent_decode(part[3], &bot);
-    hand_over(f, req,
-              bot.n > 0 && !str_eq(part[2], STR("web"))
-                  ? host_platform(f->host, part[2], buf_str(&bot))
-                  : NULL);
+    if (bot.n > 0 && takes_webhooks(part[2]))
+        p = host_platform(f->host, part[2], buf_str(&bot));
+    if (p == NULL && takes_webhooks(part[2]))
+        host_refuse_webhook(f->host, req);
+    else
+        hand_over(f, req, p);
     buf_done(&bot);
 }
 

@@ -10,6 +10,7 @@
 #include "base/config.h"
 #include "base/list.h"
 #include "base/mem.h"
+#include "net/http_server.h"
 #include "relay/relay.h"
 #include "tenancy/facts.h"
 
@@ -231,6 +232,12 @@ void host_fail(struct host *h, struct action_id id, const char *fmt, ...)
     vsnprintf(text, sizeof text, fmt, ap);
     va_end(ap);
     host_result(h, id, &(struct action_result){.error = str_of(text)});
+}
+
+void host_refuse_webhook(struct host *h, struct http_req *req)
+{
+    http_answer_error(h->env->server, http_req_id(req), 401, "unauthorized",
+                      "This request is not signed for a bot here.");
 }
 
 struct best_state {

@@ -1,8 +1,10 @@
 /* platform.c - the platforms this build has: one line each. */
 #include "platform/platform.h"
+#include "platform/telegram/telegram.h"
 #include "platform/web/web.h"
 
 const struct platform_ops *const platforms[] = {
+    &telegram_ops,
     &web_ops,
     NULL,
 };

@@ -89,5 +89,9 @@ void host_accept(struct host *h, struct platform *p, const struct event *ev, hos
 void host_result(struct host *h, struct action_id id, const struct action_result *r);
 void host_fail(struct host *h, struct action_id id, const char *fmt, ...) BH_PRINTF(3, 4);
 
+/* The one answer (401) to a webhook that does not prove it is meant for a bot of ours, whatever about
+ * it is wrong: a stranger learns nothing from it, not even which bots there are. */
+void host_refuse_webhook(struct host *h, struct http_req *req);
+
 /* "live", "away", "asleep", "never" or "none" (nobody is routed) for the best instance behind a route. */
 const char *host_route_state(struct host *h, struct platform *p, struct str route_key);

@@ -1,0 +1,459 @@
+/* poll.c - design.  (telegram_priv.h has the contract.)
+ *
+ *      WHO --getMe--> HOOK --deleteWebhook--> FETCH --updates--> DELIVER
+ *                       |                       ^----- all accepted ---'
+ *                       '--setWebhook--> LISTEN
+ *      every state but DELIVER --trouble--> REST --timer--> the state it came from (or WHO, HOOK)
+ *
+ * Telegram forgets an update when the next getUpdates asks for a higher one, so FETCH is entered
+ * only when every update of the batch was accepted: delivered, on disk, or nobody's.  Inside a
+ * batch, updates of one chat go one after the other, so that one that must wait holds back what
+ * follows it in its chat and nothing else.  What is accepted but not confirmed when we die comes
+ * again and is found to be a duplicate by its event id.
+ *
+ * The offset is kept on disk with its time: after a week without updates Telegram may continue with
+ * any number, so an old offset is worse than none. */
+#include <assert.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include "base/jw.h"
+#include "base/mem.h"
+#include "base/rand.h"
+#include "platform/telegram/telegram_priv.h"
+#include "store/store.h"
+
+#define POLL_S 50 /* the longest Telegram waits */
+#define CALL_MS 15000
+#define MAX_REST_MS 60000
+#define REVOKED_REST_MS 60000
+#define OFFSET_VALID_MS ((int64_t)6 * 86400 * 1000)
+#define HELD_IS_A_PROBLEM 5 /* retries */
+#define QUICK_MS 1000       /* an empty answer that came sooner was not waited for: */
+#define QUICK_REST_MS 300   /* that server knows no long polling, so we pace ourselves */
+
+#define B(state) (1u << TG_##state)
+static const struct {
+    const char *name;
+    unsigned next; /* bit set of states that may follow */
+} states[] = {
+    [TG_WHO] = {"asking who we are", B(HOOK) | B(REST)},
+    [TG_HOOK] = {"setting up", B(FETCH) | B(LISTEN) | B(REST)},
+    [TG_FETCH] = {"polling", B(DELIVER) | B(FETCH) | B(REST)},
+    [TG_DELIVER] = {"delivering", B(FETCH)},
+    [TG_LISTEN] = {"listening", 0},
+    [TG_REST] = {"waiting to try again", B(WHO) | B(HOOK) | B(FETCH)},
+};
+
+static void ask_who(struct telegram *t);
+static void set_up(struct telegram *t);
+static void fetch(struct telegram *t);
+static void deliver(struct telegram *t);
+
+/* The only place that writes the state. */
+static void enter(struct telegram *t, enum tg_state next)
+{
+    assert(states[t->poll.state].next & 1u << next);
+    log_debug(&t->log, "%s -> %s", states[t->poll.state].name, states[next].name);
+    t->poll.state = next;
+}
+
+const char *tg_state_name(const struct telegram *t)
+{
+    return states[t->poll.state].name;
+}
+
+/* ---- trouble ---- */
+
+/* 1, 2, 4 ... s, at most @max_ms, shaken by a quarter. */
+static int64_t backoff_ms(struct telegram *t, int64_t max_ms)
+{
+    unsigned n = t->poll.failures < 10 ? t->poll.failures : 10;
+    int64_t ms = (int64_t)500 << n;
+
+    if (ms > max_ms)
+        ms = max_ms;
+    return ms - ms / 4 + (int64_t)rand_below(t->env->rand, (uint64_t)ms / 2 + 1);
+}
+
+static void rest(struct telegram *t, int64_t ms, enum tg_state back_to)
+{
+    t->poll.back_to = back_to;
+    enter(t, TG_REST);
+    timer_set(t->env->clock, &t->poll.timer, ms);
+}
+
+static void on_conflict(struct telegram *t, const struct tg_answer *a)
+{
+    bool webhook = strstr(a->why, "webhook") != NULL;
+
+    tg_set_problem(t,
+                   webhook
+                       ? "A webhook was set for this bot by somebody else, so Telegram refuses to "
+                         "be polled: set mode: webhook, or stop whoever sets it (409)."
+                       : "Another program polls Telegram with this bot's token, and only one may: "
+                         "stop it, or give bellhop a bot of its own (409).");
+    rest(t, backoff_ms(t, MAX_REST_MS), webhook ? TG_HOOK : TG_FETCH);
+}
+
+/* Decide how long to wait after an answer that is none, and where to go on. */
+static void trouble(struct telegram *t, const struct tg_answer *a)
+{
+    enum tg_state from = t->poll.state;
+    char text[200];
+
+    t->poll.failures++;
+    if (a->outcome == TG_LATER) {
+        rest(t, a->retry_after_ms, from);
+    } else if (a->code == 401 || a->code == 404) {
+        tg_set_problem(t,
+                       "Telegram does not know this token (revoked, or mistyped): ask @BotFather "
+                       "for it and put it into the configuration.");
+        rest(t, REVOKED_REST_MS, TG_WHO);
+    } else if (a->code == 409) {
+        on_conflict(t, a);
+    } else {
+        const char *what = from == TG_HOOK && t->secret != NULL ? "setWebhook: " : "";
+        snprintf(text, sizeof text, "Telegram %s: %s%.120s",
+                 a->outcome == TG_REFUSED ? "refuses" : "cannot be reached", what, a->why);
+        if (a->outcome == TG_REFUSED || t->poll.failures >= 2)
+            tg_set_problem(t, text);
+        rest(t, backoff_ms(t, MAX_REST_MS), from);
+    }
+    log_debug(&t->log, "%s failed: code=%d %s", states[from].name, a->code, a->why);
+}
+
+static void all_well(struct telegram *t)
+{
+    t->poll.failures = 0;
+    tg_set_problem(t, NULL);
+}
+
+/* ---- who we are ---- */
+
+static void take_me(struct telegram *t, struct json me)
+{
+    struct str name = json_str(me, "username");
+
+    json_as_i64(json_get(me, "id"), &t->me.id);
+    t->reads_all = json_as_bool(json_get(me, "can_read_all_group_messages"), false);
+    if (name.n < sizeof t->me.username) {
+        memcpy(t->me.username, name.p != NULL ? name.p : "", name.n);
+        t->me.username[name.n] = '\0';
+    }
+    log_info(&t->log, "we are @%s: id=%" PRId64 " reads_all_group_messages=%d", t->me.username,
+             t->me.id, t->reads_all);
+}
+
+static void on_me(void *ctx, const struct http_result *r)
+{
+    struct telegram *t = ctx;
+    struct tg_answer a;
+
+    t->poll.call = NULL;
+    tg_answer_read(t, t->poll.parser, r, &a);
+    if (a.outcome != TG_OK) {
+        trouble(t, &a);
+        return;
+    }
+    take_me(t, a.result);
+    enter(t, TG_HOOK);
+    set_up(t);
+}
+
+static void ask_who(struct telegram *t)
+{
+    t->poll.call = tg_call(t, "getMe", STR("{}"), CALL_MS, false, on_me, t);
+}
+
+/* ---- webhook or not ---- */
+
+void tg_updates_wanted(struct jw *w)
+{
+    jw_key(w, "allowed_updates");
+    jw_raw(w, STR("[\"message\",\"edited_message\",\"channel_post\",\"edited_channel_post\"]"));
+}
+
+static void on_set_up(void *ctx, const struct http_result *r)
+{
+    struct telegram *t = ctx;
+    struct tg_answer a;
+
+    t->poll.call = NULL;
+    tg_answer_read(t, t->poll.parser, r, &a);
+    if (a.outcome != TG_OK) {
+        trouble(t, &a);
+        return;
+    }
+    if (t->secret != NULL) {
+        all_well(t);
+        enter(t, TG_LISTEN);
+        log_info(&t->log, "webhook registered: %s/webhooks/telegram/%s", t->env->public_url,
+                 t->base.bot);
+    } else {
+        enter(t, TG_FETCH);
+        fetch(t);
+    }
+}
+
+static void add_escaped(struct buf *out, const char *s)
+{
+    for (; *s != '\0'; s++) {
+        bool plain = (*s >= 'a' && *s <= 'z') || (*s >= 'A' && *s <= 'Z') ||
+                     (*s >= '0' && *s <= '9') || strchr("-_.~", *s) != NULL;
+        if (plain)
+            buf_add_c(out, *s);
+        else
+            buf_printf(out, "%%%02X", (unsigned char)*s);
+    }
+}
+
+static void set_up(struct telegram *t)
+{
+    struct buf body = BUF_INIT, url = BUF_INIT;
+    struct jw w = jw_begin(&body);
+
+    if (t->secret == NULL) {
+        t->poll.call = tg_call(t, "deleteWebhook", STR("{}"), CALL_MS, false, on_set_up, t);
+        return;
+    }
+    if (t->env->public_url == NULL) { /* the operator registers it */
+        all_well(t);
+        enter(t, TG_LISTEN);
+        log_info(&t->log, "public_url is not set: register the webhook by hand");
+        return;
+    }
+    buf_printf(&url, "%s/webhooks/telegram/", t->env->public_url);
+    add_escaped(&url, t->base.bot);
+    jw_obj(&w);
+    jw_kstr(&w, "url", buf_str(&url));
+    jw_kstr(&w, "secret_token", str_of(t->secret));
+    tg_updates_wanted(&w);
+    jw_end_obj(&w);
+    t->poll.call = tg_call(t, "setWebhook", buf_str(&body), CALL_MS, false, on_set_up, t);
+    buf_wipe(&body);
+    buf_done(&url);
+}
+
+/* ---- the offset ---- */
+
+static void keep_offset(struct telegram *t)
+{
+    struct buf key = BUF_INIT, value = BUF_INIT;
+
+    buf_printf(&key, "%s\x1f%s\x1foffset", t->base.bot, t->token_id);
+    buf_printf(&value, "%" PRId64 " %" PRId64, t->poll.offset, clock_wall_ms(t->env->clock));
+    struct store_kv item = {.verb = KV_PUT,
+                            .ns = "telegram",
+                            .key = buf_str(&key),
+                            .value = buf_str(&value)};
+    store_put(t->env->store, &item, 1, false, NULL, NULL);
+    buf_done(&key);
+    buf_done(&value);
+}
+
+static void on_record(void *ctx, struct str key, struct str value)
+{
+    struct telegram *t = ctx;
+    struct buf mine = BUF_INIT;
+    struct str offset;
+
+    tg_chats_load(t, key, value);
+    buf_printf(&mine, "%s\x1f%s\x1foffset", t->base.bot, t->token_id);
+    if (str_eq(key, buf_str(&mine)) && str_split(&value, ' ', &offset) &&
+        !(str_to_i64(offset, &t->poll.offset) && str_to_i64(value, &t->poll.heard_ms)))
+        t->poll.offset = t->poll.heard_ms = 0;
+    buf_done(&mine);
+}
+
+/* ---- polling ---- */
+
+static uint64_t tag_of(const struct telegram *t, size_t i)
+{
+    return (uint64_t)t->poll.generation << 32 | i;
+}
+
+static int64_t chat_of(struct json update)
+{
+    int64_t id = 0;
+
+    for (struct json_iter it = {0}; json_next(update, &it);)
+        if (json_as_i64(json_get(json_get(it.value, "chat"), "id"), &id))
+            break;
+    return id;
+}
+
+static int by_id(const void *a, const void *b)
+{
+    const struct tg_update *x = a, *y = b;
+
+    return (x->id > y->id) - (x->id < y->id);
+}
+
+static void fill_batch(struct telegram *t, struct json updates)
+{
+    struct tg_poll *p = &t->poll;
+
+    p->n_batch = 0;
+    p->generation++;
+    for (struct json_iter it = {0}; p->n_batch < TG_BATCH && json_next(updates, &it);) {
+        struct tg_update u = {.update = it.value, .chat = chat_of(it.value)};
+        if (json_as_i64(json_get(it.value, "update_id"), &u.id))
+            p->batch[p->n_batch++] = u;
+    }
+    if (p->n_batch > 1)
+        qsort(p->batch, p->n_batch, sizeof p->batch[0], by_id);
+}
+
+static void on_updates(void *ctx, const struct http_result *r)
+{
+    struct telegram *t = ctx;
+    struct tg_answer a;
+
+    t->poll.call = NULL;
+    tg_answer_read(t, t->poll.parser, r, &a);
+    if (a.outcome != TG_OK) {
+        trouble(t, &a);
+        return;
+    }
+    all_well(t);
+    t->base.last_event_ms = clock_wall_ms(t->env->clock);
+    fill_batch(t, a.result);
+    if (t->poll.n_batch == 0 && json_count(a.result) > 0) { /* not one of them is an update */
+        a = (struct tg_answer){.outcome = TG_REFUSED, .why = "getUpdates brings what is no update"};
+        trouble(t, &a);
+        return;
+    }
+    if (t->poll.n_batch == 0) {
+        if (clock_now_ms(t->env->clock) - t->poll.asked_ms < QUICK_MS)
+            rest(t, QUICK_REST_MS, TG_FETCH);
+        else
+            fetch(t);
+        return;
+    }
+    enter(t, TG_DELIVER);
+    deliver(t);
+}
+
+static void fetch(struct telegram *t)
+{
+    struct buf body = BUF_INIT;
+    struct jw w = jw_begin(&body);
+    bool fresh = clock_wall_ms(t->env->clock) - t->poll.heard_ms < OFFSET_VALID_MS;
+
+    assert(t->poll.call == NULL);
+    t->poll.asked_ms = clock_now_ms(t->env->clock);
+    jw_obj(&w);
+    if (t->poll.offset > 0 && fresh)
+        jw_ki64(&w, "offset", t->poll.offset);
+    jw_ki64(&w, "timeout", POLL_S);
+    tg_updates_wanted(&w);
+    jw_end_obj(&w);
+    t->poll.call =
+        tg_call(t, "getUpdates", buf_str(&body), (POLL_S + 15) * 1000, false, on_updates, t);
+    buf_done(&body);
+}
+
+/* ---- delivering ---- */
+
+/* Does something of the same chat, earlier in the batch, still wait for its answer? */
+static bool must_wait(const struct tg_poll *p, size_t i)
+{
+    for (size_t k = 0; k < i; k++)
+        if (p->batch[k].mark != TG_DONE && p->batch[k].chat == p->batch[i].chat)
+            return true;
+    return false;
+}
+
+static void finish_batch(struct telegram *t)
+{
+    t->poll.offset = t->poll.batch[t->poll.n_batch - 1].id + 1;
+    t->poll.failures = 0;
+    t->poll.n_batch = 0;
+    tg_set_problem(t, NULL);
+    keep_offset(t);
+    enter(t, TG_FETCH);
+    fetch(t);
+}
+
+static void on_taken(struct telegram *t, uint64_t tag, enum bh_err err)
+{
+    struct tg_poll *p = &t->poll;
+    size_t i = (uint32_t)tag;
+
+    if (tag >> 32 != p->generation || i >= p->n_batch)
+        return;
+    if (err == BH_BUSY || err == BH_UNAVAILABLE) {
+        p->batch[i].mark = TG_HELD;
+        if (timer_is_set(&p->timer))
+            return;
+        if (++p->failures == HELD_IS_A_PROBLEM)
+            tg_set_problem(t,
+                           err == BH_BUSY
+                               ? "Messages wait at Telegram because a mailbox is full: start its "
+                                 "agent, or purge it (bellhop mailbox list)."
+                               : "Messages wait at Telegram because the store cannot take them.");
+        timer_set(t->env->clock, &p->timer, backoff_ms(t, MAX_REST_MS / 2));
+        return;
+    }
+    if (err != BH_OK)
+        log_warn(&t->log, "an update was given up: %s", bh_err_word(err));
+    p->batch[i].mark = TG_DONE;
+    deliver(t);
+}
+
+static void deliver(struct telegram *t)
+{
+    struct tg_poll *p = &t->poll;
+    size_t done = 0;
+
+    for (size_t i = 0; i < p->n_batch; i++) {
+        if (p->batch[i].mark == TG_WAITING && !must_wait(p, i))
+            p->batch[i].mark =
+                tg_take(t, p->batch[i].update, on_taken, tag_of(t, i)) ? TG_TAKEN : TG_DONE;
+        done += p->batch[i].mark == TG_DONE;
+    }
+    if (done == p->n_batch)
+        finish_batch(t);
+}
+
+/* ---- life ---- */
+
+static void on_timer(struct timer *timer)
+{
+    struct telegram *t = container_of(timer, struct telegram, poll.timer);
+    struct tg_poll *p = &t->poll;
+
+    if (p->state == TG_DELIVER) {
+        for (size_t i = 0; i < p->n_batch; i++)
+            if (p->batch[i].mark == TG_HELD)
+                p->batch[i].mark = TG_WAITING;
+        deliver(t);
+        return;
+    }
+    enter(t, p->back_to);
+    if (p->state == TG_WHO)
+        ask_who(t);
+    else if (p->state == TG_HOOK)
+        set_up(t);
+    else
+        fetch(t);
+}
+
+void tg_poll_start(struct telegram *t)
+{
+    struct store *store = t->env->store;
+
+    t->poll.parser = json_parser_new();
+    timer_init(&t->poll.timer, on_timer);
+    if (store->ops->load_records(store, "telegram", on_record, t) != BH_OK)
+        log_warn(&t->log, "the offset cannot be read; duplicates are dropped by their ids");
+    ask_who(t);
+}
+
+void tg_poll_stop(struct telegram *t)
+{
+    http_cancel(&t->poll.call);
+    timer_stop(t->env->clock, &t->poll.timer);
+    json_parser_free(t->poll.parser);
+}

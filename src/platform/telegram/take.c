@@ -1,0 +1,98 @@
+/* take.c - an update becomes an event and is handed to the host.
+ *
+ * host_accept() cannot be called off, so what waits for its answer is an object of its own; when
+ * the bot closes first it is orphaned, and the answer finds nobody. */
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include "base/mem.h"
+#include "platform/telegram/telegram_priv.h"
+
+struct tg_accept {
+    struct list link;
+    struct telegram *t; /* borrowed; NULL: the bot was closed meanwhile */
+    tg_taken_fn *done;
+    uint64_t tag;
+};
+
+/* Reachable from here, so that a shutdown in the middle is not called a leak. */
+static struct list orphans = {&orphans, &orphans};
+
+void tg_accepts_orphan(struct telegram *t)
+{
+    list_each(&t->accepts, it, nxt)
+    {
+        list_entry(it, struct tg_accept, link)->t = NULL;
+        list_move(it, &orphans);
+    }
+}
+
+static void on_accepted(void *ctx, enum bh_err err)
+{
+    struct tg_accept *a = ctx;
+    struct tg_accept copy = *a;
+
+    list_remove(&a->link);
+    free(a);
+    if (copy.t == NULL)
+        return;
+    if (err != BH_OK)
+        copy.t->n.again++;
+    copy.done(copy.t, copy.tag, err);
+}
+
+static void note_migration(struct telegram *t, struct json update)
+{
+    int64_t from, to;
+    char was[24], is[24];
+
+    if (!tg_migration(update, &from, &to))
+        return;
+    snprintf(was, sizeof was, "%" PRId64, from);
+    snprintf(is, sizeof is, "%" PRId64, to);
+    tg_chat_moved(t, str_of(was), str_of(is));
+}
+
+static bool is_routed(struct telegram *t, struct str key)
+{
+    return key.p != NULL && strcmp(host_route_state(t->base.host, &t->base, key), "none") != 0;
+}
+
+/* A chat is routed by its own id, else by the id it had before it became a supergroup, else with
+ * all the rest of this bot. */
+static void choose_route(struct telegram *t, struct event *ev)
+{
+    struct str was = tg_chat_before(t, ev->chat_id), bot = str_of(t->base.bot);
+
+    if (is_routed(t, ev->chat_id))
+        return;
+    if (is_routed(t, was))
+        ev->route_key = was;
+    else if (is_routed(t, bot))
+        ev->route_key = bot;
+}
+
+bool tg_take(struct telegram *t, struct json update, tg_taken_fn *done, uint64_t tag)
+{
+    struct event ev;
+    const char *why;
+
+    t->n.updates++;
+    t->poll.heard_ms = clock_wall_ms(t->env->clock);
+    t->base.last_event_ms = t->poll.heard_ms;
+    note_migration(t, update);
+    arena_reset(&t->arena);
+    if (!tg_normalize(update, &t->me, str_of(t->base.bot), &t->arena, &ev, &why)) {
+        t->n.ignored++;
+        log_debug(&t->log, "update ignored: %s", why);
+        return false;
+    }
+    choose_route(t, &ev);
+    struct tg_accept *a = xcalloc(1, sizeof *a);
+    *a = (struct tg_accept){.t = t, .done = done, .tag = tag};
+    list_init(&a->link);
+    list_append(&t->accepts, &a->link);
+    t->n.events++;
+    host_accept(t->base.host, &t->base, &ev, on_accepted, a);
+    return true;
+}

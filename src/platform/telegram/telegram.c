@@ -1,0 +1,183 @@
+/* telegram.c - a bot's configuration, its life and its status.  (telegram_priv.h is the map.) */
+#include "platform/telegram/telegram.h"
+#include <stdio.h>
+#include <stdlib.h>
+#include "base/config.h"
+#include "base/crypto.h"
+#include "base/jw.h"
+#include "base/mem.h"
+#include "platform/intent.h"
+#include "platform/outbox.h"
+#include "platform/telegram/telegram_priv.h"
+
+static void log_prefix(const struct log *log, struct buf *out)
+{
+    const struct telegram *t = container_of(log, struct telegram, log);
+
+    buf_printf(out, "platform=telegram bot=%s ", t->base.bot);
+}
+
+void tg_set_problem(struct telegram *t, const char *sentence)
+{
+    if (sentence == NULL) {
+        if (t->base.problem != NULL)
+            log_info(&t->log, "works again");
+        t->base.problem = NULL;
+        return;
+    }
+    if (t->base.problem != NULL && strcmp(t->problem, sentence) == 0)
+        return;
+    snprintf(t->problem, sizeof t->problem, "%s", sentence);
+    t->base.problem = t->problem;
+    log_error(&t->log, "%s", t->problem);
+}
+
+/* ---- configuration ---- */
+
+static bool has_only(const char *s, const char *extra)
+{
+    for (; *s != '\0'; s++) {
+        bool word = (*s >= 'a' && *s <= 'z') || (*s >= 'A' && *s <= 'Z') ||
+                    (*s >= '0' && *s <= '9') || strchr(extra, *s) != NULL;
+        if (!word)
+            return false;
+    }
+    return true;
+}
+
+static const char *check(const struct config_platform *cfg)
+{
+    struct str mode = str_of(cfg->mode), base = str_of(cfg->api_base);
+    bool webhook = str_eq(mode, STR("webhook"));
+
+    if (cfg->token == NULL)
+        return "\"token\" is missing: it is what @BotFather gave you";
+    if (!has_only(cfg->token, ":-_"))
+        return "the token does not look like one from @BotFather (123456:ABC-def...)";
+    if (mode.p != NULL && !webhook && !str_eq(mode, STR("polling")))
+        return "mode is \"polling\" or \"webhook\"";
+    if (base.p != NULL && !str_starts(base, STR("https://")) && !str_starts(base, STR("http://")))
+        return "api_base is an address that starts with https://";
+    if (webhook && cfg->webhook_secret == NULL)
+        return "mode: webhook needs a webhook_secret: up to 256 letters, digits, - and _";
+    if (webhook && (!has_only(cfg->webhook_secret, "-_") || strlen(cfg->webhook_secret) > 256))
+        return "webhook_secret may have up to 256 letters, digits, - and _ (Telegram's rule)";
+    return NULL;
+}
+
+static void free_secret(char *s)
+{
+    if (s != NULL)
+        secret_wipe(s, strlen(s));
+    free(s);
+}
+
+static char *make_url(const struct config_platform *cfg)
+{
+    struct str base = str_of(cfg->api_base != NULL ? cfg->api_base : "https://api.telegram.org");
+    struct buf url = BUF_INIT;
+
+    while (str_ends(base, STR("/")))
+        base.n--;
+    buf_printf(&url, "%.*s/bot%s/", STR_FMT(base), cfg->token);
+    return buf_take(&url);
+}
+
+/* ---- life ---- */
+
+static void tg_close(struct platform *p)
+{
+    struct telegram *t = container_of(p, struct telegram, base);
+
+    tg_poll_stop(t);
+    tg_send_close(t);
+    tg_accepts_orphan(t);
+    tg_chats_free(t);
+    json_parser_free(t->answers);
+    arena_done(&t->arena);
+    free_secret(t->url);
+    free_secret(t->token);
+    free_secret(t->secret);
+    free(t->token_id);
+    free(t);
+}
+
+static enum bh_err tg_open(const struct config_platform *cfg, struct host *host,
+                           struct platform **ret_p, char *ret_why)
+{
+    const char *wrong = check(cfg);
+
+    if (wrong != NULL) {
+        snprintf(ret_why, 256, "%s", wrong);
+        return BH_REFUSED;
+    }
+    struct telegram *t = xcalloc(1, sizeof *t);
+    t->base = (struct platform){.ops = &telegram_ops, .host = host, .bot = cfg->bot};
+    t->log.prefix = log_prefix;
+    t->env = host_env(host);
+    t->token = xstrdup(cfg->token);
+    t->token_id = xstrndup(cfg->token, strcspn(cfg->token, ":"));
+    if (cfg->token[strlen(t->token_id)] == '\0')
+        t->token_id[0] = '\0'; /* no such part: all of it is secret */
+    t->url = make_url(cfg);
+    if (str_eq(str_of(cfg->mode), STR("webhook")))
+        t->secret = xstrdup(cfg->webhook_secret);
+    t->answers = json_parser_new();
+    list_init(&t->accepts);
+    if (!tg_send_open(t, ret_why)) {
+        tg_close(&t->base);
+        return BH_UNAVAILABLE;
+    }
+    tg_poll_start(t);
+    log_info(&t->log, "open: mode=%s", t->secret != NULL ? "webhook" : "polling");
+    *ret_p = &t->base;
+    return BH_OK;
+}
+
+static void tg_status(struct platform *p, struct jw *w)
+{
+    struct telegram *t = container_of(p, struct telegram, base);
+
+    jw_kstr(w, "state", str_of(tg_state_name(t)));
+    jw_kstr(w, "mode", t->secret != NULL ? STR("webhook") : STR("polling"));
+    jw_kstr(w, "username", str_of(t->me.username));
+    jw_kbool(w, "readsAllGroupMessages", t->reads_all);
+    jw_ki64(w, "lastUpdateAt", t->poll.heard_ms);
+    jw_ki64(w, "updates", (int64_t)t->n.updates);
+    jw_ki64(w, "events", (int64_t)t->n.events);
+    jw_ki64(w, "ignored", (int64_t)t->n.ignored);
+    jw_ki64(w, "again", (int64_t)t->n.again);
+    jw_ki64(w, "sent", (int64_t)t->n.sent);
+    jw_ki64(w, "edits", (int64_t)t->n.edits);
+    jw_ki64(w, "plainRetries", (int64_t)t->n.plain);
+    jw_ki64(w, "limited", (int64_t)t->n.limited);
+    jw_ki64(w, "refused", (int64_t)t->n.refused);
+    jw_ki64(w, "unknown", (int64_t)t->n.unknown);
+    jw_ki64(w, "cutOffAtStart", (int64_t)intents_found(t->intents));
+    jw_ki64(w, "waiting", (int64_t)outbox_waiting(t->outbox));
+}
+
+static const struct descriptor tg_descriptor = {
+    .platform = "telegram",
+    .label = "Telegram",
+    .max_message_length = TG_LIMIT,
+    .supports_edit = true,
+    .supports_threads = true,
+    .markdown_dialect = "markdown_v2",
+    .len_unit = "utf16",
+    .emoji = "\xe2\x9c\x88\xef\xb8\x8f",
+    .platform_hint =
+        "You are talking on Telegram. Ordinary Markdown is shown: bold, italic, strike, "
+        "spoilers, code with fences, links, quotes, lists; tables are monospaced.",
+    .ops = 1u << ACTION_SEND | 1u << ACTION_EDIT | 1u << ACTION_TYPING | 1u << ACTION_GET_CHAT_INFO,
+};
+
+const struct platform_ops telegram_ops = {
+    .name = "telegram",
+    .descriptor = &tg_descriptor,
+    .open = tg_open,
+    .act = tg_act,
+    .http = tg_webhook,
+    .status = tg_status,
+    .close = tg_close,
+};

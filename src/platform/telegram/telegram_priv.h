@@ -1,0 +1,145 @@
+/* telegram_priv.h - what the files of this folder share.
+ *
+ *      poll.c     who we are, webhook or not, getUpdates; the life of the connection (state
+ * machine) webhook.c  the same updates, brought by Telegram take.c     an update -> normalize.c ->
+ * host_accept() send.c     actions -> requests, in lanes; refuse.c turns refusals into sentences
+ *      chats.c    what is known of a chat: it moved, it is limited, we just typed in it
+ *      api.c      one request and its answer; the only file that sees the token
+ */
+#pragma once
+#include "base/arena.h"
+#include "base/clock.h"
+#include "base/json.h"
+#include "base/list.h"
+#include "base/log.h"
+#include "base/map.h"
+#include "net/http_client.h"
+#include "platform/platform.h"
+#include "platform/telegram/normalize.h"
+
+#define TG_LIMIT 4096   /* UTF-16 units of visible text in one message */
+#define TG_MAX_PARTS 16 /* messages one action may become */
+#define TG_BATCH 100    /* updates of one getUpdates */
+#define TG_CHAT_CHARS 64
+
+struct intents;
+struct outbox;
+struct telegram;
+
+enum tg_state { TG_WHO, TG_HOOK, TG_FETCH, TG_DELIVER, TG_LISTEN, TG_REST };
+
+enum tg_mark { TG_WAITING, TG_TAKEN, TG_HELD, TG_DONE };
+
+struct tg_update { /* one of a batch */
+    int64_t id, chat;
+    struct json update; /* borrowed from poll.parser */
+    enum tg_mark mark;
+};
+
+struct tg_poll {
+    enum tg_state state, back_to; /* back_to: where REST leads */
+    struct http_call *call;       /* owned; NULL: none under way */
+    struct timer timer;           /* the end of REST, or of patience with what is held */
+    unsigned failures;            /* in a row */
+    int64_t offset;               /* the next update we want; 0: the earliest unconfirmed */
+    int64_t heard_ms;             /* wall clock of the last update; 0: never */
+    int64_t asked_ms;             /* monotonic: the last getUpdates */
+    struct json_parser *parser;   /* owned; holds the batch */
+    struct tg_update batch[TG_BATCH];
+    size_t n_batch;
+    uint32_t generation; /* of the batch */
+};
+
+struct telegram {
+    struct platform base;
+    struct log log;
+    const struct host_env *env; /* borrowed */
+    char *url;                  /* owned, secret: "https://api.telegram.org/bot<token>/" */
+    char *token;                /* owned, secret */
+    char *token_id;             /* owned: the part of the token that is no secret */
+    char *secret;               /* owned, secret: what webhooks must show; NULL: polling */
+    struct tg_me me;
+    bool reads_all;              /* sees every group message, not only those for it */
+    char problem[256];           /* base.problem points here, or is NULL */
+    struct json_parser *answers; /* owned: of api.c and webhook.c, one document at a time */
+    struct arena arena;          /* of the update being taken */
+    struct tg_poll poll;
+    struct list accepts;     /* take.c: between host_accept() and its answer */
+    struct map chats;        /* chats.c */
+    struct outbox *outbox;   /* owned */
+    struct intents *intents; /* owned */
+    struct list reqs;        /* send.c: struct tg_req */
+    struct {
+        uint64_t updates, events, ignored, again, sent, edits, plain, limited, refused, unknown;
+    } n;
+};
+
+/* A sentence for status and doctor; NULL: all is well.  Logs when it changes. */
+void tg_set_problem(struct telegram *t, const char *sentence);
+
+/* ---- api.c ---- */
+
+enum tg_outcome {
+    TG_OK,
+    TG_LATER,   /* 429: not before @retry_after_ms */
+    TG_REFUSED, /* 4xx: the same will be refused again */
+    TG_BROKEN,  /* 5xx: Telegram says that it failed */
+    TG_DOWN,    /* never reached */
+    TG_UNKNOWN, /* sent, but no usable answer: it may have happened */
+};
+
+struct tg_answer {
+    enum tg_outcome outcome;
+    int code;               /* HTTP status or error_code; 0: none */
+    char why[256];          /* Telegram's description, or the network's; never the token */
+    int64_t retry_after_ms; /* TG_LATER */
+    int64_t migrate_to;     /* the chat's new id; 0: it did not move */
+    struct json result;     /* TG_OK; borrowed from the parser */
+};
+
+/* POST @body (JSON) to @method.  @once: it must not happen twice. */
+struct http_call *tg_call(struct telegram *t, const char *method, struct str body,
+                          int64_t timeout_ms, bool once, http_done_cb *done,
+                          void *ctx) BH_MUST_USE;
+void tg_answer_read(struct telegram *t, struct json_parser *parser, const struct http_result *r,
+                    struct tg_answer *ret);
+
+/* ---- poll.c, webhook.c, take.c ---- */
+
+void tg_poll_start(struct telegram *t);
+void tg_poll_stop(struct telegram *t);
+const char *tg_state_name(const struct telegram *t);
+void tg_updates_wanted(struct jw *w); /* the key allowed_updates */
+
+void tg_webhook(struct platform *p, struct http_req *req);
+
+/* @done runs later, and never after tg_accepts_orphan().  False: nobody needs this update, @done
+ * does not run. */
+typedef void tg_taken_fn(struct telegram *t, uint64_t tag, enum bh_err err);
+bool tg_take(struct telegram *t, struct json update, tg_taken_fn *done, uint64_t tag);
+void tg_accepts_orphan(struct telegram *t);
+
+/* ---- chats.c ---- */
+
+void tg_chats_load(void *ctx, struct str key, struct str value); /* a store_record_cb */
+void tg_chats_free(struct telegram *t);
+void tg_chat_moved(struct telegram *t, struct str from, struct str to);
+struct str tg_chat_now(struct telegram *t,
+                       struct str id); /* where it is today; @id when it did not move */
+struct str tg_chat_before(struct telegram *t, struct str id); /* its former id; absent: none */
+void tg_chat_limit(struct telegram *t, struct str id, int64_t for_ms);
+int64_t tg_chat_wait_ms(struct telegram *t, struct str id); /* 0: free */
+bool tg_chat_typed(struct telegram *t, struct str id);      /* true: just now, no need to repeat */
+int64_t
+tg_limit_of_all(struct telegram *t); /* ms the whole bot should rest; 0: only single chats */
+
+/* ---- send.c, refuse.c ---- */
+
+void tg_act(struct platform *p, struct action_id id, const struct action_from *from,
+            const struct action *a);
+bool tg_send_open(struct telegram *t, char *ret_why);
+void tg_send_close(struct telegram *t);
+
+/* What a person can do about Telegram's refusal @why; NULL: nothing better than its own words. */
+const char *tg_refusal(int code, const char *why);
+bool tg_refuses_entities(const struct tg_answer *a);
