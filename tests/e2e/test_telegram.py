@@ -1,0 +1,379 @@
+"""Telegram: the real program against a strict simulator of the Bot API."""
+import json
+import pathlib
+import sys
+import time
+
+import pytest
+
+from conftest import wait_for
+from relay import http
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "sim"))
+from telegram import TelegramSim, units  # noqa: E402
+
+TOKEN = "777000:AAsecret-token_of-the-bot"
+SECRET = "hook-secret_1"
+ANN, GROUP, FORUM, NEWS = 5, -1001, -1002, -1003
+
+CONFIG = """\
+listen: 127.0.0.1:0
+public_url: https://relay.example.org
+state_dir: {{state}}
+log: {{{{level: debug}}}}
+platforms:
+  - {{{{platform: telegram, bot: my_bot, token: "{token}", api_base: "{api}", mode: {mode}{more}}}}}
+"""
+
+
+@pytest.fixture
+def sim():
+    s = TelegramSim()
+    s.bot(TOKEN, "my_bot")
+    s.person(ANN, "Ann")
+    s.group(GROUP, "Team")
+    s.group(FORUM, "Forum", is_forum=True, topics=[4])
+    s.chats[NEWS] = {"id": NEWS, "type": "channel", "title": "News", "messages": {}}
+    yield s
+    s.close()
+
+
+def config(sim, mode="polling", more=""):
+    return CONFIG.format(api=sim.url, token=TOKEN, mode=mode, more=more)
+
+
+@pytest.fixture
+def rig(sim, make_bellhop, dial):
+    """A server that polls the simulator, and a gateway that gets everything of the bot."""
+    class Rig:
+        pass
+
+    r = Rig()
+    r.sim, r.server = sim, make_bellhop(config(sim))
+    r.credential = r.server.add(platform="telegram", bot="my_bot")
+    r.dial = lambda **more: dial(r.server, r.credential, hello=("telegram", "my_bot"), **more)
+    r.gateway = r.dial()
+    yield r
+    assert TOKEN not in r.server.log() and TOKEN.split(":")[1] not in r.server.log()
+
+
+def status(server):
+    return next(p for p in json.loads(server.cli("status", "--json").stdout)["platforms"] if p["platform"] == "telegram")
+
+
+def send(gateway, chat, content, **metadata):
+    return gateway.act(op="send", chat_id=str(chat), content=content, reply_to=metadata.pop("reply_to", None),
+                       metadata=metadata)
+
+
+# ---- in ----
+
+
+def test_a_person_writes_and_sees_the_answer(rig):
+    said = rig.sim.say(ANN, "hello")
+    event = rig.gateway.hear("hello")["event"]
+    source = event["source"]
+    assert (source["platform"], source["chat_id"], source["chat_type"]) == ("telegram", "5", "dm")
+    assert (source["user_id"], source["user_name"], event["message_id"]) == ("5", "Ann Lee", str(said))
+    result = send(rig.gateway, ANN, "**hi** there", reply_to=event["message_id"])
+    assert result["success"], result
+    answer, = rig.sim.sent(ANN)
+    assert result["message_id"] == str(answer["message_id"])
+    assert answer["text"] == "hi there"
+    assert answer["entities"] == [{"type": "bold", "offset": 0, "length": 2}]
+    assert answer["reply_to_message"]["message_id"] == said
+    assert rig.gateway.descriptor["max_message_length"] == 4096
+    assert (rig.gateway.descriptor["len_unit"], rig.gateway.descriptor["markdown_dialect"]) == ("utf16", "markdown_v2")
+
+
+def test_groups_topics_channels_and_media(rig):
+    s, g = rig.sim, rig.gateway
+    s.say(GROUP, "/help@my_bot now")
+    event = g.hear("/help now")["event"]
+    assert event["message_type"] == "command" and event["source"]["chat_type"] == "group"
+    s.say(GROUP, "/help@other_bot now")
+    s.say(FORUM, "in a topic", message_thread_id=4, is_topic_message=True)
+    source = g.hear("in a topic")["event"]["source"]
+    assert (source["chat_type"], source["thread_id"]) == ("forum", "4")
+    s.say(NEWS, "read all about it", kind="channel_post")
+    assert g.hear("read all about it")["event"]["source"]["chat_type"] == "channel"
+    s.say(ANN, caption="look", photo=[{"file_id": "A", "width": 1}])
+    event = g.hear("look\n[photo]")["event"]
+    assert event["message_type"] == "photo" and not event["media_urls"]
+    s.say(ANN, "fixed", kind="edited_message", edit_date=7)
+    g.hear("[edited] fixed")
+
+
+def test_order_is_kept_and_repeated_updates_are_heard_once(rig):
+    rig.sim.shuffle = True
+    for i in range(120):
+        rig.sim.say(ANN if i % 2 else GROUP, f"m{i}")
+    wait_for(lambda: len(rig.gateway.seen) == 120, 20)
+    for parity in (0, 1):
+        ours = [t for t in rig.gateway.seen if int(t[1:]) % 2 == parity]
+        assert ours == sorted(ours, key=lambda t: int(t[1:]))
+    again = {"message_id": 100, "date": 1, "chat": {"id": 5, "type": "private"}, "from": {"id": 5}, "text": "twice"}
+    first = rig.sim.update("message", again)
+    rig.sim.update("message", again)
+    rig.sim.update("message", {**again, "message_id": 101, "text": "last"}, update_id=first["update_id"] + 5)
+    wait_for(lambda: rig.gateway.seen[-1] == "last")
+    assert rig.gateway.seen[120:] == ["twice", "last"]
+
+
+def test_nothing_is_lost_or_repeated_across_restarts(rig, dial):
+    s = rig.sim
+    for i in range(5):
+        s.say(ANN, f"a{i}")
+    wait_for(lambda: len(rig.gateway.seen) == 5)
+    rig.gateway.close()
+    s.say(ANN, "while away")
+    wait_for(lambda: rig.server.instance(rig.credential.id)["entries"] == 1)
+    rig.server.kill()
+    s.say(ANN, "while down")
+    rig.server.start()
+    gateway = rig.dial()
+    gateway.hear("while away")
+    gateway.hear("while down")
+    assert rig.server.stop() == 0
+    s.say(ANN, "later")
+    rig.server.start()
+    gateway = rig.dial()
+    gateway.hear("later")
+    assert gateway.quiet()
+
+
+def test_the_agent_sleeps_and_finds_its_letters(rig):
+    rig.gateway.sleep()
+    for i in range(3):
+        rig.sim.say(ANN, f"letter {i}")
+    wait_for(lambda: rig.server.instance(rig.credential.id)["entries"] == 3)
+    assert rig.sim.called("getUpdates")[-1].get("offset", 0) > 0  # confirmed: they are on disk
+    gateway = rig.dial()
+    for i in range(3):
+        gateway.hear(f"letter {i}")
+
+
+def test_somebody_else_polls_and_it_shows(rig):
+    wait_for(lambda: rig.sim.called("getUpdates"))
+    assert http("POST", f"{rig.sim.url}/bot{TOKEN}/getUpdates", {"timeout": 0}).status == 200
+    rig.sim.trouble("getUpdates", 409, "Conflict: terminated by other getUpdates request; make sure that only one bot "
+                                       "instance is running", times=2)
+    problem = wait_for(lambda: status(rig.server)["problem"])
+    assert "Another program polls" in problem
+    assert "platform_up{platform=\"telegram\",bot=\"my_bot\"} 0" in rig.server.get("/metrics").text
+    assert rig.server.cli("doctor", check=False).returncode == 1
+    rig.sim.say(ANN, "still here")
+    rig.gateway.hear("still here")
+    wait_for(lambda: status(rig.server)["problem"] is None)
+
+
+def test_a_revoked_token_is_named(sim, make_bellhop):
+    sim.bots.clear()
+    server = make_bellhop(config(sim))
+    assert "Telegram does not know this token" in wait_for(lambda: status(server)["problem"])
+    assert TOKEN not in server.log()
+
+
+def test_telegram_goes_away_and_comes_back(rig):
+    rig.sim.say(ANN, "before")
+    rig.gateway.hear("before")
+    rig.sim.down()
+    wait_for(lambda: status(rig.server)["problem"], 20)
+    rig.sim.say(ANN, "meanwhile")
+    rig.sim.up()
+    rig.gateway.hear("meanwhile", 20)
+    wait_for(lambda: status(rig.server)["problem"] is None)
+
+
+# ---- out ----
+
+
+def test_every_markdown_is_accepted(rig):
+    rig.sim.say(ANN, "hi")
+    rig.gateway.hear("hi")
+    texts = ["a_b*c[d]e(f)~g`h>i#j+k-l=m|n{o}p.q!r\\s", "# T\n- a **b** `c`\n> q [l](https://x.org)\n```py\nx\n```",
+             "*unclosed **bold", "1 < 2 & 3 > 2", "\U0001F600 **\U0001F600**"]
+    for text in texts:
+        assert send(rig.gateway, ANN, text)["success"]
+    assert rig.sim.texts(ANN)[0] == "a_b*c[d]e(f)~g`h>i#j+k-l=m|n{o}p.q!r\\s"
+    assert all("parse_mode" not in p for p in rig.sim.called("sendMessage"))
+
+
+def test_refused_entities_are_sent_again_as_plain_text(rig):
+    rig.sim.say(ANN, "hi")
+    rig.gateway.hear("hi")
+    rig.sim.trouble("sendMessage", 400, "Bad Request: can't parse entities: character '.' is reserved")
+    assert send(rig.gateway, ANN, "**x** y")["success"]
+    answer, = rig.sim.sent(ANN)
+    assert answer["text"] == "x y" and answer["entities"] == []
+
+
+def test_long_texts_are_split_in_utf16_units(rig):
+    rig.sim.say(ANN, "hi")
+    rig.gateway.hear("hi")
+    words = "\U0001F600 word " * 2000  # 16000 units
+    result = send(rig.gateway, ANN, f"**{words.strip()}**")
+    assert result["success"]
+    parts = rig.sim.sent(ANN)
+    assert len(parts) == 4 and all(units(p["text"]) <= 4096 for p in parts)
+    assert " ".join(p["text"] for p in parts) == words.strip()
+    assert all(p["entities"][0]["length"] == units(p["text"]) for p in parts)
+    assert result["message_id"] == str(parts[0]["message_id"])
+
+
+def test_a_limited_chat_waits_and_others_do_not(rig):
+    s, g = rig.sim, rig.gateway
+    s.say(ANN, "hi"), s.say(GROUP, "ho")
+    g.hear("hi"), g.hear("ho")
+    s.limit(ANN, retry_after=1)
+    began = time.monotonic()
+    for i in range(3):
+        g.send({"type": "outbound", "requestId": f"r{i}",
+                "action": {"op": "send", "chat_id": "5", "content": f"n{i}", "metadata": {}}})
+    assert send(g, GROUP, "at once")["success"]
+    assert time.monotonic() - began < 0.9
+    wait_for(lambda: s.texts(ANN) == ["n0", "n1", "n2"])
+    assert time.monotonic() - began >= 0.95
+    assert len(s.called("sendMessage")) == 5  # nothing was tried before the second was over
+
+
+def test_failures_say_what_to_do(rig):
+    s, g = rig.sim, rig.gateway
+    s.say(ANN, "hi"), s.say(GROUP, "ho")
+    g.hear("hi"), g.hear("ho")
+    s.chats[ANN]["gone"] = "bot was blocked by the user"
+    result = send(g, ANN, "x")
+    assert not result["success"] and "blocked this bot" in result["error"] and "network" not in result["error"]
+    s.chats[GROUP]["gone"] = "bot was kicked from the supergroup chat"
+    assert "removed from this chat" in send(g, GROUP, "x")["error"]
+    del s.chats[ANN]["gone"]
+    s.trouble("sendMessage", 502, times=9)
+    assert send(g, ANN, "x")["error"].startswith("network trouble: ")
+    s.troubles.clear()
+    s.trouble("sendMessage", None)
+    assert send(g, ANN, "once")["error"].startswith("timed out: ")
+    assert s.texts(ANN) == ["once"]
+    s.trouble("sendMessage", 503)
+    assert send(g, ANN, "after a hiccup")["success"]
+    assert send(g, 424242, "x")["error"]  # never delivered there: not ours to write to
+
+
+def test_edit_typing_and_info(rig):
+    s, g = rig.sim, rig.gateway
+    s.say(FORUM, "hi", message_thread_id=4, is_topic_message=True)
+    g.hear("hi")
+    sent = send(g, FORUM, "draft", thread_id="4")
+    assert s.sent(FORUM)[0]["message_thread_id"] == 4
+    assert send(g, FORUM, "general", thread_id="1")["success"]
+    assert "message_thread_id" not in s.sent(FORUM)[1]
+    assert "no longer exists" in send(g, FORUM, "lost", thread_id="9")["error"]
+    for _ in range(2):  # the second changes nothing
+        edit = g.act(op="edit", chat_id=str(FORUM), message_id=sent["message_id"], content="*final*", metadata={})
+        assert edit["success"], edit
+    assert s.texts(FORUM)[0] == "final"
+    for _ in range(3):
+        assert g.act(op="typing", chat_id=str(FORUM), metadata={"thread_id": "4"})["success"]
+    assert s.called("sendChatAction") == [{"chat_id": FORUM, "message_thread_id": 4, "action": "typing"}]
+    info = g.act(op="get_chat_info", chat_id=str(FORUM))
+    assert info["chat_info"] == {"name": "Forum", "type": "forum"}
+
+
+def test_a_group_that_moved_is_followed(rig):
+    s, g = rig.sim, rig.gateway
+    s.chats[-7] = {"id": -7, "type": "group", "title": "Small", "messages": {}}
+    s.group(-1007, "Small")
+    s.say(-7, "hi")
+    g.hear("hi")
+    s.chats[-7]["moved"] = -1007
+    assert send(g, -7, "still here")["success"]
+    assert s.texts(-1007) == ["still here"]
+    rig.server.restart()
+    g = rig.dial()
+    assert send(g, -7, "remembered")["success"]
+    assert s.texts(-1007) == ["still here", "remembered"]
+    assert len([p for p in s.called("sendMessage") if p["chat_id"] == -7]) == 1
+
+
+def test_what_was_being_sent_at_a_crash_is_not_sent_blindly(rig):
+    rig.sim.say(ANN, "hi")
+    rig.gateway.hear("hi")
+    rig.sim.trouble("sendMessage", 500, delay=30)
+    rig.gateway.send({"type": "outbound", "requestId": "r",
+                      "action": {"op": "send", "chat_id": "5", "content": "maybe", "metadata": {}}})
+    wait_for(lambda: rig.sim.called("sendMessage"))
+    rig.server.kill()
+    rig.sim.troubles.clear()
+    rig.server.start()
+    gateway = rig.dial()
+    assert send(gateway, ANN, "maybe")["error"].startswith("timed out: ")
+    assert send(gateway, ANN, "maybe")["success"]
+    assert rig.sim.texts(ANN) == ["maybe"]
+    assert status(rig.server)["cutOffAtStart"] == 1
+
+
+# ---- webhooks ----
+
+
+def test_webhook_mode(sim, make_bellhop, dial):
+    server = make_bellhop(config(sim, "webhook", f", webhook_secret: {SECRET}"))
+    sim.webhook_to = server.url
+    credential = server.add(platform="telegram", bot="my_bot")
+    gateway = dial(server, credential, hello=("telegram", "my_bot"))
+    wait_for(lambda: sim.bots[TOKEN]["webhook"])
+    assert sim.bots[TOKEN]["webhook"]["url"] == "https://relay.example.org/webhooks/telegram/my_bot"
+    sim.say(ANN, "by webhook")
+    gateway.hear("by webhook")
+    gateway.sleep()
+    sim.say(ANN, "asleep")
+    wait_for(lambda: server.instance(credential.id)["entries"] == 1)
+    wait_for(lambda: not sim.bots[TOKEN]["updates"])
+    gateway = dial(server, credential, hello=("telegram", "my_bot"))
+    gateway.hear("asleep")
+    assert send(gateway, ANN, "answer")["success"] and sim.texts(ANN) == ["answer"]
+    assert not sim.called("getUpdates")
+
+
+def test_strangers_learn_nothing_from_webhooks(sim, make_bellhop):
+    server = make_bellhop(config(sim, "webhook", f", webhook_secret: {SECRET}"))
+    update = {"update_id": 1, "message": {}}
+    header = "X-Telegram-Bot-Api-Secret-Token"
+    wrong = server.post("/webhooks/telegram/my_bot", update, headers={header: "wrong"})
+    none = server.post("/webhooks/telegram/my_bot", update)
+    unknown = server.post("/webhooks/telegram/no_bot", update, headers={header: SECRET})
+    assert (wrong.status, wrong.text) == (none.status, none.text) == (unknown.status, unknown.text)
+    assert wrong.status == 401
+    right = server.post("/webhooks/telegram/my_bot", update, headers={header: SECRET})
+    assert right.status == 200
+    assert server.post("/webhooks/telegram/my_bot", [], headers={header: SECRET}).status == 400
+
+
+def test_polling_takes_the_webhook_away(sim, make_bellhop, dial):
+    sim.bots[TOKEN]["webhook"] = {"url": "https://elsewhere.example.org"}
+    server = make_bellhop(config(sim))
+    gateway = dial(server, server.add(platform="telegram", bot="my_bot"), hello=("telegram", "my_bot"))
+    sim.say(ANN, "hello")
+    gateway.hear("hello")
+
+
+# ---- the simulator itself ----
+
+
+@pytest.mark.parametrize("body, part", [
+    ({"text": "a.b", "parse_mode": "MarkdownV2"}, "reserved"),
+    ({"text": "*a", "parse_mode": "MarkdownV2"}, "can't find end"),
+    ({"text": "x" * 4097}, "too long"),
+    ({"text": "\U0001F600" * 2049}, "too long"),
+    ({"text": "ab", "entities": [{"type": "bold", "offset": 0, "length": 3}]}, "not inside"),
+    ({"text": "abc", "entities": [{"type": "bold", "offset": 0, "length": 2},
+                                  {"type": "italic", "offset": 1, "length": 2}]}, "overlap"),
+    ({"text": "ab", "entities": [{"type": "bold", "offset": 0, "length": 2},
+                                 {"type": "code", "offset": 0, "length": 2}]}, "inside of bold"),
+    ({"text": "ab", "unknown": 1}, "unknown parameters"),
+    ({"text": " "}, "empty"),
+])
+def test_the_simulator_is_strict(sim, body, part):
+    answer = http("POST", f"{sim.url}/bot{TOKEN}/sendMessage", {"chat_id": ANN, **body})
+    assert answer.status == 400 and part in answer.json["description"]
+    good = http("POST", f"{sim.url}/bot{TOKEN}/sendMessage",
+                {"chat_id": ANN, "text": "*a* \\. `x`", "parse_mode": "MarkdownV2"})
+    assert good.status == 200 and sim.texts(ANN) == ["a . x"]

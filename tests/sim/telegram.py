@@ -1,0 +1,474 @@
+"""A Telegram Bot API server that refuses what the real one refuses, and can be told to misbehave.
+
+    sim = TelegramSim(); sim.bot(TOKEN, "my_bot"); sim.person(5, "Ann")
+    sim.say(5, "hello")                     # becomes an update, by getUpdates or by webhook
+    sim.texts(5)                            # what the bot wrote there
+    sim.limit(5, retry_after=1)             # the next send to that chat is answered 429
+    sim.trouble("sendMessage", 500)         # the next call fails; nothing happened
+    sim.trouble("sendMessage", None)        # the next call happens, its answer never comes
+
+Stricter than the real server in one way: parameters it does not know and entities that the real one would
+silently repair are refused, so that our mistakes are seen.
+"""
+import asyncio
+import json
+import re
+import threading
+import time
+
+import aiohttp
+from aiohttp import web
+
+LIMIT = 4096
+STYLES = {"bold", "italic", "underline", "strikethrough", "spoiler"}
+CODE = {"code", "pre"}
+KNOWN = {
+    "getMe": set(),
+    "getUpdates": {"offset", "limit", "timeout", "allowed_updates"},
+    "setWebhook": {"url", "secret_token", "allowed_updates", "max_connections", "drop_pending_updates"},
+    "deleteWebhook": {"drop_pending_updates"},
+    "getChat": {"chat_id"},
+    "sendChatAction": {"chat_id", "message_thread_id", "action"},
+    "sendMessage": {"chat_id", "message_thread_id", "text", "parse_mode", "entities", "reply_parameters",
+                    "link_preview_options"},
+    "editMessageText": {"chat_id", "message_id", "text", "parse_mode", "entities", "link_preview_options"},
+}
+
+
+class Refusal(Exception):
+    def __init__(self, code, description, **parameters):
+        super().__init__(description)
+        self.code, self.description, self.parameters = code, description, parameters
+
+
+def bad(description, **parameters):
+    return Refusal(400, "Bad Request: " + description, **parameters)
+
+
+def units(text):
+    return len(text.encode("utf-16-le")) // 2
+
+
+# ---- styled text ----
+
+
+def check_entities(text, entities):
+    """In bounds, not inside a surrogate pair, properly nested, with the nestings the documentation allows."""
+    borders, at = {0}, 0
+    for c in text:
+        at += units(c)
+        borders.add(at)
+    if len(entities) > 100:
+        raise bad("can't parse entities: too many")
+    open_, last = [], -1
+    for e in entities:
+        kind, off, n = e.get("type"), e.get("offset"), e.get("length")
+        if kind not in STYLES | CODE | {"text_link", "blockquote", "text_mention"}:
+            raise bad(f"can't parse entities: unsupported type {kind}")
+        if type(off) is not int or type(n) is not int or n <= 0 or off not in borders or off + n not in borders:
+            raise bad(f"can't parse entities: {kind} at {off}+{n} is not inside of the text")
+        if kind == "text_link" and not re.match(r"(https?|tg)://\S", e.get("url", "")):
+            raise bad("can't parse entities: bad URL")
+        if off < last:
+            raise bad("can't parse entities: not in order")
+        last = off
+        open_ = [o for o in open_ if o["offset"] + o["length"] > off]
+        for o in open_:
+            outer = o["type"]
+            if off + n > o["offset"] + o["length"]:
+                raise bad("can't parse entities: they overlap")
+            if outer == kind or outer in CODE or (kind in CODE and outer != "blockquote") or \
+                    (kind == "blockquote" and outer == "text_link"):
+                raise bad(f"can't parse entities: {kind} inside of {outer}")
+        open_.append(e)
+
+
+def parse_markdown_v2(text):
+    """What is left to see of MarkdownV2; raises as the real parser does."""
+    marks = {"*": "bold", "_": "italic", "__": "underline", "~": "strike", "||": "spoiler"}
+    out, open_, i = [], [], 0
+    while i < len(text):
+        c = text[i]
+        if c == "\\" and i + 1 < len(text) and 1 <= ord(text[i + 1]) <= 126:
+            out.append(text[i + 1])
+            i += 2
+            continue
+        if text.startswith("```", i) or c == "`":
+            mark = "```" if text.startswith("```", i) else "`"
+            end, inner = i + len(mark), []
+            while end < len(text) and not text.startswith(mark, end):
+                end += text[end] == "\\"
+                inner.append(text[end:end + 1])
+                end += 1
+            if end >= len(text):
+                raise bad(f"can't parse entities: can't find end of {mark} at byte offset {i}")
+            out += inner
+            i = end + len(mark)
+            continue
+        if c == "[":
+            open_.append("[")
+            i += 1
+            continue
+        if c == "]" and open_ and open_[-1] == "[":
+            open_.pop()
+            i += 1
+            if text.startswith("(", i):
+                i = text.index(")", i) + 1 if ")" in text[i:] else len(text) + 1
+            if i > len(text):
+                raise bad("can't parse entities: can't find end of a URL")
+            continue
+        mark = next((m for m in ("__", "||", "*", "_", "~") if text.startswith(m, i)), None)
+        if mark:
+            if mark in open_ and open_[-1] != mark:
+                raise bad(f"can't parse entities: {marks[mark]} at byte offset {i} overlaps")
+            if open_ and open_[-1] == mark:
+                open_.pop()
+            else:
+                open_.append(mark)
+            i += len(mark)
+            continue
+        if c == ">" and (i == 0 or text[i - 1] == "\n"):
+            i += 1
+            continue
+        if c in "_*[]()~`>#+-=|{}.!":
+            raise bad(f"can't parse entities: character '{c}' is reserved and must be escaped with the preceding '\\'")
+        out.append(c)
+        i += 1
+    if open_:
+        raise bad(f"can't parse entities: can't find end of {marks.get(open_[-1], 'a link')}")
+    return "".join(out)
+
+
+def visible(p):
+    text, mode = p.get("text"), p.get("parse_mode")
+    if not isinstance(text, str) or not text.strip():
+        raise bad("message text is empty")
+    if mode is not None:
+        if mode != "MarkdownV2":
+            raise bad("unsupported parse_mode")
+        text = parse_markdown_v2(text)
+    entities = p.get("entities", [])
+    if not isinstance(entities, list):
+        raise bad("can't parse entities: expected an Array")
+    check_entities(text, entities)
+    if units(text) > LIMIT:
+        raise bad("message is too long")
+    return text
+
+
+class TelegramSim:
+    def __init__(self):
+        self.bots, self.chats = {}, {}
+        self.next_id, self.next_update = 100, 5000
+        self.calls = []  # (method, parameters), in order
+        self.troubles, self.limits = [], {}
+        self.shuffle = False  # batches come in the wrong order
+        self.lock = threading.RLock()
+        self.loop = asyncio.new_event_loop()
+        ready = threading.Event()
+        threading.Thread(target=self._main, args=(ready,), daemon=True).start()
+        assert ready.wait(10)
+
+    def _main(self, ready):
+        asyncio.set_event_loop(self.loop)
+        self.loop.run_until_complete(self._start())
+        ready.set()
+        self.loop.run_forever()
+
+    async def _start(self, port=0):
+        app = web.Application(client_max_size=2**20)
+        app.router.add_route("*", "/bot{token}/{method}", self._handle)
+        self.runner = web.AppRunner(app)
+        await self.runner.setup()
+        site = web.TCPSite(self.runner, "127.0.0.1", port, shutdown_timeout=0.2)
+        await site.start()
+        self.port = site._server.sockets[0].getsockname()[1]
+        self.url = f"http://127.0.0.1:{self.port}"
+
+    def _now(self, coroutine):
+        return asyncio.run_coroutine_threadsafe(coroutine, self.loop).result(10)
+
+    def down(self):
+        """Nobody answers at this address any more."""
+        self._now(self.runner.cleanup())
+
+    def up(self):
+        self._now(self._start(self.port))
+
+    def close(self):
+        self.down()
+        self._now(self._end_tasks())
+        self.loop.call_soon_threadsafe(self.loop.stop)
+
+    async def _end_tasks(self):
+        tasks = [t for t in asyncio.all_tasks() if t is not asyncio.current_task()]
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+    # ---- the world ----
+
+    def bot(self, token, username, user_id=777):
+        self.bots[token] = {"id": user_id, "is_bot": True, "first_name": username, "username": username,
+                            "can_read_all_group_messages": False, "updates": [], "webhook": None, "polls": [],
+                            "wake": asyncio.Event(), "pushing": False}
+
+    def person(self, chat_id, name):
+        self.chats[chat_id] = {"id": chat_id, "type": "private", "first_name": name, "messages": {}}
+
+    def group(self, chat_id, title, **more):
+        self.chats[chat_id] = {"id": chat_id, "type": "supergroup", "title": title, "messages": {}, **more}
+
+    def chat_of(self, chat):
+        return {k: v for k, v in chat.items() if k not in ("messages", "topics", "gone", "moved")}
+
+    def update(self, kind, body, token=None, update_id=None):
+        with self.lock:
+            self.next_update += 1
+            update = {"update_id": update_id or self.next_update, kind: body}
+            for t, b in self.bots.items():
+                if token in (None, t):
+                    b["updates"].append(update)
+                    self.loop.call_soon_threadsafe(self._stir, t)
+        return update
+
+    def say(self, chat_id, text=None, user=None, kind="message", **more):
+        """A person writes; entities for mentions and commands are made as Telegram makes them."""
+        chat = self.chats[chat_id]
+        user = user or {"id": 5, "is_bot": False, "first_name": "Ann", "last_name": "Lee", "username": "annlee"}
+        with self.lock:
+            self.next_id += 1
+            message = {"message_id": self.next_id, "date": int(time.time()), "chat": self.chat_of(chat)}
+            if kind.endswith("channel_post"):
+                message["sender_chat"] = self.chat_of(chat)
+            else:
+                message["from"] = user
+            if text is not None:
+                message["text"] = text
+                found = [{"type": "bot_command" if m.group().startswith("/") else "mention",
+                          "offset": units(text[:m.start()]), "length": units(m.group())}
+                         for m in re.finditer(r"(?<!\S)/\w+(@\w+)?|@\w{4,}", text)]
+                if found:
+                    message["entities"] = found
+            message.update(more)
+            chat["messages"][message["message_id"]] = message
+            self.update(kind, message)
+        return message["message_id"]
+
+    def sent(self, chat_id):
+        return [m for m in list(self.chats[chat_id]["messages"].values()) if m.get("from", {}).get("is_bot")]
+
+    def texts(self, chat_id):
+        return [m["text"] for m in self.sent(chat_id)]
+
+    def called(self, method):
+        return [p for m, p in list(self.calls) if m == method]
+
+    # ---- misbehaviour ----
+
+    def trouble(self, method, status, description="Internal Server Error", times=1, delay=0, **parameters):
+        """The next calls of @method are answered with @status. None: they happen, then the line is cut."""
+        self.troubles.append({"method": method, "status": status, "description": description, "times": times,
+                              "delay": delay, "parameters": parameters})
+
+    def limit(self, chat_id, retry_after, times=1):
+        self.limits.setdefault(chat_id, []).extend([retry_after] * times)
+
+    def _trouble(self, method):
+        for t in self.troubles:
+            if t["method"] == method and t["times"] > 0:
+                t["times"] -= 1
+                return t
+        return None
+
+    # ---- answering ----
+
+    async def _handle(self, request):
+        token, method = request.match_info["token"], request.match_info["method"]
+        try:
+            bot = self.bots.get(token)
+            if bot is None:
+                raise Refusal(401, "Unauthorized")
+            if method not in KNOWN:
+                raise Refusal(404, "Not Found: method not found")
+            body = await request.read()
+            if body and request.content_type != "application/json":
+                raise bad("expected JSON")
+            p = json.loads(body) if body else {}
+            self.calls.append((method, p))
+            unknown = set(p) - KNOWN[method]
+            if unknown:
+                raise bad(f"unknown parameters {sorted(unknown)}")
+            trouble = self._trouble(method)
+            if trouble and trouble["delay"]:
+                await asyncio.sleep(trouble["delay"])
+            if trouble and trouble["status"]:
+                raise Refusal(trouble["status"], trouble["description"], **trouble["parameters"])
+            result = await getattr(self, "_" + method)(bot, token, p)
+            if trouble:
+                request.transport.abort()
+            return web.json_response({"ok": True, "result": result})
+        except Refusal as r:
+            if r.code >= 500:
+                return web.Response(status=r.code, text="<html>" + r.description + "</html>", content_type="text/html")
+            answer = {"ok": False, "error_code": r.code, "description": r.description}
+            if r.parameters:
+                answer["parameters"] = r.parameters
+            return web.json_response(answer, status=r.code)
+
+    async def _getMe(self, bot, token, p):
+        return {k: bot[k] for k in ("id", "is_bot", "first_name", "username", "can_read_all_group_messages")}
+
+    # ---- updates ----
+
+    def _stir(self, token):
+        bot = self.bots[token]
+        bot["wake"].set()
+        bot["wake"] = asyncio.Event()
+        if bot["webhook"] and not bot["pushing"]:
+            bot["pushing"] = True
+            self.loop.create_task(self._push(token))
+
+    async def _getUpdates(self, bot, token, p):
+        if bot["webhook"]:
+            raise Refusal(409, "Conflict: can't use getUpdates method while webhook is active; use deleteWebhook to "
+                               "delete the webhook first")
+        for other in bot["polls"]:
+            other.cancel()
+        allowed, timeout = p.get("allowed_updates", []), p.get("timeout", 0)
+        if not isinstance(allowed, list) or not 0 <= timeout <= 50:
+            raise bad("wrong parameters of getUpdates")
+        with self.lock:
+            offset = p.get("offset", 0)
+            bot["updates"] = [u for u in bot["updates"] if u["update_id"] >= offset or u.get("stuck")]
+        mine = asyncio.ensure_future(self._wait(bot, allowed, timeout))
+        bot["polls"].append(mine)
+        try:
+            return await mine
+        except asyncio.CancelledError:
+            if mine.cancelled():
+                raise Refusal(409, "Conflict: terminated by other getUpdates request; make sure that only one bot "
+                                   "instance is running") from None
+            raise
+        finally:
+            bot["polls"].remove(mine)
+
+    async def _wait(self, bot, allowed, timeout):
+        end = time.monotonic() + timeout
+        while True:
+            wake = bot["wake"]
+            with self.lock:
+                batch = [u for u in bot["updates"] if not allowed or set(u) & set(allowed)][:100]
+            left = end - time.monotonic()
+            if batch or left <= 0:
+                return list(reversed(batch)) if self.shuffle else batch
+            try:
+                await asyncio.wait_for(wake.wait(), left)
+            except asyncio.TimeoutError:
+                pass
+
+    async def _deleteWebhook(self, bot, token, p):
+        bot["webhook"] = None
+        return True
+
+    async def _setWebhook(self, bot, token, p):
+        if not re.fullmatch(r"https://[^ ]+", p.get("url", "")):
+            raise bad("bad webhook: An HTTPS URL must be provided for webhook")
+        if not re.fullmatch(r"[A-Za-z0-9_-]{0,256}", p.get("secret_token", "")):
+            raise bad("secret token contains unallowed characters")
+        bot["webhook"] = p
+        for poll in bot["polls"]:
+            poll.cancel()
+        self._stir(token)
+        return True
+
+    webhook_to = None  # the plain address behind the public https one
+
+    async def _push(self, token):
+        bot = self.bots[token]
+        async with aiohttp.ClientSession() as session:
+            while bot["webhook"] and bot["updates"]:
+                update, hook = bot["updates"][0], bot["webhook"]
+                url = hook["url"]
+                if self.webhook_to:
+                    url = re.sub(r"^https://[^/]+", self.webhook_to, url)
+                headers = {}
+                if hook.get("secret_token"):
+                    headers["X-Telegram-Bot-Api-Secret-Token"] = hook["secret_token"]
+                try:
+                    async with session.post(url, json=update, headers=headers) as answer:
+                        ok = 200 <= answer.status < 300
+                except aiohttp.ClientError:
+                    ok = False
+                if ok:
+                    with self.lock:
+                        bot["updates"].remove(update)
+                else:
+                    await asyncio.sleep(0.2)
+        bot["pushing"] = False
+
+    # ---- messages ----
+
+    def _chat(self, p, write=True):
+        chat_id = p.get("chat_id")
+        if isinstance(chat_id, str) and re.fullmatch(r"-?\d+", chat_id):
+            chat_id = int(chat_id)
+        chat = self.chats.get(chat_id)
+        if chat is None:
+            raise bad("chat not found")
+        if chat.get("moved") and write:
+            raise bad("group chat was upgraded to a supergroup chat", migrate_to_chat_id=chat["moved"])
+        if chat.get("gone") and write:
+            raise Refusal(403, "Forbidden: " + chat["gone"])
+        thread = p.get("message_thread_id")
+        if thread is not None and (not chat.get("is_forum") or thread not in chat.get("topics", ())):
+            raise bad("message thread not found")
+        return chat
+
+    def _limited(self, chat):
+        waiting = self.limits.get(chat["id"])
+        if waiting:
+            seconds = waiting.pop(0)
+            raise Refusal(429, f"Too Many Requests: retry after {seconds}", retry_after=seconds)
+
+    async def _sendMessage(self, bot, token, p):
+        chat = self._chat(p)
+        self._limited(chat)
+        text = visible(p)
+        reply = p.get("reply_parameters")
+        if reply and reply["message_id"] not in chat["messages"] and not reply.get("allow_sending_without_reply"):
+            raise bad("message to be replied not found")
+        with self.lock:
+            self.next_id += 1
+            message = {"message_id": self.next_id, "date": int(time.time()), "chat": self.chat_of(chat), "text": text,
+                       "entities": p.get("entities", []), "from": await self._getMe(bot, token, {})}
+            if reply and reply["message_id"] in chat["messages"]:
+                message["reply_to_message"] = {"message_id": reply["message_id"]}
+            if p.get("message_thread_id"):
+                message.update(message_thread_id=p["message_thread_id"], is_topic_message=True)
+            chat["messages"][message["message_id"]] = message
+        return message
+
+    async def _editMessageText(self, bot, token, p):
+        chat = self._chat(p)
+        self._limited(chat)
+        text = visible(p)
+        message = chat["messages"].get(p.get("message_id"))
+        if message is None:
+            raise bad("message to edit not found")
+        if not message["from"]["is_bot"]:
+            raise bad("message can't be edited")
+        if (message["text"], message["entities"]) == (text, p.get("entities", [])):
+            raise bad("message is not modified: specified new message content and reply markup are exactly the same "
+                      "as a current content and reply markup of the message")
+        message.update(text=text, entities=p.get("entities", []), edit_date=int(time.time()))
+        return message
+
+    async def _sendChatAction(self, bot, token, p):
+        self._limited(self._chat(p))
+        if p.get("action") not in ("typing", "upload_photo", "upload_document"):
+            raise bad("wrong parameter action in request")
+        return True
+
+    async def _getChat(self, bot, token, p):
+        return self.chat_of(self._chat(p, write=False))
