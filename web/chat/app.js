@@ -28,8 +28,10 @@ const STATES = {
   never: { presence: 'Not here yet', icon: 'bell', note: 'The agent has not arrived yet. Your message is kept until it does.' },
   none: { presence: 'Nobody here', icon: 'wrench', note: 'No agent is attached to this page yet, so nobody reads what you write here.' },
 };
+const STILL_ASLEEP = 'The agent is still asleep. Your message is kept and waits for it.';
+const WAKING_MS = 60000; // after this long nobody believes in "waking up"
 let state = 'unknown';
-let greetTimer = 0;
+let noteTimer = 0;
 
 function setState(next) {
   if (!STATES[next]) return;
@@ -37,13 +39,14 @@ function setState(next) {
   state = next;
   $('presence').dataset.state = next;
   $('presence-text').textContent = STATES[next].presence;
-  clearTimeout(greetTimer);
+  clearTimeout(noteTimer);
   if (next === 'live' && slept) {
     showNote('sun', 'The agent is awake.');
-    greetTimer = setTimeout(() => showNote(), 4000);
+    noteTimer = setTimeout(() => showNote(), 4000);
   } else {
     showNote(STATES[next].icon, STATES[next].note);
     if (next === 'none') $('note-text').append(operatorHelp());
+    if (next === 'waking') noteTimer = setTimeout(() => { setState('asleep'); showNote('moon', STILL_ASLEEP); }, WAKING_MS);
   }
   if (next !== 'live') setTyping(false);
 }
@@ -149,7 +152,7 @@ function show(type, message) {
   if (isNew && message.from === 'agent' && document.hidden) setUnread(unread + 1);
 }
 
-let lastUp = false;
+let isUp = false;
 let firstUp = true;
 let bannerTimer = 0;
 
@@ -157,16 +160,25 @@ function onUp() {
   clearTimeout(bannerTimer);
   $('banner').hidden = true;
   if (firstUp) loadHistory();
-  else if (!lastUp) for (const entry of waiting.values()) if (entry.status === 'failed' && entry.unreachable) deliver(entry);
+  else if (!isUp) resendUnreached();
   firstUp = false;
-  lastUp = true;
+  isUp = true;
+}
+
+/** What failed because nobody could be reached goes out by itself; what was refused waits for its writer. */
+function resendUnreached() {
+  for (const entry of waiting.values()) if (entry.status === 'failed' && entry.unreachable) deliver(entry);
 }
 
 function onDown() {
-  lastUp = false;
+  isUp = false;
   setTyping(false);
   clearTimeout(bannerTimer);
-  bannerTimer = setTimeout(() => banner('The connection is lost. Trying again…', 'Try now'), 1200);
+  bannerTimer = setTimeout(() => {
+    banner('The connection is lost. Trying again…', 'Try now');
+    $('presence').dataset.state = 'unknown';
+    $('presence-text').textContent = 'Reconnecting…';
+  }, 1200);
   if (firstUp) checkVisitor();
 }
 
@@ -174,7 +186,6 @@ function banner(text, button) {
   $('banner-text').textContent = text;
   $('banner-button').textContent = button;
   $('banner').hidden = false;
-  if (state === 'unknown' || button === 'Try now') $('presence-text').textContent = STATES[state] ? $('presence-text').textContent : 'Connecting…';
 }
 $('banner-button').addEventListener('click', () => link.open());
 

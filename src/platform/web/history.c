@@ -336,25 +336,26 @@ void web_keep_edit(struct web *w, struct str chat_id, uint64_t message_id, struc
 
 /* ---- reading it back ---- */
 
-static void answer_messages(struct web_job *j, struct web *w, struct str chat_id,
-                            struct http_id http)
+/* @scan holds at least @limit records, newest first, when there are that many. */
+static void answer_messages(struct web *w, struct str chat_id, struct http_id http,
+                            const struct store_scan *scan, size_t limit)
 {
-    size_t n = j != NULL ? j->scan.n_records : 0, bytes = 0, shown = 0;
+    size_t bytes = 0, shown = 0;
     struct jw out;
 
-    while (shown < n && shown < j->limit && bytes < ANSWER_BYTES)
-        bytes += j->scan.records[shown++].value.n;
+    while (shown < scan->n_records && shown < limit && bytes < ANSWER_BYTES)
+        bytes += scan->records[shown++].value.n;
     buf_reset(&w->scratch);
     out = jw_begin(&w->scratch);
     jw_obj(&out);
     jw_kstr(&out, "title", str_of(w->title));
     jw_kstr(&out, "name", web_name_given(w, chat_id));
     jw_kstr(&out, "state", str_of(host_route_state(w->base.host, &w->base, web_bot(w))));
-    jw_kbool(&out, "more", shown < n);
+    jw_kbool(&out, "more", shown < scan->n_records);
     jw_key(&out, "messages");
     jw_arr(&out);
-    while (shown > 0) /* they were read newest first */
-        jw_raw(&out, j->scan.records[--shown].value);
+    while (shown > 0)
+        jw_raw(&out, scan->records[--shown].value);
     jw_end_arr(&out);
     jw_end_obj(&out);
     http_answer(w->env->server, http,
@@ -371,7 +372,7 @@ static void on_history_read(struct web_job *j, enum bh_err err)
         web_refuse_for_now(j->web, j->http, 503, bh_err_word(err),
                            "The history cannot be read right now.", 2);
     else
-        answer_messages(j, j->web, str_of(j->chat->id), j->http);
+        answer_messages(j->web, str_of(j->chat->id), j->http, &j->scan, j->limit);
 }
 
 static bool query_u64(struct web *w, struct http_req *req, const char *name, uint64_t *ret)
@@ -387,7 +388,7 @@ void web_history_answer(struct web *w, struct http_req *req, const struct web_vi
     struct web_job *j;
 
     if (w->history == 0) {
-        answer_messages(NULL, w, str_of(v->chat_id), http_req_id(req));
+        answer_messages(w, str_of(v->chat_id), http_req_id(req), &(struct store_scan){0}, 0);
         return;
     }
     query_u64(w, req, "limit", &limit);

@@ -17,7 +17,6 @@
 #include "base/mem.h"
 #include "platform/web/web_priv.h"
 
-#define HEARTBEAT_MS 15000
 #define MAX_STREAMS_PER_CHAT 4
 #define MAX_QUEUED (512u * 1024) /* a page this far behind reconnects and catches up */
 #define MAX_IDLE_CHATS 1024
@@ -206,7 +205,7 @@ void web_heartbeat(struct timer *t)
 
     if (w->n_streams > 0)
         each_stream(w, STR(": still here\n\n"));
-    timer_set(w->env->clock, t, HEARTBEAT_MS);
+    timer_set(w->env->clock, t, WEB_HEARTBEAT_MS);
 }
 
 /* ---- opening ---- */

@@ -16,7 +16,6 @@
 #include "platform/web/web_priv.h"
 #include "store/store.h"
 
-#define HEARTBEAT_MS 15000
 #define TYPING_MS 6000
 
 /* The open web bots: in order of opening, and by name. */
@@ -267,7 +266,7 @@ static enum bh_err web_open(const struct config_platform *cfg, struct host *host
     web_page_build(w);
     list_append(&open_bots, &w->link);
     map_put(&open_by_name, web_bot(w), w);
-    timer_set(w->env->clock, &w->heartbeat, HEARTBEAT_MS);
+    timer_set(w->env->clock, &w->heartbeat, WEB_HEARTBEAT_MS);
     log_info(&w->log, "open: history=%" PRIu32 " path=/chat/%s", w->history, w->base.bot);
     *ret_p = &w->base;
     return BH_OK;

@@ -28,6 +28,7 @@
 #define WEB_MAX_NAMES 65536
 #define WEB_BUCKETS 1024
 #define WEB_ID_CHARS 16
+#define WEB_HEARTBEAT_MS 15000
 
 struct json_parser;
 struct web;
