@@ -52,12 +52,9 @@ static const struct str platforms[] = {
 
 struct str session_key_platform(struct str name)
 {
-    for (size_t i = 0; i < ARRAY_LEN(platforms); i++)
-        if (str_eq(platforms[i], name))
-            return platforms[i];
     name = str_trim(name);
     for (size_t i = 0; i < ARRAY_LEN(platforms); i++)
-        if (str_eq_ci(platforms[i], name))
+        if (platforms[i].n == name.n && str_eq_ci(platforms[i], name))
             return platforms[i];
     return STR("relay");
 }
