@@ -37,6 +37,7 @@ struct model {
     struct model_event *events;
     size_t n, cap;
     uint64_t boot, order;
+    unsigned max_attempts;
     unsigned planned; /* crashes, drains and other losses that do not count as attempts */
     char broken[256]; /* empty: all promises hold */
     uint64_t checks;

@@ -179,6 +179,7 @@ static void socket_ack(struct world *w, struct sim_socket *s, size_t n)
         size_t len = buffer_id_format(s->acks[i], text);
         buf_printf(&out, "{\"type\": \"inbound_ack\", \"bufferId\": \"%.*s\"}\n", (int)len, text);
         model_acked(&w->model, s->seen.instance, s->acks[i]);
+        w->peers[s->seen.instance].has_acked = true;
     }
     memmove(s->acks, s->acks + n, (s->n_acks - n) * sizeof *s->acks);
     s->n_acks -= n;
@@ -262,7 +263,7 @@ void peer_step(struct world *w, struct peer *p)
         socket_pong(s);
         break;
     case 7:
-        if (s->said_hello)
+        if (s->said_hello && p->has_acked)
             socket_ask(w, s);
         break;
     case 8:
@@ -313,12 +314,14 @@ void peer_peace(struct world *w, struct peer *p)
 
 void peers_lost(struct world *w)
 {
-    for (size_t i = 0; i < MODEL_INSTANCES; i++)
+    for (size_t i = 0; i < MODEL_INSTANCES; i++) {
+        w->peers[i].has_acked = false;
         for (size_t k = 0; k < PEER_SOCKETS; k++)
             if (w->peers[i].sockets[k] != NULL) {
                 w->peers[i].sockets[k]->session = NULL; /* died with its process */
                 socket_free(&w->peers[i].sockets[k]);
             }
+    }
     w->n_pokes = 0;
     w->n_actions = 0;
 }

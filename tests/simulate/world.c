@@ -274,7 +274,8 @@ static void set_limits(struct world *w)
     w->limits.window = 1 + rand_below(&w->rand, 8);
     if (world_chance(w, 50))
         w->limits.pack_bytes = 300 + rand_below(&w->rand, 2000);
-    w->limits.max_attempts = world_chance(w, 20) ? 3 : 1000;
+    w->limits.max_attempts = world_chance(w, 20) ? 3 : 60;
+    w->model.max_attempts = w->limits.max_attempts;
 }
 
 static void open_world(struct world *w, uint64_t seed, bool trace)
