@@ -180,7 +180,7 @@ static void on_appended(struct store_op *op, enum bh_err err)
     assert(d->state == DELIVERY_QUEUED || d->state == DELIVERY_SETTLED);
     if (d->state == DELIVERY_SETTLED)
         delivery_free(d);
-    else if (err == BH_OK)
+    else if (err == BH_OK || err == BH_CONFLICT) /* a retry finds the row that "failed" before */
         became_durable(d);
     else
         append_failed(d);

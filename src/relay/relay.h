@@ -87,6 +87,8 @@ struct relay_env { /* borrowed for the life of the relay */
 /* Blocks: loads mailboxes, flips, chats and keys from the store. */
 enum bh_err relay_open(const struct relay_env *env, const struct relay_limits *limits,
                        struct relay **ret_r, char *ret_why) BH_MUST_USE;
+/* Runs no callback and calls no link.  Before it, the store is closed (operations under way are freed
+ * here), and bus and poker have been told to keep quiet; the clock outlives the relay.  NULL is fine. */
 void relay_free(struct relay *r);
 /* Stop taking events and sockets (both are refused as busy), close every socket with 1012; deliveries in flight stay in
  * their mailboxes and the lost sockets do not count as attempts.  @done runs when all that was
