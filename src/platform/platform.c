@@ -1,9 +1,11 @@
 /* platform.c - the platforms this build has: one line each. */
 #include "platform/platform.h"
+#include "platform/discord/discord.h"
 #include "platform/telegram/telegram.h"
 #include "platform/web/web.h"
 
 const struct platform_ops *const platforms[] = {
+    &discord_ops,
     &telegram_ops,
     &web_ops,
     NULL,

@@ -17,8 +17,8 @@ struct thread_member {
     struct list lru;
 };
 
-struct cache {
-    struct cache_limits limits;
+struct dcache {
+    struct dcache_limits limits;
     uint64_t bot_user_id;
     struct map guilds, channels, members, thread_members;   /* values owned */
     struct list channel_lru, member_lru, thread_member_lru; /* least recently used first */
@@ -64,30 +64,30 @@ static size_t or_default(size_t v, size_t otherwise)
     return v != 0 ? v : otherwise;
 }
 
-struct cache *cache_new(const struct cache_limits *limits)
+struct dcache *dcache_new(const struct dcache_limits *limits)
 {
-    struct cache *c = xcalloc(1, sizeof *c);
-    struct cache_limits l = limits != NULL ? *limits : (struct cache_limits){0};
+    struct dcache *c = xcalloc(1, sizeof *c);
+    struct dcache_limits l = limits != NULL ? *limits : (struct dcache_limits){0};
 
     c->limits =
-        (struct cache_limits){.max_guilds = or_default(l.max_guilds, 20000),
-                              .max_channels = or_default(l.max_channels, 200000),
-                              .max_members = or_default(l.max_members, 100000),
-                              .max_thread_members = or_default(l.max_thread_members, 100000)};
+        (struct dcache_limits){.max_guilds = or_default(l.max_guilds, 20000),
+                               .max_channels = or_default(l.max_channels, 200000),
+                               .max_members = or_default(l.max_members, 100000),
+                               .max_thread_members = or_default(l.max_thread_members, 100000)};
     list_init(&c->channel_lru);
     list_init(&c->member_lru);
     list_init(&c->thread_member_lru);
     return c;
 }
 
-static void guild_free(struct cache_guild *g)
+static void guild_free(struct dcache_guild *g)
 {
     free(g->name);
     free(g->roles);
     free(g);
 }
 
-static void channel_free(struct cache_channel *ch)
+static void channel_free(struct dcache_channel *ch)
 {
     list_remove(&ch->lru);
     free(ch->name);
@@ -96,7 +96,7 @@ static void channel_free(struct cache_channel *ch)
     free(ch);
 }
 
-static void member_free(struct cache_member *m)
+static void member_free(struct dcache_member *m)
 {
     list_remove(&m->lru);
     free(m->nick);
@@ -110,7 +110,7 @@ static void thread_member_free(struct thread_member *t)
     free(t);
 }
 
-void cache_free(struct cache *c)
+void dcache_free(struct dcache *c)
 {
     void *v;
 
@@ -131,31 +131,31 @@ void cache_free(struct cache *c)
     free(c);
 }
 
-void cache_set_bot(struct cache *c, uint64_t bot_user_id)
+void dcache_set_bot(struct dcache *c, uint64_t bot_user_id)
 {
     c->bot_user_id = bot_user_id;
 }
 
 /* ---- looking up ---- */
 
-const struct cache_guild *cache_guild(const struct cache *c, uint64_t id)
+const struct dcache_guild *dcache_guild(const struct dcache *c, uint64_t id)
 {
     return map_get(&c->guilds, KEY_OF(id));
 }
 
-const struct cache_channel *cache_channel(struct cache *c, uint64_t id)
+const struct dcache_channel *dcache_channel(struct dcache *c, uint64_t id)
 {
-    struct cache_channel *ch = map_get(&c->channels, KEY_OF(id));
+    struct dcache_channel *ch = map_get(&c->channels, KEY_OF(id));
 
     if (ch != NULL)
         list_move(&ch->lru, &c->channel_lru);
     return ch;
 }
 
-const struct cache_member *cache_member(struct cache *c, uint64_t guild_id, uint64_t user_id)
+const struct dcache_member *dcache_member(struct dcache *c, uint64_t guild_id, uint64_t user_id)
 {
     uint64_t key[2] = {guild_id, user_id};
-    struct cache_member *m = map_get(&c->members, KEY_OF(key));
+    struct dcache_member *m = map_get(&c->members, KEY_OF(key));
 
     if (m != NULL)
         list_move(&m->lru, &c->member_lru);
@@ -164,16 +164,16 @@ const struct cache_member *cache_member(struct cache *c, uint64_t guild_id, uint
 
 /* ---- roles ---- */
 
-static void role_read(const struct cache *c, struct json role, struct cache_role *to)
+static void role_read(const struct dcache *c, struct json role, struct dcache_role *to)
 {
     uint64_t bot = json_snowflake(json_get(role, "tags"), "bot_id");
 
-    *to = (struct cache_role){.id = json_snowflake(role, "id"),
-                              .permissions = json_snowflake(role, "permissions"),
-                              .is_ours = bot != 0 && bot == c->bot_user_id};
+    *to = (struct dcache_role){.id = json_snowflake(role, "id"),
+                               .permissions = json_snowflake(role, "permissions"),
+                               .is_ours = bot != 0 && bot == c->bot_user_id};
 }
 
-static void guild_set_roles(const struct cache *c, struct cache_guild *g, struct json roles)
+static void guild_set_roles(const struct dcache *c, struct dcache_guild *g, struct json roles)
 {
     if (json_type(roles) != JSON_ARRAY)
         return;
@@ -184,7 +184,7 @@ static void guild_set_roles(const struct cache *c, struct cache_guild *g, struct
         role_read(c, it.value, &g->roles[g->n_roles++]);
 }
 
-static struct cache_role *guild_role(const struct cache_guild *g, uint64_t id)
+static struct dcache_role *guild_role(const struct dcache_guild *g, uint64_t id)
 {
     for (size_t i = 0; i < g->n_roles; i++)
         if (g->roles[i].id == id)
@@ -192,15 +192,15 @@ static struct cache_role *guild_role(const struct cache_guild *g, uint64_t id)
     return NULL;
 }
 
-static void put_role(struct cache *c, struct json d)
+static void put_role(struct dcache *c, struct json d)
 {
     uint64_t guild_id = json_snowflake(d, "guild_id");
-    struct cache_guild *g = map_get(&c->guilds, KEY_OF(guild_id));
+    struct dcache_guild *g = map_get(&c->guilds, KEY_OF(guild_id));
     struct json role = json_get(d, "role");
 
     if (g == NULL || json_snowflake(role, "id") == 0)
         return;
-    struct cache_role *r = guild_role(g, json_snowflake(role, "id"));
+    struct dcache_role *r = guild_role(g, json_snowflake(role, "id"));
     if (r == NULL && g->n_roles >= MAX_ROLES)
         return;
     if (r == NULL) {
@@ -210,11 +210,11 @@ static void put_role(struct cache *c, struct json d)
     role_read(c, role, r);
 }
 
-static void del_role(struct cache *c, struct json d)
+static void del_role(struct dcache *c, struct json d)
 {
     uint64_t guild_id = json_snowflake(d, "guild_id");
-    struct cache_guild *g = map_get(&c->guilds, KEY_OF(guild_id));
-    struct cache_role *r = g != NULL ? guild_role(g, json_snowflake(d, "role_id")) : NULL;
+    struct dcache_guild *g = map_get(&c->guilds, KEY_OF(guild_id));
+    struct dcache_role *r = g != NULL ? guild_role(g, json_snowflake(d, "role_id")) : NULL;
 
     if (r != NULL)
         *r = g->roles[--g->n_roles];
@@ -222,7 +222,7 @@ static void del_role(struct cache *c, struct json d)
 
 /* ---- channels ---- */
 
-static void channel_set_overwrites(struct cache_channel *ch, struct json list)
+static void channel_set_overwrites(struct dcache_channel *ch, struct json list)
 {
     if (json_type(list) != JSON_ARRAY)
         return;
@@ -237,22 +237,22 @@ static void channel_set_overwrites(struct cache_channel *ch, struct json list)
                                     .is_member = json_int(it.value, "type", 0) == 1};
 }
 
-static void drop_channel(struct cache *c, uint64_t id)
+static void drop_channel(struct dcache *c, uint64_t id)
 {
-    struct cache_channel *ch = map_del(&c->channels, KEY_OF(id));
+    struct dcache_channel *ch = map_del(&c->channels, KEY_OF(id));
 
     if (ch != NULL)
         channel_free(ch);
 }
 
-static struct cache_channel *get_or_add_channel(struct cache *c, uint64_t id)
+static struct dcache_channel *get_or_add_channel(struct dcache *c, uint64_t id)
 {
-    struct cache_channel *ch = map_get(&c->channels, KEY_OF(id));
+    struct dcache_channel *ch = map_get(&c->channels, KEY_OF(id));
 
     if (ch != NULL)
         return ch;
     if (map_count(&c->channels) >= c->limits.max_channels) {
-        drop_channel(c, list_first(&c->channel_lru, struct cache_channel, lru)->id);
+        drop_channel(c, list_first(&c->channel_lru, struct dcache_channel, lru)->id);
         c->evicted++;
     }
     ch = xcalloc(1, sizeof *ch);
@@ -262,13 +262,13 @@ static struct cache_channel *get_or_add_channel(struct cache *c, uint64_t id)
     return ch;
 }
 
-void cache_put_channel(struct cache *c, struct json d, uint64_t guild_id)
+void dcache_put_channel(struct dcache *c, struct json d, uint64_t guild_id)
 {
     uint64_t id = json_snowflake(d, "id"), last = json_snowflake(d, "last_message_id");
 
     if (id == 0)
         return;
-    struct cache_channel *ch = get_or_add_channel(c, id);
+    struct dcache_channel *ch = get_or_add_channel(c, id);
     ch->guild_id = guild_id != 0 ? guild_id : json_snowflake(d, "guild_id");
     ch->parent_id = json_snowflake(d, "parent_id");
     ch->type = json_int(d, "type", CHANNEL_TEXT);
@@ -282,21 +282,21 @@ void cache_put_channel(struct cache *c, struct json d, uint64_t guild_id)
     list_move(&ch->lru, &c->channel_lru);
 }
 
-static void put_channels(struct cache *c, struct json list, uint64_t guild_id)
+static void put_channels(struct dcache *c, struct json list, uint64_t guild_id)
 {
     for (struct json_iter it = {0}; json_next(list, &it);)
-        cache_put_channel(c, it.value, guild_id);
+        dcache_put_channel(c, it.value, guild_id);
 }
 
 /* Threads of these parents (0: of the whole guild) that are not in the new list are over. */
-static void sync_threads(struct cache *c, struct json d)
+static void sync_threads(struct dcache *c, struct json d)
 {
     uint64_t guild_id = json_snowflake(d, "guild_id");
     struct json parents = json_get(d, "channel_ids");
     void *v;
 
     for (size_t at = 0; map_next(&c->channels, &at, &v);) {
-        struct cache_channel *ch = v;
+        struct dcache_channel *ch = v;
         bool synced = json_type(parents) != JSON_ARRAY;
 
         if (ch->guild_id != guild_id || !channel_type_is_thread(ch->type))
@@ -311,24 +311,25 @@ static void sync_threads(struct cache *c, struct json d)
 
 /* ---- members ---- */
 
-static void drop_member(struct cache *c, uint64_t guild_id, uint64_t user_id)
+static void drop_member(struct dcache *c, uint64_t guild_id, uint64_t user_id)
 {
     uint64_t key[2] = {guild_id, user_id};
-    struct cache_member *m = map_del(&c->members, KEY_OF(key));
+    struct dcache_member *m = map_del(&c->members, KEY_OF(key));
 
     if (m != NULL)
         member_free(m);
 }
 
-static struct cache_member *get_or_add_member(struct cache *c, uint64_t guild_id, uint64_t user_id)
+static struct dcache_member *get_or_add_member(struct dcache *c, uint64_t guild_id,
+                                               uint64_t user_id)
 {
     uint64_t key[2] = {guild_id, user_id};
-    struct cache_member *m = map_get(&c->members, KEY_OF(key));
+    struct dcache_member *m = map_get(&c->members, KEY_OF(key));
 
     if (m != NULL)
         return m;
     if (map_count(&c->members) >= c->limits.max_members) {
-        struct cache_member *old = list_first(&c->member_lru, struct cache_member, lru);
+        struct dcache_member *old = list_first(&c->member_lru, struct dcache_member, lru);
         drop_member(c, old->key.guild_id, old->key.user_id);
         c->evicted++;
     }
@@ -340,7 +341,7 @@ static struct cache_member *get_or_add_member(struct cache *c, uint64_t guild_id
     return m;
 }
 
-static bool same_roles(const struct cache_member *m, struct json roles)
+static bool same_roles(const struct dcache_member *m, struct json roles)
 {
     size_t i = 0;
 
@@ -352,7 +353,7 @@ static bool same_roles(const struct cache_member *m, struct json roles)
     return true;
 }
 
-void cache_put_member(struct cache *c, struct json d, uint64_t guild_id, uint64_t user_id)
+void dcache_put_member(struct dcache *c, struct json d, uint64_t guild_id, uint64_t user_id)
 {
     struct json roles = json_get(d, "roles");
     struct str nick = json_str(d, "nick");
@@ -360,7 +361,7 @@ void cache_put_member(struct cache *c, struct json d, uint64_t guild_id, uint64_
     if (guild_id == 0 || user_id == 0 || json_type(roles) != JSON_ARRAY ||
         json_count(roles) > MAX_ROLES)
         return;
-    struct cache_member *m = get_or_add_member(c, guild_id, user_id);
+    struct dcache_member *m = get_or_add_member(c, guild_id, user_id);
     list_move(&m->lru, &c->member_lru);
     if (!str_eq(nick, str_of(m->nick))) {
         free(m->nick);
@@ -374,13 +375,13 @@ void cache_put_member(struct cache *c, struct json d, uint64_t guild_id, uint64_
         m->roles[m->n_roles++] = snowflake(json_as_str(it.value));
 }
 
-static void put_members(struct cache *c, struct json list, uint64_t guild_id)
+static void put_members(struct dcache *c, struct json list, uint64_t guild_id)
 {
     for (struct json_iter it = {0}; json_next(list, &it);)
-        cache_put_member(c, it.value, guild_id, json_snowflake(json_get(it.value, "user"), "id"));
+        dcache_put_member(c, it.value, guild_id, json_snowflake(json_get(it.value, "user"), "id"));
 }
 
-static void thread_member_set(struct cache *c, uint64_t thread_id, uint64_t user_id, bool in)
+static void thread_member_set(struct dcache *c, uint64_t thread_id, uint64_t user_id, bool in)
 {
     uint64_t key[2] = {thread_id, user_id};
     struct thread_member *t = map_get(&c->thread_members, KEY_OF(key));
@@ -407,14 +408,14 @@ static void thread_member_set(struct cache *c, uint64_t thread_id, uint64_t user
     map_put(&c->thread_members, KEY_OF(t->key), t);
 }
 
-static void update_thread_members(struct cache *c, struct json d)
+static void update_thread_members(struct dcache *c, struct json d)
 {
     uint64_t id = json_snowflake(d, "id"), guild_id = json_snowflake(d, "guild_id");
 
     for (struct json_iter it = {0}; json_next(json_get(d, "added_members"), &it);) {
         uint64_t user_id = json_snowflake(it.value, "user_id");
         thread_member_set(c, id, user_id, true);
-        cache_put_member(c, json_get(it.value, "member"), guild_id, user_id);
+        dcache_put_member(c, json_get(it.value, "member"), guild_id, user_id);
     }
     for (struct json_iter it = {0}; json_next(json_get(d, "removed_member_ids"), &it);)
         thread_member_set(c, id, snowflake(json_as_str(it.value)), false);
@@ -422,26 +423,26 @@ static void update_thread_members(struct cache *c, struct json d)
 
 /* ---- guilds ---- */
 
-static void drop_guild(struct cache *c, uint64_t id)
+static void drop_guild(struct dcache *c, uint64_t id)
 {
-    struct cache_guild *g = map_del(&c->guilds, KEY_OF(id));
+    struct dcache_guild *g = map_del(&c->guilds, KEY_OF(id));
     void *v;
 
     if (g == NULL)
         return;
     guild_free(g);
     for (size_t at = 0; map_next(&c->channels, &at, &v);)
-        if (((struct cache_channel *)v)->guild_id == id)
-            drop_channel(c, ((struct cache_channel *)v)->id);
+        if (((struct dcache_channel *)v)->guild_id == id)
+            drop_channel(c, ((struct dcache_channel *)v)->id);
     for (size_t at = 0; map_next(&c->members, &at, &v);)
-        if (((struct cache_member *)v)->key.guild_id == id)
-            drop_member(c, id, ((struct cache_member *)v)->key.user_id);
+        if (((struct dcache_member *)v)->key.guild_id == id)
+            drop_member(c, id, ((struct dcache_member *)v)->key.user_id);
 }
 
-void cache_put_guild(struct cache *c, struct json d)
+void dcache_put_guild(struct dcache *c, struct json d)
 {
     uint64_t id = json_snowflake(d, "id");
-    struct cache_guild *g = map_get(&c->guilds, KEY_OF(id));
+    struct dcache_guild *g = map_get(&c->guilds, KEY_OF(id));
 
     if (id == 0 || (g == NULL && map_count(&c->guilds) >= c->limits.max_guilds))
         return;
@@ -467,18 +468,18 @@ void cache_put_guild(struct cache *c, struct json d)
         g->loaded = true;
 }
 
-void cache_guild_loaded(struct cache *c, uint64_t guild_id)
+void dcache_guild_loaded(struct dcache *c, uint64_t guild_id)
 {
-    struct cache_guild *g = map_get(&c->guilds, KEY_OF(guild_id));
+    struct dcache_guild *g = map_get(&c->guilds, KEY_OF(guild_id));
 
     if (g != NULL)
         g->loaded = true;
 }
 
-static void delete_guild(struct cache *c, struct json d)
+static void delete_guild(struct dcache *c, struct json d)
 {
     uint64_t id = json_snowflake(d, "id");
-    struct cache_guild *g = map_get(&c->guilds, KEY_OF(id));
+    struct dcache_guild *g = map_get(&c->guilds, KEY_OF(id));
 
     if (g != NULL && json_as_bool(json_get(d, "unavailable"), false))
         g->unavailable = true; /* an outage: it comes back as it was */
@@ -488,42 +489,42 @@ static void delete_guild(struct cache *c, struct json d)
 
 /* ---- gateway events ---- */
 
-static void put_channel_event(struct cache *c, struct json d)
+static void put_channel_event(struct dcache *c, struct json d)
 {
-    cache_put_channel(c, d, 0);
+    dcache_put_channel(c, d, 0);
 }
 
-static void put_thread_event(struct cache *c, struct json d)
+static void put_thread_event(struct dcache *c, struct json d)
 {
-    cache_put_channel(c, d, 0);
+    dcache_put_channel(c, d, 0);
     if (json_is_object(json_get(d, "member")))
         thread_member_set(c, json_snowflake(d, "id"), c->bot_user_id, true);
 }
 
-static void del_channel_event(struct cache *c, struct json d)
+static void del_channel_event(struct dcache *c, struct json d)
 {
     drop_channel(c, json_snowflake(d, "id"));
 }
 
-static void put_member_event(struct cache *c, struct json d)
+static void put_member_event(struct dcache *c, struct json d)
 {
-    cache_put_member(c, d, json_snowflake(d, "guild_id"),
-                     json_snowflake(json_get(d, "user"), "id"));
+    dcache_put_member(c, d, json_snowflake(d, "guild_id"),
+                      json_snowflake(json_get(d, "user"), "id"));
 }
 
-static void del_member_event(struct cache *c, struct json d)
+static void del_member_event(struct dcache *c, struct json d)
 {
     drop_member(c, json_snowflake(d, "guild_id"), json_snowflake(json_get(d, "user"), "id"));
 }
 
-bool cache_dispatch(struct cache *c, struct str type, struct json d)
+bool dcache_dispatch(struct dcache *c, struct str type, struct json d)
 {
     static const struct {
         struct str type;
-        void (*apply)(struct cache *c, struct json d);
+        void (*apply)(struct dcache *c, struct json d);
     } table[] = {
-        {STR("GUILD_CREATE"), cache_put_guild},
-        {STR("GUILD_UPDATE"), cache_put_guild},
+        {STR("GUILD_CREATE"), dcache_put_guild},
+        {STR("GUILD_UPDATE"), dcache_put_guild},
         {STR("GUILD_DELETE"), delete_guild},
         {STR("GUILD_ROLE_CREATE"), put_role},
         {STR("GUILD_ROLE_UPDATE"), put_role},
@@ -551,18 +552,18 @@ bool cache_dispatch(struct cache *c, struct str type, struct json d)
 
 /* ---- who may see ---- */
 
-enum cache_answer cache_can_view(struct cache *c, uint64_t channel_id, uint64_t user_id)
+enum dcache_answer dcache_can_view(struct dcache *c, uint64_t channel_id, uint64_t user_id)
 {
-    const struct cache_channel *thread = NULL, *ch = cache_channel(c, channel_id);
+    const struct dcache_channel *thread = NULL, *ch = dcache_channel(c, channel_id);
 
     if (ch != NULL && channel_type_is_thread(ch->type)) {
         thread = ch;
-        ch = cache_channel(c, thread->parent_id);
+        ch = dcache_channel(c, thread->parent_id);
     }
-    const struct cache_guild *g = ch != NULL ? cache_guild(c, ch->guild_id) : NULL;
-    const struct cache_member *m = g != NULL ? cache_member(c, g->id, user_id) : NULL;
+    const struct dcache_guild *g = ch != NULL ? dcache_guild(c, ch->guild_id) : NULL;
+    const struct dcache_member *m = g != NULL ? dcache_member(c, g->id, user_id) : NULL;
     if (m == NULL || !g->loaded || g->unavailable || guild_role(g, g->id) == NULL)
-        return CACHE_UNKNOWN;
+        return DCACHE_UNKNOWN;
 
     struct perm_role roles[MAX_ROLES];
     struct perm_question q = {.guild_id = g->id,
@@ -573,23 +574,23 @@ enum cache_answer cache_can_view(struct cache *c, uint64_t channel_id, uint64_t 
                               .overwrites = ch->overwrites,
                               .n_overwrites = ch->n_overwrites};
     for (size_t i = 0; i < m->n_roles; i++) {
-        const struct cache_role *r = guild_role(g, m->roles[i]);
+        const struct dcache_role *r = guild_role(g, m->roles[i]);
         if (r != NULL)
             roles[q.n_roles++] = (struct perm_role){r->id, r->permissions};
     }
     uint64_t may = permissions_of(&q);
     if ((may & PERM_VIEW_CHANNEL) == 0)
-        return CACHE_NO;
+        return DCACHE_NO;
     if (thread == NULL || thread->type != CHANNEL_PRIVATE_THREAD || (may & PERM_MANAGE_THREADS))
-        return CACHE_YES;
+        return DCACHE_YES;
     uint64_t key[2] = {thread->id, user_id};
-    return map_get(&c->thread_members, KEY_OF(key)) != NULL ? CACHE_YES : CACHE_UNKNOWN;
+    return map_get(&c->thread_members, KEY_OF(key)) != NULL ? DCACHE_YES : DCACHE_UNKNOWN;
 }
 
-void cache_stats(const struct cache *c, struct cache_stats *ret)
+void dcache_stats(const struct dcache *c, struct dcache_stats *ret)
 {
-    *ret = (struct cache_stats){.guilds = map_count(&c->guilds),
-                                .channels = map_count(&c->channels),
-                                .members = map_count(&c->members),
-                                .evicted = c->evicted};
+    *ret = (struct dcache_stats){.guilds = map_count(&c->guilds),
+                                 .channels = map_count(&c->channels),
+                                 .members = map_count(&c->members),
+                                 .evicted = c->evicted};
 }

@@ -1,6 +1,6 @@
 /* cache.h - what we know of Discord's guilds, channels, threads, roles and members.
  *
- * Fed by gateway events (cache_dispatch) and by REST answers (the _put functions), asked by the
+ * Fed by gateway events (dcache_dispatch) and by REST answers (the _put functions), asked by the
  * normalizer and by the visibility floor.  Bounded: beyond its limits the thing used least recently
  * is forgotten, and whoever asks for it learns "unknown".  No I/O. */
 #pragma once
@@ -24,21 +24,21 @@ enum channel_type { /* Discord's numbers */
                     CHANNEL_MEDIA = 16,
 };
 
-struct cache_role {
+struct dcache_role {
     uint64_t id, permissions;
     bool is_ours; /* the role Discord made for this very bot */
 };
 
-struct cache_guild {
+struct dcache_guild {
     uint64_t id, owner_id;
-    char *name;               /* owned */
-    bool loaded;              /* roles and channels are complete */
-    bool unavailable;         /* an outage on Discord's side */
-    struct cache_role *roles; /* owned */
+    char *name;                /* owned */
+    bool loaded;               /* roles and channels are complete */
+    bool unavailable;          /* an outage on Discord's side */
+    struct dcache_role *roles; /* owned */
     size_t n_roles;
 };
 
-struct cache_channel { /* threads too */
+struct dcache_channel { /* threads too */
     uint64_t id, guild_id, parent_id;
     uint64_t last_message_id;          /* as of the last time we were told; 0: unknown */
     char *name, *topic;                /* owned; NULL: none */
@@ -48,7 +48,7 @@ struct cache_channel { /* threads too */
     struct list lru;
 };
 
-struct cache_member { /* of interest: somebody who spoke, or whom we were told about */
+struct dcache_member { /* of interest: somebody who spoke, or whom we were told about */
     struct {
         uint64_t guild_id, user_id;
     } key;
@@ -58,48 +58,49 @@ struct cache_member { /* of interest: somebody who spoke, or whom we were told a
     struct list lru;
 };
 
-struct cache_limits {          /* 0: the default */
+struct dcache_limits {         /* 0: the default */
     size_t max_guilds;         /* 20,000 */
     size_t max_channels;       /* 200,000 */
     size_t max_members;        /* 100,000 */
     size_t max_thread_members; /* 100,000 pairs of a private thread and somebody in it */
 };
 
-struct cache;
-struct cache *cache_new(const struct cache_limits *limits);
-void cache_free(struct cache *c);
-void cache_set_bot(struct cache *c, uint64_t bot_user_id); /* so that its own role is recognised */
+struct dcache;
+struct dcache *dcache_new(const struct dcache_limits *limits);
+void dcache_free(struct dcache *c);
+void dcache_set_bot(struct dcache *c,
+                    uint64_t bot_user_id); /* so that its own role is recognised */
 
 /* Apply one gateway event; false: it is not about anything kept here. */
-bool cache_dispatch(struct cache *c, struct str type, struct json d);
+bool dcache_dispatch(struct dcache *c, struct str type, struct json d);
 
 /* A guild object; with its channels (a gateway event) or without (REST: give them one by one, then
- * cache_guild_loaded()). */
-void cache_put_guild(struct cache *c, struct json guild);
-void cache_guild_loaded(struct cache *c, uint64_t guild_id);
-void cache_put_channel(struct cache *c, struct json channel, uint64_t guild_id);
+ * dcache_guild_loaded()). */
+void dcache_put_guild(struct dcache *c, struct json guild);
+void dcache_guild_loaded(struct dcache *c, uint64_t guild_id);
+void dcache_put_channel(struct dcache *c, struct json channel, uint64_t guild_id);
 /* @user_id is needed because a member inside a message does not carry its user. */
-void cache_put_member(struct cache *c, struct json member, uint64_t guild_id, uint64_t user_id);
+void dcache_put_member(struct dcache *c, struct json member, uint64_t guild_id, uint64_t user_id);
 
 /* NULL: unknown.  Borrowed until the next change. */
-const struct cache_guild *cache_guild(const struct cache *c, uint64_t id);
-const struct cache_channel *cache_channel(struct cache *c, uint64_t id);
-const struct cache_member *cache_member(struct cache *c, uint64_t guild_id, uint64_t user_id);
+const struct dcache_guild *dcache_guild(const struct dcache *c, uint64_t id);
+const struct dcache_channel *dcache_channel(struct dcache *c, uint64_t id);
+const struct dcache_member *dcache_member(struct dcache *c, uint64_t guild_id, uint64_t user_id);
 
 static inline bool channel_type_is_thread(int type)
 {
     return type >= CHANNEL_ANNOUNCEMENT_THREAD && type <= CHANNEL_PRIVATE_THREAD;
 }
 
-enum cache_answer { CACHE_NO, CACHE_YES, CACHE_UNKNOWN };
+enum dcache_answer { DCACHE_NO, DCACHE_YES, DCACHE_UNKNOWN };
 /* May this person see this channel?  Threads through their parent; a private thread only for those
  * in it and those who manage threads.  Unknown when anything it depends on is. */
-enum cache_answer cache_can_view(struct cache *c, uint64_t channel_id, uint64_t user_id);
+enum dcache_answer dcache_can_view(struct dcache *c, uint64_t channel_id, uint64_t user_id);
 
-struct cache_stats {
+struct dcache_stats {
     size_t guilds, channels, members, evicted;
 };
-void cache_stats(const struct cache *c, struct cache_stats *ret);
+void dcache_stats(const struct dcache *c, struct dcache_stats *ret);
 
 uint64_t snowflake(struct str text); /* 0: not an id */
 uint64_t json_snowflake(struct json object, const char *key);

@@ -323,7 +323,7 @@ static void set_media(const struct message *m, struct normalize_out *out)
 /* ---- who is meant ---- */
 
 static bool names_bot(const struct message *m, const struct normalize_in *in,
-                      const struct cache_guild *g)
+                      const struct dcache_guild *g)
 {
     for (struct json_iter it = {0}; json_next(m->mentions, &it);)
         if (str_eq(json_str(it.value, "id"), in->bot_user))
@@ -356,8 +356,8 @@ static void set_reply(const struct message *m, const struct normalize_in *in, st
 
 /* ---- where ---- */
 
-static void set_place(const struct message *m, const struct cache_channel *ch,
-                      const struct cache_channel *parent, struct event *ev)
+static void set_place(const struct message *m, const struct dcache_channel *ch,
+                      const struct dcache_channel *parent, struct event *ev)
 {
     bool thread = channel_type_is_thread(ch != NULL ? ch->type : (int)m->channel_type);
 
@@ -373,17 +373,17 @@ static void set_place(const struct message *m, const struct cache_channel *ch,
 static enum normalize_verdict set_guild_place(const struct message *m,
                                               const struct normalize_in *in,
                                               struct normalize_out *out,
-                                              const struct cache_guild **ret_guild)
+                                              const struct dcache_guild **ret_guild)
 {
-    const struct cache_guild *g = cache_guild(in->cache, out->guild_id);
-    const struct cache_channel *ch = cache_channel(in->cache, out->channel_id), *parent = NULL;
+    const struct dcache_guild *g = dcache_guild(in->cache, out->guild_id);
+    const struct dcache_channel *ch = dcache_channel(in->cache, out->channel_id), *parent = NULL;
 
     if (!in->lenient && ch == NULL)
         return g == NULL || !g->loaded ? NORMALIZE_NEED_GUILD : NORMALIZE_NEED_CHANNEL;
     if (!in->lenient && (g == NULL || !g->loaded))
         return NORMALIZE_NEED_GUILD;
     if (ch != NULL && channel_type_is_thread(ch->type) && ch->parent_id != 0) {
-        parent = cache_channel(in->cache, ch->parent_id);
+        parent = dcache_channel(in->cache, ch->parent_id);
         snprintf(out->parent_id, sizeof out->parent_id, "%llu", (unsigned long long)ch->parent_id);
         out->ev.parent_chat_id = str_of(out->parent_id);
     }
@@ -407,7 +407,7 @@ static struct str nick_of(const struct message *m, const struct normalize_in *in
 
     if (!str_is_empty(nick) || m->member.doc != NULL || out->guild_id == 0)
         return nick;
-    const struct cache_member *member = cache_member(in->cache, out->guild_id, out->user_id);
+    const struct dcache_member *member = dcache_member(in->cache, out->guild_id, out->user_id);
     return member != NULL ? str_of(member->nick) : STR_NULL;
 }
 
@@ -435,9 +435,9 @@ static bool read_ids(const struct message *m, const struct normalize_in *in,
            (out->guild_id != 0 || str_is_empty(*ret_guild)) && m->type >= 0;
 }
 
-enum normalize_verdict normalize(const struct normalize_in *in, struct normalize_out *out)
+enum normalize_verdict discord_normalize(const struct normalize_in *in, struct normalize_out *out)
 {
-    const struct cache_guild *g = NULL;
+    const struct dcache_guild *g = NULL;
     enum normalize_verdict verdict = NORMALIZE_EVENT;
     struct message m;
     struct str guild_id;
@@ -473,7 +473,7 @@ enum normalize_verdict normalize(const struct normalize_in *in, struct normalize
     return ev->mentions_bot ? NORMALIZE_EVENT : NORMALIZE_IGNORED;
 }
 
-void normalize_done(struct normalize_out *out)
+void discord_normalize_done(struct normalize_out *out)
 {
     buf_done(&out->scratch);
 }

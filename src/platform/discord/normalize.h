@@ -17,15 +17,15 @@
 #include "base/json.h"
 #include "core/event.h"
 
-struct cache;
+struct dcache;
 
 struct normalize_in {
-    struct json message; /* of a gateway event or a REST answer */
-    struct str guild_id; /* for REST answers, which do not say; absent: as in the message */
-    struct cache *cache; /* read, and touched */
-    struct str bot;      /* which of our bots: the config's name for it */
-    struct str bot_user; /* its user id on Discord */
-    bool lenient;        /* deliver with what is known rather than ask for more */
+    struct json message;  /* of a gateway event or a REST answer */
+    struct str guild_id;  /* for REST answers, which do not say; absent: as in the message */
+    struct dcache *cache; /* read, and touched */
+    struct str bot;       /* which of our bots: the config's name for it */
+    struct str bot_user;  /* its user id on Discord */
+    bool lenient;         /* deliver with what is known rather than ask for more */
 };
 
 enum normalize_verdict {
@@ -44,6 +44,7 @@ struct normalize_out { /* strs of the event are borrowed from the message, the c
     char route_key[32], parent_id[24], sticker_url[80];
 };
 
-/* @out starts zeroed and may be used again and again; normalize_done() frees what it holds. */
-enum normalize_verdict normalize(const struct normalize_in *in, struct normalize_out *out);
-void normalize_done(struct normalize_out *out);
+/* @out starts zeroed and may be used again and again; discord_normalize_done() frees what it holds.
+ */
+enum normalize_verdict discord_normalize(const struct normalize_in *in, struct normalize_out *out);
+void discord_normalize_done(struct normalize_out *out);

@@ -6,7 +6,7 @@
 #include "platform/discord/guild.h"
 #include "platform/discord/normalize.h"
 
-static struct cache *c;
+static struct dcache *c;
 static struct json_parser *p;
 static struct normalize_out out;
 static bool lenient;
@@ -17,20 +17,20 @@ static int setup(void **state)
     struct json d;
 
     p = json_parser_new();
-    c = cache_new(NULL);
+    c = dcache_new(NULL);
     out = (struct normalize_out){0};
     lenient = false;
     guild_hint = STR_NULL;
-    cache_set_bot(c, 9);
+    dcache_set_bot(c, 9);
     assert_true(json_parse(p, STR(GUILD_77), &d));
-    cache_put_guild(c, d);
+    dcache_put_guild(c, d);
     return 0;
 }
 
 static int teardown(void **state)
 {
-    normalize_done(&out);
-    cache_free(c);
+    discord_normalize_done(&out);
+    dcache_free(c);
     json_parser_free(p);
     return 0;
 }
@@ -45,7 +45,7 @@ static enum normalize_verdict run(const char *text)
 
     if (!json_parse(p, str_of(text), &in.message))
         fail_msg("bad test JSON: %s", text);
-    return normalize(&in, &out);
+    return discord_normalize(&in, &out);
 }
 
 #define ANN "\"author\":{\"id\":\"42\",\"username\":\"ann\",\"global_name\":\"Ann\"}"

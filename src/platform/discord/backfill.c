@@ -1,0 +1,283 @@
+/* backfill.c - design.  (discord_priv.h has the calls.)
+ *
+ * When a session is lost, Discord will not replay what it had not delivered.  Every channel we know
+ * a newest message of is then marked: messages after that one may have been missed.  They are read
+ * through REST, oldest first and one at a time, each handed over before the next, while new
+ * messages of the channel wait in a hold; so the channel's order is kept.  A message that comes
+ * both ways is dropped by its id.
+ *
+ * A mark is kept across restarts.  It goes when the channel has been read, when Discord says that
+ * nothing happened there, or when it cannot be read any more. */
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include "base/jw.h"
+#include "base/mem.h"
+#include "platform/discord/discord_priv.h"
+
+enum { PAGE = 100, MAX_MESSAGES = 500, MAX_BACKFILLS = 4, AGAIN_MS = 5000 };
+
+struct backfill {
+    struct list link;
+    struct discord *d; /* borrowed */
+    uint64_t channel_id, guild_id;
+    uint64_t after; /* read from here on */
+    unsigned total;
+    struct rest_call *call;     /* NULL: handing over */
+    struct json_parser *parser; /* owned; the page */
+    struct buf page;            /* owned; the answer, NULL-terminated array of messages */
+    size_t at;                  /* messages of the page handed over so far, from its end */
+    uint64_t message_id;        /* the one under way */
+    bool waiting;               /* host_accept() has it */
+    bool dead;                  /* the platform is gone */
+    struct timer retry;
+};
+
+static void ask_page(struct backfill *b);
+static void hand_over(struct backfill *b);
+
+bool shard_has(const struct shard *s, uint64_t guild_id)
+{
+    unsigned id = dgateway_shard(s->gateway);
+
+    return guild_id == 0 ? id == 0 : (guild_id >> 22) % s->d->n_shards == id;
+}
+
+void backfill_mark(struct discord *d, const struct shard *s)
+{
+    void *v;
+
+    for (size_t at = 0; map_next(&d->seen, &at, &v);) {
+        struct seen *seen = v;
+        if (seen->gap != 0 || seen->last == 0 || !shard_has(s, seen->guild_id))
+            continue;
+        seen->gap = seen->last;
+        seen->dirty = true;
+    }
+}
+
+static void clear_mark(struct seen *s)
+{
+    s->gap = 0;
+    s->dirty = true;
+    s->filling = false;
+}
+
+/* ---- one channel ---- */
+
+static void backfill_free(struct backfill *b)
+{
+    timer_stop(b->d->env->clock, &b->retry);
+    rest_cancel(&b->call);
+    list_remove(&b->link);
+    json_parser_free(b->parser);
+    buf_done(&b->page);
+    free(b);
+}
+
+static void backfill_end(struct backfill *b, bool readable)
+{
+    struct discord *d = b->d;
+    uint64_t channel_id = b->channel_id;
+    struct seen *s = map_get(&d->seen, id_key(&channel_id));
+
+    log_info(&d->log, "channel %" PRIu64 ": read %u missed messages", channel_id, b->total);
+    d->backfills--;
+    backfill_free(b);
+    if (s != NULL && readable)
+        clear_mark(s);
+    else if (s != NULL)
+        memory_forget(d, s);
+    hold_release(d, channel_id);
+    backfill_soon(d, 0);
+}
+
+static void on_retry(struct timer *t)
+{
+    struct backfill *b = container_of(t, struct backfill, retry);
+
+    if (b->page.n > 0)
+        hand_over(b);
+    else
+        ask_page(b);
+}
+
+static void on_accepted(void *ctx, enum bh_err err)
+{
+    struct backfill *b = ctx;
+
+    b->waiting = false;
+    if (b->dead) {
+        free(b);
+        return;
+    }
+    if (err == BH_BUSY || err == BH_UNAVAILABLE || err == BH_UNKNOWN) {
+        timer_set(b->d->env->clock, &b->retry, AGAIN_MS);
+        return;
+    }
+    memory_note(b->d, b->guild_id, b->channel_id, b->message_id);
+    b->after = b->message_id;
+    b->at++;
+    hand_over(b);
+}
+
+/* The page lists the newest first: take it from the end. */
+static void hand_over(struct backfill *b)
+{
+    struct discord *d = b->d;
+    char guild[24] = "";
+    struct json doc;
+
+    if (!json_parse(b->parser, buf_str(&b->page), &doc) || json_type(doc) != JSON_ARRAY) {
+        backfill_end(b, true);
+        return;
+    }
+    size_t n = json_count(doc);
+    if (b->guild_id != 0)
+        snprintf(guild, sizeof guild, "%" PRIu64, b->guild_id);
+    while (b->at < n) {
+        struct json_iter it = {0};
+        for (size_t i = 0; i < n - b->at; i++)
+            json_next(doc, &it);
+        b->message_id = json_snowflake(it.value, "id");
+        b->waiting = true;
+        if (events_try(d, it.value, guild[0] != '\0' ? str_of(guild) : STR_NULL, true, on_accepted,
+                       b) == NORMALIZE_EVENT)
+            return;
+        b->waiting = false;
+        if (b->message_id > b->after)
+            b->after = b->message_id;
+        b->at++;
+    }
+    b->total += (unsigned)n;
+    buf_reset(&b->page);
+    if (n < PAGE || b->total >= MAX_MESSAGES) {
+        if (b->total >= MAX_MESSAGES)
+            log_warn(&d->log,
+                     "channel %" PRIu64 ": more than %d messages were missed, the rest "
+                     "stays unread",
+                     b->channel_id, MAX_MESSAGES);
+        backfill_end(b, true);
+        return;
+    }
+    ask_page(b);
+}
+
+static void on_page(void *ctx, const struct rest_answer *a)
+{
+    struct backfill *b = ctx;
+    struct jw w;
+
+    b->call = NULL;
+    if (a->end == REST_OK) {
+        buf_reset(&b->page);
+        w = jw_begin(&b->page);
+        jw_value(&w, a->body);
+        b->at = 0;
+        hand_over(b);
+        return;
+    }
+    if (a->end == REST_REFUSED) { /* gone, or not for us any more */
+        backfill_end(b, false);
+        return;
+    }
+    log_warn(&b->d->log, "channel %" PRIu64 ": missed messages cannot be read yet: %s",
+             b->channel_id, a->why);
+    timer_set(b->d->env->clock, &b->retry, AGAIN_MS);
+}
+
+static void ask_page(struct backfill *b)
+{
+    char path[128], major[24];
+
+    snprintf(major, sizeof major, "%" PRIu64, b->channel_id);
+    snprintf(path, sizeof path, "/channels/%" PRIu64 "/messages?limit=%d&after=%" PRIu64,
+             b->channel_id, PAGE, b->after);
+    b->call = rest_send(b->d->rest,
+                        &(struct rest_request){.method = "GET",
+                                               .route = "read",
+                                               .major = str_of(major),
+                                               .path = str_of(path),
+                                               .lane = STR("backfill"),
+                                               .patience_ms = 60000,
+                                               .repeatable = true},
+                        on_page, b);
+}
+
+void backfill_channel(struct discord *d, struct seen *s)
+{
+    struct backfill *b = xcalloc(1, sizeof *b);
+
+    s->filling = true;
+    b->d = d;
+    b->channel_id = s->channel_id;
+    b->guild_id = s->guild_id;
+    b->after = s->gap;
+    b->parser = json_parser_new();
+    list_init(&b->link);
+    list_append(&d->filling, &b->link);
+    timer_init(&b->retry, on_retry);
+    d->backfills++;
+    hold_for_backfill(d, b->channel_id);
+    ask_page(b);
+}
+
+/* ---- all of them ---- */
+
+static void on_backfill_timer(struct timer *t)
+{
+    struct discord *d = container_of(t, struct discord, backfill_timer);
+    void *v;
+
+    for (size_t at = 0; d->backfills < MAX_BACKFILLS && map_next(&d->seen, &at, &v);) {
+        struct seen *s = v;
+        if (s->gap != 0 && !s->filling)
+            backfill_channel(d, s);
+    }
+}
+
+void backfill_init(struct discord *d)
+{
+    timer_init(&d->backfill_timer, on_backfill_timer);
+    list_init(&d->filling);
+}
+
+void backfill_soon(struct discord *d, int64_t after_ms)
+{
+    if (!timer_is_set(&d->backfill_timer) || after_ms > 0)
+        timer_set(d->env->clock, &d->backfill_timer, after_ms);
+}
+
+void backfill_guild_known(struct discord *d, uint64_t guild_id)
+{
+    void *v;
+
+    for (size_t at = 0; map_next(&d->seen, &at, &v);) {
+        struct seen *s = v;
+        if (s->gap == 0 || s->filling || s->guild_id != guild_id)
+            continue;
+        const struct dcache_channel *ch = dcache_channel(d->cache, s->channel_id);
+        if (ch != NULL && ch->last_message_id != 0 && ch->last_message_id <= s->gap)
+            clear_mark(s);
+    }
+}
+
+void backfill_done(struct discord *d)
+{
+    timer_stop(d->env->clock, &d->backfill_timer);
+    list_each(&d->filling, it, nxt)
+    {
+        struct backfill *b = list_entry(it, struct backfill, link);
+        bool waiting = b->waiting;
+
+        if (!waiting) {
+            backfill_free(b);
+            continue;
+        }
+        timer_stop(d->env->clock, &b->retry);
+        list_remove(&b->link);
+        json_parser_free(b->parser);
+        buf_done(&b->page);
+        b->dead = true; /* freed by the relay's answer */
+    }
+}

@@ -1,0 +1,249 @@
+/* discord.c - opening, closing and looking at one Discord bot.  (discord.h; discord_priv.h has the
+ * parts.) */
+#include "platform/discord/discord.h"
+#include <stdio.h>
+#include <stdlib.h>
+#include "base/config.h"
+#include "base/jw.h"
+#include "base/mem.h"
+#include "platform/discord/discord_priv.h"
+
+#define API_BASE "https://discord.com/api/v10"
+#define TICK_MS 2000
+
+static void log_prefix(const struct log *log, struct buf *out)
+{
+    const struct discord *d = container_of(log, struct discord, log);
+
+    buf_printf(out, "platform=discord bot=%s ", d->base.bot);
+}
+
+/* ---- intents ---- */
+
+static const struct {
+    const char *name;
+    int bit;
+} intent_names[] = {
+    {"guilds", 0},
+    {"guild_members", 1},
+    {"guild_moderation", 2},
+    {"guild_expressions", 3},
+    {"guild_integrations", 4},
+    {"guild_webhooks", 5},
+    {"guild_invites", 6},
+    {"guild_voice_states", 7},
+    {"guild_presences", 8},
+    {"guild_messages", 9},
+    {"guild_message_reactions", 10},
+    {"guild_message_typing", 11},
+    {"direct_messages", 12},
+    {"direct_message_reactions", 13},
+    {"direct_message_typing", 14},
+    {"message_content", 15},
+    {"guild_scheduled_events", 16},
+    {"auto_moderation_configuration", 20},
+    {"auto_moderation_execution", 21},
+    {"guild_message_polls", 24},
+    {"direct_message_polls", 25},
+};
+
+static bool add_intent(struct str name, uint64_t *intents)
+{
+    for (size_t i = 0; i < ARRAY_LEN(intent_names); i++)
+        if (str_eq_ci(name, str_of(intent_names[i].name))) {
+            *intents |= UINT64_C(1) << intent_names[i].bit;
+            return true;
+        }
+    return false;
+}
+
+/* A number as Discord counts, or names with commas between them. */
+static bool read_intents(const char *text, uint64_t *ret_intents, char *ret_why)
+{
+    struct str rest = str_of(text), part;
+    uint64_t intents = 0;
+
+    if (text == NULL || str_to_u64(rest, &intents)) {
+        *ret_intents = text == NULL ? DISCORD_INTENTS_DEFAULT : intents;
+        return true;
+    }
+    while (str_split(&rest, ',', &part)) {
+        part = str_trim(part);
+        if (part.n > 0 && !add_intent(part, &intents)) {
+            snprintf(ret_why, 256,
+                     "`intents` names \"%.*s\", which is none: use names such as guilds, "
+                     "guild_messages, direct_messages, message_content, with commas between them",
+                     (int)(part.n < 60 ? part.n : 60), part.p);
+            return false;
+        }
+    }
+    *ret_intents = intents;
+    return true;
+}
+
+/* ---- life ---- */
+
+static const char *problem_of(struct discord *d)
+{
+    if (rest_problem(d->rest) != NULL)
+        return rest_problem(d->rest);
+    return d->gateway_problem != NULL ? d->gateway_problem : d->start_problem;
+}
+
+static void on_tick(struct timer *t)
+{
+    struct discord *d = container_of(t, struct discord, tick);
+
+    memory_save(d);
+    d->base.problem = problem_of(d);
+    timer_set(d->env->clock, &d->tick, TICK_MS);
+}
+
+static char *trimmed_base(const char *api_base)
+{
+    struct str s = str_of(api_base != NULL ? api_base : API_BASE);
+
+    while (s.n > 0 && s.p[s.n - 1] == '/')
+        s.n--;
+    return str_dup(s);
+}
+
+static void discord_free(struct discord *d)
+{
+    start_done(d);
+    backfill_done(d);
+    hold_done(d);
+    memory_done(d);
+    send_done(d);
+    rest_free(d->rest);
+    dcache_free(d->cache);
+    discord_normalize_done(&d->norm);
+    json_parser_free(d->parser);
+    free(d->api_base);
+    free(d);
+}
+
+static enum bh_err discord_open(const struct config_platform *cfg, struct host *host,
+                                struct platform **ret_p, char *ret_why)
+{
+    uint64_t intents;
+
+    if (cfg->token == NULL || cfg->bot == NULL) {
+        snprintf(ret_why, 256, "a discord platform needs `bot` (the application id) and `token`");
+        return BH_REFUSED;
+    }
+    if (!read_intents(cfg->intents, &intents, ret_why))
+        return BH_REFUSED;
+    struct discord *d = xcalloc(1, sizeof *d);
+    d->base = (struct platform){.ops = &discord_ops, .host = host, .bot = cfg->bot};
+    d->log.prefix = log_prefix;
+    d->env = host_env(host);
+    d->cfg = cfg;
+    d->intents = intents;
+    d->api_base = trimmed_base(cfg->api_base);
+    d->rest = rest_new(d->env, d->api_base, cfg->token);
+    d->cache = dcache_new(NULL);
+    d->parser = json_parser_new();
+    send_init(d);
+    backfill_init(d);
+    timer_init(&d->tick, on_tick);
+    enum bh_err err = memory_load(d);
+    start_init(d);
+    if (err != BH_OK) {
+        snprintf(ret_why, 256, "the store cannot be read");
+        discord_free(d);
+        return err;
+    }
+    timer_set(d->env->clock, &d->tick, TICK_MS);
+    *ret_p = &d->base;
+    return BH_OK;
+}
+
+static void discord_close(struct platform *p)
+{
+    struct discord *d = discord_of(p);
+
+    timer_stop(d->env->clock, &d->tick);
+    memory_save(d);
+    discord_free(d);
+}
+
+struct dcache *discord_cache(struct platform *p)
+{
+    return discord_of(p)->cache;
+}
+
+/* ---- looking ---- */
+
+static const char *state_of(const struct discord *d)
+{
+    unsigned live = 0;
+
+    for (unsigned i = 0; i < d->n_shards; i++) {
+        if (dgateway_state(d->shards[i].gateway) == DGATEWAY_STOPPED)
+            return "stopped";
+        live += dgateway_state(d->shards[i].gateway) == DGATEWAY_LIVE;
+    }
+    if (rest_token_refused(d->rest))
+        return "stopped";
+    return live == d->n_shards && live > 0 ? "live" : live > 0 ? "degraded" : "connecting";
+}
+
+static void write_shards(const struct discord *d, struct jw *w)
+{
+    jw_key(w, "shards");
+    jw_arr(w);
+    for (unsigned i = 0; i < d->n_shards; i++) {
+        const struct dgateway *g = d->shards[i].gateway;
+        jw_obj(w);
+        jw_ki64(w, "shard", (int64_t)i);
+        jw_kstr(w, "state", str_of(dgateway_state_name(dgateway_state(g))));
+        if (dgateway_latency_ms(g) >= 0)
+            jw_ki64(w, "latency_ms", dgateway_latency_ms(g));
+        jw_end_obj(w);
+    }
+    jw_end_arr(w);
+}
+
+static void discord_status(struct platform *p, struct jw *w)
+{
+    struct discord *d = discord_of(p);
+    struct dcache_stats cache;
+    struct rest_stats rest;
+
+    p->problem = problem_of(d);
+    dcache_stats(d->cache, &cache);
+    rest_stats(d->rest, &rest);
+    jw_kstr(w, "state", str_of(state_of(d)));
+    write_shards(d, w);
+    jw_ki64(w, "guilds", (int64_t)cache.guilds);
+    jw_ki64(w, "channels", (int64_t)cache.channels);
+    jw_ki64(w, "events", (int64_t)d->count.events);
+    jw_ki64(w, "ignored", (int64_t)d->count.ignored);
+    jw_ki64(w, "empty_messages", (int64_t)d->count.empty);
+    jw_ki64(w, "requests", (int64_t)rest.sent);
+    jw_ki64(w, "requests_waiting", (int64_t)rest.waiting);
+    jw_ki64(w, "rate_limited", (int64_t)rest.limited);
+    jw_ki64(w, "refused_in_ten_minutes", rest.refused);
+    jw_ki64(w, "backfilling", d->backfills);
+}
+
+static const struct descriptor descriptor = {
+    .platform = "discord",
+    .label = "Discord",
+    .max_message_length = 2000,
+    .supports_edit = true,
+    .supports_threads = true,
+    .markdown_dialect = "discord",
+    .len_unit = "chars",
+    .ops = 1u << ACTION_SEND | 1u << ACTION_EDIT | 1u << ACTION_TYPING | 1u << ACTION_GET_CHAT_INFO,
+};
+
+const struct platform_ops discord_ops = {
+    .name = "discord",
+    .descriptor = &descriptor,
+    .open = discord_open,
+    .act = send_act,
+    .status = discord_status,
+    .close = discord_close,
+};

@@ -1,0 +1,15 @@
+/* discord.h - Discord as a platform: gateway in, REST out.
+ *
+ * The bot is the application's id.  An event's route key is its guild's id, or "dm:<user id>" for a
+ * direct message; docs/platforms/discord.md tells the whole way from creating the bot to the first
+ * answer. */
+#pragma once
+#include "platform/platform.h"
+
+struct dcache;
+
+extern const struct platform_ops discord_ops;
+
+/* What the bot knows of guilds, channels, roles and members, for whoever decides who may see what.
+ * @p must be a Discord platform. */
+struct dcache *discord_cache(struct platform *p);

@@ -1,0 +1,87 @@
+/* errors.c - what Discord's refusals mean, in words a person can act on.
+ *
+ * The gateway's side acts on the words: "network" makes it send again, "timed out" makes it give up
+ * quietly, anything else is tried once more as plain text.  So Discord's own message is passed on
+ * only when it contains neither. */
+#include <inttypes.h>
+#include "base/mem.h"
+#include "platform/discord/discord_priv.h"
+
+static const struct {
+    int64_t code;
+    const char *sentence;
+} table[] = {
+    {10003, "Discord does not know this channel: it was deleted, or the bot was removed from it"},
+    {10004, "the bot is not in this Discord server any more: invite it again"},
+    {10008, "this message does not exist any more on Discord"},
+    {20022, "Discord allows no more edits of this announcement for now"},
+    {20028, "Discord allows no more messages in this channel for now"},
+    {30046, "Discord allows no more edits of this old message for now"},
+    {40001, "Discord refuses the bot's token: put the current one into bellhop's config"},
+    {40333, "Discord's front server refuses bellhop's requests: check `api_base` and proxies"},
+    {50001, "the bot cannot see this Discord channel: give it View Channel there"},
+    {50005, "the bot can only edit messages of its own"},
+    {50006, "there is nothing to send: the text is empty"},
+    {50007, "this person does not take direct messages from the bot on Discord"},
+    {50008, "this Discord channel does not take text messages"},
+    {50013, "the bot lacks a permission in this Discord channel: give it Send Messages (in "
+            "threads: Send Messages in Threads)"},
+    {50024, "Discord does not allow this in this kind of channel"},
+    {50035, "Discord does not accept this message as it is"},
+    {50083, "this Discord thread is archived: reopen it first"},
+    {50278, "the bot shares no Discord server with this person and cannot write to them"},
+    {160005, "this Discord thread is locked"},
+    {200000, "the server's AutoMod blocked this message"},
+    {240000, "Discord blocked this message because of a link in it"},
+};
+
+const char *errors_sentence(int64_t code)
+{
+    for (size_t i = 0; i < ARRAY_LEN(table); i++)
+        if (table[i].code == code)
+            return table[i].sentence;
+    return NULL;
+}
+
+/* Words that would make the gateway's side do something else than this error means. */
+static bool is_loaded(const char *text)
+{
+    static const char *const words[] = {"network",     "connect",      "timed out", "timeout",
+                                        "broken pipe", "disconnected", "eoferror"};
+
+    for (size_t i = 0; i < ARRAY_LEN(words); i++)
+        if (strcasestr(text, words[i]) != NULL)
+            return true;
+    return false;
+}
+
+static void write_refusal(struct buf *out, const struct rest_answer *a)
+{
+    const char *sentence = errors_sentence(a->code);
+
+    if (sentence == NULL && a->status == 401)
+        sentence = errors_sentence(40001);
+    if (sentence != NULL) {
+        buf_add_z(out, sentence);
+        return;
+    }
+    buf_printf(out, "Discord refused this (HTTP %d, code %" PRId64 ")", a->status, a->code);
+    if (a->why != NULL && a->why[0] != '\0' && !is_loaded(a->why))
+        buf_printf(out, ": %s", a->why);
+}
+
+void errors_write(struct buf *out, const struct rest_answer *a)
+{
+    switch (a->end) {
+    case REST_TRANSIENT:
+        buf_printf(out, ACTION_ERROR_TRANSIENT "%s", a->why);
+        break;
+    case REST_UNKNOWN:
+        buf_printf(out, ACTION_ERROR_UNKNOWN "%s; it may have been delivered",
+                   is_loaded(a->why) ? "no answer came from Discord" : a->why);
+        break;
+    default:
+        write_refusal(out, a);
+        break;
+    }
+}

@@ -1,0 +1,272 @@
+/* events.c - design.  (discord_priv.h has the parts.)
+ *
+ * A gateway event is confirmed - may be left out of a later resume - when it and everything before
+ * it is safe: handed to the relay and accepted, or none of its business.  struct pending is one
+ * such event; a shard keeps them in order and confirms from the front.  An event the relay could
+ * not take stays unconfirmed, and after a pause Discord is asked to send everything from there on
+ * again; what had been accepted behind it comes twice and is dropped by its message id. */
+#include <stdlib.h>
+#include "base/mem.h"
+#include "platform/discord/discord_priv.h"
+
+#define REPLAY_MS 5000
+
+/* ---- the ledger ---- */
+
+static void confirm_front(struct shard *s)
+{
+    while (!list_is_empty(&s->pendings)) {
+        struct pending *p = list_first(&s->pendings, struct pending, link);
+
+        if (!p->done)
+            return;
+        list_remove(&p->link);
+        if (p->message_id != 0)
+            memory_note(s->d, p->guild_id, p->channel_id, p->message_id);
+        dgateway_confirm(s->gateway, p->seq);
+        free(p);
+    }
+}
+
+static struct pending *pending_new(struct shard *s, uint64_t seq)
+{
+    struct pending *p = xcalloc(1, sizeof *p);
+
+    p->d = s->d;
+    p->shard = s;
+    p->seq = seq;
+    list_init(&p->link);
+    list_append(&s->pendings, &p->link);
+    return p;
+}
+
+void pending_done(struct pending *p)
+{
+    if (p == NULL)
+        return;
+    if (p->shard == NULL) { /* an orphan: nobody counts on it */
+        free(p);
+        return;
+    }
+    p->done = true;
+    confirm_front(p->shard);
+}
+
+/* An event that is nobody's business: safe as soon as those before it are. */
+static void note_safe(struct shard *s, uint64_t seq)
+{
+    struct pending *last = list_entry(s->pendings.prev, struct pending, link);
+
+    if (list_is_empty(&s->pendings))
+        dgateway_confirm(s->gateway, seq);
+    else if (last->done && last->message_id == 0)
+        last->seq = seq;
+    else
+        pending_new(s, seq)->done = true;
+}
+
+/* Those the relay still has in hand are freed by its answer, the others now. */
+static void orphan_all(struct shard *s)
+{
+    list_each(&s->pendings, it, nxt)
+    {
+        struct pending *p = list_entry(it, struct pending, link);
+        list_remove(&p->link);
+        p->shard = NULL;
+        if (!p->taken)
+            free(p);
+    }
+}
+
+/* The events behind the confirmed number come again, or never: forget what is under way. */
+static void reset_ledger(struct shard *s)
+{
+    hold_forget_shard(s->d, s);
+    orphan_all(s);
+}
+
+static void on_replay(struct timer *t)
+{
+    struct shard *s = container_of(t, struct shard, replay);
+
+    reset_ledger(s);
+    dgateway_replay(s->gateway, 0);
+}
+
+void pending_failed(struct pending *p)
+{
+    if (p == NULL)
+        return;
+    if (p->shard == NULL) {
+        free(p);
+        return;
+    }
+    p->taken = false;
+    if (timer_is_set(&p->shard->replay))
+        return;
+    log_warn(&p->d->log, "an event could not be stored: asking Discord again in %d ms", REPLAY_MS);
+    timer_set(p->d->env->clock, &p->shard->replay, REPLAY_MS);
+}
+
+void events_accepted(void *ctx, enum bh_err err)
+{
+    struct pending *p = ctx;
+
+    p->taken = false;
+    if (err == BH_BUSY || err == BH_UNAVAILABLE || err == BH_UNKNOWN)
+        pending_failed(p);
+    else
+        pending_done(p);
+}
+
+void events_shard_init(struct shard *s)
+{
+    list_init(&s->pendings);
+    timer_init(&s->replay, on_replay);
+}
+
+/* The relay may still answer for events it has in hand: those pendings are orphans now, and their
+ * answer frees them without looking at anything else. */
+void events_shard_done(struct shard *s)
+{
+    timer_stop(s->d->env->clock, &s->replay);
+    reset_ledger(s);
+}
+
+/* ---- messages ---- */
+
+enum normalize_verdict events_try(struct discord *d, struct json message, struct str guild_id,
+                                  bool lenient, host_accepted_cb *done, void *ctx)
+{
+    struct normalize_in in = {.message = message,
+                              .guild_id = guild_id,
+                              .cache = d->cache,
+                              .bot = str_of(d->base.bot),
+                              .bot_user = str_of(d->bot_user),
+                              .lenient = lenient};
+    enum normalize_verdict v = discord_normalize(&in, &d->norm);
+
+    if (v == NORMALIZE_EVENT) {
+        d->count.events++;
+        host_accept(d->base.host, &d->base, &d->norm.ev, done, ctx);
+    } else if (v == NORMALIZE_IGNORED) {
+        d->count.ignored++;
+        d->count.empty += strcmp(d->norm.why, "empty") == 0;
+    } else if (v == NORMALIZE_MALFORMED) {
+        d->count.malformed++;
+        log_warn(&d->log, "a message without the fields of one");
+    }
+    return v;
+}
+
+void events_message(struct discord *d, struct json message, struct pending *p)
+{
+    uint64_t channel_id = json_snowflake(message, "channel_id");
+    uint64_t guild_id = json_snowflake(message, "guild_id");
+    struct seen *seen = map_get(&d->seen, id_key(&channel_id));
+
+    p->message_id = json_snowflake(message, "id");
+    p->channel_id = channel_id;
+    p->guild_id = guild_id;
+    if (seen != NULL && seen->gap != 0 && !seen->filling)
+        backfill_channel(d, seen); /* what was missed comes first */
+    if (hold_has(d, channel_id)) {
+        hold_push(d, message, guild_id, channel_id, p);
+        return;
+    }
+    p->taken = true;
+    enum normalize_verdict v = events_try(d, message, STR_NULL, false, events_accepted, p);
+    if (v == NORMALIZE_EVENT)
+        return;
+    p->taken = false;
+    if (v == NORMALIZE_NEED_GUILD || v == NORMALIZE_NEED_CHANNEL) {
+        hold_need(d, channel_id, guild_id, v);
+        hold_push(d, message, guild_id, channel_id, p);
+        return;
+    }
+    pending_done(p);
+}
+
+static void note_member(struct discord *d, struct json message)
+{
+    struct json member = json_get(message, "member");
+
+    if (json_is_object(member))
+        dcache_put_member(d->cache, member, json_snowflake(message, "guild_id"),
+                          json_snowflake(json_get(message, "author"), "id"));
+}
+
+/* ---- what the gateway tells ---- */
+
+static void on_dispatch(void *ctx, struct dgateway *g, struct str type, struct json d, uint64_t seq)
+{
+    struct discord *dc = ctx;
+    struct shard *s = &dc->shards[dgateway_shard(g)];
+
+    if (str_eq(type, STR("MESSAGE_CREATE"))) {
+        note_member(dc, d);
+        events_message(dc, d, pending_new(s, seq));
+        return;
+    }
+    if (dcache_dispatch(dc->cache, type, d) && str_eq(type, STR("GUILD_CREATE"))) {
+        hold_guild_known(dc, json_snowflake(d, "id"));
+        backfill_guild_known(dc, json_snowflake(d, "id"));
+    }
+    note_safe(s, seq);
+}
+
+static void on_live(void *ctx, struct dgateway *g, struct json ready)
+{
+    struct discord *d = ctx;
+    struct str id = json_str(json_get(ready, "user"), "id");
+
+    if (id.n > 0 && id.n < sizeof d->bot_user && snowflake(id) != 0) {
+        memcpy(d->bot_user, id.p, id.n);
+        d->bot_user[id.n] = '\0';
+        dcache_set_bot(d->cache, snowflake(id));
+    }
+    d->gateway_problem = NULL;
+    /* After READY the guilds follow, and say in which channels nothing happened. */
+    backfill_soon(d, ready.doc != NULL ? 5000 : 0);
+}
+
+static void on_session_lost(void *ctx, struct dgateway *g)
+{
+    struct discord *d = ctx;
+    struct shard *s = &d->shards[dgateway_shard(g)];
+
+    timer_stop(d->env->clock, &s->replay);
+    reset_ledger(s);
+    backfill_mark(d, s);
+}
+
+static void on_stopped(void *ctx, struct dgateway *g, int code, const char *problem)
+{
+    struct discord *d = ctx;
+
+    d->gateway_problem = d->base.problem = problem;
+}
+
+static void on_wants_identify(void *ctx, struct dgateway *g)
+{
+    struct discord *d = ctx;
+
+    start_wants(d, &d->shards[dgateway_shard(g)]);
+}
+
+static void on_wants_shards(void *ctx, struct dgateway *g)
+{
+    struct discord *d = ctx;
+
+    log_warn(&d->log, "Discord wants more shards than %u", d->n_shards);
+    start_reshard(d);
+}
+
+const struct dgateway_handlers discord_gateway_handlers = {
+    .wants_identify = on_wants_identify,
+    .live = on_live,
+    .dispatch = on_dispatch,
+    .session_lost = on_session_lost,
+    .stopped = on_stopped,
+    .wants_shards = on_wants_shards,
+};

@@ -1,0 +1,329 @@
+/* hold.c - design.  (discord_priv.h has the calls.)
+ *
+ * After a resume Discord does not tell again which channels there are, so the first message of a
+ * guild may come from a channel we cannot tell from a thread.  Its messages then wait, in order,
+ * while the guild (or that one channel) is asked for; other channels go on.  A channel whose missed
+ * messages are being fetched holds its new ones in the same way.
+ *
+ * What cannot be learned in time is done without: a message delivered under its channel's id alone
+ * is better than one that never comes. */
+#include <stdio.h>
+#include <stdlib.h>
+#include "base/jw.h"
+#include "base/mem.h"
+#include "platform/discord/discord_priv.h"
+
+enum { MAX_HELD_BYTES = 32 << 20, LOAD_PATIENCE_MS = 60000 };
+
+enum hold_for { FOR_NOTHING, FOR_GUILD, FOR_CHANNEL, FOR_BACKFILL };
+
+struct held {
+    struct list link;
+    struct pending *p; /* borrowed from its shard */
+    uint64_t guild_id;
+    struct buf text; /* owned; the message */
+};
+
+struct hold {
+    uint64_t channel_id, guild_id;
+    struct discord *d; /* borrowed */
+    struct list messages;
+    enum hold_for what;
+    bool lenient;           /* asking was in vain */
+    bool running;           /* hold_run() is on the stack */
+    struct rest_call *call; /* for the channel; NULL: none */
+};
+
+struct load { /* a guild being asked for */
+    uint64_t guild_id;
+    struct discord *d; /* borrowed */
+    struct rest_call *call;
+    int step;
+};
+
+static void hold_run(struct hold *h);
+
+/* ---- life ---- */
+
+static void held_free(struct discord *d, struct held *m)
+{
+    list_remove(&m->link);
+    d->held_bytes -= m->text.n;
+    buf_done(&m->text);
+    free(m);
+}
+
+static struct hold *hold_get(struct discord *d, uint64_t channel_id)
+{
+    struct hold *h = map_get(&d->holds, id_key(&channel_id));
+
+    if (h != NULL)
+        return h;
+    h = xcalloc(1, sizeof *h);
+    h->channel_id = channel_id;
+    h->d = d;
+    list_init(&h->messages);
+    map_put(&d->holds, id_key(&h->channel_id), h);
+    return h;
+}
+
+static void hold_free(struct hold *h)
+{
+    list_each(&h->messages, it, nxt) held_free(h->d, list_entry(it, struct held, link));
+    rest_cancel(&h->call);
+    map_del(&h->d->holds, id_key(&h->channel_id));
+    free(h);
+}
+
+bool hold_has(const struct discord *d, uint64_t channel_id)
+{
+    return map_count(&d->holds) > 0 && map_get(&d->holds, id_key(&channel_id)) != NULL;
+}
+
+void hold_push(struct discord *d, struct json message, uint64_t guild_id, uint64_t channel_id,
+               struct pending *p)
+{
+    struct hold *h = hold_get(d, channel_id);
+    struct held *m = xcalloc(1, sizeof *m);
+    struct jw w = jw_begin(&m->text);
+
+    list_init(&m->link);
+    jw_value(&w, message);
+    d->held_bytes += m->text.n;
+    if (d->held_bytes > MAX_HELD_BYTES) {
+        held_free(d, m);
+        pending_failed(p);
+        return;
+    }
+    m->p = p;
+    m->guild_id = guild_id;
+    list_append(&h->messages, &m->link);
+}
+
+/* ---- asking ---- */
+
+static void run_holds_of(struct discord *d, uint64_t guild_id, bool lenient)
+{
+    bool again = true;
+
+    while (again) { /* a run may remove any hold: start over after each */
+        void *v;
+        again = false;
+        for (size_t at = 0; !again && map_next(&d->holds, &at, &v);) {
+            struct hold *h = v;
+            if (h->what != FOR_GUILD || h->guild_id != guild_id || h->running)
+                continue;
+            h->what = FOR_NOTHING;
+            h->lenient = lenient;
+            hold_run(h);
+            again = true;
+        }
+    }
+}
+
+static void load_free(struct load *l)
+{
+    rest_cancel(&l->call);
+    map_del(&l->d->loads, id_key(&l->guild_id));
+    free(l);
+}
+
+static void load_end(struct load *l, bool known)
+{
+    struct discord *d = l->d;
+    uint64_t guild_id = l->guild_id;
+
+    l->call = NULL;
+    load_free(l);
+    if (known)
+        dcache_guild_loaded(d->cache, guild_id);
+    run_holds_of(d, guild_id, !known);
+}
+
+static const char *const load_paths[] = {"", "/channels", "/threads/active"};
+static const char *const load_routes[] = {"guild", "guild channels", "guild threads"};
+
+static void on_loaded(void *ctx, const struct rest_answer *a)
+{
+    struct load *l = ctx;
+    struct json list = a->body;
+
+    if (a->end != REST_OK) {
+        log_warn(&l->d->log, "guild %llu cannot be read: %s", (unsigned long long)l->guild_id,
+                 a->why);
+        load_end(l, false);
+        return;
+    }
+    if (l->step == 0)
+        dcache_put_guild(l->d->cache, a->body);
+    if (l->step == 2)
+        list = json_get(a->body, "threads");
+    if (l->step > 0)
+        for (struct json_iter it = {0}; json_next(list, &it);)
+            dcache_put_channel(l->d->cache, it.value, l->guild_id);
+    if (++l->step == (int)ARRAY_LEN(load_paths)) {
+        load_end(l, true);
+        return;
+    }
+    char path[64];
+    snprintf(path, sizeof path, "/guilds/%llu%s", (unsigned long long)l->guild_id,
+             load_paths[l->step]);
+    rest_continue(l->call, "GET", load_routes[l->step], str_of(path), STR_NULL);
+}
+
+static void load_guild(struct discord *d, uint64_t guild_id)
+{
+    char path[64], major[24];
+
+    if (map_get(&d->loads, id_key(&guild_id)) != NULL)
+        return;
+    struct load *l = xcalloc(1, sizeof *l);
+    l->d = d;
+    l->guild_id = guild_id;
+    map_put(&d->loads, id_key(&l->guild_id), l);
+    snprintf(path, sizeof path, "/guilds/%llu", (unsigned long long)guild_id);
+    snprintf(major, sizeof major, "%llu", (unsigned long long)guild_id);
+    l->call = rest_send(d->rest,
+                        &(struct rest_request){.method = "GET",
+                                               .route = "guild",
+                                               .major = str_of(major),
+                                               .path = str_of(path),
+                                               .patience_ms = LOAD_PATIENCE_MS,
+                                               .repeatable = true},
+                        on_loaded, l);
+}
+
+static void on_channel(void *ctx, const struct rest_answer *a)
+{
+    struct hold *h = ctx;
+
+    h->call = NULL;
+    if (a->end == REST_OK)
+        dcache_put_channel(h->d->cache, a->body, 0);
+    h->lenient = a->end != REST_OK || dcache_channel(h->d->cache, h->channel_id) == NULL;
+    if (h->what != FOR_CHANNEL)
+        return; /* it waits for something else by now */
+    h->what = FOR_NOTHING;
+    hold_run(h);
+}
+
+static void load_channel(struct hold *h)
+{
+    char path[64], major[24];
+
+    if (h->call != NULL)
+        return;
+    snprintf(path, sizeof path, "/channels/%llu", (unsigned long long)h->channel_id);
+    snprintf(major, sizeof major, "%llu", (unsigned long long)h->channel_id);
+    h->call = rest_send(h->d->rest,
+                        &(struct rest_request){.method = "GET",
+                                               .route = "channel",
+                                               .major = str_of(major),
+                                               .path = str_of(path),
+                                               .lane = STR("channels"),
+                                               .patience_ms = LOAD_PATIENCE_MS,
+                                               .repeatable = true},
+                        on_channel, h);
+}
+
+void hold_need(struct discord *d, uint64_t channel_id, uint64_t guild_id,
+               enum normalize_verdict what)
+{
+    struct hold *h = hold_get(d, channel_id);
+
+    h->guild_id = guild_id;
+    h->what = what == NORMALIZE_NEED_GUILD ? FOR_GUILD : FOR_CHANNEL;
+    if (h->what == FOR_GUILD)
+        load_guild(d, guild_id);
+    else
+        load_channel(h);
+}
+
+/* ---- going on ---- */
+
+/* Deliver what waits, in order, until something is needed again or nothing is left. */
+static void hold_run(struct hold *h)
+{
+    struct discord *d = h->d;
+
+    h->running = true;
+    while (!list_is_empty(&h->messages)) {
+        struct held *m = list_first(&h->messages, struct held, link);
+        struct pending *p = m->p;
+        struct json doc;
+
+        if (!json_parse(d->parser, buf_str(&m->text), &doc)) {
+            held_free(d, m);
+            pending_done(p);
+            continue;
+        }
+        p->taken = true;
+        enum normalize_verdict v = events_try(d, doc, STR_NULL, h->lenient, events_accepted, p);
+        if (v == NORMALIZE_NEED_GUILD || v == NORMALIZE_NEED_CHANNEL) {
+            p->taken = false;
+            h->running = false;
+            hold_need(d, h->channel_id, m->guild_id, v);
+            return;
+        }
+        held_free(d, m);
+        if (v != NORMALIZE_EVENT) {
+            p->taken = false;
+            pending_done(p);
+        }
+    }
+    hold_free(h);
+}
+
+void hold_for_backfill(struct discord *d, uint64_t channel_id)
+{
+    hold_get(d, channel_id)->what = FOR_BACKFILL;
+}
+
+void hold_release(struct discord *d, uint64_t channel_id)
+{
+    struct hold *h = map_get(&d->holds, id_key(&channel_id));
+
+    if (h == NULL || h->what != FOR_BACKFILL)
+        return;
+    h->what = FOR_NOTHING;
+    hold_run(h);
+}
+
+void hold_guild_known(struct discord *d, uint64_t guild_id)
+{
+    const struct dcache_guild *g = dcache_guild(d->cache, guild_id);
+    struct load *l = map_get(&d->loads, id_key(&guild_id));
+
+    if (g == NULL || !g->loaded)
+        return;
+    if (l != NULL)
+        load_free(l);
+    run_holds_of(d, guild_id, false);
+}
+
+void hold_forget_shard(struct discord *d, const struct shard *s)
+{
+    void *v;
+
+    for (size_t at = 0; map_next(&d->holds, &at, &v);) {
+        struct hold *h = v;
+        list_each(&h->messages, it, nxt)
+        {
+            struct held *m = list_entry(it, struct held, link);
+            if (m->p->shard == s)
+                held_free(d, m);
+        }
+    }
+}
+
+void hold_done(struct discord *d)
+{
+    void *v;
+
+    for (size_t at = 0; map_next(&d->holds, &at, &v);)
+        hold_free(v);
+    for (size_t at = 0; map_next(&d->loads, &at, &v);)
+        load_free(v);
+    map_done(&d->holds);
+    map_done(&d->loads);
+}
