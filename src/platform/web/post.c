@@ -130,7 +130,9 @@ static void on_accepted(void *ctx, enum bh_err err)
 
 static bool client_id_is_ok(struct str id)
 {
-    if (id.n > WEB_MAX_CLIENT_ID || (id.p != NULL && id.n == 0))
+    if (id.p == NULL)
+        return true; /* it is optional */
+    if (id.n == 0 || id.n > WEB_MAX_CLIENT_ID)
         return false;
     for (size_t i = 0; i < id.n; i++)
         if (id.p[i] <= ' ' || id.p[i] > '~')

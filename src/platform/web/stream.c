@@ -222,11 +222,11 @@ static bool last_seen(struct web *w, struct http_req *req, uint64_t *ret_last)
 
 static void make_room(struct web_chat *c)
 {
-    while (c->n_streams >= MAX_STREAMS_PER_CHAT) {
-        struct web_stream *oldest = list_first(&c->streams, struct web_stream, link);
-        stream_write(oldest, frame(c->web, "rest", 0, STR("{}")));
-        web_stream_end(oldest);
-    }
+    if (c->n_streams < MAX_STREAMS_PER_CHAT)
+        return;
+    struct web_stream *oldest = list_first(&c->streams, struct web_stream, link);
+    stream_write(oldest, frame(c->web, "rest", 0, STR("{}")));
+    web_stream_end(oldest);
 }
 
 void web_stream_open(struct web *w, struct http_req *req, const struct web_visitor *v)
