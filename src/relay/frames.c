@@ -9,6 +9,7 @@
 #include "relay/identity.h"
 #include "relay/interrupt.h"
 #include "relay/lines.h"
+#include "relay/pulse.h"
 #include "relay/session.h"
 #include "tenancy/facts.h"
 

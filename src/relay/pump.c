@@ -7,6 +7,7 @@
 #include "relay/delivery.h"
 #include "relay/fetch.h"
 #include "relay/heart.h"
+#include "relay/pulse.h"
 #include "relay/session.h"
 
 void pump_want(struct instance *i)

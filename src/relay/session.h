@@ -76,9 +76,6 @@ void session_free_all(struct relay *r);
 void session_receive(struct session *s);
 /* Asleep, unless another socket of the instance receives. */
 void session_sleep(struct session *s);
-void session_ping(struct session *s);
-void session_alive(struct session *s, bool acked); /* a pong, or an ack */
-void session_arm(struct session *s);               /* its next deadline may have come nearer */
 
 /* True when @id went down this socket. */
 bool session_has_sent(const struct session *s, uint64_t id);
@@ -89,9 +86,5 @@ struct slot;
 bool session_is_soft(const struct session *s, const struct slot *slot);
 /* @id is settled: no socket of @i waits for it. */
 void session_forget_all(struct instance *i, uint64_t id);
-/* Settle what is soft on this socket, up to @id. */
-void session_settle_soft(struct session *s, uint64_t id);
 /* Send the going_idle_acks that have become true. */
 void session_check_idle(struct instance *i);
-/* This gateway never acks: stop waiting. */
-void session_is_ackless(struct session *s);
