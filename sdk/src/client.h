@@ -1,10 +1,11 @@
 /* client.h - the inside of a struct bhgw; private to sdk/src.
  *
  * One mutex guards everything below; the socket thread lets go of it only to wait.  Functions named
- * gwc_..._locked want it held, as do all of socket.c, frames.c and conn.c.
+ * gwc_..._locked want it held, as do all of socket.c, receive.c, frames.c and conn.c.
  *
  *      gateway.c   the life of a handle, options, states, waiting
- *      socket.c    the socket thread: phases, timers, reading and writing
+ *      socket.c    the socket thread: phases, timers, the turn
+ *      receive.c   the upgrade, the hello, reading
  *      conn.c      one connection: libcurl dials, bytes in and out, WebSocket frames
  *      frames.c    lines from the connector: what each means
  *      convert.c   JSON to the structs of the public header
@@ -144,6 +145,12 @@ void gwc_drop(struct bhgw *gw, int code, const char *why); /* the connection is 
 void gwc_ready(struct bhgw *gw);
 void gwc_idle_acked(struct bhgw *gw);
 int64_t gwc_backoff_ms(unsigned failures, int64_t min_ms, int64_t max_ms, uint64_t random);
+
+void gwc_enter(struct bhgw *gw, enum gwc_phase next, int64_t timeout_ms, const char *why);
+
+/* receive.c */
+void gwc_ask_upgrade(struct bhgw *gw); /* the dial succeeded */
+void gwc_receive(struct bhgw *gw);     /* read what is there, and act on it */
 
 /* frames.c */
 void gwc_bytes(struct bhgw *gw, struct str piece); /* of the stream of lines */

@@ -9,9 +9,15 @@
  * So what is being written (@writing) is never appended to; new frames collect in @out. */
 #include "conn.h"
 #include <arpa/inet.h>
-#include <poll.h>
+#include <sys/socket.h>
 #include "base/crypto.h"
 #include "base/rand.h"
+
+/* A program that starts others must not hand them our socket. */
+static curl_socket_t open_socket(void *ctx, curlsocktype purpose, struct curl_sockaddr *address)
+{
+    return socket(address->family, address->socktype | SOCK_CLOEXEC, address->protocol);
+}
 
 bool gwc_conn_dial(struct gwc_conn *c, const char *url, const char *ca_file, int64_t timeout_ms)
 {
@@ -24,6 +30,7 @@ bool gwc_conn_dial(struct gwc_conn *c, const char *url, const char *ca_file, int
     curl_easy_setopt(c->easy, CURLOPT_ERRORBUFFER, c->curl_error);
     curl_easy_setopt(c->easy, CURLOPT_CONNECT_ONLY, 1L);
     curl_easy_setopt(c->easy, CURLOPT_NOSIGNAL, 1L);
+    curl_easy_setopt(c->easy, CURLOPT_OPENSOCKETFUNCTION, open_socket);
     curl_easy_setopt(c->easy, CURLOPT_HTTP_VERSION, (long)CURL_HTTP_VERSION_1_1);
     curl_easy_setopt(c->easy, CURLOPT_HTTPPROXYTUNNEL, 1L);
     curl_easy_setopt(c->easy, CURLOPT_FRESH_CONNECT, 1L);

@@ -32,7 +32,7 @@ static void set_defaults(struct bhgw_options *o)
     if (o->max_pending_bytes == 0)
         o->max_pending_bytes = (size_t)64 << 20;
     if (o->dedup_ids == 0)
-        o->dedup_ids = 4096;
+        o->dedup_ids = 16384;
     if (o->user_agent == NULL)
         o->user_agent = "bellhop-gateway/" BELLHOP_VERSION;
 }

@@ -1,4 +1,4 @@
-/* socket.c - the socket thread.  (client.h draws the phases.)
+/* socket.c - the socket thread: its phases, its timers, its turn.  (client.h draws the phases.)
  *
  * The thread turns like this: obey what was asked, act on timers, send what is due, wait; then
  * read. It never runs code of the application, so nothing an application does can keep it from
@@ -13,19 +13,14 @@
 #include <stdlib.h>
 #include <time.h>
 #include <unistd.h>
-#include "base/crypto.h"
-#include "base/jw.h"
 #include "base/mem.h"
 #include "base/rand.h"
 #include "client.h"
-#include "core/token.h"
 
 #define ACK_PATIENCE_MS 2
 #define ACKS_PER_MESSAGE 256
 #define CLOSE_PATIENCE_MS 2000
 #define CHOKED_RETRY_MS 250
-#define READ_BYTES 65536
-#define READS_PER_TURN 16
 #define FOREVER INT64_MAX
 
 #define B(p) (1u << GWC_##p)
@@ -89,7 +84,7 @@ static void tell(struct bhgw *gw, const char *why)
 }
 
 /* The only place that writes gw->phase. */
-static void enter(struct bhgw *gw, enum gwc_phase next, int64_t timeout_ms, const char *why)
+void gwc_enter(struct bhgw *gw, enum gwc_phase next, int64_t timeout_ms, const char *why)
 {
     assert(phases[gw->phase].next & (1u << next));
     gwc_log(gw, BHGW_LOG_DEBUG, "%s -> %s", phases[gw->phase].name, phases[next].name);
@@ -120,8 +115,9 @@ static void back_off(struct bhgw *gw, const char *why)
     int64_t wait_ms = gwc_backoff_ms(gw->failures++, gw->opt.backoff_min_ms, gw->opt.backoff_max_ms,
                                      rand_u64(&r));
 
+    gw->dial_now = false; /* asked for before it failed */
     gwc_log(gw, BHGW_LOG_INFO, "dialling again in %lld ms", (long long)wait_ms);
-    enter(gw, GWC_BACKOFF, wait_ms, why);
+    gwc_enter(gw, GWC_BACKOFF, wait_ms, why);
 }
 
 void gwc_drop(struct bhgw *gw, int code, const char *why)
@@ -141,13 +137,13 @@ void gwc_drop(struct bhgw *gw, int code, const char *why)
     if (code == 4401 && gw->shook_hands) {
         gw->disabled = true;
         gwc_requests_fail(gw);
-        enter(gw, GWC_OFF, 0, "the connector revoked this gateway");
+        gwc_enter(gw, GWC_OFF, 0, "the connector revoked this gateway");
     } else if (replacing) {
         gw->dial_now = true;
-        enter(gw, GWC_BACKOFF, 1, "there is room for deliveries again");
+        gwc_enter(gw, GWC_BACKOFF, 1, "there is room for deliveries again");
     } else if (deliberate) {
         gwc_requests_fail(gw);
-        enter(gw, GWC_OFF, 0, reason);
+        gwc_enter(gw, GWC_OFF, 0, reason);
     } else {
         back_off(gw, reason);
     }
@@ -166,25 +162,6 @@ static void send_type(struct bhgw *gw, const char *type)
     struct buf line = BUF_INIT;
 
     buf_printf(&line, "{\"type\":\"%s\"}\n", type);
-    gwc_send_line(gw, buf_str(&line));
-    buf_done(&line);
-}
-
-static void send_hello(struct bhgw *gw, const struct bhgw_identity *id)
-{
-    struct buf line = BUF_INIT;
-    struct jw w = jw_begin(&line);
-
-    jw_obj(&w);
-    jw_kstr(&w, "type", STR("hello"));
-    jw_kstr(&w, "platform", str_of(id->platform));
-    jw_kstr(&w, "botId", str_of(id->bot_id));
-    if (id->command_manifest != NULL) {
-        jw_key(&w, "command_manifest");
-        jw_raw(&w, str_of(id->command_manifest));
-    }
-    jw_end_obj(&w);
-    buf_add_c(&line, '\n');
     gwc_send_line(gw, buf_str(&line));
     buf_done(&line);
 }
@@ -212,41 +189,9 @@ static void dial(struct bhgw *gw)
     gw->socket_number++;
     gw->n_descriptors = 0;
     gw->complained = false;
-    enter(gw, GWC_DIALING, gw->opt.connect_timeout_ms, "dialling");
+    gwc_enter(gw, GWC_DIALING, gw->opt.connect_timeout_ms, "dialling");
     if (!gwc_conn_dial(&gw->conn, gw->url.dial, gw->opt.ca_file, gw->opt.connect_timeout_ms))
         gwc_drop(gw, 0, "the URL cannot be dialled");
-}
-
-static void ask_upgrade(struct bhgw *gw)
-{
-    struct rand r = RAND_SYSTEM;
-    struct buf key = BUF_INIT, token = BUF_INIT, request = BUF_INIT;
-    uint8_t nonce[16];
-
-    rand_bytes(&r, nonce, sizeof nonce);
-    base64_add(&key, nonce, sizeof nonce);
-    memcpy(gw->conn.key, buf_z(&key), sizeof gw->conn.key);
-    if (gw->opt.gateway_id != NULL && gw->opt.secret != NULL)
-        token_mint(&token, str_of(gw->opt.gateway_id), str_of(gw->opt.secret),
-                   (int64_t)time(NULL) + gw->opt.token_ttl_s);
-    gwc_upgrade_request(&request, &gw->url, buf_str(&key), token.n > 0 ? buf_str(&token) : STR_NULL,
-                        str_of(gw->opt.user_agent));
-    gwc_conn_add(&gw->conn, buf_str(&request));
-    gw->conn.head.limit = GWC_UPGRADE_HEAD_MAX + READ_BYTES;
-    buf_done(&key);
-    buf_wipe(&token);
-    buf_wipe(&request);
-    int64_t left_ms = gw->deadline_ms - gwc_now_ms();
-    enter(gw, GWC_UPGRADING, left_ms > 0 ? left_ms : 1, "upgrading");
-}
-
-static void say_hello(struct bhgw *gw)
-{
-    ws_decoder_init(&gw->conn.decoder, false, gw->opt.max_message_bytes);
-    enter(gw, GWC_HELLO, gw->opt.handshake_timeout_ms, "saying hello");
-    gw->ping_at_ms = gwc_now_ms() + gw->opt.ping_interval_ms;
-    for (size_t i = 0; i < gw->opt.n_identities; i++)
-        send_hello(gw, &gw->opt.identities[i]);
 }
 
 void gwc_ready(struct bhgw *gw)
@@ -255,7 +200,7 @@ void gwc_ready(struct bhgw *gw)
     gw->stats.connects++;
     gw->failures = 0;
     if (gw->phase == GWC_HELLO)
-        enter(gw, GWC_READY, 0, "the connector answered");
+        gwc_enter(gw, GWC_READY, 0, "the connector answered");
 }
 
 /* ---- the way down ---- */
@@ -270,7 +215,7 @@ static void go_quiet(struct bhgw *gw)
 {
     gw->idle_acked = false;
     send_type(gw, "going_idle");
-    enter(gw, GWC_DRAINING, gw->opt.idle_ack_timeout_ms, "going idle");
+    gwc_enter(gw, GWC_DRAINING, gw->opt.idle_ack_timeout_ms, "going idle");
 }
 
 /* May the socket close?  What a handler still works on is waited for, because its ack and its
@@ -287,7 +232,7 @@ static void close_politely(struct bhgw *gw, const char *why)
 {
     send_acks(gw, FOREVER);
     gwc_conn_add_close(&gw->conn, 1000);
-    enter(gw, GWC_CLOSING, CLOSE_PATIENCE_MS, why);
+    gwc_enter(gw, GWC_CLOSING, CLOSE_PATIENCE_MS, why);
 }
 
 static bool still_choked(const struct bhgw *gw)
@@ -310,10 +255,12 @@ static void obey(struct bhgw *gw)
             tell(gw, "as asked");
         break;
     case GWC_BACKOFF:
-        if (!up)
-            enter(gw, GWC_OFF, 0, "as asked");
-        else if (gw->dial_now)
+        if (!up) {
+            gwc_requests_fail(gw);
+            gwc_enter(gw, GWC_OFF, 0, "as asked");
+        } else if (gw->dial_now) {
             dial(gw);
+        }
         break;
     case GWC_DIALING:
     case GWC_UPGRADING:
@@ -409,108 +356,6 @@ static int wait_ms(const struct bhgw *gw)
     return due <= now ? 0 : due - now > 60000 ? 60000 : (int)(due - now);
 }
 
-/* ---- reading ---- */
-
-static void on_close_frame(struct bhgw *gw, int code)
-{
-    char why[64];
-
-    if (gw->phase != GWC_CLOSING) {
-        gwc_conn_add_close(&gw->conn, code == 1005 ? 1000 : code);
-        gwc_conn_flush(&gw->conn); /* best effort: the peer is leaving either way */
-    }
-    snprintf(why, sizeof why, "the connector closed with %d", code);
-    gwc_drop(gw, code, gw->phase == GWC_CLOSING ? "closed" : why);
-}
-
-static void on_item(struct bhgw *gw, const struct ws_decoded *d)
-{
-    switch (d->item) {
-    case WS_ITEM_DATA:
-        if (gwc_is_connected(gw))
-            gwc_bytes(gw, d->bytes);
-        break;
-    case WS_ITEM_PING:
-        gwc_conn_add_frame(&gw->conn, WS_PONG, d->bytes);
-        break;
-    case WS_ITEM_CLOSE:
-        on_close_frame(gw, d->code);
-        break;
-    case WS_ITEM_BAD:
-        gwc_conn_add_close(&gw->conn, d->code);
-        gwc_conn_flush(&gw->conn);
-        gwc_drop(gw, d->code, "the connector broke the WebSocket protocol");
-        break;
-    case WS_ITEM_PONG:
-    case WS_ITEM_MORE:
-        break;
-    }
-}
-
-static void on_data(struct bhgw *gw, char *p, size_t n)
-{
-    struct ws_decoded d;
-    uint64_t socket = gw->socket_number;
-
-    gw->ping_at_ms = gwc_now_ms() + gw->opt.ping_interval_ms;
-    gw->pong_by_ms = 0;
-    do {
-        d = ws_decode(&gw->conn.decoder, &p, &n);
-        on_item(gw, &d);
-    } while (d.item != WS_ITEM_MORE && gw->conn.easy != NULL && socket == gw->socket_number);
-}
-
-static void on_upgrade_bytes(struct bhgw *gw, struct str bytes)
-{
-    struct gwc_conn *c = &gw->conn;
-    char why[64];
-    int status;
-
-    buf_add_str(&c->head, bytes);
-    size_t n = gwc_upgrade_head_bytes(buf_str(&c->head));
-    if (n == 0) {
-        if (c->head.n > GWC_UPGRADE_HEAD_MAX)
-            gwc_drop(gw, 0, "the answer to the upgrade is too long");
-        return;
-    }
-    if (!gwc_upgrade_accepted(str_make(c->head.p, n), str_of(c->key), &status)) {
-        snprintf(why, sizeof why, "the upgrade was refused: HTTP %d", status);
-        gwc_drop(gw, 0, status > 0 ? why : "the answer is not a WebSocket upgrade");
-        return;
-    }
-    struct buf rest = c->head;
-    c->head = BUF_INIT;
-    say_hello(gw);
-    on_data(gw, rest.p + n, rest.n - n);
-    buf_done(&rest);
-}
-
-static void read_some(struct bhgw *gw)
-{
-    char bytes[READ_BYTES];
-    size_t n;
-
-    for (int i = 0; i < READS_PER_TURN; i++) {
-        switch (gwc_conn_read(&gw->conn, bytes, sizeof bytes, &n)) {
-        case GWC_IO_AGAIN:
-            gw->conn.more = false;
-            return;
-        case GWC_IO_FAILED:
-            gwc_drop(gw, 1006, gw->phase == GWC_CLOSING ? "closed" : "the connection was lost");
-            return;
-        case GWC_IO_DONE:
-            break;
-        }
-        if (gw->phase == GWC_UPGRADING)
-            on_upgrade_bytes(gw, str_make(bytes, n));
-        else
-            on_data(gw, bytes, n);
-        if (gw->conn.easy == NULL)
-            return;
-    }
-    gw->conn.more = true;
-}
-
 /* ---- the turn ---- */
 
 static void dial_on(struct bhgw *gw)
@@ -521,7 +366,7 @@ static void dial_on(struct bhgw *gw)
     case GWC_IO_AGAIN:
         break;
     case GWC_IO_DONE:
-        ask_upgrade(gw);
+        gwc_ask_upgrade(gw);
         break;
     case GWC_IO_FAILED:
         snprintf(why, sizeof why, "cannot connect: %s", gw->conn.curl_error);
@@ -573,7 +418,7 @@ void *gwc_socket_main(void *arg)
         if (gw->phase == GWC_DIALING)
             dial_on(gw);
         else if (has_socket(gw) && gw->conn.more)
-            read_some(gw);
+            gwc_receive(gw);
     }
     gwc_conn_close(&gw->conn);
     pthread_mutex_unlock(&gw->lock);

@@ -127,6 +127,10 @@ struct bhgw_event {
     size_t json_bytes;
 };
 
+/* An event that outlives its handler, for answering later.  Free it with bhgw_event_free(). */
+BHGW_API struct bhgw_event *bhgw_event_copy(const struct bhgw_event *ev);
+BHGW_API void bhgw_event_free(struct bhgw_event *ev); /* NULL is fine */
+
 /* A webhook request the connector verified and stripped of credentials (Discord interactions). */
 struct bhgw_passthrough {
     const char *platform, *bot_id, *method, *path;
@@ -212,7 +216,7 @@ struct bhgw_options {
     size_t max_message_bytes;           /* of one incoming frame; 16 MiB */
     size_t max_pending;                 /* deliveries taken from the socket, not settled; 16384 */
     size_t max_pending_bytes;           /* ... and their bytes; 64 MiB */
-    size_t dedup_ids;                   /* settled buffer ids remembered; 4096 */
+    size_t dedup_ids;                   /* settled buffer ids remembered; 16384 */
     const char *ca_file;                /* PEM bundle to trust instead of the system's */
     const char *user_agent;
 };

@@ -287,6 +287,17 @@ static void close_4401_is_terminal_only_after_a_handshake(void **state)
     assert_int_equal(bhgw_wait_ready(gw, 1000), BHGW_STOPPED);
 }
 
+static void opening_while_ready_does_not_skip_a_later_backoff(void **state)
+{
+    struct bhgw *gw = *state;
+
+    feed(gw, DESCRIPTOR);
+    gw->dial_now = true; /* what bhgw_open() leaves behind */
+    gwc_drop(gw, 1006, "lost");
+    assert_int_equal(gw->phase, GWC_BACKOFF);
+    assert_false(gw->dial_now);
+}
+
 /* ---- deliveries and acks ---- */
 
 static void take_all(struct bhgw *gw, enum bhgw_verdict verdict)
@@ -399,6 +410,38 @@ static void too_many_pending_deliveries_are_left_with_the_connector_in_order(voi
                      0); /* b10 must come first, and only a new socket brings it */
     feed(gw, "{\"type\":\"inbound\",\"bufferId\":\"b1\",\"event\":{}}\n");
     assert_int_equal(gw->n_acks, 11);
+}
+
+static void a_copied_event_outlives_what_it_was_read_from(void **state)
+{
+    const char *frame =
+        "{\"type\":\"inbound\",\"bufferId\":\"b1\",\"event\":{\"text\":\"a\\u0000b\","
+        "\"message_id\":17,\"media_urls\":[\"u1\",null,\"u2\"],\"source\":{\"platform\":"
+        "\"telegram\",\"chat_id\":-100,\"chat_type\":\"dm\",\"guild_id\":\"g\"}}}";
+    struct json_parser *p = json_parser_new();
+    struct arena arena = ARENA_INIT;
+    struct bhgw_event ev;
+    struct json doc;
+
+    assert_true(json_parse(p, str_of(frame), &doc));
+    assert_true(gwc_event_read(doc, &arena, &ev));
+    ev.delivery = 9;
+    ev.json = frame;
+    ev.json_bytes = strlen(frame);
+    struct bhgw_event *copy = bhgw_event_copy(&ev);
+    arena_done(&arena);
+    json_parser_free(p);
+    assert_int_equal(copy->text_bytes, 3);
+    assert_memory_equal(copy->text, "a\0b", 4);
+    assert_string_equal(copy->message_id, "17"); /* a number is understood */
+    assert_string_equal(copy->chat_id, "-100");
+    assert_int_equal(copy->n_media_urls, 2);
+    assert_string_equal(copy->session_key, "agent:main:telegram:dm:-100");
+    assert_string_equal(copy->scope_id, "g");
+    assert_int_equal(copy->delivery, 9);
+    assert_null(copy->user_name);
+    bhgw_event_free(copy);
+    bhgw_event_free(NULL);
 }
 
 /* ---- requests ---- */
@@ -567,11 +610,13 @@ int main(void)
         CONNECTED(a_descriptor_makes_it_ready_and_odd_lengths_become_4096),
         CONNECTED(an_incomplete_descriptor_is_a_failed_handshake),
         CONNECTED(close_4401_is_terminal_only_after_a_handshake),
+        CONNECTED(opening_while_ready_does_not_skip_a_later_backoff),
         CONNECTED(acks_collect_into_one_message_in_order),
         CONNECTED(a_repeated_delivery_is_acked_again_but_not_handed_over),
         CONNECTED(an_ack_waits_for_the_repetition_when_its_socket_is_gone),
         CONNECTED(a_later_ack_counts_once_and_a_release_lets_it_come_again),
         CONNECTED(too_many_pending_deliveries_are_left_with_the_connector_in_order),
+        cmocka_unit_test(a_copied_event_outlives_what_it_was_read_from),
         CONNECTED(actions_carry_exactly_the_fields_of_their_op),
         CONNECTED(a_raw_action_goes_out_as_one_line_or_not_at_all),
         CONNECTED(without_a_connection_a_request_fails_with_the_contract_s_words),
