@@ -1,5 +1,7 @@
 /* Promises of relay/session.h: handshakes, several sockets, sleep, silence, nonsense. */
 #include "relay/rig.h"
+#include "relay/heart.h"
+#include "relay/session.h"
 
 static void sleep_now(struct fake *f)
 {
@@ -440,6 +442,10 @@ static void an_idle_session_is_small(void **state)
     publish("a", "e1");
     ack(f, 0);
     live_for(f, 30000);
+    assert_true(sizeof(struct session) <= 224);
+    assert_null(f->s->flight);
+    assert_null(f->s->lines);
+    assert_null(f->s->inst->mb.ring);
     publish("a", "e2"); /* and works again after it slimmed down */
     assert_int_equal(inbound(f), 2);
 }
