@@ -67,26 +67,37 @@ static bool sync_folder(const char *path)
     return ok;
 }
 
-/* A key that is lost in a crash takes every sealed secret with it: on disk first, then used. */
+/* All of it, on disk, under @path; whatever was there is replaced. */
+static bool write_draft(const char *path, struct str text)
+{
+    int fd = open(path, O_WRONLY | O_CREAT | O_TRUNC | O_NOFOLLOW | O_CLOEXEC, 0600);
+    bool ok = fd >= 0 && fchmod(fd, 0600) == 0 && write(fd, text.p, text.n) == (ssize_t)text.n &&
+              fsync(fd) == 0;
+
+    if (fd >= 0)
+        close(fd);
+    return ok;
+}
+
+/* A key that is lost in a crash takes every sealed secret with it: on disk first, then used.  It
+ * gets its name in one step, so half a key is never found under it. */
 static enum bh_err file_create(const char *path, uint8_t key[SEAL_KEY_BYTES], char *ret_why)
 {
     struct rand r = RAND_SYSTEM;
-    struct buf text = BUF_INIT;
-    int fd = open(path, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600);
+    struct buf text = BUF_INIT, draft = BUF_INIT;
 
-    if (fd < 0)
-        return refuse(ret_why, path, strerror(errno));
     rand_bytes(&r, key, SEAL_KEY_BYTES);
     hex_add(&text, key, SEAL_KEY_BYTES);
     buf_add_c(&text, '\n');
-    bool ok = write(fd, text.p, text.n) == (ssize_t)text.n && fsync(fd) == 0 && sync_folder(path);
+    buf_printf(&draft, "%s.new", path);
+    bool ok = write_draft(buf_z(&draft), buf_str(&text)) && rename(buf_z(&draft), path) == 0 &&
+              sync_folder(path);
     int why = errno;
-    close(fd);
     buf_wipe(&text);
-    if (ok)
-        return BH_OK;
-    unlink(path);
-    return refuse(ret_why, path, strerror(why));
+    if (!ok)
+        unlink(buf_z(&draft));
+    buf_done(&draft);
+    return ok ? BH_OK : refuse(ret_why, path, strerror(why));
 }
 
 static enum bh_err file_read(int fd, const char *path, uint8_t key[SEAL_KEY_BYTES], char *ret_why)
