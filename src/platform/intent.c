@@ -196,3 +196,9 @@ void intent_end(struct intent *it)
     detach(it);
     delete_record(all, it->key);
 }
+
+void intent_leave(struct intent *it)
+{
+    if (it->all != NULL)
+        detach(it);
+}

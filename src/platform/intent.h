@@ -48,3 +48,5 @@ bool intents_was_cut_off(struct intents *all, struct str what); /* true at most 
  */
 void intent_begin(struct intents *all, struct intent *it, struct str what, intent_ready_cb *ready);
 void intent_end(struct intent *it); /* harmless when it has not begun */
+/* We stop in the middle: it stays on disk.  Harmless when it has not begun. */
+void intent_leave(struct intent *it);

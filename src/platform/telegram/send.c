@@ -1,4 +1,4 @@
-/* send.c - design.  (telegram_priv.h has the contract.)
+/* send.c - design.  (req.h has the contract.)
  *
  * Sends and edits of one chat go through one lane of the outbox, one after the other, also while
  * the chat is limited; other chats go on.  A long text is several messages of one request: the lane
@@ -15,37 +15,14 @@
 #include <stdlib.h>
 #include "base/jw.h"
 #include "base/mem.h"
-#include "platform/intent.h"
-#include "platform/outbox.h"
-#include "platform/telegram/markdown.h"
-#include "platform/telegram/telegram_priv.h"
+#include "platform/telegram/req.h"
 
 #define CALL_MS 15000
 #define MAX_BROKEN 3 /* answers of 5xx before we give up */
-#define GENERAL_TOPIC 1
-
-struct tg_req {
-    struct outbox_item item;
-    struct intent intent;
-    struct list link;
-    struct telegram *t; /* borrowed */
-    struct action_id id;
-    enum action_op op;
-    char chat[TG_CHAT_CHARS];             /* as asked; tg_chat_now() says where it is */
-    int64_t thread, reply_to, message_id; /* 0: none */
-    struct md md;
-    struct md_part part;  /* the one being sent */
-    bool plain;           /* Telegram refused its entities */
-    bool queued, waiting; /* in the outbox; not started yet */
-    unsigned n_sent, broken, moves;
-    int64_t first_id;       /* of the messages sent */
-    struct http_call *call; /* owned; NULL: none under way */
-    char why[160];          /* what the last try met */
-};
 
 static http_done_cb on_answer;
 
-static struct tg_req *req_new(struct telegram *t, struct action_id id, const struct action *a)
+struct tg_req *tg_req_new(struct telegram *t, struct action_id id, const struct action *a)
 {
     struct tg_req *q = xcalloc(1, sizeof *q);
 
@@ -75,7 +52,7 @@ static void req_end(struct tg_req *q)
     req_free(q);
 }
 
-static void succeed(struct tg_req *q, int64_t message_id)
+void tg_req_succeed(struct tg_req *q, int64_t message_id)
 {
     char text[24];
     struct action_result r = {.success = true};
@@ -86,7 +63,7 @@ static void succeed(struct tg_req *q, int64_t message_id)
     req_end(q);
 }
 
-static void fail(struct tg_req *q, const char *prefix, const char *words)
+void tg_req_fail(struct tg_req *q, const char *prefix, const char *words)
 {
     if (q->n_sent > 0)
         host_fail(q->t->base.host, q->id,
@@ -99,14 +76,14 @@ static void fail(struct tg_req *q, const char *prefix, const char *words)
 
 /* ---- what is asked of Telegram ---- */
 
-static struct str chat_now(const struct tg_req *q)
+struct str tg_req_chat(const struct tg_req *q)
 {
     return tg_chat_now(q->t, str_of(q->chat));
 }
 
 static void write_chat(struct jw *w, const struct tg_req *q)
 {
-    struct str chat = chat_now(q);
+    struct str chat = tg_req_chat(q);
     int64_t number;
 
     jw_key(w, "chat_id");
@@ -158,7 +135,7 @@ static const char *write_body(struct buf *body, const struct tg_req *q)
     return method;
 }
 
-static void call_now(struct tg_req *q)
+void tg_req_call(struct tg_req *q)
 {
     struct buf body = BUF_INIT;
     const char *method = write_body(&body, q);
@@ -172,11 +149,17 @@ static void call_now(struct tg_req *q)
 static void later(struct tg_req *q, int64_t ms)
 {
     if (!q->queued) { /* nothing waits for a typing sign */
-        fail(q, ACTION_ERROR_TRANSIENT, q->why);
+        tg_req_fail(q, ACTION_ERROR_TRANSIENT, q->why);
         return;
     }
     q->waiting = true;
     outbox_again(q->t->outbox, &q->item, ms);
+}
+
+static void say_wait(struct tg_req *q, int64_t ms)
+{
+    snprintf(q->why, sizeof q->why, "Telegram asks to wait %" PRId64 " s in this chat",
+             (ms + 999) / 1000);
 }
 
 static void on_limit(struct tg_req *q, const struct tg_answer *a)
@@ -184,14 +167,13 @@ static void on_limit(struct tg_req *q, const struct tg_answer *a)
     struct telegram *t = q->t;
 
     t->n.limited++;
-    tg_chat_limit(t, chat_now(q), a->retry_after_ms);
+    tg_chat_limit(t, tg_req_chat(q), a->retry_after_ms);
     int64_t all_ms = tg_limit_of_all(t);
     if (all_ms > 0)
         outbox_pause(t->outbox, all_ms);
     log_warn(&t->log, "limited: retry_after_ms=%" PRId64 " whole_bot=%d", a->retry_after_ms,
              all_ms > 0);
-    snprintf(q->why, sizeof q->why, "Telegram asks to wait %" PRId64 " s in this chat",
-             a->retry_after_ms / 1000);
+    say_wait(q, a->retry_after_ms);
     later(q, a->retry_after_ms);
 }
 
@@ -206,19 +188,19 @@ static void on_refusal(struct tg_req *q, const struct tg_answer *a)
     char text[300];
 
     if (q->op == ACTION_EDIT && strstr(a->why, "message is not modified") != NULL) {
-        succeed(q, q->message_id);
+        tg_req_succeed(q, q->message_id);
         return;
     }
     if (!q->plain && tg_refuses_entities(a)) {
         q->t->n.plain++;
         log_warn(&q->t->log, "Telegram refused entities, sending plain text: %s", a->why);
         q->plain = true;
-        call_now(q);
+        tg_req_call(q);
         return;
     }
     q->t->n.refused++;
     snprintf(text, sizeof text, "Telegram refused: %s", sentence != NULL ? sentence : a->why);
-    fail(q, "", text);
+    tg_req_fail(q, "", text);
 }
 
 static void follow_move(struct tg_req *q, int64_t to)
@@ -226,10 +208,10 @@ static void follow_move(struct tg_req *q, int64_t to)
     char id[24];
 
     snprintf(id, sizeof id, "%" PRId64, to);
-    tg_chat_moved(q->t, chat_now(q), str_of(id));
+    tg_chat_moved(q->t, tg_req_chat(q), str_of(id));
     q->moves++;
     q->thread = q->reply_to = 0; /* ids of the old group mean nothing in the new one */
-    call_now(q);
+    tg_req_call(q);
 }
 
 static void on_info(struct tg_req *q, struct json chat)
@@ -266,10 +248,10 @@ static void on_ok(struct tg_req *q, struct json result)
         return;
     case ACTION_EDIT:
         q->t->n.edits++;
-        succeed(q, q->message_id);
+        tg_req_succeed(q, q->message_id);
         return;
     case ACTION_TYPING:
-        succeed(q, 0);
+        tg_req_succeed(q, 0);
         return;
     default:
         break;
@@ -280,9 +262,9 @@ static void on_ok(struct tg_req *q, struct json result)
         q->first_id = id;
     q->plain = false;
     if (md_next(&q->md, TG_LIMIT, &q->part))
-        call_now(q);
+        tg_req_call(q);
     else
-        succeed(q, q->first_id);
+        tg_req_succeed(q, q->first_id);
 }
 
 static void on_answer(void *ctx, const struct http_result *r)
@@ -313,11 +295,11 @@ static void on_answer(void *ctx, const struct http_result *r)
         if (++q->broken < MAX_BROKEN)
             later(q, pause_ms(q->broken));
         else
-            fail(q, ACTION_ERROR_TRANSIENT, q->why);
+            tg_req_fail(q, ACTION_ERROR_TRANSIENT, q->why);
         return;
     case TG_UNKNOWN:
         q->t->n.unknown++;
-        fail(q, ACTION_ERROR_UNKNOWN, "Telegram did not answer; it may have been delivered");
+        tg_req_fail(q, ACTION_ERROR_UNKNOWN, "Telegram did not answer; it may have been delivered");
         return;
     }
 }
@@ -329,13 +311,12 @@ static void on_intent(struct intent *it, enum bh_err err)
     struct tg_req *q = container_of(it, struct tg_req, intent);
 
     if (err == BH_OK)
-        call_now(q);
+        tg_req_call(q);
     else
-        fail(q, ACTION_ERROR_TRANSIENT, "the store cannot be written");
+        tg_req_fail(q, ACTION_ERROR_TRANSIENT, "the store cannot be written");
 }
 
-/* Chat, thread and words: what makes two sends the same. */
-static void describe(struct buf *out, const struct tg_req *q)
+void tg_req_describe(struct buf *out, const struct tg_req *q)
 {
     buf_printf(out, "%s\x1f%" PRId64 "\x1f", q->chat, q->thread);
     buf_add_str(out, buf_str(&q->md.text));
@@ -344,21 +325,20 @@ static void describe(struct buf *out, const struct tg_req *q)
 static void on_start(void *ctx, struct outbox_item *item)
 {
     struct tg_req *q = container_of(item, struct tg_req, item);
-    int64_t wait_ms = tg_chat_wait_ms(q->t, chat_now(q));
+    int64_t wait_ms = tg_chat_wait_ms(q->t, tg_req_chat(q));
 
     q->waiting = false;
     if (wait_ms > 0) {
-        snprintf(q->why, sizeof q->why, "Telegram asks to wait %" PRId64 " s in this chat",
-                 (wait_ms + 999) / 1000);
+        say_wait(q, wait_ms);
         later(q, wait_ms);
         return;
     }
     if (q->op != ACTION_SEND || q->intent.all != NULL) {
-        call_now(q);
+        tg_req_call(q);
         return;
     }
     struct buf what = BUF_INIT;
-    describe(&what, q);
+    tg_req_describe(&what, q);
     intent_begin(q->t->intents, &q->intent, buf_str(&what), on_intent);
     buf_done(&what);
 }
@@ -371,155 +351,31 @@ static void on_drop(void *ctx, struct outbox_item *item, enum outbox_drop why)
     q->queued = false;
     if (why == OUTBOX_CLOSED && cut_off && q->op == ACTION_SEND) {
         host_fail(q->t->base.host, q->id, ACTION_ERROR_UNKNOWN "bellhop was stopped");
-        req_free(q); /* and its intent stays on disk */
+        intent_leave(&q->intent);
+        req_free(q);
         return;
     }
     if (why == OUTBOX_CLOSED)
         snprintf(q->why, sizeof q->why, "bellhop is stopping");
     else if (q->why[0] == '\0')
         snprintf(q->why, sizeof q->why, "too much is waiting for this chat");
-    fail(q, ACTION_ERROR_TRANSIENT, q->why);
+    tg_req_fail(q, ACTION_ERROR_TRANSIENT, q->why);
 }
 
-static void enqueue(struct tg_req *q)
+void tg_req_queue(struct tg_req *q)
 {
+    int64_t wait_ms = tg_chat_wait_ms(q->t, tg_req_chat(q));
+
+    if (wait_ms > OUTBOX_PATIENCE_MS) { /* it would only grow old */
+        say_wait(q, wait_ms);
+        tg_req_fail(q, ACTION_ERROR_TRANSIENT, q->why);
+        return;
+    }
     q->queued = q->waiting = true;
-    if (outbox_add(q->t->outbox, &q->item, chat_now(q), OUTBOX_PATIENCE_MS) == BH_OK)
+    if (outbox_add(q->t->outbox, &q->item, tg_req_chat(q), OUTBOX_PATIENCE_MS) == BH_OK)
         return;
     q->queued = false;
-    fail(q, ACTION_ERROR_TRANSIENT, "too much is waiting for Telegram");
-}
-
-/* ---- actions ---- */
-
-static bool read_content(struct tg_req *q, const struct action *a, size_t max_parts)
-{
-    size_t parts = 0;
-
-    md_parse(&q->md, a->content);
-    for (struct md_part p = {0}; parts <= max_parts && md_next(&q->md, TG_LIMIT, &p);)
-        parts++;
-    if (parts == 0) {
-        fail(q, "", "the message is empty");
-        return false;
-    }
-    if (parts > max_parts) {
-        fail(q, "",
-             max_parts == 1 ? "the edited text is longer than one Telegram message holds (4096)"
-                            : "the message is longer than sixteen Telegram messages");
-        return false;
-    }
-    return md_next(&q->md, TG_LIMIT, &q->part);
-}
-
-static void act_send(struct tg_req *q, const struct action *a)
-{
-    struct buf what = BUF_INIT;
-
-    if (!str_to_i64(a->reply_to, &q->reply_to) || q->reply_to < 0)
-        q->reply_to = 0;
-    if (!read_content(q, a, TG_MAX_PARTS))
-        return;
-    describe(&what, q);
-    bool cut_off = intents_was_cut_off(q->t->intents, buf_str(&what));
-    buf_done(&what);
-    if (cut_off) {
-        q->t->n.unknown++;
-        fail(q, ACTION_ERROR_UNKNOWN,
-             "the same message was being sent when bellhop stopped; it may have been delivered");
-        return;
-    }
-    enqueue(q);
-}
-
-/* While an edit waits, a newer one of the same message takes its place: nobody would see the first.
- */
-static bool replace_edit(struct tg_req *q)
-{
-    list_each(&q->t->reqs, it, nxt)
-    {
-        struct tg_req *old = list_entry(it, struct tg_req, link);
-        if (old == q || old->op != ACTION_EDIT || !old->waiting ||
-            old->message_id != q->message_id || strcmp(old->chat, q->chat) != 0)
-            continue;
-        struct action_id id = old->id;
-        struct md md = old->md;
-        old->id = q->id;
-        old->md = q->md;
-        old->part = q->part;
-        old->plain = false;
-        q->id = id;
-        q->md = md;
-        succeed(q, q->message_id);
-        return true;
-    }
-    return false;
-}
-
-static void act_edit(struct tg_req *q, const struct action *a)
-{
-    q->thread = 0; /* a message knows its topic */
-    if (!str_to_i64(a->message_id, &q->message_id) || q->message_id <= 0) {
-        fail(q, "", "there is no such message to edit");
-        return;
-    }
-    if (read_content(q, a, 1) && !replace_edit(q))
-        enqueue(q);
-}
-
-static void act_typing(struct tg_req *q, const struct action *a)
-{
-    struct str chat = chat_now(q);
-    bool clear = a->content_set && str_is_empty(a->content);
-
-    if (clear || tg_chat_wait_ms(q->t, chat) > 0 || tg_chat_typed(q->t, chat))
-        succeed(q, 0);
-    else
-        call_now(q);
-}
-
-static bool is_chat_id(struct str id)
-{
-    int64_t number;
-
-    if (id.n == 0 || id.n >= TG_CHAT_CHARS || memchr(id.p, '\0', id.n) != NULL)
-        return false;
-    return str_to_i64(id, &number) || (id.p[0] == '@' && id.n > 1);
-}
-
-void tg_act(struct platform *p, struct action_id id, const struct action_from *from,
-            const struct action *a)
-{
-    struct telegram *t = container_of(p, struct telegram, base);
-
-    if (!is_chat_id(a->chat_id)) {
-        host_fail(p->host, id, "\"%.*s\" is no Telegram chat",
-                  (int)(a->chat_id.n < 64 ? a->chat_id.n : 64),
-                  a->chat_id.p != NULL ? a->chat_id.p : "");
-        return;
-    }
-    struct tg_req *q = req_new(t, id, a);
-    if (!str_to_i64(a->thread_id, &q->thread) || q->thread <= GENERAL_TOPIC)
-        q->thread = 0; /* the General topic has no thread: Telegram refuses its number */
-    switch (a->op) {
-    case ACTION_SEND:
-        act_send(q, a);
-        return;
-    case ACTION_EDIT:
-        act_edit(q, a);
-        return;
-    case ACTION_TYPING:
-        act_typing(q, a);
-        return;
-    case ACTION_GET_CHAT_INFO:
-        q->thread = 0;
-        call_now(q);
-        return;
-    case ACTION_FOLLOW_UP:
-    case ACTION_UNKNOWN:
-        break;
-    }
-    fail(q, "unsupported op: ", action_op_name(a->op));
+    tg_req_fail(q, ACTION_ERROR_TRANSIENT, "too much is waiting for Telegram");
 }
 
 /* ---- life ---- */

@@ -99,8 +99,7 @@ struct tg_answer {
 
 /* POST @body (JSON) to @method.  @once: it must not happen twice. */
 struct http_call *tg_call(struct telegram *t, const char *method, struct str body,
-                          int64_t timeout_ms, bool once, http_done_cb *done,
-                          void *ctx) BH_MUST_USE;
+                          int64_t timeout_ms, bool once, http_done_cb *done, void *ctx) BH_MUST_USE;
 void tg_answer_read(struct telegram *t, struct json_parser *parser, const struct http_result *r,
                     struct tg_answer *ret);
 
@@ -133,7 +132,7 @@ bool tg_chat_typed(struct telegram *t, struct str id);      /* true: just now, n
 int64_t
 tg_limit_of_all(struct telegram *t); /* ms the whole bot should rest; 0: only single chats */
 
-/* ---- send.c, refuse.c ---- */
+/* ---- act.c, send.c, refuse.c ---- */
 
 void tg_act(struct platform *p, struct action_id id, const struct action_from *from,
             const struct action *a);

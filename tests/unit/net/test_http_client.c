@@ -300,6 +300,68 @@ static void what_is_not_http_is_malformed(void **state)
     close(listener);
 }
 
+static int raw_listener(char ret_url[64])
+{
+    struct sockaddr_in a = {.sin_family = AF_INET, .sin_addr = {htonl(INADDR_LOOPBACK)}};
+    socklen_t n = sizeof a;
+    int fd = socket(AF_INET, SOCK_STREAM | SOCK_NONBLOCK, 0);
+
+    assert_int_equal(bind(fd, (struct sockaddr *)&a, sizeof a), 0);
+    assert_int_equal(listen(fd, 4), 0);
+    getsockname(fd, (struct sockaddr *)&a, &n);
+    snprintf(ret_url, 64, "http://127.0.0.1:%d/", ntohs(a.sin_port));
+    return fd;
+}
+
+/* Turn the loop until a request's body has arrived at @peer. */
+static void take_request(struct fixture *f, int peer, const char *body)
+{
+    char got[4096] = "";
+    size_t n = 0;
+
+    for (int i = 0; i < 500 && strstr(got, body) == NULL; i++) {
+        loop_turn(f->loop, 5);
+        ssize_t r = recv(peer, got + n, sizeof got - n - 1, MSG_DONTWAIT);
+        n += r > 0 ? (size_t)r : 0;
+        got[n] = '\0';
+    }
+    assert_non_null(strstr(got, body));
+}
+
+static void what_must_happen_once_is_not_repeated_on_a_dead_connection(void **state)
+{
+    struct fixture *f = *state;
+    char url[64];
+    int listener = raw_listener(url), peer = -1;
+    struct http_fetch post = {.method = "POST", .url = url, .body = STR("first"), .once = true};
+
+    f->call = http_fetch(f->client, &post, on_done, f);
+    for (int i = 0; i < 500 && peer < 0; i++) {
+        loop_turn(f->loop, 5);
+        peer = accept(listener, NULL, NULL);
+    }
+    take_request(f, peer, "first");
+    assert_int_equal(write(peer, "HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n", 38), 38);
+    assert_true(loop_until(f->loop, &f->done));
+    assert_int_equal(f->err, BH_OK);
+    f->done = 0;
+    post.body = STR("second");
+    f->call = http_fetch(f->client, &post, on_done, f);
+    take_request(f, peer, "second"); /* on the kept connection, which dies now */
+    close(peer);
+    assert_true(loop_until(f->loop, &f->done));
+    assert_int_equal(f->err, BH_UNKNOWN);
+    loop_turns(f->loop, 5);
+    peer = accept(listener, NULL,
+                  NULL); /* a new connection may be there, but nothing was sent on it */
+    if (peer >= 0) {
+        char byte;
+        assert_true(recv(peer, &byte, 1, MSG_DONTWAIT) <= 0);
+        close(peer);
+    }
+    close(listener);
+}
+
 static void a_unix_socket_is_reached(void **state)
 {
     struct fixture *f = *state;
@@ -418,6 +480,7 @@ int main(void)
         T(a_callback_may_cancel_itself_and_start_another),
         T(freeing_the_client_cancels_what_is_under_way),
         T(what_is_not_http_is_malformed),
+        T(what_must_happen_once_is_not_repeated_on_a_dead_connection),
         T(a_unix_socket_is_reached),
         T(the_blocking_form_does_the_same),
         cmocka_unit_test(private_addresses_are_known),

@@ -1,0 +1,688 @@
+/* The adapter between a host and a Telegram that do exactly what a test says: requests are kept by
+ * number and answered by hand, time passes when it is told to. */
+#include "unit.h"
+#include "base/clock.h"
+#include "base/config.h"
+#include "base/jw.h"
+#include "base/mem.h"
+#include "base/rand.h"
+#include "net/http_client.h"
+#include "net/http_server.h"
+#include "platform/platform.h"
+#include "platform/telegram/telegram.h"
+#include "store/memory/memory.h"
+#include "store/store.h"
+
+#define MAX 64
+#define TOKEN "123:SECRET-token"
+#define Z(text) ((char *)(text)) /* the configuration owns its strings; ours are literals */
+
+struct http_call {
+    struct buf method, body;
+    http_done_cb *done; /* NULL: answered or cancelled */
+    void *ctx;
+    bool once;
+};
+
+struct http_req {
+    const char *method, *secret, *body;
+    struct http_id id;
+};
+
+static struct {
+    struct host_env env;
+    struct rand rand;
+    struct http_call calls[MAX];
+    size_t n_calls;
+    struct {
+        struct buf text, chat, route;
+        host_accepted_cb *done;
+        void *ctx;
+    } events[MAX];
+    size_t n_events;
+    struct {
+        bool success;
+        struct buf id, error, name;
+    } results[MAX];
+    size_t n_results;
+    int http_status[MAX];
+    const char *routed; /* the only key that is */
+    int64_t now_ms, wall_ms;
+    struct platform *p;
+} w;
+
+/* ---- the host ---- */
+
+const struct host_env *host_env(struct host *h)
+{
+    return &w.env;
+}
+void host_accept(struct host *h, struct platform *p, const struct event *ev, host_accepted_cb *done,
+                 void *ctx)
+{
+    assert_true(w.n_events < MAX);
+    buf_add_str(&w.events[w.n_events].text, ev->text);
+    buf_add_str(&w.events[w.n_events].chat, ev->chat_id);
+    buf_add_str(&w.events[w.n_events].route, ev->route_key);
+    w.events[w.n_events].done = done;
+    w.events[w.n_events++].ctx = ctx;
+}
+void host_result(struct host *h, struct action_id id, const struct action_result *r)
+{
+    assert_true(id.index < MAX);
+    w.n_results++;
+    w.results[id.index].success = r->success;
+    buf_add_str(&w.results[id.index].id, r->message_id);
+    buf_add_str(&w.results[id.index].error, r->error);
+    buf_add_str(&w.results[id.index].name, r->chat_name);
+}
+void host_fail(struct host *h, struct action_id id, const char *fmt, ...)
+{
+    char text[512];
+    va_list ap;
+
+    va_start(ap, fmt);
+    vsnprintf(text, sizeof text, fmt, ap);
+    va_end(ap);
+    host_result(h, id, &(struct action_result){.error = str_of(text)});
+}
+const char *host_route_state(struct host *h, struct platform *p, struct str key)
+{
+    return w.routed != NULL && str_eq(key, str_of(w.routed)) ? "live" : "none";
+}
+void host_refuse_webhook(struct host *h, struct http_req *req)
+{
+    w.http_status[req->id.index] = 401;
+}
+
+/* ---- the network ---- */
+
+struct http_call *http_fetch(struct http_client *c, const struct http_fetch *f, http_done_cb *done,
+                             void *ctx)
+{
+    struct str url = str_of(f->url), base = STR("https://api.example.org/bot" TOKEN "/");
+
+    assert_true(w.n_calls < MAX && str_starts(url, base));
+    struct http_call *call = &w.calls[w.n_calls++];
+    buf_add_str(&call->method, str_skip(url, base.n));
+    buf_add_str(&call->body, f->body);
+    call->done = done;
+    call->ctx = ctx;
+    call->once = f->once;
+    return call;
+}
+void http_cancel(struct http_call **call)
+{
+    if (*call != NULL)
+        (*call)->done = NULL;
+    *call = NULL;
+}
+struct str http_method(const struct http_req *r)
+{
+    return str_of(r->method);
+}
+struct str http_body(const struct http_req *r)
+{
+    return str_of(r->body);
+}
+struct http_id http_req_id(const struct http_req *r)
+{
+    return r->id;
+}
+struct str http_header(const struct http_req *r, const char *name)
+{
+    return strcasecmp(name, "X-Telegram-Bot-Api-Secret-Token") == 0 ? str_of(r->secret) : STR_NULL;
+}
+void http_answer(struct http_server *s, struct http_id id, const struct http_answer *a)
+{
+    w.http_status[id.index] = a->status;
+}
+void http_answer_error(struct http_server *s, struct http_id id, int status, const char *code,
+                       const char *fmt, ...)
+{
+    w.http_status[id.index] = status;
+}
+
+/* ---- what a test says ---- */
+
+static void pass(int64_t ms)
+{
+    w.now_ms += ms;
+    w.wall_ms += ms;
+    clock_set(w.env.clock, w.now_ms, w.wall_ms);
+    for (int i = 0; i < 8; i++)
+        clock_turn(w.env.clock);
+}
+
+static void open_bot(bool webhook)
+{
+    static struct config_platform cfg;
+    char why[256] = "";
+
+    cfg = (struct config_platform){.platform = Z("telegram"),
+                                   .bot = Z("my_bot"),
+                                   .token = Z(TOKEN),
+                                   .mode = webhook ? Z("webhook") : NULL,
+                                   .webhook_secret = webhook ? Z("s3cret") : NULL,
+                                   .api_base = Z("https://api.example.org/")};
+    assert_int_equal(telegram_ops.open(&cfg, NULL, &w.p, why), BH_OK);
+}
+
+static struct http_call *last_call(void)
+{
+    assert_true(w.n_calls > 0);
+    return &w.calls[w.n_calls - 1];
+}
+
+static void answer_call(struct http_call *call, enum bh_err err, int status, const char *body)
+{
+    http_done_cb *done = call->done;
+    char text[2048];
+
+    assert_non_null(done);
+    call->done = NULL;
+    snprintf(text, sizeof text, "%s", body);
+    for (char *p = text; *p != '\0'; p++)
+        *p = *p == '\'' ? '"' : *p;
+    done(call->ctx, &(struct http_result){.err = err,
+                                          .status = status,
+                                          .body = str_of(text),
+                                          .why = err != BH_OK ? body : NULL,
+                                          .retry_after_ms = -1});
+    pass(0);
+}
+
+static void answer(int status, const char *body)
+{
+    answer_call(last_call(), BH_OK, status, body);
+}
+
+static void accepted(size_t i, enum bh_err err)
+{
+    host_accepted_cb *done = w.events[i].done;
+
+    assert_non_null(done);
+    w.events[i].done = NULL;
+    done(w.events[i].ctx, err);
+    pass(0);
+}
+
+/* Through getMe and deleteWebhook to the first getUpdates. */
+static void reach_polling(void)
+{
+    open_bot(false);
+    assert_str(buf_str(&last_call()->method), "getMe");
+    answer(200, "{'ok':true,'result':{'id':777,'username':'my_bot'}}");
+    assert_str(buf_str(&last_call()->method), "deleteWebhook");
+    answer(200, "{'ok':true,'result':true}");
+    assert_str(buf_str(&last_call()->method), "getUpdates");
+}
+
+#define UPDATE(id, chat, text) \
+    "{'update_id':" id ",'message':{'message_id':" id ",'chat':{'id':" chat \
+    ",'type':'private'},'from':{'id':" chat ",'first_name':'A'},'text':'" text "'}}"
+#define UPDATES(list) "{'ok':true,'result':[" list "]}"
+
+static bool asks(const char *part)
+{
+    return str_contains(buf_str(&last_call()->body), str_of(part));
+}
+
+static void act(uint32_t index, enum action_op op, const char *chat, const char *content,
+                const char *message_id)
+{
+    struct action a = {.op = op,
+                       .chat_id = str_of(chat),
+                       .content = str_of(content),
+                       .message_id = str_of(message_id)};
+
+    telegram_ops.act(w.p, (struct action_id){.index = index}, &(struct action_from){0}, &a);
+    pass(0);
+    pass(10); /* the store commits, the outbox starts */
+}
+
+static size_t count_calls(const char *method)
+{
+    size_t n = 0;
+
+    for (size_t i = 0; i < w.n_calls; i++)
+        n += str_eq(buf_str(&w.calls[i].method), str_of(method));
+    return n;
+}
+
+static int setup(void **state)
+{
+    memset(&w, 0, sizeof w);
+    w.rand = rand_seeded(1);
+    w.now_ms = 1000;
+    w.wall_ms = 1700000000000;
+    w.env.clock = clock_new();
+    clock_set(w.env.clock, w.now_ms, w.wall_ms);
+    w.env.store = store_memory_new(w.env.clock);
+    w.env.rand = &w.rand;
+    w.env.public_url = "https://relay.example.org";
+    w.routed = "my_bot";
+    return 0;
+}
+
+static int teardown(void **state)
+{
+    if (w.p != NULL)
+        telegram_ops.close(w.p);
+    for (size_t i = 0; i < w.n_events; i++)
+        if (w.events[i].done != NULL)
+            w.events[i].done(w.events[i].ctx, BH_OK); /* too late, and harmless */
+    pass(100);
+    store_close(w.env.store);
+    clock_free(w.env.clock);
+    for (size_t i = 0; i < MAX; i++) {
+        buf_done(&w.calls[i].method);
+        buf_done(&w.calls[i].body);
+        buf_done(&w.events[i].text);
+        buf_done(&w.events[i].chat);
+        buf_done(&w.events[i].route);
+        buf_done(&w.results[i].id);
+        buf_done(&w.results[i].error);
+        buf_done(&w.results[i].name);
+    }
+    return 0;
+}
+
+/* ---- polling ---- */
+
+static void an_update_is_confirmed_only_when_it_is_accepted(void **state)
+{
+    reach_polling();
+    assert_false(asks("offset"));
+    assert_true(asks("\"timeout\":50") && asks("edited_channel_post"));
+    answer(200, UPDATES(UPDATE("10", "5", "a") "," UPDATE("11", "6", "b")));
+    assert_int_equal(w.n_events, 2);
+    accepted(1, BH_OK);
+    assert_int_equal(count_calls("getUpdates"), 1);
+    accepted(0, BH_OK);
+    assert_int_equal(count_calls("getUpdates"), 2);
+    assert_true(asks("\"offset\":12"));
+}
+
+static void a_busy_update_waits_and_holds_back_its_chat_only(void **state)
+{
+    reach_polling();
+    answer(200,
+           UPDATES(UPDATE("10", "5", "a") "," UPDATE("11", "5", "b") "," UPDATE("12", "6", "c")));
+    assert_int_equal(w.n_events, 2); /* a and c; b stands behind a */
+    assert_str(buf_str(&w.events[1].text), "c");
+    accepted(0, BH_BUSY);
+    accepted(1, BH_OK);
+    assert_int_equal(w.n_events, 2);
+    pass(5000);
+    assert_int_equal(w.n_events, 3);
+    assert_str(buf_str(&w.events[2].text), "a");
+    accepted(2, BH_UNAVAILABLE);
+    pass(5000);
+    assert_str(buf_str(&w.events[3].text), "a");
+    accepted(3, BH_OK);
+    assert_str(buf_str(&w.events[4].text), "b");
+    assert_int_equal(count_calls("getUpdates"), 1);
+    accepted(4, BH_OK);
+    assert_true(asks("\"offset\":13"));
+}
+
+static void a_full_mailbox_becomes_a_problem_in_the_end(void **state)
+{
+    reach_polling();
+    answer(200, UPDATES(UPDATE("10", "5", "a")));
+    for (size_t i = 0; i < 6; i++) {
+        accepted(i, BH_BUSY);
+        pass(40000);
+    }
+    assert_non_null(w.p->problem);
+    assert_non_null(strstr(w.p->problem, "mailbox is full"));
+    accepted(6, BH_OK);
+    assert_null(w.p->problem);
+}
+
+static void updates_out_of_order_and_repeated_are_put_in_order(void **state)
+{
+    reach_polling();
+    answer(200,
+           UPDATES(UPDATE("12", "5", "c") "," UPDATE("10", "5", "a") "," UPDATE("11", "5", "b")));
+    for (size_t i = 0; i < 3; i++) {
+        assert_int_equal(w.n_events, i + 1);
+        accepted(i, BH_OK);
+    }
+    assert_str(buf_str(&w.events[0].text), "a");
+    assert_str(buf_str(&w.events[2].text), "c");
+    assert_true(asks("\"offset\":13"));
+}
+
+static void the_offset_survives_a_restart_but_not_a_week(void **state)
+{
+    reach_polling();
+    answer(200, UPDATES(UPDATE("10", "5", "a")));
+    accepted(0, BH_OK);
+    pass(100);
+    telegram_ops.close(w.p);
+    reach_polling();
+    assert_true(asks("\"offset\":11"));
+    telegram_ops.close(w.p);
+    pass((int64_t)7 * 86400 * 1000);
+    reach_polling();
+    assert_false(asks("offset"));
+}
+
+static void somebody_else_polling_is_named_and_waited_out(void **state)
+{
+    reach_polling();
+    answer(409,
+           "{'ok':false,'error_code':409,'description':'Conflict: terminated by other getUpdates "
+           "request; make sure that only one bot instance is running'}");
+    assert_non_null(strstr(w.p->problem, "Another program polls"));
+    size_t before = w.n_calls;
+    pass(100);
+    assert_int_equal(w.n_calls, before);
+    pass(3000);
+    assert_int_equal(w.n_calls, before + 1);
+    answer(
+        409,
+        "{'ok':false,'error_code':409,'description':'Conflict: can\\u0027t use getUpdates method "
+        "while webhook is active'}");
+    pass(60000);
+    assert_str(buf_str(&last_call()->method), "deleteWebhook");
+}
+
+static void a_revoked_token_is_named_and_tried_slowly(void **state)
+{
+    reach_polling();
+    answer(401, "{'ok':false,'error_code':401,'description':'Unauthorized'}");
+    assert_non_null(strstr(w.p->problem, "does not know this token"));
+    size_t before = w.n_calls;
+    pass(30000);
+    assert_int_equal(w.n_calls, before);
+    pass(31000);
+    assert_str(buf_str(&last_call()->method), "getMe");
+    answer(200, "{'ok':true,'result':{'id':777,'username':'my_bot'}}");
+    answer(200, "{'ok':true,'result':true}");
+    answer(200, UPDATES(""));
+    assert_null(w.p->problem);
+}
+
+static void failures_are_tried_again_with_growing_patience(void **state)
+{
+    reach_polling();
+    for (int i = 0; i < 12; i++) {
+        answer_call(last_call(), BH_UNAVAILABLE, 0,
+                    "no route to https://x/bot" TOKEN "/getUpdates");
+        size_t before = w.n_calls;
+        pass(300);
+        assert_int_equal(w.n_calls, before);
+        pass(80000);
+        assert_int_equal(w.n_calls, before + 1);
+    }
+    assert_non_null(w.p->problem);
+    assert_null(strstr(w.p->problem, "SECRET"));
+    answer(429, "{'ok':false,'error_code':429,'parameters':{'retry_after':7}}");
+    size_t before = w.n_calls;
+    pass(6900);
+    assert_int_equal(w.n_calls, before);
+    pass(200);
+    assert_int_equal(w.n_calls, before + 1);
+}
+
+static void a_server_without_long_polling_is_not_stormed(void **state)
+{
+    reach_polling();
+    answer(200, UPDATES(""));
+    assert_int_equal(count_calls("getUpdates"), 1);
+    pass(400);
+    assert_int_equal(count_calls("getUpdates"), 2);
+    pass(50000);
+    answer(200, UPDATES(""));
+    assert_int_equal(count_calls("getUpdates"), 3);
+}
+
+static void chats_go_by_their_own_route_else_by_the_bots(void **state)
+{
+    reach_polling();
+    answer(200, UPDATES(UPDATE("10", "5", "a")));
+    assert_str(buf_str(&w.events[0].route), "my_bot");
+    accepted(0, BH_OK);
+    w.routed = "5";
+    answer(200, UPDATES(UPDATE("11", "5", "a")));
+    assert_str(buf_str(&w.events[1].route), "5");
+    accepted(1, BH_OK);
+    w.routed = "-7";
+    answer(200,
+           UPDATES(
+               "{'update_id':12,'message':{'message_id':1,'chat':{'id':-7,'type':'group'},"
+               "'migrate_to_chat_id':-1007}},"
+               "{'update_id':13,'message':{'message_id':2,'chat':{'id':-1007,'type':'supergroup'},"
+               "'from':{'id':5},'text':'moved'}}"));
+    assert_str(buf_str(&w.events[2].chat), "-1007");
+    assert_str(buf_str(&w.events[2].route), "-7");
+}
+
+/* ---- webhooks ---- */
+
+static void post(uint32_t index, const char *secret, const char *body)
+{
+    telegram_ops.http(w.p, &(struct http_req){.method = "POST",
+                                              .secret = secret,
+                                              .body = body,
+                                              .id = {.index = index, .generation = 9}});
+}
+
+static void webhooks_are_answered_when_the_event_is_safe(void **state)
+{
+    static const char *const update =
+        "{\"update_id\":1,\"message\":{\"message_id\":1,\"chat\":{\"id\":5,\"type\":\"private\"},"
+        "\"from\":{\"id\":5},\"text\":\"x\"}}";
+
+    open_bot(true);
+    answer(200, "{'ok':true,'result':{'id':777,'username':'my_bot'}}");
+    assert_str(buf_str(&last_call()->method), "setWebhook");
+    assert_true(asks("\"url\":\"https://relay.example.org/webhooks/telegram/my_bot\"") &&
+                asks("\"secret_token\":\"s3cret\""));
+    answer(200, "{'ok':true,'result':true}");
+    post(1, "wrong", update);
+    post(2, NULL, update);
+    assert_int_equal(w.http_status[1], 401);
+    assert_int_equal(w.http_status[2], 401);
+    assert_int_equal(w.n_events, 0);
+    post(3, "s3cret", update);
+    assert_int_equal(w.http_status[3], 0);
+    accepted(0, BH_OK);
+    assert_int_equal(w.http_status[3], 200);
+    post(4, "s3cret", update);
+    accepted(1, BH_BUSY);
+    assert_int_equal(w.http_status[4], 503);
+    post(5, "s3cret", "{\"update_id\":2,\"my_chat_member\":{}}");
+    assert_int_equal(w.http_status[5], 200);
+    post(6, "s3cret", "nonsense");
+    assert_int_equal(w.http_status[6], 400);
+}
+
+/* ---- sending ---- */
+
+#define SENT(id) "{'ok':true,'result':{'message_id':" id "}}"
+
+static void sends_of_one_chat_leave_one_after_the_other(void **state)
+{
+    reach_polling();
+    act(0, ACTION_SEND, "5", "one", NULL);
+    struct http_call *one = last_call();
+    act(1, ACTION_SEND, "5", "two", NULL);
+    act(2, ACTION_SEND, "6", "other", NULL);
+    assert_int_equal(count_calls("sendMessage"), 2);
+    assert_true(one->once && asks("\"chat_id\":6"));
+    answer_call(one, BH_OK, 429, "{'ok':false,'error_code':429,'parameters':{'retry_after':3}}");
+    pass(2900);
+    assert_int_equal(count_calls("sendMessage"), 2);
+    pass(200);
+    pass(10);
+    assert_int_equal(count_calls("sendMessage"), 3);
+    assert_true(asks("one"));
+    answer(200, SENT("70"));
+    pass(10);
+    assert_true(w.results[0].success);
+    assert_str(buf_str(&w.results[0].id), "70");
+    assert_true(asks("two"));
+}
+
+static void a_limit_longer_than_patience_fails_at_once_and_is_remembered(void **state)
+{
+    reach_polling();
+    act(0, ACTION_SEND, "5", "one", NULL);
+    answer(429, "{'ok':false,'error_code':429,'parameters':{'retry_after':40}}");
+    pass(10);
+    assert_true(str_starts(buf_str(&w.results[0].error), STR("network trouble: ")));
+    act(1, ACTION_SEND, "5", "again", NULL);
+    pass(10);
+    assert_int_equal(count_calls("sendMessage"), 1);
+    assert_true(str_starts(buf_str(&w.results[1].error), STR("network trouble: ")));
+}
+
+static void outcomes_have_the_words_the_gateway_acts_on(void **state)
+{
+    reach_polling();
+    act(0, ACTION_SEND, "5", "x", NULL);
+    answer_call(last_call(), BH_UNKNOWN, 0, "the line died");
+    assert_true(str_starts(buf_str(&w.results[0].error), STR("timed out: ")));
+    act(1, ACTION_SEND, "5", "x", NULL);
+    answer(504, "<html>");
+    assert_true(str_starts(buf_str(&w.results[1].error), STR("timed out: ")));
+    act(2, ACTION_SEND, "5", "x", NULL);
+    for (int i = 0; i < 3; i++) {
+        answer(502, "<html>");
+        pass(5000);
+    }
+    assert_true(str_starts(buf_str(&w.results[2].error), STR("network trouble: ")));
+    act(3, ACTION_SEND, "5", "x", NULL);
+    answer(403,
+           "{'ok':false,'error_code':403,'description':'Forbidden: bot was blocked by the user'}");
+    assert_true(str_contains(buf_str(&w.results[3].error), STR("has blocked this bot")));
+    act(4, ACTION_SEND, "5", "x", NULL);
+    answer(400, "{'ok':false,'error_code':400,'description':'odd: " TOKEN "'}");
+    assert_str(buf_str(&w.results[4].error), "Telegram refused: odd: <token>");
+    act(5, ACTION_SEND, "5", " \n ", NULL);
+    assert_str(buf_str(&w.results[5].error), "the message is empty");
+    act(6, ACTION_SEND, "nobody", "x", NULL);
+    assert_str(buf_str(&w.results[6].error), "\"nobody\" is no Telegram chat");
+    act(7, ACTION_EDIT, "5", "same", "70");
+    answer(400,
+           "{'ok':false,'error_code':400,'description':'Bad Request: message is not modified: x'}");
+    assert_true(w.results[7].success);
+}
+
+static void refused_styles_are_left_out_once(void **state)
+{
+    reach_polling();
+    act(0, ACTION_SEND, "5", "**x**", NULL);
+    assert_true(asks("entities"));
+    answer(
+        400,
+        "{'ok':false,'error_code':400,'description':'Bad Request: can\\u0027t parse entities: x'}");
+    assert_false(asks("entities"));
+    answer(
+        400,
+        "{'ok':false,'error_code':400,'description':'Bad Request: can\\u0027t parse entities: x'}");
+    assert_false(w.results[0].success);
+    assert_int_equal(count_calls("sendMessage"), 2);
+}
+
+static void a_newer_edit_replaces_one_that_waits(void **state)
+{
+    reach_polling();
+    act(0, ACTION_EDIT, "5", "draft 1", "70");
+    act(1, ACTION_EDIT, "5", "draft 2", "70");
+    act(2, ACTION_EDIT, "5", "draft 3", "70");
+    assert_true(w.results[1].success);
+    answer(200, SENT("70"));
+    pass(10);
+    assert_true(asks("draft 3"));
+    answer(200, SENT("70"));
+    assert_int_equal(count_calls("editMessageText"), 2);
+    assert_true(w.results[0].success && w.results[2].success);
+}
+
+static void what_was_under_way_when_we_stopped_is_unknown_once(void **state)
+{
+    reach_polling();
+    act(0, ACTION_SEND, "5", "maybe", NULL);
+    assert_int_equal(count_calls("sendMessage"), 1);
+    telegram_ops.close(w.p);
+    assert_true(str_starts(buf_str(&w.results[0].error), STR("timed out: ")));
+    reach_polling();
+    act(1, ACTION_SEND, "5", "maybe", NULL);
+    assert_true(str_starts(buf_str(&w.results[1].error), STR("timed out: ")));
+    act(2, ACTION_SEND, "5", "maybe", NULL);
+    answer(200, SENT("71"));
+    assert_true(w.results[2].success);
+    pass(100);
+    telegram_ops.close(w.p);
+    reach_polling();
+    act(3, ACTION_SEND, "5", "maybe", NULL);
+    assert_str(buf_str(&last_call()->method), "sendMessage"); /* that one had its answer */
+}
+
+static void typing_is_not_repeated_every_moment(void **state)
+{
+    reach_polling();
+    act(0, ACTION_TYPING, "5", NULL, NULL);
+    answer(200, "{'ok':true,'result':true}");
+    act(1, ACTION_TYPING, "5", NULL, NULL);
+    assert_true(w.results[0].success && w.results[1].success);
+    assert_int_equal(count_calls("sendChatAction"), 1);
+    pass(4000);
+    act(2, ACTION_TYPING, "5", NULL, NULL);
+    assert_int_equal(count_calls("sendChatAction"), 2);
+}
+
+static void wrong_configuration_is_refused_with_a_reason(void **state)
+{
+    struct config_platform bad[] = {
+        {.platform = Z("telegram"), .bot = Z("b")},
+        {.platform = Z("telegram"), .bot = Z("b"), .token = Z("1:a b")},
+        {.platform = Z("telegram"), .bot = Z("b"), .token = Z("1:a"), .mode = Z("both")},
+        {.platform = Z("telegram"), .bot = Z("b"), .token = Z("1:a"), .mode = Z("webhook")},
+        {.platform = Z("telegram"),
+         .bot = Z("b"),
+         .token = Z("1:a"),
+         .mode = Z("webhook"),
+         .webhook_secret = Z("a b")},
+        {.platform = Z("telegram"), .bot = Z("b"), .token = Z("1:a"), .api_base = Z("ftp://x")},
+    };
+    struct platform *p;
+
+    for (size_t i = 0; i < ARRAY_LEN(bad); i++) {
+        char why[256] = "";
+        assert_int_equal(telegram_ops.open(&bad[i], NULL, &p, why), BH_REFUSED);
+        assert_true(strlen(why) > 10);
+    }
+}
+
+int main(void)
+{
+#define T(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
+    const struct CMUnitTest tests[] = {
+        T(an_update_is_confirmed_only_when_it_is_accepted),
+        T(a_busy_update_waits_and_holds_back_its_chat_only),
+        T(a_full_mailbox_becomes_a_problem_in_the_end),
+        T(updates_out_of_order_and_repeated_are_put_in_order),
+        T(the_offset_survives_a_restart_but_not_a_week),
+        T(somebody_else_polling_is_named_and_waited_out),
+        T(a_revoked_token_is_named_and_tried_slowly),
+        T(failures_are_tried_again_with_growing_patience),
+        T(a_server_without_long_polling_is_not_stormed),
+        T(chats_go_by_their_own_route_else_by_the_bots),
+        T(webhooks_are_answered_when_the_event_is_safe),
+        T(sends_of_one_chat_leave_one_after_the_other),
+        T(a_limit_longer_than_patience_fails_at_once_and_is_remembered),
+        T(outcomes_have_the_words_the_gateway_acts_on),
+        T(refused_styles_are_left_out_once),
+        T(a_newer_edit_replaces_one_that_waits),
+        T(what_was_under_way_when_we_stopped_is_unknown_once),
+        T(typing_is_not_repeated_every_moment),
+        T(wrong_configuration_is_refused_with_a_reason),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
