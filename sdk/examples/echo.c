@@ -111,13 +111,13 @@ static void count(struct echo *e, struct bhgw *gw, const struct bhgw_event *ev)
 
     report_failure(first);
     for (int i = 2; first->success && i <= COUNT_TO; i++) {
+        size_t n = strlen(text);
         sleep_ms(COUNT_STEP_MS);
         if (was_stopped(e, ev->session_key)) {
-            strcat(text, " stopped, as you wish.");
+            snprintf(text + n, sizeof text - n, " stopped, as you wish.");
             i = COUNT_TO;
         } else {
-            snprintf(text + strlen(text), sizeof text - strlen(text), " %d%s", i,
-                     i < COUNT_TO ? "…" : " — done!");
+            snprintf(text + n, sizeof text - n, " %d%s", i, i < COUNT_TO ? "…" : " — done!");
         }
         struct bhgw_result *r =
             bhgw_edit_wait(gw, ev->chat_id, first->message_id, text, ev->answer_metadata);

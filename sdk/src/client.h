@@ -44,16 +44,20 @@ enum gwc_phase {
 
 enum gwc_want { GWC_WANT_NOTHING, GWC_WANT_UP, GWC_WANT_DORMANT, GWC_WANT_CLOSED };
 
+struct gwc_waiter { /* on the stack of a thread that waits for its request */
+    pthread_cond_t cond;
+    struct bhgw_result *result; /* NULL: not yet */
+};
+
 struct gwc_request {
-    struct list link; /* in gw->requests, then in gw->notices */
+    struct list link; /* in gw->requests */
     char id[33];      /* 32 hex digits */
     int64_t due_ms;
-    bhgw_done_cb *done; /* NULL: nobody listens */
+    struct gwc_waiter *waiter; /* borrowed; NULL: nobody waits */
+    bhgw_done_cb *done;        /* NULL: nobody listens */
     void *done_ctx;
-    bool waited, finished; /* a thread sleeps on @cond; it frees the request */
-    pthread_cond_t cond;
     char *chat_id, *message_id; /* owned, may be NULL: defaults of the result */
-    struct bhgw_result *result; /* owned once finished */
+    struct bhgw_result *result; /* owned, once finished with somebody listening */
 };
 
 enum gwc_notice_kind {

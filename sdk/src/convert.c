@@ -338,24 +338,28 @@ static struct descriptor_box *box_of(struct list *link)
     return list_entry(link, struct descriptor_box, link);
 }
 
+/* The descriptor that a new one for @platform takes the place of; NULL: there is room. */
+static struct descriptor_box *box_to_replace(const struct bhgw *gw, const char *platform)
+{
+    size_t n = 0;
+
+    for (struct list *it = gw->descriptors.next; it != &gw->descriptors; it = it->next)
+        if (strcmp(box_of(it)->pub.platform, platform) == 0 || ++n >= MAX_LIST)
+            return box_of(it);
+    return NULL;
+}
+
 void gwc_descriptor_keep(struct bhgw *gw, struct bhgw_descriptor *d, bool primary)
 {
     struct descriptor_box *box = container_of(d, struct descriptor_box, pub);
-    size_t n = 0;
+    struct descriptor_box *old = box_to_replace(gw, d->platform);
 
-    list_init(&box->link);
-    list_each(&gw->descriptors, it, next)
-    {
-        struct descriptor_box *old = box_of(it);
-        if (strcmp(old->pub.platform, d->platform) == 0 || ++n >= MAX_LIST) {
-            list_remove(&old->link);
-            bhgw_descriptor_free(&old->pub);
-        }
+    if (old != NULL) {
+        list_remove(&old->link);
+        bhgw_descriptor_free(&old->pub);
     }
-    if (primary)
-        list_add_before(gw->descriptors.next, &box->link);
-    else
-        list_append(&gw->descriptors, &box->link);
+    list_init(&box->link);
+    list_add_before(primary ? gw->descriptors.next : &gw->descriptors, &box->link);
 }
 
 void gwc_descriptors_free(struct bhgw *gw)

@@ -20,7 +20,6 @@
 void gwc_request_free(struct gwc_request *req)
 {
     bhgw_result_free(req->result);
-    pthread_cond_destroy(&req->cond);
     free(req->chat_id);
     free(req->message_id);
     free(req);
@@ -38,28 +37,29 @@ static struct gwc_request *request_new(struct bhgw *gw)
     memcpy(req->id, buf_z(&hex), sizeof req->id);
     buf_done(&hex);
     list_init(&req->link);
-    pthread_cond_init(&req->cond, NULL);
     req->due_ms = gwc_now_ms() + gw->opt.request_timeout_ms;
     return req;
 }
 
 static void finish(struct bhgw *gw, struct gwc_request *req, struct bhgw_result *result)
 {
-    assert(!req->finished);
-    req->finished = true;
-    req->result = result;
     list_remove(&req->link);
     map_del(&gw->request_by_id, str_of(req->id));
-    if (req->waited) {
-        pthread_cond_signal(&req->cond);
-    } else if (req->done == NULL) {
+    if (req->waiter != NULL) {
+        req->waiter->result = result;
+        pthread_cond_signal(&req->waiter->cond);
         gwc_request_free(req);
-    } else {
-        struct gwc_notice *n = xcalloc(1, sizeof *n);
-        n->kind = GWC_NOTICE_DONE;
-        n->request = req;
-        gwc_notify_locked(gw, n);
+        return;
     }
+    req->result = result;
+    if (req->done == NULL) {
+        gwc_request_free(req);
+        return;
+    }
+    struct gwc_notice *n = xcalloc(1, sizeof *n);
+    n->kind = GWC_NOTICE_DONE;
+    n->request = req;
+    gwc_notify_locked(gw, n);
 }
 
 void gwc_result_arrived(struct bhgw *gw, struct json doc)
@@ -137,17 +137,17 @@ static void submit(struct bhgw *gw, struct gwc_request *req, struct str action,
 static struct bhgw_result *submit_wait(struct bhgw *gw, struct gwc_request *req, struct str action,
                                        const char *platform, const char *bot_id)
 {
+    struct gwc_waiter waiter = {.cond = PTHREAD_COND_INITIALIZER};
+
     assert(gw->magic == GWC_MAGIC);
-    req->waited = true;
+    req->waiter = &waiter;
     pthread_mutex_lock(&gw->lock);
-    submit_locked(gw, req, action, platform, bot_id);
-    while (!req->finished)
-        pthread_cond_wait(&req->cond, &gw->lock);
+    submit_locked(gw, req, action, platform, bot_id); /* @req may be gone already */
+    while (waiter.result == NULL)
+        pthread_cond_wait(&waiter.cond, &gw->lock);
     pthread_mutex_unlock(&gw->lock);
-    struct bhgw_result *result = req->result;
-    req->result = NULL;
-    gwc_request_free(req);
-    return result;
+    pthread_cond_destroy(&waiter.cond);
+    return waiter.result;
 }
 
 /* ---- actions as JSON ---- */
