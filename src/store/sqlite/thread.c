@@ -200,17 +200,33 @@ void queue_stats(struct store *base, struct store_stats *ret)
 
 /* ---- the thread ---- */
 
-static void linger(struct store_sqlite *st) /* holding the lock */
+static bool linger_until(struct store_sqlite *st, int64_t until_us) /* false: work now */
 {
-    int64_t until_us = st->first_at_us + STORE_LINGER_MS * 1000;
     struct timespec until = {.tv_sec = until_us / 1000000, .tv_nsec = (until_us % 1000000) * 1000};
+    int late = 0;
+
+    while (!st->urgent && !st->stopping && late == 0) {
+        st->signalled = false;
+        late = pthread_cond_timedwait(&st->wake, &st->lock, &until);
+    }
+    return !st->urgent && !st->stopping;
+}
+
+/* Holding the lock.  Where the work to be taken ends: what came in the second half of the time
+ * stays, for its acks may still come first. */
+static struct store_op **linger(struct store_sqlite *st)
+{
+    int64_t half_us = STORE_LINGER_MS * 500, middle_us = st->first_at_us + half_us;
+    struct store_op **cut;
 
     st->thread_state = THREAD_LINGERING;
-    while (!st->urgent && !st->stopping) {
-        st->signalled = false;
-        if (pthread_cond_timedwait(&st->wake, &st->lock, &until) == ETIMEDOUT)
-            break;
-    }
+    if (!linger_until(st, middle_us))
+        return st->end;
+    cut = st->end;
+    if (!linger_until(st, middle_us + half_us))
+        return st->end;
+    st->first_at_us = middle_us; /* of what stays; nothing of it is older */
+    return cut;
 }
 
 /* Holding the lock.  Until there is work, or it has been quiet for so long that settled rows may be
@@ -238,14 +254,15 @@ static bool take_work(struct store_sqlite *st, struct store_op **ret_first, int6
 {
     pthread_mutex_lock(&st->lock);
     wait_for_work(st);
-    if (st->first != NULL)
-        linger(st);
+    struct store_op **cut = st->first != NULL ? linger(st) : st->end;
     st->thread_state = THREAD_BUSY;
     *ret_first = st->first;
     *ret_forget_ms = st->forget_before_ms;
     bool more = st->first != NULL || !st->stopping;
-    st->first = NULL;
-    st->end = &st->first;
+    st->first = *cut;
+    if (st->first == NULL)
+        st->end = &st->first;
+    *cut = NULL; /* last: with an empty queue it is st->first */
     st->urgent = false;
     st->forget_before_ms = 0;
     pthread_mutex_unlock(&st->lock);
