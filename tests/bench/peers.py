@@ -58,6 +58,16 @@ class Peer:
                 total += int(f.read().split()[0])
         return total / 1e9
 
+    def wait_quiet(self):
+        """Until it has done what it put off: that is part of the load, and no burden on the next one."""
+        limit, before = time.monotonic() + 10, self.cpu_s()
+        while time.monotonic() < limit:
+            time.sleep(0.2)
+            now = self.cpu_s()
+            if now - before < 0.004:
+                return
+            before = now
+
     def rss_kb(self):
         with open(f"/proc/{self.process.pid}/status") as f:
             for line in f:
@@ -79,6 +89,7 @@ class Peer:
         done = subprocess.run(self.load_args(mode, **options), stdout=subprocess.PIPE, text=True)
         if done.returncode != 0:
             raise RuntimeError(f"{mode} against {self.name} failed, see above and {self.dir}/log")
+        self.wait_quiet()
         if not done.stdout.strip():
             return None
         result = json.loads(done.stdout)
