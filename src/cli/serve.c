@@ -29,13 +29,15 @@
 #define DRAIN_MS 10000
 #define GOODBYE_MS 2000 /* for close frames to leave, once everything is on disk */
 #define LOOK_MS 10
+#define REPEAT_MS \
+    1000 /* Ctrl-C often arrives twice: from the terminal and from a script around us */
 
 struct serving {
     struct server server;
     const char *config_path; /* borrowed; as given */
     bool draining, drained;
-    int64_t deadline_ms;
-    struct timer look; /* while going down: is it over yet */
+    int64_t asked_ms, deadline_ms; /* when the drain began, when it must end */
+    struct timer look;             /* while going down: is it over yet */
 };
 
 /* Memory holds secrets: it must not end up in a core file, nor be read by another process of this
@@ -110,6 +112,8 @@ static void on_terminate(void *ctx)
     struct serving *s = ctx;
     struct clock *clock = loop_clock(s->server.loop);
 
+    if (s->draining && clock_now_ms(clock) < s->asked_ms + REPEAT_MS)
+        return;
     if (s->draining) {
         log_warn(NULL, "second signal: leaving at once");
         loop_stop(s->server.loop);
@@ -118,7 +122,8 @@ static void on_terminate(void *ctx)
     log_info(NULL, "going down: closing sockets, writing what was accepted");
     notify("STOPPING=1");
     s->draining = s->server.front.draining = true;
-    s->deadline_ms = clock_now_ms(clock) + DRAIN_MS;
+    s->asked_ms = clock_now_ms(clock);
+    s->deadline_ms = s->asked_ms + DRAIN_MS;
     timer_init(&s->look, on_look);
     timer_set(clock, &s->look, LOOK_MS);
     http_server_drain(s->server.http_server);

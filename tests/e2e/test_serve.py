@@ -154,11 +154,22 @@ def test_a_peer_that_answers_nothing_cannot_hold_up_the_end(bellhop):
     bellhop.start()
 
 
-def test_a_second_signal_leaves_at_once(bellhop, dial):
+def test_a_signal_that_comes_twice_still_drains(bellhop, dial):
+    """Ctrl-C reaches a server from the terminal and from the script around it."""
+    gateway = dial(bellhop, bellhop.add())
+    bellhop.signal(signal.SIGINT)
+    bellhop.signal(signal.SIGTERM)
+    assert bellhop.wait() == 0 and "at once" not in bellhop.log()
+    assert gateway.wait_closed()[0] == 1012
+    bellhop.start()
+
+
+def test_a_later_second_signal_leaves_at_once(bellhop, dial):
     dial(bellhop, bellhop.add(), read=False)
     bellhop.signal(signal.SIGTERM)
+    time.sleep(1.2)
     bellhop.signal(signal.SIGTERM)
-    assert bellhop.wait(8) == 0
+    assert bellhop.wait(8) == 0 and "at once" in bellhop.log()
     bellhop.start()
 
 
