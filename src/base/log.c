@@ -2,9 +2,16 @@
  *
  * A line is built in memory and leaves in one write(2), so lines of several threads, or of several
  * processes on one pipe, do not mix.  Control characters are escaped in both formats: a peer that
- * gets its text into a message cannot forge a line. */
+ * gets its text into a message cannot forge a line.
+ *
+ * Whoever reads us may stop (a paused pager, a stuck collector) and must not stop the loop: we
+ * write only where poll() finds room, PIPE_BUF bytes at a time because that much then fits, and
+ * lose lines otherwise.  How many were lost is the next line that gets through. */
 #include "base/log.h"
 #include <errno.h>
+#include <limits.h>
+#include <poll.h>
+#include <pthread.h>
 #include <stdarg.h>
 #include <stdatomic.h>
 #include <stdio.h>
@@ -88,23 +95,66 @@ static void add_json_line(struct buf *out, enum log_level level, struct str pref
     buf_done(&when);
 }
 
-static void write_all(struct str line)
+/* ---- the way out; all of it under the gate ---- */
+
+static pthread_mutex_t gate = PTHREAD_MUTEX_INITIALIZER;
+static unsigned long lost; /* lines, since the last one that got through */
+static bool torn;          /* the last one lacks its end */
+
+static bool has_room(void)
 {
+    struct pollfd p = {.fd = STDERR_FILENO, .events = POLLOUT};
+
+    return poll(&p, 1, 0) != 0;
+}
+
+static void write_line(struct str line)
+{
+    bool begun = false;
+
     while (line.n > 0) {
-        ssize_t n = write(STDERR_FILENO, line.p, line.n);
+        if (!has_room()) {
+            torn |= begun;
+            lost += !begun;
+            return;
+        }
+        ssize_t n = write(STDERR_FILENO, line.p, line.n < PIPE_BUF ? line.n : PIPE_BUF);
         if (n < 0 && errno == EINTR)
             continue;
         if (n <= 0)
             return; /* nobody listens: there is nobody to tell */
         line = str_skip(line, (size_t)n);
+        begun = true;
     }
+}
+
+static void emit(enum log_level level, struct str prefix, struct str msg)
+{
+    struct buf line = BUF_INIT;
+
+    if (torn)
+        buf_add_c(&line, '\n');
+    torn = false;
+    (atomic_load(&json_lines) ? add_json_line : add_text_line)(&line, level, prefix, msg);
+    buf_add_c(&line, '\n');
+    write_line(buf_str(&line));
+    buf_done(&line);
+}
+
+static void tell_lost(void)
+{
+    char msg[64];
+    int n = snprintf(msg, sizeof msg, "nobody read the log: lines lost=%lu", lost);
+
+    lost = 0;
+    emit(LOG_WARN, STR_NULL, str_make(msg, (size_t)n));
 }
 
 void log_write(enum log_level level, const struct log *ctx, const char *fmt, ...)
 {
     int saved_errno = errno;
     char msg[LINE_LIMIT / 8];
-    struct buf prefix = {.limit = LINE_LIMIT / 8}, line = BUF_INIT;
+    struct buf prefix = {.limit = LINE_LIMIT / 8};
     va_list args;
 
     if (!log_enabled(level))
@@ -115,11 +165,11 @@ void log_write(enum log_level level, const struct log *ctx, const char *fmt, ...
     if (ctx != NULL && ctx->prefix != NULL)
         ctx->prefix(ctx, &prefix);
     size_t msg_n = n < 0 ? 0 : (size_t)n < sizeof msg ? (size_t)n : sizeof msg - 1;
-    (atomic_load(&json_lines) ? add_json_line : add_text_line)(&line, level, buf_str(&prefix),
-                                                               str_make(msg, msg_n));
-    buf_add_c(&line, '\n');
-    write_all(buf_str(&line));
-    buf_done(&line);
+    pthread_mutex_lock(&gate);
+    if (lost > 0 && has_room())
+        tell_lost();
+    emit(level, buf_str(&prefix), str_make(msg, msg_n));
+    pthread_mutex_unlock(&gate);
     buf_done(&prefix);
     errno = saved_errno; /* logging never disturbs what it reports on */
 }

@@ -5,7 +5,7 @@
  *      -> 2026-11-15T13:10:09.123Z info session=41 instance=acme caught up: events=12
  * error = an operator must act; warn = degraded, we go on and say how; info = one line per life
  * event; debug = state changes.  Secrets and message texts are never logged.  A NULL context is
- * fine.  Safe from any thread. */
+ * fine.  Safe from any thread.  Never waits: lines that nobody reads are lost, and counted. */
 #pragma once
 #include "base/buf.h"
 

@@ -113,6 +113,27 @@ static void an_endless_message_is_cut_and_still_ends_its_line(void **state)
     assert_int_equal(line[strlen(line) - 1], '\n');
 }
 
+static void a_reader_that_stops_loses_lines_and_is_told_how_many(void **state)
+{
+    static char page[4096];
+
+    log_setup(LOG_INFO, false);
+    capture();
+    while (write(pipe_fd[1], page, sizeof page) > 0)
+        ;
+    fcntl(pipe_fd[1], F_SETFL, 0); /* as a pipe from a shell: writing would wait */
+    for (int i = 0; i < 3; i++)
+        log_info(NULL, "nobody reads this");
+    while (read(pipe_fd[0], page, sizeof page) > 0)
+        ;
+    log_info(NULL, "here you are");
+    release();
+    assert_string_equal(strchr(line, ' '),
+                        strstr(line, " warn nobody read the log: lines lost=3\n"));
+    assert_non_null(strstr(line, " info here you are\n"));
+    assert_null(strstr(line, "nobody reads this"));
+}
+
 static void logging_leaves_errno_alone(void **state)
 {
     log_setup(LOG_INFO, false);
@@ -147,6 +168,7 @@ int main(void)
         cmocka_unit_test(a_json_line_is_one_valid_object),
         cmocka_unit_test(levels_below_the_chosen_one_are_silent),
         cmocka_unit_test(an_endless_message_is_cut_and_still_ends_its_line),
+        cmocka_unit_test(a_reader_that_stops_loses_lines_and_is_told_how_many),
         cmocka_unit_test(logging_leaves_errno_alone),
         cmocka_unit_test(level_words_parse_and_others_do_not),
     };
