@@ -617,6 +617,67 @@ def test_secrets_are_nowhere_to_be_seen(make_bellhop, dial):
     assert "a secret thought" not in server.log() + seen
 
 
+def test_a_log_that_nobody_reads_holds_up_nothing(make_bellhop):
+    server = make_bellhop(start=False)
+    reader, writer = os.pipe()
+    process = subprocess.Popen([PROGRAM, "serve", "-c", server.config], stdout=subprocess.PIPE, stderr=writer, text=True)
+    os.close(writer)
+    try:
+        assert "ready" in process.stdout.readline()
+        server.port = int((server.state / "port").read_text())
+        server.url = f"http://127.0.0.1:{server.port}"
+        credential = server.add()
+        for _ in range(250):  # five lines each, into a pipe of 64 KiB
+            RawRelay(server, credential).s.close()
+        is_well(server)
+        os.set_blocking(reader, False)
+        log = b""
+        while piece := read_some(reader):
+            log += piece
+        server.add()
+        wait_for(lambda: b"lines lost=" in (read_some(reader) or b""))
+        process.terminate()
+        assert process.wait(20) == 0
+    finally:
+        process.kill()
+        process.wait()
+        process.stdout.close()
+        os.close(reader)
+
+
+def read_some(fd):
+    try:
+        return os.read(fd, 65536)
+    except BlockingIOError:
+        return None
+
+
+def test_no_spelling_of_a_private_address_is_rung(make_bellhop):
+    server = make_bellhop(CONFIG.replace("allow_private: true", "allow_private: false"))
+    hosts = ["127.1", "0", "2130706433", "0x7f.1", "0177.0.0.1", "localhost", "[::1]", "[::ffff:127.0.0.1]", "10.0.0.1",
+             "[64:ff9b::7f00:1]", "[2002:7f00:1::]", "user:pw@127.0.0.1", "169.254.169.254", "100.64.0.1", "[fe80::1]",
+             "[fd00::1]"]
+    for n, host in enumerate(hosts):
+        RawRelay(server, server.add(id=f"g{n}", wake_url=f"http://{host}:9/wake")).s.close()
+    assert server.write("wake up") == 200
+    for n, host in enumerate(hosts):
+        problem = wait_for(lambda: server.instance(f"g{n}")["pokeProblem"])
+        assert problem == "the address is not a public one", host
+
+
+def test_a_full_mailbox_refuses_for_now_and_takes_again_when_it_has_drained(make_bellhop, dial):
+    server = make_bellhop(CONFIG + "delivery: {{max_mailbox_bytes: 64KiB}}\n")
+    credential = server.add(id="full")
+    taken = [server.write(f"{n} " + "x" * 9000, client_id=f"c{n}") for n in range(10)]
+    assert taken == sorted(taken) and {200, 503} == set(taken)
+    gateway = dial(server, credential)
+    for n in range(taken.count(200)):
+        assert gateway.next("inbound")["event"]["text"].startswith(f"{n} ")
+    wait_for(lambda: server.instance("full")["entries"] == 0)
+    assert server.write("the platform tries again", client_id="c9") == 200
+    gateway.hear("the platform tries again")
+
+
 # ---- gateways that freeze ----
 
 def test_a_gateway_that_is_slow_to_ack_is_left_alone_and_one_that_never_does_is_away(make_bellhop, dial):
