@@ -1,12 +1,15 @@
 """Telegram: the real program against a strict simulator of the Bot API."""
 import json
+import os
 import pathlib
+import random
+import subprocess
 import sys
 import time
 
 import pytest
 
-from conftest import wait_for
+from conftest import BUILD, wait_for
 from relay import http
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "sim"))
@@ -157,13 +160,13 @@ def test_somebody_else_polls_and_it_shows(rig):
     wait_for(lambda: rig.sim.called("getUpdates"))
     assert http("POST", f"{rig.sim.url}/bot{TOKEN}/getUpdates", {"timeout": 0}).status == 200
     rig.sim.trouble("getUpdates", 409, "Conflict: terminated by other getUpdates request; make sure that only one bot "
-                                       "instance is running", times=2)
+                                       "instance is running", times=3)
     problem = wait_for(lambda: status(rig.server)["problem"])
     assert "Another program polls" in problem
     assert "platform_up{platform=\"telegram\",bot=\"my_bot\"} 0" in rig.server.get("/metrics").text
     assert rig.server.cli("doctor", check=False).returncode == 1
     rig.sim.say(ANN, "still here")
-    rig.gateway.hear("still here")
+    rig.gateway.hear("still here", 30)
     wait_for(lambda: status(rig.server)["problem"] is None)
 
 
@@ -225,16 +228,16 @@ def test_a_limited_chat_waits_and_others_do_not(rig):
     s, g = rig.sim, rig.gateway
     s.say(ANN, "hi"), s.say(GROUP, "ho")
     g.hear("hi"), g.hear("ho")
-    s.limit(ANN, retry_after=1)
+    s.limit(ANN, retry_after=3)
     began = time.monotonic()
     for i in range(3):
         g.send({"type": "outbound", "requestId": f"r{i}",
                 "action": {"op": "send", "chat_id": "5", "content": f"n{i}", "metadata": {}}})
     assert send(g, GROUP, "at once")["success"]
-    assert time.monotonic() - began < 0.9
+    assert time.monotonic() - began < 2.5
     wait_for(lambda: s.texts(ANN) == ["n0", "n1", "n2"])
-    assert time.monotonic() - began >= 0.95
-    assert len(s.called("sendMessage")) == 5  # nothing was tried before the second was over
+    assert time.monotonic() - began >= 2.95
+    assert len(s.called("sendMessage")) == 5  # nothing was tried before the time was over
 
 
 def test_failures_say_what_to_do(rig):
@@ -309,6 +312,79 @@ def test_what_was_being_sent_at_a_crash_is_not_sent_blindly(rig):
     assert send(gateway, ANN, "maybe")["success"]
     assert rig.sim.texts(ANN) == ["maybe"]
     assert status(rig.server)["cutOffAtStart"] == 1
+
+
+# ---- lives ----
+
+
+def test_killed_again_and_again_nothing_is_lost_or_out_of_order(rig):
+    """Repeated may only be what was heard in the last moments before a kill, its ack not yet on disk."""
+    chance = random.Random(3)
+    rig.gateway.close()
+    rig.gateway = rig.dial(ack=False)
+    heard, killed = {}, 0.0  # message_id -> (text, when)
+
+    def listen(gateway, seconds):
+        end = time.monotonic() + seconds
+        while (left := end - time.monotonic()) > 0:
+            try:
+                frame = gateway.next("inbound", left)
+            except AssertionError:
+                return
+            event = frame["event"]
+            if event["message_id"] in heard:
+                text, when = heard[event["message_id"]]
+                assert text == event["text"] and when > killed - 0.5
+            else:
+                heard[event["message_id"]] = (event["text"], time.monotonic())
+            gateway.acknowledge(frame)
+
+    said = 0
+    for _ in range(5):
+        for _ in range(20):
+            rig.sim.say(ANN, f"m{said}")
+            said += 1
+        listen(rig.gateway, chance.choice([0, 0.01, 0.05, 0.4, 1.5]))
+        killed = time.monotonic()
+        rig.server.kill()
+        rig.server.start()
+        rig.gateway = rig.dial(ack=False)
+    end = time.monotonic() + 20
+    while len(heard) < said and time.monotonic() < end:
+        listen(rig.gateway, 0.3)
+    listen(rig.gateway, 0.5)
+    assert [text for text, _ in heard.values()] == [f"m{i}" for i in range(said)]
+
+
+def test_the_example_agent_answers(sim, make_bellhop):
+    server = make_bellhop(config(sim))
+    c = server.add(platform="telegram", bot="my_bot")
+    env = {**os.environ, "GATEWAY_RELAY_URL": server.url, "GATEWAY_RELAY_ID": c.id, "GATEWAY_RELAY_SECRET": c.secret}
+    agent = subprocess.Popen([BUILD / "echo", "--platform", "telegram=my_bot", "--idle", "0"], env=env)
+    try:
+        sim.say(ANN, "good morning")
+        wait_for(lambda: any("good morning" in t for t in sim.texts(ANN)), 20)
+    finally:
+        agent.terminate()
+        assert agent.wait(20) == 0
+
+
+def test_two_platforms_share_one_socket(sim, make_bellhop, dial):
+    server = make_bellhop(config(sim) + "  - {{platform: web, bot: lobby}}\n")
+    c = server.add(platform="telegram", bot="my_bot")
+    server.cli("route", "add", "--platform", "web", "--key", "lobby", "--tenant", "t")
+    gateway = dial(server, c, hello=("telegram", "my_bot"))
+    gateway.send({"type": "hello", "platform": "web", "botId": "lobby"})
+    assert gateway.next("descriptor")["descriptor"]["platform"] == "web"
+    sim.say(ANN, "from telegram")
+    gateway.hear("from telegram")
+    server.write("from the page")
+    page = gateway.hear("from the page")["event"]["source"]["chat_id"]
+    assert gateway.act(platform="telegram", bot="my_bot", op="send", chat_id="5", content="to telegram",
+                       metadata={})["success"]
+    assert gateway.act(platform="web", bot="lobby", op="send", chat_id=page, content="to the page",
+                       metadata={})["success"]
+    assert sim.texts(ANN) == ["to telegram"]
 
 
 # ---- webhooks ----
