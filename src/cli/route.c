@@ -96,7 +96,8 @@ const struct command cmd_route = {
     "An event goes to the instances its route names and to nobody else.  The key is what the "
     "platform\n"
     "tells its places apart by: for web the bot's name, for discord the guild, for telegram the "
-    "chat.\n"
+    "chat\n"
+    "(or the bot's name: every chat that has no route of its own).\n"
     "Without --instance every instance of the tenant gets the event.\n",
     run,
 };

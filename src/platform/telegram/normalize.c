@@ -222,6 +222,33 @@ static bool mentions_us(const struct tg_me *me, struct str text, struct json ent
     return false;
 }
 
+/* Telegram hides an address behind words; the agent sees "words (address)". */
+static struct str show_links(struct arena *a, struct str text, struct json entities)
+{
+    struct buf out = BUF_INIT;
+    size_t at = 0, seen = 0;
+    struct str s;
+
+    for (struct json_iter it = {0}; json_next(entities, &it) && seen < 200; seen++) {
+        struct str url = json_str(it.value, "url");
+        if (!str_eq(json_str(it.value, "type"), STR("text_link")) || url.n == 0 || url.n > 2048 ||
+            !entity_text(text, it.value, &s) || str_eq(s, url))
+            continue;
+        size_t end = (size_t)(s.p + s.n - text.p);
+        if (end < at)
+            continue; /* they come in order; this one does not */
+        buf_add(&out, text.p + at, end - at);
+        buf_printf(&out, " (%.*s)", STR_FMT(url));
+        at = end;
+    }
+    if (at == 0)
+        return text;
+    buf_add_str(&out, str_skip(text, at));
+    text = arena_str(a, buf_str(&out));
+    buf_done(&out);
+    return text;
+}
+
 static bool is_word(char c)
 {
     return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '_';
@@ -289,6 +316,8 @@ static const char *take_words(struct normal *n)
     if (command == OUR_COMMAND) {
         text = words;
         type = type.p == NULL ? STR("command") : type;
+    } else {
+        text = show_links(n->arena, text, entities);
     }
     if (n->edited)
         text = join(n->arena, STR("[edited]"), " ", text);

@@ -142,7 +142,11 @@ static void tg_status(struct platform *p, struct jw *w)
     jw_kstr(w, "mode", t->secret != NULL ? STR("webhook") : STR("polling"));
     jw_kstr(w, "username", str_of(t->me.username));
     jw_kbool(w, "readsAllGroupMessages", t->reads_all);
-    jw_ki64(w, "lastUpdateAt", t->poll.heard_ms);
+    jw_key(w, "lastUpdateAt");
+    if (t->poll.heard_ms > 0)
+        jw_i64(w, t->poll.heard_ms);
+    else
+        jw_null(w);
     jw_ki64(w, "updates", (int64_t)t->n.updates);
     jw_ki64(w, "events", (int64_t)t->n.events);
     jw_ki64(w, "ignored", (int64_t)t->n.ignored);

@@ -157,6 +157,19 @@ static void mentions_are_found_by_utf16_offsets(void **state)
     assert_false(ev.mentions_bot);
 }
 
+static void hidden_addresses_are_shown(void **state)
+{
+    struct event ev;
+
+    assert_true(
+        read_message("'message_id':9,'text':'\U0001F600 see this and that','entities':["
+                     "{'type':'text_link','offset':7,'length':4,'url':'https://a.org'},"
+                     "{'type':'text_link','offset':16,'length':4,'url':'https://b.org'},"
+                     "{'type':'text_link','offset':16,'length':400,'url':'https://c.org'}]," DM,
+                     &ev));
+    assert_str(ev.text, "\U0001F600 see this (https://a.org) and that (https://b.org)");
+}
+
 static void commands_lose_our_name_and_others_are_nobodys(void **state)
 {
     static const struct {
@@ -317,6 +330,7 @@ int main(void)
         cmocka_unit_test(a_topic_message_names_its_topic_and_replies_to_nothing),
         cmocka_unit_test(a_reply_carries_what_it_answers),
         cmocka_unit_test(mentions_are_found_by_utf16_offsets),
+        cmocka_unit_test(hidden_addresses_are_shown),
         cmocka_unit_test(commands_lose_our_name_and_others_are_nobodys),
         cmocka_unit_test(files_become_a_note_and_never_an_address),
         cmocka_unit_test(an_edit_says_so_and_is_an_event_of_its_own),
