@@ -49,7 +49,11 @@ void backfill_mark(struct discord *d, const struct shard *s)
 
     for (size_t at = 0; map_next(&d->seen, &at, &v);) {
         struct seen *seen = v;
-        if (seen->gap != 0 || seen->last == 0 || !shard_has(s, seen->guild_id))
+        if (seen->last == 0 || !shard_has(s, seen->guild_id))
+            continue;
+        seen->again =
+            seen->filling; /* what is being read now ends before the next session begins */
+        if (seen->gap != 0)
             continue;
         seen->gap = seen->last;
         seen->dirty = true;
@@ -58,9 +62,9 @@ void backfill_mark(struct discord *d, const struct shard *s)
 
 static void clear_mark(struct seen *s)
 {
-    s->gap = 0;
+    s->gap = s->again ? s->last : 0;
     s->dirty = true;
-    s->filling = false;
+    s->filling = s->again = false;
 }
 
 /* ---- one channel ---- */
@@ -224,6 +228,15 @@ void backfill_channel(struct discord *d, struct seen *s)
 
 /* ---- all of them ---- */
 
+/* Only behind a new session: reading earlier would leave out what comes before it begins. */
+static bool is_live(const struct discord *d, const struct seen *s)
+{
+    for (unsigned i = 0; i < d->n_shards; i++)
+        if (shard_has(&d->shards[i], s->guild_id))
+            return dgateway_state(d->shards[i].gateway) == DGATEWAY_LIVE;
+    return false;
+}
+
 static void on_backfill_timer(struct timer *t)
 {
     struct discord *d = container_of(t, struct discord, backfill_timer);
@@ -231,7 +244,7 @@ static void on_backfill_timer(struct timer *t)
 
     for (size_t at = 0; d->backfills < MAX_BACKFILLS && map_next(&d->seen, &at, &v);) {
         struct seen *s = v;
-        if (s->gap != 0 && !s->filling)
+        if (s->gap != 0 && !s->filling && is_live(d, s))
             backfill_channel(d, s);
     }
 }

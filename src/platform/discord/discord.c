@@ -7,6 +7,7 @@
 #include "base/jw.h"
 #include "base/mem.h"
 #include "platform/discord/discord_priv.h"
+#include "platform/intent.h"
 
 #define API_BASE "https://discord.com/api/v10"
 #define TICK_MS 2000
@@ -139,7 +140,7 @@ static enum bh_err discord_open(const struct config_platform *cfg, struct host *
     d->log.prefix = log_prefix;
     d->env = host_env(host);
     d->cfg = cfg;
-    d->intents = intents;
+    d->intent_bits = intents;
     d->api_base = trimmed_base(cfg->api_base);
     d->rest = rest_new(d->env, d->api_base, cfg->token);
     d->cache = dcache_new(NULL);
@@ -147,10 +148,12 @@ static enum bh_err discord_open(const struct config_platform *cfg, struct host *
     send_init(d);
     backfill_init(d);
     timer_init(&d->tick, on_tick);
+    snprintf(ret_why, 256, "the store cannot be read");
     enum bh_err err = memory_load(d);
+    if (err == BH_OK)
+        err = intents_open(d->env->store, d->env->clock, "discord", cfg->bot, &d->intents, ret_why);
     start_init(d);
     if (err != BH_OK) {
-        snprintf(ret_why, 256, "the store cannot be read");
         discord_free(d);
         return err;
     }
@@ -199,7 +202,7 @@ static void write_shards(const struct discord *d, struct jw *w)
         jw_ki64(w, "shard", (int64_t)i);
         jw_kstr(w, "state", str_of(dgateway_state_name(dgateway_state(g))));
         if (dgateway_latency_ms(g) >= 0)
-            jw_ki64(w, "latency_ms", dgateway_latency_ms(g));
+            jw_ki64(w, "latencyMs", dgateway_latency_ms(g));
         jw_end_obj(w);
     }
     jw_end_arr(w);
@@ -220,12 +223,13 @@ static void discord_status(struct platform *p, struct jw *w)
     jw_ki64(w, "channels", (int64_t)cache.channels);
     jw_ki64(w, "events", (int64_t)d->count.events);
     jw_ki64(w, "ignored", (int64_t)d->count.ignored);
-    jw_ki64(w, "empty_messages", (int64_t)d->count.empty);
+    jw_ki64(w, "emptyMessages", (int64_t)d->count.empty);
     jw_ki64(w, "requests", (int64_t)rest.sent);
-    jw_ki64(w, "requests_waiting", (int64_t)rest.waiting);
-    jw_ki64(w, "rate_limited", (int64_t)rest.limited);
-    jw_ki64(w, "refused_in_ten_minutes", rest.refused);
+    jw_ki64(w, "requestsWaiting", (int64_t)rest.waiting);
+    jw_ki64(w, "rateLimited", (int64_t)rest.limited);
+    jw_ki64(w, "refusedInTenMinutes", rest.refused);
     jw_ki64(w, "backfilling", d->backfills);
+    jw_ki64(w, "cutOffAtStart", (int64_t)intents_found(d->intents));
 }
 
 static const struct descriptor descriptor = {

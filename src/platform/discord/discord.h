@@ -1,8 +1,8 @@
 /* discord.h - Discord as a platform: gateway in, REST out.
  *
  * The bot is the application's id.  An event's route key is its guild's id, or "dm:<user id>" for a
- * direct message; docs/platforms/discord.md tells the whole way from creating the bot to the first
- * answer. */
+ * direct message; what is not routed so goes where the bot's own id is routed.
+ * docs/platforms/discord.md tells the whole way from creating the bot to the first answer. */
 #pragma once
 #include "platform/platform.h"
 

@@ -18,6 +18,7 @@
 #define DISCORD_INTENTS_DEFAULT 37377 /* guilds, guild messages, direct messages, content */
 
 struct discord;
+struct intents;
 struct seen;
 struct ws_client;
 
@@ -48,7 +49,7 @@ struct discord {
     const struct host_env *env;        /* borrowed */
     const struct config_platform *cfg; /* borrowed */
     char *api_base;                    /* owned */
-    uint64_t intents;
+    uint64_t intent_bits;
     char bot_user[24];          /* our user id, "" until Discord told */
     struct rest *rest;          /* owned */
     struct dcache *cache;       /* owned */
@@ -83,7 +84,8 @@ struct discord {
     unsigned backfills;
 
     /* send.c */
-    struct list sendings; /* struct sending, owned */
+    struct list sendings;    /* struct sending, owned */
+    struct intents *intents; /* owned; what is being sent, on disk */
     struct {
         uint64_t channel_id;
         int64_t until_ms;
@@ -130,8 +132,8 @@ void hold_done(struct discord *d);
 /* ---- memory.c ---- */
 struct seen { /* the newest message of a channel that is safe */
     uint64_t channel_id, guild_id, last;
-    uint64_t gap; /* messages after this one may have been missed; 0: none */
-    bool dirty, filling;
+    uint64_t gap;               /* messages after this one may have been missed; 0: none */
+    bool dirty, filling, again; /* again: another session was lost while it is filled */
     struct list lru;
 };
 enum bh_err memory_load(struct discord *d);

@@ -135,6 +135,20 @@ void events_shard_done(struct shard *s)
 
 /* ---- messages ---- */
 
+static bool is_routed(struct discord *d, struct str key)
+{
+    return strcmp(host_route_state(d->base.host, &d->base, key), "none") != 0;
+}
+
+/* A guild or a person is routed by its own key, else with all the rest of this bot. */
+static void choose_route(struct discord *d, struct event *ev)
+{
+    struct str bot = str_of(d->base.bot);
+
+    if (!is_routed(d, ev->route_key) && is_routed(d, bot))
+        ev->route_key = bot;
+}
+
 enum normalize_verdict events_try(struct discord *d, struct json message, struct str guild_id,
                                   bool lenient, host_accepted_cb *done, void *ctx)
 {
@@ -148,6 +162,7 @@ enum normalize_verdict events_try(struct discord *d, struct json message, struct
 
     if (v == NORMALIZE_EVENT) {
         d->count.events++;
+        choose_route(d, &d->norm.ev);
         host_accept(d->base.host, &d->base, &d->norm.ev, done, ctx);
     } else if (v == NORMALIZE_IGNORED) {
         d->count.ignored++;
@@ -226,6 +241,8 @@ static void on_live(void *ctx, struct dgateway *g, struct json ready)
         dcache_set_bot(d->cache, snowflake(id));
     }
     d->gateway_problem = NULL;
+    /* Soon, not with the next tick: a crash now must find the session, or its events are gone. */
+    timer_set(d->env->clock, &d->tick, 0);
     /* After READY the guilds follow, and say in which channels nothing happened. */
     backfill_soon(d, ready.doc != NULL ? 5000 : 0);
 }
@@ -236,6 +253,7 @@ static void on_session_lost(void *ctx, struct dgateway *g)
     struct shard *s = &d->shards[dgateway_shard(g)];
 
     timer_stop(d->env->clock, &s->replay);
+    timer_stop(d->env->clock, &d->backfill_timer);
     reset_ledger(s);
     backfill_mark(d, s);
 }

@@ -102,22 +102,34 @@ void hold_push(struct discord *d, struct json message, uint64_t guild_id, uint64
 
 /* ---- asking ---- */
 
+static uint64_t first_seq(const struct hold *h)
+{
+    return list_is_empty(&h->messages) ? 0 : list_first(&h->messages, struct held, link)->p->seq;
+}
+
+/* The hold for this guild that has waited longest. */
+static struct hold *next_hold_of(const struct discord *d, uint64_t guild_id)
+{
+    struct hold *best = NULL;
+    void *v;
+
+    for (size_t at = 0; map_next(&d->holds, &at, &v);) {
+        struct hold *h = v;
+        if (h->what == FOR_GUILD && h->guild_id == guild_id && !h->running &&
+            (best == NULL || first_seq(h) < first_seq(best)))
+            best = h;
+    }
+    return best;
+}
+
 static void run_holds_of(struct discord *d, uint64_t guild_id, bool lenient)
 {
-    bool again = true;
+    struct hold *h;
 
-    while (again) { /* a run may remove any hold: start over after each */
-        void *v;
-        again = false;
-        for (size_t at = 0; !again && map_next(&d->holds, &at, &v);) {
-            struct hold *h = v;
-            if (h->what != FOR_GUILD || h->guild_id != guild_id || h->running)
-                continue;
-            h->what = FOR_NOTHING;
-            h->lenient = lenient;
-            hold_run(h);
-            again = true;
-        }
+    while ((h = next_hold_of(d, guild_id)) != NULL) {
+        h->what = FOR_NOTHING;
+        h->lenient = lenient;
+        hold_run(h);
     }
 }
 
@@ -137,7 +149,8 @@ static void load_end(struct load *l, bool known)
     load_free(l);
     if (known)
         dcache_guild_loaded(d->cache, guild_id);
-    run_holds_of(d, guild_id, !known);
+    const struct dcache_guild *g = dcache_guild(d->cache, guild_id); /* it may be full */
+    run_holds_of(d, guild_id, g == NULL || !g->loaded);
 }
 
 static const char *const load_paths[] = {"", "/channels", "/threads/active"};

@@ -96,7 +96,7 @@ static void save_sessions(struct discord *d)
         jw_kstr(&w, "url", str_of(gs.resume_url));
         jw_ki64(&w, "seq", (int64_t)gs.seq);
         jw_kstr(&w, "user", str_of(d->bot_user));
-        jw_ki64(&w, "intents", (int64_t)d->intents);
+        jw_ki64(&w, "intents", (int64_t)d->intent_bits);
         jw_end_obj(&w);
         store_put(d->env->store,
                   &(struct store_kv){.verb = gs.id[0] != '\0' ? KV_PUT : KV_DELETE,
@@ -198,7 +198,7 @@ static bool read_session(struct discord *d, struct json v, struct dgateway *g)
     int64_t seq = 0, intents = 0;
 
     /* Other intents are another stream of events: the old session would go on without them. */
-    if (!json_as_i64(json_get(v, "intents"), &intents) || (uint64_t)intents != d->intents ||
+    if (!json_as_i64(json_get(v, "intents"), &intents) || (uint64_t)intents != d->intent_bits ||
         !json_as_i64(json_get(v, "seq"), &seq) || seq <= 0 || snowflake(user) == 0 ||
         user.n >= sizeof d->bot_user || json_str(v, "id").n == 0)
         return false;

@@ -5,6 +5,9 @@
  * nonce which Discord enforces: a request repeated after a lost answer returns the message that is
  * already there instead of a second one.
  *
+ * Before the first part leaves, the intent to send is on disk: a crash in the middle is reported as
+ * "may have been delivered" to a gateway that asks for the same again, never repeated blindly.
+ *
  * An agent can never ping a role or everyone, whatever it writes; the people it names and the one
  * it answers, it can. */
 #include <inttypes.h>
@@ -14,6 +17,7 @@
 #include "base/mem.h"
 #include "base/rand.h"
 #include "platform/discord/discord_priv.h"
+#include "platform/intent.h"
 #include "platform/split.h"
 
 enum { MAX_CONTENT = 2000, TYPING_SHOWS_MS = 8000, TYPING_PATIENCE_MS = 5000 };
@@ -23,6 +27,7 @@ struct sending { /* one action under way */
     struct discord *d; /* borrowed */
     struct action_id id;
     struct rest_call *call;
+    struct intent intent;
     uint64_t channel_id;
     uint64_t message_id; /* what is edited; 0: a new message */
     uint64_t reply_to;   /* 0: none */
@@ -54,6 +59,7 @@ static struct sending *sending_new(struct discord *d, struct action_id id, uint6
 static void sending_free(struct sending *s)
 {
     rest_cancel(&s->call);
+    intent_end(&s->intent);
     list_remove(&s->link);
     split_done(&s->parts);
     free(s);
@@ -61,6 +67,8 @@ static void sending_free(struct sending *s)
 
 void send_done(struct discord *d)
 {
+    intents_free(d->intents); /* first: those under way are being cut off and stay on disk */
+    d->intents = NULL;
     list_each(&d->sendings, it, nxt) sending_free(list_entry(it, struct sending, link));
 }
 
@@ -172,6 +180,44 @@ static void on_part(void *ctx, const struct rest_answer *a)
     sending_free(s);
 }
 
+static void on_intent(struct intent *it, enum bh_err err)
+{
+    struct sending *s = container_of(it, struct sending, intent);
+
+    if (err != BH_OK) {
+        host_fail(s->d->base.host, s->id,
+                  ACTION_ERROR_TRANSIENT "bellhop's store cannot be written; nothing was sent");
+        sending_free(s);
+        return;
+    }
+    send_part(s, true);
+}
+
+/* What makes two requests the same one. */
+static void write_what(const struct sending *s, const struct action *a, struct buf *out)
+{
+    buf_printf(out, "%s %" PRIu64 " %" PRIu64 " %" PRIu64 " ", action_op_name(a->op), s->channel_id,
+               s->message_id, s->reply_to);
+    buf_add_str(out, a->content);
+}
+
+static void begin_message(struct sending *s, const struct action *a)
+{
+    struct buf what = BUF_INIT;
+
+    write_what(s, a, &what);
+    if (intents_was_cut_off(s->d->intents, buf_str(&what))) {
+        host_fail(s->d->base.host, s->id,
+                  ACTION_ERROR_UNKNOWN
+                  "bellhop was restarted while this was being sent; it may have "
+                  "been delivered");
+        sending_free(s);
+    } else {
+        intent_begin(s->d->intents, &s->intent, buf_str(&what), on_intent);
+    }
+    buf_done(&what);
+}
+
 static void start_message(struct discord *d, struct action_id id, uint64_t channel_id,
                           const struct action *a)
 {
@@ -190,7 +236,7 @@ static void start_message(struct discord *d, struct action_id id, uint64_t chann
         host_fail(d->base.host, id, "there is nothing to send: the text is empty");
         sending_free(s);
     } else {
-        send_part(s, true);
+        begin_message(s, a);
     }
 }
 

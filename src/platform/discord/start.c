@@ -105,7 +105,7 @@ static void make_shards(struct discord *d, unsigned n)
                                        .ctx = d,
                                        .token = d->cfg->token,
                                        .url = d->gateway_url,
-                                       .intents = d->intents,
+                                       .intents = d->intent_bits,
                                        .shard = i,
                                        .n_shards = n,
                                        .ignore_resume_url = d->cfg->gateway_url != NULL});
