@@ -33,6 +33,11 @@ const WAKING_MS = 60000; // after this long nobody believes in "waking up"
 let state = 'unknown';
 let noteTimer = 0;
 
+// The reader is at the end and wants to stay there.  Only moving up ends that: on its way down a smooth
+// scroll is not at the end either, and messages that arrive meanwhile must not leave it behind.
+let stick = true;
+let lastTop = 0;
+
 function setState(next) {
   if (!STATES[next]) return;
   const slept = ['asleep', 'waking', 'away', 'never'].includes(state);
@@ -52,7 +57,7 @@ function setState(next) {
 }
 
 function showNote(icon, text) {
-  const stuck = atBottom();
+  const stuck = stick;
   $('note').hidden = !text;
   $('note').dataset.state = state;
   $('note-text').textContent = text || '';
@@ -80,7 +85,7 @@ function operatorHelp() {
 let typingTimer = 0;
 
 function setTyping(on, forMs = 6000) {
-  const stuck = atBottom();
+  const stuck = stick;
   clearTimeout(typingTimer);
   if (on) typingTimer = setTimeout(() => setTyping(false), forMs);
   if (on === !$('typing').hidden) return;
@@ -111,9 +116,11 @@ function setUnseen(n) {
   $('newer-text').textContent = n === 1 ? '1 new message' : `${n} new messages`;
 }
 
-let stick = true; // the reader is at the end and wants to stay there
 scroller.addEventListener('scroll', () => {
-  stick = atBottom();
+  const top = scroller.scrollTop;
+  if (atBottom()) stick = true;
+  else if (top < lastTop) stick = false;
+  lastTop = top;
   if (stick && unseen) setUnseen(0);
 }, { passive: true });
 new ResizeObserver(() => { if (stick) toBottom(); }).observe(scroller);
@@ -140,7 +147,7 @@ function onEvent(type, data) {
 }
 
 function show(type, message) {
-  const stuck = atBottom();
+  const stuck = stick;
   if (message.from === 'agent' && type === 'message') setTyping(false);
   if (type === 'interrupt') setTyping(false);
   const { entry, isNew } = type === 'edit' ? thread.edit(message) : thread.put(message);
