@@ -27,6 +27,7 @@ KNOWN = {
     "getUpdates": {"offset", "limit", "timeout", "allowed_updates"},
     "setWebhook": {"url", "secret_token", "allowed_updates", "max_connections", "drop_pending_updates"},
     "deleteWebhook": {"drop_pending_updates"},
+    "getWebhookInfo": set(),
     "getChat": {"chat_id"},
     "sendChatAction": {"chat_id", "message_thread_id", "action"},
     "sendMessage": {"chat_id", "message_thread_id", "text", "parse_mode", "entities", "reply_parameters",
@@ -370,6 +371,10 @@ class TelegramSim:
     async def _deleteWebhook(self, bot, token, p):
         bot["webhook"] = None
         return True
+
+    async def _getWebhookInfo(self, bot, token, p):
+        return {"url": (bot["webhook"] or {}).get("url", ""), "has_custom_certificate": False,
+                "pending_update_count": len(bot["updates"])}
 
     async def _setWebhook(self, bot, token, p):
         if not re.fullmatch(r"https://[^ ]+", p.get("url", "")):

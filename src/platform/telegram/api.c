@@ -46,10 +46,10 @@ static void keep_words(const struct telegram *t, struct str s, char ret[256])
             continue;
         }
         size_t one = utf8_seq_bytes(str_skip(s, i));
-        if (one == 1)
-            ret[n++] = (unsigned char)s.p[i] < ' ' ? ' ' : s.p[i];
-        else if (one > 1)
-            memcpy(ret + n, s.p + i, one), n += one;
+        memcpy(ret + n, s.p + i, one);
+        if (one == 1 && (unsigned char)ret[n] < ' ')
+            ret[n] = ' ';
+        n += one;
         i += one > 0 ? one : 1;
     }
     ret[n] = '\0';

@@ -96,7 +96,7 @@ static struct border find_cut(const struct md *m, size_t from, size_t limit)
         char c = m->text.p[at];
         size_t n = utf8_seq_bytes(str_make(m->text.p + at, m->text.n - at));
         size_t u = n == 4 ? 2 : 1;
-        if (units + u > limit) /* white space just behind the limit is a border, too: seen above */
+        if (units + u > limit)
             break;
         if (c == '\n' && at > from && m->text.p[at - 1] == '\n')
             para = line;
@@ -107,7 +107,7 @@ static struct border find_cut(const struct md *m, size_t from, size_t limit)
         at += n > 0 ? n : 1;
         units += u;
     }
-    if (is_space(m->text.p[at]))
+    if (is_space(m->text.p[at])) /* it fits to the last unit */
         return (struct border){at, units};
     if (para.units >= limit / 2)
         return para;

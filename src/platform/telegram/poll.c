@@ -2,7 +2,7 @@
  *
  *      WHO --getMe--> HOOK --deleteWebhook--> FETCH --updates--> DELIVER
  *                       |                       ^----- all accepted ---'
- *                       '--setWebhook--> LISTEN
+ *                       '--setWebhook--> LISTEN <--timer, getWebhookInfo--> CHECK --gone--> HOOK
  *      every state but DELIVER --trouble--> REST --timer--> the state it came from (or WHO, HOOK)
  *
  * Telegram forgets an update when the next getUpdates asks for a higher one, so FETCH is entered
@@ -27,6 +27,8 @@
 #define CALL_MS 15000
 #define MAX_REST_MS 60000
 #define REVOKED_REST_MS 60000
+#define FIRST_CHECK_MS 30000
+#define CHECK_MS 300000
 #define OFFSET_VALID_MS ((int64_t)6 * 86400 * 1000)
 #define HELD_IS_A_PROBLEM 5 /* retries */
 #define QUICK_MS 1000       /* an empty answer that came sooner was not waited for: */
@@ -41,13 +43,15 @@ static const struct {
     [TG_HOOK] = {"setting up", B(FETCH) | B(LISTEN) | B(REST)},
     [TG_FETCH] = {"polling", B(DELIVER) | B(FETCH) | B(REST)},
     [TG_DELIVER] = {"delivering", B(FETCH)},
-    [TG_LISTEN] = {"listening", 0},
-    [TG_REST] = {"waiting to try again", B(WHO) | B(HOOK) | B(FETCH)},
+    [TG_LISTEN] = {"listening", B(CHECK)},
+    [TG_CHECK] = {"checking the webhook", B(LISTEN) | B(HOOK) | B(REST)},
+    [TG_REST] = {"waiting to try again", B(WHO) | B(HOOK) | B(FETCH) | B(CHECK)},
 };
 
 static void ask_who(struct telegram *t);
 static void set_up(struct telegram *t);
 static void fetch(struct telegram *t);
+static void check_webhook(struct telegram *t);
 static void deliver(struct telegram *t);
 
 /* The only place that writes the state. */
@@ -188,6 +192,7 @@ static void on_set_up(void *ctx, const struct http_result *r)
     if (t->secret != NULL) {
         all_well(t);
         enter(t, TG_LISTEN);
+        timer_set(t->env->clock, &t->poll.timer, FIRST_CHECK_MS);
         log_info(&t->log, "webhook registered: %s/webhooks/telegram/%s", t->env->public_url,
                  t->base.bot);
     } else {
@@ -208,6 +213,12 @@ static void add_escaped(struct buf *out, const char *s)
     }
 }
 
+static void add_webhook_url(struct telegram *t, struct buf *out)
+{
+    buf_printf(out, "%s/webhooks/telegram/", t->env->public_url);
+    add_escaped(out, t->base.bot);
+}
+
 static void set_up(struct telegram *t)
 {
     struct buf body = BUF_INIT, url = BUF_INIT;
@@ -223,8 +234,7 @@ static void set_up(struct telegram *t)
         log_info(&t->log, "public_url is not set: register the webhook by hand");
         return;
     }
-    buf_printf(&url, "%s/webhooks/telegram/", t->env->public_url);
-    add_escaped(&url, t->base.bot);
+    add_webhook_url(t, &url);
     jw_obj(&w);
     jw_kstr(&w, "url", buf_str(&url));
     jw_kstr(&w, "secret_token", str_of(t->secret));
@@ -233,6 +243,57 @@ static void set_up(struct telegram *t)
     t->poll.call = tg_call(t, "setWebhook", buf_str(&body), CALL_MS, false, on_set_up, t);
     buf_wipe(&body);
     buf_done(&url);
+}
+
+/* ---- is the webhook still ours, and does it work? ---- */
+
+static void judge_webhook(struct telegram *t, struct json info)
+{
+    struct str why = json_str(info, "last_error_message");
+    int64_t at_s = 0, pending = 0;
+    char text[200];
+
+    json_as_i64(json_get(info, "last_error_date"), &at_s);
+    json_as_i64(json_get(info, "pending_update_count"), &pending);
+    if (pending > 0 && at_s * 1000 > clock_wall_ms(t->env->clock) - CHECK_MS) {
+        snprintf(text, sizeof text, "Telegram cannot deliver to the webhook: %.*s",
+                 (int)(why.n < 120 ? why.n : 120), why.p != NULL ? why.p : "");
+        tg_set_problem(t, text);
+    } else {
+        tg_set_problem(t, NULL);
+    }
+}
+
+static void on_webhook_info(void *ctx, const struct http_result *r)
+{
+    struct telegram *t = ctx;
+    struct tg_answer a;
+    struct buf ours = BUF_INIT;
+
+    t->poll.call = NULL;
+    tg_answer_read(t, t->poll.parser, r, &a);
+    if (a.outcome != TG_OK) {
+        trouble(t, &a);
+        return;
+    }
+    add_webhook_url(t, &ours);
+    bool still = str_eq(json_str(a.result, "url"), buf_str(&ours));
+    buf_done(&ours);
+    t->poll.failures = 0;
+    if (!still) {
+        log_warn(&t->log, "somebody took our webhook away; registering it again");
+        enter(t, TG_HOOK);
+        set_up(t);
+        return;
+    }
+    judge_webhook(t, a.result);
+    enter(t, TG_LISTEN);
+    timer_set(t->env->clock, &t->poll.timer, CHECK_MS);
+}
+
+static void check_webhook(struct telegram *t)
+{
+    t->poll.call = tg_call(t, "getWebhookInfo", STR("{}"), CALL_MS, false, on_webhook_info, t);
 }
 
 /* ---- the offset ---- */
@@ -431,11 +492,13 @@ static void on_timer(struct timer *timer)
         deliver(t);
         return;
     }
-    enter(t, p->back_to);
+    enter(t, p->state == TG_LISTEN ? TG_CHECK : p->back_to);
     if (p->state == TG_WHO)
         ask_who(t);
     else if (p->state == TG_HOOK)
         set_up(t);
+    else if (p->state == TG_CHECK)
+        check_webhook(t);
     else
         fetch(t);
 }

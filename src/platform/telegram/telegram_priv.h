@@ -26,7 +26,7 @@ struct intents;
 struct outbox;
 struct telegram;
 
-enum tg_state { TG_WHO, TG_HOOK, TG_FETCH, TG_DELIVER, TG_LISTEN, TG_REST };
+enum tg_state { TG_WHO, TG_HOOK, TG_FETCH, TG_DELIVER, TG_LISTEN, TG_CHECK, TG_REST };
 
 enum tg_mark { TG_WAITING, TG_TAKEN, TG_HELD, TG_DONE };
 
@@ -39,7 +39,7 @@ struct tg_update { /* one of a batch */
 struct tg_poll {
     enum tg_state state, back_to; /* back_to: where REST leads */
     struct http_call *call;       /* owned; NULL: none under way */
-    struct timer timer;           /* the end of REST, or of patience with what is held */
+    struct timer timer;           /* the end of REST or LISTEN, or of patience with what is held */
     unsigned failures;            /* in a row */
     int64_t offset;               /* the next update we want; 0: the earliest unconfirmed */
     int64_t heard_ms;             /* wall clock of the last update; 0: never */

@@ -501,6 +501,31 @@ static void webhooks_are_answered_when_the_event_is_safe(void **state)
     assert_int_equal(w.http_status[6], 400);
 }
 
+static void a_webhook_taken_away_or_failing_is_noticed(void **state)
+{
+    open_bot(true);
+    answer(200, "{'ok':true,'result':{'id':777,'username':'my_bot'}}");
+    answer(200, "{'ok':true,'result':true}");
+    pass(30000);
+    assert_str(buf_str(&last_call()->method), "getWebhookInfo");
+    answer(
+        200,
+        "{'ok':true,'result':{'url':'https://relay.example.org/webhooks/telegram/my_bot',"
+        "'pending_update_count':3,'last_error_date':1700000020,'last_error_message':'SSL error'}}");
+    assert_non_null(strstr(w.p->problem, "SSL error"));
+    pass(300000);
+    answer(
+        200,
+        "{'ok':true,'result':{'url':'https://relay.example.org/webhooks/telegram/my_bot',"
+        "'pending_update_count':0,'last_error_date':1700000020,'last_error_message':'SSL error'}}");
+    assert_null(w.p->problem);
+    pass(300000);
+    answer_call(last_call(), BH_UNAVAILABLE, 0, "no route");
+    pass(60000);
+    answer(200, "{'ok':true,'result':{'url':''}}");
+    assert_str(buf_str(&last_call()->method), "setWebhook");
+}
+
 /* ---- sending ---- */
 
 #define SENT(id) "{'ok':true,'result':{'message_id':" id "}}"
@@ -675,6 +700,7 @@ int main(void)
         T(a_server_without_long_polling_is_not_stormed),
         T(chats_go_by_their_own_route_else_by_the_bots),
         T(webhooks_are_answered_when_the_event_is_safe),
+        T(a_webhook_taken_away_or_failing_is_noticed),
         T(sends_of_one_chat_leave_one_after_the_other),
         T(a_limit_longer_than_patience_fails_at_once_and_is_remembered),
         T(outcomes_have_the_words_the_gateway_acts_on),
