@@ -30,9 +30,8 @@
 #define FIRST_CHECK_MS 30000
 #define CHECK_MS 300000
 #define OFFSET_VALID_MS ((int64_t)6 * 86400 * 1000)
-#define HELD_IS_A_PROBLEM 5 /* retries */
-#define QUICK_MS 1000       /* an empty answer that came sooner was not waited for: */
-#define QUICK_REST_MS 300   /* that server knows no long polling, so we pace ourselves */
+#define QUICK_MS 1000     /* an empty answer that came sooner was not waited for: */
+#define QUICK_REST_MS 300 /* that server knows no long polling, so we pace ourselves */
 
 #define B(state) (1u << TG_##state)
 static const struct {
@@ -52,7 +51,6 @@ static void ask_who(struct telegram *t);
 static void set_up(struct telegram *t);
 static void fetch(struct telegram *t);
 static void check_webhook(struct telegram *t);
-static void deliver(struct telegram *t);
 
 /* The only place that writes the state. */
 static void enter(struct telegram *t, enum tg_state next)
@@ -70,7 +68,7 @@ const char *tg_state_name(const struct telegram *t)
 /* ---- trouble ---- */
 
 /* 1, 2, 4 ... s, at most @max_ms, shaken by a quarter. */
-static int64_t backoff_ms(struct telegram *t, int64_t max_ms)
+int64_t tg_backoff_ms(struct telegram *t, int64_t max_ms)
 {
     unsigned n = t->poll.failures < 10 ? t->poll.failures : 10;
     int64_t ms = (int64_t)500 << n;
@@ -97,7 +95,7 @@ static void on_conflict(struct telegram *t, const struct tg_answer *a)
                          "be polled: set mode: webhook, or stop whoever sets it (409)."
                        : "Another program polls Telegram with this bot's token, and only one may: "
                          "stop it, or give bellhop a bot of its own (409).");
-    rest(t, backoff_ms(t, MAX_REST_MS), webhook ? TG_HOOK : TG_FETCH);
+    rest(t, tg_backoff_ms(t, MAX_REST_MS), webhook ? TG_HOOK : TG_FETCH);
 }
 
 /* Decide how long to wait after an answer that is none, and where to go on. */
@@ -122,7 +120,7 @@ static void trouble(struct telegram *t, const struct tg_answer *a)
                  a->outcome == TG_REFUSED ? "refuses" : "cannot be reached", what, a->why);
         if (a->outcome == TG_REFUSED || t->poll.failures >= 2)
             tg_set_problem(t, text);
-        rest(t, backoff_ms(t, MAX_REST_MS), from);
+        rest(t, tg_backoff_ms(t, MAX_REST_MS), from);
     }
     log_debug(&t->log, "%s failed: code=%d %s", states[from].name, a->code, a->why);
 }
@@ -172,7 +170,7 @@ static void ask_who(struct telegram *t)
 
 /* ---- webhook or not ---- */
 
-void tg_updates_wanted(struct jw *w)
+static void updates_wanted(struct jw *w)
 {
     jw_key(w, "allowed_updates");
     jw_raw(w, STR("[\"message\",\"edited_message\",\"channel_post\",\"edited_channel_post\"]"));
@@ -238,7 +236,7 @@ static void set_up(struct telegram *t)
     jw_obj(&w);
     jw_kstr(&w, "url", buf_str(&url));
     jw_kstr(&w, "secret_token", str_of(t->secret));
-    tg_updates_wanted(&w);
+    updates_wanted(&w);
     jw_end_obj(&w);
     t->poll.call = tg_call(t, "setWebhook", buf_str(&body), CALL_MS, false, on_set_up, t);
     buf_wipe(&body);
@@ -329,43 +327,6 @@ static void on_record(void *ctx, struct str key, struct str value)
 
 /* ---- polling ---- */
 
-static uint64_t tag_of(const struct telegram *t, size_t i)
-{
-    return (uint64_t)t->poll.generation << 32 | i;
-}
-
-static int64_t chat_of(struct json update)
-{
-    int64_t id = 0;
-
-    for (struct json_iter it = {0}; json_next(update, &it);)
-        if (json_as_i64(json_get(json_get(it.value, "chat"), "id"), &id))
-            break;
-    return id;
-}
-
-static int by_id(const void *a, const void *b)
-{
-    const struct tg_update *x = a, *y = b;
-
-    return (x->id > y->id) - (x->id < y->id);
-}
-
-static void fill_batch(struct telegram *t, struct json updates)
-{
-    struct tg_poll *p = &t->poll;
-
-    p->n_batch = 0;
-    p->generation++;
-    for (struct json_iter it = {0}; p->n_batch < TG_BATCH && json_next(updates, &it);) {
-        struct tg_update u = {.update = it.value, .chat = chat_of(it.value)};
-        if (json_as_i64(json_get(it.value, "update_id"), &u.id))
-            p->batch[p->n_batch++] = u;
-    }
-    if (p->n_batch > 1)
-        qsort(p->batch, p->n_batch, sizeof p->batch[0], by_id);
-}
-
 static void on_updates(void *ctx, const struct http_result *r)
 {
     struct telegram *t = ctx;
@@ -379,7 +340,7 @@ static void on_updates(void *ctx, const struct http_result *r)
     }
     all_well(t);
     t->base.last_event_ms = clock_wall_ms(t->env->clock);
-    fill_batch(t, a.result);
+    tg_batch_fill(t, a.result);
     if (t->poll.n_batch == 0 && json_count(a.result) > 0) { /* not one of them is an update */
         a = (struct tg_answer){.outcome = TG_REFUSED, .why = "getUpdates brings what is no update"};
         trouble(t, &a);
@@ -393,7 +354,7 @@ static void on_updates(void *ctx, const struct http_result *r)
         return;
     }
     enter(t, TG_DELIVER);
-    deliver(t);
+    tg_batch_deliver(t);
 }
 
 static void fetch(struct telegram *t)
@@ -408,25 +369,14 @@ static void fetch(struct telegram *t)
     if (t->poll.offset > 0 && fresh)
         jw_ki64(&w, "offset", t->poll.offset);
     jw_ki64(&w, "timeout", POLL_S);
-    tg_updates_wanted(&w);
+    updates_wanted(&w);
     jw_end_obj(&w);
     t->poll.call =
         tg_call(t, "getUpdates", buf_str(&body), (POLL_S + 15) * 1000, false, on_updates, t);
     buf_done(&body);
 }
 
-/* ---- delivering ---- */
-
-/* Does something of the same chat, earlier in the batch, still wait for its answer? */
-static bool must_wait(const struct tg_poll *p, size_t i)
-{
-    for (size_t k = 0; k < i; k++)
-        if (p->batch[k].mark != TG_DONE && p->batch[k].chat == p->batch[i].chat)
-            return true;
-    return false;
-}
-
-static void finish_batch(struct telegram *t)
+void tg_batch_done(struct telegram *t)
 {
     t->poll.offset = t->poll.batch[t->poll.n_batch - 1].id + 1;
     t->poll.failures = 0;
@@ -437,47 +387,6 @@ static void finish_batch(struct telegram *t)
     fetch(t);
 }
 
-static void on_taken(struct telegram *t, uint64_t tag, enum bh_err err)
-{
-    struct tg_poll *p = &t->poll;
-    size_t i = (uint32_t)tag;
-
-    if (tag >> 32 != p->generation || i >= p->n_batch)
-        return;
-    if (err == BH_BUSY || err == BH_UNAVAILABLE) {
-        p->batch[i].mark = TG_HELD;
-        if (timer_is_set(&p->timer))
-            return;
-        if (++p->failures == HELD_IS_A_PROBLEM)
-            tg_set_problem(t,
-                           err == BH_BUSY
-                               ? "Messages wait at Telegram because a mailbox is full: start its "
-                                 "agent, or purge it (bellhop mailbox list)."
-                               : "Messages wait at Telegram because the store cannot take them.");
-        timer_set(t->env->clock, &p->timer, backoff_ms(t, MAX_REST_MS / 2));
-        return;
-    }
-    if (err != BH_OK)
-        log_warn(&t->log, "an update was given up: %s", bh_err_word(err));
-    p->batch[i].mark = TG_DONE;
-    deliver(t);
-}
-
-static void deliver(struct telegram *t)
-{
-    struct tg_poll *p = &t->poll;
-    size_t done = 0;
-
-    for (size_t i = 0; i < p->n_batch; i++) {
-        if (p->batch[i].mark == TG_WAITING && !must_wait(p, i))
-            p->batch[i].mark =
-                tg_take(t, p->batch[i].update, on_taken, tag_of(t, i)) ? TG_TAKEN : TG_DONE;
-        done += p->batch[i].mark == TG_DONE;
-    }
-    if (done == p->n_batch)
-        finish_batch(t);
-}
-
 /* ---- life ---- */
 
 static void on_timer(struct timer *timer)
@@ -486,10 +395,7 @@ static void on_timer(struct timer *timer)
     struct tg_poll *p = &t->poll;
 
     if (p->state == TG_DELIVER) {
-        for (size_t i = 0; i < p->n_batch; i++)
-            if (p->batch[i].mark == TG_HELD)
-                p->batch[i].mark = TG_WAITING;
-        deliver(t);
+        tg_batch_again(t);
         return;
     }
     enter(t, p->state == TG_LISTEN ? TG_CHECK : p->back_to);

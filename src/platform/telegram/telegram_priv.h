@@ -103,12 +103,18 @@ struct http_call *tg_call(struct telegram *t, const char *method, struct str bod
 void tg_answer_read(struct telegram *t, struct json_parser *parser, const struct http_result *r,
                     struct tg_answer *ret);
 
-/* ---- poll.c, webhook.c, take.c ---- */
+/* ---- poll.c, deliver.c, webhook.c, take.c ---- */
 
 void tg_poll_start(struct telegram *t);
 void tg_poll_stop(struct telegram *t);
 const char *tg_state_name(const struct telegram *t);
-void tg_updates_wanted(struct jw *w); /* the key allowed_updates */
+
+int64_t tg_backoff_ms(struct telegram *t, int64_t max_ms); /* by poll.failures */
+
+void tg_batch_fill(struct telegram *t, struct json updates);
+void tg_batch_deliver(struct telegram *t);
+void tg_batch_again(struct telegram *t); /* try what is held */
+void tg_batch_done(struct telegram *t);  /* poll.c: all accepted, go on */
 
 void tg_webhook(struct platform *p, struct http_req *req);
 
