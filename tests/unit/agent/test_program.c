@@ -4,6 +4,7 @@
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <stdlib.h>
 #include <unistd.h>
 #include <cmocka.h>
 #include "agent/program.h"
@@ -37,12 +38,13 @@ static const struct program_ops ops = {on_line, on_ended};
 
 static void start(struct rig *r, const char *script)
 {
-    char *argv[] = {"sh", "-c", (char *)(uintptr_t)script, NULL};
+    char sh[] = "sh", c[] = "-c", *text = strdup(script), *argv[] = {sh, c, text, NULL};
     char why[256];
 
     *r = (struct rig){.loop = loop_new()};
     r->prog = program_start(r->loop, argv, environ, &ops, r, why);
     assert_non_null(r->prog);
+    free(text);
 }
 
 static void run_until_ended(struct rig *r)
@@ -130,7 +132,7 @@ static void a_line_that_is_too_long_is_dropped_and_the_next_is_not(void **state)
 
 static void a_program_that_is_not_there_says_so(void **state)
 {
-    char *argv[] = {"/no/such/program", NULL};
+    char name[] = "/no/such/program", *argv[] = {name, NULL};
     struct loop *loop = loop_new();
     char why[256];
 
