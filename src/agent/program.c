@@ -9,13 +9,13 @@
 #include "agent/program.h"
 #include <errno.h>
 #include <fcntl.h>
-#include <poll.h>
+#include <pthread.h>
 #include <signal.h>
-#include <spawn.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/ioctl.h>
 #include <sys/pidfd.h>
+#include <sys/prctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
 #include "base/buf.h"
@@ -254,27 +254,43 @@ bool program_exists(const char *name)
     return found;
 }
 
-/* In a group of its own, with no signal blocked or ignored, whatever we do with ours. */
+/* In the child, on borrowed memory: only system calls from here to exec.  A group of its own, no
+ * signal blocked or ignored, and SIGTERM should we die without a word: two of it would be worse
+ * than none. */
+static void become(int in, int out, char *const argv[], char *const envp[])
+{
+    sigset_t none;
+
+    setpgid(0, 0);
+    prctl(PR_SET_PDEATHSIG, SIGTERM);
+    for (int i = 1; i < NSIG; i++)
+        signal(i, SIG_DFL);
+    dup2(in, STDIN_FILENO);
+    dup2(out, STDOUT_FILENO);
+    sigemptyset(&none);
+    sigprocmask(SIG_SETMASK, &none, NULL);
+    execvpe(argv[0], argv, envp);
+}
+
+/* 0, or why it could not be done. */
 static int spawn(pid_t *ret_pid, int in, int out, char *const argv[], char *const envp[])
 {
-    posix_spawn_file_actions_t files;
-    posix_spawnattr_t attr;
-    sigset_t none, all;
+    sigset_t all, before;
+    volatile int failed = 0; /* the child's exec tells us through it: vfork shares the memory */
 
-    sigemptyset(&none);
     sigfillset(&all);
-    posix_spawn_file_actions_init(&files);
-    posix_spawn_file_actions_adddup2(&files, in, STDIN_FILENO);
-    posix_spawn_file_actions_adddup2(&files, out, STDOUT_FILENO);
-    posix_spawnattr_init(&attr);
-    posix_spawnattr_setflags(&attr, POSIX_SPAWN_SETPGROUP | POSIX_SPAWN_SETSIGMASK |
-                                        POSIX_SPAWN_SETSIGDEF);
-    posix_spawnattr_setpgroup(&attr, 0);
-    posix_spawnattr_setsigmask(&attr, &none);
-    posix_spawnattr_setsigdefault(&attr, &all);
-    int rc = posix_spawnp(ret_pid, argv[0], &files, &attr, argv, envp);
-    posix_spawnattr_destroy(&attr);
-    posix_spawn_file_actions_destroy(&files);
+    pthread_sigmask(SIG_SETMASK, &all, &before); /* no handler of ours may run in the child */
+    pid_t pid = vfork();
+    if (pid == 0) {
+        become(in, out, argv, envp);
+        failed = errno;
+        _exit(127);
+    }
+    int rc = pid < 0 ? errno : failed;
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    if (rc != 0 && pid > 0)
+        waitpid(pid, NULL, 0);
+    *ret_pid = pid;
     return rc;
 }
 

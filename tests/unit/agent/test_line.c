@@ -79,8 +79,10 @@ static void an_empty_line_says_nothing(void **state)
 static void typing_and_done_are_no_answers(void **state)
 {
     (void)state;
-    struct order typing = read_order("{\"op\":\"typing\"}"), done = read_order("{\"op\":\"done\"}");
+    struct order typing = read_order("{\"op\":\"typing\"}");
     assert_false(order_is_answer(&typing) || typing.done);
+    struct order done =
+        read_order("{\"op\":\"done\"}"); /* the first is gone with its parser's bytes */
     assert_true(done.done && !order_is_answer(&done));
     struct order both = read_order("{\"op\":\"edit\",\"content\":\"x\",\"done\":true}");
     assert_true(both.done && order_is_answer(&both));
