@@ -1,27 +1,27 @@
 /* gate.c - design.  (gate.h has the rules.)
  *
  * Candidates are gathered first (the author's own instances, then whoever was granted the place,
- * then the operator's routes), each once.  Then each is judged by the same short chain: authorized,
- * visible, relevant; the first "no" is the reason.  Last, ties among several instances of one
+ * then the operator's routes), each once, with everything it claims.  Then each claim is judged by
+ * the same short chain: authorized, visible, relevant; one that passes is enough, and the first
+ * "no" of the strongest claim is the reason otherwise.  Last, ties among several instances of one
  * author are broken.  Nothing here adds a recipient after the gathering, which is why a restriction
  * can only narrow. */
 #include "core/gate.h"
 #include <assert.h>
 #include "base/mem.h"
 
-enum claim { CLAIM_LINK, CLAIM_CHANNEL, CLAIM_GUILD, CLAIM_ROUTE };
+enum { CLAIM_LINK = 1, CLAIM_CHANNEL = 2, CLAIM_GUILD = 4, CLAIM_ROUTE = 8 };
 
 struct candidate {
     const struct gate_instance *to;
-    enum claim claim;
-    bool linked; /* the author is linked to it, whatever else it claims */
+    unsigned claims;
 };
 
 struct gathering {
-    struct candidate c[GATE_CANDIDATES];
     size_t n;
     bool author_is_linked;
     bool channel_taken; /* somebody owns this very channel */
+    struct candidate c[GATE_CANDIDATES];
 };
 
 struct str gate_key(char room[GATE_KEY_MAX], struct str a, struct str b, struct str c)
@@ -56,21 +56,18 @@ static struct candidate *candidate_of(struct gathering *g, const struct gate_ins
     return NULL;
 }
 
-/* A stronger claim of the same instance replaces a weaker one; being linked is remembered beside
- * it. */
-static void claim(struct gathering *g, const struct gate_instance *to, enum claim what)
+static bool claim(struct gathering *g, const struct gate_instance *to, unsigned what)
 {
-    struct candidate *c = candidate_of(g, to);
+    struct candidate *c = to->gone ? NULL : candidate_of(g, to);
+
+    if (to->gone || (c == NULL && g->n == GATE_CANDIDATES))
+        return false;
     if (c == NULL) {
-        if (g->n == GATE_CANDIDATES)
-            return;
         c = &g->c[g->n++];
-        *c = (struct candidate){.to = to, .claim = what};
+        *c = (struct candidate){.to = to};
     }
-    if (what == CLAIM_LINK)
-        c->linked = true;
-    else if (c->claim == CLAIM_LINK || what < c->claim)
-        c->claim = what;
+    c->claims |= what;
+    return true;
 }
 
 static void gather_author(const struct gate_facts *f, const struct event *ev, struct gathering *g)
@@ -78,31 +75,40 @@ static void gather_author(const struct gate_facts *f, const struct event *ev, st
     if (str_is_empty(ev->user_id) || ev->author_is_bot)
         return; /* bots are nobody's owner */
     for (const struct gate_link *l = find(&f->authors, ev->platform, ev->user_id, STR_NULL);
-         l != NULL; l = l->next) {
-        claim(g, l->to, CLAIM_LINK);
-        g->author_is_linked = true;
-    }
+         l != NULL; l = l->next)
+        g->author_is_linked |= claim(g, l->to, CLAIM_LINK);
 }
 
-/* A thread belongs to the place it hangs under, unless it was granted by itself. */
-static const struct gate_place *channel_owner(const struct gate_facts *f, const struct event *ev)
+struct str gate_guild_of(const struct event *ev)
 {
-    const struct gate_place *p = find(&f->scopes, ev->platform, ev->scope_id, ev->chat_id);
-    if (p == NULL && !str_is_empty(ev->parent_chat_id))
-        p = find(&f->scopes, ev->platform, ev->scope_id, ev->parent_chat_id);
+    if (!str_is_empty(ev->scope_id))
+        return ev->scope_id;
+    return str_eq(ev->chat_type, STR("dm")) || str_is_empty(ev->chat_id) ? STR_NULL : ev->chat_id;
+}
+
+/* The narrowest place that was granted: topic or thread, chat, the channel a thread hangs under. */
+static const struct gate_place *channel_owner(const struct gate_facts *f, const struct event *ev,
+                                              struct str guild)
+{
+    const struct str at[] = {ev->thread_id, ev->chat_id, ev->parent_chat_id};
+    const struct gate_place *p = NULL;
+
+    for (size_t i = 0; i < ARRAY_LEN(at) && p == NULL; i++)
+        if (!str_is_empty(at[i]) && (i == 0 || !str_eq(at[i], at[0])))
+            p = find(&f->scopes, ev->platform, guild, at[i]);
     return p;
 }
 
 static void gather_scopes(const struct gate_facts *f, const struct event *ev, struct gathering *g)
 {
-    if (str_is_empty(ev->scope_id))
+    struct str guild = gate_guild_of(ev);
+
+    if (guild.p == NULL || map_count(&f->scopes) == 0)
         return;
-    const struct gate_place *p = channel_owner(f, ev);
-    if (p != NULL) {
-        claim(g, p->to, CLAIM_CHANNEL);
-        g->channel_taken = true;
-    }
-    p = find(&f->scopes, ev->platform, ev->scope_id, STR("*"));
+    const struct gate_place *p = channel_owner(f, ev, guild);
+    if (p != NULL)
+        g->channel_taken = claim(g, p->to, CLAIM_CHANNEL);
+    p = find(&f->scopes, ev->platform, guild, STR("*"));
     if (p != NULL)
         claim(g, p->to, CLAIM_GUILD);
 }
@@ -124,41 +130,36 @@ static const struct gate_admission *admission_of(const struct gate_instance *i, 
     return a != NULL ? a : map_get(&i->principals, STR("*"));
 }
 
-/* The first layer.  An operator's route admits everybody unless the instance itself says otherwise;
- * a claimed scope admits nobody but the owner until it is opened. */
+/* The first layer, for one claim of somebody the author is not linked to. */
 static enum gate_reason authorize(const struct gathering *g, const struct candidate *c,
-                                  const struct event *ev)
+                                  const struct event *ev, enum gate_reason yes)
 {
-    if (c->linked)
-        return GATE_YES_OWNER;
-    if (g->author_is_linked)
-        return GATE_NO_AUTHOR_FIRST;
-    if (c->claim == CLAIM_GUILD && g->channel_taken)
-        return GATE_NO_CHANNEL_OWNER;
+    bool route = yes == GATE_YES_ROUTE;
     const struct gate_admission *a = admission_of(c->to, ev->platform);
-    enum gate_principal mode = a != NULL                 ? a->mode
-                               : c->claim == CLAIM_ROUTE ? GATE_ANY
-                                                         : GATE_OWNER_ONLY;
+    enum gate_principal mode = a != NULL ? a->mode : route ? GATE_ANY : GATE_OWNER_ONLY;
+
+    if (!route && (c->claims & CLAIM_CHANNEL) == 0 && g->channel_taken)
+        return GATE_NO_CHANNEL_OWNER;
     if (mode == GATE_OWNER_ONLY)
         return GATE_NO_OWNER_ONLY;
     if (mode == GATE_ALLOW_LIST &&
         (str_is_empty(ev->user_id) || map_get(&a->allow, ev->user_id) == NULL))
         return GATE_NO_NOT_LISTED;
-    return c->claim == CLAIM_ROUTE ? GATE_YES_ROUTE : GATE_YES_SCOPE;
+    return yes;
 }
 
 static enum gate_reason look(const struct gate_world *w, const struct candidate *c,
-                             const struct event *ev, enum gate_reason so_far)
+                             const struct event *ev)
 {
     bool unknown = true;
-    if (so_far != GATE_YES_SCOPE || w->sees == NULL)
-        return so_far;
-    for (const struct gate_owner *o = c->to->owners; o != NULL; o = o->next) {
-        if (!str_eq(str_of(o->platform), ev->platform))
+
+    for (const struct gate_owner *o = w->sees != NULL ? c->to->owners : NULL; o != NULL;
+         o = o->next) {
+        if (!str_eq(o->platform, ev->platform))
             continue;
-        enum gate_sight sight = w->sees(w->ctx, ev, str_of(o->user));
+        enum gate_sight sight = w->sees(w->ctx, ev, c->to, o->user);
         if (sight == GATE_SEEN)
-            return so_far;
+            return GATE_YES_SCOPE;
         unknown &= sight == GATE_SIGHT_UNKNOWN;
     }
     return unknown ? GATE_NO_SIGHT_UNKNOWN : GATE_NO_UNSEEN;
@@ -174,19 +175,48 @@ static bool is_free_place(const struct gate_policy *p, const struct event *ev)
 static enum gate_reason weigh(const struct gate_world *w, const struct candidate *c,
                               const struct event *ev, enum gate_reason so_far)
 {
-    if (so_far == GATE_YES_OWNER)
-        return so_far;
     const struct gate_policy *p = map_get(&c->to->policies, ev->platform);
+    bool direct = str_eq(ev->chat_type, STR("dm"));
+    bool must =
+        p != NULL ? p->require_address && !is_free_place(p, ev) : c->to->default_require_address;
+
     if (ev->author_is_bot && (p == NULL || !p->allow_other_bots))
         return GATE_NO_OTHER_BOT;
     if (ev->author_is_bot && w->bot_streak > GATE_BOT_STREAK)
         return GATE_NO_BOT_LOOP;
-    bool direct = str_eq(ev->chat_type, STR("dm"));
-    bool must =
-        p != NULL ? p->require_address && !is_free_place(p, ev) : c->to->default_require_address;
     if (must && !direct && !ev->mentions_bot && !ev->replies_to_bot)
         return GATE_NO_NOT_ADDRESSED;
     return so_far;
+}
+
+static enum gate_reason judge_claim(const struct gate_world *w, const struct gathering *g,
+                                    const struct candidate *c, const struct event *ev,
+                                    enum gate_reason yes)
+{
+    enum gate_reason r = authorize(g, c, ev, yes);
+
+    if (r == GATE_YES_SCOPE)
+        r = look(w, c, ev);
+    return gate_is_yes(r) ? weigh(w, c, ev, r) : r;
+}
+
+static enum gate_reason judge(const struct gate_world *w, const struct gathering *g,
+                              const struct candidate *c, const struct event *ev)
+{
+    enum gate_reason r = GATE_NO_AUTHOR_FIRST;
+
+    if (c->claims & CLAIM_LINK)
+        return GATE_YES_OWNER;
+    if (g->author_is_linked)
+        return r;
+    if (c->claims & (CLAIM_CHANNEL | CLAIM_GUILD))
+        r = judge_claim(w, g, c, ev, GATE_YES_SCOPE);
+    if (!gate_is_yes(r) && (c->claims & CLAIM_ROUTE)) {
+        enum gate_reason by_route = judge_claim(w, g, c, ev, GATE_YES_ROUTE);
+        if (gate_is_yes(by_route) || r == GATE_NO_AUTHOR_FIRST)
+            r = by_route;
+    }
+    return r;
 }
 
 /* Which of several instances of one author takes it: the one granted this place, else the author's
@@ -199,10 +229,10 @@ static const struct gate_instance *winner(const struct gate_facts *f, const stru
     bool direct = str_eq(ev->chat_type, STR("dm"));
     for (size_t i = 0; i < g->n; i++) {
         const struct candidate *c = &g->c[i];
-        if (!c->linked)
+        if ((c->claims & CLAIM_LINK) == 0)
             continue;
         if (!direct &&
-            (c->claim == CLAIM_CHANNEL || (c->claim == CLAIM_GUILD && !g->channel_taken)))
+            ((c->claims & CLAIM_CHANNEL) || ((c->claims & CLAIM_GUILD) && !g->channel_taken)))
             return c->to;
         if (best == NULL || c->to == chosen)
             best = c->to;
@@ -213,18 +243,16 @@ static const struct gate_instance *winner(const struct gate_facts *f, const stru
 size_t gate_decide(const struct gate_facts *f, const struct gate_world *w, const struct event *ev,
                    struct gate_verdict *out)
 {
-    struct gathering g = {.n = 0};
+    struct gathering g; /* the candidates need no clearing */
+    g.n = 0;
+    g.author_is_linked = g.channel_taken = false;
     gather_author(f, ev, &g);
     gather_scopes(f, ev, &g);
     gather_routes(f, ev, &g);
     const struct gate_instance *own = g.author_is_linked ? winner(f, ev, &g) : NULL;
     for (size_t i = 0; i < g.n; i++) {
         const struct candidate *c = &g.c[i];
-        enum gate_reason r = authorize(&g, c, ev);
-        if (gate_is_yes(r))
-            r = look(w, c, ev, r);
-        if (gate_is_yes(r))
-            r = weigh(w, c, ev, r);
+        enum gate_reason r = judge(w, &g, c, ev);
         if (r == GATE_YES_OWNER && c->to != own)
             r = GATE_NO_TIE;
         out[i] = (struct gate_verdict){.to = c->to, .reason = r};

@@ -1,19 +1,25 @@
 /* gate.h - whose message is it: one pure function over an event and the facts.
  *
- *      deliver  <=>  authorized  AND  visible  AND  relevant          (it only narrows; unknown
- * means no)
+ *      deliver  <=>  authorized  AND  visible  AND  relevant        (it only narrows; unknown is
+ * no)
  *
  *   authorized  the author is linked to the instance (the owner floor), or the instance was granted
- * the place (a scope, or a route an operator made) and its principal policy admits the author
- *   visible     on platforms with private places: one of the people linked to the instance can see
- * this place. What an author wrote there themselves they have seen; an operator's route is the
- * operator's word relevant    the instance's own wish for this platform: must be addressed, unless
- * in a free place; other bots or not.  The owner floor passes by it: nobody has to mention their
- * own agent
+ *               the place (a scope, or a route an operator made) and its principal policy admits
+ *               the author: a scope nobody but the owner until it is opened, a route everybody
+ *               until it is closed
+ *   visible     for a scope: one of the people linked to the instance can see this place.  What an
+ *               author wrote there they have seen, and an operator's route is the operator's word
+ *   relevant    the instance's own wish for this platform: must be addressed, unless in a free
+ *               place; other bots or not.  The owner floor passes by it: nobody has to mention
+ *               their own agent
  *
- * Author first: a linked author reaches their own instances only.  With several of them, the one
- * granted the place wins; else, and in direct messages always, the one the author chose
- * (dm-default); else the oldest link.
+ * Author first: a linked author reaches their own instances only, and one of them only.  With
+ * several, the one granted the place wins; else, and in direct messages always, the one the author
+ * chose (dm-default); else the oldest link.
+ *
+ * A place is (platform, guild, channel).  Where a platform has no guilds, a group chat is its own
+ * guild and its topics are the channels.  A thread belongs to the channel it hangs under, unless it
+ * was granted by itself.
  *
  * Every candidate gets a verdict with its reason, so that `bellhop why` can tell who did not
  * receive and why.  No allocation, no I/O, no clock.  The indexes in struct gate_facts are kept by
@@ -23,8 +29,8 @@
 #include "base/map.h"
 #include "core/event.h"
 
-#define GATE_CANDIDATES 32 /* per event; past it nobody more is considered */
-#define GATE_BOT_STREAK 12 /* bot messages in a row in one chat before we stop answering bots */
+#define GATE_CANDIDATES 128 /* per event; past it nobody more is considered */
+#define GATE_BOT_STREAK 12  /* bot messages in a row in one chat before we stop answering bots */
 
 enum gate_principal { GATE_OWNER_ONLY, GATE_ALLOW_LIST, GATE_ANY };
 
@@ -35,15 +41,16 @@ struct gate_policy { /* one platform's wish of one instance */
 
 struct gate_owner { /* a person linked to an instance */
     struct gate_owner *next;
-    const char *platform, *user; /* borrowed from the binding that owns this */
+    struct str platform, user; /* borrowed from the binding that owns this */
 };
 
-struct gate_instance {             /* what the gate knows of one instance */
-    const char *tenant, *instance; /* borrowed */
-    struct map principals;         /* platform, or "*" -> struct gate_admission */
-    struct map policies;           /* platform -> struct gate_policy */
-    struct gate_owner *owners;     /* everybody linked to it */
-    bool default_require_address;  /* its tenant's wish where it has no policy */
+struct gate_instance {            /* what the gate knows of one instance */
+    struct str tenant, instance;  /* borrowed */
+    struct map principals;        /* platform, or "*" -> struct gate_admission */
+    struct map policies;          /* platform -> struct gate_policy */
+    struct gate_owner *owners;    /* everybody linked to it */
+    bool default_require_address; /* its tenant's wish where it has no policy */
+    bool gone;                    /* revoked: it is no candidate */
 };
 
 struct gate_admission {
@@ -70,11 +77,12 @@ struct gate_facts {     /* keys are joined by gate_key() */
 };
 
 enum gate_sight { GATE_UNSEEN, GATE_SEEN, GATE_SIGHT_UNKNOWN };
-/* Can @user see where @ev was written? */
-typedef enum gate_sight gate_sees_fn(void *ctx, const struct event *ev, struct str user);
+/* Can @user, who is linked to @to, see where @ev was written? */
+typedef enum gate_sight gate_sees_fn(void *ctx, const struct event *ev,
+                                     const struct gate_instance *to, struct str user);
 
 struct gate_world {
-    gate_sees_fn *sees; /* NULL: this platform has no private places we could know of */
+    gate_sees_fn *sees; /* NULL: nothing is known */
     void *ctx;
     unsigned bot_streak; /* bot messages in a row in this chat, this one included */
 };
@@ -115,8 +123,11 @@ const char *gate_reason_sentence(enum gate_reason r); /* for people */
 size_t gate_decide(const struct gate_facts *f, const struct gate_world *w, const struct event *ev,
                    struct gate_verdict *out);
 
-/* The joined key of the indexes: parts separated by 0x1f, which no id may contain.  Returns
- * STR_NULL when it does not fit
- * @room or a part contains the separator: such ids match nothing. */
+/* The guild an event's place lies in; absent: none (direct messages). */
+struct str gate_guild_of(const struct event *ev);
+
+/* The joined key of the indexes: parts separated by 0x1f, which no id may contain; an absent part
+ * is left out.  STR_NULL when it does not fit @room or a part contains the separator: such ids
+ * match nothing. */
 #define GATE_KEY_MAX 512
 struct str gate_key(char room[GATE_KEY_MAX], struct str a, struct str b, struct str c);

@@ -1,0 +1,629 @@
+/* Promises of core/gate.h.
+ *
+ * The long test walks a truth table: every combination of author, scope, route, principal, sight,
+ * place and relevance, and holds the gate against a specification that is written down below as
+ * the contract says it, in one expression per layer, sharing nothing with gate.c. */
+#include "unit.h"
+#include "base/mem.h"
+#include "base/rand.h"
+#include "core/gate.h"
+
+/* ---- a small world: two instances, X which we ask about, and Y which is in its way ---- */
+
+#define CHANNEL "c1"
+#define THREAD "t1"
+#define GUILD "g1"
+#define ANN "u-ann"   /* writes */
+#define OLGA "u-olga" /* is linked to X, and says nothing */
+
+struct thing { /* whatever a map needs to own */
+    struct thing *next;
+    char bytes[];
+};
+struct world {
+    struct gate_facts f;
+    struct gate_instance x, y;
+    struct gate_admission admission;
+    struct gate_policy policy;
+    struct gate_link links[8];
+    struct gate_owner owners[8];
+    struct gate_place places[8];
+    size_t n_links, n_owners, n_places;
+    struct thing *things;
+    enum gate_sight sight;
+};
+
+static struct str keep(struct world *w, struct str s)
+{
+    struct thing *t = xcalloc(1, sizeof *t + s.n + 1);
+    memcpy(t->bytes, s.p, s.n);
+    t->next = w->things;
+    w->things = t;
+    return str_make(t->bytes, s.n);
+}
+
+static struct str key(struct world *w, const char *a, const char *b, const char *c)
+{
+    char room[GATE_KEY_MAX];
+    return keep(w, gate_key(room, str_of(a), str_of(b), str_of(c)));
+}
+
+static void world_init(struct world *w)
+{
+    *w = (struct world){.sight = GATE_SEEN};
+    w->x.tenant = w->y.tenant = STR("acme");
+    w->x.instance = STR("x");
+    w->y.instance = STR("y");
+}
+
+static void world_done(struct world *w)
+{
+    struct map *maps[] = {&w->f.authors,       &w->f.scopes,           &w->f.routes,
+                          &w->f.dm_defaults,   &w->x.principals,       &w->x.policies,
+                          &w->admission.allow, &w->policy.free_places, &w->y.principals,
+                          &w->y.policies};
+    for (size_t i = 0; i < ARRAY_LEN(maps); i++)
+        map_done(maps[i]);
+    for (struct thing *t = w->things, *next; t != NULL; t = next) {
+        next = t->next;
+        free(t);
+    }
+}
+
+static void link_person(struct world *w, const char *user, struct gate_instance *to)
+{
+    struct gate_link *l = &w->links[w->n_links++], *first;
+    struct gate_owner *o = &w->owners[w->n_owners++];
+    struct str k = key(w, "discord", user, NULL);
+
+    *l = (struct gate_link){.to = to};
+    first = map_get(&w->f.authors, k);
+    if (first == NULL) {
+        map_put(&w->f.authors, k, l);
+    } else {
+        while (first->next != NULL)
+            first = first->next;
+        first->next = l;
+    }
+    *o = (struct gate_owner){to->owners, STR("discord"), str_of(user)};
+    to->owners = o;
+}
+
+static void grant(struct world *w, const char *channel, struct gate_instance *to)
+{
+    struct gate_place *p = &w->places[w->n_places++];
+
+    *p = (struct gate_place){.to = to};
+    map_put(&w->f.scopes, key(w, "discord", GUILD, channel), p);
+}
+
+static void route(struct world *w, const char *route_key, struct gate_instance *to)
+{
+    struct gate_place *p = &w->places[w->n_places++];
+    struct str k = key(w, "discord", route_key, NULL);
+
+    *p = (struct gate_place){map_get(&w->f.routes, k), to};
+    map_put(&w->f.routes, k, p);
+}
+
+static void principal(struct world *w, enum gate_principal mode, const char *allowed)
+{
+    w->admission.mode = mode;
+    if (allowed != NULL)
+        map_put(&w->admission.allow, str_of(allowed), w);
+    map_put(&w->x.principals, STR("discord"), &w->admission);
+}
+
+static enum gate_sight sees(void *ctx, const struct event *ev, const struct gate_instance *to,
+                            struct str user)
+{
+    const struct world *w = ctx;
+    return w->sight;
+}
+
+static struct event event_in_channel(void)
+{
+    return (struct event){.platform = STR("discord"),
+                          .bot = STR("b"),
+                          .route_key = STR(GUILD),
+                          .scope_id = STR(GUILD),
+                          .chat_id = STR(CHANNEL),
+                          .chat_type = STR("group"),
+                          .user_id = STR(ANN),
+                          .text = STR("hello")};
+}
+
+static size_t decide(struct world *w, const struct event *ev, struct gate_verdict *out)
+{
+    struct gate_world world = {.sees = sees, .ctx = w, .bot_streak = ev->author_is_bot ? 1 : 0};
+    return gate_decide(&w->f, &world, ev, out);
+}
+
+/* The verdict on @to; -1: it is no candidate. */
+static int verdict_on(struct world *w, const struct event *ev, const struct gate_instance *to)
+{
+    struct gate_verdict v[GATE_CANDIDATES];
+    size_t n = decide(w, ev, v);
+    for (size_t i = 0; i < n; i++)
+        if (v[i].to == to)
+            return (int)v[i].reason;
+    return -1;
+}
+
+static bool received(struct world *w, const struct event *ev, const struct gate_instance *to)
+{
+    int r = verdict_on(w, ev, to);
+    return r >= 0 && gate_is_yes((enum gate_reason)r);
+}
+
+/* ---- the specification ---- */
+
+enum author { UNBOUND, BOUND_TO_X, BOUND_TO_Y, A_BOT, AUTHORS };
+enum scope { NO_SCOPE, X_HAS_CHANNEL, X_HAS_GUILD, X_HAS_GUILD_Y_CHANNEL, SCOPES };
+enum principals { P_UNSET, P_OWNER_ONLY, P_LISTED, P_NOT_LISTED, P_ANY, PRINCIPALS };
+enum sight { SEES, SEES_NOT, SIGHT_UNKNOWN, NOBODY_LINKED, SIGHTS };
+enum place { IN_DM, IN_CHANNEL, IN_THREAD, PLACES };
+enum relevance {
+    NO_ROW,
+    NO_ROW_TENANT_WANTS_ADDRESS,
+    OPEN,
+    MUST_ADDRESS,
+    MUST_ADDRESS_FREE_HERE,
+    BOTS_TOO,
+    BOTS_TOO_MUST_ADDRESS,
+    RELEVANCES
+};
+enum address { NOT_ADDRESSED, MENTIONED, REPLIED_TO, ADDRESSES };
+
+struct row {
+    enum author author;
+    enum scope scope;
+    bool route;
+    enum principals principal;
+    enum sight sight;
+    enum place place;
+    enum relevance relevance;
+    enum address address;
+};
+
+/* "per-instance (guild, channel) scope grants"; "a channel is owned by at most one instance"; a
+ * direct message lies in no guild. */
+static bool scope_covers(const struct row *r)
+{
+    return r->place != IN_DM && (r->scope == X_HAS_CHANNEL || r->scope == X_HAS_GUILD);
+}
+
+/* "owner-only | allow-list | any": a scope starts closed, an operator's route starts open. */
+static bool principal_admits(const struct row *r, bool by_route)
+{
+    switch (r->principal) {
+    case P_UNSET:
+        return by_route;
+    case P_LISTED:
+    case P_ANY:
+        return true;
+    default:
+        return false;
+    }
+}
+
+/* "Can the instance's bound owner actually VIEW_CHANNEL this?  Fail-closed." */
+static bool visible(const struct row *r)
+{
+    return r->sight == SEES;
+}
+
+/* "a non-owner message must @mention / reply-to the bot"; "scope ids where requireAddress is
+ * waived"; "admit bot-authored messages (default off)".  Who writes to the bot alone addresses it.
+ */
+static bool relevant(const struct row *r)
+{
+    bool bots = r->relevance == BOTS_TOO || r->relevance == BOTS_TOO_MUST_ADDRESS;
+    bool must = r->relevance == NO_ROW_TENANT_WANTS_ADDRESS || r->relevance == MUST_ADDRESS ||
+                r->relevance == BOTS_TOO_MUST_ADDRESS;
+    bool addressed = r->address != NOT_ADDRESSED || r->place == IN_DM;
+
+    return (r->author != A_BOT || bots) && (!must || addressed);
+}
+
+/* "deliver <=> authorized AND visible AND relevant"; "the owner floor bypasses the relevance
+ * layer"; "each linked member reaches only their own instance". */
+static bool spec_delivers_to_x(const struct row *r)
+{
+    if (r->author == BOUND_TO_X)
+        return true;
+    if (r->author == BOUND_TO_Y)
+        return false;
+    return ((scope_covers(r) && principal_admits(r, false) && visible(r)) ||
+            (r->route && principal_admits(r, true))) &&
+           relevant(r);
+}
+
+/* ---- a row as facts and an event ---- */
+
+static void set_relevance(struct world *w, const struct row *r)
+{
+    if (r->relevance == NO_ROW)
+        return;
+    if (r->relevance == NO_ROW_TENANT_WANTS_ADDRESS) {
+        w->x.default_require_address = true;
+        return;
+    }
+    w->policy.require_address = r->relevance == MUST_ADDRESS ||
+                                r->relevance == MUST_ADDRESS_FREE_HERE ||
+                                r->relevance == BOTS_TOO_MUST_ADDRESS;
+    w->policy.allow_other_bots = r->relevance == BOTS_TOO || r->relevance == BOTS_TOO_MUST_ADDRESS;
+    if (r->relevance == MUST_ADDRESS_FREE_HERE)
+        map_put(&w->policy.free_places, STR(CHANNEL), w); /* a thread's parent counts */
+    map_put(&w->x.policies, STR("discord"), &w->policy);
+}
+
+static void set_facts(struct world *w, const struct row *r)
+{
+    if (r->sight != NOBODY_LINKED)
+        link_person(w, OLGA, &w->x);
+    w->sight = r->sight == SEES       ? GATE_SEEN
+               : r->sight == SEES_NOT ? GATE_UNSEEN
+                                      : GATE_SIGHT_UNKNOWN;
+    if (r->author == BOUND_TO_X)
+        link_person(w, ANN, &w->x);
+    if (r->author == BOUND_TO_Y)
+        link_person(w, ANN, &w->y);
+    if (r->scope == X_HAS_CHANNEL)
+        grant(w, CHANNEL, &w->x);
+    if (r->scope == X_HAS_GUILD || r->scope == X_HAS_GUILD_Y_CHANNEL)
+        grant(w, "*", &w->x);
+    if (r->scope == X_HAS_GUILD_Y_CHANNEL)
+        grant(w, CHANNEL, &w->y);
+    if (r->route)
+        route(w, r->place == IN_DM ? "dm:" ANN : GUILD, &w->x);
+    if (r->principal == P_OWNER_ONLY)
+        principal(w, GATE_OWNER_ONLY, NULL);
+    if (r->principal == P_LISTED || r->principal == P_NOT_LISTED)
+        principal(w, GATE_ALLOW_LIST, r->principal == P_LISTED ? ANN : "somebody-else");
+    if (r->principal == P_ANY)
+        principal(w, GATE_ANY, NULL);
+    set_relevance(w, r);
+}
+
+static struct event event_of(const struct row *r)
+{
+    struct event ev = event_in_channel();
+
+    if (r->place == IN_DM) {
+        ev.scope_id = STR_NULL;
+        ev.chat_id = STR("d1");
+        ev.chat_type = STR("dm");
+        ev.route_key = STR("dm:" ANN);
+    } else if (r->place == IN_THREAD) {
+        ev.chat_id = ev.thread_id = STR(THREAD);
+        ev.parent_chat_id = STR(CHANNEL);
+        ev.chat_type = STR("thread");
+    }
+    ev.author_is_bot = r->author == A_BOT;
+    ev.mentions_bot = r->address == MENTIONED;
+    ev.replies_to_bot = r->address == REPLIED_TO;
+    return ev;
+}
+
+static bool gate_delivers_to_x(const struct row *r, int *ret_verdict)
+{
+    struct world w;
+    world_init(&w);
+    set_facts(&w, r);
+    struct event ev = event_of(r);
+    int v = verdict_on(&w, &ev, &w.x);
+    world_done(&w);
+    if (ret_verdict != NULL)
+        *ret_verdict = v;
+    return v >= 0 && gate_is_yes((enum gate_reason)v);
+}
+
+typedef void row_fn(const struct row *r, void *ctx);
+
+static size_t each_row(row_fn *fn, void *ctx)
+{
+    struct row r;
+    size_t n = 0;
+
+    for (r.author = 0; r.author < AUTHORS; r.author++)
+        for (r.scope = 0; r.scope < SCOPES; r.scope++)
+            for (int by_route = 0; by_route < 2; by_route++)
+                for (r.principal = 0; r.principal < PRINCIPALS; r.principal++)
+                    for (r.sight = 0; r.sight < SIGHTS; r.sight++)
+                        for (r.place = 0; r.place < PLACES; r.place++)
+                            for (r.relevance = 0; r.relevance < RELEVANCES; r.relevance++)
+                                for (r.address = 0; r.address < ADDRESSES; r.address++, n++) {
+                                    r.route = by_route == 1;
+                                    fn(&r, ctx);
+                                }
+    return n;
+}
+
+static void check_row(const struct row *r, void *ctx)
+{
+    size_t *delivered = ctx;
+    bool want = spec_delivers_to_x(r), got = gate_delivers_to_x(r, NULL);
+
+    if (want != got)
+        fail_msg("author %d scope %d route %d principal %d sight %d place %d relevance %d "
+                 "address %d: the contract says %s",
+                 r->author, r->scope, r->route, r->principal, r->sight, r->place, r->relevance,
+                 r->address, want ? "deliver" : "do not");
+    *delivered += got;
+}
+
+static void every_row_of_the_truth_table_is_decided_as_the_contract_says(void **state)
+{
+    size_t delivered = 0, n = each_row(check_row, &delivered);
+
+    assert_true(n >= 400);
+    assert_true(delivered > n / 10 && delivered < n / 2); /* it tells yes from no */
+    print_message("%zu rows, %zu delivered\n", n, delivered);
+}
+
+/* Every way to restrict a row; none may make a recipient. */
+static void check_restrictions(const struct row *r, void *ctx)
+{
+    size_t *checked = ctx;
+    struct row with;
+
+    if (gate_delivers_to_x(r, NULL))
+        return;
+#define RESTRICT(change) \
+    do { \
+        with = *r; \
+        change; \
+        ++*checked; \
+        assert_false(gate_delivers_to_x(&with, NULL)); \
+    } while (0)
+    RESTRICT(with.route = false);
+    if (r->author != BOUND_TO_X)
+        RESTRICT(with.scope = NO_SCOPE);
+    if (r->scope == X_HAS_GUILD)
+        RESTRICT(with.scope = X_HAS_GUILD_Y_CHANNEL);
+    RESTRICT(with.principal = P_OWNER_ONLY);
+    if (r->principal == P_ANY || r->principal == P_LISTED)
+        RESTRICT(with.principal = P_NOT_LISTED);
+    RESTRICT(with.sight = SEES_NOT);
+    RESTRICT(with.sight = SIGHT_UNKNOWN);
+    RESTRICT(with.sight = NOBODY_LINKED);
+    if (r->relevance == OPEN || r->relevance == NO_ROW || r->relevance == MUST_ADDRESS_FREE_HERE)
+        RESTRICT(with.relevance = MUST_ADDRESS);
+    if (r->relevance == BOTS_TOO)
+        RESTRICT(with.relevance = BOTS_TOO_MUST_ADDRESS);
+    if (r->author == UNBOUND)
+        RESTRICT(with.author = BOUND_TO_Y);
+#undef RESTRICT
+}
+
+static void a_restriction_never_adds_a_recipient_and_neither_does_an_unknown(void **state)
+{
+    size_t checked = 0;
+    each_row(check_restrictions, &checked);
+    assert_true(checked > 10000);
+}
+
+/* ---- reasons, one at a time ---- */
+
+static void every_no_has_its_reason(void **state)
+{
+    const struct {
+        struct row row;
+        enum gate_reason reason;
+    } rows[] = {
+        {{BOUND_TO_X, NO_SCOPE, false, P_UNSET, SEES_NOT, IN_CHANNEL, MUST_ADDRESS, 0},
+         GATE_YES_OWNER},
+        {{UNBOUND, X_HAS_CHANNEL, false, P_ANY, SEES, IN_CHANNEL, NO_ROW, 0}, GATE_YES_SCOPE},
+        {{UNBOUND, NO_SCOPE, true, P_UNSET, NOBODY_LINKED, IN_DM, NO_ROW, 0}, GATE_YES_ROUTE},
+        {{UNBOUND, X_HAS_CHANNEL, true, P_UNSET, SEES, IN_CHANNEL, NO_ROW, 0}, GATE_YES_ROUTE},
+        {{BOUND_TO_Y, X_HAS_CHANNEL, true, P_ANY, SEES, IN_CHANNEL, NO_ROW, 0},
+         GATE_NO_AUTHOR_FIRST},
+        {{UNBOUND, X_HAS_CHANNEL, false, P_UNSET, SEES, IN_CHANNEL, NO_ROW, 0}, GATE_NO_OWNER_ONLY},
+        {{UNBOUND, X_HAS_GUILD, false, P_NOT_LISTED, SEES, IN_THREAD, NO_ROW, 0},
+         GATE_NO_NOT_LISTED},
+        {{UNBOUND, X_HAS_GUILD_Y_CHANNEL, false, P_ANY, SEES, IN_CHANNEL, NO_ROW, 0},
+         GATE_NO_CHANNEL_OWNER},
+        {{UNBOUND, X_HAS_CHANNEL, false, P_ANY, SEES_NOT, IN_CHANNEL, NO_ROW, 0}, GATE_NO_UNSEEN},
+        {{UNBOUND, X_HAS_CHANNEL, false, P_ANY, SIGHT_UNKNOWN, IN_CHANNEL, NO_ROW, 0},
+         GATE_NO_SIGHT_UNKNOWN},
+        {{UNBOUND, X_HAS_CHANNEL, false, P_ANY, NOBODY_LINKED, IN_CHANNEL, NO_ROW, 0},
+         GATE_NO_SIGHT_UNKNOWN},
+        {{UNBOUND, X_HAS_CHANNEL, false, P_ANY, SEES, IN_CHANNEL, MUST_ADDRESS, 0},
+         GATE_NO_NOT_ADDRESSED},
+        {{A_BOT, X_HAS_CHANNEL, false, P_ANY, SEES, IN_CHANNEL, OPEN, 0}, GATE_NO_OTHER_BOT},
+    };
+
+    for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
+        int verdict;
+        gate_delivers_to_x(&rows[i].row, &verdict);
+        if (verdict != (int)rows[i].reason)
+            fail_msg("row %zu: %s, not %s", i,
+                     verdict < 0 ? "no candidate" : gate_reason_word(verdict),
+                     gate_reason_word(rows[i].reason));
+    }
+    for (int r = 0; r <= GATE_NO_BOT_LOOP; r++) {
+        assert_true(strlen(gate_reason_word(r)) > 0);
+        assert_true(strlen(gate_reason_sentence(r)) > 10);
+    }
+}
+
+static void nobody_linked_granted_or_routed_is_nobody(void **state)
+{
+    struct world w;
+    world_init(&w);
+    struct event ev = event_in_channel();
+    struct gate_verdict v[GATE_CANDIDATES];
+    assert_int_equal(decide(&w, &ev, v), 0);
+    world_done(&w);
+}
+
+static void several_instances_of_one_author_never_both_receive(void **state)
+{
+    struct world w;
+    world_init(&w);
+    struct event ev = event_in_channel(), dm = ev;
+    dm.scope_id = STR_NULL;
+    dm.chat_id = STR("d1");
+    dm.chat_type = STR("dm");
+    link_person(&w, ANN, &w.y);
+    link_person(&w, ANN, &w.x);
+    /* the oldest link */
+    assert_true(received(&w, &ev, &w.y) && verdict_on(&w, &ev, &w.x) == GATE_NO_TIE);
+    assert_true(received(&w, &dm, &w.y));
+    /* the author's choice */
+    map_put(&w.f.dm_defaults, key(&w, "discord", ANN, NULL), &w.x);
+    assert_true(received(&w, &dm, &w.x) && verdict_on(&w, &dm, &w.y) == GATE_NO_TIE);
+    /* in a place that was granted, its holder; in direct messages still the choice */
+    grant(&w, CHANNEL, &w.y);
+    assert_true(received(&w, &ev, &w.y) && !received(&w, &ev, &w.x));
+    assert_true(received(&w, &dm, &w.x));
+    world_done(&w);
+}
+
+static void a_choice_of_an_instance_the_author_is_not_linked_to_counts_for_nothing(void **state)
+{
+    struct world w;
+    world_init(&w);
+    struct event ev = event_in_channel();
+    link_person(&w, ANN, &w.x);
+    map_put(&w.f.dm_defaults, key(&w, "discord", ANN, NULL), &w.y);
+    assert_true(received(&w, &ev, &w.x) && !received(&w, &ev, &w.y));
+    world_done(&w);
+}
+
+static void a_revoked_instance_is_no_candidate_and_holds_nothing_back(void **state)
+{
+    struct world w;
+    world_init(&w);
+    struct event ev = event_in_channel();
+    link_person(&w, ANN, &w.y);
+    link_person(&w, OLGA, &w.x);
+    grant(&w, CHANNEL, &w.y);
+    grant(&w, "*", &w.x);
+    principal(&w, GATE_ANY, NULL);
+    assert_false(received(&w, &ev, &w.x));
+    w.y.gone = true; /* its people are nobody's, its channel the guild's again */
+    assert_int_equal(verdict_on(&w, &ev, &w.y), -1);
+    assert_true(received(&w, &ev, &w.x));
+    world_done(&w);
+}
+
+static void a_bot_is_nobodys_owner(void **state)
+{
+    struct world w;
+    world_init(&w);
+    struct event ev = event_in_channel();
+    ev.author_is_bot = true;
+    link_person(&w, ANN, &w.x);
+    assert_int_equal(verdict_on(&w, &ev, &w.x), -1);
+    world_done(&w);
+}
+
+static void bots_that_answer_each_other_are_stopped_and_a_person_starts_them_again(void **state)
+{
+    struct world w;
+    world_init(&w);
+    struct event ev = event_in_channel();
+    struct gate_world world = {.sees = sees, .ctx = &w};
+    struct gate_verdict v[GATE_CANDIDATES];
+    route(&w, GUILD, &w.x);
+    w.policy.allow_other_bots = true;
+    map_put(&w.x.policies, STR("discord"), &w.policy);
+    ev.author_is_bot = true;
+    for (world.bot_streak = 1; world.bot_streak <= GATE_BOT_STREAK; world.bot_streak++) {
+        assert_int_equal(gate_decide(&w.f, &world, &ev, v), 1);
+        assert_true(gate_is_yes(v[0].reason));
+    }
+    gate_decide(&w.f, &world, &ev, v);
+    assert_int_equal(v[0].reason, GATE_NO_BOT_LOOP);
+    ev.author_is_bot = false;
+    world.bot_streak = 0;
+    gate_decide(&w.f, &world, &ev, v);
+    assert_int_equal(v[0].reason, GATE_YES_ROUTE);
+    world_done(&w);
+}
+
+static void a_group_chat_of_a_platform_without_guilds_is_its_own_guild(void **state)
+{
+    struct world w;
+    world_init(&w);
+    struct event ev = event_in_channel();
+    struct gate_place whole = {.to = &w.x}, topic = {.to = &w.y};
+    ev.scope_id = STR_NULL;
+    ev.chat_id = STR("-100");
+    link_person(&w, OLGA, &w.x);
+    principal(&w, GATE_ANY, NULL);
+    map_put(&w.f.scopes, key(&w, "discord", "-100", "*"), &whole);
+    map_put(&w.f.scopes, key(&w, "discord", "-100", "7"), &topic);
+    assert_int_equal(verdict_on(&w, &ev, &w.x), GATE_YES_SCOPE);
+    ev.thread_id = STR("7");
+    assert_int_equal(verdict_on(&w, &ev, &w.x), GATE_NO_CHANNEL_OWNER);
+    assert_int_equal(verdict_on(&w, &ev, &w.y), GATE_NO_OWNER_ONLY);
+    world_done(&w);
+}
+
+static void a_route_of_its_own_comes_before_the_route_of_everything(void **state)
+{
+    struct world w;
+    world_init(&w);
+    struct event ev = event_in_channel();
+    route(&w, "*", &w.x);
+    assert_true(received(&w, &ev, &w.x));
+    route(&w, GUILD, &w.y);
+    assert_true(received(&w, &ev, &w.y) && !received(&w, &ev, &w.x));
+    world_done(&w);
+}
+
+static void ids_that_contain_the_separator_match_nothing(void **state)
+{
+    char room[GATE_KEY_MAX];
+    assert_null(gate_key(room, STR("discord"),
+                         STR("a\x1f"
+                             "b"),
+                         STR_NULL)
+                    .p);
+    struct world w;
+    world_init(&w);
+    struct event ev = event_in_channel();
+    grant(&w, CHANNEL, &w.x);
+    ev.scope_id = STR(GUILD "\x1f" CHANNEL);
+    ev.chat_id = STR("");
+    assert_int_equal(verdict_on(&w, &ev, &w.x), -1);
+    world_done(&w);
+}
+
+static void more_candidates_than_fit_are_left_out_and_nothing_breaks(void **state)
+{
+    static struct gate_instance many[GATE_CANDIDATES + 10];
+    static struct gate_place places[GATE_CANDIDATES + 10];
+    struct world w;
+    world_init(&w);
+    struct event ev = event_in_channel();
+    struct gate_verdict v[GATE_CANDIDATES];
+    for (size_t i = 0; i < ARRAY_LEN(many); i++)
+        places[i] = (struct gate_place){i + 1 < ARRAY_LEN(many) ? &places[i + 1] : NULL, &many[i]};
+    map_put(&w.f.routes, key(&w, "discord", GUILD, NULL), &places[0]);
+    assert_int_equal(decide(&w, &ev, v), GATE_CANDIDATES);
+    world_done(&w);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(every_row_of_the_truth_table_is_decided_as_the_contract_says),
+        cmocka_unit_test(a_restriction_never_adds_a_recipient_and_neither_does_an_unknown),
+        cmocka_unit_test(every_no_has_its_reason),
+        cmocka_unit_test(nobody_linked_granted_or_routed_is_nobody),
+        cmocka_unit_test(several_instances_of_one_author_never_both_receive),
+        cmocka_unit_test(a_choice_of_an_instance_the_author_is_not_linked_to_counts_for_nothing),
+        cmocka_unit_test(a_revoked_instance_is_no_candidate_and_holds_nothing_back),
+        cmocka_unit_test(a_bot_is_nobodys_owner),
+        cmocka_unit_test(bots_that_answer_each_other_are_stopped_and_a_person_starts_them_again),
+        cmocka_unit_test(a_group_chat_of_a_platform_without_guilds_is_its_own_guild),
+        cmocka_unit_test(a_route_of_its_own_comes_before_the_route_of_everything),
+        cmocka_unit_test(ids_that_contain_the_separator_match_nothing),
+        cmocka_unit_test(more_candidates_than_fit_are_left_out_and_nothing_breaks),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
