@@ -170,6 +170,15 @@ bool unseal_secret(const struct seal *s, struct str name, struct str sealed, str
     return ok;
 }
 
+void seal_mac(const struct seal *s, struct str name, struct str text, uint8_t ret_mac[32])
+{
+    uint8_t key[SHA256_BYTES]; /* of this use alone, so that sealing and signing share no key */
+
+    hmac_sha256(str_make(s->key, sizeof s->key), name, key);
+    hmac_sha256(str_make(key, sizeof key), text, ret_mac);
+    secret_wipe(key, sizeof key);
+}
+
 /* ---- does this key belong to this database? ---- */
 
 struct check {

@@ -226,5 +226,8 @@ void seal_free(struct seal *s);
 /* base64(sealed); @name binds it to its place, e.g. "gateway/gw-1/secret". */
 void seal_secret(const struct seal *s, struct str name, struct str plain, struct buf *out);
 bool unseal_secret(const struct seal *s, struct str name, struct str sealed, struct buf *out);
+/* A keyed fingerprint under the master key: nobody without it can make or check one.  @name keeps
+ * the uses apart. */
+void seal_mac(const struct seal *s, struct str name, struct str text, uint8_t ret_mac[32]);
 /* A value that tells whether the key matches the database: stored once, checked at every start. */
 bool seal_check(const struct seal *s, struct store *st, char *ret_why);

@@ -1,12 +1,12 @@
 /* facts.c - design.  (facts.h has the contract.)
  *
  * Everything is in memory twice: as lists in order of age, which own the records, and as tables for
- * the questions of the hot path.  Where a route key leads is worked out when it is first asked for
- * and kept until anything changes (a generation number tells), so an event costs one lookup.
+ * the questions of the hot path.  Where a route key leads is worked out when a change may have
+ * moved it, so an event costs one lookup.
  *
  *      by_id:     gateway id        -> gateway
  *      instances: tenant, instance  -> its gateways          (wake URL, is it revoked)
- *      buckets:   platform, key     -> routes -> targets     (where an event goes)
+ *      buckets:   platform, key     -> routes -> places      (where an event goes: gate.routes)
  */
 #include "tenancy/facts.h"
 #include <stdio.h>
@@ -17,21 +17,19 @@
 #include "store/store.h"
 #include "tenancy/facts_priv.h"
 
-/* Two names as one table key; the caller's buffer holds it. */
-#define PAIR_MAX 1024
-static struct str pair_key(char scratch[PAIR_MAX], struct str a, struct str b)
+struct str pair_key(char scratch[PAIR_MAX], struct str a, struct str b)
 {
     if (a.n + b.n + 1 > PAIR_MAX)
-        return STR_NULL; /* longer than any name we accept: found nowhere */
+        return STR_NULL; /* found nowhere */
     memcpy(scratch, a.p != NULL ? a.p : "", a.n);
-    scratch[a.n] = '\n';
+    scratch[a.n] = '\x1f';
     memcpy(scratch + a.n + 1, b.p != NULL ? b.p : "", b.n);
     return str_make(scratch, a.n + 1 + b.n);
 }
 
 /* ---- instances ---- */
 
-static struct instance *find_instance(const struct facts *f, struct str tenant, struct str name)
+struct instance *facts_find_instance(const struct facts *f, struct str tenant, struct str name)
 {
     char scratch[PAIR_MAX];
     struct str key = pair_key(scratch, tenant, name);
@@ -39,49 +37,61 @@ static struct instance *find_instance(const struct facts *f, struct str tenant, 
     return key.p != NULL ? map_get(&f->instances, key) : NULL;
 }
 
+struct instance *facts_make_instance(struct facts *f, struct str tenant, struct str name)
+{
+    struct instance *in = facts_find_instance(f, tenant, name);
+    char scratch[PAIR_MAX];
+
+    if (in != NULL)
+        return in;
+    in = xcalloc(1, sizeof *in);
+    in->key = pair_key(scratch, tenant, name);
+    in->key.p = str_dup(in->key);
+    in->gate.tenant = str_make(in->key.p, tenant.n);
+    in->gate.instance = str_skip(in->key, tenant.n + 1);
+    in->gate.default_require_address = map_get(&f->tenants, tenant) != NULL;
+    list_init(&in->bindings);
+    list_init(&in->scopes);
+    list_init(&in->codes);
+    map_put(&f->instances, in->key, in);
+    return in;
+}
+
+/* An instance whose every gateway was revoked gets nothing; one that has no gateway yet does,
+ * because a route may be made before the gateway is. */
+static void note_gone(struct instance *in)
+{
+    in->gate.gone = in->n > 0;
+    for (size_t i = 0; i < in->n; i++)
+        if (in->gateways[i]->revoked_ms == 0)
+            in->gate.gone = false;
+}
+
 static void instance_add(struct facts *f, const struct gateway *g)
 {
-    struct instance *in = find_instance(f, str_of(g->tenant), str_of(g->instance));
+    struct instance *in = facts_make_instance(f, str_of(g->tenant), str_of(g->instance));
 
-    if (in == NULL) {
-        char scratch[PAIR_MAX];
-        in = xcalloc(1, sizeof *in);
-        in->key = pair_key(scratch, str_of(g->tenant), str_of(g->instance));
-        in->key.p = str_dup(in->key);
-        map_put(&f->instances, in->key, in);
-    }
     in->gateways = xrealloc(in->gateways, (in->n + 1) * sizeof *in->gateways);
     in->gateways[in->n++] = g;
+    note_gone(in);
 }
 
 static void instance_drop(struct facts *f, const struct gateway *g)
 {
-    struct instance *in = find_instance(f, str_of(g->tenant), str_of(g->instance));
+    struct instance *in = facts_find_instance(f, str_of(g->tenant), str_of(g->instance));
 
     for (size_t i = 0; in != NULL && i < in->n; i++)
         if (in->gateways[i] == g) {
             memmove(&in->gateways[i], &in->gateways[i + 1], (in->n - i - 1) * sizeof *in->gateways);
             in->n--;
         }
-}
-
-/* An instance whose every gateway was revoked gets nothing; one that has no gateway yet does,
- * because a route may be made before the gateway is. */
-static bool instance_is_gone(const struct facts *f, struct str tenant, struct str name)
-{
-    const struct instance *in = find_instance(f, tenant, name);
-
-    if (in == NULL || in->n == 0)
-        return false;
-    for (size_t i = 0; i < in->n; i++)
-        if (in->gateways[i]->revoked_ms == 0)
-            return false;
-    return true;
+    if (in != NULL)
+        note_gone(in);
 }
 
 const char *facts_wake_url(const struct facts *f, struct str tenant, struct str instance)
 {
-    const struct instance *in = find_instance(f, tenant, instance);
+    const struct instance *in = facts_find_instance(f, tenant, instance);
     const struct gateway *best = NULL;
 
     for (size_t i = 0; in != NULL && i < in->n; i++) {
@@ -124,13 +134,15 @@ void gateway_free(struct gateway *g)
     free(g);
 }
 
+static void rebuild_tenant(struct facts *f, const char *tenant);
+
 void facts_link_gateway(struct facts *f, struct gateway *g)
 {
     list_append(&f->gateways, &g->link);
     f->n_gateways++;
     map_put(&f->by_id, str_of(g->id), g);
     instance_add(f, g);
-    f->generation++;
+    rebuild_tenant(f, g->tenant);
 }
 
 void facts_relink_gateway(struct facts *f, struct gateway *g, struct gateway *with)
@@ -146,7 +158,7 @@ void facts_relink_gateway(struct facts *f, struct gateway *g, struct gateway *wi
     g->id = id;
     free(with);
     instance_add(f, g);
-    f->generation++;
+    rebuild_tenant(f, g->tenant);
 }
 
 const struct gateway *facts_gateway(const struct facts *f, struct str id)
@@ -199,6 +211,56 @@ static struct bucket *find_bucket(const struct facts *f, struct str platform, st
     return k.p != NULL ? map_get(&f->buckets, k) : NULL;
 }
 
+/* ---- where an event goes ---- */
+
+static void add_place(struct bucket *b, struct instance *in)
+{
+    for (size_t i = 0; i < b->n_places; i++)
+        if (b->places[i].to == &in->gate)
+            return;
+    b->places = xrealloc(b->places, (b->n_places + 1) * sizeof *b->places);
+    b->places[b->n_places++] = (struct gate_place){.to = &in->gate};
+}
+
+static void add_tenant_places(struct facts *f, struct bucket *b, const char *tenant)
+{
+    list_each(&f->gateways, it, nxt)
+    {
+        const struct gateway *g = list_entry(it, struct gateway, link);
+        if (g->revoked_ms == 0 && strcmp(g->tenant, tenant) == 0)
+            add_place(b, facts_make_instance(f, str_of(g->tenant), str_of(g->instance)));
+    }
+}
+
+static void rebuild(struct facts *f, struct bucket *b)
+{
+    b->n_places = 0;
+    for (size_t i = 0; i < b->n_routes; i++) {
+        const struct route *r = b->routes[i];
+        if (r->instance != NULL)
+            add_place(b, facts_make_instance(f, str_of(r->tenant), str_of(r->instance)));
+        else
+            add_tenant_places(f, b, r->tenant);
+    }
+    for (size_t i = 0; i + 1 < b->n_places; i++)
+        b->places[i].next = &b->places[i + 1];
+    if (b->n_places > 0)
+        map_put(&f->gate.routes, b->key, b->places);
+    else
+        map_del(&f->gate.routes, b->key);
+}
+
+/* A gateway of this tenant came, went or moved: where routes to the whole tenant lead. */
+static void rebuild_tenant(struct facts *f, const char *tenant)
+{
+    list_each(&f->routes, it, nxt)
+    {
+        const struct route *r = list_entry(it, struct route, link);
+        if (r->instance == NULL && strcmp(r->tenant, tenant) == 0)
+            rebuild(f, find_bucket(f, str_of(r->platform), str_of(r->key)));
+    }
+}
+
 void route_free(struct route *r)
 {
     if (r == NULL)
@@ -237,7 +299,7 @@ void facts_link_route(struct facts *f, struct route *r)
     b->routes[b->n_routes++] = r;
     list_append(&f->routes, &r->link);
     f->n_routes++;
-    f->generation++;
+    rebuild(f, b);
 }
 
 void facts_unlink_route(struct facts *f, struct route *r)
@@ -253,7 +315,7 @@ void facts_unlink_route(struct facts *f, struct route *r)
         }
     list_remove(&r->link);
     f->n_routes--;
-    f->generation++;
+    rebuild(f, b);
     route_free(r);
 }
 
@@ -263,53 +325,33 @@ size_t facts_routes(const struct facts *f, struct list **ret_head)
     return f->n_routes;
 }
 
-/* ---- where an event goes ---- */
+/* ---- what the hot path asks ---- */
 
-static void add_target(const struct facts *f, struct bucket *b, struct str tenant, struct str name)
+bool facts_has_route(const struct facts *f, struct str platform, struct str key)
 {
-    for (size_t i = 0; i < b->n_targets; i++)
-        if (str_eq(b->targets[i].tenant, tenant) && str_eq(b->targets[i].instance, name))
-            return;
-    if (instance_is_gone(f, tenant, name))
-        return;
-    b->targets = xrealloc(b->targets, (b->n_targets + 1) * sizeof *b->targets);
-    b->targets[b->n_targets++] = (struct target){tenant, name};
-}
+    const struct bucket *b = find_bucket(f, platform, key);
 
-static void add_tenant_targets(const struct facts *f, struct bucket *b, struct str tenant)
-{
-    list_each(&f->gateways, it, nxt)
-    {
-        const struct gateway *g = list_entry(it, struct gateway, link);
-        if (g->revoked_ms == 0 && str_eq(str_of(g->tenant), tenant))
-            add_target(f, b, tenant, str_of(g->instance));
-    }
-}
-
-static void find_targets(const struct facts *f, struct bucket *b)
-{
-    b->n_targets = 0;
-    for (size_t i = 0; i < b->n_routes; i++) {
-        const struct route *r = b->routes[i];
-        if (r->instance != NULL)
-            add_target(f, b, str_of(r->tenant), str_of(r->instance));
-        else
-            add_tenant_targets(f, b, str_of(r->tenant));
-    }
-    b->generation = f->generation;
+    for (size_t i = 0; b != NULL && i < b->n_places; i++)
+        if (!b->places[i].to->gone)
+            return true;
+    return false;
 }
 
 void facts_each_target(const struct facts *f, struct str platform, struct str route_key,
                        facts_target_cb *cb, void *ctx)
 {
-    struct bucket *b = find_bucket(f, platform, route_key);
+    const struct bucket *b = find_bucket(f, platform, route_key);
 
-    if (b == NULL)
-        return;
-    if (b->generation != f->generation)
-        find_targets(f, b);
-    for (size_t i = 0; i < b->n_targets; i++)
-        cb(ctx, b->targets[i].tenant, b->targets[i].instance);
+    if (b == NULL || b->n_places == 0)
+        b = find_bucket(f, platform, STR("*"));
+    for (size_t i = 0; b != NULL && i < b->n_places; i++)
+        if (!b->places[i].to->gone)
+            cb(ctx, b->places[i].to->tenant, b->places[i].to->instance);
+}
+
+const struct gate_facts *facts_gate(const struct facts *f)
+{
+    return &f->gate;
 }
 
 bool facts_owns(const struct facts *f, struct str platform, struct str key, struct str tenant,
@@ -412,13 +454,13 @@ enum bh_err facts_open(const struct facts_env *env, struct facts **ret_f, char *
     list_init(&f->gateways);
     list_init(&f->routes);
     list_init(&f->changes);
+    list_init(&f->tries_by_age);
     timer_init(&f->start, facts_start_changes);
 
     struct loading l = {.f = f, .parser = json_parser_new()};
     enum bh_err err = env->store->ops->load_records(env->store, NS_GATEWAY, on_gateway_record, &l);
     if (err == BH_OK)
         err = env->store->ops->load_records(env->store, NS_ROUTE, on_route_record, &l);
-    json_parser_free(l.parser);
     adopt(&l);
     if (err != BH_OK) {
         snprintf(ret_why, 256, "gateways and routes cannot be read from the store");
@@ -430,6 +472,11 @@ enum bh_err facts_open(const struct facts_env *env, struct facts **ret_f, char *
                  l.ns, l.damaged);
         err = BH_REFUSED;
     }
+    if (err == BH_OK)
+        err = grants_load(f, l.parser, ret_why);
+    if (err == BH_OK)
+        err = links_load(f, l.parser, ret_why);
+    json_parser_free(l.parser);
     if (err != BH_OK) {
         facts_free(f);
         return err;
@@ -450,6 +497,8 @@ void facts_free(struct facts *f)
     if (f == NULL)
         return;
     facts_drop_changes(f);
+    links_free(f);
+    grants_free(f);
     list_each(&f->gateways, it, nxt) gateway_free(list_entry(it, struct gateway, link));
     list_each(&f->routes, it, nxt) route_free(list_entry(it, struct route, link));
     for (size_t i = 0; map_next(&f->instances, &i, &v);) {
@@ -462,11 +511,12 @@ void facts_free(struct facts *f)
         struct bucket *b = v;
         free((char *)b->key.p);
         free(b->routes);
-        free(b->targets);
+        free(b->places);
         free(b);
     }
     map_done(&f->by_id);
     map_done(&f->instances);
     map_done(&f->buckets);
+    map_done(&f->gate.routes);
     free(f);
 }

@@ -13,6 +13,7 @@
 struct bus;
 struct clock;
 struct facts;
+struct gate_facts;
 struct rand;
 struct seal;
 struct store;
@@ -20,25 +21,25 @@ struct store;
 #define GATEWAY_SECRETS 4
 
 struct gateway {
-    struct list link;         /* all gateways, by age */
-    char *id, *tenant;        /* owned */
-    char *instance;           /* owned; defaults to id */
-    char *wake_url;           /* owned; NULL: none */
-    char *platform, *bot;     /* owned; what it was added for; NULL: anything routed to it */
+    struct list link;     /* all gateways, by age */
+    char *id, *tenant;    /* owned */
+    char *instance;       /* owned; defaults to id */
+    char *wake_url;       /* owned; NULL: none */
+    char *platform, *bot; /* owned; what it was added for; NULL: anything routed to it */
     struct {
-        char *text;           /* owned, wiped */
-        int64_t until_ms;     /* wall clock; 0: as long as it is the newest */
+        char *text;             /* owned, wiped */
+        int64_t until_ms;       /* wall clock; 0: as long as it is the newest */
     } secrets[GATEWAY_SECRETS]; /* newest first */
     size_t n_secrets;
     int64_t created_ms, rotated_ms, revoked_ms; /* wall clock; revoked_ms != 0: a tombstone */
-    bool ackless;             /* proven never to ack: settled on write (relay keeps this current) */
+    bool ackless; /* proven never to ack: settled on write (relay keeps this current) */
 };
 
 struct route {
-    struct list link;         /* in order of creation */
-    char *platform, *key;     /* owned */
-    char *tenant;             /* owned */
-    char *instance;           /* owned; NULL: every instance of the tenant */
+    struct list link;     /* in order of creation */
+    char *platform, *key; /* owned */
+    char *tenant;         /* owned */
+    char *instance;       /* owned; NULL: every instance of the tenant */
 };
 
 struct facts_env { /* borrowed */
@@ -50,7 +51,8 @@ struct facts_env { /* borrowed */
     bool require_expiry; /* refuse tokens with exp 0 */
 };
 /* Blocks: loads everything.  @ret_why has 256 bytes. */
-enum bh_err facts_open(const struct facts_env *env, struct facts **ret_f, char *ret_why) BH_MUST_USE;
+enum bh_err facts_open(const struct facts_env *env, struct facts **ret_f,
+                       char *ret_why) BH_MUST_USE;
 /* The store must be closed or idle: a change under way is forgotten, its done() does not run. */
 void facts_free(struct facts *f);
 void facts_set_require_expiry(struct facts *f, bool yes); /* reload */
@@ -59,29 +61,31 @@ void facts_set_require_expiry(struct facts *f, bool yes); /* reload */
  * tombstone. */
 const struct gateway *facts_gateway(const struct facts *f, struct str id);
 size_t facts_gateways(const struct facts *f, struct list **ret_head);
-/* Is an id, tenant or instance name acceptable: 1..128 bytes of printable UTF-8, no white space, none of
- * the control characters. */
+/* Is an id, tenant or instance name acceptable: 1..128 bytes of printable UTF-8, no white space,
+ * none of the control characters. */
 bool facts_name_ok(struct str name);
 
 enum auth_verdict {
     AUTH_OK,
-    AUTH_UNAUTHORIZED, /* no credential, wrong signature for a known gateway, revoked: 101, then close 4401 */
+    AUTH_UNAUTHORIZED, /* no credential, wrong signature for a known gateway, revoked: 101, then
+                          close 4401 */
     AUTH_RETRY,        /* unknown gateway, or well signed but expired: HTTP 401 */
 };
 /* @header is the Authorization header.  On AUTH_OK @ret_gw is set. */
 enum auth_verdict facts_authenticate(const struct facts *f, struct str header,
                                      const struct gateway **ret_gw, const char **ret_why);
 
-/* Changes of one gateway are made one after the other, in the order they were asked for.  @done (may be NULL) runs
- * later, exactly once; @why is a sentence when @err is not BH_OK. */
+/* Changes of one gateway are made one after the other, in the order they were asked for.  @done
+ * (may be NULL) runs later, exactly once; @why is a sentence when @err is not BH_OK. */
 typedef void facts_done_cb(void *ctx, enum bh_err err, const char *why);
 
 struct gateway_spec { /* absent members take their defaults */
     struct str id, tenant, instance, wake_url, platform, bot;
 };
-/* Adds a gateway and, when platform and bot are given, the route (platform, bot) that makes it useful at
- * once.  @ret_id and @ret_secret (64 hex digits: show it once) are filled before the call returns and
- * mean something when @done says BH_OK.  BH_CONFLICT: the id exists; a revoked id may be added again. */
+/* Adds a gateway and, when platform and bot are given, the route (platform, bot) that makes it
+ * useful at once.  @ret_id and @ret_secret (64 hex digits: show it once) are filled before the call
+ * returns and mean something when @done says BH_OK.  BH_CONFLICT: the id exists; a revoked id may
+ * be added again. */
 void facts_gateway_add(struct facts *f, const struct gateway_spec *spec, struct buf *ret_id,
                        struct buf *ret_secret, facts_done_cb *done, void *ctx);
 /* A new secret; the old ones stay valid for @keep_ms. */
@@ -91,7 +95,8 @@ void facts_gateway_rotate(struct facts *f, struct str id, int64_t keep_ms, struc
  * sockets close.  Revoking twice is fine. */
 void facts_gateway_revoke(struct facts *f, struct str id, facts_done_cb *done, void *ctx);
 /* Change the wake URL; an empty one removes it. */
-void facts_gateway_set(struct facts *f, struct str id, struct str wake_url, facts_done_cb *done, void *ctx);
+void facts_gateway_set(struct facts *f, struct str id, struct str wake_url, facts_done_cb *done,
+                       void *ctx);
 void facts_gateway_set_ackless(struct facts *f, struct str id, bool ackless); /* fire and forget */
 
 void facts_route_add(struct facts *f, struct str platform, struct str key, struct str tenant,
@@ -100,10 +105,16 @@ void facts_route_remove(struct facts *f, struct str platform, struct str key, st
                         struct str instance, facts_done_cb *done, void *ctx);
 size_t facts_routes(const struct facts *f, struct list **ret_head);
 
-/* The instances an event goes to, each once: calls @cb for every (tenant, instance). */
+/* The instances the routes of a key lead to, each once: calls @cb for every (tenant, instance).  A
+ * key without a route of its own has those of "*".  Who receives an event is for the gate to say.
+ */
 typedef void facts_target_cb(void *ctx, struct str tenant, struct str instance);
 void facts_each_target(const struct facts *f, struct str platform, struct str route_key,
                        facts_target_cb *cb, void *ctx);
+/* Does a route of this very key lead anywhere? */
+bool facts_has_route(const struct facts *f, struct str platform, struct str key);
+/* Everything the gate looks at; current for the life of @f. */
+const struct gate_facts *facts_gate(const struct facts *f);
 /* True when a route names this very key for the instance: it owns that chat. */
 bool facts_owns(const struct facts *f, struct str platform, struct str key, struct str tenant,
                 struct str instance);

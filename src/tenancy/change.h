@@ -1,0 +1,66 @@
+/* change.h - how facts change: one after the other, disk first, memory second.
+ *
+ * A change is worked out from memory only when the change of the same subject before it is on disk,
+ * so two of them can never overwrite each other's half.  Until its own write is done nobody sees
+ * it.
+ *
+ *      asked -> WAITING -> (first of its subject) prepare -> store -> apply -> announce -> done()
+ *
+ * Only files of this folder include it.
+ */
+#pragma once
+#include "store/store.h"
+#include "tenancy/facts_priv.h"
+
+struct change;
+/* Put the items to write, from memory; false: change_fail() said why not.  No items: nothing to
+ * write, and nothing is applied. */
+typedef bool prepare_f(struct facts *f, struct change *c);
+typedef void apply_f(struct facts *f, struct change *c);
+
+struct change_item {
+    enum store_kv_verb verb;
+    const char *ns;
+    struct buf key, value; /* owned */
+};
+
+struct change {
+    struct list link;
+    struct facts *facts; /* borrowed */
+    bool started;
+    char *subject; /* owned; NULL: none, it waits for nobody */
+    prepare_f *prepare;
+    apply_f *apply;
+    /* gateway_change.c: what was asked for; strings owned */
+    char *id, *wake_url;
+    char *secret; /* wiped */
+    int64_t keep_ms;
+    bool ackless;
+    struct gateway *gateway; /* owned: as it will be */
+    struct route *route;     /* owned: to be added or the likeness of the one to go */
+    /* grants.c, links.c */
+    struct instance *to; /* borrowed: whose grant */
+    void *thing;         /* owned: what they please */
+    void (*thing_free)(void *thing);
+    /* the write */
+    struct change_item *items; /* owned */
+    size_t n;
+    const char *conflict; /* what a conflict means, in words; NULL: "it exists already" */
+    /* the answer */
+    enum bh_err err;
+    char why[200];
+    facts_done_cb *done;
+    void *ctx;
+};
+
+struct change *change_new(struct facts *f, prepare_f *prepare, apply_f *apply, facts_done_cb *done,
+                          void *ctx);
+bool change_fail(struct change *c, enum bh_err err, const char *fmt, ...) BH_PRINTF(3, 4);
+/* The next item; fill its key, and its value unless it deletes. */
+struct change_item *change_put(struct change *c, enum store_kv_verb verb, const char *ns);
+/* Line up; a change that has failed already only answers.  @subject is copied. */
+void change_submit(struct change *c, const char *subject);
+/* Tell the others: "what" or "what id". */
+void change_announce(struct facts *f, const char *what, const char *id);
+/* True, and the change has failed, unless the name is acceptable (or absent and not required). */
+bool change_name_bad(struct change *c, const char *what, struct str name, bool required);

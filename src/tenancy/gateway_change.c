@@ -1,0 +1,379 @@
+/* gateway_change.c - adding, rotating, revoking gateways; adding and removing routes. */
+#include <stdio.h>
+#include <stdlib.h>
+#include "base/crypto.h"
+#include "base/mem.h"
+#include "base/rand.h"
+#include "bus/bus.h"
+#include "tenancy/change.h"
+
+static void submit(struct change *c)
+{
+    change_submit(c, c->id != NULL ? c->id : c->gateway != NULL ? c->gateway->id : NULL);
+}
+
+static void put_gateway(struct facts *f, struct change *c, enum store_kv_verb verb)
+{
+    struct change_item *item = change_put(c, verb, NS_GATEWAY);
+
+    buf_add_z(&item->key, c->gateway->id);
+    gateway_write(f, c->gateway, &item->value);
+}
+
+static void put_route(struct facts *f, struct change *c, enum store_kv_verb verb)
+{
+    const struct route *r = c->route;
+    struct change_item *item = change_put(c, verb, NS_ROUTE);
+
+    route_write_key(&item->key, str_of(r->platform), str_of(r->key), str_of(r->tenant),
+                    str_of(r->instance));
+    if (verb == KV_PUT)
+        route_write(r, clock_wall_ms(f->env.clock), &item->value);
+}
+
+/* ---- gateways ---- */
+
+static struct gateway *gateway_copy(const struct gateway *g)
+{
+    struct gateway *n = xcalloc(1, sizeof *n);
+
+    *n = *g;
+    list_init(&n->link);
+    n->id = xstrdup(g->id);
+    n->tenant = xstrdup(g->tenant);
+    n->instance = xstrdup(g->instance);
+    n->wake_url = xstrdup(g->wake_url);
+    n->platform = xstrdup(g->platform);
+    n->bot = xstrdup(g->bot);
+    for (size_t i = 0; i < g->n_secrets; i++)
+        n->secrets[i].text = xstrdup(g->secrets[i].text);
+    return n;
+}
+
+static char *new_secret(struct facts *f, struct buf *ret_secret)
+{
+    uint8_t raw[32];
+    struct buf hex = BUF_INIT;
+
+    rand_bytes(f->env.rand, raw, sizeof raw);
+    hex_add(&hex, raw, sizeof raw);
+    secret_wipe(raw, sizeof raw);
+    buf_add_str(ret_secret, buf_str(&hex));
+    char *z = str_dup(buf_str(&hex));
+    buf_wipe(&hex);
+    return z;
+}
+
+static bool wake_url_ok(struct str url)
+{
+    if (!str_starts(url, STR("http://")) && !str_starts(url, STR("https://")))
+        return false;
+    for (size_t i = 0; i < url.n; i++)
+        if ((unsigned char)url.p[i] <= ' ' || url.p[i] == 0x7f)
+            return false;
+    return url.n <= 2048;
+}
+
+static void apply_gateway(struct facts *f, struct change *c)
+{
+    struct gateway *known = map_get(&f->by_id, str_of(c->gateway->id));
+    char *id = xstrdup(c->gateway->id);
+
+    if (known != NULL)
+        facts_relink_gateway(f, known, c->gateway);
+    else
+        facts_link_gateway(f, c->gateway);
+    c->gateway = NULL;
+    if (c->route != NULL &&
+        facts_find_route(f, str_of(c->route->platform), str_of(c->route->key),
+                         str_of(c->route->tenant), str_of(c->route->instance)) == NULL) {
+        facts_link_route(f, c->route);
+        c->route = NULL;
+    }
+    change_announce(f, "gateway", id);
+    free(id);
+}
+
+static bool prepare_add(struct facts *f, struct change *c)
+{
+    const struct gateway *known = facts_gateway(f, str_of(c->gateway->id));
+
+    if (known != NULL && known->revoked_ms == 0)
+        return change_fail(c, BH_CONFLICT,
+                           "there is a gateway \"%s\" already; choose another --id, or "
+                           "give it a new secret with: bellhop gateway rotate %s",
+                           known->id, known->id);
+    c->gateway->created_ms = clock_wall_ms(f->env.clock);
+    put_gateway(f, c, known != NULL ? KV_PUT : KV_INSERT);
+    if (c->route != NULL)
+        put_route(f, c, KV_PUT);
+    return true;
+}
+
+static char *dup_opt(struct str s)
+{
+    return str_is_empty(s) ? NULL : str_dup(s);
+}
+
+static struct route *route_new(struct str platform, struct str key, struct str tenant,
+                               struct str instance)
+{
+    struct route *r = xcalloc(1, sizeof *r);
+
+    list_init(&r->link);
+    r->platform = str_dup(platform);
+    r->key = str_dup(key);
+    r->tenant = str_dup(tenant);
+    r->instance = dup_opt(instance);
+    return r;
+}
+
+static bool spec_ok(struct change *c, const struct gateway_spec *s)
+{
+    if (change_name_bad(c, "id", s->id, false) || change_name_bad(c, "tenant", s->tenant, true) ||
+        change_name_bad(c, "instance", s->instance, false) ||
+        change_name_bad(c, "platform", s->platform, false) ||
+        change_name_bad(c, "bot", s->bot, false))
+        return false;
+    if (!str_is_empty(s->wake_url) && !wake_url_ok(s->wake_url))
+        return change_fail(c, BH_MALFORMED, "the wake URL must start with http:// or https://");
+    return true;
+}
+
+static void random_id(struct facts *f, struct buf *out)
+{
+    static const char letters[] = "abcdefghjkmnpqrstuvwxyz23456789"; /* no look-alikes */
+
+    buf_add_z(out, "gw-");
+    for (int i = 0; i < 10; i++)
+        buf_add_c(out, letters[rand_below(f->env.rand, sizeof letters - 1)]);
+}
+
+void facts_gateway_add(struct facts *f, const struct gateway_spec *spec, struct buf *ret_id,
+                       struct buf *ret_secret, facts_done_cb *done, void *ctx)
+{
+    struct change *c = change_new(f, prepare_add, apply_gateway, done, ctx);
+
+    if (spec_ok(c, spec)) {
+        struct gateway *g = c->gateway = xcalloc(1, sizeof *g);
+        list_init(&g->link);
+        if (str_is_empty(spec->id))
+            random_id(f, ret_id);
+        else
+            buf_add_str(ret_id, spec->id);
+        g->id = str_dup(buf_str(ret_id));
+        g->tenant = str_dup(spec->tenant);
+        g->instance = str_is_empty(spec->instance) ? xstrdup(g->id) : str_dup(spec->instance);
+        g->wake_url = dup_opt(spec->wake_url);
+        g->platform = dup_opt(spec->platform);
+        g->bot = dup_opt(spec->bot);
+        g->secrets[0].text = new_secret(f, ret_secret);
+        g->n_secrets = 1;
+        if (g->platform != NULL && g->bot != NULL)
+            c->route = route_new(spec->platform, spec->bot, spec->tenant, str_of(g->instance));
+    }
+    submit(c);
+}
+
+/* The gateway a change is about, as a copy to be changed; NULL and a reason when there is none. */
+static struct gateway *copy_for(struct facts *f, struct change *c, bool tombstone_too)
+{
+    const struct gateway *known = facts_gateway(f, str_of(c->id));
+
+    if (known == NULL)
+        change_fail(c, BH_NOT_FOUND, "there is no gateway \"%s\"", c->id);
+    else if (known->revoked_ms != 0 && !tombstone_too)
+        change_fail(c, BH_REFUSED, "the gateway \"%s\" was revoked", c->id);
+    else
+        c->gateway = gateway_copy(known);
+    return c->gateway;
+}
+
+static void push_secret(struct gateway *g, char *secret, int64_t now_ms, int64_t keep_ms)
+{
+    struct gateway was = *g;
+    size_t n = 0;
+
+    g->secrets[n].text = secret;
+    g->secrets[n++].until_ms = 0;
+    for (size_t i = 0; i < was.n_secrets; i++) {
+        int64_t until_ms = was.secrets[i].until_ms;
+        if (until_ms == 0 || until_ms > now_ms + keep_ms)
+            until_ms = now_ms + keep_ms;
+        if (n < GATEWAY_SECRETS && until_ms > now_ms) {
+            g->secrets[n].text = was.secrets[i].text;
+            g->secrets[n++].until_ms = until_ms;
+        } else {
+            secret_wipe(was.secrets[i].text, strlen(was.secrets[i].text));
+            free(was.secrets[i].text);
+        }
+    }
+    g->n_secrets = n;
+}
+
+static bool prepare_rotate(struct facts *f, struct change *c)
+{
+    struct gateway *g = copy_for(f, c, false);
+
+    if (g == NULL)
+        return false;
+    g->rotated_ms = clock_wall_ms(f->env.clock);
+    push_secret(g, c->secret, g->rotated_ms, c->keep_ms);
+    c->secret = NULL;
+    put_gateway(f, c, KV_PUT);
+    return true;
+}
+
+void facts_gateway_rotate(struct facts *f, struct str id, int64_t keep_ms, struct buf *ret_secret,
+                          facts_done_cb *done, void *ctx)
+{
+    struct change *c = change_new(f, prepare_rotate, apply_gateway, done, ctx);
+
+    c->id = str_dup(id);
+    c->keep_ms = keep_ms;
+    c->secret = new_secret(f, ret_secret);
+    submit(c);
+}
+
+static bool prepare_revoke(struct facts *f, struct change *c)
+{
+    struct gateway *g = copy_for(f, c, true);
+
+    if (g == NULL)
+        return false;
+    if (g->revoked_ms == 0)
+        g->revoked_ms = clock_wall_ms(f->env.clock);
+    gateway_wipe_secrets(g);
+    put_gateway(f, c, KV_PUT);
+    return true;
+}
+
+static void apply_revoke(struct facts *f, struct change *c)
+{
+    apply_gateway(f, c);
+    bus_publish(f->env.bus, STR("revoked"), str_of(c->id));
+}
+
+void facts_gateway_revoke(struct facts *f, struct str id, facts_done_cb *done, void *ctx)
+{
+    struct change *c = change_new(f, prepare_revoke, apply_revoke, done, ctx);
+
+    c->id = str_dup(id);
+    submit(c);
+}
+
+static bool prepare_set(struct facts *f, struct change *c)
+{
+    struct gateway *g = copy_for(f, c, false);
+
+    if (g == NULL)
+        return false;
+    free(g->wake_url);
+    g->wake_url = c->wake_url;
+    c->wake_url = NULL;
+    put_gateway(f, c, KV_PUT);
+    return true;
+}
+
+void facts_gateway_set(struct facts *f, struct str id, struct str wake_url, facts_done_cb *done,
+                       void *ctx)
+{
+    struct change *c = change_new(f, prepare_set, apply_gateway, done, ctx);
+
+    c->id = str_dup(id);
+    c->wake_url = dup_opt(wake_url);
+    if (!str_is_empty(wake_url) && !wake_url_ok(wake_url))
+        change_fail(c, BH_MALFORMED, "the wake URL must start with http:// or https://");
+    submit(c);
+}
+
+static bool prepare_ackless(struct facts *f, struct change *c)
+{
+    struct gateway *g = copy_for(f, c, false);
+
+    if (g == NULL)
+        return false;
+    g->ackless = c->ackless;
+    put_gateway(f, c, KV_PUT);
+    return true;
+}
+
+static void apply_ackless(struct facts *f, struct change *c)
+{
+    struct gateway *known = map_get(&f->by_id, str_of(c->id));
+
+    known->ackless = c->ackless;
+}
+
+void facts_gateway_set_ackless(struct facts *f, struct str id, bool ackless)
+{
+    struct gateway *known = map_get(&f->by_id, id);
+    struct change *c = change_new(f, prepare_ackless, apply_ackless, NULL, NULL);
+
+    if (known != NULL)
+        known->ackless = ackless; /* how to settle is decided now; the record only remembers it */
+    c->id = str_dup(id);
+    c->ackless = ackless;
+    submit(c);
+}
+
+/* ---- routes ---- */
+
+static bool prepare_route_add(struct facts *f, struct change *c)
+{
+    put_route(f, c, KV_PUT);
+    return true;
+}
+
+static void apply_route_add(struct facts *f, struct change *c)
+{
+    if (facts_find_route(f, str_of(c->route->platform), str_of(c->route->key),
+                         str_of(c->route->tenant), str_of(c->route->instance)) != NULL)
+        return;
+    facts_link_route(f, c->route);
+    c->route = NULL;
+    change_announce(f, "route", NULL);
+}
+
+static bool prepare_route_remove(struct facts *f, struct change *c)
+{
+    if (facts_find_route(f, str_of(c->route->platform), str_of(c->route->key),
+                         str_of(c->route->tenant), str_of(c->route->instance)) == NULL)
+        return change_fail(c, BH_NOT_FOUND, "there is no such route; see: bellhop route list");
+    put_route(f, c, KV_DELETE);
+    return true;
+}
+
+static void apply_route_remove(struct facts *f, struct change *c)
+{
+    struct route *r = facts_find_route(f, str_of(c->route->platform), str_of(c->route->key),
+                                       str_of(c->route->tenant), str_of(c->route->instance));
+
+    if (r != NULL)
+        facts_unlink_route(f, r);
+    change_announce(f, "route", NULL);
+}
+
+static void route_change(struct change *c, struct str platform, struct str key, struct str tenant,
+                         struct str instance)
+{
+    if (!change_name_bad(c, "platform", platform, true) && !change_name_bad(c, "key", key, true) &&
+        !change_name_bad(c, "tenant", tenant, true) &&
+        !change_name_bad(c, "instance", instance, false))
+        c->route = route_new(platform, key, tenant, instance);
+    submit(c);
+}
+
+void facts_route_add(struct facts *f, struct str platform, struct str key, struct str tenant,
+                     struct str instance, facts_done_cb *done, void *ctx)
+{
+    route_change(change_new(f, prepare_route_add, apply_route_add, done, ctx), platform, key,
+                 tenant, instance);
+}
+
+void facts_route_remove(struct facts *f, struct str platform, struct str key, struct str tenant,
+                        struct str instance, facts_done_cb *done, void *ctx)
+{
+    route_change(change_new(f, prepare_route_remove, apply_route_remove, done, ctx), platform, key,
+                 tenant, instance);
+}

@@ -1,0 +1,574 @@
+/* Promises of tenancy/grants.h. */
+#include "unit.h"
+#include "base/buf.h"
+#include "base/clock.h"
+#include "base/jw.h"
+#include "base/mem.h"
+#include "base/rand.h"
+#include "bus/bus.h"
+#include "store/memory/memory.h"
+#include "tenancy/grants.h"
+
+#define NOW_MS 1800000000000
+
+struct rig {
+    struct clock *clock;
+    struct store *store;
+    struct bus *bus;
+    struct rand rand;
+    struct seal *seal;
+    struct facts *facts;
+    int64_t now_ms;
+};
+
+struct answer { /* of one change */
+    int calls;
+    enum bh_err err;
+    char why[200];
+};
+
+static void on_done(void *ctx, enum bh_err err, const char *why)
+{
+    struct answer *a = ctx;
+    a->calls++;
+    a->err = err;
+    snprintf(a->why, sizeof a->why, "%s", why != NULL ? why : "");
+}
+
+static void turn(struct rig *r)
+{
+    for (int i = 0; i < 12; i++)
+        clock_turn(r->clock);
+}
+
+static void open_facts(struct rig *r)
+{
+    char why[256] = "";
+    struct facts_env env = {
+        .clock = r->clock, .store = r->store, .bus = r->bus, .rand = &r->rand, .seal = r->seal};
+    if (facts_open(&env, &r->facts, why) != BH_OK)
+        fail_msg("%s", why);
+}
+
+static void reopen(struct rig *r)
+{
+    facts_free(r->facts);
+    open_facts(r);
+}
+
+static void add_gateway(struct rig *r, const char *id, const char *tenant, const char *instance)
+{
+    struct buf ret_id = BUF_INIT, secret = BUF_INIT;
+    struct answer a = {0};
+    facts_gateway_add(r->facts,
+                      &(struct gateway_spec){.id = str_of(id),
+                                             .tenant = str_of(tenant),
+                                             .instance = str_of(instance)},
+                      &ret_id, &secret, on_done, &a);
+    turn(r);
+    assert_int_equal(a.err, BH_OK);
+    buf_done(&ret_id);
+    buf_done(&secret);
+}
+
+static int setup(void **state)
+{
+    struct rig *r = xcalloc(1, sizeof *r);
+    char why[256];
+    r->clock = clock_new();
+    r->now_ms = 1000;
+    clock_set(r->clock, r->now_ms, NOW_MS);
+    r->store = store_memory_new(r->clock);
+    r->bus = bus_local_new(r->clock);
+    r->rand = rand_seeded(7);
+    assert_int_equal(seal_open_master(STR("a passphrase of some length"), NULL, &r->seal, why),
+                     BH_OK);
+    open_facts(r);
+    add_gateway(r, "gw-x", "acme", "x");
+    add_gateway(r, "gw-y", "acme", "y");
+    add_gateway(r, "gw-z", "zorg", "x"); /* the same name, another tenant */
+    *state = r;
+    return 0;
+}
+
+static int teardown(void **state)
+{
+    struct rig *r = *state;
+    store_close(r->store);
+    facts_free(r->facts);
+    r->bus->ops->close(r->bus);
+    seal_free(r->seal);
+    clock_free(r->clock);
+    free(r);
+    return 0;
+}
+
+static void pass(struct rig *r, int64_t ms)
+{
+    r->now_ms += ms;
+    clock_set(r->clock, r->now_ms, NOW_MS + r->now_ms - 1000);
+    turn(r);
+}
+
+static const struct grant_who X = {{"acme", 4}, {"x", 1}}, Y = {{"acme", 4}, {"y", 1}},
+                              Z = {{"zorg", 4}, {"x", 1}};
+static const struct grant_place CHANNEL = {{"discord", 7}, {"g1", 2}, {"c1", 2}},
+                                GUILD = {{"discord", 7}, {"g1", 2}, {"*", 1}};
+
+static enum bh_err claim(struct rig *r, struct grant_who who, struct grant_place at)
+{
+    struct answer a = {0};
+    grant_scope_claim(r->facts, who, at, on_done, &a);
+    assert_int_equal(a.calls, 0);
+    turn(r);
+    assert_int_equal(a.calls, 1);
+    return a.err;
+}
+
+static enum bh_err release(struct rig *r, struct grant_who who, struct grant_place at)
+{
+    struct answer a = {0};
+    grant_scope_release(r->facts, who, at, on_done, &a);
+    turn(r);
+    assert_int_equal(a.calls, 1);
+    return a.err;
+}
+
+static enum bh_err link_person(struct rig *r, struct grant_who who, const char *user)
+{
+    struct answer a = {0};
+    grant_link(r->facts, who, STR("discord"), str_of(user), on_done, &a);
+    turn(r);
+    assert_int_equal(a.calls, 1);
+    return a.err;
+}
+
+static enum bh_err choose(struct rig *r, struct grant_who who, const char *user)
+{
+    struct answer a = {0};
+    grant_dm_default(r->facts, who, STR("discord"), str_of(user), on_done, &a);
+    turn(r);
+    assert_int_equal(a.calls, 1);
+    return a.err;
+}
+
+/* Who would receive a message of @user in c1: "x", "y", "" nobody. */
+static const char *receiver(struct rig *r, const char *user, bool direct)
+{
+    static char name[64];
+    struct gate_verdict v[GATE_CANDIDATES];
+    struct gate_world w = {0};
+    struct event ev = {.platform = STR("discord"),
+                       .route_key = direct ? STR("dm:u") : STR("g1"),
+                       .scope_id = direct ? STR_NULL : STR("g1"),
+                       .chat_id = STR("c1"),
+                       .chat_type = direct ? STR("dm") : STR("group"),
+                       .user_id = str_of(user)};
+    size_t n = gate_decide(facts_gate(r->facts), &w, &ev, v);
+    name[0] = '\0';
+    for (size_t i = 0; i < n; i++)
+        if (gate_is_yes(v[i].reason)) {
+            assert_string_equal(name, "");
+            snprintf(name, sizeof name, "%.*s/%.*s", STR_FMT(v[i].to->tenant),
+                     STR_FMT(v[i].to->instance));
+        }
+    return name;
+}
+
+static bool holds(struct rig *r, struct grant_who who, struct grant_place at)
+{
+    return grant_holds(r->facts, grant_instance(r->facts, who), at);
+}
+
+static void a_place_belongs_to_one_instance(void **state)
+{
+    struct rig *r = *state;
+    assert_int_equal(claim(r, X, CHANNEL), BH_OK);
+    assert_int_equal(claim(r, Y, CHANNEL), BH_CONFLICT);
+    assert_int_equal(claim(r, Z, CHANNEL), BH_CONFLICT);
+    assert_int_equal(claim(r, X, CHANNEL), BH_OK); /* again is fine */
+    assert_true(holds(r, X, CHANNEL) && !holds(r, Y, CHANNEL));
+    assert_int_equal(claim(r, Y, GUILD), BH_OK); /* the guild is another place */
+    assert_false(holds(r, Y, CHANNEL));
+}
+
+static void of_two_claims_at_once_one_wins(void **state)
+{
+    struct rig *r = *state;
+    struct answer a = {0}, b = {0};
+    grant_scope_claim(r->facts, X, CHANNEL, on_done, &a);
+    grant_scope_claim(r->facts, Z, CHANNEL, on_done, &b);
+    turn(r);
+    assert_int_equal(a.calls + b.calls, 2);
+    assert_int_equal((a.err == BH_OK) + (b.err == BH_OK), 1);
+    assert_int_equal((a.err == BH_CONFLICT) + (b.err == BH_CONFLICT), 1);
+    assert_int_equal(holds(r, X, CHANNEL) + holds(r, Z, CHANNEL), 1);
+}
+
+static void a_place_is_released_by_its_holder_only_and_others_learn_nothing(void **state)
+{
+    struct rig *r = *state;
+    assert_int_equal(release(r, Y, CHANNEL), BH_NOT_FOUND);
+    claim(r, X, CHANNEL);
+    assert_int_equal(release(r, Y, CHANNEL), BH_NOT_FOUND); /* the same as when nobody has it */
+    assert_int_equal(release(r, X, CHANNEL), BH_OK);
+    assert_int_equal(claim(r, Y, CHANNEL), BH_OK);
+}
+
+static void ids_that_could_be_read_two_ways_are_refused(void **state)
+{
+    struct rig *r = *state;
+    struct grant_place at = CHANNEL;
+    at.guild = STR("g\x1f"
+                   "c1");
+    assert_int_equal(claim(r, X, at), BH_MALFORMED);
+    at.guild = STR("");
+    assert_int_equal(claim(r, X, at), BH_MALFORMED);
+    at.guild = STR("g\xff");
+    assert_int_equal(claim(r, X, at), BH_MALFORMED);
+    assert_int_equal(link_person(r, X, "a\nb"), BH_MALFORMED);
+}
+
+static void names_that_differ_by_case_or_separator_are_different(void **state)
+{
+    struct rig *r = *state;
+    struct grant_place lower = {STR("discord"), STR("ga"), STR("b")},
+                       upper = {STR("discord"), STR("gA"), STR("b")},
+                       other = {STR("discord"), STR("g"), STR("ab")};
+    assert_int_equal(claim(r, X, lower), BH_OK);
+    assert_int_equal(claim(r, Y, upper), BH_OK);
+    assert_int_equal(claim(r, Z, other), BH_OK);
+    assert_true(holds(r, X, lower) && holds(r, Y, upper) && holds(r, Z, other));
+}
+
+static void an_instance_that_does_not_exist_or_was_revoked_gets_nothing(void **state)
+{
+    struct rig *r = *state;
+    struct answer a = {0};
+    assert_int_equal(claim(r, (struct grant_who){STR("acme"), STR("nobody")}, CHANNEL),
+                     BH_NOT_FOUND);
+    assert_int_equal(claim(r, (struct grant_who){STR("zorg"), STR("y")}, CHANNEL), BH_NOT_FOUND);
+    facts_gateway_revoke(r->facts, STR("gw-y"), on_done, &a);
+    turn(r);
+    assert_int_equal(claim(r, Y, CHANNEL), BH_NOT_FOUND);
+}
+
+static void a_linked_person_reaches_their_own_instance(void **state)
+{
+    struct rig *r = *state;
+    assert_string_equal(receiver(r, "ann", false), "");
+    assert_int_equal(link_person(r, X, "ann"), BH_OK);
+    assert_int_equal(link_person(r, X, "ann"), BH_OK); /* again is fine */
+    assert_string_equal(receiver(r, "ann", false), "acme/x");
+    assert_string_equal(receiver(r, "Ann", false), "");
+    struct answer a = {0};
+    grant_unlink(r->facts, Y, STR("discord"), STR("ann"), on_done, &a);
+    turn(r);
+    assert_int_equal(a.err, BH_NOT_FOUND);
+    grant_unlink(r->facts, X, STR("discord"), STR("ann"), on_done, &a);
+    turn(r);
+    assert_int_equal(a.err, BH_OK);
+    assert_string_equal(receiver(r, "ann", false), "");
+}
+
+static void a_person_with_several_instances_chooses_and_only_among_their_own(void **state)
+{
+    struct rig *r = *state;
+    link_person(r, X, "ann");
+    pass(r, 10);
+    link_person(r, Y, "ann");
+    assert_string_equal(receiver(r, "ann", true), "acme/x");
+    assert_int_equal(choose(r, Y, "ann"), BH_OK);
+    assert_string_equal(receiver(r, "ann", true), "acme/y");
+    assert_int_equal(choose(r, Z, "ann"), BH_NOT_FOUND);
+    assert_string_equal(receiver(r, "ann", true), "acme/y");
+    reopen(r);
+    assert_string_equal(receiver(r, "ann", true), "acme/y");
+    struct answer a = {0}; /* unlinking takes the choice with it */
+    grant_unlink(r->facts, Y, STR("discord"), STR("ann"), on_done, &a);
+    turn(r);
+    assert_string_equal(receiver(r, "ann", true), "acme/x");
+    link_person(r, Y, "ann");
+    assert_string_equal(receiver(r, "ann", true), "acme/x");
+}
+
+static void the_oldest_link_comes_first_after_a_restart_too(void **state)
+{
+    struct rig *r = *state;
+    link_person(r, Y, "ann");
+    pass(r, 10);
+    link_person(r, X, "ann"); /* its record comes first by name */
+    reopen(r);
+    assert_string_equal(receiver(r, "ann", true), "acme/y");
+}
+
+static enum bh_err set_principal(struct rig *r, struct grant_who who, enum gate_principal mode,
+                                 const char *allowed)
+{
+    struct answer a = {0};
+    struct str one = str_of(allowed);
+    grant_principal(r->facts, who, STR_NULL, mode, &one, allowed != NULL ? 1 : 0, on_done, &a);
+    turn(r);
+    return a.err;
+}
+
+static void everything_granted_survives_a_restart(void **state)
+{
+    struct rig *r = *state;
+    struct answer a = {0};
+    const struct str free_places[] = {STR("c1"), STR("c2")};
+    link_person(r, X, "olga");
+    claim(r, X, CHANNEL);
+    assert_int_equal(set_principal(r, X, GATE_ALLOW_LIST, "ann"), BH_OK);
+    const struct grant_policy policy = {.platform = STR("discord"),
+                                        .require_address = true,
+                                        .free_places = free_places,
+                                        .n_free_places = 2};
+    grant_policy(r->facts, X, &policy, on_done, &a);
+    grant_tenant_default(r->facts, STR("acme"), true, on_done, &a);
+    turn(r);
+    reopen(r);
+    struct buf out = BUF_INIT;
+    struct jw w = jw_begin(&out);
+    jw_obj(&w);
+    grants_write(r->facts, (struct grant_who){STR("acme"), STR_NULL}, &w);
+    jw_end_obj(&w);
+    const char *text = buf_z(&out);
+    assert_non_null(strstr(text, "\"userId\":\"olga\""));
+    assert_non_null(strstr(text, "\"guildId\":\"g1\",\"channelId\":\"c1\""));
+    assert_non_null(strstr(text, "\"mode\":\"allow-list\",\"allow\":[\"ann\"]"));
+    assert_non_null(strstr(text, "\"requireAddress\":true,\"allowOtherBots\":false"));
+    assert_non_null(strstr(text, "\"c1\""));
+    assert_non_null(strstr(text, "{\"tenant\":\"acme\",\"requireAddress\":true}"));
+    buf_done(&out);
+    assert_true(grant_instance(r->facts, Y)->default_require_address);
+    assert_false(grant_instance(r->facts, Z)->default_require_address);
+    assert_true(holds(r, X, CHANNEL));
+}
+
+static void a_declaration_replaces_the_one_before(void **state)
+{
+    struct rig *r = *state;
+    const struct gate_instance *x = grant_instance(r->facts, X);
+    struct answer a = {0};
+    const struct str free_place = STR("c1");
+    struct grant_policy policy = {.platform = STR("discord"),
+                                  .require_address = true,
+                                  .free_places = &free_place,
+                                  .n_free_places = 1};
+    grant_policy(r->facts, X, &policy, on_done, &a);
+    turn(r);
+    const struct gate_policy *p = map_get(&x->policies, STR("discord"));
+    assert_true(p->require_address && map_count(&p->free_places) == 1);
+    policy = (struct grant_policy){.platform = STR("discord"), .allow_other_bots = true};
+    grant_policy(r->facts, X, &policy, on_done, &a);
+    turn(r);
+    p = map_get(&x->policies, STR("discord"));
+    assert_true(!p->require_address && p->allow_other_bots && map_count(&p->free_places) == 0);
+    assert_null(map_get(&grant_instance(r->facts, Z)->policies, STR("discord")));
+}
+
+static void a_deprovisioned_instance_leaves_nothing_and_its_places_are_free(void **state)
+{
+    struct rig *r = *state;
+    struct answer a = {0};
+    link_person(r, X, "ann");
+    choose(r, X, "ann");
+    claim(r, X, CHANNEL);
+    set_principal(r, X, GATE_ANY, NULL);
+    grant_deprovision(r->facts, X, on_done, &a);
+    turn(r);
+    assert_int_equal(a.calls, 1);
+    assert_int_equal(a.err, BH_OK);
+    assert_true(facts_gateway(r->facts, STR("gw-x"))->revoked_ms != 0);
+    assert_string_equal(receiver(r, "ann", true), "");
+    assert_int_equal(claim(r, Y, CHANNEL), BH_OK);
+    reopen(r);
+    add_gateway(r, "gw-x", "acme", "x"); /* the id comes back, without what it had */
+    assert_string_equal(receiver(r, "ann", true), "");
+    assert_true(holds(r, Y, CHANNEL));
+    assert_int_equal(map_count(&grant_instance(r->facts, X)->principals), 0);
+    a = (struct answer){0};
+    grant_deprovision(r->facts, (struct grant_who){STR("acme"), STR("nobody")}, on_done, &a);
+    turn(r);
+    assert_int_equal(a.err, BH_NOT_FOUND);
+}
+
+static void a_damaged_restriction_stops_the_start(void **state)
+{
+    struct rig *r = *state;
+    char why[256] = "";
+    struct store_kv item = {KV_PUT, "principal", STR("acme\x1fx\x1f*"), STR("{\"mode\":\"al\"}")};
+    store_put(r->store, &item, 1, true, NULL, NULL);
+    turn(r);
+    facts_free(r->facts);
+    struct facts_env env = {
+        .clock = r->clock, .store = r->store, .bus = r->bus, .rand = &r->rand, .seal = r->seal};
+    assert_int_equal(facts_open(&env, &r->facts, why), BH_REFUSED);
+    assert_non_null(strstr(why, "principal"));
+    item = (struct store_kv){KV_DELETE, "principal", STR("acme\x1fx\x1f*"), STR_NULL};
+    store_put(r->store, &item, 1, true, NULL, NULL);
+    turn(r);
+    open_facts(r);
+}
+
+/* ---- link codes ---- */
+
+static enum bh_err new_code(struct rig *r, struct grant_who who, const char *platform,
+                            char ret_code[LINK_CODE_LEN + 1])
+{
+    struct buf code = BUF_INIT;
+    struct answer a = {0};
+    int64_t until_ms;
+    link_code_new(r->facts, who, str_of(platform), &code, &until_ms, on_done, &a);
+    turn(r);
+    assert_int_equal(a.calls, 1);
+    if (a.err == BH_OK)
+        snprintf(ret_code, LINK_CODE_LEN + 1, "%s", buf_z(&code));
+    buf_done(&code);
+    return a.err;
+}
+
+static enum bh_err redeem(struct rig *r, const char *user, const char *code)
+{
+    struct answer a = {0};
+    link_code_redeem(r->facts, STR("discord"), str_of(user), str_of(code), on_done, &a);
+    assert_int_equal(a.calls, 0);
+    turn(r);
+    assert_int_equal(a.calls, 1);
+    return a.err;
+}
+
+static void a_code_links_whoever_sends_it_once(void **state)
+{
+    struct rig *r = *state;
+    char code[LINK_CODE_LEN + 1];
+    assert_int_equal(new_code(r, X, NULL, code), BH_OK);
+    assert_int_equal(strlen(code), LINK_CODE_LEN);
+    assert_int_equal(redeem(r, "ann", code), BH_OK);
+    assert_string_equal(receiver(r, "ann", true), "acme/x");
+    assert_int_equal(redeem(r, "bob", code), BH_NOT_FOUND);
+    assert_string_equal(receiver(r, "bob", true), "");
+}
+
+static void a_code_may_be_typed_in_either_case_and_with_dashes(void **state)
+{
+    struct rig *r = *state;
+    char code[LINK_CODE_LEN + 1], typed[32];
+    new_code(r, X, NULL, code);
+    for (size_t i = 0; i < LINK_CODE_LEN; i++)
+        if (code[i] >= 'A')
+            code[i] = (char)(code[i] | 32);
+    snprintf(typed, sizeof typed, "%.4s-%s", code, code + 4);
+    assert_int_equal(redeem(r, "ann", typed), BH_OK);
+}
+
+static void of_two_who_send_a_code_at_once_one_is_linked(void **state)
+{
+    struct rig *r = *state;
+    char code[LINK_CODE_LEN + 1];
+    struct answer a = {0}, b = {0};
+    new_code(r, X, NULL, code);
+    link_code_redeem(r->facts, STR("discord"), STR("ann"), str_of(code), on_done, &a);
+    link_code_redeem(r->facts, STR("discord"), STR("bob"), str_of(code), on_done, &b);
+    turn(r);
+    assert_int_equal(a.calls + b.calls, 2);
+    assert_int_equal((a.err == BH_OK) + (b.err == BH_OK), 1);
+    assert_int_equal((*receiver(r, "ann", true) != '\0') + (*receiver(r, "bob", true) != '\0'), 1);
+}
+
+static void a_code_expires_and_is_for_its_platform(void **state)
+{
+    struct rig *r = *state;
+    char code[LINK_CODE_LEN + 1];
+    new_code(r, X, "telegram", code);
+    assert_int_equal(redeem(r, "ann", code), BH_NOT_FOUND);
+    new_code(r, X, "discord", code);
+    pass(r, LINK_CODE_MS);
+    assert_int_equal(redeem(r, "ann", code), BH_NOT_FOUND);
+}
+
+static void a_code_survives_a_restart_and_lies_in_the_store_as_a_fingerprint(void **state)
+{
+    struct rig *r = *state;
+    char code[LINK_CODE_LEN + 1];
+    new_code(r, X, NULL, code);
+    struct store_scan scan = {.ns = "link_code", .limit = 10};
+    store_scan(r->store, &scan);
+    turn(r);
+    assert_int_equal(scan.n_records, 1);
+    assert_false(str_contains(scan.records[0].key, str_of(code)) ||
+                 str_contains(scan.records[0].value, str_of(code)));
+    store_scan_free(r->store, &scan);
+    reopen(r);
+    assert_int_equal(redeem(r, "ann", code), BH_OK);
+    reopen(r);
+    assert_string_equal(receiver(r, "ann", true), "acme/x");
+    assert_int_equal(redeem(r, "bob", code), BH_NOT_FOUND);
+}
+
+static void guessing_codes_is_stopped_and_forgiven_after_an_hour(void **state)
+{
+    struct rig *r = *state;
+    char code[LINK_CODE_LEN + 1];
+    for (int i = 0; i < LINK_TRIES; i++)
+        assert_int_equal(redeem(r, "eve", "AAAA2222"), BH_NOT_FOUND);
+    new_code(r, X, NULL, code);
+    assert_int_equal(redeem(r, "eve", code), BH_BUSY);
+    assert_int_equal(redeem(r, "ann", code), BH_OK); /* others are not held back */
+    pass(r, LINK_TRIES_MS);
+    new_code(r, X, NULL, code);
+    assert_int_equal(redeem(r, "eve", code), BH_OK);
+}
+
+static void only_so_many_codes_are_out_at_a_time(void **state)
+{
+    struct rig *r = *state;
+    char code[LINK_CODE_LEN + 1];
+    for (int i = 0; i < LINK_CODES_MAX; i++)
+        assert_int_equal(new_code(r, X, NULL, code), BH_OK);
+    assert_int_equal(new_code(r, X, NULL, code), BH_BUSY);
+    assert_int_equal(new_code(r, Y, NULL, code), BH_OK);
+    pass(r, LINK_CODE_MS);
+    assert_int_equal(new_code(r, X, NULL, code), BH_OK);
+}
+
+static void a_code_of_a_deprovisioned_instance_is_worth_nothing(void **state)
+{
+    struct rig *r = *state;
+    char code[LINK_CODE_LEN + 1];
+    struct answer a = {0};
+    new_code(r, X, NULL, code);
+    grant_deprovision(r->facts, X, on_done, &a);
+    turn(r);
+    assert_int_equal(redeem(r, "ann", code), BH_NOT_FOUND);
+}
+
+#define PROMISE(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        PROMISE(a_place_belongs_to_one_instance),
+        PROMISE(of_two_claims_at_once_one_wins),
+        PROMISE(a_place_is_released_by_its_holder_only_and_others_learn_nothing),
+        PROMISE(ids_that_could_be_read_two_ways_are_refused),
+        PROMISE(names_that_differ_by_case_or_separator_are_different),
+        PROMISE(an_instance_that_does_not_exist_or_was_revoked_gets_nothing),
+        PROMISE(a_linked_person_reaches_their_own_instance),
+        PROMISE(a_person_with_several_instances_chooses_and_only_among_their_own),
+        PROMISE(the_oldest_link_comes_first_after_a_restart_too),
+        PROMISE(everything_granted_survives_a_restart),
+        PROMISE(a_declaration_replaces_the_one_before),
+        PROMISE(a_deprovisioned_instance_leaves_nothing_and_its_places_are_free),
+        PROMISE(a_damaged_restriction_stops_the_start),
+        PROMISE(a_code_links_whoever_sends_it_once),
+        PROMISE(a_code_may_be_typed_in_either_case_and_with_dashes),
+        PROMISE(of_two_who_send_a_code_at_once_one_is_linked),
+        PROMISE(a_code_expires_and_is_for_its_platform),
+        PROMISE(a_code_survives_a_restart_and_lies_in_the_store_as_a_fingerprint),
+        PROMISE(guessing_codes_is_stopped_and_forgiven_after_an_hour),
+        PROMISE(only_so_many_codes_are_out_at_a_time),
+        PROMISE(a_code_of_a_deprovisioned_instance_is_worth_nothing),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
