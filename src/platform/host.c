@@ -240,6 +240,11 @@ void host_refuse_webhook(struct host *h, struct http_req *req)
                       "This request is not signed for a bot here.");
 }
 
+bool host_has_route(struct host *h, struct platform *p, struct str route_key)
+{
+    return facts_has_route(h->facts, str_of(p->ops->name), route_key);
+}
+
 struct best_state {
     struct relay *relay;
     int rank;

@@ -8,6 +8,7 @@
 #include "base/err.h"
 #include "core/event.h"
 #include "core/frame.h"
+#include "core/gate.h"
 
 struct clock;
 struct config_platform; /* http/… and cli/… fill it: config.h */
@@ -46,6 +47,9 @@ struct platform_ops {
     /* A request below /webhooks/<name>/<bot> or, for web, /chat.  NULL: none.  Answers through
      * http_answer() now or later. */
     void (*http)(struct platform *p, struct http_req *req);
+    /* Can @user see where @ev was written (or would be: platform, scope_id and chat_id are set)?  NULL:
+     * this platform cannot tell, and an instance sees what it was ever delivered. */
+    enum gate_sight (*sees)(struct platform *p, const struct event *ev, struct str user);
     /* An instance that talks through this bot changed its state: pages may show it.  NULL: ignored. */
     void (*instance_changed)(struct platform *p, struct str route_key, const char *state);
     /* An object for `status --json` and the metrics: state, last event, problems.  Write keys only. */
@@ -93,5 +97,7 @@ void host_fail(struct host *h, struct action_id id, const char *fmt, ...) BH_PRI
  * it is wrong: a stranger learns nothing from it, not even which bots there are. */
 void host_refuse_webhook(struct host *h, struct http_req *req);
 
+/* Does a route of this very key lead anywhere? */
+bool host_has_route(struct host *h, struct platform *p, struct str route_key);
 /* "live", "away", "asleep", "never" or "none" (nobody is routed) for the best instance behind a route. */
 const char *host_route_state(struct host *h, struct platform *p, struct str route_key);

@@ -13,9 +13,10 @@
 #include "relay/heart.h"
 #include "relay/instance.h"
 #include "relay/interrupt.h"
+#include "relay/judge.h"
+#include "relay/linking.h"
 #include "relay/pump.h"
 #include "relay/session.h"
-#include "tenancy/facts.h"
 
 struct accept *accept_new(struct relay *r, host_accepted_cb *done, void *ctx)
 {
@@ -83,7 +84,6 @@ struct intake { /* one event being taken in; on the stack */
     const struct event *ev;
     struct str forward; /* a passthrough; absent: an inbound */
     struct accept *a;
-    size_t n_targets;
 };
 
 static enum bh_err refuse_busy(struct instance *i, const char *what)
@@ -142,7 +142,7 @@ static enum bh_err take_copy(struct intake *in, struct instance *i)
     spec.frame = buf_str(&r->frame);
     if (spec.has_key)
         dedup_add(&r->dedup, spec.key, wall_ms, r->lim.dedup_max);
-    struct chat *chat = chats_note(i, in->ev->platform, in->ev->bot, in->ev->chat_id);
+    struct chat *chat = chats_note(i, in->ev);
     if (chat != NULL)
         interrupt_note(i, chat, buf_str(&r->key));
     delivery_add(i, &spec, in->a);
@@ -152,13 +152,11 @@ static enum bh_err take_copy(struct intake *in, struct instance *i)
     return BH_OK;
 }
 
-static void on_target(void *ctx, struct str tenant, struct str name)
+static void deliver(struct intake *in, const struct gate_instance *to)
 {
-    struct intake *in = ctx;
-    struct instance *i = instance_get(in->relay, tenant, name);
+    struct instance *i = instance_get(in->relay, to->tenant, to->instance);
     enum bh_err err = i != NULL ? take_copy(in, i) : BH_REFUSED;
 
-    in->n_targets++;
     if (err != BH_OK) {
         accept_hold(in->a);
         accept_release(in->relay, in->a, err);
@@ -175,6 +173,26 @@ static void log_unrouted(struct relay *r, const struct event *ev)
                  STR_FMT(ev->route_key), (unsigned long long)skipped);
 }
 
+/* Ask the gate, and deliver to those it names. */
+static void distribute(struct intake *in)
+{
+    struct relay *r = in->relay;
+    struct gate_verdict verdicts[GATE_CANDIDATES];
+    size_t n = judge_event(r, in->ev, verdicts), n_yes = 0;
+
+    buf_reset(&r->key);
+    session_key_of_event(&r->key, in->ev);
+    for (size_t i = 0; i < n; i++)
+        if (gate_is_yes(verdicts[i].reason)) {
+            deliver(in, verdicts[i].to);
+            n_yes++;
+        }
+    if (n == 0)
+        log_unrouted(r, in->ev);
+    else if (n_yes == 0)
+        r->n.gated++;
+}
+
 static void take_in(struct relay *r, const struct event *ev, struct str forward,
                     host_accepted_cb *done, void *ctx)
 {
@@ -184,12 +202,8 @@ static void take_in(struct relay *r, const struct event *ev, struct str forward,
     if (r->draining) {
         r->n.refused_busy++;
         err = BH_BUSY;
-    } else if (forward.p != NULL || !interrupt_take_stop(r, ev)) {
-        buf_reset(&r->key);
-        session_key_of_event(&r->key, ev);
-        facts_each_target(r->env.facts, ev->platform, ev->route_key, on_target, &in);
-        if (in.n_targets == 0)
-            log_unrouted(r, ev);
+    } else if (forward.p != NULL || (!interrupt_take_stop(r, ev) && !linking_take(r, ev, in.a))) {
+        distribute(&in);
     }
     accept_release(r, in.a, err);
 }

@@ -89,6 +89,8 @@ static void store_chat(struct chat *c)
     buf_add_str(&key, c->id);
     jw_obj(&w);
     jw_kstr(&w, "bot", str_of(c->bot));
+    if (*c->scope != '\0')
+        jw_kstr(&w, "scope", str_of(c->scope));
     jw_end_obj(&w);
     c->stored = true;
     struct store_kv item = {KV_PUT, NS, buf_str(&key), buf_str(&value)};
@@ -97,8 +99,20 @@ static void store_chat(struct chat *c)
     buf_done(&value);
 }
 
-struct chat *chats_note(struct instance *i, struct str platform, struct str bot, struct str chat_id)
+/* True when it was something else before. */
+static bool set(char **field, struct str now)
 {
+    if (*field != NULL && str_eq(str_of(*field), now))
+        return false;
+    free(*field);
+    *field = str_dup(now);
+    return true;
+}
+
+struct chat *chats_note(struct instance *i, const struct event *ev)
+{
+    struct str platform = ev->platform, chat_id = ev->chat_id;
+
     if (chat_id.n == 0 || chat_id.n > ID_MAX_BYTES)
         return NULL;
     struct chat *head = first(i, chat_id), *c = head;
@@ -108,11 +122,10 @@ struct chat *chats_note(struct instance *i, struct str platform, struct str bot,
         c = make(i, platform, chat_id);
     else
         lead(c, head);
-    if (c->bot == NULL || !str_eq(str_of(c->bot), bot)) {
-        free(c->bot);
-        c->bot = str_dup(bot);
+    bool moved = set(&c->bot, ev->bot);
+    moved |= set(&c->scope, ev->scope_id);
+    if (moved)
         c->stored = false;
-    }
     if (!c->stored)
         store_chat(c);
     return c;
@@ -131,7 +144,9 @@ static void on_record(void *ctx, struct str key, struct str value)
     if (i == NULL || chats_find_on(i, platform, rest) != NULL)
         return;
     struct chat *c = make(i, platform, rest);
-    c->bot = str_dup(json_parse(r->json, value, &doc) ? json_str(doc, "bot") : STR(""));
+    bool ok = json_parse(r->json, value, &doc);
+    c->bot = str_dup(ok ? json_str(doc, "bot") : STR(""));
+    c->scope = str_dup(ok ? json_str(doc, "scope") : STR(""));
     c->stored = true;
 }
 
@@ -148,6 +163,7 @@ void chats_free_all(struct relay *r)
         for (struct chat *c = value, *next; c != NULL; c = next) {
             next = c->next;
             free(c->bot);
+            free(c->scope);
             free(c);
         }
     }

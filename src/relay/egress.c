@@ -10,8 +10,10 @@
 #include "relay/chats.h"
 #include "relay/heart.h"
 #include "relay/identity.h"
+#include "relay/judge.h"
 #include "relay/session.h"
 #include "tenancy/facts.h"
+#include "tenancy/grants.h"
 
 struct request {
     struct list owner;     /* session->requests, or instance->orphans */
@@ -237,6 +239,30 @@ static const char *choose_identity(const struct session *s, const struct action 
     return NULL;
 }
 
+/* Whose chat is it?  The records answer; the action's own scope only says which record to look at.
+ */
+static bool may_speak(struct instance *i, const struct action *a, const struct target *t)
+{
+    struct facts *facts = i->relay->env.facts;
+    struct grant_who who = {instance_tenant(i), instance_id(i)};
+    const struct chat *chat = chats_find_on(i, t->platform, a->chat_id);
+    const struct gate_instance *me;
+
+    if (chat != NULL) /* a scope that contradicts what we delivered is a mistake or a trick */
+        return a->scope_id.n == 0 || *chat->scope == '\0' ||
+               str_eq(a->scope_id, str_of(chat->scope));
+    if (facts_owns(facts, t->platform, a->chat_id, who.tenant, who.instance))
+        return true;
+    me = grant_instance(facts, who);
+    if (me == NULL || me->gone)
+        return false;
+    if (grant_is_linked(facts, me, t->platform, a->chat_id))
+        return true; /* where a direct chat has the person's own id */
+    return a->scope_id.n != 0 &&
+           grant_holds(facts, me, (struct grant_place){t->platform, a->scope_id, a->chat_id}) &&
+           judge_sees(i->relay, me, t->platform, t->bot, a->scope_id, a->chat_id);
+}
+
 static const char *guard_chat(const struct session *s, const struct action *a, struct target *t)
 {
     struct instance *i = s->inst;
@@ -245,9 +271,7 @@ static const char *guard_chat(const struct session *s, const struct action *a, s
 
     if (why != NULL)
         return why;
-    if (a->chat_id.n == 0 || (chats_find_on(i, t->platform, a->chat_id) == NULL &&
-                              !facts_owns(i->relay->env.facts, t->platform, a->chat_id,
-                                          instance_tenant(i), instance_id(i))))
+    if (a->chat_id.n == 0 || !may_speak(i, a, t))
         return ACTION_ERROR_NOT_ROUTED;
     t->p = actor->find(actor, t->platform, t->bot);
     return t->p != NULL ? NULL : ERROR_NO_BOT;
@@ -270,6 +294,48 @@ static const char *guard_follow_up(const struct session *s, const struct action 
     if (t->p == NULL || (t->p->ops->descriptor->ops & (1u << ACTION_FOLLOW_UP)) == 0)
         return ERROR_CAPABILITY;
     return NULL;
+}
+
+/* ---- how many ---- */
+
+#define BURST 5 /* seconds' worth at once */
+
+struct tenant_rate {
+    struct bucket_level level;
+    size_t name_n;
+    char name[];
+};
+
+static struct bucket_level *level_of(struct relay *r, struct str tenant)
+{
+    struct tenant_rate *t = map_get(&r->tenants, tenant);
+
+    if (t == NULL) {
+        t = xcalloc(1, sizeof *t + tenant.n);
+        t->name_n = tenant.n;
+        memcpy(t->name, tenant.p, tenant.n);
+        map_put(&r->tenants, str_make(t->name, t->name_n), t);
+    }
+    return &t->level;
+}
+
+void requests_free_rates(struct relay *r)
+{
+    void *t;
+
+    for (size_t pos = 0; map_next(&r->tenants, &pos, &t);)
+        free(t);
+    map_done(&r->tenants);
+}
+
+static bool within_limits(struct instance *i)
+{
+    struct relay *r = i->relay;
+    int64_t now_ms = clock_now_ms(r->env.clock);
+    uint32_t mine = r->lim.instance_actions, ours = r->lim.tenant_actions;
+
+    return bucket_take(&i->actions, now_ms, mine, mine * BURST) &&
+           bucket_take(level_of(r, instance_tenant(i)), now_ms, ours, ours * BURST);
 }
 
 /* ---- starting ---- */
@@ -329,7 +395,10 @@ void requests_start(struct session *s, const struct frame *f)
         return; /* its answer comes */
     else if (f->action.op == ACTION_UNKNOWN)
         refuse_op(s, f->request_id, f->action.op_name);
-    else if (s->n_requests >= REQUESTS_PER_SESSION)
+    else if (!within_limits(s->inst)) {
+        r->n.actions_limited++;
+        refuse(s, f->request_id, ACTION_ERROR_TRANSIENT "too many actions per second");
+    } else if (s->n_requests >= REQUESTS_PER_SESSION)
         refuse(s, f->request_id, ACTION_ERROR_TRANSIENT "too many requests in flight");
     else
         start(s, f->request_id, &f->action);

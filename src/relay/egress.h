@@ -1,7 +1,9 @@
 /* egress.h - what a gateway asks for: which chats it may speak in, and the requests under way.
  *
- * The guard: an instance may act in a chat that it was delivered something from, or whose very id
- * is routed to it.  What the frame says about scopes or users grants nothing.  Adapters that post
+ * The guard: an instance may act in a chat that it was delivered something from, whose very id is
+ * routed to it, that lies in a place it was granted and its people can see, or that is the direct
+ * chat of somebody linked to it.  What the frame says about scopes is held against the records: it
+ * can refuse, never grant.  Adapters that post
  * to somewhere else than chat_id (a thread named in the metadata) check that it lies inside that
  * chat.
  *
@@ -23,6 +25,8 @@ struct session;
 
 struct requests *requests_new(struct relay *r);
 void requests_free(struct requests *q); /* NULL is fine; nobody is answered */
+
+void requests_free_rates(struct relay *r);
 
 void requests_start(struct session *s, const struct frame *f);
 void requests_orphan(struct session *s); /* it leaves */

@@ -8,6 +8,7 @@
  * Whatever is walked is a list in order of age, never a map, so that a run can be replayed.
  */
 #pragma once
+#include "base/bucket.h"
 #include "base/log.h"
 #include "base/map.h"
 #include "relay/dedup.h"
@@ -19,6 +20,7 @@ struct accept;
 struct ack_batch;
 struct fetch;
 struct interrupts;
+struct judge;
 struct json_parser;
 struct requests;
 
@@ -34,13 +36,14 @@ struct instance {             /* one agent of one tenant; lives as long as the r
     struct session *receiver; /* borrowed; the one that gets deliveries; NULL: none */
     struct mailbox mb;
     struct wake wake;
-    struct list orphans;      /* requests whose session has gone: egress.h */
-    struct list pump_link;    /* relay->to_pump */
-    struct list hungry_link;  /* relay->hungry */
-    struct list trouble_link; /* relay->troubled */
-    struct list change_link;  /* relay->changed */
-    struct fetch *fetch[2];   /* owned; [0] is being used up, [1] is the read-ahead */
-    const char *shown_state;  /* what actor->changed() was told last */
+    struct bucket_level actions; /* how many it may still ask for */
+    struct list orphans;         /* requests whose session has gone: egress.h */
+    struct list pump_link;       /* relay->to_pump */
+    struct list hungry_link;     /* relay->hungry */
+    struct list trouble_link;    /* relay->troubled */
+    struct list change_link;     /* relay->changed */
+    struct fetch *fetch[2];      /* owned; [0] is being used up, [1] is the read-ahead */
+    const char *shown_state;     /* what actor->changed() was told last */
     int64_t last_inbound_ms, last_outbound_ms, flipped_ms; /* wall; 0: never */
     uint64_t idle_mark;                                    /* the newest id when it fell asleep */
     uint32_t box;
@@ -94,6 +97,9 @@ struct relay {
     struct map ackers;    /* gateway ids that have acked: session.h; keys and values owned */
     struct dedup dedup;
     struct interrupts *interrupts; /* owned */
+    struct judge *judge;           /* owned */
+    struct list linking;           /* /link messages under way: linking.h */
+    struct map tenants;            /* name -> struct tenant_rate; owned: egress.c */
     struct requests *requests;     /* owned */
     struct json_parser *json;      /* owned; one frame at a time */
     struct ack_batch *acks;        /* owned; filled during this turn */

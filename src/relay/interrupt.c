@@ -10,9 +10,9 @@
 #include "relay/chats.h"
 #include "relay/heart.h"
 #include "relay/instance.h"
+#include "relay/judge.h"
 #include "relay/session.h"
 #include "store/store.h"
-#include "tenancy/facts.h"
 
 enum { WAYS = 4, SETS = 16384, KEY_MAX_BYTES = 2048 };
 #define TOPIC "interrupt"
@@ -145,25 +145,10 @@ static enum stop read_stop(const struct event *ev)
     return str_eq_ci(who, ev->bot) ? STOP_OURS : STOP_ANOTHERS;
 }
 
-struct stopping {
-    struct relay *relay;
-    const struct event *ev;
-    struct str session_key;
-};
-
-static void on_target(void *ctx, struct str tenant, struct str name)
-{
-    struct stopping *st = ctx;
-    struct instance *i = instance_find(st->relay, tenant, name);
-
-    if (i != NULL)
-        send_interrupt(i, st->session_key, st->ev->chat_id.p != NULL ? st->ev->chat_id : STR(""));
-}
-
 bool interrupt_take_stop(struct relay *r, const struct event *ev)
 {
     enum stop stop = read_stop(ev);
-    struct stopping st = {.relay = r, .ev = ev};
+    struct gate_verdict verdicts[GATE_CANDIDATES];
 
     if (stop == STOP_NO)
         return false;
@@ -172,8 +157,14 @@ bool interrupt_take_stop(struct relay *r, const struct event *ev)
         return true;
     buf_reset(&r->key);
     session_key_of_event(&r->key, ev);
-    st.session_key = buf_str(&r->key);
-    facts_each_target(r->env.facts, ev->platform, ev->route_key, on_target, &st);
+    judge_consumed(r, ev, "/stop");
+    size_t n = judge_ask(r, ev, verdicts);
+    for (size_t k = 0; k < n; k++) {
+        const struct gate_instance *to = verdicts[k].to;
+        struct instance *i = instance_find(r, to->tenant, to->instance);
+        if (i != NULL && gate_is_yes(verdicts[k].reason))
+            send_interrupt(i, buf_str(&r->key), ev->chat_id.p != NULL ? ev->chat_id : STR(""));
+    }
     return true;
 }
 

@@ -16,6 +16,8 @@
 #include "relay/heart.h"
 #include "relay/instance.h"
 #include "relay/interrupt.h"
+#include "relay/judge.h"
+#include "relay/linking.h"
 #include "relay/look.h"
 #include "relay/pump.h"
 #include "relay/session.h"
@@ -46,6 +48,8 @@ const struct relay_limits relay_limits_default = {
     .action_ms = 28000,
     .dedup_ms = 24 * 3600 * 1000ll,
     .dedup_max = 1000000,
+    .instance_actions = 200,
+    .tenant_actions = 1000,
 };
 
 /* ---- the end of a turn ---- */
@@ -163,7 +167,7 @@ static void init_lists(struct relay *r)
     struct list *const heads[] = {&r->instances, &r->sessions, &r->to_pump,     &r->hungry,
                                   &r->troubled,  &r->changed,  &r->accepts,     &r->answers,
                                   &r->settling,  &r->spare,    &r->ack_batches, &r->fetches,
-                                  &r->marks,     &r->shows};
+                                  &r->marks,     &r->shows,    &r->linking};
 
     for (size_t i = 0; i < ARRAY_LEN(heads); i++)
         list_init(heads[i]);
@@ -186,6 +190,7 @@ enum bh_err relay_open(const struct relay_env *env, const struct relay_limits *l
     r->next_id = env->store->boot << BOOT_SHIFT | 1;
     r->json = json_parser_new();
     r->requests = requests_new(r);
+    r->judge = judge_new(r);
     enum bh_err err = load(r);
     if (err != BH_OK) {
         snprintf(ret_why, 256, "the store cannot be read: %s", bh_err_word(err));
@@ -233,6 +238,9 @@ void relay_free(struct relay *r)
     chats_free_all(r);
     instance_free_all(r);
     interrupts_free(r->interrupts);
+    linking_free_all(r);
+    judge_free(r->judge);
+    requests_free_rates(r);
     free_ackers(r);
     dedup_done(&r->dedup);
     json_parser_free(r->json);

@@ -20,6 +20,7 @@
 
 struct bus;
 struct facts;
+struct gate_verdict;
 struct gateway;
 struct relay;
 struct session;
@@ -71,6 +72,8 @@ struct relay_limits { /* from the config; see docs/configuration.md */
     int64_t action_ms;           /* 28 s: then "timed out" */
     int64_t dedup_ms;            /* 24 h */
     size_t dedup_max;            /* 1,000,000 keys */
+    uint32_t instance_actions;   /* per second, a burst of five times that; 0: no limit; 200 */
+    uint32_t tenant_actions;     /* the same for all instances of a tenant together; 1000 */
 };
 extern const struct relay_limits relay_limits_default;
 
@@ -114,10 +117,10 @@ void session_closed(struct session *s, int code); /* @s is dead afterwards */
 
 /* ---- looking: status, metrics, the mailbox command ---- */
 struct relay_counters {
-    uint64_t accepted, duplicates, unrouted, refused_busy, refused_store, stopped;
+    uint64_t accepted, duplicates, unrouted, gated, refused_busy, refused_store, stopped, linked;
     uint64_t delivered, redelivered, acked, settled, parked, purged;
     uint64_t sessions_opened, sessions_away, frames_malformed, frames_unknown;
-    uint64_t actions, actions_refused, actions_timed_out;
+    uint64_t actions, actions_refused, actions_limited, actions_timed_out;
     uint64_t interrupts_in, interrupts_out, interrupts_dropped;
     uint64_t pokes, pokes_failed, flips;
 };
@@ -135,6 +138,19 @@ struct instance_view { /* strs and strings borrowed until the next call into the
 typedef void instance_view_cb(void *ctx, const struct instance_view *v);
 void relay_each_instance(struct relay *r, instance_view_cb *cb, void *ctx);
 bool relay_instance(struct relay *r, struct str tenant, struct str instance, struct instance_view *ret);
+
+/* What the gate said about a recent event; everything borrowed for the call. */
+struct decision_view {
+    int64_t at_ms; /* wall */
+    const char *platform, *message_id, *chat_id, *chat_type, *user_id; /* long ids are cut */
+    const char *consumed;                /* "/stop", "/link": it was for us; NULL: it went through the gate */
+    const struct gate_verdict *verdicts; /* those who received it first */
+    size_t n_verdicts, n_candidates;     /* more candidates than verdicts: the rest was not kept */
+};
+typedef void decision_cb(void *ctx, const struct decision_view *d);
+/* The newest first; empty names mean any.  Returns how many there were, up to @limit. */
+size_t relay_why(struct relay *r, struct str platform, struct str message_id, size_t limit,
+                 decision_cb *cb, void *ctx);
 
 struct mailbox_line { /* one waiting delivery */
     uint64_t id;

@@ -116,6 +116,7 @@ static void discord_free(struct discord *d)
     hold_done(d);
     memory_done(d);
     send_done(d);
+    sight_done(d);
     rest_free(d->rest);
     dcache_free(d->cache);
     discord_normalize_done(&d->norm);
@@ -145,6 +146,7 @@ static enum bh_err discord_open(const struct config_platform *cfg, struct host *
     d->rest = rest_new(d->env, d->api_base, cfg->token);
     d->cache = dcache_new(NULL);
     d->parser = json_parser_new();
+    list_init(&d->sights_lru);
     send_init(d);
     backfill_init(d);
     timer_init(&d->tick, on_tick);
@@ -248,6 +250,7 @@ const struct platform_ops discord_ops = {
     .descriptor = &descriptor,
     .open = discord_open,
     .act = send_act,
+    .sees = sight_sees,
     .status = discord_status,
     .close = discord_close,
 };

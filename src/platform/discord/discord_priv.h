@@ -4,6 +4,7 @@
  *      start.c    how many shards, and when each may begin   errors.c    refusals in words
  *      events.c   gateway events -> host_accept()            memory.c    what survives a restart
  *      hold.c     messages that wait for something           backfill.c  what a lost session missed
+ *      sight.c    who can see which channel
  *      gateway.c, rest.c, limits.c, cache.c, normalize.c, permissions.c know nothing of these. */
 #pragma once
 #include "base/list.h"
@@ -83,6 +84,10 @@ struct discord {
     struct list filling; /* struct backfill, owned */
     unsigned backfills;
 
+    /* sight.c */
+    struct map sights; /* guild and user -> struct sight, owned */
+    struct list sights_lru;
+
     /* send.c */
     struct list sendings;    /* struct sending, owned */
     struct intents *intents; /* owned; what is being sent, on disk */
@@ -108,9 +113,10 @@ void start_done(struct discord *d);
 extern const struct dgateway_handlers discord_gateway_handlers;
 void events_shard_init(struct shard *s);
 void events_shard_done(struct shard *s);
-/* Normalize and, when that gives an event, hand it over: @done then runs later. */
+/* Normalize and hand over; what it needs first makes it wait in a hold.  @p may be NULL. */
 enum normalize_verdict events_try(struct discord *d, struct json message, struct str guild_id,
                                   bool lenient, host_accepted_cb *done, void *ctx);
+void events_message(struct discord *d, struct json message, struct pending *p);
 void pending_done(struct pending *p);   /* safe */
 void pending_failed(struct pending *p); /* ask Discord for it again */
 host_accepted_cb events_accepted;       /* ctx: struct pending */
@@ -118,7 +124,8 @@ host_accepted_cb events_accepted;       /* ctx: struct pending */
 /* ---- hold.c ---- */
 bool hold_has(const struct discord *d, uint64_t channel_id);
 /* Keep @message until what it needs is there. */
-void hold_push(struct discord *d, struct json message, struct pending *p);
+void hold_push(struct discord *d, struct json message, uint64_t guild_id, uint64_t channel_id,
+               struct pending *p);
 void hold_need(struct discord *d, uint64_t channel_id, uint64_t guild_id,
                enum normalize_verdict what);
 void hold_for_backfill(struct discord *d, uint64_t channel_id);
@@ -149,6 +156,10 @@ void backfill_guild_known(struct discord *d, uint64_t guild_id);
 void backfill_channel(struct discord *d, struct seen *s); /* now: somebody waits for it */
 void backfill_done(struct discord *d);
 bool shard_has(const struct shard *s, uint64_t guild_id);
+
+/* ---- sight.c ---- */
+enum gate_sight sight_sees(struct platform *p, const struct event *ev, struct str user);
+void sight_done(struct discord *d);
 
 /* ---- send.c, errors.c ---- */
 void send_init(struct discord *d);

@@ -55,7 +55,7 @@ static void note_migration(struct telegram *t, struct json update)
 
 static bool is_routed(struct telegram *t, struct str key)
 {
-    return key.p != NULL && strcmp(host_route_state(t->base.host, &t->base, key), "none") != 0;
+    return key.p != NULL && host_has_route(t->base.host, &t->base, key);
 }
 
 /* A chat is routed by its own id, else by the id it had before it became a supergroup, else with

@@ -86,9 +86,9 @@ void host_fail(struct host *h, struct action_id id, const char *fmt, ...)
     va_end(ap);
     host_result(h, id, &(struct action_result){.error = str_of(text)});
 }
-const char *host_route_state(struct host *h, struct platform *p, struct str key)
+bool host_has_route(struct host *h, struct platform *p, struct str key)
 {
-    return w.routed != NULL && str_eq(key, str_of(w.routed)) ? "live" : "none";
+    return w.routed != NULL && str_eq(key, str_of(w.routed));
 }
 void host_refuse_webhook(struct host *h, struct http_req *req)
 {

@@ -1,0 +1,31 @@
+/* judge.h - asking the gate about an event, and remembering what it said.
+ *
+ * Brings together what gate.h is handed: the facts, who can see which place (the platform's word,
+ * or, where a platform has none, whether the instance was ever delivered something from there), and
+ * how many bots in a row have spoken in the chat.  Decisions are kept for `bellhop why`: the newest
+ * JUDGED_MAX, for a day at most, ids and reasons only, never what was said. */
+#pragma once
+#include "base/clock.h"
+#include "core/gate.h"
+
+struct instance;
+struct judge;
+struct relay;
+
+#define JUDGED_MAX 4096
+#define JUDGED_MS (24 * 3600 * 1000ll)
+#define JUDGED_VERDICTS 16 /* kept per decision; the rest is only counted */
+
+struct judge *judge_new(struct relay *r);
+void judge_free(struct judge *j); /* NULL is fine */
+
+/* Who receives @ev: @out has room for GATE_CANDIDATES.  Nothing is remembered. */
+size_t judge_ask(struct relay *r, const struct event *ev, struct gate_verdict *out);
+/* The same for an event that is being taken in: its author counts, and `why` can tell later. */
+size_t judge_event(struct relay *r, const struct event *ev, struct gate_verdict *out);
+/* It was for us and for no agent; @what is a literal such as "/stop". */
+void judge_consumed(struct relay *r, const struct event *ev, const char *what);
+
+/* May @i be believed to see this chat of a place it was granted?  For the egress guard. */
+bool judge_sees(struct relay *r, const struct gate_instance *to, struct str platform,
+                struct str bot, struct str guild, struct str chat_id);
