@@ -82,6 +82,8 @@ struct relay {
     struct timer turn;        /* armed while something waits for the end of this turn */
     struct timer retry;       /* armed while troubled is not empty */
     struct timer forget;      /* drops old deduplication keys */
+    struct timer farewell;    /* armed while a drain waits for the last acks and results */
+    bool farewell_said;       /* the drain has closed the sockets */
     struct list instances;    /* by age */
     struct map by_name;       /* instance_key() -> instance */
     struct instance **by_box; /* owned array; NULL where no instance has the number */

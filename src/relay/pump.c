@@ -164,7 +164,7 @@ static bool send_message(struct instance *i)
     struct session *s = i->receiver;
     struct pack p = {.s = s};
 
-    if (s == NULL || s->state != SESSION_RECEIVING ||
+    if (s == NULL || s->state != SESSION_RECEIVING || i->relay->draining ||
         flight_count(s->flight) >= i->relay->lim.window || (s->flight != NULL && s->flight->solo))
         return false;
     bool any = send_again(&p) || (s->n_again == 0 && send_next(&p));

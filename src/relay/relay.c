@@ -54,15 +54,45 @@ const struct relay_limits relay_limits_default = {
 
 /* ---- the end of a turn ---- */
 
+#define FAREWELL_MS 500 /* how long a drain waits for acks and results that are under way */
+
 void heart_wake(struct relay *r)
 {
     if (!timer_is_set(&r->turn))
         timer_set(r->env.clock, &r->turn, 0);
 }
 
+/* Peers that are about to ack, or whose request is about to be answered, are worth a moment: an ack
+ * still in the socket when we close it is a message delivered twice. */
+static bool is_worth_waiting_for(const struct session *s)
+{
+    return (s->state == SESSION_RECEIVING && flight_count(s->flight) > 0) ||
+           !list_is_empty(&s->requests);
+}
+
+static void say_farewell(struct relay *r)
+{
+    if (r->drained == NULL || r->farewell_said)
+        return;
+    list_each(&r->sessions, it,
+              nxt) if (timer_is_set(&r->farewell) &&
+                       is_worth_waiting_for(list_entry(it, struct session, by_age))) return;
+    r->farewell_said = true;
+    timer_stop(r->env.clock, &r->farewell);
+    list_each(&r->sessions, at, after)
+        session_close(list_entry(at, struct session, by_age), CLOSE_RESTART, "restarting");
+}
+
+static void on_farewell(struct timer *t)
+{
+    struct relay *r = container_of(t, struct relay, farewell);
+    say_farewell(r); /* the timer has gone off: nobody is waited for any more */
+    heart_wake(r);
+}
+
 static void check_drained(struct relay *r)
 {
-    if (r->drained == NULL || r->volatile_bytes != 0 || acks_pending(r) ||
+    if (r->drained == NULL || !r->farewell_said || r->volatile_bytes != 0 || acks_pending(r) ||
         r->records_writing != 0 || !list_is_empty(&r->answers))
         return;
     defer_cb *done = r->drained;
@@ -78,6 +108,7 @@ static void on_turn(struct timer *t)
     acks_submit(r);
     accept_answer_all(r);
     instance_tell_changes(r);
+    say_farewell(r);
     check_drained(r);
 }
 
@@ -229,6 +260,7 @@ void relay_free(struct relay *r)
     timer_stop(r->env.clock, &r->turn);
     timer_stop(r->env.clock, &r->retry);
     timer_stop(r->env.clock, &r->forget);
+    timer_stop(r->env.clock, &r->farewell);
     requests_free(r->requests);
     session_free_all(r);
     fetch_free_all(r);
@@ -255,8 +287,8 @@ void relay_drain(struct relay *r, defer_cb *done, void *ctx)
     r->draining = true;
     r->drained = done;
     r->drained_ctx = ctx;
-    list_each(&r->sessions, it, nxt)
-        session_close(list_entry(it, struct session, by_age), CLOSE_RESTART, "restarting");
+    timer_init(&r->farewell, on_farewell);
+    timer_set(r->env.clock, &r->farewell, FAREWELL_MS);
     timer_stop(r->env.clock, &r->retry);
     on_retry(&r->retry); /* what the store refused before gets its last chance now */
     heart_wake(r);

@@ -93,9 +93,9 @@ enum bh_err relay_open(const struct relay_env *env, const struct relay_limits *l
 /* Runs no callback and calls no link.  Before it, the store is closed (operations under way are freed
  * here), and bus and poker have been told to keep quiet; the clock outlives the relay.  NULL is fine. */
 void relay_free(struct relay *r);
-/* Stop taking events and sockets (both are refused as busy), close every socket with 1012; deliveries in flight stay in
- * their mailboxes and the lost sockets do not count as attempts.  @done runs when all that was
- * accepted is on disk. */
+/* Stop taking events and sockets (both are refused as busy) and sending deliveries; wait up to half a second for acks and
+ * results that are under way, then close every socket with 1012; deliveries in flight stay in their mailboxes and the
+ * lost sockets do not count as attempts.  @done runs when all that was accepted is on disk. */
 void relay_drain(struct relay *r, defer_cb *done, void *ctx);
 void relay_set_limits(struct relay *r, const struct relay_limits *limits); /* reload */
 

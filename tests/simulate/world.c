@@ -108,7 +108,8 @@ static void restart(struct world *w)
         sim_store_commit(w->store, SIZE_MAX, false);
         sim_store_complete(w->store, SIZE_MAX);
         peers_finish_closes(w, true);
-        turn(w, 1);
+        peer_step(w, &w->peers[rand_below(&w->rand, MODEL_INSTANCES)]); /* the last acks, or none */
+        turn(w, i < 20 ? 5 : 20);
     }
     if (!w->drained)
         model_break(&w->model, "a drain does not end");

@@ -288,7 +288,7 @@ static void a_drain_refuses_the_new_closes_with_1012_and_ends_when_all_is_on_dis
     rig.tap.hold = true;
     publish("a", "e1");
     relay_drain(rig.relay, on_drained, NULL);
-    turn();
+    advance(600); /* nobody acks */
     assert_int_equal(f->close_code, 1012);
     assert_false(rig.drained);
     publish("a", "e2");
@@ -303,9 +303,28 @@ static void a_drain_refuses_the_new_closes_with_1012_and_ends_when_all_is_on_dis
     assert_int_equal(rig.tap.marks, 0); /* a planned loss is no attempt */
 }
 
+static void a_drain_waits_a_moment_for_acks_under_way_and_sends_nothing_more(void **state)
+{
+    struct fake *f = connect_as("gw-a");
+    publish("a", "e0");
+    relay_drain(rig.relay, on_drained, NULL);
+    turn();
+    assert_int_equal(f->close_code, 0);
+    ack(f, 0);
+    turn();
+    assert_int_equal(f->close_code, 1012);
+    hang_up(f, 1012);
+    turn();
+    assert_true(rig.drained);
+    restart();
+    f = connect_as("gw-a");
+    assert_int_equal(inbound(f), 0); /* acked in time: not sent again */
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        PROMISE(a_drain_waits_a_moment_for_acks_under_way_and_sends_nothing_more),
         PROMISE(an_event_for_a_live_gateway_goes_out_at_once_with_a_buffer_id),
         PROMISE(an_ack_before_the_write_shrinks_it_to_its_key),
         PROMISE(an_ack_after_the_write_deletes_the_row),
