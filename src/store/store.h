@@ -24,7 +24,7 @@
 #include "base/list.h"
 #include "base/str.h"
 
-#define STORE_LINGER_MS 4
+#define STORE_LINGER_MS 6
 
 struct buf;
 struct store;
