@@ -37,6 +37,8 @@ struct action_from {
 struct platform_ops {
     const char *name;                    /* "telegram": config value, log tag, metric label */
     const struct descriptor *descriptor; /* what this platform can do */
+    bool remote; /* acting leaves this machine: what is under way when bellhop dies is reported to its
+                  * gateway as "may have been delivered" at the next start */
 
     /* Build from its config section and start.  @ret_why (256 bytes) tells the operator what to fix. */
     enum bh_err (*open)(const struct config_platform *cfg, struct host *host, struct platform **ret_p,

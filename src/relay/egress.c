@@ -7,11 +7,14 @@
 #include <assert.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include "base/jw.h"
 #include "relay/chats.h"
 #include "relay/heart.h"
 #include "relay/identity.h"
+#include "relay/instance.h"
 #include "relay/judge.h"
 #include "relay/session.h"
+#include "store/store.h"
 #include "tenancy/facts.h"
 #include "tenancy/grants.h"
 
@@ -25,6 +28,7 @@ struct request {
     size_t held_n;
     uint32_t index;
     uint16_t id_n;
+    bool recorded; /* its record is on disk or on its way */
     char id[];
 };
 
@@ -54,6 +58,42 @@ struct requests *requests_new(struct relay *r)
     return q;
 }
 
+/* ---- the record of what is under way ---- */
+
+#define NS_OUTBOUND "outbound"
+
+static void record(struct relay *r, const struct request *req, enum store_kv_verb verb,
+                   struct str value)
+{
+    struct buf key = BUF_INIT;
+
+    buf_add_str(&key, instance_key(req->inst));
+    buf_add_c(&key, '\x1f');
+    buf_add(&key, req->id, req->id_n);
+    struct store_kv item = {.verb = verb, .ns = NS_OUTBOUND, .key = buf_str(&key), .value = value};
+    store_put(r->env.store, &item, 1, false, NULL, NULL);
+    buf_done(&key);
+}
+
+static void record_begin(struct relay *r, struct request *req, const struct action *a,
+                         const struct platform *p)
+{
+    struct buf value = BUF_INIT;
+    struct jw w = jw_begin(&value);
+
+    jw_obj(&w);
+    jw_kstr(&w, "platform", str_of(p->ops->name));
+    jw_kstr(&w, "op", str_of(action_op_name(a->op)));
+    jw_kstr(&w, "chat", a->chat_id);
+    jw_ki64(&w, "at", clock_wall_ms(r->env.clock));
+    jw_end_obj(&w);
+    record(r, req, KV_PUT, buf_str(&value));
+    req->recorded = true;
+    buf_done(&value);
+}
+
+/* ---- requests ---- */
+
 static void request_free(struct requests *q, struct request *req)
 {
     struct request_slot *slot = &q->slots[req->index];
@@ -70,6 +110,14 @@ static void request_free(struct requests *q, struct request *req)
     free(req);
 }
 
+/* It is over: nothing of it needs to be known after a crash. */
+static void request_end(struct requests *q, struct request *req)
+{
+    if (req->recorded)
+        record(q->relay, req, KV_DELETE, STR_NULL);
+    request_free(q, req);
+}
+
 void requests_free(struct requests *q)
 {
     if (q == NULL)
@@ -80,7 +128,7 @@ void requests_free(struct requests *q)
     free(q);
 }
 
-static struct request *request_new(struct requests *q, struct session *s, struct str id)
+static struct request *request_make(struct requests *q, struct instance *inst, struct str id)
 {
     struct request *req = xcalloc(1, sizeof *req + id.n);
 
@@ -95,19 +143,35 @@ static struct request *request_new(struct requests *q, struct session *s, struct
     req->index = q->free - 1;
     q->free = q->slots[req->index].next_free;
     q->slots[req->index].req = req;
-    req->s = s;
-    req->inst = s->inst;
+    req->inst = inst;
     req->due_ms = clock_now_ms(q->relay->env.clock) + q->relay->lim.action_ms;
     req->id_n = (uint16_t)id.n;
     memcpy(req->id, id.p, id.n);
     list_init(&req->owner);
     list_init(&req->by_due);
-    list_append(&s->requests, &req->owner);
     list_append(&q->due, &req->by_due);
-    s->n_requests++;
     if (!timer_is_set(&q->timer))
         timer_set(q->relay->env.clock, &q->timer, q->relay->lim.action_ms);
     return req;
+}
+
+static struct request *request_new(struct requests *q, struct session *s, struct str id)
+{
+    struct request *req = request_make(q, s->inst, id);
+
+    req->s = s;
+    list_append(&s->requests, &req->owner);
+    s->n_requests++;
+    return req;
+}
+
+static void hold_result(struct request *req, const struct action_result *result)
+{
+    struct buf frame = BUF_INIT;
+
+    frame_write_result(&frame, str_make(req->id, req->id_n), result);
+    req->held_n = frame.n;
+    req->held = buf_take(&frame);
 }
 
 /* ---- answers ---- */
@@ -130,17 +194,13 @@ static void refuse(struct session *s, struct str id, const char *error)
 static bool finish(struct requests *q, struct request *req, const struct action_result *result)
 {
     struct session *s = req->s != NULL ? req->s : req->inst->receiver;
-    struct str id = str_make(req->id, req->id_n);
-    struct buf frame = BUF_INIT;
 
     if (s != NULL) {
-        reply(s, id, result);
-        request_free(q, req);
+        reply(s, str_make(req->id, req->id_n), result);
+        request_end(q, req);
         return true;
     }
-    frame_write_result(&frame, id, result);
-    req->held_n = frame.n;
-    req->held = buf_take(&frame);
+    hold_result(req, result);
     return false;
 }
 
@@ -170,7 +230,7 @@ static void on_deadline(struct timer *t)
         if (req->held == NULL)
             q->relay->n.actions_timed_out++;
         if (req->held != NULL || !finish(q, req, &late))
-            request_free(q, req); /* the client has stopped waiting */
+            request_end(q, req); /* the client has stopped waiting */
     }
 }
 
@@ -195,8 +255,37 @@ void requests_adopt(struct session *s)
         if (req->held == NULL)
             continue;
         s->link->ops->send(s->link, str_make(req->held, req->held_n));
-        request_free(q, req);
+        request_end(q, req);
     }
+}
+
+/* ---- what an earlier process was cut off in ---- */
+
+static void on_record(void *ctx, struct str key, struct str value)
+{
+    struct relay *r = ctx;
+    struct str rest = key, tenant, name;
+    struct action_result cut = {.error =
+                                    STR(ACTION_ERROR_UNKNOWN
+                                        "bellhop restarted while this was being sent; it may have "
+                                        "been delivered")};
+
+    (void)value;
+    if (!str_split(&rest, '\x1f', &tenant) || !str_split(&rest, '\x1f', &name) || rest.n == 0 ||
+        rest.n > REQUEST_ID_MAX)
+        return;
+    struct instance *i = instance_find(r, tenant, name);
+    if (i == NULL)
+        return;
+    struct request *req = request_make(r->requests, i, rest);
+    req->recorded = true;
+    list_append(&i->orphans, &req->owner);
+    hold_result(req, &cut);
+}
+
+enum bh_err requests_load(struct relay *r)
+{
+    return r->env.store->ops->load_records(r->env.store, NS_OUTBOUND, on_record, r);
 }
 
 /* ---- the guard ---- */
@@ -380,6 +469,8 @@ static void start(struct session *s, struct str id, const struct action *a)
     struct request *req = request_new(r->requests, s, id);
     struct action_id aid = {req->index, r->requests->slots[req->index].generation};
     struct action_from from = {instance_tenant(s->inst), instance_id(s->inst)};
+    if (t.p->ops->remote && a->op != ACTION_TYPING && a->op != ACTION_GET_CHAT_INFO)
+        record_begin(r, req, a, t.p);
     r->env.actor->act(r->env.actor, t.p, aid, &from, a); /* may answer at once: @req may be gone */
 }
 

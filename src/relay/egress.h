@@ -11,8 +11,15 @@
  * is refused, or after action_ms as "timed out".  The result goes to the socket that asked; when
  * that one has gone, to the instance's receiver, or, for as long as the client still waits, to the
  * next one.
+ *
+ * A request to a remote platform that changes something is on disk while it is under way (namespace
+ * "outbound", key tenant \x1f instance \x1f requestId; what is said is not kept).  The record is
+ * written before the platform is asked, and the store keeps the order of writes, so an adapter that
+ * waits for a write of its own before it sends knows that this one is safe too.  What is found at
+ * start was cut off: whoever still waits for it is told "timed out", once.
  */
 #pragma once
+#include "base/err.h"
 #include "base/list.h"
 #include "core/frame.h"
 
@@ -24,7 +31,8 @@ struct session;
 #define REQUEST_ID_MAX 128
 
 struct requests *requests_new(struct relay *r);
-void requests_free(struct requests *q); /* NULL is fine; nobody is answered */
+enum bh_err requests_load(struct relay *r); /* at start, after the instances */
+void requests_free(struct requests *q);     /* NULL is fine; nobody is answered */
 
 void requests_free_rates(struct relay *r);
 

@@ -189,6 +189,8 @@ static enum bh_err load(struct relay *r)
     if (err == BH_OK)
         err = chats_load_all(r);
     if (err == BH_OK)
+        err = requests_load(r);
+    if (err == BH_OK)
         err = st->ops->load_keys(st, clock_wall_ms(r->env.clock) - r->lim.dedup_ms, on_key, r);
     return err;
 }

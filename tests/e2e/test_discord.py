@@ -435,6 +435,8 @@ def test_what_was_being_sent_at_a_crash_is_not_sent_blindly(talk):
     talk.server.kill()
     talk.server.start()
     g = talk.dial()
+    report = g.next("outbound_result")  # whoever still waits is told, on the next socket
+    assert report["requestId"] == "r" and report["result"]["error"].startswith("timed out: ")
     assert send(g, GENERAL, "maybe")["error"].startswith("timed out: ")
     assert send(g, GENERAL, "maybe")["success"]
     assert s.texts(GENERAL) == ["maybe"]

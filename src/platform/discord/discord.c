@@ -248,6 +248,7 @@ static const struct descriptor descriptor = {
 const struct platform_ops discord_ops = {
     .name = "discord",
     .descriptor = &descriptor,
+    .remote = true,
     .open = discord_open,
     .act = send_act,
     .sees = sight_sees,

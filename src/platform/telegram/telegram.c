@@ -179,6 +179,7 @@ static const struct descriptor tg_descriptor = {
 const struct platform_ops telegram_ops = {
     .name = "telegram",
     .descriptor = &tg_descriptor,
+    .remote = true,
     .open = tg_open,
     .act = tg_act,
     .http = tg_webhook,

@@ -458,6 +458,7 @@ static const struct descriptor telegram_descriptor = {.platform = "telegram",
                                                              1u << ACTION_FOLLOW_UP};
 static const struct platform_ops web_ops = {.name = "web", .descriptor = &web_descriptor};
 static const struct platform_ops telegram_ops = {.name = "telegram",
+                                                 .remote = true,
                                                  .descriptor = &telegram_descriptor};
 
 /* ---- building ---- */

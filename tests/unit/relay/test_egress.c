@@ -238,6 +238,81 @@ static void a_sleeping_socket_still_gets_its_results(void **state)
     assert_int_equal(results(f), 1);
 }
 
+/* ---- what is under way when bellhop dies ---- */
+
+static void count_record(void *ctx, struct str key, struct str value)
+{
+    assert_false(str_contains(value, STR("hi"))); /* what is said is not kept */
+    ++*(size_t *)ctx;
+}
+static size_t records(void)
+{
+    size_t n = 0;
+    assert_int_equal(rig.tap.inner->ops->load_records(rig.tap.inner, "outbound", count_record, &n),
+                     BH_OK);
+    return n;
+}
+static struct fake *tim_asks(const char *id)
+{
+    add_gateway("gw-t", "tim", NULL, "telegram", "tg");
+    struct fake *f = connect_as("gw-t");
+    struct event ev = make_event("tg", "e1");
+    ev.platform = STR("telegram");
+    ev.bot = STR("tg");
+    relay_accept(rig.relay, &ev, on_accepted, NULL);
+    turn();
+    ask(f, id, SEND, "");
+    assert_string_equal(rig.act_platform, "telegram");
+    return f;
+}
+
+static void a_request_that_leaves_this_machine_is_on_disk_until_its_result_is_known(void **state)
+{
+    struct fake *f = tim_asks("r1");
+    assert_int_equal(records(), 1);
+    answer_it("m1");
+    turn();
+    assert_int_equal(results(f), 1);
+    assert_int_equal(records(), 0);
+}
+
+static void requests_that_stay_here_or_change_nothing_are_not(void **state)
+{
+    struct fake *f = connect_as("gw-a");
+    publish("a", "e1");
+    ask(f, "r1", SEND, "");
+    assert_int_equal(records(), 0);
+    f = tim_asks("r2");
+    ask(f, "r3", "\"op\":\"typing\",\"chat_id\":\"c1\",\"metadata\":{}", "");
+    assert_int_equal(records(), 1);
+}
+
+static void a_request_cut_off_by_a_crash_is_reported_once_to_the_next_socket(void **state)
+{
+    tim_asks("r1");
+    restart();
+    assert_int_equal(records(), 1);
+    struct fake *f = connect_as("gw-t");
+    assert_int_equal(results(f), 1);
+    assert_true(result_says(f, 0, "\"requestId\":\"r1\""));
+    assert_true(result_says(f, 0, "\"success\":false"));
+    assert_true(result_says(f, 0, ACTION_ERROR_UNKNOWN "bellhop restarted"));
+    assert_int_equal(records(), 0);
+    hang_up(f, 1006);
+    f = connect_as("gw-t");
+    assert_int_equal(results(f), 0);
+}
+
+static void a_cut_off_request_nobody_asks_for_is_forgotten(void **state)
+{
+    tim_asks("r1");
+    restart();
+    advance(30000);
+    assert_int_equal(records(), 0);
+    struct fake *f = connect_as("gw-t");
+    assert_int_equal(results(f), 0);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -258,6 +333,10 @@ int main(void)
         PROMISE(a_result_finds_the_next_socket_when_the_first_has_gone),
         PROMISE(a_result_goes_to_the_receiver_when_the_asker_has_gone),
         PROMISE(a_sleeping_socket_still_gets_its_results),
+        PROMISE(a_request_that_leaves_this_machine_is_on_disk_until_its_result_is_known),
+        PROMISE(requests_that_stay_here_or_change_nothing_are_not),
+        PROMISE(a_request_cut_off_by_a_crash_is_reported_once_to_the_next_socket),
+        PROMISE(a_cut_off_request_nobody_asks_for_is_forgotten),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
