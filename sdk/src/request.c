@@ -140,7 +140,7 @@ static struct bhgw_result *submit_wait(struct bhgw *gw, struct gwc_request *req,
     struct gwc_waiter waiter = {.cond = PTHREAD_COND_INITIALIZER};
 
     assert(gw->magic == GWC_MAGIC);
-    req->waiter = &waiter;
+    req->waiter = &waiter; /* cppcheck-suppress autoVariables ; answered before we return */
     pthread_mutex_lock(&gw->lock);
     submit_locked(gw, req, action, platform, bot_id); /* @req may be gone already */
     while (waiter.result == NULL)

@@ -4,6 +4,7 @@
  * the table yields every error with the place it was made.  `${NAME}` is replaced inside scalars,
  * after YAML is done with them, so no value of the environment can change the document's shape. */
 #include "base/config.h"
+#include <assert.h>
 #include <ctype.h>
 #include <errno.h>
 #include <stdarg.h>
@@ -129,6 +130,7 @@ static bool set_value(struct reading *r, void *base, const struct config_key *k,
     struct buf text = BUF_INIT, expected = BUF_INIT;
     bool ok = false;
 
+    assert(k != NULL);
     if (n->type != YAML_SCALAR_NODE) {
         fail_at(r, n, "%s: expected a single value, found a %s", k->path,
                 n->type == YAML_SEQUENCE_NODE ? "list" : "section");

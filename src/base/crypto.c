@@ -135,7 +135,7 @@ bool hex_decode(struct str hex, void *ret_bytes, size_t n)
         if (hex_value(hex.p[i]) < 0)
             return false;
     for (size_t i = 0; i < n; i++)
-        to[i] = (uint8_t)(hex_value(hex.p[2 * i]) << 4 | hex_value(hex.p[2 * i + 1]));
+        to[i] = (uint8_t)(hex_value(hex.p[2 * i]) * 16 + hex_value(hex.p[2 * i + 1]));
     return true;
 }
 

@@ -259,7 +259,7 @@ void jw_f64(struct jw *w, double v)
             break;
     }
     if (strpbrk(text, ".e") == NULL)
-        strcat(text, ".0");
+        memcpy(text + strlen(text), ".0", 3);
     jw_raw(w, str_of(text));
 }
 

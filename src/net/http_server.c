@@ -245,13 +245,15 @@ int http_server_port(const struct http_server *s)
     list_each(&s->listeners, it, next)
     {
         const struct listener *l = list_entry(it, struct listener, link);
-        struct sockaddr_storage a;
+        union {
+            struct sockaddr any;
+            struct sockaddr_in v4;
+            struct sockaddr_in6 v6;
+        } a = {0};
         socklen_t n = sizeof a;
-        if (l->path != NULL || getsockname(l->io.fd, (struct sockaddr *)&a, &n) != 0)
+        if (l->path != NULL || getsockname(l->io.fd, &a.any, &n) != 0)
             continue;
-        if (a.ss_family == AF_INET6)
-            return ntohs(((struct sockaddr_in6 *)(void *)&a)->sin6_port);
-        return ntohs(((struct sockaddr_in *)(void *)&a)->sin_port);
+        return ntohs(a.any.sa_family == AF_INET6 ? a.v6.sin6_port : a.v4.sin_port);
     }
     return 0;
 }

@@ -66,6 +66,7 @@ static store_done_cb on_appended;
 static void submit(struct delivery *d)
 {
     struct instance *i = d->inst;
+    assert(i != NULL);
     bool live = i->receiver != NULL && i->receiver->state == SESSION_RECEIVING;
 
     d->state = DELIVERY_QUEUED;

@@ -245,6 +245,23 @@ static void the_reference_names_every_setting(void **state)
     buf_done(&out);
 }
 
+static void the_page_of_settings_ends_with_what_the_program_prints(void **state)
+{
+    struct buf out = BUF_INIT, page = BUF_INIT;
+    FILE *f = fopen(DOCS "/configuration.md", "re");
+    char piece[4096];
+
+    assert_non_null(f);
+    for (size_t n; (n = fread(piece, 1, sizeof piece, f)) > 0;)
+        buf_add(&page, piece, n);
+    fclose(f);
+    config_describe(&out);
+    if (!str_ends(buf_str(&page), buf_str(&out)))
+        fail_msg("docs/configuration.md: replace its tables with those of: bellhop help config");
+    buf_done(&out);
+    buf_done(&page);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -257,6 +274,7 @@ int main(void)
         cmocka_unit_test(bellhop_variables_override_the_file),
         cmocka_unit_test(a_reload_tells_what_it_takes_and_what_needs_a_restart),
         cmocka_unit_test(the_reference_names_every_setting),
+        cmocka_unit_test(the_page_of_settings_ends_with_what_the_program_prints),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
