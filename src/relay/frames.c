@@ -123,6 +123,14 @@ static void on_ack(struct session *s, const struct frame *f)
 
 /* ---- the rest ---- */
 
+/* Given up for its silence it answers what it was sent, and has never acked: it thought for long.
+ */
+static bool answers_late(const struct session *s, const struct action *act)
+{
+    return s->state == SESSION_DEAF && !s->acked && !s->ackless && act->op == ACTION_SEND &&
+           act->reply_to.n != 0 && map_get(&s->inst->relay->ackers, str_of(s->gw->id)) == NULL;
+}
+
 /* Two different deliveries answered, the older of them long ago, and not one ack: it never will. */
 static void watch_answers(struct session *s, const struct action *act)
 {
@@ -131,6 +139,11 @@ static void watch_answers(struct session *s, const struct action *act)
     if (flight_count(s->flight) == 0)
         return;
     s->spoke = true;
+    if (answers_late(s, act)) {
+        session_is_ackless(s);
+        session_alive(s, true);
+        return;
+    }
     if (s->acked || s->ackless || act->op != ACTION_SEND || act->reply_to.n == 0 ||
         flight_rows(s->flight) < ANSWERS_PROVE ||
         clock_now_ms(r->env.clock) - s->ack_since_ms < ANSWER_AGE_MS)

@@ -344,6 +344,37 @@ static void answering_two_deliveries_without_an_ack_proves_it_sooner(void **stat
     assert_int_equal(look("ann").entries, 0);
 }
 
+static void one_that_never_acks_and_answers_after_it_was_given_up_is_recognised_too(void **state)
+{
+    struct fake *f = connect_as("gw-a");
+    rig.act_at_once = true;
+    publish("a", "e1");
+    live_for(f, 95000);
+    assert_state("ann", "away");
+    answer_to(f, "r1", "e1");
+    assert_state("ann", "live");
+    assert_true(facts_gateway(rig.facts, STR("gw-a"))->ackless);
+    pong(f);
+    assert_int_equal(look("ann").entries, 0);
+    publish("a", "e2");
+    assert_int_equal(inbound(f), 2);
+}
+
+static void one_that_has_acked_before_is_not_settled_by_a_late_answer(void **state)
+{
+    struct fake *f = connect_as("gw-a");
+    rig.act_at_once = true;
+    publish("a", "e1");
+    ack(f, 0);
+    publish("a", "e2");
+    live_for(f, 95000);
+    assert_state("ann", "away");
+    answer_to(f, "r1", "e2");
+    pong(f);
+    assert_int_equal(look("ann").entries, 1);
+    assert_false(facts_gateway(rig.facts, STR("gw-a"))->ackless);
+}
+
 static void the_first_ack_clears_the_mark(void **state)
 {
     facts_gateway_set_ackless(rig.facts, STR("gw-a"), true);
@@ -479,6 +510,8 @@ int main(void)
         PROMISE(nothing_is_sent_twice_on_a_socket_that_was_away),
         PROMISE(a_gateway_that_talks_but_never_acks_is_recognised),
         PROMISE(answering_two_deliveries_without_an_ack_proves_it_sooner),
+        PROMISE(one_that_never_acks_and_answers_after_it_was_given_up_is_recognised_too),
+        PROMISE(one_that_has_acked_before_is_not_settled_by_a_late_answer),
         PROMISE(the_first_ack_clears_the_mark),
         PROMISE(malformed_frames_are_counted_and_ten_in_a_minute_close_with_1008),
         PROMISE(unknown_frames_are_ignored_and_counted),
