@@ -163,7 +163,7 @@ def test_a_backlog_larger_than_the_window_drains_in_order(bellhop, dial):
 
 def test_an_old_client_that_never_acks_is_served_anyway(make_bellhop, dial):
     """Released gateways before acks existed: recognised by what they do, then settled when written."""
-    server = make_bellhop(CONFIG + "delivery: {{ack_patience: 1s}}\n")
+    server = make_bellhop(CONFIG + "delivery: {{ack_patience: 3s}}\n")
     c = server.add()
     old = dial(server, c, ack=False)
     sent = [f"m{i}" for i in range(60)]

@@ -696,6 +696,19 @@ def test_a_gateway_that_is_slow_to_ack_is_left_alone_and_one_that_never_does_is_
     assert gateway.closed is None
 
 
+def test_an_old_gateway_that_thinks_for_long_and_never_acks_is_served(make_bellhop, dial):
+    server = make_bellhop(CONFIG + "delivery: {{ack_patience: 4s}}\n")
+    old = dial(server, server.add(id="old"), ack=False)
+    server.write("a hard question")
+    event = old.hear("a hard question")["event"]
+    wait_for(lambda: server.instance("old")["state"] == "away")
+    assert old.act(op="send", chat_id=event["source"]["chat_id"], content="42", reply_to=event["message_id"])["success"]
+    wait_for(lambda: server.instance("old")["entries"] == 0)
+    server.write("another one")
+    old.hear("another one")
+    assert old.closed is None
+
+
 def test_a_frozen_gateway_is_away_when_its_pings_go_unanswered_and_back_when_it_thaws(frozen):
     """Bellhop pings every 10 s and waits 20 s for an answer."""
     server, process = frozen.server, frozen.process
