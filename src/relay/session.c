@@ -257,9 +257,10 @@ void session_sleep(struct session *s)
             i->receiver = NULL;
             fetch_drop(i);
             delivery_drop_kept(i);
-            i->idle_mark = i->relay->next_id - 1;
             instance_flip(i, true);
         }
+        /* An older socket too: what it was sent must be safe before it is told it may go. */
+        i->idle_mark = i->relay->next_id - 1;
         session_enter(s, SESSION_IDLE);
         s->idle_version = i->record_want;
         log_info(&s->log, "going idle: flipped=%d unacked=%llu", i->flipped,

@@ -50,7 +50,8 @@ int main(int argc, char **argv)
     }
     if (most != NULL && strtoull(most, NULL, 10) < seeds)
         seeds = strtoull(most, NULL, 10);
-    hash_set_process_key((struct hash_key){.k0 = 1, .k1 = 1}); /* one seed, one run: maps included */
+    hash_set_process_key(
+        (struct hash_key){.k0 = 1, .k1 = 1}); /* one seed, one run: maps included */
     log_setup(trace ? LOG_DEBUG : LOG_ERROR, false);
     if (one != 0) {
         struct world_result r = world_run(one, trace);

@@ -150,6 +150,18 @@ void model_sent(struct model *m, struct model_socket *s, struct str name, uint64
     c->sends++;
 }
 
+void model_idle_acked(struct model *m, const struct model_socket *s)
+{
+    for (size_t i = 0; i < m->n; i++) {
+        const struct copy *c = &m->events[i].copies[s->instance];
+        m->checks++;
+        if (c->sent_on == s->number && c->acked_boot == 0 && !c->settled &&
+            !sim_disk_has_row(m->disk, c->id))
+            model_break(m, "socket %u: going_idle_ack, but %s is neither acked nor on disk",
+                        s->number, m->events[i].name);
+    }
+}
+
 void model_received(struct model *m, unsigned instance, struct str name)
 {
     struct model_event *ev = find_event(m, name);

@@ -6,6 +6,7 @@
  *   3. on one socket, ids only grow: in order, nothing twice; and nothing older that is still owed
  * is skipped
  *   4. nobody receives what was not routed to them
+ *   5. a going_idle_ack means: the flip is on disk, and so is all that was sent and not acked
  */
 #pragma once
 #include "base/str.h"
@@ -57,6 +58,8 @@ void model_offer_again(struct model *m, struct model_event *ev);  /* the platfor
 void model_accepted(struct model *m, struct model_event *ev, enum bh_err err);
 void model_sent(struct model *m, struct model_socket *s, struct str name, uint64_t id);
 void model_received(struct model *m, unsigned instance, struct str name);
+/* going_idle_ack goes out: what this socket was sent must be acked or on disk by now. */
+void model_idle_acked(struct model *m, const struct model_socket *s);
 void model_acked(struct model *m, unsigned instance, uint64_t id); /* the relay was told */
 void model_crashed(struct model *m);                               /* after the disk settled */
 void model_check(struct model *m);                                 /* after every step */

@@ -40,6 +40,9 @@ static void on_line(struct sim_socket *s, struct str line)
         if (!s->idle_sent)
             model_break(&w->model, "socket %u: going_idle_ack nobody asked for", s->seen.number);
         s->seen.idle_acked = true;
+        model_idle_acked(&w->model, &s->seen);
+        struct peer *p = &w->peers[s->seen.instance];
+        p->asleep = p->receiver == s->seen.number; /* a newer socket stays awake */
     } else if (str_eq(type, STR("outbound_result"))) {
         w->results++;
     }
@@ -204,6 +207,9 @@ static void socket_hello(struct sim_socket *s)
     if (s->said_hello)
         return;
     s->said_hello = true;
+    struct peer *p = &s->world->peers[s->seen.instance];
+    p->asleep = false;
+    p->receiver = s->seen.number;
     say(s, "{\"type\": \"hello\", \"platform\": \"web\", \"botId\": \"lobby\"}\n");
 }
 

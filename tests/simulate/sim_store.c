@@ -151,11 +151,11 @@ static void apply_append(struct sim_disk *d, const struct store_append *a)
     for (; at > 0 && d->rows[at - 1].id > a->id; at--) /* an append that was tried again */
         d->rows[at] = d->rows[at - 1];
     d->rows[at] = (struct row){.id = a->id,
-                                        .box = a->box,
-                                        .kind = a->row_kind,
-                                        .at_ms = a->at_ms,
-                                        .frame = xstrndup(a->frame.p, a->frame.n),
-                                        .frame_n = a->frame.n};
+                               .box = a->box,
+                               .kind = a->row_kind,
+                               .at_ms = a->at_ms,
+                               .frame = xstrndup(a->frame.p, a->frame.n),
+                               .frame_n = a->frame.n};
 }
 
 static void apply_ack(struct sim_disk *d, const struct store_ack *a)

@@ -7,7 +7,10 @@
 #pragma once
 #include "store/store.h"
 
-#define SIM_DEDUP_KEY {.k0 = 1, .k1 = 2}
+#define SIM_DEDUP_KEY \
+    { \
+        .k0 = 1, .k1 = 2 \
+    }
 
 struct sim_disk; /* what survives: rows, records, keys, the boot number */
 

@@ -84,6 +84,19 @@ static void halt(struct world *w)
     clock_set(w->clock, w->now_ms, 1800000000000 + w->now_ms);
 }
 
+/* The flip survives: who was told "you sleep" is asleep for the next process too. */
+static void check_sleepers(struct world *w)
+{
+    for (unsigned i = 0; i < MODEL_INSTANCES && w->relay != NULL; i++) {
+        const struct gateway *gw = facts_gateway(w->facts, str_of(w->peers[i].id));
+        struct instance_view v;
+        if (w->peers[i].asleep && gw != NULL &&
+            (!relay_instance(w->relay, str_of(gw->tenant), str_of(gw->instance), &v) ||
+             strcmp(v.state, "asleep") != 0))
+            model_break(&w->model, "instance %u: was told it sleeps, and a restart forgot it", i);
+    }
+}
+
 static void crash(struct world *w)
 {
     world_say(w, "CRASH");
@@ -92,6 +105,7 @@ static void crash(struct world *w)
     model_crashed(&w->model);
     w->result.crashes++;
     boot(w);
+    check_sleepers(w);
 }
 
 static void on_drained(void *ctx)

@@ -36,6 +36,8 @@ struct peer { /* one gateway */
     unsigned instance;
     struct sim_socket *sockets[PEER_SOCKETS]; /* owned; NULL: none */
     bool wants_sleep;
+    uint32_t receiver; /* the socket that said hello last */
+    bool asleep;       /* told so by a going_idle_ack, and no hello since */
     bool has_acked; /* since this process started; before that it keeps quiet, lest it be taken for
                      * one that never acks */
 };
