@@ -226,6 +226,8 @@ void model_check_end(struct model *m)
         for (unsigned k = 0; ev->confirmed && k < MODEL_INSTANCES; k++) {
             const struct copy *c = &ev->copies[k];
             m->checks++;
+            if (c->acked_boot == m->boot && sim_disk_has_row(m->disk, c->id))
+                model_break(m, "%s: acked, but its row is still on disk", ev->name);
             if (!(ev->route & (1u << k)) || c->received)
                 continue;
             if (c->id != 0 && sim_disk_is_parked(m->disk, c->id))
