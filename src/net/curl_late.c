@@ -2,11 +2,14 @@
  * members, so a function that is used but not listed does not compile. */
 #include "net/curl_late.h"
 #include <dlfcn.h>
+#include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
 #include "base/log.h"
 
-struct curl_late curl_late;
+static CURLcode load_then_init(long flags);
+
+struct curl_late curl_late = {.curl_global_init_f = load_then_init};
 
 static void fill(void *lib, const char *name, void *slot)
 {
@@ -22,7 +25,7 @@ static void fill(void *lib, const char *name, void *slot)
 /* The list again, as strings: # does not expand the macros of curl_late.h. */
 #define FILL(name) fill(lib, #name, &curl_late.name##_f);
 
-void curl_late_load(void)
+static void load(void)
 {
     void *lib = dlopen("libcurl.so.4", RTLD_NOW | RTLD_LOCAL);
 
@@ -31,4 +34,17 @@ void curl_late_load(void)
         abort();
     }
     CURL_LATE_EACH(FILL)
+}
+
+void curl_late_load(void)
+{
+    static pthread_once_t once = PTHREAD_ONCE_INIT;
+
+    pthread_once(&once, load);
+}
+
+static CURLcode load_then_init(long flags)
+{
+    curl_late_load();
+    return curl_global_init(flags);
 }

@@ -1,8 +1,9 @@
 /* curl_late.h - <curl/curl.h>, with the library loaded when it is first needed.  Private to src/net/.
  *
  * libcurl brings some thirty libraries with it, four megabytes that a server whose agents never sleep
- * would carry for nothing, and most of the time a start takes.  So every call goes through a table that
- * curl_late_load() fills; call it (through curl_loop_global_init()) before anything else here. */
+ * would carry for nothing, and most of the time a start takes.  So every call goes through a table, which
+ * curl_global_init() fills before it does its own work: call that first, as one does anyway.  The gateway
+ * client is compiled with this header in front (see the top meson.build) and knows nothing of it. */
 #pragma once
 #define CURL_DISABLE_TYPECHECK
 #include <curl/curl.h>
@@ -17,12 +18,15 @@
     X(curl_easy_send) \
     X(curl_easy_setopt) \
     X(curl_easy_strerror) \
+    X(curl_global_cleanup) \
     X(curl_global_init) \
     X(curl_multi_add_handle) \
     X(curl_multi_assign) \
     X(curl_multi_cleanup) \
     X(curl_multi_info_read) \
     X(curl_multi_init) \
+    X(curl_multi_perform) \
+    X(curl_multi_poll) \
     X(curl_multi_remove_handle) \
     X(curl_multi_setopt) \
     X(curl_multi_socket_action) \
@@ -52,12 +56,15 @@ void curl_late_load(void); /* aborts, with a sentence, when libcurl is not insta
 #define curl_easy_send curl_late.curl_easy_send_f
 #define curl_easy_setopt curl_late.curl_easy_setopt_f
 #define curl_easy_strerror curl_late.curl_easy_strerror_f
+#define curl_global_cleanup curl_late.curl_global_cleanup_f
 #define curl_global_init curl_late.curl_global_init_f
 #define curl_multi_add_handle curl_late.curl_multi_add_handle_f
 #define curl_multi_assign curl_late.curl_multi_assign_f
 #define curl_multi_cleanup curl_late.curl_multi_cleanup_f
 #define curl_multi_info_read curl_late.curl_multi_info_read_f
 #define curl_multi_init curl_late.curl_multi_init_f
+#define curl_multi_perform curl_late.curl_multi_perform_f
+#define curl_multi_poll curl_late.curl_multi_poll_f
 #define curl_multi_remove_handle curl_late.curl_multi_remove_handle_f
 #define curl_multi_setopt curl_late.curl_multi_setopt_f
 #define curl_multi_socket_action curl_late.curl_multi_socket_action_f

@@ -137,6 +137,7 @@ def test_nothing_is_lost_or_repeated_across_restarts(rig, dial):
     gateway = rig.dial()
     gateway.hear("while away")
     gateway.hear("while down")
+    wait_for(lambda: rig.server.instance(rig.credential.id)["entries"] == 0)  # both acks were read
     assert rig.server.stop() == 0
     s.say(ANN, "later")
     rig.server.start()

@@ -410,7 +410,7 @@ class TelegramSim:
                         bot["updates"].remove(update)
                 else:
                     await asyncio.sleep(0.2)
-        bot["pushing"] = False
+            bot["pushing"] = False  # before anything is awaited: an update that comes now starts another
 
     # ---- messages ----
 

@@ -81,6 +81,9 @@ void dcache_guild_loaded(struct dcache *c, uint64_t guild_id);
 void dcache_put_channel(struct dcache *c, struct json channel, uint64_t guild_id);
 /* @user_id is needed because a member inside a message does not carry its user. */
 void dcache_put_member(struct dcache *c, struct json member, uint64_t guild_id, uint64_t user_id);
+/* The same from its parts; absent @roles: nothing is known. */
+void dcache_note_member(struct dcache *c, uint64_t guild_id, uint64_t user_id, struct str nick,
+                        struct json roles);
 
 /* NULL: unknown.  Borrowed until the next change. */
 const struct dcache_guild *dcache_guild(const struct dcache *c, uint64_t id);

@@ -113,10 +113,9 @@ void start_done(struct discord *d);
 extern const struct dgateway_handlers discord_gateway_handlers;
 void events_shard_init(struct shard *s);
 void events_shard_done(struct shard *s);
-/* Normalize and hand over; what it needs first makes it wait in a hold.  @p may be NULL. */
+/* Normalize and, when that gives an event, hand it over: @done then runs later. */
 enum normalize_verdict events_try(struct discord *d, struct json message, struct str guild_id,
                                   bool lenient, host_accepted_cb *done, void *ctx);
-void events_message(struct discord *d, struct json message, struct pending *p);
 void pending_done(struct pending *p);   /* safe */
 void pending_failed(struct pending *p); /* ask Discord for it again */
 host_accepted_cb events_accepted;       /* ctx: struct pending */
@@ -124,8 +123,7 @@ host_accepted_cb events_accepted;       /* ctx: struct pending */
 /* ---- hold.c ---- */
 bool hold_has(const struct discord *d, uint64_t channel_id);
 /* Keep @message until what it needs is there. */
-void hold_push(struct discord *d, struct json message, uint64_t guild_id, uint64_t channel_id,
-               struct pending *p);
+void hold_push(struct discord *d, struct json message, struct pending *p);
 void hold_need(struct discord *d, uint64_t channel_id, uint64_t guild_id,
                enum normalize_verdict what);
 void hold_for_backfill(struct discord *d, uint64_t channel_id);

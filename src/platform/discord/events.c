@@ -149,8 +149,8 @@ static void choose_route(struct discord *d, struct event *ev)
         ev->route_key = bot;
 }
 
-enum normalize_verdict events_try(struct discord *d, struct json message, struct str guild_id,
-                                  bool lenient, host_accepted_cb *done, void *ctx)
+static enum normalize_verdict normalize_message(struct discord *d, struct json message,
+                                                struct str guild_id, bool lenient)
 {
     struct normalize_in in = {.message = message,
                               .guild_id = guild_id,
@@ -160,11 +160,7 @@ enum normalize_verdict events_try(struct discord *d, struct json message, struct
                               .lenient = lenient};
     enum normalize_verdict v = discord_normalize(&in, &d->norm);
 
-    if (v == NORMALIZE_EVENT) {
-        d->count.events++;
-        choose_route(d, &d->norm.ev);
-        host_accept(d->base.host, &d->base, &d->norm.ev, done, ctx);
-    } else if (v == NORMALIZE_IGNORED) {
+    if (v == NORMALIZE_IGNORED) {
         d->count.ignored++;
         d->count.empty += strcmp(d->norm.why, "empty") == 0;
     } else if (v == NORMALIZE_MALFORMED) {
@@ -174,41 +170,51 @@ enum normalize_verdict events_try(struct discord *d, struct json message, struct
     return v;
 }
 
-void events_message(struct discord *d, struct json message, struct pending *p)
+/* Hand d->norm over. */
+static void accept_event(struct discord *d, host_accepted_cb *done, void *ctx)
 {
-    uint64_t channel_id = json_snowflake(message, "channel_id");
-    uint64_t guild_id = json_snowflake(message, "guild_id");
-    struct seen *seen = map_get(&d->seen, id_key(&channel_id));
-
-    p->message_id = json_snowflake(message, "id");
-    p->channel_id = channel_id;
-    p->guild_id = guild_id;
-    if (seen != NULL && seen->gap != 0 && !seen->filling)
-        backfill_channel(d, seen); /* what was missed comes first */
-    if (hold_has(d, channel_id)) {
-        hold_push(d, message, guild_id, channel_id, p);
-        return;
-    }
-    p->taken = true;
-    enum normalize_verdict v = events_try(d, message, STR_NULL, false, events_accepted, p);
-    if (v == NORMALIZE_EVENT)
-        return;
-    p->taken = false;
-    if (v == NORMALIZE_NEED_GUILD || v == NORMALIZE_NEED_CHANNEL) {
-        hold_need(d, channel_id, guild_id, v);
-        hold_push(d, message, guild_id, channel_id, p);
-        return;
-    }
-    pending_done(p);
+    d->count.events++;
+    choose_route(d, &d->norm.ev);
+    host_accept(d->base.host, &d->base, &d->norm.ev, done, ctx);
 }
 
-static void note_member(struct discord *d, struct json message)
+enum normalize_verdict events_try(struct discord *d, struct json message, struct str guild_id,
+                                  bool lenient, host_accepted_cb *done, void *ctx)
 {
-    struct json member = json_get(message, "member");
+    enum normalize_verdict v = normalize_message(d, message, guild_id, lenient);
 
-    if (json_is_object(member))
-        dcache_put_member(d->cache, member, json_snowflake(message, "guild_id"),
-                          json_snowflake(json_get(message, "author"), "id"));
+    if (v == NORMALIZE_EVENT)
+        accept_event(d, done, ctx);
+    return v;
+}
+
+static void on_message(struct discord *d, struct json message, struct pending *p)
+{
+    enum normalize_verdict v = normalize_message(d, message, STR_NULL, false);
+    const struct normalize_out *n = &d->norm;
+
+    if (v == NORMALIZE_MALFORMED) {
+        pending_done(p);
+        return;
+    }
+    p->message_id = n->message_id;
+    p->channel_id = n->channel_id;
+    p->guild_id = n->guild_id;
+    dcache_note_member(d->cache, n->guild_id, n->user_id, n->nick, n->roles);
+    struct seen *seen = map_get(&d->seen, id_key(&p->channel_id));
+    if (seen != NULL && seen->gap != 0 && !seen->filling)
+        backfill_channel(d, seen); /* what was missed comes first */
+    bool needs = v == NORMALIZE_NEED_GUILD || v == NORMALIZE_NEED_CHANNEL;
+    if (needs && !hold_has(d, p->channel_id))
+        hold_need(d, p->channel_id, p->guild_id, v);
+    if (hold_has(d, p->channel_id)) {
+        hold_push(d, message, p);
+    } else if (v == NORMALIZE_EVENT) {
+        p->taken = true;
+        accept_event(d, events_accepted, p);
+    } else {
+        pending_done(p);
+    }
 }
 
 /* ---- what the gateway tells ---- */
@@ -219,8 +225,7 @@ static void on_dispatch(void *ctx, struct dgateway *g, struct str type, struct j
     struct shard *s = &dc->shards[dgateway_shard(g)];
 
     if (str_eq(type, STR("MESSAGE_CREATE"))) {
-        note_member(dc, d);
-        events_message(dc, d, pending_new(s, seq));
+        on_message(dc, d, pending_new(s, seq));
         return;
     }
     if (dcache_dispatch(dc->cache, type, d) && str_eq(type, STR("GUILD_CREATE"))) {

@@ -20,8 +20,7 @@ enum hold_for { FOR_NOTHING, FOR_GUILD, FOR_CHANNEL, FOR_BACKFILL };
 struct held {
     struct list link;
     struct pending *p; /* borrowed from its shard */
-    uint64_t guild_id;
-    struct buf text; /* owned; the message */
+    struct buf text;   /* owned; the message */
 };
 
 struct hold {
@@ -80,10 +79,9 @@ bool hold_has(const struct discord *d, uint64_t channel_id)
     return map_count(&d->holds) > 0 && map_get(&d->holds, id_key(&channel_id)) != NULL;
 }
 
-void hold_push(struct discord *d, struct json message, uint64_t guild_id, uint64_t channel_id,
-               struct pending *p)
+void hold_push(struct discord *d, struct json message, struct pending *p)
 {
-    struct hold *h = hold_get(d, channel_id);
+    struct hold *h = hold_get(d, p->channel_id);
     struct held *m = xcalloc(1, sizeof *m);
     struct jw w = jw_begin(&m->text);
 
@@ -96,7 +94,6 @@ void hold_push(struct discord *d, struct json message, uint64_t guild_id, uint64
         return;
     }
     m->p = p;
-    m->guild_id = guild_id;
     list_append(&h->messages, &m->link);
 }
 
@@ -275,7 +272,7 @@ static void hold_run(struct hold *h)
         if (v == NORMALIZE_NEED_GUILD || v == NORMALIZE_NEED_CHANNEL) {
             p->taken = false;
             h->running = false;
-            hold_need(d, h->channel_id, m->guild_id, v);
+            hold_need(d, h->channel_id, p->guild_id, v);
             return;
         }
         held_free(d, m);

@@ -30,7 +30,7 @@ struct message {
     int64_t type, flags, channel_type; /* -1: absent */
 };
 
-#define KEY(lit) (memcmp(it.key.p, lit, sizeof(lit) - 1) == 0)
+#define KEY(lit) (it.key.p[0] == (lit)[0] && memcmp(it.key.p, lit, sizeof(lit) - 1) == 0)
 
 static void gather(struct json d, struct message *m)
 {
@@ -123,6 +123,20 @@ static struct person read_person(struct json user)
     }
     p.name = str_is_empty(global) ? p.handle : global;
     return p;
+}
+
+static void read_member(struct json member, struct normalize_out *out)
+{
+    out->nick = STR_NULL;
+    out->roles = (struct json){0};
+    if (member.doc == NULL)
+        return;
+    for (struct json_iter it = {0}; json_next(member, &it);) {
+        if (it.key.n == 4 && KEY("nick"))
+            out->nick = json_as_str(it.value);
+        else if (it.key.n == 5 && KEY("roles"))
+            out->roles = it.value;
+    }
 }
 
 static const char *why_ignored(const struct message *m, const struct normalize_in *in,
@@ -347,9 +361,14 @@ static void set_reply(const struct message *m, const struct normalize_in *in, st
     ev->reply_to_message_id = json_str(m->reference, "message_id");
     if (!json_is_object(m->referenced))
         return; /* deleted, or not told */
-    struct person author = read_person(json_get(m->referenced, "author"));
+    struct person author = {0};
+    for (struct json_iter it = {0}; json_next(m->referenced, &it);) {
+        if (it.key.n == 6 && KEY("author"))
+            author = read_person(it.value);
+        else if (it.key.n == 7 && KEY("content"))
+            ev->reply_to.text = json_as_str(it.value);
+    }
     ev->reply_to.set = true;
-    ev->reply_to.text = json_str(m->referenced, "content");
     ev->reply_to.author = author.name;
     ev->reply_to.is_own = ev->replies_to_bot = str_eq(author.id, in->bot_user);
 }
@@ -403,10 +422,8 @@ static void set_dm_place(const struct person *author, struct normalize_out *out)
 static struct str nick_of(const struct message *m, const struct normalize_in *in,
                           const struct normalize_out *out)
 {
-    struct str nick = json_str(m->member, "nick");
-
-    if (!str_is_empty(nick) || m->member.doc != NULL || out->guild_id == 0)
-        return nick;
+    if (m->member.doc != NULL || out->guild_id == 0)
+        return out->nick;
     const struct dcache_member *member = dcache_member(in->cache, out->guild_id, out->user_id);
     return member != NULL ? str_of(member->nick) : STR_NULL;
 }
@@ -431,6 +448,7 @@ static bool read_ids(const struct message *m, const struct normalize_in *in,
     out->channel_id = snowflake(m->channel_id);
     out->guild_id = snowflake(*ret_guild);
     out->user_id = snowflake(author->id);
+    read_member(m->member, out);
     return out->message_id != 0 && out->channel_id != 0 && out->user_id != 0 &&
            (out->guild_id != 0 || str_is_empty(*ret_guild)) && m->type >= 0;
 }

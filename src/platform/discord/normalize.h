@@ -38,7 +38,9 @@ enum normalize_verdict {
 
 struct normalize_out { /* strs of the event are borrowed from the message, the cache and this */
     struct event ev;
-    uint64_t message_id, channel_id, guild_id, user_id;
+    uint64_t message_id, channel_id, guild_id, user_id; /* set unless malformed */
+    struct str nick;   /* the author's in this guild; absent: none, or not told */
+    struct json roles; /* the same; absent: not told */
     const char *why;
     struct buf scratch; /* owned; texts that had to be put together */
     char route_key[32], parent_id[24], sticker_url[80];

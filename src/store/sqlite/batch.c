@@ -114,3 +114,19 @@ bool batch_forget(struct store_sqlite *st, int64_t before_ms)
     }
     return sqlite3_changes(st->db) < FORGET_ROWS;
 }
+
+bool batch_probe(struct store_sqlite *st)
+{
+    int rc = sql_run(st, SQL_BEGIN_WRITE);
+
+    st->batch_problem[0] = '\0';
+    if (rc == SQLITE_OK)
+        rc = sql_run(st, SQL_PROBE);
+    if (rc == SQLITE_OK)
+        rc = sql_run(st, SQL_COMMIT);
+    if (rc == SQLITE_OK)
+        return true;
+    note_problem(st, "transaction failed", rc);
+    roll_back(st, NULL);
+    return false;
+}

@@ -23,6 +23,7 @@
 #define PURGE_QUIET_MS 50           /* it is, when nothing was submitted for this long */
 #define PURGE_BACKLOG 65536         /* settled rows: from here on some go after every batch */
 #define PURGE_RETRY_MS 1000         /* after a failure */
+#define PROBE_MS 1000               /* while ill: between two looks whether writing works again */
 #define PURGE_LATE_MS 5000          /* the same when the oldest was settled that long ago */
 
 /* Prepared once, kept as long as the connection.  Their text is in statements.c. */
@@ -50,6 +51,7 @@ enum statement {
     SQL_SCAN_DOWN_ALL,
     SQL_LOAD_ROWS,
     SQL_LOAD_KEYS,
+    SQL_PROBE,
     N_STATEMENTS
 };
 
@@ -151,6 +153,7 @@ void queue_stats(struct store *base, struct store_stats *ret);
 /* batch.c: one transaction */
 void batch_run(struct store_sqlite *st, struct store_op *first, struct store_stats *counts);
 bool batch_forget(struct store_sqlite *st, int64_t before_ms); /* false: there is more to forget */
+bool batch_probe(struct store_sqlite *st);                     /* does writing work? */
 
 /* write.c: each runs one op inside the batch's transaction, sets op->err and answers SQLITE_OK, or
  * answers the code of a failure that takes the whole transaction down. */

@@ -32,6 +32,8 @@ static const char *const sql_text[N_STATEMENTS] = {
     [SQL_LOAD_ROWS] = "SELECT id, box, kind, at_ms, attempts, parked, length(frame) FROM mailbox"
                       " ORDER BY id",
     [SQL_LOAD_KEYS] = "SELECT at_ms, keys FROM seen WHERE at_ms >= ?1 ORDER BY id",
+    [SQL_PROBE] = "INSERT INTO meta(name, value) VALUES('probe', 1)"
+                  " ON CONFLICT(name) DO UPDATE SET value = value + 1",
 };
 
 bool statements_prepare(struct store_sqlite *st)

@@ -229,23 +229,35 @@ static struct store_op **linger(struct store_sqlite *st)
     return cut;
 }
 
-/* Holding the lock.  Until there is work, or it has been quiet for so long that settled rows may be
- * purged. */
+/* Holding the lock.  When the thread has something to do although nobody asked: purge settled rows
+ * once it has been quiet, look whether writing works again.  0: nothing. */
+static int64_t next_chore_us(const struct store_sqlite *st)
+{
+    int64_t now = now_us(), due = 0;
+
+    if (st->acked.n > 0)
+        due = now + PURGE_QUIET_MS * 1000;
+    if (due != 0 && due < st->acked.retry_us)
+        due = st->acked.retry_us;
+    if (!st->stats.healthy && (due == 0 || due > now + PROBE_MS * 1000))
+        due = now + PROBE_MS * 1000;
+    return due;
+}
+
+/* Holding the lock.  Until there is work, or a chore is due. */
 static void wait_for_work(struct store_sqlite *st)
 {
-    int64_t until_us = now_us() + PURGE_QUIET_MS * 1000;
+    int64_t due_us = next_chore_us(st);
+    struct timespec due = {.tv_sec = due_us / 1000000, .tv_nsec = (due_us % 1000000) * 1000};
     int late = 0;
 
-    if (until_us < st->acked.retry_us)
-        until_us = st->acked.retry_us;
-    struct timespec until = {.tv_sec = until_us / 1000000, .tv_nsec = (until_us % 1000000) * 1000};
     while (st->first == NULL && st->forget_before_ms == 0 && !st->stopping && late == 0) {
         st->thread_state = THREAD_IDLE;
         st->signalled = false;
-        if (st->acked.n == 0)
+        if (due_us == 0)
             pthread_cond_wait(&st->wake, &st->lock);
         else
-            late = pthread_cond_timedwait(&st->wake, &st->lock, &until);
+            late = pthread_cond_timedwait(&st->wake, &st->lock, &due);
     }
 }
 
@@ -291,16 +303,18 @@ static struct store_op *cut_batch(struct store_op **list, struct store_op **ret_
     return first;
 }
 
-/* Say it once when the store falls ill and once when it is well again. */
+/* Say it once when the store falls ill and once when it is well again.  That it can read proves
+ * nothing about writing. */
 static void publish_counts(struct store_sqlite *st, const struct store_stats *c)
 {
-    bool healthy = st->batch_problem[0] == '\0';
+    bool failed = st->batch_problem[0] != '\0';
 
     pthread_mutex_lock(&st->lock);
     struct store_stats *s = &st->stats;
-    bool changed = s->healthy != healthy;
+    bool healthy = !failed && (s->healthy || c->commits > 0), changed = s->healthy != healthy;
     s->healthy = healthy;
-    memcpy(s->problem, st->batch_problem, sizeof s->problem);
+    if (failed || healthy)
+        memcpy(s->problem, st->batch_problem, sizeof s->problem);
     s->ops += c->ops;
     s->queued -= c->ops;
     s->failed_ops += c->failed_ops;
@@ -388,6 +402,20 @@ static void tend_acked(struct store_sqlite *st, bool quiet)
     }
 }
 
+/* Nobody may submit a write while we are ill: gateways are told to come back later, and so may be
+ * platforms, by whoever asks /readyz. */
+static void probe(struct store_sqlite *st)
+{
+    struct store_stats counts = {0};
+
+    if (st->stats.healthy) /* written by this thread only */
+        return;
+    pthread_mutex_lock(&st->db_lock);
+    counts.commits = batch_probe(st);
+    pthread_mutex_unlock(&st->db_lock);
+    publish_counts(st, &counts);
+}
+
 static void *thread_main(void *arg)
 {
     struct store_sqlite *st = arg;
@@ -398,7 +426,10 @@ static void *thread_main(void *arg)
         run_list(st, list);
         if (forget_ms > 0)
             forget_some(st, forget_ms);
-        tend_acked(st, list == NULL && forget_ms == 0);
+        bool quiet = list == NULL && forget_ms == 0;
+        if (quiet)
+            probe(st);
+        tend_acked(st, quiet);
     }
     return NULL;
 }

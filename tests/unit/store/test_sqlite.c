@@ -365,6 +365,37 @@ static void a_full_disk_fails_the_writes_leaves_nothing_and_heals(void **state)
     assert_string_equal(records("t"), "");
 }
 
+static bool is_healthy(void)
+{
+    struct store_stats s;
+
+    st->ops->stats(st, &s);
+    return s.healthy;
+}
+
+static void a_store_that_fell_ill_notices_by_itself_that_it_can_write_again(void **state)
+{
+    struct probe p = {0}, f = {0};
+    uint64_t id = st->boot << 40 | 1;
+
+    append_now(1, 1, "before\n");
+    log_setup(LOG_ERROR, false);
+    set_file_limit(16384);
+    append_start(&p, 2, 1, "lost\n", true);
+    settle();
+    assert_int_equal(p.err, BH_UNAVAILABLE);
+    f.fetch = (struct store_fetch){.ids = &id, .n = 1};
+    store_fetch(st, &expect(&f)->fetch);
+    settle();
+    assert_int_equal(f.err, BH_OK);
+    store_fetch_free(st, &f.fetch);
+    assert_false(is_healthy()); /* that it can read proves nothing */
+    set_file_limit(RLIM_INFINITY);
+    for (int i = 0; i < 1000 && !is_healthy(); i++)
+        usleep(10000);
+    assert_true(is_healthy());
+}
+
 /* ---- closing ---- */
 
 static void closing_commits_what_is_queued_and_calls_nobody(void **state)
@@ -429,6 +460,7 @@ int main(void)
         T(settled_rows_stay_gone_after_a_crash_before_they_were_deleted, setup, teardown),
         T(an_orderly_end_deletes_what_is_settled, setup, teardown),
         T(a_full_disk_fails_the_writes_leaves_nothing_and_heals, setup, teardown),
+        T(a_store_that_fell_ill_notices_by_itself_that_it_can_write_again, setup, teardown),
         T(closing_commits_what_is_queued_and_calls_nobody, setup, teardown),
         T(a_store_closed_inside_a_callback_runs_no_further_one, setup, teardown),
         T(an_orderly_end_leaves_no_log_behind, setup, teardown),

@@ -1,6 +1,7 @@
 /* Promises of platform/discord/cache.h. */
 #include "unit.h"
 #include "base/json.h"
+#include "base/rand.h"
 #include "platform/discord/cache.h"
 #include "platform/discord/guild.h"
 
@@ -162,6 +163,32 @@ static void whatever_is_unknown_makes_the_answer_unknown(void **state)
     assert_int_equal(dcache_can_view(c, 100, 42), DCACHE_UNKNOWN);
 }
 
+static void an_id_is_digits_and_nothing_else(void **state)
+{
+    struct rand r = rand_seeded(3);
+
+    assert_int_equal(snowflake(STR("1306950547890123456")), 1306950547890123456);
+    assert_true(snowflake(STR("18446744073709551615")) == UINT64_MAX);
+    assert_int_equal(snowflake(STR("18446744073709551616")), 0);
+    assert_int_equal(snowflake(STR("")), 0);
+    assert_int_equal(snowflake(STR_NULL), 0);
+    assert_int_equal(snowflake(STR("12345678x")), 0);
+    assert_int_equal(snowflake(STR("1234567/12345678")), 0);
+    assert_int_equal(snowflake(STR("1234567:12345678")), 0);
+    assert_int_equal(snowflake(STR("-1")), 0);
+    for (int i = 0; i < 20000; i++) { /* as the slow and obvious reader has it */
+        char text[32];
+        uint64_t want = 0;
+        int n = snprintf(text, sizeof text, "%llu",
+                         (unsigned long long)(rand_u64(&r) >> rand_below(&r, 64)));
+        if (rand_below(&r, 3) == 0)
+            text[rand_below(&r, (uint64_t)n)] = (char)rand_below(&r, 256);
+        if (!str_to_u64(str_make(text, (size_t)n), &want))
+            want = 0;
+        assert_true(snowflake(str_make(text, (size_t)n)) == want);
+    }
+}
+
 static void nonsense_changes_nothing(void **state)
 {
     static const char *const types[] = {
@@ -198,6 +225,7 @@ int main(void)
         T(a_thread_is_seen_through_its_parent),
         T(a_private_thread_is_for_its_members_and_for_those_who_manage_threads),
         T(whatever_is_unknown_makes_the_answer_unknown),
+        T(an_id_is_digits_and_nothing_else),
         T(nonsense_changes_nothing),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,0 +1,331 @@
+/* agent.c - the gateway client on one side, the seats on the other, and leaving in good order.
+ *
+ *      RUNNING --SIGTERM--> FINISHING --turns are over, or @grace--> ENDING --programs are gone-->
+ * GONE then going_idle, its answer, a second signal: out at once close, exit
+ *
+ * Nothing is handed over after SIGTERM: what arrives then stays with the connector, which is told
+ * in the end that we are gone (so it keeps everything and rings when asked to). */
+#include "agent/agent.h"
+#include <errno.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <unistd.h>
+#include "agent/desk.h"
+#include "agent/program.h"
+#include "base/log.h"
+#include "base/mem.h"
+#include "bellhop/gateway.h"
+#include "net/loop.h"
+
+#define MAX_PENDING \
+    1024 /* events held for programs that are busy; the rest waits at the connector */
+#define ENDING_MS 10000
+
+enum { DONE = 0, FAILED = 1, MISUSED = 2, REVOKED = 3 };
+
+static void say(const struct agent *a, const char *what, const char *more)
+{
+    if (a->opt->quiet)
+        return;
+    printf("agent: %s%s%s\n", what, *more != '\0' ? ": " : "", more);
+    fflush(stdout);
+}
+
+/* ---- leaving ---- */
+
+bool agent_may_hand_over(const struct agent *a)
+{
+    return a->state == AGENT_RUNNING;
+}
+
+static void leave(struct agent *a)
+{
+    a->state = AGENT_GONE;
+    timer_stop(a->clock, &a->grace);
+    loop_stop(a->loop);
+}
+
+static bool is_all_said(const struct agent *a)
+{
+    list_each(&a->chats, it,
+              next) if (!chat_is_quiet(list_entry(it, struct chat, link))) return false;
+    return true;
+}
+
+static bool has_turns(const struct agent *a)
+{
+    list_each(&a->seats, it,
+              next) if (list_entry(it, struct seat, link)->n_in_hand > 0) return true;
+    return false;
+}
+
+static void end_programs(struct agent *a)
+{
+    a->state = AGENT_ENDING;
+    timer_set(a->clock, &a->grace, ENDING_MS);
+    list_each(&a->seats, it, next) seat_end(list_entry(it, struct seat, link));
+}
+
+void agent_moved(struct agent *a)
+{
+    if (a->state == AGENT_FINISHING && !has_turns(a))
+        end_programs(a);
+    if (a->state == AGENT_ENDING && a->n_running == 0 && is_all_said(a))
+        leave(a);
+}
+
+static void on_grace(struct timer *t)
+{
+    struct agent *a = container_of(t, struct agent, grace);
+
+    if (a->state == AGENT_FINISHING) {
+        log_warn(NULL, "turns were still under way: leaving their messages");
+        end_programs(a);
+    } else {
+        leave(a);
+    }
+}
+
+static void on_terminate(void *ctx)
+{
+    struct agent *a = ctx;
+
+    if (a->state != AGENT_RUNNING) {
+        log_warn(NULL, "second signal: leaving at once");
+        leave(a);
+        return;
+    }
+    say(a, "leaving", "");
+    a->state = AGENT_FINISHING;
+    timer_set(a->clock, &a->grace, a->opt->grace_ms);
+    agent_moved(a);
+}
+
+/* ---- messages ---- */
+
+void message_settle(struct agent *a, struct message *m)
+{
+    if (m->acked)
+        return;
+    m->acked = true;
+    if (a->gw != NULL)
+        bhgw_ack(a->gw, m->ev->delivery);
+}
+
+void message_done(struct agent *a, struct message *m)
+{
+    if (!m->over || m->n_says > 0)
+        return;
+    message_settle(a, m);
+    m->chat->n_messages--;
+    bhgw_event_free(m->ev);
+    free(m);
+}
+
+struct arrival { /* from a thread of the library to the loop */
+    struct agent *agent;
+    struct bhgw_event *ev;
+    char *session_key, *chat_id; /* an interrupt */
+};
+
+static void on_arrival(void *ctx)
+{
+    struct arrival *arrived = ctx;
+    struct agent *a = arrived->agent;
+
+    if (a->state == AGENT_GONE) { /* it stays with the connector */
+        bhgw_event_free(arrived->ev);
+        free(arrived);
+        return;
+    }
+    struct message *m = xcalloc(1, sizeof *m);
+    struct chat *c = chat_get(a, str_of(arrived->ev->session_key));
+    *m = (struct message){.ev = arrived->ev, .chat = c};
+    free(arrived);
+    list_init(&m->link);
+    c->n_messages++;
+    chat_heard(c, m->ev);
+    if (a->opt->per_chat && c->seat == NULL)
+        seat_new(a, c);
+    seat_add(a->opt->per_chat ? c->seat : a->only, m);
+    chat_trim(a);
+}
+
+static enum bhgw_verdict on_event(void *ctx, struct bhgw *gw, const struct bhgw_event *ev)
+{
+    struct arrival *arrived = xcalloc(1, sizeof *arrived);
+
+    (void)gw;
+    *arrived = (struct arrival){.agent = ctx, .ev = bhgw_event_copy(ev)};
+    loop_post(((struct agent *)ctx)->loop, on_arrival, arrived);
+    return BHGW_LATER;
+}
+
+static void on_interrupted(void *ctx)
+{
+    struct arrival *arrived = ctx;
+    struct agent *a = arrived->agent;
+    struct chat *c = chat_find(a, str_of(arrived->session_key));
+    struct seat *s = a->opt->per_chat ? (c != NULL ? c->seat : NULL) : a->only;
+
+    if (s != NULL)
+        seat_interrupt(s, arrived->session_key, arrived->chat_id);
+    free(arrived->session_key);
+    free(arrived->chat_id);
+    free(arrived);
+}
+
+static void on_interrupt(void *ctx, struct bhgw *gw, const char *session_key, const char *chat_id)
+{
+    struct arrival *arrived = xcalloc(1, sizeof *arrived);
+
+    (void)gw;
+    *arrived = (struct arrival){.agent = ctx,
+                                .session_key = xstrdup(session_key),
+                                .chat_id = xstrdup(chat_id)};
+    loop_post(((struct agent *)ctx)->loop, on_interrupted, arrived);
+}
+
+/* ---- the connection ---- */
+
+static void on_connected(void *ctx)
+{
+    struct agent *a = ctx;
+
+    list_each(&a->chats, it, next) chat_connected(list_entry(it, struct chat, link));
+}
+
+static void on_revoked(void *ctx)
+{
+    struct agent *a = ctx;
+
+    a->status = REVOKED;
+    if (a->state == AGENT_RUNNING)
+        on_terminate(a);
+}
+
+static void on_state(void *ctx, struct bhgw *gw, enum bhgw_state state, const char *why)
+{
+    struct agent *a = ctx;
+
+    (void)gw;
+    log_info(NULL, "%s: %s", bhgw_state_name(state), why);
+    if (state == BHGW_READY) {
+        say(a, "ready", "");
+        loop_post(a->loop, on_connected, a);
+    }
+    if (state == BHGW_DISABLED)
+        loop_post(a->loop, on_revoked, a);
+}
+
+static void on_log(void *ctx, enum bhgw_log_level level, const char *line)
+{
+    (void)ctx;
+    if (level == BHGW_LOG_WARN || level == BHGW_LOG_ERROR)
+        log_warn(NULL, "%s", line);
+    else
+        log_debug(NULL, "%s", line);
+}
+
+static struct bhgw *make_gateway(struct agent *a, char error[256])
+{
+    struct bhgw_options o = bhgw_options_init();
+
+    o.url = a->opt->url;
+    o.gateway_id = a->opt->gateway_id;
+    o.secret = a->opt->secret;
+    o.ca_file = a->opt->ca_file;
+    o.identities = a->opt->identities;
+    o.n_identities = a->opt->n_identities;
+    o.max_pending = MAX_PENDING;
+    o.ctx = a;
+    o.on_event = on_event;
+    o.on_interrupt = on_interrupt;
+    o.on_state = on_state;
+    o.log = on_log;
+    return bhgw_new(&o, error, 256);
+}
+
+/* ---- from beginning to end ---- */
+
+/* Ours, without what lets one be this gateway: a program that is talked into printing its
+ * environment has nothing to give away. */
+static char **bare_environment(void)
+{
+    size_t n = 0, kept = 0;
+
+    while (environ[n] != NULL)
+        n++;
+    char **envp = xcalloc(n + 1, sizeof *envp);
+    for (size_t i = 0; i < n; i++)
+        if (strncmp(environ[i], "GATEWAY_RELAY_SECRET=", 21) != 0)
+            envp[kept++] = environ[i];
+    return envp;
+}
+
+static void goodbye(struct agent *a)
+{
+    switch (bhgw_go_idle_wait(a->gw)) {
+    case BHGW_OK:
+        say(a, "left", "the connector keeps what arrives");
+        break;
+    case BHGW_TIMEOUT:
+        log_warn(NULL, "the connector did not confirm that it keeps what arrives");
+        if (a->status == DONE)
+            a->status = FAILED;
+        break;
+    case BHGW_NOT_CONNECTED:
+    case BHGW_STOPPED:
+        say(a, "left", "there was no connection");
+        break;
+    }
+}
+
+static void take_down(struct agent *a)
+{
+    bhgw_close(a->gw);
+    bhgw_free(a->gw);
+    a->gw = NULL;
+    loop_turn(a->loop, 0); /* what its threads posted before they ended */
+    list_each(&a->seats, it, next) seat_free(list_entry(it, struct seat, link));
+    list_each(&a->chats, it2, next2) chat_free(list_entry(it2, struct chat, link));
+    map_done(&a->by_key);
+    json_parser_free(a->parser);
+    free(a->envp);
+    loop_free(a->loop);
+}
+
+int agent_run(const struct agent_options *opt)
+{
+    struct agent a = {.opt = opt, .by_key = MAP_INIT};
+    char error[256];
+
+    if (!program_exists(opt->argv[0])) {
+        log_error(NULL, "there is no program \"%s\"", opt->argv[0]);
+        return FAILED;
+    }
+    a.gw = make_gateway(&a, error);
+    if (a.gw == NULL) {
+        log_error(NULL, "%s", error);
+        return MISUSED;
+    }
+    a.loop = loop_new();
+    a.clock = loop_clock(a.loop);
+    a.envp = bare_environment();
+    a.parser = json_parser_new();
+    list_init(&a.seats);
+    list_init(&a.hungry);
+    list_init(&a.chats);
+    timer_init(&a.grace, on_grace);
+    loop_on_signal(a.loop, SIGTERM, on_terminate, &a);
+    loop_on_signal(a.loop, SIGINT, on_terminate, &a);
+    if (!opt->per_chat)
+        a.only = seat_new(&a, NULL);
+    bhgw_open(a.gw);
+    loop_run(a.loop);
+    a.state = AGENT_GONE;
+    goodbye(&a);
+    take_down(&a);
+    return a.status;
+}

@@ -1,0 +1,267 @@
+/* chat.c - one conversation: what is being said in it, one thing at a time.
+ *
+ * One request per chat is under way, so that answers keep their order and an edit knows the id of
+ * what it edits.  What never left is tried again when the connection is back; what the connector
+ * calls network trouble is tried twice more; an unknown outcome is left alone, because saying it
+ * again might be saying it twice.
+ *
+ *      queued --first in line--> under way --result--> told to its program, next
+ *                 ^                  |
+ *                 '--- @again -------'   not connected, or network trouble
+ */
+#include <assert.h>
+#include <inttypes.h>
+#include <stdlib.h>
+#include "agent/desk.h"
+#include "base/jw.h"
+#include "base/log.h"
+#include "base/mem.h"
+#include "bellhop/gateway.h"
+#include "net/loop.h"
+
+#define MAX_CHATS 4096
+#define NETWORK_TRIES 3
+#define RECONNECT_LOOK_MS 1000 /* a connection that came back between two looks */
+
+struct say { /* one action */
+    struct list link;
+    struct chat *chat;
+    char *action, *ref; /* owned */
+    bool is_send, edits_last;
+    struct message *message; /* NULL: for nobody in particular */
+    struct seat *teller;     /* who hears of the result; NULL: nobody */
+    struct said said;        /* owned strings; set by the notices thread before it posts */
+    unsigned tries;
+};
+
+static timer_cb on_again;
+
+struct chat *chat_find(struct agent *a, struct str key)
+{
+    return map_get(&a->by_key, key);
+}
+
+struct chat *chat_get(struct agent *a, struct str key)
+{
+    struct chat *c = chat_find(a, key);
+
+    if (c == NULL) {
+        c = xcalloc(1, sizeof *c);
+        c->key = str_dup(key);
+        c->agent = a;
+        list_init(&c->link);
+        list_init(&c->says);
+        timer_init(&c->again, on_again);
+        map_put(&a->by_key, str_of(c->key), c);
+        a->n_chats++;
+        list_append(&a->chats, &c->link);
+    }
+    return c;
+}
+
+struct chat *chat_by_id(struct agent *a, struct str chat_id)
+{
+    for (struct list *it = a->chats.prev; it != &a->chats; it = it->prev) { /* newest first */
+        struct chat *c = list_entry(it, struct chat, link);
+        if (c->last != NULL && str_eq(str_of(c->last->chat_id), chat_id))
+            return c;
+    }
+    return NULL;
+}
+
+void chat_heard(struct chat *c, const struct bhgw_event *ev)
+{
+    bhgw_event_free(c->last);
+    c->last = bhgw_event_copy(ev);
+    list_move(&c->link, &c->agent->chats);
+}
+
+bool chat_is_quiet(const struct chat *c)
+{
+    return list_is_empty(&c->says);
+}
+
+static void said_done(struct said *r)
+{
+    free(r->error);
+    free(r->message_id);
+    *r = (struct said){0};
+}
+
+static void say_free(struct say *s)
+{
+    list_remove(&s->link);
+    said_done(&s->said);
+    free(s->action);
+    free(s->ref);
+    free(s);
+}
+
+void chat_free(struct chat *c)
+{
+    list_each(&c->says, it, next)
+    {
+        struct say *s = list_entry(it, struct say, link);
+        if (s->message != NULL) {
+            s->message->n_says--;
+            message_done(c->agent, s->message);
+        }
+        say_free(s);
+    }
+    timer_stop(c->agent->clock, &c->again);
+    map_del(&c->agent->by_key, str_of(c->key));
+    c->agent->n_chats--;
+    list_remove(&c->link);
+    bhgw_event_free(c->last);
+    free(c->last_sent);
+    free(c->key);
+    free(c);
+}
+
+void chat_trim(struct agent *a)
+{
+    list_each(&a->chats, it, next)
+    {
+        struct chat *c = list_entry(it, struct chat, link);
+        bool about = a->only != NULL && a->only->about == c;
+        if (a->n_chats <= MAX_CHATS)
+            return;
+        if (c->seat == NULL && c->n_messages == 0 && chat_is_quiet(c) && !about)
+            chat_free(c);
+    }
+}
+
+void chat_forget_seat(struct chat *c, struct seat *s)
+{
+    list_each(&c->says, it, next)
+    {
+        struct say *say = list_entry(it, struct say, link);
+        if (say->teller == s)
+            say->teller = NULL;
+    }
+    if (c->seat == s)
+        c->seat = NULL;
+}
+
+/* ---- saying it ---- */
+
+static void say_first(struct chat *c);
+
+static bool is_network_trouble(const struct said *r)
+{
+    return str_contains(str_of(r->error), STR("network")) ||
+           str_contains(str_of(r->error), STR("Network"));
+}
+
+/* True: it will be tried again. */
+static bool try_again(struct say *s, const struct said *r)
+{
+    struct chat *c = s->chat;
+    bool unsent = strcmp(r->error, BHGW_ERROR_NOT_CONNECTED) == 0;
+
+    if (c->agent->state == AGENT_GONE || (!unsent && !is_network_trouble(r)) ||
+        (!unsent && ++s->tries >= NETWORK_TRIES))
+        return false;
+    timer_set(c->agent->clock, &c->again, unsent ? RECONNECT_LOOK_MS : 2000 * (int64_t)s->tries);
+    return true;
+}
+
+static void tell_program(const struct say *s, const struct said *r)
+{
+    struct buf line = BUF_INIT;
+
+    if (s->ref == NULL || s->teller == NULL)
+        return;
+    line_result(&line, s->ref, r);
+    seat_tell(s->teller, buf_str(&line));
+    buf_done(&line);
+}
+
+static void on_said(void *ctx)
+{
+    struct say *s = ctx;
+    struct chat *c = s->chat;
+    struct agent *a = c->agent;
+    struct message *m = s->message;
+
+    if (!s->said.success && try_again(s, &s->said)) {
+        said_done(&s->said);
+        return;
+    }
+    if (!s->said.success)
+        log_warn(NULL, "an answer was not sent: session_key=%s why=%s", c->key, s->said.error);
+    if (s->said.success && s->is_send && s->said.message_id != NULL) {
+        free(c->last_sent);
+        c->last_sent = xstrdup(s->said.message_id);
+    }
+    tell_program(s, &s->said);
+    say_free(s);
+    if (m != NULL) {
+        m->n_says--;
+        message_done(a, m);
+    }
+    say_first(c);
+    agent_moved(a);
+}
+
+/* On the notices thread: take what is needed along, and leave. */
+static void on_result(void *ctx, struct bhgw *gw, const struct bhgw_result *r)
+{
+    struct say *s = ctx;
+
+    (void)gw;
+    s->said = (struct said){.success = r->success,
+                            .error = xstrdup(r->error),
+                            .message_id = xstrdup(r->message_id)};
+    loop_post(s->chat->agent->loop, on_said, s);
+}
+
+static void say_first(struct chat *c)
+{
+    if (list_is_empty(&c->says) || c->agent->gw == NULL)
+        return;
+    struct say *s = list_first(&c->says, struct say, link);
+    if (!s->edits_last) {
+        bhgw_request_json(c->agent->gw, s->action, NULL, NULL, on_result, s);
+        return;
+    }
+    /* Which message that is, is known only now that everything before it was said. */
+    struct buf action = BUF_INIT;
+    struct jw w = jw_begin(&action);
+    jw_obj(&w);
+    jw_kstr(&w, "message_id", str_of(c->last_sent));
+    buf_printf(&action, ",%s", s->action + 1);
+    bhgw_request_json(c->agent->gw, buf_z(&action), NULL, NULL, on_result, s);
+    buf_done(&action);
+}
+
+static void on_again(struct timer *t)
+{
+    say_first(container_of(t, struct chat, again));
+}
+
+void chat_connected(struct chat *c)
+{
+    if (timer_is_set(&c->again))
+        timer_set(c->agent->clock, &c->again, 0);
+}
+
+void chat_say(struct chat *c, const struct order *o, struct message *m, struct seat *teller)
+{
+    struct say *s = xcalloc(1, sizeof *s);
+    struct buf action = BUF_INIT;
+    const struct bhgw_event *ev = m != NULL ? m->ev : c->last;
+
+    order_action(&action, o, ev, m != NULL ? str_of(m->ev->message_id) : STR_NULL);
+    *s = (struct say){.chat = c, .message = m, .action = buf_take(&action)};
+    s->is_send = str_eq(o->op, STR("send"));
+    s->edits_last = str_eq(o->op, STR("edit")) && json_str(o->doc, "message_id").p == NULL;
+    s->ref = o->ref.p != NULL ? str_dup(o->ref) : NULL;
+    s->teller = s->ref != NULL ? teller : NULL;
+    if (m != NULL)
+        m->n_says++;
+    list_init(&s->link);
+    list_append(&c->says, &s->link);
+    if (list_first(&c->says, struct say, link) == s)
+        say_first(c);
+}

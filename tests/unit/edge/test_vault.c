@@ -1,0 +1,381 @@
+/* Promises of edge/vault.h. */
+#include "unit.h"
+#include "base/clock.h"
+#include "base/mem.h"
+#include "base/rand.h"
+#include "bus/bus.h"
+#include "edge/vault.h"
+#include "store/memory/memory.h"
+#include "tenancy/facts.h"
+
+#define NOW_MS 1800000000000
+#define LIFE_MS 900000
+#define KIND STR("discord.interaction_token")
+#define TOKEN "aW50ZXJhY3Rpb24-the-planted-token"
+
+struct rig {
+    struct clock *clock;
+    struct store *store;
+    struct bus *bus;
+    struct rand rand;
+    struct seal *seal;
+    struct facts *facts;
+    struct vault *vault;
+    int64_t now_ms;
+    struct buf id, secret, plain;
+};
+
+static void turn(struct rig *r)
+{
+    for (int i = 0; i < 8; i++)
+        clock_turn(r->clock);
+}
+
+static void open_vault(struct rig *r)
+{
+    char why[256];
+    struct vault_env env = {r->clock, r->store, r->seal, r->bus, r->facts};
+
+    assert_int_equal(vault_open(&env, &r->vault, why), BH_OK);
+}
+
+static void add_gateway(struct rig *r, const char *id, const char *tenant)
+{
+    buf_reset(&r->id);
+    buf_reset(&r->secret);
+    facts_gateway_add(r->facts, &(struct gateway_spec){.id = str_of(id), .tenant = str_of(tenant)},
+                      &r->id, &r->secret, NULL, NULL);
+    turn(r);
+}
+
+static int setup(void **state)
+{
+    struct rig *r = xcalloc(1, sizeof *r);
+    char why[256];
+
+    r->clock = clock_new();
+    r->now_ms = 1000;
+    clock_set(r->clock, r->now_ms, NOW_MS);
+    r->store = store_memory_new(r->clock);
+    r->bus = bus_local_new(r->clock);
+    r->rand = rand_seeded(7);
+    assert_int_equal(seal_open_master(STR("a passphrase of some length"), NULL, &r->seal, why),
+                     BH_OK);
+    struct facts_env env = {
+        .clock = r->clock, .store = r->store, .bus = r->bus, .rand = &r->rand, .seal = r->seal};
+    assert_int_equal(facts_open(&env, &r->facts, why), BH_OK);
+    add_gateway(r, "ga", "a");
+    add_gateway(r, "gb", "b");
+    open_vault(r);
+    *state = r;
+    return 0;
+}
+
+static int teardown(void **state)
+{
+    struct rig *r = *state;
+
+    store_close(r->store);
+    vault_free(r->vault);
+    facts_free(r->facts);
+    r->bus->ops->close(r->bus);
+    seal_free(r->seal);
+    clock_free(r->clock);
+    buf_done(&r->id);
+    buf_done(&r->secret);
+    buf_done(&r->plain);
+    free(r);
+    return 0;
+}
+
+static void advance(struct rig *r, int64_t ms)
+{
+    r->now_ms += ms;
+    clock_set(r->clock, r->now_ms, NOW_MS + r->now_ms - 1000);
+    turn(r);
+}
+
+static struct vault_spec spec(const char *tenant, const char *id)
+{
+    return (struct vault_spec){.tenant = str_of(tenant),
+                               .instance = STR("i1"),
+                               .session_keys = {STR("relay-key"), STR("discord-key")},
+                               .kind = KIND,
+                               .id = str_of(id),
+                               .place = STR("chan"),
+                               .user = STR("42"),
+                               .value = STR(TOKEN),
+                               .life_ms = LIFE_MS};
+}
+
+static void bind(struct rig *r, const char *tenant, const char *id)
+{
+    struct vault_spec s = spec(tenant, id);
+
+    vault_bind(r->vault, &s);
+    turn(r);
+}
+
+static bool take(struct rig *r, const char *tenant, const char *key, struct vault_ref *ref,
+                 bool *first)
+{
+    return vault_take(r->vault, str_of(tenant), str_of(key), KIND, ref, first);
+}
+
+static bool take_place(struct rig *r, const char *instance, const char *user, struct vault_ref *ref)
+{
+    return vault_take_place(r->vault, STR("a"), str_of(instance), KIND, STR("chan"), str_of(user),
+                            ref);
+}
+
+static void an_entry_is_found_under_both_its_keys(void **state)
+{
+    struct rig *r = *state;
+    struct vault_ref ref;
+    bool first = false;
+
+    bind(r, "a", "1");
+    assert_true(take(r, "a", "discord-key", &ref, &first));
+    assert_true(first);
+    assert_true(vault_open_value(r->vault, ref, &r->plain));
+    assert_str(buf_str(&r->plain), TOKEN);
+    vault_used(r->vault, ref);
+    assert_true(take(r, "a", "relay-key", &ref, &first));
+    assert_false(first);
+}
+
+static void absent_expired_and_foreign_look_the_same(void **state)
+{
+    struct rig *r = *state;
+    struct vault_ref ref;
+    bool first;
+
+    bind(r, "a", "1");
+    assert_false(take(r, "b", "relay-key", &ref, &first));
+    assert_false(take(r, "a", "another-key", &ref, &first));
+    assert_false(
+        vault_take(r->vault, STR("a"), STR("relay-key"), STR("discord.other"), &ref, &first));
+    advance(r, LIFE_MS);
+    assert_false(take(r, "a", "relay-key", &ref, &first));
+}
+
+static void an_entry_that_expires_while_it_is_taken_does_not_open(void **state)
+{
+    struct rig *r = *state;
+    struct vault_ref ref;
+    bool first;
+
+    bind(r, "a", "1");
+    advance(r, LIFE_MS - 1);
+    assert_true(take(r, "a", "relay-key", &ref, &first));
+    advance(r, 1);
+    assert_false(vault_open_value(r->vault, ref, &r->plain));
+    advance(r, 10000);
+    assert_int_equal(vault_count(r->vault), 0);
+    vault_used(r->vault, ref); /* harmless */
+}
+
+static void a_fresh_entry_belongs_to_one_at_a_time(void **state)
+{
+    struct rig *r = *state;
+    struct vault_ref one, two;
+    bool first;
+
+    bind(r, "a", "1");
+    assert_true(take_place(r, "i1", NULL, &one));
+    assert_false(take_place(r, "i1", NULL, &two));
+    assert_true(take(r, "a", "relay-key", &two, &first));
+    assert_false(first);
+    vault_give_back(r->vault, one);
+    assert_true(take_place(r, "i1", NULL, &two));
+    vault_used(r->vault, two);
+    assert_false(take_place(r, "i1", NULL, &two));
+}
+
+static void a_place_answers_the_oldest_first_and_the_named_person_before(void **state)
+{
+    struct rig *r = *state;
+    struct vault_spec s = spec("a", "2");
+    struct vault_ref first, second, third;
+
+    bind(r, "a", "1");
+    s.user = STR("43");
+    vault_bind(r->vault, &s);
+    bind(r, "a", "3");
+    assert_true(take_place(r, "i1", "43", &second));
+    assert_true(take_place(r, "i1", "77", &first));
+    assert_true(take_place(r, "i1", "42", &third));
+    assert_true(first.number < second.number && second.number < third.number);
+}
+
+static void only_an_instance_that_received_it_may_use_it_by_place(void **state)
+{
+    struct rig *r = *state;
+    struct vault_spec s = spec("a", "1");
+    struct vault_ref ref;
+
+    bind(r, "a", "1");
+    assert_false(take_place(r, "i2", NULL, &ref));
+    assert_false(take_place(r, "", NULL, &ref));
+    s.instance = STR("i2");
+    vault_bind(r->vault, &s);
+    assert_int_equal(vault_count(r->vault), 1);
+    assert_true(take_place(r, "i2", NULL, &ref));
+    assert_false(take_place(r, "i1", NULL, &ref)); /* one token, whoever is first */
+}
+
+static void binding_the_same_again_does_not_make_it_fresh(void **state)
+{
+    struct rig *r = *state;
+    struct vault_ref ref;
+
+    bind(r, "a", "1");
+    assert_true(take_place(r, "i1", NULL, &ref));
+    vault_used(r->vault, ref);
+    bind(r, "a", "1");
+    assert_false(take_place(r, "i1", NULL, &ref));
+}
+
+static void entries_survive_a_restart_with_what_was_used(void **state)
+{
+    struct rig *r = *state;
+    struct vault_ref ref;
+    bool first;
+
+    bind(r, "a", "1");
+    bind(r, "a", "2");
+    assert_true(take_place(r, "i1", NULL, &ref));
+    vault_used(r->vault, ref);
+    turn(r);
+    vault_free(r->vault);
+    open_vault(r);
+    assert_int_equal(vault_count(r->vault), 2);
+    assert_true(take_place(r, "i1", "42", &ref));
+    assert_true(vault_open_value(r->vault, ref, &r->plain));
+    assert_str(buf_str(&r->plain), TOKEN);
+    assert_true(take(r, "a", "discord-key", &ref, &first));
+    assert_false(first);
+}
+
+static void what_expired_while_nobody_ran_is_gone(void **state)
+{
+    struct rig *r = *state;
+
+    bind(r, "a", "1");
+    vault_free(r->vault);
+    advance(r, LIFE_MS + 1);
+    open_vault(r);
+    assert_int_equal(vault_count(r->vault), 0);
+}
+
+static void count_record(void *ctx, struct str key, struct str value)
+{
+    struct buf *all = ctx;
+
+    buf_add_str(all, key);
+    buf_add_str(all, value);
+}
+
+static void the_store_never_holds_the_value(void **state)
+{
+    struct rig *r = *state;
+    struct buf all = BUF_INIT;
+
+    bind(r, "a", "1");
+    assert_int_equal(r->store->ops->load_records(r->store, "vault", count_record, &all), BH_OK);
+    assert_true(all.n > 0);
+    assert_false(str_contains(buf_str(&all), STR(TOKEN)));
+    assert_false(str_contains(buf_str(&all), STR("planted")));
+    buf_done(&all);
+}
+
+static void a_revocation_wipes_the_tenant_and_nobody_else(void **state)
+{
+    struct rig *r = *state;
+    struct vault_ref ref;
+    struct buf all = BUF_INIT;
+    bool first;
+
+    bind(r, "a", "1");
+    bind(r, "b", "2");
+    facts_gateway_revoke(r->facts, STR("ga"), NULL, NULL);
+    turn(r);
+    assert_false(take(r, "a", "relay-key", &ref, &first));
+    assert_true(take(r, "b", "relay-key", &ref, &first));
+    turn(r);
+    assert_int_equal(r->store->ops->load_records(r->store, "vault", count_record, &all), BH_OK);
+    assert_true(str_contains(buf_str(&all), STR("\"tenant\":\"b\"")));
+    assert_false(str_contains(buf_str(&all), STR("\"tenant\":\"a\"")));
+    buf_done(&all);
+}
+
+static void a_revocation_that_was_missed_counts_at_the_next_start(void **state)
+{
+    struct rig *r = *state;
+
+    bind(r, "a", "1");
+    bind(r, "b", "2");
+    vault_free(r->vault); /* the local bus keeps a dead listener: nothing is published until */
+    r->bus->ops->close(r->bus); /* it is replaced */
+    r->bus = bus_local_new(r->clock);
+    facts_free(r->facts);
+    char why[256];
+    struct facts_env env = {
+        .clock = r->clock, .store = r->store, .bus = r->bus, .rand = &r->rand, .seal = r->seal};
+    assert_int_equal(facts_open(&env, &r->facts, why), BH_OK);
+    facts_gateway_revoke(r->facts, STR("gb"), NULL, NULL);
+    turn(r);
+    open_vault(r);
+    assert_int_equal(vault_count(r->vault), 1);
+}
+
+static void a_record_under_another_tenants_name_does_not_open(void **state)
+{
+    struct rig *r = *state;
+    struct buf all = BUF_INIT, key = BUF_INIT;
+    struct vault_ref ref;
+    bool first;
+
+    bind(r, "a", "1");
+    assert_int_equal(r->store->ops->load_records(r->store, "vault", count_record, &all), BH_OK);
+    struct str value = str_skip(buf_str(&all), (size_t)str_find(buf_str(&all), '{'));
+    buf_add_str(&key, STR("b\x1f"
+                          "discord.interaction_token\x1f"
+                          "1"));
+    char *forged = str_dup(value), *at = strstr(forged, "\"tenant\":\"a\"");
+    at[10] = 'b';
+    store_put(r->store,
+              &(struct store_kv){
+                  .verb = KV_PUT, .ns = "vault", .key = buf_str(&key), .value = str_of(forged)},
+              1, true, NULL, NULL);
+    turn(r);
+    vault_free(r->vault);
+    open_vault(r);
+    assert_true(take(r, "b", "relay-key", &ref, &first));
+    assert_false(vault_open_value(r->vault, ref, &r->plain));
+    free(forged);
+    buf_done(&all);
+    buf_done(&key);
+}
+
+#define T(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        T(an_entry_is_found_under_both_its_keys),
+        T(absent_expired_and_foreign_look_the_same),
+        T(an_entry_that_expires_while_it_is_taken_does_not_open),
+        T(a_fresh_entry_belongs_to_one_at_a_time),
+        T(a_place_answers_the_oldest_first_and_the_named_person_before),
+        T(only_an_instance_that_received_it_may_use_it_by_place),
+        T(binding_the_same_again_does_not_make_it_fresh),
+        T(entries_survive_a_restart_with_what_was_used),
+        T(what_expired_while_nobody_ran_is_gone),
+        T(the_store_never_holds_the_value),
+        T(a_revocation_wipes_the_tenant_and_nobody_else),
+        T(a_revocation_that_was_missed_counts_at_the_next_start),
+        T(a_record_under_another_tenants_name_does_not_open),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
