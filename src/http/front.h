@@ -7,6 +7,7 @@
  *      relay_route.c  GET /relay: who is it, then a session
  *      health.c       /healthz, /readyz      metrics.c  /metrics
  *      site.c         /, /chat, /webhooks/<platform>/<bot>
+ *      manage.h       /manage/..., /relay/policy: what an instance declares about itself
  *      admin.c        what the command line asks for, over the admin socket
  */
 #pragma once

@@ -20,6 +20,9 @@ static const struct {
     {"GET", "/healthz", false, PUBLIC, health_live},
     {"GET", "/readyz", false, PUBLIC, health_ready},
     {"GET", "/metrics", false, PUBLIC, metrics_show},
+    {"POST", "/relay/policy", false, PUBLIC, relay_policy},
+    {"GET", "/manage/instance", false, PUBLIC, manage_instance},
+    {"POST", "/manage", true, PUBLIC, manage_post},
     {NULL, "/chat", true, PUBLIC, site_chat},
     {NULL, "/webhooks", true, PUBLIC, site_webhook},
     {"GET", "/", false, PUBLIC, site_root},
@@ -37,6 +40,9 @@ static const struct {
     {"GET", "/admin/mailbox", false, ADMIN, admin_mailbox_show},
     {"POST", "/admin/mailbox/purge", false, ADMIN, admin_mailbox_purge},
     {"POST", "/admin/mailbox/redrive", false, ADMIN, admin_mailbox_redrive},
+    {"GET", "/admin/grants", false, ADMIN, admin_grants},
+    {"POST", "/admin/manage", true, ADMIN, admin_manage},
+    {"GET", "/admin/why", false, ADMIN, admin_why},
     {"GET", "/metrics", false, ADMIN, metrics_show},
 };
 

@@ -89,6 +89,20 @@ static void instance_drop(struct facts *f, const struct gateway *g)
         note_gone(in);
 }
 
+const struct gateway *facts_newest_gateway(const struct facts *f, struct str tenant,
+                                           struct str instance)
+{
+    const struct instance *in = facts_find_instance(f, tenant, instance);
+    const struct gateway *best = NULL;
+
+    for (size_t i = 0; in != NULL && i < in->n; i++) {
+        const struct gateway *g = in->gateways[i];
+        if (g->revoked_ms == 0 && (best == NULL || g->created_ms >= best->created_ms))
+            best = g;
+    }
+    return best;
+}
+
 const char *facts_wake_url(const struct facts *f, struct str tenant, struct str instance)
 {
     const struct instance *in = facts_find_instance(f, tenant, instance);

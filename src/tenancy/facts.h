@@ -118,5 +118,8 @@ const struct gate_facts *facts_gate(const struct facts *f);
 /* True when a route names this very key for the instance: it owns that chat. */
 bool facts_owns(const struct facts *f, struct str platform, struct str key, struct str tenant,
                 struct str instance);
+/* The newest gateway of an instance that was not revoked; NULL: none. */
+const struct gateway *facts_newest_gateway(const struct facts *f, struct str tenant,
+                                           struct str instance);
 /* The wake URL of an instance (of its newest gateway that has one); NULL: none. */
 const char *facts_wake_url(const struct facts *f, struct str tenant, struct str instance);

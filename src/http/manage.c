@@ -1,0 +1,308 @@
+/* manage.c - the operations.  (manage.h has the doors.)
+ *
+ * Each reads its body, calls one function of tenancy/grants.h and answers when the change is on
+ * disk.  A body is an object; a member of the wrong type is refused rather than ignored, because
+ * here most members are restrictions. */
+#include "http/manage.h"
+#include <stdlib.h>
+#include "base/jw.h"
+#include "base/log.h"
+#include "base/mem.h"
+#include "http/front_priv.h"
+#include "relay/relay.h"
+
+void manage_call_free(struct manage_call *c)
+{
+    free(c->tenant);
+    free(c->instance);
+    free(c->gateway);
+    free(c->path);
+    free(c->body);
+    free(c->platform_copy);
+    buf_wipe(&c->code);
+    free(c);
+}
+
+static void refuse(struct manage_call *c, int status, const char *code, const char *why)
+{
+    http_answer_error(c->f->server, c->id, status, code, "%s", why);
+    manage_call_free(c);
+}
+
+static void answer_ok(struct manage_call *c)
+{
+    struct buf body = BUF_INIT;
+    struct jw w = jw_begin(&body);
+
+    jw_obj(&w);
+    if (c->code.n > 0) {
+        jw_kstr(&w, "code", buf_str(&c->code));
+        if (c->platform_copy != NULL)
+            jw_kstr(&w, "platform", str_of(c->platform_copy));
+        jw_ki64(&w, "expiresAt", c->expires_ms);
+    } else {
+        jw_kbool(&w, "ok", true);
+    }
+    jw_end_obj(&w);
+    front_json(c->f, c->id, 200, &body);
+    buf_wipe(&body);
+    manage_call_free(c);
+}
+
+static void on_done(void *ctx, enum bh_err err, const char *why)
+{
+    struct manage_call *c = ctx;
+
+    switch (err) {
+    case BH_OK:
+        log_info(NULL, "%s: tenant=%s instance=%s", c->path, c->tenant != NULL ? c->tenant : "-",
+                 c->instance != NULL ? c->instance : "-");
+        answer_ok(c);
+        break;
+    case BH_CONFLICT:
+        refuse(c, 409, "scope_taken", why);
+        break;
+    case BH_NOT_FOUND:
+        refuse(c, 404, "not_found", why);
+        break;
+    case BH_MALFORMED:
+        refuse(c, 400, "malformed", why);
+        break;
+    case BH_BUSY:
+        refuse(c, 429, "rate_limited", why);
+        break;
+    default:
+        refuse(c, 503, bh_err_word(err), why);
+    }
+}
+
+/* ---- reading bodies ---- */
+
+static bool is_text_or_absent(struct json doc, const char *key)
+{
+    enum json_type t = json_type(json_get(doc, key));
+
+    return t == JSON_ABSENT || t == JSON_NULL || t == JSON_STRING;
+}
+
+/* False: it is there and no boolean. */
+static bool read_bool(struct json doc, const char *key, bool *ret_yes)
+{
+    struct json v = json_get(doc, key);
+
+    if (json_type(v) != JSON_ABSENT && json_type(v) != JSON_BOOL)
+        return false;
+    *ret_yes = json_as_bool(v, false);
+    return true;
+}
+
+/* An array of texts, or nothing.  False: something else, or too many.  Caller frees. */
+static bool read_ids(struct json doc, const char *key, struct str **ret_ids, size_t *ret_n)
+{
+    struct json v = json_get(doc, key);
+    enum json_type t = json_type(v);
+    size_t n = 0, count = json_count(v);
+
+    *ret_ids = NULL;
+    *ret_n = 0;
+    if (t == JSON_ABSENT || t == JSON_NULL)
+        return true;
+    if (t != JSON_ARRAY || count > GRANT_LIST_MAX)
+        return false;
+    struct str *ids = xcalloc(count + 1, sizeof *ids);
+    for (struct json_iter it = {0}; json_next(v, &it);) {
+        if (json_type(it.value) != JSON_STRING) {
+            free(ids);
+            return false;
+        }
+        ids[n++] = json_as_str(it.value);
+    }
+    *ret_ids = ids;
+    *ret_n = n;
+    return true;
+}
+
+/* ---- the operations: NULL, or what is wrong with the body ---- */
+
+typedef const char *manage_op(struct manage_call *c, struct json doc);
+
+static const char *op_link(struct manage_call *c, struct json doc)
+{
+    if (!is_text_or_absent(doc, "platform"))
+        return "platform must be a text.";
+    struct str platform = json_str(doc, "platform");
+    c->platform_copy = platform.p != NULL ? str_dup(platform) : NULL;
+    link_code_new(c->f->facts, manage_who(c), platform, &c->code, &c->expires_ms, on_done, c);
+    return NULL;
+}
+
+static struct grant_place place_of(struct json doc)
+{
+    return (struct grant_place){json_str(doc, "platform"), json_str(doc, "guildId"),
+                                json_str(doc, "channelId")};
+}
+
+static const char *op_scope(struct manage_call *c, struct json doc)
+{
+    grant_scope_claim(c->f->facts, manage_who(c), place_of(doc), on_done, c);
+    return NULL;
+}
+
+static const char *op_scope_release(struct manage_call *c, struct json doc)
+{
+    grant_scope_release(c->f->facts, manage_who(c), place_of(doc), on_done, c);
+    return NULL;
+}
+
+static const char *op_principal(struct manage_call *c, struct json doc)
+{
+    enum gate_principal mode;
+    struct str *allow;
+    size_t n;
+
+    if (!is_text_or_absent(doc, "platform"))
+        return "platform must be a text.";
+    if (!grant_principal_parse(json_str(doc, "mode"), &mode))
+        return "mode must be owner-only, allow-list or any.";
+    if (!read_ids(doc, "allow", &allow, &n))
+        return "allow must be an array of user ids, as texts.";
+    grant_principal(c->f->facts, manage_who(c), json_str(doc, "platform"), mode, allow, n, on_done,
+                    c);
+    free(allow);
+    return NULL;
+}
+
+static const char *op_policy(struct manage_call *c, struct json doc)
+{
+    struct grant_policy p = {.platform = json_str(doc, "platform")};
+    struct str *places;
+
+    if (!read_bool(doc, "requireAddress", &p.require_address) ||
+        !read_bool(doc, "allowOtherBots", &p.allow_other_bots))
+        return "requireAddress and allowOtherBots must be true or false.";
+    if (!read_ids(doc, "freeResponseScopes", &places, &p.n_free_places))
+        return "freeResponseScopes must be an array of channel ids, as texts.";
+    p.free_places = places;
+    grant_policy(c->f->facts, manage_who(c), &p, on_done, c);
+    free(places);
+    return NULL;
+}
+
+static const char *op_dm_default(struct manage_call *c, struct json doc)
+{
+    grant_dm_default(c->f->facts, manage_who(c), json_str(doc, "platform"), json_str(doc, "userId"),
+                     on_done, c);
+    return NULL;
+}
+
+static const char *op_deprovision(struct manage_call *c, struct json doc)
+{
+    (void)doc;
+    grant_deprovision(c->f->facts, manage_who(c), on_done, c);
+    return NULL;
+}
+
+/* The operator's word is enough. */
+static const char *op_person(struct manage_call *c, struct json doc)
+{
+    bool remove;
+
+    if (!read_bool(doc, "remove", &remove))
+        return "remove must be true or false.";
+    (remove ? grant_unlink : grant_link)(c->f->facts, manage_who(c), json_str(doc, "platform"),
+                                         json_str(doc, "userId"), on_done, c);
+    return NULL;
+}
+
+static const char *op_tenant(struct manage_call *c, struct json doc)
+{
+    bool require_address;
+
+    if (!read_bool(doc, "requireAddress", &require_address))
+        return "requireAddress must be true or false.";
+    grant_tenant_default(c->f->facts, str_of(c->tenant), require_address, on_done, c);
+    return NULL;
+}
+
+static void jw_time(struct jw *w, const char *key, int64_t ms)
+{
+    jw_key(w, key);
+    if (ms != 0)
+        jw_i64(w, ms);
+    else
+        jw_null(w);
+}
+
+/* What a layer that puts agents to sleep needs to decide. */
+static const char *op_instance(struct manage_call *c, struct json doc)
+{
+    struct grant_who who = manage_who(c);
+    struct instance_view v = {.state = "never"};
+    const struct gateway *g = facts_newest_gateway(c->f->facts, who.tenant, who.instance);
+    struct buf body = BUF_INIT;
+    struct jw w = jw_begin(&body);
+
+    (void)doc;
+    relay_instance(c->f->relay, who.tenant, who.instance, &v);
+    jw_obj(&w);
+    jw_kstr(&w, "tenant", who.tenant);
+    jw_kstr(&w, "instanceId", who.instance);
+    jw_kstr(&w, "gatewayId", str_of(c->gateway != NULL ? c->gateway : g != NULL ? g->id : NULL));
+    jw_kstr(&w, "state", str_of(v.state));
+    jw_time(&w, "lastInboundAt", v.last_inbound_ms);
+    jw_time(&w, "lastOutboundAt", v.last_outbound_ms);
+    jw_ki64(&w, "unacked", (int64_t)v.unacked);
+    jw_key(&w, "mailbox");
+    jw_obj(&w);
+    jw_ki64(&w, "entries", (int64_t)v.entries);
+    jw_ki64(&w, "bytes", (int64_t)v.bytes);
+    jw_time(&w, "oldestAt", v.oldest_ms);
+    jw_end_obj(&w);
+    jw_kbool(&w, "wakeUrlRegistered",
+             facts_wake_url(c->f->facts, who.tenant, who.instance) != NULL);
+    jw_time(&w, "flippedAt", v.flipped_ms);
+    jw_end_obj(&w);
+    front_json(c->f, c->id, 200, &body);
+    buf_done(&body);
+    manage_call_free(c);
+    return NULL;
+}
+
+static const struct {
+    const char *path;
+    manage_op *op;
+} ops[] = {
+    {"link", op_link},
+    {"scope", op_scope},
+    {"scope/release", op_scope_release},
+    {"principal", op_principal},
+    {"policy", op_policy},
+    {"dm-default", op_dm_default},
+    {"deprovision", op_deprovision},
+    {"instance", op_instance},
+    {"person", op_person},
+    {"tenant", op_tenant},
+};
+
+void manage_perform(struct manage_call *c)
+{
+    struct json_parser *parser = json_parser_new();
+    struct json doc = {0};
+    const char *wrong = NULL;
+
+    if (c->body_n > 0 &&
+        (!json_parse(parser, str_make(c->body, c->body_n), &doc) || !json_is_object(doc))) {
+        refuse(c, 400, "malformed", "Expected a JSON object.");
+        goto out;
+    }
+    for (size_t i = 0; i < ARRAY_LEN(ops); i++)
+        if (strcmp(ops[i].path, c->path) == 0) {
+            wrong = ops[i].op(c, doc);
+            if (wrong != NULL)
+                refuse(c, 400, "malformed", wrong);
+            goto out;
+        }
+    refuse(c, 404, "not_found", "There is nothing here.");
+out:
+    json_parser_free(parser);
+}

@@ -1,0 +1,180 @@
+/* manage_door.c - who asks: the two doors of the management plane.  (manage.h says which.) */
+#include <stdlib.h>
+#include "base/clock.h"
+#include "base/jw.h"
+#include "base/mem.h"
+#include "http/admin.h"
+#include "http/front_priv.h"
+#include "http/manage.h"
+#include "net/loop.h"
+#include "relay/relay.h"
+
+static struct manage_call *call_new(struct front *f, struct http_req *req, const char *path)
+{
+    struct manage_call *c = xcalloc(1, sizeof *c);
+    struct str body = http_body(req);
+
+    *c = (struct manage_call){.f = f, .id = http_req_id(req), .path = xstrdup(path)};
+    c->body = xstrndup(body.p != NULL ? body.p : "", body.n);
+    c->body_n = body.n;
+    return c;
+}
+
+/* ---- instances, by their own credential ---- */
+
+static void refuse_stranger(struct front *f, struct http_req *req)
+{
+    http_answer_error(f->server, http_req_id(req), 401, "unauthorized",
+                      "Show the gateway's own bearer, or a token signed for its instance.");
+}
+
+static void enter(struct front *f, struct http_req *req, const char *path)
+{
+    const struct gateway *gw = NULL;
+    const char *why;
+
+    if (f->draining) {
+        front_retry(f, req, "draining", "This server is going down; come back in a moment.");
+        return;
+    }
+    if (facts_authenticate(f->facts, http_header(req, "Authorization"), &gw, &why) != AUTH_OK) {
+        refuse_stranger(f, req);
+        return;
+    }
+    struct manage_call *c = call_new(f, req, path);
+    c->tenant = xstrdup(gw->tenant);
+    c->instance = xstrdup(gw->instance);
+    c->gateway = xstrdup(gw->id);
+    manage_perform(c);
+}
+
+/* What stands below /manage/ on the public side. */
+static const char *const public_posts[] = {"link",      "scope",      "scope/release",
+                                           "principal", "dm-default", "deprovision"};
+
+void manage_post(struct front *f, struct http_req *req)
+{
+    struct str path = http_path(req);
+
+    path = str_skip(path, sizeof "/manage/" - 1);
+    for (size_t i = 0; i < ARRAY_LEN(public_posts); i++)
+        if (str_eq(path, str_of(public_posts[i]))) {
+            enter(f, req, public_posts[i]);
+            return;
+        }
+    http_answer_error(f->server, http_req_id(req), 404, "not_found", "There is nothing here.");
+}
+
+void manage_instance(struct front *f, struct http_req *req)
+{
+    enter(f, req, "instance");
+}
+
+void relay_policy(struct front *f, struct http_req *req)
+{
+    enter(f, req, "policy");
+}
+
+/* ---- the operator, who names the instance ---- */
+
+static bool name_instance(struct front *f, struct http_req *req, struct manage_call *c)
+{
+    struct json_parser *parser = json_parser_new();
+    struct buf tenant = BUF_INIT;
+    struct json doc;
+    bool ok = false;
+
+    if (!json_parse(parser, str_make(c->body, c->body_n), &doc) || !json_is_object(doc)) {
+        http_answer_error(f->server, http_req_id(req), 400, "malformed", "Expected a JSON object.");
+    } else {
+        struct str instance = json_str(doc, "instance");
+        buf_add_str(&tenant, json_str(doc, "tenant"));
+        ok = strcmp(c->path, "tenant") == 0 ||
+             admin_find_instance(f, http_req_id(req), instance, &tenant);
+        c->tenant = str_dup(buf_str(&tenant));
+        c->instance = instance.p != NULL ? str_dup(instance) : NULL;
+    }
+    buf_done(&tenant);
+    json_parser_free(parser);
+    return ok;
+}
+
+void admin_manage(struct front *f, struct http_req *req)
+{
+    char *path = str_dup(str_skip(http_path(req), sizeof "/admin/manage/" - 1));
+    struct manage_call *c = call_new(f, req, path);
+
+    free(path);
+    if (name_instance(f, req, c)) {
+        manage_perform(c);
+        return;
+    }
+    manage_call_free(c);
+}
+
+void admin_grants(struct front *f, struct http_req *req)
+{
+    struct buf body = BUF_INIT, tenant = BUF_INIT, instance = BUF_INIT;
+    struct jw w = jw_begin(&body);
+
+    http_query(req, "tenant", &tenant);
+    http_query(req, "instance", &instance);
+    jw_obj(&w);
+    grants_write(f->facts, (struct grant_who){buf_str(&tenant), buf_str(&instance)}, &w);
+    jw_end_obj(&w);
+    front_json(f, http_req_id(req), 200, &body);
+    buf_done(&body);
+    buf_done(&tenant);
+    buf_done(&instance);
+}
+
+/* ---- why ---- */
+
+static void on_decision(void *ctx, const struct decision_view *d)
+{
+    struct jw *w = ctx;
+
+    jw_obj(w);
+    jw_ki64(w, "at", d->at_ms);
+    jw_kstr(w, "platform", str_of(d->platform));
+    jw_kstr(w, "messageId", str_of(d->message_id));
+    jw_kstr(w, "chatId", str_of(d->chat_id));
+    jw_kstr(w, "chatType", str_of(d->chat_type));
+    jw_kstr(w, "userId", str_of(d->user_id));
+    jw_kstr(w, "consumed", str_of(d->consumed));
+    jw_ki64(w, "candidates", (int64_t)d->n_candidates);
+    jw_key(w, "verdicts");
+    jw_arr(w);
+    for (size_t i = 0; i < d->n_verdicts; i++) {
+        const struct gate_verdict *v = &d->verdicts[i];
+        jw_obj(w);
+        jw_kstr(w, "tenant", v->to->tenant);
+        jw_kstr(w, "instance", v->to->instance);
+        jw_kbool(w, "received", gate_is_yes(v->reason));
+        jw_kstr(w, "reason", str_of(gate_reason_word(v->reason)));
+        jw_kstr(w, "words", str_of(gate_reason_sentence(v->reason)));
+        jw_end_obj(w);
+    }
+    jw_end_arr(w);
+    jw_end_obj(w);
+}
+
+void admin_why(struct front *f, struct http_req *req)
+{
+    struct buf body = BUF_INIT, platform = BUF_INIT, message = BUF_INIT;
+    struct jw w = jw_begin(&body);
+
+    http_query(req, "platform", &platform);
+    http_query(req, "message", &message);
+    jw_obj(&w);
+    jw_ki64(&w, "now", clock_wall_ms(loop_clock(f->loop)));
+    jw_key(&w, "decisions");
+    jw_arr(&w);
+    relay_why(f->relay, buf_str(&platform), buf_str(&message), 20, on_decision, &w);
+    jw_end_arr(&w);
+    jw_end_obj(&w);
+    front_json(f, http_req_id(req), 200, &body);
+    buf_done(&body);
+    buf_done(&platform);
+    buf_done(&message);
+}
