@@ -18,6 +18,7 @@
 #include "base/mem.h"
 #include "bus/bus.h"
 #include "cli/state_dir.h"
+#include "edge/vault.h"
 #include "net/http_client.h"
 #include "net/http_server.h"
 #include "net/loop.h"
@@ -73,6 +74,10 @@ static enum bh_err open_heart(struct server *s, char *why)
 
     if (err != BH_OK)
         return err;
+    err = vault_open(&(struct vault_env){clock, s->store, s->seal, s->bus, s->facts}, &s->vault,
+                     why);
+    if (err != BH_OK)
+        return err;
     s->http = http_client_new(s->loop);
     http_poker_init(&s->poker, s->http, s->cfg->wake.timeout_ms, s->cfg->wake.allow_private);
     s->host_env = (struct host_env){.loop = s->loop,
@@ -80,6 +85,7 @@ static enum bh_err open_heart(struct server *s, char *why)
                                     .store = s->store,
                                     .rand = &s->rand,
                                     .seal = s->seal,
+                                    .vault = s->vault,
                                     .http = s->http,
                                     .server = s->http_server,
                                     .public_url = s->cfg->public_url};
@@ -209,6 +215,7 @@ void server_close(struct server *s)
         host_set_relay(s->host, NULL);
     relay_free(s->relay);
     host_free(s->host);
+    vault_free(s->vault);
     facts_free(s->facts);
     if (s->bus != NULL)
         s->bus->ops->close(s->bus);

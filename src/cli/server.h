@@ -19,6 +19,7 @@ struct server { /* all owned */
     struct bus *bus;
     struct rand rand;
     struct facts *facts;
+    struct vault *vault;
     struct http_client *http;
     struct http_poker poker;
     struct http_server *http_server;

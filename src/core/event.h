@@ -12,6 +12,8 @@ struct event {
     /* where it came from */
     struct str platform;         /* "discord", lower case */
     struct str bot;              /* which of our identities on that platform */
+    struct str filed_as;         /* the platform in its session key, where the gateway files it under another
+                                  * name (a forwarded interaction: "relay"); absent: platform */
     struct str route_key;        /* what `bellhop route` names: guild, chat or bot, by platform */
     struct str event_id;         /* the platform's own id, for deduplication; absent: never a duplicate */
     /* the message */

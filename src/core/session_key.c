@@ -169,7 +169,7 @@ void session_key_of_event(struct buf *out, const struct event *ev)
 {
     /* An empty chat_type is written to the wire as "dm", so it has the key of one. */
     struct session_key_source src = {
-        .platform = ev->platform,
+        .platform = ev->filed_as.p != NULL ? ev->filed_as : ev->platform,
         .chat_id = ev->chat_id,
         .chat_type = str_is_empty(ev->chat_type) ? STR_NULL : ev->chat_type,
         .user_id = ev->user_id,

@@ -204,17 +204,38 @@ static void refuse(void *ctx)
     r.done(r.ctx, BH_UNAVAILABLE);
 }
 
+static void refuse_later(struct host *h, host_accepted_cb *done, void *ctx)
+{
+    struct refusal *r = xmalloc(sizeof *r);
+
+    *r = (struct refusal){done, ctx};
+    clock_defer(h->env->clock, refuse, r);
+}
+
 void host_accept(struct host *h, struct platform *p, const struct event *ev, host_accepted_cb *done,
                  void *ctx)
 {
     p->last_event_ms = clock_wall_ms(h->env->clock);
-    if (h->relay != NULL) {
+    if (h->relay != NULL)
         relay_accept(h->relay, ev, done, ctx);
-        return;
-    }
-    struct refusal *r = xmalloc(sizeof *r);
-    *r = (struct refusal){done, ctx};
-    clock_defer(h->env->clock, refuse, r);
+    else
+        refuse_later(h, done, ctx);
+}
+
+void host_passthrough(struct host *h, struct platform *p, const struct event *ev,
+                      struct str forward_json, host_accepted_cb *done, void *ctx)
+{
+    p->last_event_ms = clock_wall_ms(h->env->clock);
+    if (h->relay != NULL)
+        relay_passthrough(h->relay, ev, forward_json, done, ctx);
+    else
+        refuse_later(h, done, ctx);
+}
+
+void host_each_target(struct host *h, const struct event *ev, host_target_cb *cb, void *ctx)
+{
+    if (h->relay != NULL)
+        relay_each_target(h->relay, ev, cb, ctx);
 }
 
 void host_result(struct host *h, struct action_id id, const struct action_result *r)

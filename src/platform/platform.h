@@ -21,6 +21,7 @@ struct platform;
 struct rand;
 struct seal;
 struct store;
+struct vault;
 struct jw;
 
 /* One action under way.  The adapter answers exactly once with host_result(), now or later; a
@@ -79,6 +80,7 @@ struct host_env { /* borrowed, for the life of the platform */
     struct store *store;
     struct rand *rand;
     const struct seal *seal;
+    struct vault *vault; /* capabilities that gateways use and never see: edge/vault.h */
     struct http_client *http;
     struct http_server *server;
     const char *public_url; /* without trailing slash; NULL: unknown */
@@ -91,6 +93,13 @@ const struct host_env *host_env(struct host *h);
 typedef void host_accepted_cb(void *ctx, enum bh_err err);
 void host_accept(struct host *h, struct platform *p, const struct event *ev, host_accepted_cb *done,
                  void *ctx);
+/* The same for a webhook that is handed on as it is, but for its credentials: @forward_json is the
+ * forward object, @ev says where it belongs. */
+void host_passthrough(struct host *h, struct platform *p, const struct event *ev,
+                      struct str forward_json, host_accepted_cb *done, void *ctx);
+/* Everybody @ev would go to, each once. */
+typedef void host_target_cb(void *ctx, struct str tenant, struct str instance);
+void host_each_target(struct host *h, const struct event *ev, host_target_cb *cb, void *ctx);
 
 void host_result(struct host *h, struct action_id id, const struct action_result *r);
 void host_fail(struct host *h, struct action_id id, const char *fmt, ...) BH_PRINTF(3, 4);

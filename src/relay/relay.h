@@ -105,6 +105,8 @@ void relay_accept(struct relay *r, const struct event *ev, host_accepted_cb *don
  * platform, bot, route_key, event_id and the chat.  Same contract. */
 void relay_passthrough(struct relay *r, const struct event *ev, struct str forward_json,
                        host_accepted_cb *done, void *ctx);
+/* Everybody @ev would go to, each once; nothing is remembered. */
+void relay_each_target(struct relay *r, const struct event *ev, host_target_cb *cb, void *ctx);
 void relay_result(struct relay *r, struct action_id id, const struct action_result *result);
 
 /* ---- sessions: called by the WebSocket route ---- */

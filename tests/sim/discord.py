@@ -6,6 +6,7 @@
     sim.limit(GENERAL, 1.5)                      # the next send to that channel is answered 429
     sim.trouble("POST", "/messages", 500)        # the next such call fails; nothing happened
     sim.trouble("POST", "/messages", None)       # the next such call happens, its answer never comes
+    sim.interaction("token")                     # from now on Discord knows this token; sim.hooks["token"] is what it was used for
     sim.reconnect(), sim.invalidate(False), sim.close_with(4000), sim.cut(), sim.freeze()
 
 Stricter than the real server in one way: fields it does not know are refused, so that our mistakes are seen.
@@ -58,6 +59,7 @@ class DiscordSim:
         self.window, self.window_s = 5, 1.0  # so many writes per channel and window
         self.buckets, self.troubles, self.limits, self.nonces = {}, [], {}, {}
         self.messages, self.forbidden, self.typed = {}, {}, []
+        self.hooks = {}  # interaction token -> what was done with it
         self.people = {ANN: {"id": ANN, "username": "ann", "global_name": "Ann"}}
         self.guilds = {GUILD: self._guild()}
         self.channels = {c["id"]: {**c, "guild_id": GUILD} for c in
@@ -366,6 +368,9 @@ class DiscordSim:
         m = re.match(r"/guilds/(\d+)(/channels|/threads/active)?$", path)
         if m and method == "GET":
             return 200, self._get_guild(m[1], m[2])
+        m = re.match(r"/webhooks/(\w+)/([\w.-]+)(/messages/@original)?$", path)
+        if m:
+            return 200, self._hook(method, m[1], m[2], m[3] is not None, query, data)
         m = re.match(r"/channels/(\d+)(?:/(messages|typing)(?:/(\d+))?)?$", path)
         if not m:
             raise Refusal(404, 0, "404: Not Found")
@@ -386,6 +391,22 @@ class DiscordSim:
         if what == "messages" and method == "PATCH" and message is not None:
             return 200, self._edit(channel, message, data)
         raise Refusal(405, 0, "405: Method Not Allowed")
+
+    def _hook(self, method, application, token, original, query, data):
+        if token not in self.hooks:
+            raise Refusal(401, 50027, "Invalid Webhook Token")
+        done = self.hooks[token]
+        self._check_content(data, EDIT_FIELDS)
+        if method == "PATCH" and original:
+            done["original"] = data["content"]
+            done["edits"] += 1
+        elif method == "POST" and not original and query == {"wait": "true"}:
+            done["follow_ups"].append(data["content"])
+        else:
+            self.broke(f"{method} on a webhook")
+            raise Refusal(405, 0, "405: Method Not Allowed")
+        self.last_hook_id = getattr(self, "last_hook_id", 880000000000000000) + 1
+        return {"id": str(self.last_hook_id), "content": data["content"]}
 
     def _get_guild(self, id, what):
         if id not in self.guilds:
@@ -461,6 +482,10 @@ class DiscordSim:
         return message
 
     # ---- what tests say ----
+
+    def interaction(self, token):
+        """Discord made an interaction with this token; returns what is done with it."""
+        return self.hooks.setdefault(token, {"original": None, "edits": 0, "follow_ups": []})
 
     def _message(self, channel, author, content, **more):
         with self.lock:

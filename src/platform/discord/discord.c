@@ -117,6 +117,7 @@ static void discord_free(struct discord *d)
     memory_done(d);
     send_done(d);
     sight_done(d);
+    webhook_done(d);
     rest_free(d->rest);
     dcache_free(d->cache);
     discord_normalize_done(&d->norm);
@@ -148,10 +149,13 @@ static enum bh_err discord_open(const struct config_platform *cfg, struct host *
     d->parser = json_parser_new();
     list_init(&d->sights_lru);
     send_init(d);
+    list_init(&d->awaiting);
     backfill_init(d);
     timer_init(&d->tick, on_tick);
     snprintf(ret_why, 256, "the store cannot be read");
     enum bh_err err = memory_load(d);
+    if (err == BH_OK)
+        err = webhook_init(d, ret_why);
     if (err == BH_OK)
         err = intents_open(d->env->store, d->env->clock, "discord", cfg->bot, &d->intents, ret_why);
     start_init(d);
@@ -225,6 +229,9 @@ static void discord_status(struct platform *p, struct jw *w)
     jw_ki64(w, "channels", (int64_t)cache.channels);
     jw_ki64(w, "events", (int64_t)d->count.events);
     jw_ki64(w, "ignored", (int64_t)d->count.ignored);
+    jw_kbool(w, "interactions", d->sig != NULL);
+    jw_ki64(w, "interactionsTaken", (int64_t)d->count.interactions);
+    jw_ki64(w, "interactionsRefused", (int64_t)d->count.forged);
     jw_ki64(w, "emptyMessages", (int64_t)d->count.empty);
     jw_ki64(w, "requests", (int64_t)rest.sent);
     jw_ki64(w, "requestsWaiting", (int64_t)rest.waiting);
@@ -242,7 +249,8 @@ static const struct descriptor descriptor = {
     .supports_threads = true,
     .markdown_dialect = "discord",
     .len_unit = "chars",
-    .ops = 1u << ACTION_SEND | 1u << ACTION_EDIT | 1u << ACTION_TYPING | 1u << ACTION_GET_CHAT_INFO,
+    .ops = 1u << ACTION_SEND | 1u << ACTION_EDIT | 1u << ACTION_TYPING | 1u << ACTION_FOLLOW_UP |
+           1u << ACTION_GET_CHAT_INFO,
 };
 
 const struct platform_ops discord_ops = {
@@ -252,6 +260,7 @@ const struct platform_ops discord_ops = {
     .open = discord_open,
     .act = send_act,
     .sees = sight_sees,
+    .http = webhook_http,
     .status = discord_status,
     .close = discord_close,
 };

@@ -4,8 +4,10 @@
  *      start.c    how many shards, and when each may begin   errors.c    refusals in words
  *      events.c   gateway events -> host_accept()            memory.c    what survives a restart
  *      hold.c     messages that wait for something           backfill.c  what a lost session missed
- *      sight.c    who can see which channel
- *      gateway.c, rest.c, limits.c, cache.c, normalize.c, permissions.c know nothing of these. */
+ *      sight.c    who can see which channel                  hook.c      answers through tokens
+ *      webhook.c  interactions -> vault and mailbox
+ *      interaction.c, gateway.c, rest.c, limits.c, cache.c, normalize.c, permissions.c know nothing of
+ * these. */
 #pragma once
 #include "base/list.h"
 #include "base/log.h"
@@ -19,6 +21,8 @@
 #define DISCORD_INTENTS_DEFAULT 37377 /* guilds, guild messages, direct messages, content */
 
 struct discord;
+struct discord_sig;
+struct hook;
 struct intents;
 struct seen;
 struct ws_client;
@@ -97,8 +101,14 @@ struct discord {
     } typing[64]; /* a ring: where the indicator still shows */
     unsigned typing_at;
 
+    /* webhook.c */
+    struct discord_sig *sig;         /* owned; NULL: no interactions */
+    struct json_parser *hook_parser; /* owned */
+    struct list awaiting;            /* struct awaiting, owned */
+    bool inbound_interactions;
+
     struct {
-        uint64_t events, ignored, empty, malformed, lost;
+        uint64_t events, ignored, empty, malformed, lost, interactions, forged;
     } count;
 };
 
@@ -158,6 +168,25 @@ bool shard_has(const struct shard *s, uint64_t guild_id);
 /* ---- sight.c ---- */
 enum gate_sight sight_sees(struct platform *p, const struct event *ev, struct str user);
 void sight_done(struct discord *d);
+
+/* ---- webhook.c, hook.c ---- */
+#define DISCORD_TOKEN_KIND "discord.interaction_token"
+enum bh_err webhook_init(struct discord *d, char *ret_why);
+void webhook_done(struct discord *d);
+void webhook_http(struct platform *p, struct http_req *req);
+
+/* How the vault calls a channel. */
+void discord_hook_place(const struct discord *d, uint64_t channel_id, struct buf *out);
+/* A token this send should resolve; NULL: none. */
+struct hook *hook_for_send(struct discord *d, const struct action_from *from, uint64_t channel_id,
+                           struct str user);
+/* The token a follow-up names; NULL: not available. */
+struct hook *hook_for_follow_up(struct discord *d, const struct action_from *from,
+                                const struct action *a, uint64_t *ret_channel);
+bool hook_edits(const struct hook *h, size_t part);                 /* else: a new message */
+bool hook_path(const struct hook *h, size_t part, struct buf *out); /* secret; false: gone */
+void hook_used(struct hook *h);                                     /* the original is resolved */
+void hook_free(struct hook *h);                                     /* NULL is fine */
 
 /* ---- send.c, errors.c ---- */
 void send_init(struct discord *d);

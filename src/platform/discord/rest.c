@@ -12,6 +12,7 @@
 #include "platform/discord/rest.h"
 #include <stdio.h>
 #include <stdlib.h>
+#include "base/crypto.h"
 #include "base/log.h"
 #include "base/mem.h"
 #include "base/rand.h"
@@ -81,6 +82,7 @@ static void call_free(struct rest_call *c)
     http_cancel(&c->http);
     free(c->route);
     free(c->major);
+    secret_wipe(c->path, strlen(c->path)); /* it may hold a token */
     free(c->path);
     free(c->body);
     free(c);
@@ -189,6 +191,7 @@ void rest_continue(struct rest_call *c, const char *method, const char *route, s
     c->method = method;
     free(c->route);
     c->route = xstrdup(route);
+    secret_wipe(c->path, strlen(c->path));
     free(c->path);
     free(c->body);
     c->path = str_dup(path);
@@ -316,6 +319,17 @@ static void on_limited(struct rest_call *c, const struct http_result *res, struc
     outbox_again(r->box, &c->item, wait);
 }
 
+/* The path carries a credential of its own: a refusal speaks of that and not of the bot's. */
+static bool is_hook(const struct rest_call *c)
+{
+    return str_starts(str_of(c->path), STR("/webhooks/"));
+}
+
+static bool may_repeat(const struct rest_call *c)
+{
+    return c->repeatable && !(is_hook(c) && strcmp(c->method, "POST") == 0);
+}
+
 /* No usable answer: repeat it when that is safe, else say what is known. */
 static void on_trouble(struct rest_call *c, bool maybe_done)
 {
@@ -324,7 +338,7 @@ static void on_trouble(struct rest_call *c, bool maybe_done)
 
     if (maybe_done)
         c->maybe_done = true;
-    if (c->maybe_done && !c->repeatable) {
+    if (c->maybe_done && !may_repeat(c)) {
         finish(c, &(struct rest_answer){.end = REST_UNKNOWN, .why = c->why});
         return;
     }
@@ -344,9 +358,9 @@ static void on_refusal(struct rest_call *c, const struct http_result *res, struc
     snprintf(c->why, sizeof c->why, "%.*s", (int)(message.n < 120 ? message.n : 120),
              message.p != NULL ? message.p : "");
     a.why = c->why;
-    if (res->status == 401 || res->status == 403)
+    if ((res->status == 401 || res->status == 403) && !is_hook(c))
         limits_refused(r->limits, now_ms(r));
-    if (res->status == 401 && !r->token_refused) {
+    if (res->status == 401 && !r->token_refused && !is_hook(c)) {
         r->token_refused = true;
         log_error(NULL, "platform=discord %s", rest_problem(r));
     }

@@ -8,6 +8,10 @@
  * Before the first part leaves, the intent to send is on disk: a crash in the middle is reported as
  * "may have been delivered" to a gateway that asks for the same again, never repeated blindly.
  *
+ * While an interaction waits for its answer, a send to its channel goes out through its token: the
+ * first part edits "thinking ...", the rest follows.  Should Discord have forgotten the token, the
+ * message goes to the channel as any other.
+ *
  * An agent can never ping a role or everyone, whatever it writes; the people it names and the one
  * it answers, it can. */
 #include <inttypes.h>
@@ -16,6 +20,7 @@
 #include "base/jw.h"
 #include "base/mem.h"
 #include "base/rand.h"
+#include "edge/vault.h"
 #include "platform/discord/discord_priv.h"
 #include "platform/intent.h"
 #include "platform/split.h"
@@ -28,12 +33,14 @@ struct sending { /* one action under way */
     struct action_id id;
     struct rest_call *call;
     struct intent intent;
+    struct hook *hook; /* owned; out through an interaction's token; NULL: as the bot */
     uint64_t channel_id;
     uint64_t message_id; /* what is edited; 0: a new message */
     uint64_t reply_to;   /* 0: none */
     uint64_t nonce;
     struct split parts; /* owned */
     size_t at;          /* the part under way */
+    bool follow_up;     /* only through its token */
     char first_id[24];  /* of the first part, once it is there */
 };
 
@@ -60,6 +67,7 @@ static void sending_free(struct sending *s)
 {
     rest_cancel(&s->call);
     intent_end(&s->intent);
+    hook_free(s->hook);
     list_remove(&s->link);
     split_done(&s->parts);
     free(s);
@@ -92,7 +100,7 @@ static void fail(struct sending *s, const struct rest_answer *a)
 static void write_body(const struct sending *s, bool edit, struct buf *out)
 {
     struct jw w = jw_begin(out);
-    bool reply = s->reply_to != 0 && s->at == 0;
+    bool reply = s->reply_to != 0 && s->at == 0 && s->hook == NULL;
     char text[32];
 
     jw_obj(&w);
@@ -100,7 +108,7 @@ static void write_body(const struct sending *s, bool edit, struct buf *out)
     jw_key(&w, "allowed_mentions");
     jw_raw(&w, reply ? STR("{\"parse\":[\"users\"],\"replied_user\":true}")
                      : STR("{\"parse\":[\"users\"]}"));
-    if (!edit) {
+    if (!edit && s->hook == NULL) {
         snprintf(text, sizeof text, "%016" PRIx64 ".%zu", s->nonce, s->at % 100000);
         jw_kstr(&w, "nonce", str_of(text));
         jw_kbool(&w, "enforce_nonce", true);
@@ -118,38 +126,78 @@ static void write_body(const struct sending *s, bool edit, struct buf *out)
 
 static bool is_edit(const struct sending *s)
 {
-    return s->message_id != 0 && s->at == 0;
+    return s->hook != NULL ? hook_edits(s->hook, s->at) : s->message_id != 0 && s->at == 0;
 }
 
-static void write_path(const struct sending *s, char ret[96])
+/* A token that expired meanwhile leaves a send its ordinary way, and a follow-up none. */
+static bool write_path(struct sending *s, struct buf *out)
 {
-    int n = snprintf(ret, 96, "/channels/%" PRIu64 "/messages", s->channel_id);
-
+    if (s->hook != NULL && hook_path(s->hook, s->at, out))
+        return true;
+    hook_free(s->hook);
+    s->hook = NULL;
+    buf_printf(out, "/channels/%" PRIu64 "/messages", s->channel_id);
     if (is_edit(s))
-        snprintf(ret + n, 96 - (size_t)n, "/%" PRIu64, s->message_id);
+        buf_printf(out, "/%" PRIu64, s->message_id);
+    return !s->follow_up;
+}
+
+static void refuse_follow_up(struct sending *s)
+{
+    s->call = NULL;
+    if (s->first_id[0] != '\0')
+        host_fail(s->d->base.host, s->id,
+                  ACTION_ERROR_UNKNOWN "only %zu of %zu parts were delivered", s->at, s->parts.n);
+    else
+        host_fail(s->d->base.host, s->id, "%s", VAULT_REFUSED);
+    sending_free(s);
 }
 
 static void send_part(struct sending *s, bool first)
 {
-    const char *method = is_edit(s) ? "PATCH" : "POST", *route = is_edit(s) ? "edit" : "send";
-    struct buf body = BUF_INIT;
-    char path[96], major[24];
+    struct buf body = BUF_INIT, path = BUF_INIT;
+    char major[24];
 
-    write_path(s, path);
+    if (!write_path(s, &path)) {
+        buf_done(&path);
+        refuse_follow_up(s);
+        return;
+    }
     write_body(s, is_edit(s), &body);
+    const char *method = is_edit(s) ? "PATCH" : "POST";
+    const char *route = s->hook != NULL ? "hook" : is_edit(s) ? "edit" : "send";
     snprintf(major, sizeof major, "%" PRIu64, s->channel_id);
     if (first)
         s->call = rest_send(s->d->rest,
                             &(struct rest_request){.method = method,
                                                    .route = route,
                                                    .major = str_of(major),
-                                                   .path = str_of(path),
+                                                   .path = buf_str(&path),
                                                    .body = buf_str(&body),
                                                    .repeatable = true},
                             on_part, s);
     else
-        rest_continue(s->call, method, route, str_of(path), buf_str(&body));
+        rest_continue(s->call, method, route, buf_str(&path), buf_str(&body));
+    buf_wipe(&path);
     buf_done(&body);
+}
+
+/* Discord does not know the token, or what it should edit, any more. */
+static bool is_gone(const struct rest_answer *a)
+{
+    return a->status == 401 || a->status == 404;
+}
+
+/* The token was good for nothing: a send goes to the channel, a follow-up has no other way. */
+static void without_hook(struct sending *s)
+{
+    hook_used(s->hook);
+    hook_free(s->hook);
+    s->hook = NULL;
+    if (s->follow_up)
+        refuse_follow_up(s);
+    else
+        send_part(s, false);
 }
 
 static void on_part(void *ctx, const struct rest_answer *a)
@@ -163,11 +211,17 @@ static void on_part(void *ctx, const struct rest_answer *a)
         send_part(s, false);
         return;
     }
+    if (a->end == REST_REFUSED && s->hook != NULL && s->at == 0 && is_gone(a)) {
+        without_hook(s);
+        return;
+    }
     if (a->end != REST_OK) {
         s->call = NULL;
         fail(s, a);
         return;
     }
+    if (s->hook != NULL)
+        hook_used(s->hook);
     if (s->first_id[0] == '\0' && id.n < sizeof s->first_id && snowflake(id) != 0)
         memcpy(s->first_id, id.p, id.n);
     if (++s->at < s->parts.n) {
@@ -219,13 +273,16 @@ static void begin_message(struct sending *s, const struct action *a)
 }
 
 static void start_message(struct discord *d, struct action_id id, uint64_t channel_id,
-                          const struct action *a)
+                          const struct action *a, struct hook *hook)
 {
     struct sending *s = sending_new(d, id, channel_id);
 
+    s->hook = hook;
+    s->follow_up = a->op == ACTION_FOLLOW_UP;
+
     if (a->op == ACTION_EDIT)
         s->message_id = snowflake(a->message_id);
-    else
+    else if (a->op == ACTION_SEND)
         s->reply_to = snowflake(a->reply_to);
     s->nonce = rand_u64(d->env->rand);
     split_text(&s->parts, a->content, MAX_CONTENT, SPLIT_CHARS);
@@ -367,20 +424,39 @@ static uint64_t target_of(struct discord *d, const struct action *a)
     return ch != NULL && channel_type_is_thread(ch->type) && ch->parent_id == chat ? thread : chat;
 }
 
+static void start_follow_up(struct discord *d, struct action_id id, const struct action_from *from,
+                            const struct action *a)
+{
+    uint64_t channel_id = 0;
+    struct hook *h = hook_for_follow_up(d, from, a, &channel_id);
+
+    if (h != NULL)
+        start_message(d, id, channel_id, a, h);
+    else
+        host_fail(d->base.host, id, "%s", VAULT_REFUSED);
+}
+
 void send_act(struct platform *p, struct action_id id, const struct action_from *from,
               const struct action *a)
 {
     struct discord *d = discord_of(p);
     uint64_t channel_id = target_of(d, a);
 
+    if (a->op == ACTION_FOLLOW_UP) {
+        start_follow_up(d, id, from, a);
+        return;
+    }
     if (channel_id == 0) {
         host_fail(p->host, id, "chat_id is not the id of a Discord channel");
         return;
     }
     switch (a->op) {
     case ACTION_SEND:
+        start_message(d, id, channel_id, a,
+                      hook_for_send(d, from, snowflake(a->chat_id), a->user_id));
+        break;
     case ACTION_EDIT:
-        start_message(d, id, channel_id, a);
+        start_message(d, id, channel_id, a, NULL);
         break;
     case ACTION_TYPING:
         start_typing(d, id, channel_id, a);

@@ -1,0 +1,341 @@
+/* webhook.c - interactions that Discord brings itself.  (discord_priv.h has the calls.)
+ *
+ *      signed? --no--> 401                      PING, autocomplete --> answered here
+ *         |
+ *         +--> token to the vault, for everybody who receives it
+ *         +--> the rest to the mailbox --durable--> "thinking ..."     (or 503)
+ *
+ * Discord gives three seconds and asks once: whatever is not safe by then is refused, and the
+ * person sees that it failed.  What the agent says next goes out through the token: send.c. */
+#include <stdio.h>
+#include <stdlib.h>
+#include "base/config.h"
+#include "base/crypto.h"
+#include "base/jw.h"
+#include "base/mem.h"
+#include "core/session_key.h"
+#include "edge/discord_sig.h"
+#include "edge/sanitize.h"
+#include "edge/vault.h"
+#include "net/http_server.h"
+#include "platform/discord/discord_priv.h"
+#include "platform/discord/interaction.h"
+
+enum { DEADLINE_MS = 2500, TOKEN_LIFE_MS = 15 * 60 * 1000 - 10000, TOKEN_MAX = 2048 };
+
+#define PONG STR("{\"type\":1}")
+#define NO_CHOICES STR("{\"type\":8,\"data\":{\"choices\":[]}}")
+#define THINKING STR("{\"type\":5}")
+#define SEEN STR("{\"type\":6}")
+#define STOPPING STR("{\"type\":4,\"data\":{\"content\":\"Stopping.\",\"flags\":64}}")
+#define NOBODY \
+    STR("{\"type\":4,\"data\":{\"content\":\"Nobody answers commands here yet.\",\"flags\":64}}")
+
+struct awaiting { /* a request whose event is on its way to the disk */
+    struct list link;
+    struct discord *d; /* borrowed; NULL: the bot was closed meanwhile */
+    struct http_id http;
+    struct str answer; /* a literal */
+    struct timer late;
+    bool told;
+};
+
+/* Reachable from here, so that a shutdown in the middle is not called a leak. */
+static struct list orphans = {&orphans, &orphans};
+
+enum bh_err webhook_init(struct discord *d, char *ret_why)
+{
+    const char *mode = d->cfg->interactions, *key = d->cfg->public_key;
+
+    d->hook_parser = json_parser_new();
+    if (mode != NULL && strcmp(mode, "inbound") != 0 && strcmp(mode, "passthrough") != 0) {
+        snprintf(ret_why, 256, "`interactions` is \"%s\": write `passthrough` or `inbound`", mode);
+        return BH_REFUSED;
+    }
+    d->inbound_interactions = mode != NULL && strcmp(mode, "inbound") == 0;
+    if (key == NULL)
+        return BH_OK; /* no interactions */
+    d->sig = discord_sig_new(str_of(key));
+    if (d->sig != NULL)
+        return BH_OK;
+    snprintf(ret_why, 256,
+             "`public_key` is no key: copy the 64 hex digits from the Developer Portal (General "
+             "Information)");
+    return BH_REFUSED;
+}
+
+void webhook_done(struct discord *d)
+{
+    list_each(&d->awaiting, it, nxt)
+    {
+        struct awaiting *w = list_entry(it, struct awaiting, link);
+        timer_stop(d->env->clock, &w->late);
+        w->d = NULL;
+        list_move(it, &orphans);
+    }
+    discord_sig_free(d->sig);
+    json_parser_free(d->hook_parser);
+}
+
+static void answer(struct discord *d, struct http_id id, struct str body)
+{
+    http_answer(d->env->server, id, &(struct http_answer){.status = 200, .body = body});
+}
+
+static void answer_later(struct discord *d, struct http_id id, enum bh_err err)
+{
+    if (err == BH_REFUSED || err == BH_MALFORMED)
+        http_answer_error(d->env->server, id, 400, bh_err_word(err), "This cannot be taken.");
+    else
+        http_answer_error(d->env->server, id, 503, bh_err_word(err),
+                          "Not now: send it again later.");
+}
+
+/* ---- waiting for the disk ---- */
+
+static void on_late(struct timer *t)
+{
+    struct awaiting *w = container_of(t, struct awaiting, late);
+
+    w->told = true;
+    log_warn(&w->d->log, "an interaction was not safe in time");
+    answer_later(w->d, w->http, BH_UNAVAILABLE);
+}
+
+static void on_accepted(void *ctx, enum bh_err err)
+{
+    struct awaiting *w = ctx;
+    struct discord *d = w->d;
+
+    list_remove(&w->link);
+    if (d != NULL) {
+        timer_stop(d->env->clock, &w->late);
+        if (w->told)
+            ;
+        else if (err == BH_OK)
+            answer(d, w->http, w->answer);
+        else
+            answer_later(d, w->http, err);
+    }
+    free(w);
+}
+
+static struct awaiting *awaiting_new(struct discord *d, struct http_id http, struct str answered)
+{
+    struct awaiting *w = xcalloc(1, sizeof *w);
+
+    *w = (struct awaiting){.d = d, .http = http, .answer = answered};
+    list_init(&w->link);
+    list_append(&d->awaiting, &w->link);
+    timer_init(&w->late, on_late);
+    timer_set(d->env->clock, &w->late, DEADLINE_MS);
+    return w;
+}
+
+/* ---- the vault ---- */
+
+static bool is_path_safe(struct str s)
+{
+    for (size_t i = 0; i < s.n; i++) {
+        char c = s.p[i];
+        bool ok = (c >= '0' && c <= '9') || ((c | 32) >= 'a' && (c | 32) <= 'z') || c == '-' ||
+                  c == '_' || (c == '.' && i > 0);
+        if (!ok)
+            return false;
+    }
+    return s.n > 0 && s.n <= TOKEN_MAX;
+}
+
+struct binding {
+    struct discord *d;
+    struct vault_spec spec;
+    size_t n;
+};
+
+static void on_target(void *ctx, struct str tenant, struct str instance)
+{
+    struct binding *b = ctx;
+
+    b->n++;
+    b->spec.tenant = tenant;
+    b->spec.instance = instance;
+    if (b->spec.value.p != NULL)
+        vault_bind(b->d->env->vault, &b->spec);
+}
+
+/* Who receives @ev gets the use of the token; returns how many those are. */
+static size_t bind_token(struct discord *d, struct interaction *x, const struct event *ev)
+{
+    struct buf relay_key = BUF_INIT, key = BUF_INIT, place = BUF_INIT, value = BUF_INIT;
+    struct str bot = str_of(d->base.bot);
+    struct str app = is_path_safe(x->application_id) ? x->application_id : bot;
+    struct binding b = {.d = d};
+    struct event other;
+
+    interaction_as_forward(x, bot, &other);
+    session_key_of_event(&relay_key, &other);
+    interaction_as_message(x, bot, STR(""), &other);
+    session_key_of_event(&key, &other);
+    discord_hook_place(d, snowflake(x->channel_id), &place);
+    buf_printf(&value, "%.*s\x1f%.*s\x1f%.*s", STR_FMT(app), STR_FMT(x->channel_id),
+               STR_FMT(x->token));
+    b.spec = (struct vault_spec){.session_keys = {buf_str(&relay_key), buf_str(&key)},
+                                 .kind = STR(DISCORD_TOKEN_KIND),
+                                 .id = x->id,
+                                 .place = buf_str(&place),
+                                 .user = x->user_id,
+                                 .life_ms = TOKEN_LIFE_MS};
+    /* A button shows no "thinking ...": its message stays, and what comes is new. */
+    b.spec.used = x->type == INTERACTION_COMPONENT;
+    if (is_path_safe(x->token) && is_path_safe(app) && snowflake(x->channel_id) != 0)
+        b.spec.value = buf_str(&value);
+    host_each_target(d->base.host, ev, on_target, &b);
+    buf_wipe(&value);
+    buf_done(&place);
+    buf_done(&key);
+    buf_done(&relay_key);
+    return b.n;
+}
+
+/* ---- taking it in ---- */
+
+static bool is_routed(struct discord *d, struct str key)
+{
+    return strcmp(host_route_state(d->base.host, &d->base, key), "none") != 0;
+}
+
+/* As with messages: by its own key, else with all the rest of this bot. */
+static void choose_route(struct discord *d, struct event *ev)
+{
+    struct str bot = str_of(d->base.bot);
+
+    if (!is_routed(d, ev->route_key) && is_routed(d, bot))
+        ev->route_key = bot;
+}
+
+static bool write_forward(struct discord *d, struct interaction *x, struct str path,
+                          struct buf *out)
+{
+    struct buf body = BUF_INIT, text = BUF_INIT;
+    struct jw bw = jw_begin(&body), w = jw_begin(out);
+    bool ok = sanitize_json(&bw, x->body);
+
+    base64_add(&text, body.p, body.n);
+    jw_obj(&w);
+    jw_kstr(&w, "platform", STR("discord"));
+    jw_kstr(&w, "botId", str_of(d->base.bot));
+    jw_kstr(&w, "method", STR("POST"));
+    jw_kstr(&w, "path", path);
+    jw_key(&w, "headers");
+    jw_raw(&w, STR("[[\"content-type\",\"application/json\"]]"));
+    jw_kstr(&w, "bodyB64", buf_str(&text));
+    jw_end_obj(&w);
+    buf_done(&text);
+    buf_done(&body);
+    return ok;
+}
+
+static void forward(struct discord *d, struct interaction *x, struct http_req *req,
+                    struct str answered)
+{
+    struct buf json = BUF_INIT;
+    struct event ev;
+
+    interaction_as_forward(x, str_of(d->base.bot), &ev);
+    choose_route(d, &ev);
+    if (!write_forward(d, x, http_path(req), &json))
+        answer_later(d, http_req_id(req), BH_MALFORMED);
+    else if (bind_token(d, x, &ev) == 0)
+        answer(d, http_req_id(req), x->type == INTERACTION_COMPONENT ? SEEN : NOBODY);
+    else
+        host_passthrough(d->base.host, &d->base, &ev, buf_str(&json), on_accepted,
+                         awaiting_new(d, http_req_id(req), answered));
+    buf_done(&json);
+}
+
+static void deliver(struct discord *d, struct interaction *x, struct http_req *req,
+                    struct str answered)
+{
+    struct buf text = BUF_INIT;
+    struct event ev;
+
+    interaction_text(x, &text);
+    interaction_as_message(x, str_of(d->base.bot), buf_str(&text), &ev);
+    choose_route(d, &ev);
+    if (text.n == 0 || bind_token(d, x, &ev) == 0)
+        answer(d, http_req_id(req), x->type == INTERACTION_COMPONENT ? SEEN : NOBODY);
+    else
+        host_accept(d->base.host, &d->base, &ev, on_accepted,
+                    awaiting_new(d, http_req_id(req), answered));
+    buf_done(&text);
+}
+
+static void on_stopped(void *ctx, enum bh_err err)
+{
+}
+
+/* The turn may have begun with a command or with a message: both have their own key. */
+static void stop(struct discord *d, struct interaction *x, struct http_req *req)
+{
+    struct event ev;
+
+    interaction_as_message(x, str_of(d->base.bot), STR("/stop"), &ev);
+    ev.event_id = STR_NULL;
+    choose_route(d, &ev);
+    host_accept(d->base.host, &d->base, &ev, on_stopped, NULL);
+    interaction_as_forward(x, str_of(d->base.bot), &ev);
+    ev.event_id = STR_NULL;
+    ev.text = STR("/stop");
+    choose_route(d, &ev);
+    host_accept(d->base.host, &d->base, &ev, on_stopped, NULL);
+    answer(d, http_req_id(req), STOPPING);
+}
+
+static void take(struct discord *d, struct interaction *x, struct http_req *req)
+{
+    struct str answered = x->type == INTERACTION_COMPONENT ? SEEN : THINKING;
+
+    d->count.interactions++;
+    if (interaction_is_stop(x))
+        stop(d, x, req);
+    else if (d->inbound_interactions)
+        deliver(d, x, req, answered);
+    else
+        forward(d, x, req, answered);
+}
+
+void webhook_http(struct platform *p, struct http_req *req)
+{
+    struct discord *d = discord_of(p);
+    struct interaction x;
+    struct json body;
+
+    if (d->sig == NULL || !str_eq(http_method(req), STR("POST")) ||
+        !discord_sig_ok(d->sig, http_header(req, "X-Signature-Timestamp"),
+                        http_header(req, "X-Signature-Ed25519"), http_body(req),
+                        clock_wall_ms(d->env->clock))) {
+        d->count.forged++;
+        host_refuse_webhook(p->host, req);
+        return;
+    }
+    if (!json_parse(d->hook_parser, http_body(req), &body) || !interaction_read(body, &x)) {
+        answer_later(d, http_req_id(req), BH_MALFORMED);
+        return;
+    }
+    switch (x.type) {
+    case INTERACTION_PING:
+        answer(d, http_req_id(req), PONG);
+        break;
+    case INTERACTION_AUTOCOMPLETE:
+        answer(d, http_req_id(req), NO_CHOICES);
+        break;
+    case INTERACTION_COMMAND:
+    case INTERACTION_COMPONENT:
+    case INTERACTION_MODAL:
+        take(d, &x, req);
+        break;
+    default:
+        answer_later(d, http_req_id(req), BH_MALFORMED);
+        break;
+    }
+}
