@@ -21,6 +21,8 @@
 #define MAX_PENDING \
     1024 /* events held for programs that are busy; the rest waits at the connector */
 #define ENDING_MS 10000
+#define REST_MS \
+    5000 /* a stopped process does not count them; one that was not stopped comes back */
 
 enum { DONE = 0, FAILED = 1, MISUSED = 2, REVOKED = 3 };
 
@@ -43,6 +45,7 @@ static void leave(struct agent *a)
 {
     a->state = AGENT_GONE;
     timer_stop(a->clock, &a->grace);
+    timer_stop(a->clock, &a->rest);
     loop_stop(a->loop);
 }
 
@@ -67,8 +70,43 @@ static void end_programs(struct agent *a)
     list_each(&a->seats, it, next) seat_end(list_entry(it, struct seat, link));
 }
 
+static void on_wake(void *ctx)
+{
+    struct agent *a = ctx;
+
+    if (a->state != AGENT_RESTING)
+        return;
+    a->state = AGENT_RUNNING;
+    a->dormant = false;
+    timer_stop(a->clock, &a->rest);
+    say(a, "back", "");
+    bhgw_open(a->gw);
+    list_each(&a->seats, it, next) seat_go(list_entry(it, struct seat, link));
+}
+
+static void on_rested(struct timer *t)
+{
+    on_wake(container_of(t, struct agent, rest));
+}
+
+static void on_rest(void *ctx)
+{
+    struct agent *a = ctx;
+
+    if (a->state != AGENT_RUNNING)
+        return;
+    say(a, "resting", "");
+    a->state = AGENT_RESTING;
+    agent_moved(a);
+}
+
 void agent_moved(struct agent *a)
 {
+    if (a->state == AGENT_RESTING && !a->dormant && !has_turns(a) && is_all_said(a)) {
+        a->dormant = true;
+        bhgw_go_idle(a->gw);
+        timer_set(a->clock, &a->rest, REST_MS);
+    }
     if (a->state == AGENT_FINISHING && !has_turns(a))
         end_programs(a);
     if (a->state == AGENT_ENDING && a->n_running == 0 && is_all_said(a))
@@ -91,7 +129,7 @@ static void on_terminate(void *ctx)
 {
     struct agent *a = ctx;
 
-    if (a->state != AGENT_RUNNING) {
+    if (a->state != AGENT_RUNNING && a->state != AGENT_RESTING) {
         log_warn(NULL, "second signal: leaving at once");
         leave(a);
         return;
@@ -201,7 +239,7 @@ static void on_revoked(void *ctx)
     struct agent *a = ctx;
 
     a->status = REVOKED;
-    if (a->state == AGENT_RUNNING)
+    if (a->state == AGENT_RUNNING || a->state == AGENT_RESTING)
         on_terminate(a);
 }
 
@@ -318,8 +356,11 @@ int agent_run(const struct agent_options *opt)
     list_init(&a.hungry);
     list_init(&a.chats);
     timer_init(&a.grace, on_grace);
+    timer_init(&a.rest, on_rested);
     loop_on_signal(a.loop, SIGTERM, on_terminate, &a);
     loop_on_signal(a.loop, SIGINT, on_terminate, &a);
+    loop_on_signal(a.loop, SIGUSR1, on_rest, &a);
+    loop_on_signal(a.loop, SIGCONT, on_wake, &a);
     if (!opt->per_chat)
         a.only = seat_new(&a, NULL);
     bhgw_open(a.gw);

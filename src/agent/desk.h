@@ -58,7 +58,7 @@ struct seat { /* where a program sits */
     unsigned looks;
 };
 
-enum agent_state { AGENT_RUNNING, AGENT_FINISHING, AGENT_ENDING, AGENT_GONE };
+enum agent_state { AGENT_RUNNING, AGENT_RESTING, AGENT_FINISHING, AGENT_ENDING, AGENT_GONE };
 
 struct agent {
     const struct agent_options *opt; /* borrowed */
@@ -73,7 +73,8 @@ struct agent {
     size_t n_running, n_chats;
     struct map by_key; /* chats */
     struct seat *only; /* not per_chat: the seat */
-    struct timer grace, look;
+    bool dormant; /* resting, and the connector was told */
+    struct timer grace, rest;
 };
 
 /* agent.c */

@@ -9,6 +9,7 @@
 #include "base/log.h"
 #include "base/mem.h"
 #include "http/front_priv.h"
+#include "net/loop.h"
 #include "relay/relay.h"
 
 void manage_call_free(struct manage_call *c)
@@ -258,9 +259,11 @@ static const char *op_instance(struct manage_call *c, struct json doc)
     jw_ki64(&w, "bytes", (int64_t)v.bytes);
     jw_time(&w, "oldestAt", v.oldest_ms);
     jw_end_obj(&w);
-    jw_kbool(&w, "wakeUrlRegistered",
-             facts_wake_url(c->f->facts, who.tenant, who.instance) != NULL);
+    const char *wake_url = facts_wake_url(c->f->facts, who.tenant, who.instance);
+    jw_kbool(&w, "wakeUrlRegistered", wake_url != NULL);
+    jw_kstr(&w, "wakeUrl", str_of(wake_url)); /* the instance's own: it pokes itself to try it */
     jw_time(&w, "flippedAt", v.flipped_ms);
+    jw_time(&w, "now", clock_wall_ms(loop_clock(c->f->loop))); /* for whose clock differs */
     jw_end_obj(&w);
     front_json(c->f, c->id, 200, &body);
     buf_done(&body);

@@ -1,0 +1,642 @@
+/* sleeper.c - when to let a gateway process sleep, and when to wake it.
+ *
+ *           .--> STARTING --the connector sees it--> AWAKE --idle for long enough--> CHECKING
+ *           |        ^                                 ^                              |    |
+ *        something   |                                 '------ may not sleep ---------'    | our
+ * own probe waits      |                                                                     | came
+ * through |        |                                                                     v  the
+ * wake URL |     poked, scheduled,                      exits / goes dormant          DRAINING |
+ * signalled                                      .------------------------' |        | v | ASLEEP
+ * <--asleep there, nothing unacked-- SETTLING
+ *           '------------------------- something waits there -----'
+ *
+ *      LOOKING, the first state: an instance that is asleep with nothing waiting is not started at
+ * all. LEAVING, the last: SIGTERM was passed on, and we end when it has ended.
+ *
+ * What makes an instance idle is what the connector saw, never a guess of ours, and every step
+ * towards sleep can still end in a wake: a message that arrives on the way is waiting at the
+ * connector, which is asked once more after the process has gone, and rings from then on. */
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/random.h>
+#include <sys/signalfd.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+#include <time.h>
+#include <unistd.h>
+#include "agent/sleeper/sleeper.h"
+
+#define LIVE_PATIENCE_MS 60000
+#define SETTLE_PATIENCE_MS 3000  /* for the connector to notice that the socket is closed */
+#define ANSWER_PATIENCE_MS 15000 /* for it to answer at all */
+#define PROBE_PATIENCE_MS 8000
+#define REFUSED_MS 60000 /* until the same question is worth asking again */
+#define BACKOFF_MIN_MS 500
+#define BACKOFF_MAX_MS 30000
+#define STEADY_MS 30000
+
+enum state { LOOKING, STARTING, AWAKE, CHECKING, DRAINING, SETTLING, ASLEEP, LEAVING };
+
+#define B(s) (1u << s)
+static const struct {
+    const char *name;
+    unsigned next; /* bit set of states that may follow */
+} states[] = {
+    [LOOKING] = {"looking", B(STARTING) | B(CHECKING) | B(LEAVING)},
+    [STARTING] = {"starting", B(STARTING) | B(AWAKE) | B(LEAVING)},
+    [AWAKE] = {"awake", B(CHECKING) | B(STARTING) | B(LEAVING)},
+    [CHECKING] = {"checking", B(AWAKE) | B(DRAINING) | B(ASLEEP) | B(STARTING) | B(LEAVING)},
+    [DRAINING] = {"draining", B(SETTLING) | B(STARTING) | B(LEAVING)},
+    [SETTLING] = {"settling", B(ASLEEP) | B(STARTING) | B(LEAVING)},
+    [ASLEEP] = {"asleep", B(STARTING) | B(LEAVING)},
+    [LEAVING] = {"leaving", 0},
+};
+
+struct sleeper {
+    /* from the command line */
+    int64_t idle_ms, every_ms, drain_ms, look_ms;
+    int at_minute; /* of the day; -1: none */
+    bool freeze;
+    int drain_signal;
+    const char *wake_url; /* instead of the registered one; NULL: that one */
+
+    enum state state;
+    int64_t since_ms;    /* in this state */
+    int64_t started_ms;  /* the process, or its thaw */
+    int64_t ask_at_ms;   /* INT64_MAX: no question planned */
+    int64_t wake_at_ms;  /* while asleep, by the schedule */
+    int64_t start_at_ms; /* a crashed process is started again; INT64_MAX: not planned */
+    unsigned failures;
+    bool knocked; /* on the way to sleep */
+    bool hurry;   /* SIGUSR2: idle enough as soon as nothing is in flight */
+    bool probing, reached;
+    uint64_t sleeps, wakes;
+    char nonce[PROBE_NONCE], url[2048];
+    char refusal[320]; /* why it may not sleep; "": it may, for all we know */
+    struct knock knock;
+    struct child child;
+    struct ask ask;
+};
+
+/* ---- small things ---- */
+
+int64_t now_ms(void)
+{
+    struct timespec ts;
+
+    clock_gettime(CLOCK_MONOTONIC, &ts);
+    return (int64_t)ts.tv_sec * 1000 + ts.tv_nsec / 1000000;
+}
+
+static void write_line(int fd, const char *prefix, const char *fmt, va_list args)
+{
+    char line[2400];
+    int n = snprintf(line, sizeof line, "%s", prefix);
+
+    n += vsnprintf(line + n, sizeof line - (size_t)n - 1, fmt, args);
+    if (n > (int)sizeof line - 2)
+        n = sizeof line - 2;
+    line[n++] = '\n';
+    if (write(fd, line, (size_t)n) < 0)
+        return; /* nobody reads it: nothing to do about that */
+}
+
+void say(const char *fmt, ...)
+{
+    va_list args;
+
+    va_start(args, fmt);
+    write_line(STDOUT_FILENO, "sleeper: ", fmt, args);
+    va_end(args);
+}
+
+void warn(const char *fmt, ...)
+{
+    va_list args;
+
+    va_start(args, fmt);
+    write_line(STDERR_FILENO, "sleeper: ", fmt, args);
+    va_end(args);
+}
+
+/* Tell systemd, if it is there: asleep is a healthy way to be. */
+static void notify(const char *what)
+{
+    const char *path = getenv("NOTIFY_SOCKET");
+    struct sockaddr_un to = {.sun_family = AF_UNIX};
+
+    if (path == NULL || (*path != '/' && *path != '@') || strlen(path) >= sizeof to.sun_path)
+        return;
+    memcpy(to.sun_path, path, strlen(path));
+    if (*path == '@')
+        to.sun_path[0] = '\0';
+    int fd = socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+    if (fd < 0)
+        return;
+    sendto(fd, what, strlen(what), MSG_NOSIGNAL, (struct sockaddr *)&to,
+           (socklen_t)(offsetof(struct sockaddr_un, sun_path) + strlen(path)));
+    close(fd);
+}
+
+/* The only place that writes s->state. */
+static void enter(struct sleeper *s, enum state next, const char *why)
+{
+    char status[128];
+
+    if (!(states[s->state].next & B(next)))
+        abort();
+    s->state = next;
+    s->since_ms = now_ms();
+    say("%s%s%s", states[next].name, *why != '\0' ? ": " : "", why);
+    snprintf(status, sizeof status, "READY=1\nSTATUS=%s", states[next].name);
+    notify(status);
+}
+
+static void ask_in(struct sleeper *s, int64_t ms)
+{
+    s->ask_at_ms = now_ms() + ms;
+}
+
+/* ---- waking ---- */
+
+static void start(struct sleeper *s, const char *why)
+{
+    int64_t now = now_ms();
+
+    s->start_at_ms = INT64_MAX;
+    s->knocked = s->hurry = s->probing = false;
+    ask_cancel(&s->ask);
+    if (s->child.stopped) {
+        child_thaw(&s->child);
+    } else if (s->child.pid == 0 && !child_start(&s->child)) {
+        s->failures++;
+        s->start_at_ms = now + BACKOFF_MAX_MS;
+    }
+    s->started_ms = now;
+    s->wakes++;
+    enter(s, STARTING, why);
+    ask_in(s, s->look_ms);
+}
+
+/* When the schedule wants it awake, INT64_MAX: never. */
+static int64_t scheduled_ms(const struct sleeper *s)
+{
+    time_t wall = time(NULL);
+    struct tm tm;
+
+    if (s->every_ms > 0)
+        return now_ms() + s->every_ms;
+    if (s->at_minute < 0 || localtime_r(&wall, &tm) == NULL)
+        return INT64_MAX;
+    int wait_s = s->at_minute * 60 - (tm.tm_hour * 3600 + tm.tm_min * 60 + tm.tm_sec);
+    return now_ms() + (wait_s > 0 ? wait_s : wait_s + 86400) * INT64_C(1000);
+}
+
+static void fall_asleep(struct sleeper *s)
+{
+    s->sleeps++;
+    s->ask_at_ms = INT64_MAX;
+    s->wake_at_ms = scheduled_ms(s);
+    s->knocked = false;
+    enter(s, ASLEEP,
+          s->freeze && s->child.pid > 0 ? "stopped, a poke wakes it" : "a poke wakes it");
+}
+
+/* ---- falling asleep ---- */
+
+static void refuse(struct sleeper *s, const char *why)
+{
+    if (strcmp(s->refusal, why) != 0)
+        warn("it may not sleep: %s", why);
+    snprintf(s->refusal, sizeof s->refusal, "%s", why);
+    s->hurry = false;
+    if (s->child.pid == 0) {
+        start(s, why);
+        return;
+    }
+    if (s->state == CHECKING)
+        enter(s, AWAKE, why);
+    ask_in(s, s->idle_ms < REFUSED_MS ? s->idle_ms : REFUSED_MS);
+}
+
+static void check_wake_url(struct sleeper *s, const struct answer *r)
+{
+    unsigned char raw[(PROBE_NONCE - 1) / 2];
+
+    if (s->wake_url == NULL && r->wake_url[0] == '\0') {
+        refuse(s, "no wake URL is registered (bellhop gateway set ID --wake-url URL)");
+        return;
+    }
+    snprintf(s->url, sizeof s->url, "%s", s->wake_url != NULL ? s->wake_url : r->wake_url);
+    if (getrandom(raw, sizeof raw, 0) != (ssize_t)sizeof raw)
+        return;
+    for (size_t i = 0; i < sizeof raw; i++)
+        snprintf(s->nonce + 2 * i, 3, "%02x", raw[i]);
+    s->reached = false;
+    s->probing = ask_start(&s->ask, "probe", s->url, s->nonce);
+    if (s->state != CHECKING)
+        enter(s, CHECKING, "does the wake URL lead here?");
+    ask_in(s, PROBE_PATIENCE_MS);
+}
+
+static void drain(struct sleeper *s)
+{
+    s->refusal[0] = '\0';
+    enter(s, DRAINING, s->hurry ? "asked to" : "nobody wrote for a while");
+    child_signal(&s->child, s->drain_signal);
+    ask_in(s, s->freeze ? s->look_ms : INT64_C(86400000));
+}
+
+static bool is_still(const struct answer *r)
+{
+    return r->unacked == 0 && r->entries == 0;
+}
+
+static bool is_idle(const struct sleeper *s, const struct answer *r)
+{
+    int64_t up_ms = now_ms() - s->started_ms;
+    int64_t idle_ms = r->idle_ms < up_ms ? r->idle_ms : up_ms;
+
+    return is_still(r) && (s->hurry || idle_ms >= s->idle_ms);
+}
+
+/* ---- what the connector says, state by state ---- */
+
+static void heard_looking(struct sleeper *s, const struct answer *r)
+{
+    if (r->ok && strcmp(r->state, "asleep") == 0 && is_still(r))
+        check_wake_url(s, r); /* and then sleep on, without ever having been awake */
+    else
+        start(s, r->ok ? "" : r->problem);
+}
+
+static void heard_starting(struct sleeper *s, const struct answer *r)
+{
+    int64_t now = now_ms();
+
+    if (r->ok && strcmp(r->state, "live") == 0) {
+        enter(s, AWAKE, "the connector sees it");
+        ask_in(s, s->look_ms);
+        return;
+    }
+    if (now - s->started_ms > LIVE_PATIENCE_MS && s->refusal[0] == '\0') {
+        snprintf(s->refusal, sizeof s->refusal, "the process does not connect by itself%s%s",
+                 r->ok ? "" : ": ", r->ok ? "" : r->problem);
+        warn("it may not sleep: %s", s->refusal);
+    }
+    ask_in(s, now - s->started_ms > 5000 ? 2000 : s->look_ms);
+}
+
+static void heard_awake(struct sleeper *s, const struct answer *r)
+{
+    int64_t left_ms = s->idle_ms - (r->idle_ms < s->idle_ms ? r->idle_ms : s->idle_ms);
+
+    if (!r->ok) {
+        refuse(s, r->problem);
+    } else if (strcmp(r->state, "live") != 0) {
+        refuse(s, "the connector does not see the process");
+    } else if (is_idle(s, r)) {
+        check_wake_url(s, r);
+    } else {
+        int64_t up_left_ms = s->started_ms + s->idle_ms - now_ms();
+        left_ms = left_ms > up_left_ms ? left_ms : up_left_ms;
+        ask_in(s, s->hurry || left_ms < s->look_ms ? s->look_ms : left_ms);
+    }
+}
+
+/* The second look: the probe has come through meanwhile, or it has not. */
+static void heard_checking(struct sleeper *s, const struct answer *r)
+{
+    bool there = strcmp(r->state, s->child.pid > 0 ? "live" : "asleep") == 0;
+
+    if (!r->ok)
+        refuse(s, r->problem);
+    else if (s->child.pid == 0 && there && is_still(r))
+        fall_asleep(s);
+    else if (s->child.pid == 0)
+        start(s, "something waits");
+    else if (there && is_idle(s, r))
+        drain(s);
+    else {
+        enter(s, AWAKE, "not idle any more");
+        ask_in(s, s->look_ms);
+    }
+}
+
+/* Dormant, but still running: only with --mode freeze. */
+static void heard_draining(struct sleeper *s, const struct answer *r)
+{
+    if (r->ok && strcmp(r->state, "asleep") == 0 && is_still(r) && !s->knocked) {
+        child_freeze(&s->child);
+        enter(s, SETTLING, "stopped");
+        ask_in(s, 0); /* a message between the answer and the stop is waiting there */
+    } else if (r->ok && strcmp(r->state, "asleep") == 0) {
+        child_thaw(&s->child); /* reminds it to come back */
+        start(s, "something waits");
+    } else {
+        ask_in(s, s->look_ms);
+    }
+}
+
+static void heard_settling(struct sleeper *s, const struct answer *r)
+{
+    bool asleep = r->ok && strcmp(r->state, "asleep") == 0;
+
+    if (s->knocked || (asleep && r->entries > 0)) {
+        start(s, s->knocked ? "poked on the way" : "something waits");
+    } else if (asleep && is_still(r)) {
+        fall_asleep(s);
+    } else if (now_ms() - s->since_ms > (r->ok ? SETTLE_PATIENCE_MS : ANSWER_PATIENCE_MS)) {
+        snprintf(s->refusal, sizeof s->refusal, "%s",
+                 r->ok ? "the process left without telling the connector" : r->problem);
+        warn("it may not sleep: %s", s->refusal);
+        start(s, "the connector did not confirm");
+    } else {
+        ask_in(s, s->look_ms);
+    }
+}
+
+static void heard(struct sleeper *s, const struct answer *r)
+{
+    static void (*const by_state[])(struct sleeper *, const struct answer *) = {
+        [LOOKING] = heard_looking,
+        [STARTING] = heard_starting,
+        [AWAKE] = heard_awake,
+        [CHECKING] = heard_checking,
+        [DRAINING] = heard_draining,
+        [SETTLING] = heard_settling,
+        [ASLEEP] = NULL,
+        [LEAVING] = NULL,
+    };
+
+    if (s->probing) {
+        s->probing = false;
+        if (s->state != CHECKING)
+            return;
+        if (s->reached)
+            ask_in(s, 0); /* go on: is it idle still? */
+        else
+            refuse(s, r->ok ? "the wake URL does not lead to this sleeper" : r->problem);
+        return;
+    }
+    if (by_state[s->state] != NULL)
+        by_state[s->state](s, r);
+}
+
+/* ---- what else happens ---- */
+
+static void on_knock(struct sleeper *s)
+{
+    switch (s->state) {
+    case LOOKING:
+    case ASLEEP:
+        start(s, "poked");
+        break;
+    case DRAINING:
+    case SETTLING:
+        s->knocked = true;
+        break;
+    case CHECKING:
+        if (s->child.pid == 0)
+            start(s, "poked");
+        break;
+    case STARTING:
+    case AWAKE:
+    case LEAVING:
+        break;
+    }
+}
+
+static int64_t backoff_ms(unsigned failures)
+{
+    int64_t ms = BACKOFF_MIN_MS;
+
+    while (failures-- > 1 && ms < BACKOFF_MAX_MS)
+        ms *= 2;
+    return ms < BACKOFF_MAX_MS ? ms : BACKOFF_MAX_MS;
+}
+
+/* -1: go on; else our exit status. */
+static int on_child_ended(struct sleeper *s, bool well, const char *how)
+{
+    switch (s->state) {
+    case LEAVING:
+        say("left: %s", how);
+        return well ? 0 : 1;
+    case DRAINING:
+        if (!well)
+            warn("the process drained badly: %s", how);
+        enter(s, SETTLING, how);
+        ask_cancel(&s->ask);
+        ask_in(s, 0);
+        return -1;
+    case ASLEEP: /* a stopped one was killed: asleep all the same, the next wake starts it anew */
+        warn("the stopped process ended: %s", how);
+        return -1;
+    case SETTLING:
+        return -1;
+    case LOOKING:
+    case STARTING:
+    case AWAKE:
+    case CHECKING:
+        break;
+    }
+    s->failures = now_ms() - s->started_ms > STEADY_MS ? 1 : s->failures + 1;
+    s->start_at_ms = now_ms() + backoff_ms(s->failures);
+    warn("the process ended: %s; starting it again in %" PRId64 " ms", how,
+         backoff_ms(s->failures));
+    if (s->state != STARTING)
+        enter(s, STARTING, "it ended by itself");
+    s->started_ms = s->start_at_ms;
+    return -1;
+}
+
+static int leave(struct sleeper *s)
+{
+    if (s->state == LEAVING) { /* a second signal: out at once */
+        child_signal(&s->child, SIGKILL);
+        return 1;
+    }
+    ask_cancel(&s->ask);
+    s->ask_at_ms = s->start_at_ms = INT64_MAX;
+    enter(s, LEAVING, "");
+    notify("STOPPING=1");
+    if (s->child.pid == 0)
+        return 0;
+    child_signal(&s->child, SIGTERM);
+    if (s->child.stopped)
+        child_thaw(&s->child);
+    return -1;
+}
+
+static int on_signals(struct sleeper *s, int fd)
+{
+    struct signalfd_siginfo info;
+    char how[48];
+    bool well;
+    int rc = -1;
+
+    while (rc < 0 && read(fd, &info, sizeof info) == (ssize_t)sizeof info) {
+        switch (info.ssi_signo) {
+        case SIGTERM:
+        case SIGINT:
+            rc = leave(s);
+            break;
+        case SIGUSR1:
+            if (s->state == ASLEEP)
+                start(s, "signalled");
+            break;
+        case SIGUSR2:
+            if (s->state == AWAKE) {
+                s->hurry = true;
+                ask_in(s, 0);
+            }
+            break;
+        }
+    }
+    if (rc < 0 && child_reap(&s->child, &well, how))
+        rc = on_child_ended(s, well, how);
+    return rc;
+}
+
+static void describe(const struct sleeper *s, char *out, size_t n)
+{
+    snprintf(out, n,
+             "{\"healthy\":true,\"state\":\"%s\",\"pid\":%d,\"sleeps\":%" PRIu64
+             ",\"wakes\":%" PRIu64 ",\"maySleep\":%s}\n",
+             states[s->state].name, (int)s->child.pid, s->sleeps, s->wakes,
+             s->refusal[0] == '\0' ? "true" : "false");
+}
+
+static void on_knocks(struct sleeper *s)
+{
+    char health[256];
+    enum knock_kind kind;
+
+    describe(s, health, sizeof health);
+    while ((kind = knock_turn(&s->knock, s->nonce, health)) != KNOCK_NOTHING) {
+        if (kind == KNOCK_PROBE)
+            s->reached = true;
+        if (kind == KNOCK_WAKE)
+            on_knock(s);
+    }
+}
+
+static void on_time(struct sleeper *s)
+{
+    int64_t now = now_ms();
+
+    if (s->state == ASLEEP && now >= s->wake_at_ms)
+        start(s, "scheduled");
+    if (now >= s->start_at_ms)
+        start(s, "again");
+    if (s->state == DRAINING && now - s->since_ms > s->drain_ms && s->child.pid > 0) {
+        warn("the process did not leave in time: killed; what it had not acknowledged is kept");
+        child_signal(&s->child, SIGKILL);
+        s->since_ms = now;
+    }
+    if (now >= s->ask_at_ms && s->ask.pid == 0) {
+        s->ask_at_ms = INT64_MAX;
+        if (!ask_start(&s->ask, "instance", NULL, NULL))
+            ask_in(s, 1000);
+    }
+}
+
+/* ---- the loop ---- */
+
+static int64_t least(int64_t a, int64_t b)
+{
+    return a < b ? a : b;
+}
+
+static int wait_ms(const struct sleeper *s)
+{
+    int64_t due = least(s->start_at_ms, knock_due_ms(&s->knock)), now = now_ms();
+
+    if (s->ask.pid != 0)
+        due = least(due, s->ask.until_ms);
+    else
+        due = least(due, s->ask_at_ms);
+    if (s->state == ASLEEP)
+        due = least(due, s->wake_at_ms);
+    if (s->state == DRAINING)
+        due = least(due, s->since_ms + s->drain_ms);
+    if (due == INT64_MAX)
+        return -1;
+    return due <= now ? 0 : due - now > 3600000 ? 3600000 : (int)(due - now) + 1;
+}
+
+static int run(struct sleeper *s, int signals)
+{
+    struct pollfd fds[KNOCKERS + 3];
+    struct answer answer;
+    int rc = -1;
+
+    while (rc < 0) {
+        size_t n = knock_poll(&s->knock, fds);
+        fds[n++] = (struct pollfd){.fd = signals, .events = POLLIN};
+        fds[n++] = (struct pollfd){.fd = s->ask.fd, .events = POLLIN};
+        if (poll(fds, n, wait_ms(s)) < 0 && errno != EINTR)
+            return 1;
+        on_knocks(s);
+        rc = on_signals(s, signals);
+        if (rc < 0 && ask_turn(&s->ask, &answer))
+            heard(s, &answer);
+        if (rc < 0)
+            on_time(s);
+    }
+    return rc;
+}
+
+static int open_signals(void)
+{
+    sigset_t set;
+
+    sigemptyset(&set);
+    sigaddset(&set, SIGTERM);
+    sigaddset(&set, SIGINT);
+    sigaddset(&set, SIGUSR1);
+    sigaddset(&set, SIGUSR2);
+    sigaddset(&set, SIGCHLD);
+    sigprocmask(SIG_BLOCK, &set, NULL);
+    signal(SIGPIPE, SIG_IGN);
+    return signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK);
+}
+
+/* `bellhop sleeper` has understood what the user wrote and hands over: LISTENER IDLE_MS EVERY_MS
+ * AT_MINUTE DRAIN_MS FREEZE WAKE_URL BELLHOP -- PROGRAM... */
+int main(int argc, char **argv)
+{
+    static struct sleeper s; /* zeroed, and not on the stack of a program that is measured */
+
+    if (argc < 11 || strcmp(argv[9], "--") != 0) {
+        warn("this is started by `bellhop sleeper`");
+        return 2;
+    }
+    s.idle_ms = atoll(argv[2]);
+    s.every_ms = atoll(argv[3]);
+    s.at_minute = atoi(argv[4]);
+    s.drain_ms = atoll(argv[5]);
+    s.freeze = atoi(argv[6]) != 0;
+    s.drain_signal = s.freeze ? SIGUSR1 : SIGTERM;
+    s.wake_url = argv[7][0] != '\0' ? argv[7] : NULL;
+    s.look_ms = s.idle_ms / 8 < 50 ? 50 : s.idle_ms / 8 > 500 ? 500 : s.idle_ms / 8;
+    s.start_at_ms = s.wake_at_ms = INT64_MAX;
+    s.child.argv = argv + 10;
+    knock_init(&s.knock, atoi(argv[1]));
+    ask_init(&s.ask, argv[8]);
+    fcntl(s.knock.listener, F_SETFD, FD_CLOEXEC);
+    fcntl(s.knock.listener, F_SETFL, O_NONBLOCK);
+    int signals = open_signals();
+    if (signals < 0)
+        return 1;
+    s.state = LOOKING;
+    ask_in(&s, 0);
+    return run(&s, signals);
+}
