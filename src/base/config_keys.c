@@ -35,7 +35,9 @@ const struct config_key config_keys[] = {
     {"delivery.window", CFG_NUMBER, CFG_RELOAD, AT(delivery.window), "8", .min = 1, .max = 64,
      .what = "Unacknowledged WebSocket messages per socket. Gateways stop reading at 16."},
     {"delivery.live_acks", CFG_BOOL, CFG_RELOAD, AT(delivery.live_acks), "true",
-     .what = "Put a `bufferId` on every delivery, so that live ones are acknowledged too."},
+     .what = "Put a `bufferId` on every delivery, so that live ones are acknowledged too. Off, a "
+             "delivery counts as taken when the gateway's socket answered a ping behind it: "
+             "weaker, a gateway that crashes just then loses it."},
     {"delivery.max_mailbox_bytes", CFG_BYTES, CFG_RELOAD, AT(delivery.max_mailbox_bytes), "1GiB",
      .min = 1 << 16, .max = UINT64_MAX,
      .what = "Waiting bytes per instance; past it events are refused as busy."},
@@ -175,8 +177,8 @@ static bool set_word(void *at, const struct config_key *k, struct str text, stru
 {
     if (!config_word_in(text, k->choices, '|')) {
         if (k->planned != NULL && config_word_in(text, k->planned, '|'))
-            buf_printf(expected, "%s (this build of bellhop does not have \"%.*s\" yet)", k->choices,
-                       STR_FMT(text));
+            buf_printf(expected, "%s (this build of bellhop does not have \"%.*s\" yet)",
+                       k->choices, STR_FMT(text));
         else
             buf_printf(expected, "one of %s", k->choices);
         return false;

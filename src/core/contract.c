@@ -168,7 +168,7 @@ const struct contract_close contract_close_codes[] = {
     {1000, false}, /* the answer to the gateway's own close */
     {1002, false}, /* not WebSocket */
     {1007, false}, /* a text message that is not UTF-8 */
-    {1008, false}, /* does not read, or sends nonsense */
+    {1008, false}, /* does not read, sends nonsense, or no hello */
     {1009, false}, /* a message or line too large */
     {1012, false}, /* bellhop restarts, or a newer socket took over */
     {1013, false}, /* too busy, or on the way down */

@@ -12,7 +12,7 @@
 #include "relay/session.h"
 #include "tenancy/facts.h"
 
-enum { CLOSE_RESTART = 1012 };
+enum { CLOSE_POLICY = 1008, CLOSE_RESTART = 1012 };
 
 static int64_t now_ms(const struct session *s)
 {
@@ -48,7 +48,7 @@ static int64_t next_deadline(const struct session *s)
                              (s->state == SESSION_RECEIVING ? lim->pong_patience_ms : far));
     if (flight_count(s->flight) > 0 && s->state != SESSION_OLD && s->state != SESSION_IDLE)
         due = min64(due, s->ack_since_ms + (s->state == SESSION_DEAF ? far : lim->ack_patience_ms));
-    if (s->state == SESSION_OLD)
+    if (s->state == SESSION_OLD || s->state == SESSION_NEW)
         due = min64(due, s->since_ms + lim->old_socket_ms);
     return due;
 }
@@ -125,6 +125,8 @@ void pulse_tick(struct timer *t)
         check_acks(s, now);
     if (s->state == SESSION_OLD && now - s->since_ms >= lim->old_socket_ms)
         session_close(s, CLOSE_RESTART, "replaced by a newer socket");
+    if (s->state == SESSION_NEW && now - s->since_ms >= lim->old_socket_ms)
+        session_close(s, CLOSE_POLICY, "no hello");
     if (s->state == SESSION_CLOSING)
         return;
     if (now >= s->next_ping_ms) {

@@ -286,7 +286,8 @@ struct session *session_open(struct relay *r, const struct gateway *gw, struct l
     *s = (struct session){.log = {log_prefix}, .inst = i, .link = link, .gw = gw};
     s->number = ++r->next_session;
     s->ackless = gw->ackless;
-    s->next_ping_ms = clock_now_ms(r->env.clock) + r->lim.ping_ms;
+    s->since_ms = clock_now_ms(r->env.clock);
+    s->next_ping_ms = s->since_ms + r->lim.ping_ms;
     list_init(&s->by_inst);
     list_init(&s->by_age);
     list_init(&s->requests);

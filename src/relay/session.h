@@ -52,7 +52,7 @@ struct session {
     int64_t next_ping_ms;
     int64_t quiet_since_ms;     /* oldest unanswered ping */
     int64_t ack_since_ms;       /* last ack, or the first message after all were acked */
-    int64_t since_ms;           /* when it became OLD */
+    int64_t since_ms;           /* when it was opened, later when it became OLD */
     int64_t malformed_since_ms; /* when the current run of bad frames began */
     uint32_t number;            /* order of opening */
     uint32_t ping_no, pong_no;

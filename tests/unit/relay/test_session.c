@@ -88,6 +88,18 @@ static void an_older_socket_takes_over_when_the_newest_closes_and_gets_nothing_t
     assert_true(is_event(old, 2, "e3"));
 }
 
+static void a_socket_that_never_says_hello_is_closed_with_1008_after_a_minute(void **state)
+{
+    struct fake *f = dial("gw-a");
+    for (int i = 0; i < 59; i++) {
+        advance(1000);
+        pong(f);
+    }
+    assert_int_equal(f->close_code, 0);
+    advance(2000);
+    assert_int_equal(f->close_code, 1008);
+}
+
 static void an_older_socket_is_closed_with_1012_after_a_minute(void **state)
 {
     struct fake *old = connect_as("gw-a");
@@ -491,6 +503,7 @@ int main(void)
         PROMISE(the_newest_handshake_receives_the_unacked_tail_and_what_is_new),
         PROMISE(a_late_ack_on_the_older_socket_counts),
         PROMISE(an_older_socket_takes_over_when_the_newest_closes_and_gets_nothing_twice),
+        PROMISE(a_socket_that_never_says_hello_is_closed_with_1008_after_a_minute),
         PROMISE(an_older_socket_is_closed_with_1012_after_a_minute),
         PROMISE(a_second_hello_on_an_older_socket_only_gets_its_descriptor),
         PROMISE(going_idle_is_acked_only_when_the_flip_is_on_disk),
