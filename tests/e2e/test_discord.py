@@ -231,6 +231,21 @@ def test_the_agent_sleeps_and_finds_its_letters(rig):
         g.hear(f"letter {i}")
 
 
+def test_what_cannot_be_stored_waits_at_discord(sim, make_bellhop, dial):
+    r = Rig(sim, lambda c: make_bellhop(c + "delivery: {{max_mailbox_bytes: 64KiB}}\n"), dial)
+    r.gateway.close()
+    for i in range(60):  # twice as much as fits
+        sim.say(GENERAL, f"m{i} " + "x" * 1500)
+    assert "cannot be stored" in wait_for(lambda: status(r.server)["problem"])
+    g = r.dial()
+    wait_for(lambda: len(g.seen) >= 60, 40)
+    assert [t.split()[0] for t in dict.fromkeys(g.seen)] == [f"m{i}" for i in range(60)]
+    sim.say(GENERAL, "and on")
+    wait_for(lambda: g.seen[-1] == "and on")
+    wait_for(lambda: status(r.server)["problem"] is None, 40)
+    r.check()
+
+
 def test_two_shards_start_one_after_the_other(make_sim, make_bellhop, dial):
     sim = make_sim(shards=2)
     second = str(int(GUILD) + (1 << 22))

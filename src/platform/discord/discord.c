@@ -88,6 +88,10 @@ static const char *problem_of(struct discord *d)
 {
     if (rest_problem(d->rest) != NULL)
         return rest_problem(d->rest);
+    for (unsigned i = 0; i < d->n_shards; i++)
+        if (d->shards[i].failing_since_ms > 0)
+            return "messages wait at Discord because they cannot be stored: a mailbox is full or "
+                   "the disk takes no writes";
     return d->gateway_problem != NULL ? d->gateway_problem : d->start_problem;
 }
 
@@ -95,6 +99,8 @@ static void on_tick(struct timer *t)
 {
     struct discord *d = container_of(t, struct discord, tick);
 
+    for (unsigned i = 0; i < d->n_shards; i++)
+        events_shard_tick(&d->shards[i]);
     memory_save(d);
     d->base.problem = problem_of(d);
     timer_set(d->env->clock, &d->tick, TICK_MS);
@@ -232,6 +238,7 @@ static void discord_status(struct platform *p, struct jw *w)
     jw_kbool(w, "interactions", d->sig != NULL);
     jw_ki64(w, "interactionsTaken", (int64_t)d->count.interactions);
     jw_ki64(w, "interactionsRefused", (int64_t)d->count.forged);
+    jw_ki64(w, "lost", (int64_t)d->count.lost);
     jw_ki64(w, "emptyMessages", (int64_t)d->count.empty);
     jw_ki64(w, "requests", (int64_t)rest.sent);
     jw_ki64(w, "requestsWaiting", (int64_t)rest.waiting);

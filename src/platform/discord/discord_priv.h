@@ -6,8 +6,8 @@
  *      hold.c     messages that wait for something           backfill.c  what a lost session missed
  *      sight.c    who can see which channel                  hook.c      answers through tokens
  *      webhook.c  interactions -> vault and mailbox
- *      interaction.c, gateway.c, rest.c, limits.c, cache.c, normalize.c, permissions.c know nothing of
- * these. */
+ *      interaction.c, gateway.c, rest.c, limits.c, cache.c, normalize.c, permissions.c know nothing
+ * of these. */
 #pragma once
 #include "base/list.h"
 #include "base/log.h"
@@ -28,13 +28,17 @@ struct seen;
 struct ws_client;
 
 struct shard {
-    struct discord *d;        /* borrowed */
-    struct dgateway *gateway; /* owned */
-    struct ws_client *ws;     /* owned; NULL: no socket */
-    struct list pendings;     /* struct pending, in order of arrival */
-    struct timer replay;      /* armed: an event was not taken, ask for it again */
-    bool queued;              /* wants to start a session */
-    uint64_t saved_seq;       /* as written last */
+    struct discord *d;                   /* borrowed */
+    struct dgateway *gateway;            /* owned */
+    struct ws_client *ws;                /* owned; NULL: no socket */
+    struct list pendings;                /* struct pending, in order of arrival */
+    struct timer replay;                 /* armed: an event was not taken, ask for it again */
+    int64_t replay_ms;                   /* how long the last such pause was; 0: none yet */
+    int64_t failing_since_ms, failed_ms; /* events cannot be stored; 0: they can */
+    uint64_t failed_channels[16];        /* during the pause: their later messages wait too */
+    size_t n_failed_channels;
+    bool queued;        /* wants to start a session */
+    uint64_t saved_seq; /* as written last */
     char saved_id[128];
 };
 
@@ -122,6 +126,7 @@ void start_done(struct discord *d);
 /* ---- events.c ---- */
 extern const struct dgateway_handlers discord_gateway_handlers;
 void events_shard_init(struct shard *s);
+void events_shard_tick(struct shard *s);
 void events_shard_done(struct shard *s);
 /* Normalize and, when that gives an event, hand it over: @done then runs later. */
 enum normalize_verdict events_try(struct discord *d, struct json message, struct str guild_id,

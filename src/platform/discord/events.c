@@ -9,7 +9,7 @@
 #include "base/mem.h"
 #include "platform/discord/discord_priv.h"
 
-#define REPLAY_MS 5000
+enum { FIRST_REPLAY_MS = 2000, MAX_REPLAY_MS = 60000, GIVE_UP_MS = 600000, WELL_MS = 10000 };
 
 /* ---- the ledger ---- */
 
@@ -89,23 +89,69 @@ static void on_replay(struct timer *t)
 {
     struct shard *s = container_of(t, struct shard, replay);
 
+    s->n_failed_channels = 0;
     reset_ledger(s);
     dgateway_replay(s->gateway, 0);
 }
 
+/* During the pause the later messages of such a channel are not even tried: they come again, behind
+ * the one that failed. */
+static bool channel_waits(const struct shard *s, uint64_t channel_id)
+{
+    if (s->n_failed_channels == ARRAY_LEN(s->failed_channels))
+        return true; /* too many to tell apart */
+    for (size_t i = 0; i < s->n_failed_channels; i++)
+        if (s->failed_channels[i] == channel_id)
+            return true;
+    return false;
+}
+
+static void ask_again(struct shard *s)
+{
+    struct discord *d = s->d;
+
+    if (timer_is_set(&s->replay))
+        return;
+    s->replay_ms = s->replay_ms == 0 ? FIRST_REPLAY_MS : s->replay_ms * 2;
+    if (s->replay_ms > MAX_REPLAY_MS)
+        s->replay_ms = MAX_REPLAY_MS;
+    log_warn(&d->log, "an event could not be stored: asking Discord again in %lld ms",
+             (long long)s->replay_ms);
+    timer_set(d->env->clock, &s->replay, s->replay_ms);
+}
+
 void pending_failed(struct pending *p)
 {
-    if (p == NULL)
-        return;
-    if (p->shard == NULL) {
+    struct shard *s = p != NULL ? p->shard : NULL;
+
+    if (s == NULL) {
         free(p);
         return;
     }
+    int64_t now_ms = clock_now_ms(p->d->env->clock);
     p->taken = false;
-    if (timer_is_set(&p->shard->replay))
+    s->failed_ms = now_ms;
+    if (s->failing_since_ms == 0)
+        s->failing_since_ms = now_ms;
+    if (now_ms - s->failing_since_ms < GIVE_UP_MS) {
+        if (!channel_waits(s, p->channel_id))
+            s->failed_channels[s->n_failed_channels++] = p->channel_id;
+        ask_again(s);
         return;
-    log_warn(&p->d->log, "an event could not be stored: asking Discord again in %d ms", REPLAY_MS);
-    timer_set(p->d->env->clock, &p->shard->replay, REPLAY_MS);
+    }
+    log_error(&p->d->log, "a message of channel %llu is given up: it cannot be stored",
+              (unsigned long long)p->channel_id);
+    p->d->count.lost++;
+    pending_done(p);
+}
+
+/* No failure since the last pause ended: all is well again. */
+void events_shard_tick(struct shard *s)
+{
+    if (s->failing_since_ms == 0 || timer_is_set(&s->replay) ||
+        clock_now_ms(s->d->env->clock) - s->failed_ms < s->replay_ms + WELL_MS)
+        return;
+    s->failing_since_ms = s->replay_ms = 0;
 }
 
 void events_accepted(void *ctx, enum bh_err err)
@@ -201,6 +247,8 @@ static void on_message(struct discord *d, struct json message, struct pending *p
     p->channel_id = n->channel_id;
     p->guild_id = n->guild_id;
     dcache_note_member(d->cache, n->guild_id, n->user_id, n->nick, n->roles);
+    if (p->shard->n_failed_channels > 0 && channel_waits(p->shard, p->channel_id))
+        return;
     struct seen *seen = map_get(&d->seen, id_key(&p->channel_id));
     if (seen != NULL && seen->gap != 0 && !seen->filling)
         backfill_channel(d, seen); /* what was missed comes first */
@@ -258,6 +306,7 @@ static void on_session_lost(void *ctx, struct dgateway *g)
     struct shard *s = &d->shards[dgateway_shard(g)];
 
     timer_stop(d->env->clock, &s->replay);
+    s->n_failed_channels = 0;
     timer_stop(d->env->clock, &d->backfill_timer);
     reset_ledger(s);
     backfill_mark(d, s);
