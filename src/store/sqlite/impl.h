@@ -18,13 +18,16 @@
 #define BATCH_MAX_BYTES (16u << 20) /* the first completion is not late because of the last */
 #define BATCH_MAX_READS 512         /* rows asked for: whoever asked sends them while we go on */
 #define LINGER_FULL 1024            /* this many waiting ops are company enough */
-#define FORGET_ROWS 256             /* deduplication records dropped per transaction */
-#define PURGE_ROWS 1024             /* settled rows deleted per transaction when it is quiet */
-#define PURGE_QUIET_MS 50           /* it is, when nothing was submitted for this long */
-#define PURGE_BACKLOG 65536         /* settled rows: from here on some go after every batch */
-#define PURGE_RETRY_MS 1000         /* after a failure */
-#define PROBE_MS 1000               /* while ill: between two looks whether writing works again */
-#define PURGE_LATE_MS 5000          /* the same when the oldest was settled that long ago */
+#define GATHER_ROWS 16      /* so many in the last transaction: the next waits for company */
+#define GATHER_SLOW_US 1000 /* if that one took so long */
+#define GATHER_MAX_US 1000  /* at most this long */
+#define FORGET_ROWS 256     /* deduplication records dropped per transaction */
+#define PURGE_ROWS 1024     /* settled rows deleted per transaction when it is quiet */
+#define PURGE_QUIET_MS 50   /* it is, when nothing was submitted for this long */
+#define PURGE_BACKLOG 65536 /* settled rows: from here on some go after every batch */
+#define PURGE_RETRY_MS 1000 /* after a failure */
+#define PROBE_MS 1000       /* while ill: between two looks whether writing works again */
+#define PURGE_LATE_MS 5000  /* the same when the oldest was settled that long ago */
 
 /* Prepared once, kept as long as the connection.  Their text is in statements.c. */
 enum statement {
@@ -103,6 +106,8 @@ struct store_sqlite {
     int64_t keys_at_ms;              /* the newest of them */
     struct buf scratch;              /* bounds of a scan */
     struct acked acked;
+    uint64_t company;        /* rows of the last transaction */
+    int64_t commit_us;       /* how long it took */
     char batch_problem[160]; /* why something in this batch failed; empty: all well */
 
     pthread_t thread;
