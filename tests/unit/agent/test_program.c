@@ -109,7 +109,9 @@ static void a_signal_reaches_what_it_started(void **state)
     struct rig r;
 
     (void)state;
-    start(&r, "echo on; sleep 60; echo never");
+    /* Python, because a shell that is about to fork may swallow an interrupt. */
+    start(&r, "exec python3 -c 'import subprocess as s; p = s.Popen([\"sleep\", \"60\"]); "
+              "print(\"on\", flush=True); p.wait(); print(\"never\")' 2>/dev/null");
     while (r.lines.n == 0)
         loop_turn(r.loop, 20);
     program_signal(r.prog, SIGINT);
