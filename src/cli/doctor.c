@@ -171,6 +171,17 @@ static bool call(const struct cli_args *a, const char *path, struct json_parser 
     return cli_call(a, "GET", path, STR_NULL, p, doc) == CLI_DONE;
 }
 
+/* The server rings by its own settings, which its environment may have changed. */
+static void take_wake_settings(struct doctor *d, struct json wake)
+{
+    int64_t ms;
+
+    d->cfg->wake.allow_private =
+        json_as_bool(json_get(wake, "allowPrivate"), d->cfg->wake.allow_private);
+    if (json_as_i64(json_get(wake, "timeoutMs"), &ms))
+        d->cfg->wake.timeout_ms = ms;
+}
+
 static void check_running(struct doctor *d, const struct cli_args *a)
 {
     struct json_parser *p = json_parser_new();
@@ -188,6 +199,7 @@ static void check_running(struct doctor *d, const struct cli_args *a)
         found(d, OK, "store", "healthy");
     else
         found(d, BAD, "store", "%.*s", STR_FMT(json_str(store, "problem")));
+    take_wake_settings(d, json_get(doc, "wake"));
     check_platform_problems(d, doc);
     check_instances(d, doc);
     if (cli_i64(doc, "routes") == 0)

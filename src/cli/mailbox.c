@@ -118,6 +118,8 @@ static int show(const struct command *c, const struct cli_args *a, const struct 
         cli_print_json(json_get(doc, "entries"));
     else if (rc == CLI_DONE)
         print_entries(doc, o->bodies);
+    if (rc == CLI_DONE && cli_i64(doc, "more") > 0)
+        fprintf(stderr, "... and %" PRId64 " more\n", cli_i64(doc, "more"));
     json_parser_free(parser);
     buf_done(&path);
     return rc;

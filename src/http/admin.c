@@ -137,6 +137,11 @@ static void write_server(struct front *f, struct jw *w)
     jw_ki64(w, "connections", (int64_t)http_server_connections(f->server));
     jw_ki64(w, "gateways", (int64_t)facts_gateways(f->facts, &unused));
     jw_ki64(w, "routes", (int64_t)facts_routes(f->facts, &unused));
+    jw_key(w, "wake");
+    jw_obj(w);
+    jw_kbool(w, "allowPrivate", f->cfg->wake.allow_private);
+    jw_ki64(w, "timeoutMs", f->cfg->wake.timeout_ms);
+    jw_end_obj(w);
 }
 
 void admin_status(struct front *f, struct http_req *req)
@@ -285,6 +290,7 @@ struct showing {     /* a mailbox being read */
     struct buf body;
     struct jw w;
     bool bodies;
+    uint64_t waiting, shown;
 };
 
 static void on_line(void *ctx, const struct mailbox_line *line)
@@ -292,6 +298,7 @@ static void on_line(void *ctx, const struct mailbox_line *line)
     struct showing *s = ctx;
     struct str frame = line->frame;
 
+    s->shown++;
     if (frame.n > 0 && frame.p[frame.n - 1] == '\n')
         frame.n--;
     jw_obj(&s->w);
@@ -314,6 +321,8 @@ static void on_shown(void *ctx, enum bh_err err)
     struct showing *s = ctx;
 
     jw_end_arr(&s->w);
+    jw_key(&s->w, "more"); /* not shown: past the limit, or past what one answer holds */
+    jw_u64(&s->w, s->waiting > s->shown ? s->waiting - s->shown : 0);
     jw_end_obj(&s->w);
     if (err == BH_OK || err == BH_NOT_FOUND) /* known, but nothing was ever delivered to it */
         front_json(s->f, s->id, 200, &s->body);
@@ -327,6 +336,7 @@ void admin_mailbox_show(struct front *f, struct http_req *req)
 {
     struct buf tenant = BUF_INIT, instance = BUF_INIT, text = BUF_INIT;
     uint64_t limit = 100;
+    struct instance_view view;
 
     http_query(req, "tenant", &tenant);
     http_query(req, "instance", &instance);
@@ -336,6 +346,8 @@ void admin_mailbox_show(struct front *f, struct http_req *req)
         goto out;
     struct showing *s = xcalloc(1, sizeof *s);
     *s = (struct showing){.f = f, .id = http_req_id(req)};
+    if (relay_instance(f->relay, buf_str(&tenant), buf_str(&instance), &view))
+        s->waiting = view.entries;
     buf_reset(&text);
     s->bodies = http_query(req, "bodies", &text);
     s->w = jw_begin(&s->body);

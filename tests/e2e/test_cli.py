@@ -143,7 +143,8 @@ def test_a_mailbox_is_listed_shown_and_purged(bellhop, dial):
     assert len(shown.splitlines()) == 2 and "thought" not in shown
     with_bodies = json.loads(bellhop.cli("mailbox", "show", c.id, "--bodies", "--json").stdout)
     assert [e["frame"]["event"]["text"] for e in with_bodies] == ["a secret thought", "another"]
-    assert len(json.loads(bellhop.cli("mailbox", "show", c.id, "--limit", "1", "--json").stdout)) == 1
+    cut = bellhop.cli("mailbox", "show", c.id, "--limit", "1", "--json")
+    assert len(json.loads(cut.stdout)) == 1 and cut.stderr == "... and 1 more\n"
     assert bellhop.cli("mailbox", "purge", c.id, "--yes").stdout == "2 deleted\n"
     assert json.loads(bellhop.cli("mailbox", "list", "--json").stdout) == []
     assert dial(bellhop, c).quiet()
@@ -244,6 +245,15 @@ def test_doctor_names_a_private_wake_url(make_bellhop):
     server.add(wake_url="http://127.0.0.1:9/w")
     done = server.cli("doctor", check=False)
     assert done.returncode == 1 and "wake.allow_private" in done.stdout
+
+
+def test_doctor_judges_wake_urls_by_the_settings_of_the_running_server(make_bellhop):
+    server = make_bellhop(CONFIG.replace("allow_private: true", "allow_private: false"),
+                          env={"BELLHOP_WAKE_ALLOW_PRIVATE": "true"})
+    server.add(wake_url=server.url.replace("ws", "http", 1))
+    del server.env["BELLHOP_WAKE_ALLOW_PRIVATE"]
+    done = server.cli("doctor", check=False)
+    assert done.returncode == 0 and "can be reached" in done.stdout, done.stdout
 
 
 # ---- the state directory ----
