@@ -299,6 +299,8 @@ static void on_io(struct ev_loop *ev, ev_io *w, int events)
             events |= EV_READ;
         }
         conn_flush(c);
+        if (c->read_off)
+            conn_mark(c); /* there may be room for the answers to what waits */
     }
     if ((events & EV_READ) && c->state != CONN_CLOSED)
         conn_read(c);

@@ -60,6 +60,9 @@ static void handler(void *ctx, struct http_req *r)
         f->ids[f->n_ids++ % 8] = id;
     } else if (str_eq(http_path(r), STR("/close"))) {
         http_answer(f->server, id, &(struct http_answer){.status = 200, .close = true});
+    } else if (str_eq(http_path(r), STR("/big"))) {
+        static char big[64 * 1024];
+        answer_text(f, id, str_make(big, sizeof big));
     } else if (str_eq(http_path(r), STR("/empty"))) {
         http_answer(f->server, id, &(struct http_answer){.status = 204});
     } else if (str_eq(http_path(r), STR("/error"))) {
@@ -247,6 +250,30 @@ static void a_flood_of_pipelined_requests_is_read_only_as_fast_as_it_is_fetched(
     assert_true(f->calls < wanted); /* nobody reads: the rest waits in the kernel */
     raw_close(&r);
     buf_done(&flood);
+}
+
+static void requests_that_waited_for_a_slow_reader_are_answered_when_it_reads(void **state)
+{
+    struct fixture *f = *state;
+    struct raw r = raw_connect(f->loop, f->port);
+    int wanted = 300, small = 4096;
+    int64_t until;
+
+    setsockopt(r.fd, SOL_SOCKET, SO_RCVBUF, &small, sizeof small);
+    for (int i = 0; i < wanted; i++) {
+        (void)!send(r.fd, "GET /big HTTP/1.1\r\n\r\n", 21, MSG_NOSIGNAL);
+        loop_turn(f->loop, 0);
+    }
+    loop_turns(f->loop, 20);
+    assert_true(f->calls < wanted);
+    until = test_now_ms() + 5000;
+    while (f->calls < wanted && test_now_ms() < until) {
+        raw_poll(&r);
+        buf_reset(&r.got);
+        loop_turn(f->loop, 1);
+    }
+    assert_int_equal(f->calls, wanted);
+    raw_close(&r);
 }
 
 static void head_gets_the_length_and_no_body(void **state)
@@ -715,6 +742,7 @@ int main(void)
         T(pipelined_requests_are_answered_in_order),
         T(a_pipelined_request_waits_for_the_answer_before_it),
         T(a_flood_of_pipelined_requests_is_read_only_as_fast_as_it_is_fetched),
+        T(requests_that_waited_for_a_slow_reader_are_answered_when_it_reads),
         T(head_gets_the_length_and_no_body),
         T(status_204_has_neither_body_nor_length),
         T(expect_100_continue_is_answered_before_the_body),
