@@ -19,6 +19,8 @@ enum {
     MALFORMED_WINDOW_MS = 60000,
     ANSWER_AGE_MS = 5000, /* an acking gateway has acked long before this */
     ANSWERS_PROVE = 2,
+    NAPS_PER_S = 5, /* each is a record, two log lines and a state told to every page */
+    NAPS_AT_ONCE = 100,
 };
 
 typedef void frame_f(struct session *s, const struct frame *f);
@@ -169,8 +171,13 @@ static void on_interrupt(struct session *s, const struct frame *f)
 
 static void on_going_idle(struct session *s, const struct frame *f)
 {
+    int64_t now_ms = clock_now_ms(s->inst->relay->env.clock);
+
     (void)f;
-    session_sleep(s);
+    if (s->state != SESSION_IDLE && !bucket_take(&s->naps, now_ms, NAPS_PER_S, NAPS_AT_ONCE))
+        session_close(s, CLOSE_POLICY, "falls asleep too often");
+    else
+        session_sleep(s);
 }
 
 static frame_f *const handlers[] = {

@@ -416,6 +416,24 @@ static void malformed_frames_are_counted_and_ten_in_a_minute_close_with_1008(voi
     assert_int_equal(relay_counters(rig.relay)->frames_malformed, 19);
 }
 
+static void a_gateway_that_only_falls_asleep_and_wakes_is_closed_with_1008(void **state)
+{
+    struct fake *f = connect_as("gw-a");
+    for (int i = 0; i < 60; i++) {
+        say(f, "{\"type\":\"going_idle\"}");
+        hello(f);
+    }
+    advance(20000);
+    pong(f);
+    for (int i = 0; i < 100; i++) {
+        say(f, "{\"type\":\"going_idle\"}");
+        hello(f);
+    }
+    assert_int_equal(f->close_code, 0);
+    say(f, "{\"type\":\"going_idle\"}");
+    assert_int_equal(f->close_code, 1008);
+}
+
 static void unknown_frames_are_ignored_and_counted(void **state)
 {
     struct fake *f = connect_as("gw-a");
@@ -527,6 +545,7 @@ int main(void)
         PROMISE(one_that_has_acked_before_is_not_settled_by_a_late_answer),
         PROMISE(the_first_ack_clears_the_mark),
         PROMISE(malformed_frames_are_counted_and_ten_in_a_minute_close_with_1008),
+        PROMISE(a_gateway_that_only_falls_asleep_and_wakes_is_closed_with_1008),
         PROMISE(unknown_frames_are_ignored_and_counted),
         PROMISE(a_frame_over_the_limit_costs_no_memory_and_counts_as_malformed),
         PROMISE(frames_may_come_in_any_pieces),
