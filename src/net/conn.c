@@ -299,7 +299,7 @@ static void on_io(struct ev_loop *ev, ev_io *w, int events)
             events |= EV_READ;
         }
         conn_flush(c);
-        if (c->read_off)
+        if (c->read_off || c->in.n > 0)
             conn_mark(c); /* there may be room for the answers to what waits */
     }
     if ((events & EV_READ) && c->state != CONN_CLOSED)

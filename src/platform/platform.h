@@ -41,6 +41,9 @@ struct platform_ops {
     bool remote; /* acting leaves this machine: what is under way when bellhop dies is reported to its
                   * gateway as "may have been delivered" at the next start */
 
+    bool secret_chats; /* chat ids cannot be guessed and act() knows its own: an instance that holds the
+                        * bot's route and names one was told of it, so the relay need not remember them all */
+
     /* Build from its config section and start.  @ret_why (256 bytes) tells the operator what to fix. */
     enum bh_err (*open)(const struct config_platform *cfg, struct host *host, struct platform **ret_p,
                         char *ret_why);

@@ -1,7 +1,10 @@
 /* chats.c - design.  (chats.h has the contract.)
  *
  * A table keyed by (mailbox number, chat id); chats that share an id on several platforms hang
- * behind each other, because a gateway may name a chat without its platform. */
+ * behind each other, because a gateway may name a chat without its platform.
+ *
+ * Which platform lets its chats go is asked when one of them has become the oldest: at the start
+ * the platforms are not open yet. */
 #include "relay/chats.h"
 #include <stdlib.h>
 #include "base/json.h"
@@ -11,7 +14,7 @@
 #include "store/store.h"
 
 #define NS "chat"
-enum { ID_MAX_BYTES = 1024 };
+enum { ID_MAX_BYTES = 1024, TRIM_STEPS = 4 };
 
 static struct str chat_key(const struct chat *c)
 {
@@ -65,14 +68,64 @@ static struct chat *make(struct instance *i, struct str platform, struct str cha
     memcpy(c->bytes + sizeof i->box + chat_id.n, platform.n != 0 ? platform.p : "", platform.n);
     c->id = str_make(c->bytes + sizeof i->box, chat_id.n);
     c->platform = str_make(c->bytes + sizeof i->box + chat_id.n, platform.n);
+    list_init(&c->age);
+    list_append(&i->relay->old_chats, &c->age);
+    i->relay->n_old_chats++;
     lead(c, first(i, chat_id));
     return c;
 }
+
+/* ---- forgetting ---- */
+
+static void keep(struct chat *c)
+{
+    list_remove(&c->age);
+    c->inst->relay->n_old_chats--;
+}
+
+static void forget(struct chat *c)
+{
+    struct map *chats = &c->inst->relay->chats;
+    struct chat *head = first(c->inst, c->id);
+
+    keep(c);
+    if (head != c) {
+        while (head->next != c)
+            head = head->next;
+        head->next = c->next;
+    } else if (c->next != NULL) {
+        map_put(chats, chat_key(c->next), c->next);
+    } else {
+        map_del(chats, chat_key(c));
+    }
+    free(c->bot);
+    free(c->scope);
+    free(c);
+}
+
+void chats_trim(struct relay *r, size_t steps)
+{
+    struct actor *actor = r->env.actor;
+
+    while (r->n_old_chats > r->lim.max_chats && steps-- > 0) {
+        struct chat *c = list_first(&r->old_chats, struct chat, age);
+        const struct platform *p = actor->find(actor, c->platform, str_of(c->bot));
+        if (p != NULL && !p->ops->secret_chats)
+            keep(c);
+        else if (p == NULL || c->pins > 0)
+            list_move(&c->age, &r->old_chats);
+        else
+            forget(c);
+    }
+}
+
+/* ---- the record ---- */
 
 static void on_stored(void *ctx, enum bh_err err)
 {
     struct chat *c = ctx;
 
+    c->pins--;
     if (err != BH_OK)
         c->stored = false; /* the next event from there writes it again */
 }
@@ -93,6 +146,7 @@ static void store_chat(struct chat *c)
         jw_kstr(&w, "scope", str_of(c->scope));
     jw_end_obj(&w);
     c->stored = true;
+    c->pins++; /* until on_stored() */
     struct store_kv item = {KV_PUT, NS, buf_str(&key), buf_str(&value)};
     store_put(c->inst->relay->env.store, &item, 1, false, on_stored, c);
     buf_done(&key);
@@ -115,6 +169,7 @@ struct chat *chats_note(struct instance *i, const struct event *ev)
 
     if (chat_id.n == 0 || chat_id.n > ID_MAX_BYTES)
         return NULL;
+    chats_trim(i->relay, TRIM_STEPS);
     struct chat *head = first(i, chat_id), *c = head;
     while (c != NULL && !str_eq(c->platform, platform))
         c = c->next;
@@ -122,6 +177,8 @@ struct chat *chats_note(struct instance *i, const struct event *ev)
         c = make(i, platform, chat_id);
     else
         lead(c, head);
+    if (list_is_linked(&c->age))
+        list_move(&c->age, &i->relay->old_chats);
     bool moved = set(&c->bot, ev->bot);
     moved |= set(&c->scope, ev->scope_id);
     if (moved)

@@ -328,6 +328,17 @@ static const char *choose_identity(const struct session *s, const struct action 
     return NULL;
 }
 
+/* Somebody who names a chat whose id cannot be guessed was told of it. */
+static bool was_told(const struct instance *i, const struct target *t)
+{
+    struct actor *actor = i->relay->env.actor;
+    const struct platform *p = actor->find(actor, t->platform, t->bot);
+
+    return p != NULL && p->ops->secret_chats &&
+           facts_owns(i->relay->env.facts, t->platform, str_of(p->bot), instance_tenant(i),
+                      instance_id(i));
+}
+
 /* Whose chat is it?  The records answer; the action's own scope only says which record to look at.
  */
 static bool may_speak(struct instance *i, const struct action *a, const struct target *t)
@@ -340,7 +351,7 @@ static bool may_speak(struct instance *i, const struct action *a, const struct t
     if (chat != NULL) /* a scope that contradicts what we delivered is a mistake or a trick */
         return a->scope_id.n == 0 || *chat->scope == '\0' ||
                str_eq(a->scope_id, str_of(chat->scope));
-    if (facts_owns(facts, t->platform, a->chat_id, who.tenant, who.instance))
+    if (facts_owns(facts, t->platform, a->chat_id, who.tenant, who.instance) || was_told(i, t))
         return true;
     me = grant_instance(facts, who);
     if (me == NULL || me->gone)

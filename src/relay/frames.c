@@ -174,7 +174,7 @@ static void on_going_idle(struct session *s, const struct frame *f)
     int64_t now_ms = clock_now_ms(s->inst->relay->env.clock);
 
     (void)f;
-    if (s->state != SESSION_IDLE && !bucket_take(&s->naps, now_ms, NAPS_PER_S, NAPS_AT_ONCE))
+    if (s->state != SESSION_IDLE && !bucket_take(&s->inst->naps, now_ms, NAPS_PER_S, NAPS_AT_ONCE))
         session_close(s, CLOSE_POLICY, "falls asleep too often");
     else
         session_sleep(s);

@@ -37,6 +37,7 @@ struct instance {             /* one agent of one tenant; lives as long as the r
     struct mailbox mb;
     struct wake wake;
     struct bucket_level actions; /* how many it may still ask for */
+    struct bucket_level naps;    /* how often it may still fall asleep */
     struct list orphans;         /* requests whose session has gone: egress.h */
     struct list pump_link;       /* relay->to_pump */
     struct list hungry_link;     /* relay->hungry */
@@ -91,12 +92,14 @@ struct relay {
     uint32_t next_box;                              /* from 1 */
     struct list sessions;                           /* all, by age */
     struct list to_pump, hungry, troubled, changed; /* instances */
-    struct list accepts;  /* accepts nobody knows the end of yet: accept.h */
-    struct list answers;  /* accepts to be answered at the end of the turn */
-    struct list settling; /* settled deliveries the store still holds: delivery.h */
-    struct list spare;    /* accepts to be used again */
-    struct map chats;     /* chats.h */
-    struct map ackers;    /* gateway ids that have acked: session.h; keys and values owned */
+    struct list accepts;   /* accepts nobody knows the end of yet: accept.h */
+    struct list answers;   /* accepts to be answered at the end of the turn */
+    struct list settling;  /* settled deliveries the store still holds: delivery.h */
+    struct list spare;     /* accepts to be used again */
+    struct map chats;      /* chats.h */
+    struct list old_chats; /* those that may be forgotten, least recently heard from first */
+    size_t n_old_chats;
+    struct map ackers; /* gateway ids that have acked: session.h; keys and values owned */
     struct dedup dedup;
     struct interrupts *interrupts; /* owned */
     struct judge *judge;           /* owned */

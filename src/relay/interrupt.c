@@ -19,7 +19,7 @@ enum { WAYS = 4, SETS = 16384, KEY_MAX_BYTES = 2048 };
 
 struct way {
     uint64_t hash;     /* of tenant and session key; 0: free */
-    struct chat *chat; /* borrowed; names the instance too */
+    struct chat *chat; /* borrowed and pinned; names the instance too */
 };
 
 struct interrupts {
@@ -48,6 +48,9 @@ void interrupt_note(struct instance *i, struct chat *chat, struct str session_ke
     struct way *set = t->sets[(hash >> 8) % SETS];
     while (way < WAYS - 1 && set[way].hash != hash)
         way++;
+    if (set[way].chat != NULL)
+        set[way].chat->pins--;
+    chat->pins++;
     memmove(&set[1], &set[0], way * sizeof set[0]);
     set[0] = (struct way){hash, chat};
 }

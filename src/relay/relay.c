@@ -29,6 +29,7 @@ enum {
     CLOSE_REVOKED = 4401,
     LOG_EVERY_MS = 10000,
     FORGET_EVERY_MS = 600000,
+    TRIM_CHATS = 100000, /* looked at each time: some milliseconds */
     BOOT_SHIFT = 40,
     MAX_WINDOW = 1024,
 };
@@ -48,6 +49,7 @@ const struct relay_limits relay_limits_default = {
     .action_ms = 28000,
     .dedup_ms = 24 * 3600 * 1000ll,
     .dedup_max = 1000000,
+    .max_chats = 65536,
     .instance_actions = 200,
     .tenant_actions = 1000,
 };
@@ -155,6 +157,7 @@ static void on_forget(struct timer *t)
     int64_t before_ms = clock_wall_ms(r->env.clock) - r->lim.dedup_ms;
 
     dedup_expire(&r->dedup, before_ms);
+    chats_trim(r, TRIM_CHATS);
     r->env.store->ops->forget_keys(r->env.store, before_ms);
     timer_set(r->env.clock, &r->forget, FORGET_EVERY_MS);
 }
@@ -200,7 +203,7 @@ static void init_lists(struct relay *r)
     struct list *const heads[] = {&r->instances, &r->sessions, &r->to_pump,     &r->hungry,
                                   &r->troubled,  &r->changed,  &r->accepts,     &r->answers,
                                   &r->settling,  &r->spare,    &r->ack_batches, &r->fetches,
-                                  &r->marks,     &r->shows,    &r->linking};
+                                  &r->marks,     &r->shows,    &r->linking,     &r->old_chats};
 
     for (size_t i = 0; i < ARRAY_LEN(heads); i++)
         list_init(heads[i]);

@@ -72,6 +72,7 @@ struct relay_limits { /* from the config; see docs/configuration.md */
     int64_t action_ms;           /* 28 s: then "timed out" */
     int64_t dedup_ms;            /* 24 h */
     size_t dedup_max;            /* 1,000,000 keys */
+    size_t max_chats;            /* in memory, as far as platforms allow (secret_chats); 65536 */
     uint32_t instance_actions;   /* per second, a burst of five times that; 0: no limit; 200 */
     uint32_t tenant_actions;     /* the same for all instances of a tenant together; 1000 */
 };

@@ -16,7 +16,6 @@
  * A session is small because most are idle: what only busy ones need is allocated when needed.
  */
 #pragma once
-#include "base/bucket.h"
 #include "base/log.h"
 #include "base/list.h"
 #include "relay/flight.h"
@@ -55,7 +54,6 @@ struct session {
     int64_t ack_since_ms;       /* last ack, or the first message after all were acked */
     int64_t since_ms;           /* when it was opened, later when it became OLD */
     int64_t malformed_since_ms; /* when the current run of bad frames began */
-    struct bucket_level naps;   /* how often it may still fall asleep */
     uint32_t number;            /* order of opening */
     uint32_t ping_no, pong_no;
     uint32_t idle_version; /* of the instance's record that its going_idle waits for */

@@ -250,7 +250,7 @@ def test_doctor_names_a_private_wake_url(make_bellhop):
 def test_doctor_judges_wake_urls_by_the_settings_of_the_running_server(make_bellhop):
     server = make_bellhop(CONFIG.replace("allow_private: true", "allow_private: false"),
                           env={"BELLHOP_WAKE_ALLOW_PRIVATE": "true"})
-    server.add(wake_url=server.url.replace("ws", "http", 1))
+    server.add(wake_url=server.url + "/w")
     del server.env["BELLHOP_WAKE_ALLOW_PRIVATE"]
     done = server.cli("doctor", check=False)
     assert done.returncode == 0 and "can be reached" in done.stdout, done.stdout

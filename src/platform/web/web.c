@@ -435,6 +435,7 @@ static const struct descriptor web_descriptor = {
 const struct platform_ops web_ops = {
     .name = "web",
     .descriptor = &web_descriptor,
+    .secret_chats = true,
     .open = web_open,
     .act = web_act,
     .http = web_http,

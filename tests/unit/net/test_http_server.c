@@ -60,9 +60,9 @@ static void handler(void *ctx, struct http_req *r)
         f->ids[f->n_ids++ % 8] = id;
     } else if (str_eq(http_path(r), STR("/close"))) {
         http_answer(f->server, id, &(struct http_answer){.status = 200, .close = true});
-    } else if (str_eq(http_path(r), STR("/big"))) {
-        static char big[64 * 1024];
-        answer_text(f, id, str_make(big, sizeof big));
+    } else if (str_eq(http_path(r), STR("/huge"))) {
+        static char huge[64 * 1024];
+        answer_text(f, id, str_make(huge, sizeof huge));
     } else if (str_eq(http_path(r), STR("/empty"))) {
         http_answer(f->server, id, &(struct http_answer){.status = 204});
     } else if (str_eq(http_path(r), STR("/error"))) {
@@ -256,12 +256,11 @@ static void requests_that_waited_for_a_slow_reader_are_answered_when_it_reads(vo
 {
     struct fixture *f = *state;
     struct raw r = raw_connect(f->loop, f->port);
-    int wanted = 300, small = 4096;
+    int wanted = 300;
     int64_t until;
 
-    setsockopt(r.fd, SOL_SOCKET, SO_RCVBUF, &small, sizeof small);
     for (int i = 0; i < wanted; i++) {
-        (void)!send(r.fd, "GET /big HTTP/1.1\r\n\r\n", 21, MSG_NOSIGNAL);
+        (void)!send(r.fd, "GET /huge HTTP/1.1\r\n\r\n", 22, MSG_NOSIGNAL);
         loop_turn(f->loop, 0);
     }
     loop_turns(f->loop, 20);

@@ -71,6 +71,59 @@ static void a_chat_whose_id_is_routed_to_the_instance_is_its_own(void **state)
     assert_int_equal(rig.acts, 1);
 }
 
+static void hear_from(const char *key, int n)
+{
+    char chat[16], id[16];
+    snprintf(chat, sizeof chat, "s%02d", n);
+    snprintf(id, sizeof id, "e%d", n);
+    struct event ev = make_event(key, id);
+    ev.chat_id = str_of(chat);
+    relay_accept(rig.relay, &ev, on_accepted, NULL);
+    turn();
+}
+#define SEND_TO(chat) \
+    "\"op\":\"send\",\"chat_id\":\"" chat "\",\"content\":\"hi\",\"metadata\":{}"
+
+static void chats_past_the_limit_are_forgotten_where_only_the_told_can_name_them(void **state)
+{
+    static struct platform_ops secret;
+
+    secret = web_ops;
+    secret.secret_chats = true;
+    rig.web.ops = &secret;
+    rig.lim.max_chats = 4;
+    for (int n = 0; n < 40; n++)
+        hear_from("a", n);
+    restart();
+    advance(600000);
+    struct fake *f = connect_as("gw-a"), *g = connect_as("gw-b");
+    ask(f, "r0", SEND_TO("s00"), "");
+    assert_int_equal(rig.acts, 0);
+    assert_true(result_says(f, 0, ACTION_ERROR_NOT_ROUTED));
+    ask(f, "r1", SEND_TO("s39"), "");
+    assert_int_equal(rig.acts, 1);
+    add_route("lobby", "ann");
+    ask(f, "r2", SEND_TO("s00"), ""); /* the bot is its own, and somebody told it of s00 */
+    assert_int_equal(rig.acts, 2);
+    ask(g, "r3", SEND_TO("s00"), "");
+    assert_int_equal(rig.acts, 2);
+    hear_from("a", 0);
+    ask(f, "r4", SEND_TO("s00"), "");
+    assert_int_equal(rig.acts, 3);
+}
+
+static void chats_anybody_could_name_are_never_forgotten(void **state)
+{
+    rig.lim.max_chats = 4;
+    for (int n = 0; n < 40; n++)
+        hear_from("a", n);
+    restart();
+    advance(600000);
+    struct fake *f = connect_as("gw-a");
+    ask(f, "r0", SEND_TO("s00"), "");
+    assert_int_equal(rig.acts, 1);
+}
+
 static void chats_are_remembered_over_a_restart(void **state)
 {
     publish("a", "e1");
@@ -320,6 +373,8 @@ int main(void)
         PROMISE(a_chat_of_somebody_else_is_refused),
         PROMISE(scope_and_user_in_the_metadata_grant_nothing),
         PROMISE(a_chat_whose_id_is_routed_to_the_instance_is_its_own),
+        PROMISE(chats_past_the_limit_are_forgotten_where_only_the_told_can_name_them),
+        PROMISE(chats_anybody_could_name_are_never_forgotten),
         PROMISE(chats_are_remembered_over_a_restart),
         PROMISE(an_identity_that_was_not_announced_is_refused),
         PROMISE(without_a_platform_the_record_of_the_chat_decides),
