@@ -64,6 +64,11 @@ static void decode_form(struct str s, struct buf *out)
     }
 }
 
+struct str http_raw_query(const struct http_req *r)
+{
+    return r->query != 0 ? str_make(r->base + r->query, r->query_n) : STR_NULL;
+}
+
 bool http_query(const struct http_req *r, const char *name, struct buf *ret_value)
 {
     struct str rest = r->query != 0 ? str_make(r->base + r->query, r->query_n) : STR_NULL;

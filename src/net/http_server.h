@@ -60,6 +60,7 @@ void http_server_free(struct http_server *s); /* closes everything; ws owners ge
 /* ---- inside the handler: borrowed views, gone when it returns ---- */
 struct str http_method(const struct http_req *r);
 struct str http_path(const struct http_req *r);                    /* without the query; still percent-encoded */
+struct str http_raw_query(const struct http_req *r);                /* as it came; STR_NULL: there is no "?" */
 bool http_query(const struct http_req *r, const char *name, struct buf *ret_value); /* decoded */
 struct str http_header(const struct http_req *r, const char *name); /* STR_NULL: absent */
 bool http_cookie(const struct http_req *r, const char *name, struct str *ret_value);

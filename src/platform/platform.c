@@ -2,12 +2,16 @@
 #include "platform/platform.h"
 #include "platform/discord/discord.h"
 #include "platform/telegram/telegram.h"
+#include "platform/twilio/twilio.h"
 #include "platform/web/web.h"
+#include "platform/wecom/wecom.h"
 
 const struct platform_ops *const platforms[] = {
     &discord_ops,
     &telegram_ops,
+    &twilio_ops,
     &web_ops,
+    &wecom_ops,
     NULL,
 };
 

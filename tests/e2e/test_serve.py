@@ -46,7 +46,7 @@ def test_a_taken_port_is_named(bellhop, make_bellhop):
     ("bus: {kind: redis}\n", 'does not have "redis" yet'),
     ("identity: {kind: jwt}\n", 'does not have "jwt" yet'),
     ("platforms:\n  - {platform: irc, bot: x}\n", ':2: platforms: unknown platform "irc"'),
-    ("platforms:\n  - {platform: wecom, bot: x}\n", ":2: wecom x: this build of bellhop does not have"),
+    ("platforms:\n  - {platform: wecom, bot: x}\n", ":2: wecom x: a wecom platform needs"),
     ("a: [\n", "not YAML"),
     ("listen: nowhere\n", "nowhere"),
     ("tls: {cert: /nonexistent.pem, key: /nonexistent.key}\n", "/nonexistent"),

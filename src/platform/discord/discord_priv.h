@@ -12,6 +12,7 @@
 #include "base/list.h"
 #include "base/log.h"
 #include "base/map.h"
+#include "platform/await.h"
 #include "platform/discord/cache.h"
 #include "platform/discord/gateway.h"
 #include "platform/discord/normalize.h"
@@ -108,7 +109,7 @@ struct discord {
     /* webhook.c */
     struct discord_sig *sig;         /* owned; NULL: no interactions */
     struct json_parser *hook_parser; /* owned */
-    struct list awaiting;            /* struct awaiting, owned */
+    struct awaits awaits;
     bool inbound_interactions;
 
     struct {

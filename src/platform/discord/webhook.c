@@ -8,7 +8,6 @@
  * Discord gives three seconds and asks once: whatever is not safe by then is refused, and the
  * person sees that it failed.  What the agent says next goes out through the token: send.c. */
 #include <stdio.h>
-#include <stdlib.h>
 #include "base/config.h"
 #include "base/crypto.h"
 #include "base/jw.h"
@@ -17,7 +16,6 @@
 #include "edge/discord_sig.h"
 #include "edge/sanitize.h"
 #include "edge/vault.h"
-#include "net/http_server.h"
 #include "platform/discord/discord_priv.h"
 #include "platform/discord/interaction.h"
 
@@ -30,18 +28,6 @@ enum { DEADLINE_MS = 2500, TOKEN_LIFE_MS = 15 * 60 * 1000 - 10000, TOKEN_MAX = 2
 #define STOPPING STR("{\"type\":4,\"data\":{\"content\":\"Stopping.\",\"flags\":64}}")
 #define NOBODY \
     STR("{\"type\":4,\"data\":{\"content\":\"Nobody answers commands here yet.\",\"flags\":64}}")
-
-struct awaiting { /* a request whose event is on its way to the disk */
-    struct list link;
-    struct discord *d; /* borrowed; NULL: the bot was closed meanwhile */
-    struct http_id http;
-    struct str answer; /* a literal */
-    struct timer late;
-    bool told;
-};
-
-/* Reachable from here, so that a shutdown in the middle is not called a leak. */
-static struct list orphans = {&orphans, &orphans};
 
 enum bh_err webhook_init(struct discord *d, char *ret_why)
 {
@@ -66,13 +52,7 @@ enum bh_err webhook_init(struct discord *d, char *ret_why)
 
 void webhook_done(struct discord *d)
 {
-    list_each(&d->awaiting, it, nxt)
-    {
-        struct awaiting *w = list_entry(it, struct awaiting, link);
-        timer_stop(d->env->clock, &w->late);
-        w->d = NULL;
-        list_move(it, &orphans);
-    }
+    awaits_done(&d->awaits);
     discord_sig_free(d->sig);
     json_parser_free(d->hook_parser);
 }
@@ -82,54 +62,15 @@ static void answer(struct discord *d, struct http_id id, struct str body)
     http_answer(d->env->server, id, &(struct http_answer){.status = 200, .body = body});
 }
 
-static void answer_later(struct discord *d, struct http_id id, enum bh_err err)
+static void refuse(struct discord *d, struct http_id id)
 {
-    if (err == BH_REFUSED || err == BH_MALFORMED)
-        http_answer_error(d->env->server, id, 400, bh_err_word(err), "This cannot be taken.");
-    else
-        http_answer_error(d->env->server, id, 503, bh_err_word(err),
-                          "Not now: send it again later.");
+    await_refuse(&d->awaits, id, BH_MALFORMED);
 }
 
-/* ---- waiting for the disk ---- */
-
-static void on_late(struct timer *t)
+static struct await *wait_for(struct discord *d, struct http_id id, struct str body)
 {
-    struct awaiting *w = container_of(t, struct awaiting, late);
-
-    w->told = true;
-    log_warn(&w->d->log, "an interaction was not safe in time");
-    answer_later(w->d, w->http, BH_UNAVAILABLE);
-}
-
-static void on_accepted(void *ctx, enum bh_err err)
-{
-    struct awaiting *w = ctx;
-    struct discord *d = w->d;
-
-    list_remove(&w->link);
-    if (d != NULL) {
-        timer_stop(d->env->clock, &w->late);
-        if (w->told)
-            ;
-        else if (err == BH_OK)
-            answer(d, w->http, w->answer);
-        else
-            answer_later(d, w->http, err);
-    }
-    free(w);
-}
-
-static struct awaiting *awaiting_new(struct discord *d, struct http_id http, struct str answered)
-{
-    struct awaiting *w = xcalloc(1, sizeof *w);
-
-    *w = (struct awaiting){.d = d, .http = http, .answer = answered};
-    list_init(&w->link);
-    list_append(&d->awaiting, &w->link);
-    timer_init(&w->late, on_late);
-    timer_set(d->env->clock, &w->late, DEADLINE_MS);
-    return w;
+    return await_new(&d->awaits, id, &(struct http_answer){.status = 200, .body = body},
+                     DEADLINE_MS);
 }
 
 /* ---- the vault ---- */
@@ -244,12 +185,12 @@ static void forward(struct discord *d, struct interaction *x, struct http_req *r
     interaction_as_forward(x, str_of(d->base.bot), &ev);
     choose_route(d, &ev);
     if (!write_forward(d, x, http_path(req), &json))
-        answer_later(d, http_req_id(req), BH_MALFORMED);
+        refuse(d, http_req_id(req));
     else if (bind_token(d, x, &ev) == 0)
         answer(d, http_req_id(req), x->type == INTERACTION_COMPONENT ? SEEN : NOBODY);
     else
-        host_passthrough(d->base.host, &d->base, &ev, buf_str(&json), on_accepted,
-                         awaiting_new(d, http_req_id(req), answered));
+        host_passthrough(d->base.host, &d->base, &ev, buf_str(&json), await_accepted,
+                         wait_for(d, http_req_id(req), answered));
     buf_done(&json);
 }
 
@@ -265,8 +206,8 @@ static void deliver(struct discord *d, struct interaction *x, struct http_req *r
     if (text.n == 0 || bind_token(d, x, &ev) == 0)
         answer(d, http_req_id(req), x->type == INTERACTION_COMPONENT ? SEEN : NOBODY);
     else
-        host_accept(d->base.host, &d->base, &ev, on_accepted,
-                    awaiting_new(d, http_req_id(req), answered));
+        host_accept(d->base.host, &d->base, &ev, await_accepted,
+                    wait_for(d, http_req_id(req), answered));
     buf_done(&text);
 }
 
@@ -319,7 +260,7 @@ void webhook_http(struct platform *p, struct http_req *req)
         return;
     }
     if (!json_parse(d->hook_parser, http_body(req), &body) || !interaction_read(body, &x)) {
-        answer_later(d, http_req_id(req), BH_MALFORMED);
+        refuse(d, http_req_id(req));
         return;
     }
     switch (x.type) {
@@ -335,7 +276,7 @@ void webhook_http(struct platform *p, struct http_req *req)
         take(d, &x, req);
         break;
     default:
-        answer_later(d, http_req_id(req), BH_MALFORMED);
+        refuse(d, http_req_id(req));
         break;
     }
 }

@@ -1,0 +1,109 @@
+/* webhook.c - callbacks of WeCom.  (wecom_priv.h has the calls.)
+ *
+ * GET proves to WeCom that we hold the key: the echo comes back decrypted.  POST brings a message;
+ * it is answered empty once the event is safe, and WeCom repeats what was not answered within five
+ * seconds - the same MsgId, so it is one delivery.  Everything that is wrong before the message is
+ * known to be WeCom's is the same 401: an attacker who sends ciphertexts learns nothing from it. */
+#include "base/config.h"
+#include "platform/wecom/wecom_priv.h"
+
+enum { DEADLINE_MS = 4500, WINDOW_MS = 600000 };
+
+static const struct http_answer empty = {.status = 200,
+                                         .content_type = "text/plain; charset=utf-8"};
+
+struct envelope { /* owned */
+    struct buf signature, timestamp, nonce;
+};
+
+static bool is_now(const struct wecom *c, struct str timestamp)
+{
+    uint64_t seconds;
+
+    if (timestamp.n > 12 || !str_to_u64(timestamp, &seconds))
+        return false;
+    int64_t off_ms = (int64_t)seconds * 1000 - clock_wall_ms(c->env->clock);
+    return off_ms <= WINDOW_MS && off_ms >= -WINDOW_MS;
+}
+
+/* True: @encrypted is WeCom's, and its message is in @out. */
+static bool open_envelope(struct wecom *c, struct http_req *req, struct str encrypted,
+                          struct buf *out)
+{
+    struct envelope e = {BUF_INIT, BUF_INIT, BUF_INIT};
+    bool ok = http_query(req, "msg_signature", &e.signature) &&
+              http_query(req, "timestamp", &e.timestamp) && http_query(req, "nonce", &e.nonce) &&
+              is_now(c, buf_str(&e.timestamp)) &&
+              wecom_signature_ok(str_of(c->cfg->token), buf_str(&e.timestamp), buf_str(&e.nonce),
+                                 encrypted, buf_str(&e.signature)) &&
+              wecom_decrypt(c->key, str_of(c->cfg->corp_id), encrypted, out);
+
+    buf_done(&e.signature);
+    buf_done(&e.timestamp);
+    buf_done(&e.nonce);
+    return ok;
+}
+
+static void refuse(struct wecom *c, struct http_req *req)
+{
+    c->n.refused++;
+    host_refuse_webhook(c->base.host, req);
+}
+
+static void echo(struct wecom *c, struct http_req *req)
+{
+    struct buf sent = BUF_INIT, plain = BUF_INIT;
+
+    if (http_query(req, "echostr", &sent) && open_envelope(c, req, buf_str(&sent), &plain))
+        http_answer(c->env->server, http_req_id(req),
+                    &(struct http_answer){.status = 200,
+                                          .content_type = "text/plain; charset=utf-8",
+                                          .body = buf_str(&plain)});
+    else
+        refuse(c, req);
+    buf_done(&sent);
+    buf_done(&plain);
+}
+
+static bool is_routed(struct wecom *c, struct str key)
+{
+    return strcmp(host_route_state(c->base.host, &c->base, key), "none") != 0;
+}
+
+static void take(struct wecom *c, struct http_req *req, struct str message)
+{
+    struct event *ev = &c->out.ev;
+    enum wecom_verdict v = wecom_xml_parse(c->inner, message)
+                               ? wecom_normalize(c->inner, str_of(c->base.bot), &c->out)
+                               : WECOM_MALFORMED;
+
+    if (v == WECOM_MALFORMED) {
+        await_refuse(&c->awaits, http_req_id(req), BH_MALFORMED);
+    } else if (v == WECOM_IGNORED) {
+        c->n.ignored++;
+        http_answer(c->env->server, http_req_id(req), &empty);
+    } else {
+        c->n.events++;
+        if (is_routed(c, ev->chat_id))
+            ev->route_key = ev->chat_id;
+        host_accept(c->base.host, &c->base, ev, await_accepted,
+                    await_new(&c->awaits, http_req_id(req), &empty, DEADLINE_MS));
+    }
+}
+
+void wecom_http(struct platform *p, struct http_req *req)
+{
+    struct wecom *c = container_of(p, struct wecom, base);
+    struct buf message = BUF_INIT;
+
+    if (str_eq(http_method(req), STR("GET"))) {
+        echo(c, req);
+        return;
+    }
+    if (str_eq(http_method(req), STR("POST")) && wecom_xml_parse(c->xml, http_body(req)) &&
+        open_envelope(c, req, wecom_xml_get(c->xml, "Encrypt"), &message))
+        take(c, req, buf_str(&message));
+    else
+        refuse(c, req);
+    buf_done(&message);
+}

@@ -1,0 +1,216 @@
+"""Twilio: signed by its own library, answered with TwiML, sent through a simulator of its REST API."""
+import base64
+import json
+import pathlib
+import sys
+import time
+import urllib.parse
+
+import pytest
+
+from oracle import b64, oracle  # noqa: F401 - a fixture
+from test_interactions import raw
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "sim"))
+from webapi import TwilioSim  # noqa: E402
+
+SID, AUTH, BOT, ANN = "AC0123456789", "auth-token-of-the-account-planted", "+15550100", "+15551234567"
+PUBLIC = "https://relay.example.org"
+TWIML = '<?xml version="1.0" encoding="UTF-8"?><Response></Response>'
+
+CONFIG = """\
+listen: 127.0.0.1:0
+{public}
+state_dir: {{state}}
+log: {{{{level: debug}}}}
+platforms:
+  - {{{{platform: twilio, bot: "{bot}", account_sid: {sid}, auth_token: "{auth}", api_base: "{api}"{more}}}}}
+"""
+
+
+class Rig:
+    def __init__(self, oracle, make_bellhop, dial, more="", public=PUBLIC, bot=BOT):  # noqa: F811
+        self.oracle, self.n, self.bot = oracle, 0, bot
+        self.sim = TwilioSim(SID, AUTH)
+        self.server = make_bellhop(CONFIG.format(sid=SID, auth=AUTH, api=self.sim.url, more=more, bot=bot,
+                                                 public=f"public_url: {public}" if public else ""))
+        self.public = public or self.server.url
+        self.credential = self.server.add(platform="twilio", bot=bot)
+        self.dial = lambda credential=None: dial(self.server, credential or self.credential, hello=("twilio", bot))
+        self.gateway = self.dial()
+
+    def sign(self, params, url=None, auth=AUTH):
+        return self.oracle.ask("twilio", token=auth, url=url or self.url(), params=params)["signature"]
+
+    def url(self, query=""):
+        return f"{self.public}/webhooks/twilio/{self.bot}{query}"
+
+    def post(self, body, signature, query="", kind="application/x-www-form-urlencoded", bot=None):
+        body = body if isinstance(body, bytes) else urllib.parse.urlencode(body, doseq=True).encode()
+        return raw("POST", f"{self.server.url}/webhooks/twilio/{bot or self.bot}{query}", body,
+                   {"Content-Type": kind, "X-Twilio-Signature": signature})
+
+    def params(self, text, **more):
+        self.n += 1
+        return {"ToCountry": "US", "SmsMessageSid": f"SM{self.n:032x}", "NumMedia": "0", "SmsStatus": "received",
+                "Body": text, "To": BOT, "NumSegments": "1", "MessageSid": f"SM{self.n:032x}", "AccountSid": SID,
+                "From": ANN, "ApiVersion": "2010-04-01", **more}
+
+    def say(self, text, **more):
+        params = self.params(text, **more)
+        return self.post(params, self.sign(params))
+
+
+@pytest.fixture
+def rig(oracle, make_bellhop, dial):  # noqa: F811
+    r = Rig(oracle, make_bellhop, dial)
+    yield r
+    r.sim.close()
+    assert r.sim.violations == []
+    assert AUTH not in r.server.log()
+
+
+@pytest.fixture
+def make_rig(oracle, make_bellhop, dial):  # noqa: F811
+    made = []
+
+    def make(**more):
+        made.append(Rig(oracle, make_bellhop, dial, **more))
+        return made[-1]
+
+    yield make
+    for r in made:
+        r.sim.close()
+
+
+def send(gateway, text, chat=ANN):
+    return gateway.act(op="send", chat_id=chat, content=text, reply_to=None, metadata={})
+
+
+def test_a_person_writes_and_gets_the_answer(rig):
+    answer = rig.say("hello wörld & more + 1")
+    assert (answer.status, answer.text) == (200, TWIML)
+    assert answer.headers["Content-Type"].startswith("text/xml")
+    event = rig.gateway.hear("hello wörld & more + 1")["event"]
+    source = event["source"]
+    assert (source["platform"], source["chat_id"], source["chat_type"], source["user_id"]) == ("twilio", ANN, "dm", ANN)
+    result = send(rig.gateway, "hi Ann")
+    assert result == {"success": True, "message_id": f"SM{1:032x}"}
+    assert rig.sim.sent == [{"To": ANN, "From": BOT, "Body": "hi Ann"}]
+    d = rig.gateway.descriptor
+    assert (d["platform"], d["max_message_length"], d["supports_edit"]) == ("twilio", 1600, False)
+    info = rig.gateway.act(op="get_chat_info", chat_id=ANN)
+    assert info["chat_info"] == {"name": ANN, "type": "dm"}
+
+
+def test_whatsapp_is_answered_on_whatsapp(rig):
+    rig.say("hola", From="whatsapp:" + ANN, To="whatsapp:" + BOT, ProfileName="Ann")
+    source = rig.gateway.hear("hola")["event"]["source"]
+    assert (source["chat_id"], source["user_name"]) == ("whatsapp:" + ANN, "Ann")
+    assert send(rig.gateway, "buenas", "whatsapp:" + ANN)["success"]
+    assert rig.sim.sent == [{"To": "whatsapp:" + ANN, "From": "whatsapp:" + BOT, "Body": "buenas"}]
+
+
+def test_media_come_along(rig):
+    rig.say("", NumMedia="1", MediaUrl0="https://api.twilio.com/m/ME1", MediaContentType0="image/jpeg")
+    event = rig.gateway.hear("")["event"]
+    assert event["media_urls"] == ["https://api.twilio.com/m/ME1"] and event["message_type"] == "photo"
+
+
+def test_a_retry_is_one_delivery(rig):
+    params = rig.params("once")
+    for _ in range(3):
+        assert rig.post(params, rig.sign(params)).status == 200
+    rig.gateway.hear("once")
+    assert rig.gateway.quiet()
+
+
+def test_the_port_may_be_there_or_not(make_rig):
+    for public, signed in ((PUBLIC, PUBLIC + ":443"), (PUBLIC + ":443", PUBLIC), (PUBLIC + ":8443", PUBLIC + ":8443"),
+                           (PUBLIC + ":8443/under", PUBLIC + ":8443/under"), (None, None)):
+        r = make_rig(public=public)
+        params = r.params("x")
+        url = f"{signed or r.server.url}/webhooks/twilio/{BOT}?a=1"
+        assert r.post(params, r.sign(params, url), query="?a=1").status == 200
+        r.gateway.hear("x")
+
+
+def test_json_bodies_need_their_hash(rig, make_rig):
+    body = b'{"EventType":"onMessageAdded","token":"planted-in-json","x":1}'
+    query = "?bodySHA256=" + rig.oracle.ask("twilio_body_hash", body=b64(body))["hash"]
+    sign = lambda r, q: r.sign({}, r.url(q))  # noqa: E731
+    assert rig.post(body, sign(rig, query), query, "application/json").status == 200
+    assert rig.gateway.quiet()  # nothing anybody said
+    assert rig.post(body, sign(rig, ""), "", "application/json").status == 401
+    assert rig.post(body + b" ", sign(rig, query), query, "application/json").status == 401
+    r = make_rig(more=", plane: passthrough")
+    assert r.post(body, sign(r, query), query, "application/json").status == 200
+    forward = r.gateway.next("passthrough_forward")["forward"]
+    assert json.loads(base64.b64decode(forward["bodyB64"])) == {"EventType": "onMessageAdded", "x": 1}
+
+
+def test_passthrough_hands_the_form_on(make_rig):
+    r = make_rig(more=", plane: passthrough")
+    assert r.say("ümlaut").status == 200
+    frame = r.gateway.next("passthrough_forward")
+    forward = frame["forward"]
+    assert (forward["platform"], forward["botId"], forward["method"]) == ("twilio", BOT, "POST")
+    form = dict(urllib.parse.parse_qsl(base64.b64decode(forward["bodyB64"]).decode()))
+    assert (form["Body"], form["From"]) == ("ümlaut", ANN)
+    assert "ignature" not in json.dumps(frame)
+    assert send(r.gateway, "ok")["success"]
+
+
+def test_long_texts_are_split(rig):
+    rig.say("tell")
+    rig.gateway.hear("tell")
+    assert send(rig.gateway, "word " * 700)["success"]
+    bodies = [s["Body"] for s in rig.sim.sent]
+    assert len(bodies) == 3 and " ".join(bodies).split() == ["word"] * 700
+
+
+def test_refusals_are_told_in_words(rig):
+    rig.say("x")
+    rig.gateway.hear("x")
+    rig.sim.trouble(400, {"code": 21610, "message": "unsubscribed"})
+    assert "unsubscribed" in send(rig.gateway, "a")["error"]
+    rig.sim.trouble(500)
+    assert send(rig.gateway, "b")["error"].startswith("timed out")
+    rig.sim.trouble(None)
+    assert send(rig.gateway, "c")["error"].startswith("timed out")
+    rig.sim.trouble(429, {"code": 20429}, {"Retry-After": "1"})
+    assert send(rig.gateway, "d")["success"]
+    assert [s["Body"] for s in rig.sim.sent] == ["c", "d"]
+    rig.sim.trouble(401, {"code": 20003})
+    assert "credentials" in send(rig.gateway, "e")["error"]
+    status = json.loads(rig.server.cli("status", "--json").stdout)["platforms"][0]
+    assert status["state"] == "degraded" and "credentials" in status["problem"]
+    assert rig.gateway.act(op="send", chat_id="+4900", content="x", reply_to=None, metadata={})["error"] == \
+        "target not routed to an onboarded tenant"
+
+
+def test_the_answer_waits_for_the_disk_and_not_for_the_gateway(rig):
+    rig.gateway.sleep()
+    began = time.monotonic()
+    assert rig.say("asleep").status == 200
+    assert time.monotonic() - began < 1
+    rig.server.kill()
+    rig.server.start()
+    rig.dial().hear("asleep")
+
+
+def test_a_number_can_be_routed_on_its_own(rig):
+    other = rig.server.add(tenant="other", platform="twilio", bot=ANN)
+    theirs = rig.dial(other)
+    rig.say("for the other")
+    theirs.hear("for the other")
+    assert rig.gateway.quiet()
+
+
+def test_what_is_signed_but_no_message_is_refused_or_ignored(rig):
+    for params in ({"Body": "x"}, rig.params("x", From="nobody"), rig.params("x", AccountSid="AC9"),
+                   rig.params("x", MessageSid="SM/../x")):
+        assert rig.post(params, rig.sign(params)).status == 400
+    status = rig.params("x", MessageStatus="delivered")
+    assert rig.post(status, rig.sign(status)).text == TWIML
+    assert rig.gateway.quiet()

@@ -1,0 +1,121 @@
+"""What the REST simulators of Twilio and WeCom share: a server in a thread that can be told to misbehave."""
+import json
+import threading
+import urllib.parse
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+
+
+class WebApi:
+    """sim.trouble(status, body, headers): the next message is answered so and not taken; status None: taken, and the
+    connection is cut before the answer."""
+
+    def __init__(self):
+        self.calls, self.violations, self.troubles, self.sent = [], [], [], []
+        api = self
+
+        class Handler(BaseHTTPRequestHandler):
+            protocol_version = "HTTP/1.1"
+
+            def do_GET(self):
+                self.answer(b"")
+
+            def do_POST(self):
+                self.answer(self.rfile.read(int(self.headers.get("Content-Length", 0))))
+
+            def answer(self, body):
+                url = urllib.parse.urlsplit(self.path)
+                status, answer, headers = api.handle(self.command, url.path, urllib.parse.parse_qs(url.query), self.headers,
+                                                     body)
+                if status is None:
+                    self.close_connection = True
+                    self.connection.close()
+                    return
+                data = json.dumps(answer).encode()
+                self.send_response(status)
+                for name, value in {"Content-Type": "application/json", "Content-Length": str(len(data)), **headers}.items():
+                    self.send_header(name, value)
+                self.end_headers()
+                self.wfile.write(data)
+
+            def log_message(self, *_):
+                pass
+
+        self.server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        self.server.daemon_threads = True
+        self.url = f"http://127.0.0.1:{self.server.server_port}"
+        threading.Thread(target=self.server.serve_forever, daemon=True).start()
+
+    def trouble(self, status, body=None, headers=None):
+        self.troubles.append((status, body or {}, headers or {}))
+
+    def broke(self, what):
+        self.violations.append(what)
+
+    def close(self):
+        self.server.shutdown()
+        self.server.server_close()
+
+
+class TwilioSim(WebApi):
+    def __init__(self, account_sid, auth_token):
+        self.account, self.auth = account_sid, auth_token
+        super().__init__()
+
+    def handle(self, method, path, query, headers, body):
+        import base64
+        self.calls.append((method, path))
+        if path != f"/2010-04-01/Accounts/{self.account}/Messages.json" or method != "POST":
+            self.broke(f"{method} {path}")
+            return 404, {"code": 20404, "status": 404}, {}
+        expected = base64.b64encode(f"{self.account}:{self.auth}".encode()).decode()
+        if headers.get("Authorization") != f"Basic {expected}":
+            return 401, {"code": 20003, "message": "Authenticate", "status": 401}, {}
+        form = dict(urllib.parse.parse_qsl(body.decode(), keep_blank_values=True, strict_parsing=True))
+        if set(form) - {"To", "From", "MessagingServiceSid", "Body"} or not form.get("Body"):
+            self.broke(f"form {sorted(form)}")
+        if len(form["Body"].encode("utf-16-le")) // 2 > 1600:
+            self.broke("longer than 1600")
+            return 400, {"code": 21617, "status": 400}, {}
+        trouble = self.troubles.pop(0) if self.troubles else None
+        if trouble and trouble[0] is not None:
+            return trouble
+        self.sent.append(form)
+        if trouble:
+            return None, None, None
+        return 201, {"sid": f"SM{len(self.sent):032x}", "status": "queued"}, {}
+
+
+class WecomSim(WebApi):
+    def __init__(self, corp_id, secret, expires_in=7200):
+        self.corp, self.secret, self.expires_in = corp_id, secret, expires_in
+        self.tokens, self.valid, self.slow = [], set(), 0
+        super().__init__()
+
+    def handle(self, method, path, query, headers, body):
+        import time
+        self.calls.append((method, path))
+        if path == "/cgi-bin/gettoken" and method == "GET":
+            time.sleep(self.slow)
+            if query != {"corpid": [self.corp], "corpsecret": [self.secret]}:
+                return 200, {"errcode": 40001, "errmsg": "invalid credential"}, {}
+            self.tokens.append(f"access-token-{len(self.tokens)}-planted")
+            self.valid.add(self.tokens[-1])
+            return 200, {"errcode": 0, "errmsg": "ok", "access_token": self.tokens[-1], "expires_in": self.expires_in}, {}
+        if path != "/cgi-bin/message/send" or method != "POST":
+            self.broke(f"{method} {path}")
+            return 404, {}, {}
+        if not self.valid & set(query.get("access_token", [])):
+            return 200, {"errcode": 42001, "errmsg": "access_token expired"}, {}
+        message = json.loads(body)
+        if set(message) != {"touser", "msgtype", "agentid", "text"} or message["msgtype"] != "text" or \
+                not isinstance(message["agentid"], int):
+            self.broke(f"message {message}")
+        if len(message["text"]["content"].encode()) > 2048:
+            self.broke("longer than 2048 bytes")
+        trouble = self.troubles.pop(0) if self.troubles else None
+        if trouble and trouble[0] is not None:
+            return trouble
+        self.sent.append((message["touser"], message["text"]["content"]))
+        if trouble:
+            return None, None, None
+        return 200, {"errcode": 0, "errmsg": "ok", "msgid": f"m-{len(self.sent)}"}, {}
