@@ -150,7 +150,7 @@ extern "C" struct json json_get(struct json object, const char *key)
     for (r.json_index++; r.json_index < end;) {
         struct str k = text(r);
         r.json_index++;
-        if (k.n == key_n && std::memcmp(k.p, key, key_n) == 0)
+        if (k.n == key_n && k.p[0] == key[0] && std::memcmp(k.p, key, key_n) == 0)
             return {r.doc, r.json_index};
         r.json_index = r.after_element();
     }

@@ -453,6 +453,16 @@ static bool read_ids(const struct message *m, const struct normalize_in *in,
            (out->guild_id != 0 || str_is_empty(*ret_guild)) && m->type >= 0;
 }
 
+/* All of it but the list of addresses, which its count makes good. */
+static void clear_event(struct event *ev)
+{
+    const size_t list = offsetof(struct event, media_urls),
+                 behind = offsetof(struct event, n_media);
+
+    memset(ev, 0, list);
+    memset((char *)ev + behind, 0, sizeof *ev - behind);
+}
+
 enum normalize_verdict discord_normalize(const struct normalize_in *in, struct normalize_out *out)
 {
     const struct dcache_guild *g = NULL;
@@ -462,7 +472,9 @@ enum normalize_verdict discord_normalize(const struct normalize_in *in, struct n
 
     gather(in->message, &m);
     struct person author = read_person(m.author);
-    out->ev = (struct event){.platform = STR("discord"), .bot = in->bot};
+    clear_event(&out->ev);
+    out->ev.platform = STR("discord");
+    out->ev.bot = in->bot;
     if (!read_ids(&m, in, &author, out, &guild_id))
         return NORMALIZE_MALFORMED;
     out->why = why_ignored(&m, in, &author);
