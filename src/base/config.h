@@ -42,7 +42,12 @@ struct config {
         bool allow_private;
     } wake;
     bool require_expiry;           /* auth.require_expiry: refuse tokens with exp 0 */
-    char *identity_kind;           /* "local" */
+    char *identity_kind;           /* "local", "jwt", "introspect" */
+    char *identity_jwks_url, *identity_public_key, *identity_issuer, *identity_audience;
+    char *identity_tenant_claim, *identity_url, *identity_tenant_field;
+    struct {
+        uint32_t instance_actions, tenant_actions; /* per second; 0: no limit */
+    } limits;
     enum log_level log_level;
     bool log_json;
     struct config_platform *platforms; /* owned */

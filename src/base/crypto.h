@@ -20,6 +20,13 @@ void base64url_add(struct buf *out, const void *p, size_t n);      /* no padding
 bool base64_decode(struct str text, struct buf *out);              /* strict, padding required */
 bool base64url_decode(struct str text, struct buf *out);           /* padding optional */
 
+/* RSA public keys of 2048 to 8192 bits, for RS256.  NULL: not one.  rsa.c */
+struct rsa_key;
+struct rsa_key *rsa_key_from_pem(struct str pem);
+struct rsa_key *rsa_key_from_numbers(struct str n, struct str e); /* big-endian bytes */
+void rsa_key_free(struct rsa_key *k);                             /* NULL is fine */
+bool rsa_sha256_verify(const struct rsa_key *k, struct str msg, struct str signature);
+
 /* AES-256-GCM: out = 12 byte nonce, ciphertext, 16 byte tag.  @aad names what is sealed, so that a
  * sealed value moved to another record does not open. */
 void seal_add(const uint8_t key[SEAL_KEY_BYTES], struct str aad, struct str plain, struct buf *out);

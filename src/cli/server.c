@@ -19,6 +19,7 @@
 #include "bus/bus.h"
 #include "cli/state_dir.h"
 #include "edge/vault.h"
+#include "http/identity.h"
 #include "net/http_client.h"
 #include "net/http_server.h"
 #include "net/loop.h"
@@ -38,6 +39,8 @@ static struct relay_limits limits_of(const struct config *c)
     l.ack_patience_ms = c->delivery.ack_patience_ms;
     l.dedup_ms = c->delivery.dedup_ms;
     l.wake_cooldown_ms = c->wake.cooldown_ms;
+    l.instance_actions = c->limits.instance_actions;
+    l.tenant_actions = c->limits.tenant_actions;
     return l;
 }
 
@@ -79,6 +82,11 @@ static enum bh_err open_heart(struct server *s, char *why)
     if (err != BH_OK)
         return err;
     s->http = http_client_new(s->loop);
+    struct identity_env ie = {
+        .clock = clock, .http = s->http, .facts = s->facts, .cfg = s->cfg};
+    err = identity_open(&ie, &s->identity, why);
+    if (err != BH_OK)
+        return err;
     http_poker_init(&s->poker, s->http, s->cfg->wake.timeout_ms, s->cfg->wake.allow_private);
     s->host_env = (struct host_env){.loop = s->loop,
                                     .clock = clock,
@@ -193,6 +201,7 @@ enum bh_err server_open(struct server *s, struct config *cfg, char *ret_why)
                                   .facts = s->facts,
                                   .relay = s->relay,
                                   .host = s->host,
+                                  .identity = s->identity,
 
                                   .base_url = s->base_url,
                                   .started_ms = clock_wall_ms(loop_clock(s->loop))};
@@ -208,6 +217,7 @@ void server_close(struct server *s)
         host_close_platforms(s->host);
     http_server_free(s->http_server); /* every session ends here */
     http_poker_done(&s->poker);
+    identity_free(s->identity);
     if (s->http != NULL)
         http_client_free(s->http);
     store_close(s->store);

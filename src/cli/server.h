@@ -9,6 +9,7 @@
 struct bus;
 struct config;
 struct facts;
+struct identity;
 struct seal;
 
 struct server { /* all owned */
@@ -22,6 +23,7 @@ struct server { /* all owned */
     struct vault *vault;
     struct http_client *http;
     struct http_poker poker;
+    struct identity *identity;
     struct http_server *http_server;
     struct host *host;
     struct relay *relay;

@@ -7,6 +7,8 @@
  *      relay_route.c  GET /relay: who is it, then a session
  *      health.c       /healthz, /readyz      metrics.c  /metrics
  *      site.c         /, /chat, /webhooks/<platform>/<bot>
+ *      enroll_route.c POST /relay/enroll, /relay/provision: how a gateway gets its secret
+ *      identity.h     who vouches for the caller
  *      manage.h       /manage/..., /relay/policy: what an instance declares about itself
  *      admin.c        what the command line asks for, over the admin socket
  */
@@ -19,6 +21,7 @@ struct facts;
 struct host;
 struct http_req;
 struct http_server;
+struct identity;
 struct loop;
 struct relay;
 struct store;
@@ -31,6 +34,7 @@ struct front { /* all borrowed; filled by whoever wires the program */
     struct facts *facts;
     struct relay *relay;
     struct host *host;
+    struct identity *identity;
     const char *base_url;  /* what a gateway is told to dial; NULL: unknown */
     int64_t started_ms;    /* wall clock */
     bool draining;

@@ -4,7 +4,9 @@
 #include "base/jw.h"
 #include "base/mem.h"
 #include "http/admin.h"
+#include "core/token.h"
 #include "http/front_priv.h"
+#include "http/identity.h"
 #include "http/manage.h"
 #include "net/loop.h"
 #include "relay/relay.h"
@@ -22,30 +24,86 @@ static struct manage_call *call_new(struct front *f, struct http_req *req, const
 
 /* ---- instances, by their own credential ---- */
 
-static void refuse_stranger(struct front *f, struct http_req *req)
+static void refuse_stranger(struct front *f, struct http_id id)
 {
-    http_answer_error(f->server, http_req_id(req), 401, "unauthorized",
+    http_answer_error(f->server, id, 401, "unauthorized",
                       "Show the gateway's own bearer, or a token signed for its instance.");
+}
+
+/* The tenant of a signed token that does not say: the only one with such an instance. */
+struct search {
+    struct str instance;
+    const struct gateway *found;
+    bool several;
+};
+
+static const struct gateway *find_agent(struct front *f, const struct identity_claims *claims)
+{
+    struct search s = {.instance = claims->instance};
+    struct list *head;
+
+    if (!str_is_empty(claims->tenant))
+        return facts_newest_gateway(f->facts, claims->tenant, claims->instance);
+    facts_gateways(f->facts, &head);
+    list_each(head, it, nxt)
+    {
+        const struct gateway *g = list_entry(it, struct gateway, link);
+        if (g->revoked_ms != 0 || !str_eq(str_of(g->instance), s.instance))
+            continue;
+        s.several |= s.found != NULL && strcmp(s.found->tenant, g->tenant) != 0;
+        s.found = g;
+    }
+    return s.several ? NULL : s.found;
+}
+
+static void on_agent(void *ctx, enum bh_err err, const struct identity_claims *claims,
+                     const char *why)
+{
+    struct manage_call *c = ctx;
+    const struct gateway *gw = err == BH_OK ? find_agent(c->f, claims) : NULL;
+
+    if (err == BH_UNAVAILABLE) {
+        http_answer_error(c->f->server, c->id, 503, "identity_unavailable", "%s", why);
+    } else if (gw == NULL) {
+        refuse_stranger(c->f, c->id);
+    } else { /* the record behind the token, not its words */
+        c->tenant = xstrdup(gw->tenant);
+        c->instance = xstrdup(gw->instance);
+        manage_perform(c);
+        return;
+    }
+    manage_call_free(c);
+}
+
+static bool looks_signed(struct str bearer)
+{
+    struct str part;
+    size_t n = 0;
+
+    while (str_split(&bearer, '.', &part))
+        n++;
+    return n == 3;
 }
 
 static void enter(struct front *f, struct http_req *req, const char *path)
 {
+    struct str header = http_header(req, "Authorization"), bearer = token_of_header(header);
     const struct gateway *gw = NULL;
     const char *why;
 
     if (f->draining) {
         front_retry(f, req, "draining", "This server is going down; come back in a moment.");
-        return;
+    } else if (looks_signed(bearer)) {
+        identity_ask(f->identity, IDENTITY_AGENT, bearer, on_agent, call_new(f, req, path));
+    } else if (facts_authenticate(f->facts, header, &gw, &why) != AUTH_OK) {
+        refuse_stranger(f, http_req_id(req));
+    } else {
+        struct manage_call *c = call_new(f, req, path);
+        c->tenant = xstrdup(gw->tenant);
+        c->instance = xstrdup(gw->instance);
+        c->gateway = xstrdup(gw->id);
+        manage_perform(c);
     }
-    if (facts_authenticate(f->facts, http_header(req, "Authorization"), &gw, &why) != AUTH_OK) {
-        refuse_stranger(f, req);
-        return;
-    }
-    struct manage_call *c = call_new(f, req, path);
-    c->tenant = xstrdup(gw->tenant);
-    c->instance = xstrdup(gw->instance);
-    c->gateway = xstrdup(gw->id);
-    manage_perform(c);
 }
 
 /* What stands below /manage/ on the public side. */

@@ -62,5 +62,17 @@ struct change_item *change_put(struct change *c, enum store_kv_verb verb, const 
 void change_submit(struct change *c, const char *subject);
 /* Tell the others: "what" or "what id". */
 void change_announce(struct facts *f, const char *what, const char *id);
+
+/* ---- gateway_change.c, for enroll.c too ---- */
+struct gateway *gateway_copy(const struct gateway *g);
+/* A new secret, also appended to @ret_secret; the caller owns it. */
+char *gateway_new_secret(struct facts *f, struct buf *ret_secret);
+/* Takes @secret over as the newest; the others stay valid for @keep_ms at most. */
+void gateway_push_secret(struct gateway *g, char *secret, int64_t now_ms, int64_t keep_ms);
+bool gateway_wake_url_ok(struct str url);
+apply_f gateway_apply; /* c->gateway becomes the record, c->route is linked */
+struct route *route_new(struct str platform, struct str key, struct str tenant,
+                        struct str instance); /* an empty @instance: all of the tenant */
+
 /* True, and the change has failed, unless the name is acceptable (or absent and not required). */
 bool change_name_bad(struct change *c, const char *what, struct str name, bool required);

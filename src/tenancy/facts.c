@@ -490,6 +490,8 @@ enum bh_err facts_open(const struct facts_env *env, struct facts **ret_f, char *
         err = grants_load(f, l.parser, ret_why);
     if (err == BH_OK)
         err = links_load(f, l.parser, ret_why);
+    if (err == BH_OK)
+        err = enroll_load(f, ret_why);
     json_parser_free(l.parser);
     if (err != BH_OK) {
         facts_free(f);
@@ -512,6 +514,7 @@ void facts_free(struct facts *f)
         return;
     facts_drop_changes(f);
     links_free(f);
+    enroll_free(f);
     grants_free(f);
     list_each(&f->gateways, it, nxt) gateway_free(list_entry(it, struct gateway, link));
     list_each(&f->routes, it, nxt) route_free(list_entry(it, struct route, link));

@@ -36,6 +36,7 @@ struct facts {
     struct map codes;       /* hash -> struct code: links.c */
     struct map tries;       /* platform \x1f user -> struct tries: links.c */
     struct list tries_by_age;
+    struct map delivery_keys; /* tenant -> struct delivery_key: enroll.c */
     struct list changes; /* waiting or under way, in order; see change.c */
     struct map busy;     /* subject -> the change under way */
     struct timer start;  /* starts what is ready when the turn ends */
@@ -77,3 +78,5 @@ enum bh_err grants_load(struct facts *f, struct json_parser *parser, char *ret_w
 void grants_free(struct facts *f);
 enum bh_err links_load(struct facts *f, struct json_parser *parser, char *ret_why);
 void links_free(struct facts *f);
+enum bh_err enroll_load(struct facts *f, char *ret_why);
+void enroll_free(struct facts *f);

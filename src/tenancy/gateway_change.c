@@ -33,7 +33,7 @@ static void put_route(struct facts *f, struct change *c, enum store_kv_verb verb
 
 /* ---- gateways ---- */
 
-static struct gateway *gateway_copy(const struct gateway *g)
+struct gateway *gateway_copy(const struct gateway *g)
 {
     struct gateway *n = xcalloc(1, sizeof *n);
 
@@ -50,7 +50,7 @@ static struct gateway *gateway_copy(const struct gateway *g)
     return n;
 }
 
-static char *new_secret(struct facts *f, struct buf *ret_secret)
+char *gateway_new_secret(struct facts *f, struct buf *ret_secret)
 {
     uint8_t raw[32];
     struct buf hex = BUF_INIT;
@@ -64,7 +64,7 @@ static char *new_secret(struct facts *f, struct buf *ret_secret)
     return z;
 }
 
-static bool wake_url_ok(struct str url)
+bool gateway_wake_url_ok(struct str url)
 {
     if (!str_starts(url, STR("http://")) && !str_starts(url, STR("https://")))
         return false;
@@ -74,7 +74,7 @@ static bool wake_url_ok(struct str url)
     return url.n <= 2048;
 }
 
-static void apply_gateway(struct facts *f, struct change *c)
+void gateway_apply(struct facts *f, struct change *c)
 {
     struct gateway *known = map_get(&f->by_id, str_of(c->gateway->id));
     char *id = xstrdup(c->gateway->id);
@@ -115,8 +115,7 @@ static char *dup_opt(struct str s)
     return str_is_empty(s) ? NULL : str_dup(s);
 }
 
-static struct route *route_new(struct str platform, struct str key, struct str tenant,
-                               struct str instance)
+struct route *route_new(struct str platform, struct str key, struct str tenant, struct str instance)
 {
     struct route *r = xcalloc(1, sizeof *r);
 
@@ -135,7 +134,7 @@ static bool spec_ok(struct change *c, const struct gateway_spec *s)
         change_name_bad(c, "platform", s->platform, false) ||
         change_name_bad(c, "bot", s->bot, false))
         return false;
-    if (!str_is_empty(s->wake_url) && !wake_url_ok(s->wake_url))
+    if (!str_is_empty(s->wake_url) && !gateway_wake_url_ok(s->wake_url))
         return change_fail(c, BH_MALFORMED, "the wake URL must start with http:// or https://");
     return true;
 }
@@ -152,7 +151,7 @@ static void random_id(struct facts *f, struct buf *out)
 void facts_gateway_add(struct facts *f, const struct gateway_spec *spec, struct buf *ret_id,
                        struct buf *ret_secret, facts_done_cb *done, void *ctx)
 {
-    struct change *c = change_new(f, prepare_add, apply_gateway, done, ctx);
+    struct change *c = change_new(f, prepare_add, gateway_apply, done, ctx);
 
     if (spec_ok(c, spec)) {
         struct gateway *g = c->gateway = xcalloc(1, sizeof *g);
@@ -167,7 +166,7 @@ void facts_gateway_add(struct facts *f, const struct gateway_spec *spec, struct 
         g->wake_url = dup_opt(spec->wake_url);
         g->platform = dup_opt(spec->platform);
         g->bot = dup_opt(spec->bot);
-        g->secrets[0].text = new_secret(f, ret_secret);
+        g->secrets[0].text = gateway_new_secret(f, ret_secret);
         g->n_secrets = 1;
         if (g->platform != NULL && g->bot != NULL)
             c->route = route_new(spec->platform, spec->bot, spec->tenant, str_of(g->instance));
@@ -189,7 +188,7 @@ static struct gateway *copy_for(struct facts *f, struct change *c, bool tombston
     return c->gateway;
 }
 
-static void push_secret(struct gateway *g, char *secret, int64_t now_ms, int64_t keep_ms)
+void gateway_push_secret(struct gateway *g, char *secret, int64_t now_ms, int64_t keep_ms)
 {
     struct gateway was = *g;
     size_t n = 0;
@@ -218,7 +217,7 @@ static bool prepare_rotate(struct facts *f, struct change *c)
     if (g == NULL)
         return false;
     g->rotated_ms = clock_wall_ms(f->env.clock);
-    push_secret(g, c->secret, g->rotated_ms, c->keep_ms);
+    gateway_push_secret(g, c->secret, g->rotated_ms, c->keep_ms);
     c->secret = NULL;
     put_gateway(f, c, KV_PUT);
     return true;
@@ -227,11 +226,11 @@ static bool prepare_rotate(struct facts *f, struct change *c)
 void facts_gateway_rotate(struct facts *f, struct str id, int64_t keep_ms, struct buf *ret_secret,
                           facts_done_cb *done, void *ctx)
 {
-    struct change *c = change_new(f, prepare_rotate, apply_gateway, done, ctx);
+    struct change *c = change_new(f, prepare_rotate, gateway_apply, done, ctx);
 
     c->id = str_dup(id);
     c->keep_ms = keep_ms;
-    c->secret = new_secret(f, ret_secret);
+    c->secret = gateway_new_secret(f, ret_secret);
     submit(c);
 }
 
@@ -250,7 +249,7 @@ static bool prepare_revoke(struct facts *f, struct change *c)
 
 static void apply_revoke(struct facts *f, struct change *c)
 {
-    apply_gateway(f, c);
+    gateway_apply(f, c);
     bus_publish(f->env.bus, STR("revoked"), str_of(c->id));
 }
 
@@ -278,11 +277,11 @@ static bool prepare_set(struct facts *f, struct change *c)
 void facts_gateway_set(struct facts *f, struct str id, struct str wake_url, facts_done_cb *done,
                        void *ctx)
 {
-    struct change *c = change_new(f, prepare_set, apply_gateway, done, ctx);
+    struct change *c = change_new(f, prepare_set, gateway_apply, done, ctx);
 
     c->id = str_dup(id);
     c->wake_url = dup_opt(wake_url);
-    if (!str_is_empty(wake_url) && !wake_url_ok(wake_url))
+    if (!str_is_empty(wake_url) && !gateway_wake_url_ok(wake_url))
         change_fail(c, BH_MALFORMED, "the wake URL must start with http:// or https://");
     submit(c);
 }

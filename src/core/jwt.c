@@ -1,0 +1,200 @@
+/* jwt.c - design.  (jwt.h has the contract.)
+ *
+ * A token without a key id is tried against the only key there is; with several it is refused
+ * rather than tried against each, because the issuer of several keys names them. */
+#include "core/jwt.h"
+#include <stdlib.h>
+#include "base/crypto.h"
+#include "base/mem.h"
+
+#define KEYS_MAX 64
+
+struct jwt_keys {
+    struct {
+        char *kid;           /* owned; NULL: none */
+        struct rsa_key *rsa; /* owned */
+    } all[KEYS_MAX];
+    size_t n;
+};
+
+struct jwt_keys *jwt_keys_new(void)
+{
+    return xcalloc(1, sizeof(struct jwt_keys));
+}
+
+static void clear(struct jwt_keys *k)
+{
+    for (size_t i = 0; i < k->n; i++) {
+        free(k->all[i].kid);
+        rsa_key_free(k->all[i].rsa);
+    }
+    k->n = 0;
+}
+
+void jwt_keys_free(struct jwt_keys *k)
+{
+    if (k != NULL)
+        clear(k);
+    free(k);
+}
+
+size_t jwt_keys_count(const struct jwt_keys *k)
+{
+    return k->n;
+}
+
+static bool add(struct jwt_keys *k, struct str kid, struct rsa_key *rsa)
+{
+    if (rsa == NULL || k->n == KEYS_MAX) {
+        rsa_key_free(rsa);
+        return false;
+    }
+    k->all[k->n].kid = kid.p != NULL ? str_dup(kid) : NULL;
+    k->all[k->n++].rsa = rsa;
+    return true;
+}
+
+bool jwt_keys_add_pem(struct jwt_keys *k, struct str pem)
+{
+    return add(k, STR_NULL, rsa_key_from_pem(pem));
+}
+
+static bool absent_or(struct json key, const char *name, struct str want)
+{
+    struct str got = json_str(key, name);
+
+    return got.p == NULL || str_eq(got, want);
+}
+
+size_t jwt_keys_set_jwks(struct jwt_keys *k, struct json jwks)
+{
+    struct buf n = BUF_INIT, e = BUF_INIT;
+
+    clear(k);
+    for (struct json_iter it = {0}; json_next(json_get(jwks, "keys"), &it);) {
+        buf_reset(&n);
+        buf_reset(&e);
+        if (str_eq(json_str(it.value, "kty"), STR("RSA")) &&
+            absent_or(it.value, "use", STR("sig")) && absent_or(it.value, "alg", STR("RS256")) &&
+            base64url_decode(json_str(it.value, "n"), &n) &&
+            base64url_decode(json_str(it.value, "e"), &e))
+            add(k, json_str(it.value, "kid"), rsa_key_from_numbers(buf_str(&n), buf_str(&e)));
+    }
+    buf_done(&n);
+    buf_done(&e);
+    return k->n;
+}
+
+/* ---- reading ---- */
+
+/* Decode one part behind what is there; its place, or absent. */
+static bool decode(struct buf *bytes, struct str part, size_t *ret_at, size_t *ret_n)
+{
+    struct buf one = BUF_INIT;
+    bool ok = base64url_decode(part, &one);
+
+    *ret_at = bytes->n;
+    *ret_n = one.n;
+    buf_add(bytes, one.p, one.n);
+    buf_done(&one);
+    return ok;
+}
+
+bool jwt_read(struct str text, struct jwt *t)
+{
+    struct str rest = text, part[3];
+    size_t at[3], n[3];
+    struct json head;
+
+    *t = (struct jwt){.head_parser = json_parser_new(), .claims_parser = json_parser_new()};
+    if (text.n > JWT_MAX_BYTES)
+        return false;
+    for (size_t i = 0; i < 3; i++)
+        if (!str_split(&rest, '.', &part[i]) || !decode(&t->bytes, part[i], &at[i], &n[i]))
+            return false;
+    if (rest.p != NULL)
+        return false;
+    t->signed_part = str_make(text.p, part[0].n + 1 + part[1].n);
+    t->signature = str_make(t->bytes.p + at[2], n[2]);
+    if (!json_parse(t->head_parser, str_make(t->bytes.p + at[0], n[0]), &head) ||
+        !json_is_object(head) ||
+        !json_parse(t->claims_parser, str_make(t->bytes.p + at[1], n[1]), &t->claims) ||
+        !json_is_object(t->claims))
+        return false;
+    t->kid = json_str(head, "kid");
+    /* A header that names extensions we must understand is one we do not understand. */
+    t->alg = json_type(json_get(head, "crit")) == JSON_ABSENT ? json_str(head, "alg") : STR_NULL;
+    return true;
+}
+
+void jwt_done(struct jwt *t)
+{
+    json_parser_free(t->head_parser);
+    json_parser_free(t->claims_parser);
+    buf_done(&t->bytes);
+    *t = (struct jwt){0};
+}
+
+/* ---- believing ---- */
+
+static const struct rsa_key *find_key(const struct jwt *t, const struct jwt_keys *k)
+{
+    if (t->kid.p == NULL || (k->n == 1 && k->all[0].kid == NULL))
+        return k->n == 1 ? k->all[0].rsa : NULL;
+    for (size_t i = 0; i < k->n; i++)
+        if (k->all[i].kid != NULL && str_eq(str_of(k->all[i].kid), t->kid))
+            return k->all[i].rsa;
+    return NULL;
+}
+
+/* A time in seconds, whole or not. */
+static bool read_time(struct json claims, const char *name, double *ret_s)
+{
+    return json_as_f64(json_get(claims, name), ret_s);
+}
+
+enum jwt_verdict jwt_verify(const struct jwt *t, const struct jwt_keys *k, int64_t now_s)
+{
+    const struct rsa_key *key;
+    double s;
+
+    if (!str_eq(t->alg, STR("RS256")))
+        return JWT_BAD_ALG;
+    key = find_key(t, k);
+    if (key == NULL)
+        return JWT_UNKNOWN_KEY;
+    if (!rsa_sha256_verify(key, t->signed_part, t->signature))
+        return JWT_BAD_SIGNATURE;
+    if (!read_time(t->claims, "exp", &s) || !(s + JWT_SKEW_S > (double)now_s))
+        return JWT_EXPIRED;
+    if (json_type(json_get(t->claims, "nbf")) != JSON_ABSENT &&
+        (!read_time(t->claims, "nbf", &s) || !(s - JWT_SKEW_S <= (double)now_s)))
+        return JWT_EARLY;
+    return JWT_OK;
+}
+
+const char *jwt_verdict_text(enum jwt_verdict v)
+{
+    static const char *const texts[] = {
+        [JWT_OK] = "fine",
+        [JWT_BAD_ALG] = "not signed with RS256",
+        [JWT_UNKNOWN_KEY] = "signed with a key we do not know",
+        [JWT_BAD_SIGNATURE] = "wrong signature",
+        [JWT_EXPIRED] = "expired",
+        [JWT_EARLY] = "not valid yet",
+    };
+    return texts[v];
+}
+
+bool jwt_has_audience(struct json claims, struct str want)
+{
+    struct json aud = json_get(claims, "aud");
+
+    if (json_type(aud) == JSON_STRING)
+        return str_eq(json_as_str(aud), want);
+    if (json_type(aud) == JSON_ARRAY)
+        for (struct json_iter it = {0}; json_next(aud, &it);)
+            if (str_eq(json_as_str(it.value), want))
+                return true;
+    return false;
+}

@@ -1,0 +1,247 @@
+/* enroll_route.c - POST /relay/enroll and POST /relay/provision.
+ *
+ *      who is the caller (identity.h) -> tenant -> one change (tenancy/enroll.h) -> the secret,
+ * once
+ *
+ * A released gateway parses every 2xx as JSON and dies of anything else, and reads `error` of the
+ * rest: so the answers are exactly these. */
+#include <stdlib.h>
+#include "base/clock.h"
+#include "base/crypto.h"
+#include "base/jw.h"
+#include "base/log.h"
+#include "base/mem.h"
+#include "core/token.h"
+#include "http/front_priv.h"
+#include "http/identity.h"
+#include "net/loop.h"
+#include "tenancy/enroll.h"
+
+struct joining {     /* a gateway on its way in */
+    struct front *f; /* borrowed */
+    struct http_id id;
+    bool enroll;
+    char *body; /* owned, wiped */
+    size_t body_n;
+    char *tenant, *gateway; /* owned */
+    struct provision_result result;
+};
+
+static void joining_free(struct joining *j)
+{
+    secret_wipe(j->body, j->body_n);
+    free(j->body);
+    free(j->tenant);
+    free(j->gateway);
+    provision_result_done(&j->result);
+    free(j);
+}
+
+static void refuse(struct joining *j, int status, const char *code, const char *why)
+{
+    http_answer_error(j->f->server, j->id, status, code, "%s", why);
+    joining_free(j);
+}
+
+static void answer(struct joining *j)
+{
+    struct buf body = BUF_INIT;
+    struct jw w = jw_begin(&body);
+
+    jw_obj(&w);
+    jw_kstr(&w, "secret", buf_str(&j->result.secret));
+    jw_kstr(&w, "deliveryKey", buf_str(&j->result.delivery_key));
+    jw_kstr(&w, "tenant", str_of(j->tenant));
+    jw_kstr(&w, "gatewayId", str_of(j->gateway));
+    jw_key(&w, "routeKeys");
+    jw_raw(&w, buf_str(&j->result.route_keys));
+    jw_end_obj(&w);
+    front_json(j->f, j->id, 200, &body);
+    buf_wipe(&body);
+    joining_free(j);
+}
+
+static void on_joined(void *ctx, enum bh_err err, const char *why)
+{
+    struct joining *j = ctx;
+
+    switch (err) {
+    case BH_OK:
+        log_info(NULL, "%s: tenant=%s gateway=%s", j->enroll ? "enrolled" : "provisioned",
+                 j->tenant, j->gateway);
+        answer(j);
+        break;
+    case BH_CONFLICT:
+    case BH_REFUSED:
+        refuse(j, 403, err == BH_CONFLICT ? "token_used" : "refused", why);
+        break;
+    case BH_MALFORMED:
+        refuse(j, 400, "malformed", why);
+        break;
+    default:
+        refuse(j, 503, bh_err_word(err), why);
+    }
+}
+
+static bool read_routes(struct json doc, struct str **ret_keys, size_t *ret_n)
+{
+    struct json v = json_get(doc, "routeKeys");
+    size_t n = 0, count = json_count(v);
+
+    *ret_keys = NULL;
+    *ret_n = 0;
+    if (json_type(v) == JSON_ABSENT || json_type(v) == JSON_NULL)
+        return true;
+    if (json_type(v) != JSON_ARRAY || count > PROVISION_ROUTES_MAX)
+        return false;
+    *ret_keys = xcalloc(count + 1, sizeof **ret_keys);
+    for (struct json_iter it = {0}; json_next(v, &it);) {
+        if (json_type(it.value) != JSON_STRING)
+            return false;
+        (*ret_keys)[n++] = json_as_str(it.value);
+    }
+    *ret_n = n;
+    return true;
+}
+
+/* NULL: under way; else what is wrong, for a 403. */
+static const char *enroll(struct joining *j, struct json doc, struct provision_spec *spec)
+{
+    struct json_parser *parser = json_parser_new();
+    struct local_token t;
+    const char *why;
+
+    if (!local_token_read(j->f->facts, json_str(doc, "enrollmentToken"), TOKEN_ENROLL, parser, &t,
+                          &why) ||
+        !str_eq(t.tenant, str_of(j->tenant))) {
+        json_parser_free(parser);
+        /* One answer for every reason: whose token it is, is nobody else's business. */
+        return "The enrollment token is not valid: wrong, expired, or for another tenant.";
+    }
+    if (t.instance.p != NULL) /* what the operator decided counts more than what the caller says */
+        spec->instance = t.instance;
+    if (t.wake_url.p != NULL)
+        spec->wake_url = t.wake_url;
+    spec->platform = spec->bot = STR_NULL;
+    spec->n_route_keys = 0;
+    facts_enroll(j->f->facts, spec, &t, &j->result, on_joined, j);
+    json_parser_free(parser);
+    return NULL;
+}
+
+static void join(struct joining *j, struct json doc)
+{
+    struct str *keys = NULL;
+    size_t n = 0;
+    struct provision_spec spec = {.tenant = str_of(j->tenant),
+                                  .gateway = json_str(doc, "gatewayId"),
+                                  .instance = json_str(doc, "instanceId"),
+                                  .wake_url = json_str(doc, "wakeUrl"),
+                                  .platform = json_str(doc, "platform"),
+                                  .bot = json_str(doc, "botId")};
+    const char *wrong;
+
+    j->gateway = str_dup(spec.gateway);
+    if (!read_routes(doc, &keys, &n)) {
+        free(keys);
+        refuse(j, 400, "malformed", "routeKeys must be an array of texts.");
+        return;
+    }
+    spec.route_keys = keys;
+    spec.n_route_keys = n;
+    if (!j->enroll)
+        facts_provision(j->f->facts, &spec, &j->result, on_joined, j);
+    else if ((wrong = enroll(j, doc, &spec)) != NULL)
+        refuse(j, 403, "refused", wrong);
+    free(keys);
+}
+
+static void on_identified(void *ctx, enum bh_err err, const struct identity_claims *claims,
+                          const char *why)
+{
+    struct joining *j = ctx;
+    struct json_parser *parser = json_parser_new();
+    struct json doc;
+
+    if (err != BH_OK) {
+        log_warn(NULL, "%s refused: %s", j->enroll ? "enrollment" : "provisioning", why);
+        if (err == BH_UNAVAILABLE)
+            refuse(j, 503, "identity_unavailable", why);
+        else
+            refuse(j, 401, "unauthorized", "The caller's identity could not be verified.");
+    } else {
+        j->tenant = str_dup(claims->tenant);
+        if (json_parse(parser, str_make(j->body, j->body_n), &doc) && json_is_object(doc))
+            join(j, doc);
+        else
+            refuse(j, 400, "malformed", "Expected a JSON object.");
+    }
+    json_parser_free(parser);
+}
+
+static void enter(struct front *f, struct http_req *req, bool enroll_it)
+{
+    struct joining *j;
+    struct str body = http_body(req);
+
+    if (f->draining) {
+        front_retry(f, req, "draining", "This server is going down; come back in a moment.");
+        return;
+    }
+    j = xcalloc(1, sizeof *j);
+    *j = (struct joining){.f = f, .id = http_req_id(req), .enroll = enroll_it};
+    j->body = xstrndup(body.p != NULL ? body.p : "", body.n);
+    j->body_n = body.n;
+    identity_ask(f->identity, IDENTITY_CALLER, token_of_header(http_header(req, "Authorization")),
+                 on_identified, j);
+}
+
+void relay_enroll(struct front *f, struct http_req *req)
+{
+    enter(f, req, true);
+}
+
+void relay_provision(struct front *f, struct http_req *req)
+{
+    enter(f, req, false);
+}
+
+/* ---- minting, for the operator ---- */
+
+#define ENROLL_TTL_MS 3600000
+#define PROVISION_TTL_MS (365ll * 24 * 3600 * 1000)
+
+void admin_token(struct front *f, struct http_req *req)
+{
+    struct json_parser *parser = json_parser_new();
+    struct json doc;
+    struct buf token = BUF_INIT, body = BUF_INIT;
+    struct jw w = jw_begin(&body);
+    int64_t ttl_ms = 0, now_ms = clock_wall_ms(loop_clock(f->loop));
+
+    if (!json_parse(parser, http_body(req), &doc) || !facts_name_ok(json_str(doc, "tenant"))) {
+        http_answer_error(f->server, http_req_id(req), 400, "malformed",
+                          "tenant must be 1 to 128 printable characters without blanks");
+        goto out;
+    }
+    bool enroll_it = str_eq(json_str(doc, "kind"), STR("enroll"));
+    if (!json_as_i64(json_get(doc, "ttlMs"), &ttl_ms) || ttl_ms <= 0)
+        ttl_ms = enroll_it ? ENROLL_TTL_MS : PROVISION_TTL_MS;
+    struct local_token t = {.kind = enroll_it ? TOKEN_ENROLL : TOKEN_PROVISION,
+                            .tenant = json_str(doc, "tenant"),
+                            .instance = json_str(doc, "instance"),
+                            .wake_url = json_str(doc, "wakeUrl"),
+                            .exp_ms = now_ms + ttl_ms};
+    local_token_mint(f->facts, &t, &token);
+    jw_obj(&w);
+    jw_kstr(&w, "token", buf_str(&token));
+    jw_ki64(&w, "expiresAt", t.exp_ms);
+    jw_end_obj(&w);
+    log_info(NULL, "%s token minted: tenant=%.*s", enroll_it ? "enrollment" : "provision",
+             STR_FMT(t.tenant));
+    front_json(f, http_req_id(req), 200, &body);
+out:
+    json_parser_free(parser);
+    buf_wipe(&token);
+    buf_wipe(&body);
+}

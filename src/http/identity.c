@@ -1,0 +1,464 @@
+/* identity.c - design.  (identity.h has the contract.)
+ *
+ * A question lives until it is answered, at the end of this turn at the earliest.  Questions whose
+ * token names a key we do not have wait together for one fetch of the JWKS; a stranger who makes up
+ * key ids costs one fetch per JWKS_AGAIN_MS, not one per question.
+ *
+ *      asked -> local token, key at hand -> answered
+ *            -> key missing or keys old  -> JWKS fetched -> answered
+ *            -> introspect               -> remembered, or the account server asked -> answered
+ */
+#include "http/identity.h"
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <unistd.h>
+#include "base/clock.h"
+#include "base/config.h"
+#include "base/crypto.h"
+#include "base/list.h"
+#include "base/log.h"
+#include "base/map.h"
+#include "base/mem.h"
+#include "core/jwt.h"
+#include "net/http_client.h"
+#include "tenancy/enroll.h"
+
+enum {
+    JWKS_FRESH_MS = 600000, /* keys older than this are fetched again */
+    JWKS_AGAIN_MS = 10000,  /* but no more often than this */
+    BELIEVED_MS = 60000,    /* what an account server said */
+    BELIEVED_MAX = 4096,
+    FETCH_MS = 8000, /* callers give up after 15 s */
+    QUESTIONS_MAX = 1024,
+};
+
+struct question {
+    struct list link;   /* identity->questions */
+    struct identity *i; /* borrowed */
+    enum identity_purpose purpose;
+    char *bearer; /* owned, wiped */
+    identity_done_cb *done;
+    void *ctx;
+    struct http_call *call; /* introspect: under way */
+    bool waits;             /* for the JWKS, or the account server */
+};
+
+struct believed {     /* an answer of the account server */
+    struct list link; /* oldest first */
+    int64_t until_ms; /* monotonic */
+    uint8_t hash[SHA256_BYTES];
+    char tenant[];
+};
+
+struct identity {
+    struct identity_env env;
+    struct jwt_keys *keys; /* owned; NULL: no tokens are believed */
+    bool by_jwks;
+    int64_t fetched_ms, tried_ms; /* monotonic; -1: never */
+    struct http_call *fetching;
+    struct list questions;
+    struct timer answer; /* at the end of the turn */
+    struct map believed; /* hash -> struct believed, owned */
+    struct list believed_by_age;
+};
+
+static void question_free(struct question *q)
+{
+    http_cancel(&q->call);
+    list_remove(&q->link);
+    secret_wipe(q->bearer, strlen(q->bearer));
+    free(q->bearer);
+    free(q);
+}
+
+/* The last thing that happens to a question. */
+static void answer(struct question *q, enum bh_err err, const struct identity_claims *claims,
+                   const char *why)
+{
+    list_remove(&q->link); /* what the callback asks is another question */
+    q->done(q->ctx, err, claims, why);
+    question_free(q);
+}
+
+/* ---- local ---- */
+
+static void answer_local(struct question *q)
+{
+    struct json_parser *parser = json_parser_new();
+    struct local_token t;
+    const char *why;
+
+    if (local_token_read(q->i->env.facts, str_of(q->bearer), TOKEN_PROVISION, parser, &t, &why))
+        answer(q, BH_OK, &(struct identity_claims){.tenant = t.tenant}, NULL);
+    else
+        answer(q, BH_REFUSED, NULL, why);
+    json_parser_free(parser);
+}
+
+/* ---- signed tokens ---- */
+
+/* A claim, or one inside another: "org.id". */
+static struct str claim_at(struct json claims, const char *path)
+{
+    struct str rest = str_of(path), part;
+    char name[128];
+
+    while (str_split(&rest, '.', &part)) {
+        if (part.n >= sizeof name)
+            return STR_NULL;
+        snprintf(name, sizeof name, "%.*s", STR_FMT(part));
+        claims = json_get(claims, name);
+    }
+    return json_as_str(claims);
+}
+
+#define AGENT "agent:"
+
+static struct str agent_of(struct json claims)
+{
+    struct json aud = json_get(claims, "aud");
+    struct str found = STR_NULL;
+
+    if (json_type(aud) == JSON_STRING && str_starts(json_as_str(aud), STR(AGENT)))
+        found = json_as_str(aud);
+    for (struct json_iter it = {0}; json_type(aud) == JSON_ARRAY && json_next(aud, &it);)
+        if (str_starts(json_as_str(it.value), STR(AGENT))) {
+            if (found.p != NULL)
+                return STR_NULL; /* for two agents is for none */
+            found = json_as_str(it.value);
+        }
+    return found.p != NULL ? str_skip(found, sizeof AGENT - 1) : found;
+}
+
+/* The signature is good: is it meant for this?  NULL: @ret is filled; else why not. */
+static const char *read_claims(const struct question *q, struct json claims,
+                               struct identity_claims *ret)
+{
+    const struct config *c = q->i->env.cfg;
+
+    if (c->identity_issuer != NULL && !str_eq(json_str(claims, "iss"), str_of(c->identity_issuer)))
+        return "another issuer";
+    ret->tenant = claim_at(claims, c->identity_tenant_claim);
+    if (q->purpose == IDENTITY_AGENT) {
+        ret->instance = agent_of(claims);
+        return str_is_empty(ret->instance) ? "another audience" : NULL;
+    }
+    if (c->identity_audience == NULL || !jwt_has_audience(claims, str_of(c->identity_audience)))
+        return "another audience";
+    return str_is_empty(ret->tenant) ? "it names no tenant" : NULL;
+}
+
+static void fetch_jwks(struct identity *i);
+
+/* May fetching again help this token? */
+static bool may_fetch(const struct identity *i)
+{
+    return i->by_jwks &&
+           (i->tried_ms < 0 || clock_now_ms(i->env.clock) - i->tried_ms >= JWKS_AGAIN_MS);
+}
+
+static bool are_fresh(const struct identity *i)
+{
+    return !i->by_jwks ||
+           (i->fetched_ms >= 0 && clock_now_ms(i->env.clock) - i->fetched_ms < JWKS_FRESH_MS);
+}
+
+/* @last: no fetch can help any more. */
+static void answer_jwt(struct question *q, bool last)
+{
+    struct identity *i = q->i;
+    struct identity_claims claims = {0};
+    struct jwt t;
+    const char *why = "not a token";
+
+    if (!last && !are_fresh(i) && (i->fetching != NULL || may_fetch(i))) {
+        q->waits = true;
+        fetch_jwks(i);
+        return;
+    }
+    if (jwt_read(str_of(q->bearer), &t)) {
+        enum jwt_verdict v = jwt_verify(&t, i->keys, clock_wall_ms(i->env.clock) / 1000);
+        if (v == JWT_UNKNOWN_KEY && !last && (i->fetching != NULL || may_fetch(i))) {
+            jwt_done(&t);
+            q->waits = true;
+            fetch_jwks(i);
+            return;
+        }
+        if (v == JWT_UNKNOWN_KEY && jwt_keys_count(i->keys) == 0 && i->by_jwks) {
+            jwt_done(&t);
+            answer(q, BH_UNAVAILABLE, NULL, "the keys of the identity provider cannot be fetched");
+            return;
+        }
+        why = v == JWT_OK ? read_claims(q, t.claims, &claims) : jwt_verdict_text(v);
+    }
+    answer(q, why == NULL ? BH_OK : BH_REFUSED, why == NULL ? &claims : NULL, why);
+    jwt_done(&t);
+}
+
+static void on_jwks(void *ctx, const struct http_result *r)
+{
+    struct identity *i = ctx;
+    struct json_parser *parser = json_parser_new();
+    struct json doc;
+
+    i->fetching = NULL;
+    if (r->err == BH_OK && r->status == 200 && json_parse(parser, r->body, &doc) &&
+        json_type(json_get(doc, "keys")) == JSON_ARRAY) {
+        jwt_keys_set_jwks(i->keys, doc);
+        i->fetched_ms = clock_now_ms(i->env.clock);
+    } else { /* the keys we have are better than none */
+        log_warn(NULL, "the JWKS cannot be fetched: url=%s status=%d %s",
+                 i->env.cfg->identity_jwks_url, r->status, r->why != NULL ? r->why : "");
+    }
+    json_parser_free(parser);
+    struct list waiting; /* answering may ask again */
+    list_init(&waiting);
+    list_each(&i->questions, it, nxt)
+    {
+        struct question *q = list_entry(it, struct question, link);
+        if (q->waits && q->call == NULL)
+            list_move(&q->link, &waiting);
+    }
+    while (!list_is_empty(&waiting)) {
+        struct question *q = list_first(&waiting, struct question, link);
+        list_move(&q->link, &i->questions);
+        answer_jwt(q, true);
+    }
+}
+
+static void fetch_jwks(struct identity *i)
+{
+    if (i->fetching != NULL)
+        return;
+    i->tried_ms = clock_now_ms(i->env.clock);
+    i->fetching = http_fetch(i->env.http,
+                             &(struct http_fetch){.url = i->env.cfg->identity_jwks_url,
+                                                  .timeout_ms = FETCH_MS,
+                                                  .max_body = 1 << 20},
+                             on_jwks, i);
+}
+
+/* ---- introspection ---- */
+
+static void forget(struct identity *i, struct believed *b)
+{
+    map_del(&i->believed, str_make(b->hash, sizeof b->hash));
+    list_remove(&b->link);
+    free(b);
+}
+
+static void believe(struct identity *i, const uint8_t hash[SHA256_BYTES], struct str tenant)
+{
+    if (map_count(&i->believed) >= BELIEVED_MAX)
+        forget(i, list_first(&i->believed_by_age, struct believed, link));
+    struct believed *b = xcalloc(1, sizeof *b + tenant.n + 1);
+    list_init(&b->link);
+    b->until_ms = clock_now_ms(i->env.clock) + BELIEVED_MS;
+    memcpy(b->hash, hash, SHA256_BYTES);
+    memcpy(b->tenant, tenant.p, tenant.n);
+    struct believed *old = map_get(&i->believed, str_make(hash, SHA256_BYTES));
+    if (old != NULL)
+        forget(i, old);
+    map_put(&i->believed, str_make(b->hash, sizeof b->hash), b);
+    list_append(&i->believed_by_age, &b->link);
+}
+
+static void on_account(void *ctx, const struct http_result *r)
+{
+    struct question *q = ctx;
+    struct identity *i = q->i;
+    struct json_parser *parser = json_parser_new();
+    struct json doc;
+    uint8_t hash[SHA256_BYTES];
+
+    q->call = NULL;
+    if (r->err != BH_OK || r->status >= 500) {
+        answer(q, BH_UNAVAILABLE, NULL, "the account server does not answer");
+    } else if (r->status != 200 || !json_parse(parser, r->body, &doc)) {
+        answer(q, BH_REFUSED, NULL, "the account server does not know the caller");
+    } else {
+        struct str tenant = claim_at(doc, i->env.cfg->identity_tenant_field);
+        sha256(str_of(q->bearer), hash);
+        if (facts_name_ok(tenant)) {
+            believe(i, hash, tenant);
+            answer(q, BH_OK, &(struct identity_claims){.tenant = tenant}, NULL);
+        } else {
+            answer(q, BH_REFUSED, NULL, "the account server names no tenant");
+        }
+    }
+    json_parser_free(parser);
+}
+
+static void answer_introspect(struct question *q)
+{
+    struct identity *i = q->i;
+    uint8_t hash[SHA256_BYTES];
+    struct buf header = BUF_INIT;
+
+    sha256(str_of(q->bearer), hash);
+    struct believed *b = map_get(&i->believed, str_make(hash, sizeof hash));
+    if (b != NULL && b->until_ms > clock_now_ms(i->env.clock)) {
+        answer(q, BH_OK, &(struct identity_claims){.tenant = str_of(b->tenant)}, NULL);
+        return;
+    }
+    buf_printf(&header, "Authorization: Bearer %s", q->bearer);
+    const char *const headers[] = {buf_z(&header), "Accept: application/json", NULL};
+    q->waits = true;
+    q->call = http_fetch(i->env.http,
+                         &(struct http_fetch){.url = i->env.cfg->identity_url,
+                                              .headers = headers,
+                                              .timeout_ms = FETCH_MS,
+                                              .max_body = 1 << 18},
+                         on_account, q);
+    buf_wipe(&header);
+}
+
+/* ---- questions ---- */
+
+static void consider(struct question *q)
+{
+    const char *kind = q->i->env.cfg->identity_kind;
+
+    if (q->purpose == IDENTITY_AGENT || strcmp(kind, "jwt") == 0) {
+        if (q->i->keys != NULL)
+            answer_jwt(q, false);
+        else
+            answer(q, BH_REFUSED, NULL, "signed tokens are not accepted here");
+    } else if (strcmp(kind, "introspect") == 0) {
+        answer_introspect(q);
+    } else {
+        answer_local(q);
+    }
+}
+
+static void on_turn(struct timer *t)
+{
+    struct identity *i = container_of(t, struct identity, answer);
+    struct list fresh; /* callbacks may ask more */
+
+    list_init(&fresh);
+    list_each(&i->questions, it, nxt)
+    {
+        struct question *q = list_entry(it, struct question, link);
+        if (!q->waits)
+            list_move(&q->link, &fresh);
+    }
+    while (!list_is_empty(&fresh)) {
+        struct question *q = list_first(&fresh, struct question, link);
+        list_move(&q->link, &i->questions);
+        consider(q);
+    }
+}
+
+static bool is_plain(struct str bearer)
+{
+    for (size_t k = 0; k < bearer.n; k++)
+        if (bearer.p[k] <= ' ' || bearer.p[k] >= 0x7f)
+            return false;
+    return bearer.n > 0 && bearer.n <= JWT_MAX_BYTES;
+}
+
+void identity_ask(struct identity *i, enum identity_purpose purpose, struct str bearer,
+                  identity_done_cb *done, void *ctx)
+{
+    struct question *q = xcalloc(1, sizeof *q);
+
+    *q = (struct question){.i = i, .purpose = purpose, .done = done, .ctx = ctx};
+    list_init(&q->link);
+    q->bearer = is_plain(bearer) ? str_dup(bearer) : xstrdup("");
+    list_append(&i->questions, &q->link);
+    timer_set(i->env.clock, &i->answer, 0);
+}
+
+/* ---- life ---- */
+
+static bool read_file(const char *path, struct buf *out)
+{
+    char piece[4096];
+    ssize_t n;
+    int fd = open(path, O_RDONLY | O_CLOEXEC);
+
+    if (fd < 0)
+        return false;
+    while ((n = read(fd, piece, sizeof piece)) > 0 && out->n < 65536)
+        buf_add(out, piece, (size_t)n);
+    close(fd);
+    return n == 0;
+}
+
+static enum bh_err open_keys(struct identity *i, char *why)
+{
+    const struct config *c = i->env.cfg;
+    struct buf pem = BUF_INIT;
+    bool ok = true;
+
+    if (c->identity_public_key == NULL && c->identity_jwks_url == NULL)
+        return BH_OK;
+    i->keys = jwt_keys_new();
+    i->by_jwks = c->identity_public_key == NULL;
+    if (i->by_jwks)
+        return BH_OK;
+    if (strncmp(c->identity_public_key, "-----", 5) == 0)
+        buf_add_z(&pem, c->identity_public_key);
+    else
+        ok = read_file(c->identity_public_key, &pem);
+    if (!ok || !jwt_keys_add_pem(i->keys, buf_str(&pem))) {
+        snprintf(why, 256,
+                 "identity.public_key is no PEM file with an RSA public key of 2048 bits or more");
+        ok = false;
+    }
+    buf_done(&pem);
+    return ok ? BH_OK : BH_REFUSED;
+}
+
+static enum bh_err check_config(const struct config *c, char *why)
+{
+    if (strcmp(c->identity_kind, "introspect") == 0 && c->identity_url == NULL) {
+        snprintf(why, 256, "identity.kind introspect needs identity.url, the account endpoint");
+        return BH_REFUSED;
+    }
+    if (strcmp(c->identity_kind, "jwt") != 0)
+        return BH_OK;
+    if (c->identity_public_key == NULL && c->identity_jwks_url == NULL) {
+        snprintf(why, 256, "identity.kind jwt needs identity.jwks_url or identity.public_key");
+        return BH_REFUSED;
+    }
+    if (c->identity_issuer == NULL || c->identity_audience == NULL) {
+        snprintf(why, 256, "identity.kind jwt needs identity.issuer and identity.audience");
+        return BH_REFUSED;
+    }
+    return BH_OK;
+}
+
+enum bh_err identity_open(const struct identity_env *env, struct identity **ret_i, char *ret_why)
+{
+    struct identity *i = xcalloc(1, sizeof *i);
+    enum bh_err err = check_config(env->cfg, ret_why);
+
+    *i = (struct identity){.env = *env, .fetched_ms = -1, .tried_ms = -1};
+    list_init(&i->questions);
+    list_init(&i->believed_by_age);
+    timer_init(&i->answer, on_turn);
+    if (err == BH_OK)
+        err = open_keys(i, ret_why);
+    if (err != BH_OK) {
+        identity_free(i);
+        return err;
+    }
+    *ret_i = i;
+    return BH_OK;
+}
+
+void identity_free(struct identity *i)
+{
+    if (i == NULL)
+        return;
+    timer_stop(i->env.clock, &i->answer);
+    http_cancel(&i->fetching);
+    list_each(&i->questions, it, nxt) question_free(list_entry(it, struct question, link));
+    list_each(&i->believed_by_age, it, nxt) forget(i, list_entry(it, struct believed, link));
+    map_done(&i->believed);
+    jwt_keys_free(i->keys);
+    free(i);
+}

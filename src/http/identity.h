@@ -1,0 +1,46 @@
+/* identity.h - who vouches for a caller: this operator, a signed token, or an account server.
+ *
+ *      local       the bearer was minted by `bellhop token provision`
+ *      jwt         the bearer is a JSON Web Token: RS256, by a public key or a JWKS that is fetched
+ *                  when needed; issuer, audience, expiry and tenant claim are checked
+ *      introspect  an account endpoint is asked with the caller's own bearer; its answer names the
+ *                  tenant and is believed for a minute
+ *
+ * Besides, whatever the kind: a JSON Web Token with the audience "agent:<instance>" speaks for that
+ * instance on the management plane, when keys are configured.
+ */
+#pragma once
+#include "base/err.h"
+#include "base/str.h"
+
+struct clock;
+struct config;
+struct facts;
+struct http_client;
+struct identity;
+
+struct identity_env { /* borrowed */
+    struct clock *clock;
+    struct http_client *http;
+    struct facts *facts;
+    const struct config *cfg;
+};
+/* @ret_why has 256 bytes: what to fix in the configuration. */
+enum bh_err identity_open(const struct identity_env *env, struct identity **ret_i,
+                          char *ret_why) BH_MUST_USE;
+void identity_free(struct identity *i); /* NULL is fine; no done() runs any more */
+
+enum identity_purpose {
+    IDENTITY_CALLER, /* whose tenant is it */
+    IDENTITY_AGENT,  /* a token for one instance */
+};
+struct identity_claims { /* borrowed for the callback */
+    struct str tenant;   /* absent for an agent's token that does not say */
+    struct str instance; /* IDENTITY_AGENT: from its audience */
+};
+/* BH_REFUSED: not believed.  BH_UNAVAILABLE: whoever could tell does not answer. */
+typedef void identity_done_cb(void *ctx, enum bh_err err, const struct identity_claims *claims,
+                              const char *why);
+/* @done runs later, exactly once. */
+void identity_ask(struct identity *i, enum identity_purpose purpose, struct str bearer,
+                  identity_done_cb *done, void *ctx);

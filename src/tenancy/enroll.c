@@ -1,0 +1,413 @@
+/* enroll.c - design.  (enroll.h has the contract.)
+ *
+ * One change writes all of it in one transaction: the gateway, its routes, the tenant's delivery
+ * key when it has none, and the mark that an enrollment token was used, which is inserted, so of
+ * two who redeem one token at once one fails. */
+#include "tenancy/enroll.h"
+#include <stdio.h>
+#include <stdlib.h>
+#include "base/crypto.h"
+#include "base/mem.h"
+#include "base/rand.h"
+#include "tenancy/change.h"
+
+#define NS_USED "enrolled"
+#define NS_DELIVERY_KEY "delivery_key"
+#define PREFIX "bh1."
+
+static const char *const kind_words[] = {
+    [TOKEN_ENROLL] = "enroll", [TOKEN_PROVISION] = "provision"};
+
+/* ---- tokens ---- */
+
+void local_token_mint(struct facts *f, const struct local_token *t, struct buf *out)
+{
+    struct buf claims = BUF_INIT, nonce = BUF_INIT;
+    struct jw w = jw_begin(&claims);
+    uint8_t raw[16], mac[SHA256_BYTES];
+
+    rand_bytes(f->env.rand, raw, sizeof raw);
+    hex_add(&nonce, raw, sizeof raw);
+    jw_obj(&w);
+    jw_kstr(&w, "kind", str_of(kind_words[t->kind]));
+    jw_kstr(&w, "tenant", t->tenant);
+    jw_kstr_opt(&w, "instance", t->instance);
+    jw_kstr_opt(&w, "wakeUrl", t->wake_url);
+    jw_kstr(&w, "nonce", buf_str(&nonce));
+    jw_ki64(&w, "exp", t->exp_ms);
+    jw_end_obj(&w);
+    seal_mac(f->env.seal, STR("local token"), buf_str(&claims), mac);
+    buf_add_z(out, PREFIX);
+    base64url_add(out, claims.p, claims.n);
+    buf_add_c(out, '.');
+    base64url_add(out, mac, sizeof mac);
+    buf_done(&claims);
+    buf_done(&nonce);
+}
+
+/* The claims, when the signature over them is ours. */
+static bool open_token(const struct facts *f, struct str text, struct buf *claims)
+{
+    struct buf shown = BUF_INIT;
+    struct str body, rest = text;
+    uint8_t mac[SHA256_BYTES];
+    bool ok = false;
+
+    if (!str_starts(text, STR(PREFIX)) || text.n > 8192)
+        return false;
+    rest = str_skip(rest, sizeof PREFIX - 1);
+    if (str_split(&rest, '.', &body) && rest.p != NULL && base64url_decode(body, claims) &&
+        base64url_decode(rest, &shown) && shown.n == sizeof mac) {
+        seal_mac(f->env.seal, STR("local token"), buf_str(claims), mac);
+        ok = ct_equal(mac, shown.p, sizeof mac);
+    }
+    buf_done(&shown);
+    return ok;
+}
+
+bool local_token_read(const struct facts *f, struct str text, enum local_token_kind kind,
+                      struct json_parser *parser, struct local_token *ret, const char **ret_why)
+{
+    struct buf claims = BUF_INIT;
+    struct json doc;
+    bool ok = open_token(f, text, &claims) && json_parse(parser, buf_str(&claims), &doc);
+
+    *ret_why = "it was not made here";
+    buf_done(&claims); /* the parser has its own copy */
+    if (!ok)
+        return false;
+    *ret = (struct local_token){.kind = kind,
+                                .tenant = json_str(doc, "tenant"),
+                                .instance = json_str(doc, "instance"),
+                                .wake_url = json_str(doc, "wakeUrl"),
+                                .nonce = json_str(doc, "nonce")};
+    json_as_i64(json_get(doc, "exp"), &ret->exp_ms);
+    if (!str_eq(json_str(doc, "kind"), str_of(kind_words[kind])) || str_is_empty(ret->tenant)) {
+        *ret_why = "it is for something else";
+        return false;
+    }
+    if (ret->exp_ms <= clock_wall_ms(f->env.clock)) {
+        *ret_why = "it has expired";
+        return false;
+    }
+    return true;
+}
+
+/* ---- delivery keys ---- */
+
+struct delivery_key {
+    char *key; /* owned, wiped */
+    char tenant[];
+};
+
+static void key_attach(struct facts *f, struct str tenant, struct str key)
+{
+    struct delivery_key *k = xcalloc(1, sizeof *k + tenant.n + 1);
+
+    memcpy(k->tenant, tenant.p, tenant.n);
+    k->key = str_dup(key);
+    map_put(&f->delivery_keys, str_of(k->tenant), k);
+}
+
+static void key_name(struct buf *out, struct str tenant)
+{
+    buf_printf(out, "tenant/%.*s/delivery_key", STR_FMT(tenant));
+}
+
+static bool read_key(struct facts *f, struct str tenant, struct str sealed)
+{
+    struct buf name = BUF_INIT, plain = BUF_INIT;
+
+    key_name(&name, tenant);
+    bool ok = unseal_secret(f->env.seal, buf_str(&name), sealed, &plain);
+    if (ok)
+        key_attach(f, tenant, buf_str(&plain));
+    buf_done(&name);
+    buf_wipe(&plain);
+    return ok;
+}
+
+struct loading {
+    struct facts *f;
+    bool bad;
+};
+
+static void on_key(void *ctx, struct str tenant, struct str sealed)
+{
+    struct loading *l = ctx;
+
+    l->bad |= !read_key(l->f, tenant, sealed);
+}
+
+enum bh_err enroll_load(struct facts *f, char *ret_why)
+{
+    struct loading l = {.f = f};
+    enum bh_err err = f->env.store->ops->load_records(f->env.store, NS_DELIVERY_KEY, on_key, &l);
+
+    if (err == BH_OK && l.bad) {
+        snprintf(ret_why, 256, "a delivery key does not open: damaged, or another master key");
+        err = BH_REFUSED;
+    } else if (err != BH_OK) {
+        snprintf(ret_why, 256, "the delivery keys cannot be read from the store");
+    }
+    return err;
+}
+
+void enroll_free(struct facts *f)
+{
+    void *v;
+
+    for (size_t i = 0; map_next(&f->delivery_keys, &i, &v);) {
+        struct delivery_key *k = v;
+        secret_wipe(k->key, strlen(k->key));
+        free(k->key);
+        free(k);
+    }
+    map_done(&f->delivery_keys);
+}
+
+/* ---- the change ---- */
+
+struct asked {
+    struct provision_result *r;                                  /* borrowed */
+    char *tenant, *instance, *wake_url, *platform, *bot, *nonce; /* owned; NULL: not said */
+    struct route **routes;                                       /* owned, until they are linked */
+    size_t n_routes;
+    bool enroll;
+    bool new_key; /* the tenant had no delivery key */
+};
+
+static void asked_free(void *thing)
+{
+    struct asked *a = thing;
+
+    free(a->tenant);
+    free(a->instance);
+    free(a->wake_url);
+    free(a->platform);
+    free(a->bot);
+    free(a->nonce);
+    for (size_t i = 0; i < a->n_routes; i++)
+        route_free(a->routes[i]);
+    free(a->routes);
+    free(a);
+}
+
+void provision_result_done(struct provision_result *r)
+{
+    buf_wipe(&r->secret);
+    buf_wipe(&r->delivery_key);
+    buf_done(&r->route_keys);
+}
+
+static void take(char **field, const char *said)
+{
+    if (said == NULL)
+        return;
+    free(*field);
+    *field = xstrdup(said);
+}
+
+/* The record as it will be. */
+static struct gateway *next_record(struct facts *f, const struct change *c,
+                                   const struct gateway *known)
+{
+    const struct asked *a = c->thing;
+    int64_t now_ms = clock_wall_ms(f->env.clock), minted_ms;
+    struct gateway *g = known != NULL ? gateway_copy(known) : xcalloc(1, sizeof *g);
+
+    if (known == NULL) {
+        list_init(&g->link);
+        g->id = xstrdup(c->id);
+        g->tenant = xstrdup(a->tenant);
+        g->instance = xstrdup(a->instance != NULL ? a->instance : c->id);
+    }
+    take(&g->instance, a->instance);
+    take(&g->wake_url, a->wake_url);
+    take(&g->platform, a->platform);
+    take(&g->bot, a->bot);
+    minted_ms = g->rotated_ms > g->created_ms ? g->rotated_ms : g->created_ms;
+    if (g->created_ms == 0 || g->revoked_ms != 0) {
+        g->created_ms = now_ms;
+        g->revoked_ms = 0;
+        minted_ms = 0;
+    }
+    if (a->enroll || g->n_secrets == 0 || now_ms - minted_ms >= PROVISION_SAME_MS) {
+        if (g->n_secrets > 0)
+            g->rotated_ms = now_ms;
+        gateway_push_secret(g, gateway_new_secret(f, &a->r->secret), now_ms, PROVISION_KEEP_MS);
+    } else {
+        buf_add_z(&a->r->secret, g->secrets[0].text);
+    }
+    return g;
+}
+
+static bool leads_elsewhere(const struct facts *f, const struct route *r)
+{
+    struct list *head;
+
+    facts_routes(f, &head);
+    list_each(head, it, nxt)
+    {
+        const struct route *known = list_entry(it, struct route, link);
+        if (strcmp(known->platform, r->platform) == 0 && strcmp(known->key, r->key) == 0 &&
+            strcmp(known->tenant, r->tenant) != 0)
+            return true;
+    }
+    return false;
+}
+
+static void put_routes(struct facts *f, struct change *c)
+{
+    struct asked *a = c->thing;
+    struct jw w = jw_begin(&a->r->route_keys);
+
+    jw_arr(&w);
+    for (size_t i = 0; i < a->n_routes; i++) {
+        struct route *r = a->routes[i];
+        free(r->instance);
+        r->instance = xstrdup(c->gateway->instance);
+        if (leads_elsewhere(f, r)) {
+            route_free(r);
+            a->routes[i--] = a->routes[--a->n_routes];
+            continue;
+        }
+        jw_str(&w, str_of(r->key));
+        struct change_item *item = change_put(c, KV_PUT, NS_ROUTE);
+        route_write_key(&item->key, str_of(r->platform), str_of(r->key), str_of(r->tenant),
+                        str_of(r->instance));
+        route_write(r, clock_wall_ms(f->env.clock), &item->value);
+    }
+    jw_end_arr(&w);
+}
+
+static void put_delivery_key(struct facts *f, struct change *c)
+{
+    struct asked *a = c->thing;
+    const struct delivery_key *k = map_get(&f->delivery_keys, str_of(a->tenant));
+    struct buf name = BUF_INIT;
+
+    if (k != NULL) {
+        buf_add_z(&a->r->delivery_key, k->key);
+        return;
+    }
+    /* Put, not inserted: two first gateways of a tenant may come at once, and the last key counts.
+     */
+    struct change_item *item = change_put(c, KV_PUT, NS_DELIVERY_KEY);
+    a->new_key = true;
+    free(gateway_new_secret(f, &a->r->delivery_key));
+    buf_add_z(&item->key, a->tenant);
+    key_name(&name, str_of(a->tenant));
+    seal_secret(f->env.seal, buf_str(&name), buf_str(&a->r->delivery_key), &item->value);
+    buf_done(&name);
+}
+
+static bool prepare(struct facts *f, struct change *c)
+{
+    const struct asked *a = c->thing;
+    const struct gateway *known = facts_gateway(f, str_of(c->id));
+
+    if (known != NULL && strcmp(known->tenant, a->tenant) != 0)
+        return change_fail(c, BH_REFUSED, "this gateway id cannot be used; choose another");
+    if (known != NULL && known->revoked_ms != 0 && !a->enroll)
+        return change_fail(c, BH_REFUSED, "this gateway was revoked");
+    c->gateway = next_record(f, c, known);
+    struct change_item *item = change_put(c, known != NULL ? KV_PUT : KV_INSERT, NS_GATEWAY);
+    buf_add_z(&item->key, c->id);
+    gateway_write(f, c->gateway, &item->value);
+    if (a->enroll) {
+        item = change_put(c, KV_INSERT, NS_USED);
+        buf_add_z(&item->key, a->nonce);
+        buf_printf(&item->value, "{\"at\":%lld}", (long long)clock_wall_ms(f->env.clock));
+        c->conflict = "the enrollment token was used before";
+    }
+    put_routes(f, c);
+    put_delivery_key(f, c);
+    return true;
+}
+
+static void apply(struct facts *f, struct change *c)
+{
+    struct asked *a = c->thing;
+
+    gateway_apply(f, c);
+    for (size_t i = 0; i < a->n_routes; i++) {
+        struct route *r = a->routes[i];
+        if (facts_find_route(f, str_of(r->platform), str_of(r->key), str_of(r->tenant),
+                             str_of(r->instance)) == NULL)
+            facts_link_route(f, r);
+        else
+            route_free(r);
+    }
+    a->n_routes = 0;
+    if (!a->new_key)
+        return;
+    const struct delivery_key *k = map_get(&f->delivery_keys, str_of(a->tenant));
+    if (k == NULL)
+        key_attach(f, str_of(a->tenant), buf_str(&a->r->delivery_key));
+}
+
+static char *dup_opt(struct str s)
+{
+    return str_is_empty(s) ? NULL : str_dup(s);
+}
+
+static bool spec_bad(struct change *c, const struct provision_spec *s)
+{
+    if (change_name_bad(c, "gatewayId", s->gateway, true) ||
+        change_name_bad(c, "tenant", s->tenant, true) ||
+        change_name_bad(c, "instanceId", s->instance, false) ||
+        change_name_bad(c, "platform", s->platform, false) ||
+        change_name_bad(c, "botId", s->bot, false))
+        return true;
+    if (!str_is_empty(s->wake_url) && !gateway_wake_url_ok(s->wake_url))
+        return !change_fail(c, BH_MALFORMED, "the wake URL must start with http:// or https://");
+    if (s->n_route_keys > PROVISION_ROUTES_MAX)
+        return !change_fail(c, BH_MALFORMED, "at most %d route keys", PROVISION_ROUTES_MAX);
+    for (size_t i = 0; i < s->n_route_keys; i++)
+        if (change_name_bad(c, "a route key", s->route_keys[i], true))
+            return true;
+    return false;
+}
+
+static bool is_real_platform(struct str platform)
+{
+    return !str_is_empty(platform) && !str_eq(platform, STR("relay"));
+}
+
+static void submit(struct facts *f, const struct provision_spec *s, const struct local_token *t,
+                   struct provision_result *r, facts_done_cb *done, void *ctx)
+{
+    struct change *c = change_new(f, prepare, apply, done, ctx);
+
+    if (!spec_bad(c, s)) {
+        struct asked *a = c->thing = xcalloc(1, sizeof *a);
+        c->thing_free = asked_free;
+        c->id = str_dup(s->gateway);
+        *a = (struct asked){.r = r, .enroll = t != NULL};
+        a->tenant = str_dup(s->tenant);
+        a->instance = dup_opt(s->instance);
+        a->wake_url = dup_opt(s->wake_url);
+        a->platform = is_real_platform(s->platform) ? str_dup(s->platform) : NULL;
+        a->bot = a->platform != NULL ? dup_opt(s->bot) : NULL;
+        a->nonce = t != NULL ? str_dup(t->nonce) : NULL;
+        a->routes = xcalloc(s->n_route_keys + 1, sizeof(struct route *));
+        for (size_t i = 0; a->platform != NULL && i < s->n_route_keys; i++)
+            if (!str_eq(s->route_keys[i], STR("*"))) /* everything is for an operator to give */
+                a->routes[a->n_routes++] =
+                    route_new(s->platform, s->route_keys[i], s->tenant, STR_NULL);
+    }
+    change_submit(c, c->id);
+}
+
+void facts_provision(struct facts *f, const struct provision_spec *spec, struct provision_result *r,
+                     facts_done_cb *done, void *ctx)
+{
+    submit(f, spec, NULL, r, done, ctx);
+}
+
+void facts_enroll(struct facts *f, const struct provision_spec *spec, const struct local_token *t,
+                  struct provision_result *r, facts_done_cb *done, void *ctx)
+{
+    submit(f, spec, t, r, done, ctx);
+}
