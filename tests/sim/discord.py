@@ -371,6 +371,9 @@ class DiscordSim:
         m = re.match(r"/webhooks/(\w+)/([\w.-]+)(/messages/@original)?$", path)
         if m:
             return 200, self._hook(method, m[1], m[2], m[3] is not None, query, data)
+        m = re.match(r"/guilds/(\d+)/members/(\d+)$", path)
+        if m and method == "GET":
+            return 200, self._get_member(*m.groups())
         m = re.match(r"/channels/(\d+)(?:/(messages|typing)(?:/(\d+))?)?$", path)
         if not m:
             raise Refusal(404, 0, "404: Not Found")
@@ -417,6 +420,14 @@ class DiscordSim:
         if what == "/threads/active":
             return {"threads": g["threads"], "members": []}
         return {k: v for k, v in g.items() if k not in ("channels", "threads", "members")}
+
+    def _get_member(self, guild, user):
+        if guild not in self.guilds:
+            raise Refusal(404, 10004, "Unknown Guild")
+        for member in self.guilds[guild]["members"]:
+            if member["user"]["id"] == user:
+                return member
+        raise Refusal(404, 10007, "Unknown Member")
 
     def _history(self, channel, query):
         limit = int(query.get("limit", 50))

@@ -62,7 +62,7 @@ static void on_member(void *ctx, const struct rest_answer *a)
     s->call = NULL;
     if (a->end == REST_OK)
         dcache_put_member(s->d->cache, a->body, s->key.guild_id, s->key.user_id);
-    else if (a->end == REST_REFUSED)
+    else if (a->end == REST_REFUSED && a->status == 404)
         forget_member(s);
 }
 
