@@ -51,10 +51,11 @@ struct instance {             /* one agent of one tenant; lives as long as the r
     uint32_t record_want, record_writing, record_done; /* versions of its record: instance.h */
     uint32_t park_mark; /* newest session number when a delivery was last parked */
     uint16_t tenant_n, name_n;
-    uint8_t idle_owed; /* sockets that wait for a going_idle_ack */
-    bool flipped;      /* asleep: deliveries are only kept */
-    bool seen;         /* it has shaken hands at least once */
-    char name[];       /* tenant \x1f instance, as in the store */
+    uint8_t idle_owed;  /* sockets that wait for a going_idle_ack */
+    bool flipped;       /* asleep: deliveries are only kept */
+    bool seen;          /* it has shaken hands at least once */
+    bool closing_older; /* close_older() is on the stack */
+    char name[];        /* tenant \x1f instance, as in the store */
 };
 
 static inline struct str instance_key(const struct instance *i)

@@ -190,12 +190,16 @@ static struct session *successor(struct instance *i)
  * still behind one of them dials again and wakes the instance. */
 static void close_older(struct instance *i)
 {
+    if (i->closing_older)
+        return; /* the one on the stack closes them all: thousands must not nest */
+    i->closing_older = true;
     list_each(&i->sessions, it, nxt)
     {
         struct session *s = list_entry(it, struct session, by_inst);
         if (s->state == SESSION_OLD)
             session_close(s, CLOSE_RESTART, "the instance went to sleep");
     }
+    i->closing_older = false;
 }
 
 /* It stops being one of the instance's sockets, for whatever reason.  Once per session. */

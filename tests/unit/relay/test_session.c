@@ -434,6 +434,54 @@ static void a_gateway_that_only_falls_asleep_and_wakes_is_closed_with_1008(void 
     assert_int_equal(f->close_code, 1008);
 }
 
+static struct buf nowhere;
+static size_t n_closed;
+static void mute_send(struct link *l, struct str message)
+{
+}
+static struct buf *mute_begin(struct link *l)
+{
+    buf_reset(&nowhere);
+    return &nowhere;
+}
+static void mute_end(struct link *l)
+{
+}
+static void mute_ping(struct link *l, uint32_t number)
+{
+}
+static void mute_close(struct link *l, int code, const char *reason)
+{
+    n_closed += code == 1012;
+}
+
+static void any_number_of_older_sockets_closes_with_the_sleeper(void **state)
+{
+    static const struct link_ops ops = {mute_send, mute_begin, mute_end, mute_ping, mute_close};
+    static struct link links[60000];
+    static struct session *sessions[ARRAY_LEN(links)];
+    size_t n = ARRAY_LEN(links);
+
+    log_setup(LOG_WARN, false);
+    n_closed = 0;
+    for (size_t i = 0; i < n; i++) {
+        links[i].ops = &ops;
+        sessions[i] = session_open(rig.relay, facts_gateway(rig.facts, STR("gw-a")), &links[i]);
+        session_data(sessions[i], STR("{\"type\":\"hello\",\"platform\":\"web\"}\n"));
+    }
+    session_data(sessions[n - 1], STR("{\"type\":\"going_idle\"}\n"));
+    turn();
+    assert_int_equal(n_closed, 0);
+    session_closed(sessions[n - 1], 1000);
+    assert_int_equal(n_closed, n - 1);
+    for (size_t i = 0; i + 1 < n; i++)
+        session_closed(sessions[i], 1012);
+    turn();
+    assert_state("ann", "asleep");
+    log_setup(LOG_INFO, false);
+    buf_done(&nowhere);
+}
+
 static void unknown_frames_are_ignored_and_counted(void **state)
 {
     struct fake *f = connect_as("gw-a");
@@ -546,6 +594,7 @@ int main(void)
         PROMISE(the_first_ack_clears_the_mark),
         PROMISE(malformed_frames_are_counted_and_ten_in_a_minute_close_with_1008),
         PROMISE(a_gateway_that_only_falls_asleep_and_wakes_is_closed_with_1008),
+        PROMISE(any_number_of_older_sockets_closes_with_the_sleeper),
         PROMISE(unknown_frames_are_ignored_and_counted),
         PROMISE(a_frame_over_the_limit_costs_no_memory_and_counts_as_malformed),
         PROMISE(frames_may_come_in_any_pieces),
