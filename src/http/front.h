@@ -13,6 +13,7 @@
  *      admin.c        what the command line asks for, over the admin socket
  */
 #pragma once
+#include "base/bucket.h"
 #include "base/buf.h"
 #include "base/err.h"
 
@@ -38,6 +39,8 @@ struct front { /* all borrowed; filled by whoever wires the program */
     const char *base_url;  /* what a gateway is told to dial; NULL: unknown */
     int64_t started_ms;    /* wall clock */
     bool draining;
+    struct bucket_level refusals; /* how many lines strangers may still cause in the log */
+    uint64_t refusals_untold;     /* since the last one */
     /* Read the configuration again; appends what was taken and what was not, in sentences. */
     enum bh_err (*reload)(void *ctx, struct buf *ret_said);
     void *reload_ctx;

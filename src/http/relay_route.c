@@ -10,9 +10,11 @@
  *              -> good                    -> 101, session_open()
  */
 #include <stdlib.h>
+#include "base/clock.h"
 #include "base/log.h"
 #include "base/mem.h"
 #include "http/front_priv.h"
+#include "net/loop.h"
 #include "net/ws.h"
 #include "relay/relay.h"
 #include "store/store.h"
@@ -23,6 +25,8 @@
 #define MAX_QUEUED \
     ((size_t)8 << 20) /* the window bounds deliveries; this bounds everything else \
                        */
+
+enum { REFUSALS_PER_S = 2, REFUSALS_AT_ONCE = 50 };
 
 struct relay_socket {
     struct link link;
@@ -139,11 +143,24 @@ static void open_session(struct front *f, struct http_req *req, const struct gat
         ws_close(s->ws, 1013, "try again later");
 }
 
-static void refuse_for_good(struct front *f, struct http_req *req, const char *why)
+/* Anybody can dial: what they can make us write is bounded. */
+static void log_refusal(struct front *f, struct http_req *req, const char *how, const char *why)
 {
     struct str peer = http_peer(req);
 
-    log_warn(NULL, "gateway refused: peer=%.*s reason=%s", STR_FMT(peer), why);
+    if (!bucket_take(&f->refusals, clock_now_ms(loop_clock(f->loop)), REFUSALS_PER_S,
+                     REFUSALS_AT_ONCE)) {
+        f->refusals_untold++;
+        return;
+    }
+    log_warn(NULL, "gateway refused%s: peer=%.*s reason=%s more=%llu", how, STR_FMT(peer), why,
+             (unsigned long long)f->refusals_untold);
+    f->refusals_untold = 0;
+}
+
+static void refuse_for_good(struct front *f, struct http_req *req, const char *why)
+{
+    log_refusal(f, req, "", why);
     struct relay_socket *s = accept_socket(f, req);
     if (s != NULL)
         ws_close(s->ws, 4401, "unauthorized");
@@ -173,12 +190,10 @@ void relay_upgrade(struct front *f, struct http_req *req)
     case AUTH_UNAUTHORIZED:
         refuse_for_good(f, req, why);
         break;
-    case AUTH_RETRY: {
-        struct str peer = http_peer(req);
-        log_warn(NULL, "gateway refused for now: peer=%.*s reason=%s", STR_FMT(peer), why);
+    case AUTH_RETRY:
+        log_refusal(f, req, " for now", why);
         http_answer_error(f->server, http_req_id(req), 401, "unauthorized",
                           "This credential is not valid here: %s.", why);
         break;
-    }
     }
 }

@@ -143,3 +143,17 @@ def test_a_proxy_prefix_or_query_changes_nothing_about_who_you_are(bellhop):
     g.headers["X-Tenant"] = "other"
     g.close()
     assert closed(bellhop, path="/relay?token=" + c.token())[0] == 4401
+
+
+def test_strangers_cannot_fill_the_log(bellhop):
+    ask = (b"GET /relay HTTP/1.1\r\nHost: x\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n"
+           b"Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: AAAAAAAAAAAAAAAAAAAAAA==\r\n"
+           b"Authorization: Bearer " + mint("nobody", "0" * 64).encode() + b"\r\n\r\n")
+    with socket.create_connection(("127.0.0.1", bellhop.port)) as s:
+        s.settimeout(30)
+        s.sendall(ask * 500)
+        got = b""
+        while got.count(b"HTTP/1.1 401") < 500:
+            got += s.recv(65536)
+    lines = [line for line in bellhop.log().splitlines() if "gateway refused" in line]
+    assert 50 <= len(lines) < 100
