@@ -259,6 +259,8 @@ static enum parsed check_head(struct conn *c, bool body_waits)
         return refuse(c, 501, "not_implemented", "only HTTP/1.0 and HTTP/1.1 are spoken here");
     if (facts.lengths + facts.encodings > 1)
         return refuse(c, 400, "bad_request", "more than one length for the body");
+    if (facts.encodings > 0 && r->parser.http_minor == 0)
+        return refuse(c, 400, "bad_request", "HTTP/1.0 knows no transfer encodings");
     if (facts.encodings > 0 && !facts.chunked)
         return refuse(c, 501, "bad_transfer_encoding", "only chunked is implemented");
     if (facts.expects_other)

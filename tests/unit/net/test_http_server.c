@@ -343,6 +343,8 @@ static void requests_that_smuggle_are_refused(void **state)
         {"two encodings",
          "POST / HTTP/1.1\r\nTransfer-Encoding: chunked\r\nTransfer-Encoding: chunked\r\n\r\n",
          "400 "},
+        {"an encoding before there were any",
+         "POST / HTTP/1.0\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n", "400 "},
         {"an unknown encoding", "POST / HTTP/1.1\r\nTransfer-Encoding: gzip, chunked\r\n\r\n",
          "501 "},
         {"an encoding spelt oddly", "POST / HTTP/1.1\r\nTransfer-Encoding: xchunked\r\n\r\n",
