@@ -152,6 +152,7 @@ void gwc_conn_close(struct gwc_conn *c)
         curl_easy_cleanup(c->easy);
     if (c->multi != NULL)
         curl_multi_cleanup(c->multi);
+    ws_decoder_done(&c->decoder);
     buf_done(&c->head);
     buf_wipe(&c->out); /* may hold an upgrade request, and that a token */
     buf_wipe(&c->writing);

@@ -596,12 +596,27 @@ static void closing_a_handle_that_was_never_opened_is_fine(void **state)
 
 #define CONNECTED(f) cmocka_unit_test_setup_teardown(f, with_connected_handle, free_handle)
 
+static void a_connection_lost_inside_a_ping_leaves_nothing_behind(void **state)
+{
+    struct gwc_conn c = {.fd = CURL_SOCKET_BAD};
+    char part[] = "\x89\x05he", *p = part;
+    size_t n = sizeof part - 1;
+
+    ws_decoder_init(&c.decoder, false, 1000);
+    while (ws_decode(&c.decoder, &p, &n).item != WS_ITEM_MORE)
+        ;
+    assert_non_null(c.decoder.control);
+    gwc_conn_close(&c);
+    assert_null(c.decoder.control);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(an_option_that_makes_no_sense_is_refused_by_name),
         cmocka_unit_test(an_older_and_shorter_options_struct_is_understood),
         cmocka_unit_test(a_token_made_by_the_helper_is_one_the_connector_believes),
+        cmocka_unit_test(a_connection_lost_inside_a_ping_leaves_nothing_behind),
         cmocka_unit_test(backoff_doubles_up_to_its_cap_and_jitters_within_half),
         CONNECTED(lines_and_messages_need_not_coincide),
         CONNECTED(frames_of_the_wrong_shape_are_skipped_and_the_next_one_counts),
