@@ -55,7 +55,7 @@ static void set_media(const struct form *f, struct event *ev)
     char name[32];
 
     str_to_u64(form_get(f, "NumMedia"), &n);
-    for (uint64_t i = 0; i < n && ev->n_media < EVENT_MAX_MEDIA; i++) {
+    for (uint64_t i = 0; i < n && i < f->n && ev->n_media < EVENT_MAX_MEDIA; i++) {
         snprintf(name, sizeof name, "MediaUrl%u", (unsigned)i);
         struct str url = form_get(f, name);
         if (!event_media_is_safe(url))
