@@ -41,6 +41,9 @@ struct config {
         int64_t cooldown_ms, timeout_ms;
         bool allow_private;
     } wake;
+    struct {
+        uint32_t refused_per_source, requests_per_bot; /* per second; 0: no limit */
+    } webhooks;
     bool require_expiry;           /* auth.require_expiry: refuse tokens with exp 0 */
     char *identity_kind;           /* "local", "jwt", "introspect" */
     char *identity_jwks_url, *identity_public_key, *identity_issuer, *identity_audience;

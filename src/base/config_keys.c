@@ -54,6 +54,14 @@ const struct config_key config_keys[] = {
      .what = "How long a poke may take."},
     {"wake.allow_private", CFG_BOOL, CFG_RELOAD, AT(wake.allow_private), "false",
      .what = "Let wake URLs reach private, loopback and link-local addresses."},
+    {"webhooks.refused_per_source", CFG_NUMBER, CFG_RELOAD, AT(webhooks.refused_per_source), "50",
+     .max = 1000000,
+     .what = "Webhooks with a wrong signature that one address may send per second (ten times that "
+             "at once) before it is told to wait; 0 is no limit."},
+    {"webhooks.requests_per_bot", CFG_NUMBER, CFG_RELOAD, AT(webhooks.requests_per_bot), "2000",
+     .max = 1000000,
+     .what = "Webhooks per second (twice that at once) whose signature is looked at, per bot; 0 is "
+             "no limit."},
     {"auth.require_expiry", CFG_BOOL, CFG_RELOAD, AT(require_expiry), "false",
      .what = "Refuse gateway tokens that never expire."},
     {"identity.kind", CFG_CHOICE, CFG_RESTART, AT(identity_kind), "local", "local|jwt|introspect",

@@ -18,6 +18,7 @@
 #include "base/mem.h"
 #include "bus/bus.h"
 #include "cli/state_dir.h"
+#include "edge/door.h"
 #include "edge/vault.h"
 #include "http/identity.h"
 #include "net/http_client.h"
@@ -64,6 +65,13 @@ static enum bh_err open_state(struct server *s, char *why)
     return err;
 }
 
+static void set_door(struct server *s)
+{
+    host_set_door(s->host,
+                  &(struct door_limits){.refusals = s->cfg->webhooks.refused_per_source,
+                                        .requests = s->cfg->webhooks.requests_per_bot});
+}
+
 static enum bh_err open_heart(struct server *s, char *why)
 {
     struct clock *clock = loop_clock(s->loop);
@@ -98,6 +106,7 @@ static enum bh_err open_heart(struct server *s, char *why)
                                     .server = s->http_server,
                                     .public_url = s->cfg->public_url};
     s->host = host_new(&s->host_env, s->facts);
+    set_door(s);
     struct relay_env re = {.clock = clock,
                            .store = s->store,
                            .bus = s->bus,
@@ -263,6 +272,7 @@ void server_reload(struct server *s, struct config *now, struct buf *ret_said)
     s->poker.timeout_ms = s->cfg->wake.timeout_ms;
     s->poker.allow_private = s->cfg->wake.allow_private;
     facts_set_require_expiry(s->facts, s->cfg->require_expiry);
+    set_door(s);
     log_setup(s->cfg->log_level, s->cfg->log_json);
     say(ret_said, "taken", &reload);
     say(ret_said, "needs a restart", &restart);

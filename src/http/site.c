@@ -51,17 +51,22 @@ void site_webhook(struct front *f, struct http_req *req)
 {
     struct str rest = http_path(req), part[4] = {{0}};
     struct platform *p = NULL;
-    struct buf bot = BUF_INIT;
+    struct buf bot = BUF_INIT, name = BUF_INIT;
 
     for (size_t i = 0; i < 4 && str_split(&rest, '/', &part[i]); i++)
         ;
     percent_decode(part[3], &bot);
+    buf_printf(&name, "%.*s/%.*s", STR_FMT(part[2]), STR_FMT(buf_str(&bot)));
+    if (takes_webhooks(part[2]) && !host_admit_webhook(f->host, req, buf_str(&name)))
+        goto out;
     if (bot.n > 0 && takes_webhooks(part[2]))
         p = host_platform(f->host, part[2], buf_str(&bot));
     if (p == NULL && takes_webhooks(part[2]))
         host_refuse_webhook(f->host, req);
     else
         hand_over(f, req, p);
+out:
+    buf_done(&name);
     buf_done(&bot);
 }
 

@@ -10,6 +10,7 @@
 #include "base/config.h"
 #include "base/list.h"
 #include "base/mem.h"
+#include "edge/door.h"
 #include "net/http_server.h"
 #include "relay/relay.h"
 #include "tenancy/facts.h"
@@ -23,6 +24,7 @@ struct host {
     struct actor actor;
     const struct host_env *env; /* borrowed */
     struct facts *facts;        /* borrowed */
+    struct door *door;          /* owned */
     struct relay *relay;        /* borrowed */
     struct platform **open;     /* owned array; the platforms close themselves */
     size_t n_open;
@@ -126,6 +128,7 @@ struct host *host_new(const struct host_env *env, struct facts *facts)
     h->actor = (struct actor){.find = actor_find, .act = actor_act, .changed = actor_changed};
     h->env = env;
     h->facts = facts;
+    h->door = door_new(env->rand);
     list_init(&h->news);
     timer_init(&h->tell, tell_news);
     return h;
@@ -175,6 +178,7 @@ void host_free(struct host *h)
     timer_stop(h->env->clock, &h->tell);
     list_each(&h->news, it, nxt) news_free(list_entry(it, struct news, link));
     free(h->open);
+    door_free(h->door);
     free(h);
 }
 
@@ -255,8 +259,36 @@ void host_fail(struct host *h, struct action_id id, const char *fmt, ...)
     host_result(h, id, &(struct action_result){.error = str_of(text)});
 }
 
+static struct door_source source_of(struct host *h, struct http_req *req)
+{
+    return door_source(h->door, http_peer(req), http_header(req, "X-Forwarded-For"));
+}
+
+void host_set_door(struct host *h, const struct door_limits *limits)
+{
+    door_set_limits(h->door, limits);
+}
+
+bool host_admit_webhook(struct host *h, struct http_req *req, struct str bot_path)
+{
+    if (door_admit(h->door, source_of(h, req), bot_path, clock_now_ms(h->env->clock)))
+        return true;
+    http_answer(h->env->server, http_req_id(req),
+                &(struct http_answer){.status = 429,
+                                      .headers = "Retry-After: 1\r\n",
+                                      .body = STR("{\"error\":\"Too many requests: come back in a "
+                                                  "moment.\",\"code\":\"too_many_requests\"}")});
+    return false;
+}
+
+uint64_t host_turned_away(const struct host *h)
+{
+    return door_turned_away(h->door);
+}
+
 void host_refuse_webhook(struct host *h, struct http_req *req)
 {
+    door_refused(h->door, source_of(h, req), clock_now_ms(h->env->clock));
     http_answer_error(h->env->server, http_req_id(req), 401, "unauthorized",
                       "This request is not signed for a bot here.");
 }
