@@ -10,8 +10,10 @@
 #include "conn.h"
 #include <arpa/inet.h>
 #include <sys/socket.h>
+#include <unistd.h>
 #include "base/crypto.h"
 #include "base/rand.h"
+#include "near.h"
 
 /* A program that starts others must not hand them our socket. */
 static curl_socket_t open_socket(void *ctx, curlsocktype purpose, struct curl_sockaddr *address)
@@ -22,11 +24,20 @@ static curl_socket_t open_socket(void *ctx, curlsocktype purpose, struct curl_so
 bool gwc_conn_dial(struct gwc_conn *c, const char *url, const char *ca_file, int64_t timeout_ms)
 {
     gwc_conn_close(c);
+    c->curl_error[0] = '\0';
+    int fd = gwc_near_dial(url);
+    if (fd >= 0) {
+        c->near = true;
+        c->fd = fd;
+        return true;
+    }
+    if (!c->curl_ready)
+        c->curl_ready =
+            curl_global_init(CURL_GLOBAL_DEFAULT) == CURLE_OK; /* counted, thread-safe */
     c->multi = curl_multi_init();
     c->easy = curl_easy_init();
     if (c->multi == NULL || c->easy == NULL)
         return false;
-    c->curl_error[0] = '\0';
     curl_easy_setopt(c->easy, CURLOPT_ERRORBUFFER, c->curl_error);
     curl_easy_setopt(c->easy, CURLOPT_CONNECT_ONLY, 1L);
     curl_easy_setopt(c->easy, CURLOPT_NOSIGNAL, 1L);
@@ -48,6 +59,8 @@ enum gwc_io gwc_conn_dial_step(struct gwc_conn *c)
     int running, left;
     CURLMsg *msg;
 
+    if (c->near)
+        return gwc_near_dial_step(c->fd, c->curl_error);
     if (curl_multi_perform(c->multi, &running) != CURLM_OK)
         return GWC_IO_FAILED;
     while ((msg = curl_multi_info_read(c->multi, &left)) != NULL) {
@@ -72,7 +85,10 @@ void gwc_conn_dial_wait(struct gwc_conn *c, int wake_fd, int timeout_ms)
     struct curl_waitfd extra = {.fd = wake_fd, .events = CURL_WAIT_POLLIN};
     int n;
 
-    curl_multi_poll(c->multi, &extra, 1, timeout_ms, &n);
+    if (c->near)
+        gwc_near_dial_wait(c->fd, wake_fd, timeout_ms);
+    else
+        curl_multi_poll(c->multi, &extra, 1, timeout_ms, &n);
 }
 
 void gwc_conn_add(struct gwc_conn *c, struct str raw)
@@ -105,10 +121,18 @@ size_t gwc_conn_unsent(const struct gwc_conn *c)
     return c->out.n + c->writing.n - c->written;
 }
 
+static enum gwc_io write_some(struct gwc_conn *c, struct str bytes, size_t *ret_n)
+{
+    if (c->near)
+        return gwc_near_write(c->fd, bytes, ret_n);
+    CURLcode rc = curl_easy_send(c->easy, bytes.p, bytes.n, ret_n);
+    return rc == CURLE_AGAIN ? GWC_IO_AGAIN : rc == CURLE_OK ? GWC_IO_DONE : GWC_IO_FAILED;
+}
+
 enum gwc_io gwc_conn_flush(struct gwc_conn *c)
 {
     c->want_write = false;
-    if (c->easy == NULL)
+    if (!gwc_conn_is_open(c))
         return GWC_IO_FAILED;
     for (;;) {
         if (c->written == c->writing.n) {
@@ -123,22 +147,20 @@ enum gwc_io gwc_conn_flush(struct gwc_conn *c)
                 return GWC_IO_DONE;
         }
         size_t n = 0;
-        CURLcode rc =
-            curl_easy_send(c->easy, c->writing.p + c->written, c->writing.n - c->written, &n);
+        struct str rest = str_make(c->writing.p + c->written, c->writing.n - c->written);
+        enum gwc_io rc = write_some(c, rest, &n);
         c->written += n;
-        if (rc == CURLE_AGAIN) {
-            c->want_write = true;
-            return GWC_IO_AGAIN;
-        }
-        if (rc != CURLE_OK)
-            return GWC_IO_FAILED;
+        c->want_write = rc == GWC_IO_AGAIN;
+        if (rc != GWC_IO_DONE)
+            return rc;
     }
 }
 
 enum gwc_io gwc_conn_read(struct gwc_conn *c, char *p, size_t n, size_t *ret_n)
 {
+    if (c->near)
+        return gwc_near_read(c->fd, p, n, ret_n);
     CURLcode rc = curl_easy_recv(c->easy, p, n, ret_n);
-
     if (rc == CURLE_AGAIN)
         return GWC_IO_AGAIN;
     return rc == CURLE_OK && *ret_n > 0 ? GWC_IO_DONE : GWC_IO_FAILED;
@@ -146,6 +168,10 @@ enum gwc_io gwc_conn_read(struct gwc_conn *c, char *p, size_t n, size_t *ret_n)
 
 void gwc_conn_close(struct gwc_conn *c)
 {
+    bool curl_ready = c->curl_ready;
+
+    if (c->near)
+        close(c->fd);
     if (c->easy != NULL && c->multi != NULL)
         curl_multi_remove_handle(c->multi, c->easy);
     if (c->easy != NULL)
@@ -156,5 +182,13 @@ void gwc_conn_close(struct gwc_conn *c)
     buf_done(&c->head);
     buf_wipe(&c->out); /* may hold an upgrade request, and that a token */
     buf_wipe(&c->writing);
-    *c = (struct gwc_conn){.fd = CURL_SOCKET_BAD};
+    *c = (struct gwc_conn){.fd = CURL_SOCKET_BAD, .curl_ready = curl_ready};
+}
+
+void gwc_conn_done(struct gwc_conn *c)
+{
+    gwc_conn_close(c);
+    if (c->curl_ready)
+        curl_global_cleanup();
+    c->curl_ready = false;
 }

@@ -1,4 +1,5 @@
-/* conn.h - one connection to the connector: libcurl finds and secures it, ws_codec frames it.
+/* conn.h - one connection to the connector: libcurl finds and secures it (near.h does without, on
+ * this machine), ws_codec frames it.
  *
  * Used by the socket thread, with the handle's lock held; nothing here waits.
  *
@@ -11,8 +12,10 @@
 #include "net/ws_codec.h"
 
 struct gwc_conn {
-    CURLM *multi; /* owned while dialling and connected */
-    CURL *easy;   /* owned, inside @multi */
+    bool curl_ready; /* libcurl was initialised: once, when it is first needed */
+    bool near;       /* @fd is a socket of our own, libcurl has nothing to do with it */
+    CURLM *multi;    /* owned while dialling and connected */
+    CURL *easy;      /* owned, inside @multi */
     curl_socket_t fd;
     char curl_error[CURL_ERROR_SIZE];
     struct buf head; /* the upgrade's answer so far */
@@ -42,4 +45,9 @@ enum gwc_io gwc_conn_flush(struct gwc_conn *c); /* DONE: all of it is with the k
 enum gwc_io gwc_conn_read(struct gwc_conn *c, char *p, size_t n,
                           size_t *ret_n); /* DONE: *ret_n bytes */
 
+static inline bool gwc_conn_is_open(const struct gwc_conn *c) /* or dialling */
+{
+    return c->near || c->easy != NULL;
+}
 void gwc_conn_close(struct gwc_conn *c); /* at once; harmless when not open */
+void gwc_conn_done(struct gwc_conn *c);  /* and lets go of libcurl */

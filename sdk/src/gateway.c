@@ -3,7 +3,6 @@
  * Calls write down what is wanted and wake the socket thread; it alone moves the phase.  Blocking
  * calls sleep on gw->changed, which is signalled whenever the phase moved. */
 #include <assert.h>
-#include <curl/curl.h>
 #include <errno.h>
 #include <signal.h>
 #include <stdarg.h>
@@ -116,7 +115,6 @@ struct bhgw *bhgw_new(const struct bhgw_options *given, char *error, size_t erro
             snprintf(error, error_bytes, "%s", why);
         return NULL;
     }
-    curl_global_init(CURL_GLOBAL_DEFAULT); /* counted and thread-safe since libcurl 7.84 */
     return handle_new(&opt, &url, fd);
 }
 
@@ -278,9 +276,9 @@ void bhgw_free(struct bhgw *gw)
     pthread_cond_destroy(&gw->events_wakeup);
     pthread_cond_destroy(&gw->notices_wakeup);
     pthread_mutex_destroy(&gw->lock);
+    gwc_conn_done(&gw->conn);
     gw->magic = 0;
     free(gw);
-    curl_global_cleanup();
 }
 
 /* ---- questions ---- */

@@ -114,7 +114,7 @@ static void on_data(struct bhgw *gw, char *p, size_t n)
     do {
         d = ws_decode(&gw->conn.decoder, &p, &n);
         on_item(gw, &d);
-    } while (d.item != WS_ITEM_MORE && gw->conn.easy != NULL && socket == gw->socket_number);
+    } while (d.item != WS_ITEM_MORE && gwc_conn_is_open(&gw->conn) && socket == gw->socket_number);
 }
 
 static void on_upgrade_bytes(struct bhgw *gw, struct str bytes)
@@ -162,7 +162,7 @@ void gwc_receive(struct bhgw *gw)
             on_upgrade_bytes(gw, str_make(bytes, n));
         else
             on_data(gw, bytes, n);
-        if (gw->conn.easy == NULL)
+        if (!gwc_conn_is_open(&gw->conn))
             return;
     }
     gw->conn.more = true;

@@ -377,7 +377,7 @@ static void dial_on(struct bhgw *gw)
 
 static bool has_socket(const struct bhgw *gw)
 {
-    return gw->conn.easy != NULL && gw->phase != GWC_DIALING;
+    return gwc_conn_is_open(&gw->conn) && gw->phase != GWC_DIALING;
 }
 
 static void wait_for_something(struct bhgw *gw)

@@ -5,8 +5,10 @@ by the agent program itself, when it has read the line. What the program's own s
 same clock, with the line already waiting) is not bellhop's; the rest is: the connector's accept, its poke, the sleeper,
 the start of `bellhop agent`, its connection, the handshake, the delivery, the pipe.
 
-Memory: a thousand gateways, each asleep with its own `bellhop sleeper`; the sum of their PSS, and what the whole machine
-lost in available memory, kernel included.
+The first wake of a connector loads libcurl for its poke; it is told apart and not among the others.
+
+Memory: a thousand gateways, each asleep with its own `bellhop sleeper`: the sum of their PSS, and with it what the kernel
+keeps for them (stacks, page tables, slabs that cannot be reclaimed), as the growth of the whole machine's.
 """
 import base64
 import hashlib
@@ -25,7 +27,7 @@ import report
 CONFIG = """\
 listen: 127.0.0.1:0
 state_dir: {state}
-wake: {{cooldown: 10ms, timeout: 2s, allow_private: true}}
+wake: {{cooldown: 100ms, timeout: 2s, allow_private: true}}
 log: {{level: warn}}
 platforms:
   - {{platform: web, bot: lobby}}
@@ -64,9 +66,9 @@ class Server:
             self.port = int(f.read())
         self.url = f"http://127.0.0.1:{self.port}"
 
-    def add(self, gateway, wake_url, **more):
+    def add(self, gateway, wake_url, tenant="bench", **more):
         c = UnixConnection(os.path.join(self.state, "admin.sock"))
-        c.request("POST", "/admin/gateways/add", json.dumps({"id": gateway, "tenant": "bench", "wakeUrl": wake_url, **more}),
+        c.request("POST", "/admin/gateways/add", json.dumps({"id": gateway, "tenant": tenant, "wakeUrl": wake_url, **more}),
                   {"Content-Type": "application/json"})
         answer = json.loads(c.getresponse().read())
         c.close()
@@ -170,11 +172,11 @@ class Wake:
     def say(self, *words):
         print("..", *words, file=sys.stderr, flush=True)
 
-    def bare_start(self, command):
+    def bare_start(self, name, command):
         """From spawning the program to the line in its hand, with the line already in the pipe."""
         took = []
         for i in range(20):
-            path = os.path.join(self.work, f"bare-{i}")
+            path = os.path.join(self.work, f"bare-{name}-{i}")
             t0 = time.monotonic_ns() // 1000
             subprocess.run([*command, path], input=b'{"type":"message"}\n', stdout=subprocess.DEVNULL, check=True)
             took.append((read_stamps(path)[0][1] - t0) / 1000)
@@ -186,9 +188,9 @@ class Wake:
         log = open(os.path.join(self.work, f"log-{name}"), "w")
         s = Sleeper(self.program, env, where, [self.program, "agent", "--quiet", "--platform", "web=lobby", "--", self.stamp,
                                                path], "150ms", mode, log)
-        took, began = [], []
+        took = []
         try:
-            for i in range(self.rounds):
+            for i in range(self.rounds + 1):
                 s.wait("asleep")
                 time.sleep(0.02)
                 t0 = server.write(f"wake {i}")
@@ -197,14 +199,13 @@ class Wake:
                     if time.monotonic() > end:
                         raise RuntimeError(f"{name}: message {i} was never handed over")
                     time.sleep(0.001)
-                main, line = read_stamps(path)[i]
-                took.append((line - t0) / 1000)
-                began.append((main - t0) / 1000)
+                took.append((read_stamps(path)[i][1] - t0) / 1000)
         finally:
             s.process.terminate()
             s.process.wait(60)
-        bare = self.bare_start([self.stamp])
-        r = {"wakes": len(took), "p50_ms": percentile(took, 50), "p99_ms": percentile(took, 99), "max_ms": max(took),
+        first, took = took[0], took[1:]
+        bare = self.bare_start(name, [self.stamp])
+        r = {"wakes": len(took), "first_ms": first, "p50_ms": percentile(took, 50), "p99_ms": percentile(took, 99), "max_ms": max(took),
              "program_start_ms": bare, "bellhop_p50_ms": percentile(took, 50) - (bare if mode == "exit" else 0),
              "bellhop_p99_ms": percentile(took, 99) - (bare if mode == "exit" else 0)}
         self.results["wake"][name] = r
@@ -216,9 +217,9 @@ class Wake:
         envs = []
         for i in range(n):
             where = f"127.1.{i // 250}.{i % 250 + 1}:17799"
-            envs.append((where, server.add(f"crowd-{i}", f"http://{where}/wake")))
+            envs.append((where, server.add(f"crowd-{i}", f"http://{where}/wake", "crowd")))
             send_to_sleep(server, envs[-1][1])
-        before = available_kb()
+        before = kernel_kb()
         made = []
         try:
             for i, (where, env) in enumerate(envs):
@@ -232,7 +233,8 @@ class Wake:
             pss = [pss_kb(s.process.pid) for s in made]
             self.results["asleep"] = {"sleepers": n, "pss_kb": sum(p[0] for p in pss) / n,
                                       "private_kb": sum(p[1] for p in pss) / n,
-                                      "machine_kb": (before - available_kb()) / n}
+                                      "kernel_kb": (kernel_kb() - before) / n}
+            self.results["asleep"]["whole_kb"] = self.results["asleep"]["pss_kb"] + self.results["asleep"]["kernel_kb"]
         finally:
             for s in made:
                 s.process.terminate()
@@ -257,19 +259,19 @@ class Wake:
     def show(self):
         r = self.results
         print("\nfrom a message posted to an agent that sleeps to the line read by its program, in milliseconds")
-        report.table(["", "wakes", "p50", "p99", "max", "program's own start", "bellhop p50", "bellhop p99"],
-                     [[n, w["wakes"]] + [f"{w[k]:.1f}" for k in ("p50_ms", "p99_ms", "max_ms", "program_start_ms",
+        report.table(["", "wakes", "first", "p50", "p99", "max", "program's own start", "bellhop p50", "bellhop p99"],
+                     [[n, w["wakes"]] + [f"{w[k]:.1f}" for k in ("first_ms", "p50_ms", "p99_ms", "max_ms", "program_start_ms",
                                                                  "bellhop_p50_ms", "bellhop_p99_ms")]
                       for n, w in r["wake"].items()])
         a = r["asleep"]
         print(f"\n{a['sleepers']:,} sleeping agents, sleepers included, in KiB each")
-        report.table(["", "PSS", "private", "of the machine's memory"],
-                     [["asleep", f"{a['pss_kb']:.0f}", f"{a['private_kb']:.0f}", f"{a['machine_kb']:.0f}"]])
+        report.table(["", "PSS", "of it private", "kernel", "together"],
+                     [["asleep"] + [f"{a[k]:.0f}" for k in ("pss_kb", "private_kb", "kernel_kb", "whole_kb")]])
         rows = [("wake, share of bellhop, p99", "< 5 ms", f"{r['wake']['exit']['bellhop_p99_ms']:.1f} ms (exit), "
                  f"{r['wake']['freeze']['bellhop_p99_ms']:.1f} ms (freeze)",
                  r["wake"]["exit"]["bellhop_p99_ms"] < 5),
-                ("memory of a sleeping agent", "< 200 KB", f"{a['machine_kb'] * 1.024:.0f} KB with the kernel's part, "
-                 f"{a['pss_kb'] * 1.024:.0f} KB without", a["machine_kb"] * 1.024 < 200)]
+                ("memory of a sleeping agent", "< 200 KB", f"{a['whole_kb'] * 1.024:.0f} KB, "
+                 f"{a['pss_kb'] * 1.024:.0f} KB without the kernel's part", a["whole_kb"] * 1.024 < 200)]
         r["targets"] = [dict(zip(("what", "target", "measured", "met"), row)) for row in rows]
         report.print_targets(r["targets"])
 
@@ -277,12 +279,12 @@ class Wake:
         return [("wake: post to line, p50", " ms", [(n, w["p50_ms"]) for n, w in self.results["wake"].items()]),
                 ("wake: post to line, p99", " ms", [(n, w["p99_ms"]) for n, w in self.results["wake"].items()]),
                 ("KiB per sleeping agent", " KiB", [("PSS", self.results["asleep"]["pss_kb"]),
-                                                    ("machine", self.results["asleep"]["machine_kb"])])]
+                                                    ("with the kernel's", self.results["asleep"]["whole_kb"])])]
 
 
-def available_kb():
+def kernel_kb():
     with open("/proc/meminfo") as f:
-        return next(int(line.split()[1]) for line in f if line.startswith("MemAvailable"))
+        return sum(int(line.split()[1]) for line in f if line.split(":")[0] in ("KernelStack", "PageTables", "SUnreclaim"))
 
 
 def pss_kb(pid):
