@@ -283,10 +283,7 @@ void web_post_name(struct web *w, struct http_req *req, const struct web_visitor
                           "A name must be at most %d characters on one line.", WEB_MAX_NAME_CHARS);
         return;
     }
-    if (!web_name_set(w, str_of(v->chat_id), name)) {
-        web_refuse_for_now(w, id, 503, "busy", "This page knows too many names already.", 3600);
-        return;
-    }
+    web_name_set(w, str_of(v->chat_id), name);
     buf_reset(&w->scratch);
     out = jw_begin(&w->scratch);
     jw_obj(&out);

@@ -23,6 +23,7 @@ static struct list open_bots = {&open_bots, &open_bots};
 static struct map open_by_name = MAP_INIT;
 
 struct web_name {
+    struct list age; /* web->names_by_age */
     char chat_id[VISITOR_CHAT_CHARS + 1];
     char text[];
 };
@@ -59,6 +60,16 @@ struct str web_name_of(const struct web *w, struct str chat_id, char ret_made[16
     return str_make(ret_made, 12);
 }
 
+static void drop_name(struct web *w, struct str chat_id)
+{
+    struct web_name *n = map_del(&w->names, chat_id);
+
+    if (n == NULL)
+        return;
+    list_remove(&n->age);
+    free(n);
+}
+
 static void remember_name(struct web *w, struct str chat_id, struct str name)
 {
     struct web_name *n = xmalloc(sizeof *n + name.n + 1);
@@ -67,23 +78,19 @@ static void remember_name(struct web *w, struct str chat_id, struct str name)
     n->chat_id[VISITOR_CHAT_CHARS] = '\0';
     memcpy(n->text, name.p, name.n);
     n->text[name.n] = '\0';
-    free(map_del(&w->names, chat_id)); /* first: the map borrows its key from the value */
+    drop_name(w, chat_id); /* first: the map borrows its key from the value */
     map_put(&w->names, str_of(n->chat_id), n);
+    list_init(&n->age);
+    list_append(&w->names_by_age, &n->age);
 }
 
-bool web_name_set(struct web *w, struct str chat_id, struct str name)
+static void write_name(struct web *w, struct str chat_id, struct str name)
 {
     struct buf key = BUF_INIT;
     bool clear = str_is_empty(name);
 
-    if (!clear && map_count(&w->names) >= WEB_MAX_NAMES && map_get(&w->names, chat_id) == NULL)
-        return false;
-    if (clear)
-        free(map_del(&w->names, chat_id));
-    else
-        remember_name(w, chat_id, name);
     if (w->history == 0)
-        return true; /* this bot writes nothing */
+        return; /* this bot writes nothing */
     buf_printf(&key, "%s\x1f%.*s", w->base.bot, STR_FMT(chat_id));
     struct store_kv item = {.verb = clear ? KV_DELETE : KV_PUT,
                             .ns = "web_name",
@@ -91,7 +98,20 @@ bool web_name_set(struct web *w, struct str chat_id, struct str name)
                             .value = name};
     store_put(w->env->store, &item, 1, false, NULL, NULL);
     buf_done(&key);
-    return true;
+}
+
+void web_name_set(struct web *w, struct str chat_id, struct str name)
+{
+    write_name(w, chat_id, name);
+    if (str_is_empty(name))
+        drop_name(w, chat_id);
+    else
+        remember_name(w, chat_id, name);
+    if (map_count(&w->names) <= WEB_MAX_NAMES)
+        return;
+    struct str oldest = str_of(list_first(&w->names_by_age, struct web_name, age)->chat_id);
+    write_name(w, oldest, STR_NULL); /* anybody can give names: the oldest goes, not the newest */
+    drop_name(w, oldest);
 }
 
 static void on_name_loaded(void *ctx, struct str key, struct str value)
@@ -213,6 +233,7 @@ static struct web *web_new(const struct config_platform *cfg, struct host *host)
     w->counter = w->env->store->boot << 40;
     list_init(&w->link);
     list_init(&w->idle);
+    list_init(&w->names_by_age);
     list_init(&w->posts);
     list_init(&w->free_posts);
     list_init(&w->jobs);

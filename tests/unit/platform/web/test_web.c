@@ -3,6 +3,7 @@
 #include "base/config.h"
 #include "base/log.h"
 #include "platform/web/web.h"
+#include "platform/web/web_priv.h"
 
 #define ADA "ada-0123456789abcdef"
 #define BOB "bob-0123456789abcdef"
@@ -678,6 +679,22 @@ static void closing_in_the_middle_is_safe(void **state)
     assert_int_equal(fake.n_results, results);
 }
 
+static void of_too_many_names_the_oldest_is_forgotten(void **state)
+{
+    char chat[VISITOR_CHAT_CHARS + 1];
+    open_bot(0);
+    struct web *w = container_of(web, struct web, base);
+    for (int i = 0; i <= WEB_MAX_NAMES; i++) {
+        snprintf(chat, sizeof chat, "%032d", i);
+        web_name_set(w, str_of(chat), STR("Ada"));
+    }
+    assert_true(str_eq(web_name_given(w, str_of(chat)), STR("Ada")));
+    assert_null(web_name_given(w, STR("00000000000000000000000000000000")).p);
+    assert_non_null(web_name_given(w, STR("00000000000000000000000000000001")).p);
+    web_name_set(w, str_of(chat), STR(""));
+    assert_null(web_name_given(w, str_of(chat)).p);
+}
+
 static void a_bot_name_that_is_no_address_is_refused(void **state)
 {
     static const char *const bad[] = {"", "a/b", "assets", "api", "a b", "\xc3\xa4"};
@@ -728,6 +745,7 @@ int main(void)
         T(history_and_visitors_survive_a_restart),
         T(without_history_nothing_is_written_but_open_pages_are_served),
         T(closing_in_the_middle_is_safe),
+        T(of_too_many_names_the_oldest_is_forgotten),
         T(a_bot_name_that_is_no_address_is_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
