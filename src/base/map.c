@@ -12,7 +12,7 @@
 
 enum { SLOT_FREE = 0, SLOT_DELETED = 1, FIRST_CAP = 8 };
 
-static uint64_t key_hash(struct str key)
+uint64_t map_hash(struct str key)
 {
     uint64_t h = hash64(hash_process_key(), key);
 
@@ -68,14 +68,19 @@ void map_done(struct map *m)
 
 void *map_get(const struct map *m, struct str key)
 {
-    struct map_slot *slot = m->live != 0 ? find(m, key, key_hash(key)) : NULL;
+    return m->live != 0 ? map_get_hashed(m, key, map_hash(key)) : NULL;
+}
+
+void *map_get_hashed(const struct map *m, struct str key, uint64_t hash)
+{
+    struct map_slot *slot = find(m, key, hash);
 
     return slot != NULL ? slot->value : NULL;
 }
 
 void *map_put(struct map *m, struct str key, void *value)
 {
-    uint64_t hash = key_hash(key);
+    uint64_t hash = map_hash(key);
     struct map_slot *slot = find(m, key, hash);
 
     assert(value != NULL);
@@ -92,7 +97,7 @@ void *map_put(struct map *m, struct str key, void *value)
 
 void *map_del(struct map *m, struct str key)
 {
-    struct map_slot *slot = m->live != 0 ? find(m, key, key_hash(key)) : NULL;
+    struct map_slot *slot = m->live != 0 ? find(m, key, map_hash(key)) : NULL;
 
     if (slot == NULL)
         return NULL;

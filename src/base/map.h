@@ -30,5 +30,15 @@ static inline size_t map_count(const struct map *m)
 {
     return m->live;
 }
+/* The same in two steps, for whoever asks several tables at once: hash every key, let the memory
+ * come, then look. */
+uint64_t map_hash(struct str key);
+static inline void map_prefetch(const struct map *m, uint64_t hash)
+{
+    if (m->cap != 0)
+        __builtin_prefetch(&m->slots[hash & (m->cap - 1)]);
+}
+void *map_get_hashed(const struct map *m, struct str key, uint64_t hash);
+
 /* Start with *@pos = 0.  Deleting the entry just returned is allowed, adding is not. */
 bool map_next(const struct map *m, size_t *pos, void **ret_value);

@@ -4,8 +4,9 @@
  * then the operator's routes), each once, with everything it claims.  Then each claim is judged by
  * the same short chain: authorized, visible, relevant; one that passes is enough, and the first
  * "no" of the strongest claim is the reason otherwise.  Last, ties among several instances of one
- * author are broken.  Nothing here adds a recipient after the gathering, which is why a restriction
- * can only narrow. */
+ * author are broken.  With many facts a lookup waits for memory, so all of them are announced first
+ * and asked for when the memory had time to come.  Nothing here adds a recipient after the
+ * gathering, which is why a restriction can only narrow. */
 #include "core/gate.h"
 #include <assert.h>
 #include "base/mem.h"
@@ -17,10 +18,29 @@ struct candidate {
     unsigned claims;
 };
 
+enum { /* what is looked up for every event */
+       AUTHOR,
+       THREAD, /* the narrowest place that was granted comes first */
+       CHAT,
+       PARENT,
+       GUILD,
+       ROUTE,
+       ROUTE_ALL,
+       LOOKUPS
+};
+
+struct lookup {
+    const struct map *map; /* NULL: there is nothing to look for */
+    struct str key;
+    uint64_t hash;
+    char room[GATE_KEY_MAX];
+};
+
 struct gathering {
     size_t n;
     bool author_is_linked;
     bool channel_taken; /* somebody owns this very channel */
+    struct lookup l[LOOKUPS];
     struct candidate c[GATE_CANDIDATES];
 };
 
@@ -44,6 +64,9 @@ struct str gate_key(char room[GATE_KEY_MAX], struct str a, struct str b, struct 
 static void *find(const struct map *m, struct str a, struct str b, struct str c)
 {
     char room[GATE_KEY_MAX];
+
+    if (map_count(m) == 0)
+        return NULL;
     struct str key = gate_key(room, a, b, c);
     return key.p != NULL ? map_get(m, key) : NULL;
 }
@@ -70,15 +93,6 @@ static bool claim(struct gathering *g, const struct gate_instance *to, unsigned 
     return true;
 }
 
-static void gather_author(const struct gate_facts *f, const struct event *ev, struct gathering *g)
-{
-    if (str_is_empty(ev->user_id) || ev->author_is_bot)
-        return; /* bots are nobody's owner */
-    for (const struct gate_link *l = find(&f->authors, ev->platform, ev->user_id, STR_NULL);
-         l != NULL; l = l->next)
-        g->author_is_linked |= claim(g, l->to, CLAIM_LINK);
-}
-
 struct str gate_guild_of(const struct event *ev)
 {
     if (!str_is_empty(ev->scope_id))
@@ -86,40 +100,62 @@ struct str gate_guild_of(const struct event *ev)
     return str_eq(ev->chat_type, STR("dm")) || str_is_empty(ev->chat_id) ? STR_NULL : ev->chat_id;
 }
 
-/* The narrowest place that was granted: topic or thread, chat, the channel a thread hangs under. */
-static const struct gate_place *channel_owner(const struct gate_facts *f, const struct event *ev,
-                                              struct str guild)
+static void announce(struct gathering *g, int which, const struct map *m, struct str a,
+                     struct str b, struct str c)
 {
-    const struct str at[] = {ev->thread_id, ev->chat_id, ev->parent_chat_id};
-    const struct gate_place *p = NULL;
+    struct lookup *l = &g->l[which];
 
-    for (size_t i = 0; i < ARRAY_LEN(at) && p == NULL; i++)
-        if (!str_is_empty(at[i]) && (i == 0 || !str_eq(at[i], at[0])))
-            p = find(&f->scopes, ev->platform, guild, at[i]);
-    return p;
+    l->map = NULL;
+    if (map_count(m) == 0 || str_is_empty(b))
+        return;
+    l->key = gate_key(l->room, a, b, c);
+    if (l->key.p == NULL)
+        return;
+    l->map = m;
+    l->hash = map_hash(l->key);
+    map_prefetch(m, l->hash);
 }
 
-static void gather_scopes(const struct gate_facts *f, const struct event *ev, struct gathering *g)
+static void *ask(const struct gathering *g, int which)
 {
-    struct str guild = gate_guild_of(ev);
+    const struct lookup *l = &g->l[which];
 
-    if (guild.p == NULL || map_count(&f->scopes) == 0)
-        return;
-    const struct gate_place *p = channel_owner(f, ev, guild);
+    return l->map != NULL ? map_get_hashed(l->map, l->key, l->hash) : NULL;
+}
+
+static void announce_all(const struct gate_facts *f, const struct event *ev, struct gathering *g)
+{
+    struct str guild = gate_guild_of(ev), none = STR_NULL;
+    const struct str at[] = {ev->thread_id, ev->chat_id, ev->parent_chat_id};
+
+    /* bots are nobody's owner */
+    announce(g, AUTHOR, &f->authors, ev->platform, ev->author_is_bot ? none : ev->user_id, none);
+    for (int i = 0; i < 3; i++) {
+        bool again = i > 0 && str_eq(at[i], at[0]); /* a thread may be its own chat */
+        announce(g, THREAD + i, &f->scopes, ev->platform,
+                 str_is_empty(at[i]) || again ? none : guild, at[i]);
+    }
+    announce(g, GUILD, &f->scopes, ev->platform, guild, STR("*"));
+    announce(g, ROUTE, &f->routes, ev->platform, ev->route_key, none);
+    announce(g, ROUTE_ALL, &f->routes, ev->platform, STR("*"), none);
+}
+
+static void gather(struct gathering *g)
+{
+    const struct gate_place *p = NULL;
+
+    for (const struct gate_link *l = ask(g, AUTHOR); l != NULL; l = l->next)
+        g->author_is_linked |= claim(g, l->to, CLAIM_LINK);
+    for (int which = THREAD; which <= PARENT && p == NULL; which++)
+        p = ask(g, which);
     if (p != NULL)
         g->channel_taken = claim(g, p->to, CLAIM_CHANNEL);
-    p = find(&f->scopes, ev->platform, guild, STR("*"));
+    p = ask(g, GUILD);
     if (p != NULL)
         claim(g, p->to, CLAIM_GUILD);
-}
-
-static void gather_routes(const struct gate_facts *f, const struct event *ev, struct gathering *g)
-{
-    const struct gate_place *p = NULL;
-    if (!str_is_empty(ev->route_key))
-        p = find(&f->routes, ev->platform, ev->route_key, STR_NULL);
+    p = ask(g, ROUTE);
     if (p == NULL)
-        p = find(&f->routes, ev->platform, STR("*"), STR_NULL);
+        p = ask(g, ROUTE_ALL);
     for (; p != NULL; p = p->next)
         claim(g, p->to, CLAIM_ROUTE);
 }
@@ -224,18 +260,22 @@ static enum gate_reason judge(const struct gate_world *w, const struct gathering
 static const struct gate_instance *winner(const struct gate_facts *f, const struct event *ev,
                                           const struct gathering *g)
 {
-    const struct gate_instance *best = NULL; /* the oldest, until the chosen one turns up */
-    const struct gate_instance *chosen = find(&f->dm_defaults, ev->platform, ev->user_id, STR_NULL);
+    const struct gate_instance *best = NULL, *chosen;
+    size_t n_linked = 0; /* they were gathered first */
+
+    while (n_linked < g->n && (g->c[n_linked].claims & CLAIM_LINK))
+        n_linked++;
+    if (n_linked == 1)
+        return g->c[0].to;
+    chosen = find(&f->dm_defaults, ev->platform, ev->user_id, STR_NULL);
     bool direct = str_eq(ev->chat_type, STR("dm"));
-    for (size_t i = 0; i < g->n; i++) {
+    for (size_t i = 0; i < n_linked; i++) {
         const struct candidate *c = &g->c[i];
-        if ((c->claims & CLAIM_LINK) == 0)
-            continue;
         if (!direct &&
             ((c->claims & CLAIM_CHANNEL) || ((c->claims & CLAIM_GUILD) && !g->channel_taken)))
             return c->to;
         if (best == NULL || c->to == chosen)
-            best = c->to;
+            best = c->to; /* the oldest, until the chosen one turns up */
     }
     return best;
 }
@@ -243,12 +283,11 @@ static const struct gate_instance *winner(const struct gate_facts *f, const stru
 size_t gate_decide(const struct gate_facts *f, const struct gate_world *w, const struct event *ev,
                    struct gate_verdict *out)
 {
-    struct gathering g; /* the candidates need no clearing */
+    struct gathering g; /* candidates and lookups need no clearing */
     g.n = 0;
     g.author_is_linked = g.channel_taken = false;
-    gather_author(f, ev, &g);
-    gather_scopes(f, ev, &g);
-    gather_routes(f, ev, &g);
+    announce_all(f, ev, &g);
+    gather(&g);
     const struct gate_instance *own = g.author_is_linked ? winner(f, ev, &g) : NULL;
     for (size_t i = 0; i < g.n; i++) {
         const struct candidate *c = &g.c[i];

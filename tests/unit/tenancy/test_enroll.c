@@ -1,0 +1,200 @@
+/* Promises of tenancy/enroll.h that need a clock to see. */
+#include "unit.h"
+#include "base/buf.h"
+#include "base/clock.h"
+#include "base/json.h"
+#include "base/mem.h"
+#include "base/rand.h"
+#include "bus/bus.h"
+#include "store/memory/memory.h"
+#include "tenancy/enroll.h"
+
+#define NOW_MS 1800000000000
+
+struct rig {
+    struct clock *clock;
+    struct store *store;
+    struct bus *bus;
+    struct rand rand;
+    struct seal *seal;
+    struct facts *facts;
+    int64_t passed_ms;
+    enum bh_err err;
+    int calls;
+};
+
+static void on_done(void *ctx, enum bh_err err, const char *why)
+{
+    struct rig *r = ctx;
+    r->calls++;
+    r->err = err;
+}
+
+static void open_facts(struct rig *r)
+{
+    char why[256] = "";
+    struct facts_env env = {
+        .clock = r->clock, .store = r->store, .bus = r->bus, .rand = &r->rand, .seal = r->seal};
+    assert_int_equal(facts_open(&env, &r->facts, why), BH_OK);
+}
+
+static int setup(void **state)
+{
+    struct rig *r = xcalloc(1, sizeof *r);
+    char why[256];
+    r->clock = clock_new();
+    clock_set(r->clock, 1000, NOW_MS);
+    r->store = store_memory_new(r->clock);
+    r->bus = bus_local_new(r->clock);
+    r->rand = rand_seeded(7);
+    assert_int_equal(seal_open_master(STR("a passphrase of some length"), NULL, &r->seal, why),
+                     BH_OK);
+    open_facts(r);
+    *state = r;
+    return 0;
+}
+
+static int teardown(void **state)
+{
+    struct rig *r = *state;
+    store_close(r->store);
+    facts_free(r->facts);
+    r->bus->ops->close(r->bus);
+    seal_free(r->seal);
+    clock_free(r->clock);
+    free(r);
+    return 0;
+}
+
+static void turn(struct rig *r)
+{
+    for (int i = 0; i < 12; i++)
+        clock_turn(r->clock);
+}
+
+static void pass(struct rig *r, int64_t ms)
+{
+    r->passed_ms += ms;
+    clock_set(r->clock, 1000 + r->passed_ms, NOW_MS + r->passed_ms);
+    turn(r);
+}
+
+static enum bh_err provision(struct rig *r, const char *tenant, char ret_secret[65])
+{
+    struct provision_result result = {0};
+    const struct provision_spec spec = {.tenant = str_of(tenant), .gateway = STR("gw-1")};
+    r->calls = 0;
+    facts_provision(r->facts, &spec, &result, on_done, r);
+    assert_int_equal(r->calls, 0);
+    turn(r);
+    assert_int_equal(r->calls, 1);
+    if (r->err == BH_OK)
+        snprintf(ret_secret, 65, "%s", buf_z(&result.secret));
+    provision_result_done(&result);
+    return r->err;
+}
+
+static bool lets_in(struct rig *r, const char *secret)
+{
+    struct buf header = BUF_INIT;
+    const struct gateway *gw = NULL;
+    const char *why;
+    buf_add_z(&header, "Bearer ");
+    token_mint(&header, STR("gw-1"), str_of(secret), (NOW_MS + r->passed_ms) / 1000 + 60);
+    bool ok = facts_authenticate(r->facts, buf_str(&header), &gw, &why) == AUTH_OK;
+    buf_done(&header);
+    return ok;
+}
+
+static void within_the_window_the_secret_is_the_same_and_later_the_old_one_lives_on(void **state)
+{
+    struct rig *r = *state;
+    char first[65], again[65], second[65];
+    assert_int_equal(provision(r, "acme", first), BH_OK);
+    pass(r, PROVISION_SAME_MS - 1);
+    assert_int_equal(provision(r, "acme", again), BH_OK);
+    assert_string_equal(first, again);
+    facts_free(r->facts); /* and after a restart */
+    open_facts(r);
+    assert_int_equal(provision(r, "acme", again), BH_OK);
+    assert_string_equal(first, again);
+    pass(r, 1);
+    assert_int_equal(provision(r, "acme", second), BH_OK);
+    assert_string_not_equal(first, second);
+    assert_true(lets_in(r, first) && lets_in(r, second));
+    pass(r, PROVISION_KEEP_MS - 1);
+    assert_true(lets_in(r, first) && lets_in(r, second));
+    pass(r, 1);
+    assert_false(lets_in(r, first));
+    assert_true(lets_in(r, second));
+}
+
+static void a_gateway_that_restarts_in_a_loop_is_never_locked_out(void **state)
+{
+    struct rig *r = *state;
+    char secret[65];
+    for (int i = 0; i < 200; i++) {
+        assert_int_equal(provision(r, "acme", secret), BH_OK);
+        assert_true(lets_in(r, secret));
+        pass(r, 600000);
+    }
+    assert_true(facts_gateway(r->facts, STR("gw-1"))->n_secrets <= GATEWAY_SECRETS);
+}
+
+static void another_tenant_gets_nowhere_and_neither_does_a_revoked_gateway(void **state)
+{
+    struct rig *r = *state;
+    char first[65], other[65];
+    assert_int_equal(provision(r, "acme", first), BH_OK);
+    assert_int_equal(provision(r, "Acme", other), BH_REFUSED);
+    assert_true(lets_in(r, first));
+    facts_gateway_revoke(r->facts, STR("gw-1"), on_done, r);
+    turn(r);
+    assert_false(lets_in(r, first));
+    assert_int_equal(provision(r, "acme", other), BH_REFUSED);
+}
+
+static void a_local_token_is_good_for_its_purpose_and_its_time(void **state)
+{
+    struct rig *r = *state;
+    struct json_parser *p = json_parser_new();
+    struct buf token = BUF_INIT;
+    struct local_token t = {.kind = TOKEN_ENROLL,
+                            .tenant = STR("acme"),
+                            .instance = STR("agent \"1\""),
+                            .exp_ms = NOW_MS + 1000},
+                       got;
+    const char *why;
+    local_token_mint(r->facts, &t, &token);
+    assert_true(local_token_read(r->facts, buf_str(&token), TOKEN_ENROLL, p, &got, &why));
+    assert_str(got.tenant, "acme");
+    assert_str(got.instance, "agent \"1\"");
+    assert_null(got.wake_url.p);
+    assert_int_equal(got.nonce.n, 32);
+    assert_false(local_token_read(r->facts, buf_str(&token), TOKEN_PROVISION, p, &got, &why));
+    for (size_t i = 0; i + 1 < token.n; i++) { /* the last character has bits that do not count */
+        char was = token.p[i];
+        token.p[i] = was == 'A' ? 'B' : 'A';
+        bool same = i + 1 < token.n && token.p[i + 1] == '.';
+        assert_true(same ||
+                    !local_token_read(r->facts, buf_str(&token), TOKEN_ENROLL, p, &got, &why));
+        token.p[i] = was;
+    }
+    pass(r, 1000);
+    assert_false(local_token_read(r->facts, buf_str(&token), TOKEN_ENROLL, p, &got, &why));
+    assert_string_equal(why, "it has expired");
+    buf_done(&token);
+    json_parser_free(p);
+}
+
+#define PROMISE(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        PROMISE(within_the_window_the_secret_is_the_same_and_later_the_old_one_lives_on),
+        PROMISE(a_gateway_that_restarts_in_a_loop_is_never_locked_out),
+        PROMISE(another_tenant_gets_nowhere_and_neither_does_a_revoked_gateway),
+        PROMISE(a_local_token_is_good_for_its_purpose_and_its_time),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
