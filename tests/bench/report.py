@@ -27,9 +27,10 @@ def print_load(title, results, note=""):
     rows = []
     for name, r in results.items():
         ratio = f"{ours['rate'] / r['rate']:.2f}" if ours and r["rate"] else "-"
-        rows.append([name, number(r["rate"]), number(r["per_cpu_s"]), number(r.get("client_per_cpu_s")),
+        span = f"{number(min(r['rounds']))} - {number(max(r['rounds']))}"
+        rows.append([name, number(r["rate"]), span, number(r["per_cpu_s"]), number(r.get("client_per_cpu_s")),
                      ratio])
-    table(["", "events/s", "per server CPU-s", "per client CPU-s", "bellhop / it"], rows)
+    table(["", "events/s", "rounds, least - most", "per server CPU-s", "per client CPU-s", "bellhop / it"], rows)
 
 
 def print_targets(targets):
