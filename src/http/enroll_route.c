@@ -162,9 +162,12 @@ static void on_identified(void *ctx, enum bh_err err, const struct identity_clai
     struct joining *j = ctx;
     struct json_parser *parser = json_parser_new();
     struct json doc;
+    unsigned long long untold;
 
     if (err != BH_OK) {
-        log_warn(NULL, "%s refused: %s", j->enroll ? "enrollment" : "provisioning", why);
+        if (front_may_log(j->f, &untold))
+            log_warn(NULL, "%s refused: %s more=%llu", j->enroll ? "enrollment" : "provisioning",
+                     why, untold);
         if (err == BH_UNAVAILABLE)
             refuse(j, 503, "identity_unavailable", why);
         else

@@ -29,8 +29,8 @@ enum {
     JWKS_AGAIN_MS = 10000,  /* but no more often than this */
     BELIEVED_MS = 60000,    /* what an account server said */
     BELIEVED_MAX = 4096,
-    FETCH_MS = 8000, /* callers give up after 15 s */
-    QUESTIONS_MAX = 1024,
+    FETCH_MS = 8000,      /* callers give up after 15 s */
+    QUESTIONS_MAX = 1024, /* that wait for somebody else's answer */
 };
 
 struct question {
@@ -58,6 +58,7 @@ struct identity {
     int64_t fetched_ms, tried_ms; /* monotonic; -1: never */
     struct http_call *fetching;
     struct list questions;
+    size_t n_waiting;    /* of them */
     struct timer answer; /* at the end of the turn */
     struct map believed; /* hash -> struct believed, owned */
     struct list believed_by_age;
@@ -65,6 +66,7 @@ struct identity {
 
 static void question_free(struct question *q)
 {
+    q->i->n_waiting -= q->waits;
     http_cancel(&q->call);
     list_remove(&q->link);
     secret_wipe(q->bearer, strlen(q->bearer));
@@ -79,6 +81,19 @@ static void answer(struct question *q, enum bh_err err, const struct identity_cl
     list_remove(&q->link); /* what the callback asks is another question */
     q->done(q->ctx, err, claims, why);
     question_free(q);
+}
+
+/* It has to wait.  False: too many do, and it was answered: anybody can ask, and every question
+ * holds memory here and perhaps a call to the account server. */
+static bool wait_for_answer(struct question *q)
+{
+    if (q->i->n_waiting >= QUESTIONS_MAX) {
+        answer(q, BH_UNAVAILABLE, NULL, "too many are asking");
+        return false;
+    }
+    q->waits = true;
+    q->i->n_waiting++;
+    return true;
 }
 
 /* ---- local ---- */
@@ -173,16 +188,16 @@ static void answer_jwt(struct question *q, bool last)
     const char *why = "not a token";
 
     if (!last && !are_fresh(i) && (i->fetching != NULL || may_fetch(i))) {
-        q->waits = true;
-        fetch_jwks(i);
+        if (wait_for_answer(q))
+            fetch_jwks(i);
         return;
     }
     if (jwt_read(str_of(q->bearer), &t)) {
         enum jwt_verdict v = jwt_verify(&t, i->keys, clock_wall_ms(i->env.clock) / 1000);
         if (v == JWT_UNKNOWN_KEY && !last && (i->fetching != NULL || may_fetch(i))) {
             jwt_done(&t);
-            q->waits = true;
-            fetch_jwks(i);
+            if (wait_for_answer(q))
+                fetch_jwks(i);
             return;
         }
         if (v == JWT_UNKNOWN_KEY && jwt_keys_count(i->keys) == 0 && i->by_jwks) {
@@ -302,9 +317,10 @@ static void answer_introspect(struct question *q)
         answer(q, BH_OK, &(struct identity_claims){.tenant = str_of(b->tenant)}, NULL);
         return;
     }
+    if (!wait_for_answer(q))
+        return;
     buf_printf(&header, "Authorization: Bearer %s", q->bearer);
     const char *const headers[] = {buf_z(&header), "Accept: application/json", NULL};
-    q->waits = true;
     q->call = http_fetch(i->env.http,
                          &(struct http_fetch){.url = i->env.cfg->identity_url,
                                               .headers = headers,

@@ -10,11 +10,9 @@
  *              -> good                    -> 101, session_open()
  */
 #include <stdlib.h>
-#include "base/clock.h"
 #include "base/log.h"
 #include "base/mem.h"
 #include "http/front_priv.h"
-#include "net/loop.h"
 #include "net/ws.h"
 #include "relay/relay.h"
 #include "store/store.h"
@@ -25,8 +23,6 @@
 #define MAX_QUEUED \
     ((size_t)8 << 20) /* the window bounds deliveries; this bounds everything else \
                        */
-
-enum { REFUSALS_PER_S = 2, REFUSALS_AT_ONCE = 50 };
 
 struct relay_socket {
     struct link link;
@@ -143,19 +139,14 @@ static void open_session(struct front *f, struct http_req *req, const struct gat
         ws_close(s->ws, 1013, "try again later");
 }
 
-/* Anybody can dial: what they can make us write is bounded. */
 static void log_refusal(struct front *f, struct http_req *req, const char *how, const char *why)
 {
     struct str peer = http_peer(req);
+    unsigned long long untold;
 
-    if (!bucket_take(&f->refusals, clock_now_ms(loop_clock(f->loop)), REFUSALS_PER_S,
-                     REFUSALS_AT_ONCE)) {
-        f->refusals_untold++;
-        return;
-    }
-    log_warn(NULL, "gateway refused%s: peer=%.*s reason=%s more=%llu", how, STR_FMT(peer), why,
-             (unsigned long long)f->refusals_untold);
-    f->refusals_untold = 0;
+    if (front_may_log(f, &untold))
+        log_warn(NULL, "gateway refused%s: peer=%.*s reason=%s more=%llu", how, STR_FMT(peer), why,
+                 untold);
 }
 
 static void refuse_for_good(struct front *f, struct http_req *req, const char *why)

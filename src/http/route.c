@@ -1,13 +1,16 @@
 /* route.c - the table of everything that can be asked over HTTP. */
+#include "base/clock.h"
 #include "base/config.h"
 #include "base/crypto.h"
 #include "base/mem.h"
 #include "core/token.h"
 #include "http/front_priv.h"
+#include "net/loop.h"
 
 char front_admin_tag[] = "admin";
 
 enum { PUBLIC, ADMIN };
+enum { LINES_PER_S = 2, LINES_AT_ONCE = 50 }; /* about strangers, in the log */
 
 static const struct {
     const char *method; /* NULL: any, the handler looks */
@@ -108,6 +111,18 @@ void front_retry(struct front *f, struct http_req *req, const char *code, const 
                                       .body = buf_str(&body),
                                       .close = true});
     buf_done(&body);
+}
+
+/* Anybody can ask: what they can make us write is bounded. */
+bool front_may_log(struct front *f, unsigned long long *ret_untold)
+{
+    if (!bucket_take(&f->refusals, clock_now_ms(loop_clock(f->loop)), LINES_PER_S, LINES_AT_ONCE)) {
+        f->refusals_untold++;
+        return false;
+    }
+    *ret_untold = f->refusals_untold;
+    f->refusals_untold = 0;
+    return true;
 }
 
 static bool is_local(struct http_req *req)
