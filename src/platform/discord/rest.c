@@ -266,6 +266,10 @@ static void on_start(void *ctx, struct outbox_item *it)
 
 /* ---- answers ---- */
 
+/* Our clock stands still during a turn, so an answer may be read later than "now" says; a bucket is
+ * believed full again a little after Discord's own time, never a little before. */
+enum { MARGIN_MS = 100 };
+
 static int64_t header_ms(const struct http_result *res, const char *name)
 {
     struct str s = http_result_header(res, name);
@@ -290,6 +294,8 @@ static void note_limits(struct rest_call *c, const struct http_result *res)
 
     if (str_to_u64(http_result_header(res, "X-RateLimit-Remaining"), &remaining))
         h.remaining = (int64_t)remaining;
+    if (h.reset_after_ms >= 0)
+        h.reset_after_ms += MARGIN_MS;
     limits_note(c->rest->limits, str_of(c->route), str_of(c->major), now_ms(c->rest), &h);
 }
 
@@ -305,7 +311,7 @@ static void on_limited(struct rest_call *c, const struct http_result *res, struc
         wait = (int64_t)(seconds * 1000 + 0.999);
     if (wait < 0)
         wait = 1000;
-    wait += 20; /* clocks differ, and an early knock costs another wait */
+    wait += MARGIN_MS; /* an early knock costs another wait */
     r->limited++;
     if (!str_eq(http_result_header(res, "X-RateLimit-Scope"), STR("shared")))
         limits_refused(r->limits, now_ms(r));
