@@ -1,8 +1,7 @@
 /* vault.c - design.  (vault.h has the contract.)
  *
- * Entries live for minutes and a busy bot has a few hundred of them, so they are found through a
- * map from tenant, kind and session key to a chain, and by place with a walk over one tenant's
- * chain of the same map (its key is then the place).  Every name of an entry is one such handle.
+ * An entry has up to three names: its session keys and its place, each with tenant and kind before
+ * it.  All entries of one name are a chain, oldest first, found through one map.
  *
  * The seal is bound to tenant, kind and id: a record that is copied under another tenant's name
  * does not open.  Wall clock, because a life goes on while we are not running. */
@@ -25,19 +24,21 @@
 #define MAX_ENTRIES 100000 /* past it the oldest goes */
 #define MAX_INSTANCES 32
 
-struct handle { /* one name of an entry */
-    struct handle *next;
-    struct entry *entry; /* borrowed */
-};
 struct chain { /* all entries with one name, oldest first */
-    struct handle *first;
+    struct list handles;
     size_t n;
     char name[];
+};
+struct handle {          /* one name of an entry */
+    struct list link;    /* chain->handles */
+    struct chain *chain; /* borrowed; NULL: not in one */
+    struct entry *entry; /* borrowed */
 };
 
 struct entry {
     struct list link; /* vault->entries, by age */
     uint64_t number;
+    struct handle names[VAULT_KEYS + 1];
     char *record;           /* owned: tenant, kind and id; the key in the store */
     char *tenant, *kind;    /* owned */
     char *keys[VAULT_KEYS]; /* owned; NULL: none */
@@ -53,6 +54,7 @@ struct vault {
     struct list entries;
     struct map by_name;   /* struct chain, owned */
     struct map by_record; /* struct entry */
+    struct map by_number; /* struct entry */
     struct timer sweep;
     uint64_t next;
 };
@@ -83,7 +85,8 @@ static struct chain *find_chain(const struct vault *v, enum name_of what, struct
     return c;
 }
 
-static void add_name(struct vault *v, struct entry *e, enum name_of what, const char *name)
+static void add_name(struct vault *v, struct entry *e, struct handle *h, enum name_of what,
+                     const char *name)
 {
     struct buf b = BUF_INIT;
 
@@ -93,33 +96,26 @@ static void add_name(struct vault *v, struct entry *e, enum name_of what, const 
     struct chain *c = map_get(&v->by_name, buf_str(&b));
     if (c == NULL) {
         c = xcalloc(1, sizeof *c + b.n);
+        list_init(&c->handles);
         memcpy(c->name, b.p, b.n);
         c->n = b.n;
         map_put(&v->by_name, str_make(c->name, c->n), c);
     }
-    struct handle **at = &c->first, *h = xcalloc(1, sizeof *h);
-    while (*at != NULL)
-        at = &(*at)->next;
-    h->entry = e;
-    *at = h;
+    *h = (struct handle){.chain = c, .entry = e};
+    list_init(&h->link);
+    list_append(&c->handles, &h->link);
     buf_done(&b);
 }
 
-static void remove_name(struct vault *v, struct entry *e, enum name_of what, const char *name)
+static void remove_name(struct vault *v, struct handle *h)
 {
-    struct chain *c =
-        name != NULL ? find_chain(v, what, str_of(e->tenant), str_of(e->kind), str_of(name)) : NULL;
+    struct chain *c = h->chain;
 
     if (c == NULL)
         return;
-    for (struct handle **at = &c->first; *at != NULL; at = &(*at)->next)
-        if ((*at)->entry == e) {
-            struct handle *h = *at;
-            *at = h->next;
-            free(h);
-            break;
-        }
-    if (c->first == NULL) {
+    list_remove(&h->link);
+    h->chain = NULL;
+    if (list_is_empty(&c->handles)) {
         map_del(&v->by_name, str_make(c->name, c->n));
         free(c);
     }
@@ -127,14 +123,19 @@ static void remove_name(struct vault *v, struct entry *e, enum name_of what, con
 
 /* ---- entries ---- */
 
+static struct str number_key(const uint64_t *number)
+{
+    return str_make(number, sizeof *number);
+}
+
 static void entry_free(struct vault *v, struct entry *e)
 {
-    remove_name(v, e, OF_PLACE, e->place);
-    for (size_t i = 0; i < VAULT_KEYS; i++) {
-        remove_name(v, e, OF_KEY, e->keys[i]);
+    for (size_t i = 0; i < ARRAY_LEN(e->names); i++)
+        remove_name(v, &e->names[i]);
+    for (size_t i = 0; i < VAULT_KEYS; i++)
         free(e->keys[i]);
-    }
     map_del(&v->by_record, str_of(e->record));
+    map_del(&v->by_number, number_key(&e->number));
     list_remove(&e->link);
     free(e->record);
     free(e->tenant);
@@ -153,10 +154,11 @@ static void entry_add(struct vault *v, struct entry *e)
     list_init(&e->link);
     list_append(&v->entries, &e->link);
     map_put(&v->by_record, str_of(e->record), e);
-    add_name(v, e, OF_PLACE, e->place);
+    map_put(&v->by_number, number_key(&e->number), e);
+    add_name(v, e, &e->names[VAULT_KEYS], OF_PLACE, e->place);
     for (size_t i = 0; i < VAULT_KEYS; i++)
         if (i == 0 || e->keys[0] == NULL || e->keys[i] == NULL || strcmp(e->keys[i], e->keys[0]))
-            add_name(v, e, OF_KEY, e->keys[i]);
+            add_name(v, e, &e->names[i], OF_KEY, e->keys[i]);
     if (!timer_is_set(&v->sweep))
         timer_set(v->env.clock, &v->sweep, SWEEP_MS);
 }
@@ -326,6 +328,7 @@ void vault_free(struct vault *v)
     list_each(&v->entries, it, nxt) entry_free(v, list_entry(it, struct entry, link));
     map_done(&v->by_name);
     map_done(&v->by_record);
+    map_done(&v->by_number);
     free(v);
 }
 
@@ -413,15 +416,19 @@ bool vault_take(struct vault *v, struct str tenant, struct str session_key, stru
     struct chain *c = find_chain(v, OF_KEY, tenant, kind, session_key);
     struct entry *found = NULL;
 
-    for (struct handle *h = c != NULL ? c->first : NULL; h != NULL; h = h->next) {
-        if (is_fresh(v, h->entry)) {
-            h->entry->taken = true;
-            *ret_ref = (struct vault_ref){h->entry->number};
+    if (c == NULL)
+        return false;
+    list_each(&c->handles, it, nxt)
+    {
+        struct entry *e = list_entry(it, struct handle, link)->entry;
+        if (is_fresh(v, e)) {
+            e->taken = true;
+            *ret_ref = (struct vault_ref){e->number};
             *ret_first = true;
             return true;
         }
-        if (!is_over(v, h->entry))
-            found = h->entry;
+        if (!is_over(v, e))
+            found = e;
     }
     if (found == NULL)
         return false;
@@ -436,8 +443,11 @@ bool vault_take_place(struct vault *v, struct str tenant, struct str instance, s
     struct chain *c = find_chain(v, OF_PLACE, tenant, kind, place);
     struct entry *found = NULL;
 
-    for (struct handle *h = c != NULL ? c->first : NULL; h != NULL; h = h->next) {
-        struct entry *e = h->entry;
+    if (c == NULL)
+        return false;
+    list_each(&c->handles, it, nxt)
+    {
+        struct entry *e = list_entry(it, struct handle, link)->entry;
         bool theirs = user.n > 0 && e->user != NULL && str_eq(str_of(e->user), user);
         if (!is_fresh(v, e) || !may_use(e, instance))
             continue;
@@ -453,15 +463,9 @@ bool vault_take_place(struct vault *v, struct str tenant, struct str instance, s
     return true;
 }
 
-/* Numbers grow along the list; what is in use is among the newest. */
 static struct entry *entry_of(const struct vault *v, struct vault_ref ref)
 {
-    for (struct list *it = v->entries.prev; it != &v->entries; it = it->prev) {
-        struct entry *e = list_entry(it, struct entry, link);
-        if (e->number <= ref.number)
-            return e->number == ref.number ? e : NULL;
-    }
-    return NULL;
+    return map_get(&v->by_number, number_key(&ref.number));
 }
 
 bool vault_open_value(struct vault *v, struct vault_ref ref, struct buf *ret_plain)

@@ -187,6 +187,20 @@ def test_nobody_routed_is_said_and_not_left_thinking(oracle, sim, make_bellhop):
     assert answer["type"] == 4 and answer["data"]["flags"] == 64
 
 
+def test_link_works_as_a_command(oracle, sim, make_bellhop, dial):  # noqa: F811
+    e = Edge(oracle, sim, make_bellhop, dial)
+    mine = e.server.add("--id", "mine", tenant="mine", platform=None)
+    code = e.server.cli("link", "--instance", "mine").stdout.split()[0]
+    answer = e.interact(data={"name": "link", "options": [{"name": "code", "type": 3, "value": code}]})
+    assert answer.json["type"] == 4 and answer.json["data"]["flags"] == 64
+    wait_for(lambda: sim.texts(GENERAL))
+    assert sim.texts(GENERAL)[0].startswith("Linked.")
+    e.interact(token=TOKEN + "l")  # Ann's own agent comes first now
+    gateway = dial(e.server, mine, hello=("discord", "900"))
+    assert forwarded(gateway)[1]["data"]["name"] == "ask"
+    assert e.gateway.quiet("passthrough_forward")
+
+
 def test_inbound_interactions_are_ordinary_events(oracle, sim, make_bellhop, dial):  # noqa: F811
     e = Edge(oracle, sim, make_bellhop, dial, more=", interactions: inbound")
     options = [{"name": "install", "type": 1, "options": [{"name": "which", "type": 3, "value": " notes "},

@@ -26,6 +26,7 @@ enum { DEADLINE_MS = 2500, TOKEN_LIFE_MS = 15 * 60 * 1000 - 10000, TOKEN_MAX = 2
 #define THINKING STR("{\"type\":5}")
 #define SEEN STR("{\"type\":6}")
 #define STOPPING STR("{\"type\":4,\"data\":{\"content\":\"Stopping.\",\"flags\":64}}")
+#define CHECKING STR("{\"type\":4,\"data\":{\"content\":\"One moment.\",\"flags\":64}}")
 #define NOBODY \
     STR("{\"type\":4,\"data\":{\"content\":\"Nobody answers commands here yet.\",\"flags\":64}}")
 
@@ -211,6 +212,20 @@ static void deliver(struct discord *d, struct interaction *x, struct http_req *r
     buf_done(&text);
 }
 
+/* "/link CODE" is for us: it is redeemed as a message would be, and answered in the chat. */
+static void redeem(struct discord *d, struct interaction *x, struct http_req *req)
+{
+    struct buf text = BUF_INIT;
+    struct event ev;
+
+    interaction_text(x, &text);
+    interaction_as_message(x, str_of(d->base.bot), buf_str(&text), &ev);
+    choose_route(d, &ev);
+    host_accept(d->base.host, &d->base, &ev, await_accepted,
+                wait_for(d, http_req_id(req), CHECKING));
+    buf_done(&text);
+}
+
 static void on_stopped(void *ctx, enum bh_err err)
 {
 }
@@ -239,6 +254,8 @@ static void take(struct discord *d, struct interaction *x, struct http_req *req)
     d->count.interactions++;
     if (interaction_is_stop(x))
         stop(d, x, req);
+    else if (x->type == INTERACTION_COMMAND && str_eq_ci(x->name, STR("link")))
+        redeem(d, x, req);
     else if (d->inbound_interactions)
         deliver(d, x, req, answered);
     else
