@@ -32,11 +32,11 @@ static struct gate_admission open_to_all = {.mode = GATE_ANY};
 static struct gate_policy quiet = {.require_address = true};
 static struct event events[EVENTS];
 
-static struct str text(const char *fmt, unsigned n)
+static struct str text(const char *prefix, unsigned n)
 {
     char room[64];
 
-    snprintf(room, sizeof room, fmt, n);
+    snprintf(room, sizeof room, "%s%u", prefix, n);
     return str_of(xstrdup(room));
 }
 
@@ -53,8 +53,8 @@ static void fill(struct gate_facts *f)
     const struct str platform = STR("discord");
 
     for (unsigned i = 0; i < INSTANCES; i++) {
-        instances[i].tenant = text("tenant-%u", i / 5);
-        instances[i].instance = text("agent-%u", i);
+        instances[i].tenant = text("tenant-", i / 5);
+        instances[i].instance = text("agent-", i);
         if (i % 2 == 0)
             map_put(&instances[i].principals, STR("discord"), &open_to_all);
         if (i % 4 == 0)
@@ -62,7 +62,7 @@ static void fill(struct gate_facts *f)
     }
     for (unsigned i = 0; i < PEOPLE; i++) {
         struct gate_instance *to = &instances[i % INSTANCES];
-        struct str user = text("10000000000%07u", i);
+        struct str user = text("10000000000", 1000000 + i);
         links[i] = (struct gate_link){.to = to};
         map_put(&f->authors, key(platform, user, STR_NULL), &links[i]);
         owners[i] = (struct gate_owner){to->owners, platform, user};
@@ -71,7 +71,8 @@ static void fill(struct gate_facts *f)
     for (unsigned i = 0; i < PLACES; i++) {
         places[i] = (struct gate_place){.to = &instances[i % INSTANCES]};
         map_put(&f->scopes,
-                key(platform, text("20000000000%07u", i / 8), text("30000000000%07u", i)),
+                key(platform, text("20000000000", 1000000 + i / 8),
+                    text("30000000000", 1000000 + i)),
                 &places[i]);
     }
 }
@@ -86,7 +87,7 @@ static void write_events(struct rand *r)
             text(kind < 5 ? "10000000000%07u" : "90000000000%07u", (unsigned)rand_below(r, PEOPLE));
         ev->scope_id = ev->route_key =
             text(kind < 8 ? "20000000000%07u" : "80000000000%07u", place / 8);
-        ev->chat_id = text("30000000000%07u", place);
+        ev->chat_id = text("30000000000", 1000000 + place);
         ev->mentions_bot = rand_below(r, 4) == 0;
     }
 }
