@@ -34,6 +34,8 @@ struct agent_options { /* borrowed while it runs */
     bool ack_on_reply;    /* else: when the program has read the line */
     int64_t turn_ms;      /* a longer turn is given up and the program started anew; 0: never */
     int64_t grace_ms;     /* for turns under way after SIGTERM */
+    bool no_typing;       /* else a turn that takes long shows as typing, to people and to whoever
+                           * asks the connector whether this instance is idle */
     bool quiet;           /* nothing on stdout */
 };
 

@@ -54,7 +54,7 @@ struct seat { /* where a program sits */
     unsigned failures; /* deaths in a row */
     int64_t started_ms;
     bool interrupted; /* a signal of ours is on its way: dying of it is no failure */
-    struct timer restart, look, turn, idle;
+    struct timer restart, look, turn, typing, idle;
     unsigned looks;
 };
 

@@ -21,12 +21,14 @@
 #define BACKOFF_MIN_MS 200
 #define BACKOFF_MAX_MS 30000
 #define LOOK_MAX_MS 50
+#define TYPING_FIRST_MS 1000
+#define TYPING_EVERY_MS 2000
 #define STEADY_MS 30000 /* a program that lived so long starts with a clean record */
 
 static void on_line(void *ctx, struct str line);
 static void on_ended(void *ctx, bool well, const char *how);
 static const struct program_ops ops = {on_line, on_ended};
-static timer_cb on_restart, on_look, on_turn, on_idle;
+static timer_cb on_restart, on_look, on_turn, on_typing, on_idle;
 
 struct seat *seat_new(struct agent *a, struct chat *chat)
 {
@@ -40,6 +42,7 @@ struct seat *seat_new(struct agent *a, struct chat *chat)
     timer_init(&s->restart, on_restart);
     timer_init(&s->look, on_look);
     timer_init(&s->turn, on_turn);
+    timer_init(&s->typing, on_typing);
     timer_init(&s->idle, on_idle);
     list_append(&a->seats, &s->link);
     if (chat != NULL)
@@ -71,6 +74,7 @@ void seat_free(struct seat *s)
     timer_stop(a->clock, &s->restart);
     timer_stop(a->clock, &s->look);
     timer_stop(a->clock, &s->turn);
+    timer_stop(a->clock, &s->typing);
     timer_stop(a->clock, &s->idle);
     if (s->prog != NULL)
         a->n_running--;
@@ -180,6 +184,24 @@ static void hand_over(struct seat *s, struct message *m)
     timer_set(a->clock, &s->look, 0);
     if (a->opt->turn_ms > 0 && !timer_is_set(&s->turn))
         timer_set(a->clock, &s->turn, a->opt->turn_ms);
+    if (!a->opt->no_typing && !timer_is_set(&s->typing))
+        timer_set(a->clock, &s->typing, TYPING_FIRST_MS);
+}
+
+/* A turn under way must be visible at the connector: it is what keeps the instance from looking
+ * idle. */
+static void on_typing(struct timer *t)
+{
+    struct seat *s = container_of(t, struct seat, typing);
+
+    if (s->n_in_hand == 0)
+        return;
+    list_each(&s->in_hand, it, next)
+    {
+        const struct bhgw_event *ev = list_entry(it, struct message, link)->ev;
+        bhgw_typing(s->agent->gw, ev->chat_id, ev->answer_metadata);
+    }
+    timer_set(s->agent->clock, &s->typing, TYPING_EVERY_MS);
 }
 
 void seat_go(struct seat *s)

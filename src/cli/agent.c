@@ -112,6 +112,7 @@ static int run(const struct command *c, int argc, char **argv)
                                          {"--turn-timeout", &w.turn, NULL},
                                          {"--grace", &w.grace, NULL},
                                          {"--log", &w.log, NULL},
+                                         {"--no-typing", NULL, &o.no_typing},
                                          {"--quiet", NULL, &o.quiet}};
     struct bhgw_identity ids[MAX_IDENTITIES];
     struct cli_args a;
@@ -154,6 +155,7 @@ const struct command cmd_agent = {
     "  --turn-timeout D        give up a message without an answer and restart the program (10m; "
     "0:\n"
     "                          never)\n"
+    "  --no-typing             do not show a turn that takes long as typing\n"
     "  --grace D               how long a turn under way may take after SIGTERM (30s)\n"
     "  --ca-file FILE          trust these certificates instead of the system's\n"
     "  --log LEVEL             error, warn (the default), info or debug, on standard error\n"

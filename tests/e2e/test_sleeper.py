@@ -88,7 +88,7 @@ def start_sleeper():
     yield start
     for sleeper in made:
         if sleeper.process.returncode is None:
-            assert sleeper.end() == 0, (sleeper.lines, sleeper.errors)
+            assert sleeper.end() == 0, (sleeper.lines[-6:], sleeper.errors)
 
 
 @pytest.fixture

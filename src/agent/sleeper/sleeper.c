@@ -459,6 +459,8 @@ static int on_child_ended(struct sleeper *s, bool well, const char *how)
 
 static int leave(struct sleeper *s)
 {
+    bool told = s->state == DRAINING && !s->freeze; /* a second signal would make it hurry */
+
     if (s->state == LEAVING) { /* a second signal: out at once */
         child_signal(&s->child, SIGKILL);
         return 1;
@@ -469,7 +471,8 @@ static int leave(struct sleeper *s)
     notify("STOPPING=1");
     if (s->child.pid == 0)
         return 0;
-    child_signal(&s->child, SIGTERM);
+    if (!told)
+        child_signal(&s->child, SIGTERM);
     if (s->child.stopped)
         child_thaw(&s->child);
     return -1;
