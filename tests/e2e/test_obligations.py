@@ -49,7 +49,8 @@ def test_2_it_drains_through_going_idle_and_its_ack_before_it_sleeps(rig, start_
     s.end()
     rude = start_sleeper(server, c, port, script(f"""
         import subprocess
-        p = subprocess.Popen([{str(PROGRAM)!r}, "agent", "--platform", "web=lobby", "--", "cat"])
+        p = subprocess.Popen([{str(PROGRAM)!r}, "agent", "--platform", "web=lobby", "--", "cat"],
+                             start_new_session=True)  # our SIGTERM is not its SIGTERM
         def leave(*_):
             p.kill()
             p.wait()
