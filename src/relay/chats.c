@@ -89,6 +89,7 @@ static void forget(struct chat *c)
     struct chat *head = first(c->inst, c->id);
 
     keep(c);
+    c->inst->forgot_chats = true;
     if (head != c) {
         while (head->next != c)
             head = head->next;

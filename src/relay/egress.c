@@ -328,13 +328,14 @@ static const char *choose_identity(const struct session *s, const struct action 
     return NULL;
 }
 
-/* Somebody who names a chat whose id cannot be guessed was told of it. */
+/* Somebody who names a chat whose id cannot be guessed was told of it.  Only needed, and only
+ * believed, when chats of this instance have been forgotten. */
 static bool was_told(const struct instance *i, const struct target *t)
 {
     struct actor *actor = i->relay->env.actor;
     const struct platform *p = actor->find(actor, t->platform, t->bot);
 
-    return p != NULL && p->ops->secret_chats &&
+    return i->forgot_chats && p != NULL && p->ops->secret_chats &&
            facts_owns(i->relay->env.facts, t->platform, str_of(p->bot), instance_tenant(i),
                       instance_id(i));
 }

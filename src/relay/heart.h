@@ -54,6 +54,7 @@ struct instance {             /* one agent of one tenant; lives as long as the r
     uint8_t idle_owed;  /* sockets that wait for a going_idle_ack */
     bool flipped;       /* asleep: deliveries are only kept */
     bool seen;          /* it has shaken hands at least once */
+    bool forgot_chats;  /* some of its chats are no longer in memory: chats.h */
     bool closing_older; /* close_older() is on the stack */
     char name[];        /* tenant \x1f instance, as in the store */
 };
