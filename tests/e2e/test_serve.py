@@ -44,7 +44,7 @@ def test_a_taken_port_is_named(bellhop, make_bellhop):
     ("delivery:\n  window: lots\n", ":2: delivery.window: expected a whole number"),
     ("store: {kind: postgres}\n", 'does not have "postgres" yet'),
     ("bus: {kind: redis}\n", 'does not have "redis" yet'),
-    ("identity: {kind: jwt}\n", 'does not have "jwt" yet'),
+    ("identity: {kind: jwt}\n", 'jwt needs identity.jwks_url'),
     ("platforms:\n  - {platform: irc, bot: x}\n", ':2: platforms: unknown platform "irc"'),
     ("platforms:\n  - {platform: wecom, bot: x}\n", ":2: wecom x: a wecom platform needs"),
     ("a: [\n", "not YAML"),
