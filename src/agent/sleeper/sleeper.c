@@ -94,7 +94,8 @@ int64_t now_ms(void)
     return (int64_t)ts.tv_sec * 1000 + ts.tv_nsec / 1000000;
 }
 
-static void write_line(int fd, const char *prefix, const char *fmt, va_list args)
+__attribute__((format(printf, 3, 0))) static void write_line(int fd, const char *prefix,
+                                                             const char *fmt, va_list args)
 {
     char line[2400];
     int n = snprintf(line, sizeof line, "%s", prefix);
