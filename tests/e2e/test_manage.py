@@ -263,6 +263,15 @@ def test_deprovision_closes_the_sockets_and_forgets_everything(bellhop, dial):
     assert len(grants(bellhop, "scopes")) == 1
 
 
+def test_who_takes_the_name_of_a_deprovisioned_instance_reads_none_of_its_mail(bellhop, dial):
+    a = bellhop.add(id="a", instance="desk")
+    bellhop.write("for the first one only")
+    assert post(bellhop, a, "/manage/deprovision").json == {"ok": True}
+    gateway = dial(bellhop, bellhop.add(id="b", instance="desk"))
+    bellhop.write("for the second")
+    gateway.hear("for the second")  # the first thing it hears
+
+
 def test_the_terminal_does_what_the_routes_do(bellhop):
     bellhop.add(id="a", tenant="acme")
     bellhop.add(id="a2", tenant="zorg", instance="a")
