@@ -157,7 +157,8 @@ static void entry_add(struct vault *v, struct entry *e)
     map_put(&v->by_number, number_key(&e->number), e);
     add_name(v, e, &e->names[VAULT_KEYS], OF_PLACE, e->place);
     for (size_t i = 0; i < VAULT_KEYS; i++)
-        if (i == 0 || e->keys[0] == NULL || e->keys[i] == NULL || strcmp(e->keys[i], e->keys[0]))
+        if (i == 0 || e->keys[0] == NULL || e->keys[i] == NULL ||
+            strcmp(e->keys[i], e->keys[0]) != 0)
             add_name(v, e, &e->names[i], OF_KEY, e->keys[i]);
     if (!timer_is_set(&v->sweep))
         timer_set(v->env.clock, &v->sweep, SWEEP_MS);
