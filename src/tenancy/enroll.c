@@ -4,6 +4,7 @@
  * key when it has none, and the mark that an enrollment token was used, which is inserted, so of
  * two who redeem one token at once one fails. */
 #include "tenancy/enroll.h"
+#include <assert.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include "base/crypto.h"
@@ -104,6 +105,7 @@ static void key_attach(struct facts *f, struct str tenant, struct str key)
 {
     struct delivery_key *k = xcalloc(1, sizeof *k + tenant.n + 1);
 
+    assert(tenant.p != NULL); /* a tenant always has a name */
     memcpy(k->tenant, tenant.p, tenant.n);
     k->key = str_dup(key);
     map_put(&f->delivery_keys, str_of(k->tenant), k);
