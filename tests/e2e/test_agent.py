@@ -418,7 +418,6 @@ def test_the_python_example(bellhop, start_agent):
     wait_for(lambda: "and I roll" in history(bellhop)[-1])
 
 
-@pytest.mark.skipif(not os.path.exists("/usr/bin/node"), reason="node is not installed")
 def test_the_javascript_example(bellhop, start_agent):
     start_agent(bellhop, bellhop.add(), ["/usr/bin/node", EXAMPLES / "agents" / "count.js"], "--per-chat", "--until-done")
     bellhop.write("/count 3")
