@@ -364,7 +364,8 @@ void gwc_descriptor_keep(struct bhgw *gw, struct bhgw_descriptor *d, bool primar
 
 void gwc_descriptors_free(struct bhgw *gw)
 {
-    list_each(&gw->descriptors, it, next) bhgw_descriptor_free(&box_of(it)->pub);
+    list_each (&gw->descriptors, it, next)
+        bhgw_descriptor_free(&box_of(it)->pub);
 }
 
 struct bhgw_descriptor *bhgw_descriptor_get(struct bhgw *gw, const char *platform)
@@ -372,8 +373,7 @@ struct bhgw_descriptor *bhgw_descriptor_get(struct bhgw *gw, const char *platfor
     struct bhgw_descriptor *copy = NULL;
 
     pthread_mutex_lock(&gw->lock);
-    list_each(&gw->descriptors, it, next)
-    {
+    list_each (&gw->descriptors, it, next) {
         struct descriptor_box *box = box_of(it);
         if (copy == NULL && (platform == NULL || strcmp(box->pub.platform, platform) == 0))
             copy = gwc_descriptor_copy(&box->pub);

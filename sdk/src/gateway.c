@@ -232,8 +232,10 @@ void bhgw_close(struct bhgw *gw)
 
 static void free_queues(struct bhgw *gw)
 {
-    list_each(&gw->deliveries, it, next) free(list_entry(it, struct gwc_delivery, link));
-    list_each(&gw->notices, it2, next2) gwc_notice_free(list_entry(it2, struct gwc_notice, link));
+    list_each (&gw->deliveries, it, next)
+        free(list_entry(it, struct gwc_delivery, link));
+    list_each (&gw->notices, it2, next2)
+        gwc_notice_free(list_entry(it2, struct gwc_notice, link));
     gwc_descriptors_free(gw);
     ledger_done(&gw->ledger);
     map_done(&gw->request_by_id);

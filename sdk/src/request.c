@@ -72,8 +72,7 @@ void gwc_result_arrived(struct bhgw *gw, struct json doc)
 
 void gwc_requests_expire(struct bhgw *gw, int64_t now_ms)
 {
-    list_each(&gw->requests, it, next)
-    {
+    list_each (&gw->requests, it, next) {
         struct gwc_request *req = list_entry(it, struct gwc_request, link);
         if (req->due_ms > now_ms)
             break;
@@ -84,8 +83,9 @@ void gwc_requests_expire(struct bhgw *gw, int64_t now_ms)
 
 void gwc_requests_fail(struct bhgw *gw)
 {
-    list_each(&gw->requests, it, next) finish(gw, list_entry(it, struct gwc_request, link),
-                                              gwc_result_failure(BHGW_ERROR_NOT_CONNECTED));
+    list_each (&gw->requests, it, next)
+        finish(gw, list_entry(it, struct gwc_request, link),
+               gwc_result_failure(BHGW_ERROR_NOT_CONNECTED));
 }
 
 static void send_request(struct bhgw *gw, const struct gwc_request *req, struct str action,

@@ -51,15 +51,17 @@ static void leave(struct agent *a)
 
 static bool is_all_said(const struct agent *a)
 {
-    list_each(&a->chats, it,
-              next) if (!chat_is_quiet(list_entry(it, struct chat, link))) return false;
+    list_each (&a->chats, it, next)
+        if (!chat_is_quiet(list_entry(it, struct chat, link)))
+            return false;
     return true;
 }
 
 static bool has_turns(const struct agent *a)
 {
-    list_each(&a->seats, it,
-              next) if (list_entry(it, struct seat, link)->n_in_hand > 0) return true;
+    list_each (&a->seats, it, next)
+        if (list_entry(it, struct seat, link)->n_in_hand > 0)
+            return true;
     return false;
 }
 
@@ -67,7 +69,8 @@ static void end_programs(struct agent *a)
 {
     a->state = AGENT_ENDING;
     timer_set(a->clock, &a->grace, ENDING_MS);
-    list_each(&a->seats, it, next) seat_end(list_entry(it, struct seat, link));
+    list_each (&a->seats, it, next)
+        seat_end(list_entry(it, struct seat, link));
 }
 
 static void on_wake(void *ctx)
@@ -81,7 +84,8 @@ static void on_wake(void *ctx)
     timer_stop(a->clock, &a->rest);
     say(a, "back", "");
     bhgw_open(a->gw);
-    list_each(&a->seats, it, next) seat_go(list_entry(it, struct seat, link));
+    list_each (&a->seats, it, next)
+        seat_go(list_entry(it, struct seat, link));
 }
 
 static void on_rested(struct timer *t)
@@ -231,7 +235,8 @@ static void on_connected(void *ctx)
 {
     struct agent *a = ctx;
 
-    list_each(&a->chats, it, next) chat_connected(list_entry(it, struct chat, link));
+    list_each (&a->chats, it, next)
+        chat_connected(list_entry(it, struct chat, link));
 }
 
 static void on_revoked(void *ctx)
@@ -326,8 +331,10 @@ static void take_down(struct agent *a)
     bhgw_free(a->gw);
     a->gw = NULL;
     loop_turn(a->loop, 0); /* what its threads posted before they ended */
-    list_each(&a->seats, it, next) seat_free(list_entry(it, struct seat, link));
-    list_each(&a->chats, it2, next2) chat_free(list_entry(it2, struct chat, link));
+    list_each (&a->seats, it, next)
+        seat_free(list_entry(it, struct seat, link));
+    list_each (&a->chats, it2, next2)
+        chat_free(list_entry(it2, struct chat, link));
     map_done(&a->by_key);
     json_parser_free(a->parser);
     free(a->envp);

@@ -99,8 +99,7 @@ static void say_free(struct say *s)
 
 void chat_free(struct chat *c)
 {
-    list_each(&c->says, it, next)
-    {
+    list_each (&c->says, it, next) {
         struct say *s = list_entry(it, struct say, link);
         if (s->message != NULL) {
             s->message->n_says--;
@@ -120,8 +119,7 @@ void chat_free(struct chat *c)
 
 void chat_trim(struct agent *a)
 {
-    list_each(&a->chats, it, next)
-    {
+    list_each (&a->chats, it, next) {
         struct chat *c = list_entry(it, struct chat, link);
         bool about = a->only != NULL && a->only->about == c;
         if (a->n_chats <= MAX_CHATS)
@@ -133,8 +131,7 @@ void chat_trim(struct agent *a)
 
 void chat_forget_seat(struct chat *c, struct seat *s)
 {
-    list_each(&c->says, it, next)
-    {
+    list_each (&c->says, it, next) {
         struct say *say = list_entry(it, struct say, link);
         if (say->teller == s)
             say->teller = NULL;

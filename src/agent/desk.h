@@ -73,7 +73,7 @@ struct agent {
     size_t n_running, n_chats;
     struct map by_key; /* chats */
     struct seat *only; /* not per_chat: the seat */
-    bool dormant; /* resting, and the connector was told */
+    bool dormant;      /* resting, and the connector was told */
     struct timer grace, rest;
 };
 

@@ -55,8 +55,7 @@ struct seat *seat_new(struct agent *a, struct chat *chat)
 /* Not acknowledged: whoever we leave them with hands them over again. */
 static void free_messages(struct agent *a, struct list *messages)
 {
-    list_each(messages, it, next)
-    {
+    list_each (messages, it, next) {
         struct message *m = list_entry(it, struct message, link);
         list_remove(&m->link);
         m->acked = m->over = true;
@@ -70,7 +69,8 @@ void seat_free(struct seat *s)
 
     free_messages(a, &s->in_hand);
     free_messages(a, &s->waiting);
-    list_each(&a->chats, it, next) chat_forget_seat(list_entry(it, struct chat, link), s);
+    list_each (&a->chats, it, next)
+        chat_forget_seat(list_entry(it, struct chat, link), s);
     timer_stop(a->clock, &s->restart);
     timer_stop(a->clock, &s->look);
     timer_stop(a->clock, &s->turn);
@@ -115,8 +115,7 @@ static int64_t backoff_ms(unsigned failures)
 /* Make room by ending the program that was idle longest. */
 static void make_room(struct agent *a)
 {
-    list_each(&a->seats, it, next)
-    {
+    list_each (&a->seats, it, next) {
         struct seat *s = list_entry(it, struct seat, link);
         if (s->prog != NULL && seat_is_idle(s)) {
             seat_end(s);
@@ -196,8 +195,7 @@ static void on_typing(struct timer *t)
 
     if (s->n_in_hand == 0)
         return;
-    list_each(&s->in_hand, it, next)
-    {
+    list_each (&s->in_hand, it, next) {
         const struct bhgw_event *ev = list_entry(it, struct message, link)->ev;
         bhgw_typing(s->agent->gw, ev->chat_id, ev->answer_metadata);
     }
@@ -226,8 +224,7 @@ static void look(struct seat *s)
 {
     uint64_t read = program_read(s->prog);
 
-    list_each(&s->in_hand, it, next)
-    {
+    list_each (&s->in_hand, it, next) {
         struct message *m = list_entry(it, struct message, link);
         if (m->taken || read < m->end)
             continue;
@@ -244,8 +241,7 @@ static void on_look(struct timer *t)
     if (s->prog == NULL)
         return;
     look(s);
-    list_each(&s->in_hand, it, next)
-    {
+    list_each (&s->in_hand, it, next) {
         if (!list_entry(it, struct message, link)->taken) {
             int64_t wait_ms = s->looks < 6 ? (int64_t)1 << s->looks++ : LOOK_MAX_MS;
             timer_set(s->agent->clock, &s->look, wait_ms);
@@ -298,7 +294,8 @@ static void on_turn(struct timer *t)
 
     log_warn(NULL, "no answer in %" PRId64 " ms: giving the message up, starting the program anew",
              s->agent->opt->turn_ms);
-    list_each(&s->in_hand, it, next) list_entry(it, struct message, link)->interrupted = true;
+    list_each (&s->in_hand, it, next)
+        list_entry(it, struct message, link)->interrupted = true;
     if (s->prog != NULL)
         program_signal(s->prog, SIGKILL);
 }
@@ -317,8 +314,7 @@ static struct message *in_hand_by(struct seat *s, const struct order *o)
 {
     struct message *found = NULL;
 
-    list_each(&s->in_hand, it, next)
-    {
+    list_each (&s->in_hand, it, next) {
         struct message *m = list_entry(it, struct message, link);
         if (o->id.p != NULL && !str_eq(o->id, str_of(m->ev->buffer_id)))
             continue;
@@ -387,8 +383,7 @@ void seat_interrupt(struct seat *s, const char *session_key, const char *chat_id
 
     if (s->prog == NULL)
         return;
-    list_each(&s->in_hand, it, next)
-    {
+    list_each (&s->in_hand, it, next) {
         struct message *m = list_entry(it, struct message, link);
         bool is = strcmp(m->ev->session_key, session_key) == 0;
         m->interrupted |= is;

@@ -10,7 +10,7 @@ struct arena {
 };
 #define ARENA_INIT ((struct arena){0})
 
-void *arena_alloc(struct arena *a, size_t n); /* aligned for anything, not zeroed */
+void *arena_alloc(struct arena *a, size_t n);        /* aligned for anything, not zeroed */
 struct str arena_str(struct arena *a, struct str s); /* a copy, NUL-terminated behind its end */
-void arena_reset(struct arena *a); /* keeps one block for reuse */
+void arena_reset(struct arena *a);                   /* keeps one block for reuse */
 void arena_done(struct arena *a);

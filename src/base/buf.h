@@ -13,26 +13,26 @@
 #include "base/str.h"
 
 struct buf {
-    char *p;       /* owned; NUL-terminated whenever n > 0 was reached through buf_z() */
-    size_t n;      /* bytes in use */
-    size_t cap;    /* bytes allocated */
-    size_t limit;  /* 0: BUF_LIMIT */
+    char *p;      /* owned; NUL-terminated whenever n > 0 was reached through buf_z() */
+    size_t n;     /* bytes in use */
+    size_t cap;   /* bytes allocated */
+    size_t limit; /* 0: BUF_LIMIT */
     bool failed;
 };
 #define BUF_INIT ((struct buf){0})
 #define BUF_LIMIT ((size_t)256 << 20)
 
-void buf_done(struct buf *b);                       /* frees; the buf is usable again, empty */
-void buf_wipe(struct buf *b);                       /* zeroes the bytes, then buf_done() */
+void buf_done(struct buf *b); /* frees; the buf is usable again, empty */
+void buf_wipe(struct buf *b); /* zeroes the bytes, then buf_done() */
 void buf_add(struct buf *b, const void *p, size_t n);
 void buf_add_str(struct buf *b, struct str s);
 void buf_add_z(struct buf *b, const char *z);
-void buf_add_u64(struct buf *b, uint64_t v);        /* decimal */
+void buf_add_u64(struct buf *b, uint64_t v); /* decimal */
 void buf_add_i64(struct buf *b, int64_t v);
 void buf_printf(struct buf *b, const char *fmt, ...) BH_PRINTF(2, 3);
-void buf_consume(struct buf *b, size_t n);          /* drop n bytes from the front */
-const char *buf_z(struct buf *b);                   /* as a C string; valid until the next call */
-char *buf_take(struct buf *b);                      /* NUL-terminated heap string; the buf is empty after */
+void buf_consume(struct buf *b, size_t n); /* drop n bytes from the front */
+const char *buf_z(struct buf *b);          /* as a C string; valid until the next call */
+char *buf_take(struct buf *b);             /* NUL-terminated heap string; the buf is empty after */
 
 /* n writable bytes at the end, not counted yet; NULL: failed.  One byte more is always there, for
  * the NUL of buf_z(). */

@@ -20,15 +20,15 @@ typedef void defer_cb(void *ctx);
 
 struct timer {
     timer_cb *fire;
-    int64_t due_ms;   /* monotonic */
-    size_t heap_pos;  /* 0: not armed */
+    int64_t due_ms;  /* monotonic */
+    size_t heap_pos; /* 0: not armed */
 };
 
-struct clock *clock_new(void);          /* starts at the time of the system */
-void clock_free(struct clock *c);       /* armed timers are forgotten, deferred calls are run */
+struct clock *clock_new(void);    /* starts at the time of the system */
+void clock_free(struct clock *c); /* armed timers are forgotten, deferred calls are run */
 
-int64_t clock_now_ms(const struct clock *c);   /* monotonic, fixed during one turn */
-int64_t clock_wall_ms(const struct clock *c);  /* unix time, fixed during one turn */
+int64_t clock_now_ms(const struct clock *c);  /* monotonic, fixed during one turn */
+int64_t clock_wall_ms(const struct clock *c); /* unix time, fixed during one turn */
 
 static inline void timer_init(struct timer *t, timer_cb *fire)
 {
@@ -46,5 +46,5 @@ void clock_defer(struct clock *c, defer_cb *fn, void *ctx);
 
 /* ---- for whoever turns it ---- */
 void clock_set(struct clock *c, int64_t now_ms, int64_t wall_ms);
-void clock_turn(struct clock *c);              /* fire what is due, then run what was deferred */
-int64_t clock_next_ms(const struct clock *c);  /* ms until the next turn has work; -1: never */
+void clock_turn(struct clock *c);             /* fire what is due, then run what was deferred */
+int64_t clock_next_ms(const struct clock *c); /* ms until the next turn has work; -1: never */

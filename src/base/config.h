@@ -14,24 +14,24 @@
 
 struct config_platform { /* strings owned; NULL: not given */
     char *platform, *bot;
-    int line;             /* where it stands in the file, for errors; 0: a default */
+    int line; /* where it stands in the file, for errors; 0: a default */
     /* web */
-    char *title;          /* what the page is called; default: the bot's name */
-    uint32_t history;     /* messages kept per chat; default 200; 0: none */
+    char *title;      /* what the page is called; default: the bot's name */
+    uint32_t history; /* messages kept per chat; default 200; 0: none */
     /* everything below is read by the adapters that need it */
     char *token, *mode, *webhook_secret, *api_base, *gateway_url, *intents, *public_key;
     char *account_sid, *auth_token, *corp_id, *secret, *encoding_aes_key, *plane, *interactions;
 };
 
 struct config {
-    char *path;                    /* the file it came from; NULL: defaults */
+    char *path; /* the file it came from; NULL: defaults */
     char *listen, *public_url, *state_dir, *master_key;
     char *tls_cert, *tls_key;
-    char *store_kind, *store_url;  /* "sqlite" */
-    char *bus_kind, *bus_url;      /* "local" */
-    char *admin_token;             /* for /metrics and the dashboard off loopback */
+    char *store_kind, *store_url; /* "sqlite" */
+    char *bus_kind, *bus_url;     /* "local" */
+    char *admin_token;            /* for /metrics and the dashboard off loopback */
     struct {
-        uint32_t window;           /* unacked WebSocket messages per socket */
+        uint32_t window; /* unacked WebSocket messages per socket */
         bool live_acks;
         uint64_t max_mailbox_bytes;
         uint32_t max_attempts;
@@ -44,8 +44,8 @@ struct config {
     struct {
         uint32_t refused_per_source, requests_per_bot; /* per second; 0: no limit */
     } webhooks;
-    bool require_expiry;           /* auth.require_expiry: refuse tokens with exp 0 */
-    char *identity_kind;           /* "local", "jwt", "introspect" */
+    bool require_expiry; /* auth.require_expiry: refuse tokens with exp 0 */
+    char *identity_kind; /* "local", "jwt", "introspect" */
     char *identity_jwks_url, *identity_public_key, *identity_issuer, *identity_audience;
     char *identity_tenant_claim, *identity_url, *identity_tenant_field;
     struct {

@@ -4,8 +4,8 @@
 
 enum config_type {
     CFG_TEXT,
-    CFG_SECRET,   /* text that is never shown and is wiped */
-    CFG_CHOICE,   /* one of the words in .choices */
+    CFG_SECRET, /* text that is never shown and is wiped */
+    CFG_CHOICE, /* one of the words in .choices */
     CFG_BOOL,
     CFG_NUMBER,   /* uint32_t from .min to .max */
     CFG_DURATION, /* int64_t ms */
@@ -17,15 +17,15 @@ enum config_type {
 enum config_when { CFG_RESTART, CFG_RELOAD };
 
 struct config_key {
-    const char *path;      /* "listen", "delivery.window"; in a platform: "token" */
+    const char *path; /* "listen", "delivery.window"; in a platform: "token" */
     enum config_type type;
     enum config_when when;
-    size_t offset;         /* in struct config or struct config_platform */
-    const char *value;     /* the default as the operator would write it; NULL: none */
-    const char *choices;   /* CFG_CHOICE: "a|b"; platform keys: the platforms that take it, "a b" */
-    const char *planned;   /* CFG_CHOICE: words that are right but not in this build yet, "c|d" */
+    size_t offset;       /* in struct config or struct config_platform */
+    const char *value;   /* the default as the operator would write it; NULL: none */
+    const char *choices; /* CFG_CHOICE: "a|b"; platform keys: the platforms that take it, "a b" */
+    const char *planned; /* CFG_CHOICE: words that are right but not in this build yet, "c|d" */
     uint64_t min, max;
-    const char *what;      /* the sentence of the reference */
+    const char *what; /* the sentence of the reference */
 };
 
 extern const struct config_key config_keys[]; /* end with a NULL path */

@@ -13,12 +13,12 @@ void sha256(struct str msg, uint8_t ret_hash[SHA256_BYTES]);
 bool ct_equal(const void *a, const void *b, size_t n);
 void secret_wipe(void *p, size_t n);
 
-void hex_add(struct buf *out, const void *p, size_t n);            /* lower case */
-bool hex_decode(struct str hex, void *ret_bytes, size_t n);        /* exactly n bytes; either case */
-void base64_add(struct buf *out, const void *p, size_t n);         /* standard, padded */
-void base64url_add(struct buf *out, const void *p, size_t n);      /* no padding */
-bool base64_decode(struct str text, struct buf *out);              /* strict, padding required */
-bool base64url_decode(struct str text, struct buf *out);           /* padding optional */
+void hex_add(struct buf *out, const void *p, size_t n);       /* lower case */
+bool hex_decode(struct str hex, void *ret_bytes, size_t n);   /* exactly n bytes; either case */
+void base64_add(struct buf *out, const void *p, size_t n);    /* standard, padded */
+void base64url_add(struct buf *out, const void *p, size_t n); /* no padding */
+bool base64_decode(struct str text, struct buf *out);         /* strict, padding required */
+bool base64url_decode(struct str text, struct buf *out);      /* padding optional */
 
 /* RSA public keys of 2048 to 8192 bits, for RS256.  NULL: not one.  rsa.c */
 struct rsa_key;
@@ -30,4 +30,5 @@ bool rsa_sha256_verify(const struct rsa_key *k, struct str msg, struct str signa
 /* AES-256-GCM: out = 12 byte nonce, ciphertext, 16 byte tag.  @aad names what is sealed, so that a
  * sealed value moved to another record does not open. */
 void seal_add(const uint8_t key[SEAL_KEY_BYTES], struct str aad, struct str plain, struct buf *out);
-bool seal_open(const uint8_t key[SEAL_KEY_BYTES], struct str aad, struct str sealed, struct buf *out);
+bool seal_open(const uint8_t key[SEAL_KEY_BYTES], struct str aad, struct str sealed,
+               struct buf *out);

@@ -46,8 +46,8 @@ enum json_type json_type(struct json v);
 struct json json_get(struct json object, const char *key); /* absent when not an object */
 struct str json_as_str(struct json v);                     /* STR_NULL unless a string */
 bool json_as_bool(struct json v, bool otherwise);
-bool json_as_i64(struct json v, int64_t *ret_i);           /* integers only, in range */
-bool json_as_u64(struct json v, uint64_t *ret_u);          /* integers only, in range */
+bool json_as_i64(struct json v, int64_t *ret_i);  /* integers only, in range */
+bool json_as_u64(struct json v, uint64_t *ret_u); /* integers only, in range */
 bool json_as_f64(struct json v, double *ret_f);
 size_t json_count(struct json array_or_object);
 

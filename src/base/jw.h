@@ -27,16 +27,16 @@ void jw_obj(struct jw *w);
 void jw_end_obj(struct jw *w);
 void jw_arr(struct jw *w);
 void jw_end_arr(struct jw *w);
-void jw_key(struct jw *w, const char *key);        /* a literal of ours: not escaped */
-void jw_key_str(struct jw *w, struct str key);     /* any bytes: escaped */
-void jw_str(struct jw *w, struct str s);           /* absent (NULL pointer) writes null */
+void jw_key(struct jw *w, const char *key);    /* a literal of ours: not escaped */
+void jw_key_str(struct jw *w, struct str key); /* any bytes: escaped */
+void jw_str(struct jw *w, struct str s);       /* absent (NULL pointer) writes null */
 void jw_bool(struct jw *w, bool b);
 void jw_i64(struct jw *w, int64_t v);
 void jw_u64(struct jw *w, uint64_t v);
 void jw_f64(struct jw *w, double v);
 void jw_null(struct jw *w);
-void jw_raw(struct jw *w, struct str json);        /* one whole JSON value, trusted */
-void jw_value(struct jw *w, struct json v);        /* copy a parsed value */
+void jw_raw(struct jw *w, struct str json); /* one whole JSON value, trusted */
+void jw_value(struct jw *w, struct json v); /* copy a parsed value */
 
 /* Key and value in one call; the _opt form writes nothing when the string is absent. */
 void jw_kstr(struct jw *w, const char *key, struct str s);

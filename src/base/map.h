@@ -22,10 +22,10 @@ struct map {
 };
 #define MAP_INIT ((struct map){0})
 
-void map_done(struct map *m); /* frees the table, not the values */
-void *map_get(const struct map *m, struct str key);            /* NULL: absent */
-void *map_put(struct map *m, struct str key, void *value);     /* the value it replaced, or NULL */
-void *map_del(struct map *m, struct str key);                  /* the value removed, or NULL */
+void map_done(struct map *m);                              /* frees the table, not the values */
+void *map_get(const struct map *m, struct str key);        /* NULL: absent */
+void *map_put(struct map *m, struct str key, void *value); /* the value it replaced, or NULL */
+void *map_del(struct map *m, struct str key);              /* the value removed, or NULL */
 static inline size_t map_count(const struct map *m)
 {
     return m->live;

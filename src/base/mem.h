@@ -7,8 +7,8 @@
 void *xmalloc(size_t n);
 void *xcalloc(size_t count, size_t size); /* zeroed; aborts on overflow of the product */
 void *xrealloc(void *p, size_t n);
-char *xstrdup(const char *s);                /* NULL stays NULL */
-char *xstrndup(const char *s, size_t n);     /* always NUL-terminated */
+char *xstrdup(const char *s);            /* NULL stays NULL */
+char *xstrndup(const char *s, size_t n); /* always NUL-terminated */
 
 /* Hand back what only start-up needed: freed heap, and the pages of code that ran once.  Code that is
  * needed again comes back from the system's file cache.  Worth one call, when start-up is over. */

@@ -39,20 +39,20 @@ static inline bool str_eq(struct str a, struct str b)
     return a.n == b.n && (a.n == 0 || (*a.p == *b.p && memcmp(a.p, b.p, a.n) == 0));
 }
 
-bool str_eq_ci(struct str a, struct str b);             /* ASCII case folded */
-int str_cmp(struct str a, struct str b);                /* byte order; a prefix sorts first */
+bool str_eq_ci(struct str a, struct str b); /* ASCII case folded */
+int str_cmp(struct str a, struct str b);    /* byte order; a prefix sorts first */
 bool str_starts(struct str s, struct str prefix);
 bool str_ends(struct str s, struct str suffix);
-struct str str_trim(struct str s);                      /* ASCII white space off both ends */
-struct str str_skip(struct str s, size_t n);            /* without its first n bytes */
-ptrdiff_t str_find(struct str s, char c);               /* index, or -1 */
+struct str str_trim(struct str s);           /* ASCII white space off both ends */
+struct str str_skip(struct str s, size_t n); /* without its first n bytes */
+ptrdiff_t str_find(struct str s, char c);    /* index, or -1 */
 bool str_contains(struct str s, struct str needle);
 
 /* Take the part before the first @sep off the front of *@rest.  False when *@rest was absent;
  * after the last part *@rest is absent. */
 bool str_split(struct str *rest, char sep, struct str *ret_part);
 
-char *str_dup(struct str s);                            /* heap, NUL-terminated; caller frees */
+char *str_dup(struct str s); /* heap, NUL-terminated; caller frees */
 
 /* The whole of @s as a decimal number, nothing around it.  False on anything else or overflow. */
 bool str_to_u64(struct str s, uint64_t *ret_v);
@@ -63,9 +63,9 @@ bool str_to_duration_ms(struct str s, int64_t *ret_ms);
 /* "1GiB", "64KiB", "10MB" or a bare number of bytes. */
 bool str_to_bytes(struct str s, uint64_t *ret_bytes);
 
-bool utf8_valid(struct str s);          /* strict: no surrogates, no over-long forms */
-size_t utf8_chars(struct str s);        /* code points in valid UTF-8 */
-size_t utf16_units(struct str s);       /* UTF-16 code units of valid UTF-8 */
+bool utf8_valid(struct str s);    /* strict: no surrogates, no over-long forms */
+size_t utf8_chars(struct str s);  /* code points in valid UTF-8 */
+size_t utf16_units(struct str s); /* UTF-16 code units of valid UTF-8 */
 /* Bytes of the valid sequence (one code point) @s starts with; 0: none, or @s is empty. */
 size_t utf8_seq_bytes(struct str s);
 

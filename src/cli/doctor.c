@@ -235,8 +235,7 @@ static void check_facts(struct doctor *d, struct loop *loop, struct store *store
     found(d, OK, "gateways", "%zu known, %zu routes", facts_gateways(facts, &head),
           facts_routes(facts, &head));
     facts_gateways(facts, &head);
-    list_each(head, it, nxt)
-    {
+    list_each (head, it, nxt) {
         const struct gateway *g = list_entry(it, struct gateway, link);
         if (g->revoked_ms == 0 && g->wake_url != NULL)
             check_wake_url(d, str_of(g->id), g->wake_url);

@@ -67,9 +67,8 @@ static enum bh_err open_state(struct server *s, char *why)
 
 static void set_door(struct server *s)
 {
-    host_set_door(s->host,
-                  &(struct door_limits){.refusals = s->cfg->webhooks.refused_per_source,
-                                        .requests = s->cfg->webhooks.requests_per_bot});
+    host_set_door(s->host, &(struct door_limits){.refusals = s->cfg->webhooks.refused_per_source,
+                                                 .requests = s->cfg->webhooks.requests_per_bot});
 }
 
 static enum bh_err open_heart(struct server *s, char *why)
@@ -85,13 +84,12 @@ static enum bh_err open_heart(struct server *s, char *why)
 
     if (err != BH_OK)
         return err;
-    err = vault_open(&(struct vault_env){clock, s->store, s->seal, s->bus, s->facts}, &s->vault,
-                     why);
+    err =
+        vault_open(&(struct vault_env){clock, s->store, s->seal, s->bus, s->facts}, &s->vault, why);
     if (err != BH_OK)
         return err;
     s->http = http_client_new(s->loop);
-    struct identity_env ie = {
-        .clock = clock, .http = s->http, .facts = s->facts, .cfg = s->cfg};
+    struct identity_env ie = {.clock = clock, .http = s->http, .facts = s->facts, .cfg = s->cfg};
     err = identity_open(&ie, &s->identity, why);
     if (err != BH_OK)
         return err;

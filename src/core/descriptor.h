@@ -3,19 +3,23 @@
 #include "base/buf.h"
 
 enum action_op { /* bit numbers of supported_ops */
-    ACTION_SEND, ACTION_EDIT, ACTION_TYPING, ACTION_FOLLOW_UP, ACTION_GET_CHAT_INFO,
-    ACTION_UNKNOWN,
+                 ACTION_SEND,
+                 ACTION_EDIT,
+                 ACTION_TYPING,
+                 ACTION_FOLLOW_UP,
+                 ACTION_GET_CHAT_INFO,
+                 ACTION_UNKNOWN,
 };
 
 struct descriptor {
     const char *platform, *label;
-    int max_message_length;          /* always positive */
+    int max_message_length; /* always positive */
     bool supports_draft_streaming, supports_edit, supports_threads;
-    const char *markdown_dialect;    /* "plain", "markdown_v2", "discord", ... */
-    const char *len_unit;            /* "chars" or "utf16" */
+    const char *markdown_dialect;      /* "plain", "markdown_v2", "discord", ... */
+    const char *len_unit;              /* "chars" or "utf16" */
     const char *emoji, *platform_hint; /* NULL: left out */
     bool pii_safe;
-    unsigned ops;                    /* bit set of enum action_op */
+    unsigned ops; /* bit set of enum action_op */
 };
 #define DESCRIPTOR_CONTRACT_VERSION 1
 

@@ -10,25 +10,29 @@
 
 struct event {
     /* where it came from */
-    struct str platform;         /* "discord", lower case */
-    struct str bot;              /* which of our identities on that platform */
-    struct str filed_as;         /* the platform in its session key, where the gateway files it under another
+    struct str platform; /* "discord", lower case */
+    struct str bot;      /* which of our identities on that platform */
+    struct str
+        filed_as; /* the platform in its session key, where the gateway files it under another
                                   * name (a forwarded interaction: "relay"); absent: platform */
-    struct str route_key;        /* what `bellhop route` names: guild, chat or bot, by platform */
-    struct str event_id;         /* the platform's own id, for deduplication; absent: never a duplicate */
+    struct str route_key; /* what `bellhop route` names: guild, chat or bot, by platform */
+    struct str event_id;  /* the platform's own id, for deduplication; absent: never a duplicate */
     /* the message */
-    struct str text;             /* never null on the wire */
-    struct str message_type;     /* absent: "text" */
+    struct str text;         /* never null on the wire */
+    struct str message_type; /* absent: "text" */
     struct str message_id, reply_to_message_id;
     struct str media_urls[EVENT_MAX_MEDIA];
     size_t n_media;
-    struct { struct str text, author; bool is_own, set; } reply_to; /* the quoted message */
+    struct {
+        struct str text, author;
+        bool is_own, set;
+    } reply_to; /* the quoted message */
     /* SessionSource */
     struct str chat_id, chat_type, chat_name, chat_topic;
     struct str user_id, user_name, user_id_alt, chat_id_alt;
     struct str user_display_name, user_handle;
     struct str thread_id, parent_chat_id;
-    struct str scope_id;         /* guild, workspace, server: sent as guild_id and scope_id */
+    struct str scope_id; /* guild, workspace, server: sent as guild_id and scope_id */
     /* for the gate only, never on the wire */
     bool author_is_bot, mentions_bot, replies_to_bot;
 };

@@ -4,9 +4,9 @@
 
 #define TOKEN_SKEW_S 120 /* accepted past exp */
 
-struct token { /* read, not yet believed */
-    struct str payload;  /* the gateway id; may contain colons; borrowed from @scratch */
-    int64_t exp;         /* unix seconds, 0: never */
+struct token {          /* read, not yet believed */
+    struct str payload; /* the gateway id; may contain colons; borrowed from @scratch */
+    int64_t exp;        /* unix seconds, 0: never */
     struct str signed_part;
     uint8_t mac[32];
 };

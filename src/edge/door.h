@@ -12,7 +12,7 @@
 struct door;
 struct rand;
 
-struct door_limits { /* per second; 0: no limit */
+struct door_limits {   /* per second; 0: no limit */
     uint32_t refusals; /* per source, ten times that at once */
     uint32_t requests; /* per bot, twice that at once */
 };

@@ -215,8 +215,7 @@ static void on_sweep(struct timer *t)
 {
     struct vault *v = container_of(t, struct vault, sweep);
 
-    list_each(&v->entries, it, nxt)
-    {
+    list_each (&v->entries, it, nxt) {
         struct entry *e = list_entry(it, struct entry, link);
         if (is_over(v, e))
             drop(v, e);
@@ -272,8 +271,7 @@ static bool has_gateway(const struct vault *v, const char *tenant)
     if (v->env.facts == NULL)
         return true;
     facts_gateways(v->env.facts, &gateways);
-    list_each(gateways, it, nxt)
-    {
+    list_each (gateways, it, nxt) {
         const struct gateway *g = list_entry(it, struct gateway, link);
         if (g->revoked_ms == 0 && strcmp(g->tenant, tenant) == 0)
             return true;
@@ -309,8 +307,7 @@ enum bh_err vault_open(const struct vault_env *env, struct vault **ret_v, char *
     }
     if (l.malformed)
         log_warn(NULL, "some records of the vault cannot be read and are left out");
-    list_each(&v->entries, it, nxt)
-    {
+    list_each (&v->entries, it, nxt) {
         struct entry *e = list_entry(it, struct entry, link);
         if (is_over(v, e) || !has_gateway(v, e->tenant))
             drop(v, e);
@@ -326,7 +323,8 @@ void vault_free(struct vault *v)
     if (v == NULL)
         return;
     timer_stop(v->env.clock, &v->sweep);
-    list_each(&v->entries, it, nxt) entry_free(v, list_entry(it, struct entry, link));
+    list_each (&v->entries, it, nxt)
+        entry_free(v, list_entry(it, struct entry, link));
     map_done(&v->by_name);
     map_done(&v->by_record);
     map_done(&v->by_number);
@@ -419,8 +417,7 @@ bool vault_take(struct vault *v, struct str tenant, struct str session_key, stru
 
     if (c == NULL)
         return false;
-    list_each(&c->handles, it, nxt)
-    {
+    list_each (&c->handles, it, nxt) {
         struct entry *e = list_entry(it, struct handle, link)->entry;
         if (is_fresh(v, e)) {
             e->taken = true;
@@ -446,8 +443,7 @@ bool vault_take_place(struct vault *v, struct str tenant, struct str instance, s
 
     if (c == NULL)
         return false;
-    list_each(&c->handles, it, nxt)
-    {
+    list_each (&c->handles, it, nxt) {
         struct entry *e = list_entry(it, struct handle, link)->entry;
         bool theirs = user.n > 0 && e->user != NULL && str_eq(str_of(e->user), user);
         if (!is_fresh(v, e) || !may_use(e, instance))
@@ -502,8 +498,7 @@ size_t vault_wipe(struct vault *v, struct str tenant)
 {
     size_t n = 0;
 
-    list_each(&v->entries, it, nxt)
-    {
+    list_each (&v->entries, it, nxt) {
         struct entry *e = list_entry(it, struct entry, link);
         if (!str_eq(str_of(e->tenant), tenant))
             continue;

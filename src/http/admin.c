@@ -57,13 +57,11 @@ static void write_unmet(struct front *f, struct jw *w)
     struct instance_view v;
 
     facts_gateways(f->facts, &head);
-    list_each(head, it, nxt)
-    {
+    list_each (head, it, nxt) {
         const struct gateway *g = list_entry(it, struct gateway, link);
         struct str tenant = str_of(g->tenant), instance = str_of(g->instance);
         bool first = true;
-        list_each(head, jt, jnxt)
-        { /* one line per instance, however many gateways it has */
+        list_each (head, jt, jnxt) { /* one line per instance, however many gateways it has */
             const struct gateway *o = list_entry(jt, struct gateway, link);
             if (o == g)
                 break;
@@ -197,7 +195,8 @@ void admin_gateways(struct front *f, struct http_req *req)
     jw_obj(&w);
     jw_key(&w, "gateways");
     jw_arr(&w);
-    list_each(head, it, nxt) write_gateway(f, &w, list_entry(it, struct gateway, link));
+    list_each (head, it, nxt)
+        write_gateway(f, &w, list_entry(it, struct gateway, link));
     jw_end_arr(&w);
     jw_end_obj(&w);
     front_json(f, http_req_id(req), 200, &body);
@@ -214,8 +213,7 @@ void admin_routes(struct front *f, struct http_req *req)
     jw_obj(&w);
     jw_key(&w, "routes");
     jw_arr(&w);
-    list_each(head, it, nxt)
-    {
+    list_each (head, it, nxt) {
         const struct route *r = list_entry(it, struct route, link);
         jw_obj(&w);
         jw_kstr(&w, "platform", str_of(r->platform));
@@ -266,8 +264,7 @@ bool admin_find_instance(struct front *f, struct http_id id, struct str instance
     }
     relay_each_instance(f->relay, match_view, &s);
     facts_gateways(f->facts, &head);
-    list_each(head, it, nxt)
-    {
+    list_each (head, it, nxt) {
         const struct gateway *g = list_entry(it, struct gateway, link);
         match_name(&s, str_of(g->tenant), str_of(g->instance));
     }

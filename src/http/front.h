@@ -36,8 +36,8 @@ struct front { /* all borrowed; filled by whoever wires the program */
     struct relay *relay;
     struct host *host;
     struct identity *identity;
-    const char *base_url;  /* what a gateway is told to dial; NULL: unknown */
-    int64_t started_ms;    /* wall clock */
+    const char *base_url; /* what a gateway is told to dial; NULL: unknown */
+    int64_t started_ms;   /* wall clock */
     bool draining;
     struct bucket_level refusals; /* how many lines strangers may still cause in the log */
     uint64_t refusals_untold;     /* since the last one */

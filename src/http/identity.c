@@ -229,8 +229,7 @@ static void on_jwks(void *ctx, const struct http_result *r)
     json_parser_free(parser);
     struct list waiting; /* answering may ask again */
     list_init(&waiting);
-    list_each(&i->questions, it, nxt)
-    {
+    list_each (&i->questions, it, nxt) {
         struct question *q = list_entry(it, struct question, link);
         if (q->waits && q->call == NULL)
             list_move(&q->link, &waiting);
@@ -354,8 +353,7 @@ static void on_turn(struct timer *t)
     struct list fresh; /* callbacks may ask more */
 
     list_init(&fresh);
-    list_each(&i->questions, it, nxt)
-    {
+    list_each (&i->questions, it, nxt) {
         struct question *q = list_entry(it, struct question, link);
         if (!q->waits)
             list_move(&q->link, &fresh);
@@ -472,8 +470,10 @@ void identity_free(struct identity *i)
         return;
     timer_stop(i->env.clock, &i->answer);
     http_cancel(&i->fetching);
-    list_each(&i->questions, it, nxt) question_free(list_entry(it, struct question, link));
-    list_each(&i->believed_by_age, it, nxt) forget(i, list_entry(it, struct believed, link));
+    list_each (&i->questions, it, nxt)
+        question_free(list_entry(it, struct question, link));
+    list_each (&i->believed_by_age, it, nxt)
+        forget(i, list_entry(it, struct believed, link));
     map_done(&i->believed);
     jwt_keys_free(i->keys);
     free(i);

@@ -45,8 +45,7 @@ static const struct gateway *find_agent(struct front *f, const struct identity_c
     if (!str_is_empty(claims->tenant))
         return facts_newest_gateway(f->facts, claims->tenant, claims->instance);
     facts_gateways(f->facts, &head);
-    list_each(head, it, nxt)
-    {
+    list_each (head, it, nxt) {
         const struct gateway *g = list_entry(it, struct gateway, link);
         if (g->revoked_ms != 0 || !str_eq(str_of(g->instance), s.instance))
             continue;

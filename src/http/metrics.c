@@ -194,7 +194,8 @@ static void process_part(struct front *f, struct buf *out)
     gauge(out, "resident_bytes", "Memory of the process.", resident_bytes());
     gauge(out, "http_connections", "Connections open now, WebSockets included.",
           (int64_t)http_server_connections(f->server));
-    counter(out, "webhooks_turned_away_total", "Webhooks answered 429 before their signature was looked at.",
+    counter(out, "webhooks_turned_away_total",
+            "Webhooks answered 429 before their signature was looked at.",
             host_turned_away(f->host));
     gauge(out, "gateways", "Gateways known, revoked ones included.",
           (int64_t)facts_gateways(f->facts, &unused));

@@ -60,8 +60,7 @@ void http_poker_init(struct http_poker *p, struct http_client *http, int64_t tim
 
 void http_poker_done(struct http_poker *p)
 {
-    list_each(&p->under_way, it, nxt)
-    {
+    list_each (&p->under_way, it, nxt) {
         struct ring *g = list_entry(it, struct ring, link);
         http_cancel(&g->call);
         free(g);

@@ -423,8 +423,7 @@ static void flush_dirty(struct http_server *s)
 
 static void bury_closed(struct http_server *s)
 {
-    list_each(&s->by_state[CONN_CLOSED], it, next)
-    {
+    list_each (&s->by_state[CONN_CLOSED], it, next) {
         struct conn *c = list_entry(it, struct conn, link);
         if (!c->is_dirty)
             conn_free(c);

@@ -20,8 +20,8 @@
 enum { MAX_SPARE = 16, DEFAULT_MS = 30000, DEFAULT_BODY = 8 << 20, ONCE_IDLE_S = 15 };
 
 struct http_client {
-    struct loop *loop;               /* borrowed */
-    bool started;                    /* by the first call: libcurl is large, and may never be needed */
+    struct loop *loop; /* borrowed */
+    bool started;      /* by the first call: libcurl is large, and may never be needed */
     struct curl_loop own, strangers; /* see above */
     struct list calls;
     CURL *spare[MAX_SPARE]; /* owned */
@@ -405,7 +405,8 @@ void http_client_free(struct http_client *c)
 {
     if (c == NULL)
         return;
-    list_each(&c->calls, it, next) call_free(list_entry(it, struct http_call, link));
+    list_each (&c->calls, it, next)
+        call_free(list_entry(it, struct http_call, link));
     while (c->n_spare > 0)
         curl_easy_cleanup(c->spare[--c->n_spare]);
     if (c->started) {

@@ -9,33 +9,33 @@
 #include "base/buf.h"
 #include "base/err.h"
 
-struct http_call;   /* one request under way: a cancel handle */
+struct http_call; /* one request under way: a cancel handle */
 struct http_client;
 struct loop;
 
 struct http_fetch {
-    const char *method;      /* NULL: GET */
+    const char *method; /* NULL: GET */
     const char *url;
     const char *const *headers; /* "Name: value", NULL-terminated; NULL: none */
-    struct str body;         /* copied; absent: none */
-    int64_t timeout_ms;      /* the whole call; 0: 30 s */
-    size_t max_body;         /* a longer answer is cut off with BH_MALFORMED; 0: 8 MiB */
-    bool public_only;        /* refuse private, loopback, link-local, unique-local, multicast and metadata
+    struct str body;            /* copied; absent: none */
+    int64_t timeout_ms;         /* the whole call; 0: 30 s */
+    size_t max_body;            /* a longer answer is cut off with BH_MALFORMED; 0: 8 MiB */
+    bool public_only; /* refuse private, loopback, link-local, unique-local, multicast and metadata
                               * addresses, checked on the address actually connected to */
-    bool once;               /* what must not happen twice: never sent again behind our back when a kept
+    bool once;        /* what must not happen twice: never sent again behind our back when a kept
                               * connection dies under it; that is BH_UNKNOWN instead */
     const char *unix_socket; /* connect here instead; NULL: by the URL */
     const char *ca_path;     /* PEM file of the authorities to trust; NULL: the system's */
 };
 
 struct http_result {
-    enum bh_err err;         /* BH_OK: an answer came, whatever its status; BH_REFUSED: address refused by
+    enum bh_err err; /* BH_OK: an answer came, whatever its status; BH_REFUSED: address refused by
                               * public_only; BH_UNKNOWN: the request was written but no answer came;
                               * BH_UNAVAILABLE: never connected; BH_MALFORMED: answer too long or not HTTP */
     int status;
-    struct str body;         /* borrowed for the callback */
-    const char *why;         /* a sentence for the log when err != BH_OK */
-    int64_t retry_after_ms;  /* Retry-After in seconds, or -1 */
+    struct str body;              /* borrowed for the callback */
+    const char *why;              /* a sentence for the log when err != BH_OK */
+    int64_t retry_after_ms;       /* Retry-After in seconds, or -1 */
     const struct http_call *call; /* for http_result_header() */
 };
 typedef void http_done_cb(void *ctx, const struct http_result *r);

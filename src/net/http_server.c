@@ -108,7 +108,7 @@ static void on_late(struct conn *c)
 static void accept_again(struct http_server *s)
 {
     s->accept_paused = false;
-    list_each(&s->listeners, it, next)
+    list_each (&s->listeners, it, next)
         ev_io_start(s->ev, &list_entry(it, struct listener, link)->io);
 }
 
@@ -120,8 +120,7 @@ static void on_sweep(struct timer *t)
     for (int i = 0; i < CONN_N_STATES; i++) {
         if (s->timeout_ms[i] == 0)
             continue;
-        list_each(&s->by_state[i], it, next)
-        {
+        list_each (&s->by_state[i], it, next) {
             struct conn *c = list_entry(it, struct conn, link);
             if (c->due_ms > now)
                 break;
@@ -141,7 +140,7 @@ static void pause_accept(struct http_server *s)
     log_warn(NULL, "accept: %s; not accepting for a moment (raise the limit of open files)",
              strerror(errno));
     s->accept_paused = true;
-    list_each(&s->listeners, it, next)
+    list_each (&s->listeners, it, next)
         ev_io_stop(s->ev, &list_entry(it, struct listener, link)->io);
     timer_set(s->clock, &s->sweep, s->sweep_ms);
 }
@@ -242,8 +241,7 @@ void http_server_tag_last(struct http_server *s, void *tag)
 
 int http_server_port(const struct http_server *s)
 {
-    list_each(&s->listeners, it, next)
-    {
+    list_each (&s->listeners, it, next) {
         const struct listener *l = list_entry(it, struct listener, link);
         union {
             struct sockaddr any;
@@ -267,8 +265,7 @@ size_t http_server_connections(const struct http_server *s)
 
 static void close_listeners(struct http_server *s)
 {
-    list_each(&s->listeners, it, next)
-    {
+    list_each (&s->listeners, it, next) {
         struct listener *l = list_entry(it, struct listener, link);
         ev_io_stop(s->ev, &l->io);
         close(l->io.fd);
@@ -293,8 +290,7 @@ void http_server_drain(struct http_server *s)
     s->draining = true;
     close_listeners(s);
     for (size_t i = 0; i < ARRAY_LEN(waiting); i++) {
-        list_each(&s->by_state[waiting[i]], it, next)
-        {
+        list_each (&s->by_state[waiting[i]], it, next) {
             struct conn *c = list_entry(it, struct conn, link);
             if (is_between_requests(c))
                 conn_close(c);

@@ -17,7 +17,7 @@
 #include "base/buf.h"
 #include "base/err.h"
 
-struct http_req;    /* valid only while the handler runs */
+struct http_req; /* valid only while the handler runs */
 struct http_server;
 struct loop;
 
@@ -26,12 +26,12 @@ struct http_id { /* a request that awaits its answer */
 };
 
 struct http_limits {
-    size_t head_bytes;       /* request line and headers; default 16 KiB */
-    size_t body_bytes;       /* default 1 MiB; http_handler may see less, never more */
-    int64_t head_ms;         /* from first byte to end of head; default 10 s */
-    int64_t body_ms;         /* from end of head to end of body; default 30 s */
-    int64_t keep_alive_ms;   /* between requests; default 75 s */
-    size_t connections;      /* default 65536; past it accept answers 503 */
+    size_t head_bytes;     /* request line and headers; default 16 KiB */
+    size_t body_bytes;     /* default 1 MiB; http_handler may see less, never more */
+    int64_t head_ms;       /* from first byte to end of head; default 10 s */
+    int64_t body_ms;       /* from end of head to end of body; default 30 s */
+    int64_t keep_alive_ms; /* between requests; default 75 s */
+    size_t connections;    /* default 65536; past it accept answers 503 */
 };
 extern const struct http_limits http_limits_default;
 
@@ -59,17 +59,17 @@ void http_server_free(struct http_server *s); /* closes everything; ws owners ge
 
 /* ---- inside the handler: borrowed views, gone when it returns ---- */
 struct str http_method(const struct http_req *r);
-struct str http_path(const struct http_req *r);                    /* without the query; still percent-encoded */
-struct str http_raw_query(const struct http_req *r);                /* as it came; STR_NULL: there is no "?" */
+struct str http_path(const struct http_req *r);      /* without the query; still percent-encoded */
+struct str http_raw_query(const struct http_req *r); /* as it came; STR_NULL: there is no "?" */
 bool http_query(const struct http_req *r, const char *name, struct buf *ret_value); /* decoded */
 struct str http_header(const struct http_req *r, const char *name); /* STR_NULL: absent */
 bool http_cookie(const struct http_req *r, const char *name, struct str *ret_value);
 struct str http_body(const struct http_req *r);
-struct str http_peer(const struct http_req *r);                    /* "203.0.113.7", "unix" */
-bool http_is_upgrade(const struct http_req *r);                    /* asks for a WebSocket */
+struct str http_peer(const struct http_req *r); /* "203.0.113.7", "unix" */
+bool http_is_upgrade(const struct http_req *r); /* asks for a WebSocket */
 bool http_is_tls(const struct http_req *r);
 struct http_id http_req_id(const struct http_req *r);
-void *http_listener_tag(const struct http_req *r);                 /* see http_server_tag_last() */
+void *http_listener_tag(const struct http_req *r); /* see http_server_tag_last() */
 
 /* Mark the listener added last, so that the handler can tell the admin socket from the public one. */
 void http_server_tag_last(struct http_server *s, void *tag);
@@ -77,10 +77,10 @@ void http_server_tag_last(struct http_server *s, void *tag);
 /* ---- answers: from the handler or any time later; the first one counts ---- */
 struct http_answer {
     int status;
-    const char *content_type;   /* NULL: application/json; charset=utf-8 */
-    const char *headers;        /* extra, each "Name: value\r\n"; NULL: none */
+    const char *content_type; /* NULL: application/json; charset=utf-8 */
+    const char *headers;      /* extra, each "Name: value\r\n"; NULL: none */
     struct str body;
-    bool close;                 /* close the connection after it */
+    bool close; /* close the connection after it */
 };
 void http_answer(struct http_server *s, struct http_id id, const struct http_answer *a);
 /* {"error": ..., "code": ...} */
@@ -94,5 +94,6 @@ typedef void http_stream_closed_cb(void *ctx, struct http_id id);
  * call, but soon when the request was answered or gone before it. */
 void http_stream_begin(struct http_server *s, struct http_id id, const struct http_answer *head,
                        size_t max_queued, http_stream_closed_cb *closed, void *ctx);
-bool http_stream_write(struct http_server *s, struct http_id id, struct str bytes); /* false: gone */
+bool http_stream_write(struct http_server *s, struct http_id id,
+                       struct str bytes);                       /* false: gone */
 void http_stream_end(struct http_server *s, struct http_id id); /* @closed does not run */

@@ -129,8 +129,7 @@ void loop_free(struct loop *l)
     while (l->mail.n > 0) /* a posted call may own memory: it runs, late rather than never */
         on_posted(l->ev, &l->posted, 0);
     clock_free(l->clock);
-    list_each(&l->signals, it, next)
-    {
+    list_each (&l->signals, it, next) {
         struct signal_watch *w = list_entry(it, struct signal_watch, link);
         ev_signal_stop(l->ev, &w->ev);
         free(w);

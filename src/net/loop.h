@@ -12,9 +12,9 @@ struct loop;
 typedef void loop_fn(void *ctx);
 
 struct loop *loop_new(void);
-void loop_free(struct loop *l);            /* runs what was posted; every other thread has ended */
-struct clock *loop_clock(struct loop *l);  /* borrowed; turned by the loop */
-void loop_run(struct loop *l);             /* until loop_stop() */
+void loop_free(struct loop *l);           /* runs what was posted; every other thread has ended */
+struct clock *loop_clock(struct loop *l); /* borrowed; turned by the loop */
+void loop_run(struct loop *l);            /* until loop_stop() */
 void loop_turn(struct loop *l, int64_t max_wait_ms); /* one turn; sleeps at most this long */
 void loop_stop(struct loop *l);
 

@@ -17,7 +17,7 @@ struct ws_handlers {
     void (*on_data)(void *ctx, struct str bytes, bool end);
     /* The number given to ws_ping(); foreign pongs are dropped.  May be NULL. */
     void (*on_pong)(void *ctx, uint32_t number);
-    void (*on_closed)(void *ctx, int code);      /* 1006 when the peer just vanished */
+    void (*on_closed)(void *ctx, int code); /* 1006 when the peer just vanished */
     /* The queue of unsent bytes fell below half of max_queued again; may be NULL. */
     void (*on_drained)(void *ctx);
 };
@@ -33,7 +33,7 @@ struct ws *ws_accept(struct http_server *s, struct http_req *req, const struct w
                      const struct ws_handlers *h, void *ctx);
 void ws_set_ctx(struct ws *ws, void *ctx);
 
-void ws_send(struct ws *ws, struct str text);        /* one text message; copied */
+void ws_send(struct ws *ws, struct str text); /* one text message; copied */
 /* The same in two steps without a copy: append the payload to the returned buffer (which already
  * holds other bytes: only append), then ws_send_end().  Nothing else may touch @ws in between. */
 struct buf *ws_send_begin(struct ws *ws);

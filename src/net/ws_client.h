@@ -12,14 +12,14 @@ struct ws_client;
 struct ws_client_handlers {
     void (*on_open)(void *ctx);
     void (*on_message)(void *ctx, struct str message, bool text); /* whole messages, borrowed */
-    void (*on_closed)(void *ctx, int code, const char *why);      /* 1006: vanished; 0: never opened */
+    void (*on_closed)(void *ctx, int code, const char *why); /* 1006: vanished; 0: never opened */
 };
 struct ws_client_options {
-    const char *url;             /* ws:// or wss:// */
-    const char *const *headers;  /* "Name: value", NULL-terminated; NULL: none */
-    int64_t connect_timeout_ms;  /* 0: 10 s */
-    size_t max_message;          /* 0: 16 MiB */
-    const char *ca_path;         /* PEM file of the authorities to trust; NULL: the system's */
+    const char *url;            /* ws:// or wss:// */
+    const char *const *headers; /* "Name: value", NULL-terminated; NULL: none */
+    int64_t connect_timeout_ms; /* 0: 10 s */
+    size_t max_message;         /* 0: 16 MiB */
+    const char *ca_path;        /* PEM file of the authorities to trust; NULL: the system's */
 };
 
 struct ws_client *ws_client_open(struct loop *loop, const struct ws_client_options *opt,

@@ -13,27 +13,27 @@
 enum ws_op { WS_CONT = 0, WS_TEXT = 1, WS_BINARY = 2, WS_CLOSE = 8, WS_PING = 9, WS_PONG = 10 };
 
 enum ws_item {
-    WS_ITEM_MORE,    /* feed more bytes */
-    WS_ITEM_DATA,    /* a piece of a data message: .bytes, .end */
-    WS_ITEM_PING,    /* answer with a pong of .bytes (whole, at most 125) */
+    WS_ITEM_MORE, /* feed more bytes */
+    WS_ITEM_DATA, /* a piece of a data message: .bytes, .end */
+    WS_ITEM_PING, /* answer with a pong of .bytes (whole, at most 125) */
     WS_ITEM_PONG,
-    WS_ITEM_CLOSE,   /* .code (1005 when the peer gave none) */
-    WS_ITEM_BAD,     /* protocol violation: close with .code (1002, 1007, 1009); then only MORE */
+    WS_ITEM_CLOSE, /* .code (1005 when the peer gave none) */
+    WS_ITEM_BAD,   /* protocol violation: close with .code (1002, 1007, 1009); then only MORE */
 };
 
 struct ws_decoder {
-    bool server;          /* expects masked frames */
-    bool in_message;      /* between the first fragment and the last */
-    bool text;            /* the kind of the message under way */
+    bool server;     /* expects masked frames */
+    bool in_message; /* between the first fragment and the last */
+    bool text;       /* the kind of the message under way */
     bool broken;
     bool fin;
     uint8_t state, op;
-    uint8_t mask_at;      /* index into the mask of the next payload byte */
+    uint8_t mask_at; /* index into the mask of the next payload byte */
     uint8_t mask[4];
     uint8_t head_n, head_need;
-    uint8_t head[14];     /* header bytes so far, when a header arrives in pieces */
-    uint64_t left;        /* payload bytes still to come of this frame */
-    uint64_t message_n;   /* bytes of the message so far */
+    uint8_t head[14];   /* header bytes so far, when a header arrives in pieces */
+    uint64_t left;      /* payload bytes still to come of this frame */
+    uint64_t message_n; /* bytes of the message so far */
     uint64_t max_message;
     struct ws_control *control; /* owned; a control frame that arrives in pieces, else NULL */
 };

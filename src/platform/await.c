@@ -28,8 +28,7 @@ void awaits_done(struct awaits *a)
 {
     if (a->clock == NULL)
         return;
-    list_each(&a->all, it, nxt)
-    {
+    list_each (&a->all, it, nxt) {
         struct await *w = list_entry(it, struct await, link);
         timer_stop(a->clock, &w->late);
         w->all = NULL;

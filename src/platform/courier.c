@@ -288,8 +288,7 @@ void courier_send(struct courier *c, struct action_id id, struct str chat, struc
 
 void courier_resume(struct courier *c, const char *why)
 {
-    list_each(&c->letters, it, nxt)
-    {
+    list_each (&c->letters, it, nxt) {
         struct letter *l = list_entry(it, struct letter, link);
         if (!l->stuck)
             continue;

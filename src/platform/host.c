@@ -82,11 +82,9 @@ static void tell_news(struct timer *t)
     struct list *routes;
 
     facts_routes(h->facts, &routes);
-    list_each(&h->news, it, nxt)
-    {
+    list_each (&h->news, it, nxt) {
         struct news *n = list_entry(it, struct news, link);
-        list_each(routes, rit, rnxt)
-        {
+        list_each (routes, rit, rnxt) {
             const struct route *r = list_entry(rit, struct route, link);
             if (strcmp(r->tenant, n->tenant) == 0 &&
                 (r->instance == NULL || strcmp(r->instance, n->instance) == 0))
@@ -176,7 +174,8 @@ void host_free(struct host *h)
         return;
     host_close_platforms(h);
     timer_stop(h->env->clock, &h->tell);
-    list_each(&h->news, it, nxt) news_free(list_entry(it, struct news, link));
+    list_each (&h->news, it, nxt)
+        news_free(list_entry(it, struct news, link));
     free(h->open);
     door_free(h->door);
     free(h);

@@ -103,7 +103,8 @@ enum bh_err intents_open(struct store *store, struct clock *clock, const char *p
         intents_free(all);
         return err;
     }
-    list_each(&all->found, it, nxt) delete_record(all, list_entry(it, struct found, link)->key);
+    list_each (&all->found, it, nxt)
+        delete_record(all, list_entry(it, struct found, link)->key);
     *ret_all = all;
     return BH_OK;
 }
@@ -121,8 +122,10 @@ void intents_free(struct intents *all)
 {
     if (all == NULL)
         return;
-    list_each(&all->open, it, nxt) detach(list_entry(it, struct intent, link));
-    list_each(&all->found, it, nxt) free(list_entry(it, struct found, link));
+    list_each (&all->open, it, nxt)
+        detach(list_entry(it, struct intent, link));
+    list_each (&all->found, it, nxt)
+        free(list_entry(it, struct found, link));
     free(all);
 }
 
@@ -138,8 +141,7 @@ bool intents_was_cut_off(struct intents *all, struct str what)
     if (list_is_empty(&all->found) || clock_now_ms(all->clock) >= all->forget_ms)
         return false;
     hash_what(all, what, hash);
-    list_each(&all->found, it, nxt)
-    {
+    list_each (&all->found, it, nxt) {
         struct found *f = list_entry(it, struct found, link);
         if (memcmp(f->key, hash, HASH_CHARS) != 0)
             continue;

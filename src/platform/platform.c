@@ -7,12 +7,7 @@
 #include "platform/wecom/wecom.h"
 
 const struct platform_ops *const platforms[] = {
-    &discord_ops,
-    &telegram_ops,
-    &twilio_ops,
-    &web_ops,
-    &wecom_ops,
-    NULL,
+    &discord_ops, &telegram_ops, &twilio_ops, &web_ops, &wecom_ops, NULL,
 };
 
 const struct platform_ops *platform_find(struct str name)

@@ -38,15 +38,17 @@ struct action_from {
 struct platform_ops {
     const char *name;                    /* "telegram": config value, log tag, metric label */
     const struct descriptor *descriptor; /* what this platform can do */
-    bool remote; /* acting leaves this machine: what is under way when bellhop dies is reported to its
+    bool
+        remote; /* acting leaves this machine: what is under way when bellhop dies is reported to its
                   * gateway as "may have been delivered" at the next start */
 
-    bool secret_chats; /* chat ids cannot be guessed and act() knows its own: an instance that holds the
+    bool
+        secret_chats; /* chat ids cannot be guessed and act() knows its own: an instance that holds the
                         * bot's route and names one was told of it, so the relay need not remember them all */
 
     /* Build from its config section and start.  @ret_why (256 bytes) tells the operator what to fix. */
-    enum bh_err (*open)(const struct config_platform *cfg, struct host *host, struct platform **ret_p,
-                        char *ret_why);
+    enum bh_err (*open)(const struct config_platform *cfg, struct host *host,
+                        struct platform **ret_p, char *ret_why);
     /* Perform @a, whose strs are borrowed for this call.  Only ops in descriptor->ops arrive here. */
     void (*act)(struct platform *p, struct action_id id, const struct action_from *from,
                 const struct action *a);
@@ -66,9 +68,9 @@ struct platform_ops {
 
 struct platform { /* first member of every adapter */
     const struct platform_ops *ops;
-    struct host *host;   /* borrowed */
-    const char *bot;     /* borrowed from the config */
-    const char *problem; /* a sentence an operator can act on, or NULL; adapters set it */
+    struct host *host;     /* borrowed */
+    const char *bot;       /* borrowed from the config */
+    const char *problem;   /* a sentence an operator can act on, or NULL; adapters set it */
     int64_t last_event_ms; /* wall clock of the last thing heard from the platform; 0: never */
 };
 

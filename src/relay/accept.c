@@ -66,7 +66,8 @@ void accept_answer_all(struct relay *r)
 
 static void free_accepts(struct list *head)
 {
-    list_each(head, it, nxt) free(list_entry(it, struct accept, link));
+    list_each (head, it, nxt)
+        free(list_entry(it, struct accept, link));
     list_init(head);
 }
 

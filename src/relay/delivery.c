@@ -102,8 +102,7 @@ void delivery_add(struct instance *i, const struct delivery_spec *spec, struct a
 
 bool delivery_join(struct instance *i, struct hash128 key, struct accept *a)
 {
-    list_each(&i->mb.held, it, nxt)
-    {
+    list_each (&i->mb.held, it, nxt) {
         struct delivery *d = delivery_of(it);
         if (!is_volatile(d) || !d->append.has_key || d->append.key.lo != key.lo ||
             d->append.key.hi != key.hi)
@@ -189,8 +188,7 @@ static void on_appended(struct store_op *op, enum bh_err err)
 
 void delivery_record_done(struct instance *i, enum bh_err err)
 {
-    list_each(&i->mb.held, it, nxt)
-    {
+    list_each (&i->mb.held, it, nxt) {
         struct delivery *d = delivery_of(it);
         if (d->state != DELIVERY_WAITING)
             continue;
@@ -204,8 +202,9 @@ void delivery_record_done(struct instance *i, enum bh_err err)
 
 void delivery_retry(struct instance *i)
 {
-    list_each(&i->mb.held, it, nxt) if (delivery_of(it)->state == DELIVERY_FAILED)
-        submit(delivery_of(it));
+    list_each (&i->mb.held, it, nxt)
+        if (delivery_of(it)->state == DELIVERY_FAILED)
+            submit(delivery_of(it));
 }
 
 /* ---- out of it ---- */
@@ -249,8 +248,7 @@ void delivery_sent(struct instance *i, struct slot *slot)
 
 void delivery_drop_kept(struct instance *i)
 {
-    list_each(&i->mb.held, it, nxt)
-    {
+    list_each (&i->mb.held, it, nxt) {
         struct delivery *d = delivery_of(it);
         if (d->state != DELIVERY_KEPT)
             continue;
@@ -261,8 +259,7 @@ void delivery_drop_kept(struct instance *i)
 
 void delivery_socket_lost(struct instance *i)
 {
-    list_each(&i->mb.held, it, nxt)
-    {
+    list_each (&i->mb.held, it, nxt) {
         struct delivery *d = delivery_of(it);
         bool refused =
             d->state == DELIVERY_FAILED || (d->state == DELIVERY_WAITING && i->record_writing == 0);
@@ -378,8 +375,7 @@ void acks_submit(struct relay *r)
 
 void acks_retry(struct relay *r)
 {
-    list_each(&r->ack_batches, it, nxt)
-    {
+    list_each (&r->ack_batches, it, nxt) {
         struct ack_batch *b = list_entry(it, struct ack_batch, link);
         if (b->failed)
             submit_batch(r, b);
@@ -395,8 +391,7 @@ bool acks_pending(const struct relay *r)
 
 static void free_list(struct list *head)
 {
-    list_each(head, it, nxt)
-    {
+    list_each (head, it, nxt) {
         struct delivery *d = delivery_of(it);
         while (d->joined != NULL) {
             struct joined *j = d->joined;
@@ -410,9 +405,12 @@ static void free_list(struct list *head)
 
 void delivery_free_all(struct relay *r)
 {
-    list_each(&r->instances, it, nxt) free_list(&list_entry(it, struct instance, link)->mb.held);
+    list_each (&r->instances, it, nxt)
+        free_list(&list_entry(it, struct instance, link)->mb.held);
     free_list(&r->settling);
-    list_each(&r->marks, m, next_m) free(list_entry(m, struct mark, link));
-    list_each(&r->ack_batches, b, next_b) free(list_entry(b, struct ack_batch, link));
+    list_each (&r->marks, m, next_m)
+        free(list_entry(m, struct mark, link));
+    list_each (&r->ack_batches, b, next_b)
+        free(list_entry(b, struct ack_batch, link));
     free(r->acks);
 }

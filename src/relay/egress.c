@@ -123,7 +123,8 @@ void requests_free(struct requests *q)
     if (q == NULL)
         return;
     timer_stop(q->relay->env.clock, &q->timer);
-    list_each(&q->due, it, nxt) request_free(q, list_entry(it, struct request, by_due));
+    list_each (&q->due, it, nxt)
+        request_free(q, list_entry(it, struct request, by_due));
     free(q->slots);
     free(q);
 }
@@ -236,8 +237,7 @@ static void on_deadline(struct timer *t)
 
 void requests_orphan(struct session *s)
 {
-    list_each(&s->requests, it, nxt)
-    {
+    list_each (&s->requests, it, nxt) {
         struct request *req = list_entry(it, struct request, owner);
         req->s = NULL;
         list_move(&req->owner, &s->inst->orphans);
@@ -249,8 +249,7 @@ void requests_adopt(struct session *s)
 {
     struct requests *q = s->inst->relay->requests;
 
-    list_each(&s->inst->orphans, it, nxt)
-    {
+    list_each (&s->inst->orphans, it, nxt) {
         struct request *req = list_entry(it, struct request, owner);
         if (req->held == NULL)
             continue;

@@ -181,8 +181,7 @@ void fetch_drop(struct instance *i)
 
 void fetch_free_all(struct relay *r)
 {
-    list_each(&r->fetches, it, nxt)
-    {
+    list_each (&r->fetches, it, nxt) {
         struct fetch *f = list_entry(it, struct fetch, link);
         if (f->ready)
             r->store_ops->fetch_free(&f->op);

@@ -102,8 +102,7 @@ struct instance *instance_get(struct relay *r, struct str tenant, struct str nam
 
 void instance_free_all(struct relay *r)
 {
-    list_each(&r->instances, it, nxt)
-    {
+    list_each (&r->instances, it, nxt) {
         struct instance *i = list_entry(it, struct instance, link);
         wake_done(i);
         mailbox_done(&i->mb);
@@ -281,6 +280,7 @@ enum bh_err instance_load_all(struct relay *r)
     if (l.strangers != 0)
         log_error(NULL, "rows of no known mailbox are left alone: rows=%llu",
                   (unsigned long long)l.strangers);
-    list_each(&r->instances, it, nxt) mailbox_sort(&list_entry(it, struct instance, link)->mb);
+    list_each (&r->instances, it, nxt)
+        mailbox_sort(&list_entry(it, struct instance, link)->mb);
     return err;
 }

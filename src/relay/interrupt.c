@@ -84,8 +84,7 @@ static struct instance *only_instance(struct relay *r, struct str tenant)
 {
     struct instance *found = NULL;
 
-    list_each(&r->instances, it, nxt)
-    {
+    list_each (&r->instances, it, nxt) {
         struct instance *i = list_entry(it, struct instance, link);
         if (!str_eq(instance_tenant(i), tenant))
             continue;

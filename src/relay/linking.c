@@ -30,7 +30,8 @@ static void linking_free(struct linking *l)
 
 void linking_free_all(struct relay *r)
 {
-    list_each(&r->linking, it, nxt) linking_free(list_entry(it, struct linking, link));
+    list_each (&r->linking, it, nxt)
+        linking_free(list_entry(it, struct linking, link));
 }
 
 static void tell_person(const struct linking *l, const char *text)

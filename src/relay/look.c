@@ -58,8 +58,7 @@ static void view(struct instance *i, struct instance_view *ret)
 
 void relay_each_instance(struct relay *r, instance_view_cb *cb, void *ctx)
 {
-    list_each(&r->instances, it, nxt)
-    {
+    list_each (&r->instances, it, nxt) {
         struct instance_view v;
         view(list_entry(it, struct instance, link), &v);
         cb(ctx, &v);
@@ -168,7 +167,8 @@ void relay_mailbox_show(struct relay *r, struct str tenant, struct str instance,
 
 void look_free_all(struct relay *r)
 {
-    list_each(&r->shows, it, nxt) free(list_entry(it, struct show, link));
+    list_each (&r->shows, it, nxt)
+        free(list_entry(it, struct show, link));
     list_init(&r->shows);
 }
 

@@ -76,12 +76,13 @@ static void say_farewell(struct relay *r)
 {
     if (r->drained == NULL || r->farewell_said)
         return;
-    list_each(&r->sessions, it,
-              nxt) if (timer_is_set(&r->farewell) &&
-                       is_worth_waiting_for(list_entry(it, struct session, by_age))) return;
+    list_each (&r->sessions, it, nxt)
+        if (timer_is_set(&r->farewell) &&
+            is_worth_waiting_for(list_entry(it, struct session, by_age)))
+            return;
     r->farewell_said = true;
     timer_stop(r->env.clock, &r->farewell);
-    list_each(&r->sessions, at, after)
+    list_each (&r->sessions, at, after)
         session_close(list_entry(at, struct session, by_age), CLOSE_RESTART, "restarting");
 }
 
@@ -169,8 +170,7 @@ static void on_revoked(void *ctx, struct str topic, struct str id)
     struct relay *r = ctx;
 
     (void)topic;
-    list_each(&r->sessions, it, nxt)
-    {
+    list_each (&r->sessions, it, nxt) {
         struct session *s = list_entry(it, struct session, by_age);
         if (str_eq(str_of(s->gw->id), id))
             session_close(s, CLOSE_REVOKED, "revoked");

@@ -30,11 +30,11 @@ struct store;
  * session_closed() later. */
 struct link;
 struct link_ops {
-    void (*send)(struct link *l, struct str message);   /* one WebSocket text message; copied */
+    void (*send)(struct link *l, struct str message); /* one WebSocket text message; copied */
     /* The same without a copy: append to the buffer, then send_end(). */
     struct buf *(*send_begin)(struct link *l);
     void (*send_end)(struct link *l);
-    void (*ping)(struct link *l, uint32_t number);      /* session_pong() gets the number back */
+    void (*ping)(struct link *l, uint32_t number); /* session_pong() gets the number back */
     void (*close)(struct link *l, int code, const char *reason);
 };
 struct link {
@@ -57,24 +57,24 @@ struct actor {
     void (*changed)(struct actor *a, struct str tenant, struct str instance, const char *state);
 };
 
-struct relay_limits { /* from the config; see docs/configuration.md */
-    size_t window;               /* unacked WebSocket messages per socket; 8 */
-    size_t pack_bytes;           /* frames packed into one message; 256 KiB */
-    size_t max_frame;            /* longest line accepted from a gateway; 1 MiB */
-    uint64_t max_mailbox_bytes;  /* per instance; 1 GiB */
-    bool live_acks;              /* bufferId on every delivery; true */
-    int64_t ping_ms;             /* 10 s */
-    int64_t pong_patience_ms;    /* 20 s: then away */
-    int64_t ack_patience_ms;     /* 90 s: then away */
-    uint32_t max_attempts;       /* 10 */
-    int64_t wake_cooldown_ms;    /* 30 s */
-    int64_t old_socket_ms;       /* 60 s: an older socket of an instance is closed */
-    int64_t action_ms;           /* 28 s: then "timed out" */
-    int64_t dedup_ms;            /* 24 h */
-    size_t dedup_max;            /* 1,000,000 keys */
-    size_t max_chats;            /* in memory, as far as platforms allow (secret_chats); 65536 */
-    uint32_t instance_actions;   /* per second, a burst of five times that; 0: no limit; 200 */
-    uint32_t tenant_actions;     /* the same for all instances of a tenant together; 1000 */
+struct relay_limits {           /* from the config; see docs/configuration.md */
+    size_t window;              /* unacked WebSocket messages per socket; 8 */
+    size_t pack_bytes;          /* frames packed into one message; 256 KiB */
+    size_t max_frame;           /* longest line accepted from a gateway; 1 MiB */
+    uint64_t max_mailbox_bytes; /* per instance; 1 GiB */
+    bool live_acks;             /* bufferId on every delivery; true */
+    int64_t ping_ms;            /* 10 s */
+    int64_t pong_patience_ms;   /* 20 s: then away */
+    int64_t ack_patience_ms;    /* 90 s: then away */
+    uint32_t max_attempts;      /* 10 */
+    int64_t wake_cooldown_ms;   /* 30 s */
+    int64_t old_socket_ms;      /* 60 s: an older socket of an instance is closed */
+    int64_t action_ms;          /* 28 s: then "timed out" */
+    int64_t dedup_ms;           /* 24 h */
+    size_t dedup_max;           /* 1,000,000 keys */
+    size_t max_chats;           /* in memory, as far as platforms allow (secret_chats); 65536 */
+    uint32_t instance_actions;  /* per second, a burst of five times that; 0: no limit; 200 */
+    uint32_t tenant_actions;    /* the same for all instances of a tenant together; 1000 */
 };
 extern const struct relay_limits relay_limits_default;
 
@@ -131,22 +131,24 @@ const struct relay_counters *relay_counters(const struct relay *r);
 
 struct instance_view { /* strs and strings borrowed until the next call into the relay */
     struct str tenant, instance;
-    const char *state;           /* live, away, asleep, never */
+    const char *state; /* live, away, asleep, never */
     size_t sessions;
     uint64_t entries, bytes, unacked, parked;
-    int64_t oldest_ms, last_inbound_ms, last_outbound_ms, flipped_ms, last_poke_ms; /* wall; 0: never */
+    int64_t oldest_ms, last_inbound_ms, last_outbound_ms, flipped_ms,
+        last_poke_ms; /* wall; 0: never */
     bool wake_url;
     const char *last_poke_problem; /* NULL: fine or never */
 };
 typedef void instance_view_cb(void *ctx, const struct instance_view *v);
 void relay_each_instance(struct relay *r, instance_view_cb *cb, void *ctx);
-bool relay_instance(struct relay *r, struct str tenant, struct str instance, struct instance_view *ret);
+bool relay_instance(struct relay *r, struct str tenant, struct str instance,
+                    struct instance_view *ret);
 
 /* What the gate said about a recent event; everything borrowed for the call. */
 struct decision_view {
-    int64_t at_ms; /* wall */
+    int64_t at_ms;                                                     /* wall */
     const char *platform, *message_id, *chat_id, *chat_type, *user_id; /* long ids are cut */
-    const char *consumed;                /* "/stop", "/link": it was for us; NULL: it went through the gate */
+    const char *consumed; /* "/stop", "/link": it was for us; NULL: it went through the gate */
     const struct gate_verdict *verdicts; /* those who received it first */
     size_t n_verdicts, n_candidates;     /* more candidates than verdicts: the rest was not kept */
 };

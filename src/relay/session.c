@@ -84,8 +84,7 @@ bool session_is_soft(const struct session *s, const struct slot *slot)
 
 void session_forget_all(struct instance *i, uint64_t id)
 {
-    list_each(&i->sessions, it, nxt)
-    {
+    list_each (&i->sessions, it, nxt) {
         struct session *s = list_entry(it, struct session, by_inst);
         if (flight_forget(s->flight, id) && s == i->receiver)
             pump_want(i);
@@ -193,8 +192,7 @@ static void close_older(struct instance *i)
     if (i->closing_older)
         return; /* the one on the stack closes them all: thousands must not nest */
     i->closing_older = true;
-    list_each(&i->sessions, it, nxt)
-    {
+    list_each (&i->sessions, it, nxt) {
         struct session *s = list_entry(it, struct session, by_inst);
         if (s->state == SESSION_OLD)
             session_close(s, CLOSE_RESTART, "the instance went to sleep");
@@ -239,8 +237,7 @@ void session_check_idle(struct instance *i)
 {
     if (i->idle_owed == 0 || !delivery_safe_up_to(i, i->idle_mark))
         return;
-    list_each(&i->sessions, it, nxt)
-    {
+    list_each (&i->sessions, it, nxt) {
         struct session *s = list_entry(it, struct session, by_inst);
         if (!s->idle_owed || i->record_done < s->idle_version)
             continue;
@@ -334,8 +331,7 @@ void session_closed(struct session *s, int code)
 
 void session_free_all(struct relay *r)
 {
-    list_each(&r->sessions, it, nxt)
-    {
+    list_each (&r->sessions, it, nxt) {
         struct session *s = list_entry(it, struct session, by_age);
         timer_stop(r->env.clock, &s->tick);
         session_free(s);

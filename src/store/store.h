@@ -35,11 +35,11 @@ typedef void store_done_cb(struct store_op *op, enum bh_err err);
 enum store_kind { STORE_APPEND, STORE_ACK, STORE_MARK, STORE_TX, STORE_FETCH, STORE_SCAN };
 
 struct store_op {
-    store_done_cb *done;  /* set by the caller; may be NULL */
+    store_done_cb *done; /* set by the caller; may be NULL */
     struct store_op *next;
-    uint8_t kind;         /* enum store_kind, set by the call */
-    uint8_t state;        /* private */
-    uint8_t err;          /* private */
+    uint8_t kind;  /* enum store_kind, set by the call */
+    uint8_t state; /* private */
+    uint8_t err;   /* private */
 };
 
 /* ---- mailbox rows, kept in order of arrival ---- */
@@ -48,15 +48,15 @@ enum store_row_kind { STORE_ROW_INBOUND, STORE_ROW_PASSTHROUGH };
 
 struct store_append {
     struct store_op op;
-    uint64_t id;            /* > 0, never used before, larger than those before it but for an append that had
+    uint64_t id;  /* > 0, never used before, larger than those before it but for an append that had
                              * to wait or is tried again after a failure; see store.boot */
-    uint32_t box;           /* the mailbox's number */
-    uint8_t row_kind;       /* enum store_row_kind */
-    bool has_key;           /* @key goes into the deduplication record in the same transaction */
-    bool shrunk;            /* private */
-    int64_t at_ms;          /* wall clock */
+    uint32_t box; /* the mailbox's number */
+    uint8_t row_kind; /* enum store_row_kind */
+    bool has_key;     /* @key goes into the deduplication record in the same transaction */
+    bool shrunk;      /* private */
+    int64_t at_ms;    /* wall clock */
     struct hash128 key;
-    struct str frame;       /* what goes on the wire, one line with its newline; borrowed until done() */
+    struct str frame; /* what goes on the wire, one line with its newline; borrowed until done() */
 };
 
 struct store_ack { /* delete rows; unknown ids are fine */
@@ -78,19 +78,19 @@ struct store_row {
     uint32_t attempts;
     uint8_t row_kind;
     int64_t at_ms;
-    struct str frame;   /* absent in store_load_rows() */
+    struct str frame; /* absent in store_load_rows() */
     size_t frame_bytes;
-    struct str parked;  /* the reason; absent: not parked */
+    struct str parked; /* the reason; absent: not parked */
 };
 
 struct store_fetch { /* read rows by id, ascending; missing ones are left out */
     struct store_op op;
-    const uint64_t *ids;    /* borrowed until done(); rows come in this order */
+    const uint64_t *ids; /* borrowed until done(); rows come in this order */
     size_t n;
     size_t max_bytes;       /* no more frame bytes than this, but at least one row; 0: no bound */
     struct store_row *rows; /* owned by the op from done() on: store_fetch_free() */
     size_t n_rows;
-    void *memory;           /* private */
+    void *memory; /* private */
 };
 
 /* ---- records: (namespace, key) -> value, and conditions on them, in one transaction ---- */
@@ -118,7 +118,8 @@ struct store_record {
 struct store_scan { /* records of @ns whose key starts with @prefix, in byte order */
     struct store_op op;
     const char *ns;
-    struct str prefix, after; /* borrowed until done(); @after: exclusive start, absent: from the beginning (or
+    struct str prefix,
+        after;    /* borrowed until done(); @after: exclusive start, absent: from the beginning (or
                                * the end, when reverse) */
     size_t limit; /* 0: all of them */
     bool reverse;
@@ -130,11 +131,11 @@ struct store_scan { /* records of @ns whose key starts with @prefix, in byte ord
 struct store_stats {
     uint64_t commits, ops, failed_ops, shrunk;
     uint64_t rows_written, keys_written;
-    uint64_t queued;          /* ops waiting now */
-    int64_t last_commit_us;   /* how long the last transaction took */
+    uint64_t queued;        /* ops waiting now */
+    int64_t last_commit_us; /* how long the last transaction took */
     int64_t bytes_on_disk;
-    bool healthy;             /* the last transaction succeeded */
-    char problem[160];        /* why not */
+    bool healthy;      /* the last transaction succeeded */
+    char problem[160]; /* why not */
 };
 
 typedef void store_row_cb(void *ctx, const struct store_row *row);
@@ -221,7 +222,8 @@ void store_put(struct store *st, const struct store_kv *items, size_t n, bool ur
 struct seal; /* the master key; wiped when freed */
 /* From @text (BELLHOP_MASTER_KEY: 64 hex digits or any passphrase of 16 bytes or more, which is
  * stretched), or, when absent, from the file @path, created with mode 0600 when missing. */
-enum bh_err seal_open_master(struct str text, const char *path, struct seal **ret_seal, char *ret_why);
+enum bh_err seal_open_master(struct str text, const char *path, struct seal **ret_seal,
+                             char *ret_why);
 void seal_free(struct seal *s);
 /* base64(sealed); @name binds it to its place, e.g. "gateway/gw-1/secret". */
 void seal_secret(const struct seal *s, struct str name, struct str plain, struct buf *out);

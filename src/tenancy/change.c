@@ -42,7 +42,8 @@ static void change_free(struct change *c)
 void facts_drop_changes(struct facts *f)
 {
     timer_stop(f->env.clock, &f->start);
-    list_each(&f->changes, it, nxt) change_free(list_entry(it, struct change, link));
+    list_each (&f->changes, it, nxt)
+        change_free(list_entry(it, struct change, link));
     list_init(&f->changes);
     map_done(&f->busy);
 }
@@ -113,8 +114,7 @@ void facts_start_changes(struct timer *t)
 {
     struct facts *f = container_of(t, struct facts, start);
 
-    list_each(&f->changes, it, nxt)
-    {
+    list_each (&f->changes, it, nxt) {
         struct change *c = list_entry(it, struct change, link);
         if (!c->started && (c->subject == NULL || map_get(&f->busy, str_of(c->subject)) == NULL))
             start(f, c);

@@ -24,9 +24,11 @@ static bool prepare_end(struct facts *f, struct change *c)
     struct instance *in = c->to;
     void *v;
 
-    list_each(&in->bindings, it, nxt) binding_forget(f, c, list_entry(it, struct binding, link));
-    list_each(&in->scopes, it, nxt) buf_add_str(&change_put(c, KV_DELETE, NS_SCOPE)->key,
-                                                list_entry(it, struct scope, link)->key);
+    list_each (&in->bindings, it, nxt)
+        binding_forget(f, c, list_entry(it, struct binding, link));
+    list_each (&in->scopes, it, nxt)
+        buf_add_str(&change_put(c, KV_DELETE, NS_SCOPE)->key,
+                    list_entry(it, struct scope, link)->key);
     for (size_t i = 0; map_next(&in->gate.principals, &i, &v);)
         grant_join(&change_put(c, KV_DELETE, NS_PRINCIPAL)->key, in->key,
                    str_of(((struct principal *)v)->platform), STR_NULL);
@@ -38,8 +40,10 @@ static bool prepare_end(struct facts *f, struct change *c)
 
 static void apply_end(struct facts *f, struct change *c)
 {
-    list_each(&c->to->bindings, it, nxt) binding_drop(f, list_entry(it, struct binding, link));
-    list_each(&c->to->scopes, it, nxt) scope_drop(f, list_entry(it, struct scope, link));
+    list_each (&c->to->bindings, it, nxt)
+        binding_drop(f, list_entry(it, struct binding, link));
+    list_each (&c->to->scopes, it, nxt)
+        scope_drop(f, list_entry(it, struct scope, link));
     wishes_drop(c->to);
     change_announce(f, "grant", NULL);
 }

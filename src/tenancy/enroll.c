@@ -249,8 +249,7 @@ static bool leads_elsewhere(const struct facts *f, const struct route *r)
     struct list *head;
 
     facts_routes(f, &head);
-    list_each(head, it, nxt)
-    {
+    list_each (head, it, nxt) {
         const struct route *known = list_entry(it, struct route, link);
         if (strcmp(known->platform, r->platform) == 0 && strcmp(known->key, r->key) == 0 &&
             strcmp(known->tenant, r->tenant) != 0)

@@ -238,8 +238,7 @@ static void add_place(struct bucket *b, struct instance *in)
 
 static void add_tenant_places(struct facts *f, struct bucket *b, const char *tenant)
 {
-    list_each(&f->gateways, it, nxt)
-    {
+    list_each (&f->gateways, it, nxt) {
         const struct gateway *g = list_entry(it, struct gateway, link);
         if (g->revoked_ms == 0 && strcmp(g->tenant, tenant) == 0)
             add_place(b, facts_make_instance(f, str_of(g->tenant), str_of(g->instance)));
@@ -267,8 +266,7 @@ static void rebuild(struct facts *f, struct bucket *b)
 /* A gateway of this tenant came, went or moved: where routes to the whole tenant lead. */
 static void rebuild_tenant(struct facts *f, const char *tenant)
 {
-    list_each(&f->routes, it, nxt)
-    {
+    list_each (&f->routes, it, nxt) {
         const struct route *r = list_entry(it, struct route, link);
         if (r->instance == NULL && strcmp(r->tenant, tenant) == 0)
             rebuild(f, find_bucket(f, str_of(r->platform), str_of(r->key)));
@@ -516,8 +514,10 @@ void facts_free(struct facts *f)
     links_free(f);
     enroll_free(f);
     grants_free(f);
-    list_each(&f->gateways, it, nxt) gateway_free(list_entry(it, struct gateway, link));
-    list_each(&f->routes, it, nxt) route_free(list_entry(it, struct route, link));
+    list_each (&f->gateways, it, nxt)
+        gateway_free(list_entry(it, struct gateway, link));
+    list_each (&f->routes, it, nxt)
+        route_free(list_entry(it, struct route, link));
     for (size_t i = 0; map_next(&f->instances, &i, &v);) {
         struct instance *in = v;
         free((char *)in->key.p);

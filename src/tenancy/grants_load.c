@@ -201,8 +201,10 @@ void grants_free(struct facts *f)
 
     for (size_t i = 0; map_next(&f->instances, &i, &v);) {
         struct instance *in = v;
-        list_each(&in->bindings, it, nxt) free(list_entry(it, struct binding, link));
-        list_each(&in->scopes, it, nxt) free(list_entry(it, struct scope, link));
+        list_each (&in->bindings, it, nxt)
+            free(list_entry(it, struct binding, link));
+        list_each (&in->scopes, it, nxt)
+            free(list_entry(it, struct scope, link));
         wishes_drop(in);
     }
     for (size_t i = 0; map_next(&f->tenants, &i, &v);)

@@ -74,8 +74,7 @@ static void drop_expired(struct facts *f, struct instance *in)
 {
     int64_t now_ms = clock_wall_ms(f->env.clock);
 
-    list_each(&in->codes, it, nxt)
-    {
+    list_each (&in->codes, it, nxt) {
         struct code *k = list_entry(it, struct code, link);
         if (k->until_ms > now_ms)
             continue;

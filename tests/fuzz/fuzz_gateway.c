@@ -45,7 +45,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     size_t first = size > 0 ? data[0] % size : 0;
     gwc_bytes(gw, str_make(data, first));
     gwc_bytes(gw, str_make(data + first, size - first));
-    list_each(&gw->deliveries, it, next)
+    list_each (&gw->deliveries, it, next)
         read_delivery(gw, list_entry(it, struct gwc_delivery, link));
     gw->phase = GWC_OFF;
     gw->want = GWC_WANT_NOTHING;

@@ -82,10 +82,10 @@ enum bhgw_state {
 BHGW_API const char *bhgw_state_name(enum bhgw_state state); /* "ready" */
 
 enum bhgw_status { /* how a call ended */
-    BHGW_OK,
-    BHGW_TIMEOUT,       /* not in the time given; for bhgw_go_idle_wait(): closed, but unconfirmed */
-    BHGW_NOT_CONNECTED, /* there is no connection, or it was lost meanwhile */
-    BHGW_STOPPED,       /* DISABLED or CLOSED: waiting longer is of no use */
+                   BHGW_OK,
+                   BHGW_TIMEOUT, /* not in the time given; for bhgw_go_idle_wait(): closed, but unconfirmed */
+                   BHGW_NOT_CONNECTED, /* there is no connection, or it was lost meanwhile */
+                   BHGW_STOPPED,       /* DISABLED or CLOSED: waiting longer is of no use */
 };
 
 /* What a handler did with a delivery. */
@@ -103,22 +103,23 @@ enum bhgw_log_level { BHGW_LOG_ERROR, BHGW_LOG_WARN, BHGW_LOG_INFO, BHGW_LOG_DEB
  * NULL; everything else may be.  Later versions add fields at the end. */
 struct bhgw_event {
     const char *text;
-    size_t text_bytes; /* the text may contain NULs */
+    size_t text_bytes;        /* the text may contain NULs */
     const char *message_type; /* "text", "photo", "command", ...; never NULL */
     const char *message_id;
     const char *reply_to_message_id;
     const char *const *media_urls;
     size_t n_media_urls;
-    const char *quoted_text, *quoted_author; /* the message it replies to, where the platform tells */
-    bool quoted_is_own;                      /* that message was ours */
+    const char *quoted_text,
+        *quoted_author; /* the message it replies to, where the platform tells */
+    bool quoted_is_own; /* that message was ours */
     /* where and who */
     const char *platform; /* "telegram", "web", ... */
     const char *bot_id;   /* which of our identities there */
     const char *chat_id, *chat_type, *chat_name, *chat_topic;
     const char *user_id, *user_name;
     const char *thread_id, *parent_chat_id;
-    const char *scope_id;    /* guild, workspace or server */
-    const char *session_key; /* names the conversation; on_interrupt speaks of the same key */
+    const char *scope_id;        /* guild, workspace or server */
+    const char *session_key;     /* names the conversation; on_interrupt speaks of the same key */
     const char *answer_metadata; /* JSON object an answer should carry: thread, scope, user */
     /* the delivery itself */
     const char *buffer_id; /* the connector's id; NULL: it wants no ack */
@@ -160,11 +161,11 @@ struct bhgw_descriptor {
 /* How a request ended. */
 struct bhgw_result {
     bool success;
-    const char *error;      /* set when not successful; see BHGW_ERROR_... */
-    const char *message_id; /* of what was sent or edited */
+    const char *error;                 /* set when not successful; see BHGW_ERROR_... */
+    const char *message_id;            /* of what was sent or edited */
     const char *chat_name, *chat_type; /* get_chat_info */
-    const char *thread_id;  /* where the connector put it, when it made a thread */
-    const char *json;       /* the connector's whole result; NULL when none came */
+    const char *thread_id;             /* where the connector put it, when it made a thread */
+    const char *json;                  /* the connector's whole result; NULL when none came */
 };
 /* The two failures that are ours; every other text is the connector's. */
 #define BHGW_ERROR_TIMED_OUT "relay outbound timed out" /* it may have happened */
@@ -184,7 +185,7 @@ typedef void bhgw_log_cb(void *ctx, enum bhgw_log_level level, const char *line)
 
 /* ---- making one ---- */
 
-struct bhgw_identity { /* what the gateway says it fronts */
+struct bhgw_identity {            /* what the gateway says it fronts */
     const char *platform;         /* "discord" */
     const char *bot_id;           /* "" where there is only one */
     const char *command_manifest; /* JSON array sent with the hello; NULL: none */
@@ -194,7 +195,7 @@ struct bhgw_identity { /* what the gateway says it fronts */
 struct bhgw_options {
     size_t struct_bytes; /* set by bhgw_options_init(): lets later versions add fields */
     const char *url;     /* http, https, ws or wss, with or without "/relay" at its end */
-    const char *gateway_id, *secret; /* without both, no credential is presented */
+    const char *gateway_id, *secret;        /* without both, no credential is presented */
     const struct bhgw_identity *identities; /* the first is the primary; none: {"relay", ""} */
     size_t n_identities;
 
@@ -206,11 +207,11 @@ struct bhgw_options {
     bhgw_descriptor_cb *on_descriptor;
     bhgw_log_cb *log; /* NULL: silent */
 
-    int connect_timeout_ms;   /* DNS, TCP, TLS and upgrade; 10 s */
-    int handshake_timeout_ms; /* from hello to descriptor; 30 s */
-    int request_timeout_ms;   /* from a request to its result; 30 s */
-    int idle_ack_timeout_ms;  /* from going_idle to its answer; 10 s */
-    int ping_interval_ms;     /* 20 s; a peer silent for as long again is given up */
+    int connect_timeout_ms;             /* DNS, TCP, TLS and upgrade; 10 s */
+    int handshake_timeout_ms;           /* from hello to descriptor; 30 s */
+    int request_timeout_ms;             /* from a request to its result; 30 s */
+    int idle_ack_timeout_ms;            /* from going_idle to its answer; 10 s */
+    int ping_interval_ms;               /* 20 s; a peer silent for as long again is given up */
     int backoff_min_ms, backoff_max_ms; /* between dials: 1 s, doubled up to 30 s, jittered */
     int token_ttl_s;                    /* life of each token; 300 */
     size_t max_message_bytes;           /* of one incoming frame; 16 MiB */
@@ -295,7 +296,8 @@ struct bhgw_action {
     const char *chat_id, *content, *reply_to, *message_id, *session_key, *kind;
     const char *metadata; /* a JSON object; NULL: {} */
     const char *extra;    /* a JSON object whose members are added to the action; NULL: none */
-    const char *platform, *bot_id; /* which identity is meant; NULL: the connector knows by the chat */
+    const char *platform,
+        *bot_id; /* which identity is meant; NULL: the connector knows by the chat */
 };
 static inline struct bhgw_action bhgw_action_init(const char *op)
 {
@@ -357,11 +359,11 @@ BHGW_API enum bhgw_status bhgw_interrupt(struct bhgw *gw, const char *session_ke
 /* ---- numbers, for a log line or a metric ---- */
 
 struct bhgw_stats {
-    size_t struct_bytes; /* set it to sizeof(struct bhgw_stats) */
-    uint64_t connects;   /* handshakes completed */
-    uint64_t events;     /* events and forwards handed to a handler */
-    uint64_t duplicates; /* deliveries not handed over because they had been before */
-    uint64_t acks;       /* acknowledgements sent */
+    size_t struct_bytes;   /* set it to sizeof(struct bhgw_stats) */
+    uint64_t connects;     /* handshakes completed */
+    uint64_t events;       /* events and forwards handed to a handler */
+    uint64_t duplicates;   /* deliveries not handed over because they had been before */
+    uint64_t acks;         /* acknowledgements sent */
     uint64_t ack_messages; /* ... and the WebSocket messages they travelled in */
     uint64_t requests, timeouts;
     uint64_t bad_frames; /* lines that were skipped */

@@ -278,8 +278,7 @@ void backfill_guild_known(struct discord *d, uint64_t guild_id)
 void backfill_done(struct discord *d)
 {
     timer_stop(d->env->clock, &d->backfill_timer);
-    list_each(&d->filling, it, nxt)
-    {
+    list_each (&d->filling, it, nxt) {
         struct backfill *b = list_entry(it, struct backfill, link);
         bool waiting = b->waiting;
 

@@ -68,8 +68,7 @@ static void note_safe(struct shard *s, uint64_t seq)
 /* Those the relay still has in hand are freed by its answer, the others now. */
 static void orphan_all(struct shard *s)
 {
-    list_each(&s->pendings, it, nxt)
-    {
+    list_each (&s->pendings, it, nxt) {
         struct pending *p = list_entry(it, struct pending, link);
         list_remove(&p->link);
         p->shard = NULL;

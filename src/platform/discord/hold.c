@@ -68,7 +68,8 @@ static struct hold *hold_get(struct discord *d, uint64_t channel_id)
 
 static void hold_free(struct hold *h)
 {
-    list_each(&h->messages, it, nxt) held_free(h->d, list_entry(it, struct held, link));
+    list_each (&h->messages, it, nxt)
+        held_free(h->d, list_entry(it, struct held, link));
     rest_cancel(&h->call);
     map_del(&h->d->holds, id_key(&h->channel_id));
     free(h);
@@ -317,8 +318,7 @@ void hold_forget_shard(struct discord *d, const struct shard *s)
 
     for (size_t at = 0; map_next(&d->holds, &at, &v);) {
         struct hold *h = v;
-        list_each(&h->messages, it, nxt)
-        {
+        list_each (&h->messages, it, nxt) {
             struct held *m = list_entry(it, struct held, link);
             if (m->p->shard == s)
                 held_free(d, m);

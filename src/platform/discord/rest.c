@@ -94,7 +94,8 @@ void rest_free(struct rest *r)
         return;
     r->closing = true;
     outbox_free(r->box);
-    list_each(&r->early, it, nxt) call_free(list_entry(it, struct rest_call, link));
+    list_each (&r->early, it, nxt)
+        call_free(list_entry(it, struct rest_call, link));
     limits_free(r->limits);
     json_parser_free(r->parser);
     buf_wipe(&r->auth);

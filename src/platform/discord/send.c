@@ -77,7 +77,8 @@ void send_done(struct discord *d)
 {
     intents_free(d->intents); /* first: those under way are being cut off and stay on disk */
     d->intents = NULL;
-    list_each(&d->sendings, it, nxt) sending_free(list_entry(it, struct sending, link));
+    list_each (&d->sendings, it, nxt)
+        sending_free(list_entry(it, struct sending, link));
 }
 
 static void fail(struct sending *s, const struct rest_answer *a)

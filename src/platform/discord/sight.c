@@ -38,7 +38,8 @@ static void sight_free(struct sight *s)
 
 void sight_done(struct discord *d)
 {
-    list_each(&d->sights_lru, it, nxt) sight_free(list_entry(it, struct sight, lru));
+    list_each (&d->sights_lru, it, nxt)
+        sight_free(list_entry(it, struct sight, lru));
     map_done(&d->sights);
 }
 

@@ -50,8 +50,7 @@ static void act_send(struct tg_req *q, const struct action *a)
  */
 static bool replace_edit(struct tg_req *q)
 {
-    list_each(&q->t->reqs, it, nxt)
-    {
+    list_each (&q->t->reqs, it, nxt) {
         struct tg_req *old = list_entry(it, struct tg_req, link);
         if (old == q || old->op != ACTION_EDIT || !old->waiting ||
             old->message_id != q->message_id || strcmp(old->chat, q->chat) != 0)

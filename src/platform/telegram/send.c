@@ -398,6 +398,7 @@ bool tg_send_open(struct telegram *t, char *ret_why)
 void tg_send_close(struct telegram *t)
 {
     outbox_free(t->outbox);
-    list_each(&t->reqs, it, nxt) req_free(list_entry(it, struct tg_req, link));
+    list_each (&t->reqs, it, nxt)
+        req_free(list_entry(it, struct tg_req, link));
     intents_free(t->intents);
 }

@@ -20,8 +20,7 @@ static struct list orphans = {&orphans, &orphans};
 
 void tg_accepts_orphan(struct telegram *t)
 {
-    list_each(&t->accepts, it, nxt)
-    {
+    list_each (&t->accepts, it, nxt) {
         list_entry(it, struct tg_accept, link)->t = NULL;
         list_move(it, &orphans);
     }

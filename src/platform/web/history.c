@@ -96,8 +96,7 @@ static void on_store_done(struct store_op *op, enum bh_err err)
 
 void web_jobs_orphan(struct web *w)
 {
-    list_each(&w->jobs, it, next)
-    {
+    list_each (&w->jobs, it, next) {
         list_entry(it, struct web_job, link)->web = NULL;
         list_move(it, &orphans);
     }

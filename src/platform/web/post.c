@@ -71,12 +71,12 @@ static void post_release(struct web_post *p)
 
 void web_posts_orphan(struct web *w)
 {
-    list_each(&w->posts, it, next)
-    {
+    list_each (&w->posts, it, next) {
         list_entry(it, struct web_post, link)->web = NULL;
         list_move(it, &orphans);
     }
-    list_each(&w->free_posts, it, next) post_free(list_entry(it, struct web_post, link));
+    list_each (&w->free_posts, it, next)
+        post_free(list_entry(it, struct web_post, link));
 }
 
 void web_post_answer(struct web *w, struct http_id id, uint64_t message_id)

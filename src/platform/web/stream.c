@@ -106,7 +106,8 @@ void web_chats_free(struct web *w)
 
     for (size_t i = 0; map_next(&w->chats, &i, &it);) {
         struct web_chat *c = it;
-        list_each(&c->streams, l, next) web_stream_end(list_entry(l, struct web_stream, link));
+        list_each (&c->streams, l, next)
+            web_stream_end(list_entry(l, struct web_stream, link));
         map_del(&w->chats, str_make(c->id, VISITOR_CHAT_CHARS));
         free(c);
     }
@@ -145,8 +146,7 @@ void web_publish(struct web_chat *c, const char *event, uint64_t rev, struct str
     if (c->n_streams == 0)
         return;
     struct str bytes = frame(c->web, event, rev, json);
-    list_each(&c->streams, it, next)
-    {
+    list_each (&c->streams, it, next) {
         struct web_stream *s = list_entry(it, struct web_stream, link);
         if (s->catching_up == NULL)
             stream_write(s, bytes);
@@ -187,7 +187,8 @@ static void each_stream(struct web *w, struct str bytes)
 
     for (size_t i = 0; map_next(&w->chats, &i, &it);) {
         struct web_chat *c = it;
-        list_each(&c->streams, l, next) stream_write(list_entry(l, struct web_stream, link), bytes);
+        list_each (&c->streams, l, next)
+            stream_write(list_entry(l, struct web_stream, link), bytes);
     }
 }
 

@@ -58,7 +58,7 @@ struct web {
     struct map chats;            /* chat id -> struct web_chat, owned */
     struct list idle;            /* chats nobody looks at, oldest first */
     size_t n_idle;
-    struct map names;       /* chat id -> struct web_name, owned; at most WEB_MAX_NAMES */
+    struct map names; /* chat id -> struct web_name, owned; at most WEB_MAX_NAMES */
     struct list names_by_age;
     struct list posts;      /* awaiting host_accept() */
     struct list free_posts; /* for reuse */
@@ -108,7 +108,7 @@ bool web_message_read(struct web *w, struct str record, struct web_message *ret)
 struct web *web_sibling(struct str bot);
 /* The visitor's name, or one made from the chat id in @ret_made. */
 struct str web_name_of(const struct web *w, struct str chat_id, char ret_made[16]);
-struct str web_name_given(const struct web *w, struct str chat_id);    /* absent: none was given */
+struct str web_name_given(const struct web *w, struct str chat_id); /* absent: none was given */
 void web_name_set(struct web *w, struct str chat_id, struct str name);
 
 /* ---- http.c ---- */

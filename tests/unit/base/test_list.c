@@ -11,8 +11,7 @@ static void expect(const struct list *head, const char *want)
 {
     char got[32] = "";
 
-    list_each((struct list *)(uintptr_t)head, it, nxt)
-    {
+    list_each ((struct list *)(uintptr_t)head, it, nxt) {
         size_t n = strlen(got);
         snprintf(got + n, sizeof got - n, "%d", list_entry(it, struct item, link)->id);
     }
@@ -57,8 +56,9 @@ static void an_item_may_leave_while_the_list_is_walked(void **state)
     list_init(&other);
     for (int i = 0; i < 4; i++)
         list_append(&head, &items[i].link);
-    list_each(&head, it, nxt) if (list_entry(it, struct item, link)->id % 2 == 0)
-        list_move(it, &other);
+    list_each (&head, it, nxt)
+        if (list_entry(it, struct item, link)->id % 2 == 0)
+            list_move(it, &other);
     expect(&head, "13");
     expect(&other, "24");
 }

@@ -81,8 +81,7 @@ static void hear_from(const char *key, int n)
     relay_accept(rig.relay, &ev, on_accepted, NULL);
     turn();
 }
-#define SEND_TO(chat) \
-    "\"op\":\"send\",\"chat_id\":\"" chat "\",\"content\":\"hi\",\"metadata\":{}"
+#define SEND_TO(chat) "\"op\":\"send\",\"chat_id\":\"" chat "\",\"content\":\"hi\",\"metadata\":{}"
 
 static void chats_past_the_limit_are_forgotten_where_only_the_told_can_name_them(void **state)
 {

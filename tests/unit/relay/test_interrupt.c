@@ -87,8 +87,8 @@ static void a_stop_said_by_a_bot_is_a_message(void **state)
     struct fake *f = connect_as("gw-a");
     struct event ev = make_event("a", "e1");
     const struct grant_policy bots_too = {.platform = STR("web"), .allow_other_bots = true};
-    grant_policy(rig.facts, (struct grant_who){STR("acme"), STR("ann")}, &bots_too, rig_changed_fact,
-                 NULL);
+    grant_policy(rig.facts, (struct grant_who){STR("acme"), STR("ann")}, &bots_too,
+                 rig_changed_fact, NULL);
     turn();
     ev.text = STR("/stop");
     ev.author_is_bot = true;

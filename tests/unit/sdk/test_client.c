@@ -302,8 +302,7 @@ static void opening_while_ready_does_not_skip_a_later_backoff(void **state)
 
 static void take_all(struct bhgw *gw, enum bhgw_verdict verdict)
 {
-    list_each(&gw->deliveries, it, next)
-    {
+    list_each (&gw->deliveries, it, next) {
         struct gwc_delivery *d = list_entry(it, struct gwc_delivery, link);
         list_remove(&d->link);
         gw->n_deliveries--;

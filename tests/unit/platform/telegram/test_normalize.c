@@ -127,9 +127,8 @@ static void mentions_are_found_by_utf16_offsets(void **state)
 {
     struct event ev;
     /* two emoji are four units; the mention starts at unit 5 */
-    static const char text[] =
-        "'message_id':9,'text':'\U0001F600\U0001F600 @my_bot hi','entities':"
-        "[{'type':'mention','offset':%d,'length':%d}]," GROUP;
+    static const char text[] = "'message_id':9,'text':'\U0001F600\U0001F600 @my_bot hi','entities':"
+                               "[{'type':'mention','offset':%d,'length':%d}]," GROUP;
     char message[1024];
 
     snprintf(message, sizeof message, text, 5, 7);
