@@ -23,7 +23,7 @@
 #include "cli/server.h"
 #include "net/http_server.h"
 #include "net/loop.h"
-#include "platform/host.h"
+#include "host/host.h"
 #include "relay/relay.h"
 
 #define DRAIN_MS 10000

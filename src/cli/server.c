@@ -24,7 +24,7 @@
 #include "net/http_client.h"
 #include "net/http_server.h"
 #include "net/loop.h"
-#include "platform/host.h"
+#include "host/host.h"
 #include "relay/relay.h"
 #include "store/sqlite/sqlite.h"
 #include "tenancy/facts.h"
@@ -111,7 +111,7 @@ static enum bh_err open_heart(struct server *s, char *why)
                            .rand = &s->rand,
                            .facts = s->facts,
                            .poker = &s->poker.base,
-                           .actor = host_actor(s->host)};
+                           .outside = host_outside(s->host)};
     struct relay_limits limits = limits_of(s->cfg);
     err = relay_open(&re, &limits, &s->relay, why);
     if (err == BH_OK)

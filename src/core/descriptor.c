@@ -6,15 +6,6 @@
 #include <assert.h>
 #include "base/jw.h"
 
-static const char *const op_names[] = {
-    [ACTION_SEND] = "send",
-    [ACTION_EDIT] = "edit",
-    [ACTION_TYPING] = "typing",
-    [ACTION_FOLLOW_UP] = "follow_up",
-    [ACTION_GET_CHAT_INFO] = "get_chat_info",
-    [ACTION_UNKNOWN] = "unknown",
-};
-
 /* Nothing can be sent to a platform we do not know, but the answer to its hello must be usable. */
 const struct descriptor descriptor_relay = {
     .platform = "relay",
@@ -25,27 +16,13 @@ const struct descriptor descriptor_relay = {
     .ops = 1u << ACTION_SEND,
 };
 
-const char *action_op_name(enum action_op op)
-{
-    assert(op <= ACTION_UNKNOWN);
-    return op_names[op];
-}
-
-enum action_op action_op_parse(struct str name)
-{
-    for (enum action_op op = 0; op < ACTION_UNKNOWN; op++)
-        if (str_eq(name, str_of(op_names[op])))
-            return op;
-    return ACTION_UNKNOWN;
-}
-
 static void write_ops(struct jw *w, unsigned ops)
 {
     jw_key(w, "supported_ops");
     jw_arr(w);
     for (enum action_op op = 0; op < ACTION_UNKNOWN; op++)
         if (ops & 1u << op)
-            jw_str(w, str_of(op_names[op]));
+            jw_str(w, str_of(action_op_name(op)));
     jw_end_arr(w);
 }
 

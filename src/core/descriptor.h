@@ -1,15 +1,7 @@
 /* descriptor.h - what a platform can do, as told to the gateway at its handshake. */
 #pragma once
 #include "base/buf.h"
-
-enum action_op { /* bit numbers of supported_ops */
-                 ACTION_SEND,
-                 ACTION_EDIT,
-                 ACTION_TYPING,
-                 ACTION_FOLLOW_UP,
-                 ACTION_GET_CHAT_INFO,
-                 ACTION_UNKNOWN,
-};
+#include "core/action.h"
 
 struct descriptor {
     const char *platform, *label;
@@ -27,5 +19,3 @@ extern const struct descriptor descriptor_relay; /* for a platform we do not kno
 
 void descriptor_write(struct buf *out, const struct descriptor *d);       /* the object */
 void descriptor_write_frame(struct buf *out, const struct descriptor *d); /* the line */
-enum action_op action_op_parse(struct str name);
-const char *action_op_name(enum action_op op);

@@ -8,7 +8,7 @@
 #include "http/admin.h"
 #include "http/front_priv.h"
 #include "net/loop.h"
-#include "platform/host.h"
+#include "host/host.h"
 #include "relay/relay.h"
 #include "store/store.h"
 #include "tenancy/facts.h"
@@ -99,19 +99,17 @@ static void write_store(struct front *f, struct jw *w)
 
 static void write_platforms(struct front *f, struct jw *w)
 {
-    struct platform *const *open;
-    size_t n = host_platforms(f->host, &open);
-
     jw_key(w, "platforms");
     jw_arr(w);
-    for (size_t i = 0; i < n; i++) {
+    for (size_t i = 0; i < host_n_platforms(f->host); i++) {
+        struct platform *p = host_nth_platform(f->host, i);
         jw_obj(w);
-        jw_kstr(w, "platform", str_of(open[i]->ops->name));
-        jw_kstr(w, "bot", str_of(open[i]->bot));
-        jw_kstr(w, "problem", str_of(open[i]->problem));
-        jw_time(w, "lastEventAt", open[i]->last_event_ms);
-        if (open[i]->ops->status != NULL)
-            open[i]->ops->status(open[i], w);
+        jw_kstr(w, "platform", str_of(p->ops->name));
+        jw_kstr(w, "bot", str_of(p->bot));
+        jw_kstr(w, "problem", str_of(p->problem));
+        jw_time(w, "lastEventAt", p->last_event_ms);
+        if (p->ops->status != NULL)
+            p->ops->status(p, w);
         jw_end_obj(w);
     }
     jw_end_arr(w);

@@ -10,7 +10,7 @@
 #include "base/mem.h"
 #include "http/front_priv.h"
 #include "net/loop.h"
-#include "platform/host.h"
+#include "host/host.h"
 #include "relay/relay.h"
 #include "store/store.h"
 #include "tenancy/facts.h"
@@ -153,21 +153,24 @@ static void store_part(struct front *f, struct buf *out)
 
 static void platform_part(struct front *f, struct buf *out)
 {
-    struct platform *const *open;
-    size_t n = host_platforms(f->host, &open);
+    size_t n = host_n_platforms(f->host);
     int64_t now = clock_wall_ms(loop_clock(f->loop));
 
     head(out, "platform_up", "gauge", "1 when the platform has no problem an operator must solve.");
-    for (size_t i = 0; i < n; i++)
-        buf_printf(out, "bellhop_platform_up{platform=\"%s\",bot=\"%s\"} %d\n", open[i]->ops->name,
-                   open[i]->bot, open[i]->problem == NULL);
+    for (size_t i = 0; i < n; i++) {
+        const struct platform *p = host_nth_platform(f->host, i);
+        buf_printf(out, "bellhop_platform_up{platform=\"%s\",bot=\"%s\"} %d\n", p->ops->name,
+                   p->bot, p->problem == NULL);
+    }
     head(out, "platform_last_event_age_ms", "gauge", "Since the platform was last heard of.");
-    for (size_t i = 0; i < n; i++)
-        if (open[i]->last_event_ms != 0)
+    for (size_t i = 0; i < n; i++) {
+        const struct platform *p = host_nth_platform(f->host, i);
+        if (p->last_event_ms != 0)
             buf_printf(out,
                        "bellhop_platform_last_event_age_ms{platform=\"%s\",bot=\"%s\"} %" PRId64
                        "\n",
-                       open[i]->ops->name, open[i]->bot, now - open[i]->last_event_ms);
+                       p->ops->name, p->bot, now - p->last_event_ms);
+    }
 }
 
 static int64_t resident_bytes(void)

@@ -1,6 +1,6 @@
 /* site.c - paths that belong to platforms, and the front door. */
 #include "http/front_priv.h"
-#include "platform/host.h"
+#include "host/host.h"
 
 static void hand_over(struct front *f, struct http_req *req, struct platform *p)
 {

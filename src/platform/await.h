@@ -27,7 +27,7 @@ void awaits_done(struct awaits *a);
 /* @good is copied, what it points at lives as long as the bot. */
 struct await *await_new(struct awaits *a, struct http_id id, const struct http_answer *good,
                         int64_t deadline_ms);
-host_accepted_cb await_accepted; /* ctx: what await_new() returned */
+accepted_cb await_accepted; /* ctx: what await_new() returned */
 
 /* 503 (or 400 for what would be refused again). */
 void await_refuse(struct awaits *a, struct http_id id, enum bh_err err);

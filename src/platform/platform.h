@@ -6,8 +6,10 @@
  */
 #pragma once
 #include "base/err.h"
+#include "core/accept.h"
+#include "core/action.h"
+#include "core/descriptor.h"
 #include "core/event.h"
-#include "core/frame.h"
 #include "core/gate.h"
 
 struct clock;
@@ -23,17 +25,6 @@ struct seal;
 struct store;
 struct vault;
 struct jw;
-
-/* One action under way.  The adapter answers exactly once with host_result(), now or later; a
- * number, so answering after the gateway has gone, or twice, is harmless. */
-struct action_id {
-    uint32_t index, generation;
-};
-
-/* Who asked, for adapters that keep capabilities per tenant.  Borrowed for the call. */
-struct action_from {
-    struct str tenant, instance;
-};
 
 struct platform_ops {
     const char *name;                    /* "telegram": config value, log tag, metric label */
@@ -92,19 +83,17 @@ struct host_env { /* borrowed, for the life of the platform */
 };
 const struct host_env *host_env(struct host *h);
 
-/* Take an event in.  @done runs later, exactly once, and only then may the platform be told
- * "received": BH_OK = delivered and acked, or on disk (or deliberately nobody's, or a duplicate of one that
- * is); BH_BUSY, BH_UNAVAILABLE = the platform should send it again later. */
-typedef void host_accepted_cb(void *ctx, enum bh_err err);
-void host_accept(struct host *h, struct platform *p, const struct event *ev, host_accepted_cb *done,
-                 void *ctx);
+/* Take an event in; see core/accept.h for when @done runs.  The handle calls the answer off: after
+ * host_accept_cancel() @done does not run. */
+struct accept_id host_accept(struct host *h, struct platform *p, const struct event *ev,
+                             accepted_cb *done, void *ctx);
 /* The same for a webhook that is handed on as it is, but for its credentials: @forward_json is the
  * forward object, @ev says where it belongs. */
-void host_passthrough(struct host *h, struct platform *p, const struct event *ev,
-                      struct str forward_json, host_accepted_cb *done, void *ctx);
+struct accept_id host_passthrough(struct host *h, struct platform *p, const struct event *ev,
+                                  struct str forward_json, accepted_cb *done, void *ctx);
+void host_accept_cancel(struct host *h, struct accept_id id);
 /* Everybody @ev would go to, each once. */
-typedef void host_target_cb(void *ctx, struct str tenant, struct str instance);
-void host_each_target(struct host *h, const struct event *ev, host_target_cb *cb, void *ctx);
+void host_each_target(struct host *h, const struct event *ev, target_cb *cb, void *ctx);
 
 void host_result(struct host *h, struct action_id id, const struct action_result *r);
 void host_fail(struct host *h, struct action_id id, const char *fmt, ...) BH_PRINTF(3, 4);

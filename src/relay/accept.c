@@ -7,6 +7,7 @@
 #include "relay/accept.h"
 #include <assert.h>
 #include <stdlib.h>
+#include "core/frame.h"
 #include "core/session_key.h"
 #include "relay/chats.h"
 #include "relay/delivery.h"
@@ -18,19 +19,34 @@
 #include "relay/pump.h"
 #include "relay/session.h"
 
-struct accept *accept_new(struct relay *r, host_accepted_cb *done, void *ctx)
+static struct accept *accept_make(struct relay *r)
+{
+    struct accept *a = xcalloc(1, sizeof *a);
+
+    if (r->n_accept_slots == r->cap_accept_slots) {
+        r->cap_accept_slots = r->cap_accept_slots != 0 ? r->cap_accept_slots * 2 : 64;
+        r->accept_slots = xrealloc(r->accept_slots, r->cap_accept_slots * sizeof(struct accept *));
+    }
+    a->index = (uint32_t)r->n_accept_slots;
+    a->generation = 1;
+    r->accept_slots[r->n_accept_slots++] = a;
+    list_init(&a->link);
+    return a;
+}
+
+struct accept *accept_new(struct relay *r, accepted_cb *done, void *ctx)
 {
     struct accept *a;
 
-    if (list_is_empty(&r->spare)) {
-        a = xmalloc(sizeof *a);
-    } else {
+    if (list_is_empty(&r->spare))
+        a = accept_make(r);
+    else
         a = list_first(&r->spare, struct accept, link);
-        list_remove(&a->link);
-    }
-    *a = (struct accept){.done = done, .ctx = ctx, .pending = 1};
-    list_init(&a->link);
-    list_append(&r->accepts, &a->link);
+    list_move(&a->link, &r->accepts);
+    a->done = done;
+    a->ctx = ctx;
+    a->pending = 1;
+    a->err = BH_OK;
     return a;
 }
 
@@ -56,26 +72,30 @@ void accept_answer_all(struct relay *r)
     list_init(&r->answers);
     while (!list_is_empty(&now)) {
         struct accept *a = list_first(&now, struct accept, link);
-        host_accepted_cb *done = a->done;
+        accepted_cb *done = a->done;
         void *ctx = a->ctx;
         enum bh_err err = a->err;
         list_move(&a->link, &r->spare);
-        done(ctx, err);
+        a->generation++;
+        if (done != NULL)
+            done(ctx, err);
     }
 }
 
-static void free_accepts(struct list *head)
+void relay_accept_cancel(struct relay *r, struct accept_id id)
 {
-    list_each (head, it, nxt)
-        free(list_entry(it, struct accept, link));
-    list_init(head);
+    if (id.index < r->n_accept_slots && r->accept_slots[id.index]->generation == id.generation)
+        r->accept_slots[id.index]->done = NULL;
 }
 
 void accept_free_all(struct relay *r)
 {
-    free_accepts(&r->accepts);
-    free_accepts(&r->answers);
-    free_accepts(&r->spare);
+    for (size_t i = 0; i < r->n_accept_slots; i++)
+        free(r->accept_slots[i]);
+    free(r->accept_slots);
+    list_init(&r->accepts);
+    list_init(&r->answers);
+    list_init(&r->spare);
 }
 
 /* ---- one event ---- */
@@ -194,8 +214,8 @@ static void distribute(struct intake *in)
         r->n.gated++;
 }
 
-static void take_in(struct relay *r, const struct event *ev, struct str forward,
-                    host_accepted_cb *done, void *ctx)
+static struct accept_id take_in(struct relay *r, const struct event *ev, struct str forward,
+                                accepted_cb *done, void *ctx)
 {
     struct intake in = {.relay = r, .ev = ev, .forward = forward, .a = accept_new(r, done, ctx)};
     enum bh_err err = BH_OK;
@@ -206,17 +226,18 @@ static void take_in(struct relay *r, const struct event *ev, struct str forward,
     } else if (forward.p != NULL || (!interrupt_take_stop(r, ev) && !linking_take(r, ev, in.a))) {
         distribute(&in);
     }
-    accept_release(r, in.a, err);
+    accept_release(r, in.a, err); /* it is answered when the turn ends, never in here */
+    return accept_id_of(in.a);
 }
 
-void relay_accept(struct relay *r, const struct event *ev, host_accepted_cb *done, void *ctx)
+struct accept_id relay_accept(struct relay *r, const struct event *ev, accepted_cb *done, void *ctx)
 {
-    take_in(r, ev, STR_NULL, done, ctx);
+    return take_in(r, ev, STR_NULL, done, ctx);
 }
 
-void relay_passthrough(struct relay *r, const struct event *ev, struct str forward_json,
-                       host_accepted_cb *done, void *ctx)
+struct accept_id relay_passthrough(struct relay *r, const struct event *ev, struct str forward_json,
+                                   accepted_cb *done, void *ctx)
 {
     assert(forward_json.p != NULL);
-    take_in(r, ev, forward_json, done, ctx);
+    return take_in(r, ev, forward_json, done, ctx);
 }

@@ -9,20 +9,26 @@
  */
 #pragma once
 #include "base/list.h"
-#include "platform/platform.h"
+#include "core/accept.h"
 
 struct instance;
 struct relay;
 
 struct accept {
     struct list link; /* relay->accepts, then relay->answers, then relay->spare */
-    host_accepted_cb *done;
+    accepted_cb *done;
     void *ctx;        /* borrowed */
     uint32_t pending; /* copies nobody knows the end of yet */
-    uint8_t err;      /* enum bh_err */
+    uint32_t index;   /* in relay->accept_slots, for good */
+    uint32_t generation;
+    uint8_t err; /* enum bh_err */
 };
 
-struct accept *accept_new(struct relay *r, host_accepted_cb *done, void *ctx);
+struct accept *accept_new(struct relay *r, accepted_cb *done, void *ctx);
+static inline struct accept_id accept_id_of(const struct accept *a)
+{
+    return (struct accept_id){a->index, a->generation};
+}
 static inline void accept_hold(struct accept *a)
 {
     a->pending++;

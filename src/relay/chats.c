@@ -106,14 +106,14 @@ static void forget(struct chat *c)
 
 void chats_trim(struct relay *r, size_t steps)
 {
-    struct actor *actor = r->env.actor;
+    struct outside *outside = r->env.outside;
 
     while (r->n_old_chats > r->lim.max_chats && steps-- > 0) {
         struct chat *c = list_first(&r->old_chats, struct chat, age);
-        const struct platform *p = actor->find(actor, c->platform, str_of(c->bot));
-        if (p != NULL && !p->ops->secret_chats)
+        const struct outlet *at = outside->find(outside, c->platform, str_of(c->bot));
+        if (at != NULL && !at->secret_chats)
             keep(c);
-        else if (p == NULL || c->pins > 0)
+        else if (at == NULL || c->pins > 0)
             list_move(&c->age, &r->old_chats);
         else
             forget(c);

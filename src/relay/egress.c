@@ -76,13 +76,13 @@ static void record(struct relay *r, const struct request *req, enum store_kv_ver
 }
 
 static void record_begin(struct relay *r, struct request *req, const struct action *a,
-                         const struct platform *p)
+                         const struct outlet *at)
 {
     struct buf value = BUF_INIT;
     struct jw w = jw_begin(&value);
 
     jw_obj(&w);
-    jw_kstr(&w, "platform", str_of(p->ops->name));
+    jw_kstr(&w, "platform", str_of(at->platform));
     jw_kstr(&w, "op", str_of(action_op_name(a->op)));
     jw_kstr(&w, "chat", a->chat_id);
     jw_ki64(&w, "at", clock_wall_ms(r->env.clock));
@@ -291,7 +291,7 @@ enum bh_err requests_load(struct relay *r)
 
 struct target { /* where an action goes; on the stack */
     struct str platform, bot;
-    struct platform *p;
+    const struct outlet *outlet;
 };
 
 #define ERROR_IDENTITY "identity not announced on this socket"
@@ -331,11 +331,11 @@ static const char *choose_identity(const struct session *s, const struct action 
  * believed, when chats of this instance have been forgotten. */
 static bool was_told(const struct instance *i, const struct target *t)
 {
-    struct actor *actor = i->relay->env.actor;
-    const struct platform *p = actor->find(actor, t->platform, t->bot);
+    struct outside *outside = i->relay->env.outside;
+    const struct outlet *at = outside->find(outside, t->platform, t->bot);
 
-    return i->forgot_chats && p != NULL && p->ops->secret_chats &&
-           facts_owns(i->relay->env.facts, t->platform, str_of(p->bot), instance_tenant(i),
+    return i->forgot_chats && at != NULL && at->secret_chats &&
+           facts_owns(i->relay->env.facts, t->platform, str_of(at->bot), instance_tenant(i),
                       instance_id(i));
 }
 
@@ -366,15 +366,15 @@ static bool may_speak(struct instance *i, const struct action *a, const struct t
 static const char *guard_chat(const struct session *s, const struct action *a, struct target *t)
 {
     struct instance *i = s->inst;
-    struct actor *actor = i->relay->env.actor;
+    struct outside *outside = i->relay->env.outside;
     const char *why = choose_identity(s, a, t);
 
     if (why != NULL)
         return why;
     if (a->chat_id.n == 0 || !may_speak(i, a, t))
         return ACTION_ERROR_NOT_ROUTED;
-    t->p = actor->find(actor, t->platform, t->bot);
-    return t->p != NULL ? NULL : ERROR_NO_BOT;
+    t->outlet = outside->find(outside, t->platform, t->bot);
+    return t->outlet != NULL ? NULL : ERROR_NO_BOT;
 }
 
 /* A follow-up names no chat: the platform's vault knows what the key is good for, and for whom. All
@@ -382,7 +382,7 @@ static const char *guard_chat(const struct session *s, const struct action *a, s
 static const char *guard_follow_up(const struct session *s, const struct action *a,
                                    struct target *t)
 {
-    struct actor *actor = s->inst->relay->env.actor;
+    struct outside *outside = s->inst->relay->env.outside;
     struct str rest = a->kind;
 
     t->platform = a->platform;
@@ -390,8 +390,8 @@ static const char *guard_follow_up(const struct session *s, const struct action 
         return ERROR_CAPABILITY;
     if (!identity_find(s, t->platform, a->bot, &t->bot))
         return ERROR_CAPABILITY;
-    t->p = actor->find(actor, t->platform, t->bot);
-    if (t->p == NULL || (t->p->ops->descriptor->ops & (1u << ACTION_FOLLOW_UP)) == 0)
+    t->outlet = outside->find(outside, t->platform, t->bot);
+    if (t->outlet == NULL || (t->outlet->descriptor->ops & (1u << ACTION_FOLLOW_UP)) == 0)
         return ERROR_CAPABILITY;
     return NULL;
 }
@@ -469,7 +469,7 @@ static void start(struct session *s, struct str id, const struct action *a)
         refuse(s, id, why);
         return;
     }
-    if ((t.p->ops->descriptor->ops & (1u << a->op)) == 0) {
+    if ((t.outlet->descriptor->ops & (1u << a->op)) == 0) {
         struct action_result nothing_to_do = {.success = true};
         if (a->op == ACTION_TYPING)
             reply(s, id, &nothing_to_do); /* cosmetic: a platform without it is not a failure */
@@ -479,10 +479,13 @@ static void start(struct session *s, struct str id, const struct action *a)
     }
     struct request *req = request_new(r->requests, s, id);
     struct action_id aid = {req->index, r->requests->slots[req->index].generation};
-    struct action_from from = {instance_tenant(s->inst), instance_id(s->inst)};
-    if (t.p->ops->remote && a->op != ACTION_TYPING && a->op != ACTION_GET_CHAT_INFO)
-        record_begin(r, req, a, t.p);
-    r->env.actor->act(r->env.actor, t.p, aid, &from, a); /* may answer at once: @req may be gone */
+    struct action_from from = {instance_tenant(s->inst), instance_id(s->inst), id};
+    if (t.outlet->remote && a->op != ACTION_TYPING && a->op != ACTION_GET_CHAT_INFO)
+        record_begin(r, req, a, t.outlet);
+    struct action timed = *a;
+    timed.deadline_ms = req->due_ms;
+    r->env.outside->act(r->env.outside, t.outlet, aid, &from,
+                        &timed); /* may answer at once: @req may be gone */
 }
 
 void requests_start(struct session *s, const struct frame *f)

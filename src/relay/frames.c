@@ -63,23 +63,25 @@ static void claimed_identity(const struct session *s, const struct frame *f,
     *ret_bot = str_of(s->gw->bot);
 }
 
-static const struct descriptor *descriptor_for(struct actor *a, struct str platform, struct str bot)
+static const struct descriptor *descriptor_for(struct outside *o, struct str platform,
+                                               struct str bot)
 {
-    const struct platform *p = a->find(a, platform, bot);
+    const struct outlet *at = o->find(o, platform, bot);
 
-    if (p == NULL && bot.n != 0)
-        p = a->find(a, platform, STR_NULL);
-    return p != NULL ? p->ops->descriptor : &descriptor_relay;
+    if (at == NULL && bot.n != 0)
+        at = o->find(o, platform, STR_NULL);
+    return at != NULL ? at->descriptor : &descriptor_relay;
 }
 
 static void on_hello(struct session *s, const struct frame *f)
 {
-    struct actor *actor = s->inst->relay->env.actor;
+    struct outside *outside = s->inst->relay->env.outside;
     struct str platform, bot;
 
     claimed_identity(s, f, &platform, &bot);
     identity_add(s, platform, bot);
-    descriptor_write_frame(s->link->ops->send_begin(s->link), descriptor_for(actor, platform, bot));
+    descriptor_write_frame(s->link->ops->send_begin(s->link),
+                           descriptor_for(outside, platform, bot));
     s->link->ops->send_end(s->link);
     if (s->state == SESSION_NEW || s->state == SESSION_IDLE)
         session_receive(s);

@@ -44,7 +44,7 @@ struct instance {             /* one agent of one tenant; lives as long as the r
     struct list trouble_link;    /* relay->troubled */
     struct list change_link;     /* relay->changed */
     struct fetch *fetch[2];      /* owned; [0] is being used up, [1] is the read-ahead */
-    const char *shown_state;     /* what actor->changed() was told last */
+    const char *shown_state;     /* what outside->changed() was told last */
     int64_t last_inbound_ms, last_outbound_ms, flipped_ms; /* wall; 0: never */
     uint64_t idle_mark;                                    /* the newest id when it fell asleep */
     uint32_t box;
@@ -94,10 +94,12 @@ struct relay {
     uint32_t next_box;                              /* from 1 */
     struct list sessions;                           /* all, by age */
     struct list to_pump, hungry, troubled, changed; /* instances */
-    struct list accepts;   /* accepts nobody knows the end of yet: accept.h */
-    struct list answers;   /* accepts to be answered at the end of the turn */
-    struct list settling;  /* settled deliveries the store still holds: delivery.h */
-    struct list spare;     /* accepts to be used again */
+    struct list accepts;          /* accepts nobody knows the end of yet: accept.h */
+    struct list answers;          /* accepts to be answered at the end of the turn */
+    struct list settling;         /* settled deliveries the store still holds: delivery.h */
+    struct list spare;            /* accepts to be used again */
+    struct accept **accept_slots; /* owned, and what they point at: all of them */
+    size_t n_accept_slots, cap_accept_slots;
     struct map chats;      /* chats.h */
     struct list old_chats; /* those that may be forgotten, least recently heard from first */
     size_t n_old_chats;

@@ -208,7 +208,7 @@ void instance_touch(struct instance *i)
 
 void instance_tell_changes(struct relay *r)
 {
-    struct actor *actor = r->env.actor;
+    struct outside *outside = r->env.outside;
 
     while (!list_is_empty(&r->changed)) {
         struct instance *i = list_first(&r->changed, struct instance, change_link);
@@ -217,8 +217,8 @@ void instance_tell_changes(struct relay *r)
         if (state == i->shown_state)
             continue;
         i->shown_state = state;
-        if (actor->changed != NULL)
-            actor->changed(actor, instance_tenant(i), instance_id(i), state);
+        if (outside->changed != NULL)
+            outside->changed(outside, instance_tenant(i), instance_id(i), state);
     }
 }
 

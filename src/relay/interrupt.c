@@ -5,6 +5,7 @@
  * database's secret, so nobody can aim at a set, and a simulation gets the same sets every time. */
 #include "relay/interrupt.h"
 #include <stdlib.h>
+#include "core/frame.h"
 #include "core/session_key.h"
 #include "bus/bus.h"
 #include "relay/chats.h"

@@ -108,12 +108,13 @@ static enum gate_sight sees(void *ctx, const struct event *ev, const struct gate
                             struct str user)
 {
     struct relay *r = ctx;
-    struct platform *p = r->env.actor->find(r->env.actor, ev->platform, ev->bot);
+    struct outside *outside = r->env.outside;
+    const struct outlet *at = outside->find(outside, ev->platform, ev->bot);
 
-    if (p == NULL)
+    if (at == NULL)
         return GATE_SIGHT_UNKNOWN;
-    if (p->ops->sees != NULL)
-        return p->ops->sees(p, ev, user);
+    if (at->knows_sight)
+        return outside->sees(outside, at, ev, user);
     const struct instance *i = instance_find(r, to->tenant, to->instance);
     return i != NULL && chats_find_on(i, ev->platform, ev->chat_id) != NULL ? GATE_SEEN
                                                                             : GATE_SIGHT_UNKNOWN;

@@ -36,8 +36,8 @@ void linking_free_all(struct relay *r)
 
 static void tell_person(const struct linking *l, const char *text)
 {
-    struct actor *actor = l->relay->env.actor;
-    struct platform *p = actor->find(actor, str_of(l->platform), str_of(l->bot));
+    struct outside *outside = l->relay->env.outside;
+    const struct outlet *at = outside->find(outside, str_of(l->platform), str_of(l->bot));
     struct action act = {.op = ACTION_SEND,
                          .op_name = STR("send"),
                          .chat_id = str_of(l->chat_id),
@@ -45,12 +45,14 @@ static void tell_person(const struct linking *l, const char *text)
                          .reply_to = str_of(l->message_id),
                          .thread_id = str_of(l->thread_id),
                          .platform = str_of(l->platform),
-                         .bot = str_of(l->bot)};
-    const struct action_from us = {STR(""), STR("")};
+                         .bot = str_of(l->bot),
+                         .deadline_ms =
+                             clock_now_ms(l->relay->env.clock) + l->relay->lim.action_ms};
+    const struct action_from us = {STR(""), STR(""), STR_NULL};
     const struct action_id nobody = {UINT32_MAX, 0}; /* the result is for no gateway */
 
-    if (p != NULL && !str_is_empty(act.chat_id))
-        actor->act(actor, p, nobody, &us, &act);
+    if (at != NULL && !str_is_empty(act.chat_id))
+        outside->act(outside, at, nobody, &us, &act);
 }
 
 static const char *answer_to(enum bh_err err)

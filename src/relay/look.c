@@ -82,7 +82,7 @@ struct show {
     struct list link; /* relay->shows */
     struct instance *inst;
     mailbox_line_cb *each;
-    host_accepted_cb *done;
+    accepted_cb *done;
     void *ctx;
     uint64_t ids[];
 };
@@ -120,7 +120,7 @@ static void on_shown(struct store_op *op, enum bh_err err)
 }
 
 struct nobody { /* an answer for an instance that is not there */
-    host_accepted_cb *done;
+    accepted_cb *done;
     void *ctx;
 };
 
@@ -133,7 +133,7 @@ static void on_nobody(void *ctx)
 }
 
 void relay_mailbox_show(struct relay *r, struct str tenant, struct str instance, size_t limit,
-                        mailbox_line_cb *each, host_accepted_cb *done, void *ctx)
+                        mailbox_line_cb *each, accepted_cb *done, void *ctx)
 {
     struct instance *i = instance_find(r, tenant, instance);
 

@@ -14,9 +14,8 @@
 #pragma once
 #include "base/clock.h"
 #include "base/rand.h"
-#include "core/event.h"
-#include "core/frame.h"
-#include "platform/platform.h"
+#include "core/accept.h"
+#include "relay/outside.h"
 
 struct bus;
 struct facts;
@@ -47,16 +46,6 @@ struct poker {
     void (*poke)(struct poker *p, const char *url, poke_done_cb *done, void *ctx);
 };
 
-/* How actions are performed; the relay answers the gateway from relay_result(). */
-struct actor {
-    /* The platform+bot that serves (platform, bot); absent bot: the only or first one.  NULL: none. */
-    struct platform *(*find)(struct actor *a, struct str platform, struct str bot);
-    void (*act)(struct actor *a, struct platform *p, struct action_id id,
-                const struct action_from *from, const struct action *act);
-    /* An instance behind @route_key of (platform) went live, away or asleep. */
-    void (*changed)(struct actor *a, struct str tenant, struct str instance, const char *state);
-};
-
 struct relay_limits {           /* from the config; see docs/configuration.md */
     size_t window;              /* unacked WebSocket messages per socket; 8 */
     size_t pack_bytes;          /* frames packed into one message; 256 KiB */
@@ -85,7 +74,7 @@ struct relay_env { /* borrowed for the life of the relay */
     struct rand *rand;
     struct facts *facts;
     struct poker *poker;
-    struct actor *actor;
+    struct outside *outside; /* where actions go */
 };
 
 /* Blocks: loads mailboxes, flips, chats and keys from the store. */
@@ -100,14 +89,17 @@ void relay_free(struct relay *r);
 void relay_drain(struct relay *r, defer_cb *done, void *ctx);
 void relay_set_limits(struct relay *r, const struct relay_limits *limits); /* reload */
 
-/* See host_accept(): same contract. */
-void relay_accept(struct relay *r, const struct event *ev, host_accepted_cb *done, void *ctx);
+/* Take an event in: core/accept.h. */
+struct accept_id relay_accept(struct relay *r, const struct event *ev, accepted_cb *done,
+                              void *ctx);
 /* A sanitized webhook for the instances behind @ev's route; @forward_json is the forward object, @ev names
  * platform, bot, route_key, event_id and the chat.  Same contract. */
-void relay_passthrough(struct relay *r, const struct event *ev, struct str forward_json,
-                       host_accepted_cb *done, void *ctx);
+struct accept_id relay_passthrough(struct relay *r, const struct event *ev, struct str forward_json,
+                                   accepted_cb *done, void *ctx);
+/* @done of that accept does not run any more; the event goes on. */
+void relay_accept_cancel(struct relay *r, struct accept_id id);
 /* Everybody @ev would go to, each once; nothing is remembered. */
-void relay_each_target(struct relay *r, const struct event *ev, host_target_cb *cb, void *ctx);
+void relay_each_target(struct relay *r, const struct event *ev, target_cb *cb, void *ctx);
 void relay_result(struct relay *r, struct action_id id, const struct action_result *result);
 
 /* ---- sessions: called by the WebSocket route ---- */
@@ -168,7 +160,7 @@ struct mailbox_line { /* one waiting delivery */
 /* Reads bodies from the store; @each runs per line, then @done. */
 typedef void mailbox_line_cb(void *ctx, const struct mailbox_line *line);
 void relay_mailbox_show(struct relay *r, struct str tenant, struct str instance, size_t limit,
-                        mailbox_line_cb *each, host_accepted_cb *done, void *ctx);
+                        mailbox_line_cb *each, accepted_cb *done, void *ctx);
 /* Delete what waits (parked ones included); returns how many. */
 uint64_t relay_mailbox_purge(struct relay *r, struct str tenant, struct str instance);
 /* Unpark: parked deliveries take their old place in the order again, with no attempts counted (but

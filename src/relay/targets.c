@@ -2,7 +2,7 @@
 #include "relay/heart.h"
 #include "relay/judge.h"
 
-void relay_each_target(struct relay *r, const struct event *ev, host_target_cb *cb, void *ctx)
+void relay_each_target(struct relay *r, const struct event *ev, target_cb *cb, void *ctx)
 {
     struct gate_verdict verdicts[GATE_CANDIDATES];
     size_t n = judge_ask(r, ev, verdicts);

@@ -350,7 +350,7 @@ bool facts_has_route(const struct facts *f, struct str platform, struct str key)
 }
 
 void facts_each_target(const struct facts *f, struct str platform, struct str route_key,
-                       facts_target_cb *cb, void *ctx)
+                       target_cb *cb, void *ctx)
 {
     const struct bucket *b = find_bucket(f, platform, route_key);
 

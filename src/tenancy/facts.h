@@ -8,6 +8,7 @@
 #include "base/err.h"
 #include "base/list.h"
 #include "base/map.h"
+#include "core/accept.h"
 #include "core/token.h"
 
 struct bus;
@@ -108,9 +109,8 @@ size_t facts_routes(const struct facts *f, struct list **ret_head);
 /* The instances the routes of a key lead to, each once: calls @cb for every (tenant, instance).  A
  * key without a route of its own has those of "*".  Who receives an event is for the gate to say.
  */
-typedef void facts_target_cb(void *ctx, struct str tenant, struct str instance);
 void facts_each_target(const struct facts *f, struct str platform, struct str route_key,
-                       facts_target_cb *cb, void *ctx);
+                       target_cb *cb, void *ctx);
 /* Does a route of this very key lead anywhere? */
 bool facts_has_route(const struct facts *f, struct str platform, struct str key);
 /* Everything the gate looks at; current for the life of @f. */

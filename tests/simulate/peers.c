@@ -350,26 +350,26 @@ static void on_poke(struct poker *p, const char *url, poke_done_cb *done, void *
         w->peers[i].wants_sleep = false;
 }
 
-static struct platform *on_find(struct actor *a, struct str platform, struct str bot)
+static const struct outlet *on_find(struct outside *o, struct str platform, struct str bot)
 {
     (void)bot;
-    struct world *w = container_of(a, struct world, actor);
-    return str_eq(platform, STR("web")) ? &w->platform : NULL;
+    struct world *w = container_of(o, struct world, outside);
+    return str_eq(platform, STR("web")) ? &w->outlet : NULL;
 }
-static void on_act(struct actor *a, struct platform *p, struct action_id id,
+static void on_act(struct outside *o, const struct outlet *to, struct action_id id,
                    const struct action_from *from, const struct action *act)
 {
-    (void)p;
+    (void)to;
     (void)from;
     (void)act;
-    struct world *w = container_of(a, struct world, actor);
+    struct world *w = container_of(o, struct world, outside);
     if (w->n_actions < ARRAY_LEN(w->actions))
         w->actions[w->n_actions++] =
             id; /* the others are never answered: the relay times them out */
 }
-static void on_changed(struct actor *a, struct str tenant, struct str instance, const char *state)
+static void on_changed(struct outside *o, struct str tenant, struct str instance, const char *state)
 {
-    struct world *w = container_of(a, struct world, actor);
+    struct world *w = container_of(o, struct world, outside);
     world_say(w, "  %.*s/%.*s is %s", STR_FMT(tenant), STR_FMT(instance), state);
 }
 
@@ -379,5 +379,5 @@ void peers_init(struct world *w)
     for (unsigned i = 0; i < MODEL_INSTANCES; i++)
         w->peers[i] = (struct peer){.id = ids[i], .instance = i};
     w->poker.poke = on_poke;
-    w->actor = (struct actor){.find = on_find, .act = on_act, .changed = on_changed};
+    w->outside = (struct outside){.find = on_find, .act = on_act, .changed = on_changed};
 }

@@ -8,11 +8,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include "bus/bus.h"
-#include "platform/platform.h"
 #include "simulate/world_priv.h"
 #include "tenancy/facts.h"
-
-static const struct platform_ops sim_platform = {.name = "web", .descriptor = &descriptor_relay};
 
 void world_say(struct world *w, const char *fmt, ...)
 {
@@ -61,7 +58,7 @@ static void boot(struct world *w)
                              .bus = w->bus,
                              .rand = &w->relay_rand,
                              .poker = &w->poker,
-                             .actor = &w->actor};
+                             .outside = &w->outside};
     if (facts_open(&fenv, &w->facts, why) != BH_OK)
         model_break(&w->model, "facts do not open: %s", why);
     renv.facts = w->facts;
@@ -299,7 +296,7 @@ static void open_world(struct world *w, uint64_t seed, bool trace)
     *w = (struct world){.trace = trace, .now_ms = 1000, .clock = clock_new()};
     w->rand = rand_seeded(seed * 2 + 1);
     w->relay_rand = rand_seeded(seed * 7919 + 13);
-    w->platform = (struct platform){.ops = &sim_platform, .bot = "lobby"};
+    w->outlet = (struct outlet){.platform = "web", .bot = "lobby", .descriptor = &descriptor_relay};
     w->parser = json_parser_new();
     w->disk = sim_disk_new();
     model_init(&w->model, w->disk);

@@ -61,8 +61,8 @@ struct world {
     struct relay *relay;
     struct relay_limits limits;
     struct poker poker;
-    struct actor actor;
-    struct platform platform;
+    struct outside outside;
+    struct outlet outlet;
     struct model model;
     struct peer peers[MODEL_INSTANCES];
     struct pending_poke pokes[MODEL_INSTANCES * 2];

@@ -131,10 +131,10 @@ void events_shard_tick(struct shard *s);
 void events_shard_done(struct shard *s);
 /* Normalize and, when that gives an event, hand it over: @done then runs later. */
 enum normalize_verdict events_try(struct discord *d, struct json message, struct str guild_id,
-                                  bool lenient, host_accepted_cb *done, void *ctx);
+                                  bool lenient, accepted_cb *done, void *ctx);
 void pending_done(struct pending *p);   /* safe */
 void pending_failed(struct pending *p); /* ask Discord for it again */
-host_accepted_cb events_accepted;       /* ctx: struct pending */
+accepted_cb events_accepted;            /* ctx: struct pending */
 
 /* ---- hold.c ---- */
 bool hold_has(const struct discord *d, uint64_t channel_id);

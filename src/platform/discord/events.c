@@ -216,7 +216,7 @@ static enum normalize_verdict normalize_message(struct discord *d, struct json m
 }
 
 /* Hand d->norm over. */
-static void accept_event(struct discord *d, host_accepted_cb *done, void *ctx)
+static void accept_event(struct discord *d, accepted_cb *done, void *ctx)
 {
     d->count.events++;
     choose_route(d, &d->norm.ev);
@@ -224,7 +224,7 @@ static void accept_event(struct discord *d, host_accepted_cb *done, void *ctx)
 }
 
 enum normalize_verdict events_try(struct discord *d, struct json message, struct str guild_id,
-                                  bool lenient, host_accepted_cb *done, void *ctx)
+                                  bool lenient, accepted_cb *done, void *ctx)
 {
     enum normalize_verdict v = normalize_message(d, message, guild_id, lenient);
 

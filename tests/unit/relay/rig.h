@@ -7,7 +7,6 @@
 #include "unit.h"
 #include "base/clock.h"
 #include "bus/bus.h"
-#include "platform/platform.h"
 #include "relay/relay.h"
 #include "store/memory/memory.h"
 #include "store/store.h"
@@ -54,14 +53,15 @@ struct rig {
     struct relay *relay;
     struct relay_limits lim;
     struct poker poker;
-    struct actor actor;
+    struct outside outside;
+    enum gate_sight (*sees)(const struct event *ev, struct str user);
     struct fake fakes[RIG_LINKS];
     size_t n_fakes;
     size_t pokes;
     poke_done_cb *poke_done;
     void *poke_ctx;
     char poked_url[128];
-    struct platform web, telegram;
+    struct outlet web, telegram;
     size_t acts;
     bool act_at_once;
     struct action_id act_id;
@@ -397,7 +397,7 @@ RIG_UNUSED static struct instance_view look(const char *instance)
 }
 #define assert_state(instance, want) assert_string_equal(look(instance).state, want)
 
-/* ---- poker and actor ---- */
+/* ---- poker and outside ---- */
 
 static void rig_poke(struct poker *p, const char *url, poke_done_cb *done, void *ctx)
 {
@@ -414,29 +414,35 @@ RIG_UNUSED static void poke_answer(bool ok)
     done(rig.poke_ctx, ok, ok ? NULL : "connection refused");
     turn();
 }
-static struct platform *rig_find(struct actor *a, struct str platform, struct str bot)
+static const struct outlet *rig_find(struct outside *o, struct str platform, struct str bot)
 {
-    struct platform *all[] = {&rig.web, &rig.telegram};
+    const struct outlet *all[] = {&rig.web, &rig.telegram};
     for (size_t i = 0; i < 2; i++)
-        if (str_eq(platform, str_of(all[i]->ops->name)) &&
+        if (str_eq(platform, str_of(all[i]->platform)) &&
             (bot.n == 0 || str_eq(bot, str_of(all[i]->bot))))
             return all[i];
     return NULL;
 }
-static void rig_act(struct actor *a, struct platform *p, struct action_id id,
+static void rig_act(struct outside *o, const struct outlet *to, struct action_id id,
                     const struct action_from *from, const struct action *act)
 {
     rig.acts++;
     rig.act_id = id;
     rig.act_op = act->op;
     snprintf(rig.act_chat, sizeof rig.act_chat, "%.*s", STR_FMT(act->chat_id));
-    snprintf(rig.act_bot, sizeof rig.act_bot, "%s", p->bot);
-    snprintf(rig.act_platform, sizeof rig.act_platform, "%s", p->ops->name);
+    snprintf(rig.act_bot, sizeof rig.act_bot, "%s", to->bot);
+    snprintf(rig.act_platform, sizeof rig.act_platform, "%s", to->platform);
     if (rig.act_at_once)
         relay_result(rig.relay, id,
                      &(struct action_result){.success = true, .message_id = STR("m9")});
 }
-static void rig_changed(struct actor *a, struct str tenant, struct str instance, const char *state)
+static enum gate_sight rig_sees(struct outside *o, const struct outlet *at, const struct event *ev,
+                                struct str user)
+{
+    return rig.sees(ev, user);
+}
+static void rig_changed(struct outside *o, struct str tenant, struct str instance,
+                        const char *state)
 {
     size_t n = strlen(rig.changed);
     snprintf(rig.changed + n, sizeof rig.changed - n, "%.*s=%s ", STR_FMT(instance), state);
@@ -456,10 +462,6 @@ static const struct descriptor telegram_descriptor = {.platform = "telegram",
                                                       .len_unit = "utf16",
                                                       .ops = 1u << ACTION_SEND |
                                                              1u << ACTION_FOLLOW_UP};
-static const struct platform_ops web_ops = {.name = "web", .descriptor = &web_descriptor};
-static const struct platform_ops telegram_ops = {.name = "telegram",
-                                                 .remote = true,
-                                                 .descriptor = &telegram_descriptor};
 
 /* ---- building ---- */
 
@@ -472,7 +474,7 @@ static void rig_open_relay(void)
                             .rand = &rig.rand,
                             .facts = rig.facts,
                             .poker = &rig.poker,
-                            .actor = &rig.actor};
+                            .outside = &rig.outside};
     assert_int_equal(relay_open(&env, &rig.lim, &rig.relay, why), BH_OK);
 }
 static void rig_changed_fact(void *ctx, enum bh_err err, const char *why)
@@ -528,9 +530,12 @@ static int setup_with(const struct relay_limits *lim)
     assert_int_equal(seal_open_master(STR(RIG_KEY), NULL, &rig.seal, why), BH_OK);
     rig_open_facts();
     rig.poker.poke = rig_poke;
-    rig.actor = (struct actor){rig_find, rig_act, rig_changed};
-    rig.web = (struct platform){.ops = &web_ops, .bot = "lobby"};
-    rig.telegram = (struct platform){.ops = &telegram_ops, .bot = "tg"};
+    rig.outside = (struct outside){rig_find, rig_act, rig_sees, rig_changed};
+    rig.web = (struct outlet){.platform = "web", .bot = "lobby", .descriptor = &web_descriptor};
+    rig.telegram = (struct outlet){.platform = "telegram",
+                                   .bot = "tg",
+                                   .descriptor = &telegram_descriptor,
+                                   .remote = true};
     add_gateway("gw-a", "ann", "http://wake.example/ann", NULL, NULL);
     add_gateway("gw-b", "bob", NULL, NULL, NULL);
     add_route("a", "ann");

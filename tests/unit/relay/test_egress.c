@@ -85,11 +85,7 @@ static void hear_from(const char *key, int n)
 
 static void chats_past_the_limit_are_forgotten_where_only_the_told_can_name_them(void **state)
 {
-    static struct platform_ops secret;
-
-    secret = web_ops;
-    secret.secret_chats = true;
-    rig.web.ops = &secret;
+    rig.web.secret_chats = true;
     rig.lim.max_chats = 4;
     for (int n = 0; n < 40; n++)
         hear_from("a", n);

@@ -204,17 +204,16 @@ static void the_direct_chat_of_a_linked_person_may_be_written_to(void **state)
 }
 
 static enum gate_sight sight = GATE_SEEN;
-static enum gate_sight fake_sees(struct platform *p, const struct event *ev, struct str user)
+static enum gate_sight fake_sees(const struct event *ev, struct str user)
 {
     return str_eq(user, STR("u7")) && str_eq(ev->scope_id, STR("g1")) ? sight : GATE_SIGHT_UNKNOWN;
 }
 
 static void a_scope_lets_speak_where_the_owner_can_see_and_nowhere_else(void **state)
 {
-    struct platform_ops ops = *rig.web.ops;
     struct fake *f = connect_as("gw-a"), *g = connect_as("gw-b");
-    ops.sees = fake_sees;
-    rig.web.ops = &ops;
+    rig.sees = fake_sees;
+    rig.web.knows_sight = true;
     const struct grant_place at = {STR("web"), STR("g1"), STR("*")};
     grant_scope_claim(rig.facts, ANN, at, rig_changed_fact, NULL);
     turn();
@@ -234,10 +233,9 @@ static void a_scope_lets_speak_where_the_owner_can_see_and_nowhere_else(void **s
 
 static void a_scope_delivers_what_the_owner_can_see(void **state)
 {
-    struct platform_ops ops = *rig.web.ops;
     struct fake *f = connect_as("gw-a");
-    ops.sees = fake_sees;
-    rig.web.ops = &ops;
+    rig.sees = fake_sees;
+    rig.web.knows_sight = true;
     const struct grant_place at = {STR("web"), STR("g1"), STR("c1")};
     grant_scope_claim(rig.facts, ANN, at, rig_changed_fact, NULL);
     grant_principal(rig.facts, ANN, STR("web"), GATE_ANY, NULL, 0, rig_changed_fact, NULL);

@@ -36,7 +36,7 @@ static struct {
     size_t n_calls;
     struct {
         struct buf text, chat, route;
-        host_accepted_cb *done;
+        accepted_cb *done;
         void *ctx;
     } events[MAX];
     size_t n_events;
@@ -57,8 +57,8 @@ const struct host_env *host_env(struct host *h)
 {
     return &w.env;
 }
-void host_accept(struct host *h, struct platform *p, const struct event *ev, host_accepted_cb *done,
-                 void *ctx)
+struct accept_id host_accept(struct host *h, struct platform *p, const struct event *ev,
+                             accepted_cb *done, void *ctx)
 {
     assert_true(w.n_events < MAX);
     buf_add_str(&w.events[w.n_events].text, ev->text);
@@ -66,6 +66,10 @@ void host_accept(struct host *h, struct platform *p, const struct event *ev, hos
     buf_add_str(&w.events[w.n_events].route, ev->route_key);
     w.events[w.n_events].done = done;
     w.events[w.n_events++].ctx = ctx;
+    return (struct accept_id){0};
+}
+void host_accept_cancel(struct host *h, struct accept_id id)
+{
 }
 void host_result(struct host *h, struct action_id id, const struct action_result *r)
 {
@@ -199,7 +203,7 @@ static void answer(int status, const char *body)
 
 static void accepted(size_t i, enum bh_err err)
 {
-    host_accepted_cb *done = w.events[i].done;
+    accepted_cb *done = w.events[i].done;
 
     assert_non_null(done);
     w.events[i].done = NULL;

@@ -38,7 +38,7 @@ static struct fake {
     size_t n_events;
     struct {
         struct buf chat_id, text, event_id, message_id, user_name;
-        host_accepted_cb *done;
+        accepted_cb *done;
         void *ctx;
     } events[FAKE_MAX];
     /* results of actions */
@@ -58,8 +58,8 @@ const struct host_env *host_env(struct host *h)
     return &fake.env;
 }
 
-void host_accept(struct host *h, struct platform *p, const struct event *ev, host_accepted_cb *done,
-                 void *ctx)
+struct accept_id host_accept(struct host *h, struct platform *p, const struct event *ev,
+                             accepted_cb *done, void *ctx)
 {
     assert_true(fake.n_events < FAKE_MAX);
     size_t i = fake.n_events++;
@@ -73,6 +73,10 @@ void host_accept(struct host *h, struct platform *p, const struct event *ev, hos
     assert_str(ev->route_key, p->bot);
     fake.events[i].done = done;
     fake.events[i].ctx = ctx;
+    return (struct accept_id){0};
+}
+void host_accept_cancel(struct host *h, struct accept_id id)
+{
 }
 
 void host_result(struct host *h, struct action_id id, const struct action_result *r)

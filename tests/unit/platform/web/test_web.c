@@ -114,7 +114,7 @@ static uint32_t get(const char *who, const char *call, const char *last)
 static void accept_all(enum bh_err err)
 {
     for (size_t i = 0; i < fake.n_events; i++) {
-        host_accepted_cb *done = fake.events[i].done;
+        accepted_cb *done = fake.events[i].done;
         fake.events[i].done = NULL;
         if (done != NULL)
             done(fake.events[i].ctx, err);

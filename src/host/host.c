@@ -3,7 +3,8 @@
  * A change of an instance's state is told to the pages when the turn ends, and then as the state of
  * the whole route: the relay may report in the middle of its own work, and several instances may
  * stand behind one chat. */
-#include "platform/host.h"
+#include "host/host.h"
+#include <assert.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -20,49 +21,78 @@ struct news { /* an instance whose state changed */
     char *tenant, *instance; /* owned */
 };
 
+struct open_bot {
+    struct outlet outlet; /* first: what the heart is handed */
+    struct platform *p;   /* owned until host_close_platforms() */
+};
+
 struct host {
-    struct actor actor;
+    struct outside outside;
     const struct host_env *env; /* borrowed */
     struct facts *facts;        /* borrowed */
     struct door *door;          /* owned */
     struct relay *relay;        /* borrowed */
-    struct platform **open;     /* owned array; the platforms close themselves */
+    struct open_bot **open;     /* owned, and what they point at */
     size_t n_open;
     struct list news;
     struct timer tell; /* tells the news when the turn ends */
 };
 
-static struct host *host_of(struct actor *a)
+static struct host *host_of(struct outside *o)
 {
-    return container_of(a, struct host, actor);
+    return container_of(o, struct host, outside);
 }
 
 /* ---- relay -> platform ---- */
 
-struct platform *host_platform(const struct host *h, struct str platform, struct str bot)
+static struct open_bot *find_bot(const struct host *h, struct str platform, struct str bot)
 {
     for (size_t i = 0; i < h->n_open; i++)
-        if (str_eq(str_of(h->open[i]->ops->name), platform) &&
-            (str_is_empty(bot) || str_eq(str_of(h->open[i]->bot), bot)))
+        if (str_eq(str_of(h->open[i]->outlet.platform), platform) &&
+            (str_is_empty(bot) || str_eq(str_of(h->open[i]->outlet.bot), bot)))
             return h->open[i];
     return NULL;
 }
 
-static struct platform *actor_find(struct actor *a, struct str platform, struct str bot)
+struct platform *host_platform(const struct host *h, struct str platform, struct str bot)
 {
-    return host_platform(host_of(a), platform, bot);
+    struct open_bot *b = find_bot(h, platform, bot);
+
+    return b != NULL ? b->p : NULL;
 }
 
-static void actor_act(struct actor *a, struct platform *p, struct action_id id,
-                      const struct action_from *from, const struct action *act)
+static struct platform *platform_of(const struct outlet *at)
 {
-    p->ops->act(p, id, from, act);
+    return ((const struct open_bot *)(const void *)at)->p;
+}
+
+static const struct outlet *outside_find(struct outside *o, struct str platform, struct str bot)
+{
+    struct open_bot *b = find_bot(host_of(o), platform, bot);
+
+    return b != NULL ? &b->outlet : NULL;
+}
+
+static void outside_act(struct outside *o, const struct outlet *to, struct action_id id,
+                        const struct action_from *from, const struct action *a)
+{
+    struct platform *p = platform_of(to);
+
+    p->ops->act(p, id, from, a);
+}
+
+static enum gate_sight outside_sees(struct outside *o, const struct outlet *at,
+                                    const struct event *ev, struct str user)
+{
+    struct platform *p = platform_of(at);
+
+    return p->ops->sees(p, ev, user);
 }
 
 static void tell_route(struct host *h, const struct route *r)
 {
     for (size_t i = 0; i < h->n_open; i++) {
-        struct platform *p = h->open[i];
+        struct platform *p = h->open[i]->p;
         if (p->ops->instance_changed != NULL && str_eq(str_of(p->ops->name), str_of(r->platform)))
             p->ops->instance_changed(p, str_of(r->key), host_route_state(h, p, str_of(r->key)));
     }
@@ -97,15 +127,15 @@ static void tell_news(struct timer *t)
 static bool wants_news(const struct host *h)
 {
     for (size_t i = 0; i < h->n_open; i++)
-        if (h->open[i]->ops->instance_changed != NULL)
+        if (h->open[i]->p->ops->instance_changed != NULL)
             return true;
     return false;
 }
 
-static void actor_changed(struct actor *a, struct str tenant, struct str instance,
-                          const char *state)
+static void outside_changed(struct outside *o, struct str tenant, struct str instance,
+                            const char *state)
 {
-    struct host *h = host_of(a);
+    struct host *h = host_of(o);
 
     if (!wants_news(h))
         return;
@@ -123,7 +153,10 @@ struct host *host_new(const struct host_env *env, struct facts *facts)
 {
     struct host *h = xcalloc(1, sizeof *h);
 
-    h->actor = (struct actor){.find = actor_find, .act = actor_act, .changed = actor_changed};
+    h->outside = (struct outside){.find = outside_find,
+                                  .act = outside_act,
+                                  .sees = outside_sees,
+                                  .changed = outside_changed};
     h->env = env;
     h->facts = facts;
     h->door = door_new(env->rand);
@@ -137,9 +170,9 @@ void host_set_relay(struct host *h, struct relay *r)
     h->relay = r;
 }
 
-struct actor *host_actor(struct host *h)
+struct outside *host_outside(struct host *h)
 {
-    return &h->actor;
+    return &h->outside;
 }
 
 enum bh_err host_open_platform(struct host *h, const struct config_platform *cfg, char *ret_why)
@@ -155,16 +188,25 @@ enum bh_err host_open_platform(struct host *h, const struct config_platform *cfg
     enum bh_err err = ops->open(cfg, h, &p, ret_why);
     if (err != BH_OK)
         return err;
-    h->open = xrealloc(h->open, (h->n_open + 1) * sizeof(struct platform *));
-    h->open[h->n_open++] = p;
+    struct open_bot *b = xcalloc(1, sizeof *b);
+    b->p = p;
+    b->outlet = (struct outlet){.platform = ops->name,
+                                .bot = p->bot,
+                                .descriptor = ops->descriptor,
+                                .remote = ops->remote,
+                                .secret_chats = ops->secret_chats,
+                                .knows_sight = ops->sees != NULL};
+    h->open = xrealloc(h->open, (h->n_open + 1) * sizeof(struct open_bot *));
+    h->open[h->n_open++] = b;
     return BH_OK;
 }
 
 void host_close_platforms(struct host *h)
 {
     while (h->n_open > 0) {
-        struct platform *p = h->open[--h->n_open];
-        p->ops->close(p);
+        struct open_bot *b = h->open[--h->n_open];
+        b->p->ops->close(b->p);
+        free(b);
     }
 }
 
@@ -181,10 +223,14 @@ void host_free(struct host *h)
     free(h);
 }
 
-size_t host_platforms(const struct host *h, struct platform *const **ret_platforms)
+size_t host_n_platforms(const struct host *h)
 {
-    *ret_platforms = h->open;
     return h->n_open;
+}
+
+struct platform *host_nth_platform(const struct host *h, size_t n)
+{
+    return h->open[n]->p;
 }
 
 /* ---- platform -> relay ---- */
@@ -194,48 +240,29 @@ const struct host_env *host_env(struct host *h)
     return h->env;
 }
 
-struct refusal { /* an event that came while there is no relay */
-    host_accepted_cb *done;
-    void *ctx;
-};
-
-static void refuse(void *ctx)
+struct accept_id host_accept(struct host *h, struct platform *p, const struct event *ev,
+                             accepted_cb *done, void *ctx)
 {
-    struct refusal r = *(struct refusal *)ctx;
-
-    free(ctx);
-    r.done(r.ctx, BH_UNAVAILABLE);
-}
-
-static void refuse_later(struct host *h, host_accepted_cb *done, void *ctx)
-{
-    struct refusal *r = xmalloc(sizeof *r);
-
-    *r = (struct refusal){done, ctx};
-    clock_defer(h->env->clock, refuse, r);
-}
-
-void host_accept(struct host *h, struct platform *p, const struct event *ev, host_accepted_cb *done,
-                 void *ctx)
-{
+    assert(h->relay != NULL); /* platforms open after it and close before it */
     p->last_event_ms = clock_wall_ms(h->env->clock);
-    if (h->relay != NULL)
-        relay_accept(h->relay, ev, done, ctx);
-    else
-        refuse_later(h, done, ctx);
+    return relay_accept(h->relay, ev, done, ctx);
 }
 
-void host_passthrough(struct host *h, struct platform *p, const struct event *ev,
-                      struct str forward_json, host_accepted_cb *done, void *ctx)
+struct accept_id host_passthrough(struct host *h, struct platform *p, const struct event *ev,
+                                  struct str forward_json, accepted_cb *done, void *ctx)
 {
+    assert(h->relay != NULL);
     p->last_event_ms = clock_wall_ms(h->env->clock);
-    if (h->relay != NULL)
-        relay_passthrough(h->relay, ev, forward_json, done, ctx);
-    else
-        refuse_later(h, done, ctx);
+    return relay_passthrough(h->relay, ev, forward_json, done, ctx);
 }
 
-void host_each_target(struct host *h, const struct event *ev, host_target_cb *cb, void *ctx)
+void host_accept_cancel(struct host *h, struct accept_id id)
+{
+    if (h->relay != NULL)
+        relay_accept_cancel(h->relay, id);
+}
+
+void host_each_target(struct host *h, const struct event *ev, target_cb *cb, void *ctx)
 {
     if (h->relay != NULL)
         relay_each_target(h->relay, ev, cb, ctx);

@@ -1,20 +1,20 @@
 /* host.h - the platforms that are open, and the two directions between them and the relay.
  *
- *      platform --host_accept()--> relay          relay --actor--> platform --host_result()--> relay
+ *      platform --host_accept()--> relay          relay --outside--> platform --host_result()--> relay
  *
- * Built before the relay, because the relay is handed the actor; told of it with host_set_relay().
+ * Built before the relay, because the relay is handed the outside; told of it with host_set_relay().
  */
 #pragma once
 #include "platform/platform.h"
 
-struct actor;
 struct facts;
+struct outside;
 struct relay;
 
 /* @env and @facts are borrowed for the life of the host. */
 struct host *host_new(const struct host_env *env, struct facts *facts);
 void host_set_relay(struct host *h, struct relay *r); /* NULL: the relay is gone */
-struct actor *host_actor(struct host *h);             /* borrowed */
+struct outside *host_outside(struct host *h);         /* borrowed */
 
 /* Open one bot; @cfg is borrowed as long as the host lives.  @ret_why has 256 bytes. */
 enum bh_err host_open_platform(struct host *h, const struct config_platform *cfg,
@@ -22,7 +22,8 @@ enum bh_err host_open_platform(struct host *h, const struct config_platform *cfg
 void host_close_platforms(struct host *h); /* newest first */
 void host_free(struct host *h);            /* closes what is open */
 
-size_t host_platforms(const struct host *h, struct platform *const **ret_platforms);
+size_t host_n_platforms(const struct host *h); /* in the order they were opened */
+struct platform *host_nth_platform(const struct host *h, size_t n);
 struct door_limits;
 void host_set_door(struct host *h, const struct door_limits *limits);
 /* May this webhook be looked at?  False: it was answered 429.  @bot_path: "discord/app1", also when

@@ -1,0 +1,59 @@
+/* action.h - what a gateway asks for, and how it ended.
+ *
+ * The one type that crosses from the heart to whoever acts (a platform's sender, later the agents'
+ * mail) and back.  An action is borrowed for the call it is passed to; a result too.
+ *
+ *      gateway --frame--> heart --action--> host --> adapter --result--> host --> heart --> gateway
+ */
+#pragma once
+#include "base/json.h"
+#include "base/str.h"
+
+enum action_op { /* bit numbers of a descriptor's ops */
+                 ACTION_SEND,
+                 ACTION_EDIT,
+                 ACTION_TYPING,
+                 ACTION_FOLLOW_UP,
+                 ACTION_GET_CHAT_INFO,
+                 ACTION_UNKNOWN,
+};
+enum action_op action_op_parse(struct str name);
+const char *action_op_name(enum action_op op);
+
+struct action { /* what a gateway asks for; strs borrowed from the parser */
+    enum action_op op;
+    struct str op_name;
+    struct str chat_id, content, reply_to, message_id, session_key, kind;
+    struct str thread_id; /* metadata.thread_id */
+    struct str scope_id;  /* metadata.scope_id, else metadata.guild_id: a claim, to be checked */
+    struct str user_id;   /* metadata.user_id: a claim */
+    struct json metadata; /* the whole of it; absent when not an object */
+    struct str platform, bot; /* beside the action: which identity is meant; absent: by the chat */
+    bool content_set;         /* typing: an absent content means "start", an empty one "clear" */
+    int64_t deadline_ms;      /* monotonic: its gateway waits no longer; set by the heart */
+};
+
+/* One action under way.  Whoever acts answers exactly once; a number, so answering after the
+ * gateway has gone, or twice, is harmless. */
+struct action_id {
+    uint32_t index, generation;
+};
+
+/* Who asked.  Borrowed for the call. */
+struct action_from {
+    struct str tenant, instance;
+    struct str request_id; /* the gateway's own name for it; absent: nobody waits for the answer */
+};
+
+/* How it ended. */
+struct action_result {
+    bool success;
+    struct str message_id;
+    struct str error;                /* its words steer the client: see action_error_* */
+    struct str chat_name, chat_type; /* get_chat_info */
+};
+/* The words the real client acts on: it resends after "network", gives up quietly after "timed out",
+ * and otherwise tries once more as plain text.  So these are the only prefixes senders use. */
+#define ACTION_ERROR_TRANSIENT "network trouble: " /* the same may work in seconds */
+#define ACTION_ERROR_UNKNOWN "timed out: "         /* may have been delivered */
+#define ACTION_ERROR_NOT_ROUTED "target not routed to an onboarded tenant"

@@ -1,0 +1,37 @@
+/* outside.h - the world as the heart sees it: outlets it can speak through, and nothing behind them.
+ *
+ *      heart --outside->act()--> whoever serves the outlet --relay_result()--> heart
+ *
+ * An outlet is one bot on one platform, or any other place where chats live; who serves it (an
+ * adapter, the agents' mail) the heart does not know.  host/ implements this for the program, the
+ * unit tests and the simulator with a few lines.
+ */
+#pragma once
+#include "core/action.h"
+#include "core/descriptor.h"
+#include "core/event.h"
+#include "core/gate.h"
+
+struct outlet { /* what the heart may know of it; lives while it is served */
+    const char *platform, *bot;
+    const struct descriptor *descriptor;
+    bool remote;       /* acting leaves this machine: what is under way when bellhop dies may have
+                        * happened */
+    bool secret_chats; /* chat ids cannot be guessed and act() knows its own: an instance that holds
+                        * the bot's route and names one was told of it, so the heart need not
+                        * remember them all */
+    bool knows_sight;  /* sees() can tell; else an instance sees what it was ever delivered */
+};
+
+struct outside {
+    /* The outlet that serves (platform, bot); absent bot: the only or first one.  NULL: none. */
+    const struct outlet *(*find)(struct outside *o, struct str platform, struct str bot);
+    /* Perform @a, borrowed for the call.  Only ops of the descriptor arrive here. */
+    void (*act)(struct outside *o, const struct outlet *to, struct action_id id,
+                const struct action_from *from, const struct action *a);
+    /* Can @user see where @ev was written (or would be: platform, scope_id and chat_id are set)? */
+    enum gate_sight (*sees)(struct outside *o, const struct outlet *at, const struct event *ev,
+                            struct str user);
+    /* An instance went live, away or asleep.  NULL: nobody wants to know. */
+    void (*changed)(struct outside *o, struct str tenant, struct str instance, const char *state);
+};
