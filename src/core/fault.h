@@ -1,0 +1,52 @@
+/* fault.h - an error as the agent contracts have it: a class, a sentence and the class's fields.
+ *
+ * Programs on the other side throw it again by its class name, so the name and the fields are part
+ * of the contract; the sentence is for people.
+ *
+ *      fault_set(&f, FAULT_SKILL_NOT_FOUND, "Skill not found: '%.*s'", STR_FMT(name));
+ *      fault_field(&f, "skill_name", name);
+ *      ...
+ *      fault_json(&f, &w);   // {"error": ..., "code": ..., "class": ..., "skill_name": ...}
+ *      fault_done(&f);
+ */
+#pragma once
+#include "base/jw.h"
+
+enum fault_class {
+    FAULT_NONE,               /* all well */
+    FAULT_SKILL_NOT_FOUND,    /* skill_name */
+    FAULT_VERSION_NOT_FOUND,  /* skill_name, version */
+    FAULT_STORAGE_CONFLICT,   /* skill_name, reason */
+    FAULT_APPROVAL_REJECTED,  /* skill_name, reason */
+    FAULT_LINT_FAILURE,       /* diagnostics */
+    FAULT_QUERY,              /* mode? */
+    FAULT_UNSUPPORTED_FILTER, /* unsupportedKeys, supportedKeys, substrate, opKind, remediation */
+    FAULT_TIMEOUT,            /* timeout_ms */
+    FAULT_NOT_IMPLEMENTED,
+    FAULT_INVALID,     /* a plain error of the contract: the arguments are wrong */
+    FAULT_REFUSED,     /* the caller may not */
+    FAULT_BUSY,        /* over a limit: try again later */
+    FAULT_UNAVAILABLE, /* the store cannot do it now (disk full, ...): nothing was changed */
+    N_FAULTS
+};
+
+struct fault { /* a zeroed one is FAULT_NONE */
+    enum fault_class cls;
+    struct buf message; /* owned */
+    struct buf fields;  /* owned; members of a JSON object */
+};
+
+void fault_done(struct fault *f); /* frees; FAULT_NONE again */
+/* Starts anew: what was set before is forgotten. */
+void fault_set(struct fault *f, enum fault_class cls, const char *fmt, ...) BH_PRINTF(3, 4);
+void fault_field(struct fault *f, const char *key, struct str value);
+void fault_field_i64(struct fault *f, const char *key, int64_t value);
+void fault_field_list(struct fault *f, const char *key, const struct str *values, size_t n);
+void fault_copy(struct fault *to, const struct fault *from); /* @to is replaced */
+
+const char *fault_class_name(enum fault_class c); /* "SkillNotFoundError"; NULL: none of its own */
+const char *fault_code(enum fault_class c);       /* a stable word: "skill_not_found" */
+int fault_http_status(enum fault_class c);        /* 404, 409, ... */
+
+/* The whole error object; "class" is null where the contract throws a plain error. */
+void fault_json(const struct fault *f, struct jw *w);
