@@ -1,0 +1,177 @@
+/* limits.c - design.  (limits.h has the contract.)
+ *
+ * A party keeps one counter per row of its scope, so that nobody pays for rows of other scopes;
+ * where a row's counter stands among them is worked out once per table. */
+#include "base/limits.h"
+#include <assert.h>
+#include <stdlib.h>
+#include "base/map.h"
+#include "base/mem.h"
+
+const struct limit_row limit_rows[LIMIT_N] = {
+#define ROW(NAME, name, scope, unit, each, all, what) {name, scope, unit, what},
+    LIMITS(ROW)
+#undef ROW
+};
+
+const struct limit_settings limit_defaults = {{
+#define BOUNDS(NAME, name, scope, unit, each, all, what) {each, all},
+    LIMITS(BOUNDS)
+#undef BOUNDS
+}};
+
+struct party {
+    struct ledger *ledger; /* borrowed */
+    uint32_t holds;
+    uint8_t scope;
+    uint32_t key_n;
+    char *key;       /* inside this allocation: the scope, then the name */
+    uint64_t held[]; /* one per row of the scope */
+};
+
+struct ledger {
+    struct limit_settings settings;
+    uint64_t held[LIMIT_N], refused[LIMIT_N];
+    uint8_t at[LIMIT_N]; /* where a party keeps its counter */
+    uint8_t rows[PER_N]; /* how many counters a party of this scope has */
+    struct map parties;  /* of struct party *, owned by their holders together */
+};
+
+const char *limit_scope_word(enum limit_scope scope)
+{
+    static const char *const words[PER_N] = {"address",  "visitor", "credential",
+                                             "instance", "tenant",  "bot"};
+    return words[scope];
+}
+
+struct ledger *ledger_new(const struct limit_settings *s)
+{
+    struct ledger *l = xcalloc(1, sizeof *l);
+
+    for (int i = 0; i < LIMIT_N; i++)
+        l->at[i] = l->rows[limit_rows[i].scope]++;
+    ledger_set(l, s != NULL ? s : &limit_defaults);
+    return l;
+}
+
+void ledger_free(struct ledger *l)
+{
+    if (l == NULL)
+        return;
+    assert(map_count(&l->parties) == 0);
+    map_done(&l->parties);
+    free(l);
+}
+
+void ledger_set(struct ledger *l, const struct limit_settings *s)
+{
+    l->settings = *s;
+}
+
+struct limit_bounds ledger_bounds(const struct ledger *l, enum limit what)
+{
+    return l->settings.of[what];
+}
+
+/* ---- parties ---- */
+
+static struct party *party_new(struct ledger *l, enum limit_scope scope, struct str key)
+{
+    size_t counters = l->rows[scope] * sizeof(uint64_t);
+    struct party *p = xcalloc(1, sizeof *p + counters + key.n);
+
+    p->ledger = l;
+    p->scope = (uint8_t)scope;
+    p->key = (char *)p + sizeof *p + counters;
+    p->key_n = (uint32_t)key.n;
+    memcpy(p->key, key.p, key.n);
+    map_put(&l->parties, str_make(p->key, p->key_n), p);
+    return p;
+}
+
+struct party *ledger_party(struct ledger *l, enum limit_scope scope, struct str who)
+{
+    char small[64];
+    char *key = who.n < sizeof small ? small : xmalloc(who.n + 1);
+    struct party *p;
+
+    key[0] = (char)scope;
+    if (who.n > 0)
+        memcpy(key + 1, who.p, who.n);
+    p = map_get(&l->parties, str_make(key, who.n + 1));
+    if (p == NULL)
+        p = party_new(l, scope, str_make(key, who.n + 1));
+    if (key != small)
+        free(key);
+    return party_hold(p);
+}
+
+struct party *party_hold(struct party *p)
+{
+    if (p != NULL)
+        p->holds++;
+    return p;
+}
+
+void party_drop(struct party *p)
+{
+    if (p == NULL || --p->holds > 0)
+        return;
+    for (int i = 0; i < p->ledger->rows[p->scope]; i++)
+        assert(p->held[i] == 0); /* whoever takes holds the party until it has given back */
+    map_del(&p->ledger->parties, str_make(p->key, p->key_n));
+    free(p);
+}
+
+/* ---- counting ---- */
+
+static bool fits(uint64_t held, uint64_t n, uint64_t bound)
+{
+    return bound == 0 || (n <= bound && held <= bound - n);
+}
+
+enum limit_answer ledger_take(struct ledger *l, struct party *p, enum limit what, uint64_t n)
+{
+    const struct limit_bounds *b = &l->settings.of[what];
+    uint64_t *own = p != NULL ? &p->held[l->at[what]] : NULL;
+    enum limit_answer answer = LIMIT_TAKEN;
+
+    assert(p == NULL || p->scope == limit_rows[what].scope);
+    if (own != NULL && !fits(*own, n, b->each))
+        answer = LIMIT_EACH_FULL;
+    else if (!fits(l->held[what], n, b->all))
+        answer = LIMIT_ALL_FULL;
+    if (answer != LIMIT_TAKEN) {
+        l->refused[what]++;
+        return answer;
+    }
+    l->held[what] += n;
+    if (own != NULL)
+        *own += n;
+    return LIMIT_TAKEN;
+}
+
+void ledger_give(struct ledger *l, struct party *p, enum limit what, uint64_t n)
+{
+    assert(n <= l->held[what]);
+    l->held[what] -= n;
+    if (p == NULL)
+        return;
+    assert(p->scope == limit_rows[what].scope && n <= p->held[l->at[what]]);
+    p->held[l->at[what]] -= n;
+}
+
+uint64_t ledger_held(const struct ledger *l, const struct party *p, enum limit what)
+{
+    return p != NULL ? p->held[l->at[what]] : l->held[what];
+}
+
+uint64_t ledger_refused(const struct ledger *l, enum limit what)
+{
+    return l->refused[what];
+}
+
+size_t ledger_parties(const struct ledger *l)
+{
+    return map_count(&l->parties);
+}

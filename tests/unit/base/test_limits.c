@@ -1,0 +1,141 @@
+/* Promises of base/limits.h. */
+#include "unit.h"
+#include "base/limits.h"
+
+static struct limit_settings small(void)
+{
+    struct limit_settings s = limit_defaults;
+
+    s.of[LIMIT_CONNECTIONS] = (struct limit_bounds){.each = 2, .all = 3};
+    s.of[LIMIT_STREAMS] = (struct limit_bounds){0};
+    return s;
+}
+
+static void one_party_and_all_together_are_bounded(void **state)
+{
+    struct limit_settings s = small();
+    struct ledger *l = ledger_new(&s);
+    struct party *a = ledger_party(l, PER_ADDRESS, STR("a"));
+    struct party *b = ledger_party(l, PER_ADDRESS, STR("b"));
+
+    assert_int_equal(ledger_take(l, a, LIMIT_CONNECTIONS, 1), LIMIT_TAKEN);
+    assert_int_equal(ledger_take(l, a, LIMIT_CONNECTIONS, 2), LIMIT_EACH_FULL);
+    assert_int_equal(ledger_take(l, a, LIMIT_CONNECTIONS, 1), LIMIT_TAKEN);
+    assert_int_equal(ledger_take(l, a, LIMIT_CONNECTIONS, 1), LIMIT_EACH_FULL);
+    assert_int_equal(ledger_take(l, b, LIMIT_CONNECTIONS, 1), LIMIT_TAKEN);
+    assert_int_equal(ledger_take(l, b, LIMIT_CONNECTIONS, 1), LIMIT_ALL_FULL);
+    assert_int_equal(ledger_take(l, NULL, LIMIT_CONNECTIONS, 1), LIMIT_ALL_FULL);
+    assert_int_equal(ledger_held(l, a, LIMIT_CONNECTIONS), 2);
+    assert_int_equal(ledger_held(l, NULL, LIMIT_CONNECTIONS), 3);
+    assert_int_equal(ledger_refused(l, LIMIT_CONNECTIONS), 4);
+
+    ledger_give(l, a, LIMIT_CONNECTIONS, 2);
+    assert_int_equal(ledger_take(l, b, LIMIT_CONNECTIONS, 1), LIMIT_TAKEN);
+    ledger_give(l, b, LIMIT_CONNECTIONS, 2);
+    party_drop(a);
+    party_drop(b);
+    ledger_free(l);
+}
+
+static void amounts_that_would_overflow_do_not_fit(void **state)
+{
+    struct ledger *l = ledger_new(NULL);
+    struct party *a = ledger_party(l, PER_ADDRESS, STR("a"));
+
+    assert_int_equal(ledger_take(l, a, LIMIT_REQUEST_BYTES, 1), LIMIT_TAKEN);
+    assert_int_equal(ledger_take(l, a, LIMIT_REQUEST_BYTES, UINT64_MAX), LIMIT_EACH_FULL);
+    assert_int_equal(ledger_take(l, NULL, LIMIT_REQUEST_BYTES, UINT64_MAX), LIMIT_ALL_FULL);
+    ledger_give(l, a, LIMIT_REQUEST_BYTES, 1);
+    party_drop(a);
+    ledger_free(l);
+}
+
+static void zero_is_no_limit(void **state)
+{
+    struct limit_settings s = small();
+    struct ledger *l = ledger_new(&s);
+    struct party *a = ledger_party(l, PER_ADDRESS, STR("a"));
+
+    assert_int_equal(ledger_take(l, a, LIMIT_STREAMS, 1000000), LIMIT_TAKEN);
+    ledger_give(l, a, LIMIT_STREAMS, 1000000);
+    party_drop(a);
+    ledger_free(l);
+}
+
+static void a_party_is_one_by_name_and_scope_and_goes_with_its_last_hold(void **state)
+{
+    struct ledger *l = ledger_new(NULL);
+    struct party *a = ledger_party(l, PER_ADDRESS, STR("x"));
+    struct party *again = ledger_party(l, PER_ADDRESS, STR("x"));
+    struct party *tenant = ledger_party(l, PER_TENANT, STR("x"));
+
+    assert_ptr_equal(a, again);
+    assert_ptr_not_equal(a, tenant);
+    assert_int_equal(ledger_parties(l), 2);
+    party_drop(a);
+    assert_int_equal(ledger_parties(l), 2);
+    party_drop(again);
+    party_drop(tenant);
+    party_drop(NULL);
+    assert_int_equal(ledger_parties(l), 0);
+    ledger_free(l);
+}
+
+static void long_names_and_many_parties_are_fine(void **state)
+{
+    struct ledger *l = ledger_new(NULL);
+    struct party *p[500];
+    char name[200] = {0};
+
+    for (int i = 0; i < 500; i++) {
+        snprintf(name, sizeof name, "%d", i);
+        p[i] = ledger_party(l, PER_TENANT, str_make(name, 100 + (size_t)i % 100));
+    }
+    assert_int_equal(ledger_parties(l), 500);
+    for (int i = 0; i < 500; i++)
+        party_drop(p[i]);
+    assert_int_equal(ledger_parties(l), 0);
+    ledger_free(l);
+}
+
+static void new_bounds_hold_from_the_next_take_on(void **state)
+{
+    struct limit_settings s = small();
+    struct ledger *l = ledger_new(&s);
+    struct party *a = ledger_party(l, PER_ADDRESS, STR("a"));
+
+    assert_int_equal(ledger_take(l, a, LIMIT_CONNECTIONS, 2), LIMIT_TAKEN);
+    s.of[LIMIT_CONNECTIONS] = (struct limit_bounds){.each = 1, .all = 1};
+    ledger_set(l, &s);
+    assert_int_equal(ledger_bounds(l, LIMIT_CONNECTIONS).each, 1);
+    assert_int_equal(ledger_take(l, a, LIMIT_CONNECTIONS, 1), LIMIT_EACH_FULL);
+    ledger_give(l, a, LIMIT_CONNECTIONS, 2);
+    assert_int_equal(ledger_take(l, a, LIMIT_CONNECTIONS, 1), LIMIT_TAKEN);
+    ledger_give(l, a, LIMIT_CONNECTIONS, 1);
+    party_drop(a);
+    ledger_free(l);
+}
+
+static void every_row_has_a_name_of_its_own_and_words(void **state)
+{
+    for (int i = 0; i < LIMIT_N; i++) {
+        assert_true(strlen(limit_rows[i].what) > 10);
+        assert_true(strlen(limit_scope_word(limit_rows[i].scope)) > 2);
+        for (int k = 0; k < i; k++)
+            assert_string_not_equal(limit_rows[i].name, limit_rows[k].name);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(one_party_and_all_together_are_bounded),
+        cmocka_unit_test(amounts_that_would_overflow_do_not_fit),
+        cmocka_unit_test(zero_is_no_limit),
+        cmocka_unit_test(a_party_is_one_by_name_and_scope_and_goes_with_its_last_hold),
+        cmocka_unit_test(long_names_and_many_parties_are_fine),
+        cmocka_unit_test(new_bounds_hold_from_the_next_take_on),
+        cmocka_unit_test(every_row_has_a_name_of_its_own_and_words),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
