@@ -28,6 +28,7 @@
 #include "relay/relay.h"
 #include "store/sqlite/sqlite.h"
 #include "tenancy/facts.h"
+#include "tenancy/keys.h"
 
 static struct relay_limits limits_of(const struct config *c)
 {
@@ -84,12 +85,16 @@ static enum bh_err open_heart(struct server *s, char *why)
 
     if (err != BH_OK)
         return err;
+    struct keys_env ke = {clock, s->store, s->bus, &s->rand, s->seal};
+    if ((err = keys_open(&ke, &s->keys, why)) != BH_OK)
+        return err;
     err =
         vault_open(&(struct vault_env){clock, s->store, s->seal, s->bus, s->facts}, &s->vault, why);
     if (err != BH_OK)
         return err;
     s->http = http_client_new(s->loop);
-    struct identity_env ie = {.clock = clock, .http = s->http, .facts = s->facts, .cfg = s->cfg};
+    struct identity_env ie = {
+        .clock = clock, .http = s->http, .facts = s->facts, .keys = s->keys, .cfg = s->cfg};
     err = identity_open(&ie, &s->identity, why);
     if (err != BH_OK)
         return err;
@@ -206,6 +211,7 @@ enum bh_err server_open(struct server *s, struct config *cfg, char *ret_why)
                                   .cfg = s->cfg,
                                   .store = s->store,
                                   .facts = s->facts,
+                                  .keys = s->keys,
                                   .relay = s->relay,
                                   .host = s->host,
                                   .identity = s->identity,
@@ -233,6 +239,7 @@ void server_close(struct server *s)
     relay_free(s->relay);
     host_free(s->host);
     vault_free(s->vault);
+    keys_free(s->keys);
     facts_free(s->facts);
     if (s->bus != NULL)
         s->bus->ops->close(s->bus);

@@ -10,6 +10,7 @@ struct bus;
 struct config;
 struct facts;
 struct identity;
+struct keys;
 struct seal;
 
 struct server { /* all owned */
@@ -20,6 +21,7 @@ struct server { /* all owned */
     struct bus *bus;
     struct rand rand;
     struct facts *facts;
+    struct keys *keys;
     struct vault *vault;
     struct http_client *http;
     struct http_poker poker;

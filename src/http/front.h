@@ -10,6 +10,7 @@
  *      enroll_route.c POST /relay/enroll, /relay/provision: how a gateway gets its secret
  *      identity.h     who vouches for the caller
  *      manage.h       /manage/..., /relay/policy: what an instance declares about itself
+ *      keys_route.c   tokens: made, listed, revoked by the operator
  *      admin.c        what the command line asks for, over the admin socket
  */
 #pragma once
@@ -23,6 +24,7 @@ struct host;
 struct http_req;
 struct http_server;
 struct identity;
+struct keys;
 struct loop;
 struct relay;
 struct store;
@@ -33,6 +35,7 @@ struct front { /* all borrowed; filled by whoever wires the program */
     struct config *cfg;
     struct store *store;
     struct facts *facts;
+    struct keys *keys;
     struct relay *relay;
     struct host *host;
     struct identity *identity;

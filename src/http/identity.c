@@ -23,6 +23,7 @@
 #include "core/jwt.h"
 #include "net/http_client.h"
 #include "tenancy/enroll.h"
+#include "tenancy/keys.h"
 
 enum {
     JWKS_FRESH_MS = 600000, /* keys older than this are fetched again */
@@ -104,10 +105,12 @@ static void answer_local(struct question *q)
     struct local_token t;
     const char *why;
 
-    if (local_token_read(q->i->env.facts, str_of(q->bearer), TOKEN_PROVISION, parser, &t, &why))
-        answer(q, BH_OK, &(struct identity_claims){.tenant = t.tenant}, NULL);
-    else
+    if (!local_token_read(q->i->env.facts, str_of(q->bearer), TOKEN_PROVISION, parser, &t, &why))
         answer(q, BH_REFUSED, NULL, why);
+    else if (!keys_admit(q->i->env.keys, &t))
+        answer(q, BH_REFUSED, NULL, "it was revoked");
+    else
+        answer(q, BH_OK, &(struct identity_claims){.tenant = t.tenant}, NULL);
     json_parser_free(parser);
 }
 

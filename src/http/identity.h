@@ -18,11 +18,13 @@ struct config;
 struct facts;
 struct http_client;
 struct identity;
+struct keys;
 
 struct identity_env { /* borrowed */
     struct clock *clock;
     struct http_client *http;
     struct facts *facts;
+    struct keys *keys;
     const struct config *cfg;
 };
 /* @ret_why has 256 bytes: what to fix in the configuration. */

@@ -46,6 +46,8 @@ static const struct {
     {"POST", "/admin/mailbox/purge", false, ADMIN, admin_mailbox_purge},
     {"POST", "/admin/mailbox/redrive", false, ADMIN, admin_mailbox_redrive},
     {"POST", "/admin/token", false, ADMIN, admin_token},
+    {"GET", "/admin/tokens", false, ADMIN, admin_tokens},
+    {"POST", "/admin/tokens/revoke", false, ADMIN, admin_token_revoke},
     {"GET", "/admin/grants", false, ADMIN, admin_grants},
     {"POST", "/admin/manage", true, ADMIN, admin_manage},
     {"GET", "/admin/why", false, ADMIN, admin_why},

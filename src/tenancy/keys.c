@@ -12,6 +12,7 @@
 #include "base/mem.h"
 #include "base/rand.h"
 #include "bus/bus.h"
+#include "core/caller.h"
 #include "store/store.h"
 #include "tenancy/enroll.h"
 #include "tenancy/keys_priv.h"
@@ -254,7 +255,8 @@ static void write_key(struct doing *d)
     buf_wipe(&value);
 }
 
-static const char *bad_name(const struct key_spec *s)
+/* NULL: all of them can be used; else which cannot, as the beginning of a sentence. */
+static const char *bad_name(const struct key_spec *s, const char **ret_rule)
 {
     const struct {
         const char *what;
@@ -262,13 +264,14 @@ static const char *bad_name(const struct key_spec *s)
     } names[] = {{"tenant", s->tenant},
                  {"identity", s->identity},
                  {"agent", s->agent},
-                 {"instance", s->instance},
-                 {"namespace", s->ns}};
+                 {"instance", s->instance}};
 
+    *ret_rule = " must be 1 to 128 printable characters without blanks";
     for (size_t i = 0; i < ARRAY_LEN(names); i++)
         if ((i == 0 || names[i].name.p != NULL) && !facts_name_ok(names[i].name))
             return names[i].what;
-    return NULL;
+    *ret_rule = " must be 1 to 64 letters, digits, dots, dashes or underscores";
+    return s->ns.p != NULL && !caller_ns_valid(s->ns) ? "namespace" : NULL;
 }
 
 static void make_texts(struct keys *k, const struct key_spec *s, struct key_made *m)
@@ -303,11 +306,11 @@ void keys_make(struct keys *k, const struct key_spec *spec, struct key_made *ret
                keys_done_cb *done, void *ctx)
 {
     struct doing *d = doing_new(k, done, ctx);
-    const char *bad = bad_name(spec);
+    const char *rule, *bad = bad_name(spec, &rule);
     int64_t now_ms = clock_wall_ms(k->env.clock);
 
     if (bad != NULL) {
-        refuse(d, BH_MALFORMED, bad, " must be 1 to 128 printable characters without blanks");
+        refuse(d, BH_MALFORMED, bad, rule);
         return;
     }
     make_texts(k, spec, ret_made);
