@@ -21,11 +21,13 @@
 struct request {
     struct list owner;     /* session->requests, or instance->orphans */
     struct list by_due;    /* requests->due */
+    struct list told;      /* requests->told, while its result waits for the end of the turn */
     struct session *s;     /* borrowed; NULL: gone */
     struct instance *inst; /* borrowed */
     int64_t due_ms;
     char *held; /* owned; the finished result nobody was there to take */
     size_t held_n;
+    size_t result_at, result_n; /* its frame in requests->results, while told */
     uint32_t index;
     uint16_t id_n;
     bool recorded; /* its record is on disk or on its way */
@@ -43,6 +45,8 @@ struct requests {
     struct request_slot *slots; /* owned */
     uint32_t n, cap, free;      /* free: index + 1; 0: none */
     struct list due;
+    struct list told;   /* requests whose result came in this turn, in that order */
+    struct buf results; /* the frames of those, used again every turn */
     struct timer timer;
 };
 
@@ -54,6 +58,7 @@ struct requests *requests_new(struct relay *r)
 
     q->relay = r;
     list_init(&q->due);
+    list_init(&q->told);
     timer_init(&q->timer, on_deadline);
     return q;
 }
@@ -102,6 +107,7 @@ static void request_free(struct requests *q, struct request *req)
         req->s->n_requests--;
     list_remove(&req->owner);
     list_remove(&req->by_due);
+    list_remove(&req->told);
     slot->req = NULL;
     slot->generation++;
     slot->next_free = q->free;
@@ -125,6 +131,7 @@ void requests_free(struct requests *q)
     timer_stop(q->relay->env.clock, &q->timer);
     list_each (&q->due, it, nxt)
         request_free(q, list_entry(it, struct request, by_due));
+    buf_done(&q->results);
     free(q->slots);
     free(q);
 }
@@ -150,6 +157,7 @@ static struct request *request_make(struct requests *q, struct instance *inst, s
     memcpy(req->id, id.p, id.n);
     list_init(&req->owner);
     list_init(&req->by_due);
+    list_init(&req->told);
     list_append(&q->due, &req->by_due);
     if (!timer_is_set(&q->timer))
         timer_set(q->relay->env.clock, &q->timer, q->relay->lim.action_ms);
@@ -166,13 +174,16 @@ static struct request *request_new(struct requests *q, struct session *s, struct
     return req;
 }
 
-static void hold_result(struct request *req, const struct action_result *result)
+static struct str request_id(const struct request *req)
 {
-    struct buf frame = BUF_INIT;
+    return str_make(req->id, req->id_n);
+}
 
-    frame_write_result(&frame, str_make(req->id, req->id_n), result);
+static void hold(struct request *req, struct str frame)
+{
+    req->held = xmalloc(frame.n);
     req->held_n = frame.n;
-    req->held = buf_take(&frame);
+    memcpy(req->held, frame.p, frame.n);
 }
 
 /* ---- answers ---- */
@@ -192,17 +203,32 @@ static void refuse(struct session *s, struct str id, const char *error)
 }
 
 /* To whoever is there.  True: the request is over. */
-static bool finish(struct requests *q, struct request *req, const struct action_result *result)
+static bool finish(struct requests *q, struct request *req, struct str frame)
 {
     struct session *s = req->s != NULL ? req->s : req->inst->receiver;
 
     if (s != NULL) {
-        reply(s, str_make(req->id, req->id_n), result);
+        s->link->ops->send(s->link, frame);
         request_end(q, req);
         return true;
     }
-    hold_result(req, result);
+    hold(req, frame);
     return false;
+}
+
+static bool is_decided(const struct request *req)
+{
+    return req->held != NULL || list_is_linked(&req->told);
+}
+
+/* Its frame goes out when the turn ends: whoever reports may be in the middle of its own work. */
+static void tell(struct requests *q, struct request *req, const struct action_result *result)
+{
+    req->result_at = q->results.n;
+    frame_write_result(&q->results, request_id(req), result);
+    req->result_n = q->results.n - req->result_at;
+    list_append(&q->told, &req->told);
+    heart_wake(q->relay);
 }
 
 void relay_result(struct relay *r, struct action_id id, const struct action_result *result)
@@ -212,8 +238,22 @@ void relay_result(struct relay *r, struct action_id id, const struct action_resu
                               ? q->slots[id.index].req
                               : NULL;
 
-    if (req != NULL && req->held == NULL)
-        finish(q, req, result);
+    if (req != NULL && !is_decided(req))
+        tell(q, req, result);
+}
+
+void requests_answer_all(struct relay *r)
+{
+    struct requests *q = r->requests;
+
+    while (!list_is_empty(&q->told)) {
+        struct request *req = list_first(&q->told, struct request, told);
+        list_remove(&req->told);
+        if (!finish(q, req, str_make(q->results.p + req->result_at, req->result_n)) &&
+            !list_is_linked(&req->by_due))
+            request_end(q, req); /* past its time: the client has stopped waiting */
+    }
+    buf_reset(&q->results);
 }
 
 static void on_deadline(struct timer *t)
@@ -228,10 +268,15 @@ static void on_deadline(struct timer *t)
             timer_set(q->relay->env.clock, &q->timer, req->due_ms - now_ms);
             return;
         }
-        if (req->held == NULL)
-            q->relay->n.actions_timed_out++;
-        if (req->held != NULL || !finish(q, req, &late))
+        if (req->held != NULL) {
             request_end(q, req); /* the client has stopped waiting */
+            continue;
+        }
+        list_remove(&req->by_due);
+        if (is_decided(req))
+            continue; /* its result goes out when this turn ends */
+        q->relay->n.actions_timed_out++;
+        tell(q, req, &late);
     }
 }
 
@@ -260,26 +305,42 @@ void requests_adopt(struct session *s)
 
 /* ---- what an earlier process was cut off in ---- */
 
+/* NULL: nobody can be waiting for it. */
+static struct request *cut_off(struct relay *r, struct instance *i, struct str id, struct str error)
+{
+    struct action_result result = {.error = error};
+    struct buf frame = BUF_INIT;
+
+    if (i == NULL || id.n == 0 || id.n > REQUEST_ID_MAX)
+        return NULL;
+    struct request *req = request_make(r->requests, i, id);
+    list_append(&i->orphans, &req->owner);
+    frame_write_result(&frame, id, &result);
+    hold(req, buf_str(&frame));
+    buf_done(&frame);
+    return req;
+}
+
+void relay_cut_off(struct relay *r, struct str tenant, struct str instance, struct str request_id,
+                   struct str error)
+{
+    cut_off(r, instance_find(r, tenant, instance), request_id, error);
+}
+
 static void on_record(void *ctx, struct str key, struct str value)
 {
     struct relay *r = ctx;
     struct str rest = key, tenant, name;
-    struct action_result cut = {.error =
-                                    STR(ACTION_ERROR_UNKNOWN
-                                        "bellhop restarted while this was being sent; it may have "
-                                        "been delivered")};
 
     (void)value;
-    if (!str_split(&rest, '\x1f', &tenant) || !str_split(&rest, '\x1f', &name) || rest.n == 0 ||
-        rest.n > REQUEST_ID_MAX)
+    if (!str_split(&rest, '\x1f', &tenant) || !str_split(&rest, '\x1f', &name))
         return;
-    struct instance *i = instance_find(r, tenant, name);
-    if (i == NULL)
-        return;
-    struct request *req = request_make(r->requests, i, rest);
-    req->recorded = true;
-    list_append(&i->orphans, &req->owner);
-    hold_result(req, &cut);
+    struct request *req =
+        cut_off(r, instance_find(r, tenant, name), rest,
+                STR(ACTION_ERROR_UNKNOWN "bellhop restarted while this was being sent; it may have "
+                                         "been delivered"));
+    if (req != NULL)
+        req->recorded = true;
 }
 
 enum bh_err requests_load(struct relay *r)

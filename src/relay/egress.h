@@ -37,5 +37,6 @@ void requests_free(struct requests *q);     /* NULL is fine; nobody is answered 
 void requests_free_rates(struct relay *r);
 
 void requests_start(struct session *s, const struct frame *f);
-void requests_orphan(struct session *s); /* it leaves */
-void requests_adopt(struct session *s);  /* it receives: results that found nobody go to it */
+void requests_answer_all(struct relay *r); /* at the end of a turn: the results that came in it */
+void requests_orphan(struct session *s);   /* it leaves */
+void requests_adopt(struct session *s);    /* it receives: results that found nobody go to it */

@@ -1,8 +1,8 @@
 /* relay.c - design.  (relay.h has the contract.)
  *
- * Building and taking down, the end of a turn, and the drain.  The order at the end of a turn: pump
- * first, so that what came in this turn goes out in it; then the acks, as one write; then the
- * answers to platforms, whose callbacks may start the next round. */
+ * Building and taking down, the end of a turn, and the drain.  The order at the end of a turn:
+ * results and deliveries first, so that what came in this turn goes out in it; then the acks, as one
+ * write; then the answers to platforms, whose callbacks may start the next round. */
 #include "relay/relay.h"
 #include <assert.h>
 #include <stdio.h>
@@ -107,6 +107,7 @@ static void on_turn(struct timer *t)
 {
     struct relay *r = container_of(t, struct relay, turn);
 
+    requests_answer_all(r);
     pump_all(r);
     acks_submit(r);
     accept_answer_all(r);

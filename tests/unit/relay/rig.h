@@ -423,6 +423,13 @@ static const struct outlet *rig_find(struct outside *o, struct str platform, str
             return all[i];
     return NULL;
 }
+static size_t rig_messages(void) /* written to all sockets so far */
+{
+    size_t n = 0;
+    for (size_t i = 0; i < rig.n_fakes; i++)
+        n += rig.fakes[i].n_messages;
+    return n;
+}
 static void rig_act(struct outside *o, const struct outlet *to, struct action_id id,
                     const struct action_from *from, const struct action *act)
 {
@@ -432,9 +439,19 @@ static void rig_act(struct outside *o, const struct outlet *to, struct action_id
     snprintf(rig.act_chat, sizeof rig.act_chat, "%.*s", STR_FMT(act->chat_id));
     snprintf(rig.act_bot, sizeof rig.act_bot, "%s", to->bot);
     snprintf(rig.act_platform, sizeof rig.act_platform, "%s", to->platform);
-    if (rig.act_at_once)
-        relay_result(rig.relay, id,
-                     &(struct action_result){.success = true, .message_id = STR("m9")});
+    if (!rig.act_at_once)
+        return;
+    char *own = xstrdup("m9"); /* of this call: gone when it returns */
+    size_t before = rig_messages();
+    relay_result(rig.relay, id,
+                 &(struct action_result){.success = true, .message_id = str_of(own)});
+    memset(own, 'x', 2);
+    free(own);
+    relay_result(rig.relay, id, &(struct action_result){.error = STR("answered twice")});
+    assert_int_equal(rig_messages(), before); /* nobody hears of it inside this call ... */
+    assert_true(from->request_id.n > 0 && from->request_id.p[0] == 'r'); /* ... and it may go on */
+    assert_string_equal(rig.act_chat, "c1");
+    assert_true(str_eq(act->chat_id, str_of(rig.act_chat)));
 }
 static enum gate_sight rig_sees(struct outside *o, const struct outlet *at, const struct event *ev,
                                 struct str user)

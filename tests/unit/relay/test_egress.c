@@ -16,6 +16,7 @@ static void answer_it(const char *message_id)
 {
     relay_result(rig.relay, rig.act_id,
                  &(struct action_result){.success = true, .message_id = str_of(message_id)});
+    turn();
 }
 static size_t results(const struct fake *f)
 {
@@ -220,6 +221,52 @@ static void a_platform_may_answer_inside_the_call(void **state)
     ask(f, "r2", SEND, "");
     assert_int_equal(results(f), 2);
     assert_true(result_says(f, 1, "\"requestId\":\"r2\""));
+    assert_true(result_says(f, 1, "\"message_id\":\"m9\"")); /* as it was when it was reported */
+}
+
+static void a_result_whose_asker_leaves_in_the_same_turn_is_kept_for_the_next(void **state)
+{
+    struct fake *f = connect_as("gw-a");
+    publish("a", "e1");
+    ask(f, "r1", SEND, "");
+    relay_result(rig.relay, rig.act_id, &(struct action_result){.success = true});
+    hang_up(f, 1006);
+    f = connect_as("gw-a");
+    assert_int_equal(results(f), 1);
+    assert_true(result_says(f, 0, "\"success\":true"));
+}
+
+static void a_result_in_the_turn_of_its_deadline_is_not_overtaken_by_it(void **state)
+{
+    struct fake *f = connect_as("gw-a");
+    publish("a", "e1");
+    ask(f, "r1", SEND, "");
+    rig.now_ms += 28000;
+    clock_set(rig.clock, rig.now_ms, 1700000000000 + rig.now_ms);
+    relay_result(rig.relay, rig.act_id, &(struct action_result){.success = true});
+    turn();
+    assert_int_equal(results(f), 1);
+    assert_true(result_says(f, 0, "\"success\":true"));
+    assert_int_equal(relay_counters(rig.relay)->actions_timed_out, 0);
+}
+
+static void what_an_earlier_process_was_cut_off_in_is_told_once(void **state)
+{
+    relay_cut_off(rig.relay, STR("acme"), STR("nobody"), STR("r1"), STR("timed out: x"));
+    connect_as("gw-a"); /* now it exists */
+    restart();
+    relay_cut_off(rig.relay, STR("acme"), STR("ann"), STR("r1"), STR("timed out: cut off"));
+    relay_cut_off(rig.relay, STR("acme"), STR("ann"), STR(""), STR("timed out: cut off"));
+    struct fake *f = connect_as("gw-a");
+    assert_int_equal(results(f), 1);
+    assert_true(result_says(f, 0, "\"requestId\":\"r1\""));
+    assert_true(result_says(f, 0, "\"error\":\"timed out: cut off\""));
+    hang_up(f, 1006);
+    f = connect_as("gw-a");
+    assert_int_equal(results(f), 0);
+    relay_cut_off(rig.relay, STR("acme"), STR("bob"), STR("r2"), STR("timed out: cut off"));
+    advance(30000);
+    assert_int_equal(results(connect_as("gw-b")), 0); /* nobody waits that long */
 }
 
 static void a_platform_that_never_answers_is_timed_out_once(void **state)
@@ -378,6 +425,9 @@ int main(void)
         PROMISE(follow_ups_without_a_vault_all_read_the_same),
         PROMISE(a_repeated_request_id_in_flight_is_ignored),
         PROMISE(a_platform_may_answer_inside_the_call),
+        PROMISE(a_result_whose_asker_leaves_in_the_same_turn_is_kept_for_the_next),
+        PROMISE(a_result_in_the_turn_of_its_deadline_is_not_overtaken_by_it),
+        PROMISE(what_an_earlier_process_was_cut_off_in_is_told_once),
         PROMISE(a_platform_that_never_answers_is_timed_out_once),
         PROMISE(too_many_requests_in_flight_are_refused_as_passing_trouble),
         PROMISE(a_result_finds_the_next_socket_when_the_first_has_gone),
