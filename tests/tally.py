@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""tally.py TESTLOG.json E2E.xml - the last line of ./dev test: `N passed, N failed`, counting every single test.
+"""tally.py TESTLOG.json REPORT.xml... - the last line of ./dev test: `N passed, N failed`, counting every single test.
 
 A cmocka program counts as the tests it reports, any other meson test as one. A log that is missing or
 unreadable counts as one failure, so that a step that never ran cannot look like success.
@@ -34,16 +34,16 @@ def of_meson(path):
 
 def of_pytest(path):
     passed = failed = 0
-    for suite in xml.parse(path).getroot().iter("testsuite"):
+    for suite in xml.parse(path).iter("testsuite"):
         bad = int(suite.get("failures", 0)) + int(suite.get("errors", 0))
         failed += bad
         passed += int(suite.get("tests", 0)) - bad - int(suite.get("skipped", 0))
     return passed, failed
 
 
-def main(meson_log, pytest_log):
+def main(meson_log, *reports):
     passed = failed = 0
-    for reader, path in ((of_meson, meson_log), (of_pytest, pytest_log)):
+    for reader, path in ((of_meson, meson_log), *((of_pytest, r) for r in reports)):
         try:
             good, bad = reader(path)
         except (OSError, ValueError, xml.ParseError) as e:

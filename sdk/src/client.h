@@ -91,7 +91,7 @@ struct bhgw {
     struct gwc_url url;
 
     pthread_mutex_t lock;
-    pthread_cond_t changed; /* phase, want or @quiet changed: for the blocking calls */
+    pthread_cond_t changed; /* @phase or @want changed: for the blocking calls */
     pthread_cond_t events_wakeup, notices_wakeup;
     pthread_t socket_thread, events_thread, notices_thread;
     bool started, quit; /* threads run; threads shall end */

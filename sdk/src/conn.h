@@ -3,8 +3,8 @@
  *
  * Used by the socket thread, with the handle's lock held; nothing here waits.
  *
- *      gwc_conn_dial -> gwc_conn_dial_step until it is done -> conn_write / gwc_conn_read ->
- * gwc_conn_close
+ *      gwc_conn_dial -> gwc_conn_dial_step until it is done
+ *          -> gwc_conn_add_frame, gwc_conn_flush, gwc_conn_read -> gwc_conn_close
  */
 #pragma once
 #include <curl/curl.h>

@@ -6,7 +6,7 @@
  *      struct map by_id = MAP_INIT;
  *      map_put(&by_id, str_of(gw->id), gw);
  *      struct gateway *gw = map_get(&by_id, id);
- *      for (size_t i = 0; map_next(&by_id, &i, &gw_ptr);) ...
+ *      for (size_t i = 0; map_next(&by_id, &i, (void **)&gw);) ...
  */
 #pragma once
 #include "base/str.h"

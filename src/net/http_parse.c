@@ -307,7 +307,7 @@ static enum parsed parse_head(struct conn *c, size_t n, size_t *ret_at)
 
 /* ---- the body ---- */
 
-/*  SIZE --LF--> DATA --all--> DATA_CR -> DATA_LF -> SIZE
+/*  SIZE --LF--> DATA --all--> CR -> LF -> SIZE
  *    '--size 0, LF--> TRAILER (lines until an empty one) -> whole */
 enum {
     CHUNK_SIZE,

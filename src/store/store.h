@@ -78,7 +78,7 @@ struct store_row {
     uint32_t attempts;
     uint8_t row_kind;
     int64_t at_ms;
-    struct str frame; /* absent in store_load_rows() */
+    struct str frame; /* absent in load_rows() */
     size_t frame_bytes;
     struct str parked; /* the reason; absent: not parked */
 };

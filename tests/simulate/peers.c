@@ -148,7 +148,7 @@ static struct sim_socket **some_socket(struct world *w, struct peer *p)
     return n != 0 ? open[rand_below(&w->rand, n)] : NULL;
 }
 
-/* Read up to @messages lines' worth: everything waiting counts as read, in order. */
+/* Read up to @lines of what waits, in order. */
 static void socket_read(struct world *w, struct sim_socket *s, size_t lines)
 {
     struct str rest = buf_str(&s->inbox), line;

@@ -1,0 +1,67 @@
+"""names.py - a comment names only what exists."""
+import os
+import re
+
+from tree import Problem, data_lines
+
+CALL = re.compile(r"(?<![\w./-])([A-Za-z_]\w*)\(\)")
+FILE = re.compile(r"(?<![\w/])((?:[\w.-]+/)*[\w-]+\.(?:c|h|cc|py|md|js|yaml))\b(?!\.\w)")
+SNAKE = re.compile(r"(?<![\w/.-])([a-z][a-z0-9]*(?:_[a-z0-9]+)+|[A-Z][A-Z0-9]*(?:_[A-Z0-9]+)+)\b")
+TICKED = re.compile(r"`([A-Za-z_]\w*)(?:\(\))?`")
+PARAMETER = re.compile(r"(?<![\w@.`<])@([a-z]\w*)")
+SYSTEM = re.compile(r"#\s*include\s*<([^>]+)>")
+QUOTED_FILE = re.compile(r'["/]([\w-]+\.\w+)"')
+CODE = ("c", "h", "cc", "py", "js", "cjs", "html", "json", "build", "yaml", "service", "sh")
+
+
+def words_of(tree):
+    """Every word of the tree's code; the comments of C are left out, since they are what is judged."""
+    words = set()
+    for path in tree.files:
+        if path.endswith((".c", ".h", ".cc")):
+            words.update(re.findall(r"\w+", tree.code(path)))
+        elif path.endswith(tuple("." + e for e in CODE)) and not path.startswith("tests/check/"):
+            words.update(re.findall(r"\w+", tree.text(path)))
+    return words
+
+
+def foreign_words(data):
+    """Names of other people's things, which our comments may mention: foreign.txt."""
+    return {w for _, words in data_lines(os.path.join(data, "foreign.txt")) for w in words}
+
+
+class Files:
+    """Which file names mean something: files of the tree, headers of the system, files the code opens."""
+
+    def __init__(self, tree):
+        self.tree = tree
+        self.ends = {e for f in tree.files for e in endings(f)}
+        for path in tree.match("src", "sdk", "tests", ext=("c", "h", "cc")):
+            self.ends.update(e for h in SYSTEM.findall(tree.code(path)) for e in endings(h))
+            self.ends.update(QUOTED_FILE.findall(tree.code(path)))
+
+    def has(self, name, near):
+        """Whether @name, as somebody writes it in the file @near, is one of them."""
+        return name in self.ends or os.path.normpath(name) in self.ends or \
+            os.path.normpath(os.path.join(os.path.dirname(near), name)) in self.tree.set
+
+
+def endings(path):
+    """a/b/c.h: itself, b/c.h, c.h."""
+    parts = path.split("/")
+    return ["/".join(parts[i:]) for i in range(len(parts))]
+
+
+def names(tree, data):
+    """Functions, fields, constants and files named in comments exist; `@name` is in the same file's code."""
+    words, foreign, files = words_of(tree), foreign_words(data), Files(tree)
+    short = {w.split("_", 1)[1] for w in words if w.isupper() and "_" in w}  # pictures say WS_CLOSING for CONN_WS_CLOSING
+    for path in tree.match("src", "sdk", "tests", "examples", ext=("c", "h", "cc")):
+        own = set(re.findall(r"\w+", tree.code(path)))
+        for line, comment in tree.comments(path):
+            found = {m for rule in (CALL, SNAKE, TICKED) for m in rule.findall(comment) if m not in words and m not in short}
+            found |= {"@" + m for m in PARAMETER.findall(comment) if m not in own}
+            found |= {m for m in FILE.findall(comment) if not files.has(m, path)}
+            for name in sorted(found - foreign):
+                yield Problem(f"{path} {name}", f"{path}:{line}: the comment names {name}, which does not exist: say what "
+                                                "is there now (a name of somebody else's goes into tests/check/foreign.txt)")

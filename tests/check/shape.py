@@ -1,0 +1,62 @@
+"""shape.py - one tag one struct, files and functions of a size one can read."""
+import re
+
+from tree import Problem
+
+TAG = re.compile(r"^(struct|enum|union)\s+(\w+)\s*\{", re.M)
+LONG_FILE, LONG_FUNCTION, WIDE = 500, 60, 100
+REASON = "Long because"
+
+
+def tags(tree, data):
+    """A tag that a header defines is defined nowhere else, so that a name means one thing."""
+    homes = {}
+    for path in tree.match("src", "sdk"):
+        for m in TAG.finditer(tree.code(path)):
+            homes.setdefault(f"{m.group(1)} {m.group(2)}", []).append(path)
+    for tag, paths in sorted(homes.items()):
+        if len(paths) > 1 and any(p.endswith(".h") for p in paths):
+            yield Problem(tag, f"{tag} is defined in {' and in '.join(paths)}: name one of them after what it is")
+
+
+def sizes(tree, data):
+    """A file of over 500 lines says in its first comment why it is one thing."""
+    for path in tree.match("src", ext=("c", "h", "cc")):
+        n = len(tree.lines(path))
+        first = tree.comments(path)[:1]
+        if n > LONG_FILE and not (first and first[0][0] == 1 and REASON in first[0][1]):
+            yield Problem(path, f"{path} has {n} lines: split it, or say in its first comment \"{REASON} ...\"")
+
+
+def functions(tree, data):
+    """No function is over 60 lines."""
+    for path in tree.match("src", "sdk"):
+        start = None
+        for number, line in enumerate(tree.code(path).splitlines(), 1):
+            if line == "{":
+                start = number
+            elif line == "}" and start:
+                if number - start - 1 > LONG_FUNCTION:
+                    name = function_name(tree.lines(path), start)
+                    yield Problem(f"{path} {name}", f"{path}:{start}: {name}() has {number - start - 1} lines: "
+                                                    f"at most {LONG_FUNCTION}, so give its parts names")
+                start = None
+
+
+def columns(tree, data):
+    """No line of C is over 100 columns; clang-format leaves comments to us."""
+    for path in tree.match("src", "sdk", "tests"):
+        wide = [n for n, line in enumerate(tree.lines(path), 1) if len(line) > WIDE]
+        if wide:
+            yield Problem(path, f"{path}:{wide[0]} is over {WIDE} columns: break the comment by hand")
+
+
+def function_name(lines, brace):
+    """The name before the last parenthesis that opens in column 0's declaration above line @brace."""
+    head = []
+    for line in reversed(lines[:brace - 1]):
+        head.insert(0, line)
+        if line and not line[0].isspace():
+            break
+    m = re.search(r"(\w+)\(", " ".join(head))
+    return m.group(1) if m else "?"

@@ -1,0 +1,265 @@
+"""Each rule of ./dev check can fail, and says what to do: a small tree with one mistake, and its sentence."""
+import os
+import shutil
+import subprocess
+import sys
+
+import pytest
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+sys.path.insert(0, HERE)
+import check  # noqa: E402
+
+
+class House:
+    """A small tree that breaks no rule until somebody writes into it."""
+
+    def __init__(self, root):
+        self.root, self.data = str(root / "tree"), str(root / "data")
+        os.makedirs(self.data)
+        for name in ("layers.txt", "foreign.txt"):
+            shutil.copy(os.path.join(HERE, name), self.data)
+        self.known("")
+        self.write("README.md", "| page | for |\n|---|---|\n| [docs/one.md](docs/one.md) | all |\n")
+        self.write("docs/one.md", "Run `bellhop serve`, watch `bellhop_pokes_total`, read `src/base/str.h`.\n")
+        self.write("docs/bellhop.1", ".TH BELLHOP 1\n.B serve\n\\-\\-port\n")
+        self.write("src/base/README.md", "`str.h`: bytes.\n")
+        self.write("src/cli/README.md", "`serve.c`: the server.\n")
+        self.write("src/base/str.h", "/* str.h - bytes. */\n#pragma once\nstruct str {\n    int n;\n};\n")
+        self.write("src/cli/serve.c", "/* serve.c - the server. */\n#include \"base/str.h\"\n"
+                                      "const struct command cmd_serve = {\"serve\", \"Usage: bellhop serve --port N\"};\n"
+                                      "static const char *const options[] = {\"--port\"};\n"
+                                      "static const char *const counters[] = {\"pokes\"};\n")
+        shutil.copy(os.path.join(HERE, "..", "..", ".clang-format"), os.path.join(self.root, ".clang-format"))
+
+    def write(self, path, text):
+        path = os.path.join(self.root, path)
+        os.makedirs(os.path.dirname(path), exist_ok=True)
+        with open(path, "w", encoding="utf-8") as f:
+            f.write(text)
+
+    def known(self, text):
+        with open(os.path.join(self.data, "known.txt"), "w", encoding="utf-8") as f:
+            f.write(text)
+
+    def run(self, *rules):
+        """(whether all is well, everything that was said)."""
+        out = subprocess.run([sys.executable, os.path.join(HERE, "check.py"), "--root", self.root, "--data", self.data,
+                              "--junit", os.path.join(self.data, "out.xml"), *rules], capture_output=True, text=True)
+        assert out.stderr == "", out.stderr
+        return out.returncode == 0, out.stdout
+
+
+@pytest.fixture
+def house(tmp_path):
+    return House(tmp_path)
+
+
+def says(house, rule, sentence):
+    """The house is well without the mistake of the caller, so it is @rule that finds it."""
+    good, said = house.run(rule)
+    assert not good, said
+    assert sentence in said, said
+
+
+def test_a_tree_without_mistakes_passes_every_rule(house):
+    good, said = house.run()
+    assert good, said
+    assert [line.split()[0] for line in said.splitlines()] == [r.__name__ for r in check.RULES]
+
+
+def test_an_include_that_points_up_is_named(house):
+    house.write("src/base/str.c", '#include "cli/cli.h"\n')
+    says(house, "layers", "src/base/str.c includes cli/cli.h, but cli/ stands above base/")
+
+
+def test_neighbours_that_the_table_does_not_join_are_named(house):
+    house.write("src/edge/vault.c", '#include "tenancy/facts.h"\n')
+    says(house, "layers", "edge/ and tenancy/ are neighbours that do not know each other")
+
+
+def test_neighbours_that_the_table_joins_are_fine(house):
+    house.write("src/relay/judge.c", '#include "tenancy/facts.h"\n')
+    assert house.run("layers")[0]
+
+
+def test_an_adapter_that_includes_another_is_named(house):
+    house.write("src/platform/wecom/wecom.c", '#include "platform/twilio/twilio.h"\n')
+    says(house, "layers", "platform/twilio/ is an implementation")
+
+
+def test_a_commented_include_is_none(house):
+    house.write("src/base/str.c", '/*\n#include "cli/cli.h"\n*/\n')
+    assert house.run("layers")[0]
+
+
+@pytest.mark.parametrize("header, path", [("ev.h", "src/relay/pulse.c"), ("curl/curl.h", "src/platform/web/web.c"),
+                                          ("openssl/ssl.h", "src/base/crypto.c"), ("sqlite3.h", "src/store/seal.c")])
+def test_a_library_away_from_its_home_is_named(house, header, path):
+    house.write(path, f"#include <{header}>\n")
+    says(house, "layers", f"{path} includes {header}, but only")
+
+
+def test_a_folder_without_a_floor_is_named(house):
+    house.write("src/attic/box.c", "int box;\n")
+    says(house, "layers", "src/attic/ has no floor")
+
+
+def test_what_may_include_only_a_few_is_held_to_them(house):
+    house.write("src/agent/seat.c", '#include "store/store.h"\n')
+    says(house, "layers", "agent/ includes nothing but")
+
+
+def test_a_heart_that_opens_a_platform_is_named(house):
+    house.write("src/relay/egress.c", "static void send_it(void)\n{\n    p->ops->act(p);\n}\n")
+    says(house, "face", "src/relay/egress.c:3: the heart dereferences p->ops")
+
+
+def test_a_tag_with_two_meanings_is_named(house):
+    house.write("src/net/str.c", "struct str {\n    int other;\n};\n")
+    says(house, "tags", "struct str is defined in src/base/str.h and in src/net/str.c")
+
+
+def test_a_tag_two_sources_keep_to_themselves_is_fine(house):
+    for path in ("src/net/a.c", "src/net/b.c"):
+        house.write(path, "struct loading {\n    int n;\n};\n")
+    assert house.run("tags")[0]
+
+
+def test_a_long_file_without_a_reason_is_named(house):
+    house.write("src/base/str.c", "/* str.c - bytes. */\n" + "int n;\n" * 500)
+    says(house, "sizes", "src/base/str.c has 501 lines: split it")
+
+
+def test_a_long_file_with_a_reason_is_fine(house):
+    house.write("src/base/str.c", "/* str.c - bytes.  Long because it is one table. */\n" + "int n;\n" * 500)
+    assert house.run("sizes")[0]
+
+
+def test_a_long_function_is_named(house):
+    house.write("src/base/str.c", "int str_grow(struct str *s,\n             int n)\n{\n" + "    n++;\n" * 61 + "}\n")
+    says(house, "functions", "str_grow() has 61 lines")
+
+
+def test_a_wide_line_is_named(house):
+    house.write("src/base/str.c", "/* " + "wide " * 20 + "*/\n")
+    says(house, "columns", "src/base/str.c:1 is over 100 columns")
+
+
+@pytest.mark.parametrize("comment, name", [
+    ("Then str_cut() cuts it.", "str_cut"), ("The field n_bytes counts.", "n_bytes"), ("See cut.c for more.", "cut.c"),
+    ("At most MAX_BYTES of them.", "MAX_BYTES"), ("The `cutter` cuts.", "cutter"), ("@bytes is borrowed.", "@bytes")])
+def test_a_comment_that_names_what_is_gone_is_named(house, comment, name):
+    house.write("src/base/str.c", f"/* str.c - bytes.  {comment} */\nint str_grow(int by);\n")
+    says(house, "names", f"src/base/str.c:1: the comment names {name}, which does not exist")
+
+
+def test_a_comment_that_names_what_is_there_is_fine(house):
+    house.write("src/base/str.c", "/* `struct str` of str.h; str_grow() adds @by, see base/str.h, docs/one.md and <stdio.h>. */\n"
+                                  "#include <stdio.h>\nint str_grow(int by);\n")
+    assert house.run("names")[0]
+
+
+def test_foreign_names_are_allowed_when_listed(house):
+    house.write("src/base/str.c", "/* As libfoo's foo_cut() does. */\n")
+    says(house, "names", "foo_cut")
+    with open(os.path.join(house.data, "foreign.txt"), "a", encoding="utf-8") as f:
+        f.write("foo_cut # libfoo\n")
+    assert house.run("names")[0]
+
+
+@pytest.mark.parametrize("text, sentence", [
+    ("Watch `bellhop_loop_stall_seconds`.", "the metric bellhop_loop_stall_seconds"),
+    ("Set BELLHOP_COLOUR.", "the setting BELLHOP_COLOUR"), ("Call `bellhop sing`.", "the command bellhop sing"),
+    ("Run ./dev sing.", "the command ./dev sing"), ("    bellhop serve --loud\n", "the option --loud"),
+    ("Read `src/base/song.h`.", "the file src/base/song.h"), ("Look into `src/songs/`.", "the folder src/songs/"),
+    ("Call `song_sing()`.", "the name song_sing")])
+def test_a_page_that_names_what_is_gone_is_named(house, text, sentence):
+    house.write("docs/one.md", text + "\n")
+    says(house, "claims", f"docs/one.md names {sentence}, which does not exist")
+
+
+def test_a_command_that_is_not_in_the_manual_is_named(house):
+    house.write("src/cli/sing.c", 'const struct command cmd_sing = {"sing", "Usage: bellhop sing"};\n')
+    says(house, "manual", "docs/bellhop.1 does not have the command sing")
+
+
+def test_an_option_without_help_is_named(house):
+    house.write("docs/one.md", "`bellhop serve --loud`\n")
+    house.write("src/cli/sing.c", 'static const char *const options[] = {"--loud"};\n')
+    says(house, "manual", "src/cli/sing.c takes --loud, but its help text does not say so")
+
+
+def test_an_option_on_no_page_is_named(house):
+    house.write("src/cli/sing.c", 'static const char *const options[] = {"--loud"}, help[] = "sing [--loud]";\n')
+    says(house, "manual", "neither docs/bellhop.1 nor a page of docs/ has it")
+
+
+def test_a_page_nobody_lists_is_named(house):
+    house.write("docs/two.md", "Two.\n")
+    says(house, "pages", "README.md does not list docs/two.md")
+
+
+def test_a_page_listed_twice_is_named(house):
+    house.write("README.md", "| [docs/one.md](docs/one.md) | all |\n| [docs/one.md](docs/one.md) | again |\n")
+    says(house, "pages", "README.md lists docs/one.md 2 times")
+
+
+def test_a_dead_link_is_named(house):
+    house.write("docs/one.md", "See [two](two.md#part).\n")
+    says(house, "pages", "docs/one.md links to docs/two.md, which is not there")
+
+
+def test_a_folder_without_a_readme_is_named(house):
+    house.write("src/net/loop.c", "int loop;\n")
+    says(house, "readmes", "src/net/ has no README.md")
+
+
+def test_a_file_its_readme_does_not_list_is_named(house):
+    house.write("src/base/buf.c", "int buf;\n")
+    says(house, "readmes", "src/base/README.md does not list src/base/buf.c")
+
+
+def test_a_readme_may_list_files_by_pattern(house):
+    house.write("src/base/README.md", "`str.h`, and `buf_*.c` for the rest.\n")
+    house.write("src/base/buf_out.c", "int buf;\n")
+    assert house.run("readmes")[0]
+
+
+def test_an_unformatted_file_is_named(house):
+    house.write("src/base/str.c", "int   n;\n")
+    says(house, "formatting", "src/base/str.c:1 is not formatted: run ./dev fmt")
+
+
+def test_what_cppcheck_finds_is_named_again_on_the_next_run(house):
+    house.write("src/base/str.c", "int at(void);\nint at(void)\n{\n    int a[2] = {0, 0};\n    return a[5];\n}\n")
+    for _ in range(2):  # the second run answers from the cache
+        says(house, "cppcheck", "src/base/str.c:5: Array 'a[2]' accessed at index 5")
+
+
+def test_what_is_known_is_excused(house):
+    house.write("src/edge/vault.c", '#include "tenancy/facts.h"\n')
+    house.known("2026-11-15 layers src/edge/vault.c tenancy/facts.h # until the vault asks the host\n")
+    good, said = house.run("layers")
+    assert good and "ok, 1 known" in said
+
+
+def test_a_known_problem_that_is_mended_must_leave_the_list(house):
+    house.known("2026-11-15 layers src/edge/vault.c tenancy/facts.h\n")
+    says(house, "layers", '"layers src/edge/vault.c tenancy/facts.h" is mended: delete the line')
+
+
+def test_a_known_problem_of_no_rule_is_named(house):
+    house.known("2026-11-15 songs src/edge/vault.c\n")
+    says(house, "layers", 'known.txt:1: there is no rule "songs"')
+
+
+def test_the_tally_counts_a_broken_rule_as_a_failure(house):
+    house.write("docs/two.md", "Two.\n")
+    house.run("pages", "readmes")
+    empty = os.path.join(house.data, "meson.json")
+    open(empty, "w", encoding="utf-8").close()
+    out = subprocess.run([sys.executable, os.path.join(HERE, "..", "tally.py"), empty,
+                          os.path.join(house.data, "out.xml")], capture_output=True, text=True)
+    assert out.stdout == "1 passed, 1 failed\n"
+    assert out.returncode == 1
