@@ -24,6 +24,7 @@
 #include "base/map.h"
 #include "bellhop/gateway.h"
 #include "conn.h"
+#include "core/contract.h"
 #include "ledger.h"
 #include "url.h"
 
@@ -102,7 +103,7 @@ struct bhgw {
     /* what is asked for, and where we are */
     enum gwc_want want;
     bool disabled;
-    bool shook_hands;       /* ever: makes a 4401 terminal */
+    bool shook_hands;       /* ever: makes CLOSE_CODE_UNAUTHORIZED terminal */
     bool dial_now;          /* bhgw_open() while waiting */
     bool choked;            /* too much is pending: take nothing, reconnect when half is done */
     bool drain_from_events; /* the events thread asked: do not wait for it */

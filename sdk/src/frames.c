@@ -179,7 +179,8 @@ void gwc_bytes(struct bhgw *gw, struct str piece)
         struct str part = end < 0 ? piece : str_make(piece.p, (size_t)end);
         piece = str_skip(piece, part.n + (end >= 0));
         if (gw->line.n + part.n > gw->opt.max_message_bytes)
-            return gwc_drop(gw, 1009, "the connector sent a frame that is too long");
+            return gwc_drop(gw, CLOSE_CODE_TOO_LARGE,
+                            "the connector sent a frame that is too long");
         if (end >= 0 && gw->line.n == 0) {
             gwc_frame(gw, part);
             continue;

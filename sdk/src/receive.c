@@ -73,7 +73,7 @@ static void on_close_frame(struct bhgw *gw, int code)
     char why[64];
 
     if (gw->phase != GWC_CLOSING) {
-        gwc_conn_add_close(&gw->conn, code == 1005 ? 1000 : code);
+        gwc_conn_add_close(&gw->conn, code == CLOSE_CODE_NONE ? CLOSE_CODE_NORMAL : code);
         gwc_conn_flush(&gw->conn); /* best effort: the peer is leaving either way */
     }
     snprintf(why, sizeof why, "the connector closed with %d", code);
@@ -153,7 +153,8 @@ void gwc_receive(struct bhgw *gw)
             gw->conn.more = false;
             return;
         case GWC_IO_FAILED:
-            gwc_drop(gw, 1006, gw->phase == GWC_CLOSING ? "closed" : "the connection was lost");
+            gwc_drop(gw, CLOSE_CODE_LOST,
+                     gw->phase == GWC_CLOSING ? "closed" : "the connection was lost");
             return;
         case GWC_IO_DONE:
             break;

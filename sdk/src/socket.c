@@ -134,7 +134,7 @@ void gwc_drop(struct bhgw *gw, int code, const char *why)
     gw->ping_at_ms = gw->pong_by_ms = 0;
     if (was == GWC_READY)
         gw->failures = 0;
-    if (code == 4401 && gw->shook_hands) {
+    if (code == CLOSE_CODE_UNAUTHORIZED && gw->shook_hands) {
         gw->disabled = true;
         gwc_requests_fail(gw);
         gwc_enter(gw, GWC_OFF, 0, "the connector revoked this gateway");
@@ -231,7 +231,7 @@ static bool is_quiet(const struct bhgw *gw)
 static void close_politely(struct bhgw *gw, const char *why)
 {
     send_acks(gw, FOREVER);
-    gwc_conn_add_close(&gw->conn, 1000);
+    gwc_conn_add_close(&gw->conn, CLOSE_CODE_NORMAL);
     gwc_enter(gw, GWC_CLOSING, CLOSE_PATIENCE_MS, why);
 }
 
@@ -300,7 +300,7 @@ static void on_deadline(struct bhgw *gw)
         close_politely(gw, "going idle was not confirmed in time");
         break;
     case GWC_CLOSING:
-        gwc_drop(gw, 1000, "closed");
+        gwc_drop(gw, CLOSE_CODE_NORMAL, "closed");
         break;
     case GWC_BACKOFF:
         if (gw->choked && still_choked(gw)) /* it would choke again at once */
@@ -320,7 +320,7 @@ static void timers(struct bhgw *gw)
 
     gwc_requests_expire(gw, now);
     if (gw->pong_by_ms != 0 && now >= gw->pong_by_ms)
-        gwc_drop(gw, 1006, "the connector went silent");
+        gwc_drop(gw, CLOSE_CODE_LOST, "the connector went silent");
     if (gw->ping_at_ms != 0 && now >= gw->ping_at_ms) {
         gwc_conn_add_frame(&gw->conn, WS_PING, STR(""));
         gw->ping_at_ms = 0;
@@ -413,7 +413,7 @@ void *gwc_socket_main(void *arg)
         obey(gw);
         timers(gw);
         if (has_socket(gw) && gwc_conn_flush(&gw->conn) == GWC_IO_FAILED)
-            gwc_drop(gw, 1006, "the connection was lost");
+            gwc_drop(gw, CLOSE_CODE_LOST, "the connection was lost");
         wait_for_something(gw);
         if (gw->phase == GWC_DIALING)
             dial_on(gw);

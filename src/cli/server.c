@@ -98,7 +98,7 @@ static enum bh_err open_heart(struct server *s, char *why)
     err = identity_open(&ie, &s->identity, why);
     if (err != BH_OK)
         return err;
-    http_poker_init(&s->poker, s->http, s->cfg->wake.timeout_ms, s->cfg->wake.allow_private);
+    http_waker_init(&s->waker, s->http, s->cfg->wake.timeout_ms, s->cfg->wake.allow_private);
     s->host_env = (struct host_env){.loop = s->loop,
                                     .clock = clock,
                                     .store = s->store,
@@ -115,7 +115,7 @@ static enum bh_err open_heart(struct server *s, char *why)
                            .bus = s->bus,
                            .rand = &s->rand,
                            .facts = s->facts,
-                           .poker = &s->poker.base,
+                           .waker = &s->waker.base,
                            .outside = host_outside(s->host)};
     struct relay_limits limits = limits_of(s->cfg);
     err = relay_open(&re, &limits, &s->relay, why);
@@ -199,7 +199,7 @@ enum bh_err server_open(struct server *s, struct config *cfg, char *ret_why)
     enum bh_err err;
 
     *s = (struct server){.cfg = cfg, .loop = loop_new(), .rand = RAND_SYSTEM};
-    list_init(&s->poker.under_way);
+    list_init(&s->waker.under_way);
     *ret_why = '\0';
     s->http_server = http_server_new(s->loop, &http_limits_default, front_handle, &s->front);
     s->bus = bus_local_new(loop_clock(s->loop));
@@ -229,7 +229,7 @@ void server_close(struct server *s)
     if (s->host != NULL)
         host_close_platforms(s->host);
     http_server_free(s->http_server); /* every session ends here */
-    http_poker_done(&s->poker);
+    http_waker_done(&s->waker);
     identity_free(s->identity);
     if (s->http != NULL)
         http_client_free(s->http);
@@ -274,8 +274,8 @@ void server_reload(struct server *s, struct config *now, struct buf *ret_said)
     config_free(now);
     struct relay_limits limits = limits_of(s->cfg);
     relay_set_limits(s->relay, &limits);
-    s->poker.timeout_ms = s->cfg->wake.timeout_ms;
-    s->poker.allow_private = s->cfg->wake.allow_private;
+    s->waker.timeout_ms = s->cfg->wake.timeout_ms;
+    s->waker.allow_private = s->cfg->wake.allow_private;
     facts_set_require_expiry(s->facts, s->cfg->require_expiry);
     set_door(s);
     log_setup(s->cfg->log_level, s->cfg->log_json);

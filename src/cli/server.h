@@ -3,7 +3,7 @@
 #include "base/clock.h"
 #include "base/rand.h"
 #include "http/front.h"
-#include "http/poker.h"
+#include "http/waker.h"
 #include "platform/platform.h"
 
 struct bus;
@@ -24,7 +24,7 @@ struct server { /* all owned */
     struct keys *keys;
     struct vault *vault;
     struct http_client *http;
-    struct http_poker poker;
+    struct http_waker waker;
     struct identity *identity;
     struct http_server *http_server;
     struct host *host;

@@ -41,11 +41,47 @@ struct contract_error {
 };
 extern const struct contract_error contract_errors[];
 
-struct contract_close {
-    int code;
-    bool terminal; /* the gateway does not come back */
+/* What travels when a WebSocket ends.  The two that never travel stand for what did not. */
+enum close_code {
+    CLOSE_CODE_NORMAL = 1000,
+    CLOSE_CODE_PROTOCOL = 1002,
+    CLOSE_CODE_NONE = 1005, /* never travels: a close without a code */
+    CLOSE_CODE_LOST = 1006, /* never travels: the peer vanished */
+    CLOSE_CODE_NOT_UTF8 = 1007,
+    CLOSE_CODE_POLICY = 1008,
+    CLOSE_CODE_TOO_LARGE = 1009,
+    CLOSE_CODE_RESTART = 1012,
+    CLOSE_CODE_BUSY = 1013,
+    CLOSE_CODE_UNAUTHORIZED = 4401,
 };
-extern const struct contract_close contract_close_codes[];
+
+/* Why we close a gateway's socket: the index of contract_closes[], in order of the codes. */
+enum close_reason {
+    CLOSE_ANSWERED,
+    CLOSE_NOT_WEBSOCKET,
+    CLOSE_NOT_UTF8,
+    CLOSE_TOO_SLOW,
+    CLOSE_NO_HELLO,
+    CLOSE_MALFORMED,
+    CLOSE_SLEEPS_TOO_OFTEN,
+    CLOSE_TOO_LARGE,
+    CLOSE_RESTARTING,
+    CLOSE_REPLACED,
+    CLOSE_FELL_ASLEEP,
+    CLOSE_NO_ACKS,
+    CLOSE_NO_PONGS,
+    CLOSE_TRY_LATER,
+    CLOSE_UNAUTHORIZED,
+    CLOSE_REVOKED,
+    CLOSE_REASONS, /* how many there are */
+};
+
+struct contract_close {
+    int code;         /* enum close_code */
+    bool terminal;    /* the gateway does not come back; the same for all reasons of one code */
+    const char *text; /* the reason as it travels; NULL: none */
+};
+extern const struct contract_close contract_closes[CLOSE_REASONS + 1];
 
 /* Sizes and times both sides count on: bellhop's defaults, under the names the relay's limits have.
  */

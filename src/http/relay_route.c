@@ -25,47 +25,47 @@
                        */
 
 struct relay_socket {
-    struct link link;
+    struct wire wire;
     struct ws *ws;           /* lives until on_closed */
     struct session *session; /* ends in on_closed */
 };
 
-static struct relay_socket *socket_of(struct link *l)
+static struct relay_socket *socket_of(struct wire *w)
 {
-    return container_of(l, struct relay_socket, link);
+    return container_of(w, struct relay_socket, wire);
 }
 
-static void link_send(struct link *l, struct str message)
+static void wire_send(struct wire *w, struct str message)
 {
-    ws_send(socket_of(l)->ws, message);
+    ws_send(socket_of(w)->ws, message);
 }
 
-static struct buf *link_send_begin(struct link *l)
+static struct buf *wire_send_begin(struct wire *w)
 {
-    return ws_send_begin(socket_of(l)->ws);
+    return ws_send_begin(socket_of(w)->ws);
 }
 
-static void link_send_end(struct link *l)
+static void wire_send_end(struct wire *w)
 {
-    ws_send_end(socket_of(l)->ws);
+    ws_send_end(socket_of(w)->ws);
 }
 
-static void link_ping(struct link *l, uint32_t number)
+static void wire_ping(struct wire *w, uint32_t number)
 {
-    ws_ping(socket_of(l)->ws, number);
+    ws_ping(socket_of(w)->ws, number);
 }
 
-static void link_close(struct link *l, int code, const char *reason)
+static void wire_close(struct wire *w, enum close_reason why)
 {
-    ws_close(socket_of(l)->ws, code, reason);
+    ws_close(socket_of(w)->ws, contract_closes[why].code, contract_closes[why].text);
 }
 
-static const struct link_ops link_ops = {
-    .send = link_send,
-    .send_begin = link_send_begin,
-    .send_end = link_send_end,
-    .ping = link_ping,
-    .close = link_close,
+static const struct wire_ops wire_ops = {
+    .send = wire_send,
+    .send_begin = wire_send_begin,
+    .send_end = wire_send_end,
+    .ping = wire_ping,
+    .close = wire_close,
 };
 
 static void on_data(void *ctx, struct str bytes, bool end)
@@ -101,7 +101,7 @@ static struct relay_socket *accept_socket(struct front *f, struct http_req *req)
 {
     struct relay_socket *s = xcalloc(1, sizeof *s);
 
-    s->link.ops = &link_ops;
+    s->wire.ops = &wire_ops;
     s->ws = ws_accept(f->server, req,
                       &(struct ws_options){.max_message = MAX_MESSAGE, .max_queued = MAX_QUEUED},
                       &handlers, s);
@@ -134,9 +134,9 @@ static void open_session(struct front *f, struct http_req *req, const struct gat
 
     if (s == NULL)
         return;
-    s->session = session_open(f->relay, gw, &s->link);
+    s->session = session_open(f->relay, gw, &s->wire);
     if (s->session == NULL)
-        ws_close(s->ws, 1013, "try again later");
+        wire_close(&s->wire, CLOSE_TRY_LATER);
 }
 
 static void log_refusal(struct front *f, struct http_req *req, const char *how, const char *why)
@@ -154,7 +154,7 @@ static void refuse_for_good(struct front *f, struct http_req *req, const char *w
     log_refusal(f, req, "", why);
     struct relay_socket *s = accept_socket(f, req);
     if (s != NULL)
-        ws_close(s->ws, 4401, "unauthorized");
+        wire_close(&s->wire, CLOSE_UNAUTHORIZED);
 }
 
 void relay_upgrade(struct front *f, struct http_req *req)

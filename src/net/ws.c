@@ -12,6 +12,7 @@
 #include <stdlib.h>
 
 #include "base/crypto.h"
+#include "core/contract.h"
 
 enum { HEAD_ROOM = 4, PING_BYTES = 8 };
 
@@ -76,7 +77,7 @@ struct ws *ws_accept(struct http_server *s, struct http_req *req, const struct w
 
     ws = xcalloc(1, sizeof *ws);
     *ws = (struct ws){.conn = c, .handlers = *h, .ctx = ctx, .max_queued = opt->max_queued};
-    ws->code = 1006;
+    ws->code = CLOSE_CODE_LOST;
     ws_decoder_init(&ws->decoder, true, opt->max_message);
     c->ws = ws;
     s->slots[c->slot].generation++; /* the request is answered */
@@ -116,7 +117,7 @@ static void check_queue(struct ws *ws)
     conn_flush(c);      /* perhaps the socket takes it */
     ws->writing = false;
     if (c->state == CONN_WS && (conn_queued(c) > ws->max_queued || buf_failed(&c->out)))
-        ws_close(ws, 1008, "too slow");
+        ws_close(ws, contract_closes[CLOSE_TOO_SLOW].code, contract_closes[CLOSE_TOO_SLOW].text);
 }
 
 void ws_send(struct ws *ws, struct str text)
@@ -212,8 +213,8 @@ void ws_close(struct ws *ws, int code, const char *reason)
     }
     if (why.n > 0)
         memcpy(payload + 2, why.p, why.n);
-    /* 1005 and 1006 never travel */
-    send_control(ws, WS_CLOSE, str_make(payload, code == 1005 || code == 1006 ? 0 : 2 + why.n));
+    bool travels = code != CLOSE_CODE_NONE && code != CLOSE_CODE_LOST;
+    send_control(ws, WS_CLOSE, str_make(payload, travels ? 2 + why.n : 0));
     conn_enter(c, CONN_WS_CLOSING);
 }
 

@@ -17,14 +17,14 @@ struct ws_handlers {
     void (*on_data)(void *ctx, struct str bytes, bool end);
     /* The number given to ws_ping(); foreign pongs are dropped.  May be NULL. */
     void (*on_pong)(void *ctx, uint32_t number);
-    void (*on_closed)(void *ctx, int code); /* 1006 when the peer just vanished */
+    void (*on_closed)(void *ctx, int code); /* CLOSE_CODE_LOST: vanished */
     /* The queue of unsent bytes fell below half of max_queued again; may be NULL. */
     void (*on_drained)(void *ctx);
 };
 
 struct ws_options {
-    size_t max_message; /* larger incoming messages: close 1009 */
-    size_t max_queued;  /* unsent bytes beyond this: close 1008, the peer does not read */
+    size_t max_message; /* larger incoming messages: close "too large" */
+    size_t max_queued;  /* unsent bytes beyond this: close "too slow" */
 };
 
 /* Answer an upgrade request with 101.  NULL (and an HTTP 400 was sent) when the request is not a

@@ -17,6 +17,7 @@
 #include "base/crypto.h"
 #include "base/mem.h"
 #include "base/rand.h"
+#include "core/contract.h"
 #include "net/curl_loop.h"
 #include "net/ws_codec.h"
 
@@ -118,7 +119,7 @@ static void flush(struct ws_client *c)
     }
     buf_consume(&c->out, sent);
     if (code != CURLE_OK && code != CURLE_AGAIN) {
-        enter_ended(c, 1006, curl_easy_strerror(code));
+        enter_ended(c, CLOSE_CODE_LOST, curl_easy_strerror(code));
         return;
     }
     if (c->out.n == 0)
@@ -137,7 +138,7 @@ static void send_frame(struct ws_client *c, enum ws_op op, struct str payload)
     at = c->out.n;
     buf_add_str(&c->out, payload);
     if (buf_failed(&c->out)) {
-        enter_ended(c, 1006, "too much is waiting to be sent");
+        enter_ended(c, CLOSE_CODE_LOST, "too much is waiting to be sent");
         return;
     }
     if (payload.n > 0)
@@ -176,7 +177,7 @@ static void on_peer_close(struct ws_client *c, const struct ws_decoded *it)
 
     snprintf(why, sizeof why, "closed by the peer: %.*s", STR_FMT(it->bytes));
     if (c->state == OPEN)
-        send_frame(c, WS_CLOSE, str_make(payload, it->code == 1005 ? 0 : 2));
+        send_frame(c, WS_CLOSE, str_make(payload, it->code == CLOSE_CODE_NONE ? 0 : 2));
     enter_ended(c, code, why);
 }
 
@@ -304,14 +305,15 @@ static void read_all(struct ws_client *c)
         n = 0;
         code = curl_easy_recv(c->easy, bytes, sizeof bytes, &n);
         if (code == CURLE_OK && n == 0)
-            enter_ended(c, c->state == CLOSING ? c->code : 1006, "the connection was lost");
+            enter_ended(c, c->state == CLOSING ? c->code : CLOSE_CODE_LOST,
+                        "the connection was lost");
         else if (code == CURLE_OK && c->state == UPGRADING)
             take_head(c, bytes, n);
         else if (code == CURLE_OK)
             take_frames(c, bytes, n);
     }
     if (code != CURLE_OK && code != CURLE_AGAIN)
-        enter_ended(c, c->state == CLOSING ? c->code : 1006, curl_easy_strerror(code));
+        enter_ended(c, c->state == CLOSING ? c->code : CLOSE_CODE_LOST, curl_easy_strerror(code));
 }
 
 static void on_socket(void *ctx, int events)

@@ -12,7 +12,7 @@ struct ws_client;
 struct ws_client_handlers {
     void (*on_open)(void *ctx);
     void (*on_message)(void *ctx, struct str message, bool text); /* whole messages, borrowed */
-    void (*on_closed)(void *ctx, int code, const char *why); /* 1006: vanished; 0: never opened */
+    void (*on_closed)(void *ctx, int code, const char *why);      /* 0: never opened */
 };
 struct ws_client_options {
     const char *url;            /* ws:// or wss:// */

@@ -13,6 +13,7 @@
 #include <stdlib.h>
 
 #include "base/mem.h"
+#include "core/contract.h"
 
 enum { HEAD, DATA, CONTROL };
 enum { CONTROL_MAX = 125 };
@@ -75,12 +76,12 @@ static int check_start(const struct ws_decoder *d, const uint8_t *h)
     bool fin = (h[0] & 0x80) != 0;
 
     if ((h[0] & 0x70) != 0 || ((h[1] & 0x80) != 0) != d->server)
-        return 1002;
+        return CLOSE_CODE_PROTOCOL;
     if (op >= WS_CLOSE)
-        return op <= WS_PONG && fin && len <= CONTROL_MAX ? 0 : 1002;
+        return op <= WS_PONG && fin && len <= CONTROL_MAX ? 0 : CLOSE_CODE_PROTOCOL;
     if (op > WS_BINARY)
-        return 1002;
-    return (op == WS_CONT) == d->in_message ? 0 : 1002;
+        return CLOSE_CODE_PROTOCOL;
+    return (op == WS_CONT) == d->in_message ? 0 : CLOSE_CODE_PROTOCOL;
 }
 
 static uint64_t head_length(const uint8_t *h)
@@ -102,7 +103,7 @@ static int take_head(struct ws_decoder *d, const uint8_t *h, uint8_t size)
     uint8_t len = h[1] & 0x7f;
 
     if ((len == 126 && n < 126) || (len == 127 && (n < 65536 || n >> 63 != 0)))
-        return 1002; /* the shortest form is required, and the top bit must be clear */
+        return CLOSE_CODE_PROTOCOL; /* the shortest form is required, and the top bit must be clear */
     d->op = h[0] & 0x0f;
     d->fin = (h[0] & 0x80) != 0;
     d->left = n;
@@ -121,7 +122,7 @@ static int take_head(struct ws_decoder *d, const uint8_t *h, uint8_t size)
         d->message_n = 0;
     }
     if (n > d->max_message - d->message_n)
-        return 1009;
+        return CLOSE_CODE_TOO_LARGE;
     d->message_n += n;
     d->in_message = !d->fin;
     return 0;
@@ -195,7 +196,8 @@ static bool close_code_ok(int code)
 {
     if (code >= 3000 && code <= 4999)
         return true;
-    return code >= 1000 && code <= 1014 && code != 1004 && code != 1005 && code != 1006;
+    return code >= 1000 && code <= 1014 && code != 1004 && code != CLOSE_CODE_NONE &&
+           code != CLOSE_CODE_LOST;
 }
 
 static struct ws_decoded finish_control(struct ws_decoder *d, struct str bytes)
@@ -206,16 +208,16 @@ static struct ws_decoded finish_control(struct ws_decoder *d, struct str bytes)
     if (d->op != WS_CLOSE)
         return it;
     if (bytes.n == 1)
-        return bad(d, 1002);
+        return bad(d, CLOSE_CODE_PROTOCOL);
     it.item = WS_ITEM_CLOSE;
-    it.code = 1005;
+    it.code = CLOSE_CODE_NONE;
     if (bytes.n == 0)
         return it;
     it.code = (uint8_t)bytes.p[0] << 8 | (uint8_t)bytes.p[1];
     if (!close_code_ok(it.code))
-        return bad(d, 1002);
+        return bad(d, CLOSE_CODE_PROTOCOL);
     it.bytes = str_skip(bytes, 2);
-    return utf8_valid(it.bytes) ? it : bad(d, 1007);
+    return utf8_valid(it.bytes) ? it : bad(d, CLOSE_CODE_NOT_UTF8);
 }
 
 /* True when the control frame is complete and *@ret_it is filled. */

@@ -17,8 +17,8 @@ enum ws_item {
     WS_ITEM_DATA, /* a piece of a data message: .bytes, .end */
     WS_ITEM_PING, /* answer with a pong of .bytes (whole, at most 125) */
     WS_ITEM_PONG,
-    WS_ITEM_CLOSE, /* .code (1005 when the peer gave none) */
-    WS_ITEM_BAD,   /* protocol violation: close with .code (1002, 1007, 1009); then only MORE */
+    WS_ITEM_CLOSE, /* .code (CLOSE_CODE_NONE when the peer gave none) */
+    WS_ITEM_BAD,   /* protocol violation: close with .code; then only MORE */
 };
 
 struct ws_decoder {

@@ -190,8 +190,8 @@ static void hold(struct request *req, struct str frame)
 
 static void reply(struct session *s, struct str id, const struct action_result *result)
 {
-    frame_write_result(s->link->ops->send_begin(s->link), id, result);
-    s->link->ops->send_end(s->link);
+    frame_write_result(s->wire->ops->send_begin(s->wire), id, result);
+    s->wire->ops->send_end(s->wire);
 }
 
 static void refuse(struct session *s, struct str id, const char *error)
@@ -208,7 +208,7 @@ static bool finish(struct requests *q, struct request *req, struct str frame)
     struct session *s = req->s != NULL ? req->s : req->inst->receiver;
 
     if (s != NULL) {
-        s->link->ops->send(s->link, frame);
+        s->wire->ops->send(s->wire, frame);
         request_end(q, req);
         return true;
     }
@@ -298,7 +298,7 @@ void requests_adopt(struct session *s)
         struct request *req = list_entry(it, struct request, owner);
         if (req->held == NULL)
             continue;
-        s->link->ops->send(s->link, str_make(req->held, req->held_n));
+        s->wire->ops->send(s->wire, str_make(req->held, req->held_n));
         request_end(q, req);
     }
 }

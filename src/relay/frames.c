@@ -14,7 +14,6 @@
 #include "tenancy/facts.h"
 
 enum {
-    CLOSE_POLICY = 1008,
     MALFORMED_MAX = 10,
     MALFORMED_WINDOW_MS = 60000,
     ANSWER_AGE_MS = 5000, /* an acking gateway has acked long before this */
@@ -46,7 +45,7 @@ static void on_malformed(struct session *s, const struct frame *f)
     if (heart_may_log(r, &r->log_malformed, &skipped))
         log_warn(&s->log, "malformed frame: %s more=%llu", f->why, (unsigned long long)skipped);
     if (s->malformed >= MALFORMED_MAX)
-        session_close(s, CLOSE_POLICY, "malformed frames");
+        session_close(s, CLOSE_MALFORMED);
 }
 
 /* ---- hello ---- */
@@ -80,9 +79,9 @@ static void on_hello(struct session *s, const struct frame *f)
 
     claimed_identity(s, f, &platform, &bot);
     identity_add(s, platform, bot);
-    descriptor_write_frame(s->link->ops->send_begin(s->link),
+    descriptor_write_frame(s->wire->ops->send_begin(s->wire),
                            descriptor_for(outside, platform, bot));
-    s->link->ops->send_end(s->link);
+    s->wire->ops->send_end(s->wire);
     if (s->state == SESSION_NEW || s->state == SESSION_IDLE)
         session_receive(s);
 }
@@ -177,7 +176,7 @@ static void on_going_idle(struct session *s, const struct frame *f)
 
     (void)f;
     if (s->state != SESSION_IDLE && !bucket_take(&s->inst->naps, now_ms, NAPS_PER_S, NAPS_AT_ONCE))
-        session_close(s, CLOSE_POLICY, "falls asleep too often");
+        session_close(s, CLOSE_SLEEPS_TOO_OFTEN);
     else
         session_sleep(s);
 }

@@ -74,8 +74,8 @@ static bool send_interrupt(struct instance *i, struct str session_key, struct st
 
     if (!instance_is_live(i))
         return false;
-    frame_write_interrupt(s->link->ops->send_begin(s->link), session_key, chat_id);
-    s->link->ops->send_end(s->link);
+    frame_write_interrupt(s->wire->ops->send_begin(s->wire), session_key, chat_id);
+    s->wire->ops->send_end(s->wire);
     i->relay->n.interrupts_out++;
     return true;
 }

@@ -12,8 +12,6 @@
 #include "relay/session.h"
 #include "tenancy/facts.h"
 
-enum { CLOSE_POLICY = 1008, CLOSE_RESTART = 1012 };
-
 static int64_t now_ms(const struct session *s)
 {
     return clock_now_ms(s->inst->relay->env.clock);
@@ -30,7 +28,7 @@ void session_ping(struct session *s)
 {
     if (!pings_unanswered(s))
         s->quiet_since_ms = now_ms(s);
-    s->link->ops->ping(s->link, ++s->ping_no);
+    s->wire->ops->ping(s->wire, ++s->ping_no);
 }
 
 static int64_t min64(int64_t a, int64_t b)
@@ -84,7 +82,7 @@ static void check_acks(struct session *s, int64_t now)
     if (flight_count(s->flight) == 0 || silent_ms < lim->ack_patience_ms)
         return;
     if (s->state == SESSION_DEAF && silent_ms >= 3 * lim->ack_patience_ms)
-        session_close(s, CLOSE_RESTART, "no acknowledgements");
+        session_close(s, CLOSE_NO_ACKS);
     else if (s->state == SESSION_RECEIVING && s->spoke && !s->ackless && !gateway_has_acked(s))
         session_is_ackless(s);
     else if (s->state == SESSION_RECEIVING || s->state == SESSION_MUTE)
@@ -99,7 +97,7 @@ static void check_pongs(struct session *s, int64_t now)
     if (!pings_unanswered(s))
         return;
     if (quiet_ms >= 3 * lim->ack_patience_ms)
-        session_close(s, CLOSE_RESTART, "no answer to pings");
+        session_close(s, CLOSE_NO_PONGS);
     else if (s->state == SESSION_RECEIVING && quiet_ms >= lim->pong_patience_ms)
         become_away(s, SESSION_MUTE, "answers no ping");
 }
@@ -124,9 +122,9 @@ void pulse_tick(struct timer *t)
     if (s->state != SESSION_CLOSING)
         check_acks(s, now);
     if (s->state == SESSION_OLD && now - s->since_ms >= lim->old_socket_ms)
-        session_close(s, CLOSE_RESTART, "replaced by a newer socket");
+        session_close(s, CLOSE_REPLACED);
     if (s->state == SESSION_NEW && now - s->since_ms >= lim->old_socket_ms)
-        session_close(s, CLOSE_POLICY, "no hello");
+        session_close(s, CLOSE_NO_HELLO);
     if (s->state == SESSION_CLOSING)
         return;
     if (now >= s->next_ping_ms) {

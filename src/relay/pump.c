@@ -20,7 +20,7 @@ void pump_want(struct instance *i)
 
 struct pack { /* one message being put together; on the stack */
     struct session *s;
-    struct buf *out; /* borrowed from the link; NULL: not begun */
+    struct buf *out; /* borrowed from the wire; NULL: not begun */
     size_t start;    /* bytes in @out before us */
     uint64_t first, last;
     uint32_t n;
@@ -34,7 +34,7 @@ static void send_pieces(struct session *s, struct str frame)
         size_t n = frame.n < PUMP_MESSAGE_MAX ? frame.n : PUMP_MESSAGE_MAX;
         while (n < frame.n && ((unsigned char)frame.p[n] & 0xc0u) == 0x80u)
             n--;
-        s->link->ops->send(s->link, str_make(frame.p, n));
+        s->wire->ops->send(s->wire, str_make(frame.p, n));
         frame = str_skip(frame, n);
     }
 }
@@ -61,7 +61,7 @@ static void pack_add(struct pack *p, struct slot *slot, struct str body)
         send_pieces(p->s, body);
     } else {
         if (p->out == NULL) {
-            p->out = p->s->link->ops->send_begin(p->s->link);
+            p->out = p->s->wire->ops->send_begin(p->s->wire);
             p->start = p->out->n;
         }
         buf_add_str(p->out, body);
@@ -82,7 +82,7 @@ static void pack_end(struct pack *p)
     struct relay *r = s->inst->relay;
 
     if (p->out != NULL)
-        s->link->ops->send_end(s->link);
+        s->wire->ops->send_end(s->wire);
     if (flight_count(s->flight) == 0)
         s->ack_since_ms = clock_now_ms(r->env.clock);
     flight_add(&s->flight, p->first, p->last, p->n);

@@ -25,8 +25,6 @@
 #include "tenancy/facts.h"
 
 enum {
-    CLOSE_RESTART = 1012,
-    CLOSE_REVOKED = 4401,
     LOG_EVERY_MS = 10000,
     FORGET_EVERY_MS = 600000,
     TRIM_CHATS = 100000, /* looked at each time: some milliseconds */
@@ -83,7 +81,7 @@ static void say_farewell(struct relay *r)
     r->farewell_said = true;
     timer_stop(r->env.clock, &r->farewell);
     list_each (&r->sessions, at, after)
-        session_close(list_entry(at, struct session, by_age), CLOSE_RESTART, "restarting");
+        session_close(list_entry(at, struct session, by_age), CLOSE_RESTARTING);
 }
 
 static void on_farewell(struct timer *t)
@@ -174,7 +172,7 @@ static void on_revoked(void *ctx, struct str topic, struct str id)
     list_each (&r->sessions, it, nxt) {
         struct session *s = list_entry(it, struct session, by_age);
         if (str_eq(str_of(s->gw->id), id))
-            session_close(s, CLOSE_REVOKED, "revoked");
+            session_close(s, CLOSE_REVOKED);
     }
 }
 

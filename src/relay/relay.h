@@ -16,6 +16,8 @@
 #include "base/rand.h"
 #include "core/accept.h"
 #include "relay/outside.h"
+#include "relay/waker.h"
+#include "relay/wire.h"
 
 struct bus;
 struct facts;
@@ -24,27 +26,6 @@ struct gateway;
 struct relay;
 struct session;
 struct store;
-
-/* The socket as the heart sees it.  All of it is asynchronous; after close() the owner calls
- * session_closed() later. */
-struct link;
-struct link_ops {
-    void (*send)(struct link *l, struct str message); /* one WebSocket text message; copied */
-    /* The same without a copy: append to the buffer, then send_end(). */
-    struct buf *(*send_begin)(struct link *l);
-    void (*send_end)(struct link *l);
-    void (*ping)(struct link *l, uint32_t number); /* session_pong() gets the number back */
-    void (*close)(struct link *l, int code, const char *reason);
-};
-struct link {
-    const struct link_ops *ops;
-};
-
-/* How sleepers are rung: one GET, answered through @done later (never inside). */
-typedef void poke_done_cb(void *ctx, bool ok, const char *why);
-struct poker {
-    void (*poke)(struct poker *p, const char *url, poke_done_cb *done, void *ctx);
-};
 
 struct relay_limits {           /* from the config; see docs/configuration.md */
     size_t window;              /* unacked WebSocket messages per socket; 8 */
@@ -73,15 +54,15 @@ struct relay_env { /* borrowed for the life of the relay */
     struct bus *bus;
     struct rand *rand;
     struct facts *facts;
-    struct poker *poker;
+    struct waker *waker;
     struct outside *outside; /* where actions go */
 };
 
 /* Blocks: loads mailboxes, flips, chats and keys from the store. */
 enum bh_err relay_open(const struct relay_env *env, const struct relay_limits *limits,
                        struct relay **ret_r, char *ret_why) BH_MUST_USE;
-/* Runs no callback and calls no link.  Before it, the store is closed (operations under way are freed
- * here), and bus and poker have been told to keep quiet; the clock outlives the relay.  NULL is fine. */
+/* Runs no callback and calls no wire.  Before it, the store is closed (operations under way are freed
+ * here), and bus and waker have been told to keep quiet; the clock outlives the relay.  NULL is fine. */
 void relay_free(struct relay *r);
 /* Stop taking events and sockets (both are refused as busy) and sending deliveries; wait up to half a second for acks and
  * results that are under way, then close every socket with 1012; deliveries in flight stay in their mailboxes and the
@@ -110,9 +91,9 @@ void relay_cut_off(struct relay *r, struct str tenant, struct str instance, stru
                    struct str error);
 
 /* ---- sessions: called by the WebSocket route ---- */
-/* An authenticated socket.  @link is borrowed until session_closed() returned.  NULL: draining or
- * overloaded, close it with 1013. */
-struct session *session_open(struct relay *r, const struct gateway *gw, struct link *link);
+/* An authenticated socket.  @wire is borrowed until session_closed() returned.  NULL: draining or
+ * overloaded, close it with CLOSE_TRY_LATER. */
+struct session *session_open(struct relay *r, const struct gateway *gw, struct wire *wire);
 void session_data(struct session *s, struct str bytes); /* any piece of the stream */
 void session_pong(struct session *s, uint32_t number);
 void session_closed(struct session *s, int code); /* @s is dead afterwards */

@@ -18,8 +18,6 @@
 #include "relay/pump.h"
 #include "tenancy/facts.h"
 
-enum { CLOSE_RESTART = 1012 };
-
 #define B(state) (1u << SESSION_##state)
 static const struct {
     const char *name;
@@ -195,7 +193,7 @@ static void close_older(struct instance *i)
     list_each (&i->sessions, it, nxt) {
         struct session *s = list_entry(it, struct session, by_inst);
         if (s->state == SESSION_OLD)
-            session_close(s, CLOSE_RESTART, "the instance went to sleep");
+            session_close(s, CLOSE_FELL_ASLEEP);
     }
     i->closing_older = false;
 }
@@ -244,8 +242,8 @@ void session_check_idle(struct instance *i)
         s->idle_owed = false;
         s->idle_acked = true;
         i->idle_owed--;
-        frame_write_going_idle_ack(s->link->ops->send_begin(s->link));
-        s->link->ops->send_end(s->link);
+        frame_write_going_idle_ack(s->wire->ops->send_begin(s->wire));
+        s->wire->ops->send_end(s->wire);
     }
 }
 
@@ -275,7 +273,7 @@ void session_sleep(struct session *s)
 
 /* ---- opening and closing ---- */
 
-struct session *session_open(struct relay *r, const struct gateway *gw, struct link *link)
+struct session *session_open(struct relay *r, const struct gateway *gw, struct wire *wire)
 {
     struct instance *i =
         r->draining ? NULL : instance_get(r, str_of(gw->tenant), str_of(gw->instance));
@@ -284,7 +282,7 @@ struct session *session_open(struct relay *r, const struct gateway *gw, struct l
     if (i == NULL)
         return NULL;
     s = xcalloc(1, sizeof *s);
-    *s = (struct session){.log = {log_prefix}, .inst = i, .link = link, .gw = gw};
+    *s = (struct session){.log = {log_prefix}, .inst = i, .wire = wire, .gw = gw};
     s->number = ++r->next_session;
     s->ackless = gw->ackless;
     s->since_ms = clock_now_ms(r->env.clock);
@@ -300,13 +298,14 @@ struct session *session_open(struct relay *r, const struct gateway *gw, struct l
     return s;
 }
 
-void session_close(struct session *s, int code, const char *reason)
+void session_close(struct session *s, enum close_reason why)
 {
     if (s->state == SESSION_CLOSING)
         return;
-    log_info(&s->log, "closing: code=%d reason=%s", code, reason);
-    leave(s, code == 4401);
-    s->link->ops->close(s->link, code, reason);
+    log_info(&s->log, "closing: code=%d reason=%s", contract_closes[why].code,
+             contract_closes[why].text);
+    leave(s, contract_closes[why].terminal);
+    s->wire->ops->close(s->wire, why);
 }
 
 static void session_free(struct session *s)

@@ -37,7 +37,7 @@ enum session_state {
 struct session {
     struct log log;
     struct instance *inst;    /* borrowed */
-    struct link *link;        /* borrowed until session_closed() */
+    struct wire *wire;        /* borrowed until session_closed() */
     const struct gateway *gw; /* borrowed from the facts, which keep tombstones */
     struct list by_inst;      /* instance->sessions */
     struct list by_age;       /* relay->sessions */
@@ -69,7 +69,7 @@ struct session {
 };
 
 void session_enter(struct session *s, enum session_state next);
-void session_close(struct session *s, int code, const char *reason); /* twice is normal */
+void session_close(struct session *s, enum close_reason why); /* twice is normal */
 void session_free_all(struct relay *r);
 
 /* It is the newest to shake hands: it receives from now on. */

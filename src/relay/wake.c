@@ -97,5 +97,5 @@ static void on_due(struct timer *t)
     r->n.pokes++;
     log_info(NULL, "wake poke: tenant=%.*s instance=%.*s waiting=%u", STR_FMT(instance_tenant(i)),
              STR_FMT(instance_id(i)), mailbox_waiting(&i->mb));
-    r->env.poker->poke(r->env.poker, url, on_poked, i);
+    r->env.waker->poke(r->env.waker, url, on_poked, i);
 }

@@ -7,7 +7,7 @@
  * ends)
  *        ^------- live again, or nothing waits --------'
  *
- * The poker must have answered, or forgotten, every poke before the relay is freed. */
+ * The waker must have answered, or forgotten, every poke before the relay is freed. */
 #pragma once
 #include "base/clock.h"
 

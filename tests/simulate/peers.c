@@ -12,9 +12,9 @@
 #include "store/store.h"
 #include "tenancy/facts.h"
 
-static struct sim_socket *socket_of(struct link *l)
+static struct sim_socket *socket_of(struct wire *l)
 {
-    return container_of(l, struct sim_socket, link);
+    return container_of(l, struct sim_socket, wire);
 }
 
 /* One line from the relay, at the moment it is written: what the model judges. */
@@ -48,7 +48,7 @@ static void on_line(struct sim_socket *s, struct str line)
     }
 }
 
-static void link_send(struct link *l, struct str message)
+static void wire_send(struct wire *l, struct str message)
 {
     struct sim_socket *s = socket_of(l);
     assert(s->close_code == 0);
@@ -61,16 +61,16 @@ static void link_send(struct link *l, struct str message)
     buf_add_str(&s->inbox, message);
     s->unread_messages++;
 }
-static struct buf *link_send_begin(struct link *l)
+static struct buf *wire_send_begin(struct wire *l)
 {
     buf_reset(&socket_of(l)->sending);
     return &socket_of(l)->sending;
 }
-static void link_send_end(struct link *l)
+static void wire_send_end(struct wire *l)
 {
-    link_send(l, buf_str(&socket_of(l)->sending));
+    wire_send(l, buf_str(&socket_of(l)->sending));
 }
-static void link_ping(struct link *l, uint32_t number)
+static void wire_ping(struct wire *l, uint32_t number)
 {
     struct sim_socket *s = socket_of(l);
     if (s->n_pings == ARRAY_LEN(s->pings)) { /* the newest ones are what is answered */
@@ -79,20 +79,22 @@ static void link_ping(struct link *l, uint32_t number)
     }
     s->pings[s->n_pings++] = number;
 }
-static void link_close(struct link *l, int code, const char *reason)
+static void wire_close(struct wire *l, enum close_reason why)
 {
+    int code = contract_closes[why].code;
     struct sim_socket *s = socket_of(l);
-    world_say(s->world, "  relay closes socket %u: %d %s", s->seen.number, code, reason);
-    if (code == 4401)
-        model_break(&s->world->model, "socket %u: closed with 4401", s->seen.number);
+    world_say(s->world, "  relay closes socket %u: %d %s", s->seen.number, code,
+              contract_closes[why].text);
+    if (contract_closes[why].terminal)
+        model_break(&s->world->model, "socket %u: closed for good", s->seen.number);
     if (s->close_code == 0)
         s->close_code = code;
 }
-static const struct link_ops link_ops = {.send = link_send,
-                                         .send_begin = link_send_begin,
-                                         .send_end = link_send_end,
-                                         .ping = link_ping,
-                                         .close = link_close};
+static const struct wire_ops wire_ops = {.send = wire_send,
+                                         .send_begin = wire_send_begin,
+                                         .send_end = wire_send_end,
+                                         .ping = wire_ping,
+                                         .close = wire_close};
 
 static void socket_free(struct sim_socket **slot)
 {
@@ -125,10 +127,10 @@ void peer_connect(struct world *w, struct peer *p)
     if (i == PEER_SOCKETS || w->drained)
         return;
     struct sim_socket *s = xcalloc(1, sizeof *s);
-    s->link.ops = &link_ops;
+    s->wire.ops = &wire_ops;
     s->world = w;
     s->seen = (struct model_socket){.number = ++w->socket_numbers, .instance = p->instance};
-    s->session = session_open(w->relay, facts_gateway(w->facts, str_of(p->id)), &s->link);
+    s->session = session_open(w->relay, facts_gateway(w->facts, str_of(p->id)), &s->wire);
     world_say(w, "  socket %u of instance %u opened", s->seen.number, p->instance);
     if (s->session == NULL) {
         socket_free(&s);
@@ -334,9 +336,9 @@ void peers_lost(struct world *w)
 
 /* ---- the wake listener and the platform ---- */
 
-static void on_poke(struct poker *p, const char *url, poke_done_cb *done, void *ctx)
+static void on_poke(struct waker *p, const char *url, poke_done_cb *done, void *ctx)
 {
-    struct world *w = container_of(p, struct world, poker);
+    struct world *w = container_of(p, struct world, waker);
     unsigned i = (unsigned)(url[strlen(url) - 1] - '0');
     assert(i < MODEL_INSTANCES && w->n_pokes < ARRAY_LEN(w->pokes));
     world_say(w, "  poke instance %u", i);
@@ -378,6 +380,6 @@ void peers_init(struct world *w)
     static const char *const ids[MODEL_INSTANCES] = {"gw-0", "gw-1", "gw-2"};
     for (unsigned i = 0; i < MODEL_INSTANCES; i++)
         w->peers[i] = (struct peer){.id = ids[i], .instance = i};
-    w->poker.poke = on_poke;
+    w->waker.poke = on_poke;
     w->outside = (struct outside){.find = on_find, .act = on_act, .changed = on_changed};
 }

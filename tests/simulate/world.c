@@ -57,7 +57,7 @@ static void boot(struct world *w)
                              .store = w->store,
                              .bus = w->bus,
                              .rand = &w->relay_rand,
-                             .poker = &w->poker,
+                             .waker = &w->waker,
                              .outside = &w->outside};
     if (facts_open(&fenv, &w->facts, why) != BH_OK)
         model_break(&w->model, "facts do not open: %s", why);

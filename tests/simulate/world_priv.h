@@ -1,5 +1,5 @@
 /* world_priv.h - the parts of the simulated world, shared by world.c (the scheduler) and peers.c
- * (the gateways, the poker and the platform). */
+ * (the gateways, the waker and the platform). */
 #pragma once
 #include "base/clock.h"
 #include "base/json.h"
@@ -15,7 +15,7 @@ struct accept_ctx;
 struct world;
 
 struct sim_socket {
-    struct link link;
+    struct wire wire;
     struct world *world; /* borrowed */
     struct model_socket seen;
     struct session *session; /* NULL once closed */
@@ -60,7 +60,7 @@ struct world {
     struct facts *facts;
     struct relay *relay;
     struct relay_limits limits;
-    struct poker poker;
+    struct waker waker;
     struct outside outside;
     struct outlet outlet;
     struct model model;

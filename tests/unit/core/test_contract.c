@@ -295,8 +295,17 @@ static void the_listed_ops_are_the_ones_we_parse(void **state)
 
 static void one_close_code_is_final_and_it_is_4401(void **state)
 {
-    for (const struct contract_close *c = contract_close_codes; c->code != 0; c++)
+    for (const struct contract_close *c = contract_closes; c->code != 0; c++)
         assert_int_equal(c->terminal, c->code == 4401);
+}
+
+static void every_close_reason_has_its_row_and_the_rows_are_in_order_of_their_codes(void **state)
+{
+    for (int i = 0; i < CLOSE_REASONS; i++) {
+        assert_int_not_equal(contract_closes[i].code, 0);
+        assert_true(i == 0 || contract_closes[i - 1].code <= contract_closes[i].code);
+    }
+    assert_int_equal(contract_closes[CLOSE_REASONS].code, 0);
 }
 
 int main(void)
@@ -311,6 +320,7 @@ int main(void)
         cmocka_unit_test(every_listed_field_of_an_action_is_read),
         cmocka_unit_test(the_listed_ops_are_the_ones_we_parse),
         cmocka_unit_test(one_close_code_is_final_and_it_is_4401),
+        cmocka_unit_test(every_close_reason_has_its_row_and_the_rows_are_in_order_of_their_codes),
     };
     return cmocka_run_group_tests(tests, setup, teardown);
 }

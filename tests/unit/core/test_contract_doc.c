@@ -178,7 +178,9 @@ static void the_close_codes_are_the_listed_ones(void **state)
     struct table t = table_open("## Close codes");
     char code[12];
 
-    for (const struct contract_close *c = contract_close_codes; c->code != 0; c++) {
+    for (const struct contract_close *c = contract_closes; c->code != 0; c++) {
+        if (c > contract_closes && c[-1].code == c->code)
+            continue; /* another reason for the same code */
         snprintf(code, sizeof code, "%d", c->code);
         assert_more(&t, code);
         assert_cell(&t, code);

@@ -1,5 +1,5 @@
 /* rig.h - a relay on a bench: real facts and bus, the in-memory store behind a tap that can refuse
- * or hold, links that write down what they are sent, a clock turned by hand.
+ * or hold, wires that write down what they are sent, a clock turned by hand.
  *
  * Tenant "acme" has the instances "ann" (gateway gw-a, route key "a", wake URL) and "bob" (gw-b,
  * "b"). Key "both" leads to both. */
@@ -13,7 +13,7 @@
 #include "tenancy/facts.h"
 
 #define RIG_UNUSED __attribute__((unused))
-#define RIG_LINKS 12
+#define RIG_SOCKETS 12
 #define RIG_MESSAGES 4096
 #define RIG_KEY "0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef"
 
@@ -32,7 +32,7 @@ struct tap { /* in front of the memory store */
 };
 
 struct fake { /* one socket */
-    struct link link;
+    struct wire wire;
     struct session *s;
     struct buf sending, all;
     size_t ends[RIG_MESSAGES]; /* where each message ends in all */
@@ -52,10 +52,10 @@ struct rig {
     struct rand rand;
     struct relay *relay;
     struct relay_limits lim;
-    struct poker poker;
+    struct waker waker;
     struct outside outside;
     enum gate_sight (*sees)(const struct event *ev, struct str user);
-    struct fake fakes[RIG_LINKS];
+    struct fake fakes[RIG_SOCKETS];
     size_t n_fakes;
     size_t pokes;
     poke_done_cb *poke_done;
@@ -208,49 +208,49 @@ RIG_UNUSED static void rig_release(void)
     turn();
 }
 
-/* ---- links ---- */
+/* ---- sockets ---- */
 
 static void fake_message(struct fake *f)
 {
     assert_true(f->n_messages < RIG_MESSAGES);
     f->ends[f->n_messages++] = f->all.n;
 }
-static void fake_send(struct link *l, struct str message)
+static void fake_send(struct wire *l, struct str message)
 {
-    struct fake *f = container_of(l, struct fake, link);
+    struct fake *f = container_of(l, struct fake, wire);
     buf_add_str(&f->all, message);
     fake_message(f);
 }
-static struct buf *fake_begin(struct link *l)
+static struct buf *fake_begin(struct wire *l)
 {
-    return &container_of(l, struct fake, link)->sending;
+    return &container_of(l, struct fake, wire)->sending;
 }
-static void fake_end(struct link *l)
+static void fake_end(struct wire *l)
 {
-    struct fake *f = container_of(l, struct fake, link);
+    struct fake *f = container_of(l, struct fake, wire);
     buf_add_str(&f->all, buf_str(&f->sending));
     buf_reset(&f->sending);
     fake_message(f);
 }
-static void fake_ping(struct link *l, uint32_t number)
+static void fake_ping(struct wire *l, uint32_t number)
 {
-    container_of(l, struct fake, link)->pings = number;
+    container_of(l, struct fake, wire)->pings = number;
 }
-static void fake_close(struct link *l, int code, const char *reason)
+static void fake_close(struct wire *l, enum close_reason why)
 {
-    struct fake *f = container_of(l, struct fake, link);
-    f->close_code = code;
+    struct fake *f = container_of(l, struct fake, wire);
+    f->close_code = contract_closes[why].code;
     free(f->why);
-    f->why = xstrdup(reason);
+    f->why = xstrdup(contract_closes[why].text);
 }
-static const struct link_ops fake_ops = {fake_send, fake_begin, fake_end, fake_ping, fake_close};
+static const struct wire_ops fake_ops = {fake_send, fake_begin, fake_end, fake_ping, fake_close};
 
 RIG_UNUSED static struct fake *dial(const char *gateway)
 {
     struct fake *f = &rig.fakes[rig.n_fakes++];
-    assert_true(rig.n_fakes <= RIG_LINKS);
-    *f = (struct fake){.link = {&fake_ops}};
-    f->s = session_open(rig.relay, facts_gateway(rig.facts, str_of(gateway)), &f->link);
+    assert_true(rig.n_fakes <= RIG_SOCKETS);
+    *f = (struct fake){.wire = {&fake_ops}};
+    f->s = session_open(rig.relay, facts_gateway(rig.facts, str_of(gateway)), &f->wire);
     return f;
 }
 RIG_UNUSED static void say(struct fake *f, const char *line)
@@ -397,9 +397,9 @@ RIG_UNUSED static struct instance_view look(const char *instance)
 }
 #define assert_state(instance, want) assert_string_equal(look(instance).state, want)
 
-/* ---- poker and outside ---- */
+/* ---- waker and outside ---- */
 
-static void rig_poke(struct poker *p, const char *url, poke_done_cb *done, void *ctx)
+static void rig_poke(struct waker *p, const char *url, poke_done_cb *done, void *ctx)
 {
     rig.pokes++;
     rig.poke_done = done;
@@ -490,7 +490,7 @@ static void rig_open_relay(void)
                             .bus = rig.bus,
                             .rand = &rig.rand,
                             .facts = rig.facts,
-                            .poker = &rig.poker,
+                            .waker = &rig.waker,
                             .outside = &rig.outside};
     assert_int_equal(relay_open(&env, &rig.lim, &rig.relay, why), BH_OK);
 }
@@ -546,7 +546,7 @@ static int setup_with(const struct relay_limits *lim)
     rig.bus = bus_local_new(rig.clock);
     assert_int_equal(seal_open_master(STR(RIG_KEY), NULL, &rig.seal, why), BH_OK);
     rig_open_facts();
-    rig.poker.poke = rig_poke;
+    rig.waker.poke = rig_poke;
     rig.outside = (struct outside){rig_find, rig_act, rig_sees, rig_changed};
     rig.web = (struct outlet){.platform = "web", .bot = "lobby", .descriptor = &web_descriptor};
     rig.telegram = (struct outlet){.platform = "telegram",
@@ -567,7 +567,7 @@ RIG_UNUSED static int setup(void **state)
     return setup_with(&relay_limits_default);
 }
 
-static void forget_links(void)
+static void forget_sockets(void)
 {
     for (size_t i = 0; i < rig.n_fakes; i++) {
         buf_done(&rig.fakes[i].all);
@@ -587,7 +587,7 @@ RIG_UNUSED static void restart(void)
     rig.tap.end = &rig.tap.first;
     rig.tap.hold = rig.tap.refuse = false;
     rig.tap.base.boot++;
-    forget_links();
+    forget_sockets();
     rig.bus->ops->close(rig.bus); /* its subscriber is gone */
     rig.bus = bus_local_new(rig.clock);
     rig_open_facts();
@@ -603,7 +603,7 @@ static int teardown(void **state)
     rig.bus->ops->close(rig.bus);
     seal_free(rig.seal);
     clock_free(rig.clock);
-    forget_links();
+    forget_sockets();
     return 0;
 }
 #define PROMISE(fn) cmocka_unit_test_setup_teardown(fn, setup, teardown)

@@ -293,7 +293,7 @@ static void a_drain_refuses_the_new_closes_with_1012_and_ends_when_all_is_on_dis
     assert_false(rig.drained);
     publish("a", "e2");
     assert_int_equal(rig.answers[BH_BUSY], 1);
-    assert_null(session_open(rig.relay, facts_gateway(rig.facts, STR("gw-b")), &f->link));
+    assert_null(session_open(rig.relay, facts_gateway(rig.facts, STR("gw-b")), &f->wire));
     hang_up(f, 1012);
     rig_release();
     assert_true(rig.drained);

@@ -436,37 +436,37 @@ static void a_gateway_that_only_falls_asleep_and_wakes_is_closed_with_1008(void 
 
 static struct buf nowhere;
 static size_t n_closed;
-static void mute_send(struct link *l, struct str message)
+static void mute_send(struct wire *l, struct str message)
 {
 }
-static struct buf *mute_begin(struct link *l)
+static struct buf *mute_begin(struct wire *l)
 {
     buf_reset(&nowhere);
     return &nowhere;
 }
-static void mute_end(struct link *l)
+static void mute_end(struct wire *l)
 {
 }
-static void mute_ping(struct link *l, uint32_t number)
+static void mute_ping(struct wire *l, uint32_t number)
 {
 }
-static void mute_close(struct link *l, int code, const char *reason)
+static void mute_close(struct wire *l, enum close_reason why)
 {
-    n_closed += code == 1012;
+    n_closed += contract_closes[why].code == 1012;
 }
 
 static void any_number_of_older_sockets_closes_with_the_sleeper(void **state)
 {
-    static const struct link_ops ops = {mute_send, mute_begin, mute_end, mute_ping, mute_close};
-    static struct link links[60000];
-    static struct session *sessions[ARRAY_LEN(links)];
-    size_t n = ARRAY_LEN(links);
+    static const struct wire_ops ops = {mute_send, mute_begin, mute_end, mute_ping, mute_close};
+    static struct wire wires[60000];
+    static struct session *sessions[ARRAY_LEN(wires)];
+    size_t n = ARRAY_LEN(wires);
 
     log_setup(LOG_WARN, false);
     n_closed = 0;
     for (size_t i = 0; i < n; i++) {
-        links[i].ops = &ops;
-        sessions[i] = session_open(rig.relay, facts_gateway(rig.facts, STR("gw-a")), &links[i]);
+        wires[i].ops = &ops;
+        sessions[i] = session_open(rig.relay, facts_gateway(rig.facts, STR("gw-a")), &wires[i]);
         session_data(sessions[i], STR("{\"type\":\"hello\",\"platform\":\"web\"}\n"));
     }
     session_data(sessions[n - 1], STR("{\"type\":\"going_idle\"}\n"));

@@ -1,9 +1,9 @@
-/* poker.c - one GET without body or tenant data; whatever answers below 500 counts as rung.
+/* waker.c - one GET without body or tenant data; whatever answers below 500 counts as rung.
  *
  * The answer says nothing about the agent: what matters is that somebody behind the URL heard the
  * bell.  A 5xx is what a proxy says when nobody is there, so that one counts as a failure and is
  * tried again after the cooldown. */
-#include "http/poker.h"
+#include "http/waker.h"
 #include <stdio.h>
 #include <stdlib.h>
 #include "base/list.h"
@@ -33,9 +33,9 @@ static void on_answer(void *ctx, const struct http_result *r)
     free(g);
 }
 
-static void poke(struct poker *base, const char *url, poke_done_cb *done, void *ctx)
+static void poke(struct waker *base, const char *url, poke_done_cb *done, void *ctx)
 {
-    struct http_poker *p = container_of(base, struct http_poker, base);
+    struct http_waker *p = container_of(base, struct http_waker, base);
     struct ring *g = xcalloc(1, sizeof *g);
 
     *g = (struct ring){.done = done, .ctx = ctx};
@@ -48,17 +48,17 @@ static void poke(struct poker *base, const char *url, poke_done_cb *done, void *
                          on_answer, g);
 }
 
-void http_poker_init(struct http_poker *p, struct http_client *http, int64_t timeout_ms,
+void http_waker_init(struct http_waker *p, struct http_client *http, int64_t timeout_ms,
                      bool allow_private)
 {
-    *p = (struct http_poker){.base = {.poke = poke},
+    *p = (struct http_waker){.base = {.poke = poke},
                              .http = http,
                              .timeout_ms = timeout_ms,
                              .allow_private = allow_private};
     list_init(&p->under_way);
 }
 
-void http_poker_done(struct http_poker *p)
+void http_waker_done(struct http_waker *p)
 {
     list_each (&p->under_way, it, nxt) {
         struct ring *g = list_entry(it, struct ring, link);
