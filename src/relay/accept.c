@@ -163,7 +163,7 @@ static enum bh_err take_copy(struct intake *in, struct instance *i)
     spec.frame = buf_str(&r->frame);
     if (spec.has_key)
         dedup_add(&r->dedup, spec.key, wall_ms, r->lim.dedup_max);
-    struct chat *chat = chats_note(i, in->ev);
+    struct known_chat *chat = chats_note(i, in->ev);
     if (chat != NULL)
         interrupt_note(i, chat, buf_str(&r->key));
     delivery_add(i, &spec, in->a);

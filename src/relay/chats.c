@@ -16,12 +16,12 @@
 #define NS "chat"
 enum { ID_MAX_BYTES = 1024, TRIM_STEPS = 4 };
 
-static struct str chat_key(const struct chat *c)
+static struct str chat_key(const struct known_chat *c)
 {
     return str_make(c->bytes, sizeof(uint32_t) + c->id.n);
 }
 
-static struct chat *first(const struct instance *i, struct str chat_id)
+static struct known_chat *first(const struct instance *i, struct str chat_id)
 {
     char key[sizeof(uint32_t) + ID_MAX_BYTES];
 
@@ -32,14 +32,14 @@ static struct chat *first(const struct instance *i, struct str chat_id)
     return map_get(&i->relay->chats, str_make(key, sizeof i->box + chat_id.n));
 }
 
-struct chat *chats_find(const struct instance *i, struct str chat_id)
+struct known_chat *chats_find(const struct instance *i, struct str chat_id)
 {
     return first(i, chat_id);
 }
 
-struct chat *chats_find_on(const struct instance *i, struct str platform, struct str chat_id)
+struct known_chat *chats_find_on(const struct instance *i, struct str platform, struct str chat_id)
 {
-    struct chat *c = first(i, chat_id);
+    struct known_chat *c = first(i, chat_id);
 
     while (c != NULL && !str_eq(c->platform, platform))
         c = c->next;
@@ -47,22 +47,22 @@ struct chat *chats_find_on(const struct instance *i, struct str platform, struct
 }
 
 /* Puts @c in front of the others with its id. */
-static void lead(struct chat *c, struct chat *head)
+static void lead(struct known_chat *c, struct known_chat *head)
 {
     if (c == head)
         return;
-    for (struct chat *prev = head; prev != NULL; prev = prev->next)
+    for (struct known_chat *prev = head; prev != NULL; prev = prev->next)
         if (prev->next == c)
             prev->next = c->next;
     c->next = head;
     map_put(&c->inst->relay->chats, chat_key(c), c);
 }
 
-static struct chat *make(struct instance *i, struct str platform, struct str chat_id)
+static struct known_chat *make(struct instance *i, struct str platform, struct str chat_id)
 {
-    struct chat *c = xmalloc(sizeof *c + sizeof i->box + chat_id.n + platform.n);
+    struct known_chat *c = xmalloc(sizeof *c + sizeof i->box + chat_id.n + platform.n);
 
-    *c = (struct chat){.inst = i};
+    *c = (struct known_chat){.inst = i};
     memcpy(c->bytes, &i->box, sizeof i->box);
     memcpy(c->bytes + sizeof i->box, chat_id.p, chat_id.n);
     memcpy(c->bytes + sizeof i->box + chat_id.n, platform.n != 0 ? platform.p : "", platform.n);
@@ -77,16 +77,16 @@ static struct chat *make(struct instance *i, struct str platform, struct str cha
 
 /* ---- forgetting ---- */
 
-static void keep(struct chat *c)
+static void keep(struct known_chat *c)
 {
     list_remove(&c->age);
     c->inst->relay->n_old_chats--;
 }
 
-static void forget(struct chat *c)
+static void forget(struct known_chat *c)
 {
     struct map *chats = &c->inst->relay->chats;
-    struct chat *head = first(c->inst, c->id);
+    struct known_chat *head = first(c->inst, c->id);
 
     keep(c);
     c->inst->forgot_chats = true;
@@ -109,7 +109,7 @@ void chats_trim(struct relay *r, size_t steps)
     struct outside *outside = r->env.outside;
 
     while (r->n_old_chats > r->lim.max_chats && steps-- > 0) {
-        struct chat *c = list_first(&r->old_chats, struct chat, age);
+        struct known_chat *c = list_first(&r->old_chats, struct known_chat, age);
         const struct outlet *at = outside->find(outside, c->platform, str_of(c->bot));
         if (at != NULL && !at->secret_chats)
             keep(c);
@@ -124,14 +124,14 @@ void chats_trim(struct relay *r, size_t steps)
 
 static void on_stored(void *ctx, enum bh_err err)
 {
-    struct chat *c = ctx;
+    struct known_chat *c = ctx;
 
     c->pins--;
     if (err != BH_OK)
         c->stored = false; /* the next event from there writes it again */
 }
 
-static void store_chat(struct chat *c)
+static void store_chat(struct known_chat *c)
 {
     struct buf key = BUF_INIT, value = BUF_INIT;
     struct jw w = jw_begin(&value);
@@ -164,14 +164,14 @@ static bool set(char **field, struct str now)
     return true;
 }
 
-struct chat *chats_note(struct instance *i, const struct event *ev)
+struct known_chat *chats_note(struct instance *i, const struct event *ev)
 {
     struct str platform = ev->platform, chat_id = ev->chat_id;
 
     if (chat_id.n == 0 || chat_id.n > ID_MAX_BYTES)
         return NULL;
     chats_trim(i->relay, TRIM_STEPS);
-    struct chat *head = first(i, chat_id), *c = head;
+    struct known_chat *head = first(i, chat_id), *c = head;
     while (c != NULL && !str_eq(c->platform, platform))
         c = c->next;
     if (c == NULL)
@@ -201,7 +201,7 @@ static void on_record(void *ctx, struct str key, struct str value)
     struct instance *i = instance_find(r, tenant, name);
     if (i == NULL || chats_find_on(i, platform, rest) != NULL)
         return;
-    struct chat *c = make(i, platform, rest);
+    struct known_chat *c = make(i, platform, rest);
     bool ok = json_parse(r->json, value, &doc);
     c->bot = str_dup(ok ? json_str(doc, "bot") : STR(""));
     c->scope = str_dup(ok ? json_str(doc, "scope") : STR(""));
@@ -218,7 +218,7 @@ void chats_free_all(struct relay *r)
     void *value;
 
     for (size_t pos = 0; map_next(&r->chats, &pos, &value);) {
-        for (struct chat *c = value, *next; c != NULL; c = next) {
+        for (struct known_chat *c = value, *next; c != NULL; c = next) {
             next = c->next;
             free(c->bot);
             free(c->scope);

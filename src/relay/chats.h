@@ -15,11 +15,11 @@ struct event;
 struct instance;
 struct relay;
 
-struct chat {
-    struct instance *inst; /* borrowed */
-    struct chat *next;     /* the same chat id on another platform, less recently heard from */
-    char *bot;             /* owned; the identity it was heard through last; "" when unnamed */
-    char *scope;           /* owned; the guild it lies in; "" when none or not known */
+struct known_chat {
+    struct instance *inst;   /* borrowed */
+    struct known_chat *next; /* the same chat id on another platform, less recently heard from */
+    char *bot;               /* owned; the identity it was heard through last; "" when unnamed */
+    char *scope;             /* owned; the guild it lies in; "" when none or not known */
     struct str id, platform;
     struct list age; /* relay->old_chats; unlinked: it is kept */
     uint32_t pins;   /* pointers to it elsewhere */
@@ -28,10 +28,10 @@ struct chat {
 };
 
 /* @ev goes to @i.  NULL when it names no chat. */
-struct chat *chats_note(struct instance *i, const struct event *ev);
+struct known_chat *chats_note(struct instance *i, const struct event *ev);
 /* The platform heard from last comes first; NULL: never delivered. */
-struct chat *chats_find(const struct instance *i, struct str chat_id);
-struct chat *chats_find_on(const struct instance *i, struct str platform, struct str chat_id);
+struct known_chat *chats_find(const struct instance *i, struct str chat_id);
+struct known_chat *chats_find_on(const struct instance *i, struct str platform, struct str chat_id);
 
 /* Forget chats past the limit, looking at @steps of them at most. */
 void chats_trim(struct relay *r, size_t steps);

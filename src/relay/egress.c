@@ -10,7 +10,7 @@
 #include "base/jw.h"
 #include "relay/chats.h"
 #include "relay/heart.h"
-#include "relay/identity.h"
+#include "relay/persona.h"
 #include "relay/instance.h"
 #include "relay/judge.h"
 #include "relay/session.h"
@@ -363,14 +363,14 @@ struct target { /* where an action goes; on the stack */
 static const char *choose_identity(const struct session *s, const struct action *a,
                                    struct target *ret)
 {
-    const struct chat *chat;
+    const struct known_chat *chat;
     struct str bot;
 
     if (a->platform.n == 0 || str_eq(a->platform, STR("relay"))) {
         chat = chats_find(s->inst, a->chat_id);
         if (chat != NULL)
             *ret = (struct target){.platform = chat->platform, .bot = str_of(chat->bot)};
-        else if (!identity_default(s, &ret->platform, &ret->bot))
+        else if (!persona_default(s, &ret->platform, &ret->bot))
             return ACTION_ERROR_NOT_ROUTED;
         return NULL;
     }
@@ -381,7 +381,7 @@ static const char *choose_identity(const struct session *s, const struct action 
         ret->bot = str_of(chat->bot);
         return NULL;
     }
-    if (!identity_find(s, a->platform, a->bot, &bot))
+    if (!persona_find(s, a->platform, a->bot, &bot))
         return ERROR_IDENTITY;
     if (a->bot.n == 0)
         ret->bot = bot;
@@ -406,7 +406,7 @@ static bool may_speak(struct instance *i, const struct action *a, const struct t
 {
     struct facts *facts = i->relay->env.facts;
     struct grant_who who = {instance_tenant(i), instance_id(i)};
-    const struct chat *chat = chats_find_on(i, t->platform, a->chat_id);
+    const struct known_chat *chat = chats_find_on(i, t->platform, a->chat_id);
     const struct gate_instance *me;
 
     if (chat != NULL) /* a scope that contradicts what we delivered is a mistake or a trick */
@@ -449,7 +449,7 @@ static const char *guard_follow_up(const struct session *s, const struct action 
     t->platform = a->platform;
     if (t->platform.n == 0 && !str_split(&rest, '.', &t->platform))
         return ERROR_CAPABILITY;
-    if (!identity_find(s, t->platform, a->bot, &t->bot))
+    if (!persona_find(s, t->platform, a->bot, &t->bot))
         return ERROR_CAPABILITY;
     t->outlet = outside->find(outside, t->platform, t->bot);
     if (t->outlet == NULL || (t->outlet->descriptor->ops & (1u << ACTION_FOLLOW_UP)) == 0)

@@ -6,9 +6,9 @@
 #include "relay/delivery.h"
 #include "relay/egress.h"
 #include "relay/heart.h"
-#include "relay/identity.h"
+#include "relay/persona.h"
 #include "relay/interrupt.h"
-#include "relay/lines.h"
+#include "relay/line_reader.h"
 #include "relay/pulse.h"
 #include "relay/session.h"
 #include "tenancy/facts.h"
@@ -78,7 +78,7 @@ static void on_hello(struct session *s, const struct frame *f)
     struct str platform, bot;
 
     claimed_identity(s, f, &platform, &bot);
-    identity_add(s, platform, bot);
+    persona_add(s, platform, bot);
     descriptor_write_frame(s->wire->ops->send_begin(s->wire),
                            descriptor_for(outside, platform, bot));
     s->wire->ops->send_end(s->wire);
@@ -204,5 +204,5 @@ static bool on_line(void *ctx, struct str line, bool whole)
 
 void session_data(struct session *s, struct str bytes)
 {
-    lines_feed(&s->lines, bytes, s->inst->relay->lim.max_frame, on_line, s);
+    line_reader_feed(&s->reader, bytes, s->inst->relay->lim.max_frame, on_line, s);
 }

@@ -19,8 +19,8 @@ enum { WAYS = 4, SETS = 16384, KEY_MAX_BYTES = 2048 };
 #define TOPIC "interrupt"
 
 struct way {
-    uint64_t hash;     /* of tenant and session key; 0: free */
-    struct chat *chat; /* borrowed and pinned; names the instance too */
+    uint64_t hash;           /* of tenant and session key; 0: free */
+    struct known_chat *chat; /* borrowed and pinned; names the instance too */
 };
 
 struct interrupts {
@@ -38,7 +38,7 @@ static uint64_t key_hash(struct interrupts *t, struct str tenant, struct str ses
     return hash64(&t->relay->env.store->dedup_key, buf_str(&t->scratch)) | 1;
 }
 
-void interrupt_note(struct instance *i, struct chat *chat, struct str session_key)
+void interrupt_note(struct instance *i, struct known_chat *chat, struct str session_key)
 {
     struct interrupts *t = i->relay->interrupts;
     uint64_t hash = key_hash(t, instance_tenant(i), session_key);
@@ -56,7 +56,7 @@ void interrupt_note(struct instance *i, struct chat *chat, struct str session_ke
     set[0] = (struct way){hash, chat};
 }
 
-static struct chat *recall(struct interrupts *t, struct str tenant, struct str session_key)
+static struct known_chat *recall(struct interrupts *t, struct str tenant, struct str session_key)
 {
     uint64_t hash = key_hash(t, tenant, session_key);
 
@@ -104,7 +104,7 @@ static void on_bus(void *ctx, struct str topic, struct str message)
     (void)topic;
     if (!str_split(&key, '\x1f', &tenant) || key.n == 0)
         return;
-    struct chat *chat = recall(t, tenant, key);
+    struct known_chat *chat = recall(t, tenant, key);
     struct instance *i = chat != NULL ? chat->inst : only_instance(t->relay, tenant);
     if (i == NULL || !send_interrupt(i, key, chat != NULL ? chat->id : STR("")))
         t->relay->n.interrupts_dropped++;

@@ -9,7 +9,7 @@
 #pragma once
 #include "core/event.h"
 
-struct chat;
+struct known_chat;
 struct instance;
 struct interrupts;
 struct relay;
@@ -19,7 +19,7 @@ struct interrupts *interrupts_new(struct relay *r); /* listens on the bus until 
 void interrupts_free(struct interrupts *t);
 
 /* An event with this key, from @chat, goes to @i. */
-void interrupt_note(struct instance *i, struct chat *chat, struct str session_key);
+void interrupt_note(struct instance *i, struct known_chat *chat, struct str session_key);
 /* True when @ev is a person's /stop and has been dealt with. */
 bool interrupt_take_stop(struct relay *r, const struct event *ev);
 void interrupt_from_gateway(struct session *s, struct str session_key);

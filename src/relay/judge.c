@@ -187,6 +187,16 @@ size_t judge_event(struct relay *r, const struct event *ev, struct gate_verdict 
     return n;
 }
 
+void relay_each_target(struct relay *r, const struct event *ev, target_cb *cb, void *ctx)
+{
+    struct gate_verdict verdicts[GATE_CANDIDATES];
+    size_t n = judge_ask(r, ev, verdicts);
+
+    for (size_t i = 0; i < n; i++)
+        if (gate_is_yes(verdicts[i].reason))
+            cb(ctx, verdicts[i].to->tenant, verdicts[i].to->instance);
+}
+
 void judge_consumed(struct relay *r, const struct event *ev, const char *what)
 {
     remember(r, ev)->consumed = what;

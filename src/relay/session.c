@@ -13,7 +13,7 @@
 #include "relay/fetch.h"
 #include "relay/heart.h"
 #include "relay/instance.h"
-#include "relay/lines.h"
+#include "relay/line_reader.h"
 #include "relay/pulse.h"
 #include "relay/pump.h"
 #include "tenancy/facts.h"
@@ -312,10 +312,10 @@ static void session_free(struct session *s)
 {
     list_remove(&s->by_inst);
     list_remove(&s->by_age);
-    lines_free(s->lines);
+    line_reader_free(s->reader);
     free(s->flight);
     free(s->again);
-    free(s->identities);
+    free(s->personas);
     free(s);
 }
 

@@ -22,7 +22,7 @@
 #include "relay/relay.h"
 
 struct instance;
-struct lines;
+struct line_reader;
 
 enum session_state {
     SESSION_NEW,
@@ -43,12 +43,12 @@ struct session {
     struct list by_age;       /* relay->sessions */
     struct list requests;     /* egress.h */
     struct timer tick;
-    struct flight *flight; /* owned; NULL: nothing unacked */
-    struct lines *lines;   /* owned; NULL: no unfinished line */
-    uint64_t *again;       /* owned; redriven ids below sent_id that this socket was never sent */
-    char *identities;      /* owned; what it said hello for: identity.h */
-    uint64_t sent_id;      /* newest id sent on it */
-    uint64_t counted_id;   /* attempts are counted up to here */
+    struct flight *flight;      /* owned; NULL: nothing unacked */
+    struct line_reader *reader; /* owned; NULL: no unfinished line */
+    uint64_t *again;     /* owned; redriven ids below sent_id that this socket was never sent */
+    char *personas;      /* owned; what it said hello for: persona.h */
+    uint64_t sent_id;    /* newest id sent on it */
+    uint64_t counted_id; /* attempts are counted up to here */
     int64_t next_ping_ms;
     int64_t quiet_since_ms;     /* oldest unanswered ping */
     int64_t ack_since_ms;       /* last ack, or the first message after all were acked */

@@ -1,4 +1,4 @@
-/* Promises of relay/egress.h, chats.h and identity.h: who may speak where, and one result each. */
+/* Promises of relay/egress.h, chats.h and persona.h: who may speak where, and one result each. */
 #include "relay/rig.h"
 
 static void ask(struct fake *f, const char *id, const char *action, const char *beside)

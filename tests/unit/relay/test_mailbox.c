@@ -1,9 +1,9 @@
-/* Promises of relay/mailbox.h, relay/flight.h, relay/dedup.h and relay/lines.h: the small parts. */
+/* Promises of relay/mailbox.h, relay/flight.h, relay/dedup.h and relay/line_reader.h: the small parts. */
 #include "unit.h"
 #include "base/buf.h"
 #include "relay/dedup.h"
 #include "relay/flight.h"
-#include "relay/lines.h"
+#include "relay/line_reader.h"
 #include "relay/mailbox.h"
 
 static void a_slot_costs_24_bytes(void **state)
@@ -151,11 +151,11 @@ static void lines_are_the_same_however_the_stream_is_cut(void **state)
 {
     static const char text[] = "one\ntwo\n\nthree and more\nfour\n";
     for (size_t cut = 1; cut < sizeof text; cut++) {
-        struct lines *l = NULL;
+        struct line_reader *l = NULL;
         struct buf out = BUF_INIT;
         for (size_t at = 0; at < sizeof text - 1; at += cut) {
             size_t n = sizeof text - 1 - at < cut ? sizeof text - 1 - at : cut;
-            lines_feed(&l, str_make(text + at, n), 64, join_line, &out);
+            line_reader_feed(&l, str_make(text + at, n), 64, join_line, &out);
         }
         assert_string_equal(buf_z(&out), "one|two||three and more|four|");
         assert_null(l);
@@ -165,11 +165,11 @@ static void lines_are_the_same_however_the_stream_is_cut(void **state)
 
 static void a_line_over_the_limit_is_thrown_away_up_to_its_end(void **state)
 {
-    struct lines *l = NULL;
+    struct line_reader *l = NULL;
     struct buf out = BUF_INIT;
     for (int i = 0; i < 100; i++)
-        lines_feed(&l, STR("0123456789"), 16, join_line, &out);
-    lines_feed(&l, STR("\nok\n0123456789ABCDEFG\n"), 16, join_line, &out);
+        line_reader_feed(&l, STR("0123456789"), 16, join_line, &out);
+    line_reader_feed(&l, STR("\nok\n0123456789ABCDEFG\n"), 16, join_line, &out);
     assert_string_equal(buf_z(&out), "TOO LONG|ok|TOO LONG|");
     assert_null(l);
     buf_done(&out);

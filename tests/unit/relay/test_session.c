@@ -553,7 +553,7 @@ static void an_idle_session_is_small(void **state)
     live_for(f, 30000);
     assert_true(sizeof(struct session) <= 224);
     assert_null(f->s->flight);
-    assert_null(f->s->lines);
+    assert_null(f->s->reader);
     assert_null(f->s->inst->mb.ring);
     publish("a", "e2"); /* and works again after it slimmed down */
     assert_int_equal(inbound(f), 2);

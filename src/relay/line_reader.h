@@ -6,11 +6,11 @@
 #pragma once
 #include "base/str.h"
 
-struct lines; /* NULL: nothing unfinished */
+struct line_reader; /* NULL: nothing unfinished */
 
 /* @whole is false for a line that was too long; its bytes are not there then.  False: stop, the
  * rest of the piece is of no interest. */
-typedef bool lines_cb(void *ctx, struct str line, bool whole);
+typedef bool line_cb(void *ctx, struct str line, bool whole);
 
-void lines_feed(struct lines **l, struct str bytes, size_t max, lines_cb *cb, void *ctx);
-void lines_free(struct lines *l); /* NULL is fine */
+void line_reader_feed(struct line_reader **l, struct str bytes, size_t max, line_cb *cb, void *ctx);
+void line_reader_free(struct line_reader *l); /* NULL is fine */

@@ -1,7 +1,7 @@
-/* identity.c - design.  (identity.h has the contract.)
+/* persona.c - design.  (persona.h has the contract.)
  *
  * One string per session, "platform \x1f bot \x1e" per identity: most sockets have one or two. */
-#include "relay/identity.h"
+#include "relay/persona.h"
 #include <stdlib.h>
 #include "base/buf.h"
 #include "relay/session.h"
@@ -25,10 +25,9 @@ static bool next(struct str *rest, struct str *ret_platform, struct str *ret_bot
     return true;
 }
 
-bool identity_find(const struct session *s, struct str platform, struct str bot,
-                   struct str *ret_bot)
+bool persona_find(const struct session *s, struct str platform, struct str bot, struct str *ret_bot)
 {
-    struct str rest = str_of(s->identities), p, b;
+    struct str rest = str_of(s->personas), p, b;
 
     while (next(&rest, &p, &b)) {
         if (str_eq(p, platform) && (bot.n == 0 || str_eq(b, bot))) {
@@ -39,16 +38,16 @@ bool identity_find(const struct session *s, struct str platform, struct str bot,
     return false;
 }
 
-bool identity_default(const struct session *s, struct str *ret_platform, struct str *ret_bot)
+bool persona_default(const struct session *s, struct str *ret_platform, struct str *ret_bot)
 {
-    struct str rest = str_of(s->identities);
+    struct str rest = str_of(s->personas);
 
     return next(&rest, ret_platform, ret_bot);
 }
 
-void identity_add(struct session *s, struct str platform, struct str bot)
+void persona_add(struct session *s, struct str platform, struct str bot)
 {
-    struct str rest = str_of(s->identities), p, b;
+    struct str rest = str_of(s->personas), p, b;
     struct buf out = BUF_INIT;
     size_t n = 0;
 
@@ -57,13 +56,13 @@ void identity_add(struct session *s, struct str platform, struct str bot)
     for (; next(&rest, &p, &b); n++)
         if (str_eq(p, platform) && str_eq(b, bot))
             return;
-    if (n >= IDENTITY_MAX)
+    if (n >= PERSONA_MAX)
         return;
-    buf_add_str(&out, str_of(s->identities));
+    buf_add_str(&out, str_of(s->personas));
     buf_add_str(&out, platform);
     buf_add_c(&out, '\x1f');
     buf_add_str(&out, bot);
     buf_add_c(&out, '\x1e');
-    free(s->identities);
-    s->identities = buf_take(&out);
+    free(s->personas);
+    s->personas = buf_take(&out);
 }

@@ -1,14 +1,14 @@
-#include "relay/lines.h"
+#include "relay/line_reader.h"
 #include <stdlib.h>
 #include "base/buf.h"
 #include "base/mem.h"
 
-struct lines {
+struct line_reader {
     struct buf part;
     bool too_long; /* throwing away until the line ends */
 };
 
-void lines_free(struct lines *l)
+void line_reader_free(struct line_reader *l)
 {
     if (l == NULL)
         return;
@@ -16,13 +16,13 @@ void lines_free(struct lines *l)
     free(l);
 }
 
-static void keep(struct lines **ret_l, struct str rest, size_t max)
+static void keep(struct line_reader **ret_l, struct str rest, size_t max)
 {
     if (rest.n == 0)
         return;
     if (*ret_l == NULL)
         *ret_l = xcalloc(1, sizeof **ret_l);
-    struct lines *l = *ret_l;
+    struct line_reader *l = *ret_l;
     if (l->too_long || l->part.n + rest.n > max) {
         l->too_long = true;
         buf_done(&l->part);
@@ -32,9 +32,9 @@ static void keep(struct lines **ret_l, struct str rest, size_t max)
 }
 
 /* @line ends here; what was kept belongs before it. */
-static bool finish(struct lines **ret_l, struct str line, size_t max, lines_cb *cb, void *ctx)
+static bool finish(struct line_reader **ret_l, struct str line, size_t max, line_cb *cb, void *ctx)
 {
-    struct lines *l = *ret_l;
+    struct line_reader *l = *ret_l;
     bool go_on;
 
     if (l == NULL)
@@ -42,11 +42,11 @@ static bool finish(struct lines **ret_l, struct str line, size_t max, lines_cb *
     keep(ret_l, line, max);
     *ret_l = NULL;
     go_on = cb(ctx, buf_str(&l->part), !l->too_long);
-    lines_free(l);
+    line_reader_free(l);
     return go_on;
 }
 
-void lines_feed(struct lines **l, struct str bytes, size_t max, lines_cb *cb, void *ctx)
+void line_reader_feed(struct line_reader **l, struct str bytes, size_t max, line_cb *cb, void *ctx)
 {
     for (;;) {
         const char *end = bytes.n != 0 ? memchr(bytes.p, '\n', bytes.n) : NULL;
