@@ -10,6 +10,8 @@ static const char *const words[] = {
     [BH_MALFORMED] = "malformed",
     [BH_CONFLICT] = "conflict",
     [BH_NOT_FOUND] = "not_found",
+    [BH_FENCED] = "fenced",
+    [BH_CANCELLED] = "cancelled",
     [BH_UNKNOWN] = "unknown",
 };
 

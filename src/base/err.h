@@ -9,6 +9,8 @@ enum bh_err {
     BH_MALFORMED,   /* the peer sent nonsense: close it */
     BH_CONFLICT,    /* somebody else was first: look again, then decide */
     BH_NOT_FOUND,   /* there is no such thing */
+    BH_FENCED,      /* somebody else owns it by now: stop */
+    BH_CANCELLED,   /* called off by its owner */
     BH_UNKNOWN,     /* sent, but the answer never came: it may or may not have happened */
 };
 

@@ -1,4 +1,4 @@
-/* store.h - what survives a crash: mailbox rows, deduplication keys, and named records.
+/* store.h - what survives a crash: mailbox rows, deduplication keys, named records, leases.
  *
  * Writes are queued and committed in groups by a thread of the implementation; they take effect in
  * the order they were submitted, several in one transaction, and each op's done() runs later on the
@@ -15,8 +15,19 @@
  * is how a live delivery costs little: its append lingers, the ack comes first, and
  * store_append_shrink() leaves only the deduplication key to be written.
  *
- * Reads (fetch, scan) are queued like writes and see every write submitted before them.
- * The loaders are for start-up, before the loop runs: they block.
+ * Reads (fetch, list, scan) are bounded by bytes, say how to go on, and can be called off.  They
+ * run beside the writes, which never wait for them, and are done in any order.  What a read sees:
+ *      always            every write whose done() ran before the read was submitted
+ *      unless .loose     also every write submitted before it: the read waits until those are done
+ *      never             half of a transaction
+ * The loaders are for start-up, before the loop runs: they block, and see what a loose read sees.
+ *
+ * What a failed write tells: BH_UNAVAILABLE, nothing happened and trying again may work; BH_BUSY,
+ * there is no room left for new work (acks, marks, deletes and leases still go through); BH_UNKNOWN,
+ * only where the store is another machine: it may or may not have happened.
+ *
+ * A store is shared (store.shared) when several nodes may have it open.  Then it numbers the rows
+ * itself, and whoever owns something proves it with a fence.
  */
 #pragma once
 #include "base/err.h"
@@ -25,6 +36,7 @@
 #include "base/str.h"
 
 #define STORE_LINGER_MS 6
+#define STORE_READ_BYTES ((size_t)8 << 20) /* no read answers with more, but for a single row */
 
 struct buf;
 struct store;
@@ -32,7 +44,17 @@ struct store_put;
 struct store_op;
 typedef void store_done_cb(struct store_op *op, enum bh_err err);
 
-enum store_kind { STORE_APPEND, STORE_ACK, STORE_MARK, STORE_TX, STORE_FETCH, STORE_SCAN };
+enum store_kind {
+    STORE_APPEND,
+    STORE_ACK,
+    STORE_MARK,
+    STORE_TX,
+    STORE_ERASE,
+    STORE_LEASE,
+    STORE_FETCH, /* from here on: reads */
+    STORE_LIST,
+    STORE_SCAN,
+};
 
 struct store_op {
     store_done_cb *done; /* set by the caller; may be NULL */
@@ -42,27 +64,54 @@ struct store_op {
     uint8_t err;   /* private */
 };
 
+/* "I write as the owner of @name under @epoch": checked inside the transaction.  BH_FENCED: the
+ * lease ended or went to somebody else, and nothing was written.  Zero: unchecked. */
+struct store_fence {
+    struct str name; /* borrowed until done() */
+    uint64_t epoch;
+};
+
 /* ---- mailbox rows, kept in order of arrival ---- */
 
 enum store_row_kind { STORE_ROW_INBOUND, STORE_ROW_PASSTHROUGH };
+enum store_row_flag {
+    STORE_ROW_MAY_POKE = 1,  /* it may wake a sleeper; rows of older databases have it */
+    STORE_ROW_STAGED = 2,    /* on disk, but not accepted yet: it waits for something */
+    STORE_ROW_HAS_MEDIA = 4, /* it names files that must be kept as long as it is */
+};
 
 struct store_append {
     struct store_op op;
     uint64_t id;  /* > 0, never used before, larger than those before it but for an append that had
-                             * to wait or is tried again after a failure; see store.boot */
-    uint32_t box; /* the mailbox's number */
+                             * to wait or is tried again after a failure; see store.boot.  Ignored by
+                             * a shared store */
+    uint32_t box; /* the mailbox's number; a shared store has them up to STORE_MAX_BOX */
     uint8_t row_kind; /* enum store_row_kind */
+    uint8_t flags;    /* of enum store_row_flag */
     bool has_key;     /* @key goes into the deduplication record in the same transaction */
+    bool once;        /* ... which must not have it yet, among those that came with @once */
     bool shrunk;      /* private */
     int64_t at_ms;    /* wall clock */
     struct hash128 key;
-    struct str frame; /* what goes on the wire, one line with its newline; borrowed until done() */
+    struct str frame;  /* what goes on the wire, one line with its newline; borrowed until done() */
+    uint64_t replaces; /* 0, or a row that is deleted in the same transaction: the staged one */
+
+    /* The answer, with BH_OK.  The row's number, by which ack, mark and fetch know it: @id, or what
+     * a shared store gave it: larger than all of its mailbox before it, in the order in which they
+     * became visible to anybody, without gaps (STORE_SEQUENCE).  When the key exists, no row was
+     * written and this is the number of the one that has the key; 0: that one is settled. */
+    uint64_t sequence;
+    bool exists;
 };
+
+#define STORE_MAX_BOX ((1u << 23) - 1)
+#define STORE_SEQUENCE(row) ((row) & ((UINT64_C(1) << 40) - 1)) /* 1, 2, 3... in a shared store */
 
 struct store_ack { /* delete rows; unknown ids are fine */
     struct store_op op;
     const uint64_t *ids; /* borrowed until done() */
     size_t n;
+    struct store_fence fence;
 };
 
 struct store_mark { /* set attempts and, with a reason, park; parked rows stay until acked away */
@@ -70,6 +119,7 @@ struct store_mark { /* set attempts and, with a reason, park; parked rows stay u
     uint64_t id;
     uint32_t attempts;
     struct str parked; /* absent: not parked.  Borrowed until done(). */
+    struct store_fence fence;
 };
 
 struct store_row {
@@ -77,19 +127,36 @@ struct store_row {
     uint32_t box;
     uint32_t attempts;
     uint8_t row_kind;
+    uint8_t flags;
     int64_t at_ms;
-    struct str frame; /* absent in load_rows() */
+    struct str frame; /* absent where only facts are read */
     size_t frame_bytes;
     struct str parked; /* the reason; absent: not parked */
 };
 
-struct store_fetch { /* read rows by id, ascending; missing ones are left out */
+struct store_fetch { /* read rows by id; missing ones are left out */
     struct store_op op;
-    const uint64_t *ids; /* borrowed until done(); rows come in this order */
+    const uint64_t *ids; /* borrowed until done(); rows come in this order, best ascending */
     size_t n;
-    size_t max_bytes;       /* no more frame bytes than this, but at least one row; 0: no bound */
+    size_t max_bytes;       /* no more frame bytes than this, but at least one row; 0: the bound */
+    bool loose;             /* see above */
     struct store_row *rows; /* owned by the op from done() on: store_fetch_free() */
     size_t n_rows;
+    size_t n_used; /* ids looked at: the rest did not fit */
+    void *memory;  /* private */
+};
+
+struct store_list { /* the rows of one mailbox, ascending */
+    struct store_op op;
+    uint32_t box;
+    uint64_t after; /* a row's number: from the one behind it on; 0: from the first */
+    bool bodies;    /* with their frames */
+    bool loose;
+    size_t limit;           /* rows; 0: as many as fit */
+    size_t max_bytes;       /* as in a fetch */
+    struct store_row *rows; /* owned by the op from done() on: store_list_free() */
+    size_t n_rows;
+    bool more;    /* there are rows behind the last one */
     void *memory; /* private */
 };
 
@@ -110,6 +177,22 @@ struct store_tx { /* all or nothing; BH_CONFLICT: nothing was done, @ret_failed 
     struct store_op op;
     const struct store_kv *items;
     size_t n, ret_failed;
+    struct store_fence fence;
+};
+
+/* Delete many: the records of @ns whose key starts with @prefix and is below @end, or the rows of
+ * a mailbox up to a number.  In order, at most STORE_ERASE_ITEMS at a time: while @more, again. */
+#define STORE_ERASE_ITEMS 512
+struct store_erase {
+    struct store_op op;
+    const char *ns;         /* records; NULL: rows */
+    struct str prefix, end; /* borrowed until done(); @end absent: all of them */
+    uint32_t box;
+    uint64_t up_to; /* rows: this one included; UINT64_MAX: all */
+    struct store_fence fence;
+    uint64_t at; /* private: where it goes on; 0 at first */
+    size_t n;    /* deleted this time */
+    bool more;   /* there may be others */
 };
 
 struct store_record {
@@ -118,20 +201,48 @@ struct store_record {
 struct store_scan { /* records of @ns whose key starts with @prefix, in byte order */
     struct store_op op;
     const char *ns;
-    struct str prefix,
-        after;    /* borrowed until done(); @after: exclusive start, absent: from the beginning (or
-                               * the end, when reverse) */
-    size_t limit; /* 0: all of them */
+    struct str prefix, after; /* borrowed until done(); @after: exclusive start, absent: from the
+                               * beginning (or the end, when reverse) */
+    size_t limit;             /* records; 0: as many as fit */
+    size_t max_bytes; /* no more bytes of keys and values, but at least one record; 0: the bound */
     bool reverse;
+    bool keys_only; /* values are absent, and not counted */
+    bool loose;
     struct store_record *records; /* owned by the op from done() on: store_scan_free() */
     size_t n_records;
+    bool more;    /* stopped by a limit: go on with @after = the last key */
     void *memory; /* private */
+};
+
+/* ---- leases: who may write to what.  cluster/lease.h is the face for everybody else ----
+ *
+ * A lease ends by itself when its time is up on the clock of the store, or, when it was taken under
+ * another lease, together with that one: a node renews one lease, not one per mailbox.  Every
+ * grant to somebody else, and every grant after the end, has a larger epoch; epochs never repeat. */
+enum store_lease_verb {
+    LEASE_TAKE,    /* if it is free or ended; conflict: @holder has it for @left_ms more */
+    LEASE_STEAL,   /* at once, whoever has it */
+    LEASE_RENEW,   /* @ttl_ms from now, if it is still ours under @epoch; else BH_FENCED */
+    LEASE_RELEASE, /* it is free from now on; not ours any more: fine */
+};
+#define STORE_OWNER_BYTES 64
+struct store_lease {
+    struct store_op op;
+    enum store_lease_verb verb;
+    struct str name, owner; /* borrowed until done(); the owner has fewer than STORE_OWNER_BYTES */
+    int64_t ttl_ms;
+    struct store_fence under; /* zero: it has a time of its own; BH_FENCED: that one has ended */
+    uint64_t epoch;           /* given to renew and release; the answer of take and steal */
+    int64_t left_ms;          /* with BH_CONFLICT; -1: as long as its other lease */
+    char holder[STORE_OWNER_BYTES];
 };
 
 struct store_stats {
     uint64_t commits, ops, failed_ops, shrunk;
     uint64_t rows_written, keys_written;
     uint64_t queued;        /* ops waiting now */
+    uint64_t reads;         /* done */
+    uint64_t cancelled;     /* reads that were called off in time */
     int64_t last_commit_us; /* how long the last transaction took */
     int64_t bytes_on_disk;
     bool healthy;      /* the last transaction succeeded */
@@ -147,7 +258,9 @@ struct store_ops {
     void (*submit)(struct store *st, struct store_op *op, bool urgent);
     /* True: the row will not be written, only its key; done() still runs.  False: too late. */
     bool (*shrink)(struct store *st, struct store_append *a);
+    void (*cancel)(struct store *st, struct store_op *read);
     void (*fetch_free)(struct store_fetch *f);
+    void (*list_free)(struct store_list *l);
     void (*scan_free)(struct store_scan *s);
     void (*forget_keys)(struct store *st, int64_t before_ms); /* drop older deduplication keys */
     enum bh_err (*load_rows)(struct store *st, store_row_cb *cb, void *ctx);
@@ -161,6 +274,7 @@ struct store { /* first member of every implementation */
     const struct store_ops *ops;
     uint64_t boot;             /* a number no earlier start had: ids are boot << 40 | n, n from 1 */
     struct hash_key dedup_key; /* random per database, for deduplication keys */
+    bool shared;               /* several nodes may have it open: it numbers the rows */
     struct store_put *puts;    /* private to store.c, NULL at first: store_put()s under way */
 };
 
@@ -188,10 +302,25 @@ static inline void store_tx(struct store *st, struct store_tx *t, bool urgent)
     t->op.kind = STORE_TX;
     st->ops->submit(st, &t->op, urgent);
 }
+static inline void store_erase(struct store *st, struct store_erase *e)
+{
+    e->op.kind = STORE_ERASE;
+    st->ops->submit(st, &e->op, false);
+}
+static inline void store_lease(struct store *st, struct store_lease *l)
+{
+    l->op.kind = STORE_LEASE;
+    st->ops->submit(st, &l->op, true);
+}
 static inline void store_fetch(struct store *st, struct store_fetch *f)
 {
     f->op.kind = STORE_FETCH;
     st->ops->submit(st, &f->op, true);
+}
+static inline void store_list(struct store *st, struct store_list *l)
+{
+    l->op.kind = STORE_LIST;
+    st->ops->submit(st, &l->op, true);
 }
 static inline void store_scan(struct store *st, struct store_scan *s)
 {
@@ -199,9 +328,21 @@ static inline void store_scan(struct store *st, struct store_scan *s)
     st->ops->submit(st, &s->op, true);
 }
 
-static inline void store_fetch_free(struct store *st, struct store_fetch *f) /* twice is fine */
+/* Call a read off.  Its done() still runs, so that the op has one end: with BH_CANCELLED and no
+ * result if it had not begun, which costs next to nothing; else as if nobody had asked. */
+static inline void store_cancel(struct store *st, struct store_op *read)
+{
+    st->ops->cancel(st, read);
+}
+
+/* Twice is fine for each of these, and so is a read that failed. */
+static inline void store_fetch_free(struct store *st, struct store_fetch *f)
 {
     st->ops->fetch_free(f);
+}
+static inline void store_list_free(struct store *st, struct store_list *l)
+{
+    st->ops->list_free(l);
 }
 static inline void store_scan_free(struct store *st, struct store_scan *s)
 {

@@ -12,9 +12,11 @@
         .k0 = 1, .k1 = 2 \
     }
 
-struct sim_disk; /* what survives: rows, records, keys, the boot number */
+struct sim_disk; /* what survives: rows, records, keys, leases, the boot number */
 
 struct sim_disk *sim_disk_new(void);
+struct sim_disk *sim_disk_new_shared(void); /* several stores may be open on it at once */
+void sim_disk_set_time(struct sim_disk *d, int64_t now_ms); /* by which leases end; 0 at first */
 void sim_disk_free(struct sim_disk *d);
 bool sim_disk_has_row(const struct sim_disk *d, uint64_t id);
 bool sim_disk_is_parked(const struct sim_disk *d, uint64_t id);

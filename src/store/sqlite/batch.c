@@ -8,19 +8,13 @@
 
 static bool is_read(const struct store_op *op)
 {
-    return op->kind == STORE_FETCH || op->kind == STORE_SCAN;
-}
-
-static void run_read(struct store_sqlite *st, struct store_op *op)
-{
-    if (op->kind == STORE_FETCH)
-        read_fetch(st, container_of(op, struct store_fetch, op));
-    else
-        read_scan(st, container_of(op, struct store_scan, op));
+    return op->kind >= STORE_FETCH;
 }
 
 static int run_op(struct store_sqlite *st, struct store_op *op, struct store_stats *counts)
 {
+    if (!owner_may(st, op))
+        return SQLITE_OK;
     switch ((enum store_kind)op->kind) {
     case STORE_APPEND:
         return write_append(st, container_of(op, struct store_append, op), counts);
@@ -30,9 +24,14 @@ static int run_op(struct store_sqlite *st, struct store_op *op, struct store_sta
         return write_mark(st, container_of(op, struct store_mark, op));
     case STORE_TX:
         return write_tx(st, container_of(op, struct store_tx, op));
+    case STORE_ERASE:
+        return write_erase(st, container_of(op, struct store_erase, op));
+    case STORE_LEASE:
+        return owner_run(st, container_of(op, struct store_lease, op));
     case STORE_FETCH:
+    case STORE_LIST:
     case STORE_SCAN:
-        run_read(st, op);
+        read_run(st, op);
         return SQLITE_OK;
     }
     assert(!"unknown kind of op");
@@ -62,16 +61,14 @@ static void roll_back(struct store_sqlite *st, struct store_op *first)
     if (!sqlite3_get_autocommit(st->db)) /* some failures have rolled back by themselves */
         sqlite3_exec(st->db, "ROLLBACK", NULL, NULL, NULL);
     for (struct store_op *op = first; op != NULL; op = op->next) {
-        if (!is_read(op)) {
+        if (is_read(op)) {
+            result_free(op);
+            read_run(st, op);
+        } else {
             op->err = BH_UNAVAILABLE;
-            continue;
         }
-        if (op->kind == STORE_FETCH)
-            read_fetch_free(container_of(op, struct store_fetch, op));
-        else
-            read_scan_free(container_of(op, struct store_scan, op));
-        run_read(st, op);
     }
+    owner_load(st);
 }
 
 void batch_run(struct store_sqlite *st, struct store_op *first, struct store_stats *counts)
@@ -82,13 +79,6 @@ void batch_run(struct store_sqlite *st, struct store_op *first, struct store_sta
     for (struct store_op *op = first; op != NULL; op = op->next) {
         counts->ops++;
         writes |= !is_read(op);
-        if (op->kind == STORE_FETCH) {
-            struct store_fetch *f = container_of(op, struct store_fetch, op);
-            f->rows = NULL, f->n_rows = 0, f->memory = NULL;
-        } else if (op->kind == STORE_SCAN) {
-            struct store_scan *s = container_of(op, struct store_scan, op);
-            s->records = NULL, s->n_records = 0, s->memory = NULL;
-        }
     }
     int rc = run_all(st, first, writes, counts);
     acked_batch_end(&st->acked, rc == SQLITE_OK);
@@ -99,20 +89,29 @@ void batch_run(struct store_sqlite *st, struct store_op *first, struct store_sta
         roll_back(st, first);
         counts->shrunk = counts->rows_written = counts->keys_written = 0;
     }
-    for (struct store_op *op = first; op != NULL; op = op->next)
-        counts->failed_ops += op->err != BH_OK && op->err != BH_CONFLICT;
+    for (struct store_op *op = first; op != NULL; op = op->next) {
+        counts->failed_ops += op->err == BH_UNAVAILABLE || op->err == BH_REFUSED;
+        counts->cancelled += op->err == BH_CANCELLED;
+        counts->reads += is_read(op) && op->err != BH_CANCELLED;
+    }
+}
+
+/* The number of records dropped; -1: it failed. */
+static int forget(struct store_sqlite *st, enum statement which, int64_t before_ms)
+{
+    sqlite3_bind_int64(st->sql[which], 1, before_ms);
+    sqlite3_bind_int(st->sql[which], 2, FORGET_ROWS);
+    return sql_run(st, which) == SQLITE_OK ? sqlite3_changes(st->db) : -1;
 }
 
 bool batch_forget(struct store_sqlite *st, int64_t before_ms)
 {
-    sqlite3_bind_int64(st->sql[SQL_FORGET], 1, before_ms);
-    sqlite3_bind_int(st->sql[SQL_FORGET], 2, FORGET_ROWS);
-    if (sql_run(st, SQL_FORGET) != SQLITE_OK) {
+    int keys = forget(st, SQL_FORGET, before_ms), once = forget(st, SQL_ONCE_FORGET, before_ms);
+
+    if (keys < 0 || once < 0)
         log_warn(&st->log, "forgetting old deduplication keys: %s; tried again later",
                  sqlite3_errmsg(st->db));
-        return true;
-    }
-    return sqlite3_changes(st->db) < FORGET_ROWS;
+    return keys < FORGET_ROWS && once < FORGET_ROWS;
 }
 
 bool batch_probe(struct store_sqlite *st)

@@ -12,6 +12,8 @@
 #include "base/buf.h"
 #include "base/log.h"
 #include "net/loop.h"
+#include "store/leases.h"
+#include "store/result.h"
 #include "store/sqlite/sqlite.h"
 
 #define BATCH_MAX_OPS 4096          /* one transaction; later ops wait for the next one, so that */
@@ -21,6 +23,7 @@
 #define GATHER_ROWS 16      /* so many in the last transaction: the next waits for company */
 #define GATHER_SLOW_US 1000 /* if that one took so long */
 #define GATHER_MAX_US 1000  /* at most this long */
+#define ERASE_LOOK 8192     /* rows looked at per transaction while erasing a mailbox */
 #define FORGET_ROWS 256     /* deduplication records dropped per transaction */
 #define PURGE_ROWS 1024     /* settled rows deleted per transaction when it is quiet */
 #define PURGE_QUIET_MS 50   /* it is, when nothing was submitted for this long */
@@ -38,6 +41,11 @@ enum statement {
     SQL_RELEASE,
     SQL_UNDO,
     SQL_APPEND,
+    SQL_ONCE_FIND,
+    SQL_ONCE_ADD,
+    SQL_ONCE_FORGET,
+    SQL_LEASE_PUT,
+    SQL_LEASE_LOAD,
     SQL_SEEN,
     SQL_ACKED_ADD,
     SQL_ACKED_LOAD,
@@ -47,8 +55,10 @@ enum statement {
     SQL_KV_PUT,
     SQL_KV_INSERT,
     SQL_KV_DELETE,
+    SQL_KV_ERASE,
     SQL_FORGET,
     SQL_FETCH,
+    SQL_LIST,
     SQL_SCAN_UP,
     SQL_SCAN_DOWN,
     SQL_SCAN_DOWN_ALL,
@@ -62,9 +72,10 @@ enum statement {
  * append can be shrunk up to the moment it is executed, and no lock is taken per op.
  *
  *      QUEUED --store thread--> TAKEN
- *        '-----shrink()-------> SHRUNK    (the key is written, the row is not)
+ *        |-----shrink()-------> SHRUNK     (the key is written, the row is not)
+ *        '-----cancel()-------> CANCELLED  (a read that nobody wants any more)
  */
-enum op_state { OP_QUEUED = 1, OP_TAKEN, OP_SHRUNK };
+enum op_state { OP_QUEUED = 1, OP_TAKEN, OP_SHRUNK, OP_CANCELLED };
 
 /* Finished ops on their way back to the loop.  An object of its own, because a posted call cannot
  * be called off and may find the store closed. */
@@ -106,6 +117,7 @@ struct store_sqlite {
     int64_t keys_at_ms;              /* the newest of them */
     struct buf scratch;              /* bounds of a scan */
     struct acked acked;
+    struct leases leases;    /* as in their table */
     uint64_t company;        /* rows of the last transaction */
     int64_t commit_us;       /* how long it took */
     char batch_problem[160]; /* why something in this batch failed; empty: all well */
@@ -152,6 +164,7 @@ bool queue_start(struct store_sqlite *st);
 void queue_stop(struct store_sqlite *st); /* after the last commit; no done() from here on */
 void queue_submit(struct store *base, struct store_op *op, bool urgent);
 bool queue_shrink(struct store *base, struct store_append *a);
+void queue_cancel(struct store *base, struct store_op *read);
 void queue_forget_keys(struct store *base, int64_t before_ms);
 void queue_stats(struct store *base, struct store_stats *ret);
 
@@ -162,10 +175,13 @@ bool batch_probe(struct store_sqlite *st);                     /* does writing w
 
 /* write.c: each runs one op inside the batch's transaction, sets op->err and answers SQLITE_OK, or
  * answers the code of a failure that takes the whole transaction down. */
+#define ROW_HAS_FLAGS (1 << 15)
+int row_kind_pack(const struct store_append *a);
 int write_append(struct store_sqlite *st, struct store_append *a, struct store_stats *counts);
 int write_ack(struct store_sqlite *st, const struct store_ack *a);
 int write_mark(struct store_sqlite *st, struct store_mark *m);
 int write_tx(struct store_sqlite *st, struct store_tx *t);
+int write_erase(struct store_sqlite *st, struct store_erase *e);
 int write_seen(struct store_sqlite *st, struct store_stats *counts); /* the keys of the batch */
 
 /* acked.c: rows that are settled but not deleted yet */
@@ -177,11 +193,13 @@ bool acked_purge(struct store_sqlite *st, size_t max_rows); /* one transaction; 
 bool acked_recover(struct store_sqlite *st); /* at start; false: the log is unreadable */
 void acked_done(struct acked *a);
 
+/* owner.c: leases, and what a fence says */
+bool owner_load(struct store_sqlite *st); /* also after a rollback: as in the table */
+int owner_run(struct store_sqlite *st, struct store_lease *l);
+bool owner_may(struct store_sqlite *st, struct store_op *op); /* else it is BH_FENCED now */
+
 /* read.c: a read that fails fails alone */
-void read_fetch(struct store_sqlite *st, struct store_fetch *f);
-void read_scan(struct store_sqlite *st, struct store_scan *s);
-void read_fetch_free(struct store_fetch *f);
-void read_scan_free(struct store_scan *s);
+void read_run(struct store_sqlite *st, struct store_op *op);
 enum bh_err load_rows(struct store *base, store_row_cb *cb, void *ctx);
 enum bh_err load_records(struct store *base, const char *ns, store_record_cb *cb, void *ctx);
 enum bh_err load_keys(struct store *base, int64_t since_ms, store_key_cb *cb, void *ctx);

@@ -74,6 +74,7 @@ static void store_free(struct store_sqlite *st)
     buf_done(&st->keys);
     buf_done(&st->scratch);
     acked_done(&st->acked);
+    leases_done(&st->leases);
     free(st->path);
     free(st);
 }
@@ -95,8 +96,10 @@ static const struct store_ops sqlite_ops = {
     .name = "sqlite",
     .submit = queue_submit,
     .shrink = queue_shrink,
-    .fetch_free = read_fetch_free,
-    .scan_free = read_scan_free,
+    .cancel = queue_cancel,
+    .fetch_free = result_free_fetch,
+    .list_free = result_free_list,
+    .scan_free = result_free_scan,
     .forget_keys = queue_forget_keys,
     .load_rows = load_rows,
     .load_records = load_records,

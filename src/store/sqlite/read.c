@@ -1,27 +1,9 @@
-/* read.c - the reading ops and the loaders of start-up.
- *
- * The results of one op live in one arena and one array, so that reading a row costs no allocation
- * of its own. */
+/* read.c - the reading ops and the loaders of start-up. */
 #include "store/sqlite/impl.h"
 #include <endian.h>
 #include <stdlib.h>
-#include "base/arena.h"
 
 #define SKIP_ROWS 4 /* stepping to an id this near is cheaper than searching anew */
-
-static struct arena *arena_new(void)
-{
-    struct arena *a = xcalloc(1, sizeof *a);
-    *a = ARENA_INIT;
-    return a;
-}
-
-static void arena_free(struct arena *a)
-{
-    if (a != NULL)
-        arena_done(a);
-    free(a);
-}
 
 /* ---- fetch ---- */
 
@@ -58,74 +40,87 @@ static int cursor_seek(struct cursor *c, uint64_t id)
     return rc;
 }
 
-static struct str copy_text(struct arena *a, sqlite3_stmt *q, int column)
-{
-    if (sqlite3_column_type(q, column) == SQLITE_NULL)
-        return STR_NULL;
-    return arena_str(a, sql_bytes(q, column));
-}
-
+/* All but the frame. */
 static struct store_row row_of(sqlite3_stmt *q)
 {
+    int kind = sqlite3_column_int(q, 2);
+
     return (struct store_row){
         .id = (uint64_t)sqlite3_column_int64(q, 0),
         .box = (uint32_t)sqlite3_column_int64(q, 1),
-        .row_kind = (uint8_t)sqlite3_column_int(q, 2),
+        .row_kind = (uint8_t)kind,
+        .flags = (kind & ROW_HAS_FLAGS) != 0 ? kind >> 8 & 0x7f : STORE_ROW_MAY_POKE,
         .at_ms = sqlite3_column_int64(q, 3),
         .attempts = (uint32_t)sqlite3_column_int64(q, 4),
+        .parked = sqlite3_column_type(q, 5) != SQLITE_NULL ? sql_bytes(q, 5) : STR_NULL,
     };
 }
 
-static void fetch_add(struct store_fetch *f, size_t *cap, sqlite3_stmt *q, struct str frame)
+static int fetch_one(struct store_sqlite *st, struct cursor *c, uint64_t id, struct result *r,
+                     bool *ret_full)
 {
-    if (f->n_rows == *cap) {
-        *cap = *cap == 0 ? (f->n < 64 ? f->n : 64) : *cap * 2;
-        f->rows = xrealloc(f->rows, *cap * sizeof *f->rows);
-    }
-    struct store_row *row = &f->rows[f->n_rows++];
-    *row = row_of(q);
-    row->frame = arena_str(f->memory, frame);
-    row->frame_bytes = frame.n;
-    row->parked = copy_text(f->memory, q, 5);
+    int rc = acked_has(&st->acked, id) ? SQLITE_OK : cursor_seek(c, id);
+
+    *ret_full = false;
+    if (rc != SQLITE_OK || c->wanted != id || c->at != id)
+        return rc;
+    struct store_row row = row_of(c->q);
+    row.frame = sql_bytes(c->q, 6);
+    row.frame_bytes = row.frame.n;
+    *ret_full = !result_has_room(r, row.frame.n);
+    if (!*ret_full)
+        result_add_row(r, &row, true);
+    return rc;
 }
 
-void read_fetch(struct store_sqlite *st, struct store_fetch *f)
+static int fetch(struct store_sqlite *st, struct store_fetch *f)
 {
     struct cursor c = {.q = st->sql[SQL_FETCH]};
-    size_t cap = 0, bytes = 0;
+    struct result r = result_begin(f->max_bytes, 0);
+    bool full = false;
     int rc = SQLITE_OK;
 
-    f->op.err = BH_OK;
-    f->memory = arena_new();
-    for (size_t i = 0; i < f->n; i++) {
-        if (acked_has(&st->acked, f->ids[i]))
-            continue;
-        rc = cursor_seek(&c, f->ids[i]);
-        if (rc != SQLITE_OK)
+    for (f->n_used = 0; f->n_used < f->n; f->n_used++) {
+        rc = fetch_one(st, &c, f->ids[f->n_used], &r, &full);
+        if (full || rc != SQLITE_OK)
             break;
-        if (c.at != f->ids[i])
-            continue;
-        struct str frame = sql_bytes(c.q, 6);
-        bytes += frame.n;
-        if (f->max_bytes > 0 && bytes > f->max_bytes && f->n_rows > 0)
-            break;
-        fetch_add(f, &cap, c.q, frame);
-    }
-    if (rc != SQLITE_OK) {
-        note_problem(st, "reading rows", rc);
-        read_fetch_free(f);
-        f->op.err = BH_UNAVAILABLE;
     }
     sqlite3_reset(c.q);
+    if (rc == SQLITE_OK)
+        result_end_fetch(&r, f);
+    else
+        result_drop(&r);
+    return rc;
 }
 
-void read_fetch_free(struct store_fetch *f)
+/* ---- list ---- */
+
+static int list(struct store_sqlite *st, struct store_list *l)
 {
-    free(f->rows);
-    arena_free(f->memory);
-    f->rows = NULL;
-    f->n_rows = 0;
-    f->memory = NULL;
+    sqlite3_stmt *q = st->sql[SQL_LIST];
+    struct result r = result_begin(l->max_bytes, l->limit);
+    bool more = false;
+    int rc = SQLITE_DONE;
+
+    sqlite3_bind_int64(q, 1, (int64_t)l->after);
+    while (!more && (rc = sqlite3_step(q)) == SQLITE_ROW) {
+        struct store_row row = row_of(q);
+        if (row.box != l->box || acked_has(&st->acked, row.id))
+            continue;
+        row.frame_bytes = (size_t)sqlite3_column_bytes(q, 6);
+        more = !result_has_room(&r, l->bodies ? row.frame_bytes : 0);
+        if (l->bodies)
+            row.frame = sql_bytes(q, 6);
+        if (!more)
+            result_add_row(&r, &row, l->bodies);
+    }
+    sqlite3_reset(q);
+    if (rc != SQLITE_ROW && rc != SQLITE_DONE) {
+        result_drop(&r);
+        return rc;
+    }
+    result_end_list(&r, l, more);
+    return SQLITE_OK;
 }
 
 /* ---- scan ---- */
@@ -170,44 +165,53 @@ static sqlite3_stmt *scan_begin(struct store_sqlite *st, const struct store_scan
     return st->sql[which];
 }
 
-static void scan_add(struct store_scan *s, size_t *cap, sqlite3_stmt *q)
-{
-    if (s->n_records == *cap) {
-        *cap = *cap == 0 ? 16 : *cap * 2;
-        s->records = xrealloc(s->records, *cap * sizeof *s->records);
-    }
-    s->records[s->n_records++] = (struct store_record){
-        .key = arena_str(s->memory, sql_bytes(q, 0)),
-        .value = arena_str(s->memory, sql_bytes(q, 1)),
-    };
-}
-
-void read_scan(struct store_sqlite *st, struct store_scan *s)
+static int scan(struct store_sqlite *st, struct store_scan *s)
 {
     sqlite3_stmt *q = scan_begin(st, s);
-    size_t cap = 0;
-    int rc = SQLITE_DONE;
+    struct result r = result_begin(s->max_bytes, s->limit);
+    bool more = false;
+    int rc;
 
-    s->op.err = BH_OK;
-    s->memory = arena_new();
-    while ((s->limit == 0 || s->n_records < s->limit) && (rc = sqlite3_step(q)) == SQLITE_ROW &&
-           str_starts(sql_bytes(q, 0), s->prefix))
-        scan_add(s, &cap, q);
-    if (rc != SQLITE_ROW && rc != SQLITE_DONE) {
-        note_problem(st, "reading records", rc);
-        read_scan_free(s);
-        s->op.err = BH_UNAVAILABLE;
+    while ((rc = sqlite3_step(q)) == SQLITE_ROW) {
+        struct str key = sql_bytes(q, 0);
+        if (!str_starts(key, s->prefix))
+            break;
+        more =
+            !result_has_room(&r, key.n + (s->keys_only ? 0 : (size_t)sqlite3_column_bytes(q, 1)));
+        if (more)
+            break;
+        result_add_record(&r, key, s->keys_only ? STR_NULL : sql_bytes(q, 1));
     }
     sqlite3_reset(q);
+    if (rc != SQLITE_ROW && rc != SQLITE_DONE) {
+        result_drop(&r);
+        return rc;
+    }
+    result_end_scan(&r, s, more);
+    return SQLITE_OK;
 }
 
-void read_scan_free(struct store_scan *s)
+/* ---- any of them ---- */
+
+void read_run(struct store_sqlite *st, struct store_op *op)
 {
-    free(s->records);
-    arena_free(s->memory);
-    s->records = NULL;
-    s->n_records = 0;
-    s->memory = NULL;
+    int rc;
+
+    op->err = BH_OK;
+    if (__atomic_load_n(&op->state, __ATOMIC_ACQUIRE) == OP_CANCELLED) {
+        op->err = BH_CANCELLED;
+        return;
+    }
+    if (op->kind == STORE_FETCH)
+        rc = fetch(st, container_of(op, struct store_fetch, op));
+    else if (op->kind == STORE_LIST)
+        rc = list(st, container_of(op, struct store_list, op));
+    else
+        rc = scan(st, container_of(op, struct store_scan, op));
+    if (rc == SQLITE_OK)
+        return;
+    note_problem(st, "reading", rc);
+    op->err = BH_UNAVAILABLE;
 }
 
 /* ---- loaders ---- */
@@ -232,8 +236,6 @@ enum bh_err load_rows(struct store *base, store_row_cb *cb, void *ctx)
         struct store_row row = row_of(q);
         if (acked_has(&st->acked, row.id))
             continue;
-        if (sqlite3_column_type(q, 5) != SQLITE_NULL)
-            row.parked = sql_bytes(q, 5);
         row.frame_bytes = (size_t)sqlite3_column_int64(q, 6);
         cb(ctx, &row);
     }

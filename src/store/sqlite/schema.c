@@ -24,6 +24,12 @@ static const char *const migrations[] = {
     " WITHOUT ROWID;",
     /* One row per transaction: the ids it settled, 8 bytes each; their rows are deleted later. */
     "CREATE TABLE acked(id INTEGER PRIMARY KEY, ids BLOB NOT NULL);",
+    /* Keys of appends that must happen once, findable one by one; and who owns what. */
+    "CREATE TABLE once(key BLOB PRIMARY KEY, at_ms INTEGER NOT NULL, row INTEGER NOT NULL)"
+    " WITHOUT ROWID;"
+    "CREATE INDEX once_age ON once(at_ms);"
+    "CREATE TABLE lease(name TEXT PRIMARY KEY, owner TEXT NOT NULL, epoch INTEGER NOT NULL,"
+    " until_ms INTEGER NOT NULL, under TEXT, under_epoch INTEGER NOT NULL) WITHOUT ROWID;",
 };
 
 static const char settings[] =
@@ -142,5 +148,6 @@ bool schema_prepare(struct store_sqlite *st, char *ret_why)
             sql_failed(st, "cannot configure", ret_why)) &&
            migrate(st, ret_why) && count_boot(st, ret_why) && read_dedup_key(st, ret_why) &&
            (statements_prepare(st) || sql_failed(st, "cannot prepare", ret_why)) &&
-           (acked_recover(st) || sql_failed(st, "cannot read what was settled", ret_why));
+           (acked_recover(st) || sql_failed(st, "cannot read what was settled", ret_why)) &&
+           (owner_load(st) || sql_failed(st, "cannot read its leases", ret_why));
 }

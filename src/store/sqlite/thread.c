@@ -141,6 +141,7 @@ void queue_submit(struct store *base, struct store_op *op, bool urgent)
 
     op->next = NULL;
     op->err = BH_OK;
+    result_clear(op);
     if (op->kind == STORE_APPEND)
         container_of(op, struct store_append, op)->shrunk = false;
     __atomic_store_n(&op->state, OP_QUEUED, __ATOMIC_RELAXED); /* published by the lock */
@@ -164,6 +165,13 @@ bool queue_shrink(struct store *base, struct store_append *a)
                                             __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE) ||
                 found == OP_SHRUNK; /* asked before */
     return a->shrunk;
+}
+
+void queue_cancel(struct store *base, struct store_op *read)
+{
+    uint8_t found = OP_QUEUED;
+    __atomic_compare_exchange_n(&read->state, &found, OP_CANCELLED, false, __ATOMIC_ACQ_REL,
+                                __ATOMIC_ACQUIRE);
 }
 
 void queue_forget_keys(struct store *base, int64_t before_ms)
@@ -338,6 +346,8 @@ static void publish_counts(struct store_sqlite *st, const struct store_stats *c)
     s->queued -= c->ops;
     s->failed_ops += c->failed_ops;
     s->commits += c->commits;
+    s->reads += c->reads;
+    s->cancelled += c->cancelled;
     s->shrunk += c->shrunk;
     s->rows_written += c->rows_written;
     s->keys_written += c->keys_written;

@@ -246,13 +246,19 @@ static void on_fetched(struct store_op *op, enum bh_err err)
     char frame[MAX_FRAME];
 
     assert_int_equal(err, BH_OK);
-    assert_int_equal(f->n_rows, f->n);
+    assert_int_equal(f->n_rows, f->n_used);
     for (size_t i = 0; i < f->n_rows; i++) {
         size_t n = make_frame(f->ids[i], frame);
         assert_int_equal(f->rows[i].frame.n, n);
         assert_memory_equal(f->rows[i].frame.p, frame, n);
     }
-    loop_stop(check_loop);
+    f->ids += f->n_used;
+    f->n -= f->n_used;
+    store_fetch_free(st, f);
+    if (f->n > 0)
+        store_fetch(st, f);
+    else
+        loop_stop(check_loop);
 }
 
 static size_t check_database(uint64_t *boot)
@@ -271,7 +277,6 @@ static size_t check_database(uint64_t *boot)
     fetch.n = found.n;
     store_fetch(st, &fetch);
     loop_run(check_loop);
-    store_fetch_free(st, &fetch);
     free(found.ids);
     store_close(st);
     loop_free(check_loop);

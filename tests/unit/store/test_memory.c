@@ -15,13 +15,23 @@ static void settled(void)
 {
 }
 
-static int setup(void **state)
+static int setup_with(struct store *(*new_store)(struct clock *clock))
 {
     c = clock_new();
-    st = store_memory_new(c);
+    st = new_store(c);
     pending = 0;
     order[0] = '\0';
     return 0;
+}
+
+static int setup(void **state)
+{
+    return setup_with(store_memory_new);
+}
+
+static int setup_shared(void **state)
+{
+    return setup_with(store_memory_new_shared);
 }
 
 static int teardown(void **state)
@@ -63,6 +73,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         CONTRACT(setup, teardown),
+        CONTRACT(setup_shared, teardown),
         T(everything_submitted_takes_one_turn, setup, teardown),
         T(a_store_closed_inside_a_callback_runs_no_further_one, setup, teardown),
     };

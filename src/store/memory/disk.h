@@ -1,0 +1,64 @@
+/* disk.h - what the stores that run in memory keep: rows, records, keys and leases, and what each
+ * op does to them.  A real store has a database here.  Used by memory.c and by the simulator, whose
+ * disk survives the crashes of its stores. */
+#pragma once
+#include "base/map.h"
+#include "store/leases.h"
+#include "store/store.h"
+
+struct mem_record { /* all owned; ns and key of one record never change */
+    char *ns;
+    char *key, *value;
+    size_t key_n, value_n;
+};
+
+struct mem_key {
+    struct hash128 key;
+    int64_t at_ms;
+    uint64_t row; /* the row that came with it */
+    bool once;
+};
+
+struct mem_disk {
+    bool shared;            /* rows are numbered here */
+    struct store_row *rows; /* owned, ascending; frame and parked are owned too */
+    size_t n_rows, cap_rows;
+    uint64_t *last; /* owned; shared: the newest number given out, by mailbox */
+    size_t n_last;
+    struct mem_record *records; /* owned, in byte order */
+    size_t n_records, cap_records;
+    struct mem_key **keys; /* owned, in order of arrival */
+    size_t n_keys, cap_keys;
+    struct map once; /* to struct mem_key, those with @once */
+    struct leases leases;
+};
+
+void mem_disk_done(struct mem_disk *d);
+
+/* Everything @op does, and its answer, at the time @now_ms of the store's own clock. */
+enum bh_err mem_disk_run(struct mem_disk *d, struct store_op *op, int64_t now_ms);
+void mem_disk_forget_keys(struct mem_disk *d, int64_t before_ms);
+void mem_disk_load_rows(const struct mem_disk *d, store_row_cb *cb, void *ctx);
+void mem_disk_load_records(const struct mem_disk *d, const char *ns, store_record_cb *cb,
+                           void *ctx);
+void mem_disk_load_keys(const struct mem_disk *d, int64_t since_ms, store_key_cb *cb, void *ctx);
+
+const struct store_row *mem_disk_row(const struct mem_disk *d, uint64_t id); /* NULL: none */
+
+/* ---- between the files of this folder ---- */
+
+char *mem_copy(struct str s); /* any bytes, never NULL */
+/* Room for one more element of @size at @pos; what follows moves up. */
+void *mem_make_room(void *array, size_t *n, size_t *cap, size_t size, size_t pos);
+void mem_take_out(void *array, size_t *n, size_t size, size_t pos);
+
+enum bh_err mem_append(struct mem_disk *d, struct store_append *a);
+void mem_ack(struct mem_disk *d, const struct store_ack *a);
+void mem_mark(struct mem_disk *d, const struct store_mark *m);
+void mem_erase_rows(struct mem_disk *d, struct store_erase *e);
+void mem_fetch(struct mem_disk *d, struct store_fetch *f);
+void mem_list(struct mem_disk *d, struct store_list *l);
+
+enum bh_err mem_tx(struct mem_disk *d, struct store_tx *t);
+void mem_erase_records(struct mem_disk *d, struct store_erase *e);
+void mem_scan(struct mem_disk *d, struct store_scan *s);
