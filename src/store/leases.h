@@ -4,7 +4,7 @@
  *        ^                      |  ^--renew--'
  *        '--release, time up----'        taken again after the end: the epoch grows too
  *
- * For stores only; cluster/lease.h is the face for everybody else. */
+ * For stores only. */
 #pragma once
 #include "base/map.h"
 #include "store/store.h"

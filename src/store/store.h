@@ -214,7 +214,7 @@ struct store_scan { /* records of @ns whose key starts with @prefix, in byte ord
     void *memory; /* private */
 };
 
-/* ---- leases: who may write to what.  cluster/lease.h is the face for everybody else ----
+/* ---- leases: who may write to what ----
  *
  * A lease ends by itself when its time is up on the clock of the store, or, when it was taken under
  * another lease, together with that one: a node renews one lease, not one per mailbox.  Every

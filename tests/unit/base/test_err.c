@@ -5,7 +5,8 @@
 static void every_error_has_its_own_stable_word(void **state)
 {
     static const char *const want[] = {"ok",        "busy",     "unavailable", "refused",
-                                       "malformed", "conflict", "not_found",   "unknown"};
+                                       "malformed", "conflict", "not_found",   "fenced",
+                                       "cancelled", "unknown"};
 
     for (int e = BH_OK; e <= BH_UNKNOWN; e++)
         assert_string_equal(bh_err_word((enum bh_err)e), want[e]);
