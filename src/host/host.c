@@ -285,6 +285,12 @@ void host_fail(struct host *h, struct action_id id, const char *fmt, ...)
     host_result(h, id, &(struct action_result){.error = str_of(text)});
 }
 
+void host_cut_off(struct host *h, const struct action_from *from, const char *error)
+{
+    if (h->relay != NULL)
+        relay_cut_off(h->relay, from->tenant, from->instance, from->request_id, str_of(error));
+}
+
 static struct door_source source_of(struct host *h, struct http_req *req)
 {
     return door_source(h->door, http_peer(req), http_header(req, "X-Forwarded-For"));

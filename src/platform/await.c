@@ -1,75 +1,82 @@
-/* await.c - design.  (await.h has the contract.)
- *
- * host_accept() cannot be called off, so what waits for it is an object of its own; when the bot
- * closes first it is orphaned, and the answer finds nobody. */
+/* await.c - webhooks whose answer waits.  (await.h has the contract.) */
 #include "platform/await.h"
 #include <stdlib.h>
 #include "base/mem.h"
 
 struct await {
     struct list link;
-    struct awaits *all; /* borrowed; NULL: the bot was closed meanwhile */
+    struct awaits *all; /* borrowed */
+    struct accept_id accept;
     struct http_id http;
     struct http_answer good;
     struct timer late;
-    bool told;
+    bool answered;
 };
 
-/* Reachable from here, so that a shutdown in the middle is not called a leak. */
-static struct list orphans = {&orphans, &orphans};
+static accepted_cb on_accepted;
+static timer_cb on_late;
 
-void awaits_init(struct awaits *a, const struct host_env *env)
+void awaits_init(struct awaits *a, struct platform *p)
 {
-    *a = (struct awaits){.clock = env->clock, .server = env->server};
+    *a = (struct awaits){.p = p};
     list_init(&a->all);
+}
+
+static const struct host_env *env_of(const struct awaits *a)
+{
+    return host_env(a->p->host);
+}
+
+static void await_free(struct await *w)
+{
+    timer_stop(env_of(w->all)->clock, &w->late);
+    list_remove(&w->link);
+    free(w);
 }
 
 void awaits_done(struct awaits *a)
 {
-    if (a->clock == NULL)
+    if (a->p == NULL)
         return;
     list_each (&a->all, it, nxt) {
         struct await *w = list_entry(it, struct await, link);
-        timer_stop(a->clock, &w->late);
-        w->all = NULL;
-        list_move(it, &orphans);
+        host_accept_cancel(a->p->host, w->accept);
+        await_free(w);
     }
 }
 
 void await_refuse(struct awaits *a, struct http_id id, enum bh_err err)
 {
+    struct http_server *server = env_of(a)->server;
+
     if (err == BH_REFUSED || err == BH_MALFORMED)
-        http_answer_error(a->server, id, 400, bh_err_word(err), "This cannot be taken.");
+        http_answer_error(server, id, 400, bh_err_word(err), "This cannot be taken.");
     else
-        http_answer_error(a->server, id, 503, bh_err_word(err), "Not now: send it again later.");
+        http_answer_error(server, id, 503, bh_err_word(err), "Not now: send it again later.");
 }
 
 static void on_late(struct timer *t)
 {
     struct await *w = container_of(t, struct await, late);
 
-    w->told = true;
+    w->answered = true;
     w->all->late++;
     await_refuse(w->all, w->http, BH_UNAVAILABLE);
 }
 
-void await_accepted(void *ctx, enum bh_err err)
+static void on_accepted(void *ctx, enum bh_err err)
 {
     struct await *w = ctx;
 
-    list_remove(&w->link);
-    if (w->all != NULL) {
-        timer_stop(w->all->clock, &w->late);
-        if (!w->told && err == BH_OK)
-            http_answer(w->all->server, w->http, &w->good);
-        else if (!w->told)
-            await_refuse(w->all, w->http, err);
-    }
-    free(w);
+    if (!w->answered && err == BH_OK)
+        http_answer(env_of(w->all)->server, w->http, &w->good);
+    else if (!w->answered)
+        await_refuse(w->all, w->http, err);
+    await_free(w);
 }
 
-struct await *await_new(struct awaits *a, struct http_id id, const struct http_answer *good,
-                        int64_t deadline_ms)
+static struct await *await_new(struct awaits *a, struct http_id id, const struct http_answer *good,
+                               int64_t deadline_ms)
 {
     struct await *w = xcalloc(1, sizeof *w);
 
@@ -77,6 +84,22 @@ struct await *await_new(struct awaits *a, struct http_id id, const struct http_a
     list_init(&w->link);
     list_append(&a->all, &w->link);
     timer_init(&w->late, on_late);
-    timer_set(a->clock, &w->late, deadline_ms);
+    timer_set(env_of(a)->clock, &w->late, deadline_ms);
     return w;
+}
+
+void await_accept(struct awaits *a, const struct event *ev, struct http_id id,
+                  const struct http_answer *good, int64_t deadline_ms)
+{
+    struct await *w = await_new(a, id, good, deadline_ms);
+
+    w->accept = host_accept(a->p->host, a->p, ev, on_accepted, w);
+}
+
+void await_passthrough(struct awaits *a, const struct event *ev, struct str forward_json,
+                       struct http_id id, const struct http_answer *good, int64_t deadline_ms)
+{
+    struct await *w = await_new(a, id, good, deadline_ms);
+
+    w->accept = host_passthrough(a->p->host, a->p, ev, forward_json, on_accepted, w);
 }

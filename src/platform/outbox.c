@@ -168,6 +168,9 @@ enum bh_err outbox_add(struct outbox *box, struct outbox_item *it, struct str ke
 
     if (box->waiting >= box->limits.max_all || (lane != NULL && lane->n >= box->limits.max_lane))
         return BH_BUSY;
+    if (lane != NULL && lane->state == LANE_RESTING &&
+        lane->wake.due_ms > clock_now_ms(box->clock) + patience_ms)
+        return BH_UNAVAILABLE; /* it would only grow old */
     bool fresh = lane == NULL;
     lane = lane_get(box, key);
     it->lane = lane;
@@ -227,6 +230,13 @@ void outbox_pause(struct outbox *box, int64_t for_ms)
 
     if (until > box->paused_until_ms)
         box->paused_until_ms = until;
+}
+
+int64_t outbox_paused_ms(const struct outbox *box)
+{
+    int64_t left_ms = box->paused_until_ms - clock_now_ms(box->clock);
+
+    return left_ms > 0 ? left_ms : 0;
 }
 
 size_t outbox_waiting(const struct outbox *box)

@@ -5,7 +5,7 @@
  * deadline: one that could not be started in time is dropped, never sent late, because by then its
  * gateway has been told "timed out" and may have sent the same again.
  *
- *      outbox_add(box, &req->item, chat_id, OUTBOX_PATIENCE_MS)     BH_OK: it is queued
+ *      outbox_add(box, &req->item, chat_id, 25000)     BH_OK: it is queued, for so many ms
  *        -> start(ctx, item)      later, when its turn has come: send the request
  *             outbox_done(box, item)          its answer is known; the lane goes on
  *             outbox_again(box, item, 1500)   not now: start() again, at its old place, in 1.5 s
@@ -20,7 +20,7 @@
 #include "base/list.h"
 #include "base/str.h"
 
-#define OUTBOX_PATIENCE_MS 25000 /* the relay itself answers "timed out" after 28 s */
+#define OUTBOX_PATIENCE_MS 25000
 
 struct outbox;
 struct outbox_lane;
@@ -60,7 +60,8 @@ struct outbox *outbox_new(struct clock *clock, const struct outbox_limits *limit
  * request.  Not from inside a handler.  NULL is fine. */
 void outbox_free(struct outbox *box);
 
-/* BH_BUSY: the lane or the outbox is full, nothing happened.  @lane is copied. */
+/* BH_BUSY: the lane or the outbox is full; BH_UNAVAILABLE: the lane rests for longer than
+ * @patience_ms; nothing happened.  @lane is copied. */
 enum bh_err outbox_add(struct outbox *box, struct outbox_item *it, struct str lane,
                        int64_t patience_ms) BH_MUST_USE;
 void outbox_done(struct outbox *box, struct outbox_item *it); /* a running item has ended */
@@ -70,6 +71,7 @@ void outbox_again(struct outbox *box, struct outbox_item *it, int64_t delay_ms);
 /* Start nothing in any lane for this long (a limit that holds for the whole bot).  A shorter pause
  * never ends a longer one. */
 void outbox_pause(struct outbox *box, int64_t for_ms);
+int64_t outbox_paused_ms(const struct outbox *box); /* 0: not paused */
 
 size_t outbox_waiting(const struct outbox *box); /* for status: queued, not running */
 size_t outbox_running(const struct outbox *box);

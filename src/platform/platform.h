@@ -97,6 +97,9 @@ void host_each_target(struct host *h, const struct event *ev, target_cb *cb, voi
 
 void host_result(struct host *h, struct action_id id, const struct action_result *r);
 void host_fail(struct host *h, struct action_id id, const char *fmt, ...) BH_PRINTF(3, 4);
+/* While opening: an earlier process was cut off in what @from asked for.  Whoever still waits for it
+ * is told @error once. */
+void host_cut_off(struct host *h, const struct action_from *from, const char *error);
 
 /* The one answer (401) to a webhook that does not prove it is meant for a bot of ours, whatever about
  * it is wrong: a stranger learns nothing from it, not even which bots there are. */

@@ -263,3 +263,21 @@ void split_done(struct split *s)
     free(s->ends);
     *s = SPLIT_INIT;
 }
+
+static bool fits(const struct split *s, size_t max_bytes)
+{
+    for (size_t i = 0; i < s->n; i++)
+        if (split_part(s, i).n > max_bytes)
+            return false;
+    return true;
+}
+
+void split_within(struct split *s, struct str text, const struct split_limits *limits)
+{
+    for (size_t limit = limits->max; limit >= SPLIT_MIN_LIMIT; limit = limit * 3 / 4) {
+        split_done(s);
+        split_text(s, text, limit, limits->unit);
+        if (limits->max_bytes == 0 || fits(s, limits->max_bytes))
+            return;
+    }
+}

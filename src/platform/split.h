@@ -26,6 +26,12 @@ struct split {
 #define SPLIT_INIT ((struct split){0})
 
 void split_text(struct split *s, struct str text, size_t limit, enum split_unit unit);
+struct split_limits {
+    size_t max; /* of a part, in @unit */
+    enum split_unit unit;
+    size_t max_bytes; /* of a part, whatever its unit; 0: no such limit */
+};
+void split_within(struct split *s, struct str text, const struct split_limits *limits);
 struct str split_part(const struct split *s, size_t i); /* borrowed from @s */
 void split_done(struct split *s);                       /* usable again afterwards */
 

@@ -37,8 +37,8 @@ static struct str copy_bytes(char **at, struct str s)
     return str_make(s.p != NULL ? p : NULL, s.n);
 }
 
-void store_put(struct store *st, const struct store_kv *items, size_t n, bool urgent,
-               store_put_cb *done, void *ctx)
+struct store_put *store_put(struct store *st, const struct store_kv *items, size_t n, bool urgent,
+                            store_put_cb *done, void *ctx)
 {
     size_t bytes = 1; /* so that an empty string never points behind the block */
     for (size_t i = 0; i < n; i++)
@@ -59,6 +59,14 @@ void store_put(struct store *st, const struct store_kv *items, size_t n, bool ur
         p->items[i].value = copy_bytes(&at, items[i].value);
     }
     store_tx(st, &p->tx, urgent);
+    return p;
+}
+
+void store_put_cancel(struct store_put **put)
+{
+    if (*put != NULL)
+        (*put)->done = NULL;
+    *put = NULL;
 }
 
 void store_close(struct store *st)

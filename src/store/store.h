@@ -355,8 +355,11 @@ void store_close(struct store *st); /* NULL is fine */
 /* A whole record transaction as one owned object: copies the items, runs @done (may be NULL) with
  * the result, frees itself. */
 typedef void store_put_cb(void *ctx, enum bh_err err);
-void store_put(struct store *st, const struct store_kv *items, size_t n, bool urgent,
-               store_put_cb *done, void *ctx);
+struct store_put *store_put(struct store *st, const struct store_kv *items, size_t n, bool urgent,
+                            store_put_cb *done, void *ctx);
+/* Before @done ran: it does not run any more; the write goes on.  NULL inside is fine; sets it to
+ * NULL. */
+void store_put_cancel(struct store_put **put);
 
 /* ---- at-rest encryption of secrets inside record values ---- */
 

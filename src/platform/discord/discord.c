@@ -155,7 +155,7 @@ static enum bh_err discord_open(const struct config_platform *cfg, struct host *
     d->parser = json_parser_new();
     list_init(&d->sights_lru);
     send_init(d);
-    awaits_init(&d->awaits, d->env);
+    awaits_init(&d->awaits, &d->base);
     backfill_init(d);
     timer_init(&d->tick, on_tick);
     snprintf(ret_why, 256, "the store cannot be read");

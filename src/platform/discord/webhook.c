@@ -29,6 +29,7 @@ enum { DEADLINE_MS = 2500, TOKEN_LIFE_MS = 15 * 60 * 1000 - 10000, TOKEN_MAX = 2
 #define CHECKING STR("{\"type\":4,\"data\":{\"content\":\"One moment.\",\"flags\":64}}")
 #define NOBODY \
     STR("{\"type\":4,\"data\":{\"content\":\"Nobody answers commands here yet.\",\"flags\":64}}")
+#define GOOD(text) ((struct http_answer){.status = 200, .body = (text)})
 
 enum bh_err webhook_init(struct discord *d, char *ret_why)
 {
@@ -66,12 +67,6 @@ static void answer(struct discord *d, struct http_id id, struct str body)
 static void refuse(struct discord *d, struct http_id id)
 {
     await_refuse(&d->awaits, id, BH_MALFORMED);
-}
-
-static struct await *wait_for(struct discord *d, struct http_id id, struct str body)
-{
-    return await_new(&d->awaits, id, &(struct http_answer){.status = 200, .body = body},
-                     DEADLINE_MS);
 }
 
 /* ---- the vault ---- */
@@ -190,8 +185,8 @@ static void forward(struct discord *d, struct interaction *x, struct http_req *r
     else if (bind_token(d, x, &ev) == 0)
         answer(d, http_req_id(req), x->type == INTERACTION_COMPONENT ? SEEN : NOBODY);
     else
-        host_passthrough(d->base.host, &d->base, &ev, buf_str(&json), await_accepted,
-                         wait_for(d, http_req_id(req), answered));
+        await_passthrough(&d->awaits, &ev, buf_str(&json), http_req_id(req), &GOOD(answered),
+                          DEADLINE_MS);
     buf_done(&json);
 }
 
@@ -207,8 +202,7 @@ static void deliver(struct discord *d, struct interaction *x, struct http_req *r
     if (text.n == 0 || bind_token(d, x, &ev) == 0)
         answer(d, http_req_id(req), x->type == INTERACTION_COMPONENT ? SEEN : NOBODY);
     else
-        host_accept(d->base.host, &d->base, &ev, await_accepted,
-                    wait_for(d, http_req_id(req), answered));
+        await_accept(&d->awaits, &ev, http_req_id(req), &GOOD(answered), DEADLINE_MS);
     buf_done(&text);
 }
 
@@ -221,8 +215,7 @@ static void redeem(struct discord *d, struct interaction *x, struct http_req *re
     interaction_text(x, &text);
     interaction_as_message(x, str_of(d->base.bot), buf_str(&text), &ev);
     choose_route(d, &ev);
-    host_accept(d->base.host, &d->base, &ev, await_accepted,
-                wait_for(d, http_req_id(req), CHECKING));
+    await_accept(&d->awaits, &ev, http_req_id(req), &GOOD(CHECKING), DEADLINE_MS);
     buf_done(&text);
 }
 

@@ -1,15 +1,12 @@
-/* send.c - what a request to Twilio looks like, and what its answers mean.  (courier.h does the
+/* send.c - what a request to Twilio looks like, and what its answers mean.  (sender.h does the
  * rest.) */
 #include <inttypes.h>
 #include <stdio.h>
 #include "base/config.h"
-#include "base/crypto.h"
 #include "base/json.h"
 #include "base/mem.h"
 #include "net/http_client.h"
 #include "platform/twilio/twilio_priv.h"
-
-enum { MAX_CHARS = 1600 };
 
 static const struct {
     int64_t code;
@@ -41,7 +38,7 @@ static const char *sentence_of(int64_t code)
 
 static void write_from(const struct twilio *t, struct str chat, struct buf *out)
 {
-    struct str bot = str_of(t->base.bot);
+    struct str bot = str_of(t->bot.base.bot);
     ptrdiff_t colon = str_find(chat, ':');
     struct buf from = BUF_INIT;
 
@@ -56,72 +53,70 @@ static void write_from(const struct twilio *t, struct str chat, struct buf *out)
     buf_done(&from);
 }
 
-static bool twilio_write(void *ctx, struct str chat, struct str part, struct courier_request *ret)
+static void twilio_write(struct platform *p, struct outgoing *o, struct sender_request *q,
+                         struct sender_verdict *v)
 {
-    const struct twilio *t = ctx;
-    struct buf pair = BUF_INIT;
+    struct twilio *t = twilio_of(p);
+    struct str chat = str_of(text_outgoing_of(o)->chat);
 
-    buf_printf(&ret->url, "%s/2010-04-01/Accounts/%s/Messages.json", t->api_base,
-               t->cfg->account_sid);
-    ret->content_type = "Content-Type: application/x-www-form-urlencoded";
-    form_add(&ret->body, "To", chat);
-    write_from(t, chat, &ret->body);
-    form_add(&ret->body, "Body", part);
-    buf_printf(&pair, "%s:%s", t->cfg->account_sid, t->cfg->auth_token);
-    buf_add_z(&ret->header, "Authorization: Basic ");
-    base64_add(&ret->header, pair.p, pair.n);
-    buf_wipe(&pair);
-    return true;
+    buf_printf(&q->url, "%s/2010-04-01/Accounts/%s/Messages.json", t->bot.api_base,
+               t->bot.cfg->account_sid);
+    q->headers[0] = "Content-Type: application/x-www-form-urlencoded";
+    q->headers[1] = buf_z(&t->auth);
+    q->once = true;
+    form_add(&q->body, "To", chat);
+    write_from(t, chat, &q->body);
+    form_add(&q->body, "Body", text_outgoing_part(o));
+    v->end = SENDER_GO;
 }
 
-static void read_refusal(struct twilio *t, int status, int64_t code, struct courier_answer *ret)
+static void read_refusal(struct twilio *t, int status, int64_t code, struct sender_verdict *v)
 {
     const char *sentence = sentence_of(code);
 
-    ret->end = COURIER_REFUSED;
+    v->end = SENDER_REFUSED;
     if (status == 401) {
         sentence = sentence_of(20003);
-        twilio_set_problem(t, sentence);
+        webhook_bot_set_problem(&t->bot, sentence);
     }
     if (sentence != NULL)
-        snprintf(ret->why, sizeof ret->why, "%s", sentence);
+        snprintf(v->why, sizeof v->why, "%s", sentence);
     else
-        snprintf(ret->why, sizeof ret->why, "Twilio refused this (HTTP %d, code %" PRId64 ")",
-                 status, code);
+        snprintf(v->why, sizeof v->why, "Twilio refused this (HTTP %d, code %" PRId64 ")", status,
+                 code);
 }
 
-static void twilio_read(void *ctx, const struct http_result *res, struct courier_answer *ret)
+static void twilio_read(struct platform *p, struct outgoing *o, const struct http_result *res,
+                        struct sender_verdict *v)
 {
-    struct twilio *t = ctx;
+    struct twilio *t = twilio_of(p);
     struct json doc = {0};
     int64_t code = 0;
 
-    if (!json_parse(t->parser, res->body, &doc))
+    if (!json_parse(t->bot.parser, res->body, &doc))
         doc = (struct json){0};
     json_as_i64(json_get(doc, "code"), &code);
     if (res->status >= 200 && res->status < 300) {
-        ret->end = COURIER_OK;
-        snprintf(ret->message_id, sizeof ret->message_id, "%.*s", STR_FMT(json_str(doc, "sid")));
-        twilio_set_problem(t, NULL);
+        v->end = SENDER_DONE;
+        snprintf(v->message_id, sizeof v->message_id, "%.*s", STR_FMT(json_str(doc, "sid")));
+        webhook_bot_set_problem(&t->bot, NULL);
     } else if (res->status == 429 || code == 20429) {
-        ret->end = COURIER_AGAIN;
-        ret->wait_ms = res->retry_after_ms > 0 ? res->retry_after_ms : 0;
-        snprintf(ret->why, sizeof ret->why, "Twilio's rate limit asks to wait");
+        v->end = SENDER_AGAIN;
+        v->wait_ms = res->retry_after_ms;
+        snprintf(v->why, sizeof v->why, "Twilio's rate limit asks to wait");
     } else if (res->status == 503) {
-        ret->end = COURIER_AGAIN;
-        snprintf(ret->why, sizeof ret->why, "Twilio is not available");
+        v->end = SENDER_AGAIN;
+        snprintf(v->why, sizeof v->why, "Twilio is not available");
     } else if (res->status >= 500) {
-        snprintf(ret->why, sizeof ret->why, "Twilio answered with HTTP %d; it may have been sent",
+        snprintf(v->why, sizeof v->why, "Twilio answered with HTTP %d; it may have been sent",
                  res->status);
     } else {
-        read_refusal(t, res->status, code, ret);
+        read_refusal(t, res->status, code, v);
     }
 }
 
-const struct courier_ops twilio_courier = {
-    .platform = "twilio",
-    .max_part = MAX_CHARS,
-    .unit = SPLIT_UTF16, /* the shorter reading of "characters" */
+const struct sender_ops twilio_sender = {
     .write = twilio_write,
     .read = twilio_read,
+    .free = text_outgoing_free,
 };

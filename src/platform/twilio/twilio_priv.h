@@ -1,33 +1,24 @@
 /* twilio_priv.h - the parts of the Twilio adapter, for its own files only.
  *
- *      twilio.c   open, close, status                webhook.c  signed requests -> host_accept()
- *      send.c     what a request to Twilio looks like and what its answer means
+ *      twilio.c    what makes it one of the webhook bots     webhook.c  signed requests -> host
+ *      send.c      what a request to Twilio looks like and what its answer means
  *      signature.c, normalize.c know nothing of these. */
 #pragma once
-#include "base/log.h"
-#include "platform/await.h"
-#include "platform/courier.h"
 #include "platform/twilio/normalize.h"
+#include "platform/webhook_bot.h"
 
 struct twilio {
-    struct platform base;
-    struct log log;
-    const struct host_env *env;        /* borrowed */
-    const struct config_platform *cfg; /* borrowed; holds the auth token */
-    char *api_base;                    /* owned */
+    struct webhook_bot bot; /* first */
+    struct buf auth;        /* secret: the Authorization line */
     bool passthrough;
-    struct awaits awaits;
     struct form form;
     struct twilio_out out;
-    struct json_parser *parser; /* owned */
-    struct courier *courier;    /* owned */
-    char problem[256];          /* base.problem points here, or is NULL */
-    struct {
-        uint64_t events, ignored, refused;
-    } n;
 };
 
-void twilio_http(struct platform *p, struct http_req *req);
+static inline struct twilio *twilio_of(struct platform *p)
+{
+    return container_of(webhook_bot_of(p), struct twilio, bot);
+}
 
-extern const struct courier_ops twilio_courier;
-void twilio_set_problem(struct twilio *t, const char *sentence); /* NULL: all is well */
+void twilio_http(struct platform *p, struct http_req *req);
+extern const struct sender_ops twilio_sender;

@@ -23,8 +23,8 @@ static void write_url(const struct twilio *t, struct http_req *req, struct buf *
 {
     struct str query = http_raw_query(req);
 
-    if (t->env->public_url != NULL)
-        buf_add_z(out, t->env->public_url);
+    if (t->bot.env->public_url != NULL)
+        buf_add_z(out, t->bot.env->public_url);
     else
         buf_printf(out, "%s://%.*s", http_is_tls(req) ? "https" : "http",
                    STR_FMT(http_header(req, "Host")));
@@ -46,7 +46,7 @@ static bool is_signed(struct twilio *t, struct http_req *req, bool form)
 
     write_url(t, req, &url);
     bool ok =
-        twilio_signature_ok(str_of(t->cfg->auth_token),
+        twilio_signature_ok(str_of(t->bot.cfg->auth_token),
                             &(struct twilio_request){.url = buf_str(&url),
                                                      .form = form ? &t->form : NULL,
                                                      .body = http_body(req),
@@ -60,7 +60,7 @@ static bool is_signed(struct twilio *t, struct http_req *req, bool form)
 
 static bool is_routed(struct twilio *t, struct str key)
 {
-    return strcmp(host_route_state(t->base.host, &t->base, key), "none") != 0;
+    return strcmp(host_route_state(t->bot.base.host, &t->bot.base, key), "none") != 0;
 }
 
 static void write_form(const struct form *f, struct buf *out)
@@ -79,7 +79,7 @@ static bool write_body(struct twilio *t, struct http_req *req, bool form, struct
         write_form(&t->form, out);
         return true;
     }
-    return json_parse(t->parser, http_body(req), &doc) && sanitize_json(&w, doc);
+    return json_parse(t->bot.parser, http_body(req), &doc) && sanitize_json(&w, doc);
 }
 
 static void forward(struct twilio *t, struct http_req *req, bool form, const struct event *ev)
@@ -91,7 +91,7 @@ static void forward(struct twilio *t, struct http_req *req, bool form, const str
     base64_add(&text, body.p, body.n);
     jw_obj(&w);
     jw_kstr(&w, "platform", STR("twilio"));
-    jw_kstr(&w, "botId", str_of(t->base.bot));
+    jw_kstr(&w, "botId", str_of(t->bot.base.bot));
     jw_kstr(&w, "method", STR("POST"));
     jw_kstr(&w, "path", http_path(req));
     jw_key(&w, "headers");
@@ -100,10 +100,10 @@ static void forward(struct twilio *t, struct http_req *req, bool form, const str
     jw_kstr(&w, "bodyB64", buf_str(&text));
     jw_end_obj(&w);
     if (ok)
-        host_passthrough(t->base.host, &t->base, ev, buf_str(&json), await_accepted,
-                         await_new(&t->awaits, http_req_id(req), &empty_twiml, DEADLINE_MS));
+        await_passthrough(&t->bot.awaits, ev, buf_str(&json), http_req_id(req), &empty_twiml,
+                          DEADLINE_MS);
     else
-        await_refuse(&t->awaits, http_req_id(req), BH_MALFORMED);
+        await_refuse(&t->bot.awaits, http_req_id(req), BH_MALFORMED);
     buf_done(&json);
     buf_done(&text);
     buf_done(&body);
@@ -112,7 +112,7 @@ static void forward(struct twilio *t, struct http_req *req, bool form, const str
 /* Whatever else Twilio tells a gateway that wants it all: it belongs to the bot. */
 static void forward_other(struct twilio *t, struct http_req *req, bool form)
 {
-    struct str bot = str_of(t->base.bot);
+    struct str bot = str_of(t->bot.base.bot);
     struct event ev = {.platform = STR("twilio"),
                        .bot = bot,
                        .route_key = bot,
@@ -126,40 +126,38 @@ static void forward_other(struct twilio *t, struct http_req *req, bool form)
 static void take(struct twilio *t, struct http_req *req)
 {
     struct event *ev = &t->out.ev;
-    enum twilio_verdict v =
-        twilio_normalize(&t->form, str_of(t->base.bot), str_of(t->cfg->account_sid), &t->out);
+    enum twilio_verdict v = twilio_normalize(&t->form, str_of(t->bot.base.bot),
+                                             str_of(t->bot.cfg->account_sid), &t->out);
 
     if (v == TWILIO_MALFORMED) {
-        await_refuse(&t->awaits, http_req_id(req), BH_MALFORMED);
+        await_refuse(&t->bot.awaits, http_req_id(req), BH_MALFORMED);
         return;
     }
     if (v == TWILIO_IGNORED) {
-        t->n.ignored++;
+        t->bot.n.ignored++;
         if (t->passthrough)
             forward_other(t, req, true);
         else
-            http_answer(t->env->server, http_req_id(req), &empty_twiml);
+            http_answer(t->bot.env->server, http_req_id(req), &empty_twiml);
         return;
     }
-    t->n.events++;
+    t->bot.n.events++;
     if (is_routed(t, ev->chat_id))
         ev->route_key = ev->chat_id;
     if (t->passthrough)
         forward(t, req, true, ev);
     else
-        host_accept(t->base.host, &t->base, ev, await_accepted,
-                    await_new(&t->awaits, http_req_id(req), &empty_twiml, DEADLINE_MS));
+        await_accept(&t->bot.awaits, ev, http_req_id(req), &empty_twiml, DEADLINE_MS);
 }
 
 void twilio_http(struct platform *p, struct http_req *req)
 {
-    struct twilio *t = container_of(p, struct twilio, base);
+    struct twilio *t = twilio_of(p);
     bool form = is_form(req);
 
     if (!str_eq(http_method(req), STR("POST")) || (form && !form_parse(&t->form, http_body(req))) ||
         !is_signed(t, req, form)) {
-        t->n.refused++;
-        host_refuse_webhook(p->host, req);
+        webhook_bot_refuse(&t->bot, req);
         return;
     }
     if (form)
@@ -167,7 +165,7 @@ void twilio_http(struct platform *p, struct http_req *req)
     else if (t->passthrough)
         forward_other(t, req, false);
     else {
-        t->n.ignored++;
-        http_answer(t->env->server, http_req_id(req), &empty_twiml);
+        t->bot.n.ignored++;
+        http_answer(t->bot.env->server, http_req_id(req), &empty_twiml);
     }
 }

@@ -16,7 +16,7 @@ static bool read_token(struct wecom *c, const struct http_result *res, char ret_
     struct json doc;
     int64_t code = 0, seconds = 7200;
 
-    if (res->err != BH_OK || !json_parse(c->parser, res->body, &doc)) {
+    if (res->err != BH_OK || !json_parse(c->bot.parser, res->body, &doc)) {
         snprintf(ret_why, 160, "WeCom gives no access token: it cannot be reached");
         return false;
     }
@@ -27,10 +27,10 @@ static bool read_token(struct wecom *c, const struct http_result *res, char ret_
         snprintf(ret_why, 160, "WeCom gives no access token (errcode %lld): check %s",
                  (long long)code,
                  code == 60020 ? "the trusted addresses of the agent" : "`corp_id` and `secret`");
-        wecom_set_problem(c, ret_why);
+        webhook_bot_set_problem(&c->bot, ret_why);
         return false;
     }
-    int64_t now = clock_now_ms(c->env->clock), life = seconds * 1000;
+    int64_t now = clock_now_ms(c->bot.env->clock), life = seconds * 1000;
     buf_wipe(&c->token.text);
     buf_add_str(&c->token.text, text);
     c->token.until_ms = now + life;
@@ -41,7 +41,7 @@ static bool read_token(struct wecom *c, const struct http_result *res, char ret_
 
 static bool is_good(const struct wecom *c)
 {
-    return c->token.text.n > 0 && clock_now_ms(c->env->clock) < c->token.until_ms;
+    return c->token.text.n > 0 && clock_now_ms(c->bot.env->clock) < c->token.until_ms;
 }
 
 static void on_fetched(void *ctx, const struct http_result *res)
@@ -51,21 +51,21 @@ static void on_fetched(void *ctx, const struct http_result *res)
 
     c->token.call = NULL;
     if (read_token(c, res, why))
-        wecom_set_problem(c, NULL);
-    courier_resume(c->courier, is_good(c) ? NULL : why);
+        webhook_bot_set_problem(&c->bot, NULL);
+    sender_resume(c->bot.sender, is_good(c) ? NULL : why);
 }
 
 static void fetch(struct wecom *c)
 {
     struct buf url = BUF_INIT, query = BUF_INIT;
 
-    form_add(&query, "corpid", str_of(c->cfg->corp_id));
-    form_add(&query, "corpsecret", str_of(c->cfg->secret));
-    buf_printf(&url, "%s/cgi-bin/gettoken?", c->api_base);
+    form_add(&query, "corpid", str_of(c->bot.cfg->corp_id));
+    form_add(&query, "corpsecret", str_of(c->bot.cfg->secret));
+    buf_printf(&url, "%s/cgi-bin/gettoken?", c->bot.api_base);
     buf_add_str(&url, buf_str(&query));
     c->token.call =
-        http_fetch(c->env->http, &(struct http_fetch){.url = buf_z(&url), .timeout_ms = FETCH_MS},
-                   on_fetched, c);
+        http_fetch(c->bot.env->http,
+                   &(struct http_fetch){.url = buf_z(&url), .timeout_ms = FETCH_MS}, on_fetched, c);
     buf_wipe(&query);
     buf_wipe(&url);
 }
@@ -74,7 +74,7 @@ struct str wecom_token(struct wecom *c)
 {
     bool good = is_good(c);
 
-    if (c->token.call == NULL && (!good || clock_now_ms(c->env->clock) >= c->token.refresh_ms))
+    if (c->token.call == NULL && (!good || clock_now_ms(c->bot.env->clock) >= c->token.refresh_ms))
         fetch(c);
     return good ? buf_str(&c->token.text) : STR_NULL;
 }

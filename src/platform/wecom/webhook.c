@@ -22,7 +22,7 @@ static bool is_now(const struct wecom *c, struct str timestamp)
 
     if (timestamp.n > 12 || !str_to_u64(timestamp, &seconds))
         return false;
-    int64_t off_ms = (int64_t)seconds * 1000 - clock_wall_ms(c->env->clock);
+    int64_t off_ms = (int64_t)seconds * 1000 - clock_wall_ms(c->bot.env->clock);
     return off_ms <= WINDOW_MS && off_ms >= -WINDOW_MS;
 }
 
@@ -34,9 +34,9 @@ static bool open_envelope(struct wecom *c, struct http_req *req, struct str encr
     bool ok = http_query(req, "msg_signature", &e.signature) &&
               http_query(req, "timestamp", &e.timestamp) && http_query(req, "nonce", &e.nonce) &&
               is_now(c, buf_str(&e.timestamp)) &&
-              wecom_signature_ok(str_of(c->cfg->token), buf_str(&e.timestamp), buf_str(&e.nonce),
-                                 encrypted, buf_str(&e.signature)) &&
-              wecom_decrypt(c->key, str_of(c->cfg->corp_id), encrypted, out);
+              wecom_signature_ok(str_of(c->bot.cfg->token), buf_str(&e.timestamp),
+                                 buf_str(&e.nonce), encrypted, buf_str(&e.signature)) &&
+              wecom_decrypt(c->key, str_of(c->bot.cfg->corp_id), encrypted, out);
 
     buf_done(&e.signature);
     buf_done(&e.timestamp);
@@ -44,56 +44,49 @@ static bool open_envelope(struct wecom *c, struct http_req *req, struct str encr
     return ok;
 }
 
-static void refuse(struct wecom *c, struct http_req *req)
-{
-    c->n.refused++;
-    host_refuse_webhook(c->base.host, req);
-}
-
 static void echo(struct wecom *c, struct http_req *req)
 {
     struct buf sent = BUF_INIT, plain = BUF_INIT;
 
     if (http_query(req, "echostr", &sent) && open_envelope(c, req, buf_str(&sent), &plain))
-        http_answer(c->env->server, http_req_id(req),
+        http_answer(c->bot.env->server, http_req_id(req),
                     &(struct http_answer){.status = 200,
                                           .content_type = "text/plain; charset=utf-8",
                                           .body = buf_str(&plain)});
     else
-        refuse(c, req);
+        webhook_bot_refuse(&c->bot, req);
     buf_done(&sent);
     buf_done(&plain);
 }
 
 static bool is_routed(struct wecom *c, struct str key)
 {
-    return strcmp(host_route_state(c->base.host, &c->base, key), "none") != 0;
+    return strcmp(host_route_state(c->bot.base.host, &c->bot.base, key), "none") != 0;
 }
 
 static void take(struct wecom *c, struct http_req *req, struct str message)
 {
     struct event *ev = &c->out.ev;
     enum wecom_verdict v = wecom_xml_parse(c->inner, message)
-                               ? wecom_normalize(c->inner, str_of(c->base.bot), &c->out)
+                               ? wecom_normalize(c->inner, str_of(c->bot.base.bot), &c->out)
                                : WECOM_MALFORMED;
 
     if (v == WECOM_MALFORMED) {
-        await_refuse(&c->awaits, http_req_id(req), BH_MALFORMED);
+        await_refuse(&c->bot.awaits, http_req_id(req), BH_MALFORMED);
     } else if (v == WECOM_IGNORED) {
-        c->n.ignored++;
-        http_answer(c->env->server, http_req_id(req), &empty);
+        c->bot.n.ignored++;
+        http_answer(c->bot.env->server, http_req_id(req), &empty);
     } else {
-        c->n.events++;
+        c->bot.n.events++;
         if (is_routed(c, ev->chat_id))
             ev->route_key = ev->chat_id;
-        host_accept(c->base.host, &c->base, ev, await_accepted,
-                    await_new(&c->awaits, http_req_id(req), &empty, DEADLINE_MS));
+        await_accept(&c->bot.awaits, ev, http_req_id(req), &empty, DEADLINE_MS);
     }
 }
 
 void wecom_http(struct platform *p, struct http_req *req)
 {
-    struct wecom *c = container_of(p, struct wecom, base);
+    struct wecom *c = wecom_of(p);
     struct buf message = BUF_INIT;
 
     if (str_eq(http_method(req), STR("GET"))) {
@@ -104,6 +97,6 @@ void wecom_http(struct platform *p, struct http_req *req)
         open_envelope(c, req, wecom_xml_get(c->xml, "Encrypt"), &message))
         take(c, req, buf_str(&message));
     else
-        refuse(c, req);
+        webhook_bot_refuse(&c->bot, req);
     buf_done(&message);
 }

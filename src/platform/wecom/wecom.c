@@ -1,5 +1,4 @@
-/* wecom.c - opening, closing and looking at one WeCom agent.  (wecom.h; wecom_priv.h has the
- * parts.) */
+/* wecom.c - opening, closing and looking at one WeCom agent.  (wecom_priv.h has the parts.) */
 #include "platform/wecom/wecom.h"
 #include <stdio.h>
 #include <stdlib.h>
@@ -9,38 +8,21 @@
 #include "base/mem.h"
 #include "platform/wecom/wecom_priv.h"
 
-#define API_BASE "https://qyapi.weixin.qq.com"
-
-static void log_prefix(const struct log *log, struct buf *out)
+/* "a|b" would be several people, "@all" everybody. */
+static bool is_person(struct str chat_id)
 {
-    buf_printf(out, "platform=wecom bot=%s ", container_of(log, struct wecom, log)->base.bot);
+    return chat_id.n > 0 && chat_id.n <= 128 && str_find(chat_id, '|') < 0 && chat_id.p[0] != '@';
 }
 
-void wecom_set_problem(struct wecom *c, const char *sentence)
-{
-    if (sentence == NULL) {
-        c->base.problem = NULL;
-        return;
-    }
-    if (c->base.problem == NULL || strcmp(c->problem, sentence) != 0)
-        log_error(&c->log, "%s", sentence);
-    snprintf(c->problem, sizeof c->problem, "%s", sentence);
-    c->base.problem = c->problem;
-}
-
-static void wecom_free(struct wecom *c)
-{
-    awaits_done(&c->awaits);
-    wecom_token_done(c);
-    courier_free(c->courier);
-    wecom_xml_free(c->xml);
-    wecom_xml_free(c->inner);
-    wecom_out_done(&c->out);
-    json_parser_free(c->parser);
-    secret_wipe(c->key, sizeof c->key);
-    free(c->api_base);
-    free(c);
-}
+static const struct webhook_bot_kind kind = {
+    .ops = &wecom_ops,
+    .label = "WeCom",
+    .api_base = "https://qyapi.weixin.qq.com",
+    .sender = &wecom_sender,
+    .limits = {.max = 2048, .unit = SPLIT_CHARS, .max_bytes = 2048},
+    .is_chat = is_person,
+    .no_chat = "chat_id is not the id of a person in WeCom",
+};
 
 static enum bh_err check(const struct config_platform *cfg, uint8_t key[WECOM_KEY_BYTES],
                          char *ret_why)
@@ -59,77 +41,40 @@ static enum bh_err check(const struct config_platform *cfg, uint8_t key[WECOM_KE
     return BH_REFUSED;
 }
 
+static void wecom_close(struct platform *p)
+{
+    struct wecom *c = wecom_of(p);
+
+    wecom_token_done(c);
+    webhook_bot_done(&c->bot);
+    wecom_xml_free(c->xml);
+    wecom_xml_free(c->inner);
+    wecom_out_done(&c->out);
+    secret_wipe(c->key, sizeof c->key);
+    free(c);
+}
+
 static enum bh_err wecom_open(const struct config_platform *cfg, struct host *host,
                               struct platform **ret_p, char *ret_why)
 {
-    struct str api = str_of(cfg->api_base != NULL ? cfg->api_base : API_BASE);
     struct wecom *c = xcalloc(1, sizeof *c);
     enum bh_err err = check(cfg, c->key, ret_why);
 
-    if (err != BH_OK)
-        goto out;
-    while (api.n > 0 && api.p[api.n - 1] == '/')
-        api.n--;
-    c->base = (struct platform){.ops = &wecom_ops, .host = host, .bot = cfg->bot};
-    c->log.prefix = log_prefix;
-    c->env = host_env(host);
-    c->cfg = cfg;
-    c->api_base = str_dup(api);
     c->xml = wecom_xml_new();
     c->inner = wecom_xml_new();
-    c->parser = json_parser_new();
-    awaits_init(&c->awaits, c->env);
-    err = courier_new(host, cfg->bot, &wecom_courier, c, &c->courier, ret_why);
-out:
+    if (err == BH_OK)
+        err = webhook_bot_open(&c->bot, &kind, cfg, host, ret_why);
     if (err != BH_OK)
-        wecom_free(c);
+        wecom_close(&c->bot.base);
     else
-        *ret_p = &c->base;
+        *ret_p = &c->bot.base;
     return err;
-}
-
-static void wecom_close(struct platform *p)
-{
-    wecom_free(container_of(p, struct wecom, base));
-}
-
-static void wecom_act(struct platform *p, struct action_id id, const struct action_from *from,
-                      const struct action *a)
-{
-    struct wecom *c = container_of(p, struct wecom, base);
-
-    /* "a|b" would be several people, "@all" everybody. */
-    if (a->chat_id.n == 0 || a->chat_id.n > 128 || str_find(a->chat_id, '|') >= 0 ||
-        a->chat_id.p[0] == '@')
-        host_fail(p->host, id, "chat_id is not the id of a person in WeCom");
-    else if (a->op == ACTION_SEND)
-        courier_send(c->courier, id, a->chat_id, a->content);
-    else if (a->op == ACTION_GET_CHAT_INFO)
-        host_result(p->host, id,
-                    &(struct action_result){.success = true,
-                                            .chat_name = a->chat_id,
-                                            .chat_type = STR("dm")});
-    else
-        host_fail(p->host, id, "unsupported op: %.*s", STR_FMT(a->op_name));
 }
 
 static void wecom_status(struct platform *p, struct jw *w)
 {
-    struct wecom *c = container_of(p, struct wecom, base);
-    struct courier_stats s;
-
-    courier_stats(c->courier, &s);
-    jw_kstr(w, "state", str_of(p->problem != NULL ? "degraded" : "live"));
-    jw_ki64(w, "events", (int64_t)c->n.events);
-    jw_ki64(w, "ignored", (int64_t)c->n.ignored);
-    jw_ki64(w, "webhooksRefused", (int64_t)c->n.refused);
-    jw_ki64(w, "webhooksLate", (int64_t)c->awaits.late);
-    jw_ki64(w, "tokensFetched", (int64_t)c->token.fetched);
-    jw_ki64(w, "sent", (int64_t)s.sent);
-    jw_ki64(w, "sendsRefused", (int64_t)s.refused);
-    jw_ki64(w, "sendsUnknown", (int64_t)s.unknown);
-    jw_ki64(w, "requestsWaiting", (int64_t)s.waiting);
-    jw_ki64(w, "cutOffAtStart", (int64_t)s.cut_off);
+    webhook_bot_status(p, w);
+    jw_ki64(w, "tokensFetched", (int64_t)wecom_of(p)->token.fetched);
 }
 
 static const struct descriptor descriptor = {
@@ -146,7 +91,7 @@ const struct platform_ops wecom_ops = {
     .descriptor = &descriptor,
     .remote = true,
     .open = wecom_open,
-    .act = wecom_act,
+    .act = webhook_bot_act,
     .http = wecom_http,
     .status = wecom_status,
     .close = wecom_close,

@@ -1,0 +1,124 @@
+/* webhook_bot.c - bots that hear by webhooks.  (webhook_bot.h has the contract.) */
+#include "platform/webhook_bot.h"
+#include <stdio.h>
+#include <stdlib.h>
+#include "base/config.h"
+#include "base/json.h"
+#include "base/jw.h"
+#include "base/mem.h"
+
+static void log_prefix(const struct log *log, struct buf *out)
+{
+    const struct webhook_bot *b = container_of(log, struct webhook_bot, log);
+
+    buf_printf(out, "platform=%s bot=%s ", b->base.ops->name, b->base.bot);
+}
+
+void webhook_bot_set_problem(struct webhook_bot *b, const char *sentence)
+{
+    if (sentence == NULL) {
+        b->base.problem = NULL;
+        return;
+    }
+    if (b->base.problem == NULL || strcmp(b->problem, sentence) != 0)
+        log_error(&b->log, "%s", sentence);
+    snprintf(b->problem, sizeof b->problem, "%s", sentence);
+    b->base.problem = b->problem;
+}
+
+void webhook_bot_refuse(struct webhook_bot *b, struct http_req *req)
+{
+    b->n.refused++;
+    host_refuse_webhook(b->base.host, req);
+}
+
+/* ---- texts ---- */
+
+void text_outgoing_free(struct outgoing *o)
+{
+    struct text_outgoing *t = text_outgoing_of(o);
+
+    split_done(&t->parts);
+    free(t);
+}
+
+static void send_text(struct webhook_bot *b, struct action_id id, const struct action_from *from,
+                      const struct action *a)
+{
+    struct text_outgoing *t = xcalloc(1, sizeof *t + a->chat_id.n + 1);
+    struct buf what = BUF_INIT;
+
+    memcpy(t->chat, a->chat_id.p, a->chat_id.n);
+    split_within(&t->parts, a->content, &b->kind->limits);
+    t->out.n_parts = t->parts.n;
+    buf_printf(&what, "%s ", t->chat);
+    for (size_t i = 0; i < t->parts.n; i++)
+        buf_add_str(&what, split_part(&t->parts, i));
+    sender_act(b->sender, &t->out,
+               &(struct sender_order){.id = id, .from = from, .action = a, .what = buf_str(&what)});
+    buf_done(&what);
+}
+
+void webhook_bot_act(struct platform *p, struct action_id id, const struct action_from *from,
+                     const struct action *a)
+{
+    struct webhook_bot *b = webhook_bot_of(p);
+
+    if (!b->kind->is_chat(a->chat_id))
+        host_fail(p->host, id, "%s", b->kind->no_chat);
+    else if (a->op == ACTION_SEND)
+        send_text(b, id, from, a);
+    else if (a->op == ACTION_GET_CHAT_INFO)
+        host_result(p->host, id,
+                    &(struct action_result){.success = true,
+                                            .chat_name = a->chat_id,
+                                            .chat_type = STR("dm")});
+    else
+        host_fail(p->host, id, "unsupported op: %.*s", STR_FMT(a->op_name));
+}
+
+/* ---- life ---- */
+
+enum bh_err webhook_bot_open(struct webhook_bot *b, const struct webhook_bot_kind *kind,
+                             const struct config_platform *cfg, struct host *host, char *ret_why)
+{
+    struct str api = str_of(cfg->api_base != NULL ? cfg->api_base : kind->api_base);
+
+    while (str_ends(api, STR("/")))
+        api.n--;
+    b->base = (struct platform){.ops = kind->ops, .host = host, .bot = cfg->bot};
+    b->log.prefix = log_prefix;
+    b->kind = kind;
+    b->env = host_env(host);
+    b->cfg = cfg;
+    b->api_base = str_dup(api);
+    b->parser = json_parser_new();
+    awaits_init(&b->awaits, &b->base);
+    return sender_new(&b->base, kind->label, kind->sender, &b->sender, ret_why);
+}
+
+void webhook_bot_done(struct webhook_bot *b)
+{
+    awaits_done(&b->awaits);
+    sender_free(b->sender);
+    json_parser_free(b->parser);
+    free(b->api_base);
+}
+
+void webhook_bot_status(struct platform *p, struct jw *w)
+{
+    const struct webhook_bot *b = webhook_bot_of(p);
+    struct sender_stats s;
+
+    sender_stats(b->sender, &s);
+    jw_kstr(w, "state", str_of(p->problem != NULL ? "degraded" : "live"));
+    jw_ki64(w, "events", (int64_t)b->n.events);
+    jw_ki64(w, "ignored", (int64_t)b->n.ignored);
+    jw_ki64(w, "webhooksRefused", (int64_t)b->n.refused);
+    jw_ki64(w, "webhooksLate", (int64_t)b->awaits.late);
+    jw_ki64(w, "sent", (int64_t)s.done);
+    jw_ki64(w, "sendsRefused", (int64_t)s.refused);
+    jw_ki64(w, "sendsUnknown", (int64_t)s.unknown);
+    jw_ki64(w, "requestsWaiting", (int64_t)s.waiting);
+    jw_ki64(w, "cutOffAtStart", (int64_t)s.cut_off);
+}

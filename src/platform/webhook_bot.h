@@ -1,0 +1,79 @@
+/* webhook_bot.h - what bots have in common that hear by webhooks and say one text per request.
+ *
+ * Twilio and WeCom are such: no connection of their own, every chat a person, texts only.  An
+ * adapter embeds a struct webhook_bot first and adds how a webhook proves itself, what it says, and
+ * the two halves of a request.
+ *
+ *      webhook_bot_open(&t->bot, &twilio_bot, cfg, host, ret_why)     fills in all but the adapter's
+ *      webhook_bot_act, webhook_bot_status                            go into its platform_ops
+ *      webhook_bot_done(&t->bot)                                      before the adapter's own
+ */
+#pragma once
+#include "base/log.h"
+#include "platform/await.h"
+#include "platform/sender.h"
+#include "platform/split.h"
+
+struct json_parser;
+
+struct webhook_bot_kind { /* const, one per platform */
+    const struct platform_ops *ops;
+    const char *label;               /* "Twilio" */
+    const char *api_base;            /* unless the configuration names another */
+    const struct sender_ops *sender; /* for struct text_outgoing */
+    struct split_limits limits;
+    bool (*is_chat)(struct str chat_id); /* could be written to */
+    const char *no_chat;                 /* the answer when it could not */
+};
+
+struct webhook_bot {
+    struct platform base; /* first */
+    struct log log;
+    const struct webhook_bot_kind *kind;
+    const struct host_env *env;        /* borrowed */
+    const struct config_platform *cfg; /* borrowed; holds the secrets */
+    char *api_base;                    /* owned; without a slash at its end */
+    struct awaits awaits;
+    struct json_parser *parser; /* owned */
+    struct sender *sender;      /* owned */
+    char problem[256];          /* base.problem points here, or is NULL */
+    struct {
+        uint64_t events, ignored, refused;
+    } n;
+};
+
+/* @b is zeroed.  On failure only webhook_bot_done() may follow. */
+enum bh_err webhook_bot_open(struct webhook_bot *b, const struct webhook_bot_kind *kind,
+                             const struct config_platform *cfg, struct host *host,
+                             char *ret_why) BH_MUST_USE;
+void webhook_bot_done(
+    struct webhook_bot *b); /* frees what it holds, not @b; harmless when zeroed */
+
+static inline struct webhook_bot *webhook_bot_of(struct platform *p)
+{
+    return container_of(p, struct webhook_bot, base);
+}
+
+/* A sentence for status and doctor; NULL: all is well.  Logs when it changes. */
+void webhook_bot_set_problem(struct webhook_bot *b, const char *sentence);
+/* It does not prove that it is meant for this bot: counted, and answered 401. */
+void webhook_bot_refuse(struct webhook_bot *b, struct http_req *req);
+
+void webhook_bot_act(struct platform *p, struct action_id id, const struct action_from *from,
+                     const struct action *a);
+void webhook_bot_status(struct platform *p, struct jw *w);
+
+struct text_outgoing {   /* what write() and read() get */
+    struct outgoing out; /* first */
+    struct split parts;  /* owned */
+    char chat[];
+};
+void text_outgoing_free(struct outgoing *o);
+static inline struct text_outgoing *text_outgoing_of(struct outgoing *o)
+{
+    return container_of(o, struct text_outgoing, out);
+}
+static inline struct str text_outgoing_part(struct outgoing *o) /* the one to be written */
+{
+    return split_part(&text_outgoing_of(o)->parts, o->at);
+}
