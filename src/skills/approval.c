@@ -1,0 +1,170 @@
+/* approval.c - design.  (approval.h has the contract.)
+ *
+ * The gate reads the first status line of the body, signing writes into the top block: where a body
+ * carries another status line before or outside that block, signing refuses instead of producing a
+ * body that nobody accepts. */
+#include "skills/approval.h"
+#include <stdio.h>
+#include "base/crypto.h"
+#include "base/space.h"
+
+static bool is_header_line(struct str line, struct str key)
+{
+    line = str_skip(line, space_run(line));
+    if (!str_starts(line, STR("#")))
+        return false;
+    line = str_skip(line, 1);
+    line = str_skip(line, space_run(line));
+    if (line.n < key.n || !str_eq_ci(str_make(line.p, key.n), key))
+        return false;
+    line = str_skip(line, key.n);
+    line = str_skip(line, space_run(line));
+    return str_starts(line, STR(":"));
+}
+
+/* Cut a line off *@rest, whatever ends it of LF, CRLF and CR. */
+static bool next_line(struct str *rest, struct str *ret_line)
+{
+    size_t n = 0;
+
+    if (rest->p == NULL)
+        return false;
+    while (n < rest->n && rest->p[n] != '\n' && rest->p[n] != '\r')
+        n++;
+    *ret_line = str_make(rest->p, n);
+    if (n == rest->n)
+        *rest = STR_NULL;
+    else
+        *rest = str_skip(*rest, n + (str_starts(str_skip(*rest, n), STR("\r\n")) ? 2 : 1));
+    return true;
+}
+
+void skill_canonical(struct str body, struct buf *out)
+{
+    struct str line;
+    bool first = true;
+
+    if (body.p == NULL)
+        body = STR("");
+    while (next_line(&body, &line)) {
+        if (is_header_line(line, STR("Status")) || is_header_line(line, STR("Tags")))
+            continue;
+        if (!first)
+            buf_add_c(out, '\n');
+        first = false;
+        buf_add_str(out, line);
+    }
+}
+
+static bool is_token_text(struct str s)
+{
+    for (size_t i = 0; i < s.n; i++) {
+        char c = s.p[i];
+        if (!((c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') ||
+              c == '_' || c == '-'))
+            return false;
+    }
+    return s.n > 0;
+}
+
+static bool verify(struct str body, struct str token, const struct ed25519_key *key)
+{
+    struct buf sig = BUF_INIT, canonical = BUF_INIT;
+
+    skill_canonical(body, &canonical);
+    bool ok = is_token_text(token) && base64url_decode(token, &sig) &&
+              ed25519_verify(key, buf_str(&canonical), buf_str(&sig));
+    buf_done(&sig);
+    buf_done(&canonical);
+    return ok;
+}
+
+bool skill_is_approved(struct str body, const struct ed25519_key *public_key, const char **ret_why)
+{
+    enum skill_status s = SKILL_DRAFT;
+    struct str token = STR_NULL;
+    const char *why = NULL;
+
+    if (!skill_status_read(body, &s, &token) || s != SKILL_APPROVED)
+        why = "its body does not say Approved";
+    else if (token.p == NULL)
+        why = "it carries no signature";
+    else if (!str_starts(token, STR("v3:")))
+        why = "its signature is not one of version 3";
+    else if (!verify(body, str_skip(token, 3), public_key))
+        why = "its signature does not fit: it was edited since, or signed with another key";
+    if (ret_why != NULL)
+        *ret_why = why;
+    return why == NULL;
+}
+
+/* The status line of the top block, which ends at the first line that is blank or no comment. */
+static bool block_status(struct str body, struct str *ret_line)
+{
+    struct str rest = body, line;
+
+    while (str_split(&rest, '\n', &line)) {
+        struct str text = space_trim(line);
+        if (!str_starts(text, STR("#")))
+            return false;
+        struct str key = str_skip(text, 1);
+        key = str_skip(key, space_run(key));
+        if (str_starts(key, STR("Status")) && is_header_line(text, STR("Status"))) {
+            *ret_line = line;
+            return true;
+        }
+    }
+    return false;
+}
+
+static void stamp(struct str body, struct str status, struct buf *out)
+{
+    struct str line;
+    size_t hash, end;
+
+    if (block_status(body, &line)) {
+        buf_add(out, body.p, (size_t)(line.p - body.p));
+        buf_add_str(out, status);
+        buf_add_str(out, str_skip(body, (size_t)(line.p - body.p) + line.n));
+    } else if (skill_header_line(body, STR("Skill"), &hash, &end)) {
+        buf_add(out, body.p, end);
+        buf_add_c(out, '\n');
+        buf_add_str(out, status);
+        buf_add_str(out, str_skip(body, end));
+    } else {
+        buf_add_str(out, status);
+        buf_add_c(out, '\n');
+        buf_add_str(out, body);
+    }
+}
+
+bool skill_sign(struct str body, const struct ed25519_key *private_key, struct buf *out,
+                char *ret_why)
+{
+    uint8_t sig[ED25519_BYTES];
+    struct buf canonical = BUF_INIT, status = BUF_INIT, signed_body = BUF_INIT;
+    enum skill_status s = SKILL_DRAFT;
+    struct str token = STR_NULL;
+
+    skill_canonical(body, &canonical);
+    bool ok = ed25519_sign(private_key, buf_str(&canonical), sig);
+    buf_add_z(&status, "# Status: Approved v3:");
+    base64url_add(&status, sig, sizeof sig);
+    stamp(body, buf_str(&status), &signed_body);
+    if (!ok)
+        snprintf(ret_why, 256, "the key cannot sign");
+    struct str want = str_skip(buf_str(&status), strlen("# Status: Approved "));
+    if (ok && !(skill_status_read(buf_str(&signed_body), &s, &token) && s == SKILL_APPROVED &&
+                str_eq(token, want))) {
+        snprintf(ret_why, 256,
+                 "another `# Status:` line comes before the one of the header block: "
+                 "remove it first");
+        ok = false;
+    }
+    if (ok)
+        buf_add_str(out, buf_str(&signed_body));
+    buf_done(&canonical);
+    buf_done(&status);
+    buf_done(&signed_body);
+    return ok;
+}

@@ -1,0 +1,256 @@
+/* call.c - the calls of the skill store, as they run on a thread.  (skills.h has the contract.) */
+#include "skills/call.h"
+#include <stdio.h>
+#include "base/regex.h"
+
+void call_bad_status(struct fault *f, struct str word)
+{
+    fault_set(f, FAULT_INVALID,
+              "status must be one of \"Draft\", \"Approved\", \"Disabled\"; got "
+              "\"%.*s\"",
+              (int)(word.n < 60 ? word.n : 60), word.p != NULL ? word.p : "");
+}
+
+/* Not found, failed or for the writer.  Never called with SKILL_FOUND. */
+static enum lane_end give_up(struct skills_call *c, enum skill_found found)
+{
+    if (found == SKILL_LATER)
+        return LANE_ASK_WRITER;
+    if (found == SKILL_FAILED && lane_job_is_late(&c->job)) {
+        fault_set(&c->answer.fault, FAULT_TIMEOUT, "it took too long");
+        return LANE_OK;
+    }
+    if (found == SKILL_FAILED)
+        return LANE_IO;
+    skill_not_found(&c->answer.fault, c->name);
+    return LANE_OK;
+}
+
+static void tell_version(struct skills_call *c, struct str hash, enum skill_status status,
+                         int64_t changed_at)
+{
+    c->answer.name = c->name;
+    c->answer.content_hash = hash;
+    c->answer.version = str_make(hash.p, SKILL_VERSION_HEX);
+    c->answer.status = status;
+    c->answer.changed_at = changed_at;
+}
+
+static void write_meta(const struct skill_row *r, struct jw *w)
+{
+    skill_meta_json(r->meta, r->created_at, r->updated_at, r->status_changed_at, w);
+}
+
+enum lane_end call_load(struct skills_call *c, void *conn)
+{
+    struct skill_row row = {0};
+    struct jw w = jw_begin(&c->json);
+    bool old = c->version.p != NULL;
+    enum skill_found found = c->ops->load(conn, &c->at, c->name, !old, &c->found, &row);
+
+    if (found != SKILL_FOUND)
+        return give_up(c, found);
+    if (old) {
+        found = c->ops->load_version(conn, &c->at, c->name, c->version, &c->found,
+                                     &row.content_hash, &row.source);
+        if (found == SKILL_MISSING) {
+            skill_version_not_found(&c->answer.fault, c->name, c->version);
+            return LANE_OK;
+        }
+        if (found != SKILL_FOUND)
+            return give_up(c, found);
+    }
+    tell_version(c, row.content_hash, row.status, row.updated_at);
+    c->answer.source = row.source;
+    jw_obj(&w);
+    jw_kstr(&w, "name", c->name);
+    jw_kstr(&w, "version", c->answer.version);
+    jw_kstr(&w, "content_hash", row.content_hash);
+    jw_kstr(&w, "source", row.source);
+    jw_key(&w, "metadata");
+    write_meta(&row, &w);
+    jw_end_obj(&w);
+    return LANE_OK;
+}
+
+enum lane_end call_metadata(struct skills_call *c, void *conn)
+{
+    struct skill_row row = {0};
+    struct jw w = jw_begin(&c->json);
+    enum skill_found found = c->ops->load(conn, &c->at, c->name, false, &c->found, &row);
+
+    if (found != SKILL_FOUND)
+        return give_up(c, found);
+    tell_version(c, row.content_hash, row.status, row.updated_at);
+    write_meta(&row, &w);
+    return LANE_OK;
+}
+
+struct listing {
+    struct skills_call *c;
+    struct jw w;
+};
+
+static bool on_version(void *ctx, const struct skill_version *v)
+{
+    struct listing *l = ctx;
+
+    skill_version_json(v, &l->w);
+    l->c->answer.count++;
+    return !buf_failed(&l->c->json);
+}
+
+enum lane_end call_versions(struct skills_call *c, void *conn)
+{
+    struct listing l = {c, jw_begin(&c->json)};
+
+    jw_arr(&l.w);
+    enum skill_found found = c->ops->versions(conn, &c->at, c->name, on_version, &l);
+    if (found != SKILL_FOUND)
+        return give_up(c, found);
+    jw_end_arr(&l.w);
+    return LANE_OK;
+}
+
+static enum skill_found tell_token(struct skills_call *c, void *conn)
+{
+    char token[SKILL_TOKEN_BYTES];
+    enum skill_found found = c->ops->token(conn, &c->at, token);
+
+    if (found == SKILL_FOUND)
+        c->answer.token = arena_str(&c->found, str_of(token));
+    return found;
+}
+
+enum lane_end call_token(struct skills_call *c, void *conn)
+{
+    struct jw w = jw_begin(&c->json);
+    enum skill_found found = tell_token(c, conn);
+
+    if (found != SKILL_FOUND)
+        return give_up(c, found);
+    jw_obj(&w);
+    jw_kstr(&w, "version", c->answer.token);
+    jw_end_obj(&w);
+    return LANE_OK;
+}
+
+static bool on_row(void *ctx, const struct skill_row *row)
+{
+    struct listing *l = ctx;
+
+    write_meta(row, &l->w);
+    l->c->answer.count++;
+    return !buf_failed(&l->c->json);
+}
+
+enum lane_end call_query(struct skills_call *c, void *conn)
+{
+    struct listing l = {c, jw_begin(&c->json)};
+    struct skill_query q = {&c->filter, c->pattern};
+    enum skill_found found = tell_token(c, conn);
+
+    if (found != SKILL_FOUND)
+        return give_up(c, found);
+    c->answer.not_modified =
+        c->filter.if_none_match.p != NULL && str_eq(c->filter.if_none_match, c->answer.token);
+    if (c->answer.not_modified)
+        return LANE_OK;
+    jw_arr(&l.w);
+    found = c->ops->list(conn, &c->at, &q, on_row, &l);
+    if (found == SKILL_FAILED || found == SKILL_LATER)
+        return give_up(c, found);
+    jw_end_arr(&l.w);
+    return LANE_OK;
+}
+
+static bool on_body(void *ctx, const struct skill_row *row)
+{
+    struct listing *l = ctx;
+
+    if (!str_eq(row->name, l->c->name) && regex_found(l->c->pattern, row->source)) {
+        jw_str(&l->w, row->name);
+        l->c->answer.count++;
+    }
+    return !buf_failed(&l->c->json) && !lane_job_must_stop(&l->c->job);
+}
+
+enum lane_end call_dependents(struct skills_call *c, void *conn)
+{
+    struct listing l = {c, jw_begin(&c->json)};
+    enum skill_found found = SKILL_FOUND;
+
+    jw_arr(&l.w);
+    if (c->pattern != NULL)
+        found = c->ops->bodies(conn, &c->at, on_body, &l);
+    if (found == SKILL_FAILED || found == SKILL_LATER)
+        return give_up(c, found);
+    jw_end_arr(&l.w);
+    return LANE_OK;
+}
+
+/* ---- writes ---- */
+
+static enum lane_end write_next(struct skills_call *c, void *conn)
+{
+    const struct skill_next *n = &c->next;
+    struct jw w = jw_begin(&c->json);
+
+    if (!c->ops->put(conn, &c->at, n))
+        return LANE_IO;
+    struct skill_version v = {.name = c->name,
+                              .content_hash = arena_str(&c->found, str_of(n->content_hash)),
+                              .status = n->status,
+                              .previous = n->previous,
+                              .has_previous = n->has_previous,
+                              .changed_at = n->changed_at,
+                              .changed_by =
+                                  n->changed_by.n > 0 ? buf_str(&n->changed_by) : STR_NULL};
+    tell_version(c, v.content_hash, v.status, v.changed_at);
+    c->answer.created = n->created;
+    skill_version_json(&v, &w);
+    return LANE_OK;
+}
+
+enum lane_end call_store(struct skills_call *c, void *conn)
+{
+    struct skill_head head = {0};
+    enum skill_found found = skill_name_valid(c->name)
+                                 ? c->ops->head(conn, &c->at, c->name, false, &c->found, &head)
+                                 : SKILL_MISSING;
+
+    if (found == SKILL_FAILED)
+        return LANE_IO;
+    if (!skill_decide_store(c->rules, &c->who, &c->ask, found == SKILL_FOUND ? &head : NULL,
+                            &c->next, &c->answer.fault))
+        return LANE_OK;
+    return write_next(c, conn);
+}
+
+enum lane_end call_update_status(struct skills_call *c, void *conn)
+{
+    struct skill_head head = {0};
+    enum skill_found found = c->ops->head(conn, &c->at, c->name, true, &c->found, &head);
+
+    if (found != SKILL_FOUND)
+        return give_up(c, found);
+    if (!skill_decide_status(c->rules, &c->who, c->name, c->ask.status, c->now, &head, &c->next,
+                             &c->answer.fault))
+        return LANE_OK;
+    return write_next(c, conn);
+}
+
+enum lane_end call_delete(struct skills_call *c, void *conn)
+{
+    struct skill_head head = {0};
+    enum skill_found found = c->ops->head(conn, &c->at, c->name, false, &c->found, &head);
+
+    if (found != SKILL_FOUND)
+        return give_up(c, found);
+    if (!c->may_delete) {
+        fault_set(&c->answer.fault, FAULT_REFUSED, "this key may not delete skills");
+        return LANE_OK;
+    }
+    c->answer.name = c->name;
+    return c->ops->drop(conn, &c->at, c->name) ? LANE_OK : LANE_IO;
+}

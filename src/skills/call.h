@@ -1,0 +1,39 @@
+/* call.h - one call of the skill store on its way: what skills.c puts together on the loop and call.c
+ * answers on a thread.  Private to this folder. */
+#pragma once
+#include "skills/backend.h"
+
+struct skills_call;
+typedef enum lane_end call_run_f(struct skills_call *c, void *conn);
+
+struct skills_call {
+    struct lane_job job;
+    const struct skill_backend_ops *ops;
+    const struct skill_rules *rules; /* borrowed */
+    call_run_f *run;
+    skills_cb *done;
+    void *ctx;
+
+    /* what was asked, all in @arena */
+    struct arena arena;
+    struct caller who;
+    struct skill_where at;
+    struct str name, version;
+    struct skills_filter filter;
+    struct skill_store_ask ask;
+    struct regex *pattern; /* owned; NULL: none */
+    bool may_delete;
+    int64_t now;          /* seconds */
+    struct fault refusal; /* the arguments are wrong: nothing else is looked at */
+
+    /* what was found; made anew when the job runs again */
+    struct skills_answer answer;
+    struct buf json;
+    struct arena found;
+    struct skill_next next;
+};
+
+call_run_f call_load, call_metadata, call_versions, call_query, call_token, call_dependents,
+    call_store, call_update_status, call_delete;
+
+void call_bad_status(struct fault *f, struct str word);

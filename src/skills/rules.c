@@ -1,0 +1,251 @@
+/* rules.c - what a write becomes.  (record.h has the contract.)
+ *
+ * In order, as the contract has it: the name, the author, the status, the approval; then the body is
+ * made to say what the record says, for whoever runs a skill believes the body.  A body that already
+ * says so is persisted byte for byte. */
+#include <stdio.h>
+#include "skills/approval.h"
+#include "skills/record.h"
+#include "skills/text.h"
+
+static bool is_alnum(char c)
+{
+    return (c >= 'A' && c <= 'Z') || (c >= 'a' && c <= 'z') || (c >= '0' && c <= '9');
+}
+
+bool skill_name_valid(struct str name)
+{
+    if (name.n == 0 || name.n > SKILL_NAME_MAX || !is_alnum(name.p[0]))
+        return false;
+    for (size_t i = 1; i < name.n; i++)
+        if (!is_alnum(name.p[i]) && name.p[i] != '_' && name.p[i] != '.' && name.p[i] != '-')
+            return false;
+    return true;
+}
+
+static void set(struct buf *b, struct str s)
+{
+    buf_reset(b);
+    buf_add_str(b, s);
+}
+
+static struct str or_absent(const struct buf *b)
+{
+    return b->n > 0 ? buf_str(b) : STR_NULL;
+}
+
+static void write_meta(struct skill_next *n)
+{
+    struct jw w = jw_begin(&n->meta);
+    struct str body = buf_str(&n->source), hash = str_of(n->content_hash);
+    struct skill_header h;
+
+    buf_reset(&n->meta);
+    jw_obj(&w);
+    jw_kstr(&w, "name", n->name);
+    jw_kstr(&w, "version", str_make(hash.p, SKILL_VERSION_HEX));
+    jw_kstr(&w, "content_hash", hash);
+    jw_kstr(&w, "status", str_of(skill_status_name(n->status)));
+    if (n->description.n > 0)
+        jw_kstr(&w, "description", buf_str(&n->description));
+    else if (skill_header_find(body, STR("Description"), false, &h))
+        jw_kstr(&w, "description", str_make(body.p + h.value, h.value_end - h.value));
+    skill_project(body, &w);
+    jw_kstr(&w, "type", n->type.n > 0 ? buf_str(&n->type) : skill_type_of(body));
+    jw_kstr_opt(&w, "author", or_absent(&n->author));
+    if (n->bag.n > 0) {
+        jw_key(&w, "metadata_bag");
+        jw_raw(&w, buf_str(&n->bag));
+    }
+}
+
+void skill_next_finish(struct skill_next *n)
+{
+    uint8_t hash[SHA256_BYTES];
+
+    sha256(buf_str(&n->source), hash);
+    for (size_t i = 0; i < sizeof hash; i++)
+        snprintf(n->content_hash + 2 * i, 3, "%02x", hash[i]);
+    write_meta(n);
+}
+
+static bool decide_author(const struct caller *who, const struct skill_store_ask *ask,
+                          const struct skill_head *head, struct str *ret_author, struct fault *f)
+{
+    const struct str locked = head != NULL ? head->author : STR_NULL;
+    /* Without the right to name others the author is the key's own, whatever was asked. */
+    struct str named = who->attest ? ask->author : who->identity;
+    char why[400];
+
+    if (locked.p == NULL) {
+        *ret_author = named.n > 0 ? named : who->identity;
+        return true;
+    }
+    *ret_author = locked;
+    if (named.n == 0 || str_eq(named, locked))
+        return true;
+    snprintf(why, sizeof why,
+             "author is locked at first write (existing: '%.*s'; requested: '%.*s')",
+             (int)(locked.n < 120 ? locked.n : 120), locked.p, (int)(named.n < 120 ? named.n : 120),
+             named.p);
+    skill_conflict(f, ask->name, why);
+    return false;
+}
+
+static bool may_store(const struct skill_rules *r, const struct skill_store_ask *ask,
+                      const struct skill_head *head, struct fault *f)
+{
+    char why[120];
+
+    if (!skill_name_valid(ask->name)) {
+        skill_conflict(f, ask->name,
+                       "a name is 1 to 200 of A-Z a-z 0-9 _ . - and starts with a letter or digit");
+        return false;
+    }
+    if (head != NULL && ask->only_new) {
+        skill_conflict(f, ask->name, "it already exists; ask for it to be overwritten");
+        return false;
+    }
+    if (ask->source.n > r->max_body_bytes) {
+        snprintf(why, sizeof why, "the body is longer than %zu bytes", r->max_body_bytes);
+        skill_conflict(f, ask->name, why);
+        return false;
+    }
+    return true;
+}
+
+static bool is_signed(const struct skill_rules *r, struct str body)
+{
+    return r->approval_key != NULL && skill_is_approved(body, r->approval_key, NULL);
+}
+
+/* Which status the skill shall have.  In secured mode a signature is the operator's word and moves a
+ * Draft by itself; nothing but an explicit status wakes what was disabled. */
+static enum skill_status decide_status(const struct skill_rules *r,
+                                       const struct skill_store_ask *ask, struct str body,
+                                       const struct skill_head *head)
+{
+    if (ask->force_draft)
+        return SKILL_DRAFT;
+    if (ask->has_status)
+        return ask->status;
+    if (head == NULL || (head->status == SKILL_DRAFT && is_signed(r, body)))
+        return skill_status_of(body);
+    return head->status;
+}
+
+/* @body as it must be persisted to have status @s; secured mode has the last word. */
+static void settle_body(const struct skill_rules *r, struct skill_next *n, struct str body,
+                        enum skill_status s)
+{
+    if (s == SKILL_APPROVED && r->approval_key != NULL && !is_signed(r, body))
+        s = SKILL_DRAFT;
+    n->status = s;
+    buf_reset(&n->source);
+    if (skill_status_of(body) != s)
+        skill_status_rewrite(body, s, &n->source);
+    else
+        buf_add_str(&n->source, body);
+}
+
+static void settle_times(struct skill_next *n, const struct skill_head *head, int64_t now)
+{
+    bool moved = head == NULL || head->status != n->status;
+
+    n->created = head == NULL;
+    n->changed_at = now;
+    n->created_at = head != NULL ? head->created_at : now;
+    n->status_changed_at = moved ? now : head->status_changed_at;
+}
+
+bool skill_decide_store(const struct skill_rules *r, const struct caller *who,
+                        const struct skill_store_ask *ask, const struct skill_head *head,
+                        struct skill_next *ret_n, struct fault *ret_fault)
+{
+    struct str author, body = ask->source;
+    struct buf drafted = BUF_INIT;
+
+    if (!may_store(r, ask, head, ret_fault) || !decide_author(who, ask, head, &author, ret_fault))
+        return false;
+    if (ask->force_draft) {
+        skill_force_draft(body, &drafted);
+        body = buf_str(&drafted);
+    }
+    ret_n->name = ask->name;
+    ret_n->has_previous = false;
+    settle_body(r, ret_n, body, decide_status(r, ask, body, head));
+    settle_times(ret_n, head, ask->now);
+    set(&ret_n->author, author);
+    set(&ret_n->changed_by, author);
+    set(&ret_n->bag, ask->bag.p != NULL ? ask->bag : head != NULL ? head->bag : STR_NULL);
+    set(&ret_n->description, ask->description);
+    set(&ret_n->type, ask->type);
+    buf_done(&drafted);
+    skill_next_finish(ret_n);
+    return true;
+}
+
+static void reject(struct fault *f, struct str name, const char *why)
+{
+    char reason[200];
+
+    snprintf(reason, sizeof reason,
+             "cannot promote to Approved in secured mode: %s; sign it with `bellhop skill approve`",
+             why);
+    fault_set(f, FAULT_APPROVAL_REJECTED, "Approval rejected for skill '%.*s': %s", STR_FMT(name),
+              reason);
+    fault_field(f, "connector_type", STR("skill_store"));
+    fault_field(f, "skill_name", name);
+    fault_field(f, "reason", str_of(reason));
+}
+
+bool skill_decide_status(const struct skill_rules *r, const struct caller *who, struct str name,
+                         enum skill_status status, int64_t now, const struct skill_head *head,
+                         struct skill_next *ret_n, struct fault *ret_fault)
+{
+    enum skill_status declared = SKILL_DRAFT;
+    const char *why = NULL;
+    bool declares = skill_status_read(head->source, &declared, NULL);
+
+    if (status == SKILL_APPROVED && r->approval_key != NULL &&
+        !skill_is_approved(head->source, r->approval_key, &why)) {
+        reject(ret_fault, name, why);
+        return false;
+    }
+    ret_n->name = name;
+    ret_n->status = status;
+    ret_n->previous = head->status;
+    ret_n->has_previous = true;
+    buf_reset(&ret_n->source);
+    if (declares && declared == status)
+        buf_add_str(&ret_n->source, head->source);
+    else
+        skill_status_rewrite(head->source, status, &ret_n->source);
+    settle_times(ret_n, head, now);
+    set(&ret_n->author, head->author);
+    set(&ret_n->changed_by, who->identity);
+    set(&ret_n->bag, head->bag);
+    set(&ret_n->description, head->description);
+    set(&ret_n->type, head->type);
+    skill_next_finish(ret_n);
+    return true;
+}
+
+void skill_decide_found(const struct skill_rules *r, struct str name, struct str source,
+                        struct str author, int64_t now, const struct skill_head *head,
+                        struct skill_next *ret_n)
+{
+    ret_n->name = name;
+    settle_body(r, ret_n, source, skill_status_of(source));
+    settle_times(ret_n, head, now);
+    ret_n->has_previous = head != NULL && head->status != ret_n->status;
+    ret_n->previous = head != NULL ? head->status : SKILL_DRAFT;
+    set(&ret_n->author, head != NULL ? head->author : author);
+    buf_reset(&ret_n->changed_by);
+    if (head == NULL)
+        set(&ret_n->changed_by, author);
+    set(&ret_n->bag, head != NULL ? head->bag : STR_NULL);
+    buf_reset(&ret_n->description);
+    buf_reset(&ret_n->type);
+    skill_next_finish(ret_n);
+}

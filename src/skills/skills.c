@@ -1,0 +1,480 @@
+/* skills.c - design.  (skills.h has the contract.)
+ *
+ * A call is one object: the job, copies of what was asked, and the answer as it grows on the thread.
+ * On the thread it asks the backend and the rules, and writes the JSON; on the loop it only hands it
+ * over.  What goes wrong with the arguments is noticed before the thread and answered the same way.
+ *
+ *      skills_load() -> call_new -> lanes_submit ... run(call, conn) ... done -> cb, free
+ */
+#include "skills/skills.h"
+#include <assert.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include "base/arena.h"
+#include "base/ed25519.h"
+#include "base/log.h"
+#include "base/mem.h"
+#include "base/regex.h"
+#include "net/loop.h"
+#include "skills/backend.h"
+#include "skills/call.h"
+
+#define MAX_BAG_BYTES (64u << 10)
+#define MAX_TEXT_BYTES (4u << 10) /* author, description */
+
+struct skills {
+    struct loop *loop; /* borrowed */
+    const struct skill_backend_ops *ops;
+    void *ctx;           /* of the backend; owned */
+    struct lanes *lanes; /* owned */
+    struct skill_rules rules;
+    struct ed25519_key *key; /* owned; NULL: not secured */
+    size_t max_answer_bytes;
+    char *path; /* owned */
+};
+
+static const struct lane_work call_work;
+
+/* ---- opening ---- */
+
+static bool load_key(struct skills *sk, const char *pem, char *ret_why)
+{
+    if (pem == NULL)
+        return true;
+    sk->key = ed25519_public(str_of(pem));
+    sk->rules.approval_key = sk->key;
+    if (sk->key == NULL)
+        snprintf(ret_why, 256, "the approval key is not a PEM of an Ed25519 public key");
+    return sk->key != NULL;
+}
+
+static bool open_backend(struct skills *sk, const struct skills_config *cfg, char *ret_why)
+{
+    struct str kind = cfg->backend != NULL ? str_of(cfg->backend) : STR("sqlite");
+    struct skill_backend_config bc = {.path = cfg->path,
+                                      .rules = &sk->rules,
+                                      .default_author = cfg->default_author};
+
+    if (str_eq(kind, STR("sqlite"))) {
+        sk->ops = &skill_sqlite_ops;
+        sk->ctx = skill_sqlite_new(&bc, ret_why);
+    } else if (str_eq(kind, STR("filesystem"))) {
+        sk->ops = &skill_files_ops;
+        sk->ctx = skill_files_new(&bc, ret_why);
+    } else {
+        snprintf(ret_why, 256, "'%.60s' is no backend for skills: sqlite or filesystem",
+                 cfg->backend);
+    }
+    return sk->ctx != NULL;
+}
+
+enum bh_err skills_open(struct loop *loop, const struct skills_config *cfg, struct skills **ret_sk,
+                        char *ret_why)
+{
+    struct skills *sk = xcalloc(1, sizeof *sk);
+
+    *sk = (struct skills){.loop = loop,
+                          .rules.max_body_bytes =
+                              cfg->max_body_bytes > 0 ? cfg->max_body_bytes : 1u << 20,
+                          .max_answer_bytes =
+                              cfg->max_answer_bytes > 0 ? cfg->max_answer_bytes : 64u << 20,
+                          .path = xstrdup(cfg->path)};
+    if (!load_key(sk, cfg->approval_key, ret_why) || !open_backend(sk, cfg, ret_why))
+        goto fail;
+    struct lanes_config lc = {.name = "skills",
+                              .ops = &sk->ops->lanes,
+                              .ctx = sk->ctx,
+                              .writers = 1,
+                              .readers = 1,
+                              .max_open = 1,
+                              .max_waiting = cfg->max_waiting > 0 ? cfg->max_waiting : 10000};
+    sk->lanes = lanes_new(loop, &lc);
+    if (sk->lanes == NULL) {
+        snprintf(ret_why, 256, "cannot start the threads of the skill store");
+        goto fail;
+    }
+    *ret_sk = sk;
+    return BH_OK;
+fail:
+    skills_close(sk);
+    return BH_UNAVAILABLE;
+}
+
+void skills_close(struct skills *sk)
+{
+    if (sk == NULL)
+        return;
+    if (sk->lanes != NULL)
+        lanes_close(sk->lanes);
+    if (sk->ctx != NULL && sk->ops == &skill_sqlite_ops)
+        skill_sqlite_free(sk->ctx);
+    else if (sk->ctx != NULL)
+        skill_files_free(sk->ctx);
+    ed25519_free(sk->key);
+    free(sk->path);
+    free(sk);
+}
+
+/* ---- calls ---- */
+
+static struct skills_call *call_new(struct skills *sk, const struct caller *who, call_run_f *run,
+                                    skills_cb *done, void *ctx)
+{
+    struct skills_call *c = xcalloc(1, sizeof *c);
+
+    assert(who->tenant.n > 0);
+    *c = (struct skills_call){.job.work = &call_work,
+                              .job.key = STR("skills"),
+                              .ops = sk->ops,
+                              .rules = &sk->rules,
+                              .run = run,
+                              .done = done,
+                              .ctx = ctx,
+                              .now = clock_wall_ms(loop_clock(sk->loop)) / 1000};
+    c->who = (struct caller){.tenant = arena_str(&c->arena, who->tenant),
+                             .ns = arena_str(&c->arena, who->ns.p != NULL ? who->ns : STR("")),
+                             .identity = arena_str(&c->arena, who->identity),
+                             .attest = who->attest};
+    c->at = (struct skill_where){c->who.tenant, c->who.ns};
+    c->json.limit = sk->max_answer_bytes;
+    if (c->at.ns.n > 0 && !caller_ns_valid(c->at.ns))
+        fault_set(&c->refusal, FAULT_INVALID, "a namespace is 1 to 64 of A-Z a-z 0-9 _ . -");
+    return c;
+}
+
+static struct skills_call *call_start(struct skills *sk, struct skills_call *c)
+{
+    lanes_submit(sk->lanes, &c->job);
+    return c;
+}
+
+static void call_free(struct skills_call *c)
+{
+    fault_done(&c->answer.fault);
+    fault_done(&c->refusal);
+    buf_done(&c->json);
+    regex_free(c->pattern);
+    skill_next_done(&c->next);
+    arena_done(&c->arena);
+    arena_done(&c->found);
+    free(c);
+}
+
+static void call_reset(struct skills_call *c) /* a group that failed runs its jobs again */
+{
+    struct fault fault = c->answer.fault;
+
+    fault_done(&fault);
+    c->answer = (struct skills_answer){0};
+    buf_reset(&c->json);
+    arena_reset(&c->found);
+}
+
+static enum lane_end call_on_thread(struct lane_job *job, void *conn)
+{
+    struct skills_call *c = container_of(job, struct skills_call, job);
+
+    call_reset(c);
+    if (c->refusal.cls != FAULT_NONE) {
+        fault_copy(&c->answer.fault, &c->refusal);
+        return LANE_OK;
+    }
+    c->ops->for_job(conn, job->write ? NULL : job); /* a write is never cut short */
+    enum lane_end end = c->run(c, conn);
+    c->ops->for_job(conn, NULL);
+    if (end == LANE_OK && buf_failed(&c->json)) {
+        call_reset(c);
+        fault_set(&c->answer.fault, FAULT_QUERY,
+                  "the answer is longer than %zu bytes: ask for less with limit and offset",
+                  c->json.limit);
+    }
+    return end;
+}
+
+static void call_failed(struct lane_job *job, enum bh_err err, const char *why)
+{
+    struct skills_call *c = container_of(job, struct skills_call, job);
+
+    call_reset(c);
+    if (err == BH_BUSY)
+        fault_set(&c->answer.fault, FAULT_BUSY, "the skill store: %s", why);
+    else
+        fault_set(&c->answer.fault, FAULT_UNAVAILABLE, "the skill store cannot do this now: %s",
+                  why);
+}
+
+static void call_finished(struct lane_job *job)
+{
+    struct skills_call *c = container_of(job, struct skills_call, job);
+
+    if (c->answer.fault.cls == FAULT_NONE && c->json.n > 0)
+        c->answer.json = buf_str(&c->json);
+    c->done(c->ctx, &c->answer);
+    call_free(c);
+}
+
+static void call_dropped(struct lane_job *job)
+{
+    call_free(container_of(job, struct skills_call, job));
+}
+
+static const struct lane_work call_work = {.run = call_on_thread,
+                                           .fail = call_failed,
+                                           .done = call_finished,
+                                           .drop = call_dropped};
+
+void skills_cancel(struct skills_call **call)
+{
+    if (*call != NULL)
+        lane_job_cancel(&(*call)->job);
+    *call = NULL;
+}
+
+/* ---- what the outside calls ---- */
+
+struct skills_call *skills_load(struct skills *sk, const struct caller *who, struct str name,
+                                struct str version, skills_cb *done, void *ctx)
+{
+    struct skills_call *c = call_new(sk, who, call_load, done, ctx);
+
+    c->name = arena_str(&c->arena, name);
+    c->version = arena_str(&c->arena, version);
+    return call_start(sk, c);
+}
+
+struct skills_call *skills_metadata(struct skills *sk, const struct caller *who, struct str name,
+                                    skills_cb *done, void *ctx)
+{
+    struct skills_call *c = call_new(sk, who, call_metadata, done, ctx);
+
+    c->name = arena_str(&c->arena, name);
+    return call_start(sk, c);
+}
+
+struct skills_call *skills_versions(struct skills *sk, const struct caller *who, struct str name,
+                                    skills_cb *done, void *ctx)
+{
+    struct skills_call *c = call_new(sk, who, call_versions, done, ctx);
+
+    c->name = arena_str(&c->arena, name);
+    return call_start(sk, c);
+}
+
+static void copy_filter(struct skills_call *c, const struct skills_filter *f)
+{
+    struct str *tags = f->n_tags > 0 ? arena_alloc(&c->arena, f->n_tags * sizeof *tags) : NULL;
+
+    c->filter = *f;
+    c->filter.type = arena_str(&c->arena, f->type);
+    c->filter.author = arena_str(&c->arena, f->author);
+    c->filter.if_none_match = arena_str(&c->arena, f->if_none_match);
+    for (size_t i = 0; i < f->n_tags; i++)
+        tags[i] = arena_str(&c->arena, f->tags[i]);
+    c->filter.tags = tags;
+}
+
+struct skills_call *skills_query(struct skills *sk, const struct caller *who,
+                                 const struct skills_filter *f, skills_cb *done, void *ctx)
+{
+    struct skills_call *c = call_new(sk, who, call_query, done, ctx);
+    char why[256];
+
+    copy_filter(c, f);
+    if (f->name_pattern.p != NULL) {
+        c->pattern = regex_new(f->name_pattern, why);
+        if (c->pattern == NULL) {
+            fault_set(&c->refusal, FAULT_QUERY, "`name_pattern`: %s", why);
+            fault_field(&c->refusal, "connector_type", STR("skill_store"));
+        }
+    }
+    return call_start(sk, c);
+}
+
+struct skills_call *skills_version(struct skills *sk, const struct caller *who, skills_cb *done,
+                                   void *ctx)
+{
+    return call_start(sk, call_new(sk, who, call_token, done, ctx));
+}
+
+/* As the runtime's own tools look for them: a skill that is run or inlined by its literal name. */
+static struct regex *dependents_pattern(struct str name)
+{
+    struct buf text = BUF_INIT;
+    char why[256];
+
+    buf_add_z(&text, "(?:execute_skill\\([^)]*name|inline\\([^)]*skill)\\s*=\\s*\"");
+    for (size_t i = 0; i < name.n; i++) {
+        if (name.p[i] == '.' || name.p[i] == '-')
+            buf_add_c(&text, '\\');
+        buf_add_c(&text, name.p[i]);
+    }
+    buf_add_z(&text, "\"");
+    struct regex *re = regex_new(buf_str(&text), why);
+    buf_done(&text);
+    return re;
+}
+
+struct skills_call *skills_dependents(struct skills *sk, const struct caller *who, struct str name,
+                                      skills_cb *done, void *ctx)
+{
+    struct skills_call *c = call_new(sk, who, call_dependents, done, ctx);
+
+    c->name = arena_str(&c->arena, name);
+    if (skill_name_valid(name))
+        c->pattern = dependents_pattern(name);
+    return call_start(sk, c);
+}
+
+static bool read_text(struct skills_call *c, struct json metadata, const char *key, struct str *ret)
+{
+    struct json v = json_get(metadata, key);
+
+    if (json_type(v) == JSON_ABSENT || json_type(v) == JSON_NULL)
+        return true;
+    *ret = arena_str(&c->arena, json_as_str(v));
+    if (ret->p != NULL && ret->n <= MAX_TEXT_BYTES)
+        return true;
+    fault_set(&c->refusal, FAULT_INVALID, "`metadata.%s` is a text of at most %u bytes", key,
+              MAX_TEXT_BYTES);
+    return false;
+}
+
+static bool read_bag(struct skills_call *c, struct json bag)
+{
+    struct buf text = {.limit = MAX_BAG_BYTES};
+    struct jw w = jw_begin(&text);
+
+    if (json_type(bag) == JSON_ABSENT || json_type(bag) == JSON_NULL)
+        return true;
+    if (json_is_object(bag))
+        jw_value(&w, bag);
+    bool ok = json_is_object(bag) && !buf_failed(&text);
+    if (ok)
+        c->ask.bag = json_count(bag) > 0 ? arena_str(&c->arena, buf_str(&text)) : STR("");
+    else
+        fault_set(&c->refusal, FAULT_INVALID,
+                  "`metadata.metadata_bag` is an object of at most "
+                  "64 KiB");
+    buf_done(&text);
+    return ok;
+}
+
+static bool read_metadata(struct skills_call *c, struct json m)
+{
+    struct str word = STR_NULL;
+
+    if (json_type(m) == JSON_ABSENT || json_type(m) == JSON_NULL)
+        return true;
+    if (!json_is_object(m)) {
+        fault_set(&c->refusal, FAULT_INVALID, "`metadata` is an object");
+        return false;
+    }
+    if (!read_text(c, m, "author", &c->ask.author) || !read_text(c, m, "type", &c->ask.type) ||
+        !read_text(c, m, "description", &c->ask.description) || !read_text(c, m, "status", &word) ||
+        !read_bag(c, json_get(m, "metadata_bag")))
+        return false;
+    if (c->ask.type.p != NULL && !str_eq(c->ask.type, STR("data")) &&
+        !str_eq(c->ask.type, STR("procedural"))) {
+        fault_set(&c->refusal, FAULT_INVALID, "`metadata.type` is procedural or data");
+        return false;
+    }
+    c->ask.has_status = word.p != NULL;
+    if (!c->ask.has_status || skill_status_parse(word, &c->ask.status))
+        return true;
+    call_bad_status(&c->refusal, word);
+    return false;
+}
+
+struct skills_call *skills_store(struct skills *sk, const struct caller *who,
+                                 const struct skills_write *w, skills_cb *done, void *ctx)
+{
+    struct skills_call *c = call_new(sk, who, call_store, done, ctx);
+
+    c->job.write = true;
+    c->name = arena_str(&c->arena, w->name);
+    c->ask = (struct skill_store_ask){.name = c->name,
+                                      .only_new = w->only_new,
+                                      .force_draft = w->force_draft,
+                                      .now = c->now};
+    if (w->source.n > sk->rules.max_body_bytes) { /* not even copied */
+        char why[80];
+        snprintf(why, sizeof why, "the body is longer than %zu bytes", sk->rules.max_body_bytes);
+        skill_conflict(&c->refusal, w->name, why);
+    } else if (!utf8_valid(w->source)) {
+        fault_set(&c->refusal, FAULT_INVALID, "the body is not UTF-8");
+    } else if (read_metadata(c, w->metadata)) {
+        c->ask.source = arena_str(&c->arena, w->source.p != NULL ? w->source : STR(""));
+    }
+    return call_start(sk, c);
+}
+
+struct skills_call *skills_update_status(struct skills *sk, const struct caller *who,
+                                         struct str name, struct str status, skills_cb *done,
+                                         void *ctx)
+{
+    struct skills_call *c = call_new(sk, who, call_update_status, done, ctx);
+
+    c->job.write = true;
+    c->name = arena_str(&c->arena, name);
+    if (!skill_status_parse(status, &c->ask.status))
+        call_bad_status(&c->refusal, status);
+    return call_start(sk, c);
+}
+
+struct skills_call *skills_delete(struct skills *sk, const struct caller *who, struct str name,
+                                  bool may_delete, skills_cb *done, void *ctx)
+{
+    struct skills_call *c = call_new(sk, who, call_delete, done, ctx);
+
+    c->job.write = true;
+    c->may_delete = may_delete;
+    c->name = arena_str(&c->arena, name);
+    return call_start(sk, c);
+}
+
+/* ---- what it is ---- */
+
+void skills_manifest(const struct skills *sk, struct jw *w)
+{
+    jw_obj(w);
+    jw_kstr(w, "capabilities_version", STR("1"));
+    jw_key(w, "manifest");
+    jw_obj(w);
+    jw_kstr(w, "kind", str_of(sk->ops->kind));
+    jw_kbool(w, "secured", sk->key != NULL);
+    jw_kbool(w, "regexp_fallback_active", false);
+    jw_ki64(w, "max_body_bytes", (int64_t)sk->rules.max_body_bytes);
+    jw_end_obj(w);
+    jw_end_obj(w);
+}
+
+void skills_capabilities(struct jw *w)
+{
+    static const char *const features[] = {"supports_writes", "supports_versioning",
+                                           "supports_tag_filter", "supports_audit_trail",
+                                           "supports_atomic_status_transitions"};
+
+    jw_obj(w);
+    jw_kstr(w, "connector_type", STR("skill_store"));
+    jw_kstr(w, "implementation", STR("BellhopSkillStore"));
+    jw_kstr(w, "contract_version", STR("1.0.0"));
+    jw_key(w, "features");
+    jw_obj(w);
+    for (size_t i = 0; i < ARRAY_LEN(features); i++)
+        jw_kbool(w, features[i], true);
+    jw_end_obj(w);
+    jw_end_obj(w);
+}
+
+void skills_stats(const struct skills *sk, struct skills_stats *ret)
+{
+    struct lanes_stats s;
+
+    lanes_stats(sk->lanes, &s);
+    *ret = (struct skills_stats){.calls = s.jobs,
+                                 .failed = s.failed,
+                                 .commits = s.commits,
+                                 .waiting = s.waiting,
+                                 .healthy = s.healthy};
+    snprintf(ret->problem, sizeof ret->problem, "%s", s.problem);
+}

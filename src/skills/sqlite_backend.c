@@ -1,0 +1,353 @@
+/* sqlite_backend.c - skills in one database.
+ *
+ * The catalog has the metadata; every version is a row of @versions, the newest is the current one,
+ * and a version that repeats the bytes of the one before names that one's row instead of keeping
+ * them twice. */
+#include <stdlib.h>
+#include <stdio.h>
+#include "base/mem.h"
+#include "skills/sqlite_catalog.h"
+
+enum {
+    SQL_VERSION_NEW = N_CAT_STATEMENTS,
+    SQL_BODY,
+    SQL_LAST,
+    SQL_OLD,
+    SQL_VERSIONS,
+    SQL_VERSIONS_DROP,
+    SQL_BODIES,
+    N_STATEMENTS
+};
+
+static const char *const migrations[] = {
+    CATALOG_SQL
+    "CREATE TABLE versions(id INTEGER PRIMARY KEY, skill INTEGER NOT NULL, version TEXT NOT NULL,"
+    " content_hash TEXT NOT NULL, status INTEGER NOT NULL, previous INTEGER,"
+    " changed_at INTEGER NOT NULL, changed_by TEXT, body INTEGER, source TEXT);"
+    "CREATE INDEX versions_skill ON versions(skill);",
+};
+
+static const char *const statements[N_STATEMENTS] = {
+    CATALOG_STATEMENTS,
+    [SQL_VERSION_NEW] = "INSERT INTO versions(skill, version, content_hash, status, previous,"
+                        " changed_at, changed_by, body, source) VALUES(?, ?, ?, ?, ?, ?, ?, ?, ?)",
+    [SQL_BODY] = "SELECT source FROM versions WHERE id = ?",
+    [SQL_LAST] = "SELECT ifnull(body, id), content_hash, source FROM versions WHERE skill = ?"
+                 " ORDER BY id DESC LIMIT 1",
+    [SQL_OLD] = "SELECT ifnull(body, id), content_hash, source FROM versions WHERE skill = ? AND"
+                " version = ? ORDER BY id DESC LIMIT 1",
+    [SQL_VERSIONS] = "SELECT content_hash, status, previous, changed_at, changed_by FROM versions"
+                     " WHERE skill = ? ORDER BY id",
+    [SQL_VERSIONS_DROP] = "DELETE FROM versions WHERE skill = ?",
+    [SQL_BODIES] = "SELECT s.name, (SELECT b.source FROM versions b WHERE b.id = (SELECT"
+                   " ifnull(v.body, v.id) FROM versions v WHERE v.skill = s.id ORDER BY v.id DESC"
+                   " LIMIT 1)) FROM stores t JOIN skills s ON s.store = t.id"
+                   " WHERE t.tenant = ? AND t.ns = ? ORDER BY s.name",
+};
+
+static const struct side_schema schema = {
+    .application_id = 0x62736b6c, /* "bskl" */
+    .migrations = migrations,
+    .n_migrations = 1,
+    .statements = statements,
+    .n_statements = N_STATEMENTS,
+    .cache_kib = 8192,
+};
+
+struct ctx {
+    char *path; /* owned */
+};
+
+void *skill_sqlite_new(const struct skill_backend_config *cfg, char *ret_why)
+{
+    /* Opened once here, so that a file that cannot be used is told at the start. */
+    struct side_db *db = side_open(cfg->path, &schema, SIDE_WRITE, ret_why);
+
+    if (db == NULL)
+        return NULL;
+    side_close(db);
+    struct ctx *c = xcalloc(1, sizeof *c);
+    c->path = xstrdup(cfg->path);
+    return c;
+}
+
+void skill_sqlite_free(void *ctx)
+{
+    struct ctx *c = ctx;
+
+    free(c->path);
+    free(c);
+}
+
+static void *conn_open(void *ctx, struct str key, bool writer, char *ret_why)
+{
+    const struct ctx *c = ctx;
+    struct side_db *db = side_open(c->path, &schema, writer ? SIDE_WRITE : SIDE_READ, ret_why);
+
+    if (db != NULL && !catalog_prepare(db)) {
+        snprintf(ret_why, 256, "%s", db->why);
+        side_close(db);
+        return NULL;
+    }
+    return db;
+}
+
+static void conn_close(void *conn)
+{
+    side_close(conn);
+}
+
+static bool told(const struct side_db *db, bool ok, char *ret_why)
+{
+    if (!ok)
+        snprintf(ret_why, 256, "%s", db->why);
+    return ok;
+}
+
+static bool conn_begin(void *conn, bool write, char *ret_why)
+{
+    return told(conn, side_begin(conn, write ? SIDE_WRITE : SIDE_READ), ret_why);
+}
+
+static bool conn_commit(void *conn, char *ret_why)
+{
+    return told(conn, side_commit(conn), ret_why);
+}
+
+static void conn_rollback(void *conn)
+{
+    side_rollback(conn);
+}
+
+static void for_job(void *conn, const struct lane_job *job)
+{
+    ((struct side_db *)conn)->job = job;
+}
+
+static const char *problem(void *conn)
+{
+    return ((struct side_db *)conn)->why;
+}
+
+static enum skill_found body_at(struct side_db *db, int64_t id, struct arena *arena,
+                                struct str *ret_source)
+{
+    sqlite3_stmt *q = side_sql(db, SQL_BODY);
+    bool ok = q != NULL;
+
+    if (!ok)
+        return SKILL_FAILED;
+    sqlite3_bind_int64(q, 1, id);
+    if (side_step(db, q, &ok)) {
+        *ret_source = arena_str(arena, side_str(q, 0));
+        sqlite3_reset(q);
+    }
+    return ok && ret_source->p != NULL ? SKILL_FOUND : SKILL_FAILED;
+}
+
+/* @version absent: the newest.  @ret_row: where the bytes are; @ret_source may be NULL. */
+static enum skill_found version_get(struct side_db *db, int64_t skill, struct str version,
+                                    struct arena *arena, int64_t *ret_row, struct str *ret_hash,
+                                    struct str *ret_source)
+{
+    sqlite3_stmt *q = side_sql(db, version.p != NULL ? SQL_OLD : SQL_LAST);
+    bool ok = q != NULL, found = false;
+
+    if (!ok)
+        return SKILL_FAILED;
+    sqlite3_bind_int64(q, 1, skill);
+    if (version.p != NULL)
+        side_bind_str(q, 2, version);
+    if (side_step(db, q, &ok)) {
+        found = true;
+        *ret_row = sqlite3_column_int64(q, 0);
+        *ret_hash = arena_str(arena, side_str(q, 1));
+        if (ret_source != NULL)
+            *ret_source = arena_str(arena, side_str(q, 2));
+        sqlite3_reset(q);
+    }
+    if (!ok || !found)
+        return ok ? SKILL_MISSING : SKILL_FAILED;
+    return ret_source == NULL || ret_source->p != NULL ? SKILL_FOUND
+                                                       : body_at(db, *ret_row, arena, ret_source);
+}
+
+/* Every skill has a version; one without is a broken file. */
+static enum skill_found newest(struct side_db *db, int64_t skill, struct arena *arena,
+                               struct str *ret_source)
+{
+    int64_t row;
+    struct str hash;
+    enum skill_found found = version_get(db, skill, STR_NULL, arena, &row, &hash, ret_source);
+
+    return found == SKILL_MISSING ? SKILL_FAILED : found;
+}
+
+static enum skill_found head(void *conn, const struct skill_where *at, struct str name,
+                             bool with_source, struct arena *arena, struct skill_head *ret_h)
+{
+    struct catalog_entry e;
+    enum skill_found found = catalog_get(conn, at, name, arena, &e);
+
+    if (found != SKILL_FOUND)
+        return found;
+    *ret_h = e.as_head;
+    return with_source ? newest(conn, e.id, arena, &ret_h->source) : SKILL_FOUND;
+}
+
+/* @body 0: the row keeps the bytes itself. */
+static bool add_version(struct side_db *db, int64_t skill, const struct skill_next *n, int64_t body)
+{
+    sqlite3_stmt *q = side_sql(db, SQL_VERSION_NEW);
+
+    if (q == NULL)
+        return false;
+    sqlite3_bind_int64(q, 1, skill);
+    side_bind_str(q, 2, str_make(n->content_hash, SKILL_VERSION_HEX));
+    side_bind_str(q, 3, str_of(n->content_hash));
+    sqlite3_bind_int(q, 4, n->status);
+    if (n->has_previous)
+        sqlite3_bind_int(q, 5, n->previous);
+    sqlite3_bind_int64(q, 6, n->changed_at);
+    side_bind_str(q, 7, n->changed_by.n > 0 ? buf_str(&n->changed_by) : STR_NULL);
+    if (body > 0)
+        sqlite3_bind_int64(q, 8, body);
+    else
+        side_bind_str(q, 9, buf_str(&n->source));
+    return side_run(db, q);
+}
+
+static bool put(void *conn, const struct skill_where *at, const struct skill_next *n)
+{
+    struct arena arena = ARENA_INIT;
+    struct str hash = STR_NULL;
+    int64_t id = 0, row = 0;
+    bool ok = catalog_put(conn, at, n, &id);
+
+    if (ok && !n->created)
+        ok = version_get(conn, id, STR_NULL, &arena, &row, &hash, NULL) != SKILL_FAILED;
+    bool same = str_eq(hash, str_of(n->content_hash));
+    arena_done(&arena);
+    return ok && add_version(conn, id, n, same ? row : 0);
+}
+
+static bool drop(void *conn, const struct skill_where *at, struct str name)
+{
+    struct catalog_entry e;
+    struct arena arena = ARENA_INIT;
+    sqlite3_stmt *q = side_sql(conn, SQL_VERSIONS_DROP);
+    bool ok = q != NULL && catalog_get(conn, at, name, &arena, &e) == SKILL_FOUND;
+
+    if (ok) {
+        sqlite3_bind_int64(q, 1, e.id);
+        ok = side_run(conn, q) && catalog_drop(conn, at, &e);
+    }
+    arena_done(&arena);
+    return ok;
+}
+
+static enum skill_found load(void *conn, const struct skill_where *at, struct str name,
+                             bool with_source, struct arena *arena, struct skill_row *ret_row)
+{
+    struct catalog_entry e;
+    enum skill_found found = catalog_get(conn, at, name, arena, &e);
+
+    if (found != SKILL_FOUND)
+        return found;
+    *ret_row = e.row;
+    return with_source ? newest(conn, e.id, arena, &ret_row->source) : SKILL_FOUND;
+}
+
+static enum skill_found load_version(void *conn, const struct skill_where *at, struct str name,
+                                     struct str version, struct arena *arena, struct str *ret_hash,
+                                     struct str *ret_source)
+{
+    struct catalog_entry e;
+    int64_t row;
+    enum skill_found found = catalog_get(conn, at, name, arena, &e);
+
+    return found != SKILL_FOUND
+               ? found
+               : version_get(conn, e.id, version, arena, &row, ret_hash, ret_source);
+}
+
+static enum skill_found versions(void *conn, const struct skill_where *at, struct str name,
+                                 skill_version_cb *cb, void *ctx)
+{
+    struct catalog_entry e;
+    struct arena arena = ARENA_INIT;
+    enum skill_found found = catalog_get(conn, at, name, &arena, &e);
+    sqlite3_stmt *q = side_sql(conn, SQL_VERSIONS);
+    bool ok = q != NULL;
+
+    arena_done(&arena);
+    if (found != SKILL_FOUND || !ok)
+        return ok ? found : SKILL_FAILED;
+    sqlite3_bind_int64(q, 1, e.id);
+    while (side_step(conn, q, &ok)) {
+        struct skill_version v = {.name = name,
+                                  .content_hash = side_str(q, 0),
+                                  .status = (enum skill_status)sqlite3_column_int(q, 1),
+                                  .has_previous = sqlite3_column_type(q, 2) != SQLITE_NULL,
+                                  .previous = (enum skill_status)sqlite3_column_int(q, 2),
+                                  .changed_at = sqlite3_column_int64(q, 3),
+                                  .changed_by = side_str(q, 4)};
+        if (!cb(ctx, &v)) {
+            sqlite3_reset(q);
+            break;
+        }
+    }
+    return ok ? SKILL_FOUND : SKILL_FAILED;
+}
+
+static enum skill_found list(void *conn, const struct skill_where *at, const struct skill_query *q,
+                             skill_row_cb *cb, void *ctx)
+{
+    return catalog_list(conn, at, q, cb, ctx);
+}
+
+static enum skill_found bodies(void *conn, const struct skill_where *at, skill_row_cb *cb,
+                               void *ctx)
+{
+    sqlite3_stmt *q = side_sql(conn, SQL_BODIES);
+    bool ok = q != NULL;
+
+    if (!ok)
+        return SKILL_FAILED;
+    side_bind_str(q, 1, at->tenant);
+    side_bind_str(q, 2, at->ns);
+    while (side_step(conn, q, &ok)) {
+        struct skill_row row = {.name = side_str(q, 0), .source = side_str(q, 1)};
+        if (!cb(ctx, &row)) {
+            sqlite3_reset(q);
+            break;
+        }
+    }
+    return ok ? SKILL_FOUND : SKILL_FAILED;
+}
+
+static enum skill_found token(void *conn, const struct skill_where *at,
+                              char ret_token[SKILL_TOKEN_BYTES])
+{
+    return catalog_token(conn, at, ret_token);
+}
+
+const struct skill_backend_ops skill_sqlite_ops = {
+    .kind = "sqlite",
+    .lanes = {.open = conn_open,
+              .close = conn_close,
+              .begin = conn_begin,
+              .commit = conn_commit,
+              .rollback = conn_rollback},
+    .for_job = for_job,
+    .head = head,
+    .put = put,
+    .drop = drop,
+    .load = load,
+    .load_version = load_version,
+    .versions = versions,
+    .list = list,
+    .bodies = bodies,
+    .token = token,
+    .problem = problem,
+};

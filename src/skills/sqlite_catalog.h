@@ -1,0 +1,69 @@
+/* sqlite_catalog.h - the list of skills in SQLite: names, metadata, tags, and the change token.
+ *
+ * The sqlite backend keeps its histories beside it; the filesystem backend uses it as an index that
+ * can be made anew from the files. */
+#pragma once
+#include "skills/backend.h"
+#include "store/sqlite/side.h"
+
+#define CATALOG_SQL \
+    "CREATE TABLE stores(id INTEGER PRIMARY KEY, tenant TEXT NOT NULL, ns TEXT NOT NULL," \
+    " sum BLOB NOT NULL, n INTEGER NOT NULL, UNIQUE(tenant, ns));" /* The columns behind @name decide filters without a look at the row. */ \
+    "CREATE TABLE skills(id INTEGER PRIMARY KEY, store INTEGER NOT NULL, name TEXT NOT NULL," \
+    " status INTEGER NOT NULL, type TEXT NOT NULL, author TEXT, updated_at INTEGER NOT NULL," \
+    " created_at INTEGER NOT NULL, status_changed_at INTEGER NOT NULL," \
+    " content_hash TEXT NOT NULL, description TEXT, said_type TEXT, bag TEXT, meta TEXT NOT " \
+    "NULL);" \
+    "CREATE UNIQUE INDEX skills_scan ON skills(store, name, status, type, author, updated_at);" \
+    "CREATE TABLE tags(store INTEGER NOT NULL, tag TEXT NOT NULL, skill INTEGER NOT NULL," \
+    " PRIMARY KEY(store, tag, skill)) WITHOUT ROWID;" \
+    "CREATE INDEX tags_skill ON tags(skill);"
+
+#define CATALOG_STATEMENTS \
+    [CAT_STORE] = "SELECT id, sum, n FROM stores WHERE tenant = ? AND ns = ?", \
+    [CAT_STORE_NEW] = "INSERT INTO stores(tenant, ns, sum, n) VALUES(?, ?, zeroblob(32), 0)", \
+    [CAT_STORE_SET] = "UPDATE stores SET sum = ?2, n = ?3 WHERE id = ?1", \
+    [CAT_GET] = "SELECT id, name, meta, content_hash, status, created_at, updated_at," \
+                " status_changed_at, author, bag, description, said_type FROM skills" \
+                " WHERE store = ? AND name = ?", \
+    [CAT_NEW] = "INSERT INTO skills(store, name, status, type, author, updated_at, created_at," \
+                " status_changed_at, content_hash, description, said_type, bag, meta)" \
+                " VALUES(?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14)", \
+    [CAT_SET] = "UPDATE skills SET status = ?4, type = ?5, author = ?6, updated_at = ?7," \
+                " created_at = ?8, status_changed_at = ?9, content_hash = ?10," \
+                " description = ?11, said_type = ?12, bag = ?13, meta = ?14 WHERE id = ?1", \
+    [CAT_DROP] = "DELETE FROM skills WHERE id = ?", \
+    [CAT_TAG_ADD] = "INSERT OR IGNORE INTO tags(store, tag, skill) VALUES(?, ?, ?)", \
+    [CAT_TAG_DROP] = "DELETE FROM tags WHERE skill = ?"
+
+enum {
+    CAT_STORE,
+    CAT_STORE_NEW,
+    CAT_STORE_SET,
+    CAT_GET,
+    CAT_NEW,
+    CAT_SET,
+    CAT_DROP,
+    CAT_TAG_ADD,
+    CAT_TAG_DROP,
+    N_CAT_STATEMENTS
+};
+
+struct catalog_entry { /* borrowed from the arena */
+    int64_t id;
+    struct skill_row row;
+    struct skill_head as_head; /* without its source */
+};
+
+/* Registers what the queries need. */
+bool catalog_prepare(struct side_db *db);
+enum skill_found catalog_get(struct side_db *db, const struct skill_where *at, struct str name,
+                             struct arena *arena, struct catalog_entry *ret_e);
+/* Insert or replace, keep tags and token in step.  @ret_id: the number of the skill. */
+bool catalog_put(struct side_db *db, const struct skill_where *at, const struct skill_next *n,
+                 int64_t *ret_id);
+bool catalog_drop(struct side_db *db, const struct skill_where *at, const struct catalog_entry *e);
+enum skill_found catalog_list(struct side_db *db, const struct skill_where *at,
+                              const struct skill_query *q, skill_row_cb *cb, void *ctx);
+enum skill_found catalog_token(struct side_db *db, const struct skill_where *at,
+                               char ret_token[SKILL_TOKEN_BYTES]);

@@ -1,0 +1,519 @@
+/* lanes.c - design.  (lanes.h has the contract.)
+ *
+ * Every lane has one mutex and one condition; threads take a whole stretch of the queue at a time,
+ * so what arrives while a transaction is being committed is the next group.  A group may hold jobs of
+ * several databases: each database's share is one transaction, in order of submission.
+ *
+ * Finished jobs go back through a handback object that posted calls share, because a posted call
+ * cannot be called off and may find the lanes closed. */
+#include "store/lanes.h"
+#include <assert.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <time.h>
+#include "base/list.h"
+#include "base/log.h"
+#include "base/map.h"
+#include "net/loop.h"
+
+#define GROUP_MAX 256 /* jobs taken at once: the first answer is not late because of the last */
+#define WHY_BYTES 256
+
+struct handback {
+    pthread_mutex_t lock;
+    struct lane_job *first, **end; /* finished */
+    bool posted;                   /* a call is under way or running: it holds one reference */
+    bool closed;                   /* drop() instead of done() from now on */
+    unsigned refs;
+    size_t waiting; /* of the loop thread: jobs submitted and not finished */
+};
+
+struct lane {
+    pthread_mutex_t lock; /* guards all below */
+    pthread_cond_t wake;
+    struct lane_job *first, **end;
+    bool stopping;
+    bool writes;
+};
+
+struct lane_thread {
+    struct lanes *lanes; /* borrowed */
+    struct lane *lane;   /* borrowed */
+    pthread_t id;
+    bool started;
+    struct map by_key;  /* struct lane_conn */
+    struct list recent; /* the same, least recently used first */
+};
+
+struct lane_conn {
+    struct list link;
+    char *key; /* owned */
+    void *conn;
+};
+
+struct lanes {
+    struct lanes_config cfg;
+    struct loop *loop; /* borrowed */
+    struct log log;
+    struct lane *lanes;          /* owned; writers first, then the one of the readers */
+    struct lane_thread *threads; /* owned */
+    size_t n_threads;
+    struct handback *handback; /* shared with posted calls */
+
+    pthread_mutex_t lock; /* guards @stats */
+    struct lanes_stats stats;
+};
+
+int64_t lane_now_us(void)
+{
+    struct timespec t;
+
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (int64_t)t.tv_sec * 1000000 + t.tv_nsec / 1000;
+}
+
+void lane_job_cancel(struct lane_job *job)
+{
+    __atomic_store_n(&job->cancelled, true, __ATOMIC_RELAXED);
+}
+
+static bool is_cancelled(const struct lane_job *job)
+{
+    return __atomic_load_n(&job->cancelled, __ATOMIC_RELAXED);
+}
+
+bool lane_job_is_late(const struct lane_job *job)
+{
+    return job->deadline_us != 0 && lane_now_us() >= job->deadline_us;
+}
+
+bool lane_job_must_stop(const struct lane_job *job)
+{
+    return is_cancelled(job) || lane_job_is_late(job);
+}
+
+/* ---- finished jobs, back to the loop ---- */
+
+static void handback_unref(struct handback *h) /* holding the lock, which it lets go */
+{
+    bool last = --h->refs == 0;
+
+    pthread_mutex_unlock(&h->lock);
+    if (last) {
+        pthread_mutex_destroy(&h->lock);
+        free(h);
+    }
+}
+
+static struct lane_job *handback_take(struct handback *h, bool *ret_closed)
+{
+    struct lane_job *list = h->first;
+
+    h->first = NULL;
+    h->end = &h->first;
+    *ret_closed = h->closed;
+    return list;
+}
+
+static void on_finished(void *ctx)
+{
+    struct handback *h = ctx;
+
+    pthread_mutex_lock(&h->lock);
+    h->posted = false;
+    bool closed;
+    struct lane_job *list = handback_take(h, &closed), *next;
+    pthread_mutex_unlock(&h->lock);
+    for (struct lane_job *job = list; job != NULL; job = next) {
+        next = job->next;
+        h->waiting--;
+        pthread_mutex_lock(&h->lock); /* a done() before may have closed the lanes */
+        closed = h->closed;
+        pthread_mutex_unlock(&h->lock);
+        if (closed || is_cancelled(job))
+            job->work->drop(job);
+        else
+            job->work->done(job);
+    }
+    pthread_mutex_lock(&h->lock);
+    handback_unref(h);
+}
+
+static void handback_add(struct lanes *l, struct lane_job *first)
+{
+    struct handback *h = l->handback;
+    struct lane_job **end = &first->next;
+
+    while (*end != NULL)
+        end = &(*end)->next;
+    pthread_mutex_lock(&h->lock);
+    *h->end = first;
+    h->end = end;
+    bool post = !h->posted;
+    h->posted = true;
+    h->refs += post;
+    pthread_mutex_unlock(&h->lock);
+    if (post)
+        loop_post(l->loop, on_finished, h);
+}
+
+/* ---- connections of one thread ---- */
+
+static void conn_drop(struct lane_thread *t, struct lane_conn *c)
+{
+    map_del(&t->by_key, str_of(c->key));
+    list_remove(&c->link);
+    t->lanes->cfg.ops->close(c->conn);
+    free(c->key);
+    free(c);
+    pthread_mutex_lock(&t->lanes->lock);
+    t->lanes->stats.open--;
+    pthread_mutex_unlock(&t->lanes->lock);
+}
+
+static void *conn_get(struct lane_thread *t, struct str key, char *ret_why)
+{
+    const struct lanes_config *cfg = &t->lanes->cfg;
+    struct lane_conn *c = map_get(&t->by_key, key);
+
+    if (c != NULL) {
+        list_move(&c->link, &t->recent);
+        return c->conn;
+    }
+    if (map_count(&t->by_key) >= cfg->max_open)
+        conn_drop(t, list_first(&t->recent, struct lane_conn, link));
+    void *conn = cfg->ops->open(cfg->ctx, key, t->lane->writes, ret_why);
+    if (conn == NULL)
+        return NULL;
+    c = xcalloc(1, sizeof *c);
+    *c = (struct lane_conn){.key = str_dup(key), .conn = conn};
+    list_append(&t->recent, &c->link);
+    map_put(&t->by_key, str_of(c->key), c);
+    pthread_mutex_lock(&t->lanes->lock);
+    t->lanes->stats.open++;
+    pthread_mutex_unlock(&t->lanes->lock);
+    return conn;
+}
+
+static void conns_close(struct lane_thread *t)
+{
+    while (!list_is_empty(&t->recent))
+        conn_drop(t, list_first(&t->recent, struct lane_conn, link));
+    map_done(&t->by_key);
+}
+
+/* ---- running jobs ---- */
+
+static void note(struct lanes *l, bool ok, size_t jobs, const char *why)
+{
+    pthread_mutex_lock(&l->lock);
+    struct lanes_stats *s = &l->stats;
+    bool changed = s->healthy != ok;
+    s->healthy = ok;
+    s->commits += ok;
+    s->failed += ok ? 0 : jobs;
+    snprintf(s->problem, sizeof s->problem, "%s", ok ? "" : why);
+    pthread_mutex_unlock(&l->lock);
+    if (changed && ok)
+        log_info(&l->log, "writing again");
+    else if (changed)
+        log_error(&l->log, "cannot write: %s; what is asked for fails until this is mended", why);
+}
+
+static void fail_all(struct lane_job *list, enum bh_err err, const char *why)
+{
+    for (struct lane_job *job = list; job != NULL; job = job->next)
+        job->work->fail(job, err, why);
+}
+
+/* All of @list in one transaction.  False: nothing of it happened. */
+static bool run_together(struct lanes *l, void *conn, struct lane_job *list, char *ret_why)
+{
+    const struct lanes_ops *ops = l->cfg.ops;
+    enum lane_end end = LANE_OK;
+
+    snprintf(ret_why, WHY_BYTES, "the store failed");
+    if (!ops->begin(conn, true, ret_why))
+        return false;
+    for (struct lane_job *job = list; job != NULL && end != LANE_IO; job = job->next)
+        end = is_cancelled(job) ? LANE_OK : job->work->run(job, conn);
+    if (end != LANE_IO && ops->commit(conn, ret_why))
+        return true;
+    ops->rollback(conn);
+    return false;
+}
+
+/* One that does not fit, or is malformed in a way only the disk knows, must not take the others with
+ * it: after a failure each runs alone. */
+static void run_writes(struct lane_thread *t, struct lane_job *list)
+{
+    struct lanes *l = t->lanes;
+    char why[WHY_BYTES] = "";
+    void *conn = conn_get(t, list->key, why);
+
+    if (conn == NULL) {
+        fail_all(list, BH_UNAVAILABLE, why);
+        note(l, false, 1, why);
+        return;
+    }
+    if (run_together(l, conn, list, why)) {
+        note(l, true, 0, NULL);
+        return;
+    }
+    if (list->next == NULL) {
+        fail_all(list, BH_UNAVAILABLE, why);
+        note(l, false, 1, why);
+        return;
+    }
+    for (struct lane_job *job = list, *rest; job != NULL; job = rest) {
+        rest = job->next;
+        job->next = NULL;
+        bool ok = run_together(l, conn, job, why);
+        if (!ok)
+            fail_all(job, BH_UNAVAILABLE, why);
+        note(l, ok, 1, why);
+        job->next = rest;
+    }
+}
+
+/* False: it went to the writer. */
+static bool run_read(struct lane_thread *t, struct lane_job *job)
+{
+    const struct lanes_ops *ops = t->lanes->cfg.ops;
+    char why[WHY_BYTES] = "the store failed";
+    void *conn = is_cancelled(job) ? NULL : conn_get(t, job->key, why);
+
+    if (is_cancelled(job))
+        return true;
+    if (conn == NULL || !ops->begin(conn, false, why)) {
+        job->work->fail(job, BH_UNAVAILABLE, why);
+        return true;
+    }
+    enum lane_end end = job->work->run(job, conn);
+    if (end == LANE_IO || !ops->commit(conn, why))
+        ops->rollback(conn);
+    if (end == LANE_IO)
+        job->work->fail(job, BH_UNAVAILABLE, why);
+    return end != LANE_ASK_WRITER;
+}
+
+/* ---- queues and threads ---- */
+
+static void lane_add(struct lane *lane, struct lane_job *job)
+{
+    job->next = NULL;
+    pthread_mutex_lock(&lane->lock);
+    bool wake = lane->first == NULL;
+    *lane->end = job;
+    lane->end = &job->next;
+    pthread_mutex_unlock(&lane->lock);
+    if (wake)
+        pthread_cond_signal(&lane->wake);
+}
+
+static struct lane *lane_of_writer(struct lanes *l, struct str key)
+{
+    return &l->lanes[l->cfg.writers > 1 ? map_hash(key) % l->cfg.writers : 0];
+}
+
+/* Holding the lock.  Cut up to @max jobs off the front. */
+static struct lane_job *cut(struct lane *lane, size_t max)
+{
+    struct lane_job *first = lane->first, **end = &lane->first;
+
+    for (size_t n = 0; n < max && *end != NULL; n++)
+        end = &(*end)->next;
+    lane->first = *end;
+    *end = NULL;
+    if (lane->first == NULL)
+        lane->end = &lane->first;
+    return first;
+}
+
+/* NULL: stopping, and nothing is left to be done. */
+static struct lane_job *take(struct lane *lane)
+{
+    pthread_mutex_lock(&lane->lock);
+    while (lane->first == NULL && !lane->stopping)
+        pthread_cond_wait(&lane->wake, &lane->lock);
+    struct lane_job *list =
+        lane->stopping && !lane->writes ? NULL : cut(lane, lane->writes ? GROUP_MAX : 1);
+    bool more = !lane->writes && lane->first != NULL;
+    pthread_mutex_unlock(&lane->lock);
+    if (more) /* the next reader: lane_add() woke only one for all of them */
+        pthread_cond_signal(&lane->wake);
+    return list;
+}
+
+/* Cut the jobs of the first one's key off *@list. */
+static struct lane_job *cut_key(struct lane_job **list)
+{
+    struct lane_job *first = *list, **mine = &first, **rest = list;
+    struct str key = first->key;
+
+    for (struct lane_job *job = first, *next; job != NULL; job = next) {
+        next = job->next;
+        struct lane_job ***to = str_eq(job->key, key) ? &mine : &rest;
+        **to = job;
+        *to = &job->next;
+    }
+    *mine = NULL;
+    *rest = NULL;
+    return first;
+}
+
+static void serve(struct lane_thread *t, struct lane_job *list)
+{
+    if (!t->lane->writes) {
+        if (run_read(t, list))
+            handback_add(t->lanes, list);
+        else
+            lane_add(lane_of_writer(t->lanes, list->key), list);
+        return;
+    }
+    while (list != NULL) {
+        struct lane_job *mine = cut_key(&list);
+        run_writes(t, mine);
+        handback_add(t->lanes, mine);
+    }
+}
+
+static void *thread_main(void *arg)
+{
+    struct lane_thread *t = arg;
+
+    for (struct lane_job *list; (list = take(t->lane)) != NULL;)
+        serve(t, list);
+    conns_close(t);
+    return NULL;
+}
+
+static bool thread_start(struct lane_thread *t)
+{
+    sigset_t all, before;
+    char name[16];
+
+    sigfillset(&all); /* signals belong to the loop thread */
+    pthread_sigmask(SIG_SETMASK, &all, &before);
+    t->started = pthread_create(&t->id, NULL, thread_main, t) == 0;
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    if (!t->started)
+        return false;
+    snprintf(name, sizeof name, "%.9s-%s", t->lanes->cfg.name, t->lane->writes ? "write" : "read");
+    pthread_setname_np(t->id, name);
+    return true;
+}
+
+static void log_prefix(const struct log *log, struct buf *out)
+{
+    const struct lanes *l = container_of(log, struct lanes, log);
+    buf_printf(out, "store=%s ", l->cfg.name);
+}
+
+struct lanes *lanes_new(struct loop *loop, const struct lanes_config *cfg)
+{
+    struct lanes *l = xcalloc(1, sizeof *l);
+    bool ok = true;
+
+    assert(cfg->writers > 0 && cfg->readers > 0 && cfg->max_open > 0);
+    *l = (struct lanes){.cfg = *cfg, .loop = loop, .log.prefix = log_prefix, .stats.healthy = true};
+    l->n_threads = cfg->writers + cfg->readers;
+    l->lanes = xcalloc(cfg->writers + 1, sizeof *l->lanes);
+    l->threads = xcalloc(l->n_threads, sizeof *l->threads);
+    l->handback = xcalloc(1, sizeof *l->handback);
+    *l->handback = (struct handback){.refs = 1};
+    l->handback->end = &l->handback->first;
+    pthread_mutex_init(&l->handback->lock, NULL);
+    pthread_mutex_init(&l->lock, NULL);
+    for (size_t i = 0; i <= cfg->writers; i++) {
+        struct lane *lane = &l->lanes[i];
+        *lane = (struct lane){.writes = i < cfg->writers};
+        lane->end = &lane->first;
+        pthread_mutex_init(&lane->lock, NULL);
+        pthread_cond_init(&lane->wake, NULL);
+    }
+    for (size_t i = 0; i < l->n_threads; i++) {
+        struct lane_thread *t = &l->threads[i];
+        *t = (struct lane_thread){.lanes = l,
+                                  .lane = &l->lanes[i < cfg->writers ? i : cfg->writers]};
+        list_init(&t->recent);
+        ok = ok && thread_start(t);
+    }
+    if (ok)
+        return l;
+    lanes_close(l);
+    return NULL;
+}
+
+static void stop(struct lanes *l, bool writers)
+{
+    for (size_t i = 0; i <= l->cfg.writers; i++) {
+        struct lane *lane = &l->lanes[i];
+        if (lane->writes != writers)
+            continue;
+        pthread_mutex_lock(&lane->lock);
+        lane->stopping = true;
+        pthread_mutex_unlock(&lane->lock);
+        pthread_cond_broadcast(&lane->wake);
+    }
+    for (size_t i = 0; i < l->n_threads; i++)
+        if (l->threads[i].started && l->threads[i].lane->writes == writers)
+            pthread_join(l->threads[i].id, NULL);
+}
+
+static void drop_all(struct lane_job *list)
+{
+    for (struct lane_job *next; list != NULL; list = next) {
+        next = list->next;
+        list->work->drop(list);
+    }
+}
+
+void lanes_close(struct lanes *l)
+{
+    bool closed;
+
+    stop(l, false); /* readers first: they may hand jobs to the writers */
+    stop(l, true);
+    pthread_mutex_lock(&l->handback->lock);
+    l->handback->closed = true;
+    struct lane_job *finished = handback_take(l->handback, &closed);
+    handback_unref(l->handback);
+    drop_all(finished);
+    for (size_t i = 0; i <= l->cfg.writers; i++) {
+        drop_all(l->lanes[i].first);
+        pthread_cond_destroy(&l->lanes[i].wake);
+        pthread_mutex_destroy(&l->lanes[i].lock);
+    }
+    pthread_mutex_destroy(&l->lock);
+    free(l->threads);
+    free(l->lanes);
+    free(l);
+}
+
+void lanes_submit(struct lanes *l, struct lane_job *job)
+{
+    bool room = l->handback->waiting++ < l->cfg.max_waiting;
+
+    pthread_mutex_lock(&l->lock);
+    l->stats.jobs++;
+    l->stats.failed += !room;
+    pthread_mutex_unlock(&l->lock);
+    if (room) {
+        lane_add(job->write ? lane_of_writer(l, job->key) : &l->lanes[l->cfg.writers], job);
+        return;
+    }
+    job->next = NULL;
+    job->work->fail(job, BH_BUSY, "too many requests are waiting; try again later");
+    handback_add(l, job);
+}
+
+void lanes_stats(struct lanes *l, struct lanes_stats *ret)
+{
+    pthread_mutex_lock(&l->lock);
+    *ret = l->stats;
+    pthread_mutex_unlock(&l->lock);
+    ret->waiting = l->handback->waiting;
+}

@@ -1,0 +1,86 @@
+/* lanes.h - threads that run jobs on connections, for stores that live beside the main one.
+ *
+ * A lane is a queue and the threads that serve it.  Writes go to the lane their database belongs to,
+ * in order, several in one transaction (a group commit); reads go to a lane of their own, so they
+ * never wait behind writes.  Connections are opened by key when they are first needed, one per
+ * thread, and the least recently used are closed beyond a bound.
+ *
+ *      loop:   lanes_submit(l, &c->job)  -->  queue  -->  thread: work->run(job, conn)   [again, alone,
+ *                                                             |    when the group failed]
+ *      loop:   work->done(job)  <---------  handback  <-------'
+ *
+ * A job is embedded in the caller's object and belongs to the lanes from lanes_submit() until done()
+ * or drop(), one of which runs exactly once, on the loop: drop() when the job was cancelled or the
+ * lanes were closed.  Either one frees the object.
+ *
+ * Knows nothing of SQL: the ops say what a connection is. */
+#pragma once
+#include <stddef.h>
+#include "base/err.h"
+#include "base/str.h"
+
+struct lane_job;
+struct lanes;
+struct loop;
+
+enum lane_end {
+    LANE_OK,
+    LANE_IO,         /* the connection failed: the group is rolled back, then each job runs alone */
+    LANE_ASK_WRITER, /* of a read: only a writer can answer this; it runs again, there */
+};
+
+struct lane_work {
+    /* On a thread.  May run a second time: it starts from scratch. */
+    enum lane_end (*run)(struct lane_job *job, void *conn);
+    /* On a thread: it could not be done, nothing was changed; @why is for people. */
+    void (*fail)(struct lane_job *job, enum bh_err err, const char *why);
+    void (*done)(struct lane_job *job);
+    void (*drop)(struct lane_job *job);
+};
+
+struct lane_job {
+    const struct lane_work *work;
+    struct str key;      /* of the connection; borrowed until done() or drop() */
+    bool write;          /* in a transaction of the writer */
+    int64_t deadline_us; /* lane_job_must_stop() from then on; 0: none.  Monotonic, lane_now_us() */
+    struct lane_job *next; /* private, and all below */
+    bool cancelled;
+};
+
+/* What a connection is; all on a thread.  @ret_why: 256 bytes. */
+struct lanes_ops {
+    void *(*open)(void *ctx, struct str key, bool writer, char *ret_why); /* NULL: failed */
+    void (*close)(void *conn);
+    bool (*begin)(void *conn, bool write, char *ret_why);
+    bool (*commit)(void *conn, char *ret_why); /* false: rollback() follows */
+    void (*rollback)(void *conn);
+};
+
+struct lanes_config {
+    const char *name; /* of the threads, at most 9 characters */
+    const struct lanes_ops *ops;
+    void *ctx;
+    unsigned writers, readers; /* threads; jobs of one key always meet the same writer */
+    size_t max_open;           /* connections per thread */
+    size_t max_waiting;        /* jobs; more are failed with BH_BUSY */
+};
+
+struct lanes_stats {
+    uint64_t jobs, failed, commits, waiting, open;
+    bool healthy; /* the last transaction succeeded */
+    char problem[160];
+};
+
+/* NULL: a thread could not be started. */
+struct lanes *lanes_new(struct loop *loop, const struct lanes_config *cfg);
+/* Runs the writes that wait, drops everything else, ends the threads.  No done() runs. */
+void lanes_close(struct lanes *l);
+
+void lanes_submit(struct lanes *l, struct lane_job *job);
+/* done() will not run; drop() will.  It is fine when the job is being run right now. */
+void lane_job_cancel(struct lane_job *job);
+/* For long runs: cancelled, or past its deadline. */
+bool lane_job_must_stop(const struct lane_job *job);
+bool lane_job_is_late(const struct lane_job *job);
+int64_t lane_now_us(void);
+void lanes_stats(struct lanes *l, struct lanes_stats *ret);

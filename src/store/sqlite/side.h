@@ -1,0 +1,59 @@
+/* side.h - a SQLite database beside the main one, as its owner's threads use it.
+ *
+ * Opened once per thread: a connection that writes and, beside it, connections that only read, so
+ * that reads see the last commit and never wait for the next.  Every commit is on disk.
+ *
+ *      static const struct side_schema schema = {"skills.db", 0x..., migrations, N, statements, M};
+ *      struct side_db *db = side_open(path, &schema, SIDE_WRITE, why);
+ *      sqlite3_stmt *q = side_sql(db, SQL_HEAD);      // prepared when first used, kept
+ *      sqlite3_bind_...(q, ...);
+ *      while (side_step(db, q, &rc)) ...              // one row after the other
+ *
+ * Includes sqlite3.h: only src/store/sqlite, src/skills/sqlite*, src/data include this. */
+#pragma once
+#include <sqlite3.h>
+#include "base/buf.h"
+
+#define SIDE_MAX_STATEMENTS 48
+
+struct lane_job;
+
+enum side_mode { SIDE_READ, SIDE_WRITE };
+
+struct side_schema {
+    int application_id;            /* tells our files from other people's */
+    const char *const *migrations; /* [n] takes a database from version n to n + 1; append only */
+    int n_migrations;
+    const char *const *statements;
+    unsigned n_statements;
+    int cache_kib; /* page cache of one connection */
+    bool derived;  /* can be made anew: a commit may be lost, never torn */
+};
+
+struct side_db {
+    sqlite3 *db; /* owned */
+    const struct side_schema *schema;
+    sqlite3_stmt *sql[SIDE_MAX_STATEMENTS]; /* owned; NULL until used */
+    const struct lane_job *job;             /* borrowed; long runs stop when it must */
+    char why[160];                          /* of the last failure */
+};
+
+/* NULL: @ret_why, 256 bytes, says why.  SIDE_READ waits for nobody and needs the writer to have
+ * opened the file once. */
+struct side_db *side_open(const char *path, const struct side_schema *schema, enum side_mode mode,
+                          char *ret_why);
+void side_close(struct side_db *db); /* NULL is fine */
+
+bool side_begin(struct side_db *db, enum side_mode mode);
+bool side_commit(struct side_db *db);
+void side_rollback(struct side_db *db);
+
+/* Reset, with nothing bound; NULL: it could not be prepared (db->why). */
+sqlite3_stmt *side_sql(struct side_db *db, unsigned n);
+void side_bind_str(sqlite3_stmt *q, int at, struct str s);  /* text; absent: NULL.  Borrowed. */
+void side_bind_blob(sqlite3_stmt *q, int at, struct str s); /* the same as a blob */
+struct str side_str(sqlite3_stmt *q, int column); /* borrowed until the next step; NULL: absent */
+/* True: a row.  False: no more, and *@ret_ok tells whether that is all; the statement is reset. */
+bool side_step(struct side_db *db, sqlite3_stmt *q, bool *ret_ok);
+bool side_run(struct side_db *db, sqlite3_stmt *q);      /* a statement without rows */
+bool side_failed(struct side_db *db, const char *doing); /* notes why; always false */
