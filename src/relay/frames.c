@@ -4,7 +4,7 @@
  * is heard for its acks only: each one saves a duplicate. */
 #include <stdlib.h>
 #include "relay/delivery.h"
-#include "relay/egress.h"
+#include "relay/requests.h"
 #include "relay/heart.h"
 #include "relay/persona.h"
 #include "relay/interrupt.h"

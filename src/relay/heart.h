@@ -22,6 +22,7 @@ struct fetch;
 struct interrupts;
 struct judge;
 struct json_parser;
+struct rates;
 struct requests;
 
 #define RETRY_MS 1000 /* what the store refused is tried again after this */
@@ -38,7 +39,7 @@ struct instance {             /* one agent of one tenant; lives as long as the r
     struct wake wake;
     struct bucket_level actions; /* how many it may still ask for */
     struct bucket_level naps;    /* how often it may still fall asleep */
-    struct list orphans;         /* requests whose session has gone: egress.h */
+    struct list orphans;         /* requests whose session has gone: requests.h */
     struct list pump_link;       /* relay->to_pump */
     struct list hungry_link;     /* relay->hungry */
     struct list trouble_link;    /* relay->troubled */
@@ -108,7 +109,7 @@ struct relay {
     struct interrupts *interrupts; /* owned */
     struct judge *judge;           /* owned */
     struct list linking;           /* /link messages under way: linking.h */
-    struct map tenants;            /* name -> struct tenant_rate; owned: egress.c */
+    struct rates *rates;           /* owned */
     struct requests *requests;     /* owned */
     struct json_parser *json;      /* owned; one frame at a time */
     struct ack_batch *acks;        /* owned; filled during this turn */

@@ -11,7 +11,6 @@
 #include "relay/accept.h"
 #include "relay/chats.h"
 #include "relay/delivery.h"
-#include "relay/egress.h"
 #include "relay/fetch.h"
 #include "relay/heart.h"
 #include "relay/instance.h"
@@ -20,6 +19,8 @@
 #include "relay/linking.h"
 #include "relay/look.h"
 #include "relay/pump.h"
+#include "relay/rate.h"
+#include "relay/requests.h"
 #include "relay/session.h"
 #include "store/store.h"
 #include "tenancy/facts.h"
@@ -225,6 +226,7 @@ enum bh_err relay_open(const struct relay_env *env, const struct relay_limits *l
     r->next_id = env->store->boot << BOOT_SHIFT | 1;
     r->json = json_parser_new();
     r->requests = requests_new(r);
+    r->rates = rates_new();
     r->judge = judge_new(r);
     enum bh_err err = load(r);
     if (err != BH_OK) {
@@ -276,7 +278,7 @@ void relay_free(struct relay *r)
     interrupts_free(r->interrupts);
     linking_free_all(r);
     judge_free(r->judge);
-    requests_free_rates(r);
+    rates_free(r->rates);
     free_ackers(r);
     dedup_done(&r->dedup);
     json_parser_free(r->json);

@@ -8,7 +8,7 @@
  *
  * The parts: session.h (one WebSocket: who it is, what its frames mean), mailbox.h (one instance's
  * deliveries: order, durability, acks), pump.h (what goes down the socket and when), wake.h (poking
- * sleepers), interrupt.h (/stop both ways), egress.h (which chats an instance may speak in; the requests in
+ * sleepers), interrupt.h (/stop both ways), requests.h (which chats an instance may speak in; the requests in
  * flight), dedup.h (events seen before).
  */
 #pragma once

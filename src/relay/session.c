@@ -9,7 +9,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include "relay/delivery.h"
-#include "relay/egress.h"
+#include "relay/requests.h"
 #include "relay/fetch.h"
 #include "relay/heart.h"
 #include "relay/instance.h"

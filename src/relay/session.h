@@ -41,7 +41,7 @@ struct session {
     const struct gateway *gw; /* borrowed from the facts, which keep tombstones */
     struct list by_inst;      /* instance->sessions */
     struct list by_age;       /* relay->sessions */
-    struct list requests;     /* egress.h */
+    struct list requests;     /* requests.h */
     struct timer tick;
     struct flight *flight;      /* owned; NULL: nothing unacked */
     struct line_reader *reader; /* owned; NULL: no unfinished line */

@@ -1,11 +1,4 @@
-/* egress.h - what a gateway asks for: which chats it may speak in, and the requests under way.
- *
- * The guard: an instance may act in a chat that it was delivered something from, whose very id is
- * routed to it, that lies in a place it was granted and its people can see, or that is the direct
- * chat of somebody linked to it.  What the frame says about scopes is held against the records: it
- * can refuse, never grant.  Adapters that post
- * to somewhere else than chat_id (a thread named in the metadata) check that it lies inside that
- * chat.
+/* requests.h - what gateways ask for: the requests under way, and one result each.
  *
  * Every request gets exactly one result: from the platform through relay_result(), at once when it
  * is refused, or after action_ms as "timed out".  The result goes to the socket that asked; when
@@ -33,8 +26,6 @@ struct session;
 struct requests *requests_new(struct relay *r);
 enum bh_err requests_load(struct relay *r); /* at start, after the instances */
 void requests_free(struct requests *q);     /* NULL is fine; nobody is answered */
-
-void requests_free_rates(struct relay *r);
 
 void requests_start(struct session *s, const struct frame *f);
 void requests_answer_all(struct relay *r); /* at the end of a turn: the results that came in it */

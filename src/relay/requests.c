@@ -1,22 +1,19 @@
-/* egress.c - design.  (egress.h has the contract.)
+/* requests.c - design.  (requests.h has the contract.)
  *
  * A request is found by index and generation, so a platform that answers late, twice or after the
  * gateway has gone does no harm.  All requests have the same patience, so the list in order of
  * start is the list in order of deadline and one timer serves it. */
-#include "relay/egress.h"
+#include "relay/requests.h"
 #include <assert.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include "base/jw.h"
-#include "relay/chats.h"
+#include "relay/guard.h"
 #include "relay/heart.h"
-#include "relay/persona.h"
 #include "relay/instance.h"
-#include "relay/judge.h"
+#include "relay/rate.h"
 #include "relay/session.h"
 #include "store/store.h"
-#include "tenancy/facts.h"
-#include "tenancy/grants.h"
 
 struct request {
     struct list owner;     /* session->requests, or instance->orphans */
@@ -348,157 +345,6 @@ enum bh_err requests_load(struct relay *r)
     return r->env.store->ops->load_records(r->env.store, NS_OUTBOUND, on_record, r);
 }
 
-/* ---- the guard ---- */
-
-struct target { /* where an action goes; on the stack */
-    struct str platform, bot;
-    const struct outlet *outlet;
-};
-
-#define ERROR_IDENTITY "identity not announced on this socket"
-#define ERROR_NO_BOT "no such bot is served here"
-#define ERROR_CAPABILITY "capability not available"
-
-/* Which identity is meant.  NULL: @ret is set; else why not. */
-static const char *choose_identity(const struct session *s, const struct action *a,
-                                   struct target *ret)
-{
-    const struct known_chat *chat;
-    struct str bot;
-
-    if (a->platform.n == 0 || str_eq(a->platform, STR("relay"))) {
-        chat = chats_find(s->inst, a->chat_id);
-        if (chat != NULL)
-            *ret = (struct target){.platform = chat->platform, .bot = str_of(chat->bot)};
-        else if (!persona_default(s, &ret->platform, &ret->bot))
-            return ACTION_ERROR_NOT_ROUTED;
-        return NULL;
-    }
-    chat = chats_find_on(s->inst, a->platform, a->chat_id);
-    ret->platform = a->platform;
-    ret->bot = a->bot;
-    if (chat != NULL && (a->bot.n == 0 || str_eq(a->bot, str_of(chat->bot)))) {
-        ret->bot = str_of(chat->bot);
-        return NULL;
-    }
-    if (!persona_find(s, a->platform, a->bot, &bot))
-        return ERROR_IDENTITY;
-    if (a->bot.n == 0)
-        ret->bot = bot;
-    return NULL;
-}
-
-/* Somebody who names a chat whose id cannot be guessed was told of it.  Only needed, and only
- * believed, when chats of this instance have been forgotten. */
-static bool was_told(const struct instance *i, const struct target *t)
-{
-    struct outside *outside = i->relay->env.outside;
-    const struct outlet *at = outside->find(outside, t->platform, t->bot);
-
-    return i->forgot_chats && at != NULL && at->secret_chats &&
-           facts_owns(i->relay->env.facts, t->platform, str_of(at->bot), instance_tenant(i),
-                      instance_id(i));
-}
-
-/* Whose chat is it?  The records answer; the action's own scope only says which record to look at.
- */
-static bool may_speak(struct instance *i, const struct action *a, const struct target *t)
-{
-    struct facts *facts = i->relay->env.facts;
-    struct grant_who who = {instance_tenant(i), instance_id(i)};
-    const struct known_chat *chat = chats_find_on(i, t->platform, a->chat_id);
-    const struct gate_instance *me;
-
-    if (chat != NULL) /* a scope that contradicts what we delivered is a mistake or a trick */
-        return a->scope_id.n == 0 || *chat->scope == '\0' ||
-               str_eq(a->scope_id, str_of(chat->scope));
-    if (facts_owns(facts, t->platform, a->chat_id, who.tenant, who.instance) || was_told(i, t))
-        return true;
-    me = grant_instance(facts, who);
-    if (me == NULL || me->gone)
-        return false;
-    if (grant_is_linked(facts, me, t->platform, a->chat_id))
-        return true; /* where a direct chat has the person's own id */
-    return a->scope_id.n != 0 &&
-           grant_holds(facts, me, (struct grant_place){t->platform, a->scope_id, a->chat_id}) &&
-           judge_sees(i->relay, me, t->platform, t->bot, a->scope_id, a->chat_id);
-}
-
-static const char *guard_chat(const struct session *s, const struct action *a, struct target *t)
-{
-    struct instance *i = s->inst;
-    struct outside *outside = i->relay->env.outside;
-    const char *why = choose_identity(s, a, t);
-
-    if (why != NULL)
-        return why;
-    if (a->chat_id.n == 0 || !may_speak(i, a, t))
-        return ACTION_ERROR_NOT_ROUTED;
-    t->outlet = outside->find(outside, t->platform, t->bot);
-    return t->outlet != NULL ? NULL : ERROR_NO_BOT;
-}
-
-/* A follow-up names no chat: the platform's vault knows what the key is good for, and for whom. All
- * refusals read the same, so that asking teaches nothing. */
-static const char *guard_follow_up(const struct session *s, const struct action *a,
-                                   struct target *t)
-{
-    struct outside *outside = s->inst->relay->env.outside;
-    struct str rest = a->kind;
-
-    t->platform = a->platform;
-    if (t->platform.n == 0 && !str_split(&rest, '.', &t->platform))
-        return ERROR_CAPABILITY;
-    if (!persona_find(s, t->platform, a->bot, &t->bot))
-        return ERROR_CAPABILITY;
-    t->outlet = outside->find(outside, t->platform, t->bot);
-    if (t->outlet == NULL || (t->outlet->descriptor->ops & (1u << ACTION_FOLLOW_UP)) == 0)
-        return ERROR_CAPABILITY;
-    return NULL;
-}
-
-/* ---- how many ---- */
-
-#define BURST 5 /* seconds' worth at once */
-
-struct tenant_rate {
-    struct bucket_level level;
-    size_t name_n;
-    char name[];
-};
-
-static struct bucket_level *level_of(struct relay *r, struct str tenant)
-{
-    struct tenant_rate *t = map_get(&r->tenants, tenant);
-
-    if (t == NULL) {
-        t = xcalloc(1, sizeof *t + tenant.n);
-        t->name_n = tenant.n;
-        memcpy(t->name, tenant.p, tenant.n);
-        map_put(&r->tenants, str_make(t->name, t->name_n), t);
-    }
-    return &t->level;
-}
-
-void requests_free_rates(struct relay *r)
-{
-    void *t;
-
-    for (size_t pos = 0; map_next(&r->tenants, &pos, &t);)
-        free(t);
-    map_done(&r->tenants);
-}
-
-static bool within_limits(struct instance *i)
-{
-    struct relay *r = i->relay;
-    int64_t now_ms = clock_now_ms(r->env.clock);
-    uint32_t mine = r->lim.instance_actions, ours = r->lim.tenant_actions;
-
-    return bucket_take(&i->actions, now_ms, mine, mine * BURST) &&
-           bucket_take(level_of(r, instance_tenant(i)), now_ms, ours, ours * BURST);
-}
-
 /* ---- starting ---- */
 
 static bool is_under_way(const struct session *s, struct str id)
@@ -523,14 +369,14 @@ static void refuse_op(struct session *s, struct str id, struct str op_name)
 static void start(struct session *s, struct str id, const struct action *a)
 {
     struct relay *r = s->inst->relay;
-    struct target t = {0};
-    const char *why = a->op == ACTION_FOLLOW_UP ? guard_follow_up(s, a, &t) : guard_chat(s, a, &t);
+    struct destination to;
+    const char *why = guard_admit(s, a, &to);
 
     if (why != NULL) {
         refuse(s, id, why);
         return;
     }
-    if ((t.outlet->descriptor->ops & (1u << a->op)) == 0) {
+    if ((to.outlet->descriptor->ops & (1u << a->op)) == 0) {
         struct action_result nothing_to_do = {.success = true};
         if (a->op == ACTION_TYPING)
             reply(s, id, &nothing_to_do); /* cosmetic: a platform without it is not a failure */
@@ -541,11 +387,11 @@ static void start(struct session *s, struct str id, const struct action *a)
     struct request *req = request_new(r->requests, s, id);
     struct action_id aid = {req->index, r->requests->slots[req->index].generation};
     struct action_from from = {instance_tenant(s->inst), instance_id(s->inst), id};
-    if (t.outlet->remote && a->op != ACTION_TYPING && a->op != ACTION_GET_CHAT_INFO)
-        record_begin(r, req, a, t.outlet);
+    if (to.outlet->remote && a->op != ACTION_TYPING && a->op != ACTION_GET_CHAT_INFO)
+        record_begin(r, req, a, to.outlet);
     struct action timed = *a;
     timed.deadline_ms = req->due_ms;
-    r->env.outside->act(r->env.outside, t.outlet, aid, &from,
+    r->env.outside->act(r->env.outside, to.outlet, aid, &from,
                         &timed); /* may answer at once: @req may be gone */
 }
 
@@ -561,7 +407,7 @@ void requests_start(struct session *s, const struct frame *f)
         return; /* its answer comes */
     else if (f->action.op == ACTION_UNKNOWN)
         refuse_op(s, f->request_id, f->action.op_name);
-    else if (!within_limits(s->inst)) {
+    else if (!rate_take(s->inst)) {
         r->n.actions_limited++;
         refuse(s, f->request_id, ACTION_ERROR_TRANSIENT "too many actions per second");
     } else if (s->n_requests >= REQUESTS_PER_SESSION)
