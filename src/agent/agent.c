@@ -1,7 +1,12 @@
-/* agent.c - the gateway client on one side, the seats on the other, and leaving in good order.
+/* agent.c - the gateway client on one side, the workers on the other, and leaving in good order.
  *
- *      RUNNING --SIGTERM--> FINISHING --turns are over, or @grace--> ENDING --programs are gone-->
- * GONE then going_idle, its answer, a second signal: out at once close, exit
+ *      RUNNING --SIGTERM--> FINISHING --turns are over, or @grace--> ENDING
+ *       |   ^                                                          |
+ *  SIGUSR1  SIGCONT, or a while                   GONE <--programs are gone
+ *       v   |                                      '-- going_idle, its answer, close, exit
+ *      RESTING: going_idle once nothing is in hand; SIGTERM as in RUNNING
+ *
+ *      a second SIGTERM: GONE at once
  *
  * Nothing is handed over after SIGTERM: what arrives then stays with the connector, which is told
  * in the end that we are gone (so it keeps everything and rings when asked to). */
@@ -11,7 +16,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <unistd.h>
-#include "agent/desk.h"
+#include "agent/agent_priv.h"
 #include "agent/program.h"
 #include "base/log.h"
 #include "base/mem.h"
@@ -51,16 +56,16 @@ static void leave(struct agent *a)
 
 static bool is_all_said(const struct agent *a)
 {
-    list_each (&a->chats, it, next)
-        if (!chat_is_quiet(list_entry(it, struct chat, link)))
+    list_each (&a->conversations, it, next)
+        if (!conversation_is_quiet(list_entry(it, struct conversation, link)))
             return false;
     return true;
 }
 
 static bool has_turns(const struct agent *a)
 {
-    list_each (&a->seats, it, next)
-        if (list_entry(it, struct seat, link)->n_in_hand > 0)
+    list_each (&a->workers, it, next)
+        if (list_entry(it, struct worker, link)->n_in_hand > 0)
             return true;
     return false;
 }
@@ -69,8 +74,8 @@ static void end_programs(struct agent *a)
 {
     a->state = AGENT_ENDING;
     timer_set(a->clock, &a->grace, ENDING_MS);
-    list_each (&a->seats, it, next)
-        seat_end(list_entry(it, struct seat, link));
+    list_each (&a->workers, it, next)
+        worker_end(list_entry(it, struct worker, link));
 }
 
 static void on_wake(void *ctx)
@@ -84,8 +89,8 @@ static void on_wake(void *ctx)
     timer_stop(a->clock, &a->rest);
     say(a, "back", "");
     bhgw_open(a->gw);
-    list_each (&a->seats, it, next)
-        seat_go(list_entry(it, struct seat, link));
+    list_each (&a->workers, it, next)
+        worker_go(list_entry(it, struct worker, link));
 }
 
 static void on_rested(struct timer *t)
@@ -146,23 +151,23 @@ static void on_terminate(void *ctx)
 
 /* ---- messages ---- */
 
-void message_settle(struct agent *a, struct message *m)
+void turn_settle(struct agent *a, struct turn *t)
 {
-    if (m->acked)
+    if (t->acked)
         return;
-    m->acked = true;
+    t->acked = true;
     if (a->gw != NULL)
-        bhgw_ack(a->gw, m->ev->delivery);
+        bhgw_ack(a->gw, t->ev->delivery);
 }
 
-void message_done(struct agent *a, struct message *m)
+void turn_done(struct agent *a, struct turn *t)
 {
-    if (!m->over || m->n_says > 0)
+    if (!t->over || t->n_says > 0)
         return;
-    message_settle(a, m);
-    m->chat->n_messages--;
-    bhgw_event_free(m->ev);
-    free(m);
+    turn_settle(a, t);
+    t->conversation->n_turns--;
+    bhgw_event_free(t->ev);
+    free(t);
 }
 
 struct arrival { /* from a thread of the library to the loop */
@@ -181,17 +186,17 @@ static void on_arrival(void *ctx)
         free(arrived);
         return;
     }
-    struct message *m = xcalloc(1, sizeof *m);
-    struct chat *c = chat_get(a, str_of(arrived->ev->session_key));
-    *m = (struct message){.ev = arrived->ev, .chat = c};
+    struct turn *t = xcalloc(1, sizeof *t);
+    struct conversation *c = conversation_get(a, str_of(arrived->ev->session_key));
+    *t = (struct turn){.ev = arrived->ev, .conversation = c};
     free(arrived);
-    list_init(&m->link);
-    c->n_messages++;
-    chat_heard(c, m->ev);
-    if (a->opt->per_chat && c->seat == NULL)
-        seat_new(a, c);
-    seat_add(a->opt->per_chat ? c->seat : a->only, m);
-    chat_trim(a);
+    list_init(&t->link);
+    c->n_turns++;
+    conversation_heard(c, t->ev);
+    if (a->opt->per_chat && c->worker == NULL)
+        worker_new(a, c);
+    worker_add(a->opt->per_chat ? c->worker : a->only, t);
+    conversation_trim(a);
 }
 
 static enum bhgw_verdict on_event(void *ctx, struct bhgw *gw, const struct bhgw_event *ev)
@@ -208,11 +213,11 @@ static void on_interrupted(void *ctx)
 {
     struct arrival *arrived = ctx;
     struct agent *a = arrived->agent;
-    struct chat *c = chat_find(a, str_of(arrived->session_key));
-    struct seat *s = a->opt->per_chat ? (c != NULL ? c->seat : NULL) : a->only;
+    struct conversation *c = conversation_find(a, str_of(arrived->session_key));
+    struct worker *s = a->opt->per_chat ? (c != NULL ? c->worker : NULL) : a->only;
 
     if (s != NULL)
-        seat_interrupt(s, arrived->session_key, arrived->chat_id);
+        worker_interrupt(s, arrived->session_key, arrived->chat_id);
     free(arrived->session_key);
     free(arrived->chat_id);
     free(arrived);
@@ -235,8 +240,8 @@ static void on_connected(void *ctx)
 {
     struct agent *a = ctx;
 
-    list_each (&a->chats, it, next)
-        chat_connected(list_entry(it, struct chat, link));
+    list_each (&a->conversations, it, next)
+        conversation_connected(list_entry(it, struct conversation, link));
 }
 
 static void on_revoked(void *ctx)
@@ -331,10 +336,10 @@ static void take_down(struct agent *a)
     bhgw_free(a->gw);
     a->gw = NULL;
     loop_turn(a->loop, 0); /* what its threads posted before they ended */
-    list_each (&a->seats, it, next)
-        seat_free(list_entry(it, struct seat, link));
-    list_each (&a->chats, it2, next2)
-        chat_free(list_entry(it2, struct chat, link));
+    list_each (&a->workers, it, next)
+        worker_free(list_entry(it, struct worker, link));
+    list_each (&a->conversations, it2, next2)
+        conversation_free(list_entry(it2, struct conversation, link));
     map_done(&a->by_key);
     json_parser_free(a->parser);
     free(a->envp);
@@ -359,9 +364,9 @@ int agent_run(const struct agent_options *opt)
     a.clock = loop_clock(a.loop);
     a.envp = bare_environment();
     a.parser = json_parser_new();
-    list_init(&a.seats);
+    list_init(&a.workers);
     list_init(&a.hungry);
-    list_init(&a.chats);
+    list_init(&a.conversations);
     timer_init(&a.grace, on_grace);
     timer_init(&a.rest, on_rested);
     loop_on_signal(a.loop, SIGTERM, on_terminate, &a);
@@ -369,7 +374,7 @@ int agent_run(const struct agent_options *opt)
     loop_on_signal(a.loop, SIGUSR1, on_rest, &a);
     loop_on_signal(a.loop, SIGCONT, on_wake, &a);
     if (!opt->per_chat)
-        a.only = seat_new(&a, NULL);
+        a.only = worker_new(&a, NULL);
     bhgw_open(a.gw);
     loop_run(a.loop);
     a.state = AGENT_GONE;

@@ -1,8 +1,8 @@
 /* agent.h - any program as a gateway: `bellhop agent`.
  *
- *      connector ==WebSocket== gateway client ==posts==> desk ==lines==> program(s)
- *                                    ^                                       |
- *                                    '---- actions, in order per chat <------'
+ *      connector ==WebSocket== gateway client ==posts==> worker ==lines==> program
+ *                                    ^                                         |
+ *                                    '-- conversation: actions in order <------'
  *
  * The library's threads only copy and post; everything else happens on one loop.
  *
@@ -10,8 +10,8 @@
  * until the turn is over.  A program has one message in hand at a time (--window changes that), so
  * a line of plain text can never land in somebody else's chat.
  *
- *      WAITING --handed--> IN HAND --a line of text, "done", or exit 0--> OVER --answers are out-->
- * freed ^                   |
+ *      WAITING --handed--> IN HAND --a line of text, "done", or exit 0--> OVER
+ *         ^                   |                             answers are out: freed
  *         '---- it died ------'   unless something was said already, or a person interrupted it
  */
 #pragma once

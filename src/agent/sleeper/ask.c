@@ -1,6 +1,7 @@
 /* ask.c - questions to the connector, through a process that knows TLS, JSON and tokens.
  *
  * The answer is lines of "key value"; a process that fails says "problem WHY" or nothing. */
+#include "agent/sleeper/ask.h"
 #include <errno.h>
 #include <fcntl.h>
 #include <signal.h>
@@ -9,7 +10,7 @@
 #include <string.h>
 #include <sys/wait.h>
 #include <unistd.h>
-#include "agent/sleeper/sleeper.h"
+#include "agent/sleeper/tell.h"
 
 #define ASK_MS 15000
 

@@ -1,7 +1,8 @@
-/* child.c - the gateway process.  (sleeper.h has the contract.)
+/* child.c - the gateway process.  (child.h has the contract.)
  *
  * It runs in a process group of its own and dies politely with us: two sleepers with one process
  * each is what a restarted supervisor must not end up with. */
+#include "agent/sleeper/child.h"
 #include <errno.h>
 #include <fcntl.h>
 #include <signal.h>
@@ -10,7 +11,7 @@
 #include <sys/prctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
-#include "agent/sleeper/sleeper.h"
+#include "agent/sleeper/tell.h"
 
 #define RECLAIM "1073741824"
 

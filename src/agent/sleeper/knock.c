@@ -1,9 +1,10 @@
-/* knock.c - the wake listener.  (sleeper.h has the contract.)
+/* knock.c - the wake listener.  (knock.h has the contract.)
  *
  * A poke is any request at all: the contract says "a payload-free GET", proxies add what they like,
  * and a needless wake costs little.  Only a head that is whole counts, so that a port scan wakes
  * nobody, and whoever is silent for two seconds is dropped, so that nobody can keep others out for
  * long. */
+#include "agent/sleeper/knock.h"
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
@@ -11,7 +12,7 @@
 #include <strings.h>
 #include <sys/socket.h>
 #include <unistd.h>
-#include "agent/sleeper/sleeper.h"
+#include "agent/sleeper/tell.h"
 
 #define KNOCK_MS 2000
 

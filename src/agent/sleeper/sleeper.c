@@ -1,36 +1,17 @@
-/* sleeper.c - when to let a gateway process sleep, and when to wake it.
- *
- *           .--> STARTING --the connector sees it--> AWAKE --idle for long enough--> CHECKING
- *           |        ^                                 ^                              |    |
- *        something   |                                 '------ may not sleep ---------'    | our
- * own probe waits      |                                                                     | came
- * through |        |                                                                     v  the
- * wake URL |     poked, scheduled,                      exits / goes dormant          DRAINING |
- * signalled                                      .------------------------' |        | v | ASLEEP
- * <--asleep there, nothing unacked-- SETTLING
- *           '------------------------- something waits there -----'
- *
- *      LOOKING, the first state: an instance that is asleep with nothing waiting is not started at
- * all. LEAVING, the last: SIGTERM was passed on, and we end when it has ended.
+/* sleeper.c - design.  (sleeper.h has the contract and the picture.)
  *
  * What makes an instance idle is what the connector saw, never a guess of ours, and every step
  * towards sleep can still end in a wake: a message that arrives on the way is waiting at the
  * connector, which is asked once more after the process has gone, and rings from then on. */
-#include <errno.h>
-#include <fcntl.h>
+#include "agent/sleeper/sleeper.h"
 #include <inttypes.h>
 #include <signal.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/random.h>
-#include <sys/signalfd.h>
-#include <sys/socket.h>
-#include <sys/un.h>
 #include <time.h>
-#include <unistd.h>
-#include "agent/sleeper/sleeper.h"
+#include "agent/sleeper/tell.h"
 
 #define LIVE_PATIENCE_MS 60000
 #define SETTLE_PATIENCE_MS 3000  /* for the connector to notice that the socket is closed */
@@ -40,8 +21,6 @@
 #define BACKOFF_MIN_MS 500
 #define BACKOFF_MAX_MS 30000
 #define STEADY_MS 30000
-
-enum state { LOOKING, STARTING, AWAKE, CHECKING, DRAINING, SETTLING, ASLEEP, LEAVING };
 
 #define B(s) (1u << s)
 static const struct {
@@ -58,95 +37,8 @@ static const struct {
     [LEAVING] = {"leaving", 0},
 };
 
-struct sleeper {
-    /* from the command line */
-    int64_t idle_ms, every_ms, drain_ms, look_ms;
-    int at_minute; /* of the day; -1: none */
-    bool freeze;
-    int drain_signal;
-    const char *wake_url; /* instead of the registered one; NULL: that one */
-
-    enum state state;
-    int64_t since_ms;    /* in this state */
-    int64_t started_ms;  /* the process, or its thaw */
-    int64_t ask_at_ms;   /* INT64_MAX: no question planned */
-    int64_t wake_at_ms;  /* while asleep, by the schedule */
-    int64_t start_at_ms; /* a crashed process is started again; INT64_MAX: not planned */
-    unsigned failures;
-    bool knocked; /* on the way to sleep */
-    bool hurry;   /* SIGUSR2: idle enough as soon as nothing is in flight */
-    bool probing, reached;
-    uint64_t sleeps, wakes;
-    char nonce[PROBE_NONCE], url[2048];
-    char refusal[320]; /* why it may not sleep; "": it may, for all we know */
-    struct knock knock;
-    struct child child;
-    struct ask ask;
-};
-
-/* ---- small things ---- */
-
-int64_t now_ms(void)
-{
-    struct timespec ts;
-
-    clock_gettime(CLOCK_MONOTONIC, &ts);
-    return (int64_t)ts.tv_sec * 1000 + ts.tv_nsec / 1000000;
-}
-
-__attribute__((format(printf, 3, 0))) static void write_line(int fd, const char *prefix,
-                                                             const char *fmt, va_list args)
-{
-    char line[2400];
-    int n = snprintf(line, sizeof line, "%s", prefix);
-
-    n += vsnprintf(line + n, sizeof line - (size_t)n - 1, fmt, args);
-    if (n > (int)sizeof line - 2)
-        n = sizeof line - 2;
-    line[n++] = '\n';
-    if (write(fd, line, (size_t)n) < 0)
-        return; /* nobody reads it: nothing to do about that */
-}
-
-void say(const char *fmt, ...)
-{
-    va_list args;
-
-    va_start(args, fmt);
-    write_line(STDOUT_FILENO, "sleeper: ", fmt, args);
-    va_end(args);
-}
-
-void warn(const char *fmt, ...)
-{
-    va_list args;
-
-    va_start(args, fmt);
-    write_line(STDERR_FILENO, "sleeper: ", fmt, args);
-    va_end(args);
-}
-
-/* Tell systemd, if it is there: asleep is a healthy way to be. */
-static void notify(const char *what)
-{
-    const char *path = getenv("NOTIFY_SOCKET");
-    struct sockaddr_un to = {.sun_family = AF_UNIX};
-
-    if (path == NULL || (*path != '/' && *path != '@') || strlen(path) >= sizeof to.sun_path)
-        return;
-    memcpy(to.sun_path, path, strlen(path));
-    if (*path == '@')
-        to.sun_path[0] = '\0';
-    int fd = socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0);
-    if (fd < 0)
-        return;
-    sendto(fd, what, strlen(what), MSG_NOSIGNAL, (struct sockaddr *)&to,
-           (socklen_t)(offsetof(struct sockaddr_un, sun_path) + strlen(path)));
-    close(fd);
-}
-
 /* The only place that writes s->state. */
-static void enter(struct sleeper *s, enum state next, const char *why)
+static void enter(struct sleeper *s, enum sleeper_state next, const char *why)
 {
     char status[128];
 
@@ -363,7 +255,7 @@ static void heard_settling(struct sleeper *s, const struct answer *r)
     }
 }
 
-static void heard(struct sleeper *s, const struct answer *r)
+void sleeper_heard(struct sleeper *s, const struct answer *r)
 {
     static void (*const by_state[])(struct sleeper *, const struct answer *) = {
         [LOOKING] = heard_looking,
@@ -392,7 +284,7 @@ static void heard(struct sleeper *s, const struct answer *r)
 
 /* ---- what else happens ---- */
 
-static void on_knock(struct sleeper *s)
+void sleeper_knocked(struct sleeper *s)
 {
     switch (s->state) {
     case LOOKING:
@@ -423,8 +315,7 @@ static int64_t backoff_ms(unsigned failures)
     return ms < BACKOFF_MAX_MS ? ms : BACKOFF_MAX_MS;
 }
 
-/* -1: go on; else our exit status. */
-static int on_child_ended(struct sleeper *s, bool well, const char *how)
+int sleeper_ended(struct sleeper *s, bool well, const char *how)
 {
     switch (s->state) {
     case LEAVING:
@@ -458,7 +349,7 @@ static int on_child_ended(struct sleeper *s, bool well, const char *how)
     return -1;
 }
 
-static int leave(struct sleeper *s)
+int sleeper_leave(struct sleeper *s)
 {
     bool told = s->state == DRAINING && !s->freeze; /* a second signal would make it hurry */
 
@@ -479,60 +370,21 @@ static int leave(struct sleeper *s)
     return -1;
 }
 
-static int on_signals(struct sleeper *s, int fd)
+void sleeper_woken(struct sleeper *s)
 {
-    struct signalfd_siginfo info;
-    char how[48];
-    bool well;
-    int rc = -1;
-
-    while (rc < 0 && read(fd, &info, sizeof info) == (ssize_t)sizeof info) {
-        switch (info.ssi_signo) {
-        case SIGTERM:
-        case SIGINT:
-            rc = leave(s);
-            break;
-        case SIGUSR1:
-            if (s->state == ASLEEP)
-                start(s, "signalled");
-            break;
-        case SIGUSR2:
-            if (s->state == AWAKE) {
-                s->hurry = true;
-                ask_in(s, 0);
-            }
-            break;
-        }
-    }
-    if (rc < 0 && child_reap(&s->child, &well, how))
-        rc = on_child_ended(s, well, how);
-    return rc;
+    if (s->state == ASLEEP)
+        start(s, "signalled");
 }
 
-static void describe(const struct sleeper *s, char *out, size_t n)
+void sleeper_hurried(struct sleeper *s)
 {
-    snprintf(out, n,
-             "{\"healthy\":true,\"state\":\"%s\",\"pid\":%d,\"sleeps\":%" PRIu64
-             ",\"wakes\":%" PRIu64 ",\"maySleep\":%s}\n",
-             states[s->state].name, (int)s->child.pid, s->sleeps, s->wakes,
-             s->refusal[0] == '\0' ? "true" : "false");
-}
-
-static void on_knocks(struct sleeper *s)
-{
-    char health[256];
-    enum knock_kind kind;
-
-    describe(s, health, sizeof health);
-    while ((kind = knock_turn(&s->knock, s->nonce, health)) != KNOCK_NOTHING) {
-        if (kind == KNOCK_PROBE)
-            s->reached = true;
-        if (kind == KNOCK_WAKE)
-            on_knock(s);
+    if (s->state == AWAKE) {
+        s->hurry = true;
+        ask_in(s, 0);
     }
 }
 
-static void on_time(struct sleeper *s)
+void sleeper_tick(struct sleeper *s)
 {
     int64_t now = now_ms();
 
@@ -552,14 +404,23 @@ static void on_time(struct sleeper *s)
     }
 }
 
-/* ---- the loop ---- */
+void sleeper_begin(struct sleeper *s)
+{
+    s->drain_signal = s->freeze ? SIGUSR1 : SIGTERM;
+    s->look_ms = s->idle_ms / 8 < 50 ? 50 : s->idle_ms / 8 > 500 ? 500 : s->idle_ms / 8;
+    s->start_at_ms = s->wake_at_ms = INT64_MAX;
+    s->state = LOOKING;
+    ask_in(s, 0);
+}
+
+/* ---- what others want to know ---- */
 
 static int64_t least(int64_t a, int64_t b)
 {
     return a < b ? a : b;
 }
 
-static int wait_ms(const struct sleeper *s)
+int sleeper_wait_ms(const struct sleeper *s)
 {
     int64_t due = least(s->start_at_ms, knock_due_ms(&s->knock)), now = now_ms();
 
@@ -576,71 +437,11 @@ static int wait_ms(const struct sleeper *s)
     return due <= now ? 0 : due - now > 3600000 ? 3600000 : (int)(due - now) + 1;
 }
 
-static int run(struct sleeper *s, int signals)
+void sleeper_describe(const struct sleeper *s, char *out, size_t n)
 {
-    struct pollfd fds[KNOCKERS + 3];
-    struct answer answer;
-    int rc = -1;
-
-    while (rc < 0) {
-        size_t n = knock_poll(&s->knock, fds);
-        fds[n++] = (struct pollfd){.fd = signals, .events = POLLIN};
-        fds[n++] = (struct pollfd){.fd = s->ask.fd, .events = POLLIN};
-        if (poll(fds, n, wait_ms(s)) < 0 && errno != EINTR)
-            return 1;
-        on_knocks(s);
-        rc = on_signals(s, signals);
-        if (rc < 0 && ask_turn(&s->ask, &answer))
-            heard(s, &answer);
-        if (rc < 0)
-            on_time(s);
-    }
-    return rc;
-}
-
-static int open_signals(void)
-{
-    sigset_t set;
-
-    sigemptyset(&set);
-    sigaddset(&set, SIGTERM);
-    sigaddset(&set, SIGINT);
-    sigaddset(&set, SIGUSR1);
-    sigaddset(&set, SIGUSR2);
-    sigaddset(&set, SIGCHLD);
-    sigprocmask(SIG_BLOCK, &set, NULL);
-    signal(SIGPIPE, SIG_IGN);
-    return signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK);
-}
-
-/* `bellhop sleeper` has understood what the user wrote and hands over: LISTENER IDLE_MS EVERY_MS
- * AT_MINUTE DRAIN_MS FREEZE WAKE_URL BELLHOP -- PROGRAM... */
-int main(int argc, char **argv)
-{
-    static struct sleeper s; /* zeroed, and not on the stack of a program that is measured */
-
-    if (argc < 11 || strcmp(argv[9], "--") != 0) {
-        warn("this is started by `bellhop sleeper`");
-        return 2;
-    }
-    s.idle_ms = atoll(argv[2]);
-    s.every_ms = atoll(argv[3]);
-    s.at_minute = atoi(argv[4]);
-    s.drain_ms = atoll(argv[5]);
-    s.freeze = atoi(argv[6]) != 0;
-    s.drain_signal = s.freeze ? SIGUSR1 : SIGTERM;
-    s.wake_url = argv[7][0] != '\0' ? argv[7] : NULL;
-    s.look_ms = s.idle_ms / 8 < 50 ? 50 : s.idle_ms / 8 > 500 ? 500 : s.idle_ms / 8;
-    s.start_at_ms = s.wake_at_ms = INT64_MAX;
-    s.child.argv = argv + 10;
-    knock_init(&s.knock, atoi(argv[1]));
-    ask_init(&s.ask, argv[8]);
-    fcntl(s.knock.listener, F_SETFD, FD_CLOEXEC);
-    fcntl(s.knock.listener, F_SETFL, O_NONBLOCK);
-    int signals = open_signals();
-    if (signals < 0)
-        return 1;
-    s.state = LOOKING;
-    ask_in(&s, 0);
-    return run(&s, signals);
+    snprintf(out, n,
+             "{\"healthy\":true,\"state\":\"%s\",\"pid\":%d,\"sleeps\":%" PRIu64
+             ",\"wakes\":%" PRIu64 ",\"maySleep\":%s}\n",
+             states[s->state].name, (int)s->child.pid, s->sleeps, s->wakes,
+             s->refusal[0] == '\0' ? "true" : "false");
 }

@@ -1,4 +1,4 @@
-/* The promises of agent/sleeper/sleeper.h: who wakes it, and what it makes of an answer. */
+/* The promises of agent/sleeper/knock.h and ask.h: who wakes it, and what it makes of an answer. */
 #include <arpa/inet.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -9,7 +9,9 @@
 #include <sys/socket.h>
 #include <unistd.h>
 #include <cmocka.h>
-#include "agent/sleeper/sleeper.h"
+#include "agent/sleeper/ask.h"
+#include "agent/sleeper/knock.h"
+#include "agent/sleeper/tell.h"
 
 static int64_t clock_ms = 1000; /* time passes when a test says so */
 

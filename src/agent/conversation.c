@@ -1,6 +1,6 @@
-/* chat.c - one conversation: what is being said in it, one thing at a time.
+/* conversation.c - one conversation: what is being said in it, one thing at a time.
  *
- * One request per chat is under way, so that answers keep their order and an edit knows the id of
+ * One request per conversation is under way, so that answers keep their order and an edit knows the id of
  * what it edits.  What never left is tried again when the connection is back; what the connector
  * calls network trouble is tried twice more; an unknown outcome is left alone, because saying it
  * again might be saying it twice.
@@ -12,38 +12,38 @@
 #include <assert.h>
 #include <inttypes.h>
 #include <stdlib.h>
-#include "agent/desk.h"
+#include "agent/agent_priv.h"
 #include "base/jw.h"
 #include "base/log.h"
 #include "base/mem.h"
 #include "bellhop/gateway.h"
 #include "net/loop.h"
 
-#define MAX_CHATS 4096
+#define MAX_CONVERSATIONS 4096
 #define NETWORK_TRIES 3
 #define RECONNECT_LOOK_MS 1000 /* a connection that came back between two looks */
 
 struct say { /* one action */
     struct list link;
-    struct chat *chat;
+    struct conversation *conversation;
     char *action, *ref; /* owned */
     bool is_send, edits_last;
-    struct message *message; /* NULL: for nobody in particular */
-    struct seat *teller;     /* who hears of the result; NULL: nobody */
-    struct said said;        /* owned strings; set by the notices thread before it posts */
+    struct turn *turn;     /* NULL: for nobody in particular */
+    struct worker *teller; /* who hears of the result; NULL: nobody */
+    struct said said;      /* owned strings; set by the notices thread before it posts */
     unsigned tries;
 };
 
 static timer_cb on_again;
 
-struct chat *chat_find(struct agent *a, struct str key)
+struct conversation *conversation_find(struct agent *a, struct str key)
 {
     return map_get(&a->by_key, key);
 }
 
-struct chat *chat_get(struct agent *a, struct str key)
+struct conversation *conversation_get(struct agent *a, struct str key)
 {
-    struct chat *c = chat_find(a, key);
+    struct conversation *c = conversation_find(a, key);
 
     if (c == NULL) {
         c = xcalloc(1, sizeof *c);
@@ -53,30 +53,31 @@ struct chat *chat_get(struct agent *a, struct str key)
         list_init(&c->says);
         timer_init(&c->again, on_again);
         map_put(&a->by_key, str_of(c->key), c);
-        a->n_chats++;
-        list_append(&a->chats, &c->link);
+        a->n_conversations++;
+        list_append(&a->conversations, &c->link);
     }
     return c;
 }
 
-struct chat *chat_by_id(struct agent *a, struct str chat_id)
+struct conversation *conversation_by_id(struct agent *a, struct str chat_id)
 {
-    for (struct list *it = a->chats.prev; it != &a->chats; it = it->prev) { /* newest first */
-        struct chat *c = list_entry(it, struct chat, link);
+    for (struct list *it = a->conversations.prev; it != &a->conversations;
+         it = it->prev) { /* newest first */
+        struct conversation *c = list_entry(it, struct conversation, link);
         if (c->last != NULL && str_eq(str_of(c->last->chat_id), chat_id))
             return c;
     }
     return NULL;
 }
 
-void chat_heard(struct chat *c, const struct bhgw_event *ev)
+void conversation_heard(struct conversation *c, const struct bhgw_event *ev)
 {
     bhgw_event_free(c->last);
     c->last = bhgw_event_copy(ev);
-    list_move(&c->link, &c->agent->chats);
+    list_move(&c->link, &c->agent->conversations);
 }
 
-bool chat_is_quiet(const struct chat *c)
+bool conversation_is_quiet(const struct conversation *c)
 {
     return list_is_empty(&c->says);
 }
@@ -97,19 +98,19 @@ static void say_free(struct say *s)
     free(s);
 }
 
-void chat_free(struct chat *c)
+void conversation_free(struct conversation *c)
 {
     list_each (&c->says, it, next) {
         struct say *s = list_entry(it, struct say, link);
-        if (s->message != NULL) {
-            s->message->n_says--;
-            message_done(c->agent, s->message);
+        if (s->turn != NULL) {
+            s->turn->n_says--;
+            turn_done(c->agent, s->turn);
         }
         say_free(s);
     }
     timer_stop(c->agent->clock, &c->again);
     map_del(&c->agent->by_key, str_of(c->key));
-    c->agent->n_chats--;
+    c->agent->n_conversations--;
     list_remove(&c->link);
     bhgw_event_free(c->last);
     free(c->last_sent);
@@ -117,32 +118,32 @@ void chat_free(struct chat *c)
     free(c);
 }
 
-void chat_trim(struct agent *a)
+void conversation_trim(struct agent *a)
 {
-    list_each (&a->chats, it, next) {
-        struct chat *c = list_entry(it, struct chat, link);
+    list_each (&a->conversations, it, next) {
+        struct conversation *c = list_entry(it, struct conversation, link);
         bool about = a->only != NULL && a->only->about == c;
-        if (a->n_chats <= MAX_CHATS)
+        if (a->n_conversations <= MAX_CONVERSATIONS)
             return;
-        if (c->seat == NULL && c->n_messages == 0 && chat_is_quiet(c) && !about)
-            chat_free(c);
+        if (c->worker == NULL && c->n_turns == 0 && conversation_is_quiet(c) && !about)
+            conversation_free(c);
     }
 }
 
-void chat_forget_seat(struct chat *c, struct seat *s)
+void conversation_forget_worker(struct conversation *c, struct worker *w)
 {
     list_each (&c->says, it, next) {
         struct say *say = list_entry(it, struct say, link);
-        if (say->teller == s)
+        if (say->teller == w)
             say->teller = NULL;
     }
-    if (c->seat == s)
-        c->seat = NULL;
+    if (c->worker == w)
+        c->worker = NULL;
 }
 
 /* ---- saying it ---- */
 
-static void say_first(struct chat *c);
+static void say_first(struct conversation *c);
 
 static bool is_network_trouble(const struct said *r)
 {
@@ -153,7 +154,7 @@ static bool is_network_trouble(const struct said *r)
 /* True: it will be tried again. */
 static bool try_again(struct say *s, const struct said *r)
 {
-    struct chat *c = s->chat;
+    struct conversation *c = s->conversation;
     bool unsent = strcmp(r->error, BHGW_ERROR_NOT_CONNECTED) == 0;
 
     if (c->agent->state == AGENT_GONE || (!unsent && !is_network_trouble(r)) ||
@@ -170,16 +171,16 @@ static void tell_program(const struct say *s, const struct said *r)
     if (s->ref == NULL || s->teller == NULL)
         return;
     line_result(&line, s->ref, r);
-    seat_tell(s->teller, buf_str(&line));
+    worker_tell(s->teller, buf_str(&line));
     buf_done(&line);
 }
 
 static void on_said(void *ctx)
 {
     struct say *s = ctx;
-    struct chat *c = s->chat;
+    struct conversation *c = s->conversation;
     struct agent *a = c->agent;
-    struct message *m = s->message;
+    struct turn *t = s->turn;
 
     if (!s->said.success && try_again(s, &s->said)) {
         said_done(&s->said);
@@ -193,9 +194,9 @@ static void on_said(void *ctx)
     }
     tell_program(s, &s->said);
     say_free(s);
-    if (m != NULL) {
-        m->n_says--;
-        message_done(a, m);
+    if (t != NULL) {
+        t->n_says--;
+        turn_done(a, t);
     }
     say_first(c);
     agent_moved(a);
@@ -210,10 +211,10 @@ static void on_result(void *ctx, struct bhgw *gw, const struct bhgw_result *r)
     s->said = (struct said){.success = r->success,
                             .error = xstrdup(r->error),
                             .message_id = xstrdup(r->message_id)};
-    loop_post(s->chat->agent->loop, on_said, s);
+    loop_post(s->conversation->agent->loop, on_said, s);
 }
 
-static void say_first(struct chat *c)
+static void say_first(struct conversation *c)
 {
     if (list_is_empty(&c->says) || c->agent->gw == NULL)
         return;
@@ -234,29 +235,30 @@ static void say_first(struct chat *c)
 
 static void on_again(struct timer *t)
 {
-    say_first(container_of(t, struct chat, again));
+    say_first(container_of(t, struct conversation, again));
 }
 
-void chat_connected(struct chat *c)
+void conversation_connected(struct conversation *c)
 {
     if (timer_is_set(&c->again))
         timer_set(c->agent->clock, &c->again, 0);
 }
 
-void chat_say(struct chat *c, const struct order *o, struct message *m, struct seat *teller)
+void conversation_say(struct conversation *c, const struct order *o, struct turn *t,
+                      struct worker *teller)
 {
     struct say *s = xcalloc(1, sizeof *s);
     struct buf action = BUF_INIT;
-    const struct bhgw_event *ev = m != NULL ? m->ev : c->last;
+    const struct bhgw_event *ev = t != NULL ? t->ev : c->last;
 
-    order_action(&action, o, ev, m != NULL ? str_of(m->ev->message_id) : STR_NULL);
-    *s = (struct say){.chat = c, .message = m, .action = buf_take(&action)};
+    order_action(&action, o, ev, t != NULL ? str_of(t->ev->message_id) : STR_NULL);
+    *s = (struct say){.conversation = c, .turn = t, .action = buf_take(&action)};
     s->is_send = str_eq(o->op, STR("send"));
     s->edits_last = str_eq(o->op, STR("edit")) && json_str(o->doc, "message_id").p == NULL;
     s->ref = o->ref.p != NULL ? str_dup(o->ref) : NULL;
     s->teller = s->ref != NULL ? teller : NULL;
-    if (m != NULL)
-        m->n_says++;
+    if (t != NULL)
+        t->n_says++;
     list_init(&s->link);
     list_append(&c->says, &s->link);
     if (list_first(&c->says, struct say, link) == s)

@@ -1,0 +1,469 @@
+/* worker.c - one program and the turns it has.  (agent.h draws the life of a message.)
+ *
+ * When it dies with a message in hand, the message goes back to the front of the queue and the next
+ * program gets it, unless something was said about it already (it would be answered twice) or a
+ * person interrupted it.  A message over which MAX_ATTEMPTS programs died is given up, so that one
+ * bad message does not keep all others waiting for ever.
+ *
+ * "Taken" is asked of the pipe: right after writing, then at growing intervals. */
+#include <assert.h>
+#include <inttypes.h>
+#include <signal.h>
+#include <stdlib.h>
+#include "agent/agent_priv.h"
+#include "agent/program.h"
+#include "base/log.h"
+#include "base/mem.h"
+#include "bellhop/gateway.h"
+#include "net/loop.h"
+
+#define MAX_ATTEMPTS 3
+#define BACKOFF_MIN_MS 200
+#define BACKOFF_MAX_MS 30000
+#define LOOK_MAX_MS 50
+#define TYPING_FIRST_MS 1000
+#define TYPING_EVERY_MS 2000
+#define STEADY_MS 30000 /* a program that lived so long starts with a clean record */
+
+static void on_line(void *ctx, struct str line);
+static void on_ended(void *ctx, bool well, const char *how);
+static const struct program_ops ops = {on_line, on_ended};
+static timer_cb on_restart, on_look, on_turn_limit, on_typing, on_idle;
+
+struct worker *worker_new(struct agent *a, struct conversation *c)
+{
+    struct worker *w = xcalloc(1, sizeof *w);
+
+    *w = (struct worker){.agent = a, .conversation = c, .about = c};
+    list_init(&w->link);
+    list_init(&w->hungry);
+    list_init(&w->waiting);
+    list_init(&w->in_hand);
+    timer_init(&w->restart, on_restart);
+    timer_init(&w->look, on_look);
+    timer_init(&w->turn_limit, on_turn_limit);
+    timer_init(&w->typing, on_typing);
+    timer_init(&w->idle, on_idle);
+    list_append(&a->workers, &w->link);
+    if (c != NULL)
+        c->worker = w;
+    else
+        timer_set(a->clock, &w->restart, 0); /* ready before the first message is */
+    return w;
+}
+
+/* Not acknowledged: whoever we leave them with hands them over again. */
+static void free_turns(struct agent *a, struct list *turns)
+{
+    list_each (turns, it, next) {
+        struct turn *t = list_entry(it, struct turn, link);
+        list_remove(&t->link);
+        t->acked = t->over = true;
+        turn_done(a, t);
+    }
+}
+
+void worker_free(struct worker *w)
+{
+    struct agent *a = w->agent;
+
+    free_turns(a, &w->in_hand);
+    free_turns(a, &w->waiting);
+    list_each (&a->conversations, it, next)
+        conversation_forget_worker(list_entry(it, struct conversation, link), w);
+    timer_stop(a->clock, &w->restart);
+    timer_stop(a->clock, &w->look);
+    timer_stop(a->clock, &w->turn_limit);
+    timer_stop(a->clock, &w->typing);
+    timer_stop(a->clock, &w->idle);
+    if (w->prog != NULL)
+        a->n_running--;
+    program_free(w->prog);
+    list_remove(&w->hungry);
+    list_remove(&w->link);
+    free(w);
+}
+
+bool worker_is_idle(const struct worker *w)
+{
+    return list_is_empty(&w->waiting) && list_is_empty(&w->in_hand);
+}
+
+void worker_tell(struct worker *w, struct str line)
+{
+    if (w->prog != NULL)
+        program_write(w->prog, line);
+}
+
+void worker_end(struct worker *w)
+{
+    if (w->prog != NULL)
+        program_end(w->prog);
+}
+
+/* ---- starting ---- */
+
+static int64_t backoff_ms(unsigned failures)
+{
+    int64_t ms = BACKOFF_MIN_MS;
+
+    while (failures-- > 1 && ms < BACKOFF_MAX_MS)
+        ms *= 2;
+    return ms < BACKOFF_MAX_MS ? ms : BACKOFF_MAX_MS;
+}
+
+/* Make room by ending the program that was idle longest. */
+static void make_room(struct agent *a)
+{
+    list_each (&a->workers, it, next) {
+        struct worker *w = list_entry(it, struct worker, link);
+        if (w->prog != NULL && worker_is_idle(w)) {
+            worker_end(w);
+            return;
+        }
+    }
+}
+
+/* True: it runs. */
+static bool start(struct worker *w)
+{
+    struct agent *a = w->agent;
+    char why[256];
+
+    if (w->prog != NULL)
+        return true;
+    if (timer_is_set(&w->restart))
+        return false;
+    if (a->opt->per_chat && a->n_running >= a->opt->max_programs) {
+        if (!list_is_linked(&w->hungry))
+            list_append(&a->hungry, &w->hungry);
+        make_room(a);
+        return false;
+    }
+    list_remove(&w->hungry);
+    w->prog = program_start(a->loop, a->opt->argv, a->envp, &ops, w, why);
+    if (w->prog == NULL) {
+        w->failures++;
+        log_error(NULL, "cannot start %s; trying again in %" PRId64 " ms", why,
+                  backoff_ms(w->failures));
+        timer_set(a->clock, &w->restart, backoff_ms(w->failures));
+        return false;
+    }
+    w->started_ms = clock_now_ms(a->clock);
+    a->n_running++;
+    return true;
+}
+
+static void on_restart(struct timer *t)
+{
+    struct worker *w = container_of(t, struct worker, restart);
+
+    if (agent_may_hand_over(w->agent) && (w->conversation == NULL || !worker_is_idle(w)) &&
+        start(w))
+        worker_go(w);
+}
+
+/* ---- handing over ---- */
+
+static void hand_over(struct worker *w, struct turn *t)
+{
+    struct agent *a = w->agent;
+    struct buf line = BUF_INIT;
+
+    list_move(&t->link, &w->in_hand);
+    w->n_in_hand++;
+    t->attempts++;
+    t->taken = false;
+    t->handed_ms = clock_now_ms(a->clock);
+    line_message(&line, t->ev, t->attempts);
+    t->end = program_write(w->prog, buf_str(&line));
+    buf_done(&line);
+    w->about = t->conversation;
+    w->looks = 0;
+    timer_stop(a->clock, &w->idle);
+    timer_set(a->clock, &w->look, 0);
+    if (a->opt->turn_ms > 0 && !timer_is_set(&w->turn_limit))
+        timer_set(a->clock, &w->turn_limit, a->opt->turn_ms);
+    if (!a->opt->no_typing && !timer_is_set(&w->typing))
+        timer_set(a->clock, &w->typing, TYPING_FIRST_MS);
+}
+
+/* A turn under way must be visible at the connector: it is what keeps the instance from looking
+ * idle. */
+static void on_typing(struct timer *t)
+{
+    struct worker *w = container_of(t, struct worker, typing);
+
+    if (w->n_in_hand == 0)
+        return;
+    list_each (&w->in_hand, it, next) {
+        const struct bhgw_event *ev = list_entry(it, struct turn, link)->ev;
+        bhgw_typing(w->agent->gw, ev->chat_id, ev->answer_metadata);
+    }
+    timer_set(w->agent->clock, &w->typing, TYPING_EVERY_MS);
+}
+
+void worker_go(struct worker *w)
+{
+    struct agent *a = w->agent;
+
+    if (list_is_empty(&w->waiting) || !agent_may_hand_over(a) || !start(w))
+        return;
+    while (w->n_in_hand < a->opt->window && !list_is_empty(&w->waiting))
+        hand_over(w, list_first(&w->waiting, struct turn, link));
+    list_move(&w->link, &a->workers);
+}
+
+void worker_add(struct worker *w, struct turn *t)
+{
+    list_append(&w->waiting, &t->link);
+    worker_go(w);
+}
+
+/* Which lines has the program read? */
+static void look(struct worker *w)
+{
+    uint64_t read = program_read(w->prog);
+
+    list_each (&w->in_hand, it, next) {
+        struct turn *t = list_entry(it, struct turn, link);
+        if (t->taken || read < t->end)
+            continue;
+        t->taken = true;
+        if (!w->agent->opt->ack_on_reply)
+            turn_settle(w->agent, t);
+    }
+}
+
+static void on_look(struct timer *t)
+{
+    struct worker *w = container_of(t, struct worker, look);
+
+    if (w->prog == NULL)
+        return;
+    look(w);
+    list_each (&w->in_hand, it, next) {
+        if (!list_entry(it, struct turn, link)->taken) {
+            int64_t wait_ms = w->looks < 6 ? (int64_t)1 << w->looks++ : LOOK_MAX_MS;
+            timer_set(w->agent->clock, &w->look, wait_ms);
+            return;
+        }
+    }
+}
+
+/* ---- the end of a turn ---- */
+
+static void end_turn(struct worker *w, struct turn *t)
+{
+    list_remove(&t->link);
+    w->n_in_hand--;
+    t->over = true;
+    turn_done(w->agent, t);
+}
+
+static void watch_turn(struct worker *w)
+{
+    struct agent *a = w->agent;
+
+    timer_stop(a->clock, &w->turn_limit);
+    if (w->n_in_hand > 0 && a->opt->turn_ms > 0) {
+        struct turn *oldest = list_first(&w->in_hand, struct turn, link);
+        timer_set(a->clock, &w->turn_limit,
+                  oldest->handed_ms + a->opt->turn_ms - clock_now_ms(a->clock));
+    }
+}
+
+static void finish_turn(struct worker *w, struct turn *t)
+{
+    struct agent *a = w->agent;
+
+    w->failures = 0;
+    w->interrupted = false;
+    end_turn(w, t);
+    watch_turn(w);
+    worker_go(w);
+    if (worker_is_idle(w) && w->conversation != NULL)
+        timer_set(a->clock, &w->idle, a->opt->chat_idle_ms);
+    if (worker_is_idle(w) && !list_is_empty(&a->hungry))
+        make_room(a);
+    agent_moved(a);
+}
+
+/* A line printed after this could be about anything, so the program has to go. */
+static void on_turn_limit(struct timer *t)
+{
+    struct worker *w = container_of(t, struct worker, turn_limit);
+
+    log_warn(NULL, "no answer in %" PRId64 " ms: giving the message up, starting the program anew",
+             w->agent->opt->turn_ms);
+    list_each (&w->in_hand, it, next)
+        list_entry(it, struct turn, link)->interrupted = true;
+    if (w->prog != NULL)
+        program_signal(w->prog, SIGKILL);
+}
+
+static void on_idle(struct timer *t)
+{
+    struct worker *w = container_of(t, struct worker, idle);
+
+    if (worker_is_idle(w))
+        worker_end(w);
+}
+
+/* ---- lines ---- */
+
+static struct turn *in_hand_by(struct worker *w, const struct order *o)
+{
+    struct turn *found = NULL;
+
+    list_each (&w->in_hand, it, next) {
+        struct turn *t = list_entry(it, struct turn, link);
+        if (o->id.p != NULL && !str_eq(o->id, str_of(t->ev->buffer_id)))
+            continue;
+        if (o->session_key.p != NULL && !str_eq(o->session_key, str_of(t->ev->session_key)))
+            continue;
+        if (o->chat_id.p != NULL && !str_eq(o->chat_id, str_of(t->ev->chat_id)))
+            continue;
+        if (found != NULL && found->conversation != t->conversation)
+            return NULL; /* it could be either's */
+        if (found == NULL)
+            found = t;
+    }
+    return found;
+}
+
+/* The chat an order speaks in, when it is about no message in hand; NULL: nobody can tell. */
+static struct conversation *chat_of(struct worker *w, const struct order *o)
+{
+    struct agent *a = w->agent;
+
+    if (o->session_key.p != NULL)
+        return conversation_find(a, o->session_key);
+    if (o->chat_id.p != NULL) {
+        struct conversation *c = conversation_by_id(a, o->chat_id);
+        return c != NULL ? c : conversation_get(a, o->chat_id);
+    }
+    return w->n_in_hand == 0 ? w->about : NULL;
+}
+
+static void obey(struct worker *w, const struct order *o, struct turn *t)
+{
+    struct conversation *c = t != NULL ? t->conversation : chat_of(w, o);
+
+    if ((o->plain && str_is_empty(o->text)) || str_eq(o->op, STR("done")))
+        return;
+    if (c == NULL) {
+        log_warn(NULL, "a line was dropped: it does not say which chat it means "
+                       "(\"session_key\" or \"chat_id\")");
+        return;
+    }
+    if (t != NULL && order_is_answer(o))
+        t->answered = true;
+    conversation_say(c, o, t, w);
+}
+
+static void on_line(void *ctx, struct str line)
+{
+    struct worker *w = ctx;
+    struct order o;
+
+    order_read(w->agent->parser, line, &o);
+    struct turn *t = in_hand_by(w, &o);
+    obey(w, &o, t);
+    if (t != NULL && (o.done || (o.plain && !w->agent->opt->until_done))) {
+        look(w); /* an answer is proof enough, but the order of things is kept */
+        finish_turn(w, t);
+    }
+}
+
+/* ---- interrupts ---- */
+
+void worker_interrupt(struct worker *w, const char *session_key, const char *chat_id)
+{
+    struct buf line = BUF_INIT;
+    bool mine = false, others = false;
+
+    if (w->prog == NULL)
+        return;
+    list_each (&w->in_hand, it, next) {
+        struct turn *t = list_entry(it, struct turn, link);
+        bool is = strcmp(t->ev->session_key, session_key) == 0;
+        t->interrupted |= is;
+        mine |= is;
+        others |= !is;
+    }
+    line_interrupt(&line, session_key, chat_id);
+    worker_tell(w, buf_str(&line));
+    buf_done(&line);
+    if (mine && !others) { /* a signal cannot say whom it means */
+        w->interrupted = true;
+        program_signal(w->prog, SIGINT);
+    }
+}
+
+/* ---- the end of a program ---- */
+
+/* What becomes of a message whose program is gone. */
+static void bereave(struct worker *w, struct turn *t, bool well)
+{
+    if (!t->taken) { /* it never saw it */
+        t->attempts--;
+    } else if (well || t->answered || t->interrupted) {
+        end_turn(w, t);
+        return;
+    } else if (t->attempts >= MAX_ATTEMPTS) {
+        log_error(NULL,
+                  "the program died %u times over one message: it is given up; "
+                  "session_key=%s message_id=%s",
+                  t->attempts, t->ev->session_key,
+                  t->ev->message_id != NULL ? t->ev->message_id : "-");
+        end_turn(w, t);
+        return;
+    }
+    w->n_in_hand--;
+    list_remove(&t->link);
+    list_add_before(w->waiting.next, &t->link);
+}
+
+static void after_end(struct worker *w)
+{
+    struct agent *a = w->agent;
+
+    if (!list_is_empty(&a->hungry) && agent_may_hand_over(a))
+        worker_go(list_entry(a->hungry.next, struct worker, hungry));
+    if (!list_is_empty(&a->hungry))
+        make_room(a);
+    if (w->conversation != NULL && worker_is_idle(w)) {
+        worker_free(w);
+    } else if (w->failures > 0) {
+        if (agent_may_hand_over(a))
+            timer_set(a->clock, &w->restart, backoff_ms(w->failures));
+    } else {
+        worker_go(w);
+    }
+    agent_moved(a);
+}
+
+static void on_ended(void *ctx, bool well, const char *how)
+{
+    struct worker *w = ctx;
+    struct agent *a = w->agent;
+
+    look(w);
+    if (clock_now_ms(a->clock) - w->started_ms > STEADY_MS)
+        w->failures = 0;
+    w->failures = well || w->interrupted ? 0 : w->failures + 1;
+    if (w->failures > 0 && agent_may_hand_over(a))
+        log_warn(NULL, "the program ended: %s; %zu in hand; starting it again in %" PRId64 " ms",
+                 how, w->n_in_hand, backoff_ms(w->failures));
+    w->interrupted = false;
+    timer_stop(a->clock, &w->turn_limit);
+    timer_stop(a->clock, &w->look);
+    while (
+        !list_is_empty(&w->in_hand)) /* newest first, so that the front of the queue is in order */
+        bereave(w, list_entry(w->in_hand.prev, struct turn, link), well);
+    program_free(w->prog);
+    w->prog = NULL;
+    a->n_running--;
+    after_end(w);
+}
