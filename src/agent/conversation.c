@@ -1,9 +1,9 @@
 /* conversation.c - one conversation: what is being said in it, one thing at a time.
  *
- * One request per conversation is under way, so that answers keep their order and an edit knows the id of
- * what it edits.  What never left is tried again when the connection is back; what the connector
- * calls network trouble is tried twice more; an unknown outcome is left alone, because saying it
- * again might be saying it twice.
+ * One request per conversation is under way, so that answers keep their order and an edit knows the
+ * id of what it edits.  What never left is tried again when the connection is back; what the
+ * connector calls network trouble is tried twice more; an unknown outcome is left alone, because
+ * saying it again might be saying it twice.
  *
  *      queued --first in line--> under way --result--> told to its program, next
  *                 ^                  |

@@ -1,12 +1,12 @@
 /* config.h - what the operator wrote, checked.
  *
  * YAML; `${NAME}` in a value reads the environment (`${NAME:-otherwise}` when it may be unset);
- * BELLHOP_<KEY> overrides a setting (BELLHOP_LISTEN, BELLHOP_STATE_DIR, BELLHOP_LOG_LEVEL, ...).  An
- * unknown key, a missing one or a wrong type is refused with file, line and what was expected.  Without a file every default holds: one
- * web bot called "lobby" on 127.0.0.1:7077.
+ * BELLHOP_<KEY> overrides a setting (BELLHOP_LISTEN, BELLHOP_STATE_DIR, BELLHOP_LOG_LEVEL, ...).
+ * An unknown key, a missing one or a wrong type is refused with file, line and what was expected.
+ * Without a file every default holds: one web bot called "lobby" on 127.0.0.1:7077.
  *
- * The table in config_keys.c carries name, type, default, whether a reload takes it, and the sentence
- * that docs/configuration.md is printed from (`bellhop help config`).
+ * The table in config_keys.c carries name, type, default, whether a reload takes it, and the
+ * sentence that docs/configuration.md is printed from (`bellhop help config`).
  */
 #pragma once
 #include "base/buf.h"
@@ -57,8 +57,8 @@ struct config {
     size_t n_platforms;
 };
 
-/* @path NULL: ./bellhop.yaml when it exists, else the defaults.  On failure @ret_why tells file, line
- * and what was expected. */
+/* @path NULL: ./bellhop.yaml when it exists, else the defaults.  On failure @ret_why tells file,
+ * line and what was expected. */
 enum bh_err config_load(const char *path, struct config **ret_cfg, struct buf *ret_why) BH_MUST_USE;
 void config_free(struct config *c); /* secrets are wiped */
 /* What differs, one key per line: what a reload takes and what needs a restart. */

@@ -35,8 +35,8 @@ extern const char config_platform_names[]; /* "web telegram ..." */
 /* True when @word is one of @words, which are separated by @sep. */
 bool config_word_in(struct str word, const char *words, char sep);
 
-/* Parse @text into the member of @base that @k describes.  False: @ret_expected tells what would have
- * been right. */
+/* Parse @text into the member of @base that @k describes.  False: @ret_expected tells what would
+ * have been right. */
 bool config_set(void *base, const struct config_key *k, struct str text, struct buf *ret_expected);
 void config_clear(void *base, const struct config_key *k); /* frees text, wipes it when secret */
 bool config_same(const void *a, const void *b, const struct config_key *k);

@@ -17,6 +17,6 @@ uint64_t hash64(const struct hash_key *key, struct str s);
 struct hash128 hash128(const struct hash_key *key, struct str s);
 const struct hash_key *hash_process_key(void); /* random, made once, for in-memory tables */
 
-/* Replace the random key, so that a simulation walks its maps in the same order every time.  Call it
- * before the first table is filled. */
+/* Replace the random key, so that a simulation walks its maps in the same order every time.  Call
+ * it before the first table is filled. */
 void hash_set_process_key(struct hash_key key);

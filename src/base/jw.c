@@ -2,8 +2,8 @@
  *
  * Most strings need no escaping, so a string is scanned first (eight bytes at a time while they are
  * plain ASCII) and each clean run is copied whole; only the bytes between runs are looked at one by
- * one.  Room is asked for once per token, comma and quotes included.  Ids and names are copied while
- * they are looked at, sixteen bytes at a time where the machine can. */
+ * one.  Room is asked for once per token, comma and quotes included.  Ids and names are copied
+ * while they are looked at, sixteen bytes at a time where the machine can. */
 #include "base/jw.h"
 #include <math.h>
 #include <stdio.h>

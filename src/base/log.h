@@ -1,8 +1,10 @@
 /* log.h - one line per fact, on stderr, as text or as JSON.
  *
  * The context carries the identity, the message carries the news:
+ *
  *      log_info(&s->log, "caught up: events=%" PRIu64, n);
  *      -> 2026-11-15T13:10:09.123Z info session=41 instance=acme caught up: events=12
+ *
  * error = an operator must act; warn = degraded, we go on and say how; info = one line per life
  * event; debug = state changes.  Secrets and message texts are never logged.  A NULL context is
  * fine.  Safe from any thread.  Never waits: lines that nobody reads are lost, and counted. */

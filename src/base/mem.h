@@ -10,8 +10,9 @@ void *xrealloc(void *p, size_t n);
 char *xstrdup(const char *s);            /* NULL stays NULL */
 char *xstrndup(const char *s, size_t n); /* always NUL-terminated */
 
-/* Hand back what only start-up needed: freed heap, and the pages of code that ran once.  Code that is
- * needed again comes back from the system's file cache.  Worth one call, when start-up is over. */
+/* Hand back what only start-up needed: freed heap, and the pages of code that ran once.
+ * Code that is needed again comes back from the system's file cache.  Worth one call,
+ * when start-up is over. */
 void mem_trim(void);
 
 #define container_of(ptr, type, member) ((type *)(void *)((char *)(ptr)-offsetof(type, member)))

@@ -1,8 +1,8 @@
 /* bus.h - news between bellhop processes: "gateway revoked", "facts changed", interrupts.
  *
- * Delivery is best effort and never inside publish(): whatever must not be lost is in the store, the
- * bus only says that somebody should look.  A publisher hears its own messages too, so one process
- * and many run the same code. */
+ * Delivery is best effort and never inside publish(): whatever must not be lost is in the store,
+ * the bus only says that somebody should look.  A publisher hears its own messages too, so one
+ * process and many run the same code. */
 #pragma once
 #include "base/str.h"
 

@@ -9,13 +9,14 @@
 #include "base/json.h"
 #include "base/str.h"
 
-enum action_op { /* bit numbers of a descriptor's ops */
-                 ACTION_SEND,
-                 ACTION_EDIT,
-                 ACTION_TYPING,
-                 ACTION_FOLLOW_UP,
-                 ACTION_GET_CHAT_INFO,
-                 ACTION_UNKNOWN,
+/* What can be asked for; the bit numbers of a descriptor's ops. */
+enum action_op {
+    ACTION_SEND,
+    ACTION_EDIT,
+    ACTION_TYPING,
+    ACTION_FOLLOW_UP,
+    ACTION_GET_CHAT_INFO,
+    ACTION_UNKNOWN,
 };
 enum action_op action_op_parse(struct str name);
 const char *action_op_name(enum action_op op);
@@ -52,8 +53,9 @@ struct action_result {
     struct str error;                /* its words steer the client: see action_error_* */
     struct str chat_name, chat_type; /* get_chat_info */
 };
-/* The words the real client acts on: it resends after "network", gives up quietly after "timed out",
- * and otherwise tries once more as plain text.  So these are the only prefixes senders use. */
+/* The words the real client acts on: it resends after "network", gives up quietly
+ * after "timed out", and otherwise tries once more as plain text.  So these are the
+ * only prefixes senders use. */
 #define ACTION_ERROR_TRANSIENT "network trouble: " /* the same may work in seconds */
 #define ACTION_ERROR_UNKNOWN "timed out: "         /* may have been delivered */
 #define ACTION_ERROR_NOT_ROUTED "target not routed to an onboarded tenant"

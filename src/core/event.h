@@ -10,11 +10,10 @@
 
 struct event {
     /* where it came from */
-    struct str platform; /* "discord", lower case */
-    struct str bot;      /* which of our identities on that platform */
-    struct str
-        filed_as; /* the platform in its session key, where the gateway files it under another
-                                  * name (a forwarded interaction: "relay"); absent: platform */
+    struct str platform;  /* "discord", lower case */
+    struct str bot;       /* which of our identities on that platform */
+    struct str filed_as;  /* the platform in its session key, where the gateway files it under
+                          * another name (a forwarded interaction: "relay"); absent: platform */
     struct str route_key; /* what `bellhop route` names: guild, chat or bot, by platform */
     struct str event_id;  /* the platform's own id, for deduplication; absent: never a duplicate */
     /* the message */
@@ -37,9 +36,9 @@ struct event {
     bool author_is_bot, mentions_bot, replies_to_bot;
 };
 
-/* The `event` object of an inbound frame, as the contract wants it: never null where the real client
- * dies of it, both scope names, no is_bot, and media URLs that would leak the gateway's bearer left
- * out (see event_media_is_safe()). */
+/* The `event` object of an inbound frame, as the contract wants it: never null where the real
+ * client dies of it, both scope names, no is_bot, and media URLs that would leak the gateway's
+ * bearer left out (see event_media_is_safe()). */
 void event_write(struct buf *out, const struct event *ev);
 
 /* False for URLs that are not http(s) or contain "/relay/media/". */

@@ -1,7 +1,6 @@
 /* gate.h - whose message is it: one pure function over an event and the facts.
  *
- *      deliver  <=>  authorized  AND  visible  AND  relevant        (it only narrows; unknown is
- * no)
+ *      deliver  <=>  authorized  AND  visible  AND  relevant     (it only narrows; unknown is no)
  *
  *   authorized  the author is linked to the instance (the owner floor), or the instance was granted
  *               the place (a scope, or a route an operator made) and its principal policy admits

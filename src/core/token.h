@@ -15,7 +15,8 @@ enum token_verdict { TOKEN_OK, TOKEN_EXPIRED /* well signed */, TOKEN_BAD };
 
 /* Decode into @scratch.  False: not a token at all. */
 bool token_read(struct str text, struct buf *scratch, struct token *ret);
-/* Against every live secret, newest first, in constant time per secret; empty secrets never match. */
+/* Against every live secret, newest first, in constant time per secret;
+ * empty secrets never match. */
 enum token_verdict token_verify(const struct token *t, const struct str *secrets, size_t n,
                                 int64_t now_s, int64_t skew_s);
 void token_mint(struct buf *out, struct str gateway_id, struct str secret, int64_t exp);

@@ -1,9 +1,11 @@
-/* curl_late.h - <curl/curl.h>, with the library loaded when it is first needed.  Private to src/net/.
+/* curl_late.h - <curl/curl.h>, with the library loaded when it is first needed.  Private to
+ * src/net/.
  *
- * libcurl brings some thirty libraries with it, four megabytes that a server whose agents never sleep
- * would carry for nothing, and most of the time a start takes.  So every call goes through a table, which
- * curl_global_init() fills before it does its own work: call that first, as one does anyway.  The gateway
- * client is compiled with this header in front (see the top meson.build) and knows nothing of it. */
+ * libcurl brings some thirty libraries with it, four megabytes that a server whose agents never
+ * sleep would carry for nothing, and most of the time a start takes.  So every call goes through a
+ * table, which curl_global_init() fills before it does its own work: call that first, as one does
+ * anyway.  The gateway client is compiled with this header in front (see the top meson.build) and
+ * knows nothing of it. */
 #pragma once
 #define CURL_DISABLE_TYPECHECK
 #include <curl/curl.h>

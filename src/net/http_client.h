@@ -1,6 +1,7 @@
 /* http_client.h - outbound HTTP(S): platform REST, wake pokes, JWKS.  libcurl underneath.
  *
- *      s->poke = http_fetch(client, &(struct http_fetch){.url = url, .timeout_ms = 5000}, on_poked, s);
+ *      struct http_fetch what = {.url = url, .timeout_ms = 5000};
+ *      s->poke = http_fetch(client, &what, on_poked, s);
  *      ...
  *      http_cancel(&s->poke);      // on_poked will not run; s->poke is NULL now
  *
@@ -20,18 +21,19 @@ struct http_fetch {
     struct str body;            /* copied; absent: none */
     int64_t timeout_ms;         /* the whole call; 0: 30 s */
     size_t max_body;            /* a longer answer is cut off with BH_MALFORMED; 0: 8 MiB */
-    bool public_only; /* refuse private, loopback, link-local, unique-local, multicast and metadata
-                              * addresses, checked on the address actually connected to */
-    bool once;        /* what must not happen twice: never sent again behind our back when a kept
-                              * connection dies under it; that is BH_UNKNOWN instead */
-    const char *unix_socket; /* connect here instead; NULL: by the URL */
-    const char *ca_path;     /* PEM file of the authorities to trust; NULL: the system's */
+    bool public_only;           /* refuse private, loopback, link-local, unique-local, multicast and
+                                 * metadata addresses, checked on the one actually connected to */
+    bool once;                  /* what must not happen twice: never sent again behind our back when
+                                 * a kept connection dies under it; that is BH_UNKNOWN instead */
+    const char *unix_socket;    /* connect here instead; NULL: by the URL */
+    const char *ca_path;        /* PEM file of the authorities to trust; NULL: the system's */
 };
 
 struct http_result {
-    enum bh_err err; /* BH_OK: an answer came, whatever its status; BH_REFUSED: address refused by
-                              * public_only; BH_UNKNOWN: the request was written but no answer came;
-                              * BH_UNAVAILABLE: never connected; BH_MALFORMED: answer too long or not HTTP */
+    /* BH_OK: an answer came, whatever its status; BH_REFUSED: address refused by public_only;
+     * BH_UNKNOWN: the request was written but no answer came; BH_UNAVAILABLE: never connected;
+     * BH_MALFORMED: answer too long or not HTTP */
+    enum bh_err err;
     int status;
     struct str body;              /* borrowed for the callback */
     const char *why;              /* a sentence for the log when err != BH_OK */

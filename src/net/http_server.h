@@ -71,7 +71,8 @@ bool http_is_tls(const struct http_req *r);
 struct http_id http_req_id(const struct http_req *r);
 void *http_listener_tag(const struct http_req *r); /* see http_server_tag_last() */
 
-/* Mark the listener added last, so that the handler can tell the admin socket from the public one. */
+/* Mark the listener added last, so that the handler can tell the admin socket
+ * from the public one. */
 void http_server_tag_last(struct http_server *s, void *tag);
 
 /* ---- answers: from the handler or any time later; the first one counts ---- */

@@ -1,8 +1,8 @@
-/* ws_client.h - an outgoing WebSocket on the loop (the Discord gateway).  libcurl connects (DNS, proxies,
- * TLS), ws_codec frames.
+/* ws_client.h - an outgoing WebSocket on the loop (the Discord gateway).  libcurl connects (DNS,
+ * proxies, TLS), ws_codec frames.
  *
- * A struct ws_client lives from ws_client_open() until its on_closed() returned or ws_client_free(),
- * whichever is first; after ws_client_free() no handler runs. */
+ * A struct ws_client lives from ws_client_open() until its on_closed() returned or
+ * ws_client_free(), whichever is first; after ws_client_free() no handler runs. */
 #pragma once
 #include "base/buf.h"
 

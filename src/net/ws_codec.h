@@ -4,8 +4,8 @@
  * The decoder is fed whatever arrived and answers one item at a time.  It checks masking (a server
  * requires it, a client refuses it), reserved bits, opcodes, control frame sizes and fragmentation
  * order; the UTF-8 of text is left to the JSON parser behind it, which checks every byte anyway.
- * State is 64 bytes; payload is unmasked in place and handed out without being collected, except for
- * control frames that arrive in pieces.
+ * State is 64 bytes; payload is unmasked in place and handed out without being collected, except
+ * for control frames that arrive in pieces.
  */
 #pragma once
 #include "base/buf.h"

@@ -82,10 +82,10 @@ enum store_row_flag {
 
 struct store_append {
     struct store_op op;
-    uint64_t id;  /* > 0, never used before, larger than those before it but for an append that had
-                             * to wait or is tried again after a failure; see store.boot.  Ignored by
-                             * a shared store */
-    uint32_t box; /* the mailbox's number; a shared store has them up to STORE_MAX_BOX */
+    uint64_t id;      /* > 0, never used before, larger than those before it but for an append that
+                       * had to wait or is tried again after a failure; see store.boot.  Ignored by
+                       * a shared store */
+    uint32_t box;     /* the mailbox's number; a shared store has them up to STORE_MAX_BOX */
     uint8_t row_kind; /* enum store_row_kind */
     uint8_t flags;    /* of enum store_row_flag */
     bool has_key;     /* @key goes into the deduplication record in the same transaction */

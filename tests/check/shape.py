@@ -51,6 +51,19 @@ def columns(tree, data):
             yield Problem(path, f"{path}:{wide[0]} is over {WIDE} columns: break the comment by hand")
 
 
+def pictures(tree, data):
+    """A picture or a table in a comment is not cut: after its last line stands a blank one."""
+    for path in tree.match("src", "sdk", "tests", "examples", ext=("c", "h", "cc")):
+        for first, comment in tree.comments(path):
+            before = 0
+            for number, line in enumerate(comment.splitlines()[1:], first + 1):
+                m = re.match(r"\s*\*( *)[^\s/]", line)
+                if m and len(m.group(1)) == 1 and before >= 3:
+                    yield Problem(path, f"{path}:{number}: this line was cut off the picture or table above: draw it "
+                                        "again, or leave a blank line below it")
+                before = len(m.group(1)) if m else 0
+
+
 def function_name(lines, brace):
     """The name before the last parenthesis that opens in column 0's declaration above line @brace."""
     head = []

@@ -146,6 +146,16 @@ def test_a_wide_line_is_named(house):
     says(house, "columns", "src/base/str.c:1 is over 100 columns")
 
 
+def test_a_picture_that_was_cut_is_named(house):
+    house.write("src/base/str.c", "/* str.c - bytes.\n *\n *      SHORT --grows-->\n * LONG\n */\n")
+    says(house, "pictures", "src/base/str.c:4: this line was cut off the picture or table above")
+
+
+def test_a_picture_with_room_around_it_is_fine(house):
+    house.write("src/base/str.c", "/* str.c - bytes.\n *\n *      SHORT --grows--> LONG\n *\n * That is all. */\n")
+    assert house.run("pictures")[0]
+
+
 @pytest.mark.parametrize("comment, name", [
     ("Then str_cut() cuts it.", "str_cut"), ("The field n_bytes counts.", "n_bytes"), ("See cut.c for more.", "cut.c"),
     ("At most MAX_BYTES of them.", "MAX_BYTES"), ("The `cutter` cuts.", "cutter"), ("@bytes is borrowed.", "@bytes")])

@@ -7,8 +7,8 @@
  *      mode ack|later|release|reply|slow MS     what on_event does from now on
  *      open | idle | close | quit | wait MS | state | stats | descriptor [PLATFORM]
  *      send CHAT TEXT | asend CHAT TEXT | edit CHAT MESSAGE TEXT | info CHAT | json ACTION
- *      follow KEY KIND TEXT | interrupt KEY | ackheld | releaseheld | set OPTION NUMBER (before
- * open)
+ *      follow KEY KIND TEXT | interrupt KEY | ackheld | releaseheld
+ *      set OPTION NUMBER                        before open
  */
 #include <pthread.h>
 #include <stdio.h>

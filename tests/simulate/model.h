@@ -4,7 +4,7 @@
  *   1. a confirmed delivery is acked or on disk, always; at the end every one was received
  *   2. what is acked is not sent again by this process, nor after a crash once the ack is on disk
  *   3. on one socket, ids only grow: in order, nothing twice; and nothing older that is still owed
- * is skipped
+ *      is skipped
  *   4. nobody receives what was not routed to them
  *   5. a going_idle_ack means: the flip is on disk, and so is all that was sent and not acked
  */

@@ -1,7 +1,6 @@
 /* world.c - the scheduler: one seed, one life.  (world.h has the contract.)
  *
- *      set up tenants -> TROUBLE: random steps, crashes, restarts -> PEACE: everything drains ->
- * judged
+ *      set up tenants -> TROUBLE: random steps, crashes, restarts -> PEACE: all drains -> judged
  *
  * After each step the model's promises are checked and the clock has moved a little. */
 #include <stdarg.h>

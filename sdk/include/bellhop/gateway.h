@@ -27,7 +27,7 @@
  *      socket     reads and writes, never runs code of yours, so results and acks always flow
  *      events     on_event and on_passthrough, one at a time, in the order of the connector
  *      notices    on_interrupt, on_state, on_descriptor and the done callbacks of requests, one at
- *                 a time, in order; not held up by a slow on_event, so that an interrupt can reach it
+ *                 a time, in order; not held up by a slow on_event, so an interrupt can reach it
  *
  * Every function may be called from any thread and from inside every handler, blocking ones
  * (..._wait) included, except where a comment says otherwise.  There are no globals: a process may
@@ -81,11 +81,12 @@ enum bhgw_state {
 };
 BHGW_API const char *bhgw_state_name(enum bhgw_state state); /* "ready" */
 
-enum bhgw_status { /* how a call ended */
-                   BHGW_OK,
-                   BHGW_TIMEOUT, /* not in the time given; for bhgw_go_idle_wait(): closed, but unconfirmed */
-                   BHGW_NOT_CONNECTED, /* there is no connection, or it was lost meanwhile */
-                   BHGW_STOPPED,       /* DISABLED or CLOSED: waiting longer is of no use */
+/* How a call ended. */
+enum bhgw_status {
+    BHGW_OK,
+    BHGW_TIMEOUT,       /* not in the time given; bhgw_go_idle_wait(): closed, but unconfirmed */
+    BHGW_NOT_CONNECTED, /* there is no connection, or it was lost meanwhile */
+    BHGW_STOPPED,       /* DISABLED or CLOSED: waiting longer is of no use */
 };
 
 /* What a handler did with a delivery. */
@@ -247,9 +248,9 @@ BHGW_API enum bhgw_status bhgw_open(struct bhgw *gw);
 /* Wait until READY.  @timeout_ms negative: for ever. */
 BHGW_API enum bhgw_status bhgw_wait_ready(struct bhgw *gw, int timeout_ms);
 
-/* Go dormant: tell the connector, keep serving until it confirmed and the handlers are idle (at most
- * idle_ack_timeout_ms), close with 1000.  From then on the connector keeps what arrives and pokes the
- * wake URL; bhgw_open() fetches it.  A machine may be suspended only after BHGW_OK. */
+/* Go dormant: tell the connector, keep serving until it confirmed and the handlers are idle (at
+ * most idle_ack_timeout_ms), close with 1000.  From then on the connector keeps what arrives and
+ * pokes the wake URL; bhgw_open() fetches it.  A machine may be suspended only after BHGW_OK. */
 BHGW_API void bhgw_go_idle(struct bhgw *gw);
 BHGW_API enum bhgw_status bhgw_go_idle_wait(struct bhgw *gw);
 
@@ -271,9 +272,9 @@ BHGW_API void bhgw_descriptor_free(struct bhgw_descriptor *d);
 
 /* ---- settling deliveries a handler kept with BHGW_LATER ---- */
 
-/* It is durably taken.  An unknown, settled or zero number does nothing.  When the socket that brought
- * it is gone, the connector sends it again and the library acknowledges it then, by itself, without
- * handing it over twice. */
+/* It is durably taken.  An unknown, settled or zero number does nothing.  When the socket that
+ * brought it is gone, the connector sends it again and the library acknowledges it then, by itself,
+ * without handing it over twice. */
 BHGW_API void bhgw_ack(struct bhgw *gw, uint64_t delivery);
 /* It is not taken after all: handed over again when the connector repeats it. */
 BHGW_API void bhgw_release(struct bhgw *gw, uint64_t delivery);
@@ -373,8 +374,8 @@ BHGW_API void bhgw_stats_get(struct bhgw *gw, struct bhgw_stats *stats);
 
 /* ---- for HTTP calls of your own to the same connector ---- */
 
-/* The WebSocket URL, or the HTTP base ("https://c.example"), behind a configured @url.  Heap strings,
- * freed with bhgw_string_free(); NULL: not a URL of ours. */
+/* The WebSocket URL, or the HTTP base ("https://c.example"), behind a configured @url.  Heap
+ * strings, freed with bhgw_string_free(); NULL: not a URL of ours. */
 BHGW_API char *bhgw_ws_url(const char *url);
 BHGW_API char *bhgw_http_url(const char *url);
 /* A bearer token: "Authorization: Bearer <token>".  @ttl_s 0: never expires. */

@@ -1,6 +1,7 @@
 /* knock.h - the wake listener: pokes, /healthz, and our own probe coming back through the wake URL.
  *
- * A stranger gets one small answer and is closed; at most KNOCKERS of them are listened to at once. */
+ * A stranger gets one small answer and is closed; at most KNOCKERS of them are
+ * listened to at once. */
 #pragma once
 #include <poll.h>
 #include <stdbool.h>

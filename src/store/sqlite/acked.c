@@ -6,9 +6,8 @@
  * in a set in memory, which hides the row from every read.  Later the rows are purged in their own
  * order, when neighbours go together: 1.5 us a row, at a time when nobody waits.
  *
- *      ack --commit--> LOGGED, hidden --purge slice--> deleted      (several slices, in order of
- * id)
- *                                     '--after the last slice: the log up to its end is deleted too
+ *      ack --commit--> LOGGED, hidden --purge slices, in order of id--> deleted
+ *                                    '--after the last slice: the log up to its end is deleted too
  *
  * A crash in between is repaired by acked_recover(): what the log names is deleted before anybody
  * reads.  All of this runs on the store thread, or with it stopped. */

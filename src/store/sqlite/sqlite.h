@@ -1,4 +1,5 @@
-/* sqlite.h - the embedded store: one file, WAL, synchronous=FULL, one thread that commits in groups.
+/* sqlite.h - the embedded store: one file, WAL, synchronous=FULL, one thread that commits in
+ * groups.
  *
  *      loop thread            store thread
  *      submit ─> queue ──swap──> BEGIN; every op; COMMIT (one fsync)

@@ -1,7 +1,8 @@
 /* thread.c - the queue in, the thread, and the way back to the loop.
  *
- *      IDLE --first op--> LINGERING --linger over | urgent op | enough ops--> BUSY --queue empty-->
- * IDLE
+ *      IDLE --first op--> LINGERING --linger over, urgent op or enough ops--> BUSY
+ *       ^                                                                      |
+ *       '------------------------------- queue empty --------------------------'
  *
  * The thread takes the whole queue at once and cuts it into batches.  It is woken by a submit only
  * when it sleeps and nobody has woken it yet: under load there is no system call per op, and with
