@@ -1,95 +1,119 @@
-/* act.c - what a gateway asks for, checked and made a request. */
+/* act.c - what a gateway asks for, checked and made an outgoing. */
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
 #include "base/mem.h"
-#include "platform/telegram/req.h"
+#include "platform/telegram/outgoing.h"
+#include "platform/telegram/telegram.h"
 
 #define GENERAL_TOPIC 1
 
-static bool read_content(struct tg_req *q, const struct action *a, size_t max_parts)
+void tg_outgoing_free(struct outgoing *o)
+{
+    struct tg_outgoing *x = tg_outgoing_of(o);
+    struct map *edits = &x->t->edits;
+
+    if (x->edit_key[0] != '\0' && map_get(edits, str_of(x->edit_key)) == x)
+        map_del(edits, str_of(x->edit_key));
+    md_done(&x->md);
+    free(x);
+}
+
+/* NULL: it can be sent; else why not. */
+static const char *read_content(struct tg_outgoing *x, const struct action *a, size_t max_parts)
 {
     size_t parts = 0;
 
-    md_parse(&q->md, a->content);
-    for (struct md_part p = {0}; parts <= max_parts && md_next(&q->md, TG_LIMIT, &p);)
+    md_parse(&x->md, a->content);
+    for (struct md_part p = {0}; parts <= max_parts && md_next(&x->md, TG_LIMIT, &p);)
         parts++;
-    if (parts == 0) {
-        tg_req_fail(q, "", "the message is empty");
-        return false;
-    }
-    if (parts > max_parts) {
-        tg_req_fail(q, "",
-                    max_parts == 1
-                        ? "the edited text is longer than one Telegram message holds (4096)"
-                        : "the message is longer than sixteen Telegram messages");
-        return false;
-    }
-    return md_next(&q->md, TG_LIMIT, &q->part);
+    x->out.n_parts = parts;
+    if (parts == 0)
+        return "the message is empty";
+    if (parts > max_parts)
+        return max_parts == 1 ? "the edited text is longer than one Telegram message holds (4096)"
+                              : "the message is longer than sixteen Telegram messages";
+    md_next(&x->md, TG_LIMIT, &x->part);
+    return NULL;
 }
 
-static void act_send(struct tg_req *q, const struct action *a)
+static const char *read_send(struct tg_outgoing *x, const struct action *a)
 {
-    struct buf what = BUF_INIT;
-
-    if (!str_to_i64(a->reply_to, &q->reply_to) || q->reply_to < 0)
-        q->reply_to = 0;
-    if (!read_content(q, a, TG_MAX_PARTS))
-        return;
-    tg_req_describe(&what, q);
-    bool cut_off = intents_was_cut_off(q->t->intents, buf_str(&what));
-    buf_done(&what);
-    if (cut_off) {
-        q->t->n.unknown++;
-        tg_req_fail(
-            q, ACTION_ERROR_UNKNOWN,
-            "the same message was being sent when bellhop stopped; it may have been delivered");
-        return;
-    }
-    tg_req_queue(q);
+    if (!str_to_i64(a->reply_to, &x->reply_to) || x->reply_to < 0)
+        x->reply_to = 0;
+    return read_content(x, a, TG_MAX_PARTS);
 }
+
+static const char *read_edit(struct tg_outgoing *x, const struct action *a)
+{
+    x->thread = 0; /* a message knows its topic */
+    if (!str_to_i64(a->message_id, &x->message_id) || x->message_id <= 0)
+        return "there is no such message to edit";
+    return read_content(x, a, 1);
+}
+
+/* ---- under way ---- */
 
 /* While an edit waits, a newer one of the same message takes its place: nobody would see the first.
  */
-static bool replace_edit(struct tg_req *q)
+static bool replace_edit(struct tg_outgoing *x, const struct sender_order *q)
 {
-    list_each (&q->t->reqs, it, nxt) {
-        struct tg_req *old = list_entry(it, struct tg_req, link);
-        if (old == q || old->op != ACTION_EDIT || !old->waiting ||
-            old->message_id != q->message_id || strcmp(old->chat, q->chat) != 0)
-            continue;
-        struct action_id id = old->id;
-        struct md md = old->md;
-        old->id = q->id;
-        old->md = q->md;
-        old->part = q->part;
-        old->plain = false;
-        q->id = id;
-        q->md = md;
-        tg_req_succeed(q, q->message_id);
-        return true;
+    struct map *edits = &x->t->edits;
+
+    snprintf(x->edit_key, sizeof x->edit_key, "%s %" PRId64, x->chat, x->message_id);
+    struct tg_outgoing *old = map_get(edits, str_of(x->edit_key));
+    if (old == NULL || !outgoing_waits(&old->out)) {
+        map_del(edits, str_of(x->edit_key)); /* first: the key is borrowed from the value */
+        map_put(edits, str_of(x->edit_key), x);
+        return false;
     }
-    return false;
+    struct md md = old->md;
+    old->md = x->md;
+    x->md = md;
+    old->part = x->part;
+    old->plain = false;
+    sender_supersede(&old->out, q);
+    tg_outgoing_free(&x->out);
+    return true;
 }
 
-static void act_edit(struct tg_req *q, const struct action *a)
+static void start_edit(struct tg_outgoing *x, const struct sender_order *q)
 {
-    q->thread = 0; /* a message knows its topic */
-    if (!str_to_i64(a->message_id, &q->message_id) || q->message_id <= 0) {
-        tg_req_fail(q, "", "there is no such message to edit");
-        return;
-    }
-    if (read_content(q, a, 1) && !replace_edit(q))
-        tg_req_queue(q);
+    if (!replace_edit(x, q))
+        sender_act(x->t->sender, &x->out, q);
 }
 
-static void act_typing(struct tg_req *q, const struct action *a)
+static void start_send(struct tg_outgoing *x, struct sender_order *q)
 {
-    struct str chat = tg_req_chat(q);
-    bool clear = a->content_set && str_is_empty(a->content);
+    struct buf what = BUF_INIT;
 
-    if (clear || tg_chat_wait_ms(q->t, chat) > 0 || tg_chat_typed(q->t, chat))
-        tg_req_succeed(q, 0);
-    else
-        tg_req_call(q);
+    buf_printf(&what, "%s\x1f%" PRId64 "\x1f", x->chat, x->thread);
+    buf_add_str(&what, buf_str(&x->md.text));
+    q->what = buf_str(&what);
+    sender_act(x->t->sender, &x->out, q);
+    buf_done(&what);
 }
+
+/* Signs and questions have lanes of their own: nothing that is said waits behind them. */
+static void start_aside(struct tg_outgoing *x, struct sender_order *q)
+{
+    char lane[TG_CHAT_CHARS + 16];
+
+    snprintf(lane, sizeof lane, "%s %s", action_op_name(x->op), x->chat);
+    x->out.n_parts = 1;
+    q->lane = str_of(lane);
+    sender_act(x->t->sender, &x->out, q);
+}
+
+static bool typing_needs_nothing(struct telegram *t, const struct action *a)
+{
+    struct str chat = tg_chat_now(t, a->chat_id);
+
+    return (a->content_set && str_is_empty(a->content)) || tg_chat_wait_ms(t, chat) > 0 ||
+           tg_chat_typed(t, chat);
+}
+
+/* ---- the platform's entrance ---- */
 
 static bool is_chat_id(struct str id)
 {
@@ -100,37 +124,56 @@ static bool is_chat_id(struct str id)
     return str_to_i64(id, &number) || (id.p[0] == '@' && id.n > 1);
 }
 
+static struct tg_outgoing *outgoing_new(struct telegram *t, const struct action *a)
+{
+    struct tg_outgoing *x = xcalloc(1, sizeof *x);
+
+    x->t = t;
+    x->op = a->op;
+    memcpy(x->chat, a->chat_id.p, a->chat_id.n);
+    if (!str_to_i64(a->thread_id, &x->thread) || x->thread <= GENERAL_TOPIC)
+        x->thread = 0; /* the General topic has no thread: Telegram refuses its number */
+    return x;
+}
+
+static void start(struct telegram *t, struct sender_order *q)
+{
+    struct tg_outgoing *x = outgoing_new(t, q->action);
+    const char *wrong = NULL;
+
+    if (x->op == ACTION_SEND)
+        wrong = read_send(x, q->action);
+    else if (x->op == ACTION_EDIT)
+        wrong = read_edit(x, q->action);
+    if (wrong != NULL) {
+        host_fail(t->base.host, q->id, "%s", wrong);
+        tg_outgoing_free(&x->out);
+        return;
+    }
+    struct str chat = tg_outgoing_chat(x);
+    q->lane = chat;
+    if (x->op == ACTION_SEND)
+        start_send(x, q);
+    else if (x->op == ACTION_EDIT)
+        start_edit(x, q);
+    else
+        start_aside(x, q);
+}
+
 void tg_act(struct platform *p, struct action_id id, const struct action_from *from,
             const struct action *a)
 {
     struct telegram *t = container_of(p, struct telegram, base);
+    struct sender_order q = {.id = id, .from = from, .action = a};
 
-    if (!is_chat_id(a->chat_id)) {
+    if (!is_chat_id(a->chat_id))
         host_fail(p->host, id, "\"%.*s\" is no Telegram chat",
                   (int)(a->chat_id.n < 64 ? a->chat_id.n : 64),
                   a->chat_id.p != NULL ? a->chat_id.p : "");
-        return;
-    }
-    struct tg_req *q = tg_req_new(t, id, a);
-    if (!str_to_i64(a->thread_id, &q->thread) || q->thread <= GENERAL_TOPIC)
-        q->thread = 0; /* the General topic has no thread: Telegram refuses its number */
-    switch (a->op) {
-    case ACTION_SEND:
-        act_send(q, a);
-        return;
-    case ACTION_EDIT:
-        act_edit(q, a);
-        return;
-    case ACTION_TYPING:
-        act_typing(q, a);
-        return;
-    case ACTION_GET_CHAT_INFO:
-        q->thread = 0;
-        tg_req_call(q);
-        return;
-    case ACTION_FOLLOW_UP:
-    case ACTION_UNKNOWN:
-        break;
-    }
-    tg_req_fail(q, "unsupported op: ", action_op_name(a->op));
+    else if ((telegram_ops.descriptor->ops & 1u << a->op) == 0)
+        host_fail(p->host, id, "unsupported op: %s", action_op_name(a->op));
+    else if (a->op == ACTION_TYPING && typing_needs_nothing(t, a))
+        host_result(p->host, id, &(struct action_result){.success = true});
+    else
+        start(t, &q);
 }

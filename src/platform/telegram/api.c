@@ -13,7 +13,7 @@
 #define MAX_ANSWER ((size_t)16 << 20) /* 100 updates with all their entities */
 
 struct http_call *tg_call(struct telegram *t, const char *method, struct str body,
-                          int64_t timeout_ms, bool once, http_done_cb *done, void *ctx)
+                          int64_t timeout_ms, http_done_cb *done, void *ctx)
 {
     static const char *const headers[] = {"Content-Type: application/json", NULL};
     struct buf url = BUF_INIT;
@@ -25,7 +25,6 @@ struct http_call *tg_call(struct telegram *t, const char *method, struct str bod
                                                              .headers = headers,
                                                              .body = body,
                                                              .timeout_ms = timeout_ms,
-                                                             .once = once,
                                                              .max_body = MAX_ANSWER},
                                         done, ctx);
     buf_wipe(&url);

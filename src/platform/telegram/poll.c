@@ -165,7 +165,7 @@ static void on_me(void *ctx, const struct http_result *r)
 
 static void ask_who(struct telegram *t)
 {
-    t->poll.call = tg_call(t, "getMe", STR("{}"), CALL_MS, false, on_me, t);
+    t->poll.call = tg_call(t, "getMe", STR("{}"), CALL_MS, on_me, t);
 }
 
 /* ---- webhook or not ---- */
@@ -223,7 +223,7 @@ static void set_up(struct telegram *t)
     struct jw w = jw_begin(&body);
 
     if (t->secret == NULL) {
-        t->poll.call = tg_call(t, "deleteWebhook", STR("{}"), CALL_MS, false, on_set_up, t);
+        t->poll.call = tg_call(t, "deleteWebhook", STR("{}"), CALL_MS, on_set_up, t);
         return;
     }
     if (t->env->public_url == NULL) { /* the operator registers it */
@@ -238,7 +238,7 @@ static void set_up(struct telegram *t)
     jw_kstr(&w, "secret_token", str_of(t->secret));
     updates_wanted(&w);
     jw_end_obj(&w);
-    t->poll.call = tg_call(t, "setWebhook", buf_str(&body), CALL_MS, false, on_set_up, t);
+    t->poll.call = tg_call(t, "setWebhook", buf_str(&body), CALL_MS, on_set_up, t);
     buf_wipe(&body);
     buf_done(&url);
 }
@@ -291,7 +291,7 @@ static void on_webhook_info(void *ctx, const struct http_result *r)
 
 static void check_webhook(struct telegram *t)
 {
-    t->poll.call = tg_call(t, "getWebhookInfo", STR("{}"), CALL_MS, false, on_webhook_info, t);
+    t->poll.call = tg_call(t, "getWebhookInfo", STR("{}"), CALL_MS, on_webhook_info, t);
 }
 
 /* ---- the offset ---- */
@@ -371,8 +371,7 @@ static void fetch(struct telegram *t)
     jw_ki64(&w, "timeout", POLL_S);
     updates_wanted(&w);
     jw_end_obj(&w);
-    t->poll.call =
-        tg_call(t, "getUpdates", buf_str(&body), (POLL_S + 15) * 1000, false, on_updates, t);
+    t->poll.call = tg_call(t, "getUpdates", buf_str(&body), (POLL_S + 15) * 1000, on_updates, t);
     buf_done(&body);
 }
 

@@ -1,7 +1,4 @@
-/* take.c - an update becomes an event and is handed to the host.
- *
- * host_accept() cannot be called off, so what waits for its answer is an object of its own; when
- * the bot closes first it is orphaned, and the answer finds nobody. */
+/* take.c - an update becomes an event and is handed to the host. */
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -10,19 +7,19 @@
 
 struct tg_accept {
     struct list link;
-    struct telegram *t; /* borrowed; NULL: the bot was closed meanwhile */
+    struct telegram *t; /* borrowed */
+    struct accept_id id;
     tg_taken_fn *done;
     uint64_t tag;
 };
 
-/* Reachable from here, so that a shutdown in the middle is not called a leak. */
-static struct list orphans = {&orphans, &orphans};
-
-void tg_accepts_orphan(struct telegram *t)
+void tg_accepts_cancel(struct telegram *t)
 {
     list_each (&t->accepts, it, nxt) {
-        list_entry(it, struct tg_accept, link)->t = NULL;
-        list_move(it, &orphans);
+        struct tg_accept *a = list_entry(it, struct tg_accept, link);
+        host_accept_cancel(t->base.host, a->id);
+        list_remove(&a->link);
+        free(a);
     }
 }
 
@@ -33,8 +30,6 @@ static void on_accepted(void *ctx, enum bh_err err)
 
     list_remove(&a->link);
     free(a);
-    if (copy.t == NULL)
-        return;
     if (err != BH_OK)
         copy.t->n.again++;
     copy.done(copy.t, copy.tag, err);
@@ -92,6 +87,6 @@ bool tg_take(struct telegram *t, struct json update, tg_taken_fn *done, uint64_t
     list_init(&a->link);
     list_append(&t->accepts, &a->link);
     t->n.events++;
-    host_accept(t->base.host, &t->base, &ev, on_accepted, a);
+    a->id = host_accept(t->base.host, &t->base, &ev, on_accepted, a);
     return true;
 }

@@ -6,8 +6,7 @@
 #include "base/crypto.h"
 #include "base/jw.h"
 #include "base/mem.h"
-#include "platform/intent.h"
-#include "platform/outbox.h"
+#include "platform/sender.h"
 #include "platform/telegram/telegram_priv.h"
 
 static void log_prefix(const struct log *log, struct buf *out)
@@ -90,9 +89,11 @@ static void tg_close(struct platform *p)
     struct telegram *t = container_of(p, struct telegram, base);
 
     tg_poll_stop(t);
-    tg_send_close(t);
-    tg_accepts_orphan(t);
+    tg_accepts_cancel(t);
+    sender_free(t->sender);
+    map_done(&t->edits);
     tg_chats_free(t);
+    buf_done(&t->scratch);
     json_parser_free(t->answers);
     arena_done(&t->arena);
     free_secret(t->url);
@@ -124,9 +125,10 @@ static enum bh_err tg_open(const struct config_platform *cfg, struct host *host,
         t->secret = xstrdup(cfg->webhook_secret);
     t->answers = json_parser_new();
     list_init(&t->accepts);
-    if (!tg_send_open(t, ret_why)) {
+    enum bh_err err = sender_new(&t->base, "Telegram", &tg_sender, &t->sender, ret_why);
+    if (err != BH_OK) {
         tg_close(&t->base);
-        return BH_UNAVAILABLE;
+        return err;
     }
     tg_poll_start(t);
     log_info(&t->log, "open: mode=%s", t->secret != NULL ? "webhook" : "polling");
@@ -137,7 +139,9 @@ static enum bh_err tg_open(const struct config_platform *cfg, struct host *host,
 static void tg_status(struct platform *p, struct jw *w)
 {
     struct telegram *t = container_of(p, struct telegram, base);
+    struct sender_stats s;
 
+    sender_stats(t->sender, &s);
     jw_kstr(w, "state", str_of(tg_state_name(t)));
     jw_kstr(w, "mode", t->secret != NULL ? STR("webhook") : STR("polling"));
     jw_kstr(w, "username", str_of(t->me.username));
@@ -155,10 +159,10 @@ static void tg_status(struct platform *p, struct jw *w)
     jw_ki64(w, "edits", (int64_t)t->n.edits);
     jw_ki64(w, "plainRetries", (int64_t)t->n.plain);
     jw_ki64(w, "limited", (int64_t)t->n.limited);
-    jw_ki64(w, "refused", (int64_t)t->n.refused);
-    jw_ki64(w, "unknown", (int64_t)t->n.unknown);
-    jw_ki64(w, "cutOffAtStart", (int64_t)intents_found(t->intents));
-    jw_ki64(w, "waiting", (int64_t)outbox_waiting(t->outbox));
+    jw_ki64(w, "refused", (int64_t)s.refused);
+    jw_ki64(w, "unknown", (int64_t)s.unknown);
+    jw_ki64(w, "cutOffAtStart", (int64_t)s.cut_off);
+    jw_ki64(w, "waiting", (int64_t)s.waiting);
 }
 
 static const struct descriptor tg_descriptor = {

@@ -1,10 +1,14 @@
 /* telegram_priv.h - what the files of this folder share.
  *
- *      poll.c     who we are, webhook or not, getUpdates; the life of the connection (state
- * machine) webhook.c  the same updates, brought by Telegram take.c     an update -> normalize.c ->
- * host_accept() send.c     actions -> requests, in lanes; refuse.c turns refusals into sentences
- *      chats.c    what is known of a chat: it moved, it is limited, we just typed in it
- *      api.c      one request and its answer; the only file that sees the token
+ *      telegram.c  the bot: configuration, opening, closing, status
+ *      poll.c      who we are, webhook or not, getUpdates; the life of the connection (a state machine)
+ *      deliver.c   the updates of one getUpdates, until every one of them is accepted
+ *      webhook.c   the same updates, brought by Telegram
+ *      take.c      an update -> normalize.c -> host_accept()
+ *      act.c       actions -> outgoing.h -> the sender; send.c is the sender's two halves
+ *      refuse.c    Telegram's refusals as sentences
+ *      chats.c     what is known of a chat: it moved, it is limited, we just typed in it
+ *      api.c       one request and its answer
  */
 #pragma once
 #include "base/arena.h"
@@ -22,10 +26,11 @@
 #define TG_BATCH 100    /* updates of one getUpdates */
 #define TG_CHAT_CHARS 64
 
-struct intents;
-struct outbox;
+struct sender;
+struct sender_ops;
 struct telegram;
 
+/* poll.c has the picture. */
 enum tg_state { TG_WHO, TG_HOOK, TG_FETCH, TG_DELIVER, TG_LISTEN, TG_CHECK, TG_REST };
 
 enum tg_mark { TG_WAITING, TG_TAKEN, TG_HELD, TG_DONE };
@@ -64,13 +69,13 @@ struct telegram {
     struct json_parser *answers; /* owned: of api.c and webhook.c, one document at a time */
     struct arena arena;          /* of the update being taken */
     struct tg_poll poll;
-    struct list accepts;     /* take.c: between host_accept() and its answer */
-    struct map chats;        /* chats.c */
-    struct outbox *outbox;   /* owned */
-    struct intents *intents; /* owned */
-    struct list reqs;        /* send.c: struct tg_req */
+    struct list accepts;   /* take.c: between host_accept() and its answer; owned */
+    struct map chats;      /* chats.c */
+    struct sender *sender; /* owned */
+    struct map edits;   /* act.c: chat and message -> its newest edit; borrowed from the sender */
+    struct buf scratch; /* a name that had to be put together */
     struct {
-        uint64_t updates, events, ignored, again, sent, edits, plain, limited, refused, unknown;
+        uint64_t updates, events, ignored, again, sent, edits, plain, limited;
     } n;
 };
 
@@ -97,9 +102,9 @@ struct tg_answer {
     struct json result;     /* TG_OK; borrowed from the parser */
 };
 
-/* POST @body (JSON) to @method.  @once: it must not happen twice. */
+/* POST @body (JSON) to @method: for the connection's own calls, which may all be repeated. */
 struct http_call *tg_call(struct telegram *t, const char *method, struct str body,
-                          int64_t timeout_ms, bool once, http_done_cb *done, void *ctx) BH_MUST_USE;
+                          int64_t timeout_ms, http_done_cb *done, void *ctx) BH_MUST_USE;
 void tg_answer_read(struct telegram *t, struct json_parser *parser, const struct http_result *r,
                     struct tg_answer *ret);
 
@@ -118,32 +123,29 @@ void tg_batch_done(struct telegram *t);  /* poll.c: all accepted, go on */
 
 void tg_webhook(struct platform *p, struct http_req *req);
 
-/* @done runs later, and never after tg_accepts_orphan().  False: nobody needs this update, @done
+/* @done runs later, and never after tg_accepts_cancel().  False: nobody needs this update, @done
  * does not run. */
 typedef void tg_taken_fn(struct telegram *t, uint64_t tag, enum bh_err err);
 bool tg_take(struct telegram *t, struct json update, tg_taken_fn *done, uint64_t tag);
-void tg_accepts_orphan(struct telegram *t);
+void tg_accepts_cancel(struct telegram *t);
 
 /* ---- chats.c ---- */
 
 void tg_chats_load(void *ctx, struct str key, struct str value); /* a store_record_cb */
 void tg_chats_free(struct telegram *t);
 void tg_chat_moved(struct telegram *t, struct str from, struct str to);
-struct str tg_chat_now(struct telegram *t,
-                       struct str id); /* where it is today; @id when it did not move */
+struct str tg_chat_now(struct telegram *t, struct str id);    /* @id when it did not move */
 struct str tg_chat_before(struct telegram *t, struct str id); /* its former id; absent: none */
 void tg_chat_limit(struct telegram *t, struct str id, int64_t for_ms);
 int64_t tg_chat_wait_ms(struct telegram *t, struct str id); /* 0: free */
 bool tg_chat_typed(struct telegram *t, struct str id);      /* true: just now, no need to repeat */
-int64_t
-tg_limit_of_all(struct telegram *t); /* ms the whole bot should rest; 0: only single chats */
+int64_t tg_limit_of_all(struct telegram *t); /* ms the whole bot should rest; 0: single chats */
 
 /* ---- act.c, send.c, refuse.c ---- */
 
 void tg_act(struct platform *p, struct action_id id, const struct action_from *from,
             const struct action *a);
-bool tg_send_open(struct telegram *t, char *ret_why);
-void tg_send_close(struct telegram *t);
+extern const struct sender_ops tg_sender;
 
 /* What a person can do about Telegram's refusal @why; NULL: nothing better than its own words. */
 const char *tg_refusal(int code, const char *why);

@@ -1,0 +1,30 @@
+/* outgoing.h - one action on its way to Telegram; between act.c, which makes them, and send.c, which
+ * writes their requests and reads the answers. */
+#pragma once
+#include "platform/sender.h"
+#include "platform/telegram/markdown.h"
+#include "platform/telegram/telegram_priv.h"
+
+struct tg_outgoing {
+    struct outgoing out; /* first */
+    struct telegram *t;  /* borrowed */
+    enum action_op op;
+    int64_t thread, reply_to, message_id; /* 0: none */
+    struct md md;
+    struct md_part part; /* the one out.at counts */
+    size_t part_at;      /* its number */
+    bool plain;          /* Telegram refused the entities of this part */
+    unsigned moves, broken;
+    char chat[TG_CHAT_CHARS];          /* as asked; tg_outgoing_chat() says where it is */
+    char edit_key[TG_CHAT_CHARS + 24]; /* in telegram->edits; empty: it is not */
+};
+
+static inline struct tg_outgoing *tg_outgoing_of(struct outgoing *o)
+{
+    return container_of(o, struct tg_outgoing, out);
+}
+static inline struct str tg_outgoing_chat(const struct tg_outgoing *x) /* where it is today */
+{
+    return tg_chat_now(x->t, str_of(x->chat));
+}
+void tg_outgoing_free(struct outgoing *o);
