@@ -62,7 +62,6 @@ struct skill_backend_ops {
                                void *ctx); /* every name with its source */
     enum skill_found (*token)(void *conn, const struct skill_where *at,
                               char ret_token[SKILL_TOKEN_BYTES]);
-    const char *(*problem)(void *conn); /* of the last failure, for people */
 };
 
 struct skill_backend_config {

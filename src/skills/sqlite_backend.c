@@ -338,7 +338,8 @@ const struct skill_backend_ops skill_sqlite_ops = {
               .close = conn_close,
               .begin = conn_begin,
               .commit = conn_commit,
-              .rollback = conn_rollback},
+              .rollback = conn_rollback,
+              .problem = problem},
     .for_job = for_job,
     .head = head,
     .put = put,
@@ -349,5 +350,4 @@ const struct skill_backend_ops skill_sqlite_ops = {
     .list = list,
     .bodies = bodies,
     .token = token,
-    .problem = problem,
 };

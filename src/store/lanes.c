@@ -234,13 +234,14 @@ static bool run_together(struct lanes *l, void *conn, struct lane_job *list, cha
     const struct lanes_ops *ops = l->cfg.ops;
     enum lane_end end = LANE_OK;
 
-    snprintf(ret_why, WHY_BYTES, "the store failed");
     if (!ops->begin(conn, true, ret_why))
         return false;
     for (struct lane_job *job = list; job != NULL && end != LANE_IO; job = job->next)
         end = is_cancelled(job) ? LANE_OK : job->work->run(job, conn);
     if (end != LANE_IO && ops->commit(conn, ret_why))
         return true;
+    if (end == LANE_IO)
+        snprintf(ret_why, WHY_BYTES, "%s", ops->problem(conn));
     ops->rollback(conn);
     return false;
 }
@@ -282,7 +283,7 @@ static void run_writes(struct lane_thread *t, struct lane_job *list)
 static bool run_read(struct lane_thread *t, struct lane_job *job)
 {
     const struct lanes_ops *ops = t->lanes->cfg.ops;
-    char why[WHY_BYTES] = "the store failed";
+    char why[WHY_BYTES] = "";
     void *conn = is_cancelled(job) ? NULL : conn_get(t, job->key, why);
 
     if (is_cancelled(job))
@@ -292,10 +293,10 @@ static bool run_read(struct lane_thread *t, struct lane_job *job)
         return true;
     }
     enum lane_end end = job->work->run(job, conn);
+    if (end == LANE_IO)
+        job->work->fail(job, BH_UNAVAILABLE, ops->problem(conn));
     if (end == LANE_IO || !ops->commit(conn, why))
         ops->rollback(conn);
-    if (end == LANE_IO)
-        job->work->fail(job, BH_UNAVAILABLE, why);
     return end != LANE_ASK_WRITER;
 }
 

@@ -54,6 +54,7 @@ struct lanes_ops {
     bool (*begin)(void *conn, bool write, char *ret_why);
     bool (*commit)(void *conn, char *ret_why); /* false: rollback() follows */
     void (*rollback)(void *conn);
+    const char *(*problem)(void *conn); /* of the last failure, for people */
 };
 
 struct lanes_config {

@@ -1,0 +1,22 @@
+/* ask.h - a query of the data store, read and checked. */
+#pragma once
+#include "base/arena.h"
+#include "base/json.h"
+#include "core/fault.h"
+#include "data/fts.h"
+
+#define DATA_MAX_TAGS 64
+#define DATA_MAX_QUERY (8u << 10)
+
+struct data_ask { /* everything in the arena */
+    enum fts_kind kind;
+    struct str match; /* for MATCH; empty when blank */
+    uint64_t limit;
+    struct str tags[DATA_MAX_TAGS]; /* any of these */
+    size_t n_tags;                  /* 0: no filter */
+};
+
+/* @filters as data.h's data_query() has them.  False: @ret_fault. */
+bool data_ask_read(struct json filters, struct arena *arena, struct data_ask *ret_a,
+                   struct fault *ret_fault);
+void data_query_error(struct fault *f, const char *why);

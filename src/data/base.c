@@ -1,0 +1,496 @@
+/* base.c - design.  (base.h has the contract.)
+ *
+ * One file per store.  FTS5's scores depend on how common a word is in the whole table, so a table
+ * shared by tenants would tell each of them about the others' words; and ten thousand tables in one
+ * file would have to be read whenever it is opened.  Files of stores nobody asks for stay closed.
+ *
+ * The index keeps no copy of the texts (it is contentless); an entry is forgotten by telling the
+ * index what it was.  Expired entries are passed over at once and forgotten later: a query asks for
+ * as many more as have expired, so that it still finds what it was asked for. */
+#include "data/base.h"
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/stat.h>
+#include <unistd.h>
+#include "base/mem.h"
+#include "store/sqlite/side.h"
+
+enum {
+    SQL_ADD,
+    SQL_ADD_WORDS,
+    SQL_ADD_TAG,
+    SQL_GET,
+    SQL_BY_ID,
+    SQL_NEWEST,
+    SQL_TAGGED,
+    SQL_FIND,
+    SQL_EXPIRED,
+    SQL_EXPIRED_COUNT,
+    SQL_DROP,
+    SQL_DROP_WORDS,
+    SQL_DROP_TAGS,
+    N_STATEMENTS
+};
+
+static const char *const migrations[] = {
+    "CREATE TABLE entries(id INTEGER PRIMARY KEY, uuid BLOB NOT NULL, created_at INTEGER NOT NULL,"
+    " expires_at INTEGER, extra TEXT NOT NULL, content TEXT NOT NULL);"
+    "CREATE UNIQUE INDEX entries_uuid ON entries(uuid);"
+    "CREATE INDEX entries_expiry ON entries(expires_at) WHERE expires_at IS NOT NULL;"
+    "CREATE TABLE tags(tag TEXT NOT NULL, entry INTEGER NOT NULL, PRIMARY KEY(tag, entry))"
+    " WITHOUT ROWID;"
+    "CREATE INDEX tags_entry ON tags(entry);"
+    "CREATE VIRTUAL TABLE words USING fts5(summary, detail, content='');",
+};
+
+#define ENTRY_COLUMNS "id, uuid, created_at, expires_at, extra, content"
+
+static const char *const statements[N_STATEMENTS] = {
+    [SQL_ADD] = "INSERT INTO entries(uuid, created_at, expires_at, extra, content)"
+                " VALUES(?, ?, ?, ?, ?)",
+    [SQL_ADD_WORDS] = "INSERT INTO words(rowid, summary, detail) VALUES(?, ?, ?)",
+    [SQL_ADD_TAG] = "INSERT OR IGNORE INTO tags(tag, entry) VALUES(?, ?)",
+    [SQL_GET] = "SELECT " ENTRY_COLUMNS " FROM entries WHERE uuid = ?",
+    [SQL_BY_ID] = "SELECT " ENTRY_COLUMNS " FROM entries WHERE id = ?",
+    [SQL_NEWEST] = "SELECT " ENTRY_COLUMNS " FROM entries WHERE expires_at IS NULL OR"
+                   " expires_at > ? ORDER BY id DESC",
+    [SQL_TAGGED] = "SELECT entry FROM tags WHERE tag = ? AND entry < ? ORDER BY entry DESC LIMIT 1",
+    [SQL_FIND] = "SELECT rowid, bm25(words) AS score FROM words WHERE words MATCH ?"
+                 " ORDER BY score LIMIT ?",
+    [SQL_EXPIRED] = "SELECT " ENTRY_COLUMNS " FROM entries WHERE expires_at <= ? LIMIT ?",
+    [SQL_EXPIRED_COUNT] = "SELECT count(*) FROM entries WHERE expires_at <= ?",
+    [SQL_DROP] = "DELETE FROM entries WHERE id = ?",
+    [SQL_DROP_WORDS] = "INSERT INTO words(words, rowid, summary, detail) VALUES('delete', ?, ?, ?)",
+    [SQL_DROP_TAGS] = "DELETE FROM tags WHERE entry = ?",
+};
+
+static const struct side_schema schema = {
+    .application_id = 0x62646174, /* "bdat" */
+    .migrations = migrations,
+    .n_migrations = 1,
+    .statements = statements,
+    .n_statements = N_STATEMENTS,
+    .cache_kib = 2048,
+};
+
+struct data_base {
+    char *path;         /* owned */
+    struct side_db *db; /* owned; NULL: a reader of a file that is not there yet */
+    bool writer;
+    char why[160];
+};
+
+/* ---- connections ---- */
+
+static void add_safe(struct str s, struct buf *out)
+{
+    for (size_t i = 0; i < s.n; i++) {
+        unsigned char c = (unsigned char)s.p[i];
+        bool plain = (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') ||
+                     c == '_' || c == '-' || (c == '.' && i > 0);
+        if (plain)
+            buf_add_c(out, (char)c);
+        else
+            buf_printf(out, "%%%02X", c);
+    }
+}
+
+void data_base_key(struct str tenant, struct str ns, struct buf *out)
+{
+    add_safe(tenant, out);
+    buf_add_z(out, "/");
+    if (ns.n > 0)
+        buf_add_z(out, "@");
+    add_safe(ns.n > 0 ? ns : STR("data"), out);
+}
+
+static bool make_dirs(const char *path, char *ret_why)
+{
+    char *dir = xstrdup(path);
+    bool ok = true;
+
+    *strrchr(dir, '/') = '\0';
+    if (mkdir(dir, 0700) != 0 && errno != EEXIST) {
+        snprintf(ret_why, 256, "cannot make %.160s: %s", dir, strerror(errno));
+        ok = false;
+    }
+    free(dir);
+    return ok;
+}
+
+static bool open_file(struct data_base *b, char *ret_why)
+{
+    if (b->db != NULL || (!b->writer && access(b->path, F_OK) != 0))
+        return true;
+    if (b->writer && !make_dirs(b->path, ret_why))
+        return false;
+    b->db = side_open(b->path, &schema, b->writer ? SIDE_WRITE : SIDE_READ, ret_why);
+    return b->db != NULL;
+}
+
+static void base_close(void *conn)
+{
+    struct data_base *b = conn;
+
+    side_close(b->db);
+    free(b->path);
+    free(b);
+}
+
+static void *base_open(void *ctx, struct str key, bool writer, char *ret_why)
+{
+    struct data_base *b = xcalloc(1, sizeof *b);
+    struct buf path = BUF_INIT;
+
+    buf_printf(&path, "%s/%.*s.db", (const char *)ctx, STR_FMT(key));
+    *b = (struct data_base){.path = buf_take(&path), .writer = writer};
+    if (open_file(b, ret_why))
+        return b;
+    base_close(b);
+    return NULL;
+}
+
+static bool told(struct data_base *b, bool ok, char *ret_why)
+{
+    if (!ok)
+        snprintf(ret_why, 256, "%s", b->db->why);
+    return ok;
+}
+
+static bool base_begin(void *conn, bool write, char *ret_why)
+{
+    struct data_base *b = conn;
+
+    if (!open_file(b, ret_why))
+        return false;
+    return b->db == NULL || told(b, side_begin(b->db, write ? SIDE_WRITE : SIDE_READ), ret_why);
+}
+
+static bool base_commit(void *conn, char *ret_why)
+{
+    struct data_base *b = conn;
+    return b->db == NULL || told(b, side_commit(b->db), ret_why);
+}
+
+static void base_rollback(void *conn)
+{
+    struct data_base *b = conn;
+
+    if (b->db != NULL)
+        side_rollback(b->db);
+}
+
+static const char *base_problem(void *conn)
+{
+    const struct data_base *b = conn;
+    return b->db != NULL ? b->db->why : b->why;
+}
+
+const struct lanes_ops data_base_ops = {.open = base_open,
+                                        .close = base_close,
+                                        .begin = base_begin,
+                                        .commit = base_commit,
+                                        .rollback = base_rollback,
+                                        .problem = base_problem};
+
+void data_base_for_job(struct data_base *b, const struct lane_job *job)
+{
+    if (b->db != NULL)
+        b->db->job = job;
+}
+
+const char *data_base_problem(const struct data_base *b)
+{
+    return b->why;
+}
+
+/* ---- writing ---- */
+
+static bool put_words(struct data_base *b, unsigned statement, int64_t id, struct str content)
+{
+    sqlite3_stmt *q = side_sql(b->db, statement);
+    struct buf summary = BUF_INIT;
+
+    if (q == NULL)
+        return false;
+    data_summary(content, &summary);
+    sqlite3_bind_int64(q, 1, id);
+    side_bind_str(q, 2, buf_str(&summary));
+    side_bind_str(q, 3, content);
+    bool ok = side_run(b->db, q);
+    sqlite3_clear_bindings(q);
+    buf_done(&summary);
+    return ok;
+}
+
+bool data_base_write(struct data_base *b, const struct data_entry *e)
+{
+    sqlite3_stmt *q = side_sql(b->db, SQL_ADD);
+
+    if (q == NULL)
+        return false;
+    side_bind_blob(q, 1, str_make(e->uuid, sizeof e->uuid));
+    sqlite3_bind_int64(q, 2, e->created_at);
+    if (e->expires_at != DATA_FOREVER)
+        sqlite3_bind_int64(q, 3, e->expires_at);
+    side_bind_str(q, 4, e->extra);
+    side_bind_str(q, 5, e->content);
+    if (!side_run(b->db, q))
+        return false;
+    int64_t id = sqlite3_last_insert_rowid(b->db->db);
+    for (size_t i = 0; i < e->n_tags; i++) {
+        q = side_sql(b->db, SQL_ADD_TAG);
+        if (q == NULL)
+            return false;
+        side_bind_str(q, 1, e->tags[i]);
+        sqlite3_bind_int64(q, 2, id);
+        if (!side_run(b->db, q))
+            return false;
+    }
+    return put_words(b, SQL_ADD_WORDS, id, e->content);
+}
+
+static bool drop_row(struct data_base *b, unsigned statement, int64_t id)
+{
+    sqlite3_stmt *q = side_sql(b->db, statement);
+
+    if (q == NULL)
+        return false;
+    sqlite3_bind_int64(q, 1, id);
+    return side_run(b->db, q);
+}
+
+bool data_base_purge(struct data_base *b, int64_t now, size_t max, bool *ret_more)
+{
+    struct arena arena = ARENA_INIT;
+    int64_t *ids = xcalloc(max, sizeof *ids);
+    struct str *contents = xcalloc(max, sizeof *contents);
+    sqlite3_stmt *q = side_sql(b->db, SQL_EXPIRED);
+    size_t n = 0;
+    bool ok = q != NULL;
+
+    if (ok) {
+        sqlite3_bind_int64(q, 1, now);
+        sqlite3_bind_int64(q, 2, (int64_t)max);
+    }
+    while (ok && n < max && side_step(b->db, q, &ok)) {
+        ids[n] = sqlite3_column_int64(q, 0);
+        contents[n++] = arena_str(&arena, side_str(q, 5));
+    }
+    if (q != NULL)
+        sqlite3_reset(q);
+    for (size_t i = 0; i < n && ok; i++)
+        ok = put_words(b, SQL_DROP_WORDS, ids[i], contents[i]) &&
+             drop_row(b, SQL_DROP_TAGS, ids[i]) && drop_row(b, SQL_DROP, ids[i]);
+    *ret_more = n == max;
+    free(ids);
+    free(contents);
+    arena_done(&arena);
+    return ok;
+}
+
+/* ---- reading ---- */
+
+static bool is_expired(sqlite3_stmt *q, int64_t now)
+{
+    return sqlite3_column_type(q, 3) != SQLITE_NULL && sqlite3_column_int64(q, 3) <= now;
+}
+
+static bool tell(sqlite3_stmt *q, const double *score, data_found_cb *cb, void *ctx)
+{
+    struct str uuid = side_str(q, 1);
+    struct data_found f = {.uuid = (const uint8_t *)uuid.p,
+                           .created_at = sqlite3_column_int64(q, 2),
+                           .extra = side_str(q, 4),
+                           .content = side_str(q, 5),
+                           .score = score};
+
+    return uuid.n != DATA_UUID_BYTES || cb(ctx, &f);
+}
+
+static enum data_end failed(struct data_base *b)
+{
+    snprintf(b->why, sizeof b->why, "%s", b->db->why);
+    return DATA_FAILED;
+}
+
+enum data_end data_base_get(struct data_base *b, const uint8_t uuid[DATA_UUID_BYTES], int64_t now,
+                            data_found_cb *cb, void *ctx)
+{
+    sqlite3_stmt *q = b->db != NULL ? side_sql(b->db, SQL_GET) : NULL;
+    bool ok = true;
+
+    if (b->db == NULL)
+        return DATA_OK;
+    if (q == NULL)
+        return failed(b);
+    side_bind_blob(q, 1, str_make(uuid, DATA_UUID_BYTES));
+    if (side_step(b->db, q, &ok)) {
+        if (!is_expired(q, now))
+            tell(q, NULL, cb, ctx);
+        sqlite3_reset(q);
+    }
+    return ok ? DATA_OK : failed(b);
+}
+
+/* The entry @id; *@ret_told: it was there and not expired.  False: failed. */
+static bool tell_by_id(struct data_base *b, int64_t id, const double *score, int64_t now,
+                       data_found_cb *cb, void *ctx, bool *ret_told, bool *ret_enough)
+{
+    sqlite3_stmt *q = side_sql(b->db, SQL_BY_ID);
+    bool ok = q != NULL;
+
+    *ret_told = false;
+    if (!ok)
+        return false;
+    sqlite3_bind_int64(q, 1, id);
+    if (side_step(b->db, q, &ok)) {
+        *ret_told = !is_expired(q, now);
+        if (*ret_told)
+            *ret_enough = !tell(q, score, cb, ctx);
+        sqlite3_reset(q);
+    }
+    return ok;
+}
+
+static enum data_end newest(struct data_base *b, uint64_t limit, int64_t now, data_found_cb *cb,
+                            void *ctx)
+{
+    sqlite3_stmt *q = side_sql(b->db, SQL_NEWEST);
+    bool ok = q != NULL;
+
+    if (!ok)
+        return failed(b);
+    sqlite3_bind_int64(q, 1, now);
+    for (uint64_t n = 0; n < limit && side_step(b->db, q, &ok); n++)
+        if (!tell(q, NULL, cb, ctx))
+            break;
+    sqlite3_reset(q);
+    return ok ? DATA_OK : failed(b);
+}
+
+/* The newest entry below @before that has the tag; 0: none. */
+static bool newest_tagged(struct data_base *b, struct str tag, int64_t before, int64_t *ret_id)
+{
+    sqlite3_stmt *q = side_sql(b->db, SQL_TAGGED);
+    bool ok = q != NULL;
+
+    *ret_id = 0;
+    if (!ok)
+        return false;
+    side_bind_str(q, 1, tag);
+    sqlite3_bind_int64(q, 2, before);
+    if (side_step(b->db, q, &ok)) {
+        *ret_id = sqlite3_column_int64(q, 0);
+        sqlite3_reset(q);
+    }
+    return ok;
+}
+
+/* A merge of one list per tag, newest first; nothing is collected. */
+static enum data_end newest_of_tags(struct data_base *b, const struct data_ask *a, int64_t now,
+                                    data_found_cb *cb, void *ctx)
+{
+    int64_t head[DATA_MAX_TAGS], before = INT64_MAX;
+    bool found, enough = false;
+
+    for (size_t i = 0; i < a->n_tags; i++)
+        head[i] = INT64_MAX; /* not looked at yet */
+    for (uint64_t n = 0; n < a->limit && !enough; n += found) {
+        int64_t next = 0;
+        for (size_t i = 0; i < a->n_tags; i++) {
+            if (head[i] >= before && !newest_tagged(b, a->tags[i], before, &head[i]))
+                return failed(b);
+            next = head[i] > next ? head[i] : next;
+        }
+        if (next == 0)
+            break;
+        if (!tell_by_id(b, next, NULL, now, cb, ctx, &found, &enough))
+            return failed(b);
+        before = next;
+    }
+    return DATA_OK;
+}
+
+static bool count_expired(struct data_base *b, int64_t now, uint64_t *ret_n)
+{
+    sqlite3_stmt *q = side_sql(b->db, SQL_EXPIRED_COUNT);
+    bool ok = q != NULL;
+
+    if (!ok)
+        return false;
+    sqlite3_bind_int64(q, 1, now);
+    if (side_step(b->db, q, &ok)) {
+        *ret_n = (uint64_t)sqlite3_column_int64(q, 0);
+        sqlite3_reset(q);
+    }
+    return ok;
+}
+
+static sqlite3_stmt *prepare_tagged(struct data_base *b, const struct data_ask *a)
+{
+    struct buf sql = BUF_INIT;
+    sqlite3_stmt *q = NULL;
+
+    buf_add_z(&sql, "SELECT rowid, bm25(words) AS score FROM words WHERE words MATCH ?1 AND EXISTS("
+                    "SELECT 1 FROM tags WHERE entry = words.rowid AND tag IN (");
+    for (size_t i = 0; i < a->n_tags; i++)
+        buf_printf(&sql, "%s?%zu", i > 0 ? "," : "", i + 3);
+    buf_add_z(&sql, ")) ORDER BY score LIMIT ?2");
+    if (sqlite3_prepare_v2(b->db->db, buf_z(&sql), -1, &q, NULL) != SQLITE_OK)
+        side_failed(b->db, "cannot prepare");
+    for (size_t i = 0; i < a->n_tags && q != NULL; i++)
+        side_bind_str(q, (int)i + 3, a->tags[i]);
+    buf_done(&sql);
+    return q;
+}
+
+/* FTS5 tells bad syntax like any other mistake of the SQL. */
+static enum data_end why_not(struct data_base *b, int rc)
+{
+    if (rc != SQLITE_ERROR)
+        return failed(b);
+    snprintf(b->why, sizeof b->why, "%s", sqlite3_errmsg(b->db->db));
+    return DATA_BAD_SYNTAX;
+}
+
+static enum data_end find(struct data_base *b, const struct data_ask *a, uint64_t expired,
+                          int64_t now, data_found_cb *cb, void *ctx)
+{
+    sqlite3_stmt *q = a->n_tags > 0 ? prepare_tagged(b, a) : side_sql(b->db, SQL_FIND);
+    uint64_t limit = a->limit + expired, n = 0;
+    bool told_it, enough = false, ok = true;
+    int rc = SQLITE_OK;
+
+    if (q == NULL)
+        return failed(b);
+    side_bind_str(q, 1, a->match);
+    sqlite3_bind_int64(q, 2, (int64_t)limit);
+    while (ok && !enough && n < a->limit && (rc = sqlite3_step(q)) == SQLITE_ROW) {
+        double score = sqlite3_column_double(q, 1);
+        ok = tell_by_id(b, sqlite3_column_int64(q, 0), &score, now, cb, ctx, &told_it, &enough);
+        n += told_it;
+    }
+    enum data_end end = !ok                                     ? failed(b)
+                        : rc == SQLITE_ROW || rc == SQLITE_DONE ? DATA_OK
+                                                                : why_not(b, rc);
+    if (a->n_tags > 0)
+        sqlite3_finalize(q);
+    else
+        sqlite3_reset(q);
+    return end;
+}
+
+enum data_end data_base_query(struct data_base *b, const struct data_ask *a, int64_t now,
+                              data_found_cb *cb, void *ctx, uint64_t *ret_expired)
+{
+    *ret_expired = 0;
+    if (b->db == NULL)
+        return DATA_OK;
+    if (!count_expired(b, now, ret_expired))
+        return failed(b);
+    if (a->kind != FTS_BLANK)
+        return find(b, a, *ret_expired, now, cb, ctx);
+    return a->n_tags > 0 ? newest_of_tags(b, a, now, cb, ctx) : newest(b, a->limit, now, cb, ctx);
+}

@@ -1,0 +1,410 @@
+/* data.c - design.  (data.h has the contract.)
+ *
+ * A call is one object: the job, what was asked (read and checked on the loop, so that a thread never
+ * parses what a stranger sent), and the answer as it grows on the thread. */
+#include "data/data.h"
+#include <assert.h>
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/stat.h>
+#include <unistd.h>
+#include "base/mem.h"
+#include "data/base.h"
+#include "net/loop.h"
+
+#define PURGE_MAX 500 /* entries forgotten in one transaction */
+
+struct data {
+    struct loop *loop;   /* borrowed */
+    struct lanes *lanes; /* owned */
+    char *dir;           /* owned */
+    size_t max_content_bytes, max_answer_bytes;
+    int64_t max_query_ms;
+    bool purging; /* one at a time */
+};
+
+struct data_call;
+typedef enum lane_end call_run_f(struct data_call *c, struct data_base *b);
+
+struct data_call {
+    struct lane_job job;
+    struct data *ds; /* borrowed: of the loop thread only */
+    call_run_f *run;
+    data_cb *done; /* NULL: nobody asked, it is a purge */
+    void *ctx;
+
+    struct arena arena; /* what was asked */
+    struct data_entry *entry;
+    struct data_ask *ask;
+    uint8_t uuid[DATA_UUID_BYTES];
+    int64_t now;          /* seconds */
+    struct fault refusal; /* the arguments are wrong: nothing else is looked at */
+
+    struct data_answer answer; /* what was found; made anew when the job runs again */
+    struct buf json;
+    struct jw w;
+    char id[DATA_UUID_TEXT];
+    uint64_t expired; /* entries that wait to be forgotten */
+};
+
+static const struct lane_work call_work;
+
+/* ---- opening ---- */
+
+static bool check_dir(const char *dir, char *ret_why)
+{
+    if (mkdir(dir, 0700) != 0 && errno != EEXIST) {
+        snprintf(ret_why, 256, "cannot make %.160s: %s", dir, strerror(errno));
+        return false;
+    }
+    if (access(dir, R_OK | W_OK | X_OK) != 0) {
+        snprintf(ret_why, 256, "cannot use %.160s: %s", dir, strerror(errno));
+        return false;
+    }
+    return true;
+}
+
+enum bh_err data_open(struct loop *loop, const struct data_config *cfg, struct data **ret_ds,
+                      char *ret_why)
+{
+    if (!check_dir(cfg->dir, ret_why))
+        return BH_UNAVAILABLE;
+    struct data *ds = xcalloc(1, sizeof *ds);
+    *ds = (struct data){.loop = loop,
+                        .dir = xstrdup(cfg->dir),
+                        .max_content_bytes =
+                            cfg->max_content_bytes > 0 ? cfg->max_content_bytes : 1u << 20,
+                        .max_answer_bytes =
+                            cfg->max_answer_bytes > 0 ? cfg->max_answer_bytes : 64u << 20,
+                        .max_query_ms = cfg->max_query_ms > 0 ? cfg->max_query_ms : 10000};
+    struct lanes_config lc = {.name = "data",
+                              .ops = &data_base_ops,
+                              .ctx = ds->dir,
+                              .writers = 2,
+                              .readers = 2,
+                              .max_open = cfg->max_open > 0 ? cfg->max_open : 16,
+                              .max_waiting = cfg->max_waiting > 0 ? cfg->max_waiting : 10000};
+    ds->lanes = lanes_new(loop, &lc);
+    if (ds->lanes == NULL) {
+        snprintf(ret_why, 256, "cannot start the threads of the data store");
+        data_close(ds);
+        return BH_UNAVAILABLE;
+    }
+    *ret_ds = ds;
+    return BH_OK;
+}
+
+void data_close(struct data *ds)
+{
+    if (ds == NULL)
+        return;
+    if (ds->lanes != NULL)
+        lanes_close(ds->lanes);
+    free(ds->dir);
+    free(ds);
+}
+
+/* ---- calls ---- */
+
+static struct data_call *call_new(struct data *ds, const struct caller *who, call_run_f *run,
+                                  data_cb *done, void *ctx)
+{
+    struct data_call *c = xcalloc(1, sizeof *c);
+    struct buf key = BUF_INIT;
+
+    assert(who->tenant.n > 0);
+    *c = (struct data_call){.job.work = &call_work,
+                            .ds = ds,
+                            .run = run,
+                            .done = done,
+                            .ctx = ctx,
+                            .now = clock_wall_ms(loop_clock(ds->loop)) / 1000};
+    data_base_key(who->tenant, who->ns, &key);
+    c->job.key = arena_str(&c->arena, buf_str(&key));
+    c->json.limit = ds->max_answer_bytes;
+    if (who->ns.n > 0 && !caller_ns_valid(who->ns))
+        fault_set(&c->refusal, FAULT_INVALID, "a namespace is 1 to 64 of A-Z a-z 0-9 _ . -");
+    buf_done(&key);
+    return c;
+}
+
+static struct data_call *call_start(struct data_call *c)
+{
+    lanes_submit(c->ds->lanes, &c->job);
+    return c;
+}
+
+static void call_free(struct data_call *c)
+{
+    fault_done(&c->answer.fault);
+    fault_done(&c->refusal);
+    buf_done(&c->json);
+    arena_done(&c->arena);
+    free(c);
+}
+
+static void call_reset(struct data_call *c)
+{
+    struct fault fault = c->answer.fault;
+
+    fault_done(&fault);
+    c->answer = (struct data_answer){0};
+    buf_reset(&c->json);
+    c->w = jw_begin(&c->json);
+}
+
+static enum lane_end call_on_thread(struct lane_job *job, void *conn)
+{
+    struct data_call *c = container_of(job, struct data_call, job);
+
+    call_reset(c);
+    if (c->refusal.cls != FAULT_NONE) {
+        fault_copy(&c->answer.fault, &c->refusal);
+        return LANE_OK;
+    }
+    data_base_for_job(conn, job->write ? NULL : job); /* a write is never cut short */
+    enum lane_end end = c->run(c, conn);
+    data_base_for_job(conn, NULL);
+    if (end == LANE_OK && buf_failed(&c->json)) {
+        call_reset(c);
+        data_query_error(&c->answer.fault, "the answer is too long: ask for less with limit");
+    }
+    return end;
+}
+
+static void call_failed(struct lane_job *job, enum bh_err err, const char *why)
+{
+    struct data_call *c = container_of(job, struct data_call, job);
+
+    call_reset(c);
+    if (err == BH_BUSY)
+        fault_set(&c->answer.fault, FAULT_BUSY, "the data store: %s", why);
+    else
+        fault_set(&c->answer.fault, FAULT_UNAVAILABLE, "the data store cannot do this now: %s",
+                  why);
+}
+
+static void call_dropped(struct lane_job *job)
+{
+    call_free(container_of(job, struct data_call, job));
+}
+
+/* ---- forgetting what has expired ---- */
+
+static enum lane_end run_purge(struct data_call *c, struct data_base *b)
+{
+    bool more;
+
+    if (!data_base_purge(b, c->now, PURGE_MAX, &more))
+        return LANE_IO;
+    c->expired = more;
+    return LANE_OK;
+}
+
+/* Somebody met expired entries in this store. */
+static void start_purge(struct data *ds, struct str key)
+{
+    if (ds->purging)
+        return;
+    struct data_call *c = xcalloc(1, sizeof *c);
+    *c = (struct data_call){.job = {.work = &call_work, .write = true},
+                            .ds = ds,
+                            .run = run_purge,
+                            .now = clock_wall_ms(loop_clock(ds->loop)) / 1000};
+    c->job.key = arena_str(&c->arena, key);
+    ds->purging = true;
+    call_start(c);
+}
+
+static void call_finished(struct lane_job *job)
+{
+    struct data_call *c = container_of(job, struct data_call, job);
+
+    if (c->done == NULL)
+        c->ds->purging = false;
+    if (c->expired > 0 && c->answer.fault.cls == FAULT_NONE)
+        start_purge(c->ds, c->job.key);
+    if (c->answer.fault.cls == FAULT_NONE)
+        c->answer.json = buf_str(&c->json);
+    if (c->done != NULL)
+        c->done(c->ctx, &c->answer);
+    call_free(c);
+}
+
+static const struct lane_work call_work = {.run = call_on_thread,
+                                           .fail = call_failed,
+                                           .done = call_finished,
+                                           .drop = call_dropped};
+
+void data_cancel(struct data_call **call)
+{
+    if (*call != NULL)
+        lane_job_cancel(&(*call)->job);
+    *call = NULL;
+}
+
+/* ---- write ---- */
+
+static enum lane_end run_write(struct data_call *c, struct data_base *b)
+{
+    const struct data_entry *e = c->entry;
+    struct data_found f = {.uuid = e->uuid,
+                           .content = e->content,
+                           .extra = e->extra,
+                           .created_at = e->created_at};
+
+    if (!data_base_write(b, e))
+        return LANE_IO;
+    data_found_json(&f, &c->w);
+    c->answer.id = str_of(c->id);
+    c->answer.created_at = e->created_at;
+    return LANE_OK;
+}
+
+struct data_call *data_write(struct data *ds, const struct caller *who, struct json entry,
+                             data_cb *done, void *ctx)
+{
+    struct data_call *c = call_new(ds, who, run_write, done, ctx);
+
+    c->job.write = true;
+    c->entry = arena_alloc(&c->arena, sizeof *c->entry);
+    if (c->refusal.cls == FAULT_NONE)
+        data_entry_read(entry, who, ds->max_content_bytes, &c->arena, c->entry, &c->refusal);
+    c->entry->created_at = c->now;
+    data_uuid_make(c->entry->uuid);
+    data_uuid_text(c->entry->uuid, c->id);
+    return call_start(c);
+}
+
+/* ---- query and get ---- */
+
+static bool on_found(void *ctx, const struct data_found *f)
+{
+    struct data_call *c = ctx;
+
+    data_found_json(f, &c->w);
+    c->answer.count++;
+    return !buf_failed(&c->json);
+}
+
+static enum lane_end ended(struct data_call *c, struct data_base *b, enum data_end end)
+{
+    if (end == DATA_BAD_SYNTAX) {
+        call_reset(c);
+        data_query_error(&c->answer.fault, data_base_problem(b));
+        return LANE_OK;
+    }
+    if (end == DATA_FAILED && lane_job_is_late(&c->job)) {
+        call_reset(c);
+        fault_set(&c->answer.fault, FAULT_TIMEOUT, "Operation timed out after %lldms",
+                  (long long)c->ds->max_query_ms);
+        fault_field(&c->answer.fault, "connector_type", STR("data_store"));
+        fault_field_i64(&c->answer.fault, "timeout_ms", c->ds->max_query_ms);
+        return LANE_OK;
+    }
+    return end == DATA_OK ? LANE_OK : LANE_IO;
+}
+
+static enum lane_end run_query(struct data_call *c, struct data_base *b)
+{
+    jw_arr(&c->w);
+    enum data_end end = data_base_query(b, c->ask, c->now, on_found, c, &c->expired);
+    jw_end_arr(&c->w);
+    return ended(c, b, end);
+}
+
+struct data_call *data_query(struct data *ds, const struct caller *who, struct json filters,
+                             data_cb *done, void *ctx)
+{
+    struct data_call *c = call_new(ds, who, run_query, done, ctx);
+
+    c->ask = arena_alloc(&c->arena, sizeof *c->ask);
+    c->job.deadline_us = lane_now_us() + ds->max_query_ms * 1000;
+    if (c->refusal.cls == FAULT_NONE)
+        data_ask_read(filters, &c->arena, c->ask, &c->refusal);
+    return call_start(c);
+}
+
+static enum lane_end run_get(struct data_call *c, struct data_base *b)
+{
+    enum data_end end = data_base_get(b, c->uuid, c->now, on_found, c);
+
+    if (end == DATA_OK && c->answer.count == 0)
+        jw_null(&c->w);
+    return ended(c, b, end);
+}
+
+static enum lane_end run_miss(struct data_call *c, struct data_base *b)
+{
+    jw_null(&c->w);
+    return LANE_OK;
+}
+
+struct data_call *data_get(struct data *ds, const struct caller *who, struct str id, data_cb *done,
+                           void *ctx)
+{
+    struct data_call *c = call_new(ds, who, run_get, done, ctx);
+
+    if (!data_uuid_parse(id, c->uuid))
+        c->run = run_miss; /* nothing ever had such an id */
+    return call_start(c);
+}
+
+/* ---- what it is ---- */
+
+static void list_of(struct jw *w, const char *key, const char *only)
+{
+    jw_key(w, key);
+    jw_arr(w);
+    jw_str(w, str_of(only));
+    jw_end_arr(w);
+}
+
+void data_manifest(struct jw *w)
+{
+    jw_obj(w);
+    jw_kstr(w, "capabilities_version", STR("1"));
+    jw_key(w, "manifest");
+    jw_obj(w);
+    jw_kstr(w, "kind", STR("sqlite-fts"));
+    list_of(w, "supported_modes", "fts");
+    list_of(w, "supported_filters", "domain_tags");
+    jw_kstr(w, "score_range", STR("unbounded"));
+    jw_kbool(w, "regexp_fallback_active", false);
+    jw_end_obj(w);
+    jw_end_obj(w);
+}
+
+void data_capabilities(struct jw *w)
+{
+    jw_obj(w);
+    jw_kstr(w, "connector_type", STR("data_store"));
+    jw_kstr(w, "implementation", STR("BellhopDataStore"));
+    jw_kstr(w, "contract_version", STR("1.0.0"));
+    jw_key(w, "features");
+    jw_obj(w);
+    jw_kbool(w, "supports_writes", true);
+    jw_kbool(w, "supports_tag_filter", true);
+    jw_kbool(w, "supports_semantic", false);
+    jw_kbool(w, "supports_rerank", false);
+    jw_kbool(w, "supports_thread_status_filter", false);
+    jw_kbool(w, "supports_pinning", false);
+    jw_kbool(w, "supports_decay_model", false);
+    jw_end_obj(w);
+    jw_end_obj(w);
+}
+
+void data_stats(const struct data *ds, struct data_stats *ret)
+{
+    struct lanes_stats s;
+
+    lanes_stats(ds->lanes, &s);
+    *ret = (struct data_stats){.calls = s.jobs,
+                               .failed = s.failed,
+                               .commits = s.commits,
+                               .waiting = s.waiting,
+                               .open = s.open,
+                               .healthy = s.healthy};
+    snprintf(ret->problem, sizeof ret->problem, "%s", s.problem);
+}
