@@ -1,4 +1,4 @@
-/* json.h - reading JSON (simdjson behind a C face; json.cc is the only C++ file).
+/* json.h - reading JSON (simdjson behind a C face).
  *
  * A parser owns the bytes of the document it parsed last: every value and every str taken from it
  * is borrowed until the next json_parse() on that parser.  Strings are unescaped, valid UTF-8.

@@ -1,4 +1,5 @@
 """claims.py - what the pages name exists: metrics, settings, commands, options, files."""
+import os
 import re
 
 from names import CALL, FILE, SNAKE, Files, foreign_words, words_of
@@ -31,6 +32,14 @@ def spans(page, text):
     indented = re.findall(r"^    +(.*)$", rest, re.M)
     lines = "\n".join(fenced + indented + re.findall(r"`([^`\n]+)`", rest)).splitlines()
     return "\n".join(re.sub(r"\$\{[^}]*\}|(?:^| )# .*", "", line) for line in lines if not PICTURE.search(line))
+
+
+def is_place(tree, name, page):
+    """Whether @name is a file, a folder or a file without its ending, seen from the root or from @page."""
+    for at in (name.rstrip("/"), os.path.normpath(os.path.join(os.path.dirname(page), name))):
+        if at in tree.set or any(f.startswith((at + "/", at + ".")) for f in tree.files):
+            return True
+    return False
 
 
 class Truth:
@@ -76,12 +85,14 @@ def claims(tree, data):
         wrong |= {(m, "name") for m in SNAKE.findall(quoted) + CALL.findall(quoted) if m not in truth.words and not m.startswith("bellhop_")
                   and not m.startswith("BELLHOP_")}
         wrong |= {(m, "file") for m in FILE.findall(text) if not truth.files.has(m, page)}
-        wrong |= {(m, "folder") for m in FOLDER.findall(text)
-                  if m.rstrip("/") not in tree.set and not any(f.startswith((m.rstrip("/") + "/", m + ".")) for f in tree.files)}
+        wrong |= {(m, "folder") for m in FOLDER.findall(text) if not is_place(tree, m, page)}
         for name, kind in sorted(wrong):
             if name not in truth.foreign:
                 yield Problem(f"{page} {name}", f"{page} names the {kind} {name}, which does not exist: say what is there "
                                                 "now (a name of somebody else's goes into tests/check/foreign.txt)")
+
+
+PRIVATE = {"--ask"}  # how the sleeper asks its questions: not for people
 
 
 def manual(tree, data):
@@ -96,7 +107,7 @@ def manual(tree, data):
             yield Problem(command, f"docs/bellhop.1 does not have the command {command}: add a line under COMMANDS")
     for path in tree.match("src/cli"):
         code = tree.code(path)
-        for option in sorted(set(re.findall(r'\{"(--[\w-]+)"', code))):
+        for option in sorted(set(re.findall(r'\{"(--[\w-]+)"', code)) - PRIVATE):
             word = re.compile(rf"(?<![\w-]){re.escape(option)}(?![\w-])")
             if path != "src/cli/cli.c" and not word.search(re.sub(r'"--[\w-]+"', "", code)):
                 yield Problem(f"{path} {option}", f"{path} takes {option}, but its help text does not say so")

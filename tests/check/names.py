@@ -6,7 +6,7 @@ from tree import Problem, data_lines
 
 CALL = re.compile(r"(?<![\w./-])([A-Za-z_]\w*)\(\)")
 FILE = re.compile(r"(?<![\w/])((?:[\w.-]+/)*[\w-]+\.(?:c|h|cc|py|md|js|yaml))\b(?!\.\w)")
-SNAKE = re.compile(r"(?<![\w/.-])([a-z][a-z0-9]*(?:_[a-z0-9]+)+|[A-Z][A-Z0-9]*(?:_[A-Z0-9]+)+)\b")
+SNAKE = re.compile(r"(?<![\w/.-])([a-z][a-z0-9]*(?:_[a-z0-9]+)+|[A-Z][A-Z0-9]*(?:_[A-Z0-9]+)+)\b(?!\.(?:c|h|cc|py|js|md)\b)")
 TICKED = re.compile(r"`([A-Za-z_]\w*)(?:\(\))?`")
 PARAMETER = re.compile(r"(?<![\w@.`<])@([a-z]\w*)")
 SYSTEM = re.compile(r"#\s*include\s*<([^>]+)>")

@@ -35,8 +35,8 @@ def pages(tree, data):
 
 
 def ticked(text):
-    """What a README has between backquotes, cut into words."""
-    words = set()
+    """What a README has between backquotes, cut into words, and what it links to."""
+    words = set(ANY_LINK.findall(text))
     for span in re.findall(r"`([^`\n]+)`", text):
         words.update(re.findall(r"[\w./*-]+", span))
     return words
