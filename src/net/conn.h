@@ -14,11 +14,12 @@
  * the buffers exist only while a request or unsent bytes do. */
 #pragma once
 #include <ev.h>
-#include <http_parser.h>
 #include <openssl/ssl.h>
 
 #include "base/clock.h"
 #include "base/list.h"
+#include "net/http_chunk.h"
+#include "net/http_head.h"
 #include "net/http_server.h"
 #include "net/loop.h"
 #include "net/ws.h"
@@ -42,7 +43,6 @@ enum {
     READ_BYTES = 256 * 1024,     /* the shared read buffer */
     HTTP_READ_BYTES = 64 * 1024, /* at most this much of pipelined requests waits in memory */
     OUT_HIGH_BYTES = 256 * 1024, /* answers waiting beyond this: read no further requests */
-    MAX_FIELDS = 100,
     WS_CLOSE_MS = 5000,
     LINGER_MS = 2000,
 };
@@ -118,27 +118,16 @@ struct conn {
     uint8_t peer[16]; /* IPv4 or IPv6 address */
 };
 
-struct http_field {
-    uint32_t name, name_n, value, value_n; /* offsets from @base */
-};
-
 struct http_req {
     struct conn *conn; /* borrowed */
     struct http_req *next_spare;
-    http_parser parser;
     char *base;    /* borrowed: the first byte of the request; moves between reads */
     size_t kept;   /* bytes at @base that are read: head, then decoded body */
-    size_t head_n; /* 0: the head is incomplete */
-    size_t body_n;
-    uint64_t left;    /* of the body, or of the chunk */
-    uint32_t line_n;  /* length so far of a chunk or trailer line */
-    uint32_t extra_n; /* bytes of trailers so far */
-    uint8_t chunk_state;
-    bool chunked, upgrade, field_open;
-    uint32_t url, url_n, path, path_n, query, query_n; /* offsets from @base; query 0: none */
-    uint32_t n_fields;
+    size_t body_n; /* of it so far */
+    uint64_t left; /* of a body whose length is known */
+    struct http_chunks chunks;
     char peer[48];
-    struct http_field fields[MAX_FIELDS];
+    struct http_head head;
 };
 
 struct http_stream {
@@ -171,11 +160,6 @@ void conn_turn_end(struct http_server *s);
 void http_input(struct conn *c, char *p, size_t n); /* @p: in the server's read buffer */
 void http_resume(struct conn *c);                   /* postponed input, now that we may */
 void http_req_free(struct conn *c);
-
-/* ---- http_req.c ---- */
-struct str http_field_name(const struct http_req *r, const struct http_field *f);
-struct str http_field_value(const struct http_req *r, const struct http_field *f); /* trimmed */
-int http_hex_value(char c); /* -1: not a hexadecimal digit */
 
 /* ---- http_listen.c ---- */
 /* A listening socket for @where, as http_server_listen() describes it. */

@@ -32,15 +32,55 @@ static struct conn *find_in(struct http_server *s, struct http_id id, enum conn_
 
 static const char *reason_of(int status)
 {
-    switch (status) {
-#define XX(number, name, text) \
-    case number: \
-        return #text;
-        HTTP_STATUS_MAP(XX)
-#undef XX
-    default:
-        return "Unknown";
+    static const struct {
+        int status;
+        const char *text;
+    } reasons[] = {
+        {200, "OK"},
+        {201, "Created"},
+        {202, "Accepted"},
+        {204, "No Content"},
+        {206, "Partial Content"},
+        {301, "Moved Permanently"},
+        {302, "Found"},
+        {303, "See Other"},
+        {304, "Not Modified"},
+        {307, "Temporary Redirect"},
+        {308, "Permanent Redirect"},
+        {400, "Bad Request"},
+        {401, "Unauthorized"},
+        {403, "Forbidden"},
+        {404, "Not Found"},
+        {405, "Method Not Allowed"},
+        {406, "Not Acceptable"},
+        {408, "Request Timeout"},
+        {409, "Conflict"},
+        {410, "Gone"},
+        {411, "Length Required"},
+        {412, "Precondition Failed"},
+        {413, "Content Too Large"},
+        {415, "Unsupported Media Type"},
+        {416, "Range Not Satisfiable"},
+        {421, "Misdirected Request"},
+        {422, "Unprocessable Content"},
+        {426, "Upgrade Required"},
+        {428, "Precondition Required"},
+        {429, "Too Many Requests"},
+        {431, "Request Header Fields Too Large"},
+        {500, "Internal Server Error"},
+        {501, "Not Implemented"},
+        {502, "Bad Gateway"},
+        {503, "Service Unavailable"},
+        {504, "Gateway Timeout"},
+        {505, "HTTP Version Not Supported"},
+        {507, "Insufficient Storage"},
+    };
+
+    for (size_t i = 0; i < ARRAY_LEN(reasons); i++) {
+        if (reasons[i].status == status)
+            return reasons[i].text;
     }
+    return "Unknown";
 }
 
 static char *put(char *at, const char *p, size_t n)

@@ -6,47 +6,29 @@
 
 #include <arpa/inet.h>
 
-struct str http_field_name(const struct http_req *r, const struct http_field *f)
-{
-    return str_make(r->base + f->name, f->name_n);
-}
-
-struct str http_field_value(const struct http_req *r, const struct http_field *f)
-{
-    return str_trim(str_make(r->base + f->value, f->value_n));
-}
-
-int http_hex_value(char c)
-{
-    if (c >= '0' && c <= '9')
-        return c - '0';
-    c |= 0x20;
-    return c >= 'a' && c <= 'f' ? c - 'a' + 10 : -1;
-}
-
 struct str http_method(const struct http_req *r)
 {
-    return str_of(http_method_str((enum http_method)r->parser.method));
+    return str_of(http_verb_word((enum http_verb)r->head.verb));
 }
 
 struct str http_path(const struct http_req *r)
 {
-    return str_make(r->base + r->path, r->path_n);
+    return str_make(r->base + r->head.path, r->head.path_n);
 }
 
 struct str http_body(const struct http_req *r)
 {
-    return str_make(r->base + r->head_n, r->body_n);
+    return str_make(r->base + r->head.bytes, r->body_n);
 }
 
 struct str http_header(const struct http_req *r, const char *name)
 {
     struct str want = str_of(name);
 
-    for (uint32_t i = 0; i < r->n_fields; i++) {
-        const struct http_field *f = &r->fields[i];
-        if (f->name_n == want.n && str_eq_ci(http_field_name(r, f), want))
-            return http_field_value(r, f);
+    for (uint32_t i = 0; i < r->head.n_fields; i++) {
+        const struct http_field *f = &r->head.fields[i];
+        if (f->name_n == want.n && str_eq_ci(str_make(r->base + f->name, f->name_n), want))
+            return str_make(r->base + f->value, f->value_n);
     }
     return STR_NULL;
 }
@@ -66,12 +48,13 @@ static void decode_form(struct str s, struct buf *out)
 
 struct str http_raw_query(const struct http_req *r)
 {
-    return r->query != 0 ? str_make(r->base + r->query, r->query_n) : STR_NULL;
+    const struct http_head *h = &r->head;
+    return h->query != 0 ? str_make(r->base + h->query, h->query_n) : STR_NULL;
 }
 
 bool http_query(const struct http_req *r, const char *name, struct buf *ret_value)
 {
-    struct str rest = r->query != 0 ? str_make(r->base + r->query, r->query_n) : STR_NULL;
+    struct str rest = http_raw_query(r);
     struct str part, want = str_of(name);
     struct buf key = BUF_INIT;
     bool found = false;
@@ -119,7 +102,7 @@ struct str http_peer(const struct http_req *r)
 
 bool http_is_upgrade(const struct http_req *r)
 {
-    return r->upgrade;
+    return r->head.upgrade;
 }
 
 bool http_is_tls(const struct http_req *r)

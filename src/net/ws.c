@@ -43,7 +43,7 @@ static const char *handshake_fault(const struct http_req *req)
 {
     if (!http_is_upgrade(req))
         return "this address speaks WebSocket: send an upgrade request";
-    if (req->parser.http_minor == 0)
+    if (req->head.minor == 0)
         return "a WebSocket needs HTTP/1.1";
     if (!str_eq(http_header(req, "sec-websocket-version"), STR("13")))
         return "Sec-WebSocket-Version must be 13";

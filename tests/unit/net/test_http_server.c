@@ -177,9 +177,9 @@ static void a_request_may_arrive_byte_by_byte(void **state)
 
 static void requests_split_anywhere_give_the_same_answer(void **state)
 {
-    static const char two[] =
-        "POST /one HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n2\r\nab\r\n1\r\nc\r\n0\r\n\r\n"
-        "POST /two HTTP/1.1\r\nContent-Length: 3\r\n\r\nxyz";
+    static const char two[] = "POST /one HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: "
+                              "chunked\r\n\r\n2\r\nab\r\n1\r\nc\r\n0\r\n\r\n"
+                              "POST /two HTTP/1.1\r\nHost: x\r\nContent-Length: 3\r\n\r\nxyz";
     struct fixture *f = *state;
 
     for (size_t cut = 1; cut + 1 < sizeof two; cut++) {
@@ -198,10 +198,10 @@ static void pipelined_requests_are_answered_in_order(void **state)
     struct fixture *f = *state;
     struct raw r = raw_connect(f->loop, f->port);
     const char *at;
-    char want[32];
+    char want[48];
 
     for (int i = 0; i < 50; i++) {
-        snprintf(want, sizeof want, "GET /p%02d HTTP/1.1\r\n\r\n", i);
+        snprintf(want, sizeof want, "GET /p%02d HTTP/1.1\r\nHost: x\r\n\r\n", i);
         raw_send_z(&r, want);
     }
     assert_true(raw_wait(&r, "GET /p49 "));
@@ -219,9 +219,10 @@ static void a_pipelined_request_waits_for_the_answer_before_it(void **state)
     struct fixture *f = *state;
     struct raw r = raw_connect(f->loop, f->port);
 
-    raw_send_z(&r, "GET /later HTTP/1.1\r\n\r\nGET /next HTTP/1.1\r\n\r\nGET /la");
+    raw_send_z(
+        &r, "GET /later HTTP/1.1\r\nHost: x\r\n\r\nGET /next HTTP/1.1\r\nHost: x\r\n\r\nGET /la");
     loop_turns(f->loop, 5);
-    raw_send_z(&r, "st HTTP/1.1\r\n\r\n");
+    raw_send_z(&r, "st HTTP/1.1\r\nHost: x\r\n\r\n");
     loop_turns(f->loop, 5);
     assert_int_equal(f->calls, 1);
     answer_text(f, f->ids[0], STR("first"));
@@ -239,7 +240,7 @@ static void a_flood_of_pipelined_requests_is_read_only_as_fast_as_it_is_fetched(
     int wanted = 40000;
 
     for (int i = 0; i < wanted; i++)
-        buf_add_str(&flood, STR("GET /flood HTTP/1.1\r\n\r\n"));
+        buf_add_str(&flood, STR("GET /flood HTTP/1.1\r\nHost: x\r\n\r\n"));
     for (size_t at = 0, quiet = 0; at < flood.n && quiet < 50;) {
         ssize_t n = send(r.fd, flood.p + at, flood.n - at, MSG_NOSIGNAL);
         quiet = n > 0 ? 0 : quiet + 1;
@@ -260,7 +261,7 @@ static void requests_that_waited_for_a_slow_reader_are_answered_when_it_reads(vo
     int64_t until;
 
     for (int i = 0; i < wanted; i++) {
-        (void)!send(r.fd, "GET /huge HTTP/1.1\r\n\r\n", 22, MSG_NOSIGNAL);
+        (void)!send(r.fd, "GET /huge HTTP/1.1\r\nHost: x\r\n\r\n", 31, MSG_NOSIGNAL);
         loop_turn(f->loop, 0);
     }
     loop_turns(f->loop, 20);
@@ -280,7 +281,7 @@ static void head_gets_the_length_and_no_body(void **state)
     struct fixture *f = *state;
     struct raw r = raw_connect(f->loop, f->port);
 
-    raw_send_z(&r, "HEAD /x HTTP/1.1\r\n\r\nGET /y HTTP/1.1\r\n\r\n");
+    raw_send_z(&r, "HEAD /x HTTP/1.1\r\nHost: x\r\n\r\nGET /y HTTP/1.1\r\nHost: x\r\n\r\n");
     assert_true(raw_wait(&r, "GET /y"));
     assert_true(raw_has(&r, "Content-Length: 30\r\n\r\nHTTP/1.1 200"));
     raw_close(&r);
@@ -288,7 +289,7 @@ static void head_gets_the_length_and_no_body(void **state)
 
 static void status_204_has_neither_body_nor_length(void **state)
 {
-    check_one(*state, "GET /empty HTTP/1.1\r\nConnection: close\r\n\r\n",
+    check_one(*state, "GET /empty HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n",
               "GMT\r\nConnection: close\r\n\r\n", true);
 }
 
@@ -297,7 +298,8 @@ static void expect_100_continue_is_answered_before_the_body(void **state)
     struct fixture *f = *state;
     struct raw r = raw_connect(f->loop, f->port);
 
-    raw_send_z(&r, "PUT /big HTTP/1.1\r\nContent-Length: 4\r\nExpect: 100-continue\r\n\r\n");
+    raw_send_z(&r,
+               "PUT /big HTTP/1.1\r\nHost: x\r\nContent-Length: 4\r\nExpect: 100-continue\r\n\r\n");
     assert_true(raw_wait(&r, "HTTP/1.1 100 Continue\r\n\r\n"));
     assert_int_equal(f->calls, 0);
     raw_send_z(&r, "body");
@@ -314,14 +316,15 @@ static void http_1_0_closes_unless_it_asks(void **state)
 
 static void a_handler_may_close(void **state)
 {
-    check_one(*state, "GET /close HTTP/1.1\r\n\r\n", "Connection: close\r\n\r\n", true);
-    check_one(*state, "GET /error HTTP/1.1\r\n\r\n",
+    check_one(*state, "GET /close HTTP/1.1\r\nHost: x\r\n\r\n", "Connection: close\r\n\r\n", true);
+    check_one(*state, "GET /error HTTP/1.1\r\nHost: x\r\n\r\n",
               "\r\n\r\n{\"error\":\"not \\\"you\\\"\",\"code\":\"no_entry\"}", false);
 }
 
 static void an_absolute_url_gives_its_path(void **state)
 {
-    check_one(*state, "GET http://example.org/a?q=b#c HTTP/1.1\r\n\r\n", "GET /a q=[b] ", false);
+    check_one(*state, "GET http://Example.org/a?q=b HTTP/1.1\r\nHost: example.org\r\n\r\n",
+              "GET /a q=[b] ", false);
 }
 
 static void requests_that_smuggle_are_refused(void **state)
@@ -330,53 +333,65 @@ static void requests_that_smuggle_are_refused(void **state)
         const char *what, *request, *want;
     } table[] = {
         {"length and encoding",
-         "POST / HTTP/1.1\r\nContent-Length: 3\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n",
+         "POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 3\r\nTransfer-Encoding: "
+         "chunked\r\n\r\n0\r\n\r\n",
          "400 "},
         {"encoding and length",
-         "POST / HTTP/1.1\r\nTransfer-Encoding: chunked\r\nContent-Length: 3\r\n\r\n0\r\n\r\n",
+         "POST / HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\nContent-Length: "
+         "3\r\n\r\n0\r\n\r\n",
          "400 "},
-        {"two lengths", "POST / HTTP/1.1\r\nContent-Length: 3\r\nContent-Length: 4\r\n\r\nabcd",
+        {"two lengths",
+         "POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 3\r\nContent-Length: 4\r\n\r\nabcd",
          "400 "},
-        {"a list of lengths", "POST / HTTP/1.1\r\nContent-Length: 3, 3\r\n\r\nabc", "400 "},
-        {"a negative length", "POST / HTTP/1.1\r\nContent-Length: -1\r\n\r\n", "400 "},
-        {"a length with a plus", "POST / HTTP/1.1\r\nContent-Length: +3\r\n\r\nabc", "400 "},
+        {"a list of lengths", "POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 3, 3\r\n\r\nabc",
+         "400 "},
+        {"a negative length", "POST / HTTP/1.1\r\nHost: x\r\nContent-Length: -1\r\n\r\n", "400 "},
+        {"a length with a plus", "POST / HTTP/1.1\r\nHost: x\r\nContent-Length: +3\r\n\r\nabc",
+         "400 "},
         {"two encodings",
-         "POST / HTTP/1.1\r\nTransfer-Encoding: chunked\r\nTransfer-Encoding: chunked\r\n\r\n",
+         "POST / HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\nTransfer-Encoding: "
+         "chunked\r\n\r\n",
          "400 "},
         {"an encoding before there were any",
          "POST / HTTP/1.0\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n", "400 "},
-        {"an unknown encoding", "POST / HTTP/1.1\r\nTransfer-Encoding: gzip, chunked\r\n\r\n",
-         "501 "},
-        {"an encoding spelt oddly", "POST / HTTP/1.1\r\nTransfer-Encoding: xchunked\r\n\r\n",
-         "501 "},
-        {"a space before the colon", "POST / HTTP/1.1\r\nContent-Length : 3\r\n\r\nabc", "400 "},
-        {"a folded line", "GET / HTTP/1.1\r\nX-A: b\r\n c\r\n\r\n", "400 "},
-        {"a folded empty line", "GET / HTTP/1.1\r\nX-A:\r\n\tc\r\n\r\n", "400 "},
-        {"a bare line feed", "GET / HTTP/1.1\r\nX-A: b\nX-B: c\r\n\r\n", "400 "},
+        {"an unknown encoding",
+         "POST / HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: gzip, chunked\r\n\r\n", "501 "},
+        {"an encoding spelt oddly",
+         "POST / HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: xchunked\r\n\r\n", "501 "},
+        {"a space before the colon", "POST / HTTP/1.1\r\nHost: x\r\nContent-Length : 3\r\n\r\nabc",
+         "400 "},
+        {"a folded line", "GET / HTTP/1.1\r\nHost: x\r\nX-A: b\r\n c\r\n\r\n", "400 "},
+        {"a folded empty line", "GET / HTTP/1.1\r\nHost: x\r\nX-A:\r\n\tc\r\n\r\n", "400 "},
+        {"a bare line feed", "GET / HTTP/1.1\r\nHost: x\r\nX-A: b\nX-B: c\r\n\r\n", "400 "},
         {"a head ended by line feeds", "GET / HTTP/1.1\n\n", "400 "},
         {"two hosts", "GET / HTTP/1.1\r\nHost: a\r\nHost: b\r\n\r\n", "400 "},
         {"a vertical tab for a space",
-         "POST / HTTP/1.1\r\nTransfer-Encoding:\vchunked\r\n\r\n0\r\n\r\n", "400 "},
-        {"a form feed after a value", "POST / HTTP/1.1\r\nContent-Length: 1\f\r\n\r\na", "400 "},
-        {"a bare carriage return", "GET / HTTP/1.1\r\nX-A: b\rX-B: c\r\n\r\n", "400 "},
-        {"two spaces before the target", "GET  /a HTTP/1.1\r\n\r\n", "400 "},
-        {"a tab in the target", "GET /a\tb HTTP/1.1\r\n\r\n", "400 "},
-        {"a bad chunk size", "POST / HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\nxyz\r\n",
+         "POST / HTTP/1.1\r\nHost: x\r\nTransfer-Encoding:\vchunked\r\n\r\n0\r\n\r\n", "400 "},
+        {"a form feed after a value", "POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 1\f\r\n\r\na",
          "400 "},
+        {"a bare carriage return", "GET / HTTP/1.1\r\nHost: x\r\nX-A: b\rX-B: c\r\n\r\n", "400 "},
+        {"two spaces before the target", "GET  /a HTTP/1.1\r\nHost: x\r\n\r\n", "400 "},
+        {"a tab in the target", "GET /a\tb HTTP/1.1\r\nHost: x\r\n\r\n", "400 "},
+        {"a bad chunk size",
+         "POST / HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\nxyz\r\n", "400 "},
         {"an endless chunk size",
-         "POST / HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n11111111111111111\r\n", "400 "},
-        {"a chunk longer than it says",
-         "POST / HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n1\r\nab\r\n0\r\n\r\n", "400 "},
-        {"a chunk size ended by a line feed",
-         "POST / HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n1\na\r\n0\r\n\r\n", "400 "},
-        {"a huge chunk",
-         "POST / HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n7fffffffffffffff\r\na", "413 "},
-        {"an unknown method", "BREW /pot HTTP/1.1\r\n\r\n", "501 "},
-        {"a tunnel", "CONNECT a:1 HTTP/1.1\r\n\r\n", "501 "},
-        {"another protocol", "\x16\x03\x01\x02\x00\x01", "400 "},
-        {"another version", "GET / HTTP/3.7\r\n\r\n", "501 "},
-        {"an unknown expectation", "POST / HTTP/1.1\r\nExpect: a-tip\r\nContent-Length: 1\r\n\r\n",
+         "POST / HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n11111111111111111\r\n",
          "400 "},
+        {"a chunk longer than it says",
+         "POST / HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n1\r\nab\r\n0\r\n\r\n",
+         "400 "},
+        {"a chunk size ended by a line feed",
+         "POST / HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n1\na\r\n0\r\n\r\n",
+         "400 "},
+        {"a huge chunk",
+         "POST / HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n7fffffffffffffff\r\na",
+         "413 "},
+        {"an unknown method", "BREW /pot HTTP/1.1\r\nHost: x\r\n\r\n", "501 "},
+        {"a tunnel", "CONNECT a:1 HTTP/1.1\r\nHost: x\r\n\r\n", "501 "},
+        {"another protocol", "\x16\x03\x01\x02\x00\x01", "400 "},
+        {"another version", "GET / HTTP/3.7\r\nHost: x\r\n\r\n", "505 "},
+        {"an unknown expectation",
+         "POST / HTTP/1.1\r\nHost: x\r\nExpect: a-tip\r\nContent-Length: 1\r\n\r\n", "400 "},
     };
     struct fixture *f = *state;
 
@@ -394,7 +409,7 @@ static void a_nul_in_a_header_is_refused(void **state)
     struct fixture *f = *state;
     struct raw r = raw_connect(f->loop, f->port);
 
-    raw_send(&r, STR("GET / HTTP/1.1\r\nX-A: b\0c\r\n\r\n"));
+    raw_send(&r, STR("GET / HTTP/1.1\r\nHost: x\r\nX-A: b\0c\r\n\r\n"));
     assert_true(raw_wait(&r, "HTTP/1.1 400 "));
     raw_close(&r);
 }
@@ -404,15 +419,16 @@ static void long_heads_and_bodies_are_refused(void **state)
     struct fixture *f = *state;
     struct buf req = BUF_INIT;
 
-    buf_add_z(&req, "GET / HTTP/1.1\r\n");
+    buf_add_z(&req, "GET / HTTP/1.1\r\nHost: x\r\n");
     for (int i = 0; i < 100; i++)
         buf_add_z(&req, "X-Long: 0123456789\r\n");
     check_one(f, buf_z(&req), "HTTP/1.1 431 ", true); /* not even ended */
     buf_add_z(&req, "\r\n");
     check_one(f, buf_z(&req), "HTTP/1.1 431 ", true);
     buf_reset(&req);
-    check_one(f, "POST / HTTP/1.1\r\nContent-Length: 2049\r\n\r\n", "HTTP/1.1 413 ", true);
-    buf_add_z(&req, "POST / HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n");
+    check_one(f, "POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 2049\r\n\r\n", "HTTP/1.1 413 ",
+              true);
+    buf_add_z(&req, "POST / HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n");
     for (int i = 0; i < 3; i++) {
         buf_add_z(&req, "400\r\n");
         memset(buf_room(&req, 1024), 'x', 1024);
@@ -429,7 +445,7 @@ static void too_many_header_fields_are_refused(void **state)
     struct fixture *f = *state;
     struct buf req = BUF_INIT;
 
-    buf_add_z(&req, "GET / HTTP/1.1\r\n");
+    buf_add_z(&req, "GET / HTTP/1.1\r\nHost: x\r\n");
     for (int i = 0; i < 101; i++)
         buf_add_z(&req, "X:\r\n");
     buf_add_z(&req, "\r\n");
@@ -443,7 +459,7 @@ static void a_large_upload_refused_midway_still_gets_its_answer(void **state)
     struct raw r = raw_connect(f->loop, f->port);
     char *junk = xcalloc(1, 1 << 20);
 
-    raw_send_z(&r, "POST / HTTP/1.1\r\nContent-Length: 9000000\r\n\r\n");
+    raw_send_z(&r, "POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 9000000\r\n\r\n");
     raw_send(&r, str_make(junk, 1 << 20));
     assert_true(raw_wait(&r, "HTTP/1.1 413 "));
     raw_close(&r);
@@ -457,7 +473,7 @@ static void a_large_body_arrives_whole(void **state)
     char *body = xmalloc(1 << 20);
 
     memset(body, 'b', 1 << 20);
-    raw_send_z(&r, "POST /large HTTP/1.1\r\nContent-Length: 1048576\r\n\r\n");
+    raw_send_z(&r, "POST /large HTTP/1.1\r\nHost: x\r\nContent-Length: 1048576\r\n\r\n");
     raw_send(&r, str_make(body, 1 << 20));
     assert_true(raw_wait(&r, "POST /large"));
     assert_int_equal(f->body_n, 1 << 20);
@@ -472,8 +488,8 @@ static void slow_requests_are_cut_off(void **state)
     struct raw head = raw_connect(f->loop, f->port);
     struct raw body = raw_connect(f->loop, f->port);
 
-    raw_send_z(&head, "GET / HTTP/1.1\r\nX-Slow: ");
-    raw_send_z(&body, "POST / HTTP/1.1\r\nContent-Length: 10\r\n\r\nabc");
+    raw_send_z(&head, "GET / HTTP/1.1\r\nHost: x\r\nX-Slow: ");
+    raw_send_z(&body, "POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 10\r\n\r\nabc");
     for (int i = 0; i < 80 && !head.eof; i++) { /* drops do not help */
         raw_send_z(&head, "x");
         raw_send_z(&body, i < 5 ? "x" : "");
@@ -496,7 +512,7 @@ static void an_idle_connection_is_closed_silently(void **state)
     struct fixture *f = *state;
     struct raw r = raw_connect(f->loop, f->port);
 
-    raw_send_z(&r, "GET / HTTP/1.1\r\n\r\n");
+    raw_send_z(&r, "GET / HTTP/1.1\r\nHost: x\r\n\r\n");
     assert_true(raw_wait(&r, "GET / "));
     raw_forget(&r);
     assert_true(raw_wait_eof(&r));
@@ -524,7 +540,7 @@ static void an_answer_after_the_client_has_gone_is_harmless(void **state)
     struct raw r = raw_connect(f->loop, f->port);
     struct raw next;
 
-    raw_send_z(&r, "GET /later HTTP/1.1\r\n\r\n");
+    raw_send_z(&r, "GET /later HTTP/1.1\r\nHost: x\r\n\r\n");
     loop_turns(f->loop, 5);
     assert_int_equal(f->n_ids, 1);
     raw_close(&r);
@@ -534,7 +550,7 @@ static void an_answer_after_the_client_has_gone_is_harmless(void **state)
     assert_int_equal(http_server_connections(f->server), 0);
 
     next = raw_connect(f->loop, f->port); /* takes the same slot */
-    raw_send_z(&next, "GET /later HTTP/1.1\r\n\r\n");
+    raw_send_z(&next, "GET /later HTTP/1.1\r\nHost: x\r\n\r\n");
     loop_turns(f->loop, 5);
     answer_text(f, f->ids[0], STR("for the other one"));
     answer_text(f, f->ids[1], STR("for this one"));
@@ -552,7 +568,7 @@ static void a_client_that_closes_its_half_still_gets_the_answer(void **state)
     struct fixture *f = *state;
     struct raw r = raw_connect(f->loop, f->port);
 
-    raw_send_z(&r, "GET /later HTTP/1.1\r\n\r\n");
+    raw_send_z(&r, "GET /later HTTP/1.1\r\nHost: x\r\n\r\n");
     shutdown(r.fd, SHUT_WR);
     loop_turns(f->loop, 5);
     answer_text(f, f->ids[0], STR("here you are"));
@@ -566,7 +582,7 @@ static void a_stream_goes_on_until_it_is_ended(void **state)
     struct fixture *f = *state;
     struct raw r = raw_connect(f->loop, f->port);
 
-    raw_send_z(&r, "GET /stream HTTP/1.1\r\n\r\n");
+    raw_send_z(&r, "GET /stream HTTP/1.1\r\nHost: x\r\n\r\n");
     assert_true(raw_wait(&r, "Transfer-Encoding: chunked\r\n\r\n"));
     assert_true(http_stream_write(f->server, f->stream, STR("data: one\n\n")));
     assert_true(http_stream_write(f->server, f->stream, STR("data: seventeen..\n\n")));
@@ -574,7 +590,7 @@ static void a_stream_goes_on_until_it_is_ended(void **state)
     http_stream_end(f->server, f->stream);
     assert_false(http_stream_write(f->server, f->stream, STR("x")));
     assert_true(raw_wait(&r, "\r\n0\r\n\r\n"));
-    raw_send_z(&r, "GET /again HTTP/1.1\r\n\r\n");
+    raw_send_z(&r, "GET /again HTTP/1.1\r\nHost: x\r\n\r\n");
     assert_true(raw_wait(&r, "GET /again"));
     assert_int_equal(f->stream_closed, 0);
     raw_close(&r);
@@ -603,7 +619,7 @@ static void a_stream_nobody_reads_is_cut(void **state)
     char *block = xcalloc(1, 65536);
     int writes = 0;
 
-    raw_send_z(&r, "GET /stream HTTP/1.1\r\n\r\n");
+    raw_send_z(&r, "GET /stream HTTP/1.1\r\nHost: x\r\n\r\n");
     assert_true(raw_wait(&r, "\r\n\r\n"));
     while (writes < 1000 && http_stream_write(f->server, f->stream, str_make(block, 65536)))
         writes++;
@@ -620,7 +636,7 @@ static void a_stream_ended_after_it_was_cut_is_told_nothing(void **state)
     struct raw r = raw_connect(f->loop, f->port);
     char *block = xcalloc(1, 65536);
 
-    raw_send_z(&r, "GET /stream HTTP/1.1\r\n\r\n");
+    raw_send_z(&r, "GET /stream HTTP/1.1\r\nHost: x\r\n\r\n");
     assert_true(raw_wait(&r, "\r\n\r\n"));
     while (http_stream_write(f->server, f->stream, str_make(block, 65536)))
         ;
@@ -636,7 +652,7 @@ static void a_stream_begun_too_late_is_told_so(void **state)
     struct fixture *f = *state;
     struct raw r = raw_connect(f->loop, f->port);
 
-    raw_send_z(&r, "GET /later HTTP/1.1\r\n\r\n");
+    raw_send_z(&r, "GET /later HTTP/1.1\r\nHost: x\r\n\r\n");
     loop_turns(f->loop, 5);
     f->stream = f->ids[0];
     answer_text(f, f->ids[0], STR("done"));
@@ -652,7 +668,7 @@ static void drain_finishes_what_is_being_answered(void **state)
     struct fixture *f = *state;
     struct raw idle = raw_connect(f->loop, f->port), busy = raw_connect(f->loop, f->port);
 
-    raw_send_z(&busy, "GET /later HTTP/1.1\r\n\r\n");
+    raw_send_z(&busy, "GET /later HTTP/1.1\r\nHost: x\r\n\r\n");
     loop_turns(f->loop, 5);
     assert_int_equal(http_server_connections(f->server), 2);
     http_server_drain(f->server);
@@ -715,7 +731,7 @@ static void a_unix_socket_replaces_a_stale_file_only(void **state)
     assert_int_equal(stat(path, &st), 0);
     assert_int_equal(st.st_mode & 0777, 0600);
     r = unix_connect(f, path);
-    raw_send_z(&r, "GET /u HTTP/1.1\r\n\r\n");
+    raw_send_z(&r, "GET /u HTTP/1.1\r\nHost: x\r\n\r\n");
     assert_true(raw_wait(&r, "GET /u peer=unix"));
     raw_close(&r);
     assert_int_equal(http_server_listen(other->server, str_of(where), NULL, 0600, why), BH_REFUSED);

@@ -245,10 +245,10 @@ static void pipelined_requests_inside_one_record_are_all_answered(void **state)
     struct buf req = BUF_INIT;
 
     tls_open(f, &t);
-    buf_add_z(&req, "GET /later HTTP/1.1\r\n\r\n");
+    buf_add_z(&req, "GET /later HTTP/1.1\r\nHost: x\r\n\r\n");
     for (int i = 0; i < 100; i++)
-        buf_add_z(&req, "POST / HTTP/1.1\r\nContent-Length: 4\r\n\r\nnext");
-    buf_add_z(&req, "POST / HTTP/1.1\r\nContent-Length: 4\r\n\r\nlast");
+        buf_add_z(&req, "POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 4\r\n\r\nnext");
+    buf_add_z(&req, "POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 4\r\n\r\nlast");
     assert_int_equal(SSL_write(t.ssl, req.p, (int)req.n), req.n);
     loop_turns(f->loop, 10);
     assert_int_equal(f->requests, 1);
@@ -265,9 +265,11 @@ static void a_request_sent_while_another_is_handled_is_read_afterwards(void **st
     struct tls_raw t;
 
     tls_open(f, &t);
-    assert_int_equal(SSL_write(t.ssl, "GET /later HTTP/1.1\r\n\r\n", 23), 23);
+    assert_int_equal(SSL_write(t.ssl, "GET /later HTTP/1.1\r\nHost: x\r\n\r\n", 32), 32);
     loop_turns(f->loop, 10);
-    assert_int_equal(SSL_write(t.ssl, "POST / HTTP/1.1\r\nContent-Length: 2\r\n\r\n", 38), 38);
+    assert_int_equal(SSL_write(t.ssl, "POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 2\r\n\r\n",
+                               47),
+                     47);
     loop_turns(f->loop, 10);
     assert_int_equal(SSL_write(t.ssl, "ok", 2), 2);
     loop_turns(f->loop, 10);
@@ -282,7 +284,7 @@ static void plain_text_and_silence_are_cut_off(void **state)
     struct raw plain = raw_connect(f->loop, http_server_port(f->server));
     struct raw silent = raw_connect(f->loop, http_server_port(f->server));
 
-    raw_send_z(&plain, "GET / HTTP/1.1\r\n\r\n");
+    raw_send_z(&plain, "GET / HTTP/1.1\r\nHost: x\r\n\r\n");
     assert_true(raw_wait_eof(&plain));
     assert_true(raw_wait_eof(&silent));
     assert_int_equal(f->requests, 0);

@@ -396,16 +396,17 @@ static void a_queue_that_drains_is_reported(void **state)
 static void incorrect_upgrades_get_400(void **state)
 {
     static const char *const bad[] = {
-        "GET /ws HTTP/1.1\r\n\r\n",
-        "GET /ws HTTP/1.1\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n"
+        "GET /ws HTTP/1.1\r\nHost: x\r\n\r\n",
+        "GET /ws HTTP/1.1\r\nHost: x\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n"
         "Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n\r\n",
-        "GET /ws HTTP/1.1\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n"
+        "GET /ws HTTP/1.1\r\nHost: x\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n"
         "Sec-WebSocket-Version: 8\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n\r\n",
-        "GET /ws HTTP/1.1\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n"
+        "GET /ws HTTP/1.1\r\nHost: x\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n"
         "Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: short\r\n\r\n",
-        "GET /ws HTTP/1.1\r\nUpgrade: h2c\r\nConnection: Upgrade\r\n"
+        "GET /ws HTTP/1.1\r\nHost: x\r\nUpgrade: h2c\r\nConnection: Upgrade\r\n"
         "Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n\r\n",
-        "POST /ws HTTP/1.1\r\nUpgrade: websocket\r\nConnection: Upgrade\r\nContent-Length: 0\r\n"
+        "POST /ws HTTP/1.1\r\nHost: x\r\nUpgrade: websocket\r\nConnection: "
+        "Upgrade\r\nContent-Length: 0\r\n"
         "Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n\r\n",
     };
     struct fixture *f = *state;
@@ -425,8 +426,9 @@ static void the_connection_survives_a_declined_upgrade(void **state)
     struct fixture *f = *state;
     struct raw r = raw_connect(f->loop, http_server_port(f->server));
 
-    raw_send_z(&r, "GET /other HTTP/1.1\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n\r\n"
-                   "GET /other HTTP/1.1\r\nUpgrade: h2c\r\nConnection: Upgrade\r\n\r\n");
+    raw_send_z(&r,
+               "GET /other HTTP/1.1\r\nHost: x\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n\r\n"
+               "GET /other HTTP/1.1\r\nHost: x\r\nUpgrade: h2c\r\nConnection: Upgrade\r\n\r\n");
     assert_true(raw_wait(&r, "Content-Length: 0\r\n\r\nHTTP/1.1 404 "));
     raw_close(&r);
 }
