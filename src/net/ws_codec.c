@@ -103,7 +103,7 @@ static int take_head(struct ws_decoder *d, const uint8_t *h, uint8_t size)
     uint8_t len = h[1] & 0x7f;
 
     if ((len == 126 && n < 126) || (len == 127 && (n < 65536 || n >> 63 != 0)))
-        return CLOSE_CODE_PROTOCOL; /* the shortest form is required, and the top bit must be clear */
+        return CLOSE_CODE_PROTOCOL; /* the shortest form is required, the top bit clear */
     d->op = h[0] & 0x0f;
     d->fin = (h[0] & 0x80) != 0;
     d->left = n;

@@ -1,4 +1,4 @@
-/* A request's head, cut in two at a place the first byte says, beside http-parser's reading of it. */
+/* A request's head, cut in two where the first byte says, beside http-parser's reading of it. */
 #include "unit/net/http_oracle.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
