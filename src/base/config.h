@@ -1,69 +1,112 @@
-/* config.h - what the operator wrote, checked.
+/* config.h - what the operator wrote, checked against the tables of those who need it.
  *
- * YAML; `${NAME}` in a value reads the environment (`${NAME:-otherwise}` when it may be unset);
- * BELLHOP_<KEY> overrides a setting (BELLHOP_LISTEN, BELLHOP_STATE_DIR, BELLHOP_LOG_LEVEL, ...).
- * An unknown key, a missing one or a wrong type is refused with file, line and what was expected.
- * Without a file every default holds: one web bot called "lobby" on 127.0.0.1:7077.
+ * A module that can be configured declares a section: a struct of its own, and one line per setting.
  *
- * The table in config_keys.c carries name, type, default, whether a reload takes it, and the
- * sentence that docs/configuration.md is printed from (`bellhop help config`).
+ *      struct wake_settings { int64_t timeout_ms; bool allow_private; };
+ *
+ *      #define AT(member) offsetof(struct wake_settings, member)
+ *      static const struct config_key keys[] = {
+ *          {"wake.timeout", CFG_DURATION, CFG_RELOAD, AT(timeout_ms), "5s", .min = 100, .max = 60000,
+ *           .what = "How long a poke may take."},
+ *          {"wake.allow_private", CFG_BOOL, CFG_RELOAD, AT(allow_private), "false", .what = "..."},
+ *          {0},
+ *      };
+ *      const struct config_section wake_config = {.keys = keys, .size = sizeof(struct wake_settings)};
+ *
+ * Whoever loads a configuration hands over the list of sections (cli/settings.c has the program's);
+ * the module finds its struct filled: `const struct wake_settings *s = config_get(cfg, &wake_config)`.
+ * Parsing, defaults, BELLHOP_WAKE_TIMEOUT, errors with file and line, what a reload takes and
+ * docs/configuration.md all come from the table.  Two modules may share a word (`wake:` above and the
+ * relay's `wake.cooldown`) but not a setting.
+ *
+ * In the file `${NAME}` in a value reads the environment (`${NAME:-otherwise}` when it may be unset).
  */
 #pragma once
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
 #include "base/buf.h"
-#include "base/log.h"
+#include "base/err.h"
 
-struct config_platform { /* strings owned; NULL: not given */
-    char *platform, *bot;
-    int line; /* where it stands in the file, for errors; 0: a default */
-    /* web */
-    char *title;      /* what the page is called; default: the bot's name */
-    uint32_t history; /* messages kept per chat; default 200; 0: none */
-    /* everything below is read by the adapters that need it */
-    char *token, *mode, *webhook_secret, *api_base, *gateway_url, *intents, *public_key;
-    char *account_sid, *auth_token, *corp_id, *secret, *encoding_aes_key, *plane, *interactions;
+enum config_type {
+    CFG_TEXT,     /* char *, NULL when empty or not given */
+    CFG_SECRET,   /* the same, never shown and wiped */
+    CFG_CHOICE,   /* char *, one of the words in .choices */
+    CFG_ENUM,     /* int: the place of the word in .choices, from 0 */
+    CFG_BOOL,     /* bool */
+    CFG_NUMBER,   /* uint32_t from .min to .max */
+    CFG_DURATION, /* int64_t, in ms, from .min to .max */
+    CFG_BYTES,    /* uint64_t, at least .min */
+    CFG_TEXTS,    /* char **, ends with NULL; NULL when not given.  `[a, b]`, or "a, b" */
 };
 
-struct config {
-    char *path; /* the file it came from; NULL: defaults */
-    char *listen, *public_url, *state_dir, *master_key;
-    char *tls_cert, *tls_key;
-    char *store_kind, *store_url; /* "sqlite" */
-    char *bus_kind, *bus_url;     /* "local" */
-    char *admin_token;            /* for /metrics and the dashboard off loopback */
-    struct {
-        uint32_t window; /* unacked WebSocket messages per socket */
-        bool live_acks;
-        uint64_t max_mailbox_bytes;
-        uint32_t max_attempts;
-        int64_t ack_patience_ms, dedup_ms;
-    } delivery;
-    struct {
-        int64_t cooldown_ms, timeout_ms;
-        bool allow_private;
-    } wake;
-    struct {
-        uint32_t refused_per_source, requests_per_bot; /* per second; 0: no limit */
-    } webhooks;
-    bool require_expiry; /* auth.require_expiry: refuse tokens with exp 0 */
-    char *identity_kind; /* "local", "jwt", "introspect" */
-    char *identity_jwks_url, *identity_public_key, *identity_issuer, *identity_audience;
-    char *identity_tenant_claim, *identity_url, *identity_tenant_field;
-    struct {
-        uint32_t instance_actions, tenant_actions; /* per second; 0: no limit */
-    } limits;
-    enum log_level log_level;
-    bool log_json;
-    struct config_platform *platforms; /* owned */
-    size_t n_platforms;
+enum config_when { CFG_RESTART, CFG_RELOAD }; /* what a change needs */
+
+struct config_key {
+    const char *path; /* "listen", "wake.timeout": as it stands in the file; NULL ends the table */
+    enum config_type type;
+    enum config_when when;
+    size_t offset;       /* in the section's struct */
+    const char *value;   /* the default as the operator would write it; NULL: none */
+    const char *choices; /* CFG_CHOICE, CFG_ENUM: "a|b" */
+    const char *planned; /* words that are right but not in this build yet, "c|d" */
+    uint64_t min, max;
+    const char *what; /* the sentence of the reference */
+    bool required;    /* in a list: an entry without it is refused */
 };
 
-/* @path NULL: ./bellhop.yaml when it exists, else the defaults.  On failure @ret_why tells file,
- * line and what was expected. */
-enum bh_err config_load(const char *path, struct config **ret_cfg, struct buf *ret_why) BH_MUST_USE;
-void config_free(struct config *c); /* secrets are wiped */
+struct config_section {
+    const struct config_key *keys;
+    size_t size;          /* of the struct that the offsets are in */
+    const void *defaults; /* what it holds before any key is set; NULL: zeros */
+    /* Its keys fill that section's struct, and config_get() is asked for that one.  NULL: its own. */
+    const struct config_section *into;
+    /* What no key can tell alone, once all are read; may tidy up the values (not replace texts).
+     * False: @ret_why (256 bytes) tells the operator what to fix.  NULL: nothing to check. */
+    bool (*check)(void *settings, char *ret_why);
+    const char *name; /* of a kind in a list; NULL otherwise */
+};
+
+/* A list of entries, `platforms: [{platform: web, bot: lobby}, ...]`.  The struct of an entry starts
+ * with the one that @entry describes; with kinds, each kind's section describes the whole struct and
+ * declares the keys that only this kind takes. */
+struct config_list {
+    const char *name; /* "platforms" */
+    const struct config_section *entry;
+    enum config_when when;
+    const char *example;   /* an entry, for errors: "{platform: web, bot: lobby}" */
+    const char *otherwise; /* the whole list, as YAML, when the file has none; NULL: it is empty */
+    /* The text key of @entry that no two entries (of a kind) share; NULL: none. */
+    const char *unique;
+    /* "platform": the text key of @entry that names the kind; NULL: no kinds. */
+    const char *kind_key;
+    const struct config_section *(*kind)(size_t i); /* NULL after the last */
+};
+
+struct config_schema { /* both end with NULL; must outlive what is loaded with it */
+    const struct config_section *const *sections;
+    const struct config_list *const *lists;
+};
+
+struct config;
+
+/* @path NULL: ./bellhop.yaml when it exists, else the defaults.  An unknown key, a missing one or a
+ * wrong value is refused, and @ret_why tells file, line and what was expected. */
+enum bh_err config_load(const char *path, const struct config_schema *schema,
+                        struct config **ret_cfg, struct buf *ret_why) BH_MUST_USE;
+void config_free(struct config *c);              /* secrets are wiped */
+const char *config_path(const struct config *c); /* the file it came from; NULL: defaults */
+
+/* The struct of @s, which is in the schema; valid as long as @c, its values until a reload. */
+const void *config_get(const struct config *c, const struct config_section *s);
+size_t config_count(const struct config *c, const struct config_list *l);
+const void *config_entry(const struct config *c, const struct config_list *l, size_t i);
+/* Where it stands in the file, for errors; 0: a default. */
+int config_entry_line(const struct config *c, const struct config_list *l, size_t i);
+
 /* What differs, one key per line: what a reload takes and what needs a restart. */
 void config_diff(const struct config *was, const struct config *now, struct buf *ret_reload,
                  struct buf *ret_restart);
 /* Move the settings a reload takes from @now to @was (they are exchanged, so both stay whole). */
 void config_take_reloadable(struct config *was, struct config *now);
-void config_describe(struct buf *out); /* the reference, as Markdown */
+void config_describe(const struct config_schema *schema, struct buf *out); /* as Markdown */

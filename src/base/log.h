@@ -11,13 +11,23 @@
 #pragma once
 #include "base/buf.h"
 
+struct config_section;
+
 enum log_level { LOG_ERROR, LOG_WARN, LOG_INFO, LOG_DEBUG };
+
+struct log_settings { /* `log:` in the configuration */
+    int level;        /* enum log_level */
+    int format;       /* enum log_format */
+};
+enum log_format { LOG_TEXT, LOG_JSON };
+extern const struct config_section log_config;
 
 struct log { /* embedded in the object that logs; the prefix is built only when a line is written */
     void (*prefix)(const struct log *log, struct buf *out); /* appends "session=41 instance=x " */
 };
 
 void log_setup(enum log_level level, bool as_json);
+void log_apply(const struct log_settings *s); /* the same, from the configuration */
 bool log_level_parse(struct str word, enum log_level *ret_level);
 bool log_enabled(enum log_level level);
 void log_write(enum log_level level, const struct log *ctx, const char *fmt, ...) BH_PRINTF(3, 4);

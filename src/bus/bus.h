@@ -8,6 +8,7 @@
 
 struct bus;
 struct clock;
+struct config_section;
 typedef void bus_cb(void *ctx, struct str topic, struct str message);
 
 struct bus_ops {
@@ -20,6 +21,12 @@ struct bus_ops {
 struct bus {
     const struct bus_ops *ops;
 };
+
+struct bus_settings { /* from the config, owned by it */
+    char *kind;       /* "local" */
+    char *url;
+};
+extern const struct config_section bus_config;
 
 struct bus *bus_local_new(struct clock *clock); /* in-process: callbacks run when the turn ends */
 

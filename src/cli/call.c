@@ -4,10 +4,10 @@
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
-#include "base/config.h"
 #include "base/jw.h"
 #include "base/mem.h"
 #include "cli/cli.h"
+#include "cli/settings.h"
 #include "net/http_client.h"
 
 char *cli_state_dir(const struct cli_args *a)
@@ -18,8 +18,8 @@ char *cli_state_dir(const struct cli_args *a)
 
     if (a->state_dir != NULL)
         return xstrdup(a->state_dir);
-    if (config_load(a->config, &cfg, &why) == BH_OK)
-        dir = xstrdup(cfg->state_dir);
+    if (settings_load(a->config, &cfg, &why) == BH_OK)
+        dir = xstrdup(settings_of(cfg)->state_dir);
     else
         cli_failed("%s", buf_z(&why));
     config_free(cfg);

@@ -11,12 +11,13 @@
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <unistd.h>
-#include "base/config.h"
 #include "base/jw.h"
 #include "base/mem.h"
 #include "base/rand.h"
 #include "cli/cli.h"
+#include "cli/settings.h"
 #include "cli/state_dir.h"
+#include "http/waker.h"
 #include "net/http_client.h"
 #include "net/loop.h"
 #include "platform/platform.h"
@@ -26,7 +27,9 @@
 enum finding { OK, WARN, BAD };
 
 struct doctor {
-    struct config *cfg; /* owned */
+    struct config *cfg;              /* owned */
+    const struct settings *settings; /* in cfg */
+    struct wake_settings wake;       /* of the running server, or as configured */
     bool json, running;
     int worst;
     struct buf out;
@@ -116,12 +119,12 @@ static void check_wake_url(struct doctor *d, struct str gateway, const char *url
               gai_strerror(rc));
         return;
     }
-    if (!d->cfg->wake.allow_private && http_addr_is_private(list->ai_addr))
+    if (!d->wake.allow_private && http_addr_is_private(list->ai_addr))
         found(d, BAD, "wake",
               "%.*s: %s is a private address and is never rung; use a public one or set "
               "wake.allow_private: true",
               STR_FMT(gateway), host);
-    else if (!connects(list, d->cfg->wake.timeout_ms))
+    else if (!connects(list, d->wake.timeout_ms))
         found(d, WARN, "wake",
               "%.*s: nothing answers at %s:%s now; a sleeping gateway cannot be woken "
               "there",
@@ -176,10 +179,9 @@ static void take_wake_settings(struct doctor *d, struct json wake)
 {
     int64_t ms;
 
-    d->cfg->wake.allow_private =
-        json_as_bool(json_get(wake, "allowPrivate"), d->cfg->wake.allow_private);
+    d->wake.allow_private = json_as_bool(json_get(wake, "allowPrivate"), d->wake.allow_private);
     if (json_as_i64(json_get(wake, "timeoutMs"), &ms))
-        d->cfg->wake.timeout_ms = ms;
+        d->wake.timeout_ms = ms;
 }
 
 static void check_running(struct doctor *d, const struct cli_args *a)
@@ -245,15 +247,15 @@ static void check_facts(struct doctor *d, struct loop *loop, struct store *store
 
 static void check_key(struct doctor *d, struct loop *loop, struct store *store)
 {
-    char *path = state_dir_path(d->cfg->state_dir, "master.key"), why[256] = "";
+    char *path = state_dir_path(d->settings->state_dir, "master.key"), why[256] = "";
     struct seal *seal = NULL;
 
-    if (d->cfg->master_key == NULL && access(path, F_OK) != 0)
+    if (d->settings->master_key == NULL && access(path, F_OK) != 0)
         found(d, BAD, "key",
               "%s is gone but the database exists: restore it, the gateways' secrets "
               "are sealed with it",
               path);
-    else if (seal_open_master(str_of(d->cfg->master_key), path, &seal, why) != BH_OK)
+    else if (seal_open_master(str_of(d->settings->master_key), path, &seal, why) != BH_OK)
         found(d, BAD, "key", "%s", why);
     else if (!seal_check(seal, store, why))
         found(d, BAD, "key", "%s", why);
@@ -267,7 +269,7 @@ static void check_key(struct doctor *d, struct loop *loop, struct store *store)
 
 static void check_stopped(struct doctor *d)
 {
-    char *db = state_dir_path(d->cfg->state_dir, "bellhop.db"), why[256] = "";
+    char *db = state_dir_path(d->settings->state_dir, "bellhop.db"), why[256] = "";
     struct store *store = NULL;
 
     found(d, OK, "server", "not running; start it with: bellhop serve");
@@ -292,15 +294,11 @@ static void check_stopped(struct doctor *d)
 
 static void check_config(struct doctor *d)
 {
-    const struct config *c = d->cfg;
+    const struct settings *c = d->settings;
+    const char *path = config_path(d->cfg);
 
-    found(d, OK, "config", "%s", c->path != NULL ? c->path : "no file, every default holds");
-    for (size_t i = 0; i < c->n_platforms; i++)
-        if (platform_find(str_of(c->platforms[i].platform)) == NULL)
-            found(d, BAD, "config",
-                  "%s:%d: this build of bellhop does not have the platform \"%s\" yet", c->path,
-                  c->platforms[i].line, c->platforms[i].platform);
-    if (c->n_platforms == 0)
+    found(d, OK, "config", "%s", path != NULL ? path : "no file, every default holds");
+    if (config_count(d->cfg, &platforms_config) == 0)
         found(d, WARN, "config", "platforms is empty: nobody can write to an agent");
     if (c->public_url == NULL && !str_starts(str_of(c->listen), STR("127.")) &&
         !str_starts(str_of(c->listen), STR("[::1]")) &&
@@ -317,7 +315,7 @@ static void check_config(struct doctor *d)
 /* False: there is nothing in it to look at. */
 static bool check_state_dir(struct doctor *d)
 {
-    const char *dir = d->cfg->state_dir;
+    const char *dir = d->settings->state_dir;
     struct stat st;
 
     if (stat(dir, &st) != 0 && errno == ENOENT) {
@@ -375,12 +373,14 @@ static int run(const struct command *c, int argc, char **argv)
     jw_arr(&d.w);
     if (a.state_dir != NULL)
         setenv("BELLHOP_STATE_DIR", a.state_dir, 1);
-    if (config_load(a.config, &d.cfg, &why) != BH_OK) {
+    if (settings_load(a.config, &d.cfg, &why) != BH_OK) {
         found(&d, BAD, "config", "%s", buf_z(&why));
     } else {
+        d.settings = settings_of(d.cfg);
+        d.wake = *(const struct wake_settings *)config_get(d.cfg, &wake_config);
         check_config(&d);
         if (check_state_dir(&d)) {
-            if (server_answers(d.cfg->state_dir))
+            if (server_answers(d.settings->state_dir))
                 check_running(&d, &a);
             else
                 check_stopped(&d);

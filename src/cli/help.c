@@ -1,8 +1,8 @@
 /* help.c - bellhop help [COMMAND | config], bellhop version. */
 #include <stdio.h>
-#include "base/config.h"
 #include "base/mem.h"
 #include "cli/cli.h"
+#include "cli/settings.h"
 
 static void overview(void)
 {
@@ -27,7 +27,7 @@ static int run_help(const struct command *c, int argc, char **argv)
     }
     if (strcmp(a.rest[0], "config") == 0) {
         struct buf out = BUF_INIT;
-        config_describe(&out);
+        config_describe(&settings_schema, &out);
         fputs(buf_z(&out), stdout);
         buf_done(&out);
         return CLI_DONE;

@@ -16,11 +16,11 @@
 #include <sys/un.h>
 #include <sys/stat.h>
 #include <unistd.h>
-#include "base/config.h"
 #include "base/log.h"
 #include "base/mem.h"
 #include "cli/cli.h"
 #include "cli/server.h"
+#include "cli/settings.h"
 #include "net/http_server.h"
 #include "net/loop.h"
 #include "host/host.h"
@@ -134,7 +134,7 @@ static enum bh_err reload(void *ctx, struct buf *ret_said)
 {
     struct serving *s = ctx;
     struct config *now = NULL;
-    enum bh_err err = config_load(s->config_path, &now, ret_said);
+    enum bh_err err = settings_load(s->config_path, &now, ret_said);
 
     if (err == BH_OK) {
         server_reload(&s->server, now, ret_said);
@@ -160,11 +160,11 @@ static void say_ready(const struct serving *s)
     bool web = host_platform(v->host, STR("web"), STR_NULL) != NULL;
 
     if (v->base_url == NULL)
-        printf("bellhop %s ready: %s", BELLHOP_VERSION, v->cfg->listen);
+        printf("bellhop %s ready: %s", BELLHOP_VERSION, v->settings->listen);
     else
         printf("bellhop %s ready: %s%s", BELLHOP_VERSION, v->base_url, web ? "/chat" : "");
     printf(" (relay %s/relay, state %s)\n", v->base_url != NULL ? v->base_url : "",
-           v->cfg->state_dir);
+           v->settings->state_dir);
     fflush(stdout);
     notify("READY=1");
 }
@@ -178,12 +178,12 @@ static int serve(const struct cli_args *a)
 
     if (a->state_dir != NULL)
         setenv("BELLHOP_STATE_DIR", a->state_dir, 1);
-    if (config_load(a->config, &cfg, &why) != BH_OK) {
+    if (settings_load(a->config, &cfg, &why) != BH_OK) {
         int rc = cli_failed("%s", buf_z(&why));
         buf_done(&why);
         return rc;
     }
-    log_setup(cfg->log_level, cfg->log_json);
+    log_apply(config_get(cfg, &log_config));
     close_the_shutters();
     if (server_open(&s.server, cfg, said) != BH_OK)
         return cli_failed("cannot start: %s", said);

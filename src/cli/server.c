@@ -13,10 +13,10 @@
 #include <stdlib.h>
 #include <sys/stat.h>
 #include <unistd.h>
-#include "base/config.h"
 #include "base/log.h"
 #include "base/mem.h"
 #include "bus/bus.h"
+#include "cli/settings.h"
 #include "cli/state_dir.h"
 #include "edge/door.h"
 #include "edge/vault.h"
@@ -30,25 +30,9 @@
 #include "tenancy/facts.h"
 #include "tenancy/keys.h"
 
-static struct relay_limits limits_of(const struct config *c)
-{
-    struct relay_limits l = relay_limits_default;
-
-    l.window = c->delivery.window;
-    l.live_acks = c->delivery.live_acks;
-    l.max_mailbox_bytes = c->delivery.max_mailbox_bytes;
-    l.max_attempts = c->delivery.max_attempts;
-    l.ack_patience_ms = c->delivery.ack_patience_ms;
-    l.dedup_ms = c->delivery.dedup_ms;
-    l.wake_cooldown_ms = c->wake.cooldown_ms;
-    l.instance_actions = c->limits.instance_actions;
-    l.tenant_actions = c->limits.tenant_actions;
-    return l;
-}
-
 static enum bh_err open_state(struct server *s, char *why)
 {
-    const struct config *c = s->cfg;
+    const struct settings *c = s->settings;
     char *db = NULL, *key = NULL;
     enum bh_err err = state_dir_open(c->state_dir, why);
 
@@ -68,19 +52,19 @@ static enum bh_err open_state(struct server *s, char *why)
 
 static void set_door(struct server *s)
 {
-    host_set_door(s->host, &(struct door_limits){.refusals = s->cfg->webhooks.refused_per_source,
-                                                 .requests = s->cfg->webhooks.requests_per_bot});
+    host_set_door(s->host, config_get(s->cfg, &door_config));
 }
 
 static enum bh_err open_heart(struct server *s, char *why)
 {
     struct clock *clock = loop_clock(s->loop);
+    const struct auth_settings *auth = config_get(s->cfg, &auth_config);
     struct facts_env fe = {.clock = clock,
                            .store = s->store,
                            .bus = s->bus,
                            .rand = &s->rand,
                            .seal = s->seal,
-                           .require_expiry = s->cfg->require_expiry};
+                           .require_expiry = auth->require_expiry};
     enum bh_err err = facts_open(&fe, &s->facts, why);
 
     if (err != BH_OK)
@@ -93,12 +77,15 @@ static enum bh_err open_heart(struct server *s, char *why)
     if (err != BH_OK)
         return err;
     s->http = http_client_new(s->loop);
-    struct identity_env ie = {
-        .clock = clock, .http = s->http, .facts = s->facts, .keys = s->keys, .cfg = s->cfg};
+    struct identity_env ie = {.clock = clock,
+                              .http = s->http,
+                              .facts = s->facts,
+                              .keys = s->keys,
+                              .cfg = config_get(s->cfg, &identity_config)};
     err = identity_open(&ie, &s->identity, why);
     if (err != BH_OK)
         return err;
-    http_waker_init(&s->waker, s->http, s->cfg->wake.timeout_ms, s->cfg->wake.allow_private);
+    http_waker_init(&s->waker, s->http, config_get(s->cfg, &wake_config));
     s->host_env = (struct host_env){.loop = s->loop,
                                     .clock = clock,
                                     .store = s->store,
@@ -107,7 +94,7 @@ static enum bh_err open_heart(struct server *s, char *why)
                                     .vault = s->vault,
                                     .http = s->http,
                                     .server = s->http_server,
-                                    .public_url = s->cfg->public_url};
+                                    .public_url = s->settings->public_url};
     s->host = host_new(&s->host_env, s->facts);
     set_door(s);
     struct relay_env re = {.clock = clock,
@@ -117,8 +104,7 @@ static enum bh_err open_heart(struct server *s, char *why)
                            .facts = s->facts,
                            .waker = &s->waker.base,
                            .outside = host_outside(s->host)};
-    struct relay_limits limits = limits_of(s->cfg);
-    err = relay_open(&re, &limits, &s->relay, why);
+    err = relay_open(&re, config_get(s->cfg, &relay_config), &s->relay, why);
     if (err == BH_OK)
         host_set_relay(s->host, s->relay);
     return err;
@@ -126,14 +112,15 @@ static enum bh_err open_heart(struct server *s, char *why)
 
 static enum bh_err open_platforms(struct server *s, char *why)
 {
-    for (size_t i = 0; i < s->cfg->n_platforms; i++) {
-        const struct config_platform *p = &s->cfg->platforms[i];
+    for (size_t i = 0; i < config_count(s->cfg, &platforms_config); i++) {
+        const struct platform_settings *p = config_entry(s->cfg, &platforms_config, i);
+        int line = config_entry_line(s->cfg, &platforms_config, i);
         char said[256] = "";
         enum bh_err err = host_open_platform(s->host, p, said);
         if (err == BH_OK)
             continue;
-        if (p->line > 0)
-            snprintf(why, 512, "%s:%d: %s %s: %s", s->cfg->path, p->line, p->platform, p->bot,
+        if (line > 0)
+            snprintf(why, 512, "%s:%d: %s %s: %s", config_path(s->cfg), line, p->platform, p->bot,
                      said);
         else
             snprintf(why, 512, "%s %s: %s", p->platform, p->bot, said);
@@ -147,7 +134,7 @@ static enum bh_err open_platforms(struct server *s, char *why)
 /* "host:port" as others would write it: a wildcard listener is reached at this machine. */
 static void authority(const struct server *s, struct buf *out)
 {
-    struct str listen = str_of(s->cfg->listen);
+    struct str listen = str_of(s->settings->listen);
     size_t colon = listen.n;
 
     while (colon > 0 && listen.p[colon - 1] != ':')
@@ -164,10 +151,10 @@ static void name_url(struct server *s)
 {
     struct buf base = BUF_INIT;
 
-    if (s->cfg->public_url != NULL) {
-        buf_add_z(&base, s->cfg->public_url);
-    } else if (!str_starts(str_of(s->cfg->listen), STR("unix:"))) {
-        buf_add_z(&base, s->cfg->tls_cert != NULL ? "https://" : "http://");
+    if (s->settings->public_url != NULL) {
+        buf_add_z(&base, s->settings->public_url);
+    } else if (!str_starts(str_of(s->settings->listen), STR("unix:"))) {
+        buf_add_z(&base, s->settings->tls_cert != NULL ? "https://" : "http://");
         authority(s, &base);
     }
     if (base.n > 0)
@@ -177,7 +164,7 @@ static void name_url(struct server *s)
 
 static enum bh_err listen_all(struct server *s, char *why)
 {
-    const struct config *c = s->cfg;
+    const struct settings *c = s->settings;
     struct http_tls tls = {.cert_path = c->tls_cert, .key_path = c->tls_key};
     struct buf admin = BUF_INIT;
     enum bh_err err = http_server_listen(s->http_server, str_of(c->listen),
@@ -198,7 +185,10 @@ enum bh_err server_open(struct server *s, struct config *cfg, char *ret_why)
 {
     enum bh_err err;
 
-    *s = (struct server){.cfg = cfg, .loop = loop_new(), .rand = RAND_SYSTEM};
+    *s = (struct server){.cfg = cfg,
+                         .settings = settings_of(cfg),
+                         .loop = loop_new(),
+                         .rand = RAND_SYSTEM};
     list_init(&s->waker.under_way);
     *ret_why = '\0';
     s->http_server = http_server_new(s->loop, &http_limits_default, front_handle, &s->front);
@@ -208,14 +198,19 @@ enum bh_err server_open(struct server *s, struct config *cfg, char *ret_why)
         name_url(s);
         s->front = (struct front){.loop = s->loop,
                                   .server = s->http_server,
-                                  .cfg = s->cfg,
+                                  .settings = config_get(cfg, &front_config),
+                                  .wake = config_get(cfg, &wake_config),
+                                  .listen = s->settings->listen,
+                                  .public_url = s->settings->public_url,
+                                  .state_dir = s->settings->state_dir,
+                                  .config_path = config_path(cfg),
                                   .store = s->store,
+                                  .bus = s->bus,
                                   .facts = s->facts,
                                   .keys = s->keys,
                                   .relay = s->relay,
                                   .host = s->host,
                                   .identity = s->identity,
-
                                   .base_url = s->base_url,
                                   .started_ms = clock_wall_ms(loop_clock(s->loop))};
         return BH_OK;
@@ -246,7 +241,7 @@ void server_close(struct server *s)
     seal_free(s->seal);
     loop_free(s->loop);
     if (s->relay != NULL) /* it ran: the files that say so go */
-        state_dir_forget(s->cfg->state_dir);
+        state_dir_forget(s->settings->state_dir);
     free(s->base_url);
     config_free(s->cfg);
     *s = (struct server){0};
@@ -272,13 +267,11 @@ void server_reload(struct server *s, struct config *now, struct buf *ret_said)
     config_diff(s->cfg, now, &reload, &restart);
     config_take_reloadable(s->cfg, now);
     config_free(now);
-    struct relay_limits limits = limits_of(s->cfg);
-    relay_set_limits(s->relay, &limits);
-    s->waker.timeout_ms = s->cfg->wake.timeout_ms;
-    s->waker.allow_private = s->cfg->wake.allow_private;
-    facts_set_require_expiry(s->facts, s->cfg->require_expiry);
+    relay_set_limits(s->relay, config_get(s->cfg, &relay_config));
+    const struct auth_settings *auth = config_get(s->cfg, &auth_config);
+    facts_set_require_expiry(s->facts, auth->require_expiry);
     set_door(s);
-    log_setup(s->cfg->log_level, s->cfg->log_json);
+    log_apply(config_get(s->cfg, &log_config));
     say(ret_said, "taken", &reload);
     say(ret_said, "needs a restart", &restart);
     if (ret_said->n == 0)

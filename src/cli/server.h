@@ -15,6 +15,7 @@ struct seal;
 
 struct server { /* all owned */
     struct config *cfg;
+    const struct settings *settings; /* in cfg */
     struct loop *loop;
     struct store *store;
     struct seal *seal;

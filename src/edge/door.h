@@ -9,6 +9,7 @@
 #pragma once
 #include "base/str.h"
 
+struct config_section;
 struct door;
 struct rand;
 
@@ -16,6 +17,8 @@ struct door_limits {   /* per second; 0: no limit */
     uint32_t refusals; /* per source, ten times that at once */
     uint32_t requests; /* per bot, twice that at once */
 };
+
+extern const struct config_section door_config; /* fills a door_limits */
 
 struct door *door_new(struct rand *rand);
 void door_free(struct door *d); /* NULL is fine */

@@ -8,7 +8,6 @@
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include "base/config.h"
 #include "base/list.h"
 #include "base/mem.h"
 #include "edge/door.h"
@@ -175,16 +174,12 @@ struct outside *host_outside(struct host *h)
     return &h->outside;
 }
 
-enum bh_err host_open_platform(struct host *h, const struct config_platform *cfg, char *ret_why)
+enum bh_err host_open_platform(struct host *h, const struct platform_settings *cfg, char *ret_why)
 {
     const struct platform_ops *ops = platform_find(str_of(cfg->platform));
     struct platform *p = NULL;
 
-    if (ops == NULL) {
-        snprintf(ret_why, 256, "this build of bellhop does not have the platform \"%s\" yet",
-                 cfg->platform);
-        return BH_REFUSED;
-    }
+    assert(ops != NULL); /* the configuration knows the platforms of this build only */
     enum bh_err err = ops->open(cfg, h, &p, ret_why);
     if (err != BH_OK)
         return err;

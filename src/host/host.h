@@ -17,7 +17,7 @@ void host_set_relay(struct host *h, struct relay *r); /* NULL: the relay is gone
 struct outside *host_outside(struct host *h);         /* borrowed */
 
 /* Open one bot; @cfg is borrowed as long as the host lives.  @ret_why has 256 bytes. */
-enum bh_err host_open_platform(struct host *h, const struct config_platform *cfg,
+enum bh_err host_open_platform(struct host *h, const struct platform_settings *cfg,
                                char *ret_why) BH_MUST_USE;
 void host_close_platforms(struct host *h); /* newest first */
 void host_free(struct host *h);            /* closes what is open */

@@ -2,11 +2,12 @@
 #include <stdlib.h>
 #include <unistd.h>
 #include "base/clock.h"
-#include "base/config.h"
 #include "base/jw.h"
 #include "base/mem.h"
 #include "http/admin.h"
+#include "bus/bus.h"
 #include "http/front_priv.h"
+#include "http/waker.h"
 #include "net/loop.h"
 #include "host/host.h"
 #include "relay/relay.h"
@@ -83,7 +84,7 @@ static void write_store(struct front *f, struct jw *w)
     f->store->ops->stats(f->store, &s);
     jw_key(w, "store");
     jw_obj(w);
-    jw_kstr(w, "kind", str_of(f->cfg->store_kind));
+    jw_kstr(w, "kind", str_of(f->store->ops->name));
     jw_kbool(w, "healthy", s.healthy);
     jw_kstr(w, "problem", s.healthy ? STR_NULL : str_of(s.problem));
     jw_ki64(w, "queued", (int64_t)s.queued);
@@ -93,7 +94,7 @@ static void write_store(struct front *f, struct jw *w)
     jw_end_obj(w);
     jw_key(w, "bus");
     jw_obj(w);
-    jw_kstr(w, "kind", str_of(f->cfg->bus_kind));
+    jw_kstr(w, "kind", str_of(f->bus->ops->name));
     jw_end_obj(w);
 }
 
@@ -124,19 +125,19 @@ static void write_server(struct front *f, struct jw *w)
     jw_ki64(w, "startedAt", f->started_ms);
     jw_ki64(w, "now", clock_wall_ms(loop_clock(f->loop)));
     jw_kbool(w, "draining", f->draining);
-    jw_kstr(w, "listen", str_of(f->cfg->listen));
+    jw_kstr(w, "listen", str_of(f->listen));
     jw_ki64(w, "port", http_server_port(f->server));
-    jw_kstr(w, "publicUrl", str_of(f->cfg->public_url));
+    jw_kstr(w, "publicUrl", str_of(f->public_url));
     jw_kstr(w, "url", str_of(f->base_url));
-    jw_kstr(w, "stateDir", str_of(f->cfg->state_dir));
-    jw_kstr(w, "config", str_of(f->cfg->path));
+    jw_kstr(w, "stateDir", str_of(f->state_dir));
+    jw_kstr(w, "config", str_of(f->config_path));
     jw_ki64(w, "connections", (int64_t)http_server_connections(f->server));
     jw_ki64(w, "gateways", (int64_t)facts_gateways(f->facts, &unused));
     jw_ki64(w, "routes", (int64_t)facts_routes(f->facts, &unused));
     jw_key(w, "wake");
     jw_obj(w);
-    jw_kbool(w, "allowPrivate", f->cfg->wake.allow_private);
-    jw_ki64(w, "timeoutMs", f->cfg->wake.timeout_ms);
+    jw_kbool(w, "allowPrivate", f->wake->allow_private);
+    jw_ki64(w, "timeoutMs", f->wake->timeout_ms);
     jw_end_obj(w);
 }
 

@@ -18,7 +18,8 @@
 #include "base/buf.h"
 #include "base/err.h"
 
-struct config;
+struct bus;
+struct config_section;
 struct facts;
 struct host;
 struct http_req;
@@ -28,12 +29,22 @@ struct keys;
 struct loop;
 struct relay;
 struct store;
+struct wake_settings;
+
+struct front_settings { /* `admin:` in the configuration, owned by it */
+    char *admin_token;  /* for /metrics off loopback; NULL: refused there */
+};
+extern const struct config_section front_config;
 
 struct front { /* all borrowed; filled by whoever wires the program */
     struct loop *loop;
     struct http_server *server;
-    struct config *cfg;
+    const struct front_settings *settings;
+    const struct wake_settings *wake;
+    const char *listen, *public_url, *state_dir; /* as configured */
+    const char *config_path;                     /* NULL: no file */
     struct store *store;
+    struct bus *bus;
     struct facts *facts;
     struct keys *keys;
     struct relay *relay;

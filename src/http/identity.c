@@ -14,7 +14,6 @@
 #include <stdlib.h>
 #include <unistd.h>
 #include "base/clock.h"
-#include "base/config.h"
 #include "base/crypto.h"
 #include "base/list.h"
 #include "base/log.h"
@@ -153,16 +152,16 @@ static struct str agent_of(struct json claims)
 static const char *read_claims(const struct question *q, struct json claims,
                                struct identity_claims *ret)
 {
-    const struct config *c = q->i->env.cfg;
+    const struct identity_settings *c = q->i->env.cfg;
 
-    if (c->identity_issuer != NULL && !str_eq(json_str(claims, "iss"), str_of(c->identity_issuer)))
+    if (c->issuer != NULL && !str_eq(json_str(claims, "iss"), str_of(c->issuer)))
         return "another issuer";
-    ret->tenant = claim_at(claims, c->identity_tenant_claim);
+    ret->tenant = claim_at(claims, c->tenant_claim);
     if (q->purpose == IDENTITY_AGENT) {
         ret->instance = agent_of(claims);
         return str_is_empty(ret->instance) ? "another audience" : NULL;
     }
-    if (c->identity_audience == NULL || !jwt_has_audience(claims, str_of(c->identity_audience)))
+    if (c->audience == NULL || !jwt_has_audience(claims, str_of(c->audience)))
         return "another audience";
     return str_is_empty(ret->tenant) ? "it names no tenant" : NULL;
 }
@@ -226,8 +225,8 @@ static void on_jwks(void *ctx, const struct http_result *r)
         jwt_keys_set_jwks(i->keys, doc);
         i->fetched_ms = clock_now_ms(i->env.clock);
     } else { /* the keys we have are better than none */
-        log_warn(NULL, "the JWKS cannot be fetched: url=%s status=%d %s",
-                 i->env.cfg->identity_jwks_url, r->status, r->why != NULL ? r->why : "");
+        log_warn(NULL, "the JWKS cannot be fetched: url=%s status=%d %s", i->env.cfg->jwks_url,
+                 r->status, r->why != NULL ? r->why : "");
     }
     json_parser_free(parser);
     struct list waiting; /* answering may ask again */
@@ -250,7 +249,7 @@ static void fetch_jwks(struct identity *i)
         return;
     i->tried_ms = clock_now_ms(i->env.clock);
     i->fetching = http_fetch(i->env.http,
-                             &(struct http_fetch){.url = i->env.cfg->identity_jwks_url,
+                             &(struct http_fetch){.url = i->env.cfg->jwks_url,
                                                   .timeout_ms = FETCH_MS,
                                                   .max_body = 1 << 20},
                              on_jwks, i);
@@ -295,7 +294,7 @@ static void on_account(void *ctx, const struct http_result *r)
     } else if (r->status != 200 || !json_parse(parser, r->body, &doc)) {
         answer(q, BH_REFUSED, NULL, "the account server does not know the caller");
     } else {
-        struct str tenant = claim_at(doc, i->env.cfg->identity_tenant_field);
+        struct str tenant = claim_at(doc, i->env.cfg->tenant_field);
         sha256(str_of(q->bearer), hash);
         if (facts_name_ok(tenant)) {
             believe(i, hash, tenant);
@@ -324,7 +323,7 @@ static void answer_introspect(struct question *q)
     buf_printf(&header, "Authorization: Bearer %s", q->bearer);
     const char *const headers[] = {buf_z(&header), "Accept: application/json", NULL};
     q->call = http_fetch(i->env.http,
-                         &(struct http_fetch){.url = i->env.cfg->identity_url,
+                         &(struct http_fetch){.url = i->env.cfg->url,
                                               .headers = headers,
                                               .timeout_ms = FETCH_MS,
                                               .max_body = 1 << 18},
@@ -336,7 +335,7 @@ static void answer_introspect(struct question *q)
 
 static void consider(struct question *q)
 {
-    const char *kind = q->i->env.cfg->identity_kind;
+    const char *kind = q->i->env.cfg->kind;
 
     if (q->purpose == IDENTITY_AGENT || strcmp(kind, "jwt") == 0) {
         if (q->i->keys != NULL)
@@ -406,20 +405,20 @@ static bool read_file(const char *path, struct buf *out)
 
 static enum bh_err open_keys(struct identity *i, char *why)
 {
-    const struct config *c = i->env.cfg;
+    const struct identity_settings *c = i->env.cfg;
     struct buf pem = BUF_INIT;
     bool ok = true;
 
-    if (c->identity_public_key == NULL && c->identity_jwks_url == NULL)
+    if (c->public_key == NULL && c->jwks_url == NULL)
         return BH_OK;
     i->keys = jwt_keys_new();
-    i->by_jwks = c->identity_public_key == NULL;
+    i->by_jwks = c->public_key == NULL;
     if (i->by_jwks)
         return BH_OK;
-    if (strncmp(c->identity_public_key, "-----", 5) == 0)
-        buf_add_z(&pem, c->identity_public_key);
+    if (strncmp(c->public_key, "-----", 5) == 0)
+        buf_add_z(&pem, c->public_key);
     else
-        ok = read_file(c->identity_public_key, &pem);
+        ok = read_file(c->public_key, &pem);
     if (!ok || !jwt_keys_add_pem(i->keys, buf_str(&pem))) {
         snprintf(why, 256,
                  "identity.public_key is no PEM file with an RSA public key of 2048 bits or more");
@@ -429,36 +428,15 @@ static enum bh_err open_keys(struct identity *i, char *why)
     return ok ? BH_OK : BH_REFUSED;
 }
 
-static enum bh_err check_config(const struct config *c, char *why)
-{
-    if (strcmp(c->identity_kind, "introspect") == 0 && c->identity_url == NULL) {
-        snprintf(why, 256, "identity.kind introspect needs identity.url, the account endpoint");
-        return BH_REFUSED;
-    }
-    if (strcmp(c->identity_kind, "jwt") != 0)
-        return BH_OK;
-    if (c->identity_public_key == NULL && c->identity_jwks_url == NULL) {
-        snprintf(why, 256, "identity.kind jwt needs identity.jwks_url or identity.public_key");
-        return BH_REFUSED;
-    }
-    if (c->identity_issuer == NULL || c->identity_audience == NULL) {
-        snprintf(why, 256, "identity.kind jwt needs identity.issuer and identity.audience");
-        return BH_REFUSED;
-    }
-    return BH_OK;
-}
-
 enum bh_err identity_open(const struct identity_env *env, struct identity **ret_i, char *ret_why)
 {
     struct identity *i = xcalloc(1, sizeof *i);
-    enum bh_err err = check_config(env->cfg, ret_why);
 
     *i = (struct identity){.env = *env, .fetched_ms = -1, .tried_ms = -1};
     list_init(&i->questions);
     list_init(&i->believed_by_age);
     timer_init(&i->answer, on_turn);
-    if (err == BH_OK)
-        err = open_keys(i, ret_why);
+    enum bh_err err = open_keys(i, ret_why);
     if (err != BH_OK) {
         identity_free(i);
         return err;

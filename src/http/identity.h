@@ -14,18 +14,28 @@
 #include "base/str.h"
 
 struct clock;
-struct config;
+struct config_section;
 struct facts;
 struct http_client;
 struct identity;
 struct keys;
+
+struct identity_settings {    /* `identity:` in the configuration, owned by it */
+    char *kind;               /* "local", "jwt" or "introspect" */
+    char *jwks_url;           /* jwt: where its keys are fetched, or */
+    char *public_key;         /* jwt: the one key, in a file or as text */
+    char *issuer, *audience;  /* jwt */
+    char *tenant_claim;       /* jwt */
+    char *url, *tenant_field; /* introspect */
+};
+extern const struct config_section identity_config;
 
 struct identity_env { /* borrowed */
     struct clock *clock;
     struct http_client *http;
     struct facts *facts;
     struct keys *keys;
-    const struct config *cfg;
+    const struct identity_settings *cfg;
 };
 /* @ret_why has 256 bytes: what to fix in the configuration. */
 enum bh_err identity_open(const struct identity_env *env, struct identity **ret_i,

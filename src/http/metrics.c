@@ -6,7 +6,6 @@
 #include <stdio.h>
 #include <unistd.h>
 #include "base/clock.h"
-#include "base/config.h"
 #include "base/mem.h"
 #include "http/front_priv.h"
 #include "net/loop.h"

@@ -7,6 +7,13 @@
 #include "http/front_priv.h"
 #include "net/loop.h"
 
+static const struct config_key keys[] = {
+    {"admin.token", CFG_SECRET, CFG_RELOAD, offsetof(struct front_settings, admin_token),
+     .what = "Bearer for `/metrics` from other machines; without it they are refused."},
+    {0},
+};
+const struct config_section front_config = {.keys = keys, .size = sizeof(struct front_settings)};
+
 char front_admin_tag[] = "admin";
 
 enum { PUBLIC, ADMIN };
@@ -140,7 +147,7 @@ static bool is_local(struct http_req *req)
 bool front_is_operator(struct front *f, struct http_req *req)
 {
     struct str shown = token_of_header(http_header(req, "Authorization"));
-    struct str token = str_of(f->cfg->admin_token);
+    struct str token = str_of(f->settings->admin_token);
     uint8_t a[SHA256_BYTES], b[SHA256_BYTES];
 
     if (is_local(req))

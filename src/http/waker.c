@@ -6,9 +6,21 @@
 #include "http/waker.h"
 #include <stdio.h>
 #include <stdlib.h>
+#include "base/config.h"
 #include "base/list.h"
 #include "base/mem.h"
 #include "net/http_client.h"
+
+#define AT(member) offsetof(struct wake_settings, member)
+
+static const struct config_key keys[] = {
+    {"wake.timeout", CFG_DURATION, CFG_RELOAD, AT(timeout_ms), "5s", .min = 100, .max = 60000,
+     .what = "How long a poke may take."},
+    {"wake.allow_private", CFG_BOOL, CFG_RELOAD, AT(allow_private), "false",
+     .what = "Let wake URLs reach private, loopback and link-local addresses."},
+    {0},
+};
+const struct config_section wake_config = {.keys = keys, .size = sizeof(struct wake_settings)};
 
 struct ring {
     struct list link;
@@ -42,19 +54,16 @@ static void poke(struct waker *base, const char *url, poke_done_cb *done, void *
     list_append(&p->under_way, &g->link);
     g->call = http_fetch(p->http,
                          &(struct http_fetch){.url = url,
-                                              .timeout_ms = p->timeout_ms,
+                                              .timeout_ms = p->settings->timeout_ms,
                                               .max_body = 64 << 10,
-                                              .public_only = !p->allow_private},
+                                              .public_only = !p->settings->allow_private},
                          on_answer, g);
 }
 
-void http_waker_init(struct http_waker *p, struct http_client *http, int64_t timeout_ms,
-                     bool allow_private)
+void http_waker_init(struct http_waker *p, struct http_client *http,
+                     const struct wake_settings *settings)
 {
-    *p = (struct http_waker){.base = {.poke = poke},
-                             .http = http,
-                             .timeout_ms = timeout_ms,
-                             .allow_private = allow_private};
+    *p = (struct http_waker){.base = {.poke = poke}, .http = http, .settings = settings};
     list_init(&p->under_way);
 }
 

@@ -4,16 +4,22 @@
 #include "base/list.h"
 #include "relay/waker.h"
 
+struct config_section;
 struct http_client;
+
+struct wake_settings {  /* in `wake:` of the configuration; a reload changes them in place */
+    int64_t timeout_ms; /* of one poke */
+    bool allow_private; /* may reach private and loopback addresses */
+};
+extern const struct config_section wake_config;
 
 struct http_waker {
     struct waker base;
-    struct http_client *http; /* borrowed */
-    int64_t timeout_ms;
-    bool allow_private;    /* may reach private and loopback addresses */
-    struct list under_way; /* private */
+    struct http_client *http;             /* borrowed */
+    const struct wake_settings *settings; /* borrowed */
+    struct list under_way;                /* private */
 };
 
-void http_waker_init(struct http_waker *p, struct http_client *http, int64_t timeout_ms,
-                     bool allow_private);
+void http_waker_init(struct http_waker *p, struct http_client *http,
+                     const struct wake_settings *settings);
 void http_waker_done(struct http_waker *p); /* cancels; no done() runs any more */

@@ -1,5 +1,6 @@
 /* platform.c - the platforms this build has: one line each. */
 #include "platform/platform.h"
+#include "base/config.h"
 #include "platform/discord/discord.h"
 #include "platform/telegram/telegram.h"
 #include "platform/twilio/twilio.h"
@@ -7,8 +8,33 @@
 #include "platform/wecom/wecom.h"
 
 const struct platform_ops *const platforms[] = {
-    &discord_ops, &telegram_ops, &twilio_ops, &web_ops, &wecom_ops, NULL,
+    &web_ops, &telegram_ops, &discord_ops, &twilio_ops, &wecom_ops, NULL,
 };
+
+#define AT(member) offsetof(struct platform_settings, member)
+
+static const struct config_key entry_keys[] = {
+    {"platform", CFG_TEXT, CFG_RESTART, AT(platform), .required = true,
+     .what = "Which platform; required."},
+    {"bot", CFG_TEXT, CFG_RESTART, AT(bot), .required = true,
+     .what = "Which of our identities there; required."},
+    {0},
+};
+static const struct config_section entry = {.keys = entry_keys,
+                                            .size = sizeof(struct platform_settings)};
+
+static const struct config_section *kind(size_t i)
+{
+    return platforms[i] != NULL ? platforms[i]->config : NULL;
+}
+
+const struct config_list platforms_config = {.name = "platforms",
+                                             .entry = &entry,
+                                             .example = "{platform: web, bot: lobby}",
+                                             .otherwise = "[{platform: web, bot: lobby}]",
+                                             .unique = "bot",
+                                             .kind_key = "platform",
+                                             .kind = kind};
 
 const struct platform_ops *platform_find(struct str name)
 {

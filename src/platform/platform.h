@@ -13,7 +13,8 @@
 #include "core/gate.h"
 
 struct clock;
-struct config_platform; /* http/… and cli/… fill it: config.h */
+struct config_list;
+struct config_section;
 struct host;
 struct http_client;
 struct http_req;
@@ -26,8 +27,14 @@ struct store;
 struct vault;
 struct jw;
 
+struct platform_settings { /* first member of every adapter's own; filled from `platforms:` */
+    char *platform, *bot;  /* owned by the config */
+};
+extern const struct config_list platforms_config; /* its kinds are the platforms of this build */
+
 struct platform_ops {
     const char *name;                    /* "telegram": config value, log tag, metric label */
+    const struct config_section *config; /* its keys in an entry of `platforms:`; base/config.h */
     const struct descriptor *descriptor; /* what this platform can do */
     bool
         remote; /* acting leaves this machine: what is under way when bellhop dies is reported to its
@@ -37,8 +44,9 @@ struct platform_ops {
         secret_chats; /* chat ids cannot be guessed and act() knows its own: an instance that holds the
                         * bot's route and names one was told of it, so the relay need not remember them all */
 
-    /* Build from its config section and start.  @ret_why (256 bytes) tells the operator what to fix. */
-    enum bh_err (*open)(const struct config_platform *cfg, struct host *host,
+    /* Build and start.  @cfg is the adapter's own struct as @config filled and checked it, borrowed for
+     * the life of the platform.  @ret_why (256 bytes) tells the operator what to fix. */
+    enum bh_err (*open)(const struct platform_settings *cfg, struct host *host,
                         struct platform **ret_p, char *ret_why);
     /* Perform @a, whose strs are borrowed for this call.  Only ops in descriptor->ops arrive here. */
     void (*act)(struct platform *p, struct action_id id, const struct action_from *from,

@@ -2,7 +2,6 @@
 #include "platform/webhook_bot.h"
 #include <stdio.h>
 #include <stdlib.h>
-#include "base/config.h"
 #include "base/json.h"
 #include "base/jw.h"
 #include "base/mem.h"
@@ -80,17 +79,17 @@ void webhook_bot_act(struct platform *p, struct action_id id, const struct actio
 /* ---- life ---- */
 
 enum bh_err webhook_bot_open(struct webhook_bot *b, const struct webhook_bot_kind *kind,
-                             const struct config_platform *cfg, struct host *host, char *ret_why)
+                             const struct platform_settings *settings, const char *api_base,
+                             struct host *host, char *ret_why)
 {
-    struct str api = str_of(cfg->api_base != NULL ? cfg->api_base : kind->api_base);
+    struct str api = str_of(api_base != NULL ? api_base : kind->api_base);
 
     while (str_ends(api, STR("/")))
         api.n--;
-    b->base = (struct platform){.ops = kind->ops, .host = host, .bot = cfg->bot};
+    b->base = (struct platform){.ops = kind->ops, .host = host, .bot = settings->bot};
     b->log.prefix = log_prefix;
     b->kind = kind;
     b->env = host_env(host);
-    b->cfg = cfg;
     b->api_base = str_dup(api);
     b->parser = json_parser_new();
     awaits_init(&b->awaits, &b->base);

@@ -4,7 +4,8 @@
  * adapter embeds a struct webhook_bot first and adds how a webhook proves itself, what it says, and
  * the two halves of a request.
  *
- *      webhook_bot_open(&t->bot, &twilio_bot, cfg, host, ret_why)     fills in all but the adapter's
+ *      webhook_bot_open(&t->bot, &twilio_bot, settings, api_base, host, ret_why)
+ *                                                                     fills in all but the adapter's
  *      webhook_bot_act, webhook_bot_status                            go into its platform_ops
  *      webhook_bot_done(&t->bot)                                      before the adapter's own
  */
@@ -30,9 +31,8 @@ struct webhook_bot {
     struct platform base; /* first */
     struct log log;
     const struct webhook_bot_kind *kind;
-    const struct host_env *env;        /* borrowed */
-    const struct config_platform *cfg; /* borrowed; holds the secrets */
-    char *api_base;                    /* owned; without a slash at its end */
+    const struct host_env *env; /* borrowed */
+    char *api_base;             /* owned; without a slash at its end */
     struct awaits awaits;
     struct json_parser *parser; /* owned */
     struct sender *sender;      /* owned */
@@ -42,10 +42,11 @@ struct webhook_bot {
     } n;
 };
 
-/* @b is zeroed.  On failure only webhook_bot_done() may follow. */
+/* @b is zeroed.  @api_base: what the configuration names, or NULL.  On failure only
+ * webhook_bot_done() may follow. */
 enum bh_err webhook_bot_open(struct webhook_bot *b, const struct webhook_bot_kind *kind,
-                             const struct config_platform *cfg, struct host *host,
-                             char *ret_why) BH_MUST_USE;
+                             const struct platform_settings *settings, const char *api_base,
+                             struct host *host, char *ret_why) BH_MUST_USE;
 void webhook_bot_done(
     struct webhook_bot *b); /* frees what it holds, not @b; harmless when zeroed */
 

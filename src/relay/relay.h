@@ -20,6 +20,7 @@
 #include "relay/wire.h"
 
 struct bus;
+struct config_section;
 struct facts;
 struct gate_verdict;
 struct gateway;
@@ -28,7 +29,7 @@ struct session;
 struct store;
 
 struct relay_limits {           /* from the config; see docs/configuration.md */
-    size_t window;              /* unacked WebSocket messages per socket; 8 */
+    uint32_t window;            /* unacked WebSocket messages per socket; 8 */
     size_t pack_bytes;          /* frames packed into one message; 256 KiB */
     size_t max_frame;           /* longest line accepted from a gateway; 1 MiB */
     uint64_t max_mailbox_bytes; /* per instance; 1 GiB */
@@ -47,6 +48,7 @@ struct relay_limits {           /* from the config; see docs/configuration.md */
     uint32_t tenant_actions;    /* the same for all instances of a tenant together; 1000 */
 };
 extern const struct relay_limits relay_limits_default;
+extern const struct config_section relay_config, relay_rate_config; /* both fill a relay_limits */
 
 struct relay_env { /* borrowed for the life of the relay */
     struct clock *clock;

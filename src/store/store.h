@@ -38,6 +38,7 @@
 #define STORE_LINGER_MS 6
 #define STORE_READ_BYTES ((size_t)8 << 20) /* no read answers with more, but for a single row */
 
+struct config_section;
 struct buf;
 struct store;
 struct store_put;
@@ -252,6 +253,12 @@ struct store_stats {
 typedef void store_row_cb(void *ctx, const struct store_row *row);
 typedef void store_record_cb(void *ctx, struct str key, struct str value);
 typedef void store_key_cb(void *ctx, struct hash128 key, int64_t at_ms);
+
+struct store_settings { /* `store:` in the configuration, owned by it */
+    char *kind;         /* "sqlite" */
+    char *url;
+};
+extern const struct config_section store_config;
 
 struct store_ops {
     const char *name;

@@ -3,8 +3,16 @@
  * The verdict separates what is the gateway's fault from what may be ours: a released gateway that
  * is told "unauthorized" after it once connected gives up for good, so that answer is kept for a
  * missing or wrong credential and for a revoked one. */
+#include "base/config.h"
 #include "base/log.h"
 #include "tenancy/facts_priv.h"
+
+static const struct config_key keys[] = {
+    {"auth.require_expiry", CFG_BOOL, CFG_RELOAD, offsetof(struct auth_settings, require_expiry),
+     "false", .what = "Refuse gateway tokens that never expire."},
+    {0},
+};
+const struct config_section auth_config = {.keys = keys, .size = sizeof(struct auth_settings)};
 
 static size_t live_secrets(const struct gateway *g, int64_t now_ms,
                            struct str ret_secrets[GATEWAY_SECRETS])

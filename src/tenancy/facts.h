@@ -13,6 +13,7 @@
 
 struct bus;
 struct clock;
+struct config_section;
 struct facts;
 struct gate_facts;
 struct rand;
@@ -42,6 +43,11 @@ struct route {
     char *tenant;         /* owned */
     char *instance;       /* owned; NULL: every instance of the tenant */
 };
+
+struct auth_settings { /* `auth:` in the configuration */
+    bool require_expiry;
+};
+extern const struct config_section auth_config;
 
 struct facts_env { /* borrowed */
     struct clock *clock;

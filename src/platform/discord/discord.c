@@ -3,7 +3,6 @@
 #include "platform/discord/discord.h"
 #include <stdio.h>
 #include <stdlib.h>
-#include "base/config.h"
 #include "base/jw.h"
 #include "base/mem.h"
 #include "platform/discord/discord_priv.h"
@@ -17,69 +16,6 @@ static void log_prefix(const struct log *log, struct buf *out)
     const struct discord *d = container_of(log, struct discord, log);
 
     buf_printf(out, "platform=discord bot=%s ", d->base.bot);
-}
-
-/* ---- intents ---- */
-
-static const struct {
-    const char *name;
-    int bit;
-} intent_names[] = {
-    {"guilds", 0},
-    {"guild_members", 1},
-    {"guild_moderation", 2},
-    {"guild_expressions", 3},
-    {"guild_integrations", 4},
-    {"guild_webhooks", 5},
-    {"guild_invites", 6},
-    {"guild_voice_states", 7},
-    {"guild_presences", 8},
-    {"guild_messages", 9},
-    {"guild_message_reactions", 10},
-    {"guild_message_typing", 11},
-    {"direct_messages", 12},
-    {"direct_message_reactions", 13},
-    {"direct_message_typing", 14},
-    {"message_content", 15},
-    {"guild_scheduled_events", 16},
-    {"auto_moderation_configuration", 20},
-    {"auto_moderation_execution", 21},
-    {"guild_message_polls", 24},
-    {"direct_message_polls", 25},
-};
-
-static bool add_intent(struct str name, uint64_t *intents)
-{
-    for (size_t i = 0; i < ARRAY_LEN(intent_names); i++)
-        if (str_eq_ci(name, str_of(intent_names[i].name))) {
-            *intents |= UINT64_C(1) << intent_names[i].bit;
-            return true;
-        }
-    return false;
-}
-
-/* A number as Discord counts, or names with commas between them. */
-static bool read_intents(const char *text, uint64_t *ret_intents, char *ret_why)
-{
-    struct str rest = str_of(text), part;
-    uint64_t intents = 0;
-
-    if (text == NULL || str_to_u64(rest, &intents)) {
-        *ret_intents = text == NULL ? DISCORD_INTENTS_DEFAULT : intents;
-        return true;
-    }
-    while (str_split(&rest, ',', &part)) {
-        part = str_trim(part);
-        if (part.n > 0 && !add_intent(part, &intents)) {
-            snprintf(ret_why, 256,
-                     "`intents` names \"%.*s\", which is none: use names such as guilds, "
-                     "guild_messages, direct_messages, message_content, with commas between them",
-                     (int)(part.n < 60 ? part.n : 60), part.p);
-            return false;
-        }
-    }
-    *ret_intents = intents;
-    return true;
 }
 
 /* ---- life ---- */
@@ -132,23 +68,19 @@ static void discord_free(struct discord *d)
     free(d);
 }
 
-static enum bh_err discord_open(const struct config_platform *cfg, struct host *host,
+static enum bh_err discord_open(const struct platform_settings *settings, struct host *host,
                                 struct platform **ret_p, char *ret_why)
 {
-    uint64_t intents;
-
-    if (cfg->token == NULL || cfg->bot == NULL) {
-        snprintf(ret_why, 256, "a discord platform needs `bot` (the application id) and `token`");
-        return BH_REFUSED;
-    }
-    if (!read_intents(cfg->intents, &intents, ret_why))
-        return BH_REFUSED;
+    const struct discord_settings *cfg =
+        container_of(settings, const struct discord_settings, base);
     struct discord *d = xcalloc(1, sizeof *d);
-    d->base = (struct platform){.ops = &discord_ops, .host = host, .bot = cfg->bot};
+
+    d->base = (struct platform){.ops = &discord_ops, .host = host, .bot = settings->bot};
     d->log.prefix = log_prefix;
     d->env = host_env(host);
     d->cfg = cfg;
-    d->intent_bits = intents;
+    if (!discord_intents(cfg, &d->intent_bits, ret_why))
+        abort(); /* the configuration was checked */
     d->api_base = trimmed_base(cfg->api_base);
     d->rest = rest_new(d->env, d->api_base, cfg->token);
     d->cache = dcache_new(NULL);
@@ -160,10 +92,10 @@ static enum bh_err discord_open(const struct config_platform *cfg, struct host *
     timer_init(&d->tick, on_tick);
     snprintf(ret_why, 256, "the store cannot be read");
     enum bh_err err = memory_load(d);
+    webhook_init(d);
     if (err == BH_OK)
-        err = webhook_init(d, ret_why);
-    if (err == BH_OK)
-        err = intents_open(d->env->store, d->env->clock, "discord", cfg->bot, &d->intents, ret_why);
+        err = intents_open(d->env->store, d->env->clock, "discord", d->base.bot, &d->intents,
+                           ret_why);
     start_init(d);
     if (err != BH_OK) {
         discord_free(d);
@@ -262,6 +194,7 @@ static const struct descriptor descriptor = {
 
 const struct platform_ops discord_ops = {
     .name = "discord",
+    .config = &discord_config,
     .descriptor = &descriptor,
     .remote = true,
     .open = discord_open,

@@ -8,6 +8,16 @@
 
 struct dcache;
 
+struct discord_settings {
+    struct platform_settings base; /* first */
+    char *token, *public_key;
+    char *intents;                /* NULL: the usual ones */
+    char *interactions;           /* "passthrough" or "inbound"; NULL: passthrough */
+    char *api_base, *gateway_url; /* NULL: Discord's own */
+};
+extern const struct config_section discord_config;
+/* The intents as Discord counts them: a number, or names with commas between them. */
+bool discord_intents(const struct discord_settings *s, uint64_t *ret_intents, char *ret_why);
 extern const struct platform_ops discord_ops;
 
 /* What the bot knows of guilds, channels, roles and members, for whoever decides who may see what.

@@ -14,6 +14,7 @@
 #include "base/map.h"
 #include "platform/await.h"
 #include "platform/discord/cache.h"
+#include "platform/discord/discord.h"
 #include "platform/discord/gateway.h"
 #include "platform/discord/normalize.h"
 #include "platform/discord/rest.h"
@@ -56,9 +57,9 @@ struct pending {
 struct discord {
     struct platform base;
     struct log log;
-    const struct host_env *env;        /* borrowed */
-    const struct config_platform *cfg; /* borrowed */
-    char *api_base;                    /* owned */
+    const struct host_env *env;         /* borrowed */
+    const struct discord_settings *cfg; /* borrowed */
+    char *api_base;                     /* owned */
     uint64_t intent_bits;
     char bot_user[24];          /* our user id, "" until Discord told */
     struct rest *rest;          /* owned */
@@ -177,7 +178,7 @@ void sight_done(struct discord *d);
 
 /* ---- webhook.c, hook.c ---- */
 #define DISCORD_TOKEN_KIND "discord.interaction_token"
-enum bh_err webhook_init(struct discord *d, char *ret_why);
+void webhook_init(struct discord *d);
 void webhook_done(struct discord *d);
 void webhook_http(struct platform *p, struct http_req *req);
 

@@ -12,7 +12,6 @@
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include "base/config.h"
 #include "base/jw.h"
 #include "base/mem.h"
 #include "platform/discord/discord_priv.h"

@@ -6,7 +6,6 @@
  * those that share a slot. */
 #include <stdio.h>
 #include <stdlib.h>
-#include "base/config.h"
 #include "base/mem.h"
 #include "net/ws_client.h"
 #include "platform/discord/discord_priv.h"

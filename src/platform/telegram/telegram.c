@@ -1,8 +1,7 @@
-/* telegram.c - a bot's configuration, its life and its status.  (telegram_priv.h is the map.) */
+/* telegram.c - a bot's life and its status.  (telegram_priv.h is the map.) */
 #include "platform/telegram/telegram.h"
 #include <stdio.h>
 #include <stdlib.h>
-#include "base/config.h"
 #include "base/crypto.h"
 #include "base/jw.h"
 #include "base/mem.h"
@@ -31,39 +30,6 @@ void tg_set_problem(struct telegram *t, const char *sentence)
     log_error(&t->log, "%s", t->problem);
 }
 
-/* ---- configuration ---- */
-
-static bool has_only(const char *s, const char *extra)
-{
-    for (; *s != '\0'; s++) {
-        bool word = (*s >= 'a' && *s <= 'z') || (*s >= 'A' && *s <= 'Z') ||
-                    (*s >= '0' && *s <= '9') || strchr(extra, *s) != NULL;
-        if (!word)
-            return false;
-    }
-    return true;
-}
-
-static const char *check(const struct config_platform *cfg)
-{
-    struct str mode = str_of(cfg->mode), base = str_of(cfg->api_base);
-    bool webhook = str_eq(mode, STR("webhook"));
-
-    if (cfg->token == NULL)
-        return "\"token\" is missing: it is what @BotFather gave you";
-    if (!has_only(cfg->token, ":-_"))
-        return "the token does not look like one from @BotFather (123456:ABC-def...)";
-    if (mode.p != NULL && !webhook && !str_eq(mode, STR("polling")))
-        return "mode is \"polling\" or \"webhook\"";
-    if (base.p != NULL && !str_starts(base, STR("https://")) && !str_starts(base, STR("http://")))
-        return "api_base is an address that starts with https://";
-    if (webhook && cfg->webhook_secret == NULL)
-        return "mode: webhook needs a webhook_secret: up to 256 letters, digits, - and _";
-    if (webhook && (!has_only(cfg->webhook_secret, "-_") || strlen(cfg->webhook_secret) > 256))
-        return "webhook_secret may have up to 256 letters, digits, - and _ (Telegram's rule)";
-    return NULL;
-}
-
 static void free_secret(char *s)
 {
     if (s != NULL)
@@ -71,7 +37,7 @@ static void free_secret(char *s)
     free(s);
 }
 
-static char *make_url(const struct config_platform *cfg)
+static char *make_url(const struct telegram_settings *cfg)
 {
     struct str base = str_of(cfg->api_base != NULL ? cfg->api_base : "https://api.telegram.org");
     struct buf url = BUF_INIT;
@@ -103,17 +69,14 @@ static void tg_close(struct platform *p)
     free(t);
 }
 
-static enum bh_err tg_open(const struct config_platform *cfg, struct host *host,
+static enum bh_err tg_open(const struct platform_settings *settings, struct host *host,
                            struct platform **ret_p, char *ret_why)
 {
-    const char *wrong = check(cfg);
-
-    if (wrong != NULL) {
-        snprintf(ret_why, 256, "%s", wrong);
-        return BH_REFUSED;
-    }
+    const struct telegram_settings *cfg =
+        container_of(settings, const struct telegram_settings, base);
     struct telegram *t = xcalloc(1, sizeof *t);
-    t->base = (struct platform){.ops = &telegram_ops, .host = host, .bot = cfg->bot};
+
+    t->base = (struct platform){.ops = &telegram_ops, .host = host, .bot = settings->bot};
     t->log.prefix = log_prefix;
     t->env = host_env(host);
     t->token = xstrdup(cfg->token);
@@ -182,6 +145,7 @@ static const struct descriptor tg_descriptor = {
 
 const struct platform_ops telegram_ops = {
     .name = "telegram",
+    .config = &telegram_config,
     .descriptor = &tg_descriptor,
     .remote = true,
     .open = tg_open,

@@ -2,4 +2,11 @@
 #pragma once
 #include "platform/platform.h"
 
+struct telegram_settings {
+    struct platform_settings base; /* first */
+    char *token, *webhook_secret;
+    char *mode;     /* "polling" or "webhook"; NULL: polling */
+    char *api_base; /* NULL: Telegram's own */
+};
+extern const struct config_section telegram_config;
 extern const struct platform_ops telegram_ops;

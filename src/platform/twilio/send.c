@@ -2,7 +2,6 @@
  * rest.) */
 #include <inttypes.h>
 #include <stdio.h>
-#include "base/config.h"
 #include "base/json.h"
 #include "base/mem.h"
 #include "net/http_client.h"
@@ -60,7 +59,7 @@ static void twilio_write(struct platform *p, struct outgoing *o, struct sender_r
     struct str chat = str_of(text_outgoing_of(o)->chat);
 
     buf_printf(&q->url, "%s/2010-04-01/Accounts/%s/Messages.json", t->bot.api_base,
-               t->bot.cfg->account_sid);
+               t->cfg->account_sid);
     q->headers[0] = "Content-Type: application/x-www-form-urlencoded";
     q->headers[1] = buf_z(&t->auth);
     q->once = true;

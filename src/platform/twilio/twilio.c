@@ -2,7 +2,6 @@
 #include "platform/twilio/twilio.h"
 #include <stdio.h>
 #include <stdlib.h>
-#include "base/config.h"
 #include "base/crypto.h"
 #include "base/jw.h"
 #include "base/mem.h"
@@ -18,27 +17,7 @@ static const struct webhook_bot_kind kind = {
     .no_chat = "chat_id is not a number Twilio could write to",
 };
 
-static enum bh_err check(const struct config_platform *cfg, char *ret_why)
-{
-    const char *plane = cfg->plane;
-
-    if (cfg->account_sid == NULL || cfg->auth_token == NULL || cfg->auth_token[0] == '\0') {
-        snprintf(ret_why, 256, "a twilio platform needs `account_sid` and `auth_token`");
-        return BH_REFUSED;
-    }
-    for (const char *p = cfg->account_sid; *p != '\0'; p++)
-        if (!((*p >= '0' && *p <= '9') || ((*p | 32) >= 'a' && (*p | 32) <= 'z'))) {
-            snprintf(ret_why, 256, "`account_sid` is no SID: letters and digits only");
-            return BH_REFUSED;
-        }
-    if (plane != NULL && strcmp(plane, "inbound") != 0 && strcmp(plane, "passthrough") != 0) {
-        snprintf(ret_why, 256, "`plane` is \"%s\": write `inbound` or `passthrough`", plane);
-        return BH_REFUSED;
-    }
-    return BH_OK;
-}
-
-static void write_auth(const struct config_platform *cfg, struct buf *out)
+static void write_auth(const struct twilio_settings *cfg, struct buf *out)
 {
     struct buf pair = BUF_INIT;
 
@@ -59,17 +38,16 @@ static void twilio_close(struct platform *p)
     free(t);
 }
 
-static enum bh_err twilio_open(const struct config_platform *cfg, struct host *host,
+static enum bh_err twilio_open(const struct platform_settings *settings, struct host *host,
                                struct platform **ret_p, char *ret_why)
 {
-    enum bh_err err = check(cfg, ret_why);
-
-    if (err != BH_OK)
-        return err;
+    const struct twilio_settings *cfg = container_of(settings, const struct twilio_settings, base);
     struct twilio *t = xcalloc(1, sizeof *t);
+
+    t->cfg = cfg;
     write_auth(cfg, &t->auth);
     t->passthrough = cfg->plane != NULL && strcmp(cfg->plane, "passthrough") == 0;
-    err = webhook_bot_open(&t->bot, &kind, cfg, host, ret_why);
+    enum bh_err err = webhook_bot_open(&t->bot, &kind, settings, cfg->api_base, host, ret_why);
     if (err != BH_OK) {
         twilio_close(&t->bot.base);
         return err;
@@ -99,6 +77,7 @@ static const struct descriptor descriptor = {
 
 const struct platform_ops twilio_ops = {
     .name = "twilio",
+    .config = &twilio_config,
     .descriptor = &descriptor,
     .remote = true,
     .open = twilio_open,

@@ -5,11 +5,13 @@
  *      signature.c, normalize.c know nothing of these. */
 #pragma once
 #include "platform/twilio/normalize.h"
+#include "platform/twilio/twilio.h"
 #include "platform/webhook_bot.h"
 
 struct twilio {
-    struct webhook_bot bot; /* first */
-    struct buf auth;        /* secret: the Authorization line */
+    struct webhook_bot bot;            /* first */
+    const struct twilio_settings *cfg; /* borrowed; holds the auth token */
+    struct buf auth;                   /* secret: the Authorization line */
     bool passthrough;
     struct form form;
     struct twilio_out out;

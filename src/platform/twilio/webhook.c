@@ -3,7 +3,6 @@
  * The address that was signed is the one Twilio was given: `public_url` and the path, or, without
  * it, what the request itself names.  The answer is an empty TwiML, and only once the event is
  * safe: what the agent says goes out on its own. */
-#include "base/config.h"
 #include "base/crypto.h"
 #include "base/jw.h"
 #include "edge/sanitize.h"
@@ -46,7 +45,7 @@ static bool is_signed(struct twilio *t, struct http_req *req, bool form)
 
     write_url(t, req, &url);
     bool ok =
-        twilio_signature_ok(str_of(t->bot.cfg->auth_token),
+        twilio_signature_ok(str_of(t->cfg->auth_token),
                             &(struct twilio_request){.url = buf_str(&url),
                                                      .form = form ? &t->form : NULL,
                                                      .body = http_body(req),
@@ -126,8 +125,8 @@ static void forward_other(struct twilio *t, struct http_req *req, bool form)
 static void take(struct twilio *t, struct http_req *req)
 {
     struct event *ev = &t->out.ev;
-    enum twilio_verdict v = twilio_normalize(&t->form, str_of(t->bot.base.bot),
-                                             str_of(t->bot.cfg->account_sid), &t->out);
+    enum twilio_verdict v =
+        twilio_normalize(&t->form, str_of(t->bot.base.bot), str_of(t->cfg->account_sid), &t->out);
 
     if (v == TWILIO_MALFORMED) {
         await_refuse(&t->bot.awaits, http_req_id(req), BH_MALFORMED);

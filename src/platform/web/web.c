@@ -7,7 +7,6 @@
 #include "platform/web/web.h"
 #include <stdio.h>
 #include <stdlib.h>
-#include "base/config.h"
 #include "base/crypto.h"
 #include "base/json.h"
 #include "base/jw.h"
@@ -196,37 +195,14 @@ static void log_prefix(const struct log *log, struct buf *out)
     buf_printf(out, "platform=web bot=%s ", w->base.bot);
 }
 
-static bool bot_name_is_ok(struct str bot, char *ret_why)
-{
-    bool ok = bot.n > 0 && bot.n <= 64;
-
-    for (size_t i = 0; ok && i < bot.n; i++) {
-        char c = bot.p[i];
-        ok = (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') ||
-             (c != '\0' && strchr("-_.", c) != NULL);
-    }
-    if (!ok || str_eq(bot, STR("assets")) || str_eq(bot, STR("api"))) {
-        snprintf(ret_why, 256,
-                 "the bot of a web platform is part of its address: use letters, digits, '-', '_' "
-                 "and '.', not '%.*s'",
-                 (int)(bot.n < 80 ? bot.n : 80), bot.p != NULL ? bot.p : "");
-        return false;
-    }
-    if (web_sibling(bot) != NULL) {
-        snprintf(ret_why, 256, "there are two web bots called '%.*s'", STR_FMT(bot));
-        return false;
-    }
-    return true;
-}
-
-static struct web *web_new(const struct config_platform *cfg, struct host *host)
+static struct web *web_new(const struct web_settings *cfg, struct host *host)
 {
     struct web *w = xcalloc(1, sizeof *w);
 
-    w->base = (struct platform){.ops = &web_ops, .host = host, .bot = cfg->bot};
+    w->base = (struct platform){.ops = &web_ops, .host = host, .bot = cfg->base.bot};
     w->log.prefix = log_prefix;
     w->env = host_env(host);
-    w->title = xstrdup(cfg->title != NULL ? cfg->title : cfg->bot);
+    w->title = xstrdup(cfg->title != NULL ? cfg->title : cfg->base.bot);
     w->history = cfg->history;
     w->secure_cookies = str_starts(str_of(w->env->public_url), STR("https:"));
     w->json = json_parser_new();
@@ -268,15 +244,17 @@ static void web_close(struct platform *p)
     free(w);
 }
 
-static enum bh_err web_open(const struct config_platform *cfg, struct host *host,
+static enum bh_err web_open(const struct platform_settings *settings, struct host *host,
                             struct platform **ret_p, char *ret_why)
 {
     struct web *w;
     enum bh_err err;
 
-    if (!bot_name_is_ok(str_of(cfg->bot), ret_why))
+    if (web_sibling(str_of(settings->bot)) != NULL) {
+        snprintf(ret_why, 256, "there are two web bots called '%.80s'", settings->bot);
         return BH_REFUSED;
-    w = web_new(cfg, host);
+    }
+    w = web_new(container_of(settings, const struct web_settings, base), host);
     err = load_visitor_key(w, ret_why);
     if (err == BH_OK && w->history > 0)
         err = w->env->store->ops->load_records(w->env->store, "web_name", on_name_loaded, w);
@@ -455,6 +433,7 @@ static const struct descriptor web_descriptor = {
 
 const struct platform_ops web_ops = {
     .name = "web",
+    .config = &web_config,
     .descriptor = &web_descriptor,
     .secret_chats = true,
     .open = web_open,

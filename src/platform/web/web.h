@@ -12,6 +12,12 @@
  * has one chat per bot.  The route key is the bot's name.
  */
 #pragma once
-struct platform_ops;
+#include "platform/platform.h"
 
+struct web_settings {
+    struct platform_settings base; /* first */
+    char *title;                   /* of the page; NULL: the bot's name */
+    uint32_t history;              /* messages kept per chat; 0: none */
+};
+extern const struct config_section web_config;
 extern const struct platform_ops web_ops;

@@ -3,7 +3,6 @@
  *      NONE --somebody needs it--> FETCHING --ok--> GOOD --nearly over--> GOOD, and FETCHING
  *        ^------ failed: those who wait are told ----'  '--refused--> NONE */
 #include <stdio.h>
-#include "base/config.h"
 #include "base/json.h"
 #include "net/http_client.h"
 #include "edge/form.h"
@@ -59,8 +58,8 @@ static void fetch(struct wecom *c)
 {
     struct buf url = BUF_INIT, query = BUF_INIT;
 
-    form_add(&query, "corpid", str_of(c->bot.cfg->corp_id));
-    form_add(&query, "corpsecret", str_of(c->bot.cfg->secret));
+    form_add(&query, "corpid", str_of(c->cfg->corp_id));
+    form_add(&query, "corpsecret", str_of(c->cfg->secret));
     buf_printf(&url, "%s/cgi-bin/gettoken?", c->bot.api_base);
     buf_add_str(&url, buf_str(&query));
     c->token.call =

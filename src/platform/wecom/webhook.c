@@ -4,7 +4,6 @@
  * it is answered empty once the event is safe, and WeCom repeats what was not answered within five
  * seconds - the same MsgId, so it is one delivery.  Everything that is wrong before the message is
  * known to be WeCom's is the same 401: an attacker who sends ciphertexts learns nothing from it. */
-#include "base/config.h"
 #include "platform/wecom/wecom_priv.h"
 
 enum { DEADLINE_MS = 4500, WINDOW_MS = 600000 };
@@ -34,9 +33,9 @@ static bool open_envelope(struct wecom *c, struct http_req *req, struct str encr
     bool ok = http_query(req, "msg_signature", &e.signature) &&
               http_query(req, "timestamp", &e.timestamp) && http_query(req, "nonce", &e.nonce) &&
               is_now(c, buf_str(&e.timestamp)) &&
-              wecom_signature_ok(str_of(c->bot.cfg->token), buf_str(&e.timestamp),
-                                 buf_str(&e.nonce), encrypted, buf_str(&e.signature)) &&
-              wecom_decrypt(c->key, str_of(c->bot.cfg->corp_id), encrypted, out);
+              wecom_signature_ok(str_of(c->cfg->token), buf_str(&e.timestamp), buf_str(&e.nonce),
+                                 encrypted, buf_str(&e.signature)) &&
+              wecom_decrypt(c->key, str_of(c->cfg->corp_id), encrypted, out);
 
     buf_done(&e.signature);
     buf_done(&e.timestamp);

@@ -2,7 +2,6 @@
 #include "platform/wecom/wecom.h"
 #include <stdio.h>
 #include <stdlib.h>
-#include "base/config.h"
 #include "base/crypto.h"
 #include "base/jw.h"
 #include "base/mem.h"
@@ -24,23 +23,6 @@ static const struct webhook_bot_kind kind = {
     .no_chat = "chat_id is not the id of a person in WeCom",
 };
 
-static enum bh_err check(const struct config_platform *cfg, uint8_t key[WECOM_KEY_BYTES],
-                         char *ret_why)
-{
-    if (cfg->corp_id == NULL || cfg->secret == NULL || cfg->token == NULL ||
-        cfg->encoding_aes_key == NULL) {
-        snprintf(ret_why, 256,
-                 "a wecom platform needs `corp_id`, `secret`, `token` and `encoding_aes_key`");
-        return BH_REFUSED;
-    }
-    if (wecom_key_parse(str_of(cfg->encoding_aes_key), key))
-        return BH_OK;
-    snprintf(ret_why, 256,
-             "`encoding_aes_key` is no EncodingAESKey: copy the 43 characters from the callback's "
-             "settings");
-    return BH_REFUSED;
-}
-
 static void wecom_close(struct platform *p)
 {
     struct wecom *c = wecom_of(p);
@@ -54,16 +36,18 @@ static void wecom_close(struct platform *p)
     free(c);
 }
 
-static enum bh_err wecom_open(const struct config_platform *cfg, struct host *host,
+static enum bh_err wecom_open(const struct platform_settings *settings, struct host *host,
                               struct platform **ret_p, char *ret_why)
 {
+    const struct wecom_settings *cfg = container_of(settings, const struct wecom_settings, base);
     struct wecom *c = xcalloc(1, sizeof *c);
-    enum bh_err err = check(cfg, c->key, ret_why);
 
+    c->cfg = cfg;
+    if (!wecom_key_parse(str_of(cfg->encoding_aes_key), c->key))
+        abort(); /* the configuration was checked */
     c->xml = wecom_xml_new();
     c->inner = wecom_xml_new();
-    if (err == BH_OK)
-        err = webhook_bot_open(&c->bot, &kind, cfg, host, ret_why);
+    enum bh_err err = webhook_bot_open(&c->bot, &kind, settings, cfg->api_base, host, ret_why);
     if (err != BH_OK)
         wecom_close(&c->bot.base);
     else
@@ -88,6 +72,7 @@ static const struct descriptor descriptor = {
 
 const struct platform_ops wecom_ops = {
     .name = "wecom",
+    .config = &wecom_config,
     .descriptor = &descriptor,
     .remote = true,
     .open = wecom_open,

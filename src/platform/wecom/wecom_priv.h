@@ -7,13 +7,15 @@
 #include "platform/webhook_bot.h"
 #include "platform/wecom/crypt.h"
 #include "platform/wecom/normalize.h"
+#include "platform/wecom/wecom.h"
 
 struct http_call;
 
 struct wecom {
-    struct webhook_bot bot;        /* first */
-    uint8_t key[WECOM_KEY_BYTES];  /* secret */
-    struct wecom_xml *xml, *inner; /* owned */
+    struct webhook_bot bot;           /* first */
+    const struct wecom_settings *cfg; /* borrowed; holds the secrets */
+    uint8_t key[WECOM_KEY_BYTES];     /* secret */
+    struct wecom_xml *xml, *inner;    /* owned */
     struct wecom_out out;
     struct {
         struct http_call *call;       /* owned; NULL: nobody is asking */

@@ -17,13 +17,13 @@ static void on_answer(void *ctx, enum bh_err err, const struct identity_claims *
 /* The loop is not turned, so the account server stays silent. */
 static void ask_with(const char *kind, size_t n)
 {
-    struct config cfg = {.identity_kind = (char *)(uintptr_t)kind,
-                         .identity_issuer = (char *)"iss",
-                         .identity_audience = (char *)"aud",
-                         .identity_jwks_url = (char *)"http://127.0.0.1:9/jwks",
-                         .identity_url = (char *)"http://127.0.0.1:9/account",
-                         .identity_tenant_claim = (char *)"tenant",
-                         .identity_tenant_field = (char *)"tenant"};
+    struct identity_settings cfg = {.kind = (char *)(uintptr_t)kind,
+                                    .issuer = (char *)"iss",
+                                    .audience = (char *)"aud",
+                                    .jwks_url = (char *)"http://127.0.0.1:9/jwks",
+                                    .url = (char *)"http://127.0.0.1:9/account",
+                                    .tenant_claim = (char *)"tenant",
+                                    .tenant_field = (char *)"tenant"};
     struct loop *loop = loop_new();
     struct identity_env env = {.clock = loop_clock(loop),
                                .http = http_client_new(loop),

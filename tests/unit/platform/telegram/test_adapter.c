@@ -165,16 +165,15 @@ static void pass(int64_t ms)
 
 static void open_bot(bool webhook)
 {
-    static struct config_platform cfg;
+    static struct telegram_settings cfg;
     char why[256] = "";
 
-    cfg = (struct config_platform){.platform = Z("telegram"),
-                                   .bot = Z("my_bot"),
-                                   .token = Z(TOKEN),
-                                   .mode = webhook ? Z("webhook") : NULL,
-                                   .webhook_secret = webhook ? Z("s3cret") : NULL,
-                                   .api_base = Z("https://api.example.org/")};
-    assert_int_equal(telegram_ops.open(&cfg, NULL, &w.p, why), BH_OK);
+    cfg = (struct telegram_settings){.base = {Z("telegram"), Z("my_bot")},
+                                     .token = Z(TOKEN),
+                                     .mode = webhook ? Z("webhook") : NULL,
+                                     .webhook_secret = webhook ? Z("s3cret") : NULL,
+                                     .api_base = Z("https://api.example.org/")};
+    assert_int_equal(telegram_ops.open(&cfg.base, NULL, &w.p, why), BH_OK);
 }
 
 static struct http_call *last_call(void)
@@ -673,23 +672,18 @@ static void typing_is_not_repeated_every_moment(void **state)
 
 static void wrong_configuration_is_refused_with_a_reason(void **state)
 {
-    struct config_platform bad[] = {
-        {.platform = Z("telegram"), .bot = Z("b")},
-        {.platform = Z("telegram"), .bot = Z("b"), .token = Z("1:a b")},
-        {.platform = Z("telegram"), .bot = Z("b"), .token = Z("1:a"), .mode = Z("both")},
-        {.platform = Z("telegram"), .bot = Z("b"), .token = Z("1:a"), .mode = Z("webhook")},
-        {.platform = Z("telegram"),
-         .bot = Z("b"),
-         .token = Z("1:a"),
-         .mode = Z("webhook"),
-         .webhook_secret = Z("a b")},
-        {.platform = Z("telegram"), .bot = Z("b"), .token = Z("1:a"), .api_base = Z("ftp://x")},
+    struct telegram_settings bad[] = {
+        {.token = NULL},
+        {.token = Z("1:a b")},
+        {.token = Z("1:a"), .mode = Z("webhook")},
+        {.token = Z("1:a"), .mode = Z("webhook"), .webhook_secret = Z("a b")},
+        {.token = Z("1:a"), .api_base = Z("ftp://x")},
     };
-    struct platform *p;
 
     for (size_t i = 0; i < ARRAY_LEN(bad); i++) {
         char why[256] = "";
-        assert_int_equal(telegram_ops.open(&bad[i], NULL, &p, why), BH_REFUSED);
+        bad[i].base = (struct platform_settings){Z("telegram"), Z("b")};
+        assert_false(telegram_config.check(&bad[i], why));
         assert_true(strlen(why) > 10);
     }
 }

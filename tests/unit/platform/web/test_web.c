@@ -16,7 +16,7 @@ static struct clock *clk;
 static struct store *store;
 static struct seal *seal;
 static struct platform *web;
-static struct config_platform cfg;
+static struct web_settings cfg;
 
 static void
 turn(void) /* until nothing is deferred any more: the store answers over several turns */
@@ -35,11 +35,10 @@ static void open_bot(uint32_t history)
 {
     char why[256];
 
-    cfg = (struct config_platform){.platform = (char *)"web",
-                                   .bot = (char *)"lobby",
-                                   .title = (char *)"The <Lobby>",
-                                   .history = history};
-    assert_int_equal(web_ops.open(&cfg, NULL, &web, why), BH_OK);
+    cfg = (struct web_settings){.base = {(char *)"web", (char *)"lobby"},
+                                .title = (char *)"The <Lobby>",
+                                .history = history};
+    assert_int_equal(web_ops.open(&cfg.base, NULL, &web, why), BH_OK);
     turn();
 }
 
@@ -698,16 +697,16 @@ static void of_too_many_names_the_oldest_is_forgotten(void **state)
 static void a_bot_name_that_is_no_address_is_refused(void **state)
 {
     static const char *const bad[] = {"", "a/b", "assets", "api", "a b", "\xc3\xa4"};
-    struct config_platform c = {.platform = (char *)"web"};
+    struct web_settings c = {.base.platform = (char *)"web"};
     struct platform *p;
     char why[256];
 
     for (size_t i = 0; i < ARRAY_LEN(bad); i++) {
-        c.bot = (char *)(uintptr_t)bad[i];
-        assert_int_equal(web_ops.open(&c, NULL, &p, why), BH_REFUSED);
+        c.base.bot = (char *)(uintptr_t)bad[i];
+        assert_false(web_config.check(&c, why));
     }
     open_bot(10);
-    assert_int_equal(web_ops.open(&cfg, NULL, &p, why), BH_REFUSED);
+    assert_int_equal(web_ops.open(&cfg.base, NULL, &p, why), BH_REFUSED);
     assert_has(why, "two web bots");
 }
 

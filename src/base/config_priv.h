@@ -1,0 +1,56 @@
+/* config_priv.h - what config.c, config_value.c and config_yaml.c share. */
+#pragma once
+#include "base/config.h"
+#include "base/map.h"
+
+struct config_entries {                  /* one list */
+    void **v;                            /* owned structs */
+    const struct config_section **kinds; /* owned array; NULL inside: the list has no kinds */
+    int *lines;                          /* owned */
+    size_t n;
+    struct map names; /* "kind/name" of each, where they must differ; owned keys */
+    bool given;       /* the file has it */
+};
+
+struct config {
+    char *path; /* owned; NULL: defaults */
+    const struct config_schema *schema;
+    void **settings; /* owned structs, one per section; NULL: it fills another's */
+    size_t n_settings;
+    struct config_entries *lists; /* owned, one per list */
+    size_t n_lists;
+};
+
+/* ---- config_value.c: one value and its type ---- */
+
+/* True when @word is one of @words, which are separated by @sep. */
+bool config_word_in(struct str word, const char *words, char sep);
+/* Parse @text into the member of @base that @k describes.  False: @ret_expected tells what would have
+ * been right. */
+bool config_set(void *base, const struct config_key *k, struct str text, struct buf *ret_expected);
+void config_add_text(void *base, const struct config_key *k, struct str text); /* CFG_TEXTS */
+void config_clear(void *base, const struct config_key *k); /* frees texts, wipes secrets */
+bool config_same(const void *a, const void *b, const struct config_key *k);
+void config_exchange(void *a, void *b, const struct config_key *k);
+bool config_is_given(const void *base, const struct config_key *k); /* texts: not NULL */
+char *config_text(const void *base, const struct config_key *k);    /* of a text key */
+const struct config_key *config_find(const struct config_key *keys, struct str path);
+
+/* A struct of @s with its defaults.  @s->into is the caller's business. */
+void *config_make(const struct config_section *s);
+void config_apply_defaults(void *base, const struct config_key *keys);
+
+/* ---- config_expand.c ---- */
+
+/* Append @s to @out with every ${NAME} and ${NAME:-otherwise} replaced. */
+bool config_expand(struct str s, struct buf *out, struct buf *why);
+
+/* ---- config_yaml.c: the file ---- */
+
+bool config_read_file(struct config *c, const char *path, struct buf *why);
+/* The list as its declaration writes it when the file has none. */
+void config_read_otherwise(struct config *c, size_t list);
+
+/* ---- config.c ---- */
+
+void *config_settings(const struct config *c, size_t section); /* follows .into */

@@ -1,0 +1,478 @@
+/* config_yaml.c - the file, read against the tables.
+ *
+ * libyaml gives the document as a tree whose nodes know their lines, and one walk over it yields
+ * every error with the place it was made.  The walk is as deep as the tables are, not as the file is.
+ */
+#include <errno.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <yaml.h>
+#include "base/config_priv.h"
+#include "base/mem.h"
+
+#define MAX_FILE_BYTES (4l << 20)
+
+struct reading { /* one walk */
+    yaml_document_t *doc;
+    const char *path;   /* of the file, for errors */
+    struct config *cfg; /* being filled */
+    struct buf *why;    /* the first problem */
+};
+
+struct target { /* a table, and the struct that its values go into */
+    const struct config_key *keys;
+    void *base;
+};
+
+struct scope {                    /* the keys that are known where we are */
+    struct target *targets;       /* borrowed */
+    size_t n;                     /* of them */
+    const struct config_list *in; /* the list whose entry is read; NULL: the file itself */
+    const char *kind;             /* of that entry; NULL: none */
+};
+
+static bool fail_at(struct reading *r, const yaml_node_t *n, const char *fmt, ...) BH_PRINTF(3, 4);
+static bool fail_at(struct reading *r, const yaml_node_t *n, const char *fmt, ...)
+{
+    va_list ap;
+    char text[512];
+
+    va_start(ap, fmt);
+    vsnprintf(text, sizeof text, fmt, ap);
+    va_end(ap);
+    buf_printf(r->why, "%s:%zu: %s", r->path, n->start_mark.line + 1, text);
+    return false;
+}
+
+static struct str scalar(const yaml_node_t *n)
+{
+    return n->type == YAML_SCALAR_NODE ? str_make(n->data.scalar.value, n->data.scalar.length)
+                                       : STR_NULL;
+}
+
+static bool is_null(const yaml_node_t *n)
+{
+    return n->type == YAML_SCALAR_NODE && n->data.scalar.style == YAML_PLAIN_SCALAR_STYLE &&
+           config_word_in(scalar(n), "|~|null", '|');
+}
+
+static const yaml_node_t *node(struct reading *r, int index)
+{
+    return yaml_document_get_node(r->doc, index);
+}
+
+static bool expand(struct reading *r, const yaml_node_t *n, struct buf *out)
+{
+    struct buf why = BUF_INIT;
+    bool ok = config_expand(scalar(n), out, &why);
+
+    if (!ok)
+        fail_at(r, n, "%s", buf_z(&why));
+    buf_done(&why);
+    return ok;
+}
+
+/* ---- one value ---- */
+
+static bool set_scalar(struct reading *r, void *base, const struct config_key *k,
+                       const yaml_node_t *n)
+{
+    struct buf text = BUF_INIT, expected = BUF_INIT;
+    bool ok = false;
+
+    if (!expand(r, n, &text))
+        goto out;
+    ok = config_set(base, k, buf_str(&text), &expected);
+    if (!ok && k->type == CFG_SECRET)
+        fail_at(r, n, "%s: expected %s", k->path, buf_z(&expected));
+    else if (!ok)
+        fail_at(r, n, "%s: expected %s, found \"%.60s\"", k->path, buf_z(&expected), buf_z(&text));
+out:
+    buf_wipe(&text);
+    buf_done(&expected);
+    return ok;
+}
+
+static bool add_texts(struct reading *r, void *base, const struct config_key *k,
+                      const yaml_node_t *n)
+{
+    config_clear(base, k);
+    for (const yaml_node_item_t *i = n->data.sequence.items.start; i < n->data.sequence.items.top;
+         i++) {
+        const yaml_node_t *item = node(r, *i);
+        struct buf text = BUF_INIT;
+        if (item->type != YAML_SCALAR_NODE)
+            return fail_at(r, item, "%s: expected a list of words", k->path);
+        bool ok = expand(r, item, &text);
+        if (ok)
+            config_add_text(base, k, buf_str(&text));
+        buf_done(&text);
+        if (!ok)
+            return false;
+    }
+    return true;
+}
+
+static bool set_value(struct reading *r, void *base, const struct config_key *k,
+                      const yaml_node_t *n)
+{
+    if (k->type == CFG_TEXTS && n->type == YAML_SEQUENCE_NODE)
+        return add_texts(r, base, k, n);
+    if (n->type != YAML_SCALAR_NODE)
+        return fail_at(r, n, "%s: expected a single value, found a %s", k->path,
+                       n->type == YAML_SEQUENCE_NODE ? "list" : "section");
+    return is_null(n) /* "key:" with nothing behind it: the default holds */
+           || set_scalar(r, base, k, n);
+}
+
+/* ---- the walk ---- */
+
+static bool is_section(const struct scope *s, struct str path)
+{
+    for (size_t i = 0; i < s->n; i++)
+        for (const struct config_key *k = s->targets[i].keys; k->path != NULL; k++)
+            if (str_starts(str_of(k->path), path) && k->path[path.n] == '.')
+                return true;
+    return false;
+}
+
+/* The words that could stand below @prefix ("" or "wake."), each once. */
+static void known_words(const struct scope *s, struct str prefix, struct buf *out)
+{
+    for (size_t i = 0; i < s->n; i++)
+        for (const struct config_key *k = s->targets[i].keys; k->path != NULL; k++) {
+            struct str tail = str_skip(str_of(k->path), prefix.n);
+            ptrdiff_t end = str_find(tail, '.');
+            struct str word = end >= 0 ? str_make(tail.p, (size_t)end) : tail;
+            if (str_starts(str_of(k->path), prefix) && !config_word_in(word, buf_z(out), ' '))
+                buf_printf(out, "%s%.*s", out->n > 0 ? " " : "", STR_FMT(word));
+        }
+}
+
+static bool another_kind_takes(const struct config_list *l, struct str path)
+{
+    for (size_t i = 0; l->kind_key != NULL && l->kind(i) != NULL; i++)
+        if (config_find(l->kind(i)->keys, path) != NULL)
+            return true;
+    return false;
+}
+
+static bool fail_unknown(struct reading *r, const struct scope *s, struct str prefix,
+                         struct str path, const yaml_node_t *n)
+{
+    struct buf hint = BUF_INIT;
+
+    if (s->in != NULL && s->kind != NULL && another_kind_takes(s->in, path))
+        return fail_at(r, n, "%s: \"%s\" does not take \"%.*s\"", s->in->name, s->kind,
+                       STR_FMT(path));
+    known_words(s, prefix, &hint);
+    for (size_t i = 0; s->in == NULL && prefix.n == 0 && i < r->cfg->n_lists; i++)
+        buf_printf(&hint, " %s", r->cfg->schema->lists[i]->name);
+    fail_at(r, n, "%s%sunknown key \"%.*s\"; expected one of: %s", s->in != NULL ? s->in->name : "",
+            s->in != NULL ? ": " : "", STR_FMT(path), buf_z(&hint));
+    buf_done(&hint);
+    return false;
+}
+
+static bool is_twice(struct reading *r, const yaml_node_t *map, const yaml_node_pair_t *p)
+{
+    for (const yaml_node_pair_t *q = map->data.mapping.pairs.start; q < p; q++)
+        if (str_eq(scalar(node(r, p->key)), scalar(node(r, q->key))))
+            return true;
+    return false;
+}
+
+static bool read_list(struct reading *r, size_t list, const yaml_node_t *n);
+static bool read_map(struct reading *r, const struct scope *s, struct str prefix,
+                     const yaml_node_t *map);
+
+static bool read_section(struct reading *r, const struct scope *s, struct str path,
+                         const yaml_node_t *n)
+{
+    struct buf prefix = BUF_INIT;
+
+    if (is_null(n))
+        return true;
+    if (n->type != YAML_MAPPING_NODE)
+        return fail_at(r, n, "%.*s: expected a section {key: value, ...}", STR_FMT(path));
+    buf_add_str(&prefix, path);
+    buf_add_c(&prefix, '.');
+    bool ok = read_map(r, s, buf_str(&prefix), n);
+    buf_done(&prefix);
+    return ok;
+}
+
+static bool read_key(struct reading *r, const struct scope *s, struct str prefix,
+                     const yaml_node_t *key, struct str path, const yaml_node_t *value)
+{
+    bool dotted = str_find(scalar(key), '.') >= 0;
+
+    for (size_t i = 0; !dotted && i < s->n; i++) {
+        const struct config_key *k = config_find(s->targets[i].keys, path);
+        if (k != NULL)
+            return set_value(r, s->targets[i].base, k, value);
+    }
+    for (size_t i = 0; s->in == NULL && i < r->cfg->n_lists; i++)
+        if (str_eq(str_of(r->cfg->schema->lists[i]->name), path))
+            return read_list(r, i, value);
+    if (!dotted && path.n > prefix.n && is_section(s, path))
+        return read_section(r, s, path, value);
+    return fail_unknown(r, s, prefix, path, key);
+}
+
+static bool read_map(struct reading *r, const struct scope *s, struct str prefix,
+                     const yaml_node_t *map)
+{
+    for (const yaml_node_pair_t *p = map->data.mapping.pairs.start; p < map->data.mapping.pairs.top;
+         p++) {
+        const yaml_node_t *key = node(r, p->key);
+        struct buf path = BUF_INIT;
+        if (is_twice(r, map, p))
+            return fail_at(r, key, "\"%.*s\" is there twice", STR_FMT(scalar(key)));
+        buf_add_str(&path, prefix);
+        buf_add_str(&path, scalar(key));
+        bool ok = read_key(r, s, prefix, key, buf_str(&path), node(r, p->value));
+        buf_done(&path);
+        if (!ok)
+            return false;
+    }
+    return true;
+}
+
+/* ---- lists ---- */
+
+static const struct config_section *find_kind(const struct config_list *l, struct str name)
+{
+    const struct config_section *k;
+
+    for (size_t i = 0; (k = l->kind(i)) != NULL; i++)
+        if (str_eq(str_of(k->name), name))
+            return k;
+    return NULL;
+}
+
+/* Which kind an entry is must be known before its other keys mean anything. */
+static bool read_kind(struct reading *r, const struct config_list *l, const yaml_node_t *n,
+                      const struct config_section **ret_kind)
+{
+    struct buf word = BUF_INIT, kinds = BUF_INIT;
+    bool ok = true;
+
+    for (const yaml_node_pair_t *p = n->data.mapping.pairs.start; p < n->data.mapping.pairs.top;
+         p++)
+        if (str_eq(scalar(node(r, p->key)), str_of(l->kind_key)) && word.n == 0)
+            ok = expand(r, node(r, p->value), &word);
+    *ret_kind = ok ? find_kind(l, buf_str(&word)) : NULL;
+    for (size_t i = 0; l->kind(i) != NULL; i++)
+        buf_printf(&kinds, "%s%s", i > 0 ? " " : "", l->kind(i)->name);
+    if (ok && word.n == 0)
+        fail_at(r, n, "%s: \"%s\" is missing; expected one of: %s", l->name, l->kind_key,
+                buf_z(&kinds));
+    else if (ok && *ret_kind == NULL)
+        fail_at(r, n, "%s: unknown %s \"%.60s\"; expected one of: %s", l->name, l->kind_key,
+                buf_z(&word), buf_z(&kinds));
+    buf_done(&word);
+    buf_done(&kinds);
+    return *ret_kind != NULL;
+}
+
+static void *add_entry(struct config_entries *e, const struct config_list *l,
+                       const struct config_section *kind, int line)
+{
+    e->v = xrealloc(e->v, (e->n + 1) * sizeof *e->v);
+    e->kinds = xrealloc(e->kinds, (e->n + 1) * sizeof *e->kinds);
+    e->lines = xrealloc(e->lines, (e->n + 1) * sizeof *e->lines);
+    e->v[e->n] = config_make(kind != NULL ? kind : l->entry);
+    if (kind != NULL)
+        config_apply_defaults(e->v[e->n], l->entry->keys);
+    e->kinds[e->n] = kind;
+    e->lines[e->n] = line;
+    return e->v[e->n++];
+}
+
+static const struct config_key *find_missing(const void *entry, const struct config_key *keys)
+{
+    for (const struct config_key *k = keys; k->path != NULL; k++)
+        if (k->required && !config_is_given(entry, k))
+            return k;
+    return NULL;
+}
+
+/* False: the newest entry of @e bears a name that an older one of its kind has. */
+static bool remember_name(struct config_entries *e, const struct config_key *unique)
+{
+    const struct config_section *kind = e->kinds[e->n - 1];
+    struct buf name = BUF_INIT;
+
+    buf_printf(&name, "%s/%s", kind != NULL ? kind->name : "", config_text(e->v[e->n - 1], unique));
+    if (map_get(&e->names, buf_str(&name)) != NULL) {
+        buf_done(&name);
+        return false;
+    }
+    size_t n = name.n;
+    char *z = buf_take(&name);
+    map_put(&e->names, str_make(z, n), z);
+    return true;
+}
+
+/* "telegram acme" or "acme": how an entry is called in errors. */
+static void name_entry(const struct config_list *l, const struct config_section *kind,
+                       const void *entry, struct buf *out)
+{
+    const struct config_key *u =
+        l->unique != NULL ? config_find(l->entry->keys, str_of(l->unique)) : NULL;
+    const char *name = u != NULL ? config_text(entry, u) : NULL;
+
+    buf_add_z(out, kind != NULL ? kind->name : l->name);
+    if (name != NULL)
+        buf_printf(out, " %.100s", name);
+}
+
+static bool check_entry(struct reading *r, const struct config_list *l, struct config_entries *e,
+                        const yaml_node_t *n)
+{
+    const struct config_section *kind = e->kinds[e->n - 1];
+    void *entry = e->v[e->n - 1];
+    const struct config_key *k = find_missing(entry, l->entry->keys);
+    char said[256] = "";
+    struct buf name = BUF_INIT;
+
+    if (k == NULL && kind != NULL)
+        k = find_missing(entry, kind->keys);
+    if (k != NULL)
+        return fail_at(r, n, "%s: %s%s\"%s\" is missing", l->name, kind != NULL ? kind->name : "",
+                       kind != NULL ? ": " : "", k->path);
+    k = l->unique != NULL ? config_find(l->entry->keys, str_of(l->unique)) : NULL;
+    if (k != NULL && !remember_name(e, k))
+        return fail_at(r, n, "%s: %s%s%s \"%.100s\" is there twice", l->name,
+                       kind != NULL ? kind->name : "", kind != NULL ? " " : "", k->path,
+                       config_text(entry, k));
+    bool ok = (l->entry->check == NULL || l->entry->check(entry, said)) &&
+              (kind == NULL || kind->check == NULL || kind->check(entry, said));
+    name_entry(l, kind, entry, &name);
+    if (!ok)
+        fail_at(r, n, "%s: %s", buf_z(&name), said);
+    buf_done(&name);
+    return ok;
+}
+
+static bool read_entry(struct reading *r, size_t list, const yaml_node_t *n)
+{
+    const struct config_list *l = r->cfg->schema->lists[list];
+    struct config_entries *e = &r->cfg->lists[list];
+    const struct config_section *kind = NULL;
+
+    if (n->type != YAML_MAPPING_NODE)
+        return fail_at(r, n, "%s: expected an entry such as %s", l->name, l->example);
+    if (l->kind_key != NULL && !read_kind(r, l, n, &kind))
+        return false;
+    void *entry = add_entry(e, l, kind, (int)n->start_mark.line + 1);
+    struct target targets[] = {{l->entry->keys, entry},
+                               {kind != NULL ? kind->keys : l->entry->keys, entry}};
+    struct scope s = {.targets = targets,
+                      .n = kind != NULL ? 2 : 1,
+                      .in = l,
+                      .kind = kind != NULL ? kind->name : NULL};
+    return read_map(r, &s, STR(""), n) && check_entry(r, l, e, n);
+}
+
+static bool read_list(struct reading *r, size_t list, const yaml_node_t *n)
+{
+    const struct config_list *l = r->cfg->schema->lists[list];
+
+    if (n->type != YAML_SEQUENCE_NODE)
+        return fail_at(r, n, "%s: expected a list, \"- %s\"", l->name, l->example);
+    r->cfg->lists[list].given = true;
+    for (const yaml_node_item_t *i = n->data.sequence.items.start; i < n->data.sequence.items.top;
+         i++)
+        if (!read_entry(r, list, node(r, *i)))
+            return false;
+    return true;
+}
+
+/* ---- the document ---- */
+
+static bool read_document(struct reading *r)
+{
+    const yaml_node_t *root = yaml_document_get_root_node(r->doc);
+    struct scope s = {.n = r->cfg->n_settings};
+
+    if (root == NULL || is_null(root))
+        return true; /* an empty file: every default holds */
+    if (root->type != YAML_MAPPING_NODE)
+        return fail_at(r, root, "expected \"key: value\" lines");
+    s.targets = xcalloc(s.n + 1, sizeof *s.targets);
+    for (size_t i = 0; i < s.n; i++)
+        s.targets[i] =
+            (struct target){r->cfg->schema->sections[i]->keys, config_settings(r->cfg, i)};
+    bool ok = read_map(r, &s, STR(""), root);
+    free(s.targets);
+    return ok;
+}
+
+static bool parse(struct reading *r, yaml_parser_t *parser, bool (*read)(struct reading *, size_t),
+                  size_t list)
+{
+    yaml_document_t doc;
+    bool ok = false;
+
+    if (yaml_parser_load(parser, &doc)) {
+        r->doc = &doc;
+        ok = read != NULL ? read(r, list) : read_document(r);
+        yaml_document_delete(&doc);
+    } else {
+        buf_printf(r->why, "%s:%zu: not YAML: %s", r->path, parser->problem_mark.line + 1,
+                   parser->problem != NULL ? parser->problem : "cannot be read");
+    }
+    yaml_parser_delete(parser);
+    return ok;
+}
+
+bool config_read_file(struct config *c, const char *path, struct buf *why)
+{
+    struct reading r = {.path = path, .cfg = c, .why = why};
+    FILE *f = fopen(path, "re");
+    yaml_parser_t parser;
+    bool ok = false;
+
+    if (f == NULL) {
+        buf_printf(why, "%s: cannot be read: %s", path, strerror(errno));
+        return false;
+    }
+    if (fseek(f, 0, SEEK_END) == 0 && ftell(f) > MAX_FILE_BYTES) {
+        buf_printf(why, "%s: larger than 4 MiB, which is no configuration", path);
+    } else {
+        rewind(f);
+        if (!yaml_parser_initialize(&parser))
+            abort();
+        yaml_parser_set_input_file(&parser, f);
+        ok = parse(&r, &parser, NULL, 0);
+    }
+    fclose(f);
+    return ok;
+}
+
+static bool read_root_as_list(struct reading *r, size_t list)
+{
+    return read_list(r, list, yaml_document_get_root_node(r->doc));
+}
+
+void config_read_otherwise(struct config *c, size_t list)
+{
+    const char *yaml = c->schema->lists[list]->otherwise;
+    struct buf why = BUF_INIT;
+    struct reading r = {.path = "the default", .cfg = c, .why = &why};
+    yaml_parser_t parser;
+
+    if (yaml == NULL)
+        return;
+    if (!yaml_parser_initialize(&parser))
+        abort();
+    yaml_parser_set_input_string(&parser, (const unsigned char *)yaml, strlen(yaml));
+    if (!parse(&r, &parser, read_root_as_list, list))
+        abort(); /* a default of ours that its own rule refuses */
+    for (size_t i = 0; i < c->lists[list].n; i++)
+        c->lists[list].lines[i] = 0;
+    buf_done(&why);
+}

@@ -1,0 +1,76 @@
+/* settings.c - the one place that knows all that can be configured. */
+#include "cli/settings.h"
+#include <stdio.h>
+#include "base/log.h"
+#include "base/str.h"
+#include "bus/bus.h"
+#include "edge/door.h"
+#include "http/front.h"
+#include "http/identity.h"
+#include "http/waker.h"
+#include "platform/platform.h"
+#include "relay/relay.h"
+#include "store/store.h"
+#include "tenancy/facts.h"
+
+#define AT(member) offsetof(struct settings, member)
+
+static const struct config_key keys[] = {
+    {"listen", CFG_TEXT, CFG_RESTART, AT(listen), "127.0.0.1:7077",
+     .what =
+         "Where to listen: `address:port`, `[v6]:port` or `unix:/path`. Port 0 takes a free one."},
+    {"public_url", CFG_TEXT, CFG_RESTART, AT(public_url),
+     .what =
+         "The URL by which gateways and platforms reach this listener, when a proxy is before it."},
+    {"state_dir", CFG_TEXT, CFG_RESTART, AT(state_dir), "./bellhop-data",
+     .what = "Database, admin socket and master key live here; created with mode 0700."},
+    {"master_key", CFG_SECRET, CFG_RESTART, AT(master_key),
+     .what =
+         "Encrypts secrets at rest: 64 hex digits, or a passphrase of at least 16 bytes. Without "
+         "it `state_dir/master.key` is created, mode 0600."},
+    {"tls.cert", CFG_TEXT, CFG_RESTART, AT(tls_cert),
+     .what = "PEM file with the certificate chain; with `tls.key` the listener speaks TLS."},
+    {"tls.key", CFG_TEXT, CFG_RESTART, AT(tls_key), .what = "PEM file with the private key."},
+    {0},
+};
+
+static bool check(void *settings, char *ret_why)
+{
+    struct settings *s = settings;
+    struct str url = str_of(s->public_url);
+
+    if ((s->tls_cert == NULL) != (s->tls_key == NULL)) {
+        snprintf(ret_why, 256, "tls: cert and key are needed together");
+        return false;
+    }
+    if (url.p != NULL && !str_starts(url, STR("http://")) && !str_starts(url, STR("https://"))) {
+        snprintf(ret_why, 256, "public_url: expected http://... or https://..., found \"%.100s\"",
+                 url.p);
+        return false;
+    }
+    for (size_t n = url.n; n > 0 && s->public_url[n - 1] == '/'; n--)
+        s->public_url[n - 1] = '\0';
+    return true;
+}
+
+const struct config_section settings_config = {.keys = keys,
+                                               .size = sizeof(struct settings),
+                                               .check = check};
+
+static const struct config_section *const sections[] = {
+    &settings_config,   &store_config, &bus_config,  &relay_config,
+    &wake_config,       &door_config,  &auth_config, &identity_config,
+    &relay_rate_config, &front_config, &log_config,  NULL,
+};
+static const struct config_list *const lists[] = {&platforms_config, NULL};
+const struct config_schema settings_schema = {.sections = sections, .lists = lists};
+
+enum bh_err settings_load(const char *path, struct config **ret_cfg, struct buf *ret_why)
+{
+    return config_load(path, &settings_schema, ret_cfg, ret_why);
+}
+
+const struct settings *settings_of(const struct config *c)
+{
+    return config_get(c, &settings_config);
+}

@@ -1,0 +1,18 @@
+/* settings.h - the configuration of the whole program: which sections there are, and the program's own. */
+#pragma once
+#include "base/config.h"
+
+struct settings { /* what stands at the top of the file, owned by the config */
+    char *listen, *public_url, *state_dir; /* public_url without trailing slash; NULL: not known */
+    char *master_key;
+    char *tls_cert, *tls_key; /* both or neither */
+};
+extern const struct config_section settings_config;
+
+/* Every section and list there is; a module that wants settings has its line here. */
+extern const struct config_schema settings_schema;
+
+/* config_load() with the program's schema; what -c named, or NULL. */
+enum bh_err settings_load(const char *path, struct config **ret_cfg,
+                          struct buf *ret_why) BH_MUST_USE;
+const struct settings *settings_of(const struct config *c);
