@@ -16,38 +16,84 @@
 #include "relay/interrupt.h"
 #include "relay/judge.h"
 #include "relay/linking.h"
+#include "relay/log_limit.h"
 #include "relay/pump.h"
-#include "relay/session.h"
+#include "relay/turn.h"
 
-static struct accept *accept_make(struct relay *r)
+struct accept {
+    struct list link; /* accepts->waiting, then ->answers, then ->spare */
+    accepted_cb *done;
+    void *ctx;        /* borrowed */
+    uint32_t pending; /* copies nobody knows the end of yet */
+    uint32_t index;   /* in accepts->slots, for good */
+    uint32_t generation;
+    uint8_t err; /* enum bh_err */
+};
+
+struct accepts {
+    struct list waiting;   /* nobody knows their end yet */
+    struct list answers;   /* to be answered at the end of the turn */
+    struct list spare;     /* to be used again */
+    struct accept **slots; /* owned, and what they point at: all of them */
+    size_t n_slots, cap_slots;
+    struct buf frame, key; /* scratch: the frame being taken in, the session key of its event */
+    struct log_limit log_busy, log_unrouted;
+};
+
+struct accepts *accepts_new(void)
+{
+    struct accepts *t = xcalloc(1, sizeof *t);
+
+    list_init(&t->waiting);
+    list_init(&t->answers);
+    list_init(&t->spare);
+    return t;
+}
+
+void accepts_free(struct accepts *t)
+{
+    if (t == NULL)
+        return;
+    for (size_t i = 0; i < t->n_slots; i++)
+        free(t->slots[i]);
+    free(t->slots);
+    buf_done(&t->frame);
+    buf_done(&t->key);
+    free(t);
+}
+
+static struct accept *accept_make(struct accepts *t)
 {
     struct accept *a = xcalloc(1, sizeof *a);
 
-    if (r->n_accept_slots == r->cap_accept_slots) {
-        r->cap_accept_slots = r->cap_accept_slots != 0 ? r->cap_accept_slots * 2 : 64;
-        r->accept_slots = xrealloc(r->accept_slots, r->cap_accept_slots * sizeof(struct accept *));
+    if (t->n_slots == t->cap_slots) {
+        t->cap_slots = t->cap_slots != 0 ? t->cap_slots * 2 : 64;
+        t->slots = xrealloc(t->slots, t->cap_slots * sizeof(struct accept *));
     }
-    a->index = (uint32_t)r->n_accept_slots;
+    a->index = (uint32_t)t->n_slots;
     a->generation = 1;
-    r->accept_slots[r->n_accept_slots++] = a;
+    t->slots[t->n_slots++] = a;
     list_init(&a->link);
     return a;
 }
 
 struct accept *accept_new(struct relay *r, accepted_cb *done, void *ctx)
 {
-    struct accept *a;
+    struct accepts *t = r->accepts;
+    struct accept *a =
+        list_is_empty(&t->spare) ? accept_make(t) : list_first(&t->spare, struct accept, link);
 
-    if (list_is_empty(&r->spare))
-        a = accept_make(r);
-    else
-        a = list_first(&r->spare, struct accept, link);
-    list_move(&a->link, &r->accepts);
+    list_move(&a->link, &t->waiting);
     a->done = done;
     a->ctx = ctx;
     a->pending = 1;
     a->err = BH_OK;
     return a;
+}
+
+void accept_hold(struct accept *a)
+{
+    a->pending++;
 }
 
 void accept_release(struct relay *r, struct accept *a, enum bh_err err)
@@ -57,45 +103,43 @@ void accept_release(struct relay *r, struct accept *a, enum bh_err err)
         a->err = (uint8_t)err;
     if (--a->pending != 0)
         return;
-    list_move(&a->link, &r->answers);
-    heart_wake(r);
+    list_move(&a->link, &r->accepts->answers);
+    turn_want(r);
 }
 
 void accept_answer_all(struct relay *r)
 {
+    struct accepts *t = r->accepts;
     struct list now; /* what the callbacks add is answered in the next turn */
 
-    if (list_is_empty(&r->answers))
+    if (list_is_empty(&t->answers))
         return;
-    now = r->answers;
+    now = t->answers;
     now.next->prev = now.prev->next = &now;
-    list_init(&r->answers);
+    list_init(&t->answers);
     while (!list_is_empty(&now)) {
         struct accept *a = list_first(&now, struct accept, link);
         accepted_cb *done = a->done;
         void *ctx = a->ctx;
         enum bh_err err = a->err;
-        list_move(&a->link, &r->spare);
+        list_move(&a->link, &t->spare);
         a->generation++;
         if (done != NULL)
             done(ctx, err);
     }
 }
 
-void relay_accept_cancel(struct relay *r, struct accept_id id)
+bool accept_any_answer(const struct relay *r)
 {
-    if (id.index < r->n_accept_slots && r->accept_slots[id.index]->generation == id.generation)
-        r->accept_slots[id.index]->done = NULL;
+    return !list_is_empty(&r->accepts->answers);
 }
 
-void accept_free_all(struct relay *r)
+void relay_accept_cancel(struct relay *r, struct accept_id id)
 {
-    for (size_t i = 0; i < r->n_accept_slots; i++)
-        free(r->accept_slots[i]);
-    free(r->accept_slots);
-    list_init(&r->accepts);
-    list_init(&r->answers);
-    list_init(&r->spare);
+    struct accepts *t = r->accepts;
+
+    if (id.index < t->n_slots && t->slots[id.index]->generation == id.generation)
+        t->slots[id.index]->done = NULL;
 }
 
 /* ---- one event ---- */
@@ -113,7 +157,7 @@ static enum bh_err refuse_busy(struct instance *i, const char *what)
     uint64_t skipped;
 
     r->n.refused_busy++;
-    if (heart_may_log(r, &r->log_busy, &skipped))
+    if (log_limit_passes(&r->accepts->log_busy, clock_now_ms(r->env.clock), &skipped))
         log_warn(NULL,
                  "delivery refused, %s: tenant=%.*s instance=%.*s entries=%u bytes=%llu more=%llu",
                  what, STR_FMT(instance_tenant(i)), STR_FMT(instance_id(i)),
@@ -122,22 +166,23 @@ static enum bh_err refuse_busy(struct instance *i, const char *what)
     return BH_BUSY;
 }
 
-/* Writes the frame into relay->frame and checks that there is room for it. */
+/* Writes the frame into accepts->frame and checks that there is room for it. */
 static enum bh_err write_frame(const struct intake *in, struct instance *i, uint64_t id)
 {
     struct relay *r = in->relay;
+    struct buf *frame = &r->accepts->frame;
     uint64_t wire_id = r->lim.live_acks ? id : 0;
 
-    buf_reset(&r->frame);
+    buf_reset(frame);
     if (in->forward.p != NULL)
-        frame_write_passthrough(&r->frame, in->forward, wire_id);
+        frame_write_passthrough(frame, in->forward, wire_id);
     else
-        event_write_frame(&r->frame, in->ev, wire_id);
-    if (buf_failed(&r->frame) || r->frame.n > SLOT_MAX_BYTES)
+        event_write_frame(frame, in->ev, wire_id);
+    if (buf_failed(frame) || frame->n > SLOT_MAX_BYTES)
         return BH_REFUSED;
-    if (mailbox_bytes(&i->mb) + r->frame.n > r->lim.max_mailbox_bytes)
+    if (mailbox_bytes(&i->mb) + frame->n > r->lim.max_mailbox_bytes)
         return refuse_busy(i, "mailbox full");
-    if (r->volatile_bytes + r->frame.n > MAX_VOLATILE_BYTES)
+    if (!delivery_has_room(r, frame->n))
         return refuse_busy(i, "the store is behind");
     return BH_OK;
 }
@@ -145,7 +190,7 @@ static enum bh_err write_frame(const struct intake *in, struct instance *i, uint
 static enum bh_err take_copy(struct intake *in, struct instance *i)
 {
     struct relay *r = in->relay;
-    struct delivery_spec spec = {.id = r->next_id};
+    struct delivery_spec spec = {.id = delivery_next_id(r)};
     int64_t wall_ms = clock_wall_ms(r->env.clock);
 
     spec.kind = in->forward.p != NULL ? STORE_ROW_PASSTHROUGH : STORE_ROW_INBOUND;
@@ -159,13 +204,12 @@ static enum bh_err take_copy(struct intake *in, struct instance *i)
     enum bh_err err = write_frame(in, i, spec.id);
     if (err != BH_OK)
         return err;
-    r->next_id++;
-    spec.frame = buf_str(&r->frame);
+    spec.frame = buf_str(&r->accepts->frame);
     if (spec.has_key)
         dedup_add(&r->dedup, spec.key, wall_ms, r->lim.dedup_max);
     struct known_chat *chat = chats_note(i, in->ev);
     if (chat != NULL)
-        interrupt_note(i, chat, buf_str(&r->key));
+        interrupt_note(i, chat, buf_str(&r->accepts->key));
     delivery_add(i, &spec, in->a);
     r->n.accepted++;
     pump_want(i);
@@ -189,7 +233,7 @@ static void log_unrouted(struct relay *r, const struct event *ev)
     uint64_t skipped;
 
     r->n.unrouted++;
-    if (heart_may_log(r, &r->log_unrouted, &skipped))
+    if (log_limit_passes(&r->accepts->log_unrouted, clock_now_ms(r->env.clock), &skipped))
         log_info(NULL, "nobody is routed: platform=%.*s key=%.*s more=%llu", STR_FMT(ev->platform),
                  STR_FMT(ev->route_key), (unsigned long long)skipped);
 }
@@ -201,8 +245,8 @@ static void distribute(struct intake *in)
     struct gate_verdict verdicts[GATE_CANDIDATES];
     size_t n = judge_event(r, in->ev, verdicts), n_yes = 0;
 
-    buf_reset(&r->key);
-    session_key_of_event(&r->key, in->ev);
+    buf_reset(&r->accepts->key);
+    session_key_of_event(&r->accepts->key, in->ev);
     for (size_t i = 0; i < n; i++)
         if (gate_is_yes(verdicts[i].reason)) {
             deliver(in, verdicts[i].to);
@@ -227,7 +271,7 @@ static struct accept_id take_in(struct relay *r, const struct event *ev, struct 
         distribute(&in);
     }
     accept_release(r, in.a, err); /* it is answered when the turn ends, never in here */
-    return accept_id_of(in.a);
+    return (struct accept_id){in.a->index, in.a->generation};
 }
 
 struct accept_id relay_accept(struct relay *r, const struct event *ev, accepted_cb *done, void *ctx)

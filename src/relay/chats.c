@@ -16,6 +16,25 @@
 #define NS "chat"
 enum { ID_MAX_BYTES = 1024, TRIM_STEPS = 4 };
 
+struct chats {
+    struct map by_key; /* number of the mailbox and id -> the first known_chat; owned */
+    struct list old;   /* those that may be forgotten, least recently heard from first */
+    size_t n_old;
+};
+
+struct chats *chats_new(void)
+{
+    struct chats *t = xcalloc(1, sizeof *t);
+
+    list_init(&t->old);
+    return t;
+}
+
+static struct chats *chats_of(const struct instance *i)
+{
+    return i->relay->chats;
+}
+
 static struct str chat_key(const struct known_chat *c)
 {
     return str_make(c->bytes, sizeof(uint32_t) + c->id.n);
@@ -29,7 +48,7 @@ static struct known_chat *first(const struct instance *i, struct str chat_id)
         return NULL;
     memcpy(key, &i->box, sizeof i->box);
     memcpy(key + sizeof i->box, chat_id.p, chat_id.n);
-    return map_get(&i->relay->chats, str_make(key, sizeof i->box + chat_id.n));
+    return map_get(&chats_of(i)->by_key, str_make(key, sizeof i->box + chat_id.n));
 }
 
 struct known_chat *chats_find(const struct instance *i, struct str chat_id)
@@ -55,7 +74,7 @@ static void lead(struct known_chat *c, struct known_chat *head)
         if (prev->next == c)
             prev->next = c->next;
     c->next = head;
-    map_put(&c->inst->relay->chats, chat_key(c), c);
+    map_put(&chats_of(c->inst)->by_key, chat_key(c), c);
 }
 
 static struct known_chat *make(struct instance *i, struct str platform, struct str chat_id)
@@ -69,8 +88,8 @@ static struct known_chat *make(struct instance *i, struct str platform, struct s
     c->id = str_make(c->bytes + sizeof i->box, chat_id.n);
     c->platform = str_make(c->bytes + sizeof i->box + chat_id.n, platform.n);
     list_init(&c->age);
-    list_append(&i->relay->old_chats, &c->age);
-    i->relay->n_old_chats++;
+    list_append(&chats_of(i)->old, &c->age);
+    chats_of(i)->n_old++;
     lead(c, first(i, chat_id));
     return c;
 }
@@ -80,12 +99,12 @@ static struct known_chat *make(struct instance *i, struct str platform, struct s
 static void keep(struct known_chat *c)
 {
     list_remove(&c->age);
-    c->inst->relay->n_old_chats--;
+    chats_of(c->inst)->n_old--;
 }
 
 static void forget(struct known_chat *c)
 {
-    struct map *chats = &c->inst->relay->chats;
+    struct map *by_key = &chats_of(c->inst)->by_key;
     struct known_chat *head = first(c->inst, c->id);
 
     keep(c);
@@ -95,9 +114,9 @@ static void forget(struct known_chat *c)
             head = head->next;
         head->next = c->next;
     } else if (c->next != NULL) {
-        map_put(chats, chat_key(c->next), c->next);
+        map_put(by_key, chat_key(c->next), c->next);
     } else {
-        map_del(chats, chat_key(c));
+        map_del(by_key, chat_key(c));
     }
     free(c->bot);
     free(c->scope);
@@ -107,14 +126,15 @@ static void forget(struct known_chat *c)
 void chats_trim(struct relay *r, size_t steps)
 {
     struct outside *outside = r->env.outside;
+    struct chats *t = r->chats;
 
-    while (r->n_old_chats > r->lim.max_chats && steps-- > 0) {
-        struct known_chat *c = list_first(&r->old_chats, struct known_chat, age);
+    while (t->n_old > r->lim.max_chats && steps-- > 0) {
+        struct known_chat *c = list_first(&t->old, struct known_chat, age);
         const struct outlet *at = outside->find(outside, c->platform, str_of(c->bot));
         if (at != NULL && !at->secret_chats)
             keep(c);
         else if (at == NULL || c->pins > 0)
-            list_move(&c->age, &r->old_chats);
+            list_move(&c->age, &t->old);
         else
             forget(c);
     }
@@ -179,7 +199,7 @@ struct known_chat *chats_note(struct instance *i, const struct event *ev)
     else
         lead(c, head);
     if (list_is_linked(&c->age))
-        list_move(&c->age, &i->relay->old_chats);
+        list_move(&c->age, &chats_of(i)->old);
     bool moved = set(&c->bot, ev->bot);
     moved |= set(&c->scope, ev->scope_id);
     if (moved)
@@ -208,22 +228,30 @@ static void on_record(void *ctx, struct str key, struct str value)
     c->stored = true;
 }
 
-enum bh_err chats_load_all(struct relay *r)
+enum bh_err chats_load(struct relay *r)
 {
     return r->env.store->ops->load_records(r->env.store, NS, on_record, r);
 }
 
-void chats_free_all(struct relay *r)
+static void free_chats(struct known_chat *c)
 {
-    void *value;
-
-    for (size_t pos = 0; map_next(&r->chats, &pos, &value);) {
-        for (struct known_chat *c = value, *next; c != NULL; c = next) {
-            next = c->next;
-            free(c->bot);
-            free(c->scope);
-            free(c);
-        }
+    while (c != NULL) {
+        struct known_chat *next = c->next;
+        free(c->bot);
+        free(c->scope);
+        free(c);
+        c = next;
     }
-    map_done(&r->chats);
+}
+
+void chats_free(struct chats *t)
+{
+    void *first_of;
+
+    if (t == NULL)
+        return;
+    for (size_t pos = 0; map_next(&t->by_key, &pos, &first_of);)
+        free_chats(first_of);
+    map_done(&t->by_key);
+    free(t);
 }

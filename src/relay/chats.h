@@ -1,16 +1,17 @@
-/* chats.h - which chats an instance was delivered something from: the ground of the egress guard.
+/* chats.h - which chats an instance was delivered something from: the ground of the guard.
  *
  * Kept for good (namespace "chat", key tenant \x1f instance \x1f platform \x1f chat id, value
  * {"bot":...,"scope":...}): an agent may answer long after, and after a restart of either side.
  *
  * In memory a chat lives as long as the relay, unless strangers can make as many as they like: on a
- * platform with secret_chats only the last limits.max_chats are kept, and the egress guard lets
+ * platform with secret_chats only the last limits.max_chats are kept, and the guard lets
  * whoever holds the bot's route answer in the others.  A chat that is pinned stays. */
 #pragma once
 #include "base/err.h"
 #include "base/list.h"
 #include "base/str.h"
 
+struct chats;
 struct event;
 struct instance;
 struct relay;
@@ -21,11 +22,15 @@ struct known_chat {
     char *bot;               /* owned; the identity it was heard through last; "" when unnamed */
     char *scope;             /* owned; the guild it lies in; "" when none or not known */
     struct str id, platform;
-    struct list age; /* relay->old_chats; unlinked: it is kept */
+    struct list age; /* chats->old; unlinked: it is kept */
     uint32_t pins;   /* pointers to it elsewhere */
     bool stored;     /* its record is on disk or on its way */
     char bytes[];    /* number of the mailbox, id, platform; number and id are the map key */
 };
+
+struct chats *chats_new(void);
+enum bh_err chats_load(struct relay *r); /* at start, after the instances */
+void chats_free(struct chats *t);        /* NULL is fine */
 
 /* @ev goes to @i.  NULL when it names no chat. */
 struct known_chat *chats_note(struct instance *i, const struct event *ev);
@@ -35,6 +40,3 @@ struct known_chat *chats_find_on(const struct instance *i, struct str platform, 
 
 /* Forget chats past the limit, looking at @steps of them at most. */
 void chats_trim(struct relay *r, size_t steps);
-
-enum bh_err chats_load_all(struct relay *r);
-void chats_free_all(struct relay *r);

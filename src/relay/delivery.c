@@ -11,15 +11,56 @@
 #include <assert.h>
 #include <stdlib.h>
 #include "relay/accept.h"
+#include "relay/acks.h"
 #include "relay/heart.h"
+#include "relay/instance.h"
+#include "relay/log_limit.h"
+#include "relay/retry.h"
 #include "relay/session.h"
+#include "relay/turn.h"
 
-#define MAX_KEPT_BYTES (16u << 20) /* all instances together */
+#define MAX_VOLATILE_BYTES (256ull << 20) /* bodies waiting for the disk, all instances together */
+#define MAX_KEPT_BYTES (16u << 20)        /* all instances together */
+enum { BOOT_SHIFT = 40 };
 
 struct joined {
     struct joined *next; /* owned */
     struct accept *a;    /* shared */
 };
+
+struct deliveries {
+    struct list settling;    /* settled ones the store still holds */
+    struct list marks;       /* store_mark ops under way */
+    uint64_t next_id;        /* of the next delivery */
+    uint64_t volatile_bytes; /* bodies not on disk yet */
+    uint64_t kept_bytes;     /* bodies on disk that a pump will want soon */
+    struct log_limit log_store;
+};
+
+struct deliveries *deliveries_new(struct relay *r)
+{
+    struct deliveries *t = xcalloc(1, sizeof *t);
+
+    t->next_id = r->env.store->boot << BOOT_SHIFT | 1;
+    list_init(&t->settling);
+    list_init(&t->marks);
+    return t;
+}
+
+uint64_t delivery_next_id(const struct relay *r)
+{
+    return r->deliveries->next_id;
+}
+
+bool delivery_has_room(const struct relay *r, size_t bytes)
+{
+    return r->deliveries->volatile_bytes + bytes <= MAX_VOLATILE_BYTES;
+}
+
+bool delivery_any_volatile(const struct relay *r)
+{
+    return r->deliveries->volatile_bytes != 0;
+}
 
 static struct delivery *delivery_of(struct list *link)
 {
@@ -49,14 +90,15 @@ static void answer(struct delivery *d, enum bh_err err)
 static void delivery_free(struct delivery *d)
 {
     struct relay *r = d->inst->relay;
-    uint64_t *bytes = d->state == DELIVERY_KEPT ? &r->kept_bytes : &r->volatile_bytes;
+    struct deliveries *t = r->deliveries;
+    uint64_t *bytes = d->state == DELIVERY_KEPT ? &t->kept_bytes : &t->volatile_bytes;
 
     assert(d->accept == NULL && d->joined == NULL);
     *bytes -= d->append.frame.n;
     list_remove(&d->link);
     free(d);
     if (r->draining)
-        heart_wake(r);
+        turn_want(r);
 }
 
 /* ---- to the disk ---- */
@@ -94,7 +136,8 @@ void delivery_add(struct instance *i, const struct delivery_spec *spec, struct a
     if (spec->kind == STORE_ROW_PASSTHROUGH)
         slot->flags |= SLOT_PASSTHROUGH;
     accept_hold(a);
-    r->volatile_bytes += spec->frame.n;
+    r->deliveries->next_id = spec->id + 1;
+    r->deliveries->volatile_bytes += spec->frame.n;
     list_append(&i->mb.held, &d->link);
     if (i->record_done != 0)
         submit(d);
@@ -136,9 +179,10 @@ static void give_up(struct delivery *d)
 static void append_failed(struct delivery *d)
 {
     struct instance *i = d->inst;
+    struct relay *r = i->relay;
     uint64_t skipped;
 
-    if (heart_may_log(i->relay, &i->relay->log_store, &skipped))
+    if (log_limit_passes(&r->deliveries->log_store, clock_now_ms(r->env.clock), &skipped))
         log_warn(NULL, "the store refuses deliveries: instance=%.*s more=%llu",
                  STR_FMT(instance_id(i)), (unsigned long long)skipped);
     if (!session_anyone_has(i, d->append.id)) {
@@ -148,13 +192,13 @@ static void append_failed(struct delivery *d)
         return;
     }
     d->state = DELIVERY_FAILED;
-    heart_trouble(i);
+    retry_want(i);
 }
 
 static void became_durable(struct delivery *d)
 {
     struct instance *i = d->inst;
-    struct relay *r = i->relay;
+    struct deliveries *t = i->relay->deliveries;
     struct slot *slot = mailbox_find(&i->mb, d->append.id);
     const struct session *s = i->receiver;
 
@@ -162,10 +206,10 @@ static void became_durable(struct delivery *d)
     slot->flags |= SLOT_DURABLE;
     answer(d, BH_OK);
     if (s != NULL && s->state == SESSION_RECEIVING && !session_has_sent(s, slot->id) &&
-        r->kept_bytes + d->append.frame.n <= MAX_KEPT_BYTES) {
+        t->kept_bytes + d->append.frame.n <= MAX_KEPT_BYTES) {
         d->state = DELIVERY_KEPT;
-        r->volatile_bytes -= d->append.frame.n;
-        r->kept_bytes += d->append.frame.n;
+        t->volatile_bytes -= d->append.frame.n;
+        t->kept_bytes += d->append.frame.n;
     } else {
         slot->d = NULL;
         delivery_free(d);
@@ -227,7 +271,7 @@ void delivery_settle(struct instance *i, struct slot *slot)
         if (!store_append_shrink(r->env.store, &d->append))
             acks_add(r, id); /* too late to shrink: the row comes and is deleted after */
         d->state = DELIVERY_SETTLED;
-        list_move(&d->link, &r->settling);
+        list_move(&d->link, &r->deliveries->settling);
     } else {
         delivery_free(d);
     }
@@ -283,7 +327,7 @@ bool delivery_safe_up_to(const struct instance *i, uint64_t id)
 
 struct mark {
     struct store_mark op;
-    struct list link; /* relay->marks */
+    struct list link; /* deliveries->marks */
     char reason[];
 };
 
@@ -305,86 +349,8 @@ void delivery_mark(struct instance *i, const struct slot *slot, struct str parke
         (struct store_mark){.op = {.done = on_marked}, .id = slot->id, .attempts = slot->attempts};
     if (parked.p != NULL)
         m->op.parked = str_make(m->reason, parked.n);
-    list_append(&i->relay->marks, &m->link);
+    list_append(&i->relay->deliveries->marks, &m->link);
     store_mark(i->relay->env.store, &m->op);
-}
-
-/* ---- acks ---- */
-
-enum { FIRST_ACKS = 64 };
-struct ack_batch {
-    struct store_ack op;
-    struct relay *relay; /* borrowed */
-    struct list link;    /* relay->ack_batches once submitted */
-    uint32_t n, cap;
-    bool failed;
-    uint64_t ids[];
-};
-
-void acks_add(struct relay *r, uint64_t id)
-{
-    struct ack_batch *b = r->acks;
-
-    if (b == NULL || b->n == b->cap) {
-        uint32_t cap = b != NULL ? b->cap * 2 : FIRST_ACKS;
-        b = xrealloc(b, sizeof *b + cap * sizeof b->ids[0]);
-        if (r->acks == NULL)
-            *b = (struct ack_batch){.relay = r};
-        b->cap = cap;
-        r->acks = b;
-    }
-    b->ids[b->n++] = id;
-    heart_wake(r);
-}
-
-static void on_acked(struct store_op *op, enum bh_err err)
-{
-    struct ack_batch *b = container_of(op, struct ack_batch, op.op);
-    struct relay *r = b->relay;
-
-    if (err != BH_OK && !r->draining) { /* a drain does not wait for a store that is down */
-        b->failed = true;
-        if (!timer_is_set(&r->retry))
-            timer_set(r->env.clock, &r->retry, RETRY_MS);
-        return;
-    }
-    list_remove(&b->link);
-    free(b);
-    if (r->draining)
-        heart_wake(r);
-}
-
-static void submit_batch(struct relay *r, struct ack_batch *b)
-{
-    b->failed = false;
-    b->op = (struct store_ack){.op = {.done = on_acked}, .ids = b->ids, .n = b->n};
-    store_ack(r->env.store, &b->op);
-}
-
-void acks_submit(struct relay *r)
-{
-    struct ack_batch *b = r->acks;
-
-    if (b == NULL)
-        return;
-    r->acks = NULL;
-    list_init(&b->link);
-    list_append(&r->ack_batches, &b->link);
-    submit_batch(r, b);
-}
-
-void acks_retry(struct relay *r)
-{
-    list_each (&r->ack_batches, it, nxt) {
-        struct ack_batch *b = list_entry(it, struct ack_batch, link);
-        if (b->failed)
-            submit_batch(r, b);
-    }
-}
-
-bool acks_pending(const struct relay *r)
-{
-    return r->acks != NULL || !list_is_empty(&r->ack_batches);
 }
 
 /* ---- the end ---- */
@@ -403,14 +369,16 @@ static void free_list(struct list *head)
     }
 }
 
-void delivery_free_all(struct relay *r)
+void deliveries_free(struct relay *r)
 {
-    list_each (&r->instances, it, nxt)
+    struct deliveries *t = r->deliveries;
+
+    if (t == NULL)
+        return;
+    list_each (instances_by_age(r), it, nxt)
         free_list(&list_entry(it, struct instance, link)->mb.held);
-    free_list(&r->settling);
-    list_each (&r->marks, m, next_m)
+    free_list(&t->settling);
+    list_each (&t->marks, m, next_m)
         free(list_entry(m, struct mark, link));
-    list_each (&r->ack_batches, b, next_b)
-        free(list_entry(b, struct ack_batch, link));
-    free(r->acks);
+    free(t);
 }

@@ -18,6 +18,7 @@
 #include "store/store.h"
 
 struct accept;
+struct deliveries;
 struct instance;
 struct relay;
 struct slot;
@@ -32,7 +33,7 @@ enum delivery_state {
 
 struct delivery {
     struct store_append append; /* belongs to the store while QUEUED or SETTLED */
-    struct list link;           /* mailbox.held by id; SETTLED: relay->settling */
+    struct list link;           /* mailbox.held by id; SETTLED: deliveries->settling */
     struct instance *inst;      /* borrowed */
     struct accept *accept;      /* shared; NULL: answered */
     struct joined *joined;      /* owned; duplicates that came before it was answered */
@@ -48,8 +49,16 @@ struct delivery_spec {
     struct hash128 key;
 };
 
-/* At the tail of the mailbox and on its way to the disk.  Holds @a until it is durable or settled.
- */
+struct deliveries *deliveries_new(struct relay *r);
+/* NULL is fine.  Before the instances; the store holds none of our operations any more. */
+void deliveries_free(struct relay *r);
+
+/* Ids grow with acceptance and are never used again: the one for the next delivery_add(). */
+uint64_t delivery_next_id(const struct relay *r);
+bool delivery_has_room(const struct relay *r, size_t bytes); /* or too much waits for the disk */
+bool delivery_any_volatile(const struct relay *r);           /* something is not on disk yet */
+
+/* At the tail of the mailbox and on its way to the disk.  Holds @a until it is durable or settled. */
 void delivery_add(struct instance *i, const struct delivery_spec *spec, struct accept *a);
 /* An accept of the same event waits with the one under way.  False: nothing is under way. */
 bool delivery_join(struct instance *i, struct hash128 key, struct accept *a);
@@ -70,11 +79,3 @@ bool delivery_safe_up_to(const struct instance *i, uint64_t id);
 
 /* Attempts and parking, for the store. */
 void delivery_mark(struct instance *i, const struct slot *slot, struct str parked);
-
-/* Acks are collected during a turn and written as one operation. */
-void acks_add(struct relay *r, uint64_t id);
-void acks_submit(struct relay *r);
-void acks_retry(struct relay *r); /* those the store refused */
-bool acks_pending(const struct relay *r);
-
-void delivery_free_all(struct relay *r); /* the store holds none of our operations any more */

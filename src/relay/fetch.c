@@ -6,7 +6,9 @@
 #include <stdlib.h>
 #include "relay/delivery.h"
 #include "relay/heart.h"
+#include "relay/instance.h"
 #include "relay/pump.h"
+#include "relay/retry.h"
 #include "relay/session.h"
 #include "store/store.h"
 
@@ -14,26 +16,42 @@ enum { MAX_ROWS = 4096 };
 
 struct fetch {
     struct store_fetch op;
-    struct list link;      /* relay->fetches */
+    struct list link;      /* fetches->all */
     struct relay *relay;   /* borrowed */
     struct instance *inst; /* borrowed; NULL: disowned */
-    size_t bytes;          /* counted in relay->fetch_bytes */
+    size_t bytes;          /* counted in fetches->bytes */
     size_t next;           /* row to be used next */
     bool ready;
     uint64_t ids[];
 };
 
+struct fetches {
+    struct list all;    /* so that they can be freed */
+    struct list hungry; /* instances that found no room, by hungry_link */
+    uint64_t bytes;     /* read back or on their way */
+};
+
+struct fetches *fetches_new(void)
+{
+    struct fetches *t = xcalloc(1, sizeof *t);
+
+    list_init(&t->all);
+    list_init(&t->hungry);
+    return t;
+}
+
 static void fetch_free(struct fetch *f)
 {
     struct relay *r = f->relay;
+    struct fetches *t = r->fetches;
 
     if (f->ready)
         r->store_ops->fetch_free(&f->op);
-    r->fetch_bytes -= f->bytes;
+    t->bytes -= f->bytes;
     list_remove(&f->link);
     free(f);
-    if (!list_is_empty(&r->hungry)) {
-        struct instance *i = list_first(&r->hungry, struct instance, hungry_link);
+    if (!list_is_empty(&t->hungry)) {
+        struct instance *i = list_first(&t->hungry, struct instance, hungry_link);
         list_remove(&i->hungry_link);
         pump_want(i);
     }
@@ -54,7 +72,7 @@ static void on_fetched(struct store_op *op, enum bh_err err)
         i->fetch[i->fetch[0] == f ? 0 : 1] = NULL;
         fetch_free(f);
         fetch_drop(i);
-        heart_trouble(i);
+        retry_want(i);
         return;
     }
     pump_want(i);
@@ -82,21 +100,22 @@ static size_t plan(struct instance *i, uint64_t id, uint64_t *ids, size_t *ret_b
 static struct fetch *start(struct instance *i, uint64_t id)
 {
     struct relay *r = i->relay;
+    struct fetches *t = r->fetches;
     uint64_t ids[MAX_ROWS];
     size_t bytes, n = plan(i, id, ids, &bytes);
 
     if (n == 0)
         return NULL;
-    if (r->fetch_bytes != 0 && r->fetch_bytes + bytes > FETCH_TOTAL_BYTES) {
-        list_move(&i->hungry_link, &r->hungry);
+    if (t->bytes != 0 && t->bytes + bytes > FETCH_TOTAL_BYTES) {
+        list_move(&i->hungry_link, &t->hungry);
         return NULL;
     }
     struct fetch *f = xmalloc(sizeof *f + n * sizeof ids[0]);
     *f = (struct fetch){.relay = r, .inst = i, .bytes = bytes};
     memcpy(f->ids, ids, n * sizeof ids[0]);
     f->op = (struct store_fetch){.op = {.done = on_fetched}, .ids = f->ids, .n = n};
-    list_append(&r->fetches, &f->link);
-    r->fetch_bytes += bytes;
+    list_append(&t->all, &f->link);
+    t->bytes += bytes;
     store_fetch(r->env.store, &f->op);
     return f;
 }
@@ -179,13 +198,13 @@ void fetch_drop(struct instance *i)
     }
 }
 
-void fetch_free_all(struct relay *r)
+void fetches_free(struct relay *r)
 {
-    list_each (&r->fetches, it, nxt) {
+    list_each (&r->fetches->all, it, nxt) {
         struct fetch *f = list_entry(it, struct fetch, link);
         if (f->ready)
             r->store_ops->fetch_free(&f->op);
         free(f);
     }
-    list_init(&r->fetches);
+    free(r->fetches);
 }

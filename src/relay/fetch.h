@@ -6,6 +6,7 @@
 #include <stdbool.h>
 #include "base/str.h"
 
+struct fetches;
 struct instance;
 struct relay;
 struct slot;
@@ -18,8 +19,11 @@ enum fetch_verdict {
     FETCH_WAIT, /* under way: the instance is pumped when it comes */
     FETCH_LOST, /* the store has no such row */
 };
+
+struct fetches *fetches_new(void);
+void fetches_free(struct relay *r); /* the store holds none of them any more */
+
 /* The bytes of @slot, from memory or from a read.  Ask in the order of sending. */
 enum fetch_verdict fetch_body(struct instance *i, struct slot *slot, struct str *ret_bytes);
 /* The pump stops or starts elsewhere: reads are of no use any more. */
 void fetch_drop(struct instance *i);
-void fetch_free_all(struct relay *r); /* the store holds none of them any more */

@@ -3,9 +3,11 @@
  * Who the gateway is was settled at the upgrade; nothing in a frame changes it.  A closing session
  * is heard for its acks only: each one saves a duplicate. */
 #include <stdlib.h>
+#include "relay/acking.h"
 #include "relay/delivery.h"
 #include "relay/requests.h"
 #include "relay/heart.h"
+#include "relay/instance.h"
 #include "relay/persona.h"
 #include "relay/interrupt.h"
 #include "relay/line_reader.h"
@@ -16,8 +18,6 @@
 enum {
     MALFORMED_MAX = 10,
     MALFORMED_WINDOW_MS = 60000,
-    ANSWER_AGE_MS = 5000, /* an acking gateway has acked long before this */
-    ANSWERS_PROVE = 2,
     NAPS_PER_S = 5, /* each is a record, two log lines and a state told to every page */
     NAPS_AT_ONCE = 100,
 };
@@ -42,7 +42,7 @@ static void on_malformed(struct session *s, const struct frame *f)
         s->malformed_since_ms = now_ms;
     }
     s->malformed++;
-    if (heart_may_log(r, &r->log_malformed, &skipped))
+    if (session_may_log(r, &skipped))
         log_warn(&s->log, "malformed frame: %s more=%llu", f->why, (unsigned long long)skipped);
     if (s->malformed >= MALFORMED_MAX)
         session_close(s, CLOSE_MALFORMED);
@@ -88,20 +88,6 @@ static void on_hello(struct session *s, const struct frame *f)
 
 /* ---- acks ---- */
 
-static void first_ack(struct session *s)
-{
-    struct relay *r = s->inst->relay;
-
-    s->acked = true;
-    if (s->ackless || s->gw->ackless)
-        facts_gateway_set_ackless(r->env.facts, str_of(s->gw->id), false);
-    s->ackless = false;
-    if (map_get(&r->ackers, str_of(s->gw->id)) == NULL) {
-        char *id = xstrdup(s->gw->id);
-        map_put(&r->ackers, str_of(id), id);
-    }
-}
-
 static void on_ack(struct session *s, const struct frame *f)
 {
     struct instance *i = s->inst;
@@ -111,11 +97,8 @@ static void on_ack(struct session *s, const struct frame *f)
         on_unknown(s, f);
         return;
     }
-    if (!s->acked)
-        first_ack(s);
+    acking_on_ack(s, id);
     session_alive(s, true);
-    if (s->flight != NULL && s->flight->soft && id > 0)
-        session_settle_soft(s, id - 1); /* read in order: what came before it was read too */
     struct slot *slot = mailbox_find(&i->mb, id);
     if (slot == NULL || (!session_has_sent(s, id) && (slot->flags & SLOT_SENT) == 0))
         return; /* acked before, or never sent to anybody: a guess */
@@ -126,42 +109,9 @@ static void on_ack(struct session *s, const struct frame *f)
 
 /* ---- the rest ---- */
 
-/* Given up for its silence it answers what it was sent, and has never acked: it thought for long.
- */
-static bool answers_late(const struct session *s, const struct action *act)
-{
-    return s->state == SESSION_DEAF && !s->acked && !s->ackless && act->op == ACTION_SEND &&
-           act->reply_to.n != 0 && map_get(&s->inst->relay->ackers, str_of(s->gw->id)) == NULL;
-}
-
-/* Two different deliveries answered, the older of them long ago, and not one ack: it never will. */
-static void watch_answers(struct session *s, const struct action *act)
-{
-    struct relay *r = s->inst->relay;
-
-    if (flight_count(s->flight) == 0)
-        return;
-    s->spoke = true;
-    if (answers_late(s, act)) {
-        session_is_ackless(s);
-        session_alive(s, true);
-        return;
-    }
-    if (s->acked || s->ackless || act->op != ACTION_SEND || act->reply_to.n == 0 ||
-        flight_rows(s->flight) < ANSWERS_PROVE ||
-        clock_now_ms(r->env.clock) - s->ack_since_ms < ANSWER_AGE_MS)
-        return;
-    uint32_t hash = (uint32_t)hash64(&r->env.store->dedup_key, act->reply_to);
-    if (s->answers > 0 && hash == s->answer_hash)
-        return;
-    s->answer_hash = hash;
-    if (++s->answers >= ANSWERS_PROVE && map_get(&r->ackers, str_of(s->gw->id)) == NULL)
-        session_is_ackless(s);
-}
-
 static void on_outbound(struct session *s, const struct frame *f)
 {
-    watch_answers(s, &f->action);
+    acking_on_action(s, &f->action);
     requests_start(s, f);
 }
 

@@ -4,6 +4,7 @@
 #include "relay/guard.h"
 #include "relay/chats.h"
 #include "relay/heart.h"
+#include "relay/instance.h"
 #include "relay/judge.h"
 #include "relay/persona.h"
 #include "relay/session.h"

@@ -17,8 +17,8 @@ struct instance;
 struct outlet;
 struct session;
 
-struct
-    destination { /* where an action goes; borrowed from the session, the chats and the outside */
+/* Where an action goes; borrowed from the session, the chats and the outside. */
+struct destination {
     struct str platform, bot;
     const struct outlet *outlet;
 };

@@ -11,17 +11,64 @@
 #include "relay/delivery.h"
 #include "relay/fetch.h"
 #include "relay/heart.h"
+#include "relay/retry.h"
 #include "relay/session.h"
+#include "relay/turn.h"
 #include "store/store.h"
 
 #define NS "instance"
 enum { NAME_MAX_BYTES = 256, MAX_BOX = 1 << 24 };
 
+struct instances {
+    struct list by_age;
+    struct list changed;      /* whose state may have changed in this turn */
+    struct map by_name;       /* instance_key() -> instance */
+    struct instance **by_box; /* owned array; NULL where no instance has the number */
+    size_t n_boxes;
+    uint32_t next_box; /* from 1 */
+    uint32_t writing;  /* those whose record is under way */
+};
+
+struct instances *instances_new(void)
+{
+    struct instances *t = xcalloc(1, sizeof *t);
+
+    list_init(&t->by_age);
+    list_init(&t->changed);
+    t->next_box = 1;
+    return t;
+}
+
+void instances_free(struct instances *t)
+{
+    if (t == NULL)
+        return;
+    list_each (&t->by_age, it, nxt) {
+        struct instance *i = list_entry(it, struct instance, link);
+        wake_done(i);
+        mailbox_done(&i->mb);
+        free(i);
+    }
+    map_done(&t->by_name);
+    free(t->by_box);
+    free(t);
+}
+
+struct list *instances_by_age(struct relay *r)
+{
+    return &r->instances->by_age;
+}
+
+bool instance_any_writing(const struct relay *r)
+{
+    return r->instances->writing != 0;
+}
+
 /* ---- finding and making ---- */
 
 static struct instance *find_key(struct relay *r, struct str key)
 {
-    return map_get(&r->by_name, key);
+    return map_get(&r->instances->by_name, key);
 }
 
 static bool join_names(char ret[2 * NAME_MAX_BYTES + 1], struct str tenant, struct str name,
@@ -45,18 +92,18 @@ struct instance *instance_find(struct relay *r, struct str tenant, struct str na
     return join_names(bytes, tenant, name, &key) ? find_key(r, key) : NULL;
 }
 
-static void set_box(struct relay *r, struct instance *i, uint32_t box)
+static void set_box(struct instances *t, struct instance *i, uint32_t box)
 {
-    if (box >= r->n_boxes) {
-        size_t n = (size_t)box + 1 > r->n_boxes * 2 ? (size_t)box + 1 : r->n_boxes * 2;
-        r->by_box = xrealloc(r->by_box, n * sizeof *r->by_box);
-        memset(r->by_box + r->n_boxes, 0, (n - r->n_boxes) * sizeof *r->by_box);
-        r->n_boxes = n;
+    if (box >= t->n_boxes) {
+        size_t n = (size_t)box + 1 > t->n_boxes * 2 ? (size_t)box + 1 : t->n_boxes * 2;
+        t->by_box = xrealloc(t->by_box, n * sizeof(struct instance *));
+        memset(t->by_box + t->n_boxes, 0, (n - t->n_boxes) * sizeof(struct instance *));
+        t->n_boxes = n;
     }
-    r->by_box[box] = i;
+    t->by_box[box] = i;
     i->box = box;
-    if (box >= r->next_box)
-        r->next_box = box + 1;
+    if (box >= t->next_box)
+        t->next_box = box + 1;
 }
 
 static struct instance *make(struct relay *r, struct str key, size_t tenant_n, uint32_t box)
@@ -73,13 +120,13 @@ static struct instance *make(struct relay *r, struct str key, size_t tenant_n, u
     list_init(&i->orphans);
     list_init(&i->pump_link);
     list_init(&i->hungry_link);
-    list_init(&i->trouble_link);
+    list_init(&i->retry_link);
     list_init(&i->change_link);
     mailbox_init(&i->mb);
     wake_init(&i->wake);
-    set_box(r, i, box);
-    list_append(&r->instances, &i->link);
-    map_put(&r->by_name, instance_key(i), i);
+    set_box(r->instances, i, box);
+    list_append(&r->instances->by_age, &i->link);
+    map_put(&r->instances->by_name, instance_key(i), i);
     return i;
 }
 
@@ -93,25 +140,11 @@ struct instance *instance_get(struct relay *r, struct str tenant, struct str nam
     if (!join_names(bytes, tenant, name, &key))
         return NULL;
     struct instance *i = find_key(r, key);
-    if (i != NULL || r->next_box > MAX_BOX)
+    if (i != NULL || r->instances->next_box > MAX_BOX)
         return i;
-    i = make(r, key, tenant.n, r->next_box);
+    i = make(r, key, tenant.n, r->instances->next_box);
     write_record(i);
     return i;
-}
-
-void instance_free_all(struct relay *r)
-{
-    list_each (&r->instances, it, nxt) {
-        struct instance *i = list_entry(it, struct instance, link);
-        wake_done(i);
-        mailbox_done(&i->mb);
-        free(i);
-    }
-    list_init(&r->instances);
-    map_done(&r->by_name);
-    free(r->by_box);
-    r->by_box = NULL;
 }
 
 /* ---- the record ---- */
@@ -123,18 +156,18 @@ static void on_recorded(void *ctx, enum bh_err err)
     uint32_t version = i->record_writing;
 
     i->record_writing = 0;
-    i->relay->records_writing--;
+    i->relay->instances->writing--;
     if (err == BH_OK)
         i->record_done = version;
     if (first)
         delivery_record_done(i, err);
     if (err != BH_OK)
-        heart_trouble(i);
+        retry_want(i);
     else if (i->record_want != i->record_done)
         instance_record_retry(i);
     session_check_idle(i);
     if (i->relay->draining)
-        heart_wake(i->relay);
+        turn_want(i->relay);
 }
 
 void instance_record_retry(struct instance *i)
@@ -145,7 +178,7 @@ void instance_record_retry(struct instance *i)
     if (i->record_writing != 0 || i->record_want == i->record_done)
         return;
     i->record_writing = i->record_want;
-    i->relay->records_writing++;
+    i->relay->instances->writing++;
     jw_obj(&w);
     jw_ki64(&w, "box", i->box);
     jw_kbool(&w, "flipped", i->flipped);
@@ -202,16 +235,17 @@ const char *instance_state(const struct instance *i)
 
 void instance_touch(struct instance *i)
 {
-    list_move(&i->change_link, &i->relay->changed);
-    heart_wake(i->relay);
+    list_move(&i->change_link, &i->relay->instances->changed);
+    turn_want(i->relay);
 }
 
 void instance_tell_changes(struct relay *r)
 {
     struct outside *outside = r->env.outside;
+    struct list *changed = &r->instances->changed;
 
-    while (!list_is_empty(&r->changed)) {
-        struct instance *i = list_first(&r->changed, struct instance, change_link);
+    while (!list_is_empty(changed)) {
+        struct instance *i = list_first(changed, struct instance, change_link);
         const char *state = instance_state(i);
         list_remove(&i->change_link);
         if (state == i->shown_state)
@@ -246,14 +280,14 @@ static void on_record(void *ctx, struct str key, struct str value)
 }
 
 struct loading {
-    struct relay *relay;
+    const struct instances *instances;
     uint64_t strangers;
 };
 
 static void on_row(void *ctx, const struct store_row *row)
 {
     struct loading *l = ctx;
-    struct instance *i = row->box < l->relay->n_boxes ? l->relay->by_box[row->box] : NULL;
+    struct instance *i = row->box < l->instances->n_boxes ? l->instances->by_box[row->box] : NULL;
 
     if (i == NULL) {
         l->strangers++;
@@ -269,9 +303,9 @@ static void on_row(void *ctx, const struct store_row *row)
         mailbox_park(&i->mb, slot, true);
 }
 
-enum bh_err instance_load_all(struct relay *r)
+enum bh_err instances_load(struct relay *r)
 {
-    struct loading l = {.relay = r};
+    struct loading l = {.instances = r->instances};
     struct store *st = r->env.store;
     enum bh_err err = st->ops->load_records(st, NS, on_record, r);
 
@@ -280,7 +314,7 @@ enum bh_err instance_load_all(struct relay *r)
     if (l.strangers != 0)
         log_error(NULL, "rows of no known mailbox are left alone: rows=%llu",
                   (unsigned long long)l.strangers);
-    list_each (&r->instances, it, nxt)
+    list_each (&r->instances->by_age, it, nxt)
         mailbox_sort(&list_entry(it, struct instance, link)->mb);
     return err;
 }

@@ -8,27 +8,76 @@
  *      record_done     the version on disk; 0: none yet, so no delivery is written either
  */
 #pragma once
-#include "base/err.h"
+#include "base/bucket.h"
+#include "base/list.h"
+#include "relay/mailbox.h"
 #include "relay/relay.h"
+#include "relay/wake.h"
 
-struct instance;
+struct fetch;
+struct instances;
+
+struct instance {             /* one agent of one tenant; lives as long as the relay */
+    struct relay *relay;      /* borrowed */
+    struct list link;         /* instances->by_age */
+    struct list sessions;     /* its sockets; the newest handshake is last */
+    struct session *receiver; /* borrowed; the one that gets deliveries; NULL: none */
+    struct mailbox mb;
+    struct wake wake;
+    struct bucket_level actions; /* how many it may still ask for: rate.h */
+    struct bucket_level naps;    /* how often it may still fall asleep */
+    struct list orphans;         /* requests whose session has gone: requests.h */
+    struct list pump_link;       /* pump->wanting */
+    struct list hungry_link;     /* fetches->hungry */
+    struct list retry_link;      /* retry->troubled */
+    struct list change_link;     /* instances->changed */
+    struct fetch *fetch[2];      /* owned; [0] is being used up, [1] is the read-ahead */
+    const char *shown_state;     /* what outside->changed() was told last */
+    int64_t last_inbound_ms, last_outbound_ms, flipped_ms; /* wall; 0: never */
+    uint64_t idle_mark;                                    /* the newest id when it fell asleep */
+    uint32_t box;
+    uint32_t record_want, record_writing, record_done; /* versions of its record: instance.h */
+    uint32_t park_mark; /* newest session number when a delivery was last parked */
+    uint16_t tenant_n, name_n;
+    uint8_t idle_owed;  /* sockets that wait for a going_idle_ack */
+    bool flipped;       /* asleep: deliveries are only kept */
+    bool seen;          /* it has shaken hands at least once */
+    bool forgot_chats;  /* some of its chats are no longer in memory: chats.h */
+    bool closing_older; /* close_older() is on the stack */
+    char name[];        /* tenant \x1f instance, as in the store */
+};
+
+static inline struct str instance_key(const struct instance *i)
+{
+    return str_make(i->name, i->name_n);
+}
+static inline struct str instance_tenant(const struct instance *i)
+{
+    return str_make(i->name, i->tenant_n);
+}
+static inline struct str instance_id(const struct instance *i)
+{
+    return str_make(i->name + i->tenant_n + 1, (size_t)i->name_n - i->tenant_n - 1);
+}
+
+struct instances *instances_new(void);
+enum bh_err instances_load(struct relay *r); /* at start: the records, then the rows */
+void instances_free(struct instances *t);    /* NULL is fine */
+struct list *instances_by_age(struct relay *r);
 
 /* Found or made.  NULL: the names are impossible. */
 struct instance *instance_get(struct relay *r, struct str tenant, struct str name);
 struct instance *instance_find(struct relay *r, struct str tenant,
                                struct str name); /* NULL: none */
-void instance_free_all(struct relay *r);
 
 /* Sleep or wake, remembered durably. */
 void instance_flip(struct instance *i, bool flipped);
 void instance_seen(struct instance *i); /* a handshake */
 void instance_record_retry(struct instance *i);
+bool instance_any_writing(const struct relay *r); /* some record is on its way to the disk */
 
 const char *instance_state(const struct instance *i); /* live, away, asleep, never */
 bool instance_is_live(const struct instance *i);
 /* The state may have changed: the platforms are told when the turn ends. */
 void instance_touch(struct instance *i);
 void instance_tell_changes(struct relay *r);
-
-/* At start: the records, then the rows. */
-enum bh_err instance_load_all(struct relay *r);

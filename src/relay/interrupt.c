@@ -27,6 +27,7 @@ struct interrupts {
     struct relay *relay;      /* borrowed */
     struct way (*sets)[WAYS]; /* owned; NULL until the first event */
     struct buf scratch;
+    struct buf stopped; /* the session key of a /stop */
 };
 
 static uint64_t key_hash(struct interrupts *t, struct str tenant, struct str session_key)
@@ -85,7 +86,7 @@ static struct instance *only_instance(struct relay *r, struct str tenant)
 {
     struct instance *found = NULL;
 
-    list_each (&r->instances, it, nxt) {
+    list_each (instances_by_age(r), it, nxt) {
         struct instance *i = list_entry(it, struct instance, link);
         if (!str_eq(instance_tenant(i), tenant))
             continue;
@@ -151,6 +152,7 @@ static enum stop read_stop(const struct event *ev)
 bool interrupt_take_stop(struct relay *r, const struct event *ev)
 {
     enum stop stop = read_stop(ev);
+    struct interrupts *t = r->interrupts;
     struct gate_verdict verdicts[GATE_CANDIDATES];
 
     if (stop == STOP_NO)
@@ -158,15 +160,15 @@ bool interrupt_take_stop(struct relay *r, const struct event *ev)
     r->n.stopped++;
     if (stop == STOP_ANOTHERS)
         return true;
-    buf_reset(&r->key);
-    session_key_of_event(&r->key, ev);
+    buf_reset(&t->stopped);
+    session_key_of_event(&t->stopped, ev);
     judge_consumed(r, ev, "/stop");
     size_t n = judge_ask(r, ev, verdicts);
     for (size_t k = 0; k < n; k++) {
         const struct gate_instance *to = verdicts[k].to;
         struct instance *i = instance_find(r, to->tenant, to->instance);
         if (i != NULL && gate_is_yes(verdicts[k].reason))
-            send_interrupt(i, buf_str(&r->key), ev->chat_id.p != NULL ? ev->chat_id : STR(""));
+            send_interrupt(i, buf_str(&t->stopped), ev->chat_id.p != NULL ? ev->chat_id : STR(""));
     }
     return true;
 }
@@ -176,8 +178,12 @@ struct interrupts *interrupts_new(struct relay *r)
     struct interrupts *t = xcalloc(1, sizeof *t);
 
     t->relay = r;
-    bus_subscribe(r->env.bus, TOPIC, on_bus, t);
     return t;
+}
+
+void interrupts_listen(struct relay *r)
+{
+    bus_subscribe(r->env.bus, TOPIC, on_bus, r->interrupts);
 }
 
 void interrupts_free(struct interrupts *t)
@@ -186,5 +192,6 @@ void interrupts_free(struct interrupts *t)
         return;
     free(t->sets);
     buf_done(&t->scratch);
+    buf_done(&t->stopped);
     free(t);
 }

@@ -15,8 +15,9 @@ struct interrupts;
 struct relay;
 struct session;
 
-struct interrupts *interrupts_new(struct relay *r); /* listens on the bus until it is closed */
-void interrupts_free(struct interrupts *t);
+struct interrupts *interrupts_new(struct relay *r);
+void interrupts_listen(struct relay *r);    /* on the bus, until it is closed */
+void interrupts_free(struct interrupts *t); /* NULL is fine */
 
 /* An event with this key, from @chat, goes to @i. */
 void interrupt_note(struct instance *i, struct known_chat *chat, struct str session_key);

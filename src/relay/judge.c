@@ -38,9 +38,8 @@ struct judge {
     struct buf scratch;
 };
 
-struct judge *judge_new(struct relay *r)
+struct judge *judge_new(void)
 {
-    (void)r;
     return xcalloc(1, sizeof(struct judge));
 }
 

@@ -16,7 +16,7 @@ struct relay;
 #define JUDGED_MS (24 * 3600 * 1000ll)
 #define JUDGED_VERDICTS 16 /* kept per decision; the rest is only counted */
 
-struct judge *judge_new(struct relay *r);
+struct judge *judge_new(void);
 void judge_free(struct judge *j); /* NULL is fine */
 
 /* Who receives @ev: @out has room for GATE_CANDIDATES.  Nothing is remembered. */
@@ -26,6 +26,6 @@ size_t judge_event(struct relay *r, const struct event *ev, struct gate_verdict 
 /* It was for us and for no agent; @what is a literal such as "/stop". */
 void judge_consumed(struct relay *r, const struct event *ev, const char *what);
 
-/* May @i be believed to see this chat of a place it was granted?  For the egress guard. */
+/* May @i be believed to see this chat of a place it was granted?  For the guard. */
 bool judge_sees(struct relay *r, const struct gate_instance *to, struct str platform,
                 struct str bot, struct str guild, struct str chat_id);

@@ -11,7 +11,7 @@
 #include "tenancy/grants.h"
 
 struct linking {
-    struct list link;                                        /* relay->linking */
+    struct list link;                                        /* linkings->under_way */
     struct relay *relay;                                     /* borrowed */
     struct accept *a;                                        /* held */
     char *platform, *bot, *chat_id, *thread_id, *message_id; /* owned */
@@ -28,10 +28,25 @@ static void linking_free(struct linking *l)
     free(l);
 }
 
-void linking_free_all(struct relay *r)
+struct linkings {
+    struct list under_way;
+};
+
+struct linkings *linkings_new(void)
 {
-    list_each (&r->linking, it, nxt)
+    struct linkings *t = xcalloc(1, sizeof *t);
+
+    list_init(&t->under_way);
+    return t;
+}
+
+void linkings_free(struct linkings *t)
+{
+    if (t == NULL)
+        return;
+    list_each (&t->under_way, it, nxt)
         linking_free(list_entry(it, struct linking, link));
+    free(t);
 }
 
 static void tell_person(const struct linking *l, const char *text)
@@ -139,7 +154,7 @@ bool linking_take(struct relay *r, const struct event *ev, struct accept *a)
     l->chat_id = dup_or_null(ev->chat_id);
     l->thread_id = dup_or_null(ev->thread_id);
     l->message_id = dup_or_null(ev->message_id);
-    list_append(&r->linking, &l->link);
+    list_append(&r->linkings->under_way, &l->link);
     accept_hold(a);
     judge_consumed(r, ev, "/link");
     link_code_redeem(r->env.facts, ev->platform, ev->user_id, code, on_redeemed, l);

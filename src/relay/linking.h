@@ -6,8 +6,11 @@
 #include "core/event.h"
 
 struct accept;
+struct linkings;
 struct relay;
+
+struct linkings *linkings_new(void);
+void linkings_free(struct linkings *t); /* NULL is fine */
 
 /* True when @ev was such a message; @a is answered when the link is on disk or refused. */
 bool linking_take(struct relay *r, const struct event *ev, struct accept *a);
-void linking_free_all(struct relay *r);

@@ -4,13 +4,13 @@
  * them when it fires. */
 #include "relay/pulse.h"
 #include <stdlib.h>
+#include "relay/acking.h"
 #include "relay/delivery.h"
 #include "relay/fetch.h"
 #include "relay/heart.h"
 #include "relay/instance.h"
 #include "relay/pump.h"
 #include "relay/session.h"
-#include "tenancy/facts.h"
 
 static int64_t now_ms(const struct session *s)
 {
@@ -69,11 +69,6 @@ static void become_away(struct session *s, enum session_state next, const char *
     wake_want(s->inst);
 }
 
-static bool gateway_has_acked(const struct session *s)
-{
-    return s->acked || map_get(&s->inst->relay->ackers, str_of(s->gw->id)) != NULL;
-}
-
 static void check_acks(struct session *s, int64_t now)
 {
     const struct relay_limits *lim = &s->inst->relay->lim;
@@ -83,8 +78,8 @@ static void check_acks(struct session *s, int64_t now)
         return;
     if (s->state == SESSION_DEAF && silent_ms >= 3 * lim->ack_patience_ms)
         session_close(s, CLOSE_NO_ACKS);
-    else if (s->state == SESSION_RECEIVING && s->spoke && !s->ackless && !gateway_has_acked(s))
-        session_is_ackless(s);
+    else if (s->state == SESSION_RECEIVING && acking_explain_silence(s))
+        return;
     else if (s->state == SESSION_RECEIVING || s->state == SESSION_MUTE)
         become_away(s, SESSION_DEAF, "acknowledges nothing");
 }
@@ -149,48 +144,12 @@ void session_alive(struct session *s, bool acked)
     pump_want(s->inst);
 }
 
-void session_settle_soft(struct session *s, uint64_t id)
-{
-    struct instance *i = s->inst;
-
-    for (uint32_t at = 0; at < i->mb.n; at++) {
-        struct slot *slot = mailbox_at(&i->mb, at);
-        if (slot->id > id)
-            break;
-        if (slot_waits(slot) && session_is_soft(s, slot) && session_has_sent(s, slot->id))
-            delivery_settle(i, slot);
-    }
-    mailbox_tidy(&i->mb);
-}
-
 void session_pong(struct session *s, uint32_t number)
 {
-    struct flight *f = s->flight;
-
     if (number > s->ping_no || number <= s->pong_no)
         return; /* not one of ours, or an old one */
     s->pong_no = number;
     s->quiet_since_ms = now_ms(s);
-    if (f != NULL && f->soft && number >= f->ping_no) {
-        f->soft = false;
-        session_settle_soft(s, f->ping_upto);
-        s->ack_since_ms = now_ms(s);
-    }
+    acking_on_pong(s, number);
     session_alive(s, false);
-}
-
-void session_is_ackless(struct session *s)
-{
-    struct relay *r = s->inst->relay;
-
-    log_info(&s->log, "never acknowledges: deliveries are settled when it has read them");
-    s->ackless = true;
-    facts_gateway_set_ackless(r->env.facts, str_of(s->gw->id), true);
-    if (s->flight == NULL)
-        return;
-    session_ping(s);
-    s->flight->soft = true;
-    s->flight->ping_no = s->ping_no;
-    s->flight->ping_upto = s->sent_id;
-    s->ack_since_ms = now_ms(s);
 }

@@ -1,12 +1,8 @@
-/* pulse.h - is the other side alive: pings and pongs, acks that do not come, gateways that never
- * ack.
+/* pulse.h - is the other side alive: pings and pongs, and acks that do not come.
  *
  * A socket that answers no ping for pong_patience, or acks nothing for ack_patience, is away: the
  * pump stops and the instance is poked, but nothing that was sent on it is sent on it again.  After
  * three ack_patiences of silence it is closed.
- *
- * A gateway that answers people but has never acked will not start to: what it was sent is settled
- * when it has read it, which the pong to a later ping tells.  Its first ack ends that.
  */
 #pragma once
 #include <stdbool.h>
@@ -19,7 +15,3 @@ timer_cb pulse_tick;                 /* of session->tick */
 void session_arm(struct session *s); /* its next deadline may have come nearer */
 void session_ping(struct session *s);
 void session_alive(struct session *s, bool acked); /* a pong, or an ack */
-/* Settle what is soft on this socket, up to @id. */
-void session_settle_soft(struct session *s, uint64_t id);
-/* This gateway never acks: stop waiting. */
-void session_is_ackless(struct session *s);

@@ -4,18 +4,49 @@
  * in flight is bounded by window * pack_bytes; the reads ahead of it by fetch.h. */
 #include "relay/pump.h"
 #include <assert.h>
+#include <stdlib.h>
+#include "relay/acking.h"
 #include "relay/delivery.h"
 #include "relay/fetch.h"
 #include "relay/heart.h"
+#include "relay/instance.h"
 #include "relay/pulse.h"
 #include "relay/session.h"
+#include "relay/turn.h"
+
+struct pump {
+    struct list wanting; /* instances, by pump_link */
+};
+
+struct pump *pump_new(void)
+{
+    struct pump *p = xcalloc(1, sizeof *p);
+
+    list_init(&p->wanting);
+    return p;
+}
+
+void pump_free(struct pump *p)
+{
+    free(p);
+}
 
 void pump_want(struct instance *i)
 {
     if (list_is_linked(&i->pump_link) || i->receiver == NULL)
         return;
-    list_append(&i->relay->to_pump, &i->pump_link);
-    heart_wake(i->relay);
+    list_append(&i->relay->pump->wanting, &i->pump_link);
+    turn_want(i->relay);
+}
+
+void pump_again(struct instance *i, uint64_t id)
+{
+    struct session *s = i->receiver;
+
+    if (s == NULL || id > s->sent_id || s->number <= i->park_mark || s->n_again == UINT16_MAX)
+        return;
+    s->again = xrealloc(s->again, (s->n_again + 1u) * sizeof s->again[0]);
+    s->again[s->n_again++] = id;
 }
 
 struct pack { /* one message being put together; on the stack */
@@ -69,7 +100,7 @@ static void pack_add(struct pack *p, struct slot *slot, struct str body)
     if (p->n++ == 0)
         p->first = slot->id;
     p->last = slot->id;
-    p->soft |= session_is_soft(p->s, slot);
+    p->soft |= acking_is_soft(p->s, slot);
     p->solo |= slot->attempts >= PUMP_SOLO_ATTEMPTS;
     r->n.delivered++;
     r->n.redelivered += again;
@@ -89,13 +120,8 @@ static void pack_end(struct pack *p)
     s->flight->solo = p->solo;
     if (p->last > s->sent_id)
         s->sent_id = p->last;
-    if (p->soft) {
-        session_ping(s);
-        if (!s->flight->soft || p->last > s->flight->ping_upto)
-            s->flight->ping_upto = p->last;
-        s->flight->soft = true;
-        s->flight->ping_no = s->ping_no;
-    }
+    if (p->soft)
+        acking_sent_soft(s, p->last);
     s->inst->last_inbound_ms = clock_wall_ms(r->env.clock);
     session_arm(s);
 }
@@ -175,8 +201,10 @@ static bool send_message(struct instance *i)
 
 void pump_all(struct relay *r)
 {
-    while (!list_is_empty(&r->to_pump)) {
-        struct instance *i = list_first(&r->to_pump, struct instance, pump_link);
+    struct list *wanting = &r->pump->wanting;
+
+    while (!list_is_empty(wanting)) {
+        struct instance *i = list_first(wanting, struct instance, pump_link);
         list_remove(&i->pump_link);
         while (send_message(i))
             ;

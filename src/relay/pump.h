@@ -7,8 +7,7 @@
  * A delivery that was on two sockets when they were lost travels alone, so that one that kills its
  * reader does not take its neighbours along.
  *
- * Passthroughs, and everything for gateways that never ack, are settled by a ping sent behind them:
- * the pong says the bytes were read, which is all we will ever know.
+ * What no ack will settle has a ping sent behind it: acking.h.
  */
 #pragma once
 #include <stdbool.h>
@@ -16,11 +15,17 @@
 #include <stdint.h>
 
 struct instance;
+struct pump;
 struct relay;
-struct session;
 
 #define PUMP_MESSAGE_MAX 1000000u /* the real client refuses messages above 1 MiB */
 #define PUMP_SOLO_ATTEMPTS 2
 
+struct pump *pump_new(void);
+void pump_free(struct pump *p); /* NULL is fine */
+
 void pump_want(struct instance *i); /* something may be sent: look when the turn ends */
-void pump_all(struct relay *r);     /* at the end of a turn */
+/* A parked delivery is back in its old place: a receiver that has passed it by goes back for it, if it
+ * was certainly never sent it. */
+void pump_again(struct instance *i, uint64_t id);
+void pump_all(struct relay *r); /* at the end of a turn */

@@ -4,6 +4,7 @@
 #include "relay/rate.h"
 #include <stdlib.h>
 #include "relay/heart.h"
+#include "relay/instance.h"
 
 #define BURST 5 /* seconds' worth at once */
 

@@ -13,6 +13,7 @@
 #include "relay/instance.h"
 #include "relay/rate.h"
 #include "relay/session.h"
+#include "relay/turn.h"
 #include "store/store.h"
 
 struct request {
@@ -225,7 +226,7 @@ static void tell(struct requests *q, struct request *req, const struct action_re
     frame_write_result(&q->results, request_id(req), result);
     req->result_n = q->results.n - req->result_at;
     list_append(&q->told, &req->told);
-    heart_wake(q->relay);
+    turn_want(q->relay);
 }
 
 void relay_result(struct relay *r, struct action_id id, const struct action_result *result)

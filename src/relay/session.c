@@ -8,12 +8,15 @@
 #include <assert.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include "bus/bus.h"
+#include "relay/acking.h"
 #include "relay/delivery.h"
 #include "relay/requests.h"
 #include "relay/fetch.h"
 #include "relay/heart.h"
 #include "relay/instance.h"
 #include "relay/line_reader.h"
+#include "relay/log_limit.h"
 #include "relay/pulse.h"
 #include "relay/pump.h"
 #include "tenancy/facts.h"
@@ -31,6 +34,30 @@ static const struct {
     [SESSION_OLD] = {"old", B(RECEIVING) | B(IDLE) | B(CLOSING)},
     [SESSION_CLOSING] = {"closing", 0},
 };
+
+struct sessions {
+    struct list by_age;
+    uint32_t newest; /* number of the one opened last */
+    struct log_limit log_malformed, log_parked;
+};
+
+struct sessions *sessions_new(void)
+{
+    struct sessions *t = xcalloc(1, sizeof *t);
+
+    list_init(&t->by_age);
+    return t;
+}
+
+struct list *sessions_by_age(struct relay *r)
+{
+    return &r->sessions->by_age;
+}
+
+bool session_may_log(struct relay *r, uint64_t *ret_skipped)
+{
+    return log_limit_passes(&r->sessions->log_malformed, clock_now_ms(r->env.clock), ret_skipped);
+}
 
 static void log_prefix(const struct log *log, struct buf *out)
 {
@@ -75,11 +102,6 @@ bool session_anyone_has(const struct instance *i, uint64_t id)
     return false;
 }
 
-bool session_is_soft(const struct session *s, const struct slot *slot)
-{
-    return s->ackless || (slot->flags & SLOT_PASSTHROUGH) != 0 || !s->inst->relay->lim.live_acks;
-}
-
 void session_forget_all(struct instance *i, uint64_t id)
 {
     list_each (&i->sessions, it, nxt) {
@@ -103,9 +125,9 @@ static void park(struct instance *i, struct slot *slot, const struct session *s)
     if (n < 0 || (size_t)n >= sizeof reason)
         n = (int)sizeof reason - 1;
     mailbox_park(&i->mb, slot, true);
-    i->park_mark = r->next_session;
+    i->park_mark = r->sessions->newest;
     r->n.parked++;
-    if (heart_may_log(r, &r->log_parked, &skipped))
+    if (log_limit_passes(&r->sessions->log_parked, clock_now_ms(r->env.clock), &skipped))
         log_warn(&s->log, "delivery parked: id=%llx attempts=%u more=%llu",
                  (unsigned long long)slot->id, (unsigned)slot->attempts,
                  (unsigned long long)skipped);
@@ -259,7 +281,7 @@ void session_sleep(struct session *s)
             instance_flip(i, true);
         }
         /* An older socket too: what it was sent must be safe before it is told it may go. */
-        i->idle_mark = i->relay->next_id - 1;
+        i->idle_mark = delivery_next_id(i->relay) - 1;
         session_enter(s, SESSION_IDLE);
         s->idle_version = i->record_want;
         log_info(&s->log, "going idle: flipped=%d unacked=%llu", i->flipped,
@@ -283,15 +305,15 @@ struct session *session_open(struct relay *r, const struct gateway *gw, struct w
         return NULL;
     s = xcalloc(1, sizeof *s);
     *s = (struct session){.log = {log_prefix}, .inst = i, .wire = wire, .gw = gw};
-    s->number = ++r->next_session;
-    s->ackless = gw->ackless;
+    s->number = ++r->sessions->newest;
+    acking_begin(s);
     s->since_ms = clock_now_ms(r->env.clock);
     s->next_ping_ms = s->since_ms + r->lim.ping_ms;
     list_init(&s->by_inst);
     list_init(&s->by_age);
     list_init(&s->requests);
     list_append(&i->sessions, &s->by_inst);
-    list_append(&r->sessions, &s->by_age);
+    list_append(&r->sessions->by_age, &s->by_age);
     timer_init(&s->tick, pulse_tick);
     session_arm(s);
     r->n.sessions_opened++;
@@ -328,11 +350,31 @@ void session_closed(struct session *s, int code)
     session_free(s);
 }
 
-void session_free_all(struct relay *r)
+void sessions_free(struct relay *r)
 {
-    list_each (&r->sessions, it, nxt) {
+    list_each (&r->sessions->by_age, it, nxt) {
         struct session *s = list_entry(it, struct session, by_age);
         timer_stop(r->env.clock, &s->tick);
         session_free(s);
     }
+    free(r->sessions);
+}
+
+/* ---- revocation ---- */
+
+static void on_revoked(void *ctx, struct str topic, struct str id)
+{
+    struct relay *r = ctx;
+
+    (void)topic;
+    list_each (&r->sessions->by_age, it, nxt) {
+        struct session *s = list_entry(it, struct session, by_age);
+        if (str_eq(str_of(s->gw->id), id))
+            session_close(s, CLOSE_REVOKED);
+    }
+}
+
+void sessions_listen(struct relay *r)
+{
+    bus_subscribe(r->env.bus, "revoked", on_revoked, r);
 }

@@ -18,10 +18,12 @@
 #pragma once
 #include "base/log.h"
 #include "base/list.h"
+#include "relay/acking.h"
 #include "relay/flight.h"
 #include "relay/relay.h"
 
 struct instance;
+struct sessions;
 struct line_reader;
 
 enum session_state {
@@ -40,7 +42,7 @@ struct session {
     struct wire *wire;        /* borrowed until session_closed() */
     const struct gateway *gw; /* borrowed from the facts, which keep tombstones */
     struct list by_inst;      /* instance->sessions */
-    struct list by_age;       /* relay->sessions */
+    struct list by_age;       /* sessions->by_age */
     struct list requests;     /* requests.h */
     struct timer tick;
     struct flight *flight;      /* owned; NULL: nothing unacked */
@@ -57,20 +59,22 @@ struct session {
     uint32_t number;            /* order of opening */
     uint32_t ping_no, pong_no;
     uint32_t idle_version; /* of the instance's record that its going_idle waits for */
-    uint32_t answer_hash;  /* of the message it answered last */
+    struct acking_signs acking;
     uint16_t n_requests, n_again;
     uint8_t state;              /* enum session_state; written by session_enter() only */
     uint8_t malformed;          /* bad frames in the current run */
-    uint8_t answers;            /* distinct deliveries it answered without ever acking */
     bool idle_owed, idle_acked; /* going_idle_ack */
-    bool acked;                 /* it has acked something */
-    bool ackless;               /* settled by pongs */
-    bool spoke;                 /* it sent something after a delivery */
 };
+
+struct sessions *sessions_new(void);
+void sessions_listen(struct relay *r); /* for revocations, on the bus, until it is closed */
+void sessions_free(struct relay *r);
+struct list *sessions_by_age(struct relay *r);
+/* True: a line about what a gateway did may be logged now. */
+bool session_may_log(struct relay *r, uint64_t *ret_skipped);
 
 void session_enter(struct session *s, enum session_state next);
 void session_close(struct session *s, enum close_reason why); /* twice is normal */
-void session_free_all(struct relay *r);
 
 /* It is the newest to shake hands: it receives from now on. */
 void session_receive(struct session *s);
@@ -81,9 +85,6 @@ void session_sleep(struct session *s);
 bool session_has_sent(const struct session *s, uint64_t id);
 /* True when @id went down any socket of @i that is still open: its ack may come. */
 bool session_anyone_has(const struct instance *i, uint64_t id);
-/* True when only a pong will settle it on this socket. */
-struct slot;
-bool session_is_soft(const struct session *s, const struct slot *slot);
 /* @id is settled: no socket of @i waits for it. */
 void session_forget_all(struct instance *i, uint64_t id);
 /* Send the going_idle_acks that have become true. */

@@ -1,6 +1,6 @@
 /* Promises of relay/session.h: handshakes, several sockets, sleep, silence, nonsense. */
 #include "relay/rig.h"
-#include "relay/heart.h"
+#include "relay/instance.h"
 #include "relay/session.h"
 
 static void sleep_now(struct fake *f)

@@ -1,91 +1,47 @@
-/* look.c - looking at mailboxes and tending them: status, `bellhop mailbox`, purge and redrive. */
+/* tend.c - design.  (tend.h and relay.h have the contract.)
+ *
+ * A show reads the rows from the store, not from memory: it is asked for what is really there. */
+#include "relay/tend.h"
 #include <stdlib.h>
 #include "relay/delivery.h"
 #include "relay/heart.h"
 #include "relay/instance.h"
-#include "relay/look.h"
 #include "relay/pump.h"
 #include "relay/session.h"
 #include "store/store.h"
-#include "tenancy/facts.h"
 
 enum { SHOW_MAX_ROWS = 10000, SHOW_MAX_BYTES = 8 << 20 };
 
-const struct relay_counters *relay_counters(const struct relay *r)
-{
-    return &r->n;
-}
-
-static size_t count_sessions(const struct instance *i)
-{
-    size_t n = 0;
-
-    for (const struct list *it = i->sessions.next; it != &i->sessions; it = it->next)
-        n++;
-    return n;
-}
-
-static int64_t oldest_ms(const struct instance *i)
-{
-    for (uint32_t at = 0; at < i->mb.n; at++)
-        if ((mailbox_at(&i->mb, at)->flags & SLOT_GONE) == 0)
-            return (int64_t)mailbox_at(&i->mb, at)->at_s * 1000;
-    return 0;
-}
-
-static void view(struct instance *i, struct instance_view *ret)
-{
-    const struct facts *facts = i->relay->env.facts;
-
-    *ret = (struct instance_view){
-        .tenant = instance_tenant(i),
-        .instance = instance_id(i),
-        .state = instance_state(i),
-        .sessions = count_sessions(i),
-        .entries = mailbox_entries(&i->mb),
-        .bytes = mailbox_bytes(&i->mb),
-        .unacked = i->receiver != NULL ? flight_rows(i->receiver->flight) : 0,
-        .parked = i->mb.parked,
-        .oldest_ms = oldest_ms(i),
-        .last_inbound_ms = i->last_inbound_ms,
-        .last_outbound_ms = i->last_outbound_ms,
-        .flipped_ms = i->flipped ? i->flipped_ms : 0,
-        .last_poke_ms = i->wake.last_wall_ms,
-        .wake_url = facts_wake_url(facts, instance_tenant(i), instance_id(i)) != NULL,
-        .last_poke_problem = i->wake.problem,
-    };
-}
-
-void relay_each_instance(struct relay *r, instance_view_cb *cb, void *ctx)
-{
-    list_each (&r->instances, it, nxt) {
-        struct instance_view v;
-        view(list_entry(it, struct instance, link), &v);
-        cb(ctx, &v);
-    }
-}
-
-bool relay_instance(struct relay *r, struct str tenant, struct str instance,
-                    struct instance_view *ret)
-{
-    struct instance *i = instance_find(r, tenant, instance);
-
-    if (i != NULL)
-        view(i, ret);
-    return i != NULL;
-}
-
-/* ---- show ---- */
-
 struct show {
     struct store_fetch op;
-    struct list link; /* relay->shows */
+    struct list link; /* shows->under_way */
     struct instance *inst;
     mailbox_line_cb *each;
     accepted_cb *done;
     void *ctx;
     uint64_t ids[];
 };
+
+struct shows {
+    struct list under_way;
+};
+
+struct shows *shows_new(void)
+{
+    struct shows *t = xcalloc(1, sizeof *t);
+
+    list_init(&t->under_way);
+    return t;
+}
+
+void shows_free(struct shows *t)
+{
+    if (t == NULL)
+        return;
+    list_each (&t->under_way, it, nxt)
+        free(list_entry(it, struct show, link));
+    free(t);
+}
 
 static void show_row(struct show *w, const struct store_row *row)
 {
@@ -161,18 +117,11 @@ void relay_mailbox_show(struct relay *r, struct str tenant, struct str instance,
                                  .n = n,
                                  .max_bytes = SHOW_MAX_BYTES};
     list_init(&w->link);
-    list_append(&r->shows, &w->link);
+    list_append(&r->shows->under_way, &w->link);
     store_fetch(r->env.store, &w->op);
 }
 
-void look_free_all(struct relay *r)
-{
-    list_each (&r->shows, it, nxt)
-        free(list_entry(it, struct show, link));
-    list_init(&r->shows);
-}
-
-/* ---- tending ---- */
+/* ---- purge and redrive ---- */
 
 uint64_t relay_mailbox_purge(struct relay *r, struct str tenant, struct str instance)
 {
@@ -195,17 +144,6 @@ uint64_t relay_mailbox_purge(struct relay *r, struct str tenant, struct str inst
     return n;
 }
 
-/* A socket that passed @id by goes back for it, if it was certainly never sent it. */
-static void send_again(struct instance *i, uint64_t id)
-{
-    struct session *s = i->receiver;
-
-    if (s == NULL || id > s->sent_id || s->number <= i->park_mark || s->n_again == UINT16_MAX)
-        return;
-    s->again = xrealloc(s->again, (s->n_again + 1u) * sizeof s->again[0]);
-    s->again[s->n_again++] = id;
-}
-
 uint64_t relay_mailbox_redrive(struct relay *r, struct str tenant, struct str instance)
 {
     struct instance *i = instance_find(r, tenant, instance);
@@ -220,7 +158,7 @@ uint64_t relay_mailbox_redrive(struct relay *r, struct str tenant, struct str in
         mailbox_park(&i->mb, slot, false);
         slot->attempts = 0;
         delivery_mark(i, slot, STR_NULL);
-        send_again(i, slot->id);
+        pump_again(i, slot->id);
         n++;
     }
     pump_want(i);

@@ -1,0 +1,108 @@
+/* acks.c - design.  (acks.h has the contract.)
+ *
+ * A batch grows while the turn lasts; what the store refuses stays as it is and goes again. */
+#include "relay/acks.h"
+#include <stdlib.h>
+#include "relay/heart.h"
+#include "relay/retry.h"
+#include "relay/turn.h"
+#include "store/store.h"
+
+enum { FIRST_ACKS = 64 };
+
+struct ack_batch {
+    struct store_ack op;
+    struct relay *relay; /* borrowed */
+    struct list link;    /* acks->batches once submitted */
+    uint32_t n, cap;
+    bool failed;
+    uint64_t ids[];
+};
+
+struct acks {
+    struct ack_batch *filling; /* owned; of this turn; NULL: none yet */
+    struct list batches;       /* owned; submitted or waiting for a retry */
+};
+
+struct acks *acks_new(void)
+{
+    struct acks *t = xcalloc(1, sizeof *t);
+
+    list_init(&t->batches);
+    return t;
+}
+
+void acks_free(struct acks *t)
+{
+    if (t == NULL)
+        return;
+    list_each (&t->batches, it, nxt)
+        free(list_entry(it, struct ack_batch, link));
+    free(t->filling);
+    free(t);
+}
+
+void acks_add(struct relay *r, uint64_t id)
+{
+    struct ack_batch *b = r->acks->filling;
+
+    if (b == NULL || b->n == b->cap) {
+        uint32_t cap = b != NULL ? b->cap * 2 : FIRST_ACKS;
+        b = xrealloc(b, sizeof *b + cap * sizeof b->ids[0]);
+        if (r->acks->filling == NULL)
+            *b = (struct ack_batch){.relay = r};
+        b->cap = cap;
+        r->acks->filling = b;
+    }
+    b->ids[b->n++] = id;
+    turn_want(r);
+}
+
+static void on_acked(struct store_op *op, enum bh_err err)
+{
+    struct ack_batch *b = container_of(op, struct ack_batch, op.op);
+    struct relay *r = b->relay;
+
+    if (err != BH_OK && !r->draining) { /* a drain does not wait for a store that is down */
+        b->failed = true;
+        retry_want_acks(r);
+        return;
+    }
+    list_remove(&b->link);
+    free(b);
+    if (r->draining)
+        turn_want(r);
+}
+
+static void submit_batch(struct relay *r, struct ack_batch *b)
+{
+    b->failed = false;
+    b->op = (struct store_ack){.op = {.done = on_acked}, .ids = b->ids, .n = b->n};
+    store_ack(r->env.store, &b->op);
+}
+
+void acks_submit(struct relay *r)
+{
+    struct ack_batch *b = r->acks->filling;
+
+    if (b == NULL)
+        return;
+    r->acks->filling = NULL;
+    list_init(&b->link);
+    list_append(&r->acks->batches, &b->link);
+    submit_batch(r, b);
+}
+
+void acks_retry(struct relay *r)
+{
+    list_each (&r->acks->batches, it, nxt) {
+        struct ack_batch *b = list_entry(it, struct ack_batch, link);
+        if (b->failed)
+            submit_batch(r, b);
+    }
+}
+
+bool acks_pending(const struct relay *r)
+{
+    return r->acks->filling != NULL || !list_is_empty(&r->acks->batches);
+}

@@ -1,0 +1,69 @@
+/* status.c - what can be seen of the relay from outside: counters, and instances one by one. */
+#include "relay/heart.h"
+#include "relay/instance.h"
+#include "relay/session.h"
+#include "tenancy/facts.h"
+
+const struct relay_counters *relay_counters(const struct relay *r)
+{
+    return &r->n;
+}
+
+static size_t count_sessions(const struct instance *i)
+{
+    size_t n = 0;
+
+    for (const struct list *it = i->sessions.next; it != &i->sessions; it = it->next)
+        n++;
+    return n;
+}
+
+static int64_t oldest_ms(const struct instance *i)
+{
+    for (uint32_t at = 0; at < i->mb.n; at++)
+        if ((mailbox_at(&i->mb, at)->flags & SLOT_GONE) == 0)
+            return (int64_t)mailbox_at(&i->mb, at)->at_s * 1000;
+    return 0;
+}
+
+static void view(struct instance *i, struct instance_view *ret)
+{
+    const struct facts *facts = i->relay->env.facts;
+
+    *ret = (struct instance_view){
+        .tenant = instance_tenant(i),
+        .instance = instance_id(i),
+        .state = instance_state(i),
+        .sessions = count_sessions(i),
+        .entries = mailbox_entries(&i->mb),
+        .bytes = mailbox_bytes(&i->mb),
+        .unacked = i->receiver != NULL ? flight_rows(i->receiver->flight) : 0,
+        .parked = i->mb.parked,
+        .oldest_ms = oldest_ms(i),
+        .last_inbound_ms = i->last_inbound_ms,
+        .last_outbound_ms = i->last_outbound_ms,
+        .flipped_ms = i->flipped ? i->flipped_ms : 0,
+        .last_poke_ms = i->wake.last_wall_ms,
+        .wake_url = facts_wake_url(facts, instance_tenant(i), instance_id(i)) != NULL,
+        .last_poke_problem = i->wake.problem,
+    };
+}
+
+void relay_each_instance(struct relay *r, instance_view_cb *cb, void *ctx)
+{
+    list_each (instances_by_age(r), it, nxt) {
+        struct instance_view v;
+        view(list_entry(it, struct instance, link), &v);
+        cb(ctx, &v);
+    }
+}
+
+bool relay_instance(struct relay *r, struct str tenant, struct str instance,
+                    struct instance_view *ret)
+{
+    struct instance *i = instance_find(r, tenant, instance);
+
+    if (i != NULL)
+        view(i, ret);
+    return i != NULL;
+}

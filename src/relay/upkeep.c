@@ -1,0 +1,46 @@
+/* upkeep.c - (upkeep.h has the contract.) */
+#include "relay/upkeep.h"
+#include <stdlib.h>
+#include "relay/chats.h"
+#include "relay/dedup.h"
+#include "relay/heart.h"
+#include "store/store.h"
+
+enum {
+    EVERY_MS = 600000,
+    TRIM_CHATS = 100000, /* looked at each time: some milliseconds */
+};
+
+struct upkeep {
+    struct relay *relay; /* borrowed */
+    struct timer timer;
+};
+
+static void on_due(struct timer *t)
+{
+    struct relay *r = container_of(t, struct upkeep, timer)->relay;
+    int64_t before_ms = clock_wall_ms(r->env.clock) - r->lim.dedup_ms;
+
+    dedup_expire(&r->dedup, before_ms);
+    chats_trim(r, TRIM_CHATS);
+    r->env.store->ops->forget_keys(r->env.store, before_ms);
+    timer_set(r->env.clock, t, EVERY_MS);
+}
+
+struct upkeep *upkeep_new(struct relay *r)
+{
+    struct upkeep *u = xcalloc(1, sizeof *u);
+
+    u->relay = r;
+    timer_init(&u->timer, on_due);
+    timer_set(r->env.clock, &u->timer, EVERY_MS);
+    return u;
+}
+
+void upkeep_free(struct upkeep *u)
+{
+    if (u == NULL)
+        return;
+    timer_stop(u->relay->env.clock, &u->timer);
+    free(u);
+}
