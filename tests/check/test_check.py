@@ -20,9 +20,11 @@ class House:
         for name in ("layers.txt", "foreign.txt"):
             shutil.copy(os.path.join(HERE, name), self.data)
         self.known("")
-        self.write("README.md", "| page | for |\n|---|---|\n| [docs/one.md](docs/one.md) | all |\n")
+        self.write("README.md", "| page | for |\n|---|---|\n| [docs/one.md](docs/one.md) | all |\n"
+                                "| [docs/configuration.md](docs/configuration.md) | keys |\n")
         self.write("docs/one.md", "Run `bellhop serve`, watch `bellhop_pokes_total`, read `src/base/str.h`.\n")
         self.write("docs/bellhop.1", ".TH BELLHOP 1\n.B serve\n\\-\\-port\n")
+        self.write("docs/configuration.md", "| key |\n|---|\n| `wake.cooldown` |\n")
         self.write("src/base/README.md", "`str.h`: bytes.\n")
         self.write("src/cli/README.md", "`serve.c`: the server.\n")
         self.write("src/base/str.h", "/* str.h - bytes. */\n#pragma once\nstruct str {\n    int n;\n};\n")
@@ -180,7 +182,8 @@ def test_foreign_names_are_allowed_when_listed(house):
 
 @pytest.mark.parametrize("text, sentence", [
     ("Watch `bellhop_loop_stall_seconds`.", "the metric bellhop_loop_stall_seconds"),
-    ("Set BELLHOP_COLOUR.", "the setting BELLHOP_COLOUR"), ("Call `bellhop sing`.", "the command bellhop sing"),
+    ("Set BELLHOP_COLOUR.", "the setting BELLHOP_COLOUR"), ("Set `wake.colour`.", "the setting wake.colour"),
+    ("Call `bellhop sing`.", "the command bellhop sing"),
     ("Run ./dev sing.", "the command ./dev sing"), ("    bellhop serve --loud\n", "the option --loud"),
     ("Read `src/base/song.h`.", "the file src/base/song.h"), ("Look into `src/songs/`.", "the folder src/songs/"),
     ("Call `song_sing()`.", "the name song_sing")])

@@ -1,0 +1,76 @@
+"""What the pages tell people to write, asked of the real program: configurations, metrics, command lines."""
+import os
+import re
+import shlex
+import subprocess
+
+import pytest
+
+from conftest import PROGRAM, ROOT
+
+PAGES = sorted([ROOT / "README.md", *ROOT.glob("docs/**/*.md"), *ROOT.glob("examples/**/*.md")])
+COMMON = {"-c", "--config", "--state-dir", "--json", "--help", "--"}
+
+
+def blocks(page):
+    """The code blocks of a page, fenced or indented, as (line, language, text)."""
+    text = page.read_text()
+    for m in re.finditer(r"^```(\w*)\n(.*?)^```", text, re.S | re.M):
+        yield text.count("\n", 0, m.start()) + 1, m.group(1), m.group(2)
+    for m in re.finditer(r"(?:^    .*\n)+", re.sub(r"^```.*?^```", "", text, flags=re.S | re.M), re.M):
+        yield 0, "", re.sub(r"^    ", "", m.group(), flags=re.M)
+
+
+def named(page, line):
+    return f"{page.relative_to(ROOT)}:{line}"
+
+
+CONFIGS = [pytest.param(text, id=named(page, line)) for page in PAGES for line, language, text in blocks(page)
+           if language == "yaml" or text.startswith("platforms:")]
+
+# A placeholder ("AC…") stands for something long enough and of the right kind.
+FILLED = {"AC…": "AC" + "0" * 32, "ww…": "ww0000000000000000"}
+SECRETS = {"encoding_aes_key": "A" * 43, "public_key": "a" * 64}
+
+
+@pytest.mark.parametrize("text", CONFIGS)
+def test_a_configuration_on_a_page_is_accepted(text, tmp_path):
+    for short, whole in FILLED.items():
+        text = text.replace(short, whole)
+    for key, value in SECRETS.items():
+        text = re.sub(rf"{key}: \"?\$\{{\w+\}}\"?", f"{key}: {value}", text)
+    names = re.findall(r"\$\{(\w+)\}", text)
+    (tmp_path / "bellhop.yaml").write_text(text)
+    done = subprocess.run([PROGRAM, "doctor", "-c", tmp_path / "bellhop.yaml"], text=True, capture_output=True, timeout=60,
+                          env={**os.environ, "BELLHOP_STATE_DIR": str(tmp_path / "state"), **dict.fromkeys(names, "secret")})
+    assert "ok    config" in done.stdout, done.stdout + done.stderr
+
+
+def test_every_metric_on_a_page_is_served(bellhop):
+    served = bellhop.get("/metrics").text
+    wanted = {m for page in PAGES for m in re.findall(r"`(bellhop_[a-z_]+)", page.read_text()) if "visitor" not in m}
+    assert wanted
+    assert {m for m in wanted if f"\n# TYPE {m} " not in served} == set()
+
+
+def command_lines():
+    """(where, words) of every `bellhop COMMAND ...` that a block shows."""
+    for page in PAGES:
+        for line, language, text in blocks(page):
+            for row in text.replace("\\\n", " ").splitlines():
+                m = re.match(r"(?:\$ +)?(?:[A-Z_]+=\S+ +)*(?:\S*/)?bellhop ([a-z][a-z-]*)(.*)", row.strip())
+                if m and language in ("", "sh"):
+                    yield named(page, line), m.group(1), m.group(2)
+
+
+@pytest.mark.parametrize("where, command, rest", [pytest.param(*c, id=f"{c[0]} {c[1]}") for c in command_lines()])
+def test_a_command_line_on_a_page_uses_options_that_its_help_has(where, command, rest):
+    told = subprocess.run([PROGRAM, "help", command], text=True, capture_output=True, timeout=30)
+    assert told.returncode == 0, f"{where}: there is no command {command}"
+    try:
+        words = shlex.split(rest, comments=True)
+    except ValueError:
+        words = rest.split()
+    words = words[:words.index("--")] if "--" in words else words
+    unknown = {w.split("=")[0] for w in words if w.startswith("--")} - COMMON
+    assert {o for o in unknown if not re.search(rf"(?<![\w-]){o}(?![\w-])", told.stdout)} == set(), where
