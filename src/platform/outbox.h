@@ -20,8 +20,6 @@
 #include "base/list.h"
 #include "base/str.h"
 
-#define OUTBOX_PATIENCE_MS 25000
-
 struct outbox;
 struct outbox_lane;
 

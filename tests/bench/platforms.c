@@ -35,17 +35,17 @@ static size_t read_file(const char *path, char *to, size_t cap)
 }
 
 static bool one(struct json_parser *p, struct dcache *cache, struct str text,
-                struct normalize_out *out, struct buf *frame, uint64_t id)
+                struct discord_normalize_out *out, struct buf *frame, uint64_t id)
 {
     struct json doc;
 
     if (!json_parse(p, text, &doc))
         return false;
-    struct normalize_in in = {.message = json_get(doc, "d"),
-                              .cache = cache,
-                              .bot = STR("app1"),
-                              .bot_user = STR("9000000000000000009")};
-    if (discord_normalize(&in, out) != NORMALIZE_EVENT)
+    struct discord_normalize_in in = {.message = json_get(doc, "d"),
+                                      .cache = cache,
+                                      .bot = STR("app1"),
+                                      .bot_user = STR("9000000000000000009")};
+    if (discord_normalize(&in, out) != DISCORD_EVENT)
         return false;
     dcache_note_member(cache, out->guild_id, out->user_id, out->nick, out->roles);
     buf_reset(frame);
@@ -58,7 +58,7 @@ int main(int argc, char **argv)
     static char text[65536];
     struct json_parser *p = json_parser_new();
     struct dcache *cache = dcache_new(NULL);
-    struct normalize_out out = {0};
+    struct discord_normalize_out out = {0};
     struct buf frame = BUF_INIT;
     struct json doc;
     size_t n = argc > 2 ? read_file(argv[1], text, sizeof text) : 0;

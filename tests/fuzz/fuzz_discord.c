@@ -25,19 +25,19 @@ static void check_frame(const struct event *ev)
 
 static void normalize_one(struct dcache *c, struct json message, bool lenient)
 {
-    static struct normalize_out out;
-    struct normalize_in in = {.message = message,
+    static struct discord_normalize_out out;
+    struct discord_normalize_in in = {.message = message,
                               .cache = c,
                               .bot = STR("app1"),
                               .bot_user = STR("9"),
                               .lenient = lenient};
-    enum normalize_verdict v = discord_normalize(&in, &out);
+    enum discord_verdict v = discord_normalize(&in, &out);
 
-    if (v == NORMALIZE_EVENT)
+    if (v == DISCORD_EVENT)
         check_frame(&out.ev);
-    if (v == NORMALIZE_IGNORED && out.why == NULL)
+    if (v == DISCORD_IGNORED && out.why == NULL)
         abort();
-    if (lenient && (v == NORMALIZE_NEED_GUILD || v == NORMALIZE_NEED_CHANNEL))
+    if (lenient && (v == DISCORD_NEED_GUILD || v == DISCORD_NEED_CHANNEL))
         abort();
 }
 

@@ -24,14 +24,14 @@ static void plant(struct str in, struct buf *out)
 static void check_interaction(struct json body)
 {
     struct buf key = BUF_INIT, text = BUF_INIT;
-    struct interaction x;
+    struct discord_interaction x;
     struct event ev;
 
-    if (interaction_read(body, &x)) {
-        interaction_text(&x, &text);
-        interaction_as_forward(&x, STR("app1"), &ev);
+    if (discord_interaction_read(body, &x)) {
+        discord_interaction_text(&x, &text);
+        discord_interaction_as_forward(&x, STR("app1"), &ev);
         session_key_of_event(&key, &ev);
-        interaction_as_message(&x, STR("app1"), buf_str(&text), &ev);
+        discord_interaction_as_message(&x, STR("app1"), buf_str(&text), &ev);
         session_key_of_event(&key, &ev);
         if (!str_starts(buf_str(&key), STR("agent:main:relay:")))
             abort();

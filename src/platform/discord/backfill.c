@@ -23,33 +23,33 @@ struct backfill {
     uint64_t channel_id, guild_id;
     uint64_t after; /* read from here on */
     unsigned total;
-    struct rest_call *call;     /* NULL: handing over */
+    struct outgoing *call;      /* NULL: handing over */
     struct json_parser *parser; /* owned; the page */
     struct buf page;            /* owned; the answer, NULL-terminated array of messages */
     size_t at;                  /* messages of the page handed over so far, from its end */
     uint64_t message_id;        /* the one under way */
+    struct accept_id accept;    /* of that one */
     bool waiting;               /* host_accept() has it */
-    bool dead;                  /* the platform is gone */
     struct timer retry;
 };
 
 static void ask_page(struct backfill *b);
 static void hand_over(struct backfill *b);
 
-bool shard_has(const struct shard *s, uint64_t guild_id)
+bool discord_shard_has(const struct discord_shard *s, uint64_t guild_id)
 {
     unsigned id = dgateway_shard(s->gateway);
 
     return guild_id == 0 ? id == 0 : (guild_id >> 22) % s->d->n_shards == id;
 }
 
-void backfill_mark(struct discord *d, const struct shard *s)
+void discord_backfill_mark(struct discord *d, const struct discord_shard *s)
 {
     void *v;
 
     for (size_t at = 0; map_next(&d->seen, &at, &v);) {
-        struct seen *seen = v;
-        if (seen->last == 0 || !shard_has(s, seen->guild_id))
+        struct discord_bookmark *seen = v;
+        if (seen->last == 0 || !discord_shard_has(s, seen->guild_id))
             continue;
         seen->again =
             seen->filling; /* what is being read now ends before the next session begins */
@@ -60,7 +60,7 @@ void backfill_mark(struct discord *d, const struct shard *s)
     }
 }
 
-static void clear_mark(struct seen *s)
+static void clear_mark(struct discord_bookmark *s)
 {
     s->gap = s->again ? s->last : 0;
     s->dirty = true;
@@ -72,7 +72,7 @@ static void clear_mark(struct seen *s)
 static void backfill_free(struct backfill *b)
 {
     timer_stop(b->d->env->clock, &b->retry);
-    rest_cancel(&b->call);
+    sender_cancel(&b->call);
     list_remove(&b->link);
     json_parser_free(b->parser);
     buf_done(&b->page);
@@ -83,7 +83,7 @@ static void backfill_end(struct backfill *b, bool readable)
 {
     struct discord *d = b->d;
     uint64_t channel_id = b->channel_id;
-    struct seen *s = map_get(&d->seen, id_key(&channel_id));
+    struct discord_bookmark *s = map_get(&d->seen, id_key(&channel_id));
 
     log_info(&d->log, "channel %" PRIu64 ": read %u missed messages", channel_id, b->total);
     d->backfills--;
@@ -91,9 +91,9 @@ static void backfill_end(struct backfill *b, bool readable)
     if (s != NULL && readable)
         clear_mark(s);
     else if (s != NULL)
-        memory_forget(d, s);
-    hold_release(d, channel_id);
-    backfill_soon(d, 0);
+        discord_bookmark_forget(d, s);
+    discord_hold_release(d, channel_id);
+    discord_backfill_soon(d, 0);
 }
 
 static void on_retry(struct timer *t)
@@ -111,15 +111,11 @@ static void on_accepted(void *ctx, enum bh_err err)
     struct backfill *b = ctx;
 
     b->waiting = false;
-    if (b->dead) {
-        free(b);
-        return;
-    }
     if (err == BH_BUSY || err == BH_UNAVAILABLE || err == BH_UNKNOWN) {
         timer_set(b->d->env->clock, &b->retry, AGAIN_MS);
         return;
     }
-    memory_note(b->d, b->guild_id, b->channel_id, b->message_id);
+    discord_bookmark_note(b->d, b->guild_id, b->channel_id, b->message_id);
     b->after = b->message_id;
     b->at++;
     hand_over(b);
@@ -144,11 +140,13 @@ static void hand_over(struct backfill *b)
         for (size_t i = 0; i < n - b->at; i++)
             json_next(doc, &it);
         b->message_id = json_snowflake(it.value, "id");
-        b->waiting = true;
-        if (events_try(d, it.value, guild[0] != '\0' ? str_of(guild) : STR_NULL, true, on_accepted,
-                       b) == NORMALIZE_EVENT)
+        struct discord_taker taker = {.done = on_accepted, .ctx = b};
+        if (discord_events_try(d, it.value, guild[0] != '\0' ? str_of(guild) : STR_NULL, &taker) ==
+            DISCORD_EVENT) {
+            b->accept = taker.accept;
+            b->waiting = true;
             return;
-        b->waiting = false;
+        }
         if (b->message_id > b->after)
             b->after = b->message_id;
         b->at++;
@@ -167,48 +165,45 @@ static void hand_over(struct backfill *b)
     ask_page(b);
 }
 
-static void on_page(void *ctx, const struct rest_answer *a)
+static void on_page(void *ctx, const struct discord_told *t)
 {
     struct backfill *b = ctx;
     struct jw w;
 
     b->call = NULL;
-    if (a->end == REST_OK) {
+    if (t->end == SENDER_DONE) {
         buf_reset(&b->page);
         w = jw_begin(&b->page);
-        jw_value(&w, a->body);
+        jw_value(&w, t->answer.body);
         b->at = 0;
         hand_over(b);
         return;
     }
-    if (a->end == REST_REFUSED) { /* gone, or not for us any more */
+    if (t->end == SENDER_REFUSED) { /* gone, or not for us any more */
         backfill_end(b, false);
         return;
     }
     log_warn(&b->d->log, "channel %" PRIu64 ": missed messages cannot be read yet: %s",
-             b->channel_id, a->why);
+             b->channel_id, t->why);
     timer_set(b->d->env->clock, &b->retry, AGAIN_MS);
 }
 
 static void ask_page(struct backfill *b)
 {
-    char path[128], major[24];
+    char path[128];
 
-    snprintf(major, sizeof major, "%" PRIu64, b->channel_id);
     snprintf(path, sizeof path, "/channels/%" PRIu64 "/messages?limit=%d&after=%" PRIu64,
              b->channel_id, PAGE, b->after);
-    b->call = rest_send(b->d->rest,
-                        &(struct rest_request){.method = "GET",
-                                               .route = "read",
-                                               .major = str_of(major),
-                                               .path = str_of(path),
-                                               .lane = STR("backfill"),
-                                               .patience_ms = 60000,
-                                               .repeatable = true},
-                        on_page, b);
+    b->call = discord_ask(b->d,
+                          &(struct discord_question){.route = "read",
+                                                     .major = b->channel_id,
+                                                     .path = str_of(path),
+                                                     .lane = STR("backfill"),
+                                                     .patience_ms = 60000},
+                          on_page, b);
 }
 
-void backfill_channel(struct discord *d, struct seen *s)
+void discord_backfill_channel(struct discord *d, struct discord_bookmark *s)
 {
     struct backfill *b = xcalloc(1, sizeof *b);
 
@@ -222,17 +217,17 @@ void backfill_channel(struct discord *d, struct seen *s)
     list_append(&d->filling, &b->link);
     timer_init(&b->retry, on_retry);
     d->backfills++;
-    hold_for_backfill(d, b->channel_id);
+    discord_hold_for_backfill(d, b->channel_id);
     ask_page(b);
 }
 
 /* ---- all of them ---- */
 
 /* Only behind a new session: reading earlier would leave out what comes before it begins. */
-static bool is_live(const struct discord *d, const struct seen *s)
+static bool is_live(const struct discord *d, const struct discord_bookmark *s)
 {
     for (unsigned i = 0; i < d->n_shards; i++)
-        if (shard_has(&d->shards[i], s->guild_id))
+        if (discord_shard_has(&d->shards[i], s->guild_id))
             return dgateway_state(d->shards[i].gateway) == DGATEWAY_LIVE;
     return false;
 }
@@ -243,30 +238,30 @@ static void on_backfill_timer(struct timer *t)
     void *v;
 
     for (size_t at = 0; d->backfills < MAX_BACKFILLS && map_next(&d->seen, &at, &v);) {
-        struct seen *s = v;
+        struct discord_bookmark *s = v;
         if (s->gap != 0 && !s->filling && is_live(d, s))
-            backfill_channel(d, s);
+            discord_backfill_channel(d, s);
     }
 }
 
-void backfill_init(struct discord *d)
+void discord_backfill_init(struct discord *d)
 {
     timer_init(&d->backfill_timer, on_backfill_timer);
     list_init(&d->filling);
 }
 
-void backfill_soon(struct discord *d, int64_t after_ms)
+void discord_backfill_soon(struct discord *d, int64_t after_ms)
 {
     if (!timer_is_set(&d->backfill_timer) || after_ms > 0)
         timer_set(d->env->clock, &d->backfill_timer, after_ms);
 }
 
-void backfill_guild_known(struct discord *d, uint64_t guild_id)
+void discord_backfill_guild_known(struct discord *d, uint64_t guild_id)
 {
     void *v;
 
     for (size_t at = 0; map_next(&d->seen, &at, &v);) {
-        struct seen *s = v;
+        struct discord_bookmark *s = v;
         if (s->gap == 0 || s->filling || s->guild_id != guild_id)
             continue;
         const struct dcache_channel *ch = dcache_channel(d->cache, s->channel_id);
@@ -275,21 +270,13 @@ void backfill_guild_known(struct discord *d, uint64_t guild_id)
     }
 }
 
-void backfill_done(struct discord *d)
+void discord_backfill_done(struct discord *d)
 {
     timer_stop(d->env->clock, &d->backfill_timer);
     list_each (&d->filling, it, nxt) {
         struct backfill *b = list_entry(it, struct backfill, link);
-        bool waiting = b->waiting;
-
-        if (!waiting) {
-            backfill_free(b);
-            continue;
-        }
-        timer_stop(d->env->clock, &b->retry);
-        list_remove(&b->link);
-        json_parser_free(b->parser);
-        buf_done(&b->page);
-        b->dead = true; /* freed by the relay's answer */
+        if (b->waiting)
+            host_accept_cancel(d->base.host, b->accept);
+        backfill_free(b);
     }
 }

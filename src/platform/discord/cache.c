@@ -331,7 +331,7 @@ static void sync_threads(struct dcache *c, struct json d)
         struct dcache_channel *ch = v;
         bool synced = json_type(parents) != JSON_ARRAY;
 
-        if (ch->guild_id != guild_id || !channel_type_is_thread(ch->type))
+        if (ch->guild_id != guild_id || !discord_channel_is_thread(ch->type))
             continue;
         for (struct json_iter it = {0}; !synced && json_next(parents, &it);)
             synced = snowflake(json_as_str(it.value)) == ch->parent_id;
@@ -591,7 +591,7 @@ enum dcache_answer dcache_can_view(struct dcache *c, uint64_t channel_id, uint64
 {
     const struct dcache_channel *thread = NULL, *ch = dcache_channel(c, channel_id);
 
-    if (ch != NULL && channel_type_is_thread(ch->type)) {
+    if (ch != NULL && discord_channel_is_thread(ch->type)) {
         thread = ch;
         ch = dcache_channel(c, thread->parent_id);
     }
@@ -613,7 +613,7 @@ enum dcache_answer dcache_can_view(struct dcache *c, uint64_t channel_id, uint64
         if (r != NULL)
             roles[q.n_roles++] = (struct perm_role){r->id, r->permissions};
     }
-    uint64_t may = permissions_of(&q);
+    uint64_t may = discord_permissions_of(&q);
     if ((may & PERM_VIEW_CHANNEL) == 0)
         return DCACHE_NO;
     if (thread == NULL || thread->type != CHANNEL_PRIVATE_THREAD || (may & PERM_MANAGE_THREADS))

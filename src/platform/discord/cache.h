@@ -90,7 +90,7 @@ const struct dcache_guild *dcache_guild(const struct dcache *c, uint64_t id);
 const struct dcache_channel *dcache_channel(struct dcache *c, uint64_t id);
 const struct dcache_member *dcache_member(struct dcache *c, uint64_t guild_id, uint64_t user_id);
 
-static inline bool channel_type_is_thread(int type)
+static inline bool discord_channel_is_thread(int type)
 {
     return type >= CHANNEL_ANNOUNCEMENT_THREAD && type <= CHANNEL_PRIVATE_THREAD;
 }

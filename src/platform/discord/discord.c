@@ -6,7 +6,6 @@
 #include "base/jw.h"
 #include "base/mem.h"
 #include "platform/discord/discord_priv.h"
-#include "platform/intent.h"
 
 #define API_BASE "https://discord.com/api/v10"
 #define TICK_MS 2000
@@ -22,8 +21,8 @@ static void log_prefix(const struct log *log, struct buf *out)
 
 static const char *problem_of(struct discord *d)
 {
-    if (rest_problem(d->rest) != NULL)
-        return rest_problem(d->rest);
+    if (discord_rest_problem(d) != NULL)
+        return discord_rest_problem(d);
     for (unsigned i = 0; i < d->n_shards; i++)
         if (d->shards[i].failing_since_ms > 0)
             return "messages wait at Discord because they cannot be stored: a mailbox is full or "
@@ -36,8 +35,8 @@ static void on_tick(struct timer *t)
     struct discord *d = container_of(t, struct discord, tick);
 
     for (unsigned i = 0; i < d->n_shards; i++)
-        events_shard_tick(&d->shards[i]);
-    memory_save(d);
+        discord_events_shard_tick(&d->shards[i]);
+    discord_bookmarks_save(d);
     d->base.problem = problem_of(d);
     timer_set(d->env->clock, &d->tick, TICK_MS);
 }
@@ -53,14 +52,13 @@ static char *trimmed_base(const char *api_base)
 
 static void discord_free(struct discord *d)
 {
-    start_done(d);
-    backfill_done(d);
-    hold_done(d);
-    memory_done(d);
-    send_done(d);
-    sight_done(d);
-    webhook_done(d);
-    rest_free(d->rest);
+    discord_start_done(d);
+    discord_backfill_done(d);
+    discord_hold_done(d);
+    discord_bookmarks_done(d);
+    discord_sight_done(d);
+    discord_webhook_done(d);
+    discord_rest_close(d);
     dcache_free(d->cache);
     discord_normalize_done(&d->norm);
     json_parser_free(d->parser);
@@ -82,25 +80,22 @@ static enum bh_err discord_open(const struct platform_settings *settings, struct
     if (!discord_intents(cfg, &d->intent_bits, ret_why))
         abort(); /* the configuration was checked */
     d->api_base = trimmed_base(cfg->api_base);
-    d->rest = rest_new(d->env, d->api_base, cfg->token);
     d->cache = dcache_new(NULL);
     d->parser = json_parser_new();
     list_init(&d->sights_lru);
-    send_init(d);
     awaits_init(&d->awaits, &d->base);
-    backfill_init(d);
+    discord_backfill_init(d);
     timer_init(&d->tick, on_tick);
     snprintf(ret_why, 256, "the store cannot be read");
-    enum bh_err err = memory_load(d);
-    webhook_init(d);
+    enum bh_err err = discord_bookmarks_load(d);
+    discord_webhook_init(d);
     if (err == BH_OK)
-        err = intents_open(d->env->store, d->env->clock, "discord", d->base.bot, &d->intents,
-                           ret_why);
-    start_init(d);
+        err = discord_rest_open(d, ret_why);
     if (err != BH_OK) {
         discord_free(d);
         return err;
     }
+    discord_start_init(d);
     timer_set(d->env->clock, &d->tick, TICK_MS);
     *ret_p = &d->base;
     return BH_OK;
@@ -111,7 +106,7 @@ static void discord_close(struct platform *p)
     struct discord *d = discord_of(p);
 
     timer_stop(d->env->clock, &d->tick);
-    memory_save(d);
+    discord_bookmarks_save(d);
     discord_free(d);
 }
 
@@ -131,7 +126,7 @@ static const char *state_of(const struct discord *d)
             return "stopped";
         live += dgateway_state(d->shards[i].gateway) == DGATEWAY_LIVE;
     }
-    if (rest_token_refused(d->rest))
+    if (d->rest.token_refused)
         return "stopped";
     return live == d->n_shards && live > 0 ? "live" : live > 0 ? "degraded" : "connecting";
 }
@@ -156,11 +151,11 @@ static void discord_status(struct platform *p, struct jw *w)
 {
     struct discord *d = discord_of(p);
     struct dcache_stats cache;
-    struct rest_stats rest;
+    struct sender_stats sent;
 
     p->problem = problem_of(d);
     dcache_stats(d->cache, &cache);
-    rest_stats(d->rest, &rest);
+    sender_stats(d->sender, &sent);
     jw_kstr(w, "state", str_of(state_of(d)));
     write_shards(d, w);
     jw_ki64(w, "guilds", (int64_t)cache.guilds);
@@ -172,12 +167,12 @@ static void discord_status(struct platform *p, struct jw *w)
     jw_ki64(w, "interactionsRefused", (int64_t)d->count.forged);
     jw_ki64(w, "lost", (int64_t)d->count.lost);
     jw_ki64(w, "emptyMessages", (int64_t)d->count.empty);
-    jw_ki64(w, "requests", (int64_t)rest.sent);
-    jw_ki64(w, "requestsWaiting", (int64_t)rest.waiting);
-    jw_ki64(w, "rateLimited", (int64_t)rest.limited);
-    jw_ki64(w, "refusedInTenMinutes", rest.refused);
+    jw_ki64(w, "requests", (int64_t)sent.requests);
+    jw_ki64(w, "requestsWaiting", (int64_t)sent.waiting);
+    jw_ki64(w, "rateLimited", (int64_t)d->rest.limited);
+    jw_ki64(w, "refusedInTenMinutes", discord_rest_refused(d));
     jw_ki64(w, "backfilling", d->backfills);
-    jw_ki64(w, "cutOffAtStart", (int64_t)intents_found(d->intents));
+    jw_ki64(w, "cutOffAtStart", (int64_t)sent.cut_off);
 }
 
 static const struct descriptor descriptor = {
@@ -198,9 +193,9 @@ const struct platform_ops discord_ops = {
     .descriptor = &descriptor,
     .remote = true,
     .open = discord_open,
-    .act = send_act,
-    .sees = sight_sees,
-    .http = webhook_http,
+    .act = discord_act,
+    .sees = discord_sees,
+    .http = discord_webhook_http,
     .status = discord_status,
     .close = discord_close,
 };

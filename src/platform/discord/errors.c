@@ -4,8 +4,9 @@
  * quietly, anything else is tried once more as plain text.  So Discord's own message is passed on
  * only when it contains neither. */
 #include <inttypes.h>
+#include <stdio.h>
 #include "base/mem.h"
-#include "platform/discord/discord_priv.h"
+#include "platform/discord/rest.h"
 
 static const struct {
     int64_t code;
@@ -35,7 +36,7 @@ static const struct {
     {240000, "Discord blocked this message because of a link in it"},
 };
 
-const char *errors_sentence(int64_t code)
+static const char *sentence_of(int64_t code)
 {
     for (size_t i = 0; i < ARRAY_LEN(table); i++)
         if (table[i].code == code)
@@ -55,33 +56,20 @@ static bool is_loaded(const char *text)
     return false;
 }
 
-static void write_refusal(struct buf *out, const struct rest_answer *a)
+void discord_refusal(const struct discord_answer *a, char ret_why[256])
 {
-    const char *sentence = errors_sentence(a->code);
+    const char *sentence = sentence_of(a->code);
+    char message[121];
 
     if (sentence == NULL && a->status == 401)
-        sentence = errors_sentence(40001);
+        sentence = sentence_of(40001);
     if (sentence != NULL) {
-        buf_add_z(out, sentence);
+        snprintf(ret_why, 256, "%s", sentence);
         return;
     }
-    buf_printf(out, "Discord refused this (HTTP %d, code %" PRId64 ")", a->status, a->code);
-    if (a->why != NULL && a->why[0] != '\0' && !is_loaded(a->why))
-        buf_printf(out, ": %s", a->why);
-}
-
-void errors_write(struct buf *out, const struct rest_answer *a)
-{
-    switch (a->end) {
-    case REST_TRANSIENT:
-        buf_printf(out, ACTION_ERROR_TRANSIENT "%s", a->why);
-        break;
-    case REST_UNKNOWN:
-        buf_printf(out, ACTION_ERROR_UNKNOWN "%s; it may have been delivered",
-                   is_loaded(a->why) ? "no answer came from Discord" : a->why);
-        break;
-    default:
-        write_refusal(out, a);
-        break;
-    }
+    snprintf(message, sizeof message, "%.*s", (int)(a->message.n < 120 ? a->message.n : 120),
+             a->message.n > 0 ? a->message.p : "");
+    snprintf(ret_why, 256, "Discord refused this (HTTP %d, code %" PRId64 ")%s%s", a->status,
+             a->code, message[0] != '\0' && !is_loaded(message) ? ": " : "",
+             is_loaded(message) ? "" : message);
 }

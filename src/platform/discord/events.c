@@ -1,7 +1,7 @@
 /* events.c - design.  (discord_priv.h has the parts.)
  *
  * A gateway event is confirmed - may be left out of a later resume - when it and everything before
- * it is safe: handed to the relay and accepted, or none of its business.  struct pending is one
+ * it is safe: handed to the relay and accepted, or none of its business.  struct discord_pending is one
  * such event; a shard keeps them in order and confirms from the front.  An event the relay could
  * not take stays unconfirmed, and after a pause Discord is asked to send everything from there on
  * again; what had been accepted behind it comes twice and is dropped by its message id. */
@@ -13,24 +13,24 @@ enum { FIRST_REPLAY_MS = 2000, MAX_REPLAY_MS = 60000, GIVE_UP_MS = 600000, WELL_
 
 /* ---- the ledger ---- */
 
-static void confirm_front(struct shard *s)
+static void confirm_front(struct discord_shard *s)
 {
     while (!list_is_empty(&s->pendings)) {
-        struct pending *p = list_first(&s->pendings, struct pending, link);
+        struct discord_pending *p = list_first(&s->pendings, struct discord_pending, link);
 
         if (!p->done)
             return;
         list_remove(&p->link);
         if (p->message_id != 0)
-            memory_note(s->d, p->guild_id, p->channel_id, p->message_id);
+            discord_bookmark_note(s->d, p->guild_id, p->channel_id, p->message_id);
         dgateway_confirm(s->gateway, p->seq);
         free(p);
     }
 }
 
-static struct pending *pending_new(struct shard *s, uint64_t seq)
+static struct discord_pending *pending_new(struct discord_shard *s, uint64_t seq)
 {
-    struct pending *p = xcalloc(1, sizeof *p);
+    struct discord_pending *p = xcalloc(1, sizeof *p);
 
     p->d = s->d;
     p->shard = s;
@@ -40,22 +40,16 @@ static struct pending *pending_new(struct shard *s, uint64_t seq)
     return p;
 }
 
-void pending_done(struct pending *p)
+void discord_pending_done(struct discord_pending *p)
 {
-    if (p == NULL)
-        return;
-    if (p->shard == NULL) { /* an orphan: nobody counts on it */
-        free(p);
-        return;
-    }
     p->done = true;
     confirm_front(p->shard);
 }
 
 /* An event that is nobody's business: safe as soon as those before it are. */
-static void note_safe(struct shard *s, uint64_t seq)
+static void note_safe(struct discord_shard *s, uint64_t seq)
 {
-    struct pending *last = list_entry(s->pendings.prev, struct pending, link);
+    struct discord_pending *last = list_entry(s->pendings.prev, struct discord_pending, link);
 
     if (list_is_empty(&s->pendings))
         dgateway_confirm(s->gateway, seq);
@@ -65,28 +59,22 @@ static void note_safe(struct shard *s, uint64_t seq)
         pending_new(s, seq)->done = true;
 }
 
-/* Those the relay still has in hand are freed by its answer, the others now. */
-static void orphan_all(struct shard *s)
-{
-    list_each (&s->pendings, it, nxt) {
-        struct pending *p = list_entry(it, struct pending, link);
-        list_remove(&p->link);
-        p->shard = NULL;
-        if (!p->taken)
-            free(p);
-    }
-}
-
 /* The events behind the confirmed number come again, or never: forget what is under way. */
-static void reset_ledger(struct shard *s)
+static void reset_ledger(struct discord_shard *s)
 {
-    hold_forget_shard(s->d, s);
-    orphan_all(s);
+    discord_hold_forget_shard(s->d, s);
+    list_each (&s->pendings, it, nxt) {
+        struct discord_pending *p = list_entry(it, struct discord_pending, link);
+        if (p->taken)
+            host_accept_cancel(s->d->base.host, p->accept);
+        list_remove(&p->link);
+        free(p);
+    }
 }
 
 static void on_replay(struct timer *t)
 {
-    struct shard *s = container_of(t, struct shard, replay);
+    struct discord_shard *s = container_of(t, struct discord_shard, replay);
 
     s->n_failed_channels = 0;
     reset_ledger(s);
@@ -95,7 +83,7 @@ static void on_replay(struct timer *t)
 
 /* During the pause the later messages of such a channel are not even tried: they come again, behind
  * the one that failed. */
-static bool channel_waits(const struct shard *s, uint64_t channel_id)
+static bool channel_waits(const struct discord_shard *s, uint64_t channel_id)
 {
     if (s->n_failed_channels == ARRAY_LEN(s->failed_channels))
         return true; /* too many to tell apart */
@@ -105,7 +93,7 @@ static bool channel_waits(const struct shard *s, uint64_t channel_id)
     return false;
 }
 
-static void ask_again(struct shard *s)
+static void ask_again(struct discord_shard *s)
 {
     struct discord *d = s->d;
 
@@ -119,16 +107,11 @@ static void ask_again(struct shard *s)
     timer_set(d->env->clock, &s->replay, s->replay_ms);
 }
 
-void pending_failed(struct pending *p)
+void discord_pending_failed(struct discord_pending *p)
 {
-    struct shard *s = p != NULL ? p->shard : NULL;
-
-    if (s == NULL) {
-        free(p);
-        return;
-    }
+    struct discord_shard *s = p->shard;
     int64_t now_ms = clock_now_ms(p->d->env->clock);
-    p->taken = false;
+
     s->failed_ms = now_ms;
     if (s->failing_since_ms == 0)
         s->failing_since_ms = now_ms;
@@ -141,11 +124,11 @@ void pending_failed(struct pending *p)
     log_error(&p->d->log, "a message of channel %llu is given up: it cannot be stored",
               (unsigned long long)p->channel_id);
     p->d->count.lost++;
-    pending_done(p);
+    discord_pending_done(p);
 }
 
 /* No failure since the last pause ended: all is well again. */
-void events_shard_tick(struct shard *s)
+void discord_events_shard_tick(struct discord_shard *s)
 {
     if (s->failing_since_ms == 0 || timer_is_set(&s->replay) ||
         clock_now_ms(s->d->env->clock) - s->failed_ms < s->replay_ms + WELL_MS)
@@ -153,26 +136,24 @@ void events_shard_tick(struct shard *s)
     s->failing_since_ms = s->replay_ms = 0;
 }
 
-void events_accepted(void *ctx, enum bh_err err)
+static void on_accepted(void *ctx, enum bh_err err)
 {
-    struct pending *p = ctx;
+    struct discord_pending *p = ctx;
 
     p->taken = false;
     if (err == BH_BUSY || err == BH_UNAVAILABLE || err == BH_UNKNOWN)
-        pending_failed(p);
+        discord_pending_failed(p);
     else
-        pending_done(p);
+        discord_pending_done(p);
 }
 
-void events_shard_init(struct shard *s)
+void discord_events_shard_init(struct discord_shard *s)
 {
     list_init(&s->pendings);
     timer_init(&s->replay, on_replay);
 }
 
-/* The relay may still answer for events it has in hand: those pendings are orphans now, and their
- * answer frees them without looking at anything else. */
-void events_shard_done(struct shard *s)
+void discord_events_shard_done(struct discord_shard *s)
 {
     timer_stop(s->d->env->clock, &s->replay);
     reset_ledger(s);
@@ -194,21 +175,21 @@ static void choose_route(struct discord *d, struct event *ev)
         ev->route_key = bot;
 }
 
-static enum normalize_verdict normalize_message(struct discord *d, struct json message,
-                                                struct str guild_id, bool lenient)
+static enum discord_verdict normalize_message(struct discord *d, struct json message,
+                                              struct str guild_id, bool lenient)
 {
-    struct normalize_in in = {.message = message,
-                              .guild_id = guild_id,
-                              .cache = d->cache,
-                              .bot = str_of(d->base.bot),
-                              .bot_user = str_of(d->bot_user),
-                              .lenient = lenient};
-    enum normalize_verdict v = discord_normalize(&in, &d->norm);
+    struct discord_normalize_in in = {.message = message,
+                                      .guild_id = guild_id,
+                                      .cache = d->cache,
+                                      .bot = str_of(d->base.bot),
+                                      .bot_user = str_of(d->bot_user),
+                                      .lenient = lenient};
+    enum discord_verdict v = discord_normalize(&in, &d->norm);
 
-    if (v == NORMALIZE_IGNORED) {
+    if (v == DISCORD_IGNORED) {
         d->count.ignored++;
         d->count.empty += strcmp(d->norm.why, "empty") == 0;
-    } else if (v == NORMALIZE_MALFORMED) {
+    } else if (v == DISCORD_MALFORMED) {
         d->count.malformed++;
         log_warn(&d->log, "a message without the fields of one");
     }
@@ -216,30 +197,46 @@ static enum normalize_verdict normalize_message(struct discord *d, struct json m
 }
 
 /* Hand d->norm over. */
-static void accept_event(struct discord *d, accepted_cb *done, void *ctx)
+static struct accept_id accept_event(struct discord *d, accepted_cb *done, void *ctx)
 {
     d->count.events++;
     choose_route(d, &d->norm.ev);
-    host_accept(d->base.host, &d->base, &d->norm.ev, done, ctx);
+    return host_accept(d->base.host, &d->base, &d->norm.ev, done, ctx);
 }
 
-enum normalize_verdict events_try(struct discord *d, struct json message, struct str guild_id,
-                                  bool lenient, accepted_cb *done, void *ctx)
+static void pending_accept(struct discord_pending *p)
 {
-    enum normalize_verdict v = normalize_message(d, message, guild_id, lenient);
+    p->taken = true;
+    p->accept = accept_event(p->d, on_accepted, p);
+}
 
-    if (v == NORMALIZE_EVENT)
-        accept_event(d, done, ctx);
+enum discord_verdict discord_pending_try(struct discord_pending *p, struct json message,
+                                         bool lenient)
+{
+    enum discord_verdict v = normalize_message(p->d, message, STR_NULL, lenient);
+
+    if (v == DISCORD_EVENT)
+        pending_accept(p);
     return v;
 }
 
-static void on_message(struct discord *d, struct json message, struct pending *p)
+enum discord_verdict discord_events_try(struct discord *d, struct json message, struct str guild_id,
+                                        struct discord_taker *taker)
 {
-    enum normalize_verdict v = normalize_message(d, message, STR_NULL, false);
-    const struct normalize_out *n = &d->norm;
+    enum discord_verdict v = normalize_message(d, message, guild_id, true);
 
-    if (v == NORMALIZE_MALFORMED) {
-        pending_done(p);
+    if (v == DISCORD_EVENT)
+        taker->accept = accept_event(d, taker->done, taker->ctx);
+    return v;
+}
+
+static void on_message(struct discord *d, struct json message, struct discord_pending *p)
+{
+    enum discord_verdict v = normalize_message(d, message, STR_NULL, false);
+    const struct discord_normalize_out *n = &d->norm;
+
+    if (v == DISCORD_MALFORMED) {
+        discord_pending_done(p);
         return;
     }
     p->message_id = n->message_id;
@@ -248,19 +245,18 @@ static void on_message(struct discord *d, struct json message, struct pending *p
     dcache_note_member(d->cache, n->guild_id, n->user_id, n->nick, n->roles);
     if (p->shard->n_failed_channels > 0 && channel_waits(p->shard, p->channel_id))
         return;
-    struct seen *seen = map_get(&d->seen, id_key(&p->channel_id));
+    struct discord_bookmark *seen = map_get(&d->seen, id_key(&p->channel_id));
     if (seen != NULL && seen->gap != 0 && !seen->filling)
-        backfill_channel(d, seen); /* what was missed comes first */
-    bool needs = v == NORMALIZE_NEED_GUILD || v == NORMALIZE_NEED_CHANNEL;
-    if (needs && !hold_has(d, p->channel_id))
-        hold_need(d, p->channel_id, p->guild_id, v);
-    if (hold_has(d, p->channel_id)) {
-        hold_push(d, message, p);
-    } else if (v == NORMALIZE_EVENT) {
-        p->taken = true;
-        accept_event(d, events_accepted, p);
+        discord_backfill_channel(d, seen); /* what was missed comes first */
+    bool needs = v == DISCORD_NEED_GUILD || v == DISCORD_NEED_CHANNEL;
+    if (needs && !discord_hold_has(d, p->channel_id))
+        discord_hold_need(d, p->channel_id, p->guild_id, v);
+    if (discord_hold_has(d, p->channel_id)) {
+        discord_hold_push(d, message, p);
+    } else if (v == DISCORD_EVENT) {
+        pending_accept(p);
     } else {
-        pending_done(p);
+        discord_pending_done(p);
     }
 }
 
@@ -269,15 +265,15 @@ static void on_message(struct discord *d, struct json message, struct pending *p
 static void on_dispatch(void *ctx, struct dgateway *g, struct str type, struct json d, uint64_t seq)
 {
     struct discord *dc = ctx;
-    struct shard *s = &dc->shards[dgateway_shard(g)];
+    struct discord_shard *s = &dc->shards[dgateway_shard(g)];
 
     if (str_eq(type, STR("MESSAGE_CREATE"))) {
         on_message(dc, d, pending_new(s, seq));
         return;
     }
     if (dcache_dispatch(dc->cache, type, d) && str_eq(type, STR("GUILD_CREATE"))) {
-        hold_guild_known(dc, json_snowflake(d, "id"));
-        backfill_guild_known(dc, json_snowflake(d, "id"));
+        discord_hold_guild_known(dc, json_snowflake(d, "id"));
+        discord_backfill_guild_known(dc, json_snowflake(d, "id"));
     }
     note_safe(s, seq);
 }
@@ -296,19 +292,19 @@ static void on_live(void *ctx, struct dgateway *g, struct json ready)
     /* Soon, not with the next tick: a crash now must find the session, or its events are gone. */
     timer_set(d->env->clock, &d->tick, 0);
     /* After READY the guilds follow, and say in which channels nothing happened. */
-    backfill_soon(d, ready.doc != NULL ? 5000 : 0);
+    discord_backfill_soon(d, ready.doc != NULL ? 5000 : 0);
 }
 
 static void on_session_lost(void *ctx, struct dgateway *g)
 {
     struct discord *d = ctx;
-    struct shard *s = &d->shards[dgateway_shard(g)];
+    struct discord_shard *s = &d->shards[dgateway_shard(g)];
 
     timer_stop(d->env->clock, &s->replay);
     s->n_failed_channels = 0;
     timer_stop(d->env->clock, &d->backfill_timer);
     reset_ledger(s);
-    backfill_mark(d, s);
+    discord_backfill_mark(d, s);
 }
 
 static void on_stopped(void *ctx, struct dgateway *g, int code, const char *problem)
@@ -322,7 +318,7 @@ static void on_wants_identify(void *ctx, struct dgateway *g)
 {
     struct discord *d = ctx;
 
-    start_wants(d, &d->shards[dgateway_shard(g)]);
+    discord_start_wants(d, &d->shards[dgateway_shard(g)]);
 }
 
 static void on_wants_shards(void *ctx, struct dgateway *g)
@@ -330,7 +326,7 @@ static void on_wants_shards(void *ctx, struct dgateway *g)
     struct discord *d = ctx;
 
     log_warn(&d->log, "Discord wants more shards than %u", d->n_shards);
-    start_reshard(d);
+    discord_start_reshard(d);
 }
 
 const struct dgateway_handlers discord_gateway_handlers = {

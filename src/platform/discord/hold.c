@@ -19,8 +19,8 @@ enum hold_for { FOR_NOTHING, FOR_GUILD, FOR_CHANNEL, FOR_BACKFILL };
 
 struct held {
     struct list link;
-    struct pending *p; /* borrowed from its shard */
-    struct buf text;   /* owned; the message */
+    struct discord_pending *p; /* borrowed from its shard */
+    struct buf text;           /* owned; the message */
 };
 
 struct hold {
@@ -28,15 +28,15 @@ struct hold {
     struct discord *d; /* borrowed */
     struct list messages;
     enum hold_for what;
-    bool lenient;           /* asking was in vain */
-    bool running;           /* hold_run() is on the stack */
-    struct rest_call *call; /* for the channel; NULL: none */
+    bool lenient;          /* asking was in vain */
+    bool running;          /* hold_run() is on the stack */
+    struct outgoing *call; /* for the channel; NULL: none */
 };
 
 struct load { /* a guild being asked for */
     uint64_t guild_id;
     struct discord *d; /* borrowed */
-    struct rest_call *call;
+    struct outgoing *call;
     int step;
 };
 
@@ -70,17 +70,17 @@ static void hold_free(struct hold *h)
 {
     list_each (&h->messages, it, nxt)
         held_free(h->d, list_entry(it, struct held, link));
-    rest_cancel(&h->call);
+    sender_cancel(&h->call);
     map_del(&h->d->holds, id_key(&h->channel_id));
     free(h);
 }
 
-bool hold_has(const struct discord *d, uint64_t channel_id)
+bool discord_hold_has(const struct discord *d, uint64_t channel_id)
 {
     return map_count(&d->holds) > 0 && map_get(&d->holds, id_key(&channel_id)) != NULL;
 }
 
-void hold_push(struct discord *d, struct json message, struct pending *p)
+void discord_hold_push(struct discord *d, struct json message, struct discord_pending *p)
 {
     struct hold *h = hold_get(d, p->channel_id);
     struct held *m = xcalloc(1, sizeof *m);
@@ -91,7 +91,7 @@ void hold_push(struct discord *d, struct json message, struct pending *p)
     d->held_bytes += m->text.n;
     if (d->held_bytes > MAX_HELD_BYTES) {
         held_free(d, m);
-        pending_failed(p);
+        discord_pending_failed(p);
         return;
     }
     m->p = p;
@@ -133,7 +133,7 @@ static void run_holds_of(struct discord *d, uint64_t guild_id, bool lenient)
 
 static void load_free(struct load *l)
 {
-    rest_cancel(&l->call);
+    sender_cancel(&l->call);
     map_del(&l->d->loads, id_key(&l->guild_id));
     free(l);
 }
@@ -143,7 +143,6 @@ static void load_end(struct load *l, bool known)
     struct discord *d = l->d;
     uint64_t guild_id = l->guild_id;
 
-    l->call = NULL;
     load_free(l);
     if (known)
         dcache_guild_loaded(d->cache, guild_id);
@@ -154,64 +153,68 @@ static void load_end(struct load *l, bool known)
 static const char *const load_paths[] = {"", "/channels", "/threads/active"};
 static const char *const load_routes[] = {"guild", "guild channels", "guild threads"};
 
-static void on_loaded(void *ctx, const struct rest_answer *a)
+static void load_next(struct load *l);
+
+static void on_loaded(void *ctx, const struct discord_told *t)
 {
     struct load *l = ctx;
-    struct json list = a->body;
+    struct json list = t->answer.body;
 
-    if (a->end != REST_OK) {
+    l->call = NULL;
+    if (t->end != SENDER_DONE) {
         log_warn(&l->d->log, "guild %llu cannot be read: %s", (unsigned long long)l->guild_id,
-                 a->why);
+                 t->why);
         load_end(l, false);
         return;
     }
     if (l->step == 0)
-        dcache_put_guild(l->d->cache, a->body);
+        dcache_put_guild(l->d->cache, t->answer.body);
     if (l->step == 2)
-        list = json_get(a->body, "threads");
+        list = json_get(t->answer.body, "threads");
     if (l->step > 0)
         for (struct json_iter it = {0}; json_next(list, &it);)
             dcache_put_channel(l->d->cache, it.value, l->guild_id);
-    if (++l->step == (int)ARRAY_LEN(load_paths)) {
+    if (++l->step == (int)ARRAY_LEN(load_paths))
         load_end(l, true);
-        return;
-    }
-    char path[64];
+    else
+        load_next(l);
+}
+
+static void load_next(struct load *l)
+{
+    char path[64], lane[32];
+
     snprintf(path, sizeof path, "/guilds/%llu%s", (unsigned long long)l->guild_id,
              load_paths[l->step]);
-    rest_continue(l->call, "GET", load_routes[l->step], str_of(path), STR_NULL);
+    snprintf(lane, sizeof lane, "guild %llu", (unsigned long long)l->guild_id);
+    l->call = discord_ask(l->d,
+                          &(struct discord_question){.route = load_routes[l->step],
+                                                     .major = l->guild_id,
+                                                     .path = str_of(path),
+                                                     .lane = str_of(lane),
+                                                     .patience_ms = LOAD_PATIENCE_MS},
+                          on_loaded, l);
 }
 
 static void load_guild(struct discord *d, uint64_t guild_id)
 {
-    char path[64], major[24];
-
     if (map_get(&d->loads, id_key(&guild_id)) != NULL)
         return;
     struct load *l = xcalloc(1, sizeof *l);
     l->d = d;
     l->guild_id = guild_id;
     map_put(&d->loads, id_key(&l->guild_id), l);
-    snprintf(path, sizeof path, "/guilds/%llu", (unsigned long long)guild_id);
-    snprintf(major, sizeof major, "%llu", (unsigned long long)guild_id);
-    l->call = rest_send(d->rest,
-                        &(struct rest_request){.method = "GET",
-                                               .route = "guild",
-                                               .major = str_of(major),
-                                               .path = str_of(path),
-                                               .patience_ms = LOAD_PATIENCE_MS,
-                                               .repeatable = true},
-                        on_loaded, l);
+    load_next(l);
 }
 
-static void on_channel(void *ctx, const struct rest_answer *a)
+static void on_channel(void *ctx, const struct discord_told *t)
 {
     struct hold *h = ctx;
 
     h->call = NULL;
-    if (a->end == REST_OK)
-        dcache_put_channel(h->d->cache, a->body, 0);
-    h->lenient = a->end != REST_OK || dcache_channel(h->d->cache, h->channel_id) == NULL;
+    if (t->end == SENDER_DONE)
+        dcache_put_channel(h->d->cache, t->answer.body, 0);
+    h->lenient = t->end != SENDER_DONE || dcache_channel(h->d->cache, h->channel_id) == NULL;
     if (h->what != FOR_CHANNEL)
         return; /* it waits for something else by now */
     h->what = FOR_NOTHING;
@@ -220,30 +223,27 @@ static void on_channel(void *ctx, const struct rest_answer *a)
 
 static void load_channel(struct hold *h)
 {
-    char path[64], major[24];
+    char path[64];
 
     if (h->call != NULL)
         return;
     snprintf(path, sizeof path, "/channels/%llu", (unsigned long long)h->channel_id);
-    snprintf(major, sizeof major, "%llu", (unsigned long long)h->channel_id);
-    h->call = rest_send(h->d->rest,
-                        &(struct rest_request){.method = "GET",
-                                               .route = "channel",
-                                               .major = str_of(major),
-                                               .path = str_of(path),
-                                               .lane = STR("channels"),
-                                               .patience_ms = LOAD_PATIENCE_MS,
-                                               .repeatable = true},
-                        on_channel, h);
+    h->call = discord_ask(h->d,
+                          &(struct discord_question){.route = "channel",
+                                                     .major = h->channel_id,
+                                                     .path = str_of(path),
+                                                     .lane = STR("channels"),
+                                                     .patience_ms = LOAD_PATIENCE_MS},
+                          on_channel, h);
 }
 
-void hold_need(struct discord *d, uint64_t channel_id, uint64_t guild_id,
-               enum normalize_verdict what)
+void discord_hold_need(struct discord *d, uint64_t channel_id, uint64_t guild_id,
+                       enum discord_verdict what)
 {
     struct hold *h = hold_get(d, channel_id);
 
     h->guild_id = guild_id;
-    h->what = what == NORMALIZE_NEED_GUILD ? FOR_GUILD : FOR_CHANNEL;
+    h->what = what == DISCORD_NEED_GUILD ? FOR_GUILD : FOR_CHANNEL;
     if (h->what == FOR_GUILD)
         load_guild(d, guild_id);
     else
@@ -260,37 +260,33 @@ static void hold_run(struct hold *h)
     h->running = true;
     while (!list_is_empty(&h->messages)) {
         struct held *m = list_first(&h->messages, struct held, link);
-        struct pending *p = m->p;
+        struct discord_pending *p = m->p;
         struct json doc;
 
         if (!json_parse(d->parser, buf_str(&m->text), &doc)) {
             held_free(d, m);
-            pending_done(p);
+            discord_pending_done(p);
             continue;
         }
-        p->taken = true;
-        enum normalize_verdict v = events_try(d, doc, STR_NULL, h->lenient, events_accepted, p);
-        if (v == NORMALIZE_NEED_GUILD || v == NORMALIZE_NEED_CHANNEL) {
-            p->taken = false;
+        enum discord_verdict v = discord_pending_try(p, doc, h->lenient);
+        if (v == DISCORD_NEED_GUILD || v == DISCORD_NEED_CHANNEL) {
             h->running = false;
-            hold_need(d, h->channel_id, p->guild_id, v);
+            discord_hold_need(d, h->channel_id, p->guild_id, v);
             return;
         }
         held_free(d, m);
-        if (v != NORMALIZE_EVENT) {
-            p->taken = false;
-            pending_done(p);
-        }
+        if (v != DISCORD_EVENT)
+            discord_pending_done(p);
     }
     hold_free(h);
 }
 
-void hold_for_backfill(struct discord *d, uint64_t channel_id)
+void discord_hold_for_backfill(struct discord *d, uint64_t channel_id)
 {
     hold_get(d, channel_id)->what = FOR_BACKFILL;
 }
 
-void hold_release(struct discord *d, uint64_t channel_id)
+void discord_hold_release(struct discord *d, uint64_t channel_id)
 {
     struct hold *h = map_get(&d->holds, id_key(&channel_id));
 
@@ -300,7 +296,7 @@ void hold_release(struct discord *d, uint64_t channel_id)
     hold_run(h);
 }
 
-void hold_guild_known(struct discord *d, uint64_t guild_id)
+void discord_hold_guild_known(struct discord *d, uint64_t guild_id)
 {
     const struct dcache_guild *g = dcache_guild(d->cache, guild_id);
     struct load *l = map_get(&d->loads, id_key(&guild_id));
@@ -312,7 +308,7 @@ void hold_guild_known(struct discord *d, uint64_t guild_id)
     run_holds_of(d, guild_id, false);
 }
 
-void hold_forget_shard(struct discord *d, const struct shard *s)
+void discord_hold_forget_shard(struct discord *d, const struct discord_shard *s)
 {
     void *v;
 
@@ -326,7 +322,7 @@ void hold_forget_shard(struct discord *d, const struct shard *s)
     }
 }
 
-void hold_done(struct discord *d)
+void discord_hold_done(struct discord *d)
 {
     void *v;
 

@@ -17,7 +17,7 @@ static struct str id_of(struct json v, char room[24])
     return str_make(room, (size_t)snprintf(room, 24, "%" PRIu64, number));
 }
 
-static void read_user(struct interaction *x, struct json body)
+static void read_user(struct discord_interaction *x, struct json body)
 {
     struct json member = json_get(body, "member"), user = json_get(member, "user");
 
@@ -34,12 +34,12 @@ static void read_user(struct interaction *x, struct json body)
     x->by_bot = json_as_bool(json_get(user, "bot"), false);
 }
 
-bool interaction_read(struct json body, struct interaction *ret)
+bool discord_interaction_read(struct json body, struct discord_interaction *ret)
 {
     struct json channel = json_get(body, "channel");
     int64_t type = 0;
 
-    *ret = (struct interaction){.body = body};
+    *ret = (struct discord_interaction){.body = body};
     if (!json_is_object(body) || !json_as_i64(json_get(body, "type"), &ret->type))
         return false;
     ret->id = id_of(json_get(body, "id"), ret->numbers[0]);
@@ -50,7 +50,7 @@ bool interaction_read(struct json body, struct interaction *ret)
     ret->name = json_str(json_get(body, "data"), "name");
     read_user(ret, body);
     json_as_i64(json_get(channel, "type"), &type);
-    ret->in_thread = channel_type_is_thread((int)type);
+    ret->in_thread = discord_channel_is_thread((int)type);
     ret->parent_id = id_of(json_get(channel, "parent_id"), ret->numbers[5]);
     return true;
 }
@@ -115,7 +115,7 @@ static void add_fields(struct buf *out, struct json v, int depth)
     add_fields(out, json_get(v, "components"), depth + 1);
 }
 
-void interaction_text(const struct interaction *x, struct buf *out)
+void discord_interaction_text(const struct discord_interaction *x, struct buf *out)
 {
     struct json data = json_get(x->body, "data");
 
@@ -137,14 +137,14 @@ void interaction_text(const struct interaction *x, struct buf *out)
     }
 }
 
-bool interaction_is_stop(const struct interaction *x)
+bool discord_interaction_is_stop(const struct discord_interaction *x)
 {
     return x->type == INTERACTION_COMMAND && str_eq_ci(x->name, STR("stop"));
 }
 
 /* ---- events ---- */
 
-static void set_common(struct interaction *x, struct str bot, struct event *ev)
+static void set_common(struct discord_interaction *x, struct str bot, struct event *ev)
 {
     *ev = (struct event){.platform = STR("discord"), .bot = bot};
     ev->event_id = ev->message_id = x->id;
@@ -165,7 +165,8 @@ static void set_common(struct interaction *x, struct str bot, struct event *ev)
     ev->route_key = str_of(x->route_key);
 }
 
-void interaction_as_forward(struct interaction *x, struct str bot, struct event *ret)
+void discord_interaction_as_forward(struct discord_interaction *x, struct str bot,
+                                    struct event *ret)
 {
     set_common(x, bot, ret);
     ret->filed_as = STR("relay");
@@ -173,8 +174,8 @@ void interaction_as_forward(struct interaction *x, struct str bot, struct event 
         ret->chat_type = STR("channel");
 }
 
-void interaction_as_message(struct interaction *x, struct str bot, struct str text,
-                            struct event *ret)
+void discord_interaction_as_message(struct discord_interaction *x, struct str bot, struct str text,
+                                    struct event *ret)
 {
     set_common(x, bot, ret);
     ret->text = text;

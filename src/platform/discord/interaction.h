@@ -1,8 +1,8 @@
 /* interaction.h - a Discord interaction (a command, a button, a form), read.
  *
  * Pure.  The gateway's side reads what we forward in a way of its own: as platform "relay", a guild
- * as chat type "channel", a thread as its channel.  interaction_as_forward() makes the event that
- * has the very same session key; interaction_as_message() makes the one an ordinary message of the
+ * as chat type "channel", a thread as its channel.  discord_interaction_as_forward() makes the event that
+ * has the very same session key; discord_interaction_as_message() makes the one an ordinary message of the
  * same person at the same place would be. */
 #pragma once
 #include "base/json.h"
@@ -16,7 +16,7 @@ enum interaction_type {
     INTERACTION_MODAL = 5,
 };
 
-struct interaction { /* strs are borrowed from the JSON or from this: not to be copied */
+struct discord_interaction { /* strs are borrowed from the JSON or from this: not to be copied */
     int64_t type;
     struct json body;
     struct str id, application_id, token, channel_id, guild_id;
@@ -28,11 +28,12 @@ struct interaction { /* strs are borrowed from the JSON or from this: not to be 
 };
 
 /* False: not an interaction. */
-bool interaction_read(struct json body, struct interaction *ret);
+bool discord_interaction_read(struct json body, struct discord_interaction *ret);
 /* What a person would have typed: "/name options", the button's id, the form's fields. */
-void interaction_text(const struct interaction *x, struct buf *out);
-bool interaction_is_stop(const struct interaction *x);
+void discord_interaction_text(const struct discord_interaction *x, struct buf *out);
+bool discord_interaction_is_stop(const struct discord_interaction *x);
 
-void interaction_as_forward(struct interaction *x, struct str bot, struct event *ret);
-void interaction_as_message(struct interaction *x, struct str bot, struct str text,
-                            struct event *ret);
+void discord_interaction_as_forward(struct discord_interaction *x, struct str bot,
+                                    struct event *ret);
+void discord_interaction_as_message(struct discord_interaction *x, struct str bot, struct str text,
+                                    struct event *ret);

@@ -14,17 +14,17 @@
 
 enum { MAX_ENTRIES = 20000, GLOBAL_PER_SECOND = 50, SLOTS = 10, SLOT_MS = 60000 };
 
-struct bucket {
+struct limit_bucket {
     char *key; /* owned */
     int64_t remaining, reset_ms;
 };
 
-struct route {
+struct limit_route {
     char *key;    /* owned */
     char *bucket; /* owned; the bucket's key */
 };
 
-struct limits {
+struct discord_limits {
     struct map routes, buckets; /* values owned */
     struct buf scratch;
     int64_t global_until_ms;
@@ -34,23 +34,23 @@ struct limits {
     int64_t refused_minute;
 };
 
-struct limits *limits_new(void)
+struct discord_limits *discord_limits_new(void)
 {
-    return xcalloc(1, sizeof(struct limits));
+    return xcalloc(1, sizeof(struct discord_limits));
 }
 
-static void forget(struct limits *l)
+static void forget(struct discord_limits *l)
 {
     void *v;
 
     for (size_t at = 0; map_next(&l->routes, &at, &v);) {
-        struct route *r = v;
+        struct limit_route *r = v;
         free(r->key);
         free(r->bucket);
         free(r);
     }
     for (size_t at = 0; map_next(&l->buckets, &at, &v);) {
-        struct bucket *b = v;
+        struct limit_bucket *b = v;
         free(b->key);
         free(b);
     }
@@ -59,7 +59,7 @@ static void forget(struct limits *l)
     l->routes = l->buckets = MAP_INIT;
 }
 
-void limits_free(struct limits *l)
+void discord_limits_free(struct discord_limits *l)
 {
     if (l == NULL)
         return;
@@ -69,7 +69,7 @@ void limits_free(struct limits *l)
 }
 
 /* @a, a separator, @b; borrowed from l->scratch. */
-static struct str pair(struct limits *l, struct str a, struct str b)
+static struct str pair(struct discord_limits *l, struct str a, struct str b)
 {
     buf_reset(&l->scratch);
     buf_add_str(&l->scratch, a);
@@ -78,9 +78,9 @@ static struct str pair(struct limits *l, struct str a, struct str b)
     return buf_str(&l->scratch);
 }
 
-static struct bucket *get_bucket(struct limits *l, struct str key)
+static struct limit_bucket *get_bucket(struct discord_limits *l, struct str key)
 {
-    struct bucket *b = map_get(&l->buckets, key);
+    struct limit_bucket *b = map_get(&l->buckets, key);
 
     if (b != NULL)
         return b;
@@ -91,19 +91,20 @@ static struct bucket *get_bucket(struct limits *l, struct str key)
 }
 
 /* Where this route counts: its bucket, or, until Discord names one, a bucket of its own. */
-static struct bucket *bucket_of(struct limits *l, struct str route, struct str major, bool make)
+static struct limit_bucket *bucket_of(struct discord_limits *l, struct str route, struct str major,
+                                      bool make)
 {
     struct str key = pair(l, route, major);
-    const struct route *r = map_get(&l->routes, key);
-    struct bucket *b = map_get(&l->buckets, r != NULL ? str_of(r->bucket) : key);
+    const struct limit_route *r = map_get(&l->routes, key);
+    struct limit_bucket *b = map_get(&l->buckets, r != NULL ? str_of(r->bucket) : key);
 
     return b == NULL && make ? get_bucket(l, r != NULL ? str_of(r->bucket) : key) : b;
 }
 
-static void learn(struct limits *l, struct str route, struct str major, struct str bucket)
+static void learn(struct discord_limits *l, struct str route, struct str major, struct str bucket)
 {
     struct str key = pair(l, route, major);
-    struct route *r = map_get(&l->routes, key);
+    struct limit_route *r = map_get(&l->routes, key);
 
     if (r == NULL) {
         r = xcalloc(1, sizeof *r);
@@ -117,9 +118,10 @@ static void learn(struct limits *l, struct str route, struct str major, struct s
     r->bucket = str_dup(key);
 }
 
-int64_t limits_take(struct limits *l, struct str route, struct str major, int64_t now_ms)
+int64_t discord_limits_take(struct discord_limits *l, struct str route, struct str major,
+                            int64_t now_ms)
 {
-    struct bucket *b = bucket_of(l, route, major, false);
+    struct limit_bucket *b = bucket_of(l, route, major, false);
 
     if (l->global_until_ms > now_ms)
         return l->global_until_ms - now_ms;
@@ -137,8 +139,8 @@ int64_t limits_take(struct limits *l, struct str route, struct str major, int64_
     return 0;
 }
 
-void limits_note(struct limits *l, struct str route, struct str major, int64_t now_ms,
-                 const struct limits_headers *h)
+void discord_limits_note(struct discord_limits *l, struct str route, struct str major,
+                         int64_t now_ms, const struct discord_limits_headers *h)
 {
     if (map_count(&l->routes) >= MAX_ENTRIES || map_count(&l->buckets) >= MAX_ENTRIES)
         forget(l);
@@ -146,27 +148,27 @@ void limits_note(struct limits *l, struct str route, struct str major, int64_t n
         learn(l, route, major, h->bucket);
     if (h->remaining < 0 || h->reset_after_ms < 0)
         return;
-    struct bucket *b = bucket_of(l, route, major, true);
+    struct limit_bucket *b = bucket_of(l, route, major, true);
     b->remaining = h->remaining;
     b->reset_ms = now_ms + h->reset_after_ms;
 }
 
-void limits_hit(struct limits *l, struct str route, struct str major, int64_t now_ms,
-                int64_t wait_ms, bool global)
+void discord_limits_hit(struct discord_limits *l, struct str route, struct str major,
+                        int64_t now_ms, int64_t wait_ms, bool global)
 {
     if (global) {
         if (now_ms + wait_ms > l->global_until_ms)
             l->global_until_ms = now_ms + wait_ms;
         return;
     }
-    struct bucket *b = bucket_of(l, route, major, true);
+    struct limit_bucket *b = bucket_of(l, route, major, true);
     b->remaining = 0;
     b->reset_ms = now_ms + wait_ms;
 }
 
 /* ---- refused requests ---- */
 
-static void turn_ring(struct limits *l, int64_t now_ms)
+static void turn_ring(struct discord_limits *l, int64_t now_ms)
 {
     int64_t minute = now_ms / SLOT_MS;
 
@@ -178,13 +180,13 @@ static void turn_ring(struct limits *l, int64_t now_ms)
     l->refused_minute = minute;
 }
 
-void limits_refused(struct limits *l, int64_t now_ms)
+void discord_limits_refused(struct discord_limits *l, int64_t now_ms)
 {
     turn_ring(l, now_ms);
     l->refused[l->refused_minute % SLOTS]++;
 }
 
-unsigned limits_refused_count(struct limits *l, int64_t now_ms)
+unsigned discord_limits_refused_count(struct discord_limits *l, int64_t now_ms)
 {
     unsigned n = 0;
 

@@ -6,27 +6,29 @@
 #pragma once
 #include "base/str.h"
 
-struct limits;
+struct discord_limits;
 
-struct limits_headers { /* absent, -1: the answer did not say */
+struct discord_limits_headers { /* absent, -1: the answer did not say */
     struct str bucket;
     int64_t remaining, reset_after_ms;
 };
 
-struct limits *limits_new(void);
-void limits_free(struct limits *l);
+struct discord_limits *discord_limits_new(void);
+void discord_limits_free(struct discord_limits *l);
 
 /* May a request of this kind go now?  0: yes, and it is counted; else how long to wait. */
-int64_t limits_take(struct limits *l, struct str route, struct str major, int64_t now_ms);
+int64_t discord_limits_take(struct discord_limits *l, struct str route, struct str major,
+                            int64_t now_ms);
 /* What an answer said. */
-void limits_note(struct limits *l, struct str route, struct str major, int64_t now_ms,
-                 const struct limits_headers *h);
+void discord_limits_note(struct discord_limits *l, struct str route, struct str major,
+                         int64_t now_ms, const struct discord_limits_headers *h);
 /* A 429: nothing of this kind, or nothing at all, for this long. */
-void limits_hit(struct limits *l, struct str route, struct str major, int64_t now_ms,
-                int64_t wait_ms, bool global);
+void discord_limits_hit(struct discord_limits *l, struct str route, struct str major,
+                        int64_t now_ms, int64_t wait_ms, bool global);
 
 /* Refused requests (401, 403, 429) count towards a ban of our address at 10,000 in ten minutes.  We
  * stop long before. */
-#define LIMITS_MAX_REFUSED 1000
-void limits_refused(struct limits *l, int64_t now_ms);
-unsigned limits_refused_count(struct limits *l, int64_t now_ms); /* in the last ten minutes */
+#define DISCORD_MAX_REFUSED 1000
+void discord_limits_refused(struct discord_limits *l, int64_t now_ms);
+unsigned discord_limits_refused_count(struct discord_limits *l,
+                                      int64_t now_ms); /* in the last ten minutes */

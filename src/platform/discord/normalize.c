@@ -125,7 +125,7 @@ static struct person read_person(struct json user)
     return p;
 }
 
-static void read_member(struct json member, struct normalize_out *out)
+static void read_member(struct json member, struct discord_normalize_out *out)
 {
     out->nick = STR_NULL;
     out->roles = (struct json){0};
@@ -139,7 +139,7 @@ static void read_member(struct json member, struct normalize_out *out)
     }
 }
 
-static const char *why_ignored(const struct message *m, const struct normalize_in *in,
+static const char *why_ignored(const struct message *m, const struct discord_normalize_in *in,
                                const struct person *author)
 {
     switch (m->type) {
@@ -242,8 +242,8 @@ static bool is_forward(const struct message *m)
            json_as_i64(json_get(m->reference, "type"), &type) && type == REFERENCE_FORWARD;
 }
 
-static void set_text(const struct message *m, const struct normalize_in *in,
-                     struct normalize_out *out)
+static void set_text(const struct message *m, const struct discord_normalize_in *in,
+                     struct discord_normalize_out *out)
 {
     struct buf *b = &out->scratch;
 
@@ -297,7 +297,7 @@ static void add_attachments(struct event *ev, struct json list, bool voice)
 
 /* Stickers are pictures on Discord's CDN, except the animated vector kind, which nobody can show.
  */
-static void add_sticker(struct normalize_out *out, struct json list)
+static void add_sticker(struct discord_normalize_out *out, struct json list)
 {
     struct event *ev = &out->ev;
 
@@ -320,7 +320,7 @@ static void add_sticker(struct normalize_out *out, struct json list)
     }
 }
 
-static void set_media(const struct message *m, struct normalize_out *out)
+static void set_media(const struct message *m, struct discord_normalize_out *out)
 {
     bool voice = (m->flags & FLAG_VOICE) != 0;
 
@@ -336,7 +336,7 @@ static void set_media(const struct message *m, struct normalize_out *out)
 
 /* ---- who is meant ---- */
 
-static bool names_bot(const struct message *m, const struct normalize_in *in,
+static bool names_bot(const struct message *m, const struct discord_normalize_in *in,
                       const struct dcache_guild *g)
 {
     for (struct json_iter it = {0}; json_next(m->mentions, &it);)
@@ -354,7 +354,8 @@ static bool names_bot(const struct message *m, const struct normalize_in *in,
     return false;
 }
 
-static void set_reply(const struct message *m, const struct normalize_in *in, struct event *ev)
+static void set_reply(const struct message *m, const struct discord_normalize_in *in,
+                      struct event *ev)
 {
     if (m->type != 19 || !json_is_object(m->reference))
         return;
@@ -378,7 +379,7 @@ static void set_reply(const struct message *m, const struct normalize_in *in, st
 static void set_place(const struct message *m, const struct dcache_channel *ch,
                       const struct dcache_channel *parent, struct event *ev)
 {
-    bool thread = channel_type_is_thread(ch != NULL ? ch->type : (int)m->channel_type);
+    bool thread = discord_channel_is_thread(ch != NULL ? ch->type : (int)m->channel_type);
 
     ev->chat_type = thread ? STR("thread") : STR("group");
     if (thread)
@@ -389,29 +390,29 @@ static void set_place(const struct message *m, const struct dcache_channel *ch,
     ev->chat_topic = str_of(parent != NULL ? parent->topic : ch->topic);
 }
 
-static enum normalize_verdict set_guild_place(const struct message *m,
-                                              const struct normalize_in *in,
-                                              struct normalize_out *out,
-                                              const struct dcache_guild **ret_guild)
+static enum discord_verdict set_guild_place(const struct message *m,
+                                            const struct discord_normalize_in *in,
+                                            struct discord_normalize_out *out,
+                                            const struct dcache_guild **ret_guild)
 {
     const struct dcache_guild *g = dcache_guild(in->cache, out->guild_id);
     const struct dcache_channel *ch = dcache_channel(in->cache, out->channel_id), *parent = NULL;
 
     if (!in->lenient && ch == NULL)
-        return g == NULL || !g->loaded ? NORMALIZE_NEED_GUILD : NORMALIZE_NEED_CHANNEL;
+        return g == NULL || !g->loaded ? DISCORD_NEED_GUILD : DISCORD_NEED_CHANNEL;
     if (!in->lenient && (g == NULL || !g->loaded))
-        return NORMALIZE_NEED_GUILD;
-    if (ch != NULL && channel_type_is_thread(ch->type) && ch->parent_id != 0) {
+        return DISCORD_NEED_GUILD;
+    if (ch != NULL && discord_channel_is_thread(ch->type) && ch->parent_id != 0) {
         parent = dcache_channel(in->cache, ch->parent_id);
         snprintf(out->parent_id, sizeof out->parent_id, "%llu", (unsigned long long)ch->parent_id);
         out->ev.parent_chat_id = str_of(out->parent_id);
     }
     set_place(m, ch, parent, &out->ev);
     *ret_guild = g;
-    return NORMALIZE_EVENT;
+    return DISCORD_EVENT;
 }
 
-static void set_dm_place(const struct person *author, struct normalize_out *out)
+static void set_dm_place(const struct person *author, struct discord_normalize_out *out)
 {
     out->ev.chat_type = STR("dm");
     out->ev.chat_name = author->name;
@@ -419,8 +420,8 @@ static void set_dm_place(const struct person *author, struct normalize_out *out)
     out->ev.route_key = str_of(out->route_key);
 }
 
-static struct str nick_of(const struct message *m, const struct normalize_in *in,
-                          const struct normalize_out *out)
+static struct str nick_of(const struct message *m, const struct discord_normalize_in *in,
+                          const struct discord_normalize_out *out)
 {
     if (m->member.doc != NULL || out->guild_id == 0)
         return out->nick;
@@ -428,8 +429,8 @@ static struct str nick_of(const struct message *m, const struct normalize_in *in
     return member != NULL ? str_of(member->nick) : STR_NULL;
 }
 
-static void set_author(const struct message *m, const struct normalize_in *in,
-                       const struct person *author, struct normalize_out *out)
+static void set_author(const struct message *m, const struct discord_normalize_in *in,
+                       const struct person *author, struct discord_normalize_out *out)
 {
     struct str nick = nick_of(m, in, out);
 
@@ -440,8 +441,9 @@ static void set_author(const struct message *m, const struct normalize_in *in,
     out->ev.author_is_bot = author->bot || !str_is_empty(m->webhook_id);
 }
 
-static bool read_ids(const struct message *m, const struct normalize_in *in,
-                     const struct person *author, struct normalize_out *out, struct str *ret_guild)
+static bool read_ids(const struct message *m, const struct discord_normalize_in *in,
+                     const struct person *author, struct discord_normalize_out *out,
+                     struct str *ret_guild)
 {
     *ret_guild = str_is_empty(m->guild_id) ? in->guild_id : m->guild_id;
     out->message_id = snowflake(m->id);
@@ -463,10 +465,11 @@ static void clear_event(struct event *ev)
     memset((char *)ev + behind, 0, sizeof *ev - behind);
 }
 
-enum normalize_verdict discord_normalize(const struct normalize_in *in, struct normalize_out *out)
+enum discord_verdict discord_normalize(const struct discord_normalize_in *in,
+                                       struct discord_normalize_out *out)
 {
     const struct dcache_guild *g = NULL;
-    enum normalize_verdict verdict = NORMALIZE_EVENT;
+    enum discord_verdict verdict = DISCORD_EVENT;
     struct message m;
     struct str guild_id;
 
@@ -476,10 +479,10 @@ enum normalize_verdict discord_normalize(const struct normalize_in *in, struct n
     out->ev.platform = STR("discord");
     out->ev.bot = in->bot;
     if (!read_ids(&m, in, &author, out, &guild_id))
-        return NORMALIZE_MALFORMED;
+        return DISCORD_MALFORMED;
     out->why = why_ignored(&m, in, &author);
     if (out->why != NULL)
-        return NORMALIZE_IGNORED;
+        return DISCORD_IGNORED;
 
     struct event *ev = &out->ev;
     ev->event_id = ev->message_id = m.id;
@@ -490,7 +493,7 @@ enum normalize_verdict discord_normalize(const struct normalize_in *in, struct n
     } else {
         set_dm_place(&author, out);
     }
-    if (verdict != NORMALIZE_EVENT)
+    if (verdict != DISCORD_EVENT)
         return verdict;
     set_author(&m, in, &author, out);
     set_text(&m, in, out);
@@ -498,12 +501,12 @@ enum normalize_verdict discord_normalize(const struct normalize_in *in, struct n
     set_reply(&m, in, ev);
     ev->mentions_bot = names_bot(&m, in, g);
     if (!str_is_empty(ev->text) || ev->n_media > 0)
-        return NORMALIZE_EVENT;
+        return DISCORD_EVENT;
     out->why = ev->mentions_bot ? NULL : "empty";
-    return ev->mentions_bot ? NORMALIZE_EVENT : NORMALIZE_IGNORED;
+    return ev->mentions_bot ? DISCORD_EVENT : DISCORD_IGNORED;
 }
 
-void discord_normalize_done(struct normalize_out *out)
+void discord_normalize_done(struct discord_normalize_out *out)
 {
     buf_done(&out->scratch);
 }

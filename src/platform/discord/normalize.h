@@ -19,7 +19,7 @@
 
 struct dcache;
 
-struct normalize_in {
+struct discord_normalize_in {
     struct json message;  /* of a gateway event or a REST answer */
     struct str guild_id;  /* for REST answers, which do not say; absent: as in the message */
     struct dcache *cache; /* read, and touched */
@@ -28,15 +28,16 @@ struct normalize_in {
     bool lenient;         /* deliver with what is known rather than ask for more */
 };
 
-enum normalize_verdict {
-    NORMALIZE_EVENT,
-    NORMALIZE_IGNORED,      /* why says the reason */
-    NORMALIZE_MALFORMED,    /* not a message at all */
-    NORMALIZE_NEED_GUILD,   /* the guild is not in the cache: load it, then ask again */
-    NORMALIZE_NEED_CHANNEL, /* the same for the channel */
+enum discord_verdict {
+    DISCORD_EVENT,
+    DISCORD_IGNORED,      /* why says the reason */
+    DISCORD_MALFORMED,    /* not a message at all */
+    DISCORD_NEED_GUILD,   /* the guild is not in the cache: load it, then ask again */
+    DISCORD_NEED_CHANNEL, /* the same for the channel */
 };
 
-struct normalize_out { /* strs of the event are borrowed from the message, the cache and this */
+struct
+    discord_normalize_out { /* strs of the event are borrowed from the message, the cache and this */
     struct event ev;
     uint64_t message_id, channel_id, guild_id, user_id; /* set unless malformed */
     struct str nick;   /* the author's in this guild; absent: none, or not told */
@@ -48,5 +49,6 @@ struct normalize_out { /* strs of the event are borrowed from the message, the c
 
 /* @out starts zeroed and may be used again and again; discord_normalize_done() frees what it holds.
  */
-enum normalize_verdict discord_normalize(const struct normalize_in *in, struct normalize_out *out);
-void discord_normalize_done(struct normalize_out *out);
+enum discord_verdict discord_normalize(const struct discord_normalize_in *in,
+                                       struct discord_normalize_out *out);
+void discord_normalize_done(struct discord_normalize_out *out);

@@ -46,7 +46,7 @@ static uint64_t apply_overwrites(const struct perm_question *q, uint64_t may)
     return (may & ~member.deny) | member.allow;
 }
 
-uint64_t permissions_of(const struct perm_question *q)
+uint64_t discord_permissions_of(const struct perm_question *q)
 {
     uint64_t may = base_permissions(q);
 

@@ -37,4 +37,4 @@ struct perm_question { /* arrays borrowed for the call */
 };
 
 /* 0 for whoever cannot see the channel: Discord ignores the rest then. */
-uint64_t permissions_of(const struct perm_question *q);
+uint64_t discord_permissions_of(const struct perm_question *q);

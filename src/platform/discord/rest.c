@@ -1,271 +1,93 @@
 /* rest.c - design.  (rest.h has the contract.)
  *
- *      rest_send -> lane -> start: token fine? budget left? limit says go? -> http_fetch
- *                     ^                                          |no              |
- *                     '------------- outbox_again(delay) <-------'   429, 5xx, ---'--> done()
- *                                                                    no connection
+ * Before a request is written: is the token fine, is there budget left, do the limits say go?  After
+ * its answer: what the headers say about the limits, then whose trouble it is.  A 429 and a 503 were
+ * not acted upon; any other 5xx may have been.
  *
- * The question that matters after every failure is whether Discord may have acted: a request that
- * never got through and one refused with 429 or 503 have not been acted upon; a lost answer or any
- * other 5xx may have been.  Such a request is repeated only when its owner says that twice is once
- * (a message with an enforced nonce, an edit, a read), and ends as "unknown" otherwise. */
+ *      write: kind->write --> limits --go--> GO           read: 2xx, 4xx --> kind->read
+ *                               '--wait--> AGAIN                429, 5xx --> AGAIN, UNKNOWN
+ */
 #include "platform/discord/rest.h"
+#include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include "base/crypto.h"
+#include "base/config.h"
 #include "base/log.h"
 #include "base/mem.h"
-#include "base/rand.h"
 #include "net/http_client.h"
+#include "platform/discord/discord_priv.h"
 #include "platform/discord/limits.h"
-#include "platform/platform.h"
 
-enum { ATTEMPT_MS = 10000, FIRST_RETRY_MS = 500, MAX_RETRY_MS = 8000 };
+enum { ATTEMPT_MS = 10000, QUESTION_MS = 25000 };
 
-struct rest {
-    const struct host_env *env; /* borrowed */
-    const char *api_base;       /* borrowed */
-    struct buf auth, agent;     /* owned; header lines; auth is wiped */
-    struct outbox *box;         /* owned */
-    struct limits *limits;      /* owned */
-    struct json_parser *parser; /* owned */
-    struct list early;          /* calls the outbox had no room for, until they are told */
-    bool token_refused, closing;
-    uint64_t sent, limited;
-};
-
-struct rest_call {
-    struct outbox_item item;
-    struct rest *rest;                 /* borrowed */
-    char *route, *major, *path, *body; /* owned; body NULL: none */
-    const char *method;                /* a literal */
-    size_t body_n;
-    bool repeatable, maybe_done, again;
-    unsigned failures;
-    struct http_call *http; /* under way; NULL: none */
-    rest_done_cb *done;     /* NULL: cancelled */
-    void *ctx;
-    struct timer early; /* armed in rest->early */
-    struct list link;   /* in rest->early */
-    char why[160];      /* of the last failure */
-};
-
-static void on_start(void *ctx, struct outbox_item *it);
-static void on_drop(void *ctx, struct outbox_item *it, enum outbox_drop why);
-static const struct outbox_handlers handlers = {on_start, on_drop};
-static http_done_cb on_answer;
-static timer_cb on_early;
-
-/* ---- life ---- */
-
-struct rest *rest_new(const struct host_env *env, const char *api_base, const char *token)
+static int64_t now_ms(const struct discord *d)
 {
-    struct rest *r = xcalloc(1, sizeof *r);
-
-    r->env = env;
-    r->api_base = api_base;
-    buf_printf(&r->auth, "Authorization: Bot %s", token);
-    buf_printf(&r->agent, "User-Agent: DiscordBot (%s, %s)",
-               env->public_url != NULL ? env->public_url : "https://bellhop.invalid",
-               BELLHOP_VERSION);
-    r->box = outbox_new(env->clock, NULL, &handlers, r);
-    r->limits = limits_new();
-    r->parser = json_parser_new();
-    list_init(&r->early);
-    return r;
+    return clock_now_ms(d->env->clock);
 }
 
-static void call_free(struct rest_call *c)
+/* ---- writing ---- */
+
+static bool may_send(struct discord *d, struct sender_verdict *v)
 {
-    timer_stop(c->rest->env->clock, &c->early);
-    list_remove(&c->link);
-    http_cancel(&c->http);
-    free(c->route);
-    free(c->major);
-    secret_wipe(c->path, strlen(c->path)); /* it may hold a token */
-    free(c->path);
-    free(c->body);
-    free(c);
+    const char *problem = discord_rest_problem(d);
+
+    if (problem == NULL)
+        return true;
+    v->end = d->rest.token_refused ? SENDER_REFUSED : SENDER_FAILED;
+    if (d->rest.token_refused)
+        discord_refusal(&(struct discord_answer){.status = 401}, v->why);
+    else
+        snprintf(v->why, sizeof v->why, "%s", problem);
+    return false;
 }
 
-void rest_free(struct rest *r)
+static void say_wait(struct sender_verdict *v, int64_t wait_ms)
 {
-    if (r == NULL)
-        return;
-    r->closing = true;
-    outbox_free(r->box);
-    list_each (&r->early, it, nxt)
-        call_free(list_entry(it, struct rest_call, link));
-    limits_free(r->limits);
-    json_parser_free(r->parser);
-    buf_wipe(&r->auth);
-    buf_done(&r->agent);
-    free(r);
+    v->end = SENDER_AGAIN;
+    v->wait_ms = wait_ms;
+    snprintf(v->why, sizeof v->why, "Discord's rate limit asks to wait %" PRId64 " s",
+             (wait_ms + 999) / 1000);
 }
 
-static char *dup_or_null(struct str s)
+static void write_request(struct discord *d, struct discord_request *r, struct sender_request *q)
 {
-    return s.p != NULL ? str_dup(s) : NULL;
+    buf_add_z(&q->url, d->api_base);
+    buf_add_str(&q->url, buf_str(&r->path));
+    buf_add_str(&q->body, buf_str(&r->body));
+    q->method = r->method;
+    q->no_body = r->body.n == 0 && strcmp(r->method, "GET") == 0;
+    q->headers[0] = buf_z(&d->rest.auth);
+    q->headers[1] = buf_z(&d->rest.agent);
+    q->headers[2] = r->body.n > 0 ? "Content-Type: application/json" : NULL;
+    q->once = r->once;
+    q->timeout_ms = ATTEMPT_MS;
 }
 
-struct rest_call *rest_send(struct rest *r, const struct rest_request *q, rest_done_cb *done,
-                            void *ctx)
+static void rest_write(struct platform *p, struct outgoing *o, struct sender_request *q,
+                       struct sender_verdict *v)
 {
-    struct rest_call *c = xcalloc(1, sizeof *c);
+    struct discord *d = discord_of(p);
+    struct discord_outgoing *x = discord_outgoing_of(o);
+    struct discord_request r = {0};
 
-    c->rest = r;
-    c->method = q->method;
-    c->route = xstrdup(q->route);
-    c->major = str_dup(q->major);
-    c->path = str_dup(q->path);
-    c->body = dup_or_null(q->body);
-    c->body_n = q->body.n;
-    c->repeatable = q->repeatable;
-    c->done = done;
-    c->ctx = ctx;
-    list_init(&c->link);
-    timer_init(&c->early, on_early);
-    if (outbox_add(r->box, &c->item, q->lane.p != NULL ? q->lane : q->major,
-                   q->patience_ms > 0 ? q->patience_ms : OUTBOX_PATIENCE_MS) != BH_OK) {
-        list_append(&r->early, &c->link);
-        timer_set(r->env->clock, &c->early, 0);
+    if (may_send(d, v) && x->kind->write(x, &r, v)) {
+        x->route = r.route;
+        x->by_token = r.by_token;
+        snprintf(x->major, sizeof x->major, "%" PRIu64, r.major);
+        int64_t wait_ms =
+            discord_limits_take(d->rest.limits, str_of(x->route), str_of(x->major), now_ms(d));
+        if (wait_ms > 0) {
+            say_wait(v, wait_ms);
+        } else {
+            write_request(d, &r, q);
+            v->end = SENDER_GO;
+        }
     }
-    return c;
+    buf_wipe(&r.path);
+    buf_done(&r.body);
 }
 
-/* ---- endings ---- */
-
-/* Tell the owner; true: it keeps the call for another request. */
-static bool tell(struct rest_call *c, const struct rest_answer *a)
-{
-    rest_done_cb *done = c->done;
-
-    c->again = false;
-    c->done = NULL;
-    if (done != NULL)
-        done(c->ctx, a);
-    if (c->again)
-        c->done = done;
-    return c->again;
-}
-
-static void on_early(struct timer *t)
-{
-    struct rest_call *c = container_of(t, struct rest_call, early);
-
-    tell(c, &(struct rest_answer){.end = REST_TRANSIENT,
-                                  .why = "too many requests to Discord are waiting already"});
-    call_free(c);
-}
-
-static void on_drop(void *ctx, struct outbox_item *it, enum outbox_drop why)
-{
-    struct rest_call *c = container_of(it, struct rest_call, item);
-
-    if (why == OUTBOX_LATE && !c->rest->closing)
-        tell(c,
-             &(struct rest_answer){.end = c->maybe_done ? REST_UNKNOWN : REST_TRANSIENT,
-                                   .why = c->why[0] != '\0' ? c->why
-                                                            : "requests before it took too long"});
-    call_free(c);
-}
-
-static void finish(struct rest_call *c, const struct rest_answer *a)
-{
-    struct rest *r = c->rest;
-
-    if (tell(c, a)) {
-        c->maybe_done = false;
-        c->failures = 0;
-        c->why[0] = '\0';
-        outbox_again(r->box, &c->item, 0);
-        return;
-    }
-    outbox_done(r->box, &c->item);
-    call_free(c);
-}
-
-void rest_continue(struct rest_call *c, const char *method, const char *route, struct str path,
-                   struct str body)
-{
-    c->again = true;
-    c->method = method;
-    free(c->route);
-    c->route = xstrdup(route);
-    secret_wipe(c->path, strlen(c->path));
-    free(c->path);
-    free(c->body);
-    c->path = str_dup(path);
-    c->body = dup_or_null(body);
-    c->body_n = body.n;
-}
-
-/* A call that waits or runs stays in its lane until it ends, and then tells nobody. */
-void rest_cancel(struct rest_call **call)
-{
-    if (*call != NULL)
-        (*call)->done = NULL;
-    *call = NULL;
-}
-
-/* ---- sending ---- */
-
-static int64_t now_ms(const struct rest *r)
-{
-    return clock_now_ms(r->env->clock);
-}
-
-static void fetch(struct rest_call *c)
-{
-    struct rest *r = c->rest;
-    struct buf url = BUF_INIT;
-    int64_t left = c->item.deadline_ms - now_ms(r);
-    const char *headers[] = {buf_z(&r->auth), buf_z(&r->agent),
-                             c->body != NULL ? "Content-Type: application/json" : NULL, NULL};
-
-    buf_printf(&url, "%s%s", r->api_base, c->path);
-    struct http_fetch f = {.method = c->method,
-                           .url = buf_z(&url),
-                           .headers = headers,
-                           .timeout_ms = left < ATTEMPT_MS ? left + 1000 : ATTEMPT_MS};
-    if (c->body != NULL)
-        f.body = str_make(c->body, c->body_n);
-    else if (strcmp(c->method, "POST") == 0)
-        f.body = STR("");
-    r->sent++;
-    c->http = http_fetch(r->env->http, &f, on_answer, c);
-    buf_done(&url);
-}
-
-static void on_start(void *ctx, struct outbox_item *it)
-{
-    struct rest *r = ctx;
-    struct rest_call *c = container_of(it, struct rest_call, item);
-
-    if (c->done == NULL) { /* cancelled while it waited */
-        outbox_done(r->box, it);
-        call_free(c);
-        return;
-    }
-    if (r->token_refused) {
-        finish(c, &(struct rest_answer){.end = REST_REFUSED, .status = 401, .why = "401"});
-        return;
-    }
-    if (limits_refused_count(r->limits, now_ms(r)) >= LIMITS_MAX_REFUSED) {
-        finish(c, &(struct rest_answer){.end = REST_TRANSIENT, .why = rest_problem(r)});
-        return;
-    }
-    int64_t wait = limits_take(r->limits, str_of(c->route), str_of(c->major), now_ms(r));
-    if (wait > 0) {
-        snprintf(c->why, sizeof c->why, "Discord's rate limit asks to wait %lld s",
-                 (long long)(wait + 999) / 1000);
-        outbox_again(r->box, it, wait);
-        return;
-    }
-    fetch(c);
-}
-
-/* ---- answers ---- */
+/* ---- reading ---- */
 
 /* Our clock stands still during a turn, so an answer may be read later than "now" says; a bucket is
  * believed full again a little after Discord's own time, never a little before. */
@@ -284,10 +106,10 @@ static int64_t header_ms(const struct http_result *res, const char *name)
     return v >= 0 && v < 1e7 ? (int64_t)(v * 1000 + 0.999) : -1;
 }
 
-static void note_limits(struct rest_call *c, const struct http_result *res)
+static void note_limits(const struct discord_outgoing *x, const struct http_result *res)
 {
     uint64_t remaining;
-    struct limits_headers h = {
+    struct discord_limits_headers h = {
         .bucket = http_result_header(res, "X-RateLimit-Bucket"),
         .remaining = -1,
         .reset_after_ms = header_ms(res, "X-RateLimit-Reset-After"),
@@ -297,12 +119,13 @@ static void note_limits(struct rest_call *c, const struct http_result *res)
         h.remaining = (int64_t)remaining;
     if (h.reset_after_ms >= 0)
         h.reset_after_ms += MARGIN_MS;
-    limits_note(c->rest->limits, str_of(c->route), str_of(c->major), now_ms(c->rest), &h);
+    discord_limits_note(x->d->rest.limits, str_of(x->route), str_of(x->major), now_ms(x->d), &h);
 }
 
-static void on_limited(struct rest_call *c, const struct http_result *res, struct json body)
+static void read_limited(const struct discord_outgoing *x, const struct http_result *res,
+                         struct json body, struct sender_verdict *v)
 {
-    struct rest *r = c->rest;
+    struct discord *d = x->d;
     double seconds = 0;
     bool global = json_as_bool(json_get(body, "global"), false) ||
                   str_eq(http_result_header(res, "X-RateLimit-Scope"), STR("global"));
@@ -313,118 +136,176 @@ static void on_limited(struct rest_call *c, const struct http_result *res, struc
     if (wait < 0)
         wait = 1000;
     wait += MARGIN_MS; /* an early knock costs another wait */
-    r->limited++;
+    d->rest.limited++;
     if (!str_eq(http_result_header(res, "X-RateLimit-Scope"), STR("shared")))
-        limits_refused(r->limits, now_ms(r));
-    limits_hit(r->limits, str_of(c->route), str_of(c->major), now_ms(r), wait, global);
+        discord_limits_refused(d->rest.limits, now_ms(d));
+    discord_limits_hit(d->rest.limits, str_of(x->route), str_of(x->major), now_ms(d), wait, global);
     if (global)
-        outbox_pause(r->box, wait);
-    log_info(NULL, "platform=discord rate limited: route=%s global=%d wait_ms=%lld", c->route,
-             global, (long long)wait);
-    snprintf(c->why, sizeof c->why, "Discord's rate limit asks to wait %lld s",
-             (long long)(wait + 999) / 1000);
-    outbox_again(r->box, &c->item, wait);
+        sender_pause(d->sender, wait);
+    log_info(&d->log, "rate limited: route=%s global=%d wait_ms=%" PRId64, x->route, global, wait);
+    say_wait(v, wait);
 }
 
-/* The path carries a credential of its own: a refusal speaks of that and not of the bot's. */
-static bool is_hook(const struct rest_call *c)
+/* A refusal of a path with a credential of its own says nothing about the bot's. */
+static void note_refusal(const struct discord_outgoing *x, int status)
 {
-    return str_starts(str_of(c->path), STR("/webhooks/"));
-}
+    struct discord *d = x->d;
 
-static bool may_repeat(const struct rest_call *c)
-{
-    return c->repeatable && !(is_hook(c) && strcmp(c->method, "POST") == 0);
-}
-
-/* No usable answer: repeat it when that is safe, else say what is known. */
-static void on_trouble(struct rest_call *c, bool maybe_done)
-{
-    struct rest *r = c->rest;
-    int64_t ms = FIRST_RETRY_MS;
-
-    if (maybe_done)
-        c->maybe_done = true;
-    if (c->maybe_done && !may_repeat(c)) {
-        finish(c, &(struct rest_answer){.end = REST_UNKNOWN, .why = c->why});
+    if (x->by_token || (status != 401 && status != 403))
         return;
+    discord_limits_refused(d->rest.limits, now_ms(d));
+    if (status == 401 && !d->rest.token_refused) {
+        d->rest.token_refused = true;
+        log_error(&d->log, "%s", discord_rest_problem(d));
     }
-    for (unsigned i = 0; i < c->failures && ms < MAX_RETRY_MS; i++)
-        ms *= 2;
-    c->failures++;
-    outbox_again(r->box, &c->item, ms + (int64_t)rand_below(r->env->rand, (uint64_t)ms / 2));
 }
 
-static void on_refusal(struct rest_call *c, const struct http_result *res, struct json body)
+static void rest_read(struct platform *p, struct outgoing *o, const struct http_result *res,
+                      struct sender_verdict *v)
 {
-    struct rest *r = c->rest;
-    struct rest_answer a = {.end = REST_REFUSED, .status = res->status, .body = body};
-    struct str message = json_str(body, "message");
+    struct discord_outgoing *x = discord_outgoing_of(o);
+    struct discord_answer a = {.status = res->status};
 
-    json_as_i64(json_get(body, "code"), &a.code);
-    snprintf(c->why, sizeof c->why, "%.*s", (int)(message.n < 120 ? message.n : 120),
-             message.p != NULL ? message.p : "");
-    a.why = c->why;
-    if ((res->status == 401 || res->status == 403) && !is_hook(c))
-        limits_refused(r->limits, now_ms(r));
-    if (res->status == 401 && !r->token_refused && !is_hook(c)) {
-        r->token_refused = true;
-        log_error(NULL, "platform=discord %s", rest_problem(r));
-    }
-    finish(c, &a);
-}
-
-static void on_answer(void *ctx, const struct http_result *res)
-{
-    struct rest_call *c = ctx;
-    struct json body = {0};
-
-    c->http = NULL;
-    if (res->err != BH_OK) {
-        snprintf(c->why, sizeof c->why, "Discord cannot be reached: %s",
-                 res->why != NULL ? res->why : "no answer");
-        on_trouble(c, res->err != BH_UNAVAILABLE && res->err != BH_REFUSED);
-        return;
-    }
-    note_limits(c, res);
-    if (res->body.n > 0 && !json_parse(c->rest->parser, res->body, &body))
-        body = (struct json){0};
-    if (res->status >= 200 && res->status < 300) {
-        finish(c, &(struct rest_answer){.status = res->status, .body = body});
-    } else if (res->status == 429) {
-        on_limited(c, res, body);
+    note_limits(x, res);
+    if (res->body.n > 0 && !json_parse(x->d->rest.parser, res->body, &a.body))
+        a.body = (struct json){0};
+    if (res->status == 429) {
+        read_limited(x, res, a.body, v);
     } else if (res->status >= 500) {
-        snprintf(c->why, sizeof c->why, "Discord answers with HTTP %d", res->status);
-        on_trouble(c, res->status != 503);
+        v->end = res->status == 503 ? SENDER_AGAIN : SENDER_UNKNOWN;
+        snprintf(v->why, sizeof v->why, "Discord answers with HTTP %d%s", res->status,
+                 v->end == SENDER_AGAIN ? "" : "; it may have been delivered");
+    } else if (res->status >= 200 && res->status < 300) {
+        v->end = SENDER_DONE;
+        x->kind->read(x, &a, v);
     } else {
-        on_refusal(c, res, body);
+        v->end = SENDER_REFUSED;
+        json_as_i64(json_get(a.body, "code"), &a.code);
+        a.message = json_str(a.body, "message");
+        discord_refusal(&a, v->why);
+        note_refusal(x, res->status);
+        x->kind->read(x, &a, v);
     }
 }
 
-/* ---- looking ---- */
-
-const char *rest_problem(struct rest *r)
+static void rest_told(struct platform *p, struct outgoing *o, const struct sender_verdict *v)
 {
-    if (r->token_refused)
+    struct discord_outgoing *x = discord_outgoing_of(o);
+
+    x->kind->told(x, v);
+}
+
+static void rest_outgoing_free(struct outgoing *o)
+{
+    struct discord_outgoing *x = discord_outgoing_of(o);
+
+    x->kind->free(x);
+}
+
+static const struct sender_ops ops = {
+    .write = rest_write,
+    .read = rest_read,
+    .told = rest_told,
+    .free = rest_outgoing_free,
+};
+
+/* ---- questions ---- */
+
+struct ask {
+    struct discord_outgoing base; /* first */
+    const char *route;
+    uint64_t major;
+    char *path;                   /* owned */
+    struct discord_answer answer; /* borrowed from the parser, until told() */
+    discord_told_cb *told;
+    void *ctx; /* borrowed */
+};
+
+static bool ask_write(struct discord_outgoing *x, struct discord_request *r,
+                      struct sender_verdict *v)
+{
+    struct ask *k = container_of(x, struct ask, base);
+
+    k->answer = (struct discord_answer){0};
+    r->method = "GET";
+    r->route = k->route;
+    r->major = k->major;
+    buf_add_z(&r->path, k->path);
+    return true;
+}
+
+static void ask_read(struct discord_outgoing *x, const struct discord_answer *a,
+                     struct sender_verdict *v)
+{
+    container_of(x, struct ask, base)->answer = *a;
+}
+
+static void ask_told(struct discord_outgoing *x, const struct sender_verdict *v)
+{
+    struct ask *k = container_of(x, struct ask, base);
+
+    k->told(k->ctx, &(struct discord_told){.end = v->end, .answer = k->answer, .why = v->why});
+}
+
+static void ask_free(struct discord_outgoing *x)
+{
+    struct ask *k = container_of(x, struct ask, base);
+
+    free(k->path);
+    free(k);
+}
+
+struct outgoing *discord_ask(struct discord *d, const struct discord_question *q,
+                             discord_told_cb *told, void *ctx)
+{
+    static const struct discord_kind kind = {ask_write, ask_read, ask_told, ask_free};
+    struct ask *k = xcalloc(1, sizeof *k);
+
+    *k = (struct ask){.base = {.d = d, .kind = &kind, .out.n_parts = 1},
+                      .route = q->route,
+                      .major = q->major,
+                      .path = str_dup(q->path),
+                      .told = told,
+                      .ctx = ctx};
+    sender_ask(d->sender, &k->base.out, q->lane, q->patience_ms > 0 ? q->patience_ms : QUESTION_MS);
+    return &k->base.out;
+}
+
+/* ---- life ---- */
+
+enum bh_err discord_rest_open(struct discord *d, char *ret_why)
+{
+    buf_printf(&d->rest.auth, "Authorization: Bot %s", d->cfg->token);
+    buf_printf(&d->rest.agent, "User-Agent: DiscordBot (%s, %s)",
+               d->env->public_url != NULL ? d->env->public_url : "https://bellhop.invalid",
+               BELLHOP_VERSION);
+    d->rest.limits = discord_limits_new();
+    d->rest.parser = json_parser_new();
+    return sender_new(&d->base, "Discord", &ops, &d->sender, ret_why);
+}
+
+void discord_rest_close(struct discord *d)
+{
+    sender_free(d->sender);
+    discord_limits_free(d->rest.limits);
+    json_parser_free(d->rest.parser);
+    buf_wipe(&d->rest.auth);
+    buf_done(&d->rest.agent);
+}
+
+const char *discord_rest_problem(struct discord *d)
+{
+    if (d->rest.token_refused)
         return "Discord refuses the bot's token: copy the current one from the Developer Portal "
                "(Bot, Reset Token) into the config and restart bellhop";
-    if (limits_refused_count(r->limits, now_ms(r)) >= LIMITS_MAX_REFUSED)
+    if (discord_rest_refused(d) >= DISCORD_MAX_REFUSED)
         return "requests to Discord are paused: it refused 1000 of them within ten minutes and "
                "would ban this address at 10000; check the bot's permissions in the channels it "
                "writes to";
     return NULL;
 }
 
-bool rest_token_refused(const struct rest *r)
+unsigned discord_rest_refused(struct discord *d)
 {
-    return r->token_refused;
-}
-
-void rest_stats(struct rest *r, struct rest_stats *ret)
-{
-    *ret = (struct rest_stats){.waiting = outbox_waiting(r->box),
-                               .running = outbox_running(r->box),
-                               .refused = limits_refused_count(r->limits, now_ms(r)),
-                               .sent = r->sent,
-                               .limited = r->limited};
+    return discord_limits_refused_count(d->rest.limits, now_ms(d));
 }

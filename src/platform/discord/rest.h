@@ -1,64 +1,83 @@
-/* rest.h - requests to Discord's REST API: in lanes, within its limits, repeated where that is
- * safe.
+/* rest.h - Discord's REST API under the sender: its limits, its headers, its refusals; and the
+ * adapter's own questions.
  *
- *      rest_send(rest, &(struct rest_request){.method = "POST", .route = "messages", ...}, on_sent,
- * s);
+ * Everything that goes to Discord is a struct discord_outgoing of some kind.  The kind writes and
+ * reads its own requests; what all of them share - the bot's token, the rate limits, answers that
+ * are Discord's trouble and not the request's - is done around that, in rest.c.
  *
- * Every request ends with exactly one done(), later, unless it is cancelled or the rest is freed
- * first.  A refusal that only time can mend (429, 5xx, no connection) is waited out and repeated
- * within the request's patience. */
+ *      b->call = discord_ask(d, &(struct discord_question){.route = "read", ...}, on_page, b);
+ */
 #pragma once
 #include "base/json.h"
-#include "platform/outbox.h"
+#include "platform/sender.h"
 
-struct host_env;
-struct rest;
-struct rest_call;
+struct discord;
+struct discord_limits;
+struct discord_outgoing;
 
-struct rest_request { /* strs are copied */
-    const char *method;
-    const char *route;   /* what is asked, without ids: the name of its rate limit */
-    struct str major;    /* the channel or guild in the path: limits are per that */
-    struct str path;     /* behind the API's base, with its query */
-    struct str lane;     /* see outbox.h; absent: major */
-    struct str body;     /* JSON; absent: none */
-    int64_t patience_ms; /* 0: OUTBOX_PATIENCE_MS */
-    bool repeatable;     /* doing it twice is doing it once: a lost answer may be asked for again */
+struct discord_request { /* filled by a kind's write() */
+    const char *method;  /* a literal */
+    const char *route;   /* what is asked, without ids: the name of its rate limit; a literal */
+    uint64_t major;      /* the channel or guild in the path: limits are per that; 0: none */
+    struct buf path;     /* behind the API's base, with its query; wiped */
+    struct buf body;     /* JSON; empty: none */
+    bool by_token;       /* the path carries a credential of its own: a refusal speaks of that */
+    bool once;           /* see sender.h */
 };
 
-enum rest_end {
-    REST_OK,
-    REST_REFUSED,   /* Discord said no: status, code, message */
-    REST_TRANSIENT, /* it was not done; the same may work in a while */
-    REST_UNKNOWN,   /* it may or may not have been done */
-};
-
-struct rest_answer { /* borrowed for the callback */
-    enum rest_end end;
-    int status;   /* 0: no answer came */
-    int64_t code; /* Discord's own error code; 0: none */
+struct discord_answer { /* of Discord; borrowed for the call */
+    int status;         /* 0: none came */
+    int64_t code;       /* Discord's own error code; 0: none */
     struct json body;
-    const char *why; /* for anything but REST_OK: words for a person */
+    struct str message; /* of a refusal */
 };
-typedef void rest_done_cb(void *ctx, const struct rest_answer *a);
 
-/* @token and @api_base are borrowed for the life of it. */
-struct rest *rest_new(const struct host_env *env, const char *api_base, const char *token);
-void rest_free(struct rest *r); /* no done() runs any more; what is in flight is cancelled */
+struct discord_kind {
+    /* Write the request for part out.at.  False: @v says why there is none. */
+    bool (*write)(struct discord_outgoing *x, struct discord_request *r, struct sender_verdict *v);
+    /* The answer is a success (@v is DONE) or a refusal (@v is REFUSED, and says why). */
+    void (*read)(struct discord_outgoing *x, const struct discord_answer *a,
+                 struct sender_verdict *v);
+    void (*told)(struct discord_outgoing *x, const struct sender_verdict *v); /* questions only */
+    void (*free)(struct discord_outgoing *x);
+};
 
-struct rest_call *rest_send(struct rest *r, const struct rest_request *q, rest_done_cb *done,
-                            void *ctx);
-void rest_cancel(struct rest_call **call); /* NULL inside is fine; sets it to NULL */
-/* Inside done() only: keep the place in the lane for one more request, with these. */
-void rest_continue(struct rest_call *call, const char *method, const char *route, struct str path,
-                   struct str body);
+struct discord_outgoing { /* first member of what a kind needs */
+    struct outgoing out;  /* first */
+    struct discord *d;    /* borrowed */
+    const struct discord_kind *kind;
+    const char *route; /* private from here on: of the request under way */
+    char major[24];
+    bool by_token;
+};
+static inline struct discord_outgoing *discord_outgoing_of(struct outgoing *o)
+{
+    return container_of(o, struct discord_outgoing, out);
+}
+
+enum bh_err discord_rest_open(struct discord *d, char *ret_why) BH_MUST_USE;
+void discord_rest_close(struct discord *d); /* harmless when it was not opened */
 
 /* What an operator should do about the API, or NULL. */
-const char *rest_problem(struct rest *r);
-bool rest_token_refused(const struct rest *r); /* 401: nothing is sent any more */
-struct rest_stats {
-    size_t waiting, running;
-    unsigned refused; /* in the last ten minutes */
-    uint64_t sent, limited;
+const char *discord_rest_problem(struct discord *d);
+unsigned discord_rest_refused(struct discord *d); /* in the last ten minutes */
+
+struct discord_question { /* a GET; strs are copied */
+    const char *route;    /* a literal */
+    uint64_t major;
+    struct str path;
+    struct str lane;
+    int64_t patience_ms; /* 0: 25 s */
 };
-void rest_stats(struct rest *r, struct rest_stats *ret);
+struct discord_told {    /* borrowed for the callback */
+    enum sender_end end; /* DONE, REFUSED, FAILED or UNKNOWN */
+    struct discord_answer answer;
+    const char *why; /* for anything but DONE */
+};
+typedef void discord_told_cb(void *ctx, const struct discord_told *t);
+/* @told runs later, once, unless sender_cancel() comes first. */
+struct outgoing *discord_ask(struct discord *d, const struct discord_question *q,
+                             discord_told_cb *told, void *ctx);
+
+/* errors.c: a refusal in words a person can act on. */
+void discord_refusal(const struct discord_answer *a, char ret_why[256]);

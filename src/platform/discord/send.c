@@ -1,12 +1,8 @@
-/* send.c - design.  (discord_priv.h has the calls.)
+/* send.c - design.  (discord_priv.h has the calls, sender.h what is done around them.)
  *
- * A text longer than Discord takes goes out in parts, one request after the other at one place in
- * the channel's lane, so nothing else of that channel comes between them.  Every part carries a
- * nonce which Discord enforces: a request repeated after a lost answer returns the message that is
- * already there instead of a second one.
- *
- * Before the first part leaves, the intent to send is on disk: a crash in the middle is reported as
- * "may have been delivered" to a gateway that asks for the same again, never repeated blindly.
+ * A text longer than Discord takes goes out in parts.  Every part carries a nonce which Discord
+ * enforces: a request repeated after a lost answer returns the message that is already there instead
+ * of a second one.  Only what goes out through an interaction's token has no such thing.
  *
  * While an interaction waits for its answer, a send to its channel goes out through its token: the
  * first part edits "thinking ...", the rest follows.  Should Discord have forgotten the token, the
@@ -22,100 +18,51 @@
 #include "base/rand.h"
 #include "edge/vault.h"
 #include "platform/discord/discord_priv.h"
-#include "platform/intent.h"
 #include "platform/split.h"
 
-enum { MAX_CONTENT = 2000, TYPING_SHOWS_MS = 8000, TYPING_PATIENCE_MS = 5000 };
+enum { MAX_CONTENT = 2000, TYPING_SHOWS_MS = 8000, NO_HISTORY = 160002 };
 
-struct sending { /* one action under way */
-    struct list link;
-    struct discord *d; /* borrowed */
-    struct action_id id;
-    struct rest_call *call;
-    struct intent intent;
-    struct hook *hook; /* owned; out through an interaction's token; NULL: as the bot */
+struct message {                  /* one send, edit or follow-up */
+    struct discord_outgoing base; /* first */
+    struct discord_reply *reply;  /* owned; out through an interaction's token; NULL: as the bot */
     uint64_t channel_id;
     uint64_t message_id; /* what is edited; 0: a new message */
     uint64_t reply_to;   /* 0: none */
     uint64_t nonce;
     struct split parts; /* owned */
-    size_t at;          /* the part under way */
     bool follow_up;     /* only through its token */
-    char first_id[24];  /* of the first part, once it is there */
 };
 
-static rest_done_cb on_part, on_typing, on_info;
-
-void send_init(struct discord *d)
+static struct message *message_of(struct discord_outgoing *x)
 {
-    list_init(&d->sendings);
+    return container_of(x, struct message, base);
 }
 
-static struct sending *sending_new(struct discord *d, struct action_id id, uint64_t channel_id)
+static size_t part_of(const struct message *m)
 {
-    struct sending *s = xcalloc(1, sizeof *s);
-
-    s->d = d;
-    s->id = id;
-    s->channel_id = channel_id;
-    list_init(&s->link);
-    list_append(&d->sendings, &s->link);
-    return s;
+    return m->base.out.at;
 }
 
-static void sending_free(struct sending *s)
-{
-    rest_cancel(&s->call);
-    intent_end(&s->intent);
-    hook_free(s->hook);
-    list_remove(&s->link);
-    split_done(&s->parts);
-    free(s);
-}
+/* ---- what is asked of Discord ---- */
 
-void send_done(struct discord *d)
-{
-    intents_free(d->intents); /* first: those under way are being cut off and stay on disk */
-    d->intents = NULL;
-    list_each (&d->sendings, it, nxt)
-        sending_free(list_entry(it, struct sending, link));
-}
-
-static void fail(struct sending *s, const struct rest_answer *a)
-{
-    struct buf text = BUF_INIT;
-
-    /* Some of it is there: that is neither a failure nor a success, and must not be sent again. */
-    if (s->first_id[0] != '\0')
-        buf_printf(&text, ACTION_ERROR_UNKNOWN "only %zu of %zu parts were delivered", s->at,
-                   s->parts.n);
-    else
-        errors_write(&text, a);
-    host_result(s->d->base.host, s->id, &(struct action_result){.error = buf_str(&text)});
-    buf_done(&text);
-    sending_free(s);
-}
-
-/* ---- messages ---- */
-
-static void write_body(const struct sending *s, bool edit, struct buf *out)
+static void write_body(const struct message *m, bool edit, struct buf *out)
 {
     struct jw w = jw_begin(out);
-    bool reply = s->reply_to != 0 && s->at == 0 && s->hook == NULL;
+    bool quotes = m->reply_to != 0 && part_of(m) == 0 && m->reply == NULL;
     char text[32];
 
     jw_obj(&w);
-    jw_kstr(&w, "content", split_part(&s->parts, s->at));
+    jw_kstr(&w, "content", split_part(&m->parts, part_of(m)));
     jw_key(&w, "allowed_mentions");
-    jw_raw(&w, reply ? STR("{\"parse\":[\"users\"],\"replied_user\":true}")
-                     : STR("{\"parse\":[\"users\"]}"));
-    if (!edit && s->hook == NULL) {
-        snprintf(text, sizeof text, "%016" PRIx64 ".%zu", s->nonce, s->at % 100000);
+    jw_raw(&w, quotes ? STR("{\"parse\":[\"users\"],\"replied_user\":true}")
+                      : STR("{\"parse\":[\"users\"]}"));
+    if (!edit && m->reply == NULL) {
+        snprintf(text, sizeof text, "%016" PRIx64 ".%zu", m->nonce, part_of(m) % 100000);
         jw_kstr(&w, "nonce", str_of(text));
         jw_kbool(&w, "enforce_nonce", true);
     }
-    if (reply) {
-        snprintf(text, sizeof text, "%" PRIu64, s->reply_to);
+    if (quotes) {
+        snprintf(text, sizeof text, "%" PRIu64, m->reply_to);
         jw_key(&w, "message_reference");
         jw_obj(&w);
         jw_kstr(&w, "message_id", str_of(text));
@@ -125,180 +72,157 @@ static void write_body(const struct sending *s, bool edit, struct buf *out)
     jw_end_obj(&w);
 }
 
-static bool is_edit(const struct sending *s)
+static bool is_edit(const struct message *m)
 {
-    return s->hook != NULL ? hook_edits(s->hook, s->at) : s->message_id != 0 && s->at == 0;
+    return m->reply != NULL ? discord_reply_edits(m->reply, part_of(m))
+                            : m->message_id != 0 && part_of(m) == 0;
 }
 
 /* A token that expired meanwhile leaves a send its ordinary way, and a follow-up none. */
-static bool write_path(struct sending *s, struct buf *out)
+static bool write_path(struct message *m, struct buf *out)
 {
-    if (s->hook != NULL && hook_path(s->hook, s->at, out))
+    if (m->reply != NULL && discord_reply_path(m->reply, part_of(m), out))
         return true;
-    hook_free(s->hook);
-    s->hook = NULL;
-    buf_printf(out, "/channels/%" PRIu64 "/messages", s->channel_id);
-    if (is_edit(s))
-        buf_printf(out, "/%" PRIu64, s->message_id);
-    return !s->follow_up;
+    discord_reply_free(m->reply);
+    m->reply = NULL;
+    buf_printf(out, "/channels/%" PRIu64 "/messages", m->channel_id);
+    if (is_edit(m))
+        buf_printf(out, "/%" PRIu64, m->message_id);
+    return !m->follow_up;
 }
 
-static void refuse_follow_up(struct sending *s)
+static void refuse_follow_up(struct sender_verdict *v)
 {
-    s->call = NULL;
-    if (s->first_id[0] != '\0')
-        host_fail(s->d->base.host, s->id,
-                  ACTION_ERROR_UNKNOWN "only %zu of %zu parts were delivered", s->at, s->parts.n);
-    else
-        host_fail(s->d->base.host, s->id, "%s", VAULT_REFUSED);
-    sending_free(s);
+    v->end = SENDER_REFUSED;
+    snprintf(v->why, sizeof v->why, "%s", VAULT_REFUSED);
 }
 
-static void send_part(struct sending *s, bool first)
+static bool message_write(struct discord_outgoing *x, struct discord_request *r,
+                          struct sender_verdict *v)
 {
-    struct buf body = BUF_INIT, path = BUF_INIT;
-    char major[24];
+    struct message *m = message_of(x);
 
-    if (!write_path(s, &path)) {
-        buf_done(&path);
-        refuse_follow_up(s);
-        return;
+    if (!write_path(m, &r->path)) {
+        refuse_follow_up(v);
+        return false;
     }
-    write_body(s, is_edit(s), &body);
-    const char *method = is_edit(s) ? "PATCH" : "POST";
-    const char *route = s->hook != NULL ? "hook" : is_edit(s) ? "edit" : "send";
-    snprintf(major, sizeof major, "%" PRIu64, s->channel_id);
-    if (first)
-        s->call = rest_send(s->d->rest,
-                            &(struct rest_request){.method = method,
-                                                   .route = route,
-                                                   .major = str_of(major),
-                                                   .path = buf_str(&path),
-                                                   .body = buf_str(&body),
-                                                   .repeatable = true},
-                            on_part, s);
-    else
-        rest_continue(s->call, method, route, buf_str(&path), buf_str(&body));
-    buf_wipe(&path);
-    buf_done(&body);
+    bool edit = is_edit(m);
+    write_body(m, edit, &r->body);
+    r->method = edit ? "PATCH" : "POST";
+    r->route = m->reply != NULL ? "hook" : edit ? "edit" : "send";
+    r->major = m->channel_id;
+    r->by_token = m->reply != NULL;
+    r->once = r->by_token && !edit;
+    return true;
 }
+
+/* ---- what Discord answers ---- */
 
 /* Discord does not know the token, or what it should edit, any more. */
-static bool is_gone(const struct rest_answer *a)
+static bool is_gone(const struct discord_answer *a)
 {
     return a->status == 401 || a->status == 404;
 }
 
 /* The token was good for nothing: a send goes to the channel, a follow-up has no other way. */
-static void without_hook(struct sending *s)
+static void without_reply(struct message *m, struct sender_verdict *v)
 {
-    hook_used(s->hook);
-    hook_free(s->hook);
-    s->hook = NULL;
-    if (s->follow_up)
-        refuse_follow_up(s);
+    discord_reply_used(m->reply);
+    discord_reply_free(m->reply);
+    m->reply = NULL;
+    if (m->follow_up)
+        refuse_follow_up(v);
     else
-        send_part(s, false);
+        v->end = SENDER_REWRITE;
 }
 
-static void on_part(void *ctx, const struct rest_answer *a)
+static void message_read(struct discord_outgoing *x, const struct discord_answer *a,
+                         struct sender_verdict *v)
 {
-    struct sending *s = ctx;
+    struct message *m = message_of(x);
     struct str id = json_str(a->body, "id");
 
-    /* The channel hides its history from us: the answer stands without the quote. */
-    if (a->end == REST_REFUSED && a->code == 160002 && s->reply_to != 0) {
-        s->reply_to = 0;
-        send_part(s, false);
-        return;
+    if (v->end == SENDER_DONE) {
+        if (m->reply != NULL)
+            discord_reply_used(m->reply);
+        if (id.n < sizeof v->message_id && snowflake(id) != 0)
+            memcpy(v->message_id, id.p, id.n);
+    } else if (a->code == NO_HISTORY && m->reply_to != 0) {
+        m->reply_to = 0; /* the channel hides its history from us: the answer stands unquoted */
+        v->end = SENDER_REWRITE;
+    } else if (m->reply != NULL && part_of(m) == 0 && is_gone(a)) {
+        without_reply(m, v);
     }
-    if (a->end == REST_REFUSED && s->hook != NULL && s->at == 0 && is_gone(a)) {
-        without_hook(s);
-        return;
-    }
-    if (a->end != REST_OK) {
-        s->call = NULL;
-        fail(s, a);
-        return;
-    }
-    if (s->hook != NULL)
-        hook_used(s->hook);
-    if (s->first_id[0] == '\0' && id.n < sizeof s->first_id && snowflake(id) != 0)
-        memcpy(s->first_id, id.p, id.n);
-    if (++s->at < s->parts.n) {
-        send_part(s, false);
-        return;
-    }
-    s->call = NULL;
-    host_result(s->d->base.host, s->id,
-                &(struct action_result){.success = true, .message_id = str_of(s->first_id)});
-    sending_free(s);
 }
 
-static void on_intent(struct intent *it, enum bh_err err)
+static void message_free(struct discord_outgoing *x)
 {
-    struct sending *s = container_of(it, struct sending, intent);
+    struct message *m = message_of(x);
 
-    if (err != BH_OK) {
-        host_fail(s->d->base.host, s->id,
-                  ACTION_ERROR_TRANSIENT "bellhop's store cannot be written; nothing was sent");
-        sending_free(s);
-        return;
-    }
-    send_part(s, true);
+    discord_reply_free(m->reply);
+    split_done(&m->parts);
+    free(m);
 }
 
-/* What makes two requests the same one. */
-static void write_what(const struct sending *s, const struct action *a, struct buf *out)
+static const struct discord_kind message_kind = {
+    .write = message_write,
+    .read = message_read,
+    .free = message_free,
+};
+
+/* ---- starting ---- */
+
+static void write_lane(uint64_t channel_id, char ret[24])
 {
-    buf_printf(out, "%s %" PRIu64 " %" PRIu64 " %" PRIu64 " ", action_op_name(a->op), s->channel_id,
-               s->message_id, s->reply_to);
-    buf_add_str(out, a->content);
+    snprintf(ret, 24, "%" PRIu64, channel_id);
 }
 
-static void begin_message(struct sending *s, const struct action *a)
+static void start_message(struct discord *d, uint64_t channel_id, struct discord_reply *reply,
+                          const struct sender_order *q)
 {
+    const struct action *a = q->action;
+    struct message *m = xcalloc(1, sizeof *m);
+    struct sender_order order = *q;
     struct buf what = BUF_INIT;
+    char lane[24];
 
-    write_what(s, a, &what);
-    if (intents_was_cut_off(s->d->intents, buf_str(&what))) {
-        host_fail(s->d->base.host, s->id,
-                  ACTION_ERROR_UNKNOWN
-                  "bellhop was restarted while this was being sent; it may have "
-                  "been delivered");
-        sending_free(s);
-    } else {
-        intent_begin(s->d->intents, &s->intent, buf_str(&what), on_intent);
-    }
+    *m = (struct message){.base = {.d = d, .kind = &message_kind},
+                          .reply = reply,
+                          .channel_id = channel_id,
+                          .nonce = rand_u64(d->env->rand),
+                          .follow_up = a->op == ACTION_FOLLOW_UP};
+    if (a->op == ACTION_EDIT)
+        m->message_id = snowflake(a->message_id);
+    else if (a->op == ACTION_SEND)
+        m->reply_to = snowflake(a->reply_to);
+    split_text(&m->parts, a->content, MAX_CONTENT, SPLIT_CHARS);
+    m->base.out.n_parts = m->parts.n;
+    write_lane(channel_id, lane);
+    buf_printf(&what, "%s %" PRIu64 " %" PRIu64 " %" PRIu64 " ", action_op_name(a->op), channel_id,
+               m->message_id, m->reply_to);
+    buf_add_str(&what, a->content);
+    order.lane = str_of(lane);
+    order.what = buf_str(&what);
+    sender_act(d->sender, &m->base.out, &order);
     buf_done(&what);
 }
 
-static void start_message(struct discord *d, struct action_id id, uint64_t channel_id,
-                          const struct action *a, struct hook *hook)
+/* ---- typing and lookups ---- */
+
+struct aside {                    /* what needs no more than the channel */
+    struct discord_outgoing base; /* first */
+    uint64_t channel_id;
+};
+
+static struct aside *aside_of(struct discord_outgoing *x)
 {
-    struct sending *s = sending_new(d, id, channel_id);
-
-    s->hook = hook;
-    s->follow_up = a->op == ACTION_FOLLOW_UP;
-
-    if (a->op == ACTION_EDIT)
-        s->message_id = snowflake(a->message_id);
-    else if (a->op == ACTION_SEND)
-        s->reply_to = snowflake(a->reply_to);
-    s->nonce = rand_u64(d->env->rand);
-    split_text(&s->parts, a->content, MAX_CONTENT, SPLIT_CHARS);
-    if (a->op == ACTION_EDIT && s->message_id == 0) {
-        host_fail(d->base.host, id, "message_id is not the id of a Discord message");
-        sending_free(s);
-    } else if (s->parts.n == 0) {
-        host_fail(d->base.host, id, "there is nothing to send: the text is empty");
-        sending_free(s);
-    } else {
-        begin_message(s, a);
-    }
+    return container_of(x, struct aside, base);
 }
 
-/* ---- typing ---- */
+static void aside_free(struct discord_outgoing *x)
+{
+    free(aside_of(x));
+}
 
 static bool typing_shows(const struct discord *d, uint64_t channel_id)
 {
@@ -309,108 +233,112 @@ static bool typing_shows(const struct discord *d, uint64_t channel_id)
     return false;
 }
 
-static void on_typing(void *ctx, const struct rest_answer *a)
+static bool typing_write(struct discord_outgoing *x, struct discord_request *r,
+                         struct sender_verdict *v)
 {
-    struct sending *s = ctx;
-    struct discord *d = s->d;
-
-    s->call = NULL;
-    if (a->end != REST_OK) {
-        fail(s, a);
-        return;
-    }
-    d->typing[d->typing_at % ARRAY_LEN(d->typing)].channel_id = s->channel_id;
-    d->typing[d->typing_at++ % ARRAY_LEN(d->typing)].until_ms =
-        clock_now_ms(d->env->clock) + TYPING_SHOWS_MS;
-    host_result(d->base.host, s->id, &(struct action_result){.success = true});
-    sending_free(s);
+    r->method = "POST";
+    r->route = "typing";
+    r->major = aside_of(x)->channel_id;
+    buf_printf(&r->path, "/channels/%" PRIu64 "/typing", r->major);
+    return true;
 }
 
-/* Gateways repeat it every two seconds, Discord shows it for ten: most of them need no request.  It
- * has a lane of its own, so that an answer never waits behind it. */
-static void start_typing(struct discord *d, struct action_id id, uint64_t channel_id,
-                         const struct action *a)
+static void typing_read(struct discord_outgoing *x, const struct discord_answer *a,
+                        struct sender_verdict *v)
 {
-    char path[64], major[24], lane[32];
+    struct discord *d = x->d;
 
-    if ((a->content_set && str_is_empty(a->content)) || typing_shows(d, channel_id)) {
-        host_result(d->base.host, id, &(struct action_result){.success = true});
+    if (v->end != SENDER_DONE)
         return;
-    }
-    struct sending *s = sending_new(d, id, channel_id);
-    snprintf(path, sizeof path, "/channels/%" PRIu64 "/typing", channel_id);
-    snprintf(major, sizeof major, "%" PRIu64, channel_id);
-    snprintf(lane, sizeof lane, "typing %" PRIu64, channel_id);
-    s->call = rest_send(d->rest,
-                        &(struct rest_request){.method = "POST",
-                                               .route = "typing",
-                                               .major = str_of(major),
-                                               .path = str_of(path),
-                                               .lane = str_of(lane),
-                                               .patience_ms = TYPING_PATIENCE_MS,
-                                               .repeatable = true},
-                        on_typing, s);
+    size_t at = d->typing_at++ % ARRAY_LEN(d->typing);
+    d->typing[at].channel_id = aside_of(x)->channel_id;
+    d->typing[at].until_ms = clock_now_ms(d->env->clock) + TYPING_SHOWS_MS;
 }
 
-/* ---- chat info ---- */
+static const struct discord_kind typing_kind = {
+    .write = typing_write,
+    .read = typing_read,
+    .free = aside_free,
+};
 
 static const char *chat_type_of(int64_t type)
 {
-    if (channel_type_is_thread((int)type))
+    if (discord_channel_is_thread((int)type))
         return "thread";
     return type == CHANNEL_DM || type == CHANNEL_GROUP_DM ? "dm" : "group";
 }
 
-static void on_info(void *ctx, const struct rest_answer *a)
+static bool info_write(struct discord_outgoing *x, struct discord_request *r,
+                       struct sender_verdict *v)
 {
-    struct sending *s = ctx;
+    r->method = "GET";
+    r->route = "channel";
+    r->major = aside_of(x)->channel_id;
+    buf_printf(&r->path, "/channels/%" PRIu64, r->major);
+    return true;
+}
+
+static void info_read(struct discord_outgoing *x, const struct discord_answer *a,
+                      struct sender_verdict *v)
+{
     struct json person = {0};
     int64_t type = 0;
 
-    s->call = NULL;
-    if (a->end != REST_OK) {
-        fail(s, a);
+    if (v->end != SENDER_DONE)
         return;
-    }
     json_as_i64(json_get(a->body, "type"), &type);
     for (struct json_iter it = {0};
          person.doc == NULL && json_next(json_get(a->body, "recipients"), &it);)
         person = it.value;
-    struct str name = json_str(a->body, "name");
-    if (str_is_empty(name))
-        name = json_str(person, "global_name");
-    if (str_is_empty(name))
-        name = json_str(person, "username");
-    host_result(s->d->base.host, s->id,
-                &(struct action_result){.success = true,
-                                        .chat_name = name,
-                                        .chat_type = str_of(chat_type_of(type))});
-    sending_free(s);
+    v->chat_type = str_of(chat_type_of(type));
+    v->chat_name = json_str(a->body, "name");
+    if (str_is_empty(v->chat_name))
+        v->chat_name = json_str(person, "global_name");
+    if (str_is_empty(v->chat_name))
+        v->chat_name = json_str(person, "username");
 }
 
-static void start_info(struct discord *d, struct action_id id, uint64_t channel_id)
+static const struct discord_kind info_kind = {
+    .write = info_write,
+    .read = info_read,
+    .free = aside_free,
+};
+
+static void start_aside(struct discord *d, uint64_t channel_id, const struct discord_kind *kind,
+                        struct str lane, const struct sender_order *q)
+{
+    struct aside *x = xcalloc(1, sizeof *x);
+    struct sender_order order = *q;
+
+    *x = (struct aside){.base = {.d = d, .kind = kind, .out.n_parts = 1}, .channel_id = channel_id};
+    order.lane = lane;
+    sender_act(d->sender, &x->base.out, &order);
+}
+
+/* Gateways repeat it every two seconds, Discord shows it for ten: most of them need no request.  It
+ * has a lane of its own, so that an answer never waits behind it. */
+static void start_typing(struct discord *d, uint64_t channel_id, const struct sender_order *q)
+{
+    char lane[32];
+
+    snprintf(lane, sizeof lane, "typing %" PRIu64, channel_id);
+    if ((q->action->content_set && str_is_empty(q->action->content)) || typing_shows(d, channel_id))
+        host_result(d->base.host, q->id, &(struct action_result){.success = true});
+    else
+        start_aside(d, channel_id, &typing_kind, str_of(lane), q);
+}
+
+static void start_info(struct discord *d, uint64_t channel_id, const struct sender_order *q)
 {
     const struct dcache_channel *ch = dcache_channel(d->cache, channel_id);
-    char path[64], major[24];
 
-    if (ch != NULL && ch->name != NULL) {
-        host_result(d->base.host, id,
+    if (ch != NULL && ch->name != NULL)
+        host_result(d->base.host, q->id,
                     &(struct action_result){.success = true,
                                             .chat_name = str_of(ch->name),
                                             .chat_type = str_of(chat_type_of(ch->type))});
-        return;
-    }
-    struct sending *s = sending_new(d, id, channel_id);
-    snprintf(path, sizeof path, "/channels/%" PRIu64, channel_id);
-    snprintf(major, sizeof major, "%" PRIu64, channel_id);
-    s->call = rest_send(d->rest,
-                        &(struct rest_request){.method = "GET",
-                                               .route = "channel",
-                                               .major = str_of(major),
-                                               .path = str_of(path),
-                                               .lane = STR("channels"),
-                                               .repeatable = true},
-                        on_info, s);
+    else
+        start_aside(d, channel_id, &info_kind, STR("channels"), q);
 }
 
 /* ---- the platform's entrance ---- */
@@ -422,51 +350,59 @@ static uint64_t target_of(struct discord *d, const struct action *a)
     uint64_t chat = snowflake(a->chat_id), thread = snowflake(a->thread_id);
     const struct dcache_channel *ch = thread != 0 ? dcache_channel(d->cache, thread) : NULL;
 
-    return ch != NULL && channel_type_is_thread(ch->type) && ch->parent_id == chat ? thread : chat;
+    return ch != NULL && discord_channel_is_thread(ch->type) && ch->parent_id == chat ? thread
+                                                                                      : chat;
 }
 
-static void start_follow_up(struct discord *d, struct action_id id, const struct action_from *from,
-                            const struct action *a)
+static void start_follow_up(struct discord *d, const struct sender_order *q)
 {
     uint64_t channel_id = 0;
-    struct hook *h = hook_for_follow_up(d, from, a, &channel_id);
+    struct discord_reply *reply = discord_reply_for_follow_up(d, q->from, q->action, &channel_id);
 
-    if (h != NULL)
-        start_message(d, id, channel_id, a, h);
+    if (reply != NULL)
+        start_message(d, channel_id, reply, q);
     else
-        host_fail(d->base.host, id, "%s", VAULT_REFUSED);
+        host_fail(d->base.host, q->id, "%s", VAULT_REFUSED);
 }
 
-void send_act(struct platform *p, struct action_id id, const struct action_from *from,
-              const struct action *a)
+static void start(struct discord *d, uint64_t channel_id, const struct sender_order *q)
 {
-    struct discord *d = discord_of(p);
-    uint64_t channel_id = target_of(d, a);
+    const struct action *a = q->action;
 
-    if (a->op == ACTION_FOLLOW_UP) {
-        start_follow_up(d, id, from, a);
-        return;
-    }
-    if (channel_id == 0) {
-        host_fail(p->host, id, "chat_id is not the id of a Discord channel");
-        return;
-    }
     switch (a->op) {
     case ACTION_SEND:
-        start_message(d, id, channel_id, a,
-                      hook_for_send(d, from, snowflake(a->chat_id), a->user_id));
+        start_message(d, channel_id,
+                      discord_reply_for_send(d, q->from, snowflake(a->chat_id), a->user_id), q);
         break;
     case ACTION_EDIT:
-        start_message(d, id, channel_id, a, NULL);
+        if (snowflake(a->message_id) == 0)
+            host_fail(d->base.host, q->id, "message_id is not the id of a Discord message");
+        else
+            start_message(d, channel_id, NULL, q);
         break;
     case ACTION_TYPING:
-        start_typing(d, id, channel_id, a);
+        start_typing(d, channel_id, q);
         break;
     case ACTION_GET_CHAT_INFO:
-        start_info(d, id, channel_id);
+        start_info(d, channel_id, q);
         break;
     default:
-        host_fail(p->host, id, "unsupported op: %.*s", STR_FMT(a->op_name));
+        host_fail(d->base.host, q->id, "unsupported op: %.*s", STR_FMT(a->op_name));
         break;
     }
+}
+
+void discord_act(struct platform *p, struct action_id id, const struct action_from *from,
+                 const struct action *a)
+{
+    struct discord *d = discord_of(p);
+    struct sender_order q = {.id = id, .from = from, .action = a};
+    uint64_t channel_id = target_of(d, a);
+
+    if (a->op == ACTION_FOLLOW_UP)
+        start_follow_up(d, &q);
+    else if (channel_id == 0)
+        host_fail(p->host, id, "chat_id is not the id of a Discord channel");
+    else
+        start(d, channel_id, &q);
 }

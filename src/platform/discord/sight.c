@@ -17,10 +17,10 @@ struct sight { /* a person of a guild whose permissions matter */
     struct {
         uint64_t guild_id, user_id;
     } key;
-    struct discord *d;      /* borrowed */
-    struct rest_call *call; /* under way; NULL: none */
-    int64_t asked_ms;       /* monotonic */
-    struct list lru;        /* discord->sights_lru, used least recently first */
+    struct discord *d;     /* borrowed */
+    struct outgoing *call; /* under way; NULL: none */
+    int64_t asked_ms;      /* monotonic */
+    struct list lru;       /* discord->sights_lru, used least recently first */
 };
 
 static struct str sight_key(const struct sight *s)
@@ -30,13 +30,13 @@ static struct str sight_key(const struct sight *s)
 
 static void sight_free(struct sight *s)
 {
-    rest_cancel(&s->call);
+    sender_cancel(&s->call);
     map_del(&s->d->sights, sight_key(s));
     list_remove(&s->lru);
     free(s);
 }
 
-void sight_done(struct discord *d)
+void discord_sight_done(struct discord *d)
 {
     list_each (&d->sights_lru, it, nxt)
         sight_free(list_entry(it, struct sight, lru));
@@ -56,34 +56,31 @@ static void forget_member(struct sight *s)
     buf_done(&text);
 }
 
-static void on_member(void *ctx, const struct rest_answer *a)
+static void on_member(void *ctx, const struct discord_told *t)
 {
     struct sight *s = ctx;
 
     s->call = NULL;
-    if (a->end == REST_OK)
-        dcache_put_member(s->d->cache, a->body, s->key.guild_id, s->key.user_id);
-    else if (a->end == REST_REFUSED && a->status == 404)
+    if (t->end == SENDER_DONE)
+        dcache_put_member(s->d->cache, t->answer.body, s->key.guild_id, s->key.user_id);
+    else if (t->end == SENDER_REFUSED && t->answer.status == 404)
         forget_member(s);
 }
 
 static void ask(struct sight *s)
 {
-    char path[80], major[24];
+    char path[80];
 
     snprintf(path, sizeof path, "/guilds/%" PRIu64 "/members/%" PRIu64, s->key.guild_id,
              s->key.user_id);
-    snprintf(major, sizeof major, "%" PRIu64, s->key.guild_id);
     s->asked_ms = clock_now_ms(s->d->env->clock);
-    s->call = rest_send(s->d->rest,
-                        &(struct rest_request){.method = "GET",
-                                               .route = "member",
-                                               .major = str_of(major),
-                                               .path = str_of(path),
-                                               .lane = STR("members"),
-                                               .patience_ms = PATIENCE_MS,
-                                               .repeatable = true},
-                        on_member, s);
+    s->call = discord_ask(s->d,
+                          &(struct discord_question){.route = "member",
+                                                     .major = s->key.guild_id,
+                                                     .path = str_of(path),
+                                                     .lane = STR("members"),
+                                                     .patience_ms = PATIENCE_MS},
+                          on_member, s);
 }
 
 static void keep_fresh(struct discord *d, uint64_t guild_id, uint64_t user_id)
@@ -109,7 +106,7 @@ static void keep_fresh(struct discord *d, uint64_t guild_id, uint64_t user_id)
         ask(s);
 }
 
-enum gate_sight sight_sees(struct platform *p, const struct event *ev, struct str user)
+enum gate_sight discord_sees(struct platform *p, const struct event *ev, struct str user)
 {
     struct discord *d = discord_of(p);
     uint64_t channel_id = snowflake(ev->chat_id), user_id = snowflake(user);

@@ -24,12 +24,12 @@ static timer_cb on_start_timer;
 
 static void on_ws_open(void *ctx)
 {
-    dgateway_opened(((struct shard *)ctx)->gateway);
+    dgateway_opened(((struct discord_shard *)ctx)->gateway);
 }
 
 static void on_ws_message(void *ctx, struct str message, bool text)
 {
-    struct shard *s = ctx;
+    struct discord_shard *s = ctx;
 
     s->d->base.last_event_ms = clock_wall_ms(s->d->env->clock);
     dgateway_message(s->gateway, message);
@@ -37,7 +37,7 @@ static void on_ws_message(void *ctx, struct str message, bool text)
 
 static void on_ws_closed(void *ctx, int code, const char *why)
 {
-    struct shard *s = ctx;
+    struct discord_shard *s = ctx;
 
     s->ws = NULL; /* it frees itself */
     dgateway_closed(s->gateway, code, why);
@@ -49,7 +49,7 @@ static void wire_open(void *ctx, struct dgateway *g, const char *url)
                                                        .on_message = on_ws_message,
                                                        .on_closed = on_ws_closed};
     struct discord *d = ctx;
-    struct shard *s = &d->shards[dgateway_shard(g)];
+    struct discord_shard *s = &d->shards[dgateway_shard(g)];
 
     s->ws = ws_client_open(d->env->loop, &(struct ws_client_options){.url = url}, &handlers, s);
 }
@@ -57,7 +57,7 @@ static void wire_open(void *ctx, struct dgateway *g, const char *url)
 static void wire_send(void *ctx, struct dgateway *g, struct str text)
 {
     struct discord *d = ctx;
-    struct shard *s = &d->shards[dgateway_shard(g)];
+    struct discord_shard *s = &d->shards[dgateway_shard(g)];
 
     if (s->ws != NULL)
         ws_client_send(s->ws, text);
@@ -66,7 +66,7 @@ static void wire_send(void *ctx, struct dgateway *g, struct str text)
 static void wire_drop(void *ctx, struct dgateway *g)
 {
     struct discord *d = ctx;
-    struct shard *s = &d->shards[dgateway_shard(g)];
+    struct discord_shard *s = &d->shards[dgateway_shard(g)];
 
     ws_client_free(s->ws);
     s->ws = NULL;
@@ -76,10 +76,10 @@ static const struct dgateway_wire wire = {wire_open, wire_send, wire_drop};
 
 /* ---- shards ---- */
 
-void start_shards_free(struct discord *d)
+void discord_start_shards_free(struct discord *d)
 {
     for (unsigned i = 0; i < d->n_shards; i++) {
-        events_shard_done(&d->shards[i]);
+        discord_events_shard_done(&d->shards[i]);
         dgateway_free(d->shards[i].gateway);
     }
     free(d->shards);
@@ -89,13 +89,13 @@ void start_shards_free(struct discord *d)
 
 static void make_shards(struct discord *d, unsigned n)
 {
-    start_shards_free(d);
+    discord_start_shards_free(d);
     d->shards = xcalloc(n, sizeof *d->shards);
     d->n_shards = n;
     for (unsigned i = 0; i < n; i++) {
-        struct shard *s = &d->shards[i];
+        struct discord_shard *s = &d->shards[i];
         s->d = d;
-        events_shard_init(s);
+        discord_events_shard_init(s);
         s->gateway = dgateway_new(
             &(struct dgateway_options){.clock = d->env->clock,
                                        .rand = d->env->rand,
@@ -108,8 +108,8 @@ static void make_shards(struct discord *d, unsigned n)
                                        .shard = i,
                                        .n_shards = n,
                                        .ignore_resume_url = d->cfg->gateway_url != NULL});
-        if (!memory_session(d, i, n, s->gateway))
-            backfill_mark(d, s);
+        if (!discord_bookmark_session(d, i, n, s->gateway))
+            discord_backfill_mark(d, s);
     }
     for (unsigned i = 0; i < n; i++)
         dgateway_start(d->shards[i].gateway);
@@ -154,21 +154,21 @@ static bool read_info(struct discord *d, struct json info, unsigned *ret_shards)
     return true;
 }
 
-static void on_info(void *ctx, const struct rest_answer *a)
+static void on_info(void *ctx, const struct discord_told *t)
 {
     struct discord *d = ctx;
     unsigned shards;
 
     d->info_call = NULL;
-    if (a->end == REST_REFUSED && a->status == 401) {
-        d->base.problem = rest_problem(d->rest);
+    if (d->rest.token_refused) {
+        d->base.problem = discord_rest_problem(d);
         return; /* nothing will change until the token does */
     }
-    if (a->end != REST_OK || !read_info(d, a->body, &shards)) {
+    if (t->end != SENDER_DONE || !read_info(d, t->answer.body, &shards)) {
         d->start_problem = "Discord's API cannot be reached or does not answer with sense: check "
                            "the network and `api_base`; bellhop goes on trying";
         d->base.problem = d->start_problem;
-        log_warn(&d->log, "gateway/bot: status=%d %s", a->status, a->why != NULL ? a->why : "");
+        log_warn(&d->log, "gateway/bot: status=%d %s", t->answer.status, t->why);
         timer_set(d->env->clock, &d->start_timer, RETRY_MS);
         return;
     }
@@ -183,17 +183,14 @@ static void start_ask(struct discord *d)
 {
     if (d->info_call != NULL)
         return;
-    d->info_call = rest_send(d->rest,
-                             &(struct rest_request){.method = "GET",
-                                                    .route = "gateway",
-                                                    .major = STR(""),
-                                                    .path = STR("/gateway/bot"),
-                                                    .lane = STR("gateway"),
-                                                    .repeatable = true},
-                             on_info, d);
+    d->info_call = discord_ask(d,
+                               &(struct discord_question){.route = "gateway",
+                                                          .path = STR("/gateway/bot"),
+                                                          .lane = STR("gateway")},
+                               on_info, d);
 }
 
-void start_reshard(struct discord *d)
+void discord_start_reshard(struct discord *d)
 {
     d->reshard = true;
     start_ask(d);
@@ -213,7 +210,7 @@ static void start_queued(struct discord *d)
     int64_t next = -1;
 
     for (unsigned i = 0; i < d->n_shards && d->remaining != 0; i++) {
-        struct shard *s = &d->shards[i];
+        struct discord_shard *s = &d->shards[i];
         int64_t wait = d->last_start_ms[i % d->concurrency] + SLOT_MS - now_ms(d);
 
         if (!s->queued)
@@ -255,25 +252,25 @@ static void on_start_timer(struct timer *t)
         start_queued(d);
 }
 
-void start_wants(struct discord *d, struct shard *s)
+void discord_start_wants(struct discord *d, struct discord_shard *s)
 {
     s->queued = true;
     if (!timer_is_set(&d->start_timer))
         timer_set(d->env->clock, &d->start_timer, 0);
 }
 
-void start_init(struct discord *d)
+void discord_start_init(struct discord *d)
 {
     d->remaining = -1;
     timer_init(&d->start_timer, on_start_timer);
     start_ask(d);
 }
 
-void start_done(struct discord *d)
+void discord_start_done(struct discord *d)
 {
     timer_stop(d->env->clock, &d->start_timer);
-    rest_cancel(&d->info_call);
-    start_shards_free(d);
+    sender_cancel(&d->info_call);
+    discord_start_shards_free(d);
     free(d->gateway_url);
     free(d->last_start_ms);
 }

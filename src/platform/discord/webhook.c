@@ -30,20 +30,20 @@ enum { DEADLINE_MS = 2500, TOKEN_LIFE_MS = 15 * 60 * 1000 - 10000, TOKEN_MAX = 2
     STR("{\"type\":4,\"data\":{\"content\":\"Nobody answers commands here yet.\",\"flags\":64}}")
 #define GOOD(text) ((struct http_answer){.status = 200, .body = (text)})
 
-void webhook_init(struct discord *d)
+void discord_webhook_init(struct discord *d)
 {
     const char *mode = d->cfg->interactions, *key = d->cfg->public_key;
 
-    d->hook_parser = json_parser_new();
+    d->webhook_parser = json_parser_new();
     d->inbound_interactions = mode != NULL && strcmp(mode, "inbound") == 0;
     d->sig = key != NULL ? discord_sig_new(str_of(key)) : NULL; /* NULL: no interactions */
 }
 
-void webhook_done(struct discord *d)
+void discord_webhook_done(struct discord *d)
 {
     awaits_done(&d->awaits);
     discord_sig_free(d->sig);
-    json_parser_free(d->hook_parser);
+    json_parser_free(d->webhook_parser);
 }
 
 static void answer(struct discord *d, struct http_id id, struct str body)
@@ -88,7 +88,7 @@ static void on_target(void *ctx, struct str tenant, struct str instance)
 }
 
 /* Who receives @ev gets the use of the token; returns how many those are. */
-static size_t bind_token(struct discord *d, struct interaction *x, const struct event *ev)
+static size_t bind_token(struct discord *d, struct discord_interaction *x, const struct event *ev)
 {
     struct buf relay_key = BUF_INIT, key = BUF_INIT, place = BUF_INIT, value = BUF_INIT;
     struct str bot = str_of(d->base.bot);
@@ -96,11 +96,11 @@ static size_t bind_token(struct discord *d, struct interaction *x, const struct 
     struct binding b = {.d = d};
     struct event other;
 
-    interaction_as_forward(x, bot, &other);
+    discord_interaction_as_forward(x, bot, &other);
     session_key_of_event(&relay_key, &other);
-    interaction_as_message(x, bot, STR(""), &other);
+    discord_interaction_as_message(x, bot, STR(""), &other);
     session_key_of_event(&key, &other);
-    discord_hook_place(d, snowflake(x->channel_id), &place);
+    discord_reply_place(d, snowflake(x->channel_id), &place);
     buf_printf(&value, "%.*s\x1f%.*s\x1f%.*s", STR_FMT(app), STR_FMT(x->channel_id),
                STR_FMT(x->token));
     b.spec = (struct vault_spec){.session_keys = {buf_str(&relay_key), buf_str(&key)},
@@ -137,7 +137,7 @@ static void choose_route(struct discord *d, struct event *ev)
         ev->route_key = bot;
 }
 
-static bool write_forward(struct discord *d, struct interaction *x, struct str path,
+static bool write_forward(struct discord *d, struct discord_interaction *x, struct str path,
                           struct buf *out)
 {
     struct buf body = BUF_INIT, text = BUF_INIT;
@@ -159,13 +159,13 @@ static bool write_forward(struct discord *d, struct interaction *x, struct str p
     return ok;
 }
 
-static void forward(struct discord *d, struct interaction *x, struct http_req *req,
+static void forward(struct discord *d, struct discord_interaction *x, struct http_req *req,
                     struct str answered)
 {
     struct buf json = BUF_INIT;
     struct event ev;
 
-    interaction_as_forward(x, str_of(d->base.bot), &ev);
+    discord_interaction_as_forward(x, str_of(d->base.bot), &ev);
     choose_route(d, &ev);
     if (!write_forward(d, x, http_path(req), &json))
         refuse(d, http_req_id(req));
@@ -177,14 +177,14 @@ static void forward(struct discord *d, struct interaction *x, struct http_req *r
     buf_done(&json);
 }
 
-static void deliver(struct discord *d, struct interaction *x, struct http_req *req,
+static void deliver(struct discord *d, struct discord_interaction *x, struct http_req *req,
                     struct str answered)
 {
     struct buf text = BUF_INIT;
     struct event ev;
 
-    interaction_text(x, &text);
-    interaction_as_message(x, str_of(d->base.bot), buf_str(&text), &ev);
+    discord_interaction_text(x, &text);
+    discord_interaction_as_message(x, str_of(d->base.bot), buf_str(&text), &ev);
     choose_route(d, &ev);
     if (text.n == 0 || bind_token(d, x, &ev) == 0)
         answer(d, http_req_id(req), x->type == INTERACTION_COMPONENT ? SEEN : NOBODY);
@@ -194,13 +194,13 @@ static void deliver(struct discord *d, struct interaction *x, struct http_req *r
 }
 
 /* "/link CODE" is for us: it is redeemed as a message would be, and answered in the chat. */
-static void redeem(struct discord *d, struct interaction *x, struct http_req *req)
+static void redeem(struct discord *d, struct discord_interaction *x, struct http_req *req)
 {
     struct buf text = BUF_INIT;
     struct event ev;
 
-    interaction_text(x, &text);
-    interaction_as_message(x, str_of(d->base.bot), buf_str(&text), &ev);
+    discord_interaction_text(x, &text);
+    discord_interaction_as_message(x, str_of(d->base.bot), buf_str(&text), &ev);
     choose_route(d, &ev);
     await_accept(&d->awaits, &ev, http_req_id(req), &GOOD(CHECKING), DEADLINE_MS);
     buf_done(&text);
@@ -211,15 +211,15 @@ static void on_stopped(void *ctx, enum bh_err err)
 }
 
 /* The turn may have begun with a command or with a message: both have their own key. */
-static void stop(struct discord *d, struct interaction *x, struct http_req *req)
+static void stop(struct discord *d, struct discord_interaction *x, struct http_req *req)
 {
     struct event ev;
 
-    interaction_as_message(x, str_of(d->base.bot), STR("/stop"), &ev);
+    discord_interaction_as_message(x, str_of(d->base.bot), STR("/stop"), &ev);
     ev.event_id = STR_NULL;
     choose_route(d, &ev);
     host_accept(d->base.host, &d->base, &ev, on_stopped, NULL);
-    interaction_as_forward(x, str_of(d->base.bot), &ev);
+    discord_interaction_as_forward(x, str_of(d->base.bot), &ev);
     ev.event_id = STR_NULL;
     ev.text = STR("/stop");
     choose_route(d, &ev);
@@ -227,12 +227,12 @@ static void stop(struct discord *d, struct interaction *x, struct http_req *req)
     answer(d, http_req_id(req), STOPPING);
 }
 
-static void take(struct discord *d, struct interaction *x, struct http_req *req)
+static void take(struct discord *d, struct discord_interaction *x, struct http_req *req)
 {
     struct str answered = x->type == INTERACTION_COMPONENT ? SEEN : THINKING;
 
     d->count.interactions++;
-    if (interaction_is_stop(x))
+    if (discord_interaction_is_stop(x))
         stop(d, x, req);
     else if (x->type == INTERACTION_COMMAND && str_eq_ci(x->name, STR("link")))
         redeem(d, x, req);
@@ -242,10 +242,10 @@ static void take(struct discord *d, struct interaction *x, struct http_req *req)
         forward(d, x, req, answered);
 }
 
-void webhook_http(struct platform *p, struct http_req *req)
+void discord_webhook_http(struct platform *p, struct http_req *req)
 {
     struct discord *d = discord_of(p);
-    struct interaction x;
+    struct discord_interaction x;
     struct json body;
 
     if (d->sig == NULL || !str_eq(http_method(req), STR("POST")) ||
@@ -256,7 +256,8 @@ void webhook_http(struct platform *p, struct http_req *req)
         host_refuse_webhook(p->host, req);
         return;
     }
-    if (!json_parse(d->hook_parser, http_body(req), &body) || !interaction_read(body, &x)) {
+    if (!json_parse(d->webhook_parser, http_body(req), &body) ||
+        !discord_interaction_read(body, &x)) {
         refuse(d, http_req_id(req));
         return;
     }

@@ -2,30 +2,30 @@
 #include "unit.h"
 #include "platform/discord/limits.h"
 
-static struct limits *l;
+static struct discord_limits *l;
 
 static int setup(void **state)
 {
-    l = limits_new();
+    l = discord_limits_new();
     return 0;
 }
 
 static int teardown(void **state)
 {
-    limits_free(l);
+    discord_limits_free(l);
     return 0;
 }
 
 static void note(const char *route, const char *major, int64_t now, const char *bucket,
                  int64_t remaining, int64_t reset_ms)
 {
-    limits_note(l, str_of(route), str_of(major), now,
-                &(struct limits_headers){str_of(bucket), remaining, reset_ms});
+    discord_limits_note(l, str_of(route), str_of(major), now,
+                        &(struct discord_limits_headers){str_of(bucket), remaining, reset_ms});
 }
 
 static int64_t take(const char *route, const char *major, int64_t now)
 {
-    return limits_take(l, str_of(route), str_of(major), now);
+    return discord_limits_take(l, str_of(route), str_of(major), now);
 }
 
 static void an_unknown_route_goes_at_once(void **state)
@@ -58,10 +58,10 @@ static void routes_of_one_bucket_share_it(void **state)
 
 static void a_429_holds_its_own_kind_and_a_global_one_everything(void **state)
 {
-    limits_hit(l, STR("send"), STR("1"), 1000, 700, false);
+    discord_limits_hit(l, STR("send"), STR("1"), 1000, 700, false);
     assert_int_equal(take("send", "1", 1000), 700);
     assert_int_equal(take("edit", "1", 1000), 0);
-    limits_hit(l, STR("send"), STR("1"), 1000, 900, true);
+    discord_limits_hit(l, STR("send"), STR("1"), 1000, 900, true);
     assert_int_equal(take("edit", "9", 1000), 900);
     assert_int_equal(take("edit", "9", 1900), 0);
 }
@@ -77,12 +77,12 @@ static void no_more_than_fifty_go_in_a_second(void **state)
 static void refusals_are_counted_over_ten_minutes(void **state)
 {
     for (int i = 0; i < 7; i++)
-        limits_refused(l, 60000 * 5);
-    limits_refused(l, 60000 * 9);
-    assert_int_equal(limits_refused_count(l, 60000 * 9), 8);
-    assert_int_equal(limits_refused_count(l, 60000 * 14), 8);
-    assert_int_equal(limits_refused_count(l, 60000 * 15), 1);
-    assert_int_equal(limits_refused_count(l, 60000 * 400), 0);
+        discord_limits_refused(l, 60000 * 5);
+    discord_limits_refused(l, 60000 * 9);
+    assert_int_equal(discord_limits_refused_count(l, 60000 * 9), 8);
+    assert_int_equal(discord_limits_refused_count(l, 60000 * 14), 8);
+    assert_int_equal(discord_limits_refused_count(l, 60000 * 15), 1);
+    assert_int_equal(discord_limits_refused_count(l, 60000 * 400), 0);
 }
 
 static void a_flood_of_channels_does_not_grow_it_forever(void **state)

@@ -8,7 +8,7 @@
 
 static struct dcache *c;
 static struct json_parser *p;
-static struct normalize_out out;
+static struct discord_normalize_out out;
 static bool lenient;
 static struct str guild_hint;
 
@@ -18,7 +18,7 @@ static int setup(void **state)
 
     p = json_parser_new();
     c = dcache_new(NULL);
-    out = (struct normalize_out){0};
+    out = (struct discord_normalize_out){0};
     lenient = false;
     guild_hint = STR_NULL;
     dcache_set_bot(c, 9);
@@ -35,13 +35,13 @@ static int teardown(void **state)
     return 0;
 }
 
-static enum normalize_verdict run(const char *text)
+static enum discord_verdict run(const char *text)
 {
-    struct normalize_in in = {.cache = c,
-                              .bot = STR("app1"),
-                              .bot_user = STR("9"),
-                              .lenient = lenient,
-                              .guild_id = guild_hint};
+    struct discord_normalize_in in = {.cache = c,
+                                      .bot = STR("app1"),
+                                      .bot_user = STR("9"),
+                                      .lenient = lenient,
+                                      .guild_id = guild_hint};
 
     if (!json_parse(p, str_of(text), &in.message))
         fail_msg("bad test JSON: %s", text);
@@ -56,7 +56,7 @@ static enum normalize_verdict run(const char *text)
 
 static void a_message_in_a_guild_channel_is_a_group_event(void **state)
 {
-    assert_int_equal(run(SAYS("\"content\":\"hello\"")), NORMALIZE_EVENT);
+    assert_int_equal(run(SAYS("\"content\":\"hello\"")), DISCORD_EVENT);
     assert_str(out.ev.platform, "discord");
     assert_str(out.ev.bot, "app1");
     assert_str(out.ev.text, "hello");
@@ -82,7 +82,7 @@ static void a_thread_carries_its_own_id_twice_and_its_parent(void **state)
 {
     assert_int_equal(run("{\"id\":\"5\",\"channel_id\":\"200\",\"type\":0,\"content\":\"x\"," ANN
                          "," IN_GUILD "}"),
-                     NORMALIZE_EVENT);
+                     DISCORD_EVENT);
     assert_str(out.ev.chat_id, "200");
     assert_str(out.ev.thread_id, "200");
     assert_str(out.ev.parent_chat_id, "100");
@@ -95,7 +95,7 @@ static void a_forum_post_is_a_thread_of_its_forum(void **state)
 {
     assert_int_equal(run("{\"id\":\"220\",\"channel_id\":\"220\",\"type\":0,\"content\":\"x\"," ANN
                          "," IN_GUILD "}"),
-                     NORMALIZE_EVENT);
+                     DISCORD_EVENT);
     assert_str(out.ev.chat_type, "thread");
     assert_str(out.ev.parent_chat_id, "120");
     assert_str(out.ev.chat_name, "how do I");
@@ -105,7 +105,7 @@ static void a_direct_message_has_no_scope_and_a_route_of_its_own(void **state)
 {
     assert_int_equal(run("{\"id\":\"5\",\"channel_id\":\"300\",\"type\":0,\"content\":\"hi\"," ANN
                          "}"),
-                     NORMALIZE_EVENT);
+                     DISCORD_EVENT);
     assert_str(out.ev.chat_type, "dm");
     assert_str(out.ev.chat_name, "Ann");
     assert_str(out.ev.route_key, "dm:42");
@@ -139,7 +139,7 @@ static void only_speech_is_an_event(void **state)
                  "{\"id\":\"5\",\"channel_id\":\"100\",\"type\":%d,\"content\":\"x\"," ANN
                  "," IN_GUILD "}",
                  type);
-        assert_int_equal(run(text), speech ? NORMALIZE_EVENT : NORMALIZE_IGNORED);
+        assert_int_equal(run(text), speech ? DISCORD_EVENT : DISCORD_IGNORED);
     }
 }
 
@@ -147,7 +147,7 @@ static void what_we_said_ourselves_is_no_event(void **state)
 {
     assert_int_equal(run("{\"id\":\"5\",\"channel_id\":\"100\",\"type\":0,\"content\":\"x\","
                          "\"guild_id\":\"77\",\"author\":{\"id\":\"9\",\"bot\":true}}"),
-                     NORMALIZE_IGNORED);
+                     DISCORD_IGNORED);
     assert_string_equal(out.why, "our own");
 }
 
@@ -165,7 +165,7 @@ static void bots_webhooks_and_the_system_are_marked_for_the_gate(void **state)
                  "{\"id\":\"5\",\"channel_id\":\"100\",\"type\":0,\"content\":\"x\","
                  "\"guild_id\":\"77\",%s}",
                  authors[i]);
-        assert_int_equal(run(text), NORMALIZE_EVENT);
+        assert_int_equal(run(text), DISCORD_EVENT);
         assert_true(out.ev.author_is_bot);
     }
 }
@@ -173,7 +173,7 @@ static void bots_webhooks_and_the_system_are_marked_for_the_gate(void **state)
 static void a_mention_of_the_bot_is_noticed_and_taken_off_the_front(void **state)
 {
     assert_int_equal(run(SAYS("\"content\":\"<@9> /stop\",\"mentions\":[{\"id\":\"9\"}]")),
-                     NORMALIZE_EVENT);
+                     DISCORD_EVENT);
     assert_true(out.ev.mentions_bot);
     assert_str(out.ev.text, "/stop");
     run(SAYS("\"content\":\" <@!9>  <@9> hello <@9>\",\"mentions\":[{\"id\":\"9\"}]"));
@@ -198,7 +198,7 @@ static void a_mention_of_the_bots_own_role_counts_everyone_does_not(void **state
 static void a_lone_mention_is_an_event_without_text(void **state)
 {
     assert_int_equal(run(SAYS("\"content\":\"<@9>\",\"mentions\":[{\"id\":\"9\"}]")),
-                     NORMALIZE_EVENT);
+                     DISCORD_EVENT);
     assert_str(out.ev.text, "");
 }
 
@@ -210,7 +210,7 @@ static void a_reply_quotes_what_it_answers(void **state)
     "message\":" ref "}"
     assert_int_equal(run(REPLY("{\"id\":\"4\",\"content\":\"tea?\",\"author\":{\"id\":\"9\","
                                "\"username\":\"bell\"}}")),
-                     NORMALIZE_EVENT);
+                     DISCORD_EVENT);
     assert_str(out.ev.reply_to_message_id, "4");
     assert_true(out.ev.reply_to.set);
     assert_str(out.ev.reply_to.text, "tea?");
@@ -243,7 +243,7 @@ static void attachments_become_media_and_name_the_kind(void **state)
                       "\"https://cdn.discordapp.com/a\",\"content_type\":%s},{\"id\":\"2\",\"url\":"
                       "\"https://cdn.discordapp.com/b\"}]"),
                  cases[i].flags, cases[i].mime);
-        assert_int_equal(run(text), NORMALIZE_EVENT);
+        assert_int_equal(run(text), DISCORD_EVENT);
         assert_str(out.ev.message_type, cases[i].kind);
         assert_int_equal(out.ev.n_media, 2);
         assert_str(out.ev.media_urls[0], "https://cdn.discordapp.com/a");
@@ -255,7 +255,7 @@ static void a_sticker_is_a_picture_and_a_note(void **state)
 {
     assert_int_equal(run(SAYS("\"content\":\"\",\"sticker_items\":[{\"id\":\"66\",\"name\":"
                               "\"wave\",\"format_type\":1}]")),
-                     NORMALIZE_EVENT);
+                     DISCORD_EVENT);
     assert_str(out.ev.message_type, "sticker");
     assert_str(out.ev.text, "[sticker: wave]");
     assert_str(out.ev.media_urls[0], "https://cdn.discordapp.com/stickers/66.png");
@@ -274,7 +274,7 @@ static void a_forward_brings_what_was_forwarded(void **state)
         run(SAYS("\"content\":\"\",\"message_reference\":{\"type\":1,\"message_id\":\"3\"},"
                  "\"message_snapshots\":[{\"message\":{\"content\":\"the news\",\"attachments\":["
                  "{\"url\":\"https://cdn.discordapp.com/n\",\"content_type\":\"image/png\"}]}}]")),
-        NORMALIZE_EVENT);
+        DISCORD_EVENT);
     assert_str(out.ev.text, "[forwarded]\nthe news");
     assert_str(out.ev.media_urls[0], "https://cdn.discordapp.com/n");
     assert_null(out.ev.reply_to_message_id.p);
@@ -298,9 +298,9 @@ static void a_poll_is_told_in_words(void **state)
 
 static void a_message_without_anything_in_it_is_ignored(void **state)
 {
-    assert_int_equal(run(SAYS("\"content\":\"\"")), NORMALIZE_IGNORED);
+    assert_int_equal(run(SAYS("\"content\":\"\"")), DISCORD_IGNORED);
     assert_string_equal(out.why, "empty");
-    assert_int_equal(run(SAYS("\"content\":\"x\",\"flags\":128")), NORMALIZE_IGNORED);
+    assert_int_equal(run(SAYS("\"content\":\"x\",\"flags\":128")), DISCORD_IGNORED);
 }
 
 static void what_the_cache_does_not_know_is_asked_for(void **state)
@@ -310,13 +310,13 @@ static void what_the_cache_does_not_know_is_asked_for(void **state)
     const char *new_thread = "{\"id\":\"5\",\"channel_id\":\"800\",\"type\":0,\"content\":\"x\","
                              "\"guild_id\":\"77\"," ANN "}";
 
-    assert_int_equal(run(elsewhere), NORMALIZE_NEED_GUILD);
-    assert_int_equal(run(new_thread), NORMALIZE_NEED_CHANNEL);
+    assert_int_equal(run(elsewhere), DISCORD_NEED_GUILD);
+    assert_int_equal(run(new_thread), DISCORD_NEED_CHANNEL);
     lenient = true;
-    assert_int_equal(run(elsewhere), NORMALIZE_EVENT);
+    assert_int_equal(run(elsewhere), DISCORD_EVENT);
     assert_str(out.ev.chat_type, "thread"); /* the message itself said so */
     assert_str(out.ev.thread_id, "800");
-    assert_int_equal(run(new_thread), NORMALIZE_EVENT);
+    assert_int_equal(run(new_thread), DISCORD_EVENT);
     assert_str(out.ev.chat_type, "group");
 }
 
@@ -337,7 +337,7 @@ static void what_is_not_a_message_is_malformed(void **state)
     };
 
     for (size_t i = 0; i < ARRAY_LEN(bad); i++)
-        if (run(bad[i]) != NORMALIZE_MALFORMED)
+        if (run(bad[i]) != DISCORD_MALFORMED)
             fail_msg("taken for a message: %s", bad[i]);
 }
 
@@ -347,7 +347,7 @@ static void fields_of_the_wrong_type_are_as_if_absent(void **state)
                               "\"sticker_items\":[1,null],\"message_reference\":[],"
                               "\"message_snapshots\":{},\"referenced_message\":1,\"poll\":[],"
                               "\"mention_roles\":[{}],\"flags\":\"x\"")),
-                     NORMALIZE_EVENT);
+                     DISCORD_EVENT);
     assert_str(out.ev.text, "x");
     assert_int_equal(out.ev.n_media, 0);
 }

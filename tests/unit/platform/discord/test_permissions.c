@@ -11,14 +11,14 @@ enum { GUILD = 10, OWNER = 20, ANN = 30, ROLE_A = 41, ROLE_B = 42 };
 static uint64_t ask(uint64_t everyone, const struct perm_role *roles, size_t n_roles,
                     const struct perm_overwrite *o, size_t n_o)
 {
-    return permissions_of(&(struct perm_question){.guild_id = GUILD,
-                                                  .owner_id = OWNER,
-                                                  .user_id = ANN,
-                                                  .everyone = everyone,
-                                                  .roles = roles,
-                                                  .n_roles = n_roles,
-                                                  .overwrites = o,
-                                                  .n_overwrites = n_o});
+    return discord_permissions_of(&(struct perm_question){.guild_id = GUILD,
+                                                          .owner_id = OWNER,
+                                                          .user_id = ANN,
+                                                          .everyone = everyone,
+                                                          .roles = roles,
+                                                          .n_roles = n_roles,
+                                                          .overwrites = o,
+                                                          .n_overwrites = n_o});
 }
 
 static void a_member_has_what_everyone_and_its_roles_have(void **state)
@@ -38,7 +38,7 @@ static void the_owner_may_do_everything(void **state)
                               .n_overwrites = 1,
                               .timed_out = true};
 
-    assert_true(permissions_of(&q) == PERM_ALL);
+    assert_true(discord_permissions_of(&q) == PERM_ALL);
 }
 
 static void an_administrator_is_above_all_overwrites(void **state)
@@ -96,7 +96,7 @@ static void a_timed_out_member_may_only_look(void **state)
                               .everyone = VIEW | SEND | PERM_READ_MESSAGE_HISTORY,
                               .timed_out = true};
 
-    assert_int_equal(permissions_of(&q), VIEW | PERM_READ_MESSAGE_HISTORY);
+    assert_int_equal(discord_permissions_of(&q), VIEW | PERM_READ_MESSAGE_HISTORY);
 }
 
 /* The eight steps as a list, each over all overwrites anew. */
@@ -146,7 +146,7 @@ static void it_agrees_with_the_steps_done_one_by_one(void **state)
             o[i] = (struct perm_overwrite){ids[rand_below(&r, 7)], rand_u64(&r) & 0xfff,
                                            rand_u64(&r) & 0xfff, rand_below(&r, 2) == 0};
         }
-        assert_true(permissions_of(&q) == naive(&q));
+        assert_true(discord_permissions_of(&q) == naive(&q));
     }
 }
 

@@ -22,7 +22,7 @@ enum { MAX_SEEN = 10000, MAX_BATCH = 500 };
 
 /* ---- the newest message of each channel ---- */
 
-static void seen_free(struct discord *d, struct seen *s)
+static void seen_free(struct discord *d, struct discord_bookmark *s)
 {
     map_del(&d->seen, id_key(&s->channel_id));
     list_remove(&s->lru);
@@ -34,7 +34,7 @@ static void write_key(struct buf *b, const struct discord *d, uint64_t channel_i
     buf_printf(b, "%s" US "seen" US "%" PRIu64, d->base.bot, channel_id);
 }
 
-void memory_forget(struct discord *d, struct seen *s)
+void discord_bookmark_forget(struct discord *d, struct discord_bookmark *s)
 {
     struct buf key = BUF_INIT;
 
@@ -46,14 +46,14 @@ void memory_forget(struct discord *d, struct seen *s)
     seen_free(d, s);
 }
 
-static struct seen *seen_get(struct discord *d, uint64_t channel_id)
+static struct discord_bookmark *seen_get(struct discord *d, uint64_t channel_id)
 {
-    struct seen *s = map_get(&d->seen, id_key(&channel_id));
+    struct discord_bookmark *s = map_get(&d->seen, id_key(&channel_id));
 
     if (s == NULL) {
-        struct seen *old = list_first(&d->seen_lru, struct seen, lru);
+        struct discord_bookmark *old = list_first(&d->seen_lru, struct discord_bookmark, lru);
         if (map_count(&d->seen) >= MAX_SEEN && !old->filling)
-            memory_forget(d, old);
+            discord_bookmark_forget(d, old);
         s = xcalloc(1, sizeof *s);
         s->channel_id = channel_id;
         list_init(&s->lru);
@@ -63,9 +63,10 @@ static struct seen *seen_get(struct discord *d, uint64_t channel_id)
     return s;
 }
 
-void memory_note(struct discord *d, uint64_t guild_id, uint64_t channel_id, uint64_t message_id)
+void discord_bookmark_note(struct discord *d, uint64_t guild_id, uint64_t channel_id,
+                           uint64_t message_id)
 {
-    struct seen *s = seen_get(d, channel_id);
+    struct discord_bookmark *s = seen_get(d, channel_id);
 
     if (guild_id != 0)
         s->guild_id = guild_id;
@@ -80,7 +81,7 @@ void memory_note(struct discord *d, uint64_t guild_id, uint64_t channel_id, uint
 static void save_sessions(struct discord *d)
 {
     for (unsigned i = 0; i < d->n_shards; i++) {
-        struct shard *s = &d->shards[i];
+        struct discord_shard *s = &d->shards[i];
         struct dgateway_session gs = dgateway_session(s->gateway);
         struct buf key = BUF_INIT, value = BUF_INIT;
         struct jw w = jw_begin(&value);
@@ -115,7 +116,7 @@ static void save_seen(struct discord *d)
     int n = 0;
 
     for (struct list *it = d->seen_lru.prev; it != &d->seen_lru && n < MAX_BATCH; it = it->prev) {
-        struct seen *s = list_entry(it, struct seen, lru);
+        struct discord_bookmark *s = list_entry(it, struct discord_bookmark, lru);
         if (!s->dirty)
             continue;
         buf_reset(&key);
@@ -135,7 +136,7 @@ static void save_seen(struct discord *d)
     buf_done(&value);
 }
 
-void memory_save(struct discord *d)
+void discord_bookmarks_save(struct discord *d)
 {
     save_sessions(d);
     save_seen(d);
@@ -165,7 +166,7 @@ static void load_seen(struct discord *d, struct str key, struct str value)
         return;
     for (int i = 0; i < 3 && str_split(&value, ' ', &part); i++)
         str_to_u64(part, &v[i]);
-    struct seen *s = seen_get(d, id);
+    struct discord_bookmark *s = seen_get(d, id);
     s->guild_id = v[0];
     s->last = v[1];
     s->gap = v[2];
@@ -185,7 +186,7 @@ static void on_record(void *ctx, struct str key, struct str value)
         load_session(d, key, value);
 }
 
-enum bh_err memory_load(struct discord *d)
+enum bh_err discord_bookmarks_load(struct discord *d)
 {
     list_init(&d->seen_lru);
     return d->env->store->ops->load_records(d->env->store, "discord", on_record, d);
@@ -215,7 +216,8 @@ static void stored_free(struct stored *st)
     free(st);
 }
 
-bool memory_session(struct discord *d, unsigned shard, unsigned n_shards, struct dgateway *g)
+bool discord_bookmark_session(struct discord *d, unsigned shard, unsigned n_shards,
+                              struct dgateway *g)
 {
     char key[32];
     struct json v;
@@ -229,7 +231,7 @@ bool memory_session(struct discord *d, unsigned shard, unsigned n_shards, struct
     return ok;
 }
 
-void memory_done(struct discord *d)
+void discord_bookmarks_done(struct discord *d)
 {
     void *v;
 

@@ -9,40 +9,40 @@
 #include "edge/vault.h"
 #include "platform/discord/discord_priv.h"
 
-struct hook {
+struct discord_reply {
     struct discord *d; /* borrowed */
     struct vault_ref ref;
     bool first; /* the original is still to be edited, and that is ours to do */
 };
 
-void discord_hook_place(const struct discord *d, uint64_t channel_id, struct buf *out)
+void discord_reply_place(const struct discord *d, uint64_t channel_id, struct buf *out)
 {
     buf_printf(out, "%s\x1f%" PRIu64, d->base.bot, channel_id);
 }
 
-static struct hook *hook_new(struct discord *d, struct vault_ref ref, bool first)
+static struct discord_reply *reply_new(struct discord *d, struct vault_ref ref, bool first)
 {
-    struct hook *h = xcalloc(1, sizeof *h);
+    struct discord_reply *h = xcalloc(1, sizeof *h);
 
-    *h = (struct hook){.d = d, .ref = ref, .first = first};
+    *h = (struct discord_reply){.d = d, .ref = ref, .first = first};
     return h;
 }
 
-struct hook *hook_for_send(struct discord *d, const struct action_from *from, uint64_t channel_id,
-                           struct str user)
+struct discord_reply *discord_reply_for_send(struct discord *d, const struct action_from *from,
+                                             uint64_t channel_id, struct str user)
 {
     struct buf place = BUF_INIT;
     struct vault_ref ref;
 
-    discord_hook_place(d, channel_id, &place);
+    discord_reply_place(d, channel_id, &place);
     bool found = vault_take_place(d->env->vault, from->tenant, from->instance,
                                   STR(DISCORD_TOKEN_KIND), buf_str(&place), user, &ref);
     buf_done(&place);
-    return found ? hook_new(d, ref, true) : NULL;
+    return found ? reply_new(d, ref, true) : NULL;
 }
 
 /* app, channel and token, as webhook.c put them together. */
-static bool open_value(const struct hook *h, struct buf *plain, struct str ret[3])
+static bool open_value(const struct discord_reply *h, struct buf *plain, struct str ret[3])
 {
     if (!vault_open_value(h->d->env->vault, h->ref, plain))
         return false;
@@ -51,8 +51,8 @@ static bool open_value(const struct hook *h, struct buf *plain, struct str ret[3
            (ret[2] = rest).n > 0;
 }
 
-struct hook *hook_for_follow_up(struct discord *d, const struct action_from *from,
-                                const struct action *a, uint64_t *ret_channel)
+struct discord_reply *discord_reply_for_follow_up(struct discord *d, const struct action_from *from,
+                                                  const struct action *a, uint64_t *ret_channel)
 {
     struct vault_ref ref;
     struct buf plain = BUF_INIT;
@@ -62,21 +62,21 @@ struct hook *hook_for_follow_up(struct discord *d, const struct action_from *fro
     if (!str_eq(a->kind, STR(DISCORD_TOKEN_KIND)) ||
         !vault_take(d->env->vault, from->tenant, a->session_key, a->kind, &ref, &first))
         return NULL;
-    struct hook *h = hook_new(d, ref, first);
+    struct discord_reply *h = reply_new(d, ref, first);
     *ret_channel = open_value(h, &plain, parts) ? snowflake(parts[1]) : 0;
     buf_wipe(&plain);
     if (*ret_channel != 0)
         return h;
-    hook_free(h);
+    discord_reply_free(h);
     return NULL;
 }
 
-bool hook_edits(const struct hook *h, size_t part)
+bool discord_reply_edits(const struct discord_reply *h, size_t part)
 {
     return h->first && part == 0;
 }
 
-bool hook_path(const struct hook *h, size_t part, struct buf *out)
+bool discord_reply_path(const struct discord_reply *h, size_t part, struct buf *out)
 {
     struct buf plain = BUF_INIT;
     struct str parts[3];
@@ -84,12 +84,12 @@ bool hook_path(const struct hook *h, size_t part, struct buf *out)
 
     if (ok)
         buf_printf(out, "/webhooks/%.*s/%.*s%s", STR_FMT(parts[0]), STR_FMT(parts[2]),
-                   hook_edits(h, part) ? "/messages/@original" : "?wait=true");
+                   discord_reply_edits(h, part) ? "/messages/@original" : "?wait=true");
     buf_wipe(&plain);
     return ok;
 }
 
-void hook_used(struct hook *h)
+void discord_reply_used(struct discord_reply *h)
 {
     if (!h->first)
         return;
@@ -97,7 +97,7 @@ void hook_used(struct hook *h)
     h->first = false;
 }
 
-void hook_free(struct hook *h)
+void discord_reply_free(struct discord_reply *h)
 {
     if (h == NULL)
         return;
