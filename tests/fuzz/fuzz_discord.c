@@ -27,10 +27,10 @@ static void normalize_one(struct dcache *c, struct json message, bool lenient)
 {
     static struct discord_normalize_out out;
     struct discord_normalize_in in = {.message = message,
-                              .cache = c,
-                              .bot = STR("app1"),
-                              .bot_user = STR("9"),
-                              .lenient = lenient};
+                                      .cache = c,
+                                      .bot = STR("app1"),
+                                      .bot_user = STR("9"),
+                                      .lenient = lenient};
     enum discord_verdict v = discord_normalize(&in, &out);
 
     if (v == DISCORD_EVENT)
