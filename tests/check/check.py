@@ -13,6 +13,7 @@ import xml.etree.ElementTree as xml
 HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path.insert(0, HERE)
 
+import callgraph  # noqa: E402
 import claims  # noqa: E402
 import layers  # noqa: E402
 import names  # noqa: E402
@@ -22,7 +23,7 @@ import tools  # noqa: E402
 from tree import Problem, Tree, data_lines  # noqa: E402
 
 RULES = [layers.layers, layers.face, shape.tags, shape.sizes, shape.functions, shape.columns, shape.pictures,
-         names.names, claims.claims, claims.manual, pages.pages, pages.readmes, tools.formatting, tools.cppcheck]
+         callgraph.recursion, names.names, claims.claims, claims.manual, pages.pages, pages.readmes, tools.formatting, tools.cppcheck]
 
 
 def known_problems(data):

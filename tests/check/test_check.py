@@ -17,6 +17,7 @@ class House:
     def __init__(self, root):
         self.root, self.data = str(root / "tree"), str(root / "data")
         os.makedirs(self.data)
+        open(os.path.join(self.data, "recursion.txt"), "w", encoding="utf-8").close()
         for name in ("layers.txt", "foreign.txt"):
             shutil.copy(os.path.join(HERE, name), self.data)
         self.known("")
@@ -156,6 +157,25 @@ def test_a_picture_that_was_cut_is_named(house):
 def test_a_picture_with_room_around_it_is_fine(house):
     house.write("src/base/str.c", "/* str.c - bytes.\n *\n *      SHORT --grows--> LONG\n *\n * That is all. */\n")
     assert house.run("pictures")[0]
+
+
+LOOPS = ("static void two(int n);\nstatic void one(int n)\n{\n    two(n);\n}\nstatic void two(int n)\n{\n    one(n - 1);\n}\n"
+         "static void three(struct ops *o)\n{\n    o->three(o);\n}\n")
+
+
+def test_functions_that_call_each_other_in_a_circle_are_named(house):
+    house.write("src/base/str.c", LOOPS)
+    says(house, "recursion", "src/base/str.c: one() can call itself (one, two): use a loop")
+    assert "three()" not in house.run("recursion")[1]
+
+
+def test_a_circle_with_a_bound_is_fine_until_it_is_gone(house):
+    house.write("src/base/str.c", LOOPS)
+    with open(os.path.join(house.data, "recursion.txt"), "a", encoding="utf-8") as f:
+        f.write("src/base/str.c one two # @n\n")
+    assert house.run("recursion")[0]
+    house.write("src/base/str.c", "int str;\n")
+    says(house, "recursion", "recursion.txt: one() of src/base/str.c does not call itself any more")
 
 
 @pytest.mark.parametrize("comment, name", [

@@ -27,7 +27,8 @@ struct tok {
 
 struct scan {
     struct str s;       /* the paragraph */
-    uint32_t *brackets; /* owned; of each '[' its ']', or 0; NULL: there are none */
+    uint32_t *brackets; /* owned; of each '[' its ']', or 0; of the ']' of a link inside a link
+                         * what follows it; NULL: there are none */
     struct tok *toks;   /* owned */
     size_t n, cap;
     size_t *stack; /* owned; tokens that may still open a style */
@@ -264,7 +265,9 @@ static bool take_dest(struct str s, size_t at, struct str *ret_url, size_t *ret_
 
 static void scan_range(struct scan *sc, size_t from, size_t to);
 
-/* "[text](url)" whose '[' is at @open.  An image inside a link is its text alone. */
+/* "[text](url)" whose '[' is at @open.  A link or an image inside a link is its text alone: we go on
+ * behind the '[', and its ']' leads behind the whole (no recursion: they nest as deep as an agent
+ * likes). */
 static bool take_link(struct scan *sc, size_t open, size_t to, size_t *ret_end)
 {
     size_t close = sc->brackets != NULL ? sc->brackets[open] : 0;
@@ -273,7 +276,8 @@ static bool take_link(struct scan *sc, size_t open, size_t to, size_t *ret_end)
     if (close == 0 || !take_dest(sc->s, close + 1, &url, ret_end) || *ret_end > to)
         return false;
     if (sc->in_link) {
-        scan_range(sc, open + 1, close);
+        sc->brackets[close] = (uint32_t)*ret_end;
+        *ret_end = open + 1;
         return true;
     }
     size_t base = sc->base, bottom[MARKS];
@@ -319,6 +323,9 @@ static bool take(struct scan *sc, size_t at, size_t to, size_t *ret_end)
         return take_code(sc, at, n, ret_end) && *ret_end <= to;
     case '[':
         return take_link(sc, at, to, ret_end);
+    case ']':
+        *ret_end = sc->in_link ? sc->brackets[at] : 0;
+        return *ret_end > at && *ret_end <= to;
     case '!':
         return at + 1 < to && sc->s.p[at + 1] == '[' && take_link(sc, at + 1, to, ret_end);
     case '<':

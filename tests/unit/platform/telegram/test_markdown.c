@@ -361,6 +361,34 @@ static void any_text_gives_valid_entities_and_loses_no_letter(void **state)
     }
 }
 
+static void links_inside_a_link_are_its_text(void **state)
+{
+    struct parts p;
+
+    cut(&p, STR("[a [b](https://y.org) ![c](https://z.org) d](https://x.org)"), 64);
+    assert_str(buf_str(&p.json[0]),
+               "{\"text\":\"a b c d\",\"entities\":[{\"type\":\"text_link\",\"offset\":0,"
+               "\"length\":7,\"url\":\"https://x.org\"}]}");
+    drop(&p);
+}
+
+/* As deep as a frame allows: a stack of one frame per level would be gone long before. */
+static void nested_links_cost_no_stack(void **state)
+{
+    struct buf in = BUF_INIT;
+    struct md m = MD_INIT;
+
+    for (size_t i = 0; i < 100000; i++)
+        buf_add_c(&in, '[');
+    buf_add_c(&in, 'a');
+    for (size_t i = 0; i < 100000; i++)
+        buf_add_z(&in, "](https://x.org)");
+    md_parse(&m, buf_str(&in));
+    assert_str(buf_str(&m.text), "a");
+    buf_done(&in);
+    md_done(&m);
+}
+
 static void hostile_input_takes_linear_time(void **state)
 {
     static const char *const bits[] = {"*a ", "[",  "`a``b",      "[a](", "**_",
@@ -388,6 +416,8 @@ int main(void)
         cmocka_unit_test(a_cut_never_halves_a_surrogate_pair),
         cmocka_unit_test(entities_go_on_behind_a_cut),
         cmocka_unit_test(any_text_gives_valid_entities_and_loses_no_letter),
+        cmocka_unit_test(links_inside_a_link_are_its_text),
+        cmocka_unit_test(nested_links_cost_no_stack),
         cmocka_unit_test(hostile_input_takes_linear_time),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
