@@ -23,8 +23,8 @@
  * The loaders are for start-up, before the loop runs: they block, and see what a loose read sees.
  *
  * What a failed write tells: BH_UNAVAILABLE, nothing happened and trying again may work; BH_BUSY,
- * there is no room left for new work (acks, marks, deletes and leases still go through); BH_UNKNOWN,
- * only where the store is another machine: it may or may not have happened.
+ * there is no room left for new work (acks, marks, deletes and leases still go through);
+ * BH_UNKNOWN, only where the store is another machine: it may or may not have happened.
  *
  * A store is shared (store.shared) when several nodes may have it open.  Then it numbers the rows
  * itself, and whoever owns something proves it with a fence.
@@ -60,9 +60,10 @@ enum store_kind {
 struct store_op {
     store_done_cb *done; /* set by the caller; may be NULL */
     struct store_op *next;
-    uint8_t kind;  /* enum store_kind, set by the call */
-    uint8_t state; /* private */
-    uint8_t err;   /* private */
+    uint64_t ticket; /* private */
+    uint8_t kind;    /* enum store_kind, set by the call */
+    uint8_t state;   /* private */
+    uint8_t err;     /* private */
 };
 
 /* "I write as the owner of @name under @epoch": checked inside the transaction.  BH_FENCED: the
@@ -241,10 +242,13 @@ struct store_lease {
 struct store_stats {
     uint64_t commits, ops, failed_ops, shrunk;
     uint64_t rows_written, keys_written;
-    uint64_t queued;        /* ops waiting now */
+    uint64_t queued;        /* writes waiting now */
+    uint64_t reads_queued;  /* reads waiting now */
     uint64_t reads;         /* done */
     uint64_t cancelled;     /* reads that were called off in time */
     int64_t last_commit_us; /* how long the last transaction took */
+    int64_t queue_age_us;   /* how long the oldest write has waited; it grows while writing hangs */
+    int64_t read_age_us;    /* how long the read under way has taken */
     int64_t bytes_on_disk;
     bool healthy;      /* the last transaction succeeded */
     char problem[160]; /* why not */

@@ -1,4 +1,4 @@
-/* records.c - named records of the stores that run in memory: an array sorted by (namespace, key). */
+/* records.c - named records of the stores that run in memory: one array, sorted. */
 #include <stdlib.h>
 #include "base/mem.h"
 #include "store/memory/disk.h"

@@ -1,15 +1,9 @@
-/* batch.c - one transaction: every op of a batch, or none of its writes.
+/* batch.c - one transaction: every op of a batch, or none of them.
  *
- * Three kinds of failure, kept apart: a conflict is one op's own and leaves the others alone; a
- * read that fails fails alone; anything else (disk full, I/O error) rolls the transaction back and
- * fails every write of the batch.  Reads are then run again, for what they saw is gone. */
+ * Two kinds of failure, kept apart: a conflict, or a fence, is one op's own and leaves the others
+ * alone; anything else (disk full, I/O error) rolls the transaction back and fails the batch. */
 #include "store/sqlite/impl.h"
 #include <assert.h>
-
-static bool is_read(const struct store_op *op)
-{
-    return op->kind >= STORE_FETCH;
-}
 
 static int run_op(struct store_sqlite *st, struct store_op *op, struct store_stats *counts)
 {
@@ -31,17 +25,15 @@ static int run_op(struct store_sqlite *st, struct store_op *op, struct store_sta
     case STORE_FETCH:
     case STORE_LIST:
     case STORE_SCAN:
-        read_run(st, op);
-        return SQLITE_OK;
+        break; /* never here: they have a thread of their own */
     }
     assert(!"unknown kind of op");
     return SQLITE_MISUSE;
 }
 
-static int run_all(struct store_sqlite *st, struct store_op *first, bool writes,
-                   struct store_stats *counts)
+static int run_all(struct store_sqlite *st, struct store_op *first, struct store_stats *counts)
 {
-    int rc = sql_run(st, writes ? SQL_BEGIN_WRITE : SQL_BEGIN_READ);
+    int rc = sql_run(&st->main, SQL_BEGIN_WRITE);
 
     buf_reset(&st->keys);
     st->keys_at_ms = 0;
@@ -52,77 +44,76 @@ static int run_all(struct store_sqlite *st, struct store_op *first, bool writes,
     if (rc == SQLITE_OK)
         rc = acked_write(st);
     if (rc == SQLITE_OK)
-        rc = sql_run(st, SQL_COMMIT);
+        rc = sql_run(&st->main, SQL_COMMIT);
     return rc;
 }
 
 static void roll_back(struct store_sqlite *st, struct store_op *first)
 {
-    if (!sqlite3_get_autocommit(st->db)) /* some failures have rolled back by themselves */
-        sqlite3_exec(st->db, "ROLLBACK", NULL, NULL, NULL);
-    for (struct store_op *op = first; op != NULL; op = op->next) {
-        if (is_read(op)) {
-            result_free(op);
-            read_run(st, op);
-        } else {
-            op->err = BH_UNAVAILABLE;
-        }
-    }
+    if (!sqlite3_get_autocommit(st->main.db)) /* some failures have rolled back by themselves */
+        sqlite3_exec(st->main.db, "ROLLBACK", NULL, NULL, NULL);
+    for (struct store_op *op = first; op != NULL; op = op->next)
+        op->err = BH_UNAVAILABLE;
     owner_load(st);
 }
 
-void batch_run(struct store_sqlite *st, struct store_op *first, struct store_stats *counts)
+static void run_batch(struct store_sqlite *st, struct store_op *first, struct store_stats *counts)
 {
-    bool writes = false;
-
     st->batch_problem[0] = '\0';
-    for (struct store_op *op = first; op != NULL; op = op->next) {
-        counts->ops++;
-        writes |= !is_read(op);
-    }
-    int rc = run_all(st, first, writes, counts);
+    int rc = run_all(st, first, counts);
     acked_batch_end(&st->acked, rc == SQLITE_OK);
     if (rc == SQLITE_OK) {
-        counts->commits = writes;
+        counts->commits = 1;
     } else {
-        note_problem(st, writes ? "transaction failed" : "reading failed", rc);
+        note_problem(st, "transaction failed", rc);
         roll_back(st, first);
         counts->shrunk = counts->rows_written = counts->keys_written = 0;
     }
-    for (struct store_op *op = first; op != NULL; op = op->next) {
+    for (struct store_op *op = first; op != NULL; op = op->next)
         counts->failed_ops += op->err == BH_UNAVAILABLE || op->err == BH_REFUSED;
-        counts->cancelled += op->err == BH_CANCELLED;
-        counts->reads += is_read(op) && op->err != BH_CANCELLED;
-    }
+    memcpy(counts->problem, st->batch_problem, sizeof counts->problem);
+}
+
+void batch_run(struct store *base, struct store_op *first, struct store_stats *counts)
+{
+    struct store_sqlite *st = sqlite_of(base);
+
+    pthread_mutex_lock(&st->db_lock);
+    run_batch(st, first, counts);
+    pthread_mutex_unlock(&st->db_lock);
 }
 
 /* The number of records dropped; -1: it failed. */
 static int forget(struct store_sqlite *st, enum statement which, int64_t before_ms)
 {
-    sqlite3_bind_int64(st->sql[which], 1, before_ms);
-    sqlite3_bind_int(st->sql[which], 2, FORGET_ROWS);
-    return sql_run(st, which) == SQLITE_OK ? sqlite3_changes(st->db) : -1;
+    sqlite3_bind_int64(st->main.sql[which], 1, before_ms);
+    sqlite3_bind_int(st->main.sql[which], 2, FORGET_ROWS);
+    return sql_run(&st->main, which) == SQLITE_OK ? sqlite3_changes(st->main.db) : -1;
 }
 
-bool batch_forget(struct store_sqlite *st, int64_t before_ms)
+bool batch_forget(struct store *base, int64_t before_ms)
 {
+    struct store_sqlite *st = sqlite_of(base);
+
+    pthread_mutex_lock(&st->db_lock);
     int keys = forget(st, SQL_FORGET, before_ms), once = forget(st, SQL_ONCE_FORGET, before_ms);
+    pthread_mutex_unlock(&st->db_lock);
 
     if (keys < 0 || once < 0)
         log_warn(&st->log, "forgetting old deduplication keys: %s; tried again later",
-                 sqlite3_errmsg(st->db));
+                 sqlite3_errmsg(st->main.db));
     return keys < FORGET_ROWS && once < FORGET_ROWS;
 }
 
 bool batch_probe(struct store_sqlite *st)
 {
-    int rc = sql_run(st, SQL_BEGIN_WRITE);
+    int rc = sql_run(&st->main, SQL_BEGIN_WRITE);
 
     st->batch_problem[0] = '\0';
     if (rc == SQLITE_OK)
-        rc = sql_run(st, SQL_PROBE);
+        rc = sql_run(&st->main, SQL_PROBE);
     if (rc == SQLITE_OK)
-        rc = sql_run(st, SQL_COMMIT);
+        rc = sql_run(&st->main, SQL_COMMIT);
     if (rc == SQLITE_OK)
         return true;
     note_problem(st, "transaction failed", rc);

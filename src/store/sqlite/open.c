@@ -7,6 +7,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/file.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 static void log_prefix(const struct log *log, struct buf *out)
@@ -64,74 +65,155 @@ static bool file_create(const char *path, char *ret_why)
     return true;
 }
 
+static void conn_close(struct store_sqlite *st, struct conn *c)
+{
+    statements_finalize(c);
+    buf_done(&c->scratch);
+    if (sqlite3_close(c->db) != SQLITE_OK)
+        log_error(&st->log, "closing the database: %s", sqlite3_errmsg(c->db));
+}
+
 static void store_free(struct store_sqlite *st)
 {
-    statements_finalize(st);
-    if (sqlite3_close(st->db) != SQLITE_OK)
-        log_error(&st->log, "closing the database: %s", sqlite3_errmsg(st->db));
+    conn_close(st, &st->reader);
+    conn_close(st, &st->main); /* the last one tidies up the log */
     if (st->lock_fd >= 0)
         close(st->lock_fd); /* after the database: the lock outlives the last write */
+    pthread_mutex_destroy(&st->db_lock);
     buf_done(&st->keys);
-    buf_done(&st->scratch);
     acked_done(&st->acked);
     leases_done(&st->leases);
     free(st->path);
     free(st);
 }
 
-static void store_sqlite_close(struct store *base)
+static void sqlite_close(struct store *base)
 {
     struct store_sqlite *st = sqlite_of(base);
-    queue_stop(st);
+
+    worker_stop(&st->worker);
     if (st->acked.plan != NULL)
         acked_purge(st, SIZE_MAX); /* the rest of what is being purged, then what came since */
     acked_purge(st, SIZE_MAX);
-    if (sqlite3_exec(st->db, "PRAGMA wal_checkpoint(TRUNCATE)", NULL, NULL, NULL) != SQLITE_OK)
+    if (sqlite3_exec(st->main.db, "PRAGMA wal_checkpoint(TRUNCATE)", NULL, NULL, NULL) != SQLITE_OK)
         log_warn(&st->log, "final checkpoint: %s; the next start reads the log instead",
-                 sqlite3_errmsg(st->db));
+                 sqlite3_errmsg(st->main.db));
     store_free(st);
+}
+
+/* ---- the ops ---- */
+
+static void sqlite_submit(struct store *base, struct store_op *op, bool urgent)
+{
+    worker_submit(&sqlite_of(base)->worker, op, urgent);
+}
+
+static bool sqlite_shrink(struct store *base, struct store_append *a)
+{
+    return worker_shrink(a);
+}
+
+static void sqlite_cancel(struct store *base, struct store_op *read)
+{
+    worker_cancel(read);
+}
+
+static void sqlite_forget_keys(struct store *base, int64_t before_ms)
+{
+    worker_forget_keys(&sqlite_of(base)->worker, before_ms);
+}
+
+static int64_t file_bytes(const char *path, const char *suffix)
+{
+    char name[4096];
+    struct stat s;
+
+    snprintf(name, sizeof name, "%s%s", path, suffix);
+    return stat(name, &s) == 0 ? s.st_size : 0;
+}
+
+static void sqlite_stats(struct store *base, struct store_stats *ret)
+{
+    struct store_sqlite *st = sqlite_of(base);
+
+    worker_stats(&st->worker, ret);
+    ret->bytes_on_disk = file_bytes(st->path, "") + file_bytes(st->path, "-wal");
 }
 
 static const struct store_ops sqlite_ops = {
     .name = "sqlite",
-    .submit = queue_submit,
-    .shrink = queue_shrink,
-    .cancel = queue_cancel,
+    .submit = sqlite_submit,
+    .shrink = sqlite_shrink,
+    .cancel = sqlite_cancel,
     .fetch_free = result_free_fetch,
     .list_free = result_free_list,
     .scan_free = result_free_scan,
-    .forget_keys = queue_forget_keys,
+    .forget_keys = sqlite_forget_keys,
     .load_rows = load_rows,
     .load_records = load_records,
     .load_keys = load_keys,
-    .stats = queue_stats,
-    .close = store_sqlite_close,
+    .stats = sqlite_stats,
+    .close = sqlite_close,
 };
+
+static const struct worker_ops thread_ops = {
+    .batch = batch_run,
+    .read = read_run,
+    .forget = batch_forget,
+    .tend = tend,
+    .tend_due_us = tend_due_us,
+};
+
+/* ---- opening ---- */
+
+/* NOMUTEX: each connection has one thread at a time anyway. */
+static bool conn_open(struct store_sqlite *st, struct conn *c, char *ret_why)
+{
+    const int flags = SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE | SQLITE_OPEN_NOMUTEX;
+
+    if (sqlite3_open_v2(st->path, &c->db, flags, NULL) == SQLITE_OK)
+        return true;
+    snprintf(ret_why, 256, "cannot open %.160s: %s", st->path, sqlite3_errmsg(c->db));
+    return false;
+}
+
+static bool reader_open(struct store_sqlite *st, char *ret_why)
+{
+    static const char settings[] = "PRAGMA query_only=ON;"
+                                   "PRAGMA cache_size=-1000;"
+                                   "PRAGMA mmap_size=0;"
+                                   "PRAGMA temp_store=MEMORY;"
+                                   "PRAGMA trusted_schema=OFF;";
+
+    if (!conn_open(st, &st->reader, ret_why))
+        return false;
+    sqlite3_busy_timeout(st->reader.db, 5000);
+    if (sqlite3_exec(st->reader.db, settings, NULL, NULL, NULL) == SQLITE_OK &&
+        statements_prepare(&st->reader, true))
+        return true;
+    snprintf(ret_why, 256, "%.160s: cannot read: %s", st->path, sqlite3_errmsg(st->reader.db));
+    return false;
+}
 
 enum bh_err store_sqlite_open(struct loop *loop, const char *path, struct store **ret_st,
                               char *ret_why)
 {
-    /* NOMUTEX: db_lock already keeps the connection to one thread at a time. */
-    const int flags = SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE | SQLITE_OPEN_NOMUTEX;
     struct store_sqlite *st = xcalloc(1, sizeof *st);
 
     *st = (struct store_sqlite){.base.ops = &sqlite_ops,
-                                .loop = loop,
                                 .log.prefix = log_prefix,
                                 .path = xstrdup(path),
                                 .lock_fd = -1};
-    if (!lock_take(st, ret_why) || !file_create(path, ret_why))
+    pthread_mutex_init(&st->db_lock, NULL);
+    acked_init(&st->acked);
+    if (!lock_take(st, ret_why) || !file_create(path, ret_why) ||
+        !conn_open(st, &st->main, ret_why) || !schema_prepare(st, ret_why) ||
+        !reader_open(st, ret_why))
         goto fail;
-    if (sqlite3_open_v2(path, &st->db, flags, NULL) != SQLITE_OK) {
-        snprintf(ret_why, 256, "cannot open %.160s: %s", path, sqlite3_errmsg(st->db));
-        goto fail;
-    }
-    if (!schema_prepare(st, ret_why))
-        goto fail;
-    queue_init(st);
-    if (!queue_start(st)) {
-        snprintf(ret_why, 256, "cannot start the store thread");
-        queue_stop(st);
+    worker_init(&st->worker, &thread_ops, &st->base, loop, &st->log);
+    if (!worker_start(&st->worker)) {
+        snprintf(ret_why, 256, "cannot start the threads of the store");
+        worker_stop(&st->worker);
         goto fail;
     }
     log_info(&st->log, "open: path=%s boot=%" PRIu64, path, st->base.boot);

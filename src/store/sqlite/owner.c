@@ -28,7 +28,7 @@ static void load_row(struct store_sqlite *st, sqlite3_stmt *q)
 
 bool owner_load(struct store_sqlite *st)
 {
-    sqlite3_stmt *q = st->sql[SQL_LEASE_LOAD];
+    sqlite3_stmt *q = st->main.sql[SQL_LEASE_LOAD];
     int rc;
 
     leases_done(&st->leases);
@@ -41,7 +41,7 @@ bool owner_load(struct store_sqlite *st)
 
 static int write_row(struct store_sqlite *st, const struct lease_row *row)
 {
-    sqlite3_stmt *q = st->sql[SQL_LEASE_PUT];
+    sqlite3_stmt *q = st->main.sql[SQL_LEASE_PUT];
 
     sqlite3_bind_text(q, 1, row->name, -1, SQLITE_STATIC);
     sqlite3_bind_text(q, 2, row->owner, -1, SQLITE_STATIC);
@@ -49,7 +49,7 @@ static int write_row(struct store_sqlite *st, const struct lease_row *row)
     sqlite3_bind_int64(q, 4, row->until_ms);
     sqlite3_bind_text(q, 5, row->under, -1, SQLITE_STATIC); /* NULL stays NULL */
     sqlite3_bind_int64(q, 6, (int64_t)row->under_epoch);
-    return sql_run(st, SQL_LEASE_PUT);
+    return sql_run(&st->main, SQL_LEASE_PUT);
 }
 
 int owner_run(struct store_sqlite *st, struct store_lease *l)

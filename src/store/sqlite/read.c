@@ -59,7 +59,7 @@ static struct store_row row_of(sqlite3_stmt *q)
 static int fetch_one(struct store_sqlite *st, struct cursor *c, uint64_t id, struct result *r,
                      bool *ret_full)
 {
-    int rc = acked_has(&st->acked, id) ? SQLITE_OK : cursor_seek(c, id);
+    int rc = acked_hides(&st->acked, id, st->log_end) ? SQLITE_OK : cursor_seek(c, id);
 
     *ret_full = false;
     if (rc != SQLITE_OK || c->wanted != id || c->at != id)
@@ -75,7 +75,7 @@ static int fetch_one(struct store_sqlite *st, struct cursor *c, uint64_t id, str
 
 static int fetch(struct store_sqlite *st, struct store_fetch *f)
 {
-    struct cursor c = {.q = st->sql[SQL_FETCH]};
+    struct cursor c = {.q = st->reader.sql[SQL_FETCH]};
     struct result r = result_begin(f->max_bytes, 0);
     bool full = false;
     int rc = SQLITE_OK;
@@ -97,7 +97,7 @@ static int fetch(struct store_sqlite *st, struct store_fetch *f)
 
 static int list(struct store_sqlite *st, struct store_list *l)
 {
-    sqlite3_stmt *q = st->sql[SQL_LIST];
+    sqlite3_stmt *q = st->reader.sql[SQL_LIST];
     struct result r = result_begin(l->max_bytes, l->limit);
     bool more = false;
     int rc = SQLITE_DONE;
@@ -105,7 +105,7 @@ static int list(struct store_sqlite *st, struct store_list *l)
     sqlite3_bind_int64(q, 1, (int64_t)l->after);
     while (!more && (rc = sqlite3_step(q)) == SQLITE_ROW) {
         struct store_row row = row_of(q);
-        if (row.box != l->box || acked_has(&st->acked, row.id))
+        if (row.box != l->box || acked_hides(&st->acked, row.id, st->log_end))
             continue;
         row.frame_bytes = (size_t)sqlite3_column_bytes(q, 6);
         more = !result_has_room(&r, l->bodies ? row.frame_bytes : 0);
@@ -141,7 +141,7 @@ static bool prefix_end(struct buf *out, struct str prefix)
 static sqlite3_stmt *scan_begin(struct store_sqlite *st, const struct store_scan *s)
 {
     enum statement which = s->reverse ? SQL_SCAN_DOWN : SQL_SCAN_UP;
-    struct buf *bound = &st->scratch;
+    struct buf *bound = &st->reader.scratch;
 
     buf_reset(bound);
     if (s->reverse) {
@@ -159,10 +159,10 @@ static sqlite3_stmt *scan_begin(struct store_sqlite *st, const struct store_scan
     } else {
         buf_add_str(bound, s->prefix);
     }
-    sqlite3_bind_text(st->sql[which], 1, s->ns, -1, SQLITE_STATIC);
+    sqlite3_bind_text(st->reader.sql[which], 1, s->ns, -1, SQLITE_STATIC);
     if (which != SQL_SCAN_DOWN_ALL)
-        sql_bind_bytes(st->sql[which], 2, buf_str(bound));
-    return st->sql[which];
+        sql_bind_bytes(st->reader.sql[which], 2, buf_str(bound));
+    return st->reader.sql[which];
 }
 
 static int scan(struct store_sqlite *st, struct store_scan *s)
@@ -193,25 +193,60 @@ static int scan(struct store_sqlite *st, struct store_scan *s)
 
 /* ---- any of them ---- */
 
-void read_run(struct store_sqlite *st, struct store_op *op)
+/* Once when reading begins to fail, once when it works again. */
+static void tell(struct store_sqlite *st, int rc)
 {
-    int rc;
+    bool ill = rc != SQLITE_OK;
 
-    op->err = BH_OK;
-    if (__atomic_load_n(&op->state, __ATOMIC_ACQUIRE) == OP_CANCELLED) {
-        op->err = BH_CANCELLED;
-        return;
-    }
+    if (ill && !st->read_ill)
+        log_error(&st->log, "cannot read: %s (code %d)", sqlite3_errmsg(st->reader.db), rc);
+    else if (!ill && st->read_ill)
+        log_info(&st->log, "reading again");
+    st->read_ill = ill;
+}
+
+/* The snapshot begins with the look at the log of settled rows. */
+static int snapshot_begin(struct store_sqlite *st)
+{
+    sqlite3_stmt *q = st->reader.sql[SQL_LOG_END];
+    int rc = sql_run(&st->reader, SQL_BEGIN_READ);
+
+    if (rc != SQLITE_OK)
+        return rc;
+    rc = sqlite3_step(q);
+    st->log_end = rc == SQLITE_ROW ? sqlite3_column_int64(q, 0) : 0;
+    sqlite3_reset(q);
+    return rc == SQLITE_ROW ? SQLITE_OK : rc;
+}
+
+static void snapshot_end(struct store_sqlite *st)
+{
+    sql_run(&st->reader, SQL_COMMIT);
+    if (!sqlite3_get_autocommit(st->reader.db))
+        sqlite3_exec(st->reader.db, "ROLLBACK", NULL, NULL, NULL);
+}
+
+static int run(struct store_sqlite *st, struct store_op *op)
+{
     if (op->kind == STORE_FETCH)
-        rc = fetch(st, container_of(op, struct store_fetch, op));
-    else if (op->kind == STORE_LIST)
-        rc = list(st, container_of(op, struct store_list, op));
-    else
-        rc = scan(st, container_of(op, struct store_scan, op));
+        return fetch(st, container_of(op, struct store_fetch, op));
+    if (op->kind == STORE_LIST)
+        return list(st, container_of(op, struct store_list, op));
+    return scan(st, container_of(op, struct store_scan, op));
+}
+
+void read_run(struct store *base, struct store_op *op)
+{
+    struct store_sqlite *st = sqlite_of(base);
+
+    acked_read_begin(&st->acked);
+    int rc = snapshot_begin(st);
     if (rc == SQLITE_OK)
-        return;
-    note_problem(st, "reading", rc);
-    op->err = BH_UNAVAILABLE;
+        rc = run(st, op);
+    op->err = rc == SQLITE_OK ? BH_OK : BH_UNAVAILABLE;
+    tell(st, rc);
+    snapshot_end(st);
+    acked_read_end(&st->acked);
 }
 
 /* ---- loaders ---- */
@@ -219,7 +254,7 @@ void read_run(struct store_sqlite *st, struct store_op *op)
 static enum bh_err load_end(struct store_sqlite *st, sqlite3_stmt *q, int rc, const char *what)
 {
     if (rc != SQLITE_DONE)
-        log_error(&st->log, "loading %s: %s", what, sqlite3_errmsg(st->db));
+        log_error(&st->log, "loading %s: %s", what, sqlite3_errmsg(st->main.db));
     sqlite3_reset(q);
     pthread_mutex_unlock(&st->db_lock);
     return rc == SQLITE_DONE ? BH_OK : BH_UNAVAILABLE;
@@ -228,7 +263,7 @@ static enum bh_err load_end(struct store_sqlite *st, sqlite3_stmt *q, int rc, co
 enum bh_err load_rows(struct store *base, store_row_cb *cb, void *ctx)
 {
     struct store_sqlite *st = sqlite_of(base);
-    sqlite3_stmt *q = st->sql[SQL_LOAD_ROWS];
+    sqlite3_stmt *q = st->main.sql[SQL_LOAD_ROWS];
     int rc;
 
     pthread_mutex_lock(&st->db_lock);
@@ -245,7 +280,7 @@ enum bh_err load_rows(struct store *base, store_row_cb *cb, void *ctx)
 enum bh_err load_records(struct store *base, const char *ns, store_record_cb *cb, void *ctx)
 {
     struct store_sqlite *st = sqlite_of(base);
-    sqlite3_stmt *q = st->sql[SQL_SCAN_UP];
+    sqlite3_stmt *q = st->main.sql[SQL_SCAN_UP];
     int rc;
 
     pthread_mutex_lock(&st->db_lock);
@@ -268,7 +303,7 @@ static void each_key(struct str bytes, int64_t at_ms, store_key_cb *cb, void *ct
 enum bh_err load_keys(struct store *base, int64_t since_ms, store_key_cb *cb, void *ctx)
 {
     struct store_sqlite *st = sqlite_of(base);
-    sqlite3_stmt *q = st->sql[SQL_LOAD_KEYS];
+    sqlite3_stmt *q = st->main.sql[SQL_LOAD_KEYS];
     int rc;
 
     pthread_mutex_lock(&st->db_lock);

@@ -44,15 +44,15 @@ static const char settings[] =
 
 static bool sql_failed(struct store_sqlite *st, const char *doing, char *ret_why)
 {
-    snprintf(ret_why, 256, "%s: %s: %s", st->path, doing, sqlite3_errmsg(st->db));
+    snprintf(ret_why, 256, "%s: %s: %s", st->path, doing, sqlite3_errmsg(st->main.db));
     return false;
 }
 
 static bool one_int(struct store_sqlite *st, const char *sql, int64_t *ret_v)
 {
     sqlite3_stmt *q = NULL;
-    bool ok =
-        sqlite3_prepare_v2(st->db, sql, -1, &q, NULL) == SQLITE_OK && sqlite3_step(q) == SQLITE_ROW;
+    bool ok = sqlite3_prepare_v2(st->main.db, sql, -1, &q, NULL) == SQLITE_OK &&
+              sqlite3_step(q) == SQLITE_ROW;
     if (ok)
         *ret_v = sqlite3_column_int64(q, 0);
     sqlite3_finalize(q);
@@ -89,10 +89,10 @@ static bool migrate(struct store_sqlite *st, char *ret_why)
         char stamp[96];
         snprintf(stamp, sizeof stamp, "PRAGMA application_id=%d; PRAGMA user_version=%" PRId64,
                  APPLICATION_ID, version + 1);
-        if (sqlite3_exec(st->db, "BEGIN IMMEDIATE", NULL, NULL, NULL) != SQLITE_OK ||
-            sqlite3_exec(st->db, migrations[version], NULL, NULL, NULL) != SQLITE_OK ||
-            sqlite3_exec(st->db, stamp, NULL, NULL, NULL) != SQLITE_OK ||
-            sqlite3_exec(st->db, "COMMIT", NULL, NULL, NULL) != SQLITE_OK)
+        if (sqlite3_exec(st->main.db, "BEGIN IMMEDIATE", NULL, NULL, NULL) != SQLITE_OK ||
+            sqlite3_exec(st->main.db, migrations[version], NULL, NULL, NULL) != SQLITE_OK ||
+            sqlite3_exec(st->main.db, stamp, NULL, NULL, NULL) != SQLITE_OK ||
+            sqlite3_exec(st->main.db, "COMMIT", NULL, NULL, NULL) != SQLITE_OK)
             return sql_failed(st, "cannot migrate", ret_why);
     }
     return true;
@@ -117,7 +117,7 @@ static bool read_dedup_key(struct store_sqlite *st, char *ret_why)
 {
     sqlite3_stmt *q = NULL;
     const char *sql = "SELECT value FROM meta WHERE name = 'dedup_key'";
-    bool ok = sqlite3_prepare_v2(st->db, sql, -1, &q, NULL) == SQLITE_OK &&
+    bool ok = sqlite3_prepare_v2(st->main.db, sql, -1, &q, NULL) == SQLITE_OK &&
               sqlite3_step(q) == SQLITE_ROW &&
               sqlite3_column_bytes(q, 0) == (int)sizeof st->base.dedup_key;
     if (ok)
@@ -131,9 +131,10 @@ static bool read_dedup_key(struct store_sqlite *st, char *ret_why)
 static bool use_wal(struct store_sqlite *st, char *ret_why)
 {
     sqlite3_stmt *q = NULL;
-    bool ok = sqlite3_prepare_v2(st->db, "PRAGMA journal_mode=WAL", -1, &q, NULL) == SQLITE_OK &&
-              sqlite3_step(q) == SQLITE_ROW &&
-              sqlite3_stricmp((const char *)sqlite3_column_text(q, 0), "wal") == 0;
+    bool ok =
+        sqlite3_prepare_v2(st->main.db, "PRAGMA journal_mode=WAL", -1, &q, NULL) == SQLITE_OK &&
+        sqlite3_step(q) == SQLITE_ROW &&
+        sqlite3_stricmp((const char *)sqlite3_column_text(q, 0), "wal") == 0;
     if (!ok)
         sql_failed(st, "cannot use a write-ahead log here (a network file system?)", ret_why);
     sqlite3_finalize(q);
@@ -142,12 +143,12 @@ static bool use_wal(struct store_sqlite *st, char *ret_why)
 
 bool schema_prepare(struct store_sqlite *st, char *ret_why)
 {
-    sqlite3_busy_timeout(st->db, 5000); /* somebody may be taking a backup */
+    sqlite3_busy_timeout(st->main.db, 5000); /* somebody may be taking a backup */
     return is_ours(st, ret_why) && use_wal(st, ret_why) &&
-           (sqlite3_exec(st->db, settings, NULL, NULL, NULL) == SQLITE_OK ||
+           (sqlite3_exec(st->main.db, settings, NULL, NULL, NULL) == SQLITE_OK ||
             sql_failed(st, "cannot configure", ret_why)) &&
            migrate(st, ret_why) && count_boot(st, ret_why) && read_dedup_key(st, ret_why) &&
-           (statements_prepare(st) || sql_failed(st, "cannot prepare", ret_why)) &&
+           (statements_prepare(&st->main, false) || sql_failed(st, "cannot prepare", ret_why)) &&
            (acked_recover(st) || sql_failed(st, "cannot read what was settled", ret_why)) &&
            (owner_load(st) || sql_failed(st, "cannot read its leases", ret_why));
 }

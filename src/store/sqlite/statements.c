@@ -25,6 +25,7 @@ static const char *const sql_text[N_STATEMENTS] = {
     [SQL_SEEN] = "INSERT INTO seen(at_ms, keys) VALUES(?1, ?2)",
     [SQL_ACKED_ADD] = "INSERT INTO acked(id, ids) VALUES(?1, ?2)",
     [SQL_ACKED_LOAD] = "SELECT id, ids FROM acked ORDER BY id",
+    [SQL_LOG_END] = "SELECT max(id) FROM acked",
     [SQL_ACKED_FORGET] = "DELETE FROM acked WHERE id <= ?1",
     [SQL_PURGE_RUN] = "DELETE FROM mailbox WHERE id BETWEEN ?1 AND ?2",
     [SQL_MARK] = "UPDATE mailbox SET attempts = ?2, parked = ?3 WHERE id = ?1",
@@ -50,27 +51,34 @@ static const char *const sql_text[N_STATEMENTS] = {
                   " ON CONFLICT(name) DO UPDATE SET value = value + 1",
 };
 
-bool statements_prepare(struct store_sqlite *st)
+static bool is_for_reader(int s)
+{
+    return s == SQL_BEGIN_READ || s == SQL_COMMIT || s == SQL_LOG_END || s == SQL_FETCH ||
+           s == SQL_LIST || s == SQL_SCAN_UP || s == SQL_SCAN_DOWN || s == SQL_SCAN_DOWN_ALL;
+}
+
+bool statements_prepare(struct conn *c, bool reader)
 {
     for (int i = 0; i < N_STATEMENTS; i++)
-        if (sqlite3_prepare_v3(st->db, sql_text[i], -1, SQLITE_PREPARE_PERSISTENT, &st->sql[i],
+        if ((!reader || is_for_reader(i)) &&
+            sqlite3_prepare_v3(c->db, sql_text[i], -1, SQLITE_PREPARE_PERSISTENT, &c->sql[i],
                                NULL) != SQLITE_OK)
             return false;
     return true;
 }
 
-void statements_finalize(struct store_sqlite *st)
+void statements_finalize(struct conn *c)
 {
     for (int i = 0; i < N_STATEMENTS; i++)
-        sqlite3_finalize(st->sql[i]);
+        sqlite3_finalize(c->sql[i]);
 }
 
-int sql_run(struct store_sqlite *st, enum statement s)
+int sql_run(struct conn *c, enum statement s)
 {
     int rc;
-    while ((rc = sqlite3_step(st->sql[s])) == SQLITE_ROW)
+    while ((rc = sqlite3_step(c->sql[s])) == SQLITE_ROW)
         ;
-    sqlite3_reset(st->sql[s]);
+    sqlite3_reset(c->sql[s]);
     return rc == SQLITE_DONE ? SQLITE_OK : rc;
 }
 
@@ -92,5 +100,5 @@ void note_problem(struct store_sqlite *st, const char *doing, int rc)
 {
     if (st->batch_problem[0] == '\0') /* the first one is the cause, the others follow from it */
         snprintf(st->batch_problem, sizeof st->batch_problem, "%s: %s (code %d)", doing,
-                 sqlite3_errmsg(st->db), rc);
+                 sqlite3_errmsg(st->main.db), rc);
 }
