@@ -5,18 +5,18 @@
 #include "net/loop.h"
 #include "store/result.h"
 
-struct handback *handback_new(struct loop *loop)
+struct op_handback *handback_new(struct loop *loop)
 {
-    struct handback *h = xcalloc(1, sizeof *h);
+    struct op_handback *h = xcalloc(1, sizeof *h);
 
-    *h = (struct handback){.loop = loop, .refs = 1};
+    *h = (struct op_handback){.loop = loop, .refs = 1};
     h->end = &h->first;
     pthread_mutex_init(&h->lock, NULL);
     pthread_cond_init(&h->room, NULL);
     return h;
 }
 
-static void unref_locked(struct handback *h)
+static void unref_locked(struct op_handback *h)
 {
     bool last = --h->refs == 0;
 
@@ -28,14 +28,14 @@ static void unref_locked(struct handback *h)
     free(h);
 }
 
-void handback_ref(struct handback *h)
+void handback_ref(struct op_handback *h)
 {
     pthread_mutex_lock(&h->lock);
     h->refs++;
     pthread_mutex_unlock(&h->lock);
 }
 
-void handback_unref(struct handback *h)
+void handback_unref(struct op_handback *h)
 {
     pthread_mutex_lock(&h->lock);
     unref_locked(h);
@@ -44,7 +44,7 @@ void handback_unref(struct handback *h)
 /* On the loop thread.  A done() may free its op, submit others or close the store. */
 static void on_finished(void *ctx)
 {
-    struct handback *h = ctx;
+    struct op_handback *h = ctx;
 
     pthread_mutex_lock(&h->lock);
     size_t bytes = h->bytes;
@@ -66,7 +66,8 @@ static void on_finished(void *ctx)
     unref_locked(h);
 }
 
-void handback_add(struct handback *h, struct store_op *first, struct store_op *last, size_t bytes)
+void handback_add(struct op_handback *h, struct store_op *first, struct store_op *last,
+                  size_t bytes)
 {
     pthread_mutex_lock(&h->lock);
     *h->end = first;
@@ -80,7 +81,7 @@ void handback_add(struct handback *h, struct store_op *first, struct store_op *l
         loop_post(h->loop, on_finished, h);
 }
 
-void handback_wait(struct handback *h, size_t bytes)
+void handback_wait(struct op_handback *h, size_t bytes)
 {
     pthread_mutex_lock(&h->lock);
     while (h->bytes >= bytes && !h->closed)
@@ -88,7 +89,7 @@ void handback_wait(struct handback *h, size_t bytes)
     pthread_mutex_unlock(&h->lock);
 }
 
-void handback_close(struct handback *h)
+void handback_close(struct op_handback *h)
 {
     pthread_mutex_lock(&h->lock);
     h->closed = true;
@@ -103,7 +104,7 @@ static void free_answers(struct store_op *op)
         result_free(op);
 }
 
-void handback_done(struct handback *h)
+void handback_done(struct op_handback *h)
 {
     pthread_mutex_lock(&h->lock);
     free_answers(h->first);

@@ -11,20 +11,20 @@
 #define READ_TOTAL_BYTES ((size_t)16 << 20)
 
 /* The head of @q may run when the writes it must see are done; called off it may run at once. */
-static bool is_ready(const struct worker *w, const struct op_queue *q)
+static bool is_ready(const struct store_worker *w, const struct op_queue *q)
 {
     return q->first != NULL &&
            (q->first->ticket <= w->settled ||
             __atomic_load_n(&q->first->state, __ATOMIC_ACQUIRE) == OP_CANCELLED);
 }
 
-bool reader_is_wanted(const struct worker *w)
+bool reader_is_wanted(const struct store_worker *w)
 {
     return w->read_sleeps && (is_ready(w, &w->rows) || is_ready(w, &w->scans));
 }
 
 /* Holding the lock. */
-static struct store_op *take_read(struct worker *w)
+static struct store_op *take_read(struct store_worker *w)
 {
     bool rows = is_ready(w, &w->rows), scans = is_ready(w, &w->scans);
     struct op_queue *q = scans && (w->scan_next || !rows) ? &w->scans : &w->rows;
@@ -42,7 +42,7 @@ static struct store_op *take_read(struct worker *w)
     return op;
 }
 
-static struct store_op *wait_for_read(struct worker *w)
+static struct store_op *wait_for_read(struct store_worker *w)
 {
     struct store_op *op;
 
@@ -58,7 +58,7 @@ static struct store_op *wait_for_read(struct worker *w)
     return op;
 }
 
-static void run_read(struct worker *w, struct store_op *op)
+static void run_read(struct store_worker *w, struct store_op *op)
 {
     uint8_t found = OP_QUEUED;
 
@@ -76,7 +76,7 @@ static void run_read(struct worker *w, struct store_op *op)
     pthread_mutex_unlock(&w->lock);
 }
 
-static bool has_more(struct worker *w)
+static bool has_more(struct store_worker *w)
 {
     pthread_mutex_lock(&w->lock);
     bool any = is_ready(w, &w->rows) || is_ready(w, &w->scans);
@@ -86,7 +86,7 @@ static bool has_more(struct worker *w)
 
 void *reader_main(void *arg)
 {
-    struct worker *w = arg;
+    struct store_worker *w = arg;
     struct op_queue done;
     size_t bytes = 0;
 

@@ -46,12 +46,12 @@ void op_queue_move(struct op_queue *to, struct op_queue *from)
     op_queue_init(from);
 }
 
-void worker_init(struct worker *w, const struct worker_ops *ops, struct store *st,
+void worker_init(struct store_worker *w, const struct worker_ops *ops, struct store *st,
                  struct loop *loop, const struct log *log)
 {
     pthread_condattr_t attr;
 
-    *w = (struct worker){.ops = ops, .st = st, .loop = loop, .log = log};
+    *w = (struct store_worker){.ops = ops, .st = st, .loop = loop, .log = log};
     pthread_mutex_init(&w->lock, NULL);
     pthread_condattr_init(&attr);
     pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
@@ -72,7 +72,7 @@ void worker_init(struct worker *w, const struct worker_ops *ops, struct store *s
 /* ---- submitting ---- */
 
 /* Holding the lock.  True: the caller signals after unlocking. */
-static bool needs_wake(struct worker *w, bool now)
+static bool needs_wake(struct store_worker *w, bool now)
 {
     bool wake = !w->signalled &&
                 (w->thread_state == THREAD_IDLE || (w->thread_state == THREAD_LINGERING && now));
@@ -82,7 +82,7 @@ static bool needs_wake(struct worker *w, bool now)
 
 /* What this turn submitted, all at once: the thread then finds the company it would have missed by
  * starting with the first of them. */
-static void hand_over(struct worker *w)
+static void hand_over(struct store_worker *w)
 {
     pthread_mutex_lock(&w->lock);
     if (w->writes.first == NULL)
@@ -103,7 +103,7 @@ static void hand_over(struct worker *w)
 
 static void on_turn_end(void *ctx)
 {
-    struct handback *h = ctx;
+    struct op_handback *h = ctx;
 
     if (h->owner != NULL)
         hand_over(h->owner);
@@ -120,14 +120,14 @@ static bool is_loose(const struct store_op *op)
 }
 
 /* A read that waits for the writes before it does not let them linger. */
-static void submit_read(struct worker *w, struct store_op *op)
+static void submit_read(struct store_worker *w, struct store_op *op)
 {
     op->ticket = is_loose(op) ? 0 : w->submitted;
     w->in_urgent |= op->ticket != 0;
     op_queue_push(op->kind == STORE_SCAN ? &w->in_scans : &w->in_rows, op);
 }
 
-void worker_submit(struct worker *w, struct store_op *op, bool urgent)
+void worker_submit(struct store_worker *w, struct store_op *op, bool urgent)
 {
     op->err = BH_OK;
     result_clear(op);
@@ -173,7 +173,7 @@ void worker_cancel(struct store_op *read)
                                 __ATOMIC_ACQUIRE);
 }
 
-void worker_forget_keys(struct worker *w, int64_t before_ms)
+void worker_forget_keys(struct store_worker *w, int64_t before_ms)
 {
     pthread_mutex_lock(&w->lock);
     if (before_ms > w->forget_before_ms)
@@ -191,7 +191,7 @@ static struct timespec timespec_of(int64_t us)
     return (struct timespec){.tv_sec = us / 1000000, .tv_nsec = (us % 1000000) * 1000};
 }
 
-static bool linger_until(struct worker *w, int64_t until_us) /* false: work now */
+static bool linger_until(struct store_worker *w, int64_t until_us) /* false: work now */
 {
     struct timespec until = timespec_of(until_us);
     int late = 0;
@@ -205,7 +205,7 @@ static bool linger_until(struct worker *w, int64_t until_us) /* false: work now 
 
 /* Holding the lock.  How many of the queue are to be taken: what came in the second half of the
  * time stays, for its acks may still come first. */
-static size_t linger(struct worker *w)
+static size_t linger(struct store_worker *w)
 {
     int64_t half_us = STORE_LINGER_MS * 500, middle_us = w->first_at_us + half_us;
 
@@ -219,7 +219,7 @@ static size_t linger(struct worker *w)
 }
 
 /* Holding the lock.  Until there is work, or the store wants to tend to something. */
-static void wait_for_work(struct worker *w)
+static void wait_for_work(struct store_worker *w)
 {
     int64_t due_us = w->ops->tend_due_us(w->st);
     struct timespec due = timespec_of(due_us);
@@ -238,7 +238,7 @@ static void wait_for_work(struct worker *w)
 /* Holding the lock, which it lets go.  When many write at once to a slow disk, a transaction that
  * waits a quarter of its length for those who were just answered does the work of two: they write
  * again. */
-static void gather(struct worker *w)
+static void gather(struct store_worker *w)
 {
     int64_t wait_us = w->commit_us / 4 < GATHER_MAX_US ? w->commit_us / 4 : GATHER_MAX_US;
     struct timespec wait = {.tv_nsec = wait_us * 1000};
@@ -251,7 +251,7 @@ static void gather(struct worker *w)
 }
 
 /* Holding the lock.  The first @n of the queue. */
-static struct store_op *take_front(struct worker *w, size_t n)
+static struct store_op *take_front(struct store_worker *w, size_t n)
 {
     struct store_op *first = w->writes.first, *last = first;
 
@@ -272,7 +272,7 @@ static struct store_op *take_front(struct worker *w, size_t n)
 }
 
 /* Take the work there is, perhaps none.  False: stopping, and nothing is left. */
-static bool take_work(struct worker *w, struct store_op **ret_first, int64_t *ret_forget_ms)
+static bool take_work(struct store_worker *w, struct store_op **ret_first, int64_t *ret_forget_ms)
 {
     pthread_mutex_lock(&w->lock);
     wait_for_work(w);
@@ -291,7 +291,7 @@ static bool take_work(struct worker *w, struct store_op **ret_first, int64_t *re
     return more;
 }
 
-bool worker_has_work(struct worker *w)
+bool worker_has_work(struct store_worker *w)
 {
     pthread_mutex_lock(&w->lock);
     bool any = w->writes.first != NULL || w->stopping;
@@ -320,13 +320,13 @@ static struct store_op *cut_batch(struct store_op **list, struct store_op **ret_
     return first;
 }
 
-bool worker_is_healthy(const struct worker *w)
+bool worker_is_healthy(const struct store_worker *w)
 {
     return w->stats.healthy; /* written by this thread only */
 }
 
 /* That it can read proves nothing about writing, so only a transaction makes it well again. */
-void worker_count(struct worker *w, const struct store_stats *c)
+void worker_count(struct store_worker *w, const struct store_stats *c)
 {
     bool failed = c->problem[0] != '\0';
 
@@ -355,7 +355,8 @@ void worker_count(struct worker *w, const struct store_stats *c)
 
 /* The results are on their way before a read that waited for them can start, so a done() of a write
  * runs before that of a read which saw it. */
-static void settle(struct worker *w, struct store_op *first, struct store_op *last, uint64_t n)
+static void settle(struct store_worker *w, struct store_op *first, struct store_op *last,
+                   uint64_t n)
 {
     handback_add(w->handback, first, last, 0);
     pthread_mutex_lock(&w->lock);
@@ -366,7 +367,7 @@ static void settle(struct worker *w, struct store_op *first, struct store_op *la
         pthread_cond_signal(&w->read_wake);
 }
 
-static void run_list(struct worker *w, struct store_op *list)
+static void run_list(struct store_worker *w, struct store_op *list)
 {
     while (list != NULL) {
         struct store_op *last, *first = cut_batch(&list, &last);
@@ -387,7 +388,7 @@ static void run_list(struct worker *w, struct store_op *list)
     pthread_mutex_unlock(&w->lock);
 }
 
-static void forget_some(struct worker *w, int64_t before_ms)
+static void forget_some(struct store_worker *w, int64_t before_ms)
 {
     if (w->ops->forget(w->st, before_ms))
         return;
@@ -399,7 +400,7 @@ static void forget_some(struct worker *w, int64_t before_ms)
 
 static void *writer_main(void *arg)
 {
-    struct worker *w = arg;
+    struct store_worker *w = arg;
     struct store_op *list;
     int64_t forget_ms;
 
@@ -416,7 +417,8 @@ static void *writer_main(void *arg)
 
 /* ---- start, end ---- */
 
-static bool start_thread(pthread_t *t, void *(*fn)(void *), struct worker *w, const char *name)
+static bool start_thread(pthread_t *t, void *(*fn)(void *), struct store_worker *w,
+                         const char *name)
 {
     if (pthread_create(t, NULL, fn, w) != 0)
         return false;
@@ -424,7 +426,7 @@ static bool start_thread(pthread_t *t, void *(*fn)(void *), struct worker *w, co
     return true;
 }
 
-bool worker_start(struct worker *w)
+bool worker_start(struct store_worker *w)
 {
     sigset_t all, before;
 
@@ -436,7 +438,7 @@ bool worker_start(struct worker *w)
     return w->write_started && w->read_started;
 }
 
-void worker_stop(struct worker *w)
+void worker_stop(struct store_worker *w)
 {
     hand_over(w);
     pthread_mutex_lock(&w->lock);
@@ -455,7 +457,7 @@ void worker_stop(struct worker *w)
     pthread_mutex_destroy(&w->lock);
 }
 
-void worker_stats(struct worker *w, struct store_stats *ret)
+void worker_stats(struct store_worker *w, struct store_stats *ret)
 {
     pthread_mutex_lock(&w->lock);
     int64_t now = worker_now_us(), oldest = w->taken_at_us;

@@ -50,12 +50,12 @@ struct op_queue {
     size_t n;
 };
 
-struct worker {
+struct store_worker {
     const struct worker_ops *ops;
-    struct store *st;          /* borrowed: the store it belongs to */
-    struct loop *loop;         /* borrowed */
-    const struct log *log;     /* borrowed */
-    struct handback *handback; /* shared with posted calls */
+    struct store *st;             /* borrowed: the store it belongs to */
+    struct loop *loop;            /* borrowed */
+    const struct log *log;        /* borrowed */
+    struct op_handback *handback; /* shared with posted calls */
     pthread_t write_thread, read_thread;
     bool write_started, read_started;
 
@@ -87,23 +87,23 @@ struct worker {
     struct store_stats stats;
 };
 
-void worker_init(struct worker *w, const struct worker_ops *ops, struct store *st,
+void worker_init(struct store_worker *w, const struct worker_ops *ops, struct store *st,
                  struct loop *loop, const struct log *log);
-bool worker_start(struct worker *w); /* false: no thread to be had; worker_stop() follows */
+bool worker_start(struct store_worker *w); /* false: no thread to be had; worker_stop() follows */
 /* What is queued is written, reads are dropped, no done() runs from here on.  Then tear down. */
-void worker_stop(struct worker *w);
+void worker_stop(struct store_worker *w);
 
-void worker_submit(struct worker *w, struct store_op *op, bool urgent);
+void worker_submit(struct store_worker *w, struct store_op *op, bool urgent);
 bool worker_shrink(struct store_append *a);
 void worker_cancel(struct store_op *read);
-void worker_forget_keys(struct worker *w, int64_t before_ms);
-void worker_stats(struct worker *w, struct store_stats *ret);
+void worker_forget_keys(struct store_worker *w, int64_t before_ms);
+void worker_stats(struct store_worker *w, struct store_stats *ret);
 
 /* ---- for the store, on the write thread ---- */
-bool worker_has_work(struct worker *w);
-bool worker_is_healthy(const struct worker *w);
+bool worker_has_work(struct store_worker *w);
+bool worker_is_healthy(const struct store_worker *w);
 /* Count what was done outside a batch; say it when the store fell ill or is well again. */
-void worker_count(struct worker *w, const struct store_stats *counts);
+void worker_count(struct store_worker *w, const struct store_stats *counts);
 /* Claim an append: false, it was shrunk. */
 bool worker_take_append(struct store_append *a);
 int64_t worker_now_us(void);
@@ -113,4 +113,4 @@ void op_queue_init(struct op_queue *q);
 void op_queue_push(struct op_queue *q, struct store_op *op);
 void op_queue_move(struct op_queue *to, struct op_queue *from); /* all of it, to the end */
 void *reader_main(void *worker);
-bool reader_is_wanted(const struct worker *w); /* holding the lock: wake it */
+bool reader_is_wanted(const struct store_worker *w); /* holding the lock: wake it */

@@ -224,8 +224,8 @@ static void web_close(struct platform *p)
 
     timer_stop(w->env->clock, &w->heartbeat);
     web_posts_orphan(w);
-    web_chats_free(w); /* ends the streams, which cancels their catching up */
     web_jobs_orphan(w);
+    web_chats_free(w); /* ends the streams */
     for (size_t i = 0; map_next(&w->names, &i, &name);)
         free(name);
     map_done(&w->names);

@@ -3,7 +3,9 @@
  *      http.c      which request means what; who may ask; page and assets
  *      post.c      a visitor's message on its way in
  *      stream.c    chats in memory and the pages that listen to them
- *      history.c   what is kept in the store, and everything that waits for the store
+ *      job.c       reads and writes of the store under way
+ *      history.c   what is kept in the store
+ *      recall.c    what a page reads back: its history, and what it missed
  *      web.c       open, close, actions, status
  *
  * Numbers.  One counter per bot, `boot << 40 | n`, names messages (their id) and changes (their
@@ -77,6 +79,9 @@ struct web_chat { /* lives while a page listens or the store works for it, then 
     struct web *web;     /* borrowed */
     struct list streams; /* struct web_stream, oldest first */
     size_t n_streams, n_jobs;
+    struct web_job *reading; /* borrowed; the visitor's read under way; NULL: none is */
+    struct list waiting;     /* struct web_job, the visitor's reads behind it */
+    size_t n_waiting;
     uint64_t published; /* rev of the newest change its pages were told */
     uint32_t untrimmed; /* records written since history was last cut to length */
     struct list idle_link;
@@ -160,8 +165,12 @@ void web_keep_send(struct web *w, struct str chat_id, const struct web_message *
 /* Replace a kept message's text, tell the pages, answer the action. */
 void web_keep_edit(struct web *w, struct str chat_id, uint64_t message_id, struct str text,
                    struct action_id id);
+
+/* ---- recall.c ---- */
 void web_history_answer(struct web *w, struct http_req *req, const struct web_visitor *v);
-/* Write to @s what changed after @last, then web_stream_go_live(). */
+/* Write to @s what changed after @last, then web_stream_go_live(); may end it instead. */
 void web_catch_up(struct web_stream *s, uint64_t last);
 void web_catch_up_cancel(struct web_stream *s);
+
+/* ---- job.c ---- */
 void web_jobs_orphan(struct web *w);

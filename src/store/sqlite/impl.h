@@ -63,7 +63,7 @@ enum statement {
 };
 
 /* A connection and its statements: one thread at a time. */
-struct conn {
+struct sql_conn {
     sqlite3 *db;                     /* owned */
     sqlite3_stmt *sql[N_STATEMENTS]; /* owned; NULL: not for this connection */
     struct buf scratch;              /* bounds of a scan */
@@ -95,18 +95,18 @@ struct acked {
 
 struct store_sqlite {
     struct store base;
-    struct worker worker;
+    struct store_worker worker;
     struct log log;
     char *path;  /* owned */
     int lock_fd; /* holds the flock */
 
-    struct conn main; /* used under db_lock */
+    struct sql_conn main; /* used under db_lock */
     pthread_mutex_t db_lock;
-    struct conn reader; /* of the read thread, like the next two */
-    int64_t log_end;    /* of the log of settled rows, in the snapshot under way */
-    bool read_ill;      /* the last read failed */
-    struct buf keys;    /* deduplication keys of the transaction under way */
-    int64_t keys_at_ms; /* the newest of them */
+    struct sql_conn reader; /* of the read thread, like the next two */
+    int64_t log_end;        /* of the log of settled rows, in the snapshot under way */
+    bool read_ill;          /* the last read failed */
+    struct buf keys;        /* deduplication keys of the transaction under way */
+    int64_t keys_at_ms;     /* the newest of them */
     struct acked acked;
     struct leases leases;    /* as in their table */
     char batch_problem[160]; /* why something in this batch failed; empty: all well */
@@ -118,9 +118,9 @@ static inline struct store_sqlite *sqlite_of(struct store *st)
 }
 
 /* statements.c: preparing, and what a result code means */
-bool statements_prepare(struct conn *c, bool reader);
-void statements_finalize(struct conn *c);
-int sql_run(struct conn *c, enum statement s);              /* step to the end and reset */
+bool statements_prepare(struct sql_conn *c, bool reader);
+void statements_finalize(struct sql_conn *c);
+int sql_run(struct sql_conn *c, enum statement s);          /* step to the end and reset */
 void sql_bind_bytes(sqlite3_stmt *q, int at, struct str s); /* absent becomes empty, never NULL */
 struct str sql_bytes(sqlite3_stmt *q, int column);          /* borrowed until the next step */
 void note_problem(struct store_sqlite *st, const char *doing, int rc);

@@ -65,7 +65,7 @@ static bool file_create(const char *path, char *ret_why)
     return true;
 }
 
-static void conn_close(struct store_sqlite *st, struct conn *c)
+static void conn_close(struct store_sqlite *st, struct sql_conn *c)
 {
     statements_finalize(c);
     buf_done(&c->scratch);
@@ -167,7 +167,7 @@ static const struct worker_ops thread_ops = {
 /* ---- opening ---- */
 
 /* NOMUTEX: each connection has one thread at a time anyway. */
-static bool conn_open(struct store_sqlite *st, struct conn *c, char *ret_why)
+static bool conn_open(struct store_sqlite *st, struct sql_conn *c, char *ret_why)
 {
     const int flags = SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE | SQLITE_OPEN_NOMUTEX;
 

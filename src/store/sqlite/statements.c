@@ -57,7 +57,7 @@ static bool is_for_reader(int s)
            s == SQL_LIST || s == SQL_SCAN_UP || s == SQL_SCAN_DOWN || s == SQL_SCAN_DOWN_ALL;
 }
 
-bool statements_prepare(struct conn *c, bool reader)
+bool statements_prepare(struct sql_conn *c, bool reader)
 {
     for (int i = 0; i < N_STATEMENTS; i++)
         if ((!reader || is_for_reader(i)) &&
@@ -67,13 +67,13 @@ bool statements_prepare(struct conn *c, bool reader)
     return true;
 }
 
-void statements_finalize(struct conn *c)
+void statements_finalize(struct sql_conn *c)
 {
     for (int i = 0; i < N_STATEMENTS; i++)
         sqlite3_finalize(c->sql[i]);
 }
 
-int sql_run(struct conn *c, enum statement s)
+int sql_run(struct sql_conn *c, enum statement s)
 {
     int rc;
     while ((rc = sqlite3_step(c->sql[s])) == SQLITE_ROW)

@@ -619,6 +619,79 @@ static void history_is_read_page_by_page(void **state)
     assert_has_not(body_of(r), "\"m3\"");
 }
 
+/* Several reads of 256 KiB, and the one message that the page has not seen is the oldest. */
+static void a_long_history_is_looked_through_for_what_a_page_missed(void **state)
+{
+    static char text[12000];
+    char last[32];
+
+    open_bot(100);
+    say(ADA, "{\"text\":\"first\"}");
+    size_t first = send_text(chat_of(0), "to be edited");
+    memset(text, 'x', sizeof text - 1);
+    for (int i = 0; i < 60; i++)
+        send_text(chat_of(0), text);
+    uint32_t tab = get(ADA, "events", NULL);
+    last_id(stream_of(tab), last);
+    fake_client_gone(tab);
+    act((struct action){.op = ACTION_EDIT,
+                        .chat_id = str_of(chat_of(0)),
+                        .message_id = buf_str(&fake.results[first].message_id),
+                        .content = STR("edited since")});
+    tab = get(ADA, "events", last);
+    assert_int_equal(count(stream_of(tab), "event: edit"), 1);
+    assert_has(stream_of(tab), "edited since");
+    assert_has_not(stream_of(tab), "event: message");
+    assert_has_not(stream_of(tab), "event: reset");
+    assert_has(stream_of(tab), "event: state");
+    tab = get(ADA, "events", "0000000000000001"); /* it has missed more than one sends it */
+    assert_has(stream_of(tab), "event: reset");
+    assert_has_not(stream_of(tab), "event: message");
+}
+
+static void a_visitor_reads_one_thing_at_a_time_and_not_too_many(void **state)
+{
+    uint32_t r[12], other;
+    struct store_stats before, after;
+
+    open_bot(10);
+    say(ADA, "{\"text\":\"hello\"}");
+    store->ops->stats(store, &before);
+    for (int i = 0; i < 12; i++)
+        r[i] = ask((struct http_req){.method = "GET",
+                                     .path = "/chat/lobby/api/history",
+                                     .headers = {{"X-Bellhop-Visitor", ADA}}});
+    other = ask((struct http_req){.method = "GET",
+                                  .path = "/chat/lobby/api/history",
+                                  .headers = {{"X-Bellhop-Visitor", BOB}}});
+    store->ops->stats(store, &after);
+    assert_int_equal(after.queued - before.queued, 2); /* one of each visitor */
+    assert_int_equal(status_of(r[9]), 429);
+    assert_int_equal(status_of(r[11]), 429);
+    turn();
+    turn();
+    for (int i = 0; i < 9; i++)
+        assert_has(body_of(r[i]), "hello");
+    assert_has(body_of(other), "\"messages\":[]");
+}
+
+static void pages_that_come_and_go_leave_no_reads_behind(void **state)
+{
+    struct store_stats before, after;
+
+    open_bot(10);
+    say(ADA, "{\"text\":\"hello\"}");
+    store->ops->stats(store, &before);
+    for (int i = 0; i < 40; i++)
+        ask((struct http_req){.method = "GET",
+                              .path = "/chat/lobby/api/events",
+                              .query = {{"last", "0000000000000001"}},
+                              .headers = {{"X-Bellhop-Visitor", ADA}}});
+    turn();
+    store->ops->stats(store, &after);
+    assert_in_range(after.reads - before.reads, 1, 4); /* four pages are open at the end */
+}
+
 static void history_and_visitors_survive_a_restart(void **state)
 {
     open_bot(10);
@@ -741,6 +814,9 @@ int main(void)
         T(a_fifth_page_lets_the_oldest_rest),
         T(only_the_newest_messages_are_kept),
         T(history_is_read_page_by_page),
+        T(a_long_history_is_looked_through_for_what_a_page_missed),
+        T(a_visitor_reads_one_thing_at_a_time_and_not_too_many),
+        T(pages_that_come_and_go_leave_no_reads_behind),
         T(history_and_visitors_survive_a_restart),
         T(without_history_nothing_is_written_but_open_pages_are_served),
         T(closing_in_the_middle_is_safe),
