@@ -220,7 +220,7 @@ struct store_scan { /* records of @ns whose key starts with @prefix, in byte ord
  *
  * A lease ends by itself when its time is up on the clock of the store, or, when it was taken under
  * another lease, together with that one: a node renews one lease, not one per mailbox.  Every
- * grant to somebody else, and every grant after the end, has a larger epoch; epochs never repeat. */
+ * grant to somebody else, and every grant after the end, has a larger epoch; none is used twice. */
 enum store_lease_verb {
     LEASE_TAKE,    /* if it is free or ended; conflict: @holder has it for @left_ms more */
     LEASE_STEAL,   /* at once, whoever has it */
