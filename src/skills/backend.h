@@ -39,6 +39,7 @@ struct skill_query {
 
 struct skill_backend_ops {
     const char *kind; /* "sqlite" */
+    size_t max_group; /* writes in one transaction; 0: as many as there are */
     struct lanes_ops lanes;
     /* Long reads look at @job now and then; NULL: none is running. */
     void (*for_job)(void *conn, const struct lane_job *job);

@@ -87,6 +87,7 @@ enum bh_err skills_open(struct loop *loop, const struct skills_config *cfg, stru
                               .writers = 1,
                               .readers = 1,
                               .max_open = 1,
+                              .max_group = sk->ops->max_group,
                               .max_waiting = cfg->max_waiting > 0 ? cfg->max_waiting : 10000};
     sk->lanes = lanes_new(loop, &lc);
     if (sk->lanes == NULL) {

@@ -18,7 +18,7 @@
 #include "base/map.h"
 #include "net/loop.h"
 
-#define GROUP_MAX 256 /* jobs taken at once: the first answer is not late because of the last */
+#define TAKE_MAX 256 /* jobs taken at once: the first answer is not late because of the last */
 #define WHY_BYTES 256
 
 struct handback {
@@ -340,7 +340,7 @@ static struct lane_job *take(struct lane *lane)
     while (lane->first == NULL && !lane->stopping)
         pthread_cond_wait(&lane->wake, &lane->lock);
     struct lane_job *list =
-        lane->stopping && !lane->writes ? NULL : cut(lane, lane->writes ? GROUP_MAX : 1);
+        lane->stopping && !lane->writes ? NULL : cut(lane, lane->writes ? TAKE_MAX : 1);
     bool more = !lane->writes && lane->first != NULL;
     pthread_mutex_unlock(&lane->lock);
     if (more) /* the next reader: lane_add() woke only one for all of them */
@@ -348,15 +348,17 @@ static struct lane_job *take(struct lane *lane)
     return list;
 }
 
-/* Cut the jobs of the first one's key off *@list. */
-static struct lane_job *cut_key(struct lane_job **list)
+/* Cut up to @max jobs of the first one's key off *@list. */
+static struct lane_job *cut_key(struct lane_job **list, size_t max)
 {
     struct lane_job *first = *list, **mine = &first, **rest = list;
     struct str key = first->key;
+    size_t n = 0;
 
     for (struct lane_job *job = first, *next; job != NULL; job = next) {
         next = job->next;
-        struct lane_job ***to = str_eq(job->key, key) ? &mine : &rest;
+        struct lane_job ***to = n < max && str_eq(job->key, key) ? &mine : &rest;
+        n += to == &mine;
         **to = job;
         *to = &job->next;
     }
@@ -375,7 +377,7 @@ static void serve(struct lane_thread *t, struct lane_job *list)
         return;
     }
     while (list != NULL) {
-        struct lane_job *mine = cut_key(&list);
+        struct lane_job *mine = cut_key(&list, t->lanes->cfg.max_group);
         run_writes(t, mine);
         handback_add(t->lanes, mine);
     }
@@ -420,6 +422,8 @@ struct lanes *lanes_new(struct loop *loop, const struct lanes_config *cfg)
 
     assert(cfg->writers > 0 && cfg->readers > 0 && cfg->max_open > 0);
     *l = (struct lanes){.cfg = *cfg, .loop = loop, .log.prefix = log_prefix, .stats.healthy = true};
+    if (l->cfg.max_group == 0)
+        l->cfg.max_group = TAKE_MAX;
     l->n_threads = cfg->writers + cfg->readers;
     l->lanes = xcalloc(cfg->writers + 1, sizeof *l->lanes);
     l->threads = xcalloc(l->n_threads, sizeof *l->threads);

@@ -63,6 +63,7 @@ struct lanes_config {
     void *ctx;
     unsigned writers, readers; /* threads; jobs of one key always meet the same writer */
     size_t max_open;           /* connections per thread */
+    size_t max_group;          /* writes in one transaction; 0: 256, 1: what cannot be undone */
     size_t max_waiting;        /* jobs; more are failed with BH_BUSY */
 };
 

@@ -8,7 +8,7 @@
 #include "core/vectors.h"
 #include "skills/text.h"
 
-static const char *backends[] = {"sqlite"};
+static const char *backends[] = {"sqlite", "filesystem"};
 
 static struct json vector_file(struct json_parser *p)
 {
@@ -127,7 +127,7 @@ static void every_vector_holds(void **state)
             run_case(backends[b], doc, it.value, &arena);
             n++;
         }
-    assert_true(n > 50);
+    assert_true(n > 100);
     arena_done(&arena);
     json_parser_free(p);
 }

@@ -1,0 +1,32 @@
+/* sqlite_index.h - the index of the filesystem backend: the catalog, and for each skill what its files
+ * looked like when they were read.  It can be deleted at any time and is made anew. */
+#pragma once
+#include "skills/backend.h"
+
+struct skill_index;
+
+struct skill_stamp { /* of NAME.skill.md, and the length of NAME.versions.jsonl */
+    int64_t mtime_ns, ino, size, history_size;
+    int64_t seen_ns; /* when it was looked at, by the clock that stamps files */
+};
+
+struct skill_index *skill_index_open(const char *path, bool writer, char *ret_why);
+void skill_index_close(struct skill_index *x);
+bool skill_index_begin(struct skill_index *x, bool write);
+bool skill_index_commit(struct skill_index *x);
+void skill_index_rollback(struct skill_index *x);
+void skill_index_for_job(struct skill_index *x, const struct lane_job *job);
+const char *skill_index_problem(const struct skill_index *x);
+
+enum skill_found skill_index_get(struct skill_index *x, const struct skill_where *at,
+                                 struct str name, struct arena *arena, struct skill_row *ret_row,
+                                 struct skill_stamp *ret_stamp);
+bool skill_index_put(struct skill_index *x, const struct skill_where *at,
+                     const struct skill_next *n, const struct skill_stamp *stamp);
+bool skill_index_restamp(struct skill_index *x, const struct skill_where *at, struct str name,
+                         const struct skill_stamp *stamp);
+bool skill_index_drop(struct skill_index *x, const struct skill_where *at, struct str name);
+enum skill_found skill_index_list(struct skill_index *x, const struct skill_where *at,
+                                  const struct skill_query *q, skill_row_cb *cb, void *ctx);
+enum skill_found skill_index_token(struct skill_index *x, const struct skill_where *at,
+                                   char ret_token[SKILL_TOKEN_BYTES]);
