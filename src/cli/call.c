@@ -54,41 +54,82 @@ static int tell_error(struct json doc, int status)
     return cli_failed("%.*s", STR_FMT(said));
 }
 
-int cli_call(const struct cli_args *a, const char *method, const char *path, struct str body,
-             struct json_parser *parser, struct json *ret_doc)
+static int understand(struct str answer, int status, struct json_parser *parser,
+                      struct json *ret_doc)
 {
-    char *dir = cli_state_dir(a);
+    *ret_doc = (struct json){0};
+    if (status == 204)
+        return CLI_DONE;
+    if (!json_parse(parser, answer, ret_doc))
+        return cli_failed("the server's answer is not JSON (HTTP %d)", status);
+    return status >= 300 ? tell_error(*ret_doc, status) : CLI_DONE;
+}
+
+static int call_url(const struct cli_request *rq, struct json_parser *parser, struct json *ret_doc)
+{
+    struct buf url = BUF_INIT, answer = BUF_INIT;
+    char why[256] = "";
+    int status = 0, rc;
+
+    buf_printf(&url, "%.*s%s", STR_FMT(rq->url), rq->path);
+    enum bh_err err = http_fetch_now(&(struct http_fetch){.method = rq->method,
+                                                          .url = buf_z(&url),
+                                                          .headers = rq->headers,
+                                                          .body = rq->body,
+                                                          .max_body = (size_t)256 << 20},
+                                     &status, &answer, why);
+    if (err != BH_OK)
+        rc = cli_failed("the server at %.*s does not answer: %s", STR_FMT(rq->url), why);
+    else
+        rc = understand(buf_str(&answer), status, parser, ret_doc);
+    buf_done(&url);
+    buf_wipe(&answer);
+    return rc;
+}
+
+int cli_ask(const struct cli_args *a, const struct cli_request *rq, struct json_parser *parser,
+            struct json *ret_doc)
+{
+    char *dir;
     struct buf sock = BUF_INIT, url = BUF_INIT, answer = BUF_INIT;
     char why[256] = "";
-    int status = 0, rc = CLI_FAILED;
+    int status = 0, rc;
 
-    if (dir == NULL)
+    if (rq->url.p != NULL)
+        return call_url(rq, parser, ret_doc);
+    if ((dir = cli_state_dir(a)) == NULL)
         return CLI_FAILED;
     buf_printf(&sock, "%s/admin.sock", dir);
-    buf_printf(&url, "http://bellhop%s", path);
-    const char *const headers[] = {"Content-Type: application/json", NULL};
-    enum bh_err err =
-        http_fetch_now(&(struct http_fetch){.method = method,
-                                            .url = buf_z(&url),
-                                            .headers = body.p != NULL ? headers : NULL,
-                                            .body = body,
-                                            .timeout_ms = 15000,
-                                            .max_body = (size_t)256 << 20,
-                                            .unix_socket = buf_z(&sock)},
-                       &status, &answer, why);
+    buf_printf(&url, "http://bellhop%s", rq->path);
+    enum bh_err err = http_fetch_now(&(struct http_fetch){.method = rq->method,
+                                                          .url = buf_z(&url),
+                                                          .headers = rq->headers,
+                                                          .body = rq->body,
+                                                          .timeout_ms = 15000,
+                                                          .max_body = (size_t)256 << 20,
+                                                          .unix_socket = buf_z(&sock)},
+                                     &status, &answer, why);
     if (err != BH_OK)
         rc = no_server(dir, buf_z(&sock), why);
-    else if (!json_parse(parser, buf_str(&answer), ret_doc))
-        rc = cli_failed("the server's answer is not JSON (HTTP %d)", status);
-    else if (status >= 300)
-        rc = tell_error(*ret_doc, status);
     else
-        rc = CLI_DONE;
+        rc = understand(buf_str(&answer), status, parser, ret_doc);
     free(dir);
     buf_done(&sock);
     buf_done(&url);
     buf_wipe(&answer);
     return rc;
+}
+
+int cli_call(const struct cli_args *a, const char *method, const char *path, struct str body,
+             struct json_parser *parser, struct json *ret_doc)
+{
+    const char *const headers[] = {"Content-Type: application/json", NULL};
+    const struct cli_request rq = {.method = method,
+                                   .path = path,
+                                   .body = body,
+                                   .headers = body.p != NULL ? headers : NULL};
+
+    return cli_ask(a, &rq, parser, ret_doc);
 }
 
 void cli_print_json(struct json v)
@@ -104,10 +145,15 @@ void cli_print_json(struct json v)
 
 void cli_query_add(struct buf *path, char sep, const char *name, const char *value)
 {
+    buf_printf(path, "%c%s=", sep, name);
+    cli_path_add(path, value);
+}
+
+void cli_path_add(struct buf *path, const char *value)
+{
     static const char plain[] =
         "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-._~";
 
-    buf_printf(path, "%c%s=", sep, name);
     for (const char *p = value; *p != '\0'; p++)
         if (strchr(plain, *p) != NULL)
             buf_add_c(path, *p);

@@ -19,7 +19,7 @@ struct command {
 extern const struct command *const cli_commands[]; /* ends with NULL */
 extern const struct command cmd_serve, cmd_status, cmd_gateway, cmd_route, cmd_mailbox, cmd_doctor,
     cmd_agent, cmd_sleeper, cmd_token, cmd_link, cmd_scope, cmd_principal, cmd_policy,
-    cmd_dm_default, cmd_why, cmd_version, cmd_help;
+    cmd_dm_default, cmd_why, cmd_skill, cmd_data, cmd_mcp, cmd_version, cmd_help;
 
 /* ---- options ---- */
 struct cli_option {
@@ -47,10 +47,20 @@ int cli_failed(const char *fmt, ...) BH_PRINTF(1, 2);
  * or CLI_FAILED after having told why. */
 int cli_call(const struct cli_args *a, const char *method, const char *path, struct str body,
              struct json_parser *parser, struct json *ret_doc);
+/* The same with headers, or to a server elsewhere. */
+struct cli_request {
+    const char *method, *path;
+    struct str body;            /* absent: none */
+    const char *const *headers; /* NULL-terminated; NULL: none */
+    struct str url;             /* http(s)://host, nothing behind it; absent: the admin socket */
+};
+int cli_ask(const struct cli_args *a, const struct cli_request *rq, struct json_parser *parser,
+            struct json *ret_doc);
 /* The state directory the arguments and the configuration name; NULL: told why.  Caller frees. */
 char *cli_state_dir(const struct cli_args *a);
 void cli_print_json(struct json v);
 void cli_query_add(struct buf *path, char sep, const char *name, const char *value); /* escaped */
+void cli_path_add(struct buf *path, const char *value);                              /* escaped */
 
 /* ---- for people ---- */
 #define CLI_COLUMNS 10

@@ -18,14 +18,19 @@
 #include "bus/bus.h"
 #include "cli/settings.h"
 #include "cli/state_dir.h"
+#include "data/data.h"
 #include "edge/door.h"
 #include "edge/vault.h"
 #include "http/identity.h"
+#include "http/tools.h"
+#include "http/v1.h"
+#include "mcp/mcp.h"
 #include "net/http_client.h"
 #include "net/http_server.h"
 #include "net/loop.h"
 #include "host/host.h"
 #include "relay/relay.h"
+#include "skills/skills.h"
 #include "store/sqlite/sqlite.h"
 #include "tenancy/facts.h"
 #include "tenancy/keys.h"
@@ -108,6 +113,34 @@ static enum bh_err open_heart(struct server *s, char *why)
     if (err == BH_OK)
         host_set_relay(s->host, s->relay);
     return err;
+}
+
+/* What programs reach by key: the stores, and the tools that are made of them. */
+static enum bh_err open_stores(struct server *s, char *why)
+{
+    char *skills = state_dir_path(s->settings->state_dir, "skills.db");
+    char *data = state_dir_path(s->settings->state_dir, "data");
+    struct skills_config sc = {.backend = "sqlite", .path = skills};
+    struct data_config dc = {.dir = data};
+    enum bh_err err = skills_open(s->loop, &sc, &s->skills, why);
+
+    if (err == BH_OK)
+        err = data_open(s->loop, &dc, &s->data, why);
+    free(skills);
+    free(data);
+    if (err != BH_OK)
+        return err;
+    struct mcp_env me = {.clock = loop_clock(s->loop),
+                         .rand = &s->rand,
+                         .version = BELLHOP_VERSION,
+                         .instructions = "Skills are named texts with a status and a history; data "
+                                         "are notes found by their words. Both are shared by the "
+                                         "agents of one organisation."};
+    seal_mac(s->seal, STR("mcp sessions"), STR(""), me.session_key);
+    s->mcp = mcp_new(&me);
+    mcp_add_tools(s->mcp, tools_skills, n_tools_skills, &s->front);
+    mcp_add_tools(s->mcp, tools_data, n_tools_data, &s->front);
+    return BH_OK;
 }
 
 static enum bh_err open_platforms(struct server *s, char *why)
@@ -194,7 +227,8 @@ enum bh_err server_open(struct server *s, struct config *cfg, char *ret_why)
     s->http_server = http_server_new(s->loop, &http_limits_default, front_handle, &s->front);
     s->bus = bus_local_new(loop_clock(s->loop));
     if ((err = open_state(s, ret_why)) == BH_OK && (err = open_heart(s, ret_why)) == BH_OK &&
-        (err = listen_all(s, ret_why)) == BH_OK && (err = open_platforms(s, ret_why)) == BH_OK) {
+        (err = open_stores(s, ret_why)) == BH_OK && (err = listen_all(s, ret_why)) == BH_OK &&
+        (err = open_platforms(s, ret_why)) == BH_OK) {
         name_url(s);
         s->front = (struct front){.loop = s->loop,
                                   .server = s->http_server,
@@ -208,11 +242,16 @@ enum bh_err server_open(struct server *s, struct config *cfg, char *ret_why)
                                   .bus = s->bus,
                                   .facts = s->facts,
                                   .keys = s->keys,
+                                  .skills = s->skills,
+                                  .data = s->data,
+                                  .mcp = s->mcp,
+                                  .v1 = config_get(cfg, &v1_config),
                                   .relay = s->relay,
                                   .host = s->host,
                                   .identity = s->identity,
                                   .base_url = s->base_url,
                                   .started_ms = clock_wall_ms(loop_clock(s->loop))};
+        list_init(&s->front.v1_calls);
         return BH_OK;
     }
     server_close(s);
@@ -226,6 +265,10 @@ void server_close(struct server *s)
     http_server_free(s->http_server); /* every session ends here */
     http_waker_done(&s->waker);
     identity_free(s->identity);
+    mcp_free(s->mcp); /* its tools cancel what they asked of the stores */
+    skills_close(s->skills);
+    data_close(s->data);
+    v1_drop_calls(&s->front);
     if (s->http != NULL)
         http_client_free(s->http);
     store_close(s->store);

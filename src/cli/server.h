@@ -10,7 +10,10 @@ struct bus;
 struct config;
 struct facts;
 struct identity;
+struct data;
 struct keys;
+struct mcp;
+struct skills;
 struct seal;
 
 struct server { /* all owned */
@@ -23,6 +26,9 @@ struct server { /* all owned */
     struct rand rand;
     struct facts *facts;
     struct keys *keys;
+    struct skills *skills;
+    struct data *data;
+    struct mcp *mcp;
     struct vault *vault;
     struct http_client *http;
     struct http_waker waker;

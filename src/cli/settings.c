@@ -7,6 +7,7 @@
 #include "edge/door.h"
 #include "http/front.h"
 #include "http/identity.h"
+#include "http/v1.h"
 #include "http/waker.h"
 #include "platform/platform.h"
 #include "relay/relay.h"
@@ -58,9 +59,19 @@ const struct config_section settings_config = {.keys = keys,
                                                .check = check};
 
 static const struct config_section *const sections[] = {
-    &settings_config,   &store_config, &bus_config,  &relay_config,
-    &wake_config,       &door_config,  &auth_config, &identity_config,
-    &relay_rate_config, &front_config, &log_config,  NULL,
+    &settings_config,
+    &store_config,
+    &bus_config,
+    &relay_config,
+    &wake_config,
+    &door_config,
+    &auth_config,
+    &identity_config,
+    &relay_rate_config,
+    &v1_config,
+    &front_config,
+    &log_config,
+    NULL,
 };
 static const struct config_list *const lists[] = {&platforms_config, NULL};
 const struct config_schema settings_schema = {.sections = sections, .lists = lists};

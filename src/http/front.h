@@ -11,15 +11,19 @@
  *      identity.h     who vouches for the caller
  *      manage.h       /manage/..., /relay/policy: what an instance declares about itself
  *      keys_route.c   tokens: made, listed, revoked by the operator
+ *      v1.h           /v1: the stores, for programs
+ *      mcp_route.c    /mcp: the same as tools
  *      admin.c        what the command line asks for, over the admin socket
  */
 #pragma once
 #include "base/bucket.h"
 #include "base/buf.h"
 #include "base/err.h"
+#include "base/list.h"
 
 struct bus;
 struct config_section;
+struct data;
 struct facts;
 struct host;
 struct http_req;
@@ -27,8 +31,11 @@ struct http_server;
 struct identity;
 struct keys;
 struct loop;
+struct mcp;
 struct relay;
+struct skills;
 struct store;
+struct v1_settings;
 struct wake_settings;
 
 struct front_settings { /* `admin:` in the configuration, owned by it */
@@ -41,12 +48,16 @@ struct front { /* all borrowed; filled by whoever wires the program */
     struct http_server *server;
     const struct front_settings *settings;
     const struct wake_settings *wake;
+    const struct v1_settings *v1;
     const char *listen, *public_url, *state_dir; /* as configured */
     const char *config_path;                     /* NULL: no file */
     struct store *store;
     struct bus *bus;
     struct facts *facts;
     struct keys *keys;
+    struct skills *skills;
+    struct data *data;
+    struct mcp *mcp;
     struct relay *relay;
     struct host *host;
     struct identity *identity;
@@ -55,6 +66,7 @@ struct front { /* all borrowed; filled by whoever wires the program */
     bool draining;
     struct bucket_level refusals; /* how many lines strangers may still cause in the log */
     uint64_t refusals_untold;     /* since the last one */
+    struct list v1_calls;         /* struct v1_call: on their way; owned */
     /* Read the configuration again; appends what was taken and what was not, in sentences. */
     enum bh_err (*reload)(void *ctx, struct buf *ret_said);
     void *reload_ctx;

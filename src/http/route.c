@@ -37,6 +37,8 @@ static const struct {
     {"POST", "/manage", true, PUBLIC, manage_post},
     {NULL, "/chat", true, PUBLIC, site_chat},
     {NULL, "/webhooks", true, PUBLIC, site_webhook},
+    {NULL, "/v1", true, PUBLIC, front_v1},
+    {NULL, "/mcp", false, PUBLIC, front_mcp},
     {"GET", "/", false, PUBLIC, site_root},
 
     {"GET", "/admin/status", false, ADMIN, admin_status},
@@ -59,6 +61,8 @@ static const struct {
     {"POST", "/admin/manage", true, ADMIN, admin_manage},
     {"GET", "/admin/why", false, ADMIN, admin_why},
     {"GET", "/metrics", false, ADMIN, metrics_show},
+    {NULL, "/v1", true, ADMIN, front_v1},
+    {NULL, "/mcp", false, ADMIN, front_mcp},
 };
 
 static bool path_matches(size_t i, struct str path)

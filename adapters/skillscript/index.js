@@ -1,0 +1,4 @@
+// What a Skillscript runtime takes from a bellhop server. All behaviour is in the server; these classes
+// name its calls and throw its errors again as the runtime's own.
+export { BellhopDataStore } from "./data_store.js";
+export { BellhopSkillStore } from "./skill_store.js";

@@ -1,0 +1,287 @@
+/* mcp.c - bellhop mcp: the Model Context Protocol over standard input and output.
+ *
+ * A bridge: every line is posted to the server's /mcp, every reply is a line.  Several may be under
+ * way at once, so a slow call holds up nobody; replies come in the order they are ready, as the
+ * protocol allows.  Nothing but replies is written to standard output. */
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <unistd.h>
+#include "base/jw.h"
+#include "base/list.h"
+#include "base/mem.h"
+#include "cli/v1.h"
+#include "net/http_client.h"
+#include "net/loop.h"
+
+#define LINE_MAX_BYTES ((size_t)1 << 20)
+#define UNDER_WAY_MAX 64 /* then standard input waits */
+#define CALL_MS 600000
+
+struct bridge {
+    struct loop *loop;
+    struct http_client *http;
+    struct v1_door *door; /* borrowed */
+    struct loop_fd *in;   /* NULL: not reading now */
+    struct buf line;      /* what has arrived of the next one */
+    struct buf url, sock; /* where to */
+    struct list calls;    /* struct post; owned */
+    size_t n_calls;
+    char *session; /* owned; NULL: none yet */
+    bool ended;    /* no more input */
+    int rc;
+};
+struct post {
+    struct list link;
+    struct bridge *b; /* borrowed */
+    struct http_call *call;
+    struct buf id; /* JSON of the request's id; empty: nobody waits for a reply */
+};
+
+static void finish_if_done(struct bridge *b)
+{
+    if (b->ended && b->n_calls == 0)
+        loop_stop(b->loop);
+}
+
+/* Whole lines, or the reader is gone. */
+static void say(struct bridge *b, struct str line)
+{
+    struct buf out = BUF_INIT;
+    size_t at = 0;
+
+    buf_add_str(&out, line);
+    buf_add_c(&out, '\n');
+    while (at < out.n) {
+        ssize_t n = write(STDOUT_FILENO, out.p + at, out.n - at);
+        if (n < 0 && errno == EINTR)
+            continue;
+        if (n < 0) {
+            b->rc = CLI_FAILED;
+            loop_stop(b->loop);
+            break;
+        }
+        at += (size_t)n;
+    }
+    buf_done(&out);
+}
+
+static void say_error(struct bridge *b, const struct buf *id, const char *what, struct str why)
+{
+    struct buf out = BUF_INIT, text = BUF_INIT;
+    struct jw w = jw_begin(&out);
+
+    buf_printf(&text, "%s%.*s", what, STR_FMT(why));
+    jw_obj(&w);
+    jw_kstr(&w, "jsonrpc", STR("2.0"));
+    jw_key(&w, "id");
+    jw_raw(&w, buf_str(id));
+    jw_key(&w, "error");
+    jw_obj(&w);
+    jw_ki64(&w, "code", -32603);
+    jw_kstr(&w, "message", buf_str(&text));
+    jw_end_obj(&w);
+    jw_end_obj(&w);
+    say(b, buf_str(&out));
+    buf_done(&out);
+    buf_done(&text);
+}
+
+static void read_on(struct bridge *b);
+
+static void on_answer(void *ctx, const struct http_result *r)
+{
+    struct post *p = ctx;
+    struct bridge *b = p->b;
+    struct str session = http_result_header(r, "Mcp-Session-Id");
+
+    p->call = NULL;
+    if (session.p != NULL) {
+        free(b->session);
+        b->session = str_dup(session);
+    }
+    if (r->err == BH_OK && (r->status == 200 || r->status == 400) && !str_is_empty(r->body) &&
+        str_contains(r->body, STR("\"jsonrpc\"")))
+        say(b, r->body);
+    else if (p->id.n > 0 && r->err != BH_OK)
+        say_error(b, &p->id, "bellhop does not answer: ", str_of(r->why));
+    else if (p->id.n > 0)
+        say_error(b, &p->id, "bellhop refused: ", r->body);
+    list_remove(&p->link);
+    buf_done(&p->id);
+    free(p);
+    b->n_calls--;
+    read_on(b);
+    finish_if_done(b);
+}
+
+/* The id of a request, so that a failure on the way is somebody's answer. */
+static void read_id(struct str line, struct buf *out)
+{
+    struct json_parser *parser = json_parser_new();
+    struct json doc;
+    struct jw w = jw_begin(out);
+
+    if (json_parse(parser, line, &doc) && json_type(json_get(doc, "id")) != JSON_ABSENT &&
+        json_type(json_get(doc, "method")) != JSON_ABSENT)
+        jw_value(&w, json_get(doc, "id"));
+    json_parser_free(parser);
+}
+
+static void post(struct bridge *b, struct str line)
+{
+    struct post *p = xcalloc(1, sizeof *p);
+    struct buf session = BUF_INIT;
+    const char *headers[8];
+    size_t n = 0;
+
+    while (b->door->headers[n] != NULL) {
+        headers[n] = b->door->headers[n];
+        n++;
+    }
+    headers[n++] = "Accept: application/json";
+    if (b->session != NULL) {
+        buf_printf(&session, "Mcp-Session-Id: %s", b->session);
+        headers[n++] = buf_z(&session);
+    }
+    headers[n] = NULL;
+    p->b = b;
+    read_id(line, &p->id);
+    list_append(&b->calls, &p->link);
+    b->n_calls++;
+    p->call =
+        http_fetch(b->http,
+                   &(struct http_fetch){.method = "POST",
+                                        .url = buf_z(&b->url),
+                                        .headers = headers,
+                                        .body = line,
+                                        .timeout_ms = CALL_MS,
+                                        .max_body = (size_t)256 << 20,
+                                        .unix_socket = b->sock.n > 0 ? buf_z(&b->sock) : NULL},
+                   on_answer, p);
+    buf_done(&session);
+}
+
+/* Post every whole line that is there. */
+static void take_lines(struct bridge *b)
+{
+    for (;;) {
+        const char *end = b->line.n > 0 ? memchr(b->line.p, '\n', b->line.n) : NULL;
+        if (end == NULL || b->n_calls >= UNDER_WAY_MAX)
+            return;
+        size_t n = (size_t)(end - b->line.p);
+        struct str line = str_trim(str_make(b->line.p, n));
+        if (line.n > 0)
+            post(b, line);
+        buf_consume(&b->line, n + 1);
+    }
+}
+
+static void on_input(void *ctx, int events)
+{
+    struct bridge *b = ctx;
+    char piece[65536];
+    ssize_t n = read(STDIN_FILENO, piece, sizeof piece);
+
+    (void)events;
+    if (n < 0 && (errno == EINTR || errno == EAGAIN))
+        return;
+    if (n > 0)
+        buf_add(&b->line, piece, (size_t)n);
+    if (n <= 0) {
+        b->ended = true;
+        if (b->line.n > 0)
+            buf_add_c(&b->line, '\n'); /* a last line that was not ended */
+    }
+    read_on(b);
+    finish_if_done(b);
+}
+
+/* Take what is there; watch for more, unless enough is under way. */
+static void read_on(struct bridge *b)
+{
+    take_lines(b);
+    bool too_long = buf_failed(&b->line) || b->line.n > LINE_MAX_BYTES + 65536;
+    if (too_long && b->n_calls < UNDER_WAY_MAX) {
+        b->rc = cli_failed("a line of more than 1 MiB: this is not a client");
+        loop_stop(b->loop);
+    }
+    bool wants = !b->ended && b->n_calls < UNDER_WAY_MAX && !too_long;
+    if (wants && b->in == NULL) {
+        b->in = loop_fd_add(b->loop, STDIN_FILENO, LOOP_READ, on_input, b);
+    } else if (!wants && b->in != NULL) {
+        loop_fd_free(b->in);
+        b->in = NULL;
+    }
+}
+
+static int serve(const struct cli_args *a, struct v1_door *door)
+{
+    struct bridge b = {.door = door, .loop = loop_new(), .rc = CLI_DONE};
+    char *dir = NULL;
+
+    list_init(&b.calls);
+    b.http = http_client_new(b.loop);
+    if (door->url.p != NULL) {
+        buf_printf(&b.url, "%.*s/mcp", STR_FMT(door->url));
+    } else if ((dir = cli_state_dir(a)) != NULL) {
+        buf_add_z(&b.url, "http://bellhop/mcp");
+        buf_printf(&b.sock, "%s/admin.sock", dir);
+    }
+    if (b.url.n > 0) {
+        read_on(&b);
+        loop_run(b.loop);
+    } else {
+        b.rc = CLI_FAILED;
+    }
+    if (b.in != NULL)
+        loop_fd_free(b.in);
+    http_client_free(b.http); /* cancels what is under way */
+    list_each (&b.calls, it, nxt) {
+        struct post *p = list_entry(it, struct post, link);
+        buf_done(&p->id);
+        free(p);
+    }
+    loop_free(b.loop);
+    buf_done(&b.line);
+    buf_done(&b.url);
+    buf_done(&b.sock);
+    free(b.session);
+    free(dir);
+    return b.rc;
+}
+
+static int run(const struct command *c, int argc, char **argv)
+{
+    struct cli_args a;
+    struct v1_options o = {0};
+    const struct cli_option options[] = {V1_OPTIONS(o)};
+    struct v1_door door;
+    int rc;
+
+    if (!cli_parse(c, argc, argv, options, ARRAY_LEN(options), &a))
+        return cli_exit(&a);
+    if (a.n_rest > 0)
+        return cli_misused(c, "too many arguments");
+    if (o.key_file == NULL && getenv("BELLHOP_KEY") == NULL)
+        return cli_misused(c, "whose tools? Give a key: BELLHOP_KEY or --key-file");
+    if (!v1_door_open(c, &o, &door, &rc))
+        return rc;
+    rc = serve(&a, &door);
+    v1_door_done(&door);
+    return rc;
+}
+
+const struct command cmd_mcp = {
+    "mcp",
+    "tools for an MCP client, over standard input and output",
+    "Usage: bellhop mcp [--key-file F] [--url URL] [--namespace N]\n\n"
+    "For clients that start their servers as programs.  Each line in is a message, each line out "
+    "a\n"
+    "reply.  The key (BELLHOP_KEY, or --key-file F) comes from bellhop token agent and says whose\n"
+    "tools these are; the server is the one of this machine (--state-dir, -c) or the one at "
+    "--url.\n"
+    "Clients that speak HTTP need no program: give them URL/mcp and the key as a bearer.\n",
+    run,
+};

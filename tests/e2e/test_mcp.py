@@ -1,0 +1,243 @@
+"""/mcp and bellhop mcp: with the official client, and with requests no client would send."""
+import json
+import os
+import subprocess
+
+import pytest
+
+from conftest import PROGRAM, ROOT
+from relay import http
+from v1 import Program, body, make_key, node_json
+
+PACKAGES = ROOT / "build" / "npm"
+TOOLS = ["skill_list", "skill_read", "skill_write", "skill_status", "skill_versions",
+         "data_read", "data_query", "data_write"]
+
+
+@pytest.fixture(scope="module", autouse=True)
+def packages():
+    assert (PACKAGES / "node_modules" / "@modelcontextprotocol" / "sdk").is_dir(), \
+        "run ./dev test, or: npm install --prefix build/npm @modelcontextprotocol/sdk"
+
+
+def official(to, *steps):
+    return node_json("mcp_client.cjs", PACKAGES, json.dumps(to), json.dumps(steps))
+
+
+def over_http(server, key, **headers):
+    return {"url": server.url + "/mcp", "key": key, "headers": headers}
+
+
+def over_stdio(server, key):
+    return {"command": str(PROGRAM), "args": ["mcp", "-c", str(server.config)], "env": {"BELLHOP_KEY": key}}
+
+
+@pytest.fixture(params=["http", "stdio"])
+def to(request):
+    return over_http if request.param == "http" else over_stdio
+
+
+# ---- the official client ----
+
+
+def test_the_official_client_gets_on_with_it(bellhop, to):
+    key = make_key(bellhop, identity="ann")
+    seen = official(to(bellhop, key), ["tools/list"], ["ping"],
+                    ["skill_write", {"name": "hello", "source": body()}],
+                    ["skill_read", {"name": "hello"}],
+                    ["skill_list", {}],
+                    ["skill_status", {"name": "hello", "new_state": "Approved"}],
+                    ["skill_versions", {"name": "hello"}])
+    assert seen["server"]["name"] == "bellhop" and seen["instructions"]
+    if to is over_http:
+        assert seen["session"] and seen["version"] == "2025-06-18"
+    tools, ping, written, read, listed, moved, versions = seen["steps"]
+    assert [t["name"] for t in tools["tools"]] == TOOLS and ping == {"pong": {}}
+    for tool in tools["tools"]:
+        assert tool["description"] and tool["inputSchema"]["type"] == "object"
+    assert written["result"]["status"] == "Draft" and len(written["result"]["version"]) == 12
+    assert set(written["result"]) >= {"name", "version", "content_hash", "status", "changed_at"}
+    assert read["result"]["source"] == body() and read["result"]["status"] == "Draft"
+    assert read["result"]["metadata"]["author"] == "ann"
+    assert [s["name"] for s in listed["result"]["skills"]] == ["hello"] and listed["result"]["catalog_version"]
+    assert moved["result"]["previous_status"] == "Draft"
+    assert [v["status"] for v in versions["result"]["versions"]] == ["Draft", "Approved"]
+
+
+def test_an_unchanged_catalog_is_told_as_such(bellhop, to):
+    key = make_key(bellhop)
+    me = Program(bellhop, key)
+    me.write("hello")
+    token = me.get("/v1/skills:version").json["version"]
+    same, other, filtered, nested, unknown = official(
+        to(bellhop, key), ["skill_list", {"if_none_match": token}], ["skill_list", {"if_none_match": "x"}],
+        ["skill_list", {"status": "Approved"}], ["skill_list", {"filter": {"name_pattern": "^h", "status": ["Draft"]}}],
+        ["skill_list", {"filter": {"audience": "all"}}])["steps"]
+    assert same["result"] == {"not_modified": True, "catalog_version": token}
+    assert [s["name"] for s in other["result"]["skills"]] == ["hello"] and other["result"]["catalog_version"] == token
+    assert filtered["result"]["skills"] == [] and len(nested["result"]["skills"]) == 1
+    assert "audience" in unknown["error"]["message"] and unknown["error"]["data"]["class"] == "QueryError"
+
+
+def test_failures_are_errors_with_the_contracts_class(bellhop, to):
+    key = make_key(bellhop, identity="ann")
+    other = Program(bellhop, identity="bob")
+    other.write("bobs")
+    steps = official(to(bellhop, key), ["skill_read", {"name": "nope"}], ["skill_write", {"name": "bobs", "source": "x"}],
+                     ["skill_write", {"name": "bobs", "source": "x", "overwrite": True}],
+                     ["skill_status", {"name": "bobs", "new_state": "Great"}], ["skill_read", {}],
+                     ["skill_write", {"name": "x"}], ["skill_delete", {"name": "bobs"}],
+                     ["skill_write", {"name": "mine", "source": body("mine"), "author": "bob", "identity": "bob"}],
+                     ["skill_read", {"name": "mine"}])["steps"]
+    missing, taken, locked, bad, empty, sourceless, none, mine, read = steps
+    assert missing["error"]["data"]["class"] == "SkillNotFoundError"
+    assert missing["error"]["data"]["skill_name"] == "nope" and "Skill not found: 'nope'" in missing["error"]["message"]
+    assert taken["error"]["data"]["class"] == locked["error"]["data"]["class"] == "StorageConflictError"
+    assert [s["error"]["code"] for s in (missing, bad, empty, sourceless, none)] == [-32603, -32602, -32602, -32602, -32601]
+    assert read["result"]["metadata"]["author"] == "ann" and mine["result"]["name"] == "mine"
+    assert other.get("/v1/skills/bobs").json["source"] == body("bobs")
+
+
+def test_entries_are_written_searched_and_read(bellhop, to):
+    key = make_key(bellhop, identity="ann")
+    seen = official(to(bellhop, key), ["data_write", {"content": "apple pie\nwith cream", "tags": ["food"]}],
+                    ["data_query", {"query": "cream", "domain_tags": "food"}], ["data_query", {"query": " "}],
+                    ["data_query", {"query": "x", "vault": "v"}], ["data_query", {"query": "x", "mode": "semantic"}],
+                    ["data_write", {}], ["data_read", {"id": "nothing"}])["steps"]
+    written, found, newest, filtered, mode, empty, missing = seen
+    assert set(written["result"]) == {"id", "created_at"}
+    assert [i["id"] for i in found["result"]["items"]] == [written["result"]["id"]] and newest["result"]["items"]
+    assert filtered["error"]["data"]["class"] == "UnsupportedFilterError"
+    assert mode["error"]["data"]["class"] == "QueryError" and empty["error"]["code"] == -32602
+    assert missing["result"] is None
+    entry = official(to(bellhop, key), ["data_read", {"id": written["result"]["id"]}])["steps"][0]["result"]
+    assert entry["detail"] == "apple pie\nwith cream" and entry["agent_id"] == "ann"
+
+
+def test_many_calls_at_once_each_get_their_own_answer(bellhop, to):
+    key = make_key(bellhop)
+    names = [f"s{i}" for i in range(30)]
+    writes = [["skill_write", {"name": n, "source": body(n)}] for n in names]
+    reads = [["skill_read", {"name": n}] for n in names]
+    wrote, read = official(to(bellhop, key), writes, reads)["steps"]
+    assert [w["result"]["name"] for w in wrote] == names
+    assert [r["result"]["source"] for r in read] == [body(n) for n in names]
+
+
+def test_a_session_goes_on_after_a_restart(bellhop):
+    key = make_key(bellhop)
+    raw = Raw(bellhop, key)
+    session = raw.say("initialize", {"protocolVersion": "2025-03-26"}).headers["Mcp-Session-Id"]
+    bellhop.restart()
+    raw = Raw(bellhop, key, Mcp_Session_Id=session)
+    assert raw.say("tools/list").status == 200
+
+
+# ---- the wire ----
+
+
+class Raw:
+    def __init__(self, server, key, **headers):
+        self.url = server.url + "/mcp"
+        self.headers = {"Authorization": f"Bearer {key}", "Accept": "application/json, text/event-stream",
+                        **{k.replace("_", "-"): v for k, v in headers.items()}}
+
+    def post(self, message, **headers):
+        headers = {k.replace("_", "-"): v for k, v in headers.items()}
+        return http("POST", self.url, message, {**self.headers, **headers})
+
+    def say(self, method, params=None, id=1, **headers):
+        return self.post({"jsonrpc": "2.0", "id": id, "method": method, "params": params or {}}, **headers)
+
+
+@pytest.fixture
+def raw(bellhop):
+    return Raw(bellhop, make_key(bellhop))
+
+
+def test_an_event_stream_whenever_it_is_accepted(raw):
+    for accept in ("application/json, text/event-stream", "text/event-stream"):
+        answer = raw.say("ping", Accept=accept)
+        assert answer.headers["Content-Type"] == "text/event-stream"
+        lines = answer.text.split("\n")
+        assert lines[0] == "event: message" and json.loads(lines[1].removeprefix("data: ")) == {
+            "jsonrpc": "2.0", "id": 1, "result": {}} and lines[2:] == ["", ""]
+    for accept in ("application/json", "*/*"):
+        answer = raw.say("ping", Accept=accept)
+        assert answer.headers["Content-Type"].startswith("application/json") and answer.json["result"] == {}
+    assert raw.say("ping", Accept="text/html").status == 406
+
+
+def test_versions_are_agreed_on(raw):
+    for asked, got in (("2024-11-05",) * 2, ("2025-03-26",) * 2, ("2025-06-18",) * 2, ("2031-01-01", "2025-06-18")):
+        answer = raw.say("initialize", {"protocolVersion": asked}, Accept="application/json")
+        assert answer.json["result"]["protocolVersion"] == got and answer.headers["Mcp-Session-Id"]
+    assert raw.say("ping", MCP_Protocol_Version="2025-06-18").status == 200
+    assert raw.say("ping", MCP_Protocol_Version="1.0").status == 400
+
+
+def test_notifications_get_202_and_nonsense_400(raw):
+    answer = raw.post({"jsonrpc": "2.0", "method": "notifications/initialized"})
+    assert (answer.status, answer.text) == (202, "")
+    assert raw.post({"jsonrpc": "2.0", "id": 1, "result": {}}).status == 202
+    bad = raw.post({"jsonrpc": "2.0", "id": 5})
+    assert bad.status == 400 and bad.json["error"]["code"] == -32600
+    assert http("POST", raw.url, None, raw.headers).status == 400
+    batch = raw.post([{"jsonrpc": "2.0", "id": i, "method": "ping"} for i in (1, 2)], Accept="application/json")
+    assert sorted(r["id"] for r in batch.json) == [1, 2]
+
+
+def test_who_may_not(bellhop, raw):
+    other = Raw(bellhop, make_key(bellhop, "zorg"))
+    session = raw.say("initialize").headers["Mcp-Session-Id"]
+    assert raw.say("ping", Mcp_Session_Id=session).status == 200
+    assert other.say("ping", Mcp_Session_Id=session).status == 404
+    assert raw.say("ping", Mcp_Session_Id=session[:-1] + "!").status == 404
+    assert Raw(bellhop, "nonsense").say("ping").status == 401
+    stranger = http("POST", raw.url, {"jsonrpc": "2.0", "id": 1, "method": "initialize"})
+    assert stranger.status == 401 and stranger.headers["WWW-Authenticate"] == "Bearer"
+    for origin, status in (("https://evil.example", 403), ("null", 403), ("http://127.0.0.1.evil.example", 403),
+                           ("http://localhost:6274", 200), ("http://127.0.0.1:1", 200), ("http://[::1]:5", 200)):
+        assert raw.say("ping", Origin=origin).status == status, origin
+    got = http("GET", raw.url, None, raw.headers)
+    assert got.status == 405 and got.headers["Allow"] == "POST, DELETE"
+    assert http("DELETE", raw.url, None, {**raw.headers, "Mcp-Session-Id": session}).status == 204
+    assert raw.say("ping", Mcp_Session_Id=session).status == 404
+
+
+def test_the_tenant_is_the_keys(bellhop, raw):
+    Program(bellhop, tenant="zorg").write("secret")
+    answer = raw.say("tools/call", {"name": "skill_read", "arguments": {"name": "secret", "tenant": "zorg"}},
+                     Accept="application/json", X_Bellhop_Tenant="zorg")
+    assert answer.json["error"]["data"]["class"] == "SkillNotFoundError"
+
+
+# ---- standard input and output ----
+
+
+def bridge(server, key, lines, *more):
+    return subprocess.run([PROGRAM, "mcp", "-c", server.config, *more], env={**os.environ, "BELLHOP_KEY": key},
+                          input=lines, text=True, capture_output=True, timeout=60)
+
+
+def test_each_line_is_a_message_and_nothing_else_is_said(bellhop):
+    key = make_key(bellhop)
+    done = bridge(bellhop, key, '{"jsonrpc":"2.0","id":"a","method":"ping"}\n\nnonsense\n'
+                                '{"jsonrpc":"2.0","method":"notifications/initialized"}\n'
+                                '{"jsonrpc":"2.0","id":2,"method":"ping"}')
+    replies = [json.loads(line) for line in done.stdout.splitlines()]
+    assert done.returncode == 0 and len(replies) == 3
+    assert {r["id"] for r in replies} == {"a", 2, None}
+    assert next(r for r in replies if r["id"] is None)["error"]["code"] == -32700
+
+
+def test_a_server_that_is_gone_or_refuses_is_told_to_whoever_asked(bellhop):
+    ping = '{"jsonrpc":"2.0","id":7,"method":"ping"}\n{"jsonrpc":"2.0","method":"notifications/x"}\n'
+    refused = bridge(bellhop, "bhk_nonsense", ping)
+    assert "Show a key" in json.loads(refused.stdout)["error"]["message"] and json.loads(refused.stdout)["id"] == 7
+    key = make_key(bellhop)
+    bellhop.stop()
+    gone = bridge(bellhop, key, ping)
+    assert json.loads(gone.stdout)["id"] == 7 and gone.stdout.count("\n") == 1
+    assert subprocess.run([PROGRAM, "mcp"], env={k: v for k, v in os.environ.items() if k != "BELLHOP_KEY"},
+                          capture_output=True).returncode == 2

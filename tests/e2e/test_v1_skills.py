@@ -1,0 +1,213 @@
+"""/v1/skills: the SkillStore contract over HTTP, with keys."""
+import hashlib
+import json
+
+import pytest
+
+from relay import http
+from v1 import Program, body, make_key
+
+
+@pytest.fixture
+def me(bellhop):
+    return Program(bellhop, tenant="acme", identity="ann")
+
+
+def test_a_skill_is_written_read_listed_and_deleted(me):
+    assert me.get("/v1/skills").json == []
+    written = me.write("hello")
+    assert written.status == 200
+    hash_ = hashlib.sha256(body().encode()).hexdigest()
+    assert {k: written.json[k] for k in ("name", "version", "content_hash", "status", "changed_by")} == {
+        "name": "hello", "version": hash_[:12], "content_hash": hash_, "status": "Draft", "changed_by": "ann"}
+    skill = me.get("/v1/skills/hello").json
+    assert skill["source"] == body() and skill["content_hash"] == hash_ and skill["metadata"]["author"] == "ann"
+    assert me.get("/v1/skills/hello/metadata").json == skill["metadata"]
+    assert me.get("/v1/skills").json == [skill["metadata"]]
+    moved = me.ask("PATCH", "/v1/skills/hello", {"status": "Approved"})
+    assert (moved.status, moved.json["status"], moved.json["previous_status"]) == (200, "Approved", "Draft")
+    history = me.get("/v1/skills/hello/versions").json
+    assert [v["status"] for v in history] == ["Draft", "Approved"]
+    assert me.get(f"/v1/skills/hello?version={hash_[:12]}").json["source"] == body()
+    me.write("other", '# Skill: other\nt:\n    execute_skill(skill_name="hello")\n')
+    assert me.get("/v1/skills/hello/dependents").json == ["other"]
+    gone = me.ask("DELETE", "/v1/skills/hello")
+    assert gone.status == 204 and gone.text == ""
+    assert me.get("/v1/skills/hello").status == 404 and me.names() == ["other"]
+
+
+def test_errors_carry_their_class_and_its_fields(me):
+    me.write("hello", author="ann")
+    for answer, status, want in (
+        (me.get("/v1/skills/nope"), 404, {"class": "SkillNotFoundError", "skill_name": "nope",
+                                          "error": "Skill not found: 'nope'"}),
+        (me.get("/v1/skills/nope/metadata"), 404, {"class": "SkillNotFoundError"}),
+        (me.get("/v1/skills/nope/versions"), 404, {"class": "SkillNotFoundError"}),
+        (me.ask("DELETE", "/v1/skills/nope"), 404, {"class": "SkillNotFoundError"}),
+        (me.ask("PATCH", "/v1/skills/nope", {"status": "Draft"}), 404, {"class": "SkillNotFoundError"}),
+        (me.get("/v1/skills/hello?version=000000000000"), 404,
+         {"class": "VersionNotFoundError", "skill_name": "hello", "version": "000000000000"}),
+        (me.write(".hidden"), 409, {"class": "StorageConflictError", "skill_name": ".hidden"}),
+        (me.write("a%2Fb"), 409, {"class": "StorageConflictError", "skill_name": "a/b"}),
+        (me.ask("PUT", "/v1/skills/hello", {"source": body()}, If_None_Match="*"), 409,
+         {"class": "StorageConflictError", "skill_name": "hello"}),
+        (me.ask("PATCH", "/v1/skills/hello", {"status": "Great"}), 400, {"class": None}),
+        (me.ask("PATCH", "/v1/skills/hello", {}), 400, {"class": None}),
+        (me.ask("PUT", "/v1/skills/x", {"source": 5}), 400, {"class": None}),
+        (me.ask("PUT", "/v1/skills/x", {"source": "x", "metadata": []}), 400, {"class": None}),
+        (me.ask("PUT", "/v1/skills/x", [1]), 400, {"class": None}),
+        (me.get("/v1/skills?status=Great"), 400, {"class": "QueryError"}),
+        (me.get("/v1/skills?limit=-1"), 400, {"class": "QueryError"}),
+        (me.get("/v1/skills?name_pattern=%28"), 400, {"class": "QueryError"}),
+        (me.get("/v1/skills?tag=%zz"), 400, {"class": "QueryError"}),
+        (me.ask("POST", "/v1/skills/hello"), 405, {"class": None, "code": "method_not_allowed"}),
+        (me.get("/v1/nothing"), 404, {"class": None, "code": "not_found"}),
+    ):
+        assert answer.status == status, answer.text
+        assert want.items() <= answer.json.items() and answer.json["error"] and answer.json["code"], answer.text
+    assert me.get("/v1/skills/hello").json["metadata"]["status"] == "Draft" and me.names() == ["hello"]
+
+
+def test_filters_work_on_the_query_string(me):
+    for name, status in (("a-draft", "Draft"), ("b-approved", "Approved"), ("c-off", "Disabled"), ("d-draft", "Draft")):
+        tags = ["red", "big"] if name < "c" else ["red"]
+        assert me.write(name, body(name, status), metadata_bag={"tags": tags}).status == 200
+    assert me.names() == ["a-draft", "b-approved", "c-off", "d-draft"]
+    assert me.names("?status=Draft") == ["a-draft", "d-draft"]
+    assert me.names("?status=Draft&status=Disabled") == ["a-draft", "c-off", "d-draft"]
+    assert me.names("?tag=red&tag=big") == ["a-draft", "b-approved"]
+    assert me.names("?name_pattern=%5E.-draft%24") == ["a-draft", "d-draft"]
+    assert me.names("?name_pattern=-&limit=2&offset=1") == ["b-approved", "c-off"]
+    assert me.names("?author=ann&since=1") == me.names() and me.names("?author=bob") == []
+    assert me.names("?since=99999999999") == [] and me.names("?limit=0") == []
+
+
+def test_an_unchanged_catalog_costs_a_304(me):
+    me.write("hello")
+    first = me.get("/v1/skills")
+    etag, token = first.headers["ETag"], me.get("/v1/skills:version").json["version"]
+    assert etag == f'"{token}"'
+    for header in (etag, f"W/{etag}", f'{etag}, "x"'):
+        again = me.get("/v1/skills", If_None_Match=header)
+        assert again.status == 304 and again.text == "" and again.headers["ETag"] == etag
+    assert me.get("/v1/skills", If_None_Match='"other"').status == 200
+    me.ask("PATCH", "/v1/skills/hello", {"status": "Approved"})
+    moved = me.get("/v1/skills", If_None_Match=etag)
+    assert moved.status == 200 and moved.headers["ETag"] != etag
+
+
+def test_what_belongs_to_others_does_not_exist(bellhop):
+    ann, bob = Program(bellhop, tenant="acme", identity="ann"), Program(bellhop, tenant="zorg", identity="ann")
+    ann.write("hello")
+    assert bob.names() == []
+    missing, hidden = bob.get("/v1/skills/nothere"), bob.get("/v1/skills/hello")
+    assert hidden.status == missing.status == 404
+    assert hidden.text == missing.text.replace("nothere", "hello")
+    assert bob.ask("DELETE", "/v1/skills/hello").status == 404
+    assert bob.get("/v1/skills:version").json == {"version": "empty"}
+    assert bob.write("hello", body("hello", "Approved")).json["status"] == "Approved"
+    assert ann.get("/v1/skills/hello").json["metadata"]["status"] == "Draft"
+    # A header names no tenant, and neither does a body.
+    assert bob.get("/v1/skills/hello", X_Bellhop_Tenant="acme").json["metadata"]["status"] == "Approved"
+
+
+def test_a_namespace_is_a_store_of_its_own(bellhop):
+    key = make_key(bellhop, identity="ann")
+    plain, lab = Program(bellhop, key), Program(bellhop, key, namespace="lab")
+    plain.write("hello")
+    lab.write("world")
+    assert plain.names() == ["hello"] and lab.names() == ["world"]
+    bound = make_key(bellhop, identity="ann", namespace="lab")
+    assert Program(bellhop, bound).names() == Program(bellhop, bound, namespace="lab").names() == ["world"]
+    assert Program(bellhop, bound, namespace="attic").get("/v1/skills").status == 403
+    assert Program(bellhop, key, namespace="../x").get("/v1/skills").status == 400
+
+
+def test_the_author_is_the_keys_own_unless_it_may_attest(bellhop):
+    ann, bob = Program(bellhop, identity="ann"), Program(bellhop, identity="bob")
+    runtime = Program(bellhop, key=make_key(bellhop, "acme", "--attest", identity="runtime"))
+    assert ann.write("mine").status == 200
+    for author in (None, "bob", "ann"):
+        taken = bob.write("mine", body() + "bob was here\n", **({"author": author} if author else {}))
+        assert taken.status == 409 and taken.json["class"] == "StorageConflictError"
+    assert bob.write("other", author="ann").status == 200
+    assert bob.get("/v1/skills/other").json["metadata"]["author"] == "bob"
+    assert runtime.write("theirs", author="carol").status == 200
+    assert runtime.get("/v1/skills/theirs").json["metadata"]["author"] == "carol"
+    assert runtime.write("theirs", author="dave").status == 409
+    assert runtime.write("plain").status == 200
+    assert runtime.get("/v1/skills/plain").json["metadata"]["author"] == "runtime"
+
+
+def test_a_key_for_one_agent_deletes_nothing(bellhop):
+    ann = Program(bellhop, identity="ann")
+    bound = Program(bellhop, identity="ann", agent="helper")
+    ann.write("hello")
+    refused, missing = bound.ask("DELETE", "/v1/skills/hello"), bound.ask("DELETE", "/v1/skills/nope")
+    assert refused.status == 403 and missing.status == 404 and missing.json["class"] == "SkillNotFoundError"
+    assert ann.names() == ["hello"] and ann.ask("DELETE", "/v1/skills/hello").status == 204
+
+
+def test_strangers_are_told_to_show_a_key(bellhop):
+    key = make_key(bellhop)
+    strangers = [None, "nonsense", key[:-1] + ("A" if key[-1] != "A" else "B"), key + "x",
+                 bellhop.cli("token", "provision", "--tenant", "acme").stdout.strip()]
+    answers = []
+    for shown in strangers:
+        headers = {"Authorization": f"Bearer {shown}"} if shown else {}
+        for path in ("/v1/skills", "/v1/skills/x", "/v1/skills:manifest", "/v1/data/x"):
+            answers.append(http("GET", bellhop.url + path, None, headers))
+    assert {(a.status, a.text) for a in answers} == {(401, answers[0].text)}
+    assert answers[0].headers["WWW-Authenticate"] == "Bearer" and answers[0].json["code"] == "unauthorized"
+    assert http("GET", bellhop.url + "/v1/nothing").status == 404
+    bellhop.cli("token", "revoke", key.split("_")[1])
+    assert Program(bellhop, key).get("/v1/skills").status == 401
+
+
+def test_health_is_open_and_checks_a_key_that_is_shown(bellhop):
+    key = make_key(bellhop)
+    assert bellhop.get("/v1/health").json == {"status": "ok"}
+    assert Program(bellhop, key).get("/v1/health").status == 200
+    assert Program(bellhop, key + "x").get("/v1/health").status == 401
+    document = bellhop.get("/v1/openapi.json")
+    assert document.status == 200 and document.json["openapi"] == "3.1.0"
+
+
+def test_the_command_line_does_the_same(bellhop, tmp_path):
+    Program(bellhop, identity="ann")  # its tenant is the only one there is
+    source = tmp_path / "hello.skill.md"
+    source.write_text(body())
+    assert bellhop.cli("skill", "write", "hello", source, "--author", "ann").stdout.endswith("Draft\n")
+    assert bellhop.cli("skill", "show", "hello").stdout == body()
+    source.write_text(body() + "# more\n")
+    assert bellhop.cli("skill", "write", "hello", source, "--new", check=False).returncode == 1
+    bellhop.cli("skill", "write", "hello", source)
+    assert bellhop.cli("skill", "status", "hello", "Approved").stdout.endswith("Approved\n")
+    assert len(bellhop.cli("skill", "versions", "hello").stdout.splitlines()) == 3
+    assert "+# Status: Approved" in bellhop.cli("skill", "diff", "hello").stdout
+    assert "hello" in bellhop.cli("skill", "list", "--status", "Approved,Disabled").stdout
+    assert json.loads(bellhop.cli("skill", "list", "--status", "Draft", "--json").stdout) == []
+    refused = bellhop.cli("skill", "show", "nope", check=False)
+    assert refused.returncode == 1 and "Skill not found: 'nope'" in refused.stderr
+    source.write_text('# Skill: user\n    execute_skill(skill_name="hello")\n')
+    bellhop.cli("skill", "write", "user", source)
+    asked = bellhop.cli("skill", "delete", "hello", check=False)
+    assert asked.returncode == 1 and "user" in asked.stderr and "--yes" in asked.stderr
+    bellhop.cli("skill", "delete", "hello", "--yes")
+    assert bellhop.cli("skill", "list", "--json").stdout.count('"name"') == 1
+
+
+def test_the_command_line_can_act_as_a_key(bellhop, tmp_path):
+    key = make_key(bellhop, identity="ann")
+    (tmp_path / "key").write_text(key + "\n")
+    (tmp_path / "s").write_text(body())
+    bellhop.cli("skill", "write", "hello", tmp_path / "s", "--key-file", tmp_path / "key", "--url", bellhop.url + "/")
+    shown = json.loads(bellhop.cli("skill", "show", "hello", "--json", "--key-file", tmp_path / "key").stdout)
+    assert shown["metadata"]["author"] == "ann"
+    (tmp_path / "key").write_text(key + "x")
+    assert "Show a key" in bellhop.cli("skill", "list", "--key-file", tmp_path / "key", check=False).stderr
+    assert bellhop.cli("skill", "list", "--url", bellhop.url, check=False).returncode == 2
+    make_key(bellhop, "zorg")  # now there are two tenants
+    assert "--tenant" in bellhop.cli("skill", "list", check=False).stderr
+    assert "hello" in bellhop.cli("skill", "list", "--tenant", "acme").stdout
+    assert "hello" not in bellhop.cli("skill", "list", "--tenant", "zorg").stdout
