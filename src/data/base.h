@@ -1,4 +1,5 @@
-/* base.h - the database of one store: entries, their tags, their words.  On a thread of the lanes. */
+/* base.h - the database of one store: entries, their tags, their words.  On a thread of the
+ * lanes. */
 #pragma once
 #include "data/ask.h"
 #include "data/entry.h"

@@ -1,7 +1,7 @@
 /* data.c - design.  (data.h has the contract.)
  *
- * A call is one object: the job, what was asked (read and checked on the loop, so that a thread never
- * parses what a stranger sent), and the answer as it grows on the thread. */
+ * A call is one object: the job, what was asked (read and checked on the loop, so that a thread
+ * never parses what a stranger sent), and the answer as it grows on the thread. */
 #include "data/data.h"
 #include <assert.h>
 #include <errno.h>

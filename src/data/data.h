@@ -1,12 +1,12 @@
 /* data.h - the data store: texts with tags that are found again by their words.
  *
  * One store per (tenant, namespace), each a database file of its own, so that the term statistics
- * behind the scores of one never see the entries of another.  Full text by SQLite's FTS5 over summary
- * and detail, case and diacritics folded.
+ * behind the scores of one never see the entries of another.  Full text by SQLite's FTS5 over
+ * summary and detail, case and diacritics folded.
  *
- * Calls are answered later, from the loop, exactly once, unless cancelled first; what is passed in is
- * copied before the call returns.  A write is durable when it is answered and found by whatever is
- * asked after that.  Answers are ready JSON with the contract's field names.
+ * Calls are answered later, from the loop, exactly once, unless cancelled first; what is passed in
+ * is copied before the call returns.  A write is durable when it is answered and found by whatever
+ * is asked after that.  Answers are ready JSON with the contract's field names.
  *
  *      s->call = data_query(ds, &caller, json_body, on_found, s);
  */
@@ -48,14 +48,15 @@ typedef void data_cb(void *ctx, const struct data_answer *a);
  * NULL is fine. */
 void data_cancel(struct data_call **call);
 
-/* @entry: {content, tags?: [text], recipients?: [text], expires_at?: seconds | null, metadata?: {}}.
- * What metadata says of the eleven curated fields moves to the top level; agent_id is the caller's
- * identity (with `attest` metadata.agent_id counts), created_at the store's clock.  An entry whose
- * expires_at has passed is as good as gone.  Wrong types: a plain error (FAULT_INVALID). */
+/* @entry: {content, tags?: [text], recipients?: [text], expires_at?: seconds | null,
+ * metadata?: {}}. What metadata says of the eleven curated fields moves to the top level;
+ * agent_id is the caller's identity (with `attest` metadata.agent_id counts), created_at
+ * the store's clock.  An entry whose expires_at has passed is as good as gone.  Wrong
+ * types: a plain error (FAULT_INVALID). */
 struct data_call *data_write(struct data *ds, const struct caller *who, struct json entry,
                              data_cb *done, void *ctx) BH_MUST_USE;
-/* @filters: {query?, limit?, mode?, permissive_filters?, domain_tags?: text | [text]}; mode is "fts"
- * (also when absent), limit a number above 0 (10).  A blank query lists the newest first.
+/* @filters: {query?, limit?, mode?, permissive_filters?, domain_tags?: text | [text]}; mode is
+ * "fts" (also when absent), limit a number above 0 (10).  A blank query lists the newest first.
  * QueryError: another mode, a malformed filter, `raw:` text that is no FTS5 syntax.
  * UnsupportedFilterError: any other key, unless permissive_filters is exactly true. */
 struct data_call *data_query(struct data *ds, const struct caller *who, struct json filters,
@@ -64,10 +65,12 @@ struct data_call *data_query(struct data *ds, const struct caller *who, struct j
 struct data_call *data_get(struct data *ds, const struct caller *who, struct str id, data_cb *done,
                            void *ctx) BH_MUST_USE;
 
-/* {"capabilities_version": ..., "manifest": {"kind": "sqlite-fts", "supported_modes": ["fts"],
- * "supported_filters": ["domain_tags"], "score_range": "unbounded", "regexp_fallback_active": false}} */
+/* {"capabilities_version": ..., "manifest": {"kind": "sqlite-fts", "supported_modes":
+ * ["fts"], "supported_filters": ["domain_tags"], "score_range": "unbounded",
+ * "regexp_fallback_active": false}} */
 void data_manifest(struct jw *w);
-/* {"connector_type": "data_store", "implementation": ..., "contract_version": ..., "features": {}}. */
+/* {"connector_type": "data_store", "implementation": ..., "contract_version": ...,
+ * "features": {}}. */
 void data_capabilities(struct jw *w);
 
 struct data_stats {

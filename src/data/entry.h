@@ -1,7 +1,8 @@
 /* entry.h - one entry of the data store: reading what is written, writing what is read back.
  *
- * PortableData has sixteen fields: id, summary, detail, score, the eleven curated ones, and metadata
- * for everything else.  A curated field lives at the top level only, wherever it was given. */
+ * PortableData has sixteen fields: id, summary, detail, score, the eleven curated ones, and
+ * metadata for everything else.  A curated field lives at the top level only, wherever it
+ * was given. */
 #pragma once
 #include "base/arena.h"
 #include "base/json.h"

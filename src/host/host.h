@@ -2,7 +2,8 @@
  *
  *      platform --host_accept()--> relay          relay --outside--> platform --host_result()--> relay
  *
- * Built before the relay, because the relay is handed the outside; told of it with host_set_relay().
+ * Built before the relay, because the relay is handed the outside; told of it with
+ * host_set_relay().
  */
 #pragma once
 #include "platform/platform.h"

@@ -60,7 +60,8 @@ static void on_minted(void *ctx, enum bh_err err, const char *why)
     minting_free(m);
 }
 
-/* Signed tokens: an enrollment token is remembered when it is used, a provision token from now on. */
+/* Signed tokens: an enrollment token is remembered when it is used, a provision token from
+ * now on. */
 static void mint_local(struct minting *m, struct json doc, bool enroll, int64_t ttl_ms)
 {
     struct json_parser *parser = json_parser_new();

@@ -12,8 +12,8 @@
  *        -> on_recorded(&o->record, BH_OK)      on disk: it may leave
  *      outgoing_log_end(&o->record)             the answer came, or it never left
  *
- * Namespace "outgoing", key platform US bot US number (16 hex digits, growing over restarts, so that
- * the order of keys is the order of asking), value an object:
+ * Namespace "outgoing", key platform US bot US number (16 hex digits, growing over restarts, so
+ * that the order of keys is the order of asking), value an object:
  *
  *      {"tenant", "instance", "request", "op", "chat", "at", "hash", "state"}
  *

@@ -1,14 +1,14 @@
 /* sender.c - design.  (sender.h has the contract.)
  *
  * Three things decide when something leaves: its lane (outbox.h), its record (outgoing_log.h) and
- * the adapter's write().  The record is begun when the order comes, beside the wait for the lane, so
- * that a lane that has waited costs no second wait for the disk.
+ * the adapter's write().  The record is begun when the order comes, beside the wait for the lane,
+ * so that a lane that has waited costs no second wait for the disk.
  *
- * The question after every failure is whether the platform may have acted.  A request that never got
- * through and one the platform put off have not been acted upon; a lost answer may have been.  What
- * must happen only once ends there as "unknown"; anything else is repeated, and remembers (maybe)
- * that it may be there already.  A part that was delivered makes every later failure an "unknown"
- * too, because asking for it all again would repeat that part. */
+ * The question after every failure is whether the platform may have acted.  A request that never
+ * got through and one the platform put off have not been acted upon; a lost answer may have
+ * been.  What must happen only once ends there as "unknown"; anything else is repeated, and
+ * remembers (maybe) that it may be there already.  A part that was delivered makes every later
+ * failure an "unknown" too, because asking for it all again would repeat that part. */
 #include "platform/sender.h"
 #include <assert.h>
 #include <stdio.h>

@@ -13,10 +13,10 @@
  *        host_result() <--- REFUSED, FAILED, UNKNOWN, or DONE with ------+-------'
  *                           its last part (else: write() the next one)
  *
- * A thing on its way is a struct outgoing inside a struct of the adapter's, which holds what write()
- * needs.  It belongs to the sender from sender_act() or sender_ask() until ops->free().  It has an
- * op and a number of parts; what a part is (a text, a file, a page of a list) only the adapter
- * knows.  "Only some of its parts were delivered" is decided here and nowhere else.
+ * A thing on its way is a struct outgoing inside a struct of the adapter's, which holds what
+ * write() needs.  It belongs to the sender from sender_act() or sender_ask() until ops->free().  It
+ * has an op and a number of parts; what a part is (a text, a file, a page of a list) only the
+ * adapter knows.  "Only some of its parts were delivered" is decided here and nowhere else.
  *
  * What the adapter itself wants to know of its platform (sender_ask) goes the same way, without a
  * record, and ends with ops->told().
@@ -116,8 +116,8 @@ struct sender_order { /* borrowed for the call */
 void sender_act(struct sender *s, struct outgoing *o, const struct sender_order *q);
 /* The same for a question of the adapter's own. */
 void sender_ask(struct sender *s, struct outgoing *o, struct str lane, int64_t patience_ms);
-/* Nobody wants to know how it ends.  What waits never leaves; what is under way goes on.  NULL inside
- * is fine; sets it to NULL. */
+/* Nobody wants to know how it ends.  What waits never leaves; what is under way goes on.  NULL
+ * inside is fine; sets it to NULL. */
 void sender_cancel(struct outgoing **o);
 
 /* Does it still wait, with no request of it written yet (or none that was acted upon)? */

@@ -143,7 +143,8 @@ bool acking_explain_silence(struct session *s)
     return true;
 }
 
-/* Given up for its silence it answers what it was sent, and has never acked: it thought for long. */
+/* Given up for its silence it answers what it was sent, and has never acked: it thought for
+ * long. */
 static bool answers_late(const struct session *s)
 {
     return s->state == SESSION_DEAF && !s->acking.acked && !s->acking.never && !was_seen(s);

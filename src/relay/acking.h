@@ -6,9 +6,10 @@
  *            v and never acks        |
  *      NEVER ACKS, remembered on the gateway's record
  *
- * What a gateway of the last kind was sent is settled when it has read it, which the pong to a later
- * ping tells: that is all we will ever know.  Passthroughs are settled that way for everybody, because
- * released gateways never ack them, and so is everything with live_acks off.  Such a delivery is soft.
+ * What a gateway of the last kind was sent is settled when it has read it, which the pong to a
+ * later ping tells: that is all we will ever know.  Passthroughs are settled that way for
+ * everybody, because released gateways never ack them, and so is everything with live_acks off.
+ * Such a delivery is soft.
  */
 #pragma once
 #include <stdbool.h>

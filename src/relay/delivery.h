@@ -58,7 +58,8 @@ uint64_t delivery_next_id(const struct relay *r);
 bool delivery_has_room(const struct relay *r, size_t bytes); /* or too much waits for the disk */
 bool delivery_any_volatile(const struct relay *r);           /* something is not on disk yet */
 
-/* At the tail of the mailbox and on its way to the disk.  Holds @a until it is durable or settled. */
+/* At the tail of the mailbox and on its way to the disk.  Holds @a until it is durable or
+ * settled. */
 void delivery_add(struct instance *i, const struct delivery_spec *spec, struct accept *a);
 /* An accept of the same event waits with the one under way.  False: nothing is under way. */
 bool delivery_join(struct instance *i, struct hash128 key, struct accept *a);

@@ -1,9 +1,9 @@
 /* guard.h - may this instance act on this chat or message: the one place that says so.
  *
- * An instance may act in a chat that it was delivered something from, whose very id is routed to it,
- * that lies in a place it was granted and its people can see, or that is the direct chat of somebody
- * linked to it.  What the frame says about scopes is held against the records: it can refuse, never
- * grant.
+ * An instance may act in a chat that it was delivered something from, whose very id is routed to
+ * it, that lies in a place it was granted and its people can see, or that is the direct chat of
+ * somebody linked to it.  What the frame says about scopes is held against the records: it can
+ * refuse, never grant.
  *
  *      outbound frame -> guard_admit() -> who it speaks as -> may_speak() -> which outlet serves it
  *

@@ -25,7 +25,7 @@ struct pump *pump_new(void);
 void pump_free(struct pump *p); /* NULL is fine */
 
 void pump_want(struct instance *i); /* something may be sent: look when the turn ends */
-/* A parked delivery is back in its old place: a receiver that has passed it by goes back for it, if it
- * was certainly never sent it. */
+/* A parked delivery is back in its old place: a receiver that has passed it by goes back for it,
+ * if it was certainly never sent it. */
 void pump_again(struct instance *i, uint64_t id);
 void pump_all(struct relay *r); /* at the end of a turn */

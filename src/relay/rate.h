@@ -1,7 +1,7 @@
 /* rate.h - how many actions an instance, and all instances of a tenant together, may ask for.
  *
- * Token buckets: limits.instance_actions and limits.tenant_actions per second, five seconds' worth at
- * once. */
+ * Token buckets: limits.instance_actions and limits.tenant_actions per second, five seconds'
+ * worth at once. */
 #pragma once
 #include <stdbool.h>
 

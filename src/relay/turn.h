@@ -2,7 +2,8 @@
  *
  *      a call -> turn_want() ... the turn ends -> results -> pumps -> acks -> answers -> changes
  *
- * That is what makes batches large and calls safe from anywhere: nothing calls back into a caller. */
+ * That is what makes batches large and calls safe from anywhere: nothing calls back into a
+ * caller. */
 #pragma once
 
 struct relay;

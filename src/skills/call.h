@@ -1,5 +1,5 @@
-/* call.h - one call of the skill store on its way: what skills.c puts together on the loop and call.c
- * answers on a thread.  Private to this folder. */
+/* call.h - one call of the skill store on its way: what skills.c puts together on the loop and
+ * call.c answers on a thread.  Private to this folder. */
 #pragma once
 #include "skills/backend.h"
 

@@ -1,9 +1,9 @@
 /* project.c - what a body's header lines say about the skill, for SkillMeta.
  *
- * These are read as the language's own front-end reads them, which differs from how stores read a
- * status: keys in any case, only the same line, later lines override earlier ones and tags add up.
- * A body may be Markdown around a fenced block of code, and then only the block counts; lines inside
- * a triple-quoted text are not headers. */
+ * These are read as the language's own front-end reads them, which differs from how stores read
+ * a status: keys in any case, only the same line, later lines override earlier ones and tags add
+ * up. A body may be Markdown around a fenced block of code, and then only the block counts;
+ * lines inside a triple-quoted text are not headers. */
 #include <locale.h>
 #include <pthread.h>
 #include <wctype.h>

@@ -1,8 +1,8 @@
 /* record.h - a skill as backends keep it, and the rules that decide what is written.
  *
  * A backend reads the head (what is there now), the rules turn head and request into the next
- * version or a refusal, the backend writes that.  The rules touch nothing, so every backend, also one
- * on another machine, gives the same answers. */
+ * version or a refusal, the backend writes that.  The rules touch nothing, so every backend,
+ * also one on another machine, gives the same answers. */
 #pragma once
 #include "base/crypto.h"
 #include "core/caller.h"
@@ -85,8 +85,8 @@ void skill_version_json(const struct skill_version *v, struct jw *w);
 void skill_meta_json(struct str meta, int64_t created_at, int64_t updated_at,
                      int64_t status_changed_at, struct jw *w);
 
-/* The change token: a sum over all skills of a store, so that adding and removing one costs the same
- * however many there are, and the order does not matter. */
+/* The change token: a sum over all skills of a store, so that adding and removing one costs the
+ * same however many there are, and the order does not matter. */
 struct skill_sum {
     uint8_t bytes[SHA256_BYTES];
 };

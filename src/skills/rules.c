@@ -1,8 +1,8 @@
 /* rules.c - what a write becomes.  (record.h has the contract.)
  *
- * In order, as the contract has it: the name, the author, the status, the approval; then the body is
- * made to say what the record says, for whoever runs a skill believes the body.  A body that already
- * says so is persisted byte for byte. */
+ * In order, as the contract has it: the name, the author, the status, the approval; then the
+ * body is made to say what the record says, for whoever runs a skill believes the body.  A body
+ * that already says so is persisted byte for byte. */
 #include <stdio.h>
 #include "skills/approval.h"
 #include "skills/record.h"
@@ -119,8 +119,8 @@ static bool is_signed(const struct skill_rules *r, struct str body)
     return r->approval_key != NULL && skill_is_approved(body, r->approval_key, NULL);
 }
 
-/* Which status the skill shall have.  In secured mode a signature is the operator's word and moves a
- * Draft by itself; nothing but an explicit status wakes what was disabled. */
+/* Which status the skill shall have.  In secured mode a signature is the operator's word and
+ * moves a Draft by itself; nothing but an explicit status wakes what was disabled. */
 static enum skill_status decide_status(const struct skill_rules *r,
                                        const struct skill_store_ask *ask, struct str body,
                                        const struct skill_head *head)

@@ -1,15 +1,15 @@
 /* skills.h - the skill store: named texts with a status, an author and a history.
  *
- * One store per (tenant, namespace): two callers of different tenants, or of different namespaces of
- * one tenant, never see each other's skills.  Two backends keep them, `sqlite` (one database) and
- * `filesystem` (one readable NAME.skill.md per skill, its history in NAME.versions.jsonl beside it);
- * they answer alike, byte for byte.
+ * One store per (tenant, namespace): two callers of different tenants, or of different namespaces
+ * of one tenant, never see each other's skills.  Two backends keep them, `sqlite` (one database)
+ * and `filesystem` (one readable NAME.skill.md per skill, its history in NAME.versions.jsonl beside
+ * it); they answer alike, byte for byte.
  *
  * Every call is answered later, from the loop, exactly once, unless it is cancelled first; what is
  * passed in is copied before the call returns.  Work happens on threads of the store: writes in
  * groups, durable before they are answered, in the order of the calls; reads beside them, and they
- * see every write that was answered before.  Answers are ready JSON with the contract's field names,
- * so whoever asks passes them on.
+ * see every write that was answered before.  Answers are ready JSON with the contract's field
+ * names, so whoever asks passes them on.
  *
  *      s->call = skills_load(sk, &caller, name, STR_NULL, on_skill, s);
  *      ...
@@ -144,7 +144,8 @@ struct skills_call *skills_delete(struct skills *sk, const struct caller *who, s
 
 /* {"capabilities_version": ..., "manifest": {"kind": ...}}; at once, touches nothing. */
 void skills_manifest(const struct skills *sk, struct jw *w);
-/* {"connector_type": "skill_store", "implementation": ..., "contract_version": ..., "features": {}}. */
+/* {"connector_type": "skill_store", "implementation": ..., "contract_version": ...,
+ * "features": {}}. */
 void skills_capabilities(struct jw *w);
 
 struct skills_stats {

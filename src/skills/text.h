@@ -25,14 +25,15 @@ bool skill_header_find(struct str body, struct str key, bool indented, struct sk
 /* The first line `# Key:`, whatever follows, even nothing: from its # to where the line ends. */
 bool skill_header_line(struct str body, struct str key, size_t *ret_hash, size_t *ret_end);
 
-/* What the body says of its status; false: nothing that counts, which means Draft.  @ret_token: what
- * follows the word, absent when nothing does; may be NULL. */
+/* What the body says of its status; false: nothing that counts, which means Draft.  @ret_token:
+ * what follows the word, absent when nothing does; may be NULL. */
 bool skill_status_read(struct str body, enum skill_status *ret_s, struct str *ret_token);
 enum skill_status skill_status_of(struct str body); /* Draft when it says nothing */
 
 /* The body with its status line set to @s.  Afterwards skill_status_read() finds @s. */
 void skill_status_rewrite(struct str body, enum skill_status s, struct buf *out);
-/* The gentler rewrite of writes that must land as a Draft: only the status line's own text changes. */
+/* The gentler rewrite of writes that must land as a Draft: only the status line's own text
+ * changes. */
 void skill_force_draft(struct str body, struct buf *out);
 
 /* Members of SkillMeta that are projections of the body, each only when there is something: tags,

@@ -1,9 +1,9 @@
 /* keys.c - design.  (keys.h has the contract.)
  *
  * A change is on disk before it is in memory, so a key that was shown to somebody survives a crash
- * and a revoked one stays revoked.  When a key was used last is worth less: it is noted at most once
- * a minute per key and NOTES_MAX at a time, in records of their own, so that a note on its way never
- * brings back a key that is being revoked.
+ * and a revoked one stays revoked.  When a key was used last is worth less: it is noted at most
+ * once a minute per key and NOTES_MAX at a time, in records of their own, so that a note on its way
+ * never brings back a key that is being revoked.
  *
  * A bearer of a known id is compared in constant time; one of an unknown id costs the same work. */
 #include "tenancy/keys.h"

@@ -9,6 +9,7 @@ import pytest
 HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path.insert(0, HERE)
 import check  # noqa: E402
+import wrap  # noqa: E402
 
 
 class House:
@@ -147,6 +148,21 @@ def test_a_long_function_is_named(house):
 def test_a_wide_line_is_named(house):
     house.write("src/base/str.c", "/* " + "wide " * 20 + "*/\n")
     says(house, "columns", "src/base/str.c:1 is over 100 columns")
+
+
+def test_wide_prose_is_broken_and_pictures_are_not():
+    wide = " ".join(["word"] * 25)
+    lines = [f"/* a.h - {wide}", " *", " *      A --> " + "-" * 100, " *", f" * {wide}  Next.", " * More. */", "int a;"]
+    new = wrap.wrap(lines)
+    assert all(len(line) <= 100 for line in new if "--->" not in line and "----" not in line)
+    assert lines[2] in new and new[-1] == "int a;"
+    assert " ".join(" ".join(new).replace(" * ", " ").split()) == " ".join(" ".join(lines).replace(" * ", " ").split())
+    assert wrap.wrap(new) == new
+
+
+def test_code_and_narrow_comments_are_left_alone_by_the_wrapper():
+    lines = ["int a; /* " + "wide " * 30 + "*/", "/* narrow", " * but ragged */", '    call("' + "x" * 120 + '");']
+    assert wrap.wrap(lines) == lines
 
 
 def test_a_picture_that_was_cut_is_named(house):

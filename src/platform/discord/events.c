@@ -1,10 +1,11 @@
 /* events.c - design.  (discord_priv.h has the parts.)
  *
- * A gateway event is confirmed - may be left out of a later resume - when it and everything before
- * it is safe: handed to the relay and accepted, or none of its business.  struct discord_pending is one
- * such event; a shard keeps them in order and confirms from the front.  An event the relay could
- * not take stays unconfirmed, and after a pause Discord is asked to send everything from there on
- * again; what had been accepted behind it comes twice and is dropped by its message id. */
+ * A gateway event is confirmed - may be left out of a later resume - when it and everything
+ * before it is safe: handed to the relay and accepted, or none of its business.  struct
+ * discord_pending is one such event; a shard keeps them in order and confirms from the front.
+ * An event the relay could not take stays unconfirmed, and after a pause Discord is asked to
+ * send everything from there on again; what had been accepted behind it comes twice and is
+ * dropped by its message id. */
 #include <stdlib.h>
 #include "base/mem.h"
 #include "platform/discord/discord_priv.h"

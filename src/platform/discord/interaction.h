@@ -1,9 +1,9 @@
 /* interaction.h - a Discord interaction (a command, a button, a form), read.
  *
- * Pure.  The gateway's side reads what we forward in a way of its own: as platform "relay", a guild
- * as chat type "channel", a thread as its channel.  discord_interaction_as_forward() makes the event that
- * has the very same session key; discord_interaction_as_message() makes the one an ordinary message of the
- * same person at the same place would be. */
+ * Pure.  The gateway's side reads what we forward in a way of its own: as platform "relay", a
+ * guild as chat type "channel", a thread as its channel.  discord_interaction_as_forward() makes
+ * the event that has the very same session key; discord_interaction_as_message() makes the one
+ * an ordinary message of the same person at the same place would be. */
 #pragma once
 #include "base/json.h"
 #include "core/event.h"

@@ -1,8 +1,8 @@
 /* rest.c - design.  (rest.h has the contract.)
  *
- * Before a request is written: is the token fine, is there budget left, do the limits say go?  After
- * its answer: what the headers say about the limits, then whose trouble it is.  A 429 and a 503 were
- * not acted upon; any other 5xx may have been.
+ * Before a request is written: is the token fine, is there budget left, do the limits say go?
+ * After its answer: what the headers say about the limits, then whose trouble it is.  A 429 and a
+ * 503 were not acted upon; any other 5xx may have been.
  *
  *      write: kind->write --> limits --go--> GO           read: 2xx, 4xx --> kind->read
  *                               '--wait--> AGAIN                429, 5xx --> AGAIN, UNKNOWN

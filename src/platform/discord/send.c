@@ -1,8 +1,8 @@
 /* send.c - design.  (discord_priv.h has the calls, sender.h what is done around them.)
  *
  * A text longer than Discord takes goes out in parts.  Every part carries a nonce which Discord
- * enforces: a request repeated after a lost answer returns the message that is already there instead
- * of a second one.  Only what goes out through an interaction's token has no such thing.
+ * enforces: a request repeated after a lost answer returns the message that is already there
+ * instead of a second one.  Only what goes out through an interaction's token has no such thing.
  *
  * While an interaction waits for its answer, a send to its channel goes out through its token: the
  * first part edits "thinking ...", the rest follows.  Should Discord have forgotten the token, the

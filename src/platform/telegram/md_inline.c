@@ -265,9 +265,9 @@ static bool take_dest(struct str s, size_t at, struct str *ret_url, size_t *ret_
 
 static void scan_range(struct scan *sc, size_t from, size_t to);
 
-/* "[text](url)" whose '[' is at @open.  A link or an image inside a link is its text alone: we go on
- * behind the '[', and its ']' leads behind the whole (no recursion: they nest as deep as an agent
- * likes). */
+/* "[text](url)" whose '[' is at @open.  A link or an image inside a link is its text alone: we
+ * go on behind the '[', and its ']' leads behind the whole (no recursion: they nest as deep as
+ * an agent likes). */
 static bool take_link(struct scan *sc, size_t open, size_t to, size_t *ret_end)
 {
     size_t close = sc->brackets != NULL ? sc->brackets[open] : 0;

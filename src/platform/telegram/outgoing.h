@@ -1,5 +1,5 @@
-/* outgoing.h - one action on its way to Telegram; between act.c, which makes them, and send.c, which
- * writes their requests and reads the answers. */
+/* outgoing.h - one action on its way to Telegram; between act.c, which makes them, and send.c,
+ * which writes their requests and reads the answers. */
 #pragma once
 #include "platform/sender.h"
 #include "platform/telegram/markdown.h"

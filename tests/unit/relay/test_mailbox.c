@@ -1,4 +1,5 @@
-/* Promises of relay/mailbox.h, relay/flight.h, relay/dedup.h and relay/line_reader.h: the small parts. */
+/* Promises of relay/mailbox.h, relay/flight.h, relay/dedup.h and relay/line_reader.h: the
+ * small parts. */
 #include "unit.h"
 #include "base/buf.h"
 #include "relay/dedup.h"
