@@ -39,7 +39,7 @@ static void write_instance(struct jw *w, const struct instance_view *v)
     jw_time(w, "oldestAt", v->oldest_ms);
     jw_time(w, "lastInboundAt", v->last_inbound_ms);
     jw_time(w, "lastOutboundAt", v->last_outbound_ms);
-    jw_time(w, "flippedAt", v->flipped_ms);
+    jw_time(w, "flippedAt", v->asleep_since_ms);
     jw_time(w, "lastPokeAt", v->last_poke_ms);
     jw_kbool(w, "wakeUrlRegistered", v->wake_url);
     jw_kstr(w, "pokeProblem", str_of(v->last_poke_problem));

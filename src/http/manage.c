@@ -272,7 +272,7 @@ static const char *op_instance(struct manage_call *c, struct json doc)
     const char *wake_url = facts_wake_url(c->f->facts, who.tenant, who.instance);
     jw_kbool(&w, "wakeUrlRegistered", wake_url != NULL);
     jw_kstr(&w, "wakeUrl", str_of(wake_url)); /* the instance's own: it pokes itself to try it */
-    jw_time(&w, "flippedAt", v.flipped_ms);
+    jw_time(&w, "flippedAt", v.asleep_since_ms);
     jw_time(&w, "now", clock_wall_ms(loop_clock(c->f->loop))); /* for whose clock differs */
     jw_end_obj(&w);
     front_json(c->f, c->id, 200, &body);

@@ -50,7 +50,7 @@ static const struct {
     C("interrupts_dropped", "", interrupts_dropped, "Interrupts nobody was there for."),
     C("pokes", "", pokes, "Wake URLs rung."),
     C("pokes_failed", "", pokes_failed, "Wake URLs that did not answer."),
-    C("flips", "", flips, "Gateways that went to sleep in good order."),
+    C("flips", "", sleeps, "Gateways that went to sleep in good order."),
 #undef C
 };
 

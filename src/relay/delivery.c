@@ -17,6 +17,7 @@
 #include "relay/log_limit.h"
 #include "relay/retry.h"
 #include "relay/session.h"
+#include "relay/sleep.h"
 #include "relay/turn.h"
 
 #define MAX_VOLATILE_BYTES (256ull << 20) /* bodies waiting for the disk, all instances together */
@@ -188,7 +189,7 @@ static void append_failed(struct delivery *d)
     if (!session_anyone_has(i, d->append.id)) {
         give_up(d);
         mailbox_tidy(&i->mb);
-        session_check_idle(i);
+        sleep_check(i);
         return;
     }
     d->state = DELIVERY_FAILED;
@@ -214,7 +215,7 @@ static void became_durable(struct delivery *d)
         slot->d = NULL;
         delivery_free(d);
     }
-    session_check_idle(i);
+    sleep_check(i);
 }
 
 static void on_appended(struct store_op *op, enum bh_err err)
@@ -275,7 +276,7 @@ void delivery_settle(struct instance *i, struct slot *slot)
     } else {
         delivery_free(d);
     }
-    session_check_idle(i);
+    sleep_check(i);
 }
 
 void delivery_sent(struct instance *i, struct slot *slot)

@@ -13,13 +13,12 @@
 #include "relay/line_reader.h"
 #include "relay/pulse.h"
 #include "relay/session.h"
+#include "relay/sleep.h"
 #include "tenancy/facts.h"
 
 enum {
     MALFORMED_MAX = 10,
     MALFORMED_WINDOW_MS = 60000,
-    NAPS_PER_S = 5, /* each is a record, two log lines and a state told to every page */
-    NAPS_AT_ONCE = 100,
 };
 
 typedef void frame_f(struct session *s, const struct frame *f);
@@ -82,7 +81,7 @@ static void on_hello(struct session *s, const struct frame *f)
     descriptor_write_frame(s->wire->ops->send_begin(s->wire),
                            descriptor_for(outside, platform, bot));
     s->wire->ops->send_end(s->wire);
-    if (s->state == SESSION_NEW || s->state == SESSION_IDLE)
+    if (s->state == SESSION_NEW || s->state == SESSION_ASLEEP)
         session_receive(s);
 }
 
@@ -122,13 +121,8 @@ static void on_interrupt(struct session *s, const struct frame *f)
 
 static void on_going_idle(struct session *s, const struct frame *f)
 {
-    int64_t now_ms = clock_now_ms(s->inst->relay->env.clock);
-
     (void)f;
-    if (s->state != SESSION_IDLE && !bucket_take(&s->inst->naps, now_ms, NAPS_PER_S, NAPS_AT_ONCE))
-        session_close(s, CLOSE_SLEEPS_TOO_OFTEN);
-    else
-        session_sleep(s);
+    sleep_begin(s);
 }
 
 static frame_f *const handlers[] = {

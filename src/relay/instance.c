@@ -17,6 +17,8 @@
 #include "store/store.h"
 
 #define NS "instance"
+#define FIELD_ASLEEP "flipped" /* as it has always been called on disk */
+#define FIELD_ASLEEP_SINCE "flipped_ms"
 enum { NAME_MAX_BYTES = 256, MAX_BOX = 1 << 24 };
 
 struct instances {
@@ -130,8 +132,6 @@ static struct instance *make(struct relay *r, struct str key, size_t tenant_n, u
     return i;
 }
 
-static void write_record(struct instance *i);
-
 struct instance *instance_get(struct relay *r, struct str tenant, struct str name)
 {
     char bytes[2 * NAME_MAX_BYTES + 1];
@@ -143,7 +143,7 @@ struct instance *instance_get(struct relay *r, struct str tenant, struct str nam
     if (i != NULL || r->instances->next_box > MAX_BOX)
         return i;
     i = make(r, key, tenant.n, r->instances->next_box);
-    write_record(i);
+    instance_record(i);
     return i;
 }
 
@@ -165,7 +165,7 @@ static void on_recorded(void *ctx, enum bh_err err)
         retry_want(i);
     else if (i->record_want != i->record_done)
         instance_record_retry(i);
-    session_check_idle(i);
+    sleep_check(i);
     if (i->relay->draining)
         turn_want(i->relay);
 }
@@ -181,8 +181,8 @@ void instance_record_retry(struct instance *i)
     i->relay->instances->writing++;
     jw_obj(&w);
     jw_ki64(&w, "box", i->box);
-    jw_kbool(&w, "flipped", i->flipped);
-    jw_ki64(&w, "flipped_ms", i->flipped_ms);
+    jw_kbool(&w, FIELD_ASLEEP, i->sleep.asleep);
+    jw_ki64(&w, FIELD_ASLEEP_SINCE, i->sleep.since_ms);
     jw_kbool(&w, "seen", i->seen);
     jw_end_obj(&w);
     struct store_kv item = {KV_PUT, NS, instance_key(i), buf_str(&value)};
@@ -190,23 +190,10 @@ void instance_record_retry(struct instance *i)
     buf_done(&value);
 }
 
-static void write_record(struct instance *i)
+void instance_record(struct instance *i)
 {
     i->record_want++;
     instance_record_retry(i);
-}
-
-void instance_flip(struct instance *i, bool flipped)
-{
-    if (i->flipped == flipped)
-        return;
-    i->flipped = flipped;
-    if (flipped) {
-        i->flipped_ms = clock_wall_ms(i->relay->env.clock);
-        i->relay->n.flips++;
-    }
-    write_record(i);
-    instance_touch(i);
 }
 
 void instance_seen(struct instance *i)
@@ -214,19 +201,19 @@ void instance_seen(struct instance *i)
     if (i->seen)
         return;
     i->seen = true;
-    write_record(i);
+    instance_record(i);
 }
 
 /* ---- state ---- */
 
 bool instance_is_live(const struct instance *i)
 {
-    return !i->flipped && i->receiver != NULL && i->receiver->state == SESSION_RECEIVING;
+    return !i->sleep.asleep && i->receiver != NULL && i->receiver->state == SESSION_RECEIVING;
 }
 
 const char *instance_state(const struct instance *i)
 {
-    if (i->flipped)
+    if (i->sleep.asleep)
         return "asleep";
     if (instance_is_live(i))
         return "live";
@@ -262,7 +249,7 @@ static void on_record(void *ctx, struct str key, struct str value)
 {
     struct relay *r = ctx;
     struct json doc;
-    int64_t box, flipped_ms = 0;
+    int64_t box, since_ms = 0;
     ptrdiff_t at = str_find(key, '\x1f');
 
     if (at <= 0 || key.n > 2 * NAME_MAX_BYTES + 1 || !json_parse(r->json, value, &doc) ||
@@ -271,9 +258,8 @@ static void on_record(void *ctx, struct str key, struct str value)
         return;
     }
     struct instance *i = make(r, key, (size_t)at, (uint32_t)box);
-    json_as_i64(json_get(doc, "flipped_ms"), &flipped_ms);
-    i->flipped_ms = flipped_ms;
-    i->flipped = json_as_bool(json_get(doc, "flipped"), false);
+    json_as_i64(json_get(doc, FIELD_ASLEEP_SINCE), &since_ms);
+    sleep_load(i, json_as_bool(json_get(doc, FIELD_ASLEEP), false), since_ms);
     i->seen = json_as_bool(json_get(doc, "seen"), false);
     i->record_want = i->record_done = 1;
     i->shown_state = instance_state(i);

@@ -12,6 +12,7 @@
 #include "base/list.h"
 #include "relay/mailbox.h"
 #include "relay/relay.h"
+#include "relay/sleep.h"
 #include "relay/wake.h"
 
 struct fetch;
@@ -24,8 +25,8 @@ struct instance {             /* one agent of one tenant; lives as long as the r
     struct session *receiver; /* borrowed; the one that gets deliveries; NULL: none */
     struct mailbox mb;
     struct wake wake;
+    struct sleep sleep;
     struct bucket_level actions; /* how many it may still ask for: rate.h */
-    struct bucket_level naps;    /* how often it may still fall asleep */
     struct list orphans;         /* requests whose session has gone: requests.h */
     struct list pump_link;       /* pump->wanting */
     struct list hungry_link;     /* fetches->hungry */
@@ -33,14 +34,11 @@ struct instance {             /* one agent of one tenant; lives as long as the r
     struct list change_link;     /* instances->changed */
     struct fetch *fetch[2];      /* owned; [0] is being used up, [1] is the read-ahead */
     const char *shown_state;     /* what outside->changed() was told last */
-    int64_t last_inbound_ms, last_outbound_ms, flipped_ms; /* wall; 0: never */
-    uint64_t idle_mark;                                    /* the newest id when it fell asleep */
+    int64_t last_inbound_ms, last_outbound_ms; /* wall; 0: never */
     uint32_t box;
     uint32_t record_want, record_writing, record_done; /* versions of its record: instance.h */
     uint32_t park_mark; /* newest session number when a delivery was last parked */
     uint16_t tenant_n, name_n;
-    uint8_t idle_owed;  /* sockets that wait for a going_idle_ack */
-    bool flipped;       /* asleep: deliveries are only kept */
     bool seen;          /* it has shaken hands at least once */
     bool forgot_chats;  /* some of its chats are no longer in memory: chats.h */
     bool closing_older; /* close_older() is on the stack */
@@ -70,9 +68,8 @@ struct instance *instance_get(struct relay *r, struct str tenant, struct str nam
 struct instance *instance_find(struct relay *r, struct str tenant,
                                struct str name); /* NULL: none */
 
-/* Sleep or wake, remembered durably. */
-void instance_flip(struct instance *i, bool flipped);
-void instance_seen(struct instance *i); /* a handshake */
+void instance_seen(struct instance *i);   /* a handshake */
+void instance_record(struct instance *i); /* what its record holds has changed: write it */
 void instance_record_retry(struct instance *i);
 bool instance_any_writing(const struct relay *r); /* some record is on its way to the disk */
 

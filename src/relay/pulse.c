@@ -44,7 +44,7 @@ static int64_t next_deadline(const struct session *s)
     if (pings_unanswered(s))
         due = min64(due, s->quiet_since_ms +
                              (s->state == SESSION_RECEIVING ? lim->pong_patience_ms : far));
-    if (flight_count(s->flight) > 0 && s->state != SESSION_OLD && s->state != SESSION_IDLE)
+    if (flight_count(s->flight) > 0 && s->state != SESSION_OLD && s->state != SESSION_ASLEEP)
         due = min64(due, s->ack_since_ms + (s->state == SESSION_DEAF ? far : lim->ack_patience_ms));
     if (s->state == SESSION_OLD || s->state == SESSION_NEW)
         due = min64(due, s->since_ms + lim->old_socket_ms);

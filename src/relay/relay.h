@@ -60,7 +60,7 @@ struct relay_env { /* borrowed for the life of the relay */
     struct outside *outside; /* where actions go */
 };
 
-/* Blocks: loads mailboxes, flips, chats and keys from the store. */
+/* Blocks: loads instances, mailboxes, chats and keys from the store. */
 enum bh_err relay_open(const struct relay_env *env, const struct relay_limits *limits,
                        struct relay **ret_r, char *ret_why) BH_MUST_USE;
 /* Runs no callback and calls no wire.  Before it, the store is closed (operations under way are freed
@@ -107,7 +107,7 @@ struct relay_counters {
     uint64_t sessions_opened, sessions_away, frames_malformed, frames_unknown;
     uint64_t actions, actions_refused, actions_limited, actions_timed_out;
     uint64_t interrupts_in, interrupts_out, interrupts_dropped;
-    uint64_t pokes, pokes_failed, flips;
+    uint64_t pokes, pokes_failed, sleeps;
 };
 const struct relay_counters *relay_counters(const struct relay *r);
 
@@ -116,8 +116,8 @@ struct instance_view { /* strs and strings borrowed until the next call into the
     const char *state; /* live, away, asleep, never */
     size_t sessions;
     uint64_t entries, bytes, unacked, parked;
-    int64_t oldest_ms, last_inbound_ms, last_outbound_ms, flipped_ms,
-        last_poke_ms; /* wall; 0: never */
+    int64_t oldest_ms, last_inbound_ms, last_outbound_ms; /* wall; 0: never */
+    int64_t asleep_since_ms, last_poke_ms;                /* wall; 0: awake, never */
     bool wake_url;
     const char *last_poke_problem; /* NULL: fine or never */
 };

@@ -26,12 +26,12 @@ static const struct {
     const char *name;
     unsigned next; /* bit set of states that may follow */
 } states[] = {
-    [SESSION_NEW] = {"new", B(RECEIVING) | B(IDLE) | B(CLOSING)},
-    [SESSION_RECEIVING] = {"receiving", B(MUTE) | B(DEAF) | B(IDLE) | B(OLD) | B(CLOSING)},
-    [SESSION_MUTE] = {"mute", B(RECEIVING) | B(DEAF) | B(IDLE) | B(OLD) | B(CLOSING)},
-    [SESSION_DEAF] = {"deaf", B(RECEIVING) | B(IDLE) | B(OLD) | B(CLOSING)},
-    [SESSION_IDLE] = {"idle", B(RECEIVING) | B(CLOSING)},
-    [SESSION_OLD] = {"old", B(RECEIVING) | B(IDLE) | B(CLOSING)},
+    [SESSION_NEW] = {"new", B(RECEIVING) | B(ASLEEP) | B(CLOSING)},
+    [SESSION_RECEIVING] = {"receiving", B(MUTE) | B(DEAF) | B(ASLEEP) | B(OLD) | B(CLOSING)},
+    [SESSION_MUTE] = {"mute", B(RECEIVING) | B(DEAF) | B(ASLEEP) | B(OLD) | B(CLOSING)},
+    [SESSION_DEAF] = {"deaf", B(RECEIVING) | B(ASLEEP) | B(OLD) | B(CLOSING)},
+    [SESSION_ASLEEP] = {"asleep", B(RECEIVING) | B(CLOSING)},
+    [SESSION_OLD] = {"old", B(RECEIVING) | B(ASLEEP) | B(CLOSING)},
     [SESSION_CLOSING] = {"closing", 0},
 };
 
@@ -185,12 +185,9 @@ void session_receive(struct session *s)
         session_arm(was);
         i->receiver = NULL;
     }
-    if (s->idle_owed)
-        i->idle_owed--;
-    s->idle_owed = s->idle_acked = false;
     list_move(&s->by_inst, &i->sessions);
     instance_seen(i);
-    instance_flip(i, false);
+    sleep_end(s);
     take_over(s);
     log_info(&s->log, "receives: waiting=%u parked=%u", mailbox_waiting(&i->mb), i->mb.parked);
 }
@@ -228,17 +225,15 @@ static void leave(struct session *s, bool planned)
     struct session *heir = NULL;
 
     timer_stop(r->env.clock, &s->tick);
-    if (s->idle_owed)
-        i->idle_owed--;
-    s->idle_owed = false;
-    if (!planned && !s->idle_acked && !r->draining)
+    sleep_leave(s);
+    if (!planned && !s->sleep_acked && !r->draining)
         count_attempts(s);
     session_enter(s, SESSION_CLOSING);
     requests_orphan(s);
     if (i->receiver == s) {
         i->receiver = NULL;
         fetch_drop(i);
-        heir = i->flipped || r->draining ? NULL : successor(i);
+        heir = i->sleep.asleep || r->draining ? NULL : successor(i);
     }
     if (heir != NULL)
         take_over(heir);
@@ -246,51 +241,9 @@ static void leave(struct session *s, bool planned)
     if (i->receiver == NULL) {
         delivery_drop_kept(i);
         wake_redialling(i);
-        if (i->flipped)
+        if (i->sleep.asleep)
             close_older(i);
     }
-}
-
-/* ---- sleeping ---- */
-
-void session_check_idle(struct instance *i)
-{
-    if (i->idle_owed == 0 || !delivery_safe_up_to(i, i->idle_mark))
-        return;
-    list_each (&i->sessions, it, nxt) {
-        struct session *s = list_entry(it, struct session, by_inst);
-        if (!s->idle_owed || i->record_done < s->idle_version)
-            continue;
-        s->idle_owed = false;
-        s->idle_acked = true;
-        i->idle_owed--;
-        frame_write_going_idle_ack(s->wire->ops->send_begin(s->wire));
-        s->wire->ops->send_end(s->wire);
-    }
-}
-
-void session_sleep(struct session *s)
-{
-    struct instance *i = s->inst;
-
-    if (s->state != SESSION_IDLE) {
-        if (i->receiver == s || i->receiver == NULL) {
-            i->receiver = NULL;
-            fetch_drop(i);
-            delivery_drop_kept(i);
-            instance_flip(i, true);
-        }
-        /* An older socket too: what it was sent must be safe before it is told it may go. */
-        i->idle_mark = delivery_next_id(i->relay) - 1;
-        session_enter(s, SESSION_IDLE);
-        s->idle_version = i->record_want;
-        log_info(&s->log, "going idle: flipped=%d unacked=%llu", i->flipped,
-                 (unsigned long long)flight_rows(s->flight));
-    }
-    if (!s->idle_owed)
-        i->idle_owed++;
-    s->idle_owed = true;
-    session_check_idle(i);
 }
 
 /* ---- opening and closing ---- */

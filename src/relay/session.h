@@ -6,14 +6,14 @@
  *       newest closed   |   a newer socket shook hands
  *                      OLD <----------- RECEIVING, MUTE, DEAF
  *
- *      every state but CLOSING --going_idle--> IDLE --hello--> RECEIVING
+ *      every state but CLOSING --going_idle--> ASLEEP --hello--> RECEIVING
  *      every state --close--> CLOSING, freed by session_closed()
  *
  * The instance's receiver is the session in RECEIVING, MUTE or DEAF: there is one at most, and only
- * in RECEIVING does the pump run.  OLD and IDLE sockets still get results and interrupts of their
+ * in RECEIVING does the pump run.  OLD and ASLEEP sockets still get results and interrupts of their
  * own requests, and their acks count.
  *
- * A session is small because most are idle: what only busy ones need is allocated when needed.
+ * A session is small because most are quiet: what only busy ones need is allocated when needed.
  */
 #pragma once
 #include "base/log.h"
@@ -31,7 +31,7 @@ enum session_state {
     SESSION_RECEIVING,
     SESSION_MUTE,
     SESSION_DEAF,
-    SESSION_IDLE,
+    SESSION_ASLEEP,
     SESSION_OLD,
     SESSION_CLOSING,
 };
@@ -58,12 +58,12 @@ struct session {
     int64_t malformed_since_ms; /* when the current run of bad frames began */
     uint32_t number;            /* order of opening */
     uint32_t ping_no, pong_no;
-    uint32_t idle_version; /* of the instance's record that its going_idle waits for */
+    uint32_t sleep_version; /* of the instance's record that its going_idle waits for */
     struct acking_signs acking;
     uint16_t n_requests, n_again;
-    uint8_t state;              /* enum session_state; written by session_enter() only */
-    uint8_t malformed;          /* bad frames in the current run */
-    bool idle_owed, idle_acked; /* going_idle_ack */
+    uint8_t state;                /* enum session_state; written by session_enter() only */
+    uint8_t malformed;            /* bad frames in the current run */
+    bool sleep_owed, sleep_acked; /* its going_idle_ack: sleep.h */
 };
 
 struct sessions *sessions_new(void);
@@ -78,8 +78,6 @@ void session_close(struct session *s, enum close_reason why); /* twice is normal
 
 /* It is the newest to shake hands: it receives from now on. */
 void session_receive(struct session *s);
-/* Asleep, unless another socket of the instance receives. */
-void session_sleep(struct session *s);
 
 /* True when @id went down this socket. */
 bool session_has_sent(const struct session *s, uint64_t id);
@@ -87,5 +85,3 @@ bool session_has_sent(const struct session *s, uint64_t id);
 bool session_anyone_has(const struct instance *i, uint64_t id);
 /* @id is settled: no socket of @i waits for it. */
 void session_forget_all(struct instance *i, uint64_t id);
-/* Send the going_idle_acks that have become true. */
-void session_check_idle(struct instance *i);

@@ -42,7 +42,7 @@ static void view(struct instance *i, struct instance_view *ret)
         .oldest_ms = oldest_ms(i),
         .last_inbound_ms = i->last_inbound_ms,
         .last_outbound_ms = i->last_outbound_ms,
-        .flipped_ms = i->flipped ? i->flipped_ms : 0,
+        .asleep_since_ms = i->sleep.asleep ? i->sleep.since_ms : 0,
         .last_poke_ms = i->wake.last_wall_ms,
         .wake_url = facts_wake_url(facts, instance_tenant(i), instance_id(i)) != NULL,
         .last_poke_problem = i->wake.problem,

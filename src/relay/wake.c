@@ -27,7 +27,7 @@ void wake_done(struct instance *i)
 static const char *reason_to_poke(const struct instance *i)
 {
     if (i->relay->draining || instance_is_live(i) || mailbox_waiting(&i->mb) == 0 ||
-        (!i->flipped && !i->seen))
+        (!i->sleep.asleep && !i->seen))
         return NULL;
     return facts_wake_url(i->relay->env.facts, instance_tenant(i), instance_id(i));
 }
@@ -51,7 +51,7 @@ void wake_want(struct instance *i)
 
     if (i->wake.poking || reason_to_poke(i) == NULL)
         return;
-    plan(i, !i->flipped && i->wake.not_before_ms > now_ms ? i->wake.not_before_ms : now_ms);
+    plan(i, !i->sleep.asleep && i->wake.not_before_ms > now_ms ? i->wake.not_before_ms : now_ms);
 }
 
 void wake_redialling(struct instance *i)

@@ -69,13 +69,13 @@ int main(int argc, char **argv)
         sum.sends += r.sends;
         sum.crashes += r.crashes;
         sum.pokes += r.pokes;
-        sum.flips += r.flips;
+        sum.sleeps += r.sleeps;
         sum.repeats += r.repeats;
     }
     printf("%" PRIu64 " seeds kept every promise in %ld s: %" PRIu64 " steps, %" PRIu64
            " checks, %" PRIu64 " frames, %" PRIu64 " crashes, %" PRIu64 " pokes, %" PRIu64
-           " flips, %" PRIu64 " repeats\n",
+           " sleeps, %" PRIu64 " repeats\n",
            seeds, (long)(time(NULL) - start), sum.steps, sum.checks, sum.sends, sum.crashes,
-           sum.pokes, sum.flips, sum.repeats);
+           sum.pokes, sum.sleeps, sum.repeats);
     return 0;
 }

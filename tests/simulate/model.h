@@ -6,7 +6,7 @@
  *   3. on one socket, ids only grow: in order, nothing twice; and nothing older that is still owed
  *      is skipped
  *   4. nobody receives what was not routed to them
- *   5. a going_idle_ack means: the flip is on disk, and so is all that was sent and not acked
+ *   5. a going_idle_ack means: the sleep is on disk, and so is all that was sent and not acked
  */
 #pragma once
 #include "base/str.h"

@@ -232,7 +232,7 @@ static void socket_sleep(struct world *w, struct sim_socket **slot, struct peer 
         world_say(w, "  socket %u goes idle", s->seen.number);
         s->idle_sent = true;
         p->wants_sleep = true;
-        w->result.flips++;
+        w->result.sleeps++;
         say(s, "{\"type\": \"going_idle\"}\n");
     } else if (s->idle_acked) {
         socket_ack(w, s, PEER_ACKS); /* a clean leaver has acked what it read */

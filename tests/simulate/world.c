@@ -80,7 +80,7 @@ static void halt(struct world *w)
     clock_set(w->clock, w->now_ms, 1800000000000 + w->now_ms);
 }
 
-/* The flip survives: who was told "you sleep" is asleep for the next process too. */
+/* Sleep survives: who was told "you sleep" is asleep for the next process too. */
 static void check_sleepers(struct world *w)
 {
     for (unsigned i = 0; i < MODEL_INSTANCES && w->relay != NULL; i++) {

@@ -11,7 +11,7 @@
 struct world_result {
     bool ok;
     char broken[256];
-    uint64_t steps, checks, sends, crashes, pokes, flips, repeats;
+    uint64_t steps, checks, sends, crashes, pokes, sleeps, repeats;
 };
 
 /* @trace: print every step to stderr. */

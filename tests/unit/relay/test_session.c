@@ -146,7 +146,7 @@ static void going_idle_is_acked_only_when_all_that_was_sent_is_acked_or_on_disk(
     rig.tap.refuse = false;
     sleep_now(f);
     assert_int_equal(inbound(f), 2);
-    assert_int_equal(count_with(f, IDLE_ACK), 0); /* the flip is on disk, e1 is not */
+    assert_int_equal(count_with(f, IDLE_ACK), 0); /* the sleep is on disk, e1 is not */
     advance(1000);
     assert_int_equal(count_with(f, IDLE_ACK), 1);
     assert_int_equal(rows(), 1);
@@ -170,7 +170,7 @@ static void a_stream_of_events_does_not_hold_the_idle_ack_back(void **state)
     rig.tap.hold = true;
     for (int i = 0; i < 5; i++)
         offer("a", (const char[][3]){"f0", "f1", "f2", "f3", "f4"}[i]);
-    turn(); /* the flip was written before the tap closed; these are not on disk */
+    turn(); /* the sleep was written before the tap closed; these are not on disk */
     assert_int_equal(count_with(f, IDLE_ACK), 1);
     rig_release();
 }
@@ -181,7 +181,7 @@ static void going_idle_twice_is_acked_twice_and_flips_once(void **state)
     sleep_now(f);
     sleep_now(f);
     assert_int_equal(count_with(f, IDLE_ACK), 2);
-    assert_int_equal(relay_counters(rig.relay)->flips, 1);
+    assert_int_equal(relay_counters(rig.relay)->sleeps, 1);
 }
 
 static void going_idle_before_hello_is_legal(void **state)
@@ -435,7 +435,7 @@ static void a_gateway_that_only_falls_asleep_and_wakes_is_closed_with_1008(void 
 }
 
 static struct buf nowhere;
-static size_t n_closed;
+static size_t n_closed, n_sleep_acks;
 static void mute_send(struct wire *l, struct str message)
 {
 }
@@ -446,6 +446,7 @@ static struct buf *mute_begin(struct wire *l)
 }
 static void mute_end(struct wire *l)
 {
+    n_sleep_acks += str_contains(buf_str(&nowhere), STR("going_idle_ack"));
 }
 static void mute_ping(struct wire *l, uint32_t number)
 {
@@ -455,9 +456,37 @@ static void mute_close(struct wire *l, enum close_reason why)
     n_closed += contract_closes[why].code == 1012;
 }
 
+static const struct wire_ops mute_ops = {mute_send, mute_begin, mute_end, mute_ping, mute_close};
+
+static void two_hundred_and_fifty_six_sockets_may_wait_for_their_going_idle_ack(void **state)
+{
+    static struct wire wires[256];
+    static struct session *sessions[ARRAY_LEN(wires)];
+    size_t n = ARRAY_LEN(wires);
+
+    log_setup(LOG_WARN, false);
+    connect_as("gw-a"); /* its record is there */
+    rig.tap.hold = true;
+    n_sleep_acks = 0;
+    for (size_t i = 0; i < n; i++) {
+        wires[i].ops = &mute_ops;
+        sessions[i] = session_open(rig.relay, facts_gateway(rig.facts, STR("gw-a")), &wires[i]);
+        session_data(sessions[i], STR("{\"type\":\"hello\",\"platform\":\"web\"}\n"));
+        session_data(sessions[i], STR("{\"type\":\"going_idle\"}\n"));
+        if (i % 100 == 99)
+            advance(20000); /* it may not fall asleep more often than that */
+    }
+    assert_int_equal(n_sleep_acks, 0);
+    rig_release();
+    assert_int_equal(n_sleep_acks, n);
+    for (size_t i = 0; i < n; i++)
+        session_closed(sessions[i], 1000);
+    log_setup(LOG_INFO, false);
+    buf_done(&nowhere);
+}
+
 static void any_number_of_older_sockets_closes_with_the_sleeper(void **state)
 {
-    static const struct wire_ops ops = {mute_send, mute_begin, mute_end, mute_ping, mute_close};
     static struct wire wires[60000];
     static struct session *sessions[ARRAY_LEN(wires)];
     size_t n = ARRAY_LEN(wires);
@@ -465,7 +494,7 @@ static void any_number_of_older_sockets_closes_with_the_sleeper(void **state)
     log_setup(LOG_WARN, false);
     n_closed = 0;
     for (size_t i = 0; i < n; i++) {
-        wires[i].ops = &ops;
+        wires[i].ops = &mute_ops;
         sessions[i] = session_open(rig.relay, facts_gateway(rig.facts, STR("gw-a")), &wires[i]);
         session_data(sessions[i], STR("{\"type\":\"hello\",\"platform\":\"web\"}\n"));
     }
@@ -594,6 +623,7 @@ int main(void)
         PROMISE(the_first_ack_clears_the_mark),
         PROMISE(malformed_frames_are_counted_and_ten_in_a_minute_close_with_1008),
         PROMISE(a_gateway_that_only_falls_asleep_and_wakes_is_closed_with_1008),
+        PROMISE(two_hundred_and_fifty_six_sockets_may_wait_for_their_going_idle_ack),
         PROMISE(any_number_of_older_sockets_closes_with_the_sleeper),
         PROMISE(unknown_frames_are_ignored_and_counted),
         PROMISE(a_frame_over_the_limit_costs_no_memory_and_counts_as_malformed),
