@@ -188,7 +188,6 @@ enum bh_err host_open_platform(struct host *h, const struct platform_settings *c
     b->outlet = (struct outlet){.platform = ops->name,
                                 .bot = p->bot,
                                 .descriptor = ops->descriptor,
-                                .remote = ops->remote,
                                 .secret_chats = ops->secret_chats,
                                 .knows_sight = ops->sees != NULL};
     h->open = xrealloc(h->open, (h->n_open + 1) * sizeof(struct open_bot *));

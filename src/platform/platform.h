@@ -36,13 +36,9 @@ struct platform_ops {
     const char *name;                    /* "telegram": config value, log tag, metric label */
     const struct config_section *config; /* its keys in an entry of `platforms:`; base/config.h */
     const struct descriptor *descriptor; /* what this platform can do */
-    bool
-        remote; /* acting leaves this machine: what is under way when bellhop dies is reported to its
-                  * gateway as "may have been delivered" at the next start */
-
-    bool
-        secret_chats; /* chat ids cannot be guessed and act() knows its own: an instance that holds the
-                        * bot's route and names one was told of it, so the relay need not remember them all */
+    /* Chat ids cannot be guessed and act() knows its own: an instance that holds the bot's route and
+     * names one was told of it, so the relay need not remember them all. */
+    bool secret_chats;
 
     /* Build and start.  @cfg is the adapter's own struct as @config filled and checked it, borrowed for
      * the life of the platform.  @ret_why (256 bytes) tells the operator what to fix. */

@@ -15,8 +15,6 @@
 struct outlet { /* what the heart may know of it; lives while it is served */
     const char *platform, *bot;
     const struct descriptor *descriptor;
-    bool remote;       /* acting leaves this machine: what is under way when bellhop dies may have
-                        * happened */
     bool secret_chats; /* chat ids cannot be guessed and act() knows its own: an instance that holds
                         * the bot's route and names one was told of it, so the heart need not
                         * remember them all */

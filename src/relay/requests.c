@@ -28,7 +28,7 @@ struct request {
     size_t result_at, result_n; /* its frame in requests->results, while told */
     uint32_t index;
     uint16_t id_n;
-    bool recorded; /* its record is on disk or on its way */
+    bool recorded; /* an older database has a record of it */
     char id[];
 };
 
@@ -61,40 +61,6 @@ struct requests *requests_new(struct relay *r)
     return q;
 }
 
-/* ---- the record of what is under way ---- */
-
-#define NS_OUTBOUND "outbound"
-
-static void record(struct relay *r, const struct request *req, enum store_kv_verb verb,
-                   struct str value)
-{
-    struct buf key = BUF_INIT;
-
-    buf_add_str(&key, instance_key(req->inst));
-    buf_add_c(&key, '\x1f');
-    buf_add(&key, req->id, req->id_n);
-    struct store_kv item = {.verb = verb, .ns = NS_OUTBOUND, .key = buf_str(&key), .value = value};
-    store_put(r->env.store, &item, 1, false, NULL, NULL);
-    buf_done(&key);
-}
-
-static void record_begin(struct relay *r, struct request *req, const struct action *a,
-                         const struct outlet *at)
-{
-    struct buf value = BUF_INIT;
-    struct jw w = jw_begin(&value);
-
-    jw_obj(&w);
-    jw_kstr(&w, "platform", str_of(at->platform));
-    jw_kstr(&w, "op", str_of(action_op_name(a->op)));
-    jw_kstr(&w, "chat", a->chat_id);
-    jw_ki64(&w, "at", clock_wall_ms(r->env.clock));
-    jw_end_obj(&w);
-    record(r, req, KV_PUT, buf_str(&value));
-    req->recorded = true;
-    buf_done(&value);
-}
-
 /* ---- requests ---- */
 
 static void request_free(struct requests *q, struct request *req)
@@ -114,11 +80,25 @@ static void request_free(struct requests *q, struct request *req)
     free(req);
 }
 
-/* It is over: nothing of it needs to be known after a crash. */
+/* Older databases have a record of each request that was under way, under this name. */
+#define NS_BEFORE "outbound"
+
+static void delete_record(struct relay *r, const struct request *req)
+{
+    struct buf key = BUF_INIT;
+
+    buf_add_str(&key, instance_key(req->inst));
+    buf_add_c(&key, '\x1f');
+    buf_add(&key, req->id, req->id_n);
+    struct store_kv item = {.verb = KV_DELETE, .ns = NS_BEFORE, .key = buf_str(&key)};
+    store_put(r->env.store, &item, 1, false, NULL, NULL);
+    buf_done(&key);
+}
+
 static void request_end(struct requests *q, struct request *req)
 {
     if (req->recorded)
-        record(q->relay, req, KV_DELETE, STR_NULL);
+        delete_record(q->relay, req);
     request_free(q, req);
 }
 
@@ -343,7 +323,7 @@ static void on_record(void *ctx, struct str key, struct str value)
 
 enum bh_err requests_load(struct relay *r)
 {
-    return r->env.store->ops->load_records(r->env.store, NS_OUTBOUND, on_record, r);
+    return r->env.store->ops->load_records(r->env.store, NS_BEFORE, on_record, r);
 }
 
 /* ---- starting ---- */
@@ -388,8 +368,6 @@ static void start(struct session *s, struct str id, const struct action *a)
     struct request *req = request_new(r->requests, s, id);
     struct action_id aid = {req->index, r->requests->slots[req->index].generation};
     struct action_from from = {instance_tenant(s->inst), instance_id(s->inst), id};
-    if (to.outlet->remote && a->op != ACTION_TYPING && a->op != ACTION_GET_CHAT_INFO)
-        record_begin(r, req, a, to.outlet);
     struct action timed = *a;
     timed.deadline_ms = req->due_ms;
     r->env.outside->act(r->env.outside, to.outlet, aid, &from,

@@ -5,11 +5,8 @@
  * that one has gone, to the instance's receiver, or, for as long as the client still waits, to the
  * next one.
  *
- * A request to a remote platform that changes something is on disk while it is under way (namespace
- * "outbound", key tenant \x1f instance \x1f requestId; what is said is not kept).  The record is
- * written before the platform is asked, and the store keeps the order of writes, so an adapter that
- * waits for a write of its own before it sends knows that this one is safe too.  What is found at
- * start was cut off: whoever still waits for it is told "timed out", once.
+ * Whoever acts keeps on disk what must not happen twice (the platforms' sender), and reports what was
+ * cut off at the next start through relay_cut_off(): whoever still waits for it is told, once.
  */
 #pragma once
 #include "base/err.h"

@@ -191,7 +191,6 @@ const struct platform_ops discord_ops = {
     .name = "discord",
     .config = &discord_config,
     .descriptor = &descriptor,
-    .remote = true,
     .open = discord_open,
     .act = discord_act,
     .sees = discord_sees,

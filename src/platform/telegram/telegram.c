@@ -147,7 +147,6 @@ const struct platform_ops telegram_ops = {
     .name = "telegram",
     .config = &telegram_config,
     .descriptor = &tg_descriptor,
-    .remote = true,
     .open = tg_open,
     .act = tg_act,
     .http = tg_webhook,

@@ -79,7 +79,6 @@ const struct platform_ops twilio_ops = {
     .name = "twilio",
     .config = &twilio_config,
     .descriptor = &descriptor,
-    .remote = true,
     .open = twilio_open,
     .act = webhook_bot_act,
     .http = twilio_http,

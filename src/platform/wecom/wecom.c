@@ -74,7 +74,6 @@ const struct platform_ops wecom_ops = {
     .name = "wecom",
     .config = &wecom_config,
     .descriptor = &descriptor,
-    .remote = true,
     .open = wecom_open,
     .act = webhook_bot_act,
     .http = wecom_http,

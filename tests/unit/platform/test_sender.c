@@ -92,6 +92,7 @@ void host_cut_off(struct host *h, const struct action_from *from, const char *er
 
 static void count_record(void *ctx, struct str key, struct str value)
 {
+    assert_false(str_contains(value, STR("one"))); /* what is said is not kept */
     ++*(int *)ctx;
 }
 
@@ -629,6 +630,21 @@ static void the_record_is_on_disk_before_anything_leaves_and_goes_with_the_answe
     wait_for(n_records("outgoing") == 0);
 }
 
+static void typing_and_lookups_leave_no_record(void **state)
+{
+    struct action_from from = {STR("acme"), STR("bot1"), STR("r")};
+    const enum action_op ops[] = {ACTION_TYPING, ACTION_GET_CHAT_INFO};
+
+    for (uint32_t i = 0; i < ARRAY_LEN(ops); i++) {
+        struct action a = {.op = ops[i], .chat_id = STR("a")};
+        w.n_heard = 0;
+        sender_act(w.sender, &note_new("a", "one")->out,
+                   &(struct sender_order){.id = {.index = i}, .from = &from, .action = &a});
+        wait_for(w.results[i].success);
+        assert_int_equal(w.records_when_heard, 0);
+    }
+}
+
 static void a_send_costs_two_store_operations(void **state)
 {
     struct store_stats before, after;
@@ -838,6 +854,7 @@ int main(void)
         T(what_was_called_off_never_leaves_and_tells_nobody),
         T(the_newer_takes_the_place_of_what_waits),
         T(the_record_is_on_disk_before_anything_leaves_and_goes_with_the_answer),
+        T(typing_and_lookups_leave_no_record),
         T(a_send_costs_two_store_operations),
         T(what_a_crash_cut_off_is_reported_and_not_done_blindly),
         T(what_was_found_is_found_again_until_it_is_forgotten),

@@ -549,10 +549,8 @@ static int setup_with(const struct relay_limits *lim)
     rig.waker.poke = rig_poke;
     rig.outside = (struct outside){rig_find, rig_act, rig_sees, rig_changed};
     rig.web = (struct outlet){.platform = "web", .bot = "lobby", .descriptor = &web_descriptor};
-    rig.telegram = (struct outlet){.platform = "telegram",
-                                   .bot = "tg",
-                                   .descriptor = &telegram_descriptor,
-                                   .remote = true};
+    rig.telegram =
+        (struct outlet){.platform = "telegram", .bot = "tg", .descriptor = &telegram_descriptor};
     add_gateway("gw-a", "ann", "http://wake.example/ann", NULL, NULL);
     add_gateway("gw-b", "bob", NULL, NULL, NULL);
     add_route("a", "ann");
