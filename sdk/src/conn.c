@@ -34,6 +34,8 @@ bool gwc_conn_dial(struct gwc_conn *c, const char *url, const char *ca_file, int
     if (!c->curl_ready)
         c->curl_ready =
             curl_global_init(CURL_GLOBAL_DEFAULT) == CURLE_OK; /* counted, thread-safe */
+    if (!c->curl_ready)
+        return false; /* where it is loaded late: not now */
     c->multi = curl_multi_init();
     c->easy = curl_easy_init();
     if (c->multi == NULL || c->easy == NULL)

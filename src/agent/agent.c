@@ -361,6 +361,10 @@ int agent_run(const struct agent_options *opt)
         return MISUSED;
     }
     a.loop = loop_new();
+    if (a.loop == NULL) {
+        bhgw_free(a.gw);
+        return FAILED;
+    }
     a.clock = loop_clock(a.loop);
     a.envp = bare_environment();
     a.parser = json_parser_new();

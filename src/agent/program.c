@@ -294,7 +294,7 @@ static int spawn(pid_t *ret_pid, int in, int out, char *const argv[], char *cons
     return rc;
 }
 
-static struct program *adopt(struct loop *loop, pid_t pid, int in, int out,
+static struct program *adopt(struct loop *loop, pid_t pid, int pidfd, int in, int out,
                              const struct program_ops *ops, void *ctx)
 {
     struct program *p = xcalloc(1, sizeof *p);
@@ -303,9 +303,7 @@ static struct program *adopt(struct loop *loop, pid_t pid, int in, int out,
     fcntl(in, F_SETFL, O_NONBLOCK);
     fcntl(out, F_SETFL, O_NONBLOCK);
     p->line.limit = PROGRAM_MAX_LINE + READ_BYTES;
-    p->pidfd = pidfd_open(pid, 0);
-    if (p->pidfd < 0)
-        abort(); /* no descriptor left: like memory being gone */
+    p->pidfd = pidfd;
     timer_init(&p->patience, on_patience);
     p->on_in = loop_fd_add(loop, in, 0, on_writable, p);
     p->on_out = loop_fd_add(loop, out, LOOP_READ, on_output, p);
@@ -316,7 +314,7 @@ static struct program *adopt(struct loop *loop, pid_t pid, int in, int out,
 struct program *program_start(struct loop *loop, char *const argv[], char *const envp[],
                               const struct program_ops *ops, void *ctx, char *ret_why)
 {
-    int in[2] = {-1, -1}, out[2] = {-1, -1};
+    int in[2] = {-1, -1}, out[2] = {-1, -1}, pidfd = -1;
     pid_t pid = 0;
     int rc;
 
@@ -326,8 +324,13 @@ struct program *program_start(struct loop *loop, char *const argv[], char *const
         rc = spawn(&pid, in[0], out[1], argv, envp);
     close_fd(&in[0]);
     close_fd(&out[1]);
+    if (rc == 0 && (pidfd = pidfd_open(pid, 0)) < 0) {
+        rc = errno; /* no descriptor left: one we cannot watch must not run */
+        kill(-pid, SIGKILL);
+        waitpid(pid, NULL, 0);
+    }
     if (rc == 0)
-        return adopt(loop, pid, in[1], out[0], ops, ctx);
+        return adopt(loop, pid, pidfd, in[1], out[0], ops, ctx);
     snprintf(ret_why, 256, "%s: %s", argv[0], strerror(rc));
     close_fd(&in[1]);
     close_fd(&out[0]);

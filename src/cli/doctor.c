@@ -279,7 +279,9 @@ static void check_stopped(struct doctor *d)
         return;
     }
     struct loop *loop = loop_new();
-    if (store_sqlite_open(loop, db, &store, why) != BH_OK) {
+    if (loop == NULL) {
+        found(d, BAD, "store", "no descriptor is left to open it");
+    } else if (store_sqlite_open(loop, db, &store, why) != BH_OK) {
         found(d, BAD, "store", "%s", why);
     } else {
         found(d, OK, "store", "%s opens", db);

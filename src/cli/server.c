@@ -210,7 +210,8 @@ static enum bh_err listen_all(struct server *s, char *why)
     buf_done(&admin);
     if (err != BH_OK)
         return err;
-    http_server_tag_last(s->http_server, front_admin_tag);
+    http_server_set_last(s->http_server,
+                         &(struct http_listener){.tag = front_admin_tag, .reserved = true});
     return state_dir_write_port(c->state_dir, http_server_port(s->http_server), why);
 }
 
@@ -222,6 +223,11 @@ enum bh_err server_open(struct server *s, struct config *cfg, char *ret_why)
                          .settings = settings_of(cfg),
                          .loop = loop_new(),
                          .rand = RAND_SYSTEM};
+    if (s->loop == NULL) {
+        snprintf(ret_why, 512, "no descriptor is left for the event loop");
+        config_free(cfg);
+        return BH_UNAVAILABLE;
+    }
     list_init(&s->waker.under_way);
     *ret_why = '\0';
     s->http_server = http_server_new(s->loop, &http_limits_default, front_handle, &s->front);

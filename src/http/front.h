@@ -72,6 +72,6 @@ struct front { /* all borrowed; filled by whoever wires the program */
     void *reload_ctx;
 };
 
-extern char front_admin_tag[]; /* marks the admin listener: http_server_tag_last() */
+extern char front_admin_tag[]; /* marks the admin listener: struct http_listener */
 
 void front_handle(void *ctx, struct http_req *req); /* an http_handler; @ctx is the front */

@@ -72,23 +72,38 @@ static void slot_give(struct http_server *s, uint32_t at)
     s->free_slot = at;
 }
 
+/* NULL: no memory for it. */
+static SSL *tls_new(SSL_CTX *ctx, int fd)
+{
+    SSL *ssl = SSL_new(ctx);
+
+    if (ssl != NULL && SSL_set_fd(ssl, fd) == 1) {
+        SSL_set_accept_state(ssl);
+        return ssl;
+    }
+    SSL_free(ssl);
+    ERR_clear_error();
+    return NULL;
+}
+
 struct conn *conn_new(struct listener *l, int fd)
 {
     struct http_server *s = l->server;
-    struct conn *c = xcalloc(1, sizeof *c);
+    SSL *ssl = l->tls != NULL ? tls_new(l->tls, fd) : NULL;
+    struct conn *c;
 
+    if (l->tls != NULL && ssl == NULL)
+        return NULL;
+    c = xcalloc(1, sizeof *c);
     c->server = s;
-    c->tag = l->tag;
+    c->tag = l->opt.tag;
+    c->reserved = l->opt.reserved;
     list_init(&c->link);
     c->slot = slot_take(s, c);
     s->n_conns++;
-    if (l->tls != NULL) {
-        c->is_tls = true;
-        c->ssl = SSL_new(l->tls);
-        if (c->ssl == NULL || SSL_set_fd(c->ssl, fd) != 1)
-            abort(); /* both fail for want of memory only */
-        SSL_set_accept_state(c->ssl);
-    }
+    s->n_reserved += c->reserved;
+    c->is_tls = ssl != NULL;
+    c->ssl = ssl;
     ev_io_init(&c->io, on_io, fd, EV_READ);
     ev_io_start(s->ev, &c->io);
     conn_enter(c, CONN_HEAD);
@@ -179,6 +194,7 @@ void conn_free(struct conn *c)
     list_remove(&c->link);
     slot_give(s, c->slot);
     s->n_conns--;
+    s->n_reserved -= c->reserved;
     http_req_free(c);
     buf_done(&c->in);
     buf_done(&c->out);

@@ -53,7 +53,8 @@ struct listener {
     struct http_server *server; /* borrowed */
     SSL_CTX *tls;               /* owned; NULL: plain */
     char *path;                 /* owned; the file of a Unix socket, else NULL */
-    void *tag;
+    struct http_listener opt;
+    bool paused; /* accept found no descriptor: tried again with the next sweep */
 };
 
 struct conn_slot {
@@ -77,8 +78,8 @@ struct http_server {
     struct conn *dirty;      /* connections with something to do at the end of the turn */
     struct conn_slot *slots; /* owned */
     uint32_t n_slots, free_slot;
-    size_t n_conns;
-    bool draining, accept_paused;
+    size_t n_conns, n_reserved; /* all, and those of reserved listeners */
+    bool draining;
     struct http_req *spare_reqs; /* owned */
     size_t n_spare_reqs;
     struct buf spare_out[64]; /* owned; small buffers to write into */
@@ -112,6 +113,7 @@ struct conn {
     bool linger : 1;    /* the peer may be sending: close gently */
     bool is_v6 : 1, is_unix : 1;
     bool is_tls : 1;
+    bool reserved : 1; /* does not count for the limit of connections */
     /* of the request being handled, after struct http_req has gone */
     bool keep_alive : 1, is_head : 1, http_1_0 : 1;
     void *tag;        /* of the listener */
@@ -139,7 +141,8 @@ struct http_stream {
 };
 
 /* ---- conn.c: socket and TLS ---- */
-struct conn *conn_new(struct listener *l, int fd);
+struct conn *conn_new(struct listener *l,
+                      int fd); /* NULL: no memory for TLS; @fd is the caller's */
 void conn_enter(struct conn *c, enum conn_state next);
 /* Something was queued, or a state was left: look at this connection when the turn ends. */
 void conn_mark(struct conn *c);

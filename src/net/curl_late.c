@@ -3,7 +3,6 @@
 #include "net/curl_late.h"
 #include <dlfcn.h>
 #include <pthread.h>
-#include <stdlib.h>
 #include <string.h>
 #include "base/log.h"
 
@@ -11,40 +10,56 @@ static CURLcode load_then_init(long flags);
 
 struct curl_late curl_late = {.curl_global_init_f = load_then_init};
 
-static void fill(void *lib, const char *name, void *slot)
+static bool fill(void *lib, const char *name, void *slot)
 {
     void *at = dlsym(lib, name);
 
     if (at == NULL) {
         log_error(NULL, "libcurl.so.4 lacks %s: install libcurl4 7.85 or newer", name);
-        abort();
+        return false;
     }
     memcpy(slot, &at, sizeof at); /* from an object pointer to a function pointer */
+    return true;
 }
 
 /* The list again, as strings: # does not expand the macros of curl_late.h. */
-#define FILL(name) fill(lib, #name, &curl_late.name##_f);
+#define FILL(name) &&fill(lib, #name, &late.name##_f)
 
-static void load(void)
+static bool load(void)
 {
     void *lib = dlopen("libcurl.so.4", RTLD_NOW | RTLD_LOCAL);
+    struct curl_late late;
 
     if (lib == NULL) {
-        log_error(NULL, "libcurl cannot be loaded: %s: install libcurl4", dlerror());
-        abort();
+        log_error(
+            NULL,
+            "libcurl cannot be loaded: %s (install libcurl4, or raise the limit of open files)",
+            dlerror());
+        return false;
     }
-    CURL_LATE_EACH(FILL)
+    if (!(true CURL_LATE_EACH(FILL))) {
+        dlclose(lib);
+        return false;
+    }
+    curl_late = late;
+    return true;
 }
 
-void curl_late_load(void)
+bool curl_late_load(void)
 {
-    static pthread_once_t once = PTHREAD_ONCE_INIT;
+    static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
+    static bool loaded;
+    bool ok;
 
-    pthread_once(&once, load);
+    pthread_mutex_lock(&mutex);
+    if (!loaded)
+        loaded = load();
+    ok = loaded;
+    pthread_mutex_unlock(&mutex);
+    return ok;
 }
 
 static CURLcode load_then_init(long flags)
 {
-    curl_late_load();
-    return curl_global_init(flags);
+    return curl_late_load() ? curl_global_init(flags) : CURLE_FAILED_INIT;
 }

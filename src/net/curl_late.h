@@ -9,6 +9,7 @@
 #pragma once
 #define CURL_DISABLE_TYPECHECK
 #include <curl/curl.h>
+#include <stdbool.h>
 
 #define CURL_LATE_EACH(X) \
     X(curl_easy_cleanup) \
@@ -47,7 +48,9 @@ struct curl_late {
 };
 extern struct curl_late curl_late;
 
-void curl_late_load(void); /* aborts, with a sentence, when libcurl is not installed */
+/* Fill the table, once.  False, with a sentence in the log, when libcurl cannot be loaded now: not
+ * installed, or no descriptor left; the next call tries again.  From any thread. */
+bool curl_late_load(void);
 
 #define curl_easy_cleanup curl_late.curl_easy_cleanup_f
 #define curl_easy_getinfo curl_late.curl_easy_getinfo_f

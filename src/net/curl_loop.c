@@ -14,17 +14,18 @@ struct curl_sock {
     struct loop_fd *watch; /* owned */
 };
 
-static void global_init(void)
+bool curl_loop_global_init(void)
 {
-    curl_late_load();
-    if (curl_global_init(CURL_GLOBAL_DEFAULT) != CURLE_OK)
-        abort();
-}
+    static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
+    static bool done;
+    bool ok;
 
-void curl_loop_global_init(void)
-{
-    static pthread_once_t once = PTHREAD_ONCE_INIT;
-    pthread_once(&once, global_init);
+    pthread_mutex_lock(&mutex);
+    if (!done)
+        done = curl_late_load() && curl_global_init(CURL_GLOBAL_DEFAULT) == CURLE_OK;
+    ok = done;
+    pthread_mutex_unlock(&mutex);
+    return ok;
 }
 
 static void deliver(struct curl_loop *cl)
@@ -100,23 +101,25 @@ static int want_timer(CURLM *multi, long ms, void *ctx)
     return 0;
 }
 
-void curl_loop_init(struct curl_loop *cl, struct loop *loop, curl_loop_done_cb *done, void *ctx)
+bool curl_loop_init(struct curl_loop *cl, struct loop *loop, curl_loop_done_cb *done, void *ctx)
 {
-    curl_loop_global_init();
-    *cl = (struct curl_loop){.multi = curl_multi_init(), .loop = loop, .done = done, .ctx = ctx};
-    if (cl->multi == NULL)
-        abort();
+    *cl = (struct curl_loop){.loop = loop, .done = done, .ctx = ctx};
     timer_init(&cl->timer, on_timer);
+    if (!curl_loop_global_init() || (cl->multi = curl_multi_init()) == NULL)
+        return false;
     curl_multi_setopt(cl->multi, CURLMOPT_SOCKETFUNCTION, want_socket);
     curl_multi_setopt(cl->multi, CURLMOPT_SOCKETDATA, cl);
     curl_multi_setopt(cl->multi, CURLMOPT_TIMERFUNCTION, want_timer);
     curl_multi_setopt(cl->multi, CURLMOPT_TIMERDATA, cl);
     curl_multi_setopt(cl->multi, CURLMOPT_MAXCONNECTS, 64L);
+    return true;
 }
 
 void curl_loop_done(struct curl_loop *cl)
 {
     assert(!cl->delivering);
+    if (cl->multi == NULL)
+        return;
     curl_multi_cleanup(cl->multi);
     cl->multi = NULL;
     timer_stop(loop_clock(cl->loop), &cl->timer);

@@ -6,12 +6,13 @@
 #include "net/curl_late.h"
 
 #include "base/clock.h"
+#include "base/err.h"
 #include "net/loop.h"
 
 typedef void curl_loop_done_cb(void *ctx, CURL *easy, CURLcode code);
 
 struct curl_loop {
-    CURLM *multi;      /* owned */
+    CURLM *multi;      /* owned; NULL: not live */
     struct loop *loop; /* borrowed */
     struct timer timer;
     curl_loop_done_cb *done;
@@ -19,6 +20,10 @@ struct curl_loop {
     bool delivering;
 };
 
-void curl_loop_init(struct curl_loop *cl, struct loop *loop, curl_loop_done_cb *done, void *ctx);
+/* False when libcurl cannot be loaded or has no descriptor: try again later.  @cl is not live then,
+ * and curl_loop_done() does nothing. */
+bool curl_loop_init(struct curl_loop *cl, struct loop *loop, curl_loop_done_cb *done,
+                    void *ctx) BH_MUST_USE;
 void curl_loop_done(struct curl_loop *cl); /* all handles were removed before */
-void curl_loop_global_init(void);          /* once per process; harmless to repeat */
+/* Load and prepare libcurl, once per process; harmless to repeat.  False: not now. */
+bool curl_loop_global_init(void) BH_MUST_USE;

@@ -41,6 +41,7 @@ struct http_call {
     bool public_only, refused, too_long, delivering;
     http_done_cb *done;
     void *ctx;
+    struct timer stillborn; /* armed when the call could not even be begun; @easy is NULL then */
     char error[CURL_ERROR_SIZE];
 };
 
@@ -243,8 +244,6 @@ static struct http_call *call_new(CURL *easy, const struct http_fetch *f)
 {
     struct http_call *call = xcalloc(1, sizeof *call);
 
-    if (easy == NULL)
-        abort(); /* out of memory */
     list_init(&call->link);
     call->easy = easy;
     call->max_body = f->max_body != 0 ? f->max_body : DEFAULT_BODY;
@@ -268,6 +267,11 @@ static void call_free(struct http_call *call)
     struct http_client *c = call->client;
 
     list_remove(&call->link);
+    if (call->easy == NULL) {
+        timer_stop(loop_clock(c->loop), &call->stillborn);
+        free(call);
+        return;
+    }
     if (call->cl != NULL)
         curl_multi_remove_handle(call->cl->multi, call->easy);
     if (c != NULL && c->n_spare < MAX_SPARE) {
@@ -392,13 +396,17 @@ struct http_client *http_client_new(struct loop *loop)
     return c;
 }
 
-static void start(struct http_client *c)
+static bool start(struct http_client *c)
 {
     if (c->started)
-        return;
-    c->started = true;
-    curl_loop_init(&c->own, c->loop, on_done, c);
-    curl_loop_init(&c->strangers, c->loop, on_done, c);
+        return true;
+    c->started = curl_loop_init(&c->own, c->loop, on_done, c) &&
+                 curl_loop_init(&c->strangers, c->loop, on_done, c);
+    if (!c->started) {
+        curl_loop_done(&c->own);
+        curl_loop_done(&c->strangers);
+    }
+    return c->started;
 }
 
 void http_client_free(struct http_client *c)
@@ -416,20 +424,64 @@ void http_client_free(struct http_client *c)
     free(c);
 }
 
+static const char unavailable[] = "libcurl cannot be used now: no descriptor or memory left";
+
+static void on_stillborn(struct timer *t)
+{
+    struct http_call *call = container_of(t, struct http_call, stillborn);
+    struct http_result r = {.err = BH_UNAVAILABLE,
+                            .body = STR(""),
+                            .why = unavailable,
+                            .retry_after_ms = -1,
+                            .call = call};
+
+    call->delivering = true;
+    call->done(call->ctx, &r);
+    call_free(call);
+}
+
+static struct http_call *stillborn_new(struct http_client *c)
+{
+    struct http_call *call = xcalloc(1, sizeof *call);
+
+    list_init(&call->link);
+    timer_init(&call->stillborn, on_stillborn);
+    timer_set(loop_clock(c->loop), &call->stillborn, 0);
+    return call;
+}
+
+/* NULL: what libcurl needs is not there now. */
+static struct http_call *begin(struct http_client *c, const struct http_fetch *f)
+{
+    struct http_call *call;
+    CURL *easy;
+
+    if (!start(c))
+        return NULL;
+    easy = c->n_spare > 0 ? c->spare[--c->n_spare] : curl_easy_init();
+    if (easy == NULL)
+        return NULL;
+    call = call_new(easy, f);
+    call->client = c;
+    call->cl = call->public_only ? &c->strangers : &c->own;
+    if (curl_multi_add_handle(call->cl->multi, easy) == CURLM_OK)
+        return call;
+    call->cl = NULL;
+    call_free(call);
+    return NULL;
+}
+
 struct http_call *http_fetch(struct http_client *c, const struct http_fetch *f, http_done_cb *done,
                              void *ctx)
 {
-    start(c);
-    CURL *easy = c->n_spare > 0 ? c->spare[--c->n_spare] : curl_easy_init();
-    struct http_call *call = call_new(easy, f);
+    struct http_call *call = begin(c, f);
 
+    if (call == NULL)
+        call = stillborn_new(c);
     call->client = c;
-    call->cl = call->public_only ? &c->strangers : &c->own;
     call->done = done;
     call->ctx = ctx;
     list_append(&c->calls, &call->link);
-    if (curl_multi_add_handle(call->cl->multi, call->easy) != CURLM_OK)
-        abort(); /* out of memory, or a handle of ours added twice */
     return call;
 }
 
@@ -447,9 +499,13 @@ enum bh_err http_fetch_now(const struct http_fetch *f, int *ret_status, struct b
 {
     struct http_call *call;
     struct http_result r;
+    CURL *easy = curl_loop_global_init() ? curl_easy_init() : NULL;
 
-    curl_loop_global_init();
-    call = call_new(curl_easy_init(), f);
+    if (easy == NULL) {
+        snprintf(ret_why, 256, "%s", unavailable);
+        return BH_UNAVAILABLE;
+    }
+    call = call_new(easy, f);
     r = result_of(call, curl_easy_perform(call->easy));
     if (r.err == BH_OK) {
         *ret_status = r.status;

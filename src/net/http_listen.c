@@ -38,7 +38,7 @@ enum bh_err http_listen_tls(const struct http_tls *tls, SSL_CTX **ret_ctx, char 
     enum bh_err err = BH_REFUSED;
 
     if (ctx == NULL)
-        abort(); /* no memory at start-up */
+        return say(ret_why, "no memory for TLS");
     ERR_clear_error();
     SSL_CTX_set_min_proto_version(ctx, TLS1_2_VERSION);
     SSL_CTX_set_options(ctx, SSL_OP_NO_RENEGOTIATION | SSL_OP_IGNORE_UNEXPECTED_EOF);

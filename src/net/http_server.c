@@ -8,13 +8,14 @@
 #include <errno.h>
 #include <netinet/in.h>
 #include <stdlib.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
 #include "base/log.h"
 #include "base/rand.h"
 
-enum { ACCEPTS_PER_TURN = 256 };
+enum { ACCEPTS_PER_TURN = 256, MAX_RESERVED = 32 };
 
 const struct http_limits http_limits_default = {
     .head_bytes = 16 * 1024,
@@ -32,6 +33,20 @@ static void on_turn_end(void *ctx)
     conn_turn_end(ctx);
 }
 
+/* How many connections the limit of open files allows, with an eighth of it (64 to 1024) kept for
+ * the store, the admin socket and outbound calls. */
+static size_t connections_possible(void)
+{
+    struct rlimit files;
+    size_t n, reserve;
+
+    if (getrlimit(RLIMIT_NOFILE, &files) != 0 || files.rlim_cur == RLIM_INFINITY)
+        return SIZE_MAX;
+    n = (size_t)files.rlim_cur;
+    reserve = n / 8 < 64 ? 64 : n / 8 > 1024 ? 1024 : n / 8;
+    return n > reserve + 16 ? n - reserve : 16;
+}
+
 static struct http_limits fill_limits(const struct http_limits *given)
 {
     const struct http_limits *d = &http_limits_default;
@@ -43,6 +58,8 @@ static struct http_limits fill_limits(const struct http_limits *given)
     l.body_ms = l.body_ms != 0 ? l.body_ms : d->body_ms;
     l.keep_alive_ms = l.keep_alive_ms != 0 ? l.keep_alive_ms : d->keep_alive_ms;
     l.connections = l.connections != 0 ? l.connections : d->connections;
+    if (l.connections > connections_possible())
+        l.connections = connections_possible();
     return l;
 }
 
@@ -105,11 +122,17 @@ static void on_late(struct conn *c)
                                       : "the head of the request took too long");
 }
 
-static void accept_again(struct http_server *s)
+static bool accept_again(struct http_server *s)
 {
-    s->accept_paused = false;
-    list_each (&s->listeners, it, next)
-        ev_io_start(s->ev, &list_entry(it, struct listener, link)->io);
+    bool any = false;
+
+    list_each (&s->listeners, it, next) {
+        struct listener *l = list_entry(it, struct listener, link);
+        any = any || l->paused;
+        l->paused = false;
+        ev_io_start(s->ev, &l->io);
+    }
+    return any;
 }
 
 static void on_sweep(struct timer *t)
@@ -127,22 +150,29 @@ static void on_sweep(struct timer *t)
             on_late(c);
         }
     }
-    if (s->accept_paused)
-        accept_again(s);
-    if (s->n_conns > 0)
+    if (accept_again(s) || s->n_conns > 0)
         timer_set(s->clock, &s->sweep, s->sweep_ms);
 }
 
 /* ---- accepting ---- */
 
-static void pause_accept(struct http_server *s)
+static void pause_accept(struct listener *l)
 {
+    struct http_server *s = l->server;
+
     log_warn(NULL, "accept: %s; not accepting for a moment (raise the limit of open files)",
              strerror(errno));
-    s->accept_paused = true;
-    list_each (&s->listeners, it, next)
-        ev_io_stop(s->ev, &list_entry(it, struct listener, link)->io);
+    l->paused = true;
+    ev_io_stop(s->ev, &l->io);
     timer_set(s->clock, &s->sweep, s->sweep_ms);
+}
+
+static bool has_room(const struct listener *l)
+{
+    const struct http_server *s = l->server;
+
+    return l->opt.reserved ? s->n_reserved < MAX_RESERVED
+                           : s->n_conns - s->n_reserved < s->limits.connections;
 }
 
 static void turn_away(struct listener *l, int fd)
@@ -180,10 +210,19 @@ static void note_peer(struct conn *c, const struct sockaddr_storage *a)
     }
 }
 
+static void take_in(struct listener *l, int fd, const struct sockaddr_storage *from)
+{
+    struct conn *c = conn_new(l, fd);
+
+    if (c != NULL)
+        note_peer(c, from);
+    else
+        close(fd);
+}
+
 static void on_accept(struct ev_loop *ev, ev_io *w, int events)
 {
     struct listener *l = container_of(w, struct listener, io);
-    struct http_server *s = l->server;
 
     (void)ev, (void)events;
     for (int i = 0; i < ACCEPTS_PER_TURN; i++) {
@@ -192,15 +231,15 @@ static void on_accept(struct ev_loop *ev, ev_io *w, int events)
         int fd = accept4(w->fd, (struct sockaddr *)&from, &from_n, SOCK_NONBLOCK | SOCK_CLOEXEC);
         if (fd < 0) {
             if (errno == EMFILE || errno == ENFILE || errno == ENOBUFS || errno == ENOMEM)
-                pause_accept(s);
+                pause_accept(l);
             if (errno == ECONNABORTED || errno == EINTR)
                 continue;
             return;
         }
-        if (s->n_conns >= s->limits.connections)
-            turn_away(l, fd);
+        if (has_room(l))
+            take_in(l, fd, &from);
         else
-            note_peer(conn_new(l, fd), &from);
+            turn_away(l, fd);
     }
 }
 
@@ -233,10 +272,10 @@ enum bh_err http_server_listen(struct http_server *s, struct str where, const st
     return BH_OK;
 }
 
-void http_server_tag_last(struct http_server *s, void *tag)
+void http_server_set_last(struct http_server *s, const struct http_listener *l)
 {
     assert(!list_is_empty(&s->listeners));
-    list_entry(s->listeners.prev, struct listener, link)->tag = tag;
+    list_entry(s->listeners.prev, struct listener, link)->opt = *l;
 }
 
 int http_server_port(const struct http_server *s)

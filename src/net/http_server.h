@@ -31,7 +31,8 @@ struct http_limits {
     int64_t head_ms;       /* from first byte to end of head; default 10 s */
     int64_t body_ms;       /* from end of head to end of body; default 30 s */
     int64_t keep_alive_ms; /* between requests; default 75 s */
-    size_t connections;    /* default 65536; past it accept answers 503 */
+    size_t connections;    /* default 65536; past it accept answers 503.  Never so many that the
+                            * limit of open files leaves no reserve for store, admin and outbound */
 };
 extern const struct http_limits http_limits_default;
 
@@ -48,6 +49,13 @@ struct http_server *http_server_new(struct loop *loop, const struct http_limits 
  * (256 bytes) says what to fix. */
 enum bh_err http_server_listen(struct http_server *s, struct str where, const struct http_tls *tls,
                                int mode, char *ret_why) BH_MUST_USE;
+/* What is special about a listener; zeroed: nothing. */
+struct http_listener {
+    void *tag;     /* what http_listener_tag() tells the handler */
+    bool reserved; /* the operator's: answered also when everybody else's connections are at their
+                    * limit, 32 at a time */
+};
+void http_server_set_last(struct http_server *s, const struct http_listener *l); /* added last */
 /* The port of the first TCP listener, for "port 0". */
 int http_server_port(const struct http_server *s);
 /* Stop accepting, finish answers in progress, close idle connections.  WebSockets are left to
@@ -69,11 +77,7 @@ struct str http_peer(const struct http_req *r); /* "203.0.113.7", "unix" */
 bool http_is_upgrade(const struct http_req *r); /* asks for a WebSocket */
 bool http_is_tls(const struct http_req *r);
 struct http_id http_req_id(const struct http_req *r);
-void *http_listener_tag(const struct http_req *r); /* see http_server_tag_last() */
-
-/* Mark the listener added last, so that the handler can tell the admin socket
- * from the public one. */
-void http_server_tag_last(struct http_server *s, void *tag);
+void *http_listener_tag(const struct http_req *r); /* struct http_listener's */
 
 /* ---- answers: from the handler or any time later; the first one counts ---- */
 struct http_answer {

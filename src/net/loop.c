@@ -9,13 +9,19 @@
 #include "net/loop.h"
 
 #include <assert.h>
+#include <errno.h>
 #include <ev.h>
+#include <fcntl.h>
 #include <pthread.h>
 #include <signal.h>
 #include <stdlib.h>
+#include <string.h>
+#include <sys/epoll.h>
 #include <time.h>
+#include <unistd.h>
 
 #include "base/list.h"
+#include "base/log.h"
 
 struct call {
     loop_fn *fn;
@@ -101,14 +107,46 @@ static void on_posted(struct ev_loop *ev, ev_async *w, int events)
     l->reading.n = 0;
 }
 
+/* libev asks for descriptors only when a loop is made, and cannot tell that there are none. */
+static bool has_descriptors(void)
+{
+    int epoll = epoll_create1(EPOLL_CLOEXEC), pipes[2] = {-1, -1};
+    bool ok = epoll >= 0 && pipe2(pipes, O_CLOEXEC) == 0;
+
+    if (!ok)
+        log_error(NULL, "cannot make an event loop: %s (raise the limit of open files)",
+                  strerror(errno));
+    if (epoll >= 0)
+        close(epoll);
+    if (pipes[0] >= 0) {
+        close(pipes[0]);
+        close(pipes[1]);
+    }
+    return ok;
+}
+
+/* What is left: a descriptor that went between the look and the use, or a mistake of ours. */
+static void on_libev_failure(const char *what) EV_NOEXCEPT
+{
+    log_error(NULL, "%s: %s", what, strerror(errno));
+    exit(EXIT_FAILURE);
+}
+
 struct loop *loop_new(void)
 {
-    struct loop *l = xcalloc(1, sizeof *l);
+    struct loop *l;
 
     signal(SIGPIPE, SIG_IGN); /* a peer that went away is an EPIPE, never the end of us */
+    ev_set_syserr_cb(on_libev_failure);
+    if (!has_descriptors())
+        return NULL;
+    l = xcalloc(1, sizeof *l);
     l->ev = ev_loop_new(EVBACKEND_EPOLL | EVFLAG_NOENV);
-    if (l->ev == NULL)
-        abort(); /* no epoll, or no file descriptor left at start-up */
+    if (l->ev == NULL) {
+        log_error(NULL, "cannot make an event loop: %s", strerror(errno));
+        free(l);
+        return NULL;
+    }
     l->clock = clock_new();
     list_init(&l->signals);
     pthread_mutex_init(&l->mutex, NULL);

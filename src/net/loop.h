@@ -11,6 +11,7 @@
 struct loop;
 typedef void loop_fn(void *ctx);
 
+/* NULL, with a sentence in the log: no descriptor is left. */
 struct loop *loop_new(void);
 void loop_free(struct loop *l);           /* runs what was posted; every other thread has ended */
 struct clock *loop_clock(struct loop *l); /* borrowed; turned by the loop */

@@ -425,11 +425,11 @@ static void write_request(struct ws_client *c, struct str host, struct str targe
     buf_add_z(b, "\r\n");
 }
 
-static void set_up_curl(struct ws_client *c, const char *url, const char *ca_path, long timeout_ms)
+/* False: libcurl has no descriptor or memory left. */
+static bool set_up_curl(struct ws_client *c, const char *url, const char *ca_path, long timeout_ms)
 {
-    c->easy = curl_easy_init();
-    if (c->easy == NULL)
-        abort(); /* out of memory */
+    if (!curl_loop_init(&c->cl, c->loop, on_connected, c) || (c->easy = curl_easy_init()) == NULL)
+        return false;
     curl_easy_setopt(c->easy, CURLOPT_URL, url);
     curl_easy_setopt(c->easy, CURLOPT_CONNECT_ONLY, 1L);
     curl_easy_setopt(c->easy, CURLOPT_PROTOCOLS_STR, "http,https");
@@ -441,8 +441,7 @@ static void set_up_curl(struct ws_client *c, const char *url, const char *ca_pat
     curl_easy_setopt(c->easy, CURLOPT_ERRORBUFFER, c->error);
     if (ca_path != NULL)
         curl_easy_setopt(c->easy, CURLOPT_CAINFO, ca_path);
-    if (curl_multi_add_handle(c->cl.multi, c->easy) != CURLM_OK)
-        abort();
+    return curl_multi_add_handle(c->cl.multi, c->easy) == CURLM_OK;
 }
 
 struct ws_client *ws_client_open(struct loop *loop, const struct ws_client_options *opt,
@@ -458,11 +457,11 @@ struct ws_client *ws_client_open(struct loop *loop, const struct ws_client_optio
     c->ctx = ctx;
     timer_init(&c->timer, on_timer);
     ws_decoder_init(&c->decoder, false, opt->max_message != 0 ? opt->max_message : DEFAULT_MESSAGE);
-    curl_loop_init(&c->cl, loop, on_connected, c);
     timer_set(loop_clock(loop), &c->timer, timeout);
     if (split_url(str_of(opt->url), &url, &host, &target)) {
         write_request(c, host, target, opt->headers);
-        set_up_curl(c, buf_z(&url), opt->ca_path, (long)timeout);
+        if (!set_up_curl(c, buf_z(&url), opt->ca_path, (long)timeout))
+            enter_ended(c, 0, "libcurl cannot be used now: no descriptor or memory left");
     } else {
         enter_ended(c, 0, "the address is not a ws:// or wss:// URL");
     }

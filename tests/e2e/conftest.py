@@ -45,19 +45,20 @@ class Credential:
 class Bellhop:
     """One server. start() and stop() may follow each other: the state directory stays."""
 
-    def __init__(self, config=CONFIG, env=None):
+    def __init__(self, config=CONFIG, env=None, files=None):
         self.dir = pathlib.Path(tempfile.mkdtemp(prefix="bh-"))
         self.state = self.dir / "state"
         self.config = self.dir / "bellhop.yaml"
         self.config.write_text(config.format(state=self.state))
         self.env = {**os.environ, **(env or {})}
         self.process = None
+        self.limits = ["prlimit", f"--nofile={files}:{files}"] if files else []  # of open files
         self.lines = []  # what it wrote to stderr
 
     def start(self):
         assert self.process is None
         self.lines = []
-        self.process = subprocess.Popen([PROGRAM, "serve", "-c", self.config], env=self.env, text=True,
+        self.process = subprocess.Popen([*self.limits, PROGRAM, "serve", "-c", self.config], env=self.env, text=True,
                                         stdout=subprocess.PIPE, stderr=subprocess.PIPE)
         self.reader = threading.Thread(target=self._read, daemon=True)
         self.reader.start()

@@ -17,6 +17,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <time.h>
 #include <unistd.h>
@@ -153,4 +154,16 @@ static inline bool loop_until(struct loop *l, const int *flag)
     while (*flag == 0 && test_now_ms() < until)
         loop_turn(l, 2);
     return *flag != 0;
+}
+
+/* No descriptor more than are open now; setrlimit(RLIMIT_NOFILE, ret_was) gives them back. */
+static inline void test_no_descriptors(struct rlimit *ret_was)
+{
+    int next = dup(0);
+    struct rlimit none;
+
+    close(next);
+    assert_int_equal(getrlimit(RLIMIT_NOFILE, ret_was), 0);
+    none = (struct rlimit){(rlim_t)next, ret_was->rlim_max};
+    assert_int_equal(setrlimit(RLIMIT_NOFILE, &none), 0);
 }

@@ -462,6 +462,40 @@ static void private_addresses_are_known(void **state)
     }
 }
 
+static void a_call_without_a_descriptor_fails_and_a_later_one_works(void **state)
+{
+    struct fixture *f = *state;
+    struct rlimit was;
+
+    test_no_descriptors(&was);
+    fetch(f, &(struct http_fetch){.url = url_of(f, "/a")});
+    assert_int_equal(f->err, BH_UNAVAILABLE);
+    f->call = http_fetch(f->client, &(struct http_fetch){.url = f->url}, on_done, f);
+    http_cancel(&f->call);
+    f->call = http_fetch(f->client, &(struct http_fetch){.url = f->url}, on_done, f);
+    f->cancel_inside = true;
+    f->done = 0;
+    assert_true(loop_until(f->loop, &f->done));
+    assert_int_equal(f->err, BH_UNAVAILABLE);
+    assert_int_equal(setrlimit(RLIMIT_NOFILE, &was), 0);
+    fetch(f, &(struct http_fetch){.url = url_of(f, "/a")});
+    assert_int_equal(f->err, BH_OK);
+}
+
+static void freeing_the_client_forgets_what_could_not_begin(void **state)
+{
+    struct fixture *f = *state;
+    struct rlimit was;
+
+    test_no_descriptors(&was);
+    f->call = http_fetch(f->client, &(struct http_fetch){.url = "http://127.0.0.1:1"}, on_done, f);
+    http_client_free(f->client);
+    assert_int_equal(setrlimit(RLIMIT_NOFILE, &was), 0);
+    f->client = http_client_new(f->loop);
+    loop_turns(f->loop, 3);
+    assert_int_equal(f->done, 0);
+}
+
 #define T(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
 
 int main(void)
@@ -483,6 +517,8 @@ int main(void)
         T(what_must_happen_once_is_not_repeated_on_a_dead_connection),
         T(a_unix_socket_is_reached),
         T(the_blocking_form_does_the_same),
+        T(a_call_without_a_descriptor_fails_and_a_later_one_works),
+        T(freeing_the_client_forgets_what_could_not_begin),
         cmocka_unit_test(private_addresses_are_known),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

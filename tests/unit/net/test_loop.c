@@ -169,6 +169,15 @@ static void a_watch_can_be_changed(void **state)
     assert_int_equal(f->fired, 1);
 }
 
+static void without_a_descriptor_there_is_no_loop(void **state)
+{
+    struct rlimit was;
+
+    test_no_descriptors(&was);
+    assert_null(loop_new());
+    assert_int_equal(setrlimit(RLIMIT_NOFILE, &was), 0);
+}
+
 #define T(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
 
 int main(void)
@@ -179,6 +188,7 @@ int main(void)
         T(the_clock_stands_still_within_a_turn_and_timers_wake_the_loop),
         T(a_signal_stops_the_loop),
         T(a_watch_can_be_changed),
+        T(without_a_descriptor_there_is_no_loop),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

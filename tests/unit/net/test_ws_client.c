@@ -445,6 +445,20 @@ static void an_endless_answer_is_given_up(void **state)
     hand_close(&h);
 }
 
+static void without_a_descriptor_it_closes_and_tells_why(void **state)
+{
+    struct fixture *f = *state;
+    struct rlimit was;
+
+    test_no_descriptors(&was);
+    open_client(f, "/ws", 0);
+    assert_true(loop_until(f->loop, &f->closed));
+    assert_int_equal(f->code, 0);
+    assert_int_equal(setrlimit(RLIMIT_NOFILE, &was), 0);
+    f->closed = 0;
+    open_ready(f);
+}
+
 #define T(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
 
 int main(void)
@@ -465,6 +479,7 @@ int main(void)
         T(a_wrong_accept_key_is_refused),
         T(a_masked_frame_from_a_server_is_a_violation),
         T(an_endless_answer_is_given_up),
+        T(without_a_descriptor_it_closes_and_tells_why),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
