@@ -13,6 +13,7 @@
 #include <stdlib.h>
 #include <sys/stat.h>
 #include <unistd.h>
+#include "base/file.h"
 #include "base/log.h"
 #include "base/mem.h"
 #include "bus/bus.h"
@@ -115,18 +116,49 @@ static enum bh_err open_heart(struct server *s, char *why)
     return err;
 }
 
+/* The PEM that the setting means: a file's, or the text itself.  False: told why. */
+static bool read_approval_key(const char *setting, struct buf *pem, char *why)
+{
+    if (strncmp(setting, "-----", 5) == 0) {
+        buf_add_z(pem, setting);
+        return true;
+    }
+    if (file_read(setting, 65536, pem))
+        return true;
+    snprintf(why, 512, "skills.approval.public_key: %.200s: %s", setting, strerror(errno));
+    return false;
+}
+
+static enum bh_err open_skills(struct server *s, char *why)
+{
+    const struct skills_settings *c = config_get(s->cfg, &skills_section);
+    bool files = strcmp(c->kind, "filesystem") == 0;
+    bool secured = strcmp(c->approval_mode, "secured") == 0;
+    char *path = files && c->dir != NULL
+                     ? xstrdup(c->dir)
+                     : state_dir_path(s->settings->state_dir, files ? "skills" : "skills.db");
+    struct skills_config sc = {.backend = c->kind, .path = path};
+    struct buf pem = BUF_INIT;
+    enum bh_err err = BH_REFUSED;
+
+    if (!secured || read_approval_key(c->approval_key, &pem, why)) {
+        sc.approval_key = secured ? buf_z(&pem) : NULL;
+        err = skills_open(s->loop, &sc, &s->skills, why);
+    }
+    buf_done(&pem);
+    free(path);
+    return err;
+}
+
 /* What programs reach by key: the stores, and the tools that are made of them. */
 static enum bh_err open_stores(struct server *s, char *why)
 {
-    char *skills = state_dir_path(s->settings->state_dir, "skills.db");
     char *data = state_dir_path(s->settings->state_dir, "data");
-    struct skills_config sc = {.backend = "sqlite", .path = skills};
     struct data_config dc = {.dir = data};
-    enum bh_err err = skills_open(s->loop, &sc, &s->skills, why);
+    enum bh_err err = open_skills(s, why);
 
     if (err == BH_OK)
         err = data_open(s->loop, &dc, &s->data, why);
-    free(skills);
     free(data);
     if (err != BH_OK)
         return err;

@@ -15,6 +15,7 @@
 #include <unistd.h>
 #include "base/clock.h"
 #include "base/crypto.h"
+#include "base/file.h"
 #include "base/list.h"
 #include "base/log.h"
 #include "base/map.h"
@@ -389,20 +390,6 @@ void identity_ask(struct identity *i, enum identity_purpose purpose, struct str 
 
 /* ---- life ---- */
 
-static bool read_file(const char *path, struct buf *out)
-{
-    char piece[4096];
-    ssize_t n;
-    int fd = open(path, O_RDONLY | O_CLOEXEC);
-
-    if (fd < 0)
-        return false;
-    while ((n = read(fd, piece, sizeof piece)) > 0 && out->n < 65536)
-        buf_add(out, piece, (size_t)n);
-    close(fd);
-    return n == 0;
-}
-
 static enum bh_err open_keys(struct identity *i, char *why)
 {
     const struct identity_settings *c = i->env.cfg;
@@ -418,7 +405,7 @@ static enum bh_err open_keys(struct identity *i, char *why)
     if (strncmp(c->public_key, "-----", 5) == 0)
         buf_add_z(&pem, c->public_key);
     else
-        ok = read_file(c->public_key, &pem);
+        ok = file_read(c->public_key, 65536, &pem);
     if (!ok || !jwt_keys_add_pem(i->keys, buf_str(&pem))) {
         snprintf(why, 256,
                  "identity.public_key is no PEM file with an RSA public key of 2048 bits or more");

@@ -7,12 +7,15 @@
 #include <unistd.h>
 #include "base/clock.h"
 #include "base/mem.h"
+#include "data/data.h"
 #include "http/front_priv.h"
 #include "net/loop.h"
 #include "host/host.h"
 #include "relay/relay.h"
+#include "skills/skills.h"
 #include "store/store.h"
 #include "tenancy/facts.h"
+#include "tenancy/keys.h"
 
 static const struct {
     const char *name, *label, *what; /* rows of one name stand together; the first has the words */
@@ -150,6 +153,35 @@ static void store_part(struct front *f, struct buf *out)
     gauge(out, "store_healthy", "1 when the last transaction succeeded.", s.healthy);
 }
 
+/* The stores of programs, by name. */
+static void program_part(struct front *f, struct buf *out)
+{
+    struct skills_stats s;
+    struct data_stats d;
+    const struct list *unused;
+
+    skills_stats(f->skills, &s);
+    data_stats(f->data, &d);
+    head(out, "program_store_calls_total", "counter", "Calls of the skill and data stores.");
+    buf_printf(out,
+               "bellhop_program_store_calls_total{store=\"skills\"} %" PRIu64
+               "\nbellhop_program_store_calls_total{store=\"data\"} %" PRIu64 "\n",
+               s.calls, d.calls);
+    head(out, "program_store_failed_total", "counter",
+         "Calls that were too many, or that the disk refused.");
+    buf_printf(out,
+               "bellhop_program_store_failed_total{store=\"skills\"} %" PRIu64
+               "\nbellhop_program_store_failed_total{store=\"data\"} %" PRIu64 "\n",
+               s.failed, d.failed);
+    head(out, "program_store_healthy", "gauge", "1 when the last write reached the disk.");
+    buf_printf(out,
+               "bellhop_program_store_healthy{store=\"skills\"} %d\n"
+               "bellhop_program_store_healthy{store=\"data\"} %d\n",
+               s.healthy, d.healthy);
+    gauge(out, "keys", "Keys of programs and provision tokens.",
+          (int64_t)keys_all(f->keys, &unused));
+}
+
 static void platform_part(struct front *f, struct buf *out)
 {
     size_t n = host_n_platforms(f->host);
@@ -213,6 +245,7 @@ void metrics_show(struct front *f, struct http_req *req)
     relay_part(f, &out);
     instance_part(f, &out);
     store_part(f, &out);
+    program_part(f, &out);
     platform_part(f, &out);
     process_part(f, &out);
     http_answer(f->server, http_req_id(req),

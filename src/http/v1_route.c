@@ -292,11 +292,15 @@ void front_v1(struct front *f, struct http_req *req)
 void v1_health(struct v1_request *r)
 {
     struct store_stats st;
+    struct skills_stats ss;
+    struct data_stats ds;
 
     if (http_header(r->req, "Authorization").p != NULL && !v1_admit(r->f, r->req, &r->who))
         return;
     r->f->store->ops->stats(r->f->store, &st);
-    bool well = !r->f->draining && st.healthy;
+    skills_stats(r->f->skills, &ss);
+    data_stats(r->f->data, &ds);
+    bool well = !r->f->draining && st.healthy && ss.healthy && ds.healthy;
     v1_answer(r->f, http_req_id(r->req), well ? 200 : 503, NULL,
               well ? STR("{\"status\":\"ok\"}") : STR("{\"status\":\"unavailable\"}"));
 }

@@ -28,6 +28,7 @@
 #include "core/fault.h"
 
 struct arena;
+struct config_section;
 struct loop;
 struct skills;
 struct skills_call;
@@ -36,6 +37,12 @@ enum skill_status { SKILL_DRAFT, SKILL_APPROVED, SKILL_DISABLED, N_SKILL_STATUSE
 const char *skill_status_name(enum skill_status s); /* "Draft" */
 /* The exact word, as filters and update_status() take it. */
 bool skill_status_parse(struct str word, enum skill_status *ret_s);
+
+struct skills_settings { /* `skills:` in the configuration, owned by it */
+    char *kind, *dir;
+    char *approval_mode, *approval_key; /* "open", "secured"; a PEM file, or its text */
+};
+extern const struct config_section skills_section;
 
 struct skills_config {
     const char *backend; /* "sqlite" (also NULL) or "filesystem" */

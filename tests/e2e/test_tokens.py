@@ -1,7 +1,9 @@
 """Keys of programs and tokens of gateways: made, listed, revoked."""
 import json
 
+from conftest import CONFIG
 from test_enroll import provision, token
+from v1 import Program
 
 
 def tokens(server):
@@ -48,3 +50,15 @@ def test_misuse_is_told_in_words(bellhop):
         done = bellhop.cli("token", "agent", *bad, check=False)
         assert done.returncode == 1 and "must be" in done.stderr, bad
     assert tokens(bellhop) == []
+
+
+def test_a_key_that_asks_too_often_is_told_to_wait_and_others_are_not(make_bellhop):
+    server = make_bellhop(CONFIG + "limits: {{key_requests: 1, tenant_requests: 2}}\n")
+    ann, bob, other = Program(server, identity="ann"), Program(server, identity="bob"), Program(server, tenant="zorg")
+    seen = [ann.get("/v1/skills") for _ in range(6)]
+    assert {a.status for a in seen} == {200, 429}
+    refused = next(a for a in seen if a.status == 429)
+    assert refused.headers["Retry-After"] == "1" and refused.json["code"] == "rate_limited"
+    assert bob.get("/v1/skills").status == other.get("/v1/skills").status == 200
+    assert 429 in [bob.get("/v1/skills").status for _ in range(6)]
+    assert server.metric("keys") == 3

@@ -1,11 +1,18 @@
 """/v1/skills: the SkillStore contract over HTTP, with keys."""
 import hashlib
 import json
+import subprocess
 
 import pytest
 
+from conftest import CONFIG
 from relay import http
 from v1 import Program, body, make_key
+
+
+@pytest.fixture(params=["sqlite", "filesystem"])
+def bellhop(request, make_bellhop):
+    return make_bellhop(CONFIG + f"skills: {{{{kind: {request.param}}}}}\n")
 
 
 @pytest.fixture
@@ -211,3 +218,50 @@ def test_the_command_line_can_act_as_a_key(bellhop, tmp_path):
     assert "--tenant" in bellhop.cli("skill", "list", check=False).stderr
     assert "hello" in bellhop.cli("skill", "list", "--tenant", "acme").stdout
     assert "hello" not in bellhop.cli("skill", "list", "--tenant", "zorg").stdout
+
+
+# ---- secured mode ----
+
+
+@pytest.fixture(params=["sqlite", "filesystem"])
+def secured(request, make_bellhop, tmp_path):
+    subprocess.run(["openssl", "genpkey", "-algorithm", "ed25519", "-out", tmp_path / "key.pem"], check=True)
+    subprocess.run(["openssl", "pkey", "-in", tmp_path / "key.pem", "-pubout", "-out", tmp_path / "pub.pem"], check=True)
+    return make_bellhop(CONFIG + f"skills: {{{{kind: {request.param}, approval: {{{{mode: secured, public_key: "
+                                 f"{tmp_path / 'pub.pem'}}}}}}}}}\n")
+
+
+def test_only_the_operators_signature_approves(secured, tmp_path):
+    me = Program(secured, identity="ann")
+    assert me.write("hello", body("hello", "Approved")).json["status"] == "Draft"
+    refused = me.ask("PATCH", "/v1/skills/hello", {"status": "Approved"})
+    assert refused.status == 403 and refused.json["class"] == "ApprovalRejectedError"
+    assert refused.json["skill_name"] == "hello" and refused.json["reason"]
+    assert secured.cli("skill", "approve", "hello", "--key", tmp_path / "key.pem").stdout.endswith("Approved\n")
+    signed = me.get("/v1/skills/hello").json
+    assert signed["metadata"]["status"] == "Approved" and "# Status: Approved v3:" in signed["source"]
+    assert signed["metadata"]["author"] == "ann"
+    # Whoever edits it loses the approval; a status that comes and goes does not.
+    me.ask("PATCH", "/v1/skills/hello", {"status": "Disabled"})
+    assert me.write("hello", signed["source"] + "# one line more\n").json["status"] != "Approved"
+    assert me.ask("PATCH", "/v1/skills/hello", {"status": "Approved"}).status == 403
+    assert me.write("copy", signed["source"]).json["status"] == "Approved"
+    assert "PRIVATE" not in secured.log() and (tmp_path / "key.pem").read_text().splitlines()[1] not in secured.log()
+
+
+def test_a_key_that_is_none_is_told(secured, tmp_path):
+    Program(secured).write("hello")
+    (tmp_path / "none.pem").write_text("nonsense")
+    for bad in (["--key", tmp_path / "none.pem"], ["--key", tmp_path / "pub.pem"], ["--key", tmp_path / "missing"]):
+        done = secured.cli("skill", "approve", "hello", *bad, check=False)
+        assert done.returncode == 1 and done.stderr
+    assert secured.cli("skill", "approve", "hello", check=False).returncode == 2
+
+
+def test_secured_mode_without_a_good_key_does_not_start(make_bellhop, tmp_path):
+    (tmp_path / "none.pem").write_text("nonsense")
+    for setting in (f"{{{{mode: secured, public_key: {tmp_path / 'none.pem'}}}}}", "{{mode: secured, public_key: /nowhere}}",
+                    "{{mode: secured}}"):
+        server = make_bellhop(CONFIG + f"skills: {{{{approval: {setting}}}}}\n", start=False)
+        done = server.cli("serve", check=False)
+        assert done.returncode == 1 and "approval" in done.stderr, done.stderr
