@@ -1,7 +1,6 @@
-/* store.c - what every store shares: transactions that own themselves.
+/* store.c - what every store shares: transactions that own themselves, and what owners left behind.
  *
- * close() runs no done(), so a store keeps a list of the store_put()s under way and store_close()
- * frees what is left of them. */
+ * close() runs no done(), so a store keeps lists of both, and store_close() frees what is left. */
 #include "store/store.h"
 #include <stdlib.h>
 #include "base/mem.h"
@@ -69,15 +68,41 @@ void store_put_cancel(struct store_put **put)
     *put = NULL;
 }
 
+void store_leave(struct store *st, struct store_left *l,
+                 void (*release)(struct store_left *l, const struct store_ops *ops))
+{
+    *l = (struct store_left){.next = st->left, .prev = &st->left, .release = release};
+    if (l->next != NULL)
+        l->next->prev = &l->next;
+    st->left = l;
+}
+
+void store_take_back(struct store_left *l)
+{
+    if (l->prev == NULL)
+        return;
+    *l->prev = l->next;
+    if (l->next != NULL)
+        l->next->prev = l->prev;
+    l->prev = NULL;
+}
+
 void store_close(struct store *st)
 {
     if (st == NULL)
         return;
+    const struct store_ops *ops = st->ops;
     struct store_put *p = st->puts;
-    st->ops->close(st);
+    struct store_left *l = st->left;
+    ops->close(st);
     while (p != NULL) {
         struct store_put *next = p->next;
         free(p);
         p = next;
+    }
+    while (l != NULL) {
+        struct store_left *next = l->next;
+        l->release(l, ops);
+        l = next;
     }
 }

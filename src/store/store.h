@@ -41,6 +41,7 @@
 struct config_section;
 struct buf;
 struct store;
+struct store_left;
 struct store_put;
 struct store_op;
 typedef void store_done_cb(struct store_op *op, enum bh_err err);
@@ -287,6 +288,7 @@ struct store { /* first member of every implementation */
     struct hash_key dedup_key; /* random per database, for deduplication keys */
     bool shared;               /* several nodes may have it open: it numbers the rows */
     struct store_put *puts;    /* private to store.c, NULL at first: store_put()s under way */
+    struct store_left *left;   /* the same: see store_leave() */
 };
 
 static inline void store_append(struct store *st, struct store_append *a, bool urgent)
@@ -360,8 +362,20 @@ static inline void store_scan_free(struct store *st, struct store_scan *s)
     st->ops->scan_free(s);
 }
 
-/* ops->close(), and frees what store_put() still holds: this is how owners close a store. */
+/* ops->close(), and frees what store_put() and store_leave() still hold: this is how owners close a
+ * store. */
 void store_close(struct store *st); /* NULL is fine */
+
+/* An op belongs to the store until done(), so an owner that goes earlier leaves the object around the
+ * op behind: done() still runs, calls store_take_back() and frees it; where the store is closed
+ * first, @release does. */
+struct store_left { /* embedded beside the op */
+    struct store_left *next, **prev;
+    void (*release)(struct store_left *l, const struct store_ops *ops);
+};
+void store_leave(struct store *st, struct store_left *l,
+                 void (*release)(struct store_left *l, const struct store_ops *ops));
+void store_take_back(struct store_left *l); /* harmless when zeroed */
 
 /* A whole record transaction as one owned object: copies the items, runs @done (may be NULL) with
  * the result, frees itself. */

@@ -5,9 +5,6 @@
 
 #define MAX_WAITING 8 /* reads of one chat: four pages, each its stream and its history */
 
-/* Reachable from here, so that a shutdown in the middle is not called a leak. */
-static struct list orphans = {&orphans, &orphans};
-
 struct web_job *web_job_new(struct web *w, struct web_chat *c, web_job_f *done)
 {
     struct web_job *j = xcalloc(1, sizeof *j);
@@ -27,6 +24,7 @@ static void job_free(struct web_job *j)
 {
     struct web_chat *c = j->web != NULL ? j->chat : NULL;
 
+    store_take_back(&j->left);
     list_remove(&j->link);
     if (j->stream != NULL)
         j->stream->catching_up = NULL;
@@ -152,7 +150,17 @@ void web_job_call_off(struct web_job *j)
         store_cancel(j->store, &j->op);
 }
 
-void web_jobs_orphan(struct web *w)
+static void on_store_closed(struct store_left *l, const struct store_ops *ops)
+{
+    struct web_job *j = container_of(l, struct web_job, left);
+
+    if (j->op.kind == STORE_SCAN)
+        ops->scan_free(&j->scan);
+    l->prev = NULL; /* the list is gone with its store */
+    job_free(j);
+}
+
+void web_jobs_leave(struct web *w)
 {
     list_each (&w->jobs, it, next) {
         struct web_job *j = list_entry(it, struct web_job, link);
@@ -163,6 +171,7 @@ void web_jobs_orphan(struct web *w)
         if (j->op.kind == STORE_SCAN)
             store_cancel(j->store, &j->op);
         j->web = NULL;
-        list_move(it, &orphans);
+        list_remove(it);
+        store_leave(j->store, &j->left, on_store_closed);
     }
 }

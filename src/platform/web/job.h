@@ -21,13 +21,14 @@ struct web_job {
         struct store_scan scan;
         struct store_tx tx;
     };
-    struct list link;      /* web->jobs, or the orphans */
-    struct list wait_link; /* WAITING: on its chat */
-    struct store *store;   /* borrowed */
-    struct web *web;       /* borrowed; NULL: the bot was closed meanwhile */
-    struct web_chat *chat; /* borrowed, pinned by its n_jobs */
-    web_job_f *done;       /* must not free the job */
-    bool next_page;        /* set by done(): go on behind the last record */
+    struct store_left left; /* the bot was closed meanwhile */
+    struct list link;       /* web->jobs */
+    struct list wait_link;  /* WAITING: on its chat */
+    struct store *store;    /* borrowed */
+    struct web *web;        /* borrowed; NULL: the bot was closed meanwhile */
+    struct web_chat *chat;  /* borrowed, pinned by its n_jobs */
+    web_job_f *done;        /* must not free the job */
+    bool next_page;         /* set by done(): go on behind the last record */
     struct buf key, once, value, text;
     struct store_kv *items;  /* owned */
     const char *event;       /* what the pages are told */

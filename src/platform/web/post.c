@@ -19,8 +19,9 @@
 #define KEEP_TEXT_BYTES 2048
 
 struct web_post {     /* between host_accept() and its answer */
-    struct list link; /* web->posts, the free list or the orphans */
-    struct web *web;  /* borrowed; NULL: the bot was closed meanwhile */
+    struct list link; /* web->posts or the free list */
+    struct web *web;  /* borrowed */
+    struct accept_id accept;
     struct http_id http;
     uint64_t id;
     int64_t at_ms;
@@ -31,9 +32,6 @@ struct web_post {     /* between host_accept() and its answer */
     bool wanted; /* somebody will read @text again: history or an open page */
     struct buf text;
 };
-
-/* Reachable from here, so that a shutdown in the middle is not called a leak. */
-static struct list orphans = {&orphans, &orphans};
 
 static struct web_post *post_new(struct web *w)
 {
@@ -69,11 +67,12 @@ static void post_release(struct web_post *p)
     p->web->free_posts.next = &p->link;
 }
 
-void web_posts_orphan(struct web *w)
+void web_posts_cancel(struct web *w)
 {
     list_each (&w->posts, it, next) {
-        list_entry(it, struct web_post, link)->web = NULL;
-        list_move(it, &orphans);
+        struct web_post *p = list_entry(it, struct web_post, link);
+        host_accept_cancel(w->base.host, p->accept);
+        post_free(p);
     }
     list_each (&w->free_posts, it, next)
         post_free(list_entry(it, struct web_post, link));
@@ -107,10 +106,6 @@ static void on_accepted(void *ctx, enum bh_err err)
     struct web *w = p->web;
     struct web_message m;
 
-    if (w == NULL) {
-        post_free(p);
-        return;
-    }
     if (err != BH_OK) {
         refuse_post(w, p->http, err);
     } else if (!p->wanted) {
@@ -245,7 +240,7 @@ static void accept_post(struct web *w, struct http_req *req, const struct web_vi
         memcpy(event_id + VISITOR_CHAT_CHARS + 1, b->client_id.p, b->client_id.n);
         ev.event_id = str_make(event_id, VISITOR_CHAT_CHARS + 1 + b->client_id.n);
     }
-    host_accept(w->base.host, &w->base, &ev, on_accepted, p);
+    p->accept = host_accept(w->base.host, &w->base, &ev, on_accepted, p);
 }
 
 void web_post_message(struct web *w, struct http_req *req, const struct web_visitor *v)

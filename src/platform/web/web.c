@@ -223,8 +223,8 @@ static void web_close(struct platform *p)
     void *name;
 
     timer_stop(w->env->clock, &w->heartbeat);
-    web_posts_orphan(w);
-    web_jobs_orphan(w);
+    web_posts_cancel(w);
+    web_jobs_leave(w);
     web_chats_free(w); /* ends the streams */
     for (size_t i = 0; map_next(&w->names, &i, &name);)
         free(name);

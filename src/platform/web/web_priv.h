@@ -62,7 +62,7 @@ struct web {
     size_t n_idle;
     struct map names; /* chat id -> struct web_name, owned; at most WEB_MAX_NAMES */
     struct list names_by_age;
-    struct list posts;      /* awaiting host_accept() */
+    struct list posts;      /* awaiting host_accept(); owned */
     struct list free_posts; /* for reuse */
     struct list jobs;       /* awaiting the store */
     struct timer heartbeat;
@@ -129,7 +129,7 @@ struct web_visitor {
 };
 void web_post_message(struct web *w, struct http_req *req, const struct web_visitor *v);
 void web_post_name(struct web *w, struct http_req *req, const struct web_visitor *v);
-void web_posts_orphan(struct web *w); /* answers that still come are dropped */
+void web_posts_cancel(struct web *w); /* their answers are called off */
 void web_post_answer(struct web *w, struct http_id id, uint64_t message_id);
 
 /* ---- stream.c ---- */
@@ -173,4 +173,4 @@ void web_catch_up(struct web_stream *s, uint64_t last);
 void web_catch_up_cancel(struct web_stream *s);
 
 /* ---- job.c ---- */
-void web_jobs_orphan(struct web *w);
+void web_jobs_leave(struct web *w); /* the store finishes them alone */

@@ -73,10 +73,11 @@ struct accept_id host_accept(struct host *h, struct platform *p, const struct ev
     assert_str(ev->route_key, p->bot);
     fake.events[i].done = done;
     fake.events[i].ctx = ctx;
-    return (struct accept_id){0};
+    return (struct accept_id){.index = (uint32_t)i};
 }
 void host_accept_cancel(struct host *h, struct accept_id id)
 {
+    fake.events[id.index].done = NULL;
 }
 
 void host_result(struct host *h, struct action_id id, const struct action_result *r)

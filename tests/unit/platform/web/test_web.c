@@ -72,7 +72,7 @@ static int teardown(void **state)
 {
     if (web != NULL)
         close_bot();
-    store->ops->close(store);
+    store_close(store);
     seal_free(seal);
     clock_free(clk);
     fake_forget();
@@ -751,6 +751,19 @@ static void closing_in_the_middle_is_safe(void **state)
     assert_int_equal(fake.n_results, results);
 }
 
+static void what_the_store_still_has_when_everything_closes_is_freed(void **state)
+{
+    open_bot(50);
+    say(ADA, "{\"text\":\"kept\"}");
+    post(ADA, "{\"text\":\"not yet\"}");
+    fake.events[1].done(fake.events[1].ctx, BH_OK); /* its write is under way */
+    ask((struct http_req){.method = "GET",
+                          .path = "/chat/lobby/api/history",
+                          .headers = {{"X-Bellhop-Visitor", ADA}}});
+    web->ops->close(web);
+    web = NULL;
+}
+
 static void of_too_many_names_the_oldest_is_forgotten(void **state)
 {
     char chat[VISITOR_CHAT_CHARS + 1];
@@ -820,6 +833,7 @@ int main(void)
         T(history_and_visitors_survive_a_restart),
         T(without_history_nothing_is_written_but_open_pages_are_served),
         T(closing_in_the_middle_is_safe),
+        T(what_the_store_still_has_when_everything_closes_is_freed),
         T(of_too_many_names_the_oldest_is_forgotten),
         T(a_bot_name_that_is_no_address_is_refused),
     };
