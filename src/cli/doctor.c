@@ -314,6 +314,19 @@ static void check_config(struct doctor *d)
             found(d, BAD, "tls", "%s: %s", files[i], strerror(errno));
 }
 
+/* Every page of it, beside a running server too. */
+static void check_database(struct doctor *d)
+{
+    char *db = state_dir_path(d->settings->state_dir, "bellhop.db"), why[256] = "";
+
+    bool exists = access(db, F_OK) == 0;
+    if (exists && store_sqlite_check(db, why) == BH_OK)
+        found(d, OK, "database", "%s is whole", db);
+    else if (exists)
+        found(d, BAD, "database", "%s; restore a backup with: bellhop restore FILE", why);
+    free(db);
+}
+
 /* False: there is nothing in it to look at. */
 static bool check_state_dir(struct doctor *d)
 {
@@ -382,6 +395,7 @@ static int run(const struct command *c, int argc, char **argv)
         d.wake = *(const struct wake_settings *)config_get(d.cfg, &wake_config);
         check_config(&d);
         if (check_state_dir(&d)) {
+            check_database(&d);
             if (server_answers(d.settings->state_dir))
                 check_running(&d, &a);
             else

@@ -1,12 +1,32 @@
-/* health.c - /healthz: the loop turns; /readyz: send me traffic. */
+/* health.c - /healthz: the loop turns, and so do the threads of the store; /readyz: send me traffic.
+ *
+ * A database that is away is not a stuck thread: its writes fail, and fail in time. */
 #include "base/jw.h"
 #include "http/front_priv.h"
 #include "store/store.h"
 
+#define SLOW_US 3000000   /* a write waits that long: not ready */
+#define STUCK_US 60000000 /* nothing that the store does takes so long */
+
 void health_live(struct front *f, struct http_req *req)
 {
+    struct store_stats st;
+
+    f->store->ops->stats(f->store, &st);
+    if (st.queue_age_us > STUCK_US || st.read_age_us > STUCK_US) {
+        http_answer_error(f->server, http_req_id(req), 503, "store_stuck",
+                          "A thread of the store has been stuck for over a minute.");
+        return;
+    }
     http_answer(f->server, http_req_id(req),
                 &(struct http_answer){.status = 200, .body = STR("{\"status\":\"ok\"}")});
+}
+
+static const char *sentence(const struct front *f, const struct store_stats *st)
+{
+    if (f->draining)
+        return "This server is going down.";
+    return st->healthy ? "Writes have waited for seconds." : st->problem;
 }
 
 void health_ready(struct front *f, struct http_req *req)
@@ -20,11 +40,13 @@ void health_ready(struct front *f, struct http_req *req)
         not_ready = "draining";
     else if (!st.healthy)
         not_ready = "store_unavailable";
+    else if (st.queue_age_us > SLOW_US)
+        not_ready = "store_slow";
     struct jw w = jw_begin(&body);
     jw_obj(&w);
     jw_kstr(&w, "status", str_of(not_ready == NULL ? "ready" : "not ready"));
     if (not_ready != NULL) {
-        jw_kstr(&w, "error", str_of(f->draining ? "This server is going down." : st.problem));
+        jw_kstr(&w, "error", str_of(sentence(f, &st)));
         jw_kstr(&w, "code", str_of(not_ready));
     }
     jw_end_obj(&w);

@@ -148,8 +148,15 @@ static void store_part(struct front *f, struct buf *out)
     counter(out, "store_rows_written_total", "Mailbox rows written.", s.rows_written);
     counter(out, "store_keys_written_total", "Deduplication keys written.", s.keys_written);
     gauge(out, "store_queued", "Operations waiting for the store.", (int64_t)s.queued);
+    gauge(out, "store_queue_age_us", "How long the oldest write has waited.", s.queue_age_us);
+    gauge(out, "store_reads_queued", "Reads waiting for the store.", (int64_t)s.reads_queued);
+    gauge(out, "store_read_age_us", "How long the read under way has taken.", s.read_age_us);
+    counter(out, "store_reads_total", "Reads done.", s.reads);
+    counter(out, "store_reads_cancelled_total", "Reads called off in time.", s.cancelled);
     gauge(out, "store_last_commit_us", "Duration of the last transaction.", s.last_commit_us);
     gauge(out, "store_bytes", "Size of the database on disk.", s.bytes_on_disk);
+    gauge(out, "store_free_bytes", "Room for more; -1 where it is not known.", s.free_bytes);
+    gauge(out, "store_full", "1 when new messages are refused for want of room.", s.full);
     gauge(out, "store_healthy", "1 when the last transaction succeeded.", s.healthy);
 }
 

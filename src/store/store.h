@@ -181,6 +181,7 @@ struct store_tx { /* all or nothing; BH_CONFLICT: nothing was done, @ret_failed 
     const struct store_kv *items;
     size_t n, ret_failed;
     struct store_fence fence;
+    bool bulk; /* content, not state: refused with BH_BUSY when the disk gets full */
 };
 
 /* Delete many: the records of @ns whose key starts with @prefix and is below @end, or the rows of
@@ -251,8 +252,10 @@ struct store_stats {
     int64_t queue_age_us;   /* how long the oldest write has waited; it grows while writing hangs */
     int64_t read_age_us;    /* how long the read under way has taken */
     int64_t bytes_on_disk;
-    bool healthy;      /* the last transaction succeeded */
-    char problem[160]; /* why not */
+    int64_t free_bytes; /* room for more; -1: unknown */
+    bool full;          /* new rows and bulk are refused until there is room */
+    bool healthy;       /* the last transaction succeeded */
+    char problem[160];  /* why not */
 };
 
 typedef void store_row_cb(void *ctx, const struct store_row *row);
@@ -262,6 +265,8 @@ typedef void store_key_cb(void *ctx, struct hash128 key, int64_t at_ms);
 struct store_settings { /* `store:` in the configuration, owned by it */
     char *kind;         /* "sqlite" */
     char *url;
+    uint64_t reserve;   /* bytes of the disk that new messages never get */
+    uint64_t max_bytes; /* of the database; 0: as large as the disk allows */
 };
 extern const struct config_section store_config;
 

@@ -30,6 +30,7 @@ static void submit_message(struct web_job *j, const struct web_message *m)
                                         str_make(j->key.p + j->key.n - WEB_ID_CHARS, WEB_ID_CHARS)};
         n = 2;
     }
+    j->tx.bulk = true;
     web_job_tx(j, n, true);
 }
 

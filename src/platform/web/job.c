@@ -123,7 +123,9 @@ void web_job_scan(struct web_job *j, const char *ns)
 
 void web_job_tx(struct web_job *j, size_t n, bool urgent)
 {
-    j->tx = (struct store_tx){.op.done = on_store_done, .items = j->items, .n = n};
+    j->tx.op.done = on_store_done;
+    j->tx.items = j->items;
+    j->tx.n = n;
     store_tx(j->store, &j->tx, urgent);
 }
 

@@ -48,7 +48,8 @@ void web_key_write_id(struct buf *out, const struct web_chat *c, uint64_t id);
 
 /* Records of @ns whose key starts with j->key.  The rest of j->scan is set before the call. */
 void web_job_scan(struct web_job *j, const char *ns);
-void web_job_tx(struct web_job *j, size_t n, bool urgent); /* the first @n of j->items */
+/* The first @n of j->items; the rest of j->tx is set before the call. */
+void web_job_tx(struct web_job *j, size_t n, bool urgent);
 
 /* The same as web_job_scan() in namespace "web", but one at a time for a chat.  False: too many
  * wait already; the job is freed. */

@@ -7,7 +7,7 @@
 
 static int run_op(struct store_sqlite *st, struct store_op *op, struct store_stats *counts)
 {
-    if (!owner_may(st, op))
+    if (!space_may(st, op) || !owner_may(st, op))
         return SQLITE_OK;
     switch ((enum store_kind)op->kind) {
     case STORE_APPEND:
@@ -31,9 +31,29 @@ static int run_op(struct store_sqlite *st, struct store_op *op, struct store_sta
     return SQLITE_MISUSE;
 }
 
-static int run_all(struct store_sqlite *st, struct store_op *first, struct store_stats *counts)
+/* The start that could not be counted on a full disk is counted with the first transaction. */
+static int begin(struct store_sqlite *st)
 {
     int rc = sql_run(&st->main, SQL_BEGIN_WRITE);
+
+    if (rc != SQLITE_OK || !st->boot_pending)
+        return rc;
+    sqlite3_bind_int64(st->main.sql[SQL_BOOT], 1, (int64_t)st->base.boot);
+    return sql_run(&st->main, SQL_BOOT);
+}
+
+static int commit(struct store_sqlite *st)
+{
+    int rc = sql_run(&st->main, SQL_COMMIT);
+
+    if (rc == SQLITE_OK)
+        st->boot_pending = false;
+    return rc;
+}
+
+static int run_all(struct store_sqlite *st, struct store_op *first, struct store_stats *counts)
+{
+    int rc = begin(st);
 
     buf_reset(&st->keys);
     st->keys_at_ms = 0;
@@ -44,7 +64,7 @@ static int run_all(struct store_sqlite *st, struct store_op *first, struct store
     if (rc == SQLITE_OK)
         rc = acked_write(st);
     if (rc == SQLITE_OK)
-        rc = sql_run(&st->main, SQL_COMMIT);
+        rc = commit(st);
     return rc;
 }
 
@@ -53,22 +73,37 @@ static void roll_back(struct store_sqlite *st, struct store_op *first)
     if (!sqlite3_get_autocommit(st->main.db)) /* some failures have rolled back by themselves */
         sqlite3_exec(st->main.db, "ROLLBACK", NULL, NULL, NULL);
     for (struct store_op *op = first; op != NULL; op = op->next)
-        op->err = BH_UNAVAILABLE;
+        if (op->err != BH_BUSY)
+            op->err = BH_UNAVAILABLE;
     owner_load(st);
 }
 
-static void run_batch(struct store_sqlite *st, struct store_op *first, struct store_stats *counts)
+static int try_batch(struct store_sqlite *st, struct store_op *first, struct store_stats *counts)
 {
     st->batch_problem[0] = '\0';
+    for (struct store_op *op = first; op != NULL; op = op->next)
+        op->err = BH_OK;
     int rc = run_all(st, first, counts);
     acked_batch_end(&st->acked, rc == SQLITE_OK);
     if (rc == SQLITE_OK) {
         counts->commits = 1;
-    } else {
-        note_problem(st, "transaction failed", rc);
-        roll_back(st, first);
-        counts->shrunk = counts->rows_written = counts->keys_written = 0;
+        return rc;
     }
+    note_problem(st, "transaction failed", rc);
+    roll_back(st, first);
+    counts->shrunk = counts->rows_written = counts->keys_written = 0;
+    return rc;
+}
+
+/* What a full disk refused is tried again with less: see space.c. */
+static void run_batch(struct store_sqlite *st, struct store_op *first, struct store_stats *counts)
+{
+    int rc;
+
+    space_look(st, false);
+    do
+        rc = try_batch(st, first, counts);
+    while (rc != SQLITE_OK && space_is_out(st, rc) && space_hit(st));
     for (struct store_op *op = first; op != NULL; op = op->next)
         counts->failed_ops += op->err == BH_UNAVAILABLE || op->err == BH_REFUSED;
     memcpy(counts->problem, st->batch_problem, sizeof counts->problem);
@@ -107,16 +142,18 @@ bool batch_forget(struct store *base, int64_t before_ms)
 
 bool batch_probe(struct store_sqlite *st)
 {
-    int rc = sql_run(&st->main, SQL_BEGIN_WRITE);
+    int rc = begin(st);
 
     st->batch_problem[0] = '\0';
     if (rc == SQLITE_OK)
         rc = sql_run(&st->main, SQL_PROBE);
     if (rc == SQLITE_OK)
-        rc = sql_run(&st->main, SQL_COMMIT);
+        rc = commit(st);
     if (rc == SQLITE_OK)
         return true;
     note_problem(st, "transaction failed", rc);
+    if (space_is_out(st, rc))
+        space_hit(st);
     roll_back(st, NULL);
     return false;
 }

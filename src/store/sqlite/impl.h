@@ -16,6 +16,7 @@
 #include "store/sqlite/sqlite.h"
 #include "store/worker.h"
 
+#define SCHEMA_APPLICATION_ID 0x62656c6c /* "bell": tells our files from other people's */
 #define ERASE_LOOK 8192     /* rows looked at per transaction while erasing a mailbox */
 #define FORGET_ROWS 256     /* deduplication records dropped per transaction */
 #define PURGE_ROWS 1024     /* settled rows deleted per transaction when it is quiet */
@@ -23,6 +24,7 @@
 #define PURGE_BACKLOG 65536 /* settled rows: from here on some go after every batch */
 #define PURGE_RETRY_MS 1000 /* after a failure */
 #define PROBE_MS 1000       /* while ill: between two looks whether writing works again */
+#define VACUUM_PAGES 16384  /* free pages: from here on, when they are most of the file, they go */
 #define PURGE_LATE_MS 5000  /* the same when the oldest was settled that long ago */
 
 /* Prepared once, kept as long as the connection.  Their text is in statements.c. */
@@ -30,6 +32,7 @@ enum statement {
     SQL_BEGIN_WRITE,
     SQL_BEGIN_READ,
     SQL_COMMIT,
+    SQL_BOOT,
     SQL_SAVEPOINT,
     SQL_RELEASE,
     SQL_UNDO,
@@ -93,6 +96,20 @@ struct acked {
     int64_t retry_us;       /* after a failure: not before */
 };
 
+/* Room on the disk: space.c has the picture. */
+enum space_state { SPACE_ROOMY, SPACE_SHORT, SPACE_FULL, SPACE_DRY };
+struct space {
+    enum space_state state;
+    uint64_t wanted, max_bytes; /* as configured; 0: none */
+    uint64_t reserve;           /* less on a small disk */
+    uint64_t ballast;           /* laid; 0: none is */
+    uint64_t room, disk;        /* when we looked: for rows, and on the disk itself */
+    int64_t look_us;            /* when we look again, */
+    uint64_t written;           /* unless so much was written since */
+    int64_t told_room;          /* the same for the loop thread: atomic, like the next one */
+    bool told_full;
+};
+
 struct store_sqlite {
     struct store base;
     struct store_worker worker;
@@ -108,7 +125,9 @@ struct store_sqlite {
     struct buf keys;        /* deduplication keys of the transaction under way */
     int64_t keys_at_ms;     /* the newest of them */
     struct acked acked;
-    struct leases leases;    /* as in their table */
+    struct leases leases; /* as in their table */
+    struct space space;
+    bool boot_pending;       /* the boot number is not on disk yet: the disk was full */
     char batch_problem[160]; /* why something in this batch failed; empty: all well */
 };
 
@@ -120,13 +139,22 @@ static inline struct store_sqlite *sqlite_of(struct store *st)
 /* statements.c: preparing, and what a result code means */
 bool statements_prepare(struct sql_conn *c, bool reader);
 void statements_finalize(struct sql_conn *c);
-int sql_run(struct sql_conn *c, enum statement s);          /* step to the end and reset */
+int sql_run(struct sql_conn *c, enum statement s); /* step to the end and reset */
+bool sql_one_int(struct sql_conn *c, const char *sql, int64_t *ret_v);
 void sql_bind_bytes(sqlite3_stmt *q, int at, struct str s); /* absent becomes empty, never NULL */
 struct str sql_bytes(sqlite3_stmt *q, int column);          /* borrowed until the next step */
 void note_problem(struct store_sqlite *st, const char *doing, int rc);
 
 /* schema.c: settings, migrations, boot number */
 bool schema_prepare(struct store_sqlite *st, char *ret_why);
+
+/* space.c: room on the disk, looked after on the write thread */
+void space_init(struct store_sqlite *st, const struct store_settings *settings);
+void space_done(struct store_sqlite *st);                     /* the database is closed */
+void space_look(struct store_sqlite *st, bool now);           /* now and then, or now */
+bool space_may(struct store_sqlite *st, struct store_op *op); /* else it is BH_BUSY now */
+bool space_is_out(struct store_sqlite *st, int rc);           /* is that what the code means? */
+bool space_hit(struct store_sqlite *st); /* a write met a full disk; true: try it again */
 
 /* batch.c: one transaction */
 void batch_run(struct store *base, struct store_op *first, struct store_stats *counts);

@@ -77,6 +77,7 @@ static void store_free(struct store_sqlite *st)
 {
     conn_close(st, &st->reader);
     conn_close(st, &st->main); /* the last one tidies up the log */
+    space_done(st);
     if (st->lock_fd >= 0)
         close(st->lock_fd); /* after the database: the lock outlives the last write */
     pthread_mutex_destroy(&st->db_lock);
@@ -138,6 +139,8 @@ static void sqlite_stats(struct store *base, struct store_stats *ret)
 
     worker_stats(&st->worker, ret);
     ret->bytes_on_disk = file_bytes(st->path, "") + file_bytes(st->path, "-wal");
+    ret->free_bytes = __atomic_load_n(&st->space.told_room, __ATOMIC_RELAXED);
+    ret->full = __atomic_load_n(&st->space.told_full, __ATOMIC_RELAXED);
 }
 
 static const struct store_ops sqlite_ops = {
@@ -198,6 +201,13 @@ static bool reader_open(struct store_sqlite *st, char *ret_why)
 enum bh_err store_sqlite_open(struct loop *loop, const char *path, struct store **ret_st,
                               char *ret_why)
 {
+    return store_sqlite_open_with(loop, path, NULL, ret_st, ret_why);
+}
+
+enum bh_err store_sqlite_open_with(struct loop *loop, const char *path,
+                                   const struct store_settings *settings, struct store **ret_st,
+                                   char *ret_why)
+{
     struct store_sqlite *st = xcalloc(1, sizeof *st);
 
     *st = (struct store_sqlite){.base.ops = &sqlite_ops,
@@ -206,10 +216,12 @@ enum bh_err store_sqlite_open(struct loop *loop, const char *path, struct store 
                                 .lock_fd = -1};
     pthread_mutex_init(&st->db_lock, NULL);
     acked_init(&st->acked);
+    space_init(st, settings);
     if (!lock_take(st, ret_why) || !file_create(path, ret_why) ||
         !conn_open(st, &st->main, ret_why) || !schema_prepare(st, ret_why) ||
         !reader_open(st, ret_why))
         goto fail;
+    space_look(st, true);
     worker_init(&st->worker, &thread_ops, &st->base, loop, &st->log);
     if (!worker_start(&st->worker)) {
         snprintf(ret_why, 256, "cannot start the threads of the store");

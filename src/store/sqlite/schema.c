@@ -7,7 +7,6 @@
 #include <inttypes.h>
 #include <stdio.h>
 
-#define APPLICATION_ID 0x62656c6c         /* "bell": tells our files from other people's */
 #define MAX_BOOT ((INT64_C(1) << 23) - 1) /* boot << 40 | n stays a positive rowid */
 
 /* [n] takes a database from version n to n + 1.  Never change one that was released: append. */
@@ -48,24 +47,13 @@ static bool sql_failed(struct store_sqlite *st, const char *doing, char *ret_why
     return false;
 }
 
-static bool one_int(struct store_sqlite *st, const char *sql, int64_t *ret_v)
-{
-    sqlite3_stmt *q = NULL;
-    bool ok = sqlite3_prepare_v2(st->main.db, sql, -1, &q, NULL) == SQLITE_OK &&
-              sqlite3_step(q) == SQLITE_ROW;
-    if (ok)
-        *ret_v = sqlite3_column_int64(q, 0);
-    sqlite3_finalize(q);
-    return ok;
-}
-
 static bool is_ours(struct store_sqlite *st, char *ret_why)
 {
     int64_t id, tables;
-    if (!one_int(st, "PRAGMA application_id", &id) ||
-        !one_int(st, "SELECT count(*) FROM sqlite_schema", &tables))
+    if (!sql_one_int(&st->main, "PRAGMA application_id", &id) ||
+        !sql_one_int(&st->main, "SELECT count(*) FROM sqlite_schema", &tables))
         return sql_failed(st, "cannot read it", ret_why);
-    if (id == APPLICATION_ID || (id == 0 && tables == 0))
+    if (id == SCHEMA_APPLICATION_ID || (id == 0 && tables == 0))
         return true;
     snprintf(ret_why, 256, "%s is a database, but not one of bellhop", st->path);
     return false;
@@ -76,7 +64,7 @@ static bool migrate(struct store_sqlite *st, char *ret_why)
     int64_t version;
     const int64_t known = (int64_t)ARRAY_LEN(migrations);
 
-    if (!one_int(st, "PRAGMA user_version", &version))
+    if (!sql_one_int(&st->main, "PRAGMA user_version", &version))
         return sql_failed(st, "cannot read its version", ret_why);
     if (version > known) {
         snprintf(ret_why, 256,
@@ -88,7 +76,7 @@ static bool migrate(struct store_sqlite *st, char *ret_why)
     for (; version < known; version++) {
         char stamp[96];
         snprintf(stamp, sizeof stamp, "PRAGMA application_id=%d; PRAGMA user_version=%" PRId64,
-                 APPLICATION_ID, version + 1);
+                 SCHEMA_APPLICATION_ID, version + 1);
         if (sqlite3_exec(st->main.db, "BEGIN IMMEDIATE", NULL, NULL, NULL) != SQLITE_OK ||
             sqlite3_exec(st->main.db, migrations[version], NULL, NULL, NULL) != SQLITE_OK ||
             sqlite3_exec(st->main.db, stamp, NULL, NULL, NULL) != SQLITE_OK ||
@@ -98,11 +86,13 @@ static bool migrate(struct store_sqlite *st, char *ret_why)
     return true;
 }
 
+/* On a disk that is full the number is written with the first transaction that succeeds: before
+ * that nothing else of this life is on disk either. */
 static bool count_boot(struct store_sqlite *st, char *ret_why)
 {
     int64_t boot;
-    if (!one_int(st, "UPDATE meta SET value = value + 1 WHERE name = 'boot' RETURNING value",
-                 &boot))
+
+    if (!sql_one_int(&st->main, "SELECT value + 1 FROM meta WHERE name = 'boot'", &boot))
         return sql_failed(st, "cannot count this start", ret_why);
     if (boot < 1 || boot > MAX_BOOT) {
         snprintf(ret_why, 256, "%s: the number of starts, %" PRId64 ", is out of range", st->path,
@@ -110,7 +100,10 @@ static bool count_boot(struct store_sqlite *st, char *ret_why)
         return false;
     }
     st->base.boot = (uint64_t)boot;
-    return true;
+    st->boot_pending = true;
+    if (batch_probe(st) || st->space.state != SPACE_ROOMY)
+        return true;
+    return sql_failed(st, "cannot count this start", ret_why);
 }
 
 static bool read_dedup_key(struct store_sqlite *st, char *ret_why)
@@ -141,14 +134,26 @@ static bool use_wal(struct store_sqlite *st, char *ret_why)
     return ok;
 }
 
+/* Before the first table: pages that were freed can then be given back to the disk. */
+static bool use_vacuum(struct store_sqlite *st, char *ret_why)
+{
+    int64_t pages = 0;
+
+    if (!sql_one_int(&st->main, "PRAGMA page_count", &pages))
+        return sql_failed(st, "cannot read it", ret_why);
+    return pages > 0 || sqlite3_exec(st->main.db, "PRAGMA auto_vacuum=INCREMENTAL", NULL, NULL,
+                                     NULL) == SQLITE_OK;
+}
+
 bool schema_prepare(struct store_sqlite *st, char *ret_why)
 {
     sqlite3_busy_timeout(st->main.db, 5000); /* somebody may be taking a backup */
-    return is_ours(st, ret_why) && use_wal(st, ret_why) &&
+    return is_ours(st, ret_why) && use_vacuum(st, ret_why) && use_wal(st, ret_why) &&
            (sqlite3_exec(st->main.db, settings, NULL, NULL, NULL) == SQLITE_OK ||
             sql_failed(st, "cannot configure", ret_why)) &&
-           migrate(st, ret_why) && count_boot(st, ret_why) && read_dedup_key(st, ret_why) &&
+           migrate(st, ret_why) && read_dedup_key(st, ret_why) &&
            (statements_prepare(&st->main, false) || sql_failed(st, "cannot prepare", ret_why)) &&
+           count_boot(st, ret_why) &&
            (acked_recover(st) || sql_failed(st, "cannot read what was settled", ret_why)) &&
            (owner_load(st) || sql_failed(st, "cannot read its leases", ret_why));
 }

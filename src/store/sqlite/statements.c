@@ -7,6 +7,7 @@ static const char *const sql_text[N_STATEMENTS] = {
     [SQL_BEGIN_WRITE] = "BEGIN IMMEDIATE",
     [SQL_BEGIN_READ] = "BEGIN",
     [SQL_COMMIT] = "COMMIT",
+    [SQL_BOOT] = "UPDATE meta SET value = ?1 WHERE name = 'boot'",
     [SQL_SAVEPOINT] = "SAVEPOINT tx",
     [SQL_RELEASE] = "RELEASE tx",
     [SQL_UNDO] = "ROLLBACK TO tx",
@@ -80,6 +81,17 @@ int sql_run(struct sql_conn *c, enum statement s)
         ;
     sqlite3_reset(c->sql[s]);
     return rc == SQLITE_DONE ? SQLITE_OK : rc;
+}
+
+bool sql_one_int(struct sql_conn *c, const char *sql, int64_t *ret_v)
+{
+    sqlite3_stmt *q = NULL;
+    bool ok =
+        sqlite3_prepare_v2(c->db, sql, -1, &q, NULL) == SQLITE_OK && sqlite3_step(q) == SQLITE_ROW;
+    if (ok)
+        *ret_v = sqlite3_column_int64(q, 0);
+    sqlite3_finalize(q);
+    return ok;
 }
 
 void sql_bind_bytes(sqlite3_stmt *q, int at, struct str s)

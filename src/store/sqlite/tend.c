@@ -11,7 +11,8 @@ int64_t tend_due_us(struct store *base)
         due = now + PURGE_QUIET_MS * 1000;
     if (due != 0 && due < st->acked.retry_us)
         due = st->acked.retry_us;
-    if (!worker_is_healthy(&st->worker) && (due == 0 || due > now + PROBE_MS * 1000))
+    bool look = !worker_is_healthy(&st->worker) || st->space.state != SPACE_ROOMY;
+    if (look && (due == 0 || due > now + PROBE_MS * 1000))
         due = now + PROBE_MS * 1000;
     return due;
 }
@@ -66,6 +67,37 @@ static void probe(struct store_sqlite *st)
     worker_count(&st->worker, &counts);
 }
 
+/* Free pages go back to the disk while it is quiet: when room is short, or most of the file is
+ * free.  True: there is more to do. */
+static bool vacuum_some(struct store_sqlite *st)
+{
+    int64_t pages = 0, before = 0, after = 0;
+
+    if (!sql_one_int(&st->main, "PRAGMA freelist_count", &before) || before == 0 ||
+        !sql_one_int(&st->main, "PRAGMA page_count", &pages) ||
+        (st->space.state == SPACE_ROOMY && (before < VACUUM_PAGES || before < pages / 2)))
+        return false;
+    sqlite3_exec(st->main.db, "PRAGMA incremental_vacuum(512)", NULL, NULL, NULL);
+    return sql_one_int(&st->main, "PRAGMA freelist_count", &after) && after < before;
+}
+
+static void tend_space(struct store_sqlite *st, bool quiet)
+{
+    bool more = quiet, any = false;
+
+    while (more && !worker_has_work(&st->worker)) {
+        pthread_mutex_lock(&st->db_lock);
+        more = vacuum_some(st);
+        pthread_mutex_unlock(&st->db_lock);
+        any |= more;
+    }
+    pthread_mutex_lock(&st->db_lock);
+    if (any) /* the file gets smaller when the log is written back */
+        sqlite3_wal_checkpoint_v2(st->main.db, NULL, SQLITE_CHECKPOINT_PASSIVE, NULL, NULL);
+    space_look(st, any);
+    pthread_mutex_unlock(&st->db_lock);
+}
+
 void tend(struct store *base, bool quiet)
 {
     struct store_sqlite *st = sqlite_of(base);
@@ -73,4 +105,5 @@ void tend(struct store *base, bool quiet)
     if (quiet)
         probe(st);
     tend_acked(st, quiet);
+    tend_space(st, quiet);
 }
