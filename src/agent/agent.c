@@ -151,7 +151,7 @@ static void on_terminate(void *ctx)
 
 /* ---- messages ---- */
 
-void turn_settle(struct agent *a, struct turn *t)
+void agent_turn_settle(struct agent *a, struct agent_turn *t)
 {
     if (t->acked)
         return;
@@ -160,11 +160,11 @@ void turn_settle(struct agent *a, struct turn *t)
         bhgw_ack(a->gw, t->ev->delivery);
 }
 
-void turn_done(struct agent *a, struct turn *t)
+void agent_turn_done(struct agent *a, struct agent_turn *t)
 {
     if (!t->over || t->n_says > 0)
         return;
-    turn_settle(a, t);
+    agent_turn_settle(a, t);
     t->conversation->n_turns--;
     bhgw_event_free(t->ev);
     free(t);
@@ -186,9 +186,9 @@ static void on_arrival(void *ctx)
         free(arrived);
         return;
     }
-    struct turn *t = xcalloc(1, sizeof *t);
+    struct agent_turn *t = xcalloc(1, sizeof *t);
     struct conversation *c = conversation_get(a, str_of(arrived->ev->session_key));
-    *t = (struct turn){.ev = arrived->ev, .conversation = c};
+    *t = (struct agent_turn){.ev = arrived->ev, .conversation = c};
     free(arrived);
     list_init(&t->link);
     c->n_turns++;

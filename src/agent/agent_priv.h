@@ -19,7 +19,7 @@ struct bhgw_result;
 struct loop;
 struct program;
 
-struct turn {              /* one message on its way through us (agent.h draws its life) */
+struct agent_turn {        /* one message on its way through us (agent.h draws its life) */
     struct list link;      /* waiting or in_hand of its worker; unlinked once over */
     struct bhgw_event *ev; /* owned */
     struct conversation *conversation; /* borrowed; lives as long as we do, see conversation.c */
@@ -78,15 +78,16 @@ struct agent {
 };
 
 /* agent.c */
-bool agent_may_hand_over(const struct agent *a);   /* not leaving */
-void agent_moved(struct agent *a);                 /* something ended: is it time to go? */
-void turn_settle(struct agent *a, struct turn *t); /* acknowledge, once */
-void turn_done(struct agent *a, struct turn *t);   /* free it if nothing needs it any more */
+bool agent_may_hand_over(const struct agent *a); /* not leaving */
+void agent_moved(struct agent *a);               /* something ended: is it time to go? */
+void agent_turn_settle(struct agent *a, struct agent_turn *t); /* acknowledge, once */
+/* Free it if nothing needs it any more. */
+void agent_turn_done(struct agent *a, struct agent_turn *t);
 
 /* worker.c */
 struct worker *worker_new(struct agent *a, struct conversation *c);
 void worker_free(struct worker *w); /* what was before it stays with the connector */
-void worker_add(struct worker *w, struct turn *t);
+void worker_add(struct worker *w, struct agent_turn *t);
 void worker_interrupt(struct worker *w, const char *session_key, const char *chat_id);
 bool worker_is_idle(const struct worker *w); /* nothing waits, nothing is in hand */
 void worker_go(struct worker *w);  /* hand over what may be handed over, starting it if need be */
@@ -102,7 +103,7 @@ void conversation_heard(struct conversation *c,
                         const struct bhgw_event *ev); /* also makes it the latest used */
 /* Do what @o says: for @t (NULL: for nobody in particular), told back to @teller if it has a
  * ref. */
-void conversation_say(struct conversation *c, const struct order *o, struct turn *t,
+void conversation_say(struct conversation *c, const struct order *o, struct agent_turn *t,
                       struct worker *teller);
 void conversation_forget_worker(struct conversation *c, struct worker *w);
 void conversation_connected(struct conversation *c); /* what waited for the connection may go */

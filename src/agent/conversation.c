@@ -28,9 +28,9 @@ struct say { /* one action */
     struct conversation *conversation;
     char *action, *ref; /* owned */
     bool is_send, edits_last;
-    struct turn *turn;     /* NULL: for nobody in particular */
-    struct worker *teller; /* who hears of the result; NULL: nobody */
-    struct said said;      /* owned strings; set by the notices thread before it posts */
+    struct agent_turn *turn; /* NULL: for nobody in particular */
+    struct worker *teller;   /* who hears of the result; NULL: nobody */
+    struct said said;        /* owned strings; set by the notices thread before it posts */
     unsigned tries;
 };
 
@@ -104,7 +104,7 @@ void conversation_free(struct conversation *c)
         struct say *s = list_entry(it, struct say, link);
         if (s->turn != NULL) {
             s->turn->n_says--;
-            turn_done(c->agent, s->turn);
+            agent_turn_done(c->agent, s->turn);
         }
         say_free(s);
     }
@@ -180,7 +180,7 @@ static void on_said(void *ctx)
     struct say *s = ctx;
     struct conversation *c = s->conversation;
     struct agent *a = c->agent;
-    struct turn *t = s->turn;
+    struct agent_turn *t = s->turn;
 
     if (!s->said.success && try_again(s, &s->said)) {
         said_done(&s->said);
@@ -196,7 +196,7 @@ static void on_said(void *ctx)
     say_free(s);
     if (t != NULL) {
         t->n_says--;
-        turn_done(a, t);
+        agent_turn_done(a, t);
     }
     say_first(c);
     agent_moved(a);
@@ -244,7 +244,7 @@ void conversation_connected(struct conversation *c)
         timer_set(c->agent->clock, &c->again, 0);
 }
 
-void conversation_say(struct conversation *c, const struct order *o, struct turn *t,
+void conversation_say(struct conversation *c, const struct order *o, struct agent_turn *t,
                       struct worker *teller)
 {
     struct say *s = xcalloc(1, sizeof *s);

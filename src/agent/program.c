@@ -272,24 +272,29 @@ static void become(int in, int out, char *const argv[], char *const envp[])
     execvpe(argv[0], argv, envp);
 }
 
-/* 0, or why it could not be done. */
+/* 0, or why it could not be done.  An exec that fails says so through a pipe that a good one
+ * closes; not through the memory a vfork() shares, which under ThreadSanitizer is none. */
 static int spawn(pid_t *ret_pid, int in, int out, char *const argv[], char *const envp[])
 {
     sigset_t all, before;
-    volatile int failed = 0; /* the child's exec tells us through it: vfork shares the memory */
+    int word[2], rc = 0;
 
+    if (pipe2(word, O_CLOEXEC) < 0)
+        return errno;
     sigfillset(&all);
     pthread_sigmask(SIG_SETMASK, &all, &before); /* no handler of ours may run in the child */
     pid_t pid = vfork();
     if (pid == 0) {
         become(in, out, argv, envp);
-        failed = errno;
-        _exit(127);
+        rc = errno;
+        _exit(write(word[1], &rc, sizeof rc) == sizeof rc ? 127 : 126);
     }
-    int rc = pid < 0 ? errno : failed;
+    rc = pid < 0 ? errno : 0;
     pthread_sigmask(SIG_SETMASK, &before, NULL);
-    if (rc != 0 && pid > 0)
+    close(word[1]);
+    if (pid > 0 && read(word[0], &rc, sizeof rc) == sizeof rc)
         waitpid(pid, NULL, 0);
+    close(word[0]);
     *ret_pid = pid;
     return rc;
 }

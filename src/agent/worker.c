@@ -56,10 +56,10 @@ struct worker *worker_new(struct agent *a, struct conversation *c)
 static void free_turns(struct agent *a, struct list *turns)
 {
     list_each (turns, it, next) {
-        struct turn *t = list_entry(it, struct turn, link);
+        struct agent_turn *t = list_entry(it, struct agent_turn, link);
         list_remove(&t->link);
         t->acked = t->over = true;
-        turn_done(a, t);
+        agent_turn_done(a, t);
     }
 }
 
@@ -165,7 +165,7 @@ static void on_restart(struct timer *t)
 
 /* ---- handing over ---- */
 
-static void hand_over(struct worker *w, struct turn *t)
+static void hand_over(struct worker *w, struct agent_turn *t)
 {
     struct agent *a = w->agent;
     struct buf line = BUF_INIT;
@@ -197,7 +197,7 @@ static void on_typing(struct timer *t)
     if (w->n_in_hand == 0)
         return;
     list_each (&w->in_hand, it, next) {
-        const struct bhgw_event *ev = list_entry(it, struct turn, link)->ev;
+        const struct bhgw_event *ev = list_entry(it, struct agent_turn, link)->ev;
         bhgw_typing(w->agent->gw, ev->chat_id, ev->answer_metadata);
     }
     timer_set(w->agent->clock, &w->typing, TYPING_EVERY_MS);
@@ -210,11 +210,11 @@ void worker_go(struct worker *w)
     if (list_is_empty(&w->waiting) || !agent_may_hand_over(a) || !start(w))
         return;
     while (w->n_in_hand < a->opt->window && !list_is_empty(&w->waiting))
-        hand_over(w, list_first(&w->waiting, struct turn, link));
+        hand_over(w, list_first(&w->waiting, struct agent_turn, link));
     list_move(&w->link, &a->workers);
 }
 
-void worker_add(struct worker *w, struct turn *t)
+void worker_add(struct worker *w, struct agent_turn *t)
 {
     list_append(&w->waiting, &t->link);
     worker_go(w);
@@ -226,12 +226,12 @@ static void look(struct worker *w)
     uint64_t read = program_read(w->prog);
 
     list_each (&w->in_hand, it, next) {
-        struct turn *t = list_entry(it, struct turn, link);
+        struct agent_turn *t = list_entry(it, struct agent_turn, link);
         if (t->taken || read < t->end)
             continue;
         t->taken = true;
         if (!w->agent->opt->ack_on_reply)
-            turn_settle(w->agent, t);
+            agent_turn_settle(w->agent, t);
     }
 }
 
@@ -243,7 +243,7 @@ static void on_look(struct timer *t)
         return;
     look(w);
     list_each (&w->in_hand, it, next) {
-        if (!list_entry(it, struct turn, link)->taken) {
+        if (!list_entry(it, struct agent_turn, link)->taken) {
             int64_t wait_ms = w->looks < 6 ? (int64_t)1 << w->looks++ : LOOK_MAX_MS;
             timer_set(w->agent->clock, &w->look, wait_ms);
             return;
@@ -253,12 +253,12 @@ static void on_look(struct timer *t)
 
 /* ---- the end of a turn ---- */
 
-static void end_turn(struct worker *w, struct turn *t)
+static void end_turn(struct worker *w, struct agent_turn *t)
 {
     list_remove(&t->link);
     w->n_in_hand--;
     t->over = true;
-    turn_done(w->agent, t);
+    agent_turn_done(w->agent, t);
 }
 
 static void watch_turn(struct worker *w)
@@ -267,13 +267,13 @@ static void watch_turn(struct worker *w)
 
     timer_stop(a->clock, &w->turn_limit);
     if (w->n_in_hand > 0 && a->opt->turn_ms > 0) {
-        struct turn *oldest = list_first(&w->in_hand, struct turn, link);
+        struct agent_turn *oldest = list_first(&w->in_hand, struct agent_turn, link);
         timer_set(a->clock, &w->turn_limit,
                   oldest->handed_ms + a->opt->turn_ms - clock_now_ms(a->clock));
     }
 }
 
-static void finish_turn(struct worker *w, struct turn *t)
+static void finish_turn(struct worker *w, struct agent_turn *t)
 {
     struct agent *a = w->agent;
 
@@ -297,7 +297,7 @@ static void on_turn_limit(struct timer *t)
     log_warn(NULL, "no answer in %" PRId64 " ms: giving the message up, starting the program anew",
              w->agent->opt->turn_ms);
     list_each (&w->in_hand, it, next)
-        list_entry(it, struct turn, link)->interrupted = true;
+        list_entry(it, struct agent_turn, link)->interrupted = true;
     if (w->prog != NULL)
         program_signal(w->prog, SIGKILL);
 }
@@ -312,12 +312,12 @@ static void on_idle(struct timer *t)
 
 /* ---- lines ---- */
 
-static struct turn *in_hand_by(struct worker *w, const struct order *o)
+static struct agent_turn *in_hand_by(struct worker *w, const struct order *o)
 {
-    struct turn *found = NULL;
+    struct agent_turn *found = NULL;
 
     list_each (&w->in_hand, it, next) {
-        struct turn *t = list_entry(it, struct turn, link);
+        struct agent_turn *t = list_entry(it, struct agent_turn, link);
         if (o->id.p != NULL && !str_eq(o->id, str_of(t->ev->buffer_id)))
             continue;
         if (o->session_key.p != NULL && !str_eq(o->session_key, str_of(t->ev->session_key)))
@@ -346,7 +346,7 @@ static struct conversation *chat_of(struct worker *w, const struct order *o)
     return w->n_in_hand == 0 ? w->about : NULL;
 }
 
-static void obey(struct worker *w, const struct order *o, struct turn *t)
+static void obey(struct worker *w, const struct order *o, struct agent_turn *t)
 {
     struct conversation *c = t != NULL ? t->conversation : chat_of(w, o);
 
@@ -368,7 +368,7 @@ static void on_line(void *ctx, struct str line)
     struct order o;
 
     order_read(w->agent->parser, line, &o);
-    struct turn *t = in_hand_by(w, &o);
+    struct agent_turn *t = in_hand_by(w, &o);
     obey(w, &o, t);
     if (t != NULL && (o.done || (o.plain && !w->agent->opt->until_done))) {
         look(w); /* an answer is proof enough, but the order of things is kept */
@@ -386,7 +386,7 @@ void worker_interrupt(struct worker *w, const char *session_key, const char *cha
     if (w->prog == NULL)
         return;
     list_each (&w->in_hand, it, next) {
-        struct turn *t = list_entry(it, struct turn, link);
+        struct agent_turn *t = list_entry(it, struct agent_turn, link);
         bool is = strcmp(t->ev->session_key, session_key) == 0;
         t->interrupted |= is;
         mine |= is;
@@ -404,7 +404,7 @@ void worker_interrupt(struct worker *w, const char *session_key, const char *cha
 /* ---- the end of a program ---- */
 
 /* What becomes of a message whose program is gone. */
-static void bereave(struct worker *w, struct turn *t, bool well)
+static void bereave(struct worker *w, struct agent_turn *t, bool well)
 {
     if (!t->taken) { /* it never saw it */
         t->attempts--;
@@ -461,7 +461,7 @@ static void on_ended(void *ctx, bool well, const char *how)
     timer_stop(a->clock, &w->look);
     while (
         !list_is_empty(&w->in_hand)) /* newest first, so that the front of the queue is in order */
-        bereave(w, list_entry(w->in_hand.prev, struct turn, link), well);
+        bereave(w, list_entry(w->in_hand.prev, struct agent_turn, link), well);
     program_free(w->prog);
     w->prog = NULL;
     a->n_running--;

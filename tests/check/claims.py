@@ -2,7 +2,7 @@
 import os
 import re
 
-from names import CALL, FILE, SNAKE, Files, foreign_words, words_of
+from names import CALL, FILE, SNAKE, Files, foreign_words, is_variable, settings_of, words_of
 from tree import Problem
 
 PAGES = (".md", ".1")
@@ -59,9 +59,7 @@ class Truth:
         self.commands = set(re.findall(r'\bcmd_\w+ = \{\s*(?:\.name = )?"([\w-]+)"', cli))
         dev = tree.text("dev") if "dev" in tree.set else ""
         self.dev = set(re.findall(r"^cmd_(\w+)\(", dev, re.M)) | {"help"}
-        # A unit test holds this page against the program's own table.
-        page = tree.text("docs/configuration.md") if "docs/configuration.md" in tree.set else ""
-        self.keys = set(re.findall(r"^\| `([a-z_.]+)` \|", page, re.M))
+        self.keys = settings_of(tree)
         self.sections = {k.split(".")[0] for k in self.keys if "." in k}
 
     def metric(self, name):
@@ -70,8 +68,7 @@ class Truth:
             (short.endswith("_total") and f'"{short[:-len("_total")]}"' in self.code)
 
     def variable(self, name):
-        key = name[len("BELLHOP_"):].lower()
-        return name in self.code or any(k.replace(".", "_") == key for k in self.keys)
+        return name in self.code or is_variable(self.keys, name)
 
 
 

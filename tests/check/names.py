@@ -30,6 +30,17 @@ def foreign_words(data):
     return {w for _, words in data_lines(os.path.join(data, "foreign.txt")) for w in words}
 
 
+def settings_of(tree):
+    """The settings, from the tables of docs/configuration.md, which a unit test holds against the program's own."""
+    page = tree.text("docs/configuration.md") if "docs/configuration.md" in tree.set else ""
+    return set(re.findall(r"^\| `([a-z_.]+)` \|", page, re.M))
+
+
+def is_variable(settings, name):
+    """Whether @name is BELLHOP_ and one of the settings, with dots as underscores."""
+    return name.startswith("BELLHOP_") and name[len("BELLHOP_"):].lower() in {s.replace(".", "_") for s in settings}
+
+
 class Files:
     """Which file names mean something: files of the tree, headers of the system, files the code opens."""
 
@@ -55,6 +66,7 @@ def endings(path):
 def names(tree, data):
     """Functions, fields, constants and files named in comments exist; `@name` is in the same file's code."""
     words, foreign, files = words_of(tree), foreign_words(data), Files(tree)
+    settings = settings_of(tree)
     short = {w.split("_", 1)[1] for w in words if w.isupper() and "_" in w}  # pictures say WS_CLOSING for CONN_WS_CLOSING
     for path in tree.match("src", "sdk", "tests", "examples", ext=("c", "h", "cc")):
         own = set(re.findall(r"\w+", tree.code(path)))
@@ -62,6 +74,6 @@ def names(tree, data):
             found = {m for rule in (CALL, SNAKE, TICKED) for m in rule.findall(comment) if m not in words and m not in short}
             found |= {"@" + m for m in PARAMETER.findall(comment) if m not in own}
             found |= {m for m in FILE.findall(comment) if not files.has(m, path)}
-            for name in sorted(found - foreign):
+            for name in sorted(n for n in found - foreign if not is_variable(settings, n)):
                 yield Problem(f"{path} {name}", f"{path}:{line}: the comment names {name}, which does not exist: say what "
                                                 "is there now (a name of somebody else's goes into tests/check/foreign.txt)")

@@ -14,7 +14,7 @@
 
 #define ASK_MS 15000
 
-void ask_init(struct ask *a, const char *bellhop)
+void ask_init(struct sleeper_ask *a, const char *bellhop)
 {
     a->bellhop = bellhop;
     a->pid = 0;
@@ -33,7 +33,7 @@ static void become(const char *const argv[], int out)
     execv(argv[0], (char *const *)(uintptr_t)argv);
 }
 
-bool ask_start(struct ask *a, const char *what, const char *arg1, const char *arg2)
+bool ask_start(struct sleeper_ask *a, const char *what, const char *arg1, const char *arg2)
 {
     const char *const argv[] = {a->bellhop, "sleeper", "--ask", what, arg1, arg2, NULL};
     int fds[2];
@@ -57,7 +57,7 @@ bool ask_start(struct ask *a, const char *what, const char *arg1, const char *ar
     return true;
 }
 
-void ask_cancel(struct ask *a)
+void ask_cancel(struct sleeper_ask *a)
 {
     if (a->pid == 0)
         return;
@@ -107,7 +107,7 @@ void answer_read(const char *said, struct answer *r)
         snprintf(r->problem, sizeof r->problem, "no answer");
 }
 
-bool ask_turn(struct ask *a, struct answer *ret)
+bool ask_turn(struct sleeper_ask *a, struct answer *ret)
 {
     if (a->pid == 0)
         return false;

@@ -10,7 +10,7 @@
 
 #define ASK_BYTES 3072
 
-struct ask {             /* one question under way */
+struct sleeper_ask {     /* one question under way */
     const char *bellhop; /* the program that asks for us; borrowed */
     pid_t pid;           /* 0: none */
     int fd;              /* its answer; -1: none */
@@ -26,9 +26,9 @@ struct answer { /* what the connector says of the instance */
     char wake_url[2048]; /* "": none registered */
     char problem[256];   /* when not ok */
 };
-void ask_init(struct ask *a, const char *bellhop);
-bool ask_start(struct ask *a, const char *what, const char *arg1, const char *arg2);
+void ask_init(struct sleeper_ask *a, const char *bellhop);
+bool ask_start(struct sleeper_ask *a, const char *what, const char *arg1, const char *arg2);
 /* After poll(): true when the answer is whole; then @ret is filled. */
-bool ask_turn(struct ask *a, struct answer *ret);
-void ask_cancel(struct ask *a);
+bool ask_turn(struct sleeper_ask *a, struct answer *ret);
+void ask_cancel(struct sleeper_ask *a);
 void answer_read(const char *said, struct answer *ret);

@@ -48,7 +48,7 @@ struct sleeper {
     char refusal[320]; /* why it may not sleep; "": it may, for all we know */
     struct knock knock;
     struct child child;
-    struct ask ask;
+    struct sleeper_ask ask;
 };
 
 /* What the command line said is set, the rest is zero: start with looking at the connector. */
