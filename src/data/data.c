@@ -308,6 +308,8 @@ static enum lane_end ended(struct data_call *c, struct data_base *b, enum data_e
 
 static enum lane_end run_query(struct data_call *c, struct data_base *b)
 {
+    if (lane_job_is_late(&c->job)) /* it waited too long */
+        return ended(c, b, DATA_FAILED);
     jw_arr(&c->w);
     enum data_end end = data_base_query(b, c->ask, c->now, on_found, c, &c->expired);
     jw_end_arr(&c->w);

@@ -138,27 +138,39 @@ static void stamp(struct str body, struct str status, struct buf *out)
     }
 }
 
+/* Whoever checks must find this very signature, over the very text that was signed. */
+static bool is_found(struct str body, struct str canonical, struct str token)
+{
+    enum skill_status s = SKILL_DRAFT;
+    struct str found = STR_NULL;
+    struct buf again = BUF_INIT;
+
+    skill_canonical(body, &again);
+    bool ok = skill_status_read(body, &s, &found) && s == SKILL_APPROVED && str_eq(found, token) &&
+              str_eq(buf_str(&again), canonical);
+    buf_done(&again);
+    return ok;
+}
+
 bool skill_sign(struct str body, const struct ed25519_key *private_key, struct buf *out,
                 char *ret_why)
 {
-    uint8_t sig[ED25519_BYTES];
+    static const char line[] = "# Status: Approved ";
+    uint8_t sig[ED25519_BYTES] = {0};
     struct buf canonical = BUF_INIT, status = BUF_INIT, signed_body = BUF_INIT;
-    enum skill_status s = SKILL_DRAFT;
-    struct str token = STR_NULL;
 
     skill_canonical(body, &canonical);
     bool ok = ed25519_sign(private_key, buf_str(&canonical), sig);
-    buf_add_z(&status, "# Status: Approved v3:");
+    buf_printf(&status, "%sv3:", line);
     base64url_add(&status, sig, sizeof sig);
     stamp(body, buf_str(&status), &signed_body);
     if (!ok)
         snprintf(ret_why, 256, "the key cannot sign");
-    struct str want = str_skip(buf_str(&status), strlen("# Status: Approved "));
-    if (ok && !(skill_status_read(buf_str(&signed_body), &s, &token) && s == SKILL_APPROVED &&
-                str_eq(token, want))) {
+    else if (!is_found(buf_str(&signed_body), buf_str(&canonical),
+                       str_skip(buf_str(&status), strlen(line)))) {
         snprintf(ret_why, 256,
-                 "another `# Status:` line comes before the one of the header block: "
-                 "remove it first");
+                 "the body has another `# Status:` line before its header block, or "
+                 "header lines that share a line with others: mend that first");
         ok = false;
     }
     if (ok)

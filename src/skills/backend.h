@@ -1,8 +1,8 @@
 /* backend.h - what keeps skills: the table between skills.c and its backends.
  *
- * All of it runs on the threads of the lanes, on a connection that lanes_ops.open() made; nothing is
- * called on the loop.  Writes come inside begin()/commit() of the writer.  A backend knows nothing of
- * rules: it is told what to write. */
+ * All of it runs on the threads of the lanes, on a connection that the open() of @lanes made;
+ * nothing is called on the loop.  Writes come inside begin() and commit() of the writer.  A backend
+ * knows nothing of rules: it is told what to write. */
 #pragma once
 #include "base/arena.h"
 #include "skills/record.h"

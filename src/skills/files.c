@@ -1,4 +1,5 @@
-/* files.c - the filesystem backend: skills as files people can read and edit.  (files.h draws them.)
+/* files.c - the filesystem backend: skills as files that people can read and edit.
+ * (files.h draws them.)
  *
  * Readers answer from the index and the files as long as these agree and nobody changed anything;
  * otherwise they hand the question to the writer, which looks at the files first.  A write is one
@@ -10,6 +11,7 @@
 #include <stdlib.h>
 #include <sys/file.h>
 #include <unistd.h>
+#include "base/log.h"
 #include "base/mem.h"
 
 /* ---- opening ---- */
@@ -30,6 +32,38 @@ static int lock_take(const char *root, char *ret_why)
     }
     buf_done(&path);
     return fd;
+}
+
+static struct skill_index *index_open(const struct skill_files *f, bool writer, char *ret_why)
+{
+    struct buf path = BUF_INIT;
+
+    buf_printf(&path, "%s/.index.db", f->root);
+    struct skill_index *x = skill_index_open(buf_z(&path), writer, ret_why);
+    buf_done(&path);
+    return x;
+}
+
+/* It can be made anew: a broken one is thrown away. */
+static bool index_check(const struct skill_files *f, char *ret_why)
+{
+    static const char *const parts[] = {"", "-wal", "-shm"};
+    struct skill_index *x = index_open(f, true, ret_why);
+
+    if (x == NULL) {
+        log_warn(NULL, "skills: %s; the index is made anew", ret_why);
+        for (size_t i = 0; i < ARRAY_LEN(parts); i++) {
+            struct buf path = BUF_INIT;
+            buf_printf(&path, "%s/.index.db%s", f->root, parts[i]);
+            unlink(buf_z(&path));
+            buf_done(&path);
+        }
+        x = index_open(f, true, ret_why);
+    }
+    if (x == NULL)
+        return false;
+    skill_index_close(x);
+    return true;
 }
 
 void *skill_files_new(const struct skill_backend_config *cfg, char *ret_why)
@@ -53,7 +87,10 @@ void *skill_files_new(const struct skill_backend_config *cfg, char *ret_why)
                               .rules = cfg->rules,
                               .watch = skill_watch_new(),
                               .default_author = xstrdup(cfg->default_author)};
-    return f;
+    if (index_check(f, ret_why))
+        return f;
+    skill_files_free(f);
+    return NULL;
 }
 
 void skill_files_free(void *ctx)
@@ -79,26 +116,21 @@ static void conn_close(void *conn)
 
 static void *conn_open(void *ctx, struct str key, bool writer, char *ret_why)
 {
-    struct files_conn *c = xcalloc(1, sizeof *c);
-    struct buf path = BUF_INIT;
+    struct skill_index *index = index_open(ctx, writer, ret_why);
 
-    *c = (struct files_conn){.files = ctx, .writer = writer};
+    if (index == NULL)
+        return NULL;
+    struct files_conn *c = xcalloc(1, sizeof *c);
+    *c = (struct files_conn){.files = ctx, .index = index, .writer = writer};
     c->dir = (struct skill_dir){.fd = -1, .max_body_bytes = c->files->rules->max_body_bytes + 256};
-    buf_printf(&path, "%s/.index.db", c->files->root);
-    c->index = skill_index_open(buf_z(&path), writer, ret_why);
-    if (c->index == NULL && writer && unlink(buf_z(&path)) == 0) /* it can be made anew */
-        c->index = skill_index_open(buf_z(&path), writer, ret_why);
-    buf_done(&path);
-    if (c->index != NULL)
-        return c;
-    conn_close(c);
-    return NULL;
+    return c;
 }
 
 static bool conn_begin(void *conn, bool write, char *ret_why)
 {
     struct files_conn *c = conn;
 
+    c->dir.why[0] = '\0';
     c->index_ok = skill_index_begin(c->index, write);
     if (c->index_ok || c->writer)
         return true;
@@ -138,10 +170,7 @@ static const char *problem(void *conn)
 
 static void for_job(void *conn, const struct lane_job *job)
 {
-    struct files_conn *c = conn;
-
-    c->dir.why[0] = '\0';
-    skill_index_for_job(c->index, job);
+    skill_index_for_job(((struct files_conn *)conn)->index, job);
 }
 
 /* ---- writing ---- */

@@ -42,7 +42,7 @@ void skill_dir_close(struct skill_dir *d);
 /* The body of @name; SKILL_MISSING also when it is no text or too long. */
 enum skill_found skill_file_read(struct skill_dir *d, struct str name, struct buf *out,
                                  struct stat *ret_st);
-/* Body and line, in that order of safety; @line ends with its newline.  Without @body only the line.
+/* Body and line, in that order of safety; @line ends with its newline.  No @body: only the line.
  * @fresh: what was there of a history is not continued. */
 bool skill_file_write(struct skill_dir *d, struct str name, const struct buf *body, struct str line,
                       bool fresh, struct skill_stamp *ret_stamp);
@@ -56,7 +56,7 @@ bool skill_file_recover(struct skill_dir *d, struct str name);
 struct skill_line { /* borrowed from the parser */
     bool deleted;
     bool is_whole; /* it knows author and beginning; otherwise skill_history_origin() does */
-    struct skill_head head; /* without its bag; @source: the bytes, when the line has them */
+    struct skill_head head; /* without its bag; with the body, when the line has it */
     struct json bag;
     struct skill_version version;
 };

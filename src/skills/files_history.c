@@ -1,7 +1,7 @@
 /* files_history.c - the lines of a history, read and written.  (files.h has the contract.)
  *
- * A line says everything about its version, so the last one alone tells what a skill is.  Lines that
- * the Skillscript runtime wrote say less: there the first line has the author and the beginning. */
+ * A line says everything about its version, so the last one alone tells what a skill is.  Lines
+ * that the Skillscript runtime wrote say less: there the first has the author and the beginning. */
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>

@@ -164,9 +164,8 @@ static enum skill_found take_edit(struct files_conn *c, const struct skill_where
     owner_of(c, &st, &author);
     skill_decide_found(c->files->rules, name, buf_str(body), buf_str(&author), st.st_mtim.tv_sec,
                        k->any ? &k->last.head : NULL, n);
-    bool ok = true;
-    if (!k->any || !str_eq(k->last.version.content_hash, str_of(n->content_hash))) {
-        bool same = str_eq(buf_str(&n->source), buf_str(body));
+    bool ok, same = str_eq(buf_str(&n->source), buf_str(body));
+    if (!same || !k->any || !str_eq(k->last.version.content_hash, str_of(n->content_hash))) {
         skill_line_write(n, true, &line);
         ok = skill_file_write(&c->dir, name, same ? NULL : &n->source, buf_str(&line), !k->any,
                               &stamp);

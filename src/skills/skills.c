@@ -1,8 +1,8 @@
 /* skills.c - design.  (skills.h has the contract.)
  *
- * A call is one object: the job, copies of what was asked, and the answer as it grows on the thread.
- * On the thread it asks the backend and the rules, and writes the JSON; on the loop it only hands it
- * over.  What goes wrong with the arguments is noticed before the thread and answered the same way.
+ * A call is one object: the job, copies of what was asked, and the answer as it grows on the
+ * thread.  There it asks the backend and the rules and writes the JSON; the loop only hands it on.
+ * What is wrong with the arguments is noticed before the thread and answered the same way.
  *
  *      skills_load() -> call_new -> lanes_submit ... run(call, conn) ... done -> cb, free
  */

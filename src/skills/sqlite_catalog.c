@@ -28,14 +28,14 @@ bool catalog_prepare(struct side_db *db)
            side_failed(db, "cannot register a function");
 }
 
-struct store_row {
+struct catalog_store {
     int64_t id;
     struct skill_sum sum;
     uint64_t n;
 };
 
 static enum skill_found store_get(struct side_db *db, const struct skill_where *at,
-                                  struct store_row *ret)
+                                  struct catalog_store *ret)
 {
     sqlite3_stmt *q = side_sql(db, CAT_STORE);
     bool ok = q != NULL, found = false;
@@ -56,7 +56,7 @@ static enum skill_found store_get(struct side_db *db, const struct skill_where *
     return !ok ? SKILL_FAILED : found ? SKILL_FOUND : SKILL_MISSING;
 }
 
-static bool store_make(struct side_db *db, const struct skill_where *at, struct store_row *ret)
+static bool store_make(struct side_db *db, const struct skill_where *at, struct catalog_store *ret)
 {
     enum skill_found found = store_get(db, at, ret);
 
@@ -67,14 +67,14 @@ static bool store_make(struct side_db *db, const struct skill_where *at, struct 
         return false;
     side_bind_str(q, 1, at->tenant);
     side_bind_str(q, 2, at->ns);
-    *ret = (struct store_row){0};
+    *ret = (struct catalog_store){0};
     if (!side_run(db, q))
         return false;
     ret->id = sqlite3_last_insert_rowid(db->db);
     return true;
 }
 
-static bool store_set(struct side_db *db, const struct store_row *s)
+static bool store_set(struct side_db *db, const struct catalog_store *s)
 {
     sqlite3_stmt *q = side_sql(db, CAT_STORE_SET);
 
@@ -136,7 +136,7 @@ static enum skill_found get_in(struct side_db *db, int64_t store, struct str nam
 enum skill_found catalog_get(struct side_db *db, const struct skill_where *at, struct str name,
                              struct arena *arena, struct catalog_entry *ret_e)
 {
-    struct store_row s;
+    struct catalog_store s;
     enum skill_found found = store_get(db, at, &s);
 
     return found == SKILL_FOUND ? get_in(db, s.id, name, arena, ret_e) : found;
@@ -227,7 +227,7 @@ static bool tags_drop(struct side_db *db, int64_t id)
 bool catalog_put(struct side_db *db, const struct skill_where *at, const struct skill_next *n,
                  int64_t *ret_id)
 {
-    struct store_row s;
+    struct catalog_store s;
     struct catalog_entry old = {0};
     struct arena arena = ARENA_INIT;
     bool ok = false;
@@ -251,7 +251,7 @@ out:
 
 bool catalog_drop(struct side_db *db, const struct skill_where *at, const struct catalog_entry *e)
 {
-    struct store_row s;
+    struct catalog_store s;
     sqlite3_stmt *q = side_sql(db, CAT_DROP);
 
     if (q == NULL || store_get(db, at, &s) != SKILL_FOUND || !tags_drop(db, e->id))
@@ -343,7 +343,7 @@ static sqlite3_stmt *prepare_list(struct side_db *db, int64_t store, const struc
 enum skill_found catalog_list(struct side_db *db, const struct skill_where *at,
                               const struct skill_query *q, skill_row_cb *cb, void *ctx)
 {
-    struct store_row store;
+    struct catalog_store store;
     enum skill_found found = store_get(db, at, &store);
     bool ok = true;
 
@@ -370,7 +370,7 @@ enum skill_found catalog_list(struct side_db *db, const struct skill_where *at,
 enum skill_found catalog_token(struct side_db *db, const struct skill_where *at,
                                char ret_token[SKILL_TOKEN_BYTES])
 {
-    struct store_row s = {0};
+    struct catalog_store s = {0};
     enum skill_found found = store_get(db, at, &s);
 
     if (found != SKILL_FAILED)

@@ -8,7 +8,7 @@
 
 #define CATALOG_SQL \
     "CREATE TABLE stores(id INTEGER PRIMARY KEY, tenant TEXT NOT NULL, ns TEXT NOT NULL," \
-    " sum BLOB NOT NULL, n INTEGER NOT NULL, UNIQUE(tenant, ns));" /* The columns behind @name decide filters without a look at the row. */ \
+    " sum BLOB NOT NULL, n INTEGER NOT NULL, UNIQUE(tenant, ns));" \
     "CREATE TABLE skills(id INTEGER PRIMARY KEY, store INTEGER NOT NULL, name TEXT NOT NULL," \
     " status INTEGER NOT NULL, type TEXT NOT NULL, author TEXT, updated_at INTEGER NOT NULL," \
     " created_at INTEGER NOT NULL, status_changed_at INTEGER NOT NULL," \

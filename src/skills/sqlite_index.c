@@ -28,7 +28,7 @@ static const struct side_schema schema = {
     .derived = true,
 };
 
-/* A struct skill_index is a struct side_db; outside of here nobody needs to know SQLite for that. */
+/* A struct skill_index is a struct side_db; nobody outside needs to know SQLite for that. */
 static struct side_db *db_of(const struct skill_index *x)
 {
     return (struct side_db *)(uintptr_t)x;

@@ -1,5 +1,5 @@
-/* sqlite_index.h - the index of the filesystem backend: the catalog, and for each skill what its files
- * looked like when they were read.  It can be deleted at any time and is made anew. */
+/* sqlite_index.h - the index of the filesystem backend: the catalog, and for each skill what its
+ * files looked like when they were read.  It can be deleted at any time and is made anew. */
 #pragma once
 #include "skills/backend.h"
 

@@ -1,8 +1,8 @@
 /* lanes.c - design.  (lanes.h has the contract.)
  *
  * Every lane has one mutex and one condition; threads take a whole stretch of the queue at a time,
- * so what arrives while a transaction is being committed is the next group.  A group may hold jobs of
- * several databases: each database's share is one transaction, in order of submission.
+ * so what arrives while a transaction is being committed is the next group.  A group may hold jobs
+ * of several databases: each database's share is one transaction, in order of submission.
  *
  * Finished jobs go back through a handback object that posted calls share, because a posted call
  * cannot be called off and may find the lanes closed. */
@@ -13,10 +13,10 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <time.h>
-#include "base/list.h"
 #include "base/log.h"
 #include "base/map.h"
 #include "net/loop.h"
+#include "store/lane_conns.h"
 
 #define TAKE_MAX 256 /* jobs taken at once: the first answer is not late because of the last */
 #define WHY_BYTES 256
@@ -43,14 +43,7 @@ struct lane_thread {
     struct lane *lane;   /* borrowed */
     pthread_t id;
     bool started;
-    struct map by_key;  /* struct lane_conn */
-    struct list recent; /* the same, least recently used first */
-};
-
-struct lane_conn {
-    struct list link;
-    char *key; /* owned */
-    void *conn;
+    struct lane_conns conns;
 };
 
 struct lanes {
@@ -61,6 +54,7 @@ struct lanes {
     struct lane_thread *threads; /* owned */
     size_t n_threads;
     struct handback *handback; /* shared with posted calls */
+    uint64_t open;             /* connections, of all threads; atomic */
 
     pthread_mutex_t lock; /* guards @stats */
     struct lanes_stats stats;
@@ -159,51 +153,6 @@ static void handback_add(struct lanes *l, struct lane_job *first)
         loop_post(l->loop, on_finished, h);
 }
 
-/* ---- connections of one thread ---- */
-
-static void conn_drop(struct lane_thread *t, struct lane_conn *c)
-{
-    map_del(&t->by_key, str_of(c->key));
-    list_remove(&c->link);
-    t->lanes->cfg.ops->close(c->conn);
-    free(c->key);
-    free(c);
-    pthread_mutex_lock(&t->lanes->lock);
-    t->lanes->stats.open--;
-    pthread_mutex_unlock(&t->lanes->lock);
-}
-
-static void *conn_get(struct lane_thread *t, struct str key, char *ret_why)
-{
-    const struct lanes_config *cfg = &t->lanes->cfg;
-    struct lane_conn *c = map_get(&t->by_key, key);
-
-    if (c != NULL) {
-        list_move(&c->link, &t->recent);
-        return c->conn;
-    }
-    if (map_count(&t->by_key) >= cfg->max_open)
-        conn_drop(t, list_first(&t->recent, struct lane_conn, link));
-    void *conn = cfg->ops->open(cfg->ctx, key, t->lane->writes, ret_why);
-    if (conn == NULL)
-        return NULL;
-    c = xcalloc(1, sizeof *c);
-    *c = (struct lane_conn){.key = str_dup(key), .conn = conn};
-    list_append(&t->recent, &c->link);
-    map_put(&t->by_key, str_of(c->key), c);
-    pthread_mutex_lock(&t->lanes->lock);
-    t->lanes->stats.open++;
-    pthread_mutex_unlock(&t->lanes->lock);
-    return conn;
-}
-
-static void conns_close(struct lane_thread *t)
-{
-    while (!list_is_empty(&t->recent))
-        conn_drop(t, list_first(&t->recent, struct lane_conn, link));
-    map_done(&t->by_key);
-}
-
 /* ---- running jobs ---- */
 
 static void note(struct lanes *l, bool ok, size_t jobs, const char *why)
@@ -246,13 +195,12 @@ static bool run_together(struct lanes *l, void *conn, struct lane_job *list, cha
     return false;
 }
 
-/* One that does not fit, or is malformed in a way only the disk knows, must not take the others with
- * it: after a failure each runs alone. */
+/* One that does not fit must not take the others with it: after a failure each runs alone. */
 static void run_writes(struct lane_thread *t, struct lane_job *list)
 {
     struct lanes *l = t->lanes;
     char why[WHY_BYTES] = "";
-    void *conn = conn_get(t, list->key, why);
+    void *conn = lane_conns_get(&t->conns, list->key, why);
 
     if (conn == NULL) {
         fail_all(list, BH_UNAVAILABLE, why);
@@ -284,7 +232,7 @@ static bool run_read(struct lane_thread *t, struct lane_job *job)
 {
     const struct lanes_ops *ops = t->lanes->cfg.ops;
     char why[WHY_BYTES] = "";
-    void *conn = is_cancelled(job) ? NULL : conn_get(t, job->key, why);
+    void *conn = is_cancelled(job) ? NULL : lane_conns_get(&t->conns, job->key, why);
 
     if (is_cancelled(job))
         return true;
@@ -389,7 +337,7 @@ static void *thread_main(void *arg)
 
     for (struct lane_job *list; (list = take(t->lane)) != NULL;)
         serve(t, list);
-    conns_close(t);
+    lane_conns_close(&t->conns);
     return NULL;
 }
 
@@ -443,7 +391,7 @@ struct lanes *lanes_new(struct loop *loop, const struct lanes_config *cfg)
         struct lane_thread *t = &l->threads[i];
         *t = (struct lane_thread){.lanes = l,
                                   .lane = &l->lanes[i < cfg->writers ? i : cfg->writers]};
-        list_init(&t->recent);
+        lane_conns_init(&t->conns, &l->cfg, t->lane->writes, &l->open);
         ok = ok && thread_start(t);
     }
     if (ok)
@@ -521,4 +469,5 @@ void lanes_stats(struct lanes *l, struct lanes_stats *ret)
     *ret = l->stats;
     pthread_mutex_unlock(&l->lock);
     ret->waiting = l->handback->waiting;
+    ret->open = __atomic_load_n(&l->open, __ATOMIC_RELAXED);
 }

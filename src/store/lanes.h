@@ -1,17 +1,17 @@
 /* lanes.h - threads that run jobs on connections, for stores that live beside the main one.
  *
- * A lane is a queue and the threads that serve it.  Writes go to the lane their database belongs to,
- * in order, several in one transaction (a group commit); reads go to a lane of their own, so they
- * never wait behind writes.  Connections are opened by key when they are first needed, one per
+ * A lane is a queue and the threads that serve it.  Writes go to the lane their database belongs
+ * to, in order, several in one transaction (a group commit); reads go to a lane of their own, so
+ * they never wait behind writes.  Connections are opened by key when they are first needed, one per
  * thread, and the least recently used are closed beyond a bound.
  *
- *      loop:   lanes_submit(l, &c->job)  -->  queue  -->  thread: work->run(job, conn)   [again, alone,
- *                                                             |    when the group failed]
- *      loop:   work->done(job)  <---------  handback  <-------'
+ *      loop:   lanes_submit(l, &c->job)  -->  queue  -->  thread: work->run(job, conn)
+ *                                                             |   (again, alone, when the
+ *      loop:   work->done(job)  <---------  handback  <-------'    group failed)
  *
- * A job is embedded in the caller's object and belongs to the lanes from lanes_submit() until done()
- * or drop(), one of which runs exactly once, on the loop: drop() when the job was cancelled or the
- * lanes were closed.  Either one frees the object.
+ * A job is embedded in the caller's object and belongs to the lanes from lanes_submit() until
+ * done() or drop(), one of which runs exactly once, on the loop: drop() when the job was cancelled
+ * or the lanes were closed.  Either one frees the object.
  *
  * Knows nothing of SQL: the ops say what a connection is. */
 #pragma once

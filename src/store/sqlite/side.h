@@ -3,9 +3,8 @@
  * Opened once per thread: a connection that writes and, beside it, connections that only read, so
  * that reads see the last commit and never wait for the next.  Every commit is on disk.
  *
- *      static const struct side_schema schema = {"skills.db", 0x..., migrations, N, statements, M};
  *      struct side_db *db = side_open(path, &schema, SIDE_WRITE, why);
- *      sqlite3_stmt *q = side_sql(db, SQL_HEAD);      // prepared when first used, kept
+ *      sqlite3_stmt *q = side_sql(db, n);               // prepared when first used, kept
  *      sqlite3_bind_...(q, ...);
  *      while (side_step(db, q, &rc)) ...              // one row after the other
  *
