@@ -191,6 +191,10 @@ void conn_free(struct conn *c)
         ws_gone(c);
     if (c->stream != NULL)
         http_stream_gone(c);
+    if (c->upload != NULL)
+        http_upload_gone(c);
+    if (c->file != NULL)
+        http_file_gone(c);
     list_remove(&c->link);
     slot_give(s, c->slot);
     s->n_conns--;
@@ -211,7 +215,9 @@ static bool may_read(struct conn *c)
     case CONN_IDLE:
         return conn_queued(c) < OUT_HIGH_BYTES;
     case CONN_STREAM:
+    case CONN_FILE:
         return c->in.n < HTTP_READ_BYTES;
+    case CONN_UPLOAD:
     case CONN_LINGER:
     case CONN_WS:
     case CONN_WS_CLOSING:
@@ -231,6 +237,7 @@ static void take_input(struct conn *c, char *p, size_t n)
     case CONN_LINGER:
         return; /* for as long as the state lasts */
     case CONN_STREAM:
+    case CONN_FILE:
         buf_add(&c->in, p, n);
         return;
     default:
@@ -375,7 +382,9 @@ static void after_flush(struct conn *c, bool progress)
         ws_flushed(c);
     else if (c->state == CONN_LAST && conn_queued(c) == 0)
         conn_finish(c);
-    else if (progress && (c->state == CONN_IDLE || c->state == CONN_LAST))
+    else if (c->state == CONN_FILE && conn_queued(c) == 0)
+        http_file_pump(c);
+    else if (progress && (c->state == CONN_IDLE || c->state == CONN_LAST || c->state == CONN_FILE))
         conn_enter(c, (enum conn_state)c->state); /* a slow reader is not an idle one */
 }
 
@@ -410,13 +419,19 @@ void conn_flush(struct conn *c)
     after_flush(c, progress && blocked);
 }
 
+void conn_want_write(struct conn *c)
+{
+    if (c->state != CONN_CLOSED)
+        watch_more(c, EV_WRITE);
+}
+
 /* ---- the end of a turn ---- */
 
 /* A connection that had to stop reading goes on: first with what it has, then with the socket. */
 static void go_on(struct conn *c)
 {
-    if (c->state == CONN_IDLE && c->in.n > 0 && may_read(c))
-        http_resume(c);
+    if ((c->state == CONN_IDLE && c->in.n > 0 && may_read(c)) || c->state == CONN_UPLOAD)
+        http_resume(c); /* an upload that was paused may even be whole */
     if (c->state == CONN_CLOSED || !c->read_off || !may_read(c))
         return;
     c->read_off = false;

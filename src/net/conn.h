@@ -1,7 +1,8 @@
 /* conn.h - one accepted socket and the server it belongs to.  Private to src/net/.
  *
  *      accept -> HEAD -> BODY -> HANDLING -> IDLE -> HEAD ...
- *                                  |  '--> STREAM -> IDLE or LAST
+ *                  '-> UPLOAD ------^  |--> STREAM -> IDLE or LAST
+ *                                  |  '--> FILE -> IDLE or LAST
  *                                  |--> WS -> WS_CLOSING
  *                                  '--> LAST (a final answer is queued) -> LINGER
  *      every state -> CLOSED: the socket is gone, the memory goes when the turn ends
@@ -23,16 +24,20 @@
 #include "net/http_server.h"
 #include "net/loop.h"
 #include "net/ws.h"
+#include "net/work.h"
 #include "net/ws_codec.h"
 
 enum conn_state {
-    CONN_HEAD,     /* nothing yet, or part of a request's head */
-    CONN_BODY,     /* part of a request's body */
-    CONN_HANDLING, /* the answer is being made */
-    CONN_IDLE,     /* between requests */
-    CONN_STREAM,   /* an answer that goes on */
-    CONN_LAST,     /* close as soon as the output has left */
-    CONN_LINGER,   /* we said our last; swallow what the peer still sends, so that it reads us */
+    CONN_HEAD,          /* nothing yet, or part of a request's head */
+    CONN_BODY,          /* part of a request's body */
+    CONN_UPLOAD,        /* part of a body that goes to a sink */
+    CONN_UPLOAD_PAUSED, /* the sink takes no more for now */
+    CONN_HANDLING,      /* the answer is being made */
+    CONN_IDLE,          /* between requests */
+    CONN_STREAM,        /* an answer that goes on */
+    CONN_FILE,          /* an answer from a file */
+    CONN_LAST,          /* close as soon as the output has left */
+    CONN_LINGER, /* we said our last; swallow what the peer still sends, so that it reads us */
     CONN_WS,
     CONN_WS_CLOSING, /* our close frame is queued */
     CONN_CLOSED,
@@ -69,6 +74,7 @@ struct http_server {
     struct clock *clock; /* borrowed */
     struct http_limits limits;
     http_handler *handler;
+    http_handler *on_head; /* NULL: nobody asks */
     void *ctx;
     struct list listeners;
     struct list by_state[CONN_N_STATES];
@@ -84,8 +90,9 @@ struct http_server {
     size_t n_spare_reqs;
     struct buf spare_out[64]; /* owned; small buffers to write into */
     size_t n_spare_out;
-    struct buf void_out; /* owned; what is sent to a closed WebSocket */
-    char *read_buf;      /* owned; READ_BYTES, valid inside one read callback */
+    struct buf void_out;       /* owned; what is sent to a closed WebSocket */
+    struct work_pool *readers; /* owned; of files; made for the first that needs it */
+    char *read_buf;            /* owned; READ_BYTES, valid inside one read callback */
     int64_t date_s;
     char date[40]; /* "Date: ...\r\n" of that second */
     size_t date_n;
@@ -105,12 +112,15 @@ struct conn {
     struct http_req *req;       /* owned; the request being read or handled now */
     struct ws *ws;              /* owned; since ws_accept() */
     struct http_stream *stream; /* owned; since http_stream_begin() */
+    struct http_upload *upload; /* owned; since http_take_body() */
+    struct file_answer *file;   /* owned, while CONN_FILE */
     uint32_t slot;
     uint8_t state; /* enum conn_state; conn_enter() is the only writer */
     bool is_dirty : 1;
-    bool read_off : 1;  /* the socket is readable, but we are not to read now */
-    bool tls_stuck : 1; /* TLS must write before it can read on */
-    bool linger : 1;    /* the peer may be sending: close gently */
+    bool read_off : 1;   /* the socket is readable, but we are not to read now */
+    bool tls_stuck : 1;  /* TLS must write before it can read on */
+    bool linger : 1;     /* the peer may be sending: close gently */
+    bool body_waits : 1; /* an answer now comes before the body: it is the last one */
     bool is_v6 : 1, is_unix : 1;
     bool is_tls : 1;
     bool reserved : 1; /* does not count for the limit of connections */
@@ -126,6 +136,7 @@ struct http_req {
     char *base;    /* borrowed: the first byte of the request; moves between reads */
     size_t kept;   /* bytes at @base that are read: head, then decoded body */
     size_t body_n; /* of it so far */
+    size_t body_limit;
     uint64_t left; /* of a body whose length is known */
     struct http_chunks chunks;
     char peer[48];
@@ -152,6 +163,8 @@ static inline size_t conn_queued(const struct conn *c)
     return c->out.n - c->out_sent;
 }
 void conn_flush(struct conn *c);
+/* Something was queued that need not leave this turn: the socket says when it takes it. */
+void conn_want_write(struct conn *c);
 /* The output has left: close, gently if the peer may still be sending. */
 void conn_finish(struct conn *c);
 /* Cut it.  Owners hear of it at the end of the turn, and the memory is valid until then. */
@@ -170,7 +183,25 @@ enum bh_err http_listen_open(struct str where, int mode, int *ret_fd, char *ret_
 enum bh_err http_listen_tls(const struct http_tls *tls, SSL_CTX **ret_ctx,
                             char *ret_why) BH_MUST_USE;
 
+/* ---- http_upload.c ---- */
+void http_upload_begin(struct conn *c); /* somebody took the body: enter the state for it */
+/* Feed the sink from @p; the bytes it took, framing included. */
+size_t http_upload_input(struct conn *c, const char *p, size_t n);
+void http_upload_end_early(struct conn *c); /* nobody is told */
+void http_upload_late(struct conn *c);      /* its time is up */
+void http_upload_gone(struct conn *c);      /* the connection is closed */
+
+/* ---- http_file.c ---- */
+void http_file_pump(struct conn *c); /* output has left: read on */
+void http_file_gone(struct conn *c);
+
 /* ---- http_answer.c ---- */
+struct conn *http_find(struct http_server *s, struct http_id id); /* NULL: not to be answered */
+enum framing { FRAME_LENGTH, FRAME_CHUNKED, FRAME_CLOSE };
+/* @n: Content-Length, of FRAME_LENGTH. */
+void http_put_head(struct conn *c, const struct http_answer *a, enum framing framing, uint64_t n,
+                   bool last);
+void http_finish(struct conn *c, bool last); /* the answer is queued */
 /* Answer a request that never reaches the handler, and close. */
 void http_refuse(struct conn *c, int status, const char *code, const char *text);
 void http_stream_gone(struct conn *c);

@@ -17,8 +17,7 @@
 
 static const char default_type[] = "application/json; charset=utf-8";
 
-/* The connection whose request @id may still be answered, or NULL. */
-static struct conn *find(struct http_server *s, struct http_id id)
+struct conn *http_find(struct http_server *s, struct http_id id)
 {
     struct conn_slot *slot = id.index < s->n_slots ? &s->slots[id.index] : NULL;
     return slot != NULL && slot->generation == id.generation ? slot->conn : NULL;
@@ -26,7 +25,7 @@ static struct conn *find(struct http_server *s, struct http_id id)
 
 static struct conn *find_in(struct http_server *s, struct http_id id, enum conn_state state)
 {
-    struct conn *c = find(s, id);
+    struct conn *c = http_find(s, id);
     return c != NULL && c->state == state ? c : NULL;
 }
 
@@ -117,9 +116,8 @@ static char *put_date(struct http_server *s, char *at)
     return put(at, s->date, s->date_n);
 }
 
-enum framing { FRAME_LENGTH, FRAME_CHUNKED, FRAME_CLOSE };
-
-static void put_head(struct conn *c, const struct http_answer *a, enum framing framing, bool last)
+void http_put_head(struct conn *c, const struct http_answer *a, enum framing framing, uint64_t n,
+                   bool last)
 {
     const char *type = a->content_type != NULL ? a->content_type : default_type;
     const char *reason = reason_of(a->status);
@@ -146,7 +144,7 @@ static void put_head(struct conn *c, const struct http_answer *a, enum framing f
         at = PUT(at, "Transfer-Encoding: chunked\r\n");
     } else if (framing == FRAME_LENGTH && !bodiless) {
         at = PUT(at, "Content-Length: ");
-        at = put_number(at, a->body.n);
+        at = put_number(at, n);
         at = PUT(at, "\r\n");
     }
     if (last)
@@ -158,8 +156,7 @@ static void put_head(struct conn *c, const struct http_answer *a, enum framing f
     out->n += (size_t)(at - start);
 }
 
-/* The answer is queued: what becomes of the connection. */
-static void finish(struct conn *c, bool last)
+void http_finish(struct conn *c, bool last)
 {
     c->server->slots[c->slot].generation++;
     c->linger = c->linger || c->in.n > 0;
@@ -169,19 +166,25 @@ static void finish(struct conn *c, bool last)
 
 static void answer(struct conn *c, const struct http_answer *a)
 {
-    bool last = a->close || !c->keep_alive || c->server->draining;
+    bool last = a->close || !c->keep_alive || c->server->draining || c->body_waits;
 
     assert(a->status >= 100 && a->status <= 999);
-    put_head(c, a, FRAME_LENGTH, last);
+    c->linger = c->linger || c->body_waits;
+    http_put_head(c, a, FRAME_LENGTH, a->body.n, last);
     if (!c->is_head && a->status != 204 && a->status != 304)
         buf_add_str(&c->out, a->body);
-    finish(c, last);
+    http_finish(c, last);
 }
 
 void http_answer(struct http_server *s, struct http_id id, const struct http_answer *a)
 {
-    struct conn *c = find_in(s, id, CONN_HANDLING);
-    if (c != NULL)
+    struct conn *c = http_find(s, id);
+
+    if (c == NULL)
+        return;
+    if (c->upload != NULL)
+        http_upload_end_early(c);
+    if (c->state == CONN_HANDLING)
         answer(c, a);
 }
 
@@ -252,8 +255,8 @@ void http_stream_begin(struct http_server *s, struct http_id id, const struct ht
     st->chunked = !c->http_1_0;
     st->mute = c->is_head;
     c->stream = st;
-    c->keep_alive = c->keep_alive && st->chunked && !head->close;
-    put_head(c, head, st->chunked ? FRAME_CHUNKED : FRAME_CLOSE, !c->keep_alive);
+    c->keep_alive = c->keep_alive && st->chunked && !head->close && !c->body_waits;
+    http_put_head(c, head, st->chunked ? FRAME_CHUNKED : FRAME_CLOSE, 0, !c->keep_alive);
     conn_enter(c, CONN_STREAM);
     conn_mark(c);
     if (!str_is_empty(head->body))
@@ -318,7 +321,7 @@ void http_stream_end(struct http_server *s, struct http_id id)
         buf_add_str(conn_out(c), STR("0\r\n\r\n"));
     free(c->stream);
     c->stream = NULL;
-    finish(c, !c->keep_alive || s->draining);
+    http_finish(c, !c->keep_alive || s->draining);
 }
 
 void http_stream_gone(struct conn *c)

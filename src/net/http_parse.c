@@ -10,7 +10,7 @@
 
 #include <stdlib.h>
 
-enum parsed { PARSED_MORE, PARSED_WHOLE, PARSED_REFUSED };
+enum parsed { PARSED_MORE, PARSED_WHOLE, PARSED_SINK, PARSED_REFUSED };
 enum { MAX_SPARE_REQS = 64 };
 
 static struct http_req *req_new(struct conn *c)
@@ -55,6 +55,24 @@ static enum parsed refuse(struct conn *c, int status, const char *code, const ch
 
 /* ---- the head ---- */
 
+/* Somebody may want the body.  False: the request was answered, and there will be no body. */
+static bool ask_for_body(struct conn *c)
+{
+    enum conn_state before = (enum conn_state)c->state;
+
+    conn_enter(c, CONN_HANDLING);
+    c->body_waits = true;
+    c->server->on_head(c->server->ctx, c->req);
+    c->body_waits = false;
+    if (c->upload != NULL)
+        http_upload_begin(c);
+    else if (c->state == CONN_HANDLING)
+        conn_enter(c, before == CONN_IDLE ? CONN_HEAD : before);
+    else
+        return false;
+    return true;
+}
+
 /* The head is complete: decide what follows it.  PARSED_MORE: go on. */
 static enum parsed accept_head(struct conn *c, bool body_waits)
 {
@@ -62,16 +80,19 @@ static enum parsed accept_head(struct conn *c, bool body_waits)
     const struct http_head *h = &r->head;
 
     r->left = h->has_length ? h->length : 0;
-    if (r->left > c->server->limits.body_bytes)
-        return refuse(c, 413, "body_too_large", "the body is larger than this server takes");
+    r->body_limit = c->server->limits.body_bytes;
     c->keep_alive = h->keep_alive && !c->server->draining;
     c->is_head = h->verb == VERB_HEAD;
     c->http_1_0 = h->minor == 0;
+    if (c->server->on_head != NULL && (h->chunked || r->left > 0) && !ask_for_body(c))
+        return PARSED_REFUSED;
+    if (c->upload == NULL && r->left > r->body_limit)
+        return refuse(c, 413, "body_too_large", "the body is larger than this server takes");
     if (h->expects_continue && !c->http_1_0 && !body_waits && (h->chunked || r->left > 0)) {
         buf_add_str(conn_out(c), STR("HTTP/1.1 100 Continue\r\n\r\n"));
         conn_mark(c);
     }
-    return PARSED_MORE;
+    return c->upload != NULL ? PARSED_SINK : PARSED_MORE;
 }
 
 static enum parsed parse_head(struct conn *c, size_t n, size_t *ret_at)
@@ -109,10 +130,9 @@ static size_t take_body(struct http_req *r, size_t at, size_t n, uint64_t *left)
 static enum parsed parse_chunks(struct conn *c, size_t n, size_t *at)
 {
     struct http_req *r = c->req;
-    const struct http_limits *l = &c->server->limits;
 
     for (;;) {
-        switch (http_chunk_next(&r->chunks, r->base, n, at, l->head_bytes)) {
+        switch (http_chunk_next(&r->chunks, r->base, n, at, c->server->limits.head_bytes)) {
         case CHUNK_MORE:
             return PARSED_MORE;
         case CHUNK_DONE:
@@ -122,7 +142,7 @@ static enum parsed parse_chunks(struct conn *c, size_t n, size_t *at)
         case CHUNK_BAD_TRAILER:
             return refuse(c, 400, "bad_request", "the trailers are malformed");
         case CHUNK_DATA:
-            if (r->chunks.left > l->body_bytes - r->body_n)
+            if (r->chunks.left > r->body_limit - r->body_n)
                 return refuse(c, 413, "body_too_large",
                               "the body is larger than this server takes");
             *at += take_body(r, *at, n - *at, &r->chunks.left);
@@ -131,7 +151,7 @@ static enum parsed parse_chunks(struct conn *c, size_t n, size_t *at)
 }
 
 /* Read on in the request at @p.  *@ret_used: on PARSED_MORE the bytes at @p to keep, on
- * PARSED_WHOLE where the next request starts. */
+ * PARSED_WHOLE where the next request starts, on PARSED_SINK where the body does. */
 static enum parsed parse(struct conn *c, char *p, size_t n, size_t *ret_used)
 {
     struct http_req *r = c->req != NULL ? c->req : req_new(c);
@@ -187,11 +207,18 @@ static void consume(struct conn *c, char *p, size_t n, bool is_in)
     size_t done = 0, keep, used = 0;
     enum parsed end = PARSED_WHOLE;
 
+    if (c->state == CONN_UPLOAD)
+        done = http_upload_input(c, p, n);
     while (end == PARSED_WHOLE && done < n && may_parse(c)) {
         end = parse(c, p + done, n - done, &used);
         if (end == PARSED_WHOLE) {
             handle(c);
             done += used;
+        } else if (end == PARSED_SINK) {
+            http_req_free(c);
+            done += used;
+            done += http_upload_input(c, p + done, n - done);
+            end = PARSED_WHOLE;
         }
     }
     if (end == PARSED_MORE) {

@@ -100,6 +100,11 @@ struct str http_peer(const struct http_req *r)
     return str_of(r->peer);
 }
 
+void http_set_body_limit(struct http_req *r, size_t n)
+{
+    r->body_limit = n;
+}
+
 bool http_is_upgrade(const struct http_req *r)
 {
     return r->head.upgrade;

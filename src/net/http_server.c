@@ -70,6 +70,8 @@ static void fill_timeouts(struct http_server *s)
 
     s->timeout_ms[CONN_HEAD] = s->limits.head_ms;
     s->timeout_ms[CONN_BODY] = s->limits.body_ms;
+    s->timeout_ms[CONN_UPLOAD] = s->limits.body_ms;
+    s->timeout_ms[CONN_FILE] = s->limits.body_ms;
     s->timeout_ms[CONN_IDLE] = s->limits.keep_alive_ms;
     s->timeout_ms[CONN_LAST] = s->limits.body_ms;
     s->timeout_ms[CONN_LINGER] = LINGER_MS;
@@ -105,12 +107,21 @@ struct http_server *http_server_new(struct loop *loop, const struct http_limits 
     return s;
 }
 
+void http_server_on_head(struct http_server *s, http_handler *on_head)
+{
+    s->on_head = on_head;
+}
+
 /* ---- deadlines ---- */
 
 static void on_late(struct conn *c)
 {
     bool in_request = c->state <= CONN_BODY && c->req != NULL;
 
+    if (c->state == CONN_UPLOAD) {
+        http_upload_late(c);
+        return;
+    }
     if (!in_request) {
         conn_close(c);
         return;
@@ -347,6 +358,7 @@ void http_server_free(struct http_server *s)
             conn_close(s->slots[i].conn);
     }
     conn_turn_end(s);
+    work_pool_free(s->readers);
     loop_off_turn_end(s->loop, on_turn_end, s);
     timer_stop(s->clock, &s->sweep);
     while (s->spare_reqs != NULL) {

@@ -5,8 +5,10 @@
  * pointer, and answering a request whose client has gone is harmless.
  *
  *      accept -> HEAD -> BODY -> HANDLING -> reply -> HEAD ...          (keep-alive, pipelining)
- *                                    |-> http_stream_begin -> STREAM    (server-sent events)
- *                                    '-> ws_accept -> WEBSOCKET         (net/ws.h)
+ *                      |             |-> http_stream_begin -> STREAM    (server-sent events)
+ *                      |             |-> http_answer_file -> FILE       (from a descriptor)
+ *                      |             '-> ws_accept -> WEBSOCKET         (net/ws.h)
+ *                      '-> http_take_body -> UPLOAD -> on_end -> reply  (a body as it comes)
  *      every state -> CLOSED on error, time-out, limit or http_server_drain
  *
  * Limits (struct http_limits) bound what a stranger can cost: head bytes, body bytes, seconds for
@@ -79,6 +81,43 @@ bool http_is_tls(const struct http_req *r);
 struct http_id http_req_id(const struct http_req *r);
 void *http_listener_tag(const struct http_req *r); /* struct http_listener's */
 
+/* ---- bodies as they come: uploads ----
+ *
+ * Whoever wants a body piece by piece, or a larger one than others, says so when the head is there:
+ *
+ *      static void on_head(void *ctx, struct http_req *req)
+ *      {
+ *              if (str_eq(http_path(req), STR("/relay/media")))
+ *                      http_take_body(req, &sink, upload_new(req));
+ *      }
+ *
+ * It runs for requests that announce a body, before any of it is read and before the client is told
+ * "100 Continue".  It may look at the request as a handler does; answer it, which refuses the body;
+ * take the body; set another limit for it; or do nothing, and the handler gets the request. */
+void http_server_on_head(struct http_server *s, http_handler *on_head); /* with the handler's ctx */
+
+/* A longer body than @n bytes is 413.  It lies in memory until the handler returns. */
+void http_set_body_limit(struct http_req *r, size_t n);
+
+struct http_sink {
+    uint64_t max_bytes; /* more is 413 and on_gone() */
+    /* The next piece, at most 64 KiB, borrowed. */
+    void (*on_data)(void *ctx, struct http_id id, struct str bytes);
+    /* That was all of it: answer now or later.  The last call. */
+    void (*on_end)(void *ctx, struct http_id id);
+    /* The client has gone, was too slow or sent nonsense.  The last call; answers find nobody. */
+    void (*on_gone)(void *ctx, struct http_id id);
+};
+/* From here on the request belongs to @sink (copied) and is answered by its number.  Exactly one of
+ * on_end() and on_gone() runs, never inside a call into the server; an answer before on_end() ends
+ * the upload, and then neither runs.  A client that sends less than 4 KiB in limits.body_ms is too
+ * slow; while paused it is not. */
+void http_take_body(struct http_req *r, const struct http_sink *sink, void *ctx);
+/* No more on_data() until resumed: what has arrived waits, at most 64 KiB, the rest in the kernel.
+ * Harmless when the upload is over. */
+void http_body_pause(struct http_server *s, struct http_id id);
+void http_body_resume(struct http_server *s, struct http_id id);
+
 /* ---- answers: from the handler or any time later; the first one counts ---- */
 struct http_answer {
     int status;
@@ -91,6 +130,19 @@ void http_answer(struct http_server *s, struct http_id id, const struct http_ans
 /* {"error": ..., "code": ...} */
 void http_answer_error(struct http_server *s, struct http_id id, int status, const char *code,
                        const char *fmt, ...) BH_PRINTF(5, 6);
+
+/* ---- an answer from a file ---- */
+struct http_file {
+    int fd; /* taken over, whatever becomes of the answer */
+    uint64_t size;
+    struct str range, if_range; /* those headers of the request; absent: none */
+    const char *etag;           /* with its quotes; NULL: none */
+};
+/* Answer with the bytes of a file, whole or the range asked for: 200, 206 or 416, with @head's
+ * content type and headers (its status and body are not looked at).  Read a block at a time as the
+ * client takes them; a block that is not in the system's cache is read on another thread. */
+void http_answer_file(struct http_server *s, struct http_id id, const struct http_answer *head,
+                      const struct http_file *f);
 
 /* ---- a body that goes on: server-sent events ---- */
 typedef void http_stream_closed_cb(void *ctx, struct http_id id);
