@@ -88,7 +88,7 @@ void *http_listener_tag(const struct http_req *r); /* struct http_listener's */
  *      static void on_head(void *ctx, struct http_req *req)
  *      {
  *              if (str_eq(http_path(req), STR("/relay/media")))
- *                      http_take_body(req, &sink, upload_new(req));
+ *                      http_take_body(req, &sink, ctx);
  *      }
  *
  * It runs for requests that announce a body, before any of it is read and before the client is told
