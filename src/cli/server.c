@@ -22,6 +22,7 @@
 #include "data/data.h"
 #include "edge/door.h"
 #include "edge/vault.h"
+#include "http/chat_tools.h"
 #include "http/identity.h"
 #include "http/tools.h"
 #include "http/v1.h"
@@ -165,13 +166,17 @@ static enum bh_err open_stores(struct server *s, char *why)
     struct mcp_env me = {.clock = loop_clock(s->loop),
                          .rand = &s->rand,
                          .version = BELLHOP_VERSION,
-                         .instructions = "Skills are named texts with a status and a history; data "
-                                         "are notes found by their words. Both are shared by the "
-                                         "agents of one organisation."};
+                         .instructions =
+                             "Skills are named texts with a status and a history; data "
+                             "are notes found by their words. Both are shared by the "
+                             "agents of one organisation. Where there are chat tools, "
+                             "people write to you: read, answer, then say what you have "
+                             "taken care of."};
     seal_mac(s->seal, STR("mcp sessions"), STR(""), me.session_key);
     s->mcp = mcp_new(&me);
     mcp_add_tools(s->mcp, tools_skills, n_tools_skills, &s->front);
     mcp_add_tools(s->mcp, tools_data, n_tools_data, &s->front);
+    mcp_add_tools(s->mcp, tools_chat, n_tools_chat, &s->front);
     return BH_OK;
 }
 
@@ -290,6 +295,8 @@ enum bh_err server_open(struct server *s, struct config *cfg, char *ret_why)
                                   .base_url = s->base_url,
                                   .started_ms = clock_wall_ms(loop_clock(s->loop))};
         list_init(&s->front.v1_calls);
+        list_init(&s->front.chat_asks);
+        list_init(&s->front.chat_sends);
         return BH_OK;
     }
     server_close(s);
@@ -304,6 +311,8 @@ void server_close(struct server *s)
     http_waker_done(&s->waker);
     identity_free(s->identity);
     mcp_free(s->mcp); /* its tools cancel what they asked of the stores */
+    chat_asks_drop(&s->front);
+    chat_sends_drop(&s->front);
     skills_close(s->skills);
     data_close(s->data);
     v1_drop_calls(&s->front);

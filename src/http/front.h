@@ -64,9 +64,10 @@ struct front { /* all borrowed; filled by whoever wires the program */
     const char *base_url; /* what a gateway is told to dial; NULL: unknown */
     int64_t started_ms;   /* wall clock */
     bool draining;
-    struct bucket_level refusals; /* how many lines strangers may still cause in the log */
-    uint64_t refusals_untold;     /* since the last one */
-    struct list v1_calls;         /* struct v1_call: on their way; owned */
+    struct bucket_level refusals;      /* how many lines strangers may still cause in the log */
+    uint64_t refusals_untold;          /* since the last one */
+    struct list chat_asks, chat_sends; /* of the chat tools, on their way; owned */
+    struct list v1_calls;              /* struct v1_call: on their way; owned */
     /* Read the configuration again; appends what was taken and what was not, in sentences. */
     enum bh_err (*reload)(void *ctx, struct buf *ret_said);
     void *reload_ctx;

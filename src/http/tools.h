@@ -11,8 +11,8 @@ struct data_call;
 struct front;
 struct skills_call;
 
-extern const struct mcp_tool tools_skills[], tools_data[];
-extern const size_t n_tools_skills, n_tools_data; /* their ctx is the front */
+extern const struct mcp_tool tools_skills[], tools_data[], tools_chat[];
+extern const size_t n_tools_skills, n_tools_data, n_tools_chat; /* their ctx is the front */
 
 struct tool_call { /* one call of a store on behalf of a tool; goes with it */
     struct mcp_call *c;

@@ -27,7 +27,7 @@ struct registered {
 
 struct mcp {
     struct mcp_env env;
-    struct sessions sessions;
+    struct mcp_sessions sessions;
     struct registered *tools; /* owned, in order of registration */
     size_t n_tools;
     struct map by_name;

@@ -13,21 +13,21 @@ struct ended {
     char id[];
 };
 
-void sessions_init(struct sessions *s, const uint8_t key[32])
+void sessions_init(struct mcp_sessions *s, const uint8_t key[32])
 {
-    *s = (struct sessions){0};
+    *s = (struct mcp_sessions){0};
     memcpy(s->key, key, sizeof s->key);
     list_init(&s->ended_by_age);
 }
 
-static void forget(struct sessions *s, struct ended *e)
+static void forget(struct mcp_sessions *s, struct ended *e)
 {
     map_del(&s->ended, str_make(e->id, e->n));
     list_remove(&e->link);
     free(e);
 }
 
-void sessions_done(struct sessions *s)
+void sessions_done(struct mcp_sessions *s)
 {
     list_each (&s->ended_by_age, it, nxt)
         forget(s, list_entry(it, struct ended, link));
@@ -35,7 +35,7 @@ void sessions_done(struct sessions *s)
     secret_wipe(s->key, sizeof s->key);
 }
 
-static void sign(const struct sessions *s, const void *random, struct str key_id,
+static void sign(const struct mcp_sessions *s, const void *random, struct str key_id,
                  uint8_t ret_mac[SHA256_BYTES])
 {
     struct buf text = BUF_INIT;
@@ -46,7 +46,8 @@ static void sign(const struct sessions *s, const void *random, struct str key_id
     buf_done(&text);
 }
 
-void sessions_open(const struct sessions *s, struct rand *rand, struct str key_id, struct buf *out)
+void sessions_open(const struct mcp_sessions *s, struct rand *rand, struct str key_id,
+                   struct buf *out)
 {
     uint8_t raw[RANDOM_BYTES + SHA256_BYTES];
 
@@ -55,7 +56,7 @@ void sessions_open(const struct sessions *s, struct rand *rand, struct str key_i
     base64url_add(out, raw, RANDOM_BYTES + MAC_BYTES);
 }
 
-bool sessions_ok(const struct sessions *s, struct str key_id, struct str id)
+bool sessions_ok(const struct mcp_sessions *s, struct str key_id, struct str id)
 {
     struct buf raw = BUF_INIT;
     uint8_t mac[SHA256_BYTES];
@@ -69,7 +70,7 @@ bool sessions_ok(const struct sessions *s, struct str key_id, struct str id)
     return ok;
 }
 
-void sessions_end(struct sessions *s, struct str id)
+void sessions_end(struct mcp_sessions *s, struct str id)
 {
     if (map_get(&s->ended, id) != NULL)
         return;

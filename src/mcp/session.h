@@ -13,13 +13,14 @@
 
 struct rand;
 
-struct sessions {
+struct mcp_sessions {
     uint8_t key[32];  /* wiped */
     struct map ended; /* id -> struct ended, owned */
     struct list ended_by_age;
 };
-void sessions_init(struct sessions *s, const uint8_t key[32]);
-void sessions_done(struct sessions *s);
-void sessions_open(const struct sessions *s, struct rand *rand, struct str key_id, struct buf *out);
-bool sessions_ok(const struct sessions *s, struct str key_id, struct str id);
-void sessions_end(struct sessions *s, struct str id); /* it was ok */
+void sessions_init(struct mcp_sessions *s, const uint8_t key[32]);
+void sessions_done(struct mcp_sessions *s);
+void sessions_open(const struct mcp_sessions *s, struct rand *rand, struct str key_id,
+                   struct buf *out);
+bool sessions_ok(const struct mcp_sessions *s, struct str key_id, struct str id);
+void sessions_end(struct mcp_sessions *s, struct str id); /* it was ok */

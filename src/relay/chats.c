@@ -13,7 +13,6 @@
 #include "relay/instance.h"
 #include "store/store.h"
 
-#define NS "chat"
 enum { ID_MAX_BYTES = 1024, TRIM_STEPS = 4 };
 
 struct chats {
@@ -168,7 +167,7 @@ static void store_chat(struct known_chat *c)
     jw_end_obj(&w);
     c->stored = true;
     c->pins++; /* until on_stored() */
-    struct store_kv item = {KV_PUT, NS, buf_str(&key), buf_str(&value)};
+    struct store_kv item = {KV_PUT, CHATS_NS, buf_str(&key), buf_str(&value)};
     store_put(c->inst->relay->env.store, &item, 1, false, on_stored, c);
     buf_done(&key);
     buf_done(&value);
@@ -230,7 +229,7 @@ static void on_record(void *ctx, struct str key, struct str value)
 
 enum bh_err chats_load(struct relay *r)
 {
-    return r->env.store->ops->load_records(r->env.store, NS, on_record, r);
+    return r->env.store->ops->load_records(r->env.store, CHATS_NS, on_record, r);
 }
 
 static void free_chats(struct known_chat *c)

@@ -11,6 +11,8 @@
 #include "base/list.h"
 #include "base/str.h"
 
+#define CHATS_NS "chat" /* of its records */
+
 struct chats;
 struct event;
 struct instance;

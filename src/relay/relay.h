@@ -8,8 +8,8 @@
  *
  * The parts: session.h (one WebSocket: who it is, what its frames mean), mailbox.h (one instance's
  * deliveries: order, durability, acks), pump.h (what goes down the socket and when), wake.h (poking
- * sleepers), interrupt.h (/stop both ways), requests.h (which chats an instance may speak in; the requests in
- * flight), dedup.h (events seen before).
+ * sleepers), interrupt.h (/stop both ways), requests.h (which chats an instance may speak in; the
+ * requests in flight), dedup.h (events seen before).
  */
 #pragma once
 #include "base/clock.h"
@@ -63,32 +63,34 @@ struct relay_env { /* borrowed for the life of the relay */
 /* Blocks: loads instances, mailboxes, chats and keys from the store. */
 enum bh_err relay_open(const struct relay_env *env, const struct relay_limits *limits,
                        struct relay **ret_r, char *ret_why) BH_MUST_USE;
-/* Runs no callback and calls no wire.  Before it, the store is closed (operations under way are freed
- * here), and bus and waker have been told to keep quiet; the clock outlives the relay.  NULL is fine. */
+/* Runs no callback and calls no wire.  Before it, the store is closed (operations under way are
+ * freed here), and bus and waker have been told to keep quiet; the clock outlives the relay.
+ * NULL is fine. */
 void relay_free(struct relay *r);
-/* Stop taking events and sockets (both are refused as busy) and sending deliveries; wait up to half a second for acks and
- * results that are under way, then close every socket with 1012; deliveries in flight stay in their mailboxes and the
- * lost sockets do not count as attempts.  @done runs when all that was accepted is on disk. */
+/* Stop taking events and sockets (both are refused as busy) and sending deliveries; wait up to
+ * half a second for acks and results that are under way, then close every socket with 1012;
+ * deliveries in flight stay in their mailboxes and the lost sockets do not count as attempts.
+ * @done runs when all that was accepted is on disk. */
 void relay_drain(struct relay *r, defer_cb *done, void *ctx);
 void relay_set_limits(struct relay *r, const struct relay_limits *limits); /* reload */
 
 /* Take an event in: core/accept.h. */
 struct accept_id relay_accept(struct relay *r, const struct event *ev, accepted_cb *done,
                               void *ctx);
-/* A sanitized webhook for the instances behind @ev's route; @forward_json is the forward object, @ev names
- * platform, bot, route_key, event_id and the chat.  Same contract. */
+/* A sanitized webhook for the instances behind @ev's route; @forward_json is the forward object,
+ * @ev names platform, bot, route_key, event_id and the chat.  Same contract. */
 struct accept_id relay_passthrough(struct relay *r, const struct event *ev, struct str forward_json,
                                    accepted_cb *done, void *ctx);
 /* @done of that accept does not run any more; the event goes on. */
 void relay_accept_cancel(struct relay *r, struct accept_id id);
 /* Everybody @ev would go to, each once; nothing is remembered. */
 void relay_each_target(struct relay *r, const struct event *ev, target_cb *cb, void *ctx);
-/* How an action ended; copied, and handed to the gateway when the turn ends, never in here.  A second
- * result, or one for a request that is over, does nothing. */
+/* How an action ended; copied, and handed to the gateway when the turn ends, never in here.  A
+ * second result, or one for a request that is over, does nothing. */
 void relay_result(struct relay *r, struct action_id id, const struct action_result *result);
 /* While starting, before sockets: an earlier process was cut off in this request of an instance.
- * Whoever still waits for it is told @error (ACTION_ERROR_UNKNOWN and why) once, on its next socket;
- * after action_ms nobody does. */
+ * Whoever still waits for it is told @error (ACTION_ERROR_UNKNOWN and why) once, on its next
+ * socket; after action_ms nobody does. */
 void relay_cut_off(struct relay *r, struct str tenant, struct str instance, struct str request_id,
                    struct str error);
 
@@ -153,6 +155,19 @@ void relay_mailbox_show(struct relay *r, struct str tenant, struct str instance,
                         mailbox_line_cb *each, accepted_cb *done, void *ctx);
 /* Delete what waits (parked ones included); returns how many. */
 uint64_t relay_mailbox_purge(struct relay *r, struct str tenant, struct str instance);
+/* Somebody has read it without a socket: what waits up to @up_to (parked ones included) is settled,
+ * as acks would; returns how many. */
+uint64_t relay_mailbox_take(struct relay *r, struct str tenant, struct str instance,
+                            uint64_t up_to);
 /* Unpark: parked deliveries take their old place in the order again, with no attempts counted (but
  * never go twice down one socket); returns how many. */
 uint64_t relay_mailbox_redrive(struct relay *r, struct str tenant, struct str instance);
+
+struct chat_line {                            /* a chat the instance was delivered something from */
+    struct str platform, chat_id, bot, scope; /* bot and scope may be empty */
+};
+/* Reads them from the store, at most @limit, in byte order of platform and id; @each runs per line,
+ * then @done. */
+typedef void chat_line_cb(void *ctx, const struct chat_line *line);
+void relay_chats_show(struct relay *r, struct str tenant, struct str instance, size_t limit,
+                      chat_line_cb *each, accepted_cb *done, void *ctx);

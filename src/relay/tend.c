@@ -3,6 +3,8 @@
  * A show reads the rows from the store, not from memory: it is asked for what is really there. */
 #include "relay/tend.h"
 #include <stdlib.h>
+#include "base/buf.h"
+#include "relay/chats.h"
 #include "relay/delivery.h"
 #include "relay/heart.h"
 #include "relay/instance.h"
@@ -22,8 +24,18 @@ struct show {
     uint64_t ids[];
 };
 
+struct roster { /* the chats of one instance, on their way from the store */
+    struct store_scan op;
+    struct list link;    /* shows->rosters */
+    struct relay *relay; /* borrowed */
+    struct buf prefix;   /* owned; what @op looks for */
+    chat_line_cb *each;
+    accepted_cb *done;
+    void *ctx;
+};
+
 struct shows {
-    struct list under_way;
+    struct list under_way, rosters;
 };
 
 struct shows *shows_new(void)
@@ -31,7 +43,15 @@ struct shows *shows_new(void)
     struct shows *t = xcalloc(1, sizeof *t);
 
     list_init(&t->under_way);
+    list_init(&t->rosters);
     return t;
+}
+
+static void roster_free(struct roster *o)
+{
+    list_remove(&o->link);
+    buf_done(&o->prefix);
+    free(o);
 }
 
 void shows_free(struct shows *t)
@@ -40,6 +60,8 @@ void shows_free(struct shows *t)
         return;
     list_each (&t->under_way, it, nxt)
         free(list_entry(it, struct show, link));
+    list_each (&t->rosters, it, nxt)
+        roster_free(list_entry(it, struct roster, link));
     free(t);
 }
 
@@ -121,7 +143,51 @@ void relay_mailbox_show(struct relay *r, struct str tenant, struct str instance,
     store_fetch(r->env.store, &w->op);
 }
 
-/* ---- purge and redrive ---- */
+/* ---- chats ---- */
+
+static void show_chat(struct roster *o, const struct store_record *record)
+{
+    struct str rest = str_skip(record->key, o->prefix.n);
+    struct chat_line line;
+    struct json doc;
+
+    if (!str_split(&rest, '\x1f', &line.platform) || rest.p == NULL ||
+        !json_parse(o->relay->json, record->value, &doc))
+        return;
+    line.chat_id = rest;
+    line.bot = json_str(doc, "bot");
+    line.scope = json_str(doc, "scope");
+    o->each(o->ctx, &line);
+}
+
+static void on_roster(struct store_op *op, enum bh_err err)
+{
+    struct roster *o = container_of(op, struct roster, op.op);
+
+    for (size_t k = 0; err == BH_OK && k < o->op.n_records; k++)
+        show_chat(o, &o->op.records[k]);
+    store_scan_free(o->relay->env.store, &o->op);
+    o->done(o->ctx, err);
+    roster_free(o);
+}
+
+void relay_chats_show(struct relay *r, struct str tenant, struct str instance, size_t limit,
+                      chat_line_cb *each, accepted_cb *done, void *ctx)
+{
+    struct roster *o = xcalloc(1, sizeof *o);
+
+    *o = (struct roster){.relay = r, .each = each, .done = done, .ctx = ctx};
+    buf_printf(&o->prefix, "%.*s\x1f%.*s\x1f", STR_FMT(tenant), STR_FMT(instance));
+    list_init(&o->link);
+    list_append(&r->shows->rosters, &o->link);
+    o->op = (struct store_scan){.op = {.done = on_roster},
+                                .ns = CHATS_NS,
+                                .prefix = buf_str(&o->prefix),
+                                .limit = limit};
+    store_scan(r->env.store, &o->op);
+}
+
+/* ---- purge, take and redrive ---- */
 
 uint64_t relay_mailbox_purge(struct relay *r, struct str tenant, struct str instance)
 {
@@ -141,6 +207,25 @@ uint64_t relay_mailbox_purge(struct relay *r, struct str tenant, struct str inst
     r->n.purged += n;
     log_info(NULL, "mailbox purged: tenant=%.*s instance=%.*s entries=%llu",
              STR_FMT(instance_tenant(i)), STR_FMT(instance_id(i)), (unsigned long long)n);
+    return n;
+}
+
+uint64_t relay_mailbox_take(struct relay *r, struct str tenant, struct str instance, uint64_t up_to)
+{
+    struct instance *i = instance_find(r, tenant, instance);
+    uint64_t n = 0;
+
+    if (i == NULL)
+        return 0;
+    for (uint32_t at = 0; at < i->mb.n && mailbox_at(&i->mb, at)->id <= up_to; at++) {
+        struct slot *slot = mailbox_at(&i->mb, at);
+        if ((slot->flags & SLOT_GONE) != 0)
+            continue;
+        delivery_settle(i, slot);
+        n++;
+    }
+    mailbox_tidy(&i->mb);
+    r->n.acked += n;
     return n;
 }
 

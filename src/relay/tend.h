@@ -1,4 +1,5 @@
-/* tend.h - what an operator does with a mailbox: look inside, purge, redrive.
+/* tend.h - what is done with a mailbox from outside: look inside, purge, take, redrive; and a look
+ * at the chats of an instance.
  *
  * The calls are in relay.h; here is only what is under way. */
 #pragma once

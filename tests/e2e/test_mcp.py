@@ -5,7 +5,7 @@ import subprocess
 
 import pytest
 
-from conftest import PROGRAM, ROOT
+from conftest import PROGRAM, ROOT, wait_for
 from relay import http
 from v1 import Program, body, make_key, node_json
 
@@ -241,3 +241,114 @@ def test_a_server_that_is_gone_or_refuses_is_told_to_whoever_asked(bellhop):
     assert json.loads(gone.stdout)["id"] == 7 and gone.stdout.count("\n") == 1
     assert subprocess.run([PROGRAM, "mcp"], env={k: v for k, v in os.environ.items() if k != "BELLHOP_KEY"},
                           capture_output=True).returncode == 2
+
+
+# ---- chats ----
+
+
+class Chats:
+    """An MCP client as the agent of an instance."""
+
+    def __init__(self, server, key):
+        self.server, self.raw = server, Raw(server, key)
+
+    def call(self, tool, **arguments):
+        return self.raw.say("tools/call", {"name": tool, "arguments": arguments}, Accept="application/json").json
+
+    def ask(self, tool, **arguments):
+        answer = self.call(tool, **arguments)
+        assert "result" in answer, answer
+        return json.loads(answer["result"]["content"][0]["text"])
+
+    def texts(self, **arguments):
+        return [m["text"] for m in self.ask("chat_read", **arguments)["messages"]]
+
+
+@pytest.fixture
+def chats(bellhop):
+    bellhop.credential = bellhop.add("--id", "desk", tenant="acme")
+    return Chats(bellhop, make_key(bellhop, instance="desk"))
+
+
+def page(server, visitor="e2e-visitor-000000"):
+    """What the person sees."""
+    answer = server.get("/chat/lobby/api/history", headers={"X-Bellhop-Visitor": visitor})
+    return [m["text"] for m in answer.json["messages"]]
+
+
+def test_only_a_key_for_an_instance_has_chat_tools(bellhop, chats):
+    plain = Chats(bellhop, make_key(bellhop))
+    names = [t["name"] for t in plain.raw.say("tools/list", Accept="application/json").json["result"]["tools"]]
+    assert names == TOOLS
+    names = [t["name"] for t in chats.raw.say("tools/list", Accept="application/json").json["result"]["tools"]]
+    assert names == TOOLS + ["chat_list", "chat_read", "chat_send"]
+    refused = plain.call("chat_read")["error"]
+    assert refused["code"] == -32601 and "--instance" in refused["message"]
+
+
+def test_messages_wait_until_the_cursor_comes_back(bellhop, chats):
+    assert chats.ask("chat_read") == {"messages": [], "next": None, "more": 0}
+    for i in range(5):
+        assert bellhop.write(f"message {i}") == 200
+    first = chats.ask("chat_read", limit=2)
+    assert [m["text"] for m in first["messages"]] == ["message 0", "message 1"] and first["more"] == 3
+    assert first["messages"][0].items() >= {"platform": "web", "chat_type": "dm", "kind": "message"}.items()
+    assert first["next"] == first["messages"][1]["cursor"]
+    assert chats.texts(limit=2) == ["message 0", "message 1"]  # nobody said they were taken care of
+    bellhop.restart()
+    chats = Chats(bellhop, chats.raw.headers["Authorization"].split()[1])
+    rest = chats.ask("chat_read", after=first["next"])
+    assert [m["text"] for m in rest["messages"]] == ["message 2", "message 3", "message 4"] and rest["more"] == 0
+    assert chats.texts(after=first["next"]) == ["message 2", "message 3", "message 4"]  # an old cursor takes nothing more
+    last = chats.ask("chat_read", after=rest["next"])
+    assert last["messages"] == [] and last["next"] == rest["next"]
+    bellhop.restart()
+    chats = Chats(bellhop, chats.raw.headers["Authorization"].split()[1])
+    assert chats.texts() == [] and bellhop.metric("mailbox_entries") == 0
+    for bad in ({"after": "x"}, {"after": 5}, {"limit": 0}, {"limit": 9999}):
+        assert chats.call("chat_read", **bad)["error"]["code"] == -32602
+
+
+def test_an_answer_reaches_the_person_and_nobody_else(bellhop, chats):
+    assert bellhop.write("hello?") == 200
+    chat = chats.ask("chat_read")["messages"][0]
+    sent = chats.ask("chat_send", chat_id=chat["chat_id"], content="hello!", reply_to=chat["message_id"])
+    assert sent["success"] is True and sent["message_id"]
+    assert wait_for(lambda: "hello!" in page(bellhop))
+    listed = chats.ask("chat_list")
+    assert listed["waiting"] == 1 and [(c["chat_id"], c["waiting"]) for c in listed["chats"]] == [(chat["chat_id"], 1)]
+    chats.ask("chat_read", after=chat["cursor"])
+    again = chats.ask("chat_list")["chats"]
+    assert [(c["chat_id"], c["platform"], c["waiting"]) for c in again] == [(chat["chat_id"], "web", 0)]
+    # The guard is a gateway's: a chat it was never written to from is not its chat.
+    assert "not sent" in chats.call("chat_send", chat_id="somebody-else", content="x")["error"]["message"]
+    bellhop.add("--id", "other", tenant="zorg", bot="attic")
+    other = Chats(bellhop, make_key(bellhop, "zorg", instance="other"))
+    assert "error" in other.call("chat_send", chat_id=chat["chat_id"], content="x", platform="web")
+    assert other.ask("chat_list")["chats"] == [] and other.texts() == []
+    assert "x" not in page(bellhop)
+    nobody = Chats(bellhop, make_key(bellhop, instance="nobody"))
+    assert "gateway add" in nobody.call("chat_send", chat_id="x", content="x")["error"]["message"]
+    assert nobody.ask("chat_list") == {"chats": [], "waiting": 0}
+
+
+def test_reading_is_refused_while_a_gateway_is_connected(bellhop, chats, dial):
+    gateway = dial(bellhop, bellhop.credential)
+    for tool in ("chat_read", "chat_list"):
+        assert "connected" in chats.call(tool)["error"]["message"]
+    assert bellhop.write("to the gateway") == 200
+    event = gateway.next("inbound")
+    chat = event["event"]["source"]["chat_id"]
+    assert chats.ask("chat_send", chat_id=chat, content="from beside")["success"] is True
+    gateway.close()
+    assert wait_for(lambda: "result" in chats.call("chat_read"))
+    assert chats.texts() == []
+
+
+def test_the_official_client_reads_and_answers(bellhop, chats, to):
+    bellhop.write("are you there?")
+    chat = chats.ask("chat_read")["messages"][0]
+    key = chats.raw.headers["Authorization"].split()[1]
+    read, sent = official(to(bellhop, key), ["chat_read", {}],
+                          ["chat_send", {"chat_id": chat["chat_id"], "content": "yes"}])["steps"]
+    assert read["result"]["messages"][0]["text"] == "are you there?" and sent["result"]["success"]

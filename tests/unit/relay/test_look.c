@@ -119,6 +119,61 @@ static void a_purge_empties_the_mailbox_and_answers_who_waits(void **state)
     assert_int_equal(inbound(f), 3);
 }
 
+static uint64_t last_id;
+
+static void note_id(void *ctx, const struct mailbox_line *line)
+{
+    last_id = line->id;
+}
+
+static void what_was_read_without_a_socket_is_settled_up_to_where_it_was_read(void **state)
+{
+    for (int i = 0; i < 5; i++) {
+        char id[8];
+        snprintf(id, sizeof id, "e%d", i);
+        publish("a", id);
+    }
+    relay_mailbox_show(rig.relay, STR("acme"), STR("ann"), 3, note_id, on_shown_all, NULL);
+    turn();
+    assert_int_equal(look("ann").entries, 5); /* a look takes nothing */
+    assert_int_equal(relay_mailbox_take(rig.relay, STR("acme"), STR("ann"), last_id), 3);
+    assert_int_equal(relay_mailbox_take(rig.relay, STR("acme"), STR("ann"), last_id), 0);
+    assert_int_equal(relay_mailbox_take(rig.relay, STR("acme"), STR("nobody"), last_id), 0);
+    turn();
+    assert_int_equal(look("ann").entries, 2);
+    restart();
+    assert_int_equal(look("ann").entries, 2);
+    struct fake *f = connect_as("gw-a");
+    assert_int_equal(inbound(f), 2); /* the rest, once, to whoever connects */
+}
+
+static char chats_seen[256];
+
+static void on_chat(void *ctx, const struct chat_line *line)
+{
+    size_t n = strlen(chats_seen);
+    snprintf(chats_seen + n, sizeof chats_seen - n, "%.*s/%.*s ", STR_FMT(line->platform),
+             STR_FMT(line->chat_id));
+}
+
+static void the_chats_of_an_instance_are_those_it_was_written_to_from(void **state)
+{
+    chats_seen[0] = '\0';
+    relay_chats_show(rig.relay, STR("acme"), STR("ann"), 10, on_chat, on_shown_all, NULL);
+    turn();
+    assert_string_equal(chats_seen, "");
+    publish("a", "e1");
+    publish("a", "e2");
+    relay_chats_show(rig.relay, STR("acme"), STR("ann"), 10, on_chat, on_shown_all, NULL);
+    relay_chats_show(rig.relay, STR("acme"), STR("an"), 10, on_chat, on_shown_all, NULL);
+    relay_chats_show(rig.relay, STR("acm"), STR("ann"), 10, on_chat, on_shown_all, NULL);
+    turn();
+    assert_non_null(strstr(chats_seen, "/"));
+    assert_ptr_equal(strchr(chats_seen, '/'), strrchr(chats_seen, '/')); /* one chat, once */
+    relay_chats_show(rig.relay, STR("acme"), STR("ann"), 10, on_chat, on_shown_all, NULL);
+    /* and a relay that goes forgets who asked */
+}
+
 static void a_redriven_delivery_goes_to_the_socket_that_was_never_sent_it(void **state)
 {
     struct fake *f = connect_as("gw-a");
@@ -175,6 +230,8 @@ int main(void)
         PROMISE(a_mailbox_shows_its_lines_up_to_the_limit),
         PROMISE(a_parked_line_shows_its_reason),
         PROMISE(a_purge_empties_the_mailbox_and_answers_who_waits),
+        PROMISE(what_was_read_without_a_socket_is_settled_up_to_where_it_was_read),
+        PROMISE(the_chats_of_an_instance_are_those_it_was_written_to_from),
         PROMISE(a_redriven_delivery_goes_to_the_socket_that_was_never_sent_it),
         PROMISE(a_redriven_delivery_never_goes_twice_down_one_socket),
         PROMISE(a_redrive_counts_from_zero),
