@@ -16,7 +16,9 @@ CODE = ("c", "h", "cc", "py", "js", "cjs", "html", "json", "build", "yaml", "ser
 
 def words_of(tree):
     """Every word of the tree's code; the comments of C are left out, since they are what is judged."""
-    words = set()
+    if "words" in tree.kept:
+        return tree.kept["words"]
+    words = tree.kept["words"] = set()
     for path in tree.files:
         if path.endswith((".c", ".h", ".cc")):
             words.update(re.findall(r"\w+", tree.code(path)))
@@ -39,6 +41,18 @@ def settings_of(tree):
 def is_variable(settings, name):
     """Whether @name is BELLHOP_ and one of the settings, with dots as underscores."""
     return name.startswith("BELLHOP_") and name[len("BELLHOP_"):].lower() in {s.replace(".", "_") for s in settings}
+
+
+def foreign(tree, data):
+    """foreign.txt lists nothing twice, nothing that is ours by now, and nothing that nobody mentions."""
+    said = "\n".join([t for f in tree.match("src", "sdk", "tests", "examples", ext=("c", "h", "cc")) for _, t in tree.comments(f)]
+                     + [tree.text(f).replace("\\-", "-") for f in tree.files if f.endswith((".md", ".1"))])
+    seen = set()
+    for number, words in data_lines(os.path.join(data, "foreign.txt")):
+        for word in words:
+            if word in seen or word not in said or word in words_of(tree):
+                yield Problem(word, f"foreign.txt:{number}: {word} is not needed (any more): delete it")
+            seen.add(word)
 
 
 class Files:

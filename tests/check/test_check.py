@@ -1,4 +1,6 @@
 """Each rule of ./dev check can fail, and says what to do: a small tree with one mistake, and its sentence."""
+import contextlib
+import io
 import os
 import shutil
 import subprocess
@@ -19,8 +21,8 @@ class House:
         self.root, self.data = str(root / "tree"), str(root / "data")
         os.makedirs(self.data)
         open(os.path.join(self.data, "recursion.txt"), "w", encoding="utf-8").close()
-        for name in ("layers.txt", "foreign.txt"):
-            shutil.copy(os.path.join(HERE, name), self.data)
+        open(os.path.join(self.data, "foreign.txt"), "w", encoding="utf-8").close()
+        shutil.copy(os.path.join(HERE, "layers.txt"), self.data)
         self.known("")
         self.write("README.md", "| page | for |\n|---|---|\n| [docs/one.md](docs/one.md) | all |\n"
                                 "| [docs/configuration.md](docs/configuration.md) | keys |\n")
@@ -48,10 +50,11 @@ class House:
 
     def run(self, *rules):
         """(whether all is well, everything that was said)."""
-        out = subprocess.run([sys.executable, os.path.join(HERE, "check.py"), "--root", self.root, "--data", self.data,
-                              "--junit", os.path.join(self.data, "out.xml"), *rules], capture_output=True, text=True)
-        assert out.stderr == "", out.stderr
-        return out.returncode == 0, out.stdout
+        said = io.StringIO()
+        with contextlib.redirect_stdout(said):
+            status = check.main(["--root", self.root, "--data", self.data,
+                                 "--junit", os.path.join(self.data, "out.xml"), *rules])
+        return status == 0, said.getvalue()
 
 
 @pytest.fixture
@@ -213,7 +216,13 @@ def test_foreign_names_are_allowed_when_listed(house):
     says(house, "names", "foo_cut")
     with open(os.path.join(house.data, "foreign.txt"), "a", encoding="utf-8") as f:
         f.write("foo_cut # libfoo\n")
-    assert house.run("names")[0]
+    assert house.run("names", "foreign")[0]
+
+
+def test_a_foreign_name_that_nobody_mentions_is_named(house):
+    with open(os.path.join(house.data, "foreign.txt"), "a", encoding="utf-8") as f:
+        f.write("foo_cut # libfoo\n")
+    says(house, "foreign", "foreign.txt:1: foo_cut is not needed (any more): delete it")
 
 
 @pytest.mark.parametrize("text, sentence", [

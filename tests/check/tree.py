@@ -21,7 +21,7 @@ class Tree:
         self.root = os.path.abspath(root)
         self.files = sorted(self._list())
         self.set = set(self.files)
-        self._text, self._split = {}, {}
+        self._text, self._split, self.kept = {}, {}, {}
 
     def _list(self):
         """What git knows and what it has not been told of yet; all files where there is no git."""
