@@ -11,6 +11,8 @@
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <unistd.h>
+#include "base/ed25519.h"
+#include "base/file.h"
 #include "base/jw.h"
 #include "base/mem.h"
 #include "base/rand.h"
@@ -21,6 +23,7 @@
 #include "net/http_client.h"
 #include "net/loop.h"
 #include "platform/platform.h"
+#include "skills/skills.h"
 #include "store/sqlite/sqlite.h"
 #include "tenancy/facts.h"
 
@@ -314,6 +317,35 @@ static void check_config(struct doctor *d)
             found(d, BAD, "tls", "%s: %s", files[i], strerror(errno));
 }
 
+static bool is_public_key(const char *setting, struct buf *pem)
+{
+    if (strncmp(setting, "-----", 5) == 0)
+        buf_add_z(pem, setting);
+    else if (!file_read(setting, 65536, pem))
+        return false;
+    struct ed25519_key *key = ed25519_public(buf_str(pem));
+    ed25519_free(key);
+    return key != NULL;
+}
+
+static void check_skills(struct doctor *d)
+{
+    const struct skills_settings *c = config_get(d->cfg, &skills_section);
+    struct buf pem = BUF_INIT;
+
+    if (c->dir != NULL && access(c->dir, F_OK) == 0 && access(c->dir, R_OK | W_OK | X_OK) != 0)
+        found(d, BAD, "skills", "%s: %s", c->dir, strerror(errno));
+    if (strcmp(c->approval_mode, "secured") == 0) {
+        if (is_public_key(c->approval_key, &pem))
+            found(d, OK, "skills", "secured: only signed skills are Approved");
+        else
+            found(d, BAD, "skills",
+                  "skills.approval.public_key is no PEM with an Ed25519 public key: "
+                  "openssl pkey -in KEY -pubout");
+    }
+    buf_done(&pem);
+}
+
 /* Every page of it, beside a running server too. */
 static void check_database(struct doctor *d)
 {
@@ -394,6 +426,7 @@ static int run(const struct command *c, int argc, char **argv)
         d.settings = settings_of(d.cfg);
         d.wake = *(const struct wake_settings *)config_get(d.cfg, &wake_config);
         check_config(&d);
+        check_skills(&d);
         if (check_state_dir(&d)) {
             check_database(&d);
             if (server_answers(d.settings->state_dir))

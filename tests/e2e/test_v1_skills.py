@@ -241,6 +241,7 @@ def test_only_the_operators_signature_approves(secured, tmp_path):
     signed = me.get("/v1/skills/hello").json
     assert signed["metadata"]["status"] == "Approved" and "# Status: Approved v3:" in signed["source"]
     assert signed["metadata"]["author"] == "ann"
+    assert "only signed skills" in secured.cli("doctor").stdout
     # Whoever edits it loses the approval; a status that comes and goes does not.
     me.ask("PATCH", "/v1/skills/hello", {"status": "Disabled"})
     assert me.write("hello", signed["source"] + "# one line more\n").json["status"] != "Approved"
@@ -265,3 +266,5 @@ def test_secured_mode_without_a_good_key_does_not_start(make_bellhop, tmp_path):
         server = make_bellhop(CONFIG + f"skills: {{{{approval: {setting}}}}}\n", start=False)
         done = server.cli("serve", check=False)
         assert done.returncode == 1 and "approval" in done.stderr, done.stderr
+        seen = server.cli("doctor", check=False)
+        assert seen.returncode == 1 and "approval" in seen.stdout + seen.stderr
