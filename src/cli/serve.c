@@ -12,13 +12,12 @@
 #include <stdlib.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
-#include <sys/socket.h>
-#include <sys/un.h>
 #include <sys/stat.h>
 #include <unistd.h>
 #include "base/log.h"
 #include "base/mem.h"
 #include "cli/cli.h"
+#include "cli/notify.h"
 #include "cli/server.h"
 #include "cli/settings.h"
 #include "net/http_server.h"
@@ -38,6 +37,7 @@ struct serving {
     bool draining, drained;
     int64_t asked_ms, deadline_ms; /* when the drain began, when it must end */
     struct timer look;             /* while going down: is it over yet */
+    struct watchdog watchdog;
 };
 
 /* Memory holds secrets: it must not end up in a core file, nor be read by another process of this
@@ -59,25 +59,6 @@ static void close_the_shutters(void)
 #ifdef M_ARENA_MAX
     mallopt(M_ARENA_MAX, 1); /* two threads that rarely allocate at once need no second arena */
 #endif
-}
-
-/* Tell systemd (Type=notify), if it is there. */
-static void notify(const char *what)
-{
-    const char *path = getenv("NOTIFY_SOCKET");
-    struct sockaddr_un to = {.sun_family = AF_UNIX};
-
-    if (path == NULL || (*path != '/' && *path != '@') || strlen(path) >= sizeof to.sun_path)
-        return;
-    memcpy(to.sun_path, path, strlen(path));
-    if (*path == '@')
-        to.sun_path[0] = '\0';
-    int fd = socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0);
-    if (fd < 0)
-        return;
-    sendto(fd, what, strlen(what), MSG_NOSIGNAL, (struct sockaddr *)&to,
-           (socklen_t)(offsetof(struct sockaddr_un, sun_path) + strlen(path)));
-    close(fd);
 }
 
 static void on_look(struct timer *t)
@@ -120,7 +101,7 @@ static void on_terminate(void *ctx)
         return;
     }
     log_info(NULL, "going down: closing sockets, writing what was accepted");
-    notify("STOPPING=1");
+    notify_send("STOPPING=1");
     s->draining = s->server.front.draining = true;
     s->asked_ms = clock_now_ms(clock);
     s->deadline_ms = s->asked_ms + DRAIN_MS;
@@ -166,7 +147,7 @@ static void say_ready(const struct serving *s)
     printf(" (relay %s/relay, state %s)\n", v->base_url != NULL ? v->base_url : "",
            v->settings->state_dir);
     fflush(stdout);
-    notify("READY=1");
+    notify_send("READY=1");
 }
 
 static int serve(const struct cli_args *a)
@@ -194,7 +175,9 @@ static int serve(const struct cli_args *a)
     loop_on_signal(s.server.loop, SIGHUP, on_hangup, &s);
     mem_trim();
     say_ready(&s);
+    watchdog_start(&s.watchdog, loop_clock(s.server.loop), s.server.store);
     loop_run(s.server.loop);
+    watchdog_stop(&s.watchdog);
     timer_stop(loop_clock(s.server.loop), &s.look);
     server_close(&s.server);
     log_info(NULL, "stopped");

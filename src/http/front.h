@@ -75,4 +75,7 @@ struct front { /* all borrowed; filled by whoever wires the program */
 
 extern char front_admin_tag[]; /* marks the admin listener: struct http_listener */
 
+/* A thread of the store has not come back for over a minute. */
+bool health_store_is_stuck(struct store *store);
+
 void front_handle(void *ctx, struct http_req *req); /* an http_handler; @ctx is the front */

@@ -8,12 +8,17 @@
 #define SLOW_US 3000000   /* a write waits that long: not ready */
 #define STUCK_US 60000000 /* nothing that the store does takes so long */
 
-void health_live(struct front *f, struct http_req *req)
+bool health_store_is_stuck(struct store *store)
 {
     struct store_stats st;
 
-    f->store->ops->stats(f->store, &st);
-    if (st.queue_age_us > STUCK_US || st.read_age_us > STUCK_US) {
+    store->ops->stats(store, &st);
+    return st.queue_age_us > STUCK_US || st.read_age_us > STUCK_US;
+}
+
+void health_live(struct front *f, struct http_req *req)
+{
+    if (health_store_is_stuck(f->store)) {
         http_answer_error(f->server, http_req_id(req), 503, "store_stuck",
                           "A thread of the store has been stuck for over a minute.");
         return;

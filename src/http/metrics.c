@@ -211,6 +211,28 @@ static void platform_part(struct front *f, struct buf *out)
     }
 }
 
+static void loop_part(struct front *f, struct buf *out)
+{
+    struct loop_stalls s;
+    uint64_t turns = 0;
+
+    loop_stalls(f->loop, &s);
+    head(out, "loop_stall_seconds", "histogram",
+         "CPU time of one turn of the loop, during which nobody else is served.");
+    for (int i = 0; i < LOOP_STALL_BUCKETS; i++) {
+        turns += s.turns[i];
+        if (i + 1 < LOOP_STALL_BUCKETS)
+            buf_printf(out, "bellhop_loop_stall_seconds_bucket{le=\"%g\"} %" PRIu64 "\n",
+                       (double)loop_stall_bounds_us[i] / 1e6, turns);
+        else
+            buf_printf(out, "bellhop_loop_stall_seconds_bucket{le=\"+Inf\"} %" PRIu64 "\n", turns);
+    }
+    buf_printf(out,
+               "bellhop_loop_stall_seconds_sum %.6f\nbellhop_loop_stall_seconds_count %" PRIu64
+               "\n",
+               (double)s.sum_us / 1e6, turns);
+}
+
 static int64_t resident_bytes(void)
 {
     FILE *fp = fopen("/proc/self/statm", "re");
@@ -254,6 +276,7 @@ void metrics_show(struct front *f, struct http_req *req)
     store_part(f, &out);
     program_part(f, &out);
     platform_part(f, &out);
+    loop_part(f, &out);
     process_part(f, &out);
     http_answer(f->server, http_req_id(req),
                 &(struct http_answer){.status = 200,

@@ -46,6 +46,9 @@ struct loop {
     ev_timer alarm;      /* wakes us when the clock has work */
     ev_async posted;
     bool stop;
+    int64_t woke_us;             /* when this turn began */
+    int64_t cpu_us, cpu_read_us; /* the thread's CPU time shortly before, and when it was read */
+    struct loop_stalls stalls;
     struct list signals;
     struct calls hooks;    /* turn-end; a removed one has fn == NULL */
     pthread_mutex_t mutex; /* guards @mail */
@@ -69,22 +72,61 @@ static void calls_add(struct calls *c, loop_fn *fn, void *ctx)
     c->v[c->n++] = (struct call){fn, ctx};
 }
 
-static int64_t read_ms(clockid_t id)
+static int64_t read_us(clockid_t id)
 {
     struct timespec ts;
     clock_gettime(id, &ts);
-    return (int64_t)ts.tv_sec * 1000 + ts.tv_nsec / 1000000;
+    return (int64_t)ts.tv_sec * 1000000 + ts.tv_nsec / 1000;
 }
 
 static void set_clock(struct loop *l)
 {
-    clock_set(l->clock, read_ms(CLOCK_MONOTONIC), read_ms(CLOCK_REALTIME));
+    l->woke_us = read_us(CLOCK_MONOTONIC);
+    clock_set(l->clock, l->woke_us / 1000, read_us(CLOCK_REALTIME) / 1000);
 }
+
+/* ---- stalls ----
+ *
+ * The CPU time of a thread is a system call, the wall clock is not.  So it is read at most every
+ * CPU_READ_US before a turn, and after one only if that was long: short turns pay one look at the
+ * wall clock, and a long one is told up to CPU_READ_US too long. */
+
+enum { CPU_READ_US = 250, LONG_TURN_US = 1000 };
+
+const int64_t loop_stall_bounds_us[LOOP_STALL_BUCKETS] = {1000,    2500,     5000,   10000,
+                                                          25000,   50000,    100000, 250000,
+                                                          1000000, INT64_MAX};
 
 static void on_woke(struct ev_loop *ev, ev_check *w, int events)
 {
+    struct loop *l = container_of(w, struct loop, woke);
+
     (void)ev, (void)events;
-    set_clock(container_of(w, struct loop, woke));
+    set_clock(l);
+    if (l->woke_us - l->cpu_read_us < CPU_READ_US)
+        return;
+    l->cpu_us = read_us(CLOCK_THREAD_CPUTIME_ID);
+    l->cpu_read_us = l->woke_us;
+}
+
+static void count_turn(struct loop *l)
+{
+    int64_t us = read_us(CLOCK_MONOTONIC) - l->woke_us;
+    int bucket = 0;
+
+    if (us >= LONG_TURN_US) {
+        int64_t cpu = read_us(CLOCK_THREAD_CPUTIME_ID) - l->cpu_us;
+        us = cpu < us ? cpu : us;
+    }
+    while (us > loop_stall_bounds_us[bucket])
+        bucket++;
+    l->stalls.turns[bucket]++;
+    l->stalls.sum_us += (uint64_t)us;
+}
+
+void loop_stalls(const struct loop *l, struct loop_stalls *ret)
+{
+    *ret = l->stalls;
 }
 
 static void on_alarm(struct ev_loop *ev, ev_timer *w, int events)
@@ -216,6 +258,7 @@ void loop_turn(struct loop *l, int64_t max_wait_ms)
     ev_timer_stop(l->ev, &l->alarm);
     clock_turn(l->clock);
     run_hooks(l);
+    count_turn(l);
 }
 
 void loop_run(struct loop *l)

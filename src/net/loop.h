@@ -6,6 +6,7 @@
  */
 #pragma once
 #include <stdbool.h>
+#include <stdint.h>
 #include "base/clock.h"
 
 struct loop;
@@ -28,6 +29,18 @@ void loop_on_signal(struct loop *l, int signo, loop_fn *fn, void *ctx);
 /* Call fn(ctx) at the end of every turn, in order of registration.  Register at start-up only. */
 void loop_on_turn_end(struct loop *l, loop_fn *fn, void *ctx);
 void loop_off_turn_end(struct loop *l, loop_fn *fn, void *ctx); /* the owner goes before the loop */
+
+/* How long turns kept the processor: a histogram of the thread's CPU time per turn, so that waiting
+ * for a busy machine does not count.  Turns of less than a millisecond by the wall clock are not
+ * looked at closer: they are in the first bucket. */
+enum { LOOP_STALL_BUCKETS = 10 };
+extern const int64_t loop_stall_bounds_us[LOOP_STALL_BUCKETS]; /* the last is "everything" */
+struct loop_stalls {
+    uint64_t turns[LOOP_STALL_BUCKETS]; /* how many took at most that bound, and more than the one
+                                         * before */
+    uint64_t sum_us;
+};
+void loop_stalls(const struct loop *l, struct loop_stalls *ret);
 
 /* A watched descriptor, for code in src/net/ and for foreign sockets (libpq, hiredis) later. */
 struct loop_fd;

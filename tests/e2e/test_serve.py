@@ -229,7 +229,7 @@ def test_metrics_are_prometheus_text_with_every_counter(bellhop):
         if line.startswith("#"):
             assert re.match(r"# (HELP|TYPE) bellhop_[a-z_]+ \S", line), line
             continue
-        assert re.fullmatch(r'bellhop_[a-z_]+(\{[a-z]+="[^"]*"(,[a-z]+="[^"]*")*\})? -?\d+', line), line
+        assert re.fullmatch(r'bellhop_[a-z_]+(\{[a-z]+="[^"]*"(,[a-z]+="[^"]*")*\})? -?\d+(\.\d+)?', line), line
         names.add(re.match(r"[a-z_]+", line).group())
     assert {"bellhop_events_accepted_total", "bellhop_deliveries_acked_total", "bellhop_store_healthy",
             "bellhop_mailbox_entries", "bellhop_sessions", "bellhop_instances", "bellhop_platform_up",
@@ -286,3 +286,31 @@ def test_json_logs_are_one_object_per_line(make_bellhop):
     for line in lines:
         assert {"level", "msg"} <= set(json.loads(line)) or "message" in json.loads(line)
     server.start()
+
+
+def test_the_service_manager_hears_from_a_loop_that_turns(make_bellhop, tmp_path):
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as manager:
+        manager.bind(str(tmp_path / "notify"))
+        manager.settimeout(20)
+        server = make_bellhop(env={"NOTIFY_SOCKET": str(tmp_path / "notify"), "WATCHDOG_USEC": "200000"})
+        heard = [manager.recv(100) for _ in range(4)]
+        assert heard == [b"READY=1"] + [b"WATCHDOG=1"] * 3
+        server.signal(signal.SIGSTOP)  # as stuck as a loop can be
+        manager.settimeout(0.5)
+        with pytest.raises(TimeoutError):
+            while True:
+                manager.recv(100)
+        server.signal(signal.SIGCONT)
+        manager.settimeout(20)
+        assert manager.recv(100) == b"WATCHDOG=1"
+        assert server.stop() == 0
+        last = b""
+        while last != b"STOPPING=1":
+            last = manager.recv(100)
+
+
+def test_turns_of_the_loop_are_a_histogram(bellhop):
+    text = bellhop.get("/metrics").text
+    counts = [int(line.rsplit(" ", 1)[1]) for line in text.splitlines() if line.startswith("bellhop_loop_stall_seconds_bucket")]
+    assert len(counts) == 10 and counts == sorted(counts) and counts[0] > 0
+    assert f"bellhop_loop_stall_seconds_count {counts[-1]}" in text

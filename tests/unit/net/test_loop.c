@@ -169,6 +169,58 @@ static void a_watch_can_be_changed(void **state)
     assert_int_equal(f->fired, 1);
 }
 
+static void burn(void *ctx)
+{
+    struct fixture *f = ctx;
+    struct timespec ts;
+    int64_t start_ns = -1, now_ns;
+
+    do {
+        clock_gettime(CLOCK_THREAD_CPUTIME_ID, &ts);
+        now_ns = (int64_t)ts.tv_sec * 1000000000 + ts.tv_nsec;
+        start_ns = start_ns < 0 ? now_ns : start_ns;
+    } while (now_ns - start_ns < 30000000);
+    f->fired++;
+}
+
+static void doze(void *ctx)
+{
+    struct fixture *f = ctx;
+
+    nanosleep(&(struct timespec){.tv_nsec = 30000000}, NULL);
+    f->fired++;
+}
+
+static uint64_t turns_over(const struct loop_stalls *s, int64_t us)
+{
+    uint64_t n = 0;
+
+    for (int i = 1; i < LOOP_STALL_BUCKETS; i++)
+        n += loop_stall_bounds_us[i - 1] >= us ? s->turns[i] : 0;
+    return n;
+}
+
+static void a_turn_that_kept_the_processor_is_counted_and_one_that_waited_is_not(void **state)
+{
+    struct fixture *f = *state;
+    struct loop_stalls before, after;
+
+    loop_turns(f->loop, 20);
+    loop_stalls(f->loop, &before);
+    assert_int_equal(turns_over(&before, 10000), 0);
+    assert_true(before.turns[0] >= 15);
+    loop_post(f->loop, doze, f);
+    assert_true(loop_until(f->loop, &f->fired));
+    loop_stalls(f->loop, &after);
+    assert_int_equal(turns_over(&after, 10000), 0);
+    f->fired = 0;
+    loop_post(f->loop, burn, f);
+    assert_true(loop_until(f->loop, &f->fired));
+    loop_stalls(f->loop, &after);
+    assert_int_equal(turns_over(&after, 25000), 1);
+    assert_true(after.sum_us - before.sum_us >= 30000);
+}
+
 static void without_a_descriptor_there_is_no_loop(void **state)
 {
     struct rlimit was;
@@ -188,6 +240,7 @@ int main(void)
         T(the_clock_stands_still_within_a_turn_and_timers_wake_the_loop),
         T(a_signal_stops_the_loop),
         T(a_watch_can_be_changed),
+        T(a_turn_that_kept_the_processor_is_counted_and_one_that_waited_is_not),
         T(without_a_descriptor_there_is_no_loop),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

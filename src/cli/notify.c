@@ -1,0 +1,62 @@
+/* notify.c - see notify.h. */
+#include "cli/notify.h"
+#include <stddef.h>
+#include <stdlib.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+#include <unistd.h>
+#include "base/log.h"
+#include "base/mem.h"
+#include "base/str.h"
+#include "http/front.h"
+
+void notify_send(const char *what)
+{
+    const char *path = getenv("NOTIFY_SOCKET");
+    struct sockaddr_un to = {.sun_family = AF_UNIX};
+
+    if (path == NULL || (*path != '/' && *path != '@') || strlen(path) >= sizeof to.sun_path)
+        return;
+    memcpy(to.sun_path, path, strlen(path));
+    if (*path == '@')
+        to.sun_path[0] = '\0';
+    int fd = socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+    if (fd < 0)
+        return;
+    sendto(fd, what, strlen(what), MSG_NOSIGNAL | MSG_DONTWAIT, (struct sockaddr *)&to,
+           (socklen_t)(offsetof(struct sockaddr_un, sun_path) + strlen(path)));
+    close(fd);
+}
+
+static void on_timer(struct timer *t)
+{
+    struct watchdog *w = container_of(t, struct watchdog, timer);
+
+    if (health_store_is_stuck(w->store))
+        log_error(NULL,
+                  "a thread of the store is stuck: the service manager is not told we are well");
+    else
+        notify_send("WATCHDOG=1");
+    timer_set(w->clock, &w->timer, w->every_ms);
+}
+
+void watchdog_start(struct watchdog *w, struct clock *clock, struct store *store)
+{
+    const char *us = getenv("WATCHDOG_USEC"), *pid = getenv("WATCHDOG_PID");
+    uint64_t n;
+
+    *w = (struct watchdog){.clock = clock, .store = store};
+    timer_init(&w->timer, on_timer);
+    if (!str_to_u64(str_of(us), &n) || n < 2000)
+        return;
+    w->every_ms = (int64_t)(n / 2000); /* twice in its patience, as systemd asks */
+    if (pid != NULL && (!str_to_u64(str_of(pid), &n) || n != (uint64_t)getpid()))
+        return; /* meant for somebody else */
+    timer_set(clock, &w->timer, 0);
+}
+
+void watchdog_stop(struct watchdog *w)
+{
+    if (w->clock != NULL)
+        timer_stop(w->clock, &w->timer);
+}
