@@ -1,8 +1,8 @@
 /* config.c - design.  (config.h has the contract.)
  *
  * A configuration is one struct per section and one array per list, made from the tables; nothing
- * here knows what any of them means.  config_yaml.c reads the file into them, the environment is laid
- * over it, and each section's own check has the last word. */
+ * here knows what any of them means.  config_yaml.c reads the file into them, the environment is
+ * laid over it, and each section's own check has the last word. */
 #include "base/config.h"
 #include <assert.h>
 #include <ctype.h>
@@ -261,11 +261,18 @@ void config_take_reloadable(struct config *was, struct config *now)
 
 /* ---- the reference ---- */
 
-static void describe_key(struct buf *out, const struct config_key *k)
+static void describe_key(struct buf *out, const struct config_key *k, const void *defaults)
 {
-    buf_printf(out, "| `%s` | ", k->path);
+    struct buf value = BUF_INIT;
+
     if (k->value != NULL)
-        buf_printf(out, "`%s`", k->value);
+        buf_add_z(&value, k->value);
+    else if (defaults != NULL)
+        config_show(defaults, k, &value);
+    buf_printf(out, "| `%s` | ", k->path);
+    if (value.n > 0)
+        buf_printf(out, "`%s`", buf_z(&value));
+    buf_done(&value);
     buf_printf(out, " | %s | %s", k->when == CFG_RELOAD ? "reload" : "restart", k->what);
     if (k->planned != NULL)
         buf_printf(out, " (Not in this build yet: %s.)", k->planned);
@@ -323,9 +330,11 @@ static void describe_list(const struct config_list *l, struct buf *out)
 void config_describe(const struct config_schema *schema, struct buf *out)
 {
     buf_add_z(out, "| key | default | a change needs | what it is |\n|---|---|---|---|\n");
-    for (size_t i = 0; schema->sections[i] != NULL; i++)
-        for (const struct config_key *k = schema->sections[i]->keys; k->path != NULL; k++)
-            describe_key(out, k);
+    for (size_t i = 0; schema->sections[i] != NULL; i++) {
+        const struct config_section *s = schema->sections[i];
+        for (const struct config_key *k = s->keys; k->path != NULL; k++)
+            describe_key(out, k, s->into != NULL ? s->into->defaults : s->defaults);
+    }
     for (size_t i = 0; schema->lists[i] != NULL; i++)
         describe_list(schema->lists[i], out);
 }

@@ -1,25 +1,26 @@
 /* config.h - what the operator wrote, checked against the tables of those who need it.
  *
- * A module that can be configured declares a section: a struct of its own, and one line per setting.
+ * A module that can be configured declares a section: a struct of its own, and a line per setting.
  *
  *      struct wake_settings { int64_t timeout_ms; bool allow_private; };
  *
  *      #define AT(member) offsetof(struct wake_settings, member)
  *      static const struct config_key keys[] = {
- *          {"wake.timeout", CFG_DURATION, CFG_RELOAD, AT(timeout_ms), "5s", .min = 100, .max = 60000,
+ *          {"wake.timeout", CFG_DURATION, CFG_RELOAD, AT(timeout_ms), "5s", .max = 60000,
  *           .what = "How long a poke may take."},
  *          {"wake.allow_private", CFG_BOOL, CFG_RELOAD, AT(allow_private), "false", .what = "..."},
  *          {0},
  *      };
- *      const struct config_section wake_config = {.keys = keys, .size = sizeof(struct wake_settings)};
+ *      const struct config_section wake_config = {.keys = keys,
+ *                                                 .size = sizeof(struct wake_settings)};
  *
- * Whoever loads a configuration hands over the list of sections (cli/settings.c has the program's);
- * the module finds its struct filled: `const struct wake_settings *s = config_get(cfg, &wake_config)`.
- * Parsing, defaults, BELLHOP_WAKE_TIMEOUT, errors with file and line, what a reload takes and
- * docs/configuration.md all come from the table.  Two modules may share a word (`wake:` above and the
- * relay's `wake.cooldown`) but not a setting.
+ * Whoever loads a configuration hands over the list of sections (cli/settings.c has the program's),
+ * and the module finds its struct filled: config_get(cfg, &wake_config).
+ * Parsing, defaults, `BELLHOP_` variables, errors with file and line, what a reload takes and
+ * docs/configuration.md all come from the table.  Two modules may share a word (`wake:` above and
+ * the relay's `wake.cooldown`) but not a setting.
  *
- * In the file `${NAME}` in a value reads the environment (`${NAME:-otherwise}` when it may be unset).
+ * In the file `${NAME}` in a value reads the environment; `${NAME:-otherwise}` when it may be unset.
  */
 #pragma once
 #include <stdbool.h>
@@ -35,6 +36,7 @@ enum config_type {
     CFG_ENUM,     /* int: the place of the word in .choices, from 0 */
     CFG_BOOL,     /* bool */
     CFG_NUMBER,   /* uint32_t from .min to .max */
+    CFG_COUNT,    /* uint64_t, the same; .max 0: no end */
     CFG_DURATION, /* int64_t, in ms, from .min to .max */
     CFG_BYTES,    /* uint64_t, at least .min */
     CFG_TEXTS,    /* char **, ends with NULL; NULL when not given.  `[a, b]`, or "a, b" */
@@ -47,7 +49,7 @@ struct config_key {
     enum config_type type;
     enum config_when when;
     size_t offset;       /* in the section's struct */
-    const char *value;   /* the default as the operator would write it; NULL: none */
+    const char *value;   /* the default as the operator would write it; NULL: as in .defaults */
     const char *choices; /* CFG_CHOICE, CFG_ENUM: "a|b" */
     const char *planned; /* words that are right but not in this build yet, "c|d" */
     uint64_t min, max;
@@ -59,7 +61,7 @@ struct config_section {
     const struct config_key *keys;
     size_t size;          /* of the struct that the offsets are in */
     const void *defaults; /* what it holds before any key is set; NULL: zeros */
-    /* Its keys fill that section's struct, and config_get() is asked for that one.  NULL: its own. */
+    /* Its keys fill that section's struct, which config_get() is asked for.  NULL: its own. */
     const struct config_section *into;
     /* What no key can tell alone, once all are read; may tidy up the values (not replace texts).
      * False: @ret_why (256 bytes) tells the operator what to fix.  NULL: nothing to check. */
@@ -67,9 +69,9 @@ struct config_section {
     const char *name; /* of a kind in a list; NULL otherwise */
 };
 
-/* A list of entries, `platforms: [{platform: web, bot: lobby}, ...]`.  The struct of an entry starts
- * with the one that @entry describes; with kinds, each kind's section describes the whole struct and
- * declares the keys that only this kind takes. */
+/* A list of entries, `platforms: [{platform: web, bot: lobby}, ...]`.  The struct of an entry
+ * starts with the one that @entry describes; with kinds, each kind's section describes the whole
+ * struct and declares the keys that only this kind takes. */
 struct config_list {
     const char *name; /* "platforms" */
     const struct config_section *entry;

@@ -1,7 +1,7 @@
 /* config_expand.c - ${NAME} and ${NAME:-otherwise} inside a value.
  *
- * Done after YAML is through with a scalar, so no value of the environment can change the shape of the
- * document. */
+ * Done after YAML is through with a scalar, so no value of the environment can change the shape of
+ * the document. */
 #include <ctype.h>
 #include <stdlib.h>
 #include "base/config_priv.h"

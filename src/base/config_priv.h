@@ -25,15 +25,17 @@ struct config {
 
 /* True when @word is one of @words, which are separated by @sep. */
 bool config_word_in(struct str word, const char *words, char sep);
-/* Parse @text into the member of @base that @k describes.  False: @ret_expected tells what would have
- * been right. */
+/* Parse @text into the member of @base that @k describes.  False: @ret_expected tells what would
+ * have been right. */
 bool config_set(void *base, const struct config_key *k, struct str text, struct buf *ret_expected);
 void config_add_text(void *base, const struct config_key *k, struct str text); /* CFG_TEXTS */
 void config_clear(void *base, const struct config_key *k); /* frees texts, wipes secrets */
 bool config_same(const void *a, const void *b, const struct config_key *k);
 void config_exchange(void *a, void *b, const struct config_key *k);
 bool config_is_given(const void *base, const struct config_key *k); /* texts: not NULL */
-char *config_text(const void *base, const struct config_key *k);    /* of a text key */
+/* A number, size, duration or bool as an operator would write it. */
+void config_show(const void *base, const struct config_key *k, struct buf *out);
+char *config_text(const void *base, const struct config_key *k); /* of a text key */
 const struct config_key *config_find(const struct config_key *keys, struct str path);
 
 /* A struct of @s with its defaults.  @s->into is the caller's business. */

@@ -50,6 +50,7 @@ static size_t width(const struct config_key *k)
     case CFG_DURATION:
         return sizeof(int64_t);
     case CFG_BYTES:
+    case CFG_COUNT:
         return sizeof(uint64_t);
     }
     abort();
@@ -57,16 +58,31 @@ static size_t width(const struct config_key *k)
 
 /* ---- parsing ---- */
 
+static bool read_number(const struct config_key *k, struct str text, uint64_t *ret,
+                        struct buf *expected)
+{
+    bool endless = k->type == CFG_COUNT && k->max == 0;
+
+    if (str_to_u64(text, ret) && *ret >= k->min && (endless || *ret <= k->max))
+        return true;
+    if (endless)
+        buf_printf(expected, "a whole number of at least %llu", (unsigned long long)k->min);
+    else
+        buf_printf(expected, "a whole number from %llu to %llu", (unsigned long long)k->min,
+                   (unsigned long long)k->max);
+    return false;
+}
+
 static bool set_number(void *ret, const struct config_key *k, struct str text, struct buf *expected)
 {
     uint64_t v;
 
-    if (!str_to_u64(text, &v) || v < k->min || v > k->max) {
-        buf_printf(expected, "a whole number from %llu to %llu", (unsigned long long)k->min,
-                   (unsigned long long)k->max);
+    if (!read_number(k, text, &v, expected))
         return false;
-    }
-    *(uint32_t *)ret = (uint32_t)v;
+    if (k->type == CFG_COUNT)
+        *(uint64_t *)ret = v;
+    else
+        *(uint32_t *)ret = (uint32_t)v;
     return true;
 }
 
@@ -154,6 +170,7 @@ bool config_set(void *base, const struct config_key *k, struct str text, struct 
 
     switch (k->type) {
     case CFG_NUMBER:
+    case CFG_COUNT:
         return set_number(at(base, k), k, text, ret_expected);
     case CFG_DURATION:
         return set_duration(at(base, k), k, text, ret_expected);
@@ -260,6 +277,55 @@ void config_exchange(void *a, void *b, const struct config_key *k)
     memcpy(tmp, at(a, k), n);
     memcpy(at(a, k), at(b, k), n);
     memcpy(at(b, k), tmp, n);
+}
+
+static void show_bytes(uint64_t n, struct buf *out)
+{
+    static const char *const units[] = {"", "KiB", "MiB", "GiB"};
+    size_t u = 0;
+
+    while (n > 0 && n % 1024 == 0 && u + 1 < ARRAY_LEN(units)) {
+        n /= 1024;
+        u++;
+    }
+    buf_printf(out, "%llu%s", (unsigned long long)n, units[u]);
+}
+
+static void show_duration(int64_t ms, struct buf *out)
+{
+    if (ms % 3600000 == 0 && ms > 0)
+        buf_printf(out, "%lldh", (long long)(ms / 3600000));
+    else if (ms % 1000 == 0)
+        buf_printf(out, "%llds", (long long)(ms / 1000));
+    else
+        buf_printf(out, "%lldms", (long long)ms);
+}
+
+void config_show(const void *base, const struct config_key *k, struct buf *out)
+{
+    switch (k->type) {
+    case CFG_NUMBER:
+        buf_printf(out, "%u", *(uint32_t *)at(base, k));
+        break;
+    case CFG_COUNT:
+        buf_printf(out, "%llu", (unsigned long long)*(uint64_t *)at(base, k));
+        break;
+    case CFG_BYTES:
+        show_bytes(*(uint64_t *)at(base, k), out);
+        break;
+    case CFG_DURATION:
+        show_duration(*(int64_t *)at(base, k), out);
+        break;
+    case CFG_BOOL:
+        buf_add_z(out, *(bool *)at(base, k) ? "true" : "false");
+        break;
+    case CFG_ENUM:
+    case CFG_TEXT:
+    case CFG_SECRET:
+    case CFG_CHOICE:
+    case CFG_TEXTS:
+        break; /* a default of these is written in the table */
+    }
 }
 
 void config_apply_defaults(void *base, const struct config_key *keys)

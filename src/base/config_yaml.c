@@ -1,8 +1,7 @@
 /* config_yaml.c - the file, read against the tables.
  *
  * libyaml gives the document as a tree whose nodes know their lines, and one walk over it yields
- * every error with the place it was made.  The walk is as deep as the tables are, not as the file is.
- */
+ * every error with the place it was made.  The walk is as deep as the tables are, not as the file. */
 #include <errno.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -25,7 +24,7 @@ struct target { /* a table, and the struct that its values go into */
     void *base;
 };
 
-struct scope {                    /* the keys that are known where we are */
+struct known {                    /* the keys that may stand where we are */
     struct target *targets;       /* borrowed */
     size_t n;                     /* of them */
     const struct config_list *in; /* the list whose entry is read; NULL: the file itself */
@@ -128,7 +127,7 @@ static bool set_value(struct reading *r, void *base, const struct config_key *k,
 
 /* ---- the walk ---- */
 
-static bool is_section(const struct scope *s, struct str path)
+static bool is_section(const struct known *s, struct str path)
 {
     for (size_t i = 0; i < s->n; i++)
         for (const struct config_key *k = s->targets[i].keys; k->path != NULL; k++)
@@ -138,7 +137,7 @@ static bool is_section(const struct scope *s, struct str path)
 }
 
 /* The words that could stand below @prefix ("" or "wake."), each once. */
-static void known_words(const struct scope *s, struct str prefix, struct buf *out)
+static void known_words(const struct known *s, struct str prefix, struct buf *out)
 {
     for (size_t i = 0; i < s->n; i++)
         for (const struct config_key *k = s->targets[i].keys; k->path != NULL; k++) {
@@ -158,7 +157,7 @@ static bool another_kind_takes(const struct config_list *l, struct str path)
     return false;
 }
 
-static bool fail_unknown(struct reading *r, const struct scope *s, struct str prefix,
+static bool fail_unknown(struct reading *r, const struct known *s, struct str prefix,
                          struct str path, const yaml_node_t *n)
 {
     struct buf hint = BUF_INIT;
@@ -184,10 +183,10 @@ static bool is_twice(struct reading *r, const yaml_node_t *map, const yaml_node_
 }
 
 static bool read_list(struct reading *r, size_t list, const yaml_node_t *n);
-static bool read_map(struct reading *r, const struct scope *s, struct str prefix,
+static bool read_map(struct reading *r, const struct known *s, struct str prefix,
                      const yaml_node_t *map);
 
-static bool read_section(struct reading *r, const struct scope *s, struct str path,
+static bool read_section(struct reading *r, const struct known *s, struct str path,
                          const yaml_node_t *n)
 {
     struct buf prefix = BUF_INIT;
@@ -203,7 +202,7 @@ static bool read_section(struct reading *r, const struct scope *s, struct str pa
     return ok;
 }
 
-static bool read_key(struct reading *r, const struct scope *s, struct str prefix,
+static bool read_key(struct reading *r, const struct known *s, struct str prefix,
                      const yaml_node_t *key, struct str path, const yaml_node_t *value)
 {
     bool dotted = str_find(scalar(key), '.') >= 0;
@@ -221,7 +220,7 @@ static bool read_key(struct reading *r, const struct scope *s, struct str prefix
     return fail_unknown(r, s, prefix, path, key);
 }
 
-static bool read_map(struct reading *r, const struct scope *s, struct str prefix,
+static bool read_map(struct reading *r, const struct known *s, struct str prefix,
                      const yaml_node_t *map)
 {
     for (const yaml_node_pair_t *p = map->data.mapping.pairs.start; p < map->data.mapping.pairs.top;
@@ -370,7 +369,7 @@ static bool read_entry(struct reading *r, size_t list, const yaml_node_t *n)
     void *entry = add_entry(e, l, kind, (int)n->start_mark.line + 1);
     struct target targets[] = {{l->entry->keys, entry},
                                {kind != NULL ? kind->keys : l->entry->keys, entry}};
-    struct scope s = {.targets = targets,
+    struct known s = {.targets = targets,
                       .n = kind != NULL ? 2 : 1,
                       .in = l,
                       .kind = kind != NULL ? kind->name : NULL};
@@ -396,7 +395,7 @@ static bool read_list(struct reading *r, size_t list, const yaml_node_t *n)
 static bool read_document(struct reading *r)
 {
     const yaml_node_t *root = yaml_document_get_root_node(r->doc);
-    struct scope s = {.n = r->cfg->n_settings};
+    struct known s = {.n = r->cfg->n_settings};
 
     if (root == NULL || is_null(root))
         return true; /* an empty file: every default holds */
@@ -411,18 +410,18 @@ static bool read_document(struct reading *r)
     return ok;
 }
 
-static bool parse(struct reading *r, yaml_parser_t *parser, bool (*read)(struct reading *, size_t),
+static bool parse(struct reading r, yaml_parser_t *parser, bool (*read)(struct reading *, size_t),
                   size_t list)
 {
     yaml_document_t doc;
     bool ok = false;
 
     if (yaml_parser_load(parser, &doc)) {
-        r->doc = &doc;
-        ok = read != NULL ? read(r, list) : read_document(r);
+        r.doc = &doc;
+        ok = read != NULL ? read(&r, list) : read_document(&r);
         yaml_document_delete(&doc);
     } else {
-        buf_printf(r->why, "%s:%zu: not YAML: %s", r->path, parser->problem_mark.line + 1,
+        buf_printf(r.why, "%s:%zu: not YAML: %s", r.path, parser->problem_mark.line + 1,
                    parser->problem != NULL ? parser->problem : "cannot be read");
     }
     yaml_parser_delete(parser);
@@ -447,7 +446,7 @@ bool config_read_file(struct config *c, const char *path, struct buf *why)
         if (!yaml_parser_initialize(&parser))
             abort();
         yaml_parser_set_input_file(&parser, f);
-        ok = parse(&r, &parser, NULL, 0);
+        ok = parse(r, &parser, NULL, 0);
     }
     fclose(f);
     return ok;
@@ -470,7 +469,7 @@ void config_read_otherwise(struct config *c, size_t list)
     if (!yaml_parser_initialize(&parser))
         abort();
     yaml_parser_set_input_string(&parser, (const unsigned char *)yaml, strlen(yaml));
-    if (!parse(&r, &parser, read_root_as_list, list))
+    if (!parse(r, &parser, read_root_as_list, list))
         abort(); /* a default of ours that its own rule refuses */
     for (size_t i = 0; i < c->lists[list].n; i++)
         c->lists[list].lines[i] = 0;

@@ -1,4 +1,4 @@
-/* settings.h - the configuration of the whole program: which sections there are, and the program's own. */
+/* settings.h - the configuration of the whole program: its own section and everybody's. */
 #pragma once
 #include "base/config.h"
 

@@ -4,10 +4,10 @@
  * adapter embeds a struct webhook_bot first and adds how a webhook proves itself, what it says, and
  * the two halves of a request.
  *
- *      webhook_bot_open(&t->bot, &twilio_bot, settings, api_base, host, ret_why)
- *                                                                     fills in all but the adapter's
- *      webhook_bot_act, webhook_bot_status                            go into its platform_ops
- *      webhook_bot_done(&t->bot)                                      before the adapter's own
+ *      webhook_bot_open()                      fills in all but what the adapter added
+ *      webhook_bot_act(), webhook_bot_status() go into its platform_ops
+ *      webhook_bot_done()                      before the adapter frees its own
+ *
  */
 #pragma once
 #include "base/log.h"

@@ -9,8 +9,9 @@ struct counter {
     uint32_t height;
     int colour, untouched;
     char **staff;
+    uint64_t drawers, depth;
 };
-static const struct counter counter_defaults = {.untouched = 7};
+static const struct counter counter_defaults = {.untouched = 7, .drawers = 12, .depth = 65536};
 #define AT(member) offsetof(struct counter, member)
 static const struct config_key counter_keys[] = {
     {"name", CFG_TEXT, CFG_RESTART, AT(name), "front", .what = "Its name."},
@@ -26,6 +27,8 @@ static const struct config_section counter_config = {.keys = counter_keys,
 
 static const struct config_key staff_keys[] = {
     {"staff", CFG_TEXTS, CFG_RELOAD, AT(staff), .what = "Who stands there."},
+    {"drawers", CFG_COUNT, CFG_RELOAD, AT(drawers), .min = 1, .what = "How many."},
+    {"depth", CFG_BYTES, CFG_RELOAD, AT(depth), .what = "How much one takes."},
     {0},
 };
 static const struct config_section staff_config = {.keys = staff_keys, .into = &counter_config};
@@ -181,6 +184,7 @@ static void a_section_finds_its_struct_filled(void **state)
     assert_int_equal(c->height, 90);
     assert_int_equal(c->colour, 2);
     assert_int_equal(c->untouched, 7);
+    assert_int_equal(c->drawers, 12);
     assert_string_equal(c->staff[1], "Bob, the elder");
     assert_null(c->staff[2]);
     assert_ptr_equal(config_get(l.cfg, &staff_config), c);
@@ -229,17 +233,19 @@ static void a_list_the_file_does_not_have_is_as_declared(void **state)
 static void mistakes_are_told_with_their_line(void **state)
 {
     assert_refused("nam: x\n", ".yaml:1: unknown key \"nam\"; expected one of: name counter staff "
-                               "pets shelves");
+                               "drawers depth pets shelves");
     assert_refused("counter:\n  width: 3\n", ".yaml:2: unknown key \"counter.width\"; expected one "
                                              "of: height colour lamp");
     assert_refused("counter.height: 60\n", ".yaml:1: unknown key \"counter.height\"; expected one "
-                                           "of: name counter staff pets shelves");
+                                           "of: name counter staff drawers depth pets shelves");
     assert_refused("counter: {lamp: {off: 1}}\n",
                    ".yaml:1: unknown key \"counter.lamp.off\"; expected one of: on fuse");
     assert_refused("counter: {colour: oak, colour: ash}\n", ".yaml:1: \"colour\" is there twice");
     assert_refused("counter: {colour: teak}\n",
                    ".yaml:1: counter.colour: expected ash|oak|elm (this build of bellhop does not "
                    "have \"teak\" yet), found \"teak\"");
+    assert_refused("drawers: 0\n",
+                   ".yaml:1: drawers: expected a whole number of at least 1, found \"0\"");
     assert_refused("staff: [[a]]\n", ".yaml:1: staff: expected a list of words");
     assert_refused("counter: {lamp: {on: yes}}\n",
                    ".yaml: counter.lamp: a lamp that is on needs its fuse");
@@ -309,6 +315,8 @@ static void the_reference_is_made_of_the_tables(void **state)
 
     config_describe(&shop, &out);
     assert_non_null(strstr(buf_z(&out), "| `counter.height` | `90` | reload | In cm. |\n"));
+    assert_non_null(strstr(buf_z(&out), "| `drawers` | `12` | reload | How many. |\n"));
+    assert_non_null(strstr(buf_z(&out), "| `depth` | `64KiB` | reload | How much one takes. |\n"));
     assert_non_null(strstr(buf_z(&out), "Which wood. (Not in this build yet: teak.) |\n"));
     assert_non_null(strstr(buf_z(&out), "Each entry of `pets:` takes:\n"));
     assert_non_null(strstr(buf_z(&out), "| `lives` | 9 | cat | Left. |\n"));

@@ -1,4 +1,4 @@
-/* The configuration of the program (cli/settings.h): every section of every module, through the file. */
+/* The configuration of the program (cli/settings.h): every section there is, through the file. */
 #include "unit.h"
 #include <unistd.h>
 #include "base/log.h"
