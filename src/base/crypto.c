@@ -117,14 +117,6 @@ void hex_add(struct buf *out, const void *p, size_t n)
     out->n += n * 2;
 }
 
-static int hex_value(char c)
-{
-    if (c >= '0' && c <= '9')
-        return c - '0';
-    c |= 0x20;
-    return c >= 'a' && c <= 'f' ? c - 'a' + 10 : -1;
-}
-
 bool hex_decode(struct str hex, void *ret_bytes, size_t n)
 {
     uint8_t *to = ret_bytes;

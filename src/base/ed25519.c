@@ -47,6 +47,11 @@ struct ed25519_key *ed25519_public(struct str pem)
     return k;
 }
 
+struct ed25519_key *ed25519_public_raw(const uint8_t bytes[ED25519_RAW_BYTES])
+{
+    return key_of(EVP_PKEY_new_raw_public_key(EVP_PKEY_ED25519, NULL, bytes, ED25519_RAW_BYTES));
+}
+
 struct ed25519_key *ed25519_private(struct str pem)
 {
     BIO *bio = bio_of(pem);

@@ -244,3 +244,11 @@ size_t utf16_units(struct str s)
         n += (size_t)!is_tail((unsigned char)s.p[i]) + ((unsigned char)s.p[i] >= 0xf0);
     return n;
 }
+
+int hex_value(char c)
+{
+    if (c >= '0' && c <= '9')
+        return c - '0';
+    c |= 0x20;
+    return c >= 'a' && c <= 'f' ? c - 'a' + 10 : -1;
+}

@@ -58,6 +58,8 @@ char *str_dup(struct str s); /* heap, NUL-terminated; caller frees */
 bool str_to_u64(struct str s, uint64_t *ret_v);
 bool str_to_i64(struct str s, int64_t *ret_v);
 
+int hex_value(char c); /* of a digit, either case; -1: it is none */
+
 /* "30s", "5m", "1h", "250ms", "2d" or a bare number of seconds -> ms. */
 bool str_to_duration_ms(struct str s, int64_t *ret_ms);
 /* "1GiB", "64KiB", "10MB" or a bare number of bytes. */

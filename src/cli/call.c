@@ -6,6 +6,7 @@
 #include <unistd.h>
 #include "base/jw.h"
 #include "base/mem.h"
+#include "base/percent.h"
 #include "cli/cli.h"
 #include "cli/settings.h"
 #include "net/http_client.h"
@@ -151,12 +152,5 @@ void cli_query_add(struct buf *path, char sep, const char *name, const char *val
 
 void cli_path_add(struct buf *path, const char *value)
 {
-    static const char plain[] =
-        "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-._~";
-
-    for (const char *p = value; *p != '\0'; p++)
-        if (strchr(plain, *p) != NULL)
-            buf_add_c(path, *p);
-        else
-            buf_printf(path, "%%%02X", (unsigned char)*p);
+    percent_encode(path, str_of(value));
 }

@@ -23,7 +23,7 @@
 #include "edge/door.h"
 #include "edge/vault.h"
 #include "http/chat_tools.h"
-#include "http/identity.h"
+#include "http/vouch.h"
 #include "http/tools.h"
 #include "http/v1.h"
 #include "mcp/mcp.h"
@@ -59,7 +59,19 @@ static enum bh_err open_state(struct server *s, char *why)
 
 static void set_door(struct server *s)
 {
-    host_set_door(s->host, config_get(s->cfg, &door_config));
+    door_set_limits(s->door, config_get(s->cfg, &door_config));
+}
+
+static struct str tenant_of_gateway(void *ctx, struct str id)
+{
+    const struct gateway *g = facts_gateway(ctx, id);
+
+    return g != NULL ? str_of(g->tenant) : STR_NULL;
+}
+
+static bool tenant_has_gateway(void *ctx, struct str tenant)
+{
+    return facts_tenant_is_live(ctx, tenant);
 }
 
 static enum bh_err open_heart(struct server *s, char *why)
@@ -79,17 +91,18 @@ static enum bh_err open_heart(struct server *s, char *why)
     struct keys_env ke = {clock, s->store, s->bus, &s->rand, s->seal};
     if ((err = keys_open(&ke, &s->keys, why)) != BH_OK)
         return err;
-    err =
-        vault_open(&(struct vault_env){clock, s->store, s->seal, s->bus, s->facts}, &s->vault, why);
+    s->tenants = (struct vault_tenants){tenant_of_gateway, tenant_has_gateway, s->facts};
+    err = vault_open(&(struct vault_env){clock, s->store, s->seal, s->bus, &s->tenants}, &s->vault,
+                     why);
     if (err != BH_OK)
         return err;
     s->http = http_client_new(s->loop);
-    struct identity_env ie = {.clock = clock,
-                              .http = s->http,
-                              .facts = s->facts,
-                              .keys = s->keys,
-                              .cfg = config_get(s->cfg, &identity_config)};
-    err = identity_open(&ie, &s->identity, why);
+    struct vouch_env ie = {.clock = clock,
+                           .http = s->http,
+                           .facts = s->facts,
+                           .keys = s->keys,
+                           .cfg = config_get(s->cfg, &vouch_config)};
+    err = vouch_open(&ie, &s->voucher, why);
     if (err != BH_OK)
         return err;
     http_waker_init(&s->waker, s->http, config_get(s->cfg, &wake_config));
@@ -103,6 +116,7 @@ static enum bh_err open_heart(struct server *s, char *why)
                                     .server = s->http_server,
                                     .public_url = s->settings->public_url};
     s->host = host_new(&s->host_env, s->facts);
+    s->door = door_new(&s->rand);
     set_door(s);
     struct relay_env re = {.clock = clock,
                            .store = s->store,
@@ -291,7 +305,8 @@ enum bh_err server_open(struct server *s, struct config *cfg, char *ret_why)
                                   .v1 = config_get(cfg, &v1_config),
                                   .relay = s->relay,
                                   .host = s->host,
-                                  .identity = s->identity,
+                                  .door = s->door,
+                                  .voucher = s->voucher,
                                   .base_url = s->base_url,
                                   .started_ms = clock_wall_ms(loop_clock(s->loop))};
         list_init(&s->front.v1_calls);
@@ -309,7 +324,7 @@ void server_close(struct server *s)
         host_close_platforms(s->host);
     http_server_free(s->http_server); /* every session ends here */
     http_waker_done(&s->waker);
-    identity_free(s->identity);
+    vouch_free(s->voucher);
     mcp_free(s->mcp); /* its tools cancel what they asked of the stores */
     chat_asks_drop(&s->front);
     chat_sends_drop(&s->front);
@@ -323,6 +338,7 @@ void server_close(struct server *s)
         host_set_relay(s->host, NULL);
     relay_free(s->relay);
     host_free(s->host);
+    door_free(s->door);
     vault_free(s->vault);
     keys_free(s->keys);
     facts_free(s->facts);

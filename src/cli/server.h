@@ -2,15 +2,17 @@
 #pragma once
 #include "base/clock.h"
 #include "base/rand.h"
+#include "edge/vault.h"
 #include "http/front.h"
 #include "http/waker.h"
 #include "platform/platform.h"
 
 struct bus;
 struct config;
+struct door;
 struct facts;
-struct identity;
 struct data;
+struct voucher;
 struct keys;
 struct mcp;
 struct skills;
@@ -30,16 +32,18 @@ struct server { /* all owned */
     struct data *data;
     struct mcp *mcp;
     struct vault *vault;
+    struct vault_tenants tenants; /* what it asks the facts */
     struct http_client *http;
     struct http_waker waker;
-    struct identity *identity;
+    struct voucher *voucher;
     struct http_server *http_server;
     struct host *host;
+    struct door *door;
     struct relay *relay;
     struct host_env host_env;
     struct front front;
-    char *
-        base_url; /* http(s)://..., no slash at its end; NULL: a Unix socket without a public_url */
+    /* http(s)://..., no slash at its end; NULL: a Unix socket without a public_url. */
+    char *base_url;
 };
 
 /* Takes @cfg over.  On failure everything is taken down again and @ret_why (512 bytes) says what to

@@ -6,7 +6,7 @@
 #include "bus/bus.h"
 #include "edge/door.h"
 #include "http/front.h"
-#include "http/identity.h"
+#include "http/vouch.h"
 #include "http/v1.h"
 #include "http/waker.h"
 #include "platform/platform.h"
@@ -63,7 +63,7 @@ static const struct config_section *const sections[] = {
     &settings_config,   &store_config,
     &bus_config,        &relay_config,
     &wake_config,       &door_config,
-    &auth_config,       &identity_config,
+    &auth_config,       &vouch_config,
     &relay_rate_config, &skills_section,
     &v1_config,         &front_config,
     &log_config,        NULL,

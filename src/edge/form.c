@@ -1,13 +1,7 @@
 /* form.c - forms.  (form.h has the contract.) */
 #include "edge/form.h"
 #include <stdlib.h>
-
-static int hex_digit(char c)
-{
-    return c >= '0' && c <= '9'                 ? c - '0'
-           : (c | 32) >= 'a' && (c | 32) <= 'f' ? (c | 32) - 'a' + 10
-                                                : -1;
-}
+#include "base/percent.h"
 
 /* Decoded bytes never outnumber encoded ones, so the room made at the start is enough and the
  * pointers into it stay good. */
@@ -15,24 +9,10 @@ static bool decode(struct buf *out, struct str s, struct str *ret)
 {
     size_t from = out->n;
 
-    for (size_t i = 0; i < s.n; i++) {
-        char c = s.p[i];
-        if (c == '%') {
-            int hi = i + 2 < s.n ? hex_digit(s.p[i + 1]) : -1;
-            int lo = i + 2 < s.n ? hex_digit(s.p[i + 2]) : -1;
-            if (hi < 0 || lo < 0)
-                return false;
-            c = (char)(hi << 4 | lo);
-            i += 2;
-        } else if (c == '+') {
-            c = ' ';
-        }
-        if (c == '\0')
-            return false;
-        buf_add_c(out, c);
-    }
+    if (!percent_decode_form(out, s))
+        return false;
     *ret = str_make(out->p + from, out->n - from);
-    return utf8_valid(*ret);
+    return utf8_valid(*ret) && str_find(*ret, '\0') < 0;
 }
 
 bool form_parse(struct form *f, struct str text)
@@ -97,30 +77,13 @@ bool form_has_twins(const struct form *f)
     return false;
 }
 
-static void add_encoded(struct buf *out, struct str s)
-{
-    static const char hex[] = "0123456789ABCDEF";
-
-    for (size_t i = 0; i < s.n; i++) {
-        unsigned char c = (unsigned char)s.p[i];
-        if ((c >= '0' && c <= '9') || ((c | 32) >= 'a' && (c | 32) <= 'z') || c == '-' ||
-            c == '_' || c == '.' || c == '~') {
-            buf_add_c(out, (char)c);
-        } else {
-            buf_add_c(out, '%');
-            buf_add_c(out, hex[c >> 4]);
-            buf_add_c(out, hex[c & 15]);
-        }
-    }
-}
-
 void form_add_str(struct buf *out, struct str name, struct str value)
 {
     if (out->n > 0)
         buf_add_c(out, '&');
-    add_encoded(out, name);
+    percent_encode(out, name);
     buf_add_c(out, '=');
-    add_encoded(out, value);
+    percent_encode(out, value);
 }
 
 void form_add(struct buf *out, const char *name, struct str value)

@@ -20,19 +20,25 @@
 
 struct bus;
 struct clock;
-struct facts;
 struct seal;
 struct store;
 struct vault;
 
 #define VAULT_REFUSED "capability not available" /* the one text for absent, expired, foreign */
 
+/* What must be known of tenants; whoever wires the program tells.  NULL: nobody is ever revoked. */
+struct vault_tenants {
+    struct str (*of_gateway)(void *ctx, struct str id); /* absent: there is no such gateway */
+    bool (*has_gateway)(void *ctx, struct str tenant);  /* one that is not revoked */
+    void *ctx;
+};
+
 struct vault_env { /* borrowed for the life of the vault */
     struct clock *clock;
     struct store *store;
     const struct seal *seal;
-    struct bus *bus;     /* tells of revocations; NULL: nobody does */
-    struct facts *facts; /* whose gateway that was; NULL with @bus */
+    struct bus *bus; /* tells of revocations; NULL: nobody does */
+    const struct vault_tenants *tenants;
 };
 
 /* Blocks: reads what an earlier process left, and drops what has expired or lost its gateways. */

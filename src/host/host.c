@@ -10,8 +10,6 @@
 #include <stdlib.h>
 #include "base/list.h"
 #include "base/mem.h"
-#include "edge/door.h"
-#include "net/http_server.h"
 #include "relay/relay.h"
 #include "tenancy/facts.h"
 
@@ -29,7 +27,6 @@ struct host {
     struct outside outside;
     const struct host_env *env; /* borrowed */
     struct facts *facts;        /* borrowed */
-    struct door *door;          /* owned */
     struct relay *relay;        /* borrowed */
     struct open_bot **open;     /* owned, and what they point at */
     size_t n_open;
@@ -158,7 +155,6 @@ struct host *host_new(const struct host_env *env, struct facts *facts)
                                   .changed = outside_changed};
     h->env = env;
     h->facts = facts;
-    h->door = door_new(env->rand);
     list_init(&h->news);
     timer_init(&h->tell, tell_news);
     return h;
@@ -213,7 +209,6 @@ void host_free(struct host *h)
     list_each (&h->news, it, nxt)
         news_free(list_entry(it, struct news, link));
     free(h->open);
-    door_free(h->door);
     free(h);
 }
 
@@ -283,40 +278,6 @@ void host_cut_off(struct host *h, const struct action_from *from, const char *er
 {
     if (h->relay != NULL)
         relay_cut_off(h->relay, from->tenant, from->instance, from->request_id, str_of(error));
-}
-
-static struct door_source source_of(struct host *h, struct http_req *req)
-{
-    return door_source(h->door, http_peer(req), http_header(req, "X-Forwarded-For"));
-}
-
-void host_set_door(struct host *h, const struct door_limits *limits)
-{
-    door_set_limits(h->door, limits);
-}
-
-bool host_admit_webhook(struct host *h, struct http_req *req, struct str bot_path)
-{
-    if (door_admit(h->door, source_of(h, req), bot_path, clock_now_ms(h->env->clock)))
-        return true;
-    http_answer(h->env->server, http_req_id(req),
-                &(struct http_answer){.status = 429,
-                                      .headers = "Retry-After: 1\r\n",
-                                      .body = STR("{\"error\":\"Too many requests: come back in a "
-                                                  "moment.\",\"code\":\"too_many_requests\"}")});
-    return false;
-}
-
-uint64_t host_turned_away(const struct host *h)
-{
-    return door_turned_away(h->door);
-}
-
-void host_refuse_webhook(struct host *h, struct http_req *req)
-{
-    door_refused(h->door, source_of(h, req), clock_now_ms(h->env->clock));
-    http_answer_error(h->env->server, http_req_id(req), 401, "unauthorized",
-                      "This request is not signed for a bot here.");
 }
 
 bool host_has_route(struct host *h, struct platform *p, struct str route_key)

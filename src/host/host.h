@@ -25,11 +25,4 @@ void host_free(struct host *h);            /* closes what is open */
 
 size_t host_n_platforms(const struct host *h); /* in the order they were opened */
 struct platform *host_nth_platform(const struct host *h, size_t n);
-struct door_limits;
-void host_set_door(struct host *h, const struct door_limits *limits);
-/* May this webhook be looked at?  False: it was answered 429.  @bot_path: "discord/app1", also when
- * there is no such bot. */
-bool host_admit_webhook(struct host *h, struct http_req *req, struct str bot_path);
-uint64_t host_turned_away(const struct host *h); /* webhooks answered 429 so far */
-
 struct platform *host_platform(const struct host *h, struct str platform, struct str bot);

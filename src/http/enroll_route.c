@@ -1,6 +1,6 @@
 /* enroll_route.c - POST /relay/enroll and POST /relay/provision.
  *
- *      who is the caller (identity.h) -> tenant -> one change (tenancy/enroll.h) -> the secret,
+ *      who is the caller (vouch.h) -> tenant -> one change (tenancy/enroll.h) -> the secret,
  * once
  *
  * A released gateway parses every 2xx as JSON and dies of anything else, and reads `error` of the
@@ -13,7 +13,7 @@
 #include "base/mem.h"
 #include "core/token.h"
 #include "http/front_priv.h"
-#include "http/identity.h"
+#include "http/vouch.h"
 #include "net/loop.h"
 #include "tenancy/enroll.h"
 
@@ -156,7 +156,7 @@ static void join(struct joining *j, struct json doc)
     free(keys);
 }
 
-static void on_identified(void *ctx, enum bh_err err, const struct identity_claims *claims,
+static void on_identified(void *ctx, enum bh_err err, const struct vouch_claims *claims,
                           const char *why)
 {
     struct joining *j = ctx;
@@ -195,8 +195,8 @@ static void enter(struct front *f, struct http_req *req, bool enroll_it)
     *j = (struct joining){.f = f, .id = http_req_id(req), .enroll = enroll_it};
     j->body = xstrndup(body.p != NULL ? body.p : "", body.n);
     j->body_n = body.n;
-    identity_ask(f->identity, IDENTITY_CALLER, token_of_header(http_header(req, "Authorization")),
-                 on_identified, j);
+    vouch_ask(f->voucher, VOUCH_CALLER, token_of_header(http_header(req, "Authorization")),
+              on_identified, j);
 }
 
 void relay_enroll(struct front *f, struct http_req *req)

@@ -8,7 +8,7 @@
  *      health.c       /healthz, /readyz      metrics.c  /metrics
  *      site.c         /, /chat, /webhooks/<platform>/<bot>
  *      enroll_route.c POST /relay/enroll, /relay/provision: how a gateway gets its secret
- *      identity.h     who vouches for the caller
+ *      vouch.h     who vouches for the caller
  *      manage.h       /manage/..., /relay/policy: what an instance declares about itself
  *      keys_route.c   tokens: made, listed, revoked by the operator
  *      v1.h           /v1: the stores, for programs
@@ -24,11 +24,12 @@
 struct bus;
 struct config_section;
 struct data;
+struct door;
 struct facts;
 struct host;
 struct http_req;
 struct http_server;
-struct identity;
+struct voucher;
 struct keys;
 struct loop;
 struct mcp;
@@ -60,7 +61,8 @@ struct front { /* all borrowed; filled by whoever wires the program */
     struct mcp *mcp;
     struct relay *relay;
     struct host *host;
-    struct identity *identity;
+    struct door *door;
+    struct voucher *voucher;
     const char *base_url; /* what a gateway is told to dial; NULL: unknown */
     int64_t started_ms;   /* wall clock */
     bool draining;

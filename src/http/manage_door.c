@@ -6,7 +6,7 @@
 #include "http/admin.h"
 #include "core/token.h"
 #include "http/front_priv.h"
-#include "http/identity.h"
+#include "http/vouch.h"
 #include "http/manage.h"
 #include "net/loop.h"
 #include "relay/relay.h"
@@ -37,7 +37,7 @@ struct search {
     bool several;
 };
 
-static const struct gateway *find_agent(struct front *f, const struct identity_claims *claims)
+static const struct gateway *find_agent(struct front *f, const struct vouch_claims *claims)
 {
     struct search s = {.instance = claims->instance};
     struct list *head;
@@ -55,8 +55,7 @@ static const struct gateway *find_agent(struct front *f, const struct identity_c
     return s.several ? NULL : s.found;
 }
 
-static void on_agent(void *ctx, enum bh_err err, const struct identity_claims *claims,
-                     const char *why)
+static void on_agent(void *ctx, enum bh_err err, const struct vouch_claims *claims, const char *why)
 {
     struct manage_call *c = ctx;
     const struct gateway *gw = err == BH_OK ? find_agent(c->f, claims) : NULL;
@@ -93,7 +92,7 @@ static void enter(struct front *f, struct http_req *req, const char *path)
     if (f->draining) {
         front_retry(f, req, "draining", "This server is going down; come back in a moment.");
     } else if (looks_signed(bearer)) {
-        identity_ask(f->identity, IDENTITY_AGENT, bearer, on_agent, call_new(f, req, path));
+        vouch_ask(f->voucher, VOUCH_AGENT, bearer, on_agent, call_new(f, req, path));
     } else if (facts_authenticate(f->facts, header, &gw, &why) != AUTH_OK) {
         refuse_stranger(f, http_req_id(req));
     } else {

@@ -8,9 +8,10 @@
 #include "base/clock.h"
 #include "base/mem.h"
 #include "data/data.h"
+#include "edge/door.h"
+#include "host/host.h"
 #include "http/front_priv.h"
 #include "net/loop.h"
-#include "host/host.h"
 #include "relay/relay.h"
 #include "skills/skills.h"
 #include "store/store.h"
@@ -259,7 +260,7 @@ static void process_part(struct front *f, struct buf *out)
           (int64_t)http_server_connections(f->server));
     counter(out, "webhooks_turned_away_total",
             "Webhooks answered 429 before their signature was looked at.",
-            host_turned_away(f->host));
+            door_turned_away(f->door));
     gauge(out, "gateways", "Gateways known, revoked ones included.",
           (int64_t)facts_gateways(f->facts, &unused));
     gauge(out, "routes", "Routes.", (int64_t)facts_routes(f->facts, &unused));

@@ -1,41 +1,26 @@
-/* site.c - paths that belong to platforms, and the front door. */
-#include "http/front_priv.h"
+/* site.c - paths that belong to platforms.  Strangers pass the door (edge/door.h) first. */
+#include "base/clock.h"
+#include "base/percent.h"
+#include "edge/door.h"
 #include "host/host.h"
+#include "http/front_priv.h"
+#include "net/loop.h"
 
-static void hand_over(struct front *f, struct http_req *req, struct platform *p)
+/* False: it does not prove that it is meant for @p. */
+static bool hand_over(struct front *f, struct http_req *req, struct platform *p)
 {
     if (f->draining) /* the platforms close one after the other, and a 404 would be believed */
         front_retry(f, req, "draining", "This server is going down; come back in a moment.");
     else if (p != NULL && p->ops->http != NULL)
-        p->ops->http(p, req);
+        return p->ops->http(p, req);
     else
         http_answer_error(f->server, http_req_id(req), 404, "not_found", "There is nothing here.");
+    return true;
 }
 
 void site_chat(struct front *f, struct http_req *req)
 {
     hand_over(f, req, host_platform(f->host, STR("web"), STR_NULL));
-}
-
-static int hex_digit(char c)
-{
-    return c >= '0' && c <= '9'                 ? c - '0'
-           : (c | 32) >= 'a' && (c | 32) <= 'f' ? (c | 32) - 'a' + 10
-                                                : -1;
-}
-
-static void percent_decode(struct str s, struct buf *out)
-{
-    for (size_t i = 0; i < s.n; i++) {
-        int hi = s.p[i] == '%' && i + 2 < s.n ? hex_digit(s.p[i + 1]) : -1;
-        int lo = hi >= 0 ? hex_digit(s.p[i + 2]) : -1;
-        if (lo >= 0) {
-            buf_add_c(out, (char)(hi << 4 | lo));
-            i += 2;
-        } else {
-            buf_add_c(out, s.p[i]);
-        }
-    }
 }
 
 /* Does this platform take webhooks at all? */
@@ -46,26 +31,57 @@ static bool takes_webhooks(struct str name)
     return ops != NULL && ops->http != NULL && !str_eq(name, STR("web"));
 }
 
+static struct door_source source_of(struct front *f, struct http_req *req)
+{
+    return door_source(f->door, http_peer(req), http_header(req, "X-Forwarded-For"));
+}
+
+/* May it be looked at?  @bot_path: "discord/app1", also when there is no such bot.  False: 429. */
+static bool admit(struct front *f, struct http_req *req, struct str bot_path)
+{
+    if (door_admit(f->door, source_of(f, req), bot_path, clock_now_ms(loop_clock(f->loop))))
+        return true;
+    http_answer(f->server, http_req_id(req),
+                &(struct http_answer){.status = 429,
+                                      .headers = "Retry-After: 1\r\n",
+                                      .body = STR("{\"error\":\"Too many requests: come back in a "
+                                                  "moment.\",\"code\":\"too_many_requests\"}")});
+    return false;
+}
+
+/* The one answer to a webhook that does not prove it is meant for a bot of ours, whatever about it
+ * is wrong: a stranger learns nothing from it, not even which bots there are. */
+static void refuse(struct front *f, struct http_req *req)
+{
+    door_refused(f->door, source_of(f, req), clock_now_ms(loop_clock(f->loop)));
+    http_answer_error(f->server, http_req_id(req), 401, "unauthorized",
+                      "This request is not signed for a bot here.");
+}
+
+static void knock(struct front *f, struct http_req *req, struct str platform, struct str bot)
+{
+    struct platform *p = NULL;
+
+    if (bot.n > 0)
+        p = host_platform(f->host, platform, bot);
+    if (p == NULL || !hand_over(f, req, p))
+        refuse(f, req);
+}
+
 /* /webhooks/<platform>/<bot>[/...] */
 void site_webhook(struct front *f, struct http_req *req)
 {
     struct str rest = http_path(req), part[4] = {{0}};
-    struct platform *p = NULL;
     struct buf bot = BUF_INIT, name = BUF_INIT;
 
     for (size_t i = 0; i < 4 && str_split(&rest, '/', &part[i]); i++)
         ;
-    percent_decode(part[3], &bot);
+    percent_decode(&bot, part[3]);
     buf_printf(&name, "%.*s/%.*s", STR_FMT(part[2]), STR_FMT(buf_str(&bot)));
-    if (takes_webhooks(part[2]) && !host_admit_webhook(f->host, req, buf_str(&name)))
-        goto out;
-    if (bot.n > 0 && takes_webhooks(part[2]))
-        p = host_platform(f->host, part[2], buf_str(&bot));
-    if (p == NULL && takes_webhooks(part[2]))
-        host_refuse_webhook(f->host, req);
-    else
-        hand_over(f, req, p);
-out:
+    if (!takes_webhooks(part[2]))
+        hand_over(f, req, NULL);
+    else if (admit(f, req, buf_str(&name)))
+        knock(f, req, part[2], buf_str(&bot));
     buf_done(&name);
     buf_done(&bot);
 }

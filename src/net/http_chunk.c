@@ -1,5 +1,6 @@
 /* http_chunk.c - one byte after another: a chunk's framing is short, its data is not looked at. */
 #include "net/http_chunk.h"
+#include "base/str.h"
 
 #include <stdbool.h>
 
@@ -21,14 +22,6 @@ enum {
     LAST_LF
 };
 enum { MAX_EXTENSIONS = 1024 }; /* bytes of them in one body */
-
-int http_hex_value(char c)
-{
-    if (c >= '0' && c <= '9')
-        return c - '0';
-    c |= 0x20;
-    return c >= 'a' && c <= 'f' ? c - 'a' + 10 : -1;
-}
 
 static bool prints(char ch)
 {
@@ -73,7 +66,7 @@ static bool extension_byte(struct http_chunks *k, char ch)
 
 static bool size_byte(struct http_chunks *k, char ch)
 {
-    int hex = http_hex_value(ch);
+    int hex = hex_value(ch);
 
     if (hex >= 0) {
         if (k->left >> 59 != 0 || ++k->line_n > 16)

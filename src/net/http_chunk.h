@@ -22,5 +22,3 @@ enum http_chunk_end { CHUNK_MORE, CHUNK_DATA, CHUNK_DONE, CHUNK_BAD_SIZE, CHUNK_
  * the caller takes as many as it likes, and subtracts. */
 enum http_chunk_end http_chunk_next(struct http_chunks *k, const char *p, size_t n, size_t *at,
                                     size_t trailer_limit);
-
-int http_hex_value(char c); /* -1: not a hexadecimal digit */

@@ -2,6 +2,7 @@
  *
  * Everything is answered from offsets into the request's bytes; nothing is copied but what has to
  * be decoded. */
+#include "base/percent.h"
 #include "net/conn.h"
 
 #include <arpa/inet.h>
@@ -33,19 +34,6 @@ struct str http_header(const struct http_req *r, const char *name)
     return STR_NULL;
 }
 
-static void decode_form(struct str s, struct buf *out)
-{
-    for (size_t i = 0; i < s.n; i++) {
-        if (s.p[i] == '%' && i + 2 < s.n && http_hex_value(s.p[i + 1]) >= 0 &&
-            http_hex_value(s.p[i + 2]) >= 0) {
-            buf_add_c(out, (char)(http_hex_value(s.p[i + 1]) << 4 | http_hex_value(s.p[i + 2])));
-            i += 2;
-        } else {
-            buf_add_c(out, s.p[i] == '+' ? ' ' : s.p[i]);
-        }
-    }
-}
-
 struct str http_raw_query(const struct http_req *r)
 {
     const struct http_head *h = &r->head;
@@ -63,10 +51,10 @@ bool http_query(const struct http_req *r, const char *name, struct buf *ret_valu
         ptrdiff_t eq = str_find(part, '=');
         size_t key_n = eq < 0 ? part.n : (size_t)eq;
         buf_reset(&key);
-        decode_form(str_make(part.p, key_n), &key);
+        percent_decode_form(&key, str_make(part.p, key_n));
         found = str_eq(buf_str(&key), want);
         if (found && eq >= 0)
-            decode_form(str_skip(part, key_n + 1), ret_value);
+            percent_decode_form(ret_value, str_skip(part, key_n + 1));
     }
     buf_done(&key);
     return found;

@@ -47,9 +47,10 @@ struct platform_ops {
     /* Perform @a, whose strs are borrowed for this call.  Only ops in descriptor->ops arrive here. */
     void (*act)(struct platform *p, struct action_id id, const struct action_from *from,
                 const struct action *a);
-    /* A request below /webhooks/<name>/<bot> or, for web, /chat.  NULL: none.  Answers through
-     * http_answer() now or later. */
-    void (*http)(struct platform *p, struct http_req *req);
+    /* A request below /webhooks/<name>/<bot> or, for web, /chat.  NULL: none.  True: answered through
+     * http_answer(), now or later.  False: it does not prove that it is meant for this bot, and nothing
+     * was done; all such get the same answer, so that a stranger learns nothing from it. */
+    bool (*http)(struct platform *p, struct http_req *req);
     /* Can @user see where @ev was written (or would be: platform, scope_id and chat_id are set)?  NULL:
      * this platform cannot tell, and an instance sees what it was ever delivered. */
     enum gate_sight (*sees)(struct platform *p, const struct event *ev, struct str user);
@@ -104,10 +105,6 @@ void host_fail(struct host *h, struct action_id id, const char *fmt, ...) BH_PRI
 /* While opening: an earlier process was cut off in what @from asked for.  Whoever still waits for it
  * is told @error once. */
 void host_cut_off(struct host *h, const struct action_from *from, const char *error);
-
-/* The one answer (401) to a webhook that does not prove it is meant for a bot of ours, whatever about
- * it is wrong: a stranger learns nothing from it, not even which bots there are. */
-void host_refuse_webhook(struct host *h, struct http_req *req);
 
 /* Does a route of this very key lead anywhere? */
 bool host_has_route(struct host *h, struct platform *p, struct str route_key);

@@ -25,12 +25,6 @@ void webhook_bot_set_problem(struct webhook_bot *b, const char *sentence)
     b->base.problem = b->problem;
 }
 
-void webhook_bot_refuse(struct webhook_bot *b, struct http_req *req)
-{
-    b->n.refused++;
-    host_refuse_webhook(b->base.host, req);
-}
-
 /* ---- texts ---- */
 
 void text_outgoing_free(struct outgoing *o)

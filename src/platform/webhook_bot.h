@@ -57,8 +57,6 @@ static inline struct webhook_bot *webhook_bot_of(struct platform *p)
 
 /* A sentence for status and doctor; NULL: all is well.  Logs when it changes. */
 void webhook_bot_set_problem(struct webhook_bot *b, const char *sentence);
-/* It does not prove that it is meant for this bot: counted, and answered 401. */
-void webhook_bot_refuse(struct webhook_bot *b, struct http_req *req);
 
 void webhook_bot_act(struct platform *p, struct action_id id, const struct action_from *from,
                      const struct action *a);

@@ -339,6 +339,16 @@ size_t facts_routes(const struct facts *f, struct list **ret_head)
 
 /* ---- what the hot path asks ---- */
 
+bool facts_tenant_is_live(const struct facts *f, struct str tenant)
+{
+    list_each (&f->gateways, it, nxt) {
+        const struct gateway *g = list_entry(it, struct gateway, link);
+        if (g->revoked_ms == 0 && str_eq(str_of(g->tenant), tenant))
+            return true;
+    }
+    return false;
+}
+
 bool facts_has_route(const struct facts *f, struct str platform, struct str key)
 {
     const struct bucket *b = find_bucket(f, platform, key);

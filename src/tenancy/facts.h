@@ -68,6 +68,8 @@ void facts_set_require_expiry(struct facts *f, bool yes); /* reload */
  * tombstone. */
 const struct gateway *facts_gateway(const struct facts *f, struct str id);
 size_t facts_gateways(const struct facts *f, struct list **ret_head);
+/* Has the tenant a gateway that is not revoked? */
+bool facts_tenant_is_live(const struct facts *f, struct str tenant);
 /* Is an id, tenant or instance name acceptable: 1..128 bytes of printable UTF-8, no white space,
  * none of the control characters. */
 bool facts_name_ok(struct str name);

@@ -199,7 +199,7 @@ void discord_sight_done(struct discord *d);
 #define DISCORD_TOKEN_KIND "discord.interaction_token"
 void discord_webhook_init(struct discord *d);
 void discord_webhook_done(struct discord *d);
-void discord_webhook_http(struct platform *p, struct http_req *req);
+bool discord_webhook_http(struct platform *p, struct http_req *req);
 
 /* How the vault calls a channel. */
 void discord_reply_place(const struct discord *d, uint64_t channel_id, struct buf *out);

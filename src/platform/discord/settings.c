@@ -2,7 +2,7 @@
 #include <stdio.h>
 #include "base/config.h"
 #include "base/mem.h"
-#include "edge/discord_sig.h"
+#include "platform/discord/signature.h"
 #include "platform/discord/discord_priv.h"
 
 #define AT(member) offsetof(struct discord_settings, member)

@@ -12,7 +12,7 @@
 #include "base/jw.h"
 #include "base/mem.h"
 #include "core/session_key.h"
-#include "edge/discord_sig.h"
+#include "platform/discord/signature.h"
 #include "edge/sanitize.h"
 #include "edge/vault.h"
 #include "platform/discord/discord_priv.h"
@@ -242,7 +242,7 @@ static void take(struct discord *d, struct discord_interaction *x, struct http_r
         forward(d, x, req, answered);
 }
 
-void discord_webhook_http(struct platform *p, struct http_req *req)
+bool discord_webhook_http(struct platform *p, struct http_req *req)
 {
     struct discord *d = discord_of(p);
     struct discord_interaction x;
@@ -253,13 +253,12 @@ void discord_webhook_http(struct platform *p, struct http_req *req)
                         http_header(req, "X-Signature-Ed25519"), http_body(req),
                         clock_wall_ms(d->env->clock))) {
         d->count.forged++;
-        host_refuse_webhook(p->host, req);
-        return;
+        return false;
     }
     if (!json_parse(d->webhook_parser, http_body(req), &body) ||
         !discord_interaction_read(body, &x)) {
         refuse(d, http_req_id(req));
-        return;
+        return true;
     }
     switch (x.type) {
     case INTERACTION_PING:
@@ -277,4 +276,5 @@ void discord_webhook_http(struct platform *p, struct http_req *req)
         refuse(d, http_req_id(req));
         break;
     }
+    return true;
 }

@@ -19,6 +19,7 @@
 #include <stdlib.h>
 #include "base/jw.h"
 #include "base/mem.h"
+#include "base/percent.h"
 #include "base/rand.h"
 #include "platform/telegram/telegram_priv.h"
 #include "store/store.h"
@@ -199,22 +200,10 @@ static void on_set_up(void *ctx, const struct http_result *r)
     }
 }
 
-static void add_escaped(struct buf *out, const char *s)
-{
-    for (; *s != '\0'; s++) {
-        bool plain = (*s >= 'a' && *s <= 'z') || (*s >= 'A' && *s <= 'Z') ||
-                     (*s >= '0' && *s <= '9') || strchr("-_.~", *s) != NULL;
-        if (plain)
-            buf_add_c(out, *s);
-        else
-            buf_printf(out, "%%%02X", (unsigned char)*s);
-    }
-}
-
 static void add_webhook_url(struct telegram *t, struct buf *out)
 {
     buf_printf(out, "%s/webhooks/telegram/", t->env->public_url);
-    add_escaped(out, t->base.bot);
+    percent_encode(out, str_of(t->base.bot));
 }
 
 static void set_up(struct telegram *t)

@@ -121,7 +121,7 @@ void tg_batch_deliver(struct telegram *t);
 void tg_batch_again(struct telegram *t); /* try what is held */
 void tg_batch_done(struct telegram *t);  /* poll.c: all accepted, go on */
 
-void tg_webhook(struct platform *p, struct http_req *req);
+bool tg_webhook(struct platform *p, struct http_req *req);
 
 /* @done runs later, and never after tg_accepts_cancel().  False: nobody needs this update, @done
  * does not run. */

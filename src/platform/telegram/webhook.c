@@ -34,25 +34,24 @@ static void on_taken(struct telegram *t, uint64_t tag, enum bh_err err)
                           "Not now: send it again later.");
 }
 
-void tg_webhook(struct platform *p, struct http_req *req)
+bool tg_webhook(struct platform *p, struct http_req *req)
 {
     struct telegram *t = container_of(p, struct telegram, base);
     struct http_id id = http_req_id(req);
     struct json update;
 
-    if (!shows_secret(t, req)) {
-        host_refuse_webhook(p->host, req);
-        return;
-    }
+    if (!shows_secret(t, req))
+        return false;
     if (!str_eq(http_method(req), STR("POST"))) {
         http_answer_error(t->env->server, id, 405, "method_not_allowed", "Updates are POSTed.");
-        return;
+        return true;
     }
     if (!json_parse(t->answers, http_body(req), &update) || !json_is_object(update)) {
         http_answer_error(t->env->server, id, 400, "malformed", "An update is a JSON object.");
-        return;
+        return true;
     }
     uint64_t tag = (uint64_t)id.index << 32 | id.generation;
     if (!tg_take(t, update, on_taken, tag))
         on_taken(t, tag, BH_OK);
+    return true;
 }

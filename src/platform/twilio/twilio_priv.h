@@ -22,5 +22,5 @@ static inline struct twilio *twilio_of(struct platform *p)
     return container_of(webhook_bot_of(p), struct twilio, bot);
 }
 
-void twilio_http(struct platform *p, struct http_req *req);
+bool twilio_http(struct platform *p, struct http_req *req);
 extern const struct sender_ops twilio_sender;

@@ -149,15 +149,15 @@ static void take(struct twilio *t, struct http_req *req)
         await_accept(&t->bot.awaits, ev, http_req_id(req), &empty_twiml, DEADLINE_MS);
 }
 
-void twilio_http(struct platform *p, struct http_req *req)
+bool twilio_http(struct platform *p, struct http_req *req)
 {
     struct twilio *t = twilio_of(p);
     bool form = is_form(req);
 
     if (!str_eq(http_method(req), STR("POST")) || (form && !form_parse(&t->form, http_body(req))) ||
         !is_signed(t, req, form)) {
-        webhook_bot_refuse(&t->bot, req);
-        return;
+        t->bot.n.refused++;
+        return false;
     }
     if (form)
         take(t, req);
@@ -167,4 +167,5 @@ void twilio_http(struct platform *p, struct http_req *req)
         t->bot.n.ignored++;
         http_answer(t->bot.env->server, http_req_id(req), &empty_twiml);
     }
+    return true;
 }

@@ -221,7 +221,7 @@ static void serve_api(struct web *w, struct http_req *req, struct str name)
 }
 
 /* /chat, /chat/, /chat/assets/<name>, /chat/api/<call>, /chat/<bot>[/], /chat/<bot>/api/<call> */
-void web_http(struct platform *p, struct http_req *req)
+bool web_http(struct platform *p, struct http_req *req)
 {
     struct web *w = container_of(p, struct web, base), *bot;
     struct str rest = str_skip(http_path(req), strlen("/chat")), part = STR_NULL;
@@ -231,11 +231,11 @@ void web_http(struct platform *p, struct http_req *req)
     str_split(&rest, '/', &part);
     if (str_eq(part, STR("api"))) {
         serve_api(web_sibling(STR_NULL), req, rest);
-        return;
+        return true;
     }
     if (str_eq(part, STR("assets")) && is_get) {
         answer_asset(w, req, rest);
-        return;
+        return true;
     }
     bot = web_sibling(str_is_empty(part) ? STR_NULL : part);
     if (bot == NULL)
@@ -248,4 +248,5 @@ void web_http(struct platform *p, struct http_req *req)
         refuse(w, req, 405, "method_not_allowed", "Use GET here.");
     else
         answer_page(bot, req);
+    return true;
 }

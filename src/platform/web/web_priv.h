@@ -117,7 +117,7 @@ struct str web_name_given(const struct web *w, struct str chat_id); /* absent: n
 void web_name_set(struct web *w, struct str chat_id, struct str name);
 
 /* ---- http.c ---- */
-void web_http(struct platform *p, struct http_req *req);
+bool web_http(struct platform *p, struct http_req *req);
 void web_page_build(struct web *w);
 void web_refuse_for_now(struct web *w, struct http_id id, int status, const char *code,
                         const char *sentence, int retry_s);

@@ -43,19 +43,19 @@ static bool open_envelope(struct wecom *c, struct http_req *req, struct str encr
     return ok;
 }
 
-static void echo(struct wecom *c, struct http_req *req)
+static bool echo(struct wecom *c, struct http_req *req)
 {
     struct buf sent = BUF_INIT, plain = BUF_INIT;
+    bool ok = http_query(req, "echostr", &sent) && open_envelope(c, req, buf_str(&sent), &plain);
 
-    if (http_query(req, "echostr", &sent) && open_envelope(c, req, buf_str(&sent), &plain))
+    if (ok)
         http_answer(c->bot.env->server, http_req_id(req),
                     &(struct http_answer){.status = 200,
                                           .content_type = "text/plain; charset=utf-8",
                                           .body = buf_str(&plain)});
-    else
-        webhook_bot_refuse(&c->bot, req);
     buf_done(&sent);
     buf_done(&plain);
+    return ok;
 }
 
 static bool is_routed(struct wecom *c, struct str key)
@@ -83,19 +83,26 @@ static void take(struct wecom *c, struct http_req *req, struct str message)
     }
 }
 
-void wecom_http(struct platform *p, struct http_req *req)
+static bool message(struct wecom *c, struct http_req *req)
+{
+    struct buf text = BUF_INIT;
+    bool ok = wecom_xml_parse(c->xml, http_body(req)) &&
+              open_envelope(c, req, wecom_xml_get(c->xml, "Encrypt"), &text);
+
+    if (ok)
+        take(c, req, buf_str(&text));
+    buf_done(&text);
+    return ok;
+}
+
+bool wecom_http(struct platform *p, struct http_req *req)
 {
     struct wecom *c = wecom_of(p);
-    struct buf message = BUF_INIT;
+    bool ok = str_eq(http_method(req), STR("GET"))    ? echo(c, req)
+              : str_eq(http_method(req), STR("POST")) ? message(c, req)
+                                                      : false;
 
-    if (str_eq(http_method(req), STR("GET"))) {
-        echo(c, req);
-        return;
-    }
-    if (str_eq(http_method(req), STR("POST")) && wecom_xml_parse(c->xml, http_body(req)) &&
-        open_envelope(c, req, wecom_xml_get(c->xml, "Encrypt"), &message))
-        take(c, req, buf_str(&message));
-    else
-        webhook_bot_refuse(&c->bot, req);
-    buf_done(&message);
+    if (!ok)
+        c->bot.n.refused++;
+    return ok;
 }

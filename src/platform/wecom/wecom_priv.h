@@ -30,7 +30,7 @@ static inline struct wecom *wecom_of(struct platform *p)
     return container_of(webhook_bot_of(p), struct wecom, bot);
 }
 
-void wecom_http(struct platform *p, struct http_req *req);
+bool wecom_http(struct platform *p, struct http_req *req);
 
 /* token.c: absent when there is none yet; then one fetch is under way and ends in
  * sender_resume(). */

@@ -21,6 +21,7 @@ struct rig {
     struct seal *seal;
     struct facts *facts;
     struct vault *vault;
+    struct vault_tenants tenants;
     int64_t now_ms;
     struct buf id, secret, plain;
 };
@@ -31,10 +32,25 @@ static void turn(struct rig *r)
         clock_turn(r->clock);
 }
 
+static struct str of_gateway(void *ctx, struct str id)
+{
+    struct rig *r = ctx;
+    const struct gateway *g = facts_gateway(r->facts, id);
+
+    return g != NULL ? str_of(g->tenant) : STR_NULL;
+}
+
+static bool has_gateway(void *ctx, struct str tenant)
+{
+    return facts_tenant_is_live(((struct rig *)ctx)->facts, tenant);
+}
+
 static void open_vault(struct rig *r)
 {
     char why[256];
-    struct vault_env env = {r->clock, r->store, r->seal, r->bus, r->facts};
+    struct vault_env env = {r->clock, r->store, r->seal, r->bus, &r->tenants};
+
+    r->tenants = (struct vault_tenants){of_gateway, has_gateway, r};
 
     assert_int_equal(vault_open(&env, &r->vault, why), BH_OK);
 }

@@ -1,4 +1,4 @@
-/* identity.h - who vouches for a caller: this operator, a signed token, or an account server.
+/* vouch.h - who vouches for a caller: this operator, a signed token, or an account server.
  *
  *      local       the bearer was minted by `bellhop token provision`
  *      jwt         the bearer is a JSON Web Token: RS256, by a public key or a JWKS that is fetched
@@ -17,10 +17,10 @@ struct clock;
 struct config_section;
 struct facts;
 struct http_client;
-struct identity;
+struct voucher;
 struct keys;
 
-struct identity_settings {    /* `identity:` in the configuration, owned by it */
+struct vouch_settings {       /* `identity:` in the configuration, owned by it */
     char *kind;               /* "local", "jwt" or "introspect" */
     char *jwks_url;           /* jwt: where its keys are fetched, or */
     char *public_key;         /* jwt: the one key, in a file or as text */
@@ -28,31 +28,31 @@ struct identity_settings {    /* `identity:` in the configuration, owned by it *
     char *tenant_claim;       /* jwt */
     char *url, *tenant_field; /* introspect */
 };
-extern const struct config_section identity_config;
+extern const struct config_section vouch_config;
 
-struct identity_env { /* borrowed */
+struct vouch_env { /* borrowed */
     struct clock *clock;
     struct http_client *http;
     struct facts *facts;
     struct keys *keys;
-    const struct identity_settings *cfg;
+    const struct vouch_settings *cfg;
 };
 /* @ret_why has 256 bytes: what to fix in the configuration. */
-enum bh_err identity_open(const struct identity_env *env, struct identity **ret_i,
-                          char *ret_why) BH_MUST_USE;
-void identity_free(struct identity *i); /* NULL is fine; no done() runs any more */
+enum bh_err vouch_open(const struct vouch_env *env, struct voucher **ret_i,
+                       char *ret_why) BH_MUST_USE;
+void vouch_free(struct voucher *i); /* NULL is fine; no done() runs any more */
 
-enum identity_purpose {
-    IDENTITY_CALLER, /* whose tenant is it */
-    IDENTITY_AGENT,  /* a token for one instance */
+enum vouch_purpose {
+    VOUCH_CALLER, /* whose tenant is it */
+    VOUCH_AGENT,  /* a token for one instance */
 };
-struct identity_claims { /* borrowed for the callback */
+struct vouch_claims {    /* borrowed for the callback */
     struct str tenant;   /* absent for an agent's token that does not say */
-    struct str instance; /* IDENTITY_AGENT: from its audience */
+    struct str instance; /* VOUCH_AGENT: from its audience */
 };
 /* BH_REFUSED: not believed.  BH_UNAVAILABLE: whoever could tell does not answer. */
-typedef void identity_done_cb(void *ctx, enum bh_err err, const struct identity_claims *claims,
-                              const char *why);
+typedef void vouch_done_cb(void *ctx, enum bh_err err, const struct vouch_claims *claims,
+                           const char *why);
 /* @done runs later, exactly once. */
-void identity_ask(struct identity *i, enum identity_purpose purpose, struct str bearer,
-                  identity_done_cb *done, void *ctx);
+void vouch_ask(struct voucher *i, enum vouch_purpose purpose, struct str bearer,
+               vouch_done_cb *done, void *ctx);

@@ -1,9 +1,9 @@
-/* identity_config.c - `identity:` in the configuration. */
+/* vouch_config.c - `identity:` in the configuration. */
 #include <stdio.h>
 #include "base/config.h"
-#include "http/identity.h"
+#include "http/vouch.h"
 
-#define AT(member) offsetof(struct identity_settings, member)
+#define AT(member) offsetof(struct vouch_settings, member)
 
 static const struct config_key keys[] = {
     {"identity.kind", CFG_CHOICE, CFG_RESTART, AT(kind), "local", "local|jwt|introspect",
@@ -26,7 +26,7 @@ static const struct config_key keys[] = {
     {0},
 };
 
-static const char *find_mistake(const struct identity_settings *s)
+static const char *find_mistake(const struct vouch_settings *s)
 {
     if (strcmp(s->kind, "introspect") == 0 && s->url == NULL)
         return "identity.kind introspect needs identity.url, the account endpoint";
@@ -48,6 +48,6 @@ static bool check(void *settings, char *ret_why)
     return mistake == NULL;
 }
 
-const struct config_section identity_config = {.keys = keys,
-                                               .size = sizeof(struct identity_settings),
-                                               .check = check};
+const struct config_section vouch_config = {.keys = keys,
+                                            .size = sizeof(struct vouch_settings),
+                                            .check = check};

@@ -1,4 +1,4 @@
-/* identity.c - design.  (identity.h has the contract.)
+/* vouch.c - design.  (vouch.h has the contract.)
  *
  * A question lives until it is answered, at the end of this turn at the earliest.  Questions whose
  * token names a key we do not have wait together for one fetch of the JWKS; a stranger who makes up
@@ -8,7 +8,7 @@
  *            -> key missing or keys old  -> JWKS fetched -> answered
  *            -> introspect               -> remembered, or the account server asked -> answered
  */
-#include "http/identity.h"
+#include "http/vouch.h"
 #include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -35,11 +35,11 @@ enum {
 };
 
 struct question {
-    struct list link;   /* identity->questions */
-    struct identity *i; /* borrowed */
-    enum identity_purpose purpose;
+    struct list link;  /* voucher->questions */
+    struct voucher *i; /* borrowed */
+    enum vouch_purpose purpose;
     char *bearer; /* owned, wiped */
-    identity_done_cb *done;
+    vouch_done_cb *done;
     void *ctx;
     struct http_call *call; /* introspect: under way */
     bool waits;             /* for the JWKS, or the account server */
@@ -52,8 +52,8 @@ struct believed {     /* an answer of the account server */
     char tenant[];
 };
 
-struct identity {
-    struct identity_env env;
+struct voucher {
+    struct vouch_env env;
     struct jwt_keys *keys; /* owned; NULL: no tokens are believed */
     bool by_jwks;
     int64_t fetched_ms, tried_ms; /* monotonic; -1: never */
@@ -76,7 +76,7 @@ static void question_free(struct question *q)
 }
 
 /* The last thing that happens to a question. */
-static void answer(struct question *q, enum bh_err err, const struct identity_claims *claims,
+static void answer(struct question *q, enum bh_err err, const struct vouch_claims *claims,
                    const char *why)
 {
     list_remove(&q->link); /* what the callback asks is another question */
@@ -110,7 +110,7 @@ static void answer_local(struct question *q)
     else if (!keys_admit(q->i->env.keys, &t))
         answer(q, BH_REFUSED, NULL, "it was revoked");
     else
-        answer(q, BH_OK, &(struct identity_claims){.tenant = t.tenant}, NULL);
+        answer(q, BH_OK, &(struct vouch_claims){.tenant = t.tenant}, NULL);
     json_parser_free(parser);
 }
 
@@ -151,14 +151,14 @@ static struct str agent_of(struct json claims)
 
 /* The signature is good: is it meant for this?  NULL: @ret is filled; else why not. */
 static const char *read_claims(const struct question *q, struct json claims,
-                               struct identity_claims *ret)
+                               struct vouch_claims *ret)
 {
-    const struct identity_settings *c = q->i->env.cfg;
+    const struct vouch_settings *c = q->i->env.cfg;
 
     if (c->issuer != NULL && !str_eq(json_str(claims, "iss"), str_of(c->issuer)))
         return "another issuer";
     ret->tenant = claim_at(claims, c->tenant_claim);
-    if (q->purpose == IDENTITY_AGENT) {
+    if (q->purpose == VOUCH_AGENT) {
         ret->instance = agent_of(claims);
         return str_is_empty(ret->instance) ? "another audience" : NULL;
     }
@@ -167,16 +167,16 @@ static const char *read_claims(const struct question *q, struct json claims,
     return str_is_empty(ret->tenant) ? "it names no tenant" : NULL;
 }
 
-static void fetch_jwks(struct identity *i);
+static void fetch_jwks(struct voucher *i);
 
 /* May fetching again help this token? */
-static bool may_fetch(const struct identity *i)
+static bool may_fetch(const struct voucher *i)
 {
     return i->by_jwks &&
            (i->tried_ms < 0 || clock_now_ms(i->env.clock) - i->tried_ms >= JWKS_AGAIN_MS);
 }
 
-static bool are_fresh(const struct identity *i)
+static bool are_fresh(const struct voucher *i)
 {
     return !i->by_jwks ||
            (i->fetched_ms >= 0 && clock_now_ms(i->env.clock) - i->fetched_ms < JWKS_FRESH_MS);
@@ -185,8 +185,8 @@ static bool are_fresh(const struct identity *i)
 /* @last: no fetch can help any more. */
 static void answer_jwt(struct question *q, bool last)
 {
-    struct identity *i = q->i;
-    struct identity_claims claims = {0};
+    struct voucher *i = q->i;
+    struct vouch_claims claims = {0};
     struct jwt t;
     const char *why = "not a token";
 
@@ -216,7 +216,7 @@ static void answer_jwt(struct question *q, bool last)
 
 static void on_jwks(void *ctx, const struct http_result *r)
 {
-    struct identity *i = ctx;
+    struct voucher *i = ctx;
     struct json_parser *parser = json_parser_new();
     struct json doc;
 
@@ -244,7 +244,7 @@ static void on_jwks(void *ctx, const struct http_result *r)
     }
 }
 
-static void fetch_jwks(struct identity *i)
+static void fetch_jwks(struct voucher *i)
 {
     if (i->fetching != NULL)
         return;
@@ -258,14 +258,14 @@ static void fetch_jwks(struct identity *i)
 
 /* ---- introspection ---- */
 
-static void forget(struct identity *i, struct believed *b)
+static void forget(struct voucher *i, struct believed *b)
 {
     map_del(&i->believed, str_make(b->hash, sizeof b->hash));
     list_remove(&b->link);
     free(b);
 }
 
-static void believe(struct identity *i, const uint8_t hash[SHA256_BYTES], struct str tenant)
+static void believe(struct voucher *i, const uint8_t hash[SHA256_BYTES], struct str tenant)
 {
     if (map_count(&i->believed) >= BELIEVED_MAX)
         forget(i, list_first(&i->believed_by_age, struct believed, link));
@@ -284,7 +284,7 @@ static void believe(struct identity *i, const uint8_t hash[SHA256_BYTES], struct
 static void on_account(void *ctx, const struct http_result *r)
 {
     struct question *q = ctx;
-    struct identity *i = q->i;
+    struct voucher *i = q->i;
     struct json_parser *parser = json_parser_new();
     struct json doc;
     uint8_t hash[SHA256_BYTES];
@@ -299,7 +299,7 @@ static void on_account(void *ctx, const struct http_result *r)
         sha256(str_of(q->bearer), hash);
         if (facts_name_ok(tenant)) {
             believe(i, hash, tenant);
-            answer(q, BH_OK, &(struct identity_claims){.tenant = tenant}, NULL);
+            answer(q, BH_OK, &(struct vouch_claims){.tenant = tenant}, NULL);
         } else {
             answer(q, BH_REFUSED, NULL, "the account server names no tenant");
         }
@@ -309,14 +309,14 @@ static void on_account(void *ctx, const struct http_result *r)
 
 static void answer_introspect(struct question *q)
 {
-    struct identity *i = q->i;
+    struct voucher *i = q->i;
     uint8_t hash[SHA256_BYTES];
     struct buf header = BUF_INIT;
 
     sha256(str_of(q->bearer), hash);
     struct believed *b = map_get(&i->believed, str_make(hash, sizeof hash));
     if (b != NULL && b->until_ms > clock_now_ms(i->env.clock)) {
-        answer(q, BH_OK, &(struct identity_claims){.tenant = str_of(b->tenant)}, NULL);
+        answer(q, BH_OK, &(struct vouch_claims){.tenant = str_of(b->tenant)}, NULL);
         return;
     }
     if (!wait_for_answer(q))
@@ -338,7 +338,7 @@ static void consider(struct question *q)
 {
     const char *kind = q->i->env.cfg->kind;
 
-    if (q->purpose == IDENTITY_AGENT || strcmp(kind, "jwt") == 0) {
+    if (q->purpose == VOUCH_AGENT || strcmp(kind, "jwt") == 0) {
         if (q->i->keys != NULL)
             answer_jwt(q, false);
         else
@@ -352,7 +352,7 @@ static void consider(struct question *q)
 
 static void on_turn(struct timer *t)
 {
-    struct identity *i = container_of(t, struct identity, answer);
+    struct voucher *i = container_of(t, struct voucher, answer);
     struct list fresh; /* callbacks may ask more */
 
     list_init(&fresh);
@@ -376,8 +376,8 @@ static bool is_plain(struct str bearer)
     return bearer.n > 0 && bearer.n <= JWT_MAX_BYTES;
 }
 
-void identity_ask(struct identity *i, enum identity_purpose purpose, struct str bearer,
-                  identity_done_cb *done, void *ctx)
+void vouch_ask(struct voucher *i, enum vouch_purpose purpose, struct str bearer,
+               vouch_done_cb *done, void *ctx)
 {
     struct question *q = xcalloc(1, sizeof *q);
 
@@ -390,9 +390,9 @@ void identity_ask(struct identity *i, enum identity_purpose purpose, struct str 
 
 /* ---- life ---- */
 
-static enum bh_err open_keys(struct identity *i, char *why)
+static enum bh_err open_keys(struct voucher *i, char *why)
 {
-    const struct identity_settings *c = i->env.cfg;
+    const struct vouch_settings *c = i->env.cfg;
     struct buf pem = BUF_INIT;
     bool ok = true;
 
@@ -415,24 +415,24 @@ static enum bh_err open_keys(struct identity *i, char *why)
     return ok ? BH_OK : BH_REFUSED;
 }
 
-enum bh_err identity_open(const struct identity_env *env, struct identity **ret_i, char *ret_why)
+enum bh_err vouch_open(const struct vouch_env *env, struct voucher **ret_i, char *ret_why)
 {
-    struct identity *i = xcalloc(1, sizeof *i);
+    struct voucher *i = xcalloc(1, sizeof *i);
 
-    *i = (struct identity){.env = *env, .fetched_ms = -1, .tried_ms = -1};
+    *i = (struct voucher){.env = *env, .fetched_ms = -1, .tried_ms = -1};
     list_init(&i->questions);
     list_init(&i->believed_by_age);
     timer_init(&i->answer, on_turn);
     enum bh_err err = open_keys(i, ret_why);
     if (err != BH_OK) {
-        identity_free(i);
+        vouch_free(i);
         return err;
     }
     *ret_i = i;
     return BH_OK;
 }
 
-void identity_free(struct identity *i)
+void vouch_free(struct voucher *i)
 {
     if (i == NULL)
         return;

@@ -1,4 +1,4 @@
-/* discord_sig.h - is this request really from Discord, and is it from now?
+/* signature.h - is this request really from Discord, and is it from now?
  *
  * Discord signs timestamp and body, as they are, with Ed25519; the public key is in the Developer
  * Portal.  The time is part of what is signed, so a request kept for later is refused by it. */

@@ -1,6 +1,6 @@
-/* Promises of edge/discord_sig.h.  The signature was made by another implementation. */
+/* Promises of platform/discord/signature.h.  The signature was made by another implementation. */
 #include "unit.h"
-#include "edge/discord_sig.h"
+#include "platform/discord/signature.h"
 
 #define KEY "03a107bff3ce10be1d70dd18e74bc09967e4d6309ba50d5f1ddc8664125531b8"
 #define SIGNATURE \
