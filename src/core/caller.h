@@ -1,4 +1,4 @@
-/* caller.h - who asks, as the door made it out from a key; the stores behind it believe it.
+/* caller.h - who asks, as it was made out from a key; the stores behind it believe it.
  *
  * Everything is borrowed for the call it is passed to. */
 #pragma once

@@ -13,7 +13,6 @@
 
 #define NS "vault"
 
-
 /* ---- names ---- */
 
 static void write_name(struct buf *out, enum vault_name what, struct str tenant, struct str kind,
@@ -28,7 +27,7 @@ static void write_name(struct buf *out, enum vault_name what, struct str tenant,
 }
 
 struct vault_chain *vault_find_chain(const struct vault *v, enum vault_name what, struct str tenant,
-                                struct str kind, struct str name)
+                                     struct str kind, struct str name)
 {
     struct buf b = BUF_INIT;
 
@@ -38,8 +37,8 @@ struct vault_chain *vault_find_chain(const struct vault *v, enum vault_name what
     return c;
 }
 
-static void add_name(struct vault *v, struct vault_entry *e, struct vault_handle *h, enum vault_name what,
-                     const char *name)
+static void add_name(struct vault *v, struct vault_entry *e, struct vault_handle *h,
+                     enum vault_name what, const char *name)
 {
     struct buf b = BUF_INIT;
 

@@ -15,7 +15,7 @@ struct vault_chain { /* all entries with one name, oldest first */
     char name[];
 };
 struct vault_handle {          /* one name of an entry */
-    struct list link;    /* chain->handles */
+    struct list link;          /* chain->handles */
     struct vault_chain *chain; /* borrowed; NULL: not in one */
     struct vault_entry *entry; /* borrowed */
 };

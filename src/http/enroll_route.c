@@ -199,12 +199,12 @@ static void enter(struct front *f, struct http_req *req, bool enroll_it)
               on_identified, j);
 }
 
-void relay_enroll(struct front *f, struct http_req *req)
+void enroll_by_code(struct front *f, struct http_req *req)
 {
     enter(f, req, true);
 }
 
-void relay_provision(struct front *f, struct http_req *req)
+void enroll_by_caller(struct front *f, struct http_req *req)
 {
     enter(f, req, false);
 }

@@ -3,17 +3,18 @@
  * Two kinds of listeners share one server: the public one, and the admin socket in the state
  * directory, whose file mode (0600) is its only lock.  Admin paths do not exist on the public one.
  *
- *      route.c        the table: method, path -> handler
- *      relay_route.c  GET /relay: who is it, then a session
- *      health.c       /healthz, /readyz      metrics.c  /metrics
- *      site.c         /, /chat, /webhooks/<platform>/<bot>
- *      enroll_route.c POST /relay/enroll, /relay/provision: how a gateway gets its secret
- *      vouch.h     who vouches for the caller
- *      manage.h       /manage/..., /relay/policy: what an instance declares about itself
- *      keys_route.c   tokens: made, listed, revoked by the operator
- *      v1.h           /v1: the stores, for programs
- *      mcp_route.c    /mcp: the same as tools
- *      admin.c        what the command line asks for, over the admin socket
+ *      route.c           the table: method, path -> handler
+ *      gateway_socket.c  GET /relay: who is it, then a session
+ *      health.c          /healthz, /readyz      metrics.c  /metrics
+ *      site.c            /, /chat, /webhooks/<platform>/<bot>
+ *      enroll_route.c    POST /relay/enroll, /relay/provision: how a gateway gets its secret
+ *      vouch.h           who vouches for the caller
+ *      manage.h          /manage/..., /relay/policy: what an instance declares about itself
+ *      keys_route.c      tokens: made, listed, revoked by the operator
+ *      v1.h              /v1: the stores, for programs
+ *      mcp_route.c       /mcp: the same as tools
+ *      admin.c           what the command line asks for, over the admin socket
+ *
  */
 #pragma once
 #include "base/bucket.h"

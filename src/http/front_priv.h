@@ -6,11 +6,11 @@
 
 typedef void front_handler(struct front *f, struct http_req *req);
 
-front_handler relay_upgrade;
+front_handler gateway_upgrade;
 front_handler health_live, health_ready, metrics_show;
-front_handler relay_enroll, relay_provision;                 /* enroll_route.c */
+front_handler enroll_by_code, enroll_by_caller;              /* enroll_route.c */
 front_handler admin_token, admin_tokens, admin_token_revoke; /* keys_route.c */
-front_handler relay_policy, manage_post, manage_instance;    /* manage_door.c */
+front_handler manage_policy, manage_post, manage_instance;   /* manage_caller.c */
 front_handler admin_manage, admin_grants, admin_why;
 front_handler front_v1, front_mcp;
 front_handler site_root, site_chat, site_webhook;

@@ -1,4 +1,4 @@
-/* manage.c - the operations.  (manage.h has the doors.)
+/* manage.c - the operations.  (manage.h says who may ask for them.)
  *
  * Each reads its body, calls one function of tenancy/grants.h and answers when the change is on
  * disk.  A body is an object; a member of the wrong type is refused rather than ignored, because

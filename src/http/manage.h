@@ -1,6 +1,6 @@
 /* manage.h - the management plane: what an instance declares about itself.
  *
- * Two doors to the same operations: /manage/... and /relay/policy for whoever shows a gateway's own
+ * Two ways to the same operations: /manage/... and /relay/policy for whoever shows a gateway's own
  * bearer or a token signed for the instance; /admin/manage/... for the operator, who names the
  * instance.  On the public side tenant and instance come from the stored record behind the
  * credential; what a body says about them is not read. */

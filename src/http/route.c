@@ -26,13 +26,13 @@ static const struct {
     int side;
     front_handler *handler;
 } routes[] = {
-    {"GET", "/relay", false, PUBLIC, relay_upgrade},
+    {"GET", "/relay", false, PUBLIC, gateway_upgrade},
     {"GET", "/healthz", false, PUBLIC, health_live},
     {"GET", "/readyz", false, PUBLIC, health_ready},
     {"GET", "/metrics", false, PUBLIC, metrics_show},
-    {"POST", "/relay/enroll", false, PUBLIC, relay_enroll},
-    {"POST", "/relay/provision", false, PUBLIC, relay_provision},
-    {"POST", "/relay/policy", false, PUBLIC, relay_policy},
+    {"POST", "/relay/enroll", false, PUBLIC, enroll_by_code},
+    {"POST", "/relay/provision", false, PUBLIC, enroll_by_caller},
+    {"POST", "/relay/policy", false, PUBLIC, manage_policy},
     {"GET", "/manage/instance", false, PUBLIC, manage_instance},
     {"POST", "/manage", true, PUBLIC, manage_post},
     {NULL, "/chat", true, PUBLIC, site_chat},

@@ -1,4 +1,4 @@
-/* relay_route.c - GET /relay: who is it, then a session over its WebSocket.
+/* gateway_socket.c - GET /relay: who is it, then a session over its WebSocket.
  *
  * How a refusal is worded matters: a released gateway that once connected takes close code 4401 as
  * final.  So 4401 is for credentials that are wrong, and whatever may be our own fault or pass with
@@ -24,15 +24,15 @@
     ((size_t)8 << 20) /* the window bounds deliveries; this bounds everything else \
                        */
 
-struct relay_socket {
+struct gateway_socket {
     struct wire wire;
     struct ws *ws;           /* lives until on_closed */
     struct session *session; /* ends in on_closed */
 };
 
-static struct relay_socket *socket_of(struct wire *w)
+static struct gateway_socket *socket_of(struct wire *w)
 {
-    return container_of(w, struct relay_socket, wire);
+    return container_of(w, struct gateway_socket, wire);
 }
 
 static void wire_send(struct wire *w, struct str message)
@@ -70,7 +70,7 @@ static const struct wire_ops wire_ops = {
 
 static void on_data(void *ctx, struct str bytes, bool end)
 {
-    struct relay_socket *s = ctx;
+    struct gateway_socket *s = ctx;
 
     if (s->session != NULL)
         session_data(s->session, bytes);
@@ -78,7 +78,7 @@ static void on_data(void *ctx, struct str bytes, bool end)
 
 static void on_pong(void *ctx, uint32_t number)
 {
-    struct relay_socket *s = ctx;
+    struct gateway_socket *s = ctx;
 
     if (s->session != NULL)
         session_pong(s->session, number);
@@ -86,7 +86,7 @@ static void on_pong(void *ctx, uint32_t number)
 
 static void on_closed(void *ctx, int code)
 {
-    struct relay_socket *s = ctx;
+    struct gateway_socket *s = ctx;
 
     if (s->session != NULL)
         session_closed(s->session, code);
@@ -97,9 +97,9 @@ static const struct ws_handlers handlers = {.on_data = on_data,
                                             .on_pong = on_pong,
                                             .on_closed = on_closed};
 
-static struct relay_socket *accept_socket(struct front *f, struct http_req *req)
+static struct gateway_socket *accept_socket(struct front *f, struct http_req *req)
 {
-    struct relay_socket *s = xcalloc(1, sizeof *s);
+    struct gateway_socket *s = xcalloc(1, sizeof *s);
 
     s->wire.ops = &wire_ops;
     s->ws = ws_accept(f->server, req,
@@ -130,7 +130,7 @@ static bool can_serve(struct front *f, struct http_req *req)
 
 static void open_session(struct front *f, struct http_req *req, const struct gateway *gw)
 {
-    struct relay_socket *s = accept_socket(f, req);
+    struct gateway_socket *s = accept_socket(f, req);
 
     if (s == NULL)
         return;
@@ -152,12 +152,12 @@ static void log_refusal(struct front *f, struct http_req *req, const char *how, 
 static void refuse_for_good(struct front *f, struct http_req *req, const char *why)
 {
     log_refusal(f, req, "", why);
-    struct relay_socket *s = accept_socket(f, req);
+    struct gateway_socket *s = accept_socket(f, req);
     if (s != NULL)
         wire_close(&s->wire, CLOSE_UNAUTHORIZED);
 }
 
-void relay_upgrade(struct front *f, struct http_req *req)
+void gateway_upgrade(struct front *f, struct http_req *req)
 {
     const struct gateway *gw = NULL;
     const char *why = "";

@@ -1,4 +1,4 @@
-/* manage_door.c - who asks: the two doors of the management plane.  (manage.h says which.) */
+/* manage_caller.c - who asks: an instance or the operator.  (manage.h says by what.) */
 #include <stdlib.h>
 #include "base/clock.h"
 #include "base/jw.h"
@@ -126,7 +126,7 @@ void manage_instance(struct front *f, struct http_req *req)
     enter(f, req, "instance");
 }
 
-void relay_policy(struct front *f, struct http_req *req)
+void manage_policy(struct front *f, struct http_req *req)
 {
     enter(f, req, "policy");
 }
