@@ -20,7 +20,8 @@
  * docs/configuration.md all come from the table.  Two modules may share a word (`wake:` above and
  * the relay's `wake.cooldown`) but not a setting.
  *
- * In the file `${NAME}` in a value reads the environment; `${NAME:-otherwise}` when it may be unset.
+ * In the file `${NAME}` in a value reads the environment; `${NAME:-otherwise}` when it may be
+ * unset.
  */
 #pragma once
 #include <stdbool.h>

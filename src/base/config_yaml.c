@@ -1,7 +1,8 @@
 /* config_yaml.c - the file, read against the tables.
  *
- * libyaml gives the document as a tree whose nodes know their lines, and one walk over it yields
- * every error with the place it was made.  The walk is as deep as the tables are, not as the file. */
+ * libyaml gives the document as a tree whose nodes know their lines, and one walk over it
+ * yields every error with the place it was made.  The walk is as deep as the tables are,
+ * not as the file. */
 #include <errno.h>
 #include <stdarg.h>
 #include <stdio.h>

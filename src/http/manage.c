@@ -196,7 +196,8 @@ static const char *op_dm_default(struct manage_call *c, struct json doc)
     return NULL;
 }
 
-/* What waited for an instance that is gone is nobody's: who takes the name next must not read it. */
+/* What waited for an instance that is gone is nobody's: who takes the name next must not
+ * read it. */
 static void on_deprovisioned(void *ctx, enum bh_err err, const char *why)
 {
     struct manage_call *c = ctx;

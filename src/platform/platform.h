@@ -36,27 +36,32 @@ struct platform_ops {
     const char *name;                    /* "telegram": config value, log tag, metric label */
     const struct config_section *config; /* its keys in an entry of `platforms:`; base/config.h */
     const struct descriptor *descriptor; /* what this platform can do */
-    /* Chat ids cannot be guessed and act() knows its own: an instance that holds the bot's route and
-     * names one was told of it, so the relay need not remember them all. */
+    /* Chat ids cannot be guessed and act() knows its own: an instance that holds the bot's route
+     * and names one was told of it, so the relay need not remember them all. */
     bool secret_chats;
 
-    /* Build and start.  @cfg is the adapter's own struct as @config filled and checked it, borrowed for
-     * the life of the platform.  @ret_why (256 bytes) tells the operator what to fix. */
+    /* Build and start.  @cfg is the adapter's own struct as @config filled and checked it,
+     * borrowed for the life of the platform.  @ret_why (256 bytes) tells the operator what
+     * to fix. */
     enum bh_err (*open)(const struct platform_settings *cfg, struct host *host,
                         struct platform **ret_p, char *ret_why);
-    /* Perform @a, whose strs are borrowed for this call.  Only ops in descriptor->ops arrive here. */
+    /* Perform @a, whose strs are borrowed for this call.  Only ops in descriptor->ops
+     * arrive here. */
     void (*act)(struct platform *p, struct action_id id, const struct action_from *from,
                 const struct action *a);
-    /* A request below /webhooks/<name>/<bot> or, for web, /chat.  NULL: none.  True: answered through
-     * http_answer(), now or later.  False: it does not prove that it is meant for this bot, and nothing
-     * was done; all such get the same answer, so that a stranger learns nothing from it. */
+    /* A request below /webhooks/<name>/<bot> or, for web, /chat.  NULL: none.  True:
+     * answered through http_answer(), now or later.  False: it does not prove that it is
+     * meant for this bot, and nothing was done; all such get the same answer, so that a
+     * stranger learns nothing from it. */
     bool (*http)(struct platform *p, struct http_req *req);
-    /* Can @user see where @ev was written (or would be: platform, scope_id and chat_id are set)?  NULL:
-     * this platform cannot tell, and an instance sees what it was ever delivered. */
+    /* Can @user see where @ev was written (or would be: platform, scope_id and chat_id are set)?
+     * NULL: this platform cannot tell, and an instance sees what it was ever delivered. */
     enum gate_sight (*sees)(struct platform *p, const struct event *ev, struct str user);
-    /* An instance that talks through this bot changed its state: pages may show it.  NULL: ignored. */
+    /* An instance that talks through this bot changed its state: pages may show it.  NULL:
+     * ignored. */
     void (*instance_changed)(struct platform *p, struct str route_key, const char *state);
-    /* An object for `status --json` and the metrics: state, last event, problems.  Write keys only. */
+    /* An object for `status --json` and the metrics: state, last event, problems.  Write
+     * keys only. */
     void (*status)(struct platform *p, struct jw *w);
     /* Cancel everything, free @p.  host_*() is not called after this returns. */
     void (*close)(struct platform *p);
@@ -102,11 +107,12 @@ void host_each_target(struct host *h, const struct event *ev, target_cb *cb, voi
 
 void host_result(struct host *h, struct action_id id, const struct action_result *r);
 void host_fail(struct host *h, struct action_id id, const char *fmt, ...) BH_PRINTF(3, 4);
-/* While opening: an earlier process was cut off in what @from asked for.  Whoever still waits for it
- * is told @error once. */
+/* While opening: an earlier process was cut off in what @from asked for.  Whoever still waits
+ * for it is told @error once. */
 void host_cut_off(struct host *h, const struct action_from *from, const char *error);
 
 /* Does a route of this very key lead anywhere? */
 bool host_has_route(struct host *h, struct platform *p, struct str route_key);
-/* "live", "away", "asleep", "never" or "none" (nobody is routed) for the best instance behind a route. */
+/* "live", "away", "asleep", "never" or "none" (nobody is routed) for the best instance
+ * behind a route. */
 const char *host_route_state(struct host *h, struct platform *p, struct str route_key);
