@@ -1,8 +1,9 @@
-/* file.c - small files, read whole.  (file.h has the contract.) */
+/* file.c - small files and their names.  (file.h has the contract.) */
 #include "base/file.h"
 #include <errno.h>
 #include <fcntl.h>
 #include <unistd.h>
+#include "base/crypto.h"
 
 bool file_read(const char *path, size_t max_bytes, struct buf *out)
 {
@@ -24,4 +25,30 @@ bool file_read(const char *path, size_t max_bytes, struct buf *out)
     close(fd);
     errno = err;
     return err == 0;
+}
+
+static bool is_plain(unsigned char c, bool first)
+{
+    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '_' ||
+           c == '-' || (c == '.' && !first);
+}
+
+void file_name_add(struct buf *out, struct str name)
+{
+    uint8_t hash[SHA256_BYTES];
+    size_t start = out->n;
+
+    for (size_t i = 0; i < name.n; i++) {
+        unsigned char c = (unsigned char)name.p[i];
+        if (is_plain(c, i == 0))
+            buf_add_c(out, (char)c);
+        else
+            buf_printf(out, "%%%02X", c);
+    }
+    if (out->n - start <= FILE_NAME_MAX)
+        return;
+    sha256(name, hash);
+    out->n = start + FILE_NAME_MAX - 33;
+    buf_add_c(out, '+'); /* stands in no name that was not cut */
+    hex_add(out, hash, 16);
 }

@@ -1,6 +1,11 @@
-/* file.h - small files, read whole. */
+/* file.h - small files, read whole; and names that any file may have. */
 #pragma once
 #include "base/buf.h"
 
 /* False: errno says why (EFBIG: longer than @max_bytes).  What was read is in @out either way. */
 bool file_read(const char *path, size_t max_bytes, struct buf *out);
+
+/* @name as one component of a path: letters, digits, "_", "-" and inner dots stay, the rest is
+ * escaped.  One that gets too long is cut and told apart by its hash, so that no two are the same. */
+void file_name_add(struct buf *out, struct str name);
+#define FILE_NAME_MAX 200 /* what it adds at most: there is room for a suffix */

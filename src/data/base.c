@@ -13,6 +13,7 @@
 #include <stdlib.h>
 #include <sys/stat.h>
 #include <unistd.h>
+#include "base/file.h"
 #include "base/mem.h"
 #include "store/sqlite/side.h"
 
@@ -83,26 +84,13 @@ struct data_base {
 
 /* ---- connections ---- */
 
-static void add_safe(struct str s, struct buf *out)
-{
-    for (size_t i = 0; i < s.n; i++) {
-        unsigned char c = (unsigned char)s.p[i];
-        bool plain = (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') ||
-                     c == '_' || c == '-' || (c == '.' && i > 0);
-        if (plain)
-            buf_add_c(out, (char)c);
-        else
-            buf_printf(out, "%%%02X", c);
-    }
-}
-
 void data_base_key(struct str tenant, struct str ns, struct buf *out)
 {
-    add_safe(tenant, out);
+    file_name_add(out, tenant);
     buf_add_z(out, "/");
     if (ns.n > 0)
         buf_add_z(out, "@");
-    add_safe(ns.n > 0 ? ns : STR("data"), out);
+    file_name_add(out, ns.n > 0 ? ns : STR("data"));
 }
 
 static bool make_dirs(const char *path, char *ret_why)

@@ -179,7 +179,7 @@ static bool admit_operator(struct front *f, struct http_req *req, struct v1_who 
 
     if (str_is_empty(tenant))
         tenant = only_tenant(f);
-    if (str_is_empty(tenant)) {
+    if (!facts_name_ok(tenant)) {
         refuse(f, req, 400, NULL, "invalid", "Which tenant? Name it with --tenant.");
         return false;
     }

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <time.h>
 #include <unistd.h>
+#include "base/file.h"
 #include "base/mem.h"
 #include "skills/files.h"
 
@@ -35,28 +36,15 @@ static void tmp_name(struct str name, char ret[NAME_BYTES])
 
 /* ---- directories ---- */
 
-static void add_safe(struct str s, struct buf *out)
-{
-    for (size_t i = 0; i < s.n; i++) {
-        unsigned char c = (unsigned char)s.p[i];
-        bool plain = (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') ||
-                     c == '_' || c == '-' || (c == '.' && i > 0);
-        if (plain)
-            buf_add_c(out, (char)c);
-        else
-            buf_printf(out, "%%%02X", c);
-    }
-}
-
 void skill_dir_path(const char *root, const struct skill_where *at, struct buf *out)
 {
     buf_add_z(out, root);
     buf_add_c(out, '/');
-    add_safe(at->tenant, out);
+    file_name_add(out, at->tenant);
     if (at->ns.n == 0)
         return;
     buf_add_z(out, "/@");
-    add_safe(at->ns, out);
+    file_name_add(out, at->ns);
 }
 
 static void sync_parent(const char *path)

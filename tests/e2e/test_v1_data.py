@@ -4,6 +4,7 @@ import uuid
 
 import pytest
 
+from conftest import CONFIG
 from v1 import Program, make_key
 
 
@@ -98,3 +99,14 @@ def test_the_manifest_is_true(me):
     manifest = me.get("/v1/data:manifest").json["manifest"]
     assert manifest["supported_modes"] == ["fts"] and manifest["supported_filters"] == ["domain_tags"]
     assert manifest["regexp_fallback_active"] is False and manifest["kind"] and manifest["score_range"]
+
+
+@pytest.mark.parametrize("tenant", ["漢" * 42, "../../x", ".", "a" * 128, "A/B%2F"])
+def test_any_tenants_name_has_stores(make_bellhop, tenant):
+    server = make_bellhop(CONFIG + "skills: {{kind: filesystem}}\n")
+    me = Reader(server, tenant=tenant, namespace="n" * 64)
+    entry = me.keep("something")
+    assert me.write("hello").status == 200
+    server.restart()
+    assert me.ids("something") == [entry["id"]] and me.names() == ["hello"]
+    assert sorted(p.name for p in server.dir.iterdir()) == ["bellhop.yaml", "state"]
