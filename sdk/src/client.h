@@ -12,7 +12,7 @@
  *      request.c   requests and their results; actions.c the common ones in one call
  *      options.c   what bhgw_new() is given
  *      threads.c   the events thread and the notices thread
- *      ledger.c    which deliveries were seen
+ *      seen.c      which deliveries were seen
  *      url.c       URL rules and the upgrade as text
  */
 #pragma once
@@ -25,7 +25,7 @@
 #include "bellhop/gateway.h"
 #include "conn.h"
 #include "core/contract.h"
-#include "ledger.h"
+#include "seen.h"
 #include "url.h"
 
 /*  OFF --> DIALING --> UPGRADING --> HELLO --> READY --> DRAINING --> CLOSING --> OFF
@@ -79,7 +79,7 @@ struct gwc_notice {
 
 struct gwc_delivery { /* waits for the events thread */
     struct list link;
-    uint64_t number; /* in the ledger; 0: it has no buffer id */
+    uint64_t number; /* in @seen; 0: it has no buffer id */
     bool passthrough;
     size_t bytes;
     char line[]; /* the frame, and a NUL */
@@ -121,7 +121,7 @@ struct bhgw {
     int64_t ping_at_ms, pong_by_ms; /* 0: none */
     bool complained;                /* one log line about bad frames per connection */
 
-    struct ledger ledger;
+    struct seen seen;
     struct list deliveries; /* struct gwc_delivery, in order */
     size_t n_deliveries, delivery_bytes;
     bool events_busy;
@@ -160,7 +160,7 @@ void gwc_receive(struct bhgw *gw);     /* read what is there, and act on it */
 /* frames.c */
 void gwc_bytes(struct bhgw *gw, struct str piece); /* of the stream of lines */
 void gwc_frame(struct bhgw *gw, struct str line);
-void gwc_ack_entry(struct bhgw *gw, const struct ledger_entry *e);
+void gwc_ack_entry(struct bhgw *gw, const struct seen_entry *e);
 void gwc_settle_locked(struct bhgw *gw, uint64_t number, enum bhgw_verdict verdict);
 
 /* convert.c */

@@ -21,7 +21,7 @@ static void skip(struct bhgw *gw, const char *why)
 
 /* ---- acks ---- */
 
-void gwc_ack_entry(struct bhgw *gw, const struct ledger_entry *e)
+void gwc_ack_entry(struct bhgw *gw, const struct seen_entry *e)
 {
     /* An ack belongs on the socket that brought the delivery.  On a later one the connector repeats
      * the delivery first, and that is when it is acknowledged. */
@@ -30,7 +30,7 @@ void gwc_ack_entry(struct bhgw *gw, const struct ledger_entry *e)
     struct jw w = jw_begin(&gw->acks);
     jw_obj(&w);
     jw_kstr(&w, "type", STR("inbound_ack"));
-    jw_kstr(&w, "bufferId", ledger_id(e));
+    jw_kstr(&w, "bufferId", seen_id(e));
     jw_end_obj(&w);
     buf_add_c(&gw->acks, '\n');
     if (gw->n_acks++ == 0)
@@ -39,15 +39,15 @@ void gwc_ack_entry(struct bhgw *gw, const struct ledger_entry *e)
 
 void gwc_settle_locked(struct bhgw *gw, uint64_t number, enum bhgw_verdict verdict)
 {
-    struct ledger_entry *e = ledger_pending(&gw->ledger, number);
+    struct seen_entry *e = seen_pending(&gw->seen, number);
 
     if (e == NULL || verdict == BHGW_LATER)
         return;
     if (verdict == BHGW_ACK) {
-        ledger_settle(&gw->ledger, e);
+        seen_settle(&gw->seen, e);
         gwc_ack_entry(gw, e);
     } else {
-        ledger_forget(&gw->ledger, e);
+        seen_forget(&gw->seen, e);
     }
     gwc_wake_locked(gw);
 }
@@ -56,7 +56,7 @@ void gwc_settle_locked(struct bhgw *gw, uint64_t number, enum bhgw_verdict verdi
 
 static bool is_too_much(const struct bhgw *gw, size_t more_bytes)
 {
-    return ledger_n_pending(&gw->ledger) >= gw->opt.max_pending ||
+    return seen_n_pending(&gw->seen) >= gw->opt.max_pending ||
            gw->n_deliveries >= gw->opt.max_pending ||
            gw->delivery_bytes + more_bytes > gw->opt.max_pending_bytes;
 }
@@ -75,11 +75,11 @@ static void enqueue(struct bhgw *gw, uint64_t number, bool passthrough, struct s
     pthread_cond_signal(&gw->events_wakeup);
 }
 
-static void on_repetition(struct bhgw *gw, struct ledger_entry *e)
+static void on_repetition(struct bhgw *gw, struct seen_entry *e)
 {
     gw->stats.duplicates++;
     e->socket = gw->socket_number;
-    if (e->state == LEDGER_SETTLED)
+    if (e->state == SEEN_SETTLED)
         gwc_ack_entry(gw, e);
 }
 
@@ -88,13 +88,13 @@ static void on_delivery(struct bhgw *gw, struct json doc, bool passthrough, stru
     struct json payload = json_get(doc, passthrough ? "forward" : "event");
     char scratch[24];
     struct str id = gwc_buffer_id(json_get(doc, "bufferId"), scratch);
-    struct ledger_entry *e = NULL;
+    struct seen_entry *e = NULL;
 
     if (json_type(payload) != JSON_OBJECT && (passthrough || json_type(payload) != JSON_ABSENT))
         return skip(gw, "a delivery that is not an object");
-    if (id.n > LEDGER_ID_MAX)
+    if (id.n > SEEN_ID_MAX)
         return skip(gw, "a bufferId that is too long");
-    if (id.n > 0 && (e = ledger_find(&gw->ledger, id)) != NULL)
+    if (id.n > 0 && (e = seen_find(&gw->seen, id)) != NULL)
         return on_repetition(gw, e);
     /* Full: take nothing more from this socket, or order would be lost.  It goes on carrying acks
      * and results; when there is room again it is replaced, and the connector repeats what we left.
@@ -103,7 +103,7 @@ static void on_delivery(struct bhgw *gw, struct json doc, bool passthrough, stru
     if (gw->choked)
         return;
     if (id.n > 0)
-        e = ledger_add(&gw->ledger, id, gw->socket_number);
+        e = seen_add(&gw->seen, id, gw->socket_number);
     enqueue(gw, e != NULL ? e->number : 0, passthrough, line);
 }
 

@@ -88,7 +88,7 @@ static struct bhgw *handle_new(const struct bhgw_options *opt, const struct gwc_
     cond_init(&gw->notices_wakeup);
     gw->conn.fd = CURL_SOCKET_BAD;
     gw->parser = json_parser_new();
-    ledger_init(&gw->ledger, opt->dedup_ids);
+    seen_init(&gw->seen, opt->dedup_ids);
     list_init(&gw->deliveries);
     list_init(&gw->requests);
     list_init(&gw->notices);
@@ -237,7 +237,7 @@ static void free_queues(struct bhgw *gw)
     list_each (&gw->notices, it2, next2)
         gwc_notice_free(list_entry(it2, struct gwc_notice, link));
     gwc_descriptors_free(gw);
-    ledger_done(&gw->ledger);
+    seen_done(&gw->seen);
     map_done(&gw->request_by_id);
 }
 
@@ -320,7 +320,7 @@ enum bhgw_state bhgw_state(struct bhgw *gw)
 size_t bhgw_pending(struct bhgw *gw)
 {
     lock(gw);
-    size_t queued = gw->n_deliveries + gw->events_busy, known = ledger_n_pending(&gw->ledger);
+    size_t queued = gw->n_deliveries + gw->events_busy, known = seen_n_pending(&gw->seen);
     unlock(gw);
     return known > queued ? known : queued;
 }

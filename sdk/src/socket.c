@@ -237,7 +237,7 @@ static void close_politely(struct bhgw *gw, const char *why)
 
 static bool still_choked(const struct bhgw *gw)
 {
-    size_t known = ledger_n_pending(&gw->ledger);
+    size_t known = seen_n_pending(&gw->seen);
     size_t pending = known > gw->n_deliveries ? known : gw->n_deliveries;
 
     return pending > gw->opt.max_pending / 2 || gw->delivery_bytes > gw->opt.max_pending_bytes / 2;
