@@ -2,75 +2,14 @@
  *
  * Three tables keyed by id, two of them with a list by last use beside them.  Guilds are not
  * forgotten by age: they are few, and Discord tells when one is gone.  Reading touches an entry, so
- * looking up is not const for channels and members.  What a thread's members are is kept only for
- * private threads, where it decides who may see. */
-#include "platform/discord/cache.h"
-#include <endian.h>
+ * looking up is not const for channels and members. */
 #include <stdlib.h>
 #include "base/mem.h"
+#include "platform/discord/cache_priv.h"
 
-enum { MAX_ROLES = 1000, MAX_OVERWRITES = 1000, MAX_NAME = 128, MAX_TOPIC = 1024 };
-
-struct thread_member {
-    struct {
-        uint64_t thread_id, user_id;
-    } key;
-    struct list lru;
-};
-
-struct dcache {
-    struct dcache_limits limits;
-    uint64_t bot_user_id;
-    struct map guilds, channels, members, thread_members;   /* values owned */
-    struct list channel_lru, member_lru, thread_member_lru; /* least recently used first */
-    size_t evicted;
-};
-
-#define KEY_OF(k) str_make(&(k), sizeof(k))
+enum { MAX_OVERWRITES = 1000, MAX_TOPIC = 1024 };
 
 /* ---- small readers ---- */
-
-/* Every message carries half a dozen of these, so the digits are not looked at one by one: eight of
- * them are checked and folded together at once. */
-static bool eight_digits(const char *p, uint64_t *ret_v)
-{
-    uint64_t v;
-
-    memcpy(&v, p, 8);
-    v = le64toh(v) - 0x3030303030303030;
-    if (((v + 0x7676767676767676) | v) & 0x8080808080808080)
-        return false;
-    v = v * 10 + (v >> 8);
-    *ret_v = ((v & 0x000000ff000000ff) * 0x000f424000000064 +
-              ((v >> 16) & 0x000000ff000000ff) * 0x0000271000000001) >>
-             32;
-    return true;
-}
-
-uint64_t snowflake(struct str text)
-{
-    uint64_t id = 0, eight;
-    size_t at = 0;
-
-    if (text.n > 19) /* an id that long would not fit into 63 bits */
-        return str_to_u64(text, &id) ? id : 0;
-    for (; at + 8 <= text.n; at += 8) {
-        if (!eight_digits(text.p + at, &eight))
-            return 0;
-        id = id * 100000000 + eight;
-    }
-    for (; at < text.n; at++) {
-        if (text.p[at] < '0' || text.p[at] > '9')
-            return 0;
-        id = id * 10 + (uint64_t)(text.p[at] - '0');
-    }
-    return id;
-}
-
-uint64_t json_snowflake(struct json object, const char *key)
-{
-    return snowflake(json_str(object, key));
-}
 
 static int json_int(struct json object, const char *key, int otherwise)
 {
@@ -78,8 +17,7 @@ static int json_int(struct json object, const char *key, int otherwise)
     return json_as_i64(json_get(object, key), &v) && v >= 0 && v < 1000 ? (int)v : otherwise;
 }
 
-/* At most @max bytes, cut between characters. */
-static char *dup_cut(struct str s, size_t max)
+char *dcache_dup_cut(struct str s, size_t max)
 {
     if (s.p == NULL)
         return NULL;
@@ -128,20 +66,6 @@ static void channel_free(struct dcache_channel *ch)
     free(ch);
 }
 
-static void member_free(struct dcache_member *m)
-{
-    list_remove(&m->lru);
-    free(m->nick);
-    free(m->roles);
-    free(m);
-}
-
-static void thread_member_free(struct thread_member *t)
-{
-    list_remove(&t->lru);
-    free(t);
-}
-
 void dcache_free(struct dcache *c)
 {
     void *v;
@@ -152,14 +76,9 @@ void dcache_free(struct dcache *c)
         guild_free(v);
     for (size_t at = 0; map_next(&c->channels, &at, &v);)
         channel_free(v);
-    for (size_t at = 0; map_next(&c->members, &at, &v);)
-        member_free(v);
-    for (size_t at = 0; map_next(&c->thread_members, &at, &v);)
-        thread_member_free(v);
+    dcache_members_free(c);
     map_done(&c->guilds);
     map_done(&c->channels);
-    map_done(&c->members);
-    map_done(&c->thread_members);
     free(c);
 }
 
@@ -184,16 +103,6 @@ const struct dcache_channel *dcache_channel(struct dcache *c, uint64_t id)
     return ch;
 }
 
-const struct dcache_member *dcache_member(struct dcache *c, uint64_t guild_id, uint64_t user_id)
-{
-    uint64_t key[2] = {guild_id, user_id};
-    struct dcache_member *m = map_get(&c->members, KEY_OF(key));
-
-    if (m != NULL)
-        list_move(&m->lru, &c->member_lru);
-    return m;
-}
-
 /* ---- roles ---- */
 
 static void role_read(const struct dcache *c, struct json role, struct dcache_role *to)
@@ -212,7 +121,7 @@ static void guild_set_roles(const struct dcache *c, struct dcache_guild *g, stru
     size_t n = json_count(roles);
     g->roles = xrealloc(g->roles, (n > 0 ? n : 1) * sizeof *g->roles);
     g->n_roles = 0;
-    for (struct json_iter it = {0}; json_next(roles, &it) && g->n_roles < MAX_ROLES;)
+    for (struct json_iter it = {0}; json_next(roles, &it) && g->n_roles < DCACHE_MAX_ROLES;)
         role_read(c, it.value, &g->roles[g->n_roles++]);
 }
 
@@ -233,7 +142,7 @@ static void put_role(struct dcache *c, struct json d)
     if (g == NULL || json_snowflake(role, "id") == 0)
         return;
     struct dcache_role *r = guild_role(g, json_snowflake(role, "id"));
-    if (r == NULL && g->n_roles >= MAX_ROLES)
+    if (r == NULL && g->n_roles >= DCACHE_MAX_ROLES)
         return;
     if (r == NULL) {
         g->roles = xrealloc(g->roles, (g->n_roles + 1) * sizeof *g->roles);
@@ -308,8 +217,8 @@ void dcache_put_channel(struct dcache *c, struct json d, uint64_t guild_id)
         ch->last_message_id = last;
     free(ch->name);
     free(ch->topic);
-    ch->name = dup_cut(json_str(d, "name"), MAX_NAME);
-    ch->topic = dup_cut(json_str(d, "topic"), MAX_TOPIC);
+    ch->name = dcache_dup_cut(json_str(d, "name"), DCACHE_MAX_NAME);
+    ch->topic = dcache_dup_cut(json_str(d, "topic"), MAX_TOPIC);
     channel_set_overwrites(ch, json_get(d, "permission_overwrites"));
     list_move(&ch->lru, &c->channel_lru);
 }
@@ -341,121 +250,6 @@ static void sync_threads(struct dcache *c, struct json d)
     put_channels(c, json_get(d, "threads"), guild_id);
 }
 
-/* ---- members ---- */
-
-static void drop_member(struct dcache *c, uint64_t guild_id, uint64_t user_id)
-{
-    uint64_t key[2] = {guild_id, user_id};
-    struct dcache_member *m = map_del(&c->members, KEY_OF(key));
-
-    if (m != NULL)
-        member_free(m);
-}
-
-static struct dcache_member *get_or_add_member(struct dcache *c, uint64_t guild_id,
-                                               uint64_t user_id)
-{
-    uint64_t key[2] = {guild_id, user_id};
-    struct dcache_member *m = map_get(&c->members, KEY_OF(key));
-
-    if (m != NULL)
-        return m;
-    if (map_count(&c->members) >= c->limits.max_members) {
-        struct dcache_member *old = list_first(&c->member_lru, struct dcache_member, lru);
-        drop_member(c, old->key.guild_id, old->key.user_id);
-        c->evicted++;
-    }
-    m = xcalloc(1, sizeof *m);
-    m->key.guild_id = guild_id;
-    m->key.user_id = user_id;
-    list_init(&m->lru);
-    map_put(&c->members, KEY_OF(m->key), m);
-    return m;
-}
-
-static bool same_roles(const struct dcache_member *m, struct json roles)
-{
-    size_t i = 0;
-
-    if (json_count(roles) != m->n_roles)
-        return false;
-    for (struct json_iter it = {0}; json_next(roles, &it); i++)
-        if (snowflake(json_as_str(it.value)) != m->roles[i])
-            return false;
-    return true;
-}
-
-void dcache_put_member(struct dcache *c, struct json d, uint64_t guild_id, uint64_t user_id)
-{
-    dcache_note_member(c, guild_id, user_id, json_str(d, "nick"), json_get(d, "roles"));
-}
-
-void dcache_note_member(struct dcache *c, uint64_t guild_id, uint64_t user_id, struct str nick,
-                        struct json roles)
-{
-    if (guild_id == 0 || user_id == 0 || json_type(roles) != JSON_ARRAY ||
-        json_count(roles) > MAX_ROLES)
-        return;
-    struct dcache_member *m = get_or_add_member(c, guild_id, user_id);
-    list_move(&m->lru, &c->member_lru);
-    if (!str_eq(nick, str_of(m->nick))) {
-        free(m->nick);
-        m->nick = nick.n > 0 ? dup_cut(nick, MAX_NAME) : NULL;
-    }
-    if (same_roles(m, roles))
-        return; /* every message carries them, they hardly ever change */
-    m->roles = xrealloc(m->roles, (json_count(roles) + 1) * sizeof *m->roles);
-    m->n_roles = 0;
-    for (struct json_iter it = {0}; json_next(roles, &it);)
-        m->roles[m->n_roles++] = snowflake(json_as_str(it.value));
-}
-
-static void put_members(struct dcache *c, struct json list, uint64_t guild_id)
-{
-    for (struct json_iter it = {0}; json_next(list, &it);)
-        dcache_put_member(c, it.value, guild_id, json_snowflake(json_get(it.value, "user"), "id"));
-}
-
-static void thread_member_set(struct dcache *c, uint64_t thread_id, uint64_t user_id, bool in)
-{
-    uint64_t key[2] = {thread_id, user_id};
-    struct thread_member *t = map_get(&c->thread_members, KEY_OF(key));
-
-    if (t != NULL && in)
-        list_move(&t->lru, &c->thread_member_lru);
-    if (t != NULL && !in) {
-        map_del(&c->thread_members, KEY_OF(key));
-        thread_member_free(t);
-    }
-    if (t != NULL || !in || thread_id == 0 || user_id == 0)
-        return;
-    if (map_count(&c->thread_members) >= c->limits.max_thread_members) {
-        struct thread_member *old = list_first(&c->thread_member_lru, struct thread_member, lru);
-        map_del(&c->thread_members, KEY_OF(old->key));
-        thread_member_free(old);
-        c->evicted++;
-    }
-    t = xcalloc(1, sizeof *t);
-    t->key.thread_id = thread_id;
-    t->key.user_id = user_id;
-    list_init(&t->lru);
-    list_append(&c->thread_member_lru, &t->lru);
-    map_put(&c->thread_members, KEY_OF(t->key), t);
-}
-
-static void update_thread_members(struct dcache *c, struct json d)
-{
-    uint64_t id = json_snowflake(d, "id"), guild_id = json_snowflake(d, "guild_id");
-
-    for (struct json_iter it = {0}; json_next(json_get(d, "added_members"), &it);) {
-        uint64_t user_id = json_snowflake(it.value, "user_id");
-        thread_member_set(c, id, user_id, true);
-        dcache_put_member(c, json_get(it.value, "member"), guild_id, user_id);
-    }
-    for (struct json_iter it = {0}; json_next(json_get(d, "removed_member_ids"), &it);)
-        thread_member_set(c, id, snowflake(json_as_str(it.value)), false);
-}
-
 /* ---- guilds ---- */
 
 static void drop_guild(struct dcache *c, uint64_t id)
@@ -471,7 +265,7 @@ static void drop_guild(struct dcache *c, uint64_t id)
             drop_channel(c, ((struct dcache_channel *)v)->id);
     for (size_t at = 0; map_next(&c->members, &at, &v);)
         if (((struct dcache_member *)v)->key.guild_id == id)
-            drop_member(c, id, ((struct dcache_member *)v)->key.user_id);
+            dcache_drop_member(c, id, ((struct dcache_member *)v)->key.user_id);
 }
 
 void dcache_put_guild(struct dcache *c, struct json d)
@@ -491,14 +285,14 @@ void dcache_put_guild(struct dcache *c, struct json d)
         return;
     if (json_str(d, "name").p != NULL) {
         free(g->name);
-        g->name = dup_cut(json_str(d, "name"), MAX_NAME);
+        g->name = dcache_dup_cut(json_str(d, "name"), DCACHE_MAX_NAME);
     }
     if (json_snowflake(d, "owner_id") != 0)
         g->owner_id = json_snowflake(d, "owner_id");
     guild_set_roles(c, g, json_get(d, "roles"));
     put_channels(c, json_get(d, "channels"), id);
     put_channels(c, json_get(d, "threads"), id);
-    put_members(c, json_get(d, "members"), id);
+    dcache_put_members(c, json_get(d, "members"), id);
     if (json_type(json_get(d, "channels")) == JSON_ARRAY)
         g->loaded = true;
 }
@@ -533,7 +327,7 @@ static void put_thread_event(struct dcache *c, struct json d)
 {
     dcache_put_channel(c, d, 0);
     if (json_is_object(json_get(d, "member")))
-        thread_member_set(c, json_snowflake(d, "id"), c->bot_user_id, true);
+        dcache_set_thread_member(c, json_snowflake(d, "id"), c->bot_user_id, true);
 }
 
 static void del_channel_event(struct dcache *c, struct json d)
@@ -549,7 +343,7 @@ static void put_member_event(struct dcache *c, struct json d)
 
 static void del_member_event(struct dcache *c, struct json d)
 {
-    drop_member(c, json_snowflake(d, "guild_id"), json_snowflake(json_get(d, "user"), "id"));
+    dcache_drop_member(c, json_snowflake(d, "guild_id"), json_snowflake(json_get(d, "user"), "id"));
 }
 
 bool dcache_dispatch(struct dcache *c, struct str type, struct json d)
@@ -571,7 +365,7 @@ bool dcache_dispatch(struct dcache *c, struct str type, struct json d)
         {STR("THREAD_UPDATE"), put_channel_event},
         {STR("THREAD_DELETE"), del_channel_event},
         {STR("THREAD_LIST_SYNC"), sync_threads},
-        {STR("THREAD_MEMBERS_UPDATE"), update_thread_members},
+        {STR("THREAD_MEMBERS_UPDATE"), dcache_update_thread_members},
         {STR("GUILD_MEMBER_ADD"), put_member_event},
         {STR("GUILD_MEMBER_UPDATE"), put_member_event},
         {STR("GUILD_MEMBER_REMOVE"), del_member_event},
@@ -600,7 +394,7 @@ enum dcache_answer dcache_can_view(struct dcache *c, uint64_t channel_id, uint64
     if (m == NULL || !g->loaded || g->unavailable || guild_role(g, g->id) == NULL)
         return DCACHE_UNKNOWN;
 
-    struct perm_role roles[MAX_ROLES];
+    struct perm_role roles[DCACHE_MAX_ROLES];
     struct perm_question q = {.guild_id = g->id,
                               .owner_id = g->owner_id,
                               .user_id = user_id,
@@ -618,8 +412,7 @@ enum dcache_answer dcache_can_view(struct dcache *c, uint64_t channel_id, uint64
         return DCACHE_NO;
     if (thread == NULL || thread->type != CHANNEL_PRIVATE_THREAD || (may & PERM_MANAGE_THREADS))
         return DCACHE_YES;
-    uint64_t key[2] = {thread->id, user_id};
-    return map_get(&c->thread_members, KEY_OF(key)) != NULL ? DCACHE_YES : DCACHE_UNKNOWN;
+    return dcache_is_in_thread(c, thread->id, user_id) ? DCACHE_YES : DCACHE_UNKNOWN;
 }
 
 void dcache_stats(const struct dcache *c, struct dcache_stats *ret)

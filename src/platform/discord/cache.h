@@ -8,6 +8,7 @@
 #include "base/list.h"
 #include "base/map.h"
 #include "platform/discord/permissions.h"
+#include "platform/discord/snowflake.h"
 
 enum channel_type { /* Discord's numbers */
                     CHANNEL_TEXT = 0,
@@ -104,6 +105,3 @@ struct dcache_stats {
     size_t guilds, channels, members, evicted;
 };
 void dcache_stats(const struct dcache *c, struct dcache_stats *ret);
-
-uint64_t snowflake(struct str text); /* 0: not an id */
-uint64_t json_snowflake(struct json object, const char *key);

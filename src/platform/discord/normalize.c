@@ -1,13 +1,13 @@
 /* normalize.c - design.  (normalize.h has the contract.)
  *
- * A message has some thirty keys of which we need half: gather() walks them once, instead of
- * searching the object for each.  Most texts go through as they are, borrowed from the parser; only
+ * Most texts go through as they are, borrowed from the parser; only
  * what has to be put together (forwards, stickers, embeds, polls) is written into the scratch
  * buffer. */
 #include "platform/discord/normalize.h"
 #include <stdio.h>
 #include "base/mem.h"
 #include "platform/discord/cache.h"
+#include "platform/discord/parse.h"
 
 enum {
     FLAG_LOADING = 1 << 7, /* "thinking ..." of some bot */
@@ -18,113 +18,6 @@ enum {
     STICKER_GIF = 4,
 };
 
-struct person {
-    struct str id, name, handle;
-    bool bot;
-};
-
-struct message {
-    struct str id, channel_id, guild_id, content, webhook_id;
-    struct json author, member, mentions, mention_roles, attachments, stickers, embeds, poll;
-    struct json reference, referenced, snapshots;
-    int64_t type, flags, channel_type; /* -1: absent */
-};
-
-#define KEY(lit) (it.key.p[0] == (lit)[0] && memcmp(it.key.p, lit, sizeof(lit) - 1) == 0)
-
-static void gather(struct json d, struct message *m)
-{
-    *m = (struct message){.type = -1, .channel_type = -1};
-    for (struct json_iter it = {0}; json_next(d, &it);) {
-        switch (it.key.n) {
-        case 2:
-            if (KEY("id"))
-                m->id = json_as_str(it.value);
-            break;
-        case 4:
-            if (KEY("type"))
-                json_as_i64(it.value, &m->type);
-            else if (KEY("poll"))
-                m->poll = it.value;
-            break;
-        case 5:
-            if (KEY("flags"))
-                json_as_i64(it.value, &m->flags);
-            break;
-        case 6:
-            if (KEY("author"))
-                m->author = it.value;
-            else if (KEY("member"))
-                m->member = it.value;
-            else if (KEY("embeds"))
-                m->embeds = it.value;
-            break;
-        case 7:
-            if (KEY("content"))
-                m->content = json_as_str(it.value);
-            break;
-        case 8:
-            if (KEY("guild_id"))
-                m->guild_id = json_as_str(it.value);
-            else if (KEY("mentions"))
-                m->mentions = it.value;
-            break;
-        case 10:
-            if (KEY("channel_id"))
-                m->channel_id = json_as_str(it.value);
-            else if (KEY("webhook_id"))
-                m->webhook_id = json_as_str(it.value);
-            break;
-        case 11:
-            if (KEY("attachments"))
-                m->attachments = it.value;
-            break;
-        case 12:
-            if (KEY("channel_type"))
-                json_as_i64(it.value, &m->channel_type);
-            break;
-        case 13:
-            if (KEY("mention_roles"))
-                m->mention_roles = it.value;
-            else if (KEY("sticker_items"))
-                m->stickers = it.value;
-            break;
-        case 17:
-            if (KEY("message_reference"))
-                m->reference = it.value;
-            else if (KEY("message_snapshots"))
-                m->snapshots = it.value;
-            break;
-        case 18:
-            if (KEY("referenced_message"))
-                m->referenced = it.value;
-            break;
-        default:
-            break;
-        }
-    }
-}
-
-/* The name people see: the account's display name, else its handle. */
-static struct person read_person(struct json user)
-{
-    struct person p = {0};
-    struct str global = STR_NULL;
-
-    for (struct json_iter it = {0}; json_next(user, &it);) {
-        if (it.key.n == 2 && KEY("id"))
-            p.id = json_as_str(it.value);
-        else if (it.key.n == 8 && KEY("username"))
-            p.handle = json_as_str(it.value);
-        else if (it.key.n == 11 && KEY("global_name"))
-            global = json_as_str(it.value);
-        else if ((it.key.n == 3 && KEY("bot")) || (it.key.n == 6 && KEY("system")))
-            p.bot |= json_as_bool(it.value, false);
-    }
-    p.name = str_is_empty(global) ? p.handle : global;
-    return p;
-}
-
 static void read_member(struct json member, struct discord_normalize_out *out)
 {
     out->nick = STR_NULL;
@@ -132,15 +25,16 @@ static void read_member(struct json member, struct discord_normalize_out *out)
     if (member.doc == NULL)
         return;
     for (struct json_iter it = {0}; json_next(member, &it);) {
-        if (it.key.n == 4 && KEY("nick"))
+        if (it.key.n == 4 && DISCORD_KEY(it, "nick"))
             out->nick = json_as_str(it.value);
-        else if (it.key.n == 5 && KEY("roles"))
+        else if (it.key.n == 5 && DISCORD_KEY(it, "roles"))
             out->roles = it.value;
     }
 }
 
-static const char *why_ignored(const struct message *m, const struct discord_normalize_in *in,
-                               const struct person *author)
+static const char *why_ignored(const struct discord_parsed *m,
+                               const struct discord_normalize_in *in,
+                               const struct discord_person *author)
 {
     switch (m->type) {
     case 0:
@@ -234,7 +128,7 @@ static void add_snapshots(struct buf *b, struct json snapshots)
     }
 }
 
-static bool is_forward(const struct message *m)
+static bool is_forward(const struct discord_parsed *m)
 {
     int64_t type = 0;
 
@@ -242,7 +136,7 @@ static bool is_forward(const struct message *m)
            json_as_i64(json_get(m->reference, "type"), &type) && type == REFERENCE_FORWARD;
 }
 
-static void set_text(const struct message *m, const struct discord_normalize_in *in,
+static void set_text(const struct discord_parsed *m, const struct discord_normalize_in *in,
                      struct discord_normalize_out *out)
 {
     struct buf *b = &out->scratch;
@@ -320,7 +214,7 @@ static void add_sticker(struct discord_normalize_out *out, struct json list)
     }
 }
 
-static void set_media(const struct message *m, struct discord_normalize_out *out)
+static void set_media(const struct discord_parsed *m, struct discord_normalize_out *out)
 {
     bool voice = (m->flags & FLAG_VOICE) != 0;
 
@@ -336,7 +230,7 @@ static void set_media(const struct message *m, struct discord_normalize_out *out
 
 /* ---- who is meant ---- */
 
-static bool names_bot(const struct message *m, const struct discord_normalize_in *in,
+static bool names_bot(const struct discord_parsed *m, const struct discord_normalize_in *in,
                       const struct dcache_guild *g)
 {
     for (struct json_iter it = {0}; json_next(m->mentions, &it);)
@@ -354,7 +248,7 @@ static bool names_bot(const struct message *m, const struct discord_normalize_in
     return false;
 }
 
-static void set_reply(const struct message *m, const struct discord_normalize_in *in,
+static void set_reply(const struct discord_parsed *m, const struct discord_normalize_in *in,
                       struct event *ev)
 {
     if (m->type != 19 || !json_is_object(m->reference))
@@ -362,11 +256,11 @@ static void set_reply(const struct message *m, const struct discord_normalize_in
     ev->reply_to_message_id = json_str(m->reference, "message_id");
     if (!json_is_object(m->referenced))
         return; /* deleted, or not told */
-    struct person author = {0};
+    struct discord_person author = {0};
     for (struct json_iter it = {0}; json_next(m->referenced, &it);) {
-        if (it.key.n == 6 && KEY("author"))
-            author = read_person(it.value);
-        else if (it.key.n == 7 && KEY("content"))
+        if (it.key.n == 6 && DISCORD_KEY(it, "author"))
+            author = discord_parse_person(it.value);
+        else if (it.key.n == 7 && DISCORD_KEY(it, "content"))
             ev->reply_to.text = json_as_str(it.value);
     }
     ev->reply_to.set = true;
@@ -376,7 +270,7 @@ static void set_reply(const struct message *m, const struct discord_normalize_in
 
 /* ---- where ---- */
 
-static void set_place(const struct message *m, const struct dcache_channel *ch,
+static void set_place(const struct discord_parsed *m, const struct dcache_channel *ch,
                       const struct dcache_channel *parent, struct event *ev)
 {
     bool thread = discord_channel_is_thread(ch != NULL ? ch->type : (int)m->channel_type);
@@ -390,7 +284,7 @@ static void set_place(const struct message *m, const struct dcache_channel *ch,
     ev->chat_topic = str_of(parent != NULL ? parent->topic : ch->topic);
 }
 
-static enum discord_verdict set_guild_place(const struct message *m,
+static enum discord_verdict set_guild_place(const struct discord_parsed *m,
                                             const struct discord_normalize_in *in,
                                             struct discord_normalize_out *out,
                                             const struct dcache_guild **ret_guild)
@@ -412,7 +306,7 @@ static enum discord_verdict set_guild_place(const struct message *m,
     return DISCORD_EVENT;
 }
 
-static void set_dm_place(const struct person *author, struct discord_normalize_out *out)
+static void set_dm_place(const struct discord_person *author, struct discord_normalize_out *out)
 {
     out->ev.chat_type = STR("dm");
     out->ev.chat_name = author->name;
@@ -420,7 +314,7 @@ static void set_dm_place(const struct person *author, struct discord_normalize_o
     out->ev.route_key = str_of(out->route_key);
 }
 
-static struct str nick_of(const struct message *m, const struct discord_normalize_in *in,
+static struct str nick_of(const struct discord_parsed *m, const struct discord_normalize_in *in,
                           const struct discord_normalize_out *out)
 {
     if (m->member.doc != NULL || out->guild_id == 0)
@@ -429,8 +323,8 @@ static struct str nick_of(const struct message *m, const struct discord_normaliz
     return member != NULL ? str_of(member->nick) : STR_NULL;
 }
 
-static void set_author(const struct message *m, const struct discord_normalize_in *in,
-                       const struct person *author, struct discord_normalize_out *out)
+static void set_author(const struct discord_parsed *m, const struct discord_normalize_in *in,
+                       const struct discord_person *author, struct discord_normalize_out *out)
 {
     struct str nick = nick_of(m, in, out);
 
@@ -441,8 +335,8 @@ static void set_author(const struct message *m, const struct discord_normalize_i
     out->ev.author_is_bot = author->bot || !str_is_empty(m->webhook_id);
 }
 
-static bool read_ids(const struct message *m, const struct discord_normalize_in *in,
-                     const struct person *author, struct discord_normalize_out *out,
+static bool read_ids(const struct discord_parsed *m, const struct discord_normalize_in *in,
+                     const struct discord_person *author, struct discord_normalize_out *out,
                      struct str *ret_guild)
 {
     *ret_guild = str_is_empty(m->guild_id) ? in->guild_id : m->guild_id;
@@ -470,11 +364,11 @@ enum discord_verdict discord_normalize(const struct discord_normalize_in *in,
 {
     const struct dcache_guild *g = NULL;
     enum discord_verdict verdict = DISCORD_EVENT;
-    struct message m;
+    struct discord_parsed m;
     struct str guild_id;
 
-    gather(in->message, &m);
-    struct person author = read_person(m.author);
+    discord_parse(in->message, &m);
+    struct discord_person author = discord_parse_person(m.author);
     clear_event(&out->ev);
     out->ev.platform = STR("discord");
     out->ev.bot = in->bot;

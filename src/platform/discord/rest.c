@@ -211,7 +211,7 @@ static const struct sender_ops ops = {
 
 /* ---- questions ---- */
 
-struct ask {
+struct question {
     struct discord_outgoing base; /* first */
     const char *route;
     uint64_t major;
@@ -224,7 +224,7 @@ struct ask {
 static bool ask_write(struct discord_outgoing *x, struct discord_request *r,
                       struct sender_verdict *v)
 {
-    struct ask *k = container_of(x, struct ask, base);
+    struct question *k = container_of(x, struct question, base);
 
     k->answer = (struct discord_answer){0};
     r->method = "GET";
@@ -237,19 +237,19 @@ static bool ask_write(struct discord_outgoing *x, struct discord_request *r,
 static void ask_read(struct discord_outgoing *x, const struct discord_answer *a,
                      struct sender_verdict *v)
 {
-    container_of(x, struct ask, base)->answer = *a;
+    container_of(x, struct question, base)->answer = *a;
 }
 
 static void ask_told(struct discord_outgoing *x, const struct sender_verdict *v)
 {
-    struct ask *k = container_of(x, struct ask, base);
+    struct question *k = container_of(x, struct question, base);
 
     k->told(k->ctx, &(struct discord_told){.end = v->end, .answer = k->answer, .why = v->why});
 }
 
 static void ask_free(struct discord_outgoing *x)
 {
-    struct ask *k = container_of(x, struct ask, base);
+    struct question *k = container_of(x, struct question, base);
 
     free(k->path);
     free(k);
@@ -259,14 +259,14 @@ struct outgoing *discord_ask(struct discord *d, const struct discord_question *q
                              discord_told_cb *told, void *ctx)
 {
     static const struct discord_kind kind = {ask_write, ask_read, ask_told, ask_free};
-    struct ask *k = xcalloc(1, sizeof *k);
+    struct question *k = xcalloc(1, sizeof *k);
 
-    *k = (struct ask){.base = {.d = d, .kind = &kind, .out.n_parts = 1},
-                      .route = q->route,
-                      .major = q->major,
-                      .path = str_dup(q->path),
-                      .told = told,
-                      .ctx = ctx};
+    *k = (struct question){.base = {.d = d, .kind = &kind, .out.n_parts = 1},
+                           .route = q->route,
+                           .major = q->major,
+                           .path = str_dup(q->path),
+                           .told = told,
+                           .ctx = ctx};
     sender_ask(d->sender, &k->base.out, q->lane, q->patience_ms > 0 ? q->patience_ms : QUESTION_MS);
     return &k->base.out;
 }

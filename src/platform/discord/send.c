@@ -22,7 +22,7 @@
 
 enum { MAX_CONTENT = 2000, TYPING_SHOWS_MS = 8000, NO_HISTORY = 160002 };
 
-struct message {                  /* one send, edit or follow-up */
+struct outgoing_message {         /* one send, edit or follow-up */
     struct discord_outgoing base; /* first */
     struct discord_reply *reply;  /* owned; out through an interaction's token; NULL: as the bot */
     uint64_t channel_id;
@@ -33,19 +33,19 @@ struct message {                  /* one send, edit or follow-up */
     bool follow_up;     /* only through its token */
 };
 
-static struct message *message_of(struct discord_outgoing *x)
+static struct outgoing_message *message_of(struct discord_outgoing *x)
 {
-    return container_of(x, struct message, base);
+    return container_of(x, struct outgoing_message, base);
 }
 
-static size_t part_of(const struct message *m)
+static size_t part_of(const struct outgoing_message *m)
 {
     return m->base.out.at;
 }
 
 /* ---- what is asked of Discord ---- */
 
-static void write_body(const struct message *m, bool edit, struct buf *out)
+static void write_body(const struct outgoing_message *m, bool edit, struct buf *out)
 {
     struct jw w = jw_begin(out);
     bool quotes = m->reply_to != 0 && part_of(m) == 0 && m->reply == NULL;
@@ -72,14 +72,14 @@ static void write_body(const struct message *m, bool edit, struct buf *out)
     jw_end_obj(&w);
 }
 
-static bool is_edit(const struct message *m)
+static bool is_edit(const struct outgoing_message *m)
 {
     return m->reply != NULL ? discord_reply_edits(m->reply, part_of(m))
                             : m->message_id != 0 && part_of(m) == 0;
 }
 
 /* A token that expired meanwhile leaves a send its ordinary way, and a follow-up none. */
-static bool write_path(struct message *m, struct buf *out)
+static bool write_path(struct outgoing_message *m, struct buf *out)
 {
     if (m->reply != NULL && discord_reply_path(m->reply, part_of(m), out))
         return true;
@@ -100,7 +100,7 @@ static void refuse_follow_up(struct sender_verdict *v)
 static bool message_write(struct discord_outgoing *x, struct discord_request *r,
                           struct sender_verdict *v)
 {
-    struct message *m = message_of(x);
+    struct outgoing_message *m = message_of(x);
 
     if (!write_path(m, &r->path)) {
         refuse_follow_up(v);
@@ -125,7 +125,7 @@ static bool is_gone(const struct discord_answer *a)
 }
 
 /* The token was good for nothing: a send goes to the channel, a follow-up has no other way. */
-static void without_reply(struct message *m, struct sender_verdict *v)
+static void without_reply(struct outgoing_message *m, struct sender_verdict *v)
 {
     discord_reply_used(m->reply);
     discord_reply_free(m->reply);
@@ -139,7 +139,7 @@ static void without_reply(struct message *m, struct sender_verdict *v)
 static void message_read(struct discord_outgoing *x, const struct discord_answer *a,
                          struct sender_verdict *v)
 {
-    struct message *m = message_of(x);
+    struct outgoing_message *m = message_of(x);
     struct str id = json_str(a->body, "id");
 
     if (v->end == SENDER_DONE) {
@@ -157,7 +157,7 @@ static void message_read(struct discord_outgoing *x, const struct discord_answer
 
 static void message_free(struct discord_outgoing *x)
 {
-    struct message *m = message_of(x);
+    struct outgoing_message *m = message_of(x);
 
     discord_reply_free(m->reply);
     split_done(&m->parts);
@@ -181,16 +181,16 @@ static void start_message(struct discord *d, uint64_t channel_id, struct discord
                           const struct sender_order *q)
 {
     const struct action *a = q->action;
-    struct message *m = xcalloc(1, sizeof *m);
+    struct outgoing_message *m = xcalloc(1, sizeof *m);
     struct sender_order order = *q;
     struct buf what = BUF_INIT;
     char lane[24];
 
-    *m = (struct message){.base = {.d = d, .kind = &message_kind},
-                          .reply = reply,
-                          .channel_id = channel_id,
-                          .nonce = rand_u64(d->env->rand),
-                          .follow_up = a->op == ACTION_FOLLOW_UP};
+    *m = (struct outgoing_message){.base = {.d = d, .kind = &message_kind},
+                                   .reply = reply,
+                                   .channel_id = channel_id,
+                                   .nonce = rand_u64(d->env->rand),
+                                   .follow_up = a->op == ACTION_FOLLOW_UP};
     if (a->op == ACTION_EDIT)
         m->message_id = snowflake(a->message_id);
     else if (a->op == ACTION_SEND)

@@ -1,0 +1,255 @@
+/* sender_try.c - one thing on its way: its tries, and how they end.  (sender.h has the contract.)
+ *
+ * The question after every failure is whether the platform may have acted.  A request that never got
+ * through and one the platform put off have not been acted upon; a lost answer may have been.  What
+ * must happen only once ends there as "unknown"; anything else is repeated, and remembers (maybe)
+ * that it may be there already.  A part that was delivered makes every later failure an "unknown"
+ * too, because asking for it all again would repeat that part. */
+#include <assert.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include "base/log.h"
+#include "base/rand.h"
+#include "net/http_client.h"
+#include "platform/sender_priv.h"
+
+enum { CALL_MS = 15000, FIRST_RETRY_MS = 500, MAX_RETRY_MS = 8000, MAX_REWRITES = 8 };
+
+static http_done_cb on_answer;
+
+/* ---- endings ---- */
+
+static void release(struct outgoing *o)
+{
+    struct sender *s = o->sender;
+
+    http_cancel(&o->call);
+    timer_stop(s->env->clock, &o->early);
+    list_remove(&o->link);
+    free((char *)o->from.tenant.p);
+    s->ops->free(o);
+}
+
+static void tell_success(const struct outgoing *o, const struct sender_verdict *v)
+{
+    host_result(o->sender->p->host, o->id,
+                &(struct action_result){.success = true,
+                                        .message_id = str_of(o->first_id),
+                                        .chat_name = v->chat_name,
+                                        .chat_type = v->chat_type});
+}
+
+static void tell_failure(const struct outgoing *o, const struct sender_verdict *v)
+{
+    struct host *host = o->sender->p->host;
+
+    if (o->at > 0)
+        host_fail(host, o->id, ACTION_ERROR_UNKNOWN "only %zu of %zu parts were delivered: %s",
+                  o->at, o->n_parts, v->why);
+    else if (o->maybe && v->end != SENDER_UNKNOWN)
+        host_fail(host, o->id, ACTION_ERROR_UNKNOWN "%s; an earlier try may have been delivered",
+                  v->why);
+    else
+        host_fail(host, o->id, "%s%s",
+                  v->end == SENDER_UNKNOWN  ? ACTION_ERROR_UNKNOWN
+                  : v->end == SENDER_FAILED ? ACTION_ERROR_TRANSIENT
+                                            : "",
+                  v->why);
+}
+
+static void tell(struct outgoing *o, const struct sender_verdict *v)
+{
+    struct sender *s = o->sender;
+
+    if (o->cancelled)
+        return;
+    if (!o->is_action)
+        s->ops->told(s->p, o, v);
+    else if (v->end == SENDER_DONE)
+        tell_success(o, v);
+    else
+        tell_failure(o, v);
+}
+
+/* Its answer is known, or it never left. */
+void outgoing_end(struct outgoing *o, const struct sender_verdict *v)
+{
+    struct sender *s = o->sender;
+
+    if (outgoing_counts(o)) {
+        s->n.done += v->end == SENDER_DONE;
+        s->n.refused += v->end == SENDER_REFUSED;
+        s->n.unknown += v->end == SENDER_UNKNOWN;
+    }
+    tell(o, v);
+    outgoing_log_end(&o->record);
+    if (o->queued)
+        outbox_done(s->box, &o->item);
+    release(o);
+}
+
+void outgoing_end_with(struct outgoing *o, enum sender_end how, const char *why)
+{
+    struct sender_verdict v = {.end = how};
+
+    snprintf(v.why, sizeof v.why, "%s", why);
+    outgoing_end(o, &v);
+}
+
+void outgoing_end_late(struct outgoing *o)
+{
+    outgoing_end_with(o, o->maybe ? SENDER_UNKNOWN : SENDER_FAILED,
+                      o->why[0] != '\0' ? o->why : "messages before it took too long");
+}
+
+/* ---- one try ---- */
+
+static void put_off(struct outgoing *o, int64_t wait_ms)
+{
+    int64_t ms = FIRST_RETRY_MS;
+
+    for (unsigned i = 0; i < o->failures && ms < MAX_RETRY_MS; i++)
+        ms *= 2;
+    o->failures++;
+    o->started = false;
+    if (wait_ms <= 0)
+        wait_ms = ms + (int64_t)rand_below(o->sender->env->rand, (uint64_t)ms / 2);
+    outbox_again(o->sender->box, &o->item, wait_ms);
+}
+
+static void hold(struct outgoing *o)
+{
+    list_move(&o->link, &o->sender->held);
+}
+
+/* True: there is another part to be written. */
+static bool part_done(struct outgoing *o, const struct sender_verdict *v)
+{
+    if (o->first_id[0] == '\0')
+        memcpy(o->first_id, v->message_id, sizeof o->first_id);
+    o->failures = o->rewrites = 0;
+    o->maybe = false;
+    o->why[0] = '\0';
+    if (o->at + 1 < o->n_parts) {
+        o->at++;
+        return true;
+    }
+    outgoing_end(o, v);
+    return false;
+}
+
+/* What follows from a verdict.  True: write() again, now; else @o may be gone. */
+static bool decide(struct outgoing *o, const struct sender_verdict *v)
+{
+    memcpy(o->why, v->why, sizeof o->why);
+    switch (v->end) {
+    case SENDER_DONE:
+        return part_done(o, v);
+    case SENDER_AGAIN:
+        put_off(o, v->wait_ms);
+        return false;
+    case SENDER_HOLD:
+        hold(o);
+        return false;
+    case SENDER_REWRITE:
+        if (++o->rewrites <= MAX_REWRITES)
+            return true;
+        outgoing_end_with(o, SENDER_REFUSED, v->why);
+        return false;
+    case SENDER_UNKNOWN:
+        if (!o->once) {
+            o->maybe = true;
+            put_off(o, 0);
+            return false;
+        }
+        break;
+    default:
+        break;
+    }
+    outgoing_end(o, v);
+    return false;
+}
+
+static void fetch(struct outgoing *o, struct sender_request *q)
+{
+    struct sender *s = o->sender;
+    int64_t left_ms = o->item.deadline_ms - sender_now_ms(s);
+    int64_t call_ms = q->timeout_ms > 0 ? q->timeout_ms : CALL_MS;
+    const char *headers[ARRAY_LEN(q->headers) + 1] = {0};
+    size_t n = 0;
+
+    for (size_t i = 0; i < ARRAY_LEN(q->headers); i++)
+        if (q->headers[i] != NULL)
+            headers[n++] = q->headers[i];
+    struct http_fetch f = {.method = q->method != NULL ? q->method : "POST",
+                           .url = buf_z(&q->url),
+                           .headers = headers,
+                           .body = q->no_body ? STR_NULL : buf_str(&q->body),
+                           .timeout_ms = left_ms + 1000 < call_ms ? left_ms + 1000 : call_ms,
+                           .once = q->once};
+    s->n.requests++;
+    o->once = q->once;
+    o->call = http_fetch(s->env->http, &f, on_answer, o);
+}
+
+static void request_wipe(struct sender_request *q)
+{
+    buf_wipe(&q->url);
+    buf_wipe(&q->body);
+}
+
+void outgoing_go(struct outgoing *o)
+{
+    struct sender *s = o->sender;
+    bool more = true;
+
+    while (more) {
+        struct sender_request q = {0};
+        struct sender_verdict v = {0};
+        int64_t pause_ms = outbox_paused_ms(s->box);
+
+        if (o->item.deadline_ms <= sender_now_ms(s)) {
+            outgoing_end_late(o);
+            return;
+        }
+        if (pause_ms > 0) {
+            put_off(o, pause_ms);
+            return;
+        }
+        s->ops->write(s->p, o, &q, &v);
+        more = v.end != SENDER_GO && decide(o, &v);
+        if (v.end == SENDER_GO)
+            fetch(o, &q);
+        request_wipe(&q);
+    }
+}
+
+/* No answer came.  What that means does not depend on the platform. */
+static void read_silence(const struct outgoing *o, const struct http_result *res,
+                         struct sender_verdict *v)
+{
+    bool reached = res->err != BH_UNAVAILABLE && res->err != BH_REFUSED;
+
+    v->end = reached ? SENDER_UNKNOWN : SENDER_AGAIN;
+    snprintf(v->why, sizeof v->why,
+             reached ? "%s did not answer; it may have been delivered" : "%s cannot be reached",
+             o->sender->label);
+    log_debug(NULL, "platform=%s bot=%s %s: %s", o->sender->p->ops->name, o->sender->p->bot, v->why,
+              res->why != NULL ? res->why : "");
+}
+
+static void on_answer(void *ctx, const struct http_result *res)
+{
+    struct outgoing *o = ctx;
+    struct sender *s = o->sender;
+    struct sender_verdict v = {0};
+
+    o->call = NULL;
+    if (res->err != BH_OK)
+        read_silence(o, res, &v);
+    else
+        s->ops->read(s->p, o, res, &v);
+    assert(v.end != SENDER_GO && v.end != SENDER_HOLD);
+    if (decide(o, &v))
+        outgoing_go(o);
+}
