@@ -4,14 +4,6 @@
  * segment. */
 #include "http/v1.h"
 
-static int hex_digit(char c)
-{
-    if (c >= '0' && c <= '9')
-        return c - '0';
-    c |= 32;
-    return c >= 'a' && c <= 'f' ? c - 'a' + 10 : -1;
-}
-
 /* STR_NULL: a broken escape, a NUL, or not UTF-8. */
 static struct str decode(struct str s, struct arena *arena)
 {
@@ -21,8 +13,8 @@ static struct str decode(struct str s, struct arena *arena)
     for (size_t i = 0; i < s.n; i++) {
         char c = s.p[i];
         if (c == '%') {
-            int hi = i + 2 < s.n ? hex_digit(s.p[i + 1]) : -1;
-            int lo = hi >= 0 ? hex_digit(s.p[i + 2]) : -1;
+            int hi = i + 2 < s.n ? hex_value(s.p[i + 1]) : -1;
+            int lo = hi >= 0 ? hex_value(s.p[i + 2]) : -1;
             if (lo < 0)
                 return STR_NULL;
             c = (char)(hi << 4 | lo);

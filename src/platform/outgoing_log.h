@@ -65,8 +65,8 @@ size_t outgoing_log_found(const struct outgoing_log *log);
 /* Was this being done when an earlier process died?  True at most once for each record. */
 bool outgoing_log_was_cut_off(struct outgoing_log *log, struct str what);
 
-/* @rec has not begun.  @recorded runs later, once, unless outgoing_log_end() or _leave() comes
- * first. */
+/* @rec has not begun.  @recorded runs later, once, unless outgoing_log_end() or
+ * outgoing_log_leave() comes first. */
 void outgoing_log_begin(struct outgoing_log *log, struct outgoing_record *rec,
                         const struct outgoing_entry *e, outgoing_recorded_cb *recorded);
 /* Something about it has changed: its record is written again, and again recorded() runs. */

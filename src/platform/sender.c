@@ -1,8 +1,8 @@
 /* sender.c - design.  (sender.h has the contract, sender_try.c the tries.)
  *
- * Three things decide when something leaves: its lane (outbox.h), its record (outgoing_log.h) and
- * the adapter's write().  The record is begun when the order comes, beside the wait for the lane, so
- * that a lane that has waited costs no second wait for the disk. */
+ * Three things decide when something leaves: its lane (outbox.h), its record (outgoing_log.h)
+ * and the adapter's write().  The record is begun when the order comes, beside the wait for the
+ * lane, so that a lane that has waited costs no second wait for the disk. */
 #include <stdio.h>
 #include <stdlib.h>
 #include "base/log.h"

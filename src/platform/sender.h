@@ -6,12 +6,11 @@
  * the words the gateway's side acts on.  The adapter says what a request looks like (write) and
  * what an answer means (read).
  *
- *      sender_act() --> lane --its turn, and its record is on disk--> write() --GO--> request
- *                        ^                                              |                |
- *                        '---- AGAIN: its old place, after a while -----+---- read() <---'
- *                                                                       |       |
- *        host_result() <--- REFUSED, FAILED, UNKNOWN, or DONE with ------+-------'
- *                           its last part (else: write() the next one)
+ *      sender_act() --> lane --its turn, its record on disk--> write() --> request --> read()
+ *                        ^                                       |                       |
+ *                        '---- AGAIN: its old place, later <-----+-----------------------+
+ *                              DONE: write() the next part <-----------------------------+
+ *        host_result() <------ DONE with its last part, REFUSED, FAILED, UNKNOWN <-------'
  *
  * A thing on its way is a struct outgoing inside a struct of the adapter's, which holds what
  * write() needs.  It belongs to the sender from sender_act() or sender_ask() until ops->free().  It
@@ -60,9 +59,9 @@ struct sender_request { /* filled by write(), wiped by the sender */
     struct buf url, body;
     const char *headers[4]; /* lines; borrowed from the adapter; NULL ones are skipped */
     bool no_body;           /* else an empty one is sent as such */
-    bool
-        once; /* must not happen twice: never repeated once it may have been acted upon.  False: twice
-                * is once (a read, an edit, a message with a key of its own) */
+    /* It must not happen twice: never repeated once it may have been acted upon.  False: twice is
+     * once (a read, an edit, a message with a key of its own). */
+    bool once;
     int64_t timeout_ms; /* 0: 15 s */
 };
 
@@ -72,7 +71,7 @@ enum sender_end {
     SENDER_DONE,    /* this part is done */
     SENDER_AGAIN,   /* not done: the same again in wait_ms */
     SENDER_HOLD,    /* write() only: not before sender_resume() */
-    SENDER_REWRITE, /* not done, but there is another way (it moved; as plain text): write() it anew, now */
+    SENDER_REWRITE, /* not done, but there is another way (elsewhere, plain text): write() anew */
     SENDER_REFUSED, /* not done, and the same would be refused again */
     SENDER_FAILED,  /* not done, and not tried any longer; the same may work in a while */
 };

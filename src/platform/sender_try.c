@@ -1,10 +1,10 @@
 /* sender_try.c - one thing on its way: its tries, and how they end.  (sender.h has the contract.)
  *
- * The question after every failure is whether the platform may have acted.  A request that never got
- * through and one the platform put off have not been acted upon; a lost answer may have been.  What
- * must happen only once ends there as "unknown"; anything else is repeated, and remembers (maybe)
- * that it may be there already.  A part that was delivered makes every later failure an "unknown"
- * too, because asking for it all again would repeat that part. */
+ * The question after every failure is whether the platform may have acted.  A request that never
+ * got through and one the platform put off have not been acted upon; a lost answer may have
+ * been.  What must happen only once ends there as "unknown"; anything else is repeated, and
+ * remembers (maybe) that it may be there already.  A part that was delivered makes every later
+ * failure an "unknown" too, because asking for it all again would repeat that part. */
 #include <assert.h>
 #include <stdio.h>
 #include <stdlib.h>

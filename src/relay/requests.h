@@ -5,8 +5,8 @@
  * that one has gone, to the instance's receiver, or, for as long as the client still waits, to the
  * next one.
  *
- * Whoever acts keeps on disk what must not happen twice (the platforms' sender), and reports what was
- * cut off at the next start through relay_cut_off(): whoever still waits for it is told, once.
+ * Whoever acts keeps on disk what must not happen twice (the platforms' sender), and reports what
+ * was cut off at the next start through relay_cut_off(): whoever still waits for it is told, once.
  */
 #pragma once
 #include "base/err.h"

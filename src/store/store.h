@@ -371,9 +371,9 @@ static inline void store_scan_free(struct store *st, struct store_scan *s)
  * store. */
 void store_close(struct store *st); /* NULL is fine */
 
-/* An op belongs to the store until done(), so an owner that goes earlier leaves the object around the
- * op behind: done() still runs, calls store_take_back() and frees it; where the store is closed
- * first, @release does. */
+/* An op belongs to the store until done(), so an owner that goes earlier leaves the object
+ * around the op behind: done() still runs, calls store_take_back() and frees it; where the store
+ * is closed first, @release does. */
 struct store_left { /* embedded beside the op */
     struct store_left *next, **prev;
     void (*release)(struct store_left *l, const struct store_ops *ops);

@@ -1,14 +1,13 @@
 /* discord_priv.h - the parts of the Discord adapter, for its own files only.
  *
- *      discord.c    open, close, status                       send.c       actions -> the sender
- *      start.c      how many shards, when each may begin      rest.c       requests, limits, questions
- *      events.c     gateway events -> host_accept()           errors.c     refusals in words
- *      hold.c       messages that wait for something          bookmarks.c  what survives a restart
- *      sight.c      who can see which channel                 backfill.c   what a lost session missed
- *      webhook.c    interactions -> vault and mailbox         reply.c      answers through tokens
+ *      discord.c  open, close, status                     send.c       actions -> the sender
+ *      start.c    how many shards, when each may begin    rest.c       requests and questions
+ *      events.c   gateway events -> host_accept()         errors.c     refusals in words
+ *      hold.c     messages that wait for something        bookmarks.c  what survives a restart
+ *      sight.c    who can see which channel               backfill.c   what a lost session missed
+ *      webhook.c  interactions -> vault and mailbox       reply.c      answers through tokens
  *
- *      interaction.c, gateway.c, limits.c, cache.c, normalize.c and permissions.c know nothing of
- *      these.
+ * The others (interaction, gateway, limits, cache, normalize, permissions) know nothing of these.
  */
 #pragma once
 #include "base/list.h"

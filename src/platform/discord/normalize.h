@@ -3,11 +3,10 @@
  * Pure: the message, what the cache knows and who we are go in, an event comes out, or the reason
  * why there is none.
  *
- *      | where              | chat_id | chat_type | thread_id | parent_chat_id | scope_id |
- * route_key | | channel of a guild | channel | group     | -         | -              | guild    |
- * guild     | | thread, forum post | thread  | thread    | thread    | its channel    | guild    |
- * guild     | | direct message     | channel | dm        | -         | -              | -        |
- * dm:<user> |
+ *      where               chat_id  chat_type  thread_id  parent_chat_id  scope_id  route_key
+ *      channel of a guild  channel  group      -          -               guild     guild
+ *      thread, forum post  thread   thread     thread     its channel     guild     guild
+ *      direct message      channel  dm         -          -               -         dm:<user>
  *
  * Speech is a message of type 0 (default), 19 (reply), 20 and 23 (an application's answer to a
  * command).  Everything else Discord calls a message - joins, pins, boosts, thread starters, polls
@@ -36,9 +35,8 @@ enum discord_verdict {
     DISCORD_NEED_CHANNEL, /* the same for the channel */
 };
 
-struct
-    discord_normalize_out { /* strs of the event are borrowed from the message, the cache and this */
-    struct event ev;
+struct discord_normalize_out {
+    struct event ev; /* its strs are borrowed from the message, the cache and this */
     uint64_t message_id, channel_id, guild_id, user_id; /* set unless malformed */
     struct str nick;   /* the author's in this guild; absent: none, or not told */
     struct json roles; /* the same; absent: not told */

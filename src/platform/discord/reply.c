@@ -1,4 +1,4 @@
-/* hook.c - messages that go out through an interaction's token.  (discord_priv.h has the calls.)
+/* reply.c - messages that go out through an interaction's token.  (discord_priv.h has the calls.)
  *
  * The first one edits the "thinking ..." the person sees, later ones follow it.  The token is read
  * from the vault when the request is made and lives in that request's path, nowhere else. */

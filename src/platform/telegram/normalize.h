@@ -4,15 +4,17 @@
  * does not look as documented is left out or ignored, never trusted.
  *
  * What becomes what:
- *      private -> dm, group and supergroup -> group, with topics -> forum, channel -> channel
- *      thread_id is the forum topic; the General topic has none
- *      photo, voice, file, ... -> message_type and a short note in the text: a Telegram file can
- * only be fetched with the bot's token, which never leaves bellhop
- *      "/help@my_bot x" -> "/help x"; a command for another bot is nobody's
- *      an edit is a new event whose text says so ("[edited] ..."); edited commands, and edits that
- *          change no text (live locations, buttons), are ignored
- *      joins, pins and other service messages are ignored, and so is what we said ourselves
- */
+ *
+ *      private              dm
+ *      group, supergroup    group; with topics: forum, thread_id is the topic (General has none)
+ *      channel              channel
+ *      photo, voice, file   message_type and a short note in the text
+ *      "/help@my_bot x"     "/help x"; a command for another bot is nobody's
+ *      an edit              a new event whose text says so: "[edited] ..."
+ *
+ * A Telegram file can only be fetched with the bot's token, which never leaves bellhop.  Ignored
+ * are edited commands, edits that change no text (live locations, buttons), joins, pins and other
+ * service messages, and what we said ourselves. */
 #pragma once
 #include "base/arena.h"
 #include "base/json.h"

@@ -1,7 +1,7 @@
 /* telegram_priv.h - what the files of this folder share.
  *
  *      telegram.c  the bot: configuration, opening, closing, status
- *      poll.c      who we are, webhook or not, getUpdates; the life of the connection (a state machine)
+ *      poll.c      who we are, webhook or not, getUpdates: the life of the connection
  *      deliver.c   the updates of one getUpdates, until every one of them is accepted
  *      webhook.c   the same updates, brought by Telegram
  *      take.c      an update -> normalize.c -> host_accept()

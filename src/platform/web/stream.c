@@ -1,9 +1,7 @@
 /* stream.c - chats in memory, and the pages that listen to them.
  *
- *      GET events --no last id----------------------------> LIVE     told of every change from now
- * on
- *           '------last id--> CATCHING UP --all written--> LIVE     (history.c reads what it
- * missed)
+ *      GET events --no last id---------------------------> LIVE   told of every change from now on
+ *           '------last id--> CATCHING UP --all written--> LIVE   recall.c reads what it missed
  *
  * A page opens its stream first and reads the history afterwards, so it misses nothing in between;
  * it drops what it is told twice by id and rev.  A browser allows six connections per host: a

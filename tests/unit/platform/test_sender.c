@@ -1,5 +1,6 @@
-/* Promises of platform/sender.h and platform/outgoing_log.h: a platform of our own that says "notes",
- * over a real HTTP server and a real SQLite.  The server answers as the test says, by what is asked. */
+/* Promises of platform/sender.h and platform/outgoing_log.h: a platform of our own that says
+ * "notes", over a real HTTP server and a real SQLite.  The server answers as the test says, by
+ * what is asked. */
 #include "unit.h"
 #include "net/net_test.h"
 
