@@ -48,6 +48,7 @@ struct gate_instance {            /* what the gate knows of one instance */
     struct map principals;        /* platform, or "*" -> struct gate_admission */
     struct map policies;          /* platform -> struct gate_policy */
     struct gate_owner *owners;    /* everybody linked to it */
+    uint32_t life;                /* how often this name was given up: see tenancy/grants.h */
     bool default_require_address; /* its tenant's wish where it has no policy */
     bool gone;                    /* revoked: it is no candidate */
 };

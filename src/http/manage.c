@@ -196,21 +196,10 @@ static const char *op_dm_default(struct manage_call *c, struct json doc)
     return NULL;
 }
 
-/* What waited for an instance that is gone is nobody's: who takes the name next must not
- * read it. */
-static void on_deprovisioned(void *ctx, enum bh_err err, const char *why)
-{
-    struct manage_call *c = ctx;
-
-    if (err == BH_OK)
-        relay_mailbox_purge(c->f->relay, str_of(c->tenant), str_of(c->instance));
-    on_done(c, err, why);
-}
-
 static const char *op_deprovision(struct manage_call *c, struct json doc)
 {
     (void)doc;
-    grant_deprovision(c->f->facts, manage_who(c), on_deprovisioned, c);
+    grant_deprovision(c->f->facts, manage_who(c), on_done, c);
     return NULL;
 }
 

@@ -15,6 +15,7 @@
 #include "relay/instance.h"
 #include "relay/interrupt.h"
 #include "relay/judge.h"
+#include "relay/life.h"
 #include "relay/linking.h"
 #include "relay/log_limit.h"
 #include "relay/pump.h"
@@ -220,6 +221,9 @@ static enum bh_err take_copy(struct intake *in, struct instance *i)
 static void deliver(struct intake *in, const struct gate_instance *to)
 {
     struct instance *i = instance_get(in->relay, to->tenant, to->instance);
+
+    if (i != NULL && i->life != to->life)
+        life_follow(i, to->life);
     enum bh_err err = i != NULL ? take_copy(in, i) : BH_REFUSED;
 
     if (err != BH_OK) {

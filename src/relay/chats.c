@@ -164,6 +164,7 @@ static void store_chat(struct known_chat *c)
     jw_kstr(&w, "bot", str_of(c->bot));
     if (*c->scope != '\0')
         jw_kstr(&w, "scope", str_of(c->scope));
+    jw_ki64(&w, "box", c->inst->box);
     jw_end_obj(&w);
     c->stored = true;
     c->pins++; /* until on_stored() */
@@ -208,6 +209,19 @@ struct known_chat *chats_note(struct instance *i, const struct event *ev)
     return c;
 }
 
+bool chats_is_current(const struct known_chat *c)
+{
+    return memcmp(c->bytes, &c->inst->box, sizeof c->inst->box) == 0;
+}
+
+/* Records of older databases name no mailbox: they are of the first life. */
+bool chats_record_counts(const struct instance *i, struct json doc)
+{
+    int64_t box;
+
+    return json_as_i64(json_get(doc, "box"), &box) ? box == i->box : i->life == 0;
+}
+
 static void on_record(void *ctx, struct str key, struct str value)
 {
     struct relay *r = ctx;
@@ -220,8 +234,13 @@ static void on_record(void *ctx, struct str key, struct str value)
     struct instance *i = instance_find(r, tenant, name);
     if (i == NULL || chats_find_on(i, platform, rest) != NULL)
         return;
-    struct known_chat *c = make(i, platform, rest);
     bool ok = json_parse(r->json, value, &doc);
+    if (ok && !chats_record_counts(i, doc)) {
+        struct store_kv item = {.verb = KV_DELETE, .ns = CHATS_NS, .key = key};
+        store_put(r->env.store, &item, 1, false, NULL, NULL);
+        return;
+    }
+    struct known_chat *c = make(i, platform, rest);
     c->bot = str_dup(ok ? json_str(doc, "bot") : STR(""));
     c->scope = str_dup(ok ? json_str(doc, "scope") : STR(""));
     c->stored = true;

@@ -1,13 +1,15 @@
 /* chats.h - which chats an instance was delivered something from: the ground of the guard.
  *
  * Kept for good (namespace "chat", key tenant \x1f instance \x1f platform \x1f chat id, value
- * {"bot":...,"scope":...}): an agent may answer long after, and after a restart of either side.
+ * {"bot":...,"scope":...,"box":...}): an agent may answer long after, and after a restart of either
+ * side.
  *
  * In memory a chat lives as long as the relay, unless strangers can make as many as they like: on a
  * platform with secret_chats only the last limits.max_chats are kept, and the guard lets
  * whoever holds the bot's route answer in the others.  A chat that is pinned stays. */
 #pragma once
 #include "base/err.h"
+#include "base/json.h"
 #include "base/list.h"
 #include "base/str.h"
 
@@ -36,6 +38,10 @@ void chats_free(struct chats *t);        /* NULL is fine */
 
 /* @ev goes to @i.  NULL when it names no chat. */
 struct known_chat *chats_note(struct instance *i, const struct event *ev);
+/* False: of a life of the name that is over (life.h), and only remembered because of a pin. */
+bool chats_is_current(const struct known_chat *c);
+/* The same of a chat's record: @doc is its value. */
+bool chats_record_counts(const struct instance *i, struct json doc);
 /* The platform heard from last comes first; NULL: never delivered. */
 struct known_chat *chats_find(const struct instance *i, struct str chat_id);
 struct known_chat *chats_find_on(const struct instance *i, struct str platform, struct str chat_id);

@@ -140,7 +140,7 @@ void delivery_add(struct instance *i, const struct delivery_spec *spec, struct a
     r->deliveries->next_id = spec->id + 1;
     r->deliveries->volatile_bytes += spec->frame.n;
     list_append(&i->mb.held, &d->link);
-    if (i->record_done != 0)
+    if (instance_is_recorded(i))
         submit(d);
 }
 

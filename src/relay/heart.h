@@ -25,6 +25,7 @@ struct interrupts;
 struct json_parser;
 struct judge;
 struct linkings;
+struct lives;
 struct pump;
 struct rates;
 struct requests;
@@ -49,6 +50,7 @@ struct relay {
     struct json_parser *json; /* one frame, or one record, at a time */
     struct dedup dedup;
     struct instances *instances;
+    struct lives *lives;
     struct sessions *sessions;
     struct accepts *accepts;
     struct deliveries *deliveries;

@@ -1,16 +1,19 @@
 /* instance.c - design.  (instance.h has the contract.)
  *
  * Mailbox numbers are handed out in order of appearance and never used again, so a row always
- * belongs to the instance it was written for.  A row whose number no record knows cannot happen as
- * long as records are written first; if a database was tampered with, such rows are left alone. */
+ * belongs to the instance, and the life, it was written for.  A row whose number neither a
+ * record nor "retired" knows cannot happen as long as records are written first; if a database
+ * was tampered with, such rows are left alone. */
 #include "relay/instance.h"
-#include <assert.h>
+#include <inttypes.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include "base/json.h"
 #include "base/jw.h"
 #include "relay/delivery.h"
 #include "relay/fetch.h"
 #include "relay/heart.h"
+#include "relay/life.h"
 #include "relay/retry.h"
 #include "relay/session.h"
 #include "relay/turn.h"
@@ -117,6 +120,7 @@ static struct instance *make(struct relay *r, struct str key, size_t tenant_n, u
     i->tenant_n = (uint16_t)tenant_n;
     i->name_n = (uint16_t)key.n;
     i->shown_state = "never";
+    i->box_version = 1;
     list_init(&i->link);
     list_init(&i->sessions);
     list_init(&i->orphans);
@@ -143,6 +147,7 @@ struct instance *instance_get(struct relay *r, struct str tenant, struct str nam
     if (i != NULL || r->instances->next_box > MAX_BOX)
         return i;
     i = make(r, key, tenant.n, r->instances->next_box);
+    i->life = life_now(r, tenant, name);
     instance_record(i);
     return i;
 }
@@ -152,14 +157,16 @@ struct instance *instance_get(struct relay *r, struct str tenant, struct str nam
 static void on_recorded(void *ctx, enum bh_err err)
 {
     struct instance *i = ctx;
-    bool first = i->record_done == 0;
+    bool was_recorded = instance_is_recorded(i);
     uint32_t version = i->record_writing;
 
     i->record_writing = 0;
     i->relay->instances->writing--;
     if (err == BH_OK)
         i->record_done = version;
-    if (first)
+    if (instance_is_recorded(i))
+        i->retiring_box = 0;
+    if (!was_recorded && (err != BH_OK || instance_is_recorded(i)))
         delivery_record_done(i, err);
     if (err != BH_OK)
         retry_want(i);
@@ -170,23 +177,36 @@ static void on_recorded(void *ctx, enum bh_err err)
         turn_want(i->relay);
 }
 
-void instance_record_retry(struct instance *i)
+static void write_record(const struct instance *i, struct buf *out)
 {
-    struct buf value = BUF_INIT;
-    struct jw w = jw_begin(&value);
+    struct jw w = jw_begin(out);
 
-    if (i->record_writing != 0 || i->record_want == i->record_done)
-        return;
-    i->record_writing = i->record_want;
-    i->relay->instances->writing++;
     jw_obj(&w);
     jw_ki64(&w, "box", i->box);
     jw_kbool(&w, FIELD_ASLEEP, i->sleep.asleep);
     jw_ki64(&w, FIELD_ASLEEP_SINCE, i->sleep.since_ms);
     jw_kbool(&w, "seen", i->seen);
+    if (i->life != 0)
+        jw_ki64(&w, "life", i->life);
     jw_end_obj(&w);
-    struct store_kv item = {KV_PUT, NS, instance_key(i), buf_str(&value)};
-    store_put(i->relay->env.store, &item, 1, true, on_recorded, i);
+}
+
+void instance_record_retry(struct instance *i)
+{
+    struct buf value = BUF_INIT;
+    char retired[9] = "";
+
+    if (i->record_writing != 0 || i->record_want == i->record_done)
+        return;
+    i->record_writing = i->record_want;
+    i->relay->instances->writing++;
+    write_record(i, &value);
+    snprintf(retired, sizeof retired, "%08" PRIx32, i->retiring_box);
+    const struct store_kv items[] = {
+        {.verb = KV_PUT, .ns = NS, .key = instance_key(i), .value = buf_str(&value)},
+        {.verb = KV_PUT, .ns = LIFE_RETIRED, .key = str_of(retired), .value = STR("{}")},
+    };
+    store_put(i->relay->env.store, items, i->retiring_box != 0 ? 2 : 1, true, on_recorded, i);
     buf_done(&value);
 }
 
@@ -202,6 +222,42 @@ void instance_seen(struct instance *i)
         return;
     i->seen = true;
     instance_record(i);
+}
+
+void instance_reserve_box(struct relay *r, uint32_t box)
+{
+    if (box >= r->instances->next_box && box <= MAX_BOX)
+        r->instances->next_box = box + 1;
+}
+
+static void new_box(struct instance *i)
+{
+    struct instances *t = i->relay->instances;
+
+    if (t->next_box > MAX_BOX) {
+        log_error(NULL, "no mailbox number is left: tenant=%.*s instance=%.*s keeps its own",
+                  STR_FMT(instance_tenant(i)), STR_FMT(instance_id(i)));
+        return;
+    }
+    if (instance_is_recorded(i)) /* else no row was ever written with it */
+        i->retiring_box = i->box;
+    t->by_box[i->box] = NULL;
+    set_box(t, i, t->next_box);
+}
+
+void instance_begin_life(struct instance *i, uint32_t life)
+{
+    new_box(i);
+    wake_done(i);
+    wake_init(&i->wake);
+    sleep_load(i, false, 0);
+    i->life = life;
+    i->seen = i->forgot_chats = false;
+    i->last_inbound_ms = i->last_outbound_ms = 0;
+    i->park_mark = 0;
+    i->box_version = i->record_want + 1;
+    instance_record(i);
+    instance_touch(i);
 }
 
 /* ---- state ---- */
@@ -249,7 +305,7 @@ static void on_record(void *ctx, struct str key, struct str value)
 {
     struct relay *r = ctx;
     struct json doc;
-    int64_t box, since_ms = 0;
+    int64_t box, life, since_ms = 0;
     ptrdiff_t at = str_find(key, '\x1f');
 
     if (at <= 0 || key.n > 2 * NAME_MAX_BYTES + 1 || !json_parse(r->json, value, &doc) ||
@@ -261,22 +317,25 @@ static void on_record(void *ctx, struct str key, struct str value)
     json_as_i64(json_get(doc, FIELD_ASLEEP_SINCE), &since_ms);
     sleep_load(i, json_as_bool(json_get(doc, FIELD_ASLEEP), false), since_ms);
     i->seen = json_as_bool(json_get(doc, "seen"), false);
+    i->life = json_as_i64(json_get(doc, "life"), &life) && life > 0 ? (uint32_t)life : 0;
     i->record_want = i->record_done = 1;
     i->shown_state = instance_state(i);
 }
 
 struct loading {
-    const struct instances *instances;
+    struct relay *relay;
     uint64_t strangers;
 };
 
 static void on_row(void *ctx, const struct store_row *row)
 {
     struct loading *l = ctx;
-    struct instance *i = row->box < l->instances->n_boxes ? l->instances->by_box[row->box] : NULL;
+    const struct instances *t = l->relay->instances;
+    struct instance *i = row->box < t->n_boxes ? t->by_box[row->box] : NULL;
 
     if (i == NULL) {
-        l->strangers++;
+        if (!life_take_row(l->relay, row->box, row->id))
+            l->strangers++;
         return;
     }
     size_t bytes = row->frame_bytes <= SLOT_MAX_BYTES ? row->frame_bytes : SLOT_MAX_BYTES;
@@ -291,12 +350,16 @@ static void on_row(void *ctx, const struct store_row *row)
 
 enum bh_err instances_load(struct relay *r)
 {
-    struct loading l = {.instances = r->instances};
+    struct loading l = {.relay = r};
     struct store *st = r->env.store;
     enum bh_err err = st->ops->load_records(st, NS, on_record, r);
 
     if (err == BH_OK)
+        err = life_load(r);
+    if (err == BH_OK)
         err = st->ops->load_rows(st, on_row, &l);
+    if (err == BH_OK)
+        life_loaded(r);
     if (l.strangers != 0)
         log_error(NULL, "rows of no known mailbox are left alone: rows=%llu",
                   (unsigned long long)l.strangers);

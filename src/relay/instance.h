@@ -1,11 +1,12 @@
 /* instance.h - one agent of one tenant: its record in the store, its state in one word.
  *
  * The record (namespace "instance", key tenant \x1f instance) holds the mailbox's number, whether
- * it sleeps, and whether it was ever here.  It is written one version at a time:
+ * it sleeps, whether it was ever here, and which life of the name that is (life.h).  It is written
+ * one version at a time:
  *
  *      record_want     the version memory has
  *      record_writing  the version under way; 0: none
- *      record_done     the version on disk; 0: none yet, so no delivery is written either
+ *      record_done     the version on disk; 0: none yet
  */
 #pragma once
 #include "base/bucket.h"
@@ -35,8 +36,11 @@ struct instance {             /* one agent of one tenant; lives as long as the r
     struct fetch *fetch[2];      /* owned; [0] is being used up, [1] is the read-ahead */
     const char *shown_state;     /* what outside->changed() was told last */
     int64_t last_inbound_ms, last_outbound_ms; /* wall; 0: never */
-    uint32_t box;
+    uint32_t box;                              /* its mailbox's number */
+    uint32_t retiring_box; /* the one before, until "retired" has it on disk; 0: none */
+    uint32_t life;         /* of the name: life.h */
     uint32_t record_want, record_writing, record_done; /* versions of its record: instance.h */
+    uint32_t box_version;                              /* the first version that has @box */
     uint32_t park_mark; /* newest session number when a delivery was last parked */
     uint16_t tenant_n, name_n;
     bool seen;          /* it has shaken hands at least once */
@@ -58,6 +62,13 @@ static inline struct str instance_id(const struct instance *i)
     return str_make(i->name + i->tenant_n + 1, (size_t)i->name_n - i->tenant_n - 1);
 }
 
+/* True when its record, with its mailbox's number, is on disk: else no delivery is written
+ * either. */
+static inline bool instance_is_recorded(const struct instance *i)
+{
+    return i->record_done >= i->box_version;
+}
+
 struct instances *instances_new(void);
 enum bh_err instances_load(struct relay *r); /* at start: the records, then the rows */
 void instances_free(struct instances *t);    /* NULL is fine */
@@ -68,7 +79,11 @@ struct instance *instance_get(struct relay *r, struct str tenant, struct str nam
 struct instance *instance_find(struct relay *r, struct str tenant,
                                struct str name); /* NULL: none */
 
-void instance_seen(struct instance *i);   /* a handshake */
+void instance_seen(struct instance *i); /* a handshake */
+/* Somebody else holds the name from now on: nothing is known of it, and its mailbox is another one.
+ * For life.c, which has seen to the rest. */
+void instance_begin_life(struct instance *i, uint32_t life);
+void instance_reserve_box(struct relay *r, uint32_t box); /* while starting: it is not given out */
 void instance_record(struct instance *i); /* what its record holds has changed: write it */
 void instance_record_retry(struct instance *i);
 bool instance_any_writing(const struct relay *r); /* some record is on its way to the disk */

@@ -63,7 +63,7 @@ static struct known_chat *recall(struct interrupts *t, struct str tenant, struct
 
     for (size_t way = 0; t->sets != NULL && way < WAYS; way++) {
         const struct way *w = &t->sets[(hash >> 8) % SETS][way];
-        if (w->hash == hash)
+        if (w->hash == hash && chats_is_current(w->chat))
             return w->chat;
     }
     return NULL;

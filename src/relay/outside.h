@@ -1,4 +1,5 @@
-/* outside.h - the world as the heart sees it: outlets it can speak through, and nothing behind them.
+/* outside.h - the world as the heart sees it: outlets it can speak through, and nothing behind
+ * them.
  *
  *      heart --outside->act()--> whoever serves the outlet --relay_result()--> heart
  *

@@ -16,6 +16,7 @@
 #include "relay/instance.h"
 #include "relay/interrupt.h"
 #include "relay/judge.h"
+#include "relay/life.h"
 #include "relay/linking.h"
 #include "relay/pump.h"
 #include "relay/rate.h"
@@ -79,6 +80,7 @@ static void build(struct relay *r)
     r->json = json_parser_new();
     dedup_init(&r->dedup);
     r->instances = instances_new();
+    r->lives = lives_new();
     r->sessions = sessions_new();
     r->accepts = accepts_new();
     r->deliveries = deliveries_new(r);
@@ -111,6 +113,7 @@ enum bh_err relay_open(const struct relay_env *env, const struct relay_limits *l
         return err;
     }
     sessions_listen(r);
+    lives_listen(r);
     interrupts_listen(r);
     *ret_r = r;
     return BH_OK;
@@ -145,6 +148,7 @@ void relay_free(struct relay *r)
     chats_free(r->chats);
     pump_free(r->pump);
     instances_free(r->instances);
+    lives_free(r->lives);
     interrupts_free(r->interrupts);
     linkings_free(r->linkings);
     judge_free(r->judge);

@@ -281,6 +281,12 @@ void requests_adopt(struct session *s)
     }
 }
 
+void requests_forget(struct instance *i)
+{
+    list_each (&i->orphans, it, nxt)
+        request_end(i->relay->requests, list_entry(it, struct request, owner));
+}
+
 /* ---- what an earlier process was cut off in ---- */
 
 /* NULL: nobody can be waiting for it. */

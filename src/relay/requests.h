@@ -13,6 +13,7 @@
 #include "base/list.h"
 #include "core/frame.h"
 
+struct instance;
 struct relay;
 struct requests;
 struct session;
@@ -27,4 +28,6 @@ void requests_free(struct requests *q);     /* NULL is fine; nobody is answered 
 void requests_start(struct session *s, const struct frame *f);
 void requests_answer_all(struct relay *r); /* at the end of a turn: the results that came in it */
 void requests_orphan(struct session *s);   /* it leaves */
-void requests_adopt(struct session *s);    /* it receives: results that found nobody go to it */
+void requests_forget(
+    struct instance *i); /* nobody takes the results of those whose session has gone */
+void requests_adopt(struct session *s); /* it receives: results that found nobody go to it */

@@ -16,6 +16,7 @@
 #include "relay/heart.h"
 #include "relay/instance.h"
 #include "relay/line_reader.h"
+#include "relay/life.h"
 #include "relay/log_limit.h"
 #include "relay/pulse.h"
 #include "relay/pump.h"
@@ -256,6 +257,7 @@ struct session *session_open(struct relay *r, const struct gateway *gw, struct w
 
     if (i == NULL)
         return NULL;
+    life_follow(i, life_now(r, instance_tenant(i), instance_id(i)));
     s = xcalloc(1, sizeof *s);
     *s = (struct session){.log = {log_prefix}, .inst = i, .wire = wire, .gw = gw};
     s->number = ++r->sessions->newest;

@@ -26,9 +26,10 @@ struct show {
 
 struct roster { /* the chats of one instance, on their way from the store */
     struct store_scan op;
-    struct list link;    /* shows->rosters */
-    struct relay *relay; /* borrowed */
-    struct buf prefix;   /* owned; what @op looks for */
+    struct list link;      /* shows->rosters */
+    struct relay *relay;   /* borrowed */
+    struct instance *inst; /* borrowed; NULL: there is none */
+    struct buf prefix;     /* owned; what @op looks for */
     chat_line_cb *each;
     accepted_cb *done;
     void *ctx;
@@ -152,7 +153,8 @@ static void show_chat(struct roster *o, const struct store_record *record)
     struct json doc;
 
     if (!str_split(&rest, '\x1f', &line.platform) || rest.p == NULL ||
-        !json_parse(o->relay->json, record->value, &doc))
+        !json_parse(o->relay->json, record->value, &doc) || o->inst == NULL ||
+        !chats_record_counts(o->inst, doc))
         return;
     line.chat_id = rest;
     line.bot = json_str(doc, "bot");
@@ -177,6 +179,7 @@ void relay_chats_show(struct relay *r, struct str tenant, struct str instance, s
     struct roster *o = xcalloc(1, sizeof *o);
 
     *o = (struct roster){.relay = r, .each = each, .done = done, .ctx = ctx};
+    o->inst = instance_find(r, tenant, instance);
     buf_printf(&o->prefix, "%.*s\x1f%.*s\x1f", STR_FMT(tenant), STR_FMT(instance));
     list_init(&o->link);
     list_append(&r->shows->rosters, &o->link);
@@ -189,34 +192,11 @@ void relay_chats_show(struct relay *r, struct str tenant, struct str instance, s
 
 /* ---- purge, take and redrive ---- */
 
-uint64_t relay_mailbox_purge(struct relay *r, struct str tenant, struct str instance)
+/* What waits up to @up_to, parked or not, is settled; how many that were. */
+static uint64_t settle(struct instance *i, uint64_t up_to)
 {
-    struct instance *i = instance_find(r, tenant, instance);
     uint64_t n = 0;
 
-    if (i == NULL)
-        return 0;
-    for (uint32_t at = 0; at < i->mb.n; at++) {
-        struct slot *slot = mailbox_at(&i->mb, at);
-        if ((slot->flags & SLOT_GONE) != 0)
-            continue;
-        delivery_settle(i, slot);
-        n++;
-    }
-    mailbox_tidy(&i->mb);
-    r->n.purged += n;
-    log_info(NULL, "mailbox purged: tenant=%.*s instance=%.*s entries=%llu",
-             STR_FMT(instance_tenant(i)), STR_FMT(instance_id(i)), (unsigned long long)n);
-    return n;
-}
-
-uint64_t relay_mailbox_take(struct relay *r, struct str tenant, struct str instance, uint64_t up_to)
-{
-    struct instance *i = instance_find(r, tenant, instance);
-    uint64_t n = 0;
-
-    if (i == NULL)
-        return 0;
     for (uint32_t at = 0; at < i->mb.n && mailbox_at(&i->mb, at)->id <= up_to; at++) {
         struct slot *slot = mailbox_at(&i->mb, at);
         if ((slot->flags & SLOT_GONE) != 0)
@@ -225,6 +205,26 @@ uint64_t relay_mailbox_take(struct relay *r, struct str tenant, struct str insta
         n++;
     }
     mailbox_tidy(&i->mb);
+    return n;
+}
+
+uint64_t relay_mailbox_purge(struct relay *r, struct str tenant, struct str instance)
+{
+    struct instance *i = instance_find(r, tenant, instance);
+    uint64_t n = i != NULL ? settle(i, UINT64_MAX) : 0;
+
+    r->n.purged += n;
+    if (i != NULL)
+        log_info(NULL, "mailbox purged: tenant=%.*s instance=%.*s entries=%llu",
+                 STR_FMT(instance_tenant(i)), STR_FMT(instance_id(i)), (unsigned long long)n);
+    return n;
+}
+
+uint64_t relay_mailbox_take(struct relay *r, struct str tenant, struct str instance, uint64_t up_to)
+{
+    struct instance *i = instance_find(r, tenant, instance);
+    uint64_t n = i != NULL ? settle(i, up_to) : 0;
+
     r->n.acked += n;
     return n;
 }

@@ -36,6 +36,9 @@ static void change_free(struct change *c)
         buf_done(&c->items[i].value);
     }
     free(c->items);
+    for (size_t i = 0; i < c->n_held; i++)
+        free(c->held[i]);
+    free(c->held);
     free(c);
 }
 
@@ -66,6 +69,8 @@ static void finish(struct change *c)
     list_remove(&c->link);
     if (c->subject != NULL)
         map_del(&f->busy, str_of(c->subject));
+    for (size_t i = 0; i < c->n_held; i++)
+        map_del(&f->busy, str_of(c->held[i]));
     if (!list_is_empty(&f->changes))
         start_later(f);
     if (c->done != NULL)
@@ -110,13 +115,19 @@ static void start(struct facts *f, struct change *c)
         write_items(f, c);
 }
 
+static bool may_start(const struct facts *f, const struct change *c)
+{
+    return (c->subject == NULL || map_get(&f->busy, str_of(c->subject)) == NULL) &&
+           (c->may_start == NULL || c->may_start(f, c));
+}
+
 void facts_start_changes(struct timer *t)
 {
     struct facts *f = container_of(t, struct facts, start);
 
     list_each (&f->changes, it, nxt) {
         struct change *c = list_entry(it, struct change, link);
-        if (!c->started && (c->subject == NULL || map_get(&f->busy, str_of(c->subject)) == NULL))
+        if (!c->started && may_start(f, c))
             start(f, c);
     }
 }
@@ -124,6 +135,15 @@ void facts_start_changes(struct timer *t)
 static void start_later(struct facts *f)
 {
     timer_set(f->env.clock, &f->start, 0);
+}
+
+void change_hold(struct change *c, const char *subject)
+{
+    char *mine = xstrdup(subject);
+
+    c->held = xrealloc(c->held, (c->n_held + 1) * sizeof *c->held);
+    c->held[c->n_held++] = mine;
+    map_put(&c->facts->busy, str_of(mine), c);
 }
 
 void change_submit(struct change *c, const char *subject)

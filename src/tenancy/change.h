@@ -29,6 +29,10 @@ struct change {
     struct facts *facts; /* borrowed */
     bool started;
     char *subject; /* owned; NULL: none, it waits for nobody */
+    char **held;   /* owned: subjects of others that it holds while it is under way */
+    size_t n_held;
+    /* Asked before it starts, beside its subject being free; NULL: nothing else counts. */
+    bool (*may_start)(const struct facts *f, const struct change *c);
     prepare_f *prepare;
     apply_f *apply;
     /* gateway_change.c: what was asked for; strings owned */
@@ -58,6 +62,8 @@ struct change *change_new(struct facts *f, prepare_f *prepare, apply_f *apply, f
 bool change_fail(struct change *c, enum bh_err err, const char *fmt, ...) BH_PRINTF(3, 4);
 /* The next item; fill its key, and its value unless it deletes. */
 struct change_item *change_put(struct change *c, enum store_kv_verb verb, const char *ns);
+/* While it is under way no change of @subject starts.  From prepare() only, and only a free one. */
+void change_hold(struct change *c, const char *subject);
 /* Line up; a change that has failed already only answers.  @subject is copied. */
 void change_submit(struct change *c, const char *subject);
 /* Tell the others: "what" or "what id". */

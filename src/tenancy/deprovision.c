@@ -1,25 +1,55 @@
-/* deprovision.c - the end of an instance.
+/* deprovision.c - the end of an instance, in one transaction.
  *
- *      its gateways are revoked, each in its own line of changes -> what it was granted is deleted
+ *      its gateways are revoked + what it was granted is deleted + its life is over: all or nothing
  *
- * In that order: a crash in between leaves grants that lead to nobody, never a credential that
- * outlived them. */
-#include <stdio.h>
+ * The life (record "life", key tenant \x1f instance) counts how often a name was given up.  It is
+ * what the relay goes by: mail and chats belong to one life of a name, and the next holder's are
+ * another's.  It grows with the rest, so no crash can leave a name that is free and a mailbox that
+ * still is the old one. */
 #include <stdlib.h>
 #include "base/mem.h"
+#include "bus/bus.h"
 #include "tenancy/grants_priv.h"
 
-struct ending { /* a deprovision under way */
-    struct facts *f;
-    char *tenant, *instance; /* owned */
-    size_t pending;          /* gateways still being revoked, and one for ourselves */
-    enum bh_err err;
-    char why[200];
-    facts_done_cb *done;
-    void *ctx;
+struct ending {                /* the gateways as they will be */
+    struct gateway **gateways; /* owned, until they are applied */
+    size_t n;
 };
 
-static bool prepare_end(struct facts *f, struct change *c)
+static void ending_free(void *thing)
+{
+    struct ending *e = thing;
+
+    for (size_t i = 0; i < e->n; i++)
+        gateway_free(e->gateways[i]);
+    free(e->gateways);
+    free(e);
+}
+
+/* A change of one of its gateways that is under way would write the old record over ours. */
+static bool are_gateways_free(const struct facts *f, const struct change *c)
+{
+    for (size_t i = 0; c->to != NULL && i < c->to->n; i++)
+        if (map_get(&f->busy, str_of(c->to->gateways[i]->id)) != NULL)
+            return false;
+    return true;
+}
+
+static void put_revoked(struct facts *f, struct change *c, const struct gateway *known)
+{
+    struct ending *e = c->thing;
+    struct gateway *g = gateway_copy(known);
+    struct change_item *item = change_put(c, KV_PUT, NS_GATEWAY);
+
+    g->revoked_ms = clock_wall_ms(f->env.clock);
+    gateway_wipe_secrets(g);
+    buf_add_z(&item->key, g->id);
+    gateway_write(f, g, &item->value);
+    change_hold(c, g->id);
+    e->gateways[e->n++] = g;
+}
+
+static void put_grants_away(struct facts *f, struct change *c)
 {
     struct instance *in = c->to;
     void *v;
@@ -35,61 +65,69 @@ static bool prepare_end(struct facts *f, struct change *c)
     for (size_t i = 0; map_next(&in->gate.policies, &i, &v);)
         grant_join(&change_put(c, KV_DELETE, NS_POLICY)->key, in->key,
                    str_of(((struct policy *)v)->platform), STR_NULL);
+}
+
+static void put_life(struct facts *f, struct change *c)
+{
+    struct change_item *item = change_put(c, KV_PUT, NS_LIFE);
+    struct jw w = jw_begin(&item->value);
+
+    buf_add_str(&item->key, c->to->key);
+    jw_obj(&w);
+    grant_put_who(&w, c->to);
+    jw_ki64(&w, "life", (int64_t)c->to->gate.life + 1);
+    jw_ki64(&w, "since", clock_wall_ms(f->env.clock));
+    jw_end_obj(&w);
+}
+
+static bool prepare_end(struct facts *f, struct change *c)
+{
+    struct instance *in = c->to;
+    struct ending *e = c->thing;
+
+    if (!grant_is_alive(in))
+        return true; /* it was ended while this one waited: nothing is left to do */
+    e->gateways = xcalloc(in->n, sizeof(struct gateway *));
+    for (size_t i = 0; i < in->n; i++)
+        if (in->gateways[i]->revoked_ms == 0)
+            put_revoked(f, c, in->gateways[i]);
+    put_grants_away(f, c);
+    put_life(f, c);
     return true;
+}
+
+static void apply_revoked(struct facts *f, struct ending *e)
+{
+    for (size_t i = 0; i < e->n; i++) {
+        struct gateway *known = map_get(&f->by_id, str_of(e->gateways[i]->id));
+        facts_relink_gateway(f, known, e->gateways[i]);
+        change_announce(f, "gateway", known->id);
+        bus_publish(f->env.bus, STR("revoked"), str_of(known->id));
+    }
+    e->n = 0;
 }
 
 static void apply_end(struct facts *f, struct change *c)
 {
-    list_each (&c->to->bindings, it, nxt)
+    struct instance *in = c->to;
+
+    apply_revoked(f, c->thing);
+    list_each (&in->bindings, it, nxt)
         binding_drop(f, list_entry(it, struct binding, link));
-    list_each (&c->to->scopes, it, nxt)
+    list_each (&in->scopes, it, nxt)
         scope_drop(f, list_entry(it, struct scope, link));
-    wishes_drop(c->to);
+    wishes_drop(in);
+    in->gate.life++;
     change_announce(f, "grant", NULL);
-}
-
-static void on_ended(void *ctx, enum bh_err err, const char *why)
-{
-    struct ending *e = ctx;
-
-    if (e->done != NULL)
-        e->done(e->ctx, err, why);
-    free(e->tenant);
-    free(e->instance);
-    free(e);
-}
-
-static void on_revoked(void *ctx, enum bh_err err, const char *why)
-{
-    struct ending *e = ctx;
-
-    if (err != BH_OK && e->err == BH_OK) {
-        e->err = err;
-        snprintf(e->why, sizeof e->why, "%s", why);
-    }
-    if (--e->pending > 0)
-        return;
-    struct change *c = change_new(e->f, prepare_end, apply_end, on_ended, e);
-    c->to = facts_find_instance(e->f, str_of(e->tenant), str_of(e->instance));
-    if (e->err != BH_OK)
-        change_fail(c, e->err, "%s", e->why);
-    grant_submit(c, c->to);
+    bus_publish(f->env.bus, STR("ended"), in->key);
 }
 
 void grant_deprovision(struct facts *f, struct grant_who who, facts_done_cb *done, void *ctx)
 {
-    const struct instance *in = facts_find_instance(f, who.tenant, who.instance);
+    struct change *c = change_new(f, prepare_end, apply_end, done, ctx);
 
-    if (!grant_is_alive(in)) {
-        struct change *c = change_new(f, grant_prepare_ready, NULL, done, ctx);
-        grant_target(f, c, who);
-        grant_submit(c, NULL);
-        return;
-    }
-    struct ending *e = xcalloc(1, sizeof *e);
-    *e = (struct ending){.f = f, .done = done, .ctx = ctx, .pending = in->n};
-    e->tenant = str_dup(who.tenant);
-    e->instance = str_dup(who.instance);
-    for (size_t i = 0; i < in->n; i++)
-        facts_gateway_revoke(f, str_of(in->gateways[i]->id), on_revoked, e);
+    c->thing = xcalloc(1, sizeof(struct ending));
+    c->thing_free = ending_free;
+    c->may_start = are_gateways_free;
+    grant_submit(c, grant_target(f, c, who));
 }

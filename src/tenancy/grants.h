@@ -82,10 +82,12 @@ void link_code_new(struct facts *f, struct grant_who who, struct str platform, s
 void link_code_redeem(struct facts *f, struct str platform, struct str user, struct str code,
                       facts_done_cb *done, void *ctx);
 
-/* End an instance: its gateways are revoked, then everything it was granted goes. */
+/* End an instance, all or nothing: its gateways are revoked, everything it was granted goes, and
+ * its life grows by one, announced on the bus as "ended" with tenant \x1f instance.  Whoever
+ * takes the name next has another life: nothing that was kept for the one before is theirs. */
 void grant_deprovision(struct facts *f, struct grant_who who, facts_done_cb *done, void *ctx);
 
-/* Questions of the egress guard. */
+/* Questions of the guard. */
 const struct gate_instance *grant_instance(const struct facts *f, struct grant_who who);
 bool grant_is_linked(const struct facts *f, const struct gate_instance *to, struct str platform,
                      struct str user);

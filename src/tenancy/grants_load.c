@@ -172,6 +172,19 @@ static bool read_tenant(struct facts *f, struct str key, struct json doc, void *
     return true;
 }
 
+static bool read_life(struct facts *f, struct str key, struct json doc, void *ctx)
+{
+    struct instance *in = who_of(f, doc);
+    int64_t life;
+
+    (void)key;
+    (void)ctx;
+    if (in == NULL || !json_as_i64(json_get(doc, "life"), &life) || life <= 0 || life > UINT32_MAX)
+        return false;
+    in->gate.life = (uint32_t)life;
+    return true;
+}
+
 enum bh_err grants_load(struct facts *f, struct json_parser *parser, char *ret_why)
 {
     struct found found = {0};
@@ -192,6 +205,8 @@ enum bh_err grants_load(struct facts *f, struct json_parser *parser, char *ret_w
         err = grant_load_ns(f, parser, NS_DM_DEFAULT, read_dm_default, NULL, ret_why);
     if (err == BH_OK)
         err = grant_load_ns(f, parser, NS_TENANT, read_tenant, NULL, ret_why);
+    if (err == BH_OK)
+        err = grant_load_ns(f, parser, NS_LIFE, read_life, NULL, ret_why);
     return err;
 }
 

@@ -11,6 +11,7 @@
 #define NS_DM_DEFAULT "dm_default"
 #define NS_TENANT "tenant"
 #define NS_LINK_CODE "link_code"
+#define NS_LIFE "life"
 
 struct binding {             /* a person is linked to an instance */
     struct list link;        /* instance->bindings */

@@ -71,11 +71,12 @@ int main(int argc, char **argv)
         sum.pokes += r.pokes;
         sum.sleeps += r.sleeps;
         sum.repeats += r.repeats;
+        sum.endings += r.endings;
     }
     printf("%" PRIu64 " seeds kept every promise in %ld s: %" PRIu64 " steps, %" PRIu64
            " checks, %" PRIu64 " frames, %" PRIu64 " crashes, %" PRIu64 " pokes, %" PRIu64
-           " sleeps, %" PRIu64 " repeats\n",
+           " sleeps, %" PRIu64 " repeats, %" PRIu64 " names given up\n",
            seeds, (long)(time(NULL) - start), sum.steps, sum.checks, sum.sends, sum.crashes,
-           sum.pokes, sum.sleeps, sum.repeats);
+           sum.pokes, sum.sleeps, sum.repeats, sum.endings);
     return 0;
 }

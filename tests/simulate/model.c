@@ -46,9 +46,10 @@ static void begin_life(struct model *m, struct model_event *ev)
     ev->lives++;
     for (unsigned i = 0; i < MODEL_INSTANCES; i++) {
         struct copy *c = &ev->copies[i];
-        if (!(ev->route & (1u << i)) || c->owed || c->acked_boot != 0 || c->settled)
+        if (!(ev->route & (1u << i)) || c->owed || c->acked_boot != 0 || c->settled || m->gone[i])
             continue; /* what is still owed keeps its place in the order */
         c->owed = true;
+        c->holder = m->holder[i];
         c->promised = false;
         c->id = 0; /* of its own life only */
         c->order = ++m->order;
@@ -73,6 +74,26 @@ void model_offer_again(struct model *m, struct model_event *ev)
     begin_life(m, ev);
 }
 
+void model_ended(struct model *m, unsigned instance, uint32_t holder)
+{
+    m->holder[instance] = holder;
+    for (size_t i = 0; i < m->n; i++) {
+        struct copy *c = &m->events[i].copies[instance];
+        if (c->order != 0 && c->holder < holder) {
+            c->ended = true;
+            c->owed = c->promised = false;
+        }
+    }
+}
+
+bool model_is_over(const struct model *m, const struct model_event *ev)
+{
+    for (unsigned i = 0; i < MODEL_INSTANCES; i++)
+        if (ev->copies[i].ended)
+            return true;
+    return false;
+}
+
 void model_accepted(struct model *m, struct model_event *ev, enum bh_err err)
 {
     if (!ev->accepting)
@@ -80,8 +101,10 @@ void model_accepted(struct model *m, struct model_event *ev, enum bh_err err)
     ev->accepting = false;
     if (err == BH_OK) {
         ev->confirmed = true;
-        for (unsigned i = 0; i < MODEL_INSTANCES; i++)
+        for (unsigned i = 0; i < MODEL_INSTANCES; i++) {
             ev->copies[i].promised = ev->copies[i].owed;
+            ev->copies[i].confirmed |= ev->copies[i].owed;
+        }
         return;
     }
     ev->failed =
@@ -134,6 +157,9 @@ void model_sent(struct model *m, struct model_socket *s, struct str name, uint64
     if (id <= s->last_id)
         model_break(m, "socket %u: id %" PRIx64 " (%s) after %" PRIx64 ": order or twice",
                     s->number, id, ev->name, s->last_id);
+    if (c->holder != s->holder)
+        model_break(m, "socket %u: holder %u of the name got %s, which is holder %u's", s->number,
+                    s->holder, ev->name, c->holder);
     if (c->acked_boot == m->boot)
         model_break(m, "%s: sent again by the process that was told of its ack", ev->name);
     if (c->settled)
@@ -155,7 +181,7 @@ void model_idle_acked(struct model *m, const struct model_socket *s)
     for (size_t i = 0; i < m->n; i++) {
         const struct copy *c = &m->events[i].copies[s->instance];
         m->checks++;
-        if (c->sent_on == s->number && c->acked_boot == 0 && !c->settled &&
+        if (c->sent_on == s->number && c->acked_boot == 0 && !c->settled && !c->ended &&
             !sim_disk_has_row(m->disk, c->id))
             model_break(m, "socket %u: going_idle_ack, but %s is neither acked nor on disk",
                         s->number, m->events[i].name);
@@ -219,8 +245,27 @@ void model_check(struct model *m)
     }
 }
 
+/* Promise 6, second half.  The frame of a row names its event; whose it is, only the box knows. */
+static void check_row(void *ctx, struct str frame)
+{
+    struct model *m = ctx;
+    for (size_t i = 0; i < m->n; i++) {
+        const struct model_event *ev = &m->events[i];
+        char mark[48];
+        bool owed = false;
+        int n = snprintf(mark, sizeof mark, "\"message_id\":\"%s\"", ev->name);
+        if (!str_contains(frame, str_make(mark, (size_t)n)))
+            continue;
+        for (unsigned k = 0; k < MODEL_INSTANCES; k++)
+            owed |= ev->copies[k].order != 0 && !ev->copies[k].ended;
+        if (!owed)
+            model_break(m, "%s: its holder gave the name up, and it is still on disk", ev->name);
+    }
+}
+
 void model_check_end(struct model *m)
 {
+    sim_disk_each_frame(m->disk, check_row, m);
     for (size_t i = 0; i < m->n; i++) {
         const struct model_event *ev = &m->events[i];
         for (unsigned k = 0; ev->confirmed && k < MODEL_INSTANCES; k++) {
@@ -228,7 +273,7 @@ void model_check_end(struct model *m)
             m->checks++;
             if (c->acked_boot == m->boot && sim_disk_has_row(m->disk, c->id))
                 model_break(m, "%s: acked, but its row is still on disk", ev->name);
-            if (!(ev->route & (1u << k)) || c->received)
+            if (!(ev->route & (1u << k)) || c->received || c->ended || !c->confirmed)
                 continue;
             if (c->id != 0 && sim_disk_is_parked(m->disk, c->id))
                 continue;

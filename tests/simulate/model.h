@@ -7,6 +7,8 @@
  *      is skipped
  *   4. nobody receives what was not routed to them
  *   5. a going_idle_ack means: the sleep is on disk, and so is all that was sent and not acked
+ *   6. what was accepted for one holder of a name is never sent to the next, and at the end is not on
+ *      disk either
  */
 #pragma once
 #include "base/str.h"
@@ -18,6 +20,7 @@
 struct copy {            /* one event for one instance */
     bool owed;           /* routed to it and neither failed nor lost with an unconfirmed accept */
     bool promised;       /* and its accept was answered with "ok" */
+    bool confirmed;      /* that was so at least once */
     uint64_t id;         /* the row id of its newest life; 0: not seen on a wire yet */
     uint64_t acked_boot; /* the boot whose relay was told of the ack; 0: never */
     bool received;       /* some gateway read it */
@@ -25,6 +28,8 @@ struct copy {            /* one event for one instance */
     unsigned sends;
     uint64_t order;   /* place in its instance's order of acceptance, newest life */
     uint32_t sent_on; /* the socket it was last written to */
+    uint32_t holder;  /* which holder of the instance's name it was accepted for */
+    bool ended;       /* that one gave the name up: nobody is owed it any more */
 };
 struct model_event {
     char name[24];
@@ -39,6 +44,8 @@ struct model {
     size_t n, cap;
     uint64_t boot, order;
     unsigned max_attempts;
+    uint32_t holder[MODEL_INSTANCES]; /* of the names, counted from 0 */
+    bool gone[MODEL_INSTANCES];       /* nobody holds it: events go past it */
     unsigned planned; /* crashes, drains and other losses that do not count as attempts */
     char broken[256]; /* empty: all promises hold */
     uint64_t checks;
@@ -49,12 +56,16 @@ struct model_socket { /* what the model knows of one socket */
     unsigned instance;
     uint64_t last_id;
     bool idle_acked;
+    uint32_t holder; /* who opened it */
 };
 
 void model_init(struct model *m, struct sim_disk *disk);
 void model_done(struct model *m);
 struct model_event *model_offer(struct model *m, unsigned route); /* a new event */
 void model_offer_again(struct model *m, struct model_event *ev);  /* the platform repeats it */
+/* Somebody else holds the name, or will: everything for the one before is over. */
+void model_ended(struct model *m, unsigned instance, uint32_t holder);
+bool model_is_over(const struct model *m, const struct model_event *ev); /* for one of its copies */
 void model_accepted(struct model *m, struct model_event *ev, enum bh_err err);
 void model_sent(struct model *m, struct model_socket *s, struct str name, uint64_t id);
 void model_received(struct model *m, unsigned instance, struct str name);

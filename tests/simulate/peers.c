@@ -85,7 +85,7 @@ static void wire_close(struct wire *l, enum close_reason why)
     struct sim_socket *s = socket_of(l);
     world_say(s->world, "  relay closes socket %u: %d %s", s->seen.number, code,
               contract_closes[why].text);
-    if (contract_closes[why].terminal)
+    if (contract_closes[why].terminal && s->seen.holder == world_holder(s->world, s->seen.instance))
         model_break(&s->world->model, "socket %u: closed for good", s->seen.number);
     if (s->close_code == 0)
         s->close_code = code;
@@ -124,13 +124,16 @@ void peer_connect(struct world *w, struct peer *p)
     size_t i = 0;
     while (i < PEER_SOCKETS && p->sockets[i] != NULL)
         i++;
-    if (i == PEER_SOCKETS || w->drained)
+    const struct gateway *gw = facts_gateway(w->facts, str_of(p->id));
+    if (i == PEER_SOCKETS || w->drained || gw == NULL || gw->revoked_ms != 0)
         return;
     struct sim_socket *s = xcalloc(1, sizeof *s);
     s->wire.ops = &wire_ops;
     s->world = w;
-    s->seen = (struct model_socket){.number = ++w->socket_numbers, .instance = p->instance};
-    s->session = session_open(w->relay, facts_gateway(w->facts, str_of(p->id)), &s->wire);
+    s->seen = (struct model_socket){.number = ++w->socket_numbers,
+                                    .instance = p->instance,
+                                    .holder = world_holder(w, p->instance)};
+    s->session = session_open(w->relay, gw, &s->wire);
     world_say(w, "  socket %u of instance %u opened", s->seen.number, p->instance);
     if (s->session == NULL) {
         socket_free(&s);

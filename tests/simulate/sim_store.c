@@ -92,6 +92,12 @@ size_t sim_disk_rows(const struct sim_disk *d)
 {
     return d->mem.n_rows;
 }
+void sim_disk_each_frame(const struct sim_disk *d, void (*each)(void *ctx, struct str frame),
+                         void *ctx)
+{
+    for (size_t i = 0; i < d->mem.n_rows; i++)
+        each(ctx, d->mem.rows[i].frame);
+}
 bool sim_disk_has_key(const struct sim_disk *d, struct hash128 key)
 {
     for (size_t i = 0; i < d->mem.n_keys; i++)

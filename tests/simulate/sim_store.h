@@ -21,6 +21,8 @@ void sim_disk_free(struct sim_disk *d);
 bool sim_disk_has_row(const struct sim_disk *d, uint64_t id);
 bool sim_disk_is_parked(const struct sim_disk *d, uint64_t id);
 size_t sim_disk_rows(const struct sim_disk *d);
+void sim_disk_each_frame(const struct sim_disk *d, void (*each)(void *ctx, struct str frame),
+                         void *ctx);
 bool sim_disk_has_key(const struct sim_disk *d, struct hash128 key);
 
 struct store *sim_store_open(struct sim_disk *d);

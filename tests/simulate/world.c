@@ -9,6 +9,7 @@
 #include "bus/bus.h"
 #include "simulate/world_priv.h"
 #include "tenancy/facts.h"
+#include "tenancy/grants.h"
 
 void world_say(struct world *w, const char *fmt, ...)
 {
@@ -42,6 +43,37 @@ static void settle(struct world *w) /* let the disk and the loop catch up with e
     }
 }
 
+/* ---- names and their holders ---- */
+
+/* Two instances share a tenant, the third is a stranger with the same instance name. */
+static struct grant_who who(unsigned i)
+{
+    return (struct grant_who){i < 2 ? STR("acme") : STR("other"), i == 1 ? STR("bob") : STR("ann")};
+}
+
+uint32_t world_holder(const struct world *w, unsigned i)
+{
+    const struct gate_instance *in = grant_instance(w->facts, who(i));
+    return in != NULL ? in->life : 0;
+}
+
+/* The model learns what the facts know: who holds each name, and whether anybody does. */
+static void tell_holders(struct world *w)
+{
+    for (unsigned i = 0; i < MODEL_INSTANCES && w->facts != NULL; i++) {
+        const struct gateway *gw = facts_gateway(w->facts, str_of(w->peers[i].id));
+        uint32_t now = world_holder(w, i);
+        w->model.gone[i] = gw != NULL && gw->revoked_ms != 0;
+        if (now == w->model.holder[i])
+            continue;
+        world_say(w, "  the name of instance %u was given up", i);
+        model_ended(&w->model, i, now);
+        w->peers[i].asleep = false;
+        w->last_poke_ms[i] = 0; /* the next holder has its own */
+        w->result.endings++;
+    }
+}
+
 static void boot(struct world *w)
 {
     char why[256] = "";
@@ -64,6 +96,8 @@ static void boot(struct world *w)
     if (w->facts == NULL || relay_open(&renv, &w->limits, &w->relay, why) != BH_OK)
         model_break(&w->model, "the relay does not open: %s", why);
     w->drained = false;
+    memset(w->changing, 0, sizeof w->changing);
+    tell_holders(w);
 }
 
 /* The process is gone between two instructions: nothing is flushed, nobody is told. */
@@ -133,26 +167,73 @@ static void add_done(void *ctx, enum bh_err err, const char *why)
         model_break(&w->model, "setting up failed: %s", why != NULL ? why : bh_err_word(err));
 }
 
+static void add_gateway(struct world *w, unsigned i, facts_done_cb *done, void *ctx)
+{
+    char url[32];
+    struct buf id = BUF_INIT, secret = BUF_INIT;
+    snprintf(url, sizeof url, "http://wake.example/%u", i);
+    struct gateway_spec spec = {.id = str_of(w->peers[i].id),
+                                .tenant = who(i).tenant,
+                                .instance = who(i).instance,
+                                .wake_url = world_chance(w, 80) ? str_of(url) : STR_NULL};
+    facts_gateway_add(w->facts, &spec, &id, &secret, done, ctx);
+    buf_done(&id);
+    buf_done(&secret);
+}
+
 static void found_tenants(struct world *w)
 {
     for (unsigned i = 0; i < MODEL_INSTANCES; i++) {
-        char url[32], key[8];
-        struct buf id = BUF_INIT, secret = BUF_INIT;
-        snprintf(url, sizeof url, "http://wake.example/%u", i);
-        /* Two instances share a tenant, the third is a stranger with the same instance name. */
-        struct gateway_spec spec = {.id = str_of(w->peers[i].id),
-                                    .tenant = i < 2 ? STR("acme") : STR("other"),
-                                    .instance = i == 1 ? STR("bob") : STR("ann"),
-                                    .wake_url = world_chance(w, 80) ? str_of(url) : STR_NULL};
-        facts_gateway_add(w->facts, &spec, &id, &secret, add_done, w);
+        char key[8];
+        add_gateway(w, i, add_done, w);
         snprintf(key, sizeof key, "k%u", i);
-        facts_route_add(w->facts, STR("web"), str_of(key), spec.tenant, spec.instance, add_done, w);
-        buf_done(&id);
-        buf_done(&secret);
+        facts_route_add(w->facts, STR("web"), str_of(key), who(i).tenant, who(i).instance, add_done,
+                        w);
         settle(w);
     }
     facts_route_add(w->facts, STR("web"), STR("both"), STR("acme"), STR_NULL, add_done, w);
     settle(w);
+}
+
+static void on_changed_holder(void *ctx, enum bh_err err, const char *why)
+{
+    (void)err; /* a store that fails: asked again some time */
+    (void)why;
+    *(bool *)ctx = false;
+}
+
+/* Give a name up, or let somebody take one that is free. */
+static void change_holder(struct world *w, unsigned i)
+{
+    if (w->changing[i])
+        return;
+    w->changing[i] = true;
+    tell_holders(w);
+    if (w->model.gone[i]) {
+        world_say(w, "somebody takes the name of instance %u", i);
+        add_gateway(w, i, on_changed_holder, &w->changing[i]);
+    } else {
+        world_say(w, "instance %u is deprovisioned", i);
+        grant_deprovision(w->facts, who(i), on_changed_holder, &w->changing[i]);
+        w->heat = 30;
+    }
+}
+
+/* While a name changes hands: writes one by one, crashes between any two of them. */
+static void churn_step(struct world *w)
+{
+    unsigned i = (unsigned)rand_below(&w->rand, MODEL_INSTANCES);
+    if (w->model.gone[i] ? world_chance(w, 30) : world_chance(w, 3))
+        change_holder(w, i);
+    if (w->heat == 0)
+        return;
+    w->heat--;
+    if (world_chance(w, 40))
+        sim_store_commit(w->store, 1, false);
+    if (world_chance(w, 40))
+        sim_store_complete(w->store, 1);
+    if (world_chance(w, 8))
+        crash(w);
 }
 
 struct accept_ctx {
@@ -198,9 +279,10 @@ void world_publish(struct world *w, struct model_event *ev)
 static void publish(struct world *w)
 {
     static const unsigned routes[] = {1, 1, 2, 4, 3};
+    tell_holders(w);
     if (w->model.n > 0 && world_chance(w, 15)) { /* the platform repeats itself */
         struct model_event *ev = &w->model.events[rand_below(&w->rand, w->model.n)];
-        if (ev->accepting)
+        if (ev->accepting || model_is_over(&w->model, ev))
             return;
         w->result.repeats++;
         model_offer_again(&w->model, ev);
@@ -244,7 +326,10 @@ static void trouble_step(struct world *w)
         crash(w);
     else if (dice < 995)
         restart(w);
+    if (w->churn)
+        churn_step(w);
     turn(w, (int64_t)rand_below(&w->rand, 4));
+    tell_holders(w);
 }
 
 static void on_instance(void *ctx, const struct instance_view *v)
@@ -257,6 +342,13 @@ static void make_peace(struct world *w)
 {
     w->peace = true;
     world_say(w, "PEACE");
+    settle(w);
+    tell_holders(w);
+    for (unsigned i = 0; i < MODEL_INSTANCES; i++)
+        if (w->model.gone[i])
+            change_holder(w, i);
+    settle(w);
+    tell_holders(w);
     for (int i = 0; i < 400 && w->model.broken[0] == '\0'; i++) {
         for (size_t k = 0; k < MODEL_INSTANCES; k++)
             peer_peace(w, &w->peers[k]);
@@ -293,6 +385,7 @@ static void open_world(struct world *w, uint64_t seed, bool trace)
 {
     char why[256];
     *w = (struct world){.trace = trace, .now_ms = 1000, .clock = clock_new()};
+    w->churn = seed % 3 == 0;
     w->rand = rand_seeded(seed * 2 + 1);
     w->relay_rand = rand_seeded(seed * 7919 + 13);
     w->outlet = (struct outlet){.platform = "web", .bot = "lobby", .descriptor = &descriptor_relay};

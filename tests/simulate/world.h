@@ -12,6 +12,7 @@ struct world_result {
     bool ok;
     char broken[256];
     uint64_t steps, checks, sends, crashes, pokes, sleeps, repeats;
+    uint64_t endings; /* names given up */
 };
 
 /* @trace: print every step to stderr. */

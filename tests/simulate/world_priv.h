@@ -75,11 +75,15 @@ struct world {
     struct accept_ctx *contexts; /* owned */
     struct json_parser *parser;
     struct world_result result;
+    bool churn;                     /* names are given up and taken by others */
+    bool changing[MODEL_INSTANCES]; /* such a change is under way */
+    unsigned heat;                  /* steps in which a crash is likely */
 };
 
 void world_say(struct world *w, const char *fmt, ...) BH_PRINTF(2, 3);
 bool world_chance(struct world *w, unsigned percent);
 void world_publish(struct world *w, struct model_event *ev);
+uint32_t world_holder(const struct world *w, unsigned instance); /* as the facts have it now */
 
 /* peers.c */
 void peers_init(struct world *w);

@@ -394,6 +394,30 @@ static void a_deprovisioned_instance_leaves_nothing_and_its_places_are_free(void
     assert_int_equal(a.err, BH_NOT_FOUND);
 }
 
+static void deprovisioning_waits_for_a_change_of_a_gateway_and_outlives_it(void **state)
+{
+    struct rig *r = *state;
+    struct answer rotated = {0}, ended = {0}, again = {0}, late = {0};
+    struct buf secret = BUF_INIT;
+    facts_gateway_rotate(r->facts, STR("gw-x"), 1000, &secret, on_done, &rotated);
+    grant_deprovision(r->facts, X, on_done, &ended);
+    grant_deprovision(r->facts, X, on_done, &again);
+    facts_gateway_rotate(r->facts, STR("gw-x"), 1000, &secret, on_done, &late);
+    turn(r);
+    assert_int_equal(rotated.calls + ended.calls + again.calls + late.calls, 4);
+    assert_int_equal(ended.err, BH_OK);
+    assert_int_equal(again.err, BH_OK);
+    assert_int_equal(grant_instance(r->facts, X)->life,
+                     1); /* once, however often it is asked for */
+    reopen(r);
+    assert_true(facts_gateway(r->facts, STR("gw-x"))->revoked_ms != 0);
+    assert_int_equal(facts_gateway(r->facts, STR("gw-x"))->n_secrets, 0);
+    assert_int_equal(grant_instance(r->facts, X)->life, 1);
+    add_gateway(r, "gw-x", "acme", "x");
+    assert_int_equal(grant_instance(r->facts, X)->life, 1); /* of whoever holds the name now */
+    buf_done(&secret);
+}
+
 static void a_damaged_restriction_stops_the_start(void **state)
 {
     struct rig *r = *state;
@@ -560,6 +584,7 @@ int main(void)
         PROMISE(everything_granted_survives_a_restart),
         PROMISE(a_declaration_replaces_the_one_before),
         PROMISE(a_deprovisioned_instance_leaves_nothing_and_its_places_are_free),
+        PROMISE(deprovisioning_waits_for_a_change_of_a_gateway_and_outlives_it),
         PROMISE(a_damaged_restriction_stops_the_start),
         PROMISE(a_code_links_whoever_sends_it_once),
         PROMISE(a_code_may_be_typed_in_either_case_and_with_dashes),

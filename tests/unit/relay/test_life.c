@@ -1,0 +1,257 @@
+/* Promises of relay/life.h: a name that was given up takes nothing of its old holder along. */
+#include "relay/asking.h"
+#include "relay/instance.h"
+#include "relay/life.h"
+#include "tenancy/grants.h"
+
+#define ANN ((struct grant_who){STR("acme"), STR("ann")})
+
+static void deprovision(void)
+{
+    grant_deprovision(rig.facts, ANN, rig_changed_fact, NULL);
+    turn();
+}
+/* Somebody else takes the name, with a gateway of their own. */
+static struct fake *next_holder(void)
+{
+    add_gateway("gw-next", "ann", NULL, NULL, NULL);
+    return connect_as("gw-next");
+}
+static void count_record(void *ctx, struct str key, struct str value)
+{
+    ++*(size_t *)ctx;
+}
+static size_t records(const char *ns)
+{
+    size_t n = 0;
+    assert_int_equal(rig.tap.inner->ops->load_records(rig.tap.inner, ns, count_record, &n), BH_OK);
+    return n;
+}
+
+static void what_waited_is_purged_and_the_next_holder_reads_none_of_it(void **state)
+{
+    publish("a", "e1");
+    publish("both", "e2");
+    assert_int_equal(rows(), 3);
+    deprovision();
+    assert_int_equal(rows(), 1); /* bob's */
+    assert_int_equal(look("ann").entries, 0);
+    assert_int_equal(relay_counters(rig.relay)->purged, 2);
+    struct fake *f = next_holder();
+    publish("a", "e3");
+    assert_int_equal(inbound(f), 1);
+    assert_true(is_event(f, 0, "e3"));
+}
+
+static void a_crash_before_the_purge_is_on_disk_leaks_nothing(void **state)
+{
+    publish("a", "e1");
+    rig.tap.hold = true; /* the relay's writes; the facts have their own way to the disk */
+    deprovision();
+    assert_int_equal(rows(), 1);
+    restart();
+    assert_int_equal(rows(), 0);
+    assert_int_equal(look("ann").entries, 0);
+    struct fake *f = next_holder();
+    assert_int_equal(inbound(f), 0);
+    publish("a", "e2");
+    assert_true(is_event(f, 0, "e2"));
+}
+
+static void a_crash_between_the_new_mailbox_and_the_deletion_leaks_nothing(void **state)
+{
+    publish("a", "e1");
+    rig.tap.hold = true;
+    deprovision();
+    rig_release_records(); /* the new number is on disk, the old rows are still there */
+    assert_int_equal(rows(), 1);
+    assert_int_equal(records("retired"), 1);
+    restart();
+    assert_int_equal(rows(), 0);
+    assert_int_equal(inbound(next_holder()), 0);
+    assert_int_equal(records("retired"), 1); /* it had rows: the next start looks again */
+    restart();
+    assert_int_equal(records("retired"), 0);
+}
+
+static void mail_of_the_next_holder_survives_what_purges_the_old(void **state)
+{
+    publish("a", "e1");
+    rig.tap.hold = true;
+    deprovision();
+    rig_release();
+    add_gateway("gw-next", "ann", NULL, NULL, NULL);
+    publish("a", "e2");
+    restart();
+    struct fake *f = connect_as("gw-next");
+    assert_int_equal(inbound(f), 1);
+    assert_true(is_event(f, 0, "e2"));
+}
+
+static void a_number_is_never_used_again(void **state)
+{
+    for (int i = 0; i < 3; i++) {
+        publish("a", "e1");
+        deprovision();
+        add_gateway("gw-a", "ann", NULL, NULL, NULL);
+        if (i == 1)
+            restart();
+    }
+    publish("b", "e2");
+    restart();
+    restart();
+    struct fake *f = connect_as("gw-a");
+    assert_int_equal(inbound(f), 0);
+    assert_int_equal(inbound(connect_as("gw-b")), 1);
+}
+
+static void on_taken(void *ctx, enum bh_err err, const char *why)
+{
+    assert_int_equal(err, BH_OK);
+    offer("a", "new"); /* before anybody has heard of the end on the bus */
+}
+static void an_event_for_the_next_holder_may_come_before_the_news(void **state)
+{
+    struct fake *old = connect_as("gw-a");
+    struct buf id = BUF_INIT, secret = BUF_INIT;
+    struct gateway_spec spec = {.id = STR("gw-next"),
+                                .tenant = STR("acme"),
+                                .instance = STR("ann")};
+    publish("a", "old");
+    grant_deprovision(rig.facts, ANN, rig_changed_fact, NULL);
+    facts_gateway_add(rig.facts, &spec, &id, &secret, on_taken, NULL);
+    turn();
+    assert_int_equal(old->close_code, 4401);
+    assert_int_equal(inbound(old), 1); /* never the new one */
+    struct fake *f = connect_as("gw-next");
+    assert_int_equal(inbound(f), 1);
+    assert_true(is_event(f, 0, "new"));
+    buf_done(&id);
+    buf_done(&secret);
+}
+
+static void sockets_are_closed_even_if_nobody_heard_of_their_revocation(void **state)
+{
+    struct fake *old = connect_as("gw-a");
+    publish("a", "e1");
+    life_follow(instance_find(rig.relay, STR("acme"), STR("ann")), 1);
+    assert_int_equal(old->close_code, 4401);
+    assert_state("ann", "never");
+    life_follow(instance_find(rig.relay, STR("acme"), STR("ann")), 1); /* twice is once */
+    assert_int_equal(look("ann").entries, 0);
+    hang_up(old, 4401);
+}
+
+static void old_sockets_acks_and_results_touch_nothing_of_the_next(void **state)
+{
+    struct fake *old = connect_as("gw-a");
+    publish("a", "e1");
+    ask(old, "r1", SEND, "");
+    struct action_id asked = rig.act_id;
+    struct str line = line_with(old, INBOUND, 0);
+    deprovision();
+    assert_int_equal(old->close_code, 4401);
+    struct fake *f = next_holder();
+    publish("a", "e2");
+    ack_line(old, line); /* heard while closing */
+    relay_result(rig.relay, asked, &(struct action_result){.success = true});
+    turn();
+    assert_int_equal(results(f), 0);
+    assert_int_equal(results(old), 0);
+    assert_int_equal(look("ann").entries, 1);
+    hang_up(old, 4401);
+    ack(f, 0);
+    assert_int_equal(look("ann").entries, 0);
+}
+
+static void count_chat(void *ctx, const struct chat_line *line)
+{
+    ++*(size_t *)ctx;
+}
+static void on_listed(void *ctx, enum bh_err err)
+{
+    assert_int_equal(err, BH_OK);
+}
+static size_t listed_chats(void)
+{
+    size_t n = 0;
+    relay_chats_show(rig.relay, STR("acme"), STR("ann"), 100, count_chat, on_listed, &n);
+    turn();
+    return n;
+}
+
+static void chats_of_the_old_holder_are_not_the_next_ones(void **state)
+{
+    publish("a", "e1"); /* from c1 */
+    assert_int_equal(listed_chats(), 1);
+    deprovision();
+    assert_int_equal(listed_chats(), 0);
+    struct fake *f = next_holder();
+    ask(f, "r1", SEND, "");
+    assert_int_equal(rig.acts, 0);
+    restart();
+    f = connect_as("gw-next");
+    ask(f, "r2", SEND, "");
+    assert_int_equal(rig.acts, 0);
+    assert_int_equal(records("chat"), 0);
+    publish("a", "e2");
+    ask(f, "r3", SEND, "");
+    assert_int_equal(rig.acts, 1);
+    restart();
+    f = connect_as("gw-next");
+    ask(f, "r4", SEND, "");
+    assert_int_equal(rig.acts, 2);
+}
+
+static void nothing_is_known_of_the_next_holder(void **state)
+{
+    struct fake *f = connect_as("gw-a");
+    publish("a", "e1");
+    say(f, "{\"type\":\"going_idle\"}");
+    assert_state("ann", "asleep");
+    deprovision();
+    assert_state("ann", "never");
+    assert_int_equal(look("ann").asleep_since_ms, 0);
+    assert_int_equal(look("ann").last_inbound_ms, 0);
+    restart();
+    assert_state("ann", "never");
+}
+
+static void a_store_that_refuses_for_a_while_changes_nothing(void **state)
+{
+    publish("a", "e1");
+    rig.tap.refuse = true;
+    deprovision();
+    add_gateway("gw-next", "ann", NULL, NULL, NULL);
+    struct fake *f = connect_as("gw-next");
+    publish("a", "e2"); /* on the socket, so it is kept */
+    assert_int_equal(inbound(f), 1);
+    assert_true(is_event(f, 0, "e2"));
+    assert_int_equal(rows(), 1); /* still the old one */
+    rig.tap.refuse = false;
+    advance(3000);
+    assert_int_equal(rows(), 1);
+    hang_up(f, 1006);
+    restart();
+    f = connect_as("gw-next");
+    assert_int_equal(inbound(f), 1);
+    assert_true(is_event(f, 0, "e2"));
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        PROMISE(what_waited_is_purged_and_the_next_holder_reads_none_of_it),
+        PROMISE(a_crash_before_the_purge_is_on_disk_leaks_nothing),
+        PROMISE(a_crash_between_the_new_mailbox_and_the_deletion_leaks_nothing),
+        PROMISE(mail_of_the_next_holder_survives_what_purges_the_old),
+        PROMISE(a_number_is_never_used_again),
+        PROMISE(an_event_for_the_next_holder_may_come_before_the_news),
+        PROMISE(sockets_are_closed_even_if_nobody_heard_of_their_revocation),
+        PROMISE(old_sockets_acks_and_results_touch_nothing_of_the_next),
+        PROMISE(chats_of_the_old_holder_are_not_the_next_ones),
+        PROMISE(nothing_is_known_of_the_next_holder),
+        PROMISE(a_store_that_refuses_for_a_while_changes_nothing),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
