@@ -2,12 +2,14 @@
 import base64
 import json
 import pathlib
+import sqlite3
 import sys
 import time
 import urllib.parse
 
 import pytest
 
+from conftest import wait_for
 from oracle import b64, oracle  # noqa: F401 - a fixture
 from test_interactions import raw
 
@@ -187,6 +189,58 @@ def test_refusals_are_told_in_words(rig):
     assert status["state"] == "degraded" and "credentials" in status["problem"]
     assert rig.gateway.act(op="send", chat_id="+4900", content="x", reply_to=None, metadata={})["error"] == \
         "target not routed to an onboarded tenant"
+
+
+def test_what_was_on_its_way_is_told_after_a_crash_and_after_a_stop(rig):
+    """Twilio has no key that makes twice once: what may have been sent is never sent blindly, and told; what bellhop
+    was stopped before it left may be sent again."""
+    rig.say("x")
+    rig.gateway.hear("x")
+
+    def ask_two():
+        rig.sim.go.clear()
+        seen, gateway = len(rig.sim.sent), rig.dial()
+        for i, text in enumerate(["first", "second"]):
+            gateway.send({"type": "outbound", "requestId": f"r{i}",
+                          "action": {"op": "send", "chat_id": ANN, "content": text, "metadata": {}}})
+        wait_for(lambda: len(rig.sim.sent) > seen)
+        assert gateway.act(op="get_chat_info", chat_id=ANN)["success"]  # so "second" is asked for by now
+
+    def reports(gateway):
+        frames = [gateway.next("outbound_result") for _ in range(2)]
+        return [f["result"]["error"] for f in sorted(frames, key=lambda f: f["requestId"])]
+
+    ask_two()
+    wait_for(lambda: len(records(rig.server)) == 2)
+    rig.server.kill()
+    rig.sim.go.set()
+    rig.server.start()
+    gateway = rig.dial()
+    assert all(e.startswith("timed out: bellhop restarted") for e in reports(gateway))
+    assert json.loads(rig.server.cli("status", "--json").stdout)["platforms"][0]["cutOffAtStart"] == 2
+    assert send(gateway, "first")["error"].startswith("timed out: ")
+    assert send(gateway, "first")["success"]
+    assert [s["Body"] for s in rig.sim.sent] == ["first", "first"]
+    assert send(gateway, "second")["error"].startswith("timed out: ")
+    wait_for(lambda: records(rig.server) == [])
+
+    ask_two()
+    assert rig.server.stop() == 0
+    rig.sim.go.set()
+    rig.server.start()
+    gateway = rig.dial()
+    first, second = reports(gateway)
+    assert first.startswith("timed out: bellhop restarted") and second.startswith("network trouble: bellhop was restarted")
+    assert send(gateway, "second")["success"]
+    assert [s["Body"] for s in rig.sim.sent] == ["first", "first", "first", "second"]
+
+
+def records(server):
+    """What is on its way out, as it stands in the database; what is said is not in there."""
+    with sqlite3.connect(f"file:{server.state}/bellhop.db?mode=ro", uri=True) as db:
+        found = [bytes(v) for v, in db.execute("SELECT v FROM kv WHERE ns = 'outgoing'")]
+    assert not any(b"first" in v or b"second" in v for v in found)
+    return [json.loads(v) for v in found]
 
 
 def test_the_answer_waits_for_the_disk_and_not_for_the_gateway(rig):

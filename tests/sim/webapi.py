@@ -7,10 +7,12 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 class WebApi:
     """sim.trouble(status, body, headers): the next message is answered so and not taken; status None: taken, and the
-    connection is cut before the answer."""
+    connection is cut before the answer.  sim.go.clear(): messages are taken and not answered until sim.go.set()."""
 
     def __init__(self):
         self.calls, self.violations, self.troubles, self.sent = [], [], [], []
+        self.go = threading.Event()
+        self.go.set()
         api = self
 
         class Handler(BaseHTTPRequestHandler):
@@ -80,6 +82,7 @@ class TwilioSim(WebApi):
         if trouble and trouble[0] is not None:
             return trouble
         self.sent.append(form)
+        self.go.wait(60)
         if trouble:
             return None, None, None
         return 201, {"sid": f"SM{len(self.sent):032x}", "status": "queued"}, {}
