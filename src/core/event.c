@@ -9,53 +9,9 @@
  * null text, chat_id or chat_type.  */
 #include "core/event.h"
 #include <assert.h>
-#include <stdlib.h>
 #include "base/jw.h"
 #include "base/mem.h"
-
-/* ---- buffer ids ---- */
-
-/* Base 32 without i, l, o and u: an id read aloud from a log cannot be misread. */
-static const char digits[] = "0123456789abcdefghjkmnpqrstvwxyz";
-
-size_t buffer_id_format(uint64_t id, char ret[BUFFER_ID_MAX])
-{
-    assert(id != 0); /* 0 means "no id", nobody may be sent one */
-    unsigned n = (unsigned)(64 - __builtin_clzll(id) + 4) / 5;
-    ret[0] = 'b';
-    for (unsigned i = n; i > 0; i--, id >>= 5)
-        ret[i] = digits[id & 31];
-    return n + 1;
-}
-
-/* -1: not a digit of ours. */
-static int digit_value(char c)
-{
-    if (c >= '0' && c <= '9')
-        return c - '0';
-    if (c < 'a' || c > 'z')
-        return -1;
-    static const signed char letters[26] = {10, 11, 12, 13, 14, 15, 16, 17, -1, 18, 19, -1, 20,
-                                            21, -1, 22, 23, 24, 25, 26, -1, 27, 28, 29, 30, 31};
-    return letters[c - 'a'];
-}
-
-/* One spelling per number: an ack in any other is not an ack of ours. */
-bool buffer_id_parse(struct str text, uint64_t *ret_id)
-{
-    uint64_t id = 0;
-
-    if (text.n < 2 || text.n > 14 || text.p[0] != 'b' || text.p[1] == '0')
-        return false;
-    for (size_t i = 1; i < text.n; i++) {
-        int v = digit_value(text.p[i]);
-        if (v < 0 || id >> 59 != 0)
-            return false;
-        id = id << 5 | (unsigned)v;
-    }
-    *ret_id = id;
-    return true;
-}
+#include "core/delivery_id.h"
 
 /* ---- the event object ---- */
 
@@ -173,47 +129,12 @@ void event_write(struct buf *out, const struct event *ev)
     buf_add_c(out, '}');
 }
 
-void event_write_frame(struct buf *out, const struct event *ev, uint64_t buffer_id)
+void event_write_frame(struct buf *out, const struct event *ev, const struct hash128 *id)
 {
     buf_add_str(out, STR("{\"type\":\"inbound\","));
-    if (buffer_id != 0) {
-        char id[BUFFER_ID_MAX];
-        buf_add_str(out, STR("\"bufferId\":\""));
-        buf_add(out, id, buffer_id_format(buffer_id, id));
-        buf_add_str(out, STR("\","));
-    }
+    if (id != NULL)
+        delivery_id_write(out, *id);
     buf_add_str(out, STR("\"event\":"));
     event_write(out, ev);
     buf_add_str(out, STR("}\n"));
-}
-
-/* ---- deduplication ---- */
-
-/* Each part is preceded by its length, so no two lists of parts give the same bytes.  The keys are
- * stored: changing this layout would let every recent event in a second time. */
-bool event_dedup_key(const struct event *ev, const struct hash_key *key, struct str tenant,
-                     struct str instance, struct hash128 *ret)
-{
-    const struct str parts[] = {tenant, instance, ev->platform, ev->bot, ev->event_id};
-    char small[512], *at, *bytes = small;
-    size_t total = 0;
-
-    if (str_is_empty(ev->event_id))
-        return false;
-    for (size_t i = 0; i < ARRAY_LEN(parts); i++)
-        total += 8 + parts[i].n;
-    if (total > sizeof small)
-        bytes = xmalloc(total);
-    at = bytes;
-    for (size_t i = 0; i < ARRAY_LEN(parts); i++) {
-        for (int shift = 0; shift < 64; shift += 8)
-            *at++ = (char)((uint64_t)parts[i].n >> shift);
-        if (parts[i].n > 0)
-            memcpy(at, parts[i].p, parts[i].n);
-        at += parts[i].n;
-    }
-    *ret = hash128(key, str_make(bytes, total));
-    if (bytes != small)
-        free(bytes);
-    return true;
 }

@@ -44,14 +44,5 @@ void event_write(struct buf *out, const struct event *ev);
 /* False for URLs that are not http(s) or contain "/relay/media/". */
 bool event_media_is_safe(struct str url);
 
-/* The whole line {"type":"inbound","bufferId":...,"event":{...}}\n.  @buffer_id 0: without one. */
-void event_write_frame(struct buf *out, const struct event *ev, uint64_t buffer_id);
-
-/* Deduplication key of this event for one instance; false when it has no event_id. */
-bool event_dedup_key(const struct event *ev, const struct hash_key *key, struct str tenant,
-                     struct str instance, struct hash128 *ret);
-
-/* A bufferId as text ("b" + lower-case base 32 of the number) and back. */
-#define BUFFER_ID_MAX 16
-size_t buffer_id_format(uint64_t id, char ret[BUFFER_ID_MAX]);
-bool buffer_id_parse(struct str text, uint64_t *ret_id);
+/* The whole line {"type":"inbound","bufferId":...,"event":{...}}\n.  @id NULL: without one. */
+void event_write_frame(struct buf *out, const struct event *ev, const struct hash128 *id);

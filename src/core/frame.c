@@ -11,6 +11,7 @@
 #include <assert.h>
 #include "base/jw.h"
 #include "base/mem.h"
+#include "core/delivery_id.h"
 #include "core/event.h"
 
 /* ---- reading ---- */
@@ -181,17 +182,13 @@ void frame_write_going_idle_ack(struct buf *out)
     buf_add_str(out, STR("{\"type\":\"going_idle_ack\"}\n"));
 }
 
-void frame_write_passthrough(struct buf *out, struct str forward_json, uint64_t buffer_id)
+void frame_write_passthrough(struct buf *out, struct str forward_json, const struct hash128 *id)
 {
     /* A line break inside would cut the frame in two; our own writer never makes one. */
     assert(forward_json.n > 1 && memchr(forward_json.p, '\n', forward_json.n) == NULL);
     buf_add_str(out, STR("{\"type\":\"passthrough_forward\","));
-    if (buffer_id != 0) {
-        char id[BUFFER_ID_MAX];
-        buf_add_str(out, STR("\"bufferId\":\""));
-        buf_add(out, id, buffer_id_format(buffer_id, id));
-        buf_add_str(out, STR("\","));
-    }
+    if (id != NULL)
+        delivery_id_write(out, *id);
     buf_add_str(out, STR("\"forward\":"));
     buf_add_str(out, forward_json);
     buf_add_str(out, STR("}\n"));

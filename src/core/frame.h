@@ -1,6 +1,7 @@
 /* frame.h - the lines a gateway may send, read; and the small ones we send, written. */
 #pragma once
 #include "base/buf.h"
+#include "base/hash.h"
 #include "base/json.h"
 #include "core/action.h"
 
@@ -32,5 +33,5 @@ void frame_read(struct json_parser *p, struct str line, struct frame *ret);
 void frame_write_result(struct buf *out, struct str request_id, const struct action_result *r);
 void frame_write_interrupt(struct buf *out, struct str session_key, struct str chat_id);
 void frame_write_going_idle_ack(struct buf *out);
-/* @forward_json is the whole forward object. */
-void frame_write_passthrough(struct buf *out, struct str forward_json, uint64_t buffer_id);
+/* @forward_json is the whole forward object.  @id NULL: without a bufferId. */
+void frame_write_passthrough(struct buf *out, struct str forward_json, const struct hash128 *id);

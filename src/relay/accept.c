@@ -7,6 +7,7 @@
 #include "relay/accept.h"
 #include <assert.h>
 #include <stdlib.h>
+#include "core/delivery_id.h"
 #include "core/frame.h"
 #include "core/session_key.h"
 #include "relay/chats.h"
@@ -168,17 +169,18 @@ static enum bh_err refuse_busy(struct instance *i, const char *what)
 }
 
 /* Writes the frame into accepts->frame and checks that there is room for it. */
-static enum bh_err write_frame(const struct intake *in, struct instance *i, uint64_t id)
+static enum bh_err write_frame(const struct intake *in, struct instance *i,
+                               const struct hash128 *name)
 {
     struct relay *r = in->relay;
     struct buf *frame = &r->accepts->frame;
-    uint64_t wire_id = r->lim.live_acks ? id : 0;
+    const struct hash128 *shown = r->lim.live_acks ? name : NULL;
 
     buf_reset(frame);
     if (in->forward.p != NULL)
-        frame_write_passthrough(frame, in->forward, wire_id);
+        frame_write_passthrough(frame, in->forward, shown);
     else
-        event_write_frame(frame, in->ev, wire_id);
+        event_write_frame(frame, in->ev, shown);
     if (buf_failed(frame) || frame->n > SLOT_MAX_BYTES)
         return BH_REFUSED;
     if (mailbox_bytes(&i->mb) + frame->n > r->lim.max_mailbox_bytes)
@@ -195,14 +197,16 @@ static enum bh_err take_copy(struct intake *in, struct instance *i)
     int64_t wall_ms = clock_wall_ms(r->env.clock);
 
     spec.kind = in->forward.p != NULL ? STORE_ROW_PASSTHROUGH : STORE_ROW_INBOUND;
-    spec.has_key = event_dedup_key(in->ev, &r->env.store->dedup_key, instance_tenant(i),
-                                   instance_id(i), &spec.key);
+    spec.has_key = delivery_id_of(in->ev, &r->env.store->dedup_key, instance_tenant(i),
+                                  instance_id(i), &spec.key);
+    if (!spec.has_key)
+        rand_bytes(r->env.rand, &spec.key, sizeof spec.key);
     if (spec.has_key && dedup_has(&r->dedup, spec.key)) {
         r->n.duplicates++;
         delivery_join(i, spec.key, in->a);
         return BH_OK;
     }
-    enum bh_err err = write_frame(in, i, spec.id);
+    enum bh_err err = write_frame(in, i, &spec.key);
     if (err != BH_OK)
         return err;
     spec.frame = buf_str(&r->accepts->frame);

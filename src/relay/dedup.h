@@ -1,6 +1,6 @@
 /* dedup.h - events seen before, newest @max of them, for a bounded time.
  *
- * Keys are made by event_dedup_key().  A ring in order of arrival and an index of ring positions
+ * Keys are made by delivery_id_of().  A ring in order of arrival and an index of ring positions
  * over it: 24 bytes per key and 8 of index, allocated as they are needed. */
 #pragma once
 #include <stdbool.h>

@@ -14,6 +14,7 @@
 #include "relay/pulse.h"
 #include "relay/session.h"
 #include "relay/sleep.h"
+#include "store/store.h"
 #include "tenancy/facts.h"
 
 enum {
@@ -90,17 +91,19 @@ static void on_hello(struct session *s, const struct frame *f)
 static void on_ack(struct session *s, const struct frame *f)
 {
     struct instance *i = s->inst;
+    struct slot *slot;
     uint64_t id;
 
-    if (!buffer_id_parse(f->buffer_id, &id)) {
+    if (f->buffer_id.n == 0) {
         on_unknown(s, f);
         return;
     }
+    id = sent_ids_take(&i->sent, hash64(&i->relay->env.store->dedup_key, f->buffer_id));
     acking_on_ack(s, id);
     session_alive(s, true);
-    struct slot *slot = mailbox_find(&i->mb, id);
-    if (slot == NULL || (!session_has_sent(s, id) && (slot->flags & SLOT_SENT) == 0))
-        return; /* acked before, or never sent to anybody: a guess */
+    slot = id != 0 ? mailbox_find(&i->mb, id) : NULL;
+    if (slot == NULL)
+        return; /* settled before, or never sent to anybody: a guess */
     i->relay->n.acked++;
     delivery_settle(i, slot);
     mailbox_tidy(&i->mb);

@@ -52,6 +52,7 @@ void instances_free(struct instances *t)
         struct instance *i = list_entry(it, struct instance, link);
         wake_done(i);
         mailbox_done(&i->mb);
+        sent_ids_done(&i->sent);
         free(i);
     }
     map_done(&t->by_name);

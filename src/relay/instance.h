@@ -12,6 +12,7 @@
 #include "base/bucket.h"
 #include "base/list.h"
 #include "relay/mailbox.h"
+#include "relay/sent_ids.h"
 #include "relay/relay.h"
 #include "relay/sleep.h"
 #include "relay/wake.h"
@@ -25,6 +26,7 @@ struct instance {             /* one agent of one tenant; lives as long as the r
     struct list sessions;     /* its sockets; the newest handshake is last */
     struct session *receiver; /* borrowed; the one that gets deliveries; NULL: none */
     struct mailbox mb;
+    struct sent_ids sent; /* what went down its sockets, by bufferId */
     struct wake wake;
     struct sleep sleep;
     struct bucket_level actions; /* how many it may still ask for: rate.h */

@@ -105,6 +105,8 @@ static void slim_down(struct session *s)
         s->flight = NULL;
     }
     mailbox_trim(&s->inst->mb);
+    if (mailbox_entries(&s->inst->mb) == 0)
+        sent_ids_done(&s->inst->sent);
 }
 
 void pulse_tick(struct timer *t)

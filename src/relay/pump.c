@@ -5,6 +5,7 @@
 #include "relay/pump.h"
 #include <assert.h>
 #include <stdlib.h>
+#include "core/delivery_id.h"
 #include "relay/acking.h"
 #include "relay/delivery.h"
 #include "relay/fetch.h"
@@ -13,6 +14,7 @@
 #include "relay/pulse.h"
 #include "relay/session.h"
 #include "relay/turn.h"
+#include "store/store.h"
 
 struct pump {
     struct list wanting; /* instances, by pump_link */
@@ -81,6 +83,15 @@ static bool pack_has_room(const struct pack *p, size_t bytes)
     return !p->solo && p->out != NULL && p->out->n - p->start + bytes <= max;
 }
 
+/* An ack will name it by its bufferId. */
+static void note_name(struct instance *i, const struct slot *slot, struct str body)
+{
+    struct str name = delivery_id_in(body);
+
+    if (name.p != NULL)
+        sent_ids_add(&i->sent, &i->mb, hash64(&i->relay->env.store->dedup_key, name), slot->id);
+}
+
 static void pack_add(struct pack *p, struct slot *slot, struct str body)
 {
     struct instance *i = p->s->inst;
@@ -97,6 +108,7 @@ static void pack_add(struct pack *p, struct slot *slot, struct str body)
         }
         buf_add_str(p->out, body);
     }
+    note_name(i, slot, body);
     if (p->n++ == 0)
         p->first = slot->id;
     p->last = slot->id;

@@ -49,7 +49,7 @@ static bool one(struct json_parser *p, struct dcache *cache, struct str text,
         return false;
     dcache_note_member(cache, out->guild_id, out->user_id, out->nick, out->roles);
     buf_reset(frame);
-    event_write_frame(frame, &out->ev, id);
+    event_write_frame(frame, &out->ev, &(struct hash128){.lo = id});
     return true;
 }
 

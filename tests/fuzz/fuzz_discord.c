@@ -15,7 +15,7 @@ static void check_frame(const struct event *ev)
 
     if (p == NULL)
         p = json_parser_new();
-    event_write_frame(&out, ev, 1);
+    event_write_frame(&out, ev, &(struct hash128){.lo = 1});
     if (!json_parse(p, str_make(out.p, out.n - 1), &doc) ||
         memchr(out.p, '\n', out.n - 1) != NULL ||
         json_as_str(json_get(json_get(doc, "event"), "text")).p == NULL)

@@ -1,6 +1,7 @@
 /* One line of the relay wire from a hostile gateway: must be judged without a crash, and whatever
  * is taken from it must be UTF-8 and fit into an answer. */
 #include <stdlib.h>
+#include "core/delivery_id.h"
 #include "core/event.h"
 #include "core/frame.h"
 
@@ -27,7 +28,6 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
     static struct json_parser *p, *answers;
     struct frame f;
-    uint64_t id;
 
     if (p == NULL) {
         p = json_parser_new();
@@ -47,8 +47,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
                               f.action.bot};
     for (size_t i = 0; i < sizeof all / sizeof all[0]; i++)
         check(all[i]);
-    if (f.type == FRAME_INBOUND_ACK)
-        buffer_id_parse(f.buffer_id, &id);
+    delivery_id_in(str_make((const char *)data, size));
     if (f.type == FRAME_OUTBOUND)
         check_answer(answers, f.request_id);
     return 0;

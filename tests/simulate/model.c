@@ -26,17 +26,43 @@ void model_break(struct model *m, const char *fmt, ...)
     va_end(ap);
 }
 
-/* Has the disk heard of this copy, waiting or settled? */
-static bool is_known(const struct model *m, const struct model_event *ev, unsigned instance)
+static struct hash128 key_of(const struct model_event *ev, unsigned instance)
 {
     static const char *const tenants[] = {"acme", "acme", "other"};
     static const char *const names[] = {"ann", "bob", "ann"};
     struct event e = {.platform = STR("web"), .bot = STR("lobby"), .event_id = str_of(ev->name)};
-    struct hash128 key;
+    struct hash128 key = {0};
 
-    return event_dedup_key(&e, &(struct hash_key)SIM_DEDUP_KEY, str_of(tenants[instance]),
-                           str_of(names[instance]), &key) &&
-           sim_disk_has_key(m->disk, key);
+    delivery_id_of(&e, &(struct hash_key)SIM_DEDUP_KEY, str_of(tenants[instance]),
+                   str_of(names[instance]), &key);
+    return key;
+}
+
+void model_name(const struct model_event *ev, unsigned instance, char ret[DELIVERY_ID_CHARS])
+{
+    delivery_id_format(key_of(ev, instance), ret);
+}
+
+/* Has the disk heard of this copy, waiting or settled? */
+static bool is_known(const struct model *m, const struct model_event *ev, unsigned instance)
+{
+    return sim_disk_has_key(m->disk, key_of(ev, instance));
+}
+
+/* Is it on disk?  Its row is remembered, because looking for it by name takes long. */
+static bool on_disk(struct model *m, struct model_event *ev, unsigned instance)
+{
+    struct copy *c = &ev->copies[instance];
+    char name[DELIVERY_ID_CHARS];
+    size_t n;
+
+    if (c->row != 0 && sim_disk_has_row(m->disk, c->row))
+        return true;
+    model_name(ev, instance, name);
+    c->row = sim_disk_named(m->disk, str_make(name, sizeof name), &n);
+    if (n > 1)
+        model_break(m, "%s: %zu rows for instance %u", ev->name, n, instance);
+    return c->row != 0;
 }
 
 static void begin_life(struct model *m, struct model_event *ev)
@@ -51,7 +77,8 @@ static void begin_life(struct model *m, struct model_event *ev)
         c->owed = true;
         c->holder = m->holder[i];
         c->promised = false;
-        c->id = 0; /* of its own life only */
+        c->seen = false; /* of its own life only */
+        c->row = 0;
         c->order = ++m->order;
     }
 }
@@ -116,7 +143,7 @@ void model_accepted(struct model *m, struct model_event *ev, enum bh_err err)
     }
 }
 
-static struct model_event *find_event(struct model *m, struct str name)
+struct model_event *model_find(struct model *m, struct str name)
 {
     uint64_t at;
     if (name.n < 2 || name.p[0] != 'e' || !str_to_u64(str_skip(name, 1), &at) || at >= m->n)
@@ -133,7 +160,7 @@ static void check_nothing_skipped(struct model *m, const struct model_socket *s,
         const struct copy *c = &m->events[i].copies[s->instance];
         if (!c->owed || c->order >= now->order || c->acked_boot != 0 || c->sent_on == s->number)
             continue;
-        if (c->id != 0 && c->id <= s->last_id)
+        if (c->seen && c->order <= s->last_order)
             continue; /* it went down this one before it went down a newer one */
         if (c->sends >= m->max_attempts)
             continue; /* parked, or about to be: the disk may not know yet */
@@ -144,9 +171,9 @@ static void check_nothing_skipped(struct model *m, const struct model_socket *s,
     }
 }
 
-void model_sent(struct model *m, struct model_socket *s, struct str name, uint64_t id)
+void model_sent(struct model *m, struct model_socket *s, struct str name, struct str buffer_id)
 {
-    struct model_event *ev = find_event(m, name);
+    struct model_event *ev = model_find(m, name);
     m->checks++;
     if (ev == NULL || !(ev->route & (1u << s->instance))) {
         model_break(m, "socket %u: instance %u got %.*s, which is not for it", s->number,
@@ -154,9 +181,13 @@ void model_sent(struct model *m, struct model_socket *s, struct str name, uint64
         return;
     }
     struct copy *c = &ev->copies[s->instance];
-    if (id <= s->last_id)
-        model_break(m, "socket %u: id %" PRIx64 " (%s) after %" PRIx64 ": order or twice",
-                    s->number, id, ev->name, s->last_id);
+    char expected[DELIVERY_ID_CHARS];
+    model_name(ev, s->instance, expected);
+    if (!str_eq(buffer_id, str_make(expected, sizeof expected)))
+        model_break(m, "%s: called %.*s, which is not its name", ev->name, STR_FMT(buffer_id));
+    if (c->order <= s->last_order)
+        model_break(m, "socket %u: %s is number %" PRIu64 " after %" PRIu64 ": order or twice",
+                    s->number, ev->name, c->order, s->last_order);
     if (c->holder != s->holder)
         model_break(m, "socket %u: holder %u of the name got %s, which is holder %u's", s->number,
                     s->holder, ev->name, c->holder);
@@ -166,11 +197,9 @@ void model_sent(struct model *m, struct model_socket *s, struct str name, uint64
         model_break(m, "%s: sent again after its ack was on disk", ev->name);
     if (s->idle_acked)
         model_break(m, "socket %u: %s sent after going_idle_ack", s->number, ev->name);
-    if (c->id != 0 && c->id != id && sim_disk_has_row(m->disk, c->id))
-        model_break(m, "%s: two rows, %" PRIx64 " and %" PRIx64, ev->name, c->id, id);
     check_nothing_skipped(m, s, c, ev->name);
-    s->last_id = id;
-    c->id = id;
+    s->last_order = c->order;
+    c->seen = true;
     c->acked_boot = 0;
     c->sent_on = s->number;
     c->sends++;
@@ -182,7 +211,7 @@ void model_idle_acked(struct model *m, const struct model_socket *s)
         const struct copy *c = &m->events[i].copies[s->instance];
         m->checks++;
         if (c->sent_on == s->number && c->acked_boot == 0 && !c->settled && !c->ended &&
-            !sim_disk_has_row(m->disk, c->id))
+            !on_disk(m, &m->events[i], s->instance))
             model_break(m, "socket %u: going_idle_ack, but %s is neither acked nor on disk",
                         s->number, m->events[i].name);
     }
@@ -190,20 +219,15 @@ void model_idle_acked(struct model *m, const struct model_socket *s)
 
 void model_received(struct model *m, unsigned instance, struct str name)
 {
-    struct model_event *ev = find_event(m, name);
+    struct model_event *ev = model_find(m, name);
     if (ev != NULL)
         ev->copies[instance].received = true;
 }
 
-void model_acked(struct model *m, unsigned instance, uint64_t id)
+void model_acked(struct model *m, unsigned instance, struct model_event *ev)
 {
-    for (size_t i = m->n; i-- > 0;) {
-        struct copy *c = &m->events[i].copies[instance];
-        if (c->id == id) {
-            c->acked_boot = m->boot;
-            return;
-        }
-    }
+    if (ev->copies[instance].seen)
+        ev->copies[instance].acked_boot = m->boot;
 }
 
 /* A new process: it remembers what the disk does.  An ack that was not on disk may be forgotten,
@@ -217,13 +241,13 @@ void model_crashed(struct model *m)
         ev->accepting = false;
         for (unsigned k = 0; k < MODEL_INSTANCES; k++) {
             struct copy *c = &ev->copies[k];
-            bool on_disk = c->id != 0 && sim_disk_has_row(m->disk, c->id);
-            if (c->acked_boot != 0 && !on_disk) {
+            bool kept = on_disk(m, ev, k);
+            if (c->acked_boot != 0 && !kept) {
                 c->settled = is_known(m, ev, k);
                 c->owed = false; /* if the disk knows nothing of it, a repeat is taken as new */
             }
             c->acked_boot = 0;
-            if (c->owed && !on_disk && c->id != 0 && !c->promised)
+            if (c->owed && !kept && !c->promised && !is_known(m, ev, k))
                 c->owed = false;
         }
     }
@@ -232,13 +256,13 @@ void model_crashed(struct model *m)
 void model_check(struct model *m)
 {
     for (size_t i = 0; i < m->n; i++) {
-        const struct model_event *ev = &m->events[i];
+        struct model_event *ev = &m->events[i];
         for (unsigned k = 0; k < MODEL_INSTANCES; k++) {
             const struct copy *c = &ev->copies[k];
-            if (!c->owed || !c->promised || c->id == 0 || c->settled || c->acked_boot != 0)
+            if (!c->owed || !c->promised || !c->seen || c->settled || c->acked_boot != 0)
                 continue;
             m->checks++;
-            if (!sim_disk_has_row(m->disk, c->id))
+            if (!on_disk(m, ev, k))
                 model_break(m, "%s: confirmed, but instance %u neither acked it nor is it on disk",
                             ev->name, k);
         }
@@ -267,15 +291,15 @@ void model_check_end(struct model *m)
 {
     sim_disk_each_frame(m->disk, check_row, m);
     for (size_t i = 0; i < m->n; i++) {
-        const struct model_event *ev = &m->events[i];
+        struct model_event *ev = &m->events[i];
         for (unsigned k = 0; ev->confirmed && k < MODEL_INSTANCES; k++) {
             const struct copy *c = &ev->copies[k];
             m->checks++;
-            if (c->acked_boot == m->boot && sim_disk_has_row(m->disk, c->id))
+            if (c->acked_boot == m->boot && on_disk(m, ev, k))
                 model_break(m, "%s: acked, but its row is still on disk", ev->name);
             if (!(ev->route & (1u << k)) || c->received || c->ended || !c->confirmed)
                 continue;
-            if (c->id != 0 && sim_disk_is_parked(m->disk, c->id))
+            if (on_disk(m, ev, k) && sim_disk_is_parked(m->disk, c->row))
                 continue;
             model_break(m, "%s: confirmed, but instance %u never received it", ev->name, k);
         }

@@ -3,15 +3,17 @@
  * The world tells the model what happened; the model stops the run when a promise is broken:
  *   1. a confirmed delivery is acked or on disk, always; at the end every one was received
  *   2. what is acked is not sent again by this process, nor after a crash once the ack is on disk
- *   3. on one socket, ids only grow: in order, nothing twice; and nothing older that is still owed
- *      is skipped
+ *   3. on one socket, order only grows: nothing twice; and nothing older that is still owed is
+ *      skipped
  *   4. nobody receives what was not routed to them
  *   5. a going_idle_ack means: the sleep is on disk, and so is all that was sent and not acked
  *   6. what was accepted for one holder of a name is never sent to the next, and at the end is not on
  *      disk either
+ *   7. an event has the same bufferId whenever it is sent, and never two rows
  */
 #pragma once
 #include "base/str.h"
+#include "core/delivery_id.h"
 #include "simulate/sim_store.h"
 
 #define MODEL_INSTANCES 3
@@ -21,7 +23,8 @@ struct copy {            /* one event for one instance */
     bool owed;           /* routed to it and neither failed nor lost with an unconfirmed accept */
     bool promised;       /* and its accept was answered with "ok" */
     bool confirmed;      /* that was so at least once */
-    uint64_t id;         /* the row id of its newest life; 0: not seen on a wire yet */
+    bool seen;           /* on a wire, in its newest life */
+    uint64_t row;        /* its row on disk, once it was found there; 0: not yet */
     uint64_t acked_boot; /* the boot whose relay was told of the ack; 0: never */
     bool received;       /* some gateway read it */
     bool settled;        /* acked and the ack is on disk, or nothing of it is on disk any more */
@@ -54,7 +57,7 @@ struct model {
 struct model_socket { /* what the model knows of one socket */
     uint32_t number;
     unsigned instance;
-    uint64_t last_id;
+    uint64_t last_order;
     bool idle_acked;
     uint32_t holder; /* who opened it */
 };
@@ -67,12 +70,15 @@ void model_offer_again(struct model *m, struct model_event *ev);  /* the platfor
 void model_ended(struct model *m, unsigned instance, uint32_t holder);
 bool model_is_over(const struct model *m, const struct model_event *ev); /* for one of its copies */
 void model_accepted(struct model *m, struct model_event *ev, enum bh_err err);
-void model_sent(struct model *m, struct model_socket *s, struct str name, uint64_t id);
+void model_sent(struct model *m, struct model_socket *s, struct str name, struct str buffer_id);
+/* What an event is called on the wire. */
+void model_name(const struct model_event *ev, unsigned instance, char ret[DELIVERY_ID_CHARS]);
+struct model_event *model_find(struct model *m, struct str name); /* NULL: no such event */
 void model_received(struct model *m, unsigned instance, struct str name);
 /* going_idle_ack goes out: what this socket was sent must be acked or on disk by now. */
 void model_idle_acked(struct model *m, const struct model_socket *s);
-void model_acked(struct model *m, unsigned instance, uint64_t id); /* the relay was told */
-void model_crashed(struct model *m);                               /* after the disk settled */
-void model_check(struct model *m);                                 /* after every step */
+void model_acked(struct model *m, unsigned instance, struct model_event *ev); /* it was told */
+void model_crashed(struct model *m);   /* after the disk settled */
+void model_check(struct model *m);     /* after every step */
 void model_check_end(struct model *m); /* after everything was drained */
 void model_break(struct model *m, const char *fmt, ...) BH_PRINTF(2, 3);

@@ -22,7 +22,6 @@ static void on_line(struct sim_socket *s, struct str line)
 {
     struct world *w = s->world;
     struct json doc;
-    uint64_t id = 0;
     if (!json_parse(w->parser, line, &doc) || !json_is_object(doc)) {
         model_break(&w->model, "socket %u: not a JSON object on the wire", s->seen.number);
         return;
@@ -30,11 +29,9 @@ static void on_line(struct sim_socket *s, struct str line)
     struct str type = json_str(doc, "type");
     if (str_eq(type, STR("inbound"))) {
         struct str name = json_str(json_get(doc, "event"), "message_id");
-        if (!buffer_id_parse(json_str(doc, "bufferId"), &id))
-            model_break(&w->model, "socket %u: inbound without a bufferId", s->seen.number);
         if (!s->said_hello)
             model_break(&w->model, "socket %u: inbound before its hello", s->seen.number);
-        model_sent(&w->model, &s->seen, name, id);
+        model_sent(&w->model, &s->seen, name, json_str(doc, "bufferId"));
         w->result.sends++;
     } else if (str_eq(type, STR("going_idle_ack"))) {
         if (!s->idle_sent)
@@ -161,17 +158,17 @@ static void socket_read(struct world *w, struct sim_socket *s, size_t lines)
     while (lines-- > 0 && used < s->inbox.n && s->n_acks < PEER_ACKS &&
            str_split(&rest, '\n', &line)) {
         struct json doc;
-        uint64_t id;
         used += line.n + 1;
         if (!json_parse(w->parser, line, &doc))
             continue;
         struct str type = json_str(doc, "type");
         if (str_eq(type, STR("going_idle_ack")))
             s->idle_acked = true;
-        if (str_eq(type, STR("inbound")) && buffer_id_parse(json_str(doc, "bufferId"), &id)) {
-            model_received(&w->model, s->seen.instance,
-                           json_str(json_get(doc, "event"), "message_id"));
-            s->acks[s->n_acks++] = id;
+        struct str name = json_str(json_get(doc, "event"), "message_id");
+        struct model_event *ev = model_find(&w->model, name);
+        if (str_eq(type, STR("inbound")) && ev != NULL) {
+            model_received(&w->model, s->seen.instance, name);
+            s->acks[s->n_acks++] = (size_t)(ev - w->model.events);
         }
     }
     buf_consume(&s->inbox, used);
@@ -180,13 +177,15 @@ static void socket_read(struct world *w, struct sim_socket *s, size_t lines)
 static void socket_ack(struct world *w, struct sim_socket *s, size_t n)
 {
     struct buf out = BUF_INIT;
-    char text[BUFFER_ID_MAX];
+    char text[DELIVERY_ID_CHARS];
     if (n > s->n_acks)
         n = s->n_acks;
     for (size_t i = 0; i < n && s->close_code == 0; i++) {
-        size_t len = buffer_id_format(s->acks[i], text);
-        buf_printf(&out, "{\"type\": \"inbound_ack\", \"bufferId\": \"%.*s\"}\n", (int)len, text);
-        model_acked(&w->model, s->seen.instance, s->acks[i]);
+        struct model_event *ev = &w->model.events[s->acks[i]];
+        model_name(ev, s->seen.instance, text);
+        buf_printf(&out, "{\"type\": \"inbound_ack\", \"bufferId\": \"%.*s\"}\n", (int)sizeof text,
+                   text);
+        model_acked(&w->model, s->seen.instance, ev);
         w->peers[s->seen.instance].has_acked = true;
     }
     memmove(s->acks, s->acks + n, (s->n_acks - n) * sizeof *s->acks);

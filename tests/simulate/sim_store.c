@@ -6,6 +6,7 @@
 #include "simulate/sim_store.h"
 #include <assert.h>
 #include <stdlib.h>
+#include "core/delivery_id.h"
 #include "store/memory/disk.h"
 #include "store/result.h"
 
@@ -82,6 +83,19 @@ void sim_disk_set_time(struct sim_disk *d, int64_t now_ms)
 bool sim_disk_has_row(const struct sim_disk *d, uint64_t id)
 {
     return mem_disk_row(&d->mem, id) != NULL;
+}
+uint64_t sim_disk_named(const struct sim_disk *d, struct str buffer_id, size_t *ret_n)
+{
+    uint64_t found = 0;
+    size_t n = 0;
+    for (size_t i = 0; i < d->mem.n_rows; i++)
+        if (str_eq(delivery_id_in(d->mem.rows[i].frame), buffer_id)) {
+            found = d->mem.rows[i].id;
+            n++;
+        }
+    if (ret_n != NULL)
+        *ret_n = n;
+    return found;
 }
 bool sim_disk_is_parked(const struct sim_disk *d, uint64_t id)
 {

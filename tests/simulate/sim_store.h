@@ -19,6 +19,8 @@ struct sim_disk *sim_disk_new_shared(void); /* several stores may be open on it 
 void sim_disk_set_time(struct sim_disk *d, int64_t now_ms); /* by which leases end; 0 at first */
 void sim_disk_free(struct sim_disk *d);
 bool sim_disk_has_row(const struct sim_disk *d, uint64_t id);
+/* The row whose frame has this bufferId; 0: none.  @ret_n (may be NULL): how many there are. */
+uint64_t sim_disk_named(const struct sim_disk *d, struct str buffer_id, size_t *ret_n);
 bool sim_disk_is_parked(const struct sim_disk *d, uint64_t id);
 size_t sim_disk_rows(const struct sim_disk *d);
 void sim_disk_each_frame(const struct sim_disk *d, void (*each)(void *ctx, struct str frame),

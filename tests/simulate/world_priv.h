@@ -26,7 +26,7 @@ struct sim_socket {
     size_t unread_messages;
     uint32_t pings[8];
     size_t n_pings;
-    uint64_t acks[PEER_ACKS]; /* read, not yet acked */
+    size_t acks[PEER_ACKS]; /* events read, not yet acked */
     size_t n_acks;
     size_t unacked_messages_max;
 };

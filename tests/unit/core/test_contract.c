@@ -191,10 +191,10 @@ static void frames_to_a_gateway_have_the_listed_keys(void **state)
             descriptor_write_frame(&out, &descriptor_relay);
             break;
         case 1:
-            event_write_frame(&out, &full, 1);
+            event_write_frame(&out, &full, &(struct hash128){.lo = 1});
             break;
         case 2:
-            event_write_frame(&out, &full, 0);
+            event_write_frame(&out, &full, NULL);
             break;
         case 3:
             frame_write_result(&out, STR("r"), &(struct action_result){0});
@@ -206,10 +206,10 @@ static void frames_to_a_gateway_have_the_listed_keys(void **state)
             frame_write_going_idle_ack(&out);
             break;
         case 6:
-            frame_write_passthrough(&out, STR("{}"), 0);
+            frame_write_passthrough(&out, STR("{}"), NULL);
             break;
         case 7:
-            frame_write_passthrough(&out, STR("{}"), 1);
+            frame_write_passthrough(&out, STR("{}"), &(struct hash128){.lo = 1});
             break;
         }
         struct json doc = parse(&out);

@@ -1,6 +1,7 @@
 /* The wire form of events, buffer ids and deduplication keys. */
 #include "core/vectors.h"
 #include "base/rand.h"
+#include "core/delivery_id.h"
 #include "core/event.h"
 
 struct fixture {
@@ -74,10 +75,11 @@ static void a_full_event_is_written_byte_for_byte_like_this(void **state)
 {
     struct fixture *f = *state;
 
-    event_write_frame(&f->out, &full, 33);
+    event_write_frame(&f->out, &full, &(struct hash128){.lo = 33});
     assert_str(
         buf_str(&f->out),
-        STR("{\"type\":\"inbound\",\"bufferId\":\"b11\",\"event\":{\"text\":\"hello\","
+        STR("{\"type\":\"inbound\",\"bufferId\":\"b00000000000000000000000011\",\"event\":{"
+            "\"text\":\"hello\","
             "\"message_type\":\"photo\",\"message_id\":\"m1\",\"reply_to_message_id\":\"m0\","
             "\"media_urls\":[\"https://cdn.example/a.png\",\"http://cdn.example/b.png\"],"
             "\"reply_to\":{\"is_own\":true,\"text\":\"quoted\",\"author\":\"bob\"},"
@@ -93,7 +95,7 @@ static void an_empty_event_has_no_null_the_client_dies_of(void **state)
 {
     struct fixture *f = *state;
 
-    event_write_frame(&f->out, &(struct event){0}, 0);
+    event_write_frame(&f->out, &(struct event){0}, NULL);
     assert_str(buf_str(&f->out),
                STR("{\"type\":\"inbound\",\"event\":{\"text\":\"\",\"message_type\":\"text\","
                    "\"message_id\":null,\"reply_to_message_id\":null,\"media_urls\":[],"
@@ -109,7 +111,7 @@ static void what_the_gate_knows_never_reaches_the_wire(void **state)
                                         "route",    "event-id",      "tenant",
                                         "instance", "replies_to",    "private"};
 
-    event_write_frame(&f->out, &full, 1);
+    event_write_frame(&f->out, &full, &(struct hash128){.lo = 1});
     for (size_t i = 0; i < sizeof words / sizeof words[0]; i++)
         if (str_contains(buf_str(&f->out), str_of(words[i])))
             fail_msg("%s is on the wire", words[i]);
@@ -260,95 +262,53 @@ static void a_full_buffer_fails_once_and_quietly(void **state)
     (void)state;
     for (size_t limit = 1; limit < 700; limit += 7) {
         struct buf out = {.limit = limit};
-        event_write_frame(&out, &full, 1);
+        event_write_frame(&out, &full, &(struct hash128){.lo = 1});
         assert_true(out.n <= limit);
         buf_done(&out);
     }
 }
 
-/* ---- buffer ids ---- */
+/* ---- what a delivery is called ---- */
 
-static void buffer_ids_come_back_from_their_text(void **state)
+static void names_have_one_length_and_differ(void **state)
 {
     struct rand r = rand_seeded(11);
-    char text[BUFFER_ID_MAX];
-    uint64_t back;
+    char text[DELIVERY_ID_CHARS], last[DELIVERY_ID_CHARS] = "";
 
     (void)state;
-    for (int i = 0; i < 200000; i++) {
-        uint64_t id = rand_u64(&r) >> (1 + rand_below(&r, 63));
-        if (id == 0)
-            continue;
-        size_t n = buffer_id_format(id, text);
-        assert_true(n >= 2 && n <= BUFFER_ID_MAX);
-        assert_true(buffer_id_parse(str_make(text, n), &back));
-        assert_true(back == id);
+    for (int i = 0; i < 100000; i++) {
+        struct hash128 id = {rand_u64(&r), rand_u64(&r)};
+        delivery_id_format(id, text);
+        assert_int_equal(text[0], 'b');
+        for (size_t k = 1; k < sizeof text; k++)
+            assert_true((text[k] >= '0' && text[k] <= '9') || (text[k] >= 'a' && text[k] <= 'z'));
+        assert_memory_not_equal(text, last, sizeof text);
+        memcpy(last, text, sizeof text);
     }
-    size_t n = buffer_id_format(UINT64_MAX, text);
-    assert_true(buffer_id_parse(str_make(text, n), &back));
-    assert_true(back == UINT64_MAX);
+    delivery_id_format((struct hash128){0}, text);
+    assert_memory_equal(text, "b00000000000000000000000000", sizeof text);
+    delivery_id_format((struct hash128){UINT64_MAX, UINT64_MAX}, text);
+    assert_memory_equal(text, "b7zzzzzzzzzzzzzzzzzzzzzzzzz", sizeof text);
 }
 
-static void buffer_ids_have_one_spelling_only(void **state)
+static void a_frame_tells_its_name_and_so_does_one_of_an_older_program(void **state)
 {
-    static const char *const bad[] = {
-        "",
-        "b",
-        "b0",
-        "b01",
-        "1",
-        "B1",
-        "bA",
-        "bi",
-        "bl",
-        "bo",
-        "bu",
-        "b-1",
-        "b 1",
-        "b1 ",
-        " b1",
-        "b1\n",
-        "bb\xc3\xab",
-        "c1",
-        "b1.0",
-        "bg000000000000", /* one more than fits */
-        "bzzzzzzzzzzzzz",
-        "b100000000000000",
-        "b11111111111111111111111111",
-    };
-    uint64_t id = 7;
+    struct hash128 id = {33, 1};
+    char text[DELIVERY_ID_CHARS];
+    struct buf out = BUF_INIT;
 
     (void)state;
-    for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++)
-        if (buffer_id_parse(str_of(bad[i]), &id))
-            fail_msg("parsed \"%s\"", bad[i]);
-    assert_false(buffer_id_parse(str_make("b1\0", 3), &id));
-    assert_false(buffer_id_parse(STR_NULL, &id));
-    assert_int_equal(id, 7);
-    assert_true(buffer_id_parse(STR("bfzzzzzzzzzzzz"), &id));
-    assert_true(id == UINT64_MAX);
-}
-
-/* Whatever parses is what format would have written. */
-static void random_texts_parse_only_in_their_canonical_form(void **state)
-{
-    static const char alphabet[] = "bb0123456789abcdefghijklmnopqrstuvwxyzAZ-";
-    struct rand r = rand_seeded(5);
-    int parsed = 0;
-
-    (void)state;
-    for (int i = 0; i < 300000; i++) {
-        char text[16], back[BUFFER_ID_MAX];
-        size_t n = rand_below(&r, sizeof text);
-        uint64_t id;
-        for (size_t k = 0; k < n; k++)
-            text[k] = alphabet[rand_below(&r, k == 0 ? 3 : sizeof alphabet - 1)];
-        if (!buffer_id_parse(str_make(text, n), &id))
-            continue;
-        parsed++;
-        assert_str(str_make(back, buffer_id_format(id, back)), str_make(text, n));
-    }
-    assert_true(parsed > 1000);
+    delivery_id_format(id, text);
+    event_write_frame(&out, &(struct event){0}, &id);
+    assert_true(str_eq(delivery_id_in(buf_str(&out)), str_make(text, sizeof text)));
+    buf_reset(&out);
+    event_write_frame(&out, &(struct event){0}, NULL);
+    assert_null(delivery_id_in(buf_str(&out)).p);
+    buf_done(&out);
+    assert_str(delivery_id_in(STR("{\"type\":\"inbound\",\"bufferId\":\"b7k\",\"event\":{}}\n")),
+               STR("b7k"));
+    assert_null(delivery_id_in(STR("{\"type\":\"inbound\",\"bufferId\":\"")).p);
+    assert_null(delivery_id_in(STR_NULL).p);
 }
 
 /* ---- deduplication ---- */
@@ -357,7 +317,7 @@ static struct hash128 dedup(struct str tenant, struct str instance, const struct
 {
     static const struct hash_key key = {1, 2};
     struct hash128 h;
-    assert_true(event_dedup_key(ev, &key, tenant, instance, &h));
+    assert_true(delivery_id_of(ev, &key, tenant, instance, &h));
     return h;
 }
 static bool same(struct hash128 a, struct hash128 b)
@@ -402,9 +362,9 @@ static void an_event_without_an_id_is_never_a_duplicate(void **state)
 
     (void)state;
     ev.event_id = STR_NULL;
-    assert_false(event_dedup_key(&ev, &key, STR("t"), STR("i"), &h));
+    assert_false(delivery_id_of(&ev, &key, STR("t"), STR("i"), &h));
     ev.event_id = STR("");
-    assert_false(event_dedup_key(&ev, &key, STR("t"), STR("i"), &h));
+    assert_false(delivery_id_of(&ev, &key, STR("t"), STR("i"), &h));
 }
 
 static void long_ids_are_hashed_whole(void **state)
@@ -438,9 +398,8 @@ int main(void)
         WITH_FIXTURE(urls_that_would_leak_the_bearer_are_left_out),
         WITH_FIXTURE(the_written_source_has_the_key_of_the_event),
         cmocka_unit_test(a_full_buffer_fails_once_and_quietly),
-        cmocka_unit_test(buffer_ids_come_back_from_their_text),
-        cmocka_unit_test(buffer_ids_have_one_spelling_only),
-        cmocka_unit_test(random_texts_parse_only_in_their_canonical_form),
+        cmocka_unit_test(names_have_one_length_and_differ),
+        cmocka_unit_test(a_frame_tells_its_name_and_so_does_one_of_an_older_program),
         cmocka_unit_test(the_same_event_for_the_same_instance_is_a_duplicate),
         cmocka_unit_test(shifting_letters_between_parts_is_another_event),
         cmocka_unit_test(an_event_without_an_id_is_never_a_duplicate),

@@ -398,11 +398,12 @@ static void a_passthrough_carries_its_forward_untouched(void **state)
 {
     struct buf out = BUF_INIT;
 
-    frame_write_passthrough(&out, STR("{\"platform\":\"discord\"}"), 0);
-    frame_write_passthrough(&out, STR("{\"platform\":\"discord\"}"), 32);
+    frame_write_passthrough(&out, STR("{\"platform\":\"discord\"}"), NULL);
+    frame_write_passthrough(&out, STR("{\"platform\":\"discord\"}"), &(struct hash128){.lo = 32});
     assert_str(buf_str(&out),
                STR("{\"type\":\"passthrough_forward\",\"forward\":{\"platform\":\"discord\"}}\n"
-                   "{\"type\":\"passthrough_forward\",\"bufferId\":\"b10\",\"forward\":"
+                   "{\"type\":\"passthrough_forward\",\"bufferId\":\"b00000000000000000000000010\","
+                   "\"forward\":"
                    "{\"platform\":\"discord\"}}\n"));
     buf_done(&out);
 }

@@ -276,6 +276,40 @@ static void ids_are_never_used_again_after_a_restart(void **state)
     assert_false(str_eq(buffer_id(line_with(f, INBOUND, 0)), str_of(first)));
 }
 
+static void the_same_event_has_the_same_buffer_id_after_a_restart(void **state)
+{
+    struct fake *f = connect_as("gw-a"), *g;
+    char first[32];
+    rig.tap.hold = true; /* nothing of it reaches the disk */
+    publish("a", "e1");
+    struct str id = buffer_id(line_with(f, INBOUND, 0));
+    snprintf(first, sizeof first, "%.*s", STR_FMT(id));
+    restart();
+    rig.tap.hold = false;
+    publish("a", "e0"); /* another order than before */
+    publish("a", "e1"); /* its platform sends it again */
+    g = connect_as("gw-a");
+    assert_true(is_event(g, 1, "e1"));
+    assert_true(str_eq(buffer_id(line_with(g, INBOUND, 1)), str_of(first)));
+    ack(g, 1);
+    assert_int_equal(look("ann").entries, 1);
+}
+
+static void an_event_without_an_id_gets_a_name_of_its_own(void **state)
+{
+    struct fake *f = connect_as("gw-a");
+    struct event ev = make_event("a", "e1");
+    ev.event_id = STR_NULL;
+    relay_accept(rig.relay, &ev, on_accepted, NULL);
+    relay_accept(rig.relay, &ev, on_accepted, NULL);
+    turn();
+    assert_int_equal(inbound(f), 2);
+    assert_false(str_eq(buffer_id(line_with(f, INBOUND, 0)), buffer_id(line_with(f, INBOUND, 1))));
+    ack(f, 1);
+    ack(f, 0);
+    assert_int_equal(look("ann").entries, 0);
+}
+
 static void on_drained(void *ctx)
 {
     rig.drained = true;
@@ -347,6 +381,8 @@ int main(void)
         cmocka_unit_test_setup_teardown(a_full_mailbox_says_busy, setup_small, teardown),
         PROMISE(a_restart_keeps_mailbox_order_and_attempts),
         PROMISE(ids_are_never_used_again_after_a_restart),
+        PROMISE(the_same_event_has_the_same_buffer_id_after_a_restart),
+        PROMISE(an_event_without_an_id_gets_a_name_of_its_own),
         PROMISE(a_drain_refuses_the_new_closes_with_1012_and_ends_when_all_is_on_disk),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

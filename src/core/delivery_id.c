@@ -1,0 +1,80 @@
+/* delivery_id.c - design.  (delivery_id.h has the contract.)
+ *
+ * The name stands near the front of every frame, so it is found there again without parsing: rows of
+ * an older program, which were named by their number, are read the same way. */
+#include "core/delivery_id.h"
+#include <stdlib.h>
+#include <string.h>
+#include "base/buf.h"
+#include "base/mem.h"
+#include "core/event.h"
+
+/* Each part is preceded by its length, so no two lists of parts give the same bytes.  The keys are
+ * stored: changing this layout would let every recent event in a second time. */
+bool delivery_id_of(const struct event *ev, const struct hash_key *key, struct str tenant,
+                    struct str instance, struct hash128 *ret)
+{
+    const struct str parts[] = {tenant, instance, ev->platform, ev->bot, ev->event_id};
+    char small[512], *at, *bytes = small;
+    size_t total = 0;
+
+    if (str_is_empty(ev->event_id))
+        return false;
+    for (size_t i = 0; i < ARRAY_LEN(parts); i++)
+        total += 8 + parts[i].n;
+    if (total > sizeof small)
+        bytes = xmalloc(total);
+    at = bytes;
+    for (size_t i = 0; i < ARRAY_LEN(parts); i++) {
+        for (int shift = 0; shift < 64; shift += 8)
+            *at++ = (char)((uint64_t)parts[i].n >> shift);
+        if (parts[i].n > 0)
+            memcpy(at, parts[i].p, parts[i].n);
+        at += parts[i].n;
+    }
+    *ret = hash128(key, str_make(bytes, total));
+    if (bytes != small)
+        free(bytes);
+    return true;
+}
+
+void delivery_id_format(struct hash128 id, char ret[DELIVERY_ID_CHARS])
+{
+    static const char digits[] = "0123456789abcdefghjkmnpqrstvwxyz";
+    unsigned __int128 v = (unsigned __int128)id.hi << 64 | id.lo;
+
+    ret[0] = 'b';
+    for (int i = DELIVERY_ID_CHARS - 1; i > 0; i--, v >>= 5)
+        ret[i] = digits[(unsigned)v & 31];
+}
+
+void delivery_id_write(struct buf *out, struct hash128 id)
+{
+    char text[DELIVERY_ID_CHARS];
+
+    delivery_id_format(id, text);
+    buf_add_str(out, STR("\"bufferId\":\""));
+    buf_add(out, text, sizeof text);
+    buf_add_str(out, STR("\","));
+}
+
+struct str delivery_id_in(struct str frame)
+{
+    static const struct {
+        const char *text;
+        size_t n;
+    } heads[] = {
+#define HEAD(type) \
+    {"{\"type\":\"" type "\",\"bufferId\":\"", sizeof "{\"type\":\"" type "\",\"bufferId\":\"" - 1}
+        HEAD("inbound"),
+        HEAD("passthrough_forward"),
+#undef HEAD
+    };
+
+    for (size_t i = 0; i < ARRAY_LEN(heads); i++)
+        if (frame.n > heads[i].n && memcmp(frame.p, heads[i].text, heads[i].n) == 0) {
+            struct str rest = str_skip(frame, heads[i].n), id;
+            return str_split(&rest, '"', &id) ? id : STR_NULL;
+        }
+    return STR_NULL;
+}

@@ -1,0 +1,31 @@
+/* delivery_id.h - what a delivery is called, always: its bufferId on the wire.
+ *
+ * Made from what the event is (tenant, instance, platform, bot, event id), not from when it came, so
+ * the same event has the same name after any crash, on any node, and however often its platform
+ * sends it again.  A client that remembers names acts once.  The number of its row is something
+ * else: it gives the order and is never told.
+ *
+ *      who makes it          its event id
+ *      a message             the platform's message or update id
+ *      an edit, a press      the platform's own id of that update
+ *      a forwarded webhook   the interaction's or message's id
+ *      nothing to go by      none: the name is drawn at random, and a repeat is another delivery
+ */
+#pragma once
+#include "base/hash.h"
+
+struct buf;
+struct event;
+
+#define DELIVERY_ID_CHARS 27 /* "b" and 26 digits of five bits */
+
+/* The name of @ev for one instance; false when it has no event id.  It is the deduplication key
+ * too: @key is random per database and moves with it. */
+bool delivery_id_of(const struct event *ev, const struct hash_key *key, struct str tenant,
+                    struct str instance, struct hash128 *ret);
+
+/* Appends `"bufferId":"...",`. */
+void delivery_id_write(struct buf *out, struct hash128 id);
+void delivery_id_format(struct hash128 id, char ret[DELIVERY_ID_CHARS]);
+/* The bufferId of a frame that this program wrote; absent: it has none. */
+struct str delivery_id_in(struct str frame);
