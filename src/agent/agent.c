@@ -199,8 +199,17 @@ static void on_arrival(void *ctx)
     conversation_trim(a);
 }
 
+/* A bare /stop came as an interrupt already, which is how programs are told. */
+static bool is_stop(const struct bhgw_event *ev)
+{
+    return ev->text != NULL && str_eq_ci(str_trim(str_of(ev->text)), STR("/stop"));
+}
+
 static enum bhgw_verdict on_event(void *ctx, struct bhgw *gw, const struct bhgw_event *ev)
 {
+    if (is_stop(ev))
+        return BHGW_ACK;
+
     struct arrival *arrived = xcalloc(1, sizeof *arrived);
 
     (void)gw;

@@ -34,6 +34,7 @@ struct event {
     struct str scope_id; /* guild, workspace, server: sent as guild_id and scope_id */
     /* for the gate only, never on the wire */
     bool author_is_bot, mentions_bot, replies_to_bot;
+    bool only_stops; /* a /stop that is no message: the same was said in another way too */
 };
 
 /* The `event` object of an inbound frame, as the contract wants it: never null where the real

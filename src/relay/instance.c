@@ -189,6 +189,8 @@ static void write_record(const struct instance *i, struct buf *out)
     jw_kbool(&w, "seen", i->seen);
     if (i->life != 0)
         jw_ki64(&w, "life", i->life);
+    jw_ki64(&w, "poked_ms", i->wake.last_wall_ms);
+    jw_ki64(&w, "in_vain", i->wake.in_vain);
     jw_end_obj(&w);
 }
 
@@ -306,7 +308,7 @@ static void on_record(void *ctx, struct str key, struct str value)
 {
     struct relay *r = ctx;
     struct json doc;
-    int64_t box, life, since_ms = 0;
+    int64_t box, life, since_ms = 0, poked_ms = 0, in_vain = 0;
     ptrdiff_t at = str_find(key, '\x1f');
 
     if (at <= 0 || key.n > 2 * NAME_MAX_BYTES + 1 || !json_parse(r->json, value, &doc) ||
@@ -319,6 +321,9 @@ static void on_record(void *ctx, struct str key, struct str value)
     sleep_load(i, json_as_bool(json_get(doc, FIELD_ASLEEP), false), since_ms);
     i->seen = json_as_bool(json_get(doc, "seen"), false);
     i->life = json_as_i64(json_get(doc, "life"), &life) && life > 0 ? (uint32_t)life : 0;
+    json_as_i64(json_get(doc, "poked_ms"), &poked_ms);
+    json_as_i64(json_get(doc, "in_vain"), &in_vain);
+    wake_load(i, poked_ms, in_vain);
     i->record_want = i->record_done = 1;
     i->shown_state = instance_state(i);
 }

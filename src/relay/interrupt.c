@@ -5,6 +5,7 @@
  * database's secret, so nobody can aim at a set, and a simulation gets the same sets every time. */
 #include "relay/interrupt.h"
 #include <stdlib.h>
+#include "core/delivery_id.h"
 #include "core/frame.h"
 #include "core/session_key.h"
 #include "bus/bus.h"
@@ -149,7 +150,18 @@ static enum stop read_stop(const struct event *ev)
     return str_eq_ci(who, ev->bot) ? STOP_OURS : STOP_ANOTHERS;
 }
 
-bool interrupt_take_stop(struct relay *r, const struct event *ev)
+/* The platform sent it again: what runs now may be something else. */
+static bool is_repeat(struct instance *i, const struct event *ev)
+{
+    struct relay *r = i->relay;
+    struct hash128 name;
+
+    return delivery_id_of(ev, &r->env.store->dedup_key, instance_tenant(i), instance_id(i),
+                          &name) &&
+           dedup_has(&r->dedup, name);
+}
+
+bool interrupt_on_stop(struct relay *r, const struct event *ev)
 {
     enum stop stop = read_stop(ev);
     struct interrupts *t = r->interrupts;
@@ -158,19 +170,20 @@ bool interrupt_take_stop(struct relay *r, const struct event *ev)
     if (stop == STOP_NO)
         return false;
     r->n.stopped++;
-    if (stop == STOP_ANOTHERS)
+    if (stop == STOP_ANOTHERS) {
+        judge_consumed(r, ev, "/stop");
         return true;
+    }
     buf_reset(&t->stopped);
     session_key_of_event(&t->stopped, ev);
-    judge_consumed(r, ev, "/stop");
     size_t n = judge_ask(r, ev, verdicts);
     for (size_t k = 0; k < n; k++) {
         const struct gate_instance *to = verdicts[k].to;
         struct instance *i = instance_find(r, to->tenant, to->instance);
-        if (i != NULL && gate_is_yes(verdicts[k].reason))
+        if (i != NULL && gate_is_yes(verdicts[k].reason) && !is_repeat(i, ev))
             send_interrupt(i, buf_str(&t->stopped), ev->chat_id.p != NULL ? ev->chat_id : STR(""));
     }
-    return true;
+    return ev->only_stops;
 }
 
 struct interrupts *interrupts_new(struct relay *r)

@@ -32,11 +32,22 @@ static const char *reason_to_poke(const struct instance *i)
     return facts_wake_url(i->relay->env.facts, instance_tenant(i), instance_id(i));
 }
 
-/* Poke at @due_ms, or later if the cooldown says so, or earlier if that was planned already. */
+static int64_t pause_ms(const struct instance *i)
+{
+    int64_t cooldown_ms = i->relay->lim.wake_cooldown_ms, ms = cooldown_ms;
+
+    for (unsigned n = 1; n < i->wake.in_vain && ms < WAKE_LONGEST_MS; n++)
+        ms *= 2;
+    if (ms > WAKE_LONGEST_MS)
+        ms = WAKE_LONGEST_MS;
+    return ms > cooldown_ms ? ms : cooldown_ms;
+}
+
+/* Poke at @due_ms, or later if the pause says so, or earlier if that was planned already. */
 static void plan(struct instance *i, int64_t due_ms)
 {
     struct wake *w = &i->wake;
-    int64_t cooled_ms = w->last_ms + i->relay->lim.wake_cooldown_ms;
+    int64_t cooled_ms = w->last_ms + pause_ms(i);
 
     if (w->last_wall_ms != 0 && cooled_ms > due_ms)
         due_ms = cooled_ms;
@@ -63,6 +74,7 @@ void wake_redialling(struct instance *i)
 
 void wake_stop(struct instance *i)
 {
+    i->wake.in_vain = 0;
     timer_stop(i->relay->env.clock, &i->wake.timer);
 }
 
@@ -74,6 +86,8 @@ static void on_poked(void *ctx, bool ok, const char *why)
     w->poking = false;
     free(w->problem);
     w->problem = ok ? NULL : xstrdup(why != NULL ? why : "no reason given");
+    if (ok && w->in_vain < UINT8_MAX)
+        w->in_vain++; /* until it is here */
     if (!ok) {
         i->relay->n.pokes_failed++;
         log_warn(NULL, "wake poke failed: tenant=%.*s instance=%.*s why=%s retry_ms=%lld",
@@ -95,7 +109,38 @@ static void on_due(struct timer *t)
     i->wake.last_ms = clock_now_ms(r->env.clock);
     i->wake.last_wall_ms = clock_wall_ms(r->env.clock);
     r->n.pokes++;
+    instance_record(i);
     log_info(NULL, "wake poke: tenant=%.*s instance=%.*s waiting=%u", STR_FMT(instance_tenant(i)),
              STR_FMT(instance_id(i)), mailbox_waiting(&i->mb));
     r->env.waker->poke(r->env.waker, url, on_poked, i);
+}
+
+/* ---- after a start ---- */
+
+void wake_load(struct instance *i, int64_t last_wall_ms, int64_t in_vain)
+{
+    struct clock *clock = i->relay->env.clock;
+    int64_t ago_ms = clock_wall_ms(clock) - last_wall_ms;
+
+    if (last_wall_ms <= 0)
+        return;
+    i->wake.last_wall_ms = last_wall_ms;
+    i->wake.last_ms = clock_now_ms(clock) - (ago_ms > 0 ? ago_ms : 0); /* the clock may have been
+                                                                        * set back */
+    i->wake.in_vain = (uint8_t)(in_vain < 0 ? 0 : in_vain < UINT8_MAX ? in_vain : UINT8_MAX);
+}
+
+void wake_after_start(struct relay *r)
+{
+    int64_t due_ms = clock_now_ms(r->env.clock);
+
+    list_each (instances_by_age(r), it, nxt) {
+        struct instance *i = list_entry(it, struct instance, link);
+        if (reason_to_poke(i) == NULL)
+            continue;
+        /* Whoever was connected comes back by itself. */
+        i->wake.not_before_ms = due_ms + (i->sleep.asleep ? 0 : WAKE_REDIAL_MS);
+        plan(i, i->wake.not_before_ms);
+        due_ms += WAKE_START_STEP_MS;
+    }
 }

@@ -1,19 +1,25 @@
 /* wake.h - ringing agents that sleep or have gone away.
  *
- * One poke when something waits for an instance that is asleep or away and has a wake URL, then at
- * most one per cooldown for as long as that is so, whether pokes succeed or not.
+ * One poke when something waits for an instance that is asleep or away and has a wake URL.  It is
+ * repeated for as long as that is so: after the cooldown when it failed, and after pauses that
+ * double, from the cooldown to WAKE_LONGEST_MS, when it succeeded and brought nobody back.
  *
- *      QUIET --wake_want()--> WAITING --due--> POKING --answered--> WAITING (until the cooldown
- * ends)
+ *      QUIET --wake_want()--> WAITING --due--> POKING --answered--> WAITING (until the pause ends)
  *        ^------- live again, or nothing waits --------'
+ *
+ * A restart changes nothing of that: when the last poke was and how many were in vain is in the
+ * instance's record, and wake_after_start() rings everybody for whom something waits.
  *
  * The waker must have answered, or forgotten, every poke before the relay is freed. */
 #pragma once
 #include "base/clock.h"
 
 struct instance;
+struct relay;
 
-#define WAKE_REDIAL_MS 2000 /* a client that lost its socket is back after 1 s by itself */
+#define WAKE_LONGEST_MS (15 * 60 * 1000ll)
+#define WAKE_START_STEP_MS 5 /* after a start: 200 pokes a second */
+#define WAKE_REDIAL_MS 2000  /* a client that lost its socket is back after 1 s by itself */
 
 struct wake {
     struct timer timer;    /* armed: WAITING */
@@ -21,6 +27,7 @@ struct wake {
     int64_t not_before_ms; /* monotonic */
     int64_t last_wall_ms;  /* 0: never poked */
     char *problem;         /* owned; of the last poke; NULL: fine */
+    uint8_t in_vain;       /* pokes in a row that succeeded and brought nobody back */
     bool poking;
 };
 
@@ -32,3 +39,7 @@ void wake_want(struct instance *i);
  * poked at once all the same. */
 void wake_redialling(struct instance *i);
 void wake_stop(struct instance *i); /* it is here */
+/* At start, when all is loaded: whoever has mail and may be poked is, one after the other. */
+void wake_after_start(struct relay *r);
+/* What the instance's record says: when it was poked last (wall; 0: never), how many in vain. */
+void wake_load(struct instance *i, int64_t last_wall_ms, int64_t in_vain);

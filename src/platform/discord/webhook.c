@@ -216,12 +216,12 @@ static void stop(struct discord *d, struct discord_interaction *x, struct http_r
     struct event ev;
 
     discord_interaction_as_message(x, str_of(d->base.bot), STR("/stop"), &ev);
-    ev.event_id = STR_NULL;
     choose_route(d, &ev);
     host_accept(d->base.host, &d->base, &ev, on_stopped, NULL);
     discord_interaction_as_forward(x, str_of(d->base.bot), &ev);
     ev.event_id = STR_NULL;
     ev.text = STR("/stop");
+    ev.only_stops = true;
     choose_route(d, &ev);
     host_accept(d->base.host, &d->base, &ev, on_stopped, NULL);
     answer(d, http_req_id(req), STOPPING);

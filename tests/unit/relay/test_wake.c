@@ -50,6 +50,63 @@ static void a_poke_is_repeated_after_the_cooldown_while_something_waits(void **s
     assert_int_equal(rig.pokes, 2);
 }
 
+static int64_t seconds_until_the_next_poke(void)
+{
+    size_t so_far = rig.pokes;
+    int64_t s = 0;
+    for (; rig.pokes == so_far && s < 3600; s++)
+        advance(1000);
+    return s;
+}
+
+static void pokes_that_bring_nobody_back_are_repeated_with_growing_pauses(void **state)
+{
+    static const int pauses_s[] = {30, 60, 120, 240, 480, 900, 900};
+    put_to_sleep();
+    publish("a", "e1");
+    for (size_t i = 0; i < ARRAY_LEN(pauses_s); i++) {
+        poke_answer(true);
+        assert_int_equal(seconds_until_the_next_poke(), pauses_s[i]);
+    }
+    poke_answer(true);
+    struct fake *f = connect_as("gw-a"); /* it is here: the next time begins anew */
+    ack(f, 0);
+    say(f, "{\"type\":\"going_idle\"}");
+    hang_up(f, 1000);
+    size_t so_far = rig.pokes;
+    advance(31000);
+    publish("a", "e2");
+    assert_int_equal(rig.pokes, so_far + 1);
+    poke_answer(true);
+    advance(31000);
+    assert_int_equal(rig.pokes, so_far + 2);
+}
+
+static void a_sleeper_with_mail_is_poked_after_a_restart(void **state)
+{
+    put_to_sleep();
+    publish("a", "e1");
+    assert_int_equal(rig.pokes, 1); /* nobody answers: the process dies with it */
+    advance(31000);
+    assert_int_equal(rig.pokes, 1);
+    restart();
+    advance(10000);
+    assert_int_equal(rig.pokes, 2);
+}
+
+static void a_restart_does_not_shorten_the_pause(void **state)
+{
+    put_to_sleep();
+    publish("a", "e1");
+    poke_answer(true);
+    advance(5000);
+    restart();
+    advance(20000);
+    assert_int_equal(rig.pokes, 1);
+    advance(10000);
+    assert_int_equal(rig.pokes, 2);
+}
+
 static void a_poke_under_way_is_not_repeated(void **state)
 {
     put_to_sleep();
@@ -118,13 +175,15 @@ static void nothing_is_poked_for_what_is_parked(void **state)
     assert_int_equal(rig.pokes, 0);
 }
 
-static void a_sleeper_with_mail_is_poked_after_a_restart_with_the_next_delivery(void **state)
+static void a_delivery_after_a_restart_waits_for_the_cooldown_of_the_poke_before(void **state)
 {
     put_to_sleep();
     publish("a", "e1");
     poke_answer(true);
     restart();
-    publish("a", "e2");
+    publish("a", "e2"); /* within the cooldown of the poke before the restart */
+    assert_int_equal(rig.pokes, 1);
+    advance(31000);
     assert_int_equal(rig.pokes, 2);
 }
 
@@ -135,12 +194,15 @@ int main(void)
         PROMISE(a_sleeper_is_poked_at_once_even_right_after_it_closed),
         PROMISE(a_poke_is_repeated_after_the_cooldown_while_something_waits),
         PROMISE(a_poke_under_way_is_not_repeated),
+        PROMISE(pokes_that_bring_nobody_back_are_repeated_with_growing_pauses),
+        PROMISE(a_sleeper_with_mail_is_poked_after_a_restart),
+        PROMISE(a_restart_does_not_shorten_the_pause),
         PROMISE(a_lost_socket_gets_two_seconds_to_come_back_by_itself),
         PROMISE(one_that_comes_back_is_not_poked),
         PROMISE(one_that_answers_no_ping_is_poked_at_once),
         PROMISE(one_without_a_url_or_never_seen_is_not_poked),
         PROMISE(nothing_is_poked_for_what_is_parked),
-        PROMISE(a_sleeper_with_mail_is_poked_after_a_restart_with_the_next_delivery),
+        PROMISE(a_delivery_after_a_restart_waits_for_the_cooldown_of_the_poke_before),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
