@@ -175,6 +175,7 @@ def test_stop_interrupts_both_sessions_of_the_person(edge):
     assert answer.json["type"] == 4 and answer.json["data"]["flags"] == 64
     keys = {edge.gateway.next("interrupt_inbound")["session_key"] for _ in range(2)}
     assert keys == {RELAY_KEY, DISCORD_KEY}
+    edge.gateway.hear("/stop")
     assert edge.gateway.quiet("passthrough_forward") and edge.gateway.quiet("inbound")
 
 
