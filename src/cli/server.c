@@ -1,7 +1,7 @@
 /* server.c - design.  (server.h has the contract.)
  *
- *      config -> state directory -> store -> master key -> facts -> host -> relay -> listeners ->
- * platforms
+ *      config -> state directory -> store -> master key -> facts -> host -> relay
+ *             -> listeners -> platforms
  *
  * Taking down is not quite the reverse: sockets go first, so that their sessions end while the
  * relay is there; then the store, which writes what is queued and calls nobody back; only then the

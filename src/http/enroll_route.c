@@ -1,7 +1,6 @@
 /* enroll_route.c - POST /relay/enroll and POST /relay/provision.
  *
- *      who is the caller (vouch.h) -> tenant -> one change (tenancy/enroll.h) -> the secret,
- * once
+ *      who is the caller (vouch.h) -> tenant -> one change (tenancy/enroll.h) -> the secret, once
  *
  * A released gateway parses every 2xx as JSON and dies of anything else, and reads `error` of the
  * rest: so the answers are exactly these. */

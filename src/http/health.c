@@ -1,4 +1,5 @@
-/* health.c - /healthz: the loop turns, and so do the threads of the store; /readyz: send me traffic.
+/* health.c - /healthz: the loop turns, and so do the threads of the store; /readyz: send me
+ * traffic.
  *
  * A database that is away is not a stuck thread: its writes fail, and fail in time. */
 #include "base/jw.h"

@@ -7,11 +7,12 @@
  * that belongs to it; what belongs to others reads the same as what does not exist.
  *
  *      binding     platform, user, instance   a person is linked to an instance
- *      scope       platform, guild, channel   a place belongs to one instance; "*" is the whole
- * guild principal   instance, platform or "*"  whom it listens to in its places policy instance,
- * platform         what is relevant to it dm default  platform, user             which of their
- * instances a person talks to tenant                                 what holds where an instance
- * has no policy link code   hash                       good for one binding, for ten minutes
+ *      scope       platform, guild, channel   a place belongs to one instance; "*": a whole guild
+ *      principal   instance, platform or "*"  whom it listens to in its places
+ *      policy      instance, platform         what is relevant to it
+ *      dm default  platform, user             which of their instances a person talks to
+ *      tenant      name                       what holds where an instance has no policy
+ *      link code   hash                       good for one binding, for ten minutes
  */
 #pragma once
 #include "core/gate.h"
