@@ -10,12 +10,15 @@
 
 struct event {
     /* where it came from */
-    struct str platform;  /* "discord", lower case */
-    struct str bot;       /* which of our identities on that platform */
-    struct str filed_as;  /* the platform in its session key, where the gateway files it under
+    struct str platform; /* "discord", lower case */
+    struct str bot;      /* which of our identities on that platform */
+    struct str filed_as; /* the platform in its session key, where the gateway files it under
                           * another name (a forwarded interaction: "relay"); absent: platform */
-    struct str route_key; /* what `bellhop route` names: guild, chat or bot, by platform */
-    struct str event_id;  /* the platform's own id, for deduplication; absent: never a duplicate */
+    /* The most specific of what `bellhop route` may name: a guild, a chat, a person; a bot where
+     * there is nothing more specific.  Which route it takes is chosen above: tenancy/route.h. */
+    struct str route_key;
+    struct str former_key; /* the same, as it was called before it moved; absent: it did not */
+    struct str event_id;   /* the platform's own id, for deduplication; absent: never a duplicate */
     /* the message */
     struct str text;         /* never null on the wire */
     struct str message_type; /* absent: "text" */

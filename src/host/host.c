@@ -229,20 +229,33 @@ const struct host_env *host_env(struct host *h)
     return h->env;
 }
 
+/* Routing is asked here and nowhere else. */
+static struct event route(struct host *h, const struct event *ev)
+{
+    struct event routed = *ev;
+
+    routed.route_key = facts_route_key(h->facts, ev);
+    return routed;
+}
+
 struct accept_id host_accept(struct host *h, struct platform *p, const struct event *ev,
                              accepted_cb *done, void *ctx)
 {
+    struct event routed = route(h, ev);
+
     assert(h->relay != NULL); /* platforms open after it and close before it */
     p->last_event_ms = clock_wall_ms(h->env->clock);
-    return relay_accept(h->relay, ev, done, ctx);
+    return relay_accept(h->relay, &routed, done, ctx);
 }
 
 struct accept_id host_passthrough(struct host *h, struct platform *p, const struct event *ev,
                                   struct str forward_json, accepted_cb *done, void *ctx)
 {
+    struct event routed = route(h, ev);
+
     assert(h->relay != NULL);
     p->last_event_ms = clock_wall_ms(h->env->clock);
-    return relay_passthrough(h->relay, ev, forward_json, done, ctx);
+    return relay_passthrough(h->relay, &routed, forward_json, done, ctx);
 }
 
 void host_accept_cancel(struct host *h, struct accept_id id)
@@ -253,8 +266,10 @@ void host_accept_cancel(struct host *h, struct accept_id id)
 
 void host_each_target(struct host *h, const struct event *ev, target_cb *cb, void *ctx)
 {
+    struct event routed = route(h, ev);
+
     if (h->relay != NULL)
-        relay_each_target(h->relay, ev, cb, ctx);
+        relay_each_target(h->relay, &routed, cb, ctx);
 }
 
 void host_result(struct host *h, struct action_id id, const struct action_result *r)
@@ -278,11 +293,6 @@ void host_cut_off(struct host *h, const struct action_from *from, const char *er
 {
     if (h->relay != NULL)
         relay_cut_off(h->relay, from->tenant, from->instance, from->request_id, str_of(error));
-}
-
-bool host_has_route(struct host *h, struct platform *p, struct str route_key)
-{
-    return facts_has_route(h->facts, str_of(p->ops->name), route_key);
 }
 
 struct best_state {

@@ -111,8 +111,6 @@ void host_fail(struct host *h, struct action_id id, const char *fmt, ...) BH_PRI
  * for it is told @error once. */
 void host_cut_off(struct host *h, const struct action_from *from, const char *error);
 
-/* Does a route of this very key lead anywhere? */
-bool host_has_route(struct host *h, struct platform *p, struct str route_key);
 /* "live", "away", "asleep", "never" or "none" (nobody is routed) for the best instance
  * behind a route. */
 const char *host_route_state(struct host *h, struct platform *p, struct str route_key);

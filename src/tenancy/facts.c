@@ -16,6 +16,7 @@
 #include "base/mem.h"
 #include "store/store.h"
 #include "tenancy/facts_priv.h"
+#include "tenancy/route.h"
 
 struct str pair_key(char scratch[PAIR_MAX], struct str a, struct str b)
 {
@@ -357,6 +358,16 @@ bool facts_has_route(const struct facts *f, struct str platform, struct str key)
         if (!b->places[i].to->gone)
             return true;
     return false;
+}
+
+static bool leads(void *ctx, struct str platform, struct str key)
+{
+    return facts_has_route(ctx, platform, key);
+}
+
+struct str facts_route_key(const struct facts *f, const struct event *ev)
+{
+    return route_choose(ev, leads, (void *)(uintptr_t)f);
 }
 
 void facts_each_target(const struct facts *f, struct str platform, struct str route_key,

@@ -14,6 +14,7 @@
 struct bus;
 struct clock;
 struct config_section;
+struct event;
 struct facts;
 struct gate_facts;
 struct rand;
@@ -121,6 +122,8 @@ void facts_each_target(const struct facts *f, struct str platform, struct str ro
                        target_cb *cb, void *ctx);
 /* Does a route of this very key lead anywhere? */
 bool facts_has_route(const struct facts *f, struct str platform, struct str key);
+/* The key whose routes apply to @ev: route.h. */
+struct str facts_route_key(const struct facts *f, const struct event *ev);
 /* Everything the gate looks at; current for the life of @f. */
 const struct gate_facts *facts_gate(const struct facts *f);
 /* True when a route names this very key for the instance: it owns that chat. */

@@ -162,20 +162,6 @@ void discord_events_shard_done(struct discord_shard *s)
 
 /* ---- messages ---- */
 
-static bool is_routed(struct discord *d, struct str key)
-{
-    return strcmp(host_route_state(d->base.host, &d->base, key), "none") != 0;
-}
-
-/* A guild or a person is routed by its own key, else with all the rest of this bot. */
-static void choose_route(struct discord *d, struct event *ev)
-{
-    struct str bot = str_of(d->base.bot);
-
-    if (!is_routed(d, ev->route_key) && is_routed(d, bot))
-        ev->route_key = bot;
-}
-
 static enum discord_verdict normalize_message(struct discord *d, struct json message,
                                               struct str guild_id, bool lenient)
 {
@@ -201,7 +187,6 @@ static enum discord_verdict normalize_message(struct discord *d, struct json mes
 static struct accept_id accept_event(struct discord *d, accepted_cb *done, void *ctx)
 {
     d->count.events++;
-    choose_route(d, &d->norm.ev);
     return host_accept(d->base.host, &d->base, &d->norm.ev, done, ctx);
 }
 

@@ -123,20 +123,6 @@ static size_t bind_token(struct discord *d, struct discord_interaction *x, const
 
 /* ---- taking it in ---- */
 
-static bool is_routed(struct discord *d, struct str key)
-{
-    return strcmp(host_route_state(d->base.host, &d->base, key), "none") != 0;
-}
-
-/* As with messages: by its own key, else with all the rest of this bot. */
-static void choose_route(struct discord *d, struct event *ev)
-{
-    struct str bot = str_of(d->base.bot);
-
-    if (!is_routed(d, ev->route_key) && is_routed(d, bot))
-        ev->route_key = bot;
-}
-
 static bool write_forward(struct discord *d, struct discord_interaction *x, struct str path,
                           struct buf *out)
 {
@@ -166,7 +152,6 @@ static void forward(struct discord *d, struct discord_interaction *x, struct htt
     struct event ev;
 
     discord_interaction_as_forward(x, str_of(d->base.bot), &ev);
-    choose_route(d, &ev);
     if (!write_forward(d, x, http_path(req), &json))
         refuse(d, http_req_id(req));
     else if (bind_token(d, x, &ev) == 0)
@@ -185,7 +170,6 @@ static void deliver(struct discord *d, struct discord_interaction *x, struct htt
 
     discord_interaction_text(x, &text);
     discord_interaction_as_message(x, str_of(d->base.bot), buf_str(&text), &ev);
-    choose_route(d, &ev);
     if (text.n == 0 || bind_token(d, x, &ev) == 0)
         answer(d, http_req_id(req), x->type == INTERACTION_COMPONENT ? SEEN : NOBODY);
     else
@@ -201,7 +185,6 @@ static void redeem(struct discord *d, struct discord_interaction *x, struct http
 
     discord_interaction_text(x, &text);
     discord_interaction_as_message(x, str_of(d->base.bot), buf_str(&text), &ev);
-    choose_route(d, &ev);
     await_accept(&d->awaits, &ev, http_req_id(req), &GOOD(CHECKING), DEADLINE_MS);
     buf_done(&text);
 }
@@ -216,13 +199,11 @@ static void stop(struct discord *d, struct discord_interaction *x, struct http_r
     struct event ev;
 
     discord_interaction_as_message(x, str_of(d->base.bot), STR("/stop"), &ev);
-    choose_route(d, &ev);
     host_accept(d->base.host, &d->base, &ev, on_stopped, NULL);
     discord_interaction_as_forward(x, str_of(d->base.bot), &ev);
     ev.event_id = STR_NULL;
     ev.text = STR("/stop");
     ev.only_stops = true;
-    choose_route(d, &ev);
     host_accept(d->base.host, &d->base, &ev, on_stopped, NULL);
     answer(d, http_req_id(req), STOPPING);
 }

@@ -47,25 +47,6 @@ static void note_migration(struct telegram *t, struct json update)
     tg_chat_moved(t, str_of(was), str_of(is));
 }
 
-static bool is_routed(struct telegram *t, struct str key)
-{
-    return key.p != NULL && host_has_route(t->base.host, &t->base, key);
-}
-
-/* A chat is routed by its own id, else by the id it had before it became a supergroup, else with
- * all the rest of this bot. */
-static void choose_route(struct telegram *t, struct event *ev)
-{
-    struct str was = tg_chat_before(t, ev->chat_id), bot = str_of(t->base.bot);
-
-    if (is_routed(t, ev->chat_id))
-        return;
-    if (is_routed(t, was))
-        ev->route_key = was;
-    else if (is_routed(t, bot))
-        ev->route_key = bot;
-}
-
 bool tg_take(struct telegram *t, struct json update, tg_taken_fn *done, uint64_t tag)
 {
     struct event ev;
@@ -81,7 +62,7 @@ bool tg_take(struct telegram *t, struct json update, tg_taken_fn *done, uint64_t
         log_debug(&t->log, "update ignored: %s", why);
         return false;
     }
-    choose_route(t, &ev);
+    ev.former_key = tg_chat_before(t, ev.chat_id); /* it became a supergroup */
     struct tg_accept *a = xcalloc(1, sizeof *a);
     *a = (struct tg_accept){.t = t, .done = done, .tag = tag};
     list_init(&a->link);

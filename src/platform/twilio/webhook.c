@@ -57,11 +57,6 @@ static bool is_signed(struct twilio *t, struct http_req *req, bool form)
 
 /* ---- what it means ---- */
 
-static bool is_routed(struct twilio *t, struct str key)
-{
-    return strcmp(host_route_state(t->bot.base.host, &t->bot.base, key), "none") != 0;
-}
-
 static void write_form(const struct form *f, struct buf *out)
 {
     for (size_t i = 0; i < f->n; i++)
@@ -141,8 +136,7 @@ static void take(struct twilio *t, struct http_req *req)
         return;
     }
     t->bot.n.events++;
-    if (is_routed(t, ev->chat_id))
-        ev->route_key = ev->chat_id;
+    ev->route_key = ev->chat_id;
     if (t->passthrough)
         forward(t, req, true, ev);
     else

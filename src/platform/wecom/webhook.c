@@ -58,11 +58,6 @@ static bool echo(struct wecom *c, struct http_req *req)
     return ok;
 }
 
-static bool is_routed(struct wecom *c, struct str key)
-{
-    return strcmp(host_route_state(c->bot.base.host, &c->bot.base, key), "none") != 0;
-}
-
 static void take(struct wecom *c, struct http_req *req, struct str message)
 {
     struct event *ev = &c->out.ev;
@@ -77,8 +72,7 @@ static void take(struct wecom *c, struct http_req *req, struct str message)
         http_answer(c->bot.env->server, http_req_id(req), &empty);
     } else {
         c->bot.n.events++;
-        if (is_routed(c, ev->chat_id))
-            ev->route_key = ev->chat_id;
+        ev->route_key = ev->chat_id;
         await_accept(&c->bot.awaits, ev, http_req_id(req), &empty, DEADLINE_MS);
     }
 }

@@ -12,6 +12,7 @@
 #include "platform/telegram/telegram.h"
 #include "store/memory/memory.h"
 #include "store/store.h"
+#include "tenancy/route.h"
 
 #define MAX 64
 #define TOKEN "123:SECRET-token"
@@ -57,13 +58,18 @@ const struct host_env *host_env(struct host *h)
 {
     return &w.env;
 }
+static bool leads(void *ctx, struct str platform, struct str key)
+{
+    return w.routed != NULL && str_eq(key, str_of(w.routed));
+}
+
 struct accept_id host_accept(struct host *h, struct platform *p, const struct event *ev,
                              accepted_cb *done, void *ctx)
 {
     assert_true(w.n_events < MAX);
     buf_add_str(&w.events[w.n_events].text, ev->text);
     buf_add_str(&w.events[w.n_events].chat, ev->chat_id);
-    buf_add_str(&w.events[w.n_events].route, ev->route_key);
+    buf_add_str(&w.events[w.n_events].route, route_choose(ev, leads, NULL));
     w.events[w.n_events].done = done;
     w.events[w.n_events].ctx = ctx;
     return (struct accept_id){.index = (uint32_t)w.n_events++};
@@ -94,10 +100,6 @@ void host_fail(struct host *h, struct action_id id, const char *fmt, ...)
     vsnprintf(text, sizeof text, fmt, ap);
     va_end(ap);
     host_result(h, id, &(struct action_result){.error = str_of(text)});
-}
-bool host_has_route(struct host *h, struct platform *p, struct str key)
-{
-    return w.routed != NULL && str_eq(key, str_of(w.routed));
 }
 
 /* ---- the network ---- */
