@@ -283,8 +283,9 @@ struct store_ops {
     enum bh_err (*load_rows)(struct store *st, store_row_cb *cb, void *ctx);
     enum bh_err (*load_records)(struct store *st, const char *ns, store_record_cb *cb, void *ctx);
     enum bh_err (*load_keys)(struct store *st, int64_t since_ms, store_key_cb *cb, void *ctx);
-    void (*stats)(struct store *st, struct store_stats *ret);
-    void (*close)(struct store *st); /* commits what is queued, runs no done(), frees @st */
+    void (*stats)(struct store *st,
+                  struct store_stats *ret); /* from memory: as often as you like */
+    void (*close)(struct store *st);        /* commits what is queued, runs no done(), frees @st */
 };
 
 struct store { /* first member of every implementation */

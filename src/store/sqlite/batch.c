@@ -115,6 +115,7 @@ void batch_run(struct store *base, struct store_op *first, struct store_stats *c
 
     pthread_mutex_lock(&st->db_lock);
     run_batch(st, first, counts);
+    space_tell(st);
     pthread_mutex_unlock(&st->db_lock);
 }
 

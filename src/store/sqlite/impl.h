@@ -106,7 +106,8 @@ struct space {
     uint64_t room, disk;        /* when we looked: for rows, and on the disk itself */
     int64_t look_us;            /* when we look again, */
     uint64_t written;           /* unless so much was written since */
-    int64_t told_room;          /* the same for the loop thread: atomic, like the next one */
+    int64_t told_room;          /* the same for the loop thread: atomic, like the next ones */
+    int64_t told_bytes;         /* of the database and its log */
     bool told_full;
 };
 
@@ -152,6 +153,7 @@ bool schema_prepare(struct store_sqlite *st, char *ret_why);
 void space_init(struct store_sqlite *st, const struct store_settings *settings);
 void space_done(struct store_sqlite *st);                     /* the database is closed */
 void space_look(struct store_sqlite *st, bool now);           /* now and then, or now */
+void space_tell(struct store_sqlite *st);                     /* something was written, or freed */
 bool space_may(struct store_sqlite *st, struct store_op *op); /* else it is BH_BUSY now */
 bool space_is_out(struct store_sqlite *st, int rc);           /* is that what the code means? */
 bool space_hit(struct store_sqlite *st); /* a write met a full disk; true: try it again */

@@ -124,21 +124,12 @@ static void sqlite_forget_keys(struct store *base, int64_t before_ms)
     worker_forget_keys(&sqlite_of(base)->worker, before_ms);
 }
 
-static int64_t file_bytes(const char *path, const char *suffix)
-{
-    char name[4096];
-    struct stat s;
-
-    snprintf(name, sizeof name, "%s%s", path, suffix);
-    return stat(name, &s) == 0 ? s.st_size : 0;
-}
-
 static void sqlite_stats(struct store *base, struct store_stats *ret)
 {
     struct store_sqlite *st = sqlite_of(base);
 
     worker_stats(&st->worker, ret);
-    ret->bytes_on_disk = file_bytes(st->path, "") + file_bytes(st->path, "-wal");
+    ret->bytes_on_disk = __atomic_load_n(&st->space.told_bytes, __ATOMIC_RELAXED);
     ret->free_bytes = __atomic_load_n(&st->space.told_room, __ATOMIC_RELAXED);
     ret->full = __atomic_load_n(&st->space.told_full, __ATOMIC_RELAXED);
 }
@@ -222,6 +213,7 @@ enum bh_err store_sqlite_open_with(struct loop *loop, const char *path,
         !reader_open(st, ret_why))
         goto fail;
     space_look(st, true);
+    space_tell(st);
     worker_init(&st->worker, &thread_ops, &st->base, loop, &st->log);
     if (!worker_start(&st->worker)) {
         snprintf(ret_why, 256, "cannot start the threads of the store");

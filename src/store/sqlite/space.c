@@ -18,6 +18,7 @@
 #include <libgen.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <sys/stat.h>
 #include <sys/statvfs.h>
 #include <unistd.h>
 
@@ -172,6 +173,22 @@ static void tend_ballast(struct store_sqlite *st)
 
     if (bytes > 0 && s->ballast == 0 && s->disk > s->reserve + bytes)
         ballast_lay(st, bytes);
+}
+
+static int64_t file_bytes(const char *path, const char *suffix)
+{
+    char name[4096];
+    struct stat s;
+
+    snprintf(name, sizeof name, "%s%s", path, suffix);
+    return stat(name, &s) == 0 ? s.st_size : 0;
+}
+
+void space_tell(struct store_sqlite *st)
+{
+    int64_t bytes = file_bytes(st->path, "") + file_bytes(st->path, "-wal");
+
+    __atomic_store_n(&st->space.told_bytes, bytes, __ATOMIC_RELAXED);
 }
 
 void space_look(struct store_sqlite *st, bool now)

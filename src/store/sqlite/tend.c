@@ -95,6 +95,7 @@ static void tend_space(struct store_sqlite *st, bool quiet)
     if (any) /* the file gets smaller when the log is written back */
         sqlite3_wal_checkpoint_v2(st->main.db, NULL, SQLITE_CHECKPOINT_PASSIVE, NULL, NULL);
     space_look(st, any);
+    space_tell(st);
     pthread_mutex_unlock(&st->db_lock);
 }
 
