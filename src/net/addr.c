@@ -1,9 +1,133 @@
-/* addr.c - which addresses are private: what public_only refuses to connect to. */
+/* addr.c - see addr.h; and which addresses are private, for http_client.h. */
+#include "net/addr.h"
+
+#include <arpa/inet.h>
 #include <netinet/in.h>
 #include <string.h>
 
 #include "base/mem.h"
 #include "net/http_client.h"
+
+static const uint8_t mapped[12] = {[10] = 0xff, [11] = 0xff};
+
+/* 16 bytes of an IPv6 address, or of an IPv4 address inside one. */
+static struct addr from_v6(const void *bytes)
+{
+    struct addr a = {.n = 16};
+
+    memcpy(a.bytes, bytes, 16);
+    if (memcmp(a.bytes, mapped, sizeof mapped) == 0) {
+        a = (struct addr){.n = 4};
+        memcpy(a.bytes, (const char *)bytes + 12, 4);
+    }
+    return a;
+}
+
+struct addr addr_plain(const struct addr *a)
+{
+    return a->n == 16 ? from_v6(a->bytes) : *a;
+}
+
+struct addr addr_of(const struct sockaddr *sa)
+{
+    struct addr a = {.n = 0};
+
+    if (sa->sa_family == AF_INET6)
+        return from_v6(&((const struct sockaddr_in6 *)(const void *)sa)->sin6_addr);
+    if (sa->sa_family == AF_INET) {
+        a.n = 4;
+        memcpy(a.bytes, &((const struct sockaddr_in *)(const void *)sa)->sin_addr, 4);
+    }
+    return a;
+}
+
+/* "[::1]:80" -> "::1", "192.0.2.1:80" -> "192.0.2.1". */
+static struct str without_port(struct str s)
+{
+    ptrdiff_t colon = str_find(s, ':');
+    uint64_t port;
+
+    if (s.n > 1 && s.p[0] == '[') {
+        ptrdiff_t end = str_find(s, ']');
+        return end > 0 ? str_make(s.p + 1, (size_t)end - 1) : s;
+    }
+    if (colon > 0 && str_to_u64(str_skip(s, (size_t)colon + 1), &port))
+        return str_make(s.p, (size_t)colon); /* one colon only, so no IPv6 address */
+    return s;
+}
+
+bool addr_parse(struct str text, struct addr *ret)
+{
+    struct str s = without_port(text);
+    uint8_t bytes[16];
+    char z[ADDR_TEXT_BYTES];
+
+    if (s.n == 0 || s.n >= sizeof z)
+        return false;
+    memcpy(z, s.p, s.n);
+    z[s.n] = '\0';
+    if (inet_pton(AF_INET, z, bytes) == 1) {
+        *ret = (struct addr){.n = 4};
+        memcpy(ret->bytes, bytes, 4);
+        return true;
+    }
+    if (inet_pton(AF_INET6, z, bytes) != 1)
+        return false;
+    *ret = from_v6(bytes);
+    return true;
+}
+
+void addr_text(const struct addr *a, char *ret_text)
+{
+    if (a->n == 0)
+        memcpy(ret_text, "unix", 5);
+    else
+        inet_ntop(a->n == 4 ? AF_INET : AF_INET6, a->bytes, ret_text, ADDR_TEXT_BYTES);
+}
+
+struct str addr_party(const struct addr *a)
+{
+    return str_make(a->bytes, a->n == 16 ? 8 : a->n);
+}
+
+bool addr_net_parse(struct str text, struct addr_net *ret)
+{
+    ptrdiff_t slash = str_find(text, '/');
+    uint64_t bits;
+
+    if (str_eq(text, STR("unix"))) {
+        *ret = (struct addr_net){.bits = 0};
+        return true;
+    }
+    if (!addr_parse(slash >= 0 ? str_make(text.p, (size_t)slash) : text, &ret->base))
+        return false;
+    bits = ret->base.n * 8u;
+    if (slash >= 0 &&
+        (!str_to_u64(str_skip(text, (size_t)slash + 1), &bits) || bits > ret->base.n * 8u))
+        return false;
+    ret->bits = (uint8_t)bits;
+    return true;
+}
+
+static bool agrees(const struct addr *a, const struct addr_net *net)
+{
+    size_t whole = net->bits / 8;
+    uint8_t mask = (uint8_t)(0xff00 >> net->bits % 8);
+
+    return a->n == net->base.n && memcmp(a->bytes, net->base.bytes, whole) == 0 &&
+           (mask == 0 || whole == 16 || ((a->bytes[whole] ^ net->base.bytes[whole]) & mask) == 0);
+}
+
+bool addr_is_in(const struct addr *a, const struct addr_net *nets, size_t n)
+{
+    for (size_t i = 0; i < n; i++) {
+        if (agrees(a, &nets[i]))
+            return true;
+    }
+    return false;
+}
+
+/* ---- which addresses are private ---- */
 
 static bool v4_is_private(uint32_t a)
 {
@@ -42,10 +166,9 @@ static uint32_t v4_at(const uint8_t *p)
 static bool v6_is_private(const uint8_t *a)
 {
     static const uint8_t zero[12];
-    static const uint8_t mapped[12] = {[10] = 0xff, [11] = 0xff};
     static const uint8_t nat64[12] = {0x00, 0x64, 0xff, 0x9b};
 
-    if (memcmp(a, mapped, 12) == 0 || memcmp(a, nat64, 12) == 0)
+    if (memcmp(a, nat64, 12) == 0)
         return v4_is_private(v4_at(a + 12));
     if (memcmp(a, zero, 12) == 0)
         return true; /* unspecified, loopback, IPv4-compatible */
@@ -56,12 +179,16 @@ static bool v6_is_private(const uint8_t *a)
     return a[0] == 0x20 && a[1] == 0x01 && (a[2] < 0x02 || (a[2] == 0x0d && a[3] == 0xb8));
 }
 
+bool addr_is_private(const struct addr *a)
+{
+    if (a->n == 0)
+        return true;
+    return a->n == 4 ? v4_is_private(v4_at(a->bytes)) : v6_is_private(a->bytes);
+}
+
 bool http_addr_is_private(const struct sockaddr *addr)
 {
-    if (addr->sa_family == AF_INET)
-        return v4_is_private(
-            ntohl(((const struct sockaddr_in *)(const void *)addr)->sin_addr.s_addr));
-    if (addr->sa_family == AF_INET6)
-        return v6_is_private(((const struct sockaddr_in6 *)(const void *)addr)->sin6_addr.s6_addr);
-    return true;
+    struct addr a = addr_of(addr);
+
+    return addr_is_private(&a);
 }

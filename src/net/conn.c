@@ -21,6 +21,7 @@
 
 #include "base/log.h"
 #include "base/rand.h"
+#include "net/proxy.h"
 
 static void on_io(struct ev_loop *ev, ev_io *w, int events);
 
@@ -86,7 +87,7 @@ static SSL *tls_new(SSL_CTX *ctx, int fd)
     return NULL;
 }
 
-struct conn *conn_new(struct listener *l, int fd)
+struct conn *conn_new(struct listener *l, int fd, const struct addr *peer)
 {
     struct http_server *s = l->server;
     SSL *ssl = l->tls != NULL ? tls_new(l->tls, fd) : NULL;
@@ -97,7 +98,9 @@ struct conn *conn_new(struct listener *l, int fd)
     c = xcalloc(1, sizeof *c);
     c->server = s;
     c->tag = l->opt.tag;
+    c->peer = *peer;
     c->reserved = l->opt.reserved;
+    c->any_host = l->opt.any_host || l->path != NULL;
     list_init(&c->link);
     c->slot = slot_take(s, c);
     s->n_conns++;
@@ -106,7 +109,7 @@ struct conn *conn_new(struct listener *l, int fd)
     c->ssl = ssl;
     ev_io_init(&c->io, on_io, fd, EV_READ);
     ev_io_start(s->ev, &c->io);
-    conn_enter(c, CONN_HEAD);
+    conn_enter(c, l->opt.proxy_protocol ? CONN_PROXY : CONN_HEAD);
     if (!timer_is_set(&s->sweep))
         timer_set(s->clock, &s->sweep, s->sweep_ms);
     return c;
@@ -217,6 +220,7 @@ static bool may_read(struct conn *c)
     case CONN_STREAM:
     case CONN_FILE:
         return c->in.n < HTTP_READ_BYTES;
+    case CONN_PROXY:
     case CONN_UPLOAD:
     case CONN_LINGER:
     case CONN_WS:
@@ -292,11 +296,42 @@ static void on_eof(struct conn *c)
     watch_less(c, EV_READ);
 }
 
+/* The header comes before TLS, so no byte beyond it may be read here.  True: it is complete. */
+static bool read_proxy(struct conn *c)
+{
+    size_t need = PROXY_START_BYTES;
+    enum proxy_end end = PROXY_MORE;
+    ssize_t n = 1;
+
+    if (c->in.n > 0)
+        end = proxy_read(c->in.p, c->in.n, &c->peer, &need);
+    while (end == PROXY_MORE && n > 0) {
+        char *to = buf_room(&c->in, need - c->in.n);
+        n = recv(c->io.fd, to, need - c->in.n, 0);
+        if (n > 0) {
+            c->in.n += (size_t)n;
+            end = proxy_read(c->in.p, c->in.n, &c->peer, &need);
+        }
+    }
+    if (end == PROXY_DONE) {
+        buf_done(&c->in);
+        conn_enter(c, CONN_HEAD);
+        return true;
+    }
+    if (end == PROXY_BAD || n == 0 || (errno != EAGAIN && errno != EINTR)) {
+        log_debug(NULL, "a proxy did not say for whom it asks (PROXY protocol, version 2)");
+        conn_close(c);
+    }
+    return false;
+}
+
 static void conn_read(struct conn *c)
 {
     char *p = c->server->read_buf;
     ssize_t n;
 
+    if (c->state == CONN_PROXY && !read_proxy(c))
+        return;
     do {
         if (!may_read(c)) {
             c->read_off = true;

@@ -1,10 +1,10 @@
 /* conn.h - one accepted socket and the server it belongs to.  Private to src/net/.
  *
- *      accept -> HEAD -> BODY -> HANDLING -> IDLE -> HEAD ...
- *                  '-> UPLOAD ------^  |--> STREAM -> IDLE or LAST
- *                                  |  '--> FILE -> IDLE or LAST
- *                                  |--> WS -> WS_CLOSING
- *                                  '--> LAST (a final answer is queued) -> LINGER
+ *      accept [-> PROXY] -> HEAD -> BODY -> HANDLING -> IDLE -> HEAD ...
+ *                            |               ^ |--> STREAM -> IDLE or LAST
+ *                            '----> UPLOAD --' |--> FILE -> IDLE or LAST
+ *                                              |--> WS -> WS_CLOSING
+ *                                              '--> LAST (a final answer is queued) -> LINGER
  *      every state -> CLOSED: the socket is gone, the memory goes when the turn ends
  *
  * Where a connection is linked is what it is: the server keeps one list per state.  Every state has
@@ -19,6 +19,7 @@
 
 #include "base/clock.h"
 #include "base/list.h"
+#include "net/addr.h"
 #include "net/http_chunk.h"
 #include "net/http_head.h"
 #include "net/http_server.h"
@@ -30,6 +31,7 @@
 enum conn_state {
     CONN_HEAD,          /* nothing yet, or part of a request's head */
     CONN_BODY,          /* part of a request's body */
+    CONN_PROXY,         /* a proxy says first for whom it asks */
     CONN_UPLOAD,        /* part of a body that goes to a sink */
     CONN_UPLOAD_PAUSED, /* the sink takes no more for now */
     CONN_HANDLING,      /* the answer is being made */
@@ -97,6 +99,12 @@ struct http_server {
     char date[40]; /* "Date: ...\r\n" of that second */
     size_t date_n;
     uint8_t ping_tag[4];
+    struct addr_net *proxies; /* owned; whose word about their clients is believed */
+    size_t n_proxies;
+    bool told_of_proxy; /* a line in the log about one that is not trusted */
+    char **names;       /* owned, NULL-terminated; NULL: any */
+    char last_host[64]; /* a Host that is fine */
+    size_t last_host_n;
 };
 
 struct conn {
@@ -121,13 +129,13 @@ struct conn {
     bool tls_stuck : 1;  /* TLS must write before it can read on */
     bool linger : 1;     /* the peer may be sending: close gently */
     bool body_waits : 1; /* an answer now comes before the body: it is the last one */
-    bool is_v6 : 1, is_unix : 1;
     bool is_tls : 1;
+    bool any_host : 1; /* whatever name it asks by */
     bool reserved : 1; /* does not count for the limit of connections */
     /* of the request being handled, after struct http_req has gone */
     bool keep_alive : 1, is_head : 1, http_1_0 : 1;
+    struct addr peer; /* of the socket, or what a proxy said before everything else */
     void *tag;        /* of the listener */
-    uint8_t peer[16]; /* IPv4 or IPv6 address */
 };
 
 struct http_req {
@@ -152,8 +160,8 @@ struct http_stream {
 };
 
 /* ---- conn.c: socket and TLS ---- */
-struct conn *conn_new(struct listener *l,
-                      int fd); /* NULL: no memory for TLS; @fd is the caller's */
+/* NULL: no memory for TLS; @fd is still the caller's then. */
+struct conn *conn_new(struct listener *l, int fd, const struct addr *peer);
 void conn_enter(struct conn *c, enum conn_state next);
 /* Something was queued, or a state was left: look at this connection when the turn ends. */
 void conn_mark(struct conn *c);
@@ -176,6 +184,11 @@ void conn_turn_end(struct http_server *s);
 void http_input(struct conn *c, char *p, size_t n); /* @p: in the server's read buffer */
 void http_resume(struct conn *c);                   /* postponed input, now that we may */
 void http_req_free(struct conn *c);
+
+/* ---- http_peer.c ---- */
+struct addr http_req_addr(const struct http_req *r); /* what http_peer() says in words */
+bool http_peer_is_trusted(const struct http_server *s, const struct addr *a);
+bool http_host_is_ours(struct conn *c, struct str host);
 
 /* ---- http_listen.c ---- */
 /* A listening socket for @where, as http_server_listen() describes it. */

@@ -8,6 +8,7 @@
  * request knows of itself is an offset, because the bytes move when the buffer grows. */
 #include "net/conn.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 
 enum parsed { PARSED_MORE, PARSED_WHOLE, PARSED_SINK, PARSED_REFUSED };
@@ -55,6 +56,16 @@ static enum parsed refuse(struct conn *c, int status, const char *code, const ch
 
 /* ---- the head ---- */
 
+static enum parsed refuse_name(struct conn *c, struct str host)
+{
+    char text[256];
+
+    snprintf(text, sizeof text,
+             "this server is not called %.*s: add the name to hosts, or set public_url",
+             host.n < 100 ? (int)host.n : 100, host.p);
+    return refuse(c, 421, "unknown_host", text);
+}
+
 /* Somebody may want the body.  False: the request was answered, and there will be no body. */
 static bool ask_for_body(struct conn *c)
 {
@@ -78,7 +89,11 @@ static enum parsed accept_head(struct conn *c, bool body_waits)
 {
     struct http_req *r = c->req;
     const struct http_head *h = &r->head;
+    struct str host = h->host != 0 ? str_make(r->base + h->host, h->host_n)
+                                   : str_make(r->base + h->authority, h->authority_n);
 
+    if (!http_host_is_ours(c, host))
+        return refuse_name(c, host);
     r->left = h->has_length ? h->length : 0;
     r->body_limit = c->server->limits.body_bytes;
     c->keep_alive = h->keep_alive && !c->server->draining;

@@ -5,8 +5,6 @@
 #include "base/percent.h"
 #include "net/conn.h"
 
-#include <arpa/inet.h>
-
 struct str http_method(const struct http_req *r)
 {
     return str_of(http_verb_word((enum http_verb)r->head.verb));
@@ -74,18 +72,6 @@ bool http_cookie(const struct http_req *r, const char *name, struct str *ret_val
         return true;
     }
     return false;
-}
-
-struct str http_peer(const struct http_req *r)
-{
-    struct conn *c = r->conn;
-
-    if (c->is_unix)
-        return STR("unix");
-    if (r->peer[0] == '\0')
-        inet_ntop(c->is_v6 ? AF_INET6 : AF_INET, c->peer, ((struct http_req *)(uintptr_t)r)->peer,
-                  sizeof r->peer);
-    return str_of(r->peer);
 }
 
 void http_set_body_limit(struct http_req *r, size_t n)

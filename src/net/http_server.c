@@ -68,6 +68,7 @@ static void fill_timeouts(struct http_server *s)
 {
     int64_t least = 2000;
 
+    s->timeout_ms[CONN_PROXY] = s->limits.head_ms;
     s->timeout_ms[CONN_HEAD] = s->limits.head_ms;
     s->timeout_ms[CONN_BODY] = s->limits.body_ms;
     s->timeout_ms[CONN_UPLOAD] = s->limits.body_ms;
@@ -202,32 +203,17 @@ static void turn_away(struct listener *l, int fd)
     close(fd);
 }
 
-static void note_peer(struct conn *c, const struct sockaddr_storage *a)
-{
-    switch (a->ss_family) {
-    case AF_INET:
-        memcpy(c->peer, &((const struct sockaddr_in *)(const void *)a)->sin_addr, 4);
-        break;
-    case AF_INET6:
-        memcpy(c->peer, &((const struct sockaddr_in6 *)(const void *)a)->sin6_addr, 16);
-        c->is_v6 = true;
-        if (IN6_IS_ADDR_V4MAPPED((const struct in6_addr *)(const void *)c->peer)) {
-            memmove(c->peer, c->peer + 12, 4);
-            c->is_v6 = false;
-        }
-        break;
-    default:
-        c->is_unix = true;
-    }
-}
-
 static void take_in(struct listener *l, int fd, const struct sockaddr_storage *from)
 {
-    struct conn *c = conn_new(l, fd);
+    struct addr peer = addr_of((const struct sockaddr *)from);
+    struct conn *c;
 
-    if (c != NULL)
-        note_peer(c, from);
-    else
+    if (l->opt.proxy_protocol && !http_peer_is_trusted(l->server, &peer)) {
+        close(fd); /* whatever it would say is not to be believed */
+        return;
+    }
+    c = conn_new(l, fd, &peer);
+    if (c == NULL)
         close(fd);
 }
 
@@ -369,6 +355,8 @@ void http_server_free(struct http_server *s)
     while (s->n_spare_out > 0)
         buf_done(&s->spare_out[--s->n_spare_out]);
     buf_done(&s->void_out);
+    http_server_answer_to(s, NULL);
+    free(s->proxies);
     free(s->slots);
     free(s->read_buf);
     free(s);

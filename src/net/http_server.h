@@ -56,8 +56,18 @@ struct http_listener {
     void *tag;     /* what http_listener_tag() tells the handler */
     bool reserved; /* the operator's: answered also when everybody else's connections are at their
                     * limit, 32 at a time */
+    bool any_host; /* answer by whatever name; a Unix socket always does */
+    bool proxy_protocol; /* only trusted proxies connect here, and say first for whom (PROXY v2) */
 };
 void http_server_set_last(struct http_server *s, const struct http_listener *l); /* added last */
+/* The names to answer to (copied, NULL at the end): "example.org", "*.example.org" or "*".
+ * Addresses, localhost and names below it are always fine.  A request by another name is 421, so
+ * that no web page can have its own name point here and talk to us.  NULL, as at first: any name. */
+void http_server_answer_to(struct http_server *s, const char *const *names);
+/* Whose word to believe (copied): http_peer() is then the client they name in X-Forwarded-For, and
+ * where a listener wants the PROXY protocol, only they may connect.  At first nobody. */
+struct addr_net;
+void http_server_trust(struct http_server *s, const struct addr_net *proxies, size_t n);
 /* The port of the first TCP listener, for "port 0". */
 int http_server_port(const struct http_server *s);
 /* Stop accepting, finish answers in progress, close idle connections.  WebSockets are left to
@@ -75,7 +85,8 @@ bool http_query(const struct http_req *r, const char *name, struct buf *ret_valu
 struct str http_header(const struct http_req *r, const char *name); /* STR_NULL: absent */
 bool http_cookie(const struct http_req *r, const char *name, struct str *ret_value);
 struct str http_body(const struct http_req *r);
-struct str http_peer(const struct http_req *r); /* "203.0.113.7", "unix" */
+/* Who asks: "203.0.113.7", "unix"; behind a trusted proxy, the client it names. */
+struct str http_peer(const struct http_req *r);
 bool http_is_upgrade(const struct http_req *r); /* asks for a WebSocket */
 bool http_is_tls(const struct http_req *r);
 struct http_id http_req_id(const struct http_req *r);

@@ -1,0 +1,30 @@
+/* addr.h - the address of a peer, and questions about it. */
+#pragma once
+#include "base/str.h"
+
+struct sockaddr;
+
+struct addr { /* an IPv4 address on an IPv6 socket is an IPv4 address here */
+    uint8_t bytes[16];
+    uint8_t n; /* 4, 16, or 0: none, a Unix socket's */
+};
+
+struct addr addr_of(const struct sockaddr *a);
+struct addr addr_plain(const struct addr *a); /* IPv4 inside IPv6 taken out */
+/* "192.0.2.1", "2001:db8::1"; also in brackets, and with a port behind.  False: not an address. */
+bool addr_parse(struct str text, struct addr *ret);
+enum { ADDR_TEXT_BYTES = 48 };
+void addr_text(const struct addr *a, char *ret_text); /* "unix" for none */
+/* Who it is to those who count: the address, for IPv6 the network (/64) it is from.  Borrowed. */
+struct str addr_party(const struct addr *a);
+
+/* Not an address of the public internet: loopback, private, link-local, multicast, ..., or none. */
+bool addr_is_private(const struct addr *a);
+
+struct addr_net {
+    struct addr base;
+    uint8_t bits; /* that must agree */
+};
+/* "10.0.0.0/8", "::1", or "unix" for Unix sockets. */
+bool addr_net_parse(struct str text, struct addr_net *ret);
+bool addr_is_in(const struct addr *a, const struct addr_net *nets, size_t n);
