@@ -29,6 +29,7 @@
 #include "mcp/mcp.h"
 #include "net/http_client.h"
 #include "net/http_server.h"
+#include "net/http_settings.h"
 #include "net/loop.h"
 #include "host/host.h"
 #include "relay/relay.h"
@@ -249,6 +250,7 @@ static void name_url(struct server *s)
 static enum bh_err listen_all(struct server *s, char *why)
 {
     const struct settings *c = s->settings;
+    const struct http_settings *hs = config_get(s->cfg, &http_config);
     struct http_tls tls = {.cert_path = c->tls_cert, .key_path = c->tls_key};
     struct buf admin = BUF_INIT;
     enum bh_err err = http_server_listen(s->http_server, str_of(c->listen),
@@ -256,6 +258,9 @@ static enum bh_err listen_all(struct server *s, char *why)
 
     if (err != BH_OK)
         return err;
+    http_server_set_last(s->http_server,
+                         &(struct http_listener){.proxy_protocol = hs->proxy_protocol});
+    http_settings_apply(s->http_server, hs, c->listen, c->public_url);
     buf_printf(&admin, "unix:%s/admin.sock", c->state_dir);
     err = http_server_listen(s->http_server, buf_str(&admin), NULL, 0600, why);
     buf_done(&admin);
@@ -377,6 +382,8 @@ void server_reload(struct server *s, struct config *now, struct buf *ret_said)
     const struct auth_settings *auth = config_get(s->cfg, &auth_config);
     facts_set_require_expiry(s->facts, auth->require_expiry);
     set_door(s);
+    http_settings_apply(s->http_server, config_get(s->cfg, &http_config), s->settings->listen,
+                        s->settings->public_url);
     log_apply(config_get(s->cfg, &log_config));
     say(ret_said, "taken", &reload);
     say(ret_said, "needs a restart", &restart);

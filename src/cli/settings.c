@@ -9,6 +9,7 @@
 #include "http/vouch.h"
 #include "http/v1.h"
 #include "http/waker.h"
+#include "net/http_settings.h"
 #include "platform/platform.h"
 #include "relay/relay.h"
 #include "skills/skills.h"
@@ -60,11 +61,9 @@ const struct config_section settings_config = {.keys = keys,
                                                .check = check};
 
 static const struct config_section *const sections[] = {
-    &settings_config, &store_config, &bus_config,
-    &relay_config,    &wake_config,  &door_config,
-    &auth_config,     &vouch_config, &relay_rate_config,
-    &skills_section,  &v1_config,    &front_config,
-    &log_config,      NULL,
+    &settings_config, &http_config, &store_config, &bus_config,   &relay_config,
+    &wake_config,     &door_config, &auth_config,  &vouch_config, &relay_rate_config,
+    &skills_section,  &v1_config,   &front_config, &log_config,   NULL,
 };
 static const struct config_list *const lists[] = {&platforms_config, NULL};
 const struct config_schema settings_schema = {.sections = sections, .lists = lists};

@@ -80,35 +80,10 @@ static struct address read_address(struct str text)
     return a;
 }
 
-static bool is_ours(const struct address *a)
-{
-    static const uint8_t loopback[16] = {[15] = 1};
-    const uint8_t *b = a->bytes;
-
-    if (a->n == 16)
-        return memcmp(b, loopback, 16) == 0 || (b[0] & 0xfe) == 0xfc;
-    return a->n != 0 && (b[0] == 127 || b[0] == 10 || (b[0] == 172 && (b[1] & 0xf0) == 16) ||
-                         (b[0] == 192 && b[1] == 168));
-}
-
-static struct str last_of(struct str list)
-{
-    struct str part, last = STR_NULL;
-
-    while (str_split(&list, ',', &part))
-        last = part;
-    return last;
-}
-
-struct door_source door_source(const struct door *d, struct str peer, struct str forwarded)
+struct door_source door_source(const struct door *d, struct str peer)
 {
     struct address a = read_address(peer);
 
-    if (a.n == 0 || is_ours(&a)) {
-        struct address b = read_address(last_of(forwarded));
-        if (b.n != 0)
-            a = b;
-    }
     return (struct door_source){hash64(&d->key, str_make(a.bytes, a.n == 16 ? 8 : a.n))};
 }
 

@@ -24,13 +24,11 @@ struct door *door_new(struct rand *rand);
 void door_free(struct door *d); /* NULL is fine */
 void door_set_limits(struct door *d, const struct door_limits *l);
 
-/* Who is knocking: the address, or for IPv6 the network it is from.  A proxy on our own network
- * says in @forwarded (X-Forwarded-For, may be absent) for whom it asks; only its own last word
- * counts. */
+/* Who is knocking: the address, or for IPv6 the network it is from. */
 struct door_source {
     uint64_t hash;
 };
-struct door_source door_source(const struct door *d, struct str peer, struct str forwarded);
+struct door_source door_source(const struct door *d, struct str peer);
 
 /* May this request be looked at?  @bot is copied nowhere. */
 bool door_admit(struct door *d, struct door_source from, struct str bot, int64_t now_ms);

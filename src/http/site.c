@@ -33,7 +33,7 @@ static bool takes_webhooks(struct str name)
 
 static struct door_source source_of(struct front *f, struct http_req *req)
 {
-    return door_source(f->door, http_peer(req), http_header(req, "X-Forwarded-For"));
+    return door_source(f->door, http_peer(req));
 }
 
 /* May it be looked at?  @bot_path: "discord/app1", also when there is no such bot.  False: 429. */

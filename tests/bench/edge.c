@@ -82,7 +82,8 @@ static void make_discord(uint64_t i, struct buf *out)
     sign(key, buf_str(&message), &sig);
     buf_printf(
         out,
-        "POST /webhooks/discord/900 HTTP/1.1\r\nHost: b\r\nContent-Type: application/json\r\n"
+        "POST /webhooks/discord/900 HTTP/1.1\r\nHost: localhost\r\nContent-Type: "
+        "application/json\r\n"
         "X-Signature-Timestamp: %ld\r\nX-Signature-Ed25519: %s\r\nContent-Length: %zu\r\n\r\n",
         now, buf_z(&sig), body.n);
     buf_add_str(out, buf_str(&body));
@@ -135,7 +136,7 @@ static void make_twilio(uint64_t i, struct buf *out)
     form_sort(&f);
     twilio_signature(AUTH_TOKEN, STR(TWILIO_URL), &f, &sig);
     buf_printf(out,
-               "POST /webhooks/twilio/+15550100 HTTP/1.1\r\nHost: b\r\nContent-Type: "
+               "POST /webhooks/twilio/+15550100 HTTP/1.1\r\nHost: localhost\r\nContent-Type: "
                "application/x-www-form-urlencoded; charset=utf-8\r\nX-Twilio-Signature: %s\r\n"
                "Content-Length: %zu\r\n\r\n",
                buf_z(&sig), body.n);
@@ -194,11 +195,11 @@ static void make_wecom(uint64_t i, struct buf *out)
                "]]></ToUserName><AgentID><![CDATA[1]]></AgentID>"
                "<Encrypt><![CDATA[%s]]></Encrypt></xml>",
                buf_z(&sealed));
-    buf_printf(
-        out,
-        "POST /webhooks/wecom/1?msg_signature=%s&timestamp=%s&nonce=77 HTTP/1.1\r\nHost: b\r\n"
-        "Content-Type: text/xml\r\nContent-Length: %zu\r\n\r\n",
-        sig, time_text, body.n);
+    buf_printf(out,
+               "POST /webhooks/wecom/1?msg_signature=%s&timestamp=%s&nonce=77 HTTP/1.1\r\nHost: "
+               "localhost\r\n"
+               "Content-Type: text/xml\r\nContent-Length: %zu\r\n\r\n",
+               sig, time_text, body.n);
     buf_add_str(out, buf_str(&body));
     buf_done(&message);
     buf_done(&sealed);

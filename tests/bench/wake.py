@@ -116,7 +116,7 @@ def send_to_sleep(server, env):
     """Connect once, say hello, say goodbye: from now on the connector knows it as asleep."""
     s = socket.create_connection(("127.0.0.1", server.port))
     s.settimeout(20)
-    s.sendall((f"GET /relay HTTP/1.1\r\nHost: x\r\nUpgrade: websocket\r\nConnection: Upgrade\r\nSec-WebSocket-Version: 13\r\n"
+    s.sendall((f"GET /relay HTTP/1.1\r\nHost: localhost\r\nUpgrade: websocket\r\nConnection: Upgrade\r\nSec-WebSocket-Version: 13\r\n"
                f"Sec-WebSocket-Key: AAAAAAAAAAAAAAAAAAAAAA==\r\nAuthorization: Bearer {token(env)}\r\n\r\n").encode())
     s.sendall(frame(b'{"type":"hello","platform":"web","botId":"lobby"}\n') + frame(b'{"type":"going_idle"}\n'))
     got = b""

@@ -119,7 +119,7 @@ def test_while_draining_an_upgrade_gets_503_with_retry_after(bellhop, dial):
     c = bellhop.add()
     stuck = dial(bellhop, c, read=False)
     early = socket.create_connection(("127.0.0.1", bellhop.port))
-    early.sendall(b"GET /relay HTTP/1.1\r\nHost: x\r\n")  # accepted before the drain, asked during it
+    early.sendall(b"GET /relay HTTP/1.1\r\nHost: localhost\r\n")  # accepted before the drain, asked during it
     wait_for(lambda: bellhop.metric("http_connections") >= 2)
     bellhop.signal(signal.SIGTERM)
     wait_for(lambda: "going down" in bellhop.log())
@@ -146,7 +146,7 @@ def test_a_proxy_prefix_or_query_changes_nothing_about_who_you_are(bellhop):
 
 
 def test_strangers_cannot_fill_the_log(bellhop):
-    ask = (b"GET /relay HTTP/1.1\r\nHost: x\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n"
+    ask = (b"GET /relay HTTP/1.1\r\nHost: localhost\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n"
            b"Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: AAAAAAAAAAAAAAAAAAAAAA==\r\n"
            b"Authorization: Bearer " + mint("nobody", "0" * 64).encode() + b"\r\n\r\n")
     with socket.create_connection(("127.0.0.1", bellhop.port)) as s:

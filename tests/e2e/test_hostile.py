@@ -94,7 +94,7 @@ class RawRelay(Raw):
     def __init__(self, server, credential, hello=True, **more):
         super().__init__(server, **more)
         key = base64.b64encode(os.urandom(16)).decode()
-        self.say(f"GET /relay HTTP/1.1\r\nHost: x\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n"
+        self.say(f"GET /relay HTTP/1.1\r\nHost: localhost\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n"
                  f"Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: {key}\r\n"
                  f"Authorization: Bearer {credential.token()}\r\n\r\n".encode())
         assert " 101 " in self.head().splitlines()[0]
@@ -240,7 +240,7 @@ def frozen():
 
 # ---- HTTP ----
 
-POST = b"POST /chat/lobby/api/message HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\n" \
+POST = b"POST /chat/lobby/api/message HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n" \
        b"X-Bellhop-Visitor: hostile-visitor-0001\r\n"
 BODY = b'{"text":"x"}'
 SECOND = b"GET /healthz HTTP/1.1\r\nHost: smuggled\r\n\r\n"
@@ -272,18 +272,18 @@ SECOND = b"GET /healthz HTTP/1.1\r\nHost: smuggled\r\n\r\n"
     POST + b"Transfer-Encoding: chunked\r\n\r\nc\n" + BODY + b"\n0\n\n",
     POST + b"Transfer-Encoding: chunked\r\n\r\n0\r\nX: y\n\r\n",
     POST + b"Transfer-Encoding: chunked\r\n\r\n0;" + b"e" * 9000 + b"\r\n\r\n",
-    b"GET /healthz HTTP/1.1\nHost: x\n\n",
-    b"GET /healthz HTTP/1.1\r\nHost: x\rX: y\r\n\r\n",
-    b"GET /healthz HTTP/1.1\r\nHost: x\r\nHost: y\r\n\r\n",
-    b"GET /healthz HTTP/1.1\r\nHost: x\r\nA\0B: y\r\n\r\n",
-    b"GET /healthz HTTP/1.1\r\nHost: x\r\nA: b\0c\r\n\r\n",
-    b"GET /health\0z HTTP/1.1\r\nHost: x\r\n\r\n",
-    b"GET /healthz HTTP/1.1\r\nHost: x\r\n: y\r\n\r\n",
-    b"GET /healthz HTTP/2.0\r\nHost: x\r\n\r\n",
-    b"GET  /healthz HTTP/1.1\r\nHost: x\r\n\r\n",
-    b"get /healthz HTTP/1.1\r\nHost: x\r\n\r\n",
+    b"GET /healthz HTTP/1.1\nHost: localhost\n\n",
+    b"GET /healthz HTTP/1.1\r\nHost: localhost\rX: y\r\n\r\n",
+    b"GET /healthz HTTP/1.1\r\nHost: localhost\r\nHost: y\r\n\r\n",
+    b"GET /healthz HTTP/1.1\r\nHost: localhost\r\nA\0B: y\r\n\r\n",
+    b"GET /healthz HTTP/1.1\r\nHost: localhost\r\nA: b\0c\r\n\r\n",
+    b"GET /health\0z HTTP/1.1\r\nHost: localhost\r\n\r\n",
+    b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n: y\r\n\r\n",
+    b"GET /healthz HTTP/2.0\r\nHost: localhost\r\n\r\n",
+    b"GET  /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n",
+    b"get /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n",
     b"GET /healthz\r\n\r\n",
-    b"CONNECT 127.0.0.1:22 HTTP/1.1\r\nHost: x\r\n\r\n",
+    b"CONNECT 127.0.0.1:22 HTTP/1.1\r\nHost: localhost\r\n\r\n",
     b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n",
     b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03" + b"\x00" * 64,
     b"\0" * 100,
@@ -303,8 +303,8 @@ def status_of(got):
 
 
 def test_heads_and_bodies_have_their_limits(shared):
-    for head, status in ((b"GET /healthz HTTP/1.1\r\nHost: x\r\nX: " + b"a" * 17000 + b"\r\n\r\n", 431),
-                         (b"GET /" + b"a" * 17000 + b" HTTP/1.1\r\nHost: x\r\n\r\n", 431),
+    for head, status in ((b"GET /healthz HTTP/1.1\r\nHost: localhost\r\nX: " + b"a" * 17000 + b"\r\n\r\n", 431),
+                         (b"GET /" + b"a" * 17000 + b" HTTP/1.1\r\nHost: localhost\r\n\r\n", 431),
                          (b"GET /healthz HTTP/1.1\r\n" + b"X: y\r\n" * 101 + b"\r\n", 431),
                          (POST + b"Content-Length: %d\r\n\r\n" % (MIB + 1), 413),
                          (POST + b"Transfer-Encoding: chunked\r\n\r\n" + (b"10000\r\n" + b"x" * 65536 + b"\r\n") * 17, 413)):
@@ -336,7 +336,7 @@ def test_requests_sent_without_reading_the_answers_cost_little(make_bellhop):
     before = resident(server)
     many = [Raw(server, receive_buffer=4096) for _ in range(20)]
     for c in many:
-        c.pour(b"GET /chat/lobby HTTP/1.1\r\nHost: x\r\n\r\n" * 4000, 5)
+        c.pour(b"GET /chat/lobby HTTP/1.1\r\nHost: localhost\r\n\r\n" * 4000, 5)
     grown = resident(server) - before
     is_well(server)
     for c in many:
@@ -349,7 +349,7 @@ def test_a_page_that_stops_reading_its_events_costs_little(make_bellhop, dial):
     gateway = dial(server, server.add())
     visitor = "hostile-visitor-0002"
     with Raw(server, receive_buffer=4096) as page:
-        page.say(f"GET /chat/lobby/api/events HTTP/1.1\r\nHost: x\r\nX-Bellhop-Visitor: {visitor}\r\n\r\n".encode())
+        page.say(f"GET /chat/lobby/api/events HTTP/1.1\r\nHost: localhost\r\nX-Bellhop-Visitor: {visitor}\r\n\r\n".encode())
         assert "200" in page.head()
         assert server.write("hello", visitor=visitor) == 200
         chat = gateway.hear("hello")["event"]["source"]["chat_id"]
@@ -586,7 +586,7 @@ def test_nothing_a_peer_says_writes_its_own_log_line(make_bellhop, dial):
     gateway.act(op=forged, chat_id=forged)
     server.write(forged, client_id="c", visitor="hostile-visitor-0003")
     with Raw(server) as c:
-        c.say(b"GET /x%0aforged=line HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n")
+        c.say(b"GET /x%0aforged=line HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n")
         c.hear_all()
     gateway.close()
     assert server.stop() == 0

@@ -3,12 +3,13 @@ import json
 import pathlib
 import random
 import re
+import signal
 import socket
 import subprocess
 
 import pytest
 
-from conftest import Bellhop
+from conftest import CONFIG, Bellhop, wait_for
 
 HERE = pathlib.Path(__file__).resolve().parent
 H = b"Host: 127.0.0.1\r\n"
@@ -124,7 +125,7 @@ def test_nothing_that_is_taken_means_something_else_to_node(server, node):
     """Random damage to good requests: Node must see at least the requests that bellhop answered, and in the same place."""
     rng = random.Random(11)
     good = [data for data, want in CORPUS.values() if 400 not in want]
-    bits = [b"\r", b"\n", b" ", b"\t", b"\0", b":", b"#", b"?", b"\r\n", b"0", b"3\r\n", b"Host: x\r\n", b"\x7f", b"\xff", b";", b"chunked"]
+    bits = [b"\r", b"\n", b" ", b"\t", b"\0", b":", b"#", b"?", b"\r\n", b"0", b"3\r\n", b"Host: localhost\r\n", b"\x7f", b"\xff", b";", b"chunked"]
     taken = 0
     for _ in range(400):
         data = bytearray(rng.choice(good))
@@ -143,3 +144,74 @@ def test_nothing_that_is_taken_means_something_else_to_node(server, node):
         assert len(seen) >= taken_here, (bytes(data), answers, seen)
         taken += taken_here
     assert taken > 50  # it was not all refused
+
+
+# ---- by which name, and for whom ----
+
+
+def ask(port, host, path="/healthz", more=b"", first=b""):
+    got = talk(port, first + f"GET {path} HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\n".encode() + more + b"\r\n")
+    return int(got.split()[1]) if got else None, got
+
+
+def test_a_name_somebody_pointed_here_is_not_answered(server):
+    """DNS rebinding: a page of evil.example talks to 127.0.0.1 by its own name, with a browser on this machine."""
+    for path in ("/healthz", "/chat", "/metrics", "/chat/lobby/api/events"):
+        status, got = ask(server.port, f"evil.example:{server.port}", path)
+        assert status == 421 and b"add the name to hosts" in got and b"unknown_host" in got
+    status, got = ask(server.port, "evil.example", "/relay", b"Upgrade: websocket\r\nConnection: Upgrade\r\n"
+                      b"Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: AAAAAAAAAAAAAAAAAAAAAA==\r\n")
+    assert status == 421
+    for host in ("localhost", f"localhost:{server.port}", "127.0.0.1", "[::1]", "192.168.7.7:80"):
+        assert ask(server.port, host)[0] == 200
+
+
+def test_configured_names_are_answered_and_a_reload_takes_new_ones(make_bellhop):
+    server = make_bellhop(CONFIG + "public_url: https://Relay.example.org:8443/base\nhosts: [bellhop, '*.inside.example']\n")
+    for host, want in (("relay.example.org", 200), ("bellhop:7077", 200), ("a.inside.example", 200),
+                       ("example.org", 421), ("late.example", 421)):
+        assert ask(server.port, host)[0] == want, host
+    server.config.write_text(server.config.read_text().replace("[bellhop,", "[late.example,"))
+    server.signal(signal.SIGHUP)
+    wait_for(lambda: ask(server.port, "late.example")[0] == 200)
+    assert ask(server.port, "bellhop")[0] == 421
+
+
+def refuse_until_429(server, more, first=b""):
+    """How many webhooks with a wrong signature this client may send."""
+    for n in range(200):
+        status, _ = ask(server.port, "localhost", "/webhooks/twilio/none", more, first)
+        if status == 429:
+            return n
+    return None
+
+
+FEW = CONFIG + "webhooks: {{refused_per_source: 1}}\n"
+
+
+def test_only_a_trusted_proxy_says_who_a_client_is(make_bellhop):
+    server = make_bellhop(FEW)
+    assert refuse_until_429(server, b"X-Forwarded-For: 203.0.113.1\r\n") is not None
+    assert ask(server.port, "localhost", "/webhooks/twilio/none", b"X-Forwarded-For: 203.0.113.2\r\n")[0] == 429  # the same
+    wait_for(lambda: "add it to trusted_proxies" in server.log())
+
+    behind = make_bellhop(FEW + "trusted_proxies: [127.0.0.1, 10.0.0.0/8]\n")
+    assert refuse_until_429(behind, b"X-Forwarded-For: 9.9.9.9, 203.0.113.1, 10.0.0.1\r\n") is not None
+    assert ask(behind.port, "localhost", "/webhooks/twilio/none", b"X-Forwarded-For: 8.8.8.8, 203.0.113.1\r\n")[0] == 429
+    assert ask(behind.port, "localhost", "/webhooks/twilio/none", b"X-Forwarded-For: 203.0.113.2\r\n")[0] == 401
+
+
+def proxied(address):
+    return b"\r\n\r\n\0\r\nQUIT\n\x21\x11\0\x0c" + socket.inet_aton(address) + b"\x7f\0\0\1\x30\x39\0\x50"
+
+
+def test_the_proxy_protocol_says_it_before_everything_else(make_bellhop):
+    server = make_bellhop(FEW + "trusted_proxies: [127.0.0.1]\nproxy_protocol: true\n")
+    assert ask(server.port, "localhost", first=proxied("203.0.113.1"))[0] == 200
+    assert ask(server.port, "localhost")[0] is None  # nobody speaks without it
+    assert refuse_until_429(server, b"", proxied("203.0.113.1")) is not None
+    assert ask(server.port, "localhost", "/webhooks/twilio/none", first=proxied("203.0.113.2"))[0] == 401
+    assert "instances" in server.cli("status", "--json").stdout  # the operator's socket has none
+
+    closed = make_bellhop(CONFIG + "trusted_proxies: [10.0.0.0/8]\nproxy_protocol: true\n")
+    assert ask(closed.port, "localhost", first=proxied("203.0.113.1"))[0] is None

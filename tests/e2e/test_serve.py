@@ -91,11 +91,11 @@ def test_it_listens_on_a_unix_socket(make_bellhop):
     assert "ready" in process.stdout.readline()
     with socket.socket(socket.AF_UNIX) as s:
         s.connect(str(path))
-        s.sendall(b"GET /healthz HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n")
+        s.sendall(b"GET /healthz HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n")
         assert s.recv(4096).startswith(b"HTTP/1.1 200")
     with socket.socket(socket.AF_UNIX) as s:
         s.connect(str(path))
-        s.sendall(b"GET /admin/status HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n")
+        s.sendall(b"GET /admin/status HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n")
         assert s.recv(4096).startswith(b"HTTP/1.1 404")
     process.send_signal(signal.SIGTERM)
     assert process.wait(15) == 0
@@ -139,7 +139,7 @@ def test_a_planned_restart_costs_no_attempt_and_loses_nothing(make_bellhop, dial
 def mute_gateway(server):
     """A WebSocket that answers nothing, not even a close."""
     mute = socket.create_connection(("127.0.0.1", server.port))
-    mute.sendall(b"GET /relay HTTP/1.1\r\nHost: x\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n"
+    mute.sendall(b"GET /relay HTTP/1.1\r\nHost: localhost\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n"
                  b"Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: AAAAAAAAAAAAAAAAAAAAAA==\r\n"
                  b"Authorization: Bearer " + server.add().token().encode() + b"\r\n\r\n")
     assert mute.recv(4096).startswith(b"HTTP/1.1 101")
@@ -149,7 +149,7 @@ def mute_gateway(server):
 def test_a_peer_that_answers_nothing_cannot_hold_up_the_end(bellhop):
     mute = mute_gateway(bellhop)
     page = socket.create_connection(("127.0.0.1", bellhop.port))
-    page.sendall(b"GET /chat/lobby/api/events HTTP/1.1\r\nHost: x\r\nX-Bellhop-Visitor: e2e-visitor-000000\r\n\r\n")
+    page.sendall(b"GET /chat/lobby/api/events HTTP/1.1\r\nHost: localhost\r\nX-Bellhop-Visitor: e2e-visitor-000000\r\n\r\n")
     assert page.recv(4096).startswith(b"HTTP/1.1 200")
     begin = time.monotonic()
     assert bellhop.stop() == 0

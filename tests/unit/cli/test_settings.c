@@ -153,10 +153,16 @@ static void an_empty_file_or_key_means_the_default(void **state)
 
 static void mistakes_are_told_with_line_and_what_was_expected(void **state)
 {
+    assert_refused("trusted_proxies: [10.0.0.0/8, nginx]\n",
+                   ".yaml: trusted_proxies: expected an address, a network such as 10.0.0.0/8, or "
+                   "unix, found \"nginx\"");
+    assert_refused("proxy_protocol: true\n",
+                   ".yaml: proxy_protocol: needs trusted_proxies, or nobody could connect");
     assert_refused(
         "listen: a\nlisten_to: b\n",
         ".yaml:2: unknown key \"listen_to\"; expected one of: listen public_url state_dir "
-        "master_key tls store bus delivery wake webhooks auth identity limits skills admin log "
+        "master_key tls hosts trusted_proxies proxy_protocol store bus delivery wake webhooks auth "
+        "identity limits skills admin log "
         "platforms");
     assert_refused(
         "delivery:\n  window: many\n",
