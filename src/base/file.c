@@ -2,8 +2,11 @@
 #include "base/file.h"
 #include <errno.h>
 #include <fcntl.h>
+#include <libgen.h>
+#include <stdlib.h>
 #include <unistd.h>
 #include "base/crypto.h"
+#include "base/mem.h"
 
 bool file_read(const char *path, size_t max_bytes, struct buf *out)
 {
@@ -51,4 +54,16 @@ void file_name_add(struct buf *out, struct str name)
     out->n = start + FILE_NAME_MAX - 33;
     buf_add_c(out, '+'); /* stands in no name that was not cut */
     hex_add(out, hash, 16);
+}
+
+bool file_sync_folder_of(const char *path)
+{
+    char *copy = xstrdup(path);
+    int fd = open(dirname(copy), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    bool ok = fd >= 0 && fsync(fd) == 0;
+
+    if (fd >= 0)
+        close(fd);
+    free(copy);
+    return ok;
 }

@@ -1,9 +1,11 @@
-/* file.h - small files, read whole; and names that any file may have. */
+/* file.h - small files, read whole; names that any file may have, and that are on disk. */
 #pragma once
 #include "base/buf.h"
 
 /* False: errno says why (EFBIG: longer than @max_bytes).  What was read is in @out either way. */
 bool file_read(const char *path, size_t max_bytes, struct buf *out);
+/* Put the folder that @path lies in on disk: a name just made, changed or removed there stays so. */
+bool file_sync_folder_of(const char *path);
 
 /* @name as one component of a path: letters, digits, "_", "-" and inner dots stay, the rest is
  * escaped.  One that gets too long is cut and told apart by its hash, so that no two are the same. */

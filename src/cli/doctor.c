@@ -258,9 +258,7 @@ static void check_key(struct doctor *d, struct loop *loop, struct store *store)
               "%s is gone but the database exists: restore it, the gateways' secrets "
               "are sealed with it",
               path);
-    else if (seal_open_master(str_of(d->settings->master_key), path, &seal, why) != BH_OK)
-        found(d, BAD, "key", "%s", why);
-    else if (!seal_check(seal, store, why))
+    else if (seal_open_for(store, str_of(d->settings->master_key), path, &seal, why) != BH_OK)
         found(d, BAD, "key", "%s", why);
     else {
         found(d, OK, "key", "the master key opens this database");

@@ -50,9 +50,7 @@ static enum bh_err open_state(struct server *s, char *why)
     key = state_dir_path(c->state_dir, "master.key");
     err = store_sqlite_open_with(s->loop, db, config_get(s->cfg, &store_config), &s->store, why);
     if (err == BH_OK)
-        err = seal_open_master(str_of(c->master_key), key, &s->seal, why);
-    if (err == BH_OK && !seal_check(s->seal, s->store, why))
-        err = BH_REFUSED;
+        err = seal_open_for(s->store, str_of(c->master_key), key, &s->seal, why);
     free(db);
     free(key);
     return err;

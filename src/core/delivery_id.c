@@ -1,7 +1,7 @@
 /* delivery_id.c - design.  (delivery_id.h has the contract.)
  *
- * The name stands near the front of every frame, so it is found there again without parsing: rows of
- * an older program, which were named by their number, are read the same way. */
+ * The name stands near the front of every frame, so it is found there again without parsing: rows
+ * of an older program, which were named by their number, are read the same way. */
 #include "core/delivery_id.h"
 #include <stdlib.h>
 #include <string.h>

@@ -1,7 +1,7 @@
 /* delivery_id.h - what a delivery is called, always: its bufferId on the wire.
  *
- * Made from what the event is (tenant, instance, platform, bot, event id), not from when it came, so
- * the same event has the same name after any crash, on any node, and however often its platform
+ * Made from what the event is (tenant, instance, platform, bot, event id), not from when it came,
+ * so the same event has the same name after any crash, on any node, and however often its platform
  * sends it again.  A client that remembers names acts once.  The number of its row is something
  * else: it gives the order and is never told.
  *

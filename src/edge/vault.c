@@ -110,6 +110,12 @@ static bool add_instance(struct vault_entry *e, struct str instance)
     return true;
 }
 
+static void sealed_name(struct buf *out, struct str key)
+{
+    buf_add_str(out, key);
+}
+const struct seal_place vault_sealed = {NS_VAULT, "sealed", sealed_name};
+
 static struct vault_entry *entry_new(struct vault *v, const struct vault_spec *s, char *record)
 {
     struct vault_entry *e = xcalloc(1, sizeof *e);

@@ -11,8 +11,6 @@
 #include "edge/vault_priv.h"
 #include "store/store.h"
 
-#define NS "vault"
-
 /* ---- names ---- */
 
 static void write_name(struct buf *out, enum vault_name what, struct str tenant, struct str kind,
@@ -142,8 +140,10 @@ void vault_entry_save(struct vault *v, const struct vault_entry *e)
 
     write_entry(e, &value);
     store_put(v->env.store,
-              &(struct store_kv){
-                  .verb = KV_PUT, .ns = NS, .key = str_of(e->record), .value = buf_str(&value)},
+              &(struct store_kv){.verb = KV_PUT,
+                                 .ns = NS_VAULT,
+                                 .key = str_of(e->record),
+                                 .value = buf_str(&value)},
               1, true, NULL, NULL);
     buf_done(&value);
 }
@@ -151,8 +151,8 @@ void vault_entry_save(struct vault *v, const struct vault_entry *e)
 void vault_entry_drop(struct vault *v, struct vault_entry *e)
 {
     store_put(v->env.store,
-              &(struct store_kv){.verb = KV_DELETE, .ns = NS, .key = str_of(e->record)}, 1, true,
-              NULL, NULL);
+              &(struct store_kv){.verb = KV_DELETE, .ns = NS_VAULT, .key = str_of(e->record)}, 1,
+              true, NULL, NULL);
     vault_entry_free(v, e);
 }
 
@@ -203,7 +203,7 @@ static void on_record(void *ctx, struct str key, struct str value)
 enum bh_err vault_load(struct vault *v, char *ret_why)
 {
     struct loading l = {.v = v, .parser = json_parser_new()};
-    enum bh_err err = v->env.store->ops->load_records(v->env.store, NS, on_record, &l);
+    enum bh_err err = v->env.store->ops->load_records(v->env.store, NS_VAULT, on_record, &l);
 
     json_parser_free(l.parser);
     if (err != BH_OK)

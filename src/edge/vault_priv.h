@@ -5,6 +5,7 @@
 #include "base/map.h"
 #include "edge/vault.h"
 
+#define NS_VAULT "vault"
 #define VAULT_SWEEP_MS 5000
 
 enum vault_name { VAULT_BY_KEY = 'k', VAULT_BY_PLACE = 'p', VAULT_BY_TENANT = 't' };

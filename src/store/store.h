@@ -20,6 +20,7 @@
  *      always            every write whose done() ran before the read was submitted
  *      unless .loose     also every write submitted before it: the read waits until those are done
  *      never             half of a transaction
+ *
  * The loaders are for start-up, before the loop runs: they block, and see what a loose read sees.
  *
  * What a failed write tells: BH_UNAVAILABLE, nothing happened and trying again may work; BH_BUSY,
@@ -392,19 +393,4 @@ struct store_put *store_put(struct store *st, const struct store_kv *items, size
  * NULL. */
 void store_put_cancel(struct store_put **put);
 
-/* ---- at-rest encryption of secrets inside record values ---- */
-
-struct seal; /* the master key; wiped when freed */
-/* From @text (BELLHOP_MASTER_KEY: 64 hex digits or any passphrase of 16 bytes or more, which is
- * stretched), or, when absent, from the file @path, created with mode 0600 when missing. */
-enum bh_err seal_open_master(struct str text, const char *path, struct seal **ret_seal,
-                             char *ret_why);
-void seal_free(struct seal *s);
-/* base64(sealed); @name binds it to its place, e.g. "gateway/gw-1/secret". */
-void seal_secret(const struct seal *s, struct str name, struct str plain, struct buf *out);
-bool unseal_secret(const struct seal *s, struct str name, struct str sealed, struct buf *out);
-/* A keyed fingerprint under the master key: nobody without it can make or check one.  @name keeps
- * the uses apart. */
-void seal_mac(const struct seal *s, struct str name, struct str text, uint8_t ret_mac[32]);
-/* A value that tells whether the key matches the database: stored once, checked at every start. */
-bool seal_check(const struct seal *s, struct store *st, char *ret_why);
+#include "store/seal.h" /* secrets inside record values */

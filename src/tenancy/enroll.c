@@ -116,6 +116,8 @@ static void key_name(struct buf *out, struct str tenant)
     buf_printf(out, "tenant/%.*s/delivery_key", STR_FMT(tenant));
 }
 
+const struct seal_place delivery_key_sealed = {NS_DELIVERY_KEY, NULL, key_name};
+
 static bool read_key(struct facts *f, struct str tenant, struct str sealed)
 {
     struct buf name = BUF_INIT, plain = BUF_INIT;

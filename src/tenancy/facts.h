@@ -126,6 +126,9 @@ bool facts_has_route(const struct facts *f, struct str platform, struct str key)
 struct str facts_route_key(const struct facts *f, const struct event *ev);
 /* Everything the gate looks at; current for the life of @f. */
 const struct gate_facts *facts_gate(const struct facts *f);
+/* Where gateways' secrets and tenants' delivery keys lie sealed. */
+struct seal_place;
+extern const struct seal_place gateway_sealed, delivery_key_sealed;
 /* True when a route names this very key for the instance: it owns that chat. */
 bool facts_owns(const struct facts *f, struct str platform, struct str key, struct str tenant,
                 struct str instance);

@@ -24,6 +24,7 @@ struct clock;
 struct keys;
 struct rand;
 struct seal;
+struct seal_place;
 struct store;
 
 #define KEY_ID_CHARS 16
@@ -102,3 +103,4 @@ void keys_note_minted(struct keys *k, const struct local_token *t, keys_done_cb 
 /* A token whose signature and time are good is shown: false when it was revoked.  One that was
  * minted before there was this table enters it now. */
 bool keys_admit(struct keys *k, const struct local_token *t);
+extern const struct seal_place key_sealed; /* where the secrets of hooks lie sealed */

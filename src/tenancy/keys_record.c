@@ -70,6 +70,8 @@ static void secret_name(struct buf *out, struct str id)
     buf_printf(out, "key/%.*s/secret", STR_FMT(id));
 }
 
+const struct seal_place key_sealed = {NS_KEY, "secret", secret_name};
+
 void held_write(const struct keys *k, const struct held *h, struct buf *out)
 {
     struct jw w = jw_begin(out);

@@ -14,6 +14,8 @@ static void secret_name(struct buf *out, struct str id)
     buf_printf(out, "gateway/%.*s/secret", STR_FMT(id));
 }
 
+const struct seal_place gateway_sealed = {NS_GATEWAY, "sealed", secret_name};
+
 static void write_secrets(const struct facts *f, const struct gateway *g, struct jw *w)
 {
     struct buf name = BUF_INIT, sealed = BUF_INIT;

@@ -7,8 +7,8 @@
  *      skipped
  *   4. nobody receives what was not routed to them
  *   5. a going_idle_ack means: the sleep is on disk, and so is all that was sent and not acked
- *   6. what was accepted for one holder of a name is never sent to the next, and at the end is not on
- *      disk either
+ *   6. what was accepted for one holder of a name is never sent to the next, and at the end is not
+ *      on disk either
  *   7. an event has the same bufferId whenever it is sent, and never two rows
  */
 #pragma once

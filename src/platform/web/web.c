@@ -130,6 +130,12 @@ struct key_load {
     bool found, opened;
 };
 
+static void key_name(struct buf *out, struct str bot)
+{
+    buf_printf(out, "web/%.*s/visitor_key", STR_FMT(bot));
+}
+static const struct seal_place web_sealed = {"web_key", NULL, key_name};
+
 static void on_key_loaded(void *ctx, struct str key, struct str value)
 {
     struct key_load *l = ctx;
@@ -165,7 +171,7 @@ static enum bh_err load_visitor_key(struct web *w, char *ret_why)
     struct key_load l = {.w = w};
     enum bh_err err;
 
-    buf_printf(&l.name, "web/%s/visitor_key", w->base.bot);
+    key_name(&l.name, web_bot(w));
     err = w->env->store->ops->load_records(w->env->store, "web_key", on_key_loaded, &l);
     if (err != BH_OK) {
         snprintf(ret_why, 256, "the store cannot be read");
@@ -434,6 +440,7 @@ static const struct descriptor web_descriptor = {
 const struct platform_ops web_ops = {
     .name = "web",
     .config = &web_config,
+    .sealed = &web_sealed,
     .descriptor = &web_descriptor,
     .secret_chats = true,
     .open = web_open,

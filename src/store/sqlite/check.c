@@ -19,7 +19,7 @@ static bool is_whole(sqlite3 *db, const char *path, char *ret_why)
     return ok;
 }
 
-enum bh_err store_sqlite_check(const char *path, char *ret_why)
+static enum bh_err check(const char *path, bool ours, char *ret_why)
 {
     struct sql_conn c = {0};
     int64_t id = 0;
@@ -31,15 +31,23 @@ enum bh_err store_sqlite_check(const char *path, char *ret_why)
         goto out;
     }
     sqlite3_busy_timeout(c.db, 5000);
-    if (!sql_one_int(&c, "PRAGMA application_id", &id)) {
+    if (!sql_one_int(&c, "PRAGMA application_id", &id))
         snprintf(ret_why, 256, "cannot read %.160s: %s", path, sqlite3_errmsg(c.db));
-        goto out;
-    }
-    if (id != SCHEMA_APPLICATION_ID)
+    else if (ours && id != SCHEMA_APPLICATION_ID)
         snprintf(ret_why, 256, "%.160s is not a database of bellhop", path);
     else if (is_whole(c.db, path, ret_why))
         err = BH_OK;
 out:
     sqlite3_close(c.db);
     return err;
+}
+
+enum bh_err store_sqlite_check(const char *path, char *ret_why)
+{
+    return check(path, true, ret_why);
+}
+
+enum bh_err store_sqlite_whole(const char *path, char *ret_why)
+{
+    return check(path, false, ret_why);
 }

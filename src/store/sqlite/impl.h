@@ -147,6 +147,7 @@ struct str sql_bytes(sqlite3_stmt *q, int column);          /* borrowed until th
 void note_problem(struct store_sqlite *st, const char *doing, int rc);
 
 /* schema.c: settings, migrations, boot number */
+int64_t schema_version(void); /* the newest that this program knows */
 bool schema_prepare(struct store_sqlite *st, char *ret_why);
 
 /* space.c: room on the disk, looked after on the write thread */

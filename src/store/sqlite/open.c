@@ -3,12 +3,12 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
-#include <libgen.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/file.h>
 #include <sys/stat.h>
 #include <unistd.h>
+#include "base/file.h"
 
 static void log_prefix(const struct log *log, struct buf *out)
 {
@@ -17,32 +17,33 @@ static void log_prefix(const struct log *log, struct buf *out)
 
 /* The pid in the file is for the message only; what keeps others out is the flock, which dies with
  * its process. */
-static bool lock_take(struct store_sqlite *st, char *ret_why)
+int store_sqlite_lock(const char *path, char *ret_why)
 {
     char name[4096], pid[24] = "";
 
-    if (snprintf(name, sizeof name, "%s.lock", st->path) >= (int)sizeof name) {
+    if (snprintf(name, sizeof name, "%s.lock", path) >= (int)sizeof name) {
         snprintf(ret_why, 256, "the path of the database is too long");
-        return false;
+        return -1;
     }
-    st->lock_fd = open(name, O_RDWR | O_CREAT | O_CLOEXEC, 0600);
-    if (st->lock_fd < 0) {
+    int fd = open(name, O_RDWR | O_CREAT | O_CLOEXEC, 0600);
+    if (fd < 0) {
         snprintf(ret_why, 256, "cannot open %.160s: %s", name, strerror(errno));
-        return false;
+        return -1;
     }
-    if (flock(st->lock_fd, LOCK_EX | LOCK_NB) != 0) {
-        ssize_t n = pread(st->lock_fd, pid, sizeof pid - 1, 0);
+    if (flock(fd, LOCK_EX | LOCK_NB) != 0) {
+        ssize_t n = pread(fd, pid, sizeof pid - 1, 0);
         long holder = n > 0 ? strtol(pid, NULL, 10) : 0;
         if (holder > 0)
-            snprintf(ret_why, 256, "%.160s is in use by process %ld", st->path, holder);
+            snprintf(ret_why, 256, "%.160s is in use by process %ld", path, holder);
         else
-            snprintf(ret_why, 256, "%.160s is in use by another process", st->path);
-        return false;
+            snprintf(ret_why, 256, "%.160s is in use by another process", path);
+        close(fd);
+        return -1;
     }
     int n = snprintf(pid, sizeof pid, "%ld\n", (long)getpid());
-    if (ftruncate(st->lock_fd, 0) != 0 || pwrite(st->lock_fd, pid, (size_t)n, 0) != n)
-        log_warn(&st->log, "cannot write the process id into %s: %s", name, strerror(errno));
-    return true;
+    if (ftruncate(fd, 0) != 0 || pwrite(fd, pid, (size_t)n, 0) != n)
+        log_warn(NULL, "cannot write the process id into %s: %s", name, strerror(errno));
+    return fd;
 }
 
 /* SQLite would create it readable by everybody; the log beside it inherits the mode. */
@@ -54,14 +55,8 @@ static bool file_create(const char *path, char *ret_why)
         return false;
     }
     close(fd);
-
-    char *copy = xstrdup(path);
-    fd = open(dirname(copy), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    free(copy);
-    if (fd >= 0) {
-        fsync(fd); /* the name must survive a crash too; where it cannot, SQLite cannot either */
-        close(fd);
-    }
+    file_sync_folder_of(path); /* the name must survive a crash too; where it cannot, SQLite cannot
+                                * either */
     return true;
 }
 
@@ -208,9 +203,9 @@ enum bh_err store_sqlite_open_with(struct loop *loop, const char *path,
     pthread_mutex_init(&st->db_lock, NULL);
     acked_init(&st->acked);
     space_init(st, settings);
-    if (!lock_take(st, ret_why) || !file_create(path, ret_why) ||
-        !conn_open(st, &st->main, ret_why) || !schema_prepare(st, ret_why) ||
-        !reader_open(st, ret_why))
+    st->lock_fd = store_sqlite_lock(path, ret_why);
+    if (st->lock_fd < 0 || !file_create(path, ret_why) || !conn_open(st, &st->main, ret_why) ||
+        !schema_prepare(st, ret_why) || !reader_open(st, ret_why))
         goto fail;
     space_look(st, true);
     space_tell(st);

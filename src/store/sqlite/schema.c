@@ -31,6 +31,10 @@ static const char *const migrations[] = {
     " until_ms INTEGER NOT NULL, under TEXT, under_epoch INTEGER NOT NULL) WITHOUT ROWID;",
 };
 
+/* For a new database: of a passphrase (seal.h).  Older ones have none and stay so. */
+static const char make_salt[] =
+    "INSERT OR IGNORE INTO kv(ns, k, v) VALUES('seal', CAST('salt' AS BLOB), randomblob(16))";
+
 static const char settings[] =
     "PRAGMA synchronous=FULL;"        /* a commit is an fsync of the log */
     "PRAGMA wal_autocheckpoint=4000;" /* pages: the log stays near 16 MiB */
@@ -40,6 +44,11 @@ static const char settings[] =
     "PRAGMA temp_store=MEMORY;"
     "PRAGMA secure_delete=FAST;" /* wipe what is deleted where that costs no extra write */
     "PRAGMA trusted_schema=OFF;";
+
+int64_t schema_version(void)
+{
+    return (int64_t)ARRAY_LEN(migrations);
+}
 
 static bool sql_failed(struct store_sqlite *st, const char *doing, char *ret_why)
 {
@@ -62,7 +71,7 @@ static bool is_ours(struct store_sqlite *st, char *ret_why)
 static bool migrate(struct store_sqlite *st, char *ret_why)
 {
     int64_t version;
-    const int64_t known = (int64_t)ARRAY_LEN(migrations);
+    const int64_t known = schema_version();
 
     if (!sql_one_int(&st->main, "PRAGMA user_version", &version))
         return sql_failed(st, "cannot read its version", ret_why);
@@ -73,6 +82,7 @@ static bool migrate(struct store_sqlite *st, char *ret_why)
                  st->path, version, known);
         return false;
     }
+    bool fresh = version == 0;
     for (; version < known; version++) {
         char stamp[96];
         snprintf(stamp, sizeof stamp, "PRAGMA application_id=%d; PRAGMA user_version=%" PRId64,
@@ -83,7 +93,8 @@ static bool migrate(struct store_sqlite *st, char *ret_why)
             sqlite3_exec(st->main.db, "COMMIT", NULL, NULL, NULL) != SQLITE_OK)
             return sql_failed(st, "cannot migrate", ret_why);
     }
-    return true;
+    return !fresh || sqlite3_exec(st->main.db, make_salt, NULL, NULL, NULL) == SQLITE_OK ||
+           sql_failed(st, "cannot fill it", ret_why);
 }
 
 /* On a disk that is full the number is written with the first transaction that succeeds: before

@@ -1,0 +1,63 @@
+/* seal.h - secrets inside record values, closed with the master key.
+ *
+ * The master key is 64 hex digits or a passphrase (BELLHOP_MASTER_KEY), or a file that is made when
+ * it is missing.  A passphrase is stretched with the salt of its database; databases made before
+ * there was one use a fixed salt and keep working.
+ *
+ * Fingerprints are made with a root of their own, which is the master key at first and moves,
+ * sealed, into the database when the key is changed: tokens given out before stay good.
+ */
+#pragma once
+#include "base/err.h"
+#include "base/str.h"
+
+struct buf;
+struct seal; /* the master key; wiped when freed */
+struct store;
+
+/* The key that belongs to the database in @st: from @text, or, when absent, from the file @path,
+ * created with mode 0600 when missing.  Refused when the database was sealed with another one, or
+ * when a change of the key was interrupted.  Blocks: for start-up.  @ret_why has 256 bytes. */
+enum bh_err seal_open_for(struct store *st, struct str text, const char *path,
+                          struct seal **ret_seal, char *ret_why) BH_MUST_USE;
+/* The key alone, without a database: a passphrase's salt is the fixed one. */
+enum bh_err seal_open_master(struct str text, const char *path, struct seal **ret_seal,
+                             char *ret_why);
+void seal_free(struct seal *s);
+
+/* base64(sealed); @name binds it to its place, e.g. "gateway/gw-1/secret".  What is sealed of texts
+ * of one length has one length. */
+void seal_secret(const struct seal *s, struct str name, struct str plain, struct buf *out);
+bool unseal_secret(const struct seal *s, struct str name, struct str sealed, struct buf *out);
+/* A keyed fingerprint: nobody without the key can make or check one.  @name keeps uses apart. */
+void seal_mac(const struct seal *s, struct str name, struct str text, uint8_t ret_mac[32]);
+/* A value that tells whether the key matches the database: stored once, checked at every start. */
+bool seal_check(const struct seal *s, struct store *st, char *ret_why);
+
+/* ---- changing the key ---- */
+
+/* Where sealed text lies: whoever seals something says so, and everything is sealed anew from these
+ * (cli/key.c has the list). */
+struct seal_place {
+    const char *ns;
+    const char *field; /* of the JSON value, wherever it stands in it; NULL: the value itself */
+    void (*name)(struct buf *out, struct str key); /* that it is bound to, from the record's key */
+};
+
+/* Change the key of a database that nobody else uses, and go on with a change that was interrupted:
+ * all that lies in @places (ends with NULL) is sealed anew.  @from, or the file at @path, is the
+ * key it has; @to, or a file beside @path that takes its place at the end, the key it gets.  The
+ * old file stays as @path with ".old" behind it: older backups need it.  Turns @loop while it
+ * waits.  @each: how many records were looked at. */
+struct loop;
+struct seal_change {
+    struct store *store;
+    struct loop *loop;
+    struct str from, to;
+    const char *path;
+    const struct seal_place *const *places;
+    void (*each)(void *ctx, uint64_t records);
+    void *ctx;
+    uint64_t records, sealed; /* the answer: looked at, and sealed anew this time */
+};
+enum bh_err seal_change(struct seal_change *c, char *ret_why) BH_MUST_USE;

@@ -1,0 +1,116 @@
+/* copy.c - a copy of a database that may be in use, as it was at one moment.
+ *
+ * A read transaction holds the moment still: writers go on beside it, and the copying, a stretch of
+ * pages at a time, never has to begin again. */
+#include <fcntl.h>
+#include <stdio.h>
+#include <unistd.h>
+#include "store/sqlite/impl.h"
+
+#define PAGES_AT_ONCE 1024
+#define BOOTS_AHEAD 4096 /* starts that the copy's owner may have had since */
+
+static bool sync_file(const char *path)
+{
+    int fd = open(path, O_RDONLY | O_CLOEXEC);
+    bool ok = fd >= 0 && fsync(fd) == 0;
+
+    if (fd >= 0)
+        close(fd);
+    return ok;
+}
+
+static int copy_pages(sqlite3 *from, sqlite3 *to, store_progress_cb *each, void *ctx)
+{
+    sqlite3_backup *b = sqlite3_backup_init(to, "main", from, "main");
+    int rc = SQLITE_OK;
+
+    if (b == NULL)
+        return sqlite3_errcode(to);
+    while (rc == SQLITE_OK) {
+        rc = sqlite3_backup_step(b, PAGES_AT_ONCE);
+        uint64_t all = (uint64_t)sqlite3_backup_pagecount(b);
+        uint64_t left = (uint64_t)sqlite3_backup_remaining(b);
+        if (each != NULL && !each(ctx, all - left, all) && rc == SQLITE_OK)
+            rc = SQLITE_ABORT;
+    }
+    int end = sqlite3_backup_finish(b);
+    return rc == SQLITE_DONE ? end : rc;
+}
+
+static int begin(sqlite3 *db)
+{
+    sqlite3_busy_timeout(db, 10000);
+    int rc = sqlite3_exec(db, "BEGIN", NULL, NULL, NULL);
+    if (rc == SQLITE_OK)
+        rc = sqlite3_exec(db, "SELECT count(*) FROM sqlite_schema", NULL, NULL, NULL);
+    return rc;
+}
+
+enum bh_err store_sqlite_copy(const char *from, const char *to, store_progress_cb *each, void *ctx,
+                              char *ret_why)
+{
+    sqlite3 *src = NULL, *dst = NULL;
+    enum bh_err err = BH_UNAVAILABLE;
+    const int flags = SQLITE_OPEN_READWRITE | SQLITE_OPEN_NOMUTEX;
+
+    if (sqlite3_open_v2(from, &src, flags, NULL) != SQLITE_OK || begin(src) != SQLITE_OK) {
+        snprintf(ret_why, 256, "cannot read %.160s: %s", from, sqlite3_errmsg(src));
+        goto out;
+    }
+    int fd = open(to, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
+    if (fd >= 0)
+        close(fd);
+    if (fd < 0 || sqlite3_open_v2(to, &dst, flags, NULL) != SQLITE_OK) {
+        snprintf(ret_why, 256, "cannot make %.160s", to);
+        goto out;
+    }
+    int rc = copy_pages(src, dst, each, ctx);
+    if (rc != SQLITE_OK)
+        snprintf(ret_why, 256, "cannot copy %.100s: %s", from, sqlite3_errstr(rc));
+    else if (!sync_file(to))
+        snprintf(ret_why, 256, "cannot write %.160s to the disk", to);
+    else
+        err = BH_OK;
+out:
+    sqlite3_close(dst);
+    sqlite3_close(src);
+    if (err == BH_OK)
+        err = store_sqlite_whole(to, ret_why);
+    return err;
+}
+
+static bool version_is_known(const char *path, char *ret_why)
+{
+    struct sql_conn c = {0};
+    int64_t version = 0;
+    bool ok = sqlite3_open_v2(path, &c.db, SQLITE_OPEN_READWRITE, NULL) == SQLITE_OK &&
+              sql_one_int(&c, "PRAGMA user_version", &version) && version <= schema_version();
+
+    if (!ok)
+        snprintf(ret_why, 256, "%.160s was written by a newer bellhop", path);
+    sqlite3_close(c.db);
+    return ok;
+}
+
+enum bh_err store_sqlite_adopt(const char *path, char *ret_why)
+{
+    sqlite3 *db = NULL;
+    char sql[128];
+    enum bh_err err = store_sqlite_check(path, ret_why);
+
+    if (err != BH_OK)
+        return err;
+    if (!version_is_known(path, ret_why))
+        return BH_REFUSED;
+    /* Ids made after the copy was taken must not be made again. */
+    snprintf(sql, sizeof sql, "UPDATE meta SET value = value + %d WHERE name = 'boot'",
+             BOOTS_AHEAD);
+    if (sqlite3_open_v2(path, &db, SQLITE_OPEN_READWRITE, NULL) != SQLITE_OK ||
+        sqlite3_exec(db, sql, NULL, NULL, NULL) != SQLITE_OK) {
+        snprintf(ret_why, 256, "cannot write %.160s: %s", path, sqlite3_errmsg(db));
+        err = BH_UNAVAILABLE;
+    }
+    sqlite3_close(db);
+    return err;
+}

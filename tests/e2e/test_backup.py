@@ -1,0 +1,231 @@
+"""Backups of a busy server, restoring them, and changing the master key."""
+import os
+import re
+import signal
+import subprocess
+import tarfile
+import threading
+import time
+
+import pytest
+
+from conftest import PROGRAM, ROOT, wait_for
+from test_enroll import provision, token
+
+
+class Load(threading.Thread):
+    """People who write all the time; each message is named, and what was taken is remembered in order."""
+
+    def __init__(self, server, name):
+        super().__init__(daemon=True)
+        self.server, self.name, self.taken, self.stop = server, name, [], False
+        self.start()
+
+    def run(self):
+        n = 0
+        while not self.stop:
+            text = f"{self.name}-{n}"
+            if self.server.write(text + " " + "x" * 500, visitor=f"load-visitor-{self.name:0>10}") == 200:
+                self.taken.append(text)
+            n += 1
+
+
+@pytest.fixture
+def busy(bellhop):
+    """A server whose agent is away, and people who write to it."""
+    bellhop.add(id="away")
+    people = [Load(bellhop, f"p{n}") for n in range(4)]
+    wait_for(lambda: all(len(p.taken) > 5 for p in people), 30)
+    yield bellhop, people
+    for p in people:
+        p.stop = True
+    for p in people:
+        p.join(20)
+
+
+def test_a_backup_of_a_busy_server_has_everything_taken_before_it(busy, make_bellhop, dial, tmp_path):
+    server, people = busy
+    file = tmp_path / "b.tar"
+    before = [list(p.taken) for p in people]
+    done = server.cli("backup", str(file))
+    assert "read back" in done.stderr and "master key is not in it" in done.stderr
+    after = [len(p.taken) for p in people]
+    assert sum(after) > sum(len(b) for b in before)  # it went on writing meanwhile
+    with tarfile.open(file) as tar:
+        assert "bellhop.db" in tar.getnames()
+        assert not [n for n in tar.getnames() if "master" in n or "lock" in n or "sock" in n or "wal" in n]
+    assert oct(os.stat(file).st_mode & 0o777) == "0o600"
+
+    other = make_bellhop(start=False)
+    other.state.mkdir(mode=0o700)
+    done = other.cli("restore", str(file))
+    assert "put the master key of that time into" in done.stderr
+    (other.state / "master.key").write_bytes((server.state / "master.key").read_bytes())
+    os.chmod(other.state / "master.key", 0o600)
+    other.start()
+    waiting = other.metric("mailbox_entries")
+    assert waiting >= sum(len(b) for b in before)
+    got = sorted(other.cli("mailbox", "show", "away", "--bodies", "--json").stdout.split('"text":"')[1:])
+    names = {re.match(r"(p\d-\d+)", g).group(1) for g in got}
+    for b in before:
+        assert set(b) <= names
+    for n, p in enumerate(people):  # and of each person a beginning without a gap
+        mine = sorted(int(x.split("-")[1]) for x in names if x.startswith(f"p{n}-"))
+        assert mine == list(range(len(mine)))
+
+
+def test_a_running_server_is_not_restored_over(busy, tmp_path):
+    server, _ = busy
+    file = tmp_path / "b.tar"
+    server.cli("backup", str(file))
+    done = server.cli("restore", str(file), "--yes", check=False)
+    assert done.returncode == 1 and "stop the server first" in done.stderr
+    assert server.write("still here") == 200
+    done = server.cli("backup", str(file), check=False)
+    assert done.returncode == 1 and "exists already" in done.stderr
+
+
+def test_a_restore_keeps_what_was_there_and_is_checked_before(bellhop, tmp_path):
+    bellhop.add(id="away")
+    assert bellhop.write("before the backup") == 200
+    file = tmp_path / "b.tar"
+    bellhop.cli("backup", str(file))
+    assert bellhop.write("after the backup") == 200
+    bellhop.stop()
+    done = bellhop.cli("restore", str(file), check=False)
+    assert done.returncode == 1 and "--yes" in done.stderr
+
+    damaged = tmp_path / "damaged.tar"
+    data = bytearray(file.read_bytes())
+    for at in range(3 * 4096, len(data) - 2048, 2 * 4096):
+        data[at:at + 64] = os.urandom(64)
+    damaged.write_bytes(data)
+    for bad, why in [(damaged, "damaged"), (tmp_path / "none.tar", "No such file"), (PROGRAM, "not a backup")]:
+        done = bellhop.cli("restore", str(bad), "--yes", check=False)
+        assert done.returncode == 1 and "nothing was changed" in done.stderr and why in done.stderr, done.stderr
+    bellhop.start()
+    assert bellhop.metric("mailbox_entries") == 2
+    bellhop.stop()
+
+    bellhop.cli("restore", str(file), "--yes")
+    assert (bellhop.state / "bellhop.db.before-restore").exists()
+    assert not (bellhop.state / ".restore").exists()
+    bellhop.start()
+    assert bellhop.metric("mailbox_entries") == 1
+    assert bellhop.write("after the restore") == 200
+    bellhop.stop()
+    with tarfile.open(file) as tar:  # by hand: what other programs see is a database
+        tar.extract("bellhop.db", tmp_path)
+    assert subprocess.run(["sqlite3", tmp_path / "bellhop.db", "PRAGMA integrity_check"], capture_output=True,
+                          text=True).stdout == "ok\n"
+    bellhop.start()
+
+
+def test_a_backup_under_another_key_is_refused(bellhop, make_bellhop, tmp_path):
+    bellhop.add(id="one")
+    file = tmp_path / "b.tar"
+    bellhop.cli("backup", str(file))
+    other = make_bellhop()
+    other.stop()
+    done = other.cli("restore", str(file), "--yes", check=False)
+    assert done.returncode == 1 and "does not fit" in done.stderr and "nothing was changed" in done.stderr
+    other.start()
+
+
+def test_ids_are_not_given_twice_after_a_restore(bellhop, dial, tmp_path):
+    credential = bellhop.add(id="one")
+    file = tmp_path / "b.tar"
+    bellhop.cli("backup", str(file))
+    bellhop.restart()
+    assert bellhop.write("since") == 200
+    gateway = dial(bellhop, credential)
+    first = gateway.next("inbound")
+    bellhop.stop()
+    bellhop.cli("restore", str(file), "--yes")
+    bellhop.start()
+    assert bellhop.write("again") == 200
+    second = dial(bellhop, credential).next("inbound")
+    assert first["bufferId"] != second["bufferId"]
+
+
+# ---- the master key ----
+
+def everything_sealed(server):
+    """One of each: gateways' secrets, a tenant's delivery key, the web bots' visitor keys; who provisions."""
+    kept = server.add(id="kept")
+    me = token(server, "provision")
+    first = provision(server, me)
+    assert first.status == 200, first.text
+    return kept, me, first.json["deliveryKey"]
+
+
+def test_every_secret_opens_with_the_new_key_and_tokens_stay_good(bellhop, dial):
+    kept, me, delivery_key = everything_sealed(bellhop)
+    old = (bellhop.state / "master.key").read_text()
+    done = bellhop.cli("key", "rotate", check=False)
+    assert done.returncode == 1 and "must be stopped first" in done.stderr
+    bellhop.stop()
+    done = bellhop.cli("key", "rotate")
+    assert "the master key is changed" in done.stderr
+    assert (bellhop.state / "master.key").read_text() != old
+    assert (bellhop.state / "master.key.old").read_text() == old
+    bellhop.start()
+    gateway = dial(bellhop, kept)
+    assert bellhop.write("hello") == 200
+    gateway.hear("hello")
+    second = provision(bellhop, me, gateway="gw-2")  # the token was made under the old key
+    assert second.status == 200 and second.json["deliveryKey"] == delivery_key
+    bellhop.stop()  # and the old one opens nothing any more
+    new = (bellhop.state / "master.key").read_text()
+    (bellhop.state / "master.key").write_text(old)
+    done = subprocess.run([PROGRAM, "serve", "-c", bellhop.config], capture_output=True, text=True, timeout=30)
+    assert done.returncode == 1 and "does not fit" in done.stderr
+    (bellhop.state / "master.key").write_text(new)
+    bellhop.start()
+
+
+def test_a_passphrase_takes_over_from_the_key_file(make_bellhop, dial):
+    server = make_bellhop()
+    kept, _, _ = everything_sealed(server)
+    server.stop()
+    server.env["BELLHOP_NEW_MASTER_KEY"] = "a passphrase that is long enough"
+    server.cli("key", "rotate")
+    assert not (server.state / "master.key").exists()
+    del server.env["BELLHOP_NEW_MASTER_KEY"]
+    server.env["BELLHOP_MASTER_KEY"] = "a passphrase that is long enough"
+    server.start()
+    gateway = dial(server, kept)
+    assert server.write("hello") == 200
+    gateway.hear("hello")
+
+
+def test_a_rotation_killed_in_the_middle_goes_on(bellhop, dial):
+    kept, _, _ = everything_sealed(bellhop)
+    bellhop.stop()
+    killed = 0
+    for n in range(40):
+        p = subprocess.Popen([PROGRAM, "key", "rotate", "-c", bellhop.config], stderr=subprocess.DEVNULL)
+        time.sleep(0.01 + n * 0.02)
+        p.send_signal(signal.SIGKILL)
+        if p.wait() == 0:
+            break
+        killed += 1
+    bellhop.cli("key", "rotate")
+    assert killed > 0
+    bellhop.start()
+    gateway = dial(bellhop, kept)
+    assert bellhop.write("hello") == 200
+    gateway.hear("hello")
+
+
+def test_everybody_who_seals_is_sealed_anew():
+    """A file that calls seal_secret() has a seal_place, and the command that changes the key knows it."""
+    sealing = {p for p in (ROOT / "src").rglob("*.c") if re.search(r"\bseal_secret\(", p.read_text())}
+    sealing = {p for p in sealing if p.parent.name != "store"}
+    listed = (ROOT / "src" / "cli" / "key.c").read_text()
+    for p in sealing:
+        places = re.findall(r"const struct seal_place (\w+) =", p.read_text())
+        assert places, f"{p} seals something: say where with a struct seal_place"
+        for name in places:
+            listed_by = p.read_text() if "platform" in p.parts else listed
+            assert f"&{name}" in listed_by, f"nobody lists {name}"
