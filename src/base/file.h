@@ -4,10 +4,10 @@
 
 /* False: errno says why (EFBIG: longer than @max_bytes).  What was read is in @out either way. */
 bool file_read(const char *path, size_t max_bytes, struct buf *out);
-/* Put the folder that @path lies in on disk: a name just made, changed or removed there stays so. */
+/* Put the folder that @path lies in on disk: a name made, changed or removed there stays so. */
 bool file_sync_folder_of(const char *path);
 
 /* @name as one component of a path: letters, digits, "_", "-" and inner dots stay, the rest is
- * escaped.  One that gets too long is cut and told apart by its hash, so that no two are the same. */
+ * escaped.  One that gets too long is cut and told apart by its hash: no two are the same. */
 void file_name_add(struct buf *out, struct str name);
 #define FILE_NAME_MAX 200 /* what it adds at most: there is room for a suffix */

@@ -1,7 +1,7 @@
 /* serve.c - bellhop serve: start, signals, going down.
  *
- *      SIGTERM, SIGINT  DRAINING: no new sockets, relay_drain (sockets close with 1012, all that was
- *                       accepted goes to disk) -> pages closed -> close frames leave -> exit 0
+ *      SIGTERM, SIGINT  DRAINING: no new sockets, relay_drain (sockets close with 1012, all that
+ *                       was accepted goes to disk) -> pages closed -> close frames leave -> exit 0
  *      again, or 10 s   out at once; what is queued is still written
  *      SIGHUP           the configuration is read again
  */

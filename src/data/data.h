@@ -8,7 +8,7 @@
  * is copied before the call returns.  A write is durable when it is answered and found by whatever
  * is asked after that.  Answers are ready JSON with the contract's field names.
  *
- *      s->call = data_query(ds, &caller, json_body, on_found, s);
+ *      s->call = data_query(ds, &caller, body, on_found, s);
  */
 #pragma once
 #include "base/err.h"

@@ -1,6 +1,7 @@
 /* host.h - the platforms that are open, and the two directions between them and the relay.
  *
- *      platform --host_accept()--> relay          relay --outside--> platform --host_result()--> relay
+ *      platform --host_accept()--> relay
+ *      relay --outside--> platform --host_result()--> relay
  *
  * Built before the relay, because the relay is handed the outside; told of it with
  * host_set_relay().

@@ -1,4 +1,5 @@
-/* conn.c - design.  (conn.h has the picture.)
+/* conn.c - design.  (conn.h has the picture.)  Long because all that happens to one
+ * socket hangs together.
  *
  * Reading: one read() per readiness into a buffer the whole server shares; whoever takes the bytes
  * copies only what it cannot finish.  A connection that may not read (its request is being handled,

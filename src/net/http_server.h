@@ -62,7 +62,7 @@ struct http_listener {
 void http_server_set_last(struct http_server *s, const struct http_listener *l); /* added last */
 /* The names to answer to (copied, NULL at the end): "example.org", "*.example.org" or "*".
  * Addresses, localhost and names below it are always fine.  A request by another name is 421, so
- * that no web page can have its own name point here and talk to us.  NULL, as at first: any name. */
+ * that no web page can have its own name point here and talk to us.  NULL, as at first: any. */
 void http_server_answer_to(struct http_server *s, const char *const *names);
 /* Whose word to believe (copied): http_peer() is then the client they name in X-Forwarded-For, and
  * where a listener wants the PROXY protocol, only they may connect.  At first nobody. */

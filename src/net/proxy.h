@@ -1,7 +1,7 @@
 /* proxy.h - the PROXY protocol, version 2, as a pure function of bytes.  Private to src/net/.
  *
- * A header in front of everything else (TLS included) in which a proxy that only forwards bytes says
- * for whom. */
+ * A header in front of everything else (TLS included) in which a proxy that only forwards bytes
+ * says for whom. */
 #pragma once
 #include "net/addr.h"
 

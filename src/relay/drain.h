@@ -1,7 +1,7 @@
 /* drain.h - going down in good order: relay_drain().
  *
- *      relay_drain() -> WAITING for acks and results under way --all here, or half a second--> every
- *      socket is closed with CLOSE_RESTARTING --all that was accepted is on disk--> @done
+ *      relay_drain() -> WAITING for acks and results under way --all here, or half a second-->
+ *      every socket is closed with CLOSE_RESTARTING --all that was accepted is on disk--> told
  *
  * relay->draining is true from the first moment on; only this part writes it. */
 #pragma once

@@ -26,6 +26,6 @@ size_t judge_event(struct relay *r, const struct event *ev, struct gate_verdict 
 /* It was for us and for no agent; @what is a literal such as "/stop". */
 void judge_consumed(struct relay *r, const struct event *ev, const char *what);
 
-/* May @i be believed to see this chat of a place it was granted?  For the guard. */
+/* May @to be believed to see this chat of a place it was granted?  For the guard. */
 bool judge_sees(struct relay *r, const struct gate_instance *to, struct str platform,
                 struct str bot, struct str guild, struct str chat_id);

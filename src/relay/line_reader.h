@@ -1,4 +1,4 @@
-/* lines.h - the stream of a socket cut into lines.
+/* line_reader.h - the stream of a socket cut into lines.
  *
  * Whole lines inside one piece are handed on where they lie; only an unfinished one is copied.  A
  * line longer than the limit is thrown away up to its end, costing no more memory than the limit.

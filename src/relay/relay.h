@@ -3,7 +3,7 @@
  * It is handed a clock, a store, a bus, a rand, the facts, a way to poke and a way to act, and
  * touches nothing else: no socket, no file, no thread.  tests/simulate hands it simulated ones.
  *
- *      relay_accept(event) -> targets -> mailbox_append -> pump -> link->send
+ *      relay_accept(event) -> gate -> mailbox -> pump -> wire
  *      session_data(bytes) -> frames  -> ack | outbound | going_idle | interrupt | hello
  *
  * The parts: session.h (one WebSocket: who it is, what its frames mean), mailbox.h (one instance's

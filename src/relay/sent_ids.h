@@ -18,7 +18,7 @@ struct sent_ids {       /* zeroed: empty */
     uint32_t cap, n;
 };
 
-/* Adding a pair twice is fine.  @mb tells which ids are still unsettled when the table must grow. */
+/* Adding a pair twice is fine.  @mb tells which ids are unsettled when the table must grow. */
 void sent_ids_add(struct sent_ids *t, struct mailbox *mb, uint64_t tag, uint64_t id);
 uint64_t sent_ids_take(struct sent_ids *t, uint64_t tag); /* and forgets it; 0: unknown */
 void sent_ids_done(struct sent_ids *t);

@@ -1,7 +1,7 @@
 /* session.h - one WebSocket of a gateway: who it is, what its frames mean, whether it is alive.
  *
- *      NEW --hello--> RECEIVING <--pong-- MUTE      no pong for pong_patience
- *                       ^    ^----ack---- DEAF      no ack for ack_patience
+ *      NEW --hello--> RECEIVING <--pong-- MUTE      no pong for pong_patience_ms
+ *                       ^    ^----ack---- DEAF      no ack for ack_patience_ms
  *                       |
  *       newest closed   |   a newer socket shook hands
  *                      OLD <----------- RECEIVING, MUTE, DEAF

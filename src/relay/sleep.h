@@ -30,4 +30,4 @@ void sleep_load(struct instance *i, bool asleep, int64_t since_ms); /* from the 
 void sleep_begin(struct session *s);  /* it said going_idle */
 void sleep_end(struct session *s);    /* it said hello, and receives from now on */
 void sleep_leave(struct session *s);  /* it closes: nobody is owed an ack any more */
-void sleep_check(struct instance *i); /* send the going_idle_acks that have become true */
+void sleep_check(struct instance *i); /* tell whoever may go to sleep by now */

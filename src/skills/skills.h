@@ -11,13 +11,13 @@
  * see every write that was answered before.  Answers are ready JSON with the contract's field
  * names, so whoever asks passes them on.
  *
- *      s->call = skills_load(sk, &caller, name, STR_NULL, on_skill, s);
+ *      s->call = skills_load(sk, &caller, name, STR_NULL, on_loaded, s);
  *      ...
- *      static void on_skill(void *ctx, const struct skills_answer *a)
+ *      static void on_loaded(void *ctx, const struct skills_answer *a)
  *      {
  *          s->call = NULL;                       // the handle is spent
  *          if (a->fault.cls != FAULT_NONE)
- *              return answer_fault(s, &a->fault);
+ *              return;   a->fault says why
  *          http_answer(s->req, 200, a->json);    // SkillSource
  *      }
  */

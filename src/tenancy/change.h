@@ -43,8 +43,8 @@ struct change {
     struct gateway *gateway; /* owned: as it will be */
     struct route *route;     /* owned: to be added or the likeness of the one to go */
     /* grants.c, links.c */
-    struct instance *to; /* borrowed: whose grant */
-    void *thing;         /* owned: what they please */
+    struct instance_facts *to; /* borrowed: whose grant */
+    void *thing;               /* owned: what they please */
     void (*thing_free)(void *thing);
     /* the write */
     struct change_item *items; /* owned */

@@ -51,7 +51,7 @@ static void put_revoked(struct facts *f, struct change *c, const struct gateway 
 
 static void put_grants_away(struct facts *f, struct change *c)
 {
-    struct instance *in = c->to;
+    struct instance_facts *in = c->to;
     void *v;
 
     list_each (&in->bindings, it, nxt)
@@ -82,7 +82,7 @@ static void put_life(struct facts *f, struct change *c)
 
 static bool prepare_end(struct facts *f, struct change *c)
 {
-    struct instance *in = c->to;
+    struct instance_facts *in = c->to;
     struct ending *e = c->thing;
 
     if (!grant_is_alive(in))
@@ -109,7 +109,7 @@ static void apply_revoked(struct facts *f, struct ending *e)
 
 static void apply_end(struct facts *f, struct change *c)
 {
-    struct instance *in = c->to;
+    struct instance_facts *in = c->to;
 
     apply_revoked(f, c->thing);
     list_each (&in->bindings, it, nxt)

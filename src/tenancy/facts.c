@@ -1,4 +1,5 @@
-/* facts.c - design.  (facts.h has the contract.)
+/* facts.c - design.  (facts.h has the contract.)  Long because the lists and the tables over them
+ * change together.
  *
  * Everything is in memory twice: as lists in order of age, which own the records, and as tables for
  * the questions of the hot path.  Where a route key leads is worked out when a change may have
@@ -30,7 +31,8 @@ struct str pair_key(char scratch[PAIR_MAX], struct str a, struct str b)
 
 /* ---- instances ---- */
 
-struct instance *facts_find_instance(const struct facts *f, struct str tenant, struct str name)
+struct instance_facts *facts_find_instance(const struct facts *f, struct str tenant,
+                                           struct str name)
 {
     char scratch[PAIR_MAX];
     struct str key = pair_key(scratch, tenant, name);
@@ -38,9 +40,9 @@ struct instance *facts_find_instance(const struct facts *f, struct str tenant, s
     return key.p != NULL ? map_get(&f->instances, key) : NULL;
 }
 
-struct instance *facts_make_instance(struct facts *f, struct str tenant, struct str name)
+struct instance_facts *facts_make_instance(struct facts *f, struct str tenant, struct str name)
 {
-    struct instance *in = facts_find_instance(f, tenant, name);
+    struct instance_facts *in = facts_find_instance(f, tenant, name);
     char scratch[PAIR_MAX];
 
     if (in != NULL)
@@ -60,7 +62,7 @@ struct instance *facts_make_instance(struct facts *f, struct str tenant, struct 
 
 /* An instance whose every gateway was revoked gets nothing; one that has no gateway yet does,
  * because a route may be made before the gateway is. */
-static void note_gone(struct instance *in)
+static void note_gone(struct instance_facts *in)
 {
     in->gate.gone = in->n > 0;
     for (size_t i = 0; i < in->n; i++)
@@ -70,7 +72,7 @@ static void note_gone(struct instance *in)
 
 static void instance_add(struct facts *f, const struct gateway *g)
 {
-    struct instance *in = facts_make_instance(f, str_of(g->tenant), str_of(g->instance));
+    struct instance_facts *in = facts_make_instance(f, str_of(g->tenant), str_of(g->instance));
 
     in->gateways = xrealloc(in->gateways, (in->n + 1) * sizeof *in->gateways);
     in->gateways[in->n++] = g;
@@ -79,7 +81,7 @@ static void instance_add(struct facts *f, const struct gateway *g)
 
 static void instance_drop(struct facts *f, const struct gateway *g)
 {
-    struct instance *in = facts_find_instance(f, str_of(g->tenant), str_of(g->instance));
+    struct instance_facts *in = facts_find_instance(f, str_of(g->tenant), str_of(g->instance));
 
     for (size_t i = 0; in != NULL && i < in->n; i++)
         if (in->gateways[i] == g) {
@@ -93,7 +95,7 @@ static void instance_drop(struct facts *f, const struct gateway *g)
 const struct gateway *facts_newest_gateway(const struct facts *f, struct str tenant,
                                            struct str instance)
 {
-    const struct instance *in = facts_find_instance(f, tenant, instance);
+    const struct instance_facts *in = facts_find_instance(f, tenant, instance);
     const struct gateway *best = NULL;
 
     for (size_t i = 0; in != NULL && i < in->n; i++) {
@@ -106,7 +108,7 @@ const struct gateway *facts_newest_gateway(const struct facts *f, struct str ten
 
 const char *facts_wake_url(const struct facts *f, struct str tenant, struct str instance)
 {
-    const struct instance *in = facts_find_instance(f, tenant, instance);
+    const struct instance_facts *in = facts_find_instance(f, tenant, instance);
     const struct gateway *best = NULL;
 
     for (size_t i = 0; in != NULL && i < in->n; i++) {
@@ -228,7 +230,7 @@ static struct bucket *find_bucket(const struct facts *f, struct str platform, st
 
 /* ---- where an event goes ---- */
 
-static void add_place(struct bucket *b, struct instance *in)
+static void add_place(struct bucket *b, struct instance_facts *in)
 {
     for (size_t i = 0; i < b->n_places; i++)
         if (b->places[i].to == &in->gate)
@@ -540,7 +542,7 @@ void facts_free(struct facts *f)
     list_each (&f->routes, it, nxt)
         route_free(list_entry(it, struct route, link));
     for (size_t i = 0; map_next(&f->instances, &i, &v);) {
-        struct instance *in = v;
+        struct instance_facts *in = v;
         free((char *)in->key.p);
         free(in->gateways);
         free(in);

@@ -9,7 +9,8 @@
 #define NS_GATEWAY "gateway"
 #define NS_ROUTE "route"
 
-struct instance { /* what (tenant, instance) is known by: its gateways and what it was granted */
+struct
+    instance_facts { /* what (tenant, instance) is known by: its gateways and what it was granted */
     struct gate_instance gate;       /* first; its names are borrowed from key */
     struct str key;                  /* tenant \x1f instance; owned */
     const struct gateway **gateways; /* owned array of borrowed */
@@ -29,7 +30,7 @@ struct facts {
     struct list gateways, routes; /* own their members */
     size_t n_gateways, n_routes;
     struct map by_id;       /* id -> struct gateway */
-    struct map instances;   /* -> struct instance; they live as long as the facts */
+    struct map instances;   /* -> struct instance_facts; they live as long as the facts */
     struct map buckets;     /* -> struct bucket */
     struct gate_facts gate; /* grants.c keeps it, and facts.c its routes */
     struct map tenants;     /* name -> struct tenant: grants.c */
@@ -46,8 +47,9 @@ struct facts {
 /* Two names as one table key; the caller's buffer holds it.  STR_NULL: longer than any name. */
 #define PAIR_MAX 1024
 struct str pair_key(char scratch[PAIR_MAX], struct str a, struct str b);
-struct instance *facts_find_instance(const struct facts *f, struct str tenant, struct str name);
-struct instance *facts_make_instance(struct facts *f, struct str tenant, struct str name);
+struct instance_facts *facts_find_instance(const struct facts *f, struct str tenant,
+                                           struct str name);
+struct instance_facts *facts_make_instance(struct facts *f, struct str tenant, struct str name);
 void gateway_free(struct gateway *g);
 void gateway_wipe_secrets(struct gateway *g);
 void facts_link_gateway(struct facts *f, struct gateway *g); /* takes it over */

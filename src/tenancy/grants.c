@@ -22,19 +22,19 @@ bool grant_id_ok(struct str id)
 
 /* ---- what the changes share ---- */
 
-struct instance *grant_instance_of(const struct gate_instance *to)
+struct instance_facts *grant_instance_of(const struct gate_instance *to)
 {
-    return container_of(to, struct instance, gate);
+    return container_of(to, struct instance_facts, gate);
 }
 
-bool grant_is_alive(const struct instance *in)
+bool grant_is_alive(const struct instance_facts *in)
 {
     return in != NULL && in->n > 0 && !in->gate.gone;
 }
 
-struct instance *grant_target(struct facts *f, struct change *c, struct grant_who who)
+struct instance_facts *grant_target(struct facts *f, struct change *c, struct grant_who who)
 {
-    struct instance *in = facts_find_instance(f, who.tenant, who.instance);
+    struct instance_facts *in = facts_find_instance(f, who.tenant, who.instance);
 
     if (grant_is_alive(in))
         return c->to = in;
@@ -43,7 +43,7 @@ struct instance *grant_target(struct facts *f, struct change *c, struct grant_wh
     return NULL;
 }
 
-void grant_submit(struct change *c, struct instance *to)
+void grant_submit(struct change *c, struct instance_facts *to)
 {
     char subject[PAIR_MAX + 8] = "";
 
@@ -61,7 +61,7 @@ bool grant_id_bad(struct change *c, const char *what, struct str id)
     return true;
 }
 
-void grant_put_who(struct jw *w, const struct instance *in)
+void grant_put_who(struct jw *w, const struct instance_facts *in)
 {
     jw_kstr(w, "tenant", in->gate.tenant);
     jw_kstr(w, "instance", in->gate.instance);
@@ -101,8 +101,8 @@ static struct binding *binding_of(struct gate_link *l)
     return container_of(l, struct binding, author);
 }
 
-struct binding *binding_find(const struct facts *f, const struct instance *in, struct str platform,
-                             struct str user)
+struct binding *binding_find(const struct facts *f, const struct instance_facts *in,
+                             struct str platform, struct str user)
 {
     char room[GATE_KEY_MAX];
     struct str key = gate_key(room, platform, user, STR_NULL);
@@ -113,7 +113,7 @@ struct binding *binding_find(const struct facts *f, const struct instance *in, s
     return l != NULL ? binding_of(l) : NULL;
 }
 
-void binding_attach(struct facts *f, struct instance *in, struct binding *b)
+void binding_attach(struct facts *f, struct instance_facts *in, struct binding *b)
 {
     struct gate_link *first = map_get(&f->gate.authors, b->key);
 
@@ -132,7 +132,7 @@ void binding_attach(struct facts *f, struct instance *in, struct binding *b)
 
 void binding_drop(struct facts *f, struct binding *b)
 {
-    struct instance *in = grant_instance_of(b->author.to);
+    struct instance_facts *in = grant_instance_of(b->author.to);
     struct gate_link *first = map_get(&f->gate.authors, b->key);
 
     if (map_get(&f->gate.dm_defaults, b->key) == &in->gate)
@@ -156,12 +156,12 @@ void binding_drop(struct facts *f, struct binding *b)
     free(b);
 }
 
-static void binding_key(struct buf *out, const struct instance *in, const struct binding *b)
+static void binding_key(struct buf *out, const struct instance_facts *in, const struct binding *b)
 {
     grant_join(out, b->key, in->key, STR_NULL);
 }
 
-void binding_put(struct change *c, const struct instance *in, const struct binding *b)
+void binding_put(struct change *c, const struct instance_facts *in, const struct binding *b)
 {
     struct change_item *item = change_put(c, KV_PUT, NS_BINDING);
     struct jw w = jw_begin(&item->value);
@@ -327,7 +327,7 @@ static struct scope *scope_find(const struct facts *f, struct str platform, stru
     return key.p != NULL ? map_get(&f->gate.scopes, key) : NULL;
 }
 
-void scope_attach(struct facts *f, struct instance *in, struct scope *s)
+void scope_attach(struct facts *f, struct instance_facts *in, struct scope *s)
 {
     s->place.to = &in->gate;
     map_put(&f->gate.scopes, s->key, s);
@@ -424,7 +424,7 @@ bool grant_holds(const struct facts *f, const struct gate_instance *to, struct g
 
 const struct gate_instance *grant_instance(const struct facts *f, struct grant_who who)
 {
-    const struct instance *in = facts_find_instance(f, who.tenant, who.instance);
+    const struct instance_facts *in = facts_find_instance(f, who.tenant, who.instance);
 
     return in != NULL ? &in->gate : NULL;
 }

@@ -41,7 +41,7 @@ enum bh_err grant_load_ns(struct facts *f, struct json_parser *parser, const cha
     return err;
 }
 
-static struct instance *who_of(struct facts *f, struct json doc)
+static struct instance_facts *who_of(struct facts *f, struct json doc)
 {
     struct str tenant = json_str(doc, "tenant"), instance = json_str(doc, "instance");
 
@@ -71,7 +71,7 @@ static bool ids_of(struct json array, struct map *set)
 struct found { /* bindings are attached in order of age */
     struct found_binding {
         struct binding *b;
-        struct instance *in;
+        struct instance_facts *in;
     } * all;
     size_t n, cap;
 };
@@ -79,7 +79,7 @@ struct found { /* bindings are attached in order of age */
 static bool read_binding(struct facts *f, struct str key, struct json doc, void *ctx)
 {
     struct found *found = ctx;
-    struct instance *in = who_of(f, doc);
+    struct instance_facts *in = who_of(f, doc);
     struct str platform = json_str(doc, "platform"), user = json_str(doc, "user");
 
     (void)key;
@@ -105,7 +105,7 @@ static int by_age(const void *a, const void *b)
 
 static bool read_scope(struct facts *f, struct str key, struct json doc, void *ctx)
 {
-    struct instance *in = who_of(f, doc);
+    struct instance_facts *in = who_of(f, doc);
     struct grant_place at = {json_str(doc, "platform"), json_str(doc, "guild"),
                              json_str(doc, "channel")};
 
@@ -120,7 +120,7 @@ static bool read_scope(struct facts *f, struct str key, struct json doc, void *c
 
 static bool read_principal(struct facts *f, struct str key, struct json doc, void *ctx)
 {
-    struct instance *in = who_of(f, doc);
+    struct instance_facts *in = who_of(f, doc);
     struct str platform = json_str(doc, "platform");
     enum gate_principal mode;
 
@@ -137,7 +137,7 @@ static bool read_principal(struct facts *f, struct str key, struct json doc, voi
 
 static bool read_policy(struct facts *f, struct str key, struct json doc, void *ctx)
 {
-    struct instance *in = who_of(f, doc);
+    struct instance_facts *in = who_of(f, doc);
     struct str platform = json_str(doc, "platform");
 
     (void)key;
@@ -153,7 +153,7 @@ static bool read_policy(struct facts *f, struct str key, struct json doc, void *
 
 static bool read_dm_default(struct facts *f, struct str key, struct json doc, void *ctx)
 {
-    struct instance *in = who_of(f, doc);
+    struct instance_facts *in = who_of(f, doc);
 
     (void)key;
     (void)ctx;
@@ -174,7 +174,7 @@ static bool read_tenant(struct facts *f, struct str key, struct json doc, void *
 
 static bool read_life(struct facts *f, struct str key, struct json doc, void *ctx)
 {
-    struct instance *in = who_of(f, doc);
+    struct instance_facts *in = who_of(f, doc);
     int64_t life;
 
     (void)key;
@@ -215,7 +215,7 @@ void grants_free(struct facts *f)
     void *v;
 
     for (size_t i = 0; map_next(&f->instances, &i, &v);) {
-        struct instance *in = v;
+        struct instance_facts *in = v;
         list_each (&in->bindings, it, nxt)
             free(list_entry(it, struct binding, link));
         list_each (&in->scopes, it, nxt)

@@ -3,13 +3,13 @@
 #include "base/mem.h"
 #include "tenancy/grants_priv.h"
 
-static bool is_meant(const struct grant_who *who, const struct instance *in)
+static bool is_meant(const struct grant_who *who, const struct instance_facts *in)
 {
     return (str_is_empty(who->tenant) || str_eq(who->tenant, in->gate.tenant)) &&
            (str_is_empty(who->instance) || str_eq(who->instance, in->gate.instance));
 }
 
-static void open_row(struct jw *w, const struct instance *in)
+static void open_row(struct jw *w, const struct instance_facts *in)
 {
     jw_obj(w);
     jw_kstr(w, "tenant", in->gate.tenant);
@@ -27,7 +27,7 @@ static void write_set(struct jw *w, const char *key, const struct map *set)
     jw_end_arr(w);
 }
 
-static void write_bindings(const struct facts *f, const struct instance *in, struct jw *w)
+static void write_bindings(const struct facts *f, const struct instance_facts *in, struct jw *w)
 {
     (void)f;
     for (const struct list *it = in->bindings.next; it != &in->bindings; it = it->next) {
@@ -40,7 +40,7 @@ static void write_bindings(const struct facts *f, const struct instance *in, str
     }
 }
 
-static void write_scopes(const struct facts *f, const struct instance *in, struct jw *w)
+static void write_scopes(const struct facts *f, const struct instance_facts *in, struct jw *w)
 {
     (void)f;
     for (const struct list *it = in->scopes.next; it != &in->scopes; it = it->next) {
@@ -54,7 +54,7 @@ static void write_scopes(const struct facts *f, const struct instance *in, struc
     }
 }
 
-static void write_principals(const struct facts *f, const struct instance *in, struct jw *w)
+static void write_principals(const struct facts *f, const struct instance_facts *in, struct jw *w)
 {
     void *v;
 
@@ -69,7 +69,7 @@ static void write_principals(const struct facts *f, const struct instance *in, s
     }
 }
 
-static void write_policies(const struct facts *f, const struct instance *in, struct jw *w)
+static void write_policies(const struct facts *f, const struct instance_facts *in, struct jw *w)
 {
     void *v;
 
@@ -85,7 +85,7 @@ static void write_policies(const struct facts *f, const struct instance *in, str
     }
 }
 
-static void write_dm_defaults(const struct facts *f, const struct instance *in, struct jw *w)
+static void write_dm_defaults(const struct facts *f, const struct instance_facts *in, struct jw *w)
 {
     for (const struct list *it = in->bindings.next; it != &in->bindings; it = it->next) {
         const struct binding *b = list_entry(it, struct binding, link);
@@ -100,7 +100,8 @@ static void write_dm_defaults(const struct facts *f, const struct instance *in, 
 
 static int by_key(const void *a, const void *b)
 {
-    const struct instance *x = *(struct instance *const *)a, *y = *(struct instance *const *)b;
+    const struct instance_facts *x = *(struct instance_facts *const *)a,
+                                *y = *(struct instance_facts *const *)b;
 
     return str_cmp(x->key, y->key);
 }
@@ -127,13 +128,13 @@ void grants_write(const struct facts *f, struct grant_who who, struct jw *w)
 {
     static const struct {
         const char *name;
-        void (*write)(const struct facts *f, const struct instance *in, struct jw *w);
+        void (*write)(const struct facts *f, const struct instance_facts *in, struct jw *w);
     } kinds[] = {
         {"bindings", write_bindings},      {"scopes", write_scopes},
         {"principals", write_principals},  {"policies", write_policies},
         {"dmDefaults", write_dm_defaults},
     };
-    struct instance **all = xcalloc(map_count(&f->instances) + 1, sizeof *all);
+    struct instance_facts **all = xcalloc(map_count(&f->instances) + 1, sizeof *all);
     size_t n = 0;
     void *v;
 

@@ -19,7 +19,7 @@ static const char letters[] = "ABCDEFGHJKMNPQRSTUVWXYZ23456789"; /* no look-alik
 
 struct code {
     struct list link; /* instance->codes, oldest first */
-    struct instance *to;
+    struct instance_facts *to;
     int64_t until_ms; /* wall clock */
     char hash[2 * SHA256_BYTES + 1];
     char platform[]; /* "": any */
@@ -44,7 +44,7 @@ static void hash_code(const struct facts *f, struct str code, char ret_hash[2 * 
     buf_done(&hex);
 }
 
-static struct code *code_new(struct instance *to, struct str platform, int64_t until_ms)
+static struct code *code_new(struct instance_facts *to, struct str platform, int64_t until_ms)
 {
     struct code *k = xcalloc(1, sizeof *k + platform.n + 1);
 
@@ -70,7 +70,7 @@ static void code_drop(struct facts *f, struct code *k)
 }
 
 /* Whatever of the instance has run out goes, from memory and from the store. */
-static void drop_expired(struct facts *f, struct instance *in)
+static void drop_expired(struct facts *f, struct instance_facts *in)
 {
     int64_t now_ms = clock_wall_ms(f->env.clock);
 
@@ -84,7 +84,7 @@ static void drop_expired(struct facts *f, struct instance *in)
     }
 }
 
-static size_t codes_out(const struct instance *in)
+static size_t codes_out(const struct instance_facts *in)
 {
     size_t n = 0;
 

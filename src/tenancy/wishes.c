@@ -89,7 +89,7 @@ static void principal_free(void *thing)
     free(p);
 }
 
-void principal_attach(struct instance *in, struct principal *p)
+void principal_attach(struct instance_facts *in, struct principal *p)
 {
     principal_free(map_put(&in->gate.principals, str_of(p->platform), p));
 }
@@ -155,7 +155,7 @@ static void policy_free(void *thing)
     free(p);
 }
 
-void policy_attach(struct instance *in, struct policy *p)
+void policy_attach(struct instance_facts *in, struct policy *p)
 {
     policy_free(map_put(&in->gate.policies, str_of(p->platform), p));
 }
@@ -208,7 +208,7 @@ void tenant_set(struct facts *f, struct str name, bool require_address)
         free(t);
     }
     for (size_t i = 0; map_next(&f->instances, &i, &v);) {
-        struct instance *in = v;
+        struct instance_facts *in = v;
         if (str_eq(in->gate.tenant, name))
             in->gate.default_require_address = require_address;
     }
@@ -234,7 +234,7 @@ void grant_tenant_default(struct facts *f, struct str tenant, bool require_addre
     change_submit(c, NULL);
 }
 
-void wishes_drop(struct instance *in)
+void wishes_drop(struct instance_facts *in)
 {
     void *v;
 

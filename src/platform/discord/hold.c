@@ -17,7 +17,7 @@ enum { MAX_HELD_BYTES = 32 << 20, LOAD_PATIENCE_MS = 60000 };
 
 enum hold_for { FOR_NOTHING, FOR_GUILD, FOR_CHANNEL, FOR_BACKFILL };
 
-struct held {
+struct held_message {
     struct list link;
     struct discord_pending *p; /* borrowed from its shard */
     struct buf text;           /* owned; the message */
@@ -44,7 +44,7 @@ static void hold_run(struct hold *h);
 
 /* ---- life ---- */
 
-static void held_free(struct discord *d, struct held *m)
+static void held_free(struct discord *d, struct held_message *m)
 {
     list_remove(&m->link);
     d->held_bytes -= m->text.n;
@@ -69,7 +69,7 @@ static struct hold *hold_get(struct discord *d, uint64_t channel_id)
 static void hold_free(struct hold *h)
 {
     list_each (&h->messages, it, nxt)
-        held_free(h->d, list_entry(it, struct held, link));
+        held_free(h->d, list_entry(it, struct held_message, link));
     sender_cancel(&h->call);
     map_del(&h->d->holds, id_key(&h->channel_id));
     free(h);
@@ -83,7 +83,7 @@ bool discord_hold_has(const struct discord *d, uint64_t channel_id)
 void discord_hold_push(struct discord *d, struct json message, struct discord_pending *p)
 {
     struct hold *h = hold_get(d, p->channel_id);
-    struct held *m = xcalloc(1, sizeof *m);
+    struct held_message *m = xcalloc(1, sizeof *m);
     struct jw w = jw_begin(&m->text);
 
     list_init(&m->link);
@@ -102,7 +102,9 @@ void discord_hold_push(struct discord *d, struct json message, struct discord_pe
 
 static uint64_t first_seq(const struct hold *h)
 {
-    return list_is_empty(&h->messages) ? 0 : list_first(&h->messages, struct held, link)->p->seq;
+    return list_is_empty(&h->messages)
+               ? 0
+               : list_first(&h->messages, struct held_message, link)->p->seq;
 }
 
 /* The hold for this guild that has waited longest. */
@@ -259,7 +261,7 @@ static void hold_run(struct hold *h)
 
     h->running = true;
     while (!list_is_empty(&h->messages)) {
-        struct held *m = list_first(&h->messages, struct held, link);
+        struct held_message *m = list_first(&h->messages, struct held_message, link);
         struct discord_pending *p = m->p;
         struct json doc;
 
@@ -315,7 +317,7 @@ void discord_hold_forget_shard(struct discord *d, const struct discord_shard *s)
     for (size_t at = 0; map_next(&d->holds, &at, &v);) {
         struct hold *h = v;
         list_each (&h->messages, it, nxt) {
-            struct held *m = list_entry(it, struct held, link);
+            struct held_message *m = list_entry(it, struct held_message, link);
             if (m->p->shard == s)
                 held_free(d, m);
         }

@@ -70,7 +70,7 @@ static bool is_path_safe(struct str s)
     return s.n > 0 && s.n <= TOKEN_MAX;
 }
 
-struct binding {
+struct token_binding {
     struct discord *d;
     struct vault_spec spec;
     size_t n;
@@ -78,7 +78,7 @@ struct binding {
 
 static void on_target(void *ctx, struct str tenant, struct str instance)
 {
-    struct binding *b = ctx;
+    struct token_binding *b = ctx;
 
     b->n++;
     b->spec.tenant = tenant;
@@ -93,7 +93,7 @@ static size_t bind_token(struct discord *d, struct discord_interaction *x, const
     struct buf relay_key = BUF_INIT, key = BUF_INIT, place = BUF_INIT, value = BUF_INIT;
     struct str bot = str_of(d->base.bot);
     struct str app = is_path_safe(x->application_id) ? x->application_id : bot;
-    struct binding b = {.d = d};
+    struct token_binding b = {.d = d};
     struct event other;
 
     discord_interaction_as_forward(x, bot, &other);
