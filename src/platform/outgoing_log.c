@@ -155,7 +155,7 @@ enum bh_err outgoing_log_open(struct store *store, struct clock *clock, const ch
         return err;
     }
     if (!list_is_empty(&log->found))
-        timer_set(clock, &log->forget, OUTGOING_MEMORY_MS);
+        timer_set(clock, &log->forget, OUTGOING_KNOWN_MS);
     *ret_log = log;
     return BH_OK;
 }

@@ -5,7 +5,7 @@
  * knows whether the platform acted:
  *
  *   - whoever asked for it is told, once (the found() callback);
- *   - a gateway that asks for the very same again within OUTGOING_MEMORY_MS is told so, once
+ *   - a gateway that asks for the very same again within OUTGOING_KNOWN_MS is told so, once
  *     (outgoing_log_was_cut_off), instead of being obeyed blindly.
  *
  *      outgoing_log_begin(log, &o->record, &entry, on_recorded)
@@ -26,7 +26,7 @@
 #include "base/err.h"
 #include "core/action.h"
 
-#define OUTGOING_MEMORY_MS 60000
+#define OUTGOING_KNOWN_MS 60000
 
 struct clock;
 struct outgoing_log;

@@ -80,7 +80,7 @@ struct sender_verdict { /* starts zeroed */
     int64_t wait_ms;                 /* SENDER_AGAIN; 0: a little longer every time */
     char message_id[128];            /* SENDER_DONE; of this part; empty: it has none */
     struct str chat_name, chat_type; /* SENDER_DONE, for get_chat_info; borrowed from the adapter */
-    char why[256]; /* else: a sentence for people, without the words "network" or "timed out" */
+    char why[256]; /* else: a sentence for people; foreign words only behind sender_is_loaded() */
 };
 
 struct sender_ops { /* @p is the platform the sender was made for */
@@ -129,6 +129,11 @@ void sender_supersede(struct outgoing *o, const struct sender_order *q);
 void sender_pause(struct sender *s, int64_t for_ms);
 /* What was held is written now; @why not NULL: it fails with that, as SENDER_FAILED. */
 void sender_resume(struct sender *s, const char *why);
+
+/* Would these words make the gateway's side do something else than a refusal means?  It resends
+ * after "network", and gives up quietly after "timed out".  A refusal that says such a thing is
+ * told without it. */
+bool sender_is_loaded(const char *text);
 
 struct sender_stats {
     uint64_t requests;               /* made, in all */

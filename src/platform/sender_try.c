@@ -39,11 +39,24 @@ static void tell_success(const struct outgoing *o, const struct sender_verdict *
                                         .chat_type = v->chat_type});
 }
 
+bool sender_is_loaded(const char *text)
+{
+    static const char *const words[] = {"network",     "connect",      "timed out", "timeout",
+                                        "broken pipe", "disconnected", "eoferror"};
+
+    for (size_t i = 0; i < ARRAY_LEN(words); i++)
+        if (strcasestr(text, words[i]) != NULL)
+            return true;
+    return false;
+}
+
 static void tell_failure(const struct outgoing *o, const struct sender_verdict *v)
 {
     struct host *host = o->sender->p->host;
 
-    if (o->at > 0)
+    if (v->end == SENDER_REFUSED && o->at == 0 && !o->maybe && sender_is_loaded(v->why))
+        host_fail(host, o->id, "%s refused this", o->sender->label);
+    else if (o->at > 0)
         host_fail(host, o->id, ACTION_ERROR_UNKNOWN "only %zu of %zu parts were delivered: %s",
                   o->at, o->n_parts, v->why);
     else if (o->maybe && v->end != SENDER_UNKNOWN)

@@ -1,8 +1,6 @@
 /* errors.c - what Discord's refusals mean, in words a person can act on.
  *
- * The gateway's side acts on the words: "network" makes it send again, "timed out" makes it give up
- * quietly, anything else is tried once more as plain text.  So Discord's own message is passed on
- * only when it contains neither. */
+ * Discord's own message is passed on only when it has no words the gateway's side would act on. */
 #include <inttypes.h>
 #include <stdio.h>
 #include "base/mem.h"
@@ -44,18 +42,6 @@ static const char *sentence_of(int64_t code)
     return NULL;
 }
 
-/* Words that would make the gateway's side do something else than this error means. */
-static bool is_loaded(const char *text)
-{
-    static const char *const words[] = {"network",     "connect",      "timed out", "timeout",
-                                        "broken pipe", "disconnected", "eoferror"};
-
-    for (size_t i = 0; i < ARRAY_LEN(words); i++)
-        if (strcasestr(text, words[i]) != NULL)
-            return true;
-    return false;
-}
-
 void discord_refusal(const struct discord_answer *a, char ret_why[256])
 {
     const char *sentence = sentence_of(a->code);
@@ -70,6 +56,6 @@ void discord_refusal(const struct discord_answer *a, char ret_why[256])
     snprintf(message, sizeof message, "%.*s", (int)(a->message.n < 120 ? a->message.n : 120),
              a->message.n > 0 ? a->message.p : "");
     snprintf(ret_why, 256, "Discord refused this (HTTP %d, code %" PRId64 ")%s%s", a->status,
-             a->code, message[0] != '\0' && !is_loaded(message) ? ": " : "",
-             is_loaded(message) ? "" : message);
+             a->code, message[0] != '\0' && !sender_is_loaded(message) ? ": " : "",
+             sender_is_loaded(message) ? "" : message);
 }

@@ -109,7 +109,7 @@ static bool message_write(struct discord_outgoing *x, struct discord_request *r,
     bool edit = is_edit(m);
     write_body(m, edit, &r->body);
     r->method = edit ? "PATCH" : "POST";
-    r->route = m->reply != NULL ? "hook" : edit ? "edit" : "send";
+    r->route = m->reply != NULL ? "reply" : edit ? "edit" : "send";
     r->major = m->channel_id;
     r->by_token = m->reply != NULL;
     r->once = r->by_token && !edit;

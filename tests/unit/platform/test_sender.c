@@ -175,6 +175,10 @@ static void note_read(struct platform *p, struct outgoing *o, const struct http_
     case 420:
         v->end = SENDER_FAILED;
         break;
+    case 499:
+        v->end = SENDER_REFUSED; /* in words that would make the client send it again */
+        snprintf(v->why, sizeof v->why, "no Network today");
+        break;
     default:
         break;
     }
@@ -462,6 +466,10 @@ static void endings_have_the_words_the_gateway_acts_on(void **state)
     assert_str(buf_str(&w.results[0].error), "it answers 400");
     assert_str(buf_str(&w.results[1].error), "network trouble: it answers 420");
     assert_str(buf_str(&w.results[2].error), "timed out: it answers 500");
+    when(3, "strange", 499, 1);
+    say(3, "d", "strange");
+    wait_for(w.n_results == 4);
+    assert_str(buf_str(&w.results[3].error), "Notes refused this");
 }
 
 static void a_lost_answer_is_unknown_where_twice_is_not_once(void **state)
