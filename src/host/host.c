@@ -297,22 +297,16 @@ void host_cut_off(struct host *h, const struct action_from *from, const char *er
 
 struct best_state {
     struct relay *relay;
-    int rank;
+    enum relay_state best;
 };
-static const char *const states[] = {"none", "never", "asleep", "away", "live"}; /* worst first */
 
 static void on_target(void *ctx, struct str tenant, struct str instance)
 {
     struct best_state *b = ctx;
-    struct instance_view v;
-    int rank = 1;
+    enum relay_state s = b->relay != NULL ? relay_state(b->relay, tenant, instance) : RELAY_NEVER;
 
-    if (b->relay != NULL && relay_instance(b->relay, tenant, instance, &v))
-        for (int i = 1; i < (int)ARRAY_LEN(states); i++)
-            if (strcmp(states[i], v.state) == 0)
-                rank = i;
-    if (rank > b->rank)
-        b->rank = rank;
+    if (s > b->best)
+        b->best = s;
 }
 
 const char *host_route_state(struct host *h, struct platform *p, struct str route_key)
@@ -320,5 +314,5 @@ const char *host_route_state(struct host *h, struct platform *p, struct str rout
     struct best_state b = {.relay = h->relay};
 
     facts_each_target(h->facts, str_of(p->ops->name), route_key, on_target, &b);
-    return states[b.rank];
+    return relay_state_name(b.best);
 }

@@ -120,7 +120,7 @@ static struct instance *make(struct relay *r, struct str key, size_t tenant_n, u
     memcpy(i->name, key.p, key.n);
     i->tenant_n = (uint16_t)tenant_n;
     i->name_n = (uint16_t)key.n;
-    i->shown_state = "never";
+    i->shown_state = RELAY_NEVER;
     i->box_version = 1;
     list_init(&i->link);
     list_init(&i->sessions);
@@ -270,13 +270,13 @@ bool instance_is_live(const struct instance *i)
     return !i->sleep.asleep && i->receiver != NULL && i->receiver->state == SESSION_RECEIVING;
 }
 
-const char *instance_state(const struct instance *i)
+enum relay_state instance_state(const struct instance *i)
 {
     if (i->sleep.asleep)
-        return "asleep";
+        return RELAY_ASLEEP;
     if (instance_is_live(i))
-        return "live";
-    return i->seen ? "away" : "never";
+        return RELAY_LIVE;
+    return i->seen ? RELAY_AWAY : RELAY_NEVER;
 }
 
 void instance_touch(struct instance *i)
@@ -292,13 +292,13 @@ void instance_tell_changes(struct relay *r)
 
     while (!list_is_empty(changed)) {
         struct instance *i = list_first(changed, struct instance, change_link);
-        const char *state = instance_state(i);
+        enum relay_state state = instance_state(i);
         list_remove(&i->change_link);
         if (state == i->shown_state)
             continue;
-        i->shown_state = state;
+        i->shown_state = (uint8_t)state;
         if (outside->changed != NULL)
-            outside->changed(outside, instance_tenant(i), instance_id(i), state);
+            outside->changed(outside, instance_tenant(i), instance_id(i), relay_state_name(state));
     }
 }
 
@@ -325,7 +325,7 @@ static void on_record(void *ctx, struct str key, struct str value)
     json_as_i64(json_get(doc, "in_vain"), &in_vain);
     wake_load(i, poked_ms, in_vain);
     i->record_want = i->record_done = 1;
-    i->shown_state = instance_state(i);
+    i->shown_state = (uint8_t)instance_state(i);
 }
 
 struct loading {

@@ -36,7 +36,6 @@ struct instance {             /* one agent of one tenant; lives as long as the r
     struct list retry_link;      /* retry->troubled */
     struct list change_link;     /* instances->changed */
     struct fetch *fetch[2];      /* owned; [0] is being used up, [1] is the read-ahead */
-    const char *shown_state;     /* what outside->changed() was told last */
     int64_t last_inbound_ms, last_outbound_ms; /* wall; 0: never */
     uint32_t box;                              /* its mailbox's number */
     uint32_t retiring_box; /* the one before, until "retired" has it on disk; 0: none */
@@ -45,10 +44,11 @@ struct instance {             /* one agent of one tenant; lives as long as the r
     uint32_t box_version;                              /* the first version that has @box */
     uint32_t park_mark; /* newest session number when a delivery was last parked */
     uint16_t tenant_n, name_n;
-    bool seen;          /* it has shaken hands at least once */
-    bool forgot_chats;  /* some of its chats are no longer in memory: chats.h */
-    bool closing_older; /* close_older() is on the stack */
-    char name[];        /* tenant \x1f instance, as in the store */
+    uint8_t shown_state; /* enum relay_state; what outside->changed() was told last */
+    bool seen;           /* it has shaken hands at least once */
+    bool forgot_chats;   /* some of its chats are no longer in memory: chats.h */
+    bool closing_older;  /* close_older() is on the stack */
+    char name[];         /* tenant \x1f instance, as in the store */
 };
 
 static inline struct str instance_key(const struct instance *i)
@@ -90,7 +90,7 @@ void instance_record(struct instance *i); /* what its record holds has changed: 
 void instance_record_retry(struct instance *i);
 bool instance_any_writing(const struct relay *r); /* some record is on its way to the disk */
 
-const char *instance_state(const struct instance *i); /* live, away, asleep, never */
+enum relay_state instance_state(const struct instance *i);
 bool instance_is_live(const struct instance *i);
 /* The state may have changed: the platforms are told when the turn ends. */
 void instance_touch(struct instance *i);

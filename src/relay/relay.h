@@ -113,6 +113,11 @@ struct relay_counters {
 };
 const struct relay_counters *relay_counters(const struct relay *r);
 
+/* How an instance is, worst first.  Nobody is routed: NONE; routed and never here: NEVER. */
+enum relay_state { RELAY_NONE, RELAY_NEVER, RELAY_ASLEEP, RELAY_AWAY, RELAY_LIVE };
+const char *relay_state_name(enum relay_state s); /* "none", "never", "asleep", "away", "live" */
+enum relay_state relay_state(struct relay *r, struct str tenant, struct str instance);
+
 struct instance_view { /* strs and strings borrowed until the next call into the relay */
     struct str tenant, instance;
     const char *state; /* live, away, asleep, never */

@@ -9,6 +9,24 @@ const struct relay_counters *relay_counters(const struct relay *r)
     return &r->n;
 }
 
+const char *relay_state_name(enum relay_state s)
+{
+    static const char *const names[] = {[RELAY_NONE] = "none",
+                                        [RELAY_NEVER] = "never",
+                                        [RELAY_ASLEEP] = "asleep",
+                                        [RELAY_AWAY] = "away",
+                                        [RELAY_LIVE] = "live"};
+
+    return names[s];
+}
+
+enum relay_state relay_state(struct relay *r, struct str tenant, struct str instance)
+{
+    const struct instance *i = instance_find(r, tenant, instance);
+
+    return i != NULL ? instance_state(i) : RELAY_NEVER;
+}
+
 static size_t count_sessions(const struct instance *i)
 {
     size_t n = 0;
@@ -33,7 +51,7 @@ static void view(struct instance *i, struct instance_view *ret)
     *ret = (struct instance_view){
         .tenant = instance_tenant(i),
         .instance = instance_id(i),
-        .state = instance_state(i),
+        .state = relay_state_name(instance_state(i)),
         .sessions = count_sessions(i),
         .entries = mailbox_entries(&i->mb),
         .bytes = mailbox_bytes(&i->mb),
