@@ -91,17 +91,19 @@ static void on_hello(struct session *s, const struct frame *f)
 static void on_ack(struct session *s, const struct frame *f)
 {
     struct instance *i = s->inst;
-    struct slot *slot;
-    uint64_t id;
+    struct slot *slot = NULL;
+    uint64_t id = 0, tag;
 
     if (f->buffer_id.n == 0) {
         on_unknown(s, f);
         return;
     }
-    id = sent_ids_take(&i->sent, hash64(&i->relay->env.store->dedup_key, f->buffer_id));
+    tag = hash64(&i->relay->env.store->dedup_key, f->buffer_id);
+    /* A copy that the store refused may have gone out under the same name before this one. */
+    while (slot == NULL && (id = sent_ids_take(&i->sent, tag)) != 0)
+        slot = mailbox_find(&i->mb, id);
     acking_on_ack(s, id);
     session_alive(s, true);
-    slot = id != 0 ? mailbox_find(&i->mb, id) : NULL;
     if (slot == NULL)
         return; /* settled before, or never sent to anybody: a guess */
     i->relay->n.acked++;
