@@ -218,7 +218,7 @@ static enum bh_err take_copy(struct intake *in, struct instance *i)
     delivery_add(i, &spec, in->a);
     r->n.accepted++;
     pump_want(i);
-    wake_want(i);
+    wake_for_mail(i);
     return BH_OK;
 }
 

@@ -109,6 +109,8 @@ void requests_free(struct requests *q)
     timer_stop(q->relay->env.clock, &q->timer);
     list_each (&q->due, it, nxt)
         request_free(q, list_entry(it, struct request, by_due));
+    list_each (&q->told, it, nxt) /* past their time, and not told yet */
+        request_free(q, list_entry(it, struct request, told));
     buf_done(&q->results);
     free(q->slots);
     free(q);

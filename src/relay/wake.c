@@ -44,10 +44,10 @@ static int64_t pause_ms(const struct instance *i)
 }
 
 /* Poke at @due_ms, or later if the pause says so, or earlier if that was planned already. */
-static void plan(struct instance *i, int64_t due_ms)
+static void plan(struct instance *i, int64_t due_ms, int64_t after_last_ms)
 {
     struct wake *w = &i->wake;
-    int64_t cooled_ms = w->last_ms + pause_ms(i);
+    int64_t cooled_ms = w->last_ms + after_last_ms;
 
     if (w->last_wall_ms != 0 && cooled_ms > due_ms)
         due_ms = cooled_ms;
@@ -62,14 +62,25 @@ void wake_want(struct instance *i)
 
     if (i->wake.poking || reason_to_poke(i) == NULL)
         return;
-    plan(i, !i->sleep.asleep && i->wake.not_before_ms > now_ms ? i->wake.not_before_ms : now_ms);
+    plan(i, !i->sleep.asleep && i->wake.not_before_ms > now_ms ? i->wake.not_before_ms : now_ms,
+         pause_ms(i));
+}
+
+void wake_for_mail(struct instance *i)
+{
+    int64_t now_ms = clock_now_ms(i->relay->env.clock);
+
+    if (i->wake.poking || reason_to_poke(i) == NULL)
+        return;
+    plan(i, !i->sleep.asleep && i->wake.not_before_ms > now_ms ? i->wake.not_before_ms : now_ms,
+         i->relay->lim.wake_cooldown_ms);
 }
 
 void wake_redialling(struct instance *i)
 {
     i->wake.not_before_ms = clock_now_ms(i->relay->env.clock) + WAKE_REDIAL_MS;
     if (!i->wake.poking && reason_to_poke(i) != NULL)
-        plan(i, i->wake.not_before_ms);
+        plan(i, i->wake.not_before_ms, pause_ms(i));
 }
 
 void wake_stop(struct instance *i)
@@ -140,7 +151,7 @@ void wake_after_start(struct relay *r)
             continue;
         /* Whoever was connected comes back by itself. */
         i->wake.not_before_ms = due_ms + (i->sleep.asleep ? 0 : WAKE_REDIAL_MS);
-        plan(i, i->wake.not_before_ms);
+        plan(i, i->wake.not_before_ms, pause_ms(i));
         due_ms += WAKE_START_STEP_MS;
     }
 }

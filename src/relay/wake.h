@@ -2,7 +2,8 @@
  *
  * One poke when something waits for an instance that is asleep or away and has a wake URL.  It is
  * repeated for as long as that is so: after the cooldown when it failed, and after pauses that
- * double, from the cooldown to WAKE_LONGEST_MS, when it succeeded and brought nobody back.
+ * double, from the cooldown to WAKE_LONGEST_MS, when it succeeded and brought nobody back.  New mail
+ * waits for the cooldown only.
  *
  *      QUIET --wake_want()--> WAITING --due--> POKING --answered--> WAITING (until the pause ends)
  *        ^------- live again, or nothing waits --------'
@@ -35,6 +36,7 @@ void wake_init(struct wake *w);
 void wake_done(struct instance *i);
 /* Something waits, or the receiver has gone.  Does nothing unless a poke is due some time. */
 void wake_want(struct instance *i);
+void wake_for_mail(struct instance *i); /* something new has come */
 /* Its socket has gone: give it time to come back by itself.  A sleeper that gets something new is
  * poked at once all the same. */
 void wake_redialling(struct instance *i);

@@ -355,9 +355,19 @@ class Judge:
     def one_order(self):
         """Sockets, publishers and answers agree on one order: their union has no cycle."""
         graph = graphlib.TopologicalSorter()
+        # What was posted again after a crash that took it along has a new place, under its old name.
+        nodes = collections.defaultdict(set)  # text -> its places
+
+        def place(s, read):
+            _, buffer_id, text = read
+            at = (buffer_id, self.boot_of(s).number) if self.mine[text].again else buffer_id
+            nodes[text].add(at)
+            return at
+
         for s in self.sockets:
-            for one, two in zip(s.reads, s.reads[1:]):
-                graph.add(two[1], one[1])
+            places = [place(s, read) for read in s.reads]
+            for one, two in zip(places, places[1:]):
+                graph.add(two, one)
         # Whatever was answered before another was posted comes before it; moments are nodes too.
         moments = sorted(e.answered for e in self.mine.values())
         for one, two in zip(moments, moments[1:]):
@@ -366,10 +376,10 @@ class Judge:
         for text, ids in self.ids.items():
             event = self.mine[text]
             before = last_below(moments, event.posted)
-            for buffer_id in ids:
-                graph.add(event.answered, buffer_id)
+            for at in nodes[text]:
+                graph.add(event.answered, at)
                 if before is not None:
-                    graph.add(buffer_id, before)
+                    graph.add(at, before)
         try:
             graph.prepare()
         except graphlib.CycleError as e:

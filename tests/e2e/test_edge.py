@@ -31,7 +31,7 @@ def make_twilio(oracle, make_bellhop, dial):  # noqa: F811
 
 
 def test_who_is_refused_again_and_again_must_wait(make_twilio):
-    r = make_twilio("webhooks: {{refused_per_source: 2}}\n")
+    r = make_twilio("webhooks: {{refused_per_source: 2}}\ntrusted_proxies: [127.0.0.1]\n")
     good = r.params("hello")
     answers = [r.post(r.params("x"), "A" * 28) for _ in range(40)]
     assert [a.status for a in answers[:20]] == [401] * 20
