@@ -2,8 +2,8 @@
  *
  * One poke when something waits for an instance that is asleep or away and has a wake URL.  It is
  * repeated for as long as that is so: after the cooldown when it failed, and after pauses that
- * double, from the cooldown to WAKE_LONGEST_MS, when it succeeded and brought nobody back.  New mail
- * waits for the cooldown only.
+ * double, from the cooldown to WAKE_LONGEST_MS, when it succeeded and brought nobody back.  New
+ * mail waits for the cooldown only.
  *
  *      QUIET --wake_want()--> WAITING --due--> POKING --answered--> WAITING (until the pause ends)
  *        ^------- live again, or nothing waits --------'
