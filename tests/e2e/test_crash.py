@@ -360,7 +360,9 @@ class Judge:
 
         def place(s, read):
             _, buffer_id, text = read
-            at = (buffer_id, self.boot_of(s).number) if self.mine[text].again else buffer_id
+            boot, event = self.boot_of(s), self.mine[text]
+            died_with_it = boot.ended is not None and event.answered > boot.ended
+            at = (buffer_id, boot.number) if event.again or died_with_it else buffer_id
             nodes[text].add(at)
             return at
 
@@ -377,7 +379,8 @@ class Judge:
             event = self.mine[text]
             before = last_below(moments, event.posted)
             for at in nodes[text]:
-                graph.add(event.answered, at)
+                if not event.again:  # else its last place may be behind the answer
+                    graph.add(event.answered, at)
                 if before is not None:
                     graph.add(at, before)
         try:
