@@ -8,6 +8,11 @@ Every fact is one line of JSON appended to its diary with a single write(), whic
     {"what": "over", "socket": S, "at": T, "code": N}    the socket has ended
 
 Times are CLOCK_MONOTONIC, which all processes of a machine share.
+
+It acts once on every message: what it acted on is a line of its instance's ledger, which is all the effect there is, and
+the memory of ids that the next process of the instance starts with:
+
+    {"at": T, "id": B, "text": "..."}
 """
 import asyncio
 import json
@@ -36,11 +41,27 @@ def die():
     os.kill(os.getpid(), signal.SIGKILL)
 
 
+class Ledger:
+    """Effects, each written in the very write() that remembers its id: no crash is between the two."""
+
+    def __init__(self, path):
+        self.fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND, 0o600)
+        with open(path, "rb") as lines:
+            self.seen = {json.loads(line)["id"] for line in lines}
+
+    def act_once(self, buffer_id, text):
+        if buffer_id not in self.seen:
+            self.seen.add(buffer_id)
+            line = {"at": time.monotonic(), "id": buffer_id, "text": text}
+            os.write(self.fd, json.dumps(line).encode() + b"\n")
+
+
 class Process:
     def __init__(self, plan):
-        self.__dict__.update(plan)  # url, id, secret, bot, diary, name, fate, after, ack_within, seed
+        self.__dict__.update(plan)  # url, id, secret, platform, bot, diary, ledger, name, fate, after, ack_within, seed
         self.rng = random.Random(self.seed)
         self.diary = Diary(self.diary)
+        self.ledger = Ledger(self.ledger)
         self.n_sockets = self.n_read = self.n_acked = 0
         self.leaving = asyncio.Event()
 
@@ -54,7 +75,7 @@ class Process:
             headers = {"Authorization": "Bearer " + mint(self.id, self.secret)}
             async with websockets.connect(self.url, extra_headers=headers, ping_interval=None, open_timeout=10,
                                           close_timeout=2, compression=None) as ws:
-                await ws.send(json.dumps({"type": "hello", "platform": "web", "botId": self.bot}) + "\n")
+                await ws.send(json.dumps({"type": "hello", "platform": self.platform, "botId": self.bot}) + "\n")
                 acks = asyncio.Queue()
                 acker = asyncio.create_task(self.ack(name, ws, acks))
                 leaver = asyncio.create_task(self.leave(ws))
@@ -78,6 +99,7 @@ class Process:
                     self.n_read += 1
                     if self.fate == "dies_reading" and self.n_read >= self.after:
                         die()
+                    self.ledger.act_once(frame["bufferId"], frame["event"]["text"])
                     if self.fate in ("sleeps", "leaves") and self.n_read >= self.after:
                         self.leaving.set()
                     acks.put_nowait(frame["bufferId"])
