@@ -106,6 +106,23 @@ void buf_printf(struct buf *b, const char *fmt, ...)
     b->n += (size_t)n;
 }
 
+void buf_add_plain(struct buf *b, struct str s)
+{
+    while (s.n > 0) {
+        unsigned char c = (unsigned char)*s.p;
+        size_t n = utf8_seq_bytes(s);
+        /* 0xc2 0x80 to 0xc2 0x9f are control characters too, to some terminals */
+        bool is_control = c < 0x20 || c == 0x7f || (n == 2 && c == 0xc2 && (s.p[1] & 0x60) == 0);
+
+        if (n > 0 && !is_control)
+            buf_add(b, s.p, n);
+        else
+            for (size_t i = 0; i < (n > 0 ? n : 1); i++)
+                buf_printf(b, "\\x%02x", (unsigned char)s.p[i]);
+        s = str_skip(s, n > 0 ? n : 1);
+    }
+}
+
 void buf_consume(struct buf *b, size_t n)
 {
     assert(n <= b->n);

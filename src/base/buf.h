@@ -30,6 +30,9 @@ void buf_add_z(struct buf *b, const char *z);
 void buf_add_u64(struct buf *b, uint64_t v); /* decimal */
 void buf_add_i64(struct buf *b, int64_t v);
 void buf_printf(struct buf *b, const char *fmt, ...) BH_PRINTF(2, 3);
+/* What somebody else wrote, for a person's eyes: a control character, or a byte that is no UTF-8,
+ * comes as \xNN, so that it neither drives a terminal nor starts a line of its own. */
+void buf_add_plain(struct buf *b, struct str s);
 void buf_consume(struct buf *b, size_t n); /* drop n bytes from the front */
 const char *buf_z(struct buf *b);          /* as a C string; valid until the next call */
 char *buf_take(struct buf *b);             /* NUL-terminated heap string; the buf is empty after */

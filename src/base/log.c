@@ -60,23 +60,12 @@ static void add_time(struct buf *out)
                tm.tm_mday, tm.tm_hour, tm.tm_min, tm.tm_sec, ts.tv_nsec / 1000000);
 }
 
-static void add_plain(struct buf *out, struct str s)
-{
-    for (size_t i = 0; i < s.n; i++) {
-        unsigned char c = (unsigned char)s.p[i];
-        if (c < 0x20 || c == 0x7f)
-            buf_printf(out, "\\x%02x", c);
-        else
-            buf_add_c(out, s.p[i]);
-    }
-}
-
 static void add_text_line(struct buf *out, enum log_level level, struct str prefix, struct str msg)
 {
     add_time(out);
     buf_printf(out, " %s ", words[level]);
-    add_plain(out, prefix);
-    add_plain(out, msg);
+    buf_add_plain(out, prefix);
+    buf_add_plain(out, msg);
 }
 
 static void add_json_line(struct buf *out, enum log_level level, struct str prefix, struct str msg)

@@ -13,13 +13,31 @@ const struct command *const cli_commands[] = {
     &cmd_skill,  &cmd_data,      &cmd_mcp,     &cmd_version,    &cmd_help,  NULL,
 };
 
+/* Lines are ours; what stands in them may be anybody's: a path, a record, a peer's answer. */
+static void tell(const char *fmt, va_list ap)
+{
+    struct buf out = BUF_INIT;
+    char *said = NULL;
+    struct str rest, line;
+
+    rest = vasprintf(&said, fmt, ap) >= 0 ? str_of(said) : STR("out of memory");
+    for (bool first = true; str_split(&rest, '\n', &line); first = false) {
+        if (!first)
+            buf_add_c(&out, '\n');
+        buf_add_plain(&out, line);
+    }
+    fwrite(buf_str(&out).p, 1, out.n, stderr);
+    free(said);
+    buf_done(&out);
+}
+
 int cli_misused(const struct command *c, const char *fmt, ...)
 {
     va_list ap;
 
     fprintf(stderr, "bellhop %s: ", c->name);
     va_start(ap, fmt);
-    vfprintf(stderr, fmt, ap);
+    tell(fmt, ap);
     va_end(ap);
     fprintf(stderr, "\nTry: bellhop help %s\n", c->name);
     return CLI_MISUSED;
@@ -31,7 +49,7 @@ int cli_failed(const char *fmt, ...)
 
     fputs("bellhop: ", stderr);
     va_start(ap, fmt);
-    vfprintf(stderr, fmt, ap);
+    tell(fmt, ap);
     va_end(ap);
     fputc('\n', stderr);
     return CLI_FAILED;

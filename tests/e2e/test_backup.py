@@ -98,7 +98,7 @@ def test_a_restore_keeps_what_was_there_and_is_checked_before(bellhop, tmp_path)
     damaged = tmp_path / "damaged.tar"
     data = bytearray(file.read_bytes())
     for at in range(3 * 4096, len(data) - 2048, 2 * 4096):
-        data[at:at + 64] = os.urandom(64)
+        data[at:at + 64] = b"\xfa\x1b[2J" + os.urandom(59)
     damaged.write_bytes(data)
     for bad, why in [(damaged, "damaged"), (tmp_path / "none.tar", "No such file"), (PROGRAM, "not a backup")]:
         done = bellhop.cli("restore", str(bad), "--yes", check=False)

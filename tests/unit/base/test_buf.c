@@ -119,6 +119,16 @@ static void room_is_writable_and_counted_by_the_caller(void **state)
     buf_done(&b);
 }
 
+static void plain_text_drives_no_terminal(void **state)
+{
+    struct buf b = BUF_INIT;
+
+    (void)state;
+    buf_add_plain(&b, STR("gr\xc3\xbc\xc3\x9f \x1b[2J\n\x7f \xc2\x9b \xfa\xc3"));
+    assert_string_equal(buf_z(&b), "gr\xc3\xbc\xc3\x9f \\x1b[2J\\x0a\\x7f \\xc2\\x9b \\xfa\\xc3");
+    buf_done(&b);
+}
+
 static void consume_drops_from_the_front(void **state)
 {
     struct buf b = BUF_INIT;
@@ -159,6 +169,7 @@ int main(void)
         cmocka_unit_test(a_short_append_after_the_failed_one_is_refused_too),
         cmocka_unit_test(an_absurd_size_fails_and_does_not_wrap),
         cmocka_unit_test(room_is_writable_and_counted_by_the_caller),
+        cmocka_unit_test(plain_text_drives_no_terminal),
         cmocka_unit_test(consume_drops_from_the_front),
         cmocka_unit_test(take_hands_over_and_leaves_a_usable_buf),
     };
