@@ -11,6 +11,7 @@ import pytest
 HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path.insert(0, HERE)
 import check  # noqa: E402
+import hardened  # noqa: E402
 import wrap  # noqa: E402
 
 
@@ -321,3 +322,23 @@ def test_the_tally_counts_a_broken_rule_as_a_failure(house):
                           os.path.join(house.data, "out.xml")], capture_output=True, text=True)
     assert out.stdout == "1 passed, 1 failed\n"
     assert out.returncode == 1
+
+
+def compiled(where, *options):
+    source = where / "p.c"
+    source.write_text("#include <stdio.h>\n#include <string.h>\n"
+                      "int main(int c, char **v) { char b[64]; strcpy(b, v[c - 1]); return puts(b); }\n")
+    subprocess.run(["gcc", "-O2", "-w", *options, "-o", where / "p", source], check=True)
+    return where / "p"
+
+
+def test_a_hardened_program_is_told_from_one_that_is_not(tmp_path, capsys):
+    good = compiled(tmp_path, "-fPIE", "-pie", "-D_FORTIFY_SOURCE=3", "-fstack-protector-strong", "-fcf-protection=full",
+                    "-Wl,-z,relro", "-Wl,-z,now", "-Wl,-z,noexecstack")
+    assert hardened.main([good]) == 0, capsys.readouterr().out
+    bare = compiled(tmp_path, "-no-pie", "-fno-stack-protector", "-fcf-protection=none", "-Wl,-z,norelro", "-Wl,-z,lazy",
+                    "-Wl,-z,execstack")
+    capsys.readouterr()
+    assert hardened.main([bare]) == 1
+    said = capsys.readouterr().out
+    assert said.count("MISSING") == 7 and "ok   no memory both" in said, said
