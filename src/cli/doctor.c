@@ -10,6 +10,7 @@
 #include <stdlib.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
+#include <time.h>
 #include <unistd.h>
 #include "base/ed25519.h"
 #include "base/file.h"
@@ -21,6 +22,7 @@
 #include "cli/state_dir.h"
 #include "http/waker.h"
 #include "net/http_client.h"
+#include "net/http_tls.h"
 #include "net/loop.h"
 #include "platform/platform.h"
 #include "skills/skills.h"
@@ -309,10 +311,25 @@ static void check_config(struct doctor *d)
         found(d, WARN, "config",
               "public_url is not set: gateways on other machines are told a local "
               "address");
-    const char *files[] = {c->tls_cert, c->tls_key};
-    for (size_t i = 0; i < ARRAY_LEN(files); i++)
-        if (files[i] != NULL && access(files[i], R_OK) != 0)
-            found(d, BAD, "tls", "%s: %s", files[i], strerror(errno));
+}
+
+static void check_tls(struct doctor *d)
+{
+    const struct http_tls *tls = config_get(d->cfg, &tls_config);
+    int64_t until = 0;
+    char why[256];
+
+    if (tls->cert == NULL)
+        return;
+    if (http_tls_look(tls, &until, why) != BH_OK) {
+        found(d, BAD, "tls", "%s", why);
+        return;
+    }
+    long long days = (until - (int64_t)time(NULL)) / 86400;
+    if (until <= (int64_t)time(NULL))
+        found(d, BAD, "tls", "%s has expired: renew it, then reload", tls->cert);
+    else
+        found(d, days < 14 ? WARN : OK, "tls", "%s is good for %lld days", tls->cert, days);
 }
 
 static bool is_public_key(const char *setting, struct buf *pem)
@@ -424,6 +441,7 @@ static int run(const struct command *c, int argc, char **argv)
         d.settings = settings_of(d.cfg);
         d.wake = *(const struct wake_settings *)config_get(d.cfg, &wake_config);
         check_config(&d);
+        check_tls(&d);
         check_skills(&d);
         if (check_state_dir(&d)) {
             check_database(&d);

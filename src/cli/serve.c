@@ -117,12 +117,12 @@ static enum bh_err reload(void *ctx, struct buf *ret_said)
     struct config *now = NULL;
     enum bh_err err = settings_load(s->config_path, &now, ret_said);
 
-    if (err == BH_OK) {
-        server_reload(&s->server, now, ret_said);
+    if (err == BH_OK)
+        err = server_reload(&s->server, now, ret_said);
+    if (err == BH_OK)
         log_info(NULL, "reload: %s", buf_z(ret_said));
-    } else {
+    else
         log_error(NULL, "reload: kept the old configuration: %s", buf_z(ret_said));
-    }
     return err;
 }
 

@@ -30,6 +30,7 @@
 #include "net/http_client.h"
 #include "net/http_server.h"
 #include "net/http_settings.h"
+#include "net/http_tls.h"
 #include "net/loop.h"
 #include "host/host.h"
 #include "relay/relay.h"
@@ -214,6 +215,11 @@ static enum bh_err open_platforms(struct server *s, char *why)
 
 /* ---- listening ---- */
 
+static const struct http_tls *tls_of(const struct config *cfg)
+{
+    return config_get(cfg, &tls_config);
+}
+
 /* "host:port" as others would write it: a wildcard listener is reached at this machine. */
 static void authority(const struct server *s, struct buf *out)
 {
@@ -237,7 +243,7 @@ static void name_url(struct server *s)
     if (s->settings->public_url != NULL) {
         buf_add_z(&base, s->settings->public_url);
     } else if (!str_starts(str_of(s->settings->listen), STR("unix:"))) {
-        buf_add_z(&base, s->settings->tls_cert != NULL ? "https://" : "http://");
+        buf_add_z(&base, tls_of(s->cfg)->cert != NULL ? "https://" : "http://");
         authority(s, &base);
     }
     if (base.n > 0)
@@ -249,10 +255,9 @@ static enum bh_err listen_all(struct server *s, char *why)
 {
     const struct settings *c = s->settings;
     const struct http_settings *hs = config_get(s->cfg, &http_config);
-    struct http_tls tls = {.cert_path = c->tls_cert, .key_path = c->tls_key};
+    const struct http_tls *tls = tls_of(s->cfg);
     struct buf admin = BUF_INIT;
-    enum bh_err err = http_server_listen(s->http_server, str_of(c->listen),
-                                         c->tls_cert != NULL ? &tls : NULL, 0660, why);
+    enum bh_err err = http_server_listen(s->http_server, str_of(c->listen), tls, 0660, why);
 
     if (err != BH_OK)
         return err;
@@ -369,10 +374,28 @@ static void say(struct buf *out, const char *what, struct buf *keys)
         buf_printf(out, "%s%.*s", first ? "" : ", ", STR_FMT(key));
 }
 
-void server_reload(struct server *s, struct config *now, struct buf *ret_said)
+/* The files may be others under the same names, so they are read again every time. */
+static enum bh_err renew_tls(struct server *s, const struct config *now, struct buf *ret_said)
+{
+    const struct http_tls *is = tls_of(s->cfg), *will = tls_of(now);
+    char why[256] = "tls: on or off needs a restart";
+    enum bh_err err = (is->cert == NULL) == (will->cert == NULL) ? BH_OK : BH_REFUSED;
+
+    if (err == BH_OK && will->cert != NULL)
+        err = http_server_renew_tls(s->http_server, will, why);
+    if (err != BH_OK)
+        buf_add_z(ret_said, why);
+    return err;
+}
+
+enum bh_err server_reload(struct server *s, struct config *now, struct buf *ret_said)
 {
     struct buf reload = BUF_INIT, restart = BUF_INIT;
 
+    if (renew_tls(s, now, ret_said) != BH_OK) {
+        config_free(now);
+        return BH_REFUSED;
+    }
     config_diff(s->cfg, now, &reload, &restart);
     config_take_reloadable(s->cfg, now);
     config_free(now);
@@ -389,4 +412,5 @@ void server_reload(struct server *s, struct config *now, struct buf *ret_said)
         buf_add_z(ret_said, "nothing has changed");
     buf_done(&reload);
     buf_done(&restart);
+    return BH_OK;
 }

@@ -50,5 +50,6 @@ struct server { /* all owned */
  * fix. */
 enum bh_err server_open(struct server *s, struct config *cfg, char *ret_why) BH_MUST_USE;
 void server_close(struct server *s); /* writes what is queued; the loop does not run any more */
-/* Take over what the new configuration allows; @now is consumed.  Says what happened in words. */
-void server_reload(struct server *s, struct config *now, struct buf *ret_said);
+/* Take over what the new configuration allows, or nothing; @now is consumed.  Says what happened in
+ * words. */
+enum bh_err server_reload(struct server *s, struct config *now, struct buf *ret_said);

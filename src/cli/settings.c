@@ -10,6 +10,7 @@
 #include "http/v1.h"
 #include "http/waker.h"
 #include "net/http_settings.h"
+#include "net/http_tls.h"
 #include "platform/platform.h"
 #include "relay/relay.h"
 #include "skills/skills.h"
@@ -31,9 +32,6 @@ static const struct config_key keys[] = {
      .what =
          "Encrypts secrets at rest: 64 hex digits, or a passphrase of at least 16 bytes. Without "
          "it `state_dir/master.key` is created, mode 0600."},
-    {"tls.cert", CFG_TEXT, CFG_RESTART, AT(tls_cert),
-     .what = "PEM file with the certificate chain; with `tls.key` the listener speaks TLS."},
-    {"tls.key", CFG_TEXT, CFG_RESTART, AT(tls_key), .what = "PEM file with the private key."},
     {0},
 };
 
@@ -42,10 +40,6 @@ static bool check(void *settings, char *ret_why)
     struct settings *s = settings;
     struct str url = str_of(s->public_url);
 
-    if ((s->tls_cert == NULL) != (s->tls_key == NULL)) {
-        snprintf(ret_why, 256, "tls: cert and key are needed together");
-        return false;
-    }
     if (url.p != NULL && !str_starts(url, STR("http://")) && !str_starts(url, STR("https://"))) {
         snprintf(ret_why, 256, "public_url: expected http://... or https://..., found \"%.100s\"",
                  url.p);
@@ -61,9 +55,10 @@ const struct config_section settings_config = {.keys = keys,
                                                .check = check};
 
 static const struct config_section *const sections[] = {
-    &settings_config, &http_config, &store_config, &bus_config,   &relay_config,
-    &wake_config,     &door_config, &auth_config,  &vouch_config, &relay_rate_config,
-    &skills_section,  &v1_config,   &front_config, &log_config,   NULL,
+    &settings_config, &tls_config,   &http_config,       &store_config,
+    &bus_config,      &relay_config, &wake_config,       &door_config,
+    &auth_config,     &vouch_config, &relay_rate_config, &skills_section,
+    &v1_config,       &front_config, &log_config,        NULL,
 };
 static const struct config_list *const lists[] = {&platforms_config, NULL};
 const struct config_schema settings_schema = {.sections = sections, .lists = lists};

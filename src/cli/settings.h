@@ -5,7 +5,6 @@
 struct settings { /* what stands at the top of the file, owned by the config */
     char *listen, *public_url, *state_dir; /* public_url without trailing slash; NULL: not known */
     char *master_key;
-    char *tls_cert, *tls_key; /* both or neither */
 };
 extern const struct config_section settings_config;
 

@@ -4,7 +4,8 @@
  * final.  So 4401 is for credentials that are wrong, and whatever may be our own fault or pass with
  * time is an HTTP status, which every gateway retries.
  *
- *      upgrade -> draining, store trouble -> 503        (comes back by itself)
+ *      upgrade -> no client certificate   -> 403        (where tls.client_certs asks for one)
+ *              -> draining, store trouble -> 503        (comes back by itself)
  *              -> unknown id, expired     -> 401
  *              -> none, wrong, revoked    -> 101, then close 4401
  *              -> good                    -> 101, session_open()
@@ -116,6 +117,11 @@ static bool can_serve(struct front *f, struct http_req *req)
 {
     struct store_stats stats;
 
+    if (http_lacks_client_cert(req)) {
+        http_answer_error(f->server, http_req_id(req), 403, "client_certificate_required",
+                          "Gateways must show a client certificate here.");
+        return false;
+    }
     if (f->draining) {
         front_retry(f, req, "draining", "This server is going down; come back in a moment.");
         return false;

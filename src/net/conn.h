@@ -23,6 +23,7 @@
 #include "net/http_chunk.h"
 #include "net/http_head.h"
 #include "net/http_server.h"
+#include "net/http_tls.h"
 #include "net/loop.h"
 #include "net/ws.h"
 #include "net/work.h"
@@ -193,8 +194,10 @@ bool http_host_is_ours(struct conn *c, struct str host);
 /* ---- http_listen.c ---- */
 /* A listening socket for @where, as http_server_listen() describes it. */
 enum bh_err http_listen_open(struct str where, int mode, int *ret_fd, char *ret_why) BH_MUST_USE;
-enum bh_err http_listen_tls(const struct http_tls *tls, SSL_CTX **ret_ctx,
-                            char *ret_why) BH_MUST_USE;
+
+/* ---- http_tls.c ---- */
+enum bh_err http_tls_context(const struct http_tls *tls, SSL_CTX **ret_ctx,
+                             char *ret_why) BH_MUST_USE;
 
 /* ---- http_upload.c ---- */
 void http_upload_begin(struct conn *c); /* somebody took the body: enter the state for it */

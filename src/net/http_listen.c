@@ -6,7 +6,6 @@
 #include <netdb.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
-#include <openssl/err.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -24,41 +23,6 @@ static enum bh_err BH_PRINTF(2, 3) say(char *ret_why, const char *fmt, ...)
     vsnprintf(ret_why, WHY_BYTES, fmt, args);
     va_end(args);
     return BH_REFUSED;
-}
-
-static const char *tls_reason(void)
-{
-    const char *text = ERR_reason_error_string(ERR_peek_last_error());
-    return text != NULL ? text : "unknown reason";
-}
-
-enum bh_err http_listen_tls(const struct http_tls *tls, SSL_CTX **ret_ctx, char *ret_why)
-{
-    SSL_CTX *ctx = SSL_CTX_new(TLS_server_method());
-    enum bh_err err = BH_REFUSED;
-
-    if (ctx == NULL)
-        return say(ret_why, "no memory for TLS");
-    ERR_clear_error();
-    SSL_CTX_set_min_proto_version(ctx, TLS1_2_VERSION);
-    SSL_CTX_set_options(ctx, SSL_OP_NO_RENEGOTIATION | SSL_OP_IGNORE_UNEXPECTED_EOF);
-    SSL_CTX_set_mode(ctx, SSL_MODE_ENABLE_PARTIAL_WRITE | SSL_MODE_ACCEPT_MOVING_WRITE_BUFFER |
-                              SSL_MODE_RELEASE_BUFFERS);
-    if (SSL_CTX_use_certificate_chain_file(ctx, tls->cert_path) != 1) {
-        say(ret_why, "cannot use the certificate %s: %s", tls->cert_path, tls_reason());
-        goto out;
-    }
-    if (SSL_CTX_use_PrivateKey_file(ctx, tls->key_path, SSL_FILETYPE_PEM) != 1) {
-        say(ret_why, "cannot use the key %s: %s", tls->key_path, tls_reason());
-        goto out;
-    }
-    *ret_ctx = ctx;
-    ctx = NULL;
-    err = BH_OK;
-out:
-    ERR_clear_error();
-    SSL_CTX_free(ctx);
-    return err;
 }
 
 /* True when somebody answers on the socket file. */

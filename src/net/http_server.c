@@ -251,8 +251,8 @@ enum bh_err http_server_listen(struct http_server *s, struct str where, const st
     enum bh_err err = BH_OK;
     int fd = -1;
 
-    if (tls != NULL && tls->cert_path != NULL)
-        err = http_listen_tls(tls, &ctx, ret_why);
+    if (tls != NULL && tls->cert != NULL)
+        err = http_tls_context(tls, &ctx, ret_why);
     if (err == BH_OK)
         err = http_listen_open(where, mode, &fd, ret_why);
     if (err != BH_OK) {

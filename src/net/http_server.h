@@ -38,9 +38,7 @@ struct http_limits {
 };
 extern const struct http_limits http_limits_default;
 
-struct http_tls { /* PEM files; NULL for plain */
-    const char *cert_path, *key_path;
-};
+struct http_tls; /* net/http_tls.h */
 
 typedef void http_handler(void *ctx, struct http_req *req);
 
@@ -60,6 +58,10 @@ struct http_listener {
     bool proxy_protocol; /* only trusted proxies connect here, and say first for whom (PROXY v2) */
 };
 void http_server_set_last(struct http_server *s, const struct http_listener *l); /* added last */
+/* Read the files again, for every listener that speaks TLS: from the next connection on.  On
+ * failure nothing has changed, and @ret_why (256 bytes) says what to fix. */
+enum bh_err http_server_renew_tls(struct http_server *s, const struct http_tls *tls,
+                                  char *ret_why) BH_MUST_USE;
 /* The names to answer to (copied, NULL at the end): "example.org", "*.example.org" or "*".
  * Addresses, localhost and names below it are always fine.  A request by another name is 421, so
  * that no web page can have its own name point here and talk to us.  NULL, as at first: any. */
@@ -89,6 +91,7 @@ struct str http_body(const struct http_req *r);
 struct str http_peer(const struct http_req *r);
 bool http_is_upgrade(const struct http_req *r); /* asks for a WebSocket */
 bool http_is_tls(const struct http_req *r);
+bool http_lacks_client_cert(const struct http_req *r); /* it was asked for one and showed none */
 struct http_id http_req_id(const struct http_req *r);
 void *http_listener_tag(const struct http_req *r); /* struct http_listener's */
 

@@ -8,6 +8,7 @@
 
 #include "net/http_client.h"
 #include "net/http_server.h"
+#include "net/http_tls.h"
 #include "net/ws.h"
 #include "net/ws_client.h"
 
@@ -102,7 +103,7 @@ static void handler(void *ctx, struct http_req *r)
 static int setup(void **state)
 {
     struct fixture *f = xcalloc(1, sizeof *f);
-    struct http_tls tls = {f->cert, f->key};
+    struct http_tls tls = {.cert = f->cert, .key = f->key};
     struct http_limits limits = {.head_ms = 2000, .body_bytes = 2 << 20};
     char why[256];
 
@@ -302,11 +303,12 @@ static void unusable_certificates_are_explained(void **state)
     snprintf(missing, sizeof missing, "%s/missing.pem", f->dir);
     write_certificate(other_cert, other_key);
     assert_int_equal(http_server_listen(f->server, STR("127.0.0.1:0"),
-                                        &(struct http_tls){missing, f->key}, 0, why),
+                                        &(struct http_tls){.cert = missing, .key = f->key}, 0, why),
                      BH_REFUSED);
     assert_non_null(strstr(why, missing));
     assert_int_equal(http_server_listen(f->server, STR("127.0.0.1:0"),
-                                        &(struct http_tls){f->cert, other_key}, 0, why),
+                                        &(struct http_tls){.cert = f->cert, .key = other_key}, 0,
+                                        why),
                      BH_REFUSED);
     assert_non_null(strstr(why, other_key));
     unlink(other_cert);
