@@ -9,13 +9,14 @@
 #include "base/mem.h"
 
 const struct limit_row limit_rows[LIMIT_N] = {
-#define ROW(NAME, name, scope, unit, each, all, what) {name, scope, unit, what},
+#define ROW(NAME, name, scope, unit, each, all, what, then, threat) \
+    {name, scope, unit, what, then, threat},
     LIMITS(ROW)
 #undef ROW
 };
 
 const struct limit_settings limit_defaults = {{
-#define BOUNDS(NAME, name, scope, unit, each, all, what) {each, all},
+#define BOUNDS(NAME, name, scope, unit, each, all, what, then, threat) {each, all},
     LIMITS(BOUNDS)
 #undef BOUNDS
 }};
@@ -92,9 +93,12 @@ static struct party *party_new(struct ledger *l, enum limit_scope scope, struct 
 struct party *ledger_party(struct ledger *l, enum limit_scope scope, struct str who)
 {
     char small[64];
-    char *key = who.n < sizeof small ? small : xmalloc(who.n + 1);
+    char *key;
     struct party *p;
 
+    if (l == NULL)
+        return NULL;
+    key = who.n < sizeof small ? small : xmalloc(who.n + 1);
     key[0] = (char)scope;
     if (who.n > 0)
         memcpy(key + 1, who.p, who.n);
@@ -132,10 +136,14 @@ static bool fits(uint64_t held, uint64_t n, uint64_t bound)
 
 enum limit_answer ledger_take(struct ledger *l, struct party *p, enum limit what, uint64_t n)
 {
-    const struct limit_bounds *b = &l->settings.of[what];
-    uint64_t *own = p != NULL ? &p->held[l->at[what]] : NULL;
+    const struct limit_bounds *b;
     enum limit_answer answer = LIMIT_TAKEN;
+    uint64_t *own;
 
+    if (l == NULL)
+        return LIMIT_TAKEN;
+    b = &l->settings.of[what];
+    own = p != NULL ? &p->held[l->at[what]] : NULL;
     assert(p == NULL || p->scope == limit_rows[what].scope);
     if (own != NULL && !fits(*own, n, b->each))
         answer = LIMIT_EACH_FULL;
@@ -153,12 +161,28 @@ enum limit_answer ledger_take(struct ledger *l, struct party *p, enum limit what
 
 void ledger_give(struct ledger *l, struct party *p, enum limit what, uint64_t n)
 {
+    if (l == NULL)
+        return;
     assert(n <= l->held[what]);
     l->held[what] -= n;
     if (p == NULL)
         return;
     assert(p->scope == limit_rows[what].scope && n <= p->held[l->at[what]]);
     p->held[l->at[what]] -= n;
+}
+
+enum limit_answer ledger_change(struct ledger *l, struct party *p, enum limit what, size_t *held,
+                                size_t now)
+{
+    enum limit_answer answer = LIMIT_TAKEN;
+
+    if (now > *held)
+        answer = ledger_take(l, p, what, now - *held);
+    else if (now < *held)
+        ledger_give(l, p, what, *held - now);
+    if (answer == LIMIT_TAKEN)
+        *held = now;
+    return answer;
 }
 
 uint64_t ledger_held(const struct ledger *l, const struct party *p, enum limit what)

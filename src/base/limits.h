@@ -1,9 +1,9 @@
-/* limits.h - how much anybody may hold at once: one table, one way of counting.
+/* limits.h - how much anybody may take: one table, one way of counting.
  *
  * Every quantity that a stranger, a credential, an instance or a tenant can make us keep is a row
- * of LIMITS below.  A row has two bounds: what one party may hold, and what all of them together
+ * of LIMITS below.  A row has two bounds: what one party may have, and what all of them together
  * may.  The settings `limits.<name>` (all) and `limits.<name>_per_<scope>` (each), their
- * documentation and the metrics are made from the same rows.
+ * documentation, the table in docs/security.md and the metrics are made from the same rows.
  *
  *      struct party *p = ledger_party(ledger, PER_ADDRESS, str_make(addr, 4));   // one hold on it
  *      if (ledger_take(ledger, p, LIMIT_CONNECTIONS, 1) != LIMIT_TAKEN)
@@ -14,11 +14,17 @@
  *
  * The counters are a ledger.  What it counts is held, and given back when it goes; what happens so
  * often a second is bucket.h's.  A party costs about 150 bytes, exists while somebody has a hold on
- * it, and is found by a keyed hash.  Loop thread only.
+ * it, and is found by a keyed hash.  What lies on disk is counted by whoever keeps it, against the
+ * bounds of its row: ledger_bounds().  Loop thread only.
+ *
+ * Where a ledger is handed over, NULL counts nothing and grants everything.
  */
 #pragma once
 #include <stddef.h>
 #include "base/str.h"
+
+struct buf;
+struct config_section;
 
 enum limit_scope {
     PER_ADDRESS,
@@ -31,19 +37,34 @@ enum limit_scope {
 };
 enum limit_unit { LIMIT_COUNT, LIMIT_BYTES };
 
-/* X(NAME, name, scope, unit, each, all, what): 0 is no limit. */
+/* X(NAME, name, scope, unit, each, all, what, then, threat): 0 is no limit.  The defaults are for a
+ * machine with 512 MB. */
 #define LIMITS(X) \
     X(CONNECTIONS, "connections", PER_ADDRESS, LIMIT_COUNT, 1024, 65536, \
       "Connections open at once. A gateway's socket counts for its address only until it is let " \
-      "in.") \
-    X(REQUEST_BYTES, "request_bytes", PER_ADDRESS, LIMIT_BYTES, 8 << 20, 64 << 20, \
-      "Bytes of requests that have not arrived whole.") \
-    X(ANSWER_BYTES, "answer_bytes", PER_ADDRESS, LIMIT_BYTES, 16 << 20, 128 << 20, \
-      "Bytes of answers and event streams that have not been fetched.") \
-    X(STREAMS, "streams", PER_ADDRESS, LIMIT_COUNT, 128, 8192, "Event streams open at once.")
+      "in; whoever comes through one of `trusted_proxies` counts for all only.", \
+      "503, and closed", "one address takes every descriptor") \
+    X(REQUEST_BYTES, "request_bytes", PER_ADDRESS, LIMIT_BYTES, 8 << 20, 48 << 20, \
+      "Memory of requests that have not arrived whole.", "503, and closed", \
+      "thousands of requests that never end") \
+    X(ANSWER_BYTES, "answer_bytes", PER_ADDRESS, LIMIT_BYTES, 8 << 20, 48 << 20, \
+      "Memory of answers and event streams that are not being fetched.", \
+      "the connection that does not read is closed", "thousands of answers that nobody reads") \
+    X(STREAMS, "streams", PER_ADDRESS, LIMIT_COUNT, 128, 4096, \
+      "Event streams of chat pages open at once; 32 KiB of the kernel's memory each.", \
+      "429, the page tries again", "made-up visitors who open pages and read nothing") \
+    X(SOCKETS, "sockets", PER_CREDENTIAL, LIMIT_COUNT, 32, 0, \
+      "Sockets that one gateway's secret has open.", "503, the gateway tries again", \
+      "a stolen or broken credential dials without end") \
+    X(FRAME_BYTES, "frame_bytes", PER_CREDENTIAL, LIMIT_BYTES, 4 << 20, 48 << 20, \
+      "Memory of lines from a gateway that have not ended.", \
+      "the socket is closed, the gateway comes back", "many sockets, each with half a line") \
+    X(UNSENT_BYTES, "unsent_bytes", PER_CREDENTIAL, LIMIT_BYTES, 16 << 20, 64 << 20, \
+      "Memory of what a gateway does not read.", "the socket is closed, the gateway comes back", \
+      "gateways that ask and never read")
 
 enum limit {
-#define LIMIT_ENUM(NAME, name, scope, unit, each, all, what) LIMIT_##NAME,
+#define LIMIT_ENUM(NAME, name, scope, unit, each, all, what, then, threat) LIMIT_##NAME,
     LIMITS(LIMIT_ENUM)
 #undef LIMIT_ENUM
         LIMIT_N
@@ -53,7 +74,7 @@ struct limit_row {
     const char *name;
     enum limit_scope scope;
     enum limit_unit unit;
-    const char *what;
+    const char *what, *then, *threat;
 };
 extern const struct limit_row limit_rows[LIMIT_N];
 const char *limit_scope_word(enum limit_scope scope); /* "address" */
@@ -65,6 +86,8 @@ struct limit_settings {
     struct limit_bounds of[LIMIT_N];
 };
 extern const struct limit_settings limit_defaults;
+extern const struct config_section limits_config; /* fills a limit_settings */
+void limits_describe(struct buf *out);            /* the defaults, as a table in Markdown */
 
 struct ledger;
 struct party;
@@ -85,6 +108,10 @@ void party_drop(struct party *p);          /* one hold less; NULL is fine */
 enum limit_answer { LIMIT_TAKEN, LIMIT_EACH_FULL, LIMIT_ALL_FULL };
 enum limit_answer ledger_take(struct ledger *l, struct party *p, enum limit what, uint64_t n);
 void ledger_give(struct ledger *l, struct party *p, enum limit what, uint64_t n);
+/* What @p has of @what changes from *@held to @now, the same as take or give; *@held follows when
+ * it was granted. */
+enum limit_answer ledger_change(struct ledger *l, struct party *p, enum limit what, size_t *held,
+                                size_t now);
 
 /* ---- for metrics and tests ---- */
 uint64_t ledger_held(const struct ledger *l, const struct party *p,

@@ -1,5 +1,6 @@
-/* help.c - bellhop help [COMMAND | config], bellhop version. */
+/* help.c - bellhop help [COMMAND | config | limits], bellhop version. */
 #include <stdio.h>
+#include "base/limits.h"
 #include "base/mem.h"
 #include "cli/cli.h"
 #include "cli/settings.h"
@@ -10,7 +11,7 @@ static void overview(void)
          "...\n");
     for (size_t i = 0; cli_commands[i] != NULL; i++)
         printf("  %-9s %s\n", cli_commands[i]->name, cli_commands[i]->summary);
-    puts("\nMore: bellhop help COMMAND, bellhop help config (every setting)\n"
+    puts("\nMore: bellhop help COMMAND, bellhop help config (every setting), bellhop help limits\n"
          "First steps: bellhop serve, then in another terminal\n"
          "  bellhop gateway add --tenant me --platform web --bot lobby");
 }
@@ -25,9 +26,12 @@ static int run_help(const struct command *c, int argc, char **argv)
         overview();
         return CLI_DONE;
     }
-    if (strcmp(a.rest[0], "config") == 0) {
+    if (strcmp(a.rest[0], "config") == 0 || strcmp(a.rest[0], "limits") == 0) {
         struct buf out = BUF_INIT;
-        config_describe(&settings_schema, &out);
+        if (a.rest[0][0] == 'c')
+            config_describe(&settings_schema, &out);
+        else
+            limits_describe(&out);
         fputs(buf_z(&out), stdout);
         buf_done(&out);
         return CLI_DONE;
@@ -56,7 +60,7 @@ static int run_version(const struct command *c, int argc, char **argv)
 const struct command cmd_help = {
     "help",
     "this, or one command in full",
-    "Usage: bellhop help [COMMAND | config]\n",
+    "Usage: bellhop help [COMMAND | config | limits]\n",
     run_help,
 };
 

@@ -14,6 +14,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 #include "base/file.h"
+#include "base/limits.h"
 #include "base/log.h"
 #include "base/mem.h"
 #include "bus/bus.h"
@@ -114,6 +115,7 @@ static enum bh_err open_heart(struct server *s, char *why)
                                     .vault = s->vault,
                                     .http = s->http,
                                     .server = s->http_server,
+                                    .ledger = s->ledger,
                                     .public_url = s->settings->public_url};
     s->host = host_new(&s->host_env, s->facts);
     s->door = door_new(&s->rand);
@@ -289,7 +291,9 @@ enum bh_err server_open(struct server *s, struct config *cfg, char *ret_why)
     }
     list_init(&s->waker.under_way);
     *ret_why = '\0';
+    s->ledger = ledger_new(config_get(cfg, &limits_config));
     s->http_server = http_server_new(s->loop, &http_limits_default, front_handle, &s->front);
+    http_server_count(s->http_server, s->ledger);
     s->bus = bus_local_new(loop_clock(s->loop));
     if ((err = open_state(s, ret_why)) == BH_OK && (err = open_heart(s, ret_why)) == BH_OK &&
         (err = open_stores(s, ret_why)) == BH_OK && (err = listen_all(s, ret_why)) == BH_OK &&
@@ -297,6 +301,7 @@ enum bh_err server_open(struct server *s, struct config *cfg, char *ret_why)
         name_url(s);
         s->front = (struct front){.loop = s->loop,
                                   .server = s->http_server,
+                                  .ledger = s->ledger,
                                   .settings = config_get(cfg, &front_config),
                                   .wake = config_get(cfg, &wake_config),
                                   .listen = s->settings->listen,
@@ -353,6 +358,7 @@ void server_close(struct server *s)
     if (s->bus != NULL)
         s->bus->ops->close(s->bus);
     seal_free(s->seal);
+    ledger_free(s->ledger);
     loop_free(s->loop);
     if (s->relay != NULL) /* it ran: the files that say so go */
         state_dir_forget(s->settings->state_dir);
@@ -403,6 +409,7 @@ enum bh_err server_reload(struct server *s, struct config *now, struct buf *ret_
     const struct auth_settings *auth = config_get(s->cfg, &auth_config);
     facts_set_require_expiry(s->facts, auth->require_expiry);
     set_door(s);
+    ledger_set(s->ledger, config_get(s->cfg, &limits_config));
     http_settings_apply(s->http_server, config_get(s->cfg, &http_config), s->settings->listen,
                         s->settings->public_url);
     log_apply(config_get(s->cfg, &log_config));

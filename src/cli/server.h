@@ -14,6 +14,7 @@ struct facts;
 struct data;
 struct voucher;
 struct keys;
+struct ledger;
 struct mcp;
 struct skills;
 struct seal;
@@ -22,6 +23,7 @@ struct server { /* all owned */
     struct config *cfg;
     const struct settings *settings; /* in cfg */
     struct loop *loop;
+    struct ledger *ledger;
     struct store *store;
     struct seal *seal;
     struct bus *bus;

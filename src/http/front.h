@@ -32,6 +32,7 @@ struct http_req;
 struct http_server;
 struct voucher;
 struct keys;
+struct ledger;
 struct loop;
 struct mcp;
 struct relay;
@@ -48,6 +49,7 @@ extern const struct config_section front_config;
 struct front { /* all borrowed; filled by whoever wires the program */
     struct loop *loop;
     struct http_server *server;
+    struct ledger *ledger;
     const struct front_settings *settings;
     const struct wake_settings *wake;
     const struct v1_settings *v1;

@@ -8,9 +8,11 @@
  *              -> draining, store trouble -> 503        (comes back by itself)
  *              -> unknown id, expired     -> 401
  *              -> none, wrong, revoked    -> 101, then close 4401
+ *              -> good, but too many      -> 503
  *              -> good                    -> 101, session_open()
  */
 #include <stdlib.h>
+#include "base/limits.h"
 #include "base/log.h"
 #include "base/mem.h"
 #include "http/front_priv.h"
@@ -29,6 +31,9 @@ struct gateway_socket {
     struct wire wire;
     struct ws *ws;           /* lives until on_closed */
     struct session *session; /* ends in on_closed */
+    struct ledger *ledger;   /* borrowed */
+    struct party *party;     /* its credential, one hold; NULL: it was not let in */
+    size_t unfinished;       /* bytes counted for it */
 };
 
 static struct gateway_socket *socket_of(struct wire *w)
@@ -73,8 +78,12 @@ static void on_data(void *ctx, struct str bytes, bool end)
 {
     struct gateway_socket *s = ctx;
 
-    if (s->session != NULL)
-        session_data(s->session, bytes);
+    if (s->session == NULL)
+        return;
+    session_data(s->session, bytes);
+    if (ledger_change(s->ledger, s->party, LIMIT_FRAME_BYTES, &s->unfinished,
+                      session_unfinished(s->session)) != LIMIT_TAKEN)
+        wire_close(&s->wire, CLOSE_TRY_LATER);
 }
 
 static void on_pong(void *ctx, uint32_t number)
@@ -91,6 +100,11 @@ static void on_closed(void *ctx, int code)
 
     if (s->session != NULL)
         session_closed(s->session, code);
+    if (s->party != NULL) {
+        (void)ledger_change(s->ledger, s->party, LIMIT_FRAME_BYTES, &s->unfinished, 0);
+        ledger_give(s->ledger, s->party, LIMIT_SOCKETS, 1);
+        party_drop(s->party);
+    }
     free(s);
 }
 
@@ -136,10 +150,24 @@ static bool can_serve(struct front *f, struct http_req *req)
 
 static void open_session(struct front *f, struct http_req *req, const struct gateway *gw)
 {
-    struct gateway_socket *s = accept_socket(f, req);
+    struct party *party = ledger_party(f->ledger, PER_CREDENTIAL, str_of(gw->id));
+    struct gateway_socket *s = NULL;
 
-    if (s == NULL)
+    if (ledger_take(f->ledger, party, LIMIT_SOCKETS, 1) == LIMIT_TAKEN) {
+        s = accept_socket(f, req);
+        if (s == NULL)
+            ledger_give(f->ledger, party, LIMIT_SOCKETS, 1);
+    } else {
+        front_retry(f, req, "too_many_sockets",
+                    "This credential has too many sockets open (limits.sockets_per_credential).");
+    }
+    if (s == NULL) {
+        party_drop(party);
         return;
+    }
+    s->ledger = f->ledger;
+    s->party = party;
+    ws_let_in(s->ws, party);
     s->session = session_open(f->relay, gw, &s->wire);
     if (s->session == NULL)
         wire_close(&s->wire, CLOSE_TRY_LATER);

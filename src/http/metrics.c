@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <unistd.h>
 #include "base/clock.h"
+#include "base/limits.h"
 #include "base/mem.h"
 #include "data/data.h"
 #include "edge/door.h"
@@ -161,6 +162,18 @@ static void store_part(struct front *f, struct buf *out)
     gauge(out, "store_healthy", "1 when the last transaction succeeded.", s.healthy);
 }
 
+static void limits_part(struct front *f, struct buf *out)
+{
+    head(out, "limit_held", "gauge", "What is held now of a limit, all together.");
+    for (int i = 0; i < LIMIT_N; i++)
+        buf_printf(out, "bellhop_limit_held{limit=\"%s\"} %" PRIu64 "\n", limit_rows[i].name,
+                   ledger_held(f->ledger, NULL, (enum limit)i));
+    head(out, "limit_refused_total", "counter", "What was refused because of a limit.");
+    for (int i = 0; i < LIMIT_N; i++)
+        buf_printf(out, "bellhop_limit_refused_total{limit=\"%s\"} %" PRIu64 "\n",
+                   limit_rows[i].name, ledger_refused(f->ledger, (enum limit)i));
+}
+
 /* The stores of programs, by name. */
 static void program_part(struct front *f, struct buf *out)
 {
@@ -275,6 +288,7 @@ void metrics_show(struct front *f, struct http_req *req)
     relay_part(f, &out);
     instance_part(f, &out);
     store_part(f, &out);
+    limits_part(f, &out);
     program_part(f, &out);
     platform_part(f, &out);
     loop_part(f, &out);

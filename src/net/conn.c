@@ -88,7 +88,7 @@ static SSL *tls_new(SSL_CTX *ctx, int fd)
     return NULL;
 }
 
-struct conn *conn_new(struct listener *l, int fd, const struct addr *peer)
+struct conn *conn_new(struct listener *l, int fd, const struct addr *peer, struct party *party)
 {
     struct http_server *s = l->server;
     SSL *ssl = l->tls != NULL ? tls_new(l->tls, fd) : NULL;
@@ -100,6 +100,7 @@ struct conn *conn_new(struct listener *l, int fd, const struct addr *peer)
     c->server = s;
     c->tag = l->opt.tag;
     c->peer = *peer;
+    c->party = party;
     c->reserved = l->opt.reserved;
     c->any_host = l->opt.any_host || l->path != NULL;
     list_init(&c->link);
@@ -206,6 +207,7 @@ void conn_free(struct conn *c)
     http_req_free(c);
     buf_done(&c->in);
     buf_done(&c->out);
+    conn_count_gone(c);
     free(c);
 }
 
@@ -317,7 +319,10 @@ static bool read_proxy(struct conn *c)
     if (end == PROXY_DONE) {
         buf_done(&c->in);
         conn_enter(c, CONN_HEAD);
-        return true;
+        if (conn_count_peer(c))
+            return true;
+        conn_close(c);
+        return false;
     }
     if (end == PROXY_BAD || n == 0 || (errno != EAGAIN && errno != EINTR)) {
         log_debug(NULL, "a proxy did not say for whom it asks (PROXY protocol, version 2)");
@@ -344,6 +349,8 @@ static void conn_read(struct conn *c)
             on_eof(c);
         else if (n > 0)
             take_input(c, p, (size_t)n);
+        if (!conn_count_request(c))
+            http_too_much(c);
     } while (n > 0 && c->ssl != NULL && SSL_pending(c->ssl) > 0); /* epoll knows nothing of these */
 }
 
@@ -447,7 +454,12 @@ void conn_flush(struct conn *c)
     if (blocked) {
         out_compact(c);
         watch_more(c, EV_WRITE);
+        if (!conn_count_answer(c, c->out.cap)) {
+            conn_close(c); /* it does not read, and others need the room */
+            return;
+        }
     } else {
+        (void)conn_count_answer(c, 0);
         out_release(c);
         if (!c->tls_stuck)
             watch_less(c, EV_WRITE);
@@ -485,6 +497,8 @@ static void flush_dirty(struct http_server *s)
         conn_flush(c);
         if (c->state != CONN_CLOSED)
             go_on(c);
+        if (!conn_count_request(c))
+            http_too_much(c);
     }
 }
 

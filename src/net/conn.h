@@ -102,9 +102,10 @@ struct http_server {
     uint8_t ping_tag[4];
     struct addr_net *proxies; /* owned; whose word about their clients is believed */
     size_t n_proxies;
-    bool told_of_proxy; /* a line in the log about one that is not trusted */
-    char **names;       /* owned, NULL-terminated; NULL: any */
-    char last_host[64]; /* a Host that is fine */
+    bool told_of_proxy;    /* a line in the log about one that is not trusted */
+    char **names;          /* owned, NULL-terminated; NULL: any */
+    struct ledger *ledger; /* borrowed; NULL: nothing is counted */
+    char last_host[64];    /* a Host that is fine */
     size_t last_host_n;
 };
 
@@ -131,12 +132,16 @@ struct conn {
     bool linger : 1;     /* the peer may be sending: close gently */
     bool body_waits : 1; /* an answer now comes before the body: it is the last one */
     bool is_tls : 1;
-    bool any_host : 1; /* whatever name it asks by */
-    bool reserved : 1; /* does not count for the limit of connections */
+    bool any_host : 1;  /* whatever name it asks by */
+    bool reserved : 1;  /* does not count for the limit of connections */
+    bool uncounted : 1; /* moved to another party, which has too many already */
     /* of the request being handled, after struct http_req has gone */
     bool keep_alive : 1, is_head : 1, http_1_0 : 1;
     struct addr peer; /* of the socket, or what a proxy said before everything else */
     void *tag;        /* of the listener */
+    /* http_count.c: whom it counts for, one hold each; NULL: nobody, not let in */
+    struct party *party, *credential;
+    size_t in_counted, out_counted; /* bytes */
 };
 
 struct http_req {
@@ -161,8 +166,8 @@ struct http_stream {
 };
 
 /* ---- conn.c: socket and TLS ---- */
-/* NULL: no memory for TLS; @fd is still the caller's then. */
-struct conn *conn_new(struct listener *l, int fd, const struct addr *peer);
+/* NULL: no memory for TLS; @fd and @party are still the caller's then. */
+struct conn *conn_new(struct listener *l, int fd, const struct addr *peer, struct party *party);
 void conn_enter(struct conn *c, enum conn_state next);
 /* Something was queued, or a state was left: look at this connection when the turn ends. */
 void conn_mark(struct conn *c);
@@ -181,9 +186,21 @@ void conn_close(struct conn *c);
 void conn_free(struct conn *c); /* tells the owner, then frees */
 void conn_turn_end(struct http_server *s);
 
+/* ---- http_count.c: what it holds, and for whom ---- */
+/* May one more connect?  *@ret_party: one hold, for conn_new()'s connection. */
+bool conn_count_in(struct listener *l, const struct addr *peer, struct party **ret_party);
+bool conn_count_peer(struct conn *c); /* a proxy said who it is; false: that one has too many */
+void conn_let_in(struct conn *c, struct party *credential);
+/* False: too much, close it.  Called whenever it may have changed; cheap when it has not. */
+bool conn_count_request(struct conn *c);
+bool conn_count_answer(struct conn *c, size_t bytes);
+void conn_count_gone(struct conn *c);
+void conn_bound_kernel(struct conn *c); /* little of it may wait in the kernel */
+
 /* ---- http_parse.c: requests ---- */
 void http_input(struct conn *c, char *p, size_t n); /* @p: in the server's read buffer */
 void http_resume(struct conn *c);                   /* postponed input, now that we may */
+void http_too_much(struct conn *c);                 /* what it began does not fit: refused */
 void http_req_free(struct conn *c);
 
 /* ---- http_peer.c ---- */

@@ -257,6 +257,7 @@ void http_stream_begin(struct http_server *s, struct http_id id, const struct ht
     c->stream = st;
     c->keep_alive = c->keep_alive && st->chunked && !head->close && !c->body_waits;
     http_put_head(c, head, st->chunked ? FRAME_CHUNKED : FRAME_CLOSE, 0, !c->keep_alive);
+    conn_bound_kernel(c);
     conn_enter(c, CONN_STREAM);
     conn_mark(c);
     if (!str_is_empty(head->body))

@@ -14,7 +14,7 @@
 #include <sys/un.h>
 #include <unistd.h>
 
-enum { WHY_BYTES = 256, BACKLOG = 4096 };
+enum { WHY_BYTES = 256, BACKLOG = 4096, MAX_UNSENT = 256 * 1024 };
 
 static enum bh_err BH_PRINTF(2, 3) say(char *ret_why, const char *fmt, ...)
 {
@@ -132,7 +132,7 @@ static enum bh_err open_tcp(struct str where, int *ret_fd, char *ret_why)
     struct addrinfo *found = NULL;
     char host[256], port[6];
     enum bh_err err = split_where(where, host, sizeof host, port, ret_why);
-    int fd, gai, on = 1;
+    int fd, gai, on = 1, unsent = MAX_UNSENT;
 
     if (err != BH_OK)
         return err;
@@ -145,7 +145,8 @@ static enum bh_err open_tcp(struct str where, int *ret_fd, char *ret_why)
         goto out;
     }
     setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);
-    setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on); /* accepted sockets inherit it */
+    setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on); /* accepted sockets inherit these */
+    setsockopt(fd, IPPROTO_TCP, TCP_NOTSENT_LOWAT, &unsent, sizeof unsent);
     if (bind(fd, found->ai_addr, found->ai_addrlen) != 0 || listen(fd, BACKLOG) != 0) {
         err = explain_bind(errno, host, port, ret_why);
         close(fd);

@@ -270,6 +270,20 @@ void http_input(struct conn *c, char *p, size_t n)
     consume(c, c->in.p, c->in.n, true);
 }
 
+void http_too_much(struct conn *c)
+{
+    if (c->state == CONN_CLOSED)
+        return;
+    if (c->state > CONN_BODY) {
+        conn_close(c);
+        return;
+    }
+    http_req_free(c);
+    buf_done(&c->in);
+    http_refuse(c, 503, "overloaded",
+                "too much is being sent to this server and not finished: try again in a moment");
+}
+
 void http_resume(struct conn *c)
 {
     consume(c, c->in.p, c->in.n, true);

@@ -12,6 +12,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include "base/limits.h"
 #include "base/log.h"
 #include "base/rand.h"
 
@@ -203,18 +204,31 @@ static void turn_away(struct listener *l, int fd)
     close(fd);
 }
 
+static void refuse_descriptor(struct listener *l, int fd, struct party *party)
+{
+    close(fd);
+    if (!l->opt.reserved)
+        ledger_give(l->server->ledger, party, LIMIT_CONNECTIONS, 1);
+    party_drop(party);
+}
+
 static void take_in(struct listener *l, int fd, const struct sockaddr_storage *from)
 {
     struct addr peer = addr_of((const struct sockaddr *)from);
+    struct party *party;
     struct conn *c;
 
     if (l->opt.proxy_protocol && !http_peer_is_trusted(l->server, &peer)) {
         close(fd); /* whatever it would say is not to be believed */
         return;
     }
-    c = conn_new(l, fd, &peer);
+    if (!conn_count_in(l, &peer, &party)) {
+        turn_away(l, fd);
+        return;
+    }
+    c = conn_new(l, fd, &peer, party);
     if (c == NULL)
-        close(fd);
+        refuse_descriptor(l, fd, party);
 }
 
 static void on_accept(struct ev_loop *ev, ev_io *w, int events)

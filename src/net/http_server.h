@@ -70,6 +70,9 @@ void http_server_answer_to(struct http_server *s, const char *const *names);
  * where a listener wants the PROXY protocol, only they may connect.  At first nobody. */
 struct addr_net;
 void http_server_trust(struct http_server *s, const struct addr_net *proxies, size_t n);
+/* Count what connections hold, for whom (base/limits.h); borrowed.  At first nothing is. */
+struct ledger;
+void http_server_count(struct http_server *s, struct ledger *ledger);
 /* The port of the first TCP listener, for "port 0". */
 int http_server_port(const struct http_server *s);
 /* Stop accepting, finish answers in progress, close idle connections.  WebSockets are left to
@@ -89,6 +92,8 @@ bool http_cookie(const struct http_req *r, const char *name, struct str *ret_val
 struct str http_body(const struct http_req *r);
 /* Who asks: "203.0.113.7", "unix"; behind a trusted proxy, the client it names. */
 struct str http_peer(const struct http_req *r);
+/* The same, to count for: one hold, for the caller to drop; NULL: a Unix socket. */
+struct party *http_party(const struct http_req *r);
 bool http_is_upgrade(const struct http_req *r); /* asks for a WebSocket */
 bool http_is_tls(const struct http_req *r);
 bool http_lacks_client_cert(const struct http_req *r); /* it was asked for one and showed none */

@@ -85,6 +85,11 @@ struct ws *ws_accept(struct http_server *s, struct http_req *req, const struct w
     return ws;
 }
 
+void ws_let_in(struct ws *ws, struct party *credential)
+{
+    conn_let_in(ws->conn, credential);
+}
+
 void ws_set_ctx(struct ws *ws, void *ctx)
 {
     ws->ctx = ctx;

@@ -19,6 +19,7 @@ struct host;
 struct http_client;
 struct http_req;
 struct http_server;
+struct ledger;
 struct loop;
 struct platform;
 struct rand;
@@ -91,6 +92,7 @@ struct host_env { /* borrowed, for the life of the platform */
     struct vault *vault; /* capabilities that gateways use and never see: edge/vault.h */
     struct http_client *http;
     struct http_server *server;
+    struct ledger *ledger;  /* base/limits.h; NULL: nothing is counted */
     const char *public_url; /* without trailing slash; NULL: unknown */
 };
 const struct host_env *host_env(struct host *h);

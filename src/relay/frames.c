@@ -151,6 +151,11 @@ static bool on_line(void *ctx, struct str line, bool whole)
     return true;
 }
 
+size_t session_unfinished(const struct session *s)
+{
+    return line_reader_bytes(s->reader);
+}
+
 void session_data(struct session *s, struct str bytes)
 {
     line_reader_feed(&s->reader, bytes, s->inst->relay->lim.max_frame, on_line, s);

@@ -16,6 +16,11 @@ void line_reader_free(struct line_reader *l)
     free(l);
 }
 
+size_t line_reader_bytes(const struct line_reader *l)
+{
+    return l != NULL ? l->part.cap : 0;
+}
+
 static void keep(struct line_reader **ret_l, struct str rest, size_t max)
 {
     if (rest.n == 0)

@@ -13,4 +13,5 @@ struct line_reader; /* NULL: nothing unfinished */
 typedef bool line_cb(void *ctx, struct str line, bool whole);
 
 void line_reader_feed(struct line_reader **l, struct str bytes, size_t max, line_cb *cb, void *ctx);
-void line_reader_free(struct line_reader *l); /* NULL is fine */
+size_t line_reader_bytes(const struct line_reader *l); /* memory it holds; NULL is fine */
+void line_reader_free(struct line_reader *l);          /* NULL is fine */

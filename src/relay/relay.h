@@ -100,7 +100,8 @@ void relay_cut_off(struct relay *r, struct str tenant, struct str instance, stru
 struct session *session_open(struct relay *r, const struct gateway *gw, struct wire *wire);
 void session_data(struct session *s, struct str bytes); /* any piece of the stream */
 void session_pong(struct session *s, uint32_t number);
-void session_closed(struct session *s, int code); /* @s is dead afterwards */
+size_t session_unfinished(const struct session *s); /* bytes of a line that has not ended */
+void session_closed(struct session *s, int code);   /* @s is dead afterwards */
 
 /* ---- looking: status, metrics, the mailbox command ---- */
 struct relay_counters {

@@ -12,6 +12,7 @@
 #include <stdlib.h>
 #include "base/json.h"
 #include "base/jw.h"
+#include "base/limits.h"
 #include "base/mem.h"
 #include "platform/web/web_priv.h"
 
@@ -77,6 +78,8 @@ static void stream_free(struct web_stream *s)
 
     web_catch_up_cancel(s);
     list_remove(&s->link);
+    ledger_give(c->web->env->ledger, s->party, LIMIT_STREAMS, 1);
+    party_drop(s->party);
     free(s);
     c->n_streams--;
     c->web->n_streams--;
@@ -229,15 +232,32 @@ static void make_room(struct web_chat *c)
     web_stream_end(oldest);
 }
 
+/* False: there are too many, and the request was answered. */
+static bool may_open(struct web *w, struct http_req *req, struct party *party)
+{
+    if (ledger_take(w->env->ledger, party, LIMIT_STREAMS, 1) == LIMIT_TAKEN)
+        return true;
+    party_drop(party);
+    w->counters.refused++;
+    web_refuse_for_now(w, http_req_id(req), 429, "too_many_streams",
+                       "Too many pages are open from here. Close one, or try again later.", 5);
+    return false;
+}
+
 void web_stream_open(struct web *w, struct http_req *req, const struct web_visitor *v)
 {
-    struct web_stream *s = xcalloc(1, sizeof *s);
-    struct web_chat *c = web_chat_get(w, str_of(v->chat_id));
+    struct party *party = http_party(req);
+    struct web_stream *s;
+    struct web_chat *c;
     uint64_t last = 0;
     bool resumes = last_seen(w, req, &last) && w->history > 0;
 
+    if (!may_open(w, req, party))
+        return;
+    s = xcalloc(1, sizeof *s);
+    c = web_chat_get(w, str_of(v->chat_id));
     make_room(c);
-    *s = (struct web_stream){.chat = c, .http = http_req_id(req)};
+    *s = (struct web_stream){.chat = c, .http = http_req_id(req), .party = party};
     list_init(&s->link);
     list_append(&c->streams, &s->link);
     c->n_streams++;

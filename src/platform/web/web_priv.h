@@ -137,6 +137,7 @@ struct web_stream {
     struct list link; /* on its chat */
     struct web_chat *chat;
     struct http_id http;
+    struct party *party;         /* whom it counts for: one hold; NULL: nobody */
     struct web_job *catching_up; /* NULL: live.  Until then nothing is published to it. */
 };
 struct web_chat *web_chat_get(struct web *w, struct str chat_id);  /* makes it */

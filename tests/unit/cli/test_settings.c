@@ -1,6 +1,7 @@
 /* The configuration of the program (cli/settings.h): every section there is, through the file. */
 #include "unit.h"
 #include <unistd.h>
+#include "base/limits.h"
 #include "base/log.h"
 #include "base/mem.h"
 #include "cli/settings.h"
@@ -294,16 +295,34 @@ static void the_reference_names_every_setting(void **state)
     buf_done(&out);
 }
 
-static void the_page_of_settings_ends_with_what_the_program_prints(void **state)
+static struct buf read_page(const char *path)
 {
-    struct buf out = BUF_INIT, page = BUF_INIT;
-    FILE *f = fopen(DOCS "/configuration.md", "re");
+    struct buf page = BUF_INIT;
+    FILE *f = fopen(path, "re");
     char piece[4096];
 
     assert_non_null(f);
     for (size_t n; (n = fread(piece, 1, sizeof piece, f)) > 0;)
         buf_add(&page, piece, n);
     fclose(f);
+    return page;
+}
+
+static void the_page_about_security_has_the_table_of_limits(void **state)
+{
+    struct buf out = BUF_INIT, page = read_page(DOCS "/security.md");
+
+    limits_describe(&out);
+    if (strstr(buf_z(&page), buf_z(&out)) == NULL)
+        fail_msg("docs/security.md: replace its table of limits with: bellhop help limits");
+    buf_done(&out);
+    buf_done(&page);
+}
+
+static void the_page_of_settings_ends_with_what_the_program_prints(void **state)
+{
+    struct buf out = BUF_INIT, page = read_page(DOCS "/configuration.md");
+
     config_describe(&settings_schema, &out);
     if (!str_ends(buf_str(&page), buf_str(&out)))
         fail_msg("docs/configuration.md: replace its tables with those of: bellhop help config");
@@ -323,6 +342,7 @@ int main(void)
         cmocka_unit_test(bellhop_variables_override_the_file),
         cmocka_unit_test(a_reload_tells_what_it_takes_and_what_needs_a_restart),
         cmocka_unit_test(the_reference_names_every_setting),
+        cmocka_unit_test(the_page_about_security_has_the_table_of_limits),
         cmocka_unit_test(the_page_of_settings_ends_with_what_the_program_prints),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -125,6 +125,10 @@ struct http_id http_req_id(const struct http_req *r)
 {
     return r->id;
 }
+struct party *http_party(const struct http_req *r)
+{
+    return NULL;
+}
 bool http_is_tls(const struct http_req *r)
 {
     return false;

@@ -1,0 +1,120 @@
+/* http_count.c - what a connection holds, counted for whoever is at its other end (base/limits.h).
+ *
+ *      accepted --> counts for its address: the connection, a request that is not whole, an answer
+ *          |        that the socket does not take
+ *          '--conn_let_in()--> counts for a credential: what its socket does not take
+ *
+ * A proxy speaks for many, and a Unix socket has no address: those count for all together only.
+ * The admin socket is the operator's and is not counted. */
+#include "net/conn.h"
+
+#include <sys/socket.h>
+
+#include "base/limits.h"
+
+/* Nobody waits for a stream's bytes with a full window: the kernel doubles this. */
+enum { STREAM_KERNEL_BYTES = 16 * 1024 };
+
+static struct ledger *ledger_of(const struct conn *c)
+{
+    return c->reserved ? NULL : c->server->ledger;
+}
+
+static struct party *party_of(struct http_server *s, const struct addr *a)
+{
+    if (a->n == 0 || http_peer_is_trusted(s, a))
+        return NULL;
+    return ledger_party(s->ledger, PER_ADDRESS, addr_party(a));
+}
+
+bool conn_count_in(struct listener *l, const struct addr *peer, struct party **ret_party)
+{
+    struct http_server *s = l->server;
+
+    *ret_party = NULL;
+    if (l->opt.reserved)
+        return true;
+    *ret_party = party_of(s, peer);
+    if (ledger_take(s->ledger, *ret_party, LIMIT_CONNECTIONS, 1) == LIMIT_TAKEN)
+        return true;
+    party_drop(*ret_party);
+    return false;
+}
+
+/* The connection itself counts for @to (one hold, taken over) from now on. */
+static bool move_to(struct conn *c, struct party *to)
+{
+    (void)ledger_change(ledger_of(c), c->party, LIMIT_REQUEST_BYTES, &c->in_counted, 0);
+    (void)ledger_change(ledger_of(c), c->party, LIMIT_ANSWER_BYTES, &c->out_counted, 0);
+    ledger_give(ledger_of(c), c->party, LIMIT_CONNECTIONS, 1);
+    party_drop(c->party);
+    c->party = to;
+    if (ledger_take(ledger_of(c), to, LIMIT_CONNECTIONS, 1) == LIMIT_TAKEN)
+        return true;
+    party_drop(to);
+    c->party = NULL;
+    c->uncounted = true;
+    return false;
+}
+
+bool conn_count_peer(struct conn *c)
+{
+    return c->reserved || move_to(c, party_of(c->server, &c->peer));
+}
+
+void conn_let_in(struct conn *c, struct party *credential)
+{
+    if (c->reserved || c->credential != NULL)
+        return;
+    (void)move_to(c, NULL);
+    c->credential = party_hold(credential);
+}
+
+bool conn_count_request(struct conn *c)
+{
+    size_t now = c->in.cap + (c->req != NULL ? sizeof *c->req : 0);
+
+    return now == c->in_counted || c->ws != NULL ||
+           ledger_change(ledger_of(c), c->party, LIMIT_REQUEST_BYTES, &c->in_counted, now) ==
+               LIMIT_TAKEN;
+}
+
+bool conn_count_answer(struct conn *c, size_t now)
+{
+    bool let_in = c->credential != NULL;
+
+    return now == c->out_counted || ledger_change(ledger_of(c), let_in ? c->credential : c->party,
+                                                  let_in ? LIMIT_UNSENT_BYTES : LIMIT_ANSWER_BYTES,
+                                                  &c->out_counted, now) == LIMIT_TAKEN;
+}
+
+void conn_count_gone(struct conn *c)
+{
+    (void)ledger_change(ledger_of(c), c->party, LIMIT_REQUEST_BYTES, &c->in_counted, 0);
+    (void)conn_count_answer(c, 0);
+    if (!c->uncounted)
+        ledger_give(ledger_of(c), c->party, LIMIT_CONNECTIONS, 1);
+    party_drop(c->party);
+    party_drop(c->credential);
+}
+
+void conn_bound_kernel(struct conn *c)
+{
+    int n = STREAM_KERNEL_BYTES;
+
+    setsockopt(c->io.fd, SOL_SOCKET, SO_SNDBUF, &n, sizeof n);
+}
+
+/* ---- for those above ---- */
+
+void http_server_count(struct http_server *s, struct ledger *ledger)
+{
+    s->ledger = ledger;
+}
+
+struct party *http_party(const struct http_req *r)
+{
+    struct addr a = http_req_addr(r);
+
+    return a.n == 0 ? NULL : ledger_party(r->conn->server->ledger, PER_ADDRESS, addr_party(&a));
+}

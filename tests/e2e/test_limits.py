@@ -1,0 +1,99 @@
+"""Every limit of docs/security.md, driven to it: what is over it is refused or shed, and everybody else goes on."""
+import re
+
+import pytest
+
+from conftest import CONFIG, wait_for
+from relay import Refused
+from test_hostile import MIB, SMALL, Raw, RawRelay, frame, is_well, resident, status_of
+
+HELD = re.compile(r'^bellhop_limit_(held|refused_total)\{limit="(\w+)"\} (\d+)$', re.M)
+
+
+def limits(server):
+    """{("held", "streams"): 3, ("refused_total", "streams"): 0, ...}"""
+    return {(m[1], m[2]): int(m[3]) for m in HELD.finditer(server.get("/metrics").text)}
+
+
+def config(**settings):
+    lines = ", ".join(f"{name}: {value}" for name, value in settings.items())
+    return CONFIG + f"limits: {{{{{lines}}}}}\n"
+
+
+def stream(server, visitor):
+    c = Raw(server, receive_buffer=4096)
+    c.say(b"GET /chat/lobby/api/events HTTP/1.1\r\nHost: localhost\r\nX-Bellhop-Visitor: %s\r\n\r\n" % visitor.encode())
+    return c, int(c.head().split()[1])
+
+
+def test_an_address_has_so_many_event_streams(make_bellhop):
+    server = make_bellhop(config(streams_per_address=3))
+    open_ones = [stream(server, f"a-visitor-of-many-{i:04}") for i in range(4)]
+    assert [status for _, status in open_ones] == [200, 200, 200, 429]
+    assert limits(server)["held", "streams"] == 3 and limits(server)["refused_total", "streams"] == 1
+    open_ones[0][0].s.close()
+    wait_for(lambda: limits(server)["held", "streams"] == 2)
+    again, status = stream(server, "a-visitor-of-many-0009")
+    assert status == 200
+    for c, _ in open_ones + [(again, 0)]:
+        c.s.close()
+
+
+def test_a_credential_has_so_many_sockets(make_bellhop, dial):
+    server = make_bellhop(config(sockets_per_credential=2))
+    c, other = server.add(id="many"), server.add(id="other")
+    first = dial(server, c)
+    second = dial(server, c)
+    with pytest.raises(Refused) as refused:
+        dial(server, c)
+    assert refused.value.status == 503
+    dial(server, other)
+    first.close()
+    wait_for(lambda: limits(server)["held", "sockets"] == 2)
+    dial(server, c)
+    second.close()
+
+
+def test_unfinished_lines_of_a_credential_have_so_many_bytes(make_bellhop):
+    server = make_bellhop(config(frame_bytes_per_credential="2MiB"), env=SMALL)
+    c = server.add(id="half")
+    sockets = [RawRelay(server, c) for _ in range(6)]
+    before = resident(server)
+    for s in sockets:
+        s.say(frame(b'{"type":"outbound","x":"' + b"y" * 700_000))
+    wait_for(lambda: limits(server)["refused_total", "frame_bytes"] >= 4)
+    assert limits(server)["held", "frame_bytes"] <= 2 * MIB
+    assert sum(s.close_code() == 1013 for s in sockets[-3:]) == 3
+    assert resident(server) - before < 16 * MIB
+    for s in sockets:
+        s.s.close()
+    wait_for(lambda: limits(server)["held", "frame_bytes"] == 0)
+    is_well(server)
+
+
+def test_an_address_has_so_many_connections_and_the_operator_still_gets_in(make_bellhop):
+    server = make_bellhop(config(connections_per_address=20))
+    crowd = [Raw(server) for _ in range(20)]
+    with Raw(server) as late:
+        assert status_of(late.hear_all()) == 503
+    assert server.cli("status", "--json").returncode == 0
+    for c in crowd:
+        c.s.close()
+    wait_for(lambda: server.get("/healthz").status == 200)
+
+
+def test_requests_that_never_end_cost_what_the_table_says(make_bellhop):
+    server = make_bellhop(config(request_bytes="4MiB", request_bytes_per_address="4MiB"), env=SMALL)
+    before = resident(server)
+    crowd = []
+    for _ in range(40):
+        c = Raw(server)
+        c.say(b"POST /chat/lobby/api/message HTTP/1.1\r\nHost: localhost\r\nContent-Length: 1000000\r\n\r\n" +
+              b"x" * 500_000)
+        crowd.append(c)
+    wait_for(lambda: limits(server)["refused_total", "request_bytes"] >= 20)
+    assert limits(server)["held", "request_bytes"] <= 4 * MIB
+    assert resident(server) - before < 24 * MIB
+    for c in crowd:
+        c.s.close()
+    is_well(server)
