@@ -523,7 +523,10 @@ int main(int argc, char **argv)
     if (listener >= 0)
         say_where(&e, listener);
     heard_something(&e);
-    bhgw_open(gw);
+    if (bhgw_open(gw) != BHGW_OK) {
+        fprintf(stderr, "echo: there are no threads left\n");
+        return 1;
+    }
     status = run(&e, gw, signals, listener);
     say(&e, status == 3 ? "revoked" : "leaving", "");
     bhgw_close(gw);

@@ -32,7 +32,8 @@ int main(void)
     sigaddset(&ends, SIGINT);
     sigaddset(&ends, SIGTERM);
     sigprocmask(SIG_BLOCK, &ends, NULL);
-    bhgw_open(gw); /* dials now, and again whenever the connection is lost */
+    if (bhgw_open(gw) != BHGW_OK) /* dials now, and again whenever the connection is lost */
+        return fprintf(stderr, "hello: there are no threads left\n"), 1;
     sigwait(&ends, &sig);
     bhgw_close(gw); /* says goodbye: what arrives from now on is kept */
     bhgw_free(gw);

@@ -9,10 +9,12 @@
  *      conn.c      one connection: libcurl dials, bytes in and out, WebSocket frames
  *      frames.c    lines from the connector: what each means
  *      convert.c   JSON to the structs of the public header
+ *      interaction.c  whom a webhook that is passed through is from
  *      request.c   requests and their results; actions.c the common ones in one call
  *      options.c   what bhgw_new() is given
+ *      policy.c    declaring the relevance policy
  *      threads.c   the events thread and the notices thread
- *      seen.c      which deliveries were seen
+ *      seen.c      which deliveries were seen; seen_file.c the same on disk
  *      url.c       URL rules and the upgrade as text
  */
 #pragma once
@@ -26,6 +28,7 @@
 #include "conn.h"
 #include "core/contract.h"
 #include "seen.h"
+#include "seen_file.h"
 #include "url.h"
 
 /*  OFF --> DIALING --> UPGRADING --> HELLO --> READY --> DRAINING --> CLOSING --> OFF
@@ -122,9 +125,12 @@ struct bhgw {
     bool complained;                /* one log line about bad frames per connection */
 
     struct seen seen;
+    struct seen_file seen_file;
     struct list deliveries; /* struct gwc_delivery, in order */
     size_t n_deliveries, delivery_bytes;
     bool events_busy;
+    bool policy_due; /* connected, and the policy was not declared yet */
+    bool policy_declared;
     struct buf acks; /* lines not yet sent */
     size_t n_acks;
     int64_t acks_since_ms;

@@ -298,8 +298,9 @@ struct bhgw_descriptor *gwc_descriptor_read(struct json d)
         .supports_edit = json_as_bool(json_get(d, "supports_edit"), false),
         .supports_threads = json_as_bool(json_get(d, "supports_threads"), false),
         .markdown_dialect = get_or(a, d, "markdown_dialect", "plain"),
-        .emoji = get(a, d, "emoji"),
-        .platform_hint = get(a, d, "platform_hint"),
+        .emoji = get_or(a, d, "emoji", "\xf0\x9f\x94\x8c"), /* a plug */
+        .platform_hint = get_or(a, d, "platform_hint", ""),
+        .pii_safe = json_as_bool(json_get(d, "pii_safe"), false),
     };
     box->pub.supported_ops = strings(a, json_get(d, "supported_ops"), &box->pub.n_supported_ops);
     return &box->pub;

@@ -45,6 +45,10 @@ void gwc_settle_locked(struct bhgw *gw, uint64_t number, enum bhgw_verdict verdi
         return;
     if (verdict == BHGW_ACK) {
         seen_settle(&gw->seen, e);
+        if (!seen_file_add(&gw->seen_file, &gw->seen, seen_id(e)))
+            gwc_log(gw, BHGW_LOG_WARN,
+                    "a settled id could not be written to seen_file: after a "
+                    "restart its message may be handed over again");
         gwc_ack_entry(gw, e);
     } else {
         seen_forget(&gw->seen, e);

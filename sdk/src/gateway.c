@@ -96,11 +96,19 @@ static struct bhgw *handle_new(const struct bhgw_options *opt, const struct gwc_
     return gw;
 }
 
+static struct bhgw *refuse(const char *why, char *error, size_t error_bytes)
+{
+    if (error != NULL)
+        snprintf(error, error_bytes, "%s", why);
+    return NULL;
+}
+
 struct bhgw *bhgw_new(const struct bhgw_options *given, char *error, size_t error_bytes)
 {
     struct bhgw_options opt;
     struct gwc_url url;
     int fd = -1;
+    char trouble[256];
     const char *why = gwc_options_copy(&opt, given);
 
     if (why == NULL && !gwc_url_read(&url, opt.url, &why))
@@ -110,27 +118,47 @@ struct bhgw *bhgw_new(const struct bhgw_options *given, char *error, size_t erro
         gwc_url_done(&url);
         gwc_options_done(&opt);
     }
-    if (why != NULL) {
-        if (error != NULL)
-            snprintf(error, error_bytes, "%s", why);
-        return NULL;
+    if (why != NULL)
+        return refuse(why, error, error_bytes);
+    struct bhgw *gw = handle_new(&opt, &url, fd);
+    if (opt.seen_file != NULL &&
+        !seen_file_open(&gw->seen_file, opt.seen_file, &gw->seen, trouble)) {
+        bhgw_free(gw);
+        return refuse(trouble, error, error_bytes);
     }
-    return handle_new(&opt, &url, fd);
+    return gw;
 }
 
 /* The application's signals are the application's business. */
-static void start_threads(struct bhgw *gw)
+static bool start_thread(pthread_t *thread, void *(*main)(void *), struct bhgw *gw)
 {
     sigset_t all, before;
 
     sigfillset(&all);
     pthread_sigmask(SIG_SETMASK, &all, &before);
-    if (pthread_create(&gw->socket_thread, NULL, gwc_socket_main, gw) != 0 ||
-        pthread_create(&gw->events_thread, NULL, gwc_events_main, gw) != 0 ||
-        pthread_create(&gw->notices_thread, NULL, gwc_notices_main, gw) != 0)
-        abort(); /* like memory being gone */
+    int rc = pthread_create(thread, NULL, main, gw);
     pthread_sigmask(SIG_SETMASK, &before, NULL);
-    gw->started = true;
+    return rc == 0;
+}
+
+/* All three or none.  The lock is held, so those that were started wait for it until they are told
+ * to end. */
+static bool start_threads_locked(struct bhgw *gw)
+{
+    bool notices = start_thread(&gw->notices_thread, gwc_notices_main, gw);
+    bool events = notices && start_thread(&gw->events_thread, gwc_events_main, gw);
+
+    gw->started = events && start_thread(&gw->socket_thread, gwc_socket_main, gw);
+    if (gw->started || !notices)
+        return gw->started;
+    gw->quit = gw->notices_quit = true;
+    pthread_mutex_unlock(&gw->lock);
+    if (events)
+        pthread_join(gw->events_thread, NULL);
+    pthread_join(gw->notices_thread, NULL);
+    pthread_mutex_lock(&gw->lock);
+    gw->quit = gw->notices_quit = false;
+    return false;
 }
 
 /* ---- wishes ---- */
@@ -159,16 +187,17 @@ static void unlock(struct bhgw *gw)
 
 enum bhgw_status bhgw_open(struct bhgw *gw)
 {
-    enum bhgw_status status = BHGW_STOPPED;
+    enum bhgw_status status = BHGW_OK;
 
     lock(gw);
-    if (!is_over(gw)) {
+    if (is_over(gw)) {
+        status = BHGW_STOPPED;
+    } else if (!gw->started && (gw->quit || !start_threads_locked(gw))) {
+        status = BHGW_NO_THREADS;
+    } else {
         gw->want = GWC_WANT_UP;
         gw->dial_now = true;
-        if (!gw->started)
-            start_threads(gw);
         gwc_wake_locked(gw);
-        status = BHGW_OK;
     }
     unlock(gw);
     return status;
@@ -223,7 +252,7 @@ void bhgw_close(struct bhgw *gw)
 {
     lock(gw);
     ask_rest_locked(gw, GWC_WANT_CLOSED);
-    while (gw->started && gw->phase != GWC_OFF && !is_own_thread(gw))
+    while (gw->started && !(gw->phase == GWC_OFF && gw->told != BHGW_OFF) && !is_own_thread(gw))
         pthread_cond_wait(&gw->changed, &gw->lock);
     unlock(gw);
 }
@@ -238,6 +267,7 @@ static void free_queues(struct bhgw *gw)
         gwc_notice_free(list_entry(it2, struct gwc_notice, link));
     gwc_descriptors_free(gw);
     seen_done(&gw->seen);
+    seen_file_done(&gw->seen_file);
     map_done(&gw->request_by_id);
 }
 
@@ -263,10 +293,11 @@ void bhgw_free(struct bhgw *gw)
     if (gw == NULL)
         return;
     assert(!is_own_thread(gw));
-    if (!gw->started && !list_is_empty(&gw->notices))
-        start_threads(gw); /* requests were made without ever opening: their callbacks are owed */
+    gw->notices_quit = !gw->started;
     if (gw->started)
         end_threads(gw);
+    else
+        gwc_notices_main(gw); /* requests made without ever opening: their callbacks are owed */
     free_queues(gw);
     json_parser_free(gw->parser);
     buf_done(&gw->line);

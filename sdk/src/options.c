@@ -7,8 +7,6 @@
 #include "base/json.h"
 #include "base/mem.h"
 
-#define PLATFORM_RELAY "relay"
-
 static void set_default(int *option, int value)
 {
     if (*option == 0)
@@ -108,6 +106,28 @@ static const struct bhgw_identity *copy_identities(const struct bhgw_options *o,
     return ids;
 }
 
+static const struct bhgw_policy *copy_policy(const struct bhgw_policy *from)
+{
+    if (from == NULL)
+        return NULL;
+    struct bhgw_policy *p = xcalloc(1, sizeof *p);
+    const char **scopes = xcalloc(from->n_free_scopes + 1, sizeof *scopes);
+    for (size_t i = 0; i < from->n_free_scopes; i++)
+        scopes[i] = xstrdup(from->free_scopes[i]);
+    *p = *from;
+    p->free_scopes = scopes;
+    return p;
+}
+
+static void free_policy(const struct bhgw_policy *p)
+{
+    for (size_t i = 0; p != NULL && i < p->n_free_scopes; i++)
+        free((void *)(uintptr_t)p->free_scopes[i]);
+    if (p != NULL)
+        free((void *)(uintptr_t)p->free_scopes);
+    free((void *)(uintptr_t)p);
+}
+
 const char *gwc_options_copy(struct bhgw_options *to, const struct bhgw_options *from)
 {
     struct bhgw_options o = {0};
@@ -126,6 +146,8 @@ const char *gwc_options_copy(struct bhgw_options *to, const struct bhgw_options 
     o.secret = xstrdup(o.secret);
     o.ca_file = xstrdup(o.ca_file);
     o.user_agent = xstrdup(o.user_agent);
+    o.seen_file = xstrdup(o.seen_file);
+    o.policy = copy_policy(o.policy);
     *to = o;
     return NULL;
 }
@@ -143,5 +165,7 @@ void gwc_options_done(struct bhgw_options *o)
     bhgw_string_free((char *)(uintptr_t)o->secret);
     free((void *)(uintptr_t)o->ca_file);
     free((void *)(uintptr_t)o->user_agent);
+    free((void *)(uintptr_t)o->seen_file);
+    free_policy(o->policy);
     *o = (struct bhgw_options){0};
 }

@@ -199,6 +199,9 @@ void gwc_ready(struct bhgw *gw)
     gw->shook_hands = true;
     gw->stats.connects++;
     gw->failures = 0;
+    gw->policy_due = gw->opt.policy != NULL && !gw->policy_declared;
+    if (gw->policy_due)
+        pthread_cond_signal(&gw->events_wakeup);
     if (gw->phase == GWC_HELLO)
         gwc_enter(gw, GWC_READY, 0, "the connector answered");
 }

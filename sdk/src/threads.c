@@ -7,21 +7,40 @@
 #include <stdlib.h>
 #include "base/mem.h"
 #include "client.h"
+#include "policy.h"
 
 /* ---- events ---- */
 
-static struct gwc_delivery *next_delivery(struct bhgw *gw)
+/* False: the threads shall end. */
+static bool wait_for_work(struct bhgw *gw)
 {
     /* Leaving for good: what was not started stays with the connector. */
-    while (!gw->quit && (list_is_empty(&gw->deliveries) || gw->want == GWC_WANT_CLOSED))
+    while (!gw->quit && !gw->policy_due &&
+           (list_is_empty(&gw->deliveries) || gw->want == GWC_WANT_CLOSED))
         pthread_cond_wait(&gw->events_wakeup, &gw->lock);
-    if (gw->quit)
-        return NULL;
+    return !gw->quit;
+}
+
+static struct gwc_delivery *take_delivery(struct bhgw *gw)
+{
     struct gwc_delivery *d = list_first(&gw->deliveries, struct gwc_delivery, link);
+
     list_remove(&d->link);
     gw->n_deliveries--;
     gw->delivery_bytes -= d->bytes;
     return d;
+}
+
+static void declare_policy(struct bhgw *gw)
+{
+    gw->policy_due = false;
+    gw->events_busy = true;
+    pthread_mutex_unlock(&gw->lock);
+    bool ok = gwc_policy_declare(gw);
+    pthread_mutex_lock(&gw->lock);
+    gw->policy_declared = ok;
+    gw->events_busy = false;
+    gwc_wake_locked(gw);
 }
 
 static enum bhgw_verdict run_event(struct bhgw *gw, const struct gwc_delivery *d, struct json doc,
@@ -62,27 +81,36 @@ static enum bhgw_verdict run(struct bhgw *gw, const struct gwc_delivery *d, stru
     return (d->passthrough ? run_passthrough : run_event)(gw, d, doc, a);
 }
 
+static void handle_delivery(struct bhgw *gw, struct json_parser *parser, struct arena *arena)
+{
+    struct gwc_delivery *d = take_delivery(gw);
+
+    gw->events_busy = true;
+    gw->stats.events++;
+    pthread_mutex_unlock(&gw->lock);
+    enum bhgw_verdict verdict = run(gw, d, parser, arena);
+    arena_reset(arena);
+    pthread_mutex_lock(&gw->lock);
+    gw->events_busy = false;
+    gw->drain_from_events = false;
+    gwc_settle_locked(gw, d->number, verdict);
+    if (gw->phase == GWC_DRAINING)
+        gwc_wake_locked(gw); /* it may be waiting for us */
+    free(d);
+}
+
 void *gwc_events_main(void *arg)
 {
     struct bhgw *gw = arg;
     struct json_parser *parser = json_parser_new();
     struct arena arena = ARENA_INIT;
-    struct gwc_delivery *d;
 
     pthread_mutex_lock(&gw->lock);
-    while ((d = next_delivery(gw)) != NULL) {
-        gw->events_busy = true;
-        gw->stats.events++;
-        pthread_mutex_unlock(&gw->lock);
-        enum bhgw_verdict verdict = run(gw, d, parser, &arena);
-        arena_reset(&arena);
-        pthread_mutex_lock(&gw->lock);
-        gw->events_busy = false;
-        gw->drain_from_events = false;
-        gwc_settle_locked(gw, d->number, verdict);
-        if (gw->phase == GWC_DRAINING)
-            gwc_wake_locked(gw); /* it may be waiting for us */
-        free(d);
+    while (wait_for_work(gw)) {
+        if (gw->policy_due)
+            declare_policy(gw);
+        else
+            handle_delivery(gw, parser, &arena);
     }
     pthread_mutex_unlock(&gw->lock);
     arena_done(&arena);

@@ -167,12 +167,14 @@ void agent_turn_done(struct agent *a, struct agent_turn *t)
     agent_turn_settle(a, t);
     t->conversation->n_turns--;
     bhgw_event_free(t->ev);
+    free(t->forward);
     free(t);
 }
 
 struct arrival { /* from a thread of the library to the loop */
     struct agent *agent;
     struct bhgw_event *ev;
+    char *forward;               /* a webhook: its line */
     char *session_key, *chat_id; /* an interrupt */
 };
 
@@ -183,12 +185,13 @@ static void on_arrival(void *ctx)
 
     if (a->state == AGENT_GONE) { /* it stays with the connector */
         bhgw_event_free(arrived->ev);
+        free(arrived->forward);
         free(arrived);
         return;
     }
     struct agent_turn *t = xcalloc(1, sizeof *t);
     struct conversation *c = conversation_get(a, str_of(arrived->ev->session_key));
-    *t = (struct agent_turn){.ev = arrived->ev, .conversation = c};
+    *t = (struct agent_turn){.ev = arrived->ev, .conversation = c, .forward = arrived->forward};
     free(arrived);
     list_init(&t->link);
     c->n_turns++;
@@ -214,6 +217,20 @@ static enum bhgw_verdict on_event(void *ctx, struct bhgw *gw, const struct bhgw_
 
     (void)gw;
     *arrived = (struct arrival){.agent = ctx, .ev = bhgw_event_copy(ev)};
+    loop_post(((struct agent *)ctx)->loop, on_arrival, arrived);
+    return BHGW_LATER;
+}
+
+static enum bhgw_verdict on_passthrough(void *ctx, struct bhgw *gw,
+                                        const struct bhgw_passthrough *fwd)
+{
+    struct arrival *arrived = xcalloc(1, sizeof *arrived);
+    struct buf line = BUF_INIT;
+
+    (void)gw;
+    *arrived = (struct arrival){.agent = ctx, .ev = bhgw_passthrough_event(fwd)};
+    line_forward(&line, fwd, arrived->ev);
+    arrived->forward = buf_take(&line);
     loop_post(((struct agent *)ctx)->loop, on_arrival, arrived);
     return BHGW_LATER;
 }
@@ -295,9 +312,12 @@ static struct bhgw *make_gateway(struct agent *a, char error[256])
     o.ca_file = a->opt->ca_file;
     o.identities = a->opt->identities;
     o.n_identities = a->opt->n_identities;
+    o.seen_file = a->opt->seen_file;
+    o.policy = a->opt->policy;
     o.max_pending = MAX_PENDING;
     o.ctx = a;
     o.on_event = on_event;
+    o.on_passthrough = on_passthrough;
     o.on_interrupt = on_interrupt;
     o.on_state = on_state;
     o.log = on_log;
@@ -334,6 +354,7 @@ static void goodbye(struct agent *a)
         break;
     case BHGW_NOT_CONNECTED:
     case BHGW_STOPPED:
+    case BHGW_NO_THREADS:
         say(a, "left", "there was no connection");
         break;
     }
@@ -388,8 +409,12 @@ int agent_run(const struct agent_options *opt)
     loop_on_signal(a.loop, SIGCONT, on_wake, &a);
     if (!opt->per_chat)
         a.only = worker_new(&a, NULL);
-    bhgw_open(a.gw);
-    loop_run(a.loop);
+    if (bhgw_open(a.gw) == BHGW_OK) {
+        loop_run(a.loop);
+    } else {
+        log_error(NULL, "the system has no room for another thread");
+        a.status = FAILED;
+    }
     a.state = AGENT_GONE;
     goodbye(&a);
     take_down(&a);

@@ -13,6 +13,9 @@
  *      WAITING --handed--> IN HAND --a line of text, "done", or exit 0--> OVER
  *         ^                   |                             answers are out: freed
  *         '---- it died ------'   unless something was said already, or a person interrupted it
+ *
+ * A webhook that the connector passes through is a line too, but nobody waits for an answer to it:
+ * it has no turn, and is acknowledged when the program has read it.
  */
 #pragma once
 #include <stdbool.h>
@@ -20,12 +23,15 @@
 #include <stdint.h>
 
 struct bhgw_identity;
+struct bhgw_policy;
 
 struct agent_options { /* borrowed while it runs */
     const char *url, *gateway_id, *secret, *ca_file;
     const struct bhgw_identity *identities;
     size_t n_identities;
-    char **argv; /* the program; ends with NULL */
+    const char *seen_file;            /* ids of what was acknowledged; NULL: forgotten at the end */
+    const struct bhgw_policy *policy; /* declared when it connects; NULL: left as it is */
+    char **argv;                      /* the program; ends with NULL */
     bool per_chat;
     size_t max_programs;  /* with per_chat: running at once */
     int64_t chat_idle_ms; /* with per_chat: a program that heard nothing for so long is ended */

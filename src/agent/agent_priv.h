@@ -3,6 +3,7 @@
  *
  *      agent.c         the gateway client, signals, leaving in good order
  *      worker.c        one program and the turns it has: starts, restarts, interrupts
+ *      obey.c          what a line of the program is about, and doing it
  *      conversation.c  what was said in one conversation, and what is being said, in order
  */
 #pragma once
@@ -20,8 +21,9 @@ struct loop;
 struct program;
 
 struct agent_turn {        /* one message on its way through us (agent.h draws its life) */
-    struct list link;      /* waiting or in_hand of its worker; unlinked once over */
+    struct list link;      /* waiting, in_hand or told of its worker; unlinked once over */
     struct bhgw_event *ev; /* owned */
+    char *forward;         /* owned; a webhook's line, which is told and not in hand; else NULL */
     struct conversation *conversation; /* borrowed; lives as long as we do, see conversation.c */
     unsigned attempts;                 /* times it was handed over */
     uint64_t end;                      /* program_read() past this: taken */
@@ -44,12 +46,12 @@ struct conversation { /* named by its session key */
 
 struct worker { /* one program, from start to start */
     struct agent *agent;
-    struct list link;                  /* agent->workers, least recently used first */
-    struct list hungry;                /* on agent->hungry: wants to start, and may not yet */
-    struct conversation *conversation; /* per_chat: whose; else NULL */
-    struct conversation *about;        /* of the last turn: a line with nothing in hand means it */
-    struct program *prog;              /* owned; NULL: not running */
-    struct list waiting, in_hand;
+    struct list link;                   /* agent->workers, least recently used first */
+    struct list hungry;                 /* on agent->hungry: wants to start, and may not yet */
+    struct conversation *conversation;  /* per_chat: whose; else NULL */
+    struct conversation *about;         /* of the last turn: a line with nothing in hand means it */
+    struct program *prog;               /* owned; NULL: not running */
+    struct list waiting, in_hand, told; /* told: webhooks written, not read yet */
     size_t n_in_hand;
     unsigned failures; /* deaths in a row */
     int64_t started_ms;
@@ -93,6 +95,10 @@ bool worker_is_idle(const struct worker *w); /* nothing waits, nothing is in han
 void worker_go(struct worker *w);  /* hand over what may be handed over, starting it if need be */
 void worker_end(struct worker *w); /* no more input */
 void worker_tell(struct worker *w, struct str line);
+
+/* obey.c */
+/* Do what @o says.  Returns the turn it is about; NULL: none in hand. */
+struct agent_turn *worker_obey(struct worker *w, const struct order *o);
 
 /* conversation.c */
 struct conversation *conversation_get(struct agent *a, struct str key); /* made when unknown */

@@ -5,6 +5,7 @@
 #include "agent/line.h"
 #include <stdlib.h>
 #include "bellhop/gateway.h"
+#include "base/crypto.h"
 #include "base/jw.h"
 
 static void add_quoted(struct jw *w, const struct bhgw_event *ev)
@@ -48,6 +49,54 @@ void line_message(struct buf *out, const struct bhgw_event *ev, unsigned attempt
         jw_str(&w, str_of(ev->media_urls[i]));
     jw_end_arr(&w);
     jw_ki64(&w, "attempt", attempt);
+    jw_end_obj(&w);
+    buf_add_c(out, '\n');
+}
+
+static void add_headers(struct jw *w, const struct bhgw_passthrough *fwd)
+{
+    jw_key(w, "headers");
+    jw_arr(w);
+    for (size_t i = 0; i < fwd->n_headers; i++) {
+        jw_arr(w);
+        jw_str(w, str_of(fwd->header_names[i]));
+        jw_str(w, str_of(fwd->header_values[i]));
+        jw_end_arr(w);
+    }
+    jw_end_arr(w);
+}
+
+/* Text as text, and anything else in base64. */
+static void add_body(struct jw *w, struct str body)
+{
+    bool text = utf8_valid(body);
+    struct buf b64 = BUF_INIT;
+
+    if (!text)
+        base64_add(&b64, body.p, body.n);
+    jw_kstr(w, "body", text ? body : STR_NULL);
+    jw_kstr(w, "body_b64", text ? STR_NULL : buf_str(&b64));
+    buf_done(&b64);
+}
+
+void line_forward(struct buf *out, const struct bhgw_passthrough *fwd,
+                  const struct bhgw_event *chat)
+{
+    struct jw w = jw_begin(out);
+
+    jw_obj(&w);
+    jw_kstr(&w, "type", STR("passthrough"));
+    jw_kstr(&w, "id", str_of(fwd->buffer_id));
+    jw_kstr(&w, "session_key", str_of(chat->session_key));
+    jw_kstr(&w, "chat_id", str_of(chat->chat_id));
+    jw_kstr(&w, "user_id", str_of(chat->user_id));
+    jw_kstr(&w, "user_name", str_of(chat->user_name));
+    jw_kstr(&w, "platform", str_of(fwd->platform));
+    jw_kstr(&w, "bot_id", str_of(fwd->bot_id));
+    jw_kstr(&w, "method", str_of(fwd->method));
+    jw_kstr(&w, "path", str_of(fwd->path));
+    add_headers(&w, fwd);
+    add_body(&w, str_make(fwd->body, fwd->body_bytes));
     jw_end_obj(&w);
     buf_add_c(out, '\n');
 }

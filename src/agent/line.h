@@ -4,6 +4,7 @@
  * JSON object with "op".  Anything else that looks like JSON is text: an agent may well say "{}".
  *
  *      line_message(&out, ev, 1);                       // {"type":"message",...}\n
+ *      line_forward(&out, fwd, chat);                   // {"type":"passthrough",...}\n
  *      struct order o;
  *      order_read(parser, line, &o);                    // total: every line means something
  *      order_action(&out, &o, ev, reply_to);            // the relay's action, as JSON
@@ -13,9 +14,14 @@
 #include "base/json.h"
 
 struct bhgw_event;
+struct bhgw_passthrough;
 
 /* @attempt counts from 1; a second one means that the program died over the first. */
 void line_message(struct buf *out, const struct bhgw_event *ev, unsigned attempt);
+/* A webhook the connector passes through.  @chat tells whom it is from and where an answer
+ * belongs: bhgw_passthrough_event(). */
+void line_forward(struct buf *out, const struct bhgw_passthrough *fwd,
+                  const struct bhgw_event *chat);
 void line_interrupt(struct buf *out, const char *session_key, const char *chat_id);
 /* What became of an order that asked to be told by carrying "ref". */
 struct said {

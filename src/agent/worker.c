@@ -5,7 +5,8 @@
  * person interrupted it.  A message over which MAX_ATTEMPTS programs died is given up, so that one
  * bad message does not keep all others waiting for ever.
  *
- * "Taken" is asked of the pipe: right after writing, then at growing intervals. */
+ * "Taken" is asked of the pipe: right after writing, then at growing intervals.  A webhook is over
+ * once it is taken; one that was not read is told to the next program. */
 #include <assert.h>
 #include <inttypes.h>
 #include <signal.h>
@@ -39,6 +40,7 @@ struct worker *worker_new(struct agent *a, struct conversation *c)
     list_init(&w->hungry);
     list_init(&w->waiting);
     list_init(&w->in_hand);
+    list_init(&w->told);
     timer_init(&w->restart, on_restart);
     timer_init(&w->look, on_look);
     timer_init(&w->turn_limit, on_turn_limit);
@@ -68,14 +70,13 @@ void worker_free(struct worker *w)
     struct agent *a = w->agent;
 
     free_turns(a, &w->in_hand);
+    free_turns(a, &w->told);
     free_turns(a, &w->waiting);
     list_each (&a->conversations, it, next)
         conversation_forget_worker(list_entry(it, struct conversation, link), w);
-    timer_stop(a->clock, &w->restart);
-    timer_stop(a->clock, &w->look);
-    timer_stop(a->clock, &w->turn_limit);
-    timer_stop(a->clock, &w->typing);
-    timer_stop(a->clock, &w->idle);
+    struct timer *const timers[] = {&w->restart, &w->look, &w->turn_limit, &w->typing, &w->idle};
+    for (size_t i = 0; i < ARRAY_LEN(timers); i++)
+        timer_stop(a->clock, timers[i]);
     if (w->prog != NULL)
         a->n_running--;
     program_free(w->prog);
@@ -86,7 +87,7 @@ void worker_free(struct worker *w)
 
 bool worker_is_idle(const struct worker *w)
 {
-    return list_is_empty(&w->waiting) && list_is_empty(&w->in_hand);
+    return list_is_empty(&w->waiting) && list_is_empty(&w->in_hand) && list_is_empty(&w->told);
 }
 
 void worker_tell(struct worker *w, struct str line)
@@ -165,6 +166,23 @@ static void on_restart(struct timer *t)
 
 /* ---- handing over ---- */
 
+/* The line is written; ask from now on whether it was read. */
+static void write_line(struct worker *w, struct agent_turn *t, struct str line)
+{
+    t->end = program_write(w->prog, line);
+    w->about = t->conversation;
+    w->looks = 0;
+    timer_stop(w->agent->clock, &w->idle);
+    timer_set(w->agent->clock, &w->look, 0);
+}
+
+/* A webhook: nobody waits for an answer, so it takes no place in the program's hand. */
+static void pass_on(struct worker *w, struct agent_turn *t)
+{
+    list_move(&t->link, &w->told);
+    write_line(w, t, str_of(t->forward));
+}
+
 static void hand_over(struct worker *w, struct agent_turn *t)
 {
     struct agent *a = w->agent;
@@ -176,12 +194,8 @@ static void hand_over(struct worker *w, struct agent_turn *t)
     t->taken = false;
     t->handed_ms = clock_now_ms(a->clock);
     line_message(&line, t->ev, t->attempts);
-    t->end = program_write(w->prog, buf_str(&line));
+    write_line(w, t, buf_str(&line));
     buf_done(&line);
-    w->about = t->conversation;
-    w->looks = 0;
-    timer_stop(a->clock, &w->idle);
-    timer_set(a->clock, &w->look, 0);
     if (a->opt->turn_ms > 0 && !timer_is_set(&w->turn_limit))
         timer_set(a->clock, &w->turn_limit, a->opt->turn_ms);
     if (!a->opt->no_typing && !timer_is_set(&w->typing))
@@ -209,8 +223,10 @@ void worker_go(struct worker *w)
 
     if (list_is_empty(&w->waiting) || !agent_may_hand_over(a) || !start(w))
         return;
-    while (w->n_in_hand < a->opt->window && !list_is_empty(&w->waiting))
-        hand_over(w, list_first(&w->waiting, struct agent_turn, link));
+    while (w->n_in_hand < a->opt->window && !list_is_empty(&w->waiting)) {
+        struct agent_turn *t = list_first(&w->waiting, struct agent_turn, link);
+        (t->forward != NULL ? pass_on : hand_over)(w, t);
+    }
     list_move(&w->link, &a->workers);
 }
 
@@ -233,6 +249,25 @@ static void look(struct worker *w)
         if (!w->agent->opt->ack_on_reply)
             agent_turn_settle(w->agent, t);
     }
+    list_each (&w->told, it2, next2) {
+        struct agent_turn *t = list_entry(it2, struct agent_turn, link);
+        if (read < t->end)
+            break; /* the others were written later */
+        list_remove(&t->link);
+        t->over = true;
+        agent_turn_done(w->agent, t);
+    }
+}
+
+/* With nothing to do: a program of one chat lives for a while, or makes room for a hungry one. */
+static void rest(struct worker *w)
+{
+    struct agent *a = w->agent;
+
+    if (worker_is_idle(w) && w->conversation != NULL && !timer_is_set(&w->idle))
+        timer_set(a->clock, &w->idle, a->opt->chat_idle_ms);
+    if (worker_is_idle(w) && !list_is_empty(&a->hungry))
+        make_room(a);
 }
 
 static void on_look(struct timer *t)
@@ -242,13 +277,13 @@ static void on_look(struct timer *t)
     if (w->prog == NULL)
         return;
     look(w);
-    list_each (&w->in_hand, it, next) {
-        if (!list_entry(it, struct agent_turn, link)->taken) {
-            int64_t wait_ms = w->looks < 6 ? (int64_t)1 << w->looks++ : LOOK_MAX_MS;
-            timer_set(w->agent->clock, &w->look, wait_ms);
-            return;
-        }
-    }
+    bool unread = !list_is_empty(&w->told);
+    list_each (&w->in_hand, it, next)
+        unread |= !list_entry(it, struct agent_turn, link)->taken;
+    if (unread)
+        timer_set(w->agent->clock, &w->look, w->looks < 6 ? (int64_t)1 << w->looks++ : LOOK_MAX_MS);
+    else
+        rest(w);
 }
 
 /* ---- the end of a turn ---- */
@@ -282,10 +317,7 @@ static void finish_turn(struct worker *w, struct agent_turn *t)
     end_turn(w, t);
     watch_turn(w);
     worker_go(w);
-    if (worker_is_idle(w) && w->conversation != NULL)
-        timer_set(a->clock, &w->idle, a->opt->chat_idle_ms);
-    if (worker_is_idle(w) && !list_is_empty(&a->hungry))
-        make_room(a);
+    rest(w);
     agent_moved(a);
 }
 
@@ -312,64 +344,13 @@ static void on_idle(struct timer *t)
 
 /* ---- lines ---- */
 
-static struct agent_turn *in_hand_by(struct worker *w, const struct order *o)
-{
-    struct agent_turn *found = NULL;
-
-    list_each (&w->in_hand, it, next) {
-        struct agent_turn *t = list_entry(it, struct agent_turn, link);
-        if (o->id.p != NULL && !str_eq(o->id, str_of(t->ev->buffer_id)))
-            continue;
-        if (o->session_key.p != NULL && !str_eq(o->session_key, str_of(t->ev->session_key)))
-            continue;
-        if (o->chat_id.p != NULL && !str_eq(o->chat_id, str_of(t->ev->chat_id)))
-            continue;
-        if (found != NULL && found->conversation != t->conversation)
-            return NULL; /* it could be either's */
-        if (found == NULL)
-            found = t;
-    }
-    return found;
-}
-
-/* The chat an order speaks in, when it is about no message in hand; NULL: nobody can tell. */
-static struct conversation *chat_of(struct worker *w, const struct order *o)
-{
-    struct agent *a = w->agent;
-
-    if (o->session_key.p != NULL)
-        return conversation_find(a, o->session_key);
-    if (o->chat_id.p != NULL) {
-        struct conversation *c = conversation_by_id(a, o->chat_id);
-        return c != NULL ? c : conversation_get(a, o->chat_id);
-    }
-    return w->n_in_hand == 0 ? w->about : NULL;
-}
-
-static void obey(struct worker *w, const struct order *o, struct agent_turn *t)
-{
-    struct conversation *c = t != NULL ? t->conversation : chat_of(w, o);
-
-    if ((o->plain && str_is_empty(o->text)) || str_eq(o->op, STR("done")))
-        return;
-    if (c == NULL) {
-        log_warn(NULL, "a line was dropped: it does not say which chat it means "
-                       "(\"session_key\" or \"chat_id\")");
-        return;
-    }
-    if (t != NULL && order_is_answer(o))
-        t->answered = true;
-    conversation_say(c, o, t, w);
-}
-
 static void on_line(void *ctx, struct str line)
 {
     struct worker *w = ctx;
     struct order o;
 
     order_read(w->agent->parser, line, &o);
-    struct agent_turn *t = in_hand_by(w, &o);
-    obey(w, &o, t);
+    struct agent_turn *t = worker_obey(w, &o);
     if (t != NULL && (o.done || (o.plain && !w->agent->opt->until_done))) {
         look(w); /* an answer is proof enough, but the order of things is kept */
         finish_turn(w, t);
@@ -403,6 +384,12 @@ void worker_interrupt(struct worker *w, const char *session_key, const char *cha
 
 /* ---- the end of a program ---- */
 
+static void put_back(struct worker *w, struct agent_turn *t)
+{
+    list_remove(&t->link);
+    list_add_before(w->waiting.next, &t->link);
+}
+
 /* What becomes of a message whose program is gone. */
 static void bereave(struct worker *w, struct agent_turn *t, bool well)
 {
@@ -421,8 +408,7 @@ static void bereave(struct worker *w, struct agent_turn *t, bool well)
         return;
     }
     w->n_in_hand--;
-    list_remove(&t->link);
-    list_add_before(w->waiting.next, &t->link);
+    put_back(w, t);
 }
 
 static void after_end(struct worker *w)
@@ -459,8 +445,10 @@ static void on_ended(void *ctx, bool well, const char *how)
     w->interrupted = false;
     timer_stop(a->clock, &w->turn_limit);
     timer_stop(a->clock, &w->look);
-    while (
-        !list_is_empty(&w->in_hand)) /* newest first, so that the front of the queue is in order */
+    /* Newest first, so that the front of the queue is in order. */
+    while (!list_is_empty(&w->told))
+        put_back(w, list_entry(w->told.prev, struct agent_turn, link));
+    while (!list_is_empty(&w->in_hand))
         bereave(w, list_entry(w->in_hand.prev, struct agent_turn, link), well);
     program_free(w->prog);
     w->prog = NULL;

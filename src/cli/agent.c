@@ -2,15 +2,21 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include "agent/agent.h"
+#include "base/file.h"
 #include "base/log.h"
 #include "base/mem.h"
 #include "bellhop/gateway.h"
 #include "cli/cli.h"
+#include "cli/state_dir.h"
 
 #define MAX_IDENTITIES 8
 
+#define MAX_FREE 256
+
 struct words { /* as given; NULL: not */
     const char *url, *id, *secret, *ca_file, *platform, *max, *idle, *window, *turn, *grace, *log;
+    const char *state, *free;
+    bool require_address, allow_bots;
 };
 
 /* "web=lobby,telegram": split in place. */
@@ -81,6 +87,62 @@ static bool read_words(const struct command *c, const struct words *w, struct ag
            read_duration(c, "--grace", w->grace, &o->grace_ms);
 }
 
+/* "a,b": split in place into the policy that --require-address, --free and --allow-bots make. */
+static void read_policy(const struct words *w, char *free_list, const char *scopes[MAX_FREE],
+                        struct bhgw_policy *ret)
+{
+    char *state = NULL;
+
+    *ret = (struct bhgw_policy){.require_address = w->require_address || w->free != NULL,
+                                .allow_other_bots = w->allow_bots,
+                                .free_scopes = scopes};
+    for (char *p = free_list != NULL ? strtok_r(free_list, ",", &state) : NULL;
+         p != NULL && ret->n_free_scopes < MAX_FREE; p = strtok_r(NULL, ",", &state))
+        scopes[ret->n_free_scopes++] = p;
+}
+
+static bool has_policy(const struct words *w)
+{
+    return w->require_address || w->allow_bots || w->free != NULL;
+}
+
+/* Where ids are kept when nobody says so: as systemd has it, else the desktop.  NULL: nowhere. */
+static char *default_state(void)
+{
+    const char *dir = getenv("STATE_DIRECTORY"), *home = getenv("HOME");
+
+    if (dir != NULL && dir[0] == '/')
+        return str_dup(str_make(dir, strcspn(dir, ":")));
+    dir = getenv("XDG_STATE_HOME");
+    if (dir != NULL && dir[0] == '/')
+        return state_dir_path(dir, "bellhop");
+    return home != NULL && home[0] == '/' ? state_dir_path(home, ".local/state/bellhop") : NULL;
+}
+
+/* The file that remembers what this gateway acknowledged.  False: the directory that was asked for
+ * cannot be used; one that was not asked for is done without. */
+static bool find_seen_file(const struct command *c, const struct words *w, char **ret_path)
+{
+    char *dir = w->state != NULL ? xstrdup(w->state) : default_state(), why[256] = "no HOME is set";
+    const char *id = or_env(w->id, "GATEWAY_RELAY_ID");
+    struct buf name = BUF_INIT;
+    bool usable = dir != NULL && state_dir_open(dir, why) == BH_OK;
+
+    if (usable) {
+        buf_add_z(&name, "agent-");
+        file_name_add(&name, str_of(id));
+        buf_add_z(&name, ".seen");
+        *ret_path = state_dir_path(dir, buf_z(&name));
+    } else if (w->state != NULL) {
+        cli_misused(c, "--state: %s", why);
+    } else {
+        log_info(NULL, "what was acknowledged is not remembered across restarts: %s", why);
+    }
+    buf_done(&name);
+    free(dir);
+    return usable || w->state == NULL;
+}
+
 /* Everything after "--" is the program's, options that look like ours included. */
 static int own_words(int argc, char **argv)
 {
@@ -88,6 +150,31 @@ static int own_words(int argc, char **argv)
         if (strcmp(argv[i], "--") == 0)
             return i;
     return argc;
+}
+
+static int start(const struct command *c, const struct words *w, struct agent_options *o)
+{
+    struct bhgw_identity ids[MAX_IDENTITIES];
+    const char *scopes[MAX_FREE];
+    struct bhgw_policy policy;
+    char *seen_file = NULL;
+
+    if (has_policy(w) && w->platform == NULL)
+        return cli_misused(c, "--require-address, --free and --allow-bots are about a platform: "
+                              "name it with --platform");
+    if (!find_seen_file(c, w, &seen_file))
+        return CLI_MISUSED;
+    char *platforms = xstrdup(w->platform), *free_list = xstrdup(w->free);
+    read_policy(w, free_list, scopes, &policy);
+    o->policy = has_policy(w) ? &policy : NULL;
+    o->seen_file = seen_file;
+    o->identities = ids;
+    o->n_identities = read_identities(platforms, ids);
+    int rc = agent_run(o);
+    free(platforms);
+    free(free_list);
+    free(seen_file);
+    return rc;
 }
 
 static int run(const struct command *c, int argc, char **argv)
@@ -111,10 +198,13 @@ static int run(const struct command *c, int argc, char **argv)
                                          {"--ack-on-reply", NULL, &o.ack_on_reply},
                                          {"--turn-timeout", &w.turn, NULL},
                                          {"--grace", &w.grace, NULL},
+                                         {"--state", &w.state, NULL},
+                                         {"--require-address", NULL, &w.require_address},
+                                         {"--free", &w.free, NULL},
+                                         {"--allow-bots", NULL, &w.allow_bots},
                                          {"--log", &w.log, NULL},
                                          {"--no-typing", NULL, &o.no_typing},
                                          {"--quiet", NULL, &o.quiet}};
-    struct bhgw_identity ids[MAX_IDENTITIES];
     struct cli_args a;
     int mine = own_words(argc, argv);
 
@@ -124,15 +214,8 @@ static int run(const struct command *c, int argc, char **argv)
         return cli_misused(c, "put -- before the program: bellhop agent -- %s", a.rest[0]);
     if (mine + 1 >= argc)
         return cli_misused(c, "name the program to run: bellhop agent -- ./my-agent");
-    if (!read_words(c, &w, &o))
-        return CLI_MISUSED;
-    char *platforms = xstrdup(w.platform);
-    o.identities = ids;
-    o.n_identities = read_identities(platforms, ids);
     o.argv = argv + mine + 1;
-    int rc = agent_run(&o);
-    free(platforms);
-    return rc;
+    return read_words(c, &w, &o) ? start(c, &w, &o) : CLI_MISUSED;
 }
 
 const struct command cmd_agent = {
@@ -157,6 +240,14 @@ const struct command cmd_agent = {
     "                          never)\n"
     "  --no-typing             do not show a turn that takes long as typing\n"
     "  --grace D               how long a turn under way may take after SIGTERM (30s)\n"
+    "  --require-address       in shared chats, hear people other than the owner only when they\n"
+    "                          mention the agent or answer it\n"
+    "  --free CHAT,…           except in these chats\n"
+    "  --allow-bots            hear other bots too\n"
+    "  --state DIR             remember here what was acknowledged, so that it acts once "
+    "(default:\n"
+    "                          $STATE_DIRECTORY, $XDG_STATE_HOME/bellhop, "
+    "~/.local/state/bellhop)\n"
     "  --ca-file FILE          trust these certificates instead of the system's\n"
     "  --log LEVEL             error, warn (the default), info or debug, on standard error\n"
     "  --quiet                 nothing on standard output\n\n"
@@ -166,6 +257,9 @@ const struct command cmd_agent = {
     "             "
     "\"chat_type\",\"thread_id\",\"user_id\",\"user_name\",\"reply_to\",\"media\",\"attempt\",…}\n"
     "            {\"type\":\"interrupt\",\"session_key\",\"chat_id\"}, together with SIGINT\n"
+    "            "
+    "{\"type\":\"passthrough\",\"id\",\"session_key\",\"platform\",\"path\",\"body\",…}, a "
+    "webhook\n"
     "Lines out:  text, or {\"op\":\"send|edit|typing|follow_up|done\",\"content\",…}\n\n"
     "SIGTERM: turns under way are finished, the connector is told to keep what arrives, exit 0.\n"
     "Exit status: 0 left in good order, 1 failed, 2 misused, 3 the connector revoked the "

@@ -1,16 +1,20 @@
 """bellhop agent: any program as a gateway, and the examples that show how."""
+import base64
 import json
 import os
 import subprocess
 import textwrap
 import threading
 import time
+from collections import namedtuple
 from signal import SIGKILL, SIGTERM
 
 import pytest
 
 from conftest import PROGRAM, ROOT, wait_for
+from fake_connector import FakeConnector, inbound
 
+Credential = namedtuple("Credential", "id secret")  # for a connector that asks nobody
 VISITOR = "e2e-visitor-000000"
 EXAMPLES = ROOT / "examples"
 
@@ -18,9 +22,9 @@ EXAMPLES = ROOT / "examples"
 class Agent:
     """`bellhop agent` around a program, as a newcomer starts it."""
 
-    def __init__(self, server, credential, program, *options, env=None):
+    def __init__(self, server, credential, program, *options, env=None, platform="web=lobby"):
         self.process = subprocess.Popen(
-            [PROGRAM, "agent", "--platform", "web=lobby", "--log", "info", *options, "--", *program], text=True,
+            [PROGRAM, "agent", "--platform", platform, "--log", "info", *options, "--", *program], text=True,
             stdout=subprocess.PIPE, stderr=subprocess.PIPE,
             env={"PATH": os.environ["PATH"], "GATEWAY_RELAY_URL": server.url, "GATEWAY_RELAY_ID": credential.id,
                  "GATEWAY_RELAY_SECRET": credential.secret, **(env or {})})
@@ -280,6 +284,131 @@ def test_what_a_program_never_read_is_not_acknowledged(bellhop, start_agent, scr
     answered(bellhop, "unread", "echo unread")
 
 
+@pytest.fixture
+def fake():
+    connector = FakeConnector()
+    yield connector
+    connector.stop()
+
+
+def lines_of(path):
+    return [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
+
+
+def test_an_event_that_comes_again_under_its_id_acts_once(fake, start_agent, script, tmp_path):
+    """Across a reconnect, and across kill -9 of the agent between its ack and the connector's commit."""
+    heard = tmp_path / "heard"
+    program = script(f"""
+        for line in sys.stdin:
+            open({str(heard)!r}, "a").write(line)
+            print("ok", flush=True)
+        """)
+    c = Credential("gw-1", "secret")
+    agent = start_agent(fake, c, program, "--state", str(tmp_path / "state"))
+    fake.send(inbound("one", "b1"), inbound("two", "b2"))
+    assert fake.acks(2) == ["b1", "b2"]
+    fake.cut()
+    agent.said("ready", 2)
+    fake.send(inbound("one", "b1"), inbound("three", "b3"))
+    assert fake.acks(2) == ["b1", "b3"]
+    agent.end(SIGKILL)
+    again = start_agent(fake, c, program, "--state", str(tmp_path / "state"))
+    fake.send(inbound("one", "b1"), inbound("two", "b2"), inbound("three", "b3"), inbound("four", "b4"))
+    assert fake.acks(4) == ["b1", "b2", "b3", "b4"]
+    wait_for(lambda: len(lines_of(heard)) >= 4)
+    assert [m["text"] for m in lines_of(heard)] == ["one", "two", "three", "four"]
+    assert again.end() == 0
+    assert [p.name for p in (tmp_path / "state").iterdir()] == ["agent-gw-1.seen"]
+
+
+def test_the_state_is_kept_where_the_system_says(fake, start_agent, script, tmp_path):
+    c, (a, b, d) = Credential("gw/1", "secret"), (tmp_path / n for n in "abd")
+    for env, where in (({"STATE_DIRECTORY": f"{a}:{b}", "HOME": str(d)}, a), ({"XDG_STATE_HOME": str(b), "HOME": str(d)}, b / "bellhop"),
+                       ({"HOME": str(d)}, d / ".local/state/bellhop")):
+        assert start_agent(fake, c, script(ECHO), env=env).end() == 0
+        assert len(list(where.glob("agent-gw*1.seen"))) == 1
+    assert start_agent(fake, c, script(ECHO)).end() == 0  # no HOME: it does without
+
+
+# ---- webhooks ----
+
+
+def forward(buffer_id, body, platform="discord"):
+    return {"type": "passthrough_forward", "bufferId": buffer_id, "forward": {
+        "platform": platform, "botId": "app", "method": "POST", "path": "/webhooks/x",
+        "headers": [["content-type", "application/json"]], "bodyB64": base64.b64encode(body).decode()}}
+
+
+INTERACTION = json.dumps({"id": "i1", "type": 2, "channel_id": "c9", "guild_id": "g1", "data": {"name": "ask"},
+                          "member": {"user": {"id": "u1", "username": "ann"}}}).encode()
+
+
+@pytest.mark.parametrize("options", [[], ["--per-chat"]])
+def test_a_passthrough_forward_is_a_line_and_not_a_turn(fake, start_agent, script, tmp_path, options):
+    heard = tmp_path / "heard"
+    start_agent(fake, Credential("gw-1", "secret"), script(f"""
+        for line in sys.stdin:
+            open({str(heard)!r}, "a").write(line)
+            m = json.loads(line)
+            if m["type"] == "passthrough" and m["chat_id"]:
+                say(op="follow_up", session_key=m["session_key"], kind="discord.interaction_token", content="done")
+            elif m["type"] == "message":
+                print("heard " + m["text"], flush=True)
+        """), *options)
+    fake.send(forward("f1", INTERACTION), forward("f2", b"\xff\x00", "twilio"), inbound("hello", "b1"))
+    assert sorted(fake.acks(3)) == ["b1", "f1", "f2"]
+    wait_for(lambda: len(lines_of(heard)) == 3)
+    first, second = [m for m in sorted(lines_of(heard), key=lambda m: m["id"]) if m["type"] == "passthrough"]
+    assert json.loads(first["body"])["data"] == {"name": "ask"} and first["platform"] == "discord"
+    assert (first["chat_id"], first["user_id"], first["id"]) == ("c9", "u1", "f1")
+    assert (second["body"], second["body_b64"], second["chat_id"]) == (None, "/wA=", "")
+    actions = [json.loads(line)["action"] for m in fake.messages for line in m.splitlines() if '"outbound"' in line]
+    follow, answer = sorted((a for a in actions if a["op"] != "typing"), key=lambda a: a["op"])
+    assert follow["session_key"] == "agent:main:relay:channel:c9:u1" and follow["content"] == "done"
+    assert answer["content"] == "heard hello" and answer["chat_id"] == "c1"
+
+
+def test_a_forward_the_program_never_read_is_told_to_the_next(fake, start_agent, script, tmp_path):
+    heard, once = tmp_path / "heard", tmp_path / "once"
+    start_agent(fake, Credential("gw-1", "secret"), script(f"""
+        if not os.path.exists({str(once)!r}):
+            open({str(once)!r}, "w")
+            time.sleep(0.5)
+            sys.exit(1)
+        for line in sys.stdin:
+            open({str(heard)!r}, "a").write(line)
+        """))
+    fake.send(forward("f1", INTERACTION))
+    assert fake.acks(1, timeout=30) == ["f1"]
+    assert [m["id"] for m in lines_of(heard)] == ["f1"]
+
+
+# ---- the policy ----
+
+
+def test_the_policy_is_declared_when_it_connects(make_bellhop, start_agent, script):
+    server = make_bellhop()
+    c = server.add()
+    policies = lambda: {p["platform"]: p for p in json.loads(server.cli("policy", "list", "--json").stdout)}
+    agent = start_agent(server, c, script(ECHO), "--require-address", "--free", "c1,c2", platform="web=lobby,relay,telegram=b")
+    got = wait_for(lambda: len(policies()) == 2 and policies())
+    assert set(got) == {"web", "telegram"}
+    for p in got.values():
+        assert (p["requireAddress"], sorted(p["freeResponseScopes"]), p["allowOtherBots"]) == (True, ["c1", "c2"], False)
+    assert agent.end() == 0
+    assert start_agent(server, c, script(ECHO)).end() == 0  # says nothing, changes nothing
+    assert policies()["web"]["requireAddress"]
+    start_agent(server, c, script(ECHO), "--allow-bots")
+    wait_for(lambda: (policies()["web"]["requireAddress"], policies()["web"]["allowOtherBots"]) == (False, True))
+
+
+def test_a_policy_nobody_takes_is_a_warning_and_does_not_stop_it(fake, start_agent, script):
+    agent = start_agent(fake, Credential("gw-1", "secret"), script(ECHO), "--require-address")
+    agent.warned("the relevance policy for web was not taken")
+    fake.send(inbound("hello", "b1"))
+    assert fake.acks(1) == ["b1"]
+
+
 # ---- leaving ----
 
 
@@ -395,6 +524,8 @@ def test_agent_says_how_it_is_used(bellhop):
     assert gone.returncode == 1 and "there is no program" in gone.stderr
     assert run("--window", "0", "--", "cat", **where).returncode == 2
     assert "put -- before" in run("cat", **where).stderr
+    assert "name it with --platform" in run("--free", "c", "--", "cat", **where).stderr
+    assert "--state" in run("--state", "/dev/null/x", "--", "cat", **where).stderr
 
 
 # ---- the examples ----

@@ -181,6 +181,35 @@ def test_a_repeated_delivery_is_acked_again_and_not_handed_over(fake, probe):
     assert sum(line["t"] == "event" for line in probe.seen) == 2
 
 
+def test_an_event_that_comes_again_after_a_restart_acts_once(fake, tmp_path):
+    """The process dies in the instant its ack should have left; the next one has the same seen_file."""
+    env = {"PROBE_SEEN_FILE": str(tmp_path / "seen")}
+    first = Probe(PROGRAM, fake.url, env=env)
+    first.open()
+    fake.send(*(inbound(f"t{i}", f"b{i}") for i in range(20)))
+    assert fake.acks(20) == [f"b{i}" for i in range(20)]
+    first.process.kill()
+    first.process.wait(20)
+    with open(tmp_path / "seen", "a") as torn:
+        torn.write("b2")  # half of b20, say
+    second = Probe(PROGRAM, fake.url, env=env)
+    second.open()
+    fake.send(inbound("new", "b2x"), *(inbound(f"t{i}", f"b{i}") for i in range(20)))
+    assert sorted(fake.acks(21)) == sorted(["b2x"] + [f"b{i}" for i in range(20)])
+    assert second.expect("event")["text"] == "new"
+    stats = second.ask("stats", "stats")
+    assert (stats["events"], stats["duplicates"]) == (1, 20)
+    assert second.quit() == 0
+
+
+def test_a_seen_file_that_is_something_else_is_refused(fake, tmp_path):
+    (tmp_path / "mine").write_text("dear diary\n")
+    probe = Probe(PROGRAM, fake.url, env={"PROBE_SEEN_FILE": str(tmp_path / "mine")})
+    probe.do("open")
+    assert probe.process.wait(20) == 2
+    assert (tmp_path / "mine").read_text() == "dear diary\n"
+
+
 def test_a_deferred_ack_survives_a_reconnect(fake, probe):
     probe.open()
     probe.mode("later")

@@ -9,6 +9,9 @@
  *      send CHAT TEXT | asend CHAT TEXT | edit CHAT MESSAGE TEXT | info CHAT | json ACTION
  *      follow KEY KIND TEXT | interrupt KEY | ackheld | releaseheld
  *      set OPTION NUMBER                        before open
+ *
+ *      PROBE_CA_FILE, PROBE_SEEN_FILE           options of these names
+ *      PROBE_FREE                               declare a policy with this chat free
  */
 #include <pthread.h>
 #include <stdio.h>
@@ -82,7 +85,7 @@ static void say_result(const char *type, const struct bhgw_result *r)
 
 static void say_status(const char *type, enum bhgw_status status)
 {
-    static const char *const names[] = {"ok", "timeout", "not_connected", "stopped"};
+    static const char *const names[] = {"ok", "timeout", "not_connected", "stopped", "no_threads"};
 
     begin(type);
     field("status", names[status]);
@@ -374,6 +377,17 @@ static void loop(void)
     free(line);
 }
 
+/* Answer when addressed, and always in @chat. */
+static void set_policy(const char *chat)
+{
+    static const char *scopes[1];
+    static struct bhgw_policy policy = {.require_address = true, .free_scopes = scopes};
+
+    scopes[0] = chat;
+    policy.n_free_scopes = 1;
+    probe.opt.policy = &policy;
+}
+
 int main(int argc, char **argv)
 {
     struct bhgw_identity ids[8] = {{0}};
@@ -385,6 +399,9 @@ int main(int argc, char **argv)
     probe.opt.gateway_id = is(argv[2], "-") ? NULL : argv[2];
     probe.opt.secret = is(argv[2], "-") ? NULL : argv[3];
     probe.opt.ca_file = getenv("PROBE_CA_FILE");
+    probe.opt.seen_file = getenv("PROBE_SEEN_FILE");
+    if (getenv("PROBE_FREE") != NULL)
+        set_policy(getenv("PROBE_FREE"));
     probe.opt.on_event = on_event;
     probe.opt.on_passthrough = on_passthrough;
     probe.opt.on_interrupt = on_interrupt;

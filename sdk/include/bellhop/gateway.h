@@ -87,6 +87,7 @@ enum bhgw_status {
     BHGW_TIMEOUT,       /* not in the time given; bhgw_go_idle_wait(): closed, but unconfirmed */
     BHGW_NOT_CONNECTED, /* there is no connection, or it was lost meanwhile */
     BHGW_STOPPED,       /* DISABLED or CLOSED: waiting longer is of no use */
+    BHGW_NO_THREADS,    /* bhgw_open(): the system gave no threads now; nothing was started */
 };
 
 /* What a handler did with a delivery. */
@@ -146,6 +147,11 @@ struct bhgw_passthrough {
     size_t json_bytes;
 };
 
+/* Whom it is from and where an answer belongs, as far as that can be told: an event without text,
+ * whose ->session_key is the one a follow_up takes and whose ->chat_id is empty when nobody knows
+ * (anything but a Discord interaction).  Free it with bhgw_event_free(). */
+BHGW_API struct bhgw_event *bhgw_passthrough_event(const struct bhgw_passthrough *fwd);
+
 /* What the platform behind an identity can do. */
 struct bhgw_descriptor {
     int contract_version;
@@ -153,10 +159,13 @@ struct bhgw_descriptor {
     int max_message_length; /* of one message's text, always positive */
     bool counts_utf16;      /* ... in UTF-16 units; else in code points */
     bool supports_draft_streaming, supports_edit, supports_threads;
-    const char *markdown_dialect; /* "plain", "discord", ... */
-    const char *emoji, *platform_hint;
+    const char *markdown_dialect;     /* "plain", "discord", ... */
+    const char *emoji;                /* never NULL: a plug when the connector did not say */
+    const char *platform_hint;        /* a sentence for the agent; never NULL, may be empty */
     const char *const *supported_ops; /* empty: the connector did not say */
     size_t n_supported_ops;
+    bool pii_safe; /* ids may be replaced by hashes before a model sees them: nobody is mentioned by
+                    * id there.  False unless the connector said so */
 };
 
 /* How a request ended. */
@@ -192,6 +201,14 @@ struct bhgw_identity {            /* what the gateway says it fronts */
     const char *command_manifest; /* JSON array sent with the hello; NULL: none */
 };
 
+/* Which messages of people other than its owner the agent wants in shared chats. */
+struct bhgw_policy {
+    bool require_address;           /* only those that mention it or answer it ... */
+    const char *const *free_scopes; /* ... except in these chats */
+    size_t n_free_scopes;
+    bool allow_other_bots; /* those of other bots too */
+};
+
 /* Start from bhgw_options_init() and set what you need: zero and NULL mean the default. */
 struct bhgw_options {
     size_t struct_bytes; /* set by bhgw_options_init(): lets later versions add fields */
@@ -221,6 +238,11 @@ struct bhgw_options {
     size_t dedup_ids;                   /* settled buffer ids remembered; 16384 */
     const char *ca_file;                /* PEM bundle to trust instead of the system's */
     const char *user_agent;
+    const char *seen_file; /* keeps the settled buffer ids across restarts, at most twice dedup_ids;
+                            * one process at a time.  NULL: they are forgotten */
+    const struct bhgw_policy *policy; /* declared for the identities' platforms (but "relay")
+                                       * before the first event is handed over, replacing what the
+                                       * connector had; NULL: whatever the connector has */
 };
 static inline struct bhgw_options bhgw_options_init(void)
 {
@@ -242,7 +264,8 @@ BHGW_API void bhgw_free(struct bhgw *gw);
 /* ---- connecting, sleeping, leaving ---- */
 
 /* Dial, and keep redialling until bhgw_go_idle(), bhgw_close() or DISABLED.  Returns at once.  Also
- * the way back from DORMANT.  While WAITING it dials now.  STOPPED: DISABLED or CLOSED. */
+ * the way back from DORMANT.  While WAITING it dials now.  STOPPED: DISABLED or CLOSED.
+ * NO_THREADS: as if it had not been called; try again when there is room. */
 BHGW_API enum bhgw_status bhgw_open(struct bhgw *gw);
 
 /* Wait until READY.  @timeout_ms negative: for ever. */

@@ -42,6 +42,37 @@ static void expect_action(const char *line, const struct bhgw_event *ev, const c
     buf_done(&out);
 }
 
+static void a_webhook_is_a_line_with_its_chat_and_its_body(void **state)
+{
+    static const char *const names[] = {"content-type"}, *const values[] = {"text/plain"};
+    struct bhgw_passthrough fwd = {.platform = "discord",
+                                   .bot_id = "app",
+                                   .method = "POST",
+                                   .path = "/p",
+                                   .header_names = names,
+                                   .header_values = values,
+                                   .n_headers = 1,
+                                   .body = "{\"a\":1}",
+                                   .body_bytes = 7,
+                                   .buffer_id = "b1"};
+    const struct bhgw_event chat = {.session_key = "k", .chat_id = "c", .user_id = "u"};
+    struct buf out = BUF_INIT;
+
+    line_forward(&out, &fwd, &chat);
+    assert_string_equal(
+        buf_z(&out),
+        "{\"type\":\"passthrough\",\"id\":\"b1\",\"session_key\":\"k\",\"chat_id\":\"c\","
+        "\"user_id\":\"u\",\"user_name\":null,\"platform\":\"discord\",\"bot_id\":\"app\","
+        "\"method\":\"POST\",\"path\":\"/p\",\"headers\":[[\"content-type\",\"text/plain\"]],"
+        "\"body\":\"{\\\"a\\\":1}\",\"body_b64\":null}\n");
+    buf_reset(&out);
+    fwd.body = "\xff\n";
+    fwd.body_bytes = 2;
+    line_forward(&out, &fwd, &chat);
+    assert_non_null(strstr(buf_z(&out), "\"body\":null,\"body_b64\":\"/wo=\"}\n"));
+    buf_done(&out);
+}
+
 static void text_is_a_send(void **state)
 {
     (void)state;
@@ -139,6 +170,7 @@ static void a_message_is_one_line(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_webhook_is_a_line_with_its_chat_and_its_body),
         cmocka_unit_test(text_is_a_send),
         cmocka_unit_test(what_only_looks_like_an_order_is_text),
         cmocka_unit_test(an_empty_line_says_nothing),

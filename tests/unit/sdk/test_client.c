@@ -593,6 +593,66 @@ static void closing_a_handle_that_was_never_opened_is_fine(void **state)
     bhgw_free(NULL);
 }
 
+static void a_descriptor_has_the_defaults_of_the_contract(void **state)
+{
+    struct bhgw *gw = *state;
+
+    gwc_bytes(gw, STR(DESCRIPTOR));
+    struct bhgw_descriptor *d = bhgw_descriptor_get(gw, NULL);
+    assert_string_equal(d->emoji, "\xf0\x9f\x94\x8c");
+    assert_string_equal(d->platform_hint, "");
+    assert_false(d->pii_safe);
+    bhgw_descriptor_free(d);
+    gwc_bytes(
+        gw,
+        STR("{\"type\":\"descriptor\",\"descriptor\":{\"contract_version\":1,\"platform\":\"sms\","
+            "\"label\":\"S\",\"max_message_length\":9,\"supports_draft_streaming\":false,"
+            "\"supports_edit\":false,\"supports_threads\":false,\"markdown_dialect\":\"plain\","
+            "\"len_unit\":\"chars\",\"emoji\":\"S\",\"pii_safe\":true}}\n"));
+    d = bhgw_descriptor_get(gw, "sms");
+    assert_string_equal(d->emoji, "S");
+    assert_true(d->pii_safe);
+    bhgw_descriptor_free(d);
+}
+
+static struct bhgw_event *event_of(const char *platform, const char *body)
+{
+    const struct bhgw_passthrough fwd = {.platform = platform,
+                                         .bot_id = "app",
+                                         .body = body,
+                                         .body_bytes = strlen(body),
+                                         .buffer_id = "b1",
+                                         .delivery = 7};
+
+    return bhgw_passthrough_event(&fwd);
+}
+
+static void a_webhook_s_event_has_the_key_a_follow_up_takes(void **state)
+{
+    struct bhgw_event *ev =
+        event_of("discord",
+                 "{\"id\":\"i\",\"channel_id\":\"c\",\"guild_id\":\"g\",\"member\":"
+                 "{\"user\":{\"id\":\"u\",\"username\":\"ann\"}},\"user\":{\"id\":\"x\"}}");
+    assert_string_equal(ev->session_key, "agent:main:relay:channel:c:u");
+    assert_string_equal(ev->chat_id, "c");
+    assert_string_equal(ev->scope_id, "g");
+    assert_string_equal(ev->user_name, "ann");
+    assert_string_equal(ev->buffer_id, "b1");
+    assert_string_equal(ev->bot_id, "app");
+    assert_int_equal(ev->delivery, 7);
+    bhgw_event_free(ev);
+    ev = event_of("discord", "{\"channel_id\":\"d\",\"user\":{\"id\":\"u\"}}");
+    assert_string_equal(ev->session_key, "agent:main:relay:dm:d");
+    bhgw_event_free(ev);
+    static const char *const odd[] = {"", "[]", "7", "{\"channel_id\":7,\"member\":[],\"user\":1}"};
+    for (size_t i = 0; i < ARRAY_LEN(odd); i++) {
+        ev = event_of(i % 2 == 0 ? "discord" : "twilio", odd[i]);
+        assert_string_equal(ev->chat_id, "");
+        assert_string_equal(ev->text, "");
+        bhgw_event_free(ev);
+    }
+}
+
 #define CONNECTED(f) cmocka_unit_test_setup_teardown(f, with_connected_handle, free_handle)
 
 static void a_connection_lost_inside_a_ping_leaves_nothing_behind(void **state)
@@ -623,6 +683,8 @@ int main(void)
         CONNECTED(a_frame_over_the_limit_ends_the_connection),
         CONNECTED(a_descriptor_makes_it_ready_and_odd_lengths_become_4096),
         CONNECTED(an_incomplete_descriptor_is_a_failed_handshake),
+        CONNECTED(a_descriptor_has_the_defaults_of_the_contract),
+        cmocka_unit_test(a_webhook_s_event_has_the_key_a_follow_up_takes),
         CONNECTED(close_4401_is_terminal_only_after_a_handshake),
         CONNECTED(opening_while_ready_does_not_skip_a_later_backoff),
         CONNECTED(acks_collect_into_one_message_in_order),
