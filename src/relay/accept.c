@@ -151,6 +151,7 @@ struct intake { /* one event being taken in; on the stack */
     const struct event *ev;
     struct str forward; /* a passthrough; absent: an inbound */
     struct accept *a;
+    bool alone; /* it goes to one instance only */
 };
 
 static enum bh_err refuse_busy(struct instance *i, const char *what)
@@ -212,9 +213,10 @@ static enum bh_err take_copy(struct intake *in, struct instance *i)
     spec.frame = buf_str(&r->accepts->frame);
     if (spec.has_key)
         dedup_add(&r->dedup, spec.key, wall_ms, r->lim.dedup_max);
-    struct known_chat *chat = chats_note(i, in->ev);
+    uint64_t session = interrupt_key(i, buf_str(&r->accepts->key));
+    struct known_chat *chat = chats_note(i, in->ev, session);
     if (chat != NULL)
-        interrupt_note(i, chat, buf_str(&r->accepts->key));
+        interrupt_note(chat, session, in->alone);
     delivery_add(i, &spec, in->a);
     r->n.accepted++;
     pump_want(i);
@@ -256,10 +258,11 @@ static void distribute(struct intake *in)
     buf_reset(&r->accepts->key);
     session_key_of_event(&r->accepts->key, in->ev);
     for (size_t i = 0; i < n; i++)
-        if (gate_is_yes(verdicts[i].reason)) {
+        n_yes += gate_is_yes(verdicts[i].reason);
+    in->alone = n_yes == 1;
+    for (size_t i = 0; i < n; i++)
+        if (gate_is_yes(verdicts[i].reason))
             deliver(in, verdicts[i].to);
-            n_yes++;
-        }
     if (n == 0)
         log_unrouted(r, in->ev);
     else if (n_yes == 0)

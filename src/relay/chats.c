@@ -6,14 +6,16 @@
  * Which platform lets its chats go is asked when one of them has become the oldest: at the start
  * the platforms are not open yet. */
 #include "relay/chats.h"
+#include <inttypes.h>
 #include <stdlib.h>
 #include "base/json.h"
 #include "base/jw.h"
 #include "relay/heart.h"
 #include "relay/instance.h"
+#include "relay/interrupt.h"
 #include "store/store.h"
 
-enum { ID_MAX_BYTES = 1024, TRIM_STEPS = 4 };
+enum { ID_MAX_BYTES = 1024, TRIM_STEPS = 4, KEY_DIGITS = 16, DELETE_AT_ONCE = 256 };
 
 struct chats {
     struct map by_key; /* number of the mailbox and id -> the first known_chat; owned */
@@ -87,27 +89,114 @@ static struct known_chat *make(struct instance *i, struct str platform, struct s
     c->id = str_make(c->bytes + sizeof i->box, chat_id.n);
     c->platform = str_make(c->bytes + sizeof i->box + chat_id.n, platform.n);
     list_init(&c->age);
+    list_init(&c->by_inst);
     list_append(&chats_of(i)->old, &c->age);
     chats_of(i)->n_old++;
+    list_append(&i->chats, &c->by_inst);
+    i->n_chats++;
     lead(c, first(i, chat_id));
     return c;
 }
 
+/* ---- the record ---- */
+
+static void record_key(const struct known_chat *c, struct buf *out)
+{
+    buf_add_str(out, instance_key(c->inst));
+    buf_add_c(out, '\x1f');
+    buf_add_str(out, c->platform);
+    buf_add_c(out, '\x1f');
+    buf_add_str(out, c->id);
+}
+
+static void write_record(const struct known_chat *c, struct buf *out)
+{
+    struct jw w = jw_begin(out);
+    struct buf keys = BUF_INIT;
+
+    for (size_t k = 0; k < c->n_keys; k++)
+        buf_printf(&keys, "%016" PRIx64, c->keys[k]);
+    jw_obj(&w);
+    jw_kstr(&w, "bot", str_of(c->bot));
+    if (*c->scope != '\0')
+        jw_kstr(&w, "scope", str_of(c->scope));
+    jw_ki64(&w, "box", c->inst->box);
+    if (keys.n != 0)
+        jw_kstr(&w, "keys", buf_str(&keys));
+    jw_end_obj(&w);
+    buf_done(&keys);
+}
+
+static void on_stored(void *ctx, enum bh_err err)
+{
+    struct known_chat *c = ctx;
+
+    c->put = NULL;
+    if (err != BH_OK)
+        c->stored = false; /* the next event from there writes it again */
+}
+
+static void store_chat(struct known_chat *c)
+{
+    struct buf key = BUF_INIT, value = BUF_INIT;
+
+    record_key(c, &key);
+    write_record(c, &value);
+    c->stored = true;
+    store_put_cancel(&c->put); /* this one has all that one had */
+    struct store_kv item = {KV_PUT, CHATS_NS, buf_str(&key), buf_str(&value)};
+    c->put = store_put(c->inst->relay->env.store, &item, 1, false, on_stored, c);
+    buf_done(&key);
+    buf_done(&value);
+}
+
 /* ---- forgetting ---- */
 
-static void keep(struct known_chat *c)
+struct deletes { /* records to be deleted together */
+    struct buf keys[DELETE_AT_ONCE];
+    size_t n;
+};
+
+static void delete_now(struct relay *r, struct deletes *d)
 {
+    struct store_kv items[DELETE_AT_ONCE];
+
+    for (size_t k = 0; k < d->n; k++)
+        items[k] = (struct store_kv){KV_DELETE, CHATS_NS, buf_str(&d->keys[k]), STR_NULL};
+    if (d->n != 0)
+        store_put(r->env.store, items, d->n, false, NULL, NULL);
+    for (size_t k = 0; k < d->n; k++)
+        buf_done(&d->keys[k]);
+    d->n = 0;
+}
+
+static void free_chat(struct known_chat *c)
+{
+    free(c->bot);
+    free(c->scope);
+    free(c->keys);
+    free(c);
+}
+
+static void leave_old(struct known_chat *c)
+{
+    if (!list_is_linked(&c->age))
+        return;
     list_remove(&c->age);
     chats_of(c->inst)->n_old--;
 }
 
-static void forget(struct known_chat *c)
+/* From memory; its record is left to the caller in @d. */
+static void forget(struct known_chat *c, struct deletes *d)
 {
     struct map *by_key = &chats_of(c->inst)->by_key;
     struct known_chat *head = first(c->inst, c->id);
 
-    keep(c);
-    c->inst->forgot_chats = true;
+    leave_old(c);
+    list_remove(&c->by_inst);
+    c->inst->n_chats--;
+    for (size_t k = 0; k < c->n_keys; k++)
+        interrupt_forget(c->inst->relay, c, c->keys[k]);
     if (head != c) {
         while (head->next != c)
             head = head->next;
@@ -117,9 +206,25 @@ static void forget(struct known_chat *c)
     } else {
         map_del(by_key, chat_key(c));
     }
-    free(c->bot);
-    free(c->scope);
-    free(c);
+    store_put_cancel(&c->put);
+    d->keys[d->n] = BUF_INIT;
+    record_key(c, &d->keys[d->n++]);
+    free_chat(c);
+}
+
+/* One that is too many. */
+static void forget_one(struct known_chat *c)
+{
+    struct instance *i = c->inst;
+    struct deletes d;
+
+    d.n = 0;
+    forget(c, &d);
+    delete_now(i->relay, &d);
+    if (!i->forgot_chats) {
+        i->forgot_chats = true;
+        instance_record(i);
+    }
 }
 
 void chats_trim(struct relay *r, size_t steps)
@@ -131,48 +236,64 @@ void chats_trim(struct relay *r, size_t steps)
         struct known_chat *c = list_first(&t->old, struct known_chat, age);
         const struct outlet *at = outside->find(outside, c->platform, str_of(c->bot));
         if (at != NULL && !at->secret_chats)
-            keep(c);
-        else if (at == NULL || c->pins > 0)
+            leave_old(c);
+        else if (at == NULL)
             list_move(&c->age, &t->old);
         else
-            forget(c);
+            forget_one(c);
     }
 }
 
-/* ---- the record ---- */
-
-static void on_stored(void *ctx, enum bh_err err)
+void chats_end(struct instance *i)
 {
-    struct known_chat *c = ctx;
+    struct deletes d;
 
-    c->pins--;
-    if (err != BH_OK)
-        c->stored = false; /* the next event from there writes it again */
+    d.n = 0;
+    while (!list_is_empty(&i->chats)) {
+        forget(list_first(&i->chats, struct known_chat, by_inst), &d);
+        if (d.n == DELETE_AT_ONCE || list_is_empty(&i->chats))
+            delete_now(i->relay, &d);
+    }
 }
 
-static void store_chat(struct known_chat *c)
-{
-    struct buf key = BUF_INIT, value = BUF_INIT;
-    struct jw w = jw_begin(&value);
+/* ---- its session keys ---- */
 
-    buf_add_str(&key, instance_key(c->inst));
-    buf_add_c(&key, '\x1f');
-    buf_add_str(&key, c->platform);
-    buf_add_c(&key, '\x1f');
-    buf_add_str(&key, c->id);
-    jw_obj(&w);
-    jw_kstr(&w, "bot", str_of(c->bot));
-    if (*c->scope != '\0')
-        jw_kstr(&w, "scope", str_of(c->scope));
-    jw_ki64(&w, "box", c->inst->box);
-    jw_end_obj(&w);
-    c->stored = true;
-    c->pins++; /* until on_stored() */
-    struct store_kv item = {KV_PUT, CHATS_NS, buf_str(&key), buf_str(&value)};
-    store_put(c->inst->relay->env.store, &item, 1, false, on_stored, c);
-    buf_done(&key);
-    buf_done(&value);
+static bool has_key(const struct known_chat *c, uint64_t key)
+{
+    for (size_t k = 0; k < c->n_keys; k++)
+        if (c->keys[k] == key)
+            return true;
+    return false;
 }
+
+static void remove_key(struct known_chat *c, size_t at)
+{
+    c->n_keys--;
+    memmove(&c->keys[at], &c->keys[at + 1], (c->n_keys - at) * sizeof c->keys[0]);
+}
+
+static void add_key(struct known_chat *c, uint64_t key)
+{
+    if (c->n_keys == CHAT_KEYS) {
+        interrupt_forget(c->inst->relay, c, c->keys[0]);
+        remove_key(c, 0);
+    }
+    c->keys = xrealloc(c->keys, (c->n_keys + 1u) * sizeof c->keys[0]);
+    c->keys[c->n_keys++] = key;
+}
+
+void chats_drop_key(struct known_chat *c, uint64_t key)
+{
+    for (size_t k = 0; k < c->n_keys; k++) {
+        if (c->keys[k] != key)
+            continue;
+        remove_key(c, k);
+        store_chat(c);
+        return;
+    }
+}
+
+/* ---- noting ---- */
 
 /* True when it was something else before. */
 static bool set(char **field, struct str now)
@@ -184,7 +305,7 @@ static bool set(char **field, struct str now)
     return true;
 }
 
-struct known_chat *chats_note(struct instance *i, const struct event *ev)
+struct known_chat *chats_note(struct instance *i, const struct event *ev, uint64_t key)
 {
     struct str platform = ev->platform, chat_id = ev->chat_id;
 
@@ -200,19 +321,21 @@ struct known_chat *chats_note(struct instance *i, const struct event *ev)
         lead(c, head);
     if (list_is_linked(&c->age))
         list_move(&c->age, &chats_of(i)->old);
+    list_move(&c->by_inst, &i->chats);
     bool moved = set(&c->bot, ev->bot);
     moved |= set(&c->scope, ev->scope_id);
-    if (moved)
-        c->stored = false;
-    if (!c->stored)
+    if (!has_key(c, key)) {
+        add_key(c, key);
+        moved = true;
+    }
+    if (moved || !c->stored)
         store_chat(c);
+    for (int k = 0; k < TRIM_STEPS && i->n_chats > i->relay->lim.max_instance_chats; k++)
+        forget_one(list_first(&i->chats, struct known_chat, by_inst));
     return c;
 }
 
-bool chats_is_current(const struct known_chat *c)
-{
-    return memcmp(c->bytes, &c->inst->box, sizeof c->inst->box) == 0;
-}
+/* ---- loading ---- */
 
 /* Records of older databases name no mailbox: they are of the first life. */
 bool chats_record_counts(const struct instance *i, struct json doc)
@@ -220,6 +343,21 @@ bool chats_record_counts(const struct instance *i, struct json doc)
     int64_t box;
 
     return json_as_i64(json_get(doc, "box"), &box) ? box == i->box : i->life == 0;
+}
+
+static void load_keys(struct known_chat *c, struct str hex)
+{
+    for (; hex.n >= KEY_DIGITS && c->n_keys < CHAT_KEYS; hex = str_skip(hex, KEY_DIGITS)) {
+        uint64_t key = 0;
+        for (size_t k = 0; k < KEY_DIGITS; k++) {
+            int digit = hex_value(hex.p[k]);
+            if (digit < 0)
+                return;
+            key = key << 4 | (unsigned)digit;
+        }
+        if (key != 0 && !has_key(c, key))
+            add_key(c, key);
+    }
 }
 
 static void on_record(void *ctx, struct str key, struct str value)
@@ -243,6 +381,7 @@ static void on_record(void *ctx, struct str key, struct str value)
     struct known_chat *c = make(i, platform, rest);
     c->bot = str_dup(ok ? json_str(doc, "bot") : STR(""));
     c->scope = str_dup(ok ? json_str(doc, "scope") : STR(""));
+    load_keys(c, ok ? json_str(doc, "keys") : STR(""));
     c->stored = true;
 }
 
@@ -255,9 +394,7 @@ static void free_chats(struct known_chat *c)
 {
     while (c != NULL) {
         struct known_chat *next = c->next;
-        free(c->bot);
-        free(c->scope);
-        free(c);
+        free_chat(c);
         c = next;
     }
 }

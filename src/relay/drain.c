@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include "relay/accept.h"
 #include "relay/acks.h"
+#include "relay/activity.h"
 #include "relay/delivery.h"
 #include "relay/heart.h"
 #include "relay/instance.h"
@@ -49,7 +50,7 @@ static void say_farewell(struct drain *d)
 static bool is_all_on_disk(struct relay *r)
 {
     return !delivery_any_volatile(r) && !acks_pending(r) && !instance_any_writing(r) &&
-           !accept_any_answer(r);
+           !activity_any_writing(r) && !accept_any_answer(r);
 }
 
 void drain_go_on(struct relay *r)
@@ -59,7 +60,10 @@ void drain_go_on(struct relay *r)
     if (d->done == NULL)
         return;
     say_farewell(d);
-    if (!d->said || !is_all_on_disk(r))
+    if (!d->said)
+        return;
+    activity_write(r);
+    if (!is_all_on_disk(r))
         return;
     defer_cb *done = d->done;
     d->done = NULL;

@@ -16,6 +16,7 @@
 struct accepts;
 struct acking;
 struct acks;
+struct activity;
 struct chats;
 struct deliveries;
 struct drain;
@@ -55,6 +56,7 @@ struct relay {
     struct accepts *accepts;
     struct deliveries *deliveries;
     struct acks *acks;
+    struct activity *activity;
     struct acking *acking;
     struct pump *pump;
     struct fetches *fetches;

@@ -53,6 +53,7 @@ void instances_free(struct instances *t)
         wake_done(i);
         mailbox_done(&i->mb);
         sent_ids_done(&i->sent);
+        free(i->unread);
         free(i);
     }
     map_done(&t->by_name);
@@ -129,6 +130,8 @@ static struct instance *make(struct relay *r, struct str key, size_t tenant_n, u
     list_init(&i->hungry_link);
     list_init(&i->retry_link);
     list_init(&i->change_link);
+    list_init(&i->chats);
+    list_init(&i->active_link);
     mailbox_init(&i->mb);
     wake_init(&i->wake);
     set_box(r->instances, i, box);
@@ -191,6 +194,8 @@ static void write_record(const struct instance *i, struct buf *out)
         jw_ki64(&w, "life", i->life);
     jw_ki64(&w, "poked_ms", i->wake.last_wall_ms);
     jw_ki64(&w, "in_vain", i->wake.in_vain);
+    if (i->forgot_chats)
+        jw_kbool(&w, "forgot_chats", true);
     jw_end_obj(&w);
 }
 
@@ -256,7 +261,6 @@ void instance_begin_life(struct instance *i, uint32_t life)
     sleep_load(i, false, 0);
     i->life = life;
     i->seen = i->forgot_chats = false;
-    i->last_inbound_ms = i->last_outbound_ms = 0;
     i->park_mark = 0;
     i->box_version = i->record_want + 1;
     instance_record(i);
@@ -320,6 +324,7 @@ static void on_record(void *ctx, struct str key, struct str value)
     json_as_i64(json_get(doc, FIELD_ASLEEP_SINCE), &since_ms);
     sleep_load(i, json_as_bool(json_get(doc, FIELD_ASLEEP), false), since_ms);
     i->seen = json_as_bool(json_get(doc, "seen"), false);
+    i->forgot_chats = json_as_bool(json_get(doc, "forgot_chats"), false);
     i->life = json_as_i64(json_get(doc, "life"), &life) && life > 0 ? (uint32_t)life : 0;
     json_as_i64(json_get(doc, "poked_ms"), &poked_ms);
     json_as_i64(json_get(doc, "in_vain"), &in_vain);

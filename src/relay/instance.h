@@ -35,18 +35,23 @@ struct instance {             /* one agent of one tenant; lives as long as the r
     struct list hungry_link;     /* fetches->hungry */
     struct list retry_link;      /* retry->troubled */
     struct list change_link;     /* instances->changed */
+    struct list chats;           /* known_chat.by_inst */
+    struct list active_link;     /* activity->news */
+    uint64_t *unread;            /* owned; interrupts its receiver may not have read: interrupt.h */
     struct fetch *fetch[2];      /* owned; [0] is being used up, [1] is the read-ahead */
-    int64_t last_inbound_ms, last_outbound_ms; /* wall; 0: never */
+    int64_t last_inbound_ms, last_outbound_ms; /* wall; 0: never; activity.h */
     uint32_t box;                              /* its mailbox's number */
     uint32_t retiring_box; /* the one before, until "retired" has it on disk; 0: none */
     uint32_t life;         /* of the name: life.h */
     uint32_t record_want, record_writing, record_done; /* versions of its record: instance.h */
     uint32_t box_version;                              /* the first version that has @box */
+    uint32_t n_chats;                                  /* of @chats */
     uint32_t park_mark; /* newest session number when a delivery was last parked */
     uint16_t tenant_n, name_n;
+    uint8_t n_unread;    /* of @unread */
     uint8_t shown_state; /* enum relay_state; what outside->changed() was told last */
     bool seen;           /* it has shaken hands at least once */
-    bool forgot_chats;   /* some of its chats are no longer in memory: chats.h */
+    bool forgot_chats;   /* some of its chats are known no more: chats.h */
     bool closing_older;  /* close_older() is on the stack */
     char name[];         /* tenant \x1f instance, as in the store */
 };

@@ -1,8 +1,13 @@
 /* interrupt.c - design.  (interrupt.h has the contract.)
  *
  * The memory of keys is a table of sets of four, newest first, holding 64-bit keyed hashes and no
- * text: a megabyte however long the keys, and one cache line per event.  The hash is keyed by the
- * database's secret, so nobody can aim at a set, and a simulation gets the same sets every time. */
+ * text: a megabyte however long the keys, more where more are known at the start, and one cache
+ * line per event.  The hash is keyed by the database's secret, so nobody can aim at a set, a
+ * simulation gets the same sets every time, and the records of the chats can hold it.
+ *
+ * Whatever the table has is also in the chat's own list of keys, which is how a chat that is
+ * forgotten leaves nothing behind.  A key that moved is taken from the record of the chat that had
+ * it before; where one event goes to several instances all of them keep it. */
 #include "relay/interrupt.h"
 #include <stdlib.h>
 #include "core/delivery_id.h"
@@ -16,17 +21,18 @@
 #include "relay/session.h"
 #include "store/store.h"
 
-enum { WAYS = 4, SETS = 16384, KEY_MAX_BYTES = 2048 };
+enum { WAYS = 4, FEWEST_SETS = 1 << 14, MOST_SETS = 1 << 19, KEY_MAX_BYTES = 2048 };
 #define TOPIC "interrupt"
 
 struct way {
     uint64_t hash;           /* of tenant and session key; 0: free */
-    struct known_chat *chat; /* borrowed and pinned; names the instance too */
+    struct known_chat *chat; /* borrowed; names the instance too */
 };
 
 struct interrupts {
     struct relay *relay;      /* borrowed */
-    struct way (*sets)[WAYS]; /* owned; NULL until the first event */
+    struct way (*sets)[WAYS]; /* owned; NULL until the first key */
+    size_t n_sets;            /* a power of two */
     struct buf scratch;
     struct buf stopped; /* the session key of a /stop */
 };
@@ -40,41 +46,122 @@ static uint64_t key_hash(struct interrupts *t, struct str tenant, struct str ses
     return hash64(&t->relay->env.store->dedup_key, buf_str(&t->scratch)) | 1;
 }
 
-void interrupt_note(struct instance *i, struct known_chat *chat, struct str session_key)
+uint64_t interrupt_key(const struct instance *i, struct str session_key)
 {
-    struct interrupts *t = i->relay->interrupts;
-    uint64_t hash = key_hash(t, instance_tenant(i), session_key);
+    return key_hash(i->relay->interrupts, instance_tenant(i), session_key);
+}
+
+static struct way *set_of(struct interrupts *t, uint64_t hash)
+{
+    if (t->sets == NULL)
+        t->sets = xcalloc(t->n_sets, sizeof *t->sets);
+    return t->sets[(hash >> 8) & (t->n_sets - 1)];
+}
+
+/* Where @hash is in @set; WAYS: nowhere. */
+static size_t way_of(const struct way *set, uint64_t hash)
+{
     size_t way = 0;
 
-    if (t->sets == NULL)
-        t->sets = xcalloc(SETS, sizeof *t->sets);
-    struct way *set = t->sets[(hash >> 8) % SETS];
-    while (way < WAYS - 1 && set[way].hash != hash)
+    while (way < WAYS && set[way].hash != hash)
         way++;
-    if (set[way].chat != NULL)
-        set[way].chat->pins--;
-    chat->pins++;
+    return way;
+}
+
+void interrupt_note(struct known_chat *chat, uint64_t key, bool alone)
+{
+    struct way *set = set_of(chat->inst->relay->interrupts, key);
+    size_t way = way_of(set, key);
+
+    if (way < WAYS && set[way].chat != chat && alone)
+        chats_drop_key(set[way].chat, key);
+    if (way == WAYS)
+        way--; /* the oldest of the set is forgotten */
     memmove(&set[1], &set[0], way * sizeof set[0]);
-    set[0] = (struct way){hash, chat};
+    set[0] = (struct way){key, chat};
+}
+
+void interrupt_forget(struct relay *r, const struct known_chat *chat, uint64_t key)
+{
+    struct interrupts *t = r->interrupts;
+    size_t way = t->sets != NULL ? way_of(set_of(t, key), key) : WAYS;
+
+    if (way == WAYS || set_of(t, key)[way].chat != chat)
+        return;
+    set_of(t, key)[way] = (struct way){0};
 }
 
 static struct known_chat *recall(struct interrupts *t, struct str tenant, struct str session_key)
 {
     uint64_t hash = key_hash(t, tenant, session_key);
+    size_t way = t->sets != NULL ? way_of(set_of(t, hash), hash) : WAYS;
 
-    for (size_t way = 0; t->sets != NULL && way < WAYS; way++) {
-        const struct way *w = &t->sets[(hash >> 8) % SETS][way];
-        if (w->hash == hash && chats_is_current(w->chat))
-            return w->chat;
+    return way < WAYS ? set_of(t, hash)[way].chat : NULL;
+}
+
+/* ---- after a start ---- */
+
+static size_t count_keys(struct relay *r)
+{
+    size_t n = 0;
+
+    list_each (instances_by_age(r), it, nxt)
+        list_each (&list_entry(it, struct instance, link)->chats, at, after)
+            n += list_entry(at, struct known_chat, by_inst)->n_keys;
+    return n;
+}
+
+/* Only into free places: none of them is newer than another. */
+static void load_chat(struct interrupts *t, struct known_chat *c)
+{
+    for (size_t k = 0; k < c->n_keys; k++) {
+        struct way *set = set_of(t, c->keys[k]);
+        size_t way = way_of(set, 0);
+        if (way < WAYS && way_of(set, c->keys[k]) == WAYS)
+            set[way] = (struct way){c->keys[k], c};
     }
-    return NULL;
+}
+
+void interrupts_load(struct relay *r)
+{
+    struct interrupts *t = r->interrupts;
+    size_t n = count_keys(r);
+
+    while (t->n_sets < MOST_SETS && t->n_sets * WAYS < n * 2)
+        t->n_sets *= 2;
+    list_each (instances_by_age(r), it, nxt)
+        list_each (&list_entry(it, struct instance, link)->chats, at, after)
+            load_chat(t, list_entry(at, struct known_chat, by_inst));
+}
+
+/* ---- to the gateway ---- */
+
+/* False: it has one for this key that it may not have read yet, or too many at all. */
+static bool may_interrupt(struct instance *i, uint64_t key)
+{
+    if (i->unread == NULL)
+        i->unread = xcalloc(INTERRUPTS_UNREAD, sizeof i->unread[0]);
+    for (size_t k = 0; k < i->n_unread; k++)
+        if (i->unread[k] == key)
+            return false;
+    if (i->n_unread == INTERRUPTS_UNREAD)
+        return false;
+    i->unread[i->n_unread++] = key;
+    return true;
+}
+
+void interrupt_read(struct instance *i)
+{
+    i->n_unread = 0;
+    free(i->unread);
+    i->unread = NULL;
 }
 
 static bool send_interrupt(struct instance *i, struct str session_key, struct str chat_id)
 {
     struct session *s = i->receiver;
 
-    if (!instance_is_live(i))
+    if (!instance_is_live(i) || !may_interrupt(i, interrupt_key(i, session_key)))
         return false;
     frame_write_interrupt(s->wire->ops->send_begin(s->wire), session_key, chat_id);
     s->wire->ops->send_end(s->wire);
@@ -180,8 +267,10 @@ bool interrupt_on_stop(struct relay *r, const struct event *ev)
     for (size_t k = 0; k < n; k++) {
         const struct gate_instance *to = verdicts[k].to;
         struct instance *i = instance_find(r, to->tenant, to->instance);
-        if (i != NULL && gate_is_yes(verdicts[k].reason) && !is_repeat(i, ev))
-            send_interrupt(i, buf_str(&t->stopped), ev->chat_id.p != NULL ? ev->chat_id : STR(""));
+        struct str chat = ev->chat_id.p != NULL ? ev->chat_id : STR("");
+        if (i != NULL && gate_is_yes(verdicts[k].reason) && !is_repeat(i, ev) &&
+            !send_interrupt(i, buf_str(&t->stopped), chat) && instance_is_live(i))
+            r->n.interrupts_dropped++;
     }
     return ev->only_stops;
 }
@@ -191,6 +280,7 @@ struct interrupts *interrupts_new(struct relay *r)
     struct interrupts *t = xcalloc(1, sizeof *t);
 
     t->relay = r;
+    t->n_sets = FEWEST_SETS;
     return t;
 }
 

@@ -6,8 +6,13 @@
  * instance the message goes to: gateways whose session keys are not the ones we think of stop by
  * the text, the others at once.
  *
- * Which instance received which key is remembered for the newest keys only: after that, or after a
- * restart, a tenant with a single instance is still served, others are not. */
+ * Which chat of which instance received which key last is remembered for the newest keys, and after
+ * a restart known from the records of the chats (chats.h).  Of a key nobody remembers, a tenant
+ * with a single instance is still served, others are not.
+ *
+ * Interrupts go past the window, so they have a bound of their own: until the gateway shows that it
+ * reads (an ack, a pong), it gets one for each key, and INTERRUPTS_UNREAD in all.  What is
+ * left out is no loss where a person said it: the text arrives as a message. */
 #pragma once
 #include "core/event.h"
 
@@ -17,12 +22,19 @@ struct interrupts;
 struct relay;
 struct session;
 
+#define INTERRUPTS_UNREAD 32
+
 struct interrupts *interrupts_new(struct relay *r);
+void interrupts_load(struct relay *r);      /* at start, after the chats */
 void interrupts_listen(struct relay *r);    /* on the bus, until it is closed */
 void interrupts_free(struct interrupts *t); /* NULL is fine */
 
-/* An event with this key, from @chat, goes to @i. */
-void interrupt_note(struct instance *i, struct known_chat *chat, struct str session_key);
+/* The name of a session of @i: the same whoever runs it in this tenant, also after a restart. */
+uint64_t interrupt_key(const struct instance *i, struct str session_key);
+/* An event of session @key went to the instance of @chat, and to no other one if @alone. */
+void interrupt_note(struct known_chat *chat, uint64_t key, bool alone);
+void interrupt_forget(struct relay *r, const struct known_chat *chat, uint64_t key);
+void interrupt_read(struct instance *i); /* its receiver has read what it was sent */
 /* Stops who runs it when @ev is a person's /stop that was not seen before.  True: nobody gets
  * it as a message. */
 bool interrupt_on_stop(struct relay *r, const struct event *ev);

@@ -8,6 +8,8 @@
 #include <stdlib.h>
 #include "bus/bus.h"
 #include "relay/acks.h"
+#include "relay/activity.h"
+#include "relay/chats.h"
 #include "relay/heart.h"
 #include "relay/instance.h"
 #include "relay/requests.h"
@@ -22,7 +24,8 @@ struct retired { /* a mailbox number, while starting */
 };
 
 struct lives {
-    struct retired *retired; /* owned; ascending by box; freed when all is loaded */
+    struct retired
+        *retired; /* owned; ascending by box once all are there; freed when all is loaded */
     size_t n, cap;
 };
 
@@ -65,6 +68,8 @@ void life_follow(struct instance *i, uint32_t life)
     close_sockets(i);
     requests_forget(i);
     relay_mailbox_purge(r, instance_tenant(i), instance_id(i));
+    chats_end(i);
+    activity_end(i);
     instance_begin_life(i, life);
 }
 
@@ -88,41 +93,44 @@ void lives_listen(struct relay *r)
 
 /* ---- while starting ---- */
 
-/* Where @box is, or belongs. */
-static size_t seek(const struct lives *t, uint32_t box)
+static int by_box(const void *a, const void *b)
 {
-    size_t lo = 0, hi = t->n;
+    const struct retired *x = a, *y = b;
 
-    while (lo < hi) {
-        size_t mid = lo + (hi - lo) / 2;
-        if (t->retired[mid].box < box)
-            lo = mid + 1;
-        else
-            hi = mid;
-    }
-    return lo;
+    return x->box < y->box ? -1 : x->box > y->box;
 }
 
 static struct retired *find(const struct lives *t, uint32_t box)
 {
-    size_t at = seek(t, box);
+    const struct retired wanted = {.box = box};
 
-    return at < t->n && t->retired[at].box == box ? &t->retired[at] : NULL;
+    return t->n != 0 ? bsearch(&wanted, t->retired, t->n, sizeof wanted, by_box) : NULL;
 }
 
 static void add(struct lives *t, uint32_t box, bool on_disk)
 {
-    size_t at = seek(t, box);
-
-    if (at < t->n && t->retired[at].box == box)
-        return;
     if (t->n == t->cap) {
         t->cap = t->cap != 0 ? t->cap * 2 : 16;
         t->retired = xrealloc(t->retired, t->cap * sizeof t->retired[0]);
     }
-    memmove(&t->retired[at + 1], &t->retired[at], (t->n - at) * sizeof t->retired[0]);
-    t->retired[at] = (struct retired){.box = box, .on_disk = on_disk};
-    t->n++;
+    t->retired[t->n++] = (struct retired){.box = box, .on_disk = on_disk};
+}
+
+/* Ascending, each once. */
+static void sort_retired(struct lives *t)
+{
+    size_t n = 0;
+
+    if (t->n == 0)
+        return;
+    qsort(t->retired, t->n, sizeof t->retired[0], by_box);
+    for (size_t k = 1; k < t->n; k++) {
+        if (t->retired[k].box == t->retired[n].box)
+            t->retired[n].on_disk |= t->retired[k].on_disk;
+        else
+            t->retired[++n] = t->retired[k];
+    }
+    t->n = n + 1;
 }
 
 static void on_retired(void *ctx, struct str key, struct str value)
@@ -153,6 +161,7 @@ enum bh_err life_load(struct relay *r)
         if (i->box != box)
             add(r->lives, box, false);
     }
+    sort_retired(r->lives);
     return err;
 }
 

@@ -33,6 +33,10 @@ static const struct config_key rate_keys[] = {
      .what = "Actions per second of one instance, five times that at once; 0 is no limit."},
     {"limits.tenant_actions", CFG_NUMBER, CFG_RELOAD, AT(tenant_actions), "1000", .max = 1000000,
      .what = "The same for all instances of a tenant together."},
+    {"limits.instance_chats", CFG_NUMBER, CFG_RELOAD, AT(max_instance_chats), "1000000", .min = 1,
+     .max = 100000000,
+     .what = "Chats remembered of one instance; past it those it heard nothing from for longest "
+             "are forgotten, and it may not write there before it hears from them again."},
     {0},
 };
 const struct config_section relay_rate_config = {.keys = rate_keys, .into = &relay_config};

@@ -9,6 +9,7 @@
 #include "relay/fetch.h"
 #include "relay/heart.h"
 #include "relay/instance.h"
+#include "relay/interrupt.h"
 #include "relay/pump.h"
 #include "relay/session.h"
 
@@ -136,6 +137,8 @@ void pulse_tick(struct timer *t)
 
 void session_alive(struct session *s, bool acked)
 {
+    if (s == s->inst->receiver)
+        interrupt_read(s->inst);
     if (acked)
         s->ack_since_ms = now_ms(s);
     if (s->state != SESSION_MUTE && !(acked && s->state == SESSION_DEAF))

@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include "core/delivery_id.h"
 #include "relay/acking.h"
+#include "relay/activity.h"
 #include "relay/delivery.h"
 #include "relay/fetch.h"
 #include "relay/heart.h"
@@ -134,7 +135,7 @@ static void pack_end(struct pack *p)
         s->sent_id = p->last;
     if (p->soft)
         acking_sent_soft(s, p->last);
-    s->inst->last_inbound_ms = clock_wall_ms(r->env.clock);
+    activity_inbound(s->inst);
     session_arm(s);
 }
 

@@ -8,6 +8,7 @@
 #include "relay/accept.h"
 #include "relay/acking.h"
 #include "relay/acks.h"
+#include "relay/activity.h"
 #include "relay/chats.h"
 #include "relay/delivery.h"
 #include "relay/drain.h"
@@ -46,6 +47,7 @@ const struct relay_limits relay_limits_default = {
     .dedup_ms = 24 * 3600 * 1000ll,
     .dedup_max = 1000000,
     .max_chats = 65536,
+    .max_instance_chats = 1000000,
     .instance_actions = 200,
     .tenant_actions = 1000,
 };
@@ -64,6 +66,9 @@ static enum bh_err load(struct relay *r)
 
     if (err == BH_OK)
         err = chats_load(r);
+    interrupts_load(r);
+    if (err == BH_OK)
+        err = activity_load(r);
     if (err == BH_OK)
         err = requests_load(r);
     if (err == BH_OK)
@@ -85,6 +90,7 @@ static void build(struct relay *r)
     r->accepts = accepts_new();
     r->deliveries = deliveries_new(r);
     r->acks = acks_new();
+    r->activity = activity_new(r);
     r->acking = acking_new();
     r->pump = pump_new();
     r->fetches = fetches_new();
@@ -144,6 +150,7 @@ void relay_free(struct relay *r)
     shows_free(r->shows);
     deliveries_free(r);
     acks_free(r->acks);
+    activity_free(r->activity);
     acking_free(r->acking);
     accepts_free(r->accepts);
     chats_free(r->chats);

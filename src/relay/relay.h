@@ -28,24 +28,25 @@ struct relay;
 struct session;
 struct store;
 
-struct relay_limits {           /* from the config; see docs/configuration.md */
-    uint32_t window;            /* unacked WebSocket messages per socket; 8 */
-    size_t pack_bytes;          /* frames packed into one message; 256 KiB */
-    size_t max_frame;           /* longest line accepted from a gateway; 1 MiB */
-    uint64_t max_mailbox_bytes; /* per instance; 1 GiB */
-    bool live_acks;             /* bufferId on every delivery; true */
-    int64_t ping_ms;            /* 10 s */
-    int64_t pong_patience_ms;   /* 20 s: then away */
-    int64_t ack_patience_ms;    /* 90 s: then away */
-    uint32_t max_attempts;      /* 10 */
-    int64_t wake_cooldown_ms;   /* 30 s */
-    int64_t old_socket_ms;      /* 60 s: an older socket of an instance is closed */
-    int64_t action_ms;          /* 28 s: then "timed out" */
-    int64_t dedup_ms;           /* 24 h */
-    size_t dedup_max;           /* 1,000,000 keys */
-    size_t max_chats;           /* in memory, as far as platforms allow (secret_chats); 65536 */
-    uint32_t instance_actions;  /* per second, a burst of five times that; 0: no limit; 200 */
-    uint32_t tenant_actions;    /* the same for all instances of a tenant together; 1000 */
+struct relay_limits {            /* from the config; see docs/configuration.md */
+    uint32_t window;             /* unacked WebSocket messages per socket; 8 */
+    size_t pack_bytes;           /* frames packed into one message; 256 KiB */
+    size_t max_frame;            /* longest line accepted from a gateway; 1 MiB */
+    uint64_t max_mailbox_bytes;  /* per instance; 1 GiB */
+    bool live_acks;              /* bufferId on every delivery; true */
+    int64_t ping_ms;             /* 10 s */
+    int64_t pong_patience_ms;    /* 20 s: then away */
+    int64_t ack_patience_ms;     /* 90 s: then away */
+    uint32_t max_attempts;       /* 10 */
+    int64_t wake_cooldown_ms;    /* 30 s */
+    int64_t old_socket_ms;       /* 60 s: an older socket of an instance is closed */
+    int64_t action_ms;           /* 28 s: then "timed out" */
+    int64_t dedup_ms;            /* 24 h */
+    size_t dedup_max;            /* 1,000,000 keys */
+    size_t max_chats;            /* that strangers can make (secret_chats), in all; 65536 */
+    uint32_t max_instance_chats; /* of one instance; 1,000,000 */
+    uint32_t instance_actions;   /* per second, a burst of five times that; 0: no limit; 200 */
+    uint32_t tenant_actions;     /* the same for all instances of a tenant together; 1000 */
 };
 extern const struct relay_limits relay_limits_default;
 extern const struct config_section relay_config, relay_rate_config; /* both fill a relay_limits */

@@ -8,6 +8,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include "base/jw.h"
+#include "relay/activity.h"
 #include "relay/guard.h"
 #include "relay/heart.h"
 #include "relay/instance.h"
@@ -387,7 +388,7 @@ void requests_start(struct session *s, const struct frame *f)
     struct relay *r = s->inst->relay;
 
     r->n.actions++;
-    s->inst->last_outbound_ms = clock_wall_ms(r->env.clock);
+    activity_outbound(s->inst);
     if (f->request_id.n == 0 || f->request_id.n > REQUEST_ID_MAX)
         refuse(s, f->request_id, "unusable requestId");
     else if (is_under_way(s, f->request_id))

@@ -15,6 +15,7 @@
 #include "relay/fetch.h"
 #include "relay/heart.h"
 #include "relay/instance.h"
+#include "relay/interrupt.h"
 #include "relay/line_reader.h"
 #include "relay/life.h"
 #include "relay/log_limit.h"
@@ -164,6 +165,7 @@ static void take_over(struct session *s)
 
     assert(i->receiver == NULL);
     i->receiver = s;
+    interrupt_read(i); /* what another socket was sent is no matter of this one */
     s->ack_since_ms = now_ms(s);
     session_enter(s, SESSION_RECEIVING);
     wake_stop(i);
@@ -188,6 +190,7 @@ void session_receive(struct session *s)
     }
     list_move(&s->by_inst, &i->sessions);
     instance_seen(i);
+    wake_stop(i);
     sleep_end(s);
     take_over(s);
     log_info(&s->log, "receives: waiting=%u parked=%u", mailbox_waiting(&i->mb), i->mb.parked);
@@ -289,6 +292,8 @@ static void session_free(struct session *s)
 {
     list_remove(&s->by_inst);
     list_remove(&s->by_age);
+    if (list_is_empty(&s->inst->sessions))
+        sent_ids_done(&s->inst->sent); /* nobody is left who could ack */
     line_reader_free(s->reader);
     free(s->flight);
     free(s->again);

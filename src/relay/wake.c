@@ -56,24 +56,26 @@ static void plan(struct instance *i, int64_t due_ms, int64_t after_last_ms)
     timer_set(i->relay->env.clock, &w->timer, due_ms - clock_now_ms(i->relay->env.clock));
 }
 
-void wake_want(struct instance *i)
+/* Poke, @after_last_ms after the last time at the earliest, if there is a reason to. */
+static void want(struct instance *i, int64_t after_last_ms)
 {
-    int64_t now_ms = clock_now_ms(i->relay->env.clock);
+    int64_t due_ms = clock_now_ms(i->relay->env.clock);
 
     if (i->wake.poking || reason_to_poke(i) == NULL)
         return;
-    plan(i, !i->sleep.asleep && i->wake.not_before_ms > now_ms ? i->wake.not_before_ms : now_ms,
-         pause_ms(i));
+    if (!i->sleep.asleep && i->wake.not_before_ms > due_ms)
+        due_ms = i->wake.not_before_ms;
+    plan(i, due_ms, after_last_ms);
+}
+
+void wake_want(struct instance *i)
+{
+    want(i, pause_ms(i));
 }
 
 void wake_for_mail(struct instance *i)
 {
-    int64_t now_ms = clock_now_ms(i->relay->env.clock);
-
-    if (i->wake.poking || reason_to_poke(i) == NULL)
-        return;
-    plan(i, !i->sleep.asleep && i->wake.not_before_ms > now_ms ? i->wake.not_before_ms : now_ms,
-         i->relay->lim.wake_cooldown_ms);
+    want(i, i->relay->lim.wake_cooldown_ms);
 }
 
 void wake_redialling(struct instance *i)
@@ -85,7 +87,11 @@ void wake_redialling(struct instance *i)
 
 void wake_stop(struct instance *i)
 {
-    i->wake.in_vain = 0;
+    if (i->wake.in_vain != 0) {
+        i->wake.in_vain = 0;
+        if (!i->sleep.asleep) /* else whoever wakes it writes the record */
+            instance_record(i);
+    }
     timer_stop(i->relay->env.clock, &i->wake.timer);
 }
 

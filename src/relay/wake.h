@@ -40,7 +40,7 @@ void wake_for_mail(struct instance *i); /* something new has come */
 /* Its socket has gone: give it time to come back by itself.  A sleeper that gets something new is
  * poked at once all the same. */
 void wake_redialling(struct instance *i);
-void wake_stop(struct instance *i); /* it is here */
+void wake_stop(struct instance *i); /* it is here; before sleep_end(), which writes the record */
 /* At start, when all is loaded: whoever has mail and may be poked is, one after the other. */
 void wake_after_start(struct relay *r);
 /* What the instance's record says: when it was poked last (wall; 0: never), how many in vain. */

@@ -28,7 +28,7 @@ struct tap { /* in front of the memory store */
     struct timer timer;
     int ripening;
     const struct store_ops *inner_ops;
-    size_t appends, urgent, shrunk, acks, acked_ids, fetches, marks;
+    size_t appends, urgent, shrunk, acks, acked_ids, fetches, marks, transactions;
 };
 
 struct fake { /* one socket */
@@ -102,6 +102,7 @@ static void tap_submit(struct store *st, struct store_op *op, bool urgent)
     tap->urgent += op->kind == STORE_APPEND && urgent;
     tap->acks += op->kind == STORE_ACK;
     tap->marks += op->kind == STORE_MARK;
+    tap->transactions += op->kind == STORE_TX;
     tap->fetches += op->kind == STORE_FETCH;
     if (op->kind == STORE_ACK)
         tap->acked_ids += ((struct store_ack *)(void *)op)->n;

@@ -191,6 +191,25 @@ static void what_the_store_refuses_dies_with_its_socket(void **state)
     assert_int_equal(rows(), 1);
 }
 
+static void a_refused_copy_does_not_eat_the_ack_of_the_one_that_waits(void **state)
+{
+    struct fake *f = connect_as("gw-a");
+    publish("a", "e0");
+    ack(f, 0);
+    rig.tap.refuse = true;
+    publish("a", "e1");
+    assert_int_equal(inbound(f), 2);
+    struct fake *g = dial("gw-a"); /* so that what was sent is not forgotten with the socket */
+    hang_up(f, 1006);
+    assert_int_equal(rig.answers[BH_UNAVAILABLE], 1);
+    rig.tap.refuse = false;
+    publish("a", "e1");
+    hello(g);
+    ack(g, 0);
+    assert_int_equal(look("ann").entries, 0);
+    assert_int_equal(rows(), 0);
+}
+
 static void no_delivery_is_written_before_its_instance_has_a_record(void **state)
 {
     rig.tap.hold = true;
@@ -375,6 +394,7 @@ int main(void)
         PROMISE(what_the_store_refuses_while_it_is_on_a_socket_waits_for_its_ack),
         PROMISE(what_the_store_refuses_is_tried_again_every_second),
         PROMISE(what_the_store_refuses_dies_with_its_socket),
+        PROMISE(a_refused_copy_does_not_eat_the_ack_of_the_one_that_waits),
         PROMISE(no_delivery_is_written_before_its_instance_has_a_record),
         PROMISE(an_instance_whose_record_is_refused_reports_unavailable),
         PROMISE(refused_acks_are_written_later),

@@ -55,6 +55,7 @@ static void a_persons_stop_is_an_interrupt_first_and_then_a_message(void **state
 {
     struct fake *f = connect_as("gw-a");
     publish_text("a", "e1", "  /STOP\n");
+    ack(f, 0);
     publish_text("a", "e2", "/stop@Lobby");
     publish_text("a", "e2", "/stop@Lobby"); /* the platform repeats itself */
     assert_int_equal(count_with(f, STOPPED), 2);
@@ -107,6 +108,120 @@ static void a_stop_reaches_every_instance_the_message_would_have(void **state)
     assert_int_equal(count_with(g, STOPPED), 1);
 }
 
+static void interrupt_routing_survives_a_restart(void **state)
+{
+    publish("b", "e1");
+    restart();
+    struct fake *f = connect_as("gw-a"), *g = connect_as("gw-b");
+    interrupt(f, KEY);
+    assert_int_equal(count_with(f, STOPPED), 0);
+    assert_int_equal(count_with(g, STOPPED), 1);
+    assert_true(str_contains(line_with(g, STOPPED, 0), STR("\"chat_id\":\"c1\"")));
+}
+
+static void after_a_restart_a_session_is_run_by_whoever_received_it_last(void **state)
+{
+    static const char *const turns[] = {"a", "b", "a", "b", "b", "a"};
+    for (size_t n = 0; n < ARRAY_LEN(turns); n++) {
+        char id[8];
+        snprintf(id, sizeof id, "e%zu", n);
+        publish(turns[n], id);
+        restart();
+        struct fake *f = connect_as("gw-a"), *g = connect_as("gw-b");
+        interrupt(f, KEY);
+        assert_int_equal(count_with(*turns[n] == 'a' ? f : g, STOPPED), 1);
+        assert_int_equal(count_with(*turns[n] == 'a' ? g : f, STOPPED), 0);
+    }
+}
+
+/* The sessions of one chat, by person. */
+static void hear_in_group(const char *key, int person)
+{
+    char id[16], user[16];
+    snprintf(id, sizeof id, "p%d", person);
+    snprintf(user, sizeof user, "u%d", person);
+    struct event ev = make_event(key, id);
+    ev.chat_type = STR("group");
+    ev.user_id = str_of(user);
+    relay_accept(rig.relay, &ev, on_accepted, NULL);
+    turn();
+}
+#define GROUP_KEY "agent:main:relay:group:c1:u"
+
+static void the_newest_sessions_of_a_chat_are_known_after_a_restart(void **state)
+{
+    for (int n = 0; n < 20; n++)
+        hear_in_group("a", n);
+    restart();
+    struct fake *f = connect_as("gw-a"), *g = connect_as("gw-b");
+    interrupt(g, GROUP_KEY "19");
+    interrupt(g, GROUP_KEY "4");
+    assert_int_equal(count_with(f, STOPPED), 2);
+    interrupt(g, GROUP_KEY "3"); /* sixteen are remembered */
+    assert_int_equal(count_with(f, STOPPED), 2);
+}
+
+static void a_known_session_is_not_written_again(void **state)
+{
+    publish("a", "e1");
+    rig.tap.transactions = 0;
+    publish("a", "e2");
+    publish("both", "e3"); /* the first of bob's */
+    publish("both", "e4");
+    publish("both", "e5");
+    assert_int_equal(rig.tap.transactions, 2); /* his chat, and his own record */
+}
+
+static void a_chat_that_is_forgotten_takes_its_sessions_along(void **state)
+{
+    rig.web.secret_chats = true;
+    rig.lim.max_chats = 1;
+    restart();
+    struct fake *f = connect_as("gw-a"), *g = connect_as("gw-b");
+    publish("b", "e1");
+    struct event ev = make_event("b", "e2");
+    ev.chat_id = STR("c2");
+    relay_accept(rig.relay, &ev, on_accepted, NULL);
+    turn();
+    ev = make_event("b", "e3");
+    ev.chat_id = STR("c2");
+    relay_accept(rig.relay, &ev, on_accepted, NULL);
+    turn();
+    interrupt(f, KEY);
+    assert_int_equal(count_with(g, STOPPED), 0);
+    assert_int_equal(relay_counters(rig.relay)->interrupts_dropped, 1);
+}
+
+static void a_flood_of_stops_is_one_interrupt_until_it_was_read(void **state)
+{
+    struct fake *f = connect_as("gw-a");
+    for (int n = 0; n < 50; n++) {
+        char id[8];
+        snprintf(id, sizeof id, "e%d", n);
+        publish_text("a", id, "/stop");
+    }
+    assert_int_equal(count_with(f, STOPPED), 1);
+    ack(f, 0);
+    publish_text("a", "later", "/stop");
+    assert_int_equal(count_with(f, STOPPED), 2);
+    advance(10000); /* a ping */
+    pong(f);
+    publish_text("a", "latest", "/stop");
+    assert_int_equal(count_with(f, STOPPED), 3);
+}
+
+static void interrupts_nobody_reads_are_bounded_in_all(void **state)
+{
+    struct fake *f = connect_as("gw-a");
+    for (int n = 0; n < 100; n++) {
+        char key[64];
+        snprintf(key, sizeof key, "agent:main:web:dm:%d", n);
+        interrupt(f, key);
+    }
+    assert_int_equal(count_with(f, STOPPED), 32);
+    assert_int_equal(relay_counters(rig.relay)->interrupts_dropped, 68);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -119,6 +234,13 @@ int main(void)
         PROMISE(more_than_the_bare_command_is_a_message),
         PROMISE(a_stop_said_by_a_bot_is_a_message),
         PROMISE(a_stop_reaches_every_instance_the_message_would_have),
+        PROMISE(interrupt_routing_survives_a_restart),
+        PROMISE(after_a_restart_a_session_is_run_by_whoever_received_it_last),
+        PROMISE(the_newest_sessions_of_a_chat_are_known_after_a_restart),
+        PROMISE(a_known_session_is_not_written_again),
+        PROMISE(a_chat_that_is_forgotten_takes_its_sessions_along),
+        PROMISE(a_flood_of_stops_is_one_interrupt_until_it_was_read),
+        PROMISE(interrupts_nobody_reads_are_bounded_in_all),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -186,6 +186,7 @@ static void chats_of_the_old_holder_are_not_the_next_ones(void **state)
     assert_int_equal(listed_chats(), 1);
     deprovision();
     assert_int_equal(listed_chats(), 0);
+    assert_int_equal(records("chat"), 0);
     struct fake *f = next_holder();
     ask(f, "r1", SEND, "");
     assert_int_equal(rig.acts, 0);
@@ -203,6 +204,40 @@ static void chats_of_the_old_holder_are_not_the_next_ones(void **state)
     assert_int_equal(rig.acts, 2);
 }
 
+static void hear_from_many(int n)
+{
+    for (int k = 0; k < n; k++) {
+        char chat[16];
+        snprintf(chat, sizeof chat, "many%d", k);
+        struct event ev = make_event("a", chat);
+        ev.chat_id = str_of(chat);
+        relay_accept(rig.relay, &ev, on_accepted, NULL);
+        turn();
+    }
+}
+
+static void thousands_of_chats_go_with_the_name(void **state)
+{
+    hear_from_many(1000);
+    assert_int_equal(records("chat"), 1000);
+    deprovision();
+    assert_int_equal(records("chat"), 0);
+}
+
+static void an_instance_has_no_more_chats_than_the_limit(void **state)
+{
+    struct relay_limits lim = relay_limits_default;
+    lim.max_instance_chats = 10;
+    relay_set_limits(rig.relay, &lim);
+    hear_from_many(30);
+    assert_int_equal(records("chat"), 10);
+    struct fake *f = connect_as("gw-a");
+    ask(f, "r1", "\"op\":\"send\",\"chat_id\":\"many29\",\"content\":\"x\"", "");
+    assert_int_equal(rig.acts, 1);
+    ask(f, "r2", "\"op\":\"send\",\"chat_id\":\"many19\",\"content\":\"x\"", "");
+    assert_int_equal(rig.acts, 1);
+}
+
 static void nothing_is_known_of_the_next_holder(void **state)
 {
     struct fake *f = connect_as("gw-a");
@@ -215,6 +250,7 @@ static void nothing_is_known_of_the_next_holder(void **state)
     assert_int_equal(look("ann").last_inbound_ms, 0);
     restart();
     assert_state("ann", "never");
+    assert_int_equal(look("ann").last_inbound_ms, 0);
 }
 
 static void a_store_that_refuses_for_a_while_changes_nothing(void **state)
@@ -250,6 +286,8 @@ int main(void)
         PROMISE(sockets_are_closed_even_if_nobody_heard_of_their_revocation),
         PROMISE(old_sockets_acks_and_results_touch_nothing_of_the_next),
         PROMISE(chats_of_the_old_holder_are_not_the_next_ones),
+        PROMISE(thousands_of_chats_go_with_the_name),
+        PROMISE(an_instance_has_no_more_chats_than_the_limit),
         PROMISE(nothing_is_known_of_the_next_holder),
         PROMISE(a_store_that_refuses_for_a_while_changes_nothing),
     };

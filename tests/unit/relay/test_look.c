@@ -71,6 +71,43 @@ static void count_instance(void *ctx, const struct instance_view *v)
     ++*(size_t *)ctx;
 }
 
+static void when_it_was_last_busy_survives_a_crash(void **state)
+{
+    struct fake *f = connect_as("gw-a");
+    publish("a", "e1");
+    int64_t in = look("ann").last_inbound_ms;
+    advance(250);
+    restart();
+    assert_int_equal(look("ann").last_inbound_ms, in);
+    assert_int_equal(look("ann").last_outbound_ms, 0);
+    f = connect_as("gw-a");
+    say(f, "{\"type\":\"outbound\",\"requestId\":\"r1\",\"action\":{\"op\":\"send\","
+           "\"chat_id\":\"c1\",\"content\":\"x\"}}");
+    int64_t out = look("ann").last_outbound_ms;
+    assert_true(out > in);
+    advance(250);
+    restart();
+    assert_int_equal(look("ann").last_outbound_ms, out);
+}
+
+static void when_it_was_last_busy_is_one_write_for_many_messages(void **state)
+{
+    struct fake *f = connect_as("gw-a");
+    publish("a", "e1");
+    ack(f, 0);
+    advance(1000);
+    rig.tap.transactions = 0;
+    for (int n = 0; n < 8; n++) {
+        char id[8];
+        snprintf(id, sizeof id, "x%d", n);
+        publish("a", id);
+        say(f, "{\"type\":\"outbound\",\"requestId\":\"r1\",\"action\":{\"op\":\"send\","
+               "\"chat_id\":\"c1\",\"content\":\"x\"}}");
+    }
+    advance(250);
+    assert_int_equal(rig.tap.transactions, 1);
+}
+
 static void every_instance_is_listed(void **state)
 {
     size_t n = 0;
@@ -226,6 +263,8 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         PROMISE(a_view_tells_what_waits),
+        PROMISE(when_it_was_last_busy_survives_a_crash),
+        PROMISE(when_it_was_last_busy_is_one_write_for_many_messages),
         PROMISE(every_instance_is_listed),
         PROMISE(a_mailbox_shows_its_lines_up_to_the_limit),
         PROMISE(a_parked_line_shows_its_reason),

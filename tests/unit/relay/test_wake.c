@@ -107,6 +107,29 @@ static void a_restart_does_not_shorten_the_pause(void **state)
     assert_int_equal(rig.pokes, 2);
 }
 
+static void one_that_came_back_is_poked_without_growing_pauses_after_a_restart(void **state)
+{
+    put_to_sleep();
+    publish("a", "e1");
+    for (int n = 0; n < 4; n++) { /* in vain */
+        poke_answer(true);
+        advance(240000);
+    }
+    size_t before = rig.pokes;
+    poke_answer(true);
+    struct fake *f = connect_as("gw-a");
+    ack(f, 0);
+    say(f, "{\"type\":\"going_idle\"}");
+    hang_up(f, 1000);
+    restart();
+    advance(60000);
+    publish("a", "e2");
+    assert_int_equal(rig.pokes, before + 1);
+    poke_answer(true);
+    advance(31000);
+    assert_int_equal(rig.pokes, before + 2);
+}
+
 static void a_poke_under_way_is_not_repeated(void **state)
 {
     put_to_sleep();
@@ -193,6 +216,7 @@ int main(void)
         PROMISE(the_first_delivery_for_a_sleeper_pokes_its_url_once),
         PROMISE(a_sleeper_is_poked_at_once_even_right_after_it_closed),
         PROMISE(a_poke_is_repeated_after_the_cooldown_while_something_waits),
+        PROMISE(one_that_came_back_is_poked_without_growing_pauses_after_a_restart),
         PROMISE(a_poke_under_way_is_not_repeated),
         PROMISE(pokes_that_bring_nobody_back_are_repeated_with_growing_pauses),
         PROMISE(a_sleeper_with_mail_is_poked_after_a_restart),
