@@ -5,7 +5,8 @@
  * missing or wrong credential and for a revoked one. */
 #include "base/config.h"
 #include "base/log.h"
-#include "tenancy/facts_priv.h"
+#include "tenancy/change.h"
+#include "tenancy/secrets.h"
 
 static const struct config_key keys[] = {
     {"auth.require_expiry", CFG_BOOL, CFG_RELOAD, offsetof(struct auth_settings, require_expiry),
@@ -14,23 +15,27 @@ static const struct config_key keys[] = {
 };
 const struct config_section auth_config = {.keys = keys, .size = sizeof(struct auth_settings)};
 
-static size_t live_secrets(const struct gateway *g, int64_t now_ms,
-                           struct str ret_secrets[GATEWAY_SECRETS])
+/* Which of its secrets signed @t; TOKEN_BAD: none that is good. */
+static enum token_verdict verify(struct facts *f, const struct gateway *g, const struct token *t)
 {
-    size_t n = 0;
+    int64_t now_ms = clock_wall_ms(f->env.clock);
+    enum token_verdict v = TOKEN_BAD;
 
-    for (size_t i = 0; i < g->n_secrets; i++)
-        if (g->secrets[i].until_ms == 0 || g->secrets[i].until_ms > now_ms)
-            ret_secrets[n++] = str_of(g->secrets[i].text);
-    return n;
+    for (size_t i = 0; i < g->n_secrets && v == TOKEN_BAD; i++) {
+        struct str secret = str_of(g->secrets[i].text);
+        if (!secret_is_live(g, i, now_ms))
+            continue;
+        v = token_verify(t, &secret, 1, now_ms / 1000, TOKEN_SKEW_S);
+        if (v == TOKEN_OK && secret_was_used(map_get(&f->by_id, t->payload), i))
+            gateway_note(f, t->payload);
+    }
+    return v;
 }
 
-static enum auth_verdict judge(const struct facts *f, const struct token *t,
+static enum auth_verdict judge(struct facts *f, const struct token *t,
                                const struct gateway **ret_gw, const char **ret_why)
 {
     const struct gateway *g = facts_gateway(f, t->payload);
-    struct str secrets[GATEWAY_SECRETS];
-    int64_t now_ms = clock_wall_ms(f->env.clock);
 
     if (g == NULL) {
         *ret_why = "unknown gateway";
@@ -40,8 +45,7 @@ static enum auth_verdict judge(const struct facts *f, const struct token *t,
         *ret_why = "revoked";
         return AUTH_UNAUTHORIZED;
     }
-    switch (
-        token_verify(t, secrets, live_secrets(g, now_ms, secrets), now_ms / 1000, TOKEN_SKEW_S)) {
+    switch (verify(f, g, t)) {
     case TOKEN_BAD:
         *ret_why = "wrong signature";
         return AUTH_UNAUTHORIZED;
@@ -59,7 +63,7 @@ static enum auth_verdict judge(const struct facts *f, const struct token *t,
     return AUTH_OK;
 }
 
-enum auth_verdict facts_authenticate(const struct facts *f, struct str header,
+enum auth_verdict facts_authenticate(struct facts *f, struct str header,
                                      const struct gateway **ret_gw, const char **ret_why)
 {
     struct buf scratch = BUF_INIT;

@@ -73,8 +73,8 @@ void change_announce(struct facts *f, const char *what, const char *id);
 struct gateway *gateway_copy(const struct gateway *g);
 /* A new secret, also appended to @ret_secret; the caller owns it. */
 char *gateway_new_secret(struct facts *f, struct buf *ret_secret);
-/* Takes @secret over as the newest; the others stay valid for @keep_ms at most. */
-void gateway_push_secret(struct gateway *g, char *secret, int64_t now_ms, int64_t keep_ms);
+/* Write the record as it is in memory: something about it was learned. */
+void gateway_note(struct facts *f, struct str id);
 bool gateway_wake_url_ok(struct str url);
 apply_f gateway_apply; /* c->gateway becomes the record, c->route is linked */
 struct route *route_new(struct str platform, struct str key, struct str tenant,

@@ -11,8 +11,9 @@
 #include "base/mem.h"
 #include "base/rand.h"
 #include "tenancy/change.h"
+#include "tenancy/secrets.h"
+#include "tenancy/used.h"
 
-#define NS_USED "enrolled"
 #define NS_DELIVERY_KEY "delivery_key"
 #define PREFIX "bh1."
 
@@ -153,6 +154,8 @@ enum bh_err enroll_load(struct facts *f, char *ret_why)
         err = BH_REFUSED;
     } else if (err != BH_OK) {
         snprintf(ret_why, 256, "the delivery keys cannot be read from the store");
+    } else if ((err = used_load(f)) != BH_OK) {
+        snprintf(ret_why, 256, "the used enrollment tokens cannot be read from the store");
     }
     return err;
 }
@@ -161,6 +164,7 @@ void enroll_free(struct facts *f)
 {
     void *v;
 
+    used_free(f);
     for (size_t i = 0; map_next(&f->delivery_keys, &i, &v);) {
         struct delivery_key *k = v;
         secret_wipe(k->key, strlen(k->key));
@@ -179,6 +183,7 @@ struct asked {
     size_t n_routes;
     bool enroll;
     bool new_key; /* the tenant had no delivery key */
+    int64_t nonce_until_ms;
 };
 
 static void asked_free(void *thing)
@@ -239,7 +244,8 @@ static struct gateway *next_record(struct facts *f, const struct change *c,
     if (a->enroll || g->n_secrets == 0 || now_ms - minted_ms >= PROVISION_SAME_MS) {
         if (g->n_secrets > 0)
             g->rotated_ms = now_ms;
-        gateway_push_secret(g, gateway_new_secret(f, &a->r->secret), now_ms, PROVISION_KEEP_MS);
+        secrets_push(g, gateway_new_secret(f, &a->r->secret), now_ms, PROVISION_KEEP_MS,
+                     !a->enroll);
     } else {
         buf_add_z(&a->r->secret, g->secrets[0].text);
     }
@@ -318,12 +324,8 @@ static bool prepare(struct facts *f, struct change *c)
     struct change_item *item = change_put(c, known != NULL ? KV_PUT : KV_INSERT, NS_GATEWAY);
     buf_add_z(&item->key, c->id);
     gateway_write(f, c->gateway, &item->value);
-    if (a->enroll) {
-        item = change_put(c, KV_INSERT, NS_USED);
-        buf_add_z(&item->key, a->nonce);
-        buf_printf(&item->value, "{\"at\":%lld}", (long long)clock_wall_ms(f->env.clock));
-        c->conflict = "the enrollment token was used before";
-    }
+    if (a->enroll)
+        used_put(c, str_of(a->nonce), clock_wall_ms(f->env.clock), a->nonce_until_ms);
     put_routes(f, c);
     put_delivery_key(f, c);
     return true;
@@ -334,6 +336,8 @@ static void apply(struct facts *f, struct change *c)
     struct asked *a = c->thing;
 
     gateway_apply(f, c);
+    if (a->enroll)
+        used_add(f, str_of(a->nonce), a->nonce_until_ms);
     for (size_t i = 0; i < a->n_routes; i++) {
         struct route *r = a->routes[i];
         if (facts_find_route(f, str_of(r->platform), str_of(r->key), str_of(r->tenant),
@@ -394,6 +398,7 @@ static void submit(struct facts *f, const struct provision_spec *s, const struct
         a->platform = is_real_platform(s->platform) ? str_dup(s->platform) : NULL;
         a->bot = a->platform != NULL ? dup_opt(s->bot) : NULL;
         a->nonce = t != NULL ? str_dup(t->nonce) : NULL;
+        a->nonce_until_ms = t != NULL ? t->exp_ms : 0;
         a->routes = xcalloc(s->n_route_keys + 1, sizeof(struct route *));
         for (size_t i = 0; a->platform != NULL && i < s->n_route_keys; i++)
             if (!str_eq(s->route_keys[i], STR("*"))) /* everything is for an operator to give */

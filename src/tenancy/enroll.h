@@ -4,10 +4,11 @@
  *                 tenant is the token's
  *      provision  at every start, by a caller whose tenant an identity provider vouches for: the
  *                 same secret again within PROVISION_SAME_MS of the last mint, later a new one; the
- *                 old ones stay valid for an hour, because the process before may still be there
+ *                 old ones stay valid for an hour, because the process before may still be there,
+ *                 and until the new one was used
  *
  * Tokens are signed with the master key and say what they are for; nothing of them is stored but
- * that an enrollment token was used.
+ * that an enrollment token was used, until it has expired (used.h).
  */
 #pragma once
 #include "base/buf.h"

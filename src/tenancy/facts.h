@@ -29,10 +29,12 @@ struct gateway {
     char *instance;       /* owned; defaults to id */
     char *wake_url;       /* owned; NULL: none */
     char *platform, *bot; /* owned; what it was added for; NULL: anything routed to it */
-    struct {
+    struct gateway_secret {
         char *text;             /* owned, wiped */
         int64_t until_ms;       /* wall clock; 0: as long as it is the newest */
-    } secrets[GATEWAY_SECRETS]; /* newest first */
+        bool used;              /* somebody came with it */
+        bool waits;             /* good past until_ms too, while nobody used a newer one */
+    } secrets[GATEWAY_SECRETS]; /* newest first: secrets.h */
     size_t n_secrets;
     int64_t created_ms, rotated_ms, revoked_ms; /* wall clock; revoked_ms != 0: a tombstone */
     bool ackless; /* proven never to ack: settled on write (relay keeps this current) */
@@ -82,7 +84,7 @@ enum auth_verdict {
     AUTH_RETRY,        /* unknown gateway, or well signed but expired: HTTP 401 */
 };
 /* @header is the Authorization header.  On AUTH_OK @ret_gw is set. */
-enum auth_verdict facts_authenticate(const struct facts *f, struct str header,
+enum auth_verdict facts_authenticate(struct facts *f, struct str header,
                                      const struct gateway **ret_gw, const char **ret_why);
 
 /* Changes of one gateway are made one after the other, in the order they were asked for.  @done

@@ -38,6 +38,8 @@ struct facts {
     struct map tries;       /* platform \x1f user -> struct tries: links.c */
     struct list tries_by_age;
     struct map delivery_keys; /* tenant -> struct delivery_key: enroll.c */
+    struct list used;         /* enrollment tokens: used.c */
+    struct timer sweep;       /* of those that have expired */
     struct list changes;      /* waiting or under way, in order; see change.c */
     struct map busy;          /* subject -> the change under way */
     struct timer start;       /* starts what is ready when the turn ends */

@@ -6,6 +6,7 @@
 #include "base/rand.h"
 #include "bus/bus.h"
 #include "tenancy/change.h"
+#include "tenancy/secrets.h"
 
 static void submit(struct change *c)
 {
@@ -188,28 +189,6 @@ static struct gateway *copy_for(struct facts *f, struct change *c, bool tombston
     return c->gateway;
 }
 
-void gateway_push_secret(struct gateway *g, char *secret, int64_t now_ms, int64_t keep_ms)
-{
-    struct gateway was = *g;
-    size_t n = 0;
-
-    g->secrets[n].text = secret;
-    g->secrets[n++].until_ms = 0;
-    for (size_t i = 0; i < was.n_secrets; i++) {
-        int64_t until_ms = was.secrets[i].until_ms;
-        if (until_ms == 0 || until_ms > now_ms + keep_ms)
-            until_ms = now_ms + keep_ms;
-        if (n < GATEWAY_SECRETS && until_ms > now_ms) {
-            g->secrets[n].text = was.secrets[i].text;
-            g->secrets[n++].until_ms = until_ms;
-        } else {
-            secret_wipe(was.secrets[i].text, strlen(was.secrets[i].text));
-            free(was.secrets[i].text);
-        }
-    }
-    g->n_secrets = n;
-}
-
 static bool prepare_rotate(struct facts *f, struct change *c)
 {
     struct gateway *g = copy_for(f, c, false);
@@ -217,7 +196,7 @@ static bool prepare_rotate(struct facts *f, struct change *c)
     if (g == NULL)
         return false;
     g->rotated_ms = clock_wall_ms(f->env.clock);
-    gateway_push_secret(g, c->secret, g->rotated_ms, c->keep_ms);
+    secrets_push(g, c->secret, g->rotated_ms, c->keep_ms, false);
     c->secret = NULL;
     put_gateway(f, c, KV_PUT);
     return true;
@@ -283,6 +262,28 @@ void facts_gateway_set(struct facts *f, struct str id, struct str wake_url, fact
     c->wake_url = dup_opt(wake_url);
     if (!str_is_empty(wake_url) && !gateway_wake_url_ok(wake_url))
         change_fail(c, BH_MALFORMED, "the wake URL must start with http:// or https://");
+    submit(c);
+}
+
+static bool prepare_note(struct facts *f, struct change *c)
+{
+    if (copy_for(f, c, false) == NULL)
+        return false;
+    put_gateway(f, c, KV_PUT);
+    return true;
+}
+
+static void apply_note(struct facts *f, struct change *c)
+{
+    (void)f; /* memory knew it before the disk did */
+    (void)c;
+}
+
+void gateway_note(struct facts *f, struct str id)
+{
+    struct change *c = change_new(f, prepare_note, apply_note, NULL, NULL);
+
+    c->id = str_dup(id);
     submit(c);
 }
 

@@ -29,6 +29,8 @@ static void write_secrets(const struct facts *f, const struct gateway *g, struct
         jw_obj(w);
         jw_kstr(w, "sealed", buf_str(&sealed));
         jw_ki64(w, "until", g->secrets[i].until_ms);
+        jw_kbool(w, "used", g->secrets[i].used);
+        jw_kbool(w, "waits", g->secrets[i].waits);
         jw_end_obj(w);
     }
     jw_end_arr(w);
@@ -74,8 +76,11 @@ static bool read_secrets(const struct facts *f, struct gateway *g, struct json a
         ok = unseal_secret(f->env.seal, buf_str(&name), json_str(it.value, "sealed"), &plain);
         if (!ok)
             break;
-        g->secrets[g->n_secrets].text = str_dup(buf_str(&plain));
-        g->secrets[g->n_secrets++].until_ms = read_ms(it.value, "until");
+        g->secrets[g->n_secrets++] =
+            (struct gateway_secret){.text = str_dup(buf_str(&plain)),
+                                    .until_ms = read_ms(it.value, "until"),
+                                    .used = json_as_bool(json_get(it.value, "used"), false),
+                                    .waits = json_as_bool(json_get(it.value, "waits"), false)};
     }
     buf_done(&name);
     buf_wipe(&plain);

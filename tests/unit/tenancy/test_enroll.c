@@ -129,6 +129,121 @@ static void within_the_window_the_secret_is_the_same_and_later_the_old_one_lives
     assert_true(lets_in(r, second));
 }
 
+/* Late: after PROVISION_SAME_MS.  The process that asked never came back with what it got. */
+static void after_a_late_provision_the_old_secret_lives_until_the_new_one_was_used(void **state)
+{
+    struct rig *r = *state;
+    char first[65], second[65];
+    assert_int_equal(provision(r, "acme", first), BH_OK);
+    pass(r, PROVISION_SAME_MS);
+    assert_int_equal(provision(r, "acme", second), BH_OK);
+    pass(r, 30ll * 24 * PROVISION_KEEP_MS);
+    assert_true(lets_in(r, first));
+    facts_free(r->facts);
+    open_facts(r);
+    assert_true(lets_in(r, first));
+    assert_true(lets_in(r, second));
+    turn(r);
+    assert_false(lets_in(r, first)); /* the hour had passed long ago */
+    facts_free(r->facts);
+    open_facts(r);
+    assert_false(lets_in(r, first));
+    assert_true(lets_in(r, second));
+}
+
+static void secrets_nobody_used_never_push_out_the_one_in_use(void **state)
+{
+    struct rig *r = *state;
+    char first[65], lost[65];
+    assert_int_equal(provision(r, "acme", first), BH_OK);
+    for (int i = 0; i < 20; i++) {
+        pass(r, PROVISION_SAME_MS);
+        assert_int_equal(provision(r, "acme", lost), BH_OK);
+        assert_true(lets_in(r, first));
+        turn(r);
+    }
+    assert_true(lets_in(r, lost));
+    turn(r);
+    pass(r, PROVISION_KEEP_MS);
+    assert_false(lets_in(r, first));
+}
+
+static void a_rotation_by_the_operator_ends_the_old_secret_used_or_not(void **state)
+{
+    struct rig *r = *state;
+    struct buf secret = BUF_INIT;
+    char first[65], second[65];
+    assert_int_equal(provision(r, "acme", first), BH_OK);
+    pass(r, PROVISION_SAME_MS);
+    assert_int_equal(provision(r, "acme", second), BH_OK);
+    facts_gateway_rotate(r->facts, STR("gw-1"), 1000, &secret, on_done, r);
+    turn(r);
+    assert_true(lets_in(r, first) && lets_in(r, second));
+    pass(r, 1000);
+    assert_false(lets_in(r, first) || lets_in(r, second));
+    assert_true(lets_in(r, buf_z(&secret)));
+    buf_wipe(&secret);
+}
+
+static enum bh_err enroll(struct rig *r, const struct buf *token)
+{
+    struct provision_result result = {0};
+    struct json_parser *p = json_parser_new();
+    struct local_token t;
+    const char *why;
+    assert_true(local_token_read(r->facts, buf_str(token), TOKEN_ENROLL, p, &t, &why));
+    const struct provision_spec spec = {.tenant = t.tenant, .gateway = STR("gw-1")};
+    facts_enroll(r->facts, &spec, &t, &result, on_done, r);
+    turn(r);
+    json_parser_free(p);
+    provision_result_done(&result);
+    return r->err;
+}
+
+static void count_record(void *ctx, struct str key, struct str value)
+{
+    ++*(size_t *)ctx;
+}
+
+static size_t used_on_disk(struct rig *r)
+{
+    size_t n = 0;
+    r->store->ops->load_records(r->store, "enrolled", count_record, &n);
+    return n;
+}
+
+static void used_enrollment_nonces_are_cleaned_up(void **state)
+{
+    struct rig *r = *state;
+    struct buf token = BUF_INIT, last = BUF_INIT;
+    struct local_token t = {.kind = TOKEN_ENROLL, .tenant = STR("acme")};
+    for (int i = 0; i < 600; i++) { /* more than are deleted at once */
+        buf_reset(&token);
+        t.exp_ms = NOW_MS + r->passed_ms + 3600000;
+        local_token_mint(r->facts, &t, &token);
+        assert_int_equal(enroll(r, &token), BH_OK);
+    }
+    t.exp_ms += 10ll * 3600000;
+    local_token_mint(r->facts, &t, &last);
+    assert_int_equal(enroll(r, &last), BH_OK);
+    assert_int_equal(enroll(r, &last), BH_CONFLICT);
+    assert_int_equal(used_on_disk(r), 601);
+    pass(r, 3600000 - 1);
+    assert_int_equal(used_on_disk(r), 601);
+    for (int i = 0; i < 5; i++)
+        pass(r, 3600000);
+    assert_int_equal(used_on_disk(r), 1);
+    assert_int_equal(enroll(r, &last), BH_CONFLICT);
+    facts_free(r->facts); /* after a restart it is known, and then forgotten too */
+    open_facts(r);
+    assert_int_equal(enroll(r, &last), BH_CONFLICT);
+    for (int i = 0; i < 7; i++)
+        pass(r, 3600000);
+    assert_int_equal(used_on_disk(r), 0);
+    buf_done(&token);
+    buf_done(&last);
+}
+
 static void a_gateway_that_restarts_in_a_loop_is_never_locked_out(void **state)
 {
     struct rig *r = *state;
@@ -192,6 +307,10 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         PROMISE(within_the_window_the_secret_is_the_same_and_later_the_old_one_lives_on),
+        PROMISE(after_a_late_provision_the_old_secret_lives_until_the_new_one_was_used),
+        PROMISE(secrets_nobody_used_never_push_out_the_one_in_use),
+        PROMISE(a_rotation_by_the_operator_ends_the_old_secret_used_or_not),
+        PROMISE(used_enrollment_nonces_are_cleaned_up),
         PROMISE(a_gateway_that_restarts_in_a_loop_is_never_locked_out),
         PROMISE(another_tenant_gets_nowhere_and_neither_does_a_revoked_gateway),
         PROMISE(a_local_token_is_good_for_its_purpose_and_its_time),
