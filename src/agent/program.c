@@ -9,16 +9,15 @@
 #include "agent/program.h"
 #include <errno.h>
 #include <fcntl.h>
-#include <pthread.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/ioctl.h>
 #include <sys/pidfd.h>
-#include <sys/prctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
 #include "base/buf.h"
+#include "base/child.h"
 #include "base/log.h"
 #include "base/mem.h"
 #include "net/loop.h"
@@ -254,51 +253,6 @@ bool program_exists(const char *name)
     return found;
 }
 
-/* In the child, on borrowed memory: only system calls from here to exec.  A group of its own, no
- * signal blocked or ignored, and SIGTERM should we die without a word: two of it would be worse
- * than none. */
-static void become(int in, int out, char *const argv[], char *const envp[])
-{
-    sigset_t none;
-
-    setpgid(0, 0);
-    prctl(PR_SET_PDEATHSIG, SIGTERM);
-    for (int i = 1; i < NSIG; i++)
-        signal(i, SIG_DFL);
-    dup2(in, STDIN_FILENO);
-    dup2(out, STDOUT_FILENO);
-    sigemptyset(&none);
-    sigprocmask(SIG_SETMASK, &none, NULL);
-    execvpe(argv[0], argv, envp);
-}
-
-/* 0, or why it could not be done.  An exec that fails says so through a pipe that a good one
- * closes; not through the memory a vfork() shares, which under ThreadSanitizer is none. */
-static int spawn(pid_t *ret_pid, int in, int out, char *const argv[], char *const envp[])
-{
-    sigset_t all, before;
-    int word[2], rc = 0;
-
-    if (pipe2(word, O_CLOEXEC) < 0)
-        return errno;
-    sigfillset(&all);
-    pthread_sigmask(SIG_SETMASK, &all, &before); /* no handler of ours may run in the child */
-    pid_t pid = vfork();
-    if (pid == 0) {
-        become(in, out, argv, envp);
-        rc = errno;
-        _exit(write(word[1], &rc, sizeof rc) == sizeof rc ? 127 : 126);
-    }
-    rc = pid < 0 ? errno : 0;
-    pthread_sigmask(SIG_SETMASK, &before, NULL);
-    close(word[1]);
-    if (pid > 0 && read(word[0], &rc, sizeof rc) == sizeof rc)
-        waitpid(pid, NULL, 0);
-    close(word[0]);
-    *ret_pid = pid;
-    return rc;
-}
-
 static struct program *adopt(struct loop *loop, pid_t pid, int pidfd, int in, int out,
                              const struct program_ops *ops, void *ctx)
 {
@@ -326,7 +280,7 @@ struct program *program_start(struct loop *loop, char *const argv[], char *const
     if (pipe2(in, O_CLOEXEC) < 0 || pipe2(out, O_CLOEXEC) < 0)
         rc = errno;
     else
-        rc = spawn(&pid, in[0], out[1], argv, envp);
+        rc = child_start(argv, envp, (int[]){in[0], out[1], -1}, &pid);
     close_fd(&in[0]);
     close_fd(&out[1]);
     if (rc == 0 && (pidfd = pidfd_open(pid, 0)) < 0) {

@@ -206,6 +206,9 @@ static void check_running(struct doctor *d, const struct cli_args *a)
         found(d, OK, "store", "healthy");
     else
         found(d, BAD, "store", "%.*s", STR_FMT(json_str(store, "problem")));
+    bool confined = json_as_bool(json_get(doc, "fullyConfined"), false);
+    struct str how = json_str(doc, "confined");
+    found(d, confined ? OK : WARN, "confined", "%.*s", STR_FMT(how));
     take_wake_settings(d, json_get(doc, "wake"));
     check_platform_problems(d, doc);
     check_instances(d, doc);

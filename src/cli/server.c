@@ -18,6 +18,7 @@
 #include "base/log.h"
 #include "base/mem.h"
 #include "bus/bus.h"
+#include "cli/confinement.h"
 #include "cli/settings.h"
 #include "cli/state_dir.h"
 #include "data/data.h"
@@ -46,6 +47,8 @@ static enum bh_err open_state(struct server *s, char *why)
     char *db = NULL, *key = NULL;
     enum bh_err err = state_dir_open(c->state_dir, why);
 
+    if (err == BH_OK)
+        err = confinement_of_files(s->cfg, &s->confined, why); /* the store makes threads */
     if (err != BH_OK)
         return err;
     db = state_dir_path(c->state_dir, "bellhop.db");
@@ -297,7 +300,8 @@ enum bh_err server_open(struct server *s, struct config *cfg, char *ret_why)
     s->bus = bus_local_new(loop_clock(s->loop));
     if ((err = open_state(s, ret_why)) == BH_OK && (err = open_heart(s, ret_why)) == BH_OK &&
         (err = open_stores(s, ret_why)) == BH_OK && (err = listen_all(s, ret_why)) == BH_OK &&
-        (err = open_platforms(s, ret_why)) == BH_OK) {
+        (err = open_platforms(s, ret_why)) == BH_OK &&
+        (err = confinement_of_calls(cfg, &s->confined, ret_why)) == BH_OK) {
         name_url(s);
         s->front = (struct front){.loop = s->loop,
                                   .server = s->http_server,
@@ -321,6 +325,7 @@ enum bh_err server_open(struct server *s, struct config *cfg, char *ret_why)
                                   .door = s->door,
                                   .voucher = s->voucher,
                                   .base_url = s->base_url,
+                                  .confined = &s->confined,
                                   .started_ms = clock_wall_ms(loop_clock(s->loop))};
         list_init(&s->front.v1_calls);
         list_init(&s->front.chat_asks);

@@ -1,6 +1,7 @@
 /* server.h - every object of a running bellhop, built in order and taken down in reverse. */
 #pragma once
 #include "base/clock.h"
+#include "base/confine.h"
 #include "base/rand.h"
 #include "edge/vault.h"
 #include "http/front.h"
@@ -44,6 +45,7 @@ struct server { /* all owned */
     struct relay *relay;
     struct host_env host_env;
     struct front front;
+    struct confined confined;
     /* http(s)://..., no slash at its end; NULL: a Unix socket without a public_url. */
     char *base_url;
 };

@@ -5,6 +5,7 @@
 #include "base/log.h"
 #include "base/str.h"
 #include "bus/bus.h"
+#include "cli/confinement.h"
 #include "edge/door.h"
 #include "http/front.h"
 #include "http/vouch.h"
@@ -56,10 +57,11 @@ const struct config_section settings_config = {.keys = keys,
                                                .check = check};
 
 static const struct config_section *const sections[] = {
-    &settings_config,   &tls_config,    &http_config,    &store_config, &bus_config,
-    &relay_config,      &wake_config,   &door_config,    &auth_config,  &vouch_config,
-    &relay_rate_config, &limits_config, &skills_section, &v1_config,    &front_config,
-    &log_config,        NULL,
+    &settings_config, &tls_config,   &http_config,       &store_config,
+    &bus_config,      &relay_config, &wake_config,       &door_config,
+    &auth_config,     &vouch_config, &relay_rate_config, &limits_config,
+    &skills_section,  &v1_config,    &front_config,      &confine_config,
+    &log_config,      NULL,
 };
 static const struct config_list *const lists[] = {&platforms_config, NULL};
 const struct config_schema settings_schema = {.sections = sections, .lists = lists};

@@ -24,6 +24,7 @@ static void print_server(struct json doc)
                cli_i64(store, "bytesOnDisk") / 1024, cli_i64(store, "queued"));
     else
         printf("IN TROUBLE: %.*s\n", STR_FMT(problem));
+    printf("confined %.*s\n", STR_FMT(json_str(doc, "confined")));
     printf("bus     %.*s\n", STR_FMT(json_str(json_get(doc, "bus"), "kind")));
 }
 

@@ -2,6 +2,7 @@
 #include <stdlib.h>
 #include <unistd.h>
 #include "base/clock.h"
+#include "base/confine.h"
 #include "base/jw.h"
 #include "base/mem.h"
 #include "http/admin.h"
@@ -119,6 +120,7 @@ static void write_platforms(struct front *f, struct jw *w)
 static void write_server(struct front *f, struct jw *w)
 {
     struct list *unused;
+    char confined[160];
 
     jw_kstr(w, "version", STR(BELLHOP_VERSION));
     jw_ki64(w, "pid", getpid());
@@ -134,6 +136,9 @@ static void write_server(struct front *f, struct jw *w)
     jw_ki64(w, "connections", (int64_t)http_server_connections(f->server));
     jw_ki64(w, "gateways", (int64_t)facts_gateways(f->facts, &unused));
     jw_ki64(w, "routes", (int64_t)facts_routes(f->facts, &unused));
+    confine_describe(f->confined, confined, sizeof confined);
+    jw_kstr(w, "confined", str_of(confined));
+    jw_kbool(w, "fullyConfined", f->confined->landlock > 0 && f->confined->seccomp > 0);
     jw_key(w, "wake");
     jw_obj(w);
     jw_kbool(w, "allowPrivate", f->wake->allow_private);

@@ -27,6 +27,7 @@ struct config_section;
 struct data;
 struct door;
 struct facts;
+struct confined;
 struct host;
 struct http_req;
 struct http_server;
@@ -66,8 +67,9 @@ struct front { /* all borrowed; filled by whoever wires the program */
     struct host *host;
     struct door *door;
     struct voucher *voucher;
-    const char *base_url; /* what a gateway is told to dial; NULL: unknown */
-    int64_t started_ms;   /* wall clock */
+    const struct confined *confined; /* what this process gave up */
+    const char *base_url;            /* what a gateway is told to dial; NULL: unknown */
+    int64_t started_ms;              /* wall clock */
     bool draining;
     struct bucket_level refusals;      /* how many lines strangers may still cause in the log */
     uint64_t refusals_untold;          /* since the last one */

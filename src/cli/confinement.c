@@ -1,0 +1,163 @@
+/* confinement.c - see confinement.h. */
+#include "cli/confinement.h"
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+#include "base/config.h"
+#include "base/log.h"
+#include "base/mem.h"
+#include "base/str.h"
+#include "cli/settings.h"
+#include "http/vouch.h"
+#include "net/http_tls.h"
+#include "skills/skills.h"
+
+#define AT(member) offsetof(struct confine_settings, member)
+
+static const struct config_key keys[] = {
+    {"confine", CFG_CHOICE, CFG_RESTART, AT(confine), "on", "on|off",
+     .what = "Give up files (Landlock) and system calls (seccomp) that a running server does not "
+             "need, where the kernel can; new directories in this file need a restart then."},
+    {0},
+};
+const struct config_section confine_config = {.keys = keys,
+                                              .size = sizeof(struct confine_settings)};
+
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+enum { IS_SANITIZED = 1 };
+#else
+enum { IS_SANITIZED = 0 };
+#endif
+
+enum { MAX_PATHS = 64 };
+
+struct rules {
+    struct confine_path paths[MAX_PATHS];
+    char *owned[MAX_PATHS]; /* the same texts */
+    size_t n;
+};
+
+static void allow(struct rules *r, const char *path, enum confine_access access)
+{
+    if (path == NULL || r->n == MAX_PATHS)
+        return;
+    r->owned[r->n] = xstrdup(path);
+    r->paths[r->n] = (struct confine_path){r->owned[r->n], access};
+    r->n++;
+}
+
+/* The directory of @file: who renews a file puts another one there.  Never all of the machine. */
+static void allow_beside(struct rules *r, const char *file, enum confine_access access)
+{
+    const char *slash = strrchr(file, '/');
+    char *dir = slash == NULL ? xstrdup(".") : str_dup(str_make(file, (size_t)(slash - file)));
+    char *real = realpath(*dir == '\0' ? "/" : dir, NULL);
+
+    allow(r, real == NULL || strcmp(real, "/") != 0 ? dir : file, access);
+    free(real);
+    free(dir);
+}
+
+/* A file that is read now and again; it may be a link into another directory. */
+static void allow_file(struct rules *r, const char *file)
+{
+    char *real;
+
+    if (file == NULL || strncmp(file, "-----", 5) == 0) /* a PEM, written out */
+        return;
+    allow_beside(r, file, CONFINE_READ);
+    real = realpath(file, NULL);
+    if (real != NULL)
+        allow_beside(r, real, CONFINE_READ);
+    free(real);
+}
+
+/* Libraries that are loaded late, names, certificates, the time zone; what the C library and a
+ * sanitizer look up about this process. */
+static void allow_system(struct rules *r)
+{
+    static const char *const dirs[] = {"/usr", "/lib", "/lib32", "/lib64",
+                                       "/etc", "/run", "/proc",  "/sys/devices/system"};
+    static const char *const devices[] = {"/dev/urandom", "/dev/random", "/dev/zero"};
+
+    for (size_t i = 0; i < ARRAY_LEN(dirs); i++)
+        allow(r, dirs[i], IS_SANITIZED && i == 0 ? CONFINE_RUN : CONFINE_READ);
+    for (size_t i = 0; i < ARRAY_LEN(devices); i++)
+        allow(r, devices[i], CONFINE_READ);
+    allow(r, "/dev/null", CONFINE_WRITE);
+    allow(r, getenv("SSL_CERT_FILE"), CONFINE_READ);
+    allow(r, getenv("SSL_CERT_DIR"), CONFINE_READ);
+}
+
+static void allow_configured(struct rules *r, const struct config *cfg)
+{
+    const struct settings *s = settings_of(cfg);
+    const struct http_tls *tls = config_get(cfg, &tls_config);
+    const struct vouch_settings *identity = config_get(cfg, &vouch_config);
+    const struct skills_settings *skills = config_get(cfg, &skills_section);
+
+    allow_file(r, config_path(cfg) != NULL ? config_path(cfg) : "bellhop.yaml");
+    allow_file(r, tls->cert);
+    allow_file(r, tls->key);
+    allow_file(r, tls->client_ca);
+    allow_file(r, identity->public_key);
+    allow_file(r, skills->approval_key);
+    allow(r, s->state_dir, CONFINE_WRITE);
+    if (skills->dir != NULL && mkdir(skills->dir, 0750) == 0)
+        log_info(NULL, "skills: made %s", skills->dir);
+    allow(r, skills->dir, CONFINE_WRITE);
+    if (str_starts(str_of(s->listen), STR("unix:")))
+        allow_beside(r, s->listen + strlen("unix:"), CONFINE_SOCK);
+}
+
+/* Of "127.0.0.1:7077"; what is no port is refused later, by whoever listens. */
+static int port_of(const char *listen)
+{
+    const char *colon = strrchr(listen, ':');
+    uint64_t port;
+
+    if (str_starts(str_of(listen), STR("unix:")))
+        return -1;
+    return colon != NULL && str_to_u64(str_of(colon + 1), &port) && port < 65536 ? (int)port : 0;
+}
+
+static bool is_off(const struct config *cfg)
+{
+    const struct confine_settings *c = config_get(cfg, &confine_config);
+
+    return strcmp(c->confine, "off") == 0;
+}
+
+enum bh_err confinement_of_files(const struct config *cfg, struct confined *ret, char *ret_why)
+{
+    struct rules r = {.n = 0};
+    enum bh_err err;
+
+    *ret = (struct confined){.off = is_off(cfg)};
+    if (ret->off)
+        return BH_OK;
+    allow_system(&r);
+    allow_configured(&r, cfg);
+    struct confine_files f = {r.paths, r.n, port_of(settings_of(cfg)->listen)};
+    err = confine_files(&f, ret, ret_why);
+    for (size_t i = 0; i < r.n; i++)
+        free(r.owned[i]);
+    return err;
+}
+
+enum bh_err confinement_of_calls(const struct config *cfg, struct confined *ret, char *ret_why)
+{
+    enum bh_err err = BH_OK;
+    char text[160];
+
+    if (!is_off(cfg))
+        err = confine_calls(IS_SANITIZED ? CONFINE_SANITIZER : 0, ret, ret_why);
+    if (err != BH_OK)
+        return err;
+    confine_describe(ret, text, sizeof text);
+    log_info(NULL, "confined: %s", text);
+    return BH_OK;
+}

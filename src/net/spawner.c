@@ -1,0 +1,449 @@
+/* spawner.c - the server's side: pipes to and from each program, and its time.
+ *
+ *      WAITING --ENDED--> the rest of its output is read --> done()
+ *         |---FAILED----------------------------------------> done()
+ *         '---time is up: TERM --2 s--> KILL; ENDED follows
+ *
+ * A run that is cancelled keeps its number until the helper says it ended, so that no later run is
+ * signalled for it. */
+#include "net/spawner.h"
+#include <assert.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
+#include <unistd.h>
+#include "base/buf.h"
+#include "base/list.h"
+#include "base/log.h"
+#include "net/loop.h"
+#include "net/spawner_priv.h"
+
+enum { KILL_MS = 2000, READ_BYTES = 16 * 1024, MAX_OWN_ARGS = 128 };
+
+struct stream { /* what it prints, on one of two pipes */
+    int fd;     /* owned; -1: over */
+    struct loop_fd *watch;
+    struct buf kept;
+    size_t limit;
+    bool cut;
+};
+
+struct spawn {
+    struct list link;        /* in s->runs */
+    struct spawner *spawner; /* borrowed */
+    uint32_t id;
+    spawn_cb *done; /* NULL: cancelled */
+    void *ctx;
+    int in; /* owned; -1: over */
+    struct loop_fd *in_watch;
+    struct buf input;
+    size_t in_sent;
+    struct stream out, err;
+    struct timer patience;
+    bool timed_out, told_to_end;
+};
+
+struct spawner {
+    struct loop *loop; /* borrowed; NULL before spawner_watch() */
+    struct loop_fd *watch;
+    struct spawner_commands commands;
+    pid_t pid;
+    int fd; /* owned; -1: the helper has gone */
+    struct list runs;
+    size_t n_runs;
+    uint32_t last_id;
+};
+
+/* ---- its beginning and end ---- */
+
+static size_t count(const char *const *texts)
+{
+    size_t n = 0;
+
+    while (texts != NULL && texts[n] != NULL)
+        n++;
+    return n;
+}
+
+static void copy_commands(struct spawner *s, const char *const *const *commands, unsigned n)
+{
+    s->commands.n = n;
+    s->commands.argv = xcalloc(n + 1, sizeof *s->commands.argv);
+    for (unsigned i = 0; i < n; i++) {
+        size_t words = count(commands[i]);
+        assert(words > 0 && words <= MAX_OWN_ARGS);
+        s->commands.argv[i] = xcalloc(words + 1, sizeof **s->commands.argv);
+        for (size_t k = 0; k < words; k++)
+            s->commands.argv[i][k] = xstrdup(commands[i][k]);
+    }
+}
+
+static void free_commands(struct spawner *s)
+{
+    for (unsigned i = 0; i < s->commands.n; i++) {
+        for (char **p = s->commands.argv[i]; *p != NULL; p++)
+            free(*p);
+        free(s->commands.argv[i]);
+    }
+    free(s->commands.argv);
+}
+
+struct spawner *spawner_new(const char *const *const *commands, unsigned n, char *ret_why)
+{
+    struct spawner *s = xcalloc(1, sizeof *s);
+    int pair[2] = {-1, -1};
+
+    list_init(&s->runs);
+    copy_commands(s, commands, n);
+    if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair) == 0 &&
+        (s->pid = fork()) == 0) {
+        close(pair[0]);
+        spawner_help(pair[1], &s->commands);
+    }
+    if (pair[1] >= 0)
+        close(pair[1]);
+    s->fd = pair[0];
+    if (pair[0] >= 0 && s->pid > 0) {
+        fcntl(s->fd, F_SETFL, O_NONBLOCK);
+        return s;
+    }
+    snprintf(ret_why, 256, "cannot start the helper that runs programs: %s", strerror(errno));
+    s->pid = 0;
+    spawner_free(s);
+    return NULL;
+}
+
+static void free_run(struct spawn *r);
+
+void spawner_free(struct spawner *s)
+{
+    if (s == NULL)
+        return;
+    list_each (&s->runs, it, nxt)
+        free_run(list_entry(it, struct spawn, link));
+    if (s->watch != NULL)
+        loop_fd_free(s->watch);
+    if (s->fd >= 0)
+        close(s->fd);
+    if (s->pid > 0)
+        waitpid(s->pid, NULL, 0); /* it ends within the patience it has with its children */
+    free_commands(s);
+    free(s);
+}
+
+int spawner_find(const struct spawner *s, const char *const *argv)
+{
+    for (unsigned i = 0; i < s->commands.n; i++) {
+        char **own = s->commands.argv[i];
+        size_t k = 0;
+        while (own[k] != NULL && argv[k] != NULL && strcmp(own[k], argv[k]) == 0)
+            k++;
+        if (own[k] == NULL && argv[k] == NULL)
+            return (int)i;
+    }
+    return -1;
+}
+
+/* ---- one run ---- */
+
+static void close_stream(struct stream *t)
+{
+    if (t->watch != NULL)
+        loop_fd_free(t->watch);
+    if (t->fd >= 0)
+        close(t->fd);
+    t->watch = NULL;
+    t->fd = -1;
+}
+
+static void close_input(struct spawn *r)
+{
+    if (r->in_watch != NULL)
+        loop_fd_free(r->in_watch);
+    if (r->in >= 0)
+        close(r->in);
+    r->in_watch = NULL;
+    r->in = -1;
+}
+
+static void free_run(struct spawn *r)
+{
+    close_input(r);
+    close_stream(&r->out);
+    close_stream(&r->err);
+    timer_stop(loop_clock(r->spawner->loop), &r->patience);
+    list_remove(&r->link);
+    r->spawner->n_runs--;
+    buf_done(&r->input);
+    buf_done(&r->out.kept);
+    buf_done(&r->err.kept);
+    free(r);
+}
+
+/* False: nothing more comes, now or at all. */
+static bool read_some(struct stream *t)
+{
+    char bytes[READ_BYTES];
+    ssize_t n = read(t->fd, bytes, sizeof bytes);
+
+    if (n < 0 && (errno == EAGAIN || errno == EINTR))
+        return false;
+    if (n <= 0) {
+        close_stream(t);
+        return false;
+    }
+    size_t room = t->limit - t->kept.n, take = (size_t)n < room ? (size_t)n : room;
+    buf_add(&t->kept, bytes, take);
+    t->cut = t->cut || take < (size_t)n;
+    return true;
+}
+
+static void on_output(void *ctx, int events)
+{
+    (void)events;
+    (void)read_some(ctx);
+}
+
+static void on_input(void *ctx, int events)
+{
+    struct spawn *r = ctx;
+    ssize_t n = write(r->in, r->input.p + r->in_sent, r->input.n - r->in_sent);
+
+    (void)events;
+    if (n < 0 && (errno == EAGAIN || errno == EINTR))
+        return;
+    r->in_sent += n > 0 ? (size_t)n : 0;
+    if (n < 0 || r->in_sent == r->input.n)
+        close_input(r); /* a program that does not read its input may still be fine */
+}
+
+static void tell(struct spawn *r, const struct spawn_end *end)
+{
+    spawn_cb *done = r->done;
+
+    r->done = NULL;
+    if (done != NULL)
+        done(r->ctx, end);
+    free_run(r);
+}
+
+static void fail(struct spawn *r, const char *how)
+{
+    tell(r, &(struct spawn_end){.status = -1, .how = how});
+}
+
+static void send_word(struct spawner *s, uint32_t id, enum spawner_word word, int value)
+{
+    struct spawner_packet p = {.word = word, .id = id, .value = value};
+
+    (void)!send(s->fd, &p, sizeof p, MSG_NOSIGNAL);
+}
+
+static void on_patience(struct timer *t)
+{
+    struct spawn *r = container_of(t, struct spawn, patience);
+
+    send_word(r->spawner, r->id, SPAWNER_SIGNAL, r->told_to_end ? SIGKILL : SIGTERM);
+    r->timed_out = true;
+    r->told_to_end = true;
+    timer_set(loop_clock(r->spawner->loop), t, KILL_MS); /* and again, should the word be lost */
+}
+
+static void on_ended(struct spawn *r, int status)
+{
+    struct spawn_end end = {.timed_out = r->timed_out, .status = -1};
+    char how[64];
+
+    while (r->out.fd >= 0 && r->out.kept.n < r->out.limit && read_some(&r->out))
+        ;
+    while (r->err.fd >= 0 && r->err.kept.n < r->err.limit && read_some(&r->err))
+        ;
+    if (WIFEXITED(status)) {
+        end.status = WEXITSTATUS(status);
+        snprintf(how, sizeof how, "exit status %d", end.status);
+    } else {
+        snprintf(how, sizeof how, "signal %d", WTERMSIG(status));
+    }
+    end.how = r->timed_out ? "it took too long" : how;
+    end.well = end.status == 0 && !r->timed_out;
+    end.cut = r->out.cut;
+    end.output = buf_str(&r->out.kept);
+    end.errors = buf_str(&r->err.kept);
+    tell(r, &end);
+}
+
+/* ---- the helper's words ---- */
+
+static struct spawn *find_run(struct spawner *s, uint32_t id)
+{
+    list_each (&s->runs, it, nxt) {
+        struct spawn *r = list_entry(it, struct spawn, link);
+        if (r->id == id)
+            return r;
+    }
+    return NULL;
+}
+
+static void helper_gone(struct spawner *s)
+{
+    log_error(NULL, "the helper that runs programs has ended: restart bellhop");
+    loop_fd_free(s->watch);
+    close(s->fd);
+    s->watch = NULL;
+    s->fd = -1;
+    while (!list_is_empty(&s->runs))
+        fail(list_first(&s->runs, struct spawn, link), "the helper that runs programs has ended");
+}
+
+static void on_word(void *ctx, int events)
+{
+    struct spawner *s = ctx;
+    struct spawner_packet p;
+    ssize_t n = recv(s->fd, &p, sizeof p, 0);
+
+    (void)events;
+    if (n < 0 && (errno == EAGAIN || errno == EINTR))
+        return;
+    if (n != sizeof p) {
+        helper_gone(s);
+        return;
+    }
+    struct spawn *r = find_run(s, p.id);
+    if (r == NULL)
+        return;
+    if (p.word == SPAWNER_FAILED)
+        fail(r, strerror(p.value));
+    else
+        on_ended(r, p.value);
+}
+
+void spawner_watch(struct spawner *s, struct loop *loop)
+{
+    s->loop = loop;
+    s->watch = loop_fd_add(loop, s->fd, LOOP_READ, on_word, s);
+}
+
+/* ---- starting one ---- */
+
+/* False: larger than an order may be. */
+static bool write_order(const struct spawn_order *o, uint32_t id, struct buf *out)
+{
+    size_t n_more = count(o->more), n_env = count(o->env);
+    struct spawner_packet p = {.word = SPAWNER_RUN, .id = id, .value = (int32_t)o->command};
+
+    if (n_more > SPAWN_MAX_MORE || n_env > SPAWN_MAX_MORE)
+        return false;
+    p.n_more = (uint16_t)n_more;
+    p.n_env = (uint16_t)n_env;
+    buf_add(out, (const char *)&p, sizeof p);
+    for (size_t i = 0; i < n_more; i++)
+        buf_add(out, o->more[i], strlen(o->more[i]) + 1);
+    for (size_t i = 0; i < n_env; i++)
+        buf_add(out, o->env[i], strlen(o->env[i]) + 1);
+    return out->n <= sizeof p + SPAWN_MAX_BYTES;
+}
+
+static bool send_order(int fd, const struct buf *order, const int fds[3])
+{
+    union {
+        struct cmsghdr head;
+        char bytes[CMSG_SPACE(3 * sizeof(int))];
+    } control = {0};
+    struct iovec iov = {order->p, order->n};
+    struct msghdr m = {.msg_iov = &iov,
+                       .msg_iovlen = 1,
+                       .msg_control = &control,
+                       .msg_controllen = sizeof control};
+
+    control.head = (struct cmsghdr){.cmsg_len = CMSG_LEN(3 * sizeof(int)),
+                                    .cmsg_level = SOL_SOCKET,
+                                    .cmsg_type = SCM_RIGHTS};
+    memcpy(CMSG_DATA(&control.head), fds, 3 * sizeof(int));
+    return sendmsg(fd, &m, MSG_NOSIGNAL) == (ssize_t)order->n;
+}
+
+/* Three pipes, [0] of each ours; -1 and false when one cannot be made. */
+static bool make_pipes(int ours[3], int theirs[3])
+{
+    for (int i = 0; i < 3; i++)
+        ours[i] = theirs[i] = -1;
+    for (int i = 0; i < 3; i++) {
+        int fds[2];
+        if (pipe2(fds, O_CLOEXEC) < 0)
+            return false;
+        ours[i] = fds[i == 0 ? 1 : 0];
+        theirs[i] = fds[i == 0 ? 0 : 1];
+        fcntl(ours[i], F_SETFL, O_NONBLOCK);
+    }
+    return true;
+}
+
+static void close_all(const int fds[3])
+{
+    for (int i = 0; i < 3; i++)
+        if (fds[i] >= 0)
+            close(fds[i]);
+}
+
+static struct stream open_stream(int fd, size_t limit)
+{
+    return (struct stream){.fd = fd, .limit = limit, .kept = {.limit = limit}};
+}
+
+static struct spawn *begin_run(struct spawner *s, const struct spawn_order *o, uint32_t id,
+                               const int fds[3])
+{
+    struct spawn *r = xcalloc(1, sizeof *r);
+
+    *r = (struct spawn){.spawner = s, .id = id, .in = fds[0]};
+    r->out = open_stream(fds[1], o->max_output);
+    r->err = open_stream(fds[2], SPAWN_ERRORS_BYTES);
+    buf_add_str(&r->input, o->input);
+    r->in_watch = loop_fd_add(s->loop, r->in, LOOP_WRITE, on_input, r);
+    r->out.watch = loop_fd_add(s->loop, r->out.fd, LOOP_READ, on_output, &r->out);
+    r->err.watch = loop_fd_add(s->loop, r->err.fd, LOOP_READ, on_output, &r->err);
+    timer_init(&r->patience, on_patience);
+    if (o->timeout_ms > 0)
+        timer_set(loop_clock(s->loop), &r->patience, o->timeout_ms);
+    list_append(&s->runs, &r->link);
+    s->n_runs++;
+    return r;
+}
+
+struct spawn *spawner_run(struct spawner *s, const struct spawn_order *o, spawn_cb *done, void *ctx)
+{
+    struct buf order = BUF_INIT;
+    struct spawn *r = NULL;
+    uint32_t id = ++s->last_id;
+    int ours[3], theirs[3];
+
+    if (s->fd < 0 || s->n_runs >= SPAWN_MAX_RUNNING || !write_order(o, id, &order))
+        goto out;
+    if (make_pipes(ours, theirs) && send_order(s->fd, &order, theirs)) {
+        r = begin_run(s, o, id, ours);
+        r->done = done;
+        r->ctx = ctx;
+    } else {
+        close_all(ours);
+    }
+    close_all(theirs);
+out:
+    buf_done(&order);
+    return r;
+}
+
+void spawn_cancel(struct spawn **run)
+{
+    struct spawn *r = *run;
+
+    *run = NULL;
+    if (r == NULL)
+        return;
+    r->done = NULL;
+    close_input(r);
+    timer_set(loop_clock(r->spawner->loop), &r->patience, 0);
+}
