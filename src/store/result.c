@@ -2,6 +2,7 @@
 #include "store/result.h"
 #include <stdlib.h>
 #include "base/arena.h"
+#include "base/buf.h"
 
 struct result result_begin(size_t max_bytes, size_t limit)
 {
@@ -63,6 +64,17 @@ void result_drop(struct result *r)
     free(r->records);
     memory_free(r->arena);
     *r = (struct result){0};
+}
+
+bool scan_prefix_end(struct buf *out, struct str prefix)
+{
+    while (prefix.n > 0 && (uint8_t)prefix.p[prefix.n - 1] == 0xff)
+        prefix.n--;
+    if (prefix.n == 0)
+        return false;
+    buf_add_str(out, prefix);
+    out->p[out->n - 1]++;
+    return true;
 }
 
 /* ---- the op's answer ---- */

@@ -19,6 +19,10 @@ void result_add_row(struct result *r, const struct store_row *row, bool body);
 void result_add_record(struct result *r, struct str key, struct str value);
 void result_drop(struct result *r); /* the read failed */
 
+/* The smallest key above everything that starts with @prefix, added to @out; false: there is none.
+ */
+bool scan_prefix_end(struct buf *out, struct str prefix);
+
 /* The op's answer from now on. */
 void result_end_fetch(struct result *r, struct store_fetch *f);
 void result_end_list(struct result *r, struct store_list *l, bool more);

@@ -125,18 +125,6 @@ static int list(struct store_sqlite *st, struct store_list *l)
 
 /* ---- scan ---- */
 
-/* The smallest key above everything that starts with @prefix; false: there is none. */
-static bool prefix_end(struct buf *out, struct str prefix)
-{
-    while (prefix.n > 0 && (uint8_t)prefix.p[prefix.n - 1] == 0xff)
-        prefix.n--;
-    if (prefix.n == 0)
-        return false;
-    buf_add_str(out, prefix);
-    out->p[out->n - 1]++;
-    return true;
-}
-
 /* Bind the bound where the scan begins; it ends at the first key without the prefix. */
 static sqlite3_stmt *scan_begin(struct store_sqlite *st, const struct store_scan *s)
 {
@@ -145,7 +133,7 @@ static sqlite3_stmt *scan_begin(struct store_sqlite *st, const struct store_scan
 
     buf_reset(bound);
     if (s->reverse) {
-        bool bounded = prefix_end(bound, s->prefix);
+        bool bounded = scan_prefix_end(bound, s->prefix);
         if (s->after.p != NULL && (!bounded || str_cmp(s->after, buf_str(bound)) < 0)) {
             buf_reset(bound);
             buf_add_str(bound, s->after);

@@ -1,0 +1,210 @@
+/* impl.h - what the files of the PostgreSQL store share; nobody outside this folder includes it.
+ *
+ * Who touches what:
+ *      the loop thread    submit, shrink, stats, forget_keys, the done() calls, open and close
+ *      the write thread   @main, once open() returned
+ *      the read thread    @reader
+ *      loaders            @loader, on the loop thread, holding @db_lock, which the write thread
+ *                         holds while it works on a batch
+ */
+#pragma once
+#include <pthread.h>
+#include "base/buf.h"
+#include "store/postgres/postgres.h"
+#include "store/postgres/pq_late.h"
+#include "store/result.h"
+#include "store/worker.h"
+
+#define LINE_OPEN_MS 3000     /* to reach the server and be let in */
+#define LINE_RETRY_MS 500     /* after a line could not be had: no other try before */
+#define COMMIT_LOOKUP_MS 5000 /* to find out whether a commit whose answer was lost happened */
+#define BATCH_TRIES 8         /* of a transaction that collided with another node's */
+#define LOOK_ROWS 4096        /* one read looks at no more */
+#define FORGET_ROWS 1024      /* deduplication records dropped per transaction */
+#define SIZE_LOOK_MS 60000    /* between two looks at the size of the database */
+
+/* Prepared on every line.  Their text is in statements.c. */
+enum pg_statement {
+    PG_BEGIN,
+    PG_COMMIT,
+    PG_ROLLBACK,
+    PG_XACT,
+    PG_XACT_STATUS,
+    PG_FENCES,
+    PG_KEYS,
+    PG_NUMBER,
+    PG_APPEND,
+    PG_ONCE,
+    PG_SEEN,
+    PG_ACK,
+    PG_MARK,
+    PG_KV,
+    PG_KV_TRY,
+    PG_ERASE_RECORDS,
+    PG_ERASE_ROWS,
+    PG_LEASE,
+    PG_FORGET_SEEN,
+    PG_FORGET_ONCE,
+    PG_SIZE,
+    PG_FETCH,
+    PG_LIST,
+    PG_SCAN_UP,
+    PG_SCAN_DOWN,
+    PG_LOAD_ROWS,
+    PG_LOAD_RECORDS,
+    PG_LOAD_KEYS,
+    N_STATEMENTS
+};
+
+/* ---- line.c: one connection, and waiting on it no longer than agreed ---- */
+
+enum line_end {
+    LINE_OK,
+    LINE_AGAIN,   /* collided with another transaction: the same once more may work */
+    LINE_FULL,    /* the server has no room */
+    LINE_FAILED,  /* the server said no */
+    LINE_LOST,    /* the connection is gone, or deaf: closed by us */
+    LINE_UNKNOWN, /* of a commit: lost, and nobody can say whether it happened */
+};
+
+struct pg_line {
+    PGconn *pg;          /* owned; NULL: none */
+    int64_t deadline_us; /* of the round under way */
+    int64_t retry_us;    /* not before, after a failure to open */
+    char problem[160];   /* of the last failure, for people */
+};
+
+enum line_use { LINE_READS, LINE_WRITES /* in pipeline mode */, LINE_PLAIN /* no statements */ };
+bool line_open(struct pg_line *l, const char *url, enum line_use use); /* false: see problem */
+void line_close(struct pg_line *l);
+void line_begin(struct pg_line *l, int64_t ms); /* a round of questions and answers begins */
+struct params;
+/* Queue a question; failures are told by the answers. */
+void line_ask(struct pg_line *l, enum pg_statement s, struct params *p);
+void line_send(struct pg_line *l); /* pipeline: what was asked goes out; answers follow in order */
+/* The next answer, owned by the caller (PQclear), with LINE_OK; else NULL. */
+enum line_end line_answer(struct pg_line *l, PGresult **ret);
+enum line_end line_done(struct pg_line *l); /* pipeline: after the last answer of a line_send() */
+/* No pipeline: rows one at a time after one line_ask(); *@ret NULL: that was the last. */
+enum line_end line_row(struct pg_line *l, PGresult **ret);
+/* No pipeline: several commands as text; the last answer, as text, where @ret is not NULL. */
+enum line_end line_text(struct pg_line *l, const char *sql, PGresult **ret);
+
+/* ---- params.c: what goes with a question, in the server's binary form ---- */
+
+#define MAX_PARAMS 8
+struct params {
+    struct buf bytes;
+    size_t at[MAX_PARAMS]; /* where each begins */
+    int length[MAX_PARAMS];
+    bool null[MAX_PARAMS];
+    int n;
+};
+void params_reset(struct params *p);
+void params_done(struct params *p);
+void param_i32(struct params *p, int32_t v);
+void param_i64(struct params *p, int64_t v);
+void param_bool(struct params *p, bool v);
+void param_bytes(struct params *p, struct str s); /* absent becomes empty */
+void param_null(struct params *p);
+/* An array of one dimension: begin, each item, end. */
+enum param_type {
+    PARAM_BOOL = 16,
+    PARAM_BYTES = 17,
+    PARAM_I64 = 20,
+    PARAM_I32 = 23,
+    PARAM_TEXT = 25
+};
+void array_begin(struct params *p, enum param_type type);
+void array_i32(struct params *p, int32_t v);
+void array_i64(struct params *p, int64_t v);
+void array_bool(struct params *p, bool v);
+void array_bytes(struct params *p, struct str s);
+void array_null(struct params *p);
+void array_end(struct params *p);
+
+/* A column of an answer. */
+int64_t column_int(const PGresult *r, int row, int column);      /* of any width; NULL is 0 */
+struct str column_bytes(const PGresult *r, int row, int column); /* borrowed; NULL is absent */
+
+/* ---- the store ---- */
+
+/* The appends of one transaction: plan.c */
+struct plan {
+    struct store_append **all; /* owned; in order of submission */
+    struct store_append **by;  /* owned; the same, sorted by key or by mailbox */
+    size_t n, cap;
+    size_t n_keys, n_rows; /* asked for: keys that may come once, rows that get a number */
+    struct buf seen;       /* the keys that go into the record of the batch */
+    int64_t seen_at_ms;    /* the newest of them */
+};
+
+struct store_postgres {
+    struct store base;
+    struct store_worker worker;
+    struct log log;
+    char *url;         /* owned; secret */
+    int64_t answer_ms; /* for a round of answers */
+
+    struct pg_line main; /* used under db_lock */
+    pthread_mutex_t db_lock;
+    struct pg_line reader;
+    struct params reader_params;
+    struct pg_line loader; /* used under db_lock, like the next one */
+    struct params params;
+    bool read_ill; /* of the read thread: the last read failed */
+
+    /* of the write thread */
+    struct plan plan;
+    struct buf asked;        /* which runs of the transaction were asked for */
+    int64_t look_us;         /* when we look at the size again */
+    char batch_problem[160]; /* why something in this batch failed; empty: all well */
+    int64_t told_bytes;      /* of the database; atomic */
+};
+
+static inline struct store_postgres *postgres_of(struct store *st)
+{
+    return container_of(st, struct store_postgres, base);
+}
+
+/* statements.c */
+const char *pg_statement_name(enum pg_statement s);
+bool pg_statements_prepare(struct pg_line *l, enum line_use use);
+
+/* schema.c: tables, functions, the numbers of this start */
+bool pg_schema_prepare(struct store_postgres *st, char *ret_why);
+
+/* A group is the ops of one transaction: from @first up to @end, which is not part of it. */
+
+/* batch.c */
+void pg_batch_run(struct store *base, struct store_op *first, struct store_stats *counts);
+bool pg_batch_forget(struct store *base, int64_t before_ms);
+void pg_batch_tend(struct store *base, bool quiet);
+int64_t pg_batch_tend_due_us(struct store *base);
+
+/* plan.c: what the appends of a group need before they are written */
+void pg_plan_begin(struct store_postgres *st, struct store_op *first, struct store_op *end);
+void pg_plan_ask(struct store_postgres *st); /* before anything is written */
+/* LINE_AGAIN: keys were there already; they are noted, and the group starts anew without them. */
+enum line_end pg_plan_read(struct store_postgres *st);
+int pg_plan_ask_keys(struct store_postgres *st); /* after the rows; the number of answers to come */
+void pg_plan_done(struct plan *p);
+
+/* write.c: a run of ops of one kind becomes one question */
+struct store_op *pg_write_run_end(struct store_op *first, struct store_op *end);
+bool pg_write_ask(struct store_postgres *st, struct store_op *first, struct store_op *end);
+bool pg_write_ask_replaced(struct store_postgres *st, struct store_op *first, struct store_op *end);
+enum line_end pg_write_read(struct store_postgres *st, struct store_op *first,
+                            struct store_op *end);
+
+/* owner.c: leases, and what a fence says.  False: there is nothing to ask. */
+bool pg_owner_ask_fences(struct store_postgres *st, struct store_op *first, struct store_op *end);
+enum line_end pg_owner_read_fences(struct store_postgres *st, struct store_op *first,
+                                   struct store_op *end);
+enum line_end pg_owner_run(struct store_postgres *st, struct store_lease *l);
+
+/* read.c */
+void pg_read_run(struct store *base, struct store_op *op);
+enum bh_err pg_load_rows(struct store *base, store_row_cb *cb, void *ctx);
+enum bh_err pg_load_records(struct store *base, const char *ns, store_record_cb *cb, void *ctx);
+enum bh_err pg_load_keys(struct store *base, int64_t since_ms, store_key_cb *cb, void *ctx);

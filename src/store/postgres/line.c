@@ -1,0 +1,291 @@
+/* line.c - one connection to the server, and waiting on it no longer than agreed.
+ *
+ *      none --line_open--> open --line_ask, line_send, line_answer ... line_done--> open
+ *        ^                   |
+ *        '-- deaf, cut off --'   every wait ends at the deadline of its round
+ *
+ * libpq waits for ever on a line whose other end is silently gone, so it is never let wait: all
+ * waiting is poll() here, on its socket. */
+#include "store/postgres/impl.h"
+#include <errno.h>
+#include <poll.h>
+#include <stdio.h>
+
+static void note(struct pg_line *l, const char *text)
+{
+    size_t n = strcspn(text, "\n"); /* the first line says it; hints follow */
+    snprintf(l->problem, sizeof l->problem, "%.*s", (int)(n < 150 ? n : 150), text);
+}
+
+void line_close(struct pg_line *l)
+{
+    if (l->pg != NULL)
+        PQfinish(l->pg);
+    l->pg = NULL;
+}
+
+static enum line_end lost(struct pg_line *l, const char *why)
+{
+    note(l, why);
+    line_close(l);
+    return LINE_LOST;
+}
+
+void line_begin(struct pg_line *l, int64_t ms)
+{
+    l->deadline_us = worker_now_us() + ms * 1000;
+}
+
+/* False: the deadline came first. */
+static bool wait_for(struct pg_line *l, short events)
+{
+    struct pollfd p = {.fd = PQsocket(l->pg), .events = events};
+    int n;
+
+    do {
+        int64_t left = l->deadline_us - worker_now_us();
+        if (left <= 0)
+            return false;
+        n = poll(&p, 1, (int)(left / 1000) + 1);
+    } while (n == 0 || (n < 0 && errno == EINTR));
+    return n > 0;
+}
+
+/* ---- opening ---- */
+
+/* What the server says beside its answers would go to standard error. */
+static void ignore(void *ctx, const char *notice)
+{
+}
+
+static bool connect_to(struct pg_line *l, const char *url)
+{
+    PostgresPollingStatusType next = PGRES_POLLING_WRITING;
+
+    l->pg = PQconnectStart(url);
+    if (l->pg == NULL || PQstatus(l->pg) == CONNECTION_BAD)
+        return false;
+    PQsetNoticeProcessor(l->pg, ignore, NULL);
+    while (next != PGRES_POLLING_OK && next != PGRES_POLLING_FAILED) {
+        if (!wait_for(l, next == PGRES_POLLING_READING ? POLLIN : POLLOUT)) {
+            note(l, "the database server does not answer");
+            return false;
+        }
+        next = PQconnectPoll(l->pg);
+    }
+    return next == PGRES_POLLING_OK;
+}
+
+/* What every session needs.  A node that stops while it holds locks must not hold up the others:
+ * the server ends its transaction. */
+static const char session[] = "SET synchronous_commit=on;"
+                              "SET client_min_messages=warning;"
+                              "SET lock_timeout='5s';"
+                              "SET statement_timeout='9s';"
+                              "SET idle_in_transaction_session_timeout='2s';"
+                              "SET bytea_output=hex;"
+                              "SET search_path=bellhop";
+
+static bool settle(struct pg_line *l, enum line_use use)
+{
+    return PQsetnonblocking(l->pg, 1) == 0 && line_text(l, session, NULL) == LINE_OK &&
+           (use == LINE_PLAIN || pg_statements_prepare(l, use));
+}
+
+bool line_open(struct pg_line *l, const char *url, enum line_use use)
+{
+    if (l->pg != NULL)
+        return true;
+    if (worker_now_us() < l->retry_us)
+        return false;
+    l->problem[0] = '\0';
+    line_begin(l, LINE_OPEN_MS);
+    if (connect_to(l, url) && settle(l, use))
+        return true;
+    if (l->problem[0] == '\0')
+        note(l, l->pg != NULL ? PQerrorMessage(l->pg) : "out of memory");
+    line_close(l);
+    l->retry_us = worker_now_us() + LINE_RETRY_MS * 1000;
+    return false;
+}
+
+/* ---- asking ---- */
+
+void line_ask(struct pg_line *l, enum pg_statement s, struct params *p)
+{
+    const char *values[MAX_PARAMS];
+    int formats[MAX_PARAMS];
+    int n = p != NULL ? p->n : 0;
+
+    if (l->pg == NULL)
+        return;
+    for (int i = 0; i < n; i++) {
+        values[i] = p->null[i] ? NULL : buf_str(&p->bytes).p + p->at[i];
+        formats[i] = 1;
+    }
+    if ((p != NULL && buf_failed(&p->bytes)) ||
+        !PQsendQueryPrepared(l->pg, pg_statement_name(s), n, n > 0 ? values : NULL,
+                             n > 0 ? p->length : NULL, n > 0 ? formats : NULL, 1))
+        lost(l, PQerrorMessage(l->pg));
+}
+
+/* While we write, the server writes too: whoever does not read stops both. */
+static bool flush(struct pg_line *l)
+{
+    int rc;
+
+    while ((rc = PQflush(l->pg)) == 1)
+        if (!wait_for(l, POLLIN | POLLOUT) || !PQconsumeInput(l->pg))
+            return false;
+    return rc == 0;
+}
+
+void line_send(struct pg_line *l)
+{
+    if (l->pg != NULL && (!PQpipelineSync(l->pg) || !flush(l)))
+        lost(l, "the line to the database server broke");
+}
+
+/* ---- answers ---- */
+
+/* The next result of the library, waited for; false: lost. */
+static bool next_result(struct pg_line *l, PGresult **ret)
+{
+    *ret = NULL;
+    if (l->pg == NULL)
+        return false;
+    if (!flush(l)) {
+        lost(l, "the line to the database server broke");
+        return false;
+    }
+    while (PQisBusy(l->pg)) {
+        if (!wait_for(l, POLLIN)) {
+            lost(l, "the database server does not answer");
+            return false;
+        }
+        if (!PQconsumeInput(l->pg)) {
+            lost(l, PQerrorMessage(l->pg));
+            return false;
+        }
+    }
+    *ret = PQgetResult(l->pg);
+    return true;
+}
+
+/* By its class: https://www.postgresql.org/docs/15/errcodes-appendix.html */
+static enum line_end judge(struct pg_line *l, const PGresult *r)
+{
+    const char *code = PQresultErrorField(r, PG_DIAG_SQLSTATE);
+    const char *text = PQresultErrorField(r, PG_DIAG_MESSAGE_PRIMARY);
+
+    if (code == NULL) {
+        note(l, PQerrorMessage(l->pg));
+        return PQstatus(l->pg) == CONNECTION_OK ? LINE_FAILED : LINE_LOST;
+    }
+    note(l, text != NULL ? text : code);
+    if (strncmp(code, "40", 2) == 0 || strcmp(code, "55P03") == 0 ||
+        strcmp(code, "23505") == 0) /* deadlock, lock not to be had, a key came first elsewhere */
+        return LINE_AGAIN;
+    if (strncmp(code, "53", 2) == 0)
+        return LINE_FULL;
+    /* terminated, shutting down, idle in transaction for too long, read-only after a failover */
+    if (strncmp(code, "57P", 3) == 0 || strncmp(code, "08", 2) == 0 || strcmp(code, "25P03") == 0 ||
+        strcmp(code, "25006") == 0)
+        return LINE_LOST;
+    return LINE_FAILED;
+}
+
+static enum line_end take(struct pg_line *l, PGresult *r, PGresult **ret)
+{
+    ExecStatusType status = PQresultStatus(r);
+    enum line_end end = LINE_OK;
+
+    if (status == PGRES_TUPLES_OK || status == PGRES_COMMAND_OK || status == PGRES_SINGLE_TUPLE) {
+        *ret = r;
+        return LINE_OK;
+    }
+    if (status == PGRES_PIPELINE_ABORTED)
+        end = LINE_FAILED; /* the one before it said why */
+    else
+        end = judge(l, r);
+    PQclear(r);
+    if (end == LINE_LOST)
+        line_close(l);
+    return end;
+}
+
+enum line_end line_answer(struct pg_line *l, PGresult **ret)
+{
+    PGresult *r, *end;
+
+    *ret = NULL;
+    if (!next_result(l, &r) || r == NULL)
+        return l->pg == NULL ? LINE_LOST : lost(l, "the database server left out an answer");
+    enum line_end e = take(l, r, ret);
+    if (e == LINE_LOST)
+        return e;
+    if (!next_result(l, &end)) { /* every answer ends with none */
+        if (*ret != NULL)
+            PQclear(*ret);
+        *ret = NULL;
+        return LINE_LOST;
+    }
+    if (end != NULL)
+        PQclear(end);
+    return e;
+}
+
+enum line_end line_done(struct pg_line *l)
+{
+    PGresult *r;
+
+    if (!next_result(l, &r))
+        return LINE_LOST;
+    bool is_sync = r != NULL && PQresultStatus(r) == PGRES_PIPELINE_SYNC;
+    if (r != NULL)
+        PQclear(r);
+    return is_sync ? LINE_OK : lost(l, "the answers of the database server are out of step");
+}
+
+enum line_end line_row(struct pg_line *l, PGresult **ret)
+{
+    PGresult *r;
+
+    *ret = NULL;
+    if (!next_result(l, &r))
+        return LINE_LOST;
+    if (r == NULL)
+        return LINE_OK;
+    enum line_end e = take(l, r, ret);
+    if (e != LINE_OK || PQntuples(*ret) > 0)
+        return e;
+    PQclear(*ret); /* the empty one that ends the rows */
+    *ret = NULL;
+    return next_result(l, &r) ? LINE_OK : LINE_LOST;
+}
+
+enum line_end line_text(struct pg_line *l, const char *sql, PGresult **ret)
+{
+    PGresult *r, *last = NULL;
+    enum line_end e = LINE_OK;
+
+    if (l->pg == NULL || !PQsendQuery(l->pg, sql))
+        return lost(l, l->pg != NULL ? PQerrorMessage(l->pg) : "no line");
+    do {
+        if (!next_result(l, &r))
+            e = LINE_LOST;
+        else if (r != NULL && e == LINE_OK) {
+            if (last != NULL)
+                PQclear(last);
+            last = NULL;
+            e = take(l, r, &last);
+        } else if (r != NULL) {
+            PQclear(r);
+        }
+    } while (r != NULL && e != LINE_LOST);
+    if (ret != NULL && e == LINE_OK)
+        *ret = last;
+    else if (last != NULL)
+        PQclear(last);
+    return e;
+}

@@ -1,0 +1,137 @@
+/* open.c - start and end of the PostgreSQL store. */
+#include "store/postgres/impl.h"
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include "base/crypto.h"
+#include "base/mem.h"
+
+static void log_prefix(const struct log *log, struct buf *out)
+{
+    buf_add_z(out, "store: ");
+}
+
+static void store_free(struct store_postgres *st)
+{
+    line_close(&st->main);
+    line_close(&st->reader);
+    line_close(&st->loader);
+    params_done(&st->params);
+    params_done(&st->reader_params);
+    pg_plan_done(&st->plan);
+    buf_done(&st->asked);
+    pthread_mutex_destroy(&st->db_lock);
+    secret_wipe(st->url, strlen(st->url)); /* it has the password */
+    free(st->url);
+    free(st);
+}
+
+static void postgres_close(struct store *base)
+{
+    struct store_postgres *st = postgres_of(base);
+
+    worker_stop(&st->worker);
+    store_free(st);
+}
+
+/* ---- the ops ---- */
+
+static void postgres_submit(struct store *base, struct store_op *op, bool urgent)
+{
+    worker_submit(&postgres_of(base)->worker, op, urgent);
+}
+
+static bool postgres_shrink(struct store *base, struct store_append *a)
+{
+    return worker_shrink(a);
+}
+
+static void postgres_cancel(struct store *base, struct store_op *read)
+{
+    worker_cancel(read);
+}
+
+static void postgres_forget_keys(struct store *base, int64_t before_ms)
+{
+    worker_forget_keys(&postgres_of(base)->worker, before_ms);
+}
+
+static void postgres_stats(struct store *base, struct store_stats *ret)
+{
+    struct store_postgres *st = postgres_of(base);
+
+    worker_stats(&st->worker, ret);
+    ret->bytes_on_disk = __atomic_load_n(&st->told_bytes, __ATOMIC_RELAXED);
+    ret->free_bytes = -1;
+}
+
+static const struct store_ops postgres_ops = {
+    .name = "postgres",
+    .submit = postgres_submit,
+    .shrink = postgres_shrink,
+    .cancel = postgres_cancel,
+    .fetch_free = result_free_fetch,
+    .list_free = result_free_list,
+    .scan_free = result_free_scan,
+    .forget_keys = postgres_forget_keys,
+    .load_rows = pg_load_rows,
+    .load_records = pg_load_records,
+    .load_keys = pg_load_keys,
+    .stats = postgres_stats,
+    .close = postgres_close,
+};
+
+static const struct worker_ops thread_ops = {
+    .batch = pg_batch_run,
+    .read = pg_read_run,
+    .forget = pg_batch_forget,
+    .tend = pg_batch_tend,
+    .tend_due_us = pg_batch_tend_due_us,
+};
+
+/* ---- opening ---- */
+
+static bool reach(struct store_postgres *st, struct pg_line *l, enum line_use use, char *ret_why)
+{
+    if (line_open(l, st->url, use))
+        return true;
+    snprintf(ret_why, 256, "PostgreSQL cannot be reached: %.180s", l->problem);
+    return false;
+}
+
+static bool prepare(struct store_postgres *st, char *ret_why)
+{
+    if (!pq_late_load(ret_why) || !reach(st, &st->loader, LINE_PLAIN, ret_why))
+        return false;
+    bool ok = pg_schema_prepare(st, ret_why);
+    line_close(&st->loader); /* the next one is opened with its statements */
+    return ok && reach(st, &st->main, LINE_WRITES, ret_why) &&
+           reach(st, &st->reader, LINE_READS, ret_why);
+}
+
+enum bh_err store_postgres_open(struct loop *loop, const char *url, int64_t answer_ms,
+                                struct store **ret_st, char *ret_why)
+{
+    struct store_postgres *st = xcalloc(1, sizeof *st);
+
+    *st =
+        (struct store_postgres){.base = {.ops = &postgres_ops, .shared = true},
+                                .log.prefix = log_prefix,
+                                .url = xstrdup(url),
+                                .answer_ms = answer_ms > 0 ? answer_ms : STORE_POSTGRES_ANSWER_MS};
+    pthread_mutex_init(&st->db_lock, NULL);
+    if (!prepare(st, ret_why))
+        goto fail;
+    worker_init(&st->worker, &thread_ops, &st->base, loop, &st->log);
+    if (!worker_start(&st->worker)) {
+        snprintf(ret_why, 256, "cannot start the threads of the store");
+        worker_stop(&st->worker);
+        goto fail;
+    }
+    log_info(&st->log, "open: PostgreSQL boot=%" PRIu64, st->base.boot);
+    *ret_st = &st->base;
+    return BH_OK;
+fail:
+    store_free(st);
+    return BH_UNAVAILABLE;
+}

@@ -1,0 +1,26 @@
+/* postgres.h - the store on a PostgreSQL server, which several nodes share.
+ *
+ *      loop thread            write thread                              PostgreSQL
+ *      submit ─> queue ──swap──> BEGIN, fences, every op  ──pipeline──>
+ *                                answers, each op's own   <───────────
+ *                                COMMIT                   ───────────>  on disk (synchronous)
+ *      done() <── loop_post <─── results                  <───────────
+ *
+ * It promises what store.h does, for many nodes at once: rows of one mailbox are numbered by the
+ * database in the order in which their transactions commit, a key that may come once comes once on
+ * all nodes, and a fence that does not hold any more lets nothing be written.
+ *
+ * Every question has a deadline of its own, since a line that went deaf tells nobody.  While the
+ * server is away writes fail at once with BH_UNAVAILABLE; a commit whose answer was lost is looked
+ * up on a new line, and is BH_UNKNOWN only if none is to be had in time. */
+#pragma once
+#include "store/store.h"
+
+struct loop;
+
+/* @url is what libpq understands (postgresql://user@host/db?sslmode=verify-full, or key=value
+ * words).  Creates the tables it lacks under a lock, so that many nodes may start at once, and
+ * refuses those of a newer bellhop.  @answer_ms: see below; 0 is that.  @ret_why has 256 bytes. */
+enum bh_err store_postgres_open(struct loop *loop, const char *url, int64_t answer_ms,
+                                struct store **ret_st, char *ret_why) BH_MUST_USE;
+#define STORE_POSTGRES_ANSWER_MS 8000 /* how long an answer may take, unless told otherwise */

@@ -1,0 +1,211 @@
+/* schema.c - tables and functions of the shared store, and the numbers of this start.
+ *
+ * Several nodes may start at once, of this version and of the one before: whoever comes first makes
+ * what is missing, under a lock.  A change of the schema is a new entry at the end of
+ * migrations[]; entries that were released never change, and a function that changes gets a new
+ * name, so that nodes of the version before go on.  `oldest` in the table says which programs may
+ * still use it. */
+#include "store/postgres/impl.h"
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#define SCHEMA_OLDEST 1 /* programs that know this version can use what we make */
+
+/* 1: the first. */
+static const char first[] =
+    /* meta: facts about the whole; text is ASCII */
+    "CREATE TABLE meta (name text PRIMARY KEY, value text NOT NULL);"
+    "CREATE SEQUENCE boot;"
+    "INSERT INTO meta VALUES ('dedup_key', replace(gen_random_uuid()::text, '-', ''));"
+    "INSERT INTO meta VALUES ('cluster', replace(gen_random_uuid()::text, '-', ''));"
+    "CREATE TABLE box (box int PRIMARY KEY, last bigint NOT NULL) WITH (fillfactor = 50);"
+    /* id: the mailbox above, the number in it below; frames are rarely worth compressing */
+    "CREATE TABLE mail (id bigint PRIMARY KEY, kind int NOT NULL, flags int NOT NULL, at_ms bigint "
+    "NOT NULL, attempts int NOT NULL DEFAULT 0, parked bytea, frame bytea NOT NULL) WITH "
+    "(fillfactor = 90, autovacuum_vacuum_scale_factor = 0.05);"
+    "ALTER TABLE mail ALTER COLUMN frame SET STORAGE EXTERNAL;"
+    "CREATE TABLE seen (at_ms bigint NOT NULL, keys bytea NOT NULL);"
+    "CREATE INDEX seen_at ON seen (at_ms);"
+    "CREATE TABLE once (key bytea PRIMARY KEY, at_ms bigint NOT NULL, id bigint NOT NULL);"
+    "CREATE INDEX once_at ON once (at_ms);"
+    "CREATE TABLE kv (ns bytea NOT NULL, key bytea NOT NULL, value bytea NOT NULL, PRIMARY KEY "
+    "(ns, key));"
+    "CREATE TABLE lease (name bytea PRIMARY KEY, owner bytea NOT NULL DEFAULT '', epoch bigint NOT "
+    "NULL DEFAULT 0, until timestamptz NOT NULL DEFAULT '-infinity', under bytea, under_epoch "
+    "bigint NOT NULL DEFAULT 0) WITH (fillfactor = 50);"
+
+    /* Verbs as in enum store_kv_verb.  Answers -1, or the culprit, which says what it did not do
+     * but not what those before it did: kv_try_1 undoes that. */
+    "CREATE FUNCTION kv_1(verbs int[], nss bytea[], keys bytea[], vals bytea[]) RETURNS int "
+    "LANGUAGE plpgsql SET search_path = bellhop AS $f$ BEGIN "
+    "FOR i IN 1 .. coalesce(array_length(verbs, 1), 0) LOOP "
+    "  IF verbs[i] = 0 THEN "
+    "    INSERT INTO kv VALUES (nss[i], keys[i], vals[i]) ON CONFLICT (ns, key) DO UPDATE SET "
+    "value = excluded.value; "
+    "  ELSIF verbs[i] = 1 THEN "
+    "    INSERT INTO kv VALUES (nss[i], keys[i], vals[i]) ON CONFLICT (ns, key) DO NOTHING; "
+    "    IF NOT FOUND THEN RETURN i - 1; END IF; "
+    "  ELSE "
+    "    DELETE FROM kv WHERE ns = nss[i] AND key = keys[i]; "
+    "    IF verbs[i] = 3 AND NOT FOUND THEN RETURN i - 1; END IF; "
+    "  END IF; "
+    "END LOOP; RETURN -1; END $f$;"
+    "CREATE FUNCTION kv_try_1(verbs int[], nss bytea[], keys bytea[], vals bytea[]) RETURNS int "
+    "LANGUAGE plpgsql SET search_path = bellhop AS $f$ DECLARE culprit int; BEGIN "
+    "  BEGIN "
+    "    culprit := kv_1(verbs, nss, keys, vals); "
+    "    IF culprit >= 0 THEN RAISE EXCEPTION USING ERRCODE = 'BH001'; END IF; "
+    "  EXCEPTION WHEN SQLSTATE 'BH001' THEN NULL; END; "
+    "RETURN culprit; END $f$;"
+
+    "CREATE FUNCTION held_1(l lease) RETURNS bool LANGUAGE sql VOLATILE SET search_path = bellhop "
+    "AS "
+    "$f$ SELECT l.owner <> '' AND CASE WHEN l.under IS NULL THEN l.until > clock_timestamp() ELSE "
+    "EXISTS (SELECT FROM lease u WHERE u.name = l.under AND u.owner <> '' AND u.epoch = "
+    "l.under_epoch AND u.under IS NULL AND u.until > clock_timestamp()) END $f$;"
+
+    /* Verbs as in enum store_lease_verb; ends: 0 done, 1 somebody else has it, 2 it is not ours.
+     * The row is locked first, and its lock outlives the answer. */
+    "CREATE FUNCTION lease_1(verb int, nm bytea, own bytea, ttl_ms bigint, up bytea, up_epoch "
+    "bigint, mine bigint, OUT ending int, OUT new_epoch bigint, OUT left_ms bigint, OUT holder "
+    "bytea) LANGUAGE plpgsql SET search_path = bellhop AS $f$ "
+    "DECLARE l lease; u lease; held bool; fresh timestamptz; BEGIN "
+    "  ending := 0; new_epoch := mine; left_ms := 0; holder := ''; "
+    "  IF verb < 2 THEN INSERT INTO lease (name) VALUES (nm) ON CONFLICT DO NOTHING; END IF; "
+    "  SELECT * INTO l FROM lease WHERE name = nm FOR UPDATE; "
+    "  held := l.name IS NOT NULL AND held_1(l); "
+    "  fresh := clock_timestamp() + ttl_ms * interval '1 millisecond'; "
+    "  IF verb < 2 THEN "
+    "    IF up IS NOT NULL THEN "
+    "      SELECT * INTO u FROM lease WHERE name = up FOR SHARE; "
+    "      IF u.name IS NULL OR u.epoch <> up_epoch OR NOT held_1(u) THEN ending := 2; RETURN; END "
+    "IF; "
+    "    END IF; "
+    "    IF held AND l.owner <> own AND verb = 0 THEN "
+    "      ending := 1; holder := l.owner; "
+    "      left_ms := CASE WHEN l.under IS NULL THEN (extract(epoch FROM l.until - "
+    "clock_timestamp()) * 1000)::bigint ELSE -1 END; "
+    "      RETURN; "
+    "    END IF; "
+    "    UPDATE lease SET owner = own, epoch = l.epoch + 1, until = fresh, under = up, under_epoch "
+    "= up_epoch WHERE name = nm RETURNING epoch INTO new_epoch; "
+    "  ELSIF NOT held OR mine = 0 OR l.epoch <> mine THEN "
+    "    IF verb = 2 THEN ending := 2; END IF; "
+    "  ELSIF verb = 2 THEN UPDATE lease SET until = fresh WHERE name = nm; "
+    "  ELSE UPDATE lease SET owner = '' WHERE name = nm; "
+    "  END IF; END $f$;";
+
+static const char *const migrations[] = {first};
+#define SCHEMA_VERSION ((int)(sizeof migrations / sizeof migrations[0]))
+
+/* ---- */
+
+static bool failed(struct store_postgres *st, char *ret_why, const char *doing)
+{
+    snprintf(ret_why, 256, "PostgreSQL, %s: %.160s", doing, st->loader.problem);
+    return false;
+}
+
+/* One number or word that @sql answers with; false: it failed.  No row is an empty word. */
+static bool ask(struct store_postgres *st, const char *sql, char *ret, size_t size)
+{
+    PGresult *r = NULL;
+
+    ret[0] = '\0';
+    if (line_text(&st->loader, sql, &r) != LINE_OK)
+        return false;
+    if (r != NULL && PQntuples(r) > 0)
+        snprintf(ret, size, "%s", PQgetvalue(r, 0, 0));
+    if (r != NULL)
+        PQclear(r);
+    return true;
+}
+
+static bool is_ours(struct store_postgres *st, char *ret_why, int *ret_version)
+{
+    char word[64], oldest[64] = "0";
+
+    if (!ask(st, "SELECT to_regclass('bellhop.meta')::text", word, sizeof word))
+        return failed(st, ret_why, "looking for our tables");
+    *ret_version = 0;
+    if (word[0] == '\0')
+        return true;
+    if (!ask(st, "SELECT value FROM meta WHERE name = 'oldest'", oldest, sizeof oldest) ||
+        !ask(st, "SELECT value FROM meta WHERE name = 'schema'", word, sizeof word))
+        return failed(st, ret_why, "reading the version");
+    *ret_version = atoi(word);
+    if (atoi(oldest) <= SCHEMA_VERSION)
+        return true;
+    snprintf(ret_why, 256,
+             "the tables in PostgreSQL are of a newer bellhop (version %d, this program knows %d): "
+             "update this node",
+             *ret_version, SCHEMA_VERSION);
+    return false;
+}
+
+static bool note_version(struct store_postgres *st)
+{
+    char sql[256];
+
+    snprintf(sql, sizeof sql,
+             "INSERT INTO meta VALUES ('schema', '%d'), ('oldest', '%d') ON CONFLICT (name) DO "
+             "UPDATE SET value = excluded.value",
+             SCHEMA_VERSION, SCHEMA_OLDEST);
+    return line_text(&st->loader, sql, NULL) == LINE_OK;
+}
+
+/* In one transaction with the lock: a node that dies on the way leaves nothing half made. */
+static bool migrate(struct store_postgres *st, char *ret_why)
+{
+    int version;
+
+    if (line_text(&st->loader,
+                  "BEGIN; SELECT pg_advisory_xact_lock(7094702830); "
+                  "CREATE SCHEMA IF NOT EXISTS bellhop",
+                  NULL) != LINE_OK)
+        return failed(st, ret_why, "preparing the schema");
+    if (!is_ours(st, ret_why, &version))
+        return false;
+    for (int i = version; i < SCHEMA_VERSION; i++)
+        if (line_text(&st->loader, migrations[i], NULL) != LINE_OK)
+            return failed(st, ret_why, "making the tables");
+    if ((version < SCHEMA_VERSION && !note_version(st)) ||
+        line_text(&st->loader, "COMMIT", NULL) != LINE_OK)
+        return failed(st, ret_why, "making the tables");
+    return true;
+}
+
+static bool read_dedup_key(struct store_postgres *st, const char *hex)
+{
+    uint8_t *to = (uint8_t *)&st->base.dedup_key;
+
+    if (strlen(hex) < 2 * sizeof st->base.dedup_key)
+        return false;
+    for (size_t i = 0; i < sizeof st->base.dedup_key; i++)
+        to[i] = (uint8_t)(hex_value(hex[2 * i]) << 4 | hex_value(hex[2 * i + 1]));
+    return true;
+}
+
+bool pg_schema_prepare(struct store_postgres *st, char *ret_why)
+{
+    char word[128];
+
+    if (PQserverVersion(st->loader.pg) < 140000) {
+        snprintf(ret_why, 256, "PostgreSQL %d is too old: 14 or newer is needed",
+                 PQserverVersion(st->loader.pg) / 10000);
+        return false;
+    }
+    if (!migrate(st, ret_why))
+        return false;
+    if (!ask(st, "SELECT nextval('boot')", word, sizeof word))
+        return failed(st, ret_why, "counting this start");
+    st->base.boot = (uint64_t)strtoull(word, NULL, 10);
+    if (!ask(st, "SELECT value FROM meta WHERE name = 'dedup_key'", word, sizeof word) ||
+        !read_dedup_key(st, word))
+        return failed(st, ret_why, "reading the key of deduplication");
+    if (ask(st, "SHOW fsync", word, sizeof word) && strcmp(word, "off") == 0)
+        log_warn(&st->log, "the server runs with fsync=off: what it confirms may be lost when its "
+                           "machine fails");
+    return true;
+}

@@ -1,0 +1,356 @@
+/* Promises of store/store.h and store/postgres/postgres.h, kept on a real server. */
+#include "store/contract.h"
+#include <libpq-fe.h>
+#include "base/log.h"
+#include "net/loop.h"
+#include "store/pg_server.h"
+#include "store/postgres/postgres.h"
+
+static struct loop *loop;
+static char why[256];
+
+static void settled(void)
+{
+    loop_stop(loop);
+}
+
+static void settle(void)
+{
+    if (pending > 0)
+        loop_run(loop);
+}
+
+static struct store *open_store(void)
+{
+    struct store *s = NULL;
+
+    if (store_postgres_open(loop, pg_url, 1500, &s, why) != BH_OK)
+        fail_msg("%s", why);
+    return s;
+}
+
+/* One answer of the server, as text. */
+static const char *sql(const char *text)
+{
+    static char word[128];
+    PGconn *pg = PQconnectdb(pg_url);
+    PGresult *r = PQexec(pg, text);
+
+    word[0] = '\0';
+    if (PQresultStatus(r) == PGRES_TUPLES_OK && PQntuples(r) > 0)
+        snprintf(word, sizeof word, "%s", PQgetvalue(r, 0, 0));
+    else if (PQresultStatus(r) != PGRES_COMMAND_OK)
+        snprintf(word, sizeof word, "%s", PQresultErrorMessage(r));
+    PQclear(r);
+    PQfinish(pg);
+    return word;
+}
+
+static int setup(void **state)
+{
+    log_setup(LOG_ERROR, false);
+    sql("DROP SCHEMA IF EXISTS bellhop CASCADE");
+    loop = loop_new();
+    pending = 0;
+    order[0] = '\0';
+    why[0] = '\0';
+    st = open_store();
+    return 0;
+}
+
+static int teardown(void **state)
+{
+    store_close(st);
+    loop_free(loop);
+    return 0;
+}
+
+/* ---- opening ---- */
+
+static void what_was_written_is_there_after_reopening(void **state)
+{
+    struct hash_key key = st->dedup_key;
+    uint64_t boot = st->boot;
+
+    append_now(1, 9, "hello\n");
+    put_now("gw", "a", "1");
+    store_close(st);
+    st = open_store();
+    assert_true(st->boot > boot);
+    assert_memory_equal(&st->dedup_key, &key, sizeof key);
+    assert_int_equal(count_rows(), 1);
+    assert_int_equal(count_keys(0), 1);
+    assert_string_equal(records("gw"), "a=1 ");
+}
+
+static void tables_of_a_newer_bellhop_are_refused(void **state)
+{
+    struct store *other = NULL;
+
+    sql("UPDATE bellhop.meta SET value = '99' WHERE name = 'oldest'");
+    assert_int_equal(store_postgres_open(loop, pg_url, 1500, &other, why), BH_UNAVAILABLE);
+    assert_non_null(strstr(why, "newer bellhop"));
+    /* A newer schema that says this version may use it is fine: a rolling upgrade. */
+    sql("UPDATE bellhop.meta SET value = '1' WHERE name = 'oldest'");
+    sql("UPDATE bellhop.meta SET value = '99' WHERE name = 'schema'");
+    assert_int_equal(store_postgres_open(loop, pg_url, 1500, &other, why), BH_OK);
+    store_close(other);
+}
+
+static void a_server_that_is_not_there_is_a_sentence(void **state)
+{
+    struct store *other = NULL;
+
+    assert_int_equal(store_postgres_open(loop, "host=/nowhere user=x dbname=y", 0, &other, why),
+                     BH_UNAVAILABLE);
+    assert_non_null(strstr(why, "PostgreSQL cannot be reached"));
+    assert_non_null(strstr(why, "/nowhere"));
+    assert_int_equal(store_postgres_open(loop, "host=127.0.0.1 nonsense", 0, &other, why),
+                     BH_UNAVAILABLE);
+}
+
+static void many_nodes_may_start_at_once(void **state)
+{
+    pid_t pids[6];
+
+    store_close(st);
+    st = NULL;
+    sql("DROP SCHEMA bellhop CASCADE");
+    for (int i = 0; i < 6; i++) {
+        pids[i] = fork();
+        if (pids[i] == 0) {
+            struct loop *own = loop_new();
+            struct store *s = NULL;
+            enum bh_err err = store_postgres_open(own, pg_url, 0, &s, why);
+            _exit(err == BH_OK ? 0 : 1);
+        }
+    }
+    for (int i = 0; i < 6; i++) {
+        int status = -1;
+        waitpid(pids[i], &status, 0);
+        assert_int_equal(status, 0);
+    }
+    st = open_store();
+    assert_int_equal(st->boot, 7);
+}
+
+/* ---- several nodes ---- */
+
+static void append_on(struct store *node, struct probe *p, uint32_t box, uint64_t key, bool once)
+{
+    p->append = (struct store_append){.box = box,
+                                      .at_ms = 1000,
+                                      .has_key = true,
+                                      .once = once,
+                                      .key = {.lo = key, .hi = ~key},
+                                      .frame = STR("x\n")};
+    p->n = MOST_ROWS;
+    store_append(node, &expect(p)->append, true);
+}
+
+/* Two nodes write to the same few mailboxes at once: every number comes once, without gaps. */
+static void rows_of_two_nodes_are_numbered_without_gaps(void **state)
+{
+    enum { N = 600, BOXES = 3 };
+    static struct probe p[2][N];
+    static bool seen[BOXES][2 * N + 1];
+    struct store *nodes[2] = {st, open_store()};
+
+    memset(p, 0, sizeof p);
+    memset(seen, 0, sizeof seen);
+    for (uint64_t i = 0; i < N; i++)
+        for (int k = 0; k < 2; k++)
+            append_on(nodes[k], &p[k][i], (uint32_t)(i % BOXES), i << 1 | (uint64_t)k, false);
+    settle();
+    for (int k = 0; k < 2; k++)
+        for (uint64_t i = 0; i < N; i++) {
+            uint64_t n = STORE_SEQUENCE(p[k][i].append.sequence);
+            assert_int_equal(p[k][i].err, BH_OK);
+            assert_in_range(n, 1, 2 * N / BOXES);
+            assert_false(seen[i % BOXES][n]);
+            seen[i % BOXES][n] = true;
+            assert_true(i < BOXES || n > STORE_SEQUENCE(p[k][i - BOXES].append.sequence));
+        }
+    store_close(nodes[1]);
+}
+
+/* The same webhook hits both at once: one row, and both know its number. */
+static void the_same_key_on_two_nodes_is_one_row(void **state)
+{
+    enum { N = 200 };
+    static struct probe p[2][N];
+    struct store *nodes[2] = {st, open_store()};
+    size_t fresh = 0;
+
+    memset(p, 0, sizeof p);
+    for (uint64_t i = 0; i < N; i++)
+        for (int k = 0; k < 2; k++)
+            append_on(nodes[k], &p[k][k == 0 ? i : N - 1 - i], 5, i, true);
+    settle();
+    for (uint64_t i = 0; i < N; i++) {
+        struct probe *a = &p[0][i], *b = &p[1][N - 1 - i];
+        assert_int_equal(a->err, BH_OK);
+        assert_int_equal(b->err, BH_OK);
+        assert_int_equal(a->append.exists + b->append.exists, 1);
+        assert_int_equal(a->append.sequence, b->append.sequence);
+        fresh += !a->append.exists;
+    }
+    assert_int_equal(count_rows(), N);
+    assert_string_equal(sql("SELECT last FROM bellhop.box WHERE box = 5"), "200");
+    store_close(nodes[1]);
+}
+
+static void a_lease_stolen_by_another_node_fences_the_first(void **state)
+{
+    struct probe a = {0}, b = {0}, t = {0};
+    struct store *mine = st, *other = open_store();
+    struct store_kv kv = {KV_PUT, "t", STR("k"), STR("v")};
+
+    assert_int_equal(lease_now(&a, LEASE_TAKE, "box/1", "north", LONG_MS), BH_OK);
+    st = other;
+    assert_int_equal(lease_now(&b, LEASE_TAKE, "box/1", "south", LONG_MS), BH_CONFLICT);
+    assert_int_equal(lease_now(&b, LEASE_STEAL, "box/1", "south", LONG_MS), BH_OK);
+    st = mine;
+    t.tx = (struct store_tx){.items = &kv, .n = 1, .fence = {STR("box/1"), a.lease.epoch}};
+    store_tx(st, &expect(&t)->tx, true);
+    settle();
+    assert_int_equal(t.err, BH_FENCED);
+    assert_string_equal(records("t"), "");
+    store_close(other);
+}
+
+/* ---- a server that goes ---- */
+
+static enum bh_err append_err(uint64_t n)
+{
+    struct probe p = {0};
+
+    append_on(st, &p, 1, n, true);
+    settle();
+    return p.err;
+}
+
+static void while_the_server_is_away_writes_fail_and_then_work_again(void **state)
+{
+    struct store_stats s;
+
+    assert_int_equal(append_err(1), BH_OK);
+    log_setup(LOG_ERROR + 1, false);
+    pg_stop(SIGQUIT);
+    assert_int_equal(append_err(2), BH_UNAVAILABLE);
+    assert_int_equal(append_err(3), BH_UNAVAILABLE);
+    st->ops->stats(st, &s);
+    assert_false(s.healthy);
+    pg_start();
+    for (int i = 0; i < 500; i++) {
+        st->ops->stats(st, &s);
+        if (s.healthy)
+            break;
+        usleep(20000);
+    }
+    assert_true(s.healthy); /* it noticed by itself */
+    assert_int_equal(append_err(4), BH_OK);
+    assert_int_equal(count_rows(), 2);
+}
+
+static void a_session_that_was_ended_is_no_news(void **state)
+{
+    assert_int_equal(append_err(1), BH_OK);
+    sql("SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity WHERE pid <> "
+        "pg_backend_pid() AND usename = 'bellhop'");
+    assert_int_equal(append_err(2), BH_OK);
+    assert_int_equal(count_rows(), 2);
+}
+
+/* A server that stops answering: no write waits for ever. */
+static void a_deaf_server_is_given_up(void **state)
+{
+    struct probe p = {0};
+
+    assert_int_equal(append_err(1), BH_OK);
+    log_setup(LOG_ERROR + 1, false);
+    sql("SELECT pg_sleep(0)");
+    pid_t backend = (pid_t)atoi(
+        sql("SELECT pid FROM pg_stat_activity WHERE query = 'COMMIT' ORDER BY pid LIMIT 1"));
+    assert_true(backend > 0);
+    kill(backend, SIGSTOP);
+    append_on(st, &p, 1, 2, true);
+    settle(); /* a new line is taken when the old one is given up */
+    kill(backend, SIGCONT);
+    assert_int_equal(p.err, BH_OK);
+    assert_int_equal(count_rows(), 2);
+}
+
+/* ---- much at once ---- */
+
+static void many_ops_share_few_transactions(void **state)
+{
+    enum { N = 2000 };
+    static struct probe p[N];
+    struct store_stats s;
+
+    memset(p, 0, sizeof p);
+    for (uint64_t i = 0; i < N; i++)
+        append_on(st, &p[i], (uint32_t)(i % 50), i, true);
+    settle();
+    for (int i = 0; i < N; i++)
+        assert_int_equal(p[i].err, BH_OK);
+    st->ops->stats(st, &s);
+    assert_int_equal(s.rows_written, N);
+    assert_true(s.commits < 50);
+}
+
+static void large_frames_come_back_whole(void **state)
+{
+    enum { SIZE = 3 << 20 };
+    char *frame = xmalloc(SIZE);
+    struct probe p = {0}, f = {0};
+
+    for (size_t i = 0; i < SIZE; i++)
+        frame[i] = (char)(i * 7 >> 3);
+    append_start(&p, 1, 1, "", true);
+    p.append.frame = str_make(frame, SIZE);
+    settle();
+    assert_int_equal(p.err, BH_OK);
+    uint64_t id = row(1);
+    fetch_now(&f, &id, 1, 0);
+    assert_int_equal(f.fetch.rows[0].frame.n, SIZE);
+    assert_memory_equal(f.fetch.rows[0].frame.p, frame, SIZE);
+    store_fetch_free(st, &f.fetch);
+    free(frame);
+}
+
+static void closing_commits_what_is_queued_and_calls_nobody(void **state)
+{
+    struct probe p[50] = {0};
+
+    for (uint64_t i = 0; i < 50; i++)
+        append_start(&p[i], i + 1, 1, "x\n", false);
+    store_close(st);
+    st = open_store();
+    for (int i = 0; i < 50; i++)
+        assert_int_equal(p[i].calls, 0);
+    assert_int_equal(count_rows(), 50);
+    pending = 0;
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        CONTRACT(setup, teardown),
+        T(what_was_written_is_there_after_reopening, setup, teardown),
+        T(tables_of_a_newer_bellhop_are_refused, setup, teardown),
+        T(a_server_that_is_not_there_is_a_sentence, setup, teardown),
+        T(many_nodes_may_start_at_once, setup, teardown),
+        T(rows_of_two_nodes_are_numbered_without_gaps, setup, teardown),
+        T(the_same_key_on_two_nodes_is_one_row, setup, teardown),
+        T(a_lease_stolen_by_another_node_fences_the_first, setup, teardown),
+        T(while_the_server_is_away_writes_fail_and_then_work_again, setup, teardown),
+        T(a_session_that_was_ended_is_no_news, setup, teardown),
+        T(a_deaf_server_is_given_up, setup, teardown),
+        T(many_ops_share_few_transactions, setup, teardown),
+        T(large_frames_come_back_whole, setup, teardown),
+        T(closing_commits_what_is_queued_and_calls_nobody, setup, teardown),
+    };
+    return cmocka_run_group_tests(tests, pg_setup, pg_teardown);
+}
