@@ -212,6 +212,54 @@ def test_freeze_keeps_the_process_and_wakes_it_with_its_memory(rig, script):  # 
         wait_for(lambda: history(server)[-1] == f"number {i}")
 
 
+def tree(pid):
+    """@pid and everything below it, as (pid, command, state)."""
+    rows = [line.split(None, 3) for line in subprocess.run(["ps", "-eo", "pid=,ppid=,state=,args="], capture_output=True,
+                                                           text=True).stdout.splitlines()]
+    found, wanted = [], {str(pid)}
+    for _ in rows:
+        new = [(p, args, state) for p, parent, state, args in rows if (p in wanted or parent in wanted)
+               and p not in {f[0] for f in found}]
+        if not new:
+            break
+        found += new
+        wanted |= {f[0] for f in new}
+    return found
+
+
+def test_freeze_stops_the_whole_process_group_and_thaws_it(rig, script, tmp_path):  # noqa: F811
+    """The agent, the program in a group of its own, its child, and a grandchild in a session of its own."""
+    ticks = tmp_path / "ticks"
+    tick = f"for i in $(seq 3000); do echo >> {ticks}; sleep 0.02; done"
+    server, c, s = rig("--mode", "freeze", program=script(f"""
+        import subprocess
+        child = subprocess.Popen(["/bin/sh", "-c", {f"setsid sh -c '{tick}' & wait"!r}], stdin=subprocess.DEVNULL)
+        for line in sys.stdin:
+            if json.loads(line)["type"] == "message":
+                print("here", flush=True)
+        child.kill()
+        """))
+    s.said("awake")
+    for i in range(1, 3):
+        s.said("asleep", i)
+        below = tree(children(s.process.pid)[0])
+        assert len([b for b in below if "ticks" in b[1]]) >= 2 and len(below) >= 4, below
+        assert {state[0] for _, _, state in below} == {"T"}, below
+        size = ticks.stat().st_size
+        time.sleep(0.2)
+        assert ticks.stat().st_size == size
+        server.write(f"hello {i}")
+        wait_for(lambda: history(server).count("here") == i)
+        wait_for(lambda: ticks.stat().st_size > size)
+    pids = [b[0] for b in tree(children(s.process.pid)[0]) if "ticks" in b[1]]
+    assert s.end() == 0
+    for pid in pids:
+        try:
+            os.kill(int(pid), SIGKILL)
+        except ProcessLookupError:
+            pass
+
+
 def test_sleeper_says_how_it_is_used(bellhop):
     run = lambda *words, **env: subprocess.run([PROGRAM, "sleeper", *words], capture_output=True, text=True,
                                                env={"PATH": os.environ["PATH"], **env})

@@ -12,6 +12,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 #include "agent/sleeper/tell.h"
+#include "agent/sleeper/tree.h"
 
 #define RECLAIM "1073741824"
 
@@ -75,7 +76,7 @@ static int open_reclaim(pid_t pid)
 
 void child_freeze(struct child *c)
 {
-    child_signal(c, SIGSTOP);
+    tree_stop(c->pid);
     c->stopped = true;
     int fd = open_reclaim(c->pid);
     if (fd < 0)
@@ -89,7 +90,8 @@ void child_freeze(struct child *c)
 void child_thaw(struct child *c)
 {
     c->stopped = false;
-    child_signal(c, SIGCONT);
+    if (c->pid > 0)
+        tree_continue(c->pid);
 }
 
 bool child_reap(struct child *c, bool *ret_well, char how[48])

@@ -10,7 +10,8 @@ struct child {
 };
 bool child_start(struct child *c); /* false: told why */
 void child_signal(struct child *c, int signo);
-void child_freeze(struct child *c); /* SIGSTOP, and give its memory back where that is allowed */
-void child_thaw(struct child *c);
+/* Stop it and everything it started, and give its memory back where that is allowed. */
+void child_freeze(struct child *c);
+void child_thaw(struct child *c); /* all of them */
 /* Reap it if it is the one that ended: "exit status 0".  False: it still runs. */
 bool child_reap(struct child *c, bool *ret_well, char how[48]);
