@@ -316,6 +316,25 @@ static void check_config(struct doctor *d)
               "address");
 }
 
+/* Where opening a platform does not tell whether its credentials are good. */
+static void check_credentials(struct doctor *d)
+{
+    char why[256];
+
+    for (size_t i = 0; i < config_count(d->cfg, &platforms_config); i++) {
+        const struct platform_settings *p = config_entry(d->cfg, &platforms_config, i);
+        const struct platform_ops *ops = platform_find(str_of(p->platform));
+        if (ops == NULL || ops->check == NULL)
+            continue;
+        enum bh_err err = ops->check(p, why);
+        if (err == BH_OK)
+            found(d, OK, "platform", "%s %s: its credentials are good", p->platform, p->bot);
+        else
+            found(d, err == BH_REFUSED ? BAD : WARN, "platform", "%s %s: %s", p->platform, p->bot,
+                  err == BH_REFUSED ? why : "its credentials could not be checked, nobody answers");
+    }
+}
+
 static void check_tls(struct doctor *d)
 {
     const struct http_tls *tls = config_get(d->cfg, &tls_config);
@@ -445,6 +464,7 @@ static int run(const struct command *c, int argc, char **argv)
         d.wake = *(const struct wake_settings *)config_get(d.cfg, &wake_config);
         check_config(&d);
         check_tls(&d);
+        check_credentials(&d);
         check_skills(&d);
         if (check_state_dir(&d)) {
             check_database(&d);
@@ -473,7 +493,8 @@ const struct command cmd_doctor = {
     "Usage: bellhop doctor [-c FILE | --state-dir DIR] [--json]\n\n"
     "Checks the configuration, the state directory, the database and its master key, the "
     "platforms'\n"
-    "own problems, waiting mailboxes and whether wake URLs can be reached (they are connected to, "
+    "own problems and credentials, waiting mailboxes and whether wake URLs can be reached (they "
+    "are connected to, "
     "not\n"
     "rung).  Works with and without a running server and changes nothing.  Exit status 1 when\n"
     "something must be fixed.\n",

@@ -48,6 +48,10 @@ struct platform_ops {
      * to fix. */
     enum bh_err (*open)(const struct platform_settings *cfg, struct host *host,
                         struct platform **ret_p, char *ret_why);
+    /* For `bellhop doctor`: does the platform take the credentials in @cfg?  Blocks, changes
+     * nothing.  BH_REFUSED: @ret_why (256 bytes) says what to fix; BH_UNAVAILABLE: it could not be
+     * asked.  NULL: open() finds out. */
+    enum bh_err (*check)(const struct platform_settings *cfg, char *ret_why);
     /* Perform @a, whose strs are borrowed for this call.  Only ops in descriptor->ops
      * arrive here. */
     void (*act)(struct platform *p, struct action_id id, const struct action_from *from,

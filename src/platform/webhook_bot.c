@@ -72,19 +72,24 @@ void webhook_bot_act(struct platform *p, struct action_id id, const struct actio
 
 /* ---- life ---- */
 
-enum bh_err webhook_bot_open(struct webhook_bot *b, const struct webhook_bot_kind *kind,
-                             const struct platform_settings *settings, const char *api_base,
-                             struct host *host, char *ret_why)
+char *webhook_bot_api(const struct webhook_bot_kind *kind, const char *api_base)
 {
     struct str api = str_of(api_base != NULL ? api_base : kind->api_base);
 
     while (str_ends(api, STR("/")))
         api.n--;
+    return str_dup(api);
+}
+
+enum bh_err webhook_bot_open(struct webhook_bot *b, const struct webhook_bot_kind *kind,
+                             const struct platform_settings *settings, const char *api_base,
+                             struct host *host, char *ret_why)
+{
     b->base = (struct platform){.ops = kind->ops, .host = host, .bot = settings->bot};
     b->log.prefix = log_prefix;
     b->kind = kind;
     b->env = host_env(host);
-    b->api_base = str_dup(api);
+    b->api_base = webhook_bot_api(kind, api_base);
     b->parser = json_parser_new();
     awaits_init(&b->awaits, &b->base);
     return sender_new(&b->base, kind->label, kind->sender, &b->sender, ret_why);

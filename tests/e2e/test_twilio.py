@@ -105,6 +105,25 @@ def test_a_person_writes_and_gets_the_answer(rig):
     assert info["chat_info"] == {"name": ANN, "type": "dm"}
 
 
+def test_doctor_checks_the_credentials(rig):
+    sent = len(rig.sim.sent)
+    done = rig.server.cli("doctor", check=False)
+    assert f"ok    platform   twilio {BOT}: its credentials are good" in done.stdout and done.returncode == 0, done.stdout
+    rig.sim.state = "suspended"
+    assert "the Twilio account is suspended" in rig.server.cli("doctor", check=False).stdout
+    rig.sim.state, rig.sim.auth = "active", "another"
+    done = rig.server.cli("doctor", check=False)
+    assert done.returncode == 1 and "FIX   platform" in done.stdout and "`auth_token`" in done.stdout
+    assert AUTH not in done.stdout + done.stderr
+    rig.server.stop()  # and without a server
+    assert "`auth_token`" in rig.server.cli("doctor", check=False).stdout
+    rig.sim.close()
+    done = rig.server.cli("doctor", check=False)
+    assert done.returncode == 0 and "nobody answers" in done.stdout
+    assert len(rig.sim.sent) == sent
+    rig.server.start()
+
+
 def test_whatsapp_is_answered_on_whatsapp(rig):
     rig.say("hola", From="whatsapp:" + ANN, To="whatsapp:" + BOT, ProfileName="Ann")
     source = rig.gateway.hear("hola")["event"]["source"]

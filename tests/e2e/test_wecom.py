@@ -82,6 +82,20 @@ def test_the_address_is_proven_with_an_echo(rig):
     assert answer.status == 401
 
 
+def test_doctor_checks_the_credentials(rig):
+    done = rig.server.cli("doctor", check=False)
+    assert f"ok    platform   wecom {AGENT}: its credentials are good" in done.stdout and done.returncode == 0, done.stdout
+    rig.sim.secret = "another"
+    rig.server.stop()
+    done = rig.server.cli("doctor", check=False)
+    assert done.returncode == 1 and "errcode 40001): check `corp_id` and `secret`" in done.stdout
+    assert SECRET not in done.stdout + done.stderr and "access-token-" not in done.stdout + done.stderr
+    rig.sim.close()
+    done = rig.server.cli("doctor", check=False)
+    assert done.returncode == 0 and "nobody answers" in done.stdout
+    rig.server.start()
+
+
 def test_a_person_writes_and_gets_the_answer(rig):
     answer = rig.say("你好 <b>")
     assert (answer.status, answer.text) == (200, "")

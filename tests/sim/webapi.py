@@ -60,12 +60,17 @@ class WebApi:
 
 class TwilioSim(WebApi):
     def __init__(self, account_sid, auth_token):
-        self.account, self.auth = account_sid, auth_token
+        self.account, self.auth, self.state = account_sid, auth_token, "active"
         super().__init__()
 
     def handle(self, method, path, query, headers, body):
         import base64
         self.calls.append((method, path))
+        if method == "GET" and path == f"/2010-04-01/Accounts/{self.account}.json":
+            pair = base64.b64encode(f"{self.account}:{self.auth}".encode()).decode()
+            if headers.get("Authorization") != f"Basic {pair}":
+                return 401, {"code": 20003, "message": "Authenticate", "status": 401}, {}
+            return 200, {"sid": self.account, "status": self.state}, {}
         if path != f"/2010-04-01/Accounts/{self.account}/Messages.json" or method != "POST":
             self.broke(f"{method} {path}")
             return 404, {"code": 20404, "status": 404}, {}

@@ -1,7 +1,8 @@
 /* tree.h - a process, its group, and everything it started, whatever group that is in.
  *
  * `bellhop agent` runs its programs in groups of their own, so stopping one group would leave them
- * running.  Who was started is asked of /proc; where that does not tell, only the group is meant. */
+ * running.  Who was started is asked of /proc; where that does not tell, only the group is meant.
+ */
 #pragma once
 #include <sys/types.h>
 

@@ -3,8 +3,10 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include "base/crypto.h"
+#include "base/json.h"
 #include "base/jw.h"
 #include "base/mem.h"
+#include "net/http_client.h"
 #include "platform/twilio/twilio_priv.h"
 
 static const struct webhook_bot_kind kind = {
@@ -16,6 +18,8 @@ static const struct webhook_bot_kind kind = {
     .is_chat = twilio_address_ok,
     .no_chat = "chat_id is not a number Twilio could write to",
 };
+
+enum { CHECK_MS = 10000 };
 
 static void write_auth(const struct twilio_settings *cfg, struct buf *out)
 {
@@ -59,6 +63,51 @@ static enum bh_err twilio_open(const struct platform_settings *settings, struct 
     return BH_OK;
 }
 
+/* The account as Twilio describes it. */
+static enum bh_err read_account(int status, struct str body, char *ret_why)
+{
+    struct json_parser *p = json_parser_new();
+    struct json doc = {0};
+    enum bh_err err = BH_REFUSED;
+
+    if (!json_parse(p, body, &doc))
+        doc = (struct json){0};
+    struct str state = json_str(doc, "status");
+    if (status == 401 || status == 403 || status == 404)
+        snprintf(ret_why, 256,
+                 "Twilio refuses the credentials: put the current `account_sid` and "
+                 "`auth_token` into bellhop's config");
+    else if (status != 200)
+        err = BH_UNAVAILABLE, snprintf(ret_why, 256, "Twilio answered with HTTP %d", status);
+    else if (state.n > 0 && !str_eq(state, STR("active")))
+        snprintf(ret_why, 256, "the Twilio account is %.*s: see its console",
+                 state.n < 40 ? (int)state.n : 40, state.p);
+    else
+        err = BH_OK;
+    json_parser_free(p);
+    return err;
+}
+
+static enum bh_err twilio_check(const struct platform_settings *settings, char *ret_why)
+{
+    const struct twilio_settings *cfg = container_of(settings, const struct twilio_settings, base);
+    struct buf url = BUF_INIT, auth = BUF_INIT, body = BUF_INIT;
+    char *api = webhook_bot_api(&kind, cfg->api_base);
+    int status = 0;
+
+    write_auth(cfg, &auth);
+    buf_printf(&url, "%s/2010-04-01/Accounts/%s.json", api, cfg->account_sid);
+    const char *const headers[] = {buf_z(&auth), NULL};
+    const struct http_fetch f = {.url = buf_z(&url), .headers = headers, .timeout_ms = CHECK_MS};
+    enum bh_err err = http_fetch_now(&f, &status, &body, ret_why);
+    err = err == BH_OK ? read_account(status, buf_str(&body), ret_why) : BH_UNAVAILABLE;
+    buf_wipe(&auth);
+    buf_done(&url);
+    buf_done(&body);
+    free(api);
+    return err;
+}
+
 static void twilio_status(struct platform *p, struct jw *w)
 {
     webhook_bot_status(p, w);
@@ -80,6 +129,7 @@ const struct platform_ops twilio_ops = {
     .config = &twilio_config,
     .descriptor = &descriptor,
     .open = twilio_open,
+    .check = twilio_check,
     .act = webhook_bot_act,
     .http = twilio_http,
     .status = twilio_status,

@@ -55,6 +55,16 @@ static enum bh_err wecom_open(const struct platform_settings *settings, struct h
     return err;
 }
 
+static enum bh_err wecom_check(const struct platform_settings *settings, char *ret_why)
+{
+    const struct wecom_settings *cfg = container_of(settings, const struct wecom_settings, base);
+    char *api = webhook_bot_api(&kind, cfg->api_base);
+    enum bh_err err = wecom_token_check(cfg, api, ret_why);
+
+    free(api);
+    return err;
+}
+
 static void wecom_status(struct platform *p, struct jw *w)
 {
     webhook_bot_status(p, w);
@@ -75,6 +85,7 @@ const struct platform_ops wecom_ops = {
     .config = &wecom_config,
     .descriptor = &descriptor,
     .open = wecom_open,
+    .check = wecom_check,
     .act = webhook_bot_act,
     .http = wecom_http,
     .status = wecom_status,

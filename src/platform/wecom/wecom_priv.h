@@ -35,6 +35,9 @@ bool wecom_http(struct platform *p, struct http_req *req);
 /* token.c: absent when there is none yet; then one fetch is under way and ends in
  * sender_resume(). */
 struct str wecom_token(struct wecom *c);
+/* Is one to be had?  Blocks; as the check of platform.h answers. */
+enum bh_err wecom_token_check(const struct wecom_settings *cfg, const char *api_base,
+                              char *ret_why);
 void wecom_token_drop(struct wecom *c); /* WeCom does not take it any more */
 void wecom_token_done(struct wecom *c);
 
