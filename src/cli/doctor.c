@@ -3,12 +3,9 @@
  * Looks, never changes: a database or key that does not exist yet is not created, and wake URLs are
  * only connected to, not asked, because asking would wake somebody. */
 #include <errno.h>
-#include <netdb.h>
-#include <poll.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <sys/socket.h>
 #include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
@@ -20,6 +17,7 @@
 #include "cli/cli.h"
 #include "cli/settings.h"
 #include "cli/state_dir.h"
+#include "cli/url_probe.h"
 #include "http/waker.h"
 #include "net/http_client.h"
 #include "net/http_tls.h"
@@ -68,75 +66,34 @@ static void found(struct doctor *d, enum finding f, const char *what, const char
 
 /* ---- wake URLs ---- */
 
-static bool split_url(const char *url, char host[256], char port[8])
-{
-    struct str rest = str_of(url);
-    bool tls = str_starts(rest, STR("https://"));
-    struct str hostport;
-
-    rest = str_skip(rest, tls ? 8 : 7);
-    str_split(&rest, '/', &hostport);
-    size_t colon = hostport.n;
-    while (colon > 0 && hostport.p[colon - 1] != ':' && hostport.p[colon - 1] != ']')
-        colon--;
-    bool has_port = colon > 0 && hostport.p[colon - 1] == ':';
-    struct str h = has_port ? str_make(hostport.p, colon - 1) : hostport;
-    if (h.n > 1 && *h.p == '[')
-        h = str_make(h.p + 1, h.n - 2);
-    snprintf(host, 256, "%.*s", STR_FMT(h));
-    if (has_port)
-        snprintf(port, 8, "%.*s", STR_FMT(str_skip(hostport, colon)));
-    else
-        snprintf(port, 8, "%s", tls ? "443" : "80");
-    return *host != '\0';
-}
-
-static bool connects(const struct addrinfo *ai, int64_t timeout_ms)
-{
-    int fd = socket(ai->ai_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0), e = 0;
-    socklen_t n = sizeof e;
-
-    if (fd < 0)
-        return false;
-    bool ok = connect(fd, ai->ai_addr, ai->ai_addrlen) == 0;
-    if (!ok && errno == EINPROGRESS) {
-        struct pollfd p = {.fd = fd, .events = POLLOUT};
-        ok = poll(&p, 1, (int)timeout_ms) == 1 &&
-             getsockopt(fd, SOL_SOCKET, SO_ERROR, &e, &n) == 0 && e == 0;
-    }
-    close(fd);
-    return ok;
-}
-
 static void check_wake_url(struct doctor *d, struct str gateway, const char *url)
 {
-    char host[256], port[8];
-    struct addrinfo *list = NULL, hints = {.ai_socktype = SOCK_STREAM};
+    char place[272], why[128] = "";
 
-    if (!split_url(url, host, port)) {
+    switch (url_probe(url, !d->wake.allow_private, d->wake.timeout_ms, place, why)) {
+    case URL_MALFORMED:
         found(d, BAD, "wake", "%.*s: \"%s\" is not a URL; set it with: bellhop gateway set",
               STR_FMT(gateway), url);
-        return;
-    }
-    int rc = getaddrinfo(host, port, &hints, &list);
-    if (rc != 0) {
-        found(d, BAD, "wake", "%.*s: the name %s does not resolve: %s", STR_FMT(gateway), host,
-              gai_strerror(rc));
-        return;
-    }
-    if (!d->wake.allow_private && http_addr_is_private(list->ai_addr))
+        break;
+    case URL_UNKNOWN_NAME:
+        found(d, BAD, "wake", "%.*s: the name %s does not resolve: %s", STR_FMT(gateway), place,
+              why);
+        break;
+    case URL_PRIVATE:
         found(d, BAD, "wake",
               "%.*s: %s is a private address and is never rung; use a public one or set "
               "wake.allow_private: true",
-              STR_FMT(gateway), host);
-    else if (!connects(list, d->wake.timeout_ms))
+              STR_FMT(gateway), place);
+        break;
+    case URL_SILENT:
         found(d, WARN, "wake",
-              "%.*s: nothing answers at %s:%s now; a sleeping gateway cannot be woken "
-              "there",
-              STR_FMT(gateway), host, port);
-    else
-        found(d, OK, "wake", "%.*s: %s:%s can be reached", STR_FMT(gateway), host, port);
-    freeaddrinfo(list);
+              "%.*s: nothing answers at %s now; a sleeping gateway cannot be woken there",
+              STR_FMT(gateway), place);
+        break;
+    case URL_REACHED:
+        found(d, OK, "wake", "%.*s: %s can be reached", STR_FMT(gateway), place);
+        break;
+    }
 }
 
 /* ---- with a server ---- */
