@@ -185,6 +185,14 @@ enum limit_answer ledger_change(struct ledger *l, struct party *p, enum limit wh
     return answer;
 }
 
+void ledger_correct(struct ledger *l, enum limit what, size_t *held, size_t now)
+{
+    if (l == NULL)
+        return;
+    l->held[what] = l->held[what] - *held + now;
+    *held = now;
+}
+
 uint64_t ledger_held(const struct ledger *l, const struct party *p, enum limit what)
 {
     return p != NULL ? p->held[l->at[what]] : l->held[what];

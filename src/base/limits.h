@@ -59,6 +59,10 @@ enum limit_unit { LIMIT_COUNT, LIMIT_BYTES };
     X(FRAME_BYTES, "frame_bytes", PER_CREDENTIAL, LIMIT_BYTES, 4 << 20, 48 << 20, \
       "Memory of lines from a gateway that have not ended.", \
       "the socket is closed, the gateway comes back", "many sockets, each with half a line") \
+    X(HISTORY_BYTES, "history_bytes", PER_VISITOR, LIMIT_BYTES, 1 << 20, 256 << 20, \
+      "Messages of chat pages on disk.", \
+      "a visitor's oldest messages go; of all, the oldest; until they are gone none is kept", \
+      "made-up visitors who fill the disk") \
     X(UNSENT_BYTES, "unsent_bytes", PER_CREDENTIAL, LIMIT_BYTES, 16 << 20, 64 << 20, \
       "Memory of what a gateway does not read.", "the socket is closed, the gateway comes back", \
       "gateways that ask and never read")
@@ -112,6 +116,8 @@ void ledger_give(struct ledger *l, struct party *p, enum limit what, uint64_t n)
  * it was granted. */
 enum limit_answer ledger_change(struct ledger *l, struct party *p, enum limit what, size_t *held,
                                 size_t now);
+/* What lies on disk was counted anew and is @now: never refused. */
+void ledger_correct(struct ledger *l, enum limit what, size_t *held, size_t now);
 
 /* ---- for metrics and tests ---- */
 uint64_t ledger_held(const struct ledger *l, const struct party *p,

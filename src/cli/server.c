@@ -119,7 +119,8 @@ static enum bh_err open_heart(struct server *s, char *why)
                                     .http = s->http,
                                     .server = s->http_server,
                                     .ledger = s->ledger,
-                                    .public_url = s->settings->public_url};
+                                    .public_url = s->settings->public_url,
+                                    .retention_ms = s->settings->retention_ms};
     s->host = host_new(&s->host_env, s->facts);
     s->door = door_new(&s->rand);
     set_door(s);
@@ -414,6 +415,7 @@ enum bh_err server_reload(struct server *s, struct config *now, struct buf *ret_
     const struct auth_settings *auth = config_get(s->cfg, &auth_config);
     facts_set_require_expiry(s->facts, auth->require_expiry);
     set_door(s);
+    s->host_env.retention_ms = s->settings->retention_ms;
     ledger_set(s->ledger, config_get(s->cfg, &limits_config));
     http_settings_apply(s->http_server, config_get(s->cfg, &http_config), s->settings->listen,
                         s->settings->public_url);

@@ -5,6 +5,7 @@
 struct settings { /* what stands at the top of the file, owned by the config */
     char *listen, *public_url, *state_dir; /* public_url without trailing slash; NULL: not known */
     char *master_key;
+    int64_t retention_ms; /* 0: no limit */
 };
 extern const struct config_section settings_config;
 

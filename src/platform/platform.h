@@ -98,6 +98,7 @@ struct host_env { /* borrowed, for the life of the platform */
     struct http_server *server;
     struct ledger *ledger;  /* base/limits.h; NULL: nothing is counted */
     const char *public_url; /* without trailing slash; NULL: unknown */
+    int64_t retention_ms;   /* how long what people wrote is kept; 0: no limit; may change */
 };
 const struct host_env *host_env(struct host *h);
 

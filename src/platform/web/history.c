@@ -8,10 +8,13 @@
  * is cut to length every few writes, so between cuts it may hold an eighth more than `history`.
  */
 #include <stdlib.h>
+#include "base/limits.h"
 #include "base/mem.h"
 #include "platform/web/job.h"
+#include "platform/web/sweep.h"
 
 #define TRIM_AT_ONCE 256
+#define KEPT_BYTES 240 /* of a message beside its text, about: its key and what else is in it */
 
 /* Write @m under its id; with a client_id, only if that one is new. */
 static void submit_message(struct web_job *j, const struct web_message *m)
@@ -42,15 +45,21 @@ static void on_trimmed(struct web_job *j, enum bh_err err)
         j->chat->untrimmed = UINT32_MAX; /* again at the next write */
 }
 
-/* The oldest ones, with what they say: each may have come with a client_id, which goes too. */
+/* The oldest ones, with what they say: each may have come with a client_id, which goes too.  What
+ * is kept begins at j->once. */
 static void on_oldest_read(struct web_job *j, enum bh_err err)
 {
     struct web *w = j->web;
     struct web_job *cut;
-    size_t oldest = j->scan.n_records, n = 0;
+    size_t oldest = 0, n = 0, bytes = 0;
 
-    if (err != BH_OK || oldest == 0)
+    while (err == BH_OK && oldest < j->scan.n_records &&
+           str_cmp(j->scan.records[oldest].key, buf_str(&j->once)) < 0)
+        oldest++;
+    if (oldest == 0)
         return;
+    if (oldest == j->scan.n_records && j->scan.more)
+        j->chat->untrimmed = UINT32_MAX; /* it did not fit: the rest at the next write */
     cut = web_job_new(w, j->chat, on_trimmed);
     cut->items = xcalloc(2 * oldest, sizeof *cut->items);
     /* The keys go into one buffer first: it may move while it grows, so views are taken after. */
@@ -59,6 +68,7 @@ static void on_oldest_read(struct web_job *j, enum bh_err err)
         const struct store_record *r = &j->scan.records[i];
         struct web_message m;
 
+        bytes += r->key.n + r->value.n;
         buf_add_str(&cut->key, r->key);
         cut->items[n].ns = "web";
         ends[n++] = cut->key.n;
@@ -73,25 +83,34 @@ static void on_oldest_read(struct web_job *j, enum bh_err err)
         cut->items[i].key = str_make(cut->key.p + at, ends[i] - at);
     }
     free(ends);
-    if (j->scan.more && oldest < j->limit)
-        j->chat->untrimmed = UINT32_MAX; /* it did not fit: the rest at the next write */
+    web_kept_less(w, bytes);
     web_job_tx(cut, n, false);
 }
 
-static void on_counted(struct web_job *j, enum bh_err err)
+/* The newest ones, as many as are kept: what comes before them goes. */
+static void on_newest_read(struct web_job *j, enum bh_err err)
 {
     struct web *w = j->web;
+    struct web_job *oldest;
 
-    if (err != BH_OK || j->scan.n_records <= w->history)
+    if (err != BH_OK || !j->scan.more || j->scan.n_records == 0)
         return;
-    struct web_job *oldest = web_job_new(w, j->chat, on_oldest_read);
-    oldest->limit = j->scan.n_records - w->history;
+    oldest = web_job_new(w, j->chat, on_oldest_read);
     web_key_write(&oldest->key, j->chat, STR(""));
-    oldest->scan = (struct store_scan){.limit = oldest->limit};
+    buf_add_str(&oldest->once, j->scan.records[j->scan.n_records - 1].key);
+    oldest->scan = (struct store_scan){.limit = TRIM_AT_ONCE};
     web_job_scan(oldest, "web");
 }
 
-static void trim_sometimes(struct web_chat *c)
+static size_t most_bytes(const struct web *w)
+{
+    uint64_t each =
+        w->env->ledger != NULL ? ledger_bounds(w->env->ledger, LIMIT_HISTORY_BYTES).each : 0;
+
+    return each != 0 && each < STORE_READ_BYTES ? (size_t)each : STORE_READ_BYTES;
+}
+
+static void trim_sometimes(struct web_chat *c, size_t bytes)
 {
     struct web *w = c->web;
     uint32_t slack = w->history / 8 > 0 ? w->history / 8 : 1;
@@ -99,12 +118,14 @@ static void trim_sometimes(struct web_chat *c)
 
     if (c->untrimmed != UINT32_MAX)
         c->untrimmed++;
-    if (c->untrimmed < slack)
+    c->untrimmed_bytes += bytes;
+    if (c->untrimmed < slack && c->untrimmed_bytes < most_bytes(w) / 8)
         return;
     c->untrimmed = 0;
-    j = web_job_new(w, c, on_counted);
+    c->untrimmed_bytes = 0;
+    j = web_job_new(w, c, on_newest_read);
     web_key_write(&j->key, c, STR(""));
-    j->scan = (struct store_scan){.limit = (size_t)w->history + TRIM_AT_ONCE, .keys_only = true};
+    j->scan = (struct store_scan){.limit = w->history, .reverse = true, .max_bytes = most_bytes(w)};
     web_job_scan(j, "web");
 }
 
@@ -140,7 +161,7 @@ static void on_post_kept(struct web_job *j, enum bh_err err)
     /* The agent's mailbox has it whatever became of the record, so the answer is yes. */
     web_publish(j->chat, j->event, j->rev, buf_str(&j->value));
     web_post_answer(j->web, j->http, j->id);
-    trim_sometimes(j->chat);
+    trim_sometimes(j->chat, j->value.n);
 }
 
 void web_keep_post(struct web *w, struct str chat_id, const struct web_message *m,
@@ -150,7 +171,7 @@ void web_keep_post(struct web *w, struct str chat_id, const struct web_message *
     const char *event = m->is_stop ? "interrupt" : "message";
 
     kept.rev = web_next(w);
-    if (w->history == 0) {
+    if (!web_may_keep(w, KEPT_BYTES + m->text.n)) {
         struct web_chat *c = web_chat_find(w, chat_id);
         if (c != NULL) {
             buf_reset(&w->scratch);
@@ -181,14 +202,37 @@ static void on_action_kept(struct web_job *j, enum bh_err err)
     web_id_format(j->id, id);
     host_result(w->base.host, j->action,
                 &(struct action_result){.success = true, .message_id = str_make(id, WEB_ID_CHARS)});
-    trim_sometimes(j->chat);
+    trim_sometimes(j->chat, j->value.n);
+}
+
+/* The pages are told, and that is all. */
+static void pass_on(struct web *w, struct str chat_id, const struct web_message *m,
+                    struct action_id id)
+{
+    struct web_chat *c = web_chat_find(w, chat_id);
+    char text[WEB_ID_CHARS + 1];
+
+    if (c != NULL) {
+        buf_reset(&w->scratch);
+        web_message_write(&w->scratch, m);
+        web_publish(c, "message", m->rev, buf_str(&w->scratch));
+    }
+    web_id_format(m->id, text);
+    host_result(w->base.host, id,
+                &(struct action_result){.success = true,
+                                        .message_id = str_make(text, WEB_ID_CHARS)});
 }
 
 void web_keep_send(struct web *w, struct str chat_id, const struct web_message *m,
                    struct action_id id)
 {
-    struct web_job *j = web_job_new(w, web_chat_get(w, chat_id), on_action_kept);
+    struct web_job *j;
 
+    if (!web_may_keep(w, KEPT_BYTES + m->text.n)) {
+        pass_on(w, chat_id, m, id);
+        return;
+    }
+    j = web_job_new(w, web_chat_get(w, chat_id), on_action_kept);
     j->action = id;
     j->event = "message";
     submit_message(j, m);

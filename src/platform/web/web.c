@@ -12,6 +12,7 @@
 #include "base/jw.h"
 #include "base/mem.h"
 #include "base/rand.h"
+#include "platform/web/sweep.h"
 #include "platform/web/web_priv.h"
 #include "store/store.h"
 
@@ -229,6 +230,7 @@ static void web_close(struct platform *p)
     void *name;
 
     timer_stop(w->env->clock, &w->heartbeat);
+    web_sweep_stop(w);
     web_posts_cancel(w);
     web_jobs_leave(w);
     web_chats_free(w); /* ends the streams */
@@ -245,6 +247,7 @@ static void web_close(struct platform *p)
     buf_done(&w->page);
     buf_done(&w->frame);
     buf_done(&w->scratch);
+    buf_done(&w->clean);
     secret_wipe(&w->visitor_key, sizeof w->visitor_key);
     free(w->title);
     free(w);
@@ -272,6 +275,8 @@ static enum bh_err web_open(const struct platform_settings *settings, struct hos
     list_append(&open_bots, &w->link);
     map_put(&open_by_name, web_bot(w), w);
     timer_set(w->env->clock, &w->heartbeat, WEB_HEARTBEAT_MS);
+    if (w->history > 0)
+        web_sweep_start(w);
     log_info(&w->log, "open: history=%" PRIu32 " path=/chat/%s", w->history, w->base.bot);
     *ret_p = &w->base;
     return BH_OK;
@@ -303,7 +308,6 @@ static void act_send(struct web *w, struct action_id id, const struct action *a)
 {
     struct web_message m = {.from_agent = true, .text = a->content, .reply_to = a->reply_to};
     uint64_t replied;
-    char text[WEB_ID_CHARS + 1];
 
     if (!content_is_ok(w, id, a->content))
         return;
@@ -312,18 +316,7 @@ static void act_send(struct web *w, struct action_id id, const struct action *a)
     w->counters.sent++;
     m.id = m.rev = web_next(w);
     m.at_ms = clock_wall_ms(w->env->clock);
-    if (w->history > 0) {
-        web_keep_send(w, a->chat_id, &m, id);
-        return;
-    }
-    struct web_chat *c = web_chat_find(w, a->chat_id);
-    if (c != NULL) {
-        buf_reset(&w->scratch);
-        web_message_write(&w->scratch, &m);
-        web_publish(c, "message", m.rev, buf_str(&w->scratch));
-    }
-    web_id_format(m.id, text);
-    succeed(w, id, str_make(text, WEB_ID_CHARS));
+    web_keep_send(w, a->chat_id, &m, id);
 }
 
 static void act_edit(struct web *w, struct action_id id, const struct action *a)

@@ -6,6 +6,7 @@
  *      job.c       reads and writes of the store under way
  *      history.c   what is kept in the store
  *      recall.c    what a page reads back: its history, and what it missed
+ *      sweep.c     how much is kept, and for how long
  *      web.c       open, close, actions, status
  *
  * Numbers.  One counter per bot, `boot << 40 | n`, names messages (their id) and changes (their
@@ -36,6 +37,7 @@ struct json_parser;
 struct web;
 struct web_chat;
 struct web_job;
+struct web_sweep;
 
 struct web_bucket { /* how fast one visitor writes; visitors may share one, which only slows them */
     int64_t at_ms;
@@ -70,6 +72,9 @@ struct web {
     struct buf page;           /* the HTML of this bot */
     struct buf frame, scratch; /* reused */
     struct web_counters counters;
+    struct web_sweep *sweep;    /* owned; NULL: no history is kept */
+    size_t kept;                /* bytes of history, as far as we know: sweep.h */
+    struct buf clean;           /* reused */
     struct web_bucket *buckets; /* owned; WEB_BUCKETS of them once a person has written */
 };
 
@@ -84,6 +89,7 @@ struct web_chat { /* lives while a page listens or the store works for it, then 
     size_t n_waiting;
     uint64_t published; /* rev of the newest change its pages were told */
     uint32_t untrimmed; /* records written since history was last cut to length */
+    size_t untrimmed_bytes;
     struct list idle_link;
 };
 
@@ -157,10 +163,10 @@ void web_publish_state(struct web *w, const char *state); /* to every page */
 void web_heartbeat(struct timer *t);
 
 /* ---- history.c ---- */
-/* Keep a visitor's message, tell its pages, answer the request. */
+/* Keep a visitor's message if we may, tell its pages, answer the request. */
 void web_keep_post(struct web *w, struct str chat_id, const struct web_message *m,
                    struct http_id http);
-/* Keep the agent's message, tell the pages, answer the action. */
+/* Keep the agent's message if we may, tell the pages, answer the action. */
 void web_keep_send(struct web *w, struct str chat_id, const struct web_message *m,
                    struct action_id id);
 /* Replace a kept message's text, tell the pages, answer the action. */

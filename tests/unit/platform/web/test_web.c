@@ -1,5 +1,6 @@
 /* Promises of the web platform (platform/web/web.h), with a fake host and a fake HTTP server. */
 #include "platform/web/fake.h"
+#include "base/limits.h"
 #include "base/config.h"
 #include "base/log.h"
 #include "platform/web/web.h"
@@ -730,6 +731,130 @@ static void without_history_nothing_is_written_but_open_pages_are_served(void **
     assert_int_equal(records, 0);
 }
 
+/* ---- how much is kept ---- */
+
+static struct ledger *ledger;
+
+static void bound(uint64_t each, uint64_t all)
+{
+    struct limit_settings s = limit_defaults;
+
+    s.of[LIMIT_HISTORY_BYTES] = (struct limit_bounds){each, all};
+    fake.env.ledger = ledger = ledger_new(&s);
+}
+
+static int count_records(void)
+{
+    int n = 0;
+
+    store->ops->load_records(store, "web", count_record, &n);
+    store->ops->load_records(store, "web_once", count_record, &n);
+    return n;
+}
+
+/* Passes of the sweep, and what it waits between them. */
+static void rest(int64_t ms)
+{
+    for (int64_t i = 0; i < ms; i += 500)
+        later(500);
+}
+
+static void say_long(const char *who, int number, size_t n)
+{
+    static char body[20000];
+    int at = snprintf(body, sizeof body, "{\"client_id\":\"c%d\",\"text\":\"m%d ", number, number);
+
+    memset(body + at, 'x', n);
+    strcpy(body + at + n, "\"}");
+    say(who, body);
+}
+
+static void a_visitor_keeps_so_many_bytes(void **state)
+{
+    bound(40000, 0);
+    open_bot(1000);
+    for (int i = 0; i < 60; i++)
+        say_long(ADA, i, 2000);
+    int kept = count_records();
+    assert_in_range(kept, 2 * 10, 2 * 22);
+    assert_has(body_of(get(ADA, "history", NULL)), "m59 ");
+    assert_has_not(body_of(get(ADA, "history", NULL)), "m20 ");
+    assert_in_range(ledger_held(ledger, NULL, LIMIT_HISTORY_BYTES), 1, 60000);
+    close_bot();
+    ledger_free(ledger);
+}
+
+static void of_too_much_the_oldest_goes_whoever_wrote_it(void **state)
+{
+    char who[32];
+
+    bound(0, 100000);
+    open_bot(1000);
+    rest(1000); /* the first pass: nothing is there */
+    for (int i = 0; i < 120; i++) {
+        snprintf(who, sizeof who, "a-made-up-visitor-%03d", i);
+        say_long(who, i, 2000);
+        later(1000);
+    }
+    assert_true(ledger_held(ledger, NULL, LIMIT_HISTORY_BYTES) <= 100000);
+    assert_in_range(count_records(), 2 * 15, 2 * 50);
+    assert_has(body_of(get("a-made-up-visitor-119", "history", NULL)), "m119 ");
+    assert_has_not(body_of(get("a-made-up-visitor-000", "history", NULL)), "m0 ");
+    rest(10000);
+    assert_true(ledger_held(ledger, NULL, LIMIT_HISTORY_BYTES) <= 100000 / 8 * 7);
+    close_bot();
+    ledger_free(ledger);
+}
+
+static void when_there_is_no_room_messages_go_on_but_are_not_kept(void **state)
+{
+    bound(0, 10000);
+    open_bot(1000);
+    uint32_t tab = get(ADA, "events", NULL), r = 0;
+    for (int i = 0; i < 9; i++)
+        say_long(ADA, i, 2000);
+    r = say(ADA, "{\"text\":\"the last one\"}");
+    assert_int_equal(status_of(r), 200);
+    assert_has(stream_of(tab), "the last one");
+    assert_true(fake.results[send_text(chat_of(0), "an answer")].success);
+    assert_has(stream_of(tab), "an answer");
+    assert_in_range(count_records(), 0, 10);
+    close_bot();
+    ledger_free(ledger);
+}
+
+static void what_is_older_than_the_retention_goes(void **state)
+{
+    fake.env.retention_ms = 86400000;
+    open_bot(50);
+    say(ADA, "{\"text\":\"long ago\",\"client_id\":\"c1\"}");
+    later(80000000);
+    say(ADA, "{\"text\":\"of late\",\"client_id\":\"c2\"}");
+    later(10000000);
+    rest(5000);
+    assert_has_not(body_of(get(ADA, "history", NULL)), "long ago");
+    assert_has(body_of(get(ADA, "history", NULL)), "of late");
+    assert_int_equal(count_records(), 2);
+}
+
+static void a_bot_nobody_is_routed_to_keeps_nothing(void **state)
+{
+    open_bot(50);
+    fake.state = "none";
+    uint32_t tab = get(ADA, "events", NULL);
+    assert_int_equal(status_of(say(ADA, "{\"text\":\"anybody?\",\"client_id\":\"c1\"}")), 200);
+    assert_has(stream_of(tab), "anybody?");
+    assert_int_equal(count_records(), 0);
+}
+
+static void control_characters_are_left_out(void **state)
+{
+    open_bot(50);
+    say(ADA, "{\"text\":\"a\\u0001\\u0000b\\tc\\nd\\u007f\"}");
+    assert_string_equal(buf_z(&fake.events[0].text), "ab\tc\nd");
+    assert_int_equal(status_of(post(ADA, "{\"text\":\"\\u0001\\u0002\"}")), 400);
+}
+
 static void closing_in_the_middle_is_safe(void **state)
 {
     struct action_from from = {STR("acme"), STR("one")};
@@ -832,6 +957,12 @@ int main(void)
         T(pages_that_come_and_go_leave_no_reads_behind),
         T(history_and_visitors_survive_a_restart),
         T(without_history_nothing_is_written_but_open_pages_are_served),
+        T(a_visitor_keeps_so_many_bytes),
+        T(of_too_much_the_oldest_goes_whoever_wrote_it),
+        T(when_there_is_no_room_messages_go_on_but_are_not_kept),
+        T(what_is_older_than_the_retention_goes),
+        T(a_bot_nobody_is_routed_to_keeps_nothing),
+        T(control_characters_are_left_out),
         T(closing_in_the_middle_is_safe),
         T(what_the_store_still_has_when_everything_closes_is_freed),
         T(of_too_many_names_the_oldest_is_forgotten),

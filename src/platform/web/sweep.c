@@ -1,0 +1,313 @@
+/* sweep.c - history that is too old, or too much, goes: oldest first, a little at a time.
+ *
+ *      RESTING --an hour, or there is no room--> READING <--> DELETING
+ *         ^                                         |
+ *         '------ the end, and there is room -------'   the end, and it is too much: once more
+ *
+ * A pass reads the whole history of a bot in the order of its keys, deletes what is older than the
+ * cut, and notes how many bytes there are of each age.  At its end we know what is kept; when that
+ * is too much, the ages say where the next pass cuts.  So it costs the same little memory however
+ * much is kept, and there is no second record of what is kept that could be wrong.
+ *
+ * Until the first pass is over, what lies on disk is not known; so long, only an eighth of what is
+ * allowed is kept anew. */
+#include "platform/web/sweep.h"
+#include <stdlib.h>
+#include "base/limits.h"
+#include "base/mem.h"
+#include "platform/web/job.h"
+
+#define STEP_BYTES ((size_t)128 << 10)
+#define STEP_MS 10
+#define REST_MS 3600000
+#define HURRY_MS 2000 /* when there is no room */
+#define AGES 256      /* four for each doubling of seconds */
+
+struct web_sweep {
+    struct store_left left; /* the bot was closed meanwhile */
+    struct web *web;        /* borrowed; NULL: closed */
+    struct store *store;    /* borrowed */
+    struct store_scan scan;
+    struct store_tx tx;
+    struct store_kv *items; /* owned; of @tx */
+    struct buf prefix, after, once;
+    struct timer timer;
+    bool busy;               /* an operation is under way */
+    bool known;              /* a pass has ended: what is kept is known */
+    bool hurries;            /* the timer is set for soon */
+    int64_t cut_ms;          /* wall clock; messages before it go */
+    uint64_t found, written; /* bytes: by this pass, and by others since it began */
+    uint64_t of_age[AGES];
+};
+
+/* ---- ages ---- */
+
+static unsigned age_of(int64_t now_ms, int64_t at_ms)
+{
+    uint64_t s = now_ms > at_ms ? (uint64_t)(now_ms - at_ms) / 1000 + 1 : 1;
+    unsigned doubled = 63 - (unsigned)__builtin_clzll(s);
+
+    return doubled * 4 + (doubled >= 2 ? (unsigned)(s >> (doubled - 2)) & 3 : 0);
+}
+
+/* The smallest age, in ms, that age_of() counts there. */
+static int64_t age_begins_ms(unsigned age)
+{
+    return (int64_t)(((uint64_t)(4 + age % 4) << (age / 4) >> 2) - 1) * 1000;
+}
+
+/* Where to cut so that @goal bytes are left: the youngest of them. */
+static int64_t cut_for(const struct web_sweep *s, int64_t now_ms, uint64_t goal)
+{
+    uint64_t sum = 0;
+
+    for (unsigned i = 0; i < AGES; i++) {
+        sum += s->of_age[i];
+        if (sum > goal)
+            return now_ms - age_begins_ms(i);
+    }
+    return 0;
+}
+
+/* ---- what is kept ---- */
+
+/* Soon, unless a pass is under way or about to begin. */
+static void hurry(struct web_sweep *s)
+{
+    if (s->busy || s->after.n > 0 || s->hurries)
+        return;
+    s->hurries = true;
+    timer_set(s->web->env->clock, &s->timer, HURRY_MS);
+}
+
+static bool is_routed(struct web *w)
+{
+    return strcmp(host_route_state(w->base.host, &w->base, web_bot(w)), "none") != 0;
+}
+
+bool web_may_keep(struct web *w, size_t bytes)
+{
+    struct ledger *l = w->env->ledger;
+    struct web_sweep *s = w->sweep;
+    uint64_t all;
+    bool ok;
+
+    if (w->history == 0 || !is_routed(w))
+        return false;
+    all = l != NULL ? ledger_bounds(l, LIMIT_HISTORY_BYTES).all : 0;
+    ok = all == 0 || s->known || s->written + bytes <= all / 8;
+    ok =
+        ok && ledger_change(l, NULL, LIMIT_HISTORY_BYTES, &w->kept, w->kept + bytes) == LIMIT_TAKEN;
+    if (ok)
+        s->written += bytes;
+    if (all != 0 && ledger_held(l, NULL, LIMIT_HISTORY_BYTES) > all / 8 * 7)
+        hurry(s);
+    return ok;
+}
+
+void web_kept_less(struct web *w, size_t bytes)
+{
+    size_t now = bytes < w->kept ? w->kept - bytes : 0;
+
+    (void)ledger_change(w->env->ledger, NULL, LIMIT_HISTORY_BYTES, &w->kept, now);
+}
+
+/* ---- a pass ---- */
+
+static void step(struct web_sweep *s);
+
+static void begin(struct web_sweep *s)
+{
+    struct web *w = s->web;
+    int64_t now = clock_wall_ms(w->env->clock);
+
+    s->hurries = false;
+    if (w->env->retention_ms > 0 && now - w->env->retention_ms > s->cut_ms)
+        s->cut_ms = now - w->env->retention_ms;
+    s->found = s->written = 0;
+    memset(s->of_age, 0, sizeof s->of_age);
+    buf_reset(&s->after);
+    step(s);
+}
+
+static void end(struct web_sweep *s)
+{
+    struct web *w = s->web;
+    struct ledger *l = w->env->ledger;
+    uint64_t all = l != NULL ? ledger_bounds(l, LIMIT_HISTORY_BYTES).all : 0, sum;
+
+    ledger_correct(l, LIMIT_HISTORY_BYTES, &w->kept, (size_t)(s->found + s->written));
+    s->known = true;
+    s->cut_ms = 0;
+    buf_reset(&s->after);
+    sum = l != NULL ? ledger_held(l, NULL, LIMIT_HISTORY_BYTES) : 0;
+    if (all == 0 || sum <= all / 8 * 7) {
+        timer_set(w->env->clock, &s->timer, REST_MS);
+        return;
+    }
+    /* Several bots share what is allowed; each gives up a quarter of its part. */
+    s->cut_ms = cut_for(s, clock_wall_ms(w->env->clock),
+                        (uint64_t)((double)w->kept / (double)sum * (double)all * 0.75));
+    s->hurries = true;
+    timer_set(w->env->clock, &s->timer, HURRY_MS);
+}
+
+static void sweep_free(struct web_sweep *s)
+{
+    store_take_back(&s->left);
+    free(s->items);
+    buf_done(&s->prefix);
+    buf_done(&s->after);
+    buf_done(&s->once);
+    free(s);
+}
+
+/* The step is over: the next one, after a moment for others. */
+static void go_on(struct web_sweep *s)
+{
+    bool more = s->scan.more;
+
+    store_scan_free(s->store, &s->scan);
+    free(s->items);
+    s->items = NULL;
+    s->busy = false;
+    if (s->web == NULL)
+        sweep_free(s);
+    else if (more)
+        timer_set(s->web->env->clock, &s->timer, STEP_MS);
+    else
+        end(s);
+}
+
+static void on_deleted(struct store_op *op, enum bh_err err)
+{
+    (void)err; /* what stayed is found by the next pass */
+    go_on(container_of(op, struct web_sweep, tx.op));
+}
+
+/* The key of the record that a client_id made: same bot and chat as @key. */
+static void add_once(struct web_sweep *s, struct str key, struct str client_id)
+{
+    buf_add(&s->once, key.p, key.n - WEB_ID_CHARS);
+    buf_add_str(&s->once, client_id);
+}
+
+/* Delete records of this step that are older than the cut; count the others. */
+static size_t sort_out(struct web_sweep *s, size_t *once_ends)
+{
+    int64_t now = clock_wall_ms(s->web->env->clock);
+    struct web_message m;
+    size_t n = 0;
+
+    for (size_t i = 0; i < s->scan.n_records; i++) {
+        const struct store_record *r = &s->scan.records[i];
+        size_t bytes = r->key.n + r->value.n;
+        bool ours = r->key.n > WEB_ID_CHARS && web_message_read(s->web, r->value, &m);
+        if (ours && m.at_ms >= s->cut_ms) {
+            s->found += bytes;
+            s->of_age[age_of(now, m.at_ms)] += bytes;
+            continue;
+        }
+        s->items[n] = (struct store_kv){.verb = KV_DELETE, .ns = "web", .key = r->key};
+        once_ends[n++] = 0;
+        if (ours && m.client_id.n > 0) {
+            add_once(s, r->key, m.client_id);
+            s->items[n] = (struct store_kv){.verb = KV_DELETE, .ns = "web_once"};
+            once_ends[n++] = s->once.n;
+        }
+    }
+    return n;
+}
+
+static void on_read(struct store_op *op, enum bh_err err)
+{
+    struct web_sweep *s = container_of(op, struct web_sweep, scan.op);
+    size_t *ends, n, at = 0;
+
+    if (s->web == NULL || err != BH_OK || s->scan.n_records == 0) {
+        s->scan.more = s->scan.more && err == BH_OK;
+        go_on(s);
+        return;
+    }
+    buf_reset(&s->after);
+    buf_add_str(&s->after, s->scan.records[s->scan.n_records - 1].key);
+    buf_reset(&s->once);
+    s->items = xcalloc(2 * s->scan.n_records, sizeof *s->items);
+    ends = xcalloc(2 * s->scan.n_records, sizeof *ends);
+    n = sort_out(s, ends);
+    for (size_t i = 0; i < n; i++) { /* the buffer does not move any more */
+        if (ends[i] == 0)
+            continue;
+        s->items[i].key = str_make(s->once.p + at, ends[i] - at);
+        at = ends[i];
+    }
+    free(ends);
+    if (n == 0) {
+        go_on(s);
+        return;
+    }
+    s->tx = (struct store_tx){.op = {.done = on_deleted}, .items = s->items, .n = n};
+    store_tx(s->store, &s->tx, false);
+}
+
+static void step(struct web_sweep *s)
+{
+    s->busy = true;
+    s->scan = (struct store_scan){.op = {.done = on_read},
+                                  .ns = "web",
+                                  .prefix = buf_str(&s->prefix),
+                                  .max_bytes = STEP_BYTES,
+                                  .loose = true};
+    if (s->after.n > 0)
+        s->scan.after = buf_str(&s->after);
+    store_scan(s->store, &s->scan);
+}
+
+static void on_timer(struct timer *t)
+{
+    struct web_sweep *s = container_of(t, struct web_sweep, timer);
+
+    if (s->after.n > 0)
+        step(s);
+    else
+        begin(s);
+}
+
+/* ---- life ---- */
+
+void web_sweep_start(struct web *w)
+{
+    struct web_sweep *s = xcalloc(1, sizeof *s);
+
+    s->web = w;
+    s->store = w->env->store;
+    buf_printf(&s->prefix, "%s\x1f", w->base.bot);
+    timer_init(&s->timer, on_timer);
+    w->sweep = s;
+    timer_set(w->env->clock, &s->timer, STEP_MS);
+}
+
+static void on_store_closed(struct store_left *l, const struct store_ops *ops)
+{
+    struct web_sweep *s = container_of(l, struct web_sweep, left);
+
+    ops->scan_free(&s->scan);
+    l->prev = NULL; /* the list is gone with its store */
+    sweep_free(s);
+}
+
+void web_sweep_stop(struct web *w)
+{
+    struct web_sweep *s = w->sweep;
+
+    if (s == NULL)
+        return;
+    w->sweep = NULL;
+    timer_stop(w->env->clock, &s->timer);
+    (void)ledger_change(w->env->ledger, NULL, LIMIT_HISTORY_BYTES, &w->kept, 0);
+    s->web = NULL;
+    if (!s->busy)
+        sweep_free(s);
+    else
+        store_leave(s->store, &s->left, on_store_closed);
+}
