@@ -140,11 +140,38 @@ static void announce_all(const struct gate_facts *f, const struct event *ev, str
     announce(g, ROUTE_ALL, &f->routes, ev->platform, STR("*"), none);
 }
 
+/* A route may lead to more than are considered: it is not walked further than that. */
+static void claim_routed(struct gathering *g, const struct gate_place *p)
+{
+    const struct list *head = p->to == NULL ? &p->all->live : NULL;
+
+    if (head == NULL) {
+        claim(g, p->to, CLAIM_ROUTE);
+        return;
+    }
+    for (const struct list *it = head->next; it != head && g->n < GATE_CANDIDATES; it = it->next)
+        claim(g, list_entry(it, const struct gate_instance, of_tenant), CLAIM_ROUTE);
+}
+
+static void gather_routed(struct gathering *g)
+{
+    const struct gate_routes *r = ask(g, ROUTE);
+
+    if (r == NULL || list_is_empty(&r->places))
+        r = ask(g, ROUTE_ALL);
+    if (r == NULL)
+        return;
+    for (const struct list *it = r->places.next; it != &r->places && g->n < GATE_CANDIDATES;
+         it = it->next)
+        claim_routed(g, list_entry(it, const struct gate_place, link));
+}
+
 static void gather(struct gathering *g)
 {
     const struct gate_place *p = NULL;
 
-    for (const struct gate_link *l = ask(g, AUTHOR); l != NULL; l = l->next)
+    for (const struct gate_link *l = ask(g, AUTHOR); l != NULL && g->n < GATE_CANDIDATES;
+         l = l->next)
         g->author_is_linked |= claim(g, l->to, CLAIM_LINK);
     for (int which = THREAD; which <= PARENT && p == NULL; which++)
         p = ask(g, which);
@@ -153,11 +180,7 @@ static void gather(struct gathering *g)
     p = ask(g, GUILD);
     if (p != NULL)
         claim(g, p->to, CLAIM_GUILD);
-    p = ask(g, ROUTE);
-    if (p == NULL)
-        p = ask(g, ROUTE_ALL);
-    for (; p != NULL; p = p->next)
-        claim(g, p->to, CLAIM_ROUTE);
+    gather_routed(g);
 }
 
 static const struct gate_admission *admission_of(const struct gate_instance *i, struct str platform)

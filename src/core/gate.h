@@ -25,6 +25,7 @@
  * tenancy/grants.h.
  */
 #pragma once
+#include "base/list.h"
 #include "base/map.h"
 #include "core/event.h"
 
@@ -41,9 +42,15 @@ struct gate_policy { /* one platform's wish of one instance */
 struct gate_owner { /* a person linked to an instance */
     struct gate_owner *next;
     struct str platform, user; /* borrowed from the binding that owns this */
+    struct gate_owner **at;    /* what points here: whoever keeps the list leaves it by this */
+};
+
+struct gate_tenant {
+    struct list live; /* gate_instance.of_tenant: those with a gateway that was not revoked */
 };
 
 struct gate_instance {            /* what the gate knows of one instance */
+    struct list of_tenant;        /* gate_tenant.live */
     struct str tenant, instance;  /* borrowed */
     struct map principals;        /* platform, or "*" -> struct gate_admission */
     struct map policies;          /* platform -> struct gate_policy */
@@ -61,18 +68,22 @@ struct gate_admission {
 struct gate_link { /* author -> instance; a list per author, oldest first */
     struct gate_link *next;
     struct gate_instance *to;
+    struct gate_link *prev; /* of the first: the last */
 };
-struct gate_place { /* a granted place: one instance for a scope, a list for a route */
-    struct gate_place *next;
-    struct gate_instance *to;
+struct gate_place {                /* a granted place: whom it leads to */
+    struct list link;              /* of a route: gate_routes.places */
+    struct gate_instance *to;      /* NULL: ... */
+    const struct gate_tenant *all; /* ... to every instance of a tenant; routes only */
+};
+struct gate_routes {
+    struct list places; /* gate_place.link: those that lead anywhere, oldest first */
 };
 
 struct gate_facts {     /* keys are joined by gate_key() */
     struct map authors; /* (platform, user)           -> struct gate_link list */
     struct map
         scopes; /* (platform, guild, channel) -> struct gate_place; channel "*": the whole guild */
-    struct map
-        routes; /* (platform, route key)      -> struct gate_place list; key "*": everything */
+    struct map routes; /* (platform, route key)      -> struct gate_routes; key "*": everything */
     struct map dm_defaults; /* (platform, user)           -> struct gate_instance */
 };
 

@@ -8,7 +8,9 @@
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include "base/buf.h"
 #include "base/list.h"
+#include "base/map.h"
 #include "base/mem.h"
 #include "relay/relay.h"
 #include "tenancy/facts.h"
@@ -21,6 +23,7 @@ struct news { /* an instance whose state changed */
 struct open_bot {
     struct outlet outlet; /* first: what the heart is handed */
     struct platform *p;   /* owned until host_close_platforms() */
+    struct buf key;       /* platform \x1f bot */
 };
 
 struct host {
@@ -30,6 +33,9 @@ struct host {
     struct relay *relay;        /* borrowed */
     struct open_bot **open;     /* owned, and what they point at */
     size_t n_open;
+    struct map bots;   /* platform \x1f bot -> struct open_bot */
+    struct map firsts; /* platform -> the struct open_bot that was opened first */
+    bool wants_news;   /* a platform shows how instances are */
     struct list news;
     struct timer tell; /* tells the news when the turn ends */
 };
@@ -43,11 +49,12 @@ static struct host *host_of(struct outside *o)
 
 static struct open_bot *find_bot(const struct host *h, struct str platform, struct str bot)
 {
-    for (size_t i = 0; i < h->n_open; i++)
-        if (str_eq(str_of(h->open[i]->outlet.platform), platform) &&
-            (str_is_empty(bot) || str_eq(str_of(h->open[i]->outlet.bot), bot)))
-            return h->open[i];
-    return NULL;
+    char room[GATE_KEY_MAX];
+
+    if (str_is_empty(bot))
+        return map_get(&h->firsts, platform);
+    struct str key = gate_key(room, platform, bot, STR_NULL);
+    return key.p != NULL ? map_get(&h->bots, key) : NULL;
 }
 
 struct platform *host_platform(const struct host *h, struct str platform, struct str bot)
@@ -85,13 +92,23 @@ static enum gate_sight outside_sees(struct outside *o, const struct outlet *at,
     return p->ops->sees(p, ev, user);
 }
 
-static void tell_route(struct host *h, const struct route *r)
+static void tell_bot(struct host *h, struct open_bot *b)
 {
-    for (size_t i = 0; i < h->n_open; i++) {
-        struct platform *p = h->open[i]->p;
-        if (p->ops->instance_changed != NULL && str_eq(str_of(p->ops->name), str_of(r->platform)))
-            p->ops->instance_changed(p, str_of(r->key), host_route_state(h, p, str_of(r->key)));
-    }
+    if (b->p->ops->instance_changed != NULL)
+        b->p->ops->instance_changed(b->p, host_route_state(h, b->p, str_of(b->outlet.bot)));
+}
+
+/* The page of a bot shows who is behind the route that is called as it is, or behind "*". */
+static void tell_route(void *ctx, const struct route *r)
+{
+    struct host *h = ctx;
+    struct open_bot *one = find_bot(h, str_of(r->platform), str_of(r->key));
+
+    if (one != NULL)
+        tell_bot(h, one);
+    for (size_t i = 0; i < h->n_open && strcmp(r->key, "*") == 0; i++)
+        if (strcmp(h->open[i]->outlet.platform, r->platform) == 0)
+            tell_bot(h, h->open[i]);
 }
 
 static void news_free(struct news *n)
@@ -105,27 +122,12 @@ static void news_free(struct news *n)
 static void tell_news(struct timer *t)
 {
     struct host *h = container_of(t, struct host, tell);
-    struct list *routes;
 
-    facts_routes(h->facts, &routes);
     list_each (&h->news, it, nxt) {
         struct news *n = list_entry(it, struct news, link);
-        list_each (routes, rit, rnxt) {
-            const struct route *r = list_entry(rit, struct route, link);
-            if (strcmp(r->tenant, n->tenant) == 0 &&
-                (r->instance == NULL || strcmp(r->instance, n->instance) == 0))
-                tell_route(h, r);
-        }
+        facts_each_route_to(h->facts, str_of(n->tenant), str_of(n->instance), tell_route, h);
         news_free(n);
     }
-}
-
-static bool wants_news(const struct host *h)
-{
-    for (size_t i = 0; i < h->n_open; i++)
-        if (h->open[i]->p->ops->instance_changed != NULL)
-            return true;
-    return false;
 }
 
 static void outside_changed(struct outside *o, struct str tenant, struct str instance,
@@ -133,7 +135,7 @@ static void outside_changed(struct outside *o, struct str tenant, struct str ins
 {
     struct host *h = host_of(o);
 
-    if (!wants_news(h))
+    if (!h->wants_news)
         return;
     struct news *n = xcalloc(1, sizeof *n);
     n->tenant = str_dup(tenant);
@@ -170,6 +172,17 @@ struct outside *host_outside(struct host *h)
     return &h->outside;
 }
 
+static void note_bot(struct host *h, struct open_bot *b)
+{
+    struct str platform = str_of(b->outlet.platform);
+
+    buf_printf(&b->key, "%s\x1f%s", b->outlet.platform, b->outlet.bot);
+    map_put(&h->bots, buf_str(&b->key), b);
+    if (map_get(&h->firsts, platform) == NULL)
+        map_put(&h->firsts, platform, b);
+    h->wants_news |= b->p->ops->instance_changed != NULL;
+}
+
 enum bh_err host_open_platform(struct host *h, const struct platform_settings *cfg, char *ret_why)
 {
     const struct platform_ops *ops = platform_find(str_of(cfg->platform));
@@ -188,6 +201,7 @@ enum bh_err host_open_platform(struct host *h, const struct platform_settings *c
                                 .knows_sight = ops->sees != NULL};
     h->open = xrealloc(h->open, (h->n_open + 1) * sizeof(struct open_bot *));
     h->open[h->n_open++] = b;
+    note_bot(h, b);
     return BH_OK;
 }
 
@@ -195,7 +209,11 @@ void host_close_platforms(struct host *h)
 {
     while (h->n_open > 0) {
         struct open_bot *b = h->open[--h->n_open];
+        map_del(&h->bots, buf_str(&b->key));
+        if (map_get(&h->firsts, str_of(b->outlet.platform)) == b)
+            map_del(&h->firsts, str_of(b->outlet.platform));
         b->p->ops->close(b->p);
+        buf_done(&b->key);
         free(b);
     }
 }
@@ -208,6 +226,8 @@ void host_free(struct host *h)
     timer_stop(h->env->clock, &h->tell);
     list_each (&h->news, it, nxt)
         news_free(list_entry(it, struct news, link));
+    map_done(&h->bots);
+    map_done(&h->firsts);
     free(h->open);
     free(h);
 }

@@ -234,55 +234,63 @@ void admin_routes(struct front *f, struct http_req *req)
 
 /* ---- mailboxes ---- */
 
+/* One that has no gateway and no route any more is known to the relay only. */
 struct search {
-    struct str instance, wanted; /* wanted: the tenant, when it was named */
-    char *tenant;                /* owned; the first one found */
+    struct str instance;
+    struct buf *tenant; /* borrowed: the first one found */
     size_t found;
 };
 
-static void match_name(struct search *s, struct str tenant, struct str instance)
-{
-    if (!str_eq(instance, s->instance) || (s->wanted.n > 0 && !str_eq(tenant, s->wanted)))
-        return;
-    if (s->tenant != NULL && str_eq(str_of(s->tenant), tenant))
-        return;
-    s->found++;
-    if (s->tenant == NULL)
-        s->tenant = str_dup(tenant);
-}
-
 static void match_view(void *ctx, const struct instance_view *v)
 {
-    match_name(ctx, v->tenant, v->instance);
+    struct search *s = ctx;
+
+    if (str_eq(v->instance, s->instance) && s->found++ == 0)
+        buf_add_str(s->tenant, v->tenant);
+}
+
+static size_t find_tenant(struct front *f, struct str instance, struct buf *tenant)
+{
+    struct search s = {.instance = instance, .tenant = tenant};
+    struct str found;
+    size_t n = facts_tenants_with(f->facts, instance, true, &found);
+
+    if (n == 1)
+        buf_add_str(tenant, found);
+    if (n == 0)
+        relay_each_instance(f->relay, match_view, &s);
+    return n != 0 ? n : s.found;
+}
+
+static bool is_known(struct front *f, struct str tenant, struct str instance)
+{
+    struct instance_view v;
+
+    return facts_knows(f->facts, tenant, instance) ||
+           relay_instance(f->relay, tenant, instance, &v);
 }
 
 bool admin_find_instance(struct front *f, struct http_id id, struct str instance,
                          struct buf *tenant)
 {
-    struct search s = {.instance = instance, .wanted = buf_str(tenant)};
-    struct list *head;
+    size_t n;
 
     if (str_is_empty(instance)) {
         http_answer_error(f->server, id, 400, "malformed", "Which instance?");
         return false;
     }
-    relay_each_instance(f->relay, match_view, &s);
-    facts_gateways(f->facts, &head);
-    list_each (head, it, nxt) {
-        const struct gateway *g = list_entry(it, struct gateway, link);
-        match_name(&s, str_of(g->tenant), str_of(g->instance));
-    }
-    if (s.found == 0)
+    if (tenant->n != 0)
+        n = is_known(f, buf_str(tenant), instance);
+    else
+        n = find_tenant(f, instance, tenant);
+    if (n == 0)
         http_answer_error(f->server, id, 404, "not_found", "There is no instance \"%.*s\".",
                           STR_FMT(instance));
-    else if (s.found > 1)
+    else if (n > 1)
         http_answer_error(f->server, id, 409, "ambiguous",
                           "Several tenants have an instance \"%.*s\"; say which with --tenant.",
                           STR_FMT(instance));
-    else if (tenant->n == 0)
-        buf_add_z(tenant, s.tenant);
-    free(s.tenant);
-    return s.found == 1;
+    return n == 1;
 }
 
 struct showing {     /* a mailbox being read */

@@ -30,29 +30,14 @@ static void refuse_stranger(struct front *f, struct http_id id)
                       "Show the gateway's own bearer, or a token signed for its instance.");
 }
 
-/* The tenant of a signed token that does not say: the only one with such an instance. */
-struct search {
-    struct str instance;
-    const struct gateway *found;
-    bool several;
-};
-
+/* A signed token may leave out its tenant: then it is the only one with such an instance. */
 static const struct gateway *find_agent(struct front *f, const struct vouch_claims *claims)
 {
-    struct search s = {.instance = claims->instance};
-    struct list *head;
+    struct str tenant = claims->tenant;
 
-    if (!str_is_empty(claims->tenant))
-        return facts_newest_gateway(f->facts, claims->tenant, claims->instance);
-    facts_gateways(f->facts, &head);
-    list_each (head, it, nxt) {
-        const struct gateway *g = list_entry(it, struct gateway, link);
-        if (g->revoked_ms != 0 || !str_eq(str_of(g->instance), s.instance))
-            continue;
-        s.several |= s.found != NULL && strcmp(s.found->tenant, g->tenant) != 0;
-        s.found = g;
-    }
-    return s.several ? NULL : s.found;
+    if (str_is_empty(tenant) && facts_tenants_with(f->facts, claims->instance, false, &tenant) != 1)
+        return NULL;
+    return facts_newest_gateway(f->facts, tenant, claims->instance);
 }
 
 static void on_agent(void *ctx, enum bh_err err, const struct vouch_claims *claims, const char *why)

@@ -151,18 +151,12 @@ void v1_refuse_stranger(struct front *f, struct http_req *req)
 /* The tenant of everybody known here; STR_NULL: there are several, or none. */
 static struct str only_tenant(const struct front *f)
 {
-    struct list *gateways;
     const struct list *keys;
     struct str only = STR_NULL;
 
-    facts_gateways(f->facts, &gateways);
+    if (facts_tenants(f->facts, &only) > 1)
+        return STR_NULL;
     keys_all(f->keys, &keys);
-    for (const struct list *it = gateways->next; it != gateways; it = it->next) {
-        struct str t = str_of(list_entry(it, const struct gateway, link)->tenant);
-        if (only.p != NULL && !str_eq(only, t))
-            return STR_NULL;
-        only = t;
-    }
     for (const struct list *it = keys->next; it != keys; it = it->next) {
         struct str t = str_of(list_entry(it, const struct key, link)->tenant);
         if (only.p != NULL && !str_eq(only, t))

@@ -64,9 +64,9 @@ struct platform_ops {
     /* Can @user see where @ev was written (or would be: platform, scope_id and chat_id are set)?
      * NULL: this platform cannot tell, and an instance sees what it was ever delivered. */
     enum gate_sight (*sees)(struct platform *p, const struct event *ev, struct str user);
-    /* An instance that talks through this bot changed its state: pages may show it.  NULL:
-     * ignored. */
-    void (*instance_changed)(struct platform *p, struct str route_key, const char *state);
+    /* An instance that talks through this bot changed its state, and @state is how the best of
+     * them is now: pages may show it.  NULL: ignored. */
+    void (*instance_changed)(struct platform *p, const char *state);
     /* An object for `status --json` and the metrics: state, last event, problems.  Write
      * keys only. */
     void (*status)(struct platform *p, struct jw *w);

@@ -1,5 +1,6 @@
 /* change.c - the line that changes wait in.  (change.h has the picture.) */
 #include "tenancy/change.h"
+#include <assert.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -7,7 +8,58 @@
 #include "base/mem.h"
 #include "bus/bus.h"
 
-static void start_later(struct facts *f);
+enum { STARTS_PER_TURN = 64 };
+
+struct subject {           /* what at most one change at a time is about */
+    struct list ready;     /* facts->ready */
+    struct list queue;     /* change.queued: they wait for it */
+    struct change *holder; /* the one under way; NULL: none */
+    char name[];           /* a change without a subject has one without a name, for itself */
+};
+
+static void want_start(struct facts *f, struct subject *s)
+{
+    list_move(&s->ready, &f->ready);
+    if (!timer_is_set(&f->start))
+        timer_set(f->env.clock, &f->start, 0);
+}
+
+static struct subject *subject_of(struct facts *f, const char *name)
+{
+    size_t n = name != NULL ? strlen(name) : 0;
+    struct subject *s = n != 0 ? map_get(&f->subjects, str_of(name)) : NULL;
+
+    if (s != NULL)
+        return s;
+    s = xcalloc(1, sizeof *s + n + 1);
+    memcpy(s->name, n != 0 ? name : "", n);
+    list_init(&s->ready);
+    list_init(&s->queue);
+    if (n != 0)
+        map_put(&f->subjects, str_of(s->name), s);
+    return s;
+}
+
+/* Nobody has it any more: the next one may, or it goes. */
+static void subject_let_go(struct facts *f, struct subject *s)
+{
+    s->holder = NULL;
+    if (!list_is_empty(&s->queue)) {
+        want_start(f, s);
+        return;
+    }
+    list_remove(&s->ready);
+    if (map_get(&f->subjects, str_of(s->name)) == s)
+        map_del(&f->subjects, str_of(s->name));
+    free(s);
+}
+
+struct subject *change_busy(const struct facts *f, const char *subject)
+{
+    struct subject *s = map_get(&f->subjects, str_of(subject));
+
+    return s != NULL && s->holder != NULL ? s : NULL;
+}
 
 struct change *change_new(struct facts *f, prepare_f *prepare, apply_f *apply, facts_done_cb *done,
                           void *ctx)
@@ -16,6 +68,7 @@ struct change *change_new(struct facts *f, prepare_f *prepare, apply_f *apply, f
 
     *c = (struct change){.facts = f, .prepare = prepare, .apply = apply, .done = done, .ctx = ctx};
     list_init(&c->link);
+    list_init(&c->queued);
     return c;
 }
 
@@ -25,7 +78,6 @@ static void change_free(struct change *c)
         secret_wipe(c->secret, strlen(c->secret));
     free(c->secret);
     free(c->id);
-    free(c->subject);
     free(c->wake_url);
     gateway_free(c->gateway);
     route_free(c->route);
@@ -36,19 +88,27 @@ static void change_free(struct change *c)
         buf_done(&c->items[i].value);
     }
     free(c->items);
-    for (size_t i = 0; i < c->n_held; i++)
-        free(c->held[i]);
     free(c->held);
     free(c);
 }
 
 void facts_drop_changes(struct facts *f)
 {
+    void *v;
+
     timer_stop(f->env.clock, &f->start);
-    list_each (&f->changes, it, nxt)
-        change_free(list_entry(it, struct change, link));
+    list_each (&f->ready, it, nxt)
+        list_remove(it);
+    list_each (&f->changes, it, nxt) {
+        struct change *c = list_entry(it, struct change, link);
+        if (c->subject->name[0] == '\0')
+            free(c->subject); /* its own: it is in no table */
+        change_free(c);
+    }
     list_init(&f->changes);
-    map_done(&f->busy);
+    for (size_t i = 0; map_next(&f->subjects, &i, &v);)
+        free(v);
+    map_done(&f->subjects);
 }
 
 bool change_fail(struct change *c, enum bh_err err, const char *fmt, ...)
@@ -67,12 +127,9 @@ static void finish(struct change *c)
     struct facts *f = c->facts;
 
     list_remove(&c->link);
-    if (c->subject != NULL)
-        map_del(&f->busy, str_of(c->subject));
+    subject_let_go(f, c->subject);
     for (size_t i = 0; i < c->n_held; i++)
-        map_del(&f->busy, str_of(c->held[i]));
-    if (!list_is_empty(&f->changes))
-        start_later(f);
+        subject_let_go(f, c->held[i]);
     if (c->done != NULL)
         c->done(c->ctx, c->err, c->err == BH_OK ? NULL : c->why);
     change_free(c);
@@ -104,53 +161,66 @@ static void write_items(struct facts *f, struct change *c)
     free(items);
 }
 
+/* It has its subject. */
 static void start(struct facts *f, struct change *c)
 {
-    c->started = true;
-    if (c->subject != NULL)
-        map_put(&f->busy, str_of(c->subject), c);
-    if (c->err != BH_OK || !c->prepare(f, c) || c->n == 0)
+    struct subject *in_the_way =
+        c->err == BH_OK && c->waits_for != NULL ? c->waits_for(f, c) : NULL;
+
+    if (in_the_way != NULL)
+        list_append(&in_the_way->queue, &c->queued);
+    else if (c->err != BH_OK || !c->prepare(f, c) || c->n == 0)
         finish(c);
     else
         write_items(f, c);
 }
 
-static bool may_start(const struct facts *f, const struct change *c)
+/* The first in the queue; whoever only waited for @s to be free is not in the way of the next. */
+static void start_first(struct facts *f, struct subject *s)
 {
-    return (c->subject == NULL || map_get(&f->busy, str_of(c->subject)) == NULL) &&
-           (c->may_start == NULL || c->may_start(f, c));
+    struct change *c = list_first(&s->queue, struct change, queued);
+
+    list_remove(&c->queued);
+    if (c->subject == s)
+        s->holder = c;
+    else if (list_is_empty(&s->queue))
+        subject_let_go(f, s);
+    else
+        want_start(f, s);
+    start(f, c);
 }
 
 void facts_start_changes(struct timer *t)
 {
     struct facts *f = container_of(t, struct facts, start);
 
-    list_each (&f->changes, it, nxt) {
-        struct change *c = list_entry(it, struct change, link);
-        if (!c->started && may_start(f, c))
-            start(f, c);
+    for (int n = 0; !list_is_empty(&f->ready) && n < STARTS_PER_TURN; n++) {
+        struct subject *s = list_first(&f->ready, struct subject, ready);
+        list_remove(&s->ready);
+        if (s->holder == NULL)
+            start_first(f, s);
     }
-}
-
-static void start_later(struct facts *f)
-{
-    timer_set(f->env.clock, &f->start, 0);
+    if (!list_is_empty(&f->ready))
+        timer_set(f->env.clock, &f->start, 0);
 }
 
 void change_hold(struct change *c, const char *subject)
 {
-    char *mine = xstrdup(subject);
+    struct subject *s = subject_of(c->facts, subject);
 
-    c->held = xrealloc(c->held, (c->n_held + 1) * sizeof *c->held);
-    c->held[c->n_held++] = mine;
-    map_put(&c->facts->busy, str_of(mine), c);
+    assert(s->holder == NULL);
+    s->holder = c;
+    c->held = xrealloc(c->held, (c->n_held + 1) * sizeof(struct subject *));
+    c->held[c->n_held++] = s;
 }
 
 void change_submit(struct change *c, const char *subject)
 {
-    c->subject = xstrdup(subject);
+    c->subject = subject_of(c->facts, subject);
     list_append(&c->facts->changes, &c->link);
-    start_later(c->facts);
+    list_append(&c->subject->queue, &c->queued);
+    if (c->subject->holder == NULL)
+        want_start(c->facts, c->subject);
 }
 
 void change_announce(struct facts *f, const char *what, const char *id)
@@ -164,7 +234,10 @@ void change_announce(struct facts *f, const char *what, const char *id)
 
 struct change_item *change_put(struct change *c, enum store_kv_verb verb, const char *ns)
 {
-    c->items = xrealloc(c->items, (c->n + 1) * sizeof *c->items);
+    if (c->n == c->cap) {
+        c->cap = c->cap != 0 ? 2 * c->cap : 4;
+        c->items = xrealloc(c->items, c->cap * sizeof *c->items);
+    }
     c->items[c->n] = (struct change_item){.verb = verb, .ns = ns};
     return &c->items[c->n++];
 }

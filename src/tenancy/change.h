@@ -6,6 +6,9 @@
  *
  *      asked -> WAITING -> (first of its subject) prepare -> store -> apply -> announce -> done()
  *
+ * Those who wait hang in the queue of the subject they wait for, so a change that ends touches the
+ * one behind it and nobody else.
+ *
  * Only files of this folder include it.
  */
 #pragma once
@@ -24,15 +27,17 @@ struct change_item {
     struct buf key, value; /* owned */
 };
 
+struct subject; /* change.c */
 struct change {
-    struct list link;
-    struct facts *facts; /* borrowed */
-    bool started;
-    char *subject; /* owned; NULL: none, it waits for nobody */
-    char **held;   /* owned: subjects of others that it holds while it is under way */
+    struct list link;        /* facts->changes */
+    struct list queued;      /* of the subject it waits for */
+    struct facts *facts;     /* borrowed */
+    struct subject *subject; /* its own; shared with those that wait for it */
+    struct subject **held; /* owned array: subjects of others that it holds while it is under way */
     size_t n_held;
-    /* Asked before it starts, beside its subject being free; NULL: nothing else counts. */
-    bool (*may_start)(const struct facts *f, const struct change *c);
+    /* Asked before it starts, while it has its subject: another subject that must be free, or NULL:
+     * nothing is in the way.  Absent: nothing else counts. */
+    struct subject *(*waits_for)(const struct facts *f, const struct change *c);
     prepare_f *prepare;
     apply_f *apply;
     /* gateway_change.c: what was asked for; strings owned */
@@ -48,7 +53,7 @@ struct change {
     void (*thing_free)(void *thing);
     /* the write */
     struct change_item *items; /* owned */
-    size_t n;
+    size_t n, cap;
     const char *conflict; /* what a conflict means, in words; NULL: "it exists already" */
     /* the answer */
     enum bh_err err;
@@ -64,7 +69,10 @@ bool change_fail(struct change *c, enum bh_err err, const char *fmt, ...) BH_PRI
 struct change_item *change_put(struct change *c, enum store_kv_verb verb, const char *ns);
 /* While it is under way no change of @subject starts.  From prepare() only, and only a free one. */
 void change_hold(struct change *c, const char *subject);
-/* Line up; a change that has failed already only answers.  @subject is copied. */
+/* The subject of this name when a change of it is under way; NULL: it is free. */
+struct subject *change_busy(const struct facts *f, const char *subject);
+/* Line up; a change that has failed already only answers.  @subject is copied; NULL: none, it waits
+ * for nobody. */
 void change_submit(struct change *c, const char *subject);
 /* Tell the others: "what" or "what id". */
 void change_announce(struct facts *f, const char *what, const char *id);
@@ -77,8 +85,6 @@ char *gateway_new_secret(struct facts *f, struct buf *ret_secret);
 void gateway_note(struct facts *f, struct str id);
 bool gateway_wake_url_ok(struct str url);
 apply_f gateway_apply; /* c->gateway becomes the record, c->route is linked */
-struct route *route_new(struct str platform, struct str key, struct str tenant,
-                        struct str instance); /* an empty @instance: all of the tenant */
 
 /* True, and the change has failed, unless the name is acceptable (or absent and not required). */
 bool change_name_bad(struct change *c, const char *what, struct str name, bool required);

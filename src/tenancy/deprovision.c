@@ -27,12 +27,16 @@ static void ending_free(void *thing)
 }
 
 /* A change of one of its gateways that is under way would write the old record over ours. */
-static bool are_gateways_free(const struct facts *f, const struct change *c)
+static struct subject *busy_gateway(const struct facts *f, const struct change *c)
 {
-    for (size_t i = 0; c->to != NULL && i < c->to->n; i++)
-        if (map_get(&f->busy, str_of(c->to->gateways[i]->id)) != NULL)
-            return false;
-    return true;
+    struct subject *busy = NULL;
+
+    list_each (&c->to->gateways, it, nxt) {
+        busy = change_busy(f, list_entry(it, struct gateway, by_inst)->id);
+        if (busy != NULL)
+            break;
+    }
+    return busy;
 }
 
 static void put_revoked(struct facts *f, struct change *c, const struct gateway *known)
@@ -87,10 +91,9 @@ static bool prepare_end(struct facts *f, struct change *c)
 
     if (!grant_is_alive(in))
         return true; /* it was ended while this one waited: nothing is left to do */
-    e->gateways = xcalloc(in->n, sizeof(struct gateway *));
-    for (size_t i = 0; i < in->n; i++)
-        if (in->gateways[i]->revoked_ms == 0)
-            put_revoked(f, c, in->gateways[i]);
+    e->gateways = xcalloc(in->n_gateways, sizeof(struct gateway *));
+    list_each (&in->gateways, it, nxt)
+        put_revoked(f, c, list_entry(it, struct gateway, by_inst));
     put_grants_away(f, c);
     put_life(f, c);
     return true;
@@ -128,6 +131,6 @@ void grant_deprovision(struct facts *f, struct grant_who who, facts_done_cb *don
 
     c->thing = xcalloc(1, sizeof(struct ending));
     c->thing_free = ending_free;
-    c->may_start = are_gateways_free;
+    c->waits_for = busy_gateway;
     grant_submit(c, grant_target(f, c, who));
 }

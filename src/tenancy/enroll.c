@@ -227,6 +227,7 @@ static struct gateway *next_record(struct facts *f, const struct change *c,
 
     if (known == NULL) {
         list_init(&g->link);
+        list_init(&g->by_inst);
         g->id = xstrdup(c->id);
         g->tenant = xstrdup(a->tenant);
         g->instance = xstrdup(a->instance != NULL ? a->instance : c->id);
@@ -252,20 +253,6 @@ static struct gateway *next_record(struct facts *f, const struct change *c,
     return g;
 }
 
-static bool leads_elsewhere(const struct facts *f, const struct route *r)
-{
-    struct list *head;
-
-    facts_routes(f, &head);
-    list_each (head, it, nxt) {
-        const struct route *known = list_entry(it, struct route, link);
-        if (strcmp(known->platform, r->platform) == 0 && strcmp(known->key, r->key) == 0 &&
-            strcmp(known->tenant, r->tenant) != 0)
-            return true;
-    }
-    return false;
-}
-
 static void put_routes(struct facts *f, struct change *c)
 {
     struct asked *a = c->thing;
@@ -273,14 +260,16 @@ static void put_routes(struct facts *f, struct change *c)
 
     jw_arr(&w);
     for (size_t i = 0; i < a->n_routes; i++) {
-        struct route *r = a->routes[i];
-        free(r->instance);
-        r->instance = xstrdup(c->gateway->instance);
-        if (leads_elsewhere(f, r)) {
-            route_free(r);
+        struct route *asked = a->routes[i];
+        struct str platform = str_of(asked->platform), key = str_of(asked->key);
+        if (facts_is_others(f, platform, key, str_of(asked->tenant))) {
+            route_free(asked);
             a->routes[i--] = a->routes[--a->n_routes];
             continue;
         }
+        struct route *r = a->routes[i] =
+            route_new(platform, key, str_of(asked->tenant), str_of(c->gateway->instance));
+        route_free(asked);
         jw_str(&w, str_of(r->key));
         struct change_item *item = change_put(c, KV_PUT, NS_ROUTE);
         route_write_key(&item->key, str_of(r->platform), str_of(r->key), str_of(r->tenant),
@@ -340,8 +329,7 @@ static void apply(struct facts *f, struct change *c)
         used_add(f, str_of(a->nonce), a->nonce_until_ms);
     for (size_t i = 0; i < a->n_routes; i++) {
         struct route *r = a->routes[i];
-        if (facts_find_route(f, str_of(r->platform), str_of(r->key), str_of(r->tenant),
-                             str_of(r->instance)) == NULL)
+        if (facts_find_like(f, r) == NULL)
             facts_link_route(f, r);
         else
             route_free(r);

@@ -9,14 +9,15 @@
 #include "base/list.h"
 #include "base/map.h"
 #include "core/accept.h"
+#include "core/gate.h"
 #include "core/token.h"
 
+struct bucket;
 struct bus;
 struct clock;
 struct config_section;
 struct event;
 struct facts;
-struct gate_facts;
 struct rand;
 struct seal;
 struct store;
@@ -25,6 +26,7 @@ struct store;
 
 struct gateway {
     struct list link;     /* all gateways, by age */
+    struct list by_inst;  /* those of its instance that are not revoked, by age */
     char *id, *tenant;    /* owned */
     char *instance;       /* owned; defaults to id */
     char *wake_url;       /* owned; NULL: none */
@@ -41,10 +43,16 @@ struct gateway {
 };
 
 struct route {
-    struct list link;     /* in order of creation */
-    char *platform, *key; /* owned */
-    char *tenant;         /* owned */
-    char *instance;       /* owned; NULL: every instance of the tenant */
+    struct list link;        /* in order of creation */
+    char *platform, *key;    /* in bytes */
+    char *tenant;            /* in bytes */
+    char *instance;          /* in bytes; NULL: every instance of the tenant */
+    struct gate_place place; /* in the table of its key while it leads anywhere */
+    struct list by_key;      /* of its bucket: all with the same platform and key */
+    struct list by_target;   /* of the instance, or else of the tenant, that it names */
+    struct bucket *bucket;   /* borrowed; NULL: not in the facts */
+    struct str id;           /* the four names, each with its zero; in bytes */
+    char bytes[];
 };
 
 struct auth_settings { /* `auth:` in the configuration */
@@ -71,8 +79,16 @@ void facts_set_require_expiry(struct facts *f, bool yes); /* reload */
  * tombstone. */
 const struct gateway *facts_gateway(const struct facts *f, struct str id);
 size_t facts_gateways(const struct facts *f, struct list **ret_head);
+/* How many tenants have, or had, a gateway; @ret_any is one of them. */
+size_t facts_tenants(const struct facts *f, struct str *ret_any);
 /* Has the tenant a gateway that is not revoked? */
 bool facts_tenant_is_live(const struct facts *f, struct str tenant);
+/* Has the instance, or had it, a gateway, or leads a route to it? */
+bool facts_knows(const struct facts *f, struct str tenant, struct str instance);
+/* How many tenants have an instance of this name (with a gateway that is not revoked, or, when
+ * @gone_too, one that facts_knows()), counted up to two; @ret_tenant is one of them. */
+size_t facts_tenants_with(const struct facts *f, struct str instance, bool gone_too,
+                          struct str *ret_tenant);
 /* Is an id, tenant or instance name acceptable: 1..128 bytes of printable UTF-8, no white space,
  * none of the control characters. */
 bool facts_name_ok(struct str name);
@@ -117,9 +133,13 @@ void facts_route_remove(struct facts *f, struct str platform, struct str key, st
                         struct str instance, facts_done_cb *done, void *ctx);
 size_t facts_routes(const struct facts *f, struct list **ret_head);
 
-/* The instances the routes of a key lead to, each once: calls @cb for every (tenant, instance).  A
- * key without a route of its own has those of "*".  Who receives an event is for the gate to say.
- */
+/* The routes that lead to one instance: those that name it, and those to its whole tenant. */
+typedef void route_cb(void *ctx, const struct route *r);
+void facts_each_route_to(const struct facts *f, struct str tenant, struct str instance,
+                         route_cb *cb, void *ctx);
+/* The instances the routes of a key lead to, each once, at most GATE_CANDIDATES: calls @cb for
+ * every (tenant, instance).  A key without a route of its own has those of "*".  Who receives an
+ * event is for the gate to say. */
 void facts_each_target(const struct facts *f, struct str platform, struct str route_key,
                        target_cb *cb, void *ctx);
 /* Does a route of this very key lead anywhere? */

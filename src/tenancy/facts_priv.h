@@ -9,46 +9,69 @@
 #define NS_GATEWAY "gateway"
 #define NS_ROUTE "route"
 
-struct
-    instance_facts { /* what (tenant, instance) is known by: its gateways and what it was granted */
-    struct gate_instance gate;       /* first; its names are borrowed from key */
-    struct str key;                  /* tenant \x1f instance; owned */
-    const struct gateway **gateways; /* owned array of borrowed */
-    size_t n;
-    struct list bindings, scopes, codes; /* own their members: grants.c, links.c */
+/* A tenant, as soon as anything names it; lives as long as the facts. */
+struct tenant_facts {
+    struct gate_tenant gate; /* first */
+    struct list instances;   /* instance_facts.link: all that were ever named */
+    struct list routes;      /* route.by_target: those to the whole tenant */
+    size_t n_gateways;       /* the revoked ones too */
+    bool require_address;    /* where an instance has no policy: grants.c */
+    struct str name;         /* in bytes */
+    char bytes[];
 };
 
-struct bucket {                /* the routes of one (platform, key), and where they lead */
-    struct str key;            /* platform \x1f key; owned */
-    struct route **routes;     /* owned array of borrowed */
-    struct gate_place *places; /* owned array, linked in order; gate.routes points at the first */
-    size_t n_routes, n_places;
+/* What (tenant, instance) is known by: its gateways and what it was granted.  Lives as long as the
+ * facts. */
+struct instance_facts {
+    struct gate_instance gate;           /* first; its names are borrowed from key */
+    struct tenant_facts *tenant;         /* borrowed */
+    struct list link;                    /* tenant->instances */
+    struct instance_facts *namesake;     /* the next with its name, of another tenant: by_name */
+    struct list gateways;                /* gateway.by_inst: those not revoked, by age */
+    const struct gateway *waker;         /* the newest of them with a wake URL */
+    size_t n_gateways;                   /* the revoked ones too */
+    struct list routes;                  /* route.by_target: those that name it */
+    struct list bindings, scopes, codes; /* own their members: grants.c, links.c */
+    struct str key;                      /* tenant \x1f instance; in bytes */
+    char bytes[];
+};
+
+struct bucket {              /* the routes of one (platform, key) */
+    struct gate_routes gate; /* first: what gate.routes points at */
+    struct list routes;      /* route.by_key: all, whether they lead anywhere or not; never none */
+    size_t n_borders;        /* neighbours in @routes of different tenants; 0: all of one */
+    struct str key;          /* platform \x1f key; in bytes */
+    char bytes[];
 };
 
 struct facts {
     struct facts_env env;
     struct list gateways, routes; /* own their members */
     size_t n_gateways, n_routes;
+    size_t n_tenants;       /* with a gateway, revoked or not */
     struct map by_id;       /* id -> struct gateway */
-    struct map instances;   /* -> struct instance_facts; they live as long as the facts */
-    struct map buckets;     /* -> struct bucket */
-    struct gate_facts gate; /* grants.c keeps it, and facts.c its routes */
-    struct map tenants;     /* name -> struct tenant: grants.c */
+    struct map instances;   /* tenant \x1f instance -> struct instance_facts */
+    struct map by_name;     /* instance -> the first struct instance_facts of that name */
+    struct map tenants;     /* name -> struct tenant_facts */
+    struct map routes_by;   /* route.id -> struct route */
+    struct gate_facts gate; /* grants.c keeps it, and route_table.c its routes: struct bucket */
     struct map codes;       /* hash -> struct code: links.c */
     struct map tries;       /* platform \x1f user -> struct tries: links.c */
     struct list tries_by_age;
     struct map delivery_keys; /* tenant -> struct delivery_key: enroll.c */
     struct list used;         /* enrollment tokens: used.c */
     struct timer sweep;       /* of those that have expired */
-    struct list changes;      /* waiting or under way, in order; see change.c */
-    struct map busy;          /* subject -> the change under way */
+    struct list changes;      /* waiting or under way: change.c */
+    struct map subjects;      /* name -> struct subject: change.c */
+    struct list ready;        /* struct subject: those that can go on */
     struct timer start;       /* starts what is ready when the turn ends */
 };
 
-/* ---- facts.c: memory ---- */
+/* ---- gateway_table.c: tenants, instances, gateways in memory ---- */
 /* Two names as one table key; the caller's buffer holds it.  STR_NULL: longer than any name. */
 #define PAIR_MAX 1024
 struct str pair_key(char scratch[PAIR_MAX], struct str a, struct str b);
+struct tenant_facts *facts_make_tenant(struct facts *f, struct str name);
 struct instance_facts *facts_find_instance(const struct facts *f, struct str tenant,
                                            struct str name);
 struct instance_facts *facts_make_instance(struct facts *f, struct str tenant, struct str name);
@@ -57,11 +80,26 @@ void gateway_wipe_secrets(struct gateway *g);
 void facts_link_gateway(struct facts *f, struct gateway *g); /* takes it over */
 void facts_relink_gateway(struct facts *f, struct gateway *g,
                           struct gateway *with); /* takes @with's content */
-void route_free(struct route *r);
+void gateway_table_free(struct facts *f);
+
+/* ---- route_table.c: routes in memory ---- */
+/* Not in the facts yet; an empty @instance: all of the tenant. */
+struct route *route_new(struct str platform, struct str key, struct str tenant,
+                        struct str instance);
+void route_free(struct route *r); /* NULL is fine */
 struct route *facts_find_route(const struct facts *f, struct str platform, struct str key,
                                struct str tenant, struct str instance);
+/* The same for a route that is not in the facts: the one that is like it. */
+struct route *facts_find_like(const struct facts *f, const struct route *r);
+const struct bucket *facts_bucket(const struct facts *f, struct str platform, struct str key);
+/* Has another tenant than @tenant a route of this very key? */
+bool facts_is_others(const struct facts *f, struct str platform, struct str key, struct str tenant);
 void facts_link_route(struct facts *f, struct route *r);   /* takes it over */
 void facts_unlink_route(struct facts *f, struct route *r); /* frees it */
+/* The instance, or the tenant, came to life or ended: its routes lead there now, or nowhere. */
+void routes_follow_instance(struct instance_facts *in);
+void routes_follow_tenant(struct tenant_facts *t);
+void route_table_free(struct facts *f);
 
 /* ---- record.c: the form on disk ---- */
 void gateway_write(const struct facts *f, const struct gateway *g, struct buf *out);

@@ -40,6 +40,7 @@ struct gateway *gateway_copy(const struct gateway *g)
 
     *n = *g;
     list_init(&n->link);
+    list_init(&n->by_inst);
     n->id = xstrdup(g->id);
     n->tenant = xstrdup(g->tenant);
     n->instance = xstrdup(g->instance);
@@ -85,9 +86,7 @@ void gateway_apply(struct facts *f, struct change *c)
     else
         facts_link_gateway(f, c->gateway);
     c->gateway = NULL;
-    if (c->route != NULL &&
-        facts_find_route(f, str_of(c->route->platform), str_of(c->route->key),
-                         str_of(c->route->tenant), str_of(c->route->instance)) == NULL) {
+    if (c->route != NULL && facts_find_like(f, c->route) == NULL) {
         facts_link_route(f, c->route);
         c->route = NULL;
     }
@@ -114,18 +113,6 @@ static bool prepare_add(struct facts *f, struct change *c)
 static char *dup_opt(struct str s)
 {
     return str_is_empty(s) ? NULL : str_dup(s);
-}
-
-struct route *route_new(struct str platform, struct str key, struct str tenant, struct str instance)
-{
-    struct route *r = xcalloc(1, sizeof *r);
-
-    list_init(&r->link);
-    r->platform = str_dup(platform);
-    r->key = str_dup(key);
-    r->tenant = str_dup(tenant);
-    r->instance = dup_opt(instance);
-    return r;
 }
 
 static bool spec_ok(struct change *c, const struct gateway_spec *s)
@@ -157,6 +144,7 @@ void facts_gateway_add(struct facts *f, const struct gateway_spec *spec, struct 
     if (spec_ok(c, spec)) {
         struct gateway *g = c->gateway = xcalloc(1, sizeof *g);
         list_init(&g->link);
+        list_init(&g->by_inst);
         if (str_is_empty(spec->id))
             random_id(f, ret_id);
         else
@@ -327,8 +315,7 @@ static bool prepare_route_add(struct facts *f, struct change *c)
 
 static void apply_route_add(struct facts *f, struct change *c)
 {
-    if (facts_find_route(f, str_of(c->route->platform), str_of(c->route->key),
-                         str_of(c->route->tenant), str_of(c->route->instance)) != NULL)
+    if (facts_find_like(f, c->route) != NULL)
         return;
     facts_link_route(f, c->route);
     c->route = NULL;
@@ -337,8 +324,7 @@ static void apply_route_add(struct facts *f, struct change *c)
 
 static bool prepare_route_remove(struct facts *f, struct change *c)
 {
-    if (facts_find_route(f, str_of(c->route->platform), str_of(c->route->key),
-                         str_of(c->route->tenant), str_of(c->route->instance)) == NULL)
+    if (facts_find_like(f, c->route) == NULL)
         return change_fail(c, BH_NOT_FOUND, "there is no such route; see: bellhop route list");
     put_route(f, c, KV_DELETE);
     return true;
@@ -346,8 +332,7 @@ static bool prepare_route_remove(struct facts *f, struct change *c)
 
 static void apply_route_remove(struct facts *f, struct change *c)
 {
-    struct route *r = facts_find_route(f, str_of(c->route->platform), str_of(c->route->key),
-                                       str_of(c->route->tenant), str_of(c->route->instance));
+    struct route *r = facts_find_like(f, c->route);
 
     if (r != NULL)
         facts_unlink_route(f, r);

@@ -29,7 +29,7 @@ struct instance_facts *grant_instance_of(const struct gate_instance *to)
 
 bool grant_is_alive(const struct instance_facts *in)
 {
-    return in != NULL && in->n > 0 && !in->gate.gone;
+    return in != NULL && !list_is_empty(&in->gateways);
 }
 
 struct instance_facts *grant_target(struct facts *f, struct change *c, struct grant_who who)
@@ -101,6 +101,8 @@ static struct binding *binding_of(struct gate_link *l)
     return container_of(l, struct binding, author);
 }
 
+/* A person may be linked to many instances, and an instance to many people: both lists are walked
+ * side by side, until the shorter ends. */
 struct binding *binding_find(const struct facts *f, const struct instance_facts *in,
                              struct str platform, struct str user)
 {
@@ -108,9 +110,15 @@ struct binding *binding_find(const struct facts *f, const struct instance_facts 
     struct str key = gate_key(room, platform, user, STR_NULL);
     struct gate_link *l = key.p != NULL ? map_get(&f->gate.authors, key) : NULL;
 
-    while (l != NULL && l->to != &in->gate)
-        l = l->next;
-    return l != NULL ? binding_of(l) : NULL;
+    for (struct list *it = in->bindings.next; l != NULL && it != &in->bindings;
+         l = l->next, it = it->next) {
+        struct binding *b = list_entry(it, struct binding, link);
+        if (l->to == &in->gate)
+            return binding_of(l);
+        if (str_eq(b->key, key))
+            return b;
+    }
+    return NULL;
 }
 
 void binding_attach(struct facts *f, struct instance_facts *in, struct binding *b)
@@ -119,39 +127,46 @@ void binding_attach(struct facts *f, struct instance_facts *in, struct binding *
 
     b->author.to = &in->gate;
     if (first == NULL) {
+        b->author.prev = &b->author;
         map_put(&f->gate.authors, b->key, &b->author);
-    } else {
-        while (first->next != NULL)
-            first = first->next;
-        first->next = &b->author; /* oldest first: they are attached in order of age */
+    } else { /* oldest first: they are attached in order of age */
+        b->author.prev = first->prev;
+        first->prev->next = &b->author;
+        first->prev = &b->author;
     }
     b->owner.next = in->gate.owners;
+    b->owner.at = &in->gate.owners;
+    if (b->owner.next != NULL)
+        b->owner.next->at = &b->owner.next;
     in->gate.owners = &b->owner;
     list_append(&in->bindings, &b->link);
+}
+
+static void leave_author(struct facts *f, struct binding *b)
+{
+    struct gate_link *first = map_get(&f->gate.authors, b->key), *next = b->author.next;
+
+    if (first != &b->author) {
+        b->author.prev->next = next;
+        (next != NULL ? next : first)->prev = b->author.prev;
+    } else if (next == NULL) {
+        map_del(&f->gate.authors, b->key);
+    } else {
+        next->prev = b->author.prev;
+        map_put(&f->gate.authors, binding_of(next)->key, next);
+    }
 }
 
 void binding_drop(struct facts *f, struct binding *b)
 {
     struct instance_facts *in = grant_instance_of(b->author.to);
-    struct gate_link *first = map_get(&f->gate.authors, b->key);
 
     if (map_get(&f->gate.dm_defaults, b->key) == &in->gate)
         map_del(&f->gate.dm_defaults, b->key);
-    if (first == &b->author && b->author.next == NULL) {
-        map_del(&f->gate.authors, b->key);
-    } else if (first == &b->author) {
-        struct binding *next = binding_of(b->author.next);
-        map_put(&f->gate.authors, next->key, &next->author);
-    } else {
-        while (first->next != &b->author)
-            first = first->next;
-        first->next = b->author.next;
-    }
-    for (struct gate_owner **o = &in->gate.owners; *o != NULL; o = &(*o)->next)
-        if (*o == &b->owner) {
-            *o = b->owner.next;
-            break;
-        }
+    leave_author(f, b);
+    *b->owner.at = b->owner.next;
+    if (b->owner.next != NULL)
+        b->owner.next->at = b->owner.at;
     list_remove(&b->link);
     free(b);
 }

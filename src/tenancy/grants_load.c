@@ -222,9 +222,6 @@ void grants_free(struct facts *f)
             free(list_entry(it, struct scope, link));
         wishes_drop(in);
     }
-    for (size_t i = 0; map_next(&f->tenants, &i, &v);)
-        free(v);
-    map_done(&f->tenants);
     map_done(&f->gate.authors);
     map_done(&f->gate.scopes);
     map_done(&f->gate.dm_defaults);

@@ -40,10 +40,6 @@ struct policy {
     char platform[];
 };
 
-struct tenant { /* one that differs from the default: it exists, so addressing is required */
-    char name[1];
-};
-
 struct instance_facts *grant_instance_of(const struct gate_instance *to);
 struct binding *binding_find(const struct facts *f, const struct instance_facts *in,
                              struct str platform, struct str user);

@@ -113,11 +113,11 @@ static void write_tenants(const struct facts *f, const struct grant_who *who, st
     jw_key(w, "tenants");
     jw_arr(w);
     for (size_t i = 0; map_next(&f->tenants, &i, &v);) {
-        const struct tenant *t = v;
-        if (!str_is_empty(who->tenant) && !str_eq(who->tenant, str_of(t->name)))
+        const struct tenant_facts *t = v;
+        if (!t->require_address || (!str_is_empty(who->tenant) && !str_eq(who->tenant, t->name)))
             continue;
         jw_obj(w);
-        jw_kstr(w, "tenant", str_of(t->name));
+        jw_kstr(w, "tenant", t->name);
         jw_kbool(w, "requireAddress", true);
         jw_end_obj(w);
     }

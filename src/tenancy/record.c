@@ -91,10 +91,11 @@ struct gateway *gateway_read(const struct facts *f, struct str id, struct json d
 {
     struct str tenant = json_str(doc, "tenant"), instance = json_str(doc, "instance");
 
-    if (str_is_empty(tenant) || str_is_empty(instance))
+    if (str_is_empty(tenant) || str_is_empty(instance) || tenant.n + instance.n + 1 > PAIR_MAX)
         return NULL;
     struct gateway *g = xcalloc(1, sizeof *g);
     list_init(&g->link);
+    list_init(&g->by_inst);
     g->id = str_dup(id);
     g->tenant = str_dup(tenant);
     g->instance = str_dup(instance);
@@ -140,14 +141,9 @@ struct route *route_read(struct json doc, int64_t *ret_created_ms)
     struct str platform = json_str(doc, "platform"), key = json_str(doc, "key");
     struct str tenant = json_str(doc, "tenant"), instance = json_str(doc, "instance");
 
-    if (str_is_empty(platform) || str_is_empty(key) || str_is_empty(tenant))
+    if (str_is_empty(platform) || str_is_empty(key) || str_is_empty(tenant) ||
+        platform.n + key.n + 1 > GATE_KEY_MAX || tenant.n + instance.n + 1 > PAIR_MAX)
         return NULL;
-    struct route *r = xcalloc(1, sizeof *r);
-    list_init(&r->link);
-    r->platform = str_dup(platform);
-    r->key = str_dup(key);
-    r->tenant = str_dup(tenant);
-    r->instance = instance.p != NULL ? str_dup(instance) : NULL;
     *ret_created_ms = read_ms(doc, "created");
-    return r;
+    return route_new(platform, key, tenant, instance);
 }

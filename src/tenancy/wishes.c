@@ -196,22 +196,11 @@ void grant_policy(struct facts *f, struct grant_who who, const struct grant_poli
 
 void tenant_set(struct facts *f, struct str name, bool require_address)
 {
-    struct tenant *t = map_get(&f->tenants, name);
-    void *v;
+    struct tenant_facts *t = facts_make_tenant(f, name);
 
-    if (require_address && t == NULL) {
-        t = xcalloc(1, sizeof *t + name.n);
-        memcpy(t->name, name.p, name.n);
-        map_put(&f->tenants, str_make(t->name, name.n), t);
-    } else if (!require_address && t != NULL) {
-        map_del(&f->tenants, name);
-        free(t);
-    }
-    for (size_t i = 0; map_next(&f->instances, &i, &v);) {
-        struct instance_facts *in = v;
-        if (str_eq(in->gate.tenant, name))
-            in->gate.default_require_address = require_address;
-    }
+    t->require_address = require_address;
+    list_each (&t->instances, it, nxt)
+        list_entry(it, struct instance_facts, link)->gate.default_require_address = require_address;
 }
 
 static void apply_tenant(struct facts *f, struct change *c)

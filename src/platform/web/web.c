@@ -395,12 +395,9 @@ static void web_act(struct platform *p, struct action_id id, const struct action
     host_fail(p->host, id, "unsupported op: %.*s", STR_FMT(a->op_name));
 }
 
-static void web_instance_changed(struct platform *p, struct str route_key, const char *state)
+static void web_instance_changed(struct platform *p, const char *state)
 {
-    struct web *w = web_of(p);
-
-    if (str_eq(route_key, web_bot(w)))
-        web_publish_state(w, state);
+    web_publish_state(web_of(p), state);
 }
 
 static void web_status(struct platform *p, struct jw *out)

@@ -82,9 +82,10 @@ void mem_disk_done(struct mem_disk *d)
         free((char *)d->rows[i].parked.p);
     }
     for (size_t i = 0; i < d->n_records; i++) {
-        free(d->records[i].ns);
-        free(d->records[i].key);
-        free(d->records[i].value);
+        free(d->records[i]->ns);
+        free(d->records[i]->key);
+        free(d->records[i]->value);
+        free(d->records[i]);
     }
     for (size_t i = 0; i < d->n_keys; i++)
         free(d->keys[i]);

@@ -25,7 +25,7 @@ struct mem_disk {
     size_t n_rows, cap_rows;
     uint64_t *last; /* owned; shared: the newest number given out, by mailbox */
     size_t n_last;
-    struct mem_record *records; /* owned, in byte order */
+    struct mem_record **records; /* owned, in byte order */
     size_t n_records, cap_records;
     struct mem_key **keys; /* owned, in order of arrival */
     size_t n_keys, cap_keys;

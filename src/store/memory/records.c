@@ -1,4 +1,4 @@
-/* records.c - named records of the stores that run in memory: one array, sorted. */
+/* records.c - named records of the stores that run in memory: one array of pointers, sorted. */
 #include <stdlib.h>
 #include "base/mem.h"
 #include "store/memory/disk.h"
@@ -15,9 +15,9 @@ static size_t record_pos(const struct mem_disk *d, const char *ns, struct str ke
     size_t lo = 0, hi = d->n_records;
     while (lo < hi) {
         size_t mid = lo + (hi - lo) / 2;
-        int cmp = strcmp(d->records[mid].ns, ns);
+        int cmp = strcmp(d->records[mid]->ns, ns);
         if (cmp == 0)
-            cmp = str_cmp(record_key(&d->records[mid]), key);
+            cmp = str_cmp(record_key(d->records[mid]), key);
         if (cmp < 0)
             lo = mid + 1;
         else
@@ -28,8 +28,8 @@ static size_t record_pos(const struct mem_disk *d, const char *ns, struct str ke
 
 static bool record_is_at(const struct mem_disk *d, size_t pos, const char *ns, struct str key)
 {
-    return pos < d->n_records && strcmp(d->records[pos].ns, ns) == 0 &&
-           str_eq(record_key(&d->records[pos]), key);
+    return pos < d->n_records && strcmp(d->records[pos]->ns, ns) == 0 &&
+           str_eq(record_key(d->records[pos]), key);
 }
 
 static void record_set(struct mem_disk *d, const char *ns, struct str key, struct str value)
@@ -37,25 +37,27 @@ static void record_set(struct mem_disk *d, const char *ns, struct str key, struc
     size_t pos = record_pos(d, ns, key);
 
     if (record_is_at(d, pos, ns, key)) {
-        free(d->records[pos].value);
+        free(d->records[pos]->value);
     } else {
         d->records =
             mem_make_room(d->records, &d->n_records, &d->cap_records, sizeof *d->records, pos);
-        d->records[pos] =
+        d->records[pos] = xmalloc(sizeof **d->records);
+        *d->records[pos] =
             (struct mem_record){.ns = xstrdup(ns), .key = mem_copy(key), .key_n = key.n};
     }
-    d->records[pos].value = mem_copy(value);
-    d->records[pos].value_n = value.n;
+    d->records[pos]->value = mem_copy(value);
+    d->records[pos]->value_n = value.n;
 }
 
 static void remove_at(struct mem_disk *d, size_t pos)
 {
-    struct mem_record *r = &d->records[pos];
+    struct mem_record *r = d->records[pos];
 
     free(r->ns);
     free(r->key);
     free(r->value);
-    mem_take_out(d->records, &d->n_records, sizeof *r, pos);
+    free(r);
+    mem_take_out(d->records, &d->n_records, sizeof *d->records, pos);
 }
 
 static void record_remove(struct mem_disk *d, const char *ns, struct str key)
@@ -79,8 +81,8 @@ static void remember(struct mem_disk *d, const struct store_kv *kv, struct undo 
     *u = (struct undo){.existed = record_is_at(d, pos, kv->ns, kv->key)};
     if (!u->existed)
         return;
-    u->value_n = d->records[pos].value_n;
-    u->value = mem_copy(str_make(d->records[pos].value, u->value_n));
+    u->value_n = d->records[pos]->value_n;
+    u->value = mem_copy(str_make(d->records[pos]->value, u->value_n));
 }
 
 static bool run_kv(struct mem_disk *d, const struct store_kv *kv, bool existed)
@@ -123,8 +125,8 @@ void mem_erase_records(struct mem_disk *d, struct store_erase *e)
 {
     size_t pos = record_pos(d, e->ns, e->prefix);
 
-    while (pos < d->n_records && strcmp(d->records[pos].ns, e->ns) == 0) {
-        struct str key = record_key(&d->records[pos]);
+    while (pos < d->n_records && strcmp(d->records[pos]->ns, e->ns) == 0) {
+        struct str key = record_key(d->records[pos]);
         if (!str_starts(key, e->prefix) || (e->end.p != NULL && str_cmp(key, e->end) >= 0))
             return;
         if (e->n == STORE_ERASE_ITEMS) {
@@ -150,9 +152,9 @@ static size_t scan_start(const struct mem_disk *d, const struct store_scan *s)
         return after && record_is_at(d, pos, s->ns, s->after) ? pos + 1 : pos;
     }
     pos = record_pos(d, s->ns, s->prefix);
-    while (pos < d->n_records && strcmp(d->records[pos].ns, s->ns) == 0 &&
-           str_starts(record_key(&d->records[pos]), s->prefix) &&
-           (!after || str_cmp(record_key(&d->records[pos]), s->after) < 0))
+    while (pos < d->n_records && strcmp(d->records[pos]->ns, s->ns) == 0 &&
+           str_starts(record_key(d->records[pos]), s->prefix) &&
+           (!after || str_cmp(record_key(d->records[pos]), s->after) < 0))
         pos++;
     return pos; /* the first one behind the end: the walk goes down from here */
 }
@@ -166,7 +168,7 @@ void mem_scan(struct mem_disk *d, struct store_scan *s)
     for (;; pos += s->reverse ? 0 : 1) {
         if (s->reverse ? pos-- == 0 : pos >= d->n_records)
             break;
-        const struct mem_record *rec = &d->records[pos];
+        const struct mem_record *rec = d->records[pos];
         struct str value = s->keys_only ? STR_NULL : str_make(rec->value, rec->value_n);
         if (strcmp(rec->ns, s->ns) != 0 || !str_starts(record_key(rec), s->prefix))
             break;
@@ -181,7 +183,7 @@ void mem_scan(struct mem_disk *d, struct store_scan *s)
 void mem_disk_load_records(const struct mem_disk *d, const char *ns, store_record_cb *cb, void *ctx)
 {
     for (size_t i = record_pos(d, ns, STR("")); i < d->n_records; i++) {
-        const struct mem_record *r = &d->records[i];
+        const struct mem_record *r = d->records[i];
         if (strcmp(r->ns, ns) != 0)
             return;
         cb(ctx, record_key(r), str_make(r->value, r->value_n));

@@ -28,7 +28,8 @@ struct world {
     struct gate_link links[8];
     struct gate_owner owners[8];
     struct gate_place places[8];
-    size_t n_links, n_owners, n_places;
+    struct gate_routes routes[8];
+    size_t n_links, n_owners, n_places, n_routes;
     struct thing *things;
     enum gate_sight sight;
 };
@@ -97,13 +98,25 @@ static void grant(struct world *w, const char *channel, struct gate_instance *to
     map_put(&w->f.scopes, key(w, "discord", GUILD, channel), p);
 }
 
+static struct gate_routes *routes_of(struct world *w, const char *route_key)
+{
+    struct str k = key(w, "discord", route_key, NULL);
+    struct gate_routes *r = map_get(&w->f.routes, k);
+
+    if (r == NULL) {
+        r = &w->routes[w->n_routes++];
+        list_init(&r->places);
+        map_put(&w->f.routes, k, r);
+    }
+    return r;
+}
+
 static void route(struct world *w, const char *route_key, struct gate_instance *to)
 {
     struct gate_place *p = &w->places[w->n_places++];
-    struct str k = key(w, "discord", route_key, NULL);
 
-    *p = (struct gate_place){map_get(&w->f.routes, k), to};
-    map_put(&w->f.routes, k, p);
+    *p = (struct gate_place){.to = to};
+    list_append(&routes_of(w, route_key)->places, &p->link);
 }
 
 static void principal(struct world *w, enum gate_principal mode, const char *allowed)
@@ -601,10 +614,47 @@ static void more_candidates_than_fit_are_left_out_and_nothing_breaks(void **stat
     world_init(&w);
     struct event ev = event_in_channel();
     struct gate_verdict v[GATE_CANDIDATES];
-    for (size_t i = 0; i < ARRAY_LEN(many); i++)
-        places[i] = (struct gate_place){i + 1 < ARRAY_LEN(many) ? &places[i + 1] : NULL, &many[i]};
-    map_put(&w.f.routes, key(&w, "discord", GUILD, NULL), &places[0]);
+    for (size_t i = 0; i < ARRAY_LEN(many); i++) {
+        places[i] = (struct gate_place){.to = &many[i]};
+        list_append(&routes_of(&w, GUILD)->places, &places[i].link);
+    }
     assert_int_equal(decide(&w, &ev, v), GATE_CANDIDATES);
+    world_done(&w);
+}
+
+static void a_route_to_a_tenant_leads_to_its_live_instances_up_to_what_fits(void **state)
+{
+    static struct gate_instance many[GATE_CANDIDATES + 10];
+    struct world w;
+    struct gate_tenant tenant;
+    struct gate_place all = {.all = &tenant};
+    struct event ev = event_in_channel();
+    struct gate_verdict v[GATE_CANDIDATES];
+
+    (void)state;
+    world_init(&w);
+    list_init(&tenant.live);
+    list_append(&routes_of(&w, GUILD)->places, &all.link);
+    assert_int_equal(decide(&w, &ev, v), 0);
+    for (size_t i = 0; i < ARRAY_LEN(many); i++)
+        list_append(&tenant.live, &many[i].of_tenant);
+    assert_int_equal(decide(&w, &ev, v), GATE_CANDIDATES);
+    assert_ptr_equal(v[0].to, &many[0]);
+    tenant.live.next = &many[ARRAY_LEN(many) - 3].of_tenant;
+    assert_int_equal(decide(&w, &ev, v), 3);
+    world_done(&w);
+}
+
+static void a_key_whose_routes_lead_nowhere_has_those_of_everything(void **state)
+{
+    struct world w;
+    struct event ev = event_in_channel();
+
+    (void)state;
+    world_init(&w);
+    routes_of(&w, GUILD);
+    route(&w, "*", &w.x);
+    assert_int_equal(verdict_on(&w, &ev, &w.x), GATE_YES_ROUTE);
     world_done(&w);
 }
 
@@ -624,6 +674,8 @@ int main(void)
         cmocka_unit_test(a_route_of_its_own_comes_before_the_route_of_everything),
         cmocka_unit_test(ids_that_contain_the_separator_match_nothing),
         cmocka_unit_test(more_candidates_than_fit_are_left_out_and_nothing_breaks),
+        cmocka_unit_test(a_route_to_a_tenant_leads_to_its_live_instances_up_to_what_fits),
+        cmocka_unit_test(a_key_whose_routes_lead_nowhere_has_those_of_everything),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,0 +1,298 @@
+/* gateway_table.c - tenants, their instances and the instances' gateways, in memory.
+ *
+ * Whoever comes, changes or goes touches its own record and the lists it hangs in, never the
+ * others: so loading is linear, and one change costs the same with a hundred thousand gateways as
+ * with one.
+ *
+ *      tenant --instances--> instance --gateways--> gateway (not revoked, by age)
+ *        '-- gate.live -------'  (while it has a gateway that is not revoked)
+ */
+#include <stdio.h>
+#include <stdlib.h>
+#include "base/crypto.h"
+#include "base/mem.h"
+#include "tenancy/facts_priv.h"
+
+struct str pair_key(char scratch[PAIR_MAX], struct str a, struct str b)
+{
+    if (a.n + b.n + 1 > PAIR_MAX)
+        return STR_NULL; /* found nowhere */
+    memcpy(scratch, a.p != NULL ? a.p : "", a.n);
+    scratch[a.n] = '\x1f';
+    memcpy(scratch + a.n + 1, b.p != NULL ? b.p : "", b.n);
+    return str_make(scratch, a.n + 1 + b.n);
+}
+
+/* ---- tenants ---- */
+
+struct tenant_facts *facts_make_tenant(struct facts *f, struct str name)
+{
+    struct tenant_facts *t = map_get(&f->tenants, name);
+
+    if (t != NULL)
+        return t;
+    t = xcalloc(1, sizeof *t + name.n + 1);
+    memcpy(t->bytes, name.p, name.n);
+    t->name = str_make(t->bytes, name.n);
+    list_init(&t->gate.live);
+    list_init(&t->instances);
+    list_init(&t->routes);
+    map_put(&f->tenants, t->name, t);
+    return t;
+}
+
+bool facts_tenant_is_live(const struct facts *f, struct str tenant)
+{
+    const struct tenant_facts *t = map_get(&f->tenants, tenant);
+
+    return t != NULL && !list_is_empty(&t->gate.live);
+}
+
+size_t facts_tenants(const struct facts *f, struct str *ret_any)
+{
+    if (f->n_gateways > 0)
+        *ret_any = str_of(list_first(&f->gateways, struct gateway, link)->tenant);
+    return f->n_tenants;
+}
+
+/* ---- instances ---- */
+
+struct instance_facts *facts_find_instance(const struct facts *f, struct str tenant,
+                                           struct str name)
+{
+    char scratch[PAIR_MAX];
+    struct str key = pair_key(scratch, tenant, name);
+
+    return key.p != NULL ? map_get(&f->instances, key) : NULL;
+}
+
+static void note_name(struct facts *f, struct instance_facts *in)
+{
+    struct instance_facts *first = map_get(&f->by_name, in->gate.instance);
+
+    if (first == NULL) {
+        map_put(&f->by_name, in->gate.instance, in);
+    } else {
+        in->namesake = first->namesake;
+        first->namesake = in;
+    }
+}
+
+struct instance_facts *facts_make_instance(struct facts *f, struct str tenant, struct str name)
+{
+    struct instance_facts *in = facts_find_instance(f, tenant, name);
+    char scratch[PAIR_MAX];
+
+    if (in != NULL)
+        return in;
+    struct str key = pair_key(scratch, tenant, name);
+    in = xcalloc(1, sizeof *in + key.n);
+    memcpy(in->bytes, key.p, key.n);
+    in->key = str_make(in->bytes, key.n);
+    in->tenant = facts_make_tenant(f, tenant);
+    in->gate.tenant = in->tenant->name;
+    in->gate.instance = str_skip(in->key, tenant.n + 1);
+    in->gate.default_require_address = in->tenant->require_address;
+    list_init(&in->gate.of_tenant);
+    list_init(&in->gateways);
+    list_init(&in->routes);
+    list_init(&in->bindings);
+    list_init(&in->scopes);
+    list_init(&in->codes);
+    list_append(&in->tenant->instances, &in->link);
+    map_put(&f->instances, in->key, in);
+    note_name(f, in);
+    return in;
+}
+
+static bool is_known(const struct instance_facts *in)
+{
+    return in->n_gateways > 0 || !list_is_empty(&in->routes);
+}
+
+bool facts_knows(const struct facts *f, struct str tenant, struct str instance)
+{
+    const struct instance_facts *in = facts_find_instance(f, tenant, instance);
+
+    return in != NULL && is_known(in);
+}
+
+size_t facts_tenants_with(const struct facts *f, struct str instance, bool gone_too,
+                          struct str *ret_tenant)
+{
+    const struct instance_facts *in = map_get(&f->by_name, instance);
+    size_t n = 0;
+
+    for (; in != NULL && n < 2; in = in->namesake) {
+        if (gone_too ? !is_known(in) : list_is_empty(&in->gateways))
+            continue;
+        *ret_tenant = in->gate.tenant;
+        n++;
+    }
+    return n;
+}
+
+/* An instance whose every gateway was revoked gets nothing; one that has no gateway yet does,
+ * because a route may be made before the gateway is. */
+static void follow(struct instance_facts *in)
+{
+    struct tenant_facts *t = in->tenant;
+    bool alive = !list_is_empty(&in->gateways), gone = in->n_gateways > 0 && !alive;
+    bool tenant_was_alive = !list_is_empty(&t->gate.live);
+
+    if (gone != in->gate.gone) {
+        in->gate.gone = gone;
+        routes_follow_instance(in);
+    }
+    if (alive == list_is_linked(&in->gate.of_tenant))
+        return;
+    if (alive)
+        list_append(&t->gate.live, &in->gate.of_tenant);
+    else
+        list_remove(&in->gate.of_tenant);
+    if (tenant_was_alive != !list_is_empty(&t->gate.live))
+        routes_follow_tenant(t);
+}
+
+static const struct gateway *by_inst(const struct list *it)
+{
+    return list_entry(it, const struct gateway, by_inst);
+}
+
+static void find_waker(struct instance_facts *in)
+{
+    in->waker = NULL;
+    for (struct list *it = in->gateways.prev; it != &in->gateways && in->waker == NULL;
+         it = it->prev)
+        if (by_inst(it)->wake_url != NULL)
+            in->waker = by_inst(it);
+}
+
+static void instance_add(struct facts *f, struct gateway *g)
+{
+    struct instance_facts *in = facts_make_instance(f, str_of(g->tenant), str_of(g->instance));
+    struct list *at = &in->gateways; /* new ones are the youngest as a rule */
+
+    in->n_gateways++;
+    f->n_tenants += in->tenant->n_gateways++ == 0;
+    if (g->revoked_ms == 0) {
+        while (at->prev != &in->gateways && by_inst(at->prev)->created_ms > g->created_ms)
+            at = at->prev;
+        list_add_before(at, &g->by_inst);
+        if (g->wake_url != NULL && (in->waker == NULL || in->waker->created_ms <= g->created_ms))
+            in->waker = g;
+    }
+    follow(in);
+}
+
+/* Without follow(): the gateway comes back in a moment, as it is now. */
+static struct instance_facts *instance_drop(struct facts *f, struct gateway *g)
+{
+    struct instance_facts *in = facts_find_instance(f, str_of(g->tenant), str_of(g->instance));
+
+    in->n_gateways--;
+    f->n_tenants -= --in->tenant->n_gateways == 0;
+    list_remove(&g->by_inst);
+    if (in->waker == g)
+        find_waker(in);
+    return in;
+}
+
+const struct gateway *facts_newest_gateway(const struct facts *f, struct str tenant,
+                                           struct str instance)
+{
+    const struct instance_facts *in = facts_find_instance(f, tenant, instance);
+
+    return in != NULL && !list_is_empty(&in->gateways) ? by_inst(in->gateways.prev) : NULL;
+}
+
+const char *facts_wake_url(const struct facts *f, struct str tenant, struct str instance)
+{
+    const struct instance_facts *in = facts_find_instance(f, tenant, instance);
+
+    return in != NULL && in->waker != NULL ? in->waker->wake_url : NULL;
+}
+
+/* ---- gateways ---- */
+
+void gateway_wipe_secrets(struct gateway *g)
+{
+    for (size_t i = 0; i < g->n_secrets; i++) {
+        secret_wipe(g->secrets[i].text, strlen(g->secrets[i].text));
+        free(g->secrets[i].text);
+        g->secrets[i].text = NULL;
+    }
+    g->n_secrets = 0;
+}
+
+static void gateway_clear(struct gateway *g)
+{
+    gateway_wipe_secrets(g);
+    free(g->tenant);
+    free(g->instance);
+    free(g->wake_url);
+    free(g->platform);
+    free(g->bot);
+}
+
+void gateway_free(struct gateway *g)
+{
+    if (g == NULL)
+        return;
+    gateway_clear(g);
+    free(g->id);
+    free(g);
+}
+
+void facts_link_gateway(struct facts *f, struct gateway *g)
+{
+    list_append(&f->gateways, &g->link);
+    list_init(&g->by_inst);
+    f->n_gateways++;
+    map_put(&f->by_id, str_of(g->id), g);
+    instance_add(f, g);
+}
+
+void facts_relink_gateway(struct facts *f, struct gateway *g, struct gateway *with)
+{
+    struct instance_facts *was = instance_drop(f, g);
+    struct list before = g->link; /* its neighbours point here */
+    char *id = g->id;
+
+    gateway_clear(g);
+    free(with->id);
+    *g = *with;
+    g->link = before;
+    list_init(&g->by_inst);
+    g->id = id;
+    free(with);
+    instance_add(f, g);
+    follow(was);
+}
+
+const struct gateway *facts_gateway(const struct facts *f, struct str id)
+{
+    return map_get(&f->by_id, id);
+}
+
+size_t facts_gateways(const struct facts *f, struct list **ret_head)
+{
+    *ret_head = (struct list *)&f->gateways;
+    return f->n_gateways;
+}
+
+void gateway_table_free(struct facts *f)
+{
+    void *v;
+
+    list_each (&f->gateways, it, nxt)
+        gateway_free(list_entry(it, struct gateway, link));
+    for (size_t i = 0; map_next(&f->instances, &i, &v);)
+        free(v);
+    for (size_t i = 0; map_next(&f->tenants, &i, &v);)
+        free(v);
+    map_done(&f->by_id);
+    map_done(&f->by_name);
+    map_done(&f->instances);
+    map_done(&f->tenants);
+}

@@ -1,0 +1,305 @@
+/* route_table.c - routes in memory: by key for the gate, by name for changes, by target for those
+ * who come and go.
+ *
+ *      bucket (platform, key) --routes--> all of them
+ *           '-- gate.places -----------> those that lead anywhere, for the gate
+ *      instance or tenant ----routes---> those that name it
+ *
+ * A route hangs in all of these by links of its own, so nothing is worked out anew when one of them
+ * changes.  One that leads nowhere (its instance was revoked, its tenant has nobody) leaves the
+ * gate's list, so that an event never walks past the dead. */
+#include <stdlib.h>
+#include "base/mem.h"
+#include "tenancy/facts_priv.h"
+#include "tenancy/route.h"
+
+/* ---- one route ---- */
+
+enum { NAMES = 4, ID_MAX_BYTES = 1024 };
+
+static size_t id_bytes(const struct str name[NAMES])
+{
+    size_t n = NAMES; /* a zero behind each */
+
+    for (size_t i = 0; i < NAMES; i++)
+        n += name[i].n;
+    return n;
+}
+
+/* The names one after the other; @ret_at: where each begins. */
+static void put_names(char *to, const struct str name[NAMES], char *ret_at[NAMES])
+{
+    for (size_t i = 0; i < NAMES; i++) {
+        ret_at[i] = to;
+        memcpy(to, name[i].n != 0 ? name[i].p : "", name[i].n);
+        to += name[i].n;
+        *to++ = '\0';
+    }
+}
+
+struct route *route_new(struct str platform, struct str key, struct str tenant, struct str instance)
+{
+    const struct str name[NAMES] = {platform, key, tenant, instance};
+    size_t n = id_bytes(name);
+    struct route *r = xcalloc(1, sizeof *r + n);
+    char *at[NAMES];
+
+    put_names(r->bytes, name, at);
+    r->id = str_make(r->bytes, n);
+    r->platform = at[0];
+    r->key = at[1];
+    r->tenant = at[2];
+    r->instance = instance.n != 0 ? at[3] : NULL;
+    list_init(&r->link);
+    list_init(&r->place.link);
+    list_init(&r->by_key);
+    list_init(&r->by_target);
+    return r;
+}
+
+void route_free(struct route *r)
+{
+    free(r);
+}
+
+/* ---- finding ---- */
+
+const struct bucket *facts_bucket(const struct facts *f, struct str platform, struct str key)
+{
+    char room[GATE_KEY_MAX];
+    struct str k = gate_key(room, platform, key, STR_NULL);
+
+    return k.p != NULL ? map_get(&f->gate.routes, k) : NULL;
+}
+
+struct route *facts_find_like(const struct facts *f, const struct route *r)
+{
+    return map_get(&f->routes_by, r->id);
+}
+
+struct route *facts_find_route(const struct facts *f, struct str platform, struct str key,
+                               struct str tenant, struct str instance)
+{
+    const struct str name[NAMES] = {platform, key, tenant, instance};
+    char id[ID_MAX_BYTES], *at[NAMES];
+    size_t n = id_bytes(name);
+
+    if (n > sizeof id)
+        return NULL; /* longer than any route */
+    put_names(id, name, at);
+    return map_get(&f->routes_by, str_make(id, n));
+}
+
+size_t facts_routes(const struct facts *f, struct list **ret_head)
+{
+    *ret_head = (struct list *)&f->routes;
+    return f->n_routes;
+}
+
+bool facts_owns(const struct facts *f, struct str platform, struct str key, struct str tenant,
+                struct str instance)
+{
+    return facts_find_route(f, platform, key, tenant, instance) != NULL ||
+           facts_find_route(f, platform, key, tenant, STR_NULL) != NULL;
+}
+
+/* ---- where they lead ---- */
+
+static bool leads_anywhere(const struct route *r)
+{
+    return r->place.to != NULL ? !r->place.to->gone : !list_is_empty(&r->place.all->live);
+}
+
+static void place(struct route *r)
+{
+    bool leads = leads_anywhere(r);
+
+    if (leads && !list_is_linked(&r->place.link))
+        list_append(&r->bucket->gate.places, &r->place.link);
+    else if (!leads)
+        list_remove(&r->place.link);
+}
+
+static void place_all(struct list *routes)
+{
+    list_each (routes, it, nxt)
+        place(list_entry(it, struct route, by_target));
+}
+
+void routes_follow_instance(struct instance_facts *in)
+{
+    place_all(&in->routes);
+}
+
+void routes_follow_tenant(struct tenant_facts *t)
+{
+    place_all(&t->routes);
+}
+
+/* ---- coming and going ---- */
+
+static struct bucket *make_bucket(struct facts *f, const struct route *r)
+{
+    struct bucket *b = (struct bucket *)facts_bucket(f, str_of(r->platform), str_of(r->key));
+    char scratch[PAIR_MAX];
+
+    if (b != NULL)
+        return b;
+    struct str key = pair_key(scratch, str_of(r->platform), str_of(r->key));
+    b = xcalloc(1, sizeof *b + key.n);
+    memcpy(b->bytes, key.p, key.n);
+    b->key = str_make(b->bytes, key.n);
+    list_init(&b->gate.places);
+    list_init(&b->routes);
+    map_put(&f->gate.routes, b->key, b);
+    return b;
+}
+
+/* Is there a border between @at, in the list of a bucket, and the one before it? */
+static size_t border(const struct bucket *b, const struct list *at)
+{
+    if (at == &b->routes || at->prev == &b->routes)
+        return 0;
+    return strcmp(list_entry(at, struct route, by_key)->tenant,
+                  list_entry(at->prev, struct route, by_key)->tenant) != 0;
+}
+
+bool facts_is_others(const struct facts *f, struct str platform, struct str key, struct str tenant)
+{
+    const struct bucket *b = facts_bucket(f, platform, key);
+
+    return b != NULL &&
+           (b->n_borders != 0 ||
+            !str_eq(str_of(list_first(&b->routes, struct route, by_key)->tenant), tenant));
+}
+
+void facts_link_route(struct facts *f, struct route *r)
+{
+    r->bucket = make_bucket(f, r);
+    list_append(&r->bucket->routes, &r->by_key);
+    r->bucket->n_borders += border(r->bucket, &r->by_key);
+    list_append(&f->routes, &r->link);
+    f->n_routes++;
+    map_put(&f->routes_by, r->id, r);
+    if (r->instance != NULL) {
+        struct instance_facts *in = facts_make_instance(f, str_of(r->tenant), str_of(r->instance));
+        r->place.to = &in->gate;
+        list_append(&in->routes, &r->by_target);
+    } else {
+        struct tenant_facts *t = facts_make_tenant(f, str_of(r->tenant));
+        r->place.all = &t->gate;
+        list_append(&t->routes, &r->by_target);
+    }
+    place(r);
+}
+
+void facts_unlink_route(struct facts *f, struct route *r)
+{
+    struct bucket *b = r->bucket;
+    struct list *after = r->by_key.next;
+
+    map_del(&f->routes_by, r->id);
+    b->n_borders -= border(b, &r->by_key) + border(b, after);
+    list_remove(&r->by_key);
+    b->n_borders += border(b, after);
+    list_remove(&r->link);
+    list_remove(&r->by_target);
+    list_remove(&r->place.link);
+    f->n_routes--;
+    if (list_is_empty(&b->routes)) {
+        map_del(&f->gate.routes, b->key);
+        free(b);
+    }
+    route_free(r);
+}
+
+void route_table_free(struct facts *f)
+{
+    void *v;
+
+    list_each (&f->routes, it, nxt)
+        route_free(list_entry(it, struct route, link));
+    for (size_t i = 0; map_next(&f->gate.routes, &i, &v);)
+        free(v);
+    map_done(&f->gate.routes);
+    map_done(&f->routes_by);
+}
+
+/* ---- what is asked of them ---- */
+
+bool facts_has_route(const struct facts *f, struct str platform, struct str key)
+{
+    const struct bucket *b = facts_bucket(f, platform, key);
+
+    return b != NULL && !list_is_empty(&b->gate.places);
+}
+
+static bool leads(void *ctx, struct str platform, struct str key)
+{
+    return facts_has_route(ctx, platform, key);
+}
+
+struct str facts_route_key(const struct facts *f, const struct event *ev)
+{
+    return route_choose(ev, leads, (void *)(uintptr_t)f);
+}
+
+struct targets {
+    const struct gate_instance *seen[GATE_CANDIDATES];
+    size_t n;
+    target_cb *cb;
+    void *ctx;
+};
+
+static void tell(struct targets *t, const struct gate_instance *to)
+{
+    for (size_t i = 0; i < t->n; i++)
+        if (t->seen[i] == to)
+            return;
+    t->seen[t->n++] = to;
+    t->cb(t->ctx, to->tenant, to->instance);
+}
+
+static void tell_place(struct targets *t, const struct gate_place *p)
+{
+    const struct list *head = p->to == NULL ? &p->all->live : NULL;
+
+    if (head == NULL) {
+        tell(t, p->to);
+        return;
+    }
+    for (const struct list *it = head->next; it != head && t->n < GATE_CANDIDATES; it = it->next)
+        tell(t, list_entry(it, const struct gate_instance, of_tenant));
+}
+
+void facts_each_target(const struct facts *f, struct str platform, struct str route_key,
+                       target_cb *cb, void *ctx)
+{
+    const struct bucket *b = facts_bucket(f, platform, route_key);
+    struct targets t = {.cb = cb, .ctx = ctx};
+
+    if (b == NULL || list_is_empty(&b->gate.places))
+        b = facts_bucket(f, platform, STR("*"));
+    if (b == NULL)
+        return;
+    const struct list *head = &b->gate.places;
+    for (const struct list *it = head->next; it != head && t.n < GATE_CANDIDATES; it = it->next)
+        tell_place(&t, list_entry(it, const struct gate_place, link));
+}
+
+static void each_route(struct list *routes, route_cb *cb, void *ctx)
+{
+    list_each (routes, it, nxt)
+        cb(ctx, list_entry(it, struct route, by_target));
+}
+
+void facts_each_route_to(const struct facts *f, struct str tenant, struct str instance,
+                         route_cb *cb, void *ctx)
+{
+    struct instance_facts *in = facts_find_instance(f, tenant, instance);
+
+    if (in == NULL)
+        return;
+    each_route(&in->routes, cb, ctx);
+    each_route(&in->tenant->routes, cb, ctx);
+}
