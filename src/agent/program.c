@@ -17,7 +17,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 #include "base/buf.h"
-#include "base/child.h"
+#include "base/launch.h"
 #include "base/log.h"
 #include "base/mem.h"
 #include "net/loop.h"
@@ -280,7 +280,7 @@ struct program *program_start(struct loop *loop, char *const argv[], char *const
     if (pipe2(in, O_CLOEXEC) < 0 || pipe2(out, O_CLOEXEC) < 0)
         rc = errno;
     else
-        rc = child_start(argv, envp, (int[]){in[0], out[1], -1}, &pid);
+        rc = launch(argv, envp, (int[]){in[0], out[1], -1}, &pid);
     close_fd(&in[0]);
     close_fd(&out[1]);
     if (rc == 0 && (pidfd = pidfd_open(pid, 0)) < 0) {

@@ -12,7 +12,7 @@
 #include <sys/socket.h>
 #include <sys/wait.h>
 #include <unistd.h>
-#include "base/child.h"
+#include "base/launch.h"
 #include "base/mem.h"
 #include "net/spawner_priv.h"
 
@@ -104,7 +104,7 @@ static void run(struct helper *h, struct read_order *o, size_t n)
     if (free_one == NULL)
         rc = EAGAIN;
     else if (o->fds[2] >= 0 && take_order(h, h->packet, n, o))
-        rc = child_start(o->argv, o->env, o->fds, &free_one->pid);
+        rc = launch(o->argv, o->env, o->fds, &free_one->pid);
     if (rc == 0) {
         free_one->id = o->head.id;
         return;

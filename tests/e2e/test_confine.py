@@ -2,8 +2,12 @@
 import json
 import os
 import pathlib
+import re
+import shutil
 import subprocess
 import sys
+
+import pytest
 
 from conftest import CONFIG, PROGRAM, ROOT, wait_for
 from test_tls import Papers, reload
@@ -97,3 +101,15 @@ def test_skills_in_a_directory_of_their_own_work(make_bellhop, tmp_path):
 def test_the_tested_program_is_linked_like_a_release():
     missing = [what for what, there, always in hardened.looks(PROGRAM) if always and not there]
     assert not missing
+
+
+@pytest.mark.skipif(shutil.which("systemd-analyze") is None, reason="no systemd here")
+@pytest.mark.parametrize("unit", sorted(p.name for p in (ROOT / "packaging").glob("*.service")))
+def test_the_units_leave_little_open(unit):
+    """Of ten points of exposure; a fresh unit has 9.6. What is left: the network, Unix sockets, the host's root directory."""
+    said = subprocess.run(["systemd-analyze", "security", "--no-pager", "--offline=true", ROOT / "packaging" / unit],
+                          capture_output=True, text=True, timeout=60)
+    exposure = re.search(r"Overall exposure level .*: ([0-9.]+) ", said.stdout)
+    assert exposure and float(exposure.group(1)) <= 1.5, said.stdout + said.stderr
+    checked = subprocess.run(["systemd-analyze", "verify", ROOT / "packaging" / unit], capture_output=True, text=True, timeout=60)
+    assert "Unknown" not in checked.stderr and "Failed to parse" not in checked.stderr, checked.stderr

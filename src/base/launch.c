@@ -1,5 +1,5 @@
-/* child.c - see child.h. */
-#include "base/child.h"
+/* launch.c - see launch.h. */
+#include "base/launch.h"
 #include <errno.h>
 #include <fcntl.h>
 #include <pthread.h>
@@ -28,7 +28,7 @@ static void become(char *const argv[], char *const envp[], const int fds[3])
 
 /* An exec that fails says so through a pipe that a good one closes; not through the memory a
  * vfork() shares, which under ThreadSanitizer is none. */
-int child_start(char *const argv[], char *const envp[], const int fds[3], pid_t *ret_pid)
+int launch(char *const argv[], char *const envp[], const int fds[3], pid_t *ret_pid)
 {
     sigset_t all, before;
     int word[2], rc = 0;

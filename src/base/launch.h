@@ -1,4 +1,4 @@
-/* child.h - a program as a child process: the delicate moment between fork and exec, once. */
+/* launch.h - a program as a child process: the delicate moment between fork and exec, once. */
 #pragma once
 #include <sys/types.h>
 
@@ -6,4 +6,4 @@
  * ours).  It leads a process group of its own, no signal is blocked or ignored, and it gets SIGTERM
  * should the thread that calls this die.  Waits until the program runs or could not: 0, or an
  * errno. */
-int child_start(char *const argv[], char *const envp[], const int fds[3], pid_t *ret_pid);
+int launch(char *const argv[], char *const envp[], const int fds[3], pid_t *ret_pid);

@@ -1,0 +1,120 @@
+/* A database that was tampered with: one record, "namespace key value" with a NUL between them, is
+ * there when the tables are loaded.  They load, with or without it, or refuse with a sentence. */
+#include <stdlib.h>
+#include "base/clock.h"
+#include "base/log.h"
+#include "base/mem.h"
+#include "base/rand.h"
+#include "bus/bus.h"
+#include "edge/vault.h"
+#include "store/memory/memory.h"
+#include "store/seal.h"
+#include "tenancy/facts.h"
+#include "tenancy/keys.h"
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
+
+static struct clock *clk;
+static struct seal *seal;
+static struct store *store;
+static struct bus *bus;
+static struct rand rnd;
+
+static struct str tenant_of(void *ctx, struct str id)
+{
+    (void)ctx, (void)id;
+    return STR("acme");
+}
+
+static bool has_gateway(void *ctx, struct str tenant)
+{
+    (void)ctx, (void)tenant;
+    return true;
+}
+
+static void turn(void)
+{
+    for (int i = 0; i < 8; i++)
+        clock_turn(clk);
+}
+
+static void load_facts(void)
+{
+    struct facts_env env = {.clock = clk, .store = store, .bus = bus, .rand = &rnd, .seal = seal};
+    struct facts *f = NULL;
+    char why[256] = "";
+
+    if (facts_open(&env, &f, why) == BH_OK) {
+        turn();
+        facts_free(f);
+    } else if (why[0] == '\0') {
+        abort();
+    }
+}
+
+static void load_keys(void)
+{
+    struct keys_env env = {clk, store, bus, &rnd, seal};
+    struct keys *k = NULL;
+    char why[256] = "";
+
+    if (keys_open(&env, &k, why) == BH_OK) {
+        turn();
+        keys_free(k);
+    } else if (why[0] == '\0') {
+        abort();
+    }
+}
+
+static void load_vault(void)
+{
+    struct vault_tenants tenants = {tenant_of, has_gateway, NULL};
+    struct vault *v = NULL;
+    char why[256] = "";
+
+    if (vault_open(&(struct vault_env){clk, store, seal, bus, &tenants}, &v, why) == BH_OK) {
+        turn();
+        vault_free(v);
+    } else if (why[0] == '\0') {
+        abort();
+    }
+}
+
+/* A store with the record in it, the tables over it, and away with both. */
+static void load_with(const char *ns, struct str key, struct str value, void (*load)(void))
+{
+    struct store_kv item = {.ns = ns, .key = key, .value = value};
+
+    store = store_memory_new(clk);
+    bus = bus_local_new(clk);
+    store_put(store, &item, 1, true, NULL, NULL);
+    turn();
+    load();
+    store_close(store);
+    bus->ops->close(bus);
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+{
+    static void (*const loads[])(void) = {load_facts, load_keys, load_vault};
+    struct str rest = str_make(data, size), ns, key;
+    char why[256];
+
+    if (clk == NULL) {
+        log_setup(LOG_ERROR, false);
+        clk = clock_new();
+        clock_set(clk, 1000, 1782000000000);
+        rnd = rand_seeded(1);
+        if (seal_open_master(
+                STR("0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef"), NULL,
+                &seal, why) != BH_OK)
+            abort();
+    }
+    if (!str_split(&rest, '\0', &ns) || !str_split(&rest, '\0', &key) || ns.n == 0 || ns.n > 64)
+        return 0;
+    char *name = str_dup(ns);
+    for (size_t i = 0; i < ARRAY_LEN(loads); i++)
+        load_with(name, key, rest, loads[i]);
+    free(name);
+    return 0;
+}
