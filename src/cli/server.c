@@ -186,6 +186,8 @@ static enum bh_err open_stores(struct server *s, char *why)
     struct mcp_env me = {.clock = loop_clock(s->loop),
                          .rand = &s->rand,
                          .version = BELLHOP_VERSION,
+                         .may = v1_may_again,
+                         .may_ctx = &s->front,
                          .instructions =
                              "Skills are named texts with a status and a history; data "
                              "are notes found by their words. Both are shared by the "

@@ -475,7 +475,9 @@ enum data_end data_base_query(struct data_base *b, const struct data_ask *a, int
 {
     *ret_expired = 0;
     if (b->db == NULL)
-        return DATA_OK;
+        return a->kind != FTS_RAW || fts_syntax_ok(a->match, b->why, sizeof b->why)
+                   ? DATA_OK
+                   : DATA_BAD_SYNTAX;
     if (!count_expired(b, now, ret_expired))
         return failed(b);
     if (a->kind != FTS_BLANK)

@@ -1,5 +1,7 @@
 /* fts.c - quoting words for FTS5.  (fts.h has the contract.) */
 #include "data/fts.h"
+#include <sqlite3.h>
+#include <stdio.h>
 #include "base/space.h"
 
 static void add_quoted(struct str word, struct buf *out)
@@ -41,4 +43,23 @@ enum fts_kind fts_match_text(struct str query, struct buf *out)
         add_quoted(word, out);
     }
     return FTS_PHRASE;
+}
+
+bool fts_syntax_ok(struct str match, char *ret_why, size_t n)
+{
+    sqlite3_stmt *q = NULL;
+    sqlite3 *db = NULL;
+    bool ok = sqlite3_open(":memory:", &db) == SQLITE_OK &&
+              sqlite3_exec(db, "CREATE VIRTUAL TABLE words USING fts5(summary, detail)", NULL, NULL,
+                           NULL) == SQLITE_OK &&
+              sqlite3_prepare_v2(db, "SELECT rowid FROM words WHERE words MATCH ?", -1, &q, NULL) ==
+                  SQLITE_OK &&
+              sqlite3_bind_text(q, 1, match.p, (int)match.n, SQLITE_STATIC) == SQLITE_OK &&
+              sqlite3_step(q) == SQLITE_DONE;
+
+    if (!ok)
+        snprintf(ret_why, n, "%s", db != NULL ? sqlite3_errmsg(db) : "out of memory");
+    sqlite3_finalize(q);
+    sqlite3_close(db);
+    return ok;
 }

@@ -13,3 +13,5 @@ enum fts_kind {
 
 /* Appends the MATCH text; nothing when blank. */
 enum fts_kind fts_match_text(struct str query, struct buf *out);
+/* What FTS5 makes of it, without a database; @ret_why (@n bytes) is filled when it is wrong. */
+bool fts_syntax_ok(struct str match, char *ret_why, size_t n);

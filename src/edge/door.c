@@ -15,21 +15,34 @@
 
 static const struct config_key keys[] = {
     {"webhooks.refused_per_source", CFG_NUMBER, CFG_RELOAD, AT(refusals), "50", .max = 1000000,
-     .what = "Webhooks with a wrong signature that one address may send per second (ten times that "
-             "at once) before it is told to wait; 0 is no limit."},
-    {"webhooks.requests_per_bot", CFG_NUMBER, CFG_RELOAD, AT(requests), "2000", .max = 1000000,
-     .what = "Webhooks per second (twice that at once) whose signature is looked at, per bot; 0 is "
-             "no limit."},
+     .what = "Where checking a signature is expensive (Discord): webhooks with a wrong one that an "
+             "address may send per second (ten times that at once) before it is told to wait; 0 "
+             "is no limit."},
+    {"webhooks.strangers", CFG_NUMBER, CFG_RELOAD, AT(strangers), "1000", .max = 1000000,
+     .what = "There too: webhooks per second (twice that at once) that are looked at from all "
+             "addresses together that have not sent a right one for ten minutes; 0 is no limit."},
     {0},
 };
 const struct config_section door_config = {.keys = keys, .size = sizeof(struct door_limits)};
 
-enum { SOURCES = 8192, BOTS = 1024, REFUSAL_BURST = 10, REQUEST_BURST = 2 };
+enum {
+    SOURCES = 8192,
+    REFUSAL_BURST = 10,
+    STRANGERS_BURST = 2,
+    PROVED_FACTOR = 20,
+    PROVED_MS = 600000,
+};
+
+struct source {
+    struct bucket_level refusals;
+    int64_t proved_ms; /* when it last was right; 0: never */
+};
 
 struct door {
     struct hash_key key;
     struct door_limits limits;
-    struct bucket_level sources[SOURCES], bots[BOTS];
+    struct source sources[SOURCES];
+    struct bucket_level strangers;
     uint64_t turned_away;
 };
 
@@ -89,21 +102,28 @@ struct door_source door_source(const struct door *d, struct str peer)
 
 /* ---- how often ---- */
 
-static bool has_any(const struct bucket_level *b, int64_t now_ms, uint32_t per_second,
-                    uint32_t burst)
+static struct source *source_at(struct door *d, struct door_source from)
 {
-    struct bucket_level copy = *b;
-
-    return bucket_take(&copy, now_ms, per_second, burst);
+    return &d->sources[from.hash % SOURCES];
 }
 
-bool door_admit(struct door *d, struct door_source from, struct str bot, int64_t now_ms)
+/* How often it may be refused per second. */
+static uint32_t patience(const struct door *d, const struct source *s, int64_t now_ms)
 {
-    struct bucket_level *b = &d->bots[hash64(&d->key, bot) % BOTS];
-    uint32_t refusals = d->limits.refusals, requests = d->limits.requests;
+    bool proved = s->proved_ms != 0 && now_ms - s->proved_ms < PROVED_MS;
 
-    if (has_any(&d->sources[from.hash % SOURCES], now_ms, refusals, refusals * REFUSAL_BURST) &&
-        bucket_take(b, now_ms, requests, requests * REQUEST_BURST))
+    return d->limits.refusals * (proved ? PROVED_FACTOR : 1);
+}
+
+bool door_admit(struct door *d, struct door_source from, int64_t now_ms)
+{
+    const struct source *s = source_at(d, from);
+    uint32_t may = patience(d, s, now_ms), strangers = d->limits.strangers;
+    struct bucket_level copy = s->refusals;
+
+    if (bucket_take(&copy, now_ms, may, may * REFUSAL_BURST) &&
+        (may > d->limits.refusals ||
+         bucket_take(&d->strangers, now_ms, strangers, strangers * STRANGERS_BURST)))
         return true;
     d->turned_away++;
     return false;
@@ -111,9 +131,15 @@ bool door_admit(struct door *d, struct door_source from, struct str bot, int64_t
 
 void door_refused(struct door *d, struct door_source from, int64_t now_ms)
 {
-    uint32_t refusals = d->limits.refusals;
+    struct source *s = source_at(d, from);
+    uint32_t may = patience(d, s, now_ms);
 
-    (void)bucket_take(&d->sources[from.hash % SOURCES], now_ms, refusals, refusals * REFUSAL_BURST);
+    (void)bucket_take(&s->refusals, now_ms, may, may * REFUSAL_BURST);
+}
+
+void door_proved(struct door *d, struct door_source from, int64_t now_ms)
+{
+    source_at(d, from)->proved_ms = now_ms;
 }
 
 uint64_t door_turned_away(const struct door *d)

@@ -1,9 +1,12 @@
-/* door.h - how often a stranger may knock before anybody looks at their signature.
+/* door.h - which strangers are looked at, when looking is expensive.
  *
- * Checking a signature costs far more than sending one, so two things are counted first: refusals
- * per source, because who is refused again and again is no platform; and requests per bot, because
- * nobody writes that much.  What platforms send is never counted against its source, so many bots
- * behind one address are fine.
+ * Most proofs cost a few microseconds (an HMAC, a hash, a secret to compare): everybody is looked
+ * at, and nobody's webhook is refused because of what others send.  A signature with a public key
+ * costs far more to check than to make up, so there the door stands before it:
+ *
+ *      a source that is refused again and again must wait; what it proves is never counted
+ *      a source that proved itself lately may be wrong a lot more: others may share its address
+ *      sources of which nothing is known share what is left of a second's time
  *
  * Memory is fixed: sources share slots by a keyed hash nobody outside can aim at. */
 #pragma once
@@ -13,9 +16,9 @@ struct config_section;
 struct door;
 struct rand;
 
-struct door_limits {   /* per second; 0: no limit */
-    uint32_t refusals; /* per source, ten times that at once */
-    uint32_t requests; /* per bot, twice that at once */
+struct door_limits {    /* per second; 0: no limit */
+    uint32_t refusals;  /* per source, ten times that at once */
+    uint32_t strangers; /* of all sources that never proved anything, twice that at once */
 };
 
 extern const struct config_section door_config; /* fills a door_limits */
@@ -30,7 +33,9 @@ struct door_source {
 };
 struct door_source door_source(const struct door *d, struct str peer);
 
-/* May this request be looked at?  @bot is copied nowhere. */
-bool door_admit(struct door *d, struct door_source from, struct str bot, int64_t now_ms);
+/* May the proof of this request be looked at, which is expensive? */
+bool door_admit(struct door *d, struct door_source from, int64_t now_ms);
+/* It was looked at, and this is what came of it. */
 void door_refused(struct door *d, struct door_source from, int64_t now_ms);
+void door_proved(struct door *d, struct door_source from, int64_t now_ms);
 uint64_t door_turned_away(const struct door *d); /* so far, for metrics */

@@ -61,6 +61,14 @@ static struct mcp_who who_of(const struct v1_who *w)
                             .instance = str_of(w->key != NULL ? w->key->instance : NULL)};
 }
 
+bool v1_may_again(void *front, const struct mcp_who *who)
+{
+    struct front *f = front;
+    const struct key *k = who->key_id.p != NULL ? keys_find(f->keys, who->key_id) : NULL;
+
+    return k == NULL || keys_may_act(f->keys, k, f->v1->key_requests, f->v1->tenant_requests);
+}
+
 /* ---- POST ---- */
 
 static void write_event(struct buf *out, struct str json)

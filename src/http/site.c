@@ -23,66 +23,74 @@ void site_chat(struct front *f, struct http_req *req)
     hand_over(f, req, host_platform(f->host, STR("web"), STR_NULL));
 }
 
-/* Does this platform take webhooks at all? */
-static bool takes_webhooks(struct str name)
+/* The platform of that name, if it takes webhooks at all. */
+static const struct platform_ops *takes_webhooks(struct str name)
 {
     const struct platform_ops *ops = platform_find(name);
 
-    return ops != NULL && ops->http != NULL && !str_eq(name, STR("web"));
+    return ops != NULL && ops->http != NULL && !str_eq(name, STR("web")) ? ops : NULL;
 }
 
-static struct door_source source_of(struct front *f, struct http_req *req)
+static int64_t now_ms(struct front *f)
 {
-    return door_source(f->door, http_peer(req));
+    return clock_now_ms(loop_clock(f->loop));
 }
 
-/* May it be looked at?  @bot_path: "discord/app1", also when there is no such bot.  False: 429. */
-static bool admit(struct front *f, struct http_req *req, struct str bot_path)
+static void turn_away(struct front *f, struct http_req *req)
 {
-    if (door_admit(f->door, source_of(f, req), bot_path, clock_now_ms(loop_clock(f->loop))))
-        return true;
     http_answer(f->server, http_req_id(req),
                 &(struct http_answer){.status = 429,
                                       .headers = "Retry-After: 1\r\n",
                                       .body = STR("{\"error\":\"Too many requests: come back in a "
                                                   "moment.\",\"code\":\"too_many_requests\"}")});
-    return false;
 }
 
 /* The one answer to a webhook that does not prove it is meant for a bot of ours, whatever about it
  * is wrong: a stranger learns nothing from it, not even which bots there are. */
 static void refuse(struct front *f, struct http_req *req)
 {
-    door_refused(f->door, source_of(f, req), clock_now_ms(loop_clock(f->loop)));
     http_answer_error(f->server, http_req_id(req), 401, "unauthorized",
                       "This request is not signed for a bot here.");
 }
 
-static void knock(struct front *f, struct http_req *req, struct str platform, struct str bot)
+static void knock(struct front *f, struct http_req *req, const struct platform_ops *ops,
+                  struct str bot)
 {
+    struct door_source from = door_source(f->door, http_peer(req));
     struct platform *p = NULL;
+    bool looks_right =
+        ops->plausible == NULL || ops->plausible(req, clock_wall_ms(loop_clock(f->loop)));
 
-    if (bot.n > 0)
-        p = host_platform(f->host, platform, bot);
-    if (p == NULL || !hand_over(f, req, p))
+    if (ops->plausible != NULL && looks_right && !door_admit(f->door, from, now_ms(f))) {
+        turn_away(f, req); /* also when there is no such bot */
+        return;
+    }
+    if (bot.n > 0 && looks_right)
+        p = host_platform(f->host, str_of(ops->name), bot);
+    if (p != NULL && hand_over(f, req, p)) {
+        if (!f->draining)
+            door_proved(f->door, from, now_ms(f));
+    } else {
+        door_refused(f->door, from, now_ms(f));
         refuse(f, req);
+    }
 }
 
 /* /webhooks/<platform>/<bot>[/...] */
 void site_webhook(struct front *f, struct http_req *req)
 {
     struct str rest = http_path(req), part[4] = {{0}};
-    struct buf bot = BUF_INIT, name = BUF_INIT;
+    const struct platform_ops *ops;
+    struct buf bot = BUF_INIT;
 
     for (size_t i = 0; i < 4 && str_split(&rest, '/', &part[i]); i++)
         ;
     percent_decode(&bot, part[3]);
-    buf_printf(&name, "%.*s/%.*s", STR_FMT(part[2]), STR_FMT(buf_str(&bot)));
-    if (!takes_webhooks(part[2]))
+    ops = takes_webhooks(part[2]);
+    if (ops == NULL)
         hand_over(f, req, NULL);
-    else if (admit(f, req, buf_str(&name)))
-        knock(f, req, part[2], buf_str(&bot));
-    buf_done(&name);
+    else
+        knock(f, req, ops, buf_str(&bot));
     buf_done(&bot);
 }
 

@@ -18,6 +18,9 @@ struct key;
 struct skills_answer;
 struct skills_call;
 
+struct mcp_who;
+bool v1_may_again(void *front, const struct mcp_who *who); /* an mcp_may_cb: limits of its key */
+
 struct v1_settings {                        /* `limits:` in the configuration, owned by it */
     uint32_t key_requests, tenant_requests; /* per second at /v1 and /mcp; 0: no limit */
 };

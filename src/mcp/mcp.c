@@ -46,6 +46,7 @@ struct mcp_exchange {
     struct buf session; /* a new one */
     enum mcp_reply_kind kind;
     bool batch;
+    uint8_t n_requests;
     struct timer tell;
     mcp_reply_cb *done;
     void *ctx;
@@ -361,6 +362,13 @@ static const struct {
     {"tools/call", do_tools_call},
 };
 
+static bool may_go_on(struct mcp_exchange *x)
+{
+    const struct mcp_env *env = &x->m->env;
+
+    return x->n_requests++ == 0 || env->may == NULL || env->may(env->may_ctx, &x->who);
+}
+
 static void handle_one(struct mcp_exchange *x, struct json message)
 {
     struct rpc rpc = rpc_read(message);
@@ -372,6 +380,11 @@ static void handle_one(struct mcp_exchange *x, struct json message)
     }
     if (rpc.kind != RPC_REQUEST)
         return; /* nobody waits for anything */
+    if (!may_go_on(x)) {
+        reply_error(x, rpc.id, RPC_INTERNAL,
+                    "too many requests of this key or its tenant; try again in a second");
+        return;
+    }
     for (size_t i = 0; i < ARRAY_LEN(methods); i++)
         if (str_eq(rpc.method, str_of(methods[i].name))) {
             methods[i].reply(x, &rpc);

@@ -30,6 +30,11 @@ struct rand;
 #define MCP_BATCH_MAX 32
 #define MCP_LATEST "2025-06-18"
 
+/* May whoever sends this do one thing more now?  Asked for every request of a batch but its first,
+ * which whoever handed the batch in has asked for. */
+struct mcp_who;
+typedef bool mcp_may_cb(void *ctx, const struct mcp_who *who);
+
 struct mcp_who { /* borrowed for the call it is passed to; from the key, never from a message */
     struct caller caller;
     struct str key_id;   /* absent: the operator */
@@ -68,6 +73,8 @@ struct mcp_env { /* borrowed */
     uint8_t session_key[32];  /* signs session ids; copied */
     const char *version;      /* of this program */
     const char *instructions; /* for the model, told at initialize */
+    mcp_may_cb *may;          /* NULL: as often as they like */
+    void *may_ctx;
 };
 struct mcp *mcp_new(const struct mcp_env *env);
 /* Exchanges under way are dropped: their tools' @drop runs, their done() does not.  NULL is

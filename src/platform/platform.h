@@ -42,6 +42,10 @@ struct platform_ops {
     /* Chat ids cannot be guessed and act() knows its own: an instance that holds the bot's route
      * and names one was told of it, so the relay need not remember them all. */
     bool secret_chats;
+    /* Where checking that a webhook is genuine costs more than a few microseconds: could it be, as
+     * far as headers tell?  If so, the door (edge/door.h) decides whether it is checked.  NULL: it
+     * costs little, and is always checked. */
+    bool (*plausible)(const struct http_req *req, int64_t wall_ms);
 
     /* Build and start.  @cfg is the adapter's own struct as @config filled and checked it,
      * borrowed for the life of the platform.  @ret_why (256 bytes) tells the operator what

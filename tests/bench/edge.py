@@ -17,7 +17,6 @@ listen: 127.0.0.1:0
 public_url: https://bench.example
 state_dir: {state}
 log: {{level: warn}}
-webhooks: {{requests_per_bot: 0}}
 delivery: {{max_mailbox_bytes: 8GiB}}
 platforms:
   - {{platform: discord, bot: "900", token: bench, public_key: {key}, api_base: "http://127.0.0.1:9/api", gateway_url: "ws://127.0.0.1:9"}}

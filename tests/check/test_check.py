@@ -12,6 +12,7 @@ HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path.insert(0, HERE)
 import check  # noqa: E402
 import hardened  # noqa: E402
+import sbom  # noqa: E402
 import wrap  # noqa: E402
 
 
@@ -342,3 +343,12 @@ def test_a_hardened_program_is_told_from_one_that_is_not(tmp_path, capsys):
     assert hardened.main([bare]) == 1
     said = capsys.readouterr().out
     assert said.count("MISSING") == 7 and "ok   no memory both" in said, said
+
+
+def test_the_bill_of_materials_names_the_package_of_every_library(tmp_path):
+    (tmp_path / "x.c").write_text("#include <sqlite3.h>\nint main(void) { return sqlite3_libversion_number() == 0; }\n")
+    subprocess.run(["cc", tmp_path / "x.c", "-o", tmp_path / "x", "-lsqlite3"], check=True)
+    found = sbom.libraries(tmp_path / "x")
+    package, version, source = sbom.package_of(found["libsqlite3.so.0"])
+    assert (package, source) == ("libsqlite3-0", "sqlite3") and version.startswith("3.")
+    assert sbom.package_of(str(tmp_path / "x")) is None

@@ -195,6 +195,7 @@ const struct platform_ops discord_ops = {
     .act = discord_act,
     .sees = discord_sees,
     .http = discord_webhook_http,
+    .plausible = discord_webhook_plausible,
     .status = discord_status,
     .close = discord_close,
 };

@@ -199,6 +199,7 @@ void discord_sight_done(struct discord *d);
 void discord_webhook_init(struct discord *d);
 void discord_webhook_done(struct discord *d);
 bool discord_webhook_http(struct platform *p, struct http_req *req);
+bool discord_webhook_plausible(const struct http_req *req, int64_t wall_ms);
 
 /* How the vault calls a channel. */
 void discord_reply_place(const struct discord *d, uint64_t channel_id, struct buf *out);

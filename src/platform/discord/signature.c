@@ -48,6 +48,13 @@ static bool is_now(struct str timestamp, int64_t wall_ms)
     return off_ms <= DISCORD_SIG_WINDOW_MS && off_ms >= -DISCORD_SIG_WINDOW_MS;
 }
 
+bool discord_sig_is_plausible(struct str timestamp, struct str signature, int64_t wall_ms)
+{
+    uint8_t bytes[ED25519_BYTES];
+
+    return is_now(timestamp, wall_ms) && hex_decode(signature, bytes, sizeof bytes);
+}
+
 bool discord_sig_ok(struct discord_sig *s, struct str timestamp, struct str signature,
                     struct str body, int64_t wall_ms)
 {

@@ -13,6 +13,8 @@ struct discord_sig;
 struct discord_sig *discord_sig_new(struct str public_key);
 void discord_sig_free(struct discord_sig *s); /* NULL is fine */
 
+/* Could it be right, at a glance? */
+bool discord_sig_is_plausible(struct str timestamp, struct str signature, int64_t wall_ms);
 /* @timestamp and @signature are the headers X-Signature-Timestamp and X-Signature-Ed25519. */
 bool discord_sig_ok(struct discord_sig *s, struct str timestamp, struct str signature,
                     struct str body, int64_t wall_ms);

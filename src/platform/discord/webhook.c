@@ -223,6 +223,13 @@ static void take(struct discord *d, struct discord_interaction *x, struct http_r
         forward(d, x, req, answered);
 }
 
+bool discord_webhook_plausible(const struct http_req *req, int64_t wall_ms)
+{
+    return str_eq(http_method(req), STR("POST")) &&
+           discord_sig_is_plausible(http_header(req, "X-Signature-Timestamp"),
+                                    http_header(req, "X-Signature-Ed25519"), wall_ms);
+}
+
 bool discord_webhook_http(struct platform *p, struct http_req *req)
 {
     struct discord *d = discord_of(p);

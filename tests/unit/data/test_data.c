@@ -96,6 +96,17 @@ static void better_matches_come_first(void **state)
                         "words");
 }
 
+static void raw_syntax_is_wrong_also_where_nothing_was_ever_written(void **state)
+{
+    struct rig *r = *state;
+
+    assert_int_equal(query(r, "{\"query\":\"raw:\\\"\"}"), FAULT_QUERY);
+    assert_int_equal(query(r, "{\"query\":\"raw:apple OR pear\"}"), FAULT_NONE);
+    assert_int_equal(r->got.count, 0);
+    write_entry(r, "{\"content\":\"apple\"}");
+    assert_int_equal(query(r, "{\"query\":\"raw:\\\"\"}"), FAULT_QUERY);
+}
+
 static void ten_are_found_unless_told(void **state)
 {
     struct rig *r = *state;
@@ -449,6 +460,7 @@ int main(void)
         T(a_miss_is_null_and_no_error),
         T(the_newest_come_first_when_nothing_is_looked_for),
         T(better_matches_come_first),
+        T(raw_syntax_is_wrong_also_where_nothing_was_ever_written),
         T(ten_are_found_unless_told),
         T(queries_of_the_wrong_kind_are_refused),
         T(entries_of_the_wrong_kind_are_refused),

@@ -18,6 +18,8 @@ struct rig {
     int told;
     struct mcp_call *held; /* by the tool "hold" */
     int dropped;
+    mcp_may_cb *may; /* NULL: everybody may */
+    void *may_ctx;
     char args[256], identity[64]; /* what the tool "echo" saw */
 };
 
@@ -82,6 +84,12 @@ static const struct mcp_tool more_tools[] = {
     {"speak", NULL, "only for instances", "{\"type\":\"object\"}", false, true, tool_echo},
 };
 
+static bool may(void *ctx, const struct mcp_who *who)
+{
+    struct rig *t = ctx;
+    return t->may == NULL || t->may(t->may_ctx, who);
+}
+
 static int setup(void **state)
 {
     struct rig *t = xcalloc(1, sizeof *t);
@@ -92,6 +100,8 @@ static int setup(void **state)
                                        .rand = &t->rand,
                                        .session_key = {1, 2, 3},
                                        .version = "9.9",
+                                       .may = may,
+                                       .may_ctx = t,
                                        .instructions = "be kind"});
     mcp_add_tools(t->mcp, tools, ARRAY_LEN(tools), t);
     mcp_add_tools(t->mcp, more_tools, ARRAY_LEN(more_tools), t);
@@ -356,6 +366,32 @@ static void a_batch_is_answered_when_its_last_call_is(void **state)
     buf_done(&many);
 }
 
+static bool three_more(void *ctx, const struct mcp_who *who)
+{
+    int *left = ctx;
+    assert_str(who->caller.identity, "me");
+    return (*left)-- > 0;
+}
+
+static void every_request_of_a_batch_counts(void **state)
+{
+    struct rig *t = *state;
+    struct buf many = BUF_INIT;
+    int left = 3, errors = 0;
+
+    t->may = three_more;
+    t->may_ctx = &left;
+    buf_add_c(&many, '[');
+    for (int i = 0; i < 8; i++)
+        buf_printf(&many, "%s{\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"ping\"}", i ? "," : "");
+    buf_add_c(&many, ']');
+    say(t, buf_z(&many));
+    for (struct json_iter it = {0}; json_next(t->doc, &it);)
+        errors += json_type(json_get(it.value, "error")) == JSON_OBJECT;
+    assert_int_equal(errors, 4); /* the first, and three more */
+    buf_done(&many);
+}
+
 static void nobody_is_told_after_a_cancel(void **state)
 {
     struct rig *t = *state;
@@ -392,6 +428,7 @@ int main(void)
         PROMISE(notifications_and_responses_get_no_reply),
         PROMISE(nonsense_is_told_with_the_right_code),
         PROMISE(a_batch_is_answered_when_its_last_call_is),
+        PROMISE(every_request_of_a_batch_counts),
         PROMISE(nobody_is_told_after_a_cancel),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
