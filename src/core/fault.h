@@ -23,6 +23,11 @@ enum fault_class {
     FAULT_UNSUPPORTED_FILTER, /* unsupportedKeys, supportedKeys, substrate, opKind, remediation */
     FAULT_TIMEOUT,            /* timeout_ms */
     FAULT_NOT_IMPLEMENTED,
+    FAULT_DELIVERY_UNKNOWN, /* agent_id, cause_kind, http_status: there is no such agent */
+    FAULT_DELIVERY_INVALID, /* the same: what was to be delivered is wrong */
+    FAULT_DELIVERY_FAILED,  /* the same: the agent could not be reached */
+    FAULT_DELIVERY_TIMEOUT, /* the same: not in time */
+    FAULT_TOO_LARGE,
     FAULT_INVALID,     /* a plain error of the contract: the arguments are wrong */
     FAULT_REFUSED,     /* the caller may not */
     FAULT_BUSY,        /* over a limit: try again later */

@@ -193,3 +193,31 @@ void frame_write_passthrough(struct buf *out, struct str forward_json, const str
     buf_add_str(out, forward_json);
     buf_add_str(out, STR("}\n"));
 }
+
+/* ---- for an agent inside ---- */
+
+#define DISPATCH "\"dispatch\":"
+
+void frame_write_dispatch(struct buf *out, struct str body, struct hash128 id)
+{
+    assert(body.n > 1 && memchr(body.p, '\n', body.n) == NULL);
+    buf_add_str(out, STR("{\"type\":\"inbound\","));
+    delivery_id_write(out, id);
+    buf_add_str(out, STR(DISPATCH));
+    buf_add_str(out, body);
+    buf_add_str(out, STR("}\n"));
+}
+
+struct str frame_dispatch_body(struct str frame)
+{
+    struct str id = delivery_id_in(frame);
+    struct str rest = id.p != NULL
+                          ? str_make(id.p + id.n, (size_t)(frame.p + frame.n - (id.p + id.n)))
+                          : STR_NULL;
+
+    rest = str_trim(rest);
+    if (!str_starts(rest, STR("\"," DISPATCH)) || rest.n < sizeof("\"," DISPATCH))
+        return STR_NULL;
+    rest = str_skip(rest, sizeof("\"," DISPATCH) - 1);
+    return str_make(rest.p, rest.n - 1); /* without the brace that closes the frame */
+}

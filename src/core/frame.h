@@ -30,6 +30,10 @@ struct frame {
 
 void frame_read(struct json_parser *p, struct str line, struct frame *ret);
 
+/* Mail for an agent inside (relay/inside.h): @body is one JSON value without a line break, and
+ * stands at the very end of the object, where frame_dispatch_body() finds it again. */
+void frame_write_dispatch(struct buf *out, struct str body, struct hash128 id);
+struct str frame_dispatch_body(struct str frame); /* absent: it is another kind of frame */
 void frame_write_result(struct buf *out, struct str request_id, const struct action_result *r);
 void frame_write_interrupt(struct buf *out, struct str session_key, struct str chat_id);
 void frame_write_going_idle_ack(struct buf *out);

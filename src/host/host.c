@@ -36,6 +36,10 @@ struct host {
     struct map bots;   /* platform \x1f bot -> struct open_bot */
     struct map firsts; /* platform -> the struct open_bot that was opened first */
     bool wants_news;   /* a platform shows how instances are */
+    const struct outlet
+        *mail; /* borrowed; chats that are on no platform; NULL: nobody serves them */
+    host_act_cb *mail_act;
+    void *mail_ctx;
     struct list news;
     struct timer tell; /* tells the news when the turn ends */
 };
@@ -71,16 +75,26 @@ static struct platform *platform_of(const struct outlet *at)
 
 static const struct outlet *outside_find(struct outside *o, struct str platform, struct str bot)
 {
-    struct open_bot *b = find_bot(host_of(o), platform, bot);
+    struct host *h = host_of(o);
+    struct open_bot *b = find_bot(h, platform, bot);
 
+    if (b == NULL && h->mail != NULL && str_is_empty(bot) &&
+        str_eq(platform, str_of(h->mail->platform)))
+        return h->mail;
     return b != NULL ? &b->outlet : NULL;
 }
 
 static void outside_act(struct outside *o, const struct outlet *to, struct action_id id,
                         const struct action_from *from, const struct action *a)
 {
-    struct platform *p = platform_of(to);
+    struct host *h = host_of(o);
+    struct platform *p;
 
+    if (to == h->mail) {
+        h->mail_act(h->mail_ctx, id, from, a);
+        return;
+    }
+    p = platform_of(to);
     p->ops->act(p, id, from, a);
 }
 
@@ -181,6 +195,13 @@ static void note_bot(struct host *h, struct open_bot *b)
     if (map_get(&h->firsts, platform) == NULL)
         map_put(&h->firsts, platform, b);
     h->wants_news |= b->p->ops->instance_changed != NULL;
+}
+
+void host_set_mail(struct host *h, const struct outlet *outlet, host_act_cb *act, void *ctx)
+{
+    h->mail = outlet;
+    h->mail_act = act;
+    h->mail_ctx = ctx;
 }
 
 enum bh_err host_open_platform(struct host *h, const struct platform_settings *cfg, char *ret_why)

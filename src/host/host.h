@@ -10,6 +10,7 @@
 #include "platform/platform.h"
 
 struct facts;
+struct outlet;
 struct outside;
 struct relay;
 
@@ -23,6 +24,12 @@ enum bh_err host_open_platform(struct host *h, const struct platform_settings *c
                                char *ret_why) BH_MUST_USE;
 void host_close_platforms(struct host *h); /* newest first */
 void host_free(struct host *h);            /* closes what is open */
+
+/* Chats that are on no platform: @act performs what is asked for there, and answers with
+ * relay_result().  @outlet and @ctx are borrowed until it is set to NULL. */
+typedef void host_act_cb(void *ctx, struct action_id id, const struct action_from *from,
+                         const struct action *a);
+void host_set_mail(struct host *h, const struct outlet *outlet, host_act_cb *act, void *ctx);
 
 size_t host_n_platforms(const struct host *h); /* in the order they were opened */
 struct platform *host_nth_platform(const struct host *h, size_t n);

@@ -13,6 +13,7 @@
 #include "relay/chats.h"
 #include "relay/delivery.h"
 #include "relay/heart.h"
+#include "relay/inside.h"
 #include "relay/instance.h"
 #include "relay/interrupt.h"
 #include "relay/judge.h"
@@ -150,8 +151,11 @@ struct intake { /* one event being taken in; on the stack */
     struct relay *relay;
     const struct event *ev;
     struct str forward; /* a passthrough; absent: an inbound */
+    struct str body;    /* for an agent inside; absent: the event */
     struct accept *a;
     bool alone; /* it goes to one instance only */
+    int64_t known_ms; /* when it was taken before; 0: it was not */
+    bool quiet;       /* wakes nobody */
 };
 
 static enum bh_err refuse_busy(struct instance *i, const char *what)
@@ -180,6 +184,8 @@ static enum bh_err write_frame(const struct intake *in, struct instance *i,
     buf_reset(frame);
     if (in->forward.p != NULL)
         frame_write_passthrough(frame, in->forward, shown);
+    else if (in->body.p != NULL)
+        frame_write_dispatch(frame, in->body, *name);
     else
         event_write_frame(frame, in->ev, shown);
     if (buf_failed(frame) || frame->n > SLOT_MAX_BYTES)
@@ -194,7 +200,7 @@ static enum bh_err write_frame(const struct intake *in, struct instance *i,
 static enum bh_err take_copy(struct intake *in, struct instance *i)
 {
     struct relay *r = in->relay;
-    struct delivery_spec spec = {.id = delivery_next_id(r)};
+    struct delivery_spec spec = {.id = delivery_next_id(r), .quiet = in->quiet};
     int64_t wall_ms = clock_wall_ms(r->env.clock);
 
     spec.kind = in->forward.p != NULL ? STORE_ROW_PASSTHROUGH : STORE_ROW_INBOUND;
@@ -204,6 +210,7 @@ static enum bh_err take_copy(struct intake *in, struct instance *i)
         rand_bytes(r->env.rand, &spec.key, sizeof spec.key);
     if (spec.has_key && dedup_has(&r->dedup, spec.key)) {
         r->n.duplicates++;
+        in->known_ms = dedup_at(&r->dedup, spec.key);
         delivery_join(i, spec.key, in->a);
         return BH_OK;
     }
@@ -214,7 +221,7 @@ static enum bh_err take_copy(struct intake *in, struct instance *i)
     if (spec.has_key)
         dedup_add(&r->dedup, spec.key, wall_ms, r->lim.dedup_max);
     uint64_t session = interrupt_key(i, buf_str(&r->accepts->key));
-    struct known_chat *chat = chats_note(i, in->ev, session);
+    struct known_chat *chat = in->body.p == NULL ? chats_note(i, in->ev, session) : NULL;
     if (chat != NULL)
         interrupt_note(chat, session, in->alone);
     delivery_add(i, &spec, in->a);
@@ -295,4 +302,29 @@ struct accept_id relay_passthrough(struct relay *r, const struct event *ev, stru
 {
     assert(forward_json.p != NULL);
     return take_in(r, ev, forward_json, done, ctx);
+}
+
+struct accept_id relay_deliver(struct relay *r, const struct parcel *p, int64_t *ret_known_ms,
+                               accepted_cb *done, void *ctx)
+{
+    struct intake in = {.relay = r,
+                        .ev = p->ev,
+                        .body = p->body,
+                        .quiet = !p->may_wake,
+                        .alone = true,
+                        .a = accept_new(r, done, ctx)};
+    struct instance *i = r->draining ? NULL : instance_get(r, p->tenant, p->instance);
+    enum bh_err err = r->draining ? BH_BUSY : BH_REFUSED;
+
+    if (r->draining)
+        r->n.refused_busy++;
+    if (i != NULL) {
+        life_follow(i, life_now(r, p->tenant, p->instance));
+        buf_reset(&r->accepts->key);
+        session_key_of_event(&r->accepts->key, p->ev);
+        err = take_copy(&in, i);
+    }
+    *ret_known_ms = in.known_ms;
+    accept_release(r, in.a, err);
+    return (struct accept_id){in.a->index, in.a->generation};
 }

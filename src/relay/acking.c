@@ -57,6 +57,8 @@ void acking_begin(struct session *s)
 
 bool acking_is_soft(const struct session *s, const struct slot *slot)
 {
+    if (s->inside)
+        return false;
     return s->acking.never || (slot->flags & SLOT_PASSTHROUGH) != 0 ||
            !s->inst->relay->lim.live_acks;
 }

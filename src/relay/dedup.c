@@ -51,6 +51,13 @@ bool dedup_has(const struct dedup *d, struct hash128 key)
     return d->n != 0 && d->index[probe(d, key)] != 0;
 }
 
+int64_t dedup_at(const struct dedup *d, struct hash128 key)
+{
+    uint32_t at = d->n != 0 ? d->index[probe(d, key)] : 0;
+
+    return at != 0 ? (int64_t)d->ring[at - 1].at_s * 1000 : 0;
+}
+
 static void unindex(struct dedup *d, uint32_t hole)
 {
     for (uint32_t i = (hole + 1) & mask(d); d->index[i] != 0; i = (i + 1) & mask(d)) {

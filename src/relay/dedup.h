@@ -18,6 +18,7 @@ struct dedup {
 void dedup_init(struct dedup *d);
 void dedup_done(struct dedup *d);
 bool dedup_has(const struct dedup *d, struct hash128 key);
+int64_t dedup_at(const struct dedup *d, struct hash128 key); /* when it came, in ms; 0: never */
 /* A key that is there already is left as it is.  The oldest goes when there would be more than
  * @max. */
 void dedup_add(struct dedup *d, struct hash128 key, int64_t at_ms, size_t max);

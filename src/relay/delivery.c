@@ -128,6 +128,7 @@ void delivery_add(struct instance *i, const struct delivery_spec *spec, struct a
     d->append = (struct store_append){.id = spec->id,
                                       .box = i->box,
                                       .row_kind = (uint8_t)spec->kind,
+                                      .flags = spec->quiet ? STORE_ROW_QUIET : 0,
                                       .has_key = spec->has_key,
                                       .key = spec->key,
                                       .at_ms = wall_ms,
@@ -136,6 +137,8 @@ void delivery_add(struct instance *i, const struct delivery_spec *spec, struct a
     slot->d = d;
     if (spec->kind == STORE_ROW_PASSTHROUGH)
         slot->flags |= SLOT_PASSTHROUGH;
+    if (spec->quiet)
+        mailbox_quiet(&i->mb, slot);
     accept_hold(a);
     r->deliveries->next_id = spec->id + 1;
     r->deliveries->volatile_bytes += spec->frame.n;

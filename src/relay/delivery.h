@@ -45,6 +45,7 @@ struct delivery_spec {
     uint64_t id;
     struct str frame; /* copied */
     enum store_row_kind kind;
+    bool quiet; /* nobody is woken for it */
     bool has_key;
     struct hash128 key;
 };

@@ -85,6 +85,8 @@ void mailbox_drop(struct mailbox *mb, struct slot *slot)
 {
     assert((slot->flags & SLOT_GONE) == 0);
     mailbox_park(mb, slot, false);
+    if ((slot->flags & SLOT_QUIET) != 0)
+        mb->quiet--;
     slot->flags |= SLOT_GONE;
     slot->d = NULL;
     mb->gone++;
@@ -99,6 +101,15 @@ void mailbox_park(struct mailbox *mb, struct slot *slot, bool parked)
         return;
     slot->flags ^= SLOT_PARKED;
     mb->parked = parked ? mb->parked + 1 : mb->parked - 1;
+    if ((slot->flags & SLOT_QUIET) != 0)
+        mb->quiet = parked ? mb->quiet - 1 : mb->quiet + 1;
+}
+
+void mailbox_quiet(struct mailbox *mb, struct slot *slot)
+{
+    assert((slot->flags & (SLOT_GONE | SLOT_PARKED | SLOT_QUIET)) == 0);
+    slot->flags |= SLOT_QUIET;
+    mb->quiet++;
 }
 
 void mailbox_tidy(struct mailbox *mb)

@@ -20,6 +20,7 @@ enum slot_flag {
     SLOT_PASSTHROUGH = 4, /* a forward: released gateways never ack it */
     SLOT_DURABLE = 8,     /* its row is on disk */
     SLOT_SENT = 16,       /* has gone down some socket since we started */
+    SLOT_QUIET = 32,      /* nobody is woken for it */
 };
 
 struct slot {
@@ -38,6 +39,7 @@ struct mailbox {
     struct slot *ring;     /* owned; cap is a power of two */
     uint32_t cap, head, n; /* n counts gaps too */
     uint32_t gone, parked;
+    uint32_t quiet; /* that wait, and wake nobody */
     uint64_t units;
     struct list held; /* deliveries with bytes in memory, by id */
 };
@@ -60,6 +62,8 @@ void mailbox_tidy(struct mailbox *mb); /* closes gaps; frees a large ring when e
 void mailbox_trim(struct mailbox *mb); /* frees the ring when empty */
 void mailbox_sort(struct mailbox *mb); /* after loading rows that were not in order */
 
+void mailbox_quiet(struct mailbox *mb, struct slot *slot); /* just pushed: nobody is woken for it */
+
 static inline bool slot_waits(const struct slot *slot) /* wants to be delivered */
 {
     return (slot->flags & (SLOT_GONE | SLOT_PARKED)) == 0;
@@ -71,6 +75,10 @@ static inline uint32_t mailbox_entries(const struct mailbox *mb)
 static inline uint32_t mailbox_waiting(const struct mailbox *mb)
 {
     return mb->n - mb->gone - mb->parked;
+}
+static inline uint32_t mailbox_ringing(const struct mailbox *mb) /* worth waking somebody */
+{
+    return mailbox_waiting(mb) - mb->quiet;
 }
 static inline uint64_t mailbox_bytes(const struct mailbox *mb)
 {

@@ -56,6 +56,8 @@ void session_arm(struct session *s)
 {
     int64_t due = next_deadline(s);
 
+    if (s->inside)
+        return; /* nobody to ping, and it may take its time */
     if (s->state != SESSION_CLOSING && (!timer_is_set(&s->tick) || due < s->tick.due_ms))
         timer_set(s->inst->relay->env.clock, &s->tick, due - now_ms(s));
 }

@@ -11,6 +11,7 @@
 #include "relay/delivery.h"
 #include "relay/fetch.h"
 #include "relay/heart.h"
+#include "relay/inside.h"
 #include "relay/instance.h"
 #include "relay/pulse.h"
 #include "relay/session.h"
@@ -46,7 +47,8 @@ void pump_again(struct instance *i, uint64_t id)
 {
     struct session *s = i->receiver;
 
-    if (s == NULL || id > s->sent_id || s->number <= i->park_mark || s->n_again == UINT16_MAX)
+    if (s == NULL || id > s->sent_id || (s->number <= i->park_mark && !s->inside) ||
+        s->n_again == UINT16_MAX)
         return;
     s->again = xrealloc(s->again, (s->n_again + 1u) * sizeof s->again[0]);
     s->again[s->n_again++] = id;
@@ -75,7 +77,7 @@ static void send_pieces(struct session *s, struct str frame)
 
 static bool pack_has_room(const struct pack *p, size_t bytes)
 {
-    size_t max = p->s->inst->relay->lim.pack_bytes;
+    size_t max = p->s->inside ? INSIDE_PACK_BYTES : p->s->inst->relay->lim.pack_bytes;
 
     if (p->n == 0)
         return true;
@@ -204,7 +206,8 @@ static bool send_message(struct instance *i)
     struct pack p = {.s = s};
 
     if (s == NULL || s->state != SESSION_RECEIVING || i->relay->draining ||
-        flight_count(s->flight) >= i->relay->lim.window || (s->flight != NULL && s->flight->solo))
+        flight_count(s->flight) >= (s->inside ? 1 : i->relay->lim.window) ||
+        (s->flight != NULL && s->flight->solo))
         return false;
     bool any = send_again(&p) || (s->n_again == 0 && send_next(&p));
     if (any)

@@ -115,17 +115,12 @@ void session_forget_all(struct instance *i, uint64_t id)
 
 /* ---- receiving ---- */
 
-static void park(struct instance *i, struct slot *slot, const struct session *s)
+void session_park(struct session *s, struct slot *slot, struct str why)
 {
+    struct instance *i = s->inst;
     struct relay *r = i->relay;
-    char reason[160];
     uint64_t skipped;
-    int n = snprintf(reason, sizeof reason,
-                     "%u sockets were lost with it, the last one session %u of %s",
-                     (unsigned)slot->attempts, s->number, s->gw->id);
 
-    if (n < 0 || (size_t)n >= sizeof reason)
-        n = (int)sizeof reason - 1;
     mailbox_park(&i->mb, slot, true);
     i->park_mark = r->sessions->newest;
     r->n.parked++;
@@ -133,8 +128,20 @@ static void park(struct instance *i, struct slot *slot, const struct session *s)
         log_warn(&s->log, "delivery parked: id=%llx attempts=%u more=%llu",
                  (unsigned long long)slot->id, (unsigned)slot->attempts,
                  (unsigned long long)skipped);
-    delivery_mark(i, slot, str_make(reason, (size_t)n));
+    delivery_mark(i, slot, why);
     session_forget_all(i, slot->id);
+}
+
+static void park_lost(struct session *s, struct slot *slot)
+{
+    char reason[160];
+    int n = snprintf(reason, sizeof reason,
+                     "%u sockets were lost with it, the last one session %u of %s",
+                     (unsigned)slot->attempts, s->number, s->gw->id);
+
+    if (n < 0 || (size_t)n >= sizeof reason)
+        n = (int)sizeof reason - 1;
+    session_park(s, slot, str_make(reason, (size_t)n));
 }
 
 /* The socket is lost: one more attempt for everything on it. */
@@ -152,7 +159,7 @@ static void count_attempts(struct session *s)
         if (slot->attempts < SLOT_MAX_ATTEMPTS)
             slot->attempts++;
         if (slot->attempts >= i->relay->lim.max_attempts)
-            park(i, slot, s);
+            park_lost(s, slot);
         else
             delivery_mark(i, slot, STR_NULL);
     }
@@ -230,7 +237,7 @@ static void leave(struct session *s, bool planned)
 
     timer_stop(r->env.clock, &s->tick);
     sleep_leave(s);
-    if (!planned && !s->sleep_acked && !r->draining)
+    if (!planned && !s->sleep_acked && !s->inside && !r->draining)
         count_attempts(s);
     session_enter(s, SESSION_CLOSING);
     requests_orphan(s);

@@ -25,6 +25,7 @@
 struct instance;
 struct sessions;
 struct line_reader;
+struct slot;
 
 enum session_state {
     SESSION_NEW,
@@ -64,6 +65,7 @@ struct session {
     uint8_t state;                /* enum session_state; written by session_enter() only */
     uint8_t malformed;            /* bad frames in the current run */
     bool sleep_owed, sleep_acked; /* its going_idle_ack: sleep.h */
+    bool inside;                  /* no socket: inside.h */
 };
 
 struct sessions *sessions_new(void);
@@ -83,5 +85,7 @@ void session_receive(struct session *s);
 bool session_has_sent(const struct session *s, uint64_t id);
 /* True when @id went down any socket of @i that is still open: its ack may come. */
 bool session_anyone_has(const struct instance *i, uint64_t id);
+/* Given up, for the reason @why: no socket gets it until it is redriven. */
+void session_park(struct session *s, struct slot *slot, struct str why);
 /* @id is settled: no socket of @i waits for it. */
 void session_forget_all(struct instance *i, uint64_t id);

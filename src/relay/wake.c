@@ -26,7 +26,7 @@ void wake_done(struct instance *i)
 /* The URL to poke, NULL when there is no reason to. */
 static const char *reason_to_poke(const struct instance *i)
 {
-    if (i->relay->draining || instance_is_live(i) || mailbox_waiting(&i->mb) == 0 ||
+    if (i->relay->draining || instance_is_live(i) || mailbox_ringing(&i->mb) == 0 ||
         (!i->sleep.asleep && !i->seen))
         return NULL;
     return facts_wake_url(i->relay->env.facts, instance_tenant(i), instance_id(i));

@@ -79,7 +79,7 @@ struct store_fence {
 
 enum store_row_kind { STORE_ROW_INBOUND, STORE_ROW_PASSTHROUGH };
 enum store_row_flag {
-    STORE_ROW_MAY_POKE = 1,  /* it may wake a sleeper; rows of older databases have it */
+    STORE_ROW_QUIET = 1,     /* it wakes no sleeper */
     STORE_ROW_STAGED = 2,    /* on disk, but not accepted yet: it waits for something */
     STORE_ROW_HAS_MEDIA = 4, /* it names files that must be kept as long as it is */
 };

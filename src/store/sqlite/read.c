@@ -49,7 +49,7 @@ static struct store_row row_of(sqlite3_stmt *q)
         .id = (uint64_t)sqlite3_column_int64(q, 0),
         .box = (uint32_t)sqlite3_column_int64(q, 1),
         .row_kind = (uint8_t)kind,
-        .flags = (kind & ROW_HAS_FLAGS) != 0 ? kind >> 8 & 0x7f : STORE_ROW_MAY_POKE,
+        .flags = (kind & ROW_HAS_FLAGS) != 0 ? kind >> 8 & 0x7f : 0,
         .at_ms = sqlite3_column_int64(q, 3),
         .attempts = (uint32_t)sqlite3_column_int64(q, 4),
         .parked = sqlite3_column_type(q, 5) != SQLITE_NULL ? sql_bytes(q, 5) : STR_NULL,

@@ -89,7 +89,7 @@ static void a_row_brings_its_flags_and_takes_the_place_of_another(void **state)
     uint64_t ids[2] = {row(1)};
     p.append = (struct store_append){.id = st->boot << 40 | 2,
                                      .box = 4,
-                                     .flags = STORE_ROW_MAY_POKE | STORE_ROW_HAS_MEDIA,
+                                     .flags = STORE_ROW_QUIET | STORE_ROW_HAS_MEDIA,
                                      .replaces = ids[0],
                                      .frame = STR("accepted\n")};
     p.n = 2;
@@ -103,7 +103,7 @@ static void a_row_brings_its_flags_and_takes_the_place_of_another(void **state)
     assert_int_equal(f.fetch.n_rows, 1);
     assert_int_equal(f.fetch.rows[0].id, ids[1]);
     assert_int_equal(f.fetch.rows[0].row_kind, STORE_ROW_INBOUND);
-    assert_int_equal(f.fetch.rows[0].flags, STORE_ROW_MAY_POKE | STORE_ROW_HAS_MEDIA);
+    assert_int_equal(f.fetch.rows[0].flags, STORE_ROW_QUIET | STORE_ROW_HAS_MEDIA);
     store_fetch_free(st, &f.fetch);
     assert_int_equal(count_rows(), 1);
 }
