@@ -22,6 +22,7 @@
 #include "cli/settings.h"
 #include "cli/state_dir.h"
 #include "data/data.h"
+#include "dispatch/dispatch.h"
 #include "edge/door.h"
 #include "edge/vault.h"
 #include "http/chat_tools.h"
@@ -202,6 +203,31 @@ static enum bh_err open_stores(struct server *s, char *why)
     return BH_OK;
 }
 
+static void act_on_mail(void *ctx, struct action_id id, const struct action_from *from,
+                        const struct action *a)
+{
+    dispatch_act(ctx, id, from, a);
+}
+
+static enum bh_err open_dispatch(struct server *s, char *why)
+{
+    const struct wake_settings *wake = config_get(s->cfg, &wake_config);
+    struct dispatch_env de = {.loop = s->loop,
+                              .clock = loop_clock(s->loop),
+                              .store = s->store,
+                              .rand = &s->rand,
+                              .facts = s->facts,
+                              .relay = s->relay,
+                              .http = s->http,
+                              .settings = config_get(s->cfg, &dispatch_config),
+                              .wake_allow_private = &wake->allow_private};
+    enum bh_err err = dispatch_open(&de, s->cfg, &s->dispatch, why);
+
+    if (err == BH_OK)
+        host_set_mail(s->host, &dispatch_outlet, act_on_mail, s->dispatch);
+    return err;
+}
+
 static enum bh_err open_platforms(struct server *s, char *why)
 {
     for (size_t i = 0; i < config_count(s->cfg, &platforms_config); i++) {
@@ -302,9 +328,14 @@ enum bh_err server_open(struct server *s, struct config *cfg, char *ret_why)
     http_server_count(s->http_server, s->ledger);
     s->bus = bus_local_new(loop_clock(s->loop));
     if ((err = open_state(s, ret_why)) == BH_OK && (err = open_heart(s, ret_why)) == BH_OK &&
+<<<<<<< HEAD
         (err = open_stores(s, ret_why)) == BH_OK && (err = listen_all(s, ret_why)) == BH_OK &&
         (err = open_platforms(s, ret_why)) == BH_OK &&
         (err = confinement_of_calls(cfg, &s->confined, ret_why)) == BH_OK) {
+=======
+        (err = open_stores(s, ret_why)) == BH_OK && (err = open_dispatch(s, ret_why)) == BH_OK &&
+        (err = listen_all(s, ret_why)) == BH_OK && (err = open_platforms(s, ret_why)) == BH_OK) {
+>>>>>>> 2026eed (dispatch: deliver, list, status and replies over /v1/agents)
         name_url(s);
         s->front = (struct front){.loop = s->loop,
                                   .server = s->http_server,
@@ -321,6 +352,7 @@ enum bh_err server_open(struct server *s, struct config *cfg, char *ret_why)
                                   .keys = s->keys,
                                   .skills = s->skills,
                                   .data = s->data,
+                                  .dispatch = s->dispatch,
                                   .mcp = s->mcp,
                                   .v1 = config_get(cfg, &v1_config),
                                   .relay = s->relay,
@@ -351,6 +383,9 @@ void server_close(struct server *s)
     chat_sends_drop(&s->front);
     skills_close(s->skills);
     data_close(s->data);
+    if (s->host != NULL)
+        host_set_mail(s->host, NULL, NULL, NULL);
+    dispatch_close(s->dispatch);
     v1_drop_calls(&s->front);
     if (s->http != NULL)
         http_client_free(s->http);
@@ -419,6 +454,7 @@ enum bh_err server_reload(struct server *s, struct config *now, struct buf *ret_
     set_door(s);
     s->host_env.retention_ms = s->settings->retention_ms;
     ledger_set(s->ledger, config_get(s->cfg, &limits_config));
+    dispatch_reload(s->dispatch, s->cfg);
     http_settings_apply(s->http_server, config_get(s->cfg, &http_config), s->settings->listen,
                         s->settings->public_url);
     log_apply(config_get(s->cfg, &log_config));

@@ -13,6 +13,7 @@ struct config;
 struct door;
 struct facts;
 struct data;
+struct dispatch;
 struct voucher;
 struct keys;
 struct ledger;
@@ -33,6 +34,7 @@ struct server { /* all owned */
     struct keys *keys;
     struct skills *skills;
     struct data *data;
+    struct dispatch *dispatch;
     struct mcp *mcp;
     struct vault *vault;
     struct vault_tenants tenants; /* what it asks the facts */

@@ -60,18 +60,28 @@ const struct config_section settings_config = {.keys = keys,
                                                .check = check};
 
 static const struct config_section *const sections[] = {
-    &settings_config, &tls_config,   &http_config,       &store_config,
-    &bus_config,      &relay_config, &wake_config,       &door_config,
-    &auth_config,     &vouch_config, &relay_rate_config, &limits_config,
-    &skills_section,  &v1_config,    &front_config,      &confine_config,
-    &log_config,      NULL,
+    &settings_config,   &tls_config,    &http_config,     &store_config, &bus_config,
+    &relay_config,      &wake_config,   &door_config,     &auth_config,  &vouch_config,
+    &relay_rate_config, &limits_config, &skills_section,  &v1_config,    &front_config,
+    &confine_config,    &log_config,    &dispatch_config, NULL,
 };
-static const struct config_list *const lists[] = {&platforms_config, NULL};
+static const struct config_list *const lists[] = {&platforms_config, &agents_config, NULL};
 const struct config_schema settings_schema = {.sections = sections, .lists = lists};
 
 enum bh_err settings_load(const char *path, struct config **ret_cfg, struct buf *ret_why)
 {
-    return config_load(path, &settings_schema, ret_cfg, ret_why);
+    struct config *cfg = NULL;
+    enum bh_err err = config_load(path, &settings_schema, &cfg, ret_why);
+    char why[256] = "";
+
+    if (err == BH_OK && !dispatch_check(cfg, why)) {
+        buf_printf(ret_why, "%s: %s", config_path(cfg), why);
+        config_free(cfg);
+        err = BH_REFUSED;
+    }
+    if (err == BH_OK)
+        *ret_cfg = cfg;
+    return err;
 }
 
 const struct settings *settings_of(const struct config *c)

@@ -11,7 +11,7 @@
  *      vouch.h           who vouches for the caller
  *      manage.h          /manage/..., /relay/policy: what an instance declares about itself
  *      keys_route.c      tokens: made, listed, revoked by the operator
- *      v1.h              /v1: the stores, for programs
+ *      v1.h              /v1: the stores and the agents, for programs
  *      mcp_route.c       /mcp: the same as tools
  *      admin.c           what the command line asks for, over the admin socket
  *
@@ -25,6 +25,7 @@
 struct bus;
 struct config_section;
 struct data;
+struct dispatch;
 struct door;
 struct facts;
 struct confined;
@@ -62,6 +63,7 @@ struct front { /* all borrowed; filled by whoever wires the program */
     struct keys *keys;
     struct skills *skills;
     struct data *data;
+    struct dispatch *dispatch;
     struct mcp *mcp;
     struct relay *relay;
     struct host *host;

@@ -1,4 +1,4 @@
-/* v1.h - /v1: the stores (and later the agents) for programs, by key.
+/* v1.h - /v1: the stores and the agents for programs, by key.
  *
  *      key -> who -> limits -> the table in v1_route.c -> one call of a module -> its JSON
  *
@@ -14,6 +14,8 @@
 
 struct data_answer;
 struct data_call;
+struct dispatch_call;
+struct dispatch_who;
 struct key;
 struct skills_answer;
 struct skills_call;
@@ -58,6 +60,9 @@ bool v1_admit(struct front *f, struct http_req *req, struct v1_who *ret_who);
 /* A bearer was shown and is nobody's (or none was): 401. */
 void v1_refuse_stranger(struct front *f, struct http_req *req);
 
+struct dispatch_who
+v1_dispatch_who(const struct v1_who *who); /* v1_agents.c; dispatch/dispatch.h */
+
 /* ---- answers ---- */
 void v1_answer(struct front *f, struct http_id id, int status, const char *headers,
                struct str json);
@@ -74,6 +79,7 @@ struct v1_call {
     struct http_id id;
     struct skills_call *skills; /* one of them, until its callback */
     struct data_call *data;
+    struct dispatch_call *dispatch;
     bool stream; /* /mcp: its reply goes as an event stream */
 };
 struct v1_call *v1_call_new(struct front *f, struct http_id id);
@@ -83,6 +89,7 @@ void v1_drop_calls(struct front *f);
 
 v1_handler v1_skills_query, v1_skills_load, v1_skills_metadata, v1_skills_versions, v1_skills_store,
     v1_skills_status, v1_skills_delete, v1_skills_manifest, v1_skills_version,
-    v1_skills_dependents;                                               /* v1_skills.c */
-v1_handler v1_data_write, v1_data_query, v1_data_get, v1_data_manifest; /* v1_data.c */
-v1_handler v1_health, v1_openapi;                                       /* v1_route.c */
+    v1_skills_dependents;                                                          /* v1_skills.c */
+v1_handler v1_data_write, v1_data_query, v1_data_get, v1_data_manifest;            /* v1_data.c */
+v1_handler v1_agents_list, v1_agents_deliver, v1_agents_status, v1_agents_replies; /* v1_agents.c */
+v1_handler v1_health, v1_openapi;                                                  /* v1_route.c */

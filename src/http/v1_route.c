@@ -43,6 +43,11 @@ const struct v1_route v1_routes[] = {
     {"GET", "/v1/skills/{name}/versions", v1_skills_versions, false},
     {"GET", "/v1/skills/{name}/dependents", v1_skills_dependents, false},
 
+    {"GET", "/v1/agents", v1_agents_list, false},
+    {"POST", "/v1/agents/{id}/deliver", v1_agents_deliver, false},
+    {"GET", "/v1/agents/{id}/status", v1_agents_status, false},
+    {"GET", "/v1/agents/{id}/replies", v1_agents_replies, false},
+
     {"POST", "/v1/data", v1_data_write, false},
     {"POST", "/v1/data/query", v1_data_query, false},
     {"GET", "/v1/data:manifest", v1_data_manifest, false},

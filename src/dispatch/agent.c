@@ -1,0 +1,334 @@
+/* agent.c - design.  (agent.h has the contract.)
+ *
+ * The configuration belongs to somebody who exchanges it on a reload, so entries are
+ * copied.  An agent whose entry is the same after a reload keeps its courier, and what is
+ * on its way arrives. */
+#include "dispatch/agent.h"
+#include <stdlib.h>
+#include "base/crypto.h"
+#include "base/mem.h"
+#include "dispatch/courier.h"
+#include "dispatch/dispatch_priv.h"
+#include "dispatch/substrate.h"
+#include "relay/relay.h"
+
+struct agents {
+    struct dispatch *d;  /* borrowed */
+    struct list configs; /* struct agent_config, owned */
+    struct list made;    /* struct recipient, owned */
+    struct map by_key;   /* tenant \x1f id -> agent_config; without a tenant: \x1f id */
+    struct map agents;   /* tenant \x1f id -> agent */
+};
+
+/* ---- entries ---- */
+
+static char **const *texts_of(const struct agent_settings *s, size_t i)
+{
+    char **const *const all[] = {&s->capabilities, &s->sessions, &s->command};
+
+    return i < ARRAY_LEN(all) ? all[i] : NULL;
+}
+
+static char *const *text_of(const struct agent_settings *s, size_t i)
+{
+    char *const *const all[] = {&s->substrate, &s->id,           &s->tenant,   &s->name,
+                                &s->instance,  &s->url,          &s->wake_url, &s->status_url,
+                                &s->target,    &s->socket,       &s->dir,      &s->path,
+                                &s->secret,    &s->authorization};
+
+    return i < ARRAY_LEN(all) ? all[i] : NULL;
+}
+
+static size_t count(char *const *texts)
+{
+    size_t n = 0;
+
+    while (texts != NULL && texts[n] != NULL)
+        n++;
+    return n;
+}
+
+static char **copy_texts(char *const *from)
+{
+    size_t n = count(from);
+    char **to = from != NULL ? xcalloc(n + 1, sizeof(char *)) : NULL;
+
+    for (size_t i = 0; i < n; i++)
+        to[i] = xstrdup(from[i]);
+    return to;
+}
+
+static void settings_copy(struct agent_settings *to, const struct agent_settings *from)
+{
+    *to = *from;
+    for (size_t i = 0; text_of(to, i) != NULL; i++)
+        *(char **)(uintptr_t)text_of(to, i) = xstrdup(*text_of(from, i));
+    for (size_t i = 0; texts_of(to, i) != NULL; i++)
+        *(char ***)(uintptr_t)texts_of(to, i) = copy_texts(*texts_of(from, i));
+}
+
+static void settings_done(struct agent_settings *s)
+{
+    if (s->secret != NULL)
+        secret_wipe(s->secret, strlen(s->secret));
+    if (s->authorization != NULL)
+        secret_wipe(s->authorization, strlen(s->authorization));
+    for (size_t i = 0; text_of(s, i) != NULL; i++)
+        free(*text_of(s, i));
+    for (size_t i = 0; texts_of(s, i) != NULL; i++) {
+        for (size_t k = 0; k < count(*texts_of(s, i)); k++)
+            free((*texts_of(s, i))[k]);
+        free(*texts_of(s, i));
+    }
+}
+
+static bool same_texts(char *const *a, char *const *b)
+{
+    size_t n = count(a);
+
+    if (n != count(b))
+        return false;
+    for (size_t i = 0; i < n; i++)
+        if (strcmp(a[i], b[i]) != 0)
+            return false;
+    return true;
+}
+
+static bool settings_same(const struct agent_settings *a, const struct agent_settings *b)
+{
+    for (size_t i = 0; text_of(a, i) != NULL; i++)
+        if (!str_eq(str_of(*text_of(a, i)), str_of(*text_of(b, i))))
+            return false;
+    for (size_t i = 0; texts_of(a, i) != NULL; i++)
+        if (!same_texts(*texts_of(a, i), *texts_of(b, i)))
+            return false;
+    return a->timeout_ms == b->timeout_ms && a->wake_on_deliver == b->wake_on_deliver;
+}
+
+static struct str key_of(struct buf *room, struct str tenant, struct str id)
+{
+    buf_reset(room);
+    buf_add_str(room, tenant);
+    buf_add_c(room, '\x1f');
+    buf_add_str(room, id);
+    return buf_str(room);
+}
+
+/* The map's keys live in the entries. */
+struct keyed_config {
+    struct agent_config c;
+    char *key; /* owned */
+};
+
+static void config_drop(struct agent_config *c)
+{
+    list_remove(&c->link);
+    settings_done(&c->s);
+    free(container_of(c, struct keyed_config, c)->key);
+    free(container_of(c, struct keyed_config, c));
+}
+
+static void config_take(struct agents *t, const struct agent_settings *s)
+{
+    struct keyed_config *k = xcalloc(1, sizeof *k);
+    struct buf room = BUF_INIT;
+
+    settings_copy(&k->c.s, s);
+    k->c.ops = substrate_find(str_of(s->substrate));
+    key_of(&room, str_of(s->tenant), str_of(s->id));
+    k->key = buf_take(&room);
+    list_append(&t->configs, &k->c.link);
+    map_put(&t->by_key, str_of(k->key), &k->c);
+}
+
+/* The entry that (tenant, id) means; NULL: none. */
+static struct agent_config *entry_for(const struct agents *t, struct str tenant, struct str id)
+{
+    struct buf room = BUF_INIT;
+    struct agent_config *c = map_get(&t->by_key, key_of(&room, tenant, id));
+
+    if (c == NULL)
+        c = map_get(&t->by_key, key_of(&room, STR_NULL, id));
+    buf_done(&room);
+    return c;
+}
+
+bool agent_config_is_for(const struct agents *t, const struct agent_config *c, struct str tenant)
+{
+    return entry_for(t, tenant, str_of(c->s.id)) == c;
+}
+
+struct list *agents_configs(struct agents *t)
+{
+    return &t->configs;
+}
+
+const char *agent_session_target(const struct agent_config *c, struct str session)
+{
+    for (size_t i = 0; !str_is_empty(session) && i < count(c->s.sessions); i++) {
+        struct str rest = str_of(c->s.sessions[i]), name;
+        if (str_split(&rest, '=', &name) && str_eq(name, session) && rest.p != NULL)
+            return rest.p; /* the end of a NUL-terminated text */
+    }
+    return NULL;
+}
+
+/* ---- agents ---- */
+
+static void agent_free(struct agents *t, struct recipient *a)
+{
+    map_del(&t->agents, str_of(a->key));
+    list_remove(&a->link);
+    courier_free(a->courier);
+    if (a->cfg->ops->forget != NULL)
+        a->cfg->ops->forget(a);
+    free(a->gw.id);
+    free(a->gw.tenant);
+    free(a->gw.instance);
+    free(a);
+}
+
+static void name_inside(struct recipient *a)
+{
+    struct buf name = BUF_INIT;
+
+    buf_add_z(&name, AGENT_INSTANCE);
+    buf_add_z(&name, a->id);
+    a->gw.id = xstrdup(buf_z(&name));
+    a->gw.instance = buf_take(&name);
+    a->gw.tenant = xstrdup(a->tenant);
+    a->instance = a->gw.instance;
+}
+
+static struct recipient *agent_make(struct agents *t, const struct agent_config *c,
+                                    struct str tenant)
+{
+    size_t id_n = strlen(c->s.id);
+    struct recipient *a = xcalloc(1, sizeof *a + 2 * tenant.n + id_n + 3);
+
+    a->d = t->d;
+    a->cfg = c;
+    memcpy(a->key, tenant.p, tenant.n);
+    a->key[tenant.n] = '\x1f';
+    memcpy(a->key + tenant.n + 1, c->s.id, id_n + 1);
+    a->id = a->key + tenant.n + 1;
+    memcpy(a->key + tenant.n + id_n + 2, tenant.p, tenant.n);
+    a->tenant = a->key + tenant.n + id_n + 2;
+    if (c->ops == &substrate_relay)
+        a->instance = c->s.instance != NULL ? c->s.instance : c->s.id;
+    else
+        name_inside(a);
+    list_append(&t->made, &a->link);
+    map_put(&t->agents, str_of(a->key), a);
+    if (c->ops->run != NULL)
+        a->courier = courier_new(a);
+    return a;
+}
+
+struct recipient *agents_find(struct agents *t, struct str tenant, struct str id)
+{
+    struct buf room = BUF_INIT;
+    struct recipient *a = map_get(&t->agents, key_of(&room, tenant, id));
+    const struct agent_config *c;
+
+    buf_done(&room);
+    if (a != NULL || str_is_empty(id) || str_find(id, '\x1f') >= 0)
+        return a;
+    c = entry_for(t, tenant, id);
+    return c != NULL ? agent_make(t, c, tenant) : NULL;
+}
+
+struct recipient *agents_resolve(struct agents *t, struct str tenant, struct str address,
+                                 struct str *ret_session)
+{
+    struct recipient *a = agents_find(t, tenant, address);
+    ptrdiff_t at = str_find(address, '@');
+
+    *ret_session = STR_NULL;
+    if (a != NULL || at <= 0)
+        return a;
+    if ((size_t)at + 1 < address.n)
+        *ret_session = str_skip(address, (size_t)at + 1);
+    return agents_find(t, tenant, str_make(address.p, (size_t)at));
+}
+
+/* ---- life ---- */
+
+struct agents *agents_new(struct dispatch *d)
+{
+    struct agents *t = xcalloc(1, sizeof *t);
+
+    t->d = d;
+    list_init(&t->configs);
+    list_init(&t->made);
+    return t;
+}
+
+void agents_free(struct agents *t)
+{
+    if (t == NULL)
+        return;
+    list_each (&t->made, it, nxt)
+        agent_free(t, list_entry(it, struct recipient, link));
+    list_each (&t->configs, it, nxt)
+        config_drop(list_entry(it, struct agent_config, link));
+    map_done(&t->by_key);
+    map_done(&t->agents);
+    free(t);
+}
+
+/* Its entry is another one now, or gone. */
+static void agent_follow(struct agents *t, struct recipient *a)
+{
+    const struct agent_config *c = entry_for(t, str_of(a->tenant), str_of(a->id));
+
+    if (c != NULL && settings_same(&c->s, &a->cfg->s))
+        a->cfg = c;
+    else
+        agent_free(t, a);
+}
+
+void agents_set(struct agents *t, const struct config *cfg)
+{
+    struct list old = t->configs;
+
+    if (list_is_empty(&t->configs))
+        list_init(&old);
+    else
+        old.next->prev = old.prev->next = &old;
+    list_init(&t->configs);
+    map_done(&t->by_key);
+    t->by_key = MAP_INIT;
+    for (size_t i = 0; i < config_count(cfg, &agents_config); i++)
+        config_take(t, config_entry(cfg, &agents_config, i));
+    list_each (&t->made, it, nxt)
+        agent_follow(t, list_entry(it, struct recipient, link));
+    list_each (&old, it, nxt)
+        config_drop(list_entry(it, struct agent_config, link));
+    agents_wake_mail(t);
+}
+
+/* Names first: an agent that is made asks the relay, and the views are borrowed. */
+static void note_mail(void *ctx, const struct instance_view *v)
+{
+    struct buf *names = ctx;
+
+    if (v->entries == 0 || !str_starts(v->instance, STR(AGENT_INSTANCE)))
+        return;
+    buf_add_str(names, v->tenant);
+    buf_add_c(names, '\x1f');
+    buf_add_str(names, str_skip(v->instance, sizeof AGENT_INSTANCE - 1));
+    buf_add_c(names, '\n');
+}
+
+void agents_wake_mail(struct agents *t)
+{
+    struct buf names = BUF_INIT;
+
+    relay_each_instance(t->d->env.relay, note_mail, &names);
+    struct str rest = buf_str(&names), line, tenant;
+    while (str_split(&rest, '\n', &line))
+        if (str_split(&line, '\x1f', &tenant) && line.p != NULL)
+            agents_find(t, tenant, line);
+    buf_done(&names);
+}

@@ -1,0 +1,46 @@
+/* call.h - one call of the contract on its way.
+ *
+ * Embedded as the first member of whatever the work needs; @free frees the whole.  A cancelled call
+ * goes on without its callback; at dispatch_close() each is freed where it stands, so @free also
+ * cancels what is under way.
+ *
+ *      struct delivering *w = call_new(d, sizeof *w, ...);
+ *      ...
+ *      jw...(&w->call.json)            // or fault_set(&w->call.fault, ...)
+ *      call_end(&w->call);             // runs the callback, frees; nothing after it
+ */
+#pragma once
+#include "base/list.h"
+#include "dispatch/dispatch.h"
+
+struct recipient;
+struct errand_end;
+
+struct dispatch_call {
+    struct dispatch *d; /* borrowed */
+    struct list link;   /* dispatch->calls, or ->ending */
+    dispatch_cb *done;  /* NULL: nobody waits any more */
+    void *ctx;
+    void (*free)(struct dispatch_call *c); /* what it holds; not the struct itself */
+    struct fault fault;
+    struct buf json;
+};
+
+void *call_new(struct dispatch *d, size_t size, void (*free)(struct dispatch_call *c),
+               dispatch_cb *done, void *ctx);
+/* Answer with @fault, or with @json when there is none, and free.  Only from callbacks. */
+void call_end(struct dispatch_call *c);
+/* The same when this turn ends: from inside the call that began it. */
+void call_end_later(struct dispatch_call *c);
+void calls_free(struct dispatch *d);
+
+/* Whom an address means for this caller, and the session in it (absent: none).  NULL: the fault is
+ * set, and what belongs to others reads like what does not exist. */
+struct recipient *call_agent(struct dispatch_call *c, const struct dispatch_who *who,
+                             struct str address, struct str *ret_session);
+
+/* DeliveryFailedError with its three fields. */
+void call_fail_unknown(struct dispatch_call *c, struct str agent_id);
+void call_fail_errand(struct dispatch_call *c, struct str agent_id, const struct errand_end *e);
+/* What the relay said when it did not take it. */
+void call_fail_store(struct dispatch_call *c, enum bh_err err);

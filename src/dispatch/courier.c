@@ -1,0 +1,306 @@
+/* courier.c - design.  (courier.h has the contract and the picture.)
+ *
+ * What the relay sends is collected and looked at when the turn ends, so that nothing here runs
+ * inside a call of the relay's.  Frames stay in the buffer until they are brought: the relay sends
+ * one message at a time (relay/inside.h), so the buffer is small. */
+#include "dispatch/courier.h"
+#include <stdio.h>
+#include <stdlib.h>
+#include "base/log.h"
+#include "base/mem.h"
+#include "core/delivery_id.h"
+#include "core/frame.h"
+#include "dispatch/dispatch_priv.h"
+#include "dispatch/payload.h"
+#include "dispatch/substrate.h"
+#include "relay/inside.h"
+
+#define AWAY_FIRST_MS 100    /* nobody is there: looked again soon, ... */
+#define AWAY_LONGEST_MS 5000 /* ... and then every few seconds */
+
+enum courier_state { CLOSED, OPEN, BRINGING, RESTING };
+
+struct courier {
+    struct wire wire;
+    struct recipient *a; /* borrowed */
+    struct session *session;
+    struct errand_job *job; /* owned; BRINGING */
+    struct buf in;          /* frames that were not brought yet */
+    struct timer turn, rest;
+    enum courier_state state;
+    unsigned failures; /* in a row */
+    bool closing;      /* the relay closed the session: told when the turn ends */
+    char problem[256]; /* of the last attempt; "": none */
+};
+
+static struct clock *clock_of(const struct courier *c)
+{
+    return c->a->d->env.clock;
+}
+
+static void wake_up(struct courier *c)
+{
+    if (!timer_is_set(&c->turn))
+        timer_set(clock_of(c), &c->turn, 0);
+}
+
+/* ---- the wire ---- */
+
+static struct courier *courier_of(struct wire *w)
+{
+    return container_of(w, struct courier, wire);
+}
+
+static void wire_send(struct wire *w, struct str message)
+{
+    buf_add_str(&courier_of(w)->in, message);
+    wake_up(courier_of(w));
+}
+
+static struct buf *wire_send_begin(struct wire *w)
+{
+    return &courier_of(w)->in;
+}
+
+static void wire_send_end(struct wire *w)
+{
+    wake_up(courier_of(w));
+}
+
+static void wire_ping(struct wire *w, uint32_t number)
+{
+    (void)w; /* a session inside is not pinged */
+    (void)number;
+}
+
+static void wire_close(struct wire *w, enum close_reason why)
+{
+    (void)why;
+    courier_of(w)->closing = true;
+    wake_up(courier_of(w));
+}
+
+static const struct wire_ops wire_ops = {.send = wire_send,
+                                         .send_begin = wire_send_begin,
+                                         .send_end = wire_send_end,
+                                         .ping = wire_ping,
+                                         .close = wire_close};
+
+/* ---- the session ---- */
+
+static void leave(struct courier *c)
+{
+    struct session *s = c->session;
+
+    c->session = NULL;
+    c->closing = false;
+    job_cancel(&c->job);
+    buf_done(&c->in);
+    c->state = CLOSED;
+    if (s != NULL)
+        session_closed(s, CLOSE_CODE_NORMAL);
+}
+
+static void enter(struct courier *c)
+{
+    c->session = session_open_inside(c->a->d->env.relay, &c->a->gw, &c->wire);
+    if (c->session == NULL)
+        return; /* going down */
+    c->state = OPEN;
+    session_data(c->session, STR("{\"type\":\"hello\",\"platform\":\"relay\"}\n"));
+}
+
+/* ---- trouble ---- */
+
+static int64_t pause_ms(struct courier *c, int64_t first_ms, int64_t longest_ms)
+{
+    int64_t ms = first_ms;
+
+    for (unsigned n = 1; n < c->failures && ms < longest_ms; n++)
+        ms *= 2;
+    if (ms > longest_ms)
+        ms = longest_ms;
+    /* Up to a quarter less or more: a thousand that failed together must not come back so. */
+    return ms * 3 / 4 + (int64_t)rand_below(c->a->d->env.rand, (uint64_t)ms / 2 + 1);
+}
+
+static void rest(struct courier *c, int64_t ms)
+{
+    leave(c);
+    c->state = RESTING;
+    timer_set(clock_of(c), &c->rest, ms);
+}
+
+static void note_problem(struct courier *c, struct str why)
+{
+    bool news = *c->problem == '\0';
+
+    snprintf(c->problem, sizeof c->problem, "%.*s", STR_FMT(why));
+    if (news)
+        log_warn(NULL, "agent not reached: tenant=%s agent=%s why=%s", c->a->tenant, c->a->id,
+                 c->problem);
+}
+
+static void on_rested(struct timer *t)
+{
+    struct courier *c = container_of(t, struct courier, rest);
+
+    c->state = CLOSED;
+    enter(c);
+}
+
+/* ---- one delivery ---- */
+
+static struct str first_line(const struct courier *c)
+{
+    struct str in = buf_str(&c->in);
+    ptrdiff_t at = str_find(in, '\n');
+
+    return at < 0 ? STR_NULL : str_make(in.p, (size_t)at);
+}
+
+static void forget_line(struct courier *c)
+{
+    buf_consume(&c->in, first_line(c).n + 1);
+}
+
+static void ack(struct courier *c, struct str id)
+{
+    struct buf line = BUF_INIT;
+
+    buf_printf(&line, "{\"type\":\"inbound_ack\",\"bufferId\":\"%.*s\"}\n", STR_FMT(id));
+    forget_line(c); /* @id lies in it */
+    session_data(c->session, buf_str(&line));
+    buf_done(&line);
+}
+
+static void arrived(struct courier *c)
+{
+    c->failures = 0;
+    if (*c->problem != '\0')
+        log_info(NULL, "agent reached again: tenant=%s agent=%s", c->a->tenant, c->a->id);
+    *c->problem = '\0';
+    ack(c, delivery_id_in(first_line(c)));
+}
+
+static void give_up(struct courier *c, struct str why, bool park)
+{
+    const struct dispatch_settings *s = c->a->d->env.settings;
+    struct str id = delivery_id_in(first_line(c));
+
+    note_problem(c, why);
+    if (session_failed(c->session, id, why, park)) {
+        forget_line(c);
+        wake_up(c);
+        return;
+    }
+    c->failures++;
+    rest(c, pause_ms(c, s->retry_ms, s->retry_max_ms));
+}
+
+static void on_brought(void *ctx, const struct errand_end *e)
+{
+    struct courier *c = ctx;
+
+    c->job = NULL;
+    c->state = OPEN;
+    switch (e->result) {
+    case ERRAND_DONE:
+        arrived(c);
+        wake_up(c);
+        return;
+    case ERRAND_AWAY:
+        note_problem(c, e->text);
+        c->failures++;
+        rest(c, pause_ms(c, AWAY_FIRST_MS, AWAY_LONGEST_MS));
+        return;
+    case ERRAND_FAILED:
+    case ERRAND_REFUSED:
+        give_up(c, e->text, e->result == ERRAND_REFUSED);
+        return;
+    }
+}
+
+/* Starts bringing what lies in front.  False: it is none of ours and gone. */
+static bool bring(struct courier *c, struct str line)
+{
+    struct str body = frame_dispatch_body(line);
+    struct json doc;
+    struct payload p;
+    struct fault fault = {0};
+    struct buf header = BUF_INIT;
+    bool good = body.p != NULL && json_parse(c->a->d->json, body, &doc) &&
+                payload_read(doc, str_of(c->a->id), &p, &fault);
+
+    fault_done(&fault);
+    if (!good && delivery_id_in(line).p == NULL) {
+        forget_line(c); /* the descriptor, a result: nothing for an agent */
+        return false;
+    }
+    if (!good) {
+        give_up(c, STR("it is no dispatch, and this agent takes nothing else"), true);
+        return false;
+    }
+    payload_write_header(&header, &p);
+    struct errand e = {.kind = c->a->cfg->s.wake_on_deliver ? ERRAND_WAKE : ERRAND_DELIVER,
+                       .body = body,
+                       .dispatch_id = p.dispatch_id,
+                       .word = str_of(payload_kind(&p)),
+                       .header = buf_str(&header),
+                       .text = p.text,
+                       .session = p.session};
+    c->state = BRINGING;
+    c->job = c->a->cfg->ops->run(c->a, &e, on_brought, c);
+    buf_done(&header);
+    return true;
+}
+
+static void on_turn(struct timer *t)
+{
+    struct courier *c = container_of(t, struct courier, turn);
+
+    if (c->closing)
+        leave(c);
+    if (c->state == CLOSED)
+        enter(c);
+    while (c->state == OPEN) {
+        struct str line = first_line(c);
+        if (line.p == NULL || bring(c, line))
+            return;
+    }
+}
+
+/* ---- life ---- */
+
+struct courier *courier_new(struct recipient *a)
+{
+    struct courier *c = xcalloc(1, sizeof *c);
+
+    c->wire.ops = &wire_ops;
+    c->a = a;
+    timer_init(&c->turn, on_turn);
+    timer_init(&c->rest, on_rested);
+    wake_up(c);
+    return c;
+}
+
+void courier_free(struct courier *c)
+{
+    if (c == NULL)
+        return;
+    timer_stop(clock_of(c), &c->turn);
+    timer_stop(clock_of(c), &c->rest);
+    leave(c);
+    free(c);
+}
+
+void courier_look(struct courier *c)
+{
+    if (c->state == CLOSED)
+        wake_up(c);
+}
+
+const char *courier_problem(const struct courier *c)
+{
+    return *c->problem != '\0' ? c->problem : NULL;
+}

@@ -1,0 +1,156 @@
+/* deliver.c - deliver(): the address, the mailbox, the receipt.
+ *
+ *      payload --> mailbox: on disk --new--> receipt written --> answered
+ *                                  '--known--> the first receipt, and a warning
+ *
+ * A crash between the two writes leaves a delivery without a receipt; whoever asks again then gets
+ * a new receipt for the old delivery. */
+#include <stdlib.h>
+#include "base/jw.h"
+#include "base/mem.h"
+#include "dispatch/call.h"
+#include "dispatch/dispatch_priv.h"
+#include "dispatch/payload.h"
+#include "dispatch/post.h"
+#include "dispatch/receipt.h"
+
+struct delivering {
+    struct dispatch_call call;
+    struct accept_id accept;
+    bool accepting;
+    struct receipt_read *look;
+    struct store_put *put;
+    char *tenant, *agent, *id, *session; /* owned; session NULL: none */
+    const char *word;
+    int64_t known_ms, at_ms;
+};
+
+static void delivering_free(struct dispatch_call *c)
+{
+    struct delivering *w = container_of(c, struct delivering, call);
+
+    if (w->accepting)
+        relay_accept_cancel(c->d->env.relay, w->accept);
+    receipt_cancel(&w->look);
+    store_put_cancel(&w->put);
+    free(w->tenant);
+    free(w->agent);
+    free(w->id);
+    free(w->session);
+}
+
+static struct receipt_name name_of(const struct delivering *w)
+{
+    return (struct receipt_name){.tenant = str_of(w->tenant),
+                                 .agent = str_of(w->agent),
+                                 .word = str_of(w->word),
+                                 .id = str_of(w->id)};
+}
+
+/* {"delivered_at", "delivery_id", "session_id"?, "delivery_skipped"?, "warnings"?}. */
+static void write_receipt(struct delivering *w, const char *waits)
+{
+    struct jw j = jw_begin(&w->call.json);
+
+    jw_obj(&j);
+    jw_ki64(&j, "delivered_at", w->at_ms);
+    jw_kstr(&j, "delivery_id", str_of(w->id));
+    jw_kstr_opt(&j, "session_id", str_of(w->session));
+    if (waits != NULL) {
+        jw_kbool(&j, "delivery_skipped", true);
+        jw_key(&j, "warnings");
+        jw_arr(&j);
+        jw_str(&j, str_of(waits));
+        jw_end_arr(&j);
+    }
+    jw_end_obj(&j);
+}
+
+static void on_written(void *ctx, enum bh_err err)
+{
+    struct delivering *w = ctx;
+
+    w->put = NULL;
+    if (err != BH_OK)
+        call_fail_store(&w->call, BH_UNAVAILABLE); /* asked again, it is known */
+    else
+        w->call.d->n.delivered++;
+    call_end(&w->call);
+}
+
+static void keep_receipt(struct delivering *w)
+{
+    struct dispatch *d = w->call.d;
+    const struct recipient *a = agents_find(d->agents, str_of(w->tenant), str_of(w->agent));
+    struct receipt_name name = name_of(w);
+
+    write_receipt(w, a != NULL ? post_waits(a) : NULL);
+    w->put = receipt_write(d, &name, w->at_ms, buf_str(&w->call.json), on_written, w);
+}
+
+static void on_found(void *ctx, struct str json)
+{
+    struct delivering *w = ctx;
+
+    w->look = NULL;
+    if (json.p == NULL) {
+        keep_receipt(w);
+        return;
+    }
+    w->call.d->n.repeated++;
+    receipt_add_warning(w->call.d->json, json,
+                        STR("this dispatch_id was delivered before: the first receipt is repeated"),
+                        &w->call.json);
+    call_end(&w->call);
+}
+
+static void on_accepted(void *ctx, enum bh_err err)
+{
+    struct delivering *w = ctx;
+    struct receipt_name name = name_of(w);
+
+    w->accepting = false;
+    if (err != BH_OK) {
+        call_fail_store(&w->call, err);
+        call_end(&w->call);
+    } else if (w->known_ms != 0) {
+        w->look = receipt_find(w->call.d, &name, w->known_ms, on_found, w);
+    } else {
+        keep_receipt(w);
+    }
+}
+
+static void begin(struct delivering *w, struct recipient *a, const struct payload *p)
+{
+    w->tenant = xstrdup(a->tenant);
+    w->agent = xstrdup(a->id);
+    w->id = str_dup(p->dispatch_id);
+    w->session = p->session.p != NULL ? str_dup(p->session) : NULL;
+    w->word = payload_kind(p);
+    w->at_ms = clock_wall_ms(w->call.d->env.clock);
+    w->accepting = true;
+    w->accept = post_payload(a, p, a->cfg->s.wake_on_deliver, &w->known_ms, on_accepted, w);
+}
+
+struct dispatch_call *dispatch_deliver(struct dispatch *d, const struct dispatch_who *who,
+                                       struct str address, struct json body, dispatch_cb *done,
+                                       void *ctx)
+{
+    struct delivering *w = call_new(d, sizeof *w, delivering_free, done, ctx);
+    struct str session, named = json_str(body, "agent_id");
+    struct recipient *a = call_agent(&w->call, who, address, &session);
+    struct payload p;
+
+    if (a != NULL && named.p != NULL && !str_eq(named, address) && !str_eq(named, str_of(a->id))) {
+        fault_set(&w->call.fault, FAULT_INVALID, "agent_id in the body names another agent.");
+        a = NULL;
+    }
+    if (a != NULL && payload_read(body, address, &p, &w->call.fault)) {
+        if (p.session.p == NULL)
+            p.session = session;
+        begin(w, a, &p);
+    } else {
+        call_end_later(&w->call);
+    }
+    return &w->call;
+}

@@ -1,0 +1,145 @@
+/* dispatch.c - building, taking down, and what is answered at once.  (dispatch.h has the
+ * contract.) */
+#include "dispatch/dispatch.h"
+#include <stdio.h>
+#include <stdlib.h>
+#include "base/json.h"
+#include "base/jw.h"
+#include "base/mem.h"
+#include "dispatch/call.h"
+#include "dispatch/dispatch_priv.h"
+#include "dispatch/receipt.h"
+#include "dispatch/replies.h"
+#include "dispatch/substrate.h"
+#include "net/work.h"
+#include "store/store.h"
+
+#define FILE_THREADS 2
+#define TIDY_MS (10 * 60 * 1000)
+
+const struct substrate_ops *const substrates[] = {&substrate_file, &substrate_relay,
+                                                  &substrate_none, NULL};
+
+const struct substrate_ops *substrate_find(struct str name)
+{
+    for (size_t i = 0; substrates[i] != NULL; i++)
+        if (str_eq(str_of(substrates[i]->name), name))
+            return substrates[i];
+    return NULL;
+}
+
+uint64_t dispatch_number(struct dispatch *d)
+{
+    return ++d->next_number;
+}
+
+static void on_tidy(struct timer *t)
+{
+    struct dispatch *d = container_of(t, struct dispatch, tidy);
+
+    receipts_expire(d);
+    timer_set(d->env.clock, &d->tidy, TIDY_MS);
+}
+
+enum bh_err dispatch_open(const struct dispatch_env *env, const struct config *cfg,
+                          struct dispatch **ret_d, char *ret_why)
+{
+    struct dispatch *d;
+
+    if (!dispatch_check(cfg, ret_why))
+        return BH_REFUSED;
+    d = xcalloc(1, sizeof *d);
+    d->env = *env;
+    list_init(&d->calls);
+    list_init(&d->ending);
+    timer_init(&d->endings, calls_on_timer);
+    timer_init(&d->tidy, on_tidy);
+    d->json = json_parser_new();
+    d->files = work_pool_new(env->loop, FILE_THREADS);
+    d->next_number = env->store->boot << 40;
+    d->replies = replies_new(d);
+    d->agents = agents_new(d);
+    agents_set(d->agents, cfg);
+    timer_set(env->clock, &d->tidy, TIDY_MS);
+    *ret_d = d;
+    return BH_OK;
+}
+
+void dispatch_close(struct dispatch *d)
+{
+    if (d == NULL)
+        return;
+    timer_stop(d->env.clock, &d->tidy);
+    timer_stop(d->env.clock, &d->endings);
+    calls_free(d);
+    agents_free(d->agents);
+    replies_free(d->replies);
+    work_pool_free(d->files);
+    json_parser_free(d->json);
+    free(d);
+}
+
+void dispatch_reload(struct dispatch *d, const struct config *cfg)
+{
+    agents_set(d->agents, cfg);
+}
+
+const struct dispatch_counters *dispatch_counters(const struct dispatch *d)
+{
+    return &d->n;
+}
+
+/* ---- who there is ---- */
+
+bool agent_rings(const struct agent_config *c)
+{
+    return (c->ops->can & SUBSTRATE_RINGS) != 0 && (c->ops->rings == NULL || c->ops->rings(c));
+}
+
+static void write_capabilities(struct jw *w, const struct agent_config *c)
+{
+    jw_key(w, "capabilities");
+    jw_arr(w);
+    if (c->s.capabilities != NULL) {
+        for (size_t i = 0; c->s.capabilities[i] != NULL; i++)
+            jw_str(w, str_of(c->s.capabilities[i]));
+    } else {
+        jw_str(w, STR("deliver"));
+        if (agent_rings(c))
+            jw_str(w, STR("wake"));
+        jw_str(w, STR("augment"));
+        jw_str(w, STR("template"));
+    }
+    jw_end_arr(w);
+}
+
+void dispatch_list(const struct dispatch *d, const struct dispatch_who *who, struct jw *w)
+{
+    jw_arr(w);
+    list_each (agents_configs(d->agents), it, nxt) {
+        const struct agent_config *c = list_entry(it, struct agent_config, link);
+        if (!agent_config_is_for(d->agents, c, who->caller.tenant) ||
+            (who->agent.p != NULL && !str_eq(who->agent, str_of(c->s.id))))
+            continue;
+        jw_obj(w);
+        jw_kstr(w, "agent_id", str_of(c->s.id));
+        jw_kstr_opt(w, "agent_name", str_of(c->s.name));
+        write_capabilities(w, c);
+        jw_end_obj(w);
+    }
+    jw_end_arr(w);
+}
+
+void dispatch_each(const struct dispatch *d, dispatch_agent_cb *cb, void *ctx)
+{
+    list_each (agents_configs(d->agents), it, nxt) {
+        const struct agent_config *c = list_entry(it, struct agent_config, link);
+        struct dispatch_agent_view v = {.tenant = str_of(c->s.tenant),
+                                        .id = str_of(c->s.id),
+                                        .name = str_of(c->s.name),
+                                        .substrate = str_of(c->ops->name)};
+        if (c->ops->target != NULL)
+            v.target = str_of(c->ops->target(c));
+        cb(ctx, &v);
+    }
+}

@@ -1,0 +1,36 @@
+/* dispatch_priv.h - the dispatch itself: what it was handed, and its parts. */
+#pragma once
+#include "base/list.h"
+#include "base/rand.h"
+#include "dispatch/agent.h"
+#include "dispatch/dispatch.h"
+#include "relay/relay.h"
+
+struct payload;
+struct receipts;
+struct replies;
+struct requests_open;
+struct schedule;
+struct work_pool;
+
+struct dispatch {
+    struct dispatch_env env;
+    struct dispatch_counters n;
+    struct agents *agents; /* owned */
+    struct list calls;     /* struct dispatch_call, owned */
+    struct list ending;    /* those that are answered when the turn ends */
+    struct timer endings;
+    struct timer tidy;           /* every ten minutes */
+    struct replies *replies;     /* owned */
+    struct schedule *schedule;   /* owned */
+    struct requests_open *asked; /* owned */
+    struct work_pool *files;     /* owned; threads that write files */
+    struct json_parser *json;    /* owned; one document at a time */
+    uint64_t next_number;        /* grows for ever: the store's boot, then a count */
+};
+
+timer_cb calls_on_timer;
+bool agent_rings(const struct agent_config *c); /* wake() is more than deliver() */
+
+/* A number no other thing of this database has: names for what came without one. */
+uint64_t dispatch_number(struct dispatch *d);

@@ -1,0 +1,211 @@
+/* file.c - a drop directory: <dir>/<dispatch_id>.json, whole or not there.
+ *
+ * Written under another name by a thread, synced, then renamed.  A file that is there already with
+ * the same bytes is the delivery of an earlier attempt; one of the other kind keeps its name and
+ * ours says its kind.  The directory itself must not be a symbolic link: whoever may replace it
+ * would choose where our files go. */
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/stat.h>
+#include <unistd.h>
+#include "base/crypto.h"
+#include "base/file.h"
+#include "base/mem.h"
+#include "dispatch/dispatch_priv.h"
+#include "dispatch/substrate.h"
+#include "net/work.h"
+
+#define NAME_MAX_SAFE 120
+
+struct drop {
+    struct errand_job job;
+    struct work work;
+    struct buf body;
+    char *dir;
+    char name[160], other[176]; /* <id>.json, and <id>.<kind>.json */
+    char word[16];
+    bool look, cancelled;
+    enum errand_result result;
+    char why[256];
+};
+
+static const struct config_key keys[] = {
+    {"dir", CFG_TEXT, CFG_RELOAD, offsetof(struct agent_settings, dir), .required = true,
+     .what = "The directory that gets a file per delivery; it must exist."},
+    {0},
+};
+static const struct config_section config = {.keys = keys,
+                                             .size = sizeof(struct agent_settings),
+                                             .name = "file"};
+
+static const char *target(const struct agent_config *c)
+{
+    return c->s.dir;
+}
+
+/* ---- names ---- */
+
+static bool name_is_safe(struct str id)
+{
+    if (id.n == 0 || id.n > NAME_MAX_SAFE || id.p[0] == '.' || id.p[0] == '-')
+        return false;
+    for (size_t i = 0; i < id.n; i++) {
+        char c = id.p[i];
+        if (!(c >= 'a' && c <= 'z') && !(c >= 'A' && c <= 'Z') && !(c >= '0' && c <= '9') &&
+            c != '-' && c != '_' && c != '.')
+            return false;
+    }
+    return true;
+}
+
+static void choose_names(struct drop *j, struct str id, struct str word)
+{
+    struct buf stem = BUF_INIT;
+    uint8_t hash[SHA256_BYTES];
+
+    if (name_is_safe(id)) {
+        buf_add_str(&stem, id);
+    } else {
+        sha256(id, hash);
+        buf_add_z(&stem, "sha256-");
+        hex_add(&stem, hash, sizeof hash);
+    }
+    snprintf(j->word, sizeof j->word, "%.*s", STR_FMT(word));
+    snprintf(j->name, sizeof j->name, "%s.json", buf_z(&stem));
+    snprintf(j->other, sizeof j->other, "%s.%s.json", buf_z(&stem), j->word);
+    buf_done(&stem);
+}
+
+/* ---- on a thread ---- */
+
+static void failed(struct drop *j, const char *what)
+{
+    j->result = ERRAND_FAILED;
+    snprintf(j->why, sizeof j->why, "%s %.120s: %s", what, j->dir, strerror(errno));
+}
+
+static bool write_all(int fd, struct str s)
+{
+    while (s.n > 0) {
+        ssize_t n = write(fd, s.p, s.n);
+        if (n < 0 && errno == EINTR)
+            continue;
+        if (n < 0)
+            return false;
+        s = str_skip(s, (size_t)n);
+    }
+    return fsync(fd) == 0;
+}
+
+/* The file called @name holds a dispatch of another kind. */
+static bool is_of_other_kind(int dir, const char *name, const char *word)
+{
+    char head[4096], want[32];
+    int fd = openat(dir, name, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
+    ssize_t n = fd >= 0 ? read(fd, head, sizeof head) : -1;
+
+    if (fd >= 0)
+        close(fd);
+    snprintf(want, sizeof want, "\",\"kind\":\"%s\"", word);
+    return n > 0 && str_contains(str_make(head, (size_t)n), STR("\",\"kind\":\"")) &&
+           !str_contains(str_make(head, (size_t)n), str_of(want));
+}
+
+static void write_file(struct drop *j, int dir)
+{
+    char temp[200];
+    int fd;
+
+    snprintf(temp, sizeof temp, ".%s.part", j->other);
+    fd = openat(dir, temp, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW, 0640);
+    if (fd < 0) {
+        failed(j, "cannot write to");
+        return;
+    }
+    const char *name = is_of_other_kind(dir, j->name, j->word) ? j->other : j->name;
+    bool ok = fchmod(fd, 0640) == 0 && write_all(fd, buf_str(&j->body));
+    if (!ok || renameat(dir, temp, dir, name) != 0 || fsync(dir) != 0) {
+        failed(j, "cannot write to");
+        unlinkat(dir, temp, 0);
+    }
+    close(fd);
+}
+
+static void run_drop(struct work *w)
+{
+    struct drop *j = container_of(w, struct drop, work);
+    int dir = open(j->dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW);
+
+    if (dir < 0) {
+        failed(j, errno == ELOOP || errno == ENOTDIR ? "not a real directory:" : "cannot open");
+        return;
+    }
+    if (!j->look)
+        write_file(j, dir);
+    else if (faccessat(dir, ".", W_OK | X_OK, AT_EACCESS) != 0)
+        failed(j, "cannot write to");
+    close(dir);
+}
+
+/* ---- on the loop ---- */
+
+static void drop_free(struct drop *j)
+{
+    buf_done(&j->body);
+    free(j->dir);
+    free(j);
+}
+
+static void on_dropped(struct work *w)
+{
+    struct drop *j = container_of(w, struct drop, work);
+
+    if (!j->cancelled && w->dropped) {
+        j->result = ERRAND_FAILED;
+        snprintf(j->why, sizeof j->why, "going down");
+    }
+    if (!j->cancelled) {
+        struct errand_end e = {.result = j->result, .text = str_of(j->why)};
+        j->job.done(j->job.ctx, &e);
+    }
+    drop_free(j);
+}
+
+static void on_busy(void *ctx)
+{
+    struct drop *j = ctx;
+
+    on_dropped(&j->work);
+}
+
+static void cancel(struct errand_job *base)
+{
+    container_of(base, struct drop, job)->cancelled = true; /* freed by on_dropped() */
+}
+
+static struct errand_job *run(struct recipient *a, const struct errand *e, errand_cb *done,
+                              void *ctx)
+{
+    struct drop *j = xcalloc(1, sizeof *j);
+
+    j->job = (struct errand_job){.done = done, .ctx = ctx, .cancel = cancel};
+    j->work = (struct work){.run = run_drop, .done = on_dropped};
+    j->look = e->kind == ERRAND_LOOK;
+    j->dir = xstrdup(a->cfg->s.dir);
+    buf_add_str(&j->body, e->body);
+    choose_names(j, e->dispatch_id, e->word);
+    if (work_start(a->d->files, &j->work) != BH_OK) { /* a thousand wait: this one is last */
+        j->work.run = NULL;
+        j->result = ERRAND_AWAY;
+        snprintf(j->why, sizeof j->why, "too many files are being written");
+        clock_defer(a->d->env.clock, on_busy, j);
+    }
+    return &j->job;
+}
+
+const struct substrate_ops substrate_file = {.name = "file",
+                                             .config = &config,
+                                             .target = target,
+                                             .run = run};

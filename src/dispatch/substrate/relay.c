@@ -1,0 +1,22 @@
+/* relay.c - agents behind a gateway: the relay brings them their mail itself. */
+#include "dispatch/agent.h"
+#include "dispatch/substrate.h"
+
+static const struct config_key keys[] = {
+    {"instance", CFG_TEXT, CFG_RELOAD, offsetof(struct agent_settings, instance),
+     .what = "The instance whose gateway gets it; the agent's id when not given."},
+    {0},
+};
+static const struct config_section config = {.keys = keys,
+                                             .size = sizeof(struct agent_settings),
+                                             .name = "relay"};
+
+static const char *target(const struct agent_config *c)
+{
+    return c->s.instance != NULL ? c->s.instance : c->s.id;
+}
+
+const struct substrate_ops substrate_relay = {.name = "relay",
+                                              .config = &config,
+                                              .can = SUBSTRATE_RINGS | SUBSTRATE_ANSWERS,
+                                              .target = target};

@@ -1,0 +1,204 @@
+"""Delivering to agents over /v1: addresses, receipts, idempotency, the mailbox behind every substrate."""
+import json
+import os
+
+import pytest
+
+from conftest import wait_for
+from dispatch_rig import Sender, augment, config, template
+
+
+@pytest.fixture
+def drop(tmp_path):
+    folder = tmp_path / "drop"
+    folder.mkdir()
+    return folder
+
+
+@pytest.fixture
+def house(make_bellhop, drop):
+    """A server with an agent per kind that needs nobody else."""
+    return make_bellhop(config(f"id: filer, substrate: file, dir: {drop}, name: The Filer",
+                               "id: nobody, substrate: none",
+                               "id: ann@work, substrate: none",
+                               "id: größe/1, substrate: none",
+                               "id: theirs, substrate: none, tenant: other",
+                               "id: bot, substrate: relay, tenant: t"))
+
+
+def files(drop):
+    return sorted(p.name for p in drop.iterdir() if not p.name.startswith("."))
+
+
+def test_the_agents_of_a_tenant_are_listed_with_what_they_can(house):
+    agents = Sender(house).get("/v1/agents").json
+    assert agents[0] == {"agent_id": "filer", "agent_name": "The Filer",
+                         "capabilities": ["deliver", "augment", "template"]}
+    assert [a["agent_id"] for a in agents] == ["filer", "nobody", "ann@work", "größe/1", "bot"]
+    assert agents[-1]["capabilities"] == ["deliver", "wake", "augment", "template"]
+    assert [a["agent_id"] for a in Sender(house, "other").get("/v1/agents").json][-1] == "theirs"
+
+
+def test_a_key_for_one_agent_sees_no_other(house):
+    bound = Sender(house, agent="filer")
+    assert [a["agent_id"] for a in bound.get("/v1/agents").json] == ["filer"]
+    assert bound.deliver("nobody", augment("x")).status == 404
+    assert bound.status("nobody").status == 404
+
+
+def test_a_delivery_becomes_a_file_with_the_body_of_the_contract(house, drop):
+    payload = augment("grüß 😀", "d-1", event_type="deploy", correlation_id="c1")
+    answer = Sender(house).deliver("filer", payload)
+    assert answer.status == 200
+    receipt = answer.json
+    assert set(receipt) == {"delivered_at", "delivery_id"} and receipt["delivery_id"] == "d-1"
+    assert isinstance(receipt["delivered_at"], int)
+    wait_for(lambda: files(drop) == ["d-1.json"])
+    text = (drop / "d-1.json").read_text()
+    assert json.loads(text) == {"agent_id": "filer", **payload}
+    assert text.startswith('{"agent_id":"filer","kind":"augment","content":"grüß 😀","meta":{"dispatch_id":"d-1",')
+
+
+def test_both_kinds_of_one_dispatch_have_files_of_their_own(house, drop):
+    sender = Sender(house)
+    assert sender.deliver("filer", augment("a", "both")).status == 200
+    wait_for(lambda: files(drop) == ["both.json"])
+    assert sender.deliver("filer", template("b", "both")).status == 200
+    wait_for(lambda: files(drop) == ["both.json", "both.template.json"])
+    assert json.loads((drop / "both.template.json").read_text())["prompt"] == "b"
+
+
+def test_a_repeat_is_one_effect_and_as_many_successes(house, drop):
+    sender = Sender(house)
+    first = sender.deliver("filer", augment("once", "same")).json
+    wait_for(lambda: files(drop) == ["same.json"])
+    (drop / "same.json").unlink()
+    again = sender.deliver("filer", augment("once", "same"))
+    assert again.status == 200
+    warnings = again.json.pop("warnings")
+    assert len(warnings) == 1 and "before" in warnings[0]
+    assert {k: v for k, v in again.json.items() if k != "warnings"} == first
+    house.restart()
+    assert sender.ask("POST", sender.path("filer", "deliver"), augment("once", "same")).json["warnings"] == warnings
+    assert sender.deliver("filer", augment("next", "other")).status == 200
+    wait_for(lambda: files(drop) == ["other.json"])
+
+
+def test_path_tricks_in_a_dispatch_id_stay_in_the_directory(house, drop):
+    sender = Sender(house)
+    ids = ["../evil", "/etc/passwd", "a/b", ".hidden", "..", "-rf", "x" * 200, "nul\x00byte", "ümlaut", "a\nb"]
+    for name in ids:
+        assert sender.deliver("filer", augment("x", name)).status == 200, name
+    wait_for(lambda: len(files(drop)) == len(ids))
+    assert all(f.startswith("sha256-") and f.endswith(".json") for f in files(drop))
+    assert sorted(os.listdir(drop.parent)) == ["drop"]
+    assert {json.loads(p.read_text())["meta"]["dispatch_id"] for p in drop.iterdir()} == set(ids)
+
+
+def test_what_nobody_can_write_waits_and_arrives_later_in_order(house, drop):
+    sender = Sender(house)
+    drop.rename(drop.parent / "away")
+    assert sender.deliver("filer", augment("1", "w1")).status == 200
+    wait_for(lambda: house.instance("agent:filer")["entries"] == 1)
+    wait_for(lambda: "agent not reached" in house.log())
+    late = sender.deliver("filer", augment("2", "w2")).json
+    assert late["delivery_skipped"] is True and "cannot open" in late["warnings"][0]
+    assert sender.status("filer").json["status"] == "unknown"
+    (drop.parent / "away").rename(drop)
+    wait_for(lambda: files(drop) == ["w1.json", "w2.json"])
+    wait_for(lambda: house.instance("agent:filer")["entries"] == 0)
+    assert (drop / "w1.json").stat().st_mtime_ns <= (drop / "w2.json").stat().st_mtime_ns
+    assert sender.status("filer").json == {"status": "idle"}
+
+
+def test_after_too_many_attempts_it_is_parked_with_the_reason_and_can_be_redriven(make_bellhop, drop):
+    house = make_bellhop(config(f"id: filer, substrate: file, dir: {drop}", attempts=3))
+    sender = Sender(house)
+    drop.rename(drop.parent / "away")
+    assert sender.deliver("filer", augment("1", "p1")).status == 200
+    wait_for(lambda: (house.instance("agent:filer") or {}).get("parked") == 1, timeout=20)
+    shown = json.loads(house.cli("mailbox", "show", "agent:filer", "--tenant", "t", "--json").stdout)
+    assert "cannot open" in json.dumps(shown)
+    (drop.parent / "away").rename(drop)
+    house.cli("mailbox", "redrive", "agent:filer", "--tenant", "t")
+    wait_for(lambda: files(drop) == ["p1.json"])
+
+
+def test_a_symlinked_drop_directory_is_refused(make_bellhop, tmp_path):
+    real = tmp_path / "real"
+    real.mkdir()
+    (tmp_path / "link").symlink_to(real)
+    server = make_bellhop(config(f"id: filer, substrate: file, dir: {tmp_path}/link"))
+    sender = Sender(server)
+    assert sender.deliver("filer", augment("x")).status == 200
+    wait_for(lambda: "not a real directory" in server.log())
+    assert list(real.iterdir()) == [] and sender.status("filer").json["status"] == "unknown"
+
+
+def test_none_keeps_it_in_the_mailbox(house):
+    receipt = Sender(house).deliver("nobody", augment("x", "n1")).json
+    assert receipt["delivery_skipped"] is True and "mailbox" in receipt["warnings"][0]
+    assert house.instance("agent:nobody")["entries"] == 1
+
+
+def test_addresses_split_at_the_first_at_sign_unless_the_whole_is_an_agent(house):
+    sender = Sender(house)
+    assert "session_id" not in sender.deliver("ann@work", augment("x")).json
+    assert sender.deliver("ann@work@desk", augment("x")).status == 404  # nobody is called ann
+    assert sender.deliver("nobody@kitchen@2", augment("x")).json["session_id"] == "kitchen@2"
+    both = sender.deliver("nobody@kitchen", {**augment("x"), "session_id": "attic"}).json
+    assert both["session_id"] == "attic"
+    assert sender.deliver("größe/1", augment("x")).status == 200
+    assert sender.deliver("größe/1@ü/ö", augment("x")).json["session_id"] == "ü/ö"
+
+
+def test_bad_input_is_told_apart(house):
+    sender = Sender(house)
+
+    def failed(answer, status, code, cause="client_validation"):
+        assert (answer.status, answer.json["code"]) == (status, code), answer.text
+        if cause:
+            assert answer.json["class"] == "DeliveryFailedError"
+            assert answer.json["cause_kind"] == cause and answer.json["http_status"] is None
+            assert answer.json["agent_id"]
+
+    failed(sender.deliver("stranger", augment("x")), 404, "unknown_agent")
+    failed(sender.deliver("theirs", augment("x")), 404, "unknown_agent")
+    failed(sender.deliver("nobody", {"kind": "binary", "content": "x", "meta": {"dispatch_id": "1"}}), 400, "invalid")
+    failed(sender.deliver("nobody", {"kind": "augment", "meta": {"dispatch_id": "1"}}), 400, "invalid")
+    failed(sender.deliver("nobody", {"kind": "template", "content": "x", "meta": {"dispatch_id": "1"}}), 400, "invalid")
+    failed(sender.deliver("nobody", {"kind": "augment", "content": "x"}), 400, "invalid")
+    failed(sender.deliver("nobody", augment("x", "y" * 201)), 400, "invalid")
+    failed(sender.deliver("nobody", augment("x" * (512 * 1024 + 1))), 413, "too_large", cause=None)
+    failed(sender.deliver("nobody", {**augment("x"), "agent_id": "filer"}), 400, "invalid", cause=None)
+    assert sender.deliver("nobody", augment("x" * 10_000_000)).status == 413
+    assert sender.deliver("nobody", augment("x" * (512 * 1024))).status == 200
+    assert sender.ask("POST", "/v1/agents/nobody/deliver", {"payload": augment("x")}).status == 200
+    assert house.post("/v1/agents/nobody/deliver", augment("x")).status == 401
+
+
+def test_a_gateway_gets_it_as_a_message_and_what_it_answers_is_a_reply(house, dial):
+    cred = house.add("--instance", "bot")
+    sender = Sender(house)
+    skipped = sender.deliver("bot", augment("stored", "r0")).json
+    assert skipped["delivery_skipped"] is True
+    with_gateway = dial(house, cred)
+    first = with_gateway.next("inbound")["event"]
+    assert first["text"].endswith("stored") and "morning-status" in first["text"]
+    assert sender.status("bot").json["status"] in ("active", "idle")
+    assert sender.deliver("bot@desk", template("do it", "r1")).json["session_id"] == "desk"
+    ev = with_gateway.next("inbound")["event"]
+    assert ev["text"] == "do it" and ev["message_id"] == "r1"
+    source = ev["source"]
+    assert (source["platform"], source["chat_type"], source["user_id"]) == ("relay", "dm", "skill:morning-status")
+    assert source["chat_id"] != first["source"]["chat_id"]
+    result = with_gateway.act(op="send", chat_id=source["chat_id"], content="done", reply_to="r1")
+    assert result["success"], result
+    replies = sender.replies("bot").json
+    reply = replies["replies"][0]
+    assert (reply["content"], reply["session_id"], reply["in_reply_to"], reply["dispatch_id"]) == (
+        "done", "desk", "r1", "r1")
+    assert replies["next"] == reply["cursor"] == result["message_id"]
+    house.restart()
+    assert sender.ask("GET", sender.path("bot", "replies")).json == replies
+    assert sender.replies("bot", after=replies["next"]).json == {"replies": [], "next": replies["next"]}
