@@ -11,6 +11,7 @@
 #include "base/mem.h"
 #include "base/str.h"
 #include "cli/settings.h"
+#include "dispatch/dispatch.h"
 #include "http/vouch.h"
 #include "net/http_tls.h"
 #include "skills/skills.h"
@@ -20,7 +21,8 @@
 static const struct config_key keys[] = {
     {"confine", CFG_CHOICE, CFG_RESTART, AT(confine), "on", "on|off",
      .what = "Give up files (Landlock) and system calls (seccomp) that a running server does not "
-             "need, where the kernel can; new directories in this file need a restart then."},
+             "need, where the kernel can; new directories in this file need a restart then. Off "
+             "where agents are programs (`exec`, `tmux`)."},
     {0},
 };
 const struct config_section confine_config = {.keys = keys,
@@ -32,21 +34,20 @@ enum { IS_SANITIZED = 1 };
 enum { IS_SANITIZED = 0 };
 #endif
 
-enum { MAX_PATHS = 64 };
-
 struct rules {
-    struct confine_path paths[MAX_PATHS];
-    char *owned[MAX_PATHS]; /* the same texts */
-    size_t n;
+    struct confine_path *paths; /* owned, and their texts */
+    size_t n, cap;
 };
 
 static void allow(struct rules *r, const char *path, enum confine_access access)
 {
-    if (path == NULL || r->n == MAX_PATHS)
+    if (path == NULL)
         return;
-    r->owned[r->n] = xstrdup(path);
-    r->paths[r->n] = (struct confine_path){r->owned[r->n], access};
-    r->n++;
+    if (r->n == r->cap) {
+        r->cap = r->cap != 0 ? 2 * r->cap : 32;
+        r->paths = xrealloc(r->paths, r->cap * sizeof *r->paths);
+    }
+    r->paths[r->n++] = (struct confine_path){xstrdup(path), access};
 }
 
 /* The directory of @file: who renews a file puts another one there.  Never all of the machine. */
@@ -92,6 +93,15 @@ static void allow_system(struct rules *r)
     allow(r, getenv("SSL_CERT_DIR"), CONFINE_READ);
 }
 
+/* Where agents get their mail. */
+static void allow_agent(void *ctx, const char *path, bool is_directory)
+{
+    if (is_directory)
+        allow(ctx, path, CONFINE_WRITE);
+    else
+        allow_beside(ctx, path, CONFINE_WRITE);
+}
+
 static void allow_configured(struct rules *r, const struct config *cfg)
 {
     const struct settings *s = settings_of(cfg);
@@ -109,6 +119,7 @@ static void allow_configured(struct rules *r, const struct config *cfg)
     if (skills->dir != NULL && mkdir(skills->dir, 0750) == 0)
         log_info(NULL, "skills: made %s", skills->dir);
     allow(r, skills->dir, CONFINE_WRITE);
+    dispatch_each_path(cfg, allow_agent, r);
     if (str_starts(str_of(s->listen), STR("unix:")))
         allow_beside(r, s->listen + strlen("unix:"), CONFINE_SOCK);
 }
@@ -128,7 +139,8 @@ static bool is_off(const struct config *cfg)
 {
     const struct confine_settings *c = config_get(cfg, &confine_config);
 
-    return strcmp(c->confine, "off") == 0;
+    /* Programs that agents are would inherit it, and could do nothing. */
+    return strcmp(c->confine, "off") == 0 || dispatch_runs_programs(cfg);
 }
 
 enum bh_err confinement_of_files(const struct config *cfg, struct confined *ret, char *ret_why)
@@ -144,7 +156,8 @@ enum bh_err confinement_of_files(const struct config *cfg, struct confined *ret,
     struct confine_files f = {r.paths, r.n, port_of(settings_of(cfg)->listen)};
     err = confine_files(&f, ret, ret_why);
     for (size_t i = 0; i < r.n; i++)
-        free(r.owned[i]);
+        free((char *)(uintptr_t)r.paths[i].path);
+    free(r.paths);
     return err;
 }
 

@@ -328,14 +328,9 @@ enum bh_err server_open(struct server *s, struct config *cfg, char *ret_why)
     http_server_count(s->http_server, s->ledger);
     s->bus = bus_local_new(loop_clock(s->loop));
     if ((err = open_state(s, ret_why)) == BH_OK && (err = open_heart(s, ret_why)) == BH_OK &&
-<<<<<<< HEAD
-        (err = open_stores(s, ret_why)) == BH_OK && (err = listen_all(s, ret_why)) == BH_OK &&
-        (err = open_platforms(s, ret_why)) == BH_OK &&
-        (err = confinement_of_calls(cfg, &s->confined, ret_why)) == BH_OK) {
-=======
         (err = open_stores(s, ret_why)) == BH_OK && (err = open_dispatch(s, ret_why)) == BH_OK &&
-        (err = listen_all(s, ret_why)) == BH_OK && (err = open_platforms(s, ret_why)) == BH_OK) {
->>>>>>> 2026eed (dispatch: deliver, list, status and replies over /v1/agents)
+        (err = listen_all(s, ret_why)) == BH_OK && (err = open_platforms(s, ret_why)) == BH_OK &&
+        (err = confinement_of_calls(cfg, &s->confined, ret_why)) == BH_OK) {
         name_url(s);
         s->front = (struct front){.loop = s->loop,
                                   .server = s->http_server,

@@ -6,6 +6,7 @@
 #include "base/str.h"
 #include "bus/bus.h"
 #include "cli/confinement.h"
+#include "dispatch/dispatch.h"
 #include "edge/door.h"
 #include "http/front.h"
 #include "http/vouch.h"

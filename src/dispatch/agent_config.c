@@ -119,3 +119,26 @@ bool dispatch_check(const struct config *cfg, char *ret_why)
     map_done(&seen);
     return ok;
 }
+
+/* ---- what they need of the machine ---- */
+
+void dispatch_each_path(const struct config *cfg, dispatch_path_cb *cb, void *ctx)
+{
+    for (size_t i = 0; i < config_count(cfg, &agents_config); i++) {
+        const struct agent_settings *s = config_entry(cfg, &agents_config, i);
+        if (s->dir != NULL)
+            cb(ctx, s->dir, true);
+        if (s->path != NULL)
+            cb(ctx, s->path, false);
+    }
+}
+
+bool dispatch_runs_programs(const struct config *cfg)
+{
+    for (size_t i = 0; i < config_count(cfg, &agents_config); i++) {
+        const struct agent_settings *s = config_entry(cfg, &agents_config, i);
+        if (s->command != NULL || s->target != NULL)
+            return true;
+    }
+    return false;
+}

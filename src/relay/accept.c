@@ -153,7 +153,7 @@ struct intake { /* one event being taken in; on the stack */
     struct str forward; /* a passthrough; absent: an inbound */
     struct str body;    /* for an agent inside; absent: the event */
     struct accept *a;
-    bool alone; /* it goes to one instance only */
+    bool alone;       /* it goes to one instance only */
     int64_t known_ms; /* when it was taken before; 0: it was not */
     bool quiet;       /* wakes nobody */
 };
