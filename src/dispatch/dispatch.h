@@ -77,8 +77,8 @@ void dispatch_reload(struct dispatch *d, const struct config *cfg);
 /* Two agents of one tenant with one id, a capability nobody knows...  False: @ret_why tells. */
 bool dispatch_check(const struct config *cfg, char *ret_why);
 
-/* What the agents of @cfg need of the machine: directories and files that are written to; whether any
- * of them is a program that is run. */
+/* What the agents of @cfg need of the machine: directories and files that are written to; whether
+ * any of them is a program that is run. */
 typedef void dispatch_path_cb(void *ctx, const char *path, bool is_directory);
 void dispatch_each_path(const struct config *cfg, dispatch_path_cb *cb, void *ctx);
 bool dispatch_runs_programs(const struct config *cfg);
