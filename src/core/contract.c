@@ -64,6 +64,16 @@ const struct contract_field contract_reply_to_fields[] = {
     {NULL},
 };
 
+const struct contract_field contract_forward_fields[] = {
+    {"platform", ALWAYS, "string"},
+    {"botId", ALWAYS, "string"},
+    {"method", ALWAYS, "string"},
+    {"path", ALWAYS, "string"},
+    {"headers", ALWAYS, "string[][]"},
+    {"bodyB64", ALWAYS, "string"},
+    {NULL},
+};
+
 const struct contract_field contract_result_fields[] = {
     {"success", ALWAYS, "bool"},
     {"message_id", MAYBE, "string"},

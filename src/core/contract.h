@@ -20,6 +20,7 @@ extern const struct contract_field contract_descriptor_fields[];
 extern const struct contract_field contract_event_fields[];
 extern const struct contract_field contract_source_fields[];
 extern const struct contract_field contract_reply_to_fields[];
+extern const struct contract_field contract_forward_fields[];
 extern const struct contract_field contract_result_fields[];
 extern const struct contract_field contract_chat_info_fields[];
 /* What we read. */
@@ -87,8 +88,8 @@ extern const struct contract_close contract_closes[CLOSE_REASONS + 1];
  */
 #define CONTRACT_WINDOW 8                /* unacked WebSocket messages per socket */
 #define CONTRACT_PACK_BYTES (256 * 1024) /* frames packed into one message, at most */
-#define CONTRACT_MAX_FRAME (1024 * 1024) /* one message, one line, either direction */
-#define CONTRACT_MAX_ATTEMPTS 10         /* redeliveries, then a delivery is parked */
+#define CONTRACT_MAX_FRAME (1024 * 1024) /* one message; one line of a gateway */
+#define CONTRACT_MAX_ATTEMPTS 10         /* sockets lost with it, then a delivery is parked */
 #define CONTRACT_PING_MS 10000           /* between our pings */
 #define CONTRACT_PONG_PATIENCE_MS 20000  /* no pong for this long: away */
 #define CONTRACT_ACK_PATIENCE_MS 90000   /* no ack for this long: away */

@@ -9,6 +9,7 @@
  * we cannot make sense of, because its sender waits for an answer. */
 #include "core/frame.h"
 #include <assert.h>
+#include "base/crypto.h"
 #include "base/jw.h"
 #include "base/mem.h"
 #include "core/delivery_id.h"
@@ -180,6 +181,33 @@ void frame_write_interrupt(struct buf *out, struct str session_key, struct str c
 void frame_write_going_idle_ack(struct buf *out)
 {
     buf_add_str(out, STR("{\"type\":\"going_idle_ack\"}\n"));
+}
+
+void frame_write_forward(struct buf *out, const struct forward *f)
+{
+    struct buf body = BUF_INIT;
+    struct jw w = jw_begin(out);
+
+    assert(f->platform.p != NULL && f->bot.p != NULL && f->method.p != NULL && f->path.p != NULL);
+    buf_add_z(&body, ""); /* an empty one is "", never null */
+    base64_add(&body, f->body.p, f->body.n);
+    jw_obj(&w);
+    jw_kstr(&w, "platform", f->platform);
+    jw_kstr(&w, "botId", f->bot);
+    jw_kstr(&w, "method", f->method);
+    jw_kstr(&w, "path", f->path);
+    jw_key(&w, "headers");
+    jw_arr(&w);
+    if (f->content_type.n > 0) {
+        jw_arr(&w);
+        jw_str(&w, STR("content-type"));
+        jw_str(&w, f->content_type);
+        jw_end_arr(&w);
+    }
+    jw_end_arr(&w);
+    jw_kstr(&w, "bodyB64", buf_str(&body));
+    jw_end_obj(&w);
+    buf_done(&body);
 }
 
 void frame_write_passthrough(struct buf *out, struct str forward_json, const struct hash128 *id)

@@ -37,5 +37,11 @@ struct str frame_dispatch_body(struct str frame); /* absent: it is another kind 
 void frame_write_result(struct buf *out, struct str request_id, const struct action_result *r);
 void frame_write_interrupt(struct buf *out, struct str session_key, struct str chat_id);
 void frame_write_going_idle_ack(struct buf *out);
+struct forward { /* a webhook, proven and stripped of credentials */
+    struct str platform, bot, method, path;
+    struct str content_type; /* the one header that is passed on; absent: none */
+    struct str body;
+};
+void frame_write_forward(struct buf *out, const struct forward *f); /* the object */
 /* @forward_json is the whole forward object.  @id NULL: without a bufferId. */
 void frame_write_passthrough(struct buf *out, struct str forward_json, const struct hash128 *id);

@@ -15,14 +15,13 @@
 #include "base/limits.h"
 #include "base/log.h"
 #include "base/mem.h"
+#include "core/contract.h"
 #include "http/front_priv.h"
 #include "net/ws.h"
 #include "relay/relay.h"
 #include "store/store.h"
 #include "tenancy/facts.h"
 
-#define MAX_MESSAGE \
-    ((size_t)4 << 20) /* frames are bounded by the session; messages only hold them */
 #define MAX_QUEUED \
     ((size_t)8 << 20) /* the window bounds deliveries; this bounds everything else \
                        */
@@ -117,9 +116,10 @@ static struct gateway_socket *accept_socket(struct front *f, struct http_req *re
     struct gateway_socket *s = xcalloc(1, sizeof *s);
 
     s->wire.ops = &wire_ops;
-    s->ws = ws_accept(f->server, req,
-                      &(struct ws_options){.max_message = MAX_MESSAGE, .max_queued = MAX_QUEUED},
-                      &handlers, s);
+    s->ws =
+        ws_accept(f->server, req,
+                  &(struct ws_options){.max_message = CONTRACT_MAX_FRAME, .max_queued = MAX_QUEUED},
+                  &handlers, s);
     if (s->ws == NULL) {
         free(s);
         return NULL;

@@ -140,12 +140,15 @@ static frame_f *const handlers[] = {
 static bool on_line(void *ctx, struct str line, bool whole)
 {
     struct session *s = ctx;
-    struct frame f = {.type = FRAME_MALFORMED, .why = "line too long"};
+    struct frame f;
 
-    if (whole && str_trim(line).n == 0)
+    if (!whole) {
+        session_close(s, CLOSE_TOO_LARGE);
+        return false;
+    }
+    if (str_trim(line).n == 0)
         return true;
-    if (whole)
-        frame_read(s->inst->relay->json, line, &f);
+    frame_read(s->inst->relay->json, line, &f);
     if (s->state != SESSION_CLOSING || f.type == FRAME_INBOUND_ACK)
         handlers[f.type](s, &f);
     return true;

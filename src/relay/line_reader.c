@@ -21,32 +21,40 @@ size_t line_reader_bytes(const struct line_reader *l)
     return l != NULL ? l->part.cap : 0;
 }
 
-static void keep(struct line_reader **ret_l, struct str rest, size_t max)
+/* The unfinished line gets longer; too long: told, once. */
+static void keep(struct line_reader **ret_l, struct str rest, size_t max, line_cb *cb, void *ctx)
 {
     if (rest.n == 0)
         return;
     if (*ret_l == NULL)
         *ret_l = xcalloc(1, sizeof **ret_l);
     struct line_reader *l = *ret_l;
-    if (l->too_long || l->part.n + rest.n > max) {
-        l->too_long = true;
-        buf_done(&l->part);
-    } else {
+    if (l->too_long)
+        return;
+    if (l->part.n + rest.n <= max) {
         buf_add_str(&l->part, rest);
+        return;
     }
+    l->too_long = true;
+    buf_done(&l->part);
+    cb(ctx, STR_NULL, false); /* the last line of the piece: there is nothing to stop */
 }
 
 /* @line ends here; what was kept belongs before it. */
 static bool finish(struct line_reader **ret_l, struct str line, size_t max, line_cb *cb, void *ctx)
 {
     struct line_reader *l = *ret_l;
-    bool go_on;
+    bool go_on = true;
 
-    if (l == NULL)
-        return cb(ctx, line, line.n <= max);
-    keep(ret_l, line, max);
     *ret_l = NULL;
-    go_on = cb(ctx, buf_str(&l->part), !l->too_long);
+    if (l == NULL) {
+        go_on = cb(ctx, line, line.n <= max);
+    } else if (!l->too_long) {
+        bool fits = l->part.n + line.n <= max;
+        if (fits)
+            buf_add_str(&l->part, line);
+        go_on = cb(ctx, fits ? buf_str(&l->part) : STR_NULL, fits);
+    }
     line_reader_free(l);
     return go_on;
 }
@@ -62,5 +70,5 @@ void line_reader_feed(struct line_reader **l, struct str bytes, size_t max, line
         if (!finish(l, line, max, cb, ctx))
             return;
     }
-    keep(l, bytes, max);
+    keep(l, bytes, max, cb, ctx);
 }

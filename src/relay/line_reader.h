@@ -1,8 +1,8 @@
 /* line_reader.h - the stream of a socket cut into lines.
  *
  * Whole lines inside one piece are handed on where they lie; only an unfinished one is copied.  A
- * line longer than the limit is thrown away up to its end, costing no more memory than the limit.
- */
+ * line longer than the limit is told when it gets so long and thrown away up to its end, costing no
+ * more memory than the limit. */
 #pragma once
 #include "base/str.h"
 

@@ -11,6 +11,7 @@
 #include "base/crypto.h"
 #include "base/jw.h"
 #include "base/mem.h"
+#include "core/frame.h"
 #include "core/session_key.h"
 #include "platform/discord/signature.h"
 #include "edge/sanitize.h"
@@ -126,21 +127,16 @@ static size_t bind_token(struct discord *d, struct discord_interaction *x, const
 static bool write_forward(struct discord *d, struct discord_interaction *x, struct str path,
                           struct buf *out)
 {
-    struct buf body = BUF_INIT, text = BUF_INIT;
-    struct jw bw = jw_begin(&body), w = jw_begin(out);
-    bool ok = sanitize_json(&bw, x->body);
+    struct buf body = BUF_INIT;
+    struct jw w = jw_begin(&body);
+    bool ok = sanitize_json(&w, x->body);
 
-    base64_add(&text, body.p, body.n);
-    jw_obj(&w);
-    jw_kstr(&w, "platform", STR("discord"));
-    jw_kstr(&w, "botId", str_of(d->base.bot));
-    jw_kstr(&w, "method", STR("POST"));
-    jw_kstr(&w, "path", path);
-    jw_key(&w, "headers");
-    jw_raw(&w, STR("[[\"content-type\",\"application/json\"]]"));
-    jw_kstr(&w, "bodyB64", buf_str(&text));
-    jw_end_obj(&w);
-    buf_done(&text);
+    frame_write_forward(out, &(struct forward){.platform = STR("discord"),
+                                               .bot = str_of(d->base.bot),
+                                               .method = STR("POST"),
+                                               .path = path,
+                                               .content_type = STR("application/json"),
+                                               .body = buf_str(&body)});
     buf_done(&body);
     return ok;
 }

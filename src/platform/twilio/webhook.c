@@ -5,6 +5,7 @@
  * safe: what the agent says goes out on its own. */
 #include "base/crypto.h"
 #include "base/jw.h"
+#include "core/frame.h"
 #include "edge/sanitize.h"
 #include "platform/twilio/signature.h"
 #include "platform/twilio/twilio_priv.h"
@@ -78,28 +79,23 @@ static bool write_body(struct twilio *t, struct http_req *req, bool form, struct
 
 static void forward(struct twilio *t, struct http_req *req, bool form, const struct event *ev)
 {
-    struct buf body = BUF_INIT, text = BUF_INIT, json = BUF_INIT;
-    struct jw w = jw_begin(&json);
+    struct buf body = BUF_INIT, json = BUF_INIT;
     bool ok = write_body(t, req, form, &body);
 
-    base64_add(&text, body.p, body.n);
-    jw_obj(&w);
-    jw_kstr(&w, "platform", STR("twilio"));
-    jw_kstr(&w, "botId", str_of(t->bot.base.bot));
-    jw_kstr(&w, "method", STR("POST"));
-    jw_kstr(&w, "path", http_path(req));
-    jw_key(&w, "headers");
-    jw_raw(&w, form ? STR("[[\"content-type\",\"application/x-www-form-urlencoded\"]]")
-                    : STR("[[\"content-type\",\"application/json\"]]"));
-    jw_kstr(&w, "bodyB64", buf_str(&text));
-    jw_end_obj(&w);
+    frame_write_forward(&json, &(struct forward){.platform = STR("twilio"),
+                                                 .bot = str_of(t->bot.base.bot),
+                                                 .method = STR("POST"),
+                                                 .path = http_path(req),
+                                                 .content_type =
+                                                     form ? STR("application/x-www-form-urlencoded")
+                                                          : STR("application/json"),
+                                                 .body = buf_str(&body)});
     if (ok)
         await_passthrough(&t->bot.awaits, ev, buf_str(&json), http_req_id(req), &empty_twiml,
                           DEADLINE_MS);
     else
         await_refuse(&t->bot.awaits, http_req_id(req), BH_MALFORMED);
     buf_done(&json);
-    buf_done(&text);
     buf_done(&body);
 }
 

@@ -37,9 +37,10 @@ static bool type_fits(struct json v, const char *type)
         enum json_type type;
         bool null;
     } names[] = {
-        {"string", JSON_STRING, false}, {"string or null", JSON_STRING, true},
-        {"int", JSON_NUMBER, false},    {"bool", JSON_BOOL, false},
-        {"object", JSON_OBJECT, false}, {"string[]", JSON_ARRAY, false},
+        {"string", JSON_STRING, false},    {"string or null", JSON_STRING, true},
+        {"int", JSON_NUMBER, false},       {"bool", JSON_BOOL, false},
+        {"object", JSON_OBJECT, false},    {"string[]", JSON_ARRAY, false},
+        {"string[][]", JSON_ARRAY, false},
     };
     for (size_t i = 0; i < sizeof names / sizeof names[0]; i++)
         if (strcmp(names[i].name, type) == 0)
@@ -219,6 +220,21 @@ static void frames_to_a_gateway_have_the_listed_keys(void **state)
     buf_done(&out);
 }
 
+static void a_forward_has_the_listed_keys_and_no_others(void **state)
+{
+    struct buf out = BUF_INIT;
+
+    frame_write_forward(&out, &(struct forward){STR("p"), STR(""), STR("POST"), STR("/x"),
+                                                STR("text/plain"), STR("hi")});
+    struct json doc = parse(&out);
+    assert_lists(doc, contract_forward_fields, true);
+    frame_write_forward(&out, &(struct forward){STR("p"), STR(""), STR("POST"), STR("/x")});
+    doc = parse(&out);
+    assert_lists(doc, contract_forward_fields, true);
+    assert_int_equal(json_count(json_get(doc, "headers")), 0);
+    buf_done(&out);
+}
+
 /* A frame of @type with its required fields, but without @missing. */
 static enum frame_type read_without(const struct contract_frame *f, const char *missing)
 {
@@ -316,6 +332,7 @@ int main(void)
         cmocka_unit_test(descriptors_have_the_listed_keys_and_no_others),
         cmocka_unit_test(results_have_the_listed_keys_and_no_others),
         cmocka_unit_test(frames_to_a_gateway_have_the_listed_keys),
+        cmocka_unit_test(a_forward_has_the_listed_keys_and_no_others),
         cmocka_unit_test(frames_from_a_gateway_are_known_by_their_required_fields),
         cmocka_unit_test(every_listed_field_of_an_action_is_read),
         cmocka_unit_test(the_listed_ops_are_the_ones_we_parse),

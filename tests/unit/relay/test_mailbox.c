@@ -168,6 +168,10 @@ static void a_line_over_the_limit_is_thrown_away_up_to_its_end(void **state)
 {
     struct line_reader *l = NULL;
     struct buf out = BUF_INIT;
+    line_reader_feed(&l, STR("0123456789"), 16, join_line, &out);
+    assert_string_equal(buf_z(&out), "");
+    line_reader_feed(&l, STR("0123456789"), 16, join_line, &out);
+    assert_string_equal(buf_z(&out), "TOO LONG|"); /* at once: its end may never come */
     for (int i = 0; i < 100; i++)
         line_reader_feed(&l, STR("0123456789"), 16, join_line, &out);
     line_reader_feed(&l, STR("\nok\n0123456789ABCDEFG\n"), 16, join_line, &out);

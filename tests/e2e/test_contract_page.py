@@ -1,0 +1,159 @@
+"""docs/contract.md is pinned: a constant changed in the source makes the test of the page fail, and what the page says in
+sentences is what a running server does."""
+import re
+import shlex
+import subprocess
+
+import pytest
+
+from conftest import BUILD, ROOT, wait_for
+
+PAGE = (ROOT / "docs" / "contract.md").read_text()
+MIB = 1 << 20
+
+
+def rows(heading):
+    """The rows of the table under @heading, as lists of cells."""
+    table = PAGE.split(f"\n{heading}\n", 1)[1].split("|---", 1)[1].split("\n\n", 1)[0].splitlines()[1:]
+    return [[cell.strip().strip("`") for cell in line.strip("|").split("|")] for line in table]
+
+
+def limit(name):
+    return next(int(row[1]) for row in rows("## Limits and timers") if row[0] == name)
+
+
+# ---- a change of the source is noticed ----
+
+
+def command(target, source):
+    """How the build compiles @source for @target, or links it; as words."""
+    lines = subprocess.run(["ninja", "-C", BUILD, "-t", "commands", target], text=True, capture_output=True, check=True).stdout
+    found = [line for line in lines.splitlines() if (source in line if source else f"-o {target} " in line)]
+    return shlex.split(found[-1].split(" && ")[0])
+
+
+def rebuild(tmp, test, changed, sources):
+    """The unit test @test with @changed (path below src -> text) in place of what is there."""
+    for path, text in changed.items():
+        (tmp / path).parent.mkdir(parents=True, exist_ok=True)
+        (tmp / path).write_text(text)
+    objects = []
+    for source in sources:
+        mine = tmp / source
+        target = "libbellhop.a" if not source.startswith("tests/") else test
+        words = command(target, source if source.startswith("tests/") else f"src/{source}")
+        words = words[:words.index("-MD")]
+        objects.append(str(tmp / source.replace("/", "_")) + ".o")
+        where = str(mine) if mine.exists() else str(ROOT / ("" if source.startswith("tests/") else "src") / source)
+        at = next(i for i, w in enumerate(words) if w.startswith("-I"))
+        subprocess.run([*words[:at], f"-I{tmp}", *words[at:], "-O0", "-o", objects[-1], "-c", where], cwd=BUILD, check=True)
+    words = command(test, None)
+    out = words.index("-o") + 1
+    words[out] = str(tmp / "test")
+    del words[out + 1]  # the test's own object: it is compiled anew
+    subprocess.run([*words[:out + 1], *objects, *words[out + 1:]], cwd=BUILD, check=True)
+    return subprocess.run([tmp / "test"], text=True, capture_output=True)
+
+
+DOC, WHERE = "tests/unit/test_core_test_contract_doc", "tests/unit/test_platform_test_where"
+DOC_SOURCES = ["tests/unit/core/test_contract_doc.c", "core/contract.c"]
+
+
+@pytest.mark.parametrize("path, was, becomes, complaint, test, sources", [
+    ("core/contract.h", "", "", None, DOC, DOC_SOURCES),
+    ("core/contract.h", "CONTRACT_WINDOW 8", "CONTRACT_WINDOW 9", "the page says", DOC, DOC_SOURCES),
+    ("core/contract.h", "CONTRACT_ACK_PATIENCE_MS 90000", "CONTRACT_ACK_PATIENCE_MS 60000", "the page says", DOC, DOC_SOURCES),
+    ("core/contract.h", "CLOSE_CODE_RESTART = 1012", "CLOSE_CODE_RESTART = 1011", "the page says", DOC, DOC_SOURCES),
+    ("core/descriptor.h", "CONTRACT_VERSION 1", "CONTRACT_VERSION 2", "the page says", DOC, DOC_SOURCES),
+    ("core/frame.c", '"bodyB64"', '"body64"', "written but not on the page", DOC, [*DOC_SOURCES, "core/frame.c"]),
+    ("platform/telegram/normalize.c", 'STR("forum")', 'STR("group")', "the page says", WHERE,
+     ["tests/unit/platform/test_where.c", "platform/telegram/normalize.c"]),
+], ids=["nothing", "a limit", "a timer", "a close code", "the version", "the passthrough object", "a discriminator"])
+def test_a_constant_changed_in_the_source_fails_the_page(path, was, becomes, complaint, test, sources, tmp_path):
+    text = (ROOT / "src" / path).read_text()
+    assert was in text
+    done = rebuild(tmp_path, test, {path: text.replace(was, becomes)}, sources)
+    if complaint is None:
+        assert done.returncode == 0, done.stdout + done.stderr
+    else:
+        assert done.returncode != 0 and complaint in done.stdout + done.stderr, done.stdout + done.stderr
+
+
+# ---- what the sentences say ----
+
+
+def hello(n):
+    """A hello of exactly @n bytes, its newline not counted."""
+    start = '{"type":"hello","platform":"web","botId":"lobby","x":"'
+    return start + "x" * (n - len(start) - 2) + '"}'
+
+
+def test_a_message_and_a_line_may_be_as_long_as_the_page_says(bellhop, dial):
+    size = limit("max_frame")
+    assert size == MIB and "1009" in [row[0] for row in rows("## Close codes")]
+    c = bellhop.add()
+    gateway = dial(bellhop, c)
+    gateway.send_raw(hello(size - 1) + "\n")
+    gateway.next("descriptor")
+    for part in (hello(size)[:700_000], hello(size)[700_000:], "\n"):  # a line of the whole size, in several messages
+        gateway.send_raw(part)
+    gateway.next("descriptor")
+    gateway.send_raw("x" * (size + 1))
+    assert gateway.wait_closed()[0] == 1009
+    gateway = dial(bellhop, c)
+    for part in ("x" * 700_000, "x" * (size - 700_000 + 1)):  # closed at once: its end need not come
+        gateway.send_raw(part)
+    assert gateway.wait_closed()[0] == 1009
+
+
+def test_after_going_idle_ack_nothing_is_delivered_and_results_still_come(bellhop, dial):
+    gateway = dial(bellhop, bellhop.add())
+    bellhop.write("one")
+    chat = gateway.hear("one")["event"]["source"]["chat_id"]
+    gateway.send({"type": "going_idle"})
+    gateway.next("going_idle_ack")
+    assert bellhop.write("two") == 200
+    assert gateway.quiet("inbound", 0.5)
+    assert gateway.act(op="send", chat_id=chat, content="late", reply_to=None, metadata={})["success"]
+    gateway.send({"type": "hello", "platform": "web", "botId": "lobby"})
+    gateway.hear("two")
+
+
+def test_a_delivery_is_parked_when_so_many_sockets_were_lost_with_it(bellhop, dial):
+    c, attempts = bellhop.add(), limit("max_attempts")
+    bellhop.write("poison")
+    for n in range(attempts):
+        assert bellhop.instance(c.id) is None or bellhop.instance(c.id)["parked"] == 0, f"parked after {n}"
+        gateway = dial(bellhop, c, ack=False)
+        gateway.hear("poison")
+        gateway.cut()
+        wait_for(lambda: bellhop.instance(c.id)["state"] != "live")
+    wait_for(lambda: bellhop.instance(c.id)["parked"] == 1)
+    gateway = dial(bellhop, c)
+    assert gateway.quiet("inbound")
+
+
+def test_a_relay_identity_without_a_bot_is_the_platform_it_was_provisioned_for(bellhop, dial):
+    c = bellhop.add()
+    gateway = dial(bellhop, c, hello=("relay", ""))
+    assert gateway.descriptor["platform"] == "web" and "send" in gateway.descriptor["supported_ops"]
+    bellhop.write("one")
+    chat = gateway.hear("one")["event"]["source"]["chat_id"]
+    other = dial(bellhop, c, hello=("unheard-of", "x"))
+    assert other.descriptor["platform"] == "relay"
+    say = dict(op="send", chat_id=chat, content="hi", reply_to=None, metadata={})
+    assert other.act(**say)["success"] and other.act(platform="relay", **say)["success"]
+    assert not other.act(platform="elsewhere", bot="y", **say)["success"]
+
+
+def test_a_message_of_the_chat_page_is_where_the_page_says(bellhop, dial):
+    gateway = dial(bellhop, bellhop.add())
+    bellhop.write("one")
+    source = gateway.hear("one")["event"]["source"]
+    names = re.findall(r"\w+", PAGE.split("### Where a message is", 1)[1].split("\n| platform", 1)[1].split("\n")[0])
+    row = next(r for r in rows("### Where a message is") if r[0] == "web")
+    for name, said in zip(["where", *names[1:]], row[1:]):
+        if name == "chat_type":
+            assert source[name] == said
+        elif name != "where":
+            assert source.get(name) == {"chat id": source["chat_id"], "–": None}[said], name

@@ -1,0 +1,222 @@
+/* docs/contract.md tells, platform by platform, what the ids of a message are.  Here one message of
+ * each kind goes through the platform's own reader, and what comes out is held against the page:
+ * a wrong id puts two conversations into one session. */
+#include "page.h"
+#include "base/mem.h"
+#include "platform/discord/cache.h"
+#include "platform/discord/guild.h"
+#include "platform/discord/interaction.h"
+#include "platform/discord/normalize.h"
+#include "platform/telegram/normalize.h"
+#include "platform/twilio/normalize.h"
+#include "platform/wecom/normalize.h"
+
+struct sample {
+    const char *platform, *where; /* the first two cells of its row */
+    void (*read)(const struct sample *s, struct event *ret);
+    const char *text;     /* quotes are written as ' */
+    const char *words[8]; /* word on the page, id in @text, word, id, ... */
+};
+
+static struct json_parser *parser;
+static struct dcache *cache;
+static struct discord_normalize_out discord_out;
+static struct arena arena;
+static struct form form;
+static struct twilio_out twilio_out;
+static struct wecom_xml *xml;
+static struct wecom_out wecom_out;
+
+static struct json parse(const char *text)
+{
+    static char copy[4096];
+    struct json doc;
+
+    snprintf(copy, sizeof copy, "%s", text);
+    for (char *p = copy; *p != '\0'; p++)
+        *p = *p == '\'' ? '"' : *p;
+    if (!json_parse(parser, str_of(copy), &doc))
+        fail_msg("bad test JSON: %s", copy);
+    return doc;
+}
+
+static void read_discord(const struct sample *s, struct event *ret)
+{
+    const struct discord_normalize_in in = {.message = parse(s->text),
+                                            .cache = cache,
+                                            .bot = STR("app"),
+                                            .bot_user = STR("9")};
+
+    assert_int_equal(discord_normalize(&in, &discord_out), DISCORD_EVENT);
+    *ret = discord_out.ev;
+}
+
+static void read_telegram(const struct sample *s, struct event *ret)
+{
+    const struct tg_me me = {.id = 777, .username = "bot"};
+    const char *why = "";
+
+    if (!tg_normalize(parse(s->text), &me, STR("bot"), &arena, ret, &why))
+        fail_msg("%s: %s", s->where, why);
+}
+
+static void read_twilio(const struct sample *s, struct event *ret)
+{
+    assert_true(form_parse(&form, str_of(s->text)));
+    assert_int_equal(twilio_normalize(&form, STR("+15550100"), STR("AC1"), &twilio_out),
+                     TWILIO_EVENT);
+    *ret = twilio_out.ev;
+}
+
+static void read_wecom(const struct sample *s, struct event *ret)
+{
+    assert_true(wecom_xml_parse(xml, str_of(s->text)));
+    assert_int_equal(wecom_normalize(xml, STR("7"), &wecom_out), WECOM_EVENT);
+    *ret = wecom_out.ev;
+}
+
+#define ANN "'author':{'id':'42','username':'ann'},'content':'x','type':0,'id':'1001'"
+#define TG(chat) \
+    "{'update_id':1,'message':{'message_id':9,'date':1,'text':'x','chat':{" chat "}," \
+    "'from':{'id':5,'is_bot':false,'first_name':'Ann'}"
+#define TG_GROUP "'id':-100,'type':'supergroup','title':'T'"
+#define WECOM \
+    "<xml><ToUserName>corp</ToUserName><FromUserName>ann</FromUserName><CreateTime>1</CreateTime>" \
+    "<AgentID>7</AgentID><MsgType>text</MsgType><Content>x</Content><MsgId>1</MsgId></xml>"
+
+static const struct sample samples[] = {
+    {"discord",
+     "a channel",
+     read_discord,
+     "{" ANN ",'guild_id':'77','channel_id':'100'}",
+     {"channel id", "100", "author id", "42", "guild id", "77"}},
+    {"discord",
+     "a thread, a forum post",
+     read_discord,
+     "{" ANN ",'guild_id':'77','channel_id':'200'}",
+     {"thread id", "200", "author id", "42", "guild id", "77", "channel id", "100"}},
+    {"discord",
+     "a direct message",
+     read_discord,
+     "{" ANN ",'channel_id':'300'}",
+     {"channel id", "300", "author id", "42"}},
+    {"telegram",
+     "a group",
+     read_telegram,
+     TG(TG_GROUP) "}}",
+     {"chat id", "-100", "author id", "5"}},
+    {"telegram",
+     "a topic of a forum",
+     read_telegram,
+     TG(TG_GROUP ",'is_forum':true") ",'message_thread_id':4,'is_topic_message':true}}",
+     {"chat id", "-100", "author id", "5", "topic id", "4"}},
+    {"telegram",
+     "a channel",
+     read_telegram,
+     "{'update_id':1,'channel_post':{'message_id':9,'date':1,'text':'x','chat':{'id':-7,"
+     "'type':'channel','title':'N'}}}",
+     {"chat id", "-7"}},
+    {"telegram",
+     "a direct message",
+     read_telegram,
+     TG("'id':6,'type':'private'") "}}",
+     {"chat id", "6", "author id", "5"}},
+    {"twilio",
+     "a message",
+     read_twilio,
+     "MessageSid=SM01&AccountSid=AC1&From=%2B15551234567&To=%2B15550100&Body=x",
+     {"sender's number", "+15551234567"}},
+    {"wecom", "a message", read_wecom, WECOM, {"sender's id", "ann"}},
+};
+
+/* The id that a cell's word stands for in @s; "–" is none. */
+static struct str meant(struct table *t, const struct sample *s, struct str word)
+{
+    if (str_eq(word, STR("–")))
+        return STR("");
+    for (size_t i = 0; i + 1 < ARRAY_LEN(s->words) && s->words[i] != NULL; i += 2)
+        if (str_eq(word, str_of(s->words[i])))
+            return str_of(s->words[i + 1]);
+    complain("%s: %s, %s: nothing is called \"%.*s\"", t->name, s->platform, s->where,
+             STR_FMT(word));
+    return STR_NULL;
+}
+
+static void check_id(struct table *t, const struct sample *s, struct str have)
+{
+    struct str word = cell(t), want = meant(t, s, word);
+
+    if (!str_eq(have, want))
+        complain("%s: %s, %s: the page says \"%.*s\", the program \"%.*s\"", t->name, s->platform,
+                 s->where, STR_FMT(word), STR_FMT(have));
+}
+
+static void places(void)
+{
+    struct table t = table_open("### Where a message is");
+    struct event ev;
+
+    for (size_t i = 0; i < ARRAY_LEN(samples) && next_row(&t, samples[i].platform); i++) {
+        const struct sample *s = &samples[i];
+        ev = (struct event){0};
+        s->read(s, &ev);
+        check_cell(&t, s->platform);
+        check_cell(&t, s->where);
+        agree(&t, str_of(s->platform), ev.platform);
+        check_id(&t, s, ev.chat_id);
+        agree(&t, cell(&t), ev.chat_type);
+        check_id(&t, s, ev.user_id);
+        check_id(&t, s, ev.thread_id);
+        check_id(&t, s, ev.scope_id);
+        check_id(&t, s, ev.parent_chat_id);
+    }
+    if (next_row(&t, "web")) /* read by the end-to-end tests: it has no reader to call */
+        check_cell(&t, "web");
+    check_end(&t);
+}
+
+static void the_ids_of_a_message_are_what_the_page_says(void **state)
+{
+    page_agrees(places);
+}
+
+static void a_changed_cell_is_noticed(void **state)
+{
+    page_prove(places);
+}
+
+static int setup(void **state)
+{
+    parser = json_parser_new();
+    cache = dcache_new(NULL);
+    dcache_set_bot(cache, 9);
+    struct json_parser *p = json_parser_new();
+    struct json guild;
+    assert_true(json_parse(p, STR(GUILD_77), &guild));
+    dcache_put_guild(cache, guild);
+    json_parser_free(p);
+    xml = wecom_xml_new();
+    return page_open(state);
+}
+
+static int teardown(void **state)
+{
+    discord_normalize_done(&discord_out);
+    dcache_free(cache);
+    json_parser_free(parser);
+    arena_done(&arena);
+    form_done(&form);
+    twilio_out_done(&twilio_out);
+    wecom_xml_free(xml);
+    wecom_out_done(&wecom_out);
+    return page_close(state);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(the_ids_of_a_message_are_what_the_page_says),
+        cmocka_unit_test(a_changed_cell_is_noticed),
+    };
+    return cmocka_run_group_tests(tests, setup, teardown);
+}
