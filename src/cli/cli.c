@@ -14,7 +14,7 @@ const struct command *const cli_commands[] = {
 };
 
 /* Lines are ours; what stands in them may be anybody's: a path, a record, a peer's answer. */
-static void tell(const char *fmt, va_list ap)
+static void BH_PRINTF(1, 0) tell(const char *fmt, va_list ap)
 {
     struct buf out = BUF_INIT;
     char *said = NULL;

@@ -181,11 +181,21 @@ static void on_peer_close(struct ws_client *c, const struct ws_decoded *it)
     enter_ended(c, code, why);
 }
 
+static void hand_on(struct ws_client *c, struct str message, bool text)
+{
+    if (!text || utf8_valid(message)) {
+        c->handlers.on_message(c->ctx, message, text);
+        return;
+    }
+    ws_client_close(c, CLOSE_CODE_NOT_UTF8);
+    enter_ended(c, CLOSE_CODE_NOT_UTF8, "the peer's text is not UTF-8");
+}
+
 /* A piece of a message: hand it on if it is whole, else collect. */
 static void on_piece(struct ws_client *c, const struct ws_decoded *it)
 {
     if (c->in.n == 0 && it->end) {
-        c->handlers.on_message(c->ctx, it->bytes, it->text);
+        hand_on(c, it->bytes, it->text);
         return;
     }
     buf_add_str(&c->in, it->bytes);
@@ -193,7 +203,7 @@ static void on_piece(struct ws_client *c, const struct ws_decoded *it)
         return;
     struct buf whole = c->in;
     c->in = BUF_INIT;
-    c->handlers.on_message(c->ctx, buf_str(&whole), it->text);
+    hand_on(c, buf_str(&whole), it->text);
     buf_done(&whole);
 }
 
@@ -243,6 +253,17 @@ static struct str head_field(struct str head, const char *name)
     return STR_NULL;
 }
 
+/* Is @want one of the words of "a, b, c"? */
+static bool has_word(struct str list, struct str want)
+{
+    struct str word;
+
+    while (str_split(&list, ',', &word))
+        if (str_eq_ci(str_trim(word), want))
+            return true;
+    return false;
+}
+
 /* NULL when the server agrees. */
 static const char *upgrade_fault(struct ws_client *c, struct str head, char *text, size_t text_n)
 {
@@ -251,13 +272,14 @@ static const char *upgrade_fault(struct ws_client *c, struct str head, char *tex
 
     str_split(&rest, '\n', &line);
     line = str_trim(line);
-    if (!str_starts(line, STR("HTTP/1.1 101"))) {
+    if (!str_starts(line, STR("HTTP/1.1 101 ")) && !str_eq(line, STR("HTTP/1.1 101"))) {
         snprintf(text, text_n, "the server answered \"%.*s\"", line.n < 100 ? (int)line.n : 100,
                  line.p);
         return text;
     }
     ws_accept_key(str_of(c->key), accept);
     if (!str_eq_ci(head_field(head, "upgrade"), STR("websocket")) ||
+        !has_word(head_field(head, "connection"), STR("upgrade")) ||
         !str_eq(head_field(head, "sec-websocket-accept"), str_of(accept)))
         return "the server's answer to the upgrade is not a WebSocket's";
     if (head_field(head, "sec-websocket-extensions").n > 0)

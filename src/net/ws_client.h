@@ -11,8 +11,9 @@ struct ws_client;
 
 struct ws_client_handlers {
     void (*on_open)(void *ctx);
-    void (*on_message)(void *ctx, struct str message, bool text); /* whole messages, borrowed */
-    void (*on_closed)(void *ctx, int code, const char *why);      /* 0: never opened */
+    /* Whole messages, borrowed.  A text is UTF-8: a peer that sends another is closed with 1007. */
+    void (*on_message)(void *ctx, struct str message, bool text);
+    void (*on_closed)(void *ctx, int code, const char *why); /* 0: never opened */
 };
 struct ws_client_options {
     const char *url;            /* ws:// or wss:// */

@@ -428,6 +428,50 @@ static void a_masked_frame_from_a_server_is_a_violation(void **state)
     hand_close(&h);
 }
 
+static void a_text_that_is_not_utf8_is_1007_and_told_to_nobody(void **state)
+{
+    struct fixture *f = *state;
+    struct by_hand h;
+    struct buf out = BUF_INIT;
+
+    hand_open(f, &h);
+    hand_answer(&h, &out);
+    buf_add(&out, "\x01\x02h\xc3\x80\x01\x28", 7);
+    assert_int_equal(write(h.peer, out.p, out.n), out.n);
+    assert_true(loop_until(f->loop, &f->closed));
+    assert_int_equal(f->code, 1007);
+    assert_int_equal(f->messages, 0);
+    buf_done(&out);
+    hand_close(&h);
+}
+
+static void an_answer_that_does_not_agree_to_upgrade_is_refused(void **state)
+{
+    static const char *const wrong[][2] = {{"Connection: upgrade", "Connection: upgrades"},
+                                           {"Connection: upgrade", "Connectiod: upgrade"},
+                                           {" 101 ", " 1010 "},
+                                           {"upgrade: WebSocket", "upgrade: h2c"}};
+    struct fixture *f = *state;
+
+    for (size_t i = 0; i < ARRAY_LEN(wrong); i++) {
+        struct by_hand h;
+        struct buf out = BUF_INIT, changed = BUF_INIT;
+        hand_open(f, &h);
+        hand_answer(&h, &out);
+        char *at = strstr(buf_z(&out), wrong[i][0]);
+        buf_printf(&changed, "%.*s%s%s", (int)(at - out.p), out.p, wrong[i][1],
+                   at + strlen(wrong[i][0]));
+        f->closed = 0;
+        assert_int_equal(write(h.peer, changed.p, changed.n), changed.n);
+        assert_true(loop_until(f->loop, &f->closed));
+        assert_int_equal(f->opened, 0);
+        assert_int_equal(f->code, 0);
+        buf_done(&out);
+        buf_done(&changed);
+        hand_close(&h);
+    }
+}
+
 static void an_endless_answer_is_given_up(void **state)
 {
     struct fixture *f = *state;
@@ -478,6 +522,8 @@ int main(void)
         T(frames_right_behind_the_answer_are_not_lost),
         T(a_wrong_accept_key_is_refused),
         T(a_masked_frame_from_a_server_is_a_violation),
+        T(a_text_that_is_not_utf8_is_1007_and_told_to_nobody),
+        T(an_answer_that_does_not_agree_to_upgrade_is_refused),
         T(an_endless_answer_is_given_up),
         T(without_a_descriptor_it_closes_and_tells_why),
     };
