@@ -3,66 +3,121 @@
  * Linear probing over a power of two.  A deleted slot stays as a tombstone so that later entries of
  * its run are still found, unless the run ends right behind it: then it, and the tombstones before
  * it, become free at once.  @used counts live entries and tombstones; the table is rebuilt when
- * three quarters are used, and grows only if live entries are the reason. */
+ * three quarters are used, and grows only if live entries are the reason.
+ *
+ * Rebuilding a large table would hold everybody up for as long as it takes to move a million
+ * entries.  So the old one stays beside the new one, and every put moves a few slots of it; until
+ * it is empty, what is not found in the new one is looked for there.  The new one has room for many
+ * more puts than that takes. */
 #include "base/map.h"
 #include <assert.h>
 #include <stdlib.h>
 #include "base/hash.h"
 #include "base/mem.h"
 
-enum { SLOT_FREE = 0, SLOT_DELETED = 1, FIRST_CAP = 8 };
+enum { SLOT_FREE = 0, SLOT_DELETED = 1, FIRST_CAP = 8, GRADUAL_CAP = 1024, MOVES = 32 };
 
-uint64_t map_hash(struct str key)
+struct table {            /* what map.slots points into */
+    struct map_slot *old; /* owned with its table; NULL: nothing is left to be moved */
+    uint32_t old_cap, moved;
+    struct map_slot slots[];
+};
+
+static struct table *table_of(const struct map_slot *slots)
 {
-    uint64_t h = hash64(hash_process_key(), key);
+    return container_of(slots, struct table, slots);
+}
+
+uint32_t map_hash(struct str key)
+{
+    uint32_t h = (uint32_t)hash64(hash_process_key(), key);
 
     return h > SLOT_DELETED ? h : h + 2;
 }
 
-static struct map_slot *find(const struct map *m, struct str key, uint64_t hash)
+static struct map_slot *find_in(struct map_slot *slots, uint32_t cap, struct str key, uint32_t hash)
 {
-    if (m->live == 0)
-        return NULL;
-    for (size_t i = hash & (m->cap - 1);; i = (i + 1) & (m->cap - 1)) {
-        struct map_slot *slot = &m->slots[i];
+    for (uint32_t i = hash & (cap - 1);; i = (i + 1) & (cap - 1)) {
+        struct map_slot *slot = &slots[i];
         if (slot->hash == SLOT_FREE)
             return NULL;
-        if (slot->hash == hash && str_eq(slot->key, key))
+        if (slot->hash == hash && str_eq(str_make(slot->key, slot->key_n), key))
             return slot;
     }
 }
 
-/* The key is known to be absent and a free slot to exist. */
-static void insert(struct map *m, uint64_t hash, struct str key, void *value)
+static struct map_slot *find(const struct map *m, struct str key, uint32_t hash)
 {
-    size_t i = hash & (m->cap - 1);
+    if (m->live == 0)
+        return NULL;
+    struct map_slot *slot = find_in(m->slots, m->cap, key, hash);
+    const struct table *t = table_of(m->slots);
+    return slot != NULL || t->old == NULL ? slot : find_in(t->old, t->old_cap, key, hash);
+}
+
+/* The key is known to be absent and a free slot to exist. */
+static void insert(struct map *m, const struct map_slot *what)
+{
+    uint32_t i = what->hash & (m->cap - 1);
 
     while (m->slots[i].hash > SLOT_DELETED)
         i = (i + 1) & (m->cap - 1);
     if (m->slots[i].hash == SLOT_FREE)
         m->used++;
-    m->slots[i] = (struct map_slot){hash, key, value};
-    m->live++;
+    m->slots[i] = *what;
+}
+
+/* Of the old table, @n slots more. */
+static void move_some(struct map *m, uint32_t n)
+{
+    struct table *t = table_of(m->slots);
+
+    if (t->old == NULL)
+        return;
+    for (; n > 0 && t->moved < t->old_cap; n--) {
+        struct map_slot *slot = &t->old[t->moved++];
+        if (slot->hash <= SLOT_DELETED)
+            continue;
+        insert(m, slot);
+        slot->hash = SLOT_DELETED;
+    }
+    if (t->moved < t->old_cap)
+        return;
+    free(table_of(t->old));
+    t->old = NULL;
+}
+
+static bool has_room(const struct map *m)
+{
+    return m->cap != 0 && ((uint64_t)m->used + 1) * 4 <= (uint64_t)m->cap * 3;
 }
 
 static void make_room(struct map *m)
 {
-    if (m->cap != 0 && (m->used + 1) * 4 <= m->cap * 3)
+    if (!has_room(m) && m->cap != 0)
+        move_some(m, UINT32_MAX);
+    if (has_room(m))
         return;
-    struct map old = *m;
-    size_t cap = old.cap != 0 ? old.cap : FIRST_CAP;
-    if ((old.live + 1) * 2 > cap)
+    uint32_t cap = m->cap != 0 ? m->cap : FIRST_CAP;
+    if ((m->live + 1) * 2ull > cap)
         cap *= 2;
-    *m = (struct map){.slots = xcalloc(cap, sizeof *m->slots), .cap = cap};
-    for (size_t i = 0; i < old.cap; i++)
-        if (old.slots[i].hash > SLOT_DELETED)
-            insert(m, old.slots[i].hash, old.slots[i].key, old.slots[i].value);
-    free(old.slots);
+    assert(cap != 0);
+    struct table *t = xcalloc(1, sizeof *t + cap * sizeof t->slots[0]);
+    t->old = m->slots;
+    t->old_cap = m->cap;
+    *m = (struct map){.slots = t->slots, .cap = cap, .live = m->live};
+    if (t->old_cap < GRADUAL_CAP)
+        move_some(m, UINT32_MAX);
 }
 
 void map_done(struct map *m)
 {
-    free(m->slots);
+    if (m->slots != NULL) {
+        struct table *t = table_of(m->slots);
+        if (t->old != NULL)
+            free(table_of(t->old));
+        free(t);
+    }
     *m = MAP_INIT;
 }
 
@@ -71,7 +126,7 @@ void *map_get(const struct map *m, struct str key)
     return m->live != 0 ? map_get_hashed(m, key, map_hash(key)) : NULL;
 }
 
-void *map_get_hashed(const struct map *m, struct str key, uint64_t hash)
+void *map_get_hashed(const struct map *m, struct str key, uint32_t hash)
 {
     struct map_slot *slot = find(m, key, hash);
 
@@ -80,19 +135,32 @@ void *map_get_hashed(const struct map *m, struct str key, uint64_t hash)
 
 void *map_put(struct map *m, struct str key, void *value)
 {
-    uint64_t hash = map_hash(key);
+    uint32_t hash = map_hash(key);
     struct map_slot *slot = find(m, key, hash);
 
-    assert(value != NULL);
+    assert(value != NULL && key.n <= UINT32_MAX);
     if (slot != NULL) {
         void *old = slot->value;
-        slot->key = key; /* the old key bytes may die with the old value */
+        slot->key = key.p; /* the old key bytes may die with the old value */
         slot->value = value;
         return old;
     }
     make_room(m);
-    insert(m, hash, key, value);
+    move_some(m, MOVES);
+    insert(m, &(struct map_slot){key.p, value, (uint32_t)key.n, hash});
+    m->live++;
     return NULL;
+}
+
+/* A tombstone at the end of its run, and those before it, are not needed any more. */
+static void clear_run(struct map *m, uint32_t i)
+{
+    if (m->slots[(i + 1) & (m->cap - 1)].hash != SLOT_FREE)
+        return;
+    for (; m->slots[i].hash == SLOT_DELETED; i = (i - 1) & (m->cap - 1)) {
+        m->slots[i].hash = SLOT_FREE;
+        m->used--;
+    }
 }
 
 void *map_del(struct map *m, struct str key)
@@ -102,23 +170,23 @@ void *map_del(struct map *m, struct str key)
     if (slot == NULL)
         return NULL;
     void *value = slot->value;
-    size_t i = (size_t)(slot - m->slots);
     *slot = (struct map_slot){.hash = SLOT_DELETED};
     m->live--;
-    if (m->slots[(i + 1) & (m->cap - 1)].hash != SLOT_FREE)
-        return value;
-    for (; m->slots[i].hash == SLOT_DELETED; i = (i - 1) & (m->cap - 1)) {
-        m->slots[i].hash = SLOT_FREE;
-        m->used--;
-    }
+    if (slot >= m->slots && slot < m->slots + m->cap)
+        clear_run(m, (uint32_t)(slot - m->slots));
     return value;
 }
 
 bool map_next(const struct map *m, size_t *pos, void **ret_value)
 {
-    for (; *pos < m->cap; ++*pos) {
-        if (m->slots[*pos].hash > SLOT_DELETED) {
-            *ret_value = m->slots[(*pos)++].value;
+    const struct table *t = m->slots != NULL ? table_of(m->slots) : NULL;
+    size_t old_cap = t != NULL && t->old != NULL ? t->old_cap : 0;
+
+    for (; *pos < m->cap + old_cap; ++*pos) {
+        const struct map_slot *slot = *pos < m->cap ? &m->slots[*pos] : &t->old[*pos - m->cap];
+        if (slot->hash > SLOT_DELETED) {
+            ++*pos;
+            *ret_value = slot->value;
             return true;
         }
     }

@@ -1,7 +1,8 @@
 /* map.h - hash table from bytes to pointers.
  *
  * The key bytes are borrowed: they must live inside (or as long as) the value.  Open addressing,
- * so a lookup touches one or two cache lines and an empty map allocates nothing.
+ * so a lookup touches one or two cache lines and an empty map allocates nothing.  A large one grows
+ * a little with every put, never all at once: no single call takes long.
  *
  *      struct map by_id = MAP_INIT;
  *      map_put(&by_id, str_of(gw->id), gw);
@@ -12,13 +13,14 @@
 #include "base/str.h"
 
 struct map_slot {
-    uint64_t hash; /* 0: free, 1: deleted */
-    struct str key;
+    const char *key;
     void *value;
+    uint32_t key_n;
+    uint32_t hash; /* 0: free, 1: deleted */
 };
 struct map {
-    struct map_slot *slots; /* owned */
-    size_t cap, used, live;
+    struct map_slot *slots;   /* owned */
+    uint32_t cap, used, live; /* @used: of @cap, deleted ones too */
 };
 #define MAP_INIT ((struct map){0})
 
@@ -32,13 +34,13 @@ static inline size_t map_count(const struct map *m)
 }
 /* The same in two steps, for whoever asks several tables at once: hash every key, let the memory
  * come, then look. */
-uint64_t map_hash(struct str key);
-static inline void map_prefetch(const struct map *m, uint64_t hash)
+uint32_t map_hash(struct str key);
+static inline void map_prefetch(const struct map *m, uint32_t hash)
 {
     if (m->cap != 0)
         __builtin_prefetch(&m->slots[hash & (m->cap - 1)]);
 }
-void *map_get_hashed(const struct map *m, struct str key, uint64_t hash);
+void *map_get_hashed(const struct map *m, struct str key, uint32_t hash);
 
 /* Start with *@pos = 0.  Deleting the entry just returned is allowed, adding is not. */
 bool map_next(const struct map *m, size_t *pos, void **ret_value);

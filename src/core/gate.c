@@ -32,7 +32,7 @@ enum { /* what is looked up for every event */
 struct lookup {
     const struct map *map; /* NULL: there is nothing to look for */
     struct str key;
-    uint64_t hash;
+    uint32_t hash;
     char room[GATE_KEY_MAX];
 };
 

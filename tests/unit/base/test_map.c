@@ -4,7 +4,7 @@
 #include "base/map.h"
 #include "base/rand.h"
 
-#define N 2000
+#define N 20000 /* large ones grow little by little */
 struct item {
     char key[16];
     bool in;
@@ -133,6 +133,32 @@ static void a_walk_visits_everything_once_and_may_delete(void **state)
     map_done(&m);
 }
 
+static void while_it_grows_everything_is_found_walked_and_deleted(void **state)
+{
+    struct map m = MAP_INIT;
+    uint32_t cap = 0;
+    int n = 0, visited = 0;
+    void *v;
+
+    for (; n < N && (m.cap < 16384 || m.cap == cap); n++) {
+        cap = m.cap;
+        map_put(&m, key_of(&items[n]), &items[n]);
+    }
+    assert_true(n < N); /* it has begun to grow with the last put, and is far from done */
+    for (int i = 0; i < n; i++)
+        assert_ptr_equal(map_get(&m, key_of(&items[i])), &items[i]);
+    for (int i = 0; i < n; i += 2)
+        assert_ptr_equal(map_del(&m, key_of(&items[i])), &items[i]);
+    assert_null(map_get(&m, key_of(&items[0])));
+    for (size_t pos = 0; map_next(&m, &pos, &v); visited++)
+        assert_int_equal(((struct item *)v - items) % 2, 1);
+    assert_int_equal(visited, n / 2);
+    for (int i = 0; i < n; i++)
+        assert_ptr_equal(map_put(&m, key_of(&items[i]), &items[i]), i % 2 ? &items[i] : NULL);
+    assert_int_equal(map_count(&m), n);
+    map_done(&m);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -143,6 +169,7 @@ int main(void)
         cmocka_unit_test(random_puts_and_dels_agree_with_a_plain_table),
         cmocka_unit_test(churn_at_a_constant_size_does_not_grow_the_table),
         cmocka_unit_test(a_walk_visits_everything_once_and_may_delete),
+        cmocka_unit_test(while_it_grows_everything_is_found_walked_and_deleted),
     };
 
     return cmocka_run_group_tests(tests, name_items, NULL);
