@@ -133,6 +133,106 @@ int cli_call(const struct cli_args *a, const char *method, const char *path, str
     return cli_ask(a, &rq, parser, ret_doc);
 }
 
+/* ---- pages ---- */
+
+enum { PAGE_LISTS = 8 };
+
+struct pages {
+    struct buf rest;              /* what the first page has besides lists: members of an object */
+    struct buf lists[PAGE_LISTS]; /* elements, with commas between */
+    char *names[PAGE_LISTS];      /* owned */
+    size_t n;
+    struct buf next;
+};
+
+static void pages_reset(struct pages *p)
+{
+    for (size_t i = 0; i < p->n; i++) {
+        buf_done(&p->lists[i]);
+        free(p->names[i]);
+    }
+    buf_done(&p->rest);
+    buf_done(&p->next);
+    *p = (struct pages){0};
+}
+
+static struct buf *list_of(struct pages *p, struct str name)
+{
+    for (size_t i = 0; i < p->n; i++)
+        if (str_eq(str_of(p->names[i]), name))
+            return &p->lists[i];
+    if (p->n == PAGE_LISTS)
+        return NULL;
+    p->names[p->n] = str_dup(name);
+    return &p->lists[p->n++];
+}
+
+static void add_value(struct buf *out, struct json v)
+{
+    struct jw w = jw_begin(out);
+
+    if (out->n > 0)
+        buf_add_c(out, ',');
+    jw_value(&w, v);
+}
+
+static void add_page(struct pages *p, struct json doc, bool first)
+{
+    buf_reset(&p->next);
+    for (struct json_iter it = {0}; json_next(doc, &it);) {
+        struct buf *list = json_type(it.value) == JSON_ARRAY ? list_of(p, it.key) : NULL;
+        if (list != NULL) {
+            for (struct json_iter e = {0}; json_next(it.value, &e);)
+                add_value(list, e.value);
+        } else if (str_eq(it.key, STR("next"))) {
+            buf_add_str(&p->next, json_as_str(it.value));
+        } else if (first) {
+            buf_printf(&p->rest, "%s\"%.*s\":", p->rest.n > 0 ? "," : "", STR_FMT(it.key));
+            struct jw w = jw_begin(&p->rest);
+            jw_value(&w, it.value);
+        }
+    }
+}
+
+static void join_pages(const struct pages *p, struct buf *out)
+{
+    buf_add_c(out, '{');
+    buf_add_str(out, buf_str(&p->rest));
+    for (size_t i = 0; i < p->n; i++) {
+        buf_printf(out, "%s\"%s\":[", i > 0 || p->rest.n > 0 ? "," : "", p->names[i]);
+        buf_add_str(out, buf_str(&p->lists[i]));
+        buf_add_c(out, ']');
+    }
+    buf_add_c(out, '}');
+}
+
+int cli_call_pages(const struct cli_args *a, const char *path, struct json_parser *parser,
+                   struct json *ret_doc)
+{
+    struct pages p = {0};
+    struct buf at = BUF_INIT, all = BUF_INIT;
+    struct json doc;
+    int rc;
+
+    do {
+        bool first = at.n == 0;
+        buf_reset(&at);
+        buf_add_z(&at, path);
+        if (!first)
+            cli_query_add(&at, strchr(path, '?') != NULL ? '&' : '?', "after", buf_z(&p.next));
+        rc = cli_call(a, "GET", buf_z(&at), STR_NULL, parser, &doc);
+        if (rc == CLI_DONE)
+            add_page(&p, doc, first);
+    } while (rc == CLI_DONE && p.next.n > 0);
+    join_pages(&p, &all);
+    if (rc == CLI_DONE && !json_parse(parser, buf_str(&all), ret_doc))
+        rc = cli_failed("the server's pages do not fit together: %s", json_error(parser));
+    pages_reset(&p);
+    buf_done(&at);
+    buf_done(&all);
+    return rc;
+}
+
 void cli_print_json(struct json v)
 {
     struct buf out = BUF_INIT;

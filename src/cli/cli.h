@@ -48,7 +48,11 @@ int cli_failed(const char *fmt, ...) BH_PRINTF(1, 2);
  * or CLI_FAILED after having told why. */
 int cli_call(const struct cli_args *a, const char *method, const char *path, struct str body,
              struct json_parser *parser, struct json *ret_doc);
-/* The same with headers, or to a server elsewhere. */
+/* GET all pages of @path (which has its query, if any) as one answer: what the first page has, its
+ * lists with the elements of all. */
+int cli_call_pages(const struct cli_args *a, const char *path, struct json_parser *parser,
+                   struct json *ret_doc);
+/* One call with headers, or to a server elsewhere. */
 struct cli_request {
     const char *method, *path;
     struct str body;            /* absent: none */

@@ -133,7 +133,7 @@ static void check_instances(struct doctor *d, struct json doc)
 static bool call(const struct cli_args *a, const char *path, struct json_parser *p,
                  struct json *doc)
 {
-    return cli_call(a, "GET", path, STR_NULL, p, doc) == CLI_DONE;
+    return cli_call_pages(a, path, p, doc) == CLI_DONE;
 }
 
 /* The server rings by its own settings, which its environment may have changed. */

@@ -68,7 +68,7 @@ static int list(const struct cli_args *a)
     static const char *const heads[] = {"ID",       "TENANT",  "INSTANCE", "FOR",
                                         "WAKE URL", "SECRETS", "STATE"};
     struct json doc;
-    int rc = cli_call(a, "GET", "/admin/gateways", STR_NULL, parser, &doc);
+    int rc = cli_call_pages(a, "/admin/gateways", parser, &doc);
 
     if (rc != CLI_DONE)
         goto out;

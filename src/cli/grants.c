@@ -123,7 +123,7 @@ static int list(const struct cli_args *a, const struct options *o, const char *k
     }
     if (o->instance != NULL)
         cli_query_add(&path, sep, "instance", o->instance);
-    int rc = cli_call(a, "GET", buf_z(&path), STR_NULL, parser, &doc);
+    int rc = cli_call_pages(a, buf_z(&path), parser, &doc);
     if (rc == CLI_DONE && a->json) {
         cli_print_json(json_get(doc, kind));
     } else if (rc == CLI_DONE && json_count(json_get(doc, kind)) == 0) {

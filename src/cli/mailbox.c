@@ -64,7 +64,7 @@ static int list(const struct cli_args *a)
 {
     struct json_parser *parser = json_parser_new();
     struct json doc;
-    int rc = cli_call(a, "GET", "/admin/status", STR_NULL, parser, &doc);
+    int rc = cli_call_pages(a, "/admin/status?waiting=1", parser, &doc);
 
     if (rc == CLI_DONE && a->json)
         print_list_json(doc);

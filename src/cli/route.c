@@ -41,7 +41,7 @@ static int list(const struct cli_args *a)
     struct cli_table t = {.columns = 4};
     static const char *const heads[] = {"PLATFORM", "KEY", "TENANT", "INSTANCE"};
     struct json doc;
-    int rc = cli_call(a, "GET", "/admin/routes", STR_NULL, parser, &doc);
+    int rc = cli_call_pages(a, "/admin/routes", parser, &doc);
 
     if (rc == CLI_DONE && a->json) {
         cli_print_json(json_get(doc, "routes"));

@@ -2,6 +2,7 @@
 #include <inttypes.h>
 #include <stdio.h>
 #include "base/jw.h"
+#include "base/mem.h"
 #include "cli/cli.h"
 
 static void print_server(struct json doc)
@@ -61,6 +62,10 @@ static void print_instances(struct json doc)
                                         "UNACKED", "PARKED",   "OLDEST", "WAKE"};
 
     putchar('\n');
+    if (json_count(list) == 0 && cli_i64(doc, "gateways") > 0) {
+        puts("No such instance.");
+        return;
+    }
     if (json_count(list) == 0) {
         puts("No gateway yet. Add one with: bellhop gateway add --tenant NAME --platform web --bot "
              "lobby");
@@ -87,17 +92,50 @@ static void print_instances(struct json doc)
     cli_table_print(&t);
 }
 
+struct status_options {
+    const char *tenant, *instance, *state;
+    bool waiting;
+};
+
+static void path_of(const struct status_options *o, struct buf *path)
+{
+    const struct {
+        const char *name, *value;
+    } all[] = {{"tenant", o->tenant},
+               {"instance", o->instance},
+               {"state", o->state},
+               {"waiting", o->waiting ? "1" : NULL}};
+    char sep = '?';
+
+    buf_add_z(path, "/admin/status");
+    for (size_t i = 0; i < ARRAY_LEN(all); i++) {
+        if (all[i].value == NULL)
+            continue;
+        cli_query_add(path, sep, all[i].name, all[i].value);
+        sep = '&';
+    }
+}
+
 static int run(const struct command *c, int argc, char **argv)
 {
     struct cli_args a;
+    struct status_options o = {0};
+    const struct cli_option options[] = {
+        {"--tenant", &o.tenant, NULL},
+        {"--instance", &o.instance, NULL},
+        {"--state", &o.state, NULL},
+        {"--waiting", NULL, &o.waiting},
+    };
+    struct buf path = BUF_INIT;
     struct json doc;
 
-    if (!cli_parse(c, argc, argv, NULL, 0, &a))
+    if (!cli_parse(c, argc, argv, options, ARRAY_LEN(options), &a))
         return cli_exit(&a);
     if (a.n_rest > 0)
         return cli_misused(c, "unexpected \"%s\"", a.rest[0]);
     struct json_parser *parser = json_parser_new();
-    int rc = cli_call(&a, "GET", "/admin/status", STR_NULL, parser, &doc);
+    path_of(&o, &path);
+    int rc = cli_call_pages(&a, buf_z(&path), parser, &doc);
     if (rc == CLI_DONE && a.json) {
         cli_print_json(doc);
     } else if (rc == CLI_DONE) {
@@ -106,15 +144,18 @@ static int run(const struct command *c, int argc, char **argv)
         print_instances(doc);
     }
     json_parser_free(parser);
+    buf_done(&path);
     return rc;
 }
 
 const struct command cmd_status = {
     "status",
     "what is connected, asleep and waiting",
-    "Usage: bellhop status [--json] [-c FILE | --state-dir DIR]\n\n"
+    "Usage: bellhop status [--tenant T] [--instance I] [--state S] [--waiting] [--json]\n"
+    "                      [-c FILE | --state-dir DIR]\n\n"
     "Shows the running server: its platforms, every instance with its state and mailbox, and the\n"
-    "store.  States of an instance:\n\n"
+    "store.  With --tenant, --instance or --state only such instances are shown, with --waiting\n"
+    "only those with something in their mailbox.  States of an instance:\n\n"
     "  live    its gateway is connected and reading\n"
     "  away    its gateway was here but does not answer; deliveries wait, it is rung awake\n"
     "  asleep  its gateway went idle in good order; deliveries wait, it is rung awake\n"

@@ -1,4 +1,6 @@
 /* manage_caller.c - who asks: an instance or the operator.  (manage.h says by what.) */
+#include <inttypes.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include "base/clock.h"
 #include "base/jw.h"
@@ -155,18 +157,26 @@ void admin_manage(struct front *f, struct http_req *req)
 
 void admin_grants(struct front *f, struct http_req *req)
 {
-    struct buf body = BUF_INIT, tenant = BUF_INIT, instance = BUF_INIT;
+    struct buf body = BUF_INIT, tenant = BUF_INIT, instance = BUF_INIT, after = BUF_INIT;
     struct jw w = jw_begin(&body);
+    struct grants_page at = {0};
+    char next[48];
 
     http_query(req, "tenant", &tenant);
     http_query(req, "instance", &instance);
+    if (http_query(req, "after", &after))
+        sscanf(buf_z(&after), "%" SCNu64 ".%" SCNu64, &at.instance, &at.binding);
     jw_obj(&w);
-    grants_write(f->facts, (struct grant_who){buf_str(&tenant), buf_str(&instance)}, &w);
+    if (grants_write(f->facts, (struct grant_who){buf_str(&tenant), buf_str(&instance)}, &at, &w)) {
+        snprintf(next, sizeof next, "%" PRIu64 ".%" PRIu64, at.instance, at.binding);
+        jw_kstr(&w, "next", str_of(next));
+    }
     jw_end_obj(&w);
     front_json(f, http_req_id(req), 200, &body);
     buf_done(&body);
     buf_done(&tenant);
     buf_done(&instance);
+    buf_done(&after);
 }
 
 /* ---- why ---- */

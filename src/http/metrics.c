@@ -91,43 +91,20 @@ static void relay_part(struct front *f, struct buf *out)
     }
 }
 
-struct tally {
-    uint64_t live, away, asleep, never;
-    uint64_t sessions, entries, bytes, unacked, parked;
-    int64_t oldest_ms;
-};
-
-static void on_instance(void *ctx, const struct instance_view *v)
-{
-    struct tally *t = ctx;
-    uint64_t *state = strcmp(v->state, "live") == 0     ? &t->live
-                      : strcmp(v->state, "away") == 0   ? &t->away
-                      : strcmp(v->state, "asleep") == 0 ? &t->asleep
-                                                        : &t->never;
-
-    (*state)++;
-    t->sessions += v->sessions;
-    t->entries += v->entries;
-    t->bytes += v->bytes;
-    t->unacked += v->unacked;
-    t->parked += v->parked;
-    if (v->oldest_ms != 0 && (t->oldest_ms == 0 || v->oldest_ms < t->oldest_ms))
-        t->oldest_ms = v->oldest_ms;
-}
-
 static void instance_part(struct front *f, struct buf *out)
 {
-    struct tally t = {0};
+    struct relay_tally t;
     int64_t now = clock_wall_ms(loop_clock(f->loop));
 
-    relay_each_instance(f->relay, on_instance, &t);
+    relay_tally(f->relay, &t);
     head(out, "instances", "gauge", "Instances by state.");
     buf_printf(out,
                "bellhop_instances{state=\"live\"} %" PRIu64 "\n"
                "bellhop_instances{state=\"away\"} %" PRIu64 "\n"
                "bellhop_instances{state=\"asleep\"} %" PRIu64 "\n"
                "bellhop_instances{state=\"never\"} %" PRIu64 "\n",
-               t.live, t.away, t.asleep, t.never);
+               t.in_state[RELAY_LIVE], t.in_state[RELAY_AWAY], t.in_state[RELAY_ASLEEP],
+               t.in_state[RELAY_NEVER]);
     gauge(out, "sessions", "Gateway sockets open now.", (int64_t)t.sessions);
     gauge(out, "mailbox_entries", "Deliveries waiting in all mailboxes.", (int64_t)t.entries);
     gauge(out, "mailbox_bytes", "Their size.", (int64_t)t.bytes);

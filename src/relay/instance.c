@@ -66,6 +66,16 @@ struct list *instances_by_age(struct relay *r)
     return &r->instances->by_age;
 }
 
+struct instance *instance_after(const struct relay *r, uint32_t box)
+{
+    const struct instances *t = r->instances;
+
+    for (size_t i = (size_t)box + 1; i < t->n_boxes; i++)
+        if (t->by_box[i] != NULL)
+            return t->by_box[i];
+    return NULL;
+}
+
 bool instance_any_writing(const struct relay *r)
 {
     return r->instances->writing != 0;

@@ -80,6 +80,8 @@ struct instances *instances_new(void);
 enum bh_err instances_load(struct relay *r); /* at start: the records, then the rows */
 void instances_free(struct instances *t);    /* NULL is fine */
 struct list *instances_by_age(struct relay *r);
+/* The one with the next larger mailbox number than @box; NULL: none. */
+struct instance *instance_after(const struct relay *r, uint32_t box);
 
 /* Found or made.  NULL: the names are impossible. */
 struct instance *instance_get(struct relay *r, struct str tenant, struct str name);

@@ -20,8 +20,9 @@
 #include "relay/judge.h"
 #include "relay/session.h"
 #include "store/store.h"
+#include "tenancy/facts.h"
 
-enum { WAYS = 4, FEWEST_SETS = 1 << 14, MOST_SETS = 1 << 19, KEY_MAX_BYTES = 2048 };
+enum { WAYS = 4, FEWEST_SETS = 1 << 14, MOST_SETS = 1 << 19, KEY_MAX_BYTES = 2048, LOOK_AT = 16 };
 #define TOPIC "interrupt"
 
 struct way {
@@ -169,18 +170,19 @@ static bool send_interrupt(struct instance *i, struct str session_key, struct st
     return true;
 }
 
-/* The instance of a tenant that has just one; NULL otherwise. */
+/* The instance of a tenant that has just one that was ever here; NULL otherwise, and where there
+ * are too many to look at. */
 static struct instance *only_instance(struct relay *r, struct str tenant)
 {
+    struct str names[LOOK_AT];
+    size_t n = facts_instances_of(r->env.facts, tenant, names, LOOK_AT);
     struct instance *found = NULL;
 
-    list_each (instances_by_age(r), it, nxt) {
-        struct instance *i = list_entry(it, struct instance, link);
-        if (!str_eq(instance_tenant(i), tenant))
-            continue;
-        if (found != NULL)
+    for (size_t k = 0; k < n && n < LOOK_AT; k++) {
+        struct instance *i = instance_find(r, tenant, names[k]);
+        if (i != NULL && found != NULL)
             return NULL;
-        found = i;
+        found = i != NULL ? i : found;
     }
     return found;
 }

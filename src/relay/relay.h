@@ -130,8 +130,15 @@ struct instance_view { /* strs and strings borrowed until the next call into the
     bool wake_url;
     const char *last_poke_problem; /* NULL: fine or never */
 };
-typedef void instance_view_cb(void *ctx, const struct instance_view *v);
-void relay_each_instance(struct relay *r, instance_view_cb *cb, void *ctx);
+/* Walk them in order of mailbox number: start with *@pos = 0, go on with what it became, whatever
+ * happened in between.  False: no more. */
+bool relay_next_instance(struct relay *r, uint32_t *pos, struct instance_view *ret);
+struct relay_tally { /* of all instances */
+    uint64_t in_state[RELAY_LIVE + 1];
+    uint64_t sessions, entries, bytes, unacked, parked;
+    int64_t oldest_ms; /* wall; 0: nothing waits */
+};
+void relay_tally(struct relay *r, struct relay_tally *ret); /* looks at each */
 bool relay_instance(struct relay *r, struct str tenant, struct str instance,
                     struct instance_view *ret);
 

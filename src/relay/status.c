@@ -67,12 +67,31 @@ static void view(struct instance *i, struct instance_view *ret)
     };
 }
 
-void relay_each_instance(struct relay *r, instance_view_cb *cb, void *ctx)
+bool relay_next_instance(struct relay *r, uint32_t *pos, struct instance_view *ret)
 {
+    struct instance *i = instance_after(r, *pos);
+
+    if (i == NULL)
+        return false;
+    *pos = i->box;
+    view(i, ret);
+    return true;
+}
+
+void relay_tally(struct relay *r, struct relay_tally *ret)
+{
+    *ret = (struct relay_tally){0};
     list_each (instances_by_age(r), it, nxt) {
-        struct instance_view v;
-        view(list_entry(it, struct instance, link), &v);
-        cb(ctx, &v);
+        const struct instance *i = list_entry(it, struct instance, link);
+        int64_t oldest = oldest_ms(i);
+        ret->in_state[instance_state(i)]++;
+        ret->sessions += count_sessions(i);
+        ret->entries += mailbox_entries(&i->mb);
+        ret->bytes += mailbox_bytes(&i->mb);
+        ret->unacked += i->receiver != NULL ? flight_rows(i->receiver->flight) : 0;
+        ret->parked += i->mb.parked;
+        if (oldest != 0 && (ret->oldest_ms == 0 || oldest < ret->oldest_ms))
+            ret->oldest_ms = oldest;
     }
 }
 

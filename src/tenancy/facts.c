@@ -149,6 +149,7 @@ enum bh_err facts_open(const struct facts_env *env, struct facts **ret_f, char *
     f->env = *env;
     list_init(&f->gateways);
     list_init(&f->routes);
+    list_init(&f->strict);
     list_init(&f->changes);
     list_init(&f->ready);
     list_init(&f->tries_by_age);

@@ -79,6 +79,12 @@ void facts_set_require_expiry(struct facts *f, bool yes); /* reload */
  * tombstone. */
 const struct gateway *facts_gateway(const struct facts *f, struct str id);
 size_t facts_gateways(const struct facts *f, struct list **ret_head);
+/* Is it the oldest of its instance that is not revoked?  Each live instance has one such. */
+bool facts_is_first(const struct facts *f, const struct gateway *g);
+/* The instances of a tenant that have a gateway that is not revoked, @room at most; how many there
+ * are in @ret_names, which lives as long as @f. */
+size_t facts_instances_of(const struct facts *f, struct str tenant, struct str *ret_names,
+                          size_t room);
 /* How many tenants have, or had, a gateway; @ret_any is one of them. */
 size_t facts_tenants(const struct facts *f, struct str *ret_any);
 /* Has the tenant a gateway that is not revoked? */
@@ -132,6 +138,9 @@ void facts_route_add(struct facts *f, struct str platform, struct str key, struc
 void facts_route_remove(struct facts *f, struct str platform, struct str key, struct str tenant,
                         struct str instance, facts_done_cb *done, void *ctx);
 size_t facts_routes(const struct facts *f, struct list **ret_head);
+/* The route with these names; NULL: there is none.  An empty @instance: to the whole tenant. */
+struct route *facts_find_route(const struct facts *f, struct str platform, struct str key,
+                               struct str tenant, struct str instance);
 
 /* The routes that lead to one instance: those that name it, and those to its whole tenant. */
 typedef void route_cb(void *ctx, const struct route *r);

@@ -15,7 +15,7 @@ struct tenant_facts {
     struct list instances;   /* instance_facts.link: all that were ever named */
     struct list routes;      /* route.by_target: those to the whole tenant */
     size_t n_gateways;       /* the revoked ones too */
-    bool require_address;    /* where an instance has no policy: grants.c */
+    struct list strict;      /* facts->strict; linked: be addressed where there is no policy */
     struct str name;         /* in bytes */
     char bytes[];
 };
@@ -48,11 +48,14 @@ struct facts {
     struct facts_env env;
     struct list gateways, routes; /* own their members */
     size_t n_gateways, n_routes;
-    size_t n_tenants;       /* with a gateway, revoked or not */
-    struct map by_id;       /* id -> struct gateway */
-    struct map instances;   /* tenant \x1f instance -> struct instance_facts */
+    size_t n_tenants;                  /* with a gateway, revoked or not */
+    struct map by_id;                  /* id -> struct gateway */
+    struct map instances;              /* tenant \x1f instance -> struct instance_facts */
+    struct instance_facts **by_number; /* owned array, in the order they were first named */
+    size_t n_instances, cap_instances;
     struct map by_name;     /* instance -> the first struct instance_facts of that name */
     struct map tenants;     /* name -> struct tenant_facts */
+    struct list strict;     /* tenant_facts.strict: wishes.c */
     struct map routes_by;   /* route.id -> struct route */
     struct gate_facts gate; /* grants.c keeps it, and route_table.c its routes: struct bucket */
     struct map codes;       /* hash -> struct code: links.c */
@@ -87,9 +90,7 @@ void gateway_table_free(struct facts *f);
 struct route *route_new(struct str platform, struct str key, struct str tenant,
                         struct str instance);
 void route_free(struct route *r); /* NULL is fine */
-struct route *facts_find_route(const struct facts *f, struct str platform, struct str key,
-                               struct str tenant, struct str instance);
-/* The same for a route that is not in the facts: the one that is like it. */
+/* The route in the facts that is like @r, which is not; NULL: there is none. */
 struct route *facts_find_like(const struct facts *f, const struct route *r);
 const struct bucket *facts_bucket(const struct facts *f, struct str platform, struct str key);
 /* Has another tenant than @tenant a route of this very key? */

@@ -37,6 +37,7 @@ struct tenant_facts *facts_make_tenant(struct facts *f, struct str name)
     list_init(&t->gate.live);
     list_init(&t->instances);
     list_init(&t->routes);
+    list_init(&t->strict);
     map_put(&f->tenants, t->name, t);
     return t;
 }
@@ -92,7 +93,7 @@ struct instance_facts *facts_make_instance(struct facts *f, struct str tenant, s
     in->tenant = facts_make_tenant(f, tenant);
     in->gate.tenant = in->tenant->name;
     in->gate.instance = str_skip(in->key, tenant.n + 1);
-    in->gate.default_require_address = in->tenant->require_address;
+    in->gate.default_require_address = list_is_linked(&in->tenant->strict);
     list_init(&in->gate.of_tenant);
     list_init(&in->gateways);
     list_init(&in->routes);
@@ -101,6 +102,11 @@ struct instance_facts *facts_make_instance(struct facts *f, struct str tenant, s
     list_init(&in->codes);
     list_append(&in->tenant->instances, &in->link);
     map_put(&f->instances, in->key, in);
+    if (f->n_instances == f->cap_instances) {
+        f->cap_instances = f->cap_instances != 0 ? 2 * f->cap_instances : 64;
+        f->by_number = xrealloc(f->by_number, f->cap_instances * sizeof in);
+    }
+    f->by_number[f->n_instances++] = in;
     note_name(f, in);
     return in;
 }
@@ -196,6 +202,28 @@ static struct instance_facts *instance_drop(struct facts *f, struct gateway *g)
     if (in->waker == g)
         find_waker(in);
     return in;
+}
+
+bool facts_is_first(const struct facts *f, const struct gateway *g)
+{
+    const struct instance_facts *in =
+        facts_find_instance(f, str_of(g->tenant), str_of(g->instance));
+
+    return in->gateways.next == &g->by_inst;
+}
+
+size_t facts_instances_of(const struct facts *f, struct str tenant, struct str *ret_names,
+                          size_t room)
+{
+    const struct tenant_facts *t = map_get(&f->tenants, tenant);
+    size_t n = 0;
+
+    if (t == NULL)
+        return 0;
+    const struct list *head = &t->gate.live;
+    for (const struct list *it = head->next; it != head && n < room; it = it->next)
+        ret_names[n++] = list_entry(it, const struct gate_instance, of_tenant)->instance;
+    return n;
 }
 
 const struct gateway *facts_newest_gateway(const struct facts *f, struct str tenant,
@@ -295,4 +323,5 @@ void gateway_table_free(struct facts *f)
     map_done(&f->by_name);
     map_done(&f->instances);
     map_done(&f->tenants);
+    free(f->by_number);
 }

@@ -95,6 +95,11 @@ bool grant_is_linked(const struct facts *f, const struct gate_instance *to, stru
 /* Does the instance hold this channel, or its guild while nobody else holds the channel? */
 bool grant_holds(const struct facts *f, const struct gate_instance *to, struct grant_place at);
 
-/* Keys of an object with everything there is: bindings, scopes, principals, policies, dmDefaults,
- * tenants.  @who: of one instance; empty members mean any. */
-void grants_write(const struct facts *f, struct grant_who who, struct jw *w);
+/* Keys of an object with what there is: bindings, scopes, principals, policies, dmDefaults,
+ * tenants. One page of it: begin with a zeroed @at, go on with what it became.  False: that was
+ * the last. @who: of one instance; empty members mean any. */
+struct grants_page {
+    uint64_t instance, binding; /* the first that was not written; opaque to others */
+};
+bool grants_write(const struct facts *f, struct grant_who who, struct grants_page *at,
+                  struct jw *w);

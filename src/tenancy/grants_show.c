@@ -1,7 +1,24 @@
-/* grants_show.c - everything that was granted, for operators to read. */
+/* grants_show.c - everything that was granted, for operators to read, in pages.
+ *
+ * A page ends after so many records, or after so many instances that had none: whatever there is,
+ * writing one takes a moment.  An instance's people may go over several pages; the rest of it is on
+ * the page on which it begins. */
 #include <stdlib.h>
 #include "base/mem.h"
 #include "tenancy/grants_priv.h"
+
+enum { PAGE_RECORDS = 500, PAGE_INSTANCES = 4000 };
+
+enum kind { BINDINGS, SCOPES, PRINCIPALS, POLICIES, DM_DEFAULTS, KINDS };
+static const char *const kind_names[] = {"bindings", "scopes", "principals", "policies",
+                                         "dmDefaults"};
+
+struct page {
+    const struct facts *f;
+    struct buf text[KINDS];
+    struct jw w[KINDS];
+    size_t n; /* records on it */
+};
 
 static bool is_meant(const struct grant_who *who, const struct instance_facts *in)
 {
@@ -27,25 +44,52 @@ static void write_set(struct jw *w, const char *key, const struct map *set)
     jw_end_arr(w);
 }
 
-static void write_bindings(const struct facts *f, const struct instance_facts *in, struct jw *w)
+static struct jw *open_record(struct page *p, enum kind kind, const struct instance_facts *in)
 {
-    (void)f;
+    p->n++;
+    open_row(&p->w[kind], in);
+    return &p->w[kind];
+}
+
+static void write_choice(struct page *p, const struct instance_facts *in, const struct binding *b)
+{
+    if (map_get(&p->f->gate.dm_defaults, b->key) != &in->gate)
+        return;
+    struct jw *w = open_record(p, DM_DEFAULTS, in);
+    jw_kstr(w, "platform", b->owner.platform);
+    jw_kstr(w, "userId", b->owner.user);
+    jw_end_obj(w);
+}
+
+/* From number @skip on; true: all of them. */
+static bool write_bindings(struct page *p, const struct instance_facts *in, uint64_t *skip)
+{
+    uint64_t n = 0;
+
     for (const struct list *it = in->bindings.next; it != &in->bindings; it = it->next) {
         const struct binding *b = list_entry(it, struct binding, link);
-        open_row(w, in);
+        if (n++ < *skip)
+            continue;
+        if (p->n >= PAGE_RECORDS) {
+            *skip = n - 1;
+            return false;
+        }
+        struct jw *w = open_record(p, BINDINGS, in);
         jw_kstr(w, "platform", b->owner.platform);
         jw_kstr(w, "userId", b->owner.user);
         jw_ki64(w, "createdAt", b->created_ms);
         jw_end_obj(w);
+        write_choice(p, in, b);
     }
+    *skip = 0;
+    return true;
 }
 
-static void write_scopes(const struct facts *f, const struct instance_facts *in, struct jw *w)
+static void write_scopes(struct page *p, const struct instance_facts *in)
 {
-    (void)f;
     for (const struct list *it = in->scopes.next; it != &in->scopes; it = it->next) {
         const struct scope *s = list_entry(it, struct scope, link);
-        open_row(w, in);
+        struct jw *w = open_record(p, SCOPES, in);
         jw_kstr(w, "platform", s->platform);
         jw_kstr(w, "guildId", s->guild);
         jw_kstr(w, "channelId", s->channel);
@@ -54,14 +98,13 @@ static void write_scopes(const struct facts *f, const struct instance_facts *in,
     }
 }
 
-static void write_principals(const struct facts *f, const struct instance_facts *in, struct jw *w)
+static void write_principals(struct page *page, const struct instance_facts *in)
 {
     void *v;
 
-    (void)f;
     for (size_t i = 0; map_next(&in->gate.principals, &i, &v);) {
         const struct principal *p = v;
-        open_row(w, in);
+        struct jw *w = open_record(page, PRINCIPALS, in);
         jw_kstr(w, "platform", str_of(p->platform));
         jw_kstr(w, "mode", str_of(grant_principal_word(p->a.mode)));
         write_set(w, "allow", &p->a.allow);
@@ -69,14 +112,13 @@ static void write_principals(const struct facts *f, const struct instance_facts 
     }
 }
 
-static void write_policies(const struct facts *f, const struct instance_facts *in, struct jw *w)
+static void write_policies(struct page *page, const struct instance_facts *in)
 {
     void *v;
 
-    (void)f;
     for (size_t i = 0; map_next(&in->gate.policies, &i, &v);) {
         const struct policy *p = v;
-        open_row(w, in);
+        struct jw *w = open_record(page, POLICIES, in);
         jw_kstr(w, "platform", str_of(p->platform));
         jw_kbool(w, "requireAddress", p->p.require_address);
         jw_kbool(w, "allowOtherBots", p->p.allow_other_bots);
@@ -85,36 +127,13 @@ static void write_policies(const struct facts *f, const struct instance_facts *i
     }
 }
 
-static void write_dm_defaults(const struct facts *f, const struct instance_facts *in, struct jw *w)
-{
-    for (const struct list *it = in->bindings.next; it != &in->bindings; it = it->next) {
-        const struct binding *b = list_entry(it, struct binding, link);
-        if (map_get(&f->gate.dm_defaults, b->key) != &in->gate)
-            continue;
-        open_row(w, in);
-        jw_kstr(w, "platform", b->owner.platform);
-        jw_kstr(w, "userId", b->owner.user);
-        jw_end_obj(w);
-    }
-}
-
-static int by_key(const void *a, const void *b)
-{
-    const struct instance_facts *x = *(struct instance_facts *const *)a,
-                                *y = *(struct instance_facts *const *)b;
-
-    return str_cmp(x->key, y->key);
-}
-
 static void write_tenants(const struct facts *f, const struct grant_who *who, struct jw *w)
 {
-    void *v;
-
     jw_key(w, "tenants");
     jw_arr(w);
-    for (size_t i = 0; map_next(&f->tenants, &i, &v);) {
-        const struct tenant_facts *t = v;
-        if (!t->require_address || (!str_is_empty(who->tenant) && !str_eq(who->tenant, t->name)))
+    for (const struct list *it = f->strict.next; it != &f->strict; it = it->next) {
+        const struct tenant_facts *t = list_entry(it, struct tenant_facts, strict);
+        if (!str_is_empty(who->tenant) && !str_eq(who->tenant, t->name))
             continue;
         jw_obj(w);
         jw_kstr(w, "tenant", t->name);
@@ -124,31 +143,49 @@ static void write_tenants(const struct facts *f, const struct grant_who *who, st
     jw_end_arr(w);
 }
 
-void grants_write(const struct facts *f, struct grant_who who, struct jw *w)
+/* True: all of it. */
+static bool write_instance(struct page *p, const struct instance_facts *in, uint64_t *binding)
 {
-    static const struct {
-        const char *name;
-        void (*write)(const struct facts *f, const struct instance_facts *in, struct jw *w);
-    } kinds[] = {
-        {"bindings", write_bindings},      {"scopes", write_scopes},
-        {"principals", write_principals},  {"policies", write_policies},
-        {"dmDefaults", write_dm_defaults},
-    };
-    struct instance_facts **all = xcalloc(map_count(&f->instances) + 1, sizeof *all);
-    size_t n = 0;
-    void *v;
-
-    for (size_t i = 0; map_next(&f->instances, &i, &v);)
-        if (is_meant(&who, v))
-            all[n++] = v;
-    qsort(all, n, sizeof *all, by_key);
-    for (size_t k = 0; k < ARRAY_LEN(kinds); k++) {
-        jw_key(w, kinds[k].name);
-        jw_arr(w);
-        for (size_t i = 0; i < n; i++)
-            kinds[k].write(f, all[i], w);
-        jw_end_arr(w);
+    if (*binding == 0) {
+        write_scopes(p, in);
+        write_principals(p, in);
+        write_policies(p, in);
     }
-    write_tenants(f, &who, w);
-    free(all);
+    return write_bindings(p, in, binding);
+}
+
+/* False: that was the last. */
+static bool fill(struct page *p, const struct grant_who *who, struct grants_page *at)
+{
+    const struct facts *f = p->f;
+
+    for (size_t looked = 0; at->instance < f->n_instances; looked++) {
+        const struct instance_facts *in = f->by_number[at->instance];
+        if (p->n >= PAGE_RECORDS || looked == PAGE_INSTANCES ||
+            (is_meant(who, in) && !write_instance(p, in, &at->binding)))
+            return true;
+        at->instance++;
+    }
+    return false;
+}
+
+bool grants_write(const struct facts *f, struct grant_who who, struct grants_page *at, struct jw *w)
+{
+    struct page p = {.f = f};
+    bool first = at->instance == 0 && at->binding == 0;
+
+    for (size_t k = 0; k < KINDS; k++) {
+        p.w[k] = jw_begin(&p.text[k]);
+        jw_arr(&p.w[k]);
+    }
+    bool more = fill(&p, &who, at);
+    for (size_t k = 0; k < KINDS; k++) {
+        jw_end_arr(&p.w[k]);
+        jw_key(w, kind_names[k]);
+        jw_raw(w, buf_str(&p.text[k]));
+        buf_done(&p.text[k]);
+    }
+    if (first)
+        write_tenants(f, &who, w);
+    return more;
 }

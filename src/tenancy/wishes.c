@@ -198,7 +198,9 @@ void tenant_set(struct facts *f, struct str name, bool require_address)
 {
     struct tenant_facts *t = facts_make_tenant(f, name);
 
-    t->require_address = require_address;
+    list_remove(&t->strict);
+    if (require_address)
+        list_append(&f->strict, &t->strict);
     list_each (&t->instances, it, nxt)
         list_entry(it, struct instance_facts, link)->gate.default_require_address = require_address;
 }

@@ -1,6 +1,8 @@
 """The command line as a person meets it: what it says, where, and with which exit status."""
+import http.client
 import json
 import os
+import socket
 import stat
 import subprocess
 
@@ -275,3 +277,49 @@ def test_secrets_are_not_readable_on_disk_or_in_the_log(bellhop, dial):
             assert c.secret.encode() not in file.read_bytes(), file
     assert c.secret not in bellhop.log()
     bellhop.start()
+
+
+# ---- many ----
+
+
+class AdminSocket(http.client.HTTPConnection):
+    def __init__(self, path):
+        super().__init__("bellhop", timeout=60)
+        self.path = str(path)
+
+    def connect(self):
+        self.sock = socket.socket(socket.AF_UNIX)
+        self.sock.connect(self.path)
+
+    def ask(self, method, path, body=None):
+        self.request(method, path, json.dumps(body) if body else None, {"Content-Type": "application/json"} if body else {})
+        answer = self.getresponse()
+        return answer.status, json.loads(answer.read() or b"null")
+
+
+def test_many_gateways_are_listed_in_pages_and_the_command_line_shows_them_all_once(bellhop):
+    admin, n = AdminSocket(bellhop.state / "admin.sock"), 1100
+    for i in range(n):
+        status, _ = admin.ask("POST", "/admin/gateways/add", {"id": f"many{i}", "tenant": f"t{i % 3}", "platform": "web", "bot": "lobby"})
+        assert status < 300
+    status, page = admin.ask("GET", "/admin/status")
+    assert status == 200 and len(page["instances"]) == 500 and page["next"] and page["store"]
+    status, page = admin.ask("GET", "/admin/status?after=" + page["next"])
+    assert status == 200 and len(page["instances"]) == 500 and "store" not in page
+    everyone = {f"many{i}" for i in range(n)}
+    for command, names in ((["status"], lambda doc: [i["instance"] for i in doc["instances"]]),
+                           (["gateway", "list"], lambda doc: [g["id"] for g in doc]),
+                           (["route", "list"], lambda doc: [r["instance"] for r in doc])):
+        shown = [x for x in names(json.loads(bellhop.cli(*command, "--json").stdout)) if x in everyone]
+        assert len(shown) == n and set(shown) == everyone
+    some = json.loads(bellhop.cli("status", "--tenant", "t1", "--state", "never", "--json").stdout)["instances"]
+    assert {i["instance"] for i in some} == {f"many{i}" for i in range(1, n, 3)}
+    one = json.loads(bellhop.cli("status", "--tenant", "t1", "--instance", "many1", "--json").stdout)["instances"]
+    assert [i["instance"] for i in one] == ["many1"]
+    assert json.loads(bellhop.cli("status", "--waiting", "--json").stdout)["instances"] == []
+
+
+def test_a_page_that_begins_behind_a_route_that_is_gone_says_so(bellhop):
+    admin = AdminSocket(bellhop.state / "admin.sock")
+    status, answer = admin.ask("GET", "/admin/routes?after=web%0Anowhere%0At%0A%0A")
+    assert status == 410 and answer["code"] == "gone"

@@ -332,12 +332,6 @@ static void trouble_step(struct world *w)
     tell_holders(w);
 }
 
-static void on_instance(void *ctx, const struct instance_view *v)
-{
-    bool *waiting = ctx;
-    *waiting |= v->entries > v->parked;
-}
-
 static void make_peace(struct world *w)
 {
     w->peace = true;
@@ -357,7 +351,9 @@ static void make_peace(struct world *w)
         model_check(&w->model);
         if (i > 5 && sim_store_queued(w->store) == 0 && sim_store_finished(w->store) == 0) {
             bool waiting = false;
-            relay_each_instance(w->relay, on_instance, &waiting);
+            struct instance_view v;
+            for (uint32_t pos = 0; relay_next_instance(w->relay, &pos, &v);)
+                waiting |= v.entries > v.parked;
             for (size_t e = 0; e < w->model.n; e++)
                 waiting |= w->model.events[e].accepting;
             if (!waiting && i > 20)

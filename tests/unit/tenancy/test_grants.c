@@ -331,7 +331,8 @@ static void everything_granted_survives_a_restart(void **state)
     struct buf out = BUF_INIT;
     struct jw w = jw_begin(&out);
     jw_obj(&w);
-    grants_write(r->facts, (struct grant_who){STR("acme"), STR_NULL}, &w);
+    struct grants_page at = {0};
+    assert_false(grants_write(r->facts, (struct grant_who){STR("acme"), STR_NULL}, &at, &w));
     jw_end_obj(&w);
     const char *text = buf_z(&out);
     assert_non_null(strstr(text, "\"userId\":\"olga\""));
@@ -344,6 +345,36 @@ static void everything_granted_survives_a_restart(void **state)
     assert_true(grant_instance(r->facts, Y)->default_require_address);
     assert_false(grant_instance(r->facts, Z)->default_require_address);
     assert_true(holds(r, X, CHANNEL));
+}
+
+static void many_people_are_shown_in_pages_each_once(void **state)
+{
+    enum { PEOPLE = 1203 };
+    struct rig *r = *state;
+    struct grants_page at = {0};
+    size_t pages = 0, shown = 0;
+    bool more = true;
+
+    for (int i = 0; i < PEOPLE; i++) {
+        char user[16];
+        snprintf(user, sizeof user, "u%d", i);
+        grant_link(r->facts, i % 3 == 0 ? Y : X, STR("discord"), str_of(user), NULL, NULL);
+    }
+    for (int i = 0; i < PEOPLE; i++)
+        turn(r);
+    for (; more; pages++) {
+        struct buf out = BUF_INIT;
+        struct jw w = jw_begin(&out);
+        jw_obj(&w);
+        more = grants_write(r->facts, (struct grant_who){0}, &at, &w);
+        jw_end_obj(&w);
+        for (const char *p = buf_z(&out); (p = strstr(p, "\"userId\"")) != NULL; p++)
+            shown++;
+        assert_true(out.n < 100000);
+        buf_done(&out);
+    }
+    assert_int_equal(shown, PEOPLE);
+    assert_int_equal(pages, 3);
 }
 
 static void a_declaration_replaces_the_one_before(void **state)
@@ -582,6 +613,7 @@ int main(void)
         PROMISE(a_person_with_several_instances_chooses_and_only_among_their_own),
         PROMISE(the_oldest_link_comes_first_after_a_restart_too),
         PROMISE(everything_granted_survives_a_restart),
+        PROMISE(many_people_are_shown_in_pages_each_once),
         PROMISE(a_declaration_replaces_the_one_before),
         PROMISE(a_deprovisioned_instance_leaves_nothing_and_its_places_are_free),
         PROMISE(deprovisioning_waits_for_a_change_of_a_gateway_and_outlives_it),

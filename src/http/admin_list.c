@@ -1,0 +1,398 @@
+/* admin_list.c - status, gateways and routes for the command line, in pages.
+ *
+ * There may be a hundred thousand of each, and one turn of the loop is no place to write them all.
+ * A page ends after so many rows, or after looking at so many that were not asked for; then "next"
+ * says where the following one begins.  Where that is a route that has been removed since, the
+ * answer is 410 and the reader begins again. */
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <unistd.h>
+#include "base/clock.h"
+#include "base/confine.h"
+#include "base/jw.h"
+#include "base/mem.h"
+#include "bus/bus.h"
+#include "host/host.h"
+#include "http/admin.h"
+#include "http/front_priv.h"
+#include "http/waker.h"
+#include "net/loop.h"
+#include "relay/relay.h"
+#include "store/store.h"
+#include "tenancy/facts.h"
+
+enum { PAGE_ROWS = 500, PAGE_LOOKS = 4000 };
+
+void admin_time(struct jw *w, const char *key, int64_t ms)
+{
+    jw_key(w, key);
+    if (ms != 0)
+        jw_i64(w, ms);
+    else
+        jw_null(w);
+}
+
+/* ---- one page ---- */
+
+struct page {
+    struct front *f; /* borrowed */
+    struct http_req *req;
+    struct buf after, body;
+    struct jw w;
+    size_t rows, looks;
+    struct buf next; /* empty: this is the last page */
+    /* what was asked for; empty: anything */
+    struct buf tenant, instance, state;
+    bool waiting; /* only those with something in the mailbox */
+};
+
+static struct page page_begin(struct front *f, struct http_req *req)
+{
+    struct page p = {.f = f, .req = req};
+    struct buf waiting = BUF_INIT;
+
+    http_query(req, "after", &p.after);
+    http_query(req, "tenant", &p.tenant);
+    http_query(req, "instance", &p.instance);
+    http_query(req, "state", &p.state);
+    p.waiting = http_query(req, "waiting", &waiting);
+    buf_done(&waiting);
+    return p;
+}
+
+/* The writer points into the page, so it begins where the page stays. */
+static void page_open(struct page *p)
+{
+    p->w = jw_begin(&p->body);
+    jw_obj(&p->w);
+}
+
+/* Room for one more?  Else @next, with what it is about, is where the following page begins. */
+static bool page_has_room(struct page *p)
+{
+    return p->rows < PAGE_ROWS && p->looks++ < PAGE_LOOKS;
+}
+
+static bool is_meant(const struct buf *wish, struct str is)
+{
+    return wish->n == 0 || str_eq(buf_str(wish), is);
+}
+
+static void page_done(struct page *p)
+{
+    buf_done(&p->after);
+    buf_done(&p->body);
+    buf_done(&p->next);
+    buf_done(&p->tenant);
+    buf_done(&p->instance);
+    buf_done(&p->state);
+}
+
+static void page_end(struct page *p)
+{
+    if (p->next.n > 0)
+        jw_kstr(&p->w, "next", buf_str(&p->next));
+    jw_end_obj(&p->w);
+    front_json(p->f, http_req_id(p->req), 200, &p->body);
+    page_done(p);
+}
+
+static void page_gone(struct page *p)
+{
+    http_answer_error(p->f->server, http_req_id(p->req), 410, "gone",
+                      "What the next page begins behind is gone; begin again.");
+    page_done(p);
+}
+
+/* ---- status ---- */
+
+static void write_instance(struct jw *w, const struct instance_view *v)
+{
+    jw_obj(w);
+    jw_kstr(w, "tenant", v->tenant);
+    jw_kstr(w, "instance", v->instance);
+    jw_kstr(w, "state", str_of(v->state));
+    jw_ki64(w, "sessions", (int64_t)v->sessions);
+    jw_ki64(w, "entries", (int64_t)v->entries);
+    jw_ki64(w, "bytes", (int64_t)v->bytes);
+    jw_ki64(w, "unacked", (int64_t)v->unacked);
+    jw_ki64(w, "parked", (int64_t)v->parked);
+    admin_time(w, "oldestAt", v->oldest_ms);
+    admin_time(w, "lastInboundAt", v->last_inbound_ms);
+    admin_time(w, "lastOutboundAt", v->last_outbound_ms);
+    admin_time(w, "flippedAt", v->asleep_since_ms);
+    admin_time(w, "lastPokeAt", v->last_poke_ms);
+    jw_kbool(w, "wakeUrlRegistered", v->wake_url);
+    jw_kstr(w, "pokeProblem", str_of(v->last_poke_problem));
+    jw_end_obj(w);
+}
+
+static void offer_instance(struct page *p, const struct instance_view *v)
+{
+    if (!is_meant(&p->tenant, v->tenant) || !is_meant(&p->instance, v->instance) ||
+        !is_meant(&p->state, str_of(v->state)) || (p->waiting && v->entries + v->parked == 0))
+        return;
+    p->rows++;
+    write_instance(&p->w, v);
+}
+
+/* Those the relay knows, from mailbox number @pos on; true: all of them. */
+static bool write_met(struct page *p, uint32_t pos)
+{
+    struct instance_view v;
+
+    while (page_has_room(p)) {
+        if (!relay_next_instance(p->f->relay, &pos, &v))
+            return true;
+        offer_instance(p, &v);
+    }
+    buf_printf(&p->next, "m%" PRIu32, pos);
+    return false;
+}
+
+/* Those it has not met yet: a gateway was added and nobody came and nothing was sent.  From the
+ * gateway at @it on. */
+static void write_unmet(struct page *p, struct list *it)
+{
+    const struct front *f = p->f;
+    struct list *head;
+    struct instance_view v;
+
+    facts_gateways(f->facts, &head);
+    for (; it != head; it = it->next) {
+        const struct gateway *g = list_entry(it, struct gateway, link);
+        struct str tenant = str_of(g->tenant), instance = str_of(g->instance);
+        if (!page_has_room(p)) {
+            buf_printf(&p->next, "u%s",
+                       it->prev != head ? list_entry(it->prev, struct gateway, link)->id : "");
+            return;
+        }
+        if (g->revoked_ms != 0 || !facts_is_first(f->facts, g) ||
+            relay_instance(f->relay, tenant, instance, &v))
+            continue;
+        v = (struct instance_view){.tenant = tenant, .instance = instance, .state = "never"};
+        v.wake_url = facts_wake_url(f->facts, tenant, instance) != NULL;
+        offer_instance(p, &v);
+    }
+}
+
+/* One instance that is named: there is nothing to walk. */
+static void write_one(struct page *p)
+{
+    struct str tenant = buf_str(&p->tenant), instance = buf_str(&p->instance);
+    struct instance_view v;
+
+    if (!relay_instance(p->f->relay, tenant, instance, &v)) {
+        if (facts_newest_gateway(p->f->facts, tenant, instance) == NULL)
+            return;
+        v = (struct instance_view){.tenant = tenant, .instance = instance, .state = "never"};
+        v.wake_url = facts_wake_url(p->f->facts, tenant, instance) != NULL;
+    }
+    offer_instance(p, &v);
+}
+
+static void write_store(struct front *f, struct jw *w)
+{
+    struct store_stats s;
+
+    f->store->ops->stats(f->store, &s);
+    jw_key(w, "store");
+    jw_obj(w);
+    jw_kstr(w, "kind", str_of(f->store->ops->name));
+    jw_kbool(w, "healthy", s.healthy);
+    jw_kstr(w, "problem", s.healthy ? STR_NULL : str_of(s.problem));
+    jw_ki64(w, "queued", (int64_t)s.queued);
+    jw_ki64(w, "commits", (int64_t)s.commits);
+    jw_ki64(w, "failed", (int64_t)s.failed_ops);
+    jw_ki64(w, "bytesOnDisk", s.bytes_on_disk);
+    jw_end_obj(w);
+    jw_key(w, "bus");
+    jw_obj(w);
+    jw_kstr(w, "kind", str_of(f->bus->ops->name));
+    jw_end_obj(w);
+}
+
+static void write_platforms(struct front *f, struct jw *w)
+{
+    jw_key(w, "platforms");
+    jw_arr(w);
+    for (size_t i = 0; i < host_n_platforms(f->host); i++) {
+        struct platform *p = host_nth_platform(f->host, i);
+        jw_obj(w);
+        jw_kstr(w, "platform", str_of(p->ops->name));
+        jw_kstr(w, "bot", str_of(p->bot));
+        jw_kstr(w, "problem", str_of(p->problem));
+        admin_time(w, "lastEventAt", p->last_event_ms);
+        if (p->ops->status != NULL)
+            p->ops->status(p, w);
+        jw_end_obj(w);
+    }
+    jw_end_arr(w);
+}
+
+static void write_server(struct front *f, struct jw *w)
+{
+    struct list *unused;
+    char confined[160];
+
+    jw_kstr(w, "version", STR(BELLHOP_VERSION));
+    jw_ki64(w, "pid", getpid());
+    jw_ki64(w, "startedAt", f->started_ms);
+    jw_ki64(w, "now", clock_wall_ms(loop_clock(f->loop)));
+    jw_kbool(w, "draining", f->draining);
+    jw_kstr(w, "listen", str_of(f->listen));
+    jw_ki64(w, "port", http_server_port(f->server));
+    jw_kstr(w, "publicUrl", str_of(f->public_url));
+    jw_kstr(w, "url", str_of(f->base_url));
+    jw_kstr(w, "stateDir", str_of(f->state_dir));
+    jw_kstr(w, "config", str_of(f->config_path));
+    jw_ki64(w, "connections", (int64_t)http_server_connections(f->server));
+    jw_ki64(w, "gateways", (int64_t)facts_gateways(f->facts, &unused));
+    jw_ki64(w, "routes", (int64_t)facts_routes(f->facts, &unused));
+    confine_describe(f->confined, confined, sizeof confined);
+    jw_kstr(w, "confined", str_of(confined));
+    jw_kbool(w, "fullyConfined", f->confined->landlock > 0 && f->confined->seccomp > 0);
+    jw_key(w, "wake");
+    jw_obj(w);
+    jw_kbool(w, "allowPrivate", f->wake->allow_private);
+    jw_ki64(w, "timeoutMs", f->wake->timeout_ms);
+    jw_end_obj(w);
+}
+
+static void write_instances(struct page *p)
+{
+    const char *after = buf_z(&p->after);
+    const struct gateway *g = NULL;
+    struct list *head;
+
+    facts_gateways(p->f->facts, &head);
+    if (*after == 'u')
+        g = facts_gateway(p->f->facts, str_of(after + 1));
+    if (p->tenant.n > 0 && p->instance.n > 0)
+        write_one(p);
+    else if (*after == 'u')
+        write_unmet(p, g != NULL ? g->link.next : head->next);
+    else if (write_met(p, *after == 'm' ? (uint32_t)strtoul(after + 1, NULL, 10) : 0))
+        write_unmet(p, head->next);
+}
+
+void admin_status(struct front *f, struct http_req *req)
+{
+    struct page p = page_begin(f, req);
+
+    page_open(&p);
+    if (p.after.n == 0) { /* the first page has what there is once */
+        write_server(f, &p.w);
+        write_store(f, &p.w);
+        write_platforms(f, &p.w);
+    }
+    jw_key(&p.w, "instances");
+    jw_arr(&p.w);
+    write_instances(&p);
+    jw_end_arr(&p.w);
+    page_end(&p);
+}
+
+/* ---- gateways and routes ---- */
+
+static void write_gateway(struct front *f, struct jw *w, const struct gateway *g)
+{
+    int64_t now = clock_wall_ms(loop_clock(f->loop));
+    int64_t live = 0;
+
+    for (size_t i = 0; i < g->n_secrets; i++)
+        live += g->secrets[i].until_ms == 0 || g->secrets[i].until_ms > now;
+    jw_obj(w);
+    jw_kstr(w, "id", str_of(g->id));
+    jw_kstr(w, "tenant", str_of(g->tenant));
+    jw_kstr(w, "instance", str_of(g->instance));
+    jw_kstr(w, "wakeUrl", str_of(g->wake_url));
+    jw_kstr(w, "platform", str_of(g->platform));
+    jw_kstr(w, "bot", str_of(g->bot));
+    jw_ki64(w, "secrets", live);
+    jw_kbool(w, "acks", !g->ackless);
+    admin_time(w, "createdAt", g->created_ms);
+    admin_time(w, "rotatedAt", g->rotated_ms);
+    admin_time(w, "revokedAt", g->revoked_ms);
+    jw_end_obj(w);
+}
+
+void admin_gateways(struct front *f, struct http_req *req)
+{
+    struct page p = page_begin(f, req);
+    const struct gateway *g = facts_gateway(f->facts, buf_str(&p.after));
+    struct list *head, *it;
+
+    facts_gateways(f->facts, &head);
+    it = g != NULL ? g->link.next : head->next;
+    page_open(&p);
+    jw_key(&p.w, "gateways");
+    jw_arr(&p.w);
+    for (; it != head && page_has_room(&p); it = it->next) {
+        g = list_entry(it, struct gateway, link);
+        if (!is_meant(&p.tenant, str_of(g->tenant)) || !is_meant(&p.instance, str_of(g->instance)))
+            continue;
+        p.rows++;
+        write_gateway(f, &p.w, g);
+    }
+    jw_end_arr(&p.w);
+    if (it != head)
+        buf_add_z(&p.next, list_entry(it->prev, struct gateway, link)->id);
+    page_end(&p);
+}
+
+static void write_route(struct jw *w, const struct route *r)
+{
+    jw_obj(w);
+    jw_kstr(w, "platform", str_of(r->platform));
+    jw_kstr(w, "key", str_of(r->key));
+    jw_kstr(w, "tenant", str_of(r->tenant));
+    jw_kstr(w, "instance", str_of(r->instance));
+    jw_end_obj(w);
+}
+
+/* The four names of a route, each with a newline behind it, which none of them has. */
+static void route_to_text(const struct route *r, struct buf *out)
+{
+    buf_printf(out, "%s\n%s\n%s\n%s\n", r->platform, r->key, r->tenant,
+               r->instance != NULL ? r->instance : "");
+}
+
+static const struct route *route_of_text(const struct front *f, struct str text)
+{
+    struct str name[4];
+
+    for (size_t i = 0; i < ARRAY_LEN(name); i++)
+        if (!str_split(&text, '\n', &name[i]))
+            return NULL;
+    return facts_find_route(f->facts, name[0], name[1], name[2], name[3]);
+}
+
+void admin_routes(struct front *f, struct http_req *req)
+{
+    struct page p = page_begin(f, req);
+    const struct route *r = p.after.n > 0 ? route_of_text(f, buf_str(&p.after)) : NULL;
+    struct list *head, *it;
+
+    if (p.after.n > 0 && r == NULL) {
+        page_gone(&p);
+        return;
+    }
+    facts_routes(f->facts, &head);
+    it = r != NULL ? r->link.next : head->next;
+    page_open(&p);
+    jw_key(&p.w, "routes");
+    jw_arr(&p.w);
+    for (; it != head && page_has_room(&p); it = it->next) {
+        r = list_entry(it, struct route, link);
+        if (!is_meant(&p.tenant, str_of(r->tenant)) || !is_meant(&p.instance, str_of(r->instance)))
+            continue;
+        p.rows++;
+        write_route(&p.w, r);
+    }
+    jw_end_arr(&p.w);
+    if (it != head)
+        route_to_text(list_entry(it->prev, struct route, link), &p.next);
+    page_end(&p);
+}
