@@ -83,8 +83,8 @@ const struct contract_field contract_result_fields[] = {
 };
 
 const struct contract_field contract_chat_info_fields[] = {
-    {"name", MAYBE, "string"},
-    {"type", MAYBE, "string"},
+    {"name", ALWAYS, "string"},
+    {"type", ALWAYS, "string"},
     {NULL},
 };
 

@@ -167,6 +167,12 @@ void session_key_write(struct buf *out, const struct session_key_source *src,
 
 void session_key_of_event(struct buf *out, const struct event *ev)
 {
+    session_key_of_event_as(out, ev, &SESSION_KEY_DEFAULTS);
+}
+
+void session_key_of_event_as(struct buf *out, const struct event *ev,
+                             const struct session_key_options *opt)
+{
     /* An empty chat_type is written to the wire as "dm", so it has the key of one. */
     struct session_key_source src = {
         .platform = ev->filed_as.p != NULL ? ev->filed_as : ev->platform,
@@ -178,5 +184,5 @@ void session_key_of_event(struct buf *out, const struct event *ev)
         .scope_id = ev->scope_id,
         .message_id = ev->message_id,
     };
-    session_key_write(out, &src, &SESSION_KEY_DEFAULTS);
+    session_key_write(out, &src, opt);
 }

@@ -24,6 +24,7 @@ front_handler admin_mailbox_show, admin_mailbox_purge, admin_mailbox_redrive;
 void front_json(struct front *f, struct http_id id, int status, const struct buf *body);
 /* 503: not the caller's fault, the same may work in a moment. */
 void front_retry(struct front *f, struct http_req *req, const char *code, const char *what);
+void front_retry_id(struct front *f, struct http_id id, const char *code, const char *what);
 /* True when a line about a stranger may be logged now; @ret_untold is how many were not. */
 bool front_may_log(struct front *f, unsigned long long *ret_untold);
 /* True when the caller is on this machine (and no proxy speaks for somebody else) or shows the

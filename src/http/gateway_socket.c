@@ -7,6 +7,7 @@
  *      upgrade -> no client certificate   -> 403        (where tls.client_certs asks for one)
  *              -> draining, store trouble -> 503        (comes back by itself)
  *              -> unknown id, expired     -> 401
+ *              -> a JWT not believed      -> 401        (503 while nobody can tell)
  *              -> none, wrong, revoked    -> 101, then close 4401
  *              -> good, but too many      -> 503
  *              -> good                    -> 101, session_open()
@@ -16,7 +17,10 @@
 #include "base/log.h"
 #include "base/mem.h"
 #include "core/contract.h"
+#include "core/token.h"
 #include "http/front_priv.h"
+#include "http/manage.h"
+#include "http/vouch.h"
 #include "net/ws.h"
 #include "relay/relay.h"
 #include "store/store.h"
@@ -111,15 +115,17 @@ static const struct ws_handlers handlers = {.on_data = on_data,
                                             .on_pong = on_pong,
                                             .on_closed = on_closed};
 
-static struct gateway_socket *accept_socket(struct front *f, struct http_req *req)
+/* NULL: it has gone meanwhile. */
+static struct gateway_socket *accept_socket(struct front *f, const struct ws_offer *offer)
 {
     struct gateway_socket *s = xcalloc(1, sizeof *s);
 
     s->wire.ops = &wire_ops;
     s->ws =
-        ws_accept(f->server, req,
-                  &(struct ws_options){.max_message = CONTRACT_MAX_FRAME, .max_queued = MAX_QUEUED},
-                  &handlers, s);
+        ws_accept_offer(f->server, offer,
+                        &(struct ws_options){.max_message = CONTRACT_MAX_FRAME,
+                                             .max_queued = MAX_QUEUED},
+                        &handlers, s);
     if (s->ws == NULL) {
         free(s);
         return NULL;
@@ -148,18 +154,19 @@ static bool can_serve(struct front *f, struct http_req *req)
     return true;
 }
 
-static void open_session(struct front *f, struct http_req *req, const struct gateway *gw)
+static void open_session(struct front *f, const struct ws_offer *offer, const struct gateway *gw)
 {
     struct party *party = ledger_party(f->ledger, PER_CREDENTIAL, str_of(gw->id));
     struct gateway_socket *s = NULL;
 
     if (ledger_take(f->ledger, party, LIMIT_SOCKETS, 1) == LIMIT_TAKEN) {
-        s = accept_socket(f, req);
+        s = accept_socket(f, offer);
         if (s == NULL)
             ledger_give(f->ledger, party, LIMIT_SOCKETS, 1);
     } else {
-        front_retry(f, req, "too_many_sockets",
-                    "This credential has too many sockets open (limits.sockets_per_credential).");
+        front_retry_id(f, offer->id, "too_many_sockets",
+                       "This credential has too many sockets open "
+                       "(limits.sockets_per_credential).");
     }
     if (s == NULL) {
         party_drop(party);
@@ -173,9 +180,8 @@ static void open_session(struct front *f, struct http_req *req, const struct gat
         wire_close(&s->wire, CLOSE_TRY_LATER);
 }
 
-static void log_refusal(struct front *f, struct http_req *req, const char *how, const char *why)
+static void log_refusal(struct front *f, struct str peer, const char *how, const char *why)
 {
-    struct str peer = http_peer(req);
     unsigned long long untold;
 
     if (front_may_log(f, &untold))
@@ -183,42 +189,94 @@ static void log_refusal(struct front *f, struct http_req *req, const char *how, 
                  untold);
 }
 
-static void refuse_for_good(struct front *f, struct http_req *req, const char *why)
+static void refuse_for_good(struct front *f, struct str peer, const struct ws_offer *offer,
+                            const char *why)
 {
-    log_refusal(f, req, "", why);
-    struct gateway_socket *s = accept_socket(f, req);
+    log_refusal(f, peer, "", why);
+    struct gateway_socket *s = accept_socket(f, offer);
     if (s != NULL)
         wire_close(&s->wire, CLOSE_UNAUTHORIZED);
 }
 
+static void refuse_for_now(struct front *f, struct str peer, struct http_id id, const char *why)
+{
+    log_refusal(f, peer, " for now", why);
+    http_answer_error(f->server, id, 401, "unauthorized", "This credential is not valid here: %s.",
+                      why);
+}
+
+/* ---- a token signed for an instance ---- */
+
+struct signed_upgrade { /* one that is being vouched for */
+    struct front *f;    /* borrowed */
+    struct ws_offer offer;
+    char *peer; /* owned */
+};
+
+static void on_vouched(void *ctx, enum bh_err err, const struct vouch_claims *claims,
+                       const char *why)
+{
+    struct signed_upgrade *u = ctx;
+    const struct gateway *gw = err == BH_OK ? agent_of_claims(u->f, claims) : NULL;
+
+    if (err == BH_UNAVAILABLE)
+        front_retry_id(u->f, u->offer.id, "identity_unavailable", why);
+    else if (gw == NULL)
+        refuse_for_now(u->f, str_of(u->peer), u->offer.id,
+                       err == BH_OK ? "no gateway has the instance it is for" : "not believed");
+    else
+        open_session(u->f, &u->offer, gw);
+    free(u->peer);
+    free(u);
+}
+
+static void ask_voucher(struct front *f, const struct http_req *req, const struct ws_offer *offer,
+                        struct str bearer)
+{
+    struct signed_upgrade *u = xcalloc(1, sizeof *u);
+
+    *u = (struct signed_upgrade){.f = f, .offer = *offer, .peer = str_dup(http_peer(req))};
+    vouch_ask(f->voucher, VOUCH_AGENT, bearer, on_vouched, u);
+}
+
+/* ---- the upgrade ---- */
+
+static void say_what_this_is(struct front *f, const struct http_req *req)
+{
+    http_answer(f->server, http_req_id(req),
+                &(struct http_answer){
+                    .status = 426,
+                    .headers = "Upgrade: websocket\r\n",
+                    .body = STR("{\"error\":\"This is the relay's WebSocket: a gateway dials it "
+                                "with Upgrade: websocket.\",\"code\":\"upgrade_required\"}")});
+}
+
 void gateway_upgrade(struct front *f, struct http_req *req)
 {
+    struct str header = http_header(req, "Authorization"), bearer = token_of_header(header);
     const struct gateway *gw = NULL;
     const char *why = "";
+    struct ws_offer offer;
 
     if (!http_is_upgrade(req)) {
-        http_answer(f->server, http_req_id(req),
-                    &(struct http_answer){
-                        .status = 426,
-                        .headers = "Upgrade: websocket\r\n",
-                        .body =
-                            STR("{\"error\":\"This is the relay's WebSocket: a gateway dials it "
-                                "with Upgrade: websocket.\",\"code\":\"upgrade_required\"}")});
+        say_what_this_is(f, req);
         return;
     }
-    if (!can_serve(f, req))
+    if (!can_serve(f, req) || !ws_offer(f->server, req, &offer))
         return;
-    switch (facts_authenticate(f->facts, http_header(req, "Authorization"), &gw, &why)) {
+    if (bearer_looks_signed(bearer)) {
+        ask_voucher(f, req, &offer, bearer);
+        return;
+    }
+    switch (facts_authenticate(f->facts, header, &gw, &why)) {
     case AUTH_OK:
-        open_session(f, req, gw);
+        open_session(f, &offer, gw);
         break;
     case AUTH_UNAUTHORIZED:
-        refuse_for_good(f, req, why);
+        refuse_for_good(f, http_peer(req), &offer, why);
         break;
     case AUTH_RETRY:
-        log_refusal(f, req, " for now", why);
-        http_answer_error(f->server, http_req_id(req), 401, "unauthorized",
-                          "This credential is not valid here: %s.", why);
+        refuse_for_now(f, http_peer(req), offer.id, why);
         break;
     }
 }

@@ -33,7 +33,7 @@ static void refuse_stranger(struct front *f, struct http_id id)
 }
 
 /* A signed token may leave out its tenant: then it is the only one with such an instance. */
-static const struct gateway *find_agent(struct front *f, const struct vouch_claims *claims)
+const struct gateway *agent_of_claims(struct front *f, const struct vouch_claims *claims)
 {
     struct str tenant = claims->tenant;
 
@@ -45,13 +45,13 @@ static const struct gateway *find_agent(struct front *f, const struct vouch_clai
 static void on_agent(void *ctx, enum bh_err err, const struct vouch_claims *claims, const char *why)
 {
     struct manage_call *c = ctx;
-    const struct gateway *gw = err == BH_OK ? find_agent(c->f, claims) : NULL;
+    const struct gateway *gw = err == BH_OK ? agent_of_claims(c->f, claims) : NULL;
 
     if (err == BH_UNAVAILABLE) {
         http_answer_error(c->f->server, c->id, 503, "identity_unavailable", "%s", why);
     } else if (gw == NULL) {
         refuse_stranger(c->f, c->id);
-    } else { /* the record behind the token, not its words */
+    } else {
         c->tenant = xstrdup(gw->tenant);
         c->instance = xstrdup(gw->instance);
         manage_perform(c);
@@ -60,7 +60,7 @@ static void on_agent(void *ctx, enum bh_err err, const struct vouch_claims *clai
     manage_call_free(c);
 }
 
-static bool looks_signed(struct str bearer)
+bool bearer_looks_signed(struct str bearer)
 {
     struct str part;
     size_t n = 0;
@@ -78,7 +78,7 @@ static void enter(struct front *f, struct http_req *req, const char *path)
 
     if (f->draining) {
         front_retry(f, req, "draining", "This server is going down; come back in a moment.");
-    } else if (looks_signed(bearer)) {
+    } else if (bearer_looks_signed(bearer)) {
         vouch_ask(f->voucher, VOUCH_AGENT, bearer, on_agent, call_new(f, req, path));
     } else if (facts_authenticate(f->facts, header, &gw, &why) != AUTH_OK) {
         refuse_stranger(f, http_req_id(req));

@@ -115,10 +115,15 @@ void front_json(struct front *f, struct http_id id, int status, const struct buf
 
 void front_retry(struct front *f, struct http_req *req, const char *code, const char *what)
 {
+    front_retry_id(f, http_req_id(req), code, what);
+}
+
+void front_retry_id(struct front *f, struct http_id id, const char *code, const char *what)
+{
     struct buf body = BUF_INIT;
 
     buf_printf(&body, "{\"error\":\"%s\",\"code\":\"%s\"}", what, code);
-    http_answer(f->server, http_req_id(req),
+    http_answer(f->server, id,
                 &(struct http_answer){.status = 503,
                                       .headers = "Retry-After: 1\r\n",
                                       .body = buf_str(&body),

@@ -7,7 +7,7 @@
  *                  tenant and is believed for a minute
  *
  * Besides, whatever the kind: a JSON Web Token with the audience "agent:<instance>" speaks for that
- * instance on the management plane, when keys are configured.
+ * instance on the management plane and at /relay, when keys are configured.
  */
 #pragma once
 #include "base/err.h"

@@ -52,26 +52,34 @@ static const char *handshake_fault(const struct http_req *req)
     return NULL;
 }
 
-struct ws *ws_accept(struct http_server *s, struct http_req *req, const struct ws_options *opt,
-                     const struct ws_handlers *h, void *ctx)
+bool ws_offer(struct http_server *s, const struct http_req *req, struct ws_offer *ret)
 {
-    struct conn *c = req->conn;
     const char *fault = handshake_fault(req);
-    char accept[29];
+
+    if (req->conn->state != CONN_HANDLING)
+        return false; /* answered already */
+    if (fault != NULL) {
+        http_answer_error(s, http_req_id(req), 400, "bad_upgrade", "%s", fault);
+        return false;
+    }
+    ret->id = http_req_id(req);
+    ws_accept_key(http_header(req, "sec-websocket-key"), ret->accept);
+    return true;
+}
+
+struct ws *ws_accept_offer(struct http_server *s, const struct ws_offer *offer,
+                           const struct ws_options *opt, const struct ws_handlers *h, void *ctx)
+{
+    struct conn *c = http_find(s, offer->id);
     struct buf *out;
     struct ws *ws;
 
-    if (c->state != CONN_HANDLING)
-        return NULL; /* answered already */
-    if (fault != NULL) {
-        http_answer_error(s, http_req_id(req), 400, "bad_upgrade", "%s", fault);
+    if (c == NULL || c->state != CONN_HANDLING)
         return NULL;
-    }
-    ws_accept_key(http_header(req, "sec-websocket-key"), accept);
     out = conn_out(c);
     buf_add_str(out, STR("HTTP/1.1 101 Switching Protocols\r\nUpgrade: websocket\r\n"
                          "Connection: Upgrade\r\nSec-WebSocket-Accept: "));
-    buf_add(out, accept, 28);
+    buf_add(out, offer->accept, 28);
     buf_add_str(out, STR("\r\n\r\n"));
     conn_mark(c);
 
@@ -83,6 +91,14 @@ struct ws *ws_accept(struct http_server *s, struct http_req *req, const struct w
     s->slots[c->slot].generation++; /* the request is answered */
     conn_enter(c, CONN_WS);
     return ws;
+}
+
+struct ws *ws_accept(struct http_server *s, struct http_req *req, const struct ws_options *opt,
+                     const struct ws_handlers *h, void *ctx)
+{
+    struct ws_offer offer;
+
+    return ws_offer(s, req, &offer) ? ws_accept_offer(s, &offer, opt, h, ctx) : NULL;
 }
 
 void ws_let_in(struct ws *ws, struct party *credential)

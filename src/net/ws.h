@@ -27,6 +27,18 @@ struct ws_options {
     size_t max_queued;  /* unsent bytes beyond this: close "too slow" */
 };
 
+/* An upgrade that is answered later: what survives the handler.  With ws_accept_offer(), or like
+ * any other request, by its id. */
+struct ws_offer {
+    struct http_id id;
+    char accept[29];
+};
+/* False (and an HTTP 400 was sent): the request is not a correct WebSocket upgrade. */
+bool ws_offer(struct http_server *s, const struct http_req *req, struct ws_offer *ret);
+/* NULL: the client has gone, or was answered. */
+struct ws *ws_accept_offer(struct http_server *s, const struct ws_offer *offer,
+                           const struct ws_options *opt, const struct ws_handlers *h, void *ctx);
+
 /* Answer an upgrade request with 101.  NULL (and an HTTP 400 was sent) when the request is not a
  * correct WebSocket upgrade. */
 struct ws *ws_accept(struct http_server *s, struct http_req *req, const struct ws_options *opt,

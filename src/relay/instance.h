@@ -19,6 +19,7 @@
 
 struct fetch;
 struct instances;
+struct unread;
 
 struct instance {             /* one agent of one tenant; lives as long as the relay */
     struct relay *relay;      /* borrowed */
@@ -37,8 +38,9 @@ struct instance {             /* one agent of one tenant; lives as long as the r
     struct list change_link;     /* instances->changed */
     struct list chats;           /* known_chat.by_inst */
     struct list active_link;     /* activity->news */
-    uint64_t *unread;            /* owned; interrupts its receiver may not have read: interrupt.h */
+    struct unread *unread;       /* owned; interrupts its receiver may not have read: interrupt.h */
     struct fetch *fetch[2];      /* owned; [0] is being used up, [1] is the read-ahead */
+    int64_t hold_until_ms;       /* nothing is sent to it before: interrupt.h */
     int64_t last_inbound_ms, last_outbound_ms; /* wall; 0: never; activity.h */
     uint32_t box;                              /* its mailbox's number */
     uint32_t retiring_box; /* the one before, until "retired" has it on disk; 0: none */
@@ -48,7 +50,6 @@ struct instance {             /* one agent of one tenant; lives as long as the r
     uint32_t n_chats;                                  /* of @chats */
     uint32_t park_mark; /* newest session number when a delivery was last parked */
     uint16_t tenant_n, name_n;
-    uint8_t n_unread;    /* of @unread */
     uint8_t shown_state; /* enum relay_state; what outside->changed() was told last */
     bool seen;           /* it has shaken hands at least once */
     bool forgot_chats;   /* some of its chats are known no more: chats.h */

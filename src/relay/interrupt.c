@@ -18,6 +18,7 @@
 #include "relay/heart.h"
 #include "relay/instance.h"
 #include "relay/judge.h"
+#include "relay/pulse.h"
 #include "relay/session.h"
 #include "store/store.h"
 #include "tenancy/facts.h"
@@ -137,32 +138,45 @@ void interrupts_load(struct relay *r)
 
 /* ---- to the gateway ---- */
 
-/* False: it has one for this key that it may not have read yet, or too many at all. */
-static bool may_interrupt(struct instance *i, uint64_t key)
-{
-    if (i->unread == NULL)
-        i->unread = xcalloc(INTERRUPTS_UNREAD, sizeof i->unread[0]);
-    for (size_t k = 0; k < i->n_unread; k++)
-        if (i->unread[k] == key)
-            return false;
-    if (i->n_unread == INTERRUPTS_UNREAD)
-        return false;
-    i->unread[i->n_unread++] = key;
-    return true;
-}
+struct unread { /* what a receiver was sent and may not have read yet */
+    int64_t since_ms;
+    size_t n;
+    uint64_t keys[INTERRUPTS_UNREAD];
+};
 
 void interrupt_read(struct instance *i)
 {
-    i->n_unread = 0;
     free(i->unread);
     i->unread = NULL;
 }
 
-static bool send_interrupt(struct instance *i, struct str session_key, struct str chat_id)
+/* False: it has one of this kind for the key that it may not have read yet, or too many at all. */
+static bool may_interrupt(struct instance *i, uint64_t key)
+{
+    int64_t now_ms = clock_now_ms(i->relay->env.clock);
+
+    if (i->unread != NULL && now_ms - i->unread->since_ms >= INTERRUPTS_UNREAD_MS)
+        interrupt_read(i);
+    if (i->unread == NULL) {
+        i->unread = xcalloc(1, sizeof *i->unread);
+        i->unread->since_ms = now_ms;
+    }
+    for (size_t k = 0; k < i->unread->n; k++)
+        if (i->unread->keys[k] == key)
+            return false;
+    if (i->unread->n == INTERRUPTS_UNREAD)
+        return false;
+    i->unread->keys[i->unread->n++] = key;
+    return true;
+}
+
+static bool send_interrupt(struct instance *i, struct str session_key, struct str chat_id,
+                           bool by_person)
 {
     struct session *s = i->receiver;
+    uint64_t key = interrupt_key(i, session_key);
 
-    if (!instance_is_live(i) || !may_interrupt(i, interrupt_key(i, session_key)))
+    if (!instance_is_live(i) || !may_interrupt(i, by_person ? key : ~key))
         return false;
     frame_write_interrupt(s->wire->ops->send_begin(s->wire), session_key, chat_id);
     s->wire->ops->send_end(s->wire);
@@ -197,7 +211,7 @@ static void on_bus(void *ctx, struct str topic, struct str message)
         return;
     struct known_chat *chat = recall(t, tenant, key);
     struct instance *i = chat != NULL ? chat->inst : only_instance(t->relay, tenant);
-    if (i == NULL || !send_interrupt(i, key, chat != NULL ? chat->id : STR("")))
+    if (i == NULL || !send_interrupt(i, key, chat != NULL ? chat->id : STR(""), false))
         t->relay->n.interrupts_dropped++;
 }
 
@@ -250,10 +264,44 @@ static bool is_repeat(struct instance *i, const struct event *ev)
            dedup_has(&r->dedup, name);
 }
 
+/* The text waits a moment behind the interrupt.  Half of the time at most: one who says nothing but
+ * /stop must not stop the others. */
+static void hold_text(struct instance *i)
+{
+    int64_t now_ms = clock_now_ms(i->relay->env.clock);
+
+    if (i->hold_until_ms != 0 && now_ms - i->hold_until_ms < INTERRUPT_HOLD_MS)
+        return;
+    i->hold_until_ms = now_ms + INTERRUPT_HOLD_MS;
+    session_arm(i->receiver);
+}
+
+/* Under every key its gateway may have for the session: those it does not know are nothing to it.
+ */
+static void stop_turn(struct instance *i, const struct event *ev)
+{
+    static const struct session_key_options kinds[] = {
+        {.group_sessions_per_user = true},
+        {.group_sessions_per_user = false},
+        {.group_sessions_per_user = true, .thread_sessions_per_user = true},
+    };
+    struct buf *key = &i->relay->interrupts->stopped;
+    bool any = false;
+
+    for (size_t k = 0; k < ARRAY_LEN(kinds); k++) {
+        buf_reset(key);
+        session_key_of_event_as(key, ev, &kinds[k]);
+        any |= send_interrupt(i, buf_str(key), ev->chat_id.p != NULL ? ev->chat_id : STR(""), true);
+    }
+    if (!any)
+        i->relay->n.interrupts_dropped++;
+    else if (!ev->only_stops)
+        hold_text(i);
+}
+
 bool interrupt_on_stop(struct relay *r, const struct event *ev)
 {
     enum stop stop = read_stop(ev);
-    struct interrupts *t = r->interrupts;
     struct gate_verdict verdicts[GATE_CANDIDATES];
 
     if (stop == STOP_NO)
@@ -263,16 +311,13 @@ bool interrupt_on_stop(struct relay *r, const struct event *ev)
         judge_consumed(r, ev, "/stop");
         return true;
     }
-    buf_reset(&t->stopped);
-    session_key_of_event(&t->stopped, ev);
     size_t n = judge_ask(r, ev, verdicts);
     for (size_t k = 0; k < n; k++) {
         const struct gate_instance *to = verdicts[k].to;
         struct instance *i = instance_find(r, to->tenant, to->instance);
-        struct str chat = ev->chat_id.p != NULL ? ev->chat_id : STR("");
-        if (i != NULL && gate_is_yes(verdicts[k].reason) && !is_repeat(i, ev) &&
-            !send_interrupt(i, buf_str(&t->stopped), chat) && instance_is_live(i))
-            r->n.interrupts_dropped++;
+        if (i != NULL && gate_is_yes(verdicts[k].reason) && instance_is_live(i) &&
+            !is_repeat(i, ev))
+            stop_turn(i, ev);
     }
     return ev->only_stops;
 }

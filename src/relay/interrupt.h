@@ -4,15 +4,18 @@
  * that session key in the same tenant, and becomes `interrupt_inbound` there.  A person's "/stop"
  * is a message like any other, and before it, past the window, an `interrupt_inbound` for every
  * instance the message goes to: gateways whose session keys are not the ones we think of stop by
- * the text, the others at once.
+ * the text, the others at once.  The text, and whatever is behind it, follows INTERRUPT_HOLD_MS
+ * later: released gateways that meet a command while its turn still runs answer it inside their
+ * reader, and then read nothing for half a minute.
  *
  * Which chat of which instance received which key last is remembered for the newest keys, and after
  * a restart known from the records of the chats (chats.h).  Of a key nobody remembers, a tenant
  * with a single instance is still served, others are not.
  *
  * Interrupts go past the window, so they have a bound of their own: until the gateway shows that it
- * reads (an ack, a pong), it gets one for each key, and INTERRUPTS_UNREAD in all.  What is
- * left out is no loss where a person said it: the text arrives as a message. */
+ * reads (an ack, a pong), or INTERRUPTS_UNREAD_MS have passed, it gets one for each key, and
+ * INTERRUPTS_UNREAD in all.  What is left out is no loss where a person said it: the text arrives
+ * as a message. */
 #pragma once
 #include "core/event.h"
 
@@ -23,6 +26,8 @@ struct relay;
 struct session;
 
 #define INTERRUPTS_UNREAD 32
+#define INTERRUPTS_UNREAD_MS 2000
+#define INTERRUPT_HOLD_MS 1000
 
 struct interrupts *interrupts_new(struct relay *r);
 void interrupts_load(struct relay *r);      /* at start, after the chats */

@@ -49,6 +49,8 @@ static int64_t next_deadline(const struct session *s)
         due = min64(due, s->ack_since_ms + (s->state == SESSION_DEAF ? far : lim->ack_patience_ms));
     if (s->state == SESSION_OLD || s->state == SESSION_NEW)
         due = min64(due, s->since_ms + lim->old_socket_ms);
+    if (s == s->inst->receiver && s->inst->hold_until_ms > now_ms(s))
+        due = min64(due, s->inst->hold_until_ms);
     return due;
 }
 
@@ -127,6 +129,8 @@ void pulse_tick(struct timer *t)
         session_close(s, CLOSE_NO_HELLO);
     if (s->state == SESSION_CLOSING)
         return;
+    if (s == s->inst->receiver && s->inst->hold_until_ms != 0 && now >= s->inst->hold_until_ms)
+        pump_want(s->inst);
     if (now >= s->next_ping_ms) {
         session_ping(s);
         s->next_ping_ms = now + lim->ping_ms;

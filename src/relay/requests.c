@@ -26,6 +26,7 @@ struct request {
     int64_t due_ms;
     char *held; /* owned; the finished result nobody was there to take */
     size_t held_n;
+    char *asked;                /* owned; the chat, of get_chat_info; else NULL */
     size_t result_at, result_n; /* its frame in requests->results, while told */
     uint32_t index;
     uint16_t id_n;
@@ -77,6 +78,7 @@ static void request_free(struct requests *q, struct request *req)
     slot->generation++;
     slot->next_free = q->free;
     q->free = req->index + 1;
+    free(req->asked);
     free(req->held);
     free(req);
 }
@@ -205,8 +207,16 @@ static bool is_decided(const struct request *req)
 /* Its frame goes out when the turn ends: whoever reports may be in the middle of its own work. */
 static void tell(struct requests *q, struct request *req, const struct action_result *result)
 {
+    struct action_result r = *result;
+
+    if (req->asked != NULL && r.success) { /* clients read both without looking */
+        if (str_is_empty(r.chat_name))
+            r.chat_name = str_of(req->asked);
+        if (str_is_empty(r.chat_type))
+            r.chat_type = STR("dm");
+    }
     req->result_at = q->results.n;
-    frame_write_result(&q->results, request_id(req), result);
+    frame_write_result(&q->results, request_id(req), &r);
     req->result_n = q->results.n - req->result_at;
     list_append(&q->told, &req->told);
     turn_want(q->relay);
@@ -375,6 +385,8 @@ static void start(struct session *s, struct str id, const struct action *a)
         return;
     }
     struct request *req = request_new(r->requests, s, id);
+    if (a->op == ACTION_GET_CHAT_INFO)
+        req->asked = str_dup(a->chat_id);
     struct action_id aid = {req->index, r->requests->slots[req->index].generation};
     struct action_from from = {instance_tenant(s->inst), instance_id(s->inst), id};
     struct action timed = *a;

@@ -9,6 +9,7 @@ import time
 import pytest
 
 from conftest import CONFIG, ROOT, Credential
+from relay import Gateway, Refused
 from test_manage import at_once, bearer, grants
 
 PACKAGES = ROOT / "build" / "npm"
@@ -317,6 +318,49 @@ def test_a_token_for_an_agent_manages_that_instance_and_no_other(make_bellhop, p
     state = server.get("/manage/instance", headers={"Authorization": f"Bearer {signed}"}).json
     assert (state["tenant"], state["instanceId"], state["gatewayId"]) == ("acme", "agent-1", "gw-a")
     assert provision(server, signed).status == 401  # it speaks for an agent, not for a caller
+
+
+def test_a_token_for_an_agent_opens_its_socket_and_no_other(make_bellhop, provider, jose, dial):
+    """Management and upgrade share their ways in; a JWT that is not accepted is 401, never 4401."""
+    provider.jwks = {"keys": [jose.key("k1")["jwk"]]}
+    server = make_bellhop(by_jwt(provider))
+    server.add(id="gw-a", tenant="acme", instance="agent-1")
+    server.add(id="gw-b", tenant="zorg", instance="agent-1")
+    jose.key("k2")
+
+    def dials(key="k1", **more):
+        signed = jose.sign(key, claims(**{"aud": "agent:agent-1", **more}))
+        try:
+            return Gateway(server.url, token=signed)
+        except Refused as e:
+            return e.status
+
+    gateway = dials()
+    server.write("hello")
+    assert gateway.hear("hello")["event"]["text"] == "hello"
+    assert server.instance("agent-1")["tenant"] == "acme" and server.instance("agent-1")["state"] == "live"
+    gateway.close()
+    assert dials(org={}) == 401                    # two tenants have an agent-1: it must say which
+    assert dials(aud="agent:agent-2") == 401       # nobody has that instance
+    assert dials(aud="bellhop") == 401             # it is for a caller, not for an agent
+    assert dials(exp=int(time.time()) - 300) == 401
+    assert dials(key="k2") == 401                  # signed by somebody else
+    for forged in ("a.b.c", "..", "eyJhbGciOiJub25lIn0.e30."):
+        try:
+            Gateway(server.url, token=forged)
+            raise AssertionError(forged)
+        except Refused as e:
+            assert e.status == 401
+    server.cli("gateway", "revoke", "gw-a")
+    assert dials() == 401
+
+
+def test_without_keys_a_jwt_is_401_at_the_socket_too(bellhop):
+    try:
+        Gateway(bellhop.url, token="eyJhbGciOiJSUzI1NiJ9.e30.c2ln")
+        raise AssertionError("let in")
+    except Refused as e:
+        assert e.status == 401
 
 
 def test_an_account_server_may_vouch(make_bellhop, provider):

@@ -180,7 +180,6 @@ static const struct descriptor descriptor = {
     .label = "Discord",
     .max_message_length = 2000,
     .supports_edit = true,
-    .supports_threads = true,
     .markdown_dialect = "discord",
     .len_unit = "chars",
     .ops = 1u << ACTION_SEND | 1u << ACTION_EDIT | 1u << ACTION_TYPING | 1u << ACTION_FOLLOW_UP |

@@ -133,7 +133,6 @@ static const struct descriptor tg_descriptor = {
     .label = "Telegram",
     .max_message_length = TG_LIMIT,
     .supports_edit = true,
-    .supports_threads = true,
     .markdown_dialect = "markdown_v2",
     .len_unit = "utf16",
     .emoji = "\xe2\x9c\x88\xef\xb8\x8f",

@@ -55,10 +55,12 @@ static void a_persons_stop_is_an_interrupt_first_and_then_a_message(void **state
 {
     struct fake *f = connect_as("gw-a");
     publish_text("a", "e1", "  /STOP\n");
+    advance(1000);
     ack(f, 0);
     publish_text("a", "e2", "/stop@Lobby");
     publish_text("a", "e2", "/stop@Lobby"); /* the platform repeats itself */
     assert_int_equal(count_with(f, STOPPED), 2);
+    advance(1000);
     assert_int_equal(inbound(f), 2);
     assert_true(line_with(f, STOPPED, 0).p < line_with(f, INBOUND, 0).p);
     assert_int_equal(accepted_ok(), 3);
@@ -192,6 +194,52 @@ static void a_chat_that_is_forgotten_takes_its_sessions_along(void **state)
     assert_int_equal(relay_counters(rig.relay)->interrupts_dropped, 1);
 }
 
+static void the_text_follows_when_the_turn_had_time_to_end(void **state)
+{
+    struct fake *f = connect_as("gw-a");
+    publish_text("a", "e1", "/stop");
+    publish("a", "e2");
+    assert_int_equal(count_with(f, STOPPED), 1);
+    advance(900);
+    assert_int_equal(inbound(f), 0);
+    advance(100);
+    assert_int_equal(inbound(f), 2);
+    assert_true(is_event(f, 0, "e1") && is_event(f, 1, "e2"));
+    ack(f, 0);
+    publish_text("a", "e3", "/stop"); /* so soon after: the others are not kept waiting again */
+    assert_int_equal(count_with(f, STOPPED), 2);
+    assert_int_equal(inbound(f), 3);
+    ack(f, 1);
+    advance(1000);
+    publish_text("a", "e4", "/stop");
+    assert_int_equal(inbound(f), 3);
+    advance(1000);
+    assert_int_equal(inbound(f), 4);
+}
+
+static void a_text_that_is_held_reaches_the_next_socket_too(void **state)
+{
+    struct fake *f = connect_as("gw-a");
+    publish_text("a", "e1", "/stop");
+    hang_up(f, 1006);
+    struct fake *g = connect_as("gw-a");
+    advance(1000);
+    assert_int_equal(inbound(g), 1);
+}
+
+static void a_stop_in_a_group_names_both_sessions_it_may_mean(void **state)
+{
+    struct fake *f = connect_as("gw-a");
+    struct event ev = make_event("a", "e1");
+    ev.text = STR("/stop");
+    ev.chat_type = STR("group");
+    relay_accept(rig.relay, &ev, on_accepted, NULL);
+    turn();
+    assert_int_equal(count_with(f, STOPPED), 2);
+    assert_int_equal(count_with(f, "\"session_key\":\"agent:main:relay:group:c1:u1\""), 1);
+    assert_int_equal(count_with(f, "\"session_key\":\"agent:main:relay:group:c1\""), 1);
+}
+
 static void a_flood_of_stops_is_one_interrupt_until_it_was_read(void **state)
 {
     struct fake *f = connect_as("gw-a");
@@ -201,13 +249,17 @@ static void a_flood_of_stops_is_one_interrupt_until_it_was_read(void **state)
         publish_text("a", id, "/stop");
     }
     assert_int_equal(count_with(f, STOPPED), 1);
+    interrupt(f, KEY); /* one by a gateway is another matter */
+    assert_int_equal(count_with(f, STOPPED), 2);
+    advance(1000);
     ack(f, 0);
     publish_text("a", "later", "/stop");
-    assert_int_equal(count_with(f, STOPPED), 2);
-    advance(10000); /* a ping */
-    pong(f);
-    publish_text("a", "latest", "/stop");
     assert_int_equal(count_with(f, STOPPED), 3);
+    publish_text("a", "at once", "/stop");
+    assert_int_equal(count_with(f, STOPPED), 3);
+    advance(2000);
+    publish_text("a", "latest", "/stop");
+    assert_int_equal(count_with(f, STOPPED), 4);
 }
 
 static void interrupts_nobody_reads_are_bounded_in_all(void **state)
@@ -239,6 +291,9 @@ int main(void)
         PROMISE(the_newest_sessions_of_a_chat_are_known_after_a_restart),
         PROMISE(a_known_session_is_not_written_again),
         PROMISE(a_chat_that_is_forgotten_takes_its_sessions_along),
+        PROMISE(the_text_follows_when_the_turn_had_time_to_end),
+        PROMISE(a_text_that_is_held_reaches_the_next_socket_too),
+        PROMISE(a_stop_in_a_group_names_both_sessions_it_may_mean),
         PROMISE(a_flood_of_stops_is_one_interrupt_until_it_was_read),
         PROMISE(interrupts_nobody_reads_are_bounded_in_all),
     };

@@ -230,9 +230,28 @@ static void a_cut_off_request_nobody_asks_for_is_forgotten(void **state)
     assert_int_equal(results(f), 0);
 }
 
+static void chat_info_always_has_a_name_and_a_type(void **state)
+{
+    struct fake *f = connect_as("gw-a");
+    publish("a", "e1");
+    ask(f, "r1", "\"op\":\"get_chat_info\",\"chat_id\":\"c1\"", "");
+    assert_int_equal(rig.acts, 1);
+    relay_result(rig.relay, rig.act_id, &(struct action_result){.success = true});
+    turn();
+    assert_true(result_says(f, 0, "\"chat_info\":{\"name\":\"c1\",\"type\":\"dm\"}"));
+    ask(f, "r2", "\"op\":\"get_chat_info\",\"chat_id\":\"c1\"", "");
+    relay_result(rig.relay, rig.act_id,
+                 &(struct action_result){.success = true,
+                                         .chat_name = STR("Den"),
+                                         .chat_type = STR("group")});
+    turn();
+    assert_true(result_says(f, 1, "\"chat_info\":{\"name\":\"Den\",\"type\":\"group\"}"));
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        PROMISE(chat_info_always_has_a_name_and_a_type),
         PROMISE(an_unknown_op_is_answered_with_its_name),
         PROMISE(an_op_the_platform_lacks_is_refused_but_typing_is_not),
         PROMISE(a_repeated_request_id_in_flight_is_ignored),
