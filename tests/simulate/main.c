@@ -72,11 +72,14 @@ int main(int argc, char **argv)
         sum.sleeps += r.sleeps;
         sum.repeats += r.repeats;
         sum.endings += r.endings;
+        sum.vigils += r.vigils;
+        sum.jumps += r.jumps;
     }
     printf("%" PRIu64 " seeds kept every promise in %ld s: %" PRIu64 " steps, %" PRIu64
            " checks, %" PRIu64 " frames, %" PRIu64 " crashes, %" PRIu64 " pokes, %" PRIu64
-           " sleeps, %" PRIu64 " repeats, %" PRIu64 " names given up\n",
+           " sleeps, %" PRIu64 " repeats, %" PRIu64 " names given up, %" PRIu64
+           " sleepers poked after a restart, %" PRIu64 " clock jumps\n",
            seeds, (long)(time(NULL) - start), sum.steps, sum.checks, sum.sends, sum.crashes,
-           sum.pokes, sum.sleeps, sum.repeats, sum.endings);
+           sum.pokes, sum.sleeps, sum.repeats, sum.endings, sum.vigils, sum.jumps);
     return 0;
 }

@@ -13,6 +13,8 @@ void model_init(struct model *m, struct sim_disk *disk)
 
 void model_done(struct model *m)
 {
+    for (unsigned i = 0; i < MODEL_INSTANCES; i++)
+        free(m->remembered[i].ids);
     free(m->events);
 }
 
@@ -68,8 +70,9 @@ static bool on_disk(struct model *m, struct model_event *ev, unsigned instance)
 static void begin_life(struct model *m, struct model_event *ev)
 {
     ev->accepting = true;
-    ev->failed = false;
-    ev->lives++;
+    ev->failed = ev->unanswered = false;
+    if (ev->lives++ == 0)
+        ev->offered_at = ++m->moment;
     for (unsigned i = 0; i < MODEL_INSTANCES; i++) {
         struct copy *c = &ev->copies[i];
         if (!(ev->route & (1u << i)) || c->owed || c->acked_boot != 0 || c->settled || m->gone[i])
@@ -104,6 +107,7 @@ void model_offer_again(struct model *m, struct model_event *ev)
 void model_ended(struct model *m, unsigned instance, uint32_t holder)
 {
     m->holder[instance] = holder;
+    m->remembered[instance].n = 0; /* the next one has a memory of its own */
     for (size_t i = 0; i < m->n; i++) {
         struct copy *c = &m->events[i].copies[instance];
         if (c->order != 0 && c->holder < holder) {
@@ -130,6 +134,8 @@ void model_accepted(struct model *m, struct model_event *ev, enum bh_err err)
         ev->confirmed = true;
         for (unsigned i = 0; i < MODEL_INSTANCES; i++) {
             ev->copies[i].promised = ev->copies[i].owed;
+            if (ev->copies[i].owed && !ev->copies[i].confirmed)
+                ev->copies[i].confirmed_at = ++m->moment;
             ev->copies[i].confirmed |= ev->copies[i].owed;
         }
         return;
@@ -217,11 +223,56 @@ void model_idle_acked(struct model *m, const struct model_socket *s)
     }
 }
 
-void model_received(struct model *m, unsigned instance, struct str name)
+/* True: it was not there yet. */
+static bool remember(struct model *m, unsigned instance, struct str buffer_id)
+{
+    uint64_t id = hash64(&(struct hash_key)SIM_DEDUP_KEY, buffer_id);
+    for (size_t i = 0; i < m->remembered[instance].n; i++)
+        if (m->remembered[instance].ids[i] == id)
+            return false;
+    if (m->remembered[instance].n == m->remembered[instance].cap) {
+        m->remembered[instance].cap = m->remembered[instance].n * 2 + 64;
+        m->remembered[instance].ids =
+            xrealloc(m->remembered[instance].ids, m->remembered[instance].cap * sizeof(uint64_t));
+    }
+    m->remembered[instance].ids[m->remembered[instance].n++] = id;
+    return true;
+}
+
+/* Promise 7: what was confirmed before this one was ever offered has had its effect. */
+static void check_effects_in_order(struct model *m, unsigned instance, const struct model_event *ev)
+{
+    for (size_t i = 0; i < m->n; i++) {
+        const struct model_event *older = &m->events[i];
+        const struct copy *c = &older->copies[instance];
+        if (!c->confirmed || c->confirmed_at > ev->offered_at || c->effects != 0 || c->ended ||
+            c->sends >= m->max_attempts)
+            continue;
+        model_break(m, "instance %u acted on %s before %s, which was confirmed before it", instance,
+                    ev->name, older->name);
+    }
+}
+
+void model_received(struct model *m, unsigned instance, struct str name, struct str buffer_id)
 {
     struct model_event *ev = model_find(m, name);
-    if (ev != NULL)
-        ev->copies[instance].received = true;
+    if (ev == NULL)
+        return;
+    struct copy *c = &ev->copies[instance];
+    c->received = true;
+    if (c->ended || !remember(m, instance, buffer_id))
+        return;
+    if (++c->effects > 1)
+        model_break(m, "instance %u acted twice on %s", instance, ev->name);
+    check_effects_in_order(m, instance, ev);
+}
+
+struct model_event *model_unanswered(struct model *m)
+{
+    for (size_t i = 0; i < m->n; i++)
+        if (m->events[i].unanswered && !model_is_over(m, &m->events[i]))
+            return &m->events[i];
+    return NULL;
 }
 
 void model_acked(struct model *m, unsigned instance, struct model_event *ev)
@@ -238,6 +289,7 @@ void model_crashed(struct model *m)
     m->planned++;
     for (size_t i = 0; i < m->n; i++) {
         struct model_event *ev = &m->events[i];
+        ev->unanswered |= ev->accepting;
         ev->accepting = false;
         for (unsigned k = 0; k < MODEL_INSTANCES; k++) {
             struct copy *c = &ev->copies[k];

@@ -9,7 +9,9 @@
  *   5. a going_idle_ack means: the sleep is on disk, and so is all that was sent and not acked
  *   6. what was accepted for one holder of a name is never sent to the next, and at the end is not
  *      on disk either
- *   7. an event has the same bufferId whenever it is sent, and never two rows
+ *   7. an event has the same bufferId whenever it is sent, and never two rows: a client that
+ *      remembers ids acts exactly once on it, and in the order in which events were confirmed
+ *   8. a sleeper with mail is poked after a restart (world.c looks)
  */
 #pragma once
 #include "base/str.h"
@@ -19,15 +21,17 @@
 #define MODEL_INSTANCES 3
 #define MODEL_SOCKETS 256
 
-struct copy {            /* one event for one instance */
-    bool owed;           /* routed to it and neither failed nor lost with an unconfirmed accept */
-    bool promised;       /* and its accept was answered with "ok" */
-    bool confirmed;      /* that was so at least once */
-    bool seen;           /* on a wire, in its newest life */
-    uint64_t row;        /* its row on disk, once it was found there; 0: not yet */
-    uint64_t acked_boot; /* the boot whose relay was told of the ack; 0: never */
-    bool received;       /* some gateway read it */
-    bool settled;        /* acked and the ack is on disk, or nothing of it is on disk any more */
+struct copy {              /* one event for one instance */
+    bool owed;             /* routed to it and neither failed nor lost with an unconfirmed accept */
+    bool promised;         /* and its accept was answered with "ok" */
+    bool confirmed;        /* that was so at least once */
+    uint64_t confirmed_at; /* when for the first time */
+    bool seen;             /* on a wire, in its newest life */
+    uint64_t row;          /* its row on disk, once it was found there; 0: not yet */
+    uint64_t acked_boot;   /* the boot whose relay was told of the ack; 0: never */
+    bool received;         /* some gateway read it */
+    unsigned effects;      /* how often a gateway that remembers ids acted on it */
+    bool settled;          /* acked and the ack is on disk, or nothing of it is on disk any more */
     unsigned sends;
     uint64_t order;   /* place in its instance's order of acceptance, newest life */
     uint32_t sent_on; /* the socket it was last written to */
@@ -38,7 +42,9 @@ struct model_event {
     char name[24];
     unsigned route; /* which instances it goes to: bit set */
     bool accepting, confirmed, failed;
-    unsigned lives; /* how often it was offered */
+    unsigned lives;      /* how often it was offered */
+    bool unanswered;     /* the process died before it said anything: the platform sends it again */
+    uint64_t offered_at; /* when it was offered first */
     struct copy copies[MODEL_INSTANCES];
 };
 struct model {
@@ -52,6 +58,11 @@ struct model {
     unsigned planned; /* crashes, drains and other losses that do not count as attempts */
     char broken[256]; /* empty: all promises hold */
     uint64_t checks;
+    uint64_t moment; /* grows with everything that happens */
+    struct {
+        uint64_t *ids; /* owned; hashes of the bufferIds acted on */
+        size_t n, cap;
+    } remembered[MODEL_INSTANCES]; /* by the holder of the name */
 };
 
 struct model_socket { /* what the model knows of one socket */
@@ -74,7 +85,10 @@ void model_sent(struct model *m, struct model_socket *s, struct str name, struct
 /* What an event is called on the wire. */
 void model_name(const struct model_event *ev, unsigned instance, char ret[DELIVERY_ID_CHARS]);
 struct model_event *model_find(struct model *m, struct str name); /* NULL: no such event */
-void model_received(struct model *m, unsigned instance, struct str name);
+/* A gateway reads it, and acts on it unless it remembers the id. */
+void model_received(struct model *m, unsigned instance, struct str name, struct str buffer_id);
+/* The oldest event whose answer died with a process; NULL: none. */
+struct model_event *model_unanswered(struct model *m);
 /* going_idle_ack goes out: what this socket was sent must be acked or on disk by now. */
 void model_idle_acked(struct model *m, const struct model_socket *s);
 void model_acked(struct model *m, unsigned instance, struct model_event *ev); /* it was told */

@@ -167,7 +167,8 @@ static void socket_read(struct world *w, struct sim_socket *s, size_t lines)
         struct str name = json_str(json_get(doc, "event"), "message_id");
         struct model_event *ev = model_find(&w->model, name);
         if (str_eq(type, STR("inbound")) && ev != NULL) {
-            model_received(&w->model, s->seen.instance, name);
+            if (s->seen.holder == world_holder(w, s->seen.instance))
+                model_received(&w->model, s->seen.instance, name, json_str(doc, "bufferId"));
             s->acks[s->n_acks++] = (size_t)(ev - w->model.events);
         }
     }
@@ -348,6 +349,7 @@ static void on_poke(struct waker *p, const char *url, poke_done_cb *done, void *
         model_break(&w->model, "instance %u: poked again after %" PRId64 " ms", i,
                     w->now_ms - w->last_poke_ms[i]);
     w->last_poke_ms[i] = w->now_ms;
+    w->poked[i] = true;
     w->pokes[w->n_pokes++] = (struct pending_poke){done, ctx};
     w->result.pokes++;
     if (world_chance(w, 50))

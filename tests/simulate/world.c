@@ -3,6 +3,7 @@
  *      set up tenants -> TROUBLE: random steps, crashes, restarts -> PEACE: all drains -> judged
  *
  * After each step the model's promises are checked and the clock has moved a little. */
+#include <inttypes.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -27,11 +28,25 @@ bool world_chance(struct world *w, unsigned percent)
     return rand_below(&w->rand, 100) < percent;
 }
 
+static void set_clock(struct world *w)
+{
+    clock_set(w->clock, w->now_ms, 1800000000000 + w->now_ms + w->skew_ms);
+}
+
 static void turn(struct world *w, int64_t ms)
 {
     w->now_ms += ms;
-    clock_set(w->clock, w->now_ms, 1800000000000 + w->now_ms);
+    set_clock(w);
     clock_turn(w->clock);
+}
+
+/* Somebody sets the wall clock: an hour back, or most of a day ahead. */
+static void jump(struct world *w)
+{
+    w->skew_ms = w->skew_ms > 0 ? -3600000 : (int64_t)rand_below(&w->rand, 20 * 3600000);
+    world_say(w, "the wall clock is set: %" PRId64 " ms from where it should be", w->skew_ms);
+    w->result.jumps++;
+    set_clock(w);
 }
 
 static void settle(struct world *w) /* let the disk and the loop catch up with each other */
@@ -111,7 +126,7 @@ static void halt(struct world *w)
     peers_lost(w);
     clock_free(w->clock);
     w->clock = clock_new();
-    clock_set(w->clock, w->now_ms, 1800000000000 + w->now_ms);
+    set_clock(w);
 }
 
 /* Sleep survives: who was told "you sleep" is asleep for the next process too. */
@@ -127,6 +142,43 @@ static void check_sleepers(struct world *w)
     }
 }
 
+/* May it be poked, and is there something to poke for? */
+static bool awaits_poke(struct world *w, unsigned i, struct instance_view *ret)
+{
+    const struct gateway *gw = facts_gateway(w->facts, str_of(w->peers[i].id));
+    return gw != NULL && gw->revoked_ms == 0 &&
+           relay_instance(w->relay, str_of(gw->tenant), str_of(gw->instance), ret) &&
+           ret->wake_url && ret->entries > ret->parked &&
+           (strcmp(ret->state, "asleep") == 0 || strcmp(ret->state, "away") == 0);
+}
+
+/* Promise 8: nobody does anything, and yet every sleeper with mail is poked: within ten seconds if
+ * it never was, else when the longest pause is over. */
+static void vigil(struct world *w)
+{
+    struct instance_view v;
+    bool waits[MODEL_INSTANCES] = {false};
+    int64_t patience_ms = 10000, longest_ms = 16 * 60000;
+    for (unsigned i = 0; i < MODEL_INSTANCES; i++) {
+        waits[i] = awaits_poke(w, i, &v);
+        w->poked[i] = false;
+        if (waits[i] && v.last_poke_ms != 0)
+            patience_ms = longest_ms;
+        w->result.vigils += waits[i];
+    }
+    for (int64_t waited_ms = 0; waited_ms < patience_ms; waited_ms += 2000) {
+        bool all = true;
+        for (unsigned i = 0; i < MODEL_INSTANCES; i++)
+            all &= !waits[i] || w->poked[i];
+        if (all)
+            return;
+        turn(w, 2000);
+    }
+    for (unsigned i = 0; i < MODEL_INSTANCES; i++)
+        if (waits[i] && !w->poked[i])
+            model_break(&w->model, "instance %u has mail, and a restart forgot to poke it", i);
+}
+
 static void crash(struct world *w)
 {
     world_say(w, "CRASH");
@@ -136,6 +188,8 @@ static void crash(struct world *w)
     w->result.crashes++;
     boot(w);
     check_sleepers(w);
+    if (w->relay != NULL && world_chance(w, 30))
+        vigil(w);
 }
 
 static void on_drained(void *ctx)
@@ -219,12 +273,16 @@ static void change_holder(struct world *w, unsigned i)
     }
 }
 
-/* While a name changes hands: writes one by one, crashes between any two of them. */
 static void churn_step(struct world *w)
 {
     unsigned i = (unsigned)rand_below(&w->rand, MODEL_INSTANCES);
     if (w->model.gone[i] ? world_chance(w, 30) : world_chance(w, 3))
         change_holder(w, i);
+}
+
+/* Something delicate is under way: writes one by one, crashes between any two of them. */
+static void heat_step(struct world *w)
+{
     if (w->heat == 0)
         return;
     w->heat--;
@@ -279,7 +337,18 @@ void world_publish(struct world *w, struct model_event *ev)
 static void publish(struct world *w)
 {
     static const unsigned routes[] = {1, 1, 2, 4, 3};
+    struct model_event *unanswered = model_unanswered(&w->model);
     tell_holders(w);
+    for (unsigned i = 0; i < MODEL_INSTANCES; i++)
+        if (w->peers[i].asleep && w->heat == 0 && world_chance(w, 10))
+            w->heat = 12; /* from the accept to the poke */
+    if (unanswered != NULL &&
+        world_chance(w, 60)) { /* what nobody confirmed comes again, in order */
+        w->result.repeats++;
+        model_offer_again(&w->model, unanswered);
+        world_publish(w, unanswered);
+        return;
+    }
     if (w->model.n > 0 && world_chance(w, 15)) { /* the platform repeats itself */
         struct model_event *ev = &w->model.events[rand_below(&w->rand, w->model.n)];
         if (ev->accepting || model_is_over(&w->model, ev))
@@ -328,6 +397,9 @@ static void trouble_step(struct world *w)
         restart(w);
     if (w->churn)
         churn_step(w);
+    heat_step(w);
+    if (world_chance(w, 2) && world_chance(w, 30))
+        jump(w);
     turn(w, (int64_t)rand_below(&w->rand, 4));
     tell_holders(w);
 }
@@ -391,7 +463,7 @@ static void open_world(struct world *w, uint64_t seed, bool trace)
     if (seal_open_master(STR("0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef"),
                          NULL, &w->seal, why) != BH_OK)
         model_break(&w->model, "no seal: %s", why);
-    clock_set(w->clock, w->now_ms, 1800000000000 + w->now_ms);
+    set_clock(w);
     peers_init(w);
     set_limits(w);
     boot(w);

@@ -12,7 +12,8 @@ struct world_result {
     bool ok;
     char broken[256];
     uint64_t steps, checks, sends, crashes, pokes, sleeps, repeats;
-    uint64_t endings; /* names given up */
+    uint64_t endings;       /* names given up */
+    uint64_t vigils, jumps; /* sleepers watched after a restart; the wall clock was set */
 };
 
 /* @trace: print every step to stderr. */
