@@ -23,6 +23,7 @@
 #include "store/store.h"
 #include "tenancy/facts.h"
 
+#define BETWEEN_HOLDS_MS 100
 enum { WAYS = 4, FEWEST_SETS = 1 << 14, MOST_SETS = 1 << 19, KEY_MAX_BYTES = 2048, LOOK_AT = 16 };
 #define TOPIC "interrupt"
 
@@ -264,13 +265,13 @@ static bool is_repeat(struct instance *i, const struct event *ev)
            dedup_has(&r->dedup, name);
 }
 
-/* The text waits a moment behind the interrupt.  Half of the time at most: one who says nothing but
- * /stop must not stop the others. */
+/* The text waits a moment behind the interrupt.  Between two such moments everything flows: whoever
+ * says nothing but /stop makes the others wait that long, and no longer. */
 static void hold_text(struct instance *i)
 {
     int64_t now_ms = clock_now_ms(i->relay->env.clock);
 
-    if (i->hold_until_ms != 0 && now_ms - i->hold_until_ms < INTERRUPT_HOLD_MS)
+    if (i->hold_until_ms != 0 && now_ms - i->hold_until_ms < BETWEEN_HOLDS_MS)
         return;
     i->hold_until_ms = now_ms + INTERRUPT_HOLD_MS;
     session_arm(i->receiver);

@@ -210,7 +210,7 @@ static void the_text_follows_when_the_turn_had_time_to_end(void **state)
     assert_int_equal(count_with(f, STOPPED), 2);
     assert_int_equal(inbound(f), 3);
     ack(f, 1);
-    advance(1000);
+    advance(100);
     publish_text("a", "e4", "/stop");
     assert_int_equal(inbound(f), 3);
     advance(1000);
