@@ -7,6 +7,7 @@
 
 struct gateway_options {
     const char *tenant, *id, *instance, *wake_url, *platform, *bot, *keep;
+    bool open;
 };
 
 static void print_credentials(struct json doc)
@@ -16,30 +17,79 @@ static void print_credentials(struct json doc)
     printf("GATEWAY_RELAY_SECRET=%.*s\n", STR_FMT(json_str(doc, "secret")));
 }
 
+/* How the first person reaches an agent that is not open: they send the bot a code. */
+static void print_link(const struct cli_args *a, const struct gateway_options *o, struct str id)
+{
+    struct json_parser *parser = json_parser_new();
+    struct buf body = BUF_INIT;
+    struct jw w = jw_begin(&body);
+    struct json doc;
+
+    jw_obj(&w);
+    jw_kstr(&w, "tenant", str_of(o->tenant));
+    jw_kstr(&w, "instance", o->instance != NULL ? str_of(o->instance) : id);
+    jw_kstr(&w, "platform", str_of(o->platform));
+    jw_end_obj(&w);
+    if (cli_call(a, "POST", "/admin/manage/link", buf_str(&body), parser, &doc) == CLI_DONE)
+        fprintf(stderr,
+                "To be heard by it, send the bot this message within ten minutes: /link %.*s\n",
+                STR_FMT(json_str(doc, "code")));
+    json_parser_free(parser);
+    buf_done(&body);
+}
+
+static void print_who_is_heard(const struct cli_args *a, const struct gateway_options *o,
+                               struct json doc)
+{
+    bool linkable = json_as_bool(json_get(doc, "linkable"), false);
+
+    if (o->platform == NULL)
+        fprintf(stderr, "Nobody reaches it yet: bellhop link --tenant %s --instance %.*s\n",
+                o->tenant,
+                STR_FMT(o->instance != NULL ? str_of(o->instance) : json_str(doc, "id")));
+    else if (json_as_bool(json_get(doc, "open"), false))
+        fprintf(stderr, "It is open: everybody who %s reaches it.\n",
+                linkable ? "writes to the bot" : "can open the page");
+    if (linkable)
+        print_link(a, o, json_str(doc, "id"));
+}
+
 static int call_with(const struct cli_args *a, const char *path, const struct buf *body,
-                     bool credentials)
+                     bool credentials, struct json_parser *parser, struct json *ret_doc)
+{
+    int rc = cli_call(a, "POST", path, buf_str(body), parser, ret_doc);
+
+    if (rc == CLI_DONE && a->json)
+        cli_print_json(*ret_doc);
+    else if (rc == CLI_DONE && credentials)
+        print_credentials(*ret_doc);
+    return rc;
+}
+
+static int change(const struct cli_args *a, const char *path, const struct buf *body,
+                  bool credentials)
 {
     struct json_parser *parser = json_parser_new();
     struct json doc;
-    int rc = cli_call(a, "POST", path, buf_str(body), parser, &doc);
+    int rc = call_with(a, path, body, credentials, parser, &doc);
 
-    if (rc == CLI_DONE && a->json)
-        cli_print_json(doc);
-    else if (rc == CLI_DONE && credentials)
-        print_credentials(doc);
     json_parser_free(parser);
     return rc;
 }
 
 static int add(const struct command *c, const struct cli_args *a, const struct gateway_options *o)
 {
+    struct json_parser *parser;
     struct buf body = BUF_INIT;
     struct jw w = jw_begin(&body);
+    struct json doc;
 
     if (o->tenant == NULL)
         return cli_misused(c, "add needs --tenant: whose agent is it?");
     if ((o->platform == NULL) != (o->bot == NULL))
         return cli_misused(c, "--platform and --bot go together");
+    if (o->open && o->platform == NULL)
+        return cli_misused(c, "--open needs --platform and --bot: which bot is open to everybody?");
     jw_obj(&w);
     jw_kstr(&w, "tenant", str_of(o->tenant));
     jw_kstr_opt(&w, "id", str_of(o->id));
@@ -47,18 +97,19 @@ static int add(const struct command *c, const struct cli_args *a, const struct g
     jw_kstr_opt(&w, "wakeUrl", str_of(o->wake_url));
     jw_kstr_opt(&w, "platform", str_of(o->platform));
     jw_kstr_opt(&w, "bot", str_of(o->bot));
+    jw_kbool(&w, "open", o->open);
     jw_end_obj(&w);
-    int rc = call_with(a, "/admin/gateways/add", &body, true);
+    parser = json_parser_new();
+    int rc = call_with(a, "/admin/gateways/add", &body, true, parser, &doc);
+    if (rc == CLI_DONE) {
+        fputs("The secret is shown this once. Put the three lines into the gateway's "
+              "environment.\n",
+              stderr);
+        print_who_is_heard(a, o, doc);
+    }
+    json_parser_free(parser);
     buf_done(&body);
-    if (rc != CLI_DONE)
-        return rc;
-    fputs("The secret is shown this once. Put the three lines into the gateway's environment.\n",
-          stderr);
-    if (o->platform == NULL)
-        fprintf(stderr,
-                "Nothing is routed to it yet: bellhop route add --platform P --key K --tenant %s\n",
-                o->tenant);
-    return CLI_DONE;
+    return rc;
 }
 
 static int list(const struct cli_args *a)
@@ -119,7 +170,7 @@ static int rotate(const struct command *c, const struct cli_args *a,
     if (o->keep != NULL)
         jw_ki64(&w, "keepMs", keep_ms);
     jw_end_obj(&w);
-    int rc = call_with(a, "/admin/gateways/rotate", &body, true);
+    int rc = change(a, "/admin/gateways/rotate", &body, true);
     buf_done(&body);
     if (rc == CLI_DONE)
         fprintf(stderr, "The secret is shown this once. The old one stays valid for %s.\n",
@@ -135,7 +186,7 @@ static int revoke(const struct cli_args *a)
     jw_obj(&w);
     jw_kstr(&w, "id", str_of(a->rest[1]));
     jw_end_obj(&w);
-    int rc = call_with(a, "/admin/gateways/revoke", &body, false);
+    int rc = change(a, "/admin/gateways/revoke", &body, false);
     buf_done(&body);
     if (rc == CLI_DONE)
         fprintf(stderr, "%s is revoked; its sockets are closed.\n", a->rest[1]);
@@ -153,7 +204,7 @@ static int set(const struct command *c, const struct cli_args *a, const struct g
     jw_kstr(&w, "id", str_of(a->rest[1]));
     jw_kstr(&w, "wakeUrl", str_of(o->wake_url));
     jw_end_obj(&w);
-    int rc = call_with(a, "/admin/gateways/set", &body, false);
+    int rc = change(a, "/admin/gateways/set", &body, false);
     buf_done(&body);
     return rc;
 }
@@ -166,7 +217,7 @@ static int run(const struct command *c, int argc, char **argv)
         {"--tenant", &o.tenant, NULL},     {"--id", &o.id, NULL},
         {"--instance", &o.instance, NULL}, {"--wake-url", &o.wake_url, NULL},
         {"--platform", &o.platform, NULL}, {"--bot", &o.bot, NULL},
-        {"--keep", &o.keep, NULL},
+        {"--keep", &o.keep, NULL},         {"--open", NULL, &o.open},
     };
 
     if (!cli_parse(c, argc, argv, options, ARRAY_LEN(options), &a))
@@ -198,7 +249,7 @@ const struct command cmd_gateway = {
     "gateway",
     "add, list, rotate, revoke the agents that may dial in",
     "Usage: bellhop gateway add --tenant T [--id G] [--instance I] [--wake-url U]\n"
-    "                           [--platform P --bot B] [--json]\n"
+    "                           [--platform P --bot B [--open]] [--json]\n"
     "       bellhop gateway list [--json]\n"
     "       bellhop gateway rotate ID [--keep 1h]\n"
     "       bellhop gateway revoke ID\n"
@@ -206,9 +257,13 @@ const struct command cmd_gateway = {
     "A gateway is the agent's side: it dials /relay with an id and a secret.\n\n"
     "add     prints GATEWAY_RELAY_URL, GATEWAY_RELAY_ID and GATEWAY_RELAY_SECRET, one per line, "
     "ready\n"
-    "        for a .env file.  The secret is shown once.  With --platform and --bot the bot's "
-    "chats\n"
-    "        are routed to it at once.  Without --instance the gateway's id is its instance.\n"
+    "        for a .env file.  The secret is shown once.  --platform and --bot say which bot it "
+    "speaks\n"
+    "        through; a link code to send to the bot is printed beside the lines.  With --open "
+    "everybody\n"
+    "        who writes to the bot reaches it; a web chat page is always open.  Without --instance "
+    "the\n"
+    "        gateway's id is its instance.\n"
     "rotate  prints a new secret; older ones stay valid for --keep (default 1h).\n"
     "revoke  ends it: its sockets are closed at once and it may not come back.\n"
     "set     changes where a sleeping gateway is rung; an empty URL removes it.\n\n"

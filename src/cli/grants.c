@@ -310,7 +310,7 @@ const struct command cmd_principal = {
     "       bellhop principal list [--tenant T] [--instance I] [--json]\n\n"
     "--mode owner-only  people linked to the instance (what a scope starts with)\n"
     "       allow-list  them, and the people in --allow\n"
-    "       any         everybody in its places (what a route starts with)\n"
+    "       any         everybody in its places (what an open route starts with)\n"
     "Without --platform it holds on every platform that has none of its own.\n",
     run_principal,
 };

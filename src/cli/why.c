@@ -25,7 +25,8 @@ static void print_decision(struct json d, int64_t now)
     if (consumed.p != NULL)
         printf("  It was %.*s: for bellhop itself, and delivered to nobody.\n", STR_FMT(consumed));
     else if (json_count(verdicts) == 0)
-        puts("  Nobody is linked, granted or routed there. See: bellhop help route");
+        puts("  The author is linked to nobody, and nobody was granted the place or routed there. "
+             "See: bellhop help link, bellhop help route");
     for (struct json_iter it = {0}; json_next(verdicts, &it);)
         print_verdict(it.value);
     if (more > 0)

@@ -1,8 +1,8 @@
 /* gate.c - design.  (gate.h has the rules.)
  *
  * Candidates are gathered first (the author's own instances, then whoever was granted the place,
- * then the operator's routes), each once, with everything it claims.  Then each claim is judged by
- * the same short chain: authorized, visible, relevant; one that passes is enough, and the first
+ * then whoever it is routed to), each once, with everything it claims.  Then each claim is judged
+ * by the same short chain: authorized, visible, relevant; one that passes is enough, and the first
  * "no" of the strongest claim is the reason otherwise.  Last, ties among several instances of one
  * author are broken.  With many facts a lookup waits for memory, so all of them are announced first
  * and asked for when the memory had time to come.  Nothing here adds a recipient after the
@@ -11,7 +11,7 @@
 #include <assert.h>
 #include "base/mem.h"
 
-enum { CLAIM_LINK = 1, CLAIM_CHANNEL = 2, CLAIM_GUILD = 4, CLAIM_ROUTE = 8 };
+enum { CLAIM_LINK = 1, CLAIM_CHANNEL = 2, CLAIM_GUILD = 4, CLAIM_OPEN = 8, CLAIM_CLOSED = 16 };
 
 struct candidate {
     const struct gate_instance *to;
@@ -144,13 +144,14 @@ static void announce_all(const struct gate_facts *f, const struct event *ev, str
 static void claim_routed(struct gathering *g, const struct gate_place *p)
 {
     const struct list *head = p->to == NULL ? &p->all->live : NULL;
+    unsigned what = p->open ? CLAIM_OPEN : CLAIM_CLOSED;
 
     if (head == NULL) {
-        claim(g, p->to, CLAIM_ROUTE);
+        claim(g, p->to, what);
         return;
     }
     for (const struct list *it = head->next; it != head && g->n < GATE_CANDIDATES; it = it->next)
-        claim(g, list_entry(it, const struct gate_instance, of_tenant), CLAIM_ROUTE);
+        claim(g, list_entry(it, const struct gate_instance, of_tenant), what);
 }
 
 static void gather_routed(struct gathering *g)
@@ -193,11 +194,11 @@ static const struct gate_admission *admission_of(const struct gate_instance *i, 
 static enum gate_reason authorize(const struct gathering *g, const struct candidate *c,
                                   const struct event *ev, enum gate_reason yes)
 {
-    bool route = yes == GATE_YES_ROUTE;
+    bool open = yes == GATE_YES_OPEN;
     const struct gate_admission *a = admission_of(c->to, ev->platform);
-    enum gate_principal mode = a != NULL ? a->mode : route ? GATE_ANY : GATE_OWNER_ONLY;
+    enum gate_principal mode = a != NULL ? a->mode : open ? GATE_ANY : GATE_OWNER_ONLY;
 
-    if (!route && (c->claims & CLAIM_CHANNEL) == 0 && g->channel_taken)
+    if (!open && (c->claims & CLAIM_CHANNEL) == 0 && g->channel_taken)
         return GATE_NO_CHANNEL_OWNER;
     if (mode == GATE_OWNER_ONLY)
         return GATE_NO_OWNER_ONLY;
@@ -270,12 +271,12 @@ static enum gate_reason judge(const struct gate_world *w, const struct gathering
         return r;
     if (c->claims & (CLAIM_CHANNEL | CLAIM_GUILD))
         r = judge_claim(w, g, c, ev, GATE_YES_SCOPE);
-    if (!gate_is_yes(r) && (c->claims & CLAIM_ROUTE)) {
-        enum gate_reason by_route = judge_claim(w, g, c, ev, GATE_YES_ROUTE);
-        if (gate_is_yes(by_route) || r == GATE_NO_AUTHOR_FIRST)
-            r = by_route;
+    if (!gate_is_yes(r) && (c->claims & CLAIM_OPEN)) {
+        enum gate_reason opened = judge_claim(w, g, c, ev, GATE_YES_OPEN);
+        if (gate_is_yes(opened) || r == GATE_NO_AUTHOR_FIRST)
+            r = opened;
     }
-    return r;
+    return r == GATE_NO_AUTHOR_FIRST ? GATE_NO_CLOSED : r; /* nothing but a route that is closed */
 }
 
 /* Which of several instances of one author takes it: the one granted this place, else the author's
@@ -327,11 +328,14 @@ static const struct {
 } reasons[] = {
     [GATE_YES_OWNER] = {"owner", "the author is linked to this instance"},
     [GATE_YES_SCOPE] = {"scope", "the instance was granted this place and admits the author"},
-    [GATE_YES_ROUTE] = {"route", "an operator's route sends this place to the instance"},
+    [GATE_YES_OPEN] = {"open", "an operator opened this place to everybody"},
     [GATE_NO_AUTHOR_FIRST] = {"author_first", "the author is linked to an instance of their own"},
     [GATE_NO_TIE] = {"tie", "another instance of the same author takes it (see dm-default)"},
     [GATE_NO_OWNER_ONLY] = {"owner_only",
                             "the instance listens only to people linked to it (see principal)"},
+    [GATE_NO_CLOSED] = {"closed",
+                        "the place is routed to the instance, but not open, and the author is not "
+                        "linked to it"},
     [GATE_NO_NOT_LISTED] = {"not_listed", "the author is not on the instance's allow list"},
     [GATE_NO_CHANNEL_OWNER] = {"channel_owner", "this channel was granted to another instance"},
     [GATE_NO_UNSEEN] = {"unseen", "nobody linked to the instance can see this channel"},

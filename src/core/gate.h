@@ -3,11 +3,12 @@
  *      deliver  <=>  authorized  AND  visible  AND  relevant     (it only narrows; unknown is no)
  *
  *   authorized  the author is linked to the instance (the owner floor), or the instance was granted
- *               the place (a scope, or a route an operator made) and its principal policy admits
- *               the author: a scope nobody but the owner until it is opened, a route everybody
- *               until it is closed
- *   visible     for a scope: one of the people linked to the instance can see this place.  What an
- *               author wrote there they have seen, and an operator's route is the operator's word
+ *               the place by a scope, or an operator opened a route to it; and its principal policy
+ *               admits the author: in a scope nobody but the owner until it says otherwise, in an
+ *               open place everybody until it says otherwise.  A route that is not open says whose
+ *               place it is and delivers to nobody
+ *   visible     one of the people linked to the instance can see this place.  What an author wrote
+ *               there they have seen; an open route is the operator's word and needs no sight
  *   relevant    the instance's own wish for this platform: must be addressed, unless in a free
  *               place; other bots or not.  The owner floor passes by it: nobody has to mention
  *               their own agent
@@ -74,6 +75,7 @@ struct gate_place {                /* a granted place: whom it leads to */
     struct list link;              /* of a route: gate_routes.places */
     struct gate_instance *to;      /* NULL: ... */
     const struct gate_tenant *all; /* ... to every instance of a tenant; routes only */
+    bool open;                     /* of a route: an operator lets everybody in */
 };
 struct gate_routes {
     struct list places; /* gate_place.link: those that lead anywhere, oldest first */
@@ -102,11 +104,12 @@ enum gate_reason {
     /* delivered */
     GATE_YES_OWNER, /* the author is linked to this instance */
     GATE_YES_SCOPE, /* granted this place, and the author is admitted */
-    GATE_YES_ROUTE, /* an operator's route */
+    GATE_YES_OPEN,  /* an operator opened the place to everybody */
     /* not delivered */
     GATE_NO_AUTHOR_FIRST,  /* the author is linked to another instance of their own */
     GATE_NO_TIE,           /* another instance of the same author takes it */
     GATE_NO_OWNER_ONLY,    /* admits only people linked to it */
+    GATE_NO_CLOSED,        /* its place by a route, which is not open */
     GATE_NO_NOT_LISTED,    /* the author is not on its list */
     GATE_NO_CHANNEL_OWNER, /* granted the guild, but this channel belongs to another instance */
     GATE_NO_UNSEEN,        /* nobody linked to it can see this place */
@@ -123,7 +126,7 @@ struct gate_verdict {
 
 static inline bool gate_is_yes(enum gate_reason r)
 {
-    return r <= GATE_YES_ROUTE;
+    return r <= GATE_YES_OPEN;
 }
 const char *
 gate_reason_word(enum gate_reason r); /* "owner", "not_addressed": stable, for JSON and metrics */

@@ -9,6 +9,7 @@
 #include "base/mem.h"
 #include "http/admin.h"
 #include "http/front_priv.h"
+#include "host/host.h"
 #include "relay/relay.h"
 #include "tenancy/facts.h"
 
@@ -18,6 +19,7 @@ struct pending {
     struct front *f; /* borrowed */
     struct http_id id;
     struct buf gateway, secret; /* what to tell; empty: nothing */
+    bool open, linkable;        /* of a gateway: who reaches it */
     const char *what;           /* for the log */
 };
 
@@ -57,6 +59,8 @@ static void answer_done(struct pending *p)
     if (p->secret.n > 0) {
         jw_kstr(&w, "secret", buf_str(&p->secret));
         jw_kstr(&w, "url", str_of(p->f->base_url));
+        jw_kbool(&w, "open", p->open);
+        jw_kbool(&w, "linkable", p->linkable);
     }
     jw_end_obj(&w);
     front_json(p->f, p->id, 200, &body);
@@ -90,6 +94,19 @@ static struct json_parser *read_body(struct front *f, struct http_req *req, stru
     return NULL;
 }
 
+static bool is_open_by_nature(struct str platform)
+{
+    const struct platform_ops *ops = platform_find(platform);
+
+    return ops != NULL && ops->open_by_nature;
+}
+
+static bool is_asked_open(struct json doc)
+{
+    return json_as_bool(json_get(doc, "open"), false) ||
+           is_open_by_nature(json_str(doc, "platform"));
+}
+
 void admin_gateway_add(struct front *f, struct http_req *req)
 {
     struct json doc;
@@ -98,13 +115,17 @@ void admin_gateway_add(struct front *f, struct http_req *req)
     if (parser == NULL)
         return;
     struct pending *p = pending_new(f, req, "gateway added");
+    struct str platform = json_str(doc, "platform");
+    p->open = platform.p != NULL && is_asked_open(doc);
+    p->linkable = platform_find(platform) != NULL && !is_open_by_nature(platform);
     facts_gateway_add(f->facts,
                       &(struct gateway_spec){.id = json_str(doc, "id"),
                                              .tenant = json_str(doc, "tenant"),
                                              .instance = json_str(doc, "instance"),
                                              .wake_url = json_str(doc, "wakeUrl"),
-                                             .platform = json_str(doc, "platform"),
-                                             .bot = json_str(doc, "bot")},
+                                             .platform = platform,
+                                             .bot = json_str(doc, "bot"),
+                                             .open = p->open},
                       &p->gateway, &p->secret, on_done, p);
     json_parser_free(parser);
 }
@@ -151,8 +172,8 @@ void admin_gateway_set(struct front *f, struct http_req *req)
     json_parser_free(parser);
 }
 
-typedef void route_change_f(struct facts *f, struct str platform, struct str key, struct str tenant,
-                            struct str instance, facts_done_cb *done, void *ctx);
+typedef void route_change_f(struct facts *f, const struct route_spec *spec, facts_done_cb *done,
+                            void *ctx);
 
 static void change_route(struct front *f, struct http_req *req, const char *what,
                          route_change_f *change)
@@ -162,8 +183,19 @@ static void change_route(struct front *f, struct http_req *req, const char *what
 
     if (parser == NULL)
         return;
-    change(f->facts, json_str(doc, "platform"), json_str(doc, "key"), json_str(doc, "tenant"),
-           json_str(doc, "instance"), on_done, pending_new(f, req, what));
+    const struct route_spec spec = {.platform = json_str(doc, "platform"),
+                                    .key = json_str(doc, "key"),
+                                    .tenant = json_str(doc, "tenant"),
+                                    .instance = json_str(doc, "instance"),
+                                    .open = is_asked_open(doc)};
+    if (change == facts_route_add && !spec.open &&
+        host_platform(f->host, spec.platform, spec.key) != NULL)
+        http_answer_error(f->server, http_req_id(req), 400, "malformed",
+                          "\"%.*s\" is a bot: whose its chats are is not for the bot to say. Open "
+                          "it to everybody with --open, or route its places one by one",
+                          STR_FMT(spec.key));
+    else
+        change(f->facts, &spec, on_done, pending_new(f, req, what));
     json_parser_free(parser);
 }
 

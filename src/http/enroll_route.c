@@ -11,6 +11,7 @@
 #include "base/log.h"
 #include "base/mem.h"
 #include "core/token.h"
+#include "host/host.h"
 #include "http/front_priv.h"
 #include "http/vouch.h"
 #include "net/loop.h"
@@ -103,6 +104,17 @@ static bool read_routes(struct json doc, struct str **ret_keys, size_t *ret_n)
     return true;
 }
 
+/* All chats of a bot are nobody's to claim. */
+static size_t without_bots(const struct front *f, struct str platform, struct str *keys, size_t n)
+{
+    size_t kept = 0;
+
+    for (size_t i = 0; i < n; i++)
+        if (host_platform(f->host, platform, keys[i]) == NULL)
+            keys[kept++] = keys[i];
+    return kept;
+}
+
 /* NULL: under way; else what is wrong, for a 403. */
 static const char *enroll(struct joining *j, struct json doc, struct provision_spec *spec)
 {
@@ -147,7 +159,7 @@ static void join(struct joining *j, struct json doc)
         return;
     }
     spec.route_keys = keys;
-    spec.n_route_keys = n;
+    spec.n_route_keys = without_bots(j->f, spec.platform, keys, n);
     if (!j->enroll)
         facts_provision(j->f->facts, &spec, &j->result, on_joined, j);
     else if ((wrong = enroll(j, doc, &spec)) != NULL)

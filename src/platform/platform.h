@@ -46,6 +46,8 @@ struct platform_ops {
      * far as headers tell?  If so, the door (edge/door.h) decides whether it is checked.  NULL: it
      * costs little, and is always checked. */
     bool (*plausible)(const struct http_req *req, int64_t wall_ms);
+    bool open_by_nature; /* whoever can reach it may write, and has no account that could be linked:
+                          * an operator's route to it is always open */
 
     /* Build and start.  @cfg is the adapter's own struct as @config filled and checked it,
      * borrowed for the life of the platform.  @ret_why (256 bytes) tells the operator what

@@ -174,6 +174,11 @@ void enroll_free(struct facts *f)
     map_done(&f->delivery_keys);
 }
 
+bool enroll_any(const struct facts *f, struct str tenant)
+{
+    return map_get(&f->delivery_keys, tenant) != NULL;
+}
+
 /* ---- the change ---- */
 
 struct asked {
@@ -253,6 +258,27 @@ static struct gateway *next_record(struct facts *f, const struct change *c,
     return g;
 }
 
+static bool is_operators(const struct facts *f, const struct route *r, const char *key)
+{
+    const struct route *it = NULL;
+
+    if (key == NULL || !facts_is_others(f, str_of(r->platform), str_of(key), str_of(r->tenant)))
+        return false;
+    while ((it = facts_foreign_route(f, str_of(r->platform), str_of(key), str_of(r->tenant), it)) !=
+           NULL)
+        if (it->origin == ROUTE_OPERATOR)
+            return true;
+    return false;
+}
+
+/* Another tenant has this key, or the operator gave it the bot, or everything, that the key lies
+ * under. */
+static bool is_taken(const struct facts *f, const struct route *r, const char *bot)
+{
+    return facts_is_others(f, str_of(r->platform), str_of(r->key), str_of(r->tenant)) ||
+           is_operators(f, r, bot) || is_operators(f, r, "*");
+}
+
 static void put_routes(struct facts *f, struct change *c)
 {
     struct asked *a = c->thing;
@@ -262,7 +288,7 @@ static void put_routes(struct facts *f, struct change *c)
     for (size_t i = 0; i < a->n_routes; i++) {
         struct route *asked = a->routes[i];
         struct str platform = str_of(asked->platform), key = str_of(asked->key);
-        if (facts_is_others(f, platform, key, str_of(asked->tenant))) {
+        if (is_taken(f, asked, c->gateway->bot)) {
             route_free(asked);
             a->routes[i--] = a->routes[--a->n_routes];
             continue;
@@ -271,10 +297,15 @@ static void put_routes(struct facts *f, struct change *c)
             route_new(platform, key, str_of(asked->tenant), str_of(c->gateway->instance));
         route_free(asked);
         jw_str(&w, str_of(r->key));
+        if (facts_find_route(f, str_of(r->platform), str_of(r->key), str_of(r->tenant),
+                             str_of(r->instance)) != NULL)
+            continue; /* its own already, by this word or a better one */
         struct change_item *item = change_put(c, KV_PUT, NS_ROUTE);
+        r->origin = ROUTE_PROVISION;
+        r->created_ms = clock_wall_ms(f->env.clock);
         route_write_key(&item->key, str_of(r->platform), str_of(r->key), str_of(r->tenant),
                         str_of(r->instance));
-        route_write(r, clock_wall_ms(f->env.clock), &item->value);
+        route_write(r, &item->value);
     }
     jw_end_arr(&w);
 }

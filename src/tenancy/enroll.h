@@ -7,6 +7,9 @@
  *                 old ones stay valid for an hour, because the process before may still be there,
  *                 and until the new one was used
  *
+ * The route keys a gateway asserts say whose places they are, as long as nobody else has them, and
+ * nothing more: they deliver nothing and let it speak nowhere (facts.h).
+ *
  * Tokens are signed with the master key and say what they are for; nothing of them is stored but
  * that an enrollment token was used, until it has expired (used.h).
  */
@@ -46,8 +49,8 @@ struct provision_result { /* filled when done() says BH_OK; the caller keeps it 
 };
 void provision_result_done(struct provision_result *r);
 
-/* BH_REFUSED: the id belongs to another tenant or was revoked.  Route keys that lead to another
- * tenant, and "*", are left out. */
+/* BH_REFUSED: the id belongs to another tenant or was revoked.  Route keys that another tenant has,
+ * or that lie under a bot or a "*" an operator gave to another tenant, and "*", are left out. */
 void facts_provision(struct facts *f, const struct provision_spec *spec, struct provision_result *r,
                      facts_done_cb *done, void *ctx);
 /* The same with an enrollment token, which is used up; always a new secret.  BH_CONFLICT: it was

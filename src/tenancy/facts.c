@@ -56,10 +56,7 @@ const struct gate_facts *facts_gate(const struct facts *f)
 struct loading {
     struct facts *f;
     struct json_parser *parser;
-    struct found_route {
-        struct route *route;
-        int64_t created_ms;
-    } * routes;
+    struct route **routes;
     struct gateway **gateways;
     size_t n_routes, cap_routes, n_gateways, cap_gateways;
     const char *ns; /* of the first damaged record */
@@ -100,15 +97,14 @@ static void on_route_record(void *ctx, struct str key, struct str value)
 {
     struct loading *l = ctx;
     struct json doc;
-    int64_t created_ms = 0;
-    struct route *r = json_parse(l->parser, value, &doc) ? route_read(doc, &created_ms) : NULL;
+    struct route *r = json_parse(l->parser, value, &doc) ? route_read(doc) : NULL;
 
     if (r == NULL) {
         note_damage(l, NS_ROUTE, key);
         return;
     }
     l->routes = with_room(l->routes, l->n_routes, &l->cap_routes, sizeof *l->routes);
-    l->routes[l->n_routes++] = (struct found_route){r, created_ms};
+    l->routes[l->n_routes++] = r;
 }
 
 static int by_age_gateway(const void *a, const void *b)
@@ -122,11 +118,11 @@ static int by_age_gateway(const void *a, const void *b)
 
 static int by_age_route(const void *a, const void *b)
 {
-    const struct found_route *x = a, *y = b;
+    const struct route *x = *(struct route *const *)a, *y = *(struct route *const *)b;
 
     if (x->created_ms != y->created_ms)
         return x->created_ms < y->created_ms ? -1 : 1;
-    return str_cmp(x->route->id, y->route->id);
+    return str_cmp(x->id, y->id);
 }
 
 static void adopt(struct loading *l)
@@ -134,11 +130,11 @@ static void adopt(struct loading *l)
     if (l->n_gateways > 0)
         qsort(l->gateways, l->n_gateways, sizeof(struct gateway *), by_age_gateway);
     if (l->n_routes > 0)
-        qsort(l->routes, l->n_routes, sizeof *l->routes, by_age_route);
+        qsort(l->routes, l->n_routes, sizeof(struct route *), by_age_route);
     for (size_t i = 0; i < l->n_gateways; i++)
         facts_link_gateway(l->f, l->gateways[i]);
     for (size_t i = 0; i < l->n_routes; i++)
-        facts_link_route(l->f, l->routes[i].route);
+        facts_link_route(l->f, l->routes[i]);
     free(l->gateways);
     free(l->routes);
 }
@@ -176,6 +172,8 @@ enum bh_err facts_open(const struct facts_env *env, struct facts **ret_f, char *
         err = links_load(f, l.parser, ret_why);
     if (err == BH_OK)
         err = enroll_load(f, ret_why);
+    if (err == BH_OK)
+        routes_settle(f);
     json_parser_free(l.parser);
     if (err != BH_OK) {
         facts_free(f);

@@ -42,11 +42,19 @@ struct gateway {
     bool ackless; /* proven never to ack: settled on write (relay keeps this current) */
 };
 
-struct route {
-    struct list link;        /* in order of creation */
-    char *platform, *key;    /* in bytes */
-    char *tenant;            /* in bytes */
-    char *instance;          /* in bytes; NULL: every instance of the tenant */
+/* Whose word a route is.  Only an operator's leads anywhere and lets an instance speak; what a
+ * gateway said of itself while provisioning keeps a key from being claimed by others, and that is
+ * all. */
+enum route_origin { ROUTE_OPERATOR, ROUTE_PROVISION, ROUTE_BEFORE /* older databases; not kept */ };
+
+struct route {            /* a place belongs to a tenant */
+    struct list link;     /* in order of creation */
+    char *platform, *key; /* in bytes */
+    char *tenant;         /* in bytes */
+    char *instance;       /* in bytes; NULL: every instance of the tenant */
+    int64_t created_ms;   /* wall clock */
+    enum route_origin origin;
+    bool open;               /* everybody is heard there, by an operator's explicit word */
     struct gate_place place; /* in the table of its key while it leads anywhere */
     struct list by_key;      /* of its bucket: all with the same platform and key */
     struct list by_target;   /* of the instance, or else of the tenant, that it names */
@@ -115,11 +123,11 @@ typedef void facts_done_cb(void *ctx, enum bh_err err, const char *why);
 
 struct gateway_spec { /* absent members take their defaults */
     struct str id, tenant, instance, wake_url, platform, bot;
+    bool open; /* everybody who writes to the bot reaches it: an open route (platform, bot) */
 };
-/* Adds a gateway and, when platform and bot are given, the route (platform, bot) that makes it
- * useful at once.  @ret_id and @ret_secret (64 hex digits: show it once) are filled before the call
- * returns and mean something when @done says BH_OK.  BH_CONFLICT: the id exists; a revoked id may
- * be added again. */
+/* Adds a gateway and, when it is said to be open, the route that makes it so.  @ret_id and
+ * @ret_secret (64 hex digits: show it once) are filled before the call returns and mean something
+ * when @done says BH_OK.  BH_CONFLICT: the id exists; a revoked id may be added again. */
 void facts_gateway_add(struct facts *f, const struct gateway_spec *spec, struct buf *ret_id,
                        struct buf *ret_secret, facts_done_cb *done, void *ctx);
 /* A new secret; the old ones stay valid for @keep_ms. */
@@ -133,10 +141,17 @@ void facts_gateway_set(struct facts *f, struct str id, struct str wake_url, fact
                        void *ctx);
 void facts_gateway_set_ackless(struct facts *f, struct str id, bool ackless); /* fire and forget */
 
-void facts_route_add(struct facts *f, struct str platform, struct str key, struct str tenant,
-                     struct str instance, facts_done_cb *done, void *ctx);
-void facts_route_remove(struct facts *f, struct str platform, struct str key, struct str tenant,
-                        struct str instance, facts_done_cb *done, void *ctx);
+struct route_spec { /* an absent instance: every instance of the tenant */
+    struct str platform, key, tenant, instance;
+    bool open;
+};
+/* An operator's route; one that is there already takes what is said now.  What other tenants have
+ * claimed of this key is theirs no more.  BH_MALFORMED: "*" that is not open, or an open route that
+ * does not say which of several instances it means. */
+void facts_route_add(struct facts *f, const struct route_spec *spec, facts_done_cb *done,
+                     void *ctx);
+void facts_route_remove(struct facts *f, const struct route_spec *spec, facts_done_cb *done,
+                        void *ctx);
 size_t facts_routes(const struct facts *f, struct list **ret_head);
 /* The route with these names; NULL: there is none.  An empty @instance: to the whole tenant. */
 struct route *facts_find_route(const struct facts *f, struct str platform, struct str key,
@@ -146,12 +161,12 @@ struct route *facts_find_route(const struct facts *f, struct str platform, struc
 typedef void route_cb(void *ctx, const struct route *r);
 void facts_each_route_to(const struct facts *f, struct str tenant, struct str instance,
                          route_cb *cb, void *ctx);
-/* The instances the routes of a key lead to, each once, at most GATE_CANDIDATES: calls @cb for
- * every (tenant, instance).  A key without a route of its own has those of "*".  Who receives an
- * event is for the gate to say. */
+/* The instances that everybody reaches by this key, each once, at most GATE_CANDIDATES: calls @cb
+ * for every (tenant, instance).  A key without a route of its own has those of "*".  Who receives
+ * an event is for the gate to say. */
 void facts_each_target(const struct facts *f, struct str platform, struct str route_key,
                        target_cb *cb, void *ctx);
-/* Does a route of this very key lead anywhere? */
+/* Does an operator's route of this very key lead anywhere? */
 bool facts_has_route(const struct facts *f, struct str platform, struct str key);
 /* The key whose routes apply to @ev: route.h. */
 struct str facts_route_key(const struct facts *f, const struct event *ev);
@@ -160,7 +175,7 @@ const struct gate_facts *facts_gate(const struct facts *f);
 /* Where gateways' secrets and tenants' delivery keys lie sealed. */
 struct seal_place;
 extern const struct seal_place gateway_sealed, delivery_key_sealed;
-/* True when a route names this very key for the instance: it owns that chat. */
+/* True when an operator's route names this very key for the instance: it owns that chat. */
 bool facts_owns(const struct facts *f, struct str platform, struct str key, struct str tenant,
                 struct str instance);
 /* The newest gateway of an instance that was not revoked; NULL: none. */

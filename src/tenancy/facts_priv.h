@@ -97,6 +97,11 @@ const struct bucket *facts_bucket(const struct facts *f, struct str platform, st
 bool facts_is_others(const struct facts *f, struct str platform, struct str key, struct str tenant);
 void facts_link_route(struct facts *f, struct route *r);   /* takes it over */
 void facts_unlink_route(struct facts *f, struct route *r); /* frees it */
+/* What @r means from now on. */
+void facts_set_route(struct facts *f, struct route *r, enum route_origin origin, bool open);
+/* The first route of this key after @after (NULL: of all) that belongs to another tenant. */
+struct route *facts_foreign_route(const struct facts *f, struct str platform, struct str key,
+                                  struct str tenant, const struct route *after);
 /* The instance, or the tenant, came to life or ended: its routes lead there now, or nowhere. */
 void routes_follow_instance(struct instance_facts *in);
 void routes_follow_tenant(struct tenant_facts *t);
@@ -108,9 +113,13 @@ struct gateway *gateway_read(const struct facts *f, struct str id,
                              struct json doc); /* NULL: damaged */
 void route_write_key(struct buf *out, struct str platform, struct str key, struct str tenant,
                      struct str instance);
-void route_write(const struct route *r, int64_t created_ms, struct buf *out);
-/* NULL: damaged. */
-struct route *route_read(struct json doc, int64_t *ret_created_ms);
+void route_write(const struct route *r, struct buf *out);
+struct route *route_read(struct json doc); /* NULL: damaged */
+
+/* ---- route_before.c: routes of older databases ---- */
+void routes_settle(struct facts *f); /* at start, when everything is loaded */
+bool enroll_any(const struct facts *f,
+                struct str tenant); /* enroll.c: did a gateway join itself? */
 
 /* ---- change.c ---- */
 timer_cb facts_start_changes;

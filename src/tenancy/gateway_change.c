@@ -29,7 +29,50 @@ static void put_route(struct facts *f, struct change *c, enum store_kv_verb verb
     route_write_key(&item->key, str_of(r->platform), str_of(r->key), str_of(r->tenant),
                     str_of(r->instance));
     if (verb == KV_PUT)
-        route_write(r, clock_wall_ms(f->env.clock), &item->value);
+        route_write(r, &item->value);
+}
+
+/* The operator's word about a key ends what others have claimed of it. */
+static bool is_claim(const struct route *r)
+{
+    return r->origin == ROUTE_PROVISION;
+}
+
+static struct route *next_claim(const struct facts *f, const struct route *r,
+                                const struct route *after)
+{
+    struct route *it =
+        facts_foreign_route(f, str_of(r->platform), str_of(r->key), str_of(r->tenant), after);
+
+    while (it != NULL && !is_claim(it))
+        it = facts_foreign_route(f, str_of(r->platform), str_of(r->key), str_of(r->tenant), it);
+    return it;
+}
+
+static void put_operators_route(struct facts *f, struct change *c)
+{
+    struct route *r = c->route;
+    const struct route *known = facts_find_like(f, r);
+
+    r->created_ms = known != NULL ? known->created_ms : clock_wall_ms(f->env.clock);
+    put_route(f, c, KV_PUT);
+    for (const struct route *it = NULL; (it = next_claim(f, r, it)) != NULL;)
+        route_write_key(&change_put(c, KV_DELETE, NS_ROUTE)->key, str_of(it->platform),
+                        str_of(it->key), str_of(it->tenant), str_of(it->instance));
+}
+
+static void apply_operators_route(struct facts *f, struct change *c)
+{
+    struct route *known = facts_find_like(f, c->route), *claim;
+
+    while ((claim = next_claim(f, c->route, NULL)) != NULL)
+        facts_unlink_route(f, claim);
+    if (known != NULL) {
+        facts_set_route(f, known, ROUTE_OPERATOR, c->route->open);
+        return;
+    }
+    facts_link_route(f, c->route);
+    c->route = NULL;
 }
 
 /* ---- gateways ---- */
@@ -86,10 +129,8 @@ void gateway_apply(struct facts *f, struct change *c)
     else
         facts_link_gateway(f, c->gateway);
     c->gateway = NULL;
-    if (c->route != NULL && facts_find_like(f, c->route) == NULL) {
-        facts_link_route(f, c->route);
-        c->route = NULL;
-    }
+    if (c->route != NULL)
+        apply_operators_route(f, c);
     change_announce(f, "gateway", id);
     free(id);
 }
@@ -106,7 +147,7 @@ static bool prepare_add(struct facts *f, struct change *c)
     c->gateway->created_ms = clock_wall_ms(f->env.clock);
     put_gateway(f, c, known != NULL ? KV_PUT : KV_INSERT);
     if (c->route != NULL)
-        put_route(f, c, KV_PUT);
+        put_operators_route(f, c);
     return true;
 }
 
@@ -157,8 +198,10 @@ void facts_gateway_add(struct facts *f, const struct gateway_spec *spec, struct 
         g->bot = dup_opt(spec->bot);
         g->secrets[0].text = gateway_new_secret(f, ret_secret);
         g->n_secrets = 1;
-        if (g->platform != NULL && g->bot != NULL)
+        if (spec->open && g->platform != NULL && g->bot != NULL) {
             c->route = route_new(spec->platform, spec->bot, spec->tenant, str_of(g->instance));
+            c->route->open = true;
+        }
     }
     submit(c);
 }
@@ -307,18 +350,34 @@ void facts_gateway_set_ackless(struct facts *f, struct str id, bool ackless)
 
 /* ---- routes ---- */
 
+/* Has the tenant more than one instance that is alive? */
+static bool has_several(const struct facts *f, const char *tenant)
+{
+    const struct tenant_facts *t = map_get(&f->tenants, str_of(tenant));
+
+    return t != NULL && t->gate.live.next->next != &t->gate.live && !list_is_empty(&t->gate.live);
+}
+
 static bool prepare_route_add(struct facts *f, struct change *c)
 {
-    put_route(f, c, KV_PUT);
+    const struct route *r = c->route;
+
+    if (!r->open && strcmp(r->key, "*") == 0)
+        return change_fail(c, BH_MALFORMED,
+                           "\"*\" is everything there is, and can only be opened to everybody: "
+                           "--open");
+    if (r->open && r->instance == NULL && has_several(f, r->tenant))
+        return change_fail(c, BH_MALFORMED,
+                           "the tenant \"%s\" has several instances: say which one everybody "
+                           "reaches with --instance",
+                           r->tenant);
+    put_operators_route(f, c);
     return true;
 }
 
 static void apply_route_add(struct facts *f, struct change *c)
 {
-    if (facts_find_like(f, c->route) != NULL)
-        return;
-    facts_link_route(f, c->route);
-    c->route = NULL;
+    apply_operators_route(f, c);
     change_announce(f, "route", NULL);
 }
 
@@ -339,26 +398,25 @@ static void apply_route_remove(struct facts *f, struct change *c)
     change_announce(f, "route", NULL);
 }
 
-static void route_change(struct change *c, struct str platform, struct str key, struct str tenant,
-                         struct str instance)
+static void route_change(struct change *c, const struct route_spec *s)
 {
-    if (!change_name_bad(c, "platform", platform, true) && !change_name_bad(c, "key", key, true) &&
-        !change_name_bad(c, "tenant", tenant, true) &&
-        !change_name_bad(c, "instance", instance, false))
-        c->route = route_new(platform, key, tenant, instance);
+    if (!change_name_bad(c, "platform", s->platform, true) &&
+        !change_name_bad(c, "key", s->key, true) &&
+        !change_name_bad(c, "tenant", s->tenant, true) &&
+        !change_name_bad(c, "instance", s->instance, false)) {
+        c->route = route_new(s->platform, s->key, s->tenant, s->instance);
+        c->route->open = s->open;
+    }
     submit(c);
 }
 
-void facts_route_add(struct facts *f, struct str platform, struct str key, struct str tenant,
-                     struct str instance, facts_done_cb *done, void *ctx)
+void facts_route_add(struct facts *f, const struct route_spec *spec, facts_done_cb *done, void *ctx)
 {
-    route_change(change_new(f, prepare_route_add, apply_route_add, done, ctx), platform, key,
-                 tenant, instance);
+    route_change(change_new(f, prepare_route_add, apply_route_add, done, ctx), spec);
 }
 
-void facts_route_remove(struct facts *f, struct str platform, struct str key, struct str tenant,
-                        struct str instance, facts_done_cb *done, void *ctx)
+void facts_route_remove(struct facts *f, const struct route_spec *spec, facts_done_cb *done,
+                        void *ctx)
 {
-    route_change(change_new(f, prepare_route_remove, apply_route_remove, done, ctx), platform, key,
-                 tenant, instance);
+    route_change(change_new(f, prepare_route_remove, apply_route_remove, done, ctx), spec);
 }

@@ -123,7 +123,12 @@ void route_write_key(struct buf *out, struct str platform, struct str key, struc
                (int)instance.n, instance.p != NULL ? instance.p : "");
 }
 
-void route_write(const struct route *r, int64_t created_ms, struct buf *out)
+static const char *const origin_words[] = {
+    [ROUTE_OPERATOR] = "operator",
+    [ROUTE_PROVISION] = "provision",
+};
+
+void route_write(const struct route *r, struct buf *out)
 {
     struct jw w = jw_begin(out);
 
@@ -132,11 +137,22 @@ void route_write(const struct route *r, int64_t created_ms, struct buf *out)
     jw_kstr(&w, "key", str_of(r->key));
     jw_kstr(&w, "tenant", str_of(r->tenant));
     jw_kstr_opt(&w, "instance", str_of(r->instance));
-    jw_ki64(&w, "created", created_ms);
+    jw_kstr(&w, "origin", str_of(origin_words[r->origin]));
+    jw_kbool(&w, "open", r->open);
+    jw_ki64(&w, "created", r->created_ms);
     jw_end_obj(&w);
 }
 
-struct route *route_read(struct json doc, int64_t *ret_created_ms)
+static enum route_origin read_origin(struct json doc)
+{
+    struct str word = json_str(doc, "origin");
+
+    if (word.p == NULL)
+        return ROUTE_BEFORE;
+    return str_eq(word, str_of(origin_words[ROUTE_OPERATOR])) ? ROUTE_OPERATOR : ROUTE_PROVISION;
+}
+
+struct route *route_read(struct json doc)
 {
     struct str platform = json_str(doc, "platform"), key = json_str(doc, "key");
     struct str tenant = json_str(doc, "tenant"), instance = json_str(doc, "instance");
@@ -144,6 +160,9 @@ struct route *route_read(struct json doc, int64_t *ret_created_ms)
     if (str_is_empty(platform) || str_is_empty(key) || str_is_empty(tenant) ||
         platform.n + key.n + 1 > GATE_KEY_MAX || tenant.n + instance.n + 1 > PAIR_MAX)
         return NULL;
-    *ret_created_ms = read_ms(doc, "created");
-    return route_new(platform, key, tenant, instance);
+    struct route *r = route_new(platform, key, tenant, instance);
+    r->created_ms = read_ms(doc, "created");
+    r->origin = read_origin(doc);
+    r->open = r->origin == ROUTE_OPERATOR && json_as_bool(json_get(doc, "open"), false);
+    return r;
 }

@@ -99,14 +99,19 @@ size_t facts_routes(const struct facts *f, struct list **ret_head)
 bool facts_owns(const struct facts *f, struct str platform, struct str key, struct str tenant,
                 struct str instance)
 {
-    return facts_find_route(f, platform, key, tenant, instance) != NULL ||
-           facts_find_route(f, platform, key, tenant, STR_NULL) != NULL;
+    const struct route *one = facts_find_route(f, platform, key, tenant, instance);
+    const struct route *all = facts_find_route(f, platform, key, tenant, STR_NULL);
+
+    return (one != NULL && one->origin == ROUTE_OPERATOR) ||
+           (all != NULL && all->origin == ROUTE_OPERATOR);
 }
 
 /* ---- where they lead ---- */
 
 static bool leads_anywhere(const struct route *r)
 {
+    if (r->origin != ROUTE_OPERATOR)
+        return false;
     return r->place.to != NULL ? !r->place.to->gone : !list_is_empty(&r->place.all->live);
 }
 
@@ -114,6 +119,7 @@ static void place(struct route *r)
 {
     bool leads = leads_anywhere(r);
 
+    r->place.open = r->open;
     if (leads && !list_is_linked(&r->place.link))
         list_append(&r->bucket->gate.places, &r->place.link);
     else if (!leads)
@@ -162,6 +168,28 @@ static size_t border(const struct bucket *b, const struct list *at)
         return 0;
     return strcmp(list_entry(at, struct route, by_key)->tenant,
                   list_entry(at->prev, struct route, by_key)->tenant) != 0;
+}
+
+void facts_set_route(struct facts *f, struct route *r, enum route_origin origin, bool open)
+{
+    (void)f;
+    r->origin = origin;
+    r->open = open;
+    place(r);
+}
+
+struct route *facts_foreign_route(const struct facts *f, struct str platform, struct str key,
+                                  struct str tenant, const struct route *after)
+{
+    const struct bucket *b = after != NULL ? after->bucket : facts_bucket(f, platform, key);
+    const struct list *it = after != NULL ? after->by_key.next : b != NULL ? b->routes.next : NULL;
+
+    for (; b != NULL && it != &b->routes; it = it->next) {
+        struct route *r = list_entry(it, struct route, by_key);
+        if (!str_eq(str_of(r->tenant), tenant))
+            return r;
+    }
+    return NULL;
 }
 
 bool facts_is_others(const struct facts *f, struct str platform, struct str key, struct str tenant)
@@ -264,6 +292,8 @@ static void tell_place(struct targets *t, const struct gate_place *p)
 {
     const struct list *head = p->to == NULL ? &p->all->live : NULL;
 
+    if (!p->open)
+        return;
     if (head == NULL) {
         tell(t, p->to);
         return;

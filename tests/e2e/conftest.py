@@ -106,11 +106,13 @@ class Bellhop:
             assert done.returncode == 0, done.stderr
         return done
 
-    def add(self, *args, tenant="t", platform="web", bot="lobby", **options):
-        """A gateway; with a platform it is routed at once."""
+    def add(self, *args, tenant="t", platform="web", bot="lobby", open=True, **options):
+        """A gateway; with a platform everybody who writes to the bot reaches it, unless open is false."""
         words = ["gateway", "add", "--tenant", tenant, *args]
         if platform:
             words += ["--platform", platform, "--bot", bot]
+            if open and platform != "web":  # a web page always is
+                words.append("--open")
         for name, value in options.items():
             words += ["--" + name.replace("_", "-"), value]
         return Credential(self.cli(*words).stdout)

@@ -71,7 +71,14 @@ def test_gateway_add_prints_three_lines_and_nothing_else(bellhop):
         "GATEWAY_RELAY_URL", "GATEWAY_RELAY_ID", "GATEWAY_RELAY_SECRET"]
     assert f"GATEWAY_RELAY_URL=http://127.0.0.1:{bellhop.port}\n" in done.stdout
     assert "GATEWAY_RELAY_ID=my:gw\n" in done.stdout
-    assert "once" in done.stderr and "route add" in done.stderr
+    assert "once" in done.stderr and "bellhop link --tenant t --instance my:gw" in done.stderr
+
+
+def test_gateway_add_says_that_a_web_page_is_open(bellhop):
+    done = bellhop.cli("gateway", "add", "--tenant", "t", "--platform", "web", "--bot", "lobby")
+    assert len(done.stdout.splitlines()) == 3
+    assert "It is open" in done.stderr and "/link" not in done.stderr
+    assert json.loads(bellhop.cli("route", "list", "--json").stdout)[0]["open"] is True
 
 
 def test_a_public_url_is_what_gateways_are_told(make_bellhop):
@@ -123,7 +130,7 @@ def test_routes_come_and_go(bellhop):
     bellhop.cli("route", "add", *route)
     bellhop.cli("route", "add", *route)
     assert json.loads(bellhop.cli("route", "list", "--json").stdout) == [
-        {"platform": "web", "key": "attic", "tenant": "t", "instance": "i"}]
+        {"platform": "web", "key": "attic", "tenant": "t", "instance": "i", "open": True, "origin": "operator"}]
     bellhop.cli("route", "remove", *route)
     assert json.loads(bellhop.cli("route", "list", "--json").stdout) == []
     done = bellhop.cli("route", "remove", *route, check=False)

@@ -99,9 +99,9 @@ def test_an_event_without_a_route_goes_to_nobody(bellhop, dial):
 
 
 def test_every_instance_of_a_routed_tenant_gets_a_copy(bellhop, dial):
+    bellhop.cli("route", "add", "--platform", "web", "--key", "attic", "--tenant", "t")  # while it has no instance
     a, b = bellhop.add(platform=None), bellhop.add(platform=None)
     other = bellhop.add(platform=None, tenant="other")
-    bellhop.cli("route", "add", "--platform", "web", "--key", "attic", "--tenant", "t")
     gateways = [dial(bellhop, x, hello=("web", "attic")) for x in (a, b, other)]
     bellhop.write("all of you", bot="attic")
     gateways[0].hear("all of you")

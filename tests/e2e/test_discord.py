@@ -119,14 +119,14 @@ def test_threads_forum_posts_and_direct_messages(rig):
 def test_a_guild_and_a_person_can_be_routed_on_their_own(rig, dial):
     server = rig.server
     other = server.add(tenant="other", platform=None)
-    server.cli("route", "add", "--platform", "discord", "--key", GUILD, "--tenant", "other")
+    server.cli("route", "add", "--platform", "discord", "--key", GUILD, "--tenant", "other", "--open")
     g = dial(server, other, hello=("discord", "app1"))
     rig.sim.say(GENERAL, "for the guild's tenant")
     g.hear("for the guild's tenant")
     assert rig.gateway.quiet()
     rig.sim.say(DM, "for the bot's tenant")
     rig.gateway.hear("for the bot's tenant")
-    server.cli("route", "add", "--platform", "discord", "--key", f"dm:{ANN}", "--tenant", "other")
+    server.cli("route", "add", "--platform", "discord", "--key", f"dm:{ANN}", "--tenant", "other", "--open")
     rig.sim.say(DM, "for Ann's tenant")
     g.hear("for Ann's tenant")
     # And neither writes into the other's chats.

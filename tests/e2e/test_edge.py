@@ -165,7 +165,7 @@ def test_no_secret_leaves(oracle, sim, make_bellhop, dial):  # noqa: F811
         wecom=wecom.url))
     credential = server.add(platform="discord", bot="900")
     for platform, bot in (("twilio", "+15550100"), ("wecom", "1000002")):
-        server.cli("route", "add", "--platform", platform, "--key", bot, "--tenant", "t")
+        server.cli("route", "add", "--platform", platform, "--key", bot, "--tenant", "t", "--open")
     tap = Tap(dial, server, credential)
     g = tap.gateway
 

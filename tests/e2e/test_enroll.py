@@ -94,9 +94,12 @@ def test_a_token_redeemed_twice_at_once_works_once(bellhop):
 
 def test_a_gateway_provisions_at_every_start_and_is_not_locked_out(bellhop, dial):
     me = token(bellhop, "provision")
-    first = provision(bellhop, me, instanceId="agent-1", wakeUrl="https://wake.example/1", routeKeys=["lobby"])
-    assert first.json["routeKeys"] == ["lobby"] and first.json["tenant"] == "acme"
+    first = provision(bellhop, me, instanceId="agent-1", wakeUrl="https://wake.example/1", routeKeys=["hall"])
+    assert first.json["routeKeys"] == ["hall"] and first.json["tenant"] == "acme"
     gateway = dial(bellhop, credential(bellhop, first))
+    bellhop.write("anybody?")
+    assert gateway.quiet()  # what it said of itself opens nothing
+    bellhop.cli("route", "add", "--platform", "web", "--key", "lobby", "--tenant", "acme", "--instance", "agent-1")
     bellhop.write("hello")
     gateway.hear("hello")
     for platform in ("telegram", "discord"):  # the newer gateway: once per platform, keeps the first secret
@@ -122,9 +125,10 @@ def test_an_id_belongs_to_its_tenant_and_a_revoked_one_stays_out(bellhop):
 
 def test_route_keys_of_another_tenant_are_left_out(bellhop, dial):
     me, other = token(bellhop, "provision"), token(bellhop, "provision", tenant="zorg")
-    mine = dial(bellhop, credential(bellhop, provision(bellhop, me, routeKeys=["lobby"])))
-    theirs = provision(bellhop, other, gateway="gw-2", routeKeys=["lobby", "attic", "*"])
-    assert theirs.json["routeKeys"] == ["attic"]
+    mine = dial(bellhop, credential(bellhop, provision(bellhop, me, routeKeys=["hall"])))
+    theirs = provision(bellhop, other, gateway="gw-2", routeKeys=["hall", "roof", "attic", "*"])
+    assert theirs.json["routeKeys"] == ["roof"]  # attic is a bot: all its chats are nobody's to claim
+    bellhop.cli("route", "add", "--platform", "web", "--key", "lobby", "--tenant", "acme", "--instance", "gw-1")
     thief = dial(bellhop, credential(bellhop, theirs))
     bellhop.write("for the lobby")
     mine.hear("for the lobby")

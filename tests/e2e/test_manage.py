@@ -182,7 +182,7 @@ def test_a_principal_takes_effect_for_the_next_message_and_why_tells(bellhop, di
     gateway.hear("three")
     assert gateway.quiet()
     newest = json.loads(bellhop.cli("why", "--platform", "web", "--json").stdout)
-    assert [d["verdicts"][0]["reason"] for d in newest] == ["not_listed", "route", "owner_only", "route"]
+    assert [d["verdicts"][0]["reason"] for d in newest] == ["not_listed", "open", "owner_only", "open"]
     assert "four" not in json.dumps(newest)
     told = bellhop.cli("why", "--platform", "web", "--message", event["message_id"]).stdout
     assert "received     t/a" in told and event["message_id"] in told

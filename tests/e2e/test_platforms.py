@@ -39,7 +39,7 @@ def server(sims, make_bellhop):
     d, t = sims
     s = make_bellhop(CONFIG.format(discord=d.url, telegram=t.url))
     s.credential = s.add(platform="discord", bot="app1")
-    s.cli("route", "add", "--platform", "telegram", "--key", "my_bot", "--tenant", "t")
+    s.cli("route", "add", "--platform", "telegram", "--key", "my_bot", "--tenant", "t", "--open")
     wait_for(d.live)
     return s
 

@@ -85,7 +85,7 @@ def test_the_more_specific_route_wins(make, oracle, make_bellhop, dial):  # noqa
     def gateway(key):
         credential = server.add(platform=None)
         added = server.cli("route", "add", "--platform", place.platform, "--key", key, "--tenant", "t", "--instance",
-                           credential.id)
+                           credential.id, "--open")
         assert added.returncode == 0, added.stderr
         return dial(server, credential, hello=(place.platform, place.bot))
 

@@ -235,18 +235,27 @@ static void add_gateway(struct world *w, unsigned i, facts_done_cb *done, void *
     buf_done(&secret);
 }
 
+static void open_route(struct world *w, const char *key, struct str tenant, struct str instance)
+{
+    const struct route_spec open = {.platform = STR("web"),
+                                    .key = str_of(key),
+                                    .tenant = tenant,
+                                    .instance = instance,
+                                    .open = true};
+    facts_route_add(w->facts, &open, add_done, w);
+}
+
 static void found_tenants(struct world *w)
 {
+    open_route(w, "both", STR("acme"), STR_NULL); /* to all of the tenant: while it has none yet */
+    settle(w);
     for (unsigned i = 0; i < MODEL_INSTANCES; i++) {
         char key[8];
         add_gateway(w, i, add_done, w);
         snprintf(key, sizeof key, "k%u", i);
-        facts_route_add(w->facts, STR("web"), str_of(key), who(i).tenant, who(i).instance, add_done,
-                        w);
+        open_route(w, key, who(i).tenant, who(i).instance);
         settle(w);
     }
-    facts_route_add(w->facts, STR("web"), STR("both"), STR("acme"), STR_NULL, add_done, w);
-    settle(w);
 }
 
 static void on_changed_holder(void *ctx, enum bh_err err, const char *why)

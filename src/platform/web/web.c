@@ -433,6 +433,7 @@ const struct platform_ops web_ops = {
     .sealed = &web_sealed,
     .descriptor = &web_descriptor,
     .secret_chats = true,
+    .open_by_nature = true,
     .open = web_open,
     .act = web_act,
     .http = web_http,

@@ -111,11 +111,11 @@ static struct gate_routes *routes_of(struct world *w, const char *route_key)
     return r;
 }
 
-static void route(struct world *w, const char *route_key, struct gate_instance *to)
+static void route(struct world *w, const char *route_key, struct gate_instance *to, bool open)
 {
     struct gate_place *p = &w->places[w->n_places++];
 
-    *p = (struct gate_place){.to = to};
+    *p = (struct gate_place){.to = to, .open = open};
     list_append(&routes_of(w, route_key)->places, &p->link);
 }
 
@@ -173,6 +173,7 @@ static bool received(struct world *w, const struct event *ev, const struct gate_
 
 enum author { UNBOUND, BOUND_TO_X, BOUND_TO_Y, A_BOT, AUTHORS };
 enum scope { NO_SCOPE, X_HAS_CHANNEL, X_HAS_GUILD, X_HAS_GUILD_Y_CHANNEL, SCOPES };
+enum routed { NO_ROUTE, ROUTED, ROUTED_OPEN, ROUTES }; /* by an operator */
 enum principals { P_UNSET, P_OWNER_ONLY, P_LISTED, P_NOT_LISTED, P_ANY, PRINCIPALS };
 enum sight { SEES, SEES_NOT, SIGHT_UNKNOWN, NOBODY_LINKED, SIGHTS };
 enum place { IN_DM, IN_CHANNEL, IN_THREAD, PLACES };
@@ -191,7 +192,7 @@ enum address { NOT_ADDRESSED, MENTIONED, REPLIED_TO, ADDRESSES };
 struct row {
     enum author author;
     enum scope scope;
-    bool route;
+    enum routed route;
     enum principals principal;
     enum sight sight;
     enum place place;
@@ -206,12 +207,12 @@ static bool scope_covers(const struct row *r)
     return r->place != IN_DM && (r->scope == X_HAS_CHANNEL || r->scope == X_HAS_GUILD);
 }
 
-/* "owner-only | allow-list | any": a scope starts closed, an operator's route starts open. */
-static bool principal_admits(const struct row *r, bool by_route)
+/* "owner-only | allow-list | any": a scope starts closed, what an operator opened starts open. */
+static bool principal_admits(const struct row *r, bool opened)
 {
     switch (r->principal) {
     case P_UNSET:
-        return by_route;
+        return opened;
     case P_LISTED:
     case P_ANY:
         return true;
@@ -220,7 +221,8 @@ static bool principal_admits(const struct row *r, bool by_route)
     }
 }
 
-/* "Can the instance's bound owner actually VIEW_CHANNEL this?  Fail-closed." */
+/* "Can the instance's bound owner actually VIEW_CHANNEL this?  Fail-closed."  Every grant is held
+ * against it but the operator's open one. */
 static bool visible(const struct row *r)
 {
     return r->sight == SEES;
@@ -240,7 +242,8 @@ static bool relevant(const struct row *r)
 }
 
 /* "deliver <=> authorized AND visible AND relevant"; "the owner floor bypasses the relevance
- * layer"; "each linked member reaches only their own instance". */
+ * layer"; "each linked member reaches only their own instance"; "an author bound to nothing reaches
+ * nobody", unless an operator said otherwise: a route that is not open delivers to nobody. */
 static bool spec_delivers_to_x(const struct row *r)
 {
     if (r->author == BOUND_TO_X)
@@ -248,7 +251,7 @@ static bool spec_delivers_to_x(const struct row *r)
     if (r->author == BOUND_TO_Y)
         return false;
     return ((scope_covers(r) && principal_admits(r, false) && visible(r)) ||
-            (r->route && principal_admits(r, true))) &&
+            (r->route == ROUTED_OPEN && principal_admits(r, true))) &&
            relevant(r);
 }
 
@@ -288,8 +291,8 @@ static void set_facts(struct world *w, const struct row *r)
         grant(w, "*", &w->x);
     if (r->scope == X_HAS_GUILD_Y_CHANNEL)
         grant(w, CHANNEL, &w->y);
-    if (r->route)
-        route(w, r->place == IN_DM ? "dm:" ANN : GUILD, &w->x);
+    if (r->route != NO_ROUTE)
+        route(w, r->place == IN_DM ? "dm:" ANN : GUILD, &w->x, r->route == ROUTED_OPEN);
     if (r->principal == P_OWNER_ONLY)
         principal(w, GATE_OWNER_ONLY, NULL);
     if (r->principal == P_LISTED || r->principal == P_NOT_LISTED)
@@ -341,15 +344,13 @@ static size_t each_row(row_fn *fn, void *ctx)
 
     for (r.author = 0; r.author < AUTHORS; r.author++)
         for (r.scope = 0; r.scope < SCOPES; r.scope++)
-            for (int by_route = 0; by_route < 2; by_route++)
+            for (r.route = 0; r.route < ROUTES; r.route++)
                 for (r.principal = 0; r.principal < PRINCIPALS; r.principal++)
                     for (r.sight = 0; r.sight < SIGHTS; r.sight++)
                         for (r.place = 0; r.place < PLACES; r.place++)
                             for (r.relevance = 0; r.relevance < RELEVANCES; r.relevance++)
-                                for (r.address = 0; r.address < ADDRESSES; r.address++, n++) {
-                                    r.route = by_route == 1;
+                                for (r.address = 0; r.address < ADDRESSES; r.address++, n++)
                                     fn(&r, ctx);
-                                }
     return n;
 }
 
@@ -390,7 +391,8 @@ static void check_restrictions(const struct row *r, void *ctx)
         ++*checked; \
         assert_false(gate_delivers_to_x(&with, NULL)); \
     } while (0)
-    RESTRICT(with.route = false);
+    RESTRICT(with.route = NO_ROUTE);
+    RESTRICT(with.route = ROUTED);
     if (r->author != BOUND_TO_X)
         RESTRICT(with.scope = NO_SCOPE);
     if (r->scope == X_HAS_GUILD)
@@ -425,26 +427,32 @@ static void every_no_has_its_reason(void **state)
         struct row row;
         enum gate_reason reason;
     } rows[] = {
-        {{BOUND_TO_X, NO_SCOPE, false, P_UNSET, SEES_NOT, IN_CHANNEL, MUST_ADDRESS, 0},
+        {{BOUND_TO_X, NO_SCOPE, NO_ROUTE, P_UNSET, SEES_NOT, IN_CHANNEL, MUST_ADDRESS, 0},
          GATE_YES_OWNER},
-        {{UNBOUND, X_HAS_CHANNEL, false, P_ANY, SEES, IN_CHANNEL, NO_ROW, 0}, GATE_YES_SCOPE},
-        {{UNBOUND, NO_SCOPE, true, P_UNSET, NOBODY_LINKED, IN_DM, NO_ROW, 0}, GATE_YES_ROUTE},
-        {{UNBOUND, X_HAS_CHANNEL, true, P_UNSET, SEES, IN_CHANNEL, NO_ROW, 0}, GATE_YES_ROUTE},
-        {{BOUND_TO_Y, X_HAS_CHANNEL, true, P_ANY, SEES, IN_CHANNEL, NO_ROW, 0},
+        {{UNBOUND, X_HAS_CHANNEL, NO_ROUTE, P_ANY, SEES, IN_CHANNEL, NO_ROW, 0}, GATE_YES_SCOPE},
+        {{UNBOUND, NO_SCOPE, ROUTED_OPEN, P_UNSET, NOBODY_LINKED, IN_DM, NO_ROW, 0}, GATE_YES_OPEN},
+        {{UNBOUND, X_HAS_CHANNEL, ROUTED_OPEN, P_UNSET, SEES, IN_CHANNEL, NO_ROW, 0},
+         GATE_YES_OPEN},
+        {{UNBOUND, NO_SCOPE, ROUTED, P_ANY, SEES, IN_CHANNEL, NO_ROW, MENTIONED}, GATE_NO_CLOSED},
+        {{UNBOUND, X_HAS_CHANNEL, ROUTED, P_ANY, SEES, IN_CHANNEL, NO_ROW, 0}, GATE_YES_SCOPE},
+        {{UNBOUND, X_HAS_CHANNEL, ROUTED, P_ANY, SEES_NOT, IN_CHANNEL, NO_ROW, 0}, GATE_NO_UNSEEN},
+        {{BOUND_TO_Y, X_HAS_CHANNEL, ROUTED_OPEN, P_ANY, SEES, IN_CHANNEL, NO_ROW, 0},
          GATE_NO_AUTHOR_FIRST},
-        {{UNBOUND, X_HAS_CHANNEL, false, P_UNSET, SEES, IN_CHANNEL, NO_ROW, 0}, GATE_NO_OWNER_ONLY},
-        {{UNBOUND, X_HAS_GUILD, false, P_NOT_LISTED, SEES, IN_THREAD, NO_ROW, 0},
+        {{UNBOUND, X_HAS_CHANNEL, NO_ROUTE, P_UNSET, SEES, IN_CHANNEL, NO_ROW, 0},
+         GATE_NO_OWNER_ONLY},
+        {{UNBOUND, X_HAS_GUILD, NO_ROUTE, P_NOT_LISTED, SEES, IN_THREAD, NO_ROW, 0},
          GATE_NO_NOT_LISTED},
-        {{UNBOUND, X_HAS_GUILD_Y_CHANNEL, false, P_ANY, SEES, IN_CHANNEL, NO_ROW, 0},
+        {{UNBOUND, X_HAS_GUILD_Y_CHANNEL, NO_ROUTE, P_ANY, SEES, IN_CHANNEL, NO_ROW, 0},
          GATE_NO_CHANNEL_OWNER},
-        {{UNBOUND, X_HAS_CHANNEL, false, P_ANY, SEES_NOT, IN_CHANNEL, NO_ROW, 0}, GATE_NO_UNSEEN},
-        {{UNBOUND, X_HAS_CHANNEL, false, P_ANY, SIGHT_UNKNOWN, IN_CHANNEL, NO_ROW, 0},
+        {{UNBOUND, X_HAS_CHANNEL, NO_ROUTE, P_ANY, SEES_NOT, IN_CHANNEL, NO_ROW, 0},
+         GATE_NO_UNSEEN},
+        {{UNBOUND, X_HAS_CHANNEL, NO_ROUTE, P_ANY, SIGHT_UNKNOWN, IN_CHANNEL, NO_ROW, 0},
          GATE_NO_SIGHT_UNKNOWN},
-        {{UNBOUND, X_HAS_CHANNEL, false, P_ANY, NOBODY_LINKED, IN_CHANNEL, NO_ROW, 0},
+        {{UNBOUND, X_HAS_CHANNEL, NO_ROUTE, P_ANY, NOBODY_LINKED, IN_CHANNEL, NO_ROW, 0},
          GATE_NO_SIGHT_UNKNOWN},
-        {{UNBOUND, X_HAS_CHANNEL, false, P_ANY, SEES, IN_CHANNEL, MUST_ADDRESS, 0},
+        {{UNBOUND, X_HAS_CHANNEL, NO_ROUTE, P_ANY, SEES, IN_CHANNEL, MUST_ADDRESS, 0},
          GATE_NO_NOT_ADDRESSED},
-        {{A_BOT, X_HAS_CHANNEL, false, P_ANY, SEES, IN_CHANNEL, OPEN, 0}, GATE_NO_OTHER_BOT},
+        {{A_BOT, X_HAS_CHANNEL, NO_ROUTE, P_ANY, SEES, IN_CHANNEL, OPEN, 0}, GATE_NO_OTHER_BOT},
     };
 
     for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
@@ -540,7 +548,7 @@ static void bots_that_answer_each_other_are_stopped_and_a_person_starts_them_aga
     struct event ev = event_in_channel();
     struct gate_world world = {.sees = sees, .ctx = &w};
     struct gate_verdict v[GATE_CANDIDATES];
-    route(&w, GUILD, &w.x);
+    route(&w, GUILD, &w.x, true);
     w.policy.allow_other_bots = true;
     map_put(&w.x.policies, STR("discord"), &w.policy);
     ev.author_is_bot = true;
@@ -553,7 +561,7 @@ static void bots_that_answer_each_other_are_stopped_and_a_person_starts_them_aga
     ev.author_is_bot = false;
     world.bot_streak = 0;
     gate_decide(&w.f, &world, &ev, v);
-    assert_int_equal(v[0].reason, GATE_YES_ROUTE);
+    assert_int_equal(v[0].reason, GATE_YES_OPEN);
     world_done(&w);
 }
 
@@ -581,10 +589,22 @@ static void a_route_of_its_own_comes_before_the_route_of_everything(void **state
     struct world w;
     world_init(&w);
     struct event ev = event_in_channel();
-    route(&w, "*", &w.x);
+    route(&w, "*", &w.x, true);
     assert_true(received(&w, &ev, &w.x));
-    route(&w, GUILD, &w.y);
+    route(&w, GUILD, &w.y, true);
     assert_true(received(&w, &ev, &w.y) && !received(&w, &ev, &w.x));
+    world_done(&w);
+}
+
+static void a_place_that_is_routed_is_not_part_of_everything_even_when_it_is_closed(void **state)
+{
+    struct world w;
+    world_init(&w);
+    struct event ev = event_in_channel();
+    route(&w, "*", &w.x, true);
+    route(&w, GUILD, &w.y, false);
+    assert_int_equal(verdict_on(&w, &ev, &w.y), GATE_NO_CLOSED);
+    assert_int_equal(verdict_on(&w, &ev, &w.x), -1);
     world_done(&w);
 }
 
@@ -672,6 +692,7 @@ int main(void)
         cmocka_unit_test(bots_that_answer_each_other_are_stopped_and_a_person_starts_them_again),
         cmocka_unit_test(a_group_chat_of_a_platform_without_guilds_is_its_own_guild),
         cmocka_unit_test(a_route_of_its_own_comes_before_the_route_of_everything),
+        cmocka_unit_test(a_place_that_is_routed_is_not_part_of_everything_even_when_it_is_closed),
         cmocka_unit_test(ids_that_contain_the_separator_match_nothing),
         cmocka_unit_test(more_candidates_than_fit_are_left_out_and_nothing_breaks),
         cmocka_unit_test(a_route_to_a_tenant_leads_to_its_live_instances_up_to_what_fits),

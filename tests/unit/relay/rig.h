@@ -524,7 +524,8 @@ RIG_UNUSED static void add_gateway(const char *id, const char *instance, const c
                                 .instance = str_of(instance),
                                 .wake_url = str_of(wake_url),
                                 .platform = str_of(platform),
-                                .bot = str_of(bot)};
+                                .bot = str_of(bot),
+                                .open = platform != NULL};
     facts_gateway_add(rig.facts, &spec, &ret_id, &secret, rig_changed_fact, NULL);
     turn();
     buf_done(&ret_id);
@@ -532,8 +533,12 @@ RIG_UNUSED static void add_gateway(const char *id, const char *instance, const c
 }
 RIG_UNUSED static void add_route(const char *key, const char *instance)
 {
-    facts_route_add(rig.facts, STR("web"), str_of(key), STR("acme"), str_of(instance),
-                    rig_changed_fact, NULL);
+    const struct route_spec open = {.platform = STR("web"),
+                                    .key = str_of(key),
+                                    .tenant = STR("acme"),
+                                    .instance = str_of(instance),
+                                    .open = true};
+    facts_route_add(rig.facts, &open, rig_changed_fact, NULL);
     turn();
 }
 

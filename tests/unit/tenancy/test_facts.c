@@ -7,12 +7,15 @@
 #include <stdlib.h>
 #include <unistd.h>
 #include <cmocka.h>
+#include "unit.h"
 #include "base/buf.h"
 #include "base/clock.h"
 #include "base/mem.h"
 #include "base/rand.h"
 #include "bus/bus.h"
 #include "store/memory/memory.h"
+#include "core/event.h"
+#include "tenancy/enroll.h"
 #include "tenancy/facts.h"
 
 #define NOW_MS 1800000000000
@@ -157,10 +160,44 @@ static void route(struct rig *r, const char *key, const char *tenant, const char
                   bool adding)
 {
     r->calls = 0;
-    (adding ? facts_route_add : facts_route_remove)(r->facts, STR("web"), str_of(key),
-                                                    str_of(tenant), str_of(instance), on_done, r);
+    const struct route_spec open = {STR("web"), str_of(key), str_of(tenant), str_of(instance),
+                                    true};
+    (adding ? facts_route_add : facts_route_remove)(r->facts, &open, on_done, r);
     turn(r);
     assert_int_equal(r->calls, 1);
+}
+
+static enum bh_err route_closed(struct rig *r, const char *key, const char *tenant,
+                                const char *instance)
+{
+    const struct route_spec closed = {.platform = STR("web"),
+                                      .key = str_of(key),
+                                      .tenant = str_of(tenant),
+                                      .instance = str_of(instance)};
+    r->calls = 0;
+    facts_route_add(r->facts, &closed, on_done, r);
+    turn(r);
+    assert_int_equal(r->calls, 1);
+    return r->err;
+}
+
+/* A gateway joins by itself and asserts one key of "web"; the keys it was told are its tenant's. */
+static void provision(struct rig *r, const char *tenant, const char *gateway, const char *bot,
+                      const char *key, char ret_keys[64])
+{
+    struct provision_result result = {0};
+    const struct str keys[] = {str_of(key)};
+    const struct provision_spec spec = {.tenant = str_of(tenant),
+                                        .gateway = str_of(gateway),
+                                        .platform = STR("web"),
+                                        .bot = str_of(bot),
+                                        .route_keys = keys,
+                                        .n_route_keys = 1};
+    facts_provision(r->facts, &spec, &result, on_done, r);
+    turn(r);
+    assert_int_equal(r->err, BH_OK);
+    snprintf(ret_keys, 64, "%s", buf_z(&result.route_keys));
+    provision_result_done(&result);
 }
 
 /* ---- promises ---- */
@@ -392,14 +429,180 @@ static void routes_lead_to_each_instance_once(void **state)
     route(r, "lobby", "t", "b", true);
     route(r, "lobby", "t", "b", true);
     assert_targets(r, "web", "lobby", "t/b ");
-    route(r, "lobby", "t", NULL, true);
-    assert_targets(r, "web", "lobby", "t/b t/a ");
+    route(r, "hall", "t", NULL, true);
+    assert_int_equal(r->err, BH_MALFORMED); /* which of the two does everybody reach? */
+    assert_non_null(strstr(r->why, "--instance"));
+    assert_int_equal(route_closed(r, "hall", "t", NULL), BH_OK);
+    route(r, "hall", "t", NULL, false);
     assert_targets(r, "web", "lobb", "");
     assert_targets(r, "we", "lobby", "");
+    route(r, "lobby", "t", "b", false);
+    assert_targets(r, "web", "lobby", "");
+    route(r, "lobby", "t", "b", false);
+    assert_int_equal(r->err, BH_NOT_FOUND);
+}
+
+static void a_route_to_a_tenant_leads_to_each_of_its_instances_once(void **state)
+{
+    struct rig *r = *state;
+
+    route(r, "lobby", "t", "b", true);
+    route(r, "lobby", "t", NULL, true); /* it has none yet */
+    assert_int_equal(add(r, "a", "t", NULL, NULL), BH_OK);
+    assert_int_equal(add(r, "b", "t", NULL, NULL), BH_OK);
+    assert_int_equal(add(r, "b2", "t", "b", NULL), BH_OK);
+    assert_int_equal(add(r, "c", "other", NULL, NULL), BH_OK);
+    assert_targets(r, "web", "lobby", "t/b t/a ");
     route(r, "lobby", "t", NULL, false);
     assert_targets(r, "web", "lobby", "t/b ");
-    route(r, "lobby", "t", NULL, false);
-    assert_int_equal(r->err, BH_NOT_FOUND);
+}
+
+/* ---- who may reach whom ---- */
+
+static void a_route_that_is_not_open_leads_nobody_anywhere_and_owns_its_place(void **state)
+{
+    struct rig *r = *state;
+
+    assert_int_equal(add(r, "a", "t", NULL, NULL), BH_OK);
+    for (int restarted = 0; restarted < 2; restarted++) {
+        assert_int_equal(route_closed(r, "hall", "t", "a"), BH_OK);
+        assert_targets(r, "web", "hall", "");
+        assert_true(facts_has_route(r->facts, STR("web"), STR("hall")));
+        assert_true(facts_owns(r->facts, STR("web"), STR("hall"), STR("t"), STR("a")));
+        route(r, "hall", "t", "a", true); /* the last word counts */
+        assert_targets(r, "web", "hall", "t/a ");
+        if (restarted == 0)
+            reopen(r);
+        assert_targets(r, "web", "hall", "t/a ");
+        assert_int_equal(route_closed(r, "hall", "t", "a"), BH_OK);
+        assert_targets(r, "web", "hall", "");
+        reopen(r);
+        assert_targets(r, "web", "hall", "");
+    }
+}
+
+static void everything_there_is_can_only_be_opened(void **state)
+{
+    struct rig *r = *state;
+
+    assert_int_equal(route_closed(r, "*", "t", "a"), BH_MALFORMED);
+    route(r, "*", "t", "a", true);
+    assert_int_equal(r->err, BH_OK);
+    assert_targets(r, "web", "anything", "t/a ");
+}
+
+static void a_gateway_that_is_added_is_reached_by_nobody_unless_it_is_open(void **state)
+{
+    struct rig *r = *state;
+    struct gateway_spec spec = {.id = STR("g"),
+                                .tenant = STR("t"),
+                                .platform = STR("web"),
+                                .bot = STR("b")};
+
+    facts_gateway_add(r->facts, &spec, &r->id, &r->secret, on_done, r);
+    turn(r);
+    assert_targets(r, "web", "b", "");
+    assert_false(facts_has_route(r->facts, STR("web"), STR("b")));
+    spec.id = STR("h");
+    spec.open = true;
+    buf_reset(&r->id);
+    facts_gateway_add(r->facts, &spec, &r->id, &r->secret, on_done, r);
+    turn(r);
+    assert_targets(r, "web", "b", "t/h ");
+}
+
+static void
+what_a_gateway_asserts_of_itself_delivers_nothing_and_lets_it_speak_nowhere(void **state)
+{
+    struct rig *r = *state;
+    char keys[64];
+    struct event ev = {.platform = STR("web"), .bot = STR("b"), .route_key = STR("+1555")};
+
+    assert_int_equal(add(r, "a", "t", NULL, NULL), BH_OK);
+    provision(r, "u", "g", "other", "+1555", keys);
+    assert_string_equal(keys, "[\"+1555\"]");
+    for (int restarted = 0; restarted < 2; restarted++) {
+        assert_targets(r, "web", "+1555", "");
+        assert_false(facts_has_route(r->facts, STR("web"), STR("+1555")));
+        assert_false(facts_owns(r->facts, STR("web"), STR("+1555"), STR("u"), STR("g")));
+        route(r, "b", "t", "a", true);
+        assert_str(facts_route_key(r->facts, &ev), "b"); /* and it hides nobody's bot */
+        reopen(r);
+    }
+}
+
+static void a_key_under_a_bot_or_a_star_of_another_tenant_is_taken(void **state)
+{
+    struct rig *r = *state;
+    char keys[64];
+
+    assert_int_equal(add(r, "a", "t", NULL, NULL), BH_OK);
+    route(r, "b", "t", "a", true);
+    provision(r, "u", "g", "b", "+1555", keys);
+    assert_string_equal(keys, "[]");
+    provision(r, "t", "own", "b", "+1555", keys); /* whose bot it is may say more */
+    assert_string_equal(keys, "[\"+1555\"]");
+    provision(r, "u", "g", "c", "+1555", keys); /* and what one tenant said is taken too */
+    assert_string_equal(keys, "[]");
+    route(r, "*", "t", "a", true);
+    provision(r, "u", "g", "c", "+1666", keys);
+    assert_string_equal(keys, "[]");
+}
+
+static void the_operators_word_ends_what_others_have_claimed(void **state)
+{
+    struct rig *r = *state;
+    struct list *head;
+    char keys[64];
+
+    assert_int_equal(add(r, "a", "t", NULL, NULL), BH_OK);
+    provision(r, "u", "g", "other", "+1555", keys);
+    assert_int_equal(facts_routes(r->facts, &head), 1);
+    assert_int_equal(route_closed(r, "+1555", "t", "a"), BH_OK);
+    assert_int_equal(facts_routes(r->facts, &head), 1);
+    reopen(r);
+    assert_int_equal(facts_routes(r->facts, &head), 1);
+    assert_true(facts_owns(r->facts, STR("web"), STR("+1555"), STR("t"), STR("a")));
+    provision(r, "u", "g", "other", "+1555", keys);
+    assert_string_equal(keys, "[]");
+}
+
+static void put_old_route(struct rig *r, const char *key, const char *tenant, const char *instance)
+{
+    struct buf k = BUF_INIT, v = BUF_INIT;
+
+    buf_printf(&k, "web\n%s\n%s\n%s", key, tenant, instance);
+    buf_printf(&v, "{\"platform\":\"web\",\"key\":\"%s\",\"tenant\":\"%s\"", key, tenant);
+    if (*instance != '\0')
+        buf_printf(&v, ",\"instance\":\"%s\"", instance);
+    buf_add_z(&v, ",\"created\":5}");
+    struct store_kv item = {KV_PUT, "route", buf_str(&k), buf_str(&v)};
+    store_put(r->store, &item, 1, true, NULL, NULL);
+    turn(r);
+    buf_done(&k);
+    buf_done(&v);
+}
+
+static void routes_from_before_stay_open_where_their_operator_meant_it(void **state)
+{
+    struct rig *r = *state;
+    char keys[64];
+
+    assert_int_equal(add(r, "a", "t", NULL, NULL), BH_OK);
+    provision(r, "u", "g", "other", "k", keys);
+    put_old_route(r, "named", "u", "g");
+    put_old_route(r, "whole", "t", "");
+    put_old_route(r, "joined", "u", "");
+    for (int restarted = 0; restarted < 3; restarted++) {
+        reopen(r);
+        turn(r);
+        assert_targets(r, "web", "named", "u/g ");
+        assert_targets(r, "web", "whole", restarted < 2 ? "t/a " : "t/a t/late ");
+        assert_targets(r, "web", "joined", ""); /* it joined by itself: nobody chose */
+        assert_true(facts_owns(r->facts, STR("web"), STR("joined"), STR("u"), STR("g")));
+        if (restarted == 1) /* settled for good: the second tenant's joining changes nothing */
+            provision(r, "t", "late", "other", "k2", keys);
+    }
 }
 
 static void a_route_may_come_before_its_gateway(void **state)
@@ -470,6 +673,14 @@ int main(void)
         T(a_revoked_id_may_be_added_again),
         T(an_unknown_gateway_is_not_found),
         T(routes_lead_to_each_instance_once),
+        T(a_route_to_a_tenant_leads_to_each_of_its_instances_once),
+        T(a_route_that_is_not_open_leads_nobody_anywhere_and_owns_its_place),
+        T(everything_there_is_can_only_be_opened),
+        T(a_gateway_that_is_added_is_reached_by_nobody_unless_it_is_open),
+        T(what_a_gateway_asserts_of_itself_delivers_nothing_and_lets_it_speak_nowhere),
+        T(a_key_under_a_bot_or_a_star_of_another_tenant_is_taken),
+        T(the_operators_word_ends_what_others_have_claimed),
+        T(routes_from_before_stay_open_where_their_operator_meant_it),
         T(a_route_may_come_before_its_gateway),
         T(owning_a_chat_needs_a_route_of_ones_own),
         T(the_newest_wake_url_counts),

@@ -54,13 +54,18 @@ static void on_done(void *ctx, enum bh_err err, const char *why)
 
 static void route(const char *platform, const char *key)
 {
-    facts_route_add(facts, str_of(platform), str_of(key), STR("t"), STR("i"), on_done, NULL);
+    facts_route_add(facts,
+                    &(struct route_spec){str_of(platform), str_of(key), STR("t"), STR("i"), true},
+                    on_done, NULL);
     turn();
 }
 
 static void unroute(const char *platform, const char *key)
 {
-    facts_route_remove(facts, str_of(platform), str_of(key), STR("t"), STR("i"), on_done, NULL);
+    facts_route_remove(facts,
+                       &(struct route_spec){str_of(platform), str_of(key), STR("t"), STR("i"),
+                                            false},
+                       on_done, NULL);
     turn();
 }
 
@@ -109,7 +114,8 @@ static void a_route_to_nobody_does_not_count(void **state)
                       &secret, on_done, NULL);
     route("web", "own");
     route("web", "bot");
-    facts_route_add(facts, STR("web"), STR("bot"), STR("u"), STR("j"), on_done, NULL);
+    facts_route_add(facts, &(struct route_spec){STR("web"), STR("bot"), STR("u"), STR("j"), true},
+                    on_done, NULL);
     turn();
     assert_taken(&ev, "own");
     facts_gateway_revoke(facts, STR("i"), on_done, NULL);

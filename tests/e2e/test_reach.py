@@ -1,0 +1,130 @@
+"""Who may reach whom: a person linked to nobody reaches nobody, unless an operator said otherwise."""
+import json
+import re
+import sqlite3
+
+import pytest
+
+from conftest import Credential
+from test_enroll import provision, token
+from test_telegram import ANN, GROUP, config, sim  # noqa: F401 - a fixture
+
+BOB = 6
+
+
+@pytest.fixture
+def house(sim, make_bellhop):  # noqa: F811
+    sim.person(BOB, "Bob")
+    server = make_bellhop(config(sim))
+    server.sim = sim
+    return server
+
+
+def why(server):
+    newest = json.loads(server.cli("why", "--platform", "telegram", "--json").stdout)[0]
+    return {v["instance"]: v["reason"] for v in newest["verdicts"]}
+
+
+def routes(server):
+    return json.loads(server.cli("route", "list", "--json").stdout)
+
+
+def open_route(server, key, *more, check=True):
+    return server.cli("route", "add", "--platform", "telegram", "--key", str(key), "--tenant", "t", *more, check=check)
+
+
+@pytest.mark.parametrize("platform, bot", [("telegram", "my_bot"), ("discord", "1"), ("twilio", "+1"), ("wecom", "1")])
+def test_gateway_add_prints_a_link_code_beside_the_three_lines(house, platform, bot):
+    done = house.cli("gateway", "add", "--tenant", "t", "--platform", platform, "--bot", bot)
+    assert len(done.stdout.splitlines()) == 3
+    assert re.search(r"send the bot this message within ten minutes: /link [0-9A-Z]{8}\n", done.stderr), done.stderr
+    assert routes(house) == []
+
+
+def test_the_first_run_is_one_copy_and_one_message(house, dial):
+    done = house.cli("gateway", "add", "--tenant", "t", "--platform", "telegram", "--bot", "my_bot")
+    gateway = dial(house, Credential(done.stdout), hello=("telegram", "my_bot"))
+    house.sim.say(ANN, "anybody?")
+    house.sim.say(ANN, re.search(r"/link \w+", done.stderr).group())
+    house.sim.say(ANN, "now?")
+    gateway.hear("now?")
+    house.sim.say(BOB, "me too?", user=BOB)
+    house.sim.say(ANN, "last")
+    gateway.hear("last")  # and nothing of Bob's before it
+
+
+def test_an_open_bot_is_reached_by_everybody_and_why_says_so(house, dial):
+    gateway = dial(house, house.add(id="g", platform="telegram", bot="my_bot"), hello=("telegram", "my_bot"))
+    house.sim.say(ANN, "hello")
+    gateway.hear("hello")
+    assert why(house) == {"g": "open"}
+    assert [(r["key"], r["instance"], r["open"], r["origin"]) for r in routes(house)] == [
+        ("my_bot", "g", True, "operator")]
+    assert "everybody (open)" in house.cli("route", "list").stdout
+
+
+def test_a_route_that_is_not_open_delivers_to_nobody_and_why_says_so(house, dial):
+    gateway = dial(house, house.add(id="g", platform=None), hello=("telegram", "my_bot"))
+    open_route(house, GROUP)
+    house.sim.say(GROUP, "hello")
+    assert gateway.quiet(seconds=1)
+    assert why(house) == {"g": "closed"}
+    assert gateway.act(op="send", chat_id=str(GROUP), content="I may speak", reply_to=None, metadata={})["success"]
+    open_route(house, GROUP, "--open")
+    house.sim.say(GROUP, "again")
+    gateway.hear("again")
+    assert len(routes(house)) == 1
+
+
+def test_all_chats_of_a_bot_and_everything_can_only_be_opened(house):
+    for key in ("my_bot", "*"):
+        done = open_route(house, key, check=False)
+        assert done.returncode == 1 and "--open" in done.stderr
+        assert open_route(house, key, "--open").returncode == 0
+
+
+def test_an_open_route_names_an_instance_when_there_are_several(house):
+    house.add(id="a", platform=None)
+    house.add(id="b", platform=None)
+    done = open_route(house, GROUP, "--open", check=False)
+    assert done.returncode == 1 and "--instance" in done.stderr
+    open_route(house, GROUP, "--open", "--instance", "a")
+    assert "needs --platform" in house.cli("gateway", "add", "--tenant", "t", "--open", check=False).stderr
+
+
+def test_nothing_but_the_operator_opens_a_place(house, dial):
+    """Neither provisioning, nor enrollment, nor the management plane: a made-up `open` is not read."""
+    me = token(house, "provision", tenant="t")
+    got = provision(house, me, platform="telegram", botId="my_bot", open=True, routeKeys=[str(GROUP), "my_bot", "*"])
+    assert got.json["routeKeys"] == [str(GROUP)]
+    assert [(r["open"], r["origin"]) for r in routes(house)] == [(False, "provision")]
+    c = Credential(f"GATEWAY_RELAY_URL=\nGATEWAY_RELAY_ID={got.json['gatewayId']}\nGATEWAY_RELAY_SECRET={got.json['secret']}\n")
+    gateway = dial(house, c, hello=("telegram", "my_bot"))
+    bearer = {"Authorization": f"Bearer {c.token()}"}
+    assert house.post("/manage/scope", {"platform": "telegram", "guildId": str(GROUP), "channelId": "*", "open": True},
+                      headers=bearer).status == 200
+    assert house.post("/manage/principal", {"mode": "any", "open": True}, headers=bearer).status == 200
+    house.sim.say(GROUP, "hello")
+    assert gateway.quiet(seconds=1)
+    refused = gateway.act(op="send", chat_id=str(GROUP), content="spam", reply_to=None, metadata={})
+    assert "not routed" in refused["error"]
+    assert not house.sim.sent(GROUP)
+
+
+def test_a_database_from_before_keeps_what_its_operator_meant_and_says_what_it_closed(house):
+    house.cli("route", "add", "--platform", "telegram", "--key", "1", "--tenant", "t", "--instance", "i")
+    house.cli("route", "add", "--platform", "telegram", "--key", "2", "--tenant", "t")
+    house.cli("route", "add", "--platform", "telegram", "--key", "3", "--tenant", "joined")
+    provision(house, token(house, "provision", tenant="joined"))
+    assert house.stop() == 0
+    with sqlite3.connect(house.state / "bellhop.db") as db:
+        for key, value in db.execute("SELECT k, v FROM kv WHERE ns = 'route'").fetchall():
+            old = {k: v for k, v in json.loads(value).items() if k not in ("open", "origin")}
+            db.execute("UPDATE kv SET v = ? WHERE ns = 'route' AND k = ?", (json.dumps(old).encode(), key))
+    house.start()
+    assert {r["key"]: r["open"] for r in routes(house)} == {"1": True, "2": True, "3": False}
+    closed = [line for line in house.log().splitlines() if "closed now" in line]
+    assert len(closed) == 1 and "key=3" in closed[0] and "tenant=joined" in closed[0]
+    house.restart()
+    assert "closed now" not in house.log()
+    assert {r["key"]: r["open"] for r in routes(house)} == {"1": True, "2": True, "3": False}
