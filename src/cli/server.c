@@ -26,10 +26,12 @@
 #include "edge/door.h"
 #include "edge/vault.h"
 #include "http/chat_tools.h"
+#include "http/media_route.h"
 #include "http/vouch.h"
 #include "http/tools.h"
 #include "http/v1.h"
 #include "mcp/mcp.h"
+#include "media/media.h"
 #include "net/http_client.h"
 #include "net/http_server.h"
 #include "net/http_settings.h"
@@ -228,6 +230,29 @@ static enum bh_err open_dispatch(struct server *s, char *why)
     return err;
 }
 
+static bool delivery_waits(void *ctx, struct str tenant, struct str instance, uint64_t row)
+{
+    return relay_waits(((struct server *)ctx)->relay, tenant, instance, row);
+}
+
+static enum bh_err open_media(struct server *s, char *why)
+{
+    char *dir = state_dir_path(s->settings->state_dir, "media");
+    struct media_env env = {.loop = s->loop,
+                            .store = s->store,
+                            .rand = &s->rand,
+                            .seal = s->seal,
+                            .http = s->http,
+                            .settings = config_get(s->cfg, &media_config),
+                            .dir = dir,
+                            .is_waiting = delivery_waits,
+                            .ctx = s};
+    enum bh_err err = media_open(&env, &s->media, why);
+
+    free(dir);
+    return err;
+}
+
 static enum bh_err open_platforms(struct server *s, char *why)
 {
     for (size_t i = 0; i < config_count(s->cfg, &platforms_config); i++) {
@@ -326,9 +351,11 @@ enum bh_err server_open(struct server *s, struct config *cfg, char *ret_why)
     s->ledger = ledger_new(config_get(cfg, &limits_config));
     s->http_server = http_server_new(s->loop, &http_limits_default, front_handle, &s->front);
     http_server_count(s->http_server, s->ledger);
+    http_server_on_head(s->http_server, front_on_head);
     s->bus = bus_local_new(loop_clock(s->loop));
     if ((err = open_state(s, ret_why)) == BH_OK && (err = open_heart(s, ret_why)) == BH_OK &&
-        (err = open_stores(s, ret_why)) == BH_OK && (err = open_dispatch(s, ret_why)) == BH_OK &&
+        (err = open_stores(s, ret_why)) == BH_OK && (err = open_media(s, ret_why)) == BH_OK &&
+        (err = open_dispatch(s, ret_why)) == BH_OK &&
         (err = listen_all(s, ret_why)) == BH_OK && (err = open_platforms(s, ret_why)) == BH_OK &&
         (err = confinement_of_calls(cfg, &s->confined, ret_why)) == BH_OK) {
         name_url(s);
@@ -349,6 +376,7 @@ enum bh_err server_open(struct server *s, struct config *cfg, char *ret_why)
                                   .data = s->data,
                                   .dispatch = s->dispatch,
                                   .mcp = s->mcp,
+                                  .media = s->media,
                                   .v1 = config_get(cfg, &v1_config),
                                   .relay = s->relay,
                                   .host = s->host,
@@ -358,6 +386,7 @@ enum bh_err server_open(struct server *s, struct config *cfg, char *ret_why)
                                   .confined = &s->confined,
                                   .started_ms = clock_wall_ms(loop_clock(s->loop))};
         list_init(&s->front.v1_calls);
+        list_init(&s->front.downloads);
         list_init(&s->front.chat_asks);
         list_init(&s->front.chat_sends);
         return BH_OK;
@@ -382,6 +411,8 @@ void server_close(struct server *s)
         host_set_mail(s->host, NULL, NULL, NULL);
     dispatch_close(s->dispatch);
     v1_drop_calls(&s->front);
+    media_downloads_drop(&s->front);
+    media_close(s->media);
     if (s->http != NULL)
         http_client_free(s->http);
     store_close(s->store);

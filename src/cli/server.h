@@ -18,6 +18,7 @@ struct voucher;
 struct keys;
 struct ledger;
 struct mcp;
+struct media;
 struct skills;
 struct seal;
 
@@ -36,6 +37,7 @@ struct server { /* all owned */
     struct data *data;
     struct dispatch *dispatch;
     struct mcp *mcp;
+    struct media *media;
     struct vault *vault;
     struct vault_tenants tenants; /* what it asks the facts */
     struct http_client *http;

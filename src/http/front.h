@@ -8,6 +8,7 @@
  *      health.c          /healthz, /readyz      metrics.c  /metrics
  *      site.c            /, /chat, /webhooks/<platform>/<bot>
  *      enroll_route.c    POST /relay/enroll, /relay/provision: how a gateway gets its secret
+ *      media_route.c     POST /relay/media, GET /relay/media/<id>: files
  *      vouch.h           who vouches for the caller
  *      manage.h          /manage/..., /relay/policy: what an instance declares about itself
  *      keys_route.c      tokens: made, listed, revoked by the operator
@@ -37,6 +38,7 @@ struct keys;
 struct ledger;
 struct loop;
 struct mcp;
+struct media;
 struct relay;
 struct skills;
 struct store;
@@ -65,6 +67,7 @@ struct front { /* all borrowed; filled by whoever wires the program */
     struct data *data;
     struct dispatch *dispatch;
     struct mcp *mcp;
+    struct media *media;
     struct relay *relay;
     struct host *host;
     struct door *door;
@@ -76,6 +79,7 @@ struct front { /* all borrowed; filled by whoever wires the program */
     struct bucket_level refusals;      /* how many lines strangers may still cause in the log */
     uint64_t refusals_untold;          /* since the last one */
     struct list chat_asks, chat_sends; /* of the chat tools, on their way; owned */
+    struct list downloads;             /* of media_route.c, being opened; owned */
     struct list v1_calls;              /* struct v1_call: on their way; owned */
     /* Read the configuration again; appends what was taken and what was not, in sentences. */
     enum bh_err (*reload)(void *ctx, struct buf *ret_said);

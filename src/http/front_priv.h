@@ -13,6 +13,7 @@ front_handler admin_token, admin_tokens, admin_token_revoke; /* keys_route.c */
 front_handler manage_policy, manage_post, manage_instance;   /* manage_caller.c */
 front_handler admin_manage, admin_grants, admin_why;
 front_handler front_v1, front_mcp;
+front_handler media_upload, media_download; /* media_route.c */
 front_handler site_root, site_chat, site_webhook;
 front_handler admin_status, admin_reload;
 front_handler admin_gateways, admin_gateway_add, admin_gateway_rotate, admin_gateway_revoke,

@@ -32,6 +32,8 @@ static const struct {
     {"GET", "/metrics", false, PUBLIC, metrics_show},
     {"POST", "/relay/enroll", false, PUBLIC, enroll_by_code},
     {"POST", "/relay/provision", false, PUBLIC, enroll_by_caller},
+    {"POST", "/relay/media", false, PUBLIC, media_upload},
+    {"GET", "/relay/media", true, PUBLIC, media_download},
     {"POST", "/relay/policy", false, PUBLIC, manage_policy},
     {"GET", "/manage/instance", false, PUBLIC, manage_instance},
     {"POST", "/manage", true, PUBLIC, manage_post},

@@ -186,6 +186,16 @@ bool addr_is_private(const struct addr *a)
     return a->n == 4 ? v4_is_private(v4_at(a->bytes)) : v6_is_private(a->bytes);
 }
 
+bool addr_is_local_link(const struct addr *a)
+{
+    static const uint8_t metadata[16] = {0xfd, 0x00, 0x0e, 0xc2, [14] = 0x02, [15] = 0x54};
+
+    if (a->n == 4)
+        return a->bytes[0] == 169 && a->bytes[1] == 254;
+    return a->n == 16 && ((a->bytes[0] == 0xfe && (a->bytes[1] & 0xc0) == 0x80) ||
+                          memcmp(a->bytes, metadata, 16) == 0);
+}
+
 bool http_addr_is_private(const struct sockaddr *addr)
 {
     struct addr a = addr_of(addr);

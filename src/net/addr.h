@@ -20,6 +20,8 @@ struct str addr_party(const struct addr *a);
 
 /* Not an address of the public internet: loopback, private, link-local, multicast, ..., or none. */
 bool addr_is_private(const struct addr *a);
+/* One that only this link knows, or a metadata service: never a place for anybody's file. */
+bool addr_is_local_link(const struct addr *a);
 
 struct addr_net {
     struct addr base;

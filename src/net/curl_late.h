@@ -15,6 +15,7 @@
     X(curl_easy_cleanup) \
     X(curl_easy_getinfo) \
     X(curl_easy_init) \
+    X(curl_easy_pause) \
     X(curl_easy_perform) \
     X(curl_easy_recv) \
     X(curl_easy_reset) \
@@ -55,6 +56,7 @@ bool curl_late_load(void);
 #define curl_easy_cleanup curl_late.curl_easy_cleanup_f
 #define curl_easy_getinfo curl_late.curl_easy_getinfo_f
 #define curl_easy_init curl_late.curl_easy_init_f
+#define curl_easy_pause curl_late.curl_easy_pause_f
 #define curl_easy_perform curl_late.curl_easy_perform_f
 #define curl_easy_recv curl_late.curl_easy_recv_f
 #define curl_easy_reset curl_late.curl_easy_reset_f

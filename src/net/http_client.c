@@ -13,8 +13,9 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-#include "base/list.h"
-#include "net/curl_loop.h"
+#include "net/addr.h"
+#include "net/file_body.h"
+#include "net/http_call.h"
 
 enum { MAX_SPARE = 16, DEFAULT_MS = 30000, DEFAULT_BODY = 8 << 20, ONCE_IDLE_S = 15 };
 
@@ -25,23 +26,7 @@ struct http_client {
     struct list calls;
     CURL *spare[MAX_SPARE]; /* owned */
     size_t n_spare;
-};
-
-struct http_call {
-    struct list link;
-    struct http_client *client; /* borrowed; NULL for http_fetch_now() */
-    struct curl_loop *cl;       /* borrowed */
-    CURL *easy;                 /* owned */
-    struct curl_slist *headers; /* owned */
-    struct buf sent;            /* owned; the request's body */
-    size_t read;                /* of it, by on_read() */
-    struct buf head, body;      /* owned; the answer */
-    size_t max_body;
-    bool public_only, refused, too_long, delivering;
-    http_done_cb *done;
-    void *ctx;
-    struct timer stillborn; /* armed when the call could not even be begun; @easy is NULL then */
-    char error[CURL_ERROR_SIZE];
+    struct work_pool *readers; /* owned; of file bodies; NULL: none was needed yet */
 };
 
 /* ---- libcurl asks and tells ---- */
@@ -51,7 +36,9 @@ static curl_socket_t on_open_socket(void *ctx, curlsocktype purpose, struct curl
     struct http_call *call = ctx;
 
     (void)purpose;
-    if (call->public_only && http_addr_is_private(&a->addr)) {
+    struct addr to = addr_of(&a->addr);
+    if ((call->public_only && addr_is_private(&to)) ||
+        (call->not_local && addr_is_local_link(&to))) {
         call->refused = true;
         return CURL_SOCKET_BAD;
     }
@@ -71,11 +58,37 @@ static size_t on_head(char *p, size_t size, size_t n, void *ctx)
     return n;
 }
 
+/* A piece for whoever takes the answer as it comes. */
+static size_t pass_on(struct http_call *call, const struct http_result *head, struct str bytes)
+{
+    if (bytes.n > call->max_body - call->streamed) {
+        call->too_long = true;
+        return 0;
+    }
+    switch (call->on_data(call->ctx, head, bytes)) {
+    case HTTP_TOOK:
+        call->streamed += bytes.n;
+        return bytes.n;
+    case HTTP_LATER:
+        return CURL_WRITEFUNC_PAUSE;
+    case HTTP_STOP:
+        break;
+    }
+    return 0;
+}
+
 static size_t on_body(char *p, size_t size, size_t n, void *ctx)
 {
     struct http_call *call = ctx;
 
     n *= size;
+    if (call->on_data != NULL) {
+        struct http_result head = http_call_head(call);
+        if (head.status >= 200 && head.status < 300)
+            return pass_on(call, &head, str_make(p, n));
+        if (call->body.n + n > 64 * 1024)
+            return n; /* why it refuses need not be long */
+    }
     if (n > call->max_body - call->body.n) {
         call->too_long = true;
         return 0;
@@ -89,6 +102,10 @@ static size_t on_read(char *p, size_t size, size_t n, void *ctx)
     struct http_call *call = ctx;
     size_t left = call->sent.n - call->read;
 
+    if (call->file != NULL) {
+        ssize_t k = file_body_read(call->file, p, n * size);
+        return k == FILE_BODY_WAIT ? CURL_READFUNC_PAUSE : k < 0 ? CURL_READFUNC_ABORT : (size_t)k;
+    }
     n = n * size < left ? n * size : left;
     if (n > 0)
         memcpy(p, call->sent.p + call->read, n);
@@ -137,7 +154,14 @@ static void set_method(struct http_call *call, const struct http_fetch *f)
         curl_easy_setopt(call->easy, CURLOPT_NOBODY, 1L);
         return;
     }
-    if (f->once && writes) {
+    if (f->file != NULL && call->file != NULL) {
+        curl_easy_setopt(call->easy, CURLOPT_POST, 1L);
+        curl_easy_setopt(call->easy, CURLOPT_POSTFIELDSIZE_LARGE,
+                         (curl_off_t)file_body_size(call->file));
+        curl_easy_setopt(call->easy, CURLOPT_READFUNCTION, on_read);
+        curl_easy_setopt(call->easy, CURLOPT_READDATA, call);
+        curl_easy_setopt(call->easy, CURLOPT_MAXAGE_CONN, (long)ONCE_IDLE_S);
+    } else if (f->once && writes) {
         /* libcurl repeats a request when a connection it kept dies before an answer, unless it
          * would have to read the body again and cannot: so this body cannot be rewound. Connections
          * idle for long are not taken, so this happens rarely. */
@@ -176,12 +200,36 @@ static void set_limits(struct http_call *call, const struct http_fetch *f)
     curl_easy_setopt(e, CURLOPT_OPENSOCKETDATA, call);
 }
 
-static struct http_call *call_new(CURL *easy, const struct http_fetch *f)
+static void on_resume(struct timer *t)
+{
+    curl_easy_pause(container_of(t, struct http_call, resume)->easy, CURLPAUSE_CONT);
+}
+
+static void on_file_block(void *ctx)
+{
+    http_call_resume(ctx);
+}
+
+static void set_file(struct http_client *c, struct http_call *call, const struct http_fetch *f)
+{
+    if (f->file == NULL || c == NULL)
+        return;
+    if (c->readers == NULL)
+        c->readers = work_pool_new(c->loop, 2);
+    call->file = file_body_new(c->readers, f->file, on_file_block, call);
+}
+
+static struct http_call *call_new(struct http_client *c, CURL *easy, const struct http_fetch *f)
 {
     struct http_call *call = xcalloc(1, sizeof *call);
 
     list_init(&call->link);
+    timer_init(&call->resume, on_resume);
+    call->client = c;
     call->easy = easy;
+    call->on_data = f->on_data;
+    call->not_local = f->not_local;
+    set_file(c, call, f);
     call->max_body = f->max_body != 0 ? f->max_body : DEFAULT_BODY;
     call->public_only = f->public_only && f->unix_socket == NULL;
     curl_easy_setopt(easy, CURLOPT_PRIVATE, call);
@@ -208,6 +256,8 @@ static void call_free(struct http_call *call)
         free(call);
         return;
     }
+    if (c != NULL)
+        timer_stop(loop_clock(c->loop), &call->resume);
     if (call->cl != NULL)
         curl_multi_remove_handle(call->cl->multi, call->easy);
     if (c != NULL && c->n_spare < MAX_SPARE) {
@@ -217,94 +267,11 @@ static void call_free(struct http_call *call)
         curl_easy_cleanup(call->easy);
     }
     curl_slist_free_all(call->headers);
+    file_body_free(call->file);
     buf_wipe(&call->sent); /* may carry a token */
     buf_done(&call->head);
     buf_done(&call->body);
     free(call);
-}
-
-/* ---- the result ---- */
-
-static enum bh_err judge(const struct http_call *call, CURLcode code)
-{
-    long sent = 0;
-
-    if (code == CURLE_OK)
-        return BH_OK;
-    if (call->too_long)
-        return BH_MALFORMED;
-    curl_easy_getinfo(call->easy, CURLINFO_REQUEST_SIZE, &sent);
-    if (sent == 0) {
-        if (call->refused || code == CURLE_UNSUPPORTED_PROTOCOL || code == CURLE_URL_MALFORMAT)
-            return BH_REFUSED;
-        return BH_UNAVAILABLE;
-    }
-    switch (code) {
-    case CURLE_UNSUPPORTED_PROTOCOL: /* what libcurl calls an answer without a status line */
-    case CURLE_WEIRD_SERVER_REPLY:
-    case CURLE_BAD_CONTENT_ENCODING:
-    case CURLE_WRITE_ERROR:
-        return BH_MALFORMED;
-    default:
-        return BH_UNKNOWN;
-    }
-}
-
-static const char *explain(struct http_call *call, CURLcode code)
-{
-    if (call->too_long)
-        return "the answer is longer than allowed";
-    if (call->refused)
-        return "the address is not a public one";
-    return call->error[0] != '\0' ? call->error : curl_easy_strerror(code);
-}
-
-struct str http_result_header(const struct http_result *r, const char *name)
-{
-    struct str rest = buf_str(&r->call->head), line, want = str_of(name);
-
-    while (str_split(&rest, '\n', &line)) {
-        ptrdiff_t colon = str_find(line, ':');
-        if (colon > 0 && str_eq_ci(str_make(line.p, (size_t)colon), want))
-            return str_trim(str_skip(line, (size_t)colon + 1));
-    }
-    return STR_NULL;
-}
-
-/* "120" or "0.35"; a date is not worth parsing for. */
-static int64_t retry_after_ms(const struct http_result *r)
-{
-    struct str v = http_result_header(r, "Retry-After");
-    ptrdiff_t dot = str_find(v, '.');
-    struct str fraction = dot >= 0 ? str_skip(v, (size_t)dot + 1) : STR("");
-    uint64_t s;
-    int64_t ms = 0, scale = 100;
-
-    if (!str_to_u64(dot >= 0 ? str_make(v.p, (size_t)dot) : v, &s) || s > 366 * 86400)
-        return -1;
-    for (size_t i = 0; i < fraction.n; i++, scale /= 10) {
-        if (fraction.p[i] < '0' || fraction.p[i] > '9')
-            return -1;
-        ms += scale * (fraction.p[i] - '0');
-    }
-    return (int64_t)s * 1000 + ms;
-}
-
-static struct http_result result_of(struct http_call *call, CURLcode code)
-{
-    struct http_result r = {.err = judge(call, code), .call = call, .retry_after_ms = -1};
-    long status = 0;
-
-    if (r.err != BH_OK) {
-        r.why = explain(call, code);
-        r.body = STR("");
-        return r;
-    }
-    curl_easy_getinfo(call->easy, CURLINFO_RESPONSE_CODE, &status);
-    r.status = (int)status;
-    r.body = buf_str(&call->body);
-    r.retry_after_ms = retry_after_ms(&r);
-    return r;
 }
 
 static void on_done(void *ctx, CURL *easy, CURLcode code)
@@ -314,7 +281,7 @@ static void on_done(void *ctx, CURL *easy, CURLcode code)
 
     (void)ctx;
     curl_easy_getinfo(easy, CURLINFO_PRIVATE, (char **)&call);
-    r = result_of(call, code);
+    r = http_call_result(call, code);
     call->delivering = true;
     list_remove(&call->link); /* not under way any more */
     call->done(call->ctx, &r);
@@ -357,6 +324,7 @@ void http_client_free(struct http_client *c)
         curl_loop_done(&c->own);
         curl_loop_done(&c->strangers);
     }
+    work_pool_free(c->readers);
     free(c);
 }
 
@@ -397,8 +365,11 @@ static struct http_call *begin(struct http_client *c, const struct http_fetch *f
     easy = c->n_spare > 0 ? c->spare[--c->n_spare] : curl_easy_init();
     if (easy == NULL)
         return NULL;
-    call = call_new(easy, f);
-    call->client = c;
+    call = call_new(c, easy, f);
+    if (f->file != NULL && call->file == NULL) { /* no descriptor is left */
+        call_free(call);
+        return NULL;
+    }
     call->cl = call->public_only ? &c->strangers : &c->own;
     if (curl_multi_add_handle(call->cl->multi, easy) == CURLM_OK)
         return call;
@@ -421,6 +392,12 @@ struct http_call *http_fetch(struct http_client *c, const struct http_fetch *f, 
     return call;
 }
 
+void http_call_resume(struct http_call *call)
+{
+    if (call->easy != NULL && !timer_is_set(&call->resume))
+        timer_set(loop_clock(call->client->loop), &call->resume, 0);
+}
+
 void http_cancel(struct http_call **call)
 {
     struct http_call *old = *call;
@@ -441,8 +418,8 @@ enum bh_err http_fetch_now(const struct http_fetch *f, int *ret_status, struct b
         snprintf(ret_why, 256, "%s", unavailable);
         return BH_UNAVAILABLE;
     }
-    call = call_new(easy, f);
-    r = result_of(call, curl_easy_perform(call->easy));
+    call = call_new(NULL, easy, f);
+    r = http_call_result(call, curl_easy_perform(call->easy));
     if (r.err == BH_OK) {
         *ret_status = r.status;
         buf_add_str(ret_body, r.body);

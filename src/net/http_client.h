@@ -14,6 +14,23 @@ struct http_call; /* one request under way: a cancel handle */
 struct http_client;
 struct loop;
 
+struct http_result;
+/* What became of a piece of an answer. */
+enum http_take {
+    HTTP_TOOK,
+    HTTP_LATER, /* the same again after http_call_resume(); nothing more comes until then */
+    HTTP_STOP,  /* enough: it ends with BH_MALFORMED */
+};
+/* @head has the status and the headers.  It must not cancel the call: HTTP_STOP does. */
+typedef enum http_take http_data_cb(void *ctx, const struct http_result *head, struct str bytes);
+
+/* A body that is the bytes of a file with something before and behind it; read as it is sent. */
+struct http_file_body {
+    int fd; /* duplicated */
+    uint64_t size;
+    struct str before, after; /* copied */
+};
+
 struct http_fetch {
     const char *method; /* NULL: GET */
     const char *url;
@@ -23,10 +40,14 @@ struct http_fetch {
     size_t max_body;            /* a longer answer is cut off with BH_MALFORMED; 0: 8 MiB */
     bool public_only;           /* refuse private, loopback, link-local, unique-local, multicast and
                                  * metadata addresses, checked on the one actually connected to */
+    bool not_local;             /* refuse link-local and metadata addresses */
     bool once;                  /* what must not happen twice: never sent again behind our back when
                                  * a kept connection dies under it; that is BH_UNKNOWN instead */
     const char *unix_socket;    /* connect here instead; NULL: by the URL */
     const char *ca_path;        /* PEM file of the authorities to trust; NULL: the system's */
+    http_data_cb *on_data;      /* gets the body of a 2xx answer as it comes, with the ctx of done;
+                                 * never inside a call of ours.  NULL: it is gathered */
+    const struct http_file_body *file; /* instead of @body; never sent twice.  NULL: none */
 };
 
 struct http_result {
@@ -46,7 +67,8 @@ struct http_client *http_client_new(struct loop *loop);
 void http_client_free(struct http_client *c); /* cancels what is under way */
 struct http_call *http_fetch(struct http_client *c, const struct http_fetch *f, http_done_cb *done,
                              void *ctx) BH_MUST_USE;
-void http_cancel(struct http_call **call); /* NULL inside is fine; sets it to NULL */
+void http_call_resume(struct http_call *call); /* after HTTP_LATER; harmless otherwise */
+void http_cancel(struct http_call **call);     /* NULL inside is fine; sets it to NULL */
 struct str http_result_header(const struct http_result *r, const char *name);
 
 /* The same, blocking, for the command line. */

@@ -173,6 +173,8 @@ uint64_t relay_mailbox_purge(struct relay *r, struct str tenant, struct str inst
  * as acks would; returns how many. */
 uint64_t relay_mailbox_take(struct relay *r, struct str tenant, struct str instance,
                             uint64_t up_to);
+/* Is this delivery still to be settled? */
+bool relay_waits(struct relay *r, struct str tenant, struct str instance, uint64_t id);
 /* Unpark: parked deliveries take their old place in the order again, with no attempts counted (but
  * never go twice down one socket); returns how many. */
 uint64_t relay_mailbox_redrive(struct relay *r, struct str tenant, struct str instance);

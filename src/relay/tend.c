@@ -229,6 +229,13 @@ uint64_t relay_mailbox_take(struct relay *r, struct str tenant, struct str insta
     return n;
 }
 
+bool relay_waits(struct relay *r, struct str tenant, struct str instance, uint64_t id)
+{
+    struct instance *i = instance_find(r, tenant, instance);
+
+    return i != NULL && mailbox_find(&i->mb, id) != NULL;
+}
+
 uint64_t relay_mailbox_redrive(struct relay *r, struct str tenant, struct str instance)
 {
     struct instance *i = instance_find(r, tenant, instance);

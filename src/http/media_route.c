@@ -1,0 +1,259 @@
+/* media_route.c - POST /relay/media and GET /relay/media/<id>: files, for gateways.
+ *
+ *      head -> who is it -> media_begin() -> pieces, no faster than the disk -> {"id", "size"}
+ *
+ * A body of this address has a limit of its own and is never in memory as a whole.  Reading needs
+ * the gateway's bearer, or a URL that we signed; a file of somebody else's is as good as none. */
+#include <stdio.h>
+#include <stdlib.h>
+#include "base/buf.h"
+#include "base/mem.h"
+#include "http/front_priv.h"
+#include "http/media_route.h"
+#include "media/media_write.h"
+#include "tenancy/facts.h"
+
+/* What a file may do in a browser: nothing.  It is shown or saved, never run. */
+#define FILE_HEADERS \
+    "X-Content-Type-Options: nosniff\r\n" \
+    "Content-Security-Policy: sandbox; default-src 'none'\r\n" \
+    "Cross-Origin-Resource-Policy: same-origin\r\n" \
+    "Referrer-Policy: no-referrer\r\n" \
+    "Cache-Control: private, max-age=3600, immutable\r\n"
+
+static const struct gateway *authenticate(struct front *f, struct http_req *req)
+{
+    const struct gateway *gw = NULL;
+    const char *why = "";
+
+    if (facts_authenticate(f->facts, http_header(req, "Authorization"), &gw, &why) == AUTH_OK)
+        return gw;
+    return NULL;
+}
+
+static void refuse_stranger(struct front *f, struct http_req *req)
+{
+    http_answer_error(f->server, http_req_id(req), 401, "unauthorized",
+                      "Show the gateway's token: Authorization: Bearer <token>.");
+}
+
+/* ---- uploads ---- */
+
+struct upload {
+    struct front *front; /* borrowed */
+    struct http_id id;
+    struct media_write *writer; /* owned; NULL: it has ended */
+};
+
+static void on_room(void *ctx)
+{
+    struct upload *u = ctx;
+
+    http_body_resume(u->front->server, u->id);
+}
+
+void media_refuse(struct http_server *server, struct http_id id, enum bh_err err)
+{
+    if (err == BH_BUSY)
+        http_answer_error(server, id, 507, "no_room",
+                          "There is no room for this file: media.per_tenant or media.total.");
+    else if (err == BH_MALFORMED)
+        http_answer_error(server, id, 413, "file_size",
+                          "A file has at least one byte and at most %llu.",
+                          (unsigned long long)MEDIA_MAX_BYTES);
+    else
+        http_answer_error(server, id, 503, "unavailable", "The file could not be kept.");
+}
+
+static void on_written(void *ctx, enum bh_err err, const struct media_file *file)
+{
+    struct upload *u = ctx;
+    struct buf body = BUF_INIT;
+
+    if (err == BH_OK) {
+        buf_printf(&body, "{\"id\":\"%s\",\"size\":%llu}", file->id,
+                   (unsigned long long)file->size);
+        front_json(u->front, u->id, 200, &body);
+    } else {
+        media_refuse(u->front->server, u->id, err);
+    }
+    buf_done(&body);
+    free(u);
+}
+
+static void on_data(void *ctx, struct http_id id, struct str bytes)
+{
+    struct upload *u = ctx;
+
+    http_body_pause(u->front->server, id);
+    media_add(u->writer, bytes);
+}
+
+static void on_end(void *ctx, struct http_id id)
+{
+    media_end(((struct upload *)ctx)->writer);
+}
+
+static void on_gone(void *ctx, struct http_id id)
+{
+    struct upload *u = ctx;
+
+    media_abort(&u->writer);
+    free(u);
+}
+
+static void take_upload(struct front *f, struct http_req *req, const struct gateway *gw)
+{
+    static const struct media_write_ops ops = {.room = on_room, .done = on_written};
+    static const struct http_sink sink = {.max_bytes = MEDIA_MAX_BYTES,
+                                          .on_data = on_data,
+                                          .on_end = on_end,
+                                          .on_gone = on_gone};
+    struct media_spec spec = {.tenant = str_of(gw->tenant),
+                              .type = http_header(req, "Content-Type"),
+                              .name = http_header(req, "X-Media-Filename")};
+    enum bh_err err = BH_OK;
+
+    if (!str_to_u64(http_header(req, "Content-Length"), &spec.expected))
+        spec.expected = 0;
+    struct upload *u = xcalloc(1, sizeof *u);
+    *u = (struct upload){.front = f, .id = http_req_id(req)};
+    u->writer = media_begin(f->media, &spec, &ops, u, &err);
+    if (u->writer == NULL) {
+        free(u);
+        media_refuse(f->server, http_req_id(req), err);
+        return;
+    }
+    http_take_body(req, &sink, u);
+    http_body_pause(f->server, u->id);
+}
+
+void front_on_head(void *ctx, struct http_req *req)
+{
+    struct front *f = ctx;
+
+    if (http_listener_tag(req) == front_admin_tag || !str_eq(http_path(req), STR("/relay/media")) ||
+        !str_eq(http_method(req), STR("POST")))
+        return;
+    const struct gateway *gw = authenticate(f, req);
+    if (gw == NULL)
+        refuse_stranger(f, req);
+    else if (f->draining)
+        front_retry(f, req, "draining", "This server is going down; come back in a moment.");
+    else
+        take_upload(f, req, gw);
+}
+
+/* Only without a body, and then there is nothing to keep. */
+void media_upload(struct front *f, struct http_req *req)
+{
+    if (authenticate(f, req) == NULL)
+        refuse_stranger(f, req);
+    else
+        media_refuse(f->server, http_req_id(req), BH_MALFORMED);
+}
+
+/* ---- downloads ---- */
+
+struct download {
+    struct list link;
+    struct front *front; /* borrowed */
+    struct http_id id;
+    struct media_read *read;    /* owned */
+    struct buf range, if_range; /* owned */
+    bool shown;                 /* to a person: inline where that is harmless */
+};
+
+static void download_free(struct download *d)
+{
+    list_remove(&d->link);
+    media_read_cancel(&d->read);
+    buf_done(&d->range);
+    buf_done(&d->if_range);
+    free(d);
+}
+
+static bool may_be_shown(struct str type)
+{
+    return str_eq(type, STR("image/png")) || str_eq(type, STR("image/jpeg")) ||
+           str_eq(type, STR("image/gif")) || str_eq(type, STR("image/webp")) ||
+           str_starts(type, STR("audio/")) || str_starts(type, STR("video/"));
+}
+
+static void on_opened(void *ctx, const struct media_file *file, int fd)
+{
+    struct download *d = ctx;
+    struct buf headers = BUF_INIT;
+    char etag[MEDIA_ID_CHARS + 3];
+
+    d->read = NULL;
+    if (file == NULL) {
+        http_answer_error(d->front->server, d->id, 404, "not_found", "There is no such file.");
+        download_free(d);
+        return;
+    }
+    buf_add_z(&headers, FILE_HEADERS "Content-Disposition: ");
+    media_disposition_add(&headers, d->shown && may_be_shown(str_of(file->type)),
+                          str_of(file->name));
+    buf_add_z(&headers, "\r\n");
+    snprintf(etag, sizeof etag, "\"%s\"", file->id);
+    http_answer_file(d->front->server, d->id,
+                     &(struct http_answer){.content_type = file->type, .headers = buf_z(&headers)},
+                     &(struct http_file){.fd = fd,
+                                         .size = file->size,
+                                         .range = d->range.n > 0 ? buf_str(&d->range) : STR_NULL,
+                                         .if_range =
+                                             d->if_range.n > 0 ? buf_str(&d->if_range) : STR_NULL,
+                                         .etag = etag});
+    buf_done(&headers);
+    download_free(d);
+}
+
+void media_answer(struct front *f, struct http_req *req, const struct media_file *file, bool shown)
+{
+    struct download *d = xcalloc(1, sizeof *d);
+
+    *d = (struct download){.front = f, .id = http_req_id(req), .shown = shown};
+    list_init(&d->link);
+    list_append(&f->downloads, &d->link);
+    buf_add_str(&d->range, http_header(req, "Range"));
+    buf_add_str(&d->if_range, http_header(req, "If-Range"));
+    d->read = media_read(f->media, file, on_opened, d);
+}
+
+void media_downloads_drop(struct front *f)
+{
+    if (f->downloads.next == NULL)
+        return;
+    list_each (&f->downloads, it, nxt)
+        download_free(list_entry(it, struct download, link));
+}
+
+static bool is_signed(struct front *f, struct http_req *req, struct str id)
+{
+    struct buf expires = BUF_INIT, signature = BUF_INIT;
+    bool good = http_query(req, "exp", &expires) && http_query(req, "sig", &signature) &&
+                media_signature_is_good(f->media, id, buf_str(&expires), buf_str(&signature));
+
+    buf_done(&expires);
+    buf_done(&signature);
+    return good;
+}
+
+void media_download(struct front *f, struct http_req *req)
+{
+    struct str id = media_id_in(http_path(req));
+    const struct media_file *file = media_find(f->media, id);
+    const struct gateway *gw = NULL;
+    bool trusted = is_signed(f, req, id);
+
+    if (!trusted && (gw = authenticate(f, req)) == NULL) {
+        refuse_stranger(f, req);
+        return;
+    }
+    if (file == NULL || (!trusted && !media_may_read(file, str_of(gw->tenant)))) {
+        http_answer_error(f->server, http_req_id(req), 404, "not_found", "There is no such file.");
+        return;
+    }
+    media_answer(f, req, file, false);
+}

@@ -1,0 +1,15 @@
+/* media_route.h - files over HTTP: what other routes share with /relay/media. */
+#pragma once
+#include "base/err.h"
+#include "net/http_server.h"
+
+struct front;
+struct media_file;
+
+http_handler front_on_head; /* bodies that are taken as they come; its context is the front */
+
+/* Answer with a file.  @shown: to a person's browser, which may show what cannot do anything. */
+void media_answer(struct front *f, struct http_req *req, const struct media_file *file, bool shown);
+/* Why a file was not taken. */
+void media_refuse(struct http_server *server, struct http_id id, enum bh_err err);
+void media_downloads_drop(struct front *f); /* before the media is closed */

@@ -1,0 +1,412 @@
+/* media.c - design.  (media.h has the contract.)
+ *
+ * Every file is looked at four times in its ttl; the list of looks is in order because the step is
+ * the same for all.  One that a delivery still names when it is looked at has its end put off by a
+ * ttl and a step, so that it outlives the ack by a ttl at least, whenever in between the ack came;
+ * nothing has to be told of acks.
+ *
+ * A file goes in the order record, then file; it comes in the order file, then record.  What a
+ * crash leaves between the two is a file without a record, and those go at the next start. */
+#include "media/media.h"
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/stat.h>
+#include <unistd.h>
+#include "base/config.h"
+#include "base/crypto.h"
+#include "base/log.h"
+#include "base/mem.h"
+#include "base/rand.h"
+#include "media/media_priv.h"
+#include "net/loop.h"
+#include "store/store.h"
+
+enum { THREADS = 2, LOOKS = 4 };
+
+#define AT(member) offsetof(struct media_settings, member)
+
+static const struct config_key keys[] = {
+    {"media.per_tenant", CFG_BYTES, CFG_RELOAD, AT(tenant_bytes), "1GiB",
+     .what = "Bytes of files one tenant may have here at once; a file counts as 64 KiB at least."},
+    {"media.total", CFG_BYTES, CFG_RELOAD, AT(all_bytes), "10GiB",
+     .what = "The same for all tenants together."},
+    {"media.ttl", CFG_DURATION, CFG_RELOAD, AT(ttl_ms), "1h", .min = 1000, .max = 2592000000,
+     .what = "How long a file is kept: from its upload, or from when the message it came with was "
+             "taken by its gateway."},
+    {"media.wait", CFG_DURATION, CFG_RELOAD, AT(wait_ms), "20s", .min = 100, .max = 600000,
+     .what = "A message waits no longer for the files that came with it; then it is delivered with "
+             "a note instead."},
+    {"media.allow_private", CFG_BOOL, CFG_RELOAD, AT(allow_private), "false",
+     .what = "Let agents send files from addresses in the own network. Link-local and metadata "
+             "addresses are never asked."},
+    {0},
+};
+const struct config_section media_config = {.keys = keys, .size = sizeof(struct media_settings)};
+
+/* ---- who holds how much ---- */
+
+enum bh_err media_charge(struct media *m, struct str tenant, uint64_t n)
+{
+    const struct media_settings *s = m->env.settings;
+    struct media_tenant *t = map_get(&m->tenants, tenant);
+    uint64_t has = t != NULL ? t->charged : 0;
+
+    if (has > s->tenant_bytes || n > s->tenant_bytes - has || m->charged > s->all_bytes ||
+        n > s->all_bytes - m->charged) {
+        m->n.refused_quota++;
+        return BH_BUSY;
+    }
+    if (t == NULL) {
+        t = xcalloc(1, sizeof *t);
+        t->name = str_dup(tenant);
+        map_put(&m->tenants, str_of(t->name), t);
+    }
+    t->charged += n;
+    m->charged += n;
+    return BH_OK;
+}
+
+void media_discharge(struct media *m, struct str tenant, uint64_t n)
+{
+    struct media_tenant *t = map_get(&m->tenants, tenant);
+
+    if (t == NULL || n == 0)
+        return;
+    t->charged -= n;
+    m->charged -= n;
+    if (t->charged > 0)
+        return;
+    map_del(&m->tenants, str_of(t->name));
+    free(t->name);
+    free(t);
+}
+
+/* ---- files ---- */
+
+void media_id_make(struct media *m, char ret_id[MEDIA_ID_CHARS + 1])
+{
+    uint8_t raw[MEDIA_ID_CHARS / 2];
+    struct buf hex = BUF_INIT;
+
+    rand_bytes(m->env.rand, raw, sizeof raw);
+    hex_add(&hex, raw, sizeof raw);
+    memcpy(ret_id, buf_z(&hex), MEDIA_ID_CHARS + 1);
+    buf_done(&hex);
+}
+
+static int64_t step_ms(const struct media *m)
+{
+    return m->env.settings->ttl_ms / LOOKS + 1;
+}
+
+static void arm_sweep(struct media *m)
+{
+    if (list_is_empty(&m->by_look) || timer_is_set(&m->sweep))
+        return;
+    struct media_file *first = list_first(&m->by_look, struct media_file, link);
+    int64_t left = first->look_ms - clock_wall_ms(m->clock);
+    timer_set(m->clock, &m->sweep, left > 1000 ? left : 1000);
+}
+
+void media_file_add(struct media *m, struct media_file *f)
+{
+    f->look_ms = clock_wall_ms(m->clock) + step_ms(m);
+    list_append(&m->by_look, &f->link);
+    map_put(&m->files, str_of(f->id), f);
+    m->n.files++;
+    m->n.bytes += f->size;
+    arm_sweep(m);
+}
+
+struct removal {
+    struct work work;
+    char *path; /* owned */
+};
+
+static void remove_on_thread(struct work *w)
+{
+    unlink(container_of(w, struct removal, work)->path);
+}
+
+static void removal_done(struct work *w)
+{
+    struct removal *r = container_of(w, struct removal, work);
+
+    if (w->dropped)
+        unlink(r->path);
+    free(r->path);
+    free(r);
+}
+
+static void remove_path(struct media *m, const char *path)
+{
+    struct removal *r = xcalloc(1, sizeof *r);
+
+    r->path = xstrdup(path);
+    r->work = (struct work){.run = remove_on_thread, .done = removal_done};
+    if (work_start(m->threads, &r->work) == BH_OK)
+        return;
+    free(r->path); /* too much to do: the next start removes it */
+    free(r);
+}
+
+static void expire(struct media *m, struct media_file *f)
+{
+    struct store_kv del = {.verb = KV_DELETE, .ns = "media", .key = str_of(f->id)};
+
+    store_put(m->env.store, &del, 1, false, NULL, NULL);
+    remove_path(m, media_path(m, f));
+    list_remove(&f->link);
+    map_del(&m->files, str_of(f->id));
+    media_discharge(m, str_of(f->tenant), f->charged);
+    m->n.files--;
+    m->n.bytes -= f->size;
+    m->n.expired++;
+    media_file_free(f);
+}
+
+static bool is_held(const struct media *m, const struct media_file *f)
+{
+    for (size_t i = 0; i < f->n_holds && m->env.is_waiting != NULL; i++)
+        if (m->env.is_waiting(m->env.ctx, str_of(f->holds[i].tenant), str_of(f->holds[i].instance),
+                              f->holds[i].row))
+            return true;
+    return false;
+}
+
+static void on_sweep(struct timer *t)
+{
+    struct media *m = container_of(t, struct media, sweep);
+    int64_t now = clock_wall_ms(m->clock), step = step_ms(m);
+
+    list_each (&m->by_look, it, nxt) {
+        struct media_file *f = list_entry(it, struct media_file, link);
+        if (f->look_ms > now && f->look_ms <= now + step) /* a clock set back must not keep it */
+            break;
+        if (is_held(m, f))
+            f->until_ms = now + m->env.settings->ttl_ms + step;
+        if (f->until_ms <= now) {
+            expire(m, f);
+            continue;
+        }
+        f->look_ms = now + step;
+        list_move(&f->link, &m->by_look);
+        if (nxt == &m->by_look)
+            break; /* once around */
+    }
+    arm_sweep(m);
+}
+
+/* ---- looking ---- */
+
+const struct media_file *media_find(const struct media *m, struct str id)
+{
+    return id.n == MEDIA_ID_CHARS ? map_get(&m->files, id) : NULL;
+}
+
+bool media_may_read(const struct media_file *f, struct str tenant)
+{
+    if (str_eq(str_of(f->tenant), tenant))
+        return true;
+    for (size_t i = 0; i < f->n_holds; i++)
+        if (str_eq(str_of(f->holds[i].tenant), tenant))
+            return true;
+    return false;
+}
+
+const char *media_path(struct media *m, const struct media_file *f)
+{
+    buf_reset(&m->path);
+    media_path_add(&m->path, m, f->id, "");
+    return buf_z(&m->path);
+}
+
+void media_hold(struct media *m, const struct media_file *file, struct str tenant,
+                struct str instance, uint64_t row)
+{
+    struct media_file *f = map_get(&m->files, str_of(file->id));
+    struct buf value = BUF_INIT;
+
+    if (f == NULL || f->n_holds == MEDIA_MAX_HOLDS)
+        return;
+    f->holds = xrealloc(f->holds, (f->n_holds + 1) * sizeof f->holds[0]);
+    f->holds[f->n_holds++] =
+        (struct media_hold){.tenant = str_dup(tenant), .instance = str_dup(instance), .row = row};
+    media_record_write(f, &value);
+    struct store_kv put = {.verb = KV_PUT,
+                           .ns = "media",
+                           .key = str_of(f->id),
+                           .value = buf_str(&value)};
+    store_put(m->env.store, &put, 1, false, NULL, NULL);
+    buf_done(&value);
+}
+
+void media_stats(const struct media *m, struct media_stats *ret)
+{
+    *ret = m->n;
+}
+
+/* ---- reading ---- */
+
+struct media_read {
+    struct work work;
+    struct timer refused; /* armed: the threads did not take it */
+    struct list link;
+    struct media *m;       /* borrowed */
+    media_opened_cb *done; /* NULL: cancelled */
+    void *ctx;
+    char id[MEDIA_ID_CHARS + 1];
+    char *path; /* owned */
+    int fd;
+};
+
+static void open_on_thread(struct work *w)
+{
+    struct media_read *r = container_of(w, struct media_read, work);
+
+    r->fd = open(r->path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
+}
+
+static void opened(struct work *w)
+{
+    struct media_read *r = container_of(w, struct media_read, work);
+    const struct media_file *f = media_find(r->m, str_of(r->id));
+
+    list_remove(&r->link);
+    if ((r->done == NULL || f == NULL) && r->fd >= 0) {
+        close(r->fd);
+        r->fd = -1;
+    }
+    if (r->done != NULL)
+        r->done(r->ctx, r->fd >= 0 ? f : NULL, r->fd);
+    free(r->path);
+    free(r);
+}
+
+static void read_refused(struct timer *t)
+{
+    opened(&container_of(t, struct media_read, refused)->work);
+}
+
+struct media_read *media_read(struct media *m, const struct media_file *f, media_opened_cb *done,
+                              void *ctx)
+{
+    struct media_read *r = xcalloc(1, sizeof *r);
+
+    *r = (struct media_read){.m = m, .done = done, .ctx = ctx, .fd = -1};
+    memcpy(r->id, f->id, sizeof r->id);
+    r->path = xstrdup(media_path(m, f));
+    r->work = (struct work){.run = open_on_thread, .done = opened};
+    timer_init(&r->refused, read_refused);
+    list_init(&r->link);
+    list_append(&m->reads, &r->link);
+    if (work_start(m->threads, &r->work) != BH_OK)
+        timer_set(m->clock, &r->refused, 0);
+    return r;
+}
+
+void media_read_cancel(struct media_read **r)
+{
+    if (*r != NULL)
+        (*r)->done = NULL;
+    *r = NULL;
+}
+
+/* ---- life ---- */
+
+static void free_tenants(struct media *m)
+{
+    struct media_tenant *t;
+
+    for (size_t i = 0; map_next(&m->tenants, &i, (void **)&t);) {
+        free(t->name);
+        free(t);
+    }
+    map_done(&m->tenants);
+}
+
+void media_close(struct media *m)
+{
+    struct media_file *f;
+
+    if (m == NULL)
+        return;
+    m->closing = true;
+    timer_stop(m->clock, &m->sweep);
+    list_each (&m->reads, it, nxt) {
+        struct media_read *r = list_entry(it, struct media_read, link);
+        r->done = NULL;
+        if (timer_is_set(&r->refused)) {
+            timer_stop(m->clock, &r->refused);
+            opened(&r->work);
+        }
+    }
+    media_fetches_drop(m);
+    work_pool_free(m->threads);
+    media_writers_drop(m);
+    for (size_t i = 0; map_next(&m->files, &i, (void **)&f);)
+        media_file_free(f);
+    map_done(&m->files);
+    free_tenants(m);
+    buf_done(&m->path);
+    free(m->dir);
+    free(m);
+}
+
+static enum bh_err tidy_folder(struct media *m, char *ret_why)
+{
+    DIR *d = opendir(m->env.dir);
+    struct buf path = BUF_INIT;
+    size_t removed = 0;
+
+    if (d == NULL) {
+        snprintf(ret_why, 256, "%.150s: %s", m->env.dir, strerror(errno));
+        return BH_UNAVAILABLE;
+    }
+    for (struct dirent *e; (e = readdir(d)) != NULL;) {
+        if (e->d_name[0] == '.' || media_find(m, str_of(e->d_name)) != NULL)
+            continue;
+        buf_reset(&path);
+        media_path_add(&path, m, e->d_name, "");
+        removed += unlink(buf_z(&path)) == 0;
+    }
+    closedir(d);
+    buf_done(&path);
+    if (removed > 0)
+        log_info(NULL, "media: removed files nobody refers to: %zu", removed);
+    return BH_OK;
+}
+
+enum bh_err media_open(const struct media_env *env, struct media **ret_m, char *ret_why)
+{
+    struct media *m = xcalloc(1, sizeof *m);
+    enum bh_err err = BH_OK;
+
+    m->env = *env;
+    m->dir = xstrdup(env->dir);
+    m->env.dir = m->dir;
+    m->clock = loop_clock(env->loop);
+    list_init(&m->by_look);
+    list_init(&m->writers);
+    list_init(&m->reads);
+    list_init(&m->fetches);
+    timer_init(&m->sweep, on_sweep);
+    m->threads = work_pool_new(env->loop, THREADS);
+    if (mkdir(env->dir, 0700) != 0 && errno != EEXIST) {
+        snprintf(ret_why, 256, "%.150s: %s", env->dir, strerror(errno));
+        err = BH_UNAVAILABLE;
+    }
+    if (err == BH_OK)
+        media_load(m, &err);
+    if (err == BH_OK)
+        err = tidy_folder(m, ret_why);
+    if (err != BH_OK) {
+        media_close(m);
+        return err;
+    }
+    *ret_m = m;
+    return BH_OK;
+}

@@ -1,0 +1,178 @@
+/* media_fetch.c - design.  (media_fetch.h has the contract.)
+ *
+ * The answer is not taken faster than the disk takes it: while a piece is being written the
+ * transfer is paused.  The writer is made when the first bytes come, for only then is it known that
+ * there is an answer worth keeping and what it says it is. */
+#include "media/media_fetch.h"
+#include <stdio.h>
+#include <stdlib.h>
+#include "base/mem.h"
+#include "media/media_priv.h"
+#include "net/http_client.h"
+
+struct media_fetch {
+    struct list link;
+    struct media *m; /* borrowed */
+    media_fetched_cb *done;
+    void *ctx;
+    struct http_call *call;     /* owned; NULL: ended */
+    struct media_write *writer; /* owned; NULL: not begun, or ended */
+    char *tenant, *type, *name; /* owned; type NULL: as the answer says */
+    uint64_t max_bytes;
+    bool has_room;
+    char why[160];
+};
+
+static void fetch_free(struct media_fetch *f)
+{
+    list_remove(&f->link);
+    http_cancel(&f->call);
+    media_abort(&f->writer);
+    free(f->tenant);
+    free(f->type);
+    free(f->name);
+    free(f);
+}
+
+static void end(struct media_fetch *f, const struct media_file *file, const char *why)
+{
+    media_fetched_cb *done = f->done;
+    void *ctx = f->ctx;
+    char text[sizeof f->why];
+
+    snprintf(text, sizeof text, "%s", why);
+    fetch_free(f);
+    done(ctx, file, text);
+}
+
+/* ---- the writer's side ---- */
+
+static void on_room(void *ctx)
+{
+    struct media_fetch *f = ctx;
+
+    f->has_room = true;
+    if (f->call != NULL)
+        http_call_resume(f->call);
+}
+
+static void on_written(void *ctx, enum bh_err err, const struct media_file *file)
+{
+    struct media_fetch *f = ctx;
+
+    f->writer = NULL;
+    end(f, file,
+        err == BH_OK          ? ""
+        : err == BH_BUSY      ? "there is no room for it (media.per_tenant, media.total)"
+        : err == BH_MALFORMED ? "it is empty, or larger than allowed"
+                              : "it could not be kept");
+}
+
+static const struct media_write_ops writer_ops = {.room = on_room, .done = on_written};
+
+/* False: there is no writer, and why says so. */
+static bool begin(struct media_fetch *f, const struct http_result *head, struct str first)
+{
+    struct str said = http_result_header(head, "Content-Type");
+    struct str page = media_sniff(first);
+    struct media_spec spec = {.tenant = str_of(f->tenant),
+                              .type = f->type != NULL ? str_of(f->type) : said,
+                              .name = str_of(f->name),
+                              .max_bytes = f->max_bytes};
+    enum bh_err err;
+
+    if (str_eq(page, STR("text/html")) && str_starts(said, STR("text/html")) &&
+        (f->type != NULL && !str_starts(str_of(f->type), STR("text/")))) {
+        snprintf(f->why, sizeof f->why, "it answered with a web page");
+        return false;
+    }
+    if (!str_to_u64(http_result_header(head, "Content-Length"), &spec.expected))
+        spec.expected = 0;
+    f->writer = media_begin(f->m, &spec, &writer_ops, f, &err);
+    if (f->writer == NULL)
+        snprintf(f->why, sizeof f->why, "%s",
+                 err == BH_BUSY ? "there is no room for it (media.per_tenant, media.total)"
+                                : "it is larger than allowed");
+    return f->writer != NULL;
+}
+
+/* ---- the network's side ---- */
+
+static enum http_take on_data(void *ctx, const struct http_result *head, struct str bytes)
+{
+    struct media_fetch *f = ctx;
+
+    if (f->writer == NULL)
+        return begin(f, head, bytes) ? HTTP_LATER : HTTP_STOP;
+    if (!f->has_room)
+        return HTTP_LATER;
+    f->has_room = false;
+    media_add(f->writer, bytes);
+    return HTTP_TOOK;
+}
+
+static void explain(const struct http_result *r, char *why, size_t n)
+{
+    if (r->err == BH_REFUSED)
+        snprintf(why, n, "its address is not a public one");
+    else if (r->err != BH_OK)
+        snprintf(why, n, "it could not be fetched");
+    else if (r->status >= 300 && r->status < 400)
+        snprintf(why, n, "it is elsewhere by now, and redirects are not followed");
+    else
+        snprintf(why, n, "its address answered with status %d", r->status);
+}
+
+static void on_done(void *ctx, const struct http_result *r)
+{
+    struct media_fetch *f = ctx;
+
+    f->call = NULL;
+    if (r->err == BH_OK && r->status >= 200 && r->status < 300 && f->writer != NULL) {
+        media_end(f->writer);
+        return;
+    }
+    if (r->err == BH_OK && r->status >= 200 && r->status < 300)
+        snprintf(f->why, sizeof f->why, "it is empty");
+    if (f->why[0] == '\0')
+        explain(r, f->why, sizeof f->why);
+    end(f, NULL, f->why);
+}
+
+/* ---- the interface ---- */
+
+struct media_fetch *media_fetch(struct media *m, const struct media_source *s,
+                                media_fetched_cb *done, void *ctx)
+{
+    struct media_fetch *f = xcalloc(1, sizeof *f);
+    int64_t ms = s->timeout_ms > 0 ? s->timeout_ms : m->env.settings->wait_ms;
+
+    *f = (struct media_fetch){.m = m, .done = done, .ctx = ctx, .max_bytes = s->max_bytes};
+    f->tenant = str_dup(s->tenant);
+    f->type = s->type.n > 0 ? str_dup(s->type) : NULL;
+    f->name = str_dup(s->name.p != NULL ? s->name : STR(""));
+    list_init(&f->link);
+    list_append(&m->fetches, &f->link);
+    struct http_fetch what = {.url = s->url,
+                              .headers = s->headers,
+                              .timeout_ms = ms,
+                              .max_body = (size_t)MEDIA_MAX_BYTES * 2, /* the writer is stricter */
+                              .public_only = !s->trusted && !m->env.settings->allow_private,
+                              .not_local = !s->trusted,
+                              .on_data = on_data};
+    f->call = http_fetch(m->env.http, &what, on_done, f);
+    return f;
+}
+
+void media_fetch_cancel(struct media_fetch **f)
+{
+    if (*f != NULL)
+        fetch_free(*f);
+    *f = NULL;
+}
+
+void media_fetches_drop(struct media *m)
+{
+    list_each (&m->fetches, it, nxt)
+        fetch_free(list_entry(it, struct media_fetch, link));
+}

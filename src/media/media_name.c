@@ -1,0 +1,154 @@
+/* media_name.c - names and types that others chose, made harmless.
+ *
+ * A name is for showing and for the ending of a local copy; no file of ours is ever called so.  A
+ * type is believed as far as the first bytes do not speak against it. */
+#include <string.h>
+#include "base/mem.h"
+#include "base/percent.h"
+#include "media/media.h"
+
+enum { MAX_TYPE = 100, MAX_NAME = 255 };
+
+static bool is_token(char c)
+{
+    return (c >= 'a' && c <= 'z') || (c >= '0' && c <= '9') ||
+           (c != '\0' && strchr("!#$&^_.+-", c) != NULL);
+}
+
+static bool is_type(struct str t)
+{
+    ptrdiff_t slash = str_find(t, '/');
+
+    if (slash <= 0 || t.n > MAX_TYPE || (size_t)slash + 1 == t.n)
+        return false;
+    for (size_t i = 0; i < t.n; i++)
+        if (i != (size_t)slash && !is_token(t.p[i]))
+            return false;
+    return true;
+}
+
+void media_type_add(struct buf *out, struct str type)
+{
+    ptrdiff_t end = str_find(type, ';');
+    char low[MAX_TYPE];
+    struct str t = str_trim(end >= 0 ? str_make(type.p, (size_t)end) : type);
+
+    if (t.n > sizeof low)
+        t = STR_NULL;
+    for (size_t i = 0; i < t.n; i++)
+        low[i] = t.p[i] >= 'A' && t.p[i] <= 'Z' ? (char)(t.p[i] + 32) : t.p[i];
+    t = str_make(low, t.n);
+    buf_add_str(out, is_type(t) ? t : STR("application/octet-stream"));
+}
+
+/* Bytes that are no UTF-8 are taken for Latin-1: that is what headers carry. */
+static void add_char(struct buf *out, struct str s, size_t *at)
+{
+    unsigned char c = (unsigned char)s.p[*at];
+    size_t n = utf8_seq_bytes(str_skip(s, *at));
+
+    if (n == 0) {
+        buf_add_c(out, (char)(0xc0u | c >> 6u));
+        buf_add_c(out, (char)(0x80u | (c & 0x3fu)));
+        n = 1;
+    } else if (c >= ' ' && c != 0x7f) {
+        buf_add(out, s.p + *at, n);
+    }
+    *at += n;
+}
+
+void media_name_add(struct buf *out, struct str name)
+{
+    size_t start = out->n;
+
+    for (size_t i = name.n; i > 0; i--)
+        if (name.p[i - 1] == '/' || name.p[i - 1] == '\\') {
+            name = str_skip(name, i);
+            break;
+        }
+    name = str_trim(name);
+    while (name.n > 0 && name.p[0] == '.')
+        name = str_skip(name, 1);
+    for (size_t at = 0; at < name.n;) {
+        size_t before = out->n;
+        add_char(out, name, &at);
+        if (out->n - start > MAX_NAME) {
+            out->n = before;
+            break;
+        }
+    }
+}
+
+static const struct {
+    struct str head;
+    size_t at;
+    struct str type;
+} magics[] = {
+    {STR("\x89PNG\r\n\x1a\n"), 0, STR("image/png")},
+    {STR("\xff\xd8\xff"), 0, STR("image/jpeg")},
+    {STR("GIF8"), 0, STR("image/gif")},
+    {STR("WEBP"), 8, STR("image/webp")},
+    {STR("BM"), 0, STR("image/bmp")},
+    {STR("OggS"), 0, STR("audio/ogg")},
+    {STR("ID3"), 0, STR("audio/mpeg")},
+    {STR("fLaC"), 0, STR("audio/flac")},
+    {STR("WAVE"), 8, STR("audio/wav")},
+    {STR("#!AMR"), 0, STR("audio/amr")},
+    {STR("ftyp"), 4, STR("video/mp4")},
+    {STR("\x1a\x45\xdf\xa3"), 0, STR("video/webm")},
+    {STR("%PDF-"), 0, STR("application/pdf")},
+    {STR("PK\x03\x04"), 0, STR("application/zip")},
+};
+
+static bool is_page(struct str head)
+{
+    static const char *const starts[] = {"<!doctype", "<html", "<head", "<script", "<?xml", "<svg"};
+
+    head = str_trim(head);
+    for (size_t i = 0; i < ARRAY_LEN(starts); i++) {
+        struct str s = str_of(starts[i]);
+        if (head.n >= s.n && str_eq_ci(str_make(head.p, s.n), s))
+            return true;
+    }
+    return false;
+}
+
+struct str media_sniff(struct str head)
+{
+    for (size_t i = 0; i < ARRAY_LEN(magics); i++) {
+        struct str want = magics[i].head;
+        if (head.n >= magics[i].at + want.n && memcmp(head.p + magics[i].at, want.p, want.n) == 0)
+            return magics[i].type;
+    }
+    return is_page(head) ? STR("text/html") : STR_NULL;
+}
+
+const char *media_kind_of_type(struct str type)
+{
+    if (str_starts(type, STR("image/")) && !str_eq(type, STR("image/svg+xml")))
+        return "image";
+    if (str_starts(type, STR("audio/")))
+        return "audio";
+    return str_starts(type, STR("video/")) ? "video" : "document";
+}
+
+static void add_quoted(struct buf *out, struct str name)
+{
+    for (size_t i = 0; i < name.n; i++) {
+        unsigned char c = (unsigned char)name.p[i];
+        buf_add_c(out, c < ' ' || c > '~' || c == '"' || c == '\\' || c == '%' ? '_' : (char)c);
+    }
+}
+
+void media_disposition_add(struct buf *out, bool inline_, struct str name)
+{
+    buf_add_z(out, inline_ ? "inline" : "attachment");
+    if (name.n == 0)
+        return;
+    buf_add_z(out, "; filename*=UTF-8''");
+    percent_encode(out, name);
+    /* The plain one comes last: the released gateway reads to the end of the line. */
+    buf_add_z(out, "; filename=\"");
+    add_quoted(out, name);
+    buf_add_c(out, '"');
+}

@@ -1,0 +1,361 @@
+/* media_write.c - design.  (media_write.h has the contract.)
+ *
+ * A writer has at most one job with the threads: WRITE (a piece, and for the first one the file is
+ * made), then FINISH (sync, rename, sync the folder), or REMOVE.  What is asked while a job runs is
+ * remembered and follows it.  An aborted writer has no owner any more and frees itself.
+ *
+ *      IDLE --add--> WRITE --> IDLE ...  --end--> FINISH --> RECORD --> done(), freed
+ *        '--abort, failure--> REMOVE --> freed */
+#include "media/media_write.h"
+#include <assert.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <unistd.h>
+#include "base/file.h"
+#include "base/log.h"
+#include "base/mem.h"
+#include "media/media_priv.h"
+#include "store/store.h"
+
+enum { HEAD_BYTES = 64 };
+
+enum write_state { WRITE_IDLE, WRITE_PIECE, WRITE_FINISH, WRITE_REMOVE, WRITE_RECORD };
+
+struct media_write {
+    struct list link;
+    struct media *m; /* borrowed */
+    struct media_write_ops ops;
+    void *ctx;
+    struct work work;
+    struct timer soon;       /* what must not happen inside a call of its owner's */
+    struct media_file *file; /* owned until it is the media's */
+    uint64_t max_bytes, charged;
+    int fd;        /* -1: not made yet */
+    int error;     /* errno of a thread; 0: fine */
+    uint8_t state; /* enum write_state */
+    bool ended;    /* media_end() was called */
+    bool aborted;  /* nobody is told anything any more */
+    bool refused;  /* the threads did not take the job */
+    enum bh_err failed;
+    char *piece; /* owned; while WRITE_PIECE */
+    size_t n_piece;
+    struct store_put *put; /* owned; while WRITE_RECORD */
+    char *part, *whole;    /* owned: paths */
+    char head[HEAD_BYTES];
+    size_t n_head;
+};
+
+static void next(struct media_write *w);
+
+static void destroy(struct media_write *w)
+{
+    list_remove(&w->link);
+    timer_stop(w->m->clock, &w->soon);
+    w->m->n.writing--;
+    media_discharge(w->m, str_of(w->file != NULL ? w->file->tenant : ""), w->charged);
+    if (w->fd >= 0)
+        close(w->fd);
+    if (w->file != NULL)
+        media_file_free(w->file);
+    store_put_cancel(&w->put);
+    free(w->piece);
+    free(w->part);
+    free(w->whole);
+    free(w);
+}
+
+/* ---- on a thread ---- */
+
+static bool write_all(int fd, const char *p, size_t n)
+{
+    while (n > 0) {
+        ssize_t k = write(fd, p, n);
+        if (k < 0 && errno == EINTR)
+            continue;
+        if (k <= 0)
+            return false;
+        p += k;
+        n -= (size_t)k;
+    }
+    return true;
+}
+
+static void piece_on_thread(struct work *work)
+{
+    struct media_write *w = container_of(work, struct media_write, work);
+
+    if (w->fd < 0)
+        w->fd = open(w->part, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
+    if (w->fd < 0 || !write_all(w->fd, w->piece, w->n_piece))
+        w->error = errno;
+}
+
+static void finish_on_thread(struct work *work)
+{
+    struct media_write *w = container_of(work, struct media_write, work);
+
+    if (fdatasync(w->fd) != 0 || rename(w->part, w->whole) != 0 || !file_sync_folder_of(w->whole))
+        w->error = errno != 0 ? errno : EIO;
+}
+
+static void remove_on_thread(struct work *work)
+{
+    struct media_write *w = container_of(work, struct media_write, work);
+
+    unlink(w->part);
+    unlink(w->whole);
+}
+
+/* ---- on the loop ---- */
+
+static void fail(struct media_write *w, enum bh_err err)
+{
+    if (w->failed == BH_OK)
+        w->failed = err;
+}
+
+static void on_recorded(void *ctx, enum bh_err err)
+{
+    struct media_write *w = ctx;
+
+    w->put = NULL;
+    w->state = WRITE_IDLE;
+    if (err != BH_OK)
+        fail(w, BH_UNAVAILABLE);
+    if (err != BH_OK || w->aborted) {
+        if (err == BH_OK) { /* the record goes first, as always */
+            struct store_kv del = {.verb = KV_DELETE, .ns = "media", .key = str_of(w->file->id)};
+            store_put(w->m->env.store, &del, 1, false, NULL, NULL);
+        }
+        next(w);
+        return;
+    }
+    struct media_file *f = w->file;
+    w->file = NULL;
+    f->charged = w->charged;
+    w->charged = 0;
+    media_file_add(w->m, f);
+    w->m->n.written++;
+    w->ops.done(w->ctx, BH_OK, f);
+    destroy(w);
+}
+
+static void record(struct media_write *w)
+{
+    struct media *m = w->m;
+    struct buf value = BUF_INIT;
+
+    w->file->until_ms = clock_wall_ms(m->clock) + m->env.settings->ttl_ms;
+    media_record_write(w->file, &value);
+    struct store_kv put = {.verb = KV_PUT,
+                           .ns = "media",
+                           .key = str_of(w->file->id),
+                           .value = buf_str(&value)};
+    w->state = WRITE_RECORD;
+    w->put = store_put(m->env.store, &put, 1, true, on_recorded, w);
+    buf_done(&value);
+}
+
+static void on_job(struct work *work)
+{
+    struct media_write *w = container_of(work, struct media_write, work);
+    enum write_state was = (enum write_state)w->state;
+
+    if (w->m->closing)
+        return; /* media_writers_drop() */
+    w->state = WRITE_IDLE;
+    free(w->piece);
+    w->piece = NULL;
+    if (w->error != 0 && was != WRITE_REMOVE) {
+        log_warn(NULL, "media: a file cannot be written: %s", strerror(w->error));
+        w->error = 0;
+        fail(w, BH_UNAVAILABLE);
+    }
+    if (was == WRITE_REMOVE) {
+        if (!w->aborted)
+            w->ops.done(w->ctx, w->failed, NULL);
+        destroy(w);
+    } else if (was == WRITE_FINISH && w->failed == BH_OK && !w->aborted) {
+        record(w);
+    } else if (was == WRITE_PIECE && w->failed == BH_OK && !w->aborted && !w->ended) {
+        w->ops.room(w->ctx);
+    } else {
+        next(w);
+    }
+}
+
+static void start(struct media_write *w, enum write_state state, work_fn *run)
+{
+    w->state = (uint8_t)state;
+    w->work = (struct work){.run = run, .done = on_job};
+    w->refused = work_start(w->m->threads, &w->work) != BH_OK;
+    if (w->refused)
+        timer_set(w->m->clock, &w->soon, 0);
+}
+
+/* A type that the first bytes speak against is not repeated. */
+static void settle_type(struct media_write *w)
+{
+    struct str seen = media_sniff(str_make(w->head, w->n_head)), said = str_of(w->file->type);
+    bool is_picture = str_starts(said, STR("image/")) && !str_eq(said, STR("image/svg+xml"));
+    bool unsaid = str_eq(said, STR("application/octet-stream"));
+
+    if (unsaid && !str_is_empty(seen) && !str_eq(seen, STR("text/html"))) {
+        free(w->file->type);
+        w->file->type = str_dup(seen);
+    } else if (is_picture && !str_is_empty(seen) && !str_starts(seen, STR("image/")) &&
+               !str_starts(seen, STR("video/"))) {
+        free(w->file->type);
+        w->file->type = xstrdup("application/octet-stream");
+    }
+}
+
+/* Nothing is with the threads: what follows? */
+static void next(struct media_write *w)
+{
+    assert(w->state == WRITE_IDLE);
+    if (w->aborted || w->failed != BH_OK) {
+        start(w, WRITE_REMOVE, remove_on_thread);
+    } else if (w->ended) {
+        settle_type(w);
+        start(w, WRITE_FINISH, finish_on_thread);
+    }
+}
+
+static void on_soon(struct timer *t)
+{
+    struct media_write *w = container_of(t, struct media_write, soon);
+
+    if (w->refused) {
+        w->refused = false;
+        fail(w, BH_BUSY);
+        on_job(&w->work);
+    } else if (w->state != WRITE_IDLE) {
+        return;
+    } else if (w->aborted || w->ended || w->failed != BH_OK) {
+        next(w);
+    } else {
+        w->ops.room(w->ctx);
+    }
+}
+
+/* ---- the interface ---- */
+
+static struct media_file *file_new(struct media *m, const struct media_spec *spec)
+{
+    struct media_file *f = xcalloc(1, sizeof *f);
+    struct buf text = BUF_INIT;
+
+    list_init(&f->link);
+    media_id_make(m, f->id);
+    f->tenant = str_dup(spec->tenant);
+    media_type_add(&text, spec->type);
+    f->type = buf_take(&text);
+    media_name_add(&text, spec->name);
+    f->name = text.n > 0 ? buf_take(&text) : xstrdup("");
+    buf_done(&text);
+    return f;
+}
+
+static char *path_of(const struct media *m, const char *id, const char *suffix)
+{
+    struct buf path = BUF_INIT;
+
+    media_path_add(&path, m, id, suffix);
+    return buf_take(&path);
+}
+
+struct media_write *media_begin(struct media *m, const struct media_spec *spec,
+                                const struct media_write_ops *ops, void *ctx, enum bh_err *ret_err)
+{
+    uint64_t max = spec->max_bytes != 0 ? spec->max_bytes : MEDIA_MAX_BYTES;
+    uint64_t charge = spec->expected > MEDIA_LEAST_CHARGE ? spec->expected : MEDIA_LEAST_CHARGE;
+
+    *ret_err = spec->expected > max ? BH_MALFORMED : media_charge(m, spec->tenant, charge);
+    if (*ret_err != BH_OK)
+        return NULL;
+    struct media_write *w = xcalloc(1, sizeof *w);
+    *w = (struct media_write){.m = m, .ops = *ops, .ctx = ctx, .fd = -1, .max_bytes = max};
+    w->charged = charge;
+    w->file = file_new(m, spec);
+    w->part = path_of(m, w->file->id, ".part");
+    w->whole = path_of(m, w->file->id, "");
+    list_init(&w->link);
+    list_append(&m->writers, &w->link);
+    m->n.writing++;
+    timer_init(&w->soon, on_soon);
+    timer_set(m->clock, &w->soon, 0);
+    return w;
+}
+
+/* Larger than announced: what it holds grows with it. */
+static enum bh_err charge_more(struct media_write *w)
+{
+    if (w->file->size <= w->charged)
+        return BH_OK;
+    uint64_t more = w->file->size - w->charged;
+    enum bh_err err = media_charge(w->m, str_of(w->file->tenant), more);
+    if (err == BH_OK)
+        w->charged += more;
+    return err;
+}
+
+void media_add(struct media_write *w, struct str bytes)
+{
+    size_t head = HEAD_BYTES - w->n_head < bytes.n ? HEAD_BYTES - w->n_head : bytes.n;
+
+    assert(w->state == WRITE_IDLE && !w->ended && !w->aborted);
+    if (bytes.n == 0) {
+        timer_set(w->m->clock, &w->soon, 0);
+        return;
+    }
+    memcpy(w->head + w->n_head, bytes.p, head);
+    w->n_head += head;
+    w->file->size += bytes.n;
+    if (w->file->size > w->max_bytes)
+        fail(w, BH_MALFORMED);
+    else
+        fail(w, charge_more(w));
+    if (w->failed != BH_OK) {
+        timer_set(w->m->clock, &w->soon, 0);
+        return;
+    }
+    w->piece = xmalloc(bytes.n);
+    memcpy(w->piece, bytes.p, bytes.n);
+    w->n_piece = bytes.n;
+    start(w, WRITE_PIECE, piece_on_thread);
+}
+
+void media_end(struct media_write *w)
+{
+    w->ended = true;
+    if (w->file->size == 0)
+        fail(w, BH_MALFORMED);
+    if (w->state == WRITE_IDLE)
+        timer_set(w->m->clock, &w->soon, 0);
+}
+
+void media_abort(struct media_write **pw)
+{
+    struct media_write *w = *pw;
+
+    *pw = NULL;
+    if (w == NULL)
+        return;
+    w->aborted = true;
+    if (w->state == WRITE_IDLE)
+        timer_set(w->m->clock, &w->soon, 0);
+}
+
+void media_writers_drop(struct media *m)
+{
+    list_each (&m->writers, it, nxt) {
+        struct media_write *w = list_entry(it, struct media_write, link);
+        if (w->state != WRITE_RECORD) /* else its record may be written: the file stays with it */
+            unlink(w->whole);
+        unlink(w->part);
+        destroy(w);
+    }
+}
