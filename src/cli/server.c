@@ -249,6 +249,8 @@ static enum bh_err open_media(struct server *s, char *why)
                             .ctx = s};
     enum bh_err err = media_open(&env, &s->media, why);
 
+    if (err == BH_OK)
+        host_set_media(s->host, s->media);
     free(dir);
     return err;
 }
@@ -411,6 +413,8 @@ void server_close(struct server *s)
         host_set_mail(s->host, NULL, NULL, NULL);
     dispatch_close(s->dispatch);
     v1_drop_calls(&s->front);
+    if (s->host != NULL)
+        host_set_media(s->host, NULL);
     media_downloads_drop(&s->front);
     media_close(s->media);
     if (s->http != NULL)

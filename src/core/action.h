@@ -16,10 +16,22 @@ enum action_op {
     ACTION_TYPING,
     ACTION_FOLLOW_UP,
     ACTION_GET_CHAT_INFO,
+    ACTION_SEND_MEDIA,
+    ACTION_PROMPT,
+    ACTION_REACT,
+    ACTION_THREAD_CREATE,
+    ACTION_THREAD_RENAME,
     ACTION_UNKNOWN,
 };
 enum action_op action_op_parse(struct str name);
 const char *action_op_name(enum action_op op);
+
+struct action_file { /* what an action carries; borrowed for the call */
+    const char *path;
+    struct str type, name; /* the name may be empty */
+    struct str url;        /* by which others can fetch it; absent: none */
+    uint64_t size;
+};
 
 struct action { /* what a gateway asks for; strs borrowed from the parser */
     enum action_op op;
@@ -29,6 +41,19 @@ struct action { /* what a gateway asks for; strs borrowed from the parser */
     struct str scope_id;  /* metadata.scope_id, else metadata.guild_id: a claim, to be checked */
     struct str user_id;   /* metadata.user_id: a claim */
     struct json metadata; /* the whole of it; absent when not an object */
+    /* send_media: content is the caption */
+    struct str media_kind, source_url, filename;
+    const struct action_file *file; /* set by the host, never by a frame */
+    /* prompt */
+    struct str prompt_kind, prompt_id;
+    struct json options; /* [{id, label, style?}] */
+    int64_t timeout_s;   /* 0: not said */
+    /* react */
+    struct str emoji;
+    bool remove;
+    /* thread_create, thread_rename: message_id is the thread of a rename */
+    struct str thread_name, only_if_current_name;
+    bool only_if_connector_created;
     struct str platform, bot; /* beside the action: which identity is meant; absent: by the chat */
     bool content_set;         /* typing: an absent content means "start", an empty one "clear" */
     int64_t deadline_ms;      /* monotonic: its gateway waits no longer; set by the heart */
@@ -52,7 +77,17 @@ struct action_result {
     struct str message_id;
     struct str error;                /* its words steer the client: see action_error_* */
     struct str chat_name, chat_type; /* get_chat_info */
+    struct str thread_id;            /* thread_create, or a send that opened one */
+    struct str auto_thread_name;     /* the latter */
 };
+
+/* An action that outlives its call: its strs are copied, but not what only a parser holds
+ * (metadata, options).  Freed with free(). */
+struct action_copy {
+    struct action action;
+    struct action_from from;
+};
+struct action_copy *action_copy(const struct action *a, const struct action_from *from);
 /* The words the real client acts on: it resends after "network", gives up quietly
  * after "timed out", and otherwise tries once more as plain text.  So these are the
  * only prefixes senders use. */

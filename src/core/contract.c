@@ -78,6 +78,8 @@ const struct contract_field contract_result_fields[] = {
     {"success", ALWAYS, "bool"},
     {"message_id", MAYBE, "string"},
     {"error", MAYBE, "string"},
+    {"thread_id", MAYBE, "string"},
+    {"auto_thread_name", MAYBE, "string"},
     {"chat_info", MAYBE, "object"},
     {NULL},
 };
@@ -97,6 +99,18 @@ const struct contract_field contract_action_fields[] = {
     {"session_key", MAYBE, "string"},
     {"kind", MAYBE, "string"},
     {"metadata", MAYBE, "object"},
+    {"media_kind", MAYBE, "string"},
+    {"source_url", MAYBE, "string"},
+    {"filename", MAYBE, "string"},
+    {"prompt_kind", MAYBE, "string"},
+    {"prompt_id", MAYBE, "string"},
+    {"options", MAYBE, "object[]"},
+    {"timeout_s", MAYBE, "int"},
+    {"emoji", MAYBE, "string"},
+    {"remove", MAYBE, "bool"},
+    {"thread_name", MAYBE, "string"},
+    {"only_if_current_name", MAYBE, "string"},
+    {"only_if_connector_created", MAYBE, "bool"},
     {NULL},
 };
 
@@ -165,7 +179,10 @@ const struct contract_frame contract_frames[] = {
     {NULL},
 };
 
-const char *const contract_ops[] = {"send", "edit", "typing", "follow_up", "get_chat_info", NULL};
+const char *const contract_ops[] = {
+    "send",  "edit",          "typing",        "follow_up", "get_chat_info", "send_media", "prompt",
+    "react", "thread_create", "thread_rename", NULL,
+};
 
 const struct contract_error contract_errors[] = {
     {ACTION_ERROR_TRANSIENT, "resends"},

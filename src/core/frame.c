@@ -54,6 +54,24 @@ static bool ack_read(struct str line, struct str *ret_id)
            ack_after(line, STR("{\"type\": \"inbound_ack\", \"bufferId\": \""), ret_id);
 }
 
+/* What only the ops of the newer gateways carry. */
+static void rich_read(struct json a, struct action *ret)
+{
+    ret->media_kind = json_str(a, "media_kind");
+    ret->source_url = json_str(a, "source_url");
+    ret->filename = json_str(a, "filename");
+    ret->prompt_kind = json_str(a, "prompt_kind");
+    ret->prompt_id = json_str(a, "prompt_id");
+    ret->options = json_get(a, "options");
+    if (!json_as_i64(json_get(a, "timeout_s"), &ret->timeout_s) || ret->timeout_s < 0)
+        ret->timeout_s = 0;
+    ret->emoji = json_str(a, "emoji");
+    ret->remove = json_as_bool(json_get(a, "remove"), false);
+    ret->thread_name = json_str(a, "thread_name");
+    ret->only_if_current_name = json_str(a, "only_if_current_name");
+    ret->only_if_connector_created = json_as_bool(json_get(a, "only_if_connector_created"), false);
+}
+
 static void action_read(struct json doc, struct action *ret)
 {
     struct json a = json_get(doc, "action"), meta = json_get(a, "metadata");
@@ -70,6 +88,8 @@ static void action_read(struct json doc, struct action *ret)
     ret->kind = json_str(a, "kind");
     ret->platform = json_str(doc, "platform");
     ret->bot = json_str(doc, "botId");
+    if (ret->op >= ACTION_SEND_MEDIA)
+        rich_read(a, ret);
     if (!json_is_object(meta))
         return;
     ret->metadata = meta;
@@ -159,6 +179,8 @@ void frame_write_result(struct buf *out, struct str request_id, const struct act
     jw_kstr_opt(&w, "message_id", r->message_id);
     if (!r->success)
         jw_kstr(&w, "error", str_is_empty(r->error) ? STR("failed") : r->error);
+    jw_kstr_opt(&w, "thread_id", r->thread_id);
+    jw_kstr_opt(&w, "auto_thread_name", r->auto_thread_name);
     write_chat_info(&w, r);
     jw_end_obj(&w);
     jw_end_obj(&w);

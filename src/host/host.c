@@ -12,6 +12,7 @@
 #include "base/list.h"
 #include "base/map.h"
 #include "base/mem.h"
+#include "host/carry.h"
 #include "relay/relay.h"
 #include "tenancy/facts.h"
 
@@ -31,6 +32,7 @@ struct host {
     const struct host_env *env; /* borrowed */
     struct facts *facts;        /* borrowed */
     struct relay *relay;        /* borrowed */
+    struct carries *carries;    /* owned; NULL: there is no media */
     struct open_bot **open;     /* owned, and what they point at */
     size_t n_open;
     struct map bots;   /* platform \x1f bot -> struct open_bot */
@@ -95,7 +97,12 @@ static void outside_act(struct outside *o, const struct outlet *to, struct actio
         return;
     }
     p = platform_of(to);
-    p->ops->act(p, id, from, a);
+    if (a->op == ACTION_SEND_MEDIA && h->carries == NULL)
+        host_fail(h, id, "unsupported op: send_media");
+    else if (a->op == ACTION_SEND_MEDIA)
+        carry_act(h->carries, p, id, from, a);
+    else
+        p->ops->act(p, id, from, a);
 }
 
 static enum gate_sight outside_sees(struct outside *o, const struct outlet *at,
@@ -181,6 +188,12 @@ void host_set_relay(struct host *h, struct relay *r)
     h->relay = r;
 }
 
+void host_set_media(struct host *h, struct media *m)
+{
+    carries_free(h->carries);
+    h->carries = m != NULL ? carries_new(h->env, m) : NULL;
+}
+
 struct outside *host_outside(struct host *h)
 {
     return &h->outside;
@@ -233,6 +246,8 @@ void host_close_platforms(struct host *h)
         map_del(&h->bots, buf_str(&b->key));
         if (map_get(&h->firsts, str_of(b->outlet.platform)) == b)
             map_del(&h->firsts, str_of(b->outlet.platform));
+        if (h->carries != NULL)
+            carry_drop(h->carries, b->p);
         b->p->ops->close(b->p);
         buf_done(&b->key);
         free(b);
@@ -244,6 +259,7 @@ void host_free(struct host *h)
     if (h == NULL)
         return;
     host_close_platforms(h);
+    carries_free(h->carries);
     timer_stop(h->env->clock, &h->tell);
     list_each (&h->news, it, nxt)
         news_free(list_entry(it, struct news, link));

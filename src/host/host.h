@@ -17,7 +17,10 @@ struct relay;
 /* @env and @facts are borrowed for the life of the host. */
 struct host *host_new(const struct host_env *env, struct facts *facts);
 void host_set_relay(struct host *h, struct relay *r); /* NULL: the relay is gone */
-struct outside *host_outside(struct host *h);         /* borrowed */
+/* Files can be sent and received; before platforms are opened.  NULL: the media goes. */
+struct media;
+void host_set_media(struct host *h, struct media *m);
+struct outside *host_outside(struct host *h); /* borrowed */
 
 /* Open one bot; @cfg is borrowed as long as the host lives.  @ret_why has 256 bytes. */
 enum bh_err host_open_platform(struct host *h, const struct platform_settings *cfg,

@@ -58,7 +58,12 @@ struct sender_request { /* filled by write(), wiped by the sender */
     const char *method; /* a literal; NULL: POST */
     struct buf url, body;
     const char *headers[4]; /* lines; borrowed from the adapter; NULL ones are skipped */
-    bool no_body;           /* else an empty one is sent as such */
+    /* A file, sent behind @body and before @after; see attachment.h.  NULL: none.  Borrowed. */
+    const char *file_path;
+    uint64_t file_bytes;
+    struct buf after;
+    char type[96]; /* room for a header line */
+    bool no_body;  /* else an empty one is sent as such */
     /* It must not happen twice: never repeated once it may have been acted upon.  False: twice is
      * once (a read, an edit, a message with a key of its own). */
     bool once;

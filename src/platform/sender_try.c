@@ -6,8 +6,10 @@
  * remembers (maybe) that it may be there already.  A part that was delivered makes every later
  * failure an "unknown" too, because asking for it all again would repeat that part. */
 #include <assert.h>
+#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <unistd.h>
 #include "base/log.h"
 #include "base/rand.h"
 #include "net/http_client.h"
@@ -183,14 +185,28 @@ static bool decide(struct outgoing *o, const struct sender_verdict *v)
     return false;
 }
 
-static void fetch(struct outgoing *o, struct sender_request *q)
+/* The file was there when it was asked for; looking it up again is a matter of the cache. */
+static bool open_file(const struct sender_request *q, struct http_file_body *ret)
+{
+    *ret = (struct http_file_body){.fd = open(q->file_path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW),
+                                   .size = q->file_bytes,
+                                   .before = buf_str(&q->body),
+                                   .after = buf_str(&q->after)};
+    return ret->fd >= 0;
+}
+
+/* False: there is nothing to send any more. */
+static bool fetch(struct outgoing *o, struct sender_request *q)
 {
     struct sender *s = o->sender;
     int64_t left_ms = o->item.deadline_ms - sender_now_ms(s);
     int64_t call_ms = q->timeout_ms > 0 ? q->timeout_ms : CALL_MS;
     const char *headers[ARRAY_LEN(q->headers) + 1] = {0};
+    struct http_file_body file = {.fd = -1};
     size_t n = 0;
 
+    if (q->file_path != NULL && !open_file(q, &file))
+        return false;
     for (size_t i = 0; i < ARRAY_LEN(q->headers); i++)
         if (q->headers[i] != NULL)
             headers[n++] = q->headers[i];
@@ -199,16 +215,21 @@ static void fetch(struct outgoing *o, struct sender_request *q)
                            .headers = headers,
                            .body = q->no_body ? STR_NULL : buf_str(&q->body),
                            .timeout_ms = left_ms + 1000 < call_ms ? left_ms + 1000 : call_ms,
-                           .once = q->once};
+                           .once = q->once,
+                           .file = q->file_path != NULL ? &file : NULL};
     s->n.requests++;
     o->once = q->once;
     o->call = http_fetch(s->env->http, &f, on_answer, o);
+    if (file.fd >= 0)
+        close(file.fd);
+    return true;
 }
 
 static void request_wipe(struct sender_request *q)
 {
     buf_wipe(&q->url);
     buf_wipe(&q->body);
+    buf_wipe(&q->after);
 }
 
 void outgoing_go(struct outgoing *o)
@@ -231,8 +252,11 @@ void outgoing_go(struct outgoing *o)
         }
         s->ops->write(s->p, o, &q, &v);
         more = v.end != SENDER_GO && decide(o, &v);
-        if (v.end == SENDER_GO)
-            fetch(o, &q);
+        if (v.end == SENDER_GO && !fetch(o, &q)) {
+            v = (struct sender_verdict){.end = SENDER_REFUSED};
+            snprintf(v.why, sizeof v.why, "the file is not there any more");
+            more = decide(o, &v);
+        }
         request_wipe(&q);
     }
 }

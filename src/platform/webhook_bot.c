@@ -32,6 +32,8 @@ void text_outgoing_free(struct outgoing *o)
     struct text_outgoing *t = text_outgoing_of(o);
 
     split_done(&t->parts);
+    attachment_done(&t->file);
+    free(t->handle);
     free(t);
 }
 
@@ -44,9 +46,21 @@ static void send_text(struct webhook_bot *b, struct action_id id, const struct a
     memcpy(t->chat, a->chat_id.p, a->chat_id.n);
     split_within(&t->parts, a->content, &b->kind->limits);
     t->out.n_parts = t->parts.n;
+    if (a->file != NULL)
+        t->out.n_parts = b->kind->file_alone ? t->parts.n + 1 : t->parts.n > 0 ? t->parts.n : 1;
+    if (a->file != NULL)
+        attachment_copy(&t->file, a);
+    const char *wrong = a->file != NULL ? b->kind->no_file(b, &t->file) : NULL;
+    if (wrong != NULL) {
+        host_fail(b->base.host, id, "%s", wrong);
+        text_outgoing_free(&t->out);
+        return;
+    }
     buf_printf(&what, "%s ", t->chat);
     for (size_t i = 0; i < t->parts.n; i++)
         buf_add_str(&what, split_part(&t->parts, i));
+    if (t->file.path != NULL)
+        buf_printf(&what, " %s", t->file.path);
     sender_act(b->sender, &t->out,
                &(struct sender_order){.id = id, .from = from, .action = a, .what = buf_str(&what)});
     buf_done(&what);
@@ -59,7 +73,7 @@ void webhook_bot_act(struct platform *p, struct action_id id, const struct actio
 
     if (!b->kind->is_chat(a->chat_id))
         host_fail(p->host, id, "%s", b->kind->no_chat);
-    else if (a->op == ACTION_SEND)
+    else if (a->op == ACTION_SEND || a->op == ACTION_SEND_MEDIA)
         send_text(b, id, from, a);
     else if (a->op == ACTION_GET_CHAT_INFO)
         host_result(p->host, id,

@@ -11,11 +11,13 @@
  */
 #pragma once
 #include "base/log.h"
+#include "platform/attachment.h"
 #include "platform/await.h"
 #include "platform/sender.h"
 #include "platform/split.h"
 
 struct json_parser;
+struct webhook_bot;
 
 struct webhook_bot_kind { /* const, one per platform */
     const struct platform_ops *ops;
@@ -23,6 +25,9 @@ struct webhook_bot_kind { /* const, one per platform */
     const char *api_base;            /* unless the configuration names another */
     const struct sender_ops *sender; /* for struct text_outgoing */
     struct split_limits limits;
+    /* Why this file cannot be sent; NULL: it can.  NULL itself: this platform takes none. */
+    const char *(*no_file)(struct webhook_bot *b, const struct attachment *a);
+    bool file_alone;                     /* a caption follows as a message of its own */
     bool (*is_chat)(struct str chat_id); /* could be written to */
     const char *no_chat;                 /* the answer when it could not */
 };
@@ -64,9 +69,11 @@ void webhook_bot_act(struct platform *p, struct action_id id, const struct actio
                      const struct action *a);
 void webhook_bot_status(struct platform *p, struct jw *w);
 
-struct text_outgoing {   /* what write() and read() get */
-    struct outgoing out; /* first */
-    struct split parts;  /* owned */
+struct text_outgoing {      /* what write() and read() get */
+    struct outgoing out;    /* first */
+    struct split parts;     /* owned */
+    struct attachment file; /* owned; goes with the first part, or before it */
+    char *handle;           /* owned; what the platform calls the file, once it has it */
     char chat[];
 };
 void text_outgoing_free(struct outgoing *o);
@@ -76,5 +83,7 @@ static inline struct text_outgoing *text_outgoing_of(struct outgoing *o)
 }
 static inline struct str text_outgoing_part(struct outgoing *o) /* the one to be written */
 {
-    return split_part(&text_outgoing_of(o)->parts, o->at);
+    const struct split *s = &text_outgoing_of(o)->parts;
+
+    return o->at < s->n ? split_part(s, o->at) : STR("");
 }

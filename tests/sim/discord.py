@@ -13,6 +13,7 @@ Stricter than the real server in one way: fields it does not know are refused, s
 Every rule that was broken is also written down in sim.violations.
 """
 import asyncio
+import email
 import json
 import re
 import threading
@@ -23,8 +24,9 @@ from aiohttp import WSMsgType, web
 KNOWN_INTENTS = sum(1 << b for b in [*range(17), 20, 21, 24, 25])
 PRIVILEGED = 1 << 1 | 1 << 8 | 1 << 15
 GUILDS, GUILD_MESSAGES, DIRECT_MESSAGES, MESSAGE_CONTENT = 1, 1 << 9, 1 << 12, 1 << 15
-MESSAGE_FIELDS = {"content", "nonce", "enforce_nonce", "allowed_mentions", "message_reference", "tts", "embeds", "flags"}
-EDIT_FIELDS = {"content", "allowed_mentions", "embeds", "flags"}
+MESSAGE_FIELDS = {"content", "nonce", "enforce_nonce", "allowed_mentions", "message_reference", "tts", "embeds", "flags",
+                  "attachments", "components"}
+EDIT_FIELDS = {"content", "allowed_mentions", "embeds", "flags", "attachments", "components"}
 THREADS = (10, 11, 12)
 
 BOT = "900000000000000009"
@@ -304,7 +306,9 @@ class DiscordSim:
                 self.calls.append((request.method, path, None))
                 raise Refusal(401, 0, "401: Unauthorized")
             data = None
-            if body:
+            if request.content_type == "multipart/form-data":
+                data = self._multipart(request.headers["Content-Type"], body)
+            elif body:
                 if request.headers.get("Content-Type") != "application/json":
                     raise Refusal(400, 50035, "Invalid Content-Type")
                 try:
@@ -330,6 +334,26 @@ class DiscordSim:
             return web.json_response(answer, status=status, headers=headers)
         except Refusal as r:
             return web.json_response(r.body, status=r.status, headers=r.headers)
+
+    @staticmethod
+    def _multipart(content_type, body):
+        """payload_json and files[n]; every file has its entry in attachments."""
+        form = email.message_from_bytes(b"Content-Type: " + content_type.encode() + b"\r\n\r\n" + body)
+        data, files = None, {}
+        for part in form.get_payload():
+            name = part.get_param("name", header="Content-Disposition")
+            if name == "payload_json":
+                data = json.loads(part.get_payload(decode=True))
+            elif m := re.fullmatch(r"files\[(\d+)\]", name or ""):
+                files[int(m[1])] = (part.get_filename(), part.get_content_type(), part.get_payload(decode=True))
+            else:
+                raise bad(name, "an unknown part")
+        if data is None or sorted(files) != sorted(a["id"] for a in data.get("attachments", [])):
+            raise bad("attachments", "do not match the files")
+        if sum(len(f[2]) for f in files.values()) > 10 * 2**20:
+            raise Refusal(413, 40005, "Request entity too large")
+        return {**data, "attachments": [{"filename": files[a["id"]][0], "content_type": files[a["id"]][1],
+                                         "bytes": files[a["id"]][2]} for a in data["attachments"]]}
 
     def _count(self, method, path):
         """One bucket per kind of route and channel, as the headers tell."""
@@ -374,6 +398,19 @@ class DiscordSim:
         m = re.match(r"/guilds/(\d+)/members/(\d+)$", path)
         if m and method == "GET":
             return 200, self._get_member(*m.groups())
+        m = re.match(r"/applications/(\w+)/commands(?:/(\d+))?$", path)
+        if m:
+            return self._commands(method, m[2], data)
+        m = re.match(r"/channels/(\d+)/messages/(\d+)/reactions/([^/]+)/@me$", path)
+        if m and method in ("PUT", "DELETE") and m[1] in self.channels:
+            return self._react(method, m[1], m[2], m[3])
+        m = re.match(r"/channels/(\d+)(?:/messages/(\d+))?/threads$", path)
+        if m and method == "POST" and m[1] in self.channels:
+            return await self._make_thread(m[1], m[2], data)
+        m = re.match(r"/channels/(\d+)$", path)
+        if m and method == "PATCH" and m[1] in self.channels:
+            self.channels[m[1]]["name"] = data["name"]
+            return 200, self.channels[m[1]]
         m = re.match(r"/channels/(\d+)(?:/(messages|typing)(?:/(\d+))?)?$", path)
         if not m:
             raise Refusal(404, 0, "404: Not Found")
@@ -401,7 +438,8 @@ class DiscordSim:
         done = self.hooks[token]
         self._check_content(data, EDIT_FIELDS)
         if method == "PATCH" and original:
-            done["original"] = data["content"]
+            done["original"] = data.get("content")
+            done["files"] = data.get("attachments", [])
             done["edits"] += 1
         elif method == "POST" and not original and query == {"wait": "true"}:
             done["follow_ups"].append(data["content"])
@@ -409,7 +447,7 @@ class DiscordSim:
             self.broke(f"{method} on a webhook")
             raise Refusal(405, 0, "405: Method Not Allowed")
         self.last_hook_id = getattr(self, "last_hook_id", 880000000000000000) + 1
-        return {"id": str(self.last_hook_id), "content": data["content"]}
+        return {"id": str(self.last_hook_id), "content": data.get("content")}
 
     def _get_guild(self, id, what):
         if id not in self.guilds:
@@ -446,6 +484,9 @@ class DiscordSim:
         if unknown:
             raise bad(unknown.pop(), "unknown field")
         content = data.get("content")
+        DiscordSim._check_components(data.get("components", []))
+        if data.get("attachments") and content is None:
+            return
         if not isinstance(content, str) or not content.strip():
             raise Refusal(400, 50006, "Cannot send an empty message")
         if len(content) > 2000:
@@ -455,6 +496,71 @@ class DiscordSim:
             if set(mentions) - {"parse", "roles", "users", "replied_user"} or \
                     set(mentions.get("parse", [])) - {"users", "roles", "everyone"}:
                 raise bad("allowed_mentions", "unknown value")
+
+    @staticmethod
+    def _check_components(rows):
+        seen = set()
+        if not isinstance(rows, list) or len(rows) > 5:
+            raise bad("components", "Must be between 1 and 5 in length.")
+        for row in rows:
+            if row.get("type") != 1 or not 1 <= len(row.get("components", [])) <= 5:
+                raise bad("components", "an action row has 1 to 5 buttons")
+            for b in row["components"]:
+                if set(b) - {"type", "style", "label", "custom_id", "disabled"} or b["type"] != 2 or \
+                        b["style"] not in (1, 2, 3, 4) or not 1 <= len(b["label"]) <= 80 or \
+                        not 1 <= len(b["custom_id"]) <= 100 or b["custom_id"] in seen:
+                    raise bad("components", f"bad button {b}")
+                seen.add(b["custom_id"])
+
+    def _react(self, method, channel, id, emoji):
+        message = next((m for m in self.messages.get(channel, []) if m["id"] == id), None)
+        if message is None:
+            raise Refusal(404, 10008, "Unknown Message")
+        if len(emoji) > 8:
+            raise Refusal(400, 10014, "Unknown Emoji")
+        mine = message.setdefault("mine", [])
+        if method == "PUT" and emoji not in mine:
+            mine.append(emoji)
+        elif method == "DELETE" and emoji in mine:
+            mine.remove(emoji)
+        return 204, None
+
+    async def _make_thread(self, channel, message, data):
+        if not 1 <= len(data.get("name", "")) <= 100:
+            raise bad("name", "Must be between 1 and 100 in length.")
+        if set(data) - {"name", "type", "auto_archive_duration", "message"}:
+            raise bad("_", "unknown field")
+        with self.lock:
+            self.last_id += 1
+            id = message or str(self.last_id)
+        if id in self.channels:
+            raise Refusal(400, 160004, "A thread has already been created for this message")
+        thread = {"id": id, "type": 11, "guild_id": self.channels[channel]["guild_id"], "parent_id": channel,
+                  "name": data["name"], "owner_id": BOT, "thread_metadata": {"archived": False}}
+        self.channels[id] = thread
+        await self._tell("THREAD_CREATE", {**thread, "newly_created": True})
+        return 201, thread
+
+    def _commands(self, method, id, data):
+        have = self.commands
+        if method == "GET" and id is None:
+            return 200, list(have.values())
+        if method in ("POST", "PATCH"):
+            if not re.fullmatch(r"[a-z0-9_-]{1,32}", data["name"]) or not 1 <= len(data["description"]) <= 100:
+                raise bad("name", "Command name is invalid")
+            if method == "POST":
+                id = next((i for i, c in have.items() if c["name"] == data["name"]), None)
+            with self.lock:
+                self.last_id += 1
+            id = id or str(self.last_id)
+            have[id] = {"id": id, "type": 1, "options": [], **data}
+            return 200, have[id]
+        if method == "DELETE" and id in have:
+            del have[id]
+            return 204, None
+        raise Refusal(404, 10063, "Unknown application command")
+
+    commands = {}
 
     async def _create(self, channel, data):
         self._check_content(data, MESSAGE_FIELDS)
@@ -470,11 +576,14 @@ class DiscordSim:
             if not known and reference.get("fail_if_not_exists", True):
                 raise bad("message_reference", "Unknown message")
             reference = reference if known else None
-        if len(re.findall("@everyone|@here", data["content"])) and \
+        if len(re.findall("@everyone|@here", data.get("content", ""))) and \
                 "everyone" in data.get("allowed_mentions", {"parse": ["everyone"]}).get("parse", []):
             self.broke("pinged everyone")
         bot = {"id": BOT, "username": "bellhop", "bot": True}
-        message = self._message(channel, bot, data["content"], type=19 if reference else 0)
+        message = self._message(channel, bot, data.get("content", ""), type=19 if reference else 0)
+        message["components"] = data.get("components", [])
+        self.files = getattr(self, "files", {})
+        self.files[message["id"]] = data.get("attachments", [])
         if reference:
             message["message_reference"] = {**reference, "channel_id": channel}
         message["nonce"] = nonce
@@ -489,7 +598,9 @@ class DiscordSim:
             raise Refusal(404, 10008, "Unknown Message")
         if message["author"]["id"] != BOT:
             raise Refusal(403, 50005, "Cannot edit a message authored by another user")
-        message["content"] = data["content"]
+        message["content"] = data.get("content", message["content"])
+        if "components" in data:
+            message["components"] = data["components"]
         return message
 
     # ---- what tests say ----

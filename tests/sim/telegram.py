@@ -32,8 +32,31 @@ KNOWN = {
     "sendChatAction": {"chat_id", "message_thread_id", "action"},
     "sendMessage": {"chat_id", "message_thread_id", "text", "parse_mode", "entities", "reply_parameters",
                     "link_preview_options"},
-    "editMessageText": {"chat_id", "message_id", "text", "parse_mode", "entities", "link_preview_options"},
+    "editMessageText": {"chat_id", "message_id", "text", "parse_mode", "entities", "link_preview_options",
+                        "reply_markup"},
+    "editMessageReplyMarkup": {"chat_id", "message_id", "reply_markup"},
+    "answerCallbackQuery": {"callback_query_id", "text", "show_alert", "cache_time"},
+    "setMessageReaction": {"chat_id", "message_id", "reaction", "is_big"},
+    "createForumTopic": {"chat_id", "name", "icon_color"},
+    "editForumTopic": {"chat_id", "message_thread_id", "name"},
+    "setMyCommands": {"commands", "scope", "language_code"},
+    "getFile": {"file_id"},
 }
+KNOWN["sendMessage"] |= {"reply_markup"}
+# method -> the field of the file, content types it takes (None: any), bytes
+FILES = {
+    "sendPhoto": ("photo", {"image/jpeg", "image/png", "image/webp"}, 10 * 2**20),
+    "sendAnimation": ("animation", {"image/gif", "video/mp4"}, 50 * 2**20),
+    "sendVoice": ("voice", {"audio/ogg", "audio/mpeg", "audio/mp4", "audio/x-m4a"}, 50 * 2**20),
+    "sendAudio": ("audio", {"audio/mpeg", "audio/mp4", "audio/x-m4a"}, 50 * 2**20),
+    "sendVideo": ("video", {"video/mp4"}, 50 * 2**20),
+    "sendDocument": ("document", None, 50 * 2**20),
+}
+for _method, (_field, _, _) in FILES.items():
+    KNOWN[_method] = {"chat_id", "message_thread_id", "caption", "caption_entities", "reply_parameters", _field}
+CAPTION = 1024
+# what may be reacted with, as far as the tests need it
+REACTIONS = {"\U0001F440", "\U0001F44D", "\U0001F44E", "\u2764", "\U0001F525", "\U0001F389", "\U0001F4AF", "\U0001F44C"}
 
 
 class Refusal(Exception):
@@ -177,7 +200,8 @@ class TelegramSim:
         self.loop.run_forever()
 
     async def _start(self, port=0):
-        app = web.Application(client_max_size=2**20)
+        app = web.Application(client_max_size=64 * 2**20)
+        app.router.add_get("/file/bot{token}/{path:.*}", self._download)
         app.router.add_route("*", "/bot{token}/{method}", self._handle)
         self.runner = web.AppRunner(app)
         await self.runner.setup()
@@ -260,7 +284,7 @@ class TelegramSim:
         return [m for m in list(self.chats[chat_id]["messages"].values()) if m.get("from", {}).get("is_bot")]
 
     def texts(self, chat_id):
-        return [m["text"] for m in self.sent(chat_id)]
+        return [m["text"] for m in self.sent(chat_id) if "text" in m]
 
     def called(self, method):
         return [p for m, p in list(self.calls) if m == method]
@@ -292,10 +316,7 @@ class TelegramSim:
                 raise Refusal(401, "Unauthorized")
             if method not in KNOWN:
                 raise Refusal(404, "Not Found: method not found")
-            body = await request.read()
-            if body and request.content_type != "application/json":
-                raise bad("expected JSON")
-            p = json.loads(body) if body else {}
+            p = await self._parameters(request, method)
             self.calls.append((method, p))
             unknown = set(p) - KNOWN[method]
             if unknown:
@@ -305,7 +326,10 @@ class TelegramSim:
                 await asyncio.sleep(trouble["delay"])
             if trouble and trouble["status"]:
                 raise Refusal(trouble["status"], trouble["description"], **trouble["parameters"])
-            result = await getattr(self, "_" + method)(bot, token, p)
+            if method in FILES:
+                result = await self._send_file(method, bot, token, p)
+            else:
+                result = await getattr(self, "_" + method)(bot, token, p)
             if trouble:
                 request.transport.abort()
             return web.json_response({"ok": True, "result": result})
@@ -316,6 +340,167 @@ class TelegramSim:
             if r.parameters:
                 answer["parameters"] = r.parameters
             return web.json_response(answer, status=r.code)
+
+    async def _parameters(self, request, method):
+        if request.content_type == "multipart/form-data" and method in FILES:
+            return await self._form(request, method)
+        body = await request.read()
+        if body and request.content_type != "application/json":
+            raise bad("expected JSON")
+        return json.loads(body) if body else {}
+
+    async def _form(self, request, method):
+        """Fields are texts; what is an object or an array in JSON is one in JSON here, too."""
+        p = {}
+        for name, value in (await request.post()).items():
+            if hasattr(value, "file"):
+                p[name] = {"name": value.filename, "type": value.content_type, "bytes": value.file.read()}
+            elif name in ("caption_entities", "reply_parameters"):
+                p[name] = json.loads(value)
+            elif name in ("message_thread_id",):
+                p[name] = int(value)
+            else:
+                p[name] = value
+        return p
+
+    async def _send_file(self, method, bot, token, p):
+        field, types, most = FILES[method]
+        chat = self._chat(p)
+        self._limited(chat)
+        file, caption = p.get(field), p.get("caption", "")
+        if not isinstance(file, dict) or not file["bytes"]:
+            raise bad("file must be non-empty")
+        if len(file["bytes"]) > most:
+            raise Refusal(413, "Request Entity Too Large")
+        if types and file["type"] not in types:
+            raise bad({"sendPhoto": "IMAGE_PROCESS_FAILED", "sendVoice": "VOICE_MESSAGES_FORBIDDEN"}.get(
+                method, "wrong file type"))
+        if method == "sendPhoto" and b"not a picture" in file["bytes"]:
+            raise bad("PHOTO_INVALID_DIMENSIONS")
+        check_entities(caption, p.get("caption_entities", []))
+        if units(caption) > CAPTION:
+            raise bad("message caption is too long")
+        with self.lock:
+            self.next_id += 1
+            message = {"message_id": self.next_id, "date": int(time.time()), "chat": self.chat_of(chat),
+                       "caption": caption, field: file, "from": await self._getMe(bot, token, {})}
+            reply = p.get("reply_parameters")
+            if reply and reply["message_id"] in chat["messages"]:
+                message["reply_to_message"] = {"message_id": reply["message_id"]}
+            chat["messages"][message["message_id"]] = message
+        return {k: v for k, v in message.items() if k != field}
+
+    # ---- files of people ----
+
+    def file(self, data, path="photos/file_1.jpg"):
+        """What getFile knows; returns the file_id."""
+        self.files = getattr(self, "files", {})
+        id = f"file-{len(self.files)}"
+        self.files[id] = (path, data)
+        return id
+
+    async def _getFile(self, bot, token, p):
+        path, data = getattr(self, "files", {}).get(p.get("file_id"), (None, None))
+        if path is None:
+            raise bad("invalid file_id")
+        if len(data) > 20 * 2**20:
+            raise bad("file is too big")
+        return {"file_id": p["file_id"], "file_unique_id": "u" + p["file_id"], "file_size": len(data),
+                "file_path": path}
+
+    file_delay = 0
+
+    async def _download(self, request):
+        self.calls.append(("download", request.match_info["path"]))
+        await asyncio.sleep(self.file_delay)
+        if request.match_info["token"] not in self.bots:
+            return web.Response(status=401)
+        for path, data in getattr(self, "files", {}).values():
+            if path == request.match_info["path"]:
+                return web.Response(body=data, content_type="application/octet-stream")
+        return web.Response(status=404)
+
+    # ---- buttons, reactions, topics, commands ----
+
+    @staticmethod
+    def _check_markup(p):
+        markup = p.get("reply_markup")
+        if markup is None:
+            return None
+        rows = markup.get("inline_keyboard")
+        if set(markup) != {"inline_keyboard"} or not isinstance(rows, list):
+            raise bad("object expected as reply markup")
+        for row in rows:
+            for button in row:
+                if set(button) != {"text", "callback_data"} or not button["text"]:
+                    raise bad("inline keyboard button is wrong")
+                if not 1 <= len(button["callback_data"].encode()) <= 64:
+                    raise bad("BUTTON_DATA_INVALID")
+        return markup
+
+    def press(self, chat_id, message_id, data, user=None):
+        """Somebody presses a button."""
+        user = user or {"id": 5, "is_bot": False, "first_name": "Ann", "last_name": "Lee", "username": "annlee"}
+        message = self.chats[chat_id]["messages"][message_id]
+        self.presses = getattr(self, "presses", 0) + 1
+        id = f"press-{self.presses}"
+        self.update("callback_query", {"id": id, "from": user, "chat_instance": "1", "data": data,
+                                       "message": {k: v for k, v in message.items() if k != "reply_markup"}})
+        return id
+
+    async def _answerCallbackQuery(self, bot, token, p):
+        if len(p.get("text", "")) > 200:
+            raise bad("MESSAGE_TOO_LONG")
+        self.answered = getattr(self, "answered", []) + [p["callback_query_id"]]
+        return True
+
+    async def _editMessageReplyMarkup(self, bot, token, p):
+        message = self._chat(p)["messages"].get(p.get("message_id"))
+        if message is None:
+            raise bad("message to edit not found")
+        message["reply_markup"] = self._check_markup(p)
+        return True
+
+    async def _setMessageReaction(self, bot, token, p):
+        message = self._chat(p)["messages"].get(p.get("message_id"))
+        if message is None:
+            raise bad("message to react not found")
+        reaction = p.get("reaction", [])
+        if len(reaction) > 1 or any(r["type"] != "emoji" or r["emoji"] not in REACTIONS for r in reaction):
+            raise bad("REACTION_INVALID")
+        message["reactions"] = [r["emoji"] for r in reaction]
+        return True
+
+    async def _createForumTopic(self, bot, token, p):
+        chat = self._chat(p)
+        if not chat.get("is_forum"):
+            raise bad("the chat is not a forum")
+        if not 1 <= len(p.get("name", "")) <= 128:
+            raise bad("TOPIC_NAME_INVALID")
+        with self.lock:
+            self.next_id += 1
+            chat.setdefault("topics", []).append(self.next_id)
+            chat.setdefault("topic_names", {})[self.next_id] = p["name"]
+        return {"message_thread_id": self.next_id, "name": p["name"], "icon_color": 7322096}
+
+    async def _editForumTopic(self, bot, token, p):
+        chat = self._chat(p)
+        if not 0 <= len(p.get("name", "")) <= 128:
+            raise bad("TOPIC_NAME_INVALID")
+        chat.setdefault("topic_names", {})[p["message_thread_id"]] = p["name"]
+        return True
+
+    commands = None
+
+    async def _setMyCommands(self, bot, token, p):
+        commands = p["commands"]
+        if len(commands) > 100:
+            raise bad("BOT_COMMANDS_TOO_MUCH")
+        for c in commands:
+            if not re.fullmatch(r"[a-z0-9_]{1,32}", c["command"]) or not 1 <= len(c["description"]) <= 256:
+                raise bad("BOT_COMMAND_INVALID")
+        self.commands = commands
+        return True
 
     async def _getMe(self, bot, token, p):
         return {k: bot[k] for k in ("id", "is_bot", "first_name", "username", "can_read_all_group_messages")}
@@ -440,6 +625,7 @@ class TelegramSim:
         chat = self._chat(p)
         self._limited(chat)
         text = visible(p)
+        markup = self._check_markup(p)
         reply = p.get("reply_parameters")
         if reply and reply["message_id"] not in chat["messages"] and not reply.get("allow_sending_without_reply"):
             raise bad("message to be replied not found")
@@ -449,6 +635,8 @@ class TelegramSim:
                        "entities": p.get("entities", []), "from": await self._getMe(bot, token, {})}
             if reply and reply["message_id"] in chat["messages"]:
                 message["reply_to_message"] = {"message_id": reply["message_id"]}
+            if markup:
+                message["reply_markup"] = markup
             if p.get("message_thread_id"):
                 message.update(message_thread_id=p["message_thread_id"], is_topic_message=True)
             chat["messages"][message["message_id"]] = message
@@ -467,6 +655,7 @@ class TelegramSim:
             raise bad("message is not modified: specified new message content and reply markup are exactly the same "
                       "as a current content and reply markup of the message")
         message.update(text=text, entities=p.get("entities", []), edit_date=int(time.time()))
+        message["reply_markup"] = self._check_markup(p)
         return message
 
     async def _sendChatAction(self, bot, token, p):

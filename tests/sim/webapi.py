@@ -78,9 +78,10 @@ class TwilioSim(WebApi):
         if headers.get("Authorization") != f"Basic {expected}":
             return 401, {"code": 20003, "message": "Authenticate", "status": 401}, {}
         form = dict(urllib.parse.parse_qsl(body.decode(), keep_blank_values=True, strict_parsing=True))
-        if set(form) - {"To", "From", "MessagingServiceSid", "Body"} or not form.get("Body"):
+        if set(form) - {"To", "From", "MessagingServiceSid", "Body", "MediaUrl"} or \
+                not (form.get("Body") or form.get("MediaUrl")):
             self.broke(f"form {sorted(form)}")
-        if len(form["Body"].encode("utf-16-le")) // 2 > 1600:
+        if len(form.get("Body", "").encode("utf-16-le")) // 2 > 1600:
             self.broke("longer than 1600")
             return 400, {"code": 21617, "status": 400}, {}
         trouble = self.troubles.pop(0) if self.troubles else None
@@ -97,6 +98,7 @@ class WecomSim(WebApi):
     def __init__(self, corp_id, secret, expires_in=7200):
         self.corp, self.secret, self.expires_in = corp_id, secret, expires_in
         self.tokens, self.valid, self.slow = [], set(), 0
+        self.uploads = {}
         super().__init__()
 
     def handle(self, method, path, query, headers, body):
@@ -109,21 +111,45 @@ class WecomSim(WebApi):
             self.tokens.append(f"access-token-{len(self.tokens)}-planted")
             self.valid.add(self.tokens[-1])
             return 200, {"errcode": 0, "errmsg": "ok", "access_token": self.tokens[-1], "expires_in": self.expires_in}, {}
+        if path == "/cgi-bin/media/upload" and method == "POST":
+            return self.upload(query, headers, body)
         if path != "/cgi-bin/message/send" or method != "POST":
             self.broke(f"{method} {path}")
             return 404, {}, {}
         if not self.valid & set(query.get("access_token", [])):
             return 200, {"errcode": 42001, "errmsg": "access_token expired"}, {}
         message = json.loads(body)
-        if set(message) != {"touser", "msgtype", "agentid", "text"} or message["msgtype"] != "text" or \
-                not isinstance(message["agentid"], int):
+        kind = message.get("msgtype")
+        if set(message) != {"touser", "msgtype", "agentid", kind} or \
+                kind not in ("text", "image", "voice", "video", "file") or not isinstance(message["agentid"], int):
             self.broke(f"message {message}")
-        if len(message["text"]["content"].encode()) > 2048:
+        if kind == "text" and len(message["text"]["content"].encode()) > 2048:
             self.broke("longer than 2048 bytes")
+        if kind != "text" and message[kind].get("media_id") not in self.uploads:
+            return 200, {"errcode": 40007, "errmsg": "invalid media_id"}, {}
         trouble = self.troubles.pop(0) if self.troubles else None
         if trouble and trouble[0] is not None:
             return trouble
-        self.sent.append((message["touser"], message["text"]["content"]))
+        self.sent.append((message["touser"], message["text"]["content"] if kind == "text" else
+                          (kind, self.uploads[message[kind]["media_id"]])))
         if trouble:
             return None, None, None
         return 200, {"errcode": 0, "errmsg": "ok", "msgid": f"m-{len(self.sent)}"}, {}
+
+    def upload(self, query, headers, body):
+        import email
+        if not self.valid & set(query.get("access_token", [])):
+            return 200, {"errcode": 42001, "errmsg": "access_token expired"}, {}
+        kind = query.get("type", [""])[0]
+        form = email.message_from_bytes(b"Content-Type: " + headers["Content-Type"].encode() + b"\r\n\r\n" + body)
+        parts = form.get_payload()
+        if len(parts) != 1 or parts[0].get_param("name", header="Content-Disposition") != "media" or \
+                not parts[0].get_filename():
+            self.broke("upload is not one named file called media")
+        data, type = parts[0].get_payload(decode=True), parts[0].get_content_type()
+        takes = {"image": ("image/png", "image/jpeg"), "voice": ("audio/amr",), "video": ("video/mp4",), "file": None}[kind]
+        if len(data) <= 5 or (takes and type not in takes):
+            return 200, {"errcode": 40004, "errmsg": "invalid media type"}, {}
+        id = f"media-{len(self.uploads)}"
+        self.uploads[id] = (parts[0].get_filename(), data)
+        return 200, {"errcode": 0, "errmsg": "ok", "type": kind, "media_id": id, "created_at": "1"}, {}

@@ -15,10 +15,11 @@
 #include "base/log.h"
 #include "base/mem.h"
 #include "net/http_client.h"
+#include "platform/attachment.h"
 #include "platform/discord/discord_priv.h"
 #include "platform/discord/limits.h"
 
-enum { ATTEMPT_MS = 10000, QUESTION_MS = 25000 };
+enum { ATTEMPT_MS = 10000, UPLOAD_MS = 60000, QUESTION_MS = 25000 };
 
 static int64_t now_ms(const struct discord *d)
 {
@@ -49,18 +50,33 @@ static void say_wait(struct sender_verdict *v, int64_t wait_ms)
              (wait_ms + 999) / 1000);
 }
 
+static void write_file(struct discord *d, struct discord_request *r, struct sender_request *q)
+{
+    struct multipart m;
+
+    multipart_begin(&m, d->env->rand);
+    multipart_json(&m, "payload_json", buf_str(&r->body));
+    multipart_file(&m, "files[0]", r->file);
+    multipart_end(&m, r->file, q);
+    q->timeout_ms = UPLOAD_MS;
+}
+
 static void write_request(struct discord *d, struct discord_request *r, struct sender_request *q)
 {
     buf_add_z(&q->url, d->api_base);
     buf_add_str(&q->url, buf_str(&r->path));
-    buf_add_str(&q->body, buf_str(&r->body));
     q->method = r->method;
     q->no_body = r->body.n == 0 && strcmp(r->method, "GET") == 0;
     q->headers[0] = buf_z(&d->rest.auth);
     q->headers[1] = buf_z(&d->rest.agent);
-    q->headers[2] = r->body.n > 0 ? "Content-Type: application/json" : NULL;
     q->once = r->once;
     q->timeout_ms = ATTEMPT_MS;
+    if (r->file != NULL) {
+        write_file(d, r, q);
+        return;
+    }
+    buf_add_str(&q->body, buf_str(&r->body));
+    q->headers[2] = r->body.n > 0 ? "Content-Type: application/json" : NULL;
 }
 
 static void rest_write(struct platform *p, struct outgoing *o, struct sender_request *q,

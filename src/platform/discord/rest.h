@@ -21,8 +21,9 @@ struct discord_request { /* filled by a kind's write() */
     uint64_t major;      /* the channel or guild in the path: limits are per that; 0: none */
     struct buf path;     /* behind the API's base, with its query; wiped */
     struct buf body;     /* JSON; empty: none */
-    bool by_token;       /* the path carries a credential of its own: a refusal speaks of that */
-    bool once;           /* see sender.h */
+    const struct attachment *file; /* goes with the body, as Discord wants it; NULL: none */
+    bool by_token; /* the path carries a credential of its own: a refusal speaks of that */
+    bool once;     /* see sender.h */
 };
 
 struct discord_answer { /* of Discord; borrowed for the call */

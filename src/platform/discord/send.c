@@ -17,6 +17,7 @@
 #include "base/mem.h"
 #include "base/rand.h"
 #include "edge/vault.h"
+#include "platform/attachment.h"
 #include "platform/discord/discord_priv.h"
 #include "platform/split.h"
 
@@ -29,8 +30,9 @@ struct outgoing_message {         /* one send, edit or follow-up */
     uint64_t message_id; /* what is edited; 0: a new message */
     uint64_t reply_to;   /* 0: none */
     uint64_t nonce;
-    struct split parts; /* owned */
-    bool follow_up;     /* only through its token */
+    struct split parts;     /* owned */
+    struct attachment file; /* owned; goes with the first part */
+    bool follow_up;         /* only through its token */
 };
 
 static struct outgoing_message *message_of(struct discord_outgoing *x)
@@ -45,6 +47,26 @@ static size_t part_of(const struct outgoing_message *m)
 
 /* ---- what is asked of Discord ---- */
 
+static bool carries_file(const struct outgoing_message *m)
+{
+    return m->file.path != NULL && part_of(m) == 0;
+}
+
+static void write_attachment(struct jw *w, const struct attachment *a)
+{
+    struct buf name = BUF_INIT;
+
+    attachment_name_add(&name, a);
+    jw_key(w, "attachments");
+    jw_arr(w);
+    jw_obj(w);
+    jw_ki64(w, "id", 0);
+    jw_kstr(w, "filename", buf_str(&name));
+    jw_end_obj(w);
+    jw_end_arr(w);
+    buf_done(&name);
+}
+
 static void write_body(const struct outgoing_message *m, bool edit, struct buf *out)
 {
     struct jw w = jw_begin(out);
@@ -52,7 +74,10 @@ static void write_body(const struct outgoing_message *m, bool edit, struct buf *
     char text[32];
 
     jw_obj(&w);
-    jw_kstr(&w, "content", split_part(&m->parts, part_of(m)));
+    if (part_of(m) < m->parts.n)
+        jw_kstr(&w, "content", split_part(&m->parts, part_of(m)));
+    if (carries_file(m))
+        write_attachment(&w, &m->file);
     jw_key(&w, "allowed_mentions");
     jw_raw(&w, quotes ? STR("{\"parse\":[\"users\"],\"replied_user\":true}")
                       : STR("{\"parse\":[\"users\"]}"));
@@ -109,6 +134,7 @@ static bool message_write(struct discord_outgoing *x, struct discord_request *r,
     bool edit = is_edit(m);
     write_body(m, edit, &r->body);
     r->method = edit ? "PATCH" : "POST";
+    r->file = carries_file(m) ? &m->file : NULL;
     r->route = m->reply != NULL ? "reply" : edit ? "edit" : "send";
     r->major = m->channel_id;
     r->by_token = m->reply != NULL;
@@ -161,6 +187,7 @@ static void message_free(struct discord_outgoing *x)
 
     discord_reply_free(m->reply);
     split_done(&m->parts);
+    attachment_done(&m->file);
     free(m);
 }
 
@@ -193,14 +220,18 @@ static void start_message(struct discord *d, uint64_t channel_id, struct discord
                                    .follow_up = a->op == ACTION_FOLLOW_UP};
     if (a->op == ACTION_EDIT)
         m->message_id = snowflake(a->message_id);
-    else if (a->op == ACTION_SEND)
+    else if (a->op == ACTION_SEND || a->op == ACTION_SEND_MEDIA)
         m->reply_to = snowflake(a->reply_to);
+    if (a->file != NULL)
+        attachment_copy(&m->file, a);
     split_text(&m->parts, a->content, MAX_CONTENT, SPLIT_CHARS);
-    m->base.out.n_parts = m->parts.n;
+    m->base.out.n_parts = m->parts.n > 0 || a->file == NULL ? m->parts.n : 1;
     write_lane(channel_id, lane);
     buf_printf(&what, "%s %" PRIu64 " %" PRIu64 " %" PRIu64 " ", action_op_name(a->op), channel_id,
                m->message_id, m->reply_to);
     buf_add_str(&what, a->content);
+    if (a->file != NULL)
+        buf_printf(&what, " %s", a->file->path);
     order.lane = str_of(lane);
     order.what = buf_str(&what);
     sender_act(d->sender, &m->base.out, &order);
@@ -371,6 +402,7 @@ static void start(struct discord *d, uint64_t channel_id, const struct sender_or
 
     switch (a->op) {
     case ACTION_SEND:
+    case ACTION_SEND_MEDIA:
         start_message(d, channel_id,
                       discord_reply_for_send(d, q->from, snowflake(a->chat_id), a->user_id), q);
         break;

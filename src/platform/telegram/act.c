@@ -16,6 +16,7 @@ void tg_outgoing_free(struct outgoing *o)
     if (x->edit_key[0] != '\0' && map_get(edits, str_of(x->edit_key)) == x)
         map_del(edits, str_of(x->edit_key));
     md_done(&x->md);
+    attachment_done(&x->file);
     free(x);
 }
 
@@ -89,6 +90,8 @@ static void start_send(struct tg_outgoing *x, struct sender_order *q)
 
     buf_printf(&what, "%s\x1f%" PRId64 "\x1f", x->chat, x->thread);
     buf_add_str(&what, buf_str(&x->md.text));
+    if (x->file.path != NULL)
+        buf_printf(&what, "\x1f%s", x->file.path);
     q->what = buf_str(&what);
     sender_act(x->t->sender, &x->out, q);
     buf_done(&what);
@@ -145,6 +148,8 @@ static void start(struct telegram *t, struct sender_order *q)
         wrong = read_send(x, q->action);
     else if (x->op == ACTION_EDIT)
         wrong = read_edit(x, q->action);
+    else if (x->op == ACTION_SEND_MEDIA)
+        wrong = tg_read_media(x, q->action);
     if (wrong != NULL) {
         host_fail(t->base.host, q->id, "%s", wrong);
         tg_outgoing_free(&x->out);
@@ -152,7 +157,7 @@ static void start(struct telegram *t, struct sender_order *q)
     }
     struct str chat = tg_outgoing_chat(x);
     q->lane = chat;
-    if (x->op == ACTION_SEND)
+    if (x->op == ACTION_SEND || x->op == ACTION_SEND_MEDIA)
         start_send(x, q);
     else if (x->op == ACTION_EDIT)
         start_edit(x, q);

@@ -177,12 +177,17 @@ static void write_entity(struct jw *w, const struct md *m, const struct md_entit
 
 void md_write(struct jw *w, const struct md *m, const struct md_part *part, bool styled)
 {
-    size_t end = part->off + part->len, written = 0;
-
     jw_kstr(w, "text", str_make(m->text.p + part->from, part->to - part->from));
     if (!styled || m->n == 0)
         return;
     jw_key(w, "entities");
+    md_write_entities(w, m, part);
+}
+
+void md_write_entities(struct jw *w, const struct md *m, const struct md_part *part)
+{
+    size_t end = part->off + part->len, written = 0;
+
     jw_arr(w);
     for (size_t i = 0; i < m->n && written < MD_MAX_ENTITIES; i++) {
         const struct md_entity *e = &m->entities[i];

@@ -63,7 +63,7 @@ static const char *write_body(struct buf *body, const struct tg_outgoing *x)
         write_reply(&w, x);
         break;
     }
-    if (x->op == ACTION_SEND || x->op == ACTION_EDIT)
+    if (x->op == ACTION_SEND || x->op == ACTION_EDIT || x->op == ACTION_SEND_MEDIA)
         md_write(&w, &x->md, &x->part, !x->plain);
     jw_end_obj(&w);
     return method;
@@ -91,10 +91,15 @@ static void tg_write(struct platform *p, struct outgoing *o, struct sender_reque
         md_next(&x->md, TG_LIMIT, &x->part);
         x->plain = false;
     }
+    if (x->op == ACTION_SEND_MEDIA && o->at == 0) {
+        tg_write_media(x, q);
+        v->end = SENDER_GO;
+        return;
+    }
     const char *method = write_body(&q->body, x);
     buf_printf(&q->url, "%s%s", x->t->url, method);
     q->headers[0] = "Content-Type: application/json";
-    q->once = x->op == ACTION_SEND;
+    q->once = x->op == ACTION_SEND || x->op == ACTION_SEND_MEDIA;
     v->end = SENDER_GO;
 }
 
@@ -133,7 +138,9 @@ static void on_refusal(struct tg_outgoing *x, const struct tg_answer *a, struct 
     v->end = SENDER_REFUSED;
     snprintf(v->why, sizeof v->why, "Telegram refused: %.230s",
              sentence != NULL ? sentence : a->why);
-    if (!x->plain && tg_refuses_entities(a)) {
+    if (tg_media_again(x, a)) {
+        v->end = SENDER_REWRITE;
+    } else if (!x->plain && tg_refuses_entities(a)) {
         x->t->n.plain++;
         log_warn(&x->t->log, "Telegram refused entities, sending plain text: %s", a->why);
         x->plain = true;
@@ -185,7 +192,7 @@ static void on_ok(struct tg_outgoing *x, struct json result, struct sender_verdi
     } else if (x->op == ACTION_EDIT) {
         x->t->n.edits++;
         set_id(v, x->message_id);
-    } else if (x->op == ACTION_SEND) {
+    } else if (x->op == ACTION_SEND || x->op == ACTION_SEND_MEDIA) {
         json_as_i64(json_get(result, "message_id"), &id);
         x->t->n.sent++;
         set_id(v, id);

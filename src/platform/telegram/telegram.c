@@ -139,7 +139,8 @@ static const struct descriptor tg_descriptor = {
     .platform_hint =
         "You are talking on Telegram. Ordinary Markdown is shown: bold, italic, strike, "
         "spoilers, code with fences, links, quotes, lists; tables are monospaced.",
-    .ops = 1u << ACTION_SEND | 1u << ACTION_EDIT | 1u << ACTION_TYPING | 1u << ACTION_GET_CHAT_INFO,
+    .ops = 1u << ACTION_SEND | 1u << ACTION_EDIT | 1u << ACTION_TYPING |
+           1u << ACTION_GET_CHAT_INFO | 1u << ACTION_SEND_MEDIA,
 };
 
 const struct platform_ops telegram_ops = {

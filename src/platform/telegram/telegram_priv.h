@@ -6,6 +6,7 @@
  *      webhook.c   the same updates, brought by Telegram
  *      take.c      an update -> normalize.c -> host_accept()
  *      act.c       actions -> outgoing.h -> the sender; send.c is the sender's two halves
+ *      media.c     files: which method carries them
  *      refuse.c    Telegram's refusals as sentences
  *      chats.c     what is known of a chat: it moved, it is limited, we just typed in it
  *      api.c       one request and its answer
@@ -21,9 +22,11 @@
 #include "platform/platform.h"
 #include "platform/telegram/normalize.h"
 
-#define TG_LIMIT 4096   /* UTF-16 units of visible text in one message */
-#define TG_MAX_PARTS 16 /* messages one action may become */
-#define TG_BATCH 100    /* updates of one getUpdates */
+#define TG_LIMIT 4096      /* UTF-16 units of visible text in one message */
+#define TG_CAPTION 1024    /* the same of a caption */
+#define TG_UPLOAD_MS 60000 /* a file may take as long, within its action's time */
+#define TG_MAX_PARTS 16    /* messages one action may become */
+#define TG_BATCH 100       /* updates of one getUpdates */
 #define TG_CHAT_CHARS 64
 
 struct sender;

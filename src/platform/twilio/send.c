@@ -65,7 +65,12 @@ static void twilio_write(struct platform *p, struct outgoing *o, struct sender_r
     q->once = true;
     form_add(&q->body, "To", chat);
     write_from(t, chat, &q->body);
-    form_add(&q->body, "Body", text_outgoing_part(o));
+    struct str text = text_outgoing_part(o);
+    const struct attachment *file = &text_outgoing_of(o)->file;
+    if (text.n > 0 || file->url == NULL)
+        form_add(&q->body, "Body", text);
+    if (file->url != NULL && o->at == 0)
+        form_add(&q->body, "MediaUrl", str_of(file->url));
     v->end = SENDER_GO;
 }
 
@@ -112,6 +117,17 @@ static void twilio_read(struct platform *p, struct outgoing *o, const struct htt
     } else {
         read_refusal(t, res->status, code, v);
     }
+}
+
+const char *twilio_no_file(struct webhook_bot *b, const struct attachment *a)
+{
+    bool whatsapp = str_starts(str_of(b->base.bot), STR("whatsapp:"));
+
+    if (a->url == NULL)
+        return "Twilio fetches files itself: bellhop needs `public_url` for that";
+    if (a->size > (whatsapp ? (uint64_t)16 << 20 : (uint64_t)5 << 20))
+        return "the file is larger than Twilio takes (5 MB, WhatsApp 16 MB)";
+    return NULL;
 }
 
 const struct sender_ops twilio_sender = {

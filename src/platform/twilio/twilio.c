@@ -16,6 +16,7 @@ static const struct webhook_bot_kind kind = {
     .sender = &twilio_sender,
     .limits = {.max = 1600, .unit = SPLIT_UTF16}, /* the shorter reading of "characters" */
     .is_chat = twilio_address_ok,
+    .no_file = twilio_no_file,
     .no_chat = "chat_id is not a number Twilio could write to",
 };
 
@@ -121,7 +122,7 @@ static const struct descriptor descriptor = {
     .markdown_dialect = "plain",
     .len_unit = "chars",
     .pii_safe = true,
-    .ops = 1u << ACTION_SEND | 1u << ACTION_GET_CHAT_INFO,
+    .ops = 1u << ACTION_SEND | 1u << ACTION_GET_CHAT_INFO | 1u << ACTION_SEND_MEDIA,
 };
 
 const struct platform_ops twilio_ops = {

@@ -24,3 +24,4 @@ static inline struct twilio *twilio_of(struct platform *p)
 
 bool twilio_http(struct platform *p, struct http_req *req);
 extern const struct sender_ops twilio_sender;
+const char *twilio_no_file(struct webhook_bot *b, const struct attachment *a);

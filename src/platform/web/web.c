@@ -389,7 +389,7 @@ static void web_act(struct platform *p, struct action_id id, const struct action
         act_chat_info(w, id, a);
         return;
     case ACTION_FOLLOW_UP:
-    case ACTION_UNKNOWN:
+    default:
         break;
     }
     host_fail(p->host, id, "unsupported op: %.*s", STR_FMT(a->op_name));

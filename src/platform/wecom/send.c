@@ -15,6 +15,10 @@ static const struct {
 } table[] = {
     {40056, "WeCom does not know the agent: check `bot` in bellhop's config"},
     {44004, "there is nothing to send: the text is empty"},
+    {40004, "WeCom does not take this kind of file"},
+    {40005, "WeCom does not take this kind of file"},
+    {40006, "WeCom does not take a file this large"},
+    {45001, "WeCom does not take a file this large"},
     {45002, "WeCom does not take a text this long"},
     {60011, "the WeCom agent may not write to this person"},
     {60020, "WeCom does not take requests from this address: add it to the agent's trusted ones"},
@@ -22,6 +26,17 @@ static const struct {
     {81013, "WeCom knows none of these people, or the agent may not see them"},
     {82001, "WeCom knows none of these people, or the agent may not see them"},
 };
+
+static void write_text(struct jw *w, struct outgoing *o)
+{
+    const struct text_outgoing *t = text_outgoing_of(o);
+
+    jw_kstr(w, "msgtype", STR("text"));
+    jw_key(w, "text");
+    jw_obj(w);
+    jw_kstr(w, "content", split_part(&t->parts, t->file.path != NULL ? o->at - 1 : o->at));
+    jw_end_obj(w);
+}
 
 static void wecom_write(struct platform *p, struct outgoing *o, struct sender_request *q,
                         struct sender_verdict *v)
@@ -36,6 +51,11 @@ static void wecom_write(struct platform *p, struct outgoing *o, struct sender_re
         v->end = SENDER_HOLD;
         return;
     }
+    if (wecom_uploads(o)) {
+        wecom_write_upload(c, o, token, q);
+        v->end = SENDER_GO;
+        return;
+    }
     form_add(&query, "access_token", token);
     buf_printf(&q->url, "%s/cgi-bin/message/send?", c->bot.api_base);
     buf_add_str(&q->url, buf_str(&query));
@@ -44,16 +64,15 @@ static void wecom_write(struct platform *p, struct outgoing *o, struct sender_re
     q->once = true;
     jw_obj(&w);
     jw_kstr(&w, "touser", str_of(text_outgoing_of(o)->chat));
-    jw_kstr(&w, "msgtype", STR("text"));
     jw_key(&w, "agentid");
     if (str_to_u64(bot, &agent))
         jw_u64(&w, agent);
     else
         jw_str(&w, bot);
-    jw_key(&w, "text");
-    jw_obj(&w);
-    jw_kstr(&w, "content", text_outgoing_part(o));
-    jw_end_obj(&w);
+    if (text_outgoing_of(o)->file.path != NULL && o->at == 0)
+        wecom_write_file(&w, o);
+    else
+        write_text(&w, o);
     jw_end_obj(&w);
     v->end = SENDER_GO;
 }
@@ -104,10 +123,20 @@ static void wecom_read(struct platform *p, struct outgoing *o, const struct http
         !json_as_i64(json_get(doc, "errcode"), &code)) {
         snprintf(v->why, sizeof v->why, "WeCom answered with HTTP %d; it may have been sent",
                  res->status);
+        if (wecom_uploads(o))
+            v->end = SENDER_AGAIN; /* an upload that nobody names is nothing */
         return;
     }
     if (code != 0) {
         read_code(c, code, v);
+        return;
+    }
+    if (wecom_uploads(o)) {
+        struct str handle = json_str(doc, "media_id");
+        v->end = handle.n > 0 && handle.n < 512 ? SENDER_REWRITE : SENDER_FAILED;
+        if (v->end == SENDER_REWRITE)
+            text_outgoing_of(o)->handle = str_dup(handle);
+        snprintf(v->why, sizeof v->why, "WeCom did not name the uploaded file");
         return;
     }
     if (json_str(doc, "invaliduser").n > 0) { /* the only one it was for */

@@ -20,6 +20,8 @@ static const struct webhook_bot_kind kind = {
     .sender = &wecom_sender,
     .limits = {.max = 2048, .unit = SPLIT_CHARS, .max_bytes = 2048},
     .is_chat = is_person,
+    .no_file = wecom_no_file,
+    .file_alone = true,
     .no_chat = "chat_id is not the id of a person in WeCom",
 };
 
@@ -77,7 +79,7 @@ static const struct descriptor descriptor = {
     .max_message_length = 2048,
     .markdown_dialect = "plain",
     .len_unit = "chars",
-    .ops = 1u << ACTION_SEND | 1u << ACTION_GET_CHAT_INFO,
+    .ops = 1u << ACTION_SEND | 1u << ACTION_GET_CHAT_INFO | 1u << ACTION_SEND_MEDIA,
 };
 
 const struct platform_ops wecom_ops = {

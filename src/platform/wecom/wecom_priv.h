@@ -2,6 +2,7 @@
  *
  *      wecom.c   what makes it one of the webhook bots   webhook.c  callbacks -> host
  *      token.c   the access token, fetched by one        send.c     requests and their answers
+ *      file.c    files: uploaded, then named
  *      crypt.c, xml.c, normalize.c know nothing of these. */
 #pragma once
 #include "platform/webhook_bot.h"
@@ -42,3 +43,10 @@ void wecom_token_drop(struct wecom *c); /* WeCom does not take it any more */
 void wecom_token_done(struct wecom *c);
 
 extern const struct sender_ops wecom_sender;
+
+/* ---- file.c: a file is uploaded first, and then named in a message ---- */
+const char *wecom_no_file(struct webhook_bot *b, const struct attachment *a);
+bool wecom_uploads(struct outgoing *o); /* its next request is the upload */
+void wecom_write_upload(struct wecom *c, struct outgoing *o, struct str token,
+                        struct sender_request *q);
+void wecom_write_file(struct jw *w, struct outgoing *o); /* the message that names it */

@@ -161,7 +161,9 @@ static void results_have_the_listed_keys_and_no_others(void **state)
     struct action_result r = {.message_id = STR("m"),
                               .error = STR("e"),
                               .chat_name = STR("n"),
-                              .chat_type = STR("dm")};
+                              .chat_type = STR("dm"),
+                              .thread_id = STR("t"),
+                              .auto_thread_name = STR("a")};
     struct buf out = BUF_INIT;
 
     frame_write_result(&out, STR("r"), &r);
@@ -296,6 +298,15 @@ static void every_listed_field_of_an_action_is_read(void **state)
     assert_str(f.action.thread_id, STR("<thread_id>"));
     assert_str(f.action.scope_id, STR("<scope_id>"));
     assert_str(f.action.user_id, STR("<user_id>"));
+    assert_str(f.action.media_kind, STR("<media_kind>"));
+    assert_str(f.action.source_url, STR("<source_url>"));
+    assert_str(f.action.filename, STR("<filename>"));
+    assert_str(f.action.prompt_kind, STR("<prompt_kind>"));
+    assert_str(f.action.prompt_id, STR("<prompt_id>"));
+    assert_str(json_as_str(f.action.options), STR("<options>"));
+    assert_str(f.action.emoji, STR("<emoji>"));
+    assert_str(f.action.thread_name, STR("<thread_name>"));
+    assert_str(f.action.only_if_current_name, STR("<only_if_current_name>"));
     assert_int_equal(json_count(f.action.metadata), 5);
     buf_done(&line);
 }

@@ -290,7 +290,8 @@ static void an_action_we_do_not_know_still_has_an_asker(void **state)
         "{\"type\":\"outbound\",\"requestId\":\"r\",\"action\":null}",
         "{\"type\":\"outbound\",\"requestId\":\"r\",\"action\":[]}",
         "{\"type\":\"outbound\",\"requestId\":\"r\",\"action\":{\"op\":7}}",
-        "{\"type\":\"outbound\",\"requestId\":\"r\",\"action\":{\"op\":\"react\",\"metadata\":[]}}",
+        "{\"type\":\"outbound\",\"requestId\":\"r\",\"action\":{\"op\":\"juggle\",\"metadata\":[]}"
+        "}",
     };
 
     for (size_t i = 0; i < sizeof lines / sizeof lines[0]; i++) {

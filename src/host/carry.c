@@ -1,0 +1,134 @@
+/* carry.c - actions that carry a file.  (carry.h has the contract.) */
+#include "host/carry.h"
+#include <stdlib.h>
+#include "base/clock.h"
+#include "base/list.h"
+#include "base/mem.h"
+#include "media/media.h"
+#include "media/media_fetch.h"
+
+enum { MARGIN_MS = 10000, LEAST_MS = 1000 }; /* of the action's time, left for sending */
+
+struct carries {
+    const struct host_env *env; /* borrowed */
+    struct media *media;        /* borrowed */
+    struct list all;            /* struct carry: being fetched */
+};
+
+struct carry {
+    struct list link;
+    struct carries *of; /* borrowed */
+    struct platform *p; /* borrowed */
+    struct action_id id;
+    struct action_copy *what;  /* owned */
+    struct media_fetch *fetch; /* owned; NULL: ended */
+};
+
+struct carries *carries_new(const struct host_env *env, struct media *media)
+{
+    struct carries *c = xcalloc(1, sizeof *c);
+
+    c->env = env;
+    c->media = media;
+    list_init(&c->all);
+    return c;
+}
+
+static void carry_free(struct carry *x)
+{
+    list_remove(&x->link);
+    media_fetch_cancel(&x->fetch);
+    free(x->what);
+    free(x);
+}
+
+void carries_free(struct carries *c)
+{
+    if (c == NULL)
+        return;
+    list_each (&c->all, it, nxt)
+        carry_free(list_entry(it, struct carry, link));
+    free(c);
+}
+
+void carry_drop(struct carries *c, struct platform *p)
+{
+    list_each (&c->all, it, nxt) {
+        struct carry *x = list_entry(it, struct carry, link);
+        if (x->p != p)
+            continue;
+        host_fail(p->host, x->id, ACTION_ERROR_TRANSIENT "bellhop is stopping");
+        carry_free(x);
+    }
+}
+
+/* Act with @f, whose address for others is our own, or @url where we have none. */
+static void act(struct carries *c, struct platform *p, struct action_id id,
+                const struct action_from *from, const struct action *a, const struct media_file *f,
+                struct str url)
+{
+    struct action with = *a;
+    struct buf own = BUF_INIT;
+    struct action_file file = {.path = media_path(c->media, f),
+                               .type = str_of(f->type),
+                               .name = str_of(f->name),
+                               .url = url,
+                               .size = f->size};
+
+    if (c->env->public_url != NULL) {
+        media_url(c->media, str_of(c->env->public_url), str_of(f->id), true, &own);
+        file.url = buf_str(&own);
+    }
+    with.file = &file;
+    p->ops->act(p, id, from, &with);
+    buf_done(&own);
+}
+
+static void on_fetched(void *ctx, const struct media_file *f, const char *why)
+{
+    struct carry *x = ctx;
+
+    x->fetch = NULL;
+    if (f != NULL)
+        act(x->of, x->p, x->id, &x->what->from, &x->what->action, f, x->what->action.source_url);
+    else
+        host_fail(x->p->host, x->id, "the file cannot be sent: %s", why);
+    carry_free(x);
+}
+
+static void fetch(struct carries *c, struct platform *p, struct action_id id,
+                  const struct action_from *from, const struct action *a)
+{
+    struct carry *x = xcalloc(1, sizeof *x);
+    int64_t left = a->deadline_ms - clock_now_ms(c->env->clock) - MARGIN_MS;
+
+    *x = (struct carry){.of = c, .p = p, .id = id, .what = action_copy(a, from)};
+    list_init(&x->link);
+    list_append(&c->all, &x->link);
+    struct media_source s = {.url = x->what->action.source_url.p,
+                             .tenant = from->tenant,
+                             .name = a->filename,
+                             .timeout_ms = left > LEAST_MS ? left : LEAST_MS};
+    x->fetch = media_fetch(c->media, &s, on_fetched, x);
+}
+
+static bool is_web(struct str url)
+{
+    return str_starts(url, STR("http://")) || str_starts(url, STR("https://"));
+}
+
+void carry_act(struct carries *c, struct platform *p, struct action_id id,
+               const struct action_from *from, const struct action *a)
+{
+    const struct media_file *f = media_find(c->media, media_id_in(a->source_url));
+
+    if (f != NULL && media_may_read(f, from->tenant))
+        act(c, p, id, from, a, f, STR_NULL);
+    else if (is_web(a->source_url) && event_media_is_safe(a->source_url) &&
+             memchr(a->source_url.p, '\0', a->source_url.n) == NULL)
+        fetch(c, p, id, from, a);
+    else
+        host_fail(p->host, id,
+                  "the file cannot be sent: source_url names no file of yours here "
+                  "and no public http(s) address");
+}

@@ -1,0 +1,198 @@
+"""Files, buttons, reactions, threads and commands, on every platform: the real program against strict simulators."""
+import http.server
+import threading
+
+import pytest
+
+import test_discord
+import test_telegram
+from oracle import oracle  # noqa: F401 - a fixture
+from test_discord import GENERAL
+from test_media import PNG, download, kept
+from test_telegram import ANN
+from test_telegram import sim as telegram_sim  # noqa: F401 - a fixture
+from test_twilio import Rig as TwilioRig
+from test_wecom import Rig as WecomRig
+
+OGG = b"OggS" + b"opus" * 500
+
+
+class Files:
+    """A public web server, as far as bellhop is told: it lies at a private address."""
+
+    def __init__(self, files):
+        asked = self.asked = []
+
+        class Handler(http.server.BaseHTTPRequestHandler):
+            def do_GET(self):
+                asked.append(self.path)
+                body, kind = files.get(self.path, (b"", None))
+                self.send_response(200 if kind else 404)
+                self.send_header("Content-Type", kind or "text/plain")
+                self.send_header("Content-Length", str(len(body)))
+                self.end_headers()
+                self.wfile.write(body)
+
+            def log_message(self, *_):
+                pass
+
+        self.server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        self.url = f"http://127.0.0.1:{self.server.server_port}"
+        threading.Thread(target=self.server.serve_forever, daemon=True).start()
+
+    def close(self):
+        self.server.shutdown()
+        self.server.server_close()
+
+
+@pytest.fixture
+def elsewhere():
+    made = Files({"/cat.png": (PNG, "image/png"), "/page": (b"<!doctype html>log in", "text/html")})
+    yield made
+    made.close()
+
+
+@pytest.fixture
+def telegram(telegram_sim, make_bellhop, dial):  # noqa: F811
+    class Rig:
+        pass
+
+    r = Rig()
+    r.sim = telegram_sim
+    r.server = make_bellhop(test_telegram.config(telegram_sim) + "media: {{allow_private: true, wait: 2s}}\n")
+    r.credential = r.server.add(platform="telegram", bot="my_bot", tenant="acme")
+    r.gateway = dial(r.server, r.credential, hello=("telegram", "my_bot"))
+    telegram_sim.say(ANN, "hello")
+    r.gateway.hear("hello")
+    yield r
+    assert test_telegram.TOKEN not in r.server.log()
+
+
+@pytest.fixture
+def discord(make_bellhop, dial):
+    sim = test_discord.DiscordSim(test_discord.TOKEN)
+    r = test_discord.Rig(sim, make_bellhop, dial)
+    sim.say(GENERAL, "hello <@%s>" % test_discord.BOT, mentions=[{"id": test_discord.BOT}])
+    r.gateway.next("inbound")
+    yield r
+    r.check()
+    sim.close()
+
+
+def send_media(gateway, chat, url, kind="image", caption="", **more):
+    return gateway.act(op="send_media", chat_id=str(chat), media_kind=kind, source_url=url, content=caption,
+                       reply_to=None, metadata={}, **more)
+
+
+def reference(rig, data=PNG, **more):
+    return f"{rig.server.url}/relay/media/{kept(rig.server, rig.credential, data, **more)}"
+
+
+# ---- files that agents send ----
+
+
+def test_telegram_shows_an_agents_picture_with_its_caption(telegram):
+    result = send_media(telegram.gateway, ANN, reference(telegram), caption="a **cat**", filename="cat.png")
+    assert result["success"], result
+    message = telegram.sim.sent(ANN)[-1]
+    assert (message["caption"], message["photo"]["bytes"]) == ("a cat", PNG)
+    assert str(message["message_id"]) == result["message_id"]
+    assert telegram.sim.called("sendPhoto")[-1]["caption_entities"] == [{"type": "bold", "offset": 2, "length": 3}]
+
+
+@pytest.mark.parametrize("kind, type, data, method, field", [
+    ("voice", "audio/ogg", OGG, "sendVoice", "voice"), ("audio", "audio/mpeg", b"ID3" + b"x" * 99, "sendAudio", "audio"),
+    ("audio", "audio/ogg", OGG, "sendDocument", "document"), ("video", "video/mp4", b"....ftypisom" * 9, "sendVideo", "video"),
+    ("image", "image/gif", b"GIF89a" + b"x" * 99, "sendAnimation", "animation"),
+    ("document", "application/pdf", b"%PDF-1.7 ...", "sendDocument", "document"),
+    ("image", "image/tiff", b"II*" + b"x" * 99, "sendDocument", "document")])
+def test_telegram_takes_each_kind_as_what_it_is(telegram, kind, type, data, method, field):
+    assert send_media(telegram.gateway, ANN, reference(telegram, data, type=type), kind)["success"]
+    assert telegram.sim.called(method)[-1][field]["bytes"] == data
+
+
+def test_what_telegram_does_not_take_as_a_picture_is_a_document(telegram):
+    odd = PNG + b"not a picture"
+    assert send_media(telegram.gateway, ANN, reference(telegram, odd))["success"]
+    assert telegram.sim.called("sendPhoto") and telegram.sim.called("sendDocument")[-1]["document"]["bytes"] == odd
+
+
+def test_a_long_caption_goes_on_as_messages(telegram):
+    caption = "\n\n".join(f"paragraph {n} " + "word " * 40 for n in range(12))
+    assert send_media(telegram.gateway, ANN, reference(telegram), caption=caption)["success"]
+    first, *rest = [m.get("caption") or m.get("text") for m in telegram.sim.sent(ANN)[-2:]]
+    assert len(first) <= 1024 and "".join((first + "".join(rest)).split()) == "".join(caption.split())
+
+
+def test_a_file_at_a_public_address_is_fetched_and_sent(telegram, elsewhere):
+    assert send_media(telegram.gateway, ANN, elsewhere.url + "/cat.png")["success"]
+    assert telegram.sim.sent(ANN)[-1]["photo"]["bytes"] == PNG
+    missing = send_media(telegram.gateway, ANN, elsewhere.url + "/none.png")
+    assert not missing["success"] and "404" in missing["error"]
+
+
+def test_no_address_of_the_own_network_is_asked_unless_allowed(make_bellhop, telegram_sim, dial, elsewhere):  # noqa: F811
+    server = make_bellhop(test_telegram.config(telegram_sim))
+    credential = server.add(platform="telegram", bot="my_bot", tenant="acme")
+    gateway = dial(server, credential, hello=("telegram", "my_bot"))
+    telegram_sim.say(ANN, "hi")
+    gateway.hear("hi")
+    for url in (elsewhere.url + "/cat.png", "http://169.254.169.254/latest/meta-data", "http://[::1]:80/x",
+                "file:///etc/passwd", "ftp://example.org/x", "", elsewhere.url + "/relay/media/" + "0" * 32):
+        result = send_media(gateway, ANN, url)
+        assert not result["success"] and "cannot be sent" in result["error"], (url, result)
+    assert elsewhere.asked == []
+
+
+def test_a_file_of_another_tenant_cannot_be_sent(telegram):
+    other = telegram.server.add(tenant="rival", platform=None)
+    theirs = kept(telegram.server, other)
+    result = send_media(telegram.gateway, ANN, f"{telegram.server.url}/relay/media/{theirs}")
+    assert not result["success"] and telegram.sim.called("sendPhoto") == []
+
+
+def test_discord_gets_the_file_with_its_message(discord):
+    result = send_media(discord.gateway, GENERAL, reference(discord), caption="look @everyone", filename="c a t.png")
+    assert result["success"], result
+    assert discord.sim.texts(GENERAL)[-1] == "look @everyone"
+    file, = discord.sim.files[result["message_id"]]
+    assert (file["filename"], file["content_type"], file["bytes"]) == ("c a t.png", "image/png", PNG)
+    alone = send_media(discord.gateway, GENERAL, reference(discord))
+    assert discord.sim.files[alone["message_id"]][0]["bytes"] == PNG
+    large = send_media(discord.gateway, GENERAL, reference(discord, b"x" * (11 * 2**20), type="video/mp4"), "video")
+    assert not large["success"]
+
+
+def test_a_lost_answer_does_not_post_a_file_twice_on_discord(discord):
+    discord.sim.trouble("POST", "/messages", None)
+    before = len(discord.sim.sent(GENERAL))
+    assert send_media(discord.gateway, GENERAL, reference(discord), caption="once")["success"]
+    assert len(discord.sim.sent(GENERAL)) == before + 1
+
+
+def test_twilio_is_told_where_to_fetch_it(oracle, make_bellhop, dial):  # noqa: F811
+    r = TwilioRig(oracle, make_bellhop, dial)
+    r.say("hi")
+    r.gateway.hear("hi")
+    assert send_media(r.gateway, "+15551234567", reference(r), caption="look")["success"]
+    form = r.sim.sent[-1]
+    assert form["Body"] == "look" and form["MediaUrl"].startswith("https://relay.example.org/relay/media/")
+    id, query = form["MediaUrl"].split("/relay/media/")[1].split("?")
+    assert download(r.server, f"{id}?{query}").content == PNG
+    assert download(r.server, f"{id}?{query[:-4]}AAAA").status == 401
+    assert r.sim.violations == []
+    r.sim.close()
+
+
+def test_wecom_gets_the_upload_then_the_message(oracle, make_bellhop, dial):  # noqa: F811
+    r = WecomRig(oracle, make_bellhop, dial)
+    r.say("hi")
+    r.gateway.hear("hi")
+    chat = "ann"
+    result = send_media(r.gateway, chat, reference(r), caption="look", filename="cat.png")
+    assert result["success"], result
+    assert r.sim.sent[-2:] == [(chat, ("image", ("cat.png", PNG))), (chat, "look")]
+    assert send_media(r.gateway, chat, reference(r, OGG, type="audio/ogg"), "voice")["success"]
+    assert r.sim.sent[-1][1][0] == "file"
+    assert r.sim.violations == []
+    r.sim.close()
