@@ -301,7 +301,7 @@ static void an_action_we_do_not_know_still_has_an_asker(void **state)
         assert_int_equal(f.action.op, ACTION_UNKNOWN);
         assert_int_equal(json_type(f.action.metadata), JSON_ABSENT);
     }
-    assert_str(read_line(str_of(lines[4])).action.op_name, STR("react"));
+    assert_str(read_line(str_of(lines[4])).action.op_name, STR("juggle"));
 }
 
 static void follow_up_interrupt_and_idle_are_read(void **state)
