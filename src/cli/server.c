@@ -357,8 +357,8 @@ enum bh_err server_open(struct server *s, struct config *cfg, char *ret_why)
     s->bus = bus_local_new(loop_clock(s->loop));
     if ((err = open_state(s, ret_why)) == BH_OK && (err = open_heart(s, ret_why)) == BH_OK &&
         (err = open_stores(s, ret_why)) == BH_OK && (err = open_media(s, ret_why)) == BH_OK &&
-        (err = open_dispatch(s, ret_why)) == BH_OK &&
-        (err = listen_all(s, ret_why)) == BH_OK && (err = open_platforms(s, ret_why)) == BH_OK &&
+        (err = open_dispatch(s, ret_why)) == BH_OK && (err = listen_all(s, ret_why)) == BH_OK &&
+        (err = open_platforms(s, ret_why)) == BH_OK &&
         (err = confinement_of_calls(cfg, &s->confined, ret_why)) == BH_OK) {
         name_url(s);
         s->front = (struct front){.loop = s->loop,

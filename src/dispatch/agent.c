@@ -308,11 +308,8 @@ void agents_set(struct agents *t, const struct config *cfg)
     agents_wake_mail(t);
 }
 
-/* Names first: an agent that is made asks the relay, and the views are borrowed. */
-static void note_mail(void *ctx, const struct instance_view *v)
+static void note_mail(struct buf *names, const struct instance_view *v)
 {
-    struct buf *names = ctx;
-
     if (v->entries == 0 || !str_starts(v->instance, STR(AGENT_INSTANCE)))
         return;
     buf_add_str(names, v->tenant);
@@ -321,11 +318,14 @@ static void note_mail(void *ctx, const struct instance_view *v)
     buf_add_c(names, '\n');
 }
 
+/* Names first: an agent that is made asks the relay, and the views are borrowed. */
 void agents_wake_mail(struct agents *t)
 {
     struct buf names = BUF_INIT;
+    struct instance_view v;
 
-    relay_each_instance(t->d->env.relay, note_mail, &names);
+    for (uint32_t at = 0; relay_next_instance(t->d->env.relay, &at, &v);)
+        note_mail(&names, &v);
     struct str rest = buf_str(&names), line, tenant;
     while (str_split(&rest, '\n', &line))
         if (str_split(&line, '\x1f', &tenant) && line.p != NULL)

@@ -121,11 +121,10 @@ static struct gateway_socket *accept_socket(struct front *f, const struct ws_off
     struct gateway_socket *s = xcalloc(1, sizeof *s);
 
     s->wire.ops = &wire_ops;
-    s->ws =
-        ws_accept_offer(f->server, offer,
-                        &(struct ws_options){.max_message = CONTRACT_MAX_FRAME,
-                                             .max_queued = MAX_QUEUED},
-                        &handlers, s);
+    s->ws = ws_accept_offer(f->server, offer,
+                            &(struct ws_options){.max_message = CONTRACT_MAX_FRAME,
+                                                 .max_queued = MAX_QUEUED},
+                            &handlers, s);
     if (s->ws == NULL) {
         free(s);
         return NULL;

@@ -62,10 +62,10 @@ struct session {
     uint32_t sleep_version; /* of the instance's record that its going_idle waits for */
     struct acking_signs acking;
     uint16_t n_requests, n_again;
-    uint8_t state;                /* enum session_state; written by session_enter() only */
-    uint8_t malformed;            /* bad frames in the current run */
-    bool sleep_owed, sleep_acked; /* its going_idle_ack: sleep.h */
-    bool inside;                  /* no socket: inside.h */
+    uint8_t state;                        /* enum session_state; written by session_enter() only */
+    uint8_t malformed;                    /* bad frames in the current run */
+    bool sleep_owed : 1, sleep_acked : 1; /* its going_idle_ack: sleep.h */
+    bool inside : 1;                      /* no socket: inside.h */
 };
 
 struct sessions *sessions_new(void);

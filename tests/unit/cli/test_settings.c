@@ -163,8 +163,8 @@ static void mistakes_are_told_with_line_and_what_was_expected(void **state)
         "listen: a\nlisten_to: b\n",
         ".yaml:2: unknown key \"listen_to\"; expected one of: listen public_url state_dir "
         "master_key retention tls hosts trusted_proxies proxy_protocol store bus delivery wake "
-        "webhooks auth identity limits skills media admin confine log "
-        "platforms");
+        "webhooks auth identity limits skills media admin confine log dispatch "
+        "platforms agents");
     assert_refused(
         "delivery:\n  window: many\n",
         ".yaml:2: delivery.window: expected a whole number from 1 to 64, found \"many\"");

@@ -118,7 +118,7 @@ static void op_names_come_back_and_strangers_are_unknown(void **state)
     assert_int_equal(action_op_parse(STR("unknown")), ACTION_UNKNOWN);
     assert_int_equal(action_op_parse(STR("SEND")), ACTION_UNKNOWN);
     assert_int_equal(action_op_parse(STR("send ")), ACTION_UNKNOWN);
-    assert_int_equal(action_op_parse(STR("send_media")), ACTION_UNKNOWN);
+    assert_int_equal(action_op_parse(STR("telepathy")), ACTION_UNKNOWN);
     assert_int_equal(action_op_parse(STR_NULL), ACTION_UNKNOWN);
     assert_string_equal(action_op_name(ACTION_UNKNOWN), "unknown");
 }

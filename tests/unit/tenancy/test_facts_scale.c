@@ -92,7 +92,8 @@ static void add(struct rig *r, const char *id, const char *tenant, const char *i
                                 .tenant = str_of(tenant),
                                 .instance = str_of(instance),
                                 .platform = bot != NULL ? STR("web") : STR_NULL,
-                                .bot = str_of(bot)};
+                                .bot = str_of(bot),
+                                .open = bot != NULL};
 
     buf_reset(&r->unused);
     facts_gateway_add(r->facts, &spec, &r->unused, &r->unused, on_done, r);
@@ -115,7 +116,12 @@ static void add_to_one_bot(struct rig *r, size_t n)
 
 static void add_to_one_tenant(struct rig *r, size_t n)
 {
-    facts_route_add(r->facts, STR("web"), STR("lobby"), STR("t"), STR_NULL, on_done, r);
+    const struct route_spec open = {.platform = STR("web"),
+                                    .key = STR("lobby"),
+                                    .tenant = STR("t"),
+                                    .open = true};
+
+    facts_route_add(r->facts, &open, on_done, r);
     turn_until(r, 1);
     for (size_t i = 0; i < n; i++)
         add(r, name("g", i), "t", NULL, NULL);
@@ -150,8 +156,11 @@ static void remove_routes(struct rig *r, size_t n)
     struct list *head;
 
     for (size_t i = 0; i < n; i++) {
-        facts_route_remove(r->facts, STR("web"), STR("lobby"), str_of(name("t", i / 3)),
-                           str_of(name("g", i)), on_done, r);
+        const struct route_spec gone = {.platform = STR("web"),
+                                        .key = STR("lobby"),
+                                        .tenant = str_of(name("t", i / 3)),
+                                        .instance = str_of(name("g", i))};
+        facts_route_remove(r->facts, &gone, on_done, r);
         turn_until(r, 1);
     }
     assert_int_equal(facts_routes(r->facts, &head), 0);
