@@ -237,8 +237,8 @@ static enum gate_reason weigh(const struct gate_world *w, const struct candidate
 {
     const struct gate_policy *p = map_get(&c->to->policies, ev->platform);
     bool direct = str_eq(ev->chat_type, STR("dm"));
-    bool must =
-        p != NULL ? p->require_address && !is_free_place(p, ev) : c->to->default_require_address;
+    bool must = p != NULL ? p->require_address && !is_free_place(p, ev)
+                          : c->to->default_require_address || c->to->newer;
 
     if (ev->author_is_bot && (p == NULL || !p->allow_other_bots))
         return GATE_NO_OTHER_BOT;

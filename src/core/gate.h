@@ -58,6 +58,7 @@ struct gate_instance {            /* what the gate knows of one instance */
     struct gate_owner *owners;    /* everybody linked to it */
     uint32_t life;                /* how often this name was given up: see tenancy/grants.h */
     bool default_require_address; /* its tenant's wish where it has no policy */
+    bool newer;                   /* its gateway takes that wish for granted */
     bool gone;                    /* revoked: it is no candidate */
 };
 

@@ -112,6 +112,7 @@ static void write_instance(struct jw *w, const struct instance_view *v)
     jw_obj(w);
     jw_kstr(w, "tenant", v->tenant);
     jw_kstr(w, "instance", v->instance);
+    jw_kstr(w, "displayName", str_of(v->display_name));
     jw_kstr(w, "state", str_of(v->state));
     jw_ki64(w, "sessions", (int64_t)v->sessions);
     jw_ki64(w, "entries", (int64_t)v->entries);
@@ -312,6 +313,8 @@ static void write_gateway(struct front *f, struct jw *w, const struct gateway *g
     jw_kstr(w, "bot", str_of(g->bot));
     jw_ki64(w, "secrets", live);
     jw_kbool(w, "acks", !g->ackless);
+    jw_kstr(w, "displayName", str_of(g->display_name));
+    jw_kstr(w, "generation", g->newer ? STR("newer") : STR("older"));
     admin_time(w, "createdAt", g->created_ms);
     admin_time(w, "rotatedAt", g->rotated_ms);
     admin_time(w, "revokedAt", g->revoked_ms);

@@ -149,7 +149,8 @@ static void join(struct joining *j, struct json doc)
                                   .instance = json_str(doc, "instanceId"),
                                   .wake_url = json_str(doc, "wakeUrl"),
                                   .platform = json_str(doc, "platform"),
-                                  .bot = json_str(doc, "botId")};
+                                  .bot = json_str(doc, "botId"),
+                                  .display_name = json_str(doc, "displayName")};
     const char *wrong;
 
     j->gateway = str_dup(spec.gateway);

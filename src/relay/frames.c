@@ -72,12 +72,22 @@ static const struct descriptor *descriptor_for(struct outside *o, struct str pla
     return at != NULL ? at->descriptor : &descriptor_relay;
 }
 
+/* Older gateways say one hello, without a manifest, and their actions are sends that name no
+ * identity and no person.  What shows the opposite is remembered. */
+static void is_newer(struct session *s)
+{
+    if (!s->gw->newer)
+        facts_gateway_is_newer(s->inst->relay->env.facts, str_of(s->gw->id));
+}
+
 static void on_hello(struct session *s, const struct frame *f)
 {
     struct outside *outside = s->inst->relay->env.outside;
-    struct str platform, bot;
+    struct str platform, bot, known;
 
     claimed_identity(s, f, &platform, &bot);
+    if (f->has_manifest || (s->personas != NULL && !persona_find(s, platform, bot, &known)))
+        is_newer(s);
     persona_add(s, platform, bot);
     descriptor_write_frame(s->wire->ops->send_begin(s->wire),
                            descriptor_for(outside, platform, bot));
@@ -115,7 +125,11 @@ static void on_ack(struct session *s, const struct frame *f)
 
 static void on_outbound(struct session *s, const struct frame *f)
 {
-    acking_on_action(s, &f->action);
+    const struct action *a = &f->action;
+
+    if (a->platform.n != 0 || a->user_id.n != 0 || a->op == ACTION_TYPING || a->op == ACTION_EDIT)
+        is_newer(s);
+    acking_on_action(s, a);
     requests_start(s, f);
 }
 

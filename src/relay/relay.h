@@ -129,6 +129,7 @@ struct instance_view { /* strs and strings borrowed until the next call into the
     int64_t asleep_since_ms, last_poke_ms;                /* wall; 0: awake, never */
     bool wake_url;
     const char *last_poke_problem; /* NULL: fine or never */
+    const char *display_name;      /* NULL: none */
 };
 /* Walk them in order of mailbox number: start with *@pos = 0, go on with what it became, whatever
  * happened in between.  False: no more. */

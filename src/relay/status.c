@@ -47,6 +47,7 @@ static int64_t oldest_ms(const struct instance *i)
 static void view(struct instance *i, struct instance_view *ret)
 {
     const struct facts *facts = i->relay->env.facts;
+    const struct gateway *gw = facts_newest_gateway(facts, instance_tenant(i), instance_id(i));
 
     *ret = (struct instance_view){
         .tenant = instance_tenant(i),
@@ -64,6 +65,7 @@ static void view(struct instance *i, struct instance_view *ret)
         .last_poke_ms = i->wake.last_wall_ms,
         .wake_url = facts_wake_url(facts, instance_tenant(i), instance_id(i)) != NULL,
         .last_poke_problem = i->wake.problem,
+        .display_name = gw != NULL ? gw->display_name : NULL,
     };
 }
 

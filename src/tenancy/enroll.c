@@ -184,6 +184,7 @@ bool enroll_any(const struct facts *f, struct str tenant)
 struct asked {
     struct provision_result *r;                                  /* borrowed */
     char *tenant, *instance, *wake_url, *platform, *bot, *nonce; /* owned; NULL: not said */
+    char *display_name;                                          /* the same */
     struct route **routes;                                       /* owned, until they are linked */
     size_t n_routes;
     bool enroll;
@@ -201,6 +202,7 @@ static void asked_free(void *thing)
     free(a->platform);
     free(a->bot);
     free(a->nonce);
+    free(a->display_name);
     for (size_t i = 0; i < a->n_routes; i++)
         route_free(a->routes[i]);
     free(a->routes);
@@ -241,6 +243,8 @@ static struct gateway *next_record(struct facts *f, const struct change *c,
     take(&g->wake_url, a->wake_url);
     take(&g->platform, a->platform);
     take(&g->bot, a->bot);
+    take(&g->display_name, a->display_name);
+    g->newer |= a->display_name != NULL; /* only those say it */
     minted_ms = g->rotated_ms > g->created_ms ? g->rotated_ms : g->created_ms;
     if (g->created_ms == 0 || g->revoked_ms != 0) {
         g->created_ms = now_ms;
@@ -401,6 +405,16 @@ static bool is_real_platform(struct str platform)
     return !str_is_empty(platform) && !str_eq(platform, STR("relay"));
 }
 
+static bool is_display_name(struct str name)
+{
+    if (name.n == 0 || name.n > DISPLAY_NAME_MAX)
+        return false;
+    for (; name.n > 0; name = str_skip(name, utf8_seq_bytes(name)))
+        if (utf8_seq_bytes(name) == 0 || (unsigned char)name.p[0] < ' ' || name.p[0] == 0x7f)
+            return false;
+    return true;
+}
+
 static void submit(struct facts *f, const struct provision_spec *s, const struct local_token *t,
                    struct provision_result *r, facts_done_cb *done, void *ctx)
 {
@@ -416,6 +430,7 @@ static void submit(struct facts *f, const struct provision_spec *s, const struct
         a->wake_url = dup_opt(s->wake_url);
         a->platform = is_real_platform(s->platform) ? str_dup(s->platform) : NULL;
         a->bot = a->platform != NULL ? dup_opt(s->bot) : NULL;
+        a->display_name = is_display_name(s->display_name) ? str_dup(s->display_name) : NULL;
         a->nonce = t != NULL ? str_dup(t->nonce) : NULL;
         a->nonce_until_ms = t != NULL ? t->exp_ms : 0;
         a->routes = xcalloc(s->n_route_keys + 1, sizeof(struct route *));

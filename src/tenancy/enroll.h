@@ -20,6 +20,7 @@
 #define PROVISION_SAME_MS 900000  /* 15 minutes */
 #define PROVISION_KEEP_MS 3600000 /* how long the secret before stays valid */
 #define PROVISION_ROUTES_MAX 256
+#define DISPLAY_NAME_MAX 256 /* bytes; the client says 64 characters at most */
 
 struct json_parser;
 
@@ -40,6 +41,7 @@ bool local_token_read(const struct facts *f, struct str text, enum local_token_k
 struct provision_spec { /* absent members keep what the record says */
     struct str tenant;  /* from the caller's identity, never from a body */
     struct str gateway, instance, wake_url, platform, bot;
+    struct str display_name; /* one that is too long or unprintable counts as not said */
     const struct str *route_keys;
     size_t n_route_keys;
 };

@@ -39,6 +39,8 @@ struct gateway {
     } secrets[GATEWAY_SECRETS]; /* newest first: secrets.h */
     size_t n_secrets;
     int64_t created_ms, rotated_ms, revoked_ms; /* wall clock; revoked_ms != 0: a tombstone */
+    char *display_name;                         /* owned; what it calls itself; NULL: nothing */
+    bool newer;   /* of the newer generation of gateways, as its words have shown: relay/frames.c */
     bool ackless; /* proven never to ack: settled on write (relay keeps this current) */
 };
 
@@ -140,6 +142,8 @@ void facts_gateway_revoke(struct facts *f, struct str id, facts_done_cb *done, v
 void facts_gateway_set(struct facts *f, struct str id, struct str wake_url, facts_done_cb *done,
                        void *ctx);
 void facts_gateway_set_ackless(struct facts *f, struct str id, bool ackless); /* fire and forget */
+/* It has shown to be of the newer generation: remembered on its record.  Fire and forget. */
+void facts_gateway_is_newer(struct facts *f, struct str id);
 
 struct route_spec { /* an absent instance: every instance of the tenant */
     struct str platform, key, tenant, instance;

@@ -90,6 +90,7 @@ struct gateway *gateway_copy(const struct gateway *g)
     n->wake_url = xstrdup(g->wake_url);
     n->platform = xstrdup(g->platform);
     n->bot = xstrdup(g->bot);
+    n->display_name = xstrdup(g->display_name);
     for (size_t i = 0; i < g->n_secrets; i++)
         n->secrets[i].text = xstrdup(g->secrets[i].text);
     return n;
@@ -346,6 +347,17 @@ void facts_gateway_set_ackless(struct facts *f, struct str id, bool ackless)
     c->id = str_dup(id);
     c->ackless = ackless;
     submit(c);
+}
+
+void facts_gateway_is_newer(struct facts *f, struct str id)
+{
+    struct gateway *known = map_get(&f->by_id, id);
+
+    if (known == NULL || known->newer)
+        return;
+    known->newer = true;
+    facts_find_instance(f, str_of(known->tenant), str_of(known->instance))->gate.newer = true;
+    gateway_note(f, id);
 }
 
 /* ---- routes ---- */

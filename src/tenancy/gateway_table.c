@@ -146,6 +146,7 @@ static void follow(struct instance_facts *in)
     bool alive = !list_is_empty(&in->gateways), gone = in->n_gateways > 0 && !alive;
     bool tenant_was_alive = !list_is_empty(&t->gate.live);
 
+    in->gate.newer = alive && list_entry(in->gateways.prev, struct gateway, by_inst)->newer;
     if (gone != in->gate.gone) {
         in->gate.gone = gone;
         routes_follow_instance(in);
@@ -261,6 +262,7 @@ static void gateway_clear(struct gateway *g)
     free(g->wake_url);
     free(g->platform);
     free(g->bot);
+    free(g->display_name);
 }
 
 void gateway_free(struct gateway *g)

@@ -52,6 +52,9 @@ void gateway_write(const struct facts *f, const struct gateway *g, struct buf *o
     jw_ki64(&w, "rotated", g->rotated_ms);
     jw_ki64(&w, "revoked", g->revoked_ms);
     jw_kbool(&w, "ackless", g->ackless);
+    jw_kstr_opt(&w, "displayName", str_of(g->display_name));
+    if (g->newer)
+        jw_kbool(&w, "newer", true);
     write_secrets(f, g, &w);
     jw_end_obj(&w);
 }
@@ -108,6 +111,9 @@ struct gateway *gateway_read(const struct facts *f, struct str id, struct json d
     g->rotated_ms = read_ms(doc, "rotated");
     g->revoked_ms = read_ms(doc, "revoked");
     g->ackless = json_as_bool(json_get(doc, "ackless"), false);
+    struct str display_name = json_str(doc, "displayName");
+    g->display_name = display_name.p != NULL ? str_dup(display_name) : NULL;
+    g->newer = json_as_bool(json_get(doc, "newer"), false);
     if (!read_secrets(f, g, json_get(doc, "secrets"))) {
         gateway_free(g);
         return NULL;

@@ -367,6 +367,23 @@ def test_without_keys_a_jwt_is_401_at_the_socket_too(bellhop):
         assert e.status == 401
 
 
+def test_a_display_name_is_kept_and_shown(bellhop):
+    me = token(bellhop, "provision")
+    assert provision(bellhop, me, instanceId="agent-1", displayName="Ann's helper \u2603").status == 200
+    bellhop.restart()
+
+    def shown():
+        gateways = json.loads(bellhop.cli("gateway", "list", "--json").stdout)
+        return gateways[0]["displayName"]
+
+    assert shown() == "Ann's helper \u2603"
+    assert provision(bellhop, me, instanceId="agent-1").status == 200  # not said: it stays
+    assert shown() == "Ann's helper \u2603"
+    for odd in ("two\nlines", "x" * 300, "", 5):
+        assert provision(bellhop, me, instanceId="agent-1", displayName=odd).status == 200
+    assert shown() == "Ann's helper \u2603"
+
+
 def test_an_account_server_may_vouch(make_bellhop, provider):
     provider.accounts = {"good": {"org": {"id": "acme"}}, "odd": {"org": 5}}
     server = make_bellhop(CONFIG + f"identity: {{{{kind: introspect, url: {provider.url}/account, tenant_field: org.id}}}}\n")

@@ -180,6 +180,7 @@ enum place { IN_DM, IN_CHANNEL, IN_THREAD, PLACES };
 enum relevance {
     NO_ROW,
     NO_ROW_TENANT_WANTS_ADDRESS,
+    NO_ROW_NEWER_GATEWAY,
     OPEN,
     MUST_ADDRESS,
     MUST_ADDRESS_FREE_HERE,
@@ -234,7 +235,8 @@ static bool visible(const struct row *r)
 static bool relevant(const struct row *r)
 {
     bool bots = r->relevance == BOTS_TOO || r->relevance == BOTS_TOO_MUST_ADDRESS;
-    bool must = r->relevance == NO_ROW_TENANT_WANTS_ADDRESS || r->relevance == MUST_ADDRESS ||
+    bool must = r->relevance == NO_ROW_TENANT_WANTS_ADDRESS ||
+                r->relevance == NO_ROW_NEWER_GATEWAY || r->relevance == MUST_ADDRESS ||
                 r->relevance == BOTS_TOO_MUST_ADDRESS;
     bool addressed = r->address != NOT_ADDRESSED || r->place == IN_DM;
 
@@ -263,6 +265,10 @@ static void set_relevance(struct world *w, const struct row *r)
         return;
     if (r->relevance == NO_ROW_TENANT_WANTS_ADDRESS) {
         w->x.default_require_address = true;
+        return;
+    }
+    if (r->relevance == NO_ROW_NEWER_GATEWAY) {
+        w->x.newer = true;
         return;
     }
     w->policy.require_address = r->relevance == MUST_ADDRESS ||

@@ -320,9 +320,61 @@ static void actions_are_limited_per_instance_and_per_tenant(void **state)
     assert_int_equal(rig.acts, 16);
 }
 
+static void say_in_group(const char *id, bool mentions)
+{
+    struct event ev = make_event("a", id);
+    ev.chat_type = STR("group");
+    ev.mentions_bot = mentions;
+    relay_accept(rig.relay, &ev, on_accepted, NULL);
+    turn();
+}
+
+static void relevance_without_a_row_is_what_the_connected_generation_assumes(void **state)
+{
+    struct fake *f = connect_as("gw-a");
+    say_in_group("e1", false); /* an older one: everything */
+    assert_int_equal(inbound(f), 1);
+    say(f, "{\"type\":\"hello\",\"platform\":\"web\",\"botId\":\"lobby\",\"command_manifest\":[]}");
+    say_in_group("e2", false);
+    assert_int_equal(inbound(f), 1);
+    say_in_group("e3", true);
+    assert_int_equal(inbound(f), 2);
+}
+
+static void the_generation_of_a_sleeper_is_known_after_a_restart(void **state)
+{
+    struct fake *f = connect_as("gw-a");
+    say(f,
+        "{\"type\":\"hello\",\"platform\":\"telegram\",\"botId\":\"tg\"}"); /* a second identity */
+    say(f, "{\"type\":\"going_idle\"}");
+    hang_up(f, 1000);
+    restart();
+    say_in_group("e1", false);
+    say_in_group("e2", true);
+    assert_int_equal(look("ann").entries, 1);
+    f = connect_as("gw-a");
+    assert_true(is_event(f, 0, "e2"));
+}
+
+static void an_older_gateway_stays_one_whatever_it_sends(void **state)
+{
+    struct fake *f = connect_as("gw-a");
+    hello(f);
+    publish("a", "e1");
+    say(f, "{\"type\":\"outbound\",\"requestId\":\"r1\",\"action\":{\"op\":\"send\","
+           "\"chat_id\":\"c1\",\"content\":\"x\"}}");
+    assert_false(facts_gateway(rig.facts, STR("gw-a"))->newer);
+    say(f, "{\"type\":\"outbound\",\"requestId\":\"r2\",\"action\":{\"op\":\"typing\","
+           "\"chat_id\":\"c1\"}}");
+    assert_true(facts_gateway(rig.facts, STR("gw-a"))->newer);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        PROMISE(relevance_without_a_row_is_what_the_connected_generation_assumes),
+        PROMISE(the_generation_of_a_sleeper_is_known_after_a_restart),
+        PROMISE(an_older_gateway_stays_one_whatever_it_sends),
         PROMISE(why_tells_who_received_and_who_did_not),
         PROMISE(a_linked_author_reaches_their_own_instance_without_any_route),
         PROMISE(a_change_takes_effect_for_the_next_event),
