@@ -349,6 +349,7 @@ static void on_poke(struct waker *p, const char *url, poke_done_cb *done, void *
         model_break(&w->model, "instance %u: poked again after %" PRId64 " ms", i,
                     w->now_ms - w->last_poke_ms[i]);
     w->last_poke_ms[i] = w->now_ms;
+    w->poke_skew_ms[i] = w->skew_ms;
     w->poked[i] = true;
     w->pokes[w->n_pokes++] = (struct pending_poke){done, ctx};
     w->result.pokes++;

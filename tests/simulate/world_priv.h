@@ -68,8 +68,10 @@ struct world {
     struct pending_poke pokes[MODEL_INSTANCES * 2];
     size_t n_pokes;
     int64_t last_poke_ms[MODEL_INSTANCES];
-    bool poked[MODEL_INSTANCES]; /* since the vigil began */
-    int64_t skew_ms;             /* how far the wall clock was set forward or back */
+    int64_t poke_skew_ms[MODEL_INSTANCES]; /* skew_ms then */
+    bool poked[MODEL_INSTANCES];           /* since the vigil began */
+    int64_t refused_ms;                    /* when the store last failed */
+    int64_t skew_ms;                       /* how far the wall clock was set forward or back */
     struct action_id actions[64];
     size_t n_actions;
     uint32_t socket_numbers;
