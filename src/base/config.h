@@ -56,6 +56,7 @@ struct config_key {
     uint64_t min, max;
     const char *what; /* the sentence of the reference */
     bool required;    /* in a list: an entry without it is refused */
+    bool words;       /* CFG_TEXTS: one text is split as a shell would, not at commas */
 };
 
 struct config_section {

@@ -154,6 +154,43 @@ static void set_text(void *base, const struct config_key *k, struct str text)
     *(char **)at(base, k) = str_is_empty(text) ? NULL : str_dup(text);
 }
 
+/* The next word of a command: blanks end it, quotes and backslashes keep them.  False: no more. */
+static bool next_word(struct str *rest, struct buf *word)
+{
+    char quote = 0;
+
+    buf_reset(word);
+    *rest = str_trim(*rest);
+    if (str_is_empty(*rest))
+        return false;
+    for (; rest->n > 0; *rest = str_skip(*rest, 1)) {
+        char c = rest->p[0];
+        if (quote == 0 && (c == ' ' || c == '\t' || c == '\n'))
+            break;
+        if (c == '\\' && quote != '\'' && rest->n > 1) {
+            *rest = str_skip(*rest, 1);
+            buf_add_c(word, rest->p[0]);
+        } else if (c == quote) {
+            quote = 0;
+        } else if (quote == 0 && (c == '"' || c == '\'')) {
+            quote = c;
+        } else {
+            buf_add_c(word, c);
+        }
+    }
+    return true;
+}
+
+static void set_words(void *base, const struct config_key *k, struct str text)
+{
+    struct buf word = BUF_INIT;
+
+    config_clear(base, k);
+    while (next_word(&text, &word))
+        config_add_text(base, k, buf_str(&word));
+    buf_done(&word);
+}
+
 static void set_texts(void *base, const struct config_key *k, struct str text)
 {
     struct str one;
@@ -190,7 +227,7 @@ bool config_set(void *base, const struct config_key *k, struct str text, struct 
         set_text(base, k, text);
         return true;
     case CFG_TEXTS:
-        set_texts(base, k, text);
+        (k->words ? set_words : set_texts)(base, k, text);
         return true;
     }
     abort();

@@ -21,8 +21,7 @@
 static const struct config_key keys[] = {
     {"confine", CFG_CHOICE, CFG_RESTART, AT(confine), "on", "on|off",
      .what = "Give up files (Landlock) and system calls (seccomp) that a running server does not "
-             "need, where the kernel can; new directories in this file need a restart then. Off "
-             "where agents are programs (`exec`, `tmux`)."},
+             "need, where the kernel can; new directories in this file need a restart then."},
     {0},
 };
 const struct config_section confine_config = {.keys = keys,
@@ -139,8 +138,7 @@ static bool is_off(const struct config *cfg)
 {
     const struct confine_settings *c = config_get(cfg, &confine_config);
 
-    /* Programs that agents are would inherit it, and could do nothing. */
-    return strcmp(c->confine, "off") == 0 || dispatch_runs_programs(cfg);
+    return strcmp(c->confine, "off") == 0;
 }
 
 enum bh_err confinement_of_files(const struct config *cfg, struct confined *ret, char *ret_why)

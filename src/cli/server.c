@@ -37,6 +37,7 @@
 #include "net/http_settings.h"
 #include "net/http_tls.h"
 #include "net/loop.h"
+#include "net/spawner.h"
 #include "host/host.h"
 #include "relay/relay.h"
 #include "skills/skills.h"
@@ -50,6 +51,8 @@ static enum bh_err open_state(struct server *s, char *why)
     char *db = NULL, *key = NULL;
     enum bh_err err = state_dir_open(c->state_dir, why);
 
+    if (err == BH_OK)
+        err = dispatch_spawner(s->cfg, &s->spawner, why); /* it stays as free as we are now */
     if (err == BH_OK)
         err = confinement_of_files(s->cfg, &s->confined, why); /* the store makes threads */
     if (err != BH_OK)
@@ -202,6 +205,7 @@ static enum bh_err open_stores(struct server *s, char *why)
     mcp_add_tools(s->mcp, tools_skills, n_tools_skills, &s->front);
     mcp_add_tools(s->mcp, tools_data, n_tools_data, &s->front);
     mcp_add_tools(s->mcp, tools_chat, n_tools_chat, &s->front);
+    mcp_add_tools(s->mcp, tools_agents, n_tools_agents, &s->front);
     return BH_OK;
 }
 
@@ -221,8 +225,11 @@ static enum bh_err open_dispatch(struct server *s, char *why)
                               .facts = s->facts,
                               .relay = s->relay,
                               .http = s->http,
+                              .spawner = s->spawner,
                               .settings = config_get(s->cfg, &dispatch_config),
                               .wake_allow_private = &wake->allow_private};
+    if (s->spawner != NULL)
+        spawner_watch(s->spawner, s->loop);
     enum bh_err err = dispatch_open(&de, s->cfg, &s->dispatch, why);
 
     if (err == BH_OK)
@@ -412,6 +419,7 @@ void server_close(struct server *s)
     if (s->host != NULL)
         host_set_mail(s->host, NULL, NULL, NULL);
     dispatch_close(s->dispatch);
+    spawner_free(s->spawner);
     v1_drop_calls(&s->front);
     if (s->host != NULL)
         host_set_media(s->host, NULL);

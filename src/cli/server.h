@@ -14,6 +14,7 @@ struct door;
 struct facts;
 struct data;
 struct dispatch;
+struct spawner;
 struct voucher;
 struct keys;
 struct ledger;
@@ -36,6 +37,7 @@ struct server { /* all owned */
     struct skills *skills;
     struct data *data;
     struct dispatch *dispatch;
+    struct spawner *spawner;
     struct mcp *mcp;
     struct media *media;
     struct vault *vault;

@@ -163,6 +163,11 @@ struct list *agents_configs(struct agents *t)
     return &t->configs;
 }
 
+struct list *agents_made(struct agents *t)
+{
+    return &t->made;
+}
+
 const char *agent_session_target(const struct agent_config *c, struct str session)
 {
     for (size_t i = 0; !str_is_empty(session) && i < count(c->s.sessions); i++) {
@@ -200,14 +205,14 @@ static void name_inside(struct recipient *a)
     a->instance = a->gw.instance;
 }
 
-static struct recipient *agent_make(struct agents *t, const struct agent_config *c,
-                                    struct str tenant)
+static struct recipient *agent_make(struct agents *t, struct agent_config *c, struct str tenant)
 {
     size_t id_n = strlen(c->s.id);
     struct recipient *a = xcalloc(1, sizeof *a + 2 * tenant.n + id_n + 3);
 
     a->d = t->d;
     a->cfg = c;
+    c->spoken = true;
     memcpy(a->key, tenant.p, tenant.n);
     a->key[tenant.n] = '\x1f';
     memcpy(a->key + tenant.n + 1, c->s.id, id_n + 1);
@@ -229,7 +234,7 @@ struct recipient *agents_find(struct agents *t, struct str tenant, struct str id
 {
     struct buf room = BUF_INIT;
     struct recipient *a = map_get(&t->agents, key_of(&room, tenant, id));
-    const struct agent_config *c;
+    struct agent_config *c;
 
     buf_done(&room);
     if (a != NULL || str_is_empty(id) || str_find(id, '\x1f') >= 0)
@@ -280,12 +285,15 @@ void agents_free(struct agents *t)
 /* Its entry is another one now, or gone. */
 static void agent_follow(struct agents *t, struct recipient *a)
 {
-    const struct agent_config *c = entry_for(t, str_of(a->tenant), str_of(a->id));
+    struct agent_config *c = entry_for(t, str_of(a->tenant), str_of(a->id));
+    bool same = c != NULL && settings_same(&c->s, &a->cfg->s);
 
-    if (c != NULL && settings_same(&c->s, &a->cfg->s))
-        a->cfg = c;
-    else
+    if (!same) {
         agent_free(t, a);
+        return;
+    }
+    a->cfg = c;
+    c->spoken = true;
 }
 
 void agents_set(struct agents *t, const struct config *cfg)

@@ -36,6 +36,7 @@ struct agent_settings { /* an entry; each substrate takes the keys it names */
 struct agent_config {        /* one entry; shared by the agents made of it */
     struct agent_settings s; /* owned texts; secrets are wiped */
     const struct substrate_ops *ops;
+    bool spoken;      /* an agent was made of it */
     struct list link; /* agents->configs, as in the file */
 };
 
@@ -58,6 +59,7 @@ void agents_set(struct agents *t, const struct config *cfg);
 /* Agents inside that have mail get their couriers. */
 void agents_wake_mail(struct agents *t);
 struct list *agents_configs(struct agents *t);
+struct list *agents_made(struct agents *t);
 
 /* NULL: the tenant has no such agent. */
 struct recipient *agents_find(struct agents *t, struct str tenant, struct str id);
@@ -67,5 +69,8 @@ struct recipient *agents_resolve(struct agents *t, struct str tenant, struct str
                                  struct str *ret_session);
 /* True when the entry is there for @tenant. */
 bool agent_config_is_for(const struct agents *t, const struct agent_config *c, struct str tenant);
+/* The command that every use of a tmux agent begins with, NULL-terminated, borrowed from @s;
+ * returns how many words it has. */
+size_t tmux_command(const struct agent_settings *s, const char *argv[4]);
 /* What a session stands for: of "kitchen=main:1.0" what follows "kitchen=".  NULL: nothing. */
 const char *agent_session_target(const struct agent_config *c, struct str session);

@@ -6,6 +6,7 @@
 #include "dispatch/agent.h"
 #include "dispatch/dispatch.h"
 #include "dispatch/substrate.h"
+#include "net/spawner.h"
 
 #define AT(member) offsetof(struct dispatch_settings, member)
 
@@ -133,12 +134,25 @@ void dispatch_each_path(const struct config *cfg, dispatch_path_cb *cb, void *ct
     }
 }
 
-bool dispatch_runs_programs(const struct config *cfg)
+enum bh_err dispatch_spawner(const struct config *cfg, struct spawner **ret_s, char *ret_why)
 {
-    for (size_t i = 0; i < config_count(cfg, &agents_config); i++) {
+    size_t n = config_count(cfg, &agents_config), used = 0;
+    const char *(*tmux)[4] = xcalloc(n + 1, sizeof *tmux);
+    const char *const **commands = xcalloc(n + 1, sizeof *commands);
+
+    *ret_s = NULL;
+    for (size_t i = 0; i < n; i++) {
         const struct agent_settings *s = config_entry(cfg, &agents_config, i);
-        if (s->command != NULL || s->target != NULL)
-            return true;
+        if (s->command != NULL)
+            commands[used++] = (const char *const *)s->command;
+        if (s->target != NULL) {
+            tmux_command(s, tmux[i]);
+            commands[used++] = tmux[i];
+        }
     }
-    return false;
+    if (used > 0)
+        *ret_s = spawner_new(commands, (unsigned)used, ret_why);
+    free(tmux);
+    free(commands);
+    return used > 0 && *ret_s == NULL ? BH_UNAVAILABLE : BH_OK;
 }

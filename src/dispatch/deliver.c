@@ -141,7 +141,8 @@ struct dispatch_call *dispatch_deliver(struct dispatch *d, const struct dispatch
     struct recipient *a = call_agent(&w->call, who, address, &session);
     struct payload p;
 
-    if (a != NULL && named.p != NULL && !str_eq(named, address) && !str_eq(named, str_of(a->id))) {
+    if (a != NULL && named.p != NULL && !who->any_name && !str_eq(named, address) &&
+        !str_eq(named, str_of(a->id))) {
         fault_set(&w->call.fault, FAULT_INVALID, "agent_id in the body names another agent.");
         a = NULL;
     }

@@ -7,9 +7,12 @@
 #include "base/jw.h"
 #include "base/mem.h"
 #include "dispatch/call.h"
+#include "dispatch/courier.h"
 #include "dispatch/dispatch_priv.h"
 #include "dispatch/receipt.h"
 #include "dispatch/replies.h"
+#include "dispatch/request.h"
+#include "dispatch/schedule.h"
 #include "dispatch/substrate.h"
 #include "net/work.h"
 #include "store/store.h"
@@ -17,8 +20,10 @@
 #define FILE_THREADS 2
 #define TIDY_MS (10 * 60 * 1000)
 
-const struct substrate_ops *const substrates[] = {&substrate_file, &substrate_relay,
-                                                  &substrate_none, NULL};
+const struct substrate_ops *const substrates[] = {
+    &substrate_relay, &substrate_webhook, &substrate_tmux, &substrate_file,
+    &substrate_pipe,  &substrate_exec,    &substrate_none, NULL,
+};
 
 const struct substrate_ops *substrate_find(struct str name)
 {
@@ -60,6 +65,8 @@ enum bh_err dispatch_open(const struct dispatch_env *env, const struct config *c
     d->replies = replies_new(d);
     d->agents = agents_new(d);
     agents_set(d->agents, cfg);
+    d->asked = asked_new();
+    d->schedule = schedule_new(d);
     timer_set(env->clock, &d->tidy, TIDY_MS);
     *ret_d = d;
     return BH_OK;
@@ -71,7 +78,9 @@ void dispatch_close(struct dispatch *d)
         return;
     timer_stop(d->env.clock, &d->tidy);
     timer_stop(d->env.clock, &d->endings);
+    schedule_free(d->schedule);
     calls_free(d);
+    asked_free(d->asked);
     agents_free(d->agents);
     replies_free(d->replies);
     work_pool_free(d->files);
@@ -130,16 +139,40 @@ void dispatch_list(const struct dispatch *d, const struct dispatch_who *who, str
     jw_end_arr(w);
 }
 
+static void show(const struct dispatch *d, const struct agent_config *c, const struct recipient *a,
+                 dispatch_agent_cb *cb, void *ctx)
+{
+    struct dispatch_agent_view v = {.tenant = str_of(a != NULL ? a->tenant : c->s.tenant),
+                                    .id = str_of(c->s.id),
+                                    .name = str_of(c->s.name),
+                                    .substrate = str_of(c->ops->name),
+                                    .state = "never"};
+    struct instance_view i;
+
+    if (c->ops->target != NULL)
+        v.target = str_of(c->ops->target(c));
+    if (a != NULL && relay_instance(d->env.relay, str_of(a->tenant), str_of(a->instance), &i)) {
+        v.state = i.state;
+        v.waiting = i.entries - i.parked;
+        v.parked = i.parked;
+        v.problem = a->courier != NULL ? courier_problem(a->courier) : NULL;
+    }
+    cb(ctx, &v);
+}
+
 void dispatch_each(const struct dispatch *d, dispatch_agent_cb *cb, void *ctx)
 {
     list_each (agents_configs(d->agents), it, nxt) {
         const struct agent_config *c = list_entry(it, struct agent_config, link);
-        struct dispatch_agent_view v = {.tenant = str_of(c->s.tenant),
-                                        .id = str_of(c->s.id),
-                                        .name = str_of(c->s.name),
-                                        .substrate = str_of(c->ops->name)};
-        if (c->ops->target != NULL)
-            v.target = str_of(c->ops->target(c));
-        cb(ctx, &v);
+        struct recipient *a = NULL;
+        if (c->s.tenant != NULL)
+            a = agents_find(d->agents, str_of(c->s.tenant), str_of(c->s.id));
+        if (a != NULL || !c->spoken)
+            show(d, c, a, cb, ctx);
+    }
+    list_each (agents_made(d->agents), at, after) {
+        const struct recipient *a = list_entry(at, struct recipient, link);
+        if (a->cfg->s.tenant == NULL)
+            show(d, a->cfg, a, cb, ctx);
     }
 }

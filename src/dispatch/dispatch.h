@@ -60,6 +60,7 @@ struct dispatch_env { /* borrowed for the life of the dispatch */
     struct facts *facts;
     struct relay *relay;
     struct http_client *http;
+    struct spawner *spawner; /* NULL: no agent is a program */
     const struct dispatch_settings *settings;
     const bool *wake_allow_private; /* `wake.allow_private`: it counts for webhooks too */
 };
@@ -77,17 +78,21 @@ void dispatch_reload(struct dispatch *d, const struct config *cfg);
 /* Two agents of one tenant with one id, a capability nobody knows...  False: @ret_why tells. */
 bool dispatch_check(const struct config *cfg, char *ret_why);
 
-/* What the agents of @cfg need of the machine: directories and files that are written to; whether
- * any of them is a program that is run. */
+/* What the agents of @cfg need of the machine: directories and files that are written to. */
 typedef void dispatch_path_cb(void *ctx, const char *path, bool is_directory);
 void dispatch_each_path(const struct config *cfg, dispatch_path_cb *cb, void *ctx);
-bool dispatch_runs_programs(const struct config *cfg);
+/* The helper that runs the programs of the agents in @cfg: before the first thread and before
+ * anything is given up.  *@ret_s is NULL where there are none.  @ret_why: 256 bytes. */
+struct spawner;
+enum bh_err dispatch_spawner(const struct config *cfg, struct spawner **ret_s,
+                             char *ret_why) BH_MUST_USE;
 
 /* ---- the contract ---- */
 
 struct dispatch_who { /* from the key; borrowed for the call */
     struct caller caller;
     struct str agent; /* the one agent the key is for: others do not exist; absent: any */
+    bool any_name;    /* a body may call the agent as it likes: the caller has names of its own */
 };
 struct dispatch_answer { /* valid during the callback only */
     struct fault fault;  /* cls FAULT_NONE: it worked */
@@ -132,10 +137,14 @@ void dispatch_act(struct dispatch *d, struct action_id id, const struct action_f
 
 /* ---- looking ---- */
 struct dispatch_agent_view { /* borrowed for the call */
-    struct str tenant;       /* absent: every tenant */
+    struct str tenant;       /* absent: every tenant, and nobody has spoken to it */
     struct str id, name, substrate, target;
+    const char *state;        /* of its instance in the relay */
+    const char *problem;      /* why its mail waits; NULL: it does not */
+    uint64_t waiting, parked; /* in its mailbox */
 };
 typedef void dispatch_agent_cb(void *ctx, const struct dispatch_agent_view *v);
+/* As in the configuration; one without a tenant once per tenant that spoke to it, or once. */
 void dispatch_each(const struct dispatch *d, dispatch_agent_cb *cb, void *ctx);
 
 struct dispatch_counters {

@@ -6,10 +6,9 @@
 #include "dispatch/dispatch.h"
 #include "relay/relay.h"
 
-struct payload;
+struct asked;
 struct receipts;
 struct replies;
-struct requests_open;
 struct schedule;
 struct work_pool;
 
@@ -20,13 +19,13 @@ struct dispatch {
     struct list calls;     /* struct dispatch_call, owned */
     struct list ending;    /* those that are answered when the turn ends */
     struct timer endings;
-    struct timer tidy;           /* every ten minutes */
-    struct replies *replies;     /* owned */
-    struct schedule *schedule;   /* owned */
-    struct requests_open *asked; /* owned */
-    struct work_pool *files;     /* owned; threads that write files */
-    struct json_parser *json;    /* owned; one document at a time */
-    uint64_t next_number;        /* grows for ever: the store's boot, then a count */
+    struct timer tidy;         /* every ten minutes */
+    struct replies *replies;   /* owned */
+    struct schedule *schedule; /* owned */
+    struct asked *asked;       /* owned */
+    struct work_pool *files;   /* owned; threads that write files */
+    struct json_parser *json;  /* owned; one document at a time */
+    uint64_t next_number;      /* grows for ever: the store's boot, then a count */
 };
 
 timer_cb calls_on_timer;

@@ -14,6 +14,7 @@
 #include "dispatch/dispatch_priv.h"
 #include "dispatch/payload.h"
 #include "dispatch/records.h"
+#include "dispatch/request.h"
 
 #define NS "reply"
 #define TRIM_EVERY 64
@@ -148,6 +149,25 @@ static void keep_sent(struct dispatch *d, struct action_id id, const struct repl
     x->put = reply_keep(d, r, x->cursor, on_kept, x);
 }
 
+/* What the agent said, into the chat of (agent, session). */
+static void take_reply(struct dispatch *d, struct action_id id, const struct action_from *from,
+                       const struct action *a, struct reply *r)
+{
+    struct buf correlation = BUF_INIT, dispatch_id = BUF_INIT;
+
+    r->tenant = from->tenant;
+    r->content = a->content;
+    r->in_reply_to = r->dispatch_id = a->reply_to;
+    if (asked_answer(d, from->tenant, a->chat_id, a->reply_to, a->content, &correlation,
+                     &dispatch_id)) {
+        r->correlation_id = buf_str(&correlation);
+        r->dispatch_id = buf_str(&dispatch_id);
+    }
+    keep_sent(d, id, r);
+    buf_done(&correlation);
+    buf_done(&dispatch_id);
+}
+
 void dispatch_act(struct dispatch *d, struct action_id id, const struct action_from *from,
                   const struct action *a)
 {
@@ -158,14 +178,10 @@ void dispatch_act(struct dispatch *d, struct action_id id, const struct action_f
         result = (struct action_result){.error = STR(ACTION_ERROR_NOT_ROUTED)};
         relay_result(d->env.relay, id, &result);
     } else if (a->op == ACTION_SEND) {
-        struct reply r = {.tenant = from->tenant,
-                          .agent = buf_str(&agent),
-                          .content = a->content,
-                          .in_reply_to = a->reply_to,
-                          .dispatch_id = a->reply_to};
+        struct reply r = {.agent = buf_str(&agent)};
         if (session.n > 0)
             r.session = buf_str(&session);
-        keep_sent(d, id, &r);
+        take_reply(d, id, from, a, &r);
     } else {
         result.chat_type = STR("dm");
         relay_result(d->env.relay, id, &result);

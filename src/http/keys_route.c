@@ -22,6 +22,7 @@ struct minting {     /* a token that is told when it is on disk */
     struct key_made made; /* .text: the token, whatever its kind */
     int64_t until_ms;     /* 0: for ever */
     const char *what;     /* for the log */
+    bool hook;            /* a capability URL is made of it */
 };
 
 static void minting_free(struct minting *m)
@@ -39,6 +40,10 @@ static void tell(struct minting *m)
     if (m->made.id.n > 0)
         jw_kstr(&w, "id", buf_str(&m->made.id));
     jw_kstr(&w, "token", buf_str(&m->made.text));
+    if (m->made.secret.n > 0)
+        jw_kstr(&w, "secret", buf_str(&m->made.secret));
+    if (m->hook)
+        jw_kstr_opt(&w, "url", str_of(m->f->base_url));
     if (m->until_ms != 0)
         jw_ki64(&w, "expiresAt", m->until_ms);
     jw_end_obj(&w);
@@ -90,7 +95,9 @@ static void mint_local(struct minting *m, struct json doc, bool enroll, int64_t 
 
 static void mint_key(struct minting *m, struct json doc, int64_t ttl_ms)
 {
-    struct key_spec spec = {.kind = KEY_AGENT,
+    struct key_spec spec = {.kind = m->hook ? KEY_HOOK : KEY_AGENT,
+                            .with_secret =
+                                m->hook && json_as_bool(json_get(doc, "signature"), true),
                             .tenant = json_str(doc, "tenant"),
                             .identity = json_str(doc, "identity"),
                             .agent = json_str(doc, "agent"),
@@ -120,8 +127,9 @@ void admin_token(struct front *f, struct http_req *req)
     struct str kind = json_str(doc, "kind");
     struct minting *m = xcalloc(1, sizeof *m);
     *m = (struct minting){.f = f, .id = http_req_id(req), .what = "provision"};
-    if (str_eq(kind, STR("agent"))) {
-        m->what = "agent";
+    m->hook = str_eq(kind, STR("hook"));
+    if (m->hook || str_eq(kind, STR("agent"))) {
+        m->what = m->hook ? "hook" : "agent";
         mint_key(m, doc, ttl_ms);
     } else {
         mint_local(m, doc, str_eq(kind, STR("enroll")), ttl_ms);

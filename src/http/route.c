@@ -58,6 +58,7 @@ static const struct {
     {"POST", "/admin/mailbox/redrive", false, ADMIN, admin_mailbox_redrive},
     {"POST", "/admin/token", false, ADMIN, admin_token},
     {"GET", "/admin/tokens", false, ADMIN, admin_tokens},
+    {"GET", "/admin/agents", false, ADMIN, admin_agents},
     {"POST", "/admin/tokens/revoke", false, ADMIN, admin_token_revoke},
     {"GET", "/admin/grants", false, ADMIN, admin_grants},
     {"POST", "/admin/manage", true, ADMIN, admin_manage},

@@ -8,16 +8,19 @@
 #include "mcp/mcp.h"
 
 struct data_call;
+struct dispatch_call;
 struct front;
 struct skills_call;
 
-extern const struct mcp_tool tools_skills[], tools_data[], tools_chat[];
-extern const size_t n_tools_skills, n_tools_data, n_tools_chat; /* their ctx is the front */
+extern const struct mcp_tool tools_skills[], tools_data[], tools_chat[], tools_agents[];
+extern const size_t n_tools_skills, n_tools_data, n_tools_chat,
+    n_tools_agents; /* their ctx is the front */
 
 struct tool_call { /* one call of a store on behalf of a tool; goes with it */
     struct mcp_call *c;
     struct skills_call *skills; /* one of them, until its callback */
     struct data_call *data;
+    struct dispatch_call *dispatch;
 };
 /* Kept with @c: dropped when nobody waits any more. */
 struct tool_call *tool_call_new(struct mcp_call *c);

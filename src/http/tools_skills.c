@@ -7,6 +7,7 @@
 #include "base/arena.h"
 #include "base/mem.h"
 #include "data/data.h"
+#include "dispatch/dispatch.h"
 #include "http/front.h"
 #include "http/tools.h"
 #include "skills/skills.h"
@@ -19,6 +20,7 @@ static void drop(void *mine)
 
     skills_cancel(&t->skills);
     data_cancel(&t->data);
+    dispatch_cancel(&t->dispatch);
     free(t);
 }
 

@@ -63,7 +63,14 @@ void v1_refuse_stranger(struct front *f, struct http_req *req);
 struct dispatch_who
 v1_dispatch_who(const struct v1_who *who); /* v1_agents.c; dispatch/dispatch.h */
 
+/* A call of the dispatch has ended: a dispatch_cb, its ctx the struct v1_call. */
+struct dispatch_answer;
+void v1_on_dispatched(void *ctx, const struct dispatch_answer *a);
+
 /* ---- answers ---- */
+/* A refusal that is no class of the contract's. */
+void v1_refuse(struct front *f, struct http_req *req, int status, const char *headers,
+               const char *code, const char *what);
 void v1_answer(struct front *f, struct http_id id, int status, const char *headers,
                struct str json);
 void v1_fault(struct front *f, struct http_id id, const struct fault *fault);
@@ -89,7 +96,9 @@ void v1_drop_calls(struct front *f);
 
 v1_handler v1_skills_query, v1_skills_load, v1_skills_metadata, v1_skills_versions, v1_skills_store,
     v1_skills_status, v1_skills_delete, v1_skills_manifest, v1_skills_version,
-    v1_skills_dependents;                                                          /* v1_skills.c */
-v1_handler v1_data_write, v1_data_query, v1_data_get, v1_data_manifest;            /* v1_data.c */
-v1_handler v1_agents_list, v1_agents_deliver, v1_agents_status, v1_agents_replies; /* v1_agents.c */
-v1_handler v1_health, v1_openapi;                                                  /* v1_route.c */
+    v1_skills_dependents;                                               /* v1_skills.c */
+v1_handler v1_data_write, v1_data_query, v1_data_get, v1_data_manifest; /* v1_data.c */
+v1_handler v1_agents_list, v1_agents_deliver, v1_agents_wake, v1_agents_request, v1_agents_status,
+    v1_agents_replies;                                    /* v1_agents.c */
+v1_handler v1_hook_deliver, v1_hook_wake, v1_hook_status; /* v1_hooks.c */
+v1_handler v1_health, v1_openapi;                         /* v1_route.c */

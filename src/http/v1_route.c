@@ -45,8 +45,14 @@ const struct v1_route v1_routes[] = {
 
     {"GET", "/v1/agents", v1_agents_list, false},
     {"POST", "/v1/agents/{id}/deliver", v1_agents_deliver, false},
+    {"POST", "/v1/agents/{id}/wake", v1_agents_wake, false},
+    {"POST", "/v1/agents/{id}/request", v1_agents_request, false},
     {"GET", "/v1/agents/{id}/status", v1_agents_status, false},
     {"GET", "/v1/agents/{id}/replies", v1_agents_replies, false},
+
+    {"POST", "/v1/hooks/{capability}/deliver", v1_hook_deliver, true},
+    {"POST", "/v1/hooks/{capability}/wake", v1_hook_wake, true},
+    {"GET", "/v1/hooks/{capability}/status", v1_hook_status, true},
 
     {"POST", "/v1/data", v1_data_write, false},
     {"POST", "/v1/data/query", v1_data_query, false},
@@ -127,8 +133,8 @@ void v1_drop_calls(struct front *f)
 
 /* ---- who ---- */
 
-static void refuse(struct front *f, struct http_req *req, int status, const char *headers,
-                   const char *code, const char *what)
+void v1_refuse(struct front *f, struct http_req *req, int status, const char *headers,
+               const char *code, const char *what)
 {
     struct buf body = BUF_INIT;
     struct jw w = jw_begin(&body);
@@ -149,8 +155,8 @@ void v1_refuse_stranger(struct front *f, struct http_req *req)
     if (front_may_log(f, &untold))
         log_warn(NULL, "%.*s refused: no key, or one that is not good: from=%.*s more=%llu",
                  STR_FMT(http_path(req)), STR_FMT(http_peer(req)), untold);
-    refuse(f, req, 401, "WWW-Authenticate: Bearer\r\n", "unauthorized",
-           "Show a key: Authorization: Bearer <what bellhop token agent printed>.");
+    v1_refuse(f, req, 401, "WWW-Authenticate: Bearer\r\n", "unauthorized",
+              "Show a key: Authorization: Bearer <what bellhop token agent printed>.");
 }
 
 /* The tenant of everybody known here; STR_NULL: there are several, or none. */
@@ -179,7 +185,7 @@ static bool admit_operator(struct front *f, struct http_req *req, struct v1_who 
     if (str_is_empty(tenant))
         tenant = only_tenant(f);
     if (!facts_name_ok(tenant)) {
-        refuse(f, req, 400, NULL, "invalid", "Which tenant? Name it with --tenant.");
+        v1_refuse(f, req, 400, NULL, "invalid", "Which tenant? Name it with --tenant.");
         return false;
     }
     ret->caller = (struct caller){.tenant = tenant, .identity = STR("operator"), .attest = true};
@@ -196,8 +202,8 @@ static bool admit_key(struct front *f, struct http_req *req, struct v1_who *ret)
         return false;
     }
     if (!keys_may_act(f->keys, k, f->v1->key_requests, f->v1->tenant_requests)) {
-        refuse(f, req, 429, "Retry-After: 1\r\n", "rate_limited",
-               "Too many requests of this key or its tenant; try again in a second.");
+        v1_refuse(f, req, 429, "Retry-After: 1\r\n", "rate_limited",
+                  "Too many requests of this key or its tenant; try again in a second.");
         return false;
     }
     ret->key = k;
@@ -215,12 +221,13 @@ static bool admit_namespace(struct front *f, struct http_req *req, struct v1_who
     if (str_is_empty(ns))
         return true;
     if (!caller_ns_valid(ns)) {
-        refuse(f, req, 400, NULL, "invalid",
-               "X-Bellhop-Namespace must be 1 to 64 letters, digits, dots, dashes or underscores.");
+        v1_refuse(
+            f, req, 400, NULL, "invalid",
+            "X-Bellhop-Namespace must be 1 to 64 letters, digits, dots, dashes or underscores.");
         return false;
     }
     if (who->caller.ns.p != NULL && !str_eq(who->caller.ns, ns)) {
-        refuse(f, req, 403, NULL, "refused", "This key is for another namespace.");
+        v1_refuse(f, req, 403, NULL, "refused", "This key is for another namespace.");
         return false;
     }
     who->caller.ns = ns;
@@ -268,10 +275,10 @@ static void handle(struct v1_request *r)
         route->handler(r);
     } else if (route == NULL && allowed.n > 0) {
         buf_add_z(&allowed, "\r\n");
-        refuse(r->f, r->req, 405, buf_z(&allowed), "method_not_allowed",
-               "This path does not answer to that method.");
+        v1_refuse(r->f, r->req, 405, buf_z(&allowed), "method_not_allowed",
+                  "This path does not answer to that method.");
     } else if (route == NULL) {
-        refuse(r->f, r->req, 404, NULL, "not_found", "There is nothing here.");
+        v1_refuse(r->f, r->req, 404, NULL, "not_found", "There is nothing here.");
     }
     buf_done(&allowed);
 }

@@ -1,0 +1,398 @@
+/* request.c - request_response(): a payload, and the answer to it.
+ *
+ *      ASKED --answer in time--> answered
+ *        '--timeout_ms--> TimeoutError; LATE --answer--> kept as a reply
+ *                                         '--LATE_MS--> forgotten
+ *
+ * On the relay the answer is what the agent sends into the request's chat; elsewhere the job brings
+ * it.  A request that is late goes on without its caller. */
+#include "dispatch/request.h"
+#include <stdlib.h>
+#include "base/jw.h"
+#include "base/mem.h"
+#include "dispatch/call.h"
+#include "dispatch/dispatch_priv.h"
+#include "dispatch/payload.h"
+#include "dispatch/post.h"
+#include "dispatch/receipt.h"
+#include "dispatch/replies.h"
+#include "dispatch/substrate.h"
+
+#define TIMEOUT_DEFAULT_MS 30000
+#define TIMEOUT_MAX_MS (10 * 60 * 1000)
+#define LATE_MS (10 * 60 * 1000) /* an answer that comes later is a reply like any other */
+#define LATE_JOB_MS 60000        /* how much longer a job may take */
+#define OPEN_MAX 10000
+
+struct chat_asked { /* requests that wait in one chat */
+    struct list waiting;
+    char key[]; /* tenant \x1f chat id */
+};
+
+struct asked {
+    struct map chats; /* key -> chat_asked; owned */
+    size_t n;
+};
+
+struct asking {
+    struct dispatch_call call;
+    struct list in_chat; /* chat_asked->waiting, oldest first */
+    struct chat_asked *chat;
+    struct accept_id accept;
+    bool accepting, late, counted;
+    struct receipt_read *look;
+    struct store_put *put;
+    struct errand_job *job;
+    struct timer patience;
+    struct buf payload; /* the body again, while a receipt is looked for */
+    char *tenant, *agent, *session, *correlation, *id, *key; /* owned; NULL: none */
+    int64_t timeout_ms, at_ms, known_ms;
+};
+
+/* ---- who waits where ---- */
+
+struct asked *asked_new(void)
+{
+    return xcalloc(1, sizeof(struct asked));
+}
+
+void asked_free(struct asked *t)
+{
+    void *c;
+
+    if (t == NULL)
+        return;
+    for (size_t pos = 0; map_next(&t->chats, &pos, &c);)
+        free(c);
+    map_done(&t->chats);
+    free(t);
+}
+
+static void chat_key(struct buf *out, struct str tenant, struct str chat_id)
+{
+    buf_add_str(out, tenant);
+    buf_add_c(out, '\x1f');
+    buf_add_str(out, chat_id);
+}
+
+static void wait_in(struct asking *w, struct str chat_id)
+{
+    struct asked *t = w->call.d->asked;
+    struct buf key = BUF_INIT;
+
+    chat_key(&key, str_of(w->tenant), chat_id);
+    struct chat_asked *c = map_get(&t->chats, buf_str(&key));
+    if (c == NULL) {
+        c = xcalloc(1, sizeof *c + key.n + 1);
+        memcpy(c->key, key.p, key.n);
+        list_init(&c->waiting);
+        map_put(&t->chats, str_of(c->key), c);
+    }
+    w->chat = c;
+    list_append(&c->waiting, &w->in_chat);
+    buf_done(&key);
+}
+
+static void wait_no_more(struct asking *w)
+{
+    struct chat_asked *c = w->chat;
+
+    if (c == NULL)
+        return;
+    list_remove(&w->in_chat);
+    w->chat = NULL;
+    if (!list_is_empty(&c->waiting))
+        return;
+    map_del(&w->call.d->asked->chats, str_of(c->key));
+    free(c);
+}
+
+static void asking_free(struct dispatch_call *base)
+{
+    struct asking *w = container_of(base, struct asking, call);
+
+    wait_no_more(w);
+    if (w->counted)
+        base->d->asked->n--;
+    timer_stop(base->d->env.clock, &w->patience);
+    if (w->accepting)
+        relay_accept_cancel(base->d->env.relay, w->accept);
+    receipt_cancel(&w->look);
+    store_put_cancel(&w->put);
+    job_cancel(&w->job);
+    buf_done(&w->payload);
+    free(w->tenant);
+    free(w->agent);
+    free(w->session);
+    free(w->correlation);
+    free(w->id);
+    free(w->key);
+}
+
+static struct receipt_name name_of(const struct asking *w)
+{
+    return (struct receipt_name){.tenant = str_of(w->tenant),
+                                 .agent = str_of(w->agent),
+                                 .word = STR("request"),
+                                 .id = str_of(w->key)};
+}
+
+/* ---- the answer ---- */
+
+static void on_written(void *ctx, enum bh_err err)
+{
+    struct asking *w = ctx;
+
+    (void)err; /* it was answered; a repeat would ask again */
+    w->put = NULL;
+    call_end(&w->call);
+}
+
+/* Ends the call when the turn ends, or when the receipt is on disk. */
+static void answer(struct asking *w, struct str content)
+{
+    struct receipt_name name = name_of(w);
+    struct jw j = jw_begin(&w->call.json);
+
+    wait_no_more(w);
+    timer_stop(w->call.d->env.clock, &w->patience);
+    jw_obj(&j);
+    jw_kstr(&j, "correlation_id", str_of(w->correlation));
+    jw_kstr(&j, "content", content);
+    jw_ki64(&j, "sent_at", clock_wall_ms(w->call.d->env.clock));
+    jw_kstr(&j, "agent_id", str_of(w->agent));
+    jw_end_obj(&j);
+    if (w->key != NULL)
+        w->put = receipt_write(w->call.d, &name, w->at_ms, buf_str(&w->call.json), on_written, w);
+    else
+        call_end_later(&w->call);
+}
+
+static struct asking *find_asked(struct chat_asked *c, struct str reply_to)
+{
+    list_each (&c->waiting, it, nxt) {
+        struct asking *w = list_entry(it, struct asking, in_chat);
+        if (str_eq(str_of(w->id), reply_to))
+            return w;
+    }
+    return str_is_empty(reply_to) ? list_first(&c->waiting, struct asking, in_chat) : NULL;
+}
+
+bool asked_answer(struct dispatch *d, struct str tenant, struct str chat_id, struct str reply_to,
+                  struct str content, struct buf *ret_correlation, struct buf *ret_dispatch)
+{
+    struct buf key = BUF_INIT;
+    struct asking *w;
+
+    chat_key(&key, tenant, chat_id);
+    struct chat_asked *c = map_get(&d->asked->chats, buf_str(&key));
+    buf_done(&key);
+    if (c == NULL || (w = find_asked(c, reply_to)) == NULL)
+        return false;
+    buf_add_z(ret_correlation, w->correlation);
+    buf_add_z(ret_dispatch, w->id);
+    if (w->late) {
+        wait_no_more(w);
+        call_end_later(&w->call); /* nobody waits */
+    } else {
+        answer(w, content);
+    }
+    return true;
+}
+
+/* ---- too late ---- */
+
+/* Tell whoever waits; the request itself goes on. */
+static void become_late(struct asking *w)
+{
+    struct dispatch_call *c = &w->call;
+
+    c->d->n.timed_out++;
+    fault_set(&c->fault, FAULT_TIMEOUT, "No answer within %lld ms.", (long long)w->timeout_ms);
+    fault_field_i64(&c->fault, "timeout_ms", w->timeout_ms);
+    if (c->done != NULL) {
+        struct dispatch_answer a = {.fault = c->fault};
+        c->done(c->ctx, &a);
+    }
+    c->done = NULL;
+    fault_done(&c->fault);
+    w->late = true;
+}
+
+static void on_patience(struct timer *t)
+{
+    struct asking *w = container_of(t, struct asking, patience);
+
+    if (w->late) {
+        call_end(&w->call);
+        return;
+    }
+    become_late(w);
+    timer_set(w->call.d->env.clock, &w->patience, LATE_MS);
+}
+
+static void keep_late(struct asking *w, struct str content)
+{
+    char cursor[REPLY_CURSOR_CHARS + 1];
+    struct reply r = {.tenant = str_of(w->tenant),
+                      .agent = str_of(w->agent),
+                      .content = content,
+                      .session = str_of(w->session),
+                      .correlation_id = str_of(w->correlation),
+                      .in_reply_to = str_of(w->id),
+                      .dispatch_id = str_of(w->id)};
+
+    (void)reply_keep(w->call.d, &r, cursor, NULL, NULL);
+}
+
+/* ---- asking ---- */
+
+static void on_brought(void *ctx, const struct errand_end *e)
+{
+    struct asking *w = ctx;
+
+    w->job = NULL;
+    if (e->result == ERRAND_DONE && !w->late) {
+        answer(w, e->text);
+        return;
+    }
+    if (e->result == ERRAND_DONE)
+        keep_late(w, e->text);
+    else if (!w->late)
+        call_fail_errand(&w->call, str_of(w->agent), e);
+    call_end(&w->call);
+}
+
+static void on_accepted(void *ctx, enum bh_err err)
+{
+    struct asking *w = ctx;
+
+    w->accepting = false;
+    if (err == BH_OK || w->call.json.n > 0)
+        return; /* the answer comes, or has come, or the time runs out */
+    if (!w->late)
+        call_fail_store(&w->call, err);
+    wait_no_more(w);
+    call_end_later(&w->call); /* it may have been answered in this very turn */
+}
+
+static void ask(struct asking *w, struct recipient *a, const struct payload *p)
+{
+    struct dispatch *d = w->call.d;
+    struct buf text = BUF_INIT;
+
+    timer_set(d->env.clock, &w->patience, w->timeout_ms);
+    if (a->cfg->ops == &substrate_relay) {
+        payload_chat_id(&text, p, str_of(a->id));
+        wait_in(w, buf_str(&text));
+        w->accepting = true;
+        w->accept = post_payload(a, p, true, &w->known_ms, on_accepted, w);
+    } else {
+        payload_write_body(&text, p, str_of(a->id));
+        struct errand e = {.kind = ERRAND_REQUEST,
+                           .body = buf_str(&text),
+                           .dispatch_id = p->dispatch_id,
+                           .text = p->text,
+                           .session = p->session,
+                           .timeout_ms = w->timeout_ms + LATE_JOB_MS};
+        w->job = a->cfg->ops->run(a, &e, on_brought, w);
+    }
+    buf_done(&text);
+}
+
+/* ---- the call ---- */
+
+static bool fail(struct asking *w, enum fault_class cls, const char *why)
+{
+    fault_set(&w->call.fault, cls, "%s", why);
+    return false;
+}
+
+static bool read_request(struct asking *w, struct recipient *a, struct json body, struct str key,
+                         struct payload *p)
+{
+    struct json timeout = json_get(body, "timeout_ms");
+    double ms = TIMEOUT_DEFAULT_MS;
+
+    if ((a->cfg->ops->can & SUBSTRATE_ANSWERS) == 0)
+        return fail(w, FAULT_NOT_IMPLEMENTED,
+                    "request_response is not implemented for this agent.");
+    if (!payload_read(body, str_of(a->id), p, &w->call.fault))
+        return false;
+    if (str_is_empty(p->correlation_id))
+        return fail(w, FAULT_INVALID, "A request needs meta.correlation_id.");
+    if (json_type(timeout) > JSON_NULL && (!json_as_f64(timeout, &ms) || ms < 1))
+        return fail(w, FAULT_INVALID, "timeout_ms must be a number above 0.");
+    if (key.n > DISPATCH_ID_MAX)
+        return fail(w, FAULT_INVALID, "An Idempotency-Key has at most 200 bytes.");
+    if (w->call.d->asked->n >= OPEN_MAX)
+        return fail(w, FAULT_BUSY, "Too many requests wait for an answer.");
+    w->timeout_ms = ms > TIMEOUT_MAX_MS ? TIMEOUT_MAX_MS : (int64_t)ms;
+    w->key = !str_is_empty(key) ? str_dup(key) : NULL;
+    return true;
+}
+
+static void on_found(void *ctx, struct str json)
+{
+    struct asking *w = ctx;
+    struct dispatch *d = w->call.d;
+    struct recipient *a = agents_find(d->agents, str_of(w->tenant), str_of(w->agent));
+    struct json doc;
+    struct payload p;
+
+    w->look = NULL;
+    if (json.p != NULL) {
+        d->n.repeated++;
+        buf_add_str(&w->call.json, json);
+        call_end(&w->call);
+    } else if (a != NULL && json_parse(d->json, buf_str(&w->payload), &doc) &&
+               payload_read(doc, str_of(w->agent), &p, &w->call.fault)) {
+        ask(w, a, &p);
+    } else {
+        call_fail_unknown(&w->call, str_of(w->agent));
+        call_end(&w->call);
+    }
+}
+
+static void begin(struct asking *w, struct recipient *a, const struct payload *p)
+{
+    struct receipt_name name;
+
+    w->call.d->n.requested++;
+    w->call.d->asked->n++;
+    w->counted = true;
+    w->at_ms = clock_wall_ms(w->call.d->env.clock);
+    w->tenant = xstrdup(a->tenant);
+    w->agent = xstrdup(a->id);
+    w->session = p->session.p != NULL ? str_dup(p->session) : NULL;
+    w->correlation = str_dup(p->correlation_id);
+    w->id = str_dup(p->dispatch_id);
+    if (w->key == NULL) {
+        ask(w, a, p);
+        return;
+    }
+    payload_write_body(&w->payload, p, str_of(a->id));
+    name = name_of(w);
+    w->look = receipt_find(w->call.d, &name, 0, on_found, w);
+}
+
+struct dispatch_call *dispatch_request(struct dispatch *d, const struct dispatch_who *who,
+                                       struct str address, struct json body, struct str key,
+                                       dispatch_cb *done, void *ctx)
+{
+    struct asking *w = call_new(d, sizeof *w, asking_free, done, ctx);
+    struct str session;
+    struct recipient *a = call_agent(&w->call, who, address, &session);
+    struct payload p;
+
+    timer_init(&w->patience, on_patience);
+    list_init(&w->in_chat);
+    if (a != NULL && read_request(w, a, body, key, &p)) {
+        if (p.session.p == NULL)
+            p.session = session;
+        begin(w, a, &p);
+    } else {
+        call_end_later(&w->call);
+    }
+    return &w->call;
+}

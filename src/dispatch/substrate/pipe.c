@@ -1,0 +1,198 @@
+/* pipe.c - a FIFO: one line per delivery, to whoever reads it.
+ *
+ * It is kept open while there is a reader, so that a loop of `read` sees no end of file between two
+ * lines.  A line counts as brought when the pipe is empty behind it: what a reader that goes leaves
+ * unread is lost with the pipe, and comes again.  No reader: it waits, and that is no attempt. */
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/ioctl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+#include "base/mem.h"
+#include "dispatch/dispatch_priv.h"
+#include "dispatch/substrate.h"
+#include "net/loop.h"
+
+#define AT(member) offsetof(struct agent_settings, member)
+#define LOOK_FIRST_MS 1 /* how long until we look whether it was read; it doubles */
+#define LOOK_LONGEST_MS 50
+
+struct reader { /* recipient->state */
+    int fd;     /* -1: nobody reads */
+};
+
+struct line {
+    struct errand_job job;
+    struct recipient *a; /* borrowed */
+    struct buf bytes;
+    size_t written;
+    struct timer look;
+    int64_t pause_ms, deadline_ms;
+    bool only_look;
+};
+
+static const struct config_key keys[] = {
+    {"path", CFG_TEXT, CFG_RELOAD, AT(path), .required = true,
+     .what = "The FIFO; it must exist, and is not made."},
+    {"timeout", CFG_DURATION, CFG_RELOAD, AT(timeout_ms), "60s", .min = 100, .max = 3600000,
+     .what = "How long a reader may take for one line."},
+    {0},
+};
+static const struct config_section config = {.keys = keys,
+                                             .size = sizeof(struct agent_settings),
+                                             .name = "pipe"};
+
+static const char *target(const struct agent_config *c)
+{
+    return c->s.path;
+}
+
+/* ---- the FIFO ---- */
+
+static struct reader *reader_of(struct recipient *a)
+{
+    if (a->state == NULL) {
+        struct reader *r = xcalloc(1, sizeof *r);
+        r->fd = -1;
+        a->state = r;
+    }
+    return a->state;
+}
+
+static void hang_up(struct reader *r)
+{
+    if (r->fd >= 0)
+        close(r->fd);
+    r->fd = -1;
+}
+
+static void forget(struct recipient *a)
+{
+    if (a->state != NULL)
+        hang_up(a->state);
+    free(a->state);
+    a->state = NULL;
+}
+
+static bool has_reader(const struct reader *r)
+{
+    struct pollfd p = {.fd = r->fd, .events = POLLOUT};
+
+    return r->fd >= 0 && poll(&p, 1, 0) >= 0 && (p.revents & (POLLERR | POLLNVAL)) == 0;
+}
+
+/* 0, or errno; ENXIO: nobody reads. */
+static int open_fifo(struct reader *r, const char *path)
+{
+    struct stat st;
+
+    if (has_reader(r))
+        return 0;
+    hang_up(r);
+    r->fd = open(path, O_WRONLY | O_NONBLOCK | O_CLOEXEC | O_NOFOLLOW);
+    if (r->fd < 0)
+        return errno;
+    if (fstat(r->fd, &st) == 0 && S_ISFIFO(st.st_mode))
+        return 0;
+    hang_up(r);
+    return ESPIPE;
+}
+
+/* ---- one line ---- */
+
+static void line_free(struct line *j)
+{
+    timer_stop(j->a->d->env.clock, &j->look);
+    buf_done(&j->bytes);
+    free(j);
+}
+
+static void cancel(struct errand_job *base)
+{
+    struct line *j = container_of(base, struct line, job);
+
+    if (j->written > 0 && j->written < j->bytes.n)
+        hang_up(reader_of(j->a)); /* half a line: whoever reads starts anew */
+    line_free(j);
+}
+
+static void finish(struct line *j, enum errand_result result, const char *why)
+{
+    struct errand_end e = {.result = result, .cause = CAUSE_NETWORK, .text = str_of(why)};
+
+    if (result != ERRAND_DONE && j->written > 0)
+        hang_up(reader_of(j->a));
+    j->job.done(j->job.ctx, &e);
+    line_free(j);
+}
+
+static void again(struct line *j)
+{
+    timer_set(j->a->d->env.clock, &j->look, j->pause_ms);
+    j->pause_ms = j->pause_ms * 2 < LOOK_LONGEST_MS ? j->pause_ms * 2 : LOOK_LONGEST_MS;
+}
+
+static void write_more(struct line *j, int fd)
+{
+    while (j->written < j->bytes.n) {
+        ssize_t n = write(fd, j->bytes.p + j->written, j->bytes.n - j->written);
+        if (n < 0 && errno == EINTR)
+            continue;
+        if (n < 0)
+            return; /* full, or the reader has gone: has_reader() tells */
+        j->written += (size_t)n;
+        j->pause_ms = LOOK_FIRST_MS;
+    }
+}
+
+static void on_look(struct timer *t)
+{
+    struct line *j = container_of(t, struct line, look);
+    struct reader *r = reader_of(j->a);
+    int failed = j->written > 0 ? (has_reader(r) ? 0 : EPIPE) : open_fifo(r, j->a->cfg->s.path);
+    int unread = 0;
+    char why[256];
+
+    if (failed == ENXIO || failed == EPIPE) {
+        finish(j, ERRAND_AWAY, "nobody reads the pipe");
+        return;
+    }
+    if (failed != 0) {
+        snprintf(why, sizeof why, "cannot write to the pipe %.150s: %s", j->a->cfg->s.path,
+                 failed == ESPIPE ? "it is no FIFO" : strerror(failed));
+        finish(j, ERRAND_FAILED, why);
+        return;
+    }
+    if (!j->only_look)
+        write_more(j, r->fd);
+    if (j->only_look || (j->written == j->bytes.n && ioctl(r->fd, FIONREAD, &unread) == 0 &&
+                         unread == 0 && has_reader(r)))
+        finish(j, ERRAND_DONE, "");
+    else if (clock_now_ms(j->a->d->env.clock) >= j->deadline_ms)
+        finish(j, ERRAND_FAILED, "the reader of the pipe does not read");
+    else
+        again(j);
+}
+
+static struct errand_job *run(struct recipient *a, const struct errand *e, errand_cb *done,
+                              void *ctx)
+{
+    struct line *j = xcalloc(1, sizeof *j);
+
+    *j = (struct line){.job = {.done = done, .ctx = ctx, .cancel = cancel},
+                       .a = a,
+                       .only_look = e->kind == ERRAND_LOOK,
+                       .pause_ms = LOOK_FIRST_MS,
+                       .deadline_ms = clock_now_ms(a->d->env.clock) + a->cfg->s.timeout_ms};
+    buf_add_str(&j->bytes, e->body);
+    buf_add_c(&j->bytes, '\n');
+    timer_init(&j->look, on_look);
+    timer_set(a->d->env.clock, &j->look, 0);
+    return &j->job;
+}
+
+const struct substrate_ops substrate_pipe = {
+    .name = "pipe", .config = &config, .target = target, .run = run, .forget = forget};

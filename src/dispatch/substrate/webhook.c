@@ -1,0 +1,229 @@
+/* webhook.c - an HTTP receiver: POST with the body of the contract, signed when there is a secret.
+ *
+ *      deliver, request   POST url
+ *      wake               POST wake_url {agent_id, session_id?, context?}; without one: no bell
+ *      look               GET status_url, 2xx; without one HEAD url: whatever answers is there
+ *
+ * An answer below 400 is success.  Redirects are not followed.  The same headers go with all of
+ * them. */
+#include <stdio.h>
+#include <stdlib.h>
+#include "base/crypto.h"
+#include "base/jw.h"
+#include "base/mem.h"
+#include "dispatch/dispatch_priv.h"
+#include "dispatch/substrate.h"
+#include "net/http_client.h"
+
+#define AT(member) offsetof(struct agent_settings, member)
+#define ANSWER_MAX ((size_t)1 << 20)
+
+struct post {
+    struct errand_job job;
+    struct dispatch *d; /* borrowed */
+    struct http_call *call;
+    enum errand_kind kind;
+    bool by_status; /* it must be 2xx */
+};
+
+static const struct config_key keys[] = {
+    {"url", CFG_TEXT, CFG_RELOAD, AT(url), .required = true, .what = "Where deliveries are sent."},
+    {"wake_url", CFG_TEXT, CFG_RELOAD, AT(wake_url),
+     .what = "Where a wake is sent; without it a wake is a delivery."},
+    {"status_url", CFG_TEXT, CFG_RELOAD, AT(status_url),
+     .what = "Answers 2xx when the agent is well."},
+    {"authorization", CFG_SECRET, CFG_RELOAD, AT(authorization),
+     .what = "The whole value of the `Authorization` header."},
+    {"secret", CFG_SECRET, CFG_RELOAD, AT(secret),
+     .what = "Signs each body: `X-Signature: sha256=<hex HMAC-SHA256>`."},
+    {"timeout", CFG_DURATION, CFG_RELOAD, AT(timeout_ms), "5s", .min = 100, .max = 300000,
+     .what = "How long one request may take."},
+    {0},
+};
+
+static bool url_ok(const char *url)
+{
+    return url == NULL || str_starts(str_of(url), STR("http://")) ||
+           str_starts(str_of(url), STR("https://"));
+}
+
+static bool check(void *settings, char *ret_why)
+{
+    const struct agent_settings *s = settings;
+
+    if (url_ok(s->url) && url_ok(s->wake_url) && url_ok(s->status_url))
+        return true;
+    snprintf(ret_why, 256, "url, wake_url and status_url start with http:// or https://");
+    return false;
+}
+
+static const struct config_section config = {.keys = keys,
+                                             .size = sizeof(struct agent_settings),
+                                             .check = check,
+                                             .name = "webhook"};
+
+static const char *target(const struct agent_config *c)
+{
+    return c->s.url;
+}
+
+static bool rings(const struct agent_config *c)
+{
+    return c->s.wake_url != NULL;
+}
+
+/* ---- the answer ---- */
+
+static void post_free(struct post *j)
+{
+    http_cancel(&j->call);
+    free(j);
+}
+
+static void cancel(struct errand_job *base)
+{
+    post_free(container_of(base, struct post, job));
+}
+
+static struct errand_end no_answer(const struct http_result *r)
+{
+    struct str why = str_of(r->why != NULL ? r->why : bh_err_word(r->err));
+    struct errand_end e = {.result = ERRAND_FAILED, .cause = CAUSE_NETWORK, .text = why};
+
+    if (r->err == BH_MALFORMED)
+        e.cause = CAUSE_MALFORMED;
+    else if (str_contains(why, STR("timed out")) || str_contains(why, STR("Timeout")))
+        e.cause = CAUSE_TIMEOUT;
+    return e;
+}
+
+/* Of a request: an object with `content`, or the text itself. */
+static struct str answer_of(struct post *j, const struct http_result *r)
+{
+    struct json doc;
+
+    if (!json_parse(j->d->json, r->body, &doc) || !json_is_object(doc))
+        return r->body;
+    return json_type(json_get(doc, "content")) == JSON_STRING ? json_str(doc, "content") : r->body;
+}
+
+static void on_answer(void *ctx, const struct http_result *r)
+{
+    struct post *j = ctx;
+    struct errand_end e = {.result = ERRAND_DONE, .retry_after_ms = r->retry_after_ms};
+    char why[64];
+    bool good = r->status < 400 && (!j->by_status || r->status / 100 == 2);
+
+    j->call = NULL;
+    if (r->err != BH_OK) {
+        e = no_answer(r);
+    } else if (!good && !(j->kind == ERRAND_LOOK && !j->by_status && r->status < 500)) {
+        snprintf(why, sizeof why, "the webhook answered HTTP %d", r->status);
+        e.result = ERRAND_FAILED;
+        e.cause = CAUSE_HTTP_STATUS;
+        e.http_status = r->status;
+        e.text = str_of(why);
+    } else if (j->kind == ERRAND_REQUEST) {
+        e.text = answer_of(j, r);
+        if (!utf8_valid(e.text))
+            e = (struct errand_end){.result = ERRAND_FAILED,
+                                    .cause = CAUSE_MALFORMED,
+                                    .text = STR("the answer is no text")};
+    }
+    j->job.done(j->job.ctx, &e);
+    post_free(j);
+}
+
+/* ---- the request ---- */
+
+static void write_wake(struct buf *out, const struct recipient *a, const struct errand *e)
+{
+    struct jw w = jw_begin(out);
+
+    jw_obj(&w);
+    jw_kstr(&w, "agent_id", str_of(a->id));
+    jw_kstr_opt(&w, "session_id", e->session);
+    jw_kstr_opt(&w, "context", e->text);
+    jw_end_obj(&w);
+}
+
+static void sign(struct buf *out, const char *secret, struct str body)
+{
+    uint8_t mac[SHA256_BYTES];
+
+    hmac_sha256(str_of(secret), body, mac);
+    buf_add_z(out, "X-Signature: sha256=");
+    hex_add(out, mac, sizeof mac);
+}
+
+static void send_body(struct post *j, const struct recipient *a, const char *url, struct str body,
+                      int64_t timeout_ms)
+{
+    const struct agent_settings *s = &a->cfg->s;
+    struct buf auth = BUF_INIT, signature = BUF_INIT;
+    const char *headers[4] = {"Content-Type: application/json"};
+    size_t n = 1;
+
+    if (s->authorization != NULL) {
+        buf_printf(&auth, "Authorization: %s", s->authorization);
+        headers[n++] = buf_z(&auth);
+    }
+    if (s->secret != NULL) {
+        sign(&signature, s->secret, body);
+        headers[n++] = buf_z(&signature);
+    }
+    struct http_fetch f = {.method = "POST",
+                           .url = url,
+                           .headers = headers,
+                           .body = body,
+                           .timeout_ms = timeout_ms,
+                           .max_body = ANSWER_MAX,
+                           .public_only = !a->d->env.settings->allow_private &&
+                                          !*a->d->env.wake_allow_private};
+    j->call = http_fetch(a->d->env.http, &f, on_answer, j);
+    buf_wipe(&auth);
+    buf_done(&signature);
+}
+
+static void look(struct post *j, const struct recipient *a)
+{
+    const struct agent_settings *s = &a->cfg->s;
+    struct http_fetch f = {.method = s->status_url != NULL ? "GET" : "HEAD",
+                           .url = s->status_url != NULL ? s->status_url : s->url,
+                           .timeout_ms = s->timeout_ms,
+                           .max_body = ANSWER_MAX,
+                           .public_only = !a->d->env.settings->allow_private &&
+                                          !*a->d->env.wake_allow_private};
+
+    j->by_status = s->status_url != NULL;
+    j->call = http_fetch(a->d->env.http, &f, on_answer, j);
+}
+
+static struct errand_job *run(struct recipient *a, const struct errand *e, errand_cb *done,
+                              void *ctx)
+{
+    const struct agent_settings *s = &a->cfg->s;
+    struct post *j = xcalloc(1, sizeof *j);
+    struct buf body = BUF_INIT;
+
+    *j = (struct post){.job = {.done = done, .ctx = ctx, .cancel = cancel},
+                       .d = a->d,
+                       .kind = e->kind};
+    if (e->kind == ERRAND_LOOK) {
+        look(j, a);
+    } else if (e->kind == ERRAND_WAKE && str_is_empty(e->body)) {
+        write_wake(&body, a, e);
+        send_body(j, a, s->wake_url, buf_str(&body), s->timeout_ms);
+    } else {
+        send_body(j, a, s->url, e->body, e->timeout_ms != 0 ? e->timeout_ms : s->timeout_ms);
+    }
+    buf_done(&body);
+    return &j->job;
+}
+
+const struct substrate_ops substrate_webhook = {.name = "webhook",
+                                                .config = &config,
+                                                .can = SUBSTRATE_RINGS | SUBSTRATE_ANSWERS,
+                                                .rings = rings,
+                                                .target = target,
+                                                .run = run};

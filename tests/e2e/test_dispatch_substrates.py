@@ -1,0 +1,431 @@
+"""Each substrate with its real peer: an HTTP receiver, a pane of tmux, a FIFO, a program, a gateway."""
+import hashlib
+import hmac
+import http.server
+import json
+import os
+import shutil
+import subprocess
+import sys
+import threading
+import time
+
+import pytest
+
+from conftest import wait_for
+from dispatch_rig import Sender, augment, config, template
+from relay import http as call
+
+needs_tmux = pytest.mark.skipif(shutil.which("tmux") is None, reason="tmux is not installed")
+
+
+class Receiver:
+    """An HTTP server that notes what it is sent and answers as told."""
+
+    def __init__(self):
+        self.got, self.status, self.body, self.delay = [], [], b"{}", 0
+        outer = self
+
+        class Handler(http.server.BaseHTTPRequestHandler):
+            def handle_any(self):
+                length = int(self.headers.get("Content-Length") or 0)
+                outer.got.append((self.command, self.path, dict(self.headers), self.rfile.read(length)))
+                time.sleep(outer.delay)
+                status = outer.status.pop(0) if outer.status else 200
+                self.send_response(status)
+                if status in (301, 302):
+                    self.send_header("Location", self.path)
+                body = b"" if self.command == "HEAD" else outer.body
+                self.send_header("Content-Length", str(len(body)))
+                self.end_headers()
+                try:
+                    self.wfile.write(body)
+                except OSError:
+                    pass  # nobody waits any more
+
+            do_GET = do_POST = do_HEAD = handle_any
+
+            def log_message(self, *_):
+                pass
+
+        self.server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        self.url = f"http://127.0.0.1:{self.server.server_port}"
+        threading.Thread(target=self.server.serve_forever, daemon=True).start()
+
+    def bodies(self, path="/in"):
+        return [json.loads(body) for method, at, _, body in self.got if at == path and method == "POST"]
+
+
+@pytest.fixture
+def receiver():
+    r = Receiver()
+    yield r
+    r.server.shutdown()
+    r.server.server_close()
+
+
+# ---- webhook ----
+
+def test_a_webhook_gets_the_body_of_the_contract_signed_and_in_order(make_bellhop, receiver):
+    server = make_bellhop(config(f"id: hook, substrate: webhook, url: '{receiver.url}/in', secret: s3cret, "
+                                 f"authorization: Bearer x"))
+    sender = Sender(server)
+    for i in range(20):
+        assert sender.deliver("hook", augment(f"grüß {i}", f"w{i}")).status == 200
+    wait_for(lambda: len(receiver.got) == 20)
+    assert [b["meta"]["dispatch_id"] for b in receiver.bodies()] == [f"w{i}" for i in range(20)]
+    method, path, headers, body = receiver.got[0]
+    assert (method, path, headers["Content-Type"], headers["Authorization"]) == (
+        "POST", "/in", "application/json", "Bearer x")
+    want = hmac.new(b"s3cret", body, hashlib.sha256).hexdigest()
+    assert headers["X-Signature"] == f"sha256={want}"
+    assert body.startswith('{"agent_id":"hook","kind":"augment","content":"grüß 0","meta":{"dispatch_id":"w0"'.encode())
+
+
+def test_a_webhook_that_fails_is_tried_again_in_order_and_a_redirect_is_not_followed(make_bellhop, receiver):
+    server = make_bellhop(config(f"id: hook, substrate: webhook, url: '{receiver.url}/in'"))
+    sender = Sender(server)
+    receiver.status = [503, 500, 429, 200, 302, 200]
+    for i in range(3):
+        assert sender.deliver("hook", augment("x", f"f{i}")).status == 200
+    wait_for(lambda: server.instance("agent:hook")["entries"] == 0)
+    assert [b["meta"]["dispatch_id"] for b in receiver.bodies()] == ["f0"] * 4 + ["f1", "f2"]
+
+
+def test_a_webhook_that_answers_too_late_is_tried_again(make_bellhop, receiver):
+    server = make_bellhop(config(f"id: hook, substrate: webhook, url: '{receiver.url}/in', timeout: 200ms"))
+    sender = Sender(server)
+    receiver.delay = 0.6
+    assert sender.deliver("hook", augment("x", "slow")).status == 200
+    wait_for(lambda: len(receiver.got) >= 2)
+    receiver.delay = 0
+    wait_for(lambda: server.instance("agent:hook")["entries"] == 0)
+
+
+def test_a_webhook_to_a_private_address_is_refused(make_bellhop, receiver):
+    text = config(f"id: hook, substrate: webhook, url: '{receiver.url}/in'", attempts=2)
+    server = make_bellhop(text.replace("allow_private: true", "allow_private: false"))
+    sender = Sender(server)
+    assert sender.deliver("hook", augment("x", "private")).status == 200
+    wait_for(lambda: server.instance("agent:hook")["parked"] == 1)
+    assert receiver.got == []
+    shown = server.cli("mailbox", "show", "agent:hook", "--tenant", "t", "--json").stdout
+    assert "not a public one" in shown
+    assert sender.status("hook").json["status"] == "unknown"
+
+
+def test_waking_a_webhook(make_bellhop, receiver):
+    server = make_bellhop(config(
+        f"id: bell, substrate: webhook, url: '{receiver.url}/in', wake_url: '{receiver.url}/wake', secret: s, "
+        f"status_url: '{receiver.url}/status'",
+        f"id: mute, substrate: webhook, url: '{receiver.url}/in'"))
+    sender = Sender(server)
+    woken = sender.wake("bell@tab", {"context": "look"})
+    assert woken.status == 200 and woken.json["woken"] is True and woken.json["session_id"] == "tab"
+    assert receiver.bodies("/wake") == [{"agent_id": "bell", "session_id": "tab", "context": "look"}]
+    assert "X-Signature" in receiver.got[-1][2]
+    assert sender.wake("bell").json["woken"] is True
+    assert receiver.bodies("/wake")[-1] == {"agent_id": "bell"}
+    receiver.status = [500]
+    failed = sender.wake("bell", {"context": "x"})
+    assert failed.status == 502
+    assert (failed.json["class"], failed.json["cause_kind"], failed.json["http_status"]) == (
+        "DeliveryFailedError", "http_status", 500)
+    degraded = sender.wake("mute@tab", {"context": "kept"}).json
+    assert degraded["woken"] is False and degraded["session_id"] == "tab" and degraded["warnings"]
+    wait_for(lambda: len(receiver.bodies()) == 1)
+    body = receiver.bodies()[0]
+    assert (body["kind"], body["content"], body["session_id"]) == ("augment", "kept", "tab")
+    bare = sender.wake("mute").json
+    assert bare["woken"] is False and len(receiver.bodies()) == 1
+    assert sender.status("bell").json == {"status": "idle"}
+    receiver.status = [503]
+    assert sender.status("bell").json["status"] == "unknown"
+
+
+def test_a_wake_with_a_key_is_one_wake(make_bellhop, receiver):
+    server = make_bellhop(config(f"id: bell, substrate: webhook, url: '{receiver.url}/in', "
+                                 f"wake_url: '{receiver.url}/wake'"))
+    sender = Sender(server)
+    first = sender.wake("bell", {"context": "once"}, Idempotency_Key="k1").json
+    server.restart()
+    again = sender.ask("POST", sender.path("bell", "wake"), {"context": "once"}, Idempotency_Key="k1").json
+    assert again.pop("warnings") and again == first
+    assert len(receiver.bodies("/wake")) == 1
+    assert sender.wake("bell", {"context": "twice"}, Idempotency_Key="k2").json["woken"] is True
+    assert len(receiver.bodies("/wake")) == 2
+
+
+def test_a_request_to_a_webhook_is_answered_by_its_answer(make_bellhop, receiver):
+    server = make_bellhop(config(f"id: hook, substrate: webhook, url: '{receiver.url}/in'"))
+    sender = Sender(server)
+    receiver.body = json.dumps({"content": "42", "other": 1}).encode()
+    answer = sender.request("hook", augment("what?", "q1", correlation_id="c1"))
+    assert answer.status == 200
+    assert answer.json.pop("sent_at") > 0
+    assert {k: v for k, v in answer.json.items() if k != "sent_at"} == {
+        "correlation_id": "c1", "content": "42", "agent_id": "hook"}
+    receiver.body = b"plain words"
+    assert sender.request("hook", augment("?", correlation_id="c2")).json["content"] == "plain words"
+    receiver.status = [404]
+    failed = sender.request("hook", augment("?", correlation_id="c3"))
+    assert (failed.status, failed.json["cause_kind"], failed.json["http_status"]) == (502, "http_status", 404)
+    receiver.delay, receiver.body = 0.8, b"too late"
+    late = sender.request("hook", augment("?", "q4", correlation_id="c4"), timeout_ms=200)
+    assert (late.status, late.json["class"], late.json["timeout_ms"]) == (504, "TimeoutError", 200)
+    reply = wait_for(lambda: sender.replies("hook").json["replies"])[0]
+    assert (reply["content"], reply["correlation_id"], reply["dispatch_id"]) == ("too late", "c4", "q4")
+    assert sender.request("hook", augment("?")).status == 400  # no correlation_id
+
+
+# ---- pipe ----
+
+def test_a_fifo_gets_a_line_each_when_somebody_reads(make_bellhop, tmp_path):
+    fifo = tmp_path / "fifo"
+    os.mkfifo(fifo)
+    server = make_bellhop(config(f"id: pipe, substrate: pipe, path: {fifo}"))
+    sender = Sender(server)
+    assert sender.deliver("pipe", augment("one", "p1")).status == 200
+    wait_for(lambda: "nobody reads" in server.log())
+    waits = sender.deliver("pipe", template("two\nlines", "p2")).json
+    assert waits["delivery_skipped"] is True and "nobody reads" in waits["warnings"][0]
+    assert sender.status("pipe").json["status"] == "unknown"
+    assert server.instance("agent:pipe")["entries"] == 2
+    with open(fifo, encoding="utf-8") as reading:
+        lines = [json.loads(reading.readline()) for _ in range(2)]
+        assert [line["meta"]["dispatch_id"] for line in lines] == ["p1", "p2"] and lines[1]["prompt"] == "two\nlines"
+        assert sender.deliver("pipe", augment("x" * 400_000, "p3")).status == 200
+        assert len(json.loads(reading.readline())["content"]) == 400_000
+        wait_for(lambda: server.instance("agent:pipe")["entries"] == 0)
+        assert sender.status("pipe").json == {"status": "idle"}
+    assert sender.wake("pipe", {"context": "look"}).json["woken"] is False
+    with open(fifo, encoding="utf-8") as reading:
+        assert json.loads(reading.readline())["content"] == "look"
+
+
+def test_what_a_reader_left_unread_comes_again(make_bellhop, tmp_path):
+    fifo = tmp_path / "fifo"
+    os.mkfifo(fifo)
+    server = make_bellhop(config(f"id: pipe, substrate: pipe, path: {fifo}"))
+    sender = Sender(server)
+    reader = os.open(fifo, os.O_RDONLY | os.O_NONBLOCK)
+    assert sender.deliver("pipe", augment("one", "u1")).status == 200
+    time.sleep(0.3)  # it lies in the pipe
+    os.close(reader)
+    with open(fifo, encoding="utf-8") as reading:
+        assert json.loads(reading.readline())["meta"]["dispatch_id"] == "u1"
+        wait_for(lambda: server.instance("agent:pipe")["entries"] == 0)
+
+
+def test_what_is_no_fifo_is_left_alone(make_bellhop, tmp_path):
+    victim = tmp_path / "file"
+    victim.write_text("mine")
+    server = make_bellhop(config(f"id: pipe, substrate: pipe, path: {victim}"))
+    assert Sender(server).deliver("pipe", augment("x")).status == 200
+    wait_for(lambda: "no FIFO" in server.log())
+    assert victim.read_text() == "mine"
+
+
+# ---- exec ----
+
+def program(path, text):
+    path.write_text(f"#!{sys.executable}\nimport json, sys, time, os\n{text}\n")
+    path.chmod(0o755)
+    return path
+
+
+def test_a_program_gets_each_delivery_on_standard_input_in_order(make_bellhop, tmp_path):
+    out = tmp_path / "out"
+    prog = program(tmp_path / "take", f"open({str(out)!r}, 'a').write(sys.stdin.read() + '\\n')")
+    server = make_bellhop(config(f"id: prog, substrate: exec, command: [{prog}, 'a b']"))
+    sender = Sender(server)
+    for i in range(5):
+        assert sender.deliver("prog", augment(f"n{i}", f"e{i}")).status == 200
+    wait_for(lambda: out.exists() and len(out.read_text().splitlines()) == 5)
+    lines = [json.loads(line) for line in out.read_text().splitlines()]
+    assert [line["content"] for line in lines] == [f"n{i}" for i in range(5)]
+    assert sender.status("prog").json == {"status": "idle"}
+
+
+def test_a_program_that_fails_is_parked_with_its_last_words(make_bellhop, tmp_path):
+    prog = program(tmp_path / "fail", "print('no such luck', file=sys.stderr); sys.exit(3)")
+    server = make_bellhop(config(f"id: prog, substrate: exec, command: '{prog} \"x y\"'", attempts=2))
+    assert Sender(server).deliver("prog", augment("x", "e1")).status == 200
+    wait_for(lambda: server.instance("agent:prog")["parked"] == 1)
+    shown = server.cli("mailbox", "show", "agent:prog", "--tenant", "t", "--json").stdout
+    assert "status 3: no such luck" in shown
+
+
+def test_a_program_answers_requests_on_standard_output(make_bellhop, tmp_path):
+    prog = program(tmp_path / "answer", "d = json.load(sys.stdin); time.sleep(float(sys.argv[1]) if d['content'] == "
+                                        "'slow' else 0); print(d['content'] + ' ' + sys.argv[2], end='')")
+    server = make_bellhop(config(f"id: prog, substrate: exec, command: '{prog} 1 \"x y\"'"))
+    sender = Sender(server)
+    assert sender.request("prog", augment("hi", correlation_id="c")).json["content"] == "hi x y"
+    slow = sender.request("prog", augment("slow", "s1", correlation_id="c9"), timeout_ms=200)
+    assert (slow.status, slow.json["class"]) == (504, "TimeoutError")
+    reply = wait_for(lambda: sender.replies("prog").json["replies"])[0]
+    assert (reply["content"], reply["correlation_id"]) == ("slow x y", "c9")
+
+
+def test_requests_elsewhere_are_not_implemented(make_bellhop, tmp_path):
+    server = make_bellhop(config(f"id: f, substrate: file, dir: {tmp_path}", "id: n, substrate: none"))
+    for agent in ("f", "n"):
+        answer = Sender(server).request(agent, augment("x", correlation_id="c"))
+        assert (answer.status, answer.json["class"]) == (501, "NotImplementedError")
+
+
+# ---- tmux ----
+
+@pytest.fixture
+def pane(tmp_path):
+    """A tmux server of our own whose one pane writes down what is typed into it."""
+    socket, typed = tmp_path / "tmux.sock", tmp_path / "typed"
+    run = lambda *words: subprocess.run(["tmux", "-S", socket, "-f", "/dev/null", *words], check=True,
+                                        capture_output=True, text=True).stdout
+    run("new-session", "-d", "-s", "work", "-x", "200", "-y", "50", f"stty -icanon -echo; exec cat > {typed}")
+    wait_for(typed.exists)
+    time.sleep(0.3)
+    yield socket, typed, run
+    subprocess.run(["tmux", "-S", socket, "kill-server"], capture_output=True)
+
+
+@needs_tmux
+def test_text_is_typed_into_the_pane_and_nothing_in_it_acts_on_the_terminal(make_bellhop, pane):
+    socket, typed, run = pane
+    server = make_bellhop(config(f"id: mux, substrate: tmux, target: work, socket: {socket}"))
+    sender = Sender(server)
+    evil = "a\x1b[201~\x1b]0;owned\x07b\x00c\x9bd; rm -rf $HOME `id`"
+    assert sender.deliver("mux", augment(evil, "m1", event_type="deploy")).status == 200
+    wait_for(lambda: server.instance("agent:mux")["entries"] == 0)
+    text = wait_for(lambda: "rm -rf" in typed.read_text() and typed.read_text())
+    assert text.startswith("[context from the skill morning-status, event deploy]\n")
+    assert "a\u241b[201~\u241b]0;owned\u2407b\u2400c\ufffdd; rm -rf $HOME `id`\n" in text
+    assert not any(c in text for c in "\x1b\x07\x00\x9b")
+    long = "".join(f"{i:06d}" for i in range(20_000))
+    assert sender.deliver("mux", template(long, "m2")).status == 200
+    wait_for(lambda: long in typed.read_text())
+    assert run("list-buffers") == ""
+    assert sender.status("mux").json == {"status": "idle"}
+
+
+@needs_tmux
+def test_waking_a_pane_types_one_line_and_a_pane_that_is_gone_keeps_the_context(make_bellhop, pane):
+    socket, typed, run = pane
+    server = make_bellhop(config(f"id: mux, substrate: tmux, target: work, socket: {socket}"))
+    sender = Sender(server)
+    assert sender.wake("mux").json["woken"] is True
+    wait_for(lambda: "[wake]" in typed.read_text())
+    assert sender.wake("mux", {"context": "come here"}).json["woken"] is True
+    wait_for(lambda: "come here" in typed.read_text())
+    run("kill-server")
+    gone = sender.wake("mux", {"context": "later"}).json
+    assert gone.get("woken") is False and gone["warnings"], gone["error"]
+    assert sender.status("mux").json["status"] == "unknown"
+    assert server.instance("agent:mux")["entries"] == 1
+    run("new-session", "-d", "-s", "work", f"stty -icanon -echo; exec cat > {typed}")
+    wait_for(lambda: typed.exists() and "later" in typed.read_text())
+
+
+# ---- relay ----
+
+def test_deliver_pokes_nobody_and_wake_does(make_bellhop, dial, receiver):
+    server = make_bellhop(config("id: bot, substrate: relay, tenant: t"))
+    cred = server.add("--instance", "bot", wake_url=f"{receiver.url}/poke")
+    dial(server, cred).sleep()
+    wait_for(lambda: server.instance("bot")["state"] == "asleep")
+    sender = Sender(server)
+    assert sender.status("bot").json["status"] == "asleep"
+    assert sender.deliver("bot", augment("quiet", "d1")).json["delivery_skipped"] is True
+    time.sleep(0.8)
+    assert receiver.got == []
+    woken = sender.wake("bot", {"context": "loud"}).json
+    assert woken["woken"] is False and "sleeps" in woken["warnings"][0]
+    wait_for(lambda: receiver.got)
+    gateway = dial(server, cred)
+    assert gateway.next("inbound")["event"]["text"].endswith("quiet")
+    assert gateway.next("inbound")["event"]["text"] == "loud"
+    live = sender.wake("bot").json
+    assert live["woken"] is True and "warnings" not in live
+    assert gateway.next("inbound")["event"]["text"].startswith("[wake]")
+
+
+def test_a_request_on_the_relay_is_answered_by_what_the_agent_sends(make_bellhop, dial):
+    server = make_bellhop(config("id: bot, substrate: relay, tenant: t"))
+    gateway = dial(server, server.add("--instance", "bot"))
+    sender = Sender(server)
+    answers = []
+
+    def ask(name, correlation, timeout_ms=8000):
+        answers.append(sender.request("bot", augment("q", name, correlation_id=correlation), timeout_ms))
+
+    asking = [threading.Thread(target=ask, args=(f"q{i}", f"c{i}")) for i in range(2)]
+    for thread in asking:
+        thread.start()
+        chat = gateway.next("inbound")["event"]["source"]["chat_id"]
+    assert gateway.act(op="send", chat_id=chat, content="second", reply_to="q1")["success"]
+    assert gateway.act(op="send", chat_id=chat, content="first")["success"]
+    for thread in asking:
+        thread.join()
+    assert {a.json["correlation_id"]: a.json["content"] for a in answers} == {"c0": "first", "c1": "second"}
+    late = sender.request("bot", augment("q", "q9", correlation_id="c9"), timeout_ms=150)
+    assert (late.status, late.json["class"]) == (504, "TimeoutError")
+    assert gateway.act(op="send", chat_id=chat, content="late", reply_to="q9")["success"]
+    replies = sender.replies("bot").json["replies"]
+    assert [(r["content"], r.get("correlation_id")) for r in replies] == [
+        ("second", "c1"), ("first", "c0"), ("late", "c9")]
+
+
+# ---- later ----
+
+def test_a_scheduled_wake_fires_once_after_a_restart_and_not_early(make_bellhop, receiver):
+    server = make_bellhop(config(f"id: bell, substrate: webhook, url: '{receiver.url}/in', "
+                                 f"wake_url: '{receiver.url}/wake'"))
+    sender = Sender(server)
+    due = int(time.time() * 1000) + 3000
+    receipt = sender.wake("bell", {"context": "tea", "when": due}).json
+    assert receipt["woken"] is False and str(due) in receipt["warnings"][0]
+    assert sender.wake("bell", {"context": "now", "when": 1}).json["woken"] is True
+    server.kill()
+    server.start()
+    assert [b["context"] for b in receiver.bodies("/wake")] == ["now"]
+    wait_for(lambda: len(receiver.bodies("/wake")) == 2)
+    assert time.time() * 1000 >= due
+    server.restart()
+    time.sleep(0.5)
+    assert [b["context"] for b in receiver.bodies("/wake")] == ["now", "tea"]
+
+
+# ---- hooks ----
+
+def hook(server, *flags):
+    return json.loads(server.cli("dispatch", "hook", "--agent", "box", "--tenant", "t", "--json", *flags).stdout)
+
+
+def test_a_capability_url_takes_what_a_webhook_client_sends(make_bellhop):
+    server = make_bellhop(config("id: box, substrate: none"))
+    made = hook(server)
+    body = json.dumps({"agent_id": "my name for it", **augment("x", "h1")}).encode()
+
+    def post(url, data, **headers):
+        import urllib.error
+        import urllib.request
+        request = urllib.request.Request(url, data, {"Content-Type": "application/json", **headers})
+        try:
+            with urllib.request.urlopen(request) as answer:
+                return answer.status, json.loads(answer.read())
+        except urllib.error.HTTPError as e:
+            return e.code, json.loads(e.read())
+
+    good = "sha256=" + hmac.new(made["secret"].encode(), body, hashlib.sha256).hexdigest()
+    assert post(made["url"], body)[0] == 401
+    assert post(made["url"], body, **{"X-Signature": "sha256=" + "0" * 64})[0] == 401
+    status, receipt = post(made["url"], body, **{"X-Signature": good})
+    assert status == 200 and receipt["delivery_id"] == "h1"
+    assert post(made["wake_url"], b'{"agent_id":"my name for it"}')[1]["woken"] is False
+    assert call("GET", made["status_url"]).status == 200
+    assert call("GET", made["status_url"].replace("bhk_", "bhk_0")).status == 404
+    bare = hook(server, "--no-signature")
+    assert "secret" not in bare and post(bare["url"], body)[0] == 200
+    server.cli("dispatch", "hook", "--agent", "box", "--tenant", "t", "--revoke")
+    assert post(made["url"], body, **{"X-Signature": good})[0] == 404
