@@ -204,8 +204,8 @@ static enum bh_err open_stores(struct server *s, char *why)
     s->mcp = mcp_new(&me);
     mcp_add_tools(s->mcp, tools_skills, n_tools_skills, &s->front);
     mcp_add_tools(s->mcp, tools_data, n_tools_data, &s->front);
-    mcp_add_tools(s->mcp, tools_chat, n_tools_chat, &s->front);
     mcp_add_tools(s->mcp, tools_agents, n_tools_agents, &s->front);
+    mcp_add_tools(s->mcp, tools_chat, n_tools_chat, &s->front);
     return BH_OK;
 }
 
