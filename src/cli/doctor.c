@@ -17,6 +17,7 @@
 #include "cli/cli.h"
 #include "cli/settings.h"
 #include "cli/state_dir.h"
+#include "dispatch/dispatch.h"
 #include "cli/url_probe.h"
 #include "http/waker.h"
 #include "net/http_client.h"
@@ -340,6 +341,24 @@ static void check_skills(struct doctor *d)
     buf_done(&pem);
 }
 
+/* Where agents get their mail; what only the server can know is in `dispatch list`. */
+static void check_agent_path(void *ctx, const char *path, bool is_directory)
+{
+    struct doctor *d = ctx;
+    struct stat st;
+
+    if (lstat(path, &st) != 0)
+        found(d, BAD, "agents", "%s: %s", path, strerror(errno));
+    else if (is_directory && !S_ISDIR(st.st_mode))
+        found(d, BAD, "agents", "%s is not a real directory", path);
+    else if (!is_directory && !S_ISFIFO(st.st_mode))
+        found(d, BAD, "agents", "%s is no FIFO: mkfifo %s", path, path);
+    else if (access(path, is_directory ? W_OK | X_OK : W_OK) != 0)
+        found(d, BAD, "agents", "%s cannot be written by this user", path);
+    else
+        found(d, OK, "agents", "%s can be written", path);
+}
+
 /* Every page of it, beside a running server too. */
 static void check_database(struct doctor *d)
 {
@@ -423,6 +442,7 @@ static int run(const struct command *c, int argc, char **argv)
         check_tls(&d);
         check_credentials(&d);
         check_skills(&d);
+        dispatch_each_path(d.cfg, check_agent_path, &d);
         if (check_state_dir(&d)) {
             check_database(&d);
             if (server_answers(d.settings->state_dir))

@@ -9,6 +9,7 @@
 #include "base/limits.h"
 #include "base/mem.h"
 #include "data/data.h"
+#include "dispatch/dispatch.h"
 #include "edge/door.h"
 #include "host/host.h"
 #include "http/front_priv.h"
@@ -151,6 +152,20 @@ static void limits_part(struct front *f, struct buf *out)
                    limit_rows[i].name, ledger_refused(f->ledger, (enum limit)i));
 }
 
+static void dispatch_part(struct front *f, struct buf *out)
+{
+    const struct dispatch_counters *n = dispatch_counters(f->dispatch);
+
+    counter(out, "dispatch_delivered_total", "Payloads taken for agents.", n->delivered);
+    counter(out, "dispatch_repeated_total", "Repeats, answered with the first receipt.",
+            n->repeated);
+    counter(out, "dispatch_woken_total", "Wakes that rang somebody.", n->woken);
+    counter(out, "dispatch_requests_total", "Requests for an answer.", n->requested);
+    counter(out, "dispatch_timed_out_total", "Requests not answered in time.", n->timed_out);
+    counter(out, "dispatch_replies_total", "What agents said.", n->replied);
+    counter(out, "dispatch_failed_total", "Calls that ended with an error.", n->failed);
+}
+
 /* The stores of programs, by name. */
 static void program_part(struct front *f, struct buf *out)
 {
@@ -266,6 +281,7 @@ void metrics_show(struct front *f, struct http_req *req)
     instance_part(f, &out);
     store_part(f, &out);
     limits_part(f, &out);
+    dispatch_part(f, &out);
     program_part(f, &out);
     platform_part(f, &out);
     loop_part(f, &out);

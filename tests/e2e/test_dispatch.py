@@ -1,6 +1,7 @@
 """Delivering to agents over /v1: addresses, receipts, idempotency, the mailbox behind every substrate."""
 import json
 import os
+from signal import SIGHUP
 
 import pytest
 
@@ -202,3 +203,51 @@ def test_a_gateway_gets_it_as_a_message_and_what_it_answers_is_a_reply(house, di
     house.restart()
     assert sender.ask("GET", sender.path("bot", "replies")).json == replies
     assert sender.replies("bot", after=replies["next"]).json == {"replies": [], "next": replies["next"]}
+
+
+def test_doctor_list_and_metrics_say_how_agents_are(make_bellhop, drop, tmp_path):
+    fifo = tmp_path / "fifo"
+    fifo.write_text("no fifo")
+    house = make_bellhop(config(f"id: filer, substrate: file, dir: {drop}", f"id: pipe, substrate: pipe, path: {fifo}"))
+    checks = json.loads(house.cli("doctor", "--json", check=False).stdout)
+    found = [(c["result"], c["detail"]) for c in (checks if isinstance(checks, list) else checks["checks"])
+             if c["check"] == "agents"]
+    assert [r for r, _ in found] == ["ok", "bad"] and "mkfifo" in found[1][1]
+    sender = Sender(house)
+    assert sender.deliver("filer", augment("x", "m1")).status == 200
+    assert sender.deliver("filer", augment("x", "m1")).status == 200
+    wait_for(lambda: house.instance("agent:filer")["entries"] == 0)
+    assert house.metric("dispatch_delivered_total") == 1 and house.metric("dispatch_repeated_total") == 1
+    listed = {a["agent_id"]: a for a in json.loads(house.cli("dispatch", "list", "--json").stdout)}
+    assert (listed["filer"]["substrate"], listed["filer"]["target"], listed["filer"]["tenant"]) == ("file", str(drop), "t")
+    assert listed["filer"]["state"] == "live" and listed["filer"]["waiting"] == 0
+
+
+def test_the_command_line_delivers_wakes_asks_and_reads_replies(house, dial, drop):
+    house.add("--instance", "bot")
+    said = house.cli("dispatch", "deliver", "filer", "hello", "--tenant", "t", "--id", "cli1", "--kind", "template")
+    assert said.stdout == "delivered cli1\n"
+    wait_for(lambda: files(drop) == ["cli1.json"])
+    body = json.loads((drop / "cli1.json").read_text())
+    assert body["prompt"] == "hello" and body["meta"]["origin"] == {"skill_name": "cli", "trigger_kind": "cli"}
+    assert house.cli("dispatch", "wake", "filer", "--tenant", "t", "--context", "c").stdout == "not woken\n"
+    refused = house.cli("dispatch", "request", "filer", "x", "--tenant", "t", check=False)
+    assert refused.returncode == 1 and "not implemented" in refused.stderr
+    assert house.cli("dispatch", "replies", "bot", "--tenant", "t").stdout == ""
+    assert house.cli("dispatch", "deliver", "stranger", "x", "--tenant", "t", check=False).returncode == 1
+
+
+def test_agents_come_go_and_change_with_a_reload(house, drop, tmp_path):
+    sender = Sender(house)
+    assert sender.deliver("nobody", augment("kept", "k1")).status == 200
+    other = tmp_path / "other"
+    other.mkdir()
+    house.config.write_text(config(f"id: filer, substrate: file, dir: {drop}",
+                                   f"id: nobody, substrate: file, dir: {drop}").format(state=house.state))
+    house.signal(SIGHUP)
+    wait_for(lambda: files(drop) == ["k1.json"])  # what waited for nobody has somewhere to go now
+    assert sender.deliver("ann@work", augment("x")).status == 404
+    house.config.write_text(config("id: nobody, substrate: file").format(state=house.state))
+    house.signal(SIGHUP)
+    wait_for(lambda: "kept the old configuration" in house.log())
+    assert [a["agent_id"] for a in sender.get("/v1/agents").json] == ["filer", "nobody"]

@@ -12,7 +12,7 @@ import time
 
 import pytest
 
-from conftest import wait_for
+from conftest import ROOT, wait_for
 from dispatch_rig import Sender, augment, config, template
 from relay import http as call
 
@@ -176,6 +176,31 @@ def test_a_request_to_a_webhook_is_answered_by_its_answer(make_bellhop, receiver
     reply = wait_for(lambda: sender.replies("hook").json["replies"])[0]
     assert (reply["content"], reply["correlation_id"], reply["dispatch_id"]) == ("too late", "c4", "q4")
     assert sender.request("hook", augment("?")).status == 400  # no correlation_id
+
+
+def test_what_is_sent_is_what_the_example_connector_sends(make_bellhop, receiver):
+    """webhook_delivery.json: body and headers byte for byte, and which answers are success."""
+    cases = [c for c in json.loads((ROOT / "tests/vectors/webhook_delivery.json").read_text())["cases"]
+             if c["call"] == "deliver" and c.get("request") and c["name"] != "timeout"]
+    assert len(cases) > 12
+    agents = []
+    for i, case in enumerate(cases):
+        keys = "".join(f", {ours}: {json.dumps(case['config'][theirs])}"
+                       for ours, theirs in (("authorization", "authorization"), ("secret", "hmac_secret"))
+                       if case.get("config", {}).get(theirs))
+        agents.append(f"id: a, tenant: t{i}, substrate: webhook, url: '{receiver.url}/in/{i}'{keys}")
+    server = make_bellhop(config(*agents, attempts=1))
+    for i, case in enumerate(cases):
+        receiver.status, receiver.body = [case["response"]["status"]], case["response"]["body"].encode()
+        assert Sender(server, f"t{i}").deliver("a", case["payload"]).status == 200
+        method, _, headers, body = wait_for(lambda: [g for g in receiver.got if g[1] == f"/in/{i}"])[0]
+        want = case["request"]
+        assert (method, body.decode()) == (want["method"], want["body"]), case["name"]
+        for name, value in want["headers"].items():
+            assert headers.get(name.title()) == value, case["name"]
+        left = 0 if "receipt" in case and case["receipt"] else 1
+        wait_for(lambda: [i_["entries"] for i_ in json.loads(server.cli("status", "--json").stdout)["instances"]
+                          if i_["tenant"] == f"t{i}"] == [left])
 
 
 # ---- pipe ----

@@ -1,0 +1,145 @@
+/* Promises of dispatch/payload.h: what is taken, what is refused, how it is written. */
+#include "unit.h"
+#include "dispatch/payload.h"
+#include "dispatch/agent.h"
+
+static struct json_parser *parser;
+
+static bool read_it(const char *text, struct payload *p, struct fault *f)
+{
+    struct json doc;
+    assert_true(json_parse(parser, str_of(text), &doc));
+    return payload_read(doc, STR("a"), p, f);
+}
+
+static void the_body_is_what_a_webhook_gets_byte_for_byte(void **state)
+{
+    const char *sent =
+        "{\"kind\":\"template\",\"prompt\":\"do it\",\"meta\":{\"dispatch_id\":\"d\","
+        "\"sent_at\":1700000000000,\"origin\":{\"skill_name\":\"s\",\"trigger_kind\":"
+        "\"cron\",\"entry_skill_name\":\"root\"},\"event_type\":\"t\","
+        "\"correlation_id\":\"c1\"}}";
+    struct payload p;
+    struct fault f = {0};
+    struct buf out = BUF_INIT;
+
+    assert_true(read_it(sent, &p, &f));
+    assert_true(p.template);
+    assert_str(p.correlation_id, "c1");
+    payload_write_body(&out, &p, STR("a"));
+    assert_memory_equal(out.p, "{\"agent_id\":\"a\",", 16);
+    assert_str(str_skip(buf_str(&out), 16), sent + 1);
+    buf_done(&out);
+}
+
+static void what_is_wrong_is_a_delivery_failed_error(void **state)
+{
+    static const char *const wrong[] = {
+        "{}",
+        "{\"kind\":\"binary\",\"content\":\"x\",\"meta\":{\"dispatch_id\":\"1\"}}",
+        "{\"kind\":\"augment\",\"meta\":{\"dispatch_id\":\"1\"}}",
+        "{\"kind\":\"augment\",\"content\":7,\"meta\":{\"dispatch_id\":\"1\"}}",
+        "{\"kind\":\"template\",\"content\":\"x\",\"meta\":{\"dispatch_id\":\"1\"}}",
+        "{\"kind\":\"augment\",\"content\":\"x\"}",
+        "{\"kind\":\"augment\",\"content\":\"x\",\"meta\":[]}",
+        "{\"kind\":\"augment\",\"content\":\"x\",\"meta\":{}}",
+        "{\"kind\":\"augment\",\"content\":\"x\",\"meta\":{\"dispatch_id\":\"\"}}",
+        "{\"kind\":\"augment\",\"content\":\"x\",\"meta\":{\"dispatch_id\":1}}",
+    };
+    struct payload p;
+
+    for (size_t i = 0; i < sizeof wrong / sizeof wrong[0]; i++) {
+        struct fault f = {0};
+        assert_false(read_it(wrong[i], &p, &f));
+        assert_string_equal(fault_class_name(f.cls), "DeliveryFailedError");
+        assert_true(str_contains(buf_str(&f.fields), STR("client_validation")));
+        fault_done(&f);
+    }
+}
+
+static void a_chat_names_agent_and_session_whatever_is_in_them(void **state)
+{
+    static const char *const names[] = {"perry", "ann@work", "gr\xc3\xb6\xc3\x9f/1", "a:b c%41"};
+    static const char *const sessions[] = {"", "kitchen", "a@b/c", "\xe2\x82\xac"};
+
+    for (size_t i = 0; i < 4; i++)
+        for (size_t k = 0; k < 4; k++) {
+            struct buf chat = BUF_INIT, agent = BUF_INIT, session = BUF_INIT;
+            struct payload p = {.skill = STR("a/b@c")};
+            if (*sessions[k] != '\0')
+                p.session = str_of(sessions[k]);
+            payload_chat_id(&chat, &p, str_of(names[i]));
+            assert_true(payload_chat_read(buf_str(&chat), &agent, &session));
+            assert_string_equal(buf_z(&agent), names[i]);
+            assert_string_equal(session.n > 0 ? buf_z(&session) : "", sessions[k]);
+            buf_done(&chat);
+            buf_done(&agent);
+            buf_done(&session);
+        }
+}
+
+static void other_chats_are_not_ours(void **state)
+{
+    static const char *const others[] = {"", "dispatch:", "dispatch:/x", "12345", "dispatch"};
+    struct buf agent = BUF_INIT, session = BUF_INIT;
+
+    for (size_t i = 0; i < 5; i++)
+        assert_false(payload_chat_read(str_of(others[i]), &agent, &session));
+    buf_done(&agent);
+    buf_done(&session);
+}
+
+static void a_long_skill_name_does_not_make_a_long_chat(void **state)
+{
+    char name[5000];
+    struct buf a = BUF_INIT, b = BUF_INIT;
+    struct payload p = {.skill = str_make(name, sizeof name)};
+
+    memset(name, 'x', sizeof name);
+    payload_chat_id(&a, &p, STR("a"));
+    name[4999] = 'y';
+    payload_chat_id(&b, &p, STR("a"));
+    assert_true(a.n < 200);
+    assert_false(str_eq(buf_str(&a), buf_str(&b)));
+    buf_done(&a);
+    buf_done(&b);
+}
+
+static void an_augment_says_that_it_is_context_and_a_template_is_the_prompt_as_it_is(void **state)
+{
+    struct recipient *r = calloc(1, sizeof *r + 1);
+    struct payload p = {.text = STR("T"),
+                        .skill = STR("watch\nci"),
+                        .event_type = STR("red"),
+                        .dispatch_id = STR("d")};
+    struct payload_event e = {0};
+
+    r->id = "a";
+    payload_event(&p, r, &e);
+    assert_true(str_starts(e.ev.text, STR("[context from the skill watch ci, event red]\n")));
+    assert_true(str_ends(e.ev.text, STR("\n\nT")));
+    assert_str(e.ev.user_id, "skill:watch ci");
+    payload_event_done(&e);
+    p.template = true;
+    e = (struct payload_event){0};
+    payload_event(&p, r, &e);
+    assert_str(e.ev.text, "T");
+    payload_event_done(&e);
+    free(r);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(the_body_is_what_a_webhook_gets_byte_for_byte),
+        cmocka_unit_test(what_is_wrong_is_a_delivery_failed_error),
+        cmocka_unit_test(a_chat_names_agent_and_session_whatever_is_in_them),
+        cmocka_unit_test(other_chats_are_not_ours),
+        cmocka_unit_test(a_long_skill_name_does_not_make_a_long_chat),
+        cmocka_unit_test(an_augment_says_that_it_is_context_and_a_template_is_the_prompt_as_it_is),
+    };
+    parser = json_parser_new();
+    int rc = cmocka_run_group_tests(tests, NULL, NULL);
+    json_parser_free(parser);
+    return rc;
+}
