@@ -209,34 +209,6 @@ static enum bh_err open_stores(struct server *s, char *why)
     return BH_OK;
 }
 
-static void act_on_mail(void *ctx, struct action_id id, const struct action_from *from,
-                        const struct action *a)
-{
-    dispatch_act(ctx, id, from, a);
-}
-
-static enum bh_err open_dispatch(struct server *s, char *why)
-{
-    const struct wake_settings *wake = config_get(s->cfg, &wake_config);
-    struct dispatch_env de = {.loop = s->loop,
-                              .clock = loop_clock(s->loop),
-                              .store = s->store,
-                              .rand = &s->rand,
-                              .facts = s->facts,
-                              .relay = s->relay,
-                              .http = s->http,
-                              .spawner = s->spawner,
-                              .settings = config_get(s->cfg, &dispatch_config),
-                              .wake_allow_private = &wake->allow_private};
-    if (s->spawner != NULL)
-        spawner_watch(s->spawner, s->loop);
-    enum bh_err err = dispatch_open(&de, s->cfg, &s->dispatch, why);
-
-    if (err == BH_OK)
-        host_set_mail(s->host, &dispatch_outlet, act_on_mail, s->dispatch);
-    return err;
-}
-
 static bool delivery_waits(void *ctx, struct str tenant, struct str instance, uint64_t row)
 {
     return relay_waits(((struct server *)ctx)->relay, tenant, instance, row);
@@ -364,8 +336,8 @@ enum bh_err server_open(struct server *s, struct config *cfg, char *ret_why)
     s->bus = bus_local_new(loop_clock(s->loop));
     if ((err = open_state(s, ret_why)) == BH_OK && (err = open_heart(s, ret_why)) == BH_OK &&
         (err = open_stores(s, ret_why)) == BH_OK && (err = open_media(s, ret_why)) == BH_OK &&
-        (err = open_dispatch(s, ret_why)) == BH_OK && (err = listen_all(s, ret_why)) == BH_OK &&
-        (err = open_platforms(s, ret_why)) == BH_OK &&
+        (err = server_open_dispatch(s, ret_why)) == BH_OK &&
+        (err = listen_all(s, ret_why)) == BH_OK && (err = open_platforms(s, ret_why)) == BH_OK &&
         (err = confinement_of_calls(cfg, &s->confined, ret_why)) == BH_OK) {
         name_url(s);
         s->front = (struct front){.loop = s->loop,

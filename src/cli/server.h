@@ -59,6 +59,7 @@ struct server { /* all owned */
 /* Takes @cfg over.  On failure everything is taken down again and @ret_why (512 bytes) says what to
  * fix. */
 enum bh_err server_open(struct server *s, struct config *cfg, char *ret_why) BH_MUST_USE;
+enum bh_err server_open_dispatch(struct server *s, char *why); /* for server_open() */
 void server_close(struct server *s); /* writes what is queued; the loop does not run any more */
 /* Take over what the new configuration allows, or nothing; @now is consumed.  Says what happened in
  * words. */
