@@ -354,6 +354,8 @@ static void write_route(struct jw *w, const struct route *r)
     jw_kstr(w, "instance", str_of(r->instance));
     jw_kbool(w, "open", r->open);
     jw_kstr(w, "origin", r->origin == ROUTE_OPERATOR ? STR("operator") : STR("provision"));
+    jw_kbool(w, "open", r->open);
+    jw_kstr(w, "origin", r->origin == ROUTE_OPERATOR ? STR("operator") : STR("provision"));
     jw_end_obj(w);
 }
 
