@@ -69,6 +69,7 @@ struct action_id {
 struct action_from {
     struct str tenant, instance;
     struct str request_id; /* the gateway's own name for it; absent: nobody waits for the answer */
+    uint32_t life;         /* of the instance's name: its next holder has asked for nothing */
 };
 
 /* How it ended. */

@@ -9,6 +9,14 @@
 #include "base/mem.h"
 #include "core/event.h"
 
+/* The same for all events of one bot: dedup.h keeps its books by it. */
+static uint64_t bot_bits(const struct hash_key *key, const struct event *ev)
+{
+    uint64_t platform = hash64(key, ev->platform), bot = hash64(key, ev->bot);
+
+    return (platform + bot * 31) << (64 - DELIVERY_BOT_BITS);
+}
+
 /* Each part is preceded by its length, so no two lists of parts give the same bytes.  The keys are
  * stored: changing this layout would let every recent event in a second time. */
 bool delivery_id_of(const struct event *ev, const struct hash_key *key, struct str tenant,
@@ -33,6 +41,7 @@ bool delivery_id_of(const struct event *ev, const struct hash_key *key, struct s
         at += parts[i].n;
     }
     *ret = hash128(key, str_make(bytes, total));
+    ret->hi = bot_bits(key, ev) | (ret->hi >> DELIVERY_BOT_BITS);
     if (bytes != small)
         free(bytes);
     return true;

@@ -18,8 +18,10 @@ struct buf;
 struct event;
 
 #define DELIVERY_ID_CHARS 27 /* "b" and 26 digits of five bits */
+#define DELIVERY_BOT_BITS 10 /* the first ones: which bot it came through */
 
-/* The name of @ev for one instance; false when it has no event id.  It is the deduplication key
+/* The name of @ev for one instance; false when it has no event id.  Its first DELIVERY_BOT_BITS are
+ * the same for all events of one bot.  It is the deduplication key
  * too: @key is random per database and moves with it. */
 bool delivery_id_of(const struct event *ev, const struct hash_key *key, struct str tenant,
                     struct str instance, struct hash128 *ret);

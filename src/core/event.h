@@ -18,6 +18,7 @@ struct event {
      * there is nothing more specific.  Which route it takes is chosen above: tenancy/route.h. */
     struct str route_key;
     struct str former_key; /* the same, as it was called before it moved; absent: it did not */
+    struct str own_key;    /* route_key as the adapter said it, when another was chosen */
     struct str event_id;   /* the platform's own id, for deduplication; absent: never a duplicate */
     /* the message */
     struct str text;         /* never null on the wire */

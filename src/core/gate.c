@@ -11,7 +11,14 @@
 #include <assert.h>
 #include "base/mem.h"
 
-enum { CLAIM_LINK = 1, CLAIM_CHANNEL = 2, CLAIM_GUILD = 4, CLAIM_OPEN = 8, CLAIM_CLOSED = 16 };
+enum {
+    CLAIM_LINK = 1,
+    CLAIM_CHANNEL = 2,
+    CLAIM_GUILD = 4,
+    CLAIM_OPEN = 8,
+    CLAIM_CLOSED = 16,
+    CLAIM_ELSEWHERE = 32, /* a scope that counts for nothing here */
+};
 
 struct candidate {
     const struct gate_instance *to;
@@ -167,7 +174,26 @@ static void gather_routed(struct gathering *g)
         claim_routed(g, list_entry(it, const struct gate_place, link));
 }
 
-static void gather(struct gathering *g)
+/* Did an operator route this very place to others, and not to the tenant that claimed @p?  The
+ * tenant never comes from the bot. */
+static bool is_elsewhere(const struct gathering *g, const struct event *ev,
+                         const struct gate_place *p)
+{
+    const struct gate_routes *r = p->firm || str_eq(ev->route_key, ev->bot) ? NULL : ask(g, ROUTE);
+    size_t n = 0;
+
+    if (r == NULL || list_is_empty(&r->places))
+        return false;
+    for (const struct list *it = r->places.next; it != &r->places && n < GATE_CANDIDATES;
+         it = it->next, n++) {
+        const struct gate_place *at = list_entry(it, const struct gate_place, link);
+        if (str_eq(at->to != NULL ? at->to->tenant : at->all->name, p->to->tenant))
+            return false;
+    }
+    return true;
+}
+
+static void gather(struct gathering *g, const struct event *ev)
 {
     const struct gate_place *p = NULL;
 
@@ -176,11 +202,13 @@ static void gather(struct gathering *g)
         g->author_is_linked |= claim(g, l->to, CLAIM_LINK);
     for (int which = THREAD; which <= PARENT && p == NULL; which++)
         p = ask(g, which);
-    if (p != NULL)
+    if (p != NULL && is_elsewhere(g, ev, p))
+        claim(g, p->to, CLAIM_ELSEWHERE);
+    else if (p != NULL)
         g->channel_taken = claim(g, p->to, CLAIM_CHANNEL);
     p = ask(g, GUILD);
     if (p != NULL)
-        claim(g, p->to, CLAIM_GUILD);
+        claim(g, p->to, is_elsewhere(g, ev, p) ? CLAIM_ELSEWHERE : CLAIM_GUILD);
     gather_routed(g);
 }
 
@@ -276,7 +304,9 @@ static enum gate_reason judge(const struct gate_world *w, const struct gathering
         if (gate_is_yes(opened) || r == GATE_NO_AUTHOR_FIRST)
             r = opened;
     }
-    return r == GATE_NO_AUTHOR_FIRST ? GATE_NO_CLOSED : r; /* nothing but a route that is closed */
+    if (r != GATE_NO_AUTHOR_FIRST)
+        return r;
+    return c->claims & CLAIM_ELSEWHERE ? GATE_NO_ELSEWHERE : GATE_NO_CLOSED;
 }
 
 /* Which of several instances of one author takes it: the one granted this place, else the author's
@@ -311,7 +341,7 @@ size_t gate_decide(const struct gate_facts *f, const struct gate_world *w, const
     g.n = 0;
     g.author_is_linked = g.channel_taken = false;
     announce_all(f, ev, &g);
-    gather(&g);
+    gather(&g, ev);
     const struct gate_instance *own = g.author_is_linked ? winner(f, ev, &g) : NULL;
     for (size_t i = 0; i < g.n; i++) {
         const struct candidate *c = &g.c[i];
@@ -336,6 +366,9 @@ static const struct {
     [GATE_NO_CLOSED] = {"closed",
                         "the place is routed to the instance, but not open, and the author is not "
                         "linked to it"},
+    [GATE_NO_ELSEWHERE] = {"elsewhere",
+                           "the instance claimed this place, but it was routed to another "
+                           "tenant"},
     [GATE_NO_NOT_LISTED] = {"not_listed", "the author is not on the instance's allow list"},
     [GATE_NO_CHANNEL_OWNER] = {"channel_owner", "this channel was granted to another instance"},
     [GATE_NO_UNSEEN] = {"unseen", "nobody linked to the instance can see this channel"},

@@ -17,6 +17,9 @@
  * several, the one granted the place wins; else, and in direct messages always, the one the author
  * chose (dm-default); else the oldest link.
  *
+ * What an instance claimed for itself counts for nothing in a place that an operator routed to
+ * another tenant.
+ *
  * A place is (platform, guild, channel).  Where a platform has no guilds, a group chat is its own
  * guild and its topics are the channels.  A thread belongs to the channel it hangs under, unless it
  * was granted by itself.
@@ -47,6 +50,7 @@ struct gate_owner { /* a person linked to an instance */
 };
 
 struct gate_tenant {
+    struct str name;  /* borrowed */
     struct list live; /* gate_instance.of_tenant: those with a gateway that was not revoked */
 };
 
@@ -77,6 +81,7 @@ struct gate_place {                /* a granted place: whom it leads to */
     struct gate_instance *to;      /* NULL: ... */
     const struct gate_tenant *all; /* ... to every instance of a tenant; routes only */
     bool open;                     /* of a route: an operator lets everybody in */
+    bool firm;                     /* of a scope: an operator's word, no claim of its own */
 };
 struct gate_routes {
     struct list places; /* gate_place.link: those that lead anywhere, oldest first */
@@ -111,6 +116,7 @@ enum gate_reason {
     GATE_NO_TIE,           /* another instance of the same author takes it */
     GATE_NO_OWNER_ONLY,    /* admits only people linked to it */
     GATE_NO_CLOSED,        /* its place by a route, which is not open */
+    GATE_NO_ELSEWHERE,     /* it claimed the place, but an operator routed it to another tenant */
     GATE_NO_NOT_LISTED,    /* the author is not on its list */
     GATE_NO_CHANNEL_OWNER, /* granted the guild, but this channel belongs to another instance */
     GATE_NO_UNSEEN,        /* nobody linked to it can see this place */

@@ -70,6 +70,18 @@ struct platform *host_platform(const struct host *h, struct str platform, struct
     return b != NULL ? b->p : NULL;
 }
 
+bool host_manages(const struct host *h, struct str platform, struct str guild, struct str channel,
+                  struct str user)
+{
+    for (size_t i = 0; i < h->n_open; i++) {
+        struct platform *p = h->open[i]->p;
+        if (p->ops->manages != NULL && str_eq(str_of(p->ops->name), platform) &&
+            p->ops->manages(p, guild, channel, user))
+            return true;
+    }
+    return false;
+}
+
 static struct platform *platform_of(const struct outlet *at)
 {
     return ((const struct open_bot *)(const void *)at)->p;
@@ -233,6 +245,10 @@ enum bh_err host_open_platform(struct host *h, const struct platform_settings *c
                                 .descriptor = ops->descriptor,
                                 .secret_chats = ops->secret_chats,
                                 .knows_sight = ops->sees != NULL};
+    struct open_bot *first = find_bot(h, str_of(ops->name), STR_NULL);
+    b->outlet.alone = first == NULL;
+    if (first != NULL)
+        first->outlet.alone = false;
     h->open = xrealloc(h->open, (h->n_open + 1) * sizeof(struct open_bot *));
     h->open[h->n_open++] = b;
     note_bot(h, b);
@@ -291,6 +307,7 @@ static struct event route(struct host *h, const struct event *ev)
 {
     struct event routed = *ev;
 
+    routed.own_key = ev->route_key;
     routed.route_key = facts_route_key(h->facts, ev);
     return routed;
 }
@@ -349,7 +366,7 @@ void host_fail(struct host *h, struct action_id id, const char *fmt, ...)
 void host_cut_off(struct host *h, const struct action_from *from, const char *error)
 {
     if (h->relay != NULL)
-        relay_cut_off(h->relay, from->tenant, from->instance, from->request_id, str_of(error));
+        relay_cut_off(h->relay, from, str_of(error));
 }
 
 struct best_state {

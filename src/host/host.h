@@ -36,4 +36,7 @@ void host_set_mail(struct host *h, const struct outlet *outlet, host_act_cb *act
 
 size_t host_n_platforms(const struct host *h); /* in the order they were opened */
 struct platform *host_nth_platform(const struct host *h, size_t n);
+/* May @user manage this place, as one of the platform's bots sees it? */
+bool host_manages(const struct host *h, struct str platform, struct str guild, struct str channel,
+                  struct str user);
 struct platform *host_platform(const struct host *h, struct str platform, struct str bot);

@@ -8,6 +8,7 @@
 #include "base/jw.h"
 #include "base/log.h"
 #include "base/mem.h"
+#include "host/host.h"
 #include "http/front_priv.h"
 #include "net/loop.h"
 #include "relay/relay.h"
@@ -143,9 +144,25 @@ static struct grant_place place_of(struct json doc)
                                 json_str(doc, "channelId")};
 }
 
+/* Whose word is it?  Somebody linked to the instance who may manage the place speaks for it. */
+static enum grant_word word_of(const struct manage_call *c, struct grant_place at)
+{
+    const struct gate_instance *me = grant_instance(c->f->facts, manage_who(c));
+
+    if (c->is_operator)
+        return GRANT_OPERATOR;
+    for (const struct gate_owner *o = me != NULL ? me->owners : NULL; o != NULL; o = o->next)
+        if (str_eq(o->platform, at.platform) &&
+            host_manages(c->f->host, at.platform, at.guild, at.channel, o->user))
+            return GRANT_MANAGED;
+    return GRANT_CLAIMED;
+}
+
 static const char *op_scope(struct manage_call *c, struct json doc)
 {
-    grant_scope_claim(c->f->facts, manage_who(c), place_of(doc), on_done, c);
+    struct grant_place at = place_of(doc);
+
+    grant_scope_claim(c->f->facts, manage_who(c), at, word_of(c, at), on_done, c);
     return NULL;
 }
 

@@ -17,6 +17,7 @@ struct manage_call { /* one request on its way; freed when it is answered */
     char *tenant, *instance; /* owned */
     char *gateway;           /* owned; whose bearer it was; NULL: a signed token, or the operator */
     char *path;              /* owned; below /manage/ */
+    bool is_operator;        /* over the admin socket */
     char *body;              /* owned */
     size_t body_n;
     struct buf code; /* link: what to show */

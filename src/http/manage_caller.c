@@ -147,6 +147,7 @@ void admin_manage(struct front *f, struct http_req *req)
     char *path = str_dup(str_skip(http_path(req), sizeof "/admin/manage/" - 1));
     struct manage_call *c = call_new(f, req, path);
 
+    c->is_operator = true;
     free(path);
     if (name_instance(f, req, c)) {
         manage_perform(c);

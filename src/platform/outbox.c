@@ -2,14 +2,15 @@
  *
  * A lane exists while it has an item, waiting or running.  Where it stands is what it does:
  *
- *      RESTING (its wake timer runs) --due--> READY (linked in box->ready) --pump--> RUNNING
- *         ^------------- again(delay) ---------------------------------------------'   |
- *      READY <-------------------------------- done(), more items waiting -------------'
+ *      RESTING (its wake timer runs) --due--> READY (linked in payer->ready) --pump--> RUNNING
+ *         ^------------- again(delay) -----------------------------------------------'   |
+ *      READY <---------------------------------- done(), more items waiting -------------'
  *
- * One pump per outbox, driven by a timer, starts items: so start() never nests in another call, and
- * lanes take turns when more of them are ready than may run.  A waiting item carries its own timer
- * for its deadline, so one that stands behind a long rate limit fails on time, not when the limit
- * ends. */
+ * A ready lane stands with the payer of its first item, and a payer that has ready lanes and may
+ * run more stands in box->ready.  One pump per outbox, driven by a timer, starts items: so start()
+ * never nests in another call, and payers take turns, and the lanes of each.  A waiting item
+ * carries its own timer for its deadline, so one that stands behind a long rate limit fails on
+ * time, not when the limit ends. */
 #include "platform/outbox.h"
 #include <assert.h>
 #include <stdlib.h>
@@ -17,13 +18,21 @@
 
 enum lane_state { LANE_RESTING, LANE_READY, LANE_RUNNING };
 
+struct outbox_payer { /* a tenant, while something of it is here */
+    char *name;       /* owned */
+    struct list link; /* in box->ready while it has ready lanes and may run more */
+    struct list ready;
+    size_t waiting, running;
+};
+
 struct outbox_lane {
     struct outbox *box; /* borrowed */
     char *key;          /* owned */
     struct list items;  /* waiting, first is next */
     size_t n;
     struct outbox_item *running; /* borrowed from its owner; NULL: none */
-    struct list link;            /* in box->ready while READY */
+    struct list link;            /* in payer->ready while READY */
+    struct outbox_payer *payer;  /* borrowed; whom it stands with while READY */
     struct timer wake;           /* armed while RESTING */
     enum lane_state state;
 };
@@ -33,8 +42,9 @@ struct outbox {
     struct outbox_limits limits;
     const struct outbox_handlers *h; /* borrowed */
     void *ctx;
-    struct map lanes; /* key -> lane, owned */
-    struct list ready;
+    struct map lanes;  /* key -> lane, owned */
+    struct map payers; /* name -> payer, owned */
+    struct list ready; /* payers */
     struct timer pump;
     int64_t paused_until_ms;
     size_t waiting, running;
@@ -62,11 +72,71 @@ struct outbox *outbox_new(struct clock *clock, const struct outbox_limits *limit
     return box;
 }
 
+/* ---- payers ---- */
+
+static struct outbox_payer *payer_get(struct outbox *box, struct str name)
+{
+    struct outbox_payer *p = map_get(&box->payers, name);
+
+    if (p != NULL)
+        return p;
+    p = xcalloc(1, sizeof *p);
+    p->name = str_dup(name);
+    list_init(&p->link);
+    list_init(&p->ready);
+    map_put(&box->payers, str_of(p->name), p);
+    return p;
+}
+
+static void payer_drop(struct outbox *box, struct outbox_payer *p)
+{
+    if (p->waiting > 0 || p->running > 0)
+        return;
+    list_remove(&p->link);
+    map_del(&box->payers, str_of(p->name));
+    free(p->name);
+    free(p);
+}
+
+static size_t most_running(const struct outbox *box)
+{
+    size_t n = box->limits.max_running - box->limits.max_running / 4;
+
+    return n > 0 ? n : 1;
+}
+
+/* Does it take turns? */
+static void payer_settle(struct outbox *box, struct outbox_payer *p)
+{
+    if (list_is_empty(&p->ready) || p->running >= most_running(box))
+        list_remove(&p->link);
+    else if (!list_is_linked(&p->link))
+        list_append(&box->ready, &p->link);
+}
+
+/* Full: nobody has more than an even share of it who wants to add. */
+static bool payer_is_full(const struct outbox *box, const struct outbox_payer *p)
+{
+    size_t n = p != NULL ? p->waiting : 0, n_payers = map_count(&box->payers) + (p == NULL);
+
+    return box->waiting >= box->limits.max_all && n >= box->limits.max_all / n_payers;
+}
+
+/* ---- lanes ---- */
+
+static void lane_unready(struct outbox_lane *lane)
+{
+    list_remove(&lane->link);
+    if (lane->payer != NULL)
+        payer_settle(lane->box, lane->payer);
+    lane->payer = NULL;
+}
+
 static void lane_free(struct outbox_lane *lane)
 {
+    lane_unready(lane);
     map_del(&lane->box->lanes, str_of(lane->key));
     timer_stop(lane->box->clock, &lane->wake);
-    list_remove(&lane->link);
     free(lane->key);
     free(lane);
 }
@@ -91,9 +161,12 @@ static void lane_set_ready(struct outbox_lane *lane)
 {
     struct outbox *box = lane->box;
 
+    lane_unready(lane);
     lane->state = LANE_READY;
     timer_stop(box->clock, &lane->wake);
-    list_move(&lane->link, &box->ready);
+    lane->payer = list_first(&lane->items, struct outbox_item, link)->payer;
+    list_append(&lane->payer->ready, &lane->link);
+    payer_settle(box, lane->payer);
     if (!timer_is_set(&box->pump))
         timer_set(box->clock, &box->pump, box->paused_until_ms - clock_now_ms(box->clock));
 }
@@ -117,6 +190,7 @@ static void item_unlink(struct outbox_item *it)
     timer_stop(lane->box->clock, &it->late);
     lane->n--;
     lane->box->waiting--;
+    it->payer->waiting--;
 }
 
 static void on_late(struct timer *t)
@@ -129,6 +203,9 @@ static void on_late(struct timer *t)
     it->lane = NULL;
     if (lane->n == 0 && lane->state == LANE_READY)
         lane_free(lane); /* a resting lane keeps its rest: the next item owes it too */
+    else if (lane->state == LANE_READY)
+        lane_set_ready(lane); /* its first item may be somebody else's now */
+    payer_drop(box, it->payer);
     box->h->drop(box->ctx, it, OUTBOX_LATE);
 }
 
@@ -138,10 +215,11 @@ static void lane_start(struct outbox_lane *lane)
     struct outbox_item *it = list_first(&lane->items, struct outbox_item, link);
 
     item_unlink(it);
-    list_remove(&lane->link);
+    box->running++;
+    it->payer->running++;
+    lane_unready(lane);
     lane->state = LANE_RUNNING;
     lane->running = it;
-    box->running++;
     it->starts++;
     box->h->start(box->ctx, it);
 }
@@ -157,16 +235,31 @@ static void on_pump(struct timer *t)
             timer_set(box->clock, &box->pump, pause_ms);
             return;
         }
-        lane_start(list_first(&box->ready, struct outbox_lane, link));
+        struct outbox_payer *p = list_first(&box->ready, struct outbox_payer, link);
+        list_move(&p->link, &box->ready); /* the others come first now */
+        lane_start(list_first(&p->ready, struct outbox_lane, link));
     }
 }
 
-enum bh_err outbox_add(struct outbox *box, struct outbox_item *it, struct str key,
+static bool lane_is_full(const struct outbox *box, const struct outbox_lane *lane,
+                         const struct outbox_payer *p)
+{
+    size_t n = 0;
+
+    if (lane == NULL || lane->n < box->limits.max_lane)
+        return false;
+    for (const struct list *at = lane->items.next; at != &lane->items; at = at->next)
+        n += list_entry(at, const struct outbox_item, link)->payer == p;
+    return n >= box->limits.max_lane;
+}
+
+enum bh_err outbox_add(struct outbox *box, struct outbox_item *it, struct str payer, struct str key,
                        int64_t patience_ms)
 {
     struct outbox_lane *lane = map_get(&box->lanes, key);
+    const struct outbox_payer *known = map_get(&box->payers, payer);
 
-    if (box->waiting >= box->limits.max_all || (lane != NULL && lane->n >= box->limits.max_lane))
+    if (payer_is_full(box, known) || lane_is_full(box, lane, known))
         return BH_BUSY;
     if (lane != NULL && lane->state == LANE_RESTING &&
         lane->wake.due_ms > clock_now_ms(box->clock) + patience_ms)
@@ -174,6 +267,8 @@ enum bh_err outbox_add(struct outbox *box, struct outbox_item *it, struct str ke
     bool fresh = lane == NULL;
     lane = lane_get(box, key);
     it->lane = lane;
+    it->payer = payer_get(box, payer);
+    it->payer->waiting++;
     it->deadline_ms = clock_now_ms(box->clock) + patience_ms;
     it->starts = 0;
     list_init(&it->link);
@@ -195,6 +290,8 @@ static struct outbox_lane *item_stopped(struct outbox *box, struct outbox_item *
     assert(lane != NULL && lane->running == it);
     lane->running = NULL;
     box->running--;
+    it->payer->running--;
+    payer_settle(box, it->payer);
     if (!list_is_empty(&box->ready) && !timer_is_set(&box->pump))
         timer_set(box->clock, &box->pump, 0);
     return lane;
@@ -209,6 +306,7 @@ void outbox_done(struct outbox *box, struct outbox_item *it)
         lane_free(lane);
     else
         lane_set_ready(lane);
+    payer_drop(box, it->payer);
 }
 
 void outbox_again(struct outbox *box, struct outbox_item *it, int64_t delay_ms)
@@ -219,6 +317,7 @@ void outbox_again(struct outbox *box, struct outbox_item *it, int64_t delay_ms)
     list_add_before(lane->items.next, &it->link);
     lane->n++;
     box->waiting++;
+    it->payer->waiting++;
     lane->state = LANE_RESTING;
     timer_set(box->clock, &lane->wake, delay_ms > 0 ? delay_ms : 1);
     timer_set(box->clock, &it->late, now + delay_ms >= it->deadline_ms ? 0 : it->deadline_ms - now);
@@ -257,6 +356,7 @@ static void lane_close(struct outbox_lane *lane)
     if (running != NULL) {
         lane->running = NULL;
         running->lane = NULL;
+        running->payer->running--;
         box->h->drop(box->ctx, running, OUTBOX_CLOSED);
     }
     while (lane->n > 0) {
@@ -278,5 +378,11 @@ void outbox_free(struct outbox *box)
     for (size_t at = 0; map_next(&box->lanes, &at, &lane);)
         lane_close(lane);
     map_done(&box->lanes);
+    void *payer;
+    for (size_t at = 0; map_next(&box->payers, &at, &payer);) {
+        free(((struct outbox_payer *)payer)->name);
+        free(payer);
+    }
+    map_done(&box->payers);
     free(box);
 }

@@ -1,11 +1,13 @@
 /* outbox.h - outbound requests of one bot, in lanes.
  *
  * A lane is a chat: its items run strictly one after the other, in the order they were added, also
- * while one of them waits out a rate limit.  Other lanes are not held up by that.  Every item has a
+ * while one of them waits out a rate limit.  Other lanes are not held up by that.  Each item has a
+ * payer, the tenant it is sent for: payers take turns, and the lanes of one payer among themselves,
+ * so what one of them piles up costs the others nothing.  Every item has a
  * deadline: one that could not be started in time is dropped, never sent late, because by then its
  * gateway has been told "timed out" and may have sent the same again.
  *
- *      outbox_add(box, &req->item, chat_id, 25000)     BH_OK: it is queued, for so many ms
+ *      outbox_add(box, &req->item, tenant, chat_id, 25000)  BH_OK: it is queued, for so many ms
  *        -> start(ctx, item)      later, when its turn has come: send the request
  *             outbox_done(box, item)          its answer is known; the lane goes on
  *             outbox_again(box, item, 1500)   not now: start() again, at its old place, in 1.5 s
@@ -22,13 +24,15 @@
 
 struct outbox;
 struct outbox_lane;
+struct outbox_payer;
 
 struct outbox_item {
-    struct list link;         /* private */
-    struct outbox_lane *lane; /* private; NULL: not queued */
-    struct timer late;        /* private */
-    int64_t deadline_ms;      /* monotonic; set by outbox_add() */
-    unsigned starts;          /* how often start() was called for it */
+    struct list link;           /* private */
+    struct outbox_lane *lane;   /* private; NULL: not queued */
+    struct outbox_payer *payer; /* private */
+    struct timer late;          /* private */
+    int64_t deadline_ms;        /* monotonic; set by outbox_add() */
+    unsigned starts;            /* how often start() was called for it */
 };
 
 enum outbox_drop {
@@ -46,9 +50,11 @@ struct outbox_handlers {
 };
 
 struct outbox_limits {
-    size_t max_lane;    /* items waiting in one lane; 0: 64 */
-    size_t max_all;     /* items waiting in all lanes; 0: 4096 */
-    size_t max_running; /* items between start() and their answer; 0: 64 */
+    size_t max_lane;    /* items of one payer waiting in one lane; 0: 64 */
+    size_t max_all;     /* items waiting in all lanes; 0: 4096.  When it is full, a payer with less
+                         * than an even share may still add */
+    size_t max_running; /* items between start() and their answer; 0: 64.  A payer may have three
+                         * quarters of it */
 };
 
 /* @clock is borrowed and must outlive it, @h and @ctx too.  @limits NULL: the defaults. */
@@ -58,10 +64,10 @@ struct outbox *outbox_new(struct clock *clock, const struct outbox_limits *limit
  * request.  Not from inside a handler.  NULL is fine. */
 void outbox_free(struct outbox *box);
 
-/* BH_BUSY: the lane or the outbox is full; BH_UNAVAILABLE: the lane rests for longer than
- * @patience_ms; nothing happened.  @lane is copied. */
-enum bh_err outbox_add(struct outbox *box, struct outbox_item *it, struct str lane,
-                       int64_t patience_ms) BH_MUST_USE;
+/* BH_BUSY: too much of this payer's is waiting, in the lane or in all; BH_UNAVAILABLE: the lane
+ * rests for longer than @patience_ms; nothing happened.  @payer and @lane are copied. */
+enum bh_err outbox_add(struct outbox *box, struct outbox_item *it, struct str payer,
+                       struct str lane, int64_t patience_ms) BH_MUST_USE;
 void outbox_done(struct outbox *box, struct outbox_item *it); /* a running item has ended */
 /* Back to the front of its lane, to be started again in @delay_ms - or dropped, already now, when
  * its deadline comes first (drop() then runs later, not inside). */

@@ -105,12 +105,15 @@ static void on_record(void *ctx, struct str key, struct str value)
     if (!json_parse(log->parser, value, &doc))
         doc = (struct json){0};
     bool waits = str_eq(json_str(doc, "state"), STR("waiting"));
+    int64_t life = 0; /* older databases do not say: of the first */
+    json_as_i64(json_get(doc, "life"), &life);
     remember(log, key, waits ? STR_NULL : json_str(doc, "hash"));
     log->n_found += !waits;
     log->tell(log->tell_ctx,
               &(struct outgoing_entry){.from = {.tenant = json_str(doc, "tenant"),
                                                 .instance = json_str(doc, "instance"),
-                                                .request_id = json_str(doc, "request")},
+                                                .request_id = json_str(doc, "request"),
+                                                .life = (uint32_t)life},
                                        .op = action_op_parse(json_str(doc, "op")),
                                        .chat = json_str(doc, "chat"),
                                        .waits = waits});
@@ -209,6 +212,7 @@ static void write_value(const struct outgoing_log *log, const struct outgoing_en
     jw_kstr_opt(&w, "tenant", e->from.tenant);
     jw_kstr_opt(&w, "instance", e->from.instance);
     jw_kstr_opt(&w, "request", e->from.request_id);
+    jw_ki64(&w, "life", e->from.life);
     jw_kstr(&w, "op", str_of(action_op_name(e->op)));
     jw_kstr_opt(&w, "chat", e->chat);
     jw_ki64(&w, "at", clock_wall_ms(log->clock));

@@ -15,7 +15,7 @@
  * Namespace "outgoing", key platform US bot US number (16 hex digits, growing over restarts, so
  * that the order of keys is the order of asking), value an object:
  *
- *      {"tenant", "instance", "request", "op", "chat", "at", "hash", "state"}
+ *      {"tenant", "instance", "life", "request", "op", "chat", "at", "hash", "state"}
  *
  * The hash is of what is said, keyed with the database's own key: a copy of the record says nothing
  * about the message.  The state is "trying", or "waiting" when bellhop was stopped in order before

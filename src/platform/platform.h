@@ -70,6 +70,9 @@ struct platform_ops {
     /* Can @user see where @ev was written (or would be: platform, scope_id and chat_id are set)?
      * NULL: this platform cannot tell, and an instance sees what it was ever delivered. */
     enum gate_sight (*sees)(struct platform *p, const struct event *ev, struct str user);
+    /* May @user manage this place (the channel "*": the whole guild)?  Unknown is no.  NULL: nobody
+     * does, as far as this platform can tell. */
+    bool (*manages)(struct platform *p, struct str guild, struct str channel, struct str user);
     /* An instance that talks through this bot changed its state, and @state is how the best of
      * them is now: pages may show it.  NULL: ignored. */
     void (*instance_changed)(struct platform *p, const char *state);

@@ -90,10 +90,10 @@ static void on_early(struct timer *t)
     outgoing_end_with(o, (enum sender_end)o->early_end, o->why);
 }
 
-static bool queue(struct outgoing *o, struct str lane, int64_t patience_ms)
+static bool queue(struct outgoing *o, struct str tenant, struct str lane, int64_t patience_ms)
 {
     char why[96] = "too many messages are waiting already";
-    enum bh_err err = outbox_add(o->sender->box, &o->item, lane, patience_ms);
+    enum bh_err err = outbox_add(o->sender->box, &o->item, tenant, lane, patience_ms);
 
     o->queued = err == BH_OK;
     if (err == BH_UNAVAILABLE)
@@ -136,6 +136,7 @@ static void set_from(struct outgoing *o, const struct action_from *f)
     o->from.tenant = copy_to(&at, f->tenant);
     o->from.instance = copy_to(&at, f->instance);
     o->from.request_id = copy_to(&at, f->request_id);
+    o->from.life = f->life;
 }
 
 void sender_act(struct sender *s, struct outgoing *o, const struct sender_order *q)
@@ -149,10 +150,17 @@ void sender_act(struct sender *s, struct outgoing *o, const struct sender_order 
     o->op = q->action->op;
     if (o->n_parts == 0)
         fail_early(o, SENDER_REFUSED, "there is nothing to send: the text is empty");
+    else if (o->n_parts > SENDER_MAX_PARTS)
+        fail_early(o, SENDER_REFUSED, "the text is too long: it would be more than 16 messages");
+    else if (blame_is_full(&s->blame, q->from->tenant, sender_now_ms(s)))
+        fail_early(o, SENDER_FAILED,
+                   "the platform refused too much of this tenant's within ten minutes; nothing of "
+                   "it is sent for a while");
     else if (q->what.p != NULL && outgoing_log_was_cut_off(s->log, q->what))
         fail_early(o, SENDER_UNKNOWN,
                    "bellhop was restarted while this was being sent; it may have been delivered");
-    else if (queue(o, q->lane.p != NULL ? q->lane : e.chat, patience_of(s, q->action)) &&
+    else if (queue(o, q->from->tenant, q->lane.p != NULL ? q->lane : e.chat,
+                   patience_of(s, q->action)) &&
              outgoing_counts(o))
         outgoing_log_begin(s->log, &o->record, &e, on_recorded);
 }
@@ -160,7 +168,7 @@ void sender_act(struct sender *s, struct outgoing *o, const struct sender_order 
 void sender_ask(struct sender *s, struct outgoing *o, struct str lane, int64_t patience_ms)
 {
     start(s, o);
-    queue(o, lane, patience_ms);
+    queue(o, STR(""), lane, patience_ms);
 }
 
 void sender_cancel(struct outgoing **o)
@@ -185,6 +193,12 @@ void sender_supersede(struct outgoing *o, const struct sender_order *q)
     set_from(o, q->from);
     if (o->record.log != NULL)
         outgoing_log_change(&o->record, &e);
+}
+
+void sender_blame(const struct outgoing *o)
+{
+    if (o->is_action && !str_is_empty(o->from.tenant))
+        blame_note(&o->sender->blame, o->from.tenant, sender_now_ms(o->sender));
 }
 
 void sender_pause(struct sender *s, int64_t for_ms)
@@ -230,6 +244,7 @@ enum bh_err sender_new(struct platform *p, const char *label, const struct sende
     *s = (struct sender){.p = p, .env = host_env(p->host), .label = label, .ops = ops};
     list_init(&s->all);
     list_init(&s->held);
+    blame_init(&s->blame);
     s->box = outbox_new(s->env->clock, NULL, &handlers, s);
     enum bh_err err = outgoing_log_open(s->env->store, s->env->clock, p->ops->name, p->bot,
                                         on_found, s, &s->log, ret_why);
@@ -256,6 +271,7 @@ void sender_free(struct sender *s)
         on_early(&o->early);
     }
     outgoing_log_close(s->log);
+    blame_done(&s->blame);
     free(s);
 }
 

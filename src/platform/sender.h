@@ -17,6 +17,9 @@
  * has an op and a number of parts; what a part is (a text, a file, a page of a list) only the
  * adapter knows.  "Only some of its parts were delivered" is decided here and nowhere else.
  *
+ * Several tenants speak through one bot: they take turns (outbox.h), and one whose requests are
+ * refused again and again is held back before the platform holds back the bot (blame.h).
+ *
  * What the adapter itself wants to know of its platform (sender_ask) goes the same way, without a
  * record, and ends with ops->told().
  */
@@ -25,6 +28,8 @@
 #include "platform/outbox.h"
 #include "platform/outgoing_log.h"
 #include "platform/platform.h"
+
+#define SENDER_MAX_PARTS 16 /* of one action; longer is refused whole */
 
 struct http_call;
 struct http_result;
@@ -129,6 +134,10 @@ bool outgoing_waits(const struct outgoing *o);
 /* @o says something newer now: whoever waited for the old is told that it is done, @q is answered
  * in its stead.  Only while outgoing_waits(). */
 void sender_supersede(struct outgoing *o, const struct sender_order *q);
+
+/* The platform counts what it just answered to @o against the bot: whoever asked for it is held
+ * back when that happens too often (blame.h). */
+void sender_blame(const struct outgoing *o);
 
 /* Nothing of this bot leaves for this long. */
 void sender_pause(struct sender *s, int64_t for_ms);

@@ -1,5 +1,6 @@
 /* sender_priv.h - between sender.c (orders, lanes, life) and sender_try.c (tries and endings). */
 #pragma once
+#include "platform/blame.h"
 #include "platform/sender.h"
 
 struct sender {
@@ -11,6 +12,7 @@ struct sender {
     struct outgoing_log *log; /* owned */
     struct list all;          /* struct outgoing, owned; but for those in @held */
     struct list held;         /* they wait for sender_resume() */
+    struct blame blame;       /* whose requests the platform refused */
     struct sender_stats n;
 };
 

@@ -156,6 +156,7 @@ struct intake { /* one event being taken in; on the stack */
     bool alone;       /* it goes to one instance only */
     int64_t known_ms; /* when it was taken before; 0: it was not */
     bool quiet;       /* wakes nobody */
+    bool owner;       /* of this copy: its author is linked to the instance */
 };
 
 static enum bh_err refuse_busy(struct instance *i, const char *what)
@@ -221,7 +222,7 @@ static enum bh_err take_copy(struct intake *in, struct instance *i)
     if (spec.has_key)
         dedup_add(&r->dedup, spec.key, wall_ms, r->lim.dedup_max);
     uint64_t session = interrupt_key(i, buf_str(&r->accepts->key));
-    struct known_chat *chat = in->body.p == NULL ? chats_note(i, in->ev, session) : NULL;
+    struct known_chat *chat = in->body.p == NULL ? chats_note(i, in->ev, session, in->owner) : NULL;
     if (chat != NULL)
         interrupt_note(chat, session, in->alone);
     delivery_add(i, &spec, in->a);
@@ -231,12 +232,14 @@ static enum bh_err take_copy(struct intake *in, struct instance *i)
     return BH_OK;
 }
 
-static void deliver(struct intake *in, const struct gate_instance *to)
+static void deliver(struct intake *in, const struct gate_verdict *v)
 {
+    const struct gate_instance *to = v->to;
     struct instance *i = instance_get(in->relay, to->tenant, to->instance);
 
     if (i != NULL && i->life != to->life)
         life_follow(i, to->life);
+    in->owner = v->reason == GATE_YES_OWNER;
     enum bh_err err = i != NULL ? take_copy(in, i) : BH_REFUSED;
 
     if (err != BH_OK) {
@@ -269,7 +272,7 @@ static void distribute(struct intake *in)
     in->alone = n_yes == 1;
     for (size_t i = 0; i < n; i++)
         if (gate_is_yes(verdicts[i].reason))
-            deliver(in, verdicts[i].to);
+            deliver(in, &verdicts[i]);
     if (n == 0)
         log_unrouted(r, in->ev);
     else if (n_yes == 0)

@@ -10,6 +10,7 @@
 #include <stdlib.h>
 #include "base/json.h"
 #include "base/jw.h"
+#include "relay/ground.h"
 #include "relay/heart.h"
 #include "relay/instance.h"
 #include "relay/interrupt.h"
@@ -123,6 +124,7 @@ static void write_record(const struct known_chat *c, struct buf *out)
     jw_ki64(&w, "box", c->inst->box);
     if (keys.n != 0)
         jw_kstr(&w, "keys", buf_str(&keys));
+    ground_write(&w, c->ground);
     jw_end_obj(&w);
     buf_done(&keys);
 }
@@ -174,6 +176,7 @@ static void free_chat(struct known_chat *c)
 {
     free(c->bot);
     free(c->scope);
+    free(c->ground);
     free(c->keys);
     free(c);
 }
@@ -305,7 +308,7 @@ static bool set(char **field, struct str now)
     return true;
 }
 
-struct known_chat *chats_note(struct instance *i, const struct event *ev, uint64_t key)
+struct known_chat *chats_note(struct instance *i, const struct event *ev, uint64_t key, bool owner)
 {
     struct str platform = ev->platform, chat_id = ev->chat_id;
 
@@ -322,7 +325,13 @@ struct known_chat *chats_note(struct instance *i, const struct event *ev, uint64
     if (list_is_linked(&c->age))
         list_move(&c->age, &chats_of(i)->old);
     list_move(&c->by_inst, &i->chats);
-    bool moved = set(&c->bot, ev->bot);
+    char *ground = ground_of(ev, owner, c->bot, c->ground);
+    if (ground != NULL) {
+        free(c->ground);
+        c->ground = ground;
+    }
+    bool moved = ground != NULL;
+    moved |= set(&c->bot, ev->bot);
     moved |= set(&c->scope, ev->scope_id);
     if (!has_key(c, key)) {
         add_key(c, key);
@@ -381,6 +390,7 @@ static void on_record(void *ctx, struct str key, struct str value)
     struct known_chat *c = make(i, platform, rest);
     c->bot = str_dup(ok ? json_str(doc, "bot") : STR(""));
     c->scope = str_dup(ok ? json_str(doc, "scope") : STR(""));
+    c->ground = ok ? ground_read(doc) : NULL;
     load_keys(c, ok ? json_str(doc, "keys") : STR(""));
     c->stored = true;
 }

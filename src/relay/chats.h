@@ -1,8 +1,8 @@
 /* chats.h - which chats an instance was delivered something from: the ground of the guard.
  *
  * Kept for as long as its instance holds the name (namespace "chat", key tenant \x1f instance \x1f
- * platform \x1f chat id, value {"bot":...,"scope":...,"box":...,"keys":...}): an agent may answer
- * long after, and after a restart of either side.  "keys" are the session keys last heard in it, as
+ * platform \x1f chat id, value {"bot", "scope", "box", "keys", "ground"}): an agent may answer long
+ * after, and after a restart of either side.  "keys" are the session keys last heard in it, as
  * interrupt.h hashes them: who runs a session is known after a restart too.
  *
  * Two bounds, and what goes first is what was not heard from for longest: max_instance_chats for an
@@ -30,6 +30,7 @@ struct known_chat {
     struct known_chat *next; /* the same chat id on another platform, less recently heard from */
     char *bot;               /* owned; the identity it was heard through last; "" when unnamed */
     char *scope;             /* owned; the guild it lies in; "" when none or not known */
+    char *ground;            /* owned; what connects the instance with it: ground.h; NULL: unsaid */
     struct str id, platform;
     struct list age;       /* chats->old; unlinked: its platform has no secret chats */
     struct list by_inst;   /* instance->chats; the last one was heard from last */
@@ -44,8 +45,9 @@ struct chats *chats_new(void);
 enum bh_err chats_load(struct relay *r); /* at start, after the instances */
 void chats_free(struct chats *t);        /* NULL is fine */
 
-/* @ev, of session @key, goes to @i.  NULL when it names no chat. */
-struct known_chat *chats_note(struct instance *i, const struct event *ev, uint64_t key);
+/* @ev, of session @key, goes to @i; @owner: its author is linked to it.  NULL when it names no
+ * chat. */
+struct known_chat *chats_note(struct instance *i, const struct event *ev, uint64_t key, bool owner);
 void chats_drop_key(struct known_chat *c, uint64_t key); /* another chat has it from now on */
 /* The name has another holder: its chats are forgotten, here and on disk. */
 void chats_end(struct instance *i);

@@ -1,5 +1,8 @@
 /* dedup.c - design.  (dedup.h has the contract.)
  *
+ * The first bits of a key are the place of its bot's ring.  Two bots may share one, once in a
+ * thousand; keys of older databases, which have no such bits, are spread over all of them.
+ *
  * Open addressing with linear probing; a removal closes its gap by moving later entries of the run
  * back, so there are no tombstones to clean.  A removed key's ring record is only marked: it leaves
  * when it becomes the oldest.  The keys are already keyed hashes, so their low bits are the slot.
@@ -7,6 +10,7 @@
 #include "relay/dedup.h"
 #include <stdlib.h>
 #include "base/mem.h"
+#include "core/delivery_id.h"
 
 struct dedup_record {
     struct hash128 key;
@@ -14,27 +18,21 @@ struct dedup_record {
     bool removed;
 };
 
-enum { FIRST_CAP = 64 };
+struct dedup_ring {
+    struct dedup_record *ring; /* owned; cap is a power of two */
+    uint32_t *index;           /* owned; 2 * cap; position in the ring + 1, 0: free */
+    uint32_t cap, head, n;
+};
 
-void dedup_init(struct dedup *d)
-{
-    *d = (struct dedup){0};
-}
+enum { FIRST_CAP = 64, BOT_SHIFT = 64 - DELIVERY_BOT_BITS, BOTS = 1 << DELIVERY_BOT_BITS };
 
-void dedup_done(struct dedup *d)
-{
-    free(d->ring);
-    free(d->index);
-    dedup_init(d);
-}
-
-static uint32_t mask(const struct dedup *d)
+static uint32_t mask(const struct dedup_ring *d)
 {
     return d->cap * 2 - 1;
 }
 
 /* The index slot that holds @key, or the free one where it belongs. */
-static uint32_t probe(const struct dedup *d, struct hash128 key)
+static uint32_t probe(const struct dedup_ring *d, struct hash128 key)
 {
     uint32_t i = (uint32_t)key.lo & mask(d);
 
@@ -46,19 +44,7 @@ static uint32_t probe(const struct dedup *d, struct hash128 key)
     return i;
 }
 
-bool dedup_has(const struct dedup *d, struct hash128 key)
-{
-    return d->n != 0 && d->index[probe(d, key)] != 0;
-}
-
-int64_t dedup_at(const struct dedup *d, struct hash128 key)
-{
-    uint32_t at = d->n != 0 ? d->index[probe(d, key)] : 0;
-
-    return at != 0 ? (int64_t)d->ring[at - 1].at_s * 1000 : 0;
-}
-
-static void unindex(struct dedup *d, uint32_t hole)
+static void unindex(struct dedup_ring *d, uint32_t hole)
 {
     for (uint32_t i = (hole + 1) & mask(d); d->index[i] != 0; i = (i + 1) & mask(d)) {
         uint32_t home = (uint32_t)d->ring[d->index[i] - 1].key.lo & mask(d);
@@ -70,7 +56,7 @@ static void unindex(struct dedup *d, uint32_t hole)
     d->index[hole] = 0;
 }
 
-static void drop_oldest(struct dedup *d)
+static void drop_oldest(struct dedup_ring *d)
 {
     const struct dedup_record *rec = &d->ring[d->head];
 
@@ -80,9 +66,9 @@ static void drop_oldest(struct dedup *d)
     d->n--;
 }
 
-static void grow(struct dedup *d)
+static void grow(struct dedup_ring *d)
 {
-    struct dedup old = *d;
+    struct dedup_ring old = *d;
 
     d->cap = old.cap != 0 ? old.cap * 2 : FIRST_CAP;
     d->ring = xmalloc(d->cap * sizeof *d->ring);
@@ -99,12 +85,13 @@ static void grow(struct dedup *d)
     free(old.index);
 }
 
-void dedup_add(struct dedup *d, struct hash128 key, int64_t at_ms, size_t max)
+static bool ring_has(const struct dedup_ring *d, struct hash128 key)
 {
-    if (max == 0 || dedup_has(d, key))
-        return;
-    while (d->n >= max)
-        drop_oldest(d);
+    return d->n != 0 && d->index[probe(d, key)] != 0;
+}
+
+static void ring_add(struct dedup_ring *d, struct hash128 key, int64_t at_ms)
+{
     if (d->n == d->cap)
         grow(d);
     uint32_t at = (d->head + d->n++) & (d->cap - 1);
@@ -112,20 +99,101 @@ void dedup_add(struct dedup *d, struct hash128 key, int64_t at_ms, size_t max)
     d->index[probe(d, key)] = at + 1;
 }
 
+/* ---- the rings of all bots ---- */
+
+void dedup_init(struct dedup *d)
+{
+    *d = (struct dedup){0};
+}
+
+static void ring_free(struct dedup_ring *r)
+{
+    free(r->ring);
+    free(r->index);
+    free(r);
+}
+
+void dedup_done(struct dedup *d)
+{
+    for (size_t i = 0; d->rings != NULL && i < BOTS; i++)
+        if (d->rings[i] != NULL)
+            ring_free(d->rings[i]);
+    free(d->rings);
+    dedup_init(d);
+}
+
+static struct dedup_ring *find(const struct dedup *d, struct hash128 key)
+{
+    return d->rings != NULL ? d->rings[key.hi >> BOT_SHIFT] : NULL;
+}
+
+static struct dedup_ring *get(struct dedup *d, struct hash128 key)
+{
+    if (d->rings == NULL)
+        d->rings = xcalloc(BOTS, sizeof(struct dedup_ring *));
+    struct dedup_ring **at = &d->rings[key.hi >> BOT_SHIFT];
+    if (*at == NULL)
+        *at = xcalloc(1, sizeof **at);
+    return *at;
+}
+
+static struct dedup_ring *largest(const struct dedup *d)
+{
+    struct dedup_ring *most = NULL;
+
+    for (size_t i = 0; i < BOTS; i++)
+        if (d->rings[i] != NULL && (most == NULL || d->rings[i]->n > most->n))
+            most = d->rings[i];
+    return most;
+}
+
+bool dedup_has(const struct dedup *d, struct hash128 key)
+{
+    const struct dedup_ring *r = find(d, key);
+
+    return r != NULL && ring_has(r, key);
+}
+
+int64_t dedup_at(const struct dedup *d, struct hash128 key)
+{
+    const struct dedup_ring *r = find(d, key);
+    uint32_t at = r != NULL && r->n != 0 ? r->index[probe(r, key)] : 0;
+
+    return at != 0 ? (int64_t)r->ring[at - 1].at_s * 1000 : 0;
+}
+
+void dedup_add(struct dedup *d, struct hash128 key, int64_t at_ms, size_t max)
+{
+    if (max == 0 || dedup_has(d, key))
+        return;
+    for (; d->n >= max; d->n--)
+        drop_oldest(largest(d));
+    ring_add(get(d, key), key, at_ms);
+    d->n++;
+}
+
 void dedup_remove(struct dedup *d, struct hash128 key)
 {
-    uint32_t i = d->n != 0 ? probe(d, key) : 0;
+    struct dedup_ring *r = find(d, key);
+    uint32_t i = r != NULL && r->n != 0 ? probe(r, key) : 0;
 
-    if (d->n == 0 || d->index[i] == 0)
+    if (r == NULL || r->n == 0 || r->index[i] == 0)
         return;
-    d->ring[d->index[i] - 1].removed = true;
-    unindex(d, i);
+    r->ring[r->index[i] - 1].removed = true;
+    unindex(r, i);
 }
 
 void dedup_expire(struct dedup *d, int64_t before_ms)
 {
-    while (d->n > 0 && (int64_t)d->ring[d->head].at_s * 1000 < before_ms)
-        drop_oldest(d);
+    for (size_t i = 0; d->rings != NULL && i < BOTS; i++) {
+        struct dedup_ring *r = d->rings[i];
+        for (; r != NULL && r->n > 0 && (int64_t)r->ring[r->head].at_s * 1000 < before_ms; d->n--)
+            drop_oldest(r);
+        if (r == NULL || r->n > 0)
+            continue;
+        ring_free(r);
+        d->rings[i] = NULL;
+    }
     if (d->n == 0)
         dedup_done(d);
 }

@@ -3,56 +3,69 @@
  * Nothing is kept here: chats, facts and personas are asked each time. */
 #include "relay/guard.h"
 #include "relay/chats.h"
+#include "relay/ground.h"
 #include "relay/heart.h"
 #include "relay/instance.h"
 #include "relay/judge.h"
 #include "relay/persona.h"
 #include "relay/session.h"
+#include "relay/spoken.h"
 #include "tenancy/facts.h"
 #include "tenancy/grants.h"
 
 #define ERROR_IDENTITY "identity not announced on this socket"
 #define ERROR_NO_BOT "no such bot is served here"
 #define ERROR_CAPABILITY "capability not available"
+#define ERROR_NOT_ITS_OWN "this message was not sent by this agent, or too long ago"
 
-/* Who it speaks as.  NULL: @ret is set; else why not. */
+/* A chat that came through a bot is answered through that bot.  NULL: @ret is set; else why not. */
+static const char *by_chat(const struct known_chat *chat, const struct action *a,
+                           struct destination *ret)
+{
+    *ret = (struct destination){.platform = chat->platform, .bot = str_of(chat->bot)};
+    if (a->bot.n == 0 || str_eq(a->bot, ret->bot))
+        return NULL;
+    if (!ground_has_bot(chat, a->bot))
+        return ERROR_IDENTITY;
+    ret->bot = a->bot;
+    return NULL;
+}
+
+/* Who it speaks as: what the chat's record says, else what it announced.  A hello grants nothing:
+ * may_speak() asks whether the bot is its own. */
 static const char *choose_persona(const struct session *s, const struct action *a,
                                   struct destination *ret)
 {
-    const struct known_chat *chat;
-    struct str bot;
+    bool any = a->platform.n == 0 || str_eq(a->platform, STR("relay"));
+    const struct known_chat *chat =
+        any ? chats_find(s->inst, a->chat_id) : chats_find_on(s->inst, a->platform, a->chat_id);
 
-    if (a->platform.n == 0 || str_eq(a->platform, STR("relay"))) {
-        chat = chats_find(s->inst, a->chat_id);
-        if (chat != NULL)
-            *ret = (struct destination){.platform = chat->platform, .bot = str_of(chat->bot)};
-        else if (!persona_default(s, &ret->platform, &ret->bot))
-            return ACTION_ERROR_NOT_ROUTED;
-        return NULL;
-    }
-    chat = chats_find_on(s->inst, a->platform, a->chat_id);
+    if (chat != NULL)
+        return by_chat(chat, a, ret);
+    if (any)
+        return persona_default(s, &ret->platform, &ret->bot) ? NULL : ACTION_ERROR_NOT_ROUTED;
     ret->platform = a->platform;
-    ret->bot = a->bot;
-    if (chat != NULL && (a->bot.n == 0 || str_eq(a->bot, str_of(chat->bot)))) {
-        ret->bot = str_of(chat->bot);
-        return NULL;
-    }
-    if (!persona_find(s, a->platform, a->bot, &bot))
-        return ERROR_IDENTITY;
-    if (a->bot.n == 0)
-        ret->bot = bot;
-    return NULL;
+    return persona_find(s, a->platform, a->bot, &ret->bot) ? NULL : ERROR_IDENTITY;
+}
+
+/* Is the bot one it was added or provisioned for, was routed to, or the only one there is? */
+static bool is_own_bot(const struct instance *i, const struct destination *t)
+{
+    const struct facts *facts = i->relay->env.facts;
+    const struct gateway *g = facts_newest_gateway(facts, instance_tenant(i), instance_id(i));
+    struct str bot = str_of(t->outlet->bot);
+
+    return t->outlet->alone ||
+           (g != NULL && str_eq(str_of(g->platform), t->platform) && str_eq(str_of(g->bot), bot)) ||
+           facts_owns(facts, t->platform, bot, instance_tenant(i), instance_id(i));
 }
 
 /* Somebody who names a chat whose id cannot be guessed was told of it.  Only needed, and only
  * believed, when chats of this instance have been forgotten. */
 static bool was_told(const struct instance *i, const struct destination *t)
 {
-    struct outside *outside = i->relay->env.outside;
-    const struct outlet *at = outside->find(outside, t->platform, t->bot);
-
-    return i->forgot_chats && at != NULL && at->secret_chats &&
-           facts_owns(i->relay->env.facts, t->platform, str_of(at->bot), instance_tenant(i),
+    return i->forgot_chats && t->outlet->secret_chats &&
+           facts_owns(i->relay->env.facts, t->platform, str_of(t->outlet->bot), instance_tenant(i),
                       instance_id(i));
 }
 
@@ -61,21 +74,30 @@ bool may_speak(struct instance *i, const struct action *a, const struct destinat
     struct facts *facts = i->relay->env.facts;
     struct grant_who who = {instance_tenant(i), instance_id(i)};
     const struct known_chat *chat = chats_find_on(i, to->platform, a->chat_id);
-    const struct gate_instance *me;
+    const struct gate_instance *me = grant_instance(facts, who);
 
     if (chat != NULL) /* a scope that contradicts what we delivered is a mistake or a trick */
-        return a->scope_id.n == 0 || *chat->scope == '\0' ||
-               str_eq(a->scope_id, str_of(chat->scope));
-    if (facts_owns(facts, to->platform, a->chat_id, who.tenant, who.instance) || was_told(i, to))
+        return (a->scope_id.n == 0 || *chat->scope == '\0' ||
+                str_eq(a->scope_id, str_of(chat->scope))) &&
+               ground_holds(chat);
+    if (was_told(i, to))
         return true;
-    me = grant_instance(facts, who);
+    if (facts_owns(facts, to->platform, a->chat_id, who.tenant, who.instance) && is_own_bot(i, to))
+        return true;
     if (me == NULL || me->gone)
         return false;
-    if (grant_is_linked(facts, me, to->platform, a->chat_id))
+    if (grant_is_linked(facts, me, to->platform, a->chat_id) && is_own_bot(i, to))
         return true; /* where a direct chat has the person's own id */
     return a->scope_id.n != 0 &&
            grant_holds(facts, me, (struct grant_place){to->platform, a->scope_id, a->chat_id}) &&
            judge_sees(i->relay, me, to->platform, to->bot, a->scope_id, a->chat_id);
+}
+
+bool may_touch(struct instance *i, const struct action *a, const struct destination *to)
+{
+    return a->op != ACTION_EDIT ||
+           spoken_has(i->relay, spoken_place(i, to->platform, str_of(to->outlet->bot), a->chat_id),
+                      a->message_id);
 }
 
 static const char *admit_chat(const struct session *s, const struct action *a,
@@ -87,10 +109,13 @@ static const char *admit_chat(const struct session *s, const struct action *a,
 
     if (why != NULL)
         return why;
+    t->outlet = outside->find(outside, t->platform, t->bot);
+    if (t->outlet == NULL)
+        return ERROR_NO_BOT;
     if (a->chat_id.n == 0 || !may_speak(i, a, t))
         return ACTION_ERROR_NOT_ROUTED;
-    t->outlet = outside->find(outside, t->platform, t->bot);
-    return t->outlet != NULL ? NULL : ERROR_NO_BOT;
+    bool can = (t->outlet->descriptor->ops & (1u << a->op)) != 0; /* else the refusal says so */
+    return !can || may_touch(i, a, t) ? NULL : ERROR_NOT_ITS_OWN;
 }
 
 /* A follow-up names no chat: the platform's vault knows what the key is good for, and for whom. All

@@ -33,6 +33,7 @@ struct requests;
 struct retry;
 struct sessions;
 struct shows;
+struct spoken;
 struct turn;
 struct upkeep;
 
@@ -67,4 +68,5 @@ struct relay {
     struct interrupts *interrupts;
     struct linkings *linkings;
     struct shows *shows;
+    struct spoken *spoken;
 };

@@ -5,8 +5,12 @@
  */
 #include "relay/linking.h"
 #include <stdlib.h>
+#include "core/session_key.h"
 #include "relay/accept.h"
+#include "relay/chats.h"
 #include "relay/heart.h"
+#include "relay/instance.h"
+#include "relay/interrupt.h"
 #include "relay/judge.h"
 #include "tenancy/grants.h"
 
@@ -15,6 +19,8 @@ struct linking {
     struct relay *relay;                                     /* borrowed */
     struct accept *a;                                        /* held */
     char *platform, *bot, *chat_id, *thread_id, *message_id; /* owned */
+    char *user_id, *key;                                     /* owned */
+    bool direct;                                             /* they wrote to the bot alone */
 };
 
 static void linking_free(struct linking *l)
@@ -25,6 +31,8 @@ static void linking_free(struct linking *l)
     free(l->chat_id);
     free(l->thread_id);
     free(l->message_id);
+    free(l->user_id);
+    free(l->key);
     free(l);
 }
 
@@ -63,11 +71,32 @@ static void tell_person(const struct linking *l, const char *text)
                          .bot = str_of(l->bot),
                          .deadline_ms =
                              clock_now_ms(l->relay->env.clock) + l->relay->lim.action_ms};
-    const struct action_from us = {STR(""), STR(""), STR_NULL};
+    const struct action_from us = {STR(""), STR(""), STR_NULL, 0};
     const struct action_id nobody = {UINT32_MAX, 0}; /* the result is for no gateway */
 
     if (at != NULL && !str_is_empty(act.chat_id))
         outside->act(outside, at, nobody, &us, &act);
+}
+
+/* The direct chat they linked in is theirs with the instance: it may write there, by that bot. */
+static void note_chat(const struct linking *l)
+{
+    struct relay *r = l->relay;
+    struct event ev = {.platform = str_of(l->platform),
+                       .bot = str_of(l->bot),
+                       .route_key = str_of(l->key),
+                       .chat_id = str_of(l->chat_id),
+                       .chat_type = STR("dm"),
+                       .user_id = str_of(l->user_id)};
+    const struct gate_instance *to = grant_newest_link(r->env.facts, ev.platform, ev.user_id);
+    struct instance *i = to != NULL ? instance_get(r, to->tenant, to->instance) : NULL;
+    struct buf key = BUF_INIT;
+
+    if (!l->direct || i == NULL || i->life != to->life)
+        return;
+    session_key_of_event(&key, &ev);
+    chats_note(i, &ev, interrupt_key(i, buf_str(&key)), true);
+    buf_done(&key);
 }
 
 static const char *answer_to(enum bh_err err)
@@ -96,6 +125,7 @@ static void on_redeemed(void *ctx, enum bh_err err, const char *why)
     (void)why;
     if (err == BH_OK) {
         r->n.linked++;
+        note_chat(l);
         log_info(NULL, "a person was linked: platform=%s", l->platform);
     }
     if (answer != NULL)
@@ -154,6 +184,9 @@ bool linking_take(struct relay *r, const struct event *ev, struct accept *a)
     l->chat_id = dup_or_null(ev->chat_id);
     l->thread_id = dup_or_null(ev->thread_id);
     l->message_id = dup_or_null(ev->message_id);
+    l->user_id = dup_or_null(ev->user_id);
+    l->key = dup_or_null(ev->own_key.p != NULL ? ev->own_key : ev->route_key);
+    l->direct = str_eq(ev->chat_type, STR("dm"));
     list_append(&r->linkings->under_way, &l->link);
     accept_hold(a);
     judge_consumed(r, ev, "/link");

@@ -48,12 +48,15 @@ static struct bucket_level *level_of(struct rates *rates, struct str tenant)
     return &t->level;
 }
 
-bool rate_take(struct instance *i)
+bool rate_take(struct instance *i, uint32_t n)
 {
     struct relay *r = i->relay;
     int64_t now_ms = clock_now_ms(r->env.clock);
     uint32_t mine = r->lim.instance_actions, ours = r->lim.tenant_actions;
 
-    return bucket_take(&i->actions, now_ms, mine, mine * BURST) &&
-           bucket_take(level_of(r->rates, instance_tenant(i)), now_ms, ours, ours * BURST);
+    for (uint32_t k = 0; k < n; k++)
+        if (!bucket_take(&i->actions, now_ms, mine, mine * BURST) ||
+            !bucket_take(level_of(r->rates, instance_tenant(i)), now_ms, ours, ours * BURST))
+            return false;
+    return true;
 }

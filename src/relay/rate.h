@@ -4,6 +4,7 @@
  * worth at once. */
 #pragma once
 #include <stdbool.h>
+#include <stdint.h>
 
 struct instance;
 struct rates;
@@ -11,5 +12,6 @@ struct rates;
 struct rates *rates_new(void);
 void rates_free(struct rates *t); /* NULL is fine */
 
-/* Takes one action from @i's allowance and from its tenant's.  False: it has to wait. */
-bool rate_take(struct instance *i);
+/* Takes @n from @i's allowance and from its tenant's: an action that becomes several messages
+ * counts as so many.  False: it has to wait. */
+bool rate_take(struct instance *i, uint32_t n);

@@ -24,6 +24,7 @@
 #include "relay/requests.h"
 #include "relay/retry.h"
 #include "relay/session.h"
+#include "relay/spoken.h"
 #include "relay/tend.h"
 #include "relay/turn.h"
 #include "relay/upkeep.h"
@@ -72,6 +73,8 @@ static enum bh_err load(struct relay *r)
     if (err == BH_OK)
         err = requests_load(r);
     if (err == BH_OK)
+        err = spoken_load(r);
+    if (err == BH_OK)
         err = st->ops->load_keys(st, clock_wall_ms(r->env.clock) - r->lim.dedup_ms, on_key, r);
     return err;
 }
@@ -101,6 +104,7 @@ static void build(struct relay *r)
     r->interrupts = interrupts_new(r);
     r->linkings = linkings_new();
     r->shows = shows_new();
+    r->spoken = spoken_new();
 }
 
 enum bh_err relay_open(const struct relay_env *env, const struct relay_limits *limits,
@@ -161,6 +165,7 @@ void relay_free(struct relay *r)
     linkings_free(r->linkings);
     judge_free(r->judge);
     rates_free(r->rates);
+    spoken_free(r->spoken);
     dedup_done(&r->dedup);
     json_parser_free(r->json);
     free(r);

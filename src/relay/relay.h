@@ -89,11 +89,10 @@ void relay_each_target(struct relay *r, const struct event *ev, target_cb *cb, v
 /* How an action ended; copied, and handed to the gateway when the turn ends, never in here.  A
  * second result, or one for a request that is over, does nothing. */
 void relay_result(struct relay *r, struct action_id id, const struct action_result *result);
-/* While starting, before sockets: an earlier process was cut off in this request of an instance.
- * Whoever still waits for it is told @error (ACTION_ERROR_UNKNOWN and why) once, on its next
- * socket; after action_ms nobody does. */
-void relay_cut_off(struct relay *r, struct str tenant, struct str instance, struct str request_id,
-                   struct str error);
+/* While starting, before sockets: an earlier process was cut off in what @from asked for.  Whoever
+ * still waits for it is told @error (ACTION_ERROR_UNKNOWN and why) once, on its next socket; after
+ * action_ms nobody does, and the next holder of the name never. */
+void relay_cut_off(struct relay *r, const struct action_from *from, struct str error);
 
 /* ---- sessions: called by the WebSocket route ---- */
 /* An authenticated socket.  @wire is borrowed until session_closed() returned.  NULL: draining or

@@ -14,8 +14,11 @@
 #include "relay/instance.h"
 #include "relay/rate.h"
 #include "relay/session.h"
+#include "relay/spoken.h"
 #include "relay/turn.h"
 #include "store/store.h"
+
+enum { PARTS_MAX = 16 };
 
 struct request {
     struct list owner;     /* session->requests, or instance->orphans */
@@ -31,6 +34,8 @@ struct request {
     uint32_t index;
     uint16_t id_n;
     bool recorded; /* an older database has a record of it */
+    bool speaks;   /* what it sends may be changed later: spoken.h */
+    struct spoken_place where;
     char id[];
 };
 
@@ -229,8 +234,11 @@ void relay_result(struct relay *r, struct action_id id, const struct action_resu
                               ? q->slots[id.index].req
                               : NULL;
 
-    if (req != NULL && !is_decided(req))
-        tell(q, req, result);
+    if (req == NULL || is_decided(req))
+        return;
+    if (req->speaks && result->success && result->message_id.n > 0)
+        spoken_note(r, req->where, result->message_id);
+    tell(q, req, result);
 }
 
 void requests_answer_all(struct relay *r)
@@ -318,10 +326,12 @@ static struct request *cut_off(struct relay *r, struct instance *i, struct str i
     return req;
 }
 
-void relay_cut_off(struct relay *r, struct str tenant, struct str instance, struct str request_id,
-                   struct str error)
+void relay_cut_off(struct relay *r, const struct action_from *from, struct str error)
 {
-    cut_off(r, instance_find(r, tenant, instance), request_id, error);
+    struct instance *i = instance_find(r, from->tenant, from->instance);
+
+    if (i != NULL && i->life == from->life)
+        cut_off(r, i, from->request_id, error);
 }
 
 static void on_record(void *ctx, struct str key, struct str value)
@@ -366,6 +376,19 @@ static void refuse_op(struct session *s, struct str id, struct str op_name)
     refuse(s, id, error);
 }
 
+/* How many messages it will be, besides the first: as far as its length tells. */
+static uint32_t extra_parts(const struct action *a, const struct descriptor *d)
+{
+    size_t n = 0;
+
+    if (a->op != ACTION_SEND || d->max_message_length <= 0)
+        return 0;
+    for (size_t i = 0; i < a->content.n; i++)
+        n += ((unsigned char)a->content.p[i] & 0xc0) != 0x80; /* code points */
+    n = n > 0 ? (n - 1) / (size_t)d->max_message_length : 0;
+    return n < PARTS_MAX ? (uint32_t)n : PARTS_MAX; /* more is refused by whoever cuts it */
+}
+
 static void start(struct session *s, struct str id, const struct action *a)
 {
     struct relay *r = s->inst->relay;
@@ -384,11 +407,19 @@ static void start(struct session *s, struct str id, const struct action *a)
             refuse_op(s, id, a->op_name);
         return;
     }
+    uint32_t more = extra_parts(a, to.outlet->descriptor);
+    if (more > 0 && !rate_take(s->inst, more)) {
+        r->n.actions_limited++;
+        refuse(s, id, ACTION_ERROR_TRANSIENT "too many messages per second");
+        return;
+    }
     struct request *req = request_new(r->requests, s, id);
     if (a->op == ACTION_GET_CHAT_INFO)
         req->asked = str_dup(a->chat_id);
+    req->speaks = a->op == ACTION_SEND;
+    req->where = spoken_place(s->inst, to.platform, str_of(to.outlet->bot), a->chat_id);
     struct action_id aid = {req->index, r->requests->slots[req->index].generation};
-    struct action_from from = {instance_tenant(s->inst), instance_id(s->inst), id};
+    struct action_from from = {instance_tenant(s->inst), instance_id(s->inst), id, s->inst->life};
     struct action timed = *a;
     timed.deadline_ms = req->due_ms;
     r->env.outside->act(r->env.outside, to.outlet, aid, &from,
@@ -407,7 +438,7 @@ void requests_start(struct session *s, const struct frame *f)
         return; /* its answer comes */
     else if (f->action.op == ACTION_UNKNOWN)
         refuse_op(s, f->request_id, f->action.op_name);
-    else if (!rate_take(s->inst)) {
+    else if (!rate_take(s->inst, 1)) {
         r->n.actions_limited++;
         refuse(s, f->request_id, ACTION_ERROR_TRANSIENT "too many actions per second");
     } else if (s->n_requests >= REQUESTS_PER_SESSION)

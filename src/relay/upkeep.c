@@ -4,11 +4,13 @@
 #include "relay/chats.h"
 #include "relay/dedup.h"
 #include "relay/heart.h"
+#include "relay/spoken.h"
 #include "store/store.h"
 
 enum {
     EVERY_MS = 600000,
     TRIM_CHATS = 100000, /* looked at each time: some milliseconds */
+    TRIM_SPOKEN = 1000,
 };
 
 struct upkeep {
@@ -23,6 +25,7 @@ static void on_due(struct timer *t)
 
     dedup_expire(&r->dedup, before_ms);
     chats_trim(r, TRIM_CHATS);
+    spoken_expire(r, TRIM_SPOKEN);
     r->env.store->ops->forget_keys(r->env.store, before_ms);
     timer_set(r->env.clock, t, EVERY_MS);
 }

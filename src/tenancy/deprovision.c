@@ -119,7 +119,7 @@ static void apply_end(struct facts *f, struct change *c)
         binding_drop(f, list_entry(it, struct binding, link));
     list_each (&in->scopes, it, nxt)
         scope_drop(f, list_entry(it, struct scope, link));
-    wishes_drop(in);
+    policies_drop(in);
     in->gate.life++;
     change_announce(f, "grant", NULL);
     bus_publish(f->env.bus, STR("ended"), in->key);

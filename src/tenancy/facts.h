@@ -182,6 +182,10 @@ extern const struct seal_place gateway_sealed, delivery_key_sealed;
 /* True when an operator's route names this very key for the instance: it owns that chat. */
 bool facts_owns(const struct facts *f, struct str platform, struct str key, struct str tenant,
                 struct str instance);
+/* Does the place @ev would come from belong to the instance, by an operator's route that applies to
+ * it (route.h)?  Only platform, bot, route_key and former_key are looked at. */
+bool facts_owns_place(const struct facts *f, const struct event *ev, struct str tenant,
+                      struct str instance);
 /* The newest gateway of an instance that was not revoked; NULL: none. */
 const struct gateway *facts_newest_gateway(const struct facts *f, struct str tenant,
                                            struct str instance);

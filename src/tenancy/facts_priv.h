@@ -16,6 +16,7 @@ struct tenant_facts {
     struct list routes;      /* route.by_target: those to the whole tenant */
     size_t n_gateways;       /* the revoked ones too */
     struct list strict;      /* facts->strict; linked: be addressed where there is no policy */
+    size_t n_claimed;        /* scopes of its instances by less than the operator's word */
     struct str name;         /* in bytes */
     char bytes[];
 };
@@ -32,6 +33,7 @@ struct instance_facts {
     size_t n_gateways;                   /* the revoked ones too */
     struct list routes;                  /* route.by_target: those that name it */
     struct list bindings, scopes, codes; /* own their members: grants.c, links.c */
+    size_t n_claimed;                    /* of the scopes: by less than the operator's word */
     struct str key;                      /* tenant \x1f instance; in bytes */
     char bytes[];
 };
@@ -99,6 +101,9 @@ void facts_link_route(struct facts *f, struct route *r);   /* takes it over */
 void facts_unlink_route(struct facts *f, struct route *r); /* frees it */
 /* What @r means from now on. */
 void facts_set_route(struct facts *f, struct route *r, enum route_origin origin, bool open);
+/* Did an operator route this very key to other tenants, and not to @tenant? */
+bool facts_is_elsewhere(const struct facts *f, struct str platform, struct str key,
+                        struct str tenant);
 /* The first route of this key after @after (NULL: of all) that belongs to another tenant. */
 struct route *facts_foreign_route(const struct facts *f, struct str platform, struct str key,
                                   struct str tenant, const struct route *after);

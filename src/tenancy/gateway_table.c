@@ -34,6 +34,7 @@ struct tenant_facts *facts_make_tenant(struct facts *f, struct str name)
     t = xcalloc(1, sizeof *t + name.n + 1);
     memcpy(t->bytes, name.p, name.n);
     t->name = str_make(t->bytes, name.n);
+    t->gate.name = t->name;
     list_init(&t->gate.live);
     list_init(&t->instances);
     list_init(&t->routes);

@@ -1,9 +1,7 @@
 /* grants.c - design.  (grants.h has the contract.)
  *
  * Each record is one block of memory that carries its own key, and hangs in two places: the gate's
- * table, which finds it, and its instance, which owns it.  Uniqueness is the store's: a scope's key
- * is its place and is inserted, never replaced, so of two claims one fails whoever else runs on the
- * same database. */
+ * table, which finds it, and its instance, which owns it. */
 #include "tenancy/grants.h"
 #include <stdio.h>
 #include <stdlib.h>
@@ -269,6 +267,18 @@ bool grant_is_linked(const struct facts *f, const struct gate_instance *to, stru
     return binding_find(f, grant_instance_of(to), platform, user) != NULL;
 }
 
+const struct gate_instance *grant_newest_link(const struct facts *f, struct str platform,
+                                              struct str user)
+{
+    char room[GATE_KEY_MAX];
+    struct str key = gate_key(room, platform, user, STR_NULL);
+    const struct gate_link *l = key.p != NULL ? map_get(&f->gate.authors, key) : NULL;
+
+    while (l != NULL && l->next != NULL)
+        l = l->next;
+    return l != NULL ? l->to : NULL;
+}
+
 /* ---- the choice among several ---- */
 
 static bool prepare_dm_default(struct facts *f, struct change *c)
@@ -308,133 +318,6 @@ void grant_dm_default(struct facts *f, struct grant_who who, struct str platform
         c->thing_free = free;
     }
     grant_submit(c, c->to);
-}
-
-/* ---- scopes ---- */
-
-struct scope *scope_new(struct grant_place at, int64_t created_ms)
-{
-    struct scope *s = xcalloc(1, sizeof *s + at.platform.n + at.guild.n + at.channel.n + 3);
-    char *p = s->bytes;
-
-    list_init(&s->link);
-    s->created_ms = created_ms;
-    memcpy(p, at.platform.p, at.platform.n);
-    s->platform = str_make(p, at.platform.n);
-    p += at.platform.n;
-    *p++ = '\x1f';
-    memcpy(p, at.guild.p, at.guild.n);
-    s->guild = str_make(p, at.guild.n);
-    p += at.guild.n;
-    *p++ = '\x1f';
-    memcpy(p, at.channel.p, at.channel.n);
-    s->channel = str_make(p, at.channel.n);
-    s->key = str_make(s->bytes, (size_t)(p - s->bytes) + at.channel.n);
-    return s;
-}
-
-static struct scope *scope_find(const struct facts *f, struct str platform, struct str guild,
-                                struct str channel)
-{
-    char room[GATE_KEY_MAX];
-    struct str key = gate_key(room, platform, guild, channel);
-
-    return key.p != NULL ? map_get(&f->gate.scopes, key) : NULL;
-}
-
-void scope_attach(struct facts *f, struct instance_facts *in, struct scope *s)
-{
-    s->place.to = &in->gate;
-    map_put(&f->gate.scopes, s->key, s);
-    list_append(&in->scopes, &s->link);
-}
-
-void scope_drop(struct facts *f, struct scope *s)
-{
-    map_del(&f->gate.scopes, s->key);
-    list_remove(&s->link);
-    free(s);
-}
-
-#define SCOPE_TAKEN "this place belongs to another instance"
-
-static bool prepare_claim(struct facts *f, struct change *c)
-{
-    const struct scope *s = c->thing, *known = map_get(&f->gate.scopes, s->key);
-
-    if (known != NULL && known->place.to == &c->to->gate)
-        return true; /* its own already */
-    if (known != NULL)
-        return change_fail(c, BH_CONFLICT, SCOPE_TAKEN);
-    struct change_item *item = change_put(c, KV_INSERT, NS_SCOPE);
-    struct jw w = jw_begin(&item->value);
-    c->conflict = SCOPE_TAKEN;
-    buf_add_str(&item->key, s->key);
-    jw_obj(&w);
-    jw_kstr(&w, "platform", s->platform);
-    jw_kstr(&w, "guild", s->guild);
-    jw_kstr(&w, "channel", s->channel);
-    grant_put_who(&w, c->to);
-    jw_ki64(&w, "created", s->created_ms);
-    jw_end_obj(&w);
-    return true;
-}
-
-static void apply_claim(struct facts *f, struct change *c)
-{
-    scope_attach(f, c->to, c->thing);
-    c->thing = NULL;
-    change_announce(f, "grant", NULL);
-}
-
-static void scope_change(struct change *c, struct grant_who who, struct grant_place at)
-{
-    if (!change_name_bad(c, "platform", at.platform, true) &&
-        !grant_id_bad(c, "the guild", at.guild) && !grant_id_bad(c, "the channel", at.channel) &&
-        grant_target(c->facts, c, who) != NULL) {
-        c->thing = scope_new(at, clock_wall_ms(c->facts->env.clock));
-        c->thing_free = free;
-    }
-    grant_submit(c, c->to);
-}
-
-void grant_scope_claim(struct facts *f, struct grant_who who, struct grant_place at,
-                       facts_done_cb *done, void *ctx)
-{
-    scope_change(change_new(f, prepare_claim, apply_claim, done, ctx), who, at);
-}
-
-static bool prepare_release(struct facts *f, struct change *c)
-{
-    const struct scope *s = c->thing, *known = map_get(&f->gate.scopes, s->key);
-
-    if (known == NULL || known->place.to != &c->to->gate)
-        return change_fail(c, BH_NOT_FOUND, "this place does not belong to the instance");
-    buf_add_str(&change_put(c, KV_DELETE, NS_SCOPE)->key, s->key);
-    return true;
-}
-
-static void apply_release(struct facts *f, struct change *c)
-{
-    const struct scope *like = c->thing;
-
-    scope_drop(f, map_get(&f->gate.scopes, like->key));
-    change_announce(f, "grant", NULL);
-}
-
-void grant_scope_release(struct facts *f, struct grant_who who, struct grant_place at,
-                         facts_done_cb *done, void *ctx)
-{
-    scope_change(change_new(f, prepare_release, apply_release, done, ctx), who, at);
-}
-
-bool grant_holds(const struct facts *f, const struct gate_instance *to, struct grant_place at)
-{
-    const struct scope *s = scope_find(f, at.platform, at.guild, at.channel);
-
-    if (s == NULL)
-        s = scope_find(f, at.platform, at.guild, STR("*"));
-    return s != NULL && s->place.to == to;
 }
 
 const struct gate_instance *grant_instance(const struct facts *f, struct grant_who who)

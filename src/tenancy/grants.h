@@ -38,9 +38,18 @@ struct grant_place {
 /* Is a user, guild or channel id acceptable: 1..256 bytes of UTF-8 without control characters. */
 bool grant_id_ok(struct str id);
 
-/* BH_CONFLICT: another instance has it.  Having it already is fine. */
+/* Whose word a claim rests on.  A better word takes a place from whoever has it by a lesser one. */
+enum grant_word {
+    GRANT_CLAIMED,  /* the instance's own */
+    GRANT_MANAGED,  /* somebody linked to it may manage the place */
+    GRANT_OPERATOR, /* the operator's */
+};
+#define GRANT_SCOPES_MAX 256         /* by lesser words than the operator's: of an instance ... */
+#define GRANT_TENANT_SCOPES_MAX 2048 /* ... and of all of a tenant */
+/* BH_CONFLICT: another instance has it by as good a word, or an operator routed the place to
+ * another tenant.  BH_BUSY: it has claimed too many.  Having it already is fine. */
 void grant_scope_claim(struct facts *f, struct grant_who who, struct grant_place at,
-                       facts_done_cb *done, void *ctx);
+                       enum grant_word by, facts_done_cb *done, void *ctx);
 void grant_scope_release(struct facts *f, struct grant_who who, struct grant_place at,
                          facts_done_cb *done, void *ctx);
 
@@ -92,7 +101,11 @@ void grant_deprovision(struct facts *f, struct grant_who who, facts_done_cb *don
 const struct gate_instance *grant_instance(const struct facts *f, struct grant_who who);
 bool grant_is_linked(const struct facts *f, const struct gate_instance *to, struct str platform,
                      struct str user);
-/* Does the instance hold this channel, or its guild while nobody else holds the channel? */
+/* Whom the person was linked to last; NULL: nobody. */
+const struct gate_instance *grant_newest_link(const struct facts *f, struct str platform,
+                                              struct str user);
+/* Does the instance hold this channel, or its guild while nobody else holds the channel?  What it
+ * claimed in a place that an operator routed to another tenant it does not hold. */
 bool grant_holds(const struct facts *f, const struct gate_instance *to, struct grant_place at);
 
 /* Keys of an object with what there is: bindings, scopes, principals, policies, dmDefaults,

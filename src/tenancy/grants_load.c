@@ -114,7 +114,7 @@ static bool read_scope(struct facts *f, struct str key, struct json doc, void *c
     if (in == NULL || !facts_name_ok(at.platform) || !grant_id_ok(at.guild) ||
         !grant_id_ok(at.channel))
         return false;
-    scope_attach(f, in, scope_new(at, created_of(doc)));
+    scope_attach(f, in, scope_new(at, created_of(doc), grant_word_parse(json_str(doc, "by"))));
     return true;
 }
 
@@ -220,7 +220,7 @@ void grants_free(struct facts *f)
             free(list_entry(it, struct binding, link));
         list_each (&in->scopes, it, nxt)
             free(list_entry(it, struct scope, link));
-        wishes_drop(in);
+        policies_drop(in);
     }
     map_done(&f->gate.authors);
     map_done(&f->gate.scopes);

@@ -26,6 +26,7 @@ struct scope {               /* a place belongs to an instance */
     struct gate_place place; /* first: what gate.scopes points at */
     struct list link;        /* instance->scopes */
     int64_t created_ms;
+    enum grant_word by;
     struct str platform, guild, channel, key; /* bytes follow */
     char bytes[];
 };
@@ -52,7 +53,9 @@ void binding_forget(struct facts *f, struct change *c, const struct binding *b);
 /* Write it, for a change that will attach a new binding when it is on disk. */
 void binding_put(struct change *c, const struct instance_facts *in, const struct binding *b);
 
-struct scope *scope_new(struct grant_place at, int64_t created_ms);
+struct scope *scope_new(struct grant_place at, int64_t created_ms, enum grant_word by);
+const char *grant_word_name(enum grant_word by); /* in records: "claim", "manager", "operator" */
+enum grant_word grant_word_parse(struct str name);
 void scope_attach(struct facts *f, struct instance_facts *in, struct scope *s); /* takes it over */
 void scope_drop(struct facts *f, struct scope *s);
 
@@ -60,7 +63,7 @@ struct principal *principal_new(struct str platform, enum gate_principal mode);
 void principal_attach(struct instance_facts *in, struct principal *p); /* takes it over */
 struct policy *policy_new(struct str platform, bool require_address, bool allow_other_bots);
 void policy_attach(struct instance_facts *in, struct policy *p); /* takes it over */
-void wishes_drop(struct instance_facts *in);
+void policies_drop(struct instance_facts *in);
 void tenant_set(struct facts *f, struct str name, bool require_address);
 
 /* A set of ids is a map whose values are its keys. */

@@ -93,6 +93,7 @@ static void write_scopes(struct page *p, const struct instance_facts *in)
         jw_kstr(w, "platform", s->platform);
         jw_kstr(w, "guildId", s->guild);
         jw_kstr(w, "channelId", s->channel);
+        jw_kstr(w, "by", str_of(grant_word_name(s->by)));
         jw_ki64(w, "createdAt", s->created_ms);
         jw_end_obj(w);
     }

@@ -1,6 +1,7 @@
 /* route.c - the choice among routes.  (route.h has the order.) */
 #include "tenancy/route.h"
 #include "base/mem.h"
+#include "tenancy/facts.h"
 
 struct str route_choose(const struct event *ev, route_leads_fn *leads, void *ctx)
 {
@@ -10,4 +11,14 @@ struct str route_choose(const struct event *ev, route_leads_fn *leads, void *ctx
         if (!str_is_empty(keys[i]) && leads(ctx, ev->platform, keys[i]))
             return keys[i];
     return ev->route_key;
+}
+
+bool facts_owns_place(const struct facts *f, const struct event *ev, struct str tenant,
+                      struct str instance)
+{
+    struct str key = facts_route_key(f, ev);
+
+    if (!facts_has_route(f, ev->platform, key))
+        key = STR("*");
+    return facts_owns(f, ev->platform, key, tenant, instance);
 }

@@ -192,6 +192,24 @@ struct route *facts_foreign_route(const struct facts *f, struct str platform, st
     return NULL;
 }
 
+bool facts_is_elsewhere(const struct facts *f, struct str platform, struct str key,
+                        struct str tenant)
+{
+    const struct bucket *b = facts_bucket(f, platform, key);
+    bool elsewhere = false;
+
+    for (const struct list *it = b != NULL ? b->routes.next : NULL; b != NULL && it != &b->routes;
+         it = it->next) {
+        const struct route *r = list_entry(it, const struct route, by_key);
+        if (r->origin != ROUTE_OPERATOR)
+            continue;
+        if (str_eq(str_of(r->tenant), tenant))
+            return false;
+        elsewhere = true;
+    }
+    return elsewhere;
+}
+
 bool facts_is_others(const struct facts *f, struct str platform, struct str key, struct str tenant)
 {
     const struct bucket *b = facts_bucket(f, platform, key);

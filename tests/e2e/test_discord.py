@@ -418,7 +418,10 @@ def test_edit_typing_and_info(talk):
     sent = send(g, GENERAL, "draft")
     edit = g.act(op="edit", chat_id=GENERAL, message_id=sent["message_id"], content="final", metadata={})
     assert edit["success"] and s.texts(GENERAL) == ["final"]
-    assert "does not exist" in g.act(op="edit", chat_id=GENERAL, message_id="1", content="x", metadata={})["error"]
+    gone = send(g, GENERAL, "to be deleted")["message_id"]
+    s.messages[GENERAL] = [m for m in s.messages[GENERAL] if m["id"] != gone]
+    assert "does not exist" in g.act(op="edit", chat_id=GENERAL, message_id=gone, content="x", metadata={})["error"]
+    assert "not sent by" in g.act(op="edit", chat_id=GENERAL, message_id="1", content="x", metadata={})["error"]
     for _ in range(4):
         assert g.act(op="typing", chat_id=GENERAL, metadata={})["success"]
     assert s.typed == [GENERAL]

@@ -381,6 +381,38 @@ bool dcache_dispatch(struct dcache *c, struct str type, struct json d)
 
 /* ---- who may see ---- */
 
+static uint64_t permissions_of(const struct dcache_guild *g, const struct dcache_channel *ch,
+                               const struct dcache_member *m, uint64_t user_id)
+{
+    struct perm_role roles[DCACHE_MAX_ROLES];
+    struct perm_question q = {.guild_id = g->id,
+                              .owner_id = g->owner_id,
+                              .user_id = user_id,
+                              .everyone = guild_role(g, g->id)->permissions,
+                              .roles = roles,
+                              .overwrites = ch != NULL ? ch->overwrites : NULL,
+                              .n_overwrites = ch != NULL ? ch->n_overwrites : 0};
+    for (size_t i = 0; i < m->n_roles; i++) {
+        const struct dcache_role *r = guild_role(g, m->roles[i]);
+        if (r != NULL)
+            roles[q.n_roles++] = (struct perm_role){r->id, r->permissions};
+    }
+    return discord_permissions_of(&q);
+}
+
+uint64_t dcache_permissions(struct dcache *c, uint64_t guild_id, uint64_t channel_id,
+                            uint64_t user_id)
+{
+    const struct dcache_guild *g = dcache_guild(c, guild_id);
+    const struct dcache_channel *ch = channel_id != 0 ? dcache_channel(c, channel_id) : NULL;
+    const struct dcache_member *m = g != NULL ? dcache_member(c, guild_id, user_id) : NULL;
+
+    if (m == NULL || !g->loaded || g->unavailable || guild_role(g, g->id) == NULL ||
+        (channel_id != 0 && (ch == NULL || ch->guild_id != guild_id)))
+        return 0;
+    return permissions_of(g, ch, m, user_id);
+}
+
 enum dcache_answer dcache_can_view(struct dcache *c, uint64_t channel_id, uint64_t user_id)
 {
     const struct dcache_channel *thread = NULL, *ch = dcache_channel(c, channel_id);
@@ -394,20 +426,7 @@ enum dcache_answer dcache_can_view(struct dcache *c, uint64_t channel_id, uint64
     if (m == NULL || !g->loaded || g->unavailable || guild_role(g, g->id) == NULL)
         return DCACHE_UNKNOWN;
 
-    struct perm_role roles[DCACHE_MAX_ROLES];
-    struct perm_question q = {.guild_id = g->id,
-                              .owner_id = g->owner_id,
-                              .user_id = user_id,
-                              .everyone = guild_role(g, g->id)->permissions,
-                              .roles = roles,
-                              .overwrites = ch->overwrites,
-                              .n_overwrites = ch->n_overwrites};
-    for (size_t i = 0; i < m->n_roles; i++) {
-        const struct dcache_role *r = guild_role(g, m->roles[i]);
-        if (r != NULL)
-            roles[q.n_roles++] = (struct perm_role){r->id, r->permissions};
-    }
-    uint64_t may = discord_permissions_of(&q);
+    uint64_t may = permissions_of(g, ch, m, user_id);
     if ((may & PERM_VIEW_CHANNEL) == 0)
         return DCACHE_NO;
     if (thread == NULL || thread->type != CHANNEL_PRIVATE_THREAD || (may & PERM_MANAGE_THREADS))

@@ -101,6 +101,11 @@ enum dcache_answer { DCACHE_NO, DCACHE_YES, DCACHE_UNKNOWN };
  * in it and those who manage threads.  Unknown when anything it depends on is. */
 enum dcache_answer dcache_can_view(struct dcache *c, uint64_t channel_id, uint64_t user_id);
 
+/* What this person may do in the guild, or (@channel_id not 0) in a channel of it; 0 when anything
+ * it depends on is unknown. */
+uint64_t dcache_permissions(struct dcache *c, uint64_t guild_id, uint64_t channel_id,
+                            uint64_t user_id);
+
 struct dcache_stats {
     size_t guilds, channels, members, evicted;
 };

@@ -193,6 +193,7 @@ const struct platform_ops discord_ops = {
     .open = discord_open,
     .act = discord_act,
     .sees = discord_sees,
+    .manages = discord_manages,
     .http = discord_webhook_http,
     .plausible = discord_webhook_plausible,
     .status = discord_status,

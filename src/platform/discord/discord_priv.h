@@ -192,6 +192,7 @@ bool discord_shard_has(const struct discord_shard *s, uint64_t guild_id);
 
 /* ---- sight.c ---- */
 enum gate_sight discord_sees(struct platform *p, const struct event *ev, struct str user);
+bool discord_manages(struct platform *p, struct str guild, struct str channel, struct str user);
 void discord_sight_done(struct discord *d);
 
 /* ---- webhook.c, reply.c ---- */

@@ -8,6 +8,8 @@
 #include <stdint.h>
 
 #define PERM_ADMINISTRATOR (UINT64_C(1) << 3)
+#define PERM_MANAGE_CHANNELS (UINT64_C(1) << 4)
+#define PERM_MANAGE_GUILD (UINT64_C(1) << 5)
 #define PERM_VIEW_CHANNEL (UINT64_C(1) << 10)
 #define PERM_SEND_MESSAGES (UINT64_C(1) << 11)
 #define PERM_READ_MESSAGE_HISTORY (UINT64_C(1) << 16)

@@ -153,8 +153,10 @@ static void read_limited(const struct discord_outgoing *x, const struct http_res
         wait = 1000;
     wait += MARGIN_MS; /* an early knock costs another wait */
     d->rest.limited++;
-    if (!str_eq(http_result_header(res, "X-RateLimit-Scope"), STR("shared")))
+    if (!str_eq(http_result_header(res, "X-RateLimit-Scope"), STR("shared"))) {
         discord_limits_refused(d->rest.limits, now_ms(d));
+        sender_blame(&x->out);
+    }
     discord_limits_hit(d->rest.limits, str_of(x->route), str_of(x->major), now_ms(d), wait, global);
     if (global)
         sender_pause(d->sender, wait);
@@ -170,6 +172,7 @@ static void note_refusal(const struct discord_outgoing *x, int status)
     if (x->by_token || (status != 401 && status != 403))
         return;
     discord_limits_refused(d->rest.limits, now_ms(d));
+    sender_blame(&x->out);
     if (status == 401 && !d->rest.token_refused) {
         d->rest.token_refused = true;
         log_error(&d->log, "%s", discord_rest_problem(d));

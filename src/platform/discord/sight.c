@@ -126,3 +126,17 @@ enum gate_sight discord_sees(struct platform *p, const struct event *ev, struct 
         return GATE_SIGHT_UNKNOWN;
     }
 }
+
+bool discord_manages(struct platform *p, struct str guild, struct str channel, struct str user)
+{
+    struct discord *d = discord_of(p);
+    uint64_t guild_id = snowflake(guild), user_id = snowflake(user);
+    bool whole = str_eq(channel, STR("*"));
+    uint64_t channel_id = whole ? 0 : snowflake(channel);
+
+    if (guild_id == 0 || user_id == 0 || (!whole && channel_id == 0))
+        return false;
+    keep_fresh(d, guild_id, user_id);
+    uint64_t may = dcache_permissions(d->cache, guild_id, channel_id, user_id);
+    return (may & (whole ? PERM_MANAGE_GUILD : PERM_MANAGE_GUILD | PERM_MANAGE_CHANNELS)) != 0;
+}

@@ -344,6 +344,22 @@ static void the_same_event_for_the_same_instance_is_a_duplicate(void **state)
     assert_false(same(dedup(STR("t"), STR("i"), &other), dedup(STR("t"), STR("i"), &ev)));
 }
 
+static void all_events_of_one_bot_begin_with_the_same_bits(void **state)
+{
+    const int shift = 64 - DELIVERY_BOT_BITS;
+    struct event ev = full, other = full;
+    uint64_t bot = dedup(STR("t"), STR("i"), &ev).hi >> shift;
+
+    (void)state;
+    ev.event_id = STR("another");
+    assert_int_equal(dedup(STR("u"), STR("j"), &ev).hi >> shift, bot);
+    other.bot = STR("app2");
+    assert_int_not_equal(dedup(STR("t"), STR("i"), &other).hi >> shift, bot);
+    other = full;
+    other.platform = STR("telegram");
+    assert_int_not_equal(dedup(STR("t"), STR("i"), &other).hi >> shift, bot);
+}
+
 static void shifting_letters_between_parts_is_another_event(void **state)
 {
     struct event ab = {.platform = STR("a"), .bot = STR("bc"), .event_id = STR("d")};
@@ -401,6 +417,7 @@ int main(void)
         cmocka_unit_test(names_have_one_length_and_differ),
         cmocka_unit_test(a_frame_tells_its_name_and_so_does_one_of_an_older_program),
         cmocka_unit_test(the_same_event_for_the_same_instance_is_a_duplicate),
+        cmocka_unit_test(all_events_of_one_bot_begin_with_the_same_bits),
         cmocka_unit_test(shifting_letters_between_parts_is_another_event),
         cmocka_unit_test(an_event_without_an_id_is_never_a_duplicate),
         cmocka_unit_test(long_ids_are_hashed_whole),

@@ -22,7 +22,7 @@ struct thing { /* whatever a map needs to own */
 };
 struct world {
     struct gate_facts f;
-    struct gate_instance x, y;
+    struct gate_instance x, y, z; /* z: of another tenant */
     struct gate_admission admission;
     struct gate_policy policy;
     struct gate_link links[8];
@@ -55,6 +55,8 @@ static void world_init(struct world *w)
     w->x.tenant = w->y.tenant = STR("acme");
     w->x.instance = STR("x");
     w->y.instance = STR("y");
+    w->z.tenant = STR("zorg");
+    w->z.instance = STR("z");
 }
 
 static void world_done(struct world *w)
@@ -173,7 +175,7 @@ static bool received(struct world *w, const struct event *ev, const struct gate_
 
 enum author { UNBOUND, BOUND_TO_X, BOUND_TO_Y, A_BOT, AUTHORS };
 enum scope { NO_SCOPE, X_HAS_CHANNEL, X_HAS_GUILD, X_HAS_GUILD_Y_CHANNEL, SCOPES };
-enum routed { NO_ROUTE, ROUTED, ROUTED_OPEN, ROUTES }; /* by an operator */
+enum routed { NO_ROUTE, ROUTED, ROUTED_OPEN, ROUTED_ELSEWHERE, ROUTES }; /* by an operator */
 enum principals { P_UNSET, P_OWNER_ONLY, P_LISTED, P_NOT_LISTED, P_ANY, PRINCIPALS };
 enum sight { SEES, SEES_NOT, SIGHT_UNKNOWN, NOBODY_LINKED, SIGHTS };
 enum place { IN_DM, IN_CHANNEL, IN_THREAD, PLACES };
@@ -202,10 +204,11 @@ struct row {
 };
 
 /* "per-instance (guild, channel) scope grants"; "a channel is owned by at most one instance"; a
- * direct message lies in no guild. */
+ * direct message lies in no guild; a claim is worth nothing against another tenant. */
 static bool scope_covers(const struct row *r)
 {
-    return r->place != IN_DM && (r->scope == X_HAS_CHANNEL || r->scope == X_HAS_GUILD);
+    return r->place != IN_DM && (r->scope == X_HAS_CHANNEL || r->scope == X_HAS_GUILD) &&
+           r->route != ROUTED_ELSEWHERE;
 }
 
 /* "owner-only | allow-list | any": a scope starts closed, what an operator opened starts open. */
@@ -298,7 +301,8 @@ static void set_facts(struct world *w, const struct row *r)
     if (r->scope == X_HAS_GUILD_Y_CHANNEL)
         grant(w, CHANNEL, &w->y);
     if (r->route != NO_ROUTE)
-        route(w, r->place == IN_DM ? "dm:" ANN : GUILD, &w->x, r->route == ROUTED_OPEN);
+        route(w, r->place == IN_DM ? "dm:" ANN : GUILD,
+              r->route == ROUTED_ELSEWHERE ? &w->z : &w->x, r->route == ROUTED_OPEN);
     if (r->principal == P_OWNER_ONLY)
         principal(w, GATE_OWNER_ONLY, NULL);
     if (r->principal == P_LISTED || r->principal == P_NOT_LISTED)
@@ -397,8 +401,11 @@ static void check_restrictions(const struct row *r, void *ctx)
         ++*checked; \
         assert_false(gate_delivers_to_x(&with, NULL)); \
     } while (0)
-    RESTRICT(with.route = NO_ROUTE);
-    RESTRICT(with.route = ROUTED);
+    if (r->route != ROUTED_ELSEWHERE) {
+        RESTRICT(with.route = NO_ROUTE);
+        RESTRICT(with.route = ROUTED);
+    }
+    RESTRICT(with.route = ROUTED_ELSEWHERE);
     if (r->author != BOUND_TO_X)
         RESTRICT(with.scope = NO_SCOPE);
     if (r->scope == X_HAS_GUILD)
@@ -441,6 +448,8 @@ static void every_no_has_its_reason(void **state)
          GATE_YES_OPEN},
         {{UNBOUND, NO_SCOPE, ROUTED, P_ANY, SEES, IN_CHANNEL, NO_ROW, MENTIONED}, GATE_NO_CLOSED},
         {{UNBOUND, X_HAS_CHANNEL, ROUTED, P_ANY, SEES, IN_CHANNEL, NO_ROW, 0}, GATE_YES_SCOPE},
+        {{UNBOUND, X_HAS_CHANNEL, ROUTED_ELSEWHERE, P_ANY, SEES, IN_CHANNEL, NO_ROW, 0},
+         GATE_NO_ELSEWHERE},
         {{UNBOUND, X_HAS_CHANNEL, ROUTED, P_ANY, SEES_NOT, IN_CHANNEL, NO_ROW, 0}, GATE_NO_UNSEEN},
         {{BOUND_TO_Y, X_HAS_CHANNEL, ROUTED_OPEN, P_ANY, SEES, IN_CHANNEL, NO_ROW, 0},
          GATE_NO_AUTHOR_FIRST},
@@ -614,6 +623,24 @@ static void a_place_that_is_routed_is_not_part_of_everything_even_when_it_is_clo
     world_done(&w);
 }
 
+static void what_an_operator_granted_stands_where_a_claim_does_not(void **state)
+{
+    struct world w;
+    world_init(&w);
+    struct event ev = event_in_channel();
+    link_person(&w, OLGA, &w.x);
+    principal(&w, GATE_ANY, NULL);
+    grant(&w, CHANNEL, &w.x);
+    route(&w, GUILD, &w.z, false);
+    assert_int_equal(verdict_on(&w, &ev, &w.x), GATE_NO_ELSEWHERE);
+    w.places[0].firm = true;
+    assert_int_equal(verdict_on(&w, &ev, &w.x), GATE_YES_SCOPE);
+    w.places[0].firm = false;
+    ev.bot = ev.route_key; /* the tenant never comes from the bot */
+    assert_int_equal(verdict_on(&w, &ev, &w.x), GATE_YES_SCOPE);
+    world_done(&w);
+}
+
 static void ids_that_contain_the_separator_match_nothing(void **state)
 {
     char room[GATE_KEY_MAX];
@@ -699,6 +726,7 @@ int main(void)
         cmocka_unit_test(a_group_chat_of_a_platform_without_guilds_is_its_own_guild),
         cmocka_unit_test(a_route_of_its_own_comes_before_the_route_of_everything),
         cmocka_unit_test(a_place_that_is_routed_is_not_part_of_everything_even_when_it_is_closed),
+        cmocka_unit_test(what_an_operator_granted_stands_where_a_claim_does_not),
         cmocka_unit_test(ids_that_contain_the_separator_match_nothing),
         cmocka_unit_test(more_candidates_than_fit_are_left_out_and_nothing_breaks),
         cmocka_unit_test(a_route_to_a_tenant_leads_to_its_live_instances_up_to_what_fits),

@@ -79,7 +79,7 @@ static int teardown(void **state)
 
 static enum bh_err add(int id, const char *lane)
 {
-    return outbox_add(box, &reqs[id].item, str_of(lane), 25000);
+    return outbox_add(box, &reqs[id].item, STR("t"), str_of(lane), 25000);
 }
 
 static void items_of_one_lane_run_one_after_the_other(void **state)
@@ -126,7 +126,7 @@ static void an_item_whose_deadline_passed_is_never_started(void **state)
 {
     assert_int_equal(add(1, "a"), BH_OK);
     run(100);
-    assert_int_equal(outbox_add(box, &reqs[2].item, STR("a"), 1000), BH_OK);
+    assert_int_equal(outbox_add(box, &reqs[2].item, STR("t"), STR("a"), 1000), BH_OK);
     run(2000);
     assert_string_equal(seen, "s1 l2 ");
     outbox_done(box, &reqs[1].item);
@@ -137,14 +137,14 @@ static void an_item_whose_deadline_passed_is_never_started(void **state)
 
 static void a_delay_past_the_deadline_drops_the_item_soon_and_lets_the_lane_rest(void **state)
 {
-    assert_int_equal(outbox_add(box, &reqs[1].item, STR("a"), 3000), BH_OK);
+    assert_int_equal(outbox_add(box, &reqs[1].item, STR("t"), STR("a"), 3000), BH_OK);
     run(100);
     outbox_again(box, &reqs[1].item, 60000);
     assert_string_equal(seen, "s1 "); /* not inside the call */
     run(100);
     assert_string_equal(seen, "s1 l1 ");
     /* The next one of that chat owes the same rest. */
-    assert_int_equal(outbox_add(box, &reqs[2].item, STR("a"), 90000), BH_OK);
+    assert_int_equal(outbox_add(box, &reqs[2].item, STR("t"), STR("a"), 90000), BH_OK);
     run(50000);
     assert_string_equal(seen, "s1 l1 ");
     run(15000);
@@ -200,6 +200,63 @@ static void closing_drops_what_waits_and_what_runs(void **state)
     assert_string_equal(seen, "s1 c1 c2 ");
 }
 
+static enum bh_err add_for(const char *tenant, int id, const char *lane)
+{
+    return outbox_add(box, &reqs[id].item, str_of(tenant), str_of(lane), 25000);
+}
+
+static void tenants_take_turns_and_then_the_lanes_of_each(void **state)
+{
+    const char *const lanes[] = {"a", "b", "c", "d"};
+
+    again_ms = -1;
+    outbox_pause(box, 100);
+    for (int i = 0; i < 4; i++)
+        assert_int_equal(add_for("greedy", i, lanes[i]), BH_OK);
+    assert_int_equal(add_for("modest", 4, "e"), BH_OK);
+    assert_int_equal(add_for("modest", 5, "f"), BH_OK);
+    run(200);
+    assert_string_equal(seen, "s0 s4 s1 s5 s2 s3 ");
+}
+
+static void a_tenant_that_filled_the_outbox_leaves_the_others_their_share(void **state)
+{
+    for (int i = 0; i < 8; i++)
+        assert_int_equal(add_for("greedy", i, i < 4 ? "a" : "b"), BH_OK);
+    assert_int_equal(add_for("greedy", 8, "c"), BH_BUSY);
+    for (int i = 9; i < 13; i++)
+        assert_int_equal(add_for("modest", i, "c"), BH_OK);
+    assert_int_equal(add_for("modest", 13, "d"), BH_BUSY);
+    assert_int_equal(add_for("third", 14, "d"), BH_OK);
+}
+
+static void a_lane_one_tenant_has_filled_takes_those_of_another(void **state)
+{
+    for (int i = 0; i < 4; i++)
+        assert_int_equal(add_for("greedy", i, "shared"), BH_OK);
+    assert_int_equal(add_for("greedy", 4, "shared"), BH_BUSY);
+    assert_int_equal(add_for("modest", 5, "shared"), BH_OK);
+}
+
+static void a_tenant_whose_requests_hang_leaves_room_to_run(void **state)
+{
+    char lane[2] = "a";
+
+    outbox_free(box);
+    box = outbox_new(c, &(struct outbox_limits){.max_running = 8}, &handlers, NULL);
+    for (int i = 0; i < 20; i++, lane[0]++)
+        assert_int_equal(add_for("greedy", i, lane), BH_OK);
+    run(100);
+    assert_int_equal(outbox_running(box), 6);
+    seen[0] = '\0';
+    assert_int_equal(add_for("modest", 30, "z"), BH_OK);
+    run(100);
+    assert_string_equal(seen, "s30 ");
+    outbox_done(box, &reqs[0].item);
+    run(100);
+    assert_string_equal(seen, "s30 s6 ");
+}
+
 /* Random traffic against the simplest statement of the promise: per lane, first starts come in the
  * order of adding, nothing is started after its deadline, everything ends exactly once. */
 static void random_traffic_keeps_order_and_deadlines(void **state)
@@ -215,7 +272,8 @@ static void random_traffic_keeps_order_and_deadlines(void **state)
             if (added < 200 && rand_below(&r, 4) == 0) {
                 char lane[2] = {(char)('a' + added % 3), 0};
                 int64_t patience = 100 + (int64_t)rand_below(&r, 4000);
-                if (outbox_add(box, &reqs[added].item, str_of(lane), patience) == BH_OK)
+                struct str tenant = rand_below(&r, 2) == 0 ? STR("t") : STR("u");
+                if (outbox_add(box, &reqs[added].item, tenant, str_of(lane), patience) == BH_OK)
                     deadline[added] = now + patience;
                 else
                     ended++;
@@ -267,6 +325,10 @@ int main(void)
         T(no_more_than_the_limit_run_at_once_and_lanes_take_turns),
         T(a_pause_holds_everything_and_a_shorter_one_does_not_end_it),
         T(closing_drops_what_waits_and_what_runs),
+        T(tenants_take_turns_and_then_the_lanes_of_each),
+        T(a_tenant_that_filled_the_outbox_leaves_the_others_their_share),
+        T(a_lane_one_tenant_has_filled_takes_those_of_another),
+        T(a_tenant_whose_requests_hang_leaves_room_to_run),
         T(random_traffic_keeps_order_and_deadlines),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -385,10 +385,9 @@ static void a_wait_longer_than_patience_ends_it_and_those_behind_it_at_once(void
 static void a_full_lane_says_so_later(void **state)
 {
     when(0, "x", 0, 100);
-    for (uint32_t i = 0; i < 63; i++)
-        say(i, "a", "x");
+    say(0, "a", "x");
     wait_for(w.n_held == 1);
-    for (int i = 0; i < 2; i++)
+    for (int i = 0; i < 64; i++) /* tenants have room of their own */
         sender_ask(w.sender, &note_new("a", "q")->out, STR("a"), 5000);
     sender_ask(w.sender, &note_new("a", "q")->out, STR("a"), 5000);
     assert_int_equal(w.n_told, 0);
@@ -449,6 +448,19 @@ static void nothing_to_say_is_refused(void **state)
     act(0, n, 0);
     wait_for(w.n_results == 1);
     assert_true(error_is(0, "there is nothing to send"));
+    assert_int_equal(w.n_freed, 1);
+}
+
+static void more_than_sixteen_parts_are_refused_whole(void **state)
+{
+    struct note *n = note_new("a", "the first of many");
+
+    n->out.n_parts = SENDER_MAX_PARTS + 1;
+    act(0, n, 0);
+    wait_for(w.n_results == 1);
+    assert_true(error_is(0, "the text is too long: it would be more than 16 messages"));
+    pass(50);
+    assert_int_equal(w.n_heard, 0);
     assert_int_equal(w.n_freed, 1);
 }
 
@@ -851,6 +863,7 @@ int main(void)
         T(parts_leave_in_order_and_the_first_names_them),
         T(a_failure_behind_a_delivered_part_is_unknown),
         T(nothing_to_say_is_refused),
+        T(more_than_sixteen_parts_are_refused_whole),
         T(endings_have_the_words_the_gateway_acts_on),
         T(a_lost_answer_is_unknown_where_twice_is_not_once),
         T(a_lost_answer_is_asked_for_again_where_twice_is_once),

@@ -62,6 +62,8 @@ struct rig {
     void *poke_ctx;
     char poked_url[128];
     struct outlet web, telegram;
+    struct outlet attic; /* a second web bot, where @has_attic */
+    bool has_attic;
     size_t acts;
     bool act_at_once;
     struct action_id act_id;
@@ -433,8 +435,8 @@ RIG_UNUSED static void poke_answer(bool ok)
 }
 static const struct outlet *rig_find(struct outside *o, struct str platform, struct str bot)
 {
-    const struct outlet *all[] = {&rig.web, &rig.telegram};
-    for (size_t i = 0; i < 2; i++)
+    const struct outlet *all[] = {&rig.web, &rig.telegram, &rig.attic};
+    for (size_t i = 0; i < (rig.has_attic ? 3 : 2); i++)
         if (str_eq(platform, str_of(all[i]->platform)) &&
             (bot.n == 0 || str_eq(bot, str_of(all[i]->bot))))
             return all[i];
@@ -570,9 +572,14 @@ static int setup_with(const struct relay_limits *lim)
     rig_open_facts();
     rig.waker.poke = rig_poke;
     rig.outside = (struct outside){rig_find, rig_act, rig_sees, rig_changed};
-    rig.web = (struct outlet){.platform = "web", .bot = "lobby", .descriptor = &web_descriptor};
+    rig.web = (struct outlet){.platform = "web",
+                              .bot = "lobby",
+                              .descriptor = &web_descriptor,
+                              .alone = true};
     rig.telegram =
         (struct outlet){.platform = "telegram", .bot = "tg", .descriptor = &telegram_descriptor};
+    rig.telegram.alone = true;
+    rig.attic = (struct outlet){.platform = "web", .bot = "attic", .descriptor = &web_descriptor};
     add_gateway("gw-a", "ann", "http://wake.example/ann", NULL, NULL);
     add_gateway("gw-b", "bob", NULL, NULL, NULL);
     add_route("a", "ann");

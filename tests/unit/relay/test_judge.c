@@ -215,7 +215,7 @@ static void a_scope_lets_speak_where_the_owner_can_see_and_nowhere_else(void **s
     rig.sees = fake_sees;
     rig.web.knows_sight = true;
     const struct grant_place at = {STR("web"), STR("g1"), STR("*")};
-    grant_scope_claim(rig.facts, ANN, at, rig_changed_fact, NULL);
+    grant_scope_claim(rig.facts, ANN, at, GRANT_CLAIMED, rig_changed_fact, NULL);
     turn();
     send_to(f, "r1", "c5", "g1"); /* nobody is linked yet: nobody is known to see it */
     assert_int_equal(rig.acts, 0);
@@ -237,7 +237,7 @@ static void a_scope_delivers_what_the_owner_can_see(void **state)
     rig.sees = fake_sees;
     rig.web.knows_sight = true;
     const struct grant_place at = {STR("web"), STR("g1"), STR("c1")};
-    grant_scope_claim(rig.facts, ANN, at, rig_changed_fact, NULL);
+    grant_scope_claim(rig.facts, ANN, at, GRANT_CLAIMED, rig_changed_fact, NULL);
     grant_principal(rig.facts, ANN, STR("web"), GATE_ANY, NULL, 0, rig_changed_fact, NULL);
     link_person(ANN, "u7");
     struct event ev = make_event("nowhere", "e1");
@@ -256,7 +256,7 @@ static void where_a_platform_cannot_tell_a_place_is_seen_once_its_owner_spoke_th
 {
     struct fake *f = connect_as("gw-a");
     const struct grant_place at = {STR("web"), STR("c1"), STR("*")};
-    grant_scope_claim(rig.facts, ANN, at, rig_changed_fact, NULL);
+    grant_scope_claim(rig.facts, ANN, at, GRANT_CLAIMED, rig_changed_fact, NULL);
     grant_principal(rig.facts, ANN, STR("web"), GATE_ANY, NULL, 0, rig_changed_fact, NULL);
     link_person(ANN, "u7");
     struct event ev = make_event("nowhere", "e1");

@@ -100,6 +100,33 @@ static void a_message_leaves_the_window_with_its_last_delivery(void **state)
     free(f);
 }
 
+static struct hash128 key_of(uint64_t bot, uint64_t k)
+{
+    return (struct hash128){k * 2654435761u, bot << 54 | k};
+}
+
+static void a_flood_into_one_bot_pushes_nothing_out_of_another(void **state)
+{
+    struct dedup d;
+    dedup_init(&d);
+    for (uint64_t k = 0; k < 30; k++)
+        dedup_add(&d, key_of(7, k), 1000, 100);
+    for (uint64_t k = 0; k < 5000; k++)
+        dedup_add(&d, key_of(9, k), 2000, 100);
+    for (uint64_t k = 0; k < 30; k++)
+        assert_true(dedup_has(&d, key_of(7, k)));
+    assert_false(dedup_has(&d, key_of(9, 4929)));
+    assert_true(dedup_has(&d, key_of(9, 4930))); /* its own newest 70 */
+    assert_int_equal(d.n, 100);
+    dedup_expire(&d, 1500);
+    assert_false(dedup_has(&d, key_of(7, 0)));
+    assert_int_equal(d.n, 70);
+    dedup_expire(&d, 9000);
+    assert_int_equal(d.n, 0);
+    assert_null(d.rings);
+    dedup_done(&d);
+}
+
 static void the_oldest_key_goes_when_there_are_too_many(void **state)
 {
     struct dedup d;
@@ -136,7 +163,7 @@ static void old_keys_expire(void **state)
     assert_false(dedup_has(&d, (struct hash128){1, 1}));
     assert_true(dedup_has(&d, (struct hash128){2, 2}));
     dedup_expire(&d, 50000);
-    assert_null(d.ring);
+    assert_null(d.rings);
     dedup_done(&d);
 }
 
@@ -193,6 +220,7 @@ int main(void)
         cmocka_unit_test(the_oldest_key_goes_when_there_are_too_many),
         cmocka_unit_test(keys_that_collide_are_told_apart_and_survive_removals),
         cmocka_unit_test(old_keys_expire),
+        cmocka_unit_test(a_flood_into_one_bot_pushes_nothing_out_of_another),
         cmocka_unit_test(lines_are_the_same_however_the_stream_is_cut),
         cmocka_unit_test(a_line_over_the_limit_is_thrown_away_up_to_its_end),
     };

@@ -79,13 +79,21 @@ static void a_result_in_the_turn_of_its_deadline_is_not_overtaken_by_it(void **s
     assert_int_equal(relay_counters(rig.relay)->actions_timed_out, 0);
 }
 
+static void cut_off(const char *instance, uint32_t life, const char *request, const char *error)
+{
+    const struct action_from from = {STR("acme"), str_of(instance), str_of(request), life};
+
+    relay_cut_off(rig.relay, &from, str_of(error));
+}
+
 static void what_an_earlier_process_was_cut_off_in_is_told_once(void **state)
 {
-    relay_cut_off(rig.relay, STR("acme"), STR("nobody"), STR("r1"), STR("timed out: x"));
+    cut_off("nobody", 0, "r1", "timed out: x");
     connect_as("gw-a"); /* now it exists */
     restart();
-    relay_cut_off(rig.relay, STR("acme"), STR("ann"), STR("r1"), STR("timed out: cut off"));
-    relay_cut_off(rig.relay, STR("acme"), STR("ann"), STR(""), STR("timed out: cut off"));
+    cut_off("ann", 0, "r1", "timed out: cut off");
+    cut_off("ann", 0, "", "timed out: cut off");
+    cut_off("ann", 1, "r9", "timed out: of another life of the name");
     struct fake *f = connect_as("gw-a");
     assert_int_equal(results(f), 1);
     assert_true(result_says(f, 0, "\"requestId\":\"r1\""));
@@ -93,7 +101,7 @@ static void what_an_earlier_process_was_cut_off_in_is_told_once(void **state)
     hang_up(f, 1006);
     f = connect_as("gw-a");
     assert_int_equal(results(f), 0);
-    relay_cut_off(rig.relay, STR("acme"), STR("bob"), STR("r2"), STR("timed out: cut off"));
+    cut_off("bob", 0, "r2", "timed out: cut off");
     advance(30000);
     assert_int_equal(results(connect_as("gw-b")), 0); /* nobody waits that long */
 }

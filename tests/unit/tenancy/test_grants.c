@@ -118,7 +118,7 @@ static const struct grant_place CHANNEL = {{"discord", 7}, {"g1", 2}, {"c1", 2}}
 static enum bh_err claim(struct rig *r, struct grant_who who, struct grant_place at)
 {
     struct answer a = {0};
-    grant_scope_claim(r->facts, who, at, on_done, &a);
+    grant_scope_claim(r->facts, who, at, GRANT_CLAIMED, on_done, &a);
     assert_int_equal(a.calls, 0);
     turn(r);
     assert_int_equal(a.calls, 1);
@@ -192,12 +192,114 @@ static void a_place_belongs_to_one_instance(void **state)
     assert_false(holds(r, Y, CHANNEL));
 }
 
+static enum bh_err claim_by(struct rig *r, struct grant_who who, struct grant_place at,
+                            enum grant_word by)
+{
+    struct answer a = {0};
+    grant_scope_claim(r->facts, who, at, by, on_done, &a);
+    turn(r);
+    assert_int_equal(a.calls, 1);
+    return a.err;
+}
+
+static void the_operator_or_whoever_may_manage_the_place_displaces_a_squatter(void **state)
+{
+    struct rig *r = *state;
+    assert_int_equal(claim(r, Z, CHANNEL), BH_OK); /* anybody may squat */
+    assert_int_equal(claim_by(r, X, CHANNEL, GRANT_MANAGED), BH_OK);
+    assert_true(holds(r, X, CHANNEL) && !holds(r, Z, CHANNEL));
+    assert_int_equal(claim(r, Z, CHANNEL), BH_CONFLICT);
+    assert_int_equal(claim_by(r, Z, CHANNEL, GRANT_MANAGED), BH_CONFLICT); /* as good a word */
+    assert_int_equal(release(r, Z, CHANNEL), BH_NOT_FOUND);
+    assert_int_equal(claim_by(r, Y, CHANNEL, GRANT_OPERATOR), BH_OK);
+    assert_int_equal(claim_by(r, Z, CHANNEL, GRANT_OPERATOR), BH_CONFLICT); /* release it first */
+    reopen(r);
+    assert_true(holds(r, Y, CHANNEL) && !holds(r, X, CHANNEL) && !holds(r, Z, CHANNEL));
+    assert_int_equal(claim_by(r, X, CHANNEL, GRANT_MANAGED), BH_CONFLICT);
+}
+
+static void a_better_word_for_the_same_holder_is_kept(void **state)
+{
+    struct rig *r = *state;
+    assert_int_equal(claim(r, X, CHANNEL), BH_OK);
+    assert_int_equal(claim_by(r, X, CHANNEL, GRANT_OPERATOR), BH_OK);
+    assert_int_equal(claim(r, X, CHANNEL), BH_OK); /* a lesser one changes nothing */
+    reopen(r);
+    assert_int_equal(claim_by(r, Z, CHANNEL, GRANT_MANAGED), BH_CONFLICT);
+    assert_int_equal(release(r, X, CHANNEL), BH_OK);
+}
+
+static enum bh_err claim_nth(struct rig *r, struct grant_who who, int n, enum grant_word by)
+{
+    char id[16];
+    snprintf(id, sizeof id, "c%d", n);
+    const struct grant_place at = {STR("discord"), STR("g2"), str_of(id)};
+    return claim_by(r, who, at, by);
+}
+
+static void claims_are_bounded_per_instance_and_per_tenant(void **state)
+{
+    struct rig *r = *state;
+    char id[16];
+    int n = 0;
+    for (; n < GRANT_SCOPES_MAX; n++)
+        assert_int_equal(claim_nth(r, X, n, GRANT_CLAIMED), BH_OK);
+    assert_int_equal(claim_nth(r, X, n, GRANT_CLAIMED), BH_BUSY);
+    assert_int_equal(claim_nth(r, X, n, GRANT_MANAGED), BH_BUSY);
+    assert_int_equal(claim_nth(r, X, n, GRANT_OPERATOR), BH_OK); /* the operator's do not count */
+    assert_int_equal(claim_nth(r, X, 0, GRANT_CLAIMED), BH_OK);  /* its own */
+    reopen(r);
+    assert_int_equal(claim_nth(r, X, n + 1, GRANT_CLAIMED), BH_BUSY);
+    const struct grant_place first = {STR("discord"), STR("g2"), STR("c0")};
+    assert_int_equal(release(r, X, first), BH_OK);
+    assert_int_equal(claim_nth(r, X, ++n, GRANT_CLAIMED), BH_OK);
+    for (int k = 1; k < GRANT_TENANT_SCOPES_MAX / GRANT_SCOPES_MAX; k++) {
+        snprintf(id, sizeof id, "many%d", k);
+        add_gateway(r, id, "acme", id);
+        for (int i = 0; i < GRANT_SCOPES_MAX; i++)
+            assert_int_equal(claim_nth(r, (struct grant_who){STR("acme"), str_of(id)}, ++n,
+                                       GRANT_CLAIMED),
+                             BH_OK);
+    }
+    assert_int_equal(claim_nth(r, Y, ++n, GRANT_CLAIMED), BH_BUSY); /* of the same tenant */
+    assert_int_equal(claim_nth(r, Z, ++n, GRANT_CLAIMED), BH_OK);   /* of another */
+}
+
+static void route_guild(struct rig *r, const char *tenant, bool add)
+{
+    const struct route_spec spec = {.platform = STR("discord"),
+                                    .key = STR("g1"),
+                                    .tenant = str_of(tenant)};
+    struct answer a = {0};
+    (add ? facts_route_add : facts_route_remove)(r->facts, &spec, on_done, &a);
+    turn(r);
+    assert_int_equal(a.err, BH_OK);
+}
+
+static void a_claim_counts_for_nothing_where_an_operator_routed_the_place_to_another(void **state)
+{
+    struct rig *r = *state;
+    assert_int_equal(claim(r, Z, CHANNEL), BH_OK);
+    assert_true(holds(r, Z, CHANNEL));
+    route_guild(r, "acme", true);
+    assert_false(holds(r, Z, CHANNEL));
+    const struct grant_place other = {STR("discord"), STR("g1"), STR("c2")};
+    assert_int_equal(claim(r, Z, other), BH_CONFLICT);
+    assert_int_equal(claim_by(r, Z, other, GRANT_MANAGED), BH_CONFLICT);
+    assert_int_equal(claim(r, X, other), BH_OK);
+    assert_true(holds(r, X, other));
+    assert_int_equal(claim_by(r, Z, GUILD, GRANT_OPERATOR), BH_OK); /* the operator may say so */
+    assert_true(holds(r, Z, GUILD));
+    route_guild(r, "zorg", true); /* shared by both */
+    assert_true(holds(r, Z, CHANNEL) && holds(r, X, other));
+}
+
 static void of_two_claims_at_once_one_wins(void **state)
 {
     struct rig *r = *state;
     struct answer a = {0}, b = {0};
-    grant_scope_claim(r->facts, X, CHANNEL, on_done, &a);
-    grant_scope_claim(r->facts, Z, CHANNEL, on_done, &b);
+    grant_scope_claim(r->facts, X, CHANNEL, GRANT_CLAIMED, on_done, &a);
+    grant_scope_claim(r->facts, Z, CHANNEL, GRANT_CLAIMED, on_done, &b);
     turn(r);
     assert_int_equal(a.calls + b.calls, 2);
     assert_int_equal((a.err == BH_OK) + (b.err == BH_OK), 1);
@@ -605,6 +707,10 @@ int main(void)
     const struct CMUnitTest tests[] = {
         PROMISE(a_place_belongs_to_one_instance),
         PROMISE(of_two_claims_at_once_one_wins),
+        PROMISE(the_operator_or_whoever_may_manage_the_place_displaces_a_squatter),
+        PROMISE(a_better_word_for_the_same_holder_is_kept),
+        PROMISE(claims_are_bounded_per_instance_and_per_tenant),
+        PROMISE(a_claim_counts_for_nothing_where_an_operator_routed_the_place_to_another),
         PROMISE(a_place_is_released_by_its_holder_only_and_others_learn_nothing),
         PROMISE(ids_that_could_be_read_two_ways_are_refused),
         PROMISE(names_that_differ_by_case_or_separator_are_different),

@@ -1,4 +1,4 @@
-/* wishes.c - what an instance wants: whom it listens to (principals) and what is relevant to it
+/* policies.c - what an instance wants: whom it listens to (principals) and what is relevant to it
  * (policies).
  *
  * A declaration replaces the one before it as a whole, on disk and in memory, so a gateway that
@@ -225,7 +225,7 @@ void grant_tenant_default(struct facts *f, struct str tenant, bool require_addre
     change_submit(c, NULL);
 }
 
-void wishes_drop(struct instance_facts *in)
+void policies_drop(struct instance_facts *in)
 {
     void *v;
 

@@ -1,0 +1,33 @@
+/* ground.h - what connects an instance to a chat it was delivered something from.
+ *
+ * That something came from there once is no right for good: it lasts as long as what gave it.
+ *
+ *      the person   who wrote there is still linked to the instance
+ *      the place    lies in a scope the instance still holds, and its people can see it
+ *      the route    an operator's route of the place, or of its bot, still leads to the instance
+ *
+ * Nothing is remembered of the answer: links, scopes and routes are asked each time, so a right
+ * ends with the change that ends it, and a restart makes no difference.  What has to be remembered
+ * to ask is kept with the chat (chats.h): the person, and what the place was called by.
+ */
+#pragma once
+#include "base/json.h"
+#include "base/str.h"
+
+struct event;
+struct jw;
+struct known_chat;
+
+/* What @ev says of its chat; @owner: its author is linked to the instance.  @bot is the one it came
+ * through last (NULL: none), @before what was known (NULL: nothing).  Returns the new one if it
+ * differs, and the caller owns it; else NULL. */
+char *ground_of(const struct event *ev, bool owner, const char *bot, const char *before);
+
+/* In the chat's record; one from before there was any reads as NULL. */
+void ground_write(struct jw *w, const char *ground);
+char *ground_read(struct json doc);
+
+/* Did something come through @bot, before its present one? */
+bool ground_has_bot(const struct known_chat *c, struct str bot);
+/* Is the instance still connected with the chat? */
+bool ground_holds(const struct known_chat *c);

@@ -1,0 +1,240 @@
+/* Promises of relay/ground.h and guard.h: the right to speak ends with what gave it, and a hello
+ * grants nothing. */
+#include "relay/asking.h"
+#include "tenancy/grants.h"
+
+static const struct grant_who ANN = {{"acme", 4}, {"ann", 3}}, BOB = {{"acme", 4}, {"bob", 3}};
+
+static bool speaks_in(struct fake *f, const char *chat, const char *metadata, const char *beside)
+{
+    static int asked;
+    struct buf action = BUF_INIT;
+    char id[16];
+    int before = (int)rig.acts;
+
+    snprintf(id, sizeof id, "q%d", ++asked);
+    buf_printf(&action, "\"op\":\"send\",\"chat_id\":\"%s\",\"content\":\"x\",\"metadata\":{%s}",
+               chat, metadata);
+    ask(f, id, buf_z(&action), beside);
+    buf_done(&action);
+    return (int)rig.acts != before;
+}
+static bool answers(struct fake *f)
+{
+    return speaks_in(f, "c1", "", "");
+}
+
+static void hear(struct event ev)
+{
+    static int n;
+    char id[16];
+    snprintf(id, sizeof id, "h%d", ++n);
+    ev.event_id = ev.message_id = str_of(id);
+    relay_accept(rig.relay, &ev, on_accepted, NULL);
+    turn();
+}
+
+static struct event from(const char *user)
+{
+    struct event ev = make_event("nowhere", "x");
+    ev.user_id = str_of(user);
+    return ev;
+}
+
+static struct fake *restarted(const char *gateway)
+{
+    restart();
+    return connect_as(gateway);
+}
+
+static void link_them(struct grant_who who, const char *user, bool linked)
+{
+    (linked ? grant_link : grant_unlink)(rig.facts, who, STR("web"), str_of(user), rig_changed_fact,
+                                         NULL);
+    turn();
+}
+
+static void unroute(const char *key, const char *instance)
+{
+    const struct route_spec gone = {.platform = STR("web"),
+                                    .key = str_of(key),
+                                    .tenant = STR("acme"),
+                                    .instance = str_of(instance)};
+    facts_route_remove(rig.facts, &gone, rig_changed_fact, NULL);
+    turn();
+}
+
+static void the_right_to_speak_ends_when_the_route_moves(void **state)
+{
+    struct fake *f = connect_as("gw-a");
+    publish("a", "e1");
+    assert_true(answers(f));
+    f = restarted("gw-a");
+    assert_true(answers(f));
+    unroute("a", "ann");
+    assert_false(answers(f)); /* from the next action on */
+    assert_true(result_says(f, results(f) - 1, ACTION_ERROR_NOT_ROUTED));
+    f = restarted("gw-a");
+    assert_false(answers(f));
+    add_route("a", "bob");
+    assert_false(answers(f));
+    add_route("a", "ann");
+    assert_true(answers(f));
+}
+
+static void a_narrower_route_to_somebody_else_ends_a_wider_one(void **state)
+{
+    struct fake *f = connect_as("gw-a");
+    struct event ev = make_event("lobby", "x");
+    add_route("lobby", "ann");
+    ev.own_key = STR("guild-9"); /* what the adapter said; the bot's route was chosen */
+    hear(ev);
+    assert_true(answers(f));
+    add_route("guild-9", "bob");
+    assert_false(answers(f));
+    f = restarted("gw-a");
+    assert_false(answers(f));
+}
+
+static void the_right_to_speak_ends_when_the_link_is_removed(void **state)
+{
+    struct fake *f = connect_as("gw-a");
+    link_them(ANN, "u7", true);
+    hear(from("u7"));
+    assert_int_equal(inbound(f), 1);
+    assert_true(answers(f));
+    f = restarted("gw-a");
+    assert_true(answers(f));
+    link_them(ANN, "u7", false);
+    assert_false(answers(f));
+    f = restarted("gw-a");
+    assert_false(answers(f));
+    link_them(ANN, "u8", true); /* somebody else's link is no ground for this chat */
+    assert_false(answers(f));
+    link_them(ANN, "u7", true);
+    assert_true(answers(f));
+}
+
+static enum gate_sight sight;
+static enum gate_sight sees(const struct event *ev, struct str user)
+{
+    return str_eq(user, STR("u7")) ? sight : GATE_SIGHT_UNKNOWN;
+}
+
+static void the_right_to_speak_ends_when_the_scope_is_released(void **state)
+{
+    struct fake *f = connect_as("gw-a");
+    const struct grant_place at = {STR("web"), STR("g1"), STR("parent")};
+    struct event ev = from("stranger");
+    rig.sees = sees;
+    sight = GATE_SEEN;
+    rig.web.knows_sight = true;
+    ev.scope_id = STR("g1");
+    ev.chat_type = STR("thread");
+    ev.parent_chat_id = STR("parent");
+    link_them(ANN, "u7", true);
+    grant_scope_claim(rig.facts, ANN, at, GRANT_CLAIMED, rig_changed_fact, NULL);
+    grant_principal(rig.facts, ANN, STR("web"), GATE_ANY, NULL, 0, rig_changed_fact, NULL);
+    turn();
+    hear(ev);
+    assert_int_equal(inbound(f), 1);
+    assert_true(answers(f));
+    sight = GATE_UNSEEN; /* its people cannot see the place any more */
+    assert_false(answers(f));
+    sight = GATE_SEEN;
+    f = restarted("gw-a");
+    assert_true(answers(f));
+    grant_scope_release(rig.facts, ANN, at, rig_changed_fact, NULL);
+    turn();
+    assert_false(answers(f));
+    f = restarted("gw-a");
+    assert_false(answers(f));
+}
+
+static void a_hello_grants_nothing(void **state)
+{
+    rig.web.alone = rig.telegram.alone = false; /* there are others of their platforms */
+    add_gateway("gw-t", "tim", NULL, NULL, NULL);
+    struct fake *tim = dial("gw-t");
+    say(tim, "{\"type\":\"hello\",\"platform\":\"telegram\",\"botId\":\"tg\"}");
+    grant_link(rig.facts, (struct grant_who){STR("acme"), STR("tim")}, STR("telegram"), STR("u7"),
+               rig_changed_fact, NULL);
+    turn();
+    const char *as_tg = ",\"platform\":\"telegram\",\"botId\":\"tg\"";
+    assert_false(speaks_in(tim, "u7", "", as_tg)); /* not its bot, whoever is linked */
+    assert_false(speaks_in(tim, "u7", "", ""));
+    add_gateway("gw-own", "owen", NULL, "telegram", "tg");
+    struct fake *owen = dial("gw-own");
+    say(owen, "{\"type\":\"hello\",\"platform\":\"telegram\",\"botId\":\"tg\"}");
+    assert_false(speaks_in(owen, "u7", "", as_tg)); /* its bot, but nobody of its own */
+    grant_link(rig.facts, (struct grant_who){STR("acme"), STR("owen")}, STR("telegram"), STR("u7"),
+               rig_changed_fact, NULL);
+    turn();
+    assert_true(speaks_in(owen, "u7", "", as_tg));
+}
+
+static void a_chat_that_came_through_a_bot_is_answered_through_that_bot(void **state)
+{
+    const char *as_attic = ",\"platform\":\"web\",\"botId\":\"attic\"";
+    const char *as_lobby = ",\"platform\":\"web\",\"botId\":\"lobby\"";
+    rig.has_attic = true;
+    struct fake *f = connect_as("gw-a");
+    say(f, "{\"type\":\"hello\",\"platform\":\"web\",\"botId\":\"attic\"}");
+    add_route("attic", "ann"); /* both bots are its own */
+    add_route("lobby", "ann");
+    publish("a", "e1");
+    assert_true(answers(f));
+    assert_string_equal(rig.act_bot, "lobby");
+    assert_true(speaks_in(f, "c1", "", as_lobby));
+    assert_false(speaks_in(f, "c1", "", as_attic));
+    struct event ev = make_event("a", "x"); /* the same person writes to the other bot too */
+    ev.bot = STR("attic");
+    hear(ev);
+    for (int again = 0; again < 2; again++) {
+        assert_true(speaks_in(f, "c1", "", as_attic));
+        assert_string_equal(rig.act_bot, "attic");
+        assert_true(speaks_in(f, "c1", "", as_lobby));
+        assert_string_equal(rig.act_bot, "lobby");
+        f = restarted("gw-a");
+        say(f, "{\"type\":\"hello\",\"platform\":\"web\",\"botId\":\"attic\"}");
+    }
+}
+
+static void who_links_in_a_direct_chat_can_be_written_to_through_that_bot(void **state)
+{
+    struct buf code = BUF_INIT;
+    int64_t expires;
+    rig.has_attic = true;
+    rig.web.alone = false;
+    struct fake *f = connect_as("gw-b");
+    link_code_new(rig.facts, BOB, STR("web"), &code, &expires, rig_changed_fact, NULL);
+    turn();
+    struct event ev = from("u7");
+    struct buf text = BUF_INIT;
+    buf_printf(&text, "/link %s", buf_z(&code));
+    ev.text = buf_str(&text);
+    ev.bot = STR("attic");
+    ev.chat_id = STR("dm-7");
+    hear(ev);
+    int told = (int)rig.acts; /* "Linked." */
+    assert_int_equal(told, 1);
+    assert_true(speaks_in(f, "dm-7", "", ""));
+    assert_string_equal(rig.act_bot, "attic");
+    assert_false(speaks_in(f, "dm-8", "", ""));
+    buf_done(&code);
+    buf_done(&text);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        PROMISE(the_right_to_speak_ends_when_the_route_moves),
+        PROMISE(a_narrower_route_to_somebody_else_ends_a_wider_one),
+        PROMISE(the_right_to_speak_ends_when_the_link_is_removed),
+        PROMISE(the_right_to_speak_ends_when_the_scope_is_released),
+        PROMISE(a_hello_grants_nothing),
+        PROMISE(a_chat_that_came_through_a_bot_is_answered_through_that_bot),
+        PROMISE(who_links_in_a_direct_chat_can_be_written_to_through_that_bot),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
