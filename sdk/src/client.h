@@ -15,7 +15,7 @@
  *      policy.c    declaring the relevance policy
  *      threads.c   the events thread and the notices thread
  *      seen.c      which deliveries were seen; seen_file.c the same on disk
- *      url.c       URL rules and the upgrade as text
+ *      url.c       URL rules
  */
 #pragma once
 #include <pthread.h>

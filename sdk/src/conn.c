@@ -8,11 +8,8 @@
  * OpenSSL wants a write that was refused to be repeated with the same bytes at the same address.
  * So what is being written (@writing) is never appended to; new frames collect in @out. */
 #include "conn.h"
-#include <arpa/inet.h>
 #include <sys/socket.h>
 #include <unistd.h>
-#include "base/crypto.h"
-#include "base/rand.h"
 #include "near.h"
 
 /* A program that starts others must not hand them our socket. */
@@ -100,22 +97,12 @@ void gwc_conn_add(struct gwc_conn *c, struct str raw)
 
 void gwc_conn_add_frame(struct gwc_conn *c, enum ws_op op, struct str s)
 {
-    struct rand r = RAND_SYSTEM;
-    uint8_t mask[4];
-
-    rand_bytes(&r, mask, sizeof mask);
-    ws_frame_head(&c->out, op, true, s.n, mask);
-    size_t at = c->out.n;
-    buf_add_str(&c->out, s);
-    if (!buf_failed(&c->out))
-        ws_mask(c->out.p + at, s.n, mask, 0);
+    ws_dial_frame(&c->out, op, s);
 }
 
 void gwc_conn_add_close(struct gwc_conn *c, int code)
 {
-    uint16_t wire = htons((uint16_t)code);
-
-    gwc_conn_add_frame(c, WS_CLOSE, str_make(&wire, sizeof wire));
+    ws_dial_close(&c->out, code);
 }
 
 size_t gwc_conn_unsent(const struct gwc_conn *c)

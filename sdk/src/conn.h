@@ -1,5 +1,5 @@
 /* conn.h - one connection to the connector: libcurl finds and secures it (near.h does without, on
- * this machine), ws_codec frames it.
+ * this machine), ws_dial.h upgrades and frames it.
  *
  * Used by the socket thread, with the handle's lock held; nothing here waits.
  *
@@ -9,7 +9,7 @@
 #pragma once
 #include <curl/curl.h>
 #include "base/buf.h"
-#include "net/ws_codec.h"
+#include "net/ws_dial.h"
 
 struct gwc_conn {
     bool curl_ready; /* libcurl was initialised: once, when it is first needed */
@@ -19,7 +19,7 @@ struct gwc_conn {
     curl_socket_t fd;
     char curl_error[CURL_ERROR_SIZE];
     struct buf head; /* the upgrade's answer so far */
-    char key[25];    /* Sec-WebSocket-Key */
+    char key[WS_DIAL_KEY_BYTES];
     struct ws_decoder decoder;
     struct buf out;     /* framed, not yet being written */
     struct buf writing; /* does not move while TLS may ask for the same bytes again */

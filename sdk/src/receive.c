@@ -4,9 +4,7 @@
  * socket it started with is still there. */
 #include <stdlib.h>
 #include <time.h>
-#include "base/crypto.h"
 #include "base/jw.h"
-#include "base/rand.h"
 #include "client.h"
 #include "core/token.h"
 
@@ -17,22 +15,24 @@
 
 void gwc_ask_upgrade(struct bhgw *gw)
 {
-    struct rand r = RAND_SYSTEM;
-    struct buf key = BUF_INIT, token = BUF_INIT, request = BUF_INIT;
-    uint8_t nonce[16];
+    struct buf bearer = BUF_INIT, request = BUF_INIT;
+    const char *headers[2] = {NULL, NULL};
 
-    rand_bytes(&r, nonce, sizeof nonce);
-    base64_add(&key, nonce, sizeof nonce);
-    memcpy(gw->conn.key, buf_z(&key), sizeof gw->conn.key);
-    if (gw->opt.gateway_id != NULL && gw->opt.secret != NULL)
-        token_mint(&token, str_of(gw->opt.gateway_id), str_of(gw->opt.secret),
+    if (gw->opt.gateway_id != NULL && gw->opt.secret != NULL) {
+        buf_add_z(&bearer, "Authorization: Bearer ");
+        token_mint(&bearer, str_of(gw->opt.gateway_id), str_of(gw->opt.secret),
                    (int64_t)time(NULL) + gw->opt.token_ttl_s);
-    gwc_upgrade_request(&request, &gw->url, buf_str(&key), token.n > 0 ? buf_str(&token) : STR_NULL,
-                        str_of(gw->opt.user_agent));
+        headers[0] = buf_z(&bearer);
+    }
+    ws_dial_request(&request,
+                    &(struct ws_dial){.target = str_of(gw->url.path),
+                                      .host = str_of(gw->url.host),
+                                      .user_agent = str_of(gw->opt.user_agent),
+                                      .headers = headers},
+                    gw->conn.key);
     gwc_conn_add(&gw->conn, buf_str(&request));
-    gw->conn.head.limit = GWC_UPGRADE_HEAD_MAX + READ_BYTES;
-    buf_done(&key);
-    buf_wipe(&token);
+    gw->conn.head.limit = WS_DIAL_HEAD_MAX + READ_BYTES;
+    buf_wipe(&bearer);
     buf_wipe(&request);
     int64_t left_ms = gw->deadline_ms - gwc_now_ms();
     gwc_enter(gw, GWC_UPGRADING, left_ms > 0 ? left_ms : 1, "upgrading");
@@ -124,13 +124,13 @@ static void on_upgrade_bytes(struct bhgw *gw, struct str bytes)
     int status;
 
     buf_add_str(&c->head, bytes);
-    size_t n = gwc_upgrade_head_bytes(buf_str(&c->head));
+    size_t n = ws_dial_head_bytes(buf_str(&c->head));
     if (n == 0) {
-        if (c->head.n > GWC_UPGRADE_HEAD_MAX)
+        if (c->head.n > WS_DIAL_HEAD_MAX)
             gwc_drop(gw, 0, "the answer to the upgrade is too long");
         return;
     }
-    if (!gwc_upgrade_accepted(str_make(c->head.p, n), str_of(c->key), &status)) {
+    if (!ws_dial_accepted(str_make(c->head.p, n), str_of(c->key), &status)) {
         snprintf(why, sizeof why, "the upgrade was refused: HTTP %d", status);
         gwc_drop(gw, 0, status > 0 ? why : "the answer is not a WebSocket upgrade");
         return;

@@ -7,7 +7,6 @@
 #include "url.h"
 #include <stdlib.h>
 #include "base/mem.h"
-#include "net/ws_codec.h"
 
 static const struct {
     struct str prefix;
@@ -87,71 +86,4 @@ void gwc_url_done(struct gwc_url *url)
     free(url->host);
     free(url->path);
     *url = (struct gwc_url){0};
-}
-
-void gwc_upgrade_request(struct buf *out, const struct gwc_url *url, struct str key,
-                         struct str bearer, struct str user_agent)
-{
-    buf_printf(out, "GET %s HTTP/1.1\r\nHost: %s\r\n", url->path, url->host);
-    buf_add_z(out, "Upgrade: websocket\r\nConnection: Upgrade\r\nSec-WebSocket-Version: 13\r\n");
-    buf_printf(out, "Sec-WebSocket-Key: %.*s\r\n", STR_FMT(key));
-    if (bearer.p != NULL)
-        buf_printf(out, "Authorization: Bearer %.*s\r\n", STR_FMT(bearer));
-    buf_printf(out, "User-Agent: %.*s\r\n\r\n", STR_FMT(user_agent));
-}
-
-size_t gwc_upgrade_head_bytes(struct str in)
-{
-    const char *end = in.n >= 4 ? memmem(in.p, in.n, "\r\n\r\n", 4) : NULL;
-
-    return end != NULL ? (size_t)(end - in.p) + 4 : 0;
-}
-
-static int status_of(struct str line)
-{
-    uint64_t status;
-
-    if (!str_starts(line, STR("HTTP/1.1 ")) || line.n < 12 ||
-        !str_to_u64(str_make(line.p + 9, 3), &status))
-        return 0;
-    return (int)status;
-}
-
-/* "Connection: keep-alive, Upgrade" names upgrade among others. */
-static bool has_word(struct str list, struct str word)
-{
-    struct str part;
-
-    while (str_split(&list, ',', &part))
-        if (str_eq_ci(str_trim(part), word))
-            return true;
-    return false;
-}
-
-bool gwc_upgrade_accepted(struct str head, struct str key, int *ret_status)
-{
-    bool upgrade = false, connection = false, accept = false, extended = false;
-    char expected[29];
-    struct str line;
-
-    if (!str_split(&head, '\n', &line) || (*ret_status = status_of(str_trim(line))) != 101)
-        return false;
-    ws_accept_key(key, expected);
-    while (str_split(&head, '\n', &line)) {
-        ptrdiff_t colon = str_find(line, ':');
-        if (colon <= 0)
-            continue;
-        struct str name = str_make(line.p, (size_t)colon);
-        struct str value = str_trim(str_skip(line, (size_t)colon + 1));
-        if (str_eq_ci(name, STR("upgrade")))
-            upgrade = str_eq_ci(value, STR("websocket"));
-        else if (str_eq_ci(name, STR("connection")))
-            connection = has_word(value, STR("upgrade"));
-        else if (str_eq_ci(name, STR("sec-websocket-accept")))
-            accept = str_eq(value, str_of(expected));
-        else if (str_eq_ci(name, STR("sec-websocket-extensions")))
-            extended = true; /* we offered none */
-    }
-    *ret_status = 0;
-    return upgrade && connection && accept && !extended;
 }

@@ -14,16 +14,13 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "base/crypto.h"
 #include "base/mem.h"
-#include "base/rand.h"
 #include "core/contract.h"
 #include "net/curl_loop.h"
-#include "net/ws_codec.h"
+#include "net/ws_dial.h"
 
 enum {
     READ_CHUNK = 64 * 1024,
-    MAX_HEAD = 16 * 1024,
     CLOSE_MS = 5000,
     DEFAULT_CONNECT_MS = 10000,
     DEFAULT_MESSAGE = 16 << 20,
@@ -44,7 +41,7 @@ struct ws_client {
     struct buf in;      /* owned; the answer's head, then the message being collected */
     struct buf out;     /* owned; unsent bytes */
     struct ws_decoder decoder;
-    char key[25];
+    char key[WS_DIAL_KEY_BYTES];
     int code;  /* for on_closed */
     int depth; /* callbacks running: free later */
     bool dead; /* ws_client_free() was called meanwhile */
@@ -127,23 +124,24 @@ static void flush(struct ws_client *c)
     loop_fd_set(c->watch, LOOP_READ | (c->out.n > 0 ? LOOP_WRITE : 0));
 }
 
+static void flush_frame(struct ws_client *c)
+{
+    if (buf_failed(&c->out))
+        enter_ended(c, CLOSE_CODE_LOST, "too much is waiting to be sent");
+    else
+        flush(c);
+}
+
 static void send_frame(struct ws_client *c, enum ws_op op, struct str payload)
 {
-    struct rand r = RAND_SYSTEM;
-    uint8_t mask[4];
-    size_t at;
+    ws_dial_frame(&c->out, op, payload);
+    flush_frame(c);
+}
 
-    rand_bytes(&r, mask, sizeof mask);
-    ws_frame_head(&c->out, op, true, payload.n, mask);
-    at = c->out.n;
-    buf_add_str(&c->out, payload);
-    if (buf_failed(&c->out)) {
-        enter_ended(c, CLOSE_CODE_LOST, "too much is waiting to be sent");
-        return;
-    }
-    if (payload.n > 0)
-        ws_mask(c->out.p + at, payload.n, mask, 0);
-    flush(c);
+static void send_close(struct ws_client *c, int code)
+{
+    ws_dial_close(&c->out, code);
+    flush_frame(c);
 }
 
 void ws_client_send(struct ws_client *c, struct str text)
@@ -154,8 +152,6 @@ void ws_client_send(struct ws_client *c, struct str text)
 
 void ws_client_close(struct ws_client *c, int code)
 {
-    char payload[2] = {(char)(code >> 8), (char)code};
-
     if (c->state == CLOSING || c->state == ENDED)
         return;
     if (c->state != OPEN) {
@@ -165,19 +161,19 @@ void ws_client_close(struct ws_client *c, int code)
     c->state = CLOSING;
     c->code = code;
     timer_set(loop_clock(c->loop), &c->timer, CLOSE_MS);
-    send_frame(c, WS_CLOSE, str_make(payload, sizeof payload));
+    send_close(c, code);
 }
 
 /* ---- reading ---- */
 
 static void on_peer_close(struct ws_client *c, const struct ws_decoded *it)
 {
-    char payload[2] = {(char)(it->code >> 8), (char)it->code}, why[CURL_ERROR_SIZE];
+    char why[CURL_ERROR_SIZE];
     int code = c->state == CLOSING ? c->code : it->code;
 
     snprintf(why, sizeof why, "closed by the peer: %.*s", STR_FMT(it->bytes));
     if (c->state == OPEN)
-        send_frame(c, WS_CLOSE, str_make(payload, it->code == CLOSE_CODE_NONE ? 0 : 2));
+        send_close(c, it->code);
     enter_ended(c, code, why);
 }
 
@@ -241,69 +237,39 @@ static void take_frames(struct ws_client *c, char *p, size_t n)
     } while (it.item != WS_ITEM_MORE && c->state != ENDED && !c->dead);
 }
 
-static struct str head_field(struct str head, const char *name)
-{
-    struct str line, want = str_of(name);
-
-    while (str_split(&head, '\n', &line)) {
-        ptrdiff_t colon = str_find(line, ':');
-        if (colon > 0 && str_eq_ci(str_make(line.p, (size_t)colon), want))
-            return str_trim(str_skip(line, (size_t)colon + 1));
-    }
-    return STR_NULL;
-}
-
-/* Is @want one of the words of "a, b, c"? */
-static bool has_word(struct str list, struct str want)
-{
-    struct str word;
-
-    while (str_split(&list, ',', &word))
-        if (str_eq_ci(str_trim(word), want))
-            return true;
-    return false;
-}
-
 /* NULL when the server agrees. */
-static const char *upgrade_fault(struct ws_client *c, struct str head, char *text, size_t text_n)
+static const char *upgrade_fault(const struct ws_client *c, struct str head, char *text,
+                                 size_t text_n)
 {
-    char accept[29];
-    struct str rest = head, line = STR_NULL;
+    struct str line = STR_NULL;
+    int status;
 
-    str_split(&rest, '\n', &line);
+    if (ws_dial_accepted(head, str_of(c->key), &status))
+        return NULL;
+    str_split(&head, '\n', &line);
     line = str_trim(line);
-    if (!str_starts(line, STR("HTTP/1.1 101 ")) && !str_eq(line, STR("HTTP/1.1 101"))) {
-        snprintf(text, text_n, "the server answered \"%.*s\"", line.n < 100 ? (int)line.n : 100,
-                 line.p);
-        return text;
-    }
-    ws_accept_key(str_of(c->key), accept);
-    if (!str_eq_ci(head_field(head, "upgrade"), STR("websocket")) ||
-        !has_word(head_field(head, "connection"), STR("upgrade")) ||
-        !str_eq(head_field(head, "sec-websocket-accept"), str_of(accept)))
+    if (status == 0)
         return "the server's answer to the upgrade is not a WebSocket's";
-    if (head_field(head, "sec-websocket-extensions").n > 0)
-        return "the server uses an extension we did not offer";
-    return NULL;
+    snprintf(text, text_n, "the server answered \"%.*s\"", line.n < 100 ? (int)line.n : 100,
+             line.p);
+    return text;
 }
 
 static void take_head(struct ws_client *c, const char *p, size_t n)
 {
-    char text[160], *end;
+    char text[160];
     struct buf all;
     const char *fault;
-    size_t head_n;
 
     buf_add(&c->in, p, n);
-    end = memmem(c->in.p, c->in.n, "\r\n\r\n", 4);
-    if (end == NULL) {
-        if (c->in.n > MAX_HEAD)
+    size_t head_n = ws_dial_head_bytes(buf_str(&c->in));
+    if (head_n == 0) {
+        if (c->in.n > WS_DIAL_HEAD_MAX)
             enter_ended(c, 0, "the server's answer to the upgrade is too long");
         return;
     }
     all = c->in;
     c->in = BUF_INIT;
-    head_n = (size_t)(end - all.p) + 4;
     fault = upgrade_fault(c, str_make(all.p, head_n), text, sizeof text);
     if (fault != NULL) {
         enter_ended(c, 0, fault);
@@ -424,29 +390,6 @@ static bool split_url(struct str url, struct buf *ret_http, struct str *ret_host
     return ret_host->n > 0;
 }
 
-static void write_request(struct ws_client *c, struct str host, struct str target,
-                          const char *const *headers)
-{
-    struct buf *b = &c->request, key = BUF_INIT;
-    struct rand r = RAND_SYSTEM;
-    uint8_t raw[16];
-
-    rand_bytes(&r, raw, sizeof raw);
-    base64_add(&key, raw, sizeof raw);
-    assert(key.n == sizeof c->key - 1);
-    memcpy(c->key, key.p, key.n);
-    buf_done(&key);
-    buf_printf(b, "GET %s%.*s HTTP/1.1\r\nHost: %.*s\r\n",
-               target.n == 0 || target.p[0] != '/' ? "/" : "", STR_FMT(target), STR_FMT(host));
-    buf_printf(b,
-               "Upgrade: websocket\r\nConnection: Upgrade\r\nSec-WebSocket-Version: 13\r\n"
-               "Sec-WebSocket-Key: %s\r\nUser-Agent: bellhop/%s\r\n",
-               c->key, BELLHOP_VERSION);
-    for (; headers != NULL && *headers != NULL; headers++)
-        buf_printf(b, "%s\r\n", *headers);
-    buf_add_z(b, "\r\n");
-}
-
 /* False: libcurl has no descriptor or memory left. */
 static bool set_up_curl(struct ws_client *c, const char *url, const char *ca_path, long timeout_ms)
 {
@@ -481,7 +424,12 @@ struct ws_client *ws_client_open(struct loop *loop, const struct ws_client_optio
     ws_decoder_init(&c->decoder, false, opt->max_message != 0 ? opt->max_message : DEFAULT_MESSAGE);
     timer_set(loop_clock(loop), &c->timer, timeout);
     if (split_url(str_of(opt->url), &url, &host, &target)) {
-        write_request(c, host, target, opt->headers);
+        ws_dial_request(&c->request,
+                        &(struct ws_dial){.target = target,
+                                          .host = host,
+                                          .user_agent = STR("bellhop/" BELLHOP_VERSION),
+                                          .headers = opt->headers},
+                        c->key);
         if (!set_up_curl(c, buf_z(&url), opt->ca_path, (long)timeout))
             enter_ended(c, 0, "libcurl cannot be used now: no descriptor or memory left");
     } else {
