@@ -107,171 +107,169 @@ static void cell_of(struct cli_table *t, struct json row, const char *key)
     buf_done(&text);
 }
 
-static int list(const struct cli_args *a, const struct options *o, const char *kind,
-                const char *const *keys, const char *const *heads, size_t n)
+#define MAX_COLUMNS 6
+struct columns { /* of what /admin/grants calls @kind */
+    const char *kind, *keys[MAX_COLUMNS], *heads[MAX_COLUMNS];
+};
+static const struct columns bindings = {"bindings",
+                                        {"tenant", "instance", "platform", "userId"},
+                                        {"TENANT", "INSTANCE", "PLATFORM", "USER"}},
+                            scopes = {"scopes",
+                                      {"tenant", "instance", "platform", "guildId", "channelId"},
+                                      {"TENANT", "INSTANCE", "PLATFORM", "GUILD", "CHANNEL"}},
+                            principals = {"principals",
+                                          {"tenant", "instance", "platform", "mode", "allow"},
+                                          {"TENANT", "INSTANCE", "PLATFORM", "MODE", "ALLOW"}},
+                            policies = {"policies",
+                                        {"tenant", "instance", "platform", "requireAddress",
+                                         "freeResponseScopes", "allowOtherBots"},
+                                        {"TENANT", "INSTANCE", "PLATFORM", "MUST ADDRESS", "FREE",
+                                         "OTHER BOTS"}},
+                            dm_defaults = {"dmDefaults",
+                                           {"tenant", "instance", "platform", "userId"},
+                                           {"TENANT", "INSTANCE", "PLATFORM", "USER"}},
+                            tenants = {"tenants",
+                                       {"tenant", "requireAddress"},
+                                       {"TENANT", "MUST ADDRESS"}};
+
+static void print_rows(struct json rows, const struct columns *k)
+{
+    struct cli_table t = {0};
+
+    while (t.columns < MAX_COLUMNS && k->keys[t.columns] != NULL)
+        t.columns++;
+    for (size_t i = 0; i < t.columns; i++)
+        cli_cell(&t, "%s", k->heads[i]);
+    for (struct json_iter it = {0}; json_next(rows, &it);)
+        for (size_t i = 0; i < t.columns; i++)
+            cell_of(&t, it.value, k->keys[i]);
+    cli_table_print(&t);
+}
+
+static int list(const struct cli_args *a, const struct options *o, const struct columns *k)
 {
     struct json_parser *parser = json_parser_new();
     struct buf path = BUF_INIT;
-    struct cli_table t = {.columns = n};
     struct json doc;
-    char sep = '?';
 
     buf_add_z(&path, "/admin/grants");
-    if (o->tenant != NULL) {
-        cli_query_add(&path, sep, "tenant", o->tenant);
-        sep = '&';
-    }
+    if (o->tenant != NULL)
+        cli_query_add(&path, '?', "tenant", o->tenant);
     if (o->instance != NULL)
-        cli_query_add(&path, sep, "instance", o->instance);
+        cli_query_add(&path, o->tenant != NULL ? '&' : '?', "instance", o->instance);
     int rc = cli_call_pages(a, buf_z(&path), parser, &doc);
-    if (rc == CLI_DONE && a->json) {
-        cli_print_json(json_get(doc, kind));
-    } else if (rc == CLI_DONE && json_count(json_get(doc, kind)) == 0) {
+    struct json rows = rc == CLI_DONE ? json_get(doc, k->kind) : (struct json){0};
+    if (rc == CLI_DONE && a->json)
+        cli_print_json(rows);
+    else if (rc == CLI_DONE && json_count(rows) == 0)
         fputs("None yet.\n", stderr);
-    } else if (rc == CLI_DONE) {
-        for (size_t i = 0; i < n; i++)
-            cli_cell(&t, "%s", heads[i]);
-        for (struct json_iter it = {0}; json_next(json_get(doc, kind), &it);)
-            for (size_t i = 0; i < n; i++)
-                cell_of(&t, it.value, keys[i]);
-        cli_table_print(&t);
-    }
+    else if (rc == CLI_DONE)
+        print_rows(rows, k);
     json_parser_free(parser);
     buf_done(&path);
     return rc;
 }
 
-#define LIST(kind, ...) \
-    static int list_##kind(const struct cli_args *a, const struct options *o) \
-    { \
-        static const char *const words[] = {__VA_ARGS__}; \
-        const size_t n = ARRAY_LEN(words) / 2; \
-        return list(a, o, #kind, words, words + n, n); \
-    }
-LIST(bindings, "tenant", "instance", "platform", "userId", "TENANT", "INSTANCE", "PLATFORM", "USER")
-LIST(scopes, "tenant", "instance", "platform", "guildId", "channelId", "TENANT", "INSTANCE",
-     "PLATFORM", "GUILD", "CHANNEL")
-LIST(principals, "tenant", "instance", "platform", "mode", "allow", "TENANT", "INSTANCE",
-     "PLATFORM", "MODE", "ALLOW")
-LIST(policies, "tenant", "instance", "platform", "requireAddress", "freeResponseScopes",
-     "allowOtherBots", "TENANT", "INSTANCE", "PLATFORM", "MUST ADDRESS", "FREE", "OTHER BOTS")
-LIST(dmDefaults, "tenant", "instance", "platform", "userId", "TENANT", "INSTANCE", "PLATFORM",
-     "USER")
-LIST(tenants, "tenant", "requireAddress", "TENANT", "MUST ADDRESS")
-
 /* ---- the commands ---- */
 
-static int unknown_verb(const struct command *c, const char *verbs, const char *verb)
+enum { INSTANCE = 1, PLATFORM = 2, USER = 4, GUILD = 8, CHANNEL = 16, MODE = 32, DEFAULT = 64 };
+
+static const struct {
+    unsigned bit;
+    const char *name;
+    size_t at; /* in struct options */
+} options_needed[] = {
+    {INSTANCE, "--instance", offsetof(struct options, instance)},
+    {PLATFORM, "--platform", offsetof(struct options, platform)},
+    {USER, "--user", offsetof(struct options, user)},
+    {GUILD, "--guild", offsetof(struct options, guild)},
+    {CHANNEL, "--channel", offsetof(struct options, channel)},
+    {MODE, "--mode", offsetof(struct options, mode)},
+};
+
+/* What each command can be told to do: list something, or post everything that was said. */
+static const struct verb {
+    const char *command, *name;  /* "": no verb */
+    unsigned needs;              /* bits */
+    const char *path;            /* below /admin/manage/; NULL: */
+    const struct columns *lists; /* ... it lists these */
+    bool remove;
+} verbs[] = {
+    {"link", "", INSTANCE, "link", NULL, false},
+    {"link", "add", INSTANCE | PLATFORM | USER, "person", NULL, false},
+    {"link", "remove", INSTANCE | PLATFORM | USER, "person", NULL, true},
+    {"link", "list", 0, NULL, &bindings, false},
+    {"scope", "claim", INSTANCE | PLATFORM | GUILD | CHANNEL, "scope", NULL, false},
+    {"scope", "release", INSTANCE | PLATFORM | GUILD | CHANNEL, "scope/release", NULL, false},
+    {"scope", "list", 0, NULL, &scopes, false},
+    {"principal", "set", INSTANCE | MODE, "principal", NULL, false},
+    {"principal", "list", 0, NULL, &principals, false},
+    {"policy", "set", INSTANCE | PLATFORM, "policy", NULL, false},
+    {"policy", "list", 0, NULL, &policies, false},
+    {"policy", "default", DEFAULT, "tenant", NULL, false},
+    {"policy", "defaults", 0, NULL, &tenants, false},
+    {"dm-default", "set", INSTANCE | PLATFORM | USER, "dm-default", NULL, false},
+    {"dm-default", "list", 0, NULL, &dm_defaults, false},
+};
+
+static const struct verb *find_verb(const struct command *c, const char *name)
 {
-    return *verb == '\0' ? cli_misused(c, "%s?", verbs)
-                         : cli_misused(c, "there is no \"%s %s\"; %s?", c->name, verb, verbs);
+    for (size_t i = 0; i < ARRAY_LEN(verbs); i++)
+        if (strcmp(verbs[i].command, c->name) == 0 && strcmp(verbs[i].name, name) == 0)
+            return &verbs[i];
+    return NULL;
 }
 
-static const char *verb_of(const struct cli_args *a)
+static int unknown_verb(const struct command *c, const char *name)
 {
-    return a->n_rest > 0 ? a->rest[0] : "";
+    struct buf known = BUF_INIT;
+
+    for (size_t i = 0; i < ARRAY_LEN(verbs); i++)
+        if (strcmp(verbs[i].command, c->name) == 0 && *verbs[i].name != '\0')
+            buf_printf(&known, "%s%s", known.n > 0 ? ", " : "", verbs[i].name);
+    int rc = *name == '\0' ? cli_misused(c, "which of %s?", buf_z(&known))
+                           : cli_misused(c, "there is no \"%s %s\"; which of %s?", c->name, name,
+                                         buf_z(&known));
+    buf_done(&known);
+    return rc;
 }
 
-static bool is(const char *verb, const char *word)
+/* Appends the options that @v needs and @o lacks, with commas between. */
+static void find_missing(struct buf *out, const struct verb *v, const struct options *o)
 {
-    return strcmp(verb, word) == 0;
-}
-
-static int run_link(const struct command *c, int argc, char **argv)
-{
-    struct cli_args a;
-    struct options o = {0};
-
-    if (!parse(c, argc, argv, &a, &o))
-        return cli_exit(&a);
-    const char *verb = verb_of(&a);
-    if (is(verb, "list"))
-        return list_bindings(&a, &o);
-    if (o.instance == NULL)
-        return cli_misused(c, "which --instance?");
-    if (is(verb, ""))
-        return post(&a, &o, "/admin/manage/link", false);
-    if (!is(verb, "add") && !is(verb, "remove"))
-        return unknown_verb(c, "add, remove or list", verb);
-    if (o.platform == NULL || o.user == NULL)
-        return cli_misused(c, "%s needs --platform and --user", verb);
-    return post(&a, &o, "/admin/manage/person", is(verb, "remove"));
-}
-
-static int run_scope(const struct command *c, int argc, char **argv)
-{
-    struct cli_args a;
-    struct options o = {0};
-
-    if (!parse(c, argc, argv, &a, &o))
-        return cli_exit(&a);
-    const char *verb = verb_of(&a);
-    if (is(verb, "list"))
-        return list_scopes(&a, &o);
-    if (!is(verb, "claim") && !is(verb, "release"))
-        return unknown_verb(c, "claim, release or list", verb);
-    if (o.instance == NULL || o.platform == NULL || o.guild == NULL || o.channel == NULL)
-        return cli_misused(c, "%s needs --instance, --platform, --guild and --channel", verb);
-    return post(&a, &o, is(verb, "claim") ? "/admin/manage/scope" : "/admin/manage/scope/release",
-                false);
-}
-
-static int run_principal(const struct command *c, int argc, char **argv)
-{
-    struct cli_args a;
-    struct options o = {0};
-
-    if (!parse(c, argc, argv, &a, &o))
-        return cli_exit(&a);
-    const char *verb = verb_of(&a);
-    if (is(verb, "list"))
-        return list_principals(&a, &o);
-    if (!is(verb, "set"))
-        return unknown_verb(c, "set or list", verb);
-    if (o.instance == NULL || o.mode == NULL)
-        return cli_misused(c, "set needs --instance and --mode");
-    return post(&a, &o, "/admin/manage/principal", false);
-}
-
-static int run_policy(const struct command *c, int argc, char **argv)
-{
-    struct cli_args a;
-    struct options o = {0};
-
-    if (!parse(c, argc, argv, &a, &o))
-        return cli_exit(&a);
-    const char *verb = verb_of(&a);
-    if (is(verb, "list"))
-        return list_policies(&a, &o);
-    if (is(verb, "defaults"))
-        return list_tenants(&a, &o);
-    if (is(verb, "default")) {
-        if (o.tenant == NULL || o.require_address == o.off)
-            return cli_misused(c, "default needs --tenant and --require-address or --off");
-        return post(&a, &o, "/admin/manage/tenant", false);
+    for (size_t i = 0; i < ARRAY_LEN(options_needed); i++) {
+        const char *const *given = (const void *)((const char *)o + options_needed[i].at);
+        if ((v->needs & options_needed[i].bit) != 0 && *given == NULL)
+            buf_printf(out, "%s%s", out->n > 0 ? ", " : "", options_needed[i].name);
     }
-    if (!is(verb, "set"))
-        return unknown_verb(c, "set, list, default or defaults", verb);
-    if (o.instance == NULL || o.platform == NULL)
-        return cli_misused(c, "set needs --instance and --platform");
-    return post(&a, &o, "/admin/manage/policy", false);
+    if ((v->needs & DEFAULT) != 0 && (o->tenant == NULL || o->require_address == o->off))
+        buf_add_z(out, "--tenant, and --require-address or --off");
 }
 
-static int run_dm_default(const struct command *c, int argc, char **argv)
+static int run(const struct command *c, int argc, char **argv)
 {
     struct cli_args a;
     struct options o = {0};
+    struct buf text = BUF_INIT;
 
     if (!parse(c, argc, argv, &a, &o))
         return cli_exit(&a);
-    const char *verb = verb_of(&a);
-    if (is(verb, "list"))
-        return list_dmDefaults(&a, &o);
-    if (!is(verb, "set"))
-        return unknown_verb(c, "set or list", verb);
-    if (o.instance == NULL || o.platform == NULL || o.user == NULL)
-        return cli_misused(c, "set needs --instance, --platform and --user");
-    return post(&a, &o, "/admin/manage/dm-default", false);
+    const char *name = a.n_rest > 0 ? a.rest[0] : "";
+    const struct verb *v = find_verb(c, name);
+    if (v == NULL)
+        return unknown_verb(c, name);
+    find_missing(&text, v, &o);
+    int rc;
+    if (text.n > 0) {
+        rc = cli_misused(c, "%s%sit needs %s", name, *name != '\0' ? ": " : "", buf_z(&text));
+    } else if (v->lists != NULL) {
+        rc = list(&a, &o, v->lists);
+    } else {
+        buf_printf(&text, "/admin/manage/%s", v->path);
+        rc = post(&a, &o, buf_z(&text), v->remove);
+    }
+    buf_done(&text);
+    return rc;
 }
 
 const struct command cmd_link = {
@@ -285,7 +283,7 @@ const struct command cmd_link = {
     "bot is linked: what they write goes to their instance, wherever they write it.  add and "
     "remove do\n"
     "the same by the operator's word.\n",
-    run_link,
+    run,
 };
 const struct command cmd_scope = {
     "scope",
@@ -300,7 +298,7 @@ const struct command cmd_scope = {
     "`bellhop principal` to say; nothing is delivered from a place that nobody linked to the "
     "instance\n"
     "can see.\n",
-    run_scope,
+    run,
 };
 const struct command cmd_principal = {
     "principal",
@@ -312,7 +310,7 @@ const struct command cmd_principal = {
     "       allow-list  them, and the people in --allow\n"
     "       any         everybody in its places (what an open route starts with)\n"
     "Without --platform it holds on every platform that has none of its own.\n",
-    run_principal,
+    run,
 };
 const struct command cmd_policy = {
     "policy",
@@ -328,7 +326,7 @@ const struct command cmd_policy = {
     "--allow-bots       other bots are heard too\n"
     "default says whether instances of a tenant that declared nothing must be addressed.\n"
     "People linked to an instance are always heard by it.\n",
-    run_policy,
+    run,
 };
 const struct command cmd_dm_default = {
     "dm-default",
@@ -336,5 +334,5 @@ const struct command cmd_dm_default = {
     "Usage: bellhop dm-default set --instance I [--tenant T] --platform P --user U\n"
     "       bellhop dm-default list [--tenant T] [--instance I] [--json]\n\n"
     "The person must be linked to the instance.  Without a choice the oldest link counts.\n",
-    run_dm_default,
+    run,
 };
