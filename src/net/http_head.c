@@ -266,12 +266,19 @@ static enum line note_expect(struct http_head *h, struct str v)
     return h->expects_continue ? LINE_READ : malformed(h, "only Expect: 100-continue is known");
 }
 
+static bool is_word(struct str s)
+{
+    return s.n > 0 && run_of(s.p, 0, s.n, TOKEN) == s.n;
+}
+
 static enum line note_connection(struct http_head *h, struct str v)
 {
     struct str word;
 
-    while (str_split(&v, ',', &word)) {
+    while (v.n > 0 && str_split(&v, ',', &word)) {
         word = str_trim(word);
+        if (!is_word(word)) /* others stop reading there */
+            return malformed(h, "Connection is a list of words");
         h->asks_close |= str_eq_ci(word, STR("close"));
         h->asks_keep |= str_eq_ci(word, STR("keep-alive"));
         h->asks_upgrade |= str_eq_ci(word, STR("upgrade"));

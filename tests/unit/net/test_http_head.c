@@ -208,6 +208,9 @@ static const struct {
     {400, "POST / HTTP/1.0\r\nTransfer-Encoding: chunked\r\n\r\n"},
     {400, POST "Expect: a-tip\r\n"},
     {400, GET "Upgrade: websocket\r\nConnection: upgrade\r\nContent-Length: 1\r\n\r\n"},
+    {400, GET "Connection: keep-alive,\x92live, Upgrade\r\n\r\n"},
+    {400, GET "Connection: keep-alive,, Upgrade\r\n\r\n"},
+    {400, GET "Connection: close upgrade\r\n\r\n"},
 };
 
 static void heads_that_can_be_read_two_ways_are_refused(void **state)
