@@ -157,7 +157,7 @@ static const char *try_sockets(void)
 
 static void *try_to_run(void *go)
 {
-    while (!*(volatile bool *)go)
+    while (!*(_Atomic bool *)go)
         sched_yield();
     bool refused = is_refused(syscall(SYS_execve, "/bin/true", NULL, NULL));
     return refused ? go : NULL;
@@ -165,7 +165,7 @@ static void *try_to_run(void *go)
 
 static const char *try_threads(void)
 {
-    static bool go;
+    static _Atomic bool go;
     pthread_t before, after;
     void *refused;
 
