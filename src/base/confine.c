@@ -150,7 +150,7 @@ void confine_describe(const struct confined *c, char *ret_text, size_t size)
     if (c->landlock > 0)
         snprintf(files, sizeof files, "files (Landlock %d)", c->landlock);
     else
-        snprintf(files, sizeof files, "files not: no Landlock in this kernel");
+        snprintf(files, sizeof files, "files not: no Landlock to be had here");
     snprintf(ret_text, size, "%s, %s", files,
-             c->seccomp ? "calls (seccomp)" : "calls not: no seccomp in this kernel");
+             c->seccomp ? "calls (seccomp)" : "calls not: no seccomp to be had here");
 }

@@ -32,7 +32,7 @@ struct confine_files {
 struct confined {    /* what holds, for status and doctor; zeroed: nothing */
     bool off;        /* the operator said so */
     int landlock;    /* version of it; 0: the kernel has none that will do */
-    int seccomp;     /* 1: on; 0: not in this kernel, or not yet */
+    int seccomp;     /* 1: on; 0: not to be had here, or not yet */
     unsigned n_read; /* how many places can be read, written */
     unsigned n_write;
 };

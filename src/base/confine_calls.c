@@ -428,8 +428,8 @@ enum bh_err confine_calls(unsigned flags, struct confined *ret, char *ret_why)
     }
     if (rc > 0)
         errno = ESRCH; /* the number of a thread that has a filter of its own */
-    if (errno == ENOSYS || errno == EINVAL)
-        return BH_OK; /* a kernel without it */
+    if (errno == ENOSYS || errno == EINVAL || errno == EPERM || errno == EACCES)
+        return BH_OK; /* a kernel without it, or a container that keeps it to itself */
     snprintf(ret_why, 256, "cannot confine the system calls of this process (seccomp): %s",
              strerror(errno));
     return BH_REFUSED;

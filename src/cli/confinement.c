@@ -169,6 +169,9 @@ enum bh_err confinement_of_calls(const struct config *cfg, struct confined *ret,
     if (err != BH_OK)
         return err;
     confine_describe(ret, text, sizeof text);
-    log_info(NULL, "confined: %s", text);
+    if (ret->off || (ret->landlock > 0 && ret->seccomp > 0))
+        log_info(NULL, "confined: %s", text);
+    else
+        log_warn(NULL, "confined: %s", text);
     return BH_OK;
 }
