@@ -25,6 +25,7 @@ struct party {
     struct ledger *ledger; /* borrowed */
     uint32_t holds;
     uint8_t scope;
+    uint64_t turn, used; /* party_used() */
     uint32_t key_n;
     char *key;       /* inside this allocation: the scope, then the name */
     uint64_t held[]; /* one per row of the scope */
@@ -183,6 +184,17 @@ enum limit_answer ledger_change(struct ledger *l, struct party *p, enum limit wh
     if (answer == LIMIT_TAKEN)
         *held = now;
     return answer;
+}
+
+uint64_t party_used(struct party *p, uint64_t turn, uint64_t more)
+{
+    if (p == NULL)
+        return more;
+    if (p->turn != turn)
+        p->used = 0;
+    p->turn = turn;
+    p->used += more;
+    return p->used;
 }
 
 void ledger_correct(struct ledger *l, enum limit what, size_t *held, size_t now)

@@ -56,9 +56,13 @@ enum limit_unit { LIMIT_COUNT, LIMIT_BYTES };
     X(SOCKETS, "sockets", PER_CREDENTIAL, LIMIT_COUNT, 32, 0, \
       "Sockets that one gateway's secret has open.", "503, the gateway tries again", \
       "a stolen or broken credential dials without end") \
-    X(FRAME_BYTES, "frame_bytes", PER_CREDENTIAL, LIMIT_BYTES, 4 << 20, 48 << 20, \
+    X(FRAME_BYTES, "frame_bytes", PER_CREDENTIAL, LIMIT_BYTES, 8 << 20, 48 << 20, \
       "Memory of lines from a gateway that have not ended.", \
       "the socket is closed, the gateway comes back", "many sockets, each with half a line") \
+    X(GATEWAYS, "gateways", PER_TENANT, LIMIT_COUNT, 10000, 100000, \
+      "Gateways that provisioned themselves, those that were revoked included; 1,200 bytes of " \
+      "memory each.", \
+      "503, and no new one; those that are there go on", "a tenant provisions without end") \
     X(HISTORY_BYTES, "history_bytes", PER_VISITOR, LIMIT_BYTES, 1 << 20, 256 << 20, \
       "Messages of chat pages on disk.", \
       "a visitor's oldest messages go; of all, the oldest; until they are gone none is kept", \
@@ -116,6 +120,10 @@ void ledger_give(struct ledger *l, struct party *p, enum limit what, uint64_t n)
  * it was granted. */
 enum limit_answer ledger_change(struct ledger *l, struct party *p, enum limit what, size_t *held,
                                 size_t now);
+/* Fairness: how much @p (NULL: nobody) has used of what there is in turn number @turn, @more
+ * included; starts at 0 in every turn. */
+uint64_t party_used(struct party *p, uint64_t turn, uint64_t more);
+
 /* What lies on disk was counted anew and is @now: never refused. */
 void ledger_correct(struct ledger *l, enum limit what, size_t *held, size_t now);
 

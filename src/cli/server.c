@@ -93,7 +93,8 @@ static enum bh_err open_heart(struct server *s, char *why)
                            .bus = s->bus,
                            .rand = &s->rand,
                            .seal = s->seal,
-                           .require_expiry = auth->require_expiry};
+                           .require_expiry = auth->require_expiry,
+                           .ledger = s->ledger};
     enum bh_err err = facts_open(&fe, &s->facts, why);
 
     if (err != BH_OK)

@@ -173,7 +173,9 @@ static void open_session(struct front *f, const struct ws_offer *offer, const st
     }
     s->ledger = f->ledger;
     s->party = party;
-    ws_let_in(s->ws, party);
+    struct party *tenant = ledger_party(f->ledger, PER_TENANT, str_of(gw->tenant));
+    ws_let_in(s->ws, party, tenant);
+    party_drop(tenant);
     s->session = session_open(f->relay, gw, &s->wire);
     if (s->session == NULL)
         wire_close(&s->wire, CLOSE_TRY_LATER);

@@ -331,7 +331,7 @@ static bool read_proxy(struct conn *c)
     return false;
 }
 
-static void conn_read(struct conn *c)
+static void conn_read(struct conn *c, size_t most)
 {
     char *p = c->server->read_buf;
     ssize_t n;
@@ -344,11 +344,13 @@ static void conn_read(struct conn *c)
             watch_less(c, EV_READ);
             return;
         }
-        n = read_some(c, p, c->ws != NULL ? READ_BYTES : HTTP_READ_BYTES);
-        if (n == 0)
+        n = read_some(c, p, most);
+        if (n == 0) {
             on_eof(c);
-        else if (n > 0)
+        } else if (n > 0) {
+            conn_was_read(c, (size_t)n);
             take_input(c, p, (size_t)n);
+        }
         if (!conn_count_request(c))
             http_too_much(c);
     } while (n > 0 && c->ssl != NULL && SSL_pending(c->ssl) > 0); /* epoll knows nothing of these */
@@ -357,19 +359,21 @@ static void conn_read(struct conn *c)
 static void on_io(struct ev_loop *ev, ev_io *w, int events)
 {
     struct conn *c = container_of(w, struct conn, io);
+    size_t most = conn_share(c);
 
     (void)ev;
     if (events & EV_WRITE) {
         if (c->tls_stuck) {
             c->tls_stuck = false;
             events |= EV_READ;
+            most = most > 0 ? most : LITTLE_BYTES; /* the socket may not say it again */
         }
         conn_flush(c);
         if (c->read_off || c->in.n > 0)
             conn_mark(c); /* there may be room for the answers to what waits */
     }
-    if ((events & EV_READ) && c->state != CONN_CLOSED)
-        conn_read(c);
+    if ((events & EV_READ) && c->state != CONN_CLOSED && most > 0)
+        conn_read(c, most); /* if not now, it is still readable in the next turn */
 }
 
 /* ---- writing ---- */
@@ -485,7 +489,7 @@ static void go_on(struct conn *c)
     c->read_off = false;
     watch_more(c, EV_READ);
     if (c->ssl != NULL && SSL_pending(c->ssl) > 0)
-        conn_read(c);
+        conn_read(c, LITTLE_BYTES); /* the socket may say nothing of these */
 }
 
 static void flush_dirty(struct http_server *s)

@@ -50,6 +50,7 @@ enum conn_state {
 enum {
     READ_BYTES = 256 * 1024,     /* the shared read buffer */
     HTTP_READ_BYTES = 64 * 1024, /* at most this much of pipelined requests waits in memory */
+    LITTLE_BYTES = 16 * 1024,    /* of a read when there is little time */
     OUT_HIGH_BYTES = 256 * 1024, /* answers waiting beyond this: read no further requests */
     WS_CLOSE_MS = 5000,
     LINGER_MS = 2000,
@@ -105,7 +106,9 @@ struct http_server {
     bool told_of_proxy;    /* a line in the log about one that is not trusted */
     char **names;          /* owned, NULL-terminated; NULL: any */
     struct ledger *ledger; /* borrowed; NULL: nothing is counted */
-    char last_host[64];    /* a Host that is fine */
+    uint64_t turn;         /* its number, and the bytes that were read in it */
+    size_t turn_bytes;
+    char last_host[64]; /* a Host that is fine */
     size_t last_host_n;
 };
 
@@ -140,7 +143,7 @@ struct conn {
     struct addr peer; /* of the socket, or what a proxy said before everything else */
     void *tag;        /* of the listener */
     /* http_count.c: whom it counts for, one hold each; NULL: nobody, not let in */
-    struct party *party, *credential;
+    struct party *party, *credential, *tenant;
     size_t in_counted, out_counted; /* bytes */
 };
 
@@ -190,7 +193,10 @@ void conn_turn_end(struct http_server *s);
 /* May one more connect?  *@ret_party: one hold, for conn_new()'s connection. */
 bool conn_count_in(struct listener *l, const struct addr *peer, struct party **ret_party);
 bool conn_count_peer(struct conn *c); /* a proxy said who it is; false: that one has too many */
-void conn_let_in(struct conn *c, struct party *credential);
+void conn_let_in(struct conn *c, struct party *credential, struct party *tenant);
+/* How much may be read in this turn; 0: it has had its share, the next turn comes at once. */
+size_t conn_share(struct conn *c);
+void conn_was_read(struct conn *c, size_t n);
 /* False: too much, close it.  Called whenever it may have changed; cheap when it has not. */
 bool conn_count_request(struct conn *c);
 bool conn_count_answer(struct conn *c, size_t bytes);

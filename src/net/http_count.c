@@ -5,12 +5,21 @@
  *          '--conn_let_in()--> counts for a credential: what its socket does not take
  *
  * A proxy speaks for many, and a Unix socket has no address: those count for all together only.
- * The admin socket is the operator's and is not counted. */
+ * The admin socket is the operator's and is not counted.
+ *
+ * Fairness: in one turn of the loop an address, or the sockets of a tenant, have so many bytes read
+ * and no more, whatever waits in the kernel; so what the others wait for is at most one turn in
+ * which everybody has had its share. */
 #include "net/conn.h"
 
 #include <sys/socket.h>
 
 #include "base/limits.h"
+
+enum {
+    SHARE_BYTES = 256 * 1024, /* of a turn, for an address or a tenant */
+    TURN_BYTES = 1024 * 1024, /* of a turn, for all; then everybody gets little */
+};
 
 /* Nobody waits for a stream's bytes with a full window: the kernel doubles this. */
 enum { STREAM_KERNEL_BYTES = 16 * 1024 };
@@ -62,12 +71,13 @@ bool conn_count_peer(struct conn *c)
     return c->reserved || move_to(c, party_of(c->server, &c->peer));
 }
 
-void conn_let_in(struct conn *c, struct party *credential)
+void conn_let_in(struct conn *c, struct party *credential, struct party *tenant)
 {
     if (c->reserved || c->credential != NULL)
         return;
     (void)move_to(c, NULL);
     c->credential = party_hold(credential);
+    c->tenant = party_hold(tenant);
 }
 
 bool conn_count_request(struct conn *c)
@@ -96,6 +106,25 @@ void conn_count_gone(struct conn *c)
         ledger_give(ledger_of(c), c->party, LIMIT_CONNECTIONS, 1);
     party_drop(c->party);
     party_drop(c->credential);
+    party_drop(c->tenant);
+}
+
+size_t conn_share(struct conn *c)
+{
+    struct http_server *s = c->server;
+    uint64_t used = party_used(c->tenant != NULL ? c->tenant : c->party, s->turn, 0);
+    size_t most = c->ws != NULL ? READ_BYTES : HTTP_READ_BYTES;
+    size_t left = used < SHARE_BYTES ? SHARE_BYTES - (size_t)used : 0;
+
+    if (s->turn_bytes >= TURN_BYTES && left > LITTLE_BYTES)
+        left = used == 0 ? LITTLE_BYTES : 0;
+    return left < most ? left : most;
+}
+
+void conn_was_read(struct conn *c, size_t n)
+{
+    (void)party_used(c->tenant != NULL ? c->tenant : c->party, c->server->turn, n);
+    c->server->turn_bytes += n;
 }
 
 void conn_bound_kernel(struct conn *c)

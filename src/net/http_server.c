@@ -31,7 +31,11 @@ static void on_sweep(struct timer *t);
 
 static void on_turn_end(void *ctx)
 {
-    conn_turn_end(ctx);
+    struct http_server *s = ctx;
+
+    conn_turn_end(s);
+    s->turn++;
+    s->turn_bytes = 0;
 }
 
 /* How many connections the limit of open files allows, with an eighth of it (64 to 1024) kept for

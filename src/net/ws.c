@@ -101,9 +101,9 @@ struct ws *ws_accept(struct http_server *s, struct http_req *req, const struct w
     return ws_offer(s, req, &offer) ? ws_accept_offer(s, &offer, opt, h, ctx) : NULL;
 }
 
-void ws_let_in(struct ws *ws, struct party *credential)
+void ws_let_in(struct ws *ws, struct party *credential, struct party *tenant)
 {
-    conn_let_in(ws->conn, credential);
+    conn_let_in(ws->conn, credential, tenant);
 }
 
 void ws_set_ctx(struct ws *ws, void *ctx)

@@ -43,10 +43,10 @@ struct ws *ws_accept_offer(struct http_server *s, const struct ws_offer *offer,
  * correct WebSocket upgrade. */
 struct ws *ws_accept(struct http_server *s, struct http_req *req, const struct ws_options *opt,
                      const struct ws_handlers *h, void *ctx);
-/* It has proved who it is: from now on it counts for @credential (a hold of its own is taken), not
- * for its address. */
+/* It has proved who it is: from now on it counts for @credential, not for its address, and shares
+ * the turns of the loop with the other sockets of @tenant.  Holds of its own are taken. */
 struct party;
-void ws_let_in(struct ws *ws, struct party *credential);
+void ws_let_in(struct ws *ws, struct party *credential, struct party *tenant);
 void ws_set_ctx(struct ws *ws, void *ctx);
 
 void ws_send(struct ws *ws, struct str text); /* one text message; copied */

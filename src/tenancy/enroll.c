@@ -8,6 +8,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include "base/crypto.h"
+#include "base/limits.h"
 #include "base/mem.h"
 #include "base/rand.h"
 #include "tenancy/change.h"
@@ -335,6 +336,19 @@ static void put_delivery_key(struct facts *f, struct change *c)
     buf_done(&name);
 }
 
+/* The operator's tokens are for as many as the operator likes. */
+static bool has_too_many(const struct facts *f, const struct asked *a)
+{
+    const struct tenant_facts *t = map_get(&f->tenants, str_of(a->tenant));
+    struct limit_bounds most;
+
+    if (f->env.ledger == NULL || a->enroll)
+        return false;
+    most = ledger_bounds(f->env.ledger, LIMIT_GATEWAYS);
+    return (most.each != 0 && t != NULL && t->n_gateways >= most.each) ||
+           (most.all != 0 && f->n_gateways >= most.all);
+}
+
 static bool prepare(struct facts *f, struct change *c)
 {
     const struct asked *a = c->thing;
@@ -344,6 +358,8 @@ static bool prepare(struct facts *f, struct change *c)
         return change_fail(c, BH_REFUSED, "this gateway id cannot be used; choose another");
     if (known != NULL && known->revoked_ms != 0 && !a->enroll)
         return change_fail(c, BH_REFUSED, "this gateway was revoked");
+    if (known == NULL && has_too_many(f, a))
+        return change_fail(c, BH_BUSY, "there are too many gateways (limits.gateways)");
     c->gateway = next_record(f, c, known);
     struct change_item *item = change_put(c, known != NULL ? KV_PUT : KV_INSERT, NS_GATEWAY);
     buf_add_z(&item->key, c->id);

@@ -18,6 +18,7 @@ struct clock;
 struct config_section;
 struct event;
 struct facts;
+struct ledger;
 struct rand;
 struct seal;
 struct store;
@@ -76,7 +77,8 @@ struct facts_env { /* borrowed */
     struct bus *bus;
     struct rand *rand;
     const struct seal *seal;
-    bool require_expiry; /* refuse tokens with exp 0 */
+    bool require_expiry;   /* refuse tokens with exp 0 */
+    struct ledger *ledger; /* limits.gateways; NULL: no limit */
 };
 /* Blocks: loads everything.  @ret_why has 256 bytes. */
 enum bh_err facts_open(const struct facts_env *env, struct facts **ret_f,

@@ -1,4 +1,5 @@
 """Every limit of docs/security.md, driven to it: what is over it is refused or shed, and everybody else goes on."""
+import contextlib
 import json
 import random
 import re
@@ -10,6 +11,7 @@ import pytest
 
 from conftest import CONFIG, wait_for
 from relay import Refused
+from test_enroll import provision, token
 from test_hostile import MIB, SMALL, Raw, RawRelay, frame, is_well, resident, status_of
 
 HELD = re.compile(r'^bellhop_limit_(held|refused_total)\{limit="(\w+)"\} (\d+)$', re.M)
@@ -143,3 +145,49 @@ def test_nothing_is_kept_for_a_bot_that_nobody_is_routed_to(make_bellhop):
     rows = sqlite3.connect(f"{server.state}/bellhop.db").execute(
         "SELECT count(*) FROM kv WHERE ns IN ('web', 'web_once', 'chat', 'web_name')").fetchone()[0]
     assert rows == 0
+
+
+def test_a_tenant_has_so_many_gateways(make_bellhop):
+    server = make_bellhop(config(gateways_per_tenant=3))
+    me, other = token(server, "provision"), token(server, "provision", tenant="other")
+    assert [provision(server, me, gateway=f"gw-{i}").status for i in range(5)] == [200, 200, 200, 503, 503]
+    assert provision(server, me, gateway="gw-1").status == 200  # the same again
+    assert provision(server, other, gateway="gw-9").status == 200
+
+
+def test_a_flood_of_large_frames_leaves_others_their_turns(make_bellhop, dial):
+    """One tenant pushes 1 MB frames through many sockets; the loop's own time per turn stays short."""
+    server = make_bellhop(config(instance_actions=0, tenant_actions=0), env=SMALL)
+    bad = server.add(id="bad", tenant="bad", bot="attic")
+    g = dial(server, server.add(id="good", tenant="good"))
+    sockets = [RawRelay(server, bad) for _ in range(8)]
+    body = frame(b'{"type":"outbound","requestId":"x","action":{"op":"send","chat_id":"z","content":"' +
+                 b"y" * 1_000_000 + b'"}}\n')
+    stop = threading.Event()
+
+    def push(s):
+        with contextlib.suppress(OSError):
+            while not stop.is_set():
+                s.say(body)
+
+    def drain(s):
+        with contextlib.suppress(OSError):
+            while not stop.is_set():
+                s.s.recv(65536)
+
+    crowd = [threading.Thread(target=what, args=(s,), daemon=True) for s in sockets for what in (push, drain)]
+    for t in crowd:
+        t.start()
+    worst = 0
+    for i in range(30):
+        began = time.monotonic()
+        assert server.write(f"m{i}") == 200
+        assert g.next("inbound")["event"]["text"] == f"m{i}"
+        worst = max(worst, time.monotonic() - began)
+    stop.set()
+    for s in sockets:
+        s.s.close()
+    assert worst < 3, "others waited for whole seconds"
+    stalls = {m[1]: int(m[2]) for m in re.finditer(r'bellhop_loop_stall_seconds_bucket\{le="([^"]+)"\} (\d+)',
+                                                  server.get("/metrics").text)}
+    assert stalls["+Inf"] - stalls["0.25"] == 0, stalls
