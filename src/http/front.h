@@ -14,6 +14,7 @@
  *      keys_route.c      tokens: made, listed, revoked by the operator
  *      v1.h              /v1: the stores and the agents, for programs
  *      mcp_route.c       /mcp: the same as tools
+ *      erase_route.c     what is kept of one person goes
  *      admin.c           what the command line asks for, over the admin socket
  *
  */

@@ -55,6 +55,7 @@ static const struct {
     {"POST", "/admin/routes/remove", false, ADMIN, admin_route_remove},
     {"GET", "/admin/mailbox", false, ADMIN, admin_mailbox_show},
     {"POST", "/admin/mailbox/purge", false, ADMIN, admin_mailbox_purge},
+    {"POST", "/admin/erase", false, ADMIN, admin_erase},
     {"POST", "/admin/mailbox/redrive", false, ADMIN, admin_mailbox_redrive},
     {"POST", "/admin/token", false, ADMIN, admin_token},
     {"GET", "/admin/tokens", false, ADMIN, admin_tokens},

@@ -67,6 +67,9 @@ struct platform_ops {
      * meant for this bot, and nothing was done; all such get the same answer, so that a
      * stranger learns nothing from it. */
     bool (*http)(struct platform *p, struct http_req *req);
+    /* What is in memory of a person, whose records were deleted, goes too.  NULL: there is
+     * nothing. */
+    void (*forget)(struct platform *p, struct str person);
     /* Can @user see where @ev was written (or would be: platform, scope_id and chat_id are set)?
      * NULL: this platform cannot tell, and an instance sees what it was ever delivered. */
     enum gate_sight (*sees)(struct platform *p, const struct event *ev, struct str user);

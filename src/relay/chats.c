@@ -247,6 +247,16 @@ void chats_trim(struct relay *r, size_t steps)
     }
 }
 
+void relay_forget_chat(struct relay *r, struct str tenant, struct str instance, struct str platform,
+                       struct str chat_id)
+{
+    struct instance *i = instance_find(r, tenant, instance);
+    struct known_chat *c = i != NULL ? chats_find_on(i, platform, chat_id) : NULL;
+
+    if (c != NULL)
+        forget_one(c);
+}
+
 void chats_end(struct instance *i)
 {
     struct deletes d;

@@ -94,6 +94,10 @@ void relay_result(struct relay *r, struct action_id id, const struct action_resu
  * action_ms nobody does, and the next holder of the name never. */
 void relay_cut_off(struct relay *r, const struct action_from *from, struct str error);
 
+/* Forget that the instance was ever spoken to in this chat, in memory and on disk. */
+void relay_forget_chat(struct relay *r, struct str tenant, struct str instance, struct str platform,
+                       struct str chat_id);
+
 /* ---- sessions: called by the WebSocket route ---- */
 /* An authenticated socket.  @wire is borrowed until session_closed() returned.  NULL: draining or
  * overloaded, close it with CLOSE_TRY_LATER. */

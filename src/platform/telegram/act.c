@@ -25,6 +25,9 @@ static const char *read_content(struct tg_outgoing *x, const struct action *a, s
 {
     size_t parts = 0;
 
+    /* Looked at before it is read: Markdown of a megabyte would keep everybody waiting. */
+    if (utf16_units(a->content) > TG_MAX_PARTS * (size_t)TG_LIMIT)
+        return "the message is longer than sixteen Telegram messages";
     md_parse(&x->md, a->content);
     for (struct md_part p = {0}; parts <= max_parts && md_next(&x->md, TG_LIMIT, &p);)
         parts++;

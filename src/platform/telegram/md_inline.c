@@ -12,7 +12,7 @@
 #include <stdlib.h>
 #include "base/mem.h"
 
-enum { MAX_MARKS = 3, MAX_TICKS = 31, MAX_URL = 2048, MARKS = 4 };
+enum { MAX_MARKS = 3, MAX_TICKS = 31, MAX_URL = 2048, MAX_NESTED = 32, MARKS = 4 };
 
 enum tok_type { TOK_TEXT, TOK_CODE, TOK_MARK, TOK_LINK, TOK_LINK_END };
 
@@ -209,7 +209,9 @@ static size_t skip_blanks(struct str s, size_t at)
     return at;
 }
 
-/* The destination that starts at @at: up to white space or the bracket that closes it. */
+/* The destination that starts at @at: up to white space or the bracket that closes it.  One with
+ * more than MAX_NESTED open is none: links that begin inside each other are looked at so often and
+ * no more. */
 static size_t dest_end(struct str s, size_t at)
 {
     size_t end = at, depth = 0;
@@ -220,6 +222,8 @@ static size_t dest_end(struct str s, size_t at)
             continue;
         }
         depth += s.p[end] == '(';
+        if (depth > MAX_NESTED)
+            break;
         if (s.p[end] == ')' && depth-- == 0)
             break;
     }
@@ -246,8 +250,8 @@ static bool take_dest(struct str s, size_t at, struct str *ret_url, size_t *ret_
     size_t from = skip_blanks(s, at + 1), to, next;
     if (from < s.n && s.p[from] == '<') {
         from++;
-        for (to = from;
-             to < s.n && to - from < MAX_URL && (unsigned char)s.p[to] > ' ' && s.p[to] != '>';)
+        for (to = from; to < s.n && to - from < MAX_URL && (unsigned char)s.p[to] > ' ' &&
+                        strchr("<>", s.p[to]) == NULL;)
             to++;
         if (to >= s.n || s.p[to] != '>')
             return false;

@@ -395,6 +395,20 @@ static void web_act(struct platform *p, struct action_id id, const struct action
     host_fail(p->host, id, "unsupported op: %.*s", STR_FMT(a->op_name));
 }
 
+static void web_forget(struct platform *p, struct str person)
+{
+    struct web *w = web_of(p);
+    struct web_chat *c = web_chat_find(w, person);
+
+    drop_name(w, person);
+    if (c == NULL)
+        return;
+    list_each (&c->streams, it, next) {
+        struct web_stream *s = list_entry(it, struct web_stream, link);
+        web_stream_reset(s); /* the page reads its history anew */
+    }
+}
+
 static void web_instance_changed(struct platform *p, const char *state)
 {
     web_publish_state(web_of(p), state);
@@ -437,6 +451,7 @@ const struct platform_ops web_ops = {
     .open = web_open,
     .act = web_act,
     .http = web_http,
+    .forget = web_forget,
     .instance_changed = web_instance_changed,
     .status = web_status,
     .close = web_close,

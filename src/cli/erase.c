@@ -1,0 +1,117 @@
+/* erase.c - bellhop erase --person PLATFORM:ID. */
+#include <inttypes.h>
+#include <stdio.h>
+#include <unistd.h>
+#include "base/jw.h"
+#include "base/mem.h"
+#include "cli/cli.h"
+
+struct wish {
+    const struct cli_args *a;
+    struct str platform, user;
+};
+
+static int ask(const struct wish *w, bool dry, struct json_parser *parser, struct json *ret_doc)
+{
+    struct buf body = BUF_INIT;
+    struct jw jw = jw_begin(&body);
+
+    jw_obj(&jw);
+    jw_kstr(&jw, "platform", w->platform);
+    jw_kstr(&jw, "user", w->user);
+    jw_kbool(&jw, "dryRun", dry);
+    jw_end_obj(&jw);
+    int rc = cli_call(w->a, "POST", "/admin/erase", buf_str(&body), parser, ret_doc);
+    buf_done(&body);
+    return rc;
+}
+
+static void print(struct json doc)
+{
+    static const struct {
+        const char *key, *what;
+    } lines[] = {
+        {"messages", "messages of the chat page"},
+        {"names", "names given on the chat page"},
+        {"chats", "records that a chat is known to an instance"},
+        {"outgoing", "records of messages on their way out"},
+        {"links", "links to instances"},
+        {"allowLists", "allow lists that name this person (not changed: bellhop principal set)"},
+    };
+
+    for (size_t i = 0; i < ARRAY_LEN(lines); i++)
+        printf("%8" PRId64 "  %s\n", cli_i64(doc, lines[i].key), lines[i].what);
+}
+
+/* True: go on. */
+static bool confirm(const struct wish *w)
+{
+    char line[16] = "";
+
+    if (!isatty(STDIN_FILENO)) {
+        cli_failed("erase deletes all of this for good; add --yes if that is meant");
+        return false;
+    }
+    fprintf(stderr, "Erase what is kept of %.*s on %.*s? [y/N] ", STR_FMT(w->user),
+            STR_FMT(w->platform));
+    return fgets(line, sizeof line, stdin) != NULL && (line[0] | 32) == 'y';
+}
+
+static int erase(const struct wish *w, bool dry, bool yes)
+{
+    struct json_parser *parser = json_parser_new();
+    struct json doc;
+    int rc = CLI_DONE;
+
+    if (dry || !yes) {
+        rc = ask(w, true, parser, &doc);
+        if (rc == CLI_DONE && !(w->a->json && !dry))
+            w->a->json ? cli_print_json(doc) : print(doc);
+    }
+    if (rc == CLI_DONE && !dry && !yes && !confirm(w))
+        rc = CLI_FAILED;
+    if (rc == CLI_DONE && !dry) {
+        rc = ask(w, false, parser, &doc);
+        if (rc == CLI_DONE && w->a->json)
+            cli_print_json(doc);
+        else if (rc == CLI_DONE && yes)
+            print(doc);
+        if (rc == CLI_DONE && !w->a->json)
+            fputs("Erased.\n", stderr);
+    }
+    json_parser_free(parser);
+    return rc;
+}
+
+static int run(const struct command *c, int argc, char **argv)
+{
+    const char *person = NULL;
+    bool dry = false, yes = false;
+    struct cli_args a;
+    const struct cli_option options[] = {{"--person", &person, NULL},
+                                         {"--dry-run", NULL, &dry},
+                                         {"--yes", NULL, &yes}};
+
+    if (!cli_parse(c, argc, argv, options, ARRAY_LEN(options), &a))
+        return cli_exit(&a);
+    struct str rest = str_of(person), platform = STR_NULL;
+    if (person == NULL || a.n_rest > 0 || !str_split(&rest, ':', &platform) || rest.n == 0)
+        return cli_misused(c, "erase whom? Give --person PLATFORM:ID");
+    return erase(&(struct wish){&a, platform, rest}, dry, yes);
+}
+
+const struct command cmd_erase = {
+    "erase",
+    "delete what is kept of a person",
+    "Usage: bellhop erase --person PLATFORM:ID [--dry-run] [--yes] [--json]\n\n"
+    "Deletes what the server keeps of one person: messages and name on the chat page, the record\n"
+    "that their chat is known, messages on their way out, links to instances.  ID is the user's "
+    "on\n"
+    "that platform (on the chat page, the chat's).  --dry-run counts and deletes nothing; without\n"
+    "--yes it counts and asks.\n\n"
+    "Not covered: messages that wait for an agent (bellhop mailbox), group chats, allow lists\n"
+    "(counted), skills and data (they belong to programs), backups, what platforms and agents "
+    "keep\n"
+    "themselves.\n",
+    run,
+};
