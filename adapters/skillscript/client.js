@@ -3,6 +3,9 @@ import { errors } from "./errors.js";
 
 const TIMEOUT_MS = 30000;
 
+/** On what was not the fault of the caller: {kind: network|timeout|http_status|malformed_response, status, answer}. */
+export const FAULT = Symbol("fault");
+
 export class Client {
   constructor({ url, key, namespace, timeout_ms = TIMEOUT_MS }, connector_type, implementation) {
     if (typeof url !== "string" || url === "") throw new Error(`${implementation}: \`url\` is required`);
@@ -16,8 +19,8 @@ export class Client {
   }
 
   /** The parsed answer; undefined when there is none, or on a status listed in `absent`. */
-  async call(method, path, { body, absent = [] } = {}) {
-    const response = await this.#send(method, path, body);
+  async call(method, path, { body, absent = [], timeout_ms = this.timeout_ms } = {}) {
+    const response = await this.#send(method, path, body, timeout_ms);
     const text = await response.text();
     const answer = text === "" ? undefined : this.#parse(text, response);
     if (response.ok) return answer;
@@ -25,17 +28,18 @@ export class Client {
     throw this.#error(response.status, answer ?? {});
   }
 
-  async #send(method, path, body) {
+  async #send(method, path, body, timeout_ms) {
     try {
       return await fetch(this.base + path, {
         method,
         headers: this.headers,
         body: body === undefined ? undefined : JSON.stringify(body),
-        signal: AbortSignal.timeout(this.timeout_ms),
+        signal: AbortSignal.timeout(timeout_ms),
       });
     } catch (e) {
-      if (e.name === "TimeoutError") throw new errors.TimeoutError(this.connector_type, this.implementation, this.timeout_ms);
-      throw this.#fault(`bellhop at ${this.base} does not answer: ${e.cause?.message ?? e.message}`);
+      if (e.name === "TimeoutError")
+        throw this.#mark(new errors.TimeoutError(this.connector_type, this.implementation, timeout_ms), "timeout");
+      throw this.#fault(`bellhop at ${this.base} does not answer: ${e.cause?.message ?? e.message}`, "network");
     }
   }
 
@@ -43,12 +47,17 @@ export class Client {
     try {
       return JSON.parse(text);
     } catch {
-      throw this.#fault(`what answers at ${this.base} is not bellhop (HTTP ${response.status})`);
+      throw this.#fault(`what answers at ${this.base} is not bellhop (HTTP ${response.status})`, "malformed_response");
     }
   }
 
-  #fault(message) {
-    return new errors.ConnectorError(message, this.connector_type, this.implementation);
+  #mark(error, kind, status = null, answer = {}) {
+    Object.defineProperty(error, FAULT, { value: { kind, status, answer } });
+    return error;
+  }
+
+  #fault(message, kind, status, answer) {
+    return this.#mark(new errors.ConnectorError(message, this.connector_type, this.implementation), kind, status, answer);
   }
 
   #error(status, e) {
@@ -72,7 +81,7 @@ export class Client {
       case "TimeoutError":
         return new errors.TimeoutError(this.connector_type, who, e.timeout_ms);
       default:
-        return status === 400 ? new Error(message) : this.#fault(message);
+        return status === 400 ? new Error(message) : this.#fault(message, "http_status", status, e);
     }
   }
 }

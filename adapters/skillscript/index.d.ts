@@ -130,3 +130,72 @@ export declare class BellhopDataStore {
   get(id: string): Promise<PortableData | null>;
   manifest(): Promise<ManifestInfo>;
 }
+
+export type TriggerKind = "cron" | "event" | "webhook" | "agent" | "cli" | "dashboard" | "inline";
+
+export interface DeliveryMeta {
+  dispatch_id: string;
+  sent_at: number;
+  origin: { skill_name: string; entry_skill_name?: string; trigger_kind: TriggerKind; caller_agent_id?: string };
+  event_type?: string;
+  correlation_id?: string;
+}
+
+export type DeliveryPayload =
+  | { kind: "augment"; content: string; meta: DeliveryMeta }
+  | { kind: "template"; prompt: string; meta: DeliveryMeta };
+
+export interface AgentDescriptor {
+  agent_id: string;
+  agent_name?: string;
+  capabilities?: Array<"deliver" | "wake" | "augment" | "template">;
+}
+
+export interface DeliveryReceipt {
+  delivered_at: number;
+  delivery_id?: string;
+  session_id?: string;
+  delivery_skipped?: boolean;
+  warnings?: string[];
+}
+
+export interface WakeOpts {
+  context?: string;
+  when?: "immediate" | number;
+  session_id?: string;
+}
+
+export interface WakeReceipt {
+  woken_at: number;
+  woken: boolean;
+  session_id?: string;
+  warnings?: string[];
+}
+
+export interface Response {
+  correlation_id: string;
+  content: string;
+  sent_at: number;
+  agent_id: string;
+}
+
+export declare class BellhopAgentConnector {
+  constructor(options: BellhopOptions & { agents_ttl_ms?: number });
+  static staticCapabilities(): StaticCapabilities<"agent_connector">;
+  list_agents(): Promise<AgentDescriptor[]>;
+  deliver(agent_id: string, payload: DeliveryPayload): Promise<DeliveryReceipt>;
+  wake(agent_id: string, opts?: WakeOpts): Promise<WakeReceipt>;
+  health_check(): Promise<boolean>;
+  request_response(agent_id: string, payload: DeliveryPayload, opts: { timeout_ms: number }): Promise<Response>;
+  agent_status(agent_id: string): Promise<"active" | "idle" | "asleep" | "unknown">;
+}
+
+/** A delivery, wake or request that did not happen. */
+export declare class DeliveryFailedError extends Error {
+  agent_id: string;
+  cause_kind: "network" | "timeout" | "http_status" | "malformed_response" | "client_validation";
+  http_status: number | null;
+}
+
+/** The agent's substrate cannot answer requests. */
+export declare class NotImplementedError extends Error {}
