@@ -57,7 +57,7 @@ struct facts {
     size_t n_instances, cap_instances;
     struct map by_name;     /* instance -> the first struct instance_facts of that name */
     struct map tenants;     /* name -> struct tenant_facts */
-    struct list strict;     /* tenant_facts.strict: wishes.c */
+    struct list strict;     /* tenant_facts.strict: policies.c */
     struct map routes_by;   /* route.id -> struct route */
     struct gate_facts gate; /* grants.c keeps it, and route_table.c its routes: struct bucket */
     struct map codes;       /* hash -> struct code: links.c */
