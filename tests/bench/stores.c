@@ -157,6 +157,29 @@ static void make_rpc(struct bench *b, struct buf *out)
     buf_done(&body);
 }
 
+/* A delivery to one of the agents a0, a1, ...: @skills is how many there are; while seeding, how many
+ * deliveries there are. */
+enum { AGENTS = 10000 };
+
+static void make_delivery(struct bench *b, struct buf *out)
+{
+    bool seed = strcmp(b->what, "seed-agents") == 0;
+    uint64_t agent = seed ? b->next % AGENTS : rand_below(&b->rand, b->skills);
+    struct buf body = BUF_INIT;
+    char path[96];
+
+    snprintf(path, sizeof path, "/v1/agents/a%llu/deliver", (unsigned long long)agent);
+    buf_add_z(&body, "{\"kind\":\"augment\",\"content\":\"");
+    add_text(&b->rand, seed ? 4 : 30, &body);
+    buf_printf(&body,
+               "\",\"meta\":{\"dispatch_id\":\"%d-%llu\",\"sent_at\":1700000000000,\"origin\":"
+               "{\"skill_name\":\"bench\",\"trigger_kind\":\"cron\"}}}",
+               (int)getpid(), (unsigned long long)b->next);
+    head(b, "POST", path, body.n, out);
+    buf_add_str(out, buf_str(&body));
+    buf_done(&body);
+}
+
 static void make_v1(struct bench *b, struct buf *out)
 {
     struct buf body = BUF_INIT;
@@ -165,6 +188,10 @@ static void make_v1(struct bench *b, struct buf *out)
     bool seed = strcmp(b->what, "seed-skills") == 0;
     uint64_t n = seed ? b->next : rand_below(&b->rand, b->skills);
 
+    if (strcmp(b->what, "deliver") == 0 || strcmp(b->what, "seed-agents") == 0) {
+        make_delivery(b, out);
+        return;
+    }
     snprintf(path, sizeof path, "/v1/skills/skill-%06llu", (unsigned long long)n);
     if (seed || strcmp(b->what, "write") == 0) {
         struct buf text = BUF_INIT;
