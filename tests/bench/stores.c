@@ -157,8 +157,8 @@ static void make_rpc(struct bench *b, struct buf *out)
     buf_done(&body);
 }
 
-/* A delivery to one of the agents a0, a1, ...: @skills is how many there are; while seeding, how many
- * deliveries there are. */
+/* A delivery to one of the agents a0, a1, ...: @skills is how many there are; while seeding, how
+ * many deliveries there are. */
 enum { AGENTS = 10000 };
 
 static void make_delivery(struct bench *b, struct buf *out)
