@@ -2,6 +2,7 @@
 a request to a live agent and back, beside a bare WebSocket echo with the same client; and a million payloads that wait for
 ten thousand agents: what they cost in memory, and how long a start with them takes."""
 import asyncio
+import contextlib
 import json
 import os
 import statistics
@@ -37,7 +38,12 @@ class Bellhop(stores.Bellhop):
 
 
 async def echo_agent(url, headers, ready):
-    """A gateway that acks and answers every message with its own text."""
+    """A gateway that acks and answers every message with its own text, until the server goes."""
+    with contextlib.suppress(websockets.ConnectionClosed):
+        await echo(url, headers, ready)
+
+
+async def echo(url, headers, ready):
     async with websockets.connect(url, extra_headers=headers, ping_interval=None) as ws:
         await ws.send('{"type":"hello","platform":"relay","botId":""}\n')
         ready.set()

@@ -178,7 +178,7 @@ class Bellhop(Peer):
         return mint(f"g{n:05}", made["secret"])
 
     def prepare(self):
-        with concurrent.futures.ThreadPoolExecutor(64) as pool:
+        with concurrent.futures.ThreadPoolExecutor(8) as pool:
             tokens = list(pool.map(self.add_gateway, range(self.gateways)))
         with open(self.tokens, "w") as f:
             f.write("\n".join(tokens) + "\n")
