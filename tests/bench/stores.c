@@ -127,8 +127,8 @@ static const char *tool_of(const char *what)
 static void head(struct bench *b, const char *method, const char *path, size_t body,
                  struct buf *out)
 {
-    buf_printf(out, "%s %s HTTP/1.1\r\nHost: 127.0.0.1\r\nAuthorization: Bearer %s\r\n", method, path,
-               b->key);
+    buf_printf(out, "%s %s HTTP/1.1\r\nHost: 127.0.0.1\r\nAuthorization: Bearer %s\r\n", method,
+               path, b->key);
     if (strcmp(b->what, "poll") == 0 && !b->rpc)
         buf_printf(out, "If-None-Match: \"%s\"\r\n", b->token);
     if (body > 0)
