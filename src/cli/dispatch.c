@@ -320,7 +320,8 @@ static int revoke_hooks(const struct cli_args *a, const struct dispatch_options 
         for (struct json_iter it = {0}; json_next(doc, &it);)
             if (str_eq(json_str(it.value, "kind"), STR("hook")) &&
                 str_eq(json_str(it.value, "agent"), str_of(o->agent)) &&
-                str_eq(json_str(it.value, "tenant"), str_of(o->v1.tenant)) &&
+                (o->v1.tenant == NULL ||
+                 str_eq(json_str(it.value, "tenant"), str_of(o->v1.tenant))) &&
                 revoke_one(a, json_str(it.value, "id")) != CLI_DONE)
                 rc = CLI_FAILED;
     json_parser_free(parser);
@@ -331,7 +332,7 @@ static int hook(const struct command *c, const struct cli_args *a, const struct 
 {
     if (o->agent == NULL)
         return cli_misused(c, "a hook for which --agent?");
-    if (o->v1.tenant == NULL)
+    if (o->v1.tenant == NULL && !o->revoke)
         return cli_misused(c, "which --tenant?");
     return o->revoke ? revoke_hooks(a, o) : make_hook(a, o);
 }
@@ -406,7 +407,8 @@ const struct command cmd_dispatch = {
     "       bellhop dispatch wake AGENT [--context TEXT] [--when MS] [--session S]\n"
     "       bellhop dispatch request AGENT [TEXT] [--timeout 30s]\n"
     "       bellhop dispatch replies AGENT [--after CURSOR] [--limit N]\n"
-    "       bellhop dispatch hook --agent A --tenant T [--no-signature | --revoke]\n\n"
+    "       bellhop dispatch hook --agent A --tenant T [--no-signature]\n"
+    "       bellhop dispatch hook --agent A [--tenant T] --revoke\n\n"
     "list     the agents of the configuration, how they are and what waits for them\n"
     "deliver  puts TEXT (or standard input) into the agent's inbox; the same --id is done once;\n"
     "         --skill, --event-type and --correlation go along\n"

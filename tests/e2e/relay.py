@@ -38,7 +38,7 @@ class NoRedirect(urllib.request.HTTPRedirectHandler):
 
 
 def http(method, url, body=None, headers=None):
-    data = json.dumps(body).encode() if body is not None else None
+    data = body if body is None or isinstance(body, bytes) else json.dumps(body).encode()
     headers = dict(headers or {})
     if data is not None:
         headers.setdefault("Content-Type", "application/json")
