@@ -9,7 +9,11 @@ from conftest import Credential
 from test_enroll import provision, token
 from test_telegram import ANN, GROUP, config, sim  # noqa: F401 - a fixture
 
-BOB = 6
+BOB, CAT = 6, 7
+
+
+def person(id):
+    return {"id": id, "is_bot": False, "first_name": f"person {id}"}
 
 
 @pytest.fixture
@@ -48,7 +52,7 @@ def test_the_first_run_is_one_copy_and_one_message(house, dial):
     house.sim.say(ANN, re.search(r"/link \w+", done.stderr).group())
     house.sim.say(ANN, "now?")
     gateway.hear("now?")
-    house.sim.say(BOB, "me too?", user=BOB)
+    house.sim.say(BOB, "me too?", user=person(BOB))
     house.sim.say(ANN, "last")
     gateway.hear("last")  # and nothing of Bob's before it
 
@@ -128,3 +132,86 @@ def test_a_database_from_before_keeps_what_its_operator_meant_and_says_what_it_c
     house.restart()
     assert "closed now" not in house.log()
     assert {r["key"]: r["open"] for r in routes(house)} == {"1": True, "2": True, "3": False}
+
+
+# ---- between tenants ----
+
+
+def send(gateway, chat, text, **more):
+    return gateway.act(op="send", chat_id=str(chat), content=text, reply_to=None, metadata={}, **more)
+
+
+@pytest.fixture
+def shared(house, dial):
+    """Two tenants on one bot, in one group: Ann's agent a and Bob's agent b."""
+    house.a, house.b = (house.add(id=i, tenant=t, platform=None) for i, t in (("a", "acme"), ("b", "zorg")))
+    for who, user in (("a", ANN), ("b", BOB)):
+        house.cli("link", "add", "--instance", who, "--platform", "telegram", "--user", str(user))
+    house.ga = dial(house, house.a, hello=("telegram", "my_bot"))
+    house.gb = dial(house, house.b, hello=("telegram", "my_bot"))
+    house.sim.say(GROUP, "from ann")
+    house.ga.hear("from ann")
+    house.sim.say(GROUP, "from bob", user=person(BOB))
+    house.gb.hear("from bob")
+    return house
+
+
+def test_an_agent_edits_what_it_sent_itself_and_nothing_else(shared, dial):
+    sent = send(shared.gb, GROUP, "bob's")["message_id"]
+
+    def edit(gateway):
+        return gateway.act(op="edit", chat_id=str(GROUP), message_id=sent, content="rewritten", metadata={})
+
+    assert "not sent by this agent" in edit(shared.ga)["error"]
+    assert [m["text"] for m in shared.sim.sent(GROUP)] == ["bob's"]
+    shared.restart()
+    assert "not sent by this agent" in edit(dial(shared, shared.a, hello=("telegram", "my_bot")))["error"]
+    assert edit(dial(shared, shared.b, hello=("telegram", "my_bot")))["success"]
+    assert [m["text"] for m in shared.sim.sent(GROUP)] == ["rewritten"]
+
+
+def test_the_right_to_speak_ends_with_the_link_also_after_a_restart(shared, dial):
+    assert send(shared.ga, GROUP, "hello")["success"]
+    shared.cli("link", "remove", "--instance", "a", "--platform", "telegram", "--user", str(ANN))
+    assert "not routed" in send(shared.ga, GROUP, "still here")["error"]
+    assert send(shared.gb, GROUP, "bob's goes on")["success"]
+    shared.restart()
+    assert "not routed" in send(dial(shared, shared.a, hello=("telegram", "my_bot")), GROUP, "still here")["error"]
+
+
+def test_more_than_sixteen_messages_are_refused_whole(shared):
+    error = send(shared.ga, GROUP, "word " * 20000)["error"]
+    assert "too long" in error or "longer than sixteen" in error
+    assert shared.sim.sent(GROUP) == []
+    assert send(shared.ga, GROUP, "short")["success"]
+
+
+def claim(server, credential, channel):
+    return server.post("/manage/scope", {"platform": "telegram", "guildId": str(GROUP), "channelId": channel},
+                       headers={"Authorization": f"Bearer {credential.token()}"}).status
+
+
+def test_claims_are_bounded_and_the_operator_displaces_a_squatter(shared):
+    assert [claim(shared, shared.b, str(n)) for n in range(256)] == [200] * 256
+    assert claim(shared, shared.b, "one more") == 429
+    assert claim(shared, shared.a, "0") == 409
+    shared.cli("scope", "claim", "--instance", "a", "--platform", "telegram", "--guild", str(GROUP), "--channel", "0")
+    held = {s["channelId"]: s["instance"] for s in json.loads(shared.cli("scope", "list", "--json").stdout)}
+    assert held["0"] == "a" and held["1"] == "b"
+    assert claim(shared, shared.b, "0") == 409
+
+
+def test_a_claim_is_worth_nothing_in_a_place_routed_to_another_tenant(shared):
+    assert claim(shared, shared.b, "*") == 200
+    assert shared.post("/manage/principal", {"mode": "any"},
+                       headers={"Authorization": f"Bearer {shared.b.token()}"}).status == 200
+    shared.sim.person(CAT, "Cat")
+    shared.sim.say(GROUP, "before", user=person(CAT))
+    shared.gb.hear("before")
+    shared.cli("route", "add", "--platform", "telegram", "--key", str(GROUP), "--tenant", "acme")
+    shared.sim.say(GROUP, "after", user=person(CAT))
+    assert shared.gb.quiet(seconds=1)
+    assert why(shared)["b"] == "elsewhere"
+    shared.sim.say(GROUP, "mine", user=person(BOB))  # people who are linked reach their own
+    shared.gb.hear("mine")
+    assert send(shared.gb, GROUP, "and get an answer")["success"]
