@@ -11,7 +11,7 @@
 struct dispatch_options {
     struct v1_options v1;
     const char *kind, *id, *session, *skill, *event_type, *correlation, *timeout, *when, *after,
-        *limit, *agent, *context;
+        *limit, *agent;
     bool no_signature, revoke;
 };
 
@@ -202,7 +202,7 @@ static int wake(const struct command *c, const struct cli_args *a, const struct 
     if (o->when != NULL && !str_to_i64(str_of(o->when), &when))
         return cli_misused(c, "--when takes a time in unix milliseconds, not \"%s\"", o->when);
     jw_obj(&w);
-    jw_kstr_opt(&w, "context", str_of(o->context));
+    jw_kstr_opt(&w, "context", str_of(a->n_rest > 2 ? a->rest[2] : NULL));
     jw_kstr_opt(&w, "session_id", str_of(o->session));
     if (o->when != NULL)
         jw_ki64(&w, "when", when);
@@ -373,7 +373,6 @@ static int run(const struct command *c, int argc, char **argv)
         {"--event-type", &o.event_type, NULL},
         {"--correlation", &o.correlation, NULL},
         {"--timeout", &o.timeout, NULL},
-        {"--context", &o.context, NULL},
         {"--when", &o.when, NULL},
         {"--after", &o.after, NULL},
         {"--limit", &o.limit, NULL},
@@ -404,7 +403,7 @@ const struct command cmd_dispatch = {
     "Usage: bellhop dispatch list\n"
     "       bellhop dispatch deliver AGENT [TEXT] [--kind augment|template] [--session S] [--id "
     "ID]\n"
-    "       bellhop dispatch wake AGENT [--context TEXT] [--when MS] [--session S]\n"
+    "       bellhop dispatch wake AGENT [TEXT] [--when MS] [--session S]\n"
     "       bellhop dispatch request AGENT [TEXT] [--timeout 30s]\n"
     "       bellhop dispatch replies AGENT [--after CURSOR] [--limit N]\n"
     "       bellhop dispatch hook --agent A --tenant T [--no-signature]\n"

@@ -114,6 +114,7 @@ const struct descriptor dispatch_descriptor = {
     .ops = 1u << ACTION_SEND | 1u << ACTION_TYPING | 1u << ACTION_GET_CHAT_INFO,
 };
 const struct outlet dispatch_outlet = {.platform = "relay",
+                                       .answers = true,
                                        .bot = "",
                                        .descriptor = &dispatch_descriptor};
 

@@ -79,7 +79,7 @@ bool may_speak(struct instance *i, const struct action *a, const struct destinat
     if (chat != NULL) /* a scope that contradicts what we delivered is a mistake or a trick */
         return (a->scope_id.n == 0 || *chat->scope == '\0' ||
                 str_eq(a->scope_id, str_of(chat->scope))) &&
-               ground_holds(chat);
+               (to->outlet->answers || ground_holds(chat));
     if (was_told(i, to))
         return true;
     if (facts_owns(facts, to->platform, a->chat_id, who.tenant, who.instance) && is_own_bot(i, to))

@@ -20,7 +20,9 @@ struct outlet { /* what the heart may know of it; lives while it is served */
                         * the bot's route and names one was told of it, so the heart need not
                         * remember them all */
     bool knows_sight;  /* sees() can tell; else an instance sees what it was ever delivered */
-    bool alone; /* the only one of its platform: who is reached there is reached through it */
+    bool answers; /* no platform: whatever was delivered from there may be answered there, by the
+                   * instance that got it */
+    bool alone;   /* the only one of its platform: who is reached there is reached through it */
 };
 
 struct outside {
