@@ -1,9 +1,11 @@
 /* file.c - small files and their names.  (file.h has the contract.) */
 #include "base/file.h"
+#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <libgen.h>
 #include <stdlib.h>
+#include <sys/stat.h>
 #include <unistd.h>
 #include "base/crypto.h"
 #include "base/mem.h"
@@ -66,4 +68,21 @@ bool file_sync_folder_of(const char *path)
         close(fd);
     free(copy);
     return ok;
+}
+
+uint64_t file_folder_bytes(const char *path)
+{
+    char *copy = xstrdup(path);
+    DIR *d = opendir(dirname(copy));
+    uint64_t sum = 0;
+    struct stat st;
+
+    free(copy);
+    if (d == NULL)
+        return 0;
+    for (struct dirent *e; (e = readdir(d)) != NULL;)
+        if (fstatat(dirfd(d), e->d_name, &st, AT_SYMLINK_NOFOLLOW) == 0 && S_ISREG(st.st_mode))
+            sum += (uint64_t)st.st_size;
+    closedir(d);
+    return sum;
 }

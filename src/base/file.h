@@ -7,6 +7,9 @@ bool file_read(const char *path, size_t max_bytes, struct buf *out);
 /* Put the folder that @path lies in on disk: a name made, changed or removed there stays so. */
 bool file_sync_folder_of(const char *path);
 
+/* Bytes of the files in the folder that @path lies in, not below it; 0 when it cannot be read. */
+uint64_t file_folder_bytes(const char *path);
+
 /* @name as one component of a path: letters, digits, "_", "-" and inner dots stay, the rest is
  * escaped.  One that gets too long is cut and told apart by its hash: no two are the same. */
 void file_name_add(struct buf *out, struct str name);

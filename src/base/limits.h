@@ -63,6 +63,10 @@ enum limit_unit { LIMIT_COUNT, LIMIT_BYTES };
       "Gateways that provisioned themselves, those that were revoked included; 1,200 bytes of " \
       "memory each.", \
       "503, and no new one; those that are there go on", "a tenant provisions without end") \
+    X(DATA_BYTES, "data_bytes", PER_TENANT, LIMIT_BYTES, 256 << 20, 0, \
+      "The data store of a tenant on disk, all its namespaces.", \
+      "429, nothing new is written; what is there can be read and expires", \
+      "a program that writes without end") \
     X(HISTORY_BYTES, "history_bytes", PER_VISITOR, LIMIT_BYTES, 1 << 20, 256 << 20, \
       "Messages of chat pages on disk.", \
       "a visitor's oldest messages go; of all, the oldest; until they are gone none is kept", \

@@ -182,7 +182,7 @@ static enum bh_err open_skills(struct server *s, char *why)
 static enum bh_err open_stores(struct server *s, char *why)
 {
     char *data = state_dir_path(s->settings->state_dir, "data");
-    struct data_config dc = {.dir = data};
+    struct data_config dc = {.dir = data, .ledger = s->ledger};
     enum bh_err err = open_skills(s, why);
 
     if (err == BH_OK)

@@ -79,6 +79,8 @@ struct data_base {
     char *path;         /* owned */
     struct side_db *db; /* owned; NULL: a reader of a file that is not there yet */
     bool writer;
+    uint64_t tenant_bytes; /* when last looked at */
+    int64_t looked_us;
     char why[160];
 };
 
@@ -191,6 +193,17 @@ void data_base_for_job(struct data_base *b, const struct lane_job *job)
 const char *data_base_problem(const struct data_base *b)
 {
     return b->why;
+}
+
+uint64_t data_base_tenant_bytes(struct data_base *b)
+{
+    int64_t now = lane_now_us();
+
+    if (b->looked_us == 0 || now - b->looked_us > 1000000) {
+        b->tenant_bytes = file_folder_bytes(b->path);
+        b->looked_us = now;
+    }
+    return b->tenant_bytes;
 }
 
 /* ---- writing ---- */

@@ -15,6 +15,8 @@ void data_base_key(struct str tenant, struct str ns, struct buf *out);
 void data_base_for_job(struct data_base *b, const struct lane_job *job);
 const char *data_base_problem(const struct data_base *b);
 
+/* Bytes on disk of all stores of this one's tenant; looked at once a second. */
+uint64_t data_base_tenant_bytes(struct data_base *b);
 bool data_base_write(struct data_base *b, const struct data_entry *e);
 /* Forget up to @max entries that have expired by @now.  *@ret_more: there are others. */
 bool data_base_purge(struct data_base *b, int64_t now, size_t max, bool *ret_more);

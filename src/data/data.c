@@ -9,6 +9,7 @@
 #include <stdlib.h>
 #include <sys/stat.h>
 #include <unistd.h>
+#include "base/limits.h"
 #include "base/mem.h"
 #include "data/base.h"
 #include "net/loop.h"
@@ -21,7 +22,8 @@ struct data {
     char *dir;           /* owned */
     size_t max_content_bytes, max_answer_bytes;
     int64_t max_query_ms;
-    bool purging; /* one at a time */
+    struct ledger *ledger; /* borrowed; NULL: no limit */
+    bool purging;          /* one at a time */
 };
 
 struct data_call;
@@ -31,7 +33,8 @@ struct data_call {
     struct lane_job job;
     struct data *ds; /* borrowed: of the loop thread only */
     call_run_f *run;
-    data_cb *done; /* NULL: nobody asked, it is a purge */
+    uint64_t max_bytes; /* write: of the tenant; 0: no limit */
+    data_cb *done;      /* NULL: nobody asked, it is a purge */
     void *ctx;
 
     struct arena arena; /* what was asked */
@@ -77,7 +80,8 @@ enum bh_err data_open(struct loop *loop, const struct data_config *cfg, struct d
                             cfg->max_content_bytes > 0 ? cfg->max_content_bytes : 1u << 20,
                         .max_answer_bytes =
                             cfg->max_answer_bytes > 0 ? cfg->max_answer_bytes : 64u << 20,
-                        .max_query_ms = cfg->max_query_ms > 0 ? cfg->max_query_ms : 10000};
+                        .max_query_ms = cfg->max_query_ms > 0 ? cfg->max_query_ms : 10000,
+                        .ledger = cfg->ledger};
     struct lanes_config lc = {.name = "data",
                               .ops = &data_base_ops,
                               .ctx = ds->dir,
@@ -254,6 +258,11 @@ static enum lane_end run_write(struct data_call *c, struct data_base *b)
                            .extra = e->extra,
                            .created_at = e->created_at};
 
+    if (c->max_bytes != 0 && data_base_tenant_bytes(b) >= c->max_bytes) {
+        fault_set(&c->answer.fault, FAULT_BUSY,
+                  "the data of this tenant has reached its limit (limits.data_bytes_per_tenant)");
+        return LANE_OK;
+    }
     if (!data_base_write(b, e))
         return LANE_IO;
     data_found_json(&f, &c->w);
@@ -268,6 +277,8 @@ struct data_call *data_write(struct data *ds, const struct caller *who, struct j
     struct data_call *c = call_new(ds, who, run_write, done, ctx);
 
     c->job.write = true;
+    if (ds->ledger != NULL)
+        c->max_bytes = ledger_bounds(ds->ledger, LIMIT_DATA_BYTES).each;
     c->entry = arena_alloc(&c->arena, sizeof *c->entry);
     if (c->refusal.cls == FAULT_NONE)
         data_entry_read(entry, who, ds->max_content_bytes, &c->arena, c->entry, &c->refusal);

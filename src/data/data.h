@@ -19,6 +19,7 @@
 struct loop;
 struct data;
 struct data_call;
+struct ledger;
 
 struct data_config {
     const char *dir;          /* the database files live here; made when missing */
@@ -27,6 +28,7 @@ struct data_config {
     size_t max_waiting;       /* calls under way; the next is answered FAULT_BUSY; 0: 10000 */
     size_t max_open;          /* databases kept open; 0: 64 */
     int64_t max_query_ms;     /* a query that takes longer is given up: TimeoutError; 0: 10 s */
+    struct ledger *ledger;    /* limits.data_bytes; NULL: no limit */
 };
 
 /* Blocks while it opens (start-up only).  @ret_why: 256 bytes, a sentence for the operator. */

@@ -122,7 +122,7 @@ def test_another_tenants_things_look_like_nothing(oracle, sim, make_bellhop, dia
     assert sim.hooks[test_interactions.TOKEN]["edits"] == 0
     assert b.quiet("passthrough_forward") and b.quiet("inbound") and twin.quiet("passthrough_forward")
     gone = [http("GET", f"{e.server.url}/relay/media/{x}").status for x in ("a", "b" * 32)]
-    assert gone[0] == gone[1] == 404
+    assert gone[0] == gone[1] == 401
 
 
 # ---- secrets ----

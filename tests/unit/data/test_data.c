@@ -1,5 +1,6 @@
 /* The promises of data/data.h, one test each. */
 #include "data/rig.h"
+#include "base/limits.h"
 #include <dirent.h>
 
 static int setup(void **state)
@@ -105,6 +106,27 @@ static void raw_syntax_is_wrong_also_where_nothing_was_ever_written(void **state
     assert_int_equal(r->got.count, 0);
     write_entry(r, "{\"content\":\"apple\"}");
     assert_int_equal(query(r, "{\"query\":\"raw:\\\"\"}"), FAULT_QUERY);
+}
+
+static void a_tenant_has_so_many_bytes(void **state)
+{
+    struct rig *r = *state;
+    struct limit_settings s = limit_defaults;
+    char entry[20000];
+    int n = 0;
+
+    s.of[LIMIT_DATA_BYTES].each = 300000;
+    r->cfg.ledger = ledger_new(&s);
+    rig_reopen(r);
+    snprintf(entry, sizeof entry, "{\"content\":\"%015000d\"}", 7);
+    while (n < 100000 && write_as(r, &tester, entry) == FAULT_NONE)
+        n++;
+    assert_int_equal(write_as(r, &tester, entry), FAULT_BUSY);
+    assert_true(n >= 5);
+    assert_int_equal(query(r, "{\"query\":\"\"}"), FAULT_NONE);
+    ledger_free(r->cfg.ledger);
+    r->cfg.ledger = NULL;
+    rig_reopen(r);
 }
 
 static void ten_are_found_unless_told(void **state)
@@ -461,6 +483,7 @@ int main(void)
         T(the_newest_come_first_when_nothing_is_looked_for),
         T(better_matches_come_first),
         T(raw_syntax_is_wrong_also_where_nothing_was_ever_written),
+        T(a_tenant_has_so_many_bytes),
         T(ten_are_found_unless_told),
         T(queries_of_the_wrong_kind_are_refused),
         T(entries_of_the_wrong_kind_are_refused),
