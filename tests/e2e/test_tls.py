@@ -88,11 +88,13 @@ def subject(server):
 
 
 def test_sighup_shows_the_renewed_certificate_and_cuts_nobody(tls, papers):
-    server = tls()
+    server, second = tls(), papers.sign("second")
     context = ssl.create_default_context(cafile=papers.pem)
     with context.wrap_socket(socket.create_connection(("127.0.0.1", server.port)), server_hostname="localhost") as old:
+        old.sendall(b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n")  # silent from the start it would be cut off
+        assert old.recv(1000).startswith(b"HTTP/1.1 200 ")
         assert subject(server) == "first"
-        show(server, papers.sign("second"))
+        show(server, second)
         assert subject(server) == "first"
         assert "nothing has changed" in reload(server)
         assert subject(server) == "second"
