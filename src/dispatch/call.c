@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include "base/mem.h"
 #include "dispatch/dispatch_priv.h"
+#include "dispatch/receipt.h"
 #include "dispatch/substrate.h"
 
 void *call_new(struct dispatch *d, size_t size, void (*free_fn)(struct dispatch_call *c),
@@ -20,6 +21,9 @@ static void drop(struct dispatch_call *c)
     list_remove(&c->link);
     if (c->free != NULL)
         c->free(c);
+    if (c->claim.n > 0)
+        map_del(&c->d->claims, buf_str(&c->claim));
+    buf_done(&c->claim);
     fault_done(&c->fault);
     buf_done(&c->json);
     free(c);
@@ -81,6 +85,23 @@ struct recipient *call_agent(struct dispatch_call *c, const struct dispatch_who 
     }
     call_fail_unknown(c, address);
     return NULL;
+}
+
+bool call_claim(struct dispatch_call *c, const struct receipt_name *name)
+{
+    const struct str parts[] = {name->tenant, name->agent, name->word, name->id};
+
+    for (size_t i = 0; i < ARRAY_LEN(parts); i++) {
+        buf_printf(&c->claim, "%zu:", parts[i].n);
+        buf_add_str(&c->claim, parts[i]);
+    }
+    if (map_get(&c->d->claims, buf_str(&c->claim)) == NULL) {
+        map_put(&c->d->claims, buf_str(&c->claim), c);
+        return true;
+    }
+    buf_reset(&c->claim);
+    fault_set(&c->fault, FAULT_BUSY, "The same is under way; ask again in a moment.");
+    return false;
 }
 
 /* ---- failures ---- */

@@ -24,6 +24,7 @@ struct dispatch_call {
     void (*free)(struct dispatch_call *c); /* what it holds; not the struct itself */
     struct fault fault;
     struct buf json;
+    struct buf claim; /* what no other call may do meanwhile; empty: nothing */
 };
 
 void *call_new(struct dispatch *d, size_t size, void (*free)(struct dispatch_call *c),
@@ -38,6 +39,11 @@ void calls_free(struct dispatch *d);
  * set, and what belongs to others reads like what does not exist. */
 struct recipient *call_agent(struct dispatch_call *c, const struct dispatch_who *who,
                              struct str address, struct str *ret_session);
+
+/* Nobody else does what @name names while this call is under way.  False: somebody does, and the
+ * fault says so; asked again later there is a receipt. */
+struct receipt_name;
+bool call_claim(struct dispatch_call *c, const struct receipt_name *name);
 
 /* DeliveryFailedError with its three fields. */
 void call_fail_unknown(struct dispatch_call *c, struct str agent_id);

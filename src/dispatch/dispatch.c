@@ -81,6 +81,7 @@ void dispatch_close(struct dispatch *d)
     schedule_free(d->schedule);
     calls_free(d);
     asked_free(d->asked);
+    map_done(&d->claims);
     agents_free(d->agents);
     replies_free(d->replies);
     work_pool_free(d->files);

@@ -18,6 +18,7 @@ struct dispatch {
     struct agents *agents; /* owned */
     struct list calls;     /* struct dispatch_call, owned */
     struct list ending;    /* those that are answered when the turn ends */
+    struct map claims;     /* calls by what nobody else may do meanwhile: call.h */
     struct timer endings;
     struct timer tidy;         /* every ten minutes */
     struct replies *replies;   /* owned */

@@ -373,7 +373,10 @@ static void begin(struct asking *w, struct recipient *a, const struct payload *p
     }
     payload_write_body(&w->payload, p, str_of(a->id));
     name = name_of(w);
-    w->look = receipt_find(w->call.d, &name, 0, on_found, w);
+    if (call_claim(&w->call, &name))
+        w->look = receipt_find(w->call.d, &name, 0, on_found, w);
+    else
+        call_end_later(&w->call);
 }
 
 struct dispatch_call *dispatch_request(struct dispatch *d, const struct dispatch_who *who,

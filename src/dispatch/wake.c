@@ -319,7 +319,9 @@ static void begin(struct waking *w, struct recipient *a, int64_t due_ms)
     w->tenant = xstrdup(a->tenant);
     w->agent = xstrdup(a->id);
     name = name_of(w);
-    if (w->key != NULL) {
+    if (w->key != NULL && !call_claim(&w->call, &name)) {
+        call_end_later(&w->call);
+    } else if (w->key != NULL) {
         w->look = receipt_find(w->call.d, &name, 0, on_found, w);
         w->due_ms = due_ms;
     } else if (due_ms > w->at_ms) {

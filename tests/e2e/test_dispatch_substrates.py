@@ -156,6 +156,21 @@ def test_a_wake_with_a_key_is_one_wake(make_bellhop, receiver):
     assert len(receiver.bodies("/wake")) == 2
 
 
+def test_the_same_key_while_the_first_is_under_way_waits_its_turn(make_bellhop, receiver):
+    server = make_bellhop(config(f"id: bell, substrate: webhook, url: '{receiver.url}/in', "
+                                 f"wake_url: '{receiver.url}/wake'"))
+    sender, answers = Sender(server), []
+    receiver.delay = 1
+    first = threading.Thread(target=lambda: answers.append(sender.wake("bell", {}, Idempotency_Key="k")))
+    first.start()
+    wait_for(lambda: receiver.got)
+    assert sender.wake("bell", {}, Idempotency_Key="k").status == 429
+    first.join()
+    assert answers[0].json["woken"] is True
+    assert sender.wake("bell", {}, Idempotency_Key="k").json["woken"] is True
+    assert len(receiver.bodies("/wake")) == 1
+
+
 def test_a_request_to_a_webhook_is_answered_by_its_answer(make_bellhop, receiver):
     server = make_bellhop(config(f"id: hook, substrate: webhook, url: '{receiver.url}/in'"))
     sender = Sender(server)
@@ -388,8 +403,9 @@ def test_a_request_on_the_relay_is_answered_by_what_the_agent_sends(make_bellhop
     for thread in asking:
         thread.start()
         chat = gateway.next("inbound")["event"]["source"]["chat_id"]
-    assert gateway.act(op="send", chat_id=chat, content="second", reply_to="q1")["success"]
-    assert gateway.act(op="send", chat_id=chat, content="first")["success"]
+    for said in ({"content": "second", "reply_to": "q1"}, {"content": "first"}):
+        result = gateway.act(op="send", chat_id=chat, **said)
+        assert result["success"], result
     for thread in asking:
         thread.join()
     assert {a.json["correlation_id"]: a.json["content"] for a in answers} == {"c0": "first", "c1": "second"}
