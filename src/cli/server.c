@@ -230,7 +230,7 @@ static enum bh_err open_media(struct server *s, char *why)
     enum bh_err err = media_open(&env, &s->media, why);
 
     if (err == BH_OK)
-        host_set_media(s->host, s->media);
+        err = host_set_media(s->host, s->media, why);
     free(dir);
     return err;
 }
@@ -395,7 +395,7 @@ void server_close(struct server *s)
     spawner_free(s->spawner);
     v1_drop_calls(&s->front);
     if (s->host != NULL)
-        host_set_media(s->host, NULL);
+        (void)host_set_media(s->host, NULL, NULL);
     media_downloads_drop(&s->front);
     media_close(s->media);
     if (s->http != NULL)

@@ -31,6 +31,8 @@ const struct contract_field contract_event_fields[] = {
     {"message_id", ALWAYS, "string or null"},
     {"reply_to_message_id", ALWAYS, "string or null"},
     {"media_urls", ALWAYS, "string[]"},
+    {"media_types", MAYBE, "string[]"},
+    {"media", MAYBE, "object[]"},
     {"source", ALWAYS, "object"},
     {"reply_to", MAYBE, "object"},
     {"bot_id", MAYBE, "string"},

@@ -63,20 +63,91 @@ static struct str set_or_else(struct str s, struct str otherwise)
     return !str_is_empty(s) ? s : otherwise;
 }
 
+static bool is_shown(const struct event_media *m)
+{
+    return m->id.n > 0 || event_media_is_safe(m->url);
+}
+
+static void put_urls(struct jw *w, const struct event *ev)
+{
+    for (size_t i = 0; i < ev->n_media; i++) {
+        const struct event_media *m = &ev->media[i];
+        if (!is_shown(m))
+            continue;
+        if (m->id.n == 0) {
+            jw_str(w, m->url);
+            continue;
+        }
+        buf_printf(w->out, "%s\"" EVENT_MEDIA_PLACE "%.*s\"", w->comma ? "," : "", STR_FMT(m->id));
+        w->comma = true;
+    }
+}
+
+static void put_item(struct jw *w, const struct event_media *m)
+{
+    jw_obj(w);
+    jw_kstr(w, "kind", m->kind.n > 0 ? m->kind : STR("document"));
+    jw_kstr(w, "mime", m->type.n > 0 ? m->type : STR("application/octet-stream"));
+    if (m->size > 0)
+        jw_ki64(w, "size", (int64_t)m->size);
+    if (m->name.n > 0)
+        jw_kstr(w, "filename", m->name);
+    jw_end_obj(w);
+}
+
+/* Three lists in one order: addresses, types, and what else is known. */
 static void put_media(struct jw *w, const struct event *ev)
 {
-    struct str before = STR(",\"media_urls\":[");
-
     assert(ev->n_media <= EVENT_MAX_MEDIA);
-    for (size_t i = 0; i < ev->n_media; i++) {
-        if (!event_media_is_safe(ev->media_urls[i]))
-            continue;
-        put(w, before, ev->media_urls[i]);
-        before = STR(",");
-    }
-    if (before.n > 1)
-        buf_add_str(w->out, before);
+    buf_add_str(w->out, STR(",\"media_urls\":["));
+    w->comma = false;
+    put_urls(w, ev);
     buf_add_c(w->out, ']');
+    if (ev->n_media == 0 || !w->comma)
+        return;
+    buf_add_str(w->out, STR(",\"media_types\":["));
+    w->comma = false;
+    for (size_t i = 0; i < ev->n_media; i++)
+        if (is_shown(&ev->media[i]))
+            jw_str(w,
+                   ev->media[i].type.n > 0 ? ev->media[i].type : STR("application/octet-stream"));
+    buf_add_str(w->out, STR("],\"media\":["));
+    w->comma = false;
+    for (size_t i = 0; i < ev->n_media; i++)
+        if (is_shown(&ev->media[i]))
+            put_item(w, &ev->media[i]);
+    buf_add_c(w->out, ']');
+}
+
+bool event_has_place(const struct event *ev)
+{
+    for (size_t i = 0; i < ev->n_media; i++)
+        if (ev->media[i].id.n > 0)
+            return true;
+    return false;
+}
+
+/* Inside of a string every quote is escaped, so a bare one in front of our word is ours: nobody's
+ * text can look so. */
+void event_place_media(struct buf *out, struct str frame, event_url_cb *url, void *ctx)
+{
+    static const struct str place = STR("\"" EVENT_MEDIA_PLACE);
+    size_t from = 0;
+
+    for (size_t at = 0; at + place.n <= frame.n; at++) {
+        if (frame.p[at] != '"' || memcmp(frame.p + at, place.p, place.n) != 0 ||
+            (at > 0 && frame.p[at - 1] == '\\'))
+            continue;
+        struct str id = str_skip(frame, at + place.n);
+        ptrdiff_t end = str_find(id, '"');
+        if (end < 0)
+            break;
+        buf_add(out, frame.p + from, at + 1 - from);
+        url(ctx, str_make(id.p, (size_t)end), out);
+        from = at + place.n + (size_t)end;
+        at = from;
+    }
+    buf_add_str(out, str_skip(frame, from));
 }
 
 static void put_reply_to(struct jw *w, const struct event *ev)

@@ -8,6 +8,15 @@
 
 #define EVENT_MAX_MEDIA 16
 
+struct event_media { /* a file that came with a message; what is absent is not known */
+    struct str url;  /* where anybody can fetch it */
+    struct str ref;  /* what its platform calls it: only bellhop can fetch it */
+    struct str id;   /* it is here, under this id (media/media.h) */
+    struct str kind; /* "image", "voice", "audio", "video", "document" */
+    struct str type, name;
+    uint64_t size;
+};
+
 struct event {
     /* where it came from */
     struct str platform; /* "discord", lower case */
@@ -24,7 +33,7 @@ struct event {
     struct str text;         /* never null on the wire */
     struct str message_type; /* absent: "text" */
     struct str message_id, reply_to_message_id;
-    struct str media_urls[EVENT_MAX_MEDIA];
+    const struct event_media *media; /* in order; EVENT_MAX_MEDIA at most */
     size_t n_media;
     struct {
         struct str text, author;
@@ -45,6 +54,13 @@ struct event {
  * client dies of it, both scope names, no is_bot, and media URLs that would leak the gateway's
  * bearer left out (see event_media_is_safe()). */
 void event_write(struct buf *out, const struct event *ev);
+
+/* How a file that is here stands in a frame that is kept: where it is read depends on who asks, and
+ * when.  event_place_media() puts the address there when the frame is sent. */
+#define EVENT_MEDIA_PLACE "bellhop:media/"
+bool event_has_place(const struct event *ev);
+typedef void event_url_cb(void *ctx, struct str id, struct buf *out); /* appends the URL */
+void event_place_media(struct buf *out, struct str frame, event_url_cb *url, void *ctx);
 
 /* False for URLs that are not http(s) or contain "/relay/media/". */
 bool event_media_is_safe(struct str url);

@@ -13,6 +13,8 @@
 #include "base/map.h"
 #include "base/mem.h"
 #include "host/carry.h"
+#include "host/stage.h"
+#include "media/media.h"
 #include "relay/relay.h"
 #include "tenancy/facts.h"
 
@@ -33,6 +35,8 @@ struct host {
     struct facts *facts;        /* borrowed */
     struct relay *relay;        /* borrowed */
     struct carries *carries;    /* owned; NULL: there is no media */
+    struct stages *stages;      /* the same */
+    struct media *media;        /* borrowed; NULL: none */
     struct open_bot **open;     /* owned, and what they point at */
     size_t n_open;
     struct map bots;   /* platform \x1f bot -> struct open_bot */
@@ -132,6 +136,17 @@ static void tell_bot(struct host *h, struct open_bot *b)
 }
 
 /* The page of a bot shows who is behind the route that is called as it is, or behind "*". */
+/* A delivery names a file that is here. */
+static void outside_holds(struct outside *o, struct str media_id, struct str tenant,
+                          struct str instance, uint64_t row)
+{
+    struct host *h = host_of(o);
+    const struct media_file *f = h->media != NULL ? media_find(h->media, media_id) : NULL;
+
+    if (f != NULL)
+        media_hold(h->media, f, tenant, instance, row);
+}
+
 static void tell_route(void *ctx, const struct route *r)
 {
     struct host *h = ctx;
@@ -178,6 +193,16 @@ static void outside_changed(struct outside *o, struct str tenant, struct str ins
         timer_set(h->env->clock, &h->tell, 0);
 }
 
+/* Routing is asked here and nowhere else. */
+static struct event route(struct host *h, const struct event *ev)
+{
+    struct event routed = *ev;
+
+    routed.own_key = ev->route_key;
+    routed.route_key = facts_route_key(h->facts, ev);
+    return routed;
+}
+
 /* ---- life ---- */
 
 struct host *host_new(const struct host_env *env, struct facts *facts)
@@ -187,6 +212,7 @@ struct host *host_new(const struct host_env *env, struct facts *facts)
     h->outside = (struct outside){.find = outside_find,
                                   .act = outside_act,
                                   .sees = outside_sees,
+                                  .holds = outside_holds,
                                   .changed = outside_changed};
     h->env = env;
     h->facts = facts;
@@ -200,11 +226,75 @@ void host_set_relay(struct host *h, struct relay *r)
     h->relay = r;
 }
 
-void host_set_media(struct host *h, struct media *m)
+/* ---- files ---- */
+
+static struct accept_id stage_enter(void *ctx, const struct event *ev, accepted_cb *done,
+                                    void *done_ctx)
 {
-    carries_free(h->carries);
-    h->carries = m != NULL ? carries_new(h->env, m) : NULL;
+    struct host *h = ctx;
+    struct event routed = route(h, ev);
+
+    return relay_accept(h->relay, &routed, done, done_ctx);
 }
+
+static void stage_enter_cancel(void *ctx, struct accept_id id)
+{
+    relay_accept_cancel(((struct host *)ctx)->relay, id);
+}
+
+static void first_target(void *ctx, struct str tenant, struct str instance)
+{
+    struct buf *first = ctx;
+
+    if (first->n == 0)
+        buf_add_str(first, tenant);
+}
+
+static struct str stage_tenant(void *ctx, const struct event *ev, struct buf *ret)
+{
+    struct host *h = ctx;
+    struct event routed = route(h, ev);
+
+    relay_each_target(h->relay, &routed, first_target, ret);
+    return buf_str(ret);
+}
+
+static struct platform *stage_platform(void *ctx, struct str platform, struct str bot)
+{
+    return host_platform(ctx, platform, bot);
+}
+
+enum bh_err host_set_media(struct host *h, struct media *m, char *ret_why)
+{
+    static const struct stage_hooks hooks = {.enter = stage_enter,
+                                             .enter_cancel = stage_enter_cancel,
+                                             .tenant = stage_tenant,
+                                             .platform = stage_platform};
+
+    carries_free(h->carries);
+    stages_close(h->stages);
+    h->carries = NULL;
+    h->stages = NULL;
+    h->media = m;
+    if (m == NULL)
+        return BH_OK;
+    h->carries = carries_new(h->env, m);
+    return stages_open(h->env, m, &hooks, h, &h->stages, ret_why);
+}
+
+void host_media_at(struct host *h, struct media_ask ask, const struct media_at *at)
+{
+    if (h->stages != NULL)
+        stage_media_at(h->stages, ask, at);
+}
+
+void host_media_gone(struct host *h, struct media_ask ask, const char *why)
+{
+    if (h->stages != NULL)
+        stage_media_gone(h->stages, ask, why);
+}
+
+/* ---- opening and closing ---- */
 
 struct outside *host_outside(struct host *h)
 {
@@ -252,6 +342,8 @@ enum bh_err host_open_platform(struct host *h, const struct platform_settings *c
     h->open = xrealloc(h->open, (h->n_open + 1) * sizeof(struct open_bot *));
     h->open[h->n_open++] = b;
     note_bot(h, b);
+    if (h->stages != NULL)
+        stage_opened(h->stages, p);
     return BH_OK;
 }
 
@@ -264,6 +356,8 @@ void host_close_platforms(struct host *h)
             map_del(&h->firsts, str_of(b->outlet.platform));
         if (h->carries != NULL)
             carry_drop(h->carries, b->p);
+        if (h->stages != NULL)
+            stage_closed(h->stages, b->p);
         b->p->ops->close(b->p);
         buf_done(&b->key);
         free(b);
@@ -275,7 +369,7 @@ void host_free(struct host *h)
     if (h == NULL)
         return;
     host_close_platforms(h);
-    carries_free(h->carries);
+    assert(h->stages == NULL); /* host_set_media(NULL) came before */
     timer_stop(h->env->clock, &h->tell);
     list_each (&h->news, it, nxt)
         news_free(list_entry(it, struct news, link));
@@ -302,16 +396,6 @@ const struct host_env *host_env(struct host *h)
     return h->env;
 }
 
-/* Routing is asked here and nowhere else. */
-static struct event route(struct host *h, const struct event *ev)
-{
-    struct event routed = *ev;
-
-    routed.own_key = ev->route_key;
-    routed.route_key = facts_route_key(h->facts, ev);
-    return routed;
-}
-
 struct accept_id host_accept(struct host *h, struct platform *p, const struct event *ev,
                              accepted_cb *done, void *ctx)
 {
@@ -319,6 +403,8 @@ struct accept_id host_accept(struct host *h, struct platform *p, const struct ev
 
     assert(h->relay != NULL); /* platforms open after it and close before it */
     p->last_event_ms = clock_wall_ms(h->env->clock);
+    if (h->stages != NULL && stage_wants(h->stages, ev))
+        return stage_take(h->stages, ev, done, ctx);
     return relay_accept(h->relay, &routed, done, ctx);
 }
 
@@ -334,7 +420,9 @@ struct accept_id host_passthrough(struct host *h, struct platform *p, const stru
 
 void host_accept_cancel(struct host *h, struct accept_id id)
 {
-    if (h->relay != NULL)
+    if (stage_owns(id) && h->stages != NULL)
+        stage_cancel(h->stages, id);
+    else if (!stage_owns(id) && h->relay != NULL)
         relay_accept_cancel(h->relay, id);
 }
 

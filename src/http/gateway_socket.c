@@ -21,6 +21,7 @@
 #include "http/front_priv.h"
 #include "http/manage.h"
 #include "http/vouch.h"
+#include "media/media.h"
 #include "net/ws.h"
 #include "relay/relay.h"
 #include "store/store.h"
@@ -34,6 +35,8 @@ struct gateway_socket {
     struct wire wire;
     struct ws *ws;           /* lives until on_closed */
     struct session *session; /* ends in on_closed */
+    struct front *front;     /* borrowed */
+    char *dialled;           /* owned; scheme and host; NULL: public_url is known */
     struct ledger *ledger;   /* borrowed */
     struct party *party;     /* its credential, one hold; NULL: it was not let in */
     size_t unfinished;       /* bytes counted for it */
@@ -69,12 +72,21 @@ static void wire_close(struct wire *w, enum close_reason why)
     ws_close(socket_of(w)->ws, contract_closes[why].code, contract_closes[why].text);
 }
 
+static void wire_media_url(struct wire *w, struct str id, bool sign, struct buf *out)
+{
+    struct gateway_socket *s = socket_of(w);
+    const char *base = s->front->public_url != NULL ? s->front->public_url : s->dialled;
+
+    media_url(s->front->media, str_of(base != NULL ? base : ""), id, sign, out);
+}
+
 static const struct wire_ops wire_ops = {
     .send = wire_send,
     .send_begin = wire_send_begin,
     .send_end = wire_send_end,
     .ping = wire_ping,
     .close = wire_close,
+    .media_url = wire_media_url,
 };
 
 static void on_data(void *ctx, struct str bytes, bool end)
@@ -108,6 +120,7 @@ static void on_closed(void *ctx, int code)
         ledger_give(s->ledger, s->party, LIMIT_SOCKETS, 1);
         party_drop(s->party);
     }
+    free(s->dialled);
     free(s);
 }
 
@@ -115,17 +128,30 @@ static const struct ws_handlers handlers = {.on_data = on_data,
                                             .on_pong = on_pong,
                                             .on_closed = on_closed};
 
+/* By which name the gateway reached us: that is where it can fetch files, too. */
+static char *name_dialled(const struct ws_offer *offer)
+{
+    struct buf url = BUF_INIT;
+
+    buf_printf(&url, "%s://%s", offer->tls ? "https" : "http", offer->host);
+    return buf_take(&url);
+}
+
 /* NULL: it has gone meanwhile. */
 static struct gateway_socket *accept_socket(struct front *f, const struct ws_offer *offer)
 {
     struct gateway_socket *s = xcalloc(1, sizeof *s);
 
     s->wire.ops = &wire_ops;
+    s->front = f;
+    if (f->public_url == NULL && offer->host[0] != '\0')
+        s->dialled = name_dialled(offer);
     s->ws = ws_accept_offer(f->server, offer,
                             &(struct ws_options){.max_message = CONTRACT_MAX_FRAME,
                                                  .max_queued = MAX_QUEUED},
                             &handlers, s);
     if (s->ws == NULL) {
+        free(s->dialled);
         free(s);
         return NULL;
     }

@@ -244,6 +244,11 @@ void media_hold(struct media *m, const struct media_file *file, struct str tenan
     buf_done(&value);
 }
 
+int64_t media_wait_ms(const struct media *m)
+{
+    return m->env.settings->wait_ms;
+}
+
 void media_stats(const struct media *m, struct media_stats *ret)
 {
     *ret = m->n;

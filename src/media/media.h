@@ -106,6 +106,8 @@ bool media_signature_is_good(const struct media *m, struct str id, struct str ex
 /* The id in a URL or path that ends with /relay/media/<id> (a query may follow); absent: none. */
 struct str media_id_in(struct str url);
 
+int64_t media_wait_ms(const struct media *m); /* media.wait */
+
 struct media_stats {
     size_t files, writing;
     uint64_t bytes; /* of files, and of what is being written */

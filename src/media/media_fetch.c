@@ -19,7 +19,8 @@ struct media_fetch {
     struct media_write *writer; /* owned; NULL: not begun, or ended */
     char *tenant, *type, *name; /* owned; type NULL: as the answer says */
     uint64_t max_bytes;
-    bool has_room;
+    int64_t timeout_ms;
+    bool has_room, redirects;
     char why[160];
 };
 
@@ -86,6 +87,11 @@ static bool begin(struct media_fetch *f, const struct http_result *head, struct 
         snprintf(f->why, sizeof f->why, "it answered with a web page");
         return false;
     }
+    if (str_starts(said, STR("application/json")) && f->type != NULL &&
+        !str_eq(str_of(f->type), STR("application/json"))) {
+        snprintf(f->why, sizeof f->why, "it answered with an error");
+        return false;
+    }
     if (!str_to_u64(http_result_header(head, "Content-Length"), &spec.expected))
         spec.expected = 0;
     f->writer = media_begin(f->m, &spec, &writer_ops, f, &err);
@@ -97,6 +103,8 @@ static bool begin(struct media_fetch *f, const struct http_result *head, struct 
 }
 
 /* ---- the network's side ---- */
+
+static http_done_cb on_done;
 
 static enum http_take on_data(void *ctx, const struct http_result *head, struct str bytes)
 {
@@ -123,11 +131,42 @@ static void explain(const struct http_result *r, char *why, size_t n)
         snprintf(why, n, "its address answered with status %d", r->status);
 }
 
+static void start(struct media_fetch *f, const char *url, const char *const *headers, bool trusted)
+{
+    struct media *m = f->m;
+    struct http_fetch what = {.url = url,
+                              .headers = headers,
+                              .timeout_ms = f->timeout_ms,
+                              .max_body = (size_t)MEDIA_MAX_BYTES * 2, /* the writer is stricter */
+                              .public_only = !trusted && !m->env.settings->allow_private,
+                              .not_local = !trusted,
+                              .on_data = on_data};
+
+    f->call = http_fetch(m->env.http, &what, on_done, f);
+}
+
+/* True: it is asked for elsewhere. */
+static bool follow(struct media_fetch *f, const struct http_result *r)
+{
+    struct str to = http_result_header(r, "Location");
+
+    if (!f->redirects || r->err != BH_OK || r->status < 300 || r->status > 399 || to.n > 8192 ||
+        (!str_starts(to, STR("https://")) && !str_starts(to, STR("http://"))))
+        return false;
+    char *url = str_dup(to);
+    f->redirects = false;
+    start(f, url, NULL, false);
+    free(url);
+    return true;
+}
+
 static void on_done(void *ctx, const struct http_result *r)
 {
     struct media_fetch *f = ctx;
 
     f->call = NULL;
+    if (follow(f, r))
+        return;
     if (r->err == BH_OK && r->status >= 200 && r->status < 300 && f->writer != NULL) {
         media_end(f->writer);
         return;
@@ -145,7 +184,6 @@ struct media_fetch *media_fetch(struct media *m, const struct media_source *s,
                                 media_fetched_cb *done, void *ctx)
 {
     struct media_fetch *f = xcalloc(1, sizeof *f);
-    int64_t ms = s->timeout_ms > 0 ? s->timeout_ms : m->env.settings->wait_ms;
 
     *f = (struct media_fetch){.m = m, .done = done, .ctx = ctx, .max_bytes = s->max_bytes};
     f->tenant = str_dup(s->tenant);
@@ -153,14 +191,9 @@ struct media_fetch *media_fetch(struct media *m, const struct media_source *s,
     f->name = str_dup(s->name.p != NULL ? s->name : STR(""));
     list_init(&f->link);
     list_append(&m->fetches, &f->link);
-    struct http_fetch what = {.url = s->url,
-                              .headers = s->headers,
-                              .timeout_ms = ms,
-                              .max_body = (size_t)MEDIA_MAX_BYTES * 2, /* the writer is stricter */
-                              .public_only = !s->trusted && !m->env.settings->allow_private,
-                              .not_local = !s->trusted,
-                              .on_data = on_data};
-    f->call = http_fetch(m->env.http, &what, on_done, f);
+    f->timeout_ms = s->timeout_ms > 0 ? s->timeout_ms : m->env.settings->wait_ms;
+    f->redirects = s->redirects;
+    start(f, s->url, s->headers, s->trusted);
     return f;
 }
 

@@ -10,8 +10,9 @@ struct media_fetch; /* a cancel handle */
 
 struct media_source { /* borrowed for the call */
     const char *url;
-    const char *const *headers;    /* "Name: value", NULL-terminated; NULL: none */
-    bool trusted;                  /* the platform's own host: private addresses are fine */
+    const char *const *headers; /* "Name: value", NULL-terminated; NULL: none */
+    bool trusted;               /* the platform's own host: private addresses are fine */
+    bool redirects; /* it may be elsewhere, once: asked there without headers, as a stranger's */
     struct str tenant, type, name; /* absent type: what the answer says */
     uint64_t max_bytes;            /* 0: MEDIA_MAX_BYTES */
     int64_t timeout_ms;            /* 0: media.wait */

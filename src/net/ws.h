@@ -32,6 +32,8 @@ struct ws_options {
 struct ws_offer {
     struct http_id id;
     char accept[29];
+    bool tls;
+    char host[128]; /* by which name it dialled; empty: not told, or too long */
 };
 /* False (and an HTTP 400 was sent): the request is not a correct WebSocket upgrade. */
 bool ws_offer(struct http_server *s, const struct http_req *req, struct ws_offer *ret);

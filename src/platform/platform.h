@@ -34,6 +34,16 @@ struct platform_settings { /* first member of every adapter's own; filled from `
 };
 extern const struct config_list platforms_config; /* its kinds are the platforms of this build */
 
+struct media_ask { /* a question about a file: a number */
+    uint32_t index, generation;
+};
+struct media_at { /* borrowed for the call */
+    const char *url;
+    const char *const *headers; /* "Name: value", NULL-terminated; NULL: none */
+    bool foreign;               /* not the platform's own host: asked as any stranger's */
+    bool redirects;             /* it may answer with another address */
+};
+
 struct platform_ops {
     const char *name;                    /* "telegram": config value, log tag, metric label */
     const struct config_section *config; /* its keys in an entry of `platforms:`; base/config.h */
@@ -76,6 +86,9 @@ struct platform_ops {
     /* May @user manage this place (the channel "*": the whole guild)?  Unknown is no.  NULL: nobody
      * does, as far as this platform can tell. */
     bool (*manages)(struct platform *p, struct str guild, struct str channel, struct str user);
+    /* Where is the file that an event called @ref (struct event_media)?  Answered by
+     * host_media_at() or host_media_gone(), now or later.  NULL: events name none. */
+    void (*media_where)(struct platform *p, struct media_ask ask, struct str ref);
     /* An instance that talks through this bot changed its state, and @state is how the best of
      * them is now: pages may show it.  NULL: ignored. */
     void (*instance_changed)(struct platform *p, const char *state);
@@ -125,6 +138,9 @@ struct accept_id host_passthrough(struct host *h, struct platform *p, const stru
 void host_accept_cancel(struct host *h, struct accept_id id);
 /* Everybody @ev would go to, each once. */
 void host_each_target(struct host *h, const struct event *ev, target_cb *cb, void *ctx);
+
+void host_media_at(struct host *h, struct media_ask ask, const struct media_at *at);
+void host_media_gone(struct host *h, struct media_ask ask, const char *why);
 
 void host_result(struct host *h, struct action_id id, const struct action_result *r);
 void host_fail(struct host *h, struct action_id id, const char *fmt, ...) BH_PRINTF(3, 4);

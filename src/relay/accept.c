@@ -198,6 +198,15 @@ static enum bh_err write_frame(const struct intake *in, struct instance *i,
     return BH_OK;
 }
 
+static void hold_media(struct instance *i, const struct event *ev, uint64_t row)
+{
+    struct outside *o = i->relay->env.outside;
+
+    for (size_t n = 0; n < ev->n_media && o->holds != NULL; n++)
+        if (ev->media[n].id.n > 0)
+            o->holds(o, ev->media[n].id, instance_tenant(i), instance_id(i), row);
+}
+
 static enum bh_err take_copy(struct intake *in, struct instance *i)
 {
     struct relay *r = in->relay;
@@ -225,7 +234,11 @@ static enum bh_err take_copy(struct intake *in, struct instance *i)
     struct known_chat *chat = in->body.p == NULL ? chats_note(i, in->ev, session, in->owner) : NULL;
     if (chat != NULL)
         interrupt_note(chat, session, in->alone);
+    if (in->forward.p == NULL && event_has_place(in->ev))
+        spec.flags |= STORE_ROW_HAS_MEDIA;
     delivery_add(i, &spec, in->a);
+    if (spec.flags != 0)
+        hold_media(i, in->ev, spec.id);
     r->n.accepted++;
     pump_want(i);
     wake_for_mail(i);

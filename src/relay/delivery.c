@@ -128,7 +128,8 @@ void delivery_add(struct instance *i, const struct delivery_spec *spec, struct a
     d->append = (struct store_append){.id = spec->id,
                                       .box = i->box,
                                       .row_kind = (uint8_t)spec->kind,
-                                      .flags = spec->quiet ? STORE_ROW_QUIET : 0,
+                                      .flags = (uint8_t)(spec->flags |
+                                                         (spec->quiet ? STORE_ROW_QUIET : 0)),
                                       .has_key = spec->has_key,
                                       .key = spec->key,
                                       .at_ms = wall_ms,
@@ -139,6 +140,8 @@ void delivery_add(struct instance *i, const struct delivery_spec *spec, struct a
         slot->flags |= SLOT_PASSTHROUGH;
     if (spec->quiet)
         mailbox_quiet(&i->mb, slot);
+    if ((spec->flags & STORE_ROW_HAS_MEDIA) != 0)
+        slot->flags |= SLOT_MEDIA;
     accept_hold(a);
     r->deliveries->next_id = spec->id + 1;
     r->deliveries->volatile_bytes += spec->frame.n;

@@ -366,6 +366,8 @@ static void on_row(void *ctx, const struct store_row *row)
         slot->flags |= SLOT_PASSTHROUGH;
     if ((row->flags & STORE_ROW_QUIET) != 0)
         mailbox_quiet(&i->mb, slot);
+    if ((row->flags & STORE_ROW_HAS_MEDIA) != 0)
+        slot->flags |= SLOT_MEDIA;
     slot->attempts = (row->attempts < SLOT_MAX_ATTEMPTS ? row->attempts : SLOT_MAX_ATTEMPTS) & 63u;
     if (row->parked.p != NULL)
         mailbox_park(&i->mb, slot, true);

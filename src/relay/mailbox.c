@@ -50,7 +50,7 @@ struct slot *mailbox_push(struct mailbox *mb, uint64_t id, size_t bytes, uint32_
         rebuild(mb, mb->cap == 0 ? FIRST_CAP : mb->gone > mb->n / 2 ? mb->cap : mb->cap * 2);
     struct slot *slot = mailbox_at(mb, mb->n++);
     *slot = (struct slot){.id = id, .at_s = at_s};
-    slot->units = (uint32_t)((bytes + SLOT_UNIT - 1) / SLOT_UNIT) & 0xfffffu;
+    slot->units = (uint32_t)((bytes + SLOT_UNIT - 1) / SLOT_UNIT) & 0x7ffffu;
     mb->units += slot->units;
     return slot;
 }

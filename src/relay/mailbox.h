@@ -21,18 +21,19 @@ enum slot_flag {
     SLOT_DURABLE = 8,     /* its row is on disk */
     SLOT_SENT = 16,       /* has gone down some socket since we started */
     SLOT_QUIET = 32,      /* nobody is woken for it */
+    SLOT_MEDIA = 64,      /* names files whose addresses are put in when it is sent */
 };
 
 struct slot {
     uint64_t id;
     struct delivery *d;    /* borrowed from the held list; NULL: the bytes are in the store only */
     uint32_t at_s;         /* wall seconds */
-    uint32_t units : 20;   /* size in SLOT_UNIT bytes, rounded up */
+    uint32_t units : 19;   /* size in SLOT_UNIT bytes, rounded up */
     uint32_t attempts : 6; /* sockets lost with it */
-    uint32_t flags : 6;    /* enum slot_flag */
+    uint32_t flags : 7;    /* enum slot_flag */
 };
 #define SLOT_UNIT 16u
-#define SLOT_MAX_BYTES ((((size_t)1 << 20) - 1) * SLOT_UNIT)
+#define SLOT_MAX_BYTES ((((size_t)1 << 19) - 1) * SLOT_UNIT)
 #define SLOT_MAX_ATTEMPTS 63u
 
 struct mailbox {

@@ -6,6 +6,7 @@
 #include <assert.h>
 #include <stdlib.h>
 #include "core/delivery_id.h"
+#include "core/event.h"
 #include "relay/acking.h"
 #include "relay/activity.h"
 #include "relay/delivery.h"
@@ -17,9 +18,11 @@
 #include "relay/session.h"
 #include "relay/turn.h"
 #include "store/store.h"
+#include "tenancy/facts.h"
 
 struct pump {
     struct list wanting; /* instances, by pump_link */
+    struct buf placed;   /* scratch: a frame with the addresses of its files */
 };
 
 struct pump *pump_new(void)
@@ -32,6 +35,8 @@ struct pump *pump_new(void)
 
 void pump_free(struct pump *p)
 {
+    if (p != NULL)
+        buf_done(&p->placed);
     free(p);
 }
 
@@ -149,6 +154,25 @@ static void row_lost(struct instance *i, struct slot *slot)
     delivery_settle(i, slot);
 }
 
+static void place_url(void *ctx, struct str id, struct buf *out)
+{
+    struct session *s = ctx;
+
+    s->wire->ops->media_url(s->wire, id, !s->gw->newer, out);
+}
+
+/* Where a file is read depends on who reads it and when, so it is said only now. */
+static struct str place_media(struct session *s, struct str body)
+{
+    struct buf *placed = &s->inst->relay->pump->placed;
+
+    if (s->wire->ops->media_url == NULL)
+        return body;
+    buf_reset(placed);
+    event_place_media(placed, body, place_url, s);
+    return buf_str(placed);
+}
+
 /* Adds @slot if it can go now.  False: the message ends before it. */
 static bool try_add(struct pack *p, struct slot *slot)
 {
@@ -167,6 +191,8 @@ static bool try_add(struct pack *p, struct slot *slot)
     case FETCH_HERE:
         break;
     }
+    if ((slot->flags & SLOT_MEDIA) != 0)
+        body = place_media(p->s, body);
     if (!pack_has_room(p, body.n))
         return false;
     pack_add(p, slot, body);

@@ -16,6 +16,9 @@ struct wire_ops {
     void (*send_end)(struct wire *w);
     void (*ping)(struct wire *w, uint32_t number); /* session_pong() gets the number back */
     void (*close)(struct wire *w, enum close_reason why);
+    /* Append the address by which this gateway fetches a file; @sign: it shows no credential of its
+     * own.  NULL: there are no files. */
+    void (*media_url)(struct wire *w, struct str id, bool sign, struct buf *out);
 };
 struct wire {
     const struct wire_ops *ops;

@@ -1,14 +1,16 @@
 """Files, buttons, reactions, threads and commands, on every platform: the real program against strict simulators."""
 import http.server
+import json
 import threading
 
 import pytest
 
 import test_discord
 import test_telegram
+from conftest import wait_for
 from oracle import oracle  # noqa: F401 - a fixture
 from test_discord import GENERAL
-from test_media import PNG, download, kept
+from test_media import PNG, download, files, kept
 from test_telegram import ANN
 from test_telegram import sim as telegram_sim  # noqa: F401 - a fixture
 from test_twilio import Rig as TwilioRig
@@ -194,5 +196,127 @@ def test_wecom_gets_the_upload_then_the_message(oracle, make_bellhop, dial):  # 
     assert r.sim.sent[-2:] == [(chat, ("image", ("cat.png", PNG))), (chat, "look")]
     assert send_media(r.gateway, chat, reference(r, OGG, type="audio/ogg"), "voice")["success"]
     assert r.sim.sent[-1][1][0] == "file"
+    assert r.sim.violations == []
+    r.sim.close()
+
+
+# ---- files that people send ----
+
+
+def fetch(rig, event, n=0, token=True):
+    """As a gateway does it."""
+    url = event["media_urls"][n]
+    return download(rig.server, url.split("/relay/media/")[1], rig.credential.token() if token else None)
+
+
+def photo(rig, data=PNG, **more):
+    sizes = [{"file_id": "small", "file_size": 10}, {"file_id": rig.sim.file(data), "file_size": len(data)}]
+    return rig.sim.say(ANN, photo=sizes, **more)
+
+
+def test_a_photo_comes_with_its_message(telegram):
+    photo(telegram, caption="my cat")
+    event = telegram.gateway.next("inbound")["event"]
+    assert (event["text"], event["message_type"]) == ("my cat\n[photo]", "photo")
+    assert event["media_types"] == ["image/jpeg"]
+    assert event["media"] == [{"kind": "image", "mime": "image/jpeg", "size": len(PNG)}]
+    assert event["media_urls"][0].startswith("https://relay.example.org/relay/media/")
+    assert test_telegram.TOKEN not in json.dumps(event)
+    assert fetch(telegram, event).content == PNG
+    assert fetch(telegram, event, token=False).content == PNG  # an older gateway shows no token: its URL is signed
+    other = telegram.server.add(tenant="rival", platform=None)
+    id = event["media_urls"][0].split("/relay/media/")[1].split("?")[0]
+    assert download(telegram.server, id, other.token()).status == 404
+
+
+def test_a_newer_gateway_gets_a_bare_url(telegram):
+    telegram.gateway.act(op="typing", chat_id=str(ANN), metadata={})
+    photo(telegram)
+    event = telegram.gateway.next("inbound")["event"]
+    assert "?" not in event["media_urls"][0]
+    assert fetch(telegram, event, token=False).status == 401 and fetch(telegram, event).content == PNG
+
+
+def test_a_voice_note_comes_in_as_one(telegram):
+    telegram.sim.say(ANN, voice={"file_id": telegram.sim.file(OGG, "voice/file_2.oga"), "duration": 3,
+                                 "mime_type": "audio/ogg", "file_size": len(OGG)})
+    event = telegram.gateway.next("inbound")["event"]
+    assert (event["message_type"], event["media"][0]["kind"], event["media_types"]) == ("voice", "voice", ["audio/ogg"])
+    assert fetch(telegram, event).content == OGG
+
+
+def test_only_the_chat_of_a_slow_file_waits_and_in_order(telegram):
+    telegram.sim.file_delay = 1.2
+    photo(telegram, caption="first")
+    telegram.sim.say(ANN, "second")
+    telegram.sim.person(6, "Bob")
+    telegram.sim.say(6, "from elsewhere", user={"id": 6, "is_bot": False, "first_name": "Bob"})
+    heard = [telegram.gateway.next("inbound")["event"]["text"] for _ in range(3)]
+    assert heard == ["from elsewhere", "first\n[photo]", "second"]
+
+
+def test_a_file_that_does_not_come_is_said_to_be_missing(telegram):
+    telegram.sim.file_delay = 30
+    photo(telegram, caption="slow")
+    event = telegram.gateway.next("inbound", 15)["event"]
+    assert event["text"].startswith("slow\n[photo]\n[a file is missing: ") and event["media_urls"] == []
+    telegram.sim.say(ANN, photo=[{"file_id": "unknown"}])
+    event = telegram.gateway.next("inbound", 15)["event"]
+    assert "[a file is missing: Telegram did not say where it is]" in event["text"]
+
+
+def test_a_crash_while_a_file_is_fetched_loses_nothing(telegram, dial):
+    telegram.sim.file_delay = 1.5
+    photo(telegram, caption="precious")
+    wait_for(lambda: ("download", "photos/file_1.jpg") in telegram.sim.calls)
+    telegram.server.kill()
+    telegram.sim.file_delay = 0
+    telegram.server.start()
+    gateway = dial(telegram.server, telegram.credential, hello=("telegram", "my_bot"))
+    event = gateway.next("inbound", 20)["event"]
+    assert event["text"] == "precious\n[photo]"
+    assert fetch(telegram, event).content == PNG
+    telegram.sim.say(ANN, "after")
+    assert gateway.next("inbound", 20)["event"]["text"] == "after"
+
+
+def test_a_sleeper_still_gets_its_file(telegram, dial):
+    telegram.gateway.send({"type": "going_idle"})
+    telegram.gateway.next("going_idle_ack")
+    telegram.gateway.close()
+    photo(telegram, caption="while asleep")
+    wait_for(lambda: files(telegram.server))
+    telegram.server.restart()
+    gateway = dial(telegram.server, telegram.credential, hello=("telegram", "my_bot"))
+    event = gateway.next("inbound", 20)["event"]
+    assert event["text"] == "while asleep\n[photo]" and fetch(telegram, event).content == PNG
+
+
+def test_twilios_files_are_fetched_with_its_credential_and_from_its_storage_without(oracle, make_bellhop, dial):  # noqa: F811
+    r = TwilioRig(oracle, make_bellhop, dial)
+    with open(r.server.config, "a") as f:
+        f.write("media: {allow_private: true}\n")
+    r.server.restart()
+    r.gateway = r.dial()
+    r.sim.people = {"/Media/ME1": "/storage/ME1", "/storage/ME1": PNG}
+    r.say("look", NumMedia="1", MediaUrl0=r.sim.url + "/Media/ME1", MediaContentType0="image/png")
+    event = r.gateway.next("inbound")["event"]
+    assert (event["text"], event["message_type"], event["media_types"]) == ("look", "photo", ["image/png"])
+    assert fetch(r, event).content == PNG
+    assert r.sim.violations == []
+    r.sim.close()
+
+
+def test_wecoms_files_are_fetched_with_its_token(oracle, make_bellhop, dial):  # noqa: F811
+    r = WecomRig(oracle, make_bellhop, dial)
+    r.say("hi")
+    r.gateway.hear("hi")
+    assert r.gateway.act(op="send", chat_id="ann", content="yes", reply_to=None, metadata={})["success"]
+    r.sim.people["m-1"] = PNG
+    r.say("", "2", kind="image", more="<PicUrl><![CDATA[https://x.example/p]]></PicUrl><MediaId><![CDATA[m-1]]></MediaId>")
+    event = r.gateway.next("inbound")["event"]
+    assert event["message_type"] == "photo" and fetch(r, event).content == PNG
+    r.say("", "3", kind="file", more="<MediaId><![CDATA[gone]]></MediaId>")
+    assert "[a file is missing" in r.gateway.next("inbound")["event"]["text"]
     assert r.sim.violations == []
     r.sim.close()

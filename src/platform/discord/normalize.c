@@ -176,16 +176,26 @@ static struct str kind_of(struct str mime, bool voice)
 }
 
 /* The first attachment names the kind. */
-static void add_attachments(struct event *ev, struct json list, bool voice)
+static void add_attachments(struct discord_normalize_out *out, struct json list, bool voice)
 {
+    struct event *ev = &out->ev;
+
     for (struct json_iter it = {0}; json_next(list, &it) && ev->n_media < EVENT_MAX_MEDIA;) {
         struct str url = json_str(it.value, "url");
 
         if (str_is_empty(url))
             continue;
+        struct str type = json_str(it.value, "content_type"), kind = kind_of(type, voice);
+        uint64_t size = 0;
+        json_as_u64(json_get(it.value, "size"), &size);
         if (ev->n_media == 0)
-            ev->message_type = kind_of(json_str(it.value, "content_type"), voice);
-        ev->media_urls[ev->n_media++] = url;
+            ev->message_type = kind;
+        out->media[ev->n_media++] =
+            (struct event_media){.url = url,
+                                 .type = type,
+                                 .kind = str_eq(kind, STR("photo")) ? STR("image") : kind,
+                                 .name = json_str(it.value, "filename"),
+                                 .size = size};
     }
 }
 
@@ -209,7 +219,11 @@ static void add_sticker(struct discord_normalize_out *out, struct json list)
                  format == STICKER_GIF ? "https://media.discordapp.net/stickers/%llu.gif"
                                        : "https://cdn.discordapp.com/stickers/%llu.png",
                  (unsigned long long)id);
-        ev->media_urls[ev->n_media++] = str_of(out->sticker_url);
+        out->media[ev->n_media++] =
+            (struct event_media){.url = str_of(out->sticker_url),
+                                 .kind = STR("image"),
+                                 .type =
+                                     format == STICKER_GIF ? STR("image/gif") : STR("image/png")};
         return; /* a message has one in practice; the note names it */
     }
 }
@@ -219,11 +233,10 @@ static void set_media(const struct discord_parsed *m, struct discord_normalize_o
     bool voice = (m->flags & FLAG_VOICE) != 0;
 
     if (m->attachments.doc != NULL)
-        add_attachments(&out->ev, m->attachments, voice);
+        add_attachments(out, m->attachments, voice);
     if (m->snapshots.doc != NULL)
         for (struct json_iter it = {0}; json_next(m->snapshots, &it);)
-            add_attachments(&out->ev, json_get(json_get(it.value, "message"), "attachments"),
-                            false);
+            add_attachments(out, json_get(json_get(it.value, "message"), "attachments"), false);
     if (m->stickers.doc != NULL)
         add_sticker(out, m->stickers);
 }
@@ -349,16 +362,6 @@ static bool read_ids(const struct discord_parsed *m, const struct discord_normal
            (out->guild_id != 0 || str_is_empty(*ret_guild)) && m->type >= 0;
 }
 
-/* All of it but the list of addresses, which its count makes good. */
-static void clear_event(struct event *ev)
-{
-    const size_t list = offsetof(struct event, media_urls),
-                 behind = offsetof(struct event, n_media);
-
-    memset(ev, 0, list);
-    memset((char *)ev + behind, 0, sizeof *ev - behind);
-}
-
 enum discord_verdict discord_normalize(const struct discord_normalize_in *in,
                                        struct discord_normalize_out *out)
 {
@@ -369,7 +372,7 @@ enum discord_verdict discord_normalize(const struct discord_normalize_in *in,
 
     discord_parse(in->message, &m);
     struct discord_person author = discord_parse_person(m.author);
-    clear_event(&out->ev);
+    out->ev = (struct event){.media = out->media};
     out->ev.platform = STR("discord");
     out->ev.bot = in->bot;
     if (!read_ids(&m, in, &author, out, &guild_id))

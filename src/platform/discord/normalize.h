@@ -43,6 +43,7 @@ struct discord_normalize_out {
     const char *why;
     struct buf scratch; /* owned; texts that had to be put together */
     char route_key[32], parent_id[24], sticker_url[80];
+    struct event_media media[EVENT_MAX_MEDIA];
 };
 
 /* @out starts zeroed and may be used again and again; discord_normalize_done() frees what it holds.

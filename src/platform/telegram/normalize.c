@@ -323,6 +323,11 @@ static const char *take_words(struct normal *n)
         text = join(n->arena, STR("[edited]"), " ", text);
     ev->text = join(n->arena, text, "\n", note);
     ev->message_type = type;
+    struct event_media *file = arena_alloc(n->arena, sizeof *file);
+    if (!n->edited && tg_file(n->message, file)) {
+        ev->media = file;
+        ev->n_media = 1;
+    }
     return NULL;
 }
 

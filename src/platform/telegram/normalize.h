@@ -8,11 +8,12 @@
  *      private              dm
  *      group, supergroup    group; with topics: forum, thread_id is the topic (General has none)
  *      channel              channel
- *      photo, voice, file   message_type and a short note in the text
+ *      photo, voice, file   message_type, a short note in the text, the file by its file_id
  *      "/help@my_bot x"     "/help x"; a command for another bot is nobody's
  *      an edit              a new event whose text says so: "[edited] ..."
  *
- * A Telegram file can only be fetched with the bot's token, which never leaves bellhop.  Ignored
+ * A Telegram file can only be fetched with the bot's token, which never leaves bellhop: files.c
+ * does that.  Ignored
  * are edited commands, edits that change no text (live locations, buttons), joins, pins and other
  * service messages, and what we said ourselves. */
 #pragma once

@@ -136,3 +136,56 @@ struct str tg_note(struct arena *a, struct json message, struct str *ret_type)
     }
     return STR_NULL;
 }
+
+/* ---- files ---- */
+
+static const struct {
+    const char *key, *kind, *type; /* the type where Telegram says none */
+} files[] = {
+    {"voice", "voice", "audio/ogg"},      {"audio", "audio", "audio/mpeg"},
+    {"animation", "video", "video/mp4"},  {"video", "video", "video/mp4"},
+    {"video_note", "video", "video/mp4"}, {"sticker", "image", "image/webp"},
+    {"document", "document", NULL},
+};
+
+/* A picture comes in several sizes, the largest last. */
+static struct json largest(struct json sizes)
+{
+    struct json last = {0};
+
+    for (struct json_iter it = {0}; json_next(sizes, &it);)
+        last = it.value;
+    return last;
+}
+
+static void read_file(struct json v, const char *kind, const char *type, struct event_media *ret)
+{
+    struct str said = json_str(v, "mime_type");
+
+    *ret = (struct event_media){.ref = json_str(v, "file_id"),
+                                .kind = str_of(kind),
+                                .type = said.n > 0 ? said : str_of(type),
+                                .name = json_str(v, "file_name")};
+    if (!json_as_u64(json_get(v, "file_size"), &ret->size))
+        ret->size = 0;
+}
+
+bool tg_file(struct json message, struct event_media *ret)
+{
+    struct json photo = largest(json_get(message, "photo"));
+
+    if (json_is_object(photo)) {
+        read_file(photo, "image", "image/jpeg", ret);
+        return ret->ref.n > 0;
+    }
+    for (size_t i = 0; i < ARRAY_LEN(files); i++) {
+        struct json v = json_get(message, files[i].key);
+        bool moves =
+            json_as_bool(json_get(v, "is_animated"), false); /* a sticker nobody can show */
+        if (!json_is_object(v) || moves)
+            continue;
+        read_file(v, files[i].kind, files[i].type, ret);
+        return ret->ref.n > 0;
+    }
+    return false;
+}

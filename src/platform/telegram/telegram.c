@@ -56,6 +56,7 @@ static void tg_close(struct platform *p)
 
     tg_poll_stop(t);
     tg_accepts_cancel(t);
+    tg_files_cancel(t);
     sender_free(t->sender);
     map_done(&t->edits);
     tg_chats_free(t);
@@ -88,6 +89,7 @@ static enum bh_err tg_open(const struct platform_settings *settings, struct host
         t->secret = xstrdup(cfg->webhook_secret);
     t->answers = json_parser_new();
     list_init(&t->accepts);
+    list_init(&t->wheres);
     enum bh_err err = sender_new(&t->base, "Telegram", &tg_sender, &t->sender, ret_why);
     if (err != BH_OK) {
         tg_close(&t->base);
@@ -150,6 +152,7 @@ const struct platform_ops telegram_ops = {
     .open = tg_open,
     .act = tg_act,
     .http = tg_webhook,
+    .media_where = tg_media_where,
     .status = tg_status,
     .close = tg_close,
 };

@@ -7,6 +7,7 @@
  *      take.c      an update -> normalize.c -> host_accept()
  *      act.c       actions -> outgoing.h -> the sender; send.c is the sender's two halves
  *      media.c     files: which method carries them
+ *      files.c     files that people send: where they are
  *      refuse.c    Telegram's refusals as sentences
  *      chats.c     what is known of a chat: it moved, it is limited, we just typed in it
  *      api.c       one request and its answer
@@ -72,6 +73,7 @@ struct telegram {
     struct json_parser *answers; /* owned: of api.c and webhook.c, one document at a time */
     struct arena arena;          /* of the update being taken */
     struct tg_poll poll;
+    struct list wheres;    /* files.c: questions under way; owned */
     struct list accepts;   /* take.c: between host_accept() and its answer; owned */
     struct map chats;      /* chats.c */
     struct sender *sender; /* owned */
@@ -131,6 +133,11 @@ bool tg_webhook(struct platform *p, struct http_req *req);
 typedef void tg_taken_fn(struct telegram *t, uint64_t tag, enum bh_err err);
 bool tg_take(struct telegram *t, struct json update, tg_taken_fn *done, uint64_t tag);
 void tg_accepts_cancel(struct telegram *t);
+
+/* ---- files.c ---- */
+
+void tg_media_where(struct platform *p, struct media_ask ask, struct str ref);
+void tg_files_cancel(struct telegram *t);
 
 /* ---- chats.c ---- */
 

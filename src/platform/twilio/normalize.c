@@ -49,8 +49,9 @@ static struct str type_of(struct str content_type)
     return STR("document");
 }
 
-static void set_media(const struct form *f, struct event *ev)
+static void set_media(const struct form *f, struct twilio_out *out)
 {
+    struct event *ev = &out->ev;
     uint64_t n = 0;
     char name[32];
 
@@ -61,9 +62,13 @@ static void set_media(const struct form *f, struct event *ev)
         if (!event_media_is_safe(url))
             continue;
         snprintf(name, sizeof name, "MediaContentType%u", (unsigned)i);
+        struct str type = form_get(f, name), kind = type_of(type);
         if (ev->n_media == 0)
-            ev->message_type = type_of(form_get(f, name));
-        ev->media_urls[ev->n_media++] = url;
+            ev->message_type = kind;
+        out->media[ev->n_media++] =
+            (struct event_media){.ref = url,
+                                 .type = type,
+                                 .kind = str_eq(kind, STR("photo")) ? STR("image") : kind};
     }
 }
 
@@ -98,7 +103,10 @@ enum twilio_verdict twilio_normalize(const struct form *f, struct str bot, struc
     struct str sid = form_get(f, "MessageSid"), from = form_get(f, "From");
     struct str account = form_get(f, "AccountSid"), name = form_get(f, "ProfileName");
 
-    *ev = (struct event){.platform = STR("twilio"), .bot = bot, .route_key = bot};
+    *ev = (struct event){.platform = STR("twilio"),
+                         .bot = bot,
+                         .route_key = bot,
+                         .media = out->media};
     if (sid.p == NULL)
         sid = form_get(f, "SmsMessageSid");
     if (!is_sid(sid) || (account.p != NULL && !str_eq(account, account_sid)))
@@ -115,7 +123,7 @@ enum twilio_verdict twilio_normalize(const struct form *f, struct str bot, struc
     ev->user_handle = from;
     ev->mentions_bot = true;
     set_text(f, out);
-    set_media(f, ev);
+    set_media(f, out);
     return ev->text.n > 0 || ev->n_media > 0 ? TWILIO_EVENT : TWILIO_IGNORED;
 }
 

@@ -12,6 +12,7 @@
 struct twilio_out { /* owned: what had to be put together */
     struct event ev;
     struct buf text;
+    struct event_media media[EVENT_MAX_MEDIA];
 };
 
 enum twilio_verdict {

@@ -32,6 +32,23 @@ static void write_auth(const struct twilio_settings *cfg, struct buf *out)
     buf_wipe(&pair);
 }
 
+/* Twilio's own address gets our credential; where that leads (its storage) does not. */
+static void twilio_media_where(struct platform *p, struct media_ask ask, struct str ref)
+{
+    struct twilio *t = twilio_of(p);
+    const char *headers[] = {buf_z(&t->auth), NULL};
+    struct str host = str_of(t->bot.api_base);
+    bool own = str_starts(ref, host) && ref.n > host.n && ref.p[host.n] == '/';
+    char *url = str_dup(ref);
+
+    host_media_at(p->host, ask,
+                  &(struct media_at){.url = url,
+                                     .headers = own ? headers : NULL,
+                                     .foreign = !own,
+                                     .redirects = true});
+    free(url);
+}
+
 static void twilio_close(struct platform *p)
 {
     struct twilio *t = twilio_of(p);
@@ -133,6 +150,7 @@ const struct platform_ops twilio_ops = {
     .check = twilio_check,
     .act = webhook_bot_act,
     .http = twilio_http,
+    .media_where = twilio_media_where,
     .status = twilio_status,
     .close = twilio_close,
 };

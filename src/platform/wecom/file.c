@@ -72,3 +72,24 @@ void wecom_write_file(struct jw *w, struct outgoing *o)
     jw_kstr(w, "media_id", str_of(t->handle));
     jw_end_obj(w);
 }
+
+/* ---- files that people send ---- */
+
+void wecom_media_where(struct platform *p, struct media_ask ask, struct str ref)
+{
+    struct wecom *c = wecom_of(p);
+    struct str token = wecom_token(c);
+    struct buf url = BUF_INIT, query = BUF_INIT;
+
+    if (token.p == NULL) {
+        host_media_gone(p->host, ask, "WeCom gives no access token now");
+        return;
+    }
+    form_add(&query, "access_token", token);
+    form_add(&query, "media_id", ref);
+    buf_printf(&url, "%s/cgi-bin/media/get?", c->bot.api_base);
+    buf_add_str(&url, buf_str(&query));
+    host_media_at(p->host, ask, &(struct media_at){.url = buf_z(&url)});
+    buf_wipe(&query);
+    buf_wipe(&url);
+}

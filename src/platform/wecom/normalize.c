@@ -1,6 +1,6 @@
 /* normalize.c - reading messages.  (normalize.h has the contract.)
  *
- * Voice, video and files need the agent's own credential to be fetched, so they become a note. */
+ * Pictures, voice, video and files need the agent's own credential to be fetched: file.c. */
 #include "platform/wecom/normalize.h"
 
 static void set_location(const struct wecom_xml *x, struct wecom_out *out)
@@ -20,11 +20,48 @@ static void set_link(const struct wecom_xml *x, struct wecom_out *out)
                STR_FMT(url));
 }
 
+/* WeCom keeps what people send for three days under a name of its own. */
+static bool set_file(const struct wecom_xml *x, struct wecom_out *out, const char *kind,
+                     const char *type)
+{
+    struct str ref = wecom_xml_get(x, "MediaId");
+
+    if (ref.n == 0 || ref.n > 512)
+        return false;
+    out->media[out->ev.n_media++] = (struct event_media){.ref = ref,
+                                                         .kind = str_of(kind),
+                                                         .type = str_of(type),
+                                                         .name = wecom_xml_get(x, "FileName")};
+    return true;
+}
+
+static void set_picture(const struct wecom_xml *x, struct wecom_out *out, struct str url)
+{
+    out->ev.message_type = STR("photo");
+    if (set_file(x, out, "image", "image/jpeg"))
+        return;
+    if (event_media_is_safe(url))
+        out->media[out->ev.n_media++] =
+            (struct event_media){.url = url, .kind = STR("image"), .type = STR("image/jpeg")};
+    else
+        buf_add_z(&out->text, "[picture]");
+}
+
+static void set_other(const struct wecom_xml *x, struct wecom_out *out, const char *kind)
+{
+    bool video = kind[0] == 'v';
+
+    buf_add_z(&out->text, video ? "[video]" : "[file]");
+    out->ev.message_type = str_of(kind);
+    set_file(x, out, kind, video ? "video/mp4" : "application/octet-stream");
+}
+
 static void set_voice(const struct wecom_xml *x, struct wecom_out *out)
 {
     struct str words = wecom_xml_get(x, "Recognition");
 
     out->ev.message_type = STR("voice");
+    set_file(x, out, "voice", "audio/amr");
     buf_printf(&out->text, "[voice message]%s%.*s", words.n > 0 ? " " : "", (int)words.n,
                words.n > 0 ? words.p : "");
 }
@@ -35,17 +72,14 @@ static bool set_content(const struct wecom_xml *x, struct wecom_out *out)
 
     if (str_eq(type, STR("text")))
         buf_add_str(&out->text, wecom_xml_get(x, "Content"));
-    else if (str_eq(type, STR("image")) && event_media_is_safe(picture)) {
-        out->ev.media_urls[out->ev.n_media++] = picture;
-        out->ev.message_type = STR("photo");
-    } else if (str_eq(type, STR("image")))
-        buf_add_z(&out->text, "[picture]");
+    else if (str_eq(type, STR("image")))
+        set_picture(x, out, picture);
     else if (str_eq(type, STR("voice")))
         set_voice(x, out);
     else if (str_eq(type, STR("video")))
-        buf_add_z(&out->text, "[video]");
+        set_other(x, out, "video");
     else if (str_eq(type, STR("file")))
-        buf_add_z(&out->text, "[file]");
+        set_other(x, out, "document");
     else if (str_eq(type, STR("location")))
         set_location(x, out);
     else if (str_eq(type, STR("link")))
@@ -69,7 +103,8 @@ enum wecom_verdict wecom_normalize(const struct wecom_xml *x, struct str bot, st
 
     buf_reset(&out->text);
     buf_reset(&out->id);
-    *ev = (struct event){.platform = STR("wecom"), .bot = bot, .route_key = bot};
+    *ev =
+        (struct event){.platform = STR("wecom"), .bot = bot, .route_key = bot, .media = out->media};
     if (from.n == 0 || from.n > 128 || wecom_xml_get(x, "MsgType").n == 0)
         return WECOM_MALFORMED;
     if (id.n == 0) { /* events have none */

@@ -12,6 +12,7 @@
 struct wecom_out { /* owned: what had to be put together */
     struct event ev;
     struct buf text, id;
+    struct event_media media[1];
 };
 
 enum wecom_verdict {

@@ -90,6 +90,7 @@ const struct platform_ops wecom_ops = {
     .check = wecom_check,
     .act = webhook_bot_act,
     .http = wecom_http,
+    .media_where = wecom_media_where,
     .status = wecom_status,
     .close = wecom_close,
 };

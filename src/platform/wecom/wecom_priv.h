@@ -49,4 +49,5 @@ const char *wecom_no_file(struct webhook_bot *b, const struct attachment *a);
 bool wecom_uploads(struct outgoing *o); /* its next request is the upload */
 void wecom_write_upload(struct wecom *c, struct outgoing *o, struct str token,
                         struct sender_request *q);
+void wecom_media_where(struct platform *p, struct media_ask ask, struct str ref);
 void wecom_write_file(struct jw *w, struct outgoing *o); /* the message that names it */

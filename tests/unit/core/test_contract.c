@@ -40,7 +40,7 @@ static bool type_fits(struct json v, const char *type)
         {"string", JSON_STRING, false},    {"string or null", JSON_STRING, true},
         {"int", JSON_NUMBER, false},       {"bool", JSON_BOOL, false},
         {"object", JSON_OBJECT, false},    {"string[]", JSON_ARRAY, false},
-        {"string[][]", JSON_ARRAY, false},
+        {"string[][]", JSON_ARRAY, false}, {"object[]", JSON_ARRAY, false},
     };
     for (size_t i = 0; i < sizeof names / sizeof names[0]; i++)
         if (strcmp(names[i].name, type) == 0)
@@ -76,6 +76,8 @@ static void assert_lists(struct json object, const struct contract_field *fields
             fail_msg("%s is listed but not written", fields->name);
 }
 
+static const struct event_media full_media[] = {{.url = STR("https://x.example/")}};
+
 static const struct event full = {
     .platform = STR("p"),
     .bot = STR("b"),
@@ -83,7 +85,7 @@ static const struct event full = {
     .message_type = STR("text"),
     .message_id = STR("m"),
     .reply_to_message_id = STR("r"),
-    .media_urls = {STR("https://x.example/")},
+    .media = full_media,
     .n_media = 1,
     .reply_to = {.text = STR("q"), .author = STR("a"), .set = true},
     .chat_id = STR("c"),

@@ -3,6 +3,7 @@
 #include "base/rand.h"
 #include "core/delivery_id.h"
 #include "core/event.h"
+#include "core/event_copy.h"
 
 struct fixture {
     struct json_parser *p;
@@ -28,6 +29,16 @@ static int teardown(void **state)
     return 0;
 }
 
+static const struct event_media full_media[] = {
+    {.url = STR("https://cdn.example/a.png"),
+     .kind = STR("image"),
+     .type = STR("image/png"),
+     .name = STR("a.png"),
+     .size = 9},
+    {.url = STR("https://evil.example/relay/media/x")}, /* would get the gateway's bearer */
+    {.id = STR("0123456789abcdef0123456789abcdef"), .kind = STR("voice")},
+};
+
 static const struct event full = {
     .platform = STR("discord"),
     .bot = STR("app1"),
@@ -37,8 +48,8 @@ static const struct event full = {
     .message_type = STR("photo"),
     .message_id = STR("m1"),
     .reply_to_message_id = STR("m0"),
-    .media_urls = {STR("https://cdn.example/a.png"), STR("http://cdn.example/b.png")},
-    .n_media = 2,
+    .media = full_media,
+    .n_media = 3,
     .reply_to = {.text = STR("quoted"), .author = STR("bob"), .is_own = true, .set = true},
     .chat_id = STR("500"),
     .chat_type = STR("thread"),
@@ -81,7 +92,12 @@ static void a_full_event_is_written_byte_for_byte_like_this(void **state)
         STR("{\"type\":\"inbound\",\"bufferId\":\"b00000000000000000000000011\",\"event\":{"
             "\"text\":\"hello\","
             "\"message_type\":\"photo\",\"message_id\":\"m1\",\"reply_to_message_id\":\"m0\","
-            "\"media_urls\":[\"https://cdn.example/a.png\",\"http://cdn.example/b.png\"],"
+            "\"media_urls\":[\"https://cdn.example/a.png\","
+            "\"bellhop:media/0123456789abcdef0123456789abcdef\"],"
+            "\"media_types\":[\"image/png\",\"application/octet-stream\"],"
+            "\"media\":[{\"kind\":\"image\",\"mime\":\"image/png\",\"size\":9,"
+            "\"filename\":\"a.png\"},"
+            "{\"kind\":\"voice\",\"mime\":\"application/octet-stream\"}],"
             "\"reply_to\":{\"is_own\":true,\"text\":\"quoted\",\"author\":\"bob\"},"
             "\"bot_id\":\"app1\",\"source\":{\"platform\":\"discord\",\"chat_id\":\"500\","
             "\"chat_type\":\"thread\",\"chat_name\":\"general\",\"user_id\":\"42\","
@@ -89,6 +105,56 @@ static void a_full_event_is_written_byte_for_byte_like_this(void **state)
             "\"user_id_alt\":\"42-alt\",\"chat_id_alt\":\"500-alt\",\"guild_id\":\"77\","
             "\"scope_id\":\"77\",\"parent_chat_id\":\"100\",\"message_id\":\"m1\","
             "\"user_display_name\":\"Ann B\",\"user_handle\":\"@ann\"}}}\n"));
+}
+
+static void add_url(void *ctx, struct str id, struct buf *out)
+{
+    ++*(int *)ctx;
+    buf_printf(out, "https://here/%.4s", id.p);
+}
+
+static void addresses_are_put_where_ours_stood_and_nowhere_else(void **state)
+{
+    struct fixture *f = *state;
+    struct event ev = {.text = STR("say \"bellhop:media/x\" and \\\"bellhop:media/y\""),
+                       .media = full_media,
+                       .n_media = 3};
+    struct buf out = BUF_INIT;
+    int calls = 0;
+    struct json doc;
+
+    event_write_frame(&f->out, &ev, NULL);
+    event_place_media(&out, buf_str(&f->out), add_url, &calls);
+    assert_int_equal(calls, 1);
+    assert_true(json_parse(f->p, buf_str(&out), &doc));
+    doc = json_get(doc, "event");
+    assert_str(json_str(doc, "text"), ev.text);
+    assert_true(str_contains(buf_str(&out), STR("\"https://here/0123\"]")));
+    buf_done(&out);
+}
+
+static void an_event_can_be_kept_whole(void **state)
+{
+    struct fixture *f = *state;
+    struct arena arena = ARENA_INIT;
+    struct buf saved = BUF_INIT, before = BUF_INIT;
+    struct event again;
+    struct json doc;
+
+    event_save(&saved, &full);
+    assert_true(json_parse(f->p, buf_str(&saved), &doc));
+    assert_true(event_load(doc, &arena, &again));
+    event_write(&before, &full);
+    event_write(&f->out, &again);
+    assert_str(buf_str(&f->out), buf_str(&before));
+    assert_str(again.route_key, full.route_key);
+    assert_true(again.author_is_bot && again.mentions_bot && again.replies_to_bot);
+    assert_false(again.only_stops);
+    assert_true(json_parse(f->p, STR("[]"), &doc));
+    assert_false(event_load(doc, &arena, &again));
+    arena_done(&arena);
+    buf_done(&saved);
+    buf_done(&before);
 }
 
 static void an_empty_event_has_no_null_the_client_dies_of(void **state)
@@ -211,13 +277,14 @@ static void urls_that_would_leak_the_bearer_are_left_out(void **state)
         {STR(""), false},
         {STR_NULL, false},
     };
-    struct event ev = {.n_media = 0};
+    struct event_media media[EVENT_MAX_MEDIA] = {{{0}}};
+    struct event ev = {.media = media};
     size_t n = sizeof table / sizeof table[0];
 
     assert_true(n <= EVENT_MAX_MEDIA);
     for (size_t i = 0; i < n; i++) {
         assert_int_equal(event_media_is_safe(table[i].url), table[i].safe);
-        ev.media_urls[ev.n_media++] = table[i].url;
+        media[ev.n_media++].url = table[i].url;
     }
     struct json urls = json_get(written(f, &ev), "media_urls");
     assert_int_equal(json_count(urls), 4);
@@ -404,6 +471,8 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         WITH_FIXTURE(a_full_event_is_written_byte_for_byte_like_this),
+        WITH_FIXTURE(addresses_are_put_where_ours_stood_and_nowhere_else),
+        WITH_FIXTURE(an_event_can_be_kept_whole),
         WITH_FIXTURE(an_empty_event_has_no_null_the_client_dies_of),
         WITH_FIXTURE(what_the_gate_knows_never_reaches_the_wire),
         WITH_FIXTURE(both_scope_names_are_there_and_equal),

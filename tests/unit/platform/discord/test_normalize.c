@@ -246,7 +246,7 @@ static void attachments_become_media_and_name_the_kind(void **state)
         assert_int_equal(run(text), DISCORD_EVENT);
         assert_str(out.ev.message_type, cases[i].kind);
         assert_int_equal(out.ev.n_media, 2);
-        assert_str(out.ev.media_urls[0], "https://cdn.discordapp.com/a");
+        assert_str(out.ev.media[0].url, "https://cdn.discordapp.com/a");
         assert_str(out.ev.text, "");
     }
 }
@@ -258,10 +258,10 @@ static void a_sticker_is_a_picture_and_a_note(void **state)
                      DISCORD_EVENT);
     assert_str(out.ev.message_type, "sticker");
     assert_str(out.ev.text, "[sticker: wave]");
-    assert_str(out.ev.media_urls[0], "https://cdn.discordapp.com/stickers/66.png");
+    assert_str(out.ev.media[0].url, "https://cdn.discordapp.com/stickers/66.png");
     run(SAYS("\"content\":\"\",\"sticker_items\":[{\"id\":\"66\",\"name\":\"w\",\"format_type\":4}"
              "]"));
-    assert_str(out.ev.media_urls[0], "https://media.discordapp.net/stickers/66.gif");
+    assert_str(out.ev.media[0].url, "https://media.discordapp.net/stickers/66.gif");
     run(SAYS("\"content\":\"\",\"sticker_items\":[{\"id\":\"66\",\"name\":\"w\",\"format_type\":3}"
              "]"));
     assert_int_equal(out.ev.n_media, 0);
@@ -276,7 +276,7 @@ static void a_forward_brings_what_was_forwarded(void **state)
                  "{\"url\":\"https://cdn.discordapp.com/n\",\"content_type\":\"image/png\"}]}}]")),
         DISCORD_EVENT);
     assert_str(out.ev.text, "[forwarded]\nthe news");
-    assert_str(out.ev.media_urls[0], "https://cdn.discordapp.com/n");
+    assert_str(out.ev.media[0].url, "https://cdn.discordapp.com/n");
     assert_null(out.ev.reply_to_message_id.p);
 }
 

@@ -91,6 +91,13 @@ void host_result(struct host *h, struct action_id id, const struct action_result
     buf_add_str(&w.results[id.index].error, r->error);
     buf_add_str(&w.results[id.index].name, r->chat_name);
 }
+void host_media_at(struct host *h, struct media_ask ask, const struct media_at *at)
+{
+}
+void host_media_gone(struct host *h, struct media_ask ask, const char *why)
+{
+}
+
 void host_fail(struct host *h, struct action_id id, const char *fmt, ...)
 {
     char text[512];

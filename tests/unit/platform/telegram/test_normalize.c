@@ -236,7 +236,7 @@ static void files_become_a_note_and_never_an_address(void **state)
         snprintf(message, sizeof message, "'message_id':9,%s," DM, table[i].in);
         assert_true(read_message(message, &ev));
         assert_str(ev.text, table[i].text);
-        assert_int_equal(ev.n_media, 0);
+        assert_int_equal(ev.n_media, strstr(table[i].in, "file_id") != NULL);
         if (table[i].type == NULL)
             assert_null(ev.message_type.p);
         else

@@ -46,7 +46,7 @@ static void pictures_come_along(void **state)
                                "MediaContentType0=image%2Fpng&MediaUrl1=https%3A%2F%2Fapi%2Fb"),
                      TWILIO_EVENT);
     assert_int_equal(out.ev.n_media, 2);
-    assert_str(out.ev.media_urls[1], "https://api/b");
+    assert_str(out.ev.media[1].ref, "https://api/b");
     assert_str(out.ev.message_type, "photo");
     assert_int_equal(read(BASE "&NumMedia=1&MediaUrl0=ftp%3A%2F%2Fx"), TWILIO_IGNORED);
     assert_int_equal(read(BASE "&NumMedia=18446744073709551615&Body=x"), TWILIO_EVENT);
