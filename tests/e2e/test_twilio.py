@@ -132,10 +132,11 @@ def test_whatsapp_is_answered_on_whatsapp(rig):
     assert rig.sim.sent == [{"To": "whatsapp:" + ANN, "From": "whatsapp:" + BOT, "Body": "buenas"}]
 
 
-def test_media_come_along(rig):
-    rig.say("", NumMedia="1", MediaUrl0="https://api.twilio.com/m/ME1", MediaContentType0="image/jpeg")
-    event = rig.gateway.hear("")["event"]
-    assert event["media_urls"] == ["https://api.twilio.com/m/ME1"] and event["message_type"] == "photo"
+def test_media_that_cannot_be_fetched_are_said_to_be_missing(rig):
+    rig.say("", NumMedia="1", MediaUrl0=rig.sim.url + "/m/ME1", MediaContentType0="image/jpeg")
+    event = rig.gateway.hear("[a file is missing: its address answered with status 404]")["event"]
+    assert event["media_urls"] == [] and event["message_type"] == "photo"
+    rig.sim.violations.clear()
 
 
 def test_a_retry_is_one_delivery(rig):
