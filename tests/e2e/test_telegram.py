@@ -100,9 +100,9 @@ def test_groups_topics_channels_and_media(rig):
     assert (source["chat_type"], source["thread_id"]) == ("forum", "4")
     s.say(NEWS, "read all about it", kind="channel_post")
     assert g.hear("read all about it")["event"]["source"]["chat_type"] == "channel"
-    s.say(ANN, caption="look", photo=[{"file_id": "A", "width": 1}])
+    s.say(ANN, caption="look", photo=[{"file_id": "A", "width": 1}, {"file_id": s.file(b"the picture"), "width": 2}])
     event = g.hear("look\n[photo]")["event"]
-    assert event["message_type"] == "photo" and not event["media_urls"]
+    assert event["message_type"] == "photo" and len(event["media_urls"]) == 1
     s.say(ANN, "fixed", kind="edited_message", edit_date=7)
     g.hear("[edited] fixed")
 
