@@ -66,8 +66,8 @@ bool ws_offer(struct http_server *s, const struct http_req *req, struct ws_offer
     ws_accept_key(http_header(req, "sec-websocket-key"), ret->accept);
     struct str host = http_header(req, "Host");
     ret->tls = http_is_tls(req);
-    snprintf(ret->host, sizeof ret->host, "%.*s",
-             host.n < sizeof ret->host ? (int)host.n : 0, host.n > 0 ? host.p : "");
+    snprintf(ret->host, sizeof ret->host, "%.*s", host.n < sizeof ret->host ? (int)host.n : 0,
+             host.n > 0 ? host.p : "");
     return true;
 }
 

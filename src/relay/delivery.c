@@ -125,15 +125,15 @@ void delivery_add(struct instance *i, const struct delivery_spec *spec, struct a
 
     *d = (struct delivery){.inst = i, .accept = a, .state = DELIVERY_WAITING};
     memcpy(d->bytes, spec->frame.p, spec->frame.n);
-    d->append = (struct store_append){.id = spec->id,
-                                      .box = i->box,
-                                      .row_kind = (uint8_t)spec->kind,
-                                      .flags = (uint8_t)(spec->flags |
-                                                         (spec->quiet ? STORE_ROW_QUIET : 0)),
-                                      .has_key = spec->has_key,
-                                      .key = spec->key,
-                                      .at_ms = wall_ms,
-                                      .frame = str_make(d->bytes, spec->frame.n)};
+    d->append =
+        (struct store_append){.id = spec->id,
+                              .box = i->box,
+                              .row_kind = (uint8_t)spec->kind,
+                              .flags = (uint8_t)(spec->flags | (spec->quiet ? STORE_ROW_QUIET : 0)),
+                              .has_key = spec->has_key,
+                              .key = spec->key,
+                              .at_ms = wall_ms,
+                              .frame = str_make(d->bytes, spec->frame.n)};
     struct slot *slot = mailbox_push(&i->mb, spec->id, spec->frame.n, (uint32_t)(wall_ms / 1000));
     slot->d = d;
     if (spec->kind == STORE_ROW_PASSTHROUGH)

@@ -45,7 +45,7 @@ struct delivery_spec {
     uint64_t id;
     struct str frame; /* copied */
     enum store_row_kind kind;
-    bool quiet; /* nobody is woken for it */
+    bool quiet;    /* nobody is woken for it */
     uint8_t flags; /* of enum store_row_flag */
     bool has_key;
     struct hash128 key;
