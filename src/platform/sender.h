@@ -89,6 +89,7 @@ struct sender_verdict { /* starts zeroed */
     enum sender_end end;
     int64_t wait_ms;                 /* SENDER_AGAIN; 0: a little longer every time */
     char message_id[128];            /* SENDER_DONE; of this part; empty: it has none */
+    char thread_id[32];              /* SENDER_DONE, for thread_create */
     struct str chat_name, chat_type; /* SENDER_DONE, for get_chat_info; borrowed from the adapter */
     char why[256]; /* else: a sentence for people; foreign words only behind sender_is_loaded() */
 };

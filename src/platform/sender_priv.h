@@ -24,7 +24,8 @@ static inline int64_t sender_now_ms(const struct sender *s)
 /* Does it change anything?  Then it is counted, and has a record. */
 static inline bool outgoing_counts(const struct outgoing *o)
 {
-    return o->is_action && o->op != ACTION_TYPING && o->op != ACTION_GET_CHAT_INFO;
+    return o->is_action && o->op != ACTION_TYPING && o->op != ACTION_GET_CHAT_INFO &&
+           o->op != ACTION_REACT;
 }
 
 /* Its turn has come and its record is there: write what is to be written.  @o may be gone after. */

@@ -38,7 +38,9 @@ static void tell_success(const struct outgoing *o, const struct sender_verdict *
                 &(struct action_result){.success = true,
                                         .message_id = str_of(o->first_id),
                                         .chat_name = v->chat_name,
-                                        .chat_type = v->chat_type});
+                                        .chat_type = v->chat_type,
+                                        .thread_id = v->thread_id[0] != '\0' ? str_of(v->thread_id)
+                                                                             : STR_NULL});
 }
 
 bool sender_is_loaded(const char *text)

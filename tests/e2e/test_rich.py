@@ -11,7 +11,7 @@ from conftest import wait_for
 from oracle import oracle  # noqa: F401 - a fixture
 from test_discord import GENERAL
 from test_media import PNG, download, files, kept
-from test_telegram import ANN
+from test_telegram import ANN, FORUM
 from test_telegram import sim as telegram_sim  # noqa: F401 - a fixture
 from test_twilio import Rig as TwilioRig
 from test_wecom import Rig as WecomRig
@@ -320,3 +320,54 @@ def test_wecoms_files_are_fetched_with_its_token(oracle, make_bellhop, dial):  #
     assert "[a file is missing" in r.gateway.next("inbound")["event"]["text"]
     assert r.sim.violations == []
     r.sim.close()
+
+
+# ---- reactions and threads ----
+
+
+def react(gateway, chat, message, emoji, remove=False):
+    return gateway.act(op="react", chat_id=str(chat), message_id=str(message), emoji=emoji, remove=remove, metadata={})
+
+
+def test_a_turn_is_shown_by_reactions(telegram, discord):
+    said = telegram.sim.say(ANN, "work")
+    telegram.gateway.hear("work")
+    message = telegram.sim.chats[ANN]["messages"][said]
+    for emoji, remove, shown in (("\U0001F440", False, ["\U0001F440"]), ("\U0001F440", False, ["\U0001F440"]),
+                                 ("\U0001F440", True, []), ("\u2705", False, ["\U0001F44D"])):
+        assert react(telegram.gateway, ANN, said, emoji, remove)["success"]
+        assert message["reactions"] == shown
+    assert not react(telegram.gateway, ANN, 99999, "\U0001F440")["success"]
+    said = discord.sim.messages[GENERAL][-1]
+    for emoji, remove in (("\U0001F440", False), ("\U0001F440", False), ("\U0001F440", True), ("\u2705", False)):
+        assert react(discord.gateway, GENERAL, said["id"], emoji, remove)["success"]
+    assert said["mine"] == ["\u2705"]
+
+
+def test_a_thread_is_made_from_a_message_and_renamed(discord):
+    said = discord.sim.messages[GENERAL][-1]["id"]
+    make = dict(op="thread_create", chat_id=GENERAL, thread_name="a plan", message_id=said, metadata={})
+    assert discord.gateway.act(**make)["thread_id"] == said
+    assert discord.gateway.act(**make)["thread_id"] == said  # it has one
+    assert discord.sim.channels[said]["name"] == "a plan"
+    rename = dict(op="thread_rename", chat_id=GENERAL, message_id=said, metadata={})
+    wait_for(lambda: discord.gateway.act(**rename, thread_name="b", only_if_current_name="a plan")["success"])
+    assert discord.sim.channels[said]["name"] == "b"
+    assert not discord.gateway.act(**rename, thread_name="c", only_if_connector_created=True)["success"]
+    elsewhere = discord.gateway.act(op="thread_rename", chat_id=GENERAL, message_id=test_discord.POST, thread_name="x",
+                                    metadata={})
+    assert not elsewhere["success"]
+    alone = discord.gateway.act(op="thread_create", chat_id=GENERAL, thread_name="alone", metadata={})
+    assert discord.sim.channels[alone["thread_id"]]["name"] == "alone"
+
+
+def test_a_topic_is_made_in_a_forum(telegram):
+    telegram.sim.say(FORUM, "@my_bot hi")
+    telegram.gateway.next("inbound")
+    made = telegram.gateway.act(op="thread_create", chat_id=str(FORUM), thread_name="a plan", metadata={})
+    assert telegram.sim.chats[FORUM]["topic_names"][int(made["thread_id"])] == "a plan"
+    rename = dict(op="thread_rename", chat_id=str(FORUM), message_id=made["thread_id"], thread_name="b", metadata={})
+    assert telegram.gateway.act(**rename)["success"]
+    assert telegram.sim.chats[FORUM]["topic_names"][int(made["thread_id"])] == "b"
+    assert not telegram.gateway.act(**rename, only_if_current_name="b")["success"]  # nobody can tell
+    assert not telegram.gateway.act(op="thread_create", chat_id=str(ANN), thread_name="x", metadata={})["success"]

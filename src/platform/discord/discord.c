@@ -183,7 +183,8 @@ static const struct descriptor descriptor = {
     .markdown_dialect = "discord",
     .len_unit = "chars",
     .ops = 1u << ACTION_SEND | 1u << ACTION_EDIT | 1u << ACTION_TYPING | 1u << ACTION_FOLLOW_UP |
-           1u << ACTION_GET_CHAT_INFO | 1u << ACTION_SEND_MEDIA,
+           1u << ACTION_GET_CHAT_INFO | 1u << ACTION_SEND_MEDIA | 1u << ACTION_REACT |
+           1u << ACTION_THREAD_CREATE | 1u << ACTION_THREAD_RENAME,
 };
 
 const struct platform_ops discord_ops = {

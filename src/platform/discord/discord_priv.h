@@ -6,6 +6,7 @@
  *      hold.c     messages that wait for something        bookmarks.c  what survives a restart
  *      sight.c    who can see which channel               backfill.c   what a lost session missed
  *      webhook.c  interactions -> vault and mailbox       reply.c      answers through tokens
+ *      errand.c   reactions and threads
  *
  * The others (interaction, gateway, limits, cache, normalize, permissions) know nothing of these.
  */
@@ -215,6 +216,10 @@ bool discord_reply_path(const struct discord_reply *h, size_t part,
                         struct buf *out);         /* secret; false: gone */
 void discord_reply_used(struct discord_reply *h); /* the original is resolved */
 void discord_reply_free(struct discord_reply *h); /* NULL is fine */
+
+/* ---- errand.c ---- */
+/* react, thread_create, thread_rename. */
+void discord_errand(struct discord *d, uint64_t channel_id, const struct sender_order *q);
 
 /* ---- send.c ---- */
 void discord_act(struct platform *p, struct action_id id, const struct action_from *from,

@@ -412,6 +412,11 @@ static void start(struct discord *d, uint64_t channel_id, const struct sender_or
         else
             start_message(d, channel_id, NULL, q);
         break;
+    case ACTION_REACT:
+    case ACTION_THREAD_CREATE:
+    case ACTION_THREAD_RENAME:
+        discord_errand(d, channel_id, q);
+        break;
     case ACTION_TYPING:
         start_typing(d, channel_id, q);
         break;

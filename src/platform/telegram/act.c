@@ -17,6 +17,7 @@ void tg_outgoing_free(struct outgoing *o)
         map_del(edits, str_of(x->edit_key));
     md_done(&x->md);
     attachment_done(&x->file);
+    free(x->word);
     free(x);
 }
 
@@ -54,6 +55,32 @@ static const char *read_edit(struct tg_outgoing *x, const struct action *a)
     if (!str_to_i64(a->message_id, &x->message_id) || x->message_id <= 0)
         return "there is no such message to edit";
     return read_content(x, a, 1);
+}
+
+/* Telegram lets bots react with few signs; the two that agents end a turn with are not
+ * among them. */
+static struct str reaction_of(struct str emoji)
+{
+    if (str_eq(emoji, STR("\xe2\x9c\x85")))
+        return STR("\xf0\x9f\x91\x8d");
+    return str_eq(emoji, STR("\xe2\x9d\x8c")) ? STR("\xf0\x9f\x91\x8e") : emoji;
+}
+
+static const char *read_errand(struct tg_outgoing *x, const struct action *a)
+{
+    struct str word = x->op == ACTION_REACT ? reaction_of(a->emoji) : a->thread_name;
+
+    if (x->op != ACTION_THREAD_CREATE &&
+        (!str_to_i64(a->message_id, &x->message_id) || x->message_id <= 0))
+        return "message_id is not one of Telegram's";
+    if (word.n == 0 || utf8_chars(word) > 100)
+        return "an emoji or a name is missing, or too long";
+    if (a->only_if_current_name.p != NULL || a->only_if_connector_created)
+        return "Telegram does not tell the name of a topic, so it is not changed";
+    x->thread = 0;
+    if (!a->remove || x->op != ACTION_REACT)
+        x->word = str_dup(word);
+    return NULL;
 }
 
 /* ---- under way ---- */
@@ -153,6 +180,9 @@ static void start(struct telegram *t, struct sender_order *q)
         wrong = read_edit(x, q->action);
     else if (x->op == ACTION_SEND_MEDIA)
         wrong = tg_read_media(x, q->action);
+    else if (x->op == ACTION_REACT || x->op == ACTION_THREAD_CREATE ||
+             x->op == ACTION_THREAD_RENAME)
+        wrong = read_errand(x, q->action);
     if (wrong != NULL) {
         host_fail(t->base.host, q->id, "%s", wrong);
         tg_outgoing_free(&x->out);

@@ -15,6 +15,7 @@ struct tg_outgoing {
     struct md_part part;    /* the one out.at counts */
     size_t part_at;         /* its number */
     bool plain;             /* Telegram refused the entities of this part */
+    char *word;             /* owned; an emoji or a name */
     struct attachment file; /* send_media */
     bool captioned;         /* its first part has a text */
     bool as_document;       /* Telegram did not take it as what it is */

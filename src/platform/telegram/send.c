@@ -40,6 +40,20 @@ static void write_reply(struct jw *w, const struct tg_outgoing *x)
     jw_end_obj(w);
 }
 
+static void write_reaction(struct jw *w, const struct tg_outgoing *x)
+{
+    jw_ki64(w, "message_id", x->message_id);
+    jw_key(w, "reaction");
+    jw_arr(w);
+    if (x->word != NULL) { /* else: none any more */
+        jw_obj(w);
+        jw_kstr(w, "type", STR("emoji"));
+        jw_kstr(w, "emoji", str_of(x->word));
+        jw_end_obj(w);
+    }
+    jw_end_arr(w);
+}
+
 static const char *write_body(struct buf *body, const struct tg_outgoing *x)
 {
     struct jw w = jw_begin(body);
@@ -58,6 +72,19 @@ static const char *write_body(struct buf *body, const struct tg_outgoing *x)
         break;
     case ACTION_GET_CHAT_INFO:
         method = "getChat";
+        break;
+    case ACTION_REACT:
+        method = "setMessageReaction";
+        write_reaction(&w, x);
+        break;
+    case ACTION_THREAD_CREATE:
+        method = "createForumTopic";
+        jw_kstr(&w, "name", str_of(x->word));
+        break;
+    case ACTION_THREAD_RENAME:
+        method = "editForumTopic";
+        jw_ki64(&w, "message_thread_id", x->message_id);
+        jw_kstr(&w, "name", str_of(x->word));
         break;
     default:
         write_reply(&w, x);
@@ -99,7 +126,7 @@ static void tg_write(struct platform *p, struct outgoing *o, struct sender_reque
     const char *method = write_body(&q->body, x);
     buf_printf(&q->url, "%s%s", x->t->url, method);
     q->headers[0] = "Content-Type: application/json";
-    q->once = x->op == ACTION_SEND || x->op == ACTION_SEND_MEDIA;
+    q->once = x->op == ACTION_THREAD_CREATE || x->op == ACTION_SEND || x->op == ACTION_SEND_MEDIA;
     v->end = SENDER_GO;
 }
 
@@ -189,6 +216,9 @@ static void on_ok(struct tg_outgoing *x, struct json result, struct sender_verdi
     v->end = SENDER_DONE;
     if (x->op == ACTION_GET_CHAT_INFO) {
         read_info(x, result, v);
+    } else if (x->op == ACTION_THREAD_CREATE) {
+        json_as_i64(json_get(result, "message_thread_id"), &id);
+        snprintf(v->thread_id, sizeof v->thread_id, "%" PRId64, id);
     } else if (x->op == ACTION_EDIT) {
         x->t->n.edits++;
         set_id(v, x->message_id);

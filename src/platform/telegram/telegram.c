@@ -142,7 +142,8 @@ static const struct descriptor tg_descriptor = {
         "You are talking on Telegram. Ordinary Markdown is shown: bold, italic, strike, "
         "spoilers, code with fences, links, quotes, lists; tables are monospaced.",
     .ops = 1u << ACTION_SEND | 1u << ACTION_EDIT | 1u << ACTION_TYPING |
-           1u << ACTION_GET_CHAT_INFO | 1u << ACTION_SEND_MEDIA,
+           1u << ACTION_GET_CHAT_INFO | 1u << ACTION_SEND_MEDIA | 1u << ACTION_REACT |
+           1u << ACTION_THREAD_CREATE | 1u << ACTION_THREAD_RENAME,
 };
 
 const struct platform_ops telegram_ops = {
