@@ -12,7 +12,7 @@
 
 enum { UNKNOWN_EMOJI = 10014, HAS_THREAD = 160004, PUBLIC_THREAD = 11, ARCHIVE_MINUTES = 1440 };
 
-struct errand {
+struct small_wish {
     struct discord_outgoing base; /* first */
     enum action_op op;
     uint64_t channel_id, message_id; /* the latter 0: none */
@@ -20,12 +20,12 @@ struct errand {
     bool remove;
 };
 
-static struct errand *errand_of(struct discord_outgoing *x)
+static struct small_wish *errand_of(struct discord_outgoing *x)
 {
-    return container_of(x, struct errand, base);
+    return container_of(x, struct small_wish, base);
 }
 
-static void write_name(struct buf *out, const struct errand *e)
+static void write_name(struct buf *out, const struct small_wish *e)
 {
     struct jw w = jw_begin(out);
 
@@ -41,7 +41,7 @@ static void write_name(struct buf *out, const struct errand *e)
 static bool errand_write(struct discord_outgoing *x, struct discord_request *r,
                          struct sender_verdict *v)
 {
-    struct errand *e = errand_of(x);
+    struct small_wish *e = errand_of(x);
 
     r->major = e->channel_id;
     r->route = action_op_name(e->op);
@@ -66,7 +66,7 @@ static bool errand_write(struct discord_outgoing *x, struct discord_request *r,
 static void errand_read(struct discord_outgoing *x, const struct discord_answer *a,
                         struct sender_verdict *v)
 {
-    struct errand *e = errand_of(x);
+    struct small_wish *e = errand_of(x);
 
     if (v->end == SENDER_REFUSED && e->op == ACTION_REACT && e->remove && a->code == UNKNOWN_EMOJI)
         v->end = SENDER_DONE; /* it is not there, as it should be */
@@ -94,7 +94,7 @@ static const struct discord_kind errand_kind = {
 };
 
 /* NULL: it can be done; else why not. */
-static const char *look(struct discord *d, const struct errand *e, const struct action *a)
+static const char *look(struct discord *d, const struct small_wish *e, const struct action *a)
 {
     if (e->op == ACTION_REACT)
         return e->message_id == 0 || a->emoji.n == 0 || a->emoji.n > 64
@@ -118,15 +118,15 @@ static const char *look(struct discord *d, const struct errand *e, const struct 
 void discord_errand(struct discord *d, uint64_t channel_id, const struct sender_order *q)
 {
     const struct action *a = q->action;
-    struct errand *e = xcalloc(1, sizeof *e);
+    struct small_wish *e = xcalloc(1, sizeof *e);
     struct sender_order order = *q;
     char lane[48];
 
-    *e = (struct errand){.base = {.d = d, .kind = &errand_kind, .out.n_parts = 1},
-                         .op = a->op,
-                         .channel_id = channel_id,
-                         .message_id = snowflake(a->message_id),
-                         .remove = a->remove};
+    *e = (struct small_wish){.base = {.d = d, .kind = &errand_kind, .out.n_parts = 1},
+                             .op = a->op,
+                             .channel_id = channel_id,
+                             .message_id = snowflake(a->message_id),
+                             .remove = a->remove};
     if (a->op == ACTION_THREAD_RENAME)
         e->channel_id = e->message_id; /* the thread is named there */
     const char *wrong = look(d, e, a);
