@@ -16,7 +16,8 @@
 #include "base/log.h"
 #include "base/rand.h"
 
-enum { ACCEPTS_PER_TURN = 256, MAX_RESERVED = 32 };
+/* Of many that come or are late at once, so many are looked at in one turn of the loop. */
+enum { ACCEPTS_PER_TURN = 128, SWEEPS_PER_TURN = 128, MAX_RESERVED = 32 };
 
 const struct http_limits http_limits_default = {
     .head_bytes = 16 * 1024,
@@ -157,18 +158,21 @@ static void on_sweep(struct timer *t)
     struct http_server *s = container_of(t, struct http_server, sweep);
     int64_t now = clock_now_ms(s->clock);
 
+    int late = 0;
+
     for (int i = 0; i < CONN_N_STATES; i++) {
         if (s->timeout_ms[i] == 0)
             continue;
         list_each (&s->by_state[i], it, next) {
             struct conn *c = list_entry(it, struct conn, link);
-            if (c->due_ms > now)
+            if (c->due_ms > now || late == SWEEPS_PER_TURN)
                 break;
             on_late(c);
+            late++;
         }
     }
     if (accept_again(s) || s->n_conns > 0)
-        timer_set(s->clock, &s->sweep, s->sweep_ms);
+        timer_set(s->clock, &s->sweep, late == SWEEPS_PER_TURN ? 1 : s->sweep_ms);
 }
 
 /* ---- accepting ---- */

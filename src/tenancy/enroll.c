@@ -263,17 +263,9 @@ static struct gateway *next_record(struct facts *f, const struct change *c,
     return g;
 }
 
-static bool is_operators(const struct facts *f, const struct route *r, const char *key)
+static bool is_given(const struct facts *f, const struct route *r, const char *key)
 {
-    const struct route *it = NULL;
-
-    if (key == NULL || !facts_is_others(f, str_of(r->platform), str_of(key), str_of(r->tenant)))
-        return false;
-    while ((it = facts_foreign_route(f, str_of(r->platform), str_of(key), str_of(r->tenant), it)) !=
-           NULL)
-        if (it->origin == ROUTE_OPERATOR)
-            return true;
-    return false;
+    return key != NULL && facts_is_given(f, str_of(r->platform), str_of(key), str_of(r->tenant));
 }
 
 /* Another tenant has this key, or the operator gave it the bot, or everything, that the key lies
@@ -281,7 +273,7 @@ static bool is_operators(const struct facts *f, const struct route *r, const cha
 static bool is_taken(const struct facts *f, const struct route *r, const char *bot)
 {
     return facts_is_others(f, str_of(r->platform), str_of(r->key), str_of(r->tenant)) ||
-           is_operators(f, r, bot) || is_operators(f, r, "*");
+           is_given(f, r, bot) || is_given(f, r, "*");
 }
 
 static void put_routes(struct facts *f, struct change *c)

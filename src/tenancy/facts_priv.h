@@ -38,11 +38,17 @@ struct instance_facts {
     char bytes[];
 };
 
-struct bucket {              /* the routes of one (platform, key) */
+enum { ROUTE_ORIGINS = ROUTE_BEFORE + 1 };
+
+struct keyed {          /* routes of one key and one origin */
+    struct list routes; /* route.by_key: all, whether they lead anywhere or not */
+    size_t n_borders;   /* neighbours in @routes of different tenants; 0: all of one */
+};
+
+struct bucket {              /* the routes of one (platform, key); never none */
     struct gate_routes gate; /* first: what gate.routes points at */
-    struct list routes;      /* route.by_key: all, whether they lead anywhere or not; never none */
-    size_t n_borders;        /* neighbours in @routes of different tenants; 0: all of one */
-    struct str key;          /* platform \x1f key; in bytes */
+    struct keyed of[ROUTE_ORIGINS];
+    struct str key; /* platform \x1f key; in bytes */
     char bytes[];
 };
 
@@ -95,8 +101,9 @@ void route_free(struct route *r); /* NULL is fine */
 /* The route in the facts that is like @r, which is not; NULL: there is none. */
 struct route *facts_find_like(const struct facts *f, const struct route *r);
 const struct bucket *facts_bucket(const struct facts *f, struct str platform, struct str key);
-/* Has another tenant than @tenant a route of this very key? */
+/* Has another tenant than @tenant a route of this very key, of any origin, or an operator's? */
 bool facts_is_others(const struct facts *f, struct str platform, struct str key, struct str tenant);
+bool facts_is_given(const struct facts *f, struct str platform, struct str key, struct str tenant);
 void facts_link_route(struct facts *f, struct route *r);   /* takes it over */
 void facts_unlink_route(struct facts *f, struct route *r); /* frees it */
 /* What @r means from now on. */
@@ -104,9 +111,9 @@ void facts_set_route(struct facts *f, struct route *r, enum route_origin origin,
 /* Did an operator route this very key to other tenants, and not to @tenant? */
 bool facts_is_elsewhere(const struct facts *f, struct str platform, struct str key,
                         struct str tenant);
-/* The first route of this key after @after (NULL: of all) that belongs to another tenant. */
-struct route *facts_foreign_route(const struct facts *f, struct str platform, struct str key,
-                                  struct str tenant, const struct route *after);
+/* The first claim to the key of @r after @after (NULL: of all) that belongs to another tenant. */
+struct route *facts_foreign_claim(const struct facts *f, const struct route *r,
+                                  const struct route *after);
 /* The instance, or the tenant, came to life or ended: its routes lead there now, or nowhere. */
 void routes_follow_instance(struct instance_facts *in);
 void routes_follow_tenant(struct tenant_facts *t);

@@ -33,22 +33,6 @@ static void put_route(struct facts *f, struct change *c, enum store_kv_verb verb
 }
 
 /* The operator's word about a key ends what others have claimed of it. */
-static bool is_claim(const struct route *r)
-{
-    return r->origin == ROUTE_PROVISION;
-}
-
-static struct route *next_claim(const struct facts *f, const struct route *r,
-                                const struct route *after)
-{
-    struct route *it =
-        facts_foreign_route(f, str_of(r->platform), str_of(r->key), str_of(r->tenant), after);
-
-    while (it != NULL && !is_claim(it))
-        it = facts_foreign_route(f, str_of(r->platform), str_of(r->key), str_of(r->tenant), it);
-    return it;
-}
-
 static void put_operators_route(struct facts *f, struct change *c)
 {
     struct route *r = c->route;
@@ -56,7 +40,7 @@ static void put_operators_route(struct facts *f, struct change *c)
 
     r->created_ms = known != NULL ? known->created_ms : clock_wall_ms(f->env.clock);
     put_route(f, c, KV_PUT);
-    for (const struct route *it = NULL; (it = next_claim(f, r, it)) != NULL;)
+    for (const struct route *it = NULL; (it = facts_foreign_claim(f, r, it)) != NULL;)
         route_write_key(&change_put(c, KV_DELETE, NS_ROUTE)->key, str_of(it->platform),
                         str_of(it->key), str_of(it->tenant), str_of(it->instance));
 }
@@ -65,7 +49,7 @@ static void apply_operators_route(struct facts *f, struct change *c)
 {
     struct route *known = facts_find_like(f, c->route), *claim;
 
-    while ((claim = next_claim(f, c->route, NULL)) != NULL)
+    while ((claim = facts_foreign_claim(f, c->route, NULL)) != NULL)
         facts_unlink_route(f, claim);
     if (known != NULL) {
         facts_set_route(f, known, ROUTE_OPERATOR, c->route->open);

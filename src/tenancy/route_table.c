@@ -1,7 +1,7 @@
 /* route_table.c - routes in memory: by key for the gate, by name for changes, by target for those
  * who come and go.
  *
- *      bucket (platform, key) --routes--> all of them
+ *      bucket (platform, key) ----of---> all of them, by where they come from
  *           '-- gate.places -----------> those that lead anywhere, for the gate
  *      instance or tenant ----routes---> those that name it
  *
@@ -156,74 +156,108 @@ static struct bucket *make_bucket(struct facts *f, const struct route *r)
     memcpy(b->bytes, key.p, key.n);
     b->key = str_make(b->bytes, key.n);
     list_init(&b->gate.places);
-    list_init(&b->routes);
+    for (size_t i = 0; i < ROUTE_ORIGINS; i++)
+        list_init(&b->of[i].routes);
     map_put(&f->gate.routes, b->key, b);
     return b;
 }
 
-/* Is there a border between @at, in the list of a bucket, and the one before it? */
-static size_t border(const struct bucket *b, const struct list *at)
+/* Is there a border between @at, in one of a bucket's lists, and the one before it? */
+static size_t border(const struct keyed *k, const struct list *at)
 {
-    if (at == &b->routes || at->prev == &b->routes)
+    if (at == &k->routes || at->prev == &k->routes)
         return 0;
     return strcmp(list_entry(at, struct route, by_key)->tenant,
                   list_entry(at->prev, struct route, by_key)->tenant) != 0;
 }
 
+static void join_key(struct route *r)
+{
+    struct keyed *k = &r->bucket->of[r->origin];
+
+    list_append(&k->routes, &r->by_key);
+    k->n_borders += border(k, &r->by_key);
+}
+
+static void leave_key(struct route *r)
+{
+    struct keyed *k = &r->bucket->of[r->origin];
+    struct list *after = r->by_key.next;
+
+    k->n_borders -= border(k, &r->by_key) + border(k, after);
+    list_remove(&r->by_key);
+    k->n_borders += border(k, after);
+}
+
 void facts_set_route(struct facts *f, struct route *r, enum route_origin origin, bool open)
 {
     (void)f;
+    leave_key(r);
     r->origin = origin;
     r->open = open;
+    join_key(r);
     place(r);
 }
 
-struct route *facts_foreign_route(const struct facts *f, struct str platform, struct str key,
-                                  struct str tenant, const struct route *after)
+/* Is one of them of another tenant?  Nothing is walked. */
+static bool has_others(const struct keyed *k, struct str tenant)
 {
-    const struct bucket *b = after != NULL ? after->bucket : facts_bucket(f, platform, key);
-    const struct list *it = after != NULL ? after->by_key.next : b != NULL ? b->routes.next : NULL;
+    return !list_is_empty(&k->routes) &&
+           (k->n_borders != 0 ||
+            !str_eq(str_of(list_first(&k->routes, struct route, by_key)->tenant), tenant));
+}
 
-    for (; b != NULL && it != &b->routes; it = it->next) {
-        struct route *r = list_entry(it, struct route, by_key);
-        if (!str_eq(str_of(r->tenant), tenant))
-            return r;
-    }
-    return NULL;
+bool facts_is_given(const struct facts *f, struct str platform, struct str key, struct str tenant)
+{
+    const struct bucket *b = facts_bucket(f, platform, key);
+
+    return b != NULL && has_others(&b->of[ROUTE_OPERATOR], tenant);
 }
 
 bool facts_is_elsewhere(const struct facts *f, struct str platform, struct str key,
                         struct str tenant)
 {
     const struct bucket *b = facts_bucket(f, platform, key);
-    bool elsewhere = false;
+    const struct keyed *k = b != NULL ? &b->of[ROUTE_OPERATOR] : NULL;
 
-    for (const struct list *it = b != NULL ? b->routes.next : NULL; b != NULL && it != &b->routes;
-         it = it->next) {
-        const struct route *r = list_entry(it, const struct route, by_key);
-        if (r->origin != ROUTE_OPERATOR)
-            continue;
-        if (str_eq(str_of(r->tenant), tenant))
+    if (k == NULL || !has_others(k, tenant))
+        return false;
+    for (const struct list *it = k->routes.next; k->n_borders != 0 && it != &k->routes;
+         it = it->next)
+        if (str_eq(str_of(list_entry(it, const struct route, by_key)->tenant), tenant))
             return false;
-        elsewhere = true;
-    }
-    return elsewhere;
+    return true;
 }
 
 bool facts_is_others(const struct facts *f, struct str platform, struct str key, struct str tenant)
 {
     const struct bucket *b = facts_bucket(f, platform, key);
 
-    return b != NULL &&
-           (b->n_borders != 0 ||
-            !str_eq(str_of(list_first(&b->routes, struct route, by_key)->tenant), tenant));
+    return b != NULL && (has_others(&b->of[ROUTE_OPERATOR], tenant) ||
+                         has_others(&b->of[ROUTE_PROVISION], tenant));
+}
+
+struct route *facts_foreign_claim(const struct facts *f, const struct route *r,
+                                  const struct route *after)
+{
+    const struct bucket *b = facts_bucket(f, str_of(r->platform), str_of(r->key));
+    const struct list *head = b != NULL ? &b->of[ROUTE_PROVISION].routes : NULL;
+
+    if (head == NULL || !has_others(&b->of[ROUTE_PROVISION], str_of(r->tenant)))
+        return NULL;
+    for (const struct list *it = after != NULL ? after->by_key.next : head->next; it != head;
+         it = it->next) {
+        struct route *claim = list_entry(it, struct route, by_key);
+        if (strcmp(claim->tenant, r->tenant) != 0)
+            return claim;
+    }
+    return NULL;
 }
 
 void facts_link_route(struct facts *f, struct route *r)
 {
     r->bucket = make_bucket(f, r);
-    list_append(&r->bucket->routes, &r->by_key);
-    r->bucket->n_borders += border(r->bucket, &r->by_key);
+    join_key(r);
     list_append(&f->routes, &r->link);
     f->n_routes++;
     map_put(&f->routes_by, r->id, r);
@@ -239,20 +273,25 @@ void facts_link_route(struct facts *f, struct route *r)
     place(r);
 }
 
+static bool is_unused(const struct bucket *b)
+{
+    for (size_t i = 0; i < ROUTE_ORIGINS; i++)
+        if (!list_is_empty(&b->of[i].routes))
+            return false;
+    return true;
+}
+
 void facts_unlink_route(struct facts *f, struct route *r)
 {
     struct bucket *b = r->bucket;
-    struct list *after = r->by_key.next;
 
     map_del(&f->routes_by, r->id);
-    b->n_borders -= border(b, &r->by_key) + border(b, after);
-    list_remove(&r->by_key);
-    b->n_borders += border(b, after);
+    leave_key(r);
     list_remove(&r->link);
     list_remove(&r->by_target);
     list_remove(&r->place.link);
     f->n_routes--;
-    if (list_is_empty(&b->routes)) {
+    if (is_unused(b)) {
         map_del(&f->gate.routes, b->key);
         free(b);
     }

@@ -266,6 +266,26 @@ static void a_unix_socket_replaces_a_stale_file_only(void **state)
     close_server(other);
 }
 
+static void many_that_are_late_at_once_are_closed_over_several_turns(void **state)
+{
+    enum { MANY = 300, AT_ONCE = 128 };
+    struct fixture *f = *state;
+    struct raw all[MANY];
+    size_t open_now;
+
+    for (int i = 0; i < MANY; i++)
+        all[i] = raw_connect(f->loop, f->port);
+    while (http_server_connections(f->server) < MANY)
+        loop_turn(f->loop, 10);
+    usleep(700000); /* nobody turns the loop: all of them are late when it goes on */
+    while ((open_now = http_server_connections(f->server)) > 0) {
+        loop_turn(f->loop, 100);
+        assert_true(open_now - http_server_connections(f->server) <= AT_ONCE);
+    }
+    for (int i = 0; i < MANY; i++)
+        raw_close(&all[i]);
+}
+
 #define T(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
 #define T_STRICT(name) cmocka_unit_test_setup_teardown(name, setup_strict, teardown)
 #define T_HASTY(name) cmocka_unit_test_setup_teardown(name, setup_hasty, teardown)
@@ -273,6 +293,7 @@ static void a_unix_socket_replaces_a_stale_file_only(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        T_HASTY(many_that_are_late_at_once_are_closed_over_several_turns),
         T_HASTY(slow_requests_are_cut_off),
         T_HASTY(an_idle_connection_is_closed_silently),
         T_STRICT(connections_past_the_limit_get_503),
