@@ -230,7 +230,7 @@ def test_the_command_line_delivers_wakes_asks_and_reads_replies(house, dial, dro
     wait_for(lambda: files(drop) == ["cli1.json"])
     body = json.loads((drop / "cli1.json").read_text())
     assert body["prompt"] == "hello" and body["meta"]["origin"] == {"skill_name": "cli", "trigger_kind": "cli"}
-    assert house.cli("dispatch", "wake", "filer", "--tenant", "t", "--context", "c").stdout == "not woken\n"
+    assert house.cli("dispatch", "wake", "filer", "c", "--tenant", "t").stdout == "not woken\n"
     refused = house.cli("dispatch", "request", "filer", "x", "--tenant", "t", check=False)
     assert refused.returncode == 1 and "not implemented" in refused.stderr
     assert house.cli("dispatch", "replies", "bot", "--tenant", "t").stdout == ""
