@@ -5,8 +5,8 @@ import random
 import re
 import signal
 import socket
-import time
 import subprocess
+import time
 
 import pytest
 
@@ -150,8 +150,8 @@ def test_nothing_that_is_taken_means_something_else_to_node(server, node):
 # ---- by which name, and for whom ----
 
 
-def ask(port, host, path="/healthz", more=b"", first=b""):
-    got = talk(port, first + f"GET {path} HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\n".encode() + more + b"\r\n")
+def ask(port, host, path="/healthz", more=b"", first=b"", method="GET"):
+    got = talk(port, first + f"{method} {path} HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\n".encode() + more + b"\r\n")
     return int(got.split()[1]) if got else None, got
 
 
@@ -181,7 +181,7 @@ def test_configured_names_are_answered_and_a_reload_takes_new_ones(make_bellhop)
 def forge(server, more=b"", first=b""):
     """A webhook whose signature looks right and is wrong: checking it is what the door saves."""
     proof = b"X-Signature-Timestamp: %d\r\nX-Signature-Ed25519: %s\r\n" % (time.time(), b"ab" * 64)
-    return ask(server.port, "localhost", "/webhooks/discord/none", proof + more, first)[0]
+    return ask(server.port, "localhost", "/webhooks/discord/none", proof + b"Content-Length: 0\r\n" + more, first, "POST")[0]
 
 
 def refuse_until_429(server, more, first=b""):
