@@ -70,7 +70,7 @@ def test_unfinished_lines_of_a_credential_have_so_many_bytes(make_bellhop):
         s.say(frame(b'{"type":"outbound","x":"' + b"y" * 700_000))
     wait_for(lambda: limits(server)["refused_total", "frame_bytes"] >= 4)
     assert limits(server)["held", "frame_bytes"] <= 2 * MIB
-    assert sum(s.close_code() == 1013 for s in sockets[-3:]) == 3
+    wait_for(lambda: limits(server)["held", "sockets"] <= 3)  # the others were closed; which ones is chance
     assert resident(server) - before < 16 * MIB
     for s in sockets:
         s.s.close()
