@@ -230,7 +230,7 @@ def test_the_next_send_becomes_the_answer(edge):
     forwarded(edge.gateway)
     result = send(edge.gateway, "forty-two")
     assert result["success"] and result["message_id"]
-    assert edge.sim.hooks[TOKEN] == {"original": "forty-two", "edits": 1, "follow_ups": []}
+    assert edge.sim.hooks[TOKEN] == {"original": "forty-two", "edits": 1, "follow_ups": [], "files": []}
     assert send(edge.gateway, "by the way")["success"]
     assert edge.sim.texts(GENERAL) == ["by the way"]
 

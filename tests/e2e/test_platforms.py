@@ -40,6 +40,8 @@ def server(sims, make_bellhop):
     s = make_bellhop(CONFIG.format(discord=d.url, telegram=t.url))
     s.credential = s.add(platform="discord", bot="app1")
     s.cli("route", "add", "--platform", "telegram", "--key", "my_bot", "--tenant", "t", "--open")
+    # Gateways that announce two bots are of the generation that must be addressed in groups, unless told otherwise.
+    s.cli("policy", "set", "--tenant", "t", "--instance", s.credential.id, "--platform", "discord")
     wait_for(d.live)
     return s
 
