@@ -276,16 +276,31 @@ static bool is_taken(const struct facts *f, const struct route *r, const char *b
            is_given(f, r, bot) || is_given(f, r, "*");
 }
 
+/* How many more keys may it claim?  One that comes back with others each time claims no more. */
+static size_t claims_left(const struct facts *f, const struct gateway *g)
+{
+    const struct instance_facts *i = facts_find_instance(f, str_of(g->tenant), str_of(g->instance));
+    size_t n = 0;
+
+    for (const struct list *it = i != NULL ? i->routes.next : NULL;
+         it != NULL && it != &i->routes && n < PROVISION_CLAIMS_MAX; it = it->next)
+        n += list_entry(it, const struct route, by_target)->origin == ROUTE_PROVISION;
+    return PROVISION_CLAIMS_MAX - n;
+}
+
 static void put_routes(struct facts *f, struct change *c)
 {
     struct asked *a = c->thing;
     struct jw w = jw_begin(&a->r->route_keys);
+    size_t left = claims_left(f, c->gateway);
 
     jw_arr(&w);
     for (size_t i = 0; i < a->n_routes; i++) {
         struct route *asked = a->routes[i];
         struct str platform = str_of(asked->platform), key = str_of(asked->key);
-        if (is_taken(f, asked, c->gateway->bot)) {
+        bool has = facts_find_route(f, platform, key, str_of(asked->tenant),
+                                    str_of(c->gateway->instance)) != NULL;
+        if (is_taken(f, asked, c->gateway->bot) || (!has && left == 0)) {
             route_free(asked);
             a->routes[i--] = a->routes[--a->n_routes];
             continue;
@@ -294,9 +309,9 @@ static void put_routes(struct facts *f, struct change *c)
             route_new(platform, key, str_of(asked->tenant), str_of(c->gateway->instance));
         route_free(asked);
         jw_str(&w, str_of(r->key));
-        if (facts_find_route(f, str_of(r->platform), str_of(r->key), str_of(r->tenant),
-                             str_of(r->instance)) != NULL)
+        if (has)
             continue; /* its own already, by this word or a better one */
+        left--;
         struct change_item *item = change_put(c, KV_PUT, NS_ROUTE);
         r->origin = ROUTE_PROVISION;
         r->created_ms = clock_wall_ms(f->env.clock);

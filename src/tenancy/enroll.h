@@ -19,8 +19,9 @@
 
 #define PROVISION_SAME_MS 900000  /* 15 minutes */
 #define PROVISION_KEEP_MS 3600000 /* how long the secret before stays valid */
-#define PROVISION_ROUTES_MAX 256
-#define DISPLAY_NAME_MAX 256 /* bytes; the client says 64 characters at most */
+#define PROVISION_ROUTES_MAX 256  /* keys of one call ... */
+#define PROVISION_CLAIMS_MAX 1024 /* ... and of an instance, however often it calls */
+#define DISPLAY_NAME_MAX 256      /* bytes; the client says 64 characters at most */
 
 struct json_parser;
 

@@ -106,6 +106,36 @@ static bool lets_in(struct rig *r, const char *secret)
     return ok;
 }
 
+/* A gateway that comes back with other keys each time. */
+static void what_one_instance_claims_by_provisioning_is_bounded(void **state)
+{
+    struct rig *r = *state;
+    char names[PROVISION_ROUTES_MAX][16];
+    struct str keys[PROVISION_ROUTES_MAX];
+    struct list *head;
+
+    for (int call = 0; call < 6; call++) {
+        struct provision_result result = {0};
+        const struct provision_spec spec = {.tenant = STR("acme"),
+                                            .gateway = STR("gw-1"),
+                                            .platform = STR("web"),
+                                            .bot = STR("lobby"),
+                                            .route_keys = keys,
+                                            .n_route_keys = PROVISION_ROUTES_MAX};
+        for (int i = 0; i < PROVISION_ROUTES_MAX; i++) {
+            snprintf(names[i], sizeof names[i], "k%d-%d", call < 5 ? call : 0, i);
+            keys[i] = str_of(names[i]);
+        }
+        facts_provision(r->facts, &spec, &result, on_done, r);
+        turn(r);
+        assert_int_equal(r->err, BH_OK);
+        /* full: nothing new is granted, and what it has stays its own */
+        assert_int_equal(str_eq(buf_str(&result.route_keys), STR("[]")), call == 4);
+        provision_result_done(&result);
+    }
+    assert_int_equal(facts_routes(r->facts, &head), PROVISION_CLAIMS_MAX);
+}
+
 static void within_the_window_the_secret_is_the_same_and_later_the_old_one_lives_on(void **state)
 {
     struct rig *r = *state;
@@ -306,6 +336,7 @@ static void a_local_token_is_good_for_its_purpose_and_its_time(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        PROMISE(what_one_instance_claims_by_provisioning_is_bounded),
         PROMISE(within_the_window_the_secret_is_the_same_and_later_the_old_one_lives_on),
         PROMISE(after_a_late_provision_the_old_secret_lives_until_the_new_one_was_used),
         PROMISE(secrets_nobody_used_never_push_out_the_one_in_use),
