@@ -21,6 +21,7 @@ struct data {
     struct lanes *lanes; /* owned */
     char *dir;           /* owned */
     size_t max_content_bytes, max_answer_bytes;
+    uint64_t max_file_bytes;
     int64_t max_query_ms;
     struct ledger *ledger; /* borrowed; NULL: no limit */
     bool purging;          /* one at a time */
@@ -46,6 +47,8 @@ struct data_call {
 
     struct data_answer answer; /* what was found; made anew when the job runs again */
     struct buf json;
+    struct spill spill;
+    bool takes_files;
     struct jw w;
     char id[DATA_UUID_TEXT];
     uint64_t expired; /* entries that wait to be forgotten */
@@ -79,7 +82,8 @@ enum bh_err data_open(struct loop *loop, const struct data_config *cfg, struct d
                         .max_content_bytes =
                             cfg->max_content_bytes > 0 ? cfg->max_content_bytes : 1u << 20,
                         .max_answer_bytes =
-                            cfg->max_answer_bytes > 0 ? cfg->max_answer_bytes : 64u << 20,
+                            cfg->max_answer_bytes > 0 ? cfg->max_answer_bytes : 8u << 20,
+                        .max_file_bytes = cfg->max_file_bytes > 0 ? cfg->max_file_bytes : 1u << 30,
                         .max_query_ms = cfg->max_query_ms > 0 ? cfg->max_query_ms : 10000,
                         .ledger = cfg->ledger};
     struct lanes_config lc = {.name = "data",
@@ -127,6 +131,8 @@ static struct data_call *call_new(struct data *ds, const struct caller *who, cal
     data_base_key(who->tenant, who->ns, &key);
     c->job.key = arena_str(&c->arena, buf_str(&key));
     c->json.limit = ds->max_answer_bytes;
+    c->spill = (struct spill)SPILL_INIT;
+    c->takes_files = who->takes_files;
     if (who->ns.n > 0 && !caller_ns_valid(who->ns))
         fault_set(&c->refusal, FAULT_INVALID, "a namespace is 1 to 64 of A-Z a-z 0-9 _ . -");
     buf_done(&key);
@@ -144,6 +150,7 @@ static void call_free(struct data_call *c)
     fault_done(&c->answer.fault);
     fault_done(&c->refusal);
     buf_done(&c->json);
+    spill_done(&c->spill);
     arena_done(&c->arena);
     free(c);
 }
@@ -155,7 +162,19 @@ static void call_reset(struct data_call *c)
     fault_done(&fault);
     c->answer = (struct data_answer){0};
     buf_reset(&c->json);
+    spill_done(&c->spill);
     c->w = jw_begin(&c->json);
+}
+
+/* The answer grows: may it go on?  What is long goes to the file. */
+static bool call_grown(struct data_call *c)
+{
+    if (!c->takes_files || c->json.n < SPILL_BYTES || buf_failed(&c->json))
+        return !buf_failed(&c->json);
+    if (spill_add(&c->spill, c->ds->dir, c->ds->max_file_bytes, &c->json))
+        return true;
+    c->json.failed = true; /* as too long as one that does not fit into memory */
+    return false;
 }
 
 static enum lane_end call_on_thread(struct lane_job *job, void *conn)
@@ -170,9 +189,12 @@ static enum lane_end call_on_thread(struct lane_job *job, void *conn)
     data_base_for_job(conn, job->write ? NULL : job); /* a write is never cut short */
     enum lane_end end = c->run(c, conn);
     data_base_for_job(conn, NULL);
-    if (end == LANE_OK && buf_failed(&c->json)) {
+    if (end == LANE_OK && !call_grown(c)) {
         call_reset(c);
         data_query_error(&c->answer.fault, "the answer is too long: ask for less with limit");
+    } else if (end == LANE_OK && c->spill.fd >= 0 && c->json.n > 0 &&
+               !spill_add(&c->spill, c->ds->dir, UINT64_MAX, &c->json)) {
+        return LANE_IO;
     }
     return end;
 }
@@ -215,6 +237,7 @@ static void start_purge(struct data *ds, struct str key)
     *c = (struct data_call){.job = {.work = &call_work, .write = true},
                             .ds = ds,
                             .run = run_purge,
+                            .spill = SPILL_INIT,
                             .now = clock_wall_ms(loop_clock(ds->loop)) / 1000};
     c->job.key = arena_str(&c->arena, key);
     ds->purging = true;
@@ -229,7 +252,9 @@ static void call_finished(struct lane_job *job)
         c->ds->purging = false;
     if (c->expired > 0 && c->answer.fault.cls == FAULT_NONE)
         start_purge(c->ds, c->job.key);
-    if (c->answer.fault.cls == FAULT_NONE)
+    if (c->answer.fault.cls == FAULT_NONE && c->spill.fd >= 0)
+        c->answer.file = &c->spill;
+    else if (c->answer.fault.cls == FAULT_NONE)
         c->answer.json = buf_str(&c->json);
     if (c->done != NULL)
         c->done(c->ctx, &c->answer);
@@ -296,7 +321,7 @@ static bool on_found(void *ctx, const struct data_found *f)
 
     data_found_json(f, &c->w);
     c->answer.count++;
-    return !buf_failed(&c->json);
+    return call_grown(c);
 }
 
 static enum lane_end ended(struct data_call *c, struct data_base *b, enum data_end end)

@@ -13,6 +13,7 @@
 #pragma once
 #include "base/err.h"
 #include "base/json.h"
+#include "base/spill.h"
 #include "core/caller.h"
 #include "core/fault.h"
 
@@ -24,7 +25,8 @@ struct ledger;
 struct data_config {
     const char *dir;          /* the database files live here; made when missing */
     size_t max_content_bytes; /* longer entries are refused; 0: 1 MiB */
-    size_t max_answer_bytes;  /* longer answers are refused, ask for less; 0: 64 MiB */
+    size_t max_answer_bytes;  /* longer ones in memory are refused, ask for less; 0: 8 MiB */
+    uint64_t max_file_bytes;  /* the same of those in a file; 0: 1 GiB */
     size_t max_waiting;       /* calls under way; the next is answered FAULT_BUSY; 0: 10000 */
     size_t max_open;          /* databases kept open; 0: 64 */
     int64_t max_query_ms;     /* a query that takes longer is given up: TimeoutError; 0: 10 s */
@@ -40,6 +42,8 @@ void data_close(struct data *ds);
 struct data_answer {    /* valid during the callback only */
     struct fault fault; /* cls FAULT_NONE: it worked */
     struct str json;    /* write, get: PortableData ("null" on a miss); query: [PortableData] */
+    /* Instead of @json, for callers that take files; NULL: it was not that long. */
+    const struct spill *file;
     size_t count;       /* query: how many; get: 0 is a miss */
     struct str id;      /* write: a UUID */
     int64_t created_at; /* write: seconds */

@@ -73,6 +73,10 @@ void v1_refuse(struct front *f, struct http_req *req, int status, const char *he
                const char *code, const char *what);
 void v1_answer(struct front *f, struct http_id id, int status, const char *headers,
                struct str json);
+/* 200 with @file, or with @json where @file is NULL. */
+struct spill;
+void v1_answer_long(struct front *f, struct http_id id, const char *headers, struct str json,
+                    const struct spill *file);
 void v1_fault(struct front *f, struct http_id id, const struct fault *fault);
 /* A fault of the request itself, in words. */
 void v1_bad(struct v1_request *r, enum fault_class cls, const char *fmt, ...) BH_PRINTF(3, 4);

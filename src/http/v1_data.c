@@ -11,7 +11,7 @@ static void on_answer(void *ctx, const struct data_answer *a)
     if (a->fault.cls != FAULT_NONE)
         v1_fault(c->f, c->id, &a->fault);
     else
-        v1_answer(c->f, c->id, 200, NULL, a->json);
+        v1_answer_long(c->f, c->id, NULL, a->json, a->file);
     v1_call_free(c);
 }
 
@@ -52,7 +52,7 @@ static void on_got(void *ctx, const struct data_answer *a)
                   STR("{\"error\":\"There is no such entry.\",\"code\":\"not_found\","
                       "\"class\":null}"));
     else
-        v1_answer(c->f, c->id, 200, NULL, a->json);
+        v1_answer_long(c->f, c->id, NULL, a->json, a->file);
     v1_call_free(c);
 }
 

@@ -1,4 +1,5 @@
 /* v1_route.c - the table of /v1, who may enter, and how errors look.  (v1.h has the contract.) */
+#include <fcntl.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -6,6 +7,7 @@
 #include "base/config.h"
 #include "base/log.h"
 #include "base/mem.h"
+#include "base/spill.h"
 #include "core/token.h"
 #include "data/data.h"
 #include "http/openapi.h"
@@ -67,6 +69,22 @@ void v1_answer(struct front *f, struct http_id id, int status, const char *heade
 {
     http_answer(f->server, id,
                 &(struct http_answer){.status = status, .headers = headers, .body = json});
+}
+
+void v1_answer_long(struct front *f, struct http_id id, const char *headers, struct str json,
+                    const struct spill *file)
+{
+    int fd = file != NULL ? fcntl(file->fd, F_DUPFD_CLOEXEC, 0) : -1;
+
+    if (file == NULL)
+        v1_answer(f, id, 200, headers, json);
+    else if (fd < 0)
+        http_answer_error(f->server, id, 503, "busy",
+                          "No descriptor is left for so long an "
+                          "answer; ask again soon.");
+    else
+        http_answer_file(f->server, id, &(struct http_answer){.headers = headers},
+                         &(struct http_file){.fd = fd, .size = file->bytes});
 }
 
 void v1_fault(struct front *f, struct http_id id, const struct fault *fault)
@@ -272,6 +290,7 @@ static void handle(struct v1_request *r)
     const struct v1_route *route = find(r, http_path(r->req), &allowed);
 
     if (route != NULL && (route->open || v1_admit(r->f, r->req, &r->who))) {
+        r->who.caller.takes_files = true;
         route->handler(r);
     } else if (route == NULL && allowed.n > 0) {
         buf_add_z(&allowed, "\r\n");

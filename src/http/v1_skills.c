@@ -16,7 +16,7 @@ static void on_answer(void *ctx, const struct skills_answer *a)
     if (a->fault.cls != FAULT_NONE)
         v1_fault(c->f, c->id, &a->fault);
     else
-        v1_answer(c->f, c->id, 200, NULL, a->json);
+        v1_answer_long(c->f, c->id, NULL, a->json, a->file);
     v1_call_free(c);
 }
 
@@ -164,8 +164,10 @@ static void on_catalog(void *ctx, const struct skills_answer *a)
         v1_fault(c->f, c->id, &a->fault);
     } else {
         buf_printf(&etag, "ETag: \"%.*s\"\r\n", STR_FMT(a->token));
-        v1_answer(c->f, c->id, a->not_modified ? 304 : 200, buf_z(&etag),
-                  a->not_modified ? STR_NULL : a->json);
+        if (a->not_modified)
+            v1_answer(c->f, c->id, 304, buf_z(&etag), STR_NULL);
+        else
+            v1_answer_long(c->f, c->id, buf_z(&etag), a->json, a->file);
     }
     buf_done(&etag);
     v1_call_free(c);

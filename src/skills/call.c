@@ -26,6 +26,16 @@ static enum lane_end give_up(struct skills_call *c, enum skill_found found)
     return LANE_OK;
 }
 
+bool call_grown(struct skills_call *c)
+{
+    if (c->spill_dir == NULL || c->json.n < SPILL_BYTES || buf_failed(&c->json))
+        return !buf_failed(&c->json);
+    if (spill_add(&c->spill, c->spill_dir, c->max_file_bytes, &c->json))
+        return true;
+    c->json.failed = true; /* as too long as one that does not fit into memory */
+    return false;
+}
+
 static void tell_version(struct skills_call *c, struct str hash, enum skill_status status,
                          int64_t changed_at)
 {
@@ -97,7 +107,7 @@ static bool on_version(void *ctx, const struct skill_version *v)
 
     skill_version_json(v, &l->w);
     l->c->answer.count++;
-    return !buf_failed(&l->c->json);
+    return call_grown(l->c);
 }
 
 enum lane_end call_versions(struct skills_call *c, void *conn)
@@ -141,7 +151,7 @@ static bool on_row(void *ctx, const struct skill_row *row)
 
     write_meta(row, &l->w);
     l->c->answer.count++;
-    return !buf_failed(&l->c->json);
+    return call_grown(l->c);
 }
 
 enum lane_end call_query(struct skills_call *c, void *conn)

@@ -29,9 +29,15 @@ struct skills_call {
     /* what was found; made anew when the job runs again */
     struct skills_answer answer;
     struct buf json;
+    struct spill spill;
+    const char *spill_dir; /* borrowed; NULL: all stays in memory */
+    uint64_t max_file_bytes;
     struct arena found;
     struct skill_next next;
 };
+
+/* The answer grows: may it go on?  What is long goes to the file. */
+bool call_grown(struct skills_call *c);
 
 call_run_f call_load, call_metadata, call_versions, call_query, call_token, call_dependents,
     call_store, call_update_status, call_delete;

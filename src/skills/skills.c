@@ -8,6 +8,7 @@
  */
 #include "skills/skills.h"
 #include <assert.h>
+#include <libgen.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include "base/arena.h"
@@ -30,7 +31,9 @@ struct skills {
     struct skill_rules rules;
     struct ed25519_key *key; /* owned; NULL: not secured */
     size_t max_answer_bytes;
-    char *path; /* owned */
+    uint64_t max_file_bytes;
+    char *path, *dir;      /* owned */
+    const char *spill_dir; /* in @dir */
 };
 
 static const struct lane_work call_work;
@@ -73,12 +76,16 @@ enum bh_err skills_open(struct loop *loop, const struct skills_config *cfg, stru
 {
     struct skills *sk = xcalloc(1, sizeof *sk);
 
-    *sk = (struct skills){.loop = loop,
-                          .rules.max_body_bytes =
-                              cfg->max_body_bytes > 0 ? cfg->max_body_bytes : 1u << 20,
-                          .max_answer_bytes =
-                              cfg->max_answer_bytes > 0 ? cfg->max_answer_bytes : 64u << 20,
-                          .path = xstrdup(cfg->path)};
+    *sk =
+        (struct skills){.loop = loop,
+                        .rules.max_body_bytes =
+                            cfg->max_body_bytes > 0 ? cfg->max_body_bytes : 1u << 20,
+                        .max_answer_bytes =
+                            cfg->max_answer_bytes > 0 ? cfg->max_answer_bytes : 8u << 20,
+                        .max_file_bytes = cfg->max_file_bytes > 0 ? cfg->max_file_bytes : 1u << 30,
+                        .path = xstrdup(cfg->path),
+                        .dir = xstrdup(cfg->path)};
+    sk->spill_dir = dirname(sk->dir);
     if (!load_key(sk, cfg->approval_key, ret_why) || !open_backend(sk, cfg, ret_why))
         goto fail;
     struct lanes_config lc = {.name = "skills",
@@ -113,6 +120,7 @@ void skills_close(struct skills *sk)
         skill_files_free(sk->ctx);
     ed25519_free(sk->key);
     free(sk->path);
+    free(sk->dir);
     free(sk);
 }
 
@@ -138,6 +146,9 @@ static struct skills_call *call_new(struct skills *sk, const struct caller *who,
                              .attest = who->attest};
     c->at = (struct skill_where){c->who.tenant, c->who.ns};
     c->json.limit = sk->max_answer_bytes;
+    c->spill = (struct spill)SPILL_INIT;
+    c->spill_dir = who->takes_files ? sk->spill_dir : NULL;
+    c->max_file_bytes = sk->max_file_bytes;
     if (c->at.ns.n > 0 && !caller_ns_valid(c->at.ns))
         fault_set(&c->refusal, FAULT_INVALID, "a namespace is 1 to 64 of A-Z a-z 0-9 _ . -");
     return c;
@@ -154,6 +165,7 @@ static void call_free(struct skills_call *c)
     fault_done(&c->answer.fault);
     fault_done(&c->refusal);
     buf_done(&c->json);
+    spill_done(&c->spill);
     regex_free(c->pattern);
     skill_next_done(&c->next);
     arena_done(&c->arena);
@@ -168,6 +180,7 @@ static void call_reset(struct skills_call *c) /* a group that failed runs its jo
     fault_done(&fault);
     c->answer = (struct skills_answer){0};
     buf_reset(&c->json);
+    spill_done(&c->spill);
     arena_reset(&c->found);
 }
 
@@ -183,11 +196,14 @@ static enum lane_end call_on_thread(struct lane_job *job, void *conn)
     c->ops->for_job(conn, job->write ? NULL : job); /* a write is never cut short */
     enum lane_end end = c->run(c, conn);
     c->ops->for_job(conn, NULL);
-    if (end == LANE_OK && buf_failed(&c->json)) {
+    if (end == LANE_OK && !call_grown(c)) {
         call_reset(c);
         fault_set(&c->answer.fault, FAULT_QUERY,
-                  "the answer is longer than %zu bytes: ask for less with limit and offset",
-                  c->json.limit);
+                  "the answer is longer than %llu bytes: ask for less with limit and offset",
+                  (unsigned long long)(c->spill_dir != NULL ? c->max_file_bytes : c->json.limit));
+    } else if (end == LANE_OK && c->spill.fd >= 0 && c->json.n > 0 &&
+               !spill_add(&c->spill, c->spill_dir, UINT64_MAX, &c->json)) {
+        return LANE_IO;
     }
     return end;
 }
@@ -208,7 +224,9 @@ static void call_finished(struct lane_job *job)
 {
     struct skills_call *c = container_of(job, struct skills_call, job);
 
-    if (c->answer.fault.cls == FAULT_NONE && c->json.n > 0)
+    if (c->answer.fault.cls == FAULT_NONE && c->spill.fd >= 0)
+        c->answer.file = &c->spill;
+    else if (c->answer.fault.cls == FAULT_NONE && c->json.n > 0)
         c->answer.json = buf_str(&c->json);
     c->done(c->ctx, &c->answer);
     call_free(c);

@@ -24,6 +24,7 @@
 #pragma once
 #include "base/err.h"
 #include "base/json.h"
+#include "base/spill.h"
 #include "core/caller.h"
 #include "core/fault.h"
 
@@ -50,7 +51,8 @@ struct skills_config {
     const char
         *approval_key;       /* PEM of the operator's Ed25519 public key: secured mode; NULL: off */
     size_t max_body_bytes;   /* longer bodies are refused; 0: 1 MiB */
-    size_t max_answer_bytes; /* longer answers are refused, ask for less; 0: 64 MiB */
+    size_t max_answer_bytes; /* longer answers in memory are refused, ask for less; 0: 8 MiB */
+    uint64_t max_file_bytes; /* the same of those in a file; 0: 1 GiB */
     size_t max_waiting;      /* calls under way; the next is answered FAULT_BUSY; 0: 10000 */
     const char *default_author; /* of files nobody's history explains; NULL: their owner's name */
 };
@@ -66,8 +68,10 @@ struct skills_answer {
     struct fault fault; /* cls FAULT_NONE: it worked */
     bool not_modified;  /* skills_query(): the catalog is still the one of @if_none_match */
     struct str json;    /* per call, see below; absent on a fault and when not modified */
-    struct str token;   /* query, version: the change token of what was read */
-    size_t count;       /* query, versions, dependents: how many are in @json */
+    /* Instead of @json, for callers that take files; NULL: it was not that long. */
+    const struct spill *file;
+    struct str token; /* query, version: the change token of what was read */
+    size_t count;     /* query, versions, dependents: how many are in @json */
     /* load, store, update_status: the version this is about */
     struct str name, version, content_hash;
     enum skill_status status;

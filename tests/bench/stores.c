@@ -305,8 +305,9 @@ static void read_token(struct bench *b, int port)
     while (answer_bytes(&c.in) == 0) {
         uint8_t room[65536];
         ssize_t got = recv(c.fd, room, sizeof room, 0);
-        if (got > 0)
-            bytes_add(&c.in, room, (size_t)got);
+        if (got <= 0)
+            die("the server closed the connection in the middle of the catalog");
+        bytes_add(&c.in, room, (size_t)got);
     }
     buf_add(&text, c.in.p, c.in.n);
     const char *at = strcasestr(buf_z(&text), b->rpc ? "catalog_version\\\":\\\"" : "etag: \"");

@@ -110,3 +110,11 @@ def test_any_tenants_name_has_stores(make_bellhop, tenant):
     server.restart()
     assert me.ids("something") == [entry["id"]] and me.names() == ["hello"]
     assert sorted(p.name for p in server.dir.iterdir()) == ["bellhop.yaml", "state"]
+
+
+def test_an_answer_of_any_length_is_sent_whole(me):
+    for i in range(12):
+        assert me.ask("POST", "/v1/data", {"content": f"w{i} " + "x" * 900000}).status < 300
+    found = me.ask("POST", "/v1/data/query", {"query": "", "limit": 100})
+    assert len(found.text) > 10 << 20 and len(found.json) == 12
+    assert all(len(e["detail"]) > 900000 for e in found.json)

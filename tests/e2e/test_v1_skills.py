@@ -268,3 +268,21 @@ def test_secured_mode_without_a_good_key_does_not_start(make_bellhop, tmp_path):
         assert done.returncode == 1 and "approval" in done.stderr, done.stderr
         seen = server.cli("doctor", check=False)
         assert seen.returncode == 1 and "approval" in seen.stdout + seen.stderr
+
+
+def test_a_catalog_of_any_length_is_sent_whole_and_a_tool_says_that_it_is_too_long(bellhop, me):
+    """Longer than what may wait in memory for one address (limits.answer_bytes_per_address, 8 MiB)."""
+    bag = {"note": "n" * 60000}
+    for i in range(170):
+        assert me.write(f"long-{i:03}", metadata_bag=bag).status == 200
+    catalog = me.get("/v1/skills")
+    assert len(catalog.text) > 9 << 20 and catalog.headers["ETag"]
+    assert [s["name"] for s in catalog.json] == [f"long-{i:03}" for i in range(170)]
+    assert all(s["metadata_bag"]["note"] == bag["note"] for s in catalog.json)
+    assert me.get("/v1/skills", If_None_Match=catalog.headers["ETag"]).status == 304
+
+    def tool(arguments):
+        return me.ask("POST", "/mcp", {"jsonrpc": "2.0", "id": 1, "method": "tools/call",
+                                       "params": {"name": "skill_list", "arguments": arguments}}).text
+    assert "ask for less with limit and offset" in tool({})
+    assert "long-002" in tool({"limit": 3})
