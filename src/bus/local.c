@@ -100,6 +100,17 @@ static void local_subscribe(struct bus *base, const char *topic, bus_cb *cb, voi
     b->subs[b->n_subs++] = (struct subscription){topic, cb, ctx};
 }
 
+static bool local_is_deaf(const struct bus *base)
+{
+    (void)base;
+    return false; /* there are no others */
+}
+
+static void local_on_lost(struct bus *base, bus_lost_cb *cb, void *ctx)
+{
+    (void)base, (void)cb, (void)ctx; /* nothing is ever lost on the way to ourselves */
+}
+
 static void local_close(struct bus *base)
 {
     struct bus_local *b = local_of(base);
@@ -113,6 +124,8 @@ static const struct bus_ops local_ops = {
     .name = "local",
     .publish = local_publish,
     .subscribe = local_subscribe,
+    .is_deaf = local_is_deaf,
+    .on_lost = local_on_lost,
     .close = local_close,
 };
 

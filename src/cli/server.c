@@ -334,8 +334,8 @@ enum bh_err server_open(struct server *s, struct config *cfg, char *ret_why)
     s->http_server = http_server_new(s->loop, &http_limits_default, front_handle, &s->front);
     http_server_count(s->http_server, s->ledger);
     http_server_on_head(s->http_server, front_on_head);
-    s->bus = bus_local_new(loop_clock(s->loop));
-    if ((err = open_state(s, ret_why)) == BH_OK && (err = open_heart(s, ret_why)) == BH_OK &&
+    if ((err = bus_open(s->loop, config_get(cfg, &bus_config), &s->bus, ret_why)) == BH_OK &&
+        (err = open_state(s, ret_why)) == BH_OK && (err = open_heart(s, ret_why)) == BH_OK &&
         (err = open_stores(s, ret_why)) == BH_OK && (err = open_media(s, ret_why)) == BH_OK &&
         (err = server_open_dispatch(s, ret_why)) == BH_OK &&
         (err = listen_all(s, ret_why)) == BH_OK && (err = open_platforms(s, ret_why)) == BH_OK &&

@@ -42,7 +42,7 @@ struct loop_stalls {
 };
 void loop_stalls(const struct loop *l, struct loop_stalls *ret);
 
-/* A watched descriptor, for code in src/net/ and for foreign sockets (libpq, hiredis) later. */
+/* A watched descriptor, for code in src/net/. */
 struct loop_fd;
 enum { LOOP_READ = 1, LOOP_WRITE = 2 };
 typedef void loop_fd_cb(void *ctx, int events);

@@ -1,0 +1,247 @@
+/* tcp_client.c - design.  (tcp_client.h has the contract.)
+ *
+ *      CONNECTING --libcurl connected--> OPEN
+ *      both --failure, the peer's close, time-out--> ENDED: on_closed() is owed
+ *
+ * What ends the connection only sets the state and arms the timer: on_closed() and the freeing
+ * happen from there, outside of libcurl and of our own callers.  What is sent in one turn goes out
+ * together: the timer is armed for it too. */
+#include "net/tcp_client.h"
+#include <assert.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include "base/mem.h"
+#include "net/curl_loop.h"
+
+enum {
+    READ_CHUNK = 64 * 1024,
+    DEFAULT_CONNECT_MS = 10000,
+    DEFAULT_UNSENT = 16 << 20,
+};
+
+enum state { CONNECTING, OPEN, ENDED };
+
+struct tcp_client {
+    struct loop *loop; /* borrowed */
+    struct curl_loop cl;
+    CURL *easy;            /* owned; in cl.multi */
+    curl_socket_t fd;      /* libcurl's */
+    struct loop_fd *watch; /* owned; NULL: on_open() is still to be called */
+    struct timer timer;    /* connect; in OPEN "write now", in ENDED "say so now" */
+    struct tcp_client_handlers handlers;
+    void *ctx;
+    enum state state;
+    struct buf out; /* owned; unsent bytes */
+    size_t max_unsent;
+    int depth; /* callbacks running: free later */
+    bool dead; /* tcp_client_free() was called meanwhile */
+    char why[CURL_ERROR_SIZE];
+    char error[CURL_ERROR_SIZE]; /* libcurl's */
+};
+
+/* ---- the end ---- */
+
+static void destroy(struct tcp_client *c)
+{
+    timer_stop(loop_clock(c->loop), &c->timer);
+    loop_fd_free(c->watch);
+    if (c->easy != NULL) {
+        curl_multi_remove_handle(c->cl.multi, c->easy);
+        curl_easy_cleanup(c->easy);
+    }
+    curl_loop_done(&c->cl);
+    buf_wipe(&c->out);
+    free(c);
+}
+
+static void enter_ended(struct tcp_client *c, const char *why)
+{
+    if (c->state == ENDED)
+        return;
+    snprintf(c->why, sizeof c->why, "%s", why);
+    c->state = ENDED;
+    loop_fd_free(c->watch);
+    c->watch = NULL;
+    timer_set(loop_clock(c->loop), &c->timer, 0);
+}
+
+void tcp_client_free(struct tcp_client *c)
+{
+    if (c == NULL)
+        return;
+    c->dead = true;
+    if (c->depth == 0)
+        destroy(c);
+}
+
+/* Handlers run between these two; afterwards @c may be gone. */
+static void begin_call(struct tcp_client *c)
+{
+    c->depth++;
+}
+
+static void end_call(struct tcp_client *c)
+{
+    assert(c->depth > 0);
+    if (--c->depth == 0 && c->dead)
+        destroy(c);
+}
+
+/* ---- bytes ---- */
+
+static void flush(struct tcp_client *c)
+{
+    size_t sent = 0, n = 0;
+    CURLcode code = CURLE_OK;
+
+    while (sent < c->out.n && code == CURLE_OK) {
+        code = curl_easy_send(c->easy, c->out.p + sent, c->out.n - sent, &n);
+        sent += code == CURLE_OK ? n : 0;
+    }
+    buf_consume(&c->out, sent);
+    if (code != CURLE_OK && code != CURLE_AGAIN) {
+        enter_ended(c, curl_easy_strerror(code));
+        return;
+    }
+    loop_fd_set(c->watch, LOOP_READ | (c->out.n > 0 ? LOOP_WRITE : 0));
+}
+
+void tcp_client_send(struct tcp_client *c, struct str bytes)
+{
+    if (c->state != OPEN || c->watch == NULL)
+        return;
+    if (c->out.n + bytes.n > c->max_unsent) {
+        enter_ended(c, "too much is waiting to be sent");
+        return;
+    }
+    buf_add_str(&c->out, bytes);
+    if (!timer_is_set(&c->timer))
+        timer_set(loop_clock(c->loop), &c->timer, 0);
+}
+
+size_t tcp_client_unsent(const struct tcp_client *c)
+{
+    return c->out.n;
+}
+
+static void read_all(struct tcp_client *c)
+{
+    static char bytes[READ_CHUNK]; /* one loop thread, and handlers never read */
+    CURLcode code = CURLE_OK;
+    size_t n;
+
+    while (code == CURLE_OK && c->state == OPEN && !c->dead) {
+        n = 0;
+        code = curl_easy_recv(c->easy, bytes, sizeof bytes, &n);
+        if (code == CURLE_OK && n == 0)
+            enter_ended(c, "the other side closed the connection");
+        else if (code == CURLE_OK)
+            c->handlers.on_data(c->ctx, str_make(bytes, n));
+    }
+    if (code != CURLE_OK && code != CURLE_AGAIN)
+        enter_ended(c, curl_easy_strerror(code));
+}
+
+static void on_socket(void *ctx, int events)
+{
+    struct tcp_client *c = ctx;
+
+    begin_call(c);
+    if ((events & LOOP_WRITE) != 0)
+        flush(c);
+    if ((events & LOOP_READ) != 0)
+        read_all(c);
+    end_call(c);
+}
+
+/* ---- connecting ---- */
+
+static void on_connected(void *ctx, CURL *easy, CURLcode code)
+{
+    struct tcp_client *c = ctx;
+    curl_socket_t fd = CURL_SOCKET_BAD;
+
+    if (c->state != CONNECTING)
+        return;
+    if (code != CURLE_OK) {
+        enter_ended(c, c->error[0] != '\0' ? c->error : curl_easy_strerror(code));
+        return;
+    }
+    curl_easy_getinfo(easy, CURLINFO_ACTIVESOCKET, &fd);
+    if (fd == CURL_SOCKET_BAD) {
+        enter_ended(c, "the connection was lost");
+        return;
+    }
+    c->state = OPEN;
+    c->fd = fd;
+    timer_set(loop_clock(c->loop), &c->timer, 0);
+}
+
+/* Told from the timer: a handler may free us, and our multi is not done with the call yet. */
+static void say_open(struct tcp_client *c)
+{
+    c->watch = loop_fd_add(c->loop, c->fd, LOOP_READ, on_socket, c);
+    c->handlers.on_open(c->ctx);
+}
+
+static void on_timer(struct timer *t)
+{
+    struct tcp_client *c = container_of(t, struct tcp_client, timer);
+
+    begin_call(c);
+    if (c->state == CONNECTING) {
+        enter_ended(c, "the server took too long");
+    } else if (c->state == ENDED) {
+        c->handlers.on_closed(c->ctx, c->why);
+        c->dead = true;
+    } else if (c->watch == NULL) {
+        say_open(c);
+    } else {
+        flush(c);
+    }
+    end_call(c);
+}
+
+/* libcurl is told of a web server: that is how it is asked for a socket and for TLS. */
+static bool set_up_curl(struct tcp_client *c, const struct tcp_client_options *opt, long timeout_ms)
+{
+    struct buf url = BUF_INIT;
+    bool v6 = opt->host != NULL && strchr(opt->host, ':') != NULL;
+
+    if (!curl_loop_init(&c->cl, c->loop, on_connected, c) || (c->easy = curl_easy_init()) == NULL)
+        return false;
+    buf_printf(&url, "%s://%s%s%s:%d", opt->tls ? "https" : "http", v6 ? "[" : "",
+               opt->host != NULL ? opt->host : "localhost", v6 ? "]" : "",
+               opt->host != NULL ? opt->port : 1);
+    curl_easy_setopt(c->easy, CURLOPT_URL, buf_z(&url));
+    buf_done(&url);
+    if (opt->unix_path != NULL)
+        curl_easy_setopt(c->easy, CURLOPT_UNIX_SOCKET_PATH, opt->unix_path);
+    curl_easy_setopt(c->easy, CURLOPT_CONNECT_ONLY, 1L);
+    curl_easy_setopt(c->easy, CURLOPT_PROTOCOLS_STR, "http,https");
+    curl_easy_setopt(c->easy, CURLOPT_PROXY, ""); /* a web proxy carries no such bytes */
+    curl_easy_setopt(c->easy, CURLOPT_SSL_ENABLE_ALPN, 0L);
+    curl_easy_setopt(c->easy, CURLOPT_NOSIGNAL, 1L);
+    curl_easy_setopt(c->easy, CURLOPT_TCP_NODELAY, 1L);
+    curl_easy_setopt(c->easy, CURLOPT_QUICK_EXIT, 1L);
+    curl_easy_setopt(c->easy, CURLOPT_CONNECTTIMEOUT_MS, timeout_ms);
+    curl_easy_setopt(c->easy, CURLOPT_ERRORBUFFER, c->error);
+    if (opt->ca_path != NULL)
+        curl_easy_setopt(c->easy, CURLOPT_CAINFO, opt->ca_path);
+    return curl_multi_add_handle(c->cl.multi, c->easy) == CURLM_OK;
+}
+
+struct tcp_client *tcp_client_open(struct loop *loop, const struct tcp_client_options *opt,
+                                   const struct tcp_client_handlers *h, void *ctx)
+{
+    struct tcp_client *c = xcalloc(1, sizeof *c);
+    int64_t timeout = opt->connect_timeout_ms > 0 ? opt->connect_timeout_ms : DEFAULT_CONNECT_MS;
+
+    *c = (struct tcp_client){.loop = loop, .handlers = *h, .ctx = ctx};
+    c->max_unsent = opt->max_unsent != 0 ? opt->max_unsent : DEFAULT_UNSENT;
+    timer_init(&c->timer, on_timer);
+    timer_set(loop_clock(loop), &c->timer, timeout);
+    if (!set_up_curl(c, opt, (long)timeout))
+        enter_ended(c, "libcurl cannot be used now: no descriptor or memory left");
+    return c;
+}

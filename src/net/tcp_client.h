@@ -1,0 +1,32 @@
+/* tcp_client.h - an outgoing connection of bytes on the loop: TCP, TLS or a Unix socket (Redis).
+ *
+ * libcurl connects (names, TLS) and lends us the socket.  A struct tcp_client lives from
+ * tcp_client_open() until its on_closed() returned or tcp_client_free(), whichever is first; no
+ * handler runs inside tcp_client_open() or tcp_client_send(), nor after tcp_client_free(). */
+#pragma once
+#include "base/buf.h"
+
+struct loop;
+struct tcp_client;
+
+struct tcp_client_handlers {
+    void (*on_open)(void *ctx);
+    void (*on_data)(void *ctx, struct str bytes);  /* borrowed; any piece of the stream */
+    void (*on_closed)(void *ctx, const char *why); /* once, whoever closed it */
+};
+struct tcp_client_options {
+    const char *host; /* a name or an address; IPv6 without brackets */
+    uint16_t port;
+    const char *unix_path;      /* instead of both; NULL: none */
+    bool tls;                   /* the host's name must be in its certificate */
+    const char *ca_path;        /* PEM file of the authorities to trust; NULL: the system's */
+    int64_t connect_timeout_ms; /* 0: 10 s */
+    size_t max_unsent;          /* more bytes that wait to be sent end it; 0: 16 MiB */
+};
+
+struct tcp_client *tcp_client_open(struct loop *loop, const struct tcp_client_options *opt,
+                                   const struct tcp_client_handlers *h, void *ctx);
+/* Queued, and written when the turn ends.  Before on_open() and after the end it does nothing. */
+void tcp_client_send(struct tcp_client *c, struct str bytes);
+size_t tcp_client_unsent(const struct tcp_client *c);
+void tcp_client_free(struct tcp_client *c); /* at once, silently; NULL is fine */
