@@ -1,34 +1,44 @@
 /* chats.c - design.  (chats.h has the contract.)
  *
- * A table keyed by (mailbox number, chat id); chats that share an id on several platforms hang
- * behind each other, because a gateway may name a chat without its platform.
+ * chat_table.h keeps them; here is when they come, go and are written.
  *
  * Which platform lets its chats go is asked when one of them has become the oldest: at the start
  * the platforms are not open yet. */
 #include "relay/chats.h"
+#include <assert.h>
 #include <inttypes.h>
 #include <stdlib.h>
 #include "base/json.h"
 #include "base/jw.h"
+#include "base/mem.h"
 #include "relay/ground.h"
 #include "relay/heart.h"
 #include "relay/instance.h"
 #include "relay/interrupt.h"
 #include "store/store.h"
 
-enum { ID_MAX_BYTES = 1024, TRIM_STEPS = 4, KEY_DIGITS = 16, DELETE_AT_ONCE = 256 };
+enum { TRIM_STEPS = 4, KEY_DIGITS = 16, DELETE_AT_ONCE = 256 };
+static_assert(sizeof(struct known_chat) == 64, "a million of them is 64 MB");
 
 struct chats {
-    struct map by_key; /* number of the mailbox and id -> the first known_chat; owned */
-    struct list old;   /* those that may be forgotten, least recently heard from first */
+    struct chat_table table;
+    struct chat_row old; /* those that may be forgotten, least recently heard from first */
     size_t n_old;
+    struct map puts; /* number of the chat -> struct chat_put, owned: records on their way */
+    struct buf ground;
+};
+
+struct chat_put {
+    uint32_t number;
+    struct known_chat *chat; /* borrowed */
+    struct store_put *put;   /* borrowed */
 };
 
 struct chats *chats_new(void)
 {
     struct chats *t = xcalloc(1, sizeof *t);
 
-    list_init(&t->old);
+    chat_table_init(&t->table);
     return t;
 }
 
@@ -37,65 +47,64 @@ static struct chats *chats_of(const struct instance *i)
     return i->relay->chats;
 }
 
-static struct str chat_key(const struct known_chat *c)
-{
-    return str_make(c->bytes, sizeof(uint32_t) + c->id.n);
-}
-
-static struct known_chat *first(const struct instance *i, struct str chat_id)
-{
-    char key[sizeof(uint32_t) + ID_MAX_BYTES];
-
-    if (chat_id.n == 0 || chat_id.n > ID_MAX_BYTES)
-        return NULL;
-    memcpy(key, &i->box, sizeof i->box);
-    memcpy(key + sizeof i->box, chat_id.p, chat_id.n);
-    return map_get(&chats_of(i)->by_key, str_make(key, sizeof i->box + chat_id.n));
-}
-
 struct known_chat *chats_find(const struct instance *i, struct str chat_id)
 {
-    return first(i, chat_id);
+    return chat_first(&chats_of(i)->table, i, chat_id);
 }
 
 struct known_chat *chats_find_on(const struct instance *i, struct str platform, struct str chat_id)
 {
-    struct known_chat *c = first(i, chat_id);
+    struct known_chat *c = chats_find(i, chat_id);
 
-    while (c != NULL && !str_eq(c->platform, platform))
-        c = c->next;
+    while (c != NULL && !str_eq(chat_platform(c), platform))
+        c = chat_next(&chats_of(i)->table, c);
     return c;
 }
 
-/* Puts @c in front of the others with its id. */
-static void lead(struct known_chat *c, struct known_chat *head)
+uint32_t chats_number(const struct known_chat *c)
 {
-    if (c == head)
+    return pool_number(&chats_of(c->inst)->table.pool, c);
+}
+
+struct known_chat *chats_at(const struct relay *r, uint32_t number)
+{
+    return pool_at(&r->chats->table.pool, number);
+}
+
+struct known_chat *chats_next_of(const struct instance *i, const struct known_chat *c)
+{
+    return chats_at(i->relay, c != NULL ? c->in[CHAT_BY_INSTANCE].next : i->chats.first);
+}
+
+static void enter_old(struct known_chat *c)
+{
+    struct chats *t = chats_of(c->inst);
+
+    chat_row_append(&t->table, &t->old, CHAT_BY_AGE, c);
+    c->aging = true;
+    t->n_old++;
+}
+
+static void leave_old(struct known_chat *c)
+{
+    struct chats *t = chats_of(c->inst);
+
+    if (!c->aging)
         return;
-    for (struct known_chat *prev = head; prev != NULL; prev = prev->next)
-        if (prev->next == c)
-            prev->next = c->next;
-    c->next = head;
-    map_put(&chats_of(c->inst)->by_key, chat_key(c), c);
+    chat_row_remove(&t->table, &t->old, CHAT_BY_AGE, c);
+    c->aging = false;
+    t->n_old--;
 }
 
 static struct known_chat *make(struct instance *i, struct str platform, struct str chat_id)
 {
-    struct known_chat *c = xmalloc(sizeof *c + sizeof i->box + chat_id.n + platform.n);
+    struct chats *t = chats_of(i);
+    struct known_chat *c = chat_add(&t->table, i, chat_id);
 
-    *c = (struct known_chat){.inst = i};
-    memcpy(c->bytes, &i->box, sizeof i->box);
-    memcpy(c->bytes + sizeof i->box, chat_id.p, chat_id.n);
-    memcpy(c->bytes + sizeof i->box + chat_id.n, platform.n != 0 ? platform.p : "", platform.n);
-    c->id = str_make(c->bytes + sizeof i->box, chat_id.n);
-    c->platform = str_make(c->bytes + sizeof i->box + chat_id.n, platform.n);
-    list_init(&c->age);
-    list_init(&c->by_inst);
-    list_append(&chats_of(i)->old, &c->age);
-    chats_of(i)->n_old++;
-    list_append(&i->chats, &c->by_inst);
+    chat_set_place(&t->table, c, platform, STR(""), STR(""));
+    enter_old(c);
+    chat_row_append(&t->table, &i->chats, CHAT_BY_INSTANCE, c);
     i->n_chats++;
-    lead(c, first(i, chat_id));
     return c;
 }
 
@@ -103,11 +112,13 @@ static struct known_chat *make(struct instance *i, struct str platform, struct s
 
 static void record_key(const struct known_chat *c, struct buf *out)
 {
+    char id[CHAT_ID_CHARS];
+
     buf_add_str(out, instance_key(c->inst));
     buf_add_c(out, '\x1f');
-    buf_add_str(out, c->platform);
+    buf_add_str(out, chat_platform(c));
     buf_add_c(out, '\x1f');
-    buf_add_str(out, c->id);
+    buf_add_str(out, chat_id(c, id));
 }
 
 static void write_record(const struct known_chat *c, struct buf *out)
@@ -116,38 +127,59 @@ static void write_record(const struct known_chat *c, struct buf *out)
     struct buf keys = BUF_INIT;
 
     for (size_t k = 0; k < c->n_keys; k++)
-        buf_printf(&keys, "%016" PRIx64, c->keys[k]);
+        buf_printf(&keys, "%016" PRIx64, chat_keys(c)[k]);
     jw_obj(&w);
-    jw_kstr(&w, "bot", str_of(c->bot));
-    if (*c->scope != '\0')
-        jw_kstr(&w, "scope", str_of(c->scope));
+    jw_kstr(&w, "bot", chat_bot(c));
+    if (chat_scope(c).n != 0)
+        jw_kstr(&w, "scope", chat_scope(c));
     jw_ki64(&w, "box", c->inst->box);
     if (keys.n != 0)
         jw_kstr(&w, "keys", buf_str(&keys));
-    ground_write(&w, c->ground);
+    ground_write(&w, name_text(c->ground));
     jw_end_obj(&w);
     buf_done(&keys);
 }
 
+static struct chat_put *put_of(const struct known_chat *c)
+{
+    uint32_t number = chats_number(c);
+
+    return c->writing ? map_get(&chats_of(c->inst)->puts, str_make(&number, sizeof number)) : NULL;
+}
+
+static void put_over(struct chat_put *p)
+{
+    p->chat->writing = false;
+    map_del(&chats_of(p->chat->inst)->puts, str_make(&p->number, sizeof p->number));
+    free(p);
+}
+
 static void on_stored(void *ctx, enum bh_err err)
 {
-    struct known_chat *c = ctx;
+    struct chat_put *p = ctx;
 
-    c->put = NULL;
     if (err != BH_OK)
-        c->stored = false; /* the next event from there writes it again */
+        p->chat->stored = false; /* the next event from there writes it again */
+    put_over(p);
 }
 
 static void store_chat(struct known_chat *c)
 {
     struct buf key = BUF_INIT, value = BUF_INIT;
+    struct chat_put *p = put_of(c);
 
+    if (p != NULL) {
+        store_put_cancel(&p->put); /* this one has all that one had */
+    } else {
+        p = xcalloc(1, sizeof *p);
+        *p = (struct chat_put){.number = chats_number(c), .chat = c};
+        map_put(&chats_of(c->inst)->puts, str_make(&p->number, sizeof p->number), p);
+    }
     record_key(c, &key);
     write_record(c, &value);
-    c->stored = true;
-    store_put_cancel(&c->put); /* this one has all that one had */
+    c->stored = c->writing = true;
     struct store_kv item = {KV_PUT, CHATS_NS, buf_str(&key), buf_str(&value)};
-    c->put = store_put(c->inst->relay->env.store, &item, 1, false, on_stored, c);
+    p->put = store_put(c->inst->relay->env.store, &item, 1, false, on_stored, p);
     buf_done(&key);
     buf_done(&value);
 }
@@ -172,47 +204,24 @@ static void delete_now(struct relay *r, struct deletes *d)
     d->n = 0;
 }
 
-static void free_chat(struct known_chat *c)
-{
-    free(c->bot);
-    free(c->scope);
-    free(c->ground);
-    free(c->keys);
-    free(c);
-}
-
-static void leave_old(struct known_chat *c)
-{
-    if (!list_is_linked(&c->age))
-        return;
-    list_remove(&c->age);
-    chats_of(c->inst)->n_old--;
-}
-
 /* From memory; its record is left to the caller in @d. */
 static void forget(struct known_chat *c, struct deletes *d)
 {
-    struct map *by_key = &chats_of(c->inst)->by_key;
-    struct known_chat *head = first(c->inst, c->id);
+    struct chats *t = chats_of(c->inst);
+    struct chat_put *p = put_of(c);
 
     leave_old(c);
-    list_remove(&c->by_inst);
+    chat_row_remove(&t->table, &c->inst->chats, CHAT_BY_INSTANCE, c);
     c->inst->n_chats--;
     for (size_t k = 0; k < c->n_keys; k++)
-        interrupt_forget(c->inst->relay, c, c->keys[k]);
-    if (head != c) {
-        while (head->next != c)
-            head = head->next;
-        head->next = c->next;
-    } else if (c->next != NULL) {
-        map_put(by_key, chat_key(c->next), c->next);
-    } else {
-        map_del(by_key, chat_key(c));
+        interrupt_forget(c->inst->relay, c, chat_keys(c)[k]);
+    if (p != NULL) {
+        store_put_cancel(&p->put);
+        put_over(p);
     }
-    store_put_cancel(&c->put);
     d->keys[d->n] = BUF_INIT;
     record_key(c, &d->keys[d->n++]);
-    free_chat(c);
+    chat_remove(&t->table, c);
 }
 
 /* One that is too many. */
@@ -236,14 +245,15 @@ void chats_trim(struct relay *r, size_t steps)
     struct chats *t = r->chats;
 
     while (t->n_old > r->lim.max_chats && steps-- > 0) {
-        struct known_chat *c = list_first(&t->old, struct known_chat, age);
-        const struct outlet *at = outside->find(outside, c->platform, str_of(c->bot));
-        if (at != NULL && !at->secret_chats)
-            leave_old(c);
-        else if (at == NULL)
-            list_move(&c->age, &t->old);
-        else
+        struct known_chat *c = chats_at(r, t->old.first);
+        const struct outlet *at = outside->find(outside, chat_platform(c), chat_bot(c));
+        if (at != NULL && at->secret_chats) {
             forget_one(c);
+            continue;
+        }
+        leave_old(c);
+        if (at == NULL)
+            enter_old(c);
     }
 }
 
@@ -262,95 +272,75 @@ void chats_end(struct instance *i)
     struct deletes d;
 
     d.n = 0;
-    while (!list_is_empty(&i->chats)) {
-        forget(list_first(&i->chats, struct known_chat, by_inst), &d);
-        if (d.n == DELETE_AT_ONCE || list_is_empty(&i->chats))
+    while (i->n_chats != 0) {
+        forget(chats_next_of(i, NULL), &d);
+        if (d.n == DELETE_AT_ONCE || i->n_chats == 0)
             delete_now(i->relay, &d);
-    }
-}
-
-/* ---- its session keys ---- */
-
-static bool has_key(const struct known_chat *c, uint64_t key)
-{
-    for (size_t k = 0; k < c->n_keys; k++)
-        if (c->keys[k] == key)
-            return true;
-    return false;
-}
-
-static void remove_key(struct known_chat *c, size_t at)
-{
-    c->n_keys--;
-    memmove(&c->keys[at], &c->keys[at + 1], (c->n_keys - at) * sizeof c->keys[0]);
-}
-
-static void add_key(struct known_chat *c, uint64_t key)
-{
-    if (c->n_keys == CHAT_KEYS) {
-        interrupt_forget(c->inst->relay, c, c->keys[0]);
-        remove_key(c, 0);
-    }
-    c->keys = xrealloc(c->keys, (c->n_keys + 1u) * sizeof c->keys[0]);
-    c->keys[c->n_keys++] = key;
-}
-
-void chats_drop_key(struct known_chat *c, uint64_t key)
-{
-    for (size_t k = 0; k < c->n_keys; k++) {
-        if (c->keys[k] != key)
-            continue;
-        remove_key(c, k);
-        store_chat(c);
-        return;
     }
 }
 
 /* ---- noting ---- */
 
-/* True when it was something else before. */
-static bool set(char **field, struct str now)
+static void add_key(struct known_chat *c, uint64_t key)
 {
-    if (*field != NULL && str_eq(str_of(*field), now))
-        return false;
-    free(*field);
-    *field = str_dup(now);
-    return true;
+    if (c->n_keys == CHAT_KEYS) {
+        uint64_t oldest = chat_keys(c)[0];
+        interrupt_forget(c->inst->relay, c, oldest);
+        chat_remove_key(c, oldest);
+    }
+    chat_add_key(c, key);
+}
+
+void chats_drop_key(struct known_chat *c, uint64_t key)
+{
+    if (chat_remove_key(c, key))
+        store_chat(c);
+}
+
+/* It was heard from last. */
+static void to_the_end(struct known_chat *c)
+{
+    struct chats *t = chats_of(c->inst);
+
+    chat_lead(&t->table, c);
+    if (c->aging) {
+        leave_old(c);
+        enter_old(c);
+    }
+    chat_row_remove(&t->table, &c->inst->chats, CHAT_BY_INSTANCE, c);
+    chat_row_append(&t->table, &c->inst->chats, CHAT_BY_INSTANCE, c);
+}
+
+/* True when its record is another one now. */
+static bool learn(struct known_chat *c, const struct event *ev, uint64_t key, bool owner)
+{
+    struct chats *t = chats_of(c->inst);
+    bool moved = ground_of(ev, owner, chat_bot(c), name_text(c->ground), &t->ground);
+
+    if (moved)
+        chat_set_ground(&t->table, c, buf_str(&t->ground));
+    moved |= chat_set_place(&t->table, c, ev->platform, ev->bot, ev->scope_id);
+    if (!chat_has_key(c, key)) {
+        add_key(c, key);
+        moved = true;
+    }
+    return moved;
 }
 
 struct known_chat *chats_note(struct instance *i, const struct event *ev, uint64_t key, bool owner)
 {
-    struct str platform = ev->platform, chat_id = ev->chat_id;
-
-    if (chat_id.n == 0 || chat_id.n > ID_MAX_BYTES)
+    if (ev->chat_id.n == 0 || ev->chat_id.n > CHAT_ID_MAX)
         return NULL;
     chats_trim(i->relay, TRIM_STEPS);
-    struct known_chat *head = first(i, chat_id), *c = head;
-    while (c != NULL && !str_eq(c->platform, platform))
-        c = c->next;
+    struct known_chat *c = chats_find_on(i, ev->platform, ev->chat_id);
     if (c == NULL)
-        c = make(i, platform, chat_id);
+        c = make(i, ev->platform, ev->chat_id);
     else
-        lead(c, head);
-    if (list_is_linked(&c->age))
-        list_move(&c->age, &chats_of(i)->old);
-    list_move(&c->by_inst, &i->chats);
-    char *ground = ground_of(ev, owner, c->bot, c->ground);
-    if (ground != NULL) {
-        free(c->ground);
-        c->ground = ground;
-    }
-    bool moved = ground != NULL;
-    moved |= set(&c->bot, ev->bot);
-    moved |= set(&c->scope, ev->scope_id);
-    if (!has_key(c, key)) {
-        add_key(c, key);
-        moved = true;
-    }
-    if (moved || !c->stored)
+        to_the_end(c);
+    if (learn(c, ev, key, owner) || !c->stored)
         store_chat(c);
     for (int k = 0; k < TRIM_STEPS && i->n_chats > i->relay->lim.max_instance_chats; k++)
-        forget_one(list_first(&i->chats, struct known_chat, by_inst));
+        forget_one(chats_next_of(i, NULL));
     return c;
 }
 
@@ -374,7 +364,7 @@ static void load_keys(struct known_chat *c, struct str hex)
                 return;
             key = key << 4 | (unsigned)digit;
         }
-        if (key != 0 && !has_key(c, key))
+        if (key != 0 && !chat_has_key(c, key))
             add_key(c, key);
     }
 }
@@ -386,7 +376,7 @@ static void on_record(void *ctx, struct str key, struct str value)
     struct json doc;
 
     if (!str_split(&rest, '\x1f', &tenant) || !str_split(&rest, '\x1f', &name) ||
-        !str_split(&rest, '\x1f', &platform) || rest.n == 0 || rest.n > ID_MAX_BYTES)
+        !str_split(&rest, '\x1f', &platform) || rest.n == 0 || rest.n > CHAT_ID_MAX)
         return;
     struct instance *i = instance_find(r, tenant, name);
     if (i == NULL || chats_find_on(i, platform, rest) != NULL)
@@ -398,10 +388,13 @@ static void on_record(void *ctx, struct str key, struct str value)
         return;
     }
     struct known_chat *c = make(i, platform, rest);
-    c->bot = str_dup(ok ? json_str(doc, "bot") : STR(""));
-    c->scope = str_dup(ok ? json_str(doc, "scope") : STR(""));
-    c->ground = ok ? ground_read(doc) : NULL;
-    load_keys(c, ok ? json_str(doc, "keys") : STR(""));
+    if (ok) {
+        struct chats *t = r->chats;
+        chat_set_place(&t->table, c, platform, json_str(doc, "bot"), json_str(doc, "scope"));
+        if (ground_read(doc, &t->ground))
+            chat_set_ground(&t->table, c, buf_str(&t->ground));
+        load_keys(c, json_str(doc, "keys"));
+    }
     c->stored = true;
 }
 
@@ -410,23 +403,16 @@ enum bh_err chats_load(struct relay *r)
     return r->env.store->ops->load_records(r->env.store, CHATS_NS, on_record, r);
 }
 
-static void free_chats(struct known_chat *c)
-{
-    while (c != NULL) {
-        struct known_chat *next = c->next;
-        free_chat(c);
-        c = next;
-    }
-}
-
 void chats_free(struct chats *t)
 {
-    void *first_of;
+    void *p;
 
     if (t == NULL)
         return;
-    for (size_t pos = 0; map_next(&t->by_key, &pos, &first_of);)
-        free_chats(first_of);
-    map_done(&t->by_key);
+    for (size_t pos = 0; map_next(&t->puts, &pos, &p);)
+        free(p);
+    map_done(&t->puts);
+    chat_table_done(&t->table);
+    buf_done(&t->ground);
     free(t);
 }

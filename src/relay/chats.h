@@ -12,8 +12,8 @@
 #pragma once
 #include "base/err.h"
 #include "base/json.h"
-#include "base/list.h"
 #include "base/str.h"
+#include "relay/chat_table.h"
 
 #define CHATS_NS "chat" /* of its records */
 
@@ -21,25 +21,6 @@ struct chats;
 struct event;
 struct instance;
 struct relay;
-struct store_put;
-
-#define CHAT_KEYS 16 /* session keys remembered of one chat */
-
-struct known_chat {
-    struct instance *inst;   /* borrowed */
-    struct known_chat *next; /* the same chat id on another platform, less recently heard from */
-    char *bot;               /* owned; the identity it was heard through last; "" when unnamed */
-    char *scope;             /* owned; the guild it lies in; "" when none or not known */
-    char *ground;            /* owned; what connects the instance with it: ground.h; NULL: unsaid */
-    struct str id, platform;
-    struct list age;       /* chats->old; unlinked: its platform has no secret chats */
-    struct list by_inst;   /* instance->chats; the last one was heard from last */
-    struct store_put *put; /* borrowed; its record on the way to the disk */
-    uint64_t *keys;        /* owned; oldest first */
-    uint8_t n_keys;        /* CHAT_KEYS at most */
-    bool stored;           /* its record is on disk or on its way */
-    char bytes[];          /* number of the mailbox, id, platform; number and id are the map key */
-};
 
 struct chats *chats_new(void);
 enum bh_err chats_load(struct relay *r); /* at start, after the instances */
@@ -56,6 +37,12 @@ bool chats_record_counts(const struct instance *i, struct json doc);
 /* The platform heard from last comes first; NULL: never delivered. */
 struct known_chat *chats_find(const struct instance *i, struct str chat_id);
 struct known_chat *chats_find_on(const struct instance *i, struct str platform, struct str chat_id);
+
+/* A number for half a pointer: good as long as the chat is; 0 is nobody. */
+uint32_t chats_number(const struct known_chat *c);
+struct known_chat *chats_at(const struct relay *r, uint32_t number);
+/* The next chat of @i behind @c, least recently heard from first; NULL: the first, or the end. */
+struct known_chat *chats_next_of(const struct instance *i, const struct known_chat *c);
 
 /* Forget chats past the limit, looking at @steps of them at most. */
 void chats_trim(struct relay *r, size_t steps);

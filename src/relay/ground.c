@@ -36,9 +36,9 @@ static void texts(struct ground *g, struct str *ret[TEXTS])
     ret[4] = &g->bots;
 }
 
-static struct ground unpack(const char *packed)
+static struct ground unpack(struct str packed)
 {
-    struct str rest = str_of(packed), *all[TEXTS];
+    struct str rest = packed.p != NULL ? packed : STR(""), *all[TEXTS];
     struct ground g = {0};
 
     texts(&g, all);
@@ -53,18 +53,17 @@ static struct str usable(struct str s)
     return s.n > TEXT_MAX || str_find(s, '\x1f') >= 0 || str_find(s, '\0') >= 0 ? STR_NULL : s;
 }
 
-static char *pack(struct ground *g)
+static void pack(struct ground *g, struct buf *out)
 {
-    struct buf b = BUF_INIT;
     struct str *all[TEXTS];
 
     texts(g, all);
+    buf_reset(out);
     for (int i = 0; i < TEXTS; i++) {
         if (i > 0)
-            buf_add_c(&b, '\x1f');
-        buf_add_str(&b, usable(*all[i]));
+            buf_add_c(out, '\x1f');
+        buf_add_str(out, usable(*all[i]));
     }
-    return buf_take(&b);
 }
 
 static bool has_bot(struct str bots, struct str bot)
@@ -98,34 +97,33 @@ static void add_bots(struct buf *out, struct str now, struct str last, struct st
 
 bool ground_has_bot(const struct known_chat *c, struct str bot)
 {
-    return c->ground != NULL && has_bot(unpack(c->ground).bots, bot);
+    return has_bot(unpack(name_text(c->ground)).bots, bot);
 }
 
-char *ground_of(const struct event *ev, bool owner, const char *bot, const char *before)
+bool ground_of(const struct event *ev, bool owner, struct str bot, struct str before,
+               struct buf *out)
 {
     struct ground g = {.former = ev->former_key, .parent = ev->parent_chat_id};
+    struct ground was = unpack(before);
     struct buf bots = BUF_INIT;
     struct str key = ev->own_key.p != NULL ? ev->own_key : ev->route_key;
 
     if (!str_eq(key, str_is_empty(ev->scope_id) ? ev->chat_id : ev->scope_id))
         g.key = key;
-    g.person = owner ? ev->user_id : before != NULL ? unpack(before).person : STR_NULL;
-    add_bots(&bots, ev->bot, str_of(bot), before != NULL ? unpack(before).bots : STR_NULL);
+    g.person = owner ? ev->user_id : was.person;
+    add_bots(&bots, ev->bot, bot, was.bots);
     g.bots = buf_str(&bots);
-    char *now = pack(&g);
+    pack(&g, out);
     buf_done(&bots);
-    if (before == NULL || strcmp(before, now) != 0)
-        return now;
-    free(now);
-    return NULL;
+    return before.p == NULL || !str_eq(before, buf_str(out));
 }
 
-void ground_write(struct jw *w, const char *ground)
+void ground_write(struct jw *w, struct str ground)
 {
-    struct ground g = unpack(ground != NULL ? ground : "");
+    struct ground g = unpack(ground);
     struct str *all[TEXTS];
 
-    if (ground == NULL)
+    if (ground.p == NULL)
         return;
     texts(&g, all);
     jw_key(w, "ground");
@@ -136,18 +134,19 @@ void ground_write(struct jw *w, const char *ground)
     jw_end_obj(w);
 }
 
-char *ground_read(struct json doc)
+bool ground_read(struct json doc, struct buf *out)
 {
     struct json at = json_get(doc, "ground");
     struct ground g = {0};
     struct str *all[TEXTS];
 
     if (!json_is_object(at))
-        return NULL;
+        return false;
     texts(&g, all);
     for (int i = 0; i < TEXTS; i++)
         *all[i] = json_str(at, names[i]);
-    return pack(&g);
+    pack(&g, out);
+    return true;
 }
 
 /* ---- the question ---- */
@@ -166,31 +165,36 @@ static bool by_person(const struct known_chat *c, const struct gate_instance *me
     struct facts *facts = c->inst->relay->env.facts;
 
     if (c->ground == NULL) /* of an older database, which does not say who it was */
-        return has_person(me, c->platform);
-    return g->person.n > 0 && grant_is_linked(facts, me, c->platform, g->person);
+        return has_person(me, chat_platform(c));
+    return g->person.n > 0 && grant_is_linked(facts, me, chat_platform(c), g->person);
+}
+
+/* The guild, or the chat itself where it lies in none. */
+static struct str guild_of(const struct known_chat *c, struct str id)
+{
+    return chat_scope(c).n != 0 ? chat_scope(c) : id;
 }
 
 static bool by_scope(const struct known_chat *c, const struct gate_instance *me,
                      const struct ground *g)
 {
     struct facts *facts = c->inst->relay->env.facts;
-    struct str guild = *c->scope != '\0' ? str_of(c->scope) : c->id;
-    struct str channel = c->id;
+    char scratch[CHAT_ID_CHARS];
+    struct str id = chat_id(c, scratch), guild = guild_of(c, id), platform = chat_platform(c);
 
-    if (!grant_holds(facts, me, (struct grant_place){c->platform, guild, channel})) {
-        channel = g->parent;
-        if (channel.n == 0 ||
-            !grant_holds(facts, me, (struct grant_place){c->platform, guild, channel}))
-            return false;
-    }
-    return judge_sees(c->inst->relay, me, c->platform, str_of(c->bot), guild, c->id);
+    if (!grant_holds(facts, me, (struct grant_place){platform, guild, id}) &&
+        (g->parent.n == 0 ||
+         !grant_holds(facts, me, (struct grant_place){platform, guild, g->parent})))
+        return false;
+    return judge_sees(c->inst->relay, me, platform, chat_bot(c), guild, id);
 }
 
 static bool by_route(const struct known_chat *c, const struct ground *g)
 {
-    struct str own = *c->scope != '\0' ? str_of(c->scope) : c->id;
-    struct event place = {.platform = c->platform,
-                          .bot = str_of(c->bot),
+    char scratch[CHAT_ID_CHARS];
+    struct str own = guild_of(c, chat_id(c, scratch));
+    struct event place = {.platform = chat_platform(c),
+                          .bot = chat_bot(c),
                           .route_key = g->key.n > 0 ? g->key : own,
                           .former_key = g->former};
 
@@ -202,7 +206,7 @@ bool ground_holds(const struct known_chat *c)
 {
     struct grant_who who = {instance_tenant(c->inst), instance_id(c->inst)};
     const struct gate_instance *me = grant_instance(c->inst->relay->env.facts, who);
-    struct ground g = unpack(c->ground != NULL ? c->ground : "");
+    struct ground g = unpack(name_text(c->ground));
 
     return me != NULL && !me->gone &&
            (by_person(c, me, &g) || by_route(c, &g) || by_scope(c, me, &g));

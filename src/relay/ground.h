@@ -14,18 +14,21 @@
 #include "base/json.h"
 #include "base/str.h"
 
+struct buf;
 struct event;
 struct jw;
 struct known_chat;
 
 /* What @ev says of its chat; @owner: its author is linked to the instance.  @bot is the one it came
- * through last (NULL: none), @before what was known (NULL: nothing).  Returns the new one if it
- * differs, and the caller owns it; else NULL. */
-char *ground_of(const struct event *ev, bool owner, const char *bot, const char *before);
+ * through last (empty: none), @before what was known (absent: nothing).  True: *@out has become the
+ * new one, which differs from @before. */
+bool ground_of(const struct event *ev, bool owner, struct str bot, struct str before,
+               struct buf *out);
 
-/* In the chat's record; one from before there was any reads as NULL. */
-void ground_write(struct jw *w, const char *ground);
-char *ground_read(struct json doc);
+/* In the chat's record; one from before there was any reads as none: false, *@out is not
+ * touched. */
+void ground_write(struct jw *w, struct str ground); /* absent: nothing is written */
+bool ground_read(struct json doc, struct buf *out);
 
 /* Did something come through @bot, before its present one? */
 bool ground_has_bot(const struct known_chat *c, struct str bot);

@@ -22,7 +22,7 @@
 static const char *by_chat(const struct known_chat *chat, const struct action *a,
                            struct destination *ret)
 {
-    *ret = (struct destination){.platform = chat->platform, .bot = str_of(chat->bot)};
+    *ret = (struct destination){.platform = chat_platform(chat), .bot = chat_bot(chat)};
     if (a->bot.n == 0 || str_eq(a->bot, ret->bot))
         return NULL;
     if (!ground_has_bot(chat, a->bot))
@@ -77,8 +77,8 @@ bool may_speak(struct instance *i, const struct action *a, const struct destinat
     const struct gate_instance *me = grant_instance(facts, who);
 
     if (chat != NULL) /* a scope that contradicts what we delivered is a mistake or a trick */
-        return (a->scope_id.n == 0 || *chat->scope == '\0' ||
-                str_eq(a->scope_id, str_of(chat->scope))) &&
+        return (a->scope_id.n == 0 || chat_scope(chat).n == 0 ||
+                str_eq(a->scope_id, chat_scope(chat))) &&
                (to->outlet->answers || ground_holds(chat));
     if (was_told(i, to))
         return true;

@@ -140,7 +140,6 @@ static struct instance *make(struct relay *r, struct str key, size_t tenant_n, u
     list_init(&i->hungry_link);
     list_init(&i->retry_link);
     list_init(&i->change_link);
-    list_init(&i->chats);
     list_init(&i->active_link);
     mailbox_init(&i->mb);
     wake_init(&i->wake);

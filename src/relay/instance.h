@@ -11,6 +11,7 @@
 #pragma once
 #include "base/bucket.h"
 #include "base/list.h"
+#include "relay/chat_table.h"
 #include "relay/mailbox.h"
 #include "relay/sent_ids.h"
 #include "relay/relay.h"
@@ -36,10 +37,10 @@ struct instance {             /* one agent of one tenant; lives as long as the r
     struct list hungry_link;     /* fetches->hungry */
     struct list retry_link;      /* retry->troubled */
     struct list change_link;     /* instances->changed */
-    struct list chats;           /* known_chat.by_inst */
     struct list active_link;     /* activity->news */
     struct unread *unread;       /* owned; interrupts its receiver may not have read: interrupt.h */
     struct fetch *fetch[2];      /* owned; [0] is being used up, [1] is the read-ahead */
+    struct chat_row chats;       /* its chats; the last one was heard from last */
     int64_t hold_until_ms;       /* nothing is sent to it before: interrupt.h */
     int64_t last_inbound_ms, last_outbound_ms; /* wall; 0: never; activity.h */
     uint32_t box;                              /* its mailbox's number */

@@ -1,13 +1,14 @@
 /* interrupt.c - design.  (interrupt.h has the contract.)
  *
- * The memory of keys is a table of sets of four, newest first, holding 64-bit keyed hashes and no
- * text: a megabyte however long the keys, more where more are known at the start, and one cache
- * line per event.  The hash is keyed by the database's secret, so nobody can aim at a set, a
- * simulation gets the same sets every time, and the records of the chats can hold it.
+ * The memory of keys is a table of sets of four, newest first, holding keyed hashes and no text:
+ * half a megabyte however long the keys, more where more are known at the start, and one cache line
+ * per event.  The hash is keyed by the database's secret, so nobody can aim at a set, a simulation
+ * gets the same sets every time, and the records of the chats can hold it.
  *
- * Whatever the table has is also in the chat's own list of keys, which is how a chat that is
- * forgotten leaves nothing behind.  A key that moved is taken from the record of the chat that had
- * it before; where one event goes to several instances all of them keep it. */
+ * Whatever the table has is also in the chat's own list of keys: there the whole hash is compared,
+ * of which the table has half, and a chat that is forgotten leaves nothing behind.  A key that
+ * moved is taken from the record of the chat that had it before; where one event goes to several
+ * instances all of them keep it. */
 #include "relay/interrupt.h"
 #include <stdlib.h>
 #include "core/delivery_id.h"
@@ -28,8 +29,8 @@ enum { WAYS = 4, FEWEST_SETS = 1 << 14, MOST_SETS = 1 << 19, KEY_MAX_BYTES = 204
 #define TOPIC "interrupt"
 
 struct way {
-    uint64_t hash;           /* of tenant and session key; 0: free */
-    struct known_chat *chat; /* borrowed; names the instance too */
+    uint32_t tag;  /* half of the hash of tenant and session key */
+    uint32_t chat; /* its number; names the instance too; 0: free */
 };
 
 struct interrupts {
@@ -61,45 +62,53 @@ static struct way *set_of(struct interrupts *t, uint64_t hash)
     return t->sets[(hash >> 8) & (t->n_sets - 1)];
 }
 
+static uint32_t tag_of(uint64_t hash)
+{
+    return (uint32_t)(hash >> 32);
+}
+
 /* Where @hash is in @set; WAYS: nowhere. */
-static size_t way_of(const struct way *set, uint64_t hash)
+static size_t way_of(const struct relay *r, const struct way *set, uint64_t hash)
 {
     size_t way = 0;
 
-    while (way < WAYS && set[way].hash != hash)
+    while (way < WAYS && (set[way].chat == 0 || set[way].tag != tag_of(hash) ||
+                          !chat_has_key(chats_at(r, set[way].chat), hash)))
         way++;
     return way;
 }
 
 void interrupt_note(struct known_chat *chat, uint64_t key, bool alone)
 {
-    struct way *set = set_of(chat->inst->relay->interrupts, key);
-    size_t way = way_of(set, key);
+    struct relay *r = chat->inst->relay;
+    struct way *set = set_of(r->interrupts, key);
+    size_t way = way_of(r, set, key);
+    struct known_chat *before = way < WAYS ? chats_at(r, set[way].chat) : NULL;
 
-    if (way < WAYS && set[way].chat != chat && alone)
-        chats_drop_key(set[way].chat, key);
+    if (before != NULL && before != chat && alone)
+        chats_drop_key(before, key);
     if (way == WAYS)
         way--; /* the oldest of the set is forgotten */
     memmove(&set[1], &set[0], way * sizeof set[0]);
-    set[0] = (struct way){key, chat};
+    set[0] = (struct way){tag_of(key), chats_number(chat)};
 }
 
 void interrupt_forget(struct relay *r, const struct known_chat *chat, uint64_t key)
 {
     struct interrupts *t = r->interrupts;
-    size_t way = t->sets != NULL ? way_of(set_of(t, key), key) : WAYS;
+    struct way *set = t->sets != NULL ? set_of(t, key) : NULL;
 
-    if (way == WAYS || set_of(t, key)[way].chat != chat)
-        return;
-    set_of(t, key)[way] = (struct way){0};
+    for (size_t way = 0; set != NULL && way < WAYS; way++)
+        if (set[way].tag == tag_of(key) && set[way].chat == chats_number(chat))
+            set[way] = (struct way){0};
 }
 
 static struct known_chat *recall(struct interrupts *t, struct str tenant, struct str session_key)
 {
     uint64_t hash = key_hash(t, tenant, session_key);
-    size_t way = t->sets != NULL ? way_of(set_of(t, hash), hash) : WAYS;
+    size_t way = t->sets != NULL ? way_of(t->relay, set_of(t, hash), hash) : WAYS;
 
-    return way < WAYS ? set_of(t, hash)[way].chat : NULL;
+    return way < WAYS ? chats_at(t->relay, set_of(t, hash)[way].chat) : NULL;
 }
 
 /* ---- after a start ---- */
@@ -108,9 +117,11 @@ static size_t count_keys(struct relay *r)
 {
     size_t n = 0;
 
-    list_each (instances_by_age(r), it, nxt)
-        list_each (&list_entry(it, struct instance, link)->chats, at, after)
-            n += list_entry(at, struct known_chat, by_inst)->n_keys;
+    list_each (instances_by_age(r), it, nxt) {
+        const struct instance *i = list_entry(it, struct instance, link);
+        for (struct known_chat *c = chats_next_of(i, NULL); c != NULL; c = chats_next_of(i, c))
+            n += c->n_keys;
+    }
     return n;
 }
 
@@ -118,10 +129,13 @@ static size_t count_keys(struct relay *r)
 static void load_chat(struct interrupts *t, struct known_chat *c)
 {
     for (size_t k = 0; k < c->n_keys; k++) {
-        struct way *set = set_of(t, c->keys[k]);
-        size_t way = way_of(set, 0);
-        if (way < WAYS && way_of(set, c->keys[k]) == WAYS)
-            set[way] = (struct way){c->keys[k], c};
+        uint64_t key = chat_keys(c)[k];
+        struct way *set = set_of(t, key);
+        size_t way = 0;
+        while (way < WAYS && set[way].chat != 0)
+            way++;
+        if (way < WAYS && way_of(t->relay, set, key) == WAYS)
+            set[way] = (struct way){tag_of(key), chats_number(c)};
     }
 }
 
@@ -132,9 +146,11 @@ void interrupts_load(struct relay *r)
 
     while (t->n_sets < MOST_SETS && t->n_sets * WAYS < n * 2)
         t->n_sets *= 2;
-    list_each (instances_by_age(r), it, nxt)
-        list_each (&list_entry(it, struct instance, link)->chats, at, after)
-            load_chat(t, list_entry(at, struct known_chat, by_inst));
+    list_each (instances_by_age(r), it, nxt) {
+        const struct instance *i = list_entry(it, struct instance, link);
+        for (struct known_chat *c = chats_next_of(i, NULL); c != NULL; c = chats_next_of(i, c))
+            load_chat(t, c);
+    }
 }
 
 /* ---- to the gateway ---- */
@@ -212,7 +228,8 @@ static void on_bus(void *ctx, struct str topic, struct str message)
         return;
     struct known_chat *chat = recall(t, tenant, key);
     struct instance *i = chat != NULL ? chat->inst : only_instance(t->relay, tenant);
-    if (i == NULL || !send_interrupt(i, key, chat != NULL ? chat->id : STR(""), false))
+    char id[CHAT_ID_CHARS];
+    if (i == NULL || !send_interrupt(i, key, chat != NULL ? chat_id(chat, id) : STR(""), false))
         t->relay->n.interrupts_dropped++;
 }
 

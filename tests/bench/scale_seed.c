@@ -149,14 +149,16 @@ static void add_chats(size_t n)
 {
     for (size_t i = 0; i < n; i++) {
         struct names at = names_of(i % INSTANCES);
-        char key[96], value[96];
+        char key[96], value[192];
         snprintf(key, sizeof key,
                  "%s\x1f%s\x1f"
                  "discord\x1f"
                  "9%017zu",
                  at.tenant, at.gateway, i);
-        snprintf(value, sizeof value, "{\"bot\":\"hop\",\"scope\":\"8%017zu\",\"box\":%zu}", i / 20,
-                 i % INSTANCES + 1);
+        snprintf(value, sizeof value,
+                 "{\"bot\":\"hop\",\"scope\":\"8%017zu\",\"box\":%zu,\"keys\":\"%016" PRIx64
+                 "\",\"ground\":{}}",
+                 i / 20, i % INSTANCES + 1, (i + 1) * UINT64_C(0x9e3779b97f4a7c15) | 1);
         put("chat", key, value);
     }
     wait_for(0);

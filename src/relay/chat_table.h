@@ -1,0 +1,87 @@
+/* chat_table.h - the chats of all instances in memory, 64 bytes each.
+ *
+ * There may be a million of them.  So what they share (platform, bot and guild; what connects an
+ * instance with them) is kept once and counted, an id that is a number is kept as one, the one
+ * session key that most have lies in the chat itself, and chats know each other by numbers.
+ *
+ * Found by instance and id.  One id may be there on several platforms, because a gateway may name a
+ * chat without its platform: chat_first() is the one that came last or led last, chat_next() the
+ * others.  Queues are lists in the order of their caller.  Part of chats.c; others read. */
+#pragma once
+#include "base/names.h"
+#include "base/pool.h"
+#include "base/str.h"
+
+struct instance;
+
+#define CHAT_KEYS 16     /* session keys remembered of one chat */
+#define CHAT_ID_CHARS 24 /* room for an id that is kept as a number */
+#define CHAT_ID_MAX 1024 /* bytes; a longer one is nobody's */
+
+enum chat_order { CHAT_BY_AGE, CHAT_BY_INSTANCE, CHAT_QUEUES };
+
+struct chat_row { /* a list; zero is an empty one */
+    uint32_t first, last;
+};
+
+struct known_chat {
+    struct instance *inst; /* borrowed */
+    struct name *place;    /* held; platform, bot, guild; NULL: not said yet */
+    struct name *ground;   /* held; ground.h; NULL: unsaid */
+    union {
+        int64_t number; /* id_n 0 */
+        char *text;     /* owned */
+    } id;
+    union {
+        uint64_t one;   /* n_keys 1 */
+        uint64_t *many; /* owned; n_keys > 1; oldest first */
+    } keys;
+    struct {
+        uint32_t prev, next;
+    } in[CHAT_QUEUES];
+    uint32_t bucket_next;
+    uint16_t id_n;
+    uint8_t n_keys;   /* CHAT_KEYS at most */
+    bool aging : 1;   /* it is in a queue CHAT_BY_AGE */
+    bool stored : 1;  /* its record is on disk or on its way */
+    bool writing : 1; /* its record is on its way */
+};
+
+struct chat_table {
+    struct pool pool;
+    struct names names;
+    uint32_t *buckets; /* owned; numbers of chats */
+    uint32_t n_buckets, cap;
+};
+void chat_table_init(struct chat_table *t);
+void chat_table_done(struct chat_table *t); /* with all chats */
+
+struct known_chat *chat_add(struct chat_table *t, struct instance *i, struct str id);
+/* From the table, and freed; it is in no queue any more. */
+void chat_remove(struct chat_table *t, struct known_chat *c);
+struct known_chat *chat_first(const struct chat_table *t, const struct instance *i, struct str id);
+struct known_chat *chat_next(const struct chat_table *t, const struct known_chat *c);
+void chat_lead(struct chat_table *t, struct known_chat *c); /* in front of the others of its id */
+
+/* ---- what it knows ---- */
+
+struct str chat_id(const struct known_chat *c, char scratch[CHAT_ID_CHARS]);
+struct str chat_platform(const struct known_chat *c);
+struct str chat_bot(const struct known_chat *c);   /* it was heard through last; "": unnamed */
+struct str chat_scope(const struct known_chat *c); /* the guild it lies in; "": none, not known */
+/* True when it was another one before. */
+bool chat_set_place(struct chat_table *t, struct known_chat *c, struct str platform, struct str bot,
+                    struct str scope);
+void chat_set_ground(struct chat_table *t, struct known_chat *c, struct str ground);
+
+const uint64_t *chat_keys(const struct known_chat *c); /* n_keys of them, oldest first */
+bool chat_has_key(const struct known_chat *c, uint64_t key);
+void chat_add_key(struct known_chat *c, uint64_t key); /* n_keys is below CHAT_KEYS */
+bool chat_remove_key(struct known_chat *c, uint64_t key);
+
+/* ---- queues ---- */
+
+void chat_row_append(struct chat_table *t, struct chat_row *l, enum chat_order kind,
+                     struct known_chat *c);
+void chat_row_remove(struct chat_table *t, struct chat_row *l, enum chat_order kind,
+                     struct known_chat *c);
