@@ -113,7 +113,8 @@ static struct fetch *start(struct instance *i, uint64_t id)
     struct fetch *f = xmalloc(sizeof *f + n * sizeof ids[0]);
     *f = (struct fetch){.relay = r, .inst = i, .bytes = bytes};
     memcpy(f->ids, ids, n * sizeof ids[0]);
-    f->op = (struct store_fetch){.op = {.done = on_fetched}, .ids = f->ids, .n = n, .loose = true};
+    f->op = (struct store_fetch){
+        .op = {.done = on_fetched}, .ids = f->ids, .n = n, .expected_bytes = bytes, .loose = true};
     list_append(&t->all, &f->link);
     t->bytes += bytes;
     store_fetch(r->env.store, &f->op);

@@ -143,6 +143,8 @@ struct store_fetch { /* read rows by id; missing ones are left out */
     const uint64_t *ids; /* borrowed until done(); rows come in this order, best ascending */
     size_t n;
     size_t max_bytes;       /* no more frame bytes than this, but at least one row; 0: the bound */
+    size_t expected_bytes;  /* of frames, where the caller knows: then the ids ascend, and it may be
+                             * read together with others; 0: unknown */
     bool loose;             /* see above */
     struct store_row *rows; /* owned by the op from done() on: store_fetch_free() */
     size_t n_rows;

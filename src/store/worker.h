@@ -3,7 +3,7 @@
  *
  *      loop thread               write thread                        read thread
  *      submit ──> queue ──swap──> batch(): one transaction
- *             '─> read queues ────────── settled ──────────────────> read(): one op at a time
+ *             '─> read queues ────────── settled ──────────────────> read(): an op, or fetches
  *      done() <── handback <───── results <─────────────────────────── results
  *
  *      write thread:  IDLE --first op--> LINGERING --linger over | urgent op | enough ops--> BUSY
@@ -33,8 +33,8 @@ enum op_state { OP_QUEUED = 1, OP_TAKEN, OP_SHRUNK, OP_CANCELLED };
 struct worker_ops {
     /* One transaction on the write thread: sets every op's err. */
     void (*batch)(struct store *st, struct store_op *first, struct store_stats *counts);
-    /* One read on the read thread: sets its err. */
-    void (*read)(struct store *st, struct store_op *op);
+    /* One read on the read thread, or several fetches linked by next: sets every op's err. */
+    void (*read)(struct store *st, struct store_op *first);
     /* Drop some of the older deduplication keys; false: there are more. */
     bool (*forget)(struct store *st, int64_t before_ms);
     /* After every round of work (@quiet: there was none): what has to be done beside it. */

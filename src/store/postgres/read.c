@@ -204,9 +204,8 @@ static enum line_end run(struct store_postgres *st, struct store_op *op)
 }
 
 /* A line that was lost since the last read is no news: once more on a new one. */
-void pg_read_run(struct store *base, struct store_op *op)
+static void read_one(struct store_postgres *st, struct store_op *op)
 {
-    struct store_postgres *st = postgres_of(base);
     enum line_end e = LINE_LOST;
 
     for (int i = 0; i < 2 && e == LINE_LOST; i++)
@@ -214,6 +213,12 @@ void pg_read_run(struct store *base, struct store_op *op)
             e = run(st, op);
     op->err = e == LINE_OK ? BH_OK : BH_UNAVAILABLE;
     tell(st, e);
+}
+
+void pg_read_run(struct store *base, struct store_op *first)
+{
+    for (struct store_op *op = first; op != NULL; op = op->next)
+        read_one(postgres_of(base), op);
 }
 
 /* ---- loaders ---- */

@@ -110,13 +110,29 @@ void acked_read_end(struct acked *a)
     pthread_mutex_unlock(&a->lock);
 }
 
+/* Holding the lock. */
+static bool hides(const struct acked *a, uint64_t id, int64_t log_end)
+{
+    const struct settled *s = a->n > 0 ? &a->set[place_of(a, id)] : NULL;
+
+    return s != NULL && s->id == id && s->log <= log_end;
+}
+
 bool acked_hides(struct acked *a, uint64_t id, int64_t log_end)
 {
     pthread_mutex_lock(&a->lock);
-    size_t at = a->n > 0 ? place_of(a, id) : 0;
-    bool hides = a->n > 0 && a->set[at].id == id && a->set[at].log <= log_end;
+    bool yes = hides(a, id, log_end);
     pthread_mutex_unlock(&a->lock);
-    return hides;
+    return yes;
+}
+
+void acked_hide(struct acked *a, struct fetch_wish *wishes, size_t n, int64_t log_end)
+{
+    pthread_mutex_lock(&a->lock);
+    for (size_t i = 0; i < n; i++)
+        if (hides(a, wishes[i].id, log_end))
+            wishes[i].id = 0;
+    pthread_mutex_unlock(&a->lock);
 }
 
 /* ---- inside a batch ---- */

@@ -186,6 +186,8 @@ void acked_add(struct acked *a, uint64_t id);       /* in the batch under way */
 bool acked_has(const struct acked *a, uint64_t id); /* for the write thread: also in the batch */
 /* For a read whose snapshot has the log up to @log_end: is this row hidden from it? */
 bool acked_hides(struct acked *a, uint64_t id, int64_t log_end);
+struct fetch_wish;
+void acked_hide(struct acked *a, struct fetch_wish *wishes, size_t n, int64_t log_end);
 int acked_write(struct store_sqlite *st); /* the log row of this batch */
 void acked_batch_end(struct acked *a, bool committed);
 bool acked_purge(struct store_sqlite *st, size_t max_rows); /* one transaction; false: it failed */
@@ -199,8 +201,15 @@ bool owner_load(struct store_sqlite *st); /* also after a rollback: as in the ta
 int owner_run(struct store_sqlite *st, struct store_lease *l);
 bool owner_may(struct store_sqlite *st, struct store_op *op); /* else it is BH_FENCED now */
 
-/* read.c: a read that fails fails alone */
-void read_run(struct store *base, struct store_op *op);
+/* read.c: reads that fail take no others with them */
+void read_run(struct store *base, struct store_op *first); /* one, or fetches linked by next */
+struct store_row read_row(sqlite3_stmt *q);                /* all but the frame */
+/* fetch.c: fetches, answered together */
+struct fetch_wish {
+    uint64_t id;        /* 0: hidden */
+    uint32_t op, place; /* whose, and where among its ids */
+};
+int fetch_run(struct store_sqlite *st, struct store_op *first);
 enum bh_err load_rows(struct store *base, store_row_cb *cb, void *ctx);
 enum bh_err load_records(struct store *base, const char *ns, store_record_cb *cb, void *ctx);
 enum bh_err load_keys(struct store *base, int64_t since_ms, store_key_cb *cb, void *ctx);

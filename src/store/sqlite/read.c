@@ -1,47 +1,9 @@
-/* read.c - the reading ops and the loaders of start-up. */
+/* read.c - the reading ops (but for fetch.c) and the loaders of start-up. */
 #include "store/sqlite/impl.h"
 #include <endian.h>
 #include <stdlib.h>
 
-#define SKIP_ROWS 4 /* stepping to an id this near is cheaper than searching anew */
-
-/* ---- fetch ---- */
-
-/* Walks the table upwards while the wanted ids are near each other, and searches when they are not.
- */
-struct cursor {
-    sqlite3_stmt *q;
-    bool open;
-    uint64_t wanted; /* the last id asked for */
-    uint64_t at;     /* the row it stands on; UINT64_MAX: behind the last */
-};
-
-static int cursor_step(struct cursor *c)
-{
-    int rc = sqlite3_step(c->q);
-    c->at = rc == SQLITE_ROW ? (uint64_t)sqlite3_column_int64(c->q, 0) : UINT64_MAX;
-    c->open = rc == SQLITE_ROW || rc == SQLITE_DONE;
-    return c->open ? SQLITE_OK : rc;
-}
-
-static int cursor_seek(struct cursor *c, uint64_t id)
-{
-    int rc = SQLITE_OK;
-
-    if (c->open && id > c->wanted && c->at < id && id - c->at <= SKIP_ROWS)
-        while (c->at < id && rc == SQLITE_OK)
-            rc = cursor_step(c);
-    if (rc == SQLITE_OK && (!c->open || id <= c->wanted || c->at < id)) {
-        sqlite3_reset(c->q);
-        sqlite3_bind_int64(c->q, 1, (int64_t)id);
-        rc = cursor_step(c);
-    }
-    c->wanted = id;
-    return rc;
-}
-
-/* All but the frame. */
-static struct store_row row_of(sqlite3_stmt *q)
+struct store_row read_row(sqlite3_stmt *q)
 {
     int kind = sqlite3_column_int(q, 2);
 
@@ -56,43 +18,6 @@ static struct store_row row_of(sqlite3_stmt *q)
     };
 }
 
-static int fetch_one(struct store_sqlite *st, struct cursor *c, uint64_t id, struct result *r,
-                     bool *ret_full)
-{
-    int rc = acked_hides(&st->acked, id, st->log_end) ? SQLITE_OK : cursor_seek(c, id);
-
-    *ret_full = false;
-    if (rc != SQLITE_OK || c->wanted != id || c->at != id)
-        return rc;
-    struct store_row row = row_of(c->q);
-    row.frame = sql_bytes(c->q, 6);
-    row.frame_bytes = row.frame.n;
-    *ret_full = !result_has_room(r, row.frame.n);
-    if (!*ret_full)
-        result_add_row(r, &row, true);
-    return rc;
-}
-
-static int fetch(struct store_sqlite *st, struct store_fetch *f)
-{
-    struct cursor c = {.q = st->reader.sql[SQL_FETCH]};
-    struct result r = result_begin(f->max_bytes, 0);
-    bool full = false;
-    int rc = SQLITE_OK;
-
-    for (f->n_used = 0; f->n_used < f->n; f->n_used++) {
-        rc = fetch_one(st, &c, f->ids[f->n_used], &r, &full);
-        if (full || rc != SQLITE_OK)
-            break;
-    }
-    sqlite3_reset(c.q);
-    if (rc == SQLITE_OK)
-        result_end_fetch(&r, f);
-    else
-        result_drop(&r);
-    return rc;
-}
-
 /* ---- list ---- */
 
 static int list(struct store_sqlite *st, struct store_list *l)
@@ -104,7 +29,7 @@ static int list(struct store_sqlite *st, struct store_list *l)
 
     sqlite3_bind_int64(q, 1, (int64_t)l->after);
     while (!more && (rc = sqlite3_step(q)) == SQLITE_ROW) {
-        struct store_row row = row_of(q);
+        struct store_row row = read_row(q);
         if (row.box != l->box || acked_hides(&st->acked, row.id, st->log_end))
             continue;
         row.frame_bytes = (size_t)sqlite3_column_bytes(q, 6);
@@ -217,21 +142,22 @@ static void snapshot_end(struct store_sqlite *st)
 static int run(struct store_sqlite *st, struct store_op *op)
 {
     if (op->kind == STORE_FETCH)
-        return fetch(st, container_of(op, struct store_fetch, op));
+        return fetch_run(st, op);
     if (op->kind == STORE_LIST)
         return list(st, container_of(op, struct store_list, op));
     return scan(st, container_of(op, struct store_scan, op));
 }
 
-void read_run(struct store *base, struct store_op *op)
+void read_run(struct store *base, struct store_op *first)
 {
     struct store_sqlite *st = sqlite_of(base);
 
     acked_read_begin(&st->acked);
     int rc = snapshot_begin(st);
     if (rc == SQLITE_OK)
-        rc = run(st, op);
-    op->err = rc == SQLITE_OK ? BH_OK : BH_UNAVAILABLE;
+        rc = run(st, first);
+    for (struct store_op *op = first; op != NULL; op = op->next)
+        op->err = rc == SQLITE_OK ? BH_OK : BH_UNAVAILABLE;
     tell(st, rc);
     snapshot_end(st);
     acked_read_end(&st->acked);
@@ -256,7 +182,7 @@ enum bh_err load_rows(struct store *base, store_row_cb *cb, void *ctx)
 
     pthread_mutex_lock(&st->db_lock);
     while ((rc = sqlite3_step(q)) == SQLITE_ROW) {
-        struct store_row row = row_of(q);
+        struct store_row row = read_row(q);
         if (acked_has(&st->acked, row.id))
             continue;
         row.frame_bytes = (size_t)sqlite3_column_int64(q, 6);

@@ -390,6 +390,40 @@ static void a_fetch_stops_at_its_byte_bound_but_gives_one_row(void **state)
     store_fetch_free(st, &f.fetch);
 }
 
+/* As many agents wake up: their rows lie one beside the other, and one of them has gone again. */
+static void fetches_that_wait_together_get_their_own_rows(void **state)
+{
+    enum { BOXES = 5, EACH = 60, N = BOXES * EACH };
+    static struct probe p[N];
+    struct probe f[BOXES + 1] = {0};
+    uint64_t ids[BOXES][EACH], acked;
+
+    memset(p, 0, sizeof p);
+    for (uint64_t i = 0; i < N; i++)
+        append_start(&p[i], i + 1, (uint32_t)(i % BOXES + 1), "0123456789", false);
+    settle();
+    for (size_t i = 0; i < N; i++)
+        ids[i % BOXES][i / BOXES] = row(i + 1);
+    acked = ids[3][7];
+    assert_int_equal(ack_now(&acked, 1), BH_OK);
+    for (size_t b = 0; b <= BOXES; b++) { /* the last wants what the first one wants */
+        f[b].fetch = (struct store_fetch){.ids = ids[b % BOXES], .n = EACH, .expected_bytes = 600};
+        f[b].fetch.max_bytes = b == 1 ? 100 : 0;
+        store_fetch(st, &expect(&f[b])->fetch);
+    }
+    store_cancel(st, &f[2].op);
+    settle();
+    for (size_t b = 0; b <= BOXES; b++) {
+        size_t n = b == 1 ? 10 : b == 2 ? 0 : b == 3 ? EACH - 1 : EACH;
+        assert_int_equal(f[b].err, b == 2 ? BH_CANCELLED : BH_OK);
+        assert_int_equal(f[b].fetch.n_rows, n);
+        assert_int_equal(f[b].fetch.n_used, b == 1 ? 10 : b == 2 ? 0 : EACH);
+        for (size_t i = 0; i < n; i++)
+            assert_int_equal(f[b].fetch.rows[i].id, ids[b % BOXES][b == 3 && i >= 7 ? i + 1 : i]);
+        store_fetch_free(st, &f[b].fetch);
+    }
+}
+
 static void reads_see_every_write_submitted_before_them(void **state)
 {
     struct probe p = {0}, f = {0}, l = {0}, t = {0};
@@ -577,6 +611,7 @@ static void store_put_copies_its_items(void **state)
         T(marking_a_row_that_is_gone_is_fine, setup, teardown), \
         T(a_fetch_finds_scattered_ids_among_many_rows, setup, teardown), \
         T(a_fetch_stops_at_its_byte_bound_but_gives_one_row, setup, teardown), \
+        T(fetches_that_wait_together_get_their_own_rows, setup, teardown), \
         T(reads_see_every_write_submitted_before_them, setup, teardown), \
         T(a_loose_read_sees_what_was_done_before_it, setup, teardown), \
         T(records_are_put_replaced_and_deleted, setup, teardown), \
