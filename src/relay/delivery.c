@@ -12,9 +12,11 @@
 #include <stdlib.h>
 #include "relay/accept.h"
 #include "relay/acks.h"
+#include "relay/gap.h"
 #include "relay/heart.h"
 #include "relay/instance.h"
 #include "relay/log_limit.h"
+#include "relay/pump.h"
 #include "relay/retry.h"
 #include "relay/session.h"
 #include "relay/sleep.h"
@@ -97,6 +99,7 @@ static void delivery_free(struct delivery *d)
     assert(d->accept == NULL && d->joined == NULL);
     *bytes -= d->append.frame.n;
     list_remove(&d->link);
+    free(d->media);
     free(d);
     if (r->draining)
         turn_want(r);
@@ -114,7 +117,23 @@ static void submit(struct delivery *d)
 
     d->state = DELIVERY_QUEUED;
     d->append.op = (struct store_op){.done = on_appended};
-    store_append(i->relay->env.store, &d->append, !live);
+    store_append(i->relay->env.store, &d->append, !live || i->relay->env.store->shared);
+}
+
+static void push_slot(struct delivery *d)
+{
+    const struct store_append *a = &d->append;
+    struct store_row row = {.id = a->id,
+                            .row_kind = a->row_kind,
+                            .flags = a->flags,
+                            .at_ms = a->at_ms,
+                            .frame_bytes = a->frame.n};
+    struct slot *slot = instance_push_row(d->inst, &row);
+
+    slot->d = d;
+    if (!d->inst->relay->env.store->shared)
+        slot->flags = (slot->flags & ~(unsigned)SLOT_DURABLE) & 127u;
+    list_move(&d->link, &d->inst->mb.held);
 }
 
 void delivery_add(struct instance *i, const struct delivery_spec *spec, struct accept *a)
@@ -134,25 +153,23 @@ void delivery_add(struct instance *i, const struct delivery_spec *spec, struct a
                               .key = spec->key,
                               .at_ms = wall_ms,
                               .frame = str_make(d->bytes, spec->frame.n)};
-    struct slot *slot = mailbox_push(&i->mb, spec->id, spec->frame.n, (uint32_t)(wall_ms / 1000));
-    slot->d = d;
-    if (spec->kind == STORE_ROW_PASSTHROUGH)
-        slot->flags |= SLOT_PASSTHROUGH;
-    if (spec->quiet)
-        mailbox_quiet(&i->mb, slot);
-    if ((spec->flags & STORE_ROW_HAS_MEDIA) != 0)
-        slot->flags |= SLOT_MEDIA;
+    list_init(&d->link);
+    d->append.once = spec->has_key && r->env.store->shared;
+    d->media = spec->media.n > 0 ? str_dup(spec->media) : NULL;
+    if (r->env.store->shared)
+        list_append(&i->arriving, &d->link);
+    else
+        push_slot(d);
     accept_hold(a);
     r->deliveries->next_id = spec->id + 1;
     r->deliveries->volatile_bytes += spec->frame.n;
-    list_append(&i->mb.held, &d->link);
     if (instance_is_recorded(i))
         submit(d);
 }
 
-bool delivery_join(struct instance *i, struct hash128 key, struct accept *a)
+static bool join_in(struct list *head, struct hash128 key, struct accept *a)
 {
-    list_each (&i->mb.held, it, nxt) {
+    list_each (head, it, nxt) {
         struct delivery *d = delivery_of(it);
         if (!is_volatile(d) || !d->append.has_key || d->append.key.lo != key.lo ||
             d->append.key.hi != key.hi)
@@ -166,16 +183,16 @@ bool delivery_join(struct instance *i, struct hash128 key, struct accept *a)
     return false;
 }
 
-/* The store will never have it: whoever sent it must send it again. */
-static void give_up(struct delivery *d)
+bool delivery_join(struct instance *i, struct hash128 key, struct accept *a)
 {
-    struct instance *i = d->inst;
-    struct relay *r = i->relay;
-    struct slot *slot = mailbox_find(&i->mb, d->append.id);
+    return join_in(&i->mb.held, key, a) || join_in(&i->arriving, key, a);
+}
 
-    assert(slot != NULL && slot->d == d);
-    session_forget_all(i, slot->id);
-    mailbox_drop(&i->mb, slot);
+/* The store will never have it: whoever sent it must send it again. */
+static void refuse(struct delivery *d)
+{
+    struct relay *r = d->inst->relay;
+
     if (d->append.has_key)
         dedup_remove(&r->dedup, d->append.key);
     r->n.refused_store++;
@@ -183,15 +200,32 @@ static void give_up(struct delivery *d)
     delivery_free(d);
 }
 
-static void append_failed(struct delivery *d)
+static void give_up(struct delivery *d)
 {
     struct instance *i = d->inst;
+    struct slot *slot = mailbox_find(&i->mb, d->append.id);
+
+    assert(slot != NULL && slot->d == d);
+    session_forget_all(i, slot->id);
+    mailbox_drop(&i->mb, slot);
+    refuse(d);
+}
+
+static void log_refusal(struct instance *i)
+{
     struct relay *r = i->relay;
     uint64_t skipped;
 
     if (log_limit_passes(&r->deliveries->log_store, clock_now_ms(r->env.clock), &skipped))
         log_warn(NULL, "the store refuses deliveries: instance=%.*s more=%llu",
                  STR_FMT(instance_id(i)), (unsigned long long)skipped);
+}
+
+static void append_failed(struct delivery *d)
+{
+    struct instance *i = d->inst;
+
+    log_refusal(i);
     if (!session_anyone_has(i, d->append.id)) {
         give_up(d);
         mailbox_tidy(&i->mb);
@@ -224,12 +258,69 @@ static void became_durable(struct delivery *d)
     sleep_check(i);
 }
 
+/* ---- in a shared store ---- */
+
+static void hold_media(struct delivery *d, uint64_t row)
+{
+    struct instance *i = d->inst;
+    struct outside *o = i->relay->env.outside;
+    struct str rest = str_of(d->media), id;
+
+    while (o->holds != NULL && str_split(&rest, '\n', &id))
+        if (id.n > 0)
+            o->holds(o, id, instance_tenant(i), instance_id(i), row);
+}
+
+/* It has a number: it takes its place, unless it had it before, or others come first. */
+static void take_place(struct delivery *d)
+{
+    struct instance *i = d->inst;
+    struct relay *r = i->relay;
+    uint64_t row = d->append.sequence;
+    bool ours = row >> BOOT_SHIFT == i->box;
+
+    r->n.duplicates += d->append.exists;
+    answer(d, BH_OK);
+    if (ours && row > i->newest_row)
+        hold_media(d, row);
+    if (ours && gap_is_next(i, row)) {
+        d->append.id = row;
+        push_slot(d);
+        became_durable(d);
+        pump_want(i);
+        wake_for_mail(i);
+        return;
+    }
+    if (ours && row > i->newest_row)
+        gap_want(i);
+    else if (!ours && !d->append.exists)
+        acks_add(r, row); /* the name has another holder by now */
+    delivery_free(d);
+}
+
+static void on_written(struct delivery *d, enum bh_err err)
+{
+    if (err == BH_OK) {
+        take_place(d);
+        return;
+    }
+    log_refusal(d->inst);
+    if (err == BH_UNKNOWN) {
+        d->state = DELIVERY_FAILED;
+        retry_want(d->inst);
+    } else {
+        refuse(d);
+    }
+}
+
 static void on_appended(struct store_op *op, enum bh_err err)
 {
     struct delivery *d = container_of(op, struct delivery, append.op);
 
     assert(d->state == DELIVERY_QUEUED || d->state == DELIVERY_SETTLED);
-    if (d->state == DELIVERY_SETTLED)
+    if (d->inst->relay->env.store->shared)
+        on_written(d, err);
+    else if (d->state == DELIVERY_SETTLED)
         delivery_free(d);
     else if (err == BH_OK || err == BH_CONFLICT) /* a retry finds the row that "failed" before */
         became_durable(d);
@@ -248,6 +339,13 @@ void delivery_record_done(struct instance *i, enum bh_err err)
         else if (!session_anyone_has(i, d->append.id))
             give_up(d); /* one on a socket stays: the record is written again, then it is */
     }
+    list_each (&i->arriving, at, after) {
+        struct delivery *d = delivery_of(at);
+        if (d->state == DELIVERY_WAITING && err == BH_OK)
+            submit(d);
+        else if (d->state == DELIVERY_WAITING)
+            refuse(d);
+    }
     mailbox_tidy(&i->mb);
 }
 
@@ -256,6 +354,9 @@ void delivery_retry(struct instance *i)
     list_each (&i->mb.held, it, nxt)
         if (delivery_of(it)->state == DELIVERY_FAILED)
             submit(delivery_of(it));
+    list_each (&i->arriving, at, after)
+        if (delivery_of(at)->state == DELIVERY_FAILED)
+            submit(delivery_of(at));
 }
 
 /* ---- out of it ---- */
@@ -372,6 +473,7 @@ static void free_list(struct list *head)
             free(j);
         }
         list_remove(&d->link);
+        free(d->media);
         free(d);
     }
 }
@@ -382,8 +484,10 @@ void deliveries_free(struct relay *r)
 
     if (t == NULL)
         return;
-    list_each (instances_by_age(r), it, nxt)
+    list_each (instances_by_age(r), it, nxt) {
         free_list(&list_entry(it, struct instance, link)->mb.held);
+        free_list(&list_entry(it, struct instance, link)->arriving);
+    }
     free_list(&t->settling);
     list_each (&t->marks, m, next_m)
         free(list_entry(m, struct mark, link));

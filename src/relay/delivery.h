@@ -11,6 +11,14 @@
  *
  *      every state --acked--> freed; a QUEUED one becomes SETTLED and is freed by done()
  *
+ * A shared store numbers the rows itself, so there a delivery has no place in the mailbox, and goes
+ * down no socket, before it is written:
+ *
+ *      WAITING --record on disk--> QUEUED --done--> in its place, KEPT until sent (or read later)
+ *                                   |  ^
+ *               nobody knows whether v  | RETRY_MS: its key says whether it is there
+ *                                  FAILED                 refused: forgotten, "unavailable"
+ *
  * WAITING: the instance's record (its mailbox number) is not on disk yet; a row that nobody could
  * find after a crash would be a lost delivery, so it is not written before.
  */
@@ -33,10 +41,12 @@ enum delivery_state {
 
 struct delivery {
     struct store_append append; /* belongs to the store while QUEUED or SETTLED */
-    struct list link;           /* mailbox.held by id; SETTLED: deliveries->settling */
+    struct list link;           /* mailbox.held by id; SETTLED: deliveries->settling; not in its
+                                 * place yet: instance->arriving */
     struct instance *inst;      /* borrowed */
     struct accept *accept;      /* shared; NULL: answered */
     struct joined *joined;      /* owned; duplicates that came before it was answered */
+    char *media; /* owned; ids of the files it names, each with a newline; NULL: none or told */
     uint8_t state;
     char bytes[];
 };
@@ -49,6 +59,7 @@ struct delivery_spec {
     uint8_t flags; /* of enum store_row_flag */
     bool has_key;
     struct hash128 key;
+    struct str media; /* ids of the files it names, for a shared store; each with a newline */
 };
 
 struct deliveries *deliveries_new(struct relay *r);

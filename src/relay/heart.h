@@ -21,6 +21,7 @@ struct chats;
 struct deliveries;
 struct drain;
 struct fetches;
+struct gaps;
 struct instances;
 struct interrupts;
 struct json_parser;
@@ -61,6 +62,7 @@ struct relay {
     struct acking *acking;
     struct pump *pump;
     struct fetches *fetches;
+    struct gaps *gaps;
     struct chats *chats;
     struct requests *requests;
     struct rates *rates;

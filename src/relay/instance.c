@@ -81,6 +81,11 @@ bool instance_any_writing(const struct relay *r)
     return r->instances->writing != 0;
 }
 
+static uint32_t max_box(const struct relay *r)
+{
+    return r->env.store->shared ? STORE_MAX_BOX : MAX_BOX;
+}
+
 /* ---- finding and making ---- */
 
 static struct instance *find_key(struct relay *r, struct str key)
@@ -141,6 +146,7 @@ static struct instance *make(struct relay *r, struct str key, size_t tenant_n, u
     list_init(&i->retry_link);
     list_init(&i->change_link);
     list_init(&i->active_link);
+    list_init(&i->arriving);
     mailbox_init(&i->mb);
     wake_init(&i->wake);
     set_box(r->instances, i, box);
@@ -157,7 +163,7 @@ struct instance *instance_get(struct relay *r, struct str tenant, struct str nam
     if (!join_names(bytes, tenant, name, &key))
         return NULL;
     struct instance *i = find_key(r, key);
-    if (i != NULL || r->instances->next_box > MAX_BOX)
+    if (i != NULL || r->instances->next_box > max_box(r))
         return i;
     i = make(r, key, tenant.n, r->instances->next_box);
     i->life = life_now(r, tenant, name);
@@ -251,7 +257,7 @@ static void new_box(struct instance *i)
 {
     struct instances *t = i->relay->instances;
 
-    if (t->next_box > MAX_BOX) {
+    if (t->next_box > max_box(i->relay)) {
         log_error(NULL, "no mailbox number is left: tenant=%.*s instance=%.*s keeps its own",
                   STR_FMT(instance_tenant(i)), STR_FMT(instance_id(i)));
         return;
@@ -270,6 +276,7 @@ void instance_begin_life(struct instance *i, uint32_t life)
     sleep_load(i, false, 0);
     i->life = life;
     i->seen = i->forgot_chats = false;
+    i->newest_row = 0;
     i->park_mark = 0;
     i->box_version = i->record_want + 1;
     instance_record(i);
@@ -347,19 +354,13 @@ struct loading {
     uint64_t strangers;
 };
 
-static void on_row(void *ctx, const struct store_row *row)
+struct slot *instance_push_row(struct instance *i, const struct store_row *row)
 {
-    struct loading *l = ctx;
-    const struct instances *t = l->relay->instances;
-    struct instance *i = row->box < t->n_boxes ? t->by_box[row->box] : NULL;
-
-    if (i == NULL) {
-        if (!life_take_row(l->relay, row->box, row->id))
-            l->strangers++;
-        return;
-    }
     size_t bytes = row->frame_bytes <= SLOT_MAX_BYTES ? row->frame_bytes : SLOT_MAX_BYTES;
     struct slot *slot = mailbox_push(&i->mb, row->id, bytes, (uint32_t)(row->at_ms / 1000));
+
+    if (row->id > i->newest_row)
+        i->newest_row = row->id;
     slot->flags |= SLOT_DURABLE;
     if (row->row_kind == STORE_ROW_PASSTHROUGH)
         slot->flags |= SLOT_PASSTHROUGH;
@@ -370,6 +371,19 @@ static void on_row(void *ctx, const struct store_row *row)
     slot->attempts = (row->attempts < SLOT_MAX_ATTEMPTS ? row->attempts : SLOT_MAX_ATTEMPTS) & 63u;
     if (row->parked.p != NULL)
         mailbox_park(&i->mb, slot, true);
+    return slot;
+}
+
+static void on_row(void *ctx, const struct store_row *row)
+{
+    struct loading *l = ctx;
+    const struct instances *t = l->relay->instances;
+    struct instance *i = row->box < t->n_boxes ? t->by_box[row->box] : NULL;
+
+    if (i != NULL)
+        instance_push_row(i, row);
+    else if (!life_take_row(l->relay, row->box, row->id))
+        l->strangers++;
 }
 
 enum bh_err instances_load(struct relay *r)

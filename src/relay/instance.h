@@ -19,7 +19,9 @@
 #include "relay/wake.h"
 
 struct fetch;
+struct gap;
 struct instances;
+struct store_row;
 struct unread;
 
 struct instance {             /* one agent of one tenant; lives as long as the relay */
@@ -38,6 +40,9 @@ struct instance {             /* one agent of one tenant; lives as long as the r
     struct list retry_link;      /* retry->troubled */
     struct list change_link;     /* instances->changed */
     struct list active_link;     /* activity->news */
+    struct list arriving;        /* deliveries that have no row yet: delivery.h */
+    struct gap *gap;             /* owned; a read of rows that memory lacks: gap.h; NULL: none */
+    uint64_t newest_row;         /* the newest that was in the mailbox; 0: none; gap.h */
     struct unread *unread;       /* owned; interrupts its receiver may not have read: interrupt.h */
     struct fetch *fetch[2];      /* owned; [0] is being used up, [1] is the read-ahead */
     struct chat_row chats;       /* its chats; the last one was heard from last */
@@ -54,6 +59,7 @@ struct instance {             /* one agent of one tenant; lives as long as the r
     uint8_t shown_state; /* enum relay_state; what outside->changed() was told last */
     bool seen;           /* it has shaken hands at least once */
     bool forgot_chats;   /* some of its chats are known no more: chats.h */
+    bool gap_owed;       /* such a read failed */
     bool closing_older;  /* close_older() is on the stack */
     char name[];         /* tenant \x1f instance, as in the store */
 };
@@ -91,6 +97,8 @@ struct instance *instance_find(struct relay *r, struct str tenant,
                                struct str name); /* NULL: none */
 
 void instance_seen(struct instance *i); /* a handshake */
+/* At the tail of its mailbox, or in its place while loading; the bytes are in the store. */
+struct slot *instance_push_row(struct instance *i, const struct store_row *row);
 /* Somebody else holds the name from now on: nothing is known of it, and its mailbox is another one.
  * For life.c, which has seen to the rest. */
 void instance_begin_life(struct instance *i, uint32_t life);

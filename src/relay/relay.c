@@ -13,6 +13,7 @@
 #include "relay/delivery.h"
 #include "relay/drain.h"
 #include "relay/fetch.h"
+#include "relay/gap.h"
 #include "relay/heart.h"
 #include "relay/instance.h"
 #include "relay/interrupt.h"
@@ -97,6 +98,7 @@ static void build(struct relay *r)
     r->acking = acking_new();
     r->pump = pump_new();
     r->fetches = fetches_new();
+    r->gaps = gaps_new();
     r->chats = chats_new();
     r->requests = requests_new(r);
     r->rates = rates_new();
@@ -151,6 +153,7 @@ void relay_free(struct relay *r)
     requests_free(r->requests);
     sessions_free(r);
     fetches_free(r);
+    gaps_free(r->gaps);
     shows_free(r->shows);
     deliveries_free(r);
     acks_free(r->acks);

@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include "relay/acks.h"
 #include "relay/delivery.h"
+#include "relay/gap.h"
 #include "relay/heart.h"
 #include "relay/instance.h"
 #include "relay/pump.h"
@@ -27,6 +28,7 @@ void retry_now(struct relay *r)
         list_remove(&i->retry_link);
         instance_record_retry(i);
         delivery_retry(i);
+        gap_retry(i);
         pump_want(i);
     }
 }

@@ -23,6 +23,7 @@ struct tap { /* in front of the memory store */
     struct clock *clock;
     bool refuse;                   /* appends, acks and records fail */
     bool hold;                     /* nothing reaches the store until rig_release() */
+    bool lose_answers;             /* appends happen, and nobody is told that they did */
     struct store_op *first, **end; /* held */
     struct store_op *refused, **refused_end;
     struct timer timer;
@@ -97,6 +98,28 @@ static void tap_on_timer(struct timer *t)
     }
 }
 
+struct unheard { /* an append whose answer gets lost */
+    struct store_append copy;
+    struct store_op *op;
+};
+
+static void tap_on_unheard(struct store_op *op, enum bh_err err)
+{
+    struct unheard *u = container_of(op, struct unheard, copy.op);
+    struct store_op *asked = u->op;
+    free(u);
+    asked->done(asked, BH_UNKNOWN);
+}
+
+static void tap_lose_answer(struct tap *tap, struct store_op *op)
+{
+    struct unheard *u = malloc(sizeof *u);
+    u->copy = *(struct store_append *)(void *)op;
+    u->copy.op = (struct store_op){.done = tap_on_unheard, .kind = STORE_APPEND};
+    u->op = op;
+    tap->inner->ops->submit(tap->inner, &u->copy.op, true);
+}
+
 static void tap_submit(struct store *st, struct store_op *op, bool urgent)
 {
     struct tap *tap = container_of(st, struct tap, base);
@@ -114,6 +137,8 @@ static void tap_submit(struct store *st, struct store_op *op, bool urgent)
         tap->refused_end = &op->next;
         if (!timer_is_set(&tap->timer))
             timer_set(tap->clock, &tap->timer, 0);
+    } else if (tap->lose_answers && op->kind == STORE_APPEND) {
+        tap_lose_answer(tap, op);
     } else if (tap->hold) {
         *tap->end = op;
         tap->end = &op->next;
@@ -143,6 +168,10 @@ static void tap_scan_free(struct store_scan *s)
 {
     rig.tap.inner->ops->scan_free(s);
 }
+static void tap_list_free(struct store_list *l)
+{
+    rig.tap.inner_ops->list_free(l);
+}
 static void tap_forget_keys(struct store *st, int64_t before_ms)
 {
     rig.tap.inner->ops->forget_keys(rig.tap.inner, before_ms);
@@ -169,6 +198,7 @@ static const struct store_ops tap_ops = {.name = "tap",
                                          .shrink = tap_shrink,
                                          .fetch_free = tap_fetch_free,
                                          .scan_free = tap_scan_free,
+                                         .list_free = tap_list_free,
                                          .forget_keys = tap_forget_keys,
                                          .load_rows = tap_load_rows,
                                          .load_records = tap_load_records,
@@ -555,12 +585,15 @@ static void rig_open_facts(void)
     assert_int_equal(facts_open(&env, &rig.facts, why), BH_OK);
 }
 
+static bool rig_shared; /* the store numbers the rows */
 static int setup_with(const struct relay_limits *lim)
 {
     char why[256] = "";
     rig = (struct rig){.clock = clock_new(), .now_ms = 5000, .lim = *lim, .rand = rand_seeded(1)};
     clock_set(rig.clock, rig.now_ms, 1700000000000 + rig.now_ms);
-    rig.tap = (struct tap){.clock = rig.clock, .inner = store_memory_new(rig.clock)};
+    rig.tap = (struct tap){.clock = rig.clock,
+                           .inner = rig_shared ? store_memory_new_shared(rig.clock)
+                                               : store_memory_new(rig.clock)};
     rig.tap.inner_ops = rig.tap.inner->ops;
     rig.tap.base = *rig.tap.inner;
     rig.tap.base.ops = &tap_ops;
