@@ -21,6 +21,7 @@
 #include "relay/relay.h"
 #include "store/store.h"
 #include "tenancy/facts.h"
+#include "tenancy/identity.h"
 
 enum { PAGE_ROWS = 500, PAGE_LOOKS = 4000 };
 
@@ -311,6 +312,8 @@ static void write_gateway(struct front *f, struct jw *w, const struct gateway *g
     jw_kstr(w, "wakeUrl", str_of(g->wake_url));
     jw_kstr(w, "platform", str_of(g->platform));
     jw_kstr(w, "bot", str_of(g->bot));
+    jw_key(w, "identities");
+    identity_write(w, g, 0);
     jw_ki64(w, "secrets", live);
     jw_kbool(w, "acks", !g->ackless);
     jw_kstr(w, "displayName", str_of(g->display_name));

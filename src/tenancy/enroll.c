@@ -12,6 +12,7 @@
 #include "base/mem.h"
 #include "base/rand.h"
 #include "tenancy/change.h"
+#include "tenancy/identity.h"
 #include "tenancy/secrets.h"
 #include "tenancy/used.h"
 
@@ -242,8 +243,8 @@ static struct gateway *next_record(struct facts *f, const struct change *c,
     }
     take(&g->instance, a->instance);
     take(&g->wake_url, a->wake_url);
-    take(&g->platform, a->platform);
-    take(&g->bot, a->bot);
+    if (a->platform != NULL)
+        identity_take(g, a->platform, a->bot);
     take(&g->display_name, a->display_name);
     g->newer |= a->display_name != NULL; /* only those say it */
     minted_ms = g->rotated_ms > g->created_ms ? g->rotated_ms : g->created_ms;

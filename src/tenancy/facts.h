@@ -32,6 +32,7 @@ struct gateway {
     char *instance;       /* owned; defaults to id */
     char *wake_url;       /* owned; NULL: none */
     char *platform, *bot; /* owned; what it was added for; NULL: anything routed to it */
+    char *also;           /* owned; what else it is for: identity.h; NULL: nothing */
     struct gateway_secret {
         char *text;             /* owned, wiped */
         int64_t until_ms;       /* wall clock; 0: as long as it is the newest */

@@ -74,6 +74,7 @@ struct gateway *gateway_copy(const struct gateway *g)
     n->wake_url = xstrdup(g->wake_url);
     n->platform = xstrdup(g->platform);
     n->bot = xstrdup(g->bot);
+    n->also = xstrdup(g->also);
     n->display_name = xstrdup(g->display_name);
     for (size_t i = 0; i < g->n_secrets; i++)
         n->secrets[i].text = xstrdup(g->secrets[i].text);

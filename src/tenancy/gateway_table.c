@@ -263,6 +263,7 @@ static void gateway_clear(struct gateway *g)
     free(g->wake_url);
     free(g->platform);
     free(g->bot);
+    free(g->also);
     free(g->display_name);
 }
 

@@ -8,6 +8,7 @@
 #include "base/mem.h"
 #include "store/store.h"
 #include "tenancy/facts_priv.h"
+#include "tenancy/identity.h"
 
 static void secret_name(struct buf *out, struct str id)
 {
@@ -48,6 +49,10 @@ void gateway_write(const struct facts *f, const struct gateway *g, struct buf *o
     jw_kstr_opt(&w, "wakeUrl", str_of(g->wake_url));
     jw_kstr_opt(&w, "platform", str_of(g->platform));
     jw_kstr_opt(&w, "bot", str_of(g->bot));
+    if (g->also != NULL) {
+        jw_key(&w, "also");
+        identity_write(&w, g, 1);
+    }
     jw_ki64(&w, "created", g->created_ms);
     jw_ki64(&w, "rotated", g->rotated_ms);
     jw_ki64(&w, "revoked", g->revoked_ms);
@@ -107,6 +112,7 @@ struct gateway *gateway_read(const struct facts *f, struct str id, struct json d
     g->wake_url = wake_url.p != NULL ? str_dup(wake_url) : NULL;
     g->platform = platform.p != NULL ? str_dup(platform) : NULL;
     g->bot = bot.p != NULL ? str_dup(bot) : NULL;
+    identity_read(g, json_get(doc, "also"));
     g->created_ms = read_ms(doc, "created");
     g->rotated_ms = read_ms(doc, "rotated");
     g->revoked_ms = read_ms(doc, "revoked");

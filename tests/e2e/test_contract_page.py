@@ -1,5 +1,6 @@
 """docs/contract.md is pinned: a constant changed in the source makes the test of the page fail, and what the page says in
 sentences is what a running server does."""
+import json
 import re
 import shlex
 import subprocess
@@ -7,6 +8,7 @@ import subprocess
 import pytest
 
 from conftest import BUILD, ROOT, wait_for
+from test_enroll import credential, provision, token
 
 PAGE = (ROOT / "docs" / "contract.md").read_text()
 MIB = 1 << 20
@@ -144,6 +146,32 @@ def test_a_relay_identity_without_a_bot_is_the_platform_it_was_provisioned_for(b
     say = dict(op="send", chat_id=chat, content="hi", reply_to=None, metadata={})
     assert other.act(**say)["success"] and other.act(platform="relay", **say)["success"]
     assert not other.act(platform="elsewhere", bot="y", **say)["success"]
+
+
+def test_a_gateway_provisioned_for_several_platforms_is_known_by_all_of_them(bellhop, dial):
+    me = token(bellhop, "provision")
+    c = credential(bellhop, provision(bellhop, me, platform="discord", botId="app1"))
+    for platform, bot in (("telegram", "my_bot"), ("web", "lobby")):
+        assert credential(bellhop, provision(bellhop, me, platform=platform, botId=bot)).secret == c.secret
+    bellhop.restart()
+    shown = json.loads(bellhop.cli("gateway", "list", "--json").stdout)[0]
+    assert [(i["platform"], i["bot"]) for i in shown["identities"]] == [
+        ("web", "lobby"), ("telegram", "my_bot"), ("discord", "app1")]
+    # A relay identity without a bot has the ops of the one it named last.
+    web = dial(bellhop, c, hello=("web", "lobby")).descriptor
+    assert dial(bellhop, c, hello=("relay", "")).descriptor == web
+
+
+def test_a_gateway_provisioned_as_relay_speaks_where_it_was_spoken_to(bellhop, dial):
+    c = credential(bellhop, provision(bellhop, token(bellhop, "provision", tenant="acme"), platform="relay", botId=""))
+    bellhop.cli("route", "add", "--platform", "web", "--key", "lobby", "--tenant", "acme", "--instance", c.id)
+    gateway = dial(bellhop, c, hello=("relay", ""))
+    assert gateway.descriptor["platform"] == "relay" and "send" in gateway.descriptor["supported_ops"]
+    bellhop.write("one")
+    chat = gateway.hear("one")["event"]["source"]["chat_id"]
+    sent = gateway.act(op="send", chat_id=chat, content="hi", reply_to=None, metadata={})
+    assert sent["success"]
+    assert gateway.act(op="edit", chat_id=chat, message_id=sent["message_id"], content="hi!", metadata={})["success"]
 
 
 def test_a_message_of_the_chat_page_is_where_the_page_says(bellhop, dial):

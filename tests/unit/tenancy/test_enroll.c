@@ -8,6 +8,7 @@
 #include "bus/bus.h"
 #include "store/memory/memory.h"
 #include "tenancy/enroll.h"
+#include "tenancy/identity.h"
 
 #define NOW_MS 1800000000000
 
@@ -332,10 +333,71 @@ static void a_local_token_is_good_for_its_purpose_and_its_time(void **state)
     json_parser_free(p);
 }
 
+static void provision_as(struct rig *r, const char *platform, const char *bot)
+{
+    struct provision_result result = {0};
+    const struct provision_spec spec = {.tenant = STR("acme"),
+                                        .gateway = STR("gw-1"),
+                                        .platform = str_of(platform),
+                                        .bot = str_of(bot)};
+    facts_provision(r->facts, &spec, &result, on_done, r);
+    turn(r);
+    assert_int_equal(r->err, BH_OK);
+    provision_result_done(&result);
+}
+
+static bool is_for(struct rig *r, const char *platform, const char *bot)
+{
+    const struct gateway *g = facts_gateway(r->facts, STR("gw-1"));
+    return identity_has(g, str_of(platform), str_of(bot));
+}
+
+static void a_gateway_provisioned_for_several_platforms_is_for_each_of_them(void **state)
+{
+    struct rig *r = *state;
+    provision_as(r, "telegram", "my_bot");
+    provision_as(r, "discord", "");
+    provision_as(r, "discord", "app1");
+    provision_as(r, "web", "lobby");
+    provision_as(r, "relay", "");
+    for (int start = 0; start < 2; start++) {
+        const struct gateway *g = facts_gateway(r->facts, STR("gw-1"));
+        assert_true(is_for(r, "telegram", "my_bot") && is_for(r, "discord", "app1"));
+        assert_true(is_for(r, "web", "lobby"));
+        assert_false(is_for(r, "discord", "") || is_for(r, "telegram", "app1"));
+        assert_string_equal(g->platform, "web"); /* the one it named last */
+        assert_string_equal(g->bot, "lobby");
+        facts_free(r->facts);
+        open_facts(r);
+    }
+    provision_as(r, "telegram", ""); /* it did not say: the same bot */
+    assert_true(is_for(r, "telegram", "my_bot") && is_for(r, "web", "lobby"));
+    provision_as(r, "telegram", "other");
+    assert_true(is_for(r, "telegram", "other") && !is_for(r, "telegram", "my_bot"));
+}
+
+static void the_platforms_of_a_gateway_are_bounded_and_the_oldest_goes(void **state)
+{
+    struct rig *r = *state;
+    struct str platform, bot;
+    char name[8];
+    for (int n = 0; n <= IDENTITIES_MAX; n++) {
+        snprintf(name, sizeof name, "p%d", n);
+        provision_as(r, name, "b");
+    }
+    assert_false(is_for(r, "p0", "b"));
+    assert_true(is_for(r, "p1", "b") && is_for(r, "p16", "b"));
+    const struct gateway *g = facts_gateway(r->facts, STR("gw-1"));
+    assert_true(identity_nth(g, IDENTITIES_MAX - 1, &platform, &bot));
+    assert_false(identity_nth(g, IDENTITIES_MAX, &platform, &bot));
+}
+
 #define PROMISE(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        PROMISE(a_gateway_provisioned_for_several_platforms_is_for_each_of_them),
+        PROMISE(the_platforms_of_a_gateway_are_bounded_and_the_oldest_goes),
         PROMISE(what_one_instance_claims_by_provisioning_is_bounded),
         PROMISE(within_the_window_the_secret_is_the_same_and_later_the_old_one_lives_on),
         PROMISE(after_a_late_provision_the_old_secret_lives_until_the_new_one_was_used),
