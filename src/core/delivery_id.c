@@ -47,6 +47,18 @@ bool delivery_id_of(const struct event *ev, const struct hash_key *key, struct s
     return true;
 }
 
+struct str delivery_event_id(struct buf *buf, bool ids_per_chat, struct str chat_id,
+                             struct str message_id)
+{
+    if (!ids_per_chat)
+        return message_id;
+    buf_reset(buf);
+    buf_add_str(buf, chat_id);
+    buf_add_c(buf, ':');
+    buf_add_str(buf, message_id);
+    return buf_str(buf);
+}
+
 void delivery_id_format(struct hash128 id, char ret[DELIVERY_ID_CHARS])
 {
     static const char digits[] = "0123456789abcdefghjkmnpqrstvwxyz";

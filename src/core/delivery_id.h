@@ -6,7 +6,8 @@
  * else: it gives the order and is never told.
  *
  *      who makes it          its event id
- *      a message             the platform's message or update id
+ *      a message             delivery_event_id(): the platform's message id, with its chat where it
+ *                            is unique there only
  *      an edit, a press      the platform's own id of that update
  *      a forwarded webhook   the interaction's or message's id
  *      nothing to go by      none: the name is drawn at random, and a repeat is another delivery
@@ -25,6 +26,11 @@ struct event;
  * too: @key is random per database and moves with it. */
 bool delivery_id_of(const struct event *ev, const struct hash_key *key, struct str tenant,
                     struct str instance, struct hash128 *ret);
+
+/* The event id of a message: what stood in it when it was delivered, made again from its names.
+ * @buf is room for it; the result is borrowed from there, or from @message_id. */
+struct str delivery_event_id(struct buf *buf, bool ids_per_chat, struct str chat_id,
+                             struct str message_id);
 
 /* Appends `"bufferId":"...",`. */
 void delivery_id_write(struct buf *out, struct hash128 id);

@@ -334,6 +334,7 @@ enum bh_err host_open_platform(struct host *h, const struct platform_settings *c
                                 .bot = p->bot,
                                 .descriptor = ops->descriptor,
                                 .secret_chats = ops->secret_chats,
+                                .ids_per_chat = ops->ids_per_chat,
                                 .knows_sight = ops->sees != NULL};
     struct open_bot *first = find_bot(h, str_of(ops->name), STR_NULL);
     b->outlet.alone = first == NULL;

@@ -52,6 +52,7 @@ struct platform_ops {
     /* Chat ids cannot be guessed and act() knows its own: an instance that holds the bot's route
      * and names one was told of it, so the relay need not remember them all. */
     bool secret_chats;
+    bool ids_per_chat; /* a message's id is unique in its chat only: core/delivery_id.h */
     /* Where checking that a webhook is genuine costs more than a few microseconds: could it be, as
      * far as headers tell?  If so, the door (edge/door.h) decides whether it is checked.  NULL: it
      * costs little, and is always checked. */

@@ -2,6 +2,7 @@
  *
  * Nothing is kept here: chats, facts and personas are asked each time. */
 #include "relay/guard.h"
+#include "core/delivery_id.h"
 #include "relay/chats.h"
 #include "relay/ground.h"
 #include "relay/heart.h"
@@ -10,13 +11,16 @@
 #include "relay/persona.h"
 #include "relay/session.h"
 #include "relay/spoken.h"
+#include "store/store.h"
 #include "tenancy/facts.h"
 #include "tenancy/grants.h"
+#include "tenancy/identity.h"
 
 #define ERROR_IDENTITY "identity not announced on this socket"
 #define ERROR_NO_BOT "no such bot is served here"
 #define ERROR_CAPABILITY "capability not available"
 #define ERROR_NOT_ITS_OWN "this message was not sent by this agent, or too long ago"
+#define ERROR_NOT_HEARD "this message was not delivered to this agent, or too long ago"
 
 /* A chat that came through a bot is answered through that bot.  NULL: @ret is set; else why not. */
 static const char *by_chat(const struct known_chat *chat, const struct action *a,
@@ -55,8 +59,7 @@ static bool is_own_bot(const struct instance *i, const struct destination *t)
     const struct gateway *g = facts_newest_gateway(facts, instance_tenant(i), instance_id(i));
     struct str bot = str_of(t->outlet->bot);
 
-    return t->outlet->alone ||
-           (g != NULL && str_eq(str_of(g->platform), t->platform) && str_eq(str_of(g->bot), bot)) ||
+    return t->outlet->alone || (g != NULL && identity_has(g, t->platform, bot)) ||
            facts_owns(facts, t->platform, bot, instance_tenant(i), instance_id(i));
 }
 
@@ -93,11 +96,35 @@ bool may_speak(struct instance *i, const struct action *a, const struct destinat
            judge_sees(i->relay, me, to->platform, to->bot, a->scope_id, a->chat_id);
 }
 
-bool may_touch(struct instance *i, const struct action *a, const struct destination *to)
+/* What was delivered is known by its deduplication key: for delivery.dedup, also over a restart. */
+static bool was_delivered(struct instance *i, const struct action *a, const struct outlet *by)
 {
-    return a->op != ACTION_EDIT ||
-           spoken_has(i->relay, spoken_place(i, to->platform, str_of(to->outlet->bot), a->chat_id),
-                      a->message_id);
+    struct relay *r = i->relay;
+    struct event ev = {.platform = str_of(by->platform), .bot = str_of(by->bot)};
+    struct buf room = BUF_INIT;
+    struct hash128 name;
+
+    ev.event_id = delivery_event_id(&room, by->ids_per_chat, a->chat_id, a->message_id);
+    bool known =
+        delivery_id_of(&ev, &r->env.store->dedup_key, instance_tenant(i), instance_id(i), &name) &&
+        dedup_has(&r->dedup, name);
+    buf_done(&room);
+    return known;
+}
+
+const char *may_touch(struct instance *i, const struct action *a, const struct destination *to)
+{
+    bool changes = a->op == ACTION_EDIT;
+    bool points = a->op == ACTION_REACT || (a->op == ACTION_THREAD_CREATE && a->message_id.n > 0);
+
+    if (!changes && !points)
+        return NULL;
+    if (spoken_has(i->relay, spoken_place(i, to->platform, str_of(to->outlet->bot), a->chat_id),
+                   a->message_id))
+        return NULL;
+    if (changes)
+        return ERROR_NOT_ITS_OWN;
+    return was_delivered(i, a, to->outlet) ? NULL : ERROR_NOT_HEARD;
 }
 
 static const char *admit_chat(const struct session *s, const struct action *a,
@@ -115,7 +142,7 @@ static const char *admit_chat(const struct session *s, const struct action *a,
     if (a->chat_id.n == 0 || !may_speak(i, a, t))
         return ACTION_ERROR_NOT_ROUTED;
     bool can = (t->outlet->descriptor->ops & (1u << a->op)) != 0; /* else the refusal says so */
-    return !can || may_touch(i, a, t) ? NULL : ERROR_NOT_ITS_OWN;
+    return can ? may_touch(i, a, t) : NULL;
 }
 
 /* A follow-up names no chat: the platform's vault knows what the key is good for, and for whom. All

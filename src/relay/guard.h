@@ -9,8 +9,9 @@
  *
  *      outbound frame -> guard_admit() -> who it speaks as -> may_speak() -> which outlet serves it
  *
- * Speaking in a chat is one right, changing what stands there another: an instance may edit what it
- * sent itself and nothing else, whoever else speaks through the same bot.
+ * Speaking in a chat is one right, touching what stands there another: an instance may edit what it
+ * sent itself and nothing else, whoever else speaks through the same bot; and react to, or open a
+ * thread under, what it sent or was delivered.
  *
  * Adapters that post to somewhere else than chat_id (a thread named in the metadata) check that it
  * lies inside that chat.
@@ -31,8 +32,9 @@ struct destination {
 /* NULL: @a may go to @ret; else why not, as it is told to the gateway. */
 const char *guard_admit(const struct session *s, const struct action *a, struct destination *ret);
 
-/* May the instance do this to @a's message?  Asked when it may speak in the chat. */
-bool may_touch(struct instance *i, const struct action *a, const struct destination *to);
+/* May the instance do this to @a's message?  Asked when it may speak in the chat.  NULL: yes; else
+ * why not. */
+const char *may_touch(struct instance *i, const struct action *a, const struct destination *to);
 
 /* Whose chat is it?  The records answer; the action's own scope only says which record to look at.
  */

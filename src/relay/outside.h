@@ -23,6 +23,7 @@ struct outlet { /* what the heart may know of it; lives while it is served */
     bool answers; /* no platform: whatever was delivered from there may be answered there, by the
                    * instance that got it */
     bool alone;   /* the only one of its platform: who is reached there is reached through it */
+    bool ids_per_chat; /* a message's id is unique in its chat only: core/delivery_id.h */
 };
 
 struct outside {

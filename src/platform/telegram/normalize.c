@@ -333,7 +333,8 @@ static const char *take_words(struct normal *n)
 
 /* ---- the whole ---- */
 
-/* A message is known by its chat and number, in whichever order and however often it comes. */
+/* A message is known by its chat and number, in whichever order and however often it comes: as
+ * delivery_event_id() has it. */
 static void take_ids(struct normal *n)
 {
     struct event *ev = n->ev;

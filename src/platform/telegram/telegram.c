@@ -149,6 +149,7 @@ static const struct descriptor tg_descriptor = {
 const struct platform_ops telegram_ops = {
     .name = "telegram",
     .config = &telegram_config,
+    .ids_per_chat = true,
     .descriptor = &tg_descriptor,
     .open = tg_open,
     .act = tg_act,

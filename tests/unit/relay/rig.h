@@ -69,7 +69,7 @@ struct rig {
     bool act_at_once;
     struct action_id act_id;
     enum action_op act_op;
-    char act_chat[64], act_bot[32], act_platform[32];
+    char act_chat[64], act_bot[32], act_platform[32], act_content[128]; /* cut */
     char changed[256];  /* every state told: "ann=live " */
     size_t answers[16]; /* accepts, by result */
     bool drained;
@@ -487,6 +487,7 @@ static void rig_act(struct outside *o, const struct outlet *to, struct action_id
     rig.act_op = act->op;
     snprintf(rig.act_chat, sizeof rig.act_chat, "%.*s", STR_FMT(act->chat_id));
     snprintf(rig.act_bot, sizeof rig.act_bot, "%s", to->bot);
+    snprintf(rig.act_content, sizeof rig.act_content, "%.*s", STR_FMT(act->content));
     snprintf(rig.act_platform, sizeof rig.act_platform, "%s", to->platform);
     if (!rig.act_at_once)
         return;
@@ -520,7 +521,10 @@ static const struct descriptor web_descriptor = {.platform = "web",
                                                  .markdown_dialect = "markdown",
                                                  .len_unit = "chars",
                                                  .ops = 1u << ACTION_SEND | 1u << ACTION_EDIT |
-                                                        1u << ACTION_GET_CHAT_INFO};
+                                                        1u << ACTION_GET_CHAT_INFO |
+                                                        1u << ACTION_SEND_MEDIA |
+                                                        1u << ACTION_REACT |
+                                                        1u << ACTION_THREAD_CREATE};
 static const struct descriptor telegram_descriptor = {.platform = "telegram",
                                                       .label = "Telegram",
                                                       .max_message_length = 4096,

@@ -23,6 +23,25 @@ static bool may_edit(struct fake *f, const char *message)
     return true;
 }
 
+/* The same for a sign on it (@op "react") or a thread under it. */
+static bool may_point_at(struct fake *f, const char *op, const char *message)
+{
+    static int asked;
+    struct buf action = BUF_INIT;
+    char id[16];
+    int before = (int)rig.acts;
+
+    snprintf(id, sizeof id, "p%d", ++asked);
+    buf_printf(&action, "\"op\":\"%s\",\"chat_id\":\"c1\",\"message_id\":\"%s\",", op, message);
+    buf_printf(&action, "\"emoji\":\"+\",\"thread_name\":\"x\"");
+    ask(f, id, buf_z(&action), "");
+    buf_done(&action);
+    if ((int)rig.acts == before)
+        return false;
+    answer_it("");
+    return true;
+}
+
 static void send_as(struct fake *f, const char *message)
 {
     static int asked;
@@ -143,6 +162,55 @@ static void the_next_holder_of_a_name_has_said_nothing(void **state)
     assert_false(may_edit(f, "m1"));
 }
 
+static void signs_and_threads_are_for_what_was_delivered_or_sent(void **state)
+{
+    static const char *const ops[] = {"react", "thread_create"};
+    struct fake *ann = connect_as("gw-a"), *bob = connect_as("gw-b");
+    publish("both", "e1");
+    publish("b", "e2"); /* in the same chat, and only bob hears it */
+    send_as(bob, "m-bob");
+    for (size_t k = 0; k < ARRAY_LEN(ops); k++) {
+        assert_true(may_point_at(ann, ops[k], "e1"));
+        assert_false(may_point_at(ann, ops[k], "e2"));
+        assert_true(result_says(ann, results(ann) - 1, "not delivered to this agent"));
+        assert_false(may_point_at(ann, ops[k], "m-bob"));
+        assert_true(may_point_at(bob, ops[k], "e2"));
+        assert_true(may_point_at(bob, ops[k], "m-bob"));
+    }
+    assert_false(may_point_at(ann, "react", ""));
+    assert_true(may_point_at(ann, "thread_create", "")); /* under no message at all */
+    assert_false(may_edit(ann, "e1"));
+}
+
+static void what_was_delivered_is_known_after_a_restart_and_for_its_time(void **state)
+{
+    publish("a", "e1");
+    restart();
+    struct fake *ann = connect_as("gw-a"), *bob = connect_as("gw-b");
+    publish("b", "e2");
+    assert_true(may_point_at(ann, "react", "e1"));
+    assert_false(may_point_at(bob, "react", "e1"));
+    advance(rig.lim.dedup_ms + 600000);
+    restart();
+    assert_false(may_point_at(connect_as("gw-a"), "react", "e1"));
+}
+
+static void where_ids_are_counted_per_chat_the_chat_is_part_of_the_name(void **state)
+{
+    rig.web.ids_per_chat = true;
+    struct fake *ann = connect_as("gw-a");
+    struct event ev = make_event("a", "c1:7");
+    ev.message_id = STR("7");
+    relay_accept(rig.relay, &ev, on_accepted, NULL);
+    ev.event_id = STR("c2:8");
+    ev.message_id = STR("8");
+    ev.chat_id = STR("c2");
+    relay_accept(rig.relay, &ev, on_accepted, NULL);
+    turn();
+    assert_true(may_point_at(ann, "react", "7"));
+    assert_false(may_point_at(ann, "react", "8"));
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -152,6 +220,9 @@ int main(void)
         PROMISE(the_newest_256_of_a_chat_count_also_after_a_restart),
         PROMISE(after_two_days_it_is_forgotten_here_and_on_disk),
         PROMISE(the_next_holder_of_a_name_has_said_nothing),
+        PROMISE(signs_and_threads_are_for_what_was_delivered_or_sent),
+        PROMISE(what_was_delivered_is_known_after_a_restart_and_for_its_time),
+        PROMISE(where_ids_are_counted_per_chat_the_chat_is_part_of_the_name),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
