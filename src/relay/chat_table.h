@@ -45,6 +45,7 @@ struct known_chat {
     bool aging : 1;   /* it is in a queue CHAT_BY_AGE */
     bool stored : 1;  /* its record is on disk or on its way */
     bool writing : 1; /* its record is on its way */
+    bool counted : 1; /* its instance counts in its place: company.h */
 };
 
 struct chat_table {

@@ -11,10 +11,12 @@
 #include "base/json.h"
 #include "base/jw.h"
 #include "base/mem.h"
+#include "relay/company.h"
 #include "relay/ground.h"
 #include "relay/heart.h"
 #include "relay/instance.h"
 #include "relay/interrupt.h"
+#include "relay/spoken.h"
 #include "store/store.h"
 
 enum { TRIM_STEPS = 4, KEY_DIGITS = 16, DELETE_AT_ONCE = 256 };
@@ -106,6 +108,31 @@ static struct known_chat *make(struct instance *i, struct str platform, struct s
     chat_row_append(&t->table, &i->chats, CHAT_BY_INSTANCE, c);
     i->n_chats++;
     return c;
+}
+
+static uint64_t company_of(const struct known_chat *c)
+{
+    char id[CHAT_ID_CHARS];
+
+    return company_place(c->inst->relay, chat_platform(c), chat_bot(c), chat_id(c, id));
+}
+
+/* True when it was another one before.  The instance counts in one place: company.h. */
+static bool set_place(struct known_chat *c, struct str platform, struct str bot, struct str scope)
+{
+    struct relay *r = c->inst->relay;
+    bool same = c->counted && str_eq(chat_bot(c), bot);
+    char id[CHAT_ID_CHARS];
+
+    if (c->counted && !same)
+        company_leave(r, company_of(c));
+    bool moved = chat_set_place(&r->chats->table, c, platform, bot, scope);
+    if (same)
+        return moved;
+    company_join(r, company_of(c));
+    c->counted = true;
+    spoken_heard(r, spoken_place(c->inst, chat_platform(c), chat_bot(c), chat_id(c, id)));
+    return moved;
 }
 
 /* ---- the record ---- */
@@ -210,6 +237,8 @@ static void forget(struct known_chat *c, struct deletes *d)
     struct chats *t = chats_of(c->inst);
     struct chat_put *p = put_of(c);
 
+    if (c->counted)
+        company_leave(c->inst->relay, company_of(c));
     leave_old(c);
     chat_row_remove(&t->table, &c->inst->chats, CHAT_BY_INSTANCE, c);
     c->inst->n_chats--;
@@ -319,7 +348,7 @@ static bool learn(struct known_chat *c, const struct event *ev, uint64_t key, bo
 
     if (moved)
         chat_set_ground(&t->table, c, buf_str(&t->ground));
-    moved |= chat_set_place(&t->table, c, ev->platform, ev->bot, ev->scope_id);
+    moved |= set_place(c, ev->platform, ev->bot, ev->scope_id);
     if (!chat_has_key(c, key)) {
         add_key(c, key);
         moved = true;
@@ -390,7 +419,7 @@ static void on_record(void *ctx, struct str key, struct str value)
     struct known_chat *c = make(i, platform, rest);
     if (ok) {
         struct chats *t = r->chats;
-        chat_set_place(&t->table, c, platform, json_str(doc, "bot"), json_str(doc, "scope"));
+        set_place(c, platform, json_str(doc, "bot"), json_str(doc, "scope"));
         if (ground_read(doc, &t->ground))
             chat_set_ground(&t->table, c, buf_str(&t->ground));
         load_keys(c, json_str(doc, "keys"));

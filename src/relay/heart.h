@@ -18,6 +18,7 @@ struct acking;
 struct acks;
 struct activity;
 struct chats;
+struct company;
 struct deliveries;
 struct drain;
 struct fetches;
@@ -64,6 +65,7 @@ struct relay {
     struct fetches *fetches;
     struct gaps *gaps;
     struct chats *chats;
+    struct company *company;
     struct requests *requests;
     struct rates *rates;
     struct judge *judge;

@@ -27,7 +27,7 @@ struct session;
 
 #define INTERRUPTS_UNREAD 32
 #define INTERRUPTS_UNREAD_MS 2000
-#define INTERRUPT_HOLD_MS 1000
+#define INTERRUPT_HOLD_MS 2000
 
 struct interrupts *interrupts_new(struct relay *r);
 void interrupts_load(struct relay *r);      /* at start, after the chats */

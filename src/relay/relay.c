@@ -10,6 +10,7 @@
 #include "relay/acks.h"
 #include "relay/activity.h"
 #include "relay/chats.h"
+#include "relay/company.h"
 #include "relay/delivery.h"
 #include "relay/drain.h"
 #include "relay/fetch.h"
@@ -100,6 +101,7 @@ static void build(struct relay *r)
     r->fetches = fetches_new();
     r->gaps = gaps_new();
     r->chats = chats_new();
+    r->company = company_new();
     r->requests = requests_new(r);
     r->rates = rates_new();
     r->judge = judge_new();
@@ -169,6 +171,7 @@ void relay_free(struct relay *r)
     judge_free(r->judge);
     rates_free(r->rates);
     spoken_free(r->spoken);
+    company_free(r->company);
     dedup_done(&r->dedup);
     json_parser_free(r->json);
     free(r);

@@ -9,6 +9,7 @@
 #include <stdlib.h>
 #include "base/jw.h"
 #include "relay/activity.h"
+#include "relay/byline.h"
 #include "relay/guard.h"
 #include "relay/heart.h"
 #include "relay/instance.h"
@@ -51,6 +52,7 @@ struct requests {
     uint32_t n, cap, free;      /* free: index + 1; 0: none */
     struct list due;
     struct list told;   /* requests whose result came in this turn, in that order */
+    struct buf named;   /* scratch: what is said, with a name in front */
     struct buf results; /* the frames of those, used again every turn */
     struct timer timer;
 };
@@ -120,6 +122,7 @@ void requests_free(struct requests *q)
     list_each (&q->told, it, nxt) /* past their time, and not told yet */
         request_free(q, list_entry(it, struct request, told));
     buf_done(&q->results);
+    buf_done(&q->named);
     free(q->slots);
     free(q);
 }
@@ -407,7 +410,10 @@ static void start(struct session *s, struct str id, const struct action *a)
             refuse_op(s, id, a->op_name);
         return;
     }
-    uint32_t more = extra_parts(a, to.outlet->descriptor);
+    struct action said = *a;
+    buf_reset(&r->requests->named);
+    said.content = byline_add(s->inst, &to, a, &r->requests->named);
+    uint32_t more = extra_parts(&said, to.outlet->descriptor);
     if (more > 0 && !rate_take(s->inst, more)) {
         r->n.actions_limited++;
         refuse(s, id, ACTION_ERROR_TRANSIENT "too many messages per second");
@@ -416,14 +422,13 @@ static void start(struct session *s, struct str id, const struct action *a)
     struct request *req = request_new(r->requests, s, id);
     if (a->op == ACTION_GET_CHAT_INFO)
         req->asked = str_dup(a->chat_id);
-    req->speaks = a->op == ACTION_SEND;
+    req->speaks = a->op == ACTION_SEND || a->op == ACTION_SEND_MEDIA || a->op == ACTION_PROMPT;
     req->where = spoken_place(s->inst, to.platform, str_of(to.outlet->bot), a->chat_id);
     struct action_id aid = {req->index, r->requests->slots[req->index].generation};
     struct action_from from = {instance_tenant(s->inst), instance_id(s->inst), id, s->inst->life};
-    struct action timed = *a;
-    timed.deadline_ms = req->due_ms;
+    said.deadline_ms = req->due_ms;
     r->env.outside->act(r->env.outside, to.outlet, aid, &from,
-                        &timed); /* may answer at once: @req may be gone */
+                        &said); /* may answer at once: @req may be gone */
 }
 
 void requests_start(struct session *s, const struct frame *f)

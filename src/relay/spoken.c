@@ -10,6 +10,7 @@
 #include "base/crypto.h"
 #include "base/jw.h"
 #include "base/list.h"
+#include "relay/company.h"
 #include "relay/heart.h"
 #include "relay/instance.h"
 #include "store/store.h"
@@ -38,6 +39,7 @@ struct ring {                       /* one speaker in one chat */
     struct speaker *by;             /* borrowed */
     struct spoken_place at;         /* the map key, all of it */
     struct said_message *said;      /* owned */
+    uint64_t place;                 /* where it counts: company.h; 0: nowhere */
     uint16_t n, cap, next; /* used slots, allocated ones, the one to write over when full */
 };
 
@@ -186,6 +188,8 @@ static void forget(struct relay *relay, struct ring *r)
     }
     if (r->n > 0)
         store_put(relay->env.store, items, r->n, false, NULL, NULL);
+    if (r->place != 0)
+        company_leave(relay, r->place);
     map_del(&relay->spoken->rings, place_key(&r->at));
     list_remove(&r->by_age);
     list_remove(&r->of_speaker);
@@ -197,21 +201,47 @@ static void forget(struct relay *relay, struct ring *r)
     free(r);
 }
 
+/* The newest, and one less when its speaker has too many. */
+static void touch(struct relay *relay, struct ring *r)
+{
+    list_move(&r->by_age, &relay->spoken->by_age);
+    list_move(&r->of_speaker, &r->by->rings);
+    if (r->by->n > SPOKEN_CHATS)
+        forget(relay, list_first(&r->by->rings, struct ring, of_speaker));
+}
+
+void spoken_enter(struct relay *relay, struct spoken_place at, uint64_t place)
+{
+    struct ring *r = ring_of(relay->spoken, &at);
+
+    if (r->place == 0) {
+        r->place = place;
+        company_join(relay, place);
+    }
+    touch(relay, r);
+}
+
+void spoken_heard(struct relay *relay, struct spoken_place at)
+{
+    struct ring *r = map_get(&relay->spoken->rings, place_key(&at));
+
+    if (r == NULL || r->place == 0)
+        return;
+    company_leave(relay, r->place);
+    r->place = 0;
+}
+
 void spoken_note(struct relay *relay, struct spoken_place at, struct str message_id)
 {
-    struct spoken *t = relay->spoken;
-    struct ring *r = ring_of(t, &at);
+    struct ring *r = ring_of(relay->spoken, &at);
     unsigned slot = r->n < SPOKEN_PER_CHAT ? r->n++ : r->next;
 
     r->next = r->n < SPOKEN_PER_CHAT ? 0 : (uint16_t)((slot + 1) % SPOKEN_PER_CHAT);
     grow(r, r->n);
     r->said[slot] =
         (struct said_message){name_of(relay, message_id), clock_wall_ms(relay->env.clock)};
-    list_move(&r->by_age, &t->by_age);
-    list_move(&r->of_speaker, &r->by->rings);
     put_record(relay, r, slot);
-    if (r->by->n > SPOKEN_CHATS)
-        forget(relay, list_first(&r->by->rings, struct ring, of_speaker));
+    touch(relay, r);
 }
 
 bool spoken_has(struct relay *relay, struct spoken_place at, struct str message_id)

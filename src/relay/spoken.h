@@ -29,6 +29,10 @@ struct spoken_place spoken_place(const struct instance *i, struct str platform, 
                                  struct str chat_id);
 /* The instance sent @message_id there just now. */
 void spoken_note(struct relay *r, struct spoken_place at, struct str message_id);
+/* It speaks in @place (company.h) and counts there, until it is heard there (chats.h counts it
+ * then), or was silent for two days; after a start, from its next word on. */
+void spoken_enter(struct relay *r, struct spoken_place at, uint64_t place);
+void spoken_heard(struct relay *r, struct spoken_place at);
 /* Did it send it, and is it still known? */
 bool spoken_has(struct relay *r, struct spoken_place at, struct str message_id);
 /* Forget what is past its time; looks at @steps chats at most. */

@@ -2,11 +2,13 @@
 import json
 import pathlib
 import sys
+import time
 
 import pytest
 
 from conftest import wait_for
 from test_discord import config, status
+from test_enroll import provision, token
 from test_manage import bearer
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "sim"))
@@ -28,8 +30,8 @@ def sim():
 
 
 class House:
-    def __init__(self, sim, make_bellhop, dial):
-        self.sim, self.server = sim, make_bellhop(config(sim))
+    def __init__(self, sim, make_bellhop, dial, more=""):
+        self.sim, self.server = sim, make_bellhop(config(sim) + more)
         self.a = self.server.add(id="a", tenant="acme", platform=None)
         self.b = self.server.add(id="b", tenant="zorg", platform=None)
         self.ga = dial(self.server, self.a, hello=("discord", "app1"))
@@ -79,6 +81,43 @@ def test_two_tenants_share_a_guild_and_each_member_reaches_their_own_agent(house
     house.ga.hear("from ann")
     house.gb.hear("from bob")
     assert house.ga.quiet() and house.gb.quiet()
+
+
+def test_reactions_and_threads_are_for_messages_that_were_delivered_or_sent(house):
+    house.link(house.a, ANN)
+    house.link(house.b, BOB)
+    house.sim.say(GENERAL, "from ann", user=ANN)
+    house.ga.hear("from ann")
+    said = house.sim.messages[GENERAL][-1]
+    house.sim.say(GENERAL, "from bob", user=BOB)
+    house.gb.hear("from bob")
+    about = dict(chat_id=GENERAL, message_id=said["id"], metadata={})
+    for wish in (dict(op="react", emoji="\U0001F440"), dict(op="thread_create", thread_name="mine now")):
+        assert "not delivered to this agent" in house.gb.act(**wish, **about)["error"]
+    assert not said.get("mine") and said["id"] not in house.sim.channels
+    assert house.ga.act(op="react", emoji="\U0001F440", **about)["success"]
+    assert house.ga.act(op="thread_create", thread_name="a plan", **about)["thread_id"] == said["id"]
+    answer = house.ga.act(op="send", chat_id=GENERAL, content="done", reply_to=None, metadata={})["message_id"]
+    about["message_id"] = answer
+    assert "not delivered to this agent" in house.gb.act(op="react", emoji="\U0001F440", **about)["error"]
+    assert house.ga.act(op="react", emoji="\U0001F440", **about)["success"]
+
+
+def test_where_agents_share_a_channel_each_says_its_name(house):
+    house.link(house.a, ANN)
+    house.link(house.b, BOB)
+    for who, tenant, name in ((house.a, "acme", "Ann_1"), (house.b, "zorg", "Bob")):
+        me = token(house.server, "provision", tenant=tenant)
+        assert provision(house.server, me, who.id, displayName=name).status == 200
+    say = dict(op="send", chat_id=GENERAL, content="hi", reply_to=None, metadata={})
+    house.sim.say(GENERAL, "from ann", user=ANN)
+    house.ga.hear("from ann")
+    assert house.ga.act(**say)["success"]
+    assert house.sim.texts(GENERAL)[-1] == "hi"  # alone so far
+    house.sim.say(GENERAL, "from bob", user=BOB)
+    house.gb.hear("from bob")
+    assert house.ga.act(**say)["success"] and house.gb.act(**say)["success"]
+    assert house.sim.texts(GENERAL)[-2:] == ["**Ann\\_1:** hi", "**Bob:** hi"]
 
 
 def test_a_scope_hears_others_only_where_its_person_can_see(house):
@@ -141,3 +180,83 @@ def test_direct_messages_of_a_linked_person(house):
     event = house.ga.hear("in private")["event"]
     said = house.ga.act(op="send", chat_id=event["source"]["chat_id"], content="and back", reply_to=None, metadata={})
     assert said["success"], said
+
+
+# ---- tenants against each other ----
+
+
+def send(gateway, channel, text="hi"):
+    return gateway.act(op="send", chat_id=channel, content=text, reply_to=None, metadata={})
+
+
+@pytest.fixture
+def shared(house):
+    """Ann's agent a and Bob's agent b, of two tenants, both heard in both channels."""
+    house.link(house.a, ANN)
+    house.link(house.b, BOB)
+    for channel in (GENERAL, STAFF):
+        for gateway, user in ((house.ga, ANN), (house.gb, BOB)):
+            house.sim.say(channel, f"from {user}", user=user)
+            gateway.hear(f"from {user}")
+    house.sim.window = 10000  # Discord's own limits are not the matter here
+    return house
+
+
+def test_who_may_manage_a_channel_displaces_a_squatter(sim, make_bellhop, dial):
+    sim.guilds[GUILD]["roles"].append({"id": "600", "name": "manager", "permissions": str(1024 | 16)})
+    next(m for m in sim.guilds[GUILD]["members"] if m["user"]["id"] == ANN)["roles"] = ["600"]
+    house = House(sim, make_bellhop, dial)
+    place = {"platform": "discord", "guildId": GUILD, "channelId": GENERAL}
+
+    def claim(who):
+        return house.server.post("/manage/scope", place, headers=bearer(who)).status
+
+    assert claim(house.b) == 200
+    assert claim(house.a) == 409  # nobody who may manage it speaks for a yet
+    house.link(house.a, ANN)
+    wait_for(lambda: claim(house.a) == 200)  # what she may do is asked of Discord by the first one
+    assert claim(house.b) == 409
+    house.link(house.b, BOB)  # who may not
+    assert claim(house.b) == 409
+    held = json.loads(house.server.cli("scope", "list", "--json").stdout)
+    assert [(s["channelId"], s["instance"]) for s in held] == [(GENERAL, "a")]
+
+
+def test_one_tenants_refusals_hold_back_nobody_else(shared):
+    shared.sim.forbidden[STAFF] = (50013, "Missing Permissions")
+    errors = [send(shared.ga, STAFF, f"again {n}")["error"] for n in range(100)]
+    assert not any("too much of this tenant" in e for e in errors)
+    asked = len(shared.sim.calls)
+    assert "too much of this tenant" in send(shared.ga, GENERAL)["error"]
+    assert len(shared.sim.calls) == asked  # Discord was not asked
+    assert send(shared.gb, GENERAL, "bob's goes on")["success"]
+    assert shared.sim.texts(GENERAL)[-1] == "bob's goes on"
+
+
+def test_a_lane_that_is_told_to_slow_down_leaves_the_others_their_share(shared):
+    shared.sim.limit(GENERAL, 15)
+    for n in range(200):
+        shared.ga.send({"type": "outbound", "requestId": f"r{n}", "action": {
+            "op": "send", "chat_id": GENERAL, "content": f"{n}", "reply_to": None, "metadata": {}}})
+    told = shared.ga.next("outbound_result")["result"]
+    assert "network" in told["error"]  # its share of what may wait is used up
+    began = time.monotonic()
+    assert send(shared.gb, STAFF, "bob's goes on")["success"]
+    assert time.monotonic() - began < 10
+    assert "0" not in shared.sim.texts(GENERAL)  # what is ahead still waits
+
+
+def test_each_part_of_a_long_text_counts_against_the_rate(sim, make_bellhop, dial):
+    house = House(sim, make_bellhop, dial, more="limits: {{instance_actions: 1}}\n")
+    house.link(house.a, ANN)
+    house.sim.say(GENERAL, "from ann", user=ANN)
+    house.ga.hear("from ann")
+    before = len(house.sim.texts(GENERAL))
+    # Five at once, one more every second: ten parts are too many, whatever is left of the five.
+    assert "too many messages per second" in send(house.ga, GENERAL, "word " * 3900)["error"]
+    assert len(house.sim.texts(GENERAL)) == before
+    time.sleep(5.5)
+    assert send(house.ga, GENERAL, "word " * 1500)["success"]  # four of them
+    assert len(house.sim.texts(GENERAL)) == before + 4
+    answers = [send(house.ga, GENERAL, f"{n}") for n in range(4)]
+    assert any("too many" in a.get("error", "") for a in answers)

@@ -170,6 +170,47 @@ def test_an_agent_edits_what_it_sent_itself_and_nothing_else(shared, dial):
     assert [m["text"] for m in shared.sim.sent(GROUP)] == ["rewritten"]
 
 
+def react(gateway, message):
+    return gateway.act(op="react", chat_id=str(GROUP), message_id=str(message), emoji="\U0001F440", metadata={})
+
+
+def test_an_agent_reacts_to_what_it_was_delivered_or_sent_and_to_nothing_else(shared, dial):
+    anns = shared.sim.say(GROUP, "ann's word")
+    shared.ga.hear("ann's word")
+    bobs = send(shared.gb, GROUP, "bob's answer")["message_id"]
+    assert "not delivered to this agent" in react(shared.gb, anns)["error"]
+    assert "not delivered to this agent" in react(shared.ga, bobs)["error"]
+    assert not any(m.get("reactions") for m in shared.sim.chats[GROUP]["messages"].values())
+    assert react(shared.ga, anns)["success"] and react(shared.gb, bobs)["success"]
+    shared.restart()
+    ga, gb = (dial(shared, c, hello=("telegram", "my_bot")) for c in (shared.a, shared.b))
+    assert react(ga, anns)["success"] and react(gb, bobs)["success"]
+    assert "not delivered to this agent" in react(gb, anns)["error"]
+
+
+def call(server, gateway, tenant, name):
+    assert provision(server, token(server, "provision", tenant=tenant), gateway, displayName=name).status == 200
+
+
+def test_where_agents_share_a_chat_each_says_its_name(shared, dial):
+    call(shared, "a", "acme", "Ann's *helper*")
+    sent = send(shared.ga, GROUP, "hi")["message_id"]
+    assert send(shared.gb, GROUP, "no name")["success"]
+    call(shared, "b", "zorg", "Bob's")
+    assert send(shared.gb, GROUP, "hello")["success"]
+    assert shared.ga.act(op="edit", chat_id=str(GROUP), message_id=sent, content="hi again", metadata={})["success"]
+    said = shared.sim.sent(GROUP)
+    assert [m["text"] for m in said] == ["Ann's *helper*: hi again", "no name", "Bob's: hello"]
+    assert said[0]["entities"] == [{"type": "bold", "offset": 0, "length": len("Ann's *helper*:")}]
+    shared.sim.say(ANN, "in private")
+    shared.ga.hear("in private")
+    assert send(shared.ga, ANN, "between us")["success"]
+    assert shared.sim.sent(ANN)[-1]["text"] == "between us"
+    shared.restart()
+    assert send(dial(shared, shared.a, hello=("telegram", "my_bot")), GROUP, "after")["success"]
+    assert shared.sim.sent(GROUP)[-1]["text"] == "Ann's *helper*: after"
+
+
 def test_the_right_to_speak_ends_with_the_link_also_after_a_restart(shared, dial):
     assert send(shared.ga, GROUP, "hello")["success"]
     shared.cli("link", "remove", "--instance", "a", "--platform", "telegram", "--user", str(ANN))

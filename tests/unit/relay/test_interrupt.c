@@ -1,4 +1,5 @@
 /* Promises of relay/interrupt.h: stopping a turn from either side. */
+#include "relay/interrupt.h"
 #include "relay/rig.h"
 #include "tenancy/grants.h"
 
@@ -55,12 +56,12 @@ static void a_persons_stop_is_an_interrupt_first_and_then_a_message(void **state
 {
     struct fake *f = connect_as("gw-a");
     publish_text("a", "e1", "  /STOP\n");
-    advance(1000);
+    advance(INTERRUPT_HOLD_MS);
     ack(f, 0);
     publish_text("a", "e2", "/stop@Lobby");
     publish_text("a", "e2", "/stop@Lobby"); /* the platform repeats itself */
     assert_int_equal(count_with(f, STOPPED), 2);
-    advance(1000);
+    advance(INTERRUPT_HOLD_MS);
     assert_int_equal(inbound(f), 2);
     assert_true(line_with(f, STOPPED, 0).p < line_with(f, INBOUND, 0).p);
     assert_int_equal(accepted_ok(), 3);
@@ -200,7 +201,7 @@ static void the_text_follows_when_the_turn_had_time_to_end(void **state)
     publish_text("a", "e1", "/stop");
     publish("a", "e2");
     assert_int_equal(count_with(f, STOPPED), 1);
-    advance(900);
+    advance(INTERRUPT_HOLD_MS - 100);
     assert_int_equal(inbound(f), 0);
     advance(100);
     assert_int_equal(inbound(f), 2);
@@ -213,7 +214,7 @@ static void the_text_follows_when_the_turn_had_time_to_end(void **state)
     advance(100);
     publish_text("a", "e4", "/stop");
     assert_int_equal(inbound(f), 3);
-    advance(1000);
+    advance(INTERRUPT_HOLD_MS);
     assert_int_equal(inbound(f), 4);
 }
 
@@ -223,7 +224,7 @@ static void a_text_that_is_held_reaches_the_next_socket_too(void **state)
     publish_text("a", "e1", "/stop");
     hang_up(f, 1006);
     struct fake *g = connect_as("gw-a");
-    advance(1000);
+    advance(INTERRUPT_HOLD_MS);
     assert_int_equal(inbound(g), 1);
 }
 
@@ -251,7 +252,7 @@ static void a_flood_of_stops_is_one_interrupt_until_it_was_read(void **state)
     assert_int_equal(count_with(f, STOPPED), 1);
     interrupt(f, KEY); /* one by a gateway is another matter */
     assert_int_equal(count_with(f, STOPPED), 2);
-    advance(1000);
+    advance(INTERRUPT_HOLD_MS);
     ack(f, 0);
     publish_text("a", "later", "/stop");
     assert_int_equal(count_with(f, STOPPED), 3);
