@@ -27,6 +27,7 @@
 
 #define MAX_IDENTITIES 8
 #define COUNT_TO 5
+#define COUNT_MAX 99
 #define COUNT_STEP_MS 400
 
 struct echo {
@@ -107,17 +108,20 @@ static void forget_stop(struct echo *e)
 static void count(struct echo *e, struct bhgw *gw, const struct bhgw_event *ev)
 {
     struct bhgw_result *first = bhgw_reply_wait(gw, ev, "1…");
-    char text[128] = "1…";
+    char text[1024] = "1…";
+    int to = atoi(ev->text + strlen("/count"));
 
+    if (to < 2 || to > COUNT_MAX)
+        to = COUNT_TO;
     report_failure(first);
-    for (int i = 2; first->success && i <= COUNT_TO; i++) {
+    for (int i = 2; first->success && i <= to; i++) {
         size_t n = strlen(text);
         sleep_ms(COUNT_STEP_MS);
         if (was_stopped(e, ev->session_key)) {
             snprintf(text + n, sizeof text - n, " stopped, as you wish.");
-            i = COUNT_TO;
+            i = to;
         } else {
-            snprintf(text + n, sizeof text - n, " %d%s", i, i < COUNT_TO ? "…" : " — done!");
+            snprintf(text + n, sizeof text - n, " %d%s", i, i < to ? "…" : " — done!");
         }
         struct bhgw_result *r =
             bhgw_edit_wait(gw, ev->chat_id, first->message_id, text, ev->answer_metadata);
@@ -142,7 +146,7 @@ static void who(struct bhgw *gw, const struct bhgw_event *ev)
 
 static const char *help_text =
     "I am the echo: whatever you write comes back to you.\n"
-    "/count – I count to five in one message, by editing it; /stop ends it\n"
+    "/count – I count to five in one message, by editing it, or so far: /count 20; /stop ends it\n"
     "/who – who and where you are, as far as I am told\n"
     "/help – this\n"
     "When nobody writes for a while I fall asleep. Write anyway: you will wake me.";
@@ -175,7 +179,7 @@ static enum bhgw_verdict on_event(void *ctx, struct bhgw *gw, const struct bhgw_
         sleep_ms(e->think_ms);
     if (strcmp(ev->text, "/help") == 0 || strcmp(ev->text, "/start") == 0)
         bhgw_reply(gw, ev, help_text, on_answered, NULL);
-    else if (strcmp(ev->text, "/count") == 0)
+    else if (strcmp(ev->text, "/count") == 0 || strncmp(ev->text, "/count ", 7) == 0)
         count(e, gw, ev);
     else if (strcmp(ev->text, "/who") == 0)
         who(gw, ev);

@@ -123,7 +123,7 @@ def test_echo_answers_counts_and_helps(bellhop, start_echo):
 def test_a_person_s_stop_interrupts_echo(bellhop, start_echo):
     echo = start_echo(bellhop, bellhop.add())
     echo.said("state: ready")
-    bellhop.write("/count")
+    bellhop.write("/count 99")  # long enough for any machine
     wait_for(lambda: any(t.startswith("1… 2…") for t in history(bellhop)))
     bellhop.write("/stop")
     echo.said("interrupted")

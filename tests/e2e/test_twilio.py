@@ -11,6 +11,7 @@ import pytest
 
 from conftest import wait_for
 from oracle import b64, oracle  # noqa: F401 - a fixture
+from test_enroll import credential, provision, token
 from test_interactions import raw
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "sim"))
@@ -271,6 +272,23 @@ def test_the_answer_waits_for_the_disk_and_not_for_the_gateway(rig):
     rig.server.kill()
     rig.server.start()
     rig.dial().hear("asleep")
+
+
+def test_a_hello_grants_nothing(rig, dial):
+    """Who announces another tenant's number, or claims its customers, neither hears nor writes through it."""
+    rig.say("for acme")
+    rig.gateway.hear("for acme")
+    me = token(rig.server, "provision", tenant="zorg")
+    got = provision(rig.server, me, "thief", platform="twilio", botId=BOT, routeKeys=[ANN, BOT, "+15550199"])
+    assert ANN not in got.json["routeKeys"] and BOT not in got.json["routeKeys"]
+    thief = dial(rig.server, credential(rig.server, got), hello=("twilio", BOT))
+    for number in (ANN, "+15550199", BOT):
+        for identity in ({}, {"platform": "twilio", "bot": BOT}):
+            refused = thief.act(op="send", chat_id=number, content="spam", reply_to=None, metadata={}, **identity)
+            assert "not routed" in refused["error"]
+    rig.say("again")
+    rig.gateway.hear("again")
+    assert thief.quiet() and rig.sim.sent == []
 
 
 def test_a_number_can_be_routed_on_its_own(rig):

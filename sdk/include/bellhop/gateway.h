@@ -239,7 +239,8 @@ struct bhgw_options {
     const char *ca_file;                /* PEM bundle to trust instead of the system's */
     const char *user_agent;
     const char *seen_file; /* keeps the settled buffer ids across restarts, at most twice dedup_ids;
-                            * one process at a time.  NULL: they are forgotten */
+                            * one process at a time; not synced: a loss of power may cost the
+                            * newest.  NULL: they are forgotten */
     const struct bhgw_policy *policy; /* declared for the identities' platforms (but "relay")
                                        * before the first event is handed over, replacing what the
                                        * connector had; NULL: whatever the connector has */
