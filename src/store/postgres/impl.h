@@ -81,6 +81,8 @@ void line_begin(struct pg_line *l, int64_t ms); /* a round of questions and answ
 struct params;
 /* Queue a question; failures are told by the answers. */
 void line_ask(struct pg_line *l, enum pg_statement s, struct params *p);
+/* The same with a text instead of a statement; its parameters say their types themselves. */
+void line_ask_sql(struct pg_line *l, const char *sql, struct params *p);
 void line_send(struct pg_line *l); /* pipeline: what was asked goes out; answers follow in order */
 /* The next answer, owned by the caller (PQclear), with LINE_OK; else NULL. */
 enum line_end line_answer(struct pg_line *l, PGresult **ret);
@@ -153,6 +155,7 @@ struct store_postgres {
     struct pg_line loader; /* used under db_lock, like the next one */
     struct params params;
     bool read_ill; /* of the read thread: the last read failed */
+    bool moving;   /* not a server: tables that are being filled are welcome (move.c) */
 
     /* of the write thread */
     struct plan plan;

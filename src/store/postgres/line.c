@@ -111,22 +111,37 @@ bool line_open(struct pg_line *l, const char *url, enum line_use use)
 
 /* ---- asking ---- */
 
-void line_ask(struct pg_line *l, enum pg_statement s, struct params *p)
+/* @name of a prepared statement, or else @sql. */
+static void ask(struct pg_line *l, const char *name, const char *sql, struct params *p)
 {
-    const char *values[MAX_PARAMS];
-    int formats[MAX_PARAMS];
-    int n = p != NULL ? p->n : 0;
+    static const struct params none;
+    const char *values[MAX_PARAMS] = {NULL};
+    int formats[MAX_PARAMS] = {0};
 
     if (l->pg == NULL)
         return;
-    for (int i = 0; i < n; i++) {
+    if (p == NULL)
+        p = (struct params *)(uintptr_t)&none; /* only read */
+    for (int i = 0; i < p->n; i++) {
         values[i] = p->null[i] ? NULL : buf_str(&p->bytes).p + p->at[i];
         formats[i] = 1;
     }
-    if ((p != NULL && buf_failed(&p->bytes)) ||
-        !PQsendQueryPrepared(l->pg, pg_statement_name(s), n, n > 0 ? values : NULL,
-                             n > 0 ? p->length : NULL, n > 0 ? formats : NULL, 1))
+    bool ok =
+        !buf_failed(&p->bytes) &&
+        (name != NULL ? PQsendQueryPrepared(l->pg, name, p->n, values, p->length, formats, 1)
+                      : PQsendQueryParams(l->pg, sql, p->n, NULL, values, p->length, formats, 1));
+    if (!ok)
         lost(l, PQerrorMessage(l->pg));
+}
+
+void line_ask(struct pg_line *l, enum pg_statement s, struct params *p)
+{
+    ask(l, pg_statement_name(s), NULL, p);
+}
+
+void line_ask_sql(struct pg_line *l, const char *sql, struct params *p)
+{
+    ask(l, NULL, sql, p);
 }
 
 /* While we write, the server writes too: whoever does not read stops both. */

@@ -28,6 +28,7 @@
     X(PQresultStatus) \
     X(PQsendPrepare) \
     X(PQsendQuery) \
+    X(PQsendQueryParams) \
     X(PQsendQueryPrepared) \
     X(PQserverVersion) \
     X(PQsetNoticeProcessor) \
@@ -66,6 +67,7 @@ bool pq_late_load(char *ret_why);
 #define PQresultStatus pq_late.PQresultStatus_f
 #define PQsendPrepare pq_late.PQsendPrepare_f
 #define PQsendQuery pq_late.PQsendQuery_f
+#define PQsendQueryParams pq_late.PQsendQueryParams_f
 #define PQsendQueryPrepared pq_late.PQsendQueryPrepared_f
 #define PQserverVersion pq_late.PQserverVersion_f
 #define PQsetNoticeProcessor pq_late.PQsetNoticeProcessor_f

@@ -176,6 +176,20 @@ static bool migrate(struct store_postgres *st, char *ret_why)
     return true;
 }
 
+static bool is_finished(struct store_postgres *st, char *ret_why)
+{
+    char word[256];
+
+    if (!ask(st, "SELECT value FROM meta WHERE name = 'moving'", word, sizeof word))
+        return failed(st, ret_why, "looking whether it is whole");
+    if (word[0] == '\0')
+        return true;
+    snprintf(ret_why, 256,
+             "a move into this PostgreSQL was begun and has not ended: run bellhop store migrate "
+             "again");
+    return false;
+}
+
 static bool read_dedup_key(struct store_postgres *st, const char *hex)
 {
     uint8_t *to = (uint8_t *)&st->base.dedup_key;
@@ -197,6 +211,8 @@ bool pg_schema_prepare(struct store_postgres *st, char *ret_why)
         return false;
     }
     if (!migrate(st, ret_why))
+        return false;
+    if (!st->moving && !is_finished(st, ret_why))
         return false;
     if (!ask(st, "SELECT nextval('boot')", word, sizeof word))
         return failed(st, ret_why, "counting this start");

@@ -1,0 +1,278 @@
+/* move.c - design.  (move.h has the contract.)
+ *
+ * A source is read from its beginning each time and what the target has already is passed over: a
+ * position that is only a number fits every table.  The comparison does not ask for an order that
+ * both sides share: each row is hashed, the hashes are added up, and of mailbox rows the place
+ * within their mailbox is part of what is hashed. */
+#include "store/move.h"
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+#include "base/arena.h"
+#include "base/buf.h"
+#include "base/crypto.h"
+#include "base/file.h"
+#include "base/mem.h"
+#include "store/move_side.h"
+#include "store/store.h"
+
+enum { BATCH_ITEMS = 512, BATCH_BYTES = 4 << 20 };
+
+const char *store_table_name(enum store_table t)
+{
+    static const char *const names[] = {"records", "messages", "deduplication records",
+                                        "deduplication keys"};
+    return names[t];
+}
+
+struct move {
+    struct move_side *from, *to;
+    store_move_cb *each;
+    void *ctx;
+    uint64_t done, all; /* for the bar: copying and comparing */
+    bool stopped;
+    struct store_moved *moved;
+
+    enum store_table table;
+    uint64_t at, skip; /* of this table: where we are, what is there already */
+    struct arena arena;
+    struct move_item items[BATCH_ITEMS];
+    size_t n, bytes;
+};
+
+static bool tell(struct move *m)
+{
+    m->done++;
+    if (m->each != NULL && m->done % 256 == 0 && !m->each(m->ctx, m->done, m->all))
+        m->stopped = true;
+    return !m->stopped;
+}
+
+/* ---- copying ---- */
+
+static bool flush(struct move *m)
+{
+    bool ok = m->n == 0 || m->to->ops->write(m->to, m->table, m->items, m->n, m->at);
+
+    m->n = m->bytes = 0;
+    arena_reset(&m->arena);
+    return ok;
+}
+
+static struct str kept(struct move *m, struct str s)
+{
+    m->bytes += s.n;
+    return s.p != NULL ? arena_str(&m->arena, s) : s;
+}
+
+static bool copy_item(void *ctx, const struct move_item *item)
+{
+    struct move *m = ctx;
+    struct move_item *to = &m->items[m->n];
+
+    if (!tell(m))
+        return false;
+    m->at++;
+    if (m->skip > 0) {
+        m->skip--;
+        return true;
+    }
+    *to = *item;
+    to->ns = kept(m, item->ns);
+    to->key = kept(m, item->key);
+    to->value = kept(m, item->value);
+    to->parked = kept(m, item->parked);
+    to->frame = kept(m, item->frame);
+    m->n++;
+    return (m->n < BATCH_ITEMS && m->bytes < BATCH_BYTES) || flush(m);
+}
+
+static bool copy_table(struct move *m, enum store_table t, uint64_t there)
+{
+    m->table = t;
+    m->at = 0;
+    m->skip = there;
+    m->moved->resumed += there;
+    return m->from->ops->read(m->from, t, copy_item, m) && !m->stopped && flush(m);
+}
+
+/* ---- comparing ---- */
+
+struct sum {
+    struct move *m;
+    enum store_table table;
+    uint64_t n, lo, hi;
+    uint32_t *places; /* owned; per mailbox: rows so far */
+    size_t n_places;
+    struct buf text;
+};
+
+static uint32_t place_in_box(struct sum *s, uint32_t box)
+{
+    if (box >= s->n_places) {
+        size_t n = s->n_places;
+        s->n_places = (size_t)box + 1 + n;
+        s->places = xrealloc(s->places, s->n_places * sizeof *s->places);
+        memset(s->places + n, 0, (s->n_places - n) * sizeof *s->places);
+    }
+    return ++s->places[box];
+}
+
+static void put_number(struct buf *out, uint64_t v)
+{
+    buf_add(out, &v, sizeof v);
+}
+
+static void put_text(struct buf *out, struct str s)
+{
+    put_number(out, s.p == NULL ? UINT64_MAX : s.n);
+    buf_add_str(out, s);
+}
+
+static bool sum_item(void *ctx, const struct move_item *i)
+{
+    struct sum *s = ctx;
+    uint8_t hash[SHA256_BYTES];
+    uint64_t lo, hi;
+
+    buf_reset(&s->text);
+    put_text(&s->text, i->ns);
+    put_text(&s->text, i->key);
+    put_text(&s->text, i->value);
+    put_text(&s->text, i->parked);
+    put_text(&s->text, i->frame);
+    put_number(&s->text, (uint64_t)i->at_ms);
+    put_number(&s->text, (uint64_t)i->kind << 32 | i->flags);
+    put_number(&s->text, (uint64_t)i->box << 32 | i->attempts);
+    if (s->table == MOVE_ROWS)
+        put_number(&s->text, place_in_box(s, i->box));
+    if (s->table == MOVE_ONCE)
+        put_number(&s->text, i->id != 0);
+    sha256(buf_str(&s->text), hash);
+    memcpy(&lo, hash, 8);
+    memcpy(&hi, hash + 8, 8);
+    s->lo += lo;
+    s->hi += hi;
+    s->n++;
+    return tell(s->m);
+}
+
+static bool sum_table(struct move *m, struct move_side *side, enum store_table t, struct sum *ret)
+{
+    struct sum s = {.m = m, .table = t};
+    bool ok = side->ops->read(side, t, sum_item, &s) && !m->stopped;
+
+    free(s.places);
+    buf_done(&s.text);
+    *ret = s;
+    return ok;
+}
+
+static bool compare(struct move *m, enum store_table t)
+{
+    struct sum a, b;
+
+    if (!sum_table(m, m->from, t, &a) || !sum_table(m, m->to, t, &b))
+        return false;
+    m->moved->n[t] = a.n;
+    if (a.n == b.n && a.lo == b.lo && a.hi == b.hi)
+        return true;
+    snprintf(m->to->why, sizeof m->to->why,
+             "what was moved is not what was there: %llu %s in the source, %llu in the target%s",
+             (unsigned long long)a.n, store_table_name(t), (unsigned long long)b.n,
+             a.n == b.n ? ", and they differ" : "");
+    return false;
+}
+
+/* ---- the whole ---- */
+
+static bool count_all(struct move *m)
+{
+    for (int t = 0; t < N_MOVE_TABLES; t++) {
+        uint64_t n;
+        if (!m->from->ops->count(m->from, (enum store_table)t, &n))
+            return false;
+        m->all += 3 * n; /* read, and read again on both sides */
+    }
+    return true;
+}
+
+static bool move_all(struct move *m)
+{
+    struct move_identity id;
+    uint64_t there[N_MOVE_TABLES] = {0};
+
+    if (!m->from->ops->identity(m->from, &id) || !m->to->ops->begin(m->to, &id, there) ||
+        !count_all(m))
+        return false;
+    for (int t = 0; t < N_MOVE_TABLES; t++)
+        if (!copy_table(m, (enum store_table)t, there[t]))
+            return false;
+    for (int t = 0; t < N_MOVE_TABLES; t++)
+        if (!compare(m, (enum store_table)t))
+            return false;
+    return m->to->ops->finish(m->to, &id);
+}
+
+static enum bh_err run(struct move_side *from, struct move_side *to, store_move_cb *each, void *ctx,
+                       struct store_moved *ret, char *ret_why)
+{
+    struct move *m = xcalloc(1, sizeof *m);
+    bool ok;
+
+    *ret = (struct store_moved){0};
+    m->from = from, m->to = to, m->each = each, m->ctx = ctx, m->moved = ret;
+    ok = move_all(m);
+    enum bh_err err = ok ? BH_OK : m->stopped ? BH_CANCELLED : BH_UNAVAILABLE;
+    if (m->stopped)
+        snprintf(ret_why, 256, "stopped");
+    else if (!ok)
+        snprintf(ret_why, 256, "%s", from->why[0] != '\0' ? from->why : to->why);
+    arena_done(&m->arena);
+    free(m);
+    return err;
+}
+
+enum bh_err store_move_in(const char *db, const char *url, store_move_cb *each, void *ctx,
+                          struct store_moved *ret, char *ret_why)
+{
+    struct move_side *from = move_side_sqlite(db, false, ret_why);
+    struct move_side *to = from != NULL ? move_side_postgres(url, ret_why) : NULL;
+    enum bh_err err = BH_UNAVAILABLE;
+
+    if (to != NULL)
+        err = run(from, to, each, ctx, ret, ret_why);
+    if (to != NULL)
+        to->ops->close(to);
+    if (from != NULL)
+        from->ops->close(from);
+    return err;
+}
+
+enum bh_err store_move_out(const char *url, const char *db, store_move_cb *each, void *ctx,
+                           struct store_moved *ret, char *ret_why)
+{
+    struct buf part = BUF_INIT;
+    enum bh_err err = BH_UNAVAILABLE;
+
+    if (access(db, F_OK) == 0) {
+        snprintf(ret_why, 256, "%.180s exists already: move it away first", db);
+        return BH_CONFLICT;
+    }
+    buf_printf(&part, "%s.part", db);
+    struct move_side *from = move_side_postgres(url, ret_why);
+    struct move_side *to = from != NULL ? move_side_sqlite(buf_z(&part), true, ret_why) : NULL;
+    if (to != NULL)
+        err = run(from, to, each, ctx, ret, ret_why);
+    if (to != NULL)
+        to->ops->close(to);
+    if (from != NULL)
+        from->ops->close(from);
+    if (err == BH_OK && (rename(buf_z(&part), db) != 0 || !file_sync_folder_of(db))) {
+        snprintf(ret_why, 256, "cannot name it %.180s", db);
+        err = BH_UNAVAILABLE;
+    }
+    buf_done(&part);
+    return err;
+}
