@@ -273,6 +273,11 @@ static void read_blocks(struct blocks *b)
     struct str line;
 
     while (str_split(&b->rest, '\n', &line)) {
+        if (line.n == 0) {
+            flush_text(b);
+            new_line(b);
+            continue;
+        }
         if (take_fence(b, line) || take_quote(b, line) || take_table(b, line) ||
             take_heading(b, line) || take_rule(b, line) || take_item(b, line))
             continue;
@@ -302,11 +307,15 @@ static int by_place(const void *a, const void *b)
 void md_parse(struct md *m, struct str markdown)
 {
     struct buf clean = BUF_INIT;
+    struct str all = markdown;
 
-    for (size_t i = 0; i < markdown.n; i++)
-        if (markdown.p[i] != '\r' && markdown.p[i] != '\0')
-            buf_add_c(&clean, markdown.p[i]);
-    struct blocks b = {.md = m, .rest = buf_str(&clean)};
+    if (str_find(all, '\r') >= 0 || str_find(all, '\0') >= 0) {
+        for (size_t i = 0; i < markdown.n; i++)
+            if (markdown.p[i] != '\r' && markdown.p[i] != '\0')
+                buf_add_c(&clean, markdown.p[i]);
+        all = buf_str(&clean);
+    }
+    struct blocks b = {.md = m, .rest = all};
     read_blocks(&b);
     buf_done(&clean);
     if (m->n > 1)

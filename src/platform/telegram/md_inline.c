@@ -12,7 +12,7 @@
 #include <stdlib.h>
 #include "base/mem.h"
 
-enum { MAX_MARKS = 3, MAX_TICKS = 31, MAX_URL = 2048, MAX_NESTED = 32, MARKS = 4 };
+enum { MAX_MARKS = 3, MAX_TICKS = 31, MAX_URL = 2048, MAX_NESTED = 8, MARKS = 4 };
 
 enum tok_type { TOK_TEXT, TOK_CODE, TOK_MARK, TOK_LINK, TOK_LINK_END };
 

@@ -30,7 +30,7 @@ void md_add(struct md *m, struct str text)
 
 void md_entity_add(struct md *m, enum md_kind kind, size_t off, struct str arg)
 {
-    if (m->units == off)
+    if (m->units == off || m->n == MD_MOST_ENTITIES)
         return; /* Telegram knows no empty entities */
     if (m->n == m->cap) {
         m->cap = m->cap != 0 ? m->cap * 2 : 16;
