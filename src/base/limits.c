@@ -25,6 +25,7 @@ struct party {
     struct ledger *ledger; /* borrowed */
     uint32_t holds;
     uint8_t scope;
+    uint8_t noted; /* counters of what lies on disk, as bits; not 0: one of @holds is for them */
     uint64_t turn, used; /* party_used() */
     uint32_t key_n;
     char *key;       /* inside this allocation: the scope, then the name */
@@ -52,14 +53,32 @@ struct ledger *ledger_new(const struct limit_settings *s)
 
     for (int i = 0; i < LIMIT_N; i++)
         l->at[i] = l->rows[limit_rows[i].scope]++;
+    for (int i = 0; i < PER_N; i++)
+        assert(l->rows[i] <= 8); /* party.noted */
     ledger_set(l, s != NULL ? s : &limit_defaults);
     return l;
 }
 
+/* What it has on disk stays there. */
+static void forget_noted(struct party *p)
+{
+    if (p->noted == 0)
+        return;
+    for (int i = 0; i < p->ledger->rows[p->scope]; i++)
+        if (p->noted & 1u << i)
+            p->held[i] = 0;
+    p->noted = 0;
+    party_drop(p);
+}
+
 void ledger_free(struct ledger *l)
 {
+    void *p;
+
     if (l == NULL)
         return;
+    for (size_t pos = 0; map_next(&l->parties, &pos, &p);)
+        forget_noted(p);
     assert(map_count(&l->parties) == 0);
     map_done(&l->parties);
     free(l);
@@ -203,6 +222,36 @@ void ledger_correct(struct ledger *l, enum limit what, size_t *held, size_t now)
         return;
     l->held[what] = l->held[what] - *held + now;
     *held = now;
+}
+
+void ledger_note(struct ledger *l, enum limit what, struct str who, uint64_t now)
+{
+    if (l == NULL)
+        return;
+    struct party *p = ledger_party(l, limit_rows[what].scope, who);
+    uint8_t bit = (uint8_t)(1u << l->at[what]), before = p->noted;
+    l->held[what] = l->held[what] - p->held[l->at[what]] + now;
+    p->held[l->at[what]] = now;
+    p->noted = (uint8_t)(now != 0 ? p->noted | bit : p->noted & ~bit);
+    if (before == 0 && p->noted != 0)
+        party_hold(p);
+    else if (before != 0 && p->noted == 0)
+        p->holds--;
+    party_drop(p);
+}
+
+bool ledger_has_room(struct ledger *l, enum limit what)
+{
+    if (l == NULL || fits(l->held[what], 1, l->settings.of[what].all))
+        return true;
+    l->refused[what]++;
+    return false;
+}
+
+void ledger_refuse(struct ledger *l, enum limit what)
+{
+    if (l != NULL)
+        l->refused[what]++;
 }
 
 uint64_t ledger_held(const struct ledger *l, const struct party *p, enum limit what)

@@ -15,7 +15,7 @@
  * The counters are a ledger.  What it counts is held, and given back when it goes; what happens so
  * often a second is bucket.h's.  A party costs about 150 bytes, exists while somebody has a hold on
  * it, and is found by a keyed hash.  What lies on disk is counted by whoever keeps it, against the
- * bounds of its row: ledger_bounds().  Loop thread only.
+ * bounds of its row (ledger_bounds()), and told here: ledger_note().  Loop thread only.
  *
  * Where a ledger is handed over, NULL counts nothing and grants everything.
  */
@@ -63,7 +63,16 @@ enum limit_unit { LIMIT_COUNT, LIMIT_BYTES };
       "Gateways that provisioned themselves, those that were revoked included; 1,200 bytes of " \
       "memory each.", \
       "503, and no new one; those that are there go on", "a tenant provisions without end") \
-    X(DATA_BYTES, "data_bytes", PER_TENANT, LIMIT_BYTES, 256 << 20, 0, \
+    X(WORK_BYTES, "work_bytes", PER_TENANT, LIMIT_BYTES, 16 << 20, 64 << 20, \
+      "Memory of what programs asked for at /v1 and /mcp and is not answered: the bodies, and 1 " \
+      "KiB each.", \
+      "429, the program tries again", "a program that writes large things faster than the disk") \
+    X(SKILL_BYTES, "skill_bytes", PER_TENANT, LIMIT_BYTES, 128 << 20, 1 << 30, \
+      "Skills of a tenant on disk with their history, all its namespaces; 256 bytes a version " \
+      "beside its text.", \
+      "429, nothing new is written; what is there can be read and deleted", \
+      "a program that stores versions without end") \
+    X(DATA_BYTES, "data_bytes", PER_TENANT, LIMIT_BYTES, 256 << 20, UINT64_C(2) << 30, \
       "The data store of a tenant on disk, all its namespaces.", \
       "429, nothing new is written; what is there can be read and expires", \
       "a program that writes without end") \
@@ -130,6 +139,11 @@ uint64_t party_used(struct party *p, uint64_t turn, uint64_t more);
 
 /* What lies on disk was counted anew and is @now: never refused. */
 void ledger_correct(struct ledger *l, enum limit what, size_t *held, size_t now);
+/* The same, and the ledger remembers what the party called @who has. */
+void ledger_note(struct ledger *l, enum limit what, struct str who, uint64_t now);
+/* Is there room for all together, by what was noted?  No: that counts as refused. */
+bool ledger_has_room(struct ledger *l, enum limit what);
+void ledger_refuse(struct ledger *l, enum limit what); /* one more was, by whoever counts */
 
 /* ---- for metrics and tests ---- */
 uint64_t ledger_held(const struct ledger *l, const struct party *p,

@@ -165,7 +165,7 @@ static enum bh_err open_skills(struct server *s, char *why)
     char *path = files && c->dir != NULL
                      ? xstrdup(c->dir)
                      : state_dir_path(s->settings->state_dir, files ? "skills" : "skills.db");
-    struct skills_config sc = {.backend = c->kind, .path = path};
+    struct skills_config sc = {.backend = c->kind, .path = path, .ledger = s->ledger};
     struct buf pem = BUF_INIT;
     enum bh_err err = BH_REFUSED;
 

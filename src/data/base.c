@@ -6,7 +6,9 @@
  *
  * The index keeps no copy of the texts (it is contentless); an entry is forgotten by telling the
  * index what it was.  Expired entries are passed over at once and forgotten later: a query asks for
- * as many more as have expired, so that it still finds what it was asked for. */
+ * as many more as have expired, so that it still finds what it was asked for.
+ *
+ * Long because the statements of one schema, and what is asked with them, are one thing. */
 #include "data/base.h"
 #include <errno.h>
 #include <stdio.h>
@@ -31,6 +33,8 @@ enum {
     SQL_DROP,
     SQL_DROP_WORDS,
     SQL_DROP_TAGS,
+    SQL_FREE_PAGES,
+    SQL_PAGE_BYTES, /* behind it */
     N_STATEMENTS
 };
 
@@ -64,6 +68,8 @@ static const char *const statements[N_STATEMENTS] = {
     [SQL_DROP] = "DELETE FROM entries WHERE id = ?",
     [SQL_DROP_WORDS] = "INSERT INTO words(words, rowid, summary, detail) VALUES('delete', ?, ?, ?)",
     [SQL_DROP_TAGS] = "DELETE FROM tags WHERE entry = ?",
+    [SQL_FREE_PAGES] = "PRAGMA freelist_count",
+    [SQL_PAGE_BYTES] = "PRAGMA page_size",
 };
 
 static const struct side_schema schema = {
@@ -195,12 +201,29 @@ const char *data_base_problem(const struct data_base *b)
     return b->why;
 }
 
+/* Pages that are free again: what has expired makes room, though the file stays as long. */
+static uint64_t unused_bytes(struct data_base *b)
+{
+    uint64_t n[2] = {0, 0};
+
+    for (unsigned i = 0; b->db != NULL && i < 2; i++) {
+        sqlite3_stmt *q = side_sql(b->db, SQL_FREE_PAGES + i);
+        bool ok = true;
+        if (q != NULL && side_step(b->db, q, &ok)) {
+            n[i] = (uint64_t)sqlite3_column_int64(q, 0);
+            sqlite3_reset(q);
+        }
+    }
+    return n[0] * n[1];
+}
+
 uint64_t data_base_tenant_bytes(struct data_base *b)
 {
     int64_t now = lane_now_us();
 
     if (b->looked_us == 0 || now - b->looked_us > 1000000) {
-        b->tenant_bytes = file_folder_bytes(b->path);
+        uint64_t all = file_folder_bytes(b->path), unused = unused_bytes(b);
+        b->tenant_bytes = all > unused ? all - unused : 0;
         b->looked_us = now;
     }
     return b->tenant_bytes;

@@ -4,11 +4,13 @@
  * never parses what a stranger sent), and the answer as it grows on the thread. */
 #include "data/data.h"
 #include <assert.h>
+#include <dirent.h>
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/stat.h>
 #include <unistd.h>
+#include "base/file.h"
 #include "base/limits.h"
 #include "base/mem.h"
 #include "data/base.h"
@@ -52,6 +54,8 @@ struct data_call {
     struct jw w;
     char id[DATA_UUID_TEXT];
     uint64_t expired; /* entries that wait to be forgotten */
+    uint64_t tenant_bytes;
+    bool over; /* it was refused for them */
 };
 
 static const struct lane_work call_work;
@@ -69,6 +73,25 @@ static bool check_dir(const char *dir, char *ret_why)
         return false;
     }
     return true;
+}
+
+/* What every tenant has already: a folder each. */
+static void note_folders(struct data *ds)
+{
+    DIR *d = opendir(ds->dir);
+    struct buf path = BUF_INIT;
+
+    for (struct dirent *e; d != NULL && (e = readdir(d)) != NULL;) {
+        if (e->d_name[0] == '.')
+            continue;
+        buf_reset(&path);
+        buf_printf(&path, "%s/%s/x", ds->dir, e->d_name);
+        ledger_note(ds->ledger, LIMIT_DATA_BYTES, str_of(e->d_name),
+                    file_folder_bytes(buf_z(&path)));
+    }
+    if (d != NULL)
+        closedir(d);
+    buf_done(&path);
 }
 
 enum bh_err data_open(struct loop *loop, const struct data_config *cfg, struct data **ret_ds,
@@ -99,6 +122,7 @@ enum bh_err data_open(struct loop *loop, const struct data_config *cfg, struct d
         data_close(ds);
         return BH_UNAVAILABLE;
     }
+    note_folders(ds);
     *ret_ds = ds;
     return BH_OK;
 }
@@ -189,6 +213,8 @@ static enum lane_end call_on_thread(struct lane_job *job, void *conn)
     data_base_for_job(conn, job->write ? NULL : job); /* a write is never cut short */
     enum lane_end end = c->run(c, conn);
     data_base_for_job(conn, NULL);
+    if (job->write)
+        c->tenant_bytes = data_base_tenant_bytes(conn);
     if (end == LANE_OK && !call_grown(c)) {
         call_reset(c);
         data_query_error(&c->answer.fault, "the answer is too long: ask for less with limit");
@@ -244,10 +270,22 @@ static void start_purge(struct data *ds, struct str key)
     call_start(c);
 }
 
+/* By the name of its folder. */
+static void note_size(const struct data_call *c)
+{
+    struct str rest = c->job.key, tenant;
+
+    if (c->job.write && c->refusal.cls == FAULT_NONE && str_split(&rest, '/', &tenant))
+        ledger_note(c->ds->ledger, LIMIT_DATA_BYTES, tenant, c->tenant_bytes);
+    if (c->over)
+        ledger_refuse(c->ds->ledger, LIMIT_DATA_BYTES);
+}
+
 static void call_finished(struct lane_job *job)
 {
     struct data_call *c = container_of(job, struct data_call, job);
 
+    note_size(c);
     if (c->done == NULL)
         c->ds->purging = false;
     if (c->expired > 0 && c->answer.fault.cls == FAULT_NONE)
@@ -283,7 +321,8 @@ static enum lane_end run_write(struct data_call *c, struct data_base *b)
                            .extra = e->extra,
                            .created_at = e->created_at};
 
-    if (c->max_bytes != 0 && data_base_tenant_bytes(b) >= c->max_bytes) {
+    c->over = c->max_bytes != 0 && data_base_tenant_bytes(b) >= c->max_bytes;
+    if (c->over) {
         fault_set(&c->answer.fault, FAULT_BUSY,
                   "the data of this tenant has reached its limit (limits.data_bytes_per_tenant)");
         return LANE_OK;
@@ -305,6 +344,11 @@ struct data_call *data_write(struct data *ds, const struct caller *who, struct j
     if (ds->ledger != NULL)
         c->max_bytes = ledger_bounds(ds->ledger, LIMIT_DATA_BYTES).each;
     c->entry = arena_alloc(&c->arena, sizeof *c->entry);
+    if (c->refusal.cls == FAULT_NONE && !ledger_has_room(ds->ledger, LIMIT_DATA_BYTES)) {
+        fault_set(&c->refusal, FAULT_BUSY,
+                  "the data of all tenants has reached its limit (limits.data_bytes)");
+        start_purge(ds, c->job.key); /* what has expired there makes room */
+    }
     if (c->refusal.cls == FAULT_NONE)
         data_entry_read(entry, who, ds->max_content_bytes, &c->arena, c->entry, &c->refusal);
     c->entry->created_at = c->now;

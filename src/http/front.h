@@ -82,6 +82,10 @@ struct front { /* all borrowed; filled by whoever wires the program */
     struct list chat_asks, chat_sends; /* of the chat tools, on their way; owned */
     struct list downloads;             /* of media_route.c, being opened; owned */
     struct list v1_calls;              /* struct v1_call: on their way; owned */
+    struct v1_work {                   /* of the request at hand: v1.h */
+        struct party *party;           /* held; NULL: nothing was taken */
+        uint64_t bytes;
+    } v1_work;
     /* Read the configuration again; appends what was taken and what was not, in sentences. */
     enum bh_err (*reload)(void *ctx, struct buf *ret_said);
     void *reload_ctx;

@@ -138,7 +138,7 @@ static void post(struct front *f, struct http_req *req, const struct mcp_who *wh
     (void)x;
 }
 
-void front_mcp(struct front *f, struct http_req *req)
+static void handle(struct front *f, struct http_req *req)
 {
     struct v1_who admitted;
     struct str method = http_method(req);
@@ -169,4 +169,10 @@ void front_mcp(struct front *f, struct http_req *req)
     if (session.p != NULL)
         mcp_session_end(f->mcp, session);
     http_answer(f->server, http_req_id(req), &(struct http_answer){.status = 204});
+}
+
+void front_mcp(struct front *f, struct http_req *req)
+{
+    handle(f, req);
+    v1_give_work(f, &f->v1_work);
 }

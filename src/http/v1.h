@@ -57,6 +57,10 @@ bool v1_match(const char *pattern, struct str path, struct arena *arena,
               struct str ret_args[V1_ARGS_MAX]);
 /* Who is it, and may it ask now?  False: the refusal has been sent. */
 bool v1_admit(struct front *f, struct http_req *req, struct v1_who *ret_who);
+/* What the request costs while it is under way (limits.work_bytes) is taken with that, kept by the
+ * call that is made for it, and given back by front_v1() and front_mcp() where there was none. */
+bool v1_take_work(struct front *f, struct http_req *req, struct str tenant);
+void v1_give_work(struct front *f, struct v1_work *w); /* none is fine */
 /* A bearer was shown and is nobody's (or none was): 401. */
 void v1_refuse_stranger(struct front *f, struct http_req *req);
 
@@ -91,7 +95,8 @@ struct v1_call {
     struct skills_call *skills; /* one of them, until its callback */
     struct data_call *data;
     struct dispatch_call *dispatch;
-    bool stream; /* /mcp: its reply goes as an event stream */
+    bool stream;         /* /mcp: its reply goes as an event stream */
+    struct v1_work work; /* until it is answered */
 };
 struct v1_call *v1_call_new(struct front *f, struct http_id id);
 void v1_call_free(struct v1_call *c);

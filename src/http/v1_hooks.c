@@ -31,6 +31,8 @@ static const struct key *admit(struct v1_request *r)
                   "Too many requests of this hook or its tenant; try again in a second.");
         return NULL;
     }
+    if (!v1_take_work(r->f, r->req, str_of(k->tenant)))
+        return NULL;
     r->who.key = k;
     r->who.caller = (struct caller){.tenant = str_of(k->tenant), .identity = str_of(k->identity)};
     return k;

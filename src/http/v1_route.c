@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include "base/clock.h"
 #include "base/config.h"
+#include "base/limits.h"
 #include "base/log.h"
 #include "base/mem.h"
 #include "base/spill.h"
@@ -19,6 +20,7 @@
 #include "tenancy/keys.h"
 
 #define AT(member) offsetof(struct v1_settings, member)
+#define CALL_BYTES 1024 /* what a call costs besides its body */
 
 static const struct config_key limit_keys[] = {
     {"limits.key_requests", CFG_NUMBER, CFG_RELOAD, AT(key_requests), "1000", .max = 1000000,
@@ -130,7 +132,8 @@ struct v1_call *v1_call_new(struct front *f, struct http_id id)
 {
     struct v1_call *c = xcalloc(1, sizeof *c);
 
-    *c = (struct v1_call){.f = f, .id = id};
+    *c = (struct v1_call){.f = f, .id = id, .work = f->v1_work};
+    f->v1_work = (struct v1_work){0};
     list_append(&f->v1_calls, &c->link);
     return c;
 }
@@ -138,6 +141,7 @@ struct v1_call *v1_call_new(struct front *f, struct http_id id)
 void v1_call_free(struct v1_call *c)
 {
     list_remove(&c->link);
+    v1_give_work(c->f, &c->work);
     free(c);
 }
 
@@ -232,6 +236,29 @@ static bool admit_key(struct front *f, struct http_req *req, struct v1_who *ret)
     return true;
 }
 
+bool v1_take_work(struct front *f, struct http_req *req, struct str tenant)
+{
+    struct party *p = ledger_party(f->ledger, PER_TENANT, tenant);
+    uint64_t bytes = http_body(req).n + CALL_BYTES;
+
+    if (ledger_take(f->ledger, p, LIMIT_WORK_BYTES, bytes) == LIMIT_TAKEN) {
+        f->v1_work = (struct v1_work){p, bytes};
+        return true;
+    }
+    party_drop(p);
+    v1_refuse(f, req, 429, "Retry-After: 1\r\n", "busy",
+              "Too much of this tenant's is under way; try again when some of it is answered.");
+    return false;
+}
+
+void v1_give_work(struct front *f, struct v1_work *w)
+{
+    if (w->party != NULL)
+        ledger_give(f->ledger, w->party, LIMIT_WORK_BYTES, w->bytes);
+    party_drop(w->party);
+    *w = (struct v1_work){0};
+}
+
 static bool admit_namespace(struct front *f, struct http_req *req, struct v1_who *who)
 {
     struct str ns = http_header(req, "X-Bellhop-Namespace");
@@ -263,7 +290,7 @@ bool v1_admit(struct front *f, struct http_req *req, struct v1_who *ret_who)
         return false;
     }
     return (operator? admit_operator(f, req, ret_who) : admit_key(f, req, ret_who)) &&
-           admit_namespace(f, req, ret_who);
+           admit_namespace(f, req, ret_who) && v1_take_work(f, req, ret_who->caller.tenant);
 }
 
 /* ---- which ---- */
@@ -308,6 +335,7 @@ void front_v1(struct front *f, struct http_req *req)
     struct v1_request r = {.f = f, .req = req, .arena = &arena};
 
     handle(&r);
+    v1_give_work(f, &f->v1_work);
     arena_done(&arena);
 }
 

@@ -32,6 +32,8 @@ struct skill_row {                   /* borrowed until the callback returns, or 
 typedef bool skill_row_cb(void *ctx, const struct skill_row *row);
 typedef bool skill_version_cb(void *ctx, const struct skill_version *v);
 
+typedef void skill_size_cb(void *ctx, struct str tenant, uint64_t bytes);
+
 struct skill_query {
     const struct skills_filter *f;
     const struct regex *pattern; /* NULL: any name */
@@ -63,12 +65,16 @@ struct skill_backend_ops {
                                void *ctx); /* every name with its source */
     enum skill_found (*token)(void *conn, const struct skill_where *at,
                               char ret_token[SKILL_TOKEN_BYTES]);
+    /* Bytes of all skills of a tenant with their history: limits.skill_bytes. */
+    bool (*size)(void *conn, struct str tenant, uint64_t *ret_bytes);
 };
 
 struct skill_backend_config {
     const char *path;
     const struct skill_rules *rules; /* for what is found changed */
     const char *default_author;
+    skill_size_cb *on_size; /* told what every tenant has, while it opens */
+    void *on_size_ctx;
 };
 /* The context of lanes_ops.open(); NULL: @ret_why. */
 void *skill_sqlite_new(const struct skill_backend_config *cfg, char *ret_why);

@@ -201,12 +201,34 @@ enum lane_end call_dependents(struct skills_call *c, void *conn)
 
 /* ---- writes ---- */
 
+/* How much the tenant has after this. */
+static bool weigh(struct skills_call *c, void *conn)
+{
+    c->wrote = true;
+    return c->ops->size(conn, c->at.tenant, &c->tenant_bytes);
+}
+
+/* False: @c is answered.  A status can still be changed at the limit, a little past it. */
+static bool has_room(struct skills_call *c, void *conn, bool *ret_ok)
+{
+    uint64_t bytes = 0;
+
+    *ret_ok = c->max_bytes == 0 || c->ops->size(conn, c->at.tenant, &bytes);
+    uint64_t most = c->run == call_store ? c->max_bytes : c->max_bytes + c->max_bytes / 8;
+    c->over = c->max_bytes != 0 && bytes + c->ask.source.n > most;
+    if (c->over)
+        fault_set(&c->answer.fault, FAULT_BUSY,
+                  "the skills of this tenant have reached their limit "
+                  "(limits.skill_bytes_per_tenant): delete some");
+    return *ret_ok && !c->over;
+}
+
 static enum lane_end write_next(struct skills_call *c, void *conn)
 {
     const struct skill_next *n = &c->next;
     struct jw w = jw_begin(&c->json);
 
-    if (!c->ops->put(conn, &c->at, n))
+    if (!c->ops->put(conn, &c->at, n) || !weigh(c, conn))
         return LANE_IO;
     struct skill_version v = {.name = c->name,
                               .content_hash = arena_str(&c->found, str_of(n->content_hash)),
@@ -229,8 +251,12 @@ enum lane_end call_store(struct skills_call *c, void *conn)
                                  ? c->ops->head(conn, &c->at, c->name, false, &c->found, &head)
                                  : SKILL_MISSING;
 
+    bool ok;
+
     if (found == SKILL_FAILED)
         return LANE_IO;
+    if (!has_room(c, conn, &ok))
+        return ok ? LANE_OK : LANE_IO;
     if (!skill_decide_store(c->rules, &c->who, &c->ask, found == SKILL_FOUND ? &head : NULL,
                             &c->next, &c->answer.fault))
         return LANE_OK;
@@ -242,8 +268,12 @@ enum lane_end call_update_status(struct skills_call *c, void *conn)
     struct skill_head head = {0};
     enum skill_found found = c->ops->head(conn, &c->at, c->name, true, &c->found, &head);
 
+    bool ok;
+
     if (found != SKILL_FOUND)
         return give_up(c, found);
+    if (!has_room(c, conn, &ok))
+        return ok ? LANE_OK : LANE_IO;
     if (!skill_decide_status(c->rules, &c->who, c->name, c->ask.status, c->now, &head, &c->next,
                              &c->answer.fault))
         return LANE_OK;
@@ -262,5 +292,5 @@ enum lane_end call_delete(struct skills_call *c, void *conn)
         return LANE_OK;
     }
     c->answer.name = c->name;
-    return c->ops->drop(conn, &c->at, c->name) ? LANE_OK : LANE_IO;
+    return c->ops->drop(conn, &c->at, c->name) && weigh(c, conn) ? LANE_OK : LANE_IO;
 }

@@ -3,6 +3,7 @@
 #pragma once
 #include "skills/backend.h"
 
+struct ledger;
 struct skills_call;
 typedef enum lane_end call_run_f(struct skills_call *c, void *conn);
 
@@ -10,6 +11,7 @@ struct skills_call {
     struct lane_job job;
     const struct skill_backend_ops *ops;
     const struct skill_rules *rules; /* borrowed */
+    struct ledger *ledger;           /* borrowed; of the loop thread only */
     call_run_f *run;
     skills_cb *done;
     void *ctx;
@@ -23,11 +25,14 @@ struct skills_call {
     struct skill_store_ask ask;
     struct regex *pattern; /* owned; NULL: none */
     bool may_delete;
+    uint64_t max_bytes;   /* of the tenant: limits.skill_bytes; 0: no limit */
     int64_t now;          /* seconds */
     struct fault refusal; /* the arguments are wrong: nothing else is looked at */
 
     /* what was found; made anew when the job runs again */
     struct skills_answer answer;
+    bool wrote, over; /* @tenant_bytes is how much it has now; it was refused for that */
+    uint64_t tenant_bytes;
     struct buf json;
     struct spill spill;
     const char *spill_dir; /* borrowed; NULL: all stays in memory */

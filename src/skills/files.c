@@ -45,7 +45,8 @@ static struct skill_index *index_open(const struct skill_files *f, bool writer, 
 }
 
 /* It can be made anew: a broken one is thrown away. */
-static bool index_check(const struct skill_files *f, char *ret_why)
+static bool index_check(const struct skill_files *f, const struct skill_backend_config *cfg,
+                        char *ret_why)
 {
     static const char *const parts[] = {"", "-wal", "-shm"};
     struct skill_index *x = index_open(f, true, ret_why);
@@ -62,6 +63,8 @@ static bool index_check(const struct skill_files *f, char *ret_why)
     }
     if (x == NULL)
         return false;
+    if (cfg->on_size != NULL)
+        skill_index_sizes(x, cfg->on_size, cfg->on_size_ctx);
     skill_index_close(x);
     return true;
 }
@@ -87,7 +90,7 @@ void *skill_files_new(const struct skill_backend_config *cfg, char *ret_why)
                               .rules = cfg->rules,
                               .watch = skill_watch_new(),
                               .default_author = xstrdup(cfg->default_author)};
-    if (index_check(f, ret_why))
+    if (index_check(f, cfg, ret_why))
         return f;
     skill_files_free(f);
     return NULL;
@@ -443,6 +446,15 @@ static enum skill_found token(void *conn, const struct skill_where *at,
     return found == SKILL_FOUND ? skill_index_token(c->index, at, ret_token) : found;
 }
 
+/* By the index: what lies there unseen is counted when it is seen. */
+static bool size_of(void *conn, struct str tenant, uint64_t *ret_bytes)
+{
+    struct files_conn *c = conn;
+
+    *ret_bytes = 0;
+    return !c->index_ok || skill_index_size(c->index, tenant, ret_bytes);
+}
+
 const struct skill_backend_ops skill_files_ops = {
     .kind = "filesystem",
     .max_group = 1,
@@ -462,4 +474,5 @@ const struct skill_backend_ops skill_files_ops = {
     .list = list,
     .bodies = bodies,
     .token = token,
+    .size = size_of,
 };

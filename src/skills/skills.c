@@ -5,7 +5,8 @@
  * What is wrong with the arguments is noticed before the thread and answered the same way.
  *
  *      skills_load() -> call_new -> lanes_submit ... run(call, conn) ... done -> cb, free
- */
+ *
+ * Long because it is a face: a short function for every call of the contract. */
 #include "skills/skills.h"
 #include <assert.h>
 #include <libgen.h>
@@ -13,6 +14,7 @@
 #include <stdlib.h>
 #include "base/arena.h"
 #include "base/ed25519.h"
+#include "base/limits.h"
 #include "base/log.h"
 #include "base/mem.h"
 #include "base/regex.h"
@@ -30,6 +32,7 @@ struct skills {
     struct lanes *lanes; /* owned */
     struct skill_rules rules;
     struct ed25519_key *key; /* owned; NULL: not secured */
+    struct ledger *ledger;   /* borrowed; NULL: nothing is counted */
     size_t max_answer_bytes;
     uint64_t max_file_bytes;
     char *path, *dir;      /* owned */
@@ -51,12 +54,21 @@ static bool load_key(struct skills *sk, const char *pem, char *ret_why)
     return sk->key != NULL;
 }
 
+static void on_size(void *ctx, struct str tenant, uint64_t bytes)
+{
+    struct skills *sk = ctx;
+
+    ledger_note(sk->ledger, LIMIT_SKILL_BYTES, tenant, bytes);
+}
+
 static bool open_backend(struct skills *sk, const struct skills_config *cfg, char *ret_why)
 {
     struct str kind = cfg->backend != NULL ? str_of(cfg->backend) : STR("sqlite");
     struct skill_backend_config bc = {.path = cfg->path,
                                       .rules = &sk->rules,
-                                      .default_author = cfg->default_author};
+                                      .default_author = cfg->default_author,
+                                      .on_size = on_size,
+                                      .on_size_ctx = sk};
 
     if (str_eq(kind, STR("sqlite"))) {
         sk->ops = &skill_sqlite_ops;
@@ -78,6 +90,7 @@ enum bh_err skills_open(struct loop *loop, const struct skills_config *cfg, stru
 
     *sk =
         (struct skills){.loop = loop,
+                        .ledger = cfg->ledger,
                         .rules.max_body_bytes =
                             cfg->max_body_bytes > 0 ? cfg->max_body_bytes : 1u << 20,
                         .max_answer_bytes =
@@ -136,6 +149,7 @@ static struct skills_call *call_new(struct skills *sk, const struct caller *who,
                               .job.key = STR("skills"),
                               .ops = sk->ops,
                               .rules = &sk->rules,
+                              .ledger = sk->ledger,
                               .run = run,
                               .done = done,
                               .ctx = ctx,
@@ -179,6 +193,7 @@ static void call_reset(struct skills_call *c) /* a group that failed runs its jo
 
     fault_done(&fault);
     c->answer = (struct skills_answer){0};
+    c->wrote = c->over = false;
     buf_reset(&c->json);
     spill_done(&c->spill);
     arena_reset(&c->found);
@@ -224,6 +239,10 @@ static void call_finished(struct lane_job *job)
 {
     struct skills_call *c = container_of(job, struct skills_call, job);
 
+    if (c->wrote)
+        ledger_note(c->ledger, LIMIT_SKILL_BYTES, c->at.tenant, c->tenant_bytes);
+    if (c->over)
+        ledger_refuse(c->ledger, LIMIT_SKILL_BYTES);
     if (c->answer.fault.cls == FAULT_NONE && c->spill.fd >= 0)
         c->answer.file = &c->spill;
     else if (c->answer.fault.cls == FAULT_NONE && c->json.n > 0)
@@ -410,6 +429,8 @@ struct skills_call *skills_store(struct skills *sk, const struct caller *who,
     struct skills_call *c = call_new(sk, who, call_store, done, ctx);
 
     c->job.write = true;
+    if (sk->ledger != NULL)
+        c->max_bytes = ledger_bounds(sk->ledger, LIMIT_SKILL_BYTES).each;
     c->name = arena_str(&c->arena, w->name);
     c->ask = (struct skill_store_ask){.name = c->name,
                                       .only_new = w->only_new,
@@ -421,6 +442,9 @@ struct skills_call *skills_store(struct skills *sk, const struct caller *who,
         skill_conflict(&c->refusal, w->name, why);
     } else if (!utf8_valid(w->source)) {
         fault_set(&c->refusal, FAULT_INVALID, "the body is not UTF-8");
+    } else if (!ledger_has_room(sk->ledger, LIMIT_SKILL_BYTES)) {
+        fault_set(&c->refusal, FAULT_BUSY,
+                  "the skills of all tenants have reached their limit (limits.skill_bytes)");
     } else if (read_metadata(c, w->metadata)) {
         c->ask.source = arena_str(&c->arena, w->source.p != NULL ? w->source : STR(""));
     }
@@ -434,6 +458,8 @@ struct skills_call *skills_update_status(struct skills *sk, const struct caller 
     struct skills_call *c = call_new(sk, who, call_update_status, done, ctx);
 
     c->job.write = true;
+    if (sk->ledger != NULL)
+        c->max_bytes = ledger_bounds(sk->ledger, LIMIT_SKILL_BYTES).each;
     c->name = arena_str(&c->arena, name);
     if (!skill_status_parse(status, &c->ask.status))
         call_bad_status(&c->refusal, status);

@@ -30,6 +30,7 @@
 
 struct arena;
 struct config_section;
+struct ledger;
 struct loop;
 struct skills;
 struct skills_call;
@@ -54,6 +55,7 @@ struct skills_config {
     size_t max_answer_bytes; /* longer answers in memory are refused, ask for less; 0: 8 MiB */
     uint64_t max_file_bytes; /* the same of those in a file; 0: 1 GiB */
     size_t max_waiting;      /* calls under way; the next is answered FAULT_BUSY; 0: 10000 */
+    struct ledger *ledger;   /* limits.skill_bytes; borrowed; NULL: no limit */
     const char *default_author; /* of files nobody's history explains; NULL: their owner's name */
 };
 

@@ -16,6 +16,7 @@ enum {
     SQL_VERSIONS,
     SQL_VERSIONS_DROP,
     SQL_BODIES,
+    SQL_BYTES,
     N_STATEMENTS
 };
 
@@ -25,6 +26,10 @@ static const char *const migrations[] = {
     " content_hash TEXT NOT NULL, status INTEGER NOT NULL, previous INTEGER,"
     " changed_at INTEGER NOT NULL, changed_by TEXT, body INTEGER, source TEXT);"
     "CREATE INDEX versions_skill ON versions(skill);",
+    CATALOG_SIZES_SQL
+    "INSERT INTO sizes SELECT t.tenant, sum(256 + ifnull(length(CAST(v.source AS BLOB)), 0))"
+    " FROM stores t JOIN skills s ON s.store = t.id JOIN versions v ON v.skill = s.id"
+    " GROUP BY t.tenant;",
 };
 
 static const char *const statements[N_STATEMENTS] = {
@@ -43,12 +48,15 @@ static const char *const statements[N_STATEMENTS] = {
                    " ifnull(v.body, v.id) FROM versions v WHERE v.skill = s.id ORDER BY v.id DESC"
                    " LIMIT 1)) FROM stores t JOIN skills s ON s.store = t.id"
                    " WHERE t.tenant = ? AND t.ns = ? ORDER BY s.name",
+    [SQL_BYTES] = "SELECT sum(256 + ifnull(length(CAST(source AS BLOB)), 0)) FROM versions"
+                  " WHERE skill = ?",
 };
+#define VERSION_BYTES 256 /* of a row besides its text; the statements have it too */
 
 static const struct side_schema schema = {
     .application_id = 0x62736b6c, /* "bskl" */
     .migrations = migrations,
-    .n_migrations = 1,
+    .n_migrations = ARRAY_LEN(migrations),
     .statements = statements,
     .n_statements = N_STATEMENTS,
     .cache_kib = 8192,
@@ -65,7 +73,12 @@ void *skill_sqlite_new(const struct skill_backend_config *cfg, char *ret_why)
 
     if (db == NULL)
         return NULL;
+    bool told = cfg->on_size == NULL || catalog_sizes(db, cfg->on_size, cfg->on_size_ctx);
+    if (!told)
+        snprintf(ret_why, 256, "%s", db->why);
     side_close(db);
+    if (!told)
+        return NULL;
     struct ctx *c = xcalloc(1, sizeof *c);
     c->path = xstrdup(cfg->path);
     return c;
@@ -228,7 +241,28 @@ static bool put(void *conn, const struct skill_where *at, const struct skill_nex
         ok = version_get(conn, id, STR_NULL, &arena, &row, &hash, NULL) != SKILL_FAILED;
     bool same = str_eq(hash, str_of(n->content_hash));
     arena_done(&arena);
-    return ok && add_version(conn, id, n, same ? row : 0);
+    int64_t bytes = VERSION_BYTES + (same ? 0 : (int64_t)n->source.n);
+    return ok && add_version(conn, id, n, same ? row : 0) && catalog_grow(conn, at->tenant, bytes);
+}
+
+static bool skill_bytes(struct side_db *db, int64_t id, int64_t *ret_bytes)
+{
+    sqlite3_stmt *q = side_sql(db, SQL_BYTES);
+    bool ok = q != NULL;
+
+    if (!ok)
+        return false;
+    sqlite3_bind_int64(q, 1, id);
+    if (side_step(db, q, &ok)) {
+        *ret_bytes = sqlite3_column_int64(q, 0);
+        sqlite3_reset(q);
+    }
+    return ok;
+}
+
+static bool size_of(void *conn, struct str tenant, uint64_t *ret_bytes)
+{
+    return catalog_size(conn, tenant, ret_bytes);
 }
 
 static bool drop(void *conn, const struct skill_where *at, struct str name)
@@ -236,11 +270,14 @@ static bool drop(void *conn, const struct skill_where *at, struct str name)
     struct catalog_entry e;
     struct arena arena = ARENA_INIT;
     sqlite3_stmt *q = side_sql(conn, SQL_VERSIONS_DROP);
-    bool ok = q != NULL && catalog_get(conn, at, name, &arena, &e) == SKILL_FOUND;
+    int64_t bytes = 0;
+    bool ok = q != NULL && catalog_get(conn, at, name, &arena, &e) == SKILL_FOUND &&
+              skill_bytes(conn, e.id, &bytes);
 
     if (ok) {
         sqlite3_bind_int64(q, 1, e.id);
-        ok = side_run(conn, q) && catalog_drop(conn, at, &e);
+        ok = side_run(conn, q) && catalog_drop(conn, at, &e) &&
+             catalog_grow(conn, at->tenant, -bytes);
     }
     arena_done(&arena);
     return ok;
@@ -350,4 +387,5 @@ const struct skill_backend_ops skill_sqlite_ops = {
     .list = list,
     .bodies = bodies,
     .token = token,
+    .size = size_of,
 };

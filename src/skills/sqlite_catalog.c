@@ -262,6 +262,45 @@ bool catalog_drop(struct side_db *db, const struct skill_where *at, const struct
     return side_run(db, q) && store_set(db, &s);
 }
 
+/* ---- sizes ---- */
+
+bool catalog_size(struct side_db *db, struct str tenant, uint64_t *ret_bytes)
+{
+    sqlite3_stmt *q = side_sql(db, CAT_SIZE);
+    bool ok = q != NULL;
+
+    *ret_bytes = 0;
+    if (!ok)
+        return false;
+    side_bind_str(q, 1, tenant);
+    if (side_step(db, q, &ok)) {
+        *ret_bytes = (uint64_t)sqlite3_column_int64(q, 0);
+        sqlite3_reset(q);
+    }
+    return ok;
+}
+
+bool catalog_grow(struct side_db *db, struct str tenant, int64_t grows)
+{
+    sqlite3_stmt *q = side_sql(db, CAT_SIZE_GROW);
+
+    if (q == NULL)
+        return false;
+    side_bind_str(q, 1, tenant);
+    sqlite3_bind_int64(q, 2, grows);
+    return side_run(db, q);
+}
+
+bool catalog_sizes(struct side_db *db, skill_size_cb *cb, void *ctx)
+{
+    sqlite3_stmt *q = side_sql(db, CAT_SIZES);
+    bool ok = q != NULL;
+
+    while (ok && side_step(db, q, &ok))
+        cb(ctx, side_str(q, 0), (uint64_t)sqlite3_column_int64(q, 1));
+    return ok;
+}
+
 /* ---- queries ---- */
 
 static void add_conditions(struct buf *sql, const struct skill_query *q)

@@ -18,6 +18,9 @@
     "CREATE TABLE tags(store INTEGER NOT NULL, tag TEXT NOT NULL, skill INTEGER NOT NULL," \
     " PRIMARY KEY(store, tag, skill)) WITHOUT ROWID;" \
     "CREATE INDEX tags_skill ON tags(skill);"
+/* What a tenant has on disk: limits.skill_bytes. */
+#define CATALOG_SIZES_SQL \
+    "CREATE TABLE sizes(tenant TEXT PRIMARY KEY, bytes INTEGER NOT NULL) WITHOUT ROWID;"
 
 #define CATALOG_STATEMENTS \
     [CAT_STORE] = "SELECT id, sum, n FROM stores WHERE tenant = ? AND ns = ?", \
@@ -34,7 +37,11 @@
                 " description = ?11, said_type = ?12, bag = ?13, meta = ?14 WHERE id = ?1", \
     [CAT_DROP] = "DELETE FROM skills WHERE id = ?", \
     [CAT_TAG_ADD] = "INSERT OR IGNORE INTO tags(store, tag, skill) VALUES(?, ?, ?)", \
-    [CAT_TAG_DROP] = "DELETE FROM tags WHERE skill = ?"
+    [CAT_TAG_DROP] = "DELETE FROM tags WHERE skill = ?", \
+    [CAT_SIZE] = "SELECT bytes FROM sizes WHERE tenant = ?", \
+    [CAT_SIZE_GROW] = "INSERT INTO sizes VALUES(?1, max(?2, 0)) ON CONFLICT(tenant)" \
+                      " DO UPDATE SET bytes = max(bytes + ?2, 0)", \
+    [CAT_SIZES] = "SELECT tenant, bytes FROM sizes"
 
 enum {
     CAT_STORE,
@@ -46,6 +53,9 @@ enum {
     CAT_DROP,
     CAT_TAG_ADD,
     CAT_TAG_DROP,
+    CAT_SIZE,
+    CAT_SIZE_GROW,
+    CAT_SIZES,
     N_CAT_STATEMENTS
 };
 
@@ -63,6 +73,10 @@ enum skill_found catalog_get(struct side_db *db, const struct skill_where *at, s
 bool catalog_put(struct side_db *db, const struct skill_where *at, const struct skill_next *n,
                  int64_t *ret_id);
 bool catalog_drop(struct side_db *db, const struct skill_where *at, const struct catalog_entry *e);
+/* How much the skills of a tenant are, all namespaces; they became @grows larger. */
+bool catalog_size(struct side_db *db, struct str tenant, uint64_t *ret_bytes);
+bool catalog_grow(struct side_db *db, struct str tenant, int64_t grows);
+bool catalog_sizes(struct side_db *db, skill_size_cb *cb, void *ctx); /* of every tenant */
 enum skill_found catalog_list(struct side_db *db, const struct skill_where *at,
                               const struct skill_query *q, skill_row_cb *cb, void *ctx);
 enum skill_found catalog_token(struct side_db *db, const struct skill_where *at,

@@ -9,6 +9,9 @@ static const char *const migrations[] = {
     CATALOG_SQL "CREATE TABLE stamps(skill INTEGER PRIMARY KEY, mtime_ns INTEGER NOT NULL, ino "
                 "INTEGER NOT NULL,"
                 " size INTEGER NOT NULL, history_size INTEGER NOT NULL, seen_ns INTEGER NOT NULL);",
+    CATALOG_SIZES_SQL "INSERT INTO sizes SELECT t.tenant, sum(x.size + x.history_size)"
+                      " FROM stores t JOIN skills s ON s.store = t.id JOIN stamps x ON x.skill = "
+                      "s.id GROUP BY t.tenant;",
 };
 
 static const char *const statements[N_STATEMENTS] = {
@@ -21,7 +24,7 @@ static const char *const statements[N_STATEMENTS] = {
 static const struct side_schema schema = {
     .application_id = 0x6273696e, /* "bsin" */
     .migrations = migrations,
-    .n_migrations = 1,
+    .n_migrations = sizeof migrations / sizeof migrations[0],
     .statements = statements,
     .n_statements = N_STATEMENTS,
     .cache_kib = 8192,
@@ -96,10 +99,16 @@ static enum skill_found stamp_get(struct side_db *db, int64_t id, struct skill_s
     return ok ? SKILL_FOUND : SKILL_FAILED;
 }
 
-static bool stamp_set(struct side_db *db, int64_t id, const struct skill_stamp *s)
+static bool stamp_set(struct side_db *db, struct str tenant, int64_t id,
+                      const struct skill_stamp *s)
 {
-    sqlite3_stmt *q = side_sql(db, SQL_STAMP_SET);
+    struct skill_stamp old;
+    sqlite3_stmt *q;
 
+    if (stamp_get(db, id, &old) == SKILL_FAILED ||
+        !catalog_grow(db, tenant, s->size + s->history_size - old.size - old.history_size))
+        return false;
+    q = side_sql(db, SQL_STAMP_SET);
     if (q == NULL)
         return false;
     sqlite3_bind_int64(q, 1, id);
@@ -129,7 +138,7 @@ bool skill_index_put(struct skill_index *x, const struct skill_where *at,
 {
     int64_t id;
 
-    return catalog_put(db_of(x), at, n, &id) && stamp_set(db_of(x), id, stamp);
+    return catalog_put(db_of(x), at, n, &id) && stamp_set(db_of(x), at->tenant, id, stamp);
 }
 
 bool skill_index_restamp(struct skill_index *x, const struct skill_where *at, struct str name,
@@ -138,7 +147,7 @@ bool skill_index_restamp(struct skill_index *x, const struct skill_where *at, st
     struct catalog_entry e;
     struct arena arena = ARENA_INIT;
     bool ok = catalog_get(db_of(x), at, name, &arena, &e) == SKILL_FOUND &&
-              stamp_set(db_of(x), e.id, stamp);
+              stamp_set(db_of(x), at->tenant, e.id, stamp);
 
     arena_done(&arena);
     return ok;
@@ -151,13 +160,26 @@ bool skill_index_drop(struct skill_index *x, const struct skill_where *at, struc
     sqlite3_stmt *q = side_sql(db_of(x), SQL_STAMP_DROP);
     enum skill_found found = catalog_get(db_of(x), at, name, &arena, &e);
     bool ok = q != NULL && found != SKILL_FAILED;
+    struct skill_stamp old;
 
     if (ok && found == SKILL_FOUND) {
+        ok = stamp_get(db_of(x), e.id, &old) == SKILL_FOUND;
         sqlite3_bind_int64(q, 1, e.id);
-        ok = side_run(db_of(x), q) && catalog_drop(db_of(x), at, &e);
+        ok = ok && side_run(db_of(x), q) && catalog_drop(db_of(x), at, &e) &&
+             catalog_grow(db_of(x), at->tenant, -(old.size + old.history_size));
     }
     arena_done(&arena);
     return ok;
+}
+
+bool skill_index_size(struct skill_index *x, struct str tenant, uint64_t *ret_bytes)
+{
+    return catalog_size(db_of(x), tenant, ret_bytes);
+}
+
+bool skill_index_sizes(struct skill_index *x, skill_size_cb *cb, void *ctx)
+{
+    return catalog_sizes(db_of(x), cb, ctx);
 }
 
 enum skill_found skill_index_list(struct skill_index *x, const struct skill_where *at,

@@ -116,6 +116,35 @@ static void new_bounds_hold_from_the_next_take_on(void **state)
     ledger_free(l);
 }
 
+static void what_lies_on_disk_is_noted_and_goes_with_the_ledger(void **state)
+{
+    struct limit_settings set = limit_defaults;
+    set.of[LIMIT_DATA_BYTES] = (struct limit_bounds){0, 100};
+    struct ledger *l = ledger_new(&set);
+
+    ledger_note(l, LIMIT_DATA_BYTES, STR("acme"), 60);
+    ledger_note(l, LIMIT_SKILL_BYTES, STR("acme"), 7);
+    ledger_note(l, LIMIT_DATA_BYTES, STR("other"), 30);
+    assert_int_equal(ledger_held(l, NULL, LIMIT_DATA_BYTES), 90);
+    assert_true(ledger_has_room(l, LIMIT_DATA_BYTES));
+    ledger_note(l, LIMIT_DATA_BYTES, STR("acme"), 70);
+    assert_int_equal(ledger_held(l, NULL, LIMIT_DATA_BYTES), 100);
+    assert_false(ledger_has_room(l, LIMIT_DATA_BYTES));
+    assert_int_equal(ledger_refused(l, LIMIT_DATA_BYTES), 1);
+    struct party *p = ledger_party(l, PER_TENANT, STR("acme"));
+    assert_int_equal(ledger_held(l, p, LIMIT_DATA_BYTES), 70);
+    assert_int_equal(ledger_take(l, p, LIMIT_WORK_BYTES, 5), LIMIT_TAKEN);
+    ledger_note(l, LIMIT_DATA_BYTES, STR("acme"), 0);
+    ledger_note(l, LIMIT_SKILL_BYTES, STR("acme"), 0);
+    assert_int_equal(ledger_held(l, p, LIMIT_WORK_BYTES), 5); /* that is not on disk */
+    ledger_give(l, p, LIMIT_WORK_BYTES, 5);
+    party_drop(p);
+    assert_int_equal(ledger_parties(l), 1);
+    ledger_note(NULL, LIMIT_DATA_BYTES, STR("acme"), 1);
+    assert_true(ledger_has_room(NULL, LIMIT_DATA_BYTES));
+    ledger_free(l); /* the other one's data stays where it is */
+}
+
 static void every_row_has_a_name_of_its_own_and_words(void **state)
 {
     for (int i = 0; i < LIMIT_N; i++) {
@@ -135,6 +164,7 @@ int main(void)
         cmocka_unit_test(a_party_is_one_by_name_and_scope_and_goes_with_its_last_hold),
         cmocka_unit_test(long_names_and_many_parties_are_fine),
         cmocka_unit_test(new_bounds_hold_from_the_next_take_on),
+        cmocka_unit_test(what_lies_on_disk_is_noted_and_goes_with_the_ledger),
         cmocka_unit_test(every_row_has_a_name_of_its_own_and_words),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
