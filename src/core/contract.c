@@ -35,6 +35,7 @@ const struct contract_field contract_event_fields[] = {
     {"media", MAYBE, "object[]"},
     {"source", ALWAYS, "object"},
     {"reply_to", MAYBE, "object"},
+    {"prompt_response", MAYBE, "object"},
     {"bot_id", MAYBE, "string"},
     {NULL},
 };
@@ -63,6 +64,14 @@ const struct contract_field contract_reply_to_fields[] = {
     {"is_own", ALWAYS, "bool"},
     {"text", MAYBE, "string"},
     {"author", MAYBE, "string"},
+    {NULL},
+};
+
+const struct contract_field contract_prompt_response_fields[] = {
+    {"prompt_id", ALWAYS, "string"},
+    {"option_id", ALWAYS, "string"},
+    {"label", MAYBE, "string"},
+    {"prompt_message_id", MAYBE, "string"},
     {NULL},
 };
 

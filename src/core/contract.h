@@ -20,6 +20,7 @@ extern const struct contract_field contract_descriptor_fields[];
 extern const struct contract_field contract_event_fields[];
 extern const struct contract_field contract_source_fields[];
 extern const struct contract_field contract_reply_to_fields[];
+extern const struct contract_field contract_prompt_response_fields[];
 extern const struct contract_field contract_forward_fields[];
 extern const struct contract_field contract_result_fields[];
 extern const struct contract_field contract_chat_info_fields[];

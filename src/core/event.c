@@ -163,6 +163,17 @@ static void put_reply_to(struct jw *w, const struct event *ev)
     buf_add_c(w->out, '}');
 }
 
+static void put_press(struct jw *w, const struct event *ev)
+{
+    if (str_is_empty(ev->press.prompt_id))
+        return;
+    put(w, STR(",\"prompt_response\":{\"prompt_id\":"), ev->press.prompt_id);
+    put(w, STR(",\"option_id\":"), ev->press.option_id);
+    put_set(w, STR(",\"label\":"), ev->press.label);
+    put_set(w, STR(",\"prompt_message_id\":"), ev->press.message_id);
+    buf_add_c(w->out, '}');
+}
+
 static void put_source(struct jw *w, const struct event *ev)
 {
     put(w, STR(",\"source\":{\"platform\":"), set_or_else(ev->platform, STR("relay")));
@@ -195,6 +206,7 @@ void event_write(struct buf *out, const struct event *ev)
     put(&w, STR(",\"reply_to_message_id\":"), ev->reply_to_message_id);
     put_media(&w, ev);
     put_reply_to(&w, ev);
+    put_press(&w, ev);
     put_set(&w, STR(",\"bot_id\":"), ev->bot);
     put_source(&w, ev);
     buf_add_c(out, '}');

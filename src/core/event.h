@@ -39,6 +39,9 @@ struct event {
         struct str text, author;
         bool is_own, set;
     } reply_to; /* the quoted message */
+    struct {
+        struct str prompt_id, option_id, label, message_id;
+    } press; /* it answers a question an agent asked with buttons; no prompt_id: it does not */
     /* SessionSource */
     struct str chat_id, chat_type, chat_name, chat_topic;
     struct str user_id, user_name, user_id_alt, chat_id_alt;
@@ -47,6 +50,8 @@ struct event {
     struct str scope_id; /* guild, workspace, server: sent as guild_id and scope_id */
     /* for the gate only, never on the wire */
     bool author_is_bot, mentions_bot, replies_to_bot;
+    /* For this instance alone, if the gate lets it; absent: for whoever the gate says. */
+    struct str only_tenant, only_instance;
     bool only_stops; /* a /stop that is no message: the same was said in another way too */
 };
 

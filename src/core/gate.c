@@ -334,6 +334,11 @@ static const struct gate_instance *winner(const struct gate_facts *f, const stru
     return best;
 }
 
+static bool asked(const struct gate_instance *i, const struct event *ev)
+{
+    return str_eq(i->instance, ev->only_instance) && str_eq(i->tenant, ev->only_tenant);
+}
+
 size_t gate_decide(const struct gate_facts *f, const struct gate_world *w, const struct event *ev,
                    struct gate_verdict *out)
 {
@@ -346,7 +351,9 @@ size_t gate_decide(const struct gate_facts *f, const struct gate_world *w, const
     for (size_t i = 0; i < g.n; i++) {
         const struct candidate *c = &g.c[i];
         enum gate_reason r = judge(w, &g, c, ev);
-        if (r == GATE_YES_OWNER && c->to != own)
+        if (ev->only_instance.p != NULL)
+            r = asked(c->to, ev) ? r : GATE_NO_NOT_ASKED;
+        else if (r == GATE_YES_OWNER && c->to != own)
             r = GATE_NO_TIE;
         out[i] = (struct gate_verdict){.to = c->to, .reason = r};
     }
@@ -380,6 +387,7 @@ static const struct {
     [GATE_NO_OTHER_BOT] = {"other_bot",
                            "the author is a bot, and the instance does not listen to bots"},
     [GATE_NO_BOT_LOOP] = {"bot_loop", "bots have been answering each other in this chat"},
+    [GATE_NO_NOT_ASKED] = {"not_asked", "it answers a question that another instance asked"},
 };
 
 const char *gate_reason_word(enum gate_reason r)

@@ -124,6 +124,7 @@ enum gate_reason {
     GATE_NO_NOT_ADDRESSED, /* it wants to be mentioned or replied to */
     GATE_NO_OTHER_BOT,     /* the author is a bot and it does not listen to bots */
     GATE_NO_BOT_LOOP,      /* bots have been answering each other */
+    GATE_NO_NOT_ASKED,     /* it answers what another instance asked */
 };
 
 struct gate_verdict {

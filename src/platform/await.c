@@ -1,7 +1,9 @@
 /* await.c - webhooks whose answer waits.  (await.h has the contract.) */
 #include "platform/await.h"
 #include <stdlib.h>
+#include "base/buf.h"
 #include "base/mem.h"
+#include "platform/prompts.h"
 
 struct await {
     struct list link;
@@ -9,6 +11,7 @@ struct await {
     struct accept_id accept;
     struct http_id http;
     struct http_answer good;
+    struct buf body; /* of a good answer that is this one's alone */
     struct timer late;
     bool answered;
 };
@@ -31,6 +34,7 @@ static void await_free(struct await *w)
 {
     timer_stop(env_of(w->all)->clock, &w->late);
     list_remove(&w->link);
+    buf_done(&w->body);
     free(w);
 }
 
@@ -102,4 +106,15 @@ void await_passthrough(struct awaits *a, const struct event *ev, struct str forw
     struct await *w = await_new(a, id, good, deadline_ms);
 
     w->accept = host_passthrough(a->p->host, a->p, ev, forward_json, on_accepted, w);
+}
+
+void await_press(struct awaits *a, struct prompt *q, const struct prompt_option *o,
+                 const struct event *ev, struct http_id id, const struct http_answer *good,
+                 int64_t deadline_ms)
+{
+    struct await *w = await_new(a, id, good, deadline_ms);
+
+    buf_add_str(&w->body, good->body);
+    w->good.body = buf_str(&w->body);
+    w->accept = prompts_accept(q, o, ev, on_accepted, w);
 }

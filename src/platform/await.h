@@ -27,5 +27,12 @@ void await_accept(struct awaits *a, const struct event *ev, struct http_id id,
 void await_passthrough(struct awaits *a, const struct event *ev, struct str forward_json,
                        struct http_id id, const struct http_answer *good, int64_t deadline_ms);
 
+/* The same for the answer to a question; @good's body is copied, too. */
+struct prompt;
+struct prompt_option;
+void await_press(struct awaits *a, struct prompt *q, const struct prompt_option *o,
+                 const struct event *ev, struct http_id id, const struct http_answer *good,
+                 int64_t deadline_ms);
+
 /* 503 (or 400 for what would be refused again). */
 void await_refuse(struct awaits *a, struct http_id id, enum bh_err err);

@@ -34,7 +34,31 @@ void text_outgoing_free(struct outgoing *o)
     split_done(&t->parts);
     attachment_done(&t->file);
     free(t->handle);
+    free(t->prompt);
     free(t);
+}
+
+void text_outgoing_read(struct webhook_bot *b, struct outgoing *o, const struct sender_verdict *v)
+{
+    const struct text_outgoing *t = text_outgoing_of(o);
+
+    if (t->prompt != NULL && v->end == SENDER_DONE && o->at + 1 == o->n_parts)
+        prompts_shown(b->prompts, str_of(t->chat), str_of(t->prompt), str_of(v->message_id));
+    else if (t->prompt != NULL && v->end == SENDER_REFUSED)
+        prompts_drop(b->prompts, str_of(t->chat), str_of(t->prompt));
+}
+
+bool webhook_bot_answers(struct webhook_bot *b, const struct event *ev, struct http_id id,
+                         const struct http_answer *good, int64_t deadline_ms)
+{
+    const struct prompt_option *o;
+    struct prompt *q =
+        ev->n_media == 0 ? prompts_numbered(b->prompts, ev->chat_id, ev->text, &o) : NULL;
+
+    if (q == NULL || !prompt_may_answer(q, ev))
+        return false;
+    await_press(&b->awaits, q, o, ev, id, good, deadline_ms);
+    return true;
 }
 
 static void send_text(struct webhook_bot *b, struct action_id id, const struct action_from *from,
@@ -44,6 +68,8 @@ static void send_text(struct webhook_bot *b, struct action_id id, const struct a
     struct buf what = BUF_INIT;
 
     memcpy(t->chat, a->chat_id.p, a->chat_id.n);
+    if (a->op == ACTION_PROMPT)
+        t->prompt = str_dup(a->prompt_id);
     split_within(&t->parts, a->content, &b->kind->limits);
     t->out.n_parts = t->parts.n;
     if (a->file != NULL)
@@ -66,6 +92,24 @@ static void send_text(struct webhook_bot *b, struct action_id id, const struct a
     buf_done(&what);
 }
 
+/* There are no buttons here: the options are numbered. */
+static void ask(struct webhook_bot *b, struct action_id id, const struct action_from *from,
+                const struct action *a)
+{
+    const char *wrong = prompt_wrong(a);
+    struct action numbered = *a;
+    struct buf text = BUF_INIT;
+
+    if (wrong != NULL) {
+        host_fail(b->base.host, id, "%s", wrong);
+        return;
+    }
+    prompt_write_numbered(&text, a->content, prompts_add(b->prompts, from, a, a->chat_id));
+    numbered.content = buf_str(&text);
+    send_text(b, id, from, &numbered);
+    buf_done(&text);
+}
+
 void webhook_bot_act(struct platform *p, struct action_id id, const struct action_from *from,
                      const struct action *a)
 {
@@ -75,6 +119,8 @@ void webhook_bot_act(struct platform *p, struct action_id id, const struct actio
         host_fail(p->host, id, "%s", b->kind->no_chat);
     else if (a->op == ACTION_SEND || a->op == ACTION_SEND_MEDIA)
         send_text(b, id, from, a);
+    else if (a->op == ACTION_PROMPT)
+        ask(b, id, from, a);
     else if (a->op == ACTION_GET_CHAT_INFO)
         host_result(p->host, id,
                     &(struct action_result){.success = true,
@@ -106,12 +152,15 @@ enum bh_err webhook_bot_open(struct webhook_bot *b, const struct webhook_bot_kin
     b->api_base = webhook_bot_api(kind, api_base);
     b->parser = json_parser_new();
     awaits_init(&b->awaits, &b->base);
-    return sender_new(&b->base, kind->label, kind->sender, &b->sender, ret_why);
+    enum bh_err err = prompts_open(&b->base, &b->prompts, ret_why);
+    return err == BH_OK ? sender_new(&b->base, kind->label, kind->sender, &b->sender, ret_why)
+                        : err;
 }
 
 void webhook_bot_done(struct webhook_bot *b)
 {
     awaits_done(&b->awaits);
+    prompts_close(b->prompts);
     sender_free(b->sender);
     json_parser_free(b->parser);
     free(b->api_base);
@@ -133,4 +182,5 @@ void webhook_bot_status(struct platform *p, struct jw *w)
     jw_ki64(w, "sendsUnknown", (int64_t)s.unknown);
     jw_ki64(w, "requestsWaiting", (int64_t)s.waiting);
     jw_ki64(w, "cutOffAtStart", (int64_t)s.cut_off);
+    jw_ki64(w, "openQuestions", (int64_t)prompts_count(b->prompts));
 }

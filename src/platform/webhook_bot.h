@@ -13,6 +13,7 @@
 #include "base/log.h"
 #include "platform/attachment.h"
 #include "platform/await.h"
+#include "platform/prompts.h"
 #include "platform/sender.h"
 #include "platform/split.h"
 
@@ -41,6 +42,7 @@ struct webhook_bot {
     struct awaits awaits;
     struct json_parser *parser; /* owned */
     struct sender *sender;      /* owned */
+    struct prompts *prompts;    /* owned */
     char problem[256];          /* base.problem points here, or is NULL */
     struct {
         uint64_t events, ignored, refused;
@@ -68,15 +70,21 @@ void webhook_bot_set_problem(struct webhook_bot *b, const char *sentence);
 void webhook_bot_act(struct platform *p, struct action_id id, const struct action_from *from,
                      const struct action *a);
 void webhook_bot_status(struct platform *p, struct jw *w);
+/* True: @ev is a number that answers a question, and is taken as that; see await_accept(). */
+bool webhook_bot_answers(struct webhook_bot *b, const struct event *ev, struct http_id id,
+                         const struct http_answer *good, int64_t deadline_ms);
 
 struct text_outgoing {      /* what write() and read() get */
     struct outgoing out;    /* first */
     struct split parts;     /* owned */
     struct attachment file; /* owned; goes with the first part, or before it */
+    char *prompt;           /* owned; the id of a question; NULL: it is none */
     char *handle;           /* owned; what the platform calls the file, once it has it */
     char chat[];
 };
 void text_outgoing_free(struct outgoing *o);
+/* At the end of every read(). */
+void text_outgoing_read(struct webhook_bot *b, struct outgoing *o, const struct sender_verdict *v);
 static inline struct text_outgoing *text_outgoing_of(struct outgoing *o)
 {
     return container_of(o, struct text_outgoing, out);

@@ -315,7 +315,8 @@ static struct accept_id take_in(struct relay *r, const struct event *ev, struct 
     if (r->draining) {
         r->n.refused_busy++;
         err = BH_BUSY;
-    } else if (forward.p != NULL || (!interrupt_on_stop(r, ev) && !linking_take(r, ev, in.a))) {
+    } else if (forward.p != NULL || ev->press.prompt_id.n > 0 ||
+               (!interrupt_on_stop(r, ev) && !linking_take(r, ev, in.a))) {
         distribute(&in);
     }
     accept_release(r, in.a, err); /* it is answered when the turn ends, never in here */

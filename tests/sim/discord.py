@@ -61,6 +61,7 @@ class DiscordSim:
         self.window, self.window_s = 5, 1.0  # so many writes per channel and window
         self.buckets, self.troubles, self.limits, self.nonces = {}, [], {}, {}
         self.messages, self.forbidden, self.typed = {}, {}, []
+        self.callbacks = {}  # interaction token -> how it was answered
         self.hooks = {}  # interaction token -> what was done with it
         self.people = {ANN: {"id": ANN, "username": "ann", "global_name": "Ann"}}
         self.guilds = {GUILD: self._guild()}
@@ -395,6 +396,15 @@ class DiscordSim:
         m = re.match(r"/webhooks/(\w+)/([\w.-]+)(/messages/@original)?$", path)
         if m:
             return 200, self._hook(method, m[1], m[2], m[3] is not None, query, data)
+        m = re.match(r"/interactions/(\d+)/([\w.-]+)/callback$", path)
+        if m and method == "POST":
+            if m[2] in self.callbacks:
+                raise Refusal(400, 40060, "Interaction has already been acknowledged.")
+            if data.get("type") not in (1, 4, 5, 6, 7, 8):
+                raise bad("type", "unknown value")
+            self._check_components(data.get("data", {}).get("components", []))
+            self.callbacks[m[2]] = data
+            return 204, None
         m = re.match(r"/guilds/(\d+)/members/(\d+)$", path)
         if m and method == "GET":
             return 200, self._get_member(*m.groups())

@@ -448,10 +448,14 @@ class TelegramSim:
                                        "message": {k: v for k, v in message.items() if k != "reply_markup"}})
         return id
 
+    answered = []
+
     async def _answerCallbackQuery(self, bot, token, p):
         if len(p.get("text", "")) > 200:
             raise bad("MESSAGE_TOO_LONG")
-        self.answered = getattr(self, "answered", []) + [p["callback_query_id"]]
+        if p["callback_query_id"] in self.answered:
+            raise bad("query is too old and response timeout expired or query ID is invalid")
+        self.answered = self.answered + [p["callback_query_id"]]
         return True
 
     async def _editMessageReplyMarkup(self, bot, token, p):

@@ -6,6 +6,7 @@
 #include "base/jw.h"
 #include "base/mem.h"
 #include "platform/discord/discord_priv.h"
+#include "platform/prompts.h"
 
 #define API_BASE "https://discord.com/api/v10"
 #define TICK_MS 2000
@@ -58,6 +59,8 @@ static void discord_free(struct discord *d)
     discord_bookmarks_done(d);
     discord_sight_done(d);
     discord_webhook_done(d);
+    discord_answers_done(d);
+    prompts_close(d->prompts);
     discord_rest_close(d);
     dcache_free(d->cache);
     discord_normalize_done(&d->norm);
@@ -83,12 +86,15 @@ static enum bh_err discord_open(const struct platform_settings *settings, struct
     d->cache = dcache_new(NULL);
     d->parser = json_parser_new();
     list_init(&d->sights_lru);
+    list_init(&d->asked);
     awaits_init(&d->awaits, &d->base);
     discord_backfill_init(d);
     timer_init(&d->tick, on_tick);
     snprintf(ret_why, 256, "the store cannot be read");
     enum bh_err err = discord_bookmarks_load(d);
     discord_webhook_init(d);
+    if (err == BH_OK)
+        err = prompts_open(&d->base, &d->prompts, ret_why);
     if (err == BH_OK)
         err = discord_rest_open(d, ret_why);
     if (err != BH_OK) {
@@ -173,6 +179,7 @@ static void discord_status(struct platform *p, struct jw *w)
     jw_ki64(w, "refusedInTenMinutes", discord_rest_refused(d));
     jw_ki64(w, "backfilling", d->backfills);
     jw_ki64(w, "cutOffAtStart", (int64_t)sent.cut_off);
+    jw_ki64(w, "openQuestions", (int64_t)prompts_count(d->prompts));
 }
 
 static const struct descriptor descriptor = {
@@ -183,8 +190,8 @@ static const struct descriptor descriptor = {
     .markdown_dialect = "discord",
     .len_unit = "chars",
     .ops = 1u << ACTION_SEND | 1u << ACTION_EDIT | 1u << ACTION_TYPING | 1u << ACTION_FOLLOW_UP |
-           1u << ACTION_GET_CHAT_INFO | 1u << ACTION_SEND_MEDIA | 1u << ACTION_REACT |
-           1u << ACTION_THREAD_CREATE | 1u << ACTION_THREAD_RENAME,
+           1u << ACTION_GET_CHAT_INFO | 1u << ACTION_SEND_MEDIA | 1u << ACTION_PROMPT |
+           1u << ACTION_REACT | 1u << ACTION_THREAD_CREATE | 1u << ACTION_THREAD_RENAME,
 };
 
 const struct platform_ops discord_ops = {

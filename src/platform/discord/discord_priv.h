@@ -6,7 +6,8 @@
  *      hold.c     messages that wait for something        bookmarks.c  what survives a restart
  *      sight.c    who can see which channel               backfill.c   what a lost session missed
  *      webhook.c  interactions -> vault and mailbox       reply.c      answers through tokens
- *      errand.c   reactions and threads
+ *      errand.c   reactions and threads                   answer.c     answers to interactions
+ *      press.c    questions with buttons
  *
  * The others (interaction, gateway, limits, cache, normalize, permissions) know nothing of these.
  */
@@ -25,7 +26,11 @@
 #define DISCORD_INTENTS_DEFAULT 37377 /* guilds, guild messages, direct messages, content */
 
 struct discord;
+struct discord_interaction;
 struct discord_reply;
+struct prompt;
+struct prompt_option;
+struct prompts;
 struct discord_sig;
 struct ws_client;
 
@@ -117,7 +122,10 @@ struct discord {
     struct discord_sig *sig;            /* owned; NULL: no interactions */
     struct json_parser *webhook_parser; /* owned */
     struct awaits awaits;
+    struct list asked; /* answer.c: struct discord_await, owned */
     bool inbound_interactions;
+
+    struct prompts *prompts; /* owned */
 
     struct {
         uint64_t events, ignored, empty, malformed, lost, interactions, forged;
@@ -196,7 +204,39 @@ enum gate_sight discord_sees(struct platform *p, const struct event *ev, struct 
 bool discord_manages(struct platform *p, struct str guild, struct str channel, struct str user);
 void discord_sight_done(struct discord *d);
 
+/* ---- answer.c ---- */
+struct discord_asker { /* who waits for the answer to an interaction; strs borrowed */
+    bool by_gateway;
+    struct http_id http;  /* else: this request does */
+    struct str id, token; /* of the interaction */
+    struct str path;      /* as it is told to a gateway that it is forwarded to */
+};
+struct discord_pressed { /* borrowed for the call */
+    struct prompt *prompt;
+    const struct prompt_option *option;
+    struct str good; /* the answer once it is safe */
+};
+void discord_answer(struct discord *d, const struct discord_asker *to, struct str body);
+void discord_refuse(struct discord *d, const struct discord_asker *to); /* it makes no sense */
+/* host_accept(), host_passthrough() and prompts_accept(); @good once it is safe. */
+void discord_answer_accept(struct discord *d, const struct discord_asker *to,
+                           const struct event *ev, struct str good);
+void discord_answer_passthrough(struct discord *d, const struct discord_asker *to,
+                                const struct event *ev, struct str forward_json, struct str good);
+void discord_answer_press(struct discord *d, const struct discord_asker *to, const struct event *ev,
+                          const struct discord_pressed *x);
+void discord_answers_done(struct discord *d);
+
+/* ---- press.c ---- */
+/* @chosen NULL: they can be pressed. */
+void discord_write_buttons(struct buf *out, const struct prompt *q,
+                           const struct prompt_option *chosen);
+/* True: it was a press of one of ours, and is dealt with. */
+bool discord_press(struct discord *d, struct discord_interaction *x,
+                   const struct discord_asker *to);
+
 /* ---- webhook.c, reply.c ---- */
+void discord_webhook_dispatch(struct discord *d, struct json interaction); /* INTERACTION_CREATE */
 #define DISCORD_TOKEN_KIND "discord.interaction_token"
 void discord_webhook_init(struct discord *d);
 void discord_webhook_done(struct discord *d);

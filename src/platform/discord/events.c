@@ -257,6 +257,8 @@ static void on_dispatch(void *ctx, struct dgateway *g, struct str type, struct j
         on_message(dc, d, pending_new(s, seq));
         return;
     }
+    if (str_eq(type, STR("INTERACTION_CREATE")))
+        discord_webhook_dispatch(dc, d);
     if (dcache_dispatch(dc->cache, type, d) && str_eq(type, STR("GUILD_CREATE"))) {
         discord_hold_guild_known(dc, json_snowflake(d, "id"));
         discord_backfill_guild_known(dc, json_snowflake(d, "id"));

@@ -13,6 +13,7 @@
 #include <stdlib.h>
 #include "base/config.h"
 #include "base/log.h"
+#include "base/crypto.h"
 #include "base/mem.h"
 #include "net/http_client.h"
 #include "platform/attachment.h"
@@ -232,9 +233,10 @@ static const struct sender_ops ops = {
 
 struct question {
     struct discord_outgoing base; /* first */
-    const char *route;
+    const char *method, *route;
     uint64_t major;
-    char *path;                   /* owned */
+    char *path, *body; /* owned; the path may be secret */
+    bool by_token;
     struct discord_answer answer; /* borrowed from the parser, until told() */
     discord_told_cb *told;
     void *ctx; /* borrowed */
@@ -246,10 +248,13 @@ static bool ask_write(struct discord_outgoing *x, struct discord_request *r,
     struct question *k = container_of(x, struct question, base);
 
     k->answer = (struct discord_answer){0};
-    r->method = "GET";
+    r->method = k->method;
     r->route = k->route;
     r->major = k->major;
+    r->by_token = k->by_token;
+    r->once = strcmp(k->method, "POST") == 0;
     buf_add_z(&r->path, k->path);
+    buf_add_z(&r->body, k->body);
     return true;
 }
 
@@ -270,7 +275,9 @@ static void ask_free(struct discord_outgoing *x)
 {
     struct question *k = container_of(x, struct question, base);
 
+    secret_wipe(k->path, strlen(k->path));
     free(k->path);
+    free(k->body);
     free(k);
 }
 
@@ -283,7 +290,10 @@ struct outgoing *discord_ask(struct discord *d, const struct discord_question *q
     *k = (struct question){.base = {.d = d, .kind = &kind, .out.n_parts = 1},
                            .route = q->route,
                            .major = q->major,
+                           .method = q->method != NULL ? q->method : "GET",
                            .path = str_dup(q->path),
+                           .body = str_dup(q->body.p != NULL ? q->body : STR("")),
+                           .by_token = q->by_token,
                            .told = told,
                            .ctx = ctx};
     sender_ask(d->sender, &k->base.out, q->lane, q->patience_ms > 0 ? q->patience_ms : QUESTION_MS);

@@ -63,11 +63,14 @@ void discord_rest_close(struct discord *d); /* harmless when it was not opened *
 const char *discord_rest_problem(struct discord *d);
 unsigned discord_rest_refused(struct discord *d); /* in the last ten minutes */
 
-struct discord_question { /* a GET; strs are copied */
+struct discord_question { /* strs are copied */
+    const char *method;   /* a literal; NULL: GET */
     const char *route;    /* a literal */
     uint64_t major;
     struct str path;
+    struct str body; /* JSON; absent: none */
     struct str lane;
+    bool by_token;       /* as in a request */
     int64_t patience_ms; /* 0: 25 s */
 };
 struct discord_told {    /* borrowed for the callback */

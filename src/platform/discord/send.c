@@ -19,6 +19,7 @@
 #include "edge/vault.h"
 #include "platform/attachment.h"
 #include "platform/discord/discord_priv.h"
+#include "platform/prompts.h"
 #include "platform/split.h"
 
 enum { MAX_CONTENT = 2000, TYPING_SHOWS_MS = 8000, NO_HISTORY = 160002 };
@@ -32,6 +33,8 @@ struct outgoing_message {         /* one send, edit or follow-up */
     uint64_t nonce;
     struct split parts;     /* owned */
     struct attachment file; /* owned; goes with the first part */
+    struct buf buttons;     /* of a question; go with the last part; empty: none */
+    char *prompt;           /* owned; the question's id */
     bool follow_up;         /* only through its token */
 };
 
@@ -43,6 +46,11 @@ static struct outgoing_message *message_of(struct discord_outgoing *x)
 static size_t part_of(const struct outgoing_message *m)
 {
     return m->base.out.at;
+}
+
+static bool is_last(const struct outgoing_message *m)
+{
+    return part_of(m) + 1 == m->base.out.n_parts;
 }
 
 /* ---- what is asked of Discord ---- */
@@ -78,6 +86,10 @@ static void write_body(const struct outgoing_message *m, bool edit, struct buf *
         jw_kstr(&w, "content", split_part(&m->parts, part_of(m)));
     if (carries_file(m))
         write_attachment(&w, &m->file);
+    if (m->buttons.n > 0 && is_last(m)) {
+        jw_key(&w, "components");
+        jw_raw(&w, buf_str(&m->buttons));
+    }
     jw_key(&w, "allowed_mentions");
     jw_raw(&w, quotes ? STR("{\"parse\":[\"users\"],\"replied_user\":true}")
                       : STR("{\"parse\":[\"users\"]}"));
@@ -162,22 +174,34 @@ static void without_reply(struct outgoing_message *m, struct sender_verdict *v)
         v->end = SENDER_REWRITE;
 }
 
+static const char *channel_name(const struct outgoing_message *m, char ret[24])
+{
+    snprintf(ret, 24, "%" PRIu64, m->channel_id);
+    return ret;
+}
+
 static void message_read(struct discord_outgoing *x, const struct discord_answer *a,
                          struct sender_verdict *v)
 {
     struct outgoing_message *m = message_of(x);
     struct str id = json_str(a->body, "id");
+    char name[24];
 
     if (v->end == SENDER_DONE) {
         if (m->reply != NULL)
             discord_reply_used(m->reply);
         if (id.n < sizeof v->message_id && snowflake(id) != 0)
             memcpy(v->message_id, id.p, id.n);
+        if (m->prompt != NULL && is_last(m))
+            prompts_shown(x->d->prompts, str_of(channel_name(m, name)), str_of(m->prompt),
+                          str_of(v->message_id));
     } else if (a->code == NO_HISTORY && m->reply_to != 0) {
         m->reply_to = 0; /* the channel hides its history from us: the answer stands unquoted */
         v->end = SENDER_REWRITE;
     } else if (m->reply != NULL && part_of(m) == 0 && is_gone(a)) {
         without_reply(m, v);
+    } else if (m->prompt != NULL && v->end == SENDER_REFUSED) {
+        prompts_drop(x->d->prompts, str_of(channel_name(m, name)), str_of(m->prompt));
     }
 }
 
@@ -188,6 +212,8 @@ static void message_free(struct discord_outgoing *x)
     discord_reply_free(m->reply);
     split_done(&m->parts);
     attachment_done(&m->file);
+    buf_done(&m->buttons);
+    free(m->prompt);
     free(m);
 }
 
@@ -198,11 +224,6 @@ static const struct discord_kind message_kind = {
 };
 
 /* ---- starting ---- */
-
-static void write_lane(uint64_t channel_id, char ret[24])
-{
-    snprintf(ret, 24, "%" PRIu64, channel_id);
-}
 
 static void start_message(struct discord *d, uint64_t channel_id, struct discord_reply *reply,
                           const struct sender_order *q)
@@ -220,13 +241,18 @@ static void start_message(struct discord *d, uint64_t channel_id, struct discord
                                    .follow_up = a->op == ACTION_FOLLOW_UP};
     if (a->op == ACTION_EDIT)
         m->message_id = snowflake(a->message_id);
-    else if (a->op == ACTION_SEND || a->op == ACTION_SEND_MEDIA)
+    else if (a->op == ACTION_SEND || a->op == ACTION_SEND_MEDIA || a->op == ACTION_PROMPT)
         m->reply_to = snowflake(a->reply_to);
     if (a->file != NULL)
         attachment_copy(&m->file, a);
     split_text(&m->parts, a->content, MAX_CONTENT, SPLIT_CHARS);
     m->base.out.n_parts = m->parts.n > 0 || a->file == NULL ? m->parts.n : 1;
-    write_lane(channel_id, lane);
+    channel_name(m, lane);
+    if (a->op == ACTION_PROMPT) {
+        m->prompt = str_dup(a->prompt_id);
+        discord_write_buttons(&m->buttons, prompts_add(d->prompts, q->from, a, str_of(lane)), NULL);
+        buf_printf(&what, "%s ", m->prompt);
+    }
     buf_printf(&what, "%s %" PRIu64 " %" PRIu64 " %" PRIu64 " ", action_op_name(a->op), channel_id,
                m->message_id, m->reply_to);
     buf_add_str(&what, a->content);
@@ -405,6 +431,13 @@ static void start(struct discord *d, uint64_t channel_id, const struct sender_or
     case ACTION_SEND_MEDIA:
         start_message(d, channel_id,
                       discord_reply_for_send(d, q->from, snowflake(a->chat_id), a->user_id), q);
+        break;
+    case ACTION_PROMPT:
+        if (prompt_wrong(a) != NULL)
+            host_fail(d->base.host, q->id, "%s", prompt_wrong(a));
+        else
+            start_message(d, channel_id,
+                          discord_reply_for_send(d, q->from, snowflake(a->chat_id), a->user_id), q);
         break;
     case ACTION_EDIT:
         if (snowflake(a->message_id) == 0)

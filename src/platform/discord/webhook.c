@@ -19,7 +19,7 @@
 #include "platform/discord/discord_priv.h"
 #include "platform/discord/interaction.h"
 
-enum { DEADLINE_MS = 2500, TOKEN_LIFE_MS = 15 * 60 * 1000 - 10000, TOKEN_MAX = 2048 };
+enum { TOKEN_LIFE_MS = 15 * 60 * 1000 - 10000, TOKEN_MAX = 2048 };
 
 #define PONG STR("{\"type\":1}")
 #define NO_CHOICES STR("{\"type\":8,\"data\":{\"choices\":[]}}")
@@ -29,7 +29,6 @@ enum { DEADLINE_MS = 2500, TOKEN_LIFE_MS = 15 * 60 * 1000 - 10000, TOKEN_MAX = 2
 #define CHECKING STR("{\"type\":4,\"data\":{\"content\":\"One moment.\",\"flags\":64}}")
 #define NOBODY \
     STR("{\"type\":4,\"data\":{\"content\":\"Nobody answers commands here yet.\",\"flags\":64}}")
-#define GOOD(text) ((struct http_answer){.status = 200, .body = (text)})
 
 void discord_webhook_init(struct discord *d)
 {
@@ -45,16 +44,6 @@ void discord_webhook_done(struct discord *d)
     awaits_done(&d->awaits);
     discord_sig_free(d->sig);
     json_parser_free(d->webhook_parser);
-}
-
-static void answer(struct discord *d, struct http_id id, struct str body)
-{
-    http_answer(d->env->server, id, &(struct http_answer){.status = 200, .body = body});
-}
-
-static void refuse(struct discord *d, struct http_id id)
-{
-    await_refuse(&d->awaits, id, BH_MALFORMED);
 }
 
 /* ---- the vault ---- */
@@ -141,25 +130,24 @@ static bool write_forward(struct discord *d, struct discord_interaction *x, stru
     return ok;
 }
 
-static void forward(struct discord *d, struct discord_interaction *x, struct http_req *req,
-                    struct str answered)
+static void forward(struct discord *d, struct discord_interaction *x,
+                    const struct discord_asker *to, struct str answered)
 {
     struct buf json = BUF_INIT;
     struct event ev;
 
     discord_interaction_as_forward(x, str_of(d->base.bot), &ev);
-    if (!write_forward(d, x, http_path(req), &json))
-        refuse(d, http_req_id(req));
+    if (!write_forward(d, x, to->path, &json))
+        discord_refuse(d, to);
     else if (bind_token(d, x, &ev) == 0)
-        answer(d, http_req_id(req), x->type == INTERACTION_COMPONENT ? SEEN : NOBODY);
+        discord_answer(d, to, x->type == INTERACTION_COMPONENT ? SEEN : NOBODY);
     else
-        await_passthrough(&d->awaits, &ev, buf_str(&json), http_req_id(req), &GOOD(answered),
-                          DEADLINE_MS);
+        discord_answer_passthrough(d, to, &ev, buf_str(&json), answered);
     buf_done(&json);
 }
 
-static void deliver(struct discord *d, struct discord_interaction *x, struct http_req *req,
-                    struct str answered)
+static void deliver(struct discord *d, struct discord_interaction *x,
+                    const struct discord_asker *to, struct str answered)
 {
     struct buf text = BUF_INIT;
     struct event ev;
@@ -167,21 +155,21 @@ static void deliver(struct discord *d, struct discord_interaction *x, struct htt
     discord_interaction_text(x, &text);
     discord_interaction_as_message(x, str_of(d->base.bot), buf_str(&text), &ev);
     if (text.n == 0 || bind_token(d, x, &ev) == 0)
-        answer(d, http_req_id(req), x->type == INTERACTION_COMPONENT ? SEEN : NOBODY);
+        discord_answer(d, to, x->type == INTERACTION_COMPONENT ? SEEN : NOBODY);
     else
-        await_accept(&d->awaits, &ev, http_req_id(req), &GOOD(answered), DEADLINE_MS);
+        discord_answer_accept(d, to, &ev, answered);
     buf_done(&text);
 }
 
 /* "/link CODE" is for us: it is redeemed as a message would be, and answered in the chat. */
-static void redeem(struct discord *d, struct discord_interaction *x, struct http_req *req)
+static void redeem(struct discord *d, struct discord_interaction *x, const struct discord_asker *to)
 {
     struct buf text = BUF_INIT;
     struct event ev;
 
     discord_interaction_text(x, &text);
     discord_interaction_as_message(x, str_of(d->base.bot), buf_str(&text), &ev);
-    await_accept(&d->awaits, &ev, http_req_id(req), &GOOD(CHECKING), DEADLINE_MS);
+    discord_answer_accept(d, to, &ev, CHECKING);
     buf_done(&text);
 }
 
@@ -190,7 +178,7 @@ static void on_stopped(void *ctx, enum bh_err err)
 }
 
 /* The turn may have begun with a command or with a message: both have their own key. */
-static void stop(struct discord *d, struct discord_interaction *x, struct http_req *req)
+static void stop(struct discord *d, struct discord_interaction *x, const struct discord_asker *to)
 {
     struct event ev;
 
@@ -201,22 +189,60 @@ static void stop(struct discord *d, struct discord_interaction *x, struct http_r
     ev.text = STR("/stop");
     ev.only_stops = true;
     host_accept(d->base.host, &d->base, &ev, on_stopped, NULL);
-    answer(d, http_req_id(req), STOPPING);
+    discord_answer(d, to, STOPPING);
 }
 
-static void take(struct discord *d, struct discord_interaction *x, struct http_req *req)
+static void take(struct discord *d, struct discord_interaction *x, const struct discord_asker *to)
 {
     struct str answered = x->type == INTERACTION_COMPONENT ? SEEN : THINKING;
 
     d->count.interactions++;
+    if (discord_press(d, x, to))
+        return;
     if (discord_interaction_is_stop(x))
-        stop(d, x, req);
+        stop(d, x, to);
     else if (x->type == INTERACTION_COMMAND && str_eq_ci(x->name, STR("link")))
-        redeem(d, x, req);
+        redeem(d, x, to);
     else if (d->inbound_interactions)
-        deliver(d, x, req, answered);
+        deliver(d, x, to, answered);
     else
-        forward(d, x, req, answered);
+        forward(d, x, to, answered);
+}
+
+static void sort(struct discord *d, struct discord_interaction *x, const struct discord_asker *to)
+{
+    switch (x->type) {
+    case INTERACTION_PING:
+        discord_answer(d, to, PONG);
+        break;
+    case INTERACTION_AUTOCOMPLETE:
+        discord_answer(d, to, NO_CHOICES);
+        break;
+    case INTERACTION_COMMAND:
+    case INTERACTION_COMPONENT:
+    case INTERACTION_MODAL:
+        take(d, x, to);
+        break;
+    default:
+        discord_refuse(d, to);
+        break;
+    }
+}
+
+/* Where the application has no address for them, interactions come through the gateway.  Discord
+ * asks once and waits three seconds: what comes again after a lost connection is too late. */
+void discord_webhook_dispatch(struct discord *d, struct json interaction)
+{
+    struct discord_interaction x;
+
+    if (!discord_interaction_read(interaction, &x) || snowflake(x.id) == 0 ||
+        !is_path_safe(x.token)) {
+        d->count.malformed++;
+        return;
+    }
+    sort(d, &x,
+         &(struct discord_asker){
+             .by_gateway = true, .id = x.id, .token = x.token, .path = STR("/interactions")});
 }
 
 bool discord_webhook_plausible(const struct http_req *req, int64_t wall_ms)
@@ -241,24 +267,9 @@ bool discord_webhook_http(struct platform *p, struct http_req *req)
     }
     if (!json_parse(d->webhook_parser, http_body(req), &body) ||
         !discord_interaction_read(body, &x)) {
-        refuse(d, http_req_id(req));
+        await_refuse(&d->awaits, http_req_id(req), BH_MALFORMED);
         return true;
     }
-    switch (x.type) {
-    case INTERACTION_PING:
-        answer(d, http_req_id(req), PONG);
-        break;
-    case INTERACTION_AUTOCOMPLETE:
-        answer(d, http_req_id(req), NO_CHOICES);
-        break;
-    case INTERACTION_COMMAND:
-    case INTERACTION_COMPONENT:
-    case INTERACTION_MODAL:
-        take(d, &x, req);
-        break;
-    default:
-        refuse(d, http_req_id(req));
-        break;
-    }
+    sort(d, &x, &(struct discord_asker){.http = http_req_id(req), .path = http_path(req)});
     return true;
 }

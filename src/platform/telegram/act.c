@@ -3,6 +3,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include "base/mem.h"
+#include "platform/prompts.h"
 #include "platform/telegram/outgoing.h"
 #include "platform/telegram/telegram.h"
 
@@ -18,6 +19,8 @@ void tg_outgoing_free(struct outgoing *o)
     md_done(&x->md);
     attachment_done(&x->file);
     free(x->word);
+    free(x->prompt);
+    buf_done(&x->markup);
     free(x);
 }
 
@@ -122,6 +125,8 @@ static void start_send(struct tg_outgoing *x, struct sender_order *q)
     buf_add_str(&what, buf_str(&x->md.text));
     if (x->file.path != NULL)
         buf_printf(&what, "\x1f%s", x->file.path);
+    if (x->prompt != NULL)
+        buf_printf(&what, "\x1f%s", x->prompt);
     q->what = buf_str(&what);
     sender_act(x->t->sender, &x->out, q);
     buf_done(&what);
@@ -174,7 +179,9 @@ static void start(struct telegram *t, struct sender_order *q)
     struct tg_outgoing *x = outgoing_new(t, q->action);
     const char *wrong = NULL;
 
-    if (x->op == ACTION_SEND)
+    if (x->op == ACTION_PROMPT)
+        wrong = prompt_wrong(q->action);
+    if ((x->op == ACTION_SEND || x->op == ACTION_PROMPT) && wrong == NULL)
         wrong = read_send(x, q->action);
     else if (x->op == ACTION_EDIT)
         wrong = read_edit(x, q->action);
@@ -190,7 +197,9 @@ static void start(struct telegram *t, struct sender_order *q)
     }
     struct str chat = tg_outgoing_chat(x);
     q->lane = chat;
-    if (x->op == ACTION_SEND || x->op == ACTION_SEND_MEDIA)
+    if (x->op == ACTION_PROMPT)
+        tg_ask(x, q->from, q->action);
+    if (x->op == ACTION_SEND || x->op == ACTION_SEND_MEDIA || x->op == ACTION_PROMPT)
         start_send(x, q);
     else if (x->op == ACTION_EDIT)
         start_edit(x, q);

@@ -379,6 +379,26 @@ bool tg_normalize(struct json update, const struct tg_me *me, struct str bot, st
     return true;
 }
 
+bool tg_normalize_press(struct json update, struct str bot, struct arena *arena,
+                        struct tg_press *ret)
+{
+    struct json press = json_get(update, "callback_query");
+    struct normal n = {.arena = arena, .ev = &ret->ev};
+
+    *ret = (struct tg_press){.ev = {.platform = STR("telegram"), .bot = bot},
+                             .callback = json_str(press, "id"),
+                             .data = json_str(press, "data")};
+    n.message = json_get(press, "message");
+    n.from = json_get(press, "from");
+    n.chat = json_get(n.message, "chat");
+    if (!json_is_object(n.from) || !take_chat(&n) ||
+        !json_as_i64(json_get(n.message, "message_id"), &ret->message_id))
+        return false;
+    ret->ev.message_id = ret->ev.press.message_id = id_of(arena, n.message, "message_id");
+    take_author(&n);
+    return true;
+}
+
 bool tg_migration(struct json update, int64_t *ret_from, int64_t *ret_to)
 {
     struct json message = json_get(update, "message");

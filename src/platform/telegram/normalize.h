@@ -31,6 +31,14 @@ struct tg_me {         /* who we are: getMe */
 bool tg_normalize(struct json update, const struct tg_me *me, struct str bot, struct arena *arena,
                   struct event *ev, const char **ret_why);
 
+struct tg_press {    /* a button that was pressed; strs as in tg_normalize() */
+    struct event ev; /* where, and by whom */
+    struct str callback, data;
+    int64_t message_id;
+};
+bool tg_normalize_press(struct json update, struct str bot, struct arena *arena,
+                        struct tg_press *ret);
+
 /* True when @update says that a group became a supergroup. */
 bool tg_migration(struct json update, int64_t *ret_from, int64_t *ret_to);
 

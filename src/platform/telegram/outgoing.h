@@ -17,6 +17,8 @@ struct tg_outgoing {
     bool plain;             /* Telegram refused the entities of this part */
     char *word;             /* owned; an emoji or a name */
     struct attachment file; /* send_media */
+    char *prompt;           /* owned; of a question; NULL: it is none */
+    struct buf markup;      /* its buttons */
     bool captioned;         /* its first part has a text */
     bool as_document;       /* Telegram did not take it as what it is */
     unsigned moves, broken;
@@ -33,6 +35,10 @@ static inline struct str tg_outgoing_chat(const struct tg_outgoing *x) /* where 
     return tg_chat_now(x->t, str_of(x->chat));
 }
 void tg_outgoing_free(struct outgoing *o);
+
+/* ---- press.c ---- */
+void tg_ask(struct tg_outgoing *x, const struct action_from *from, const struct action *a);
+void tg_prompt_ended(struct tg_outgoing *x, const struct sender_verdict *v); /* one of its parts */
 
 /* ---- media.c ---- */
 /* NULL: it can be sent; else why not. */

@@ -174,7 +174,8 @@ static void ask_who(struct telegram *t)
 static void updates_wanted(struct jw *w)
 {
     jw_key(w, "allowed_updates");
-    jw_raw(w, STR("[\"message\",\"edited_message\",\"channel_post\",\"edited_channel_post\"]"));
+    jw_raw(w, STR("[\"message\",\"edited_message\",\"channel_post\",\"edited_channel_post\","
+                  "\"callback_query\"]"));
 }
 
 static void on_set_up(void *ctx, const struct http_result *r)

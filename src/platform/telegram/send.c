@@ -90,8 +90,13 @@ static const char *write_body(struct buf *body, const struct tg_outgoing *x)
         write_reply(&w, x);
         break;
     }
-    if (x->op == ACTION_SEND || x->op == ACTION_EDIT || x->op == ACTION_SEND_MEDIA)
+    if (x->op == ACTION_SEND || x->op == ACTION_EDIT || x->op == ACTION_SEND_MEDIA ||
+        x->op == ACTION_PROMPT)
         md_write(&w, &x->md, &x->part, !x->plain);
+    if (x->markup.n > 0 && x->out.at + 1 == x->out.n_parts) {
+        jw_key(&w, "reply_markup");
+        jw_raw(&w, buf_str(&x->markup));
+    }
     jw_end_obj(&w);
     return method;
 }
@@ -126,7 +131,8 @@ static void tg_write(struct platform *p, struct outgoing *o, struct sender_reque
     const char *method = write_body(&q->body, x);
     buf_printf(&q->url, "%s%s", x->t->url, method);
     q->headers[0] = "Content-Type: application/json";
-    q->once = x->op == ACTION_THREAD_CREATE || x->op == ACTION_SEND || x->op == ACTION_SEND_MEDIA;
+    q->once = x->op == ACTION_THREAD_CREATE || x->op == ACTION_SEND || x->op == ACTION_SEND_MEDIA ||
+              x->op == ACTION_PROMPT;
     v->end = SENDER_GO;
 }
 
@@ -222,17 +228,16 @@ static void on_ok(struct tg_outgoing *x, struct json result, struct sender_verdi
     } else if (x->op == ACTION_EDIT) {
         x->t->n.edits++;
         set_id(v, x->message_id);
-    } else if (x->op == ACTION_SEND || x->op == ACTION_SEND_MEDIA) {
+    } else if (x->op == ACTION_SEND || x->op == ACTION_SEND_MEDIA || x->op == ACTION_PROMPT) {
         json_as_i64(json_get(result, "message_id"), &id);
         x->t->n.sent++;
         set_id(v, id);
     }
 }
 
-static void tg_read(struct platform *p, struct outgoing *o, const struct http_result *r,
-                    struct sender_verdict *v)
+static void read_answer(struct tg_outgoing *x, const struct http_result *r,
+                        struct sender_verdict *v)
 {
-    struct tg_outgoing *x = tg_outgoing_of(o);
     struct tg_answer a;
 
     tg_answer_read(x->t, x->t->answers, r, &a);
@@ -258,6 +263,16 @@ static void tg_read(struct platform *p, struct outgoing *o, const struct http_re
         snprintf(v->why, sizeof v->why, "Telegram did not answer; it may have been delivered");
         return;
     }
+}
+
+static void tg_read(struct platform *p, struct outgoing *o, const struct http_result *r,
+                    struct sender_verdict *v)
+{
+    struct tg_outgoing *x = tg_outgoing_of(o);
+
+    read_answer(x, r, v);
+    if (x->prompt != NULL)
+        tg_prompt_ended(x, v);
 }
 
 const struct sender_ops tg_sender = {

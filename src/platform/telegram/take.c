@@ -56,6 +56,8 @@ bool tg_take(struct telegram *t, struct json update, tg_taken_fn *done, uint64_t
     t->poll.heard_ms = clock_wall_ms(t->env->clock);
     t->base.last_event_ms = t->poll.heard_ms;
     note_migration(t, update);
+    if (json_is_object(json_get(update, "callback_query")))
+        return tg_take_press(t, update, done, tag);
     arena_reset(&t->arena);
     if (!tg_normalize(update, &t->me, str_of(t->base.bot), &t->arena, &ev, &why)) {
         t->n.ignored++;

@@ -5,6 +5,7 @@
 #include "base/crypto.h"
 #include "base/jw.h"
 #include "base/mem.h"
+#include "platform/prompts.h"
 #include "platform/sender.h"
 #include "platform/telegram/telegram_priv.h"
 
@@ -57,6 +58,8 @@ static void tg_close(struct platform *p)
     tg_poll_stop(t);
     tg_accepts_cancel(t);
     tg_files_cancel(t);
+    tg_presses_cancel(t);
+    prompts_close(t->prompts);
     sender_free(t->sender);
     map_done(&t->edits);
     tg_chats_free(t);
@@ -90,7 +93,11 @@ static enum bh_err tg_open(const struct platform_settings *settings, struct host
     t->answers = json_parser_new();
     list_init(&t->accepts);
     list_init(&t->wheres);
-    enum bh_err err = sender_new(&t->base, "Telegram", &tg_sender, &t->sender, ret_why);
+    list_init(&t->pressing);
+    list_init(&t->answering);
+    enum bh_err err = prompts_open(&t->base, &t->prompts, ret_why);
+    if (err == BH_OK)
+        err = sender_new(&t->base, "Telegram", &tg_sender, &t->sender, ret_why);
     if (err != BH_OK) {
         tg_close(&t->base);
         return err;
@@ -128,6 +135,7 @@ static void tg_status(struct platform *p, struct jw *w)
     jw_ki64(w, "unknown", (int64_t)s.unknown);
     jw_ki64(w, "cutOffAtStart", (int64_t)s.cut_off);
     jw_ki64(w, "waiting", (int64_t)s.waiting);
+    jw_ki64(w, "openQuestions", (int64_t)prompts_count(t->prompts));
 }
 
 static const struct descriptor tg_descriptor = {
@@ -142,8 +150,8 @@ static const struct descriptor tg_descriptor = {
         "You are talking on Telegram. Ordinary Markdown is shown: bold, italic, strike, "
         "spoilers, code with fences, links, quotes, lists; tables are monospaced.",
     .ops = 1u << ACTION_SEND | 1u << ACTION_EDIT | 1u << ACTION_TYPING |
-           1u << ACTION_GET_CHAT_INFO | 1u << ACTION_SEND_MEDIA | 1u << ACTION_REACT |
-           1u << ACTION_THREAD_CREATE | 1u << ACTION_THREAD_RENAME,
+           1u << ACTION_GET_CHAT_INFO | 1u << ACTION_SEND_MEDIA | 1u << ACTION_PROMPT |
+           1u << ACTION_REACT | 1u << ACTION_THREAD_CREATE | 1u << ACTION_THREAD_RENAME,
 };
 
 const struct platform_ops telegram_ops = {

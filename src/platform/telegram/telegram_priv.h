@@ -7,6 +7,7 @@
  *      take.c      an update -> normalize.c -> host_accept()
  *      act.c       actions -> outgoing.h -> the sender; send.c is the sender's two halves
  *      media.c     files: which method carries them
+ *      press.c     questions with buttons: asked, and answered
  *      files.c     files that people send: where they are
  *      refuse.c    Telegram's refusals as sentences
  *      chats.c     what is known of a chat: it moved, it is limited, we just typed in it
@@ -30,6 +31,7 @@
 #define TG_BATCH 100       /* updates of one getUpdates */
 #define TG_CHAT_CHARS 64
 
+struct prompts;
 struct sender;
 struct sender_ops;
 struct telegram;
@@ -75,8 +77,12 @@ struct telegram {
     struct tg_poll poll;
     struct list wheres;    /* files.c: questions under way; owned */
     struct list accepts;   /* take.c: between host_accept() and its answer; owned */
-    struct map chats;      /* chats.c */
-    struct sender *sender; /* owned */
+    struct list pressing;  /* press.c: answers on their way in; owned */
+    struct list answering; /* press.c: requests about presses; owned */
+    size_t n_answering;
+    struct prompts *prompts; /* owned */
+    struct map chats;        /* chats.c */
+    struct sender *sender;   /* owned */
     struct map edits;   /* act.c: chat and message -> its newest edit; borrowed from the sender */
     struct buf scratch; /* a name that had to be put together */
     struct {
@@ -133,6 +139,10 @@ bool tg_webhook(struct platform *p, struct http_req *req);
 typedef void tg_taken_fn(struct telegram *t, uint64_t tag, enum bh_err err);
 bool tg_take(struct telegram *t, struct json update, tg_taken_fn *done, uint64_t tag);
 void tg_accepts_cancel(struct telegram *t);
+
+/* ---- press.c ---- */
+bool tg_take_press(struct telegram *t, struct json update, tg_taken_fn *done, uint64_t tag);
+void tg_presses_cancel(struct telegram *t);
 
 /* ---- files.c ---- */
 

@@ -117,6 +117,7 @@ static void twilio_read(struct platform *p, struct outgoing *o, const struct htt
     } else {
         read_refusal(t, res->status, code, v);
     }
+    text_outgoing_read(&t->bot, o, v);
 }
 
 const char *twilio_no_file(struct webhook_bot *b, const struct attachment *a)

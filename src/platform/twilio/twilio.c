@@ -139,7 +139,8 @@ static const struct descriptor descriptor = {
     .markdown_dialect = "plain",
     .len_unit = "chars",
     .pii_safe = true,
-    .ops = 1u << ACTION_SEND | 1u << ACTION_GET_CHAT_INFO | 1u << ACTION_SEND_MEDIA,
+    .ops = 1u << ACTION_SEND | 1u << ACTION_GET_CHAT_INFO | 1u << ACTION_SEND_MEDIA |
+           1u << ACTION_PROMPT,
 };
 
 const struct platform_ops twilio_ops = {

@@ -135,7 +135,7 @@ static void take(struct twilio *t, struct http_req *req)
     ev->route_key = ev->chat_id;
     if (t->passthrough)
         forward(t, req, true, ev);
-    else
+    else if (!webhook_bot_answers(&t->bot, ev, http_req_id(req), &empty_twiml, DEADLINE_MS))
         await_accept(&t->bot.awaits, ev, http_req_id(req), &empty_twiml, DEADLINE_MS);
 }
 

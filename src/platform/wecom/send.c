@@ -106,10 +106,9 @@ static void read_code(struct wecom *c, int64_t code, struct sender_verdict *v)
         webhook_bot_set_problem(&c->bot, v->why);
 }
 
-static void wecom_read(struct platform *p, struct outgoing *o, const struct http_result *res,
-                       struct sender_verdict *v)
+static void read_answer(struct wecom *c, struct outgoing *o, const struct http_result *res,
+                        struct sender_verdict *v)
 {
-    struct wecom *c = wecom_of(p);
     struct json doc;
     int64_t code = 0;
 
@@ -146,6 +145,15 @@ static void wecom_read(struct platform *p, struct outgoing *o, const struct http
     v->end = SENDER_DONE;
     snprintf(v->message_id, sizeof v->message_id, "%.*s", STR_FMT(json_str(doc, "msgid")));
     webhook_bot_set_problem(&c->bot, NULL);
+}
+
+static void wecom_read(struct platform *p, struct outgoing *o, const struct http_result *res,
+                       struct sender_verdict *v)
+{
+    struct wecom *c = wecom_of(p);
+
+    read_answer(c, o, res, v);
+    text_outgoing_read(&c->bot, o, v);
 }
 
 const struct sender_ops wecom_sender = {

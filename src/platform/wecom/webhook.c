@@ -73,7 +73,8 @@ static void take(struct wecom *c, struct http_req *req, struct str message)
     } else {
         c->bot.n.events++;
         ev->route_key = ev->chat_id;
-        await_accept(&c->bot.awaits, ev, http_req_id(req), &empty, DEADLINE_MS);
+        if (!webhook_bot_answers(&c->bot, ev, http_req_id(req), &empty, DEADLINE_MS))
+            await_accept(&c->bot.awaits, ev, http_req_id(req), &empty, DEADLINE_MS);
     }
 }
 

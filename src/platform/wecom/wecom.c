@@ -79,7 +79,8 @@ static const struct descriptor descriptor = {
     .max_message_length = 2048,
     .markdown_dialect = "plain",
     .len_unit = "chars",
-    .ops = 1u << ACTION_SEND | 1u << ACTION_GET_CHAT_INFO | 1u << ACTION_SEND_MEDIA,
+    .ops = 1u << ACTION_SEND | 1u << ACTION_GET_CHAT_INFO | 1u << ACTION_SEND_MEDIA |
+           1u << ACTION_PROMPT,
 };
 
 const struct platform_ops wecom_ops = {

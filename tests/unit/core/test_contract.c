@@ -88,6 +88,7 @@ static const struct event full = {
     .media = full_media,
     .n_media = 1,
     .reply_to = {.text = STR("q"), .author = STR("a"), .set = true},
+    .press = {STR("p"), STR("o"), STR("l"), STR("m")},
     .chat_id = STR("c"),
     .chat_type = STR("group"),
     .chat_name = STR("n"),
@@ -115,6 +116,7 @@ static void events_have_the_listed_keys_and_no_others(void **state)
     assert_lists(doc, contract_event_fields, true);
     assert_lists(json_get(doc, "source"), contract_source_fields, true);
     assert_lists(json_get(doc, "reply_to"), contract_reply_to_fields, true);
+    assert_lists(json_get(doc, "prompt_response"), contract_prompt_response_fields, true);
     event_write(&out, &sparse);
     doc = parse(&out);
     assert_lists(doc, contract_event_fields, false);

@@ -25,6 +25,7 @@ static void fields(void)
     check_fields("### Event fields", contract_event_fields);
     check_fields("### Source fields", contract_source_fields);
     check_fields("### Quoted message fields", contract_reply_to_fields);
+    check_fields("### Prompt response fields", contract_prompt_response_fields);
     check_fields("### Forward fields", contract_forward_fields);
     check_fields("### Action fields", contract_action_fields);
     check_fields("### Metadata fields", contract_metadata_fields);

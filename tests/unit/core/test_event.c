@@ -51,6 +51,9 @@ static const struct event full = {
     .media = full_media,
     .n_media = 3,
     .reply_to = {.text = STR("quoted"), .author = STR("bob"), .is_own = true, .set = true},
+    .press = {STR("0a1b2c3d"), STR("once"), STR("Allow once"), STR("m7")},
+    .only_tenant = STR("tenant-is-private"),
+    .only_instance = STR("instance-is-private"),
     .chat_id = STR("500"),
     .chat_type = STR("thread"),
     .chat_name = STR("general"),
@@ -99,6 +102,8 @@ static void a_full_event_is_written_byte_for_byte_like_this(void **state)
             "\"filename\":\"a.png\"},"
             "{\"kind\":\"voice\",\"mime\":\"application/octet-stream\"}],"
             "\"reply_to\":{\"is_own\":true,\"text\":\"quoted\",\"author\":\"bob\"},"
+            "\"prompt_response\":{\"prompt_id\":\"0a1b2c3d\",\"option_id\":\"once\","
+            "\"label\":\"Allow once\",\"prompt_message_id\":\"m7\"},"
             "\"bot_id\":\"app1\",\"source\":{\"platform\":\"discord\",\"chat_id\":\"500\","
             "\"chat_type\":\"thread\",\"chat_name\":\"general\",\"user_id\":\"42\","
             "\"user_name\":\"Ann\",\"thread_id\":\"500\",\"chat_topic\":\"all and nothing\","
@@ -148,6 +153,7 @@ static void an_event_can_be_kept_whole(void **state)
     event_write(&f->out, &again);
     assert_str(buf_str(&f->out), buf_str(&before));
     assert_str(again.route_key, full.route_key);
+    assert_str(again.only_instance, full.only_instance);
     assert_true(again.author_is_bot && again.mentions_bot && again.replies_to_bot);
     assert_false(again.only_stops);
     assert_true(json_parse(f->p, STR("[]"), &doc));

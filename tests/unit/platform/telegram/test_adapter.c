@@ -74,6 +74,9 @@ struct accept_id host_accept(struct host *h, struct platform *p, const struct ev
     w.events[w.n_events].ctx = ctx;
     return (struct accept_id){.index = (uint32_t)w.n_events++};
 }
+void host_each_target(struct host *h, const struct event *ev, target_cb *cb, void *ctx)
+{
+}
 void host_accept_cancel(struct host *h, struct accept_id id)
 {
     w.events[id.index].done = NULL;

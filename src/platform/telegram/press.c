@@ -1,0 +1,229 @@
+/* press.c - buttons of questions: how they look, and what happens when one is pressed.
+ *
+ * Telegram waits for an answer to every press, so that the button stops turning; it comes once the
+ * answer is safe.  An inline keyboard cannot be disabled: when its question is answered, one button
+ * with what was chosen is left.  Payloads that are not ours are nobody's: they are answered and
+ * dropped. */
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include "base/jw.h"
+#include "base/mem.h"
+#include "platform/prompts.h"
+#include "platform/telegram/outgoing.h"
+
+enum { ANSWER_MS = 10000, MAX_ANSWERS = 64, SHORT_LABEL = 16 };
+
+struct tg_answering { /* a request that tells Telegram about a press */
+    struct list link;
+    struct telegram *t;     /* borrowed */
+    struct http_call *call; /* owned; NULL: ended */
+};
+
+struct tg_pressing { /* between prompts_accept() and its answer */
+    struct list link;
+    struct telegram *t; /* borrowed */
+    tg_taken_fn *done;
+    uint64_t tag;
+    int64_t chat, message_id;
+    char callback[128], token[PROMPT_TOKEN_MAX + 1];
+    char *label; /* owned */
+};
+
+/* ---- how it looks ---- */
+
+static void write_button(struct jw *w, struct str label, const char *token)
+{
+    jw_obj(w);
+    jw_kstr(w, "text", label);
+    jw_kstr(w, "callback_data", str_of(token));
+    jw_end_obj(w);
+}
+
+/* Two in a row where they are short. */
+static size_t row_of(const struct prompt *q)
+{
+    for (size_t i = 0; i < q->n_options; i++)
+        if (utf8_chars(str_of(q->options[i].label)) > SHORT_LABEL)
+            return 1;
+    return 2;
+}
+
+static void write_keyboard(struct buf *out, const struct prompt *q)
+{
+    struct jw w = jw_begin(out);
+    char token[PROMPT_TOKEN_MAX + 1];
+    size_t row = row_of(q);
+
+    jw_obj(&w);
+    jw_key(&w, "inline_keyboard");
+    jw_arr(&w);
+    for (size_t i = 0; i < q->n_options; i++) {
+        if (i % row == 0)
+            jw_arr(&w);
+        prompt_token(token, q, &q->options[i]);
+        write_button(&w, str_of(q->options[i].label), token);
+        if (i % row == row - 1 || i + 1 == q->n_options)
+            jw_end_arr(&w);
+    }
+    jw_end_arr(&w);
+    jw_end_obj(&w);
+}
+
+void tg_ask(struct tg_outgoing *x, const struct action_from *from, const struct action *a)
+{
+    x->prompt = str_dup(a->prompt_id);
+    write_keyboard(&x->markup, prompts_add(x->t->prompts, from, a, tg_outgoing_chat(x)));
+}
+
+void tg_prompt_ended(struct tg_outgoing *x, const struct sender_verdict *v)
+{
+    struct str chat = tg_outgoing_chat(x), id = str_of(x->prompt);
+
+    if (v->end == SENDER_DONE && x->out.at + 1 == x->out.n_parts)
+        prompts_shown(x->t->prompts, chat, id, str_of(v->message_id));
+    else if (v->end == SENDER_REFUSED)
+        prompts_drop(x->t->prompts, chat, id);
+}
+
+/* ---- telling Telegram ---- */
+
+static void on_answered(void *ctx, const struct http_result *r)
+{
+    struct tg_answering *x = ctx;
+
+    x->call = NULL; /* an answer that came too late is no trouble of anybody's */
+    list_remove(&x->link);
+    x->t->n_answering--;
+    free(x);
+}
+
+static void tell(struct telegram *t, const char *method, struct str body)
+{
+    struct tg_answering *x;
+
+    if (t->n_answering >= MAX_ANSWERS)
+        return;
+    x = xcalloc(1, sizeof *x);
+    x->t = t;
+    list_init(&x->link);
+    list_append(&t->answering, &x->link);
+    t->n_answering++;
+    x->call = tg_call(t, method, body, ANSWER_MS, on_answered, x);
+}
+
+static void answer_press(struct telegram *t, struct str callback, struct str words)
+{
+    struct buf body = BUF_INIT;
+    struct jw w = jw_begin(&body);
+
+    jw_obj(&w);
+    jw_kstr(&w, "callback_query_id", callback);
+    if (words.n > 0)
+        jw_kstr(&w, "text", words);
+    jw_end_obj(&w);
+    tell(t, "answerCallbackQuery", buf_str(&body));
+    buf_done(&body);
+}
+
+static void show_choice(const struct tg_pressing *x)
+{
+    struct buf body = BUF_INIT, label = BUF_INIT;
+    struct jw w = jw_begin(&body);
+
+    buf_printf(&label, "\xe2\x9c\x94 %s", x->label);
+    jw_obj(&w);
+    jw_ki64(&w, "chat_id", x->chat);
+    jw_ki64(&w, "message_id", x->message_id);
+    jw_key(&w, "reply_markup");
+    jw_obj(&w);
+    jw_key(&w, "inline_keyboard");
+    jw_arr(&w);
+    jw_arr(&w);
+    write_button(&w, buf_str(&label), x->token);
+    jw_end_arr(&w);
+    jw_end_arr(&w);
+    jw_end_obj(&w);
+    jw_end_obj(&w);
+    tell(x->t, "editMessageReplyMarkup", buf_str(&body));
+    buf_done(&label);
+    buf_done(&body);
+}
+
+/* ---- a press ---- */
+
+static void pressing_free(struct tg_pressing *x)
+{
+    list_remove(&x->link);
+    free(x->label);
+    free(x);
+}
+
+void tg_presses_cancel(struct telegram *t)
+{
+    list_each (&t->pressing, it, nxt)
+        pressing_free(list_entry(it, struct tg_pressing, link));
+    list_each (&t->answering, it, nxt) {
+        struct tg_answering *x = list_entry(it, struct tg_answering, link);
+        http_cancel(&x->call);
+        list_remove(&x->link);
+        free(x);
+    }
+}
+
+static void on_accepted(void *ctx, enum bh_err err)
+{
+    struct tg_pressing *x = ctx;
+    struct tg_pressing copy = *x;
+
+    if (err == BH_OK) {
+        answer_press(x->t, str_of(x->callback), str_of(x->label));
+        show_choice(x);
+    } else {
+        x->t->n.again++;
+    }
+    pressing_free(x);
+    copy.done(copy.t, copy.tag, err);
+}
+
+static void take_press(struct telegram *t, struct tg_press *p, struct prompt *q,
+                       const struct prompt_option *o, tg_taken_fn *done, uint64_t tag)
+{
+    struct tg_pressing *x = xcalloc(1, sizeof *x);
+
+    *x = (struct tg_pressing){.t = t, .done = done, .tag = tag, .message_id = p->message_id};
+    str_to_i64(p->ev.chat_id, &x->chat);
+    memcpy(x->callback, p->callback.p, p->callback.n);
+    prompt_token(x->token, q, o);
+    x->label = xstrdup(o->label);
+    list_init(&x->link);
+    list_append(&t->pressing, &x->link);
+    t->n.events++;
+    prompts_accept(q, o, &p->ev, on_accepted, x);
+}
+
+bool tg_take_press(struct telegram *t, struct json update, tg_taken_fn *done, uint64_t tag)
+{
+    const struct prompt_option *o = NULL;
+    struct tg_press p;
+
+    arena_reset(&t->arena);
+    if (!tg_normalize_press(update, str_of(t->base.bot), &t->arena, &p) || p.callback.n == 0 ||
+        p.callback.n >= sizeof((struct tg_pressing *)0)->callback) {
+        t->n.ignored++;
+        return false;
+    }
+    p.ev.former_key = tg_chat_before(t, p.ev.chat_id);
+    struct prompt *q = prompts_pressed(t->prompts, p.ev.chat_id, p.data, &o);
+    if (q != NULL && prompt_may_answer(q, &p.ev)) {
+        take_press(t, &p, q, o, done, tag);
+        return true;
+    }
+    if (q != NULL)
+        answer_press(t, p.callback, STR("This question is not for you."));
+    else
+        answer_press(t, p.callback,
+                     prompt_is_token(p.data) ? STR("This was answered already, or its time is up.")
+                                             : STR_NULL);
+    return false;
+}

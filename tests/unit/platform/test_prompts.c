@@ -1,0 +1,298 @@
+/* What prompts.h promises: who may answer, once, until when, and what a restart leaves. */
+#include "unit.h"
+#include "base/clock.h"
+#include "base/mem.h"
+#include "platform/prompts.h"
+#include "store/memory/memory.h"
+
+static struct {
+    struct clock *clock;
+    struct store *store;
+    struct host_env env;
+    struct platform p;
+    struct prompts *ps;
+    struct json_parser *parser;
+    bool lets_in;
+    struct buf taken; /* "text tenant/instance event_id;" */
+    accepted_cb *done;
+    void *ctx;
+    int n_done;
+    enum bh_err err;
+} w;
+
+/* ---- the host ---- */
+
+const struct host_env *host_env(struct host *h)
+{
+    return &w.env;
+}
+struct accept_id host_accept(struct host *h, struct platform *p, const struct event *ev,
+                             accepted_cb *done, void *ctx)
+{
+    buf_printf(&w.taken, "%.*s %.*s/%.*s %.*s;", STR_FMT(ev->text), STR_FMT(ev->only_tenant),
+               STR_FMT(ev->only_instance), STR_FMT(ev->event_id));
+    w.done = done;
+    w.ctx = ctx;
+    return (struct accept_id){7, 7};
+}
+void host_accept_cancel(struct host *h, struct accept_id id)
+{
+    w.done = NULL;
+}
+void host_each_target(struct host *h, const struct event *ev, target_cb *cb, void *ctx)
+{
+    assert_true(ev->mentions_bot);
+    if (w.lets_in)
+        cb(ctx, ev->only_tenant, ev->only_instance);
+}
+
+/* ---- the rig ---- */
+
+static const struct platform_ops ops = {.name = "letters"};
+
+static void open_prompts(void)
+{
+    char why[256];
+
+    assert_int_equal(prompts_open(&w.p, &w.ps, why), BH_OK);
+}
+
+static int setup(void **state)
+{
+    memset(&w, 0, sizeof w);
+    w.clock = clock_new();
+    clock_set(w.clock, 1000, 1700000000000);
+    w.store = store_memory_new(w.clock);
+    w.env = (struct host_env){.clock = w.clock, .store = w.store};
+    w.p = (struct platform){.ops = &ops, .bot = "bot"};
+    w.parser = json_parser_new();
+    w.lets_in = true;
+    open_prompts();
+    return 0;
+}
+
+static int teardown(void **state)
+{
+    prompts_close(w.ps);
+    store_close(w.store);
+    json_parser_free(w.parser);
+    buf_done(&w.taken);
+    clock_free(w.clock);
+    return 0;
+}
+
+static void turn(int64_t ms)
+{
+    clock_set(w.clock, clock_now_ms(w.clock) + ms, clock_wall_ms(w.clock) + ms);
+    for (int i = 0; i < 8; i++)
+        clock_turn(w.clock);
+}
+
+static struct action asking(const char *id, const char *options)
+{
+    struct action a = {.op = ACTION_PROMPT, .content = STR("Well?"), .prompt_id = str_of(id)};
+
+    assert_true(json_parse(w.parser, str_of(options), &a.options));
+    return a;
+}
+
+#define YES_NO \
+    "[{\"id\":\"yes\",\"label\":\"Yes\",\"style\":\"primary\"},{\"id\":\"no\",\"label\":\"No\"}]"
+static const struct action_from mine = {.tenant = STR("t"), .instance = STR("i")};
+
+static void ask(const char *id, const char *chat, int64_t timeout_s)
+{
+    struct action a = asking(id, YES_NO);
+
+    a.timeout_s = timeout_s;
+    assert_null(prompt_wrong(&a));
+    prompts_add(w.ps, &mine, &a, str_of(chat));
+    prompts_shown(w.ps, str_of(chat), str_of(id), STR("m1"));
+}
+
+static void on_done(void *ctx, enum bh_err err)
+{
+    w.n_done++;
+    w.err = err;
+}
+
+static struct prompt *pressed(const char *chat, const char *token, const struct prompt_option **o)
+{
+    return prompts_pressed(w.ps, str_of(chat), str_of(token), o);
+}
+
+/* ---- the promises ---- */
+
+static void the_first_press_that_is_taken_is_the_answer(void **state)
+{
+    const struct prompt_option *o;
+    struct event ev = {.platform = STR("letters"), .user_id = STR("ann")};
+
+    ask("q", "c", 0);
+    struct prompt *q = pressed("c", "hp1:q:no", &o);
+    assert_non_null(q);
+    assert_true(prompt_may_answer(q, &ev));
+    prompts_accept(q, o, &ev, on_done, NULL);
+    assert_null(pressed("c", "hp1:q:yes", &o)); /* somebody is just answering */
+    w.done(w.ctx, BH_BUSY);
+    assert_int_equal(w.err, BH_BUSY);
+    q = pressed("c", "hp1:q:yes", &o); /* it was not taken: open again */
+    assert_non_null(q);
+    prompts_accept(q, o, &ev, on_done, NULL);
+    w.done(w.ctx, BH_OK);
+    assert_null(pressed("c", "hp1:q:yes", &o));
+    assert_int_equal(prompts_count(w.ps), 0);
+    assert_string_equal(buf_z(&w.taken), "/no t/i c:m1:q;/yes t/i c:m1:q;");
+}
+
+static void whom_the_gate_does_not_let_in_cannot_answer(void **state)
+{
+    const struct prompt_option *o;
+
+    ask("q", "c", 0);
+    w.lets_in = false;
+    assert_false(prompt_may_answer(pressed("c", "hp1:q:no", &o), &(struct event){0}));
+}
+
+static void only_what_is_ours_is_a_press(void **state)
+{
+    static const char *const foreign[] = {"",          "hp1",       "hp1:q",      "hp1:q:",
+                                          "hp1::no",   "hp2:q:no",  "hp1:q:no:x", "hp1:q:maybe",
+                                          "hp1:r:yes", "HP1:q:yes", "hp1:q:y/s"};
+    const struct prompt_option *o;
+
+    ask("q", "c", 0);
+    for (size_t i = 0; i < ARRAY_LEN(foreign); i++)
+        assert_null(pressed("c", foreign[i], &o));
+    assert_null(pressed("elsewhere", "hp1:q:yes", &o));
+    assert_non_null(pressed("c", "hp1:q:yes", &o));
+}
+
+static void a_number_in_range_answers_the_newest(void **state)
+{
+    static const char *const texts[] = {"0",   "3", "-1",  "1.",         "+1",
+                                        "one", "",  "1 2", "99999999999"};
+    const struct prompt_option *o;
+
+    ask("old", "c", 0);
+    ask("new", "c", 0);
+    for (size_t i = 0; i < ARRAY_LEN(texts); i++)
+        assert_null(prompts_numbered(w.ps, STR("c"), str_of(texts[i]), &o));
+    struct prompt *q = prompts_numbered(w.ps, STR("c"), STR(" 2\n"), &o);
+    assert_string_equal(q->id, "new");
+    assert_string_equal(o->id, "no");
+    prompts_drop(w.ps, STR("c"), STR("new"));
+    assert_string_equal(prompts_numbered(w.ps, STR("c"), STR("1"), &o)->id, "old");
+    struct action a = asking("unseen", YES_NO);
+    prompts_add(w.ps, &mine, &a, STR("c"));
+    assert_null(prompts_numbered(w.ps, STR("c"), STR("1"), &o)); /* nobody has seen it yet */
+}
+
+static void its_time_is_up(void **state)
+{
+    const struct prompt_option *o;
+
+    ask("q", "c", 30);
+    ask("hour", "c", 0);
+    ask("least", "d", 1);
+    turn(9999);
+    assert_non_null(pressed("d", "hp1:least:yes", &o));
+    turn(2);
+    assert_null(pressed("d", "hp1:least:yes", &o));
+    turn(20000);
+    assert_null(pressed("c", "hp1:q:yes", &o));
+    assert_non_null(pressed("c", "hp1:hour:yes", &o));
+    turn(3600 * 1000);
+    assert_int_equal(prompts_count(w.ps), 0);
+}
+
+static void a_restart_leaves_what_is_open(void **state)
+{
+    const struct prompt_option *o;
+
+    ask("q", "c", 0);
+    ask("answered", "c", 0);
+    ask("late", "d", 60);
+    prompts_drop(w.ps, STR("c"), STR("answered"));
+    turn(1);
+    prompts_close(w.ps);
+    turn(61000);
+    open_prompts();
+    turn(1);
+    assert_int_equal(prompts_count(w.ps), 1);
+    struct prompt *q = pressed("c", "hp1:q:yes", &o);
+    assert_non_null(q);
+    assert_string_equal(q->tenant, "t");
+    assert_string_equal(q->message_id, "m1");
+    assert_string_equal(q->options[1].label, "No");
+    assert_int_equal(q->options[0].style, PROMPT_PRIMARY);
+    turn(3600 * 1000);
+    prompts_close(w.ps);
+    open_prompts();
+    turn(1);
+    assert_int_equal(prompts_count(w.ps), 0);
+}
+
+static void a_chat_has_so_many_and_the_oldest_goes(void **state)
+{
+    const struct prompt_option *o;
+    char id[16], token[32];
+
+    for (int i = 0; i <= PROMPTS_PER_CHAT; i++) {
+        snprintf(id, sizeof id, "q%d", i);
+        ask(id, "c", 0);
+    }
+    assert_int_equal(prompts_count(w.ps), PROMPTS_PER_CHAT);
+    assert_null(pressed("c", "hp1:q0:yes", &o));
+    snprintf(token, sizeof token, "hp1:q%d:yes", PROMPTS_PER_CHAT);
+    assert_non_null(pressed("c", token, &o));
+    ask("q5", "c", 0); /* the same again replaces it */
+    assert_int_equal(prompts_count(w.ps), PROMPTS_PER_CHAT);
+}
+
+static void closing_calls_off_what_is_under_way(void **state)
+{
+    const struct prompt_option *o;
+    struct event ev = {0};
+
+    ask("q", "c", 0);
+    struct prompt *q = pressed("c", "hp1:q:no", &o);
+    prompts_accept(q, o, &ev, on_done, NULL);
+    prompts_drop(w.ps, STR("c"), STR("q")); /* gone before the answer is there */
+    w.done(w.ctx, BH_OK);
+    assert_int_equal(w.n_done, 1);
+    ask("r", "c", 0);
+    q = pressed("c", "hp1:r:no", &o);
+    prompts_accept(q, o, &ev, on_done, NULL);
+    prompts_close(w.ps);
+    w.ps = NULL;
+    assert_null(w.done);
+    assert_int_equal(w.n_done, 1);
+}
+
+static void numbered_options_are_text(void **state)
+{
+    struct action a = asking("q", YES_NO);
+    struct buf out = BUF_INIT;
+
+    prompt_write_numbered(&out, a.content, prompts_add(w.ps, &mine, &a, STR("c")));
+    assert_string_equal(buf_z(&out), "Well?\n\n1. Yes\n2. No\n\nAnswer with a number (1 to 2).");
+    buf_done(&out);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+#define T(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
+        T(the_first_press_that_is_taken_is_the_answer),
+        T(whom_the_gate_does_not_let_in_cannot_answer),
+        T(only_what_is_ours_is_a_press),
+        T(a_number_in_range_answers_the_newest),
+        T(its_time_is_up),
+        T(a_restart_leaves_what_is_open),
+        T(a_chat_has_so_many_and_the_oldest_goes),
+        T(closing_calls_off_what_is_under_way),
+        T(numbered_options_are_text),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
