@@ -10,6 +10,7 @@
 #include "base/log.h"
 #include "base/mem.h"
 #include "base/str.h"
+#include "bus/bus.h"
 #include "cli/settings.h"
 #include "dispatch/dispatch.h"
 #include "http/vouch.h"
@@ -107,12 +108,14 @@ static void allow_configured(struct rules *r, const struct config *cfg)
     const struct http_tls *tls = config_get(cfg, &tls_config);
     const struct vouch_settings *identity = config_get(cfg, &vouch_config);
     const struct skills_settings *skills = config_get(cfg, &skills_section);
+    const struct bus_settings *bus = config_get(cfg, &bus_config);
 
     allow_file(r, config_path(cfg) != NULL ? config_path(cfg) : "bellhop.yaml");
     allow_file(r, tls->cert);
     allow_file(r, tls->key);
     allow_file(r, tls->client_ca);
     allow_file(r, identity->public_key);
+    allow_file(r, bus->ca);
     allow_file(r, skills->approval_key);
     allow(r, s->state_dir, CONFINE_WRITE);
     if (skills->dir != NULL && mkdir(skills->dir, 0750) == 0)

@@ -4,6 +4,8 @@
  *                       was accepted goes to disk) -> pages closed -> close frames leave -> exit 0
  *      again, or 10 s   out at once; what is queued is still written
  *      SIGHUP           the configuration is read again
+ *      lease lost       another process may serve by now: sockets are closed with 1012, and out
+ *                       with EXIT_STAND_BY: whoever runs this starts it again, and it stands by
  */
 #include <errno.h>
 #include <malloc.h>
@@ -28,6 +30,8 @@
 #define DRAIN_MS 10000
 #define GOODBYE_MS 2000 /* for close frames to leave, once everything is on disk */
 #define LOOK_MS 10
+#define PARTING_MS 300 /* for close frames to leave when the lease is lost */
+#define EXIT_STAND_BY 75
 #define REPEAT_MS \
     1000 /* Ctrl-C often arrives twice: from the terminal and from a script around us */
 
@@ -111,6 +115,27 @@ static void on_terminate(void *ctx)
     relay_drain(s->server.relay, on_drained, s);
 }
 
+/* What memory holds is not true any more: nothing of it is written, not even in good order. */
+static void on_parted(struct timer *t)
+{
+    (void)t;
+    _exit(EXIT_STAND_BY);
+}
+
+static void on_lost_lease(void *ctx, const char *why)
+{
+    struct serving *s = ctx;
+
+    log_error(NULL, "cluster: another process may serve by now: %s; leaving", why);
+    s->server.front.draining = true;
+    relay_stop(s->server.relay);
+    http_server_drain(s->server.http_server);
+    host_close_platforms(s->server.host);
+    timer_stop(loop_clock(s->server.loop), &s->look);
+    timer_init(&s->look, on_parted);
+    timer_set(loop_clock(s->server.loop), &s->look, PARTING_MS);
+}
+
 static enum bh_err reload(void *ctx, struct buf *ret_said)
 {
     struct serving *s = ctx;
@@ -166,8 +191,13 @@ static int serve(const struct cli_args *a)
     }
     log_apply(config_get(cfg, &log_config));
     close_the_shutters();
-    if (server_open(&s.server, cfg, said) != BH_OK)
+    enum bh_err err = server_open(&s.server, cfg, said);
+    if (err == BH_CANCELLED)
+        return CLI_DONE; /* it stood by when it was told to stop */
+    if (err != BH_OK)
         return cli_failed("cannot start: %s", said);
+    s.server.lost_lease = on_lost_lease;
+    s.server.lost_ctx = &s;
     s.server.front.reload = reload;
     s.server.front.reload_ctx = &s;
     loop_on_signal(s.server.loop, SIGTERM, on_terminate, &s);

@@ -18,6 +18,7 @@
 #include "base/log.h"
 #include "base/mem.h"
 #include "bus/bus.h"
+#include "cluster/node.h"
 #include "cli/confinement.h"
 #include "cli/settings.h"
 #include "cli/state_dir.h"
@@ -41,30 +42,20 @@
 #include "host/host.h"
 #include "relay/relay.h"
 #include "skills/skills.h"
-#include "store/sqlite/sqlite.h"
+#include "store/store.h"
 #include "tenancy/facts.h"
 #include "tenancy/keys.h"
 
 static enum bh_err open_state(struct server *s, char *why)
 {
     const struct settings *c = s->settings;
-    char *db = NULL, *key = NULL;
     enum bh_err err = state_dir_open(c->state_dir, why);
 
     if (err == BH_OK)
         err = dispatch_spawner(s->cfg, &s->spawner, why); /* it stays as free as we are now */
     if (err == BH_OK)
         err = confinement_of_files(s->cfg, &s->confined, why); /* the store makes threads */
-    if (err != BH_OK)
-        return err;
-    db = state_dir_path(c->state_dir, "bellhop.db");
-    key = state_dir_path(c->state_dir, "master.key");
-    err = store_sqlite_open_with(s->loop, db, config_get(s->cfg, &store_config), &s->store, why);
-    if (err == BH_OK)
-        err = seal_open_for(s->store, str_of(c->master_key), key, &s->seal, why);
-    free(db);
-    free(key);
-    return err;
+    return err == BH_OK ? server_open_store(s, why) : err;
 }
 
 static void set_door(struct server *s)
@@ -254,6 +245,15 @@ static enum bh_err open_platforms(struct server *s, char *why)
     return BH_OK;
 }
 
+/* Until somebody is told, there is nobody to stop. */
+void server_lost_lease(void *ctx, const char *why)
+{
+    struct server *s = ctx;
+
+    if (s->lost_lease != NULL)
+        s->lost_lease(s->lost_ctx, why);
+}
+
 /* ---- listening ---- */
 
 static const struct http_tls *tls_of(const struct config *cfg)
@@ -292,13 +292,17 @@ static void name_url(struct server *s)
     buf_done(&base);
 }
 
-static enum bh_err listen_all(struct server *s, char *why)
+enum bh_err server_listen(struct server *s, char *why)
 {
     const struct settings *c = s->settings;
     const struct http_settings *hs = config_get(s->cfg, &http_config);
     const struct http_tls *tls = tls_of(s->cfg);
     struct buf admin = BUF_INIT;
-    enum bh_err err = http_server_listen(s->http_server, str_of(c->listen), tls, 0660, why);
+    enum bh_err err;
+
+    if (s->listening)
+        return BH_OK;
+    err = http_server_listen(s->http_server, str_of(c->listen), tls, 0660, why);
 
     if (err != BH_OK)
         return err;
@@ -312,6 +316,7 @@ static enum bh_err listen_all(struct server *s, char *why)
         return err;
     http_server_set_last(s->http_server,
                          &(struct http_listener){.tag = front_admin_tag, .reserved = true});
+    s->listening = true;
     return state_dir_write_port(c->state_dir, http_server_port(s->http_server), why);
 }
 
@@ -338,7 +343,7 @@ enum bh_err server_open(struct server *s, struct config *cfg, char *ret_why)
         (err = open_state(s, ret_why)) == BH_OK && (err = open_heart(s, ret_why)) == BH_OK &&
         (err = open_stores(s, ret_why)) == BH_OK && (err = open_media(s, ret_why)) == BH_OK &&
         (err = server_open_dispatch(s, ret_why)) == BH_OK &&
-        (err = listen_all(s, ret_why)) == BH_OK && (err = open_platforms(s, ret_why)) == BH_OK &&
+        (err = server_listen(s, ret_why)) == BH_OK && (err = open_platforms(s, ret_why)) == BH_OK &&
         (err = confinement_of_calls(cfg, &s->confined, ret_why)) == BH_OK) {
         name_url(s);
         s->front = (struct front){.loop = s->loop,
@@ -351,6 +356,7 @@ enum bh_err server_open(struct server *s, struct config *cfg, char *ret_why)
                                   .state_dir = s->settings->state_dir,
                                   .config_path = config_path(cfg),
                                   .store = s->store,
+                                  .node = s->node,
                                   .bus = s->bus,
                                   .facts = s->facts,
                                   .keys = s->keys,
@@ -400,7 +406,10 @@ void server_close(struct server *s)
     media_close(s->media);
     if (s->http != NULL)
         http_client_free(s->http);
+    if (s->node != NULL)
+        node_release(s->node);
     store_close(s->store);
+    node_free(s->node);
     if (s->host != NULL)
         host_set_relay(s->host, NULL);
     relay_free(s->relay);

@@ -19,6 +19,7 @@ struct voucher;
 struct keys;
 struct ledger;
 struct mcp;
+struct node;
 struct media;
 struct skills;
 struct seal;
@@ -29,6 +30,7 @@ struct server { /* all owned */
     struct loop *loop;
     struct ledger *ledger;
     struct store *store;
+    struct node *node; /* NULL: the store is ours alone */
     struct seal *seal;
     struct bus *bus;
     struct rand rand;
@@ -52,6 +54,9 @@ struct server { /* all owned */
     struct host_env host_env;
     struct front front;
     struct confined confined;
+    bool listening, asked_to_stop;
+    void (*lost_lease)(void *ctx, const char *why); /* set by the caller when it runs */
+    void *lost_ctx;
     /* http(s)://..., no slash at its end; NULL: a Unix socket without a public_url. */
     char *base_url;
 };
@@ -59,6 +64,10 @@ struct server { /* all owned */
 /* Takes @cfg over.  On failure everything is taken down again and @ret_why (512 bytes) says what to
  * fix. */
 enum bh_err server_open(struct server *s, struct config *cfg, char *ret_why) BH_MUST_USE;
+/* For server_open(). */
+enum bh_err server_open_store(struct server *s, char *why); /* BH_CANCELLED: told to stop */
+enum bh_err server_listen(struct server *s, char *why);     /* once */
+void server_lost_lease(void *ctx, const char *why);
 enum bh_err server_open_dispatch(struct server *s, char *why); /* for server_open() */
 void server_close(struct server *s); /* writes what is queued; the loop does not run any more */
 /* Take over what the new configuration allows, or nothing; @now is consumed.  Says what happened in

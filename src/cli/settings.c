@@ -6,6 +6,7 @@
 #include "base/str.h"
 #include "bus/bus.h"
 #include "cli/confinement.h"
+#include "cluster/node.h"
 #include "dispatch/dispatch.h"
 #include "edge/door.h"
 #include "http/front.h"
@@ -62,10 +63,13 @@ const struct config_section settings_config = {.keys = keys,
                                                .check = check};
 
 static const struct config_section *const sections[] = {
-    &settings_config,   &tls_config,     &http_config,    &store_config,    &bus_config,
-    &relay_config,      &wake_config,    &door_config,    &auth_config,     &vouch_config,
-    &relay_rate_config, &limits_config,  &skills_section, &v1_config,       &media_config,
-    &front_config,      &confine_config, &log_config,     &dispatch_config, NULL,
+    &settings_config, &tls_config,      &http_config,
+    &store_config,    &bus_config,      &cluster_config,
+    &relay_config,    &wake_config,     &door_config,
+    &auth_config,     &vouch_config,    &relay_rate_config,
+    &limits_config,   &skills_section,  &v1_config,
+    &media_config,    &front_config,    &confine_config,
+    &log_config,      &dispatch_config, NULL,
 };
 static const struct config_list *const lists[] = {&platforms_config, &agents_config, NULL};
 const struct config_schema settings_schema = {.sections = sections, .lists = lists};

@@ -39,6 +39,7 @@ struct keys;
 struct ledger;
 struct loop;
 struct mcp;
+struct node;
 struct media;
 struct relay;
 struct skills;
@@ -61,6 +62,7 @@ struct front { /* all borrowed; filled by whoever wires the program */
     const char *listen, *public_url, *state_dir; /* as configured */
     const char *config_path;                     /* NULL: no file */
     struct store *store;
+    struct node *node; /* NULL: the store is this process's alone */
     struct bus *bus;
     struct facts *facts;
     struct keys *keys;
@@ -77,6 +79,7 @@ struct front { /* all borrowed; filled by whoever wires the program */
     const char *base_url;            /* what a gateway is told to dial; NULL: unknown */
     int64_t started_ms;              /* wall clock */
     bool draining;
+    bool standing_by; /* another process serves: nothing but server, store and node is set */
     struct bucket_level refusals;      /* how many lines strangers may still cause in the log */
     uint64_t refusals_untold;          /* since the last one */
     struct list chat_asks, chat_sends; /* of the chat tools, on their way; owned */

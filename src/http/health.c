@@ -28,6 +28,16 @@ void health_live(struct front *f, struct http_req *req)
                 &(struct http_answer){.status = 200, .body = STR("{\"status\":\"ok\"}")});
 }
 
+/* Another process serves. */
+void health_standby(struct front *f, struct http_req *req)
+{
+    if (str_eq(http_path(req), STR("/healthz")))
+        http_answer(f->server, http_req_id(req),
+                    &(struct http_answer){.status = 200, .body = STR("{\"status\":\"standby\"}")});
+    else
+        front_retry(f, req, "standby", "This process stands by: another one serves.");
+}
+
 static const char *sentence(const struct front *f, const struct store_stats *st)
 {
     if (f->draining)

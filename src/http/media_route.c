@@ -132,8 +132,8 @@ void front_on_head(void *ctx, struct http_req *req)
 {
     struct front *f = ctx;
 
-    if (http_listener_tag(req) == front_admin_tag || !str_eq(http_path(req), STR("/relay/media")) ||
-        !str_eq(http_method(req), STR("POST")))
+    if (f->standing_by || http_listener_tag(req) == front_admin_tag ||
+        !str_eq(http_path(req), STR("/relay/media")) || !str_eq(http_method(req), STR("POST")))
         return;
     const struct gateway *gw = authenticate(f, req);
     if (gw == NULL)

@@ -91,6 +91,10 @@ void front_handle(void *ctx, struct http_req *req)
     struct str path = http_path(req), method = http_method(req);
     const char *allowed = NULL;
 
+    if (f->standing_by) {
+        health_standby(f, req);
+        return;
+    }
     if (http_is_upgrade(req) && (side == ADMIN || !str_eq(path, STR("/relay")))) {
         http_answer_error(f->server, http_req_id(req), 400, "no_websocket_here",
                           "The relay's WebSocket is at /relay; there is none at this path.");

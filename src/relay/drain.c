@@ -107,3 +107,10 @@ void relay_drain(struct relay *r, defer_cb *done, void *ctx)
     retry_now(r); /* what the store refused before gets its last chance now */
     turn_want(r);
 }
+
+void relay_stop(struct relay *r)
+{
+    r->draining = true;
+    timer_stop(r->env.clock, &r->drain->farewell);
+    say_farewell(r->drain);
+}

@@ -73,6 +73,8 @@ void relay_free(struct relay *r);
  * deliveries in flight stay in their mailboxes and the lost sockets do not count as attempts.
  * @done runs when all that was accepted is on disk. */
 void relay_drain(struct relay *r, defer_cb *done, void *ctx);
+/* Stop all that at once: every socket is closed with 1012, and nothing is waited for. */
+void relay_stop(struct relay *r);
 void relay_set_limits(struct relay *r, const struct relay_limits *limits); /* reload */
 
 /* Take an event in: core/accept.h. */

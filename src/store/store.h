@@ -296,6 +296,7 @@ struct store { /* first member of every implementation */
     uint64_t boot;             /* a number no earlier start had: ids are boot << 40 | n, n from 1 */
     struct hash_key dedup_key; /* random per database, for deduplication keys */
     bool shared;               /* several nodes may have it open: it numbers the rows */
+    struct store_fence guard;  /* see store_guard() */
     struct store_put *puts;    /* private to store.c, NULL at first: store_put()s under way */
     struct store_left *left;   /* the same: see store_leave() */
 };
@@ -348,6 +349,15 @@ static inline void store_scan(struct store *st, struct store_scan *s)
 {
     s->op.kind = STORE_SCAN;
     st->ops->submit(st, &s->op, true);
+}
+
+/* From now on every write to this shared store is made as the owner of the lease @name under
+ * @epoch, as if each had this fence; leases alone are not.  Before any write.  @name is a literal
+ * or outlives the store. */
+static inline void store_guard(struct store *st, struct str name, uint64_t epoch)
+{
+    st->guard.name = name;
+    __atomic_store_n(&st->guard.epoch, epoch, __ATOMIC_RELEASE); /* read by the store's threads */
 }
 
 /* Call a read off.  Its done() still runs, so that the op has one end: with BH_CANCELLED and no

@@ -55,17 +55,26 @@ class Bellhop:
         self.limits = ["prlimit", f"--nofile={files}:{files}"] if files else []  # of open files
         self.lines = []  # what it wrote to stderr
 
-    def start(self):
+    def begin(self):
+        """Start, without waiting for anything."""
         assert self.process is None
         self.lines = []
         self.process = subprocess.Popen([*self.limits, PROGRAM, "serve", "-c", self.config], env=self.env, text=True,
                                         stdout=subprocess.PIPE, stderr=subprocess.PIPE)
         self.reader = threading.Thread(target=self._read, daemon=True)
         self.reader.start()
-        self.ready = self.process.stdout.readline()
-        assert "ready" in self.ready, self.log()
+
+    def find_port(self):
         self.port = int((self.state / "port").read_text())
         self.url = f"http://127.0.0.1:{self.port}"
+
+    def start(self):
+        self.begin()
+        self.ready = self.process.stdout.readline()
+        while "stands by" in self.ready:  # another process on the same database serves, or has just died
+            self.ready = self.process.stdout.readline()
+        assert "ready" in self.ready, self.log()
+        self.find_port()
         return self
 
     def _read(self):

@@ -42,7 +42,9 @@ def test_a_taken_port_is_named(bellhop, make_bellhop):
 @pytest.mark.parametrize("yaml, expected", [
     ("lisen: x\n", ':1: unknown key "lisen"'),
     ("delivery:\n  window: lots\n", ":2: delivery.window: expected a whole number"),
-    ("store: {kind: postgres}\n", 'does not have "postgres" yet'),
+    ("store: {kind: postgres}\n", "store.url: a store of kind postgres needs one"),
+    ("store: {kind: postgres, url: \"host=/nonexistent\"}\n", "PostgreSQL cannot be reached"),
+    ("cluster: {node: a b}\n", "cluster.node: expected"),
     ("bus: {kind: redis}\n", "bus.url: a bus of kind redis needs one"),
     ("bus: {kind: redis, url: localhost}\n", "bus.url: it is none; expected redis://"),
     ("identity: {kind: jwt}\n", 'jwt needs identity.jwks_url'),

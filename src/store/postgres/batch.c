@@ -246,6 +246,7 @@ static void refuse(struct store_op *first, struct store_op *end, enum line_end e
                       (op->kind == STORE_TX && container_of(op, struct store_tx, op)->bulk);
         op->err = e == LINE_FULL && is_new ? BH_BUSY
                   : e == LINE_FAILED       ? BH_REFUSED
+                  : e == LINE_FENCED       ? BH_FENCED
                                            : BH_UNAVAILABLE;
     }
 }

@@ -63,6 +63,7 @@ enum line_end {
     LINE_AGAIN,   /* collided with another transaction: the same once more may work */
     LINE_FULL,    /* the server has no room */
     LINE_FAILED,  /* the server said no */
+    LINE_FENCED,  /* the guard of the store does not hold any more */
     LINE_LOST,    /* the connection is gone, or deaf: closed by us */
     LINE_UNKNOWN, /* of a commit: lost, and nobody can say whether it happened */
 };

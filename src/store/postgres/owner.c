@@ -1,6 +1,7 @@
 /* owner.c - leases, and what a fence says, in the database: it has the only clock that all nodes
  * agree on. */
 #include "store/postgres/impl.h"
+#include <stdio.h>
 #include <stdlib.h>
 #include "store/leases.h"
 
@@ -10,6 +11,11 @@ static const struct store_fence *fence_of(const struct store_op *op)
 {
     const struct store_fence *f = store_fence_of(op);
     return f != NULL && f->epoch != 0 ? f : NULL;
+}
+
+static bool is_guarded(const struct store_postgres *st)
+{
+    return __atomic_load_n(&st->base.guard.epoch, __ATOMIC_ACQUIRE) != 0;
 }
 
 /* The database sorts them, and takes each once. */
@@ -26,6 +32,10 @@ bool pg_owner_ask_fences(struct store_postgres *st, struct store_op *first, stru
             continue;
         array_bytes(&st->params, f->name);
         last = f->name;
+        n++;
+    }
+    if (is_guarded(st)) {
+        array_bytes(&st->params, st->base.guard.name);
         n++;
     }
     array_end(&st->params);
@@ -60,13 +70,16 @@ enum line_end pg_owner_read_fences(struct store_postgres *st, struct store_op *f
 
     if (e != LINE_OK)
         return e;
+    bool guarded = !is_guarded(st) || holds(r, &st->base.guard);
     for (struct store_op *op = first; op != end; op = op->next) {
         const struct store_fence *f = fence_of(op);
         if (f != NULL && !holds(r, f))
             op->err = BH_FENCED;
     }
     PQclear(r);
-    return LINE_OK;
+    if (!guarded)
+        snprintf(st->main.problem, sizeof st->main.problem, "another process serves by now");
+    return guarded ? LINE_OK : LINE_FENCED;
 }
 
 /* ---- leases ---- */

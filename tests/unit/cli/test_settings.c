@@ -162,7 +162,8 @@ static void mistakes_are_told_with_line_and_what_was_expected(void **state)
     assert_refused(
         "listen: a\nlisten_to: b\n",
         ".yaml:2: unknown key \"listen_to\"; expected one of: listen public_url state_dir "
-        "master_key retention tls hosts trusted_proxies proxy_protocol store bus delivery wake "
+        "master_key retention tls hosts trusted_proxies proxy_protocol store bus cluster delivery "
+        "wake "
         "webhooks auth identity limits skills media admin confine log dispatch "
         "platforms agents");
     assert_refused(
@@ -208,13 +209,17 @@ static void mistakes_are_told_with_line_and_what_was_expected(void **state)
                    "\"relay.example.org\"");
 }
 
-static void what_this_build_lacks_is_named_as_such(void **state)
+static void a_word_that_is_no_choice_is_told_those_there_are(void **state)
+{
+    assert_refused("store: {kind: mysql}\n",
+                   ".yaml:1: store.kind: expected one of sqlite|postgres, found \"mysql\"");
+}
+
+static void a_shared_store_needs_an_address(void **state)
 {
     assert_refused("store: {kind: postgres}\n",
-                   ".yaml:1: store.kind: expected sqlite (this build of bellhop does not have "
-                   "\"postgres\" yet), found \"postgres\"");
-    assert_refused("store: {kind: mysql}\n",
-                   ".yaml:1: store.kind: expected one of sqlite, found \"mysql\"");
+                   ".yaml: store.url: a store of kind postgres needs one, like "
+                   "postgresql://bellhop@127.0.0.1/bellhop");
 }
 
 static void the_environment_is_read_inside_values_and_cannot_change_their_shape(void **state)
@@ -337,7 +342,8 @@ int main(void)
         cmocka_unit_test(every_kind_of_value_is_read),
         cmocka_unit_test(an_empty_file_or_key_means_the_default),
         cmocka_unit_test(mistakes_are_told_with_line_and_what_was_expected),
-        cmocka_unit_test(what_this_build_lacks_is_named_as_such),
+        cmocka_unit_test(a_word_that_is_no_choice_is_told_those_there_are),
+        cmocka_unit_test(a_shared_store_needs_an_address),
         cmocka_unit_test(the_environment_is_read_inside_values_and_cannot_change_their_shape),
         cmocka_unit_test(bellhop_variables_override_the_file),
         cmocka_unit_test(a_reload_tells_what_it_takes_and_what_needs_a_restart),

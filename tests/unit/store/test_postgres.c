@@ -320,6 +320,32 @@ static void large_frames_come_back_whole(void **state)
     free(frame);
 }
 
+static void a_guarded_store_writes_nothing_once_its_lease_is_another_s(void **state)
+{
+    struct store *other = open_store();
+    struct probe a = {0}, b = {0}, p[3] = {0};
+
+    lease_now(&a, LEASE_TAKE, "serve", "north", LONG_MS);
+    store_guard(st, STR("serve"), a.lease.epoch);
+    append_now(1, 9, "mine\n");
+    put_now("gw", "a", "1");
+    assert_int_equal(count_rows(), 1);
+    struct store *first = st;
+    st = other;
+    lease_now(&b, LEASE_STEAL, "serve", "south", LONG_MS);
+    st = first;
+    append_start(&p[0], 2, 9, "late\n", true);
+    append_start(&p[1], 3, 9, "later\n", true);
+    settle();
+    assert_int_equal(p[0].err, BH_FENCED);
+    assert_int_equal(p[1].err, BH_FENCED);
+    assert_int_equal(count_rows(), 1);
+    store_guard(st, STR("serve"), b.lease.epoch); /* as the new owner it may */
+    append_now(4, 9, "new\n");
+    assert_int_equal(count_rows(), 2);
+    store_close(other);
+}
+
 static void closing_commits_what_is_queued_and_calls_nobody(void **state)
 {
     struct probe p[50] = {0};
@@ -345,6 +371,7 @@ int main(void)
         T(rows_of_two_nodes_are_numbered_without_gaps, setup, teardown),
         T(the_same_key_on_two_nodes_is_one_row, setup, teardown),
         T(a_lease_stolen_by_another_node_fences_the_first, setup, teardown),
+        T(a_guarded_store_writes_nothing_once_its_lease_is_another_s, setup, teardown),
         T(while_the_server_is_away_writes_fail_and_then_work_again, setup, teardown),
         T(a_session_that_was_ended_is_no_news, setup, teardown),
         T(a_deaf_server_is_given_up, setup, teardown),

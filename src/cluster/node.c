@@ -1,0 +1,292 @@
+/* node.c - design.  (node.h has the contract and the picture.)
+ *
+ * One operation is under way at a time.  Two timers: `ask` for the next one, `end` for the end of
+ * our time, which needs no answer from anybody. */
+#include "cluster/node.h"
+#include <assert.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <unistd.h>
+#include "base/buf.h"
+#include "base/jw.h"
+#include "base/list.h"
+#include "base/log.h"
+#include "base/mem.h"
+#include "base/rand.h"
+#include "store/store.h"
+
+#define LEASE "serve"
+enum {
+    TRY_MS = 250,     /* between two requests for a lease that somebody else has */
+    RECORD_MS = 2000, /* between two signs of life in the records */
+    NAME_BYTES = 40,
+    RENEWALS = 3, /* tries in the time of a lease */
+};
+
+struct node {
+    struct node_env env;
+    struct store_lease op;  /* belongs to the store while @busy */
+    struct store_lease bye; /* the last one */
+    bool busy;
+    enum node_state state; /* written by node_enter() only */
+    struct timer ask, end, record;
+    int64_t asked_ms; /* when the request under way was made */
+    int64_t until_ms; /* of our lease */
+    int64_t since_ms; /* wall; when this state began */
+    char name[NAME_BYTES + 1];
+    char owner[STORE_OWNER_BYTES];
+    char holder[STORE_OWNER_BYTES];
+    char *url; /* owned; NULL: unknown */
+    bool told; /* the log has a line about who serves */
+};
+
+static const unsigned next_states[] = {
+    [NODE_WAITING] = 1u << NODE_SERVING | 1u << NODE_OVER,
+    [NODE_SERVING] = 1u << NODE_OVER,
+    [NODE_OVER] = 0,
+};
+
+static void node_enter(struct node *n, enum node_state next)
+{
+    assert((next_states[n->state] & 1u << next) != 0);
+    n->state = next;
+    n->since_ms = clock_wall_ms(n->env.clock);
+}
+
+enum node_state node_state(const struct node *n)
+{
+    return n->state;
+}
+
+const char *node_name(const struct node *n)
+{
+    return n->name;
+}
+
+const char *node_holder(const struct node *n)
+{
+    return n->state == NODE_SERVING ? n->name : n->holder;
+}
+
+int64_t node_left_ms(const struct node *n)
+{
+    int64_t left = n->until_ms - clock_now_ms(n->env.clock);
+
+    return n->state == NODE_SERVING && left > 0 ? left : 0;
+}
+
+uint64_t node_epoch(const struct node *n)
+{
+    return n->state == NODE_SERVING ? n->op.epoch : 0;
+}
+
+/* ---- its record: a sign of life for people, nothing depends on it ---- */
+
+static void write_record(struct node *n)
+{
+    struct buf value = BUF_INIT;
+    struct jw w = jw_begin(&value);
+
+    jw_obj(&w);
+    jw_kstr(&w, "state", str_of(n->state == NODE_SERVING ? "serving" : "standby"));
+    jw_ki64(&w, "at", clock_wall_ms(n->env.clock));
+    jw_ki64(&w, "since", n->since_ms);
+    jw_kstr(&w, "version", STR(BELLHOP_VERSION));
+    if (n->url != NULL)
+        jw_kstr(&w, "url", str_of(n->url));
+    jw_end_obj(&w);
+    struct store_kv item = {KV_PUT, NODE_NS, str_of(n->name), buf_str(&value)};
+    store_put(n->env.store, &item, 1, false, NULL, NULL);
+    buf_done(&value);
+}
+
+static void on_record(struct timer *t)
+{
+    struct node *n = container_of(t, struct node, record);
+
+    if (n->state == NODE_OVER)
+        return;
+    write_record(n);
+    timer_set(n->env.clock, t, RECORD_MS);
+}
+
+void node_set_url(struct node *n, const char *url)
+{
+    free(n->url);
+    n->url = url != NULL ? xstrdup(url) : NULL;
+}
+
+/* ---- the lease ---- */
+
+static store_done_cb on_done;
+
+static int64_t ttl_ms(const struct node *n, enum store_lease_verb verb)
+{
+    int64_t ms = n->env.settings->lease_ms;
+
+    return verb == LEASE_TAKE && ms < NODE_START_MS ? NODE_START_MS : ms;
+}
+
+static void submit(struct node *n, enum store_lease_verb verb)
+{
+    n->op = (struct store_lease){.op = {.done = on_done},
+                                 .verb = verb,
+                                 .name = STR(LEASE),
+                                 .owner = str_of(n->owner),
+                                 .ttl_ms = ttl_ms(n, verb),
+                                 .epoch = n->op.epoch};
+    n->busy = true;
+    n->asked_ms = clock_now_ms(n->env.clock); /* when this turn began: earlier than the request */
+    store_lease(n->env.store, &n->op);
+}
+
+/* @why NULL: nobody is told. */
+static void go_over(struct node *n, const char *why)
+{
+    bool served = n->state == NODE_SERVING;
+
+    if (n->state == NODE_OVER)
+        return;
+    node_enter(n, NODE_OVER);
+    timer_stop(n->env.clock, &n->ask);
+    timer_stop(n->env.clock, &n->end);
+    timer_stop(n->env.clock, &n->record);
+    if (served && why != NULL)
+        n->env.over(n->env.ctx, why);
+}
+
+static void granted(struct node *n)
+{
+    struct clock *clock = n->env.clock;
+
+    n->until_ms = n->asked_ms + n->op.ttl_ms;
+    if (n->until_ms <= clock_now_ms(clock)) { /* the answer took longer than what it grants */
+        timer_set(clock, &n->ask, 0);
+        return;
+    }
+    timer_set(clock, &n->end, n->until_ms - clock_now_ms(clock));
+    timer_set(clock, &n->ask,
+              n->asked_ms + n->env.settings->lease_ms / RENEWALS - clock_now_ms(clock));
+    if (n->state != NODE_WAITING)
+        return;
+    node_enter(n, NODE_SERVING);
+    log_info(NULL, "cluster: %s serves: epoch=%" PRIu64, n->name, n->op.epoch);
+    write_record(n);
+}
+
+static void on_taken(struct node *n, enum bh_err err)
+{
+    if (err == BH_OK) {
+        granted(n);
+        return;
+    }
+    timer_set(n->env.clock, &n->ask, TRY_MS);
+    if (err != BH_CONFLICT)
+        return;
+    if (!n->told || strcmp(n->holder, n->op.holder) != 0)
+        log_info(NULL, "cluster: %s stands by: %s serves", n->name, n->op.holder);
+    n->told = true;
+    memcpy(n->holder, n->op.holder, sizeof n->holder);
+}
+
+static void on_renewed(struct node *n, enum bh_err err)
+{
+    if (err == BH_OK)
+        granted(n);
+    else if (err == BH_FENCED)
+        go_over(n, "its lease ended");
+    else
+        timer_set(n->env.clock, &n->ask, TRY_MS);
+}
+
+static void on_done(struct store_op *op, enum bh_err err)
+{
+    struct node *n = container_of(op, struct node, op.op);
+
+    n->busy = false;
+    if (n->state == NODE_WAITING) {
+        on_taken(n, err);
+    } else if (n->state == NODE_SERVING) {
+        on_renewed(n, err);
+    }
+}
+
+static void on_ask(struct timer *t)
+{
+    struct node *n = container_of(t, struct node, ask);
+
+    if (!n->busy)
+        submit(n, n->state == NODE_WAITING ? LEASE_TAKE : LEASE_RENEW);
+}
+
+static void on_end(struct timer *t)
+{
+    go_over(container_of(t, struct node, end),
+            "the database was not reached for as long as the lease lasts");
+}
+
+void node_move(struct node *n, struct store *store)
+{
+    assert(n->state == NODE_SERVING && !n->busy);
+    n->env.store = store;
+    store_guard(store, STR(LEASE), n->op.epoch);
+    timer_set(n->env.clock, &n->ask, 0); /* the long first grant ends when the loop turns */
+}
+
+void node_release(struct node *n)
+{
+    uint64_t epoch = node_epoch(n);
+
+    if (n->state != NODE_OVER)
+        go_over(n, NULL);
+    if (epoch == 0)
+        return;
+    n->bye = (struct store_lease){.verb = LEASE_RELEASE,
+                                  .name = STR(LEASE),
+                                  .owner = str_of(n->owner),
+                                  .epoch = epoch};
+    store_lease(n->env.store, &n->bye);
+}
+
+/* ---- opening ---- */
+
+static void name_it(struct node *n)
+{
+    uint32_t once;
+
+    if (n->env.settings->node != NULL)
+        snprintf(n->name, sizeof n->name, "%s", n->env.settings->node);
+    else if (gethostname(n->name, sizeof n->name) != 0 || n->name[0] == '\0')
+        snprintf(n->name, sizeof n->name, "node");
+    n->name[NAME_BYTES] = '\0';
+    rand_bytes(n->env.rand, &once, sizeof once); /* two processes of one name are two owners */
+    snprintf(n->owner, sizeof n->owner, "%s/%08" PRIx32, n->name, once);
+}
+
+struct node *node_open(const struct node_env *env)
+{
+    struct node *n = xcalloc(1, sizeof *n);
+
+    assert(env->store->shared);
+    n->env = *env;
+    n->since_ms = clock_wall_ms(env->clock);
+    name_it(n);
+    timer_init(&n->ask, on_ask);
+    timer_init(&n->end, on_end);
+    timer_init(&n->record, on_record);
+    timer_set(env->clock, &n->ask, 0);
+    timer_set(env->clock, &n->record, 0);
+    return n;
+}
+
+void node_free(struct node *n)
+{
+    if (n == NULL)
+        return;
+    timer_stop(n->env.clock, &n->ask);
+    timer_stop(n->env.clock, &n->end);
+    timer_stop(n->env.clock, &n->record);
+    free(n->url);
+    free(n);
+}

@@ -1,0 +1,67 @@
+/* node.h - this process among those that share a database: one of them serves, the others stand by.
+ *
+ *      WAITING --lease taken--> SERVING --renewed every third of its time--> SERVING
+ *         ^  free or ended         |
+ *         |                        |  its time is up, or the store says that it is not ours
+ *         |                        v
+ *         '---the next process--- OVER        every state --node_release()--> OVER, and it is free
+ *
+ * The lease (store.h, name "serve") is a fence too: store_guard() has every write of this process
+ * checked against it inside the transaction.  So even a process that was stopped for minutes and
+ * does not know it yet changes nothing any more.
+ *
+ * The first grant lasts at least NODE_START_MS: everything is read from the database then, and the
+ * loop does not turn meanwhile.
+ *
+ * Its time counts on our monotonic clock from before the request was sent, and in the store from
+ * when it was granted: ours is over first.  From then on nothing may be delivered or asked of a
+ * platform; what memory holds is not true any more, so the process ends and whoever runs it starts
+ * it again. */
+#pragma once
+#include <stdbool.h>
+#include <stdint.h>
+#include "base/clock.h"
+#include "base/str.h"
+
+struct config_section;
+struct node;
+struct rand;
+struct store;
+
+#define NODE_START_MS 30000
+#define NODE_NS "node" /* records: name -> {"state", "at", "since", "version", "url"} */
+
+struct cluster_settings { /* `cluster:` in the configuration, owned by it */
+    char *node;           /* its name; NULL: the machine's */
+    int64_t lease_ms;
+};
+extern const struct config_section cluster_config;
+
+enum node_state { NODE_WAITING, NODE_SERVING, NODE_OVER };
+
+struct node_env { /* borrowed for the life of the node */
+    struct clock *clock;
+    struct store *store; /* a shared one */
+    struct rand *rand;
+    const struct cluster_settings *settings;
+    void (*over)(void *ctx, const char *why); /* in SERVING: stop at once; never in a call */
+    void *ctx;
+};
+
+/* Asks for the lease from now on.  Never waits. */
+struct node *node_open(const struct node_env *env);
+/* The store is closed, or holds none of our operations any more.  NULL is fine. */
+void node_free(struct node *n);
+
+enum node_state node_state(const struct node *n);
+const char *node_name(const struct node *n);
+const char *node_holder(const struct node *n); /* who serves, as far as we know; "": nobody */
+int64_t node_left_ms(const struct node *n);    /* of the lease, in SERVING */
+uint64_t node_epoch(const struct node *n);     /* of the lease, in SERVING */
+/* In SERVING, right after it began: the same database, opened anew.  It is guarded from now on. */
+void node_move(struct node *n, struct store *store);
+/* Where others find it, for its record; copied. */
+void node_set_url(struct node *n, const char *url);
+/* Give the lease up, so that somebody else takes it at once: the last write of this process, behind
+ * all that is queued.  Nobody is told how it ended; store_close() waits for it. */
+void node_release(struct node *n);

@@ -1,0 +1,151 @@
+"""One server on PostgreSQL: the relay as on a file, and an honest answer while the database is away."""
+import pytest
+
+from conftest import wait_for
+from relay import Refused
+from servers import Postgres
+
+CONFIG = """\
+listen: 127.0.0.1:0
+state_dir: {{state}}
+master_key: "0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef"
+store: {{{{kind: postgres, url: "{url}"}}}}
+wake: {{{{cooldown: 300ms, timeout: 2s, allow_private: true}}}}
+log: {{{{level: debug}}}}
+platforms:
+  - {{{{platform: web, bot: lobby}}}}
+"""
+
+
+@pytest.fixture(scope="module")
+def postgres():
+    server = Postgres().start()
+    yield server
+    server.clean()
+
+
+@pytest.fixture
+def database(postgres):
+    """The server, empty."""
+    if postgres.process is None:
+        postgres.start()
+    postgres.sql("DROP SCHEMA IF EXISTS bellhop CASCADE")
+    return postgres
+
+
+@pytest.fixture
+def served(database, make_bellhop):
+    return make_bellhop(CONFIG.format(url=database.url))
+
+
+def test_messages_arrive_in_order_and_leave_when_acked(served, database, dial):
+    gateway = dial(served, served.add())
+    for n in range(20):
+        assert served.write(f"m{n}") == 200
+    for n in range(20):
+        gateway.hear(f"m{n}")
+    wait_for(lambda: database.sql("SELECT count(*) FROM bellhop.mail") == "0")
+
+
+def test_an_answer_reaches_the_page(served, dial):
+    gateway = dial(served, served.add())
+    assert served.write("hello") == 200
+    chat = gateway.hear("hello")["event"]["source"]["chat_id"]
+    assert gateway.act(op="send", chat_id=chat, content="good day")["success"]
+
+
+def test_a_sleeper_finds_its_mail_after_a_restart(served, dial):
+    credential = served.add()
+    gateway = dial(served, credential)
+    gateway.sleep()
+    for n in range(5):
+        assert served.write(f"m{n}") == 200
+    served.restart()
+    assert served.instance(credential.id)["state"] == "asleep"
+    gateway = dial(served, credential)
+    for n in range(5):
+        gateway.hear(f"m{n}")
+
+
+def test_unacked_messages_survive_kill_9_and_come_once_more(served, dial):
+    credential = served.add()
+    gateway = dial(served, credential, ack=False)
+    assert served.write("kept") == 200
+    first = gateway.hear("kept")
+    served.kill()
+    served.start()  # it waits for the lease of the one that was killed
+    gateway = dial(served, credential)
+    assert gateway.hear("kept")["bufferId"] == first["bufferId"]
+
+
+def test_the_same_message_twice_is_one(served, dial):
+    gateway = dial(served, served.add())
+    assert served.write("once", client_id="c-1") == 200
+    assert served.write("once", client_id="c-1") == 200
+    gateway.hear("once")
+    assert gateway.quiet()
+
+
+def test_while_the_database_is_away_nothing_is_accepted_and_readyz_says_so(served, database, dial):
+    gateway = dial(served, served.add())
+    assert served.write("before") == 200
+    gateway.hear("before")
+    database.crash()
+    assert served.write("lost?") == 503
+    assert gateway.quiet(seconds=0.1)
+    wait_for(lambda: served.get("/readyz").status == 503)
+    database.start()
+    wait_for(lambda: served.get("/readyz").status == 200 or served.write("knock") == 200)
+    wait_for(lambda: served.write("after") == 200)
+    seen = []
+    while not seen or seen[-1] != "after":
+        seen.append(gateway.next("inbound")["event"]["text"])
+    assert "lost?" not in seen
+
+
+def test_a_database_away_for_longer_than_the_lease_ends_the_process(database, make_bellhop, dial):
+    server = make_bellhop(CONFIG.format(url=database.url) + "cluster: {{lease: 1s}}\n")
+    gateway = dial(server, server.add())
+    database.crash()
+    assert gateway.wait_closed(15)[0] == 1012
+    assert server.wait(15) == 75
+    assert "another process may serve by now" in server.log()
+    database.start()
+    server.start()
+
+
+def test_a_wrong_key_is_refused_with_a_sentence(served, database, make_bellhop):
+    served.add()
+    served.stop()
+    other = make_bellhop(CONFIG.format(url=database.url).replace("0123456789abcdef01", "1123456789abcdef01"),
+                         start=False)
+    with pytest.raises(AssertionError, match="master key"):
+        other.start()
+    other.wait()
+
+
+def test_two_processes_one_serves_and_the_other_stands_by(served, database, make_bellhop, dial):
+    credential = served.add()
+    other = make_bellhop(CONFIG.format(url=database.url), start=False)
+    other.begin()
+    assert "stands by" in other.process.stdout.readline()
+    other.find_port()
+    assert other.get("/healthz").json == {"status": "standby"}
+    assert other.get("/readyz").status == 503
+    assert other.write("hello") == 503
+    with pytest.raises(Refused):
+        dial(other, credential)
+    served.stop()
+    assert "ready" in other.process.stdout.readline(), other.log()
+    assert other.get("/readyz").status == 200
+    gateway = dial(other, credential)
+    assert other.write("hello") == 200
+    gateway.hear("hello")
+
+
+def test_who_stands_by_stops_when_told(served, database, make_bellhop):
+    other = make_bellhop(CONFIG.format(url=database.url), start=False)
+    other.begin()
+    assert "stands by" in other.process.stdout.readline()
+    assert other.stop() == 0
+    assert served.get("/readyz").status == 200
