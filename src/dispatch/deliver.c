@@ -1,25 +1,25 @@
 /* deliver.c - deliver(): the address, the mailbox, the receipt.
  *
- *      payload --> mailbox: on disk --new--> receipt written --> answered
- *                                  '--known--> the first receipt, and a warning
+ *      payload --> mailbox --new--> row, key and receipt on disk, together --> answered
+ *                         '--known--> when that one is on disk: its receipt, and a warning
  *
- * A crash between the two writes leaves a delivery without a receipt; whoever asks again then gets
+ * Where a crash, or a disk that fails, leaves a delivery without a receipt, whoever asks again gets
  * a new receipt for the old delivery. */
 #include <stdlib.h>
 #include "base/jw.h"
 #include "base/mem.h"
 #include "dispatch/call.h"
+#include "dispatch/delivered.h"
 #include "dispatch/dispatch_priv.h"
 #include "dispatch/payload.h"
 #include "dispatch/post.h"
-#include "dispatch/receipt.h"
 
 struct delivering {
     struct dispatch_call call;
     struct accept_id accept;
-    bool accepting;
-    struct receipt_read *look;
-    struct store_put *put;
+    bool accepting, keeping; /* the row, the receipt are on their way to the disk */
+    struct delivered_look *look;
+    struct delivered_entry entry;
     char *tenant, *agent, *id, *session; /* owned; session NULL: none */
     const char *word;
     int64_t known_ms, at_ms;
@@ -31,8 +31,8 @@ static void delivering_free(struct dispatch_call *c)
 
     if (w->accepting)
         relay_accept_cancel(c->d->env.relay, w->accept);
-    receipt_cancel(&w->look);
-    store_put_cancel(&w->put);
+    delivered_cancel(&w->look);
+    delivered_forget(&w->entry);
     free(w->tenant);
     free(w->agent);
     free(w->id);
@@ -66,39 +66,48 @@ static void write_receipt(struct delivering *w, const char *waits)
     jw_end_obj(&j);
 }
 
-static void on_written(void *ctx, enum bh_err err)
+/* Both are on disk, or cannot be. */
+static void finish(struct delivering *w)
 {
-    struct delivering *w = ctx;
-
-    w->put = NULL;
-    if (err != BH_OK)
-        call_fail_store(&w->call, BH_UNAVAILABLE); /* asked again, it is known */
-    else
+    if (w->accepting || w->keeping)
+        return;
+    if (w->call.fault.cls == FAULT_NONE)
         w->call.d->n.delivered++;
     call_end(&w->call);
 }
 
-static void keep_receipt(struct delivering *w)
+static void on_kept(void *ctx, enum bh_err err)
 {
-    struct dispatch *d = w->call.d;
-    const struct recipient *a = agents_find(d->agents, str_of(w->tenant), str_of(w->agent));
+    struct delivering *w = ctx;
+
+    w->keeping = false;
+    w->entry.done = NULL;
+    if (err != BH_OK && w->call.fault.cls == FAULT_NONE)
+        call_fail_store(&w->call, BH_UNAVAILABLE); /* asked again, it is known */
+    finish(w);
+}
+
+static void keep_receipt(struct delivering *w, struct recipient *a)
+{
     struct receipt_name name = name_of(w);
 
     write_receipt(w, a != NULL ? post_waits(a) : NULL);
-    w->put = receipt_write(d, &name, w->at_ms, buf_str(&w->call.json), on_written, w);
+    w->keeping = true;
+    delivered_keep(w->call.d->delivered, &name, buf_str(&w->call.json), &w->entry, on_kept, w);
 }
 
 static void on_found(void *ctx, struct str json)
 {
     struct delivering *w = ctx;
+    struct dispatch *d = w->call.d;
 
     w->look = NULL;
     if (json.p == NULL) {
-        keep_receipt(w);
+        keep_receipt(w, agents_find(d->agents, str_of(w->tenant), str_of(w->agent)));
         return;
     }
-    w->call.d->n.repeated++;
-    receipt_add_warning(w->call.d->json, json,
+    d->n.repeated++;
+    receipt_add_warning(d->json, json,
                         STR("this dispatch_id was delivered before: the first receipt is repeated"),
                         &w->call.json);
     call_end(&w->call);
@@ -110,14 +119,13 @@ static void on_accepted(void *ctx, enum bh_err err)
     struct receipt_name name = name_of(w);
 
     w->accepting = false;
-    if (err != BH_OK) {
-        call_fail_store(&w->call, err);
-        call_end(&w->call);
-    } else if (w->known_ms != 0) {
-        w->look = receipt_find(w->call.d, &name, w->known_ms, on_found, w);
-    } else {
-        keep_receipt(w);
+    if (err == BH_OK && w->known_ms > 0) {
+        w->look = delivered_find(w->call.d->delivered, &name, w->known_ms, on_found, w);
+        return;
     }
+    if (err != BH_OK && w->call.fault.cls == FAULT_NONE)
+        call_fail_store(&w->call, err);
+    finish(w);
 }
 
 static void begin(struct delivering *w, struct recipient *a, const struct payload *p)
@@ -130,6 +138,8 @@ static void begin(struct delivering *w, struct recipient *a, const struct payloa
     w->at_ms = clock_wall_ms(w->call.d->env.clock);
     w->accepting = true;
     w->accept = post_payload(a, p, a->cfg->s.wake_on_deliver, &w->known_ms, on_accepted, w);
+    if (w->known_ms == 0)
+        keep_receipt(w, a);
 }
 
 struct dispatch_call *dispatch_deliver(struct dispatch *d, const struct dispatch_who *who,

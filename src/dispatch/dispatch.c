@@ -8,6 +8,7 @@
 #include "base/mem.h"
 #include "dispatch/call.h"
 #include "dispatch/courier.h"
+#include "dispatch/delivered.h"
 #include "dispatch/dispatch_priv.h"
 #include "dispatch/receipt.h"
 #include "dispatch/replies.h"
@@ -43,6 +44,7 @@ static void on_tidy(struct timer *t)
     struct dispatch *d = container_of(t, struct dispatch, tidy);
 
     receipts_expire(d);
+    delivered_expire(d->delivered);
     timer_set(d->env.clock, &d->tidy, TIDY_MS);
 }
 
@@ -63,6 +65,7 @@ enum bh_err dispatch_open(const struct dispatch_env *env, const struct config *c
     d->files = work_pool_new(env->loop, FILE_THREADS);
     d->next_number = env->store->boot << 40;
     d->replies = replies_new(d);
+    d->delivered = delivered_new(d);
     d->agents = agents_new(d);
     agents_set(d->agents, cfg);
     d->asked = asked_new();
@@ -81,6 +84,7 @@ void dispatch_close(struct dispatch *d)
     schedule_free(d->schedule);
     calls_free(d);
     asked_free(d->asked);
+    delivered_free(d->delivered);
     map_done(&d->claims);
     agents_free(d->agents);
     replies_free(d->replies);

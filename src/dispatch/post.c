@@ -29,12 +29,13 @@ struct accept_id post_payload(struct recipient *a, const struct payload *p, bool
     return id;
 }
 
-const char *post_waits(const struct recipient *a)
+const char *post_waits(struct recipient *a)
 {
+    const char *problem = a->courier != NULL ? courier_problem(a->courier) : NULL;
     enum relay_state s;
 
     if (a->courier != NULL)
-        return courier_problem(a->courier);
+        return problem == NULL && a->cfg->ops->away != NULL ? a->cfg->ops->away(a) : problem;
     if (a->cfg->ops != &substrate_relay)
         return "the agent has no substrate: it is kept in its mailbox";
     s = relay_state(a->d->env.relay, str_of(a->tenant), str_of(a->instance));

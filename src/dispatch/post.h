@@ -10,4 +10,4 @@ struct accept_id post_payload(struct recipient *a, const struct payload *p, bool
                               int64_t *ret_known_ms, accepted_cb *done, void *ctx);
 
 /* Is anybody there to take mail now?  NULL: yes; else a phrase that says where it waits. */
-const char *post_waits(const struct recipient *a);
+const char *post_waits(struct recipient *a);

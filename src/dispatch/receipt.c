@@ -18,7 +18,7 @@ static void write_hour(struct buf *out, int64_t hour)
 }
 
 /* Each part is preceded by its length, so no two names give the same bytes. */
-static struct hash128 name_hash(const struct dispatch *d, const struct receipt_name *name)
+struct hash128 receipt_hash(const struct dispatch *d, const struct receipt_name *name)
 {
     const struct str parts[] = {name->tenant, name->agent, name->word, name->id};
     struct buf bytes = BUF_INIT;
@@ -43,7 +43,7 @@ struct store_put *receipt_write(struct dispatch *d, const struct receipt_name *n
 {
     struct buf key = BUF_INIT;
 
-    write_key(&key, at_ms / HOUR_MS, name_hash(d, name));
+    write_key(&key, at_ms / HOUR_MS, receipt_hash(d, name));
     struct store_kv item = {.verb = KV_PUT, .ns = NS, .key = buf_str(&key), .value = json};
     struct store_put *put = store_put(d->env.store, &item, 1, true, done, ctx);
     buf_done(&key);
@@ -90,14 +90,14 @@ static void look(struct receipt_read *r)
 }
 
 struct receipt_read *receipt_find(struct dispatch *d, const struct receipt_name *name,
-                                  int64_t at_ms, receipt_cb *done, void *ctx)
+                                  receipt_cb *done, void *ctx)
 {
     struct receipt_read *r = xcalloc(1, sizeof *r);
     int64_t now = clock_wall_ms(d->env.clock) / HOUR_MS;
 
-    *r = (struct receipt_read){.d = d, .hash = name_hash(d, name), .done = done, .ctx = ctx};
-    r->hour = at_ms != 0 ? at_ms / HOUR_MS + 1 : now; /* the keys' times are rounded */
-    r->last = at_ms != 0 ? at_ms / HOUR_MS - 1 : now - KEPT_HOURS;
+    *r = (struct receipt_read){.d = d, .hash = receipt_hash(d, name), .done = done, .ctx = ctx};
+    r->hour = now;
+    r->last = now - KEPT_HOURS;
     look(r);
     return r;
 }

@@ -1,4 +1,5 @@
-/* receipt.h - what was answered, kept for a day: a repeat gets the first answer again.
+/* receipt.h - what a wake or a request was answered, kept for a day: a repeat gets the first answer
+ * again.  (Those of deliveries are in delivered.h.)
  *
  * A record per (tenant, agent, word, id) in the namespace "receipt".  Its key begins with the hour,
  * so that old ones go without being looked at. */
@@ -15,14 +16,16 @@ struct receipt_name { /* borrowed */
     struct str id;   /* the dispatch_id, or the caller's Idempotency-Key */
 };
 
+/* Different names have different ones. */
+struct hash128 receipt_hash(const struct dispatch *d, const struct receipt_name *name);
+
 /* @at_ms: when it was taken, by the wall clock.  @done says when it is on disk. */
 struct store_put *receipt_write(struct dispatch *d, const struct receipt_name *name, int64_t at_ms,
                                 struct str json, store_put_cb *done, void *ctx) BH_MUST_USE;
 /* @json is absent when there is none. */
 typedef void receipt_cb(void *ctx, struct str json);
-/* @at_ms: about when it was written; 0: some time today. */
 struct receipt_read *receipt_find(struct dispatch *d, const struct receipt_name *name,
-                                  int64_t at_ms, receipt_cb *done, void *ctx) BH_MUST_USE;
+                                  receipt_cb *done, void *ctx) BH_MUST_USE;
 void receipt_cancel(struct receipt_read **r); /* @done does not run; sets it to NULL */
 
 /* A kept answer with one more sentence in its "warnings", appended to @out. */

@@ -374,7 +374,7 @@ static void begin(struct asking *w, struct recipient *a, const struct payload *p
     payload_write_body(&w->payload, p, str_of(a->id));
     name = name_of(w);
     if (call_claim(&w->call, &name))
-        w->look = receipt_find(w->call.d, &name, 0, on_found, w);
+        w->look = receipt_find(w->call.d, &name, on_found, w);
     else
         call_end_later(&w->call);
 }

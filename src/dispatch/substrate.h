@@ -83,6 +83,9 @@ struct substrate_ops {
     /* NULL: it is not reached from here (relay, none). */
     struct errand_job *(*run)(struct recipient *a, const struct errand *e, errand_cb *done,
                               void *ctx);
+    /* Is nobody there to take it?  A phrase that says so; asked at every delivery, so it must be
+     * cheap.  NULL here: only trying tells. */
+    const char *(*away)(struct recipient *a);
     void (*forget)(struct recipient *a); /* frees agent->state; NULL: it has none */
 };
 extern const struct substrate_ops *const substrates[];       /* ends with NULL */

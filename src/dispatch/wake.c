@@ -112,7 +112,7 @@ static void warn(struct waking *w, const char *what)
 static void on_accepted(void *ctx, enum bh_err err)
 {
     struct waking *w = ctx;
-    const struct recipient *a;
+    struct recipient *a;
     const char *waits;
 
     w->accepting = false;
@@ -322,7 +322,7 @@ static void begin(struct waking *w, struct recipient *a, int64_t due_ms)
     if (w->key != NULL && !call_claim(&w->call, &name)) {
         call_end_later(&w->call);
     } else if (w->key != NULL) {
-        w->look = receipt_find(w->call.d, &name, 0, on_found, w);
+        w->look = receipt_find(w->call.d, &name, on_found, w);
         w->due_ms = due_ms;
     } else if (due_ms > w->at_ms) {
         plan(w, due_ms);

@@ -335,6 +335,8 @@ struct accept_id relay_passthrough(struct relay *r, const struct event *ev, stru
     return take_in(r, ev, forward_json, done, ctx);
 }
 
+_Static_assert(PARCEL_TICK_MS == DEDUP_TICK_MS, "relay_deliver() tells what dedup_at() knows");
+
 struct accept_id relay_deliver(struct relay *r, const struct parcel *p, int64_t *ret_known_ms,
                                accepted_cb *done, void *ctx)
 {
@@ -355,7 +357,7 @@ struct accept_id relay_deliver(struct relay *r, const struct parcel *p, int64_t 
         session_key_of_event(&r->accepts->key, p->ev);
         err = take_copy(&in, i);
     }
-    *ret_known_ms = in.known_ms;
+    *ret_known_ms = err == BH_OK ? in.known_ms : -1;
     accept_release(r, in.a, err);
     return (struct accept_id){in.a->index, in.a->generation};
 }

@@ -12,10 +12,12 @@
 #include "base/mem.h"
 #include "core/delivery_id.h"
 
+/* Of the key what tells it from the others of its ring: 96 bits, and no others collide in practice.
+ * Both 0: removed. */
 struct dedup_record {
-    struct hash128 key;
-    uint32_t at_s;
-    bool removed;
+    uint64_t lo;
+    uint32_t hi;
+    uint32_t at; /* ticks, modulo 2^32: see at_of() */
 };
 
 struct dedup_ring {
@@ -26,28 +28,59 @@ struct dedup_ring {
 
 enum { FIRST_CAP = 64, BOT_SHIFT = 64 - DELIVERY_BOT_BITS, BOTS = 1 << DELIVERY_BOT_BITS };
 
+static struct dedup_record record_of(struct hash128 key, int64_t at_ms)
+{
+    uint32_t hi = (uint32_t)key.hi;
+
+    return (struct dedup_record){.lo = key.lo,
+                                 .hi = key.lo != 0 || hi != 0 ? hi : 1,
+                                 .at = (uint32_t)(at_ms / DEDUP_TICK_MS)};
+}
+
+static bool same_key(const struct dedup_record *a, const struct dedup_record *b)
+{
+    return a->lo == b->lo && a->hi == b->hi;
+}
+
+static bool is_removed(const struct dedup_record *rec)
+{
+    return rec->lo == 0 && rec->hi == 0;
+}
+
+/* Ticks wrap after 497 days: what is kept is nearer than half of that to the newest. */
+static int64_t at_of(const struct dedup *d, const struct dedup_record *rec)
+{
+    int64_t newest = d->newest_ms / DEDUP_TICK_MS;
+
+    return (newest + (int32_t)(rec->at - (uint32_t)newest)) * DEDUP_TICK_MS;
+}
+
 static uint32_t mask(const struct dedup_ring *d)
 {
     return d->cap * 2 - 1;
 }
 
-/* The index slot that holds @key, or the free one where it belongs. */
+/* The index slot that holds the key, or the free one where it belongs. */
+static uint32_t probe_record(const struct dedup_ring *d, const struct dedup_record *wanted)
+{
+    uint32_t i = (uint32_t)wanted->lo & mask(d);
+
+    while (d->index[i] != 0 && !same_key(&d->ring[d->index[i] - 1], wanted))
+        i = (i + 1) & mask(d);
+    return i;
+}
+
 static uint32_t probe(const struct dedup_ring *d, struct hash128 key)
 {
-    uint32_t i = (uint32_t)key.lo & mask(d);
+    struct dedup_record wanted = record_of(key, 0);
 
-    for (; d->index[i] != 0; i = (i + 1) & mask(d)) {
-        const struct dedup_record *rec = &d->ring[d->index[i] - 1];
-        if (rec->key.lo == key.lo && rec->key.hi == key.hi)
-            break;
-    }
-    return i;
+    return probe_record(d, &wanted);
 }
 
 static void unindex(struct dedup_ring *d, uint32_t hole)
 {
     for (uint32_t i = (hole + 1) & mask(d); d->index[i] != 0; i = (i + 1) & mask(d)) {
-        uint32_t home = (uint32_t)d->ring[d->index[i] - 1].key.lo & mask(d);
+        uint32_t home = (uint32_t)d->ring[d->index[i] - 1].lo & mask(d);
         if (((i - home) & mask(d)) < ((i - hole) & mask(d)))
             continue; /* it would leave its own run */
         d->index[hole] = d->index[i];
@@ -60,8 +93,8 @@ static void drop_oldest(struct dedup_ring *d)
 {
     const struct dedup_record *rec = &d->ring[d->head];
 
-    if (!rec->removed)
-        unindex(d, probe(d, rec->key));
+    if (!is_removed(rec))
+        unindex(d, probe_record(d, rec));
     d->head = (d->head + 1) & (d->cap - 1);
     d->n--;
 }
@@ -76,10 +109,10 @@ static void grow(struct dedup_ring *d)
     d->head = d->n = 0;
     for (uint32_t i = 0; i < old.n; i++) {
         const struct dedup_record *rec = &old.ring[(old.head + i) & (old.cap - 1)];
-        if (rec->removed)
+        if (is_removed(rec))
             continue;
         d->ring[d->n] = *rec;
-        d->index[probe(d, rec->key)] = ++d->n;
+        d->index[probe_record(d, rec)] = ++d->n;
     }
     free(old.ring);
     free(old.index);
@@ -95,7 +128,7 @@ static void ring_add(struct dedup_ring *d, struct hash128 key, int64_t at_ms)
     if (d->n == d->cap)
         grow(d);
     uint32_t at = (d->head + d->n++) & (d->cap - 1);
-    d->ring[at] = (struct dedup_record){.key = key, .at_s = (uint32_t)(at_ms / 1000)};
+    d->ring[at] = record_of(key, at_ms);
     d->index[probe(d, key)] = at + 1;
 }
 
@@ -159,7 +192,7 @@ int64_t dedup_at(const struct dedup *d, struct hash128 key)
     const struct dedup_ring *r = find(d, key);
     uint32_t at = r != NULL && r->n != 0 ? r->index[probe(r, key)] : 0;
 
-    return at != 0 ? (int64_t)r->ring[at - 1].at_s * 1000 : 0;
+    return at != 0 ? at_of(d, &r->ring[at - 1]) : 0;
 }
 
 void dedup_add(struct dedup *d, struct hash128 key, int64_t at_ms, size_t max)
@@ -168,8 +201,12 @@ void dedup_add(struct dedup *d, struct hash128 key, int64_t at_ms, size_t max)
         return;
     for (; d->n >= max; d->n--)
         drop_oldest(largest(d));
-    ring_add(get(d, key), key, at_ms);
-    d->n++;
+    struct dedup_ring *r = get(d, key);
+    uint32_t before = r->n;
+    ring_add(r, key, at_ms);
+    if (at_ms > d->newest_ms)
+        d->newest_ms = at_ms;
+    d->n += (size_t)r->n - before; /* one more, and less what was removed before it grew */
 }
 
 void dedup_remove(struct dedup *d, struct hash128 key)
@@ -179,15 +216,16 @@ void dedup_remove(struct dedup *d, struct hash128 key)
 
     if (r == NULL || r->n == 0 || r->index[i] == 0)
         return;
-    r->ring[r->index[i] - 1].removed = true;
+    struct dedup_record *rec = &r->ring[r->index[i] - 1];
     unindex(r, i);
+    rec->lo = rec->hi = 0;
 }
 
 void dedup_expire(struct dedup *d, int64_t before_ms)
 {
     for (size_t i = 0; d->rings != NULL && i < BOTS; i++) {
         struct dedup_ring *r = d->rings[i];
-        for (; r != NULL && r->n > 0 && (int64_t)r->ring[r->head].at_s * 1000 < before_ms; d->n--)
+        for (; r != NULL && r->n > 0 && at_of(d, &r->ring[r->head]) < before_ms; d->n--)
             drop_oldest(r);
         if (r == NULL || r->n > 0)
             continue;

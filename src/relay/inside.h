@@ -12,6 +12,7 @@
 #pragma once
 #include "relay/relay.h"
 
+#define PARCEL_TICK_MS 10                    /* so precisely it is known when a parcel was taken */
 #define INSIDE_PACK_BYTES ((size_t)64 << 10) /* in one message, but at least one frame */
 
 struct parcel { /* borrowed for the call */
@@ -24,8 +25,9 @@ struct parcel { /* borrowed for the call */
 };
 
 /* BH_REFUSED: the names are impossible, or it is too long.  The rest is core/accept.h.
- * @ret_known_ms is set before the call returns: when it was taken before (wall clock, roughly), and
- * then @done tells when that one is safe; 0: it is new. */
+ * @ret_known_ms is set before the call returns: when it was taken before (wall clock, rounded
+ * down to PARCEL_TICK_MS; of one that was taken before we started, when it was on disk), and then
+ * @done tells when that one is safe; 0: it is new; -1: it is refused. */
 struct accept_id relay_deliver(struct relay *r, const struct parcel *p, int64_t *ret_known_ms,
                                accepted_cb *done, void *ctx);
 

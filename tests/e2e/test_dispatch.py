@@ -85,6 +85,19 @@ def test_a_repeat_is_one_effect_and_as_many_successes(house, drop):
     wait_for(lambda: files(drop) == ["other.json"])
 
 
+def test_a_repeat_after_a_restart_gets_the_first_receipt(house):
+    sender = Sender(house)
+    first = {f"d{i}": sender.deliver("nobody", augment("x", f"d{i}")).json for i in range(40)}
+    house.kill()
+    house.start()
+    sender = Sender(house)
+    for name, receipt in first.items():
+        again = sender.deliver("nobody", augment("x", name)).json
+        assert again.pop("warnings") != receipt.pop("warnings")  # one sentence more
+        assert again == receipt
+    assert house.instance("agent:nobody")["entries"] == 40
+
+
 def test_path_tricks_in_a_dispatch_id_stay_in_the_directory(house, drop):
     sender = Sender(house)
     ids = ["../evil", "/etc/passwd", "a/b", ".hidden", "..", "-rf", "x" * 200, "nul\x00byte", "ümlaut", "a\nb"]

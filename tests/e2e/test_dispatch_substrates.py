@@ -225,10 +225,9 @@ def test_a_fifo_gets_a_line_each_when_somebody_reads(make_bellhop, tmp_path):
     os.mkfifo(fifo)
     server = make_bellhop(config(f"id: pipe, substrate: pipe, path: {fifo}"))
     sender = Sender(server)
-    assert sender.deliver("pipe", augment("one", "p1")).status == 200
+    for waits in (sender.deliver("pipe", augment("one", "p1")).json, sender.deliver("pipe", template("two\nlines", "p2")).json):
+        assert waits["delivery_skipped"] is True and "nobody reads" in waits["warnings"][0]
     wait_for(lambda: "nobody reads" in server.log())
-    waits = sender.deliver("pipe", template("two\nlines", "p2")).json
-    assert waits["delivery_skipped"] is True and "nobody reads" in waits["warnings"][0]
     assert sender.status("pipe").json["status"] == "unknown"
     assert server.instance("agent:pipe")["entries"] == 2
     with open(fifo, encoding="utf-8") as reading:
@@ -347,6 +346,24 @@ def test_text_is_typed_into_the_pane_and_nothing_in_it_acts_on_the_terminal(make
     wait_for(lambda: long in typed.read_text())
     assert run("list-buffers") == ""
     assert sender.status("mux").json == {"status": "idle"}
+
+
+@needs_tmux
+def test_a_delivery_to_a_pane_presses_no_key_and_a_wake_presses_enter_and_rings(make_bellhop, pane, tmp_path):
+    socket, _, run = pane
+    typed = tmp_path / "pasted"
+    run("new-window", "-t", "work:7", f"stty -icanon -echo; printf '\\033[?2004h'; exec cat > {typed}")
+    wait_for(typed.exists)
+    time.sleep(0.3)
+    server = make_bellhop(config(f"id: mux, substrate: tmux, target: 'work:7', socket: {socket}"))
+    sender = Sender(server)
+    rung = lambda: run("display-message", "-p", "-t", "work:7", "#{window_bell_flag}").strip()
+    assert sender.deliver("mux", template("think of it", "m1")).status == 200
+    assert wait_for(lambda: typed.read_text().endswith("\x1b[201~") and typed.read_text()).count("\x1b[200~") == 1
+    assert rung() == "0"
+    assert sender.wake("mux", {"context": "now"}).json["woken"] is True
+    wait_for(lambda: typed.read_text().endswith("now\x1b[201~\n"))
+    wait_for(lambda: rung() == "1")
 
 
 @needs_tmux

@@ -101,6 +101,17 @@ static int open_fifo(struct reader *r, const char *path)
     return ESPIPE;
 }
 
+#define NOBODY "nobody reads the pipe"
+
+/* What is open is not touched: half a line may be in it. */
+static const char *away(struct recipient *a)
+{
+    struct reader *r = reader_of(a);
+    bool there = r->fd >= 0 ? has_reader(r) : open_fifo(r, a->cfg->s.path) != ENXIO;
+
+    return there ? NULL : NOBODY;
+}
+
 /* ---- one line ---- */
 
 static void line_free(struct line *j)
@@ -157,7 +168,7 @@ static void on_look(struct timer *t)
     char why[256];
 
     if (failed == ENXIO || failed == EPIPE) {
-        finish(j, ERRAND_AWAY, "nobody reads the pipe");
+        finish(j, ERRAND_AWAY, NOBODY);
         return;
     }
     if (failed != 0) {
@@ -195,4 +206,10 @@ static struct errand_job *run(struct recipient *a, const struct errand *e, erran
 }
 
 const struct substrate_ops substrate_pipe = {
-    .name = "pipe", .config = &config, .target = target, .run = run, .forget = forget};
+    .name = "pipe",
+    .config = &config,
+    .target = target,
+    .run = run,
+    .away = away,
+    .forget = forget,
+};

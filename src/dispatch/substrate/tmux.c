@@ -1,9 +1,12 @@
 /* tmux.c - types into a pane: what a person at that terminal would see typed.
  *
  * The text goes through a paste buffer of tmux, in one piece and as a bracketed paste where the
- * program in the pane asks for such; then Enter.  Control characters could act on the terminal or
- * end the paste, so they are replaced by their pictures before tmux sees them.  A wake types its
- * text, or one fixed line.
+ * program in the pane asks for such.  Control characters could act on the terminal or end the
+ * paste, so they are replaced by their pictures before tmux sees them.
+ *
+ *      deliver   pastes the text and a line break: a program that asks for bracketed paste has it
+ *                in its input and does nothing yet, one that reads lines has read it
+ *      wake      pastes its text, or one fixed line; then Enter, and the pane's bell
  *
  * The target is the operator's, never the caller's: a session only chooses among those that are
  * configured. */
@@ -95,7 +98,18 @@ static void write_text(struct buf *out, const struct errand *e)
         buf_add_c(out, '\n');
     }
     clean(out, e->text);
+    if (e->kind != ERRAND_WAKE)
+        buf_add_c(out, '\n');
 }
+
+/* Words for tmux that paste the buffer; a wake goes on with Enter and the bell, which is what the
+ * program in the pane would write to its terminal to ring. */
+#define PASTE(pane, buffer) \
+    "has-session", "-t", pane, ";", "load-buffer", "-b", buffer, "-", ";", "paste-buffer", "-p", \
+        "-d", "-b", buffer, "-t", pane
+#define RING(pane) \
+    ";", "send-keys", "-t", pane, "Enter", ";", "run-shell", "-b", "-t", pane, \
+        "printf '\\a' > '#{pane_tty}'"
 
 static struct errand_job *run(struct recipient *a, const struct errand *e, errand_cb *done,
                               void *ctx)
@@ -108,16 +122,15 @@ static struct errand_job *run(struct recipient *a, const struct errand *e, erran
 
     snprintf(buffer, sizeof buffer, "bellhop-%llx", (unsigned long long)dispatch_number(a->d));
     /* The pane is asked for first: a buffer that nobody pastes would stay. */
-    const char *const type[] = {"has-session", "-t",   pane,        ";",    "load-buffer",
-                                "-b",          buffer, "-",         ";",    "paste-buffer",
-                                "-p",          "-d",   "-b",        buffer, "-t",
-                                pane,          ";",    "send-keys", "-t",   pane,
-                                "Enter",       NULL};
+    const char *const type[] = {PASTE(pane, buffer), NULL};
+    const char *const ring[] = {PASTE(pane, buffer), RING(pane), NULL};
     const char *const look[] = {"has-session", "-t", pane, NULL};
     tmux_command(s, base);
     write_text(&text, e);
     struct spawned_order o = {.argv = base,
-                              .more = e->kind == ERRAND_LOOK ? look : type,
+                              .more = e->kind == ERRAND_LOOK   ? look
+                                      : e->kind == ERRAND_WAKE ? ring
+                                                               : type,
                               .input = buf_str(&text),
                               .timeout_ms = s->timeout_ms,
                               .is_away = is_away};

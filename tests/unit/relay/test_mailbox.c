@@ -175,6 +175,29 @@ static bool join_line(void *ctx, struct str line, bool whole)
     return true;
 }
 
+static void a_key_tells_when_it_came_for_months(void **state)
+{
+    const int64_t then = INT64_C(1790000000123), day = 86400000;
+    struct dedup d;
+
+    dedup_init(&d);
+    for (uint64_t k = 0; k < 170; k++) /* ticks wrap once in this time or not at all */
+        dedup_add(&d, key_of(7, k), then + (int64_t)k * day, 1000);
+    for (uint64_t k = 0; k < 170; k++)
+        assert_int_equal(dedup_at(&d, key_of(7, k)),
+                         (then + (int64_t)k * day) / DEDUP_TICK_MS * DEDUP_TICK_MS);
+    assert_int_equal(dedup_at(&d, key_of(7, 170)), 0);
+    for (uint64_t k = 0; k < 100; k++)
+        dedup_remove(&d, key_of(7, k));
+    for (uint64_t k = 1000; k < 1100;
+         k++) /* the table grows, and the removed ones are not counted */
+        dedup_add(&d, key_of(7, k), then + 170 * day, 1000);
+    assert_int_equal(d.n, 170);
+    dedup_expire(&d, then + 120 * day - 1000);
+    assert_int_equal(d.n, 150);
+    dedup_done(&d);
+}
+
 static void lines_are_the_same_however_the_stream_is_cut(void **state)
 {
     static const char text[] = "one\ntwo\n\nthree and more\nfour\n";
@@ -220,6 +243,7 @@ int main(void)
         cmocka_unit_test(the_oldest_key_goes_when_there_are_too_many),
         cmocka_unit_test(keys_that_collide_are_told_apart_and_survive_removals),
         cmocka_unit_test(old_keys_expire),
+        cmocka_unit_test(a_key_tells_when_it_came_for_months),
         cmocka_unit_test(a_flood_into_one_bot_pushes_nothing_out_of_another),
         cmocka_unit_test(lines_are_the_same_however_the_stream_is_cut),
         cmocka_unit_test(a_line_over_the_limit_is_thrown_away_up_to_its_end),
