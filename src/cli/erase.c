@@ -1,4 +1,4 @@
-/* erase.c - bellhop erase --person PLATFORM:ID. */
+/* erase.c - bellhop erase --person PLATFORM:ID, bellhop erase --tenant NAME. */
 #include <inttypes.h>
 #include <stdio.h>
 #include <unistd.h>
@@ -9,6 +9,7 @@
 struct wish {
     const struct cli_args *a;
     struct str platform, user;
+    struct str tenant; /* absent: the person */
 };
 
 static int ask(const struct wish *w, bool dry, struct json_parser *parser, struct json *ret_doc)
@@ -17,8 +18,9 @@ static int ask(const struct wish *w, bool dry, struct json_parser *parser, struc
     struct jw jw = jw_begin(&body);
 
     jw_obj(&jw);
-    jw_kstr(&jw, "platform", w->platform);
-    jw_kstr(&jw, "user", w->user);
+    jw_kstr_opt(&jw, "tenant", w->tenant);
+    jw_kstr_opt(&jw, "platform", w->platform);
+    jw_kstr_opt(&jw, "user", w->user);
     jw_kbool(&jw, "dryRun", dry);
     jw_end_obj(&jw);
     int rc = cli_call(w->a, "POST", "/admin/erase", buf_str(&body), parser, ret_doc);
@@ -26,21 +28,38 @@ static int ask(const struct wish *w, bool dry, struct json_parser *parser, struc
     return rc;
 }
 
-static void print(struct json doc)
-{
-    static const struct {
-        const char *key, *what;
-    } lines[] = {
-        {"messages", "messages of the chat page"},
-        {"names", "names given on the chat page"},
-        {"chats", "records that a chat is known to an instance"},
-        {"outgoing", "records of messages on their way out"},
-        {"links", "links to instances"},
-        {"allowLists", "allow lists that name this person (not changed: bellhop principal set)"},
-    };
+struct line {
+    const char *key, *what;
+};
+static const struct line of_person[] = {
+    {"messages", "messages of the chat page"},
+    {"names", "names given on the chat page"},
+    {"chats", "records that a chat is known to an instance"},
+    {"outgoing", "records of messages on their way out"},
+    {"links", "links to instances"},
+    {"allowLists", "allow lists that name this person (not changed: bellhop principal set)"},
+    {0},
+};
+static const struct line of_tenant[] = {
+    {"instances", "instances, with their gateways, links, scopes and policies"},
+    {"keys", "keys and hooks"},
+    {"waiting", "messages that wait for an agent"},
+    {"chats", "records that a chat is known to an instance"},
+    {"messages", "messages of the chat page"},
+    {"outgoing", "records of messages on their way out"},
+    {"replies", "replies of agents"},
+    {"wakes", "wakes for later"},
+    {"media", "files"},
+    {"skills", "skills, with their history"},
+    {"data", "databases of data"},
+    {"routes", "routes (not changed: bellhop route remove)"},
+    {0},
+};
 
-    for (size_t i = 0; i < ARRAY_LEN(lines); i++)
-        printf("%8" PRId64 "  %s\n", cli_i64(doc, lines[i].key), lines[i].what);
+static void print(const struct wish *w, struct json doc)
+{
+    for (const struct line *l = w->tenant.p != NULL ? of_tenant : of_person; l->key != NULL; l++)
+        printf("%8" PRId64 "  %s\n", cli_i64(doc, l->key), l->what);
 }
 
 /* True: go on. */
@@ -52,8 +71,11 @@ static bool confirm(const struct wish *w)
         cli_failed("erase deletes all of this for good; add --yes if that is meant");
         return false;
     }
-    fprintf(stderr, "Erase what is kept of %.*s on %.*s? [y/N] ", STR_FMT(w->user),
-            STR_FMT(w->platform));
+    if (w->tenant.p != NULL)
+        fprintf(stderr, "Erase the tenant %.*s? [y/N] ", STR_FMT(w->tenant));
+    else
+        fprintf(stderr, "Erase what is kept of %.*s on %.*s? [y/N] ", STR_FMT(w->user),
+                STR_FMT(w->platform));
     return fgets(line, sizeof line, stdin) != NULL && (line[0] | 32) == 'y';
 }
 
@@ -66,7 +88,7 @@ static int erase(const struct wish *w, bool dry, bool yes)
     if (dry || !yes) {
         rc = ask(w, true, parser, &doc);
         if (rc == CLI_DONE && !(w->a->json && !dry))
-            w->a->json ? cli_print_json(doc) : print(doc);
+            w->a->json ? cli_print_json(doc) : print(w, doc);
     }
     if (rc == CLI_DONE && !dry && !yes && !confirm(w))
         rc = CLI_FAILED;
@@ -75,7 +97,7 @@ static int erase(const struct wish *w, bool dry, bool yes)
         if (rc == CLI_DONE && w->a->json)
             cli_print_json(doc);
         else if (rc == CLI_DONE && yes)
-            print(doc);
+            print(w, doc);
         if (rc == CLI_DONE && !w->a->json)
             fputs("Erased.\n", stderr);
     }
@@ -85,33 +107,44 @@ static int erase(const struct wish *w, bool dry, bool yes)
 
 static int run(const struct command *c, int argc, char **argv)
 {
-    const char *person = NULL;
+    const char *person = NULL, *tenant = NULL;
     bool dry = false, yes = false;
     struct cli_args a;
     const struct cli_option options[] = {{"--person", &person, NULL},
+                                         {"--tenant", &tenant, NULL},
                                          {"--dry-run", NULL, &dry},
                                          {"--yes", NULL, &yes}};
 
     if (!cli_parse(c, argc, argv, options, ARRAY_LEN(options), &a))
         return cli_exit(&a);
     struct str rest = str_of(person), platform = STR_NULL;
-    if (person == NULL || a.n_rest > 0 || !str_split(&rest, ':', &platform) || rest.n == 0)
-        return cli_misused(c, "erase whom? Give --person PLATFORM:ID");
-    return erase(&(struct wish){&a, platform, rest}, dry, yes);
+    if (tenant != NULL && person == NULL && a.n_rest == 0)
+        return erase(&(struct wish){.a = &a, .tenant = str_of(tenant)}, dry, yes);
+    if (person == NULL || tenant != NULL || a.n_rest > 0 || !str_split(&rest, ':', &platform) ||
+        rest.n == 0)
+        return cli_misused(c, "erase whom? Give --person PLATFORM:ID or --tenant NAME");
+    return erase(&(struct wish){.a = &a, .platform = platform, .user = rest}, dry, yes);
 }
 
 const struct command cmd_erase = {
     "erase",
-    "delete what is kept of a person",
-    "Usage: bellhop erase --person PLATFORM:ID [--dry-run] [--yes] [--json]\n\n"
+    "delete what is kept of a person or a tenant",
+    "Usage: bellhop erase --person PLATFORM:ID [--dry-run] [--yes] [--json]\n"
+    "       bellhop erase --tenant NAME [--dry-run] [--yes] [--json]\n\n"
     "Deletes what the server keeps of one person: messages and name on the chat page, the record\n"
     "that their chat is known, messages on their way out, links to instances.  ID is the user's "
     "on\n"
     "that platform (on the chat page, the chat's).  --dry-run counts and deletes nothing; without\n"
     "--yes it counts and asks.\n\n"
-    "Not covered: messages that wait for an agent (bellhop mailbox), group chats, allow lists\n"
-    "(counted), skills and data (they belong to programs), backups, what platforms and agents "
-    "keep\n"
-    "themselves.\n",
+    "With --tenant all of a tenant goes: its instances are deprovisioned, its keys revoked, its "
+    "mail,\n"
+    "chats, messages of the chat page (of chats no other tenant knows), replies, wakes, files, "
+    "skills\n"
+    "and data deleted.  Routes stay (counted), and so do the ids of its gateways, as revoked.\n\n"
+    "Not covered, of a person: messages that wait for an agent (bellhop mailbox), group chats, "
+    "allow\n"
+    "lists (counted), skills and data (they belong to programs).  Of both: backups, what "
+    "platforms\n"
+    "and agents keep themselves, and receipts, which go within a day.\n",
     run,
 };

@@ -314,6 +314,18 @@ bool data_base_purge(struct data_base *b, int64_t now, size_t max, bool *ret_mor
     return ok;
 }
 
+bool data_base_clear(struct data_base *b)
+{
+    bool ok = sqlite3_exec(b->db->db,
+                           "PRAGMA secure_delete=ON; DELETE FROM tags; DELETE FROM entries;"
+                           " INSERT INTO words(words) VALUES('delete-all');"
+                           " PRAGMA secure_delete=FAST",
+                           NULL, NULL, NULL) == SQLITE_OK;
+
+    b->looked_us = 0;
+    return ok || side_failed(b->db, "cannot clear it");
+}
+
 /* ---- reading ---- */
 
 static bool is_expired(sqlite3_stmt *q, int64_t now)

@@ -18,6 +18,8 @@ const char *data_base_problem(const struct data_base *b);
 /* Bytes on disk of all stores of this one's tenant; looked at once a second. */
 uint64_t data_base_tenant_bytes(struct data_base *b);
 bool data_base_write(struct data_base *b, const struct data_entry *e);
+/* Forget everything, and overwrite where it was. */
+bool data_base_clear(struct data_base *b);
 /* Forget up to @max entries that have expired by @now.  *@ret_more: there are others. */
 bool data_base_purge(struct data_base *b, int64_t now, size_t max, bool *ret_more);
 

@@ -1,7 +1,9 @@
 /* data.c - design.  (data.h has the contract.)
  *
  * A call is one object: the job, what was asked (read and checked on the loop, so that a thread
- * never parses what a stranger sent), and the answer as it grows on the thread. */
+ * never parses what a stranger sent), and the answer as it grows on the thread.
+ *
+ * Long because it is a face: a short function for every call of the contract. */
 #include "data/data.h"
 #include <assert.h>
 #include <dirent.h>
@@ -13,6 +15,7 @@
 #include "base/file.h"
 #include "base/limits.h"
 #include "base/mem.h"
+#include "base/percent.h"
 #include "data/base.h"
 #include "net/loop.h"
 
@@ -275,7 +278,7 @@ static void note_size(const struct data_call *c)
 {
     struct str rest = c->job.key, tenant;
 
-    if (c->job.write && c->refusal.cls == FAULT_NONE && str_split(&rest, '/', &tenant))
+    if (c->tenant_bytes != 0 && str_split(&rest, '/', &tenant))
         ledger_note(c->ds->ledger, LIMIT_DATA_BYTES, tenant, c->tenant_bytes);
     if (c->over)
         ledger_refuse(c->ds->ledger, LIMIT_DATA_BYTES);
@@ -355,6 +358,42 @@ struct data_call *data_write(struct data *ds, const struct caller *who, struct j
     data_uuid_make(c->entry->uuid);
     data_uuid_text(c->entry->uuid, c->id);
     return call_start(c);
+}
+
+/* ---- everything of a tenant ---- */
+
+static enum lane_end run_clear(struct data_call *c, struct data_base *b)
+{
+    return data_base_clear(b) ? LANE_OK : LANE_IO;
+}
+
+struct data_call *data_clear(struct data *ds, const struct caller *who, data_cb *done, void *ctx)
+{
+    struct data_call *c = call_new(ds, who, run_clear, done, ctx);
+
+    c->job.write = true;
+    return call_start(c);
+}
+
+void data_namespaces(const struct data *ds, struct str tenant, data_ns_cb *cb, void *ctx)
+{
+    struct buf path = BUF_INIT;
+
+    buf_printf(&path, "%s/", ds->dir);
+    file_name_add(&path, tenant);
+    DIR *d = opendir(buf_z(&path));
+    for (struct dirent *e; d != NULL && (e = readdir(d)) != NULL;) {
+        struct str name = str_of(e->d_name);
+        if (!str_ends(name, STR(".db")))
+            continue;
+        name.n -= 3;
+        buf_reset(&path);
+        percent_decode(&path, name.p[0] == '@' ? str_skip(name, 1) : STR(""));
+        cb(ctx, buf_str(&path));
+    }
+    if (d != NULL)
+        closedir(d);
+    buf_done(&path);
 }
 
 /* ---- query and get ---- */

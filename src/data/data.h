@@ -71,6 +71,14 @@ struct data_call *data_query(struct data *ds, const struct caller *who, struct j
 struct data_call *data_get(struct data *ds, const struct caller *who, struct str id, data_cb *done,
                            void *ctx) BH_MUST_USE;
 
+/* Forget every entry of the caller's store; its file stays, empty.  No @json. */
+struct data_call *data_clear(struct data *ds, const struct caller *who, data_cb *done,
+                             void *ctx) BH_MUST_USE;
+/* The namespaces in which a tenant has a store; "" is the unnamed one.  Reads a folder: not for
+ * every request. */
+typedef void data_ns_cb(void *ctx, struct str ns);
+void data_namespaces(const struct data *ds, struct str tenant, data_ns_cb *cb, void *ctx);
+
 /* {"capabilities_version": ..., "manifest": {"kind": "sqlite-fts", "supported_modes":
  * ["fts"], "supported_filters": ["domain_tags"], "score_range": "unbounded",
  * "regexp_fallback_active": false}} */

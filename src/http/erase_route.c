@@ -1,4 +1,5 @@
-/* erase_route.c - POST /admin/erase: what is kept of one person goes.
+/* erase_route.c - POST /admin/erase: what is kept of one person (or of a tenant: erase_tenant.c)
+ * goes.
  *
  *      {"platform", "user", "dryRun"?} -> {"messages", "names", "chats", "outgoing", "links",
  *                                          "allowLists"}
@@ -18,9 +19,10 @@
 #include "base/log.h"
 #include "base/mem.h"
 #include "host/host.h"
-#include "http/front_priv.h"
+#include "http/erase.h"
 #include "relay/relay.h"
 #include "store/store.h"
+#include "tenancy/facts.h"
 #include "tenancy/grants.h"
 
 #define STEP_BYTES ((size_t)128 << 10)
@@ -265,10 +267,16 @@ void admin_erase(struct front *f, struct http_req *req)
     struct json doc = {0};
     struct erasure *e;
 
-    if (!json_parse(parser, http_body(req), &doc) || !grant_id_ok(json_str(doc, "user")) ||
+    bool reads = json_parse(parser, http_body(req), &doc);
+    if (reads && facts_name_ok(json_str(doc, "tenant"))) {
+        erase_tenant(f, req, json_str(doc, "tenant"), json_as_bool(json_get(doc, "dryRun"), false));
+        json_parser_free(parser);
+        return;
+    }
+    if (!reads || !grant_id_ok(json_str(doc, "user")) ||
         platform_find(json_str(doc, "platform")) == NULL) {
         http_answer_error(f->server, http_req_id(req), 400, "malformed",
-                          "Whom? platform and user are needed, and the platform must be one that "
+                          "Whom? A tenant, or platform and user, and the platform must be one that "
                           "this server knows.");
         json_parser_free(parser);
         return;

@@ -177,6 +177,21 @@ static bool is_held(const struct media *m, const struct media_file *f)
     return false;
 }
 
+size_t media_erase(struct media *m, struct str tenant, bool only_count)
+{
+    size_t n = 0;
+
+    list_each (&m->by_look, it, nxt) {
+        struct media_file *f = list_entry(it, struct media_file, link);
+        if (!str_eq(str_of(f->tenant), tenant))
+            continue;
+        n++;
+        if (!only_count)
+            expire(m, f);
+    }
+    return n;
+}
+
 static void on_sweep(struct timer *t)
 {
     struct media *m = container_of(t, struct media, sweep);

@@ -108,6 +108,9 @@ struct str media_id_in(struct str url);
 
 int64_t media_wait_ms(const struct media *m); /* media.wait */
 
+/* The files that a tenant brought go; returns how many there are. @only_count: they stay. */
+size_t media_erase(struct media *m, struct str tenant, bool only_count);
+
 struct media_stats {
     size_t files, writing;
     uint64_t bytes; /* of files, and of what is being written */

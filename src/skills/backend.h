@@ -32,6 +32,7 @@ struct skill_row {                   /* borrowed until the callback returns, or 
 typedef bool skill_row_cb(void *ctx, const struct skill_row *row);
 typedef bool skill_version_cb(void *ctx, const struct skill_version *v);
 
+typedef void skill_ns_cb(void *ctx, struct str ns);
 typedef void skill_size_cb(void *ctx, struct str tenant, uint64_t bytes);
 
 struct skill_query {
@@ -67,6 +68,8 @@ struct skill_backend_ops {
                               char ret_token[SKILL_TOKEN_BYTES]);
     /* Bytes of all skills of a tenant with their history: limits.skill_bytes. */
     bool (*size)(void *conn, struct str tenant, uint64_t *ret_bytes);
+    /* Every namespace in which the tenant has, or had, skills; "" is the unnamed one. */
+    bool (*namespaces)(void *conn, struct str tenant, skill_ns_cb *cb, void *ctx);
 };
 
 struct skill_backend_config {

@@ -294,3 +294,56 @@ enum lane_end call_delete(struct skills_call *c, void *conn)
     c->answer.name = c->name;
     return c->ops->drop(conn, &c->at, c->name) && weigh(c, conn) ? LANE_OK : LANE_IO;
 }
+
+/* ---- everything of a tenant ---- */
+
+struct found_names { /* in the call's arena */
+    struct skills_call *c;
+    struct str *all;
+    size_t n, cap;
+};
+
+static void add_name(struct found_names *t, struct str name)
+{
+    if (t->n == t->cap) {
+        struct str *more = arena_alloc(&t->c->found, (t->cap * 2 + 16) * sizeof *more);
+        if (t->n != 0)
+            memcpy(more, t->all, t->n * sizeof *more);
+        t->all = more;
+        t->cap = t->cap * 2 + 16;
+    }
+    t->all[t->n++] = arena_str(&t->c->found, name);
+}
+
+static void on_ns(void *ctx, struct str ns)
+{
+    add_name(ctx, ns.p != NULL ? ns : STR(""));
+}
+
+static bool on_name(void *ctx, const struct skill_row *row)
+{
+    add_name(ctx, row->name);
+    return true;
+}
+
+enum lane_end call_erase(struct skills_call *c, void *conn)
+{
+    const struct skills_filter every = {0};
+    const struct skill_query q = {.f = &every};
+    struct found_names spaces = {.c = c};
+
+    if (!c->ops->namespaces(conn, c->at.tenant, on_ns, &spaces))
+        return LANE_IO;
+    for (size_t i = 0; i < spaces.n; i++) {
+        struct skill_where at = {c->at.tenant, spaces.all[i]};
+        struct found_names skills = {.c = c};
+        enum skill_found found = c->ops->list(conn, &at, &q, on_name, &skills);
+        for (size_t k = 0; c->may_delete && found == SKILL_FOUND && k < skills.n; k++)
+            if (!c->ops->drop(conn, &at, skills.all[k]))
+                return LANE_IO;
+        if (found != SKILL_FOUND && found != SKILL_MISSING)
+            return LANE_IO;
+        c->answer.count += skills.n;
+    }
+    return weigh(c, conn) ? LANE_OK : LANE_IO;
+}

@@ -45,6 +45,6 @@ struct skills_call {
 bool call_grown(struct skills_call *c);
 
 call_run_f call_load, call_metadata, call_versions, call_query, call_token, call_dependents,
-    call_store, call_update_status, call_delete;
+    call_store, call_update_status, call_delete, call_erase;
 
 void call_bad_status(struct fault *f, struct str word);

@@ -455,6 +455,13 @@ static bool size_of(void *conn, struct str tenant, uint64_t *ret_bytes)
     return !c->index_ok || skill_index_size(c->index, tenant, ret_bytes);
 }
 
+static bool namespaces(void *conn, struct str tenant, skill_ns_cb *cb, void *ctx)
+{
+    struct files_conn *c = conn;
+
+    return c->index_ok && skill_index_namespaces(c->index, tenant, cb, ctx);
+}
+
 const struct skill_backend_ops skill_files_ops = {
     .kind = "filesystem",
     .max_group = 1,
@@ -475,4 +482,5 @@ const struct skill_backend_ops skill_files_ops = {
     .bodies = bodies,
     .token = token,
     .size = size_of,
+    .namespaces = namespaces,
 };

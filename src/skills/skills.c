@@ -466,6 +466,16 @@ struct skills_call *skills_update_status(struct skills *sk, const struct caller 
     return call_start(sk, c);
 }
 
+struct skills_call *skills_erase(struct skills *sk, const struct caller *who, bool only_count,
+                                 skills_cb *done, void *ctx)
+{
+    struct skills_call *c = call_new(sk, who, call_erase, done, ctx);
+
+    c->may_delete = !only_count;
+    c->job.write = true;
+    return call_start(sk, c);
+}
+
 struct skills_call *skills_delete(struct skills *sk, const struct caller *who, struct str name,
                                   bool may_delete, skills_cb *done, void *ctx)
 {

@@ -155,6 +155,11 @@ struct skills_call *skills_update_status(struct skills *sk, const struct caller 
 struct skills_call *skills_delete(struct skills *sk, const struct caller *who, struct str name,
                                   bool may_delete, skills_cb *done, void *ctx) BH_MUST_USE;
 
+/* Every skill of the caller's tenant, in all its namespaces, with its history.  @count is how many
+ * there were; no @json.  @only_count: they stay. */
+struct skills_call *skills_erase(struct skills *sk, const struct caller *who, bool only_count,
+                                 skills_cb *done, void *ctx) BH_MUST_USE;
+
 /* {"capabilities_version": ..., "manifest": {"kind": ...}}; at once, touches nothing. */
 void skills_manifest(const struct skills *sk, struct jw *w);
 /* {"connector_type": "skill_store", "implementation": ..., "contract_version": ...,

@@ -265,6 +265,11 @@ static bool size_of(void *conn, struct str tenant, uint64_t *ret_bytes)
     return catalog_size(conn, tenant, ret_bytes);
 }
 
+static bool namespaces(void *conn, struct str tenant, skill_ns_cb *cb, void *ctx)
+{
+    return catalog_namespaces(conn, tenant, cb, ctx);
+}
+
 static bool drop(void *conn, const struct skill_where *at, struct str name)
 {
     struct catalog_entry e;
@@ -388,4 +393,5 @@ const struct skill_backend_ops skill_sqlite_ops = {
     .bodies = bodies,
     .token = token,
     .size = size_of,
+    .namespaces = namespaces,
 };

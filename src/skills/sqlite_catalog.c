@@ -291,6 +291,18 @@ bool catalog_grow(struct side_db *db, struct str tenant, int64_t grows)
     return side_run(db, q);
 }
 
+bool catalog_namespaces(struct side_db *db, struct str tenant, skill_ns_cb *cb, void *ctx)
+{
+    sqlite3_stmt *q = side_sql(db, CAT_NAMESPACES);
+    bool ok = q != NULL;
+
+    if (ok)
+        side_bind_str(q, 1, tenant);
+    while (ok && side_step(db, q, &ok))
+        cb(ctx, side_str(q, 0));
+    return ok;
+}
+
 bool catalog_sizes(struct side_db *db, skill_size_cb *cb, void *ctx)
 {
     sqlite3_stmt *q = side_sql(db, CAT_SIZES);

@@ -41,7 +41,8 @@
     [CAT_SIZE] = "SELECT bytes FROM sizes WHERE tenant = ?", \
     [CAT_SIZE_GROW] = "INSERT INTO sizes VALUES(?1, max(?2, 0)) ON CONFLICT(tenant)" \
                       " DO UPDATE SET bytes = max(bytes + ?2, 0)", \
-    [CAT_SIZES] = "SELECT tenant, bytes FROM sizes"
+    [CAT_SIZES] = "SELECT tenant, bytes FROM sizes", \
+    [CAT_NAMESPACES] = "SELECT ns FROM stores WHERE tenant = ?"
 
 enum {
     CAT_STORE,
@@ -56,6 +57,7 @@ enum {
     CAT_SIZE,
     CAT_SIZE_GROW,
     CAT_SIZES,
+    CAT_NAMESPACES,
     N_CAT_STATEMENTS
 };
 
@@ -76,6 +78,7 @@ bool catalog_drop(struct side_db *db, const struct skill_where *at, const struct
 /* How much the skills of a tenant are, all namespaces; they became @grows larger. */
 bool catalog_size(struct side_db *db, struct str tenant, uint64_t *ret_bytes);
 bool catalog_grow(struct side_db *db, struct str tenant, int64_t grows);
+bool catalog_namespaces(struct side_db *db, struct str tenant, skill_ns_cb *cb, void *ctx);
 bool catalog_sizes(struct side_db *db, skill_size_cb *cb, void *ctx); /* of every tenant */
 enum skill_found catalog_list(struct side_db *db, const struct skill_where *at,
                               const struct skill_query *q, skill_row_cb *cb, void *ctx);

@@ -177,6 +177,11 @@ bool skill_index_size(struct skill_index *x, struct str tenant, uint64_t *ret_by
     return catalog_size(db_of(x), tenant, ret_bytes);
 }
 
+bool skill_index_namespaces(struct skill_index *x, struct str tenant, skill_ns_cb *cb, void *ctx)
+{
+    return catalog_namespaces(db_of(x), tenant, cb, ctx);
+}
+
 bool skill_index_sizes(struct skill_index *x, skill_size_cb *cb, void *ctx)
 {
     return catalog_sizes(db_of(x), cb, ctx);

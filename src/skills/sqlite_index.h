@@ -27,6 +27,7 @@ bool skill_index_restamp(struct skill_index *x, const struct skill_where *at, st
                          const struct skill_stamp *stamp);
 bool skill_index_drop(struct skill_index *x, const struct skill_where *at, struct str name);
 bool skill_index_size(struct skill_index *x, struct str tenant, uint64_t *ret_bytes);
+bool skill_index_namespaces(struct skill_index *x, struct str tenant, skill_ns_cb *cb, void *ctx);
 bool skill_index_sizes(struct skill_index *x, skill_size_cb *cb, void *ctx);
 enum skill_found skill_index_list(struct skill_index *x, const struct skill_where *at,
                                   const struct skill_query *q, skill_row_cb *cb, void *ctx);

@@ -2,6 +2,11 @@
 import json
 import sqlite3
 
+import pytest
+
+from conftest import CONFIG, wait_for
+from v1 import Program
+
 ADA, BOB = "ada-0123456789abcdef", "bob-0123456789abcdef"
 
 
@@ -48,3 +53,53 @@ def test_a_person_is_erased_and_nobody_else(bellhop, dial):
 def test_who_is_meant_must_be_said(bellhop):
     for words in ([], ["--person", "web"], ["--person", "web:"], ["--person", "nowhere:x", "--yes"]):
         assert bellhop.cli("erase", *words, check=False).returncode != 0
+
+
+def everything(server, dial, tenant, bot):
+    """A tenant with something of every kind; its program."""
+    gateway = dial(server, server.add(id=f"gw-{tenant}", tenant=tenant, bot=bot))
+    for i in range(2):
+        assert server.write(f"hello {tenant}", bot=bot, visitor=f"visitor-of-{tenant}-0000", client_id=f"c{i}") == 200
+        gateway.next("inbound")
+    gateway.close()
+    wait_for(lambda: server.instance(f"gw-{tenant}")["state"] != "live")
+    assert server.write(f"while {tenant} is away", bot=bot, visitor=f"visitor-of-{tenant}-0000") == 200
+    program = Program(server, tenant=tenant)
+    elsewhere = Program(server, tenant=tenant, namespace="side")
+    for p in (program, elsewhere):
+        assert p.write("secret-recipe", source=f"# Skill: secret-recipe\n# Status: Draft\n\nonly {tenant} knows").status in (200, 201)
+        assert p.ask("POST", "/v1/data", {"content": f"a note of {tenant}"}).status in (200, 201)
+    return program
+
+
+@pytest.mark.parametrize("kind", ["sqlite", "filesystem"])
+def test_a_tenant_is_erased_and_no_other(make_bellhop, dial, kind):
+    server = make_bellhop(CONFIG + f"skills: {{{{kind: {kind}}}}}\n")
+    mine, other = everything(server, dial, "acme", "lobby"), everything(server, dial, "other", "attic")
+
+    counted = json.loads(server.cli("erase", "--tenant", "acme", "--dry-run", "--json").stdout)
+    assert counted == {"dryRun": True, "instances": 1, "keys": 2, "waiting": 1, "chats": 1, "messages": 3, "outgoing": 0,
+                       "replies": 0, "wakes": 0, "media": 0, "skills": 2, "data": 2, "routes": counted["routes"]}
+    assert len(mine.names()) == 1  # nothing went
+    unsure = server.cli("erase", "--tenant", "acme", check=False)
+    assert unsure.returncode != 0 and "--yes" in unsure.stderr
+    done = json.loads(server.cli("erase", "--tenant", "acme", "--yes", "--json").stdout)
+    assert done == {**counted, "dryRun": False}
+
+    assert mine.get("/v1/skills").status == 401  # its key is nobody's
+    assert other.get("/v1/skills/secret-recipe").status == 200
+    assert "a note of other" in other.ask("POST", "/v1/data/query", {"query": "note"}).text
+    again = Program(server, tenant="acme")
+    assert again.names() == [] and again.ask("POST", "/v1/data/query", {"query": "note"}).json == []
+    history = [server.get(f"/chat/{bot}/api/history", headers={"X-Bellhop-Visitor": f"visitor-of-{tenant}-0000"}).json["messages"]
+               for bot, tenant in (("lobby", "acme"), ("attic", "other"))]
+    assert len(history[0]) == 0 and len(history[1]) == 3
+    gone = json.loads(server.cli("erase", "--tenant", "acme", "--dry-run", "--json").stdout)
+    assert {k: v for k, v in gone.items() if v and k not in ("dryRun", "routes")} == {"keys": 1, "data": 2}  # those are empty
+    assert server.stop() == 0
+    for file in (server.state / "data").rglob("*"):
+        assert not file.is_file() or b"a note of acme" not in file.read_bytes(), file
+    server.start()
+    assert other.get("/v1/skills/secret-recipe").status == 200
+    held = dial(server, server.add(id="gw-new", tenant="acme", bot="lobby"))
+    assert held.quiet(seconds=1)  # the mail of the one before is nobody's

@@ -59,8 +59,9 @@ static const char *const all_of[N_MOVE_TABLES] = {
     [MOVE_RECORDS] = "SELECT ns, key, value FROM kv ORDER BY ns, key",
     [MOVE_ROWS] = "SELECT id, kind, flags, at_ms, attempts, parked, frame FROM mail ORDER BY id",
     [MOVE_SEEN] = "SELECT at_ms, keys FROM seen ORDER BY at_ms, keys",
-    [MOVE_ONCE] = "SELECT o.key, o.at_ms, coalesce(m.id, 0) FROM once o LEFT JOIN mail m ON m.id = "
-                  "o.id ORDER BY o.key",
+    [MOVE_ONCE] =
+        ("SELECT o.key, o.at_ms, coalesce(m.id, 0) FROM once o LEFT JOIN mail m ON m.id = "
+         "o.id ORDER BY o.key"),
 };
 
 static struct move_item item_of(enum store_table t, const PGresult *r)
