@@ -5,7 +5,8 @@
  * is exactly simdjson's own tape_ref, so a value costs nothing to pass and a getter is a few loads.
  *
  * Common documents share one parser whose memory stays; a document over SMALL_BYTES gets a parser
- * of its own that is dropped by the next json_parse(), so one large message pins nothing. */
+ * of its own, which goes after the BIG_IDLE small ones that follow: a flood of large messages does
+ * not ask the system for megabytes each time, and one of them pins nothing for long. */
 #include "base/json.h"
 #include <simdjson.h>
 #include <memory>
@@ -15,6 +16,7 @@ using simdjson::internal::tape_type;
 
 static constexpr size_t SMALL_BYTES = 64 * 1024;
 static constexpr size_t FIRST_BYTES = 4 * 1024;
+static constexpr unsigned BIG_IDLE = 64;
 static constexpr size_t COUNT_SATURATED = 0xffffff; /* simdjson counts in 24 bits */
 static constexpr size_t ROOT = 1;                   /* index 0 is the tape's own frame */
 
@@ -48,7 +50,8 @@ struct engine {
 
 struct json_parser {
     engine small;
-    std::unique_ptr<engine> big; /* only while a large document is the last one parsed */
+    std::unique_ptr<engine> big; /* NULL: no large document was parsed lately */
+    unsigned idle = 0;           /* small documents since then */
     const char *error = "";
 };
 
@@ -75,13 +78,16 @@ extern "C" bool json_parse(struct json_parser *p, struct str bytes, struct json 
 {
     engine *e = &p->small;
 
-    p->big.reset();
+    if (p->big && bytes.n <= SMALL_BYTES && ++p->idle > BIG_IDLE)
+        p->big.reset();
     if (bytes.n > simdjson::SIMDJSON_MAXSIZE_BYTES) {
         p->error = "longer than 4 GiB";
         return false;
     }
     if (bytes.n > SMALL_BYTES) {
-        p->big.reset(new engine);
+        if (!p->big || p->big->cap < bytes.n)
+            p->big.reset(new engine);
+        p->idle = 0;
         e = p->big.get();
     }
     if (!e->reserve(bytes.n > SMALL_BYTES ? bytes.n : round_up(bytes.n))) {

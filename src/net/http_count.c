@@ -9,7 +9,7 @@
  *
  * Fairness: in one turn of the loop an address, or the sockets of a tenant, have so many bytes read
  * and no more, whatever waits in the kernel; so what the others wait for is at most one turn in
- * which everybody has had its share. */
+ * which everybody has had its share.  64 KiB of the smallest frames are about a millisecond. */
 #include "net/conn.h"
 
 #include <sys/socket.h>
@@ -17,8 +17,9 @@
 #include "base/limits.h"
 
 enum {
-    SHARE_BYTES = 256 * 1024, /* of a turn, for an address or a tenant */
-    TURN_BYTES = 1024 * 1024, /* of a turn, for all; then everybody gets little */
+    ADDRESS_BYTES = 256 * 1024, /* of a turn, for an address */
+    TENANT_BYTES = 64 * 1024,   /* the same for the sockets of a tenant: small frames cost more */
+    TURN_BYTES = 1024 * 1024,   /* of a turn, for all; then everybody gets little */
 };
 
 /* Nobody waits for a stream's bytes with a full window: the kernel doubles this. */
@@ -114,7 +115,8 @@ size_t conn_share(struct conn *c)
     struct http_server *s = c->server;
     uint64_t used = party_used(c->tenant != NULL ? c->tenant : c->party, s->turn, 0);
     size_t most = c->ws != NULL ? READ_BYTES : HTTP_READ_BYTES;
-    size_t left = used < SHARE_BYTES ? SHARE_BYTES - (size_t)used : 0;
+    size_t share = c->tenant != NULL ? TENANT_BYTES : ADDRESS_BYTES;
+    size_t left = used < share ? share - (size_t)used : 0;
 
     if (s->turn_bytes >= TURN_BYTES && left > LITTLE_BYTES)
         left = used == 0 ? LITTLE_BYTES : 0;

@@ -329,16 +329,30 @@ void sessions_free(struct relay *r)
 
 /* ---- revocation ---- */
 
+static void close_revoked(const struct gateway *g, struct session *s)
+{
+    if (s->gw == g)
+        session_close(s, CLOSE_REVOKED);
+}
+
+/* Its sockets are those of its instance; only where the id was given out again meanwhile, maybe to
+ * another instance, everybody is looked at. */
 static void on_revoked(void *ctx, struct str topic, struct str id)
 {
     struct relay *r = ctx;
+    const struct gateway *g = facts_gateway(r->env.facts, id);
+    struct instance *i = g != NULL && g->revoked_ms != 0
+                             ? instance_find(r, str_of(g->tenant), str_of(g->instance))
+                             : NULL;
 
     (void)topic;
-    list_each (&r->sessions->by_age, it, nxt) {
-        struct session *s = list_entry(it, struct session, by_age);
-        if (str_eq(str_of(s->gw->id), id))
-            session_close(s, CLOSE_REVOKED);
+    if (i != NULL) {
+        list_each (&i->sessions, it, nxt)
+            close_revoked(g, list_entry(it, struct session, by_inst));
+        return;
     }
+    list_each (&r->sessions->by_age, it, nxt)
+        close_revoked(g, list_entry(it, struct session, by_age));
 }
 
 void sessions_listen(struct relay *r)

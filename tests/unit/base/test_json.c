@@ -136,6 +136,22 @@ static void depth_is_accepted_up_to_the_limit_and_not_beyond(void **state)
     assert_true(json_parse(parser, str_make(text, 100000), &doc));
 }
 
+/* Memory of a large one stays for a while: what it held before is nobody's business. */
+static void large_and_small_documents_take_turns(void **state)
+{
+    static char text[300000];
+    struct json doc;
+
+    for (int round = 0; round < 200; round++) {
+        size_t n = round % 3 == 0 ? 290000u - (unsigned)round * 1000 : 100;
+        memset(text, round % 2 ? 'x' : 'y', n);
+        text[0] = text[n - 1] = '"';
+        assert_true(json_parse(parser, str_make(text, n), &doc));
+        assert_int_equal(json_as_str(doc).n, n - 2);
+        assert_memory_equal(json_as_str(doc).p, text + 1, n - 2);
+    }
+}
+
 static void getters_find_what_is_there(void **state)
 {
     struct json doc =
@@ -281,6 +297,7 @@ int main(void)
         TEST(every_type_is_told_apart),
         TEST(what_is_not_json_is_refused),
         TEST(depth_is_accepted_up_to_the_limit_and_not_beyond),
+        TEST(large_and_small_documents_take_turns),
         TEST(getters_find_what_is_there),
         TEST(a_wrong_type_answers_like_an_absent_key),
         TEST(integers_are_exact_or_refused),
