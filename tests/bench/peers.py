@@ -151,7 +151,7 @@ class Bellhop(Peer):
             s.bind(("127.0.0.1", 0))
             self.port = s.getsockname()[1]
         lines = [f"listen: 127.0.0.1:{self.port}", f"state_dir: {self.dir}/state",
-                 "log: {level: warn}", "platforms:"]
+                 "log: {level: warn}", *self.more(), "platforms:"]
         lines += [f"  - {{platform: web, bot: b{n:05}, history: 0}}" for n in range(self.bots)]
         path = os.path.join(self.dir, "bellhop.yaml")
         with open(path, "w") as f:
@@ -160,6 +160,10 @@ class Bellhop(Peer):
         self.spawn([self.program, "serve", "-c", path], stdout=subprocess.DEVNULL)
         wait_until_ready(self.port)
         self.start_ms = (time.monotonic() - begin) * 1e3
+
+    def more(self):
+        """Further lines of the configuration."""
+        return []
 
     def admin(self, method, path, body=None):
         """One request on the admin socket."""
