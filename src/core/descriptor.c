@@ -39,7 +39,7 @@ void descriptor_write(struct buf *out, const struct descriptor *d)
     jw_ki64(&w, "max_message_length", d->max_message_length);
     jw_kbool(&w, "supports_draft_streaming", d->supports_draft_streaming);
     jw_kbool(&w, "supports_edit", d->supports_edit);
-    jw_kbool(&w, "supports_threads", d->supports_threads);
+    jw_kbool(&w, "supports_threads", (d->ops & 1u << ACTION_THREAD_CREATE) != 0);
     jw_kstr(&w, "markdown_dialect", str_of(d->markdown_dialect));
     jw_kstr(&w, "len_unit", str_of(d->len_unit));
     jw_kstr_opt(&w, "emoji", str_of(d->emoji));

@@ -7,7 +7,6 @@ struct descriptor {
     const char *platform, *label;
     int max_message_length; /* always positive */
     bool supports_draft_streaming, supports_edit;
-    bool supports_threads;             /* an op that opens one: nobody has it */
     const char *markdown_dialect;      /* "plain", "markdown_v2", "discord", ... */
     const char *len_unit;              /* "chars" or "utf16" */
     const char *emoji, *platform_hint; /* NULL: left out */

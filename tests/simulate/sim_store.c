@@ -143,14 +143,17 @@ void sim_store_commit(struct store *st, size_t n, bool fail)
     }
 }
 
-void sim_store_complete(struct store *st, size_t n)
+size_t sim_store_complete(struct store *st, size_t n)
 {
     struct sim_store *s = sim_of(st);
+    size_t failed = 0;
     for (; n > 0 && s->finished.n > 0; n--) {
         struct store_op *op = queue_pop(&s->finished);
+        failed += op->err != BH_OK;
         if (op->done != NULL)
             op->done(op, (enum bh_err)op->err);
     }
+    return failed;
 }
 
 size_t sim_store_queued(const struct store *st)

@@ -33,5 +33,6 @@ size_t sim_store_queued(const struct store *st);
 size_t sim_store_finished(const struct store *st);
 /* One transaction of the first @n queued ops; @fail: it is rolled back. */
 void sim_store_commit(struct store *st, size_t n, bool fail);
-void sim_store_complete(struct store *st, size_t n); /* run done() of the first @n results */
+/* Run done() of the first @n results; how many of them were failures. */
+size_t sim_store_complete(struct store *st, size_t n);
 /* The done() callbacks run from inside sim_store_complete(), which the scheduler calls. */

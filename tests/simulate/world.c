@@ -49,11 +49,18 @@ static void jump(struct world *w)
     set_clock(w);
 }
 
+/* What failed is tried again in a while: until then it is not on disk. */
+static void complete(struct world *w, size_t n)
+{
+    if (sim_store_complete(w->store, n) > 0)
+        w->refused_ms = w->now_ms;
+}
+
 static void settle(struct world *w) /* let the disk and the loop catch up with each other */
 {
     for (int i = 0; i < 20; i++) {
         sim_store_commit(w->store, SIZE_MAX, false);
-        sim_store_complete(w->store, SIZE_MAX);
+        complete(w, SIZE_MAX);
         turn(w, 1);
     }
 }
@@ -224,7 +231,7 @@ static void restart(struct world *w)
     relay_drain(w->relay, on_drained, w);
     for (int i = 0; i < 50 && !w->drained; i++) {
         sim_store_commit(w->store, SIZE_MAX, false);
-        sim_store_complete(w->store, SIZE_MAX);
+        complete(w, SIZE_MAX);
         peers_finish_closes(w, true);
         peer_step(w, &w->peers[rand_below(&w->rand, MODEL_INSTANCES)]); /* the last acks, or none */
         turn(w, i < 20 ? 5 : 20);
@@ -318,7 +325,7 @@ static void heat_step(struct world *w)
     if (world_chance(w, 40))
         sim_store_commit(w->store, 1, false);
     if (world_chance(w, 40))
-        sim_store_complete(w->store, 1);
+        complete(w, 1);
     if (world_chance(w, 8))
         crash(w);
 }
@@ -406,8 +413,6 @@ static void answer_pokes_and_actions(struct world *w)
 static void commit(struct world *w)
 {
     bool fail = world_chance(w, 6);
-    if (fail)
-        w->refused_ms = w->now_ms;
     sim_store_commit(w->store, 1 + rand_below(&w->rand, 12), fail);
 }
 
@@ -421,7 +426,7 @@ static void trouble_step(struct world *w)
     else if (dice < 780)
         commit(w);
     else if (dice < 900)
-        sim_store_complete(w->store, 1 + rand_below(&w->rand, 12));
+        complete(w, 1 + rand_below(&w->rand, 12));
     else if (dice < 950)
         peers_finish_closes(w, false);
     else if (dice < 970)

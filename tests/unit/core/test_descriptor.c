@@ -18,7 +18,6 @@ static const struct descriptor telegram = {
     .label = "Telegram \"the\" messenger",
     .max_message_length = 4096,
     .supports_edit = true,
-    .supports_threads = true,
     .markdown_dialect = "markdown_v2",
     .len_unit = "utf16",
     .emoji = "\xe2\x9c\x88\xef\xb8\x8f",
@@ -55,6 +54,17 @@ static void the_nine_keys_a_gateway_needs_are_always_there(void **state)
         assert_true(json_as_i64(json_get(doc, "contract_version"), &version));
         assert_int_equal(version, 1);
     }
+    json_parser_free(p);
+}
+
+static void threads_are_there_exactly_where_an_op_opens_them(void **state)
+{
+    struct json_parser *p = json_parser_new();
+    struct descriptor with = telegram;
+
+    with.ops |= 1u << ACTION_THREAD_CREATE;
+    assert_false(json_as_bool(json_get(written(p, &telegram), "supports_threads"), true));
+    assert_true(json_as_bool(json_get(written(p, &with), "supports_threads"), false));
     json_parser_free(p);
 }
 
@@ -127,6 +137,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(the_nine_keys_a_gateway_needs_are_always_there),
+        cmocka_unit_test(threads_are_there_exactly_where_an_op_opens_them),
         cmocka_unit_test(values_and_escapes_come_through),
         cmocka_unit_test(supported_ops_lists_what_the_bits_say),
         cmocka_unit_test(an_unset_emoji_or_hint_is_left_out),

@@ -94,6 +94,37 @@ static void a_sleeper_with_mail_is_poked_after_a_restart(void **state)
     assert_int_equal(rig.pokes, 2);
 }
 
+static void sleeper_with_mail(int n)
+{
+    char gateway[16], instance[16], key[16];
+    snprintf(gateway, sizeof gateway, "gw-%d", n);
+    snprintf(instance, sizeof instance, "agent-%d", n);
+    snprintf(key, sizeof key, "key-%d", n);
+    add_gateway(gateway, instance, "http://wake.example/", NULL, NULL);
+    add_route(key, instance);
+    struct fake *f = connect_as(gateway);
+    say(f, "{\"type\":\"going_idle\"}");
+    hang_up(f, 1000);
+    forget_sockets();
+    publish(key, key);
+}
+
+static void after_a_restart_two_hundred_sleepers_are_poked_a_second(void **state)
+{
+    enum { SLEEPERS = 100 };
+    for (int n = 0; n < SLEEPERS; n++)
+        sleeper_with_mail(n);
+    assert_int_equal(rig.pokes, SLEEPERS);
+    advance(31000); /* nobody answers any of them: the process dies with it */
+    restart();
+    for (unsigned tenths = 1; tenths <= 5; tenths++) {
+        advance(100);
+        assert_in_range(rig.pokes, SLEEPERS + tenths * 20 - 1, SLEEPERS + tenths * 20 + 1);
+    }
+    advance(9500);
+    assert_int_equal(rig.pokes, 2 * SLEEPERS);
+}
+
 static void a_restart_does_not_shorten_the_pause(void **state)
 {
     put_to_sleep();
@@ -220,6 +251,7 @@ int main(void)
         PROMISE(a_poke_under_way_is_not_repeated),
         PROMISE(pokes_that_bring_nobody_back_are_repeated_with_growing_pauses),
         PROMISE(a_sleeper_with_mail_is_poked_after_a_restart),
+        PROMISE(after_a_restart_two_hundred_sleepers_are_poked_a_second),
         PROMISE(a_restart_does_not_shorten_the_pause),
         PROMISE(a_lost_socket_gets_two_seconds_to_come_back_by_itself),
         PROMISE(one_that_comes_back_is_not_poked),
