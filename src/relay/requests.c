@@ -379,12 +379,18 @@ static void refuse_op(struct session *s, struct str id, struct str op_name)
     refuse(s, id, error);
 }
 
+/* It becomes messages, which may be changed later. */
+static bool speaks(const struct action *a)
+{
+    return a->op == ACTION_SEND || a->op == ACTION_SEND_MEDIA || a->op == ACTION_PROMPT;
+}
+
 /* How many messages it will be, besides the first: as far as its length tells. */
 static uint32_t extra_parts(const struct action *a, const struct descriptor *d)
 {
     size_t n = 0;
 
-    if (a->op != ACTION_SEND || d->max_message_length <= 0)
+    if ((!speaks(a) && a->op != ACTION_FOLLOW_UP) || d->max_message_length <= 0)
         return 0;
     for (size_t i = 0; i < a->content.n; i++)
         n += ((unsigned char)a->content.p[i] & 0xc0) != 0x80; /* code points */
@@ -422,7 +428,7 @@ static void start(struct session *s, struct str id, const struct action *a)
     struct request *req = request_new(r->requests, s, id);
     if (a->op == ACTION_GET_CHAT_INFO)
         req->asked = str_dup(a->chat_id);
-    req->speaks = a->op == ACTION_SEND || a->op == ACTION_SEND_MEDIA || a->op == ACTION_PROMPT;
+    req->speaks = speaks(a);
     req->where = spoken_place(s->inst, to.platform, str_of(to.outlet->bot), a->chat_id);
     struct action_id aid = {req->index, r->requests->slots[req->index].generation};
     struct action_from from = {instance_tenant(s->inst), instance_id(s->inst), id, s->inst->life};

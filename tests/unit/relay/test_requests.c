@@ -256,10 +256,52 @@ static void chat_info_always_has_a_name_and_a_type(void **state)
     assert_true(result_says(f, 1, "\"chat_info\":{\"name\":\"Den\",\"type\":\"group\"}"));
 }
 
+/* @op with a text of @chars characters; the web takes 4000 in a message. */
+static void say_at_length(struct fake *f, const char *op, size_t chars)
+{
+    static int asked;
+    struct buf action = BUF_INIT;
+    char id[16];
+
+    snprintf(id, sizeof id, "l%d", ++asked);
+    buf_printf(&action, "\"op\":\"%s\",\"chat_id\":\"c1\",\"content\":\"", op);
+    for (size_t n = 0; n < chars; n++)
+        buf_add_c(&action, 'x');
+    buf_add_c(&action, '"');
+    ask(f, id, buf_z(&action), "");
+    buf_done(&action);
+}
+
+static void each_part_of_a_long_text_counts_against_the_rate(void **state)
+{
+    static const char *const ops[] = {"send", "send_media"};
+    rig.lim.instance_actions = 1; /* five at once */
+    relay_set_limits(rig.relay, &rig.lim);
+    struct fake *f = connect_as("gw-a");
+    publish("a", "e1");
+    for (size_t k = 0; k < ARRAY_LEN(ops); k++) {
+        size_t acts = rig.acts;
+        advance(5000);
+        pong(f);
+        say_at_length(f, ops[k], 6 * 4000); /* six of them are too many */
+        assert_int_equal(rig.acts, acts);
+        assert_true(result_says(f, results(f) - 1, "too many messages per second"));
+        advance(5000);
+        pong(f);
+        say_at_length(f, ops[k], 4 * 4000);
+        assert_int_equal(rig.acts, acts + 1);
+        say_at_length(f, ops[k], 1); /* the fifth */
+        assert_int_equal(rig.acts, acts + 2);
+        say_at_length(f, ops[k], 1);
+        assert_int_equal(rig.acts, acts + 2);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         PROMISE(chat_info_always_has_a_name_and_a_type),
+        PROMISE(each_part_of_a_long_text_counts_against_the_rate),
         PROMISE(an_unknown_op_is_answered_with_its_name),
         PROMISE(an_op_the_platform_lacks_is_refused_but_typing_is_not),
         PROMISE(a_repeated_request_id_in_flight_is_ignored),
