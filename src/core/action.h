@@ -28,6 +28,7 @@ const char *action_op_name(enum action_op op);
 
 struct action_file { /* what an action carries; borrowed for the call */
     const char *path;
+    struct str id;         /* how the media calls it */
     struct str type, name; /* the name may be empty */
     struct str url;        /* by which others can fetch it; absent: none */
     uint64_t size;

@@ -70,6 +70,7 @@ static void act(struct carries *c, struct platform *p, struct action_id id,
     struct action with = *a;
     struct buf own = BUF_INIT;
     struct action_file file = {.path = media_path(c->media, f),
+                               .id = str_of(f->id),
                                .type = str_of(f->type),
                                .name = str_of(f->name),
                                .url = url,

@@ -40,7 +40,8 @@ static void refuse_stranger(struct front *f, struct http_req *req)
 /* ---- uploads ---- */
 
 struct upload {
-    struct front *front; /* borrowed */
+    struct media_upload what; /* first; its strings are owned, but for the name */
+    struct front *front;      /* borrowed */
     struct http_id id;
     struct media_write *writer; /* owned; NULL: it has ended */
 };
@@ -65,20 +66,32 @@ void media_refuse(struct http_server *server, struct http_id id, enum bh_err err
         http_answer_error(server, id, 503, "unavailable", "The file could not be kept.");
 }
 
+static void upload_free(struct upload *u)
+{
+    free((char *)u->what.chat);
+    free((char *)u->what.bot);
+    free(u);
+}
+
+static void answer_gateway(struct front *f, struct http_id id, const struct media_upload *u,
+                           const struct media_file *file)
+{
+    struct buf body = BUF_INIT;
+
+    buf_printf(&body, "{\"id\":\"%s\",\"size\":%llu}", file->id, (unsigned long long)file->size);
+    front_json(f, id, 200, &body);
+    buf_done(&body);
+}
+
 static void on_written(void *ctx, enum bh_err err, const struct media_file *file)
 {
     struct upload *u = ctx;
-    struct buf body = BUF_INIT;
 
-    if (err == BH_OK) {
-        buf_printf(&body, "{\"id\":\"%s\",\"size\":%llu}", file->id,
-                   (unsigned long long)file->size);
-        front_json(u->front, u->id, 200, &body);
-    } else {
+    if (err == BH_OK)
+        u->what.answer(u->front, u->id, &u->what, file);
+    else
         media_refuse(u->front->server, u->id, err);
-    }
-    buf_done(&body);
-    free(u);
+    upload_free(u);
 }
 
 static void on_data(void *ctx, struct http_id id, struct str bytes)
@@ -99,28 +112,32 @@ static void on_gone(void *ctx, struct http_id id)
     struct upload *u = ctx;
 
     media_abort(&u->writer);
-    free(u);
+    upload_free(u);
 }
 
-static void take_upload(struct front *f, struct http_req *req, const struct gateway *gw)
+void media_take_upload(struct front *f, struct http_req *req, const struct media_upload *what)
 {
     static const struct media_write_ops ops = {.room = on_room, .done = on_written};
     static const struct http_sink sink = {.max_bytes = MEDIA_MAX_BYTES,
                                           .on_data = on_data,
                                           .on_end = on_end,
                                           .on_gone = on_gone};
-    struct media_spec spec = {.tenant = str_of(gw->tenant),
+    struct media_spec spec = {.tenant = str_of(what->tenant),
                               .type = http_header(req, "Content-Type"),
-                              .name = http_header(req, "X-Media-Filename")};
+                              .name = what->name};
     enum bh_err err = BH_OK;
 
     if (!str_to_u64(http_header(req, "Content-Length"), &spec.expected))
         spec.expected = 0;
     struct upload *u = xcalloc(1, sizeof *u);
-    *u = (struct upload){.front = f, .id = http_req_id(req)};
+    *u = (struct upload){.what = *what, .front = f, .id = http_req_id(req)};
+    u->what.tenant = NULL;
+    u->what.name = STR_NULL;
+    u->what.chat = what->chat != NULL ? xstrdup(what->chat) : NULL;
+    u->what.bot = what->bot != NULL ? xstrdup(what->bot) : NULL;
     u->writer = media_begin(f->media, &spec, &ops, u, &err);
     if (u->writer == NULL) {
-        free(u);
+        upload_free(u);
         media_refuse(f->server, http_req_id(req), err);
         return;
     }
@@ -133,7 +150,9 @@ void front_on_head(void *ctx, struct http_req *req)
     struct front *f = ctx;
 
     if (f->standing_by || http_listener_tag(req) == front_admin_tag ||
-        !str_eq(http_path(req), STR("/relay/media")) || !str_eq(http_method(req), STR("POST")))
+        !str_eq(http_method(req), STR("POST")) ||
+        (str_starts(http_path(req), STR("/chat/")) && page_upload(f, req)) ||
+        !str_eq(http_path(req), STR("/relay/media")))
         return;
     const struct gateway *gw = authenticate(f, req);
     if (gw == NULL)
@@ -141,7 +160,10 @@ void front_on_head(void *ctx, struct http_req *req)
     else if (f->draining)
         front_retry(f, req, "draining", "This server is going down; come back in a moment.");
     else
-        take_upload(f, req, gw);
+        media_take_upload(f, req,
+                          &(struct media_upload){.tenant = gw->tenant,
+                                                 .name = http_header(req, "X-Media-Filename"),
+                                                 .answer = answer_gateway});
 }
 
 /* Only without a body, and then there is nothing to keep. */

@@ -6,6 +6,19 @@
 struct front;
 struct media_file;
 
+struct media_upload {   /* borrowed for the call that takes it; kept as a copy while it goes on */
+    const char *tenant; /* who pays */
+    struct str name;
+    const char *chat, *bot; /* of the page it came from; NULL: a gateway's */
+    /* It is here: say so. */
+    void (*answer)(struct front *f, struct http_id id, const struct media_upload *u,
+                   const struct media_file *file);
+};
+void media_take_upload(struct front *f, struct http_req *req, const struct media_upload *u);
+/* page_files.c; false: the path is another one's. */
+bool page_upload(struct front *f, struct http_req *req);
+bool page_download(struct front *f, struct http_req *req);
+
 http_handler front_on_head; /* bodies that are taken as they come; its context is the front */
 
 /* Answer with a file.  @shown: to a person's browser, which may show what cannot do anything. */

@@ -4,6 +4,7 @@
 #include "edge/door.h"
 #include "host/host.h"
 #include "http/front_priv.h"
+#include "http/media_route.h"
 #include "net/loop.h"
 
 /* False: it does not prove that it is meant for @p. */
@@ -20,7 +21,8 @@ static bool hand_over(struct front *f, struct http_req *req, struct platform *p)
 
 void site_chat(struct front *f, struct http_req *req)
 {
-    hand_over(f, req, host_platform(f->host, STR("web"), STR_NULL));
+    if (!page_download(f, req))
+        hand_over(f, req, host_platform(f->host, STR("web"), STR_NULL));
 }
 
 /* The platform of that name, if it takes webhooks at all. */

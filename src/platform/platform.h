@@ -73,6 +73,13 @@ struct platform_ops {
      * arrive here. */
     void (*act)(struct platform *p, struct action_id id, const struct action_from *from,
                 const struct action *a);
+    /* A page of ours that takes and shows files; NULL, both of them: there is none.  Whose chat is
+     * it that asks?  False: it was answered why it may not. */
+    bool (*page_visitor)(struct platform *p, struct http_req *req, bool writes,
+                         struct buf *ret_chat);
+    /* What proves that this file was given or shown in that chat; it covers all but the url. */
+    void (*page_file_key)(struct platform *p, struct str chat, const struct event_media *m,
+                          struct buf *out);
     /* A request below /webhooks/<name>/<bot> or, for web, /chat.  NULL: none.  True:
      * answered through http_answer(), now or later.  False: it does not prove that it is
      * meant for this bot, and nothing was done; all such get the same answer, so that a

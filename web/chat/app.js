@@ -1,5 +1,6 @@
 // app.js - the chat page: what happens when.
 
+import { Tray } from './files.js';
 import { CallError, Link } from './link.js';
 import { Thread, copyText } from './thread.js';
 
@@ -15,8 +16,8 @@ const store = (area) => ({ // storage may be forbidden: the page works without
 });
 const tab = store(() => sessionStorage);
 
-const thread = new Thread($('log'), (entry) => deliver(entry));
 const link = new Link(api, { event: onEvent, up: onUp, down: onDown });
+const thread = new Thread($('log'), { retry: deliver, press, fileUrl: (file) => link.fileUrl(file) });
 
 // ---- the agent's state ----
 
@@ -143,6 +144,7 @@ function onEvent(type, data) {
   if (type === 'state') setState(data.state === 'asleep' && state === 'waking' ? 'waking' : data.state);
   else if (type === 'typing') setTyping(data.on, data.for_ms);
   else if (type === 'reset') loadHistory();
+  else if (type === 'pressed') thread.pressed(data.id, data.option);
   else show(type, data);
 }
 
@@ -241,7 +243,7 @@ $('earlier').addEventListener('click', () => loadHistory(thread.oldestId));
 const waiting = new Map(); // client_id -> entry the server has not confirmed
 
 function remember() {
-  const list = [...waiting.values()].map(({ client_id, text, at }) => ({ client_id, text, at }));
+  const list = [...waiting.values()].map(({ client_id, text, at, files }) => ({ client_id, text, at, files }));
   tab.set('outbox', JSON.stringify(list));
 }
 
@@ -253,8 +255,8 @@ function newId() {
   return [...crypto.getRandomValues(new Uint8Array(12))].map((b) => b.toString(16).padStart(2, '0')).join('');
 }
 
-function say(text) {
-  const entry = thread.putLocal({ client_id: newId(), text, at: Date.now(), status: 'sending' });
+function say(text, files = []) {
+  const entry = thread.putLocal({ client_id: newId(), text, files, at: Date.now(), status: 'sending' });
   waiting.set(entry.client_id, entry);
   remember();
   $('welcome').hidden = true;
@@ -266,7 +268,7 @@ async function deliver(entry) {
   thread.sending(entry);
   entry.unreachable = false;
   try {
-    const { id } = await link.send(entry.text, entry.client_id);
+    const { id } = await link.send(entry.text, entry.client_id, entry.files);
     thread.settle(entry, { id });
     forget(entry.client_id);
     if (state === 'asleep') setState('waking');
@@ -283,12 +285,61 @@ function restoreOutbox() {
   try {
     list = JSON.parse(tab.get('outbox') || '[]');
   } catch { /* somebody else wrote it */ }
-  for (const { client_id, text, at } of list) {
-    const entry = thread.putLocal({ client_id, text, at, status: 'failed' });
+  for (const { client_id, text, at, files } of list) {
+    const entry = thread.putLocal({ client_id, text, files, at, status: 'failed' });
     thread.settle(entry, { error: 'Not sent.' });
     waiting.set(client_id, entry);
   }
 }
+
+// ---- questions ----
+
+async function press(entry, option) {
+  thread.pressing(entry, true);
+  try {
+    await link.press(entry.prompt.id, option);
+    thread.pressed(entry.id, option);
+  } catch (e) {
+    thread.pressing(entry, false, e.code === 'answered' ? e.message : `Not taken. ${e.message}`);
+  }
+}
+
+// ---- files ----
+
+const tray = new Tray($('tray'), {
+  upload: (file, progress) => link.upload(file, progress),
+  changed: () => grow(),
+  refused: (why) => {
+    showNote('cloud', why);
+    clearTimeout(noteTimer);
+    noteTimer = setTimeout(() => showNote(STATES[state]?.icon, STATES[state]?.note), 6000);
+  },
+});
+
+$('attach').addEventListener('click', () => $('picker').click());
+$('picker').addEventListener('change', () => {
+  tray.add($('picker').files);
+  $('picker').value = '';
+  $('text').focus();
+});
+document.addEventListener('paste', (e) => {
+  const files = [...(e.clipboardData?.files || [])];
+  if (!files.length) return;
+  e.preventDefault();
+  tray.add(files);
+});
+document.addEventListener('dragover', (e) => {
+  if (![...(e.dataTransfer?.types || [])].includes('Files')) return;
+  e.preventDefault();
+  document.body.classList.add('dropping');
+});
+document.addEventListener('dragleave', (e) => { if (!e.relatedTarget) document.body.classList.remove('dropping'); });
+document.addEventListener('drop', (e) => {
+  document.body.classList.remove('dropping');
+  if (!e.dataTransfer?.files.length) return;
+  e.preventDefault(); // else the browser would leave the page for the file
+  tray.add(e.dataTransfer.files);
+});
 
 // ---- the composer ----
 
@@ -304,7 +355,7 @@ function grow() {
   const over = bytes > MAX_BYTES;
   $('length').textContent = bytes > MAX_BYTES * 0.9 ? `${over ? 'Too long: ' : ''}${bytes.toLocaleString()} of ${MAX_BYTES.toLocaleString()} bytes` : '';
   $('length').classList.toggle('over', over);
-  $('send').disabled = over || text.value.trim() === '';
+  $('send').disabled = over || tray.busy || (text.value.trim() === '' && tray.empty);
   tab.set('draft', text.value);
 }
 
@@ -319,9 +370,10 @@ $('composer').addEventListener('submit', (e) => {
   e.preventDefault();
   if ($('send').disabled) return;
   const words = text.value.trim();
+  const files = tray.take();
   text.value = '';
   grow();
-  say(words);
+  say(words, files);
   text.focus();
 });
 $('stop').addEventListener('click', () => { say('/stop'); text.focus(); });

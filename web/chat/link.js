@@ -39,15 +39,47 @@ export class Link {
     const url = this.last ? `${this.api}/events?last=${this.last}` : `${this.api}/events`;
     const source = new EventSource(url);
     this.source = source;
-    for (const type of ['message', 'edit', 'interrupt', 'typing', 'state', 'reset']) {
+    for (const type of ['message', 'edit', 'interrupt', 'typing', 'state', 'reset', 'pressed']) {
       source.addEventListener(type, (e) => this.#got(type, e));
     }
     source.addEventListener('rest', () => this.#close());
     source.onerror = () => this.#lost();
   }
 
-  async send(text, clientId) {
-    return this.#call('message', { text, client_id: clientId });
+  async send(text, clientId, files = []) {
+    return this.#call('message', files.length ? { text, client_id: clientId, files } : { text, client_id: clientId });
+  }
+
+  async press(prompt, option) {
+    return this.#call('press', { prompt, option });
+  }
+
+  fileUrl(file) {
+    return `${this.api}/file/${encodeURIComponent(file.id)}?k=${encodeURIComponent(file.key)}`;
+  }
+
+  /** Only XMLHttpRequest tells how far an upload is. */
+  upload(file, progress) {
+    const request = new XMLHttpRequest();
+    const promise = new Promise((resolve, reject) => {
+      const fail = () => {
+        let said = {};
+        try { said = JSON.parse(request.responseText); } catch { /* not ours */ }
+        reject(new CallError(said.error || 'bellhop cannot be reached.', { code: said.code, status: request.status }));
+      };
+      request.open('POST', `${this.api}/file`);
+      request.setRequestHeader('Content-Type', file.type || 'application/octet-stream');
+      request.setRequestHeader('X-File-Name', encodeURIComponent(file.name || ''));
+      request.upload.addEventListener('progress', (e) => { if (e.lengthComputable) progress(e.loaded / e.total); });
+      request.addEventListener('load', () => {
+        if (request.status !== 200) { fail(); return; }
+        try { resolve(JSON.parse(request.responseText)); } catch { fail(); }
+      });
+      request.addEventListener('error', fail);
+      request.addEventListener('abort', fail);
+      request.send(file);
+    });
+    return { promise, abort: () => request.abort() };
   }
 
   async rename(name) {

@@ -3,6 +3,7 @@
 // A message is one element from the moment it is written: first under its client_id (sending, failed),
 // then under its id.  Being told something twice changes nothing; an older revision never wins.
 
+import { showFiles } from './files.js';
 import { markdown } from './markdown.js';
 
 const TOGETHER_MS = 5 * 60000; // messages of one author this close read as one
@@ -17,10 +18,10 @@ function el(name, className, text) {
 }
 
 export class Thread {
-  /** @param {HTMLElement} log  @param {(entry: object) => void} onRetry */
-  constructor(log, onRetry) {
+  /** @param {HTMLElement} log  @param {{retry: Function, press: Function, fileUrl: Function}} handlers */
+  constructor(log, handlers) {
     this.log = log;
-    this.onRetry = onRetry;
+    this.handlers = handlers;
     this.byId = new Map();
     this.byClient = new Map();
     log.addEventListener('click', (e) => this.#clicked(e));
@@ -56,9 +57,9 @@ export class Thread {
   }
 
   /** A message of our own that the server has not confirmed. */
-  putLocal({ client_id, text, at, status }) {
+  putLocal({ client_id, text, files, at, status }) {
     const entry = this.#make({ from: 'visitor', client_id, text, at });
-    Object.assign(entry, { client_id, text, at, status, from: 'visitor' });
+    Object.assign(entry, { client_id, text, files, at, status, from: 'visitor' });
     this.byClient.set(client_id, entry);
     this.log.append(entry.element);
     this.#fill(entry);
@@ -88,6 +89,21 @@ export class Thread {
     this.#status(entry);
   }
 
+  /** A question of the agent's is being answered, or could not be (@error is a sentence). */
+  pressing(entry, on, error) {
+    entry.pressing = on;
+    entry.promptError = error;
+    this.#prompt(entry);
+  }
+
+  /** A question was answered. */
+  pressed(id, option) {
+    const entry = this.byId.get(id);
+    if (!entry?.prompt) return;
+    entry.prompt.chosen = option;
+    this.pressing(entry, false);
+  }
+
   // ---- making ----
 
   #make(message) {
@@ -102,8 +118,11 @@ export class Thread {
     entry.state = el('span', 'state');
     entry.retry = el('button', 'retry', 'Try again');
     entry.retry.type = 'button';
+    entry.question = el('div', 'prompt');
+    entry.question.setAttribute('role', 'group');
+    entry.question.hidden = true;
     entry.meta.append(entry.time, entry.editedMark, entry.state, entry.retry);
-    element.append(entry.dayElement, said, entry.body, entry.meta);
+    element.append(entry.dayElement, said, entry.body, entry.question, entry.meta);
     element.entry = entry;
     return entry;
   }
@@ -117,10 +136,11 @@ export class Thread {
       element.classList.add('stop');
       body.textContent = 'You asked the agent to stop';
     } else if (entry.from === 'agent') {
-      body.replaceChildren(...this.#quote(entry), markdown(entry.text));
+      body.replaceChildren(...this.#quote(entry), markdown(entry.text), ...showFiles(entry.files, this.handlers.fileUrl));
     } else {
-      body.textContent = entry.text;
+      body.replaceChildren(entry.text, ...showFiles(entry.files, this.handlers.fileUrl));
     }
+    this.#prompt(entry);
     const at = new Date(entry.at);
     entry.time.dateTime = at.toISOString();
     entry.time.textContent = time.format(at);
@@ -133,6 +153,27 @@ export class Thread {
     entry.element.dataset.status = entry.status;
     entry.state.textContent = { sending: 'Sending…', failed: entry.error || 'Not sent.' }[entry.status] || '';
     entry.retry.hidden = entry.status !== 'failed';
+  }
+
+  /** The buttons of a question: dead once it is answered or its time is up. */
+  #prompt(entry) {
+    const { prompt, question } = entry;
+    question.hidden = !prompt;
+    if (!prompt) return;
+    const left = prompt.until - Date.now();
+    const over = prompt.chosen === undefined && left <= 0;
+    question.replaceChildren(...prompt.options.map((o) => {
+      const b = el('button', `option ${o.style}`, o.label);
+      b.type = 'button';
+      b.dataset.option = o.id;
+      b.disabled = over || entry.pressing || prompt.chosen !== undefined;
+      b.classList.toggle('chosen', prompt.chosen === o.id);
+      if (prompt.chosen === o.id) b.setAttribute('aria-pressed', 'true');
+      return b;
+    }));
+    if (over || entry.promptError) question.append(el('p', 'prompt-note', entry.promptError || 'Its time is up.'));
+    clearTimeout(entry.promptTimer);
+    if (!over && prompt.chosen === undefined) entry.promptTimer = setTimeout(() => this.#prompt(entry), Math.min(left + 50, 2 ** 31 - 1));
   }
 
   /** What is answered, when it is not simply the message before. */
@@ -186,7 +227,8 @@ export class Thread {
   async #clicked(e) {
     const button = e.target.closest('button');
     if (!button) return;
-    if (button.classList.contains('retry')) this.onRetry(button.closest('.message').entry);
+    if (button.classList.contains('retry')) this.handlers.retry(button.closest('.message').entry);
+    if (button.classList.contains('option')) this.handlers.press(button.closest('.message').entry, button.dataset.option);
     if (!button.classList.contains('copy')) return;
     const text = button.closest('.code').querySelector('code').textContent;
     const done = await copyText(text);

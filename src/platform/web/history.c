@@ -8,6 +8,7 @@
  * is cut to length every few writes, so between cuts it may hold an eighth more than `history`.
  */
 #include <stdlib.h>
+#include "base/jw.h"
 #include "base/limits.h"
 #include "base/mem.h"
 #include "platform/web/job.h"
@@ -171,7 +172,7 @@ void web_keep_post(struct web *w, struct str chat_id, const struct web_message *
     const char *event = m->is_stop ? "interrupt" : "message";
 
     kept.rev = web_next(w);
-    if (!web_may_keep(w, KEPT_BYTES + m->text.n)) {
+    if (!web_may_keep(w, KEPT_BYTES + m->text.n + m->files.n + m->prompt.n)) {
         struct web_chat *c = web_chat_find(w, chat_id);
         if (c != NULL) {
             buf_reset(&w->scratch);
@@ -228,7 +229,7 @@ void web_keep_send(struct web *w, struct str chat_id, const struct web_message *
 {
     struct web_job *j;
 
-    if (!web_may_keep(w, KEPT_BYTES + m->text.n)) {
+    if (!web_may_keep(w, KEPT_BYTES + m->text.n + m->files.n + m->prompt.n)) {
         pass_on(w, chat_id, m, id);
         return;
     }
@@ -237,6 +238,77 @@ void web_keep_send(struct web *w, struct str chat_id, const struct web_message *
     j->event = "message";
     submit_message(j, m);
 }
+
+/* ---- an answered question ---- */
+
+static void answer_choice(struct web *w, struct http_id http)
+{
+    http_answer(w->env->server, http,
+                &(struct http_answer){.status = 200, .body = STR("{\"ok\":true}")});
+}
+
+/* Nothing is kept of it: pages that are open are told what was chosen. */
+static void tell_choice(struct web *w, struct str chat_id, uint64_t message_id, struct str option)
+{
+    struct web_chat *c = web_chat_find(w, chat_id);
+    char id[WEB_ID_CHARS + 1];
+
+    if (c == NULL)
+        return;
+    web_id_format(message_id, id);
+    buf_reset(&w->scratch);
+    struct jw j = jw_begin(&w->scratch);
+    jw_obj(&j);
+    jw_kstr(&j, "id", str_make(id, WEB_ID_CHARS));
+    jw_kstr(&j, "option", option);
+    jw_end_obj(&j);
+    web_publish(c, "pressed", 0, buf_str(&w->scratch));
+}
+
+static void on_choice_kept(struct web_job *j, enum bh_err err)
+{
+    if (err == BH_OK)
+        web_publish(j->chat, j->event, j->rev, buf_str(&j->value));
+    answer_choice(j->web, j->http); /* the agent's mailbox has it whatever became of the record */
+}
+
+static void on_choice_read(struct web_job *j, enum bh_err err)
+{
+    struct web *w = j->web;
+    struct web_message m;
+
+    if (err != BH_OK || j->scan.n_records == 0 ||
+        !web_message_read(w, j->scan.records[0].value, &m)) {
+        tell_choice(w, str_of(j->chat->id), j->id, buf_str(&j->text));
+        answer_choice(w, j->http);
+        return;
+    }
+    m.chosen = buf_str(&j->text);
+    m.rev = web_next(w);
+    struct web_job *put = web_job_new(w, j->chat, on_choice_kept);
+    put->http = j->http;
+    put->event = "edit";
+    submit_message(put, &m);
+}
+
+void web_keep_choice(struct web *w, struct str chat_id, uint64_t message_id, struct str option,
+                     struct http_id http)
+{
+    if (w->history == 0) {
+        tell_choice(w, chat_id, message_id, option);
+        answer_choice(w, http);
+        return;
+    }
+    struct web_job *j = web_job_new(w, web_chat_get(w, chat_id), on_choice_read);
+    j->http = http;
+    j->id = message_id;
+    buf_add_str(&j->text, option);
+    web_key_write_id(&j->key, j->chat, message_id);
+    j->scan = (struct store_scan){.limit = 1};
+    web_job_scan(j, "web");
+}
+
+/* ---- edits ---- */
 
 static void on_edit_read(struct web_job *j, enum bh_err err)
 {

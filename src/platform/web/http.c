@@ -13,7 +13,8 @@
 #define COOKIE_SECONDS 31536000
 #define SECURITY_HEADERS \
     "Content-Security-Policy: default-src 'none'; script-src 'self'; style-src 'self'; " \
-    "img-src 'self'; connect-src 'self'; manifest-src 'self'; base-uri 'none'; " \
+    "img-src 'self' blob:; media-src 'self'; connect-src 'self'; manifest-src 'self'; " \
+    "base-uri 'none'; " \
     "form-action 'none'; frame-ancestors 'self'\r\n" \
     "X-Content-Type-Options: nosniff\r\n" \
     "Referrer-Policy: no-referrer\r\n"
@@ -178,16 +179,41 @@ static bool find_visitor(const struct web *w, const struct http_req *req, struct
     return true;
 }
 
+static void refuse_stranger(struct web *w, struct http_req *req)
+{
+    refuse(w, req, 401, "no_visitor",
+           "Open the chat page first (it sets a cookie), or send X-Bellhop-Visitor with 16 to 64 "
+           "letters, digits, '-' or '_' of your own.");
+}
+
+bool web_page_visitor(struct platform *p, struct http_req *req, bool writes, struct buf *ret_chat)
+{
+    struct web *w = container_of(p, struct web, base);
+    struct web_visitor v;
+
+    if (writes && !origin_is_ok(w, req))
+        refuse(w, req, 403, "foreign_origin", "This page does not take files from other sites.");
+    else if (!find_visitor(w, req, &v))
+        refuse_stranger(w, req);
+    else if (writes && !web_may_write_now(w, str_of(v.chat_id), v.is_person))
+        web_refuse_for_now(w, http_req_id(req), 429, "rate_limited",
+                           "You are sending faster than this chat can take. Wait a moment.", 1);
+    else {
+        buf_add_z(ret_chat, v.chat_id);
+        return true;
+    }
+    return false;
+}
+
 /* ---- routes ---- */
 
 static const struct {
     struct str method, name;
     void (*serve)(struct web *w, struct http_req *req, const struct web_visitor *v);
 } calls[] = {
-    {{"POST", 4}, {"message", 7}, web_post_message},
-    {{"GET", 3}, {"events", 6}, web_stream_open},
-    {{"GET", 3}, {"history", 7}, web_history_answer},
-    {{"POST", 4}, {"name", 4}, web_post_name},
+    {{"POST", 4}, {"message", 7}, web_post_message},  {{"GET", 3}, {"events", 6}, web_stream_open},
+    {{"GET", 3}, {"history", 7}, web_history_answer}, {{"POST", 4}, {"name", 4}, web_post_name},
+    {{"POST", 4}, {"press", 5}, web_post_press},
 };
 
 static void serve_call(struct web *w, struct http_req *req, size_t i)
@@ -202,10 +228,7 @@ static void serve_call(struct web *w, struct http_req *req, size_t i)
     else if (is_post && !origin_is_ok(w, req))
         refuse(w, req, 403, "foreign_origin", "This page does not take messages from other sites.");
     else if (!find_visitor(w, req, &v))
-        refuse(
-            w, req, 401, "no_visitor",
-            "Open the chat page first (it sets a cookie), or send X-Bellhop-Visitor with 16 to 64 "
-            "letters, digits, '-' or '_' of your own.");
+        refuse_stranger(w, req);
     else
         calls[i].serve(w, req, &v);
 }
@@ -217,7 +240,8 @@ static void serve_api(struct web *w, struct http_req *req, struct str name)
             serve_call(w, req, i);
             return;
         }
-    refuse(w, req, 404, "not_found", "There is no such call: message, events, history, name.");
+    refuse(w, req, 404, "not_found",
+           "There is no such call: message, events, history, name, press, file.");
 }
 
 /* /chat, /chat/, /chat/assets/<name>, /chat/api/<call>, /chat/<bot>[/], /chat/<bot>/api/<call> */

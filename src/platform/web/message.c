@@ -37,6 +37,38 @@ static void write_id(struct jw *w, const char *key, uint64_t id)
     jw_kstr(w, key, str_make(text, WEB_ID_CHARS));
 }
 
+static void write_prompt(struct jw *w, const struct web_message *m)
+{
+    if (m->prompt.n > 0) {
+        jw_key(w, "prompt");
+        jw_raw(w, m->prompt);
+        return;
+    }
+    if (!json_is_object(m->kept_prompt))
+        return;
+    jw_key(w, "prompt");
+    jw_obj(w);
+    for (struct json_iter it = {0}; json_next(m->kept_prompt, &it);) {
+        if (str_eq(it.key, STR("chosen")) && m->chosen.p != NULL)
+            continue;
+        jw_key_str(w, it.key);
+        jw_value(w, it.value);
+    }
+    jw_kstr_opt(w, "chosen", m->chosen);
+    jw_end_obj(w);
+}
+
+static void write_files(struct jw *w, const struct web_message *m)
+{
+    if (m->files.n == 0 && json_type(m->kept_files) != JSON_ARRAY)
+        return;
+    jw_key(w, "files");
+    if (m->files.n > 0)
+        jw_raw(w, m->files);
+    else
+        jw_value(w, m->kept_files);
+}
+
 void web_message_write(struct buf *out, const struct web_message *m)
 {
     struct jw w = jw_begin(out);
@@ -54,6 +86,8 @@ void web_message_write(struct buf *out, const struct web_message *m)
     jw_kstr_opt(&w, "reply_to", m->reply_to);
     if (m->edited_ms != 0)
         jw_ki64(&w, "edited", m->edited_ms);
+    write_files(&w, m);
+    write_prompt(&w, m);
     jw_end_obj(&w);
 }
 
@@ -72,6 +106,8 @@ bool web_message_read(struct web *w, struct str record, struct web_message *ret)
     m.reply_to = json_str(doc, "reply_to");
     json_as_i64(json_get(doc, "at"), &m.at_ms);
     json_as_i64(json_get(doc, "edited"), &m.edited_ms);
+    m.kept_files = json_get(doc, "files");
+    m.kept_prompt = json_get(doc, "prompt");
     *ret = m;
     return true;
 }

@@ -29,8 +29,8 @@ struct web_post {     /* between host_accept() and its answer */
     char client_id[WEB_MAX_CLIENT_ID];
     uint8_t client_n;
     bool is_stop;
-    bool wanted; /* somebody will read @text again: history or an open page */
-    struct buf text;
+    bool wanted;            /* somebody will read @text again: history or an open page */
+    struct buf text, files; /* as pages get them */
 };
 
 static struct web_post *post_new(struct web *w)
@@ -46,6 +46,7 @@ static struct web_post *post_new(struct web *w)
     }
     list_move(&p->link, &w->posts);
     buf_reset(&p->text);
+    buf_reset(&p->files);
     return p;
 }
 
@@ -53,6 +54,7 @@ static void post_free(struct web_post *p)
 {
     list_remove(&p->link);
     buf_done(&p->text);
+    buf_done(&p->files);
     free(p);
 }
 
@@ -60,6 +62,8 @@ static void post_release(struct web_post *p)
 {
     if (p->text.cap > KEEP_TEXT_BYTES)
         buf_done(&p->text);
+    if (p->files.cap > KEEP_TEXT_BYTES)
+        buf_done(&p->files);
     list_remove(&p->link);
     p->link.next = p->web->free_posts.next; /* at the front: the warmest is used first */
     p->link.prev = &p->web->free_posts;
@@ -88,7 +92,7 @@ void web_post_answer(struct web *w, struct http_id id, uint64_t message_id)
                 &(struct http_answer){.status = 200, .body = str_make(body, sizeof body - 1)});
 }
 
-static void refuse_post(struct web *w, struct http_id http, enum bh_err err)
+void web_post_refuse(struct web *w, struct http_id http, enum bh_err err)
 {
     w->counters.refused++;
     if (err == BH_BUSY)
@@ -107,12 +111,13 @@ static void on_accepted(void *ctx, enum bh_err err)
     struct web_message m;
 
     if (err != BH_OK) {
-        refuse_post(w, p->http, err);
+        web_post_refuse(w, p->http, err);
     } else if (!p->wanted) {
         web_post_answer(w, p->http, p->id);
     } else {
         m = (struct web_message){.id = p->id,
                                  .text = buf_str(&p->text),
+                                 .files = buf_str(&p->files),
                                  .is_stop = p->is_stop,
                                  .client_id = str_make(p->client_id, p->client_n),
                                  .at_ms = p->at_ms};
@@ -143,16 +148,16 @@ static bool name_is_ok(struct str name)
     return utf8_chars(name) <= WEB_MAX_NAME_CHARS;
 }
 
-static bool may_write_now(struct web *w, const struct web_visitor *v)
+bool web_may_write_now(struct web *w, struct str chat_id, bool is_person)
 {
     struct web_bucket *b;
     int64_t now = clock_now_ms(w->env->clock), left;
 
-    if (!v->is_person)
+    if (!is_person)
         return true; /* programs pace themselves: what stops them is the mailbox's limit */
     if (w->buckets == NULL)
         w->buckets = xcalloc(WEB_BUCKETS, sizeof *w->buckets);
-    b = &w->buckets[hash64(hash_process_key(), str_of(v->chat_id)) % WEB_BUCKETS];
+    b = &w->buckets[hash64(hash_process_key(), chat_id) % WEB_BUCKETS];
     left =
         b->at_ms == 0 ? BURST_MILLI : b->left_milli + (now - b->at_ms) * REFILL_MILLI_PER_S / 1000;
     if (left > BURST_MILLI)
@@ -187,10 +192,13 @@ static struct str without_controls(struct web *w, struct str text)
 
 struct post_body {
     struct str text, client_id, name;
+    struct event_media files[WEB_MAX_FILES];
+    size_t n_files;
 };
 
 /* False: answered with what is wrong. */
-static bool read_body(struct web *w, struct http_req *req, struct post_body *ret)
+static bool read_body(struct web *w, struct http_req *req, const struct web_visitor *v,
+                      struct post_body *ret)
 {
     struct http_server *srv = w->env->server;
     struct http_id id = http_req_id(req);
@@ -201,9 +209,15 @@ static bool read_body(struct web *w, struct http_req *req, struct post_body *ret
         return false;
     }
     ret->text = without_controls(w, json_str(doc, "text"));
+    if (ret->text.p == NULL)
+        ret->text = STR("");
     ret->client_id = json_str(doc, "client_id");
     ret->name = str_trim(json_str(doc, "name"));
-    if (str_is_empty(str_trim(ret->text)))
+    if (!web_files_read(w, str_of(v->chat_id), json_get(doc, "files"), ret->files, &ret->n_files))
+        http_answer_error(srv, id, 400, "bad_files",
+                          "\"files\" must be what `file` answered in this chat, at most %d.",
+                          WEB_MAX_FILES);
+    else if (str_is_empty(str_trim(ret->text)) && ret->n_files == 0)
         http_answer_error(srv, id, 400, "no_text",
                           "\"text\" must be a string with something in it.");
     else if (ret->text.n > WEB_MAX_TEXT_BYTES)
@@ -243,14 +257,20 @@ static void accept_post(struct web *w, struct http_req *req, const struct web_vi
     p->wanted = w->history > 0 || (c != NULL && c->n_streams > 0);
     if (p->wanted)
         buf_add_str(&p->text, b->text);
+    if (p->wanted && b->n_files > 0)
+        web_files_write(w, chat, b->files, b->n_files, &p->files);
 
     struct event ev = {.platform = STR("web"),
                        .bot = web_bot(w),
                        .route_key = web_bot(w),
                        .text = b->text,
+                       .media = b->files,
+                       .n_media = b->n_files,
                        .chat_id = chat,
                        .chat_type = STR("dm"),
                        .user_id = chat};
+    if (b->n_files > 0)
+        ev.message_type = web_file_message_type(b->files[0].kind);
     web_id_format(p->id, id);
     ev.message_id = str_make(id, WEB_ID_CHARS);
     ev.user_name = str_is_empty(b->name) ? web_name_of(w, chat, made) : b->name;
@@ -268,14 +288,15 @@ void web_post_message(struct web *w, struct http_req *req, const struct web_visi
 {
     struct post_body b;
 
+    b.n_files = 0;
     w->counters.posted++;
-    if (!may_write_now(w, v)) {
+    if (!web_may_write_now(w, str_of(v->chat_id), v->is_person)) {
         w->counters.refused++;
         web_refuse_for_now(w, http_req_id(req), 429, "rate_limited",
                            "You are writing faster than this chat can take. Wait a moment.", 1);
         return;
     }
-    if (read_body(w, req, &b))
+    if (read_body(w, req, v, &b))
         accept_post(w, req, v, &b);
     else
         w->counters.refused++;

@@ -12,6 +12,7 @@
 #include "base/jw.h"
 #include "base/mem.h"
 #include "base/rand.h"
+#include "platform/prompts.h"
 #include "platform/web/sweep.h"
 #include "platform/web/web_priv.h"
 #include "store/store.h"
@@ -219,6 +220,7 @@ static struct web *web_new(const struct web_settings *cfg, struct host *host)
     list_init(&w->names_by_age);
     list_init(&w->posts);
     list_init(&w->free_posts);
+    list_init(&w->presses);
     list_init(&w->jobs);
     timer_init(&w->heartbeat, web_heartbeat);
     return w;
@@ -232,6 +234,8 @@ static void web_close(struct platform *p)
     timer_stop(w->env->clock, &w->heartbeat);
     web_sweep_stop(w);
     web_posts_cancel(w);
+    web_presses_cancel(w);
+    prompts_close(w->prompts);
     web_jobs_leave(w);
     web_chats_free(w); /* ends the streams */
     for (size_t i = 0; map_next(&w->names, &i, &name);)
@@ -265,6 +269,8 @@ static enum bh_err web_open(const struct platform_settings *settings, struct hos
     }
     w = web_new(container_of(settings, const struct web_settings, base), host);
     err = load_visitor_key(w, ret_why);
+    if (err == BH_OK)
+        err = prompts_open(&w->base, &w->prompts, ret_why);
     if (err == BH_OK && w->history > 0)
         err = w->env->store->ops->load_records(w->env->store, "web_name", on_name_loaded, w);
     if (err != BH_OK) {
@@ -345,6 +351,28 @@ static void act_edit(struct web *w, struct action_id id, const struct action *a)
     succeed(w, id, a->message_id);
 }
 
+static void act_send_media(struct web *w, struct action_id id, const struct action *a)
+{
+    struct web_message m = {.from_agent = true,
+                            .text = a->content.p != NULL ? a->content : STR("")};
+    struct event_media file = {.id = a->file->id,
+                               .kind = a->media_kind.n > 0 ? a->media_kind : STR("document"),
+                               .type = a->file->type,
+                               .name = a->file->name,
+                               .size = a->file->size};
+    struct buf files = BUF_INIT;
+
+    if (m.text.n > 0 && !content_is_ok(w, id, m.text))
+        return;
+    web_files_write(w, a->chat_id, &file, 1, &files);
+    m.files = buf_str(&files);
+    w->counters.sent++;
+    m.id = m.rev = web_next(w);
+    m.at_ms = clock_wall_ms(w->env->clock);
+    web_keep_send(w, a->chat_id, &m, id);
+    buf_done(&files);
+}
+
 static void act_typing(struct web *w, struct action_id id, const struct action *a)
 {
     struct web_chat *c = web_chat_find(w, a->chat_id);
@@ -378,6 +406,13 @@ static void web_act(struct platform *p, struct action_id id, const struct action
     switch (a->op) {
     case ACTION_SEND:
         act_send(w, id, a);
+        return;
+    case ACTION_SEND_MEDIA:
+        act_send_media(w, id, a);
+        return;
+    case ACTION_PROMPT:
+        if (content_is_ok(w, id, a->content))
+            web_act_prompt(w, id, from, a);
         return;
     case ACTION_EDIT:
         act_edit(w, id, a);
@@ -424,6 +459,7 @@ static void web_status(struct platform *p, struct jw *out)
     jw_ki64(out, "refused", (int64_t)w->counters.refused);
     jw_ki64(out, "sent", (int64_t)w->counters.sent);
     jw_ki64(out, "edits", (int64_t)w->counters.edits);
+    jw_ki64(out, "openQuestions", (int64_t)prompts_count(w->prompts));
     jw_ki64(out, "store_failures", (int64_t)w->counters.store_failures);
 }
 
@@ -437,8 +473,9 @@ static const struct descriptor web_descriptor = {
     .emoji = "\xf0\x9f\x9b\x8e\xef\xb8\x8f",
     .platform_hint =
         "You are talking on bellhop's own web chat page. It shows Markdown: paragraphs, "
-        "lists, quotes, headings, code with fences, links; no images and no tables.",
-    .ops = 1u << ACTION_SEND | 1u << ACTION_EDIT | 1u << ACTION_TYPING | 1u << ACTION_GET_CHAT_INFO,
+        "lists, quotes, headings, code with fences, links; no tables. Send images as files.",
+    .ops = 1u << ACTION_SEND | 1u << ACTION_EDIT | 1u << ACTION_TYPING |
+           1u << ACTION_GET_CHAT_INFO | 1u << ACTION_SEND_MEDIA | 1u << ACTION_PROMPT,
 };
 
 const struct platform_ops web_ops = {
@@ -451,6 +488,8 @@ const struct platform_ops web_ops = {
     .open = web_open,
     .act = web_act,
     .http = web_http,
+    .page_visitor = web_page_visitor,
+    .page_file_key = web_file_key,
     .forget = web_forget,
     .instance_changed = web_instance_changed,
     .status = web_status,

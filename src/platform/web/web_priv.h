@@ -7,6 +7,8 @@
  *      history.c   what is kept in the store
  *      recall.c    what a page reads back: its history, and what it missed
  *      sweep.c     how much is kept, and for how long
+ *      files.c     files of people and of agents, as the page knows them
+ *      press.c     questions with buttons
  *      web.c       open, close, actions, status
  *
  * Numbers.  One counter per bot, `boot << 40 | n`, names messages (their id) and changes (their
@@ -32,8 +34,11 @@
 #define WEB_BUCKETS 1024
 #define WEB_ID_CHARS 16
 #define WEB_HEARTBEAT_MS 15000
+#define WEB_MAX_FILES 8 /* of one message */
+#define WEB_KEY_CHARS 32
 
 struct json_parser;
+struct prompts;
 struct web;
 struct web_chat;
 struct web_job;
@@ -64,9 +69,11 @@ struct web {
     size_t n_idle;
     struct map names; /* chat id -> struct web_name, owned; at most WEB_MAX_NAMES */
     struct list names_by_age;
-    struct list posts;      /* awaiting host_accept(); owned */
-    struct list free_posts; /* for reuse */
-    struct list jobs;       /* awaiting the store */
+    struct list posts;       /* awaiting host_accept(); owned */
+    struct list free_posts;  /* for reuse */
+    struct list presses;     /* awaiting prompts_accept(); owned */
+    struct prompts *prompts; /* owned */
+    struct list jobs;        /* awaiting the store */
     struct timer heartbeat;
     size_t n_streams;
     struct buf page;           /* the HTML of this bot */
@@ -98,6 +105,10 @@ struct web_message { /* strs borrowed */
     bool from_agent, is_stop;
     struct str text, client_id, reply_to;
     int64_t at_ms, edited_ms; /* 0: never edited */
+    /* What it carries beside its text: as JSON when it is new, else as it was read. */
+    struct str files, prompt;
+    struct json kept_files, kept_prompt;
+    struct str chosen; /* of its question; absent: as it was */
 };
 
 static inline uint64_t web_next(struct web *w)
@@ -128,6 +139,26 @@ void web_page_build(struct web *w);
 void web_refuse_for_now(struct web *w, struct http_id id, int status, const char *code,
                         const char *sentence, int retry_s);
 
+bool web_page_visitor(struct platform *p, struct http_req *req, bool writes, struct buf *ret_chat);
+
+/* ---- files.c ---- */
+void web_file_key(struct platform *p, struct str chat, const struct event_media *m,
+                  struct buf *out);
+/* The files that a message names; the strs are borrowed from @list.  False: one of them is none of
+ * this chat's, or there are too many. */
+bool web_files_read(struct web *w, struct str chat, struct json list, struct event_media *ret,
+                    size_t *ret_n);
+/* As pages and records have them. */
+void web_files_write(struct web *w, struct str chat, const struct event_media *m, size_t n,
+                     struct buf *out);
+/* "photo", "voice", ...: how a message with this file is called. */
+struct str web_file_message_type(struct str kind);
+
+/* ---- press.c ---- */
+void web_act_prompt(struct web *w, struct action_id id, const struct action_from *from,
+                    const struct action *a);
+void web_presses_cancel(struct web *w);
+
 /* ---- post.c ---- */
 struct web_visitor {
     char chat_id[VISITOR_CHAT_CHARS + 1];
@@ -135,6 +166,9 @@ struct web_visitor {
 };
 void web_post_message(struct web *w, struct http_req *req, const struct web_visitor *v);
 void web_post_name(struct web *w, struct http_req *req, const struct web_visitor *v);
+void web_post_press(struct web *w, struct http_req *req, const struct web_visitor *v); /* press.c */
+bool web_may_write_now(struct web *w, struct str chat_id, bool is_person);
+void web_post_refuse(struct web *w, struct http_id http, enum bh_err err);
 void web_posts_cancel(struct web *w); /* their answers are called off */
 void web_post_answer(struct web *w, struct http_id id, uint64_t message_id);
 
@@ -169,6 +203,9 @@ void web_keep_post(struct web *w, struct str chat_id, const struct web_message *
 /* Keep the agent's message if we may, tell the pages, answer the action. */
 void web_keep_send(struct web *w, struct str chat_id, const struct web_message *m,
                    struct action_id id);
+/* Its question is answered: keep that, tell the pages, answer the request. */
+void web_keep_choice(struct web *w, struct str chat_id, uint64_t message_id, struct str option,
+                     struct http_id http);
 /* Replace a kept message's text, tell the pages, answer the action. */
 void web_keep_edit(struct web *w, struct str chat_id, uint64_t message_id, struct str text,
                    struct action_id id);

@@ -75,6 +75,9 @@ struct accept_id host_accept(struct host *h, struct platform *p, const struct ev
     fake.events[i].ctx = ctx;
     return (struct accept_id){.index = (uint32_t)i};
 }
+void host_each_target(struct host *h, const struct event *ev, target_cb *cb, void *ctx)
+{
+}
 void host_accept_cancel(struct host *h, struct accept_id id)
 {
     fake.events[id.index].done = NULL;
