@@ -200,6 +200,8 @@ static int serve(const struct cli_args *a)
     s.server.lost_ctx = &s;
     s.server.front.reload = reload;
     s.server.front.reload_ctx = &s;
+    s.server.front.drain = on_terminate;
+    s.server.front.drain_ctx = &s;
     loop_on_signal(s.server.loop, SIGTERM, on_terminate, &s);
     loop_on_signal(s.server.loop, SIGINT, on_terminate, &s);
     loop_on_signal(s.server.loop, SIGHUP, on_hangup, &s);

@@ -78,8 +78,13 @@ static enum bh_err open_postgres(struct server *s, const struct store_settings *
         return err;
     store_close(s->store);
     s->store = s->front.store = NULL;
-    if ((err = store_postgres_open(s->loop, c->url, 0, &s->store, why)) == BH_OK)
+    err = store_postgres_open(s->loop, c->url, 0, &s->store, why);
+    if (err == BH_OK) {
         node_move(s->node, s->store);
+    } else { /* its lease ends by itself */
+        node_free(s->node);
+        s->node = NULL;
+    }
     return err;
 }
 

@@ -17,15 +17,15 @@ static const struct config_key keys[] = {
 
 static bool check(void *settings, char *ret_why)
 {
-    const struct cluster_settings *s = settings;
-    struct str name = str_of(s->node);
+    struct str name = str_of(((const struct cluster_settings *)settings)->node);
+    bool ok = name.n <= NODE_NAME_BYTES;
 
     for (size_t i = 0; i < name.n; i++)
-        if ((unsigned char)name.p[i] <= ' ' || (unsigned char)name.p[i] >= 0x7f)
-            name.n = SIZE_MAX - 1;
-    if (name.n <= 40)
+        ok &= (unsigned char)name.p[i] > ' ' && (unsigned char)name.p[i] < 0x7f;
+    if (ok)
         return true;
-    snprintf(ret_why, 256, "cluster.node: expected up to 40 printable characters without blanks");
+    snprintf(ret_why, 256, "cluster.node: expected up to %d printable characters without blanks",
+             NODE_NAME_BYTES);
     return false;
 }
 

@@ -20,8 +20,7 @@
 enum {
     TRY_MS = 250,     /* between two requests for a lease that somebody else has */
     RECORD_MS = 2000, /* between two signs of life in the records */
-    NAME_BYTES = 40,
-    RENEWALS = 3, /* tries in the time of a lease */
+    RENEWALS = 3,     /* tries in the time of a lease */
 };
 
 struct node {
@@ -34,7 +33,7 @@ struct node {
     int64_t asked_ms; /* when the request under way was made */
     int64_t until_ms; /* of our lease */
     int64_t since_ms; /* wall; when this state began */
-    char name[NAME_BYTES + 1];
+    char name[NODE_NAME_BYTES + 1];
     char owner[STORE_OWNER_BYTES];
     char holder[STORE_OWNER_BYTES];
     char *url; /* owned; NULL: unknown */
@@ -259,7 +258,7 @@ static void name_it(struct node *n)
         snprintf(n->name, sizeof n->name, "%s", n->env.settings->node);
     else if (gethostname(n->name, sizeof n->name) != 0 || n->name[0] == '\0')
         snprintf(n->name, sizeof n->name, "node");
-    n->name[NAME_BYTES] = '\0';
+    n->name[NODE_NAME_BYTES] = '\0';
     rand_bytes(n->env.rand, &once, sizeof once); /* two processes of one name are two owners */
     snprintf(n->owner, sizeof n->owner, "%s/%08" PRIx32, n->name, once);
 }

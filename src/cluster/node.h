@@ -28,8 +28,10 @@ struct node;
 struct rand;
 struct store;
 
+#define NODE_NAME_BYTES 40
 #define NODE_START_MS 30000
-#define NODE_NS "node" /* records: name -> {"state", "at", "since", "version", "url"} */
+#define NODE_SILENT_MS 10000 /* its record is older: it has ended, or does not reach the database */
+#define NODE_NS "node"       /* records: name -> {"state", "at", "since", "version", "url"} */
 
 struct cluster_settings { /* `cluster:` in the configuration, owned by it */
     char *node;           /* its name; NULL: the machine's */

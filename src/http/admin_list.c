@@ -14,6 +14,7 @@
 #include "base/mem.h"
 #include "bus/bus.h"
 #include "host/host.h"
+#include "cluster/node.h"
 #include "http/admin.h"
 #include "http/front_priv.h"
 #include "http/waker.h"
@@ -212,6 +213,7 @@ static void write_store(struct front *f, struct jw *w)
     jw_key(w, "bus");
     jw_obj(w);
     jw_kstr(w, "kind", str_of(f->bus->ops->name));
+    jw_kbool(w, "deaf", bus_is_deaf(f->bus));
     jw_end_obj(w);
 }
 
@@ -254,6 +256,14 @@ static void write_server(struct front *f, struct jw *w)
     jw_ki64(w, "routes", (int64_t)facts_routes(f->facts, &unused));
     confine_describe(f->confined, confined, sizeof confined);
     jw_kstr(w, "confined", str_of(confined));
+    if (f->node != NULL) {
+        jw_key(w, "node");
+        jw_obj(w);
+        jw_kstr(w, "name", str_of(node_name(f->node)));
+        jw_ki64(w, "epoch", (int64_t)node_epoch(f->node));
+        jw_ki64(w, "leaseLeftMs", node_left_ms(f->node));
+        jw_end_obj(w);
+    }
     jw_kbool(w, "fullyConfined", f->confined->landlock > 0 && f->confined->seccomp > 0);
     jw_key(w, "wake");
     jw_obj(w);

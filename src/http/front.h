@@ -92,6 +92,8 @@ struct front { /* all borrowed; filled by whoever wires the program */
     /* Read the configuration again; appends what was taken and what was not, in sentences. */
     enum bh_err (*reload)(void *ctx, struct buf *ret_said);
     void *reload_ctx;
+    void (*drain)(void *ctx); /* go down in good order */
+    void *drain_ctx;
 };
 
 extern char front_admin_tag[]; /* marks the admin listener: struct http_listener */

@@ -8,6 +8,8 @@
 #include "base/clock.h"
 #include "base/limits.h"
 #include "base/mem.h"
+#include "bus/bus.h"
+#include "cluster/node.h"
 #include "data/data.h"
 #include "dispatch/dispatch.h"
 #include "edge/door.h"
@@ -260,6 +262,13 @@ static void process_part(struct front *f, struct buf *out)
     buf_printf(out, "bellhop_build_info{version=\"%s\"} 1\n", BELLHOP_VERSION);
     gauge(out, "start_time_ms", "Unix time of the start.", f->started_ms);
     gauge(out, "draining", "1 while going down.", f->draining);
+    gauge(out, "bus_deaf", "1 while news of other processes do not arrive.", bus_is_deaf(f->bus));
+    if (f->node != NULL) {
+        gauge(out, "node_epoch", "Of the lease under which this process serves.",
+              (int64_t)node_epoch(f->node));
+        gauge(out, "node_lease_left_ms", "How long that lasts unless it is renewed.",
+              node_left_ms(f->node));
+    }
     gauge(out, "resident_bytes", "Memory of the process.", resident_bytes());
     gauge(out, "http_connections", "Connections open now, WebSockets included.",
           (int64_t)http_server_connections(f->server));

@@ -45,6 +45,8 @@ static const struct {
 
     {"GET", "/admin/status", false, ADMIN, admin_status},
     {"POST", "/admin/reload", false, ADMIN, admin_reload},
+    {"GET", "/admin/nodes", false, ADMIN, admin_nodes},
+    {"POST", "/admin/drain", false, ADMIN, admin_drain},
     {"GET", "/admin/gateways", false, ADMIN, admin_gateways},
     {"POST", "/admin/gateways/add", false, ADMIN, admin_gateway_add},
     {"POST", "/admin/gateways/rotate", false, ADMIN, admin_gateway_rotate},

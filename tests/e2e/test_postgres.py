@@ -1,4 +1,6 @@
 """One server on PostgreSQL: the relay as on a file, and an honest answer while the database is away."""
+import json
+
 import pytest
 
 from conftest import wait_for
@@ -149,3 +151,27 @@ def test_who_stands_by_stops_when_told(served, database, make_bellhop):
     assert "stands by" in other.process.stdout.readline()
     assert other.stop() == 0
     assert served.get("/readyz").status == 200
+
+
+def test_nodes_are_listed_by_whoever_is_asked_and_drained(served, database, make_bellhop):
+    other = make_bellhop(CONFIG.format(url=database.url) + "cluster: {{node: two}}\n", start=False)
+    other.begin()
+    assert "stands by" in other.process.stdout.readline()
+
+    def both():
+        nodes = json.loads(other.cli("node", "list", "--json").stdout)
+        return nodes if {n["state"] for n in nodes} == {"serving", "standby"} else None
+
+    nodes = wait_for(both)
+    assert [n["node"] for n in nodes if n["state"] == "standby"] == ["two"]
+    assert nodes == json.loads(served.cli("node", "list", "--json").stdout) or both()
+    assert "standby" in served.cli("node", "list").stdout
+    assert "going down" in served.cli("node", "drain").stdout
+    assert "ready" in other.process.stdout.readline(), other.log()
+    assert served.wait() == 0
+    assert json.loads(other.cli("status", "--json").stdout)["node"]["name"] == "two"
+
+
+def test_a_server_on_a_file_has_no_other_nodes(bellhop):
+    assert "no other nodes" in bellhop.cli("node", "list").stdout
+    assert json.loads(bellhop.cli("node", "list", "--json").stdout) == []

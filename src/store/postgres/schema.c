@@ -10,6 +10,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#define SCHEMA_MS 60000 /* making the tables; others that start wait for the lock meanwhile */
 #define SCHEMA_OLDEST 1 /* programs that know this version can use what we make */
 
 /* 1: the first. */
@@ -210,6 +211,7 @@ bool pg_schema_prepare(struct store_postgres *st, char *ret_why)
                  PQserverVersion(st->loader.pg) / 10000);
         return false;
     }
+    line_begin(&st->loader, SCHEMA_MS);
     if (!migrate(st, ret_why))
         return false;
     if (!st->moving && !is_finished(st, ret_why))
