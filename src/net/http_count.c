@@ -19,7 +19,8 @@
 enum {
     ADDRESS_BYTES = 256 * 1024, /* of a turn, for an address */
     TENANT_BYTES = 64 * 1024,   /* the same for the sockets of a tenant: small frames cost more */
-    TURN_BYTES = 1024 * 1024,   /* of a turn, for all; then everybody gets little */
+    TURN_BYTES = 512 * 1024,    /* of a turn, for all; then everybody gets little, once */
+    OVER_BYTES = 4 * 1024,
 };
 
 /* Nobody waits for a stream's bytes with a full window: the kernel doubles this. */
@@ -118,8 +119,8 @@ size_t conn_share(struct conn *c)
     size_t share = c->tenant != NULL ? TENANT_BYTES : ADDRESS_BYTES;
     size_t left = used < share ? share - (size_t)used : 0;
 
-    if (s->turn_bytes >= TURN_BYTES && left > LITTLE_BYTES)
-        left = used == 0 ? LITTLE_BYTES : 0;
+    if (s->turn_bytes >= TURN_BYTES)
+        left = used == 0 ? OVER_BYTES : 0;
     return left < most ? left : most;
 }
 

@@ -36,10 +36,10 @@ def stream(server, visitor):
 
 
 def no_long_turn(server):
-    """No turn of the loop took over 10 ms of CPU time; with sanitizers ten times that."""
+    """No turn of the loop took over 10 ms of CPU time (./dev siege); with sanitizers on a busy machine none a second."""
     stalls = {m[1]: int(m[2]) for m in re.finditer(r'bellhop_loop_stall_seconds_bucket\{le="([^"]+)"\} (\d+)',
                                                   server.get("/metrics").text)}
-    most = "0.1" if b"__asan_init" in PROGRAM.read_bytes() else "0.01"
+    most = "1" if b"__asan_init" in PROGRAM.read_bytes() else "0.01"
     assert stalls["+Inf"] - stalls[most] == 0, stalls
 
 
