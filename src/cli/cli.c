@@ -7,12 +7,11 @@
 #include "base/mem.h"
 
 const struct command *const cli_commands[] = {
-    &cmd_serve,   &cmd_status,  &cmd_gateway,   &cmd_token,  &cmd_route,
-    &cmd_link,    &cmd_scope,   &cmd_principal, &cmd_policy, &cmd_dm_default,
-    &cmd_why,     &cmd_mailbox, &cmd_doctor,    &cmd_erase,  &cmd_backup,
-    &cmd_restore, &cmd_key,     &cmd_store,     &cmd_agent,  &cmd_sleeper,
-    &cmd_skill,   &cmd_data,    &cmd_dispatch,  &cmd_mcp,    &cmd_node,
-    &cmd_version, &cmd_help,    NULL,
+    &cmd_serve,  &cmd_status,    &cmd_gateway, &cmd_token,      &cmd_route,   &cmd_link,
+    &cmd_scope,  &cmd_principal, &cmd_policy,  &cmd_dm_default, &cmd_why,     &cmd_mailbox,
+    &cmd_outbox, &cmd_doctor,    &cmd_erase,   &cmd_backup,     &cmd_restore, &cmd_key,
+    &cmd_store,  &cmd_agent,     &cmd_sleeper, &cmd_skill,      &cmd_data,    &cmd_dispatch,
+    &cmd_mcp,    &cmd_node,      &cmd_version, &cmd_help,       NULL,
 };
 
 /* Lines are ours; what stands in them may be anybody's: a path, a record, a peer's answer. */

@@ -118,7 +118,8 @@ static enum bh_err open_heart(struct server *s, char *why)
                                     .server = s->http_server,
                                     .ledger = s->ledger,
                                     .public_url = s->settings->public_url,
-                                    .retention_ms = s->settings->retention_ms};
+                                    .retention_ms = s->settings->retention_ms,
+                                    .outbox_max_age_ms = settings_max_age_ms(s->cfg)};
     s->host = host_new(&s->host_env, s->facts);
     s->door = door_new(&s->rand);
     set_door(s);
@@ -203,7 +204,11 @@ static enum bh_err open_stores(struct server *s, char *why)
 
 static bool delivery_waits(void *ctx, struct str tenant, struct str instance, uint64_t row)
 {
-    return relay_waits(((struct server *)ctx)->relay, tenant, instance, row);
+    struct server *s = ctx;
+
+    if ((row & HOST_ROW_OUTGOING) != 0)
+        return host_outbox_holds(s->host, row & ~HOST_ROW_OUTGOING);
+    return relay_waits(s->relay, tenant, instance, row);
 }
 
 static enum bh_err open_media(struct server *s, char *why)
@@ -473,6 +478,7 @@ enum bh_err server_reload(struct server *s, struct config *now, struct buf *ret_
     facts_set_require_expiry(s->facts, auth->require_expiry);
     set_door(s);
     s->host_env.retention_ms = s->settings->retention_ms;
+    s->host_env.outbox_max_age_ms = settings_max_age_ms(s->cfg);
     ledger_set(s->ledger, config_get(s->cfg, &limits_config));
     dispatch_reload(s->dispatch, s->cfg);
     http_settings_apply(s->http_server, config_get(s->cfg, &http_config), s->settings->listen,

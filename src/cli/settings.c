@@ -63,13 +63,17 @@ const struct config_section settings_config = {.keys = keys,
                                                .check = check};
 
 static const struct config_section *const sections[] = {
-    &settings_config, &tls_config,      &http_config,
-    &store_config,    &bus_config,      &cluster_config,
-    &relay_config,    &wake_config,     &door_config,
-    &auth_config,     &vouch_config,    &relay_rate_config,
-    &limits_config,   &skills_section,  &v1_config,
-    &media_config,    &front_config,    &confine_config,
-    &log_config,      &dispatch_config, NULL,
+    &settings_config, &tls_config,
+    &http_config,     &store_config,
+    &bus_config,      &cluster_config,
+    &relay_config,    &wake_config,
+    &door_config,     &auth_config,
+    &vouch_config,    &relay_rate_config,
+    &limits_config,   &skills_section,
+    &v1_config,       &media_config,
+    &outbox_config,   &front_config,
+    &confine_config,  &log_config,
+    &dispatch_config, NULL,
 };
 static const struct config_list *const lists[] = {&platforms_config, &agents_config, NULL};
 const struct config_schema settings_schema = {.sections = sections, .lists = lists};
@@ -93,4 +97,11 @@ enum bh_err settings_load(const char *path, struct config **ret_cfg, struct buf 
 const struct settings *settings_of(const struct config *c)
 {
     return config_get(c, &settings_config);
+}
+
+int64_t settings_max_age_ms(const struct config *c)
+{
+    const struct outbox_settings *o = config_get(c, &outbox_config);
+
+    return o->max_age_ms;
 }

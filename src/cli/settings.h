@@ -16,3 +16,4 @@ extern const struct config_schema settings_schema;
 enum bh_err settings_load(const char *path, struct config **ret_cfg,
                           struct buf *ret_why) BH_MUST_USE;
 const struct settings *settings_of(const struct config *c);
+int64_t settings_max_age_ms(const struct config *c); /* of what agents say */

@@ -85,5 +85,6 @@ struct action_copy *action_copy(const struct action *a, const struct action_from
     }
     c->action.metadata = c->action.options = (struct json){0};
     c->action.file = NULL;
+    c->action.left = NULL;
     return c;
 }

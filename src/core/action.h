@@ -26,6 +26,7 @@ enum action_op {
 enum action_op action_op_parse(struct str name);
 const char *action_op_name(enum action_op op);
 
+struct outgoing_left;
 struct action_file { /* what an action carries; borrowed for the call */
     const char *path;
     struct str id;         /* how the media calls it */
@@ -45,6 +46,8 @@ struct action { /* what a gateway asks for; strs borrowed from the parser */
     /* send_media: content is the caption */
     struct str media_kind, source_url, filename;
     const struct action_file *file; /* set by the host, never by a frame */
+    /* Set by the platforms' sender, never by a frame: an earlier process began it. */
+    const struct outgoing_left *left;
     /* prompt */
     struct str prompt_kind, prompt_id;
     struct json options; /* [{id, label, style?}] */
@@ -65,6 +68,7 @@ struct action { /* what a gateway asks for; strs borrowed from the parser */
 struct action_id {
     uint32_t index, generation;
 };
+#define ACTION_NOBODY ((struct action_id){.index = UINT32_MAX}) /* waits for its result */
 
 /* Who asked.  Borrowed for the call. */
 struct action_from {
@@ -76,6 +80,7 @@ struct action_from {
 /* How it ended. */
 struct action_result {
     bool success;
+    bool queued; /* with success: it is on disk, and done as soon as the platform lets us */
     struct str message_id;
     struct str error;                /* its words steer the client: see action_error_* */
     struct str chat_name, chat_type; /* get_chat_info */

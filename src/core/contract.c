@@ -86,13 +86,10 @@ const struct contract_field contract_forward_fields[] = {
 };
 
 const struct contract_field contract_result_fields[] = {
-    {"success", ALWAYS, "bool"},
-    {"message_id", MAYBE, "string"},
-    {"error", MAYBE, "string"},
-    {"thread_id", MAYBE, "string"},
-    {"auto_thread_name", MAYBE, "string"},
-    {"chat_info", MAYBE, "object"},
-    {NULL},
+    {"success", ALWAYS, "bool"},     {"queued", MAYBE, "bool"},
+    {"message_id", MAYBE, "string"}, {"error", MAYBE, "string"},
+    {"thread_id", MAYBE, "string"},  {"auto_thread_name", MAYBE, "string"},
+    {"chat_info", MAYBE, "object"},  {NULL},
 };
 
 const struct contract_field contract_chat_info_fields[] = {

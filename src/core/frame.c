@@ -72,7 +72,7 @@ static void rich_read(struct json a, struct action *ret)
     ret->only_if_connector_created = json_as_bool(json_get(a, "only_if_connector_created"), false);
 }
 
-static void action_read(struct json doc, struct action *ret)
+void frame_read_action(struct json doc, struct action *ret)
 {
     struct json a = json_get(doc, "action"), meta = json_get(a, "metadata");
     struct json content = json_get(a, "content");
@@ -100,6 +100,61 @@ static void action_read(struct json doc, struct action *ret)
         ret->scope_id = json_str(meta, "guild_id");
 }
 
+static void write_metadata(struct jw *w, const struct action *a)
+{
+    if (!json_is_object(a->metadata) && a->thread_id.p == NULL && a->scope_id.p == NULL &&
+        a->user_id.p == NULL)
+        return;
+    jw_key(w, "metadata");
+    if (json_is_object(a->metadata)) {
+        jw_value(w, a->metadata);
+        return;
+    }
+    jw_obj(w);
+    jw_kstr_opt(w, "thread_id", a->thread_id);
+    jw_kstr_opt(w, "scope_id", a->scope_id);
+    jw_kstr_opt(w, "user_id", a->user_id);
+    jw_end_obj(w);
+}
+
+static void rich_write(struct jw *w, const struct action *a)
+{
+    jw_kstr_opt(w, "media_kind", a->media_kind);
+    jw_kstr_opt(w, "source_url", a->source_url);
+    jw_kstr_opt(w, "filename", a->filename);
+    jw_kstr_opt(w, "prompt_kind", a->prompt_kind);
+    jw_kstr_opt(w, "prompt_id", a->prompt_id);
+    if (json_type(a->options) != JSON_ABSENT) {
+        jw_key(w, "options");
+        jw_value(w, a->options);
+    }
+    if (a->timeout_s > 0)
+        jw_ki64(w, "timeout_s", a->timeout_s);
+    jw_kstr_opt(w, "emoji", a->emoji);
+    if (a->remove)
+        jw_kbool(w, "remove", true);
+    jw_kstr_opt(w, "thread_name", a->thread_name);
+    jw_kstr_opt(w, "only_if_current_name", a->only_if_current_name);
+    if (a->only_if_connector_created)
+        jw_kbool(w, "only_if_connector_created", true);
+}
+
+void frame_write_action(struct jw *w, const struct action *a)
+{
+    jw_obj(w);
+    jw_kstr(w, "op", str_of(action_op_name(a->op)));
+    jw_kstr_opt(w, "chat_id", a->chat_id);
+    jw_kstr_opt(w, "content", a->content);
+    jw_kstr_opt(w, "reply_to", a->reply_to);
+    jw_kstr_opt(w, "message_id", a->message_id);
+    jw_kstr_opt(w, "session_key", a->session_key);
+    jw_kstr_opt(w, "kind", a->kind);
+    if (a->op >= ACTION_SEND_MEDIA)
+        rich_write(w, a);
+    write_metadata(w, a);
+    jw_end_obj(w);
+}
+
 /* False: the type is known, the shape is not. */
 static bool fields_read(struct json doc, struct frame *f)
 {
@@ -111,7 +166,7 @@ static bool fields_read(struct json doc, struct frame *f)
         return true;
     case FRAME_OUTBOUND:
         f->request_id = json_str(doc, "requestId");
-        action_read(doc, &f->action);
+        frame_read_action(doc, &f->action);
         return f->request_id.p != NULL && f->request_id.n <= FRAME_REQUEST_ID_MAX;
     case FRAME_INTERRUPT:
         f->session_key = json_str(doc, "session_key");
@@ -176,6 +231,8 @@ void frame_write_result(struct buf *out, struct str request_id, const struct act
     jw_key(&w, "result");
     jw_obj(&w);
     jw_kbool(&w, "success", r->success);
+    if (r->queued)
+        jw_kbool(&w, "queued", true);
     jw_kstr_opt(&w, "message_id", r->message_id);
     if (!r->success)
         jw_kstr(&w, "error", str_is_empty(r->error) ? STR("failed") : r->error);

@@ -30,6 +30,12 @@ struct frame {
 
 void frame_read(struct json_parser *p, struct str line, struct frame *ret);
 
+/* An action as a frame carries it (its "action" object, "platform" and "botId" beside it), so that
+ * it survives its process: what was written is read again.  Strs are borrowed from @doc. */
+struct jw;
+void frame_write_action(struct jw *w, const struct action *a); /* the object */
+void frame_read_action(struct json doc, struct action *ret);   /* @ret is zeroed */
+
 /* Mail for an agent inside (relay/inside.h): @body is one JSON value without a line break, and
  * stands at the very end of the object, where frame_dispatch_body() finds it again. */
 void frame_write_dispatch(struct buf *out, struct str body, struct hash128 id);

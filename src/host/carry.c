@@ -4,6 +4,7 @@
 #include "base/clock.h"
 #include "base/list.h"
 #include "base/mem.h"
+#include "host/host.h"
 #include "media/media.h"
 #include "media/media_fetch.h"
 
@@ -81,7 +82,11 @@ static void act(struct carries *c, struct platform *p, struct action_id id,
         file.url = buf_str(&own);
     }
     with.file = &file;
+    uint64_t before = host_last_number(p->host), number;
     p->ops->act(p, id, from, &with);
+    number = host_last_number(p->host);
+    if (number != before) /* it is in the outbox now, and the file is kept as long */
+        media_hold(c->media, f, from->tenant, from->instance, HOST_ROW_OUTGOING | number);
     buf_done(&own);
 }
 

@@ -2,7 +2,10 @@
  *
  * A change of an instance's state is told to the pages when the turn ends, and then as the state of
  * the whole route: the relay may report in the middle of its own work, and several instances may
- * stand behind one chat. */
+ * stand behind one chat.
+ *
+ * Long because it is all of two interfaces, the relay's outside and the adapters' host, a few lines
+ * for each call. */
 #include "host/host.h"
 #include <assert.h>
 #include <stdarg.h>
@@ -13,9 +16,13 @@
 #include "base/map.h"
 #include "base/mem.h"
 #include "host/carry.h"
+#include "host/ends.h"
+#include "host/queued.h"
 #include "host/stage.h"
 #include "media/media.h"
+#include "platform/sender.h"
 #include "relay/relay.h"
+#include "store/store.h"
 #include "tenancy/facts.h"
 
 struct news { /* an instance whose state changed */
@@ -46,6 +53,8 @@ struct host {
         *mail; /* borrowed; chats that are on no platform; NULL: nobody serves them */
     host_act_cb *mail_act;
     void *mail_ctx;
+    struct ends *ends; /* owned */
+    uint64_t numbers;  /* handed out by host_number() */
     struct list news;
     struct timer tell; /* tells the news when the turn ends */
 };
@@ -115,10 +124,17 @@ static void outside_act(struct outside *o, const struct outlet *to, struct actio
     p = platform_of(to);
     if (a->op == ACTION_SEND_MEDIA && h->carries == NULL)
         host_fail(h, id, "unsupported op: send_media");
-    else if (a->op == ACTION_SEND_MEDIA)
-        carry_act(h->carries, p, id, from, a);
     else
-        p->ops->act(p, id, from, a);
+        queued_act(h->carries, p, id, from, a);
+}
+
+static void outside_gone(struct outside *o, struct str tenant, struct str instance)
+{
+    struct host *h = host_of(o);
+
+    for (size_t i = 0; i < h->n_open; i++)
+        if (h->open[i]->p->sender != NULL)
+            sender_forget(h->open[i]->p->sender, tenant, instance);
 }
 
 static enum gate_sight outside_sees(struct outside *o, const struct outlet *at,
@@ -213,9 +229,11 @@ struct host *host_new(const struct host_env *env, struct facts *facts)
                                   .act = outside_act,
                                   .sees = outside_sees,
                                   .holds = outside_holds,
+                                  .gone = outside_gone,
                                   .changed = outside_changed};
     h->env = env;
     h->facts = facts;
+    h->ends = ends_new(HOST_ENDS);
     list_init(&h->news);
     timer_init(&h->tell, tell_news);
     return h;
@@ -376,6 +394,7 @@ void host_free(struct host *h)
         news_free(list_entry(it, struct news, link));
     map_done(&h->bots);
     map_done(&h->firsts);
+    ends_free(h->ends);
     free(h->open);
     free(h);
 }
@@ -456,6 +475,43 @@ void host_cut_off(struct host *h, const struct action_from *from, const char *er
 {
     if (h->relay != NULL)
         relay_cut_off(h->relay, from, str_of(error));
+}
+
+bool host_revive(struct host *h, struct platform *p, const struct action_from *from,
+                 enum action_op op, struct str chat, struct action_id *ret_id)
+{
+    return h->relay != NULL &&
+           relay_revive(h->relay, from, str_of(p->ops->name), str_of(p->bot), op, chat, ret_id);
+}
+
+/* ---- the outbox ---- */
+
+uint64_t host_number(struct host *h)
+{
+    return h->env->store->boot << 40 | ++h->numbers;
+}
+
+uint64_t host_last_number(const struct host *h)
+{
+    return h->numbers > 0 ? h->env->store->boot << 40 | h->numbers : 0;
+}
+
+bool host_outbox_holds(const struct host *h, uint64_t row)
+{
+    for (size_t i = 0; i < h->n_open; i++)
+        if (h->open[i]->p->sender != NULL && sender_holds(h->open[i]->p->sender, row))
+            return true;
+    return false;
+}
+
+void host_ended(struct host *h, const struct host_end *e)
+{
+    ends_note(h->ends, e, clock_wall_ms(h->env->clock));
+}
+
+void host_why(const struct host *h, struct str id, size_t limit, struct jw *w)
+{
+    ends_write(h->ends, id, limit, w);
 }
 
 struct best_state {

@@ -20,6 +20,7 @@
 #include "base/mem.h"
 #include "host/host.h"
 #include "http/erase.h"
+#include "platform/sender.h"
 #include "relay/relay.h"
 #include "store/store.h"
 #include "tenancy/facts.h"
@@ -146,8 +147,12 @@ static void forget_in_memory(struct erasure *e)
     for (size_t i = 0; i < host_n_platforms(e->f->host); i++) {
         const struct platform *at = host_nth_platform(e->f->host, i);
         struct platform *p = host_platform(e->f->host, str_of(at->ops->name), str_of(at->bot));
-        if (is_platform(e, str_of(at->ops->name)) && p != NULL && p->ops->forget != NULL)
+        if (!is_platform(e, str_of(at->ops->name)) || p == NULL)
+            continue;
+        if (p->ops->forget != NULL)
             p->ops->forget(p, buf_str(&e->user));
+        if (p->sender != NULL)
+            sender_forget_chat(p->sender, buf_str(&e->user));
     }
 }
 

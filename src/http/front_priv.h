@@ -20,8 +20,11 @@ front_handler admin_agents; /* v1_agents.c */
 front_handler admin_gateways, admin_gateway_add, admin_gateway_rotate, admin_gateway_revoke,
     admin_gateway_set;
 front_handler admin_routes, admin_route_add, admin_route_remove;
-front_handler admin_erase; /* erase_route.c */
+front_handler admin_erase;                                         /* erase_route.c */
+front_handler admin_outbox, admin_outbox_retry, admin_outbox_drop; /* outbox_route.c */
 front_handler admin_mailbox_show, admin_mailbox_purge, admin_mailbox_redrive;
+
+void metrics_outbox(struct front *f, struct buf *out); /* metrics_outbox.c */
 
 /* Answer with a JSON body. */
 void front_json(struct front *f, struct http_id id, int status, const struct buf *body);

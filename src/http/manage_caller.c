@@ -7,6 +7,7 @@
 #include "base/mem.h"
 #include "http/admin.h"
 #include "core/token.h"
+#include "host/host.h"
 #include "http/front_priv.h"
 #include "http/vouch.h"
 #include "http/manage.h"
@@ -213,8 +214,9 @@ static void on_decision(void *ctx, const struct decision_view *d)
 
 void admin_why(struct front *f, struct http_req *req)
 {
-    struct buf body = BUF_INIT, platform = BUF_INIT, message = BUF_INIT;
+    struct buf body = BUF_INIT, platform = BUF_INIT, message = BUF_INIT, action = BUF_INIT;
     struct jw w = jw_begin(&body);
+    bool of_actions = http_query(req, "action", &action);
 
     http_query(req, "platform", &platform);
     http_query(req, "message", &message);
@@ -222,11 +224,18 @@ void admin_why(struct front *f, struct http_req *req)
     jw_ki64(&w, "now", clock_wall_ms(loop_clock(f->loop)));
     jw_key(&w, "decisions");
     jw_arr(&w);
-    relay_why(f->relay, buf_str(&platform), buf_str(&message), 20, on_decision, &w);
+    if (!of_actions)
+        relay_why(f->relay, buf_str(&platform), buf_str(&message), 20, on_decision, &w);
+    jw_end_arr(&w);
+    jw_key(&w, "actions");
+    jw_arr(&w);
+    if (of_actions)
+        host_why(f->host, buf_str(&action), 20, &w);
     jw_end_arr(&w);
     jw_end_obj(&w);
     front_json(f, http_req_id(req), 200, &body);
     buf_done(&body);
     buf_done(&platform);
     buf_done(&message);
+    buf_done(&action);
 }

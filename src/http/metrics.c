@@ -293,6 +293,7 @@ void metrics_show(struct front *f, struct http_req *req)
     dispatch_part(f, &out);
     program_part(f, &out);
     platform_part(f, &out);
+    metrics_outbox(f, &out);
     loop_part(f, &out);
     process_part(f, &out);
     http_answer(f->server, http_req_id(req),

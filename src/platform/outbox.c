@@ -22,7 +22,7 @@ struct outbox_payer { /* a tenant, while something of it is here */
     char *name;       /* owned */
     struct list link; /* in box->ready while it has ready lanes and may run more */
     struct list ready;
-    size_t waiting, running;
+    size_t waiting, running, bytes;
 };
 
 struct outbox_lane {
@@ -47,7 +47,7 @@ struct outbox {
     struct list ready; /* payers */
     struct timer pump;
     int64_t paused_until_ms;
-    size_t waiting, running;
+    size_t waiting, running, bytes;
 };
 
 static timer_cb on_pump, on_wake, on_late;
@@ -62,7 +62,9 @@ struct outbox *outbox_new(struct clock *clock, const struct outbox_limits *limit
     if (box->limits.max_lane == 0)
         box->limits.max_lane = 64;
     if (box->limits.max_all == 0)
-        box->limits.max_all = 4096;
+        box->limits.max_all = 16384;
+    if (box->limits.max_bytes == 0)
+        box->limits.max_bytes = (size_t)64 << 20;
     if (box->limits.max_running == 0)
         box->limits.max_running = 64;
     box->h = h;
@@ -115,11 +117,21 @@ static void payer_settle(struct outbox *box, struct outbox_payer *p)
 }
 
 /* Full: nobody has more than an even share of it who wants to add. */
-static bool payer_is_full(const struct outbox *box, const struct outbox_payer *p)
+static bool payer_is_full(const struct outbox *box, const struct outbox_payer *p, size_t bytes)
 {
     size_t n = p != NULL ? p->waiting : 0, n_payers = map_count(&box->payers) + (p == NULL);
+    size_t of_payer = bytes + (p != NULL ? p->bytes : 0), most = box->limits.max_bytes;
 
-    return box->waiting >= box->limits.max_all && n >= box->limits.max_all / n_payers;
+    return (box->waiting >= box->limits.max_all && n >= box->limits.max_all / n_payers) ||
+           (box->bytes + bytes > most && of_payer > most / n_payers);
+}
+
+/* @it leaves the outbox for good. */
+static void payer_release(struct outbox *box, struct outbox_item *it)
+{
+    it->payer->bytes -= it->bytes;
+    box->bytes -= it->bytes;
+    payer_drop(box, it->payer);
 }
 
 /* ---- lanes ---- */
@@ -193,19 +205,26 @@ static void item_unlink(struct outbox_item *it)
     it->payer->waiting--;
 }
 
-static void on_late(struct timer *t)
+void outbox_remove(struct outbox *box, struct outbox_item *it)
 {
-    struct outbox_item *it = container_of(t, struct outbox_item, late);
     struct outbox_lane *lane = it->lane;
-    struct outbox *box = lane->box;
 
+    assert(lane != NULL && lane->running != it);
     item_unlink(it);
     it->lane = NULL;
     if (lane->n == 0 && lane->state == LANE_READY)
         lane_free(lane); /* a resting lane keeps its rest: the next item owes it too */
     else if (lane->state == LANE_READY)
         lane_set_ready(lane); /* its first item may be somebody else's now */
-    payer_drop(box, it->payer);
+    payer_release(box, it);
+}
+
+static void on_late(struct timer *t)
+{
+    struct outbox_item *it = container_of(t, struct outbox_item, late);
+    struct outbox *box = it->lane->box;
+
+    outbox_remove(box, it);
     box->h->drop(box->ctx, it, OUTBOX_LATE);
 }
 
@@ -259,7 +278,7 @@ enum bh_err outbox_add(struct outbox *box, struct outbox_item *it, struct str pa
     struct outbox_lane *lane = map_get(&box->lanes, key);
     const struct outbox_payer *known = map_get(&box->payers, payer);
 
-    if (payer_is_full(box, known) || lane_is_full(box, lane, known))
+    if (payer_is_full(box, known, it->bytes) || lane_is_full(box, lane, known))
         return BH_BUSY;
     if (lane != NULL && lane->state == LANE_RESTING &&
         lane->wake.due_ms > clock_now_ms(box->clock) + patience_ms)
@@ -269,6 +288,8 @@ enum bh_err outbox_add(struct outbox *box, struct outbox_item *it, struct str pa
     it->lane = lane;
     it->payer = payer_get(box, payer);
     it->payer->waiting++;
+    it->payer->bytes += it->bytes;
+    box->bytes += it->bytes;
     it->deadline_ms = clock_now_ms(box->clock) + patience_ms;
     it->starts = 0;
     list_init(&it->link);
@@ -306,7 +327,32 @@ void outbox_done(struct outbox *box, struct outbox_item *it)
         lane_free(lane);
     else
         lane_set_ready(lane);
-    payer_drop(box, it->payer);
+    payer_release(box, it);
+}
+
+bool outbox_is_running(const struct outbox_item *it)
+{
+    return it->lane != NULL && it->lane->running == it;
+}
+
+bool outbox_starts_at_once(const struct outbox *box, const struct outbox_item *it)
+{
+    return it->lane->state == LANE_READY && it->lane->items.next == &it->link &&
+           box->paused_until_ms <= clock_now_ms(box->clock) &&
+           box->waiting + box->running <= most_running(box);
+}
+
+void outbox_hurry(struct outbox *box, struct outbox_item *it)
+{
+    struct outbox_lane *lane = it->lane;
+
+    if (lane != NULL && lane->state == LANE_RESTING)
+        timer_set(box->clock, &lane->wake, 0);
+}
+
+int64_t outbox_next_ms(const struct outbox_item *it)
+{
+    return it->lane != NULL && it->lane->state == LANE_RESTING ? it->lane->wake.due_ms : 0;
 }
 
 void outbox_again(struct outbox *box, struct outbox_item *it, int64_t delay_ms)

@@ -32,6 +32,7 @@ struct outbox_item {
     struct outbox_payer *payer; /* private */
     struct timer late;          /* private */
     int64_t deadline_ms;        /* monotonic; set by outbox_add() */
+    size_t bytes;               /* that it takes; set by the owner before outbox_add() */
     unsigned starts;            /* how often start() was called for it */
 };
 
@@ -51,8 +52,9 @@ struct outbox_handlers {
 
 struct outbox_limits {
     size_t max_lane;    /* items of one payer waiting in one lane; 0: 64 */
-    size_t max_all;     /* items waiting in all lanes; 0: 4096.  When it is full, a payer with less
+    size_t max_all;     /* items waiting in all lanes; 0: 16384.  When it is full, a payer with less
                          * than an even share may still add */
+    size_t max_bytes;   /* of all that is here, running ones too; 0: 64 MiB.  The same */
     size_t max_running; /* items between start() and their answer; 0: 64.  A payer may have three
                          * quarters of it */
 };
@@ -69,6 +71,15 @@ void outbox_free(struct outbox *box);
 enum bh_err outbox_add(struct outbox *box, struct outbox_item *it, struct str payer,
                        struct str lane, int64_t patience_ms) BH_MUST_USE;
 void outbox_done(struct outbox *box, struct outbox_item *it); /* a running item has ended */
+/* Take out an item that waits: nobody is told.  It must not be running. */
+void outbox_remove(struct outbox *box, struct outbox_item *it);
+bool outbox_is_running(const struct outbox_item *it);
+/* Will it be started in this very turn of the loop, as far as can be told? */
+bool outbox_starts_at_once(const struct outbox *box, const struct outbox_item *it);
+/* Its lane rests no longer. */
+void outbox_hurry(struct outbox *box, struct outbox_item *it);
+/* When its lane is tried next, monotonic; 0: it is not resting. */
+int64_t outbox_next_ms(const struct outbox_item *it);
 /* Back to the front of its lane, to be started again in @delay_ms - or dropped, already now, when
  * its deadline comes first (drop() then runs later, not inside). */
 void outbox_again(struct outbox *box, struct outbox_item *it, int64_t delay_ms);

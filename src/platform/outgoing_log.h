@@ -1,32 +1,23 @@
 /* outgoing_log.h - what is on its way out, on disk: one record for each, and nothing else.
  *
- * Before anything leaves that must not happen twice, its record is on disk; when its answer is
- * known, the record goes.  What is found at the next start was cut off in the middle, and nobody
- * knows whether the platform acted:
+ * Before anything is tried its record is on disk (outgoing_entry.h says what stands there); when
+ * its answer is known, the record goes.  What is found at the next start goes on, or was cut off in
+ * the middle; the sender decides that.
  *
- *   - whoever asked for it is told, once (the found() callback);
- *   - a gateway that asks for the very same again within OUTGOING_KNOWN_MS is told so, once
- *     (outgoing_log_was_cut_off), instead of being obeyed blindly.
- *
- *      outgoing_log_begin(log, &o->record, &entry, on_recorded)
+ *      outgoing_log_put(log, &o->record, &entry, on_recorded)
  *        -> on_recorded(&o->record, BH_OK)      on disk: it may leave
  *      outgoing_log_end(&o->record)             the answer came, or it never left
  *
- * Namespace "outgoing", key platform US bot US number (16 hex digits, growing over restarts, so
- * that the order of keys is the order of asking), value an object:
- *
- *      {"tenant", "instance", "life", "request", "op", "chat", "at", "hash", "state"}
- *
- * The hash is of what is said, keyed with the database's own key: a copy of the record says nothing
- * about the message.  The state is "trying", or "waiting" when bellhop was stopped in order before
- * anything of it had left.  Records found stay on disk while they matter, so that another crash
- * finds them too.
+ * What was cut off is remembered for OUTGOING_KNOWN_MS by its hash: a gateway that asks for the
+ * very same again is told so, once (outgoing_log_was_cut_off), instead of being obeyed blindly.
+ * The hash is keyed with the database's own key.
  */
 #pragma once
 #include "base/err.h"
-#include "core/action.h"
+#include "platform/outgoing_entry.h"
 
 #define OUTGOING_KNOWN_MS 60000
+#define OUTGOING_HASH_CHARS 32
 
 struct clock;
 struct outgoing_log;
@@ -34,22 +25,15 @@ struct outgoing_record;
 struct store;
 struct store_put;
 
-struct outgoing_entry { /* borrowed for the call */
-    struct action_from from;
-    enum action_op op;
-    struct str chat;
-    struct str what; /* what makes two of them the same one; absent: it may well be done twice */
-    bool waits;      /* nothing of it has left */
-};
-
 typedef void outgoing_recorded_cb(struct outgoing_record *rec, enum bh_err err);
-typedef void outgoing_found_cb(void *ctx, const struct outgoing_entry *e); /* what is absent */
+/* A record as it was found, borrowed for the call, in the order of asking. */
+typedef void outgoing_found_cb(void *ctx, uint64_t number, struct str value);
 
 struct outgoing_record {            /* embedded in its owner; a zeroed one has not begun */
     struct outgoing_log *log;       /* private; NULL: not begun, or ended */
-    struct store_put *put;          /* private; NULL: on disk */
+    struct store_put *put;          /* private; NULL: nothing is being waited for */
     outgoing_recorded_cb *recorded; /* private */
-    uint64_t number;                /* private */
+    uint64_t number;
 };
 
 /* Reads what an earlier process left and tells @found of each: blocks, for start-up.  @store and
@@ -60,17 +44,21 @@ enum bh_err outgoing_log_open(struct store *store, struct clock *clock, const ch
 /* Every record has been ended or left.  NULL is fine. */
 void outgoing_log_close(struct outgoing_log *log);
 
-/* What was cut off, as of this start: for status. */
-size_t outgoing_log_found(const struct outgoing_log *log);
-/* Was this being done when an earlier process died?  True at most once for each record. */
-bool outgoing_log_was_cut_off(struct outgoing_log *log, struct str what);
+void outgoing_log_hash(const struct outgoing_log *log, struct str what,
+                       char ret[OUTGOING_HASH_CHARS + 1]);
+/* It was being done when an earlier process died, @ago_ms ago. */
+void outgoing_log_cut_off(struct outgoing_log *log, struct str hash, uint64_t number,
+                          int64_t ago_ms);
+/* Was this being done when an earlier process died?  True at most once for each. */
+bool outgoing_log_was_cut_off(struct outgoing_log *log, struct str what, uint64_t *ret_number);
 
-/* @rec has not begun.  @recorded runs later, once, unless outgoing_log_end() or
- * outgoing_log_leave() comes first. */
-void outgoing_log_begin(struct outgoing_log *log, struct outgoing_record *rec,
-                        const struct outgoing_entry *e, outgoing_recorded_cb *recorded);
-/* Something about it has changed: its record is written again, and again recorded() runs. */
-void outgoing_log_change(struct outgoing_record *rec, const struct outgoing_entry *e);
+/* Write the record of @e->number, anew or again.  @recorded runs later, once, unless
+ * outgoing_log_end() or outgoing_log_leave() comes first; writes keep their order.  NULL: nobody
+ * waits for it, and whoever waits for an earlier one still does. */
+void outgoing_log_put(struct outgoing_log *log, struct outgoing_record *rec,
+                      const struct outgoing_entry *e, outgoing_recorded_cb *recorded);
 void outgoing_log_end(struct outgoing_record *rec); /* harmless when it has not begun */
-/* We stop in the middle: it stays on disk.  Harmless when it has not begun. */
+/* It stays on disk as it is.  Harmless when it has not begun. */
 void outgoing_log_leave(struct outgoing_record *rec);
+/* The record of something that is not under way goes. */
+void outgoing_log_delete(struct outgoing_log *log, uint64_t number);

@@ -36,6 +36,16 @@ const struct config_list platforms_config = {.name = "platforms",
                                              .kind_key = "platform",
                                              .kind = kind};
 
+static const struct config_key outbox_keys[] = {
+    {"outbox.max_age", CFG_DURATION, CFG_RELOAD, offsetof(struct outbox_settings, max_age_ms),
+     "10m", .min = 30000, .max = 86400000,
+     .what = "How long what an agent says is tried while its platform cannot be reached or asks to "
+             "wait. Older than that it is given up."},
+    {0},
+};
+const struct config_section outbox_config = {.keys = outbox_keys,
+                                             .size = sizeof(struct outbox_settings)};
+
 const struct platform_ops *platform_find(struct str name)
 {
     for (size_t i = 0; platforms[i] != NULL; i++)

@@ -24,6 +24,7 @@ struct loop;
 struct platform;
 struct rand;
 struct seal;
+struct sender;
 struct store;
 struct vault;
 struct jw;
@@ -32,6 +33,10 @@ struct seal_place;
 struct platform_settings { /* first member of every adapter's own; filled from `platforms:` */
     char *platform, *bot;  /* owned by the config */
 };
+struct outbox_settings { /* `outbox:` in the configuration */
+    int64_t max_age_ms;
+};
+extern const struct config_section outbox_config;
 extern const struct config_list platforms_config; /* its kinds are the platforms of this build */
 
 struct media_ask { /* a question about a file: a number */
@@ -112,6 +117,7 @@ struct platform { /* first member of every adapter */
     struct host *host;     /* borrowed */
     const char *bot;       /* borrowed from the config */
     const char *problem;   /* a sentence an operator can act on, or NULL; adapters set it */
+    struct sender *sender; /* borrowed; its way out; NULL: it has none of its own */
     int64_t last_event_ms; /* wall clock of the last thing heard from the platform; 0: never */
 };
 
@@ -129,9 +135,10 @@ struct host_env { /* borrowed, for the life of the platform */
     struct vault *vault; /* capabilities that gateways use and never see: edge/vault.h */
     struct http_client *http;
     struct http_server *server;
-    struct ledger *ledger;  /* base/limits.h; NULL: nothing is counted */
-    const char *public_url; /* without trailing slash; NULL: unknown */
-    int64_t retention_ms;   /* how long what people wrote is kept; 0: no limit; may change */
+    struct ledger *ledger;     /* base/limits.h; NULL: nothing is counted */
+    const char *public_url;    /* without trailing slash; NULL: unknown */
+    int64_t retention_ms;      /* how long what people wrote is kept; 0: no limit; may change */
+    int64_t outbox_max_age_ms; /* how long what agents say is tried; 0: 10 minutes; may change */
 };
 const struct host_env *host_env(struct host *h);
 
@@ -155,6 +162,26 @@ void host_fail(struct host *h, struct action_id id, const char *fmt, ...) BH_PRI
 /* While opening: an earlier process was cut off in what @from asked for.  Whoever still waits
  * for it is told @error once. */
 void host_cut_off(struct host *h, const struct action_from *from, const char *error);
+
+/* An earlier process left what @from asked for unfinished: its result is taken again under @ret_id.
+ * False: whoever asked is no more. */
+bool host_revive(struct host *h, struct platform *p, const struct action_from *from,
+                 enum action_op op, struct str chat, struct action_id *ret_id);
+/* A number no other has or had: of this start, and growing. */
+uint64_t host_number(struct host *h);
+struct host_end { /* how an action ended, for whoever asks later; borrowed for the call */
+    const struct platform *p;
+    const struct action_from *from;
+    enum action_op op;
+    struct str chat, message_id;
+    uint64_t number;
+    const char *how; /* "done", "refused", "failed" or "unknown": a literal */
+    const char *why;
+    int64_t asked_ms; /* wall clock */
+    uint32_t attempts;
+    bool queued; /* its gateway was told so */
+};
+void host_ended(struct host *h, const struct host_end *e);
 
 /* "live", "away", "asleep", "never" or "none" (nobody is routed) for the best instance
  * behind a route. */

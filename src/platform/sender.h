@@ -2,15 +2,25 @@
  *
  * Whoever speaks to a platform over HTTP needs the same around its requests, and it is here, once:
  * a lane per chat, things of several parts at one place in their lane, the record on disk before
- * anything leaves (outgoing_log.h), waiting out what only time can mend, the action's deadline, and
- * the words the gateway's side acts on.  The adapter says what a request looks like (write) and
- * what an answer means (read).
+ * anything leaves (outgoing_log.h), waiting out what only time can mend, and the words the
+ * gateway's side acts on.  The adapter says what a request looks like (write) and what an answer
+ * means (read).
  *
  *      sender_act() --> lane --its turn, its record on disk--> write() --> request --> read()
  *                        ^                                       |                       |
  *                        '---- AGAIN: its old place, later <-----+-----------------------+
  *                              DONE: write() the next part <-----------------------------+
  *        host_result() <------ DONE with its last part, REFUSED, FAILED, UNKNOWN <-------'
+ *
+ * What changes something (all but typing, signs and questions) is kept until it is done, refused
+ * for good or older than `outbox.max_age`.  Its gateway waits for SENDER_PATIENCE_MS; then it is
+ * told that it is queued, under the name "queued:<number>", by which it can be edited later.  After
+ * a crash it goes on where it was: its record says whether the part under way may have left, and
+ * the order says what a second request would do (enum outgoing_twice).  What may be there already
+ * and would be there twice is not repeated: it ends as unknown, and an operator may retry it.
+ *
+ *      open: record --may have left, twice is two--> told "it may have been delivered", kept
+ *                   --else--> ops->act() of the platform, with action.left --> sender_act()
  *
  * A thing on its way is a struct outgoing inside a struct of the adapter's, which holds what
  * write() needs.  It belongs to the sender from sender_act() or sender_ask() until ops->free().  It
@@ -29,7 +39,9 @@
 #include "platform/outgoing_log.h"
 #include "platform/platform.h"
 
-#define SENDER_MAX_PARTS 16 /* of one action; longer is refused whole */
+#define SENDER_MAX_PARTS 16      /* of one action; longer is refused whole */
+#define SENDER_PATIENCE_MS 25000 /* of a gateway: it waits 30 s, and we are not the only ones */
+#define SENDER_MAX_AGE_MS 600000 /* unless the host says otherwise */
 
 struct http_call;
 struct http_result;
@@ -43,20 +55,41 @@ struct outgoing {          /* first member of the adapter's own struct; zeroed b
     struct outbox_item item;
     struct outgoing_record record;
     struct list link;
-    struct timer early;     /* armed: it fails before it began */
+    struct timer early;     /* armed: it fails before it began, or its gateway is told "queued" */
     struct http_call *call; /* owned; NULL: none under way */
     struct action_id id;
-    struct action_from from; /* owned, in one block */
+    char *block;                               /* owned; the next two lines point into it */
+    struct action_from from;                   /* who asked */
+    struct str chat, lane, hash, action, file; /* see outgoing_entry.h */
+    char *edit;                                /* owned; NULL: it stays as it is */
+    int64_t asked_ms, tried_ms;                /* wall clock */
+    int64_t try_ms, maybe_ms;                  /* of the request under way; of the first maybe */
     enum action_op op;
+    uint32_t attempts;
+    uint32_t part_on_disk;
+    uint8_t on_disk;      /* enum outgoing_state */
+    uint8_t twice;        /* enum outgoing_twice */
     unsigned rewrites;    /* of this part */
     uint8_t early_end;    /* enum sender_end */
     bool is_action;       /* somebody waits for its result; else: told() */
+    bool recorded;        /* its record has been on disk */
+    bool answered;        /* its gateway knows that it is queued, and waits no longer */
     bool queued, started; /* in a lane; its turn has come */
     bool once;            /* of the request under way */
     bool maybe;           /* a try of this part may have been acted upon */
     bool cancelled;
     char first_id[128]; /* of its first part, once that is there */
     char why[256];      /* what the last try met */
+};
+
+struct outgoing_left {       /* what an earlier process left, or what ended without a known end */
+    struct list link;        /* private, but for @e */
+    struct outgoing_entry e; /* while the platform's act() is called with it */
+    uint64_t number;
+    int64_t since_ms; /* wall clock: when it ended */
+    bool taken;
+    size_t n;
+    char value[]; /* its record */
 };
 
 struct sender_request { /* filled by write(), wiped by the sender */
@@ -105,14 +138,16 @@ struct sender_ops { /* @p is the platform the sender was made for */
      * after sender_cancel().  NULL: this platform asks none. */
     void (*told)(struct platform *p, struct outgoing *o, const struct sender_verdict *v);
     void (*free)(struct outgoing *o); /* the adapter's struct around it */
+    int64_t key_ms; /* for how long the platform remembers sender_key(); 0: it takes none */
 };
 
-/* Reads what an earlier process left and reports it with host_cut_off(): blocks, for start-up.  @p
- * and @ops are borrowed; @label is how people call the platform ("Discord"). */
+/* Reads what an earlier process left: blocks, for start-up.  What can go on does so from the first
+ * turn of the loop on, through the platform's act(); the rest is reported with host_cut_off().  @p
+ * and @ops are borrowed; @label is how people call the platform ("Discord").  Sets p->sender. */
 enum bh_err sender_new(struct platform *p, const char *label, const struct sender_ops *ops,
                        struct sender **ret_s, char *ret_why) BH_MUST_USE;
-/* What is under way is cut off; whoever asked for something is told, and the records stay, so that
- * whoever misses that is told after the next start.  NULL is fine. */
+/* What is under way is cut off; whoever asked for something is told, and the records stay: the next
+ * start goes on with them.  NULL is fine. */
 void sender_free(struct sender *s);
 
 struct sender_order { /* borrowed for the call */
@@ -121,6 +156,7 @@ struct sender_order { /* borrowed for the call */
     const struct action *action;
     struct str lane; /* absent: the action's chat_id */
     struct str what; /* what makes two of them the same one; absent: it may well be done twice */
+    enum outgoing_twice twice;
 };
 /* Answers through host_result() exactly once, unless it is cancelled. */
 void sender_act(struct sender *s, struct outgoing *o, const struct sender_order *q);
@@ -129,6 +165,9 @@ void sender_ask(struct sender *s, struct outgoing *o, struct str lane, int64_t p
 /* Nobody wants to know how it ends.  What waits never leaves; what is under way goes on.  NULL
  * inside is fine; sets it to NULL. */
 void sender_cancel(struct outgoing **o);
+
+/* A number of its own, which it keeps over restarts, and no other sender's has. */
+uint64_t sender_key(const struct outgoing *o);
 
 /* Does it still wait, with no request of it written yet (or none that was acted upon)? */
 bool outgoing_waits(const struct outgoing *o);
@@ -152,8 +191,44 @@ bool sender_is_loaded(const char *text);
 
 struct sender_stats {
     uint64_t requests;               /* made, in all */
-    uint64_t done, refused, unknown; /* actions; without typing and get_chat_info */
+    uint64_t done, refused, unknown; /* actions; without typing, signs and questions */
+    uint64_t queued;                 /* of them: told so, because it took longer */
+    uint64_t expired;                /* given up because of their age */
+    uint64_t revived;                /* of an earlier process, and gone on with */
     size_t waiting, running;
-    size_t cut_off; /* found at start */
+    size_t kept_unknown; /* an operator may look at them */
+    size_t cut_off;      /* found at start */
+    int64_t oldest_ms;   /* the age of what has waited longest; 0: nothing does */
 };
 void sender_stats(const struct sender *s, struct sender_stats *ret);
+
+/* ---- what waits: for gateways that were told "queued", and for operators ---- */
+
+enum sender_named {
+    SENDER_NAMED_NONE,  /* no such thing, or it failed */
+    SENDER_NAMED_WAITS, /* it is not there yet */
+    SENDER_NAMED_SENT,  /* it is there */
+};
+/* What became of "queued:<number>"?  @ret_id gets the message's own id when it is there. */
+enum sender_named sender_named(struct sender *s, struct str name, char ret_id[128]);
+/* Once that is there, it is to have the text of @a, an edit of it; answers @id. */
+void sender_edit_later(struct sender *s, struct action_id id, const struct action *a);
+
+struct outgoing_view { /* borrowed for the call */
+    struct outgoing_entry e;
+    int64_t next_ms; /* wall clock: not before; 0: as soon as it can */
+};
+typedef void sender_view_cb(void *ctx, const struct outgoing_view *v);
+/* All that waits, is tried, or ended without a known end.  @number 0: of all, else of that one. */
+void sender_each(struct sender *s, uint64_t number, sender_view_cb *cb, void *ctx);
+/* BH_REFUSED: there is no such thing; BH_BUSY: its request is under way, and cannot be called back.
+ * What waits is tried at once; what is unknown is done again. */
+enum bh_err sender_retry(struct sender *s, uint64_t number) BH_MUST_USE;
+enum bh_err sender_drop(struct sender *s, uint64_t number) BH_MUST_USE;
+
+/* The instance is no more (absent: the tenant), or a person whose chat is @chat is to be forgotten:
+ * what waits of it goes, and nobody is told. */
+void sender_forget(struct sender *s, struct str tenant, struct str instance);
+void sender_forget_chat(struct sender *s, struct str chat);
+/* Does the outbox still need what @number names (a file)? */
+bool sender_holds(const struct sender *s, uint64_t number);

@@ -7,6 +7,7 @@
  * failure an "unknown" too, because asking for it all again would repeat that part. */
 #include <assert.h>
 #include <fcntl.h>
+#include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <unistd.h>
@@ -21,14 +22,15 @@ static http_done_cb on_answer;
 
 /* ---- endings ---- */
 
-static void release(struct outgoing *o)
+void outgoing_release(struct outgoing *o)
 {
     struct sender *s = o->sender;
 
     http_cancel(&o->call);
     timer_stop(s->env->clock, &o->early);
     list_remove(&o->link);
-    free((char *)o->from.tenant.p);
+    free(o->block);
+    free(o->edit);
     s->ops->free(o);
 }
 
@@ -74,18 +76,69 @@ static void tell_failure(const struct outgoing *o, const struct sender_verdict *
                   v->why);
 }
 
+/* Nobody waits for it any more: operators can read how it ended. */
+static void log_end(const struct outgoing *o, const struct sender_verdict *v)
+{
+    if (v->end != SENDER_DONE)
+        log_warn(NULL,
+                 "platform=%s bot=%s a queued message was not delivered: id=%" PRIu64
+                 " op=%s unknown=%d reason=%s",
+                 o->sender->p->ops->name, o->sender->p->bot, o->record.number,
+                 action_op_name(o->op), outgoing_is_unsure(o, v->end), v->why);
+}
+
+static void note_end(const struct outgoing *o, const struct sender_verdict *v)
+{
+    struct platform *p = o->sender->p;
+
+    host_ended(p->host, &(struct host_end){.p = p,
+                                           .from = &o->from,
+                                           .op = o->op,
+                                           .chat = o->chat,
+                                           .number = o->record.number,
+                                           .message_id = str_of(o->first_id),
+                                           .why = v->end == SENDER_DONE ? "" : v->why,
+                                           .how = v->end == SENDER_DONE           ? "done"
+                                                  : outgoing_is_unsure(o, v->end) ? "unknown"
+                                                  : v->end == SENDER_REFUSED      ? "refused"
+                                                                                  : "failed",
+                                           .asked_ms = o->asked_ms,
+                                           .attempts = o->attempts,
+                                           .queued = o->answered});
+}
+
 static void tell(struct outgoing *o, const struct sender_verdict *v)
 {
     struct sender *s = o->sender;
 
     if (o->cancelled)
         return;
+    if (o->answered) {
+        log_end(o, v);
+        return;
+    }
     if (!o->is_action)
         s->ops->told(s->p, o, v);
     else if (v->end == SENDER_DONE)
         tell_success(o, v);
     else
         tell_failure(o, v);
+}
+
+/* What was sent is to have another text by now. */
+static void edit_sent(const struct outgoing *o)
+{
+    struct platform *p = o->sender->p;
+    struct action_from from = o->from;
+    struct action a = {.op = ACTION_EDIT,
+                       .op_name = STR("edit"),
+                       .chat_id = o->chat,
+                       .message_id = str_of(o->first_id),
+                       .content = str_of(o->edit),
+                       .content_set = true};
+
+    from.request_id = STR_NULL;
+    p->ops->act(p, ACTION_NOBODY, &from, &a);
 }
 
 /* Its answer is known, or it never left. */
@@ -97,12 +150,15 @@ void outgoing_end(struct outgoing *o, const struct sender_verdict *v)
         s->n.done += v->end == SENDER_DONE;
         s->n.refused += v->end == SENDER_REFUSED;
         s->n.unknown += v->end == SENDER_UNKNOWN;
+        note_end(o, v);
     }
     tell(o, v);
-    outgoing_log_end(&o->record);
+    if (v->end == SENDER_DONE && o->edit != NULL && o->first_id[0] != '\0' && !o->cancelled)
+        edit_sent(o);
+    outgoing_settle(o, v);
     if (o->queued)
         outbox_done(s->box, &o->item);
-    release(o);
+    outgoing_release(o);
 }
 
 void outgoing_end_with(struct outgoing *o, enum sender_end how, const char *why)
@@ -121,7 +177,7 @@ void outgoing_end_late(struct outgoing *o)
 
 /* ---- one try ---- */
 
-static void put_off(struct outgoing *o, int64_t wait_ms)
+void outgoing_put_off(struct outgoing *o, int64_t wait_ms)
 {
     int64_t ms = FIRST_RETRY_MS;
 
@@ -131,6 +187,8 @@ static void put_off(struct outgoing *o, int64_t wait_ms)
     o->started = false;
     if (wait_ms <= 0)
         wait_ms = ms + (int64_t)rand_below(o->sender->env->rand, (uint64_t)ms / 2);
+    if (o->record.log != NULL && o->on_disk == OUTGOING_TRYING && !o->maybe)
+        outgoing_note(o, OUTGOING_WAITING, false); /* it has not left: a crash may find it so */
     outbox_again(o->sender->box, &o->item, wait_ms);
 }
 
@@ -163,7 +221,7 @@ static bool decide(struct outgoing *o, const struct sender_verdict *v)
     case SENDER_DONE:
         return part_done(o, v);
     case SENDER_AGAIN:
-        put_off(o, v->wait_ms);
+        outgoing_put_off(o, v->wait_ms);
         return false;
     case SENDER_HOLD:
         hold(o);
@@ -175,8 +233,10 @@ static bool decide(struct outgoing *o, const struct sender_verdict *v)
         return false;
     case SENDER_UNKNOWN:
         if (!o->once) {
+            if (!o->maybe)
+                o->maybe_ms = o->try_ms;
             o->maybe = true;
-            put_off(o, 0);
+            outgoing_put_off(o, 0);
             return false;
         }
         break;
@@ -220,6 +280,8 @@ static bool fetch(struct outgoing *o, struct sender_request *q)
                            .once = q->once,
                            .file = q->file_path != NULL ? &file : NULL};
     s->n.requests++;
+    o->attempts++;
+    o->try_ms = sender_now_ms(s);
     o->once = q->once;
     o->call = http_fetch(s->env->http, &f, on_answer, o);
     if (file.fd >= 0)
@@ -234,6 +296,13 @@ static void request_wipe(struct sender_request *q)
     buf_wipe(&q->after);
 }
 
+/* It may be there already, and the platform no longer knows its key: again would be twice. */
+static bool key_is_old(const struct outgoing *o)
+{
+    return o->maybe && o->twice == TWICE_IS_KEYED && o->record.log != NULL &&
+           sender_now_ms(o->sender) - o->maybe_ms >= o->sender->ops->key_ms;
+}
+
 void outgoing_go(struct outgoing *o)
 {
     struct sender *s = o->sender;
@@ -244,13 +313,17 @@ void outgoing_go(struct outgoing *o)
         struct sender_verdict v = {0};
         int64_t pause_ms = outbox_paused_ms(s->box);
 
-        if (o->item.deadline_ms <= sender_now_ms(s)) {
+        if (o->item.deadline_ms <= sender_now_ms(s) || key_is_old(o)) {
             outgoing_end_late(o);
             return;
         }
         if (pause_ms > 0) {
-            put_off(o, pause_ms);
+            outgoing_put_off(o, pause_ms);
             return;
+        }
+        if (outgoing_needs_note(o)) {
+            outgoing_note(o, OUTGOING_TRYING, true);
+            return; /* outgoing_on_recorded() goes on */
         }
         s->ops->write(s->p, o, &q, &v);
         more = v.end != SENDER_GO && decide(o, &v);

@@ -104,8 +104,11 @@ static void ask(struct webhook_bot *b, struct action_id id, const struct action_
         host_fail(b->base.host, id, "%s", wrong);
         return;
     }
-    prompt_write_numbered(&text, a->content, prompts_add(b->prompts, from, a, a->chat_id));
-    numbered.content = buf_str(&text);
+    const struct prompt *q = prompts_add(b->prompts, from, a, a->chat_id);
+    if (a->left == NULL) { /* else they were, before the restart */
+        prompt_write_numbered(&text, a->content, q);
+        numbered.content = buf_str(&text);
+    }
     send_text(b, id, from, &numbered);
     buf_done(&text);
 }

@@ -67,6 +67,8 @@ void life_follow(struct instance *i, uint32_t life)
              STR_FMT(instance_id(i)));
     close_sockets(i);
     requests_forget(i);
+    if (r->env.outside->gone != NULL)
+        r->env.outside->gone(r->env.outside, instance_tenant(i), instance_id(i));
     relay_mailbox_purge(r, instance_tenant(i), instance_id(i));
     chats_end(i);
     activity_end(i);

@@ -37,6 +37,8 @@ struct outside {
                             struct str user);
     /* An instance went live, away or asleep.  NULL: nobody wants to know. */
     void (*changed)(struct outside *o, struct str tenant, struct str instance, const char *state);
+    /* The instance is no more: nothing that it asked for is done any longer.  NULL: ignored. */
+    void (*gone)(struct outside *o, struct str tenant, struct str instance);
     /* The delivery @row of an instance names this file; it must be kept until it is settled.
      * NULL: there are no files. */
     void (*holds)(struct outside *o, struct str media_id, struct str tenant, struct str instance,

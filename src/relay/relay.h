@@ -95,6 +95,10 @@ void relay_result(struct relay *r, struct action_id id, const struct action_resu
  * still waits for it is told @error (ACTION_ERROR_UNKNOWN and why) once, on its next socket; after
  * action_ms nobody does, and the next holder of the name never. */
 void relay_cut_off(struct relay *r, const struct action_from *from, struct str error);
+/* The same for what goes on: its result is taken under @ret_id, as if it were asked for now.
+ * False: whoever asked is no more, and it should not go on. */
+bool relay_revive(struct relay *r, const struct action_from *from, struct str platform,
+                  struct str bot, enum action_op op, struct str chat_id, struct action_id *ret_id);
 
 /* Forget that the instance was ever spoken to in this chat, in memory and on disk. */
 void relay_forget_chat(struct relay *r, struct str tenant, struct str instance, struct str platform,

@@ -337,6 +337,25 @@ void relay_cut_off(struct relay *r, const struct action_from *from, struct str e
         cut_off(r, i, from->request_id, error);
 }
 
+bool relay_revive(struct relay *r, const struct action_from *from, struct str platform,
+                  struct str bot, enum action_op op, struct str chat_id, struct action_id *ret_id)
+{
+    struct instance *i = instance_find(r, from->tenant, from->instance);
+    struct requests *q = r->requests;
+
+    *ret_id = ACTION_NOBODY;
+    if (i == NULL || i->life != from->life)
+        return false;
+    if (from->request_id.n == 0 || from->request_id.n > REQUEST_ID_MAX)
+        return true; /* nobody waits for it */
+    struct request *req = request_make(q, i, from->request_id);
+    list_append(&i->orphans, &req->owner);
+    req->speaks = op == ACTION_SEND;
+    req->where = spoken_place(i, platform, bot, chat_id);
+    *ret_id = (struct action_id){req->index, q->slots[req->index].generation};
+    return true;
+}
+
 static void on_record(void *ctx, struct str key, struct str value)
 {
     struct relay *r = ctx;

@@ -62,6 +62,7 @@ class DiscordSim:
         self.buckets, self.troubles, self.limits, self.nonces = {}, [], {}, {}
         self.messages, self.forbidden, self.typed = {}, {}, []
         self.callbacks = {}  # interaction token -> how it was answered
+        self.hold_answers = False  # what is posted happens, and is not answered
         self.hooks = {}  # interaction token -> what was done with it
         self.people = {ANN: {"id": ANN, "username": "ann", "global_name": "Ann"}}
         self.guilds = {GUILD: self._guild()}
@@ -327,6 +328,8 @@ class DiscordSim:
                     return web.Response(status=trouble["status"], text="<html>trouble</html>")
             headers = self._count(request.method, path)
             status, answer = await self._do(request.method, path, dict(request.query), data)
+            while self.hold_answers and request.method == "POST" and path.endswith("/messages"):
+                await asyncio.sleep(0.02)
             if trouble:
                 request.transport.abort()
                 return web.Response(status=200)

@@ -109,6 +109,7 @@ static void rest_write(struct platform *p, struct outgoing *o, struct sender_req
 /* Our clock stands still during a turn, so an answer may be read later than "now" says; a bucket is
  * believed full again a little after Discord's own time, never a little before. */
 enum { MARGIN_MS = 100 };
+enum { NONCE_MS = 120000 }; /* Discord remembers a nonce for "a few minutes" */
 
 static int64_t header_ms(const struct http_result *res, const char *name)
 {
@@ -227,6 +228,7 @@ static const struct sender_ops ops = {
     .read = rest_read,
     .told = rest_told,
     .free = rest_outgoing_free,
+    .key_ms = NONCE_MS,
 };
 
 /* ---- questions ---- */

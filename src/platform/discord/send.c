@@ -15,7 +15,6 @@
 #include <stdlib.h>
 #include "base/jw.h"
 #include "base/mem.h"
-#include "base/rand.h"
 #include "edge/vault.h"
 #include "platform/attachment.h"
 #include "platform/discord/discord_priv.h"
@@ -28,9 +27,8 @@ struct outgoing_message {         /* one send, edit or follow-up */
     struct discord_outgoing base; /* first */
     struct discord_reply *reply;  /* owned; out through an interaction's token; NULL: as the bot */
     uint64_t channel_id;
-    uint64_t message_id; /* what is edited; 0: a new message */
-    uint64_t reply_to;   /* 0: none */
-    uint64_t nonce;
+    uint64_t message_id;    /* what is edited; 0: a new message */
+    uint64_t reply_to;      /* 0: none */
     struct split parts;     /* owned */
     struct attachment file; /* owned; goes with the first part */
     struct buf buttons;     /* of a question; go with the last part; empty: none */
@@ -94,7 +92,8 @@ static void write_body(const struct outgoing_message *m, bool edit, struct buf *
     jw_raw(&w, quotes ? STR("{\"parse\":[\"users\"],\"replied_user\":true}")
                       : STR("{\"parse\":[\"users\"]}"));
     if (!edit && m->reply == NULL) {
-        snprintf(text, sizeof text, "%016" PRIx64 ".%zu", m->nonce, part_of(m) % 100000);
+        snprintf(text, sizeof text, "%016" PRIx64 ".%zu", sender_key(&m->base.out),
+                 part_of(m) % 100000);
         jw_kstr(&w, "nonce", str_of(text));
         jw_kbool(&w, "enforce_nonce", true);
     }
@@ -237,7 +236,6 @@ static void start_message(struct discord *d, uint64_t channel_id, struct discord
     *m = (struct outgoing_message){.base = {.d = d, .kind = &message_kind},
                                    .reply = reply,
                                    .channel_id = channel_id,
-                                   .nonce = rand_u64(d->env->rand),
                                    .follow_up = a->op == ACTION_FOLLOW_UP};
     if (a->op == ACTION_EDIT)
         m->message_id = snowflake(a->message_id);
@@ -260,6 +258,9 @@ static void start_message(struct discord *d, uint64_t channel_id, struct discord
         buf_printf(&what, " %s", a->file->path);
     order.lane = str_of(lane);
     order.what = buf_str(&what);
+    order.twice = reply != NULL          ? TWICE_IS_TWO
+                  : a->op == ACTION_EDIT ? TWICE_IS_ONE
+                                         : TWICE_IS_KEYED;
     sender_act(d->sender, &m->base.out, &order);
     buf_done(&what);
 }
@@ -407,6 +408,8 @@ static uint64_t target_of(struct discord *d, const struct action *a)
     uint64_t chat = snowflake(a->chat_id), thread = snowflake(a->thread_id);
     const struct dcache_channel *ch = thread != 0 ? dcache_channel(d->cache, thread) : NULL;
 
+    if (a->left != NULL && snowflake(a->left->e.lane) != 0)
+        return snowflake(a->left->e.lane); /* checked before the restart; little is known yet */
     return ch != NULL && discord_channel_is_thread(ch->type) && ch->parent_id == chat ? thread
                                                                                       : chat;
 }
@@ -422,6 +425,16 @@ static void start_follow_up(struct discord *d, const struct sender_order *q)
         host_fail(d->base.host, q->id, "%s", VAULT_REFUSED);
 }
 
+/* What went out under a key before a restart goes on so: through a token it would be another. */
+static struct discord_reply *reply_for(struct discord *d, const struct sender_order *q)
+{
+    const struct action *a = q->action;
+
+    if (a->left != NULL && a->left->e.twice == TWICE_IS_KEYED)
+        return NULL;
+    return discord_reply_for_send(d, q->from, snowflake(a->chat_id), a->user_id);
+}
+
 static void start(struct discord *d, uint64_t channel_id, const struct sender_order *q)
 {
     const struct action *a = q->action;
@@ -429,15 +442,13 @@ static void start(struct discord *d, uint64_t channel_id, const struct sender_or
     switch (a->op) {
     case ACTION_SEND:
     case ACTION_SEND_MEDIA:
-        start_message(d, channel_id,
-                      discord_reply_for_send(d, q->from, snowflake(a->chat_id), a->user_id), q);
+        start_message(d, channel_id, reply_for(d, q), q);
         break;
     case ACTION_PROMPT:
         if (prompt_wrong(a) != NULL)
             host_fail(d->base.host, q->id, "%s", prompt_wrong(a));
         else
-            start_message(d, channel_id,
-                          discord_reply_for_send(d, q->from, snowflake(a->chat_id), a->user_id), q);
+            start_message(d, channel_id, reply_for(d, q), q);
         break;
     case ACTION_EDIT:
         if (snowflake(a->message_id) == 0)

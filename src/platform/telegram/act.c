@@ -179,6 +179,7 @@ static void start(struct telegram *t, struct sender_order *q)
     struct tg_outgoing *x = outgoing_new(t, q->action);
     const char *wrong = NULL;
 
+    q->twice = x->op == ACTION_EDIT || x->op == ACTION_THREAD_RENAME ? TWICE_IS_ONE : TWICE_IS_TWO;
     if (x->op == ACTION_PROMPT)
         wrong = prompt_wrong(q->action);
     if ((x->op == ACTION_SEND || x->op == ACTION_PROMPT) && wrong == NULL)

@@ -10,7 +10,7 @@
 #include "base/mem.h"
 #include "platform/telegram/outgoing.h"
 
-#define MAX_BROKEN 3 /* answers of 5xx before we give up */
+#define MAX_BROKEN 3 /* answers of 5xx before we give up on signs and questions */
 #define MAX_MOVES 2
 
 /* ---- what is asked of Telegram ---- */
@@ -235,6 +235,12 @@ static void on_ok(struct tg_outgoing *x, struct json result, struct sender_verdi
     }
 }
 
+/* What people read is tried until it is too old. */
+static bool says(const struct tg_outgoing *x)
+{
+    return x->op != ACTION_TYPING && x->op != ACTION_GET_CHAT_INFO && x->op != ACTION_REACT;
+}
+
 static void read_answer(struct tg_outgoing *x, const struct http_result *r,
                         struct sender_verdict *v)
 {
@@ -256,7 +262,7 @@ static void read_answer(struct tg_outgoing *x, const struct http_result *r,
             on_refusal(x, &a, v);
         return;
     case TG_BROKEN:
-        v->end = ++x->broken < MAX_BROKEN ? SENDER_AGAIN : SENDER_FAILED;
+        v->end = ++x->broken < MAX_BROKEN || says(x) ? SENDER_AGAIN : SENDER_FAILED;
         return;
     case TG_DOWN: /* the sender knows that itself */
     case TG_UNKNOWN:

@@ -162,7 +162,8 @@ static void descriptors_have_the_listed_keys_and_no_others(void **state)
 
 static void results_have_the_listed_keys_and_no_others(void **state)
 {
-    struct action_result r = {.message_id = STR("m"),
+    struct action_result r = {.queued = true,
+                              .message_id = STR("m"),
                               .error = STR("e"),
                               .chat_name = STR("n"),
                               .chat_type = STR("dm"),

@@ -19,10 +19,13 @@
 
 struct note { /* what this platform can say: parts with a text each */
     struct outgoing out;
+    enum action_op op;
     char lane[16];
     const char *parts[4];
     bool once;
+    enum outgoing_twice twice;
     int64_t timeout_ms;
+    char text[64]; /* where a part was read from a record */
 };
 
 struct rule { /* the server's answer to a text, @times times */
@@ -48,7 +51,7 @@ static struct {
     int n_heard;
     struct {
         int n;
-        bool success;
+        bool success, queued;
         struct buf id, error;
     } results[MAX];
     int n_results, n_told, n_freed;
@@ -57,6 +60,9 @@ static struct {
     struct buf cut_off; /* "tenant/instance/request error\n" */
     bool token;         /* without one, write() holds */
     int records_when_heard;
+    uint64_t numbers;
+    bool nobody_lives; /* whoever asked before the restart is no more */
+    struct buf ended;  /* "done unknown " */
 } w;
 
 /* ---- the host ---- */
@@ -68,8 +74,11 @@ const struct host_env *host_env(struct host *h)
 void host_result(struct host *h, struct action_id id, const struct action_result *r)
 {
     w.n_results++;
+    if (id.index >= MAX)
+        return; /* nobody waits for it */
     w.results[id.index].n++;
     w.results[id.index].success = r->success;
+    w.results[id.index].queued = r->queued;
     buf_reset(&w.results[id.index].id);
     buf_reset(&w.results[id.index].error);
     buf_add_str(&w.results[id.index].id, r->message_id);
@@ -91,11 +100,30 @@ void host_cut_off(struct host *h, const struct action_from *from, const char *er
                STR_FMT(from->request_id), error);
 }
 
+bool host_revive(struct host *h, struct platform *p, const struct action_from *from,
+                 enum action_op op, struct str chat, struct action_id *ret_id)
+{
+    uint64_t n = 0;
+
+    if (w.nobody_lives)
+        return false;
+    assert_true(str_to_u64(str_skip(from->request_id, 1), &n)); /* "r7" */
+    *ret_id = (struct action_id){.index = (uint32_t)n};
+    return true;
+}
+uint64_t host_number(struct host *h)
+{
+    return w.store->boot << 40 | ++w.numbers;
+}
+void host_ended(struct host *h, const struct host_end *e)
+{
+    buf_printf(&w.ended, "%s ", e->how);
+}
+
 /* ---- the platform's server ---- */
 
 static RIG_UNUSED void count_record(void *ctx, struct str key, struct str value)
 {
-    assert_false(str_contains(value, STR("one"))); /* what is said is not kept */
     ++*(int *)ctx;
 }
 
@@ -200,8 +228,11 @@ static RIG_UNUSED void note_free(struct outgoing *o)
     free(container_of(o, struct note, out));
 }
 
-static const struct sender_ops note_ops = {note_write, note_read, note_told, note_free};
-static const struct platform_ops platform_ops = {.name = "notes"};
+static void note_act(struct platform *p, struct action_id id, const struct action_from *from,
+                     const struct action *a);
+
+static const struct sender_ops note_ops = {note_write, note_read, note_told, note_free, 2000};
+static const struct platform_ops platform_ops = {.name = "notes", .act = note_act};
 
 /* ---- what a test says ---- */
 
@@ -270,6 +301,7 @@ static RIG_UNUSED int teardown(void **state)
     loop_free(w.loop);
     buf_done(&w.heard);
     buf_done(&w.cut_off);
+    buf_done(&w.ended);
     for (size_t i = 0; i < MAX; i++) {
         buf_done(&w.results[i].id);
         buf_done(&w.results[i].error);
@@ -307,8 +339,9 @@ static RIG_UNUSED void act(uint32_t index, struct note *n, int64_t deadline_ms)
 {
     char request[16];
     struct action_from from = {STR("acme"), STR("bot1"), STR_NULL};
-    struct action a = {.op = ACTION_SEND,
+    struct action a = {.op = n->op,
                        .chat_id = str_of(n->lane),
+                       .content = str_of(n->parts[0]),
                        .message_id = STR("m"),
                        .deadline_ms = deadline_ms};
 
@@ -318,7 +351,32 @@ static RIG_UNUSED void act(uint32_t index, struct note *n, int64_t deadline_ms)
                &(struct sender_order){.id = {.index = index},
                                       .from = &from,
                                       .action = &a,
-                                      .what = str_of(n->parts[0])});
+                                      .what = str_of(n->parts[0]),
+                                      .twice = n->twice});
+}
+
+/* What an earlier process left, or an edit of what was queued. */
+static RIG_UNUSED void note_act(struct platform *p, struct action_id id,
+                                const struct action_from *from, const struct action *a)
+{
+    struct note *n = xcalloc(1, sizeof *n);
+
+    snprintf(n->lane, sizeof n->lane, "%.*s", STR_FMT(a->chat_id));
+    snprintf(n->text, sizeof n->text, "%.*s%.*s", a->op == ACTION_EDIT ? 5 : 0,
+             "edit:", STR_FMT(a->content));
+    n->op = a->op;
+    n->parts[0] = n->text;
+    n->parts[1] = "p2";
+    n->parts[2] = "p3";
+    n->out.n_parts = strcmp(n->text, "p1") == 0 ? 3 : 1;
+    n->twice = a->left != NULL ? a->left->e.twice : TWICE_IS_ONE;
+    n->once = n->twice == TWICE_IS_TWO;
+    sender_act(w.sender, &n->out,
+               &(struct sender_order){.id = id,
+                                      .from = from,
+                                      .action = a,
+                                      .what = str_of(n->text),
+                                      .twice = n->twice});
 }
 
 static RIG_UNUSED void say(uint32_t index, const char *lane, const char *text)

@@ -31,12 +31,19 @@ static void a_send_costs_two_store_operations(void **state)
     struct store_stats before, after;
 
     w.store->ops->stats(w.store, &before);
-    act(0, three_parts("a"), 0);
+    say(0, "a", "one");
     wait_for(w.results[0].success);
     pass(50);
     w.store->ops->stats(w.store, &after);
     assert_int_equal(after.ops - before.ops, 2);
-    assert_int_equal(w.n_heard, 3);
+    struct note *n = three_parts("a");
+    n->twice = TWICE_IS_KEYED; /* of all parts together; else every other part is noted first */
+    act(1, n, 0);
+    wait_for(w.results[1].success);
+    pass(50);
+    w.store->ops->stats(w.store, &before);
+    assert_int_equal(before.ops - after.ops, 2);
+    assert_int_equal(w.n_heard, 4);
 }
 
 static void copy_file(const char *from, const char *to)
@@ -75,7 +82,7 @@ static void what_a_crash_cut_off_is_reported_and_not_done_blindly(void **state)
     say(6, "a", "maybe");
     wait_for(w.results[6].success);
     assert_string_equal(buf_z(&w.heard), "maybe another maybe ");
-    wait_for(n_records("outgoing") == 0);
+    wait_for(n_records("outgoing") == 1); /* an operator can see what became unknown */
 }
 
 static void what_was_found_is_found_again_until_it_is_forgotten(void **state)
@@ -100,13 +107,245 @@ static void stopping_tells_what_left_from_what_did_not(void **state)
     wait_for(w.n_held == 1);
     reopen();
     assert_true(error_is(0, "timed out: bellhop was stopped"));
-    assert_true(error_is(1, "network trouble: bellhop is stopping"));
-    assert_true(
-        str_contains(buf_str(&w.cut_off),
-                     STR("acme/bot1/r1 network trouble: bellhop was restarted before this")));
-    say(2, "a", "waits"); /* it never left, so it may */
-    wait_for(w.results[2].success);
+    assert_true(w.results[1].success && w.results[1].queued);
+    assert_true(str_starts(buf_str(&w.cut_off), STR("acme/bot1/r0 timed out: ")));
+    wait_for(w.results[1].n == 2); /* it never left: it does now */
+    assert_true(w.results[1].success && !w.results[1].queued);
     assert_string_equal(buf_z(&w.heard), "left waits ");
+}
+
+/* ---- going on ---- */
+
+/* As a crash leaves it: what is on disk at this moment, under a new process. */
+static void crash(void)
+{
+    struct buf heard = w.heard;
+
+    copy_file("db", "crashed");
+    copy_file("db-wal", "crashed-wal");
+    w.heard = (struct buf)BUF_INIT;
+    close_all();
+    open_store("crashed");
+    buf_done(&w.heard);
+    w.heard = heard;
+    open_sender();
+}
+
+static void what_waited_in_a_crash_goes_on_in_its_order(void **state)
+{
+    when(0, "one", 430, 1); /* it asks to wait for a minute */
+    say(0, "a", "one");
+    wait_for(w.n_heard == 1);
+    say(1, "a", "two");
+    say(2, "b", "three");
+    wait_for(w.results[2].success);
+    pass(100);
+    crash();
+    w.results[0].n = w.results[1].n = 0;
+    say(3, "a", "four"); /* before anything else had a turn */
+    wait_for(w.results[3].success);
+    assert_true(w.results[0].success && w.results[0].n == 1 && w.results[1].n == 1);
+    assert_string_equal(buf_z(&w.heard), "one three one two four ");
+    assert_int_equal(w.cut_off.n, 0);
+    struct sender_stats n;
+    sender_stats(w.sender, &n);
+    assert_int_equal(n.revived, 2);
+    wait_for(n_records("outgoing") == 0);
+}
+
+static void parts_that_were_delivered_are_not_sent_again(void **state)
+{
+    when(0, "p2", 430, 1);
+    act(0, three_parts("a"), 0);
+    wait_for(w.n_heard == 2);
+    pass(100);
+    crash();
+    wait_for(w.results[0].n == 2);
+    assert_true(w.results[0].success);
+    assert_str(buf_str(&w.results[0].id), "id of p1");
+    assert_string_equal(buf_z(&w.heard), "p1 p2 p2 p3 ");
+}
+
+static void a_key_makes_twice_once_while_the_platform_remembers_it(void **state)
+{
+    struct note *n = note_new("a", "keyed");
+
+    n->once = false;
+    n->twice = TWICE_IS_KEYED;
+    when(0, "keyed", 0, 1);
+    act(0, n, 0);
+    wait_for(w.n_held == 1);
+    uint64_t key = sender_key(&n->out);
+    crash();
+    wait_for(w.n_heard == 2);
+    assert_true(key != 0);
+    wait_for(w.results[0].success && !w.results[0].queued);
+    assert_int_equal(w.cut_off.n, 0);
+}
+
+static void a_key_the_platform_has_forgotten_makes_it_unknown(void **state)
+{
+    struct note *n = note_new("a", "keyed");
+
+    n->once = false;
+    n->twice = TWICE_IS_KEYED;
+    when(0, "keyed", 0, 1);
+    act(0, n, 0);
+    wait_for(w.n_held == 1);
+    pass(2100); /* the platform remembers for two seconds */
+    crash();
+    pass(200);
+    assert_int_equal(w.n_heard, 1);
+    assert_true(str_starts(buf_str(&w.cut_off), STR("acme/bot1/r0 timed out: ")));
+}
+
+static void whoever_is_no_more_sends_nothing(void **state)
+{
+    when(0, "one", 430, 1);
+    say(0, "a", "one");
+    wait_for(w.n_heard == 1);
+    pass(100);
+    w.nobody_lives = true;
+    crash();
+    pass(200);
+    assert_int_equal(w.n_heard, 1);
+    wait_for(n_records("outgoing") == 0);
+}
+
+static void an_older_life_that_waited_too_long_is_given_up(void **state)
+{
+    when(0, "one", 430, 1);
+    say(0, "a", "one");
+    wait_for(w.n_heard == 1);
+    pass(300);
+    w.env.outbox_max_age_ms = 200;
+    crash();
+    wait_for(error_is(0, "network trouble: it waited too long while bellhop was away"));
+    assert_int_equal(w.n_heard, 1);
+    wait_for(n_records("outgoing") == 0);
+}
+
+/* ---- by its name, and by its number ---- */
+
+static struct outgoing_view seen;
+static int n_seen;
+static uint64_t seen_number;
+
+static void on_view(void *ctx, const struct outgoing_view *v)
+{
+    seen = *v;
+    seen_number = v->e.number;
+    n_seen++;
+}
+
+static const struct outgoing_view *look(uint64_t number)
+{
+    n_seen = 0;
+    sender_each(w.sender, number, on_view, NULL);
+    return n_seen == 1 ? &seen : NULL;
+}
+
+static void a_queued_message_is_edited_when_it_is_there(void **state)
+{
+    char id[128];
+
+    when(0, "one", 0, 1);
+    act(0, note_new("a", "one"), clock_now_ms(w.clock) + 3000 + 200);
+    wait_for(w.results[0].queued);
+    struct action edit = {.op = ACTION_EDIT,
+                          .chat_id = STR("a"),
+                          .message_id = buf_str(&w.results[0].id),
+                          .content = STR("new")};
+    assert_int_equal(sender_named(w.sender, edit.message_id, id), SENDER_NAMED_WAITS);
+    sender_edit_later(w.sender, (struct action_id){.index = 1}, &edit);
+    assert_true(w.results[1].success && w.results[1].queued);
+    edit.chat_id = STR("b");
+    sender_edit_later(w.sender, (struct action_id){.index = 2}, &edit);
+    assert_false(w.results[2].success); /* it is not there */
+    answer_held(0, 200);
+    wait_for(w.n_heard == 2);
+    assert_string_equal(buf_z(&w.heard), "one edit:new ");
+    assert_int_equal(sender_named(w.sender, edit.message_id, id), SENDER_NAMED_SENT);
+    assert_string_equal(id, "id of one");
+    pass(100);
+    crash();
+    assert_int_equal(sender_named(w.sender, edit.message_id, id), SENDER_NAMED_SENT);
+    assert_string_equal(id, "id of one");
+    assert_int_equal(sender_named(w.sender, STR("queued:7"), id), SENDER_NAMED_NONE);
+    assert_int_equal(sender_named(w.sender, STR("queued:x"), id), SENDER_NAMED_NONE);
+}
+
+static void what_is_unknown_can_be_looked_at_and_done_again(void **state)
+{
+    when(0, "one", 500, 1);
+    say(0, "a", "one");
+    wait_for(error_is(0, "timed out: "));
+    const struct outgoing_view *v = look(0);
+    assert_non_null(v);
+    assert_int_equal(v->e.state, OUTGOING_UNKNOWN);
+    assert_str(v->e.why, "it answers 500");
+    assert_int_equal(v->e.attempts, 1);
+    uint64_t number = seen_number;
+    assert_int_equal(sender_retry(w.sender, number + 1), BH_REFUSED);
+    assert_int_equal(sender_retry(w.sender, number), BH_OK);
+    wait_for(w.results[0].success);
+    assert_string_equal(buf_z(&w.heard), "one one ");
+    assert_null(look(number));
+    wait_for(n_records("outgoing") == 0);
+}
+
+static void what_waits_can_be_hurried_or_dropped(void **state)
+{
+    when(0, "one", 430, 1);
+    say(0, "a", "one");
+    say(1, "a", "two");
+    wait_for(w.n_heard == 1);
+    pass(100);
+    say(2, "b", "three");
+    wait_for(w.results[2].success);
+    sender_each(w.sender, 0, on_view, NULL);
+    uint64_t two = seen_number, one = two - 1; /* in order of asking */
+    const struct outgoing_view *v = look(one);
+    assert_int_equal(v->e.state, OUTGOING_WAITING);
+    assert_true(v->next_ms > clock_wall_ms(w.clock) + 30000);
+    assert_int_equal(sender_drop(w.sender, two), BH_OK);
+    wait_for(w.results[1].n == 1);
+    assert_true(error_is(1, "an operator took it out of the outbox"));
+    assert_int_equal(sender_drop(w.sender, two), BH_REFUSED);
+    assert_int_equal(sender_retry(w.sender, one), BH_OK);
+    wait_for(w.results[0].success);
+    assert_string_equal(buf_z(&w.heard), "one three one ");
+    wait_for(n_records("outgoing") == 0);
+}
+
+static void a_request_under_way_is_not_called_back(void **state)
+{
+    when(0, "one", 0, 1);
+    say(0, "a", "one");
+    wait_for(w.n_held == 1);
+    sender_each(w.sender, 0, on_view, NULL);
+    assert_int_equal(seen.e.state, OUTGOING_TRYING);
+    assert_int_equal(sender_drop(w.sender, seen_number), BH_BUSY);
+    assert_int_equal(sender_retry(w.sender, seen_number), BH_BUSY);
+    answer_held(0, 200);
+    wait_for(w.results[0].success);
+}
+
+static void what_is_forgotten_never_leaves(void **state)
+{
+    when(0, "one", 430, 1);
+    say(0, "a", "one");
+    say(1, "a", "two");
+    wait_for(w.n_heard == 1);
+    pass(100);
+    sender_forget(w.sender, STR("acme"), STR("other"));
+    assert_int_equal(n_records("outgoing"), 2);
+    sender_forget_chat(w.sender, STR("b"));
+    assert_int_equal(n_records("outgoing"), 2);
+    sender_forget(w.sender, STR("acme"), STR("bot1"));
+    wait_for(n_records("outgoing") == 0);
+    assert_int_equal(w.n_results, 0);
+    assert_int_equal(w.n_freed, 2);
 }
 
 static void records_of_older_databases_count_once(void **state)
@@ -143,7 +382,7 @@ static void records_of_another_bot_are_left_alone(void **state)
     assert_int_equal(n_records("outgoing"), 1);
 }
 
-static void ignore_found(void *ctx, const struct outgoing_entry *e)
+static void ignore_found(void *ctx, uint64_t number, struct str value)
 {
 }
 
@@ -151,27 +390,22 @@ static void what_was_found_is_forgotten_after_a_minute(void **state)
 {
     struct clock *clock = clock_new();
     struct store *store = store_memory_new(clock);
-    struct outgoing_record left = {0}, *rec = &left;
     struct outgoing_log *log;
-    char why[256];
-    int n = 0;
+    char why[256], hash[OUTGOING_HASH_CHARS + 1];
+    uint64_t number = 0;
 
     clock_set(clock, 1000, 1000);
     assert_int_equal(outgoing_log_open(store, clock, "p", "b", ignore_found, NULL, &log, why),
                      BH_OK);
-    outgoing_log_begin(log, rec, &(struct outgoing_entry){.what = STR("x")}, NULL);
-    outgoing_log_leave(rec);
-    outgoing_log_close(log);
-    clock_turn(clock);
-    assert_int_equal(outgoing_log_open(store, clock, "p", "b", ignore_found, NULL, &log, why),
-                     BH_OK);
-    assert_int_equal(outgoing_log_found(log), 1);
+    outgoing_log_hash(log, STR("x"), hash);
+    outgoing_log_cut_off(log, str_of(hash), 7, 0);
+    outgoing_log_cut_off(log, str_of(hash), 8, 0);
+    outgoing_log_cut_off(log, str_of(hash), 9, OUTGOING_KNOWN_MS); /* long ago */
+    assert_true(outgoing_log_was_cut_off(log, STR("x"), &number));
+    assert_int_equal(number, 8);
     clock_set(clock, 61001, 61001);
     clock_turn(clock);
-    clock_turn(clock);
-    assert_false(outgoing_log_was_cut_off(log, STR("x")));
-    assert_int_equal(store->ops->load_records(store, "outgoing", count_record, &n), BH_OK);
-    assert_int_equal(n, 0);
+    assert_false(outgoing_log_was_cut_off(log, STR("x"), &number));
     outgoing_log_close(log);
     store_close(store);
     clock_free(clock);
@@ -221,6 +455,17 @@ int main(void)
         T(what_a_crash_cut_off_is_reported_and_not_done_blindly),
         T(what_was_found_is_found_again_until_it_is_forgotten),
         T(stopping_tells_what_left_from_what_did_not),
+        T(what_waited_in_a_crash_goes_on_in_its_order),
+        T(parts_that_were_delivered_are_not_sent_again),
+        T(a_key_makes_twice_once_while_the_platform_remembers_it),
+        T(a_key_the_platform_has_forgotten_makes_it_unknown),
+        T(whoever_is_no_more_sends_nothing),
+        T(an_older_life_that_waited_too_long_is_given_up),
+        T(a_queued_message_is_edited_when_it_is_there),
+        T(what_is_unknown_can_be_looked_at_and_done_again),
+        T(what_waits_can_be_hurried_or_dropped),
+        T(a_request_under_way_is_not_called_back),
+        T(what_is_forgotten_never_leaves),
         T(records_of_older_databases_count_once),
         cmocka_unit_test(what_was_found_is_forgotten_after_a_minute),
         T(records_of_another_bot_are_left_alone),
