@@ -13,6 +13,7 @@
 enum {
     MARGIN_MS = 3000,          /* whoever waits is told this long before the deadline */
     TYPING_PATIENCE_MS = 5000, /* later than that it tells nobody anything */
+    DISK_MS = 100,             /* a slow disk is asked again after this */
 };
 
 static timer_cb on_early, on_patience;
@@ -237,7 +238,9 @@ static void on_patience(struct timer *t)
 {
     struct outgoing *o = container_of(t, struct outgoing, early);
 
-    if (o->recorded && !o->answered && !o->cancelled)
+    if (!o->recorded) /* nothing is promised before it is on disk */
+        timer_set(o->sender->env->clock, &o->early, DISK_MS);
+    else if (!o->answered && !o->cancelled)
         outgoing_tell_queued(o);
 }
 

@@ -337,6 +337,12 @@ void relay_cut_off(struct relay *r, const struct action_from *from, struct str e
         cut_off(r, i, from->request_id, error);
 }
 
+/* It becomes messages, which may be changed later. */
+static bool speaks(enum action_op op)
+{
+    return op == ACTION_SEND || op == ACTION_SEND_MEDIA || op == ACTION_PROMPT;
+}
+
 bool relay_revive(struct relay *r, const struct action_from *from, struct str platform,
                   struct str bot, enum action_op op, struct str chat_id, struct action_id *ret_id)
 {
@@ -350,7 +356,7 @@ bool relay_revive(struct relay *r, const struct action_from *from, struct str pl
         return true; /* nobody waits for it */
     struct request *req = request_make(q, i, from->request_id);
     list_append(&i->orphans, &req->owner);
-    req->speaks = op == ACTION_SEND;
+    req->speaks = speaks(op);
     req->where = spoken_place(i, platform, bot, chat_id);
     *ret_id = (struct action_id){req->index, q->slots[req->index].generation};
     return true;
@@ -398,18 +404,12 @@ static void refuse_op(struct session *s, struct str id, struct str op_name)
     refuse(s, id, error);
 }
 
-/* It becomes messages, which may be changed later. */
-static bool speaks(const struct action *a)
-{
-    return a->op == ACTION_SEND || a->op == ACTION_SEND_MEDIA || a->op == ACTION_PROMPT;
-}
-
 /* How many messages it will be, besides the first: as far as its length tells. */
 static uint32_t extra_parts(const struct action *a, const struct descriptor *d)
 {
     size_t n = 0;
 
-    if ((!speaks(a) && a->op != ACTION_FOLLOW_UP) || d->max_message_length <= 0)
+    if ((!speaks(a->op) && a->op != ACTION_FOLLOW_UP) || d->max_message_length <= 0)
         return 0;
     for (size_t i = 0; i < a->content.n; i++)
         n += ((unsigned char)a->content.p[i] & 0xc0) != 0x80; /* code points */
@@ -447,7 +447,7 @@ static void start(struct session *s, struct str id, const struct action *a)
     struct request *req = request_new(r->requests, s, id);
     if (a->op == ACTION_GET_CHAT_INFO)
         req->asked = str_dup(a->chat_id);
-    req->speaks = speaks(a);
+    req->speaks = speaks(a->op);
     req->where = spoken_place(s->inst, to.platform, str_of(to.outlet->bot), a->chat_id);
     struct action_id aid = {req->index, r->requests->slots[req->index].generation};
     struct action_from from = {instance_tenant(s->inst), instance_id(s->inst), id, s->inst->life};
