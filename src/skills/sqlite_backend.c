@@ -2,7 +2,8 @@
  *
  * The catalog has the metadata; every version is a row of @versions, the newest is the current one,
  * and a version that repeats the bytes of the one before names that one's row instead of keeping
- * them twice. */
+ * them twice.  A skill names its newest version and each version the one before: versions lie in
+ * order of arrival and no index has to be changed to add one. */
 #include <stdlib.h>
 #include <stdio.h>
 #include "base/mem.h"
@@ -10,6 +11,7 @@
 
 enum {
     SQL_VERSION_NEW = N_CAT_STATEMENTS,
+    SQL_LATEST,
     SQL_BODY,
     SQL_LAST,
     SQL_OLD,
@@ -30,26 +32,41 @@ static const char *const migrations[] = {
     "INSERT INTO sizes SELECT t.tenant, sum(256 + ifnull(length(CAST(v.source AS BLOB)), 0))"
     " FROM stores t JOIN skills s ON s.store = t.id JOIN versions v ON v.skill = s.id"
     " GROUP BY t.tenant;",
+    CATALOG_LEAN_SQL
+    "ALTER TABLE skills ADD COLUMN latest INTEGER;"
+    "ALTER TABLE versions ADD COLUMN before INTEGER;"
+    "UPDATE versions SET before = (SELECT max(v.id) FROM versions v"
+    " WHERE v.skill = versions.skill AND v.id < versions.id);"
+    "UPDATE skills SET latest = (SELECT max(v.id) FROM versions v WHERE v.skill = skills.id);"
+    "DROP INDEX versions_skill;",
 };
+
+/* All versions of the skill ?1. */
+#define CHAIN \
+    "WITH RECURSIVE chain(id) AS (SELECT latest FROM skills WHERE id = ?1 UNION ALL" \
+    " SELECT v.before FROM chain c JOIN versions v ON v.id = c.id WHERE v.before IS NOT NULL) "
+#define OF_CHAIN " FROM chain c CROSS JOIN versions v ON v.id = c.id"
 
 static const char *const statements[N_STATEMENTS] = {
     CATALOG_STATEMENTS,
     [SQL_VERSION_NEW] = "INSERT INTO versions(skill, version, content_hash, status, previous,"
-                        " changed_at, changed_by, body, source) VALUES(?, ?, ?, ?, ?, ?, ?, ?, ?)",
+                        " changed_at, changed_by, body, source, before)"
+                        " VALUES(?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9,"
+                        " (SELECT latest FROM skills WHERE id = ?1))",
+    [SQL_LATEST] = "UPDATE skills SET latest = ?2 WHERE id = ?1",
     [SQL_BODY] = "SELECT source FROM versions WHERE id = ?",
-    [SQL_LAST] = "SELECT ifnull(body, id), content_hash, source FROM versions WHERE skill = ?"
-                 " ORDER BY id DESC LIMIT 1",
-    [SQL_OLD] = "SELECT ifnull(body, id), content_hash, source FROM versions WHERE skill = ? AND"
-                " version = ? ORDER BY id DESC LIMIT 1",
-    [SQL_VERSIONS] = "SELECT content_hash, status, previous, changed_at, changed_by FROM versions"
-                     " WHERE skill = ? ORDER BY id",
-    [SQL_VERSIONS_DROP] = "DELETE FROM versions WHERE skill = ?",
-    [SQL_BODIES] = "SELECT s.name, (SELECT b.source FROM versions b WHERE b.id = (SELECT"
-                   " ifnull(v.body, v.id) FROM versions v WHERE v.skill = s.id ORDER BY v.id DESC"
-                   " LIMIT 1)) FROM stores t JOIN skills s ON s.store = t.id"
+    [SQL_LAST] = "SELECT ifnull(v.body, v.id), v.content_hash, v.source"
+                 " FROM skills s JOIN versions v ON v.id = s.latest WHERE s.id = ?1",
+    [SQL_OLD] = CHAIN "SELECT ifnull(v.body, v.id), v.content_hash, v.source" OF_CHAIN
+                      " WHERE v.version = ?2 ORDER BY v.id DESC LIMIT 1",
+    [SQL_VERSIONS] = CHAIN "SELECT v.content_hash, v.status, v.previous, v.changed_at,"
+                           " v.changed_by" OF_CHAIN " ORDER BY v.id",
+    [SQL_VERSIONS_DROP] = CHAIN "DELETE FROM versions WHERE id IN (SELECT id FROM chain)",
+    [SQL_BODIES] = "SELECT s.name, (SELECT b.source FROM versions b WHERE b.id ="
+                   " ifnull(v.body, v.id)) FROM stores t JOIN skills s ON s.store = t.id"
+                   " JOIN versions v ON v.id = s.latest"
                    " WHERE t.tenant = ? AND t.ns = ? ORDER BY s.name",
-    [SQL_BYTES] = "SELECT sum(256 + ifnull(length(CAST(source AS BLOB)), 0)) FROM versions"
-                  " WHERE skill = ?",
+    [SQL_BYTES] = CHAIN "SELECT sum(256 + ifnull(length(CAST(v.source AS BLOB)), 0))" OF_CHAIN,
 };
 #define VERSION_BYTES 256 /* of a row besides its text; the statements have it too */
 
@@ -208,6 +225,17 @@ static enum skill_found head(void *conn, const struct skill_where *at, struct st
     return with_source ? newest(conn, e.id, arena, &ret_h->source) : SKILL_FOUND;
 }
 
+static bool set_latest(struct side_db *db, int64_t skill, int64_t version)
+{
+    sqlite3_stmt *q = side_sql(db, SQL_LATEST);
+
+    if (q == NULL)
+        return false;
+    sqlite3_bind_int64(q, 1, skill);
+    sqlite3_bind_int64(q, 2, version);
+    return side_run(db, q);
+}
+
 /* @body 0: the row keeps the bytes itself. */
 static bool add_version(struct side_db *db, int64_t skill, const struct skill_next *n, int64_t body)
 {
@@ -227,7 +255,7 @@ static bool add_version(struct side_db *db, int64_t skill, const struct skill_ne
         sqlite3_bind_int64(q, 8, body);
     else
         side_bind_str(q, 9, buf_str(&n->source));
-    return side_run(db, q);
+    return side_run(db, q) && set_latest(db, skill, sqlite3_last_insert_rowid(db->db));
 }
 
 static bool put(void *conn, const struct skill_where *at, const struct skill_next *n)
@@ -235,11 +263,10 @@ static bool put(void *conn, const struct skill_where *at, const struct skill_nex
     struct arena arena = ARENA_INIT;
     struct str hash = STR_NULL;
     int64_t id = 0, row = 0;
-    bool ok = catalog_put(conn, at, n, &id);
+    bool same = false, ok = catalog_put(conn, at, n, &id, &same);
 
-    if (ok && !n->created)
-        ok = version_get(conn, id, STR_NULL, &arena, &row, &hash, NULL) != SKILL_FAILED;
-    bool same = str_eq(hash, str_of(n->content_hash));
+    if (ok && same)
+        ok = version_get(conn, id, STR_NULL, &arena, &row, &hash, NULL) == SKILL_FOUND;
     arena_done(&arena);
     int64_t bytes = VERSION_BYTES + (same ? 0 : (int64_t)n->source.n);
     return ok && add_version(conn, id, n, same ? row : 0) && catalog_grow(conn, at->tenant, bytes);

@@ -1,8 +1,9 @@
 /* sqlite_catalog.c - design.  (sqlite_catalog.h has the contract.)
  *
- * A query is one walk along the index in order of the names; status, type, author, time and the
- * pattern are decided on the index alone, so of a hundred thousand skills only those that match are
- * read.  The pattern is a function of ours that SQLite calls. */
+ * A query is one walk along the index in order of the names; status, type, author and the pattern
+ * are decided on the index alone, so of a hundred thousand skills only those that match are read.
+ * The time is not there: it changes with every write, and a write would cost another page.
+ * The pattern is a function of ours that SQLite calls. */
 #include "skills/sqlite_catalog.h"
 #include <stdio.h>
 #include "base/regex.h"
@@ -113,6 +114,7 @@ static void read_row(sqlite3_stmt *q, struct arena *arena, struct catalog_entry 
                                      .created_at = r->created_at,
                                      .updated_at = r->updated_at,
                                      .status_changed_at = r->status_changed_at};
+    e->listed_type = keep(arena, q, 12);
 }
 
 static enum skill_found get_in(struct side_db *db, int64_t store, struct str name,
@@ -152,10 +154,22 @@ static struct str type_of(const struct skill_next *n)
     return n->type.n > 0 ? buf_str(&n->type) : skill_type_of(buf_str(&n->source));
 }
 
-static bool write_row(struct side_db *db, int64_t store, const struct skill_next *n, int64_t *id)
+/* Is the entry of the index the same as before? */
+static bool is_listed_alike(const struct catalog_entry *old, const struct skill_next *n,
+                            struct str type)
 {
-    sqlite3_stmt *q = side_sql(db, *id > 0 ? CAT_SET : CAT_NEW);
+    return old->row.status == n->status && str_eq(old->listed_type, type) &&
+           str_eq(old->as_head.author, or_absent(&n->author));
+}
 
+static bool write_row(struct side_db *db, int64_t store, const struct skill_next *n,
+                      const struct catalog_entry *old, int64_t *id)
+{
+    struct str type = type_of(n);
+    int which = old->id == 0 ? CAT_NEW : is_listed_alike(old, n, type) ? CAT_SET_REST : CAT_SET;
+    sqlite3_stmt *q = side_sql(db, which);
+
+    *id = old->id;
     if (q == NULL)
         return false;
     if (*id > 0)
@@ -165,7 +179,7 @@ static bool write_row(struct side_db *db, int64_t store, const struct skill_next
     if (*id == 0)
         side_bind_str(q, 3, n->name);
     sqlite3_bind_int(q, 4, n->status);
-    side_bind_str(q, 5, type_of(n));
+    side_bind_str(q, 5, type);
     side_bind_str(q, 6, or_absent(&n->author));
     sqlite3_bind_int64(q, 7, n->changed_at);
     sqlite3_bind_int64(q, 8, n->created_at);
@@ -225,7 +239,7 @@ static bool tags_drop(struct side_db *db, int64_t id)
 }
 
 bool catalog_put(struct side_db *db, const struct skill_where *at, const struct skill_next *n,
-                 int64_t *ret_id)
+                 int64_t *ret_id, bool *ret_same)
 {
     struct catalog_store s;
     struct catalog_entry old = {0};
@@ -241,9 +255,10 @@ bool catalog_put(struct side_db *db, const struct skill_where *at, const struct 
         skill_sum_remove(&s.sum, old.row.meta);
     skill_sum_add(&s.sum, buf_str(&n->meta));
     s.n += found == SKILL_MISSING;
-    ok = write_row(db, s.id, n, &old.id) && (old.as_head.bag.p == NULL || tags_drop(db, old.id)) &&
-         (n->bag.n == 0 || tags_write(db, s.id, old.id, buf_str(&n->bag))) && store_set(db, &s);
-    *ret_id = old.id;
+    *ret_same = found == SKILL_FOUND && str_eq(old.row.content_hash, str_of(n->content_hash));
+    ok = write_row(db, s.id, n, &old, ret_id) &&
+         (old.as_head.bag.p == NULL || tags_drop(db, *ret_id)) &&
+         (n->bag.n == 0 || tags_write(db, s.id, *ret_id, buf_str(&n->bag))) && store_set(db, &s);
 out:
     arena_done(&arena);
     return ok;

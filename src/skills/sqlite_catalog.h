@@ -22,12 +22,18 @@
 #define CATALOG_SIZES_SQL \
     "CREATE TABLE sizes(tenant TEXT PRIMARY KEY, bytes INTEGER NOT NULL) WITHOUT ROWID;"
 
+/* What changes with every write is in no index: a skill that is written again dirties one page of
+ * the list, not two. */
+#define CATALOG_LEAN_SQL \
+    "DROP INDEX skills_scan;" \
+    "CREATE UNIQUE INDEX skills_scan ON skills(store, name, status, type, author);"
+
 #define CATALOG_STATEMENTS \
     [CAT_STORE] = "SELECT id, sum, n FROM stores WHERE tenant = ? AND ns = ?", \
     [CAT_STORE_NEW] = "INSERT INTO stores(tenant, ns, sum, n) VALUES(?, ?, zeroblob(32), 0)", \
     [CAT_STORE_SET] = "UPDATE stores SET sum = ?2, n = ?3 WHERE id = ?1", \
     [CAT_GET] = "SELECT id, name, meta, content_hash, status, created_at, updated_at," \
-                " status_changed_at, author, bag, description, said_type FROM skills" \
+                " status_changed_at, author, bag, description, said_type, type FROM skills" \
                 " WHERE store = ? AND name = ?", \
     [CAT_NEW] = "INSERT INTO skills(store, name, status, type, author, updated_at, created_at," \
                 " status_changed_at, content_hash, description, said_type, bag, meta)" \
@@ -35,6 +41,9 @@
     [CAT_SET] = "UPDATE skills SET status = ?4, type = ?5, author = ?6, updated_at = ?7," \
                 " created_at = ?8, status_changed_at = ?9, content_hash = ?10," \
                 " description = ?11, said_type = ?12, bag = ?13, meta = ?14 WHERE id = ?1", \
+    [CAT_SET_REST] = "UPDATE skills SET updated_at = ?7, created_at = ?8," \
+                     " status_changed_at = ?9, content_hash = ?10, description = ?11," \
+                     " said_type = ?12, bag = ?13, meta = ?14 WHERE id = ?1", \
     [CAT_DROP] = "DELETE FROM skills WHERE id = ?", \
     [CAT_TAG_ADD] = "INSERT OR IGNORE INTO tags(store, tag, skill) VALUES(?, ?, ?)", \
     [CAT_TAG_DROP] = "DELETE FROM tags WHERE skill = ?", \
@@ -51,6 +60,7 @@ enum {
     CAT_GET,
     CAT_NEW,
     CAT_SET,
+    CAT_SET_REST, /* where what is indexed stays as it is */
     CAT_DROP,
     CAT_TAG_ADD,
     CAT_TAG_DROP,
@@ -65,15 +75,17 @@ struct catalog_entry { /* borrowed from the arena */
     int64_t id;
     struct skill_row row;
     struct skill_head as_head; /* without its source */
+    struct str listed_type;    /* what it is listed under */
 };
 
 /* Registers what the queries need. */
 bool catalog_prepare(struct side_db *db);
 enum skill_found catalog_get(struct side_db *db, const struct skill_where *at, struct str name,
                              struct arena *arena, struct catalog_entry *ret_e);
-/* Insert or replace, keep tags and token in step.  @ret_id: the number of the skill. */
+/* Insert or replace, keep tags and token in step.  @ret_id: the number of the skill; @ret_same: it
+ * was there, with the same bytes. */
 bool catalog_put(struct side_db *db, const struct skill_where *at, const struct skill_next *n,
-                 int64_t *ret_id);
+                 int64_t *ret_id, bool *ret_same);
 bool catalog_drop(struct side_db *db, const struct skill_where *at, const struct catalog_entry *e);
 /* How much the skills of a tenant are, all namespaces; they became @grows larger. */
 bool catalog_size(struct side_db *db, struct str tenant, uint64_t *ret_bytes);

@@ -12,6 +12,7 @@ static const char *const migrations[] = {
     CATALOG_SIZES_SQL "INSERT INTO sizes SELECT t.tenant, sum(x.size + x.history_size)"
                       " FROM stores t JOIN skills s ON s.store = t.id JOIN stamps x ON x.skill = "
                       "s.id GROUP BY t.tenant;",
+    CATALOG_LEAN_SQL,
 };
 
 static const char *const statements[N_STATEMENTS] = {
@@ -137,8 +138,9 @@ bool skill_index_put(struct skill_index *x, const struct skill_where *at,
                      const struct skill_next *n, const struct skill_stamp *stamp)
 {
     int64_t id;
+    bool same;
 
-    return catalog_put(db_of(x), at, n, &id) && stamp_set(db_of(x), at->tenant, id, stamp);
+    return catalog_put(db_of(x), at, n, &id, &same) && stamp_set(db_of(x), at->tenant, id, stamp);
 }
 
 bool skill_index_restamp(struct skill_index *x, const struct skill_where *at, struct str name,

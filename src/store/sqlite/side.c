@@ -88,8 +88,8 @@ static bool configure(struct side_db *db, enum side_mode mode)
     char text[512];
 
     snprintf(text, sizeof text,
-             "PRAGMA synchronous=%s;" /* FULL: a commit is an fsync of the log */
-             "PRAGMA wal_autocheckpoint=2000;"
+             "PRAGMA synchronous=%s;"          /* FULL: a commit is an fsync of the log */
+             "PRAGMA wal_autocheckpoint=4000;" /* pages: the log stays near 16 MiB */
              "PRAGMA journal_size_limit=16777216;"
              "PRAGMA cache_size=-%d;"
              "PRAGMA mmap_size=0;"
