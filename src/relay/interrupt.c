@@ -1,6 +1,6 @@
 /* interrupt.c - design.  (interrupt.h has the contract.)
  *
- * The memory of keys is a table of sets of four, newest first, holding keyed hashes and no text:
+ * The memory of keys is a table of sets of eight, newest first, holding keyed hashes and no text:
  * half a megabyte however long the keys, more where more are known at the start, and one cache line
  * per event.  The hash is keyed by the database's secret, so nobody can aim at a set, a simulation
  * gets the same sets every time, and the records of the chats can hold it.
@@ -25,7 +25,7 @@
 #include "tenancy/facts.h"
 
 #define BETWEEN_HOLDS_MS 100
-enum { WAYS = 4, FEWEST_SETS = 1 << 14, MOST_SETS = 1 << 19, KEY_MAX_BYTES = 2048, LOOK_AT = 16 };
+enum { WAYS = 8, FEWEST_SETS = 1 << 13, MOST_SETS = 1 << 18, KEY_MAX_BYTES = 2048, LOOK_AT = 16 };
 #define TOPIC "interrupt"
 
 struct way {
@@ -36,7 +36,7 @@ struct way {
 struct interrupts {
     struct relay *relay;      /* borrowed */
     struct way (*sets)[WAYS]; /* owned; NULL until the first key */
-    size_t n_sets;            /* a power of two */
+    size_t n_sets;
     struct buf scratch;
     struct buf stopped; /* the session key of a /stop */
 };
@@ -59,7 +59,7 @@ static struct way *set_of(struct interrupts *t, uint64_t hash)
 {
     if (t->sets == NULL)
         t->sets = xcalloc(t->n_sets, sizeof *t->sets);
-    return t->sets[(hash >> 8) & (t->n_sets - 1)];
+    return t->sets[((hash & UINT32_MAX) * t->n_sets) >> 32];
 }
 
 static uint32_t tag_of(uint64_t hash)
@@ -144,8 +144,9 @@ void interrupts_load(struct relay *r)
     struct interrupts *t = r->interrupts;
     size_t n = count_keys(r);
 
-    while (t->n_sets < MOST_SETS && t->n_sets * WAYS < n * 2)
-        t->n_sets *= 2;
+    size_t wanted = n * 4 / 3 / WAYS; /* three in four are taken then */
+    if (wanted > t->n_sets)
+        t->n_sets = wanted < MOST_SETS ? wanted : MOST_SETS;
     list_each (instances_by_age(r), it, nxt) {
         const struct instance *i = list_entry(it, struct instance, link);
         for (struct known_chat *c = chats_next_of(i, NULL); c != NULL; c = chats_next_of(i, c))
