@@ -229,6 +229,7 @@ const struct contract_limit contract_limits[] = {
     {"old_socket_ms", CONTRACT_OLD_SOCKET_MS},
     {"action_ms", CONTRACT_ACTION_MS},
     {"wake_cooldown_ms", CONTRACT_WAKE_COOLDOWN_MS},
+    {"stop_hold_ms", CONTRACT_STOP_HOLD_MS},
     {"token_skew_s", TOKEN_SKEW_S},
     {"request_id_bytes", FRAME_REQUEST_ID_MAX},
     {NULL},

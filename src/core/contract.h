@@ -97,6 +97,7 @@ extern const struct contract_close contract_closes[CLOSE_REASONS + 1];
 #define CONTRACT_OLD_SOCKET_MS 60000     /* a superseded socket is closed after */
 #define CONTRACT_ACTION_MS 28000         /* then an outbound is answered "timed out" */
 #define CONTRACT_WAKE_COOLDOWN_MS 30000  /* between two pokes of one instance */
+#define CONTRACT_STOP_HOLD_MS 2000       /* the text of a /stop follows its interrupt after */
 
 struct contract_limit {
     const char *name; /* "window", "pack_bytes", ... */

@@ -17,6 +17,7 @@
  * INTERRUPTS_UNREAD in all.  What is left out is no loss where a person said it: the text arrives
  * as a message. */
 #pragma once
+#include "core/contract.h"
 #include "core/event.h"
 
 struct known_chat;
@@ -27,7 +28,7 @@ struct session;
 
 #define INTERRUPTS_UNREAD 32
 #define INTERRUPTS_UNREAD_MS 2000
-#define INTERRUPT_HOLD_MS 2000
+#define INTERRUPT_HOLD_MS CONTRACT_STOP_HOLD_MS
 
 struct interrupts *interrupts_new(struct relay *r);
 void interrupts_load(struct relay *r);      /* at start, after the chats */
