@@ -162,7 +162,9 @@ static bool fields_read(struct json doc, struct frame *f)
     case FRAME_HELLO:
         f->platform = json_str(doc, "platform");
         f->bot = json_str(doc, "botId");
-        f->has_manifest = json_type(json_get(doc, "command_manifest")) == JSON_ARRAY;
+        f->manifest = json_get(doc, "command_manifest");
+        if (json_type(f->manifest) != JSON_ARRAY)
+            f->manifest = (struct json){0};
         return true;
     case FRAME_OUTBOUND:
         f->request_id = json_str(doc, "requestId");

@@ -20,7 +20,7 @@ enum frame_type {
 struct frame {
     enum frame_type type;
     struct str platform, bot; /* hello */
-    bool has_manifest;        /* hello carried command_manifest: a newer gateway */
+    struct json manifest;     /* hello: command_manifest, of a newer gateway; absent: none */
     struct str request_id;    /* outbound */
     struct action action;     /* outbound */
     struct str session_key;   /* interrupt */

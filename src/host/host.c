@@ -17,6 +17,7 @@
 #include "base/mem.h"
 #include "host/carry.h"
 #include "host/ends.h"
+#include "host/manifest.h"
 #include "host/queued.h"
 #include "host/stage.h"
 #include "media/media.h"
@@ -53,8 +54,9 @@ struct host {
         *mail; /* borrowed; chats that are on no platform; NULL: nobody serves them */
     host_act_cb *mail_act;
     void *mail_ctx;
-    struct ends *ends; /* owned */
-    uint64_t numbers;  /* handed out by host_number() */
+    struct ends *ends;           /* owned */
+    uint64_t numbers;            /* handed out by host_number() */
+    struct manifests *manifests; /* owned; NULL until platforms are opened */
     struct list news;
     struct timer tell; /* tells the news when the turn ends */
 };
@@ -199,6 +201,8 @@ static void outside_changed(struct outside *o, struct str tenant, struct str ins
 {
     struct host *h = host_of(o);
 
+    if (h->manifests != NULL)
+        manifests_look(h->manifests); /* a gateway may have been revoked */
     if (!h->wants_news)
         return;
     struct news *n = xcalloc(1, sizeof *n);
@@ -207,6 +211,14 @@ static void outside_changed(struct outside *o, struct str tenant, struct str ins
     list_append(&h->news, &n->link);
     if (!timer_is_set(&h->tell))
         timer_set(h->env->clock, &h->tell, 0);
+}
+
+static void outside_announced(struct outside *o, struct str gateway, struct json manifest)
+{
+    struct host *h = host_of(o);
+
+    if (h->manifests != NULL)
+        manifests_hear(h->manifests, gateway, manifest);
 }
 
 /* Routing is asked here and nowhere else. */
@@ -230,6 +242,7 @@ struct host *host_new(const struct host_env *env, struct facts *facts)
                                   .sees = outside_sees,
                                   .holds = outside_holds,
                                   .gone = outside_gone,
+                                  .announced = outside_announced,
                                   .changed = outside_changed};
     h->env = env;
     h->facts = facts;
@@ -361,6 +374,8 @@ enum bh_err host_open_platform(struct host *h, const struct platform_settings *c
     h->open = xrealloc(h->open, (h->n_open + 1) * sizeof(struct open_bot *));
     h->open[h->n_open++] = b;
     note_bot(h, b);
+    if (h->manifests == NULL)
+        h->manifests = manifests_open(h, h->env->clock, h->env->store, h->facts);
     if (h->stages != NULL)
         stage_opened(h->stages, p);
     return BH_OK;
@@ -368,6 +383,8 @@ enum bh_err host_open_platform(struct host *h, const struct platform_settings *c
 
 void host_close_platforms(struct host *h)
 {
+    manifests_close(h->manifests);
+    h->manifests = NULL;
     while (h->n_open > 0) {
         struct open_bot *b = h->open[--h->n_open];
         map_del(&h->bots, buf_str(&b->key));

@@ -105,6 +105,9 @@ struct platform_ops {
     /* An instance that talks through this bot changed its state, and @state is how the best of
      * them is now: pages may show it.  NULL: ignored. */
     void (*instance_changed)(struct platform *p, const char *state);
+    /* The commands people may pick in the app, a JSON array of {name, description, options?}, each
+     * name once; the same again costs nothing.  NULL: this platform has no such thing. */
+    void (*set_commands)(struct platform *p, struct str commands);
     /* An object for `status --json` and the metrics: state, last event, problems.  Write
      * keys only. */
     void (*status)(struct platform *p, struct jw *w);

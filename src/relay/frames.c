@@ -86,9 +86,11 @@ static void on_hello(struct session *s, const struct frame *f)
     struct str platform, bot, known;
 
     claimed_identity(s, f, &platform, &bot);
-    if (f->has_manifest || (s->personas != NULL && !persona_find(s, platform, bot, &known)))
+    if (f->manifest.doc != NULL || (s->personas != NULL && !persona_find(s, platform, bot, &known)))
         is_newer(s);
     persona_add(s, platform, bot);
+    if (f->manifest.doc != NULL && outside->announced != NULL && !s->inside)
+        outside->announced(outside, str_of(s->gw->id), f->manifest);
     descriptor_write_frame(s->wire->ops->send_begin(s->wire),
                            descriptor_for(outside, platform, bot));
     s->wire->ops->send_end(s->wire);

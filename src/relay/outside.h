@@ -39,6 +39,9 @@ struct outside {
     void (*changed)(struct outside *o, struct str tenant, struct str instance, const char *state);
     /* The instance is no more: nothing that it asked for is done any longer.  NULL: ignored. */
     void (*gone)(struct outside *o, struct str tenant, struct str instance);
+    /* A gateway named its commands, [{name, description, options?}]; borrowed for the call.  NULL:
+     * nobody wants to know. */
+    void (*announced)(struct outside *o, struct str gateway, struct json manifest);
     /* The delivery @row of an instance names this file; it must be kept until it is settled.
      * NULL: there are no files. */
     void (*holds)(struct outside *o, struct str media_id, struct str tenant, struct str instance,

@@ -561,6 +561,12 @@ class DiscordSim:
         if method in ("POST", "PATCH"):
             if not re.fullmatch(r"[a-z0-9_-]{1,32}", data["name"]) or not 1 <= len(data["description"]) <= 100:
                 raise bad("name", "Command name is invalid")
+            if len(have) >= 100 or set(data) - {"name", "description", "options", "type"}:
+                raise bad("_", "too many commands, or an unknown field")
+            for o in data.get("options", []):
+                if not re.fullmatch(r"[a-z0-9_-]{1,32}", o.get("name", "")) or not 1 <= len(o.get("description", "")) <= 100 or \
+                        o.get("type") not in range(1, 12):
+                    raise bad("options", "an option is wrong")
             if method == "POST":
                 id = next((i for i, c in have.items() if c["name"] == data["name"]), None)
             with self.lock:

@@ -60,6 +60,7 @@ static void discord_free(struct discord *d)
     discord_sight_done(d);
     discord_webhook_done(d);
     discord_answers_done(d);
+    discord_commands_free(d);
     prompts_close(d->prompts);
     discord_rest_close(d);
     dcache_free(d->cache);
@@ -202,6 +203,7 @@ const struct platform_ops discord_ops = {
     .act = discord_act,
     .sees = discord_sees,
     .manages = discord_manages,
+    .set_commands = discord_set_commands,
     .http = discord_webhook_http,
     .plausible = discord_webhook_plausible,
     .status = discord_status,

@@ -7,7 +7,7 @@
  *      sight.c    who can see which channel               backfill.c   what a lost session missed
  *      webhook.c  interactions -> vault and mailbox       reply.c      answers through tokens
  *      errand.c   reactions and threads                   answer.c     answers to interactions
- *      press.c    questions with buttons
+ *      press.c    questions with buttons                  commands.c   commands, registered
  *
  * The others (interaction, gateway, limits, cache, normalize, permissions) know nothing of these.
  */
@@ -26,6 +26,7 @@
 #define DISCORD_INTENTS_DEFAULT 37377 /* guilds, guild messages, direct messages, content */
 
 struct discord;
+struct discord_commands;
 struct discord_interaction;
 struct discord_reply;
 struct prompt;
@@ -127,6 +128,8 @@ struct discord {
 
     struct prompts *prompts; /* owned */
 
+    struct discord_commands *commands; /* owned; NULL: nobody has announced any */
+
     struct {
         uint64_t events, ignored, empty, malformed, lost, interactions, forged;
     } count;
@@ -203,6 +206,10 @@ bool discord_shard_has(const struct discord_shard *s, uint64_t guild_id);
 enum gate_sight discord_sees(struct platform *p, const struct event *ev, struct str user);
 bool discord_manages(struct platform *p, struct str guild, struct str channel, struct str user);
 void discord_sight_done(struct discord *d);
+
+/* ---- commands.c ---- */
+void discord_set_commands(struct platform *p, struct str commands);
+void discord_commands_free(struct discord *d);
 
 /* ---- answer.c ---- */
 struct discord_asker { /* who waits for the answer to an interaction; strs borrowed */

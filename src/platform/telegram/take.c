@@ -47,6 +47,27 @@ static void note_migration(struct telegram *t, struct json update)
     tg_chat_moved(t, str_of(was), str_of(is));
 }
 
+/* "/new_chat now": Telegram's names have no dashes, those of gateways may. */
+static void restore_name(struct telegram *t, struct event *ev)
+{
+    struct str rest = ev->text, word;
+
+    if (t->commands == NULL || !str_eq(ev->message_type, STR("command")) ||
+        !str_starts(rest, STR("/")))
+        return;
+    size_t n = 1;
+    while (n < rest.n && rest.p[n] != ' ' && rest.p[n] != '\n')
+        n++;
+    word = str_make(rest.p + 1, n - 1);
+    struct str name = tg_command_name(t, word);
+    if (str_eq(name, word))
+        return;
+    char *text = arena_alloc(&t->arena, rest.n); /* names are of one length */
+    memcpy(text, rest.p, rest.n);
+    memcpy(text + 1, name.p, name.n);
+    ev->text = str_make(text, rest.n);
+}
+
 bool tg_take(struct telegram *t, struct json update, tg_taken_fn *done, uint64_t tag)
 {
     struct event ev;
@@ -64,6 +85,7 @@ bool tg_take(struct telegram *t, struct json update, tg_taken_fn *done, uint64_t
         log_debug(&t->log, "update ignored: %s", why);
         return false;
     }
+    restore_name(t, &ev);
     ev.former_key = tg_chat_before(t, ev.chat_id); /* it became a supergroup */
     struct tg_accept *a = xcalloc(1, sizeof *a);
     *a = (struct tg_accept){.t = t, .done = done, .tag = tag};

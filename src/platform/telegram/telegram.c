@@ -59,6 +59,7 @@ static void tg_close(struct platform *p)
     tg_accepts_cancel(t);
     tg_files_cancel(t);
     tg_presses_cancel(t);
+    tg_commands_free(t);
     prompts_close(t->prompts);
     sender_free(t->sender);
     map_done(&t->edits);
@@ -163,6 +164,7 @@ const struct platform_ops telegram_ops = {
     .act = tg_act,
     .http = tg_webhook,
     .media_where = tg_media_where,
+    .set_commands = tg_set_commands,
     .status = tg_status,
     .close = tg_close,
 };

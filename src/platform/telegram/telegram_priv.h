@@ -7,6 +7,7 @@
  *      take.c      an update -> normalize.c -> host_accept()
  *      act.c       actions -> outgoing.h -> the sender; send.c is the sender's two halves
  *      media.c     files: which method carries them
+ *      commands.c  the commands of gateways, registered
  *      press.c     questions with buttons: asked, and answered
  *      files.c     files that people send: where they are
  *      refuse.c    Telegram's refusals as sentences
@@ -35,6 +36,7 @@ struct prompts;
 struct sender;
 struct sender_ops;
 struct telegram;
+struct tg_commands;
 
 /* poll.c has the picture. */
 enum tg_state { TG_WHO, TG_HOOK, TG_FETCH, TG_DELIVER, TG_LISTEN, TG_CHECK, TG_REST };
@@ -80,9 +82,10 @@ struct telegram {
     struct list pressing;  /* press.c: answers on their way in; owned */
     struct list answering; /* press.c: requests about presses; owned */
     size_t n_answering;
-    struct prompts *prompts; /* owned */
-    struct map chats;        /* chats.c */
-    struct sender *sender;   /* owned */
+    struct prompts *prompts;      /* owned */
+    struct tg_commands *commands; /* owned; NULL: nobody has announced any */
+    struct map chats;             /* chats.c */
+    struct sender *sender;        /* owned */
     struct map edits;   /* act.c: chat and message -> its newest edit; borrowed from the sender */
     struct buf scratch; /* a name that had to be put together */
     struct {
@@ -143,6 +146,12 @@ void tg_accepts_cancel(struct telegram *t);
 /* ---- press.c ---- */
 bool tg_take_press(struct telegram *t, struct json update, tg_taken_fn *done, uint64_t tag);
 void tg_presses_cancel(struct telegram *t);
+
+/* ---- commands.c ---- */
+void tg_set_commands(struct platform *p, struct str commands);
+void tg_commands_free(struct telegram *t);
+/* What its gateway calls the command that Telegram calls @name. */
+struct str tg_command_name(const struct telegram *t, struct str name);
 
 /* ---- files.c ---- */
 

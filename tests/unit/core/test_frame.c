@@ -201,11 +201,11 @@ static void hello_names_an_identity(void **state)
     assert_int_equal(f.type, FRAME_HELLO);
     assert_str(f.platform, STR("discord"));
     assert_str(f.bot, STR("app1"));
-    assert_false(f.has_manifest);
+    assert_null(f.manifest.doc);
 
     f = read_line(STR("{\"type\":\"hello\",\"platform\":\"discord\",\"botId\":\"\","
                       "\"command_manifest\":[{\"name\":\"new\"}]}"));
-    assert_true(f.has_manifest);
+    assert_non_null(f.manifest.doc);
     assert_true(f.bot.p != NULL && f.bot.n == 0);
 }
 

@@ -1,0 +1,251 @@
+/* manifest.c - the commands that gateways announce.  (manifest.h has the contract.) */
+#include "host/manifest.h"
+#include <stdlib.h>
+#include "base/buf.h"
+#include "base/clock.h"
+#include "base/jw.h"
+#include "base/list.h"
+#include "base/log.h"
+#include "base/map.h"
+#include "base/mem.h"
+#include "host/host.h"
+#include "store/store.h"
+#include "tenancy/identity.h"
+
+#define NS "manifest"
+enum { NAME_MAX_CHARS = 32, DESCRIPTION_CHARS = 100 };
+
+struct announced { /* what one gateway said */
+    struct list link;
+    char *gateway;       /* owned */
+    struct buf commands; /* a JSON array of good entries */
+};
+
+struct manifests {
+    struct host *host;   /* borrowed */
+    struct clock *clock; /* borrowed */
+    struct store *store; /* borrowed */
+    struct facts *facts; /* borrowed */
+    struct list all;     /* struct announced, those who came first first; owned */
+    struct map by_id;
+    struct json_parser *parser; /* owned */
+    struct timer soon;
+    bool full_told;
+};
+
+/* ---- what is good ---- */
+
+static bool is_name(struct str s)
+{
+    for (size_t i = 0; i < s.n; i++) {
+        char c = s.p[i];
+        if (!((c >= '0' && c <= '9') || (c >= 'a' && c <= 'z') || c == '_' || c == '-'))
+            return false;
+    }
+    return s.n > 0 && s.n <= NAME_MAX_CHARS;
+}
+
+static bool is_good(struct json entry)
+{
+    struct str description = json_str(entry, "description");
+    enum json_type options = json_type(json_get(entry, "options"));
+
+    return is_name(json_str(entry, "name")) && description.n > 0 &&
+           utf8_chars(description) <= DESCRIPTION_CHARS &&
+           (options == JSON_ABSENT || options == JSON_NULL || options == JSON_ARRAY);
+}
+
+static void write_entry(struct jw *w, struct json entry)
+{
+    struct json options = json_get(entry, "options");
+
+    jw_obj(w);
+    jw_kstr(w, "name", json_str(entry, "name"));
+    jw_kstr(w, "description", json_str(entry, "description"));
+    if (json_type(options) == JSON_ARRAY && json_count(options) > 0) {
+        jw_key(w, "options");
+        jw_value(w, options);
+    }
+    jw_end_obj(w);
+}
+
+static void write_good(struct buf *out, struct json manifest)
+{
+    struct jw w = jw_begin(out);
+    size_t n = 0;
+
+    jw_arr(&w);
+    for (struct json_iter it = {0}; n < MANIFEST_COMMANDS && json_next(manifest, &it);)
+        if (is_good(it.value)) {
+            write_entry(&w, it.value);
+            n++;
+        }
+    jw_end_arr(&w);
+}
+
+/* ---- who said what ---- */
+
+static void announced_free(struct manifests *ms, struct announced *a)
+{
+    map_del(&ms->by_id, str_of(a->gateway));
+    list_remove(&a->link);
+    buf_done(&a->commands);
+    free(a->gateway);
+    free(a);
+}
+
+static struct announced *announced_get(struct manifests *ms, struct str gateway)
+{
+    struct announced *a = map_get(&ms->by_id, gateway);
+
+    if (a != NULL)
+        return a;
+    if (map_count(&ms->by_id) >= MANIFEST_GATEWAYS) {
+        if (!ms->full_told)
+            log_warn(NULL, "the commands of more than %d gateways are not registered",
+                     MANIFEST_GATEWAYS);
+        ms->full_told = true;
+        return NULL;
+    }
+    a = xcalloc(1, sizeof *a);
+    a->gateway = str_dup(gateway);
+    list_init(&a->link);
+    list_append(&ms->all, &a->link);
+    map_put(&ms->by_id, str_of(a->gateway), a);
+    return a;
+}
+
+static void save(struct manifests *ms, const struct announced *a, bool gone)
+{
+    struct store_kv item = {.verb = gone ? KV_DELETE : KV_PUT,
+                            .ns = NS,
+                            .key = str_of(a->gateway),
+                            .value = buf_str(&a->commands)};
+
+    store_put(ms->store, &item, 1, false, NULL, NULL);
+}
+
+void manifests_look(struct manifests *ms)
+{
+    if (!list_is_empty(&ms->all) && !timer_is_set(&ms->soon))
+        timer_set(ms->clock, &ms->soon, MANIFEST_DEBOUNCE_MS);
+}
+
+void manifests_hear(struct manifests *ms, struct str gateway, struct json manifest)
+{
+    struct buf good = BUF_INIT;
+
+    write_good(&good, manifest);
+    struct announced *a = good.n <= MANIFEST_BYTES ? announced_get(ms, gateway) : NULL;
+    if (a != NULL && !str_eq(buf_str(&a->commands), buf_str(&good))) {
+        buf_reset(&a->commands);
+        buf_add_str(&a->commands, buf_str(&good));
+        save(ms, a, false);
+        timer_set(ms->clock, &ms->soon, MANIFEST_DEBOUNCE_MS);
+    }
+    buf_done(&good);
+}
+
+/* ---- for each bot ---- */
+
+static void merge_one(struct jw *w, struct json commands, struct map *names, size_t *n)
+{
+    for (struct json_iter it = {0}; *n < MANIFEST_COMMANDS && json_next(commands, &it);) {
+        struct str name = json_str(it.value, "name");
+        if (map_get(names, name) != NULL)
+            continue;
+        char *kept = str_dup(name); /* the parser reads another document next */
+        map_put(names, str_of(kept), kept);
+        write_entry(w, it.value);
+        ++*n;
+    }
+}
+
+static void merge(struct manifests *ms, struct platform *p, struct buf *out)
+{
+    struct str platform = str_of(p->ops->name), bot = str_of(p->bot);
+    struct map names = MAP_INIT;
+    struct jw w = jw_begin(out);
+    size_t n = 0;
+    void *name;
+
+    jw_arr(&w);
+    list_each (&ms->all, it, nxt) {
+        struct announced *a = list_entry(it, struct announced, link);
+        const struct gateway *gw = facts_gateway(ms->facts, str_of(a->gateway));
+        struct json doc;
+        if (gw != NULL && identity_has(gw, platform, bot) &&
+            json_parse(ms->parser, buf_str(&a->commands), &doc))
+            merge_one(&w, doc, &names, &n);
+    }
+    jw_end_arr(&w);
+    for (size_t at = 0; map_next(&names, &at, &name);)
+        free(name);
+    map_done(&names);
+}
+
+static void drop_revoked(struct manifests *ms)
+{
+    list_each (&ms->all, it, nxt) {
+        struct announced *a = list_entry(it, struct announced, link);
+        const struct gateway *gw = facts_gateway(ms->facts, str_of(a->gateway));
+        if (gw != NULL && gw->revoked_ms == 0)
+            continue;
+        save(ms, a, true);
+        announced_free(ms, a);
+    }
+}
+
+static void on_soon(struct timer *t)
+{
+    struct manifests *ms = container_of(t, struct manifests, soon);
+    struct buf merged = BUF_INIT;
+
+    drop_revoked(ms);
+    for (size_t i = 0; i < host_n_platforms(ms->host); i++) {
+        struct platform *p = host_nth_platform(ms->host, i);
+        if (p->ops->set_commands == NULL)
+            continue;
+        buf_reset(&merged);
+        merge(ms, p, &merged);
+        p->ops->set_commands(p, buf_str(&merged));
+    }
+    buf_done(&merged);
+}
+
+/* ---- life ---- */
+
+static void on_record(void *ctx, struct str key, struct str value)
+{
+    struct announced *a = announced_get(ctx, key);
+
+    if (a != NULL)
+        buf_add_str(&a->commands, value);
+}
+
+struct manifests *manifests_open(struct host *h, struct clock *clock, struct store *store,
+                                 struct facts *facts)
+{
+    struct manifests *ms = xcalloc(1, sizeof *ms);
+
+    *ms = (struct manifests){.host = h, .clock = clock, .store = store, .facts = facts};
+    list_init(&ms->all);
+    ms->parser = json_parser_new();
+    timer_init(&ms->soon, on_soon);
+    if (store->ops->load_records(store, NS, on_record, ms) != BH_OK)
+        log_warn(NULL, "what gateways announced before cannot be read");
+    manifests_look(ms);
+    return ms;
+}
+
+void manifests_close(struct manifests *ms)
+{
+    if (ms == NULL)
+        return;
+    timer_stop(ms->clock, &ms->soon);
+    list_each (&ms->all, it, nxt)
+        announced_free(ms, list_entry(it, struct announced, link));
+    map_done(&ms->by_id);
+    json_parser_free(ms->parser);
+    free(ms);
+}

@@ -1,0 +1,333 @@
+/* commands.c - the commands of gateways, registered with Discord.  (discord_priv.h has the calls.)
+ *
+ *      wanted --> GET what is there --> the difference, one request after the other --> kept
+ *
+ * Commands are global.  What was registered is kept with a hash of its words (namespace "commands",
+ * one line for each), so that only what changed is sent, and only what is ours is removed: commands
+ * that somebody made by hand stay.  One that Discord refuses is left out, the others go on. */
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include "base/jw.h"
+#include "base/mem.h"
+#include "platform/discord/discord_priv.h"
+#include "store/store.h"
+
+enum { RETRY_MS = 60000, MAX_KNOWN = 256, NAME_BYTES = 33 };
+
+struct known { /* registered by us */
+    char name[NAME_BYTES];
+    uint64_t hash; /* of its words */
+};
+
+struct step { /* one request */
+    const char *method;
+    char *path, *body; /* owned */
+    struct known what;
+};
+
+struct discord_commands {
+    struct discord *d; /* borrowed */
+    struct buf wanted; /* a JSON array */
+    struct json_parser *parser;
+    struct known known[MAX_KNOWN];
+    size_t n_known;
+    struct step steps[MAX_KNOWN];
+    size_t n_steps, at;
+    bool running, again;
+    struct timer retry;
+    struct outgoing *call; /* under way; NULL: none */
+};
+
+static void start(struct discord_commands *c);
+
+/* ---- what is ours ---- */
+
+static void write_record_key(const struct discord *d, struct buf *out)
+{
+    buf_printf(out, "discord\x1f%s", d->base.bot);
+}
+
+static struct known *known_find(struct discord_commands *c, struct str name)
+{
+    for (size_t i = 0; i < c->n_known; i++)
+        if (str_eq(str_of(c->known[i].name), name))
+            return &c->known[i];
+    return NULL;
+}
+
+static void known_set(struct discord_commands *c, const struct known *k)
+{
+    struct known *was = known_find(c, str_of(k->name));
+
+    if (was != NULL)
+        *was = *k;
+    else if (c->n_known < MAX_KNOWN)
+        c->known[c->n_known++] = *k;
+}
+
+static void known_drop(struct discord_commands *c, const char *name)
+{
+    struct known *k = known_find(c, str_of(name));
+
+    if (k != NULL)
+        *k = c->known[--c->n_known];
+}
+
+static void save(struct discord_commands *c)
+{
+    struct buf key = BUF_INIT, value = BUF_INIT;
+
+    write_record_key(c->d, &key);
+    for (size_t i = 0; i < c->n_known; i++)
+        buf_printf(&value, "%s %016" PRIx64 "\n", c->known[i].name, c->known[i].hash);
+    struct store_kv item = {.verb = KV_PUT,
+                            .ns = "commands",
+                            .key = buf_str(&key),
+                            .value = buf_str(&value)};
+    store_put(c->d->env->store, &item, 1, false, NULL, NULL);
+    buf_done(&key);
+    buf_done(&value);
+}
+
+static void on_record(void *ctx, struct str key, struct str value)
+{
+    struct discord_commands *c = ctx;
+    struct buf mine = BUF_INIT;
+    struct str line, name;
+
+    write_record_key(c->d, &mine);
+    bool ours = str_eq(key, buf_str(&mine));
+    buf_done(&mine);
+    while (ours && str_split(&value, '\n', &line) && str_split(&line, ' ', &name)) {
+        struct known k = {0};
+        if (name.n == 0 || name.n >= NAME_BYTES || line.n != 16)
+            continue;
+        memcpy(k.name, name.p, name.n);
+        for (size_t i = 0; i < 16; i++)
+            k.hash = k.hash << 4 | (uint64_t)(hex_value(line.p[i]) & 15);
+        known_set(c, &k);
+    }
+}
+
+/* ---- the difference ---- */
+
+static struct json find_command(struct json list, struct str name)
+{
+    for (struct json_iter it = {0}; json_next(list, &it);) {
+        int64_t type = 1; /* of those that are typed */
+        json_as_i64(json_get(it.value, "type"), &type);
+        if (type == 1 && str_eq(json_str(it.value, "name"), name))
+            return it.value;
+    }
+    return (struct json){0};
+}
+
+static struct step *step_add(struct discord_commands *c, const char *method, struct str name)
+{
+    struct step *s;
+
+    if (c->n_steps == MAX_KNOWN || name.n >= NAME_BYTES)
+        return NULL;
+    s = &c->steps[c->n_steps++];
+    *s = (struct step){.method = method};
+    memcpy(s->what.name, name.p, name.n);
+    return s;
+}
+
+static char *path_of(const struct discord_commands *c, struct str id)
+{
+    struct buf path = BUF_INIT;
+
+    buf_printf(&path, "/applications/%s/commands", c->d->base.bot);
+    if (id.n > 0)
+        buf_printf(&path, "/%.*s", STR_FMT(id));
+    return buf_take(&path);
+}
+
+static void plan_wanted(struct discord_commands *c, struct json wanted, struct json there)
+{
+    for (struct json_iter it = {0}; json_next(wanted, &it);) {
+        struct str name = json_str(it.value, "name");
+        struct json is = find_command(there, name);
+        const struct known *k = known_find(c, name);
+        struct buf body = BUF_INIT;
+        struct jw w = jw_begin(&body);
+
+        jw_value(&w, it.value);
+        uint64_t hash = hash64(&c->d->env->store->dedup_key, buf_str(&body));
+        bool same = is.doc != NULL && k != NULL && k->hash == hash &&
+                    str_eq(json_str(is, "description"), json_str(it.value, "description"));
+        struct step *s = same ? NULL : step_add(c, "POST", name);
+        if (s != NULL) {
+            s->path = path_of(c, STR_NULL);
+            s->body = buf_take(&body);
+            s->what.hash = hash;
+        }
+        buf_done(&body);
+    }
+}
+
+static void plan_unwanted(struct discord_commands *c, struct json wanted, struct json there)
+{
+    for (size_t i = 0; i < c->n_known; i++) {
+        struct str name = str_of(c->known[i].name);
+        struct str id = json_str(find_command(there, name), "id");
+        if (find_command(wanted, name).doc != NULL)
+            continue;
+        struct step *s = step_add(c, "DELETE", name);
+        if (s != NULL && snowflake(id) != 0)
+            s->path = path_of(c, id); /* without: it is gone already */
+    }
+}
+
+static void steps_clear(struct discord_commands *c)
+{
+    for (size_t i = 0; i < c->n_steps; i++) {
+        free(c->steps[i].path);
+        free(c->steps[i].body);
+    }
+    c->n_steps = c->at = 0;
+}
+
+/* ---- one after the other ---- */
+
+static void end(struct discord_commands *c, bool done)
+{
+    steps_clear(c);
+    c->running = false;
+    if (!done)
+        timer_set(c->d->env->clock, &c->retry, RETRY_MS);
+    else if (c->again)
+        start(c);
+}
+
+static void next(struct discord_commands *c);
+
+static void step_done(struct discord_commands *c, const struct step *s)
+{
+    if (s->body != NULL)
+        known_set(c, &s->what);
+    else
+        known_drop(c, s->what.name);
+}
+
+static void on_step(void *ctx, const struct discord_told *t)
+{
+    struct discord_commands *c = ctx;
+    struct step *s = &c->steps[c->at];
+
+    c->call = NULL;
+    if (t->end != SENDER_DONE && t->end != SENDER_REFUSED) {
+        save(c);
+        end(c, false);
+        return;
+    }
+    if (t->end == SENDER_REFUSED)
+        log_warn(&c->d->log, "Discord does not take the command /%s: %s", s->what.name, t->why);
+    if (t->end == SENDER_DONE || s->body == NULL)
+        step_done(c, s);
+    c->at++;
+    next(c);
+}
+
+static void next(struct discord_commands *c)
+{
+    while (c->at < c->n_steps && c->steps[c->at].path == NULL)
+        step_done(c, &c->steps[c->at++]);
+    if (c->at == c->n_steps) {
+        if (c->n_steps > 0) {
+            log_info(&c->d->log, "commands registered: changes=%zu", c->n_steps);
+            save(c);
+        }
+        end(c, true);
+        return;
+    }
+    const struct step *s = &c->steps[c->at];
+    c->call = discord_ask(c->d,
+                          &(struct discord_question){.method = s->method,
+                                                     .route = "commands",
+                                                     .path = str_of(s->path),
+                                                     .body = str_of(s->body),
+                                                     .lane = STR("commands")},
+                          on_step, c);
+}
+
+static void on_list(void *ctx, const struct discord_told *t)
+{
+    struct discord_commands *c = ctx;
+    struct json wanted;
+
+    c->call = NULL;
+    if (t->end != SENDER_DONE || !json_parse(c->parser, buf_str(&c->wanted), &wanted)) {
+        log_warn(&c->d->log, "the application's commands cannot be read: %s", t->why);
+        end(c, t->end == SENDER_REFUSED);
+        return;
+    }
+    plan_wanted(c, wanted, t->answer.body);
+    plan_unwanted(c, wanted, t->answer.body);
+    next(c);
+}
+
+static void start(struct discord_commands *c)
+{
+    char *path = path_of(c, STR_NULL);
+
+    c->running = true;
+    c->again = false;
+    timer_stop(c->d->env->clock, &c->retry);
+    c->call = discord_ask(c->d,
+                          &(struct discord_question){.route = "commands",
+                                                     .path = str_of(path),
+                                                     .lane = STR("commands")},
+                          on_list, c);
+    free(path);
+}
+
+static void on_retry(struct timer *t)
+{
+    start(container_of(t, struct discord_commands, retry));
+}
+
+/* ---- the entrance ---- */
+
+static struct discord_commands *commands_new(struct discord *d)
+{
+    struct discord_commands *c = xcalloc(1, sizeof *c);
+
+    c->d = d;
+    c->parser = json_parser_new();
+    timer_init(&c->retry, on_retry);
+    d->env->store->ops->load_records(d->env->store, "commands", on_record, c);
+    return c;
+}
+
+void discord_set_commands(struct platform *p, struct str commands)
+{
+    struct discord *d = discord_of(p);
+
+    if (d->commands == NULL)
+        d->commands = commands_new(d);
+    struct discord_commands *c = d->commands;
+    if (str_eq(buf_str(&c->wanted), commands))
+        return;
+    buf_reset(&c->wanted);
+    buf_add_str(&c->wanted, commands);
+    c->again = true;
+    if (!c->running)
+        start(c);
+}
+
+void discord_commands_free(struct discord *d)
+{
+    struct discord_commands *c = d->commands;
+
+    if (c == NULL)
+        return;
+    sender_cancel(&c->call);
+    timer_stop(d->env->clock, &c->retry);
+    steps_clear(c);
+    buf_done(&c->wanted);
+    json_parser_free(c->parser);
+    free(c);
+}

@@ -1,0 +1,201 @@
+/* commands.c - the commands of gateways, registered with Telegram.  (telegram_priv.h has the
+ * calls.)
+ *
+ * Telegram's names have no dashes: those become underscores, and come back as dashes.  The whole
+ * list is one request, made when it changed; a hash of what was set last survives a restart. */
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include "base/jw.h"
+#include "base/mem.h"
+#include "platform/telegram/telegram_priv.h"
+#include "store/store.h"
+
+enum { CALL_MS = 15000, RETRY_MS = 60000, NAME_BYTES = 33, MAX_COMMANDS = 100 };
+
+struct dashed { /* a name that has dashes */
+    char telegram[NAME_BYTES], name[NAME_BYTES];
+};
+
+struct tg_commands {
+    struct telegram *t; /* borrowed */
+    struct buf body;    /* of setMyCommands */
+    struct json_parser *parser;
+    struct dashed dashed[MAX_COMMANDS];
+    size_t n_dashed;
+    uint64_t set, sending; /* hashes; 0: nothing */
+    struct timer retry;
+    struct http_call *call; /* owned; NULL: none under way */
+};
+
+static void send(struct tg_commands *c);
+
+static void write_record_key(const struct telegram *t, struct buf *out)
+{
+    buf_printf(out, "telegram\x1f%s", t->base.bot);
+}
+
+static void on_record(void *ctx, struct str key, struct str value)
+{
+    struct tg_commands *c = ctx;
+    struct buf mine = BUF_INIT;
+
+    write_record_key(c->t, &mine);
+    if (str_eq(key, buf_str(&mine)))
+        str_to_u64(value, &c->set);
+    buf_done(&mine);
+}
+
+static void save(struct tg_commands *c)
+{
+    struct buf key = BUF_INIT;
+    char value[24];
+
+    write_record_key(c->t, &key);
+    snprintf(value, sizeof value, "%" PRIu64, c->set);
+    struct store_kv item = {.verb = KV_PUT,
+                            .ns = "commands",
+                            .key = buf_str(&key),
+                            .value = str_of(value)};
+    store_put(c->t->env->store, &item, 1, false, NULL, NULL);
+    buf_done(&key);
+}
+
+/* ---- telling Telegram ---- */
+
+static uint64_t hash_of(const struct tg_commands *c)
+{
+    return hash64(&c->t->env->store->dedup_key, buf_str(&c->body)) | 1;
+}
+
+static void on_set(void *ctx, const struct http_result *r)
+{
+    struct tg_commands *c = ctx;
+    struct tg_answer a;
+
+    c->call = NULL;
+    tg_answer_read(c->t, c->parser, r, &a);
+    if (a.outcome == TG_OK) {
+        c->set = c->sending;
+        save(c);
+        log_info(&c->t->log, "commands registered");
+    } else {
+        log_warn(&c->t->log, "the commands could not be registered: %s", a.why);
+    }
+    if (a.outcome != TG_OK && a.outcome != TG_REFUSED)
+        timer_set(c->t->env->clock, &c->retry, RETRY_MS);
+    else if (hash_of(c) != c->sending)
+        send(c); /* they changed meanwhile */
+}
+
+static void send(struct tg_commands *c)
+{
+    c->sending = hash_of(c);
+    c->call = tg_call(c->t, "setMyCommands", buf_str(&c->body), CALL_MS, on_set, c);
+}
+
+static void on_retry(struct timer *t)
+{
+    send(container_of(t, struct tg_commands, retry));
+}
+
+/* ---- the names ---- */
+
+/* False: Telegram has this name already. */
+static bool add_name(struct tg_commands *c, struct map *names, struct str name,
+                     char ret[NAME_BYTES])
+{
+    bool dashes = false;
+
+    if (name.n == 0 || name.n >= NAME_BYTES)
+        return false;
+    for (size_t i = 0; i < name.n; i++) {
+        ret[i] = name.p[i] == '-' ? '_' : name.p[i];
+        dashes |= name.p[i] == '-';
+    }
+    ret[name.n] = '\0';
+    if (map_get(names, str_of(ret)) != NULL)
+        return false;
+    char *kept = xstrdup(ret);
+    map_put(names, str_of(kept), kept);
+    if (dashes && c->n_dashed < MAX_COMMANDS) {
+        struct dashed *d = &c->dashed[c->n_dashed++];
+        *d = (struct dashed){0};
+        memcpy(d->telegram, ret, name.n);
+        memcpy(d->name, name.p, name.n);
+    }
+    return true;
+}
+
+static void write_commands(struct tg_commands *c, struct json commands)
+{
+    struct map names = MAP_INIT;
+    struct jw w = jw_begin(&c->body);
+    char name[NAME_BYTES];
+    void *kept;
+
+    c->n_dashed = 0;
+    buf_reset(&c->body);
+    jw_obj(&w);
+    jw_key(&w, "commands");
+    jw_arr(&w);
+    for (struct json_iter it = {0}; json_next(commands, &it);) {
+        if (!add_name(c, &names, json_str(it.value, "name"), name))
+            continue;
+        jw_obj(&w);
+        jw_kstr(&w, "command", str_of(name));
+        jw_kstr(&w, "description", json_str(it.value, "description"));
+        jw_end_obj(&w);
+    }
+    jw_end_arr(&w);
+    jw_end_obj(&w);
+    for (size_t at = 0; map_next(&names, &at, &kept);)
+        free(kept);
+    map_done(&names);
+}
+
+struct str tg_command_name(const struct telegram *t, struct str name)
+{
+    const struct tg_commands *c = t->commands;
+
+    for (size_t i = 0; c != NULL && i < c->n_dashed; i++)
+        if (str_eq(str_of(c->dashed[i].telegram), name))
+            return str_of(c->dashed[i].name);
+    return name;
+}
+
+/* ---- the entrance ---- */
+
+void tg_set_commands(struct platform *p, struct str commands)
+{
+    struct telegram *t = container_of(p, struct telegram, base);
+    struct tg_commands *c = t->commands;
+    struct json doc;
+
+    if (c == NULL) {
+        c = t->commands = xcalloc(1, sizeof *c);
+        c->t = t;
+        c->parser = json_parser_new();
+        timer_init(&c->retry, on_retry);
+        t->env->store->ops->load_records(t->env->store, "commands", on_record, c);
+    }
+    if (!json_parse(c->parser, commands, &doc))
+        return;
+    write_commands(c, doc);
+    bool none = c->set == 0 && json_count(doc) == 0; /* those somebody made by hand stay */
+    if (c->call == NULL && hash_of(c) != c->set && !none)
+        send(c);
+}
+
+void tg_commands_free(struct telegram *t)
+{
+    struct tg_commands *c = t->commands;
+
+    if (c == NULL)
+        return;
+    http_cancel(&c->call);
+    timer_stop(t->env->clock, &c->retry);
+    buf_done(&c->body);
+    json_parser_free(c->parser);
+    free(c);
+}
