@@ -6,7 +6,9 @@
  *
  * What the store refuses is not ours to keep: we report "unavailable" and forget the key, so that
  * the platform's replay is taken as new.  The exception is a delivery that is on a socket right
- * now: its ack may come any moment, and forgetting it then would only make a duplicate. */
+ * now: its ack may come any moment, and forgetting it then would only make a duplicate.
+ *
+ * Long because the way of a delivery is argued in one place, for both kinds of store. */
 #include "relay/delivery.h"
 #include <assert.h>
 #include <stdlib.h>
@@ -70,11 +72,6 @@ static struct delivery *delivery_of(struct list *link)
     return list_entry(link, struct delivery, link);
 }
 
-static bool is_volatile(const struct delivery *d)
-{
-    return d->state <= DELIVERY_FAILED;
-}
-
 static void answer(struct delivery *d, enum bh_err err)
 {
     struct relay *r = d->inst->relay;
@@ -113,11 +110,12 @@ static void submit(struct delivery *d)
 {
     struct instance *i = d->inst;
     assert(i != NULL);
+    struct store *st = i->relay->env.store;
     bool live = i->receiver != NULL && i->receiver->state == SESSION_RECEIVING;
 
     d->state = DELIVERY_QUEUED;
     d->append.op = (struct store_op){.done = on_appended};
-    store_append(i->relay->env.store, &d->append, !live || i->relay->env.store->shared);
+    store_append(st, &d->append, !live || st->shared);
 }
 
 static void push_slot(struct delivery *d)
@@ -144,6 +142,7 @@ void delivery_add(struct instance *i, const struct delivery_spec *spec, struct a
 
     *d = (struct delivery){.inst = i, .accept = a, .state = DELIVERY_WAITING};
     memcpy(d->bytes, spec->frame.p, spec->frame.n);
+    list_init(&d->link);
     d->append =
         (struct store_append){.id = spec->id,
                               .box = i->box,
@@ -153,7 +152,6 @@ void delivery_add(struct instance *i, const struct delivery_spec *spec, struct a
                               .key = spec->key,
                               .at_ms = wall_ms,
                               .frame = str_make(d->bytes, spec->frame.n)};
-    list_init(&d->link);
     d->append.once = spec->has_key && r->env.store->shared;
     d->media = spec->media.n > 0 ? str_dup(spec->media) : NULL;
     if (r->env.store->shared)
@@ -171,7 +169,7 @@ static bool join_in(struct list *head, struct hash128 key, struct accept *a)
 {
     list_each (head, it, nxt) {
         struct delivery *d = delivery_of(it);
-        if (!is_volatile(d) || !d->append.has_key || d->append.key.lo != key.lo ||
+        if (d->state > DELIVERY_FAILED || !d->append.has_key || d->append.key.lo != key.lo ||
             d->append.key.hi != key.hi)
             continue;
         struct joined *j = xmalloc(sizeof *j);
@@ -293,7 +291,7 @@ static void take_place(struct delivery *d)
     }
     if (ours && row > i->newest_row)
         gap_want(i);
-    else if (!ours && !d->append.exists)
+    else if (!ours && row != 0)
         acks_add(r, row); /* the name has another holder by now */
     delivery_free(d);
 }
@@ -305,12 +303,12 @@ static void on_written(struct delivery *d, enum bh_err err)
         return;
     }
     log_refusal(d->inst);
-    if (err == BH_UNKNOWN) {
-        d->state = DELIVERY_FAILED;
-        retry_want(d->inst);
-    } else {
+    if (err != BH_UNKNOWN || d->inst->relay->draining) {
         refuse(d);
+        return;
     }
+    d->state = DELIVERY_FAILED;
+    retry_want(d->inst);
 }
 
 static void on_appended(struct store_op *op, enum bh_err err)
@@ -349,14 +347,17 @@ void delivery_record_done(struct instance *i, enum bh_err err)
     mailbox_tidy(&i->mb);
 }
 
-void delivery_retry(struct instance *i)
+static void retry_in(struct list *head)
 {
-    list_each (&i->mb.held, it, nxt)
+    list_each (head, it, nxt)
         if (delivery_of(it)->state == DELIVERY_FAILED)
             submit(delivery_of(it));
-    list_each (&i->arriving, at, after)
-        if (delivery_of(at)->state == DELIVERY_FAILED)
-            submit(delivery_of(at));
+}
+
+void delivery_retry(struct instance *i)
+{
+    retry_in(&i->mb.held);
+    retry_in(&i->arriving);
 }
 
 /* ---- out of it ---- */
@@ -390,12 +391,22 @@ void delivery_sent(struct instance *i, struct slot *slot)
 {
     struct delivery *d = slot->d;
 
-    (void)i;
     slot->flags |= SLOT_SENT;
     if (d == NULL || d->state != DELIVERY_KEPT)
         return;
     slot->d = NULL;
     delivery_free(d);
+}
+
+void delivery_end(struct instance *i)
+{
+    list_each (&i->arriving, it, nxt) {
+        struct delivery *d = delivery_of(it);
+        if (d->state != DELIVERY_QUEUED) { /* else done() finds out */
+            answer(d, BH_OK);
+            delivery_free(d);
+        }
+    }
 }
 
 void delivery_drop_kept(struct instance *i)
@@ -425,7 +436,7 @@ bool delivery_safe_up_to(const struct instance *i, uint64_t id)
 {
     for (const struct list *it = i->mb.held.next; it != &i->mb.held; it = it->next) {
         const struct delivery *d = list_entry(it, struct delivery, link);
-        if (is_volatile(d))
+        if (d->state <= DELIVERY_FAILED) /* only in memory */
             return d->append.id > id;
     }
     return true;
@@ -439,11 +450,11 @@ struct mark {
     char reason[];
 };
 
+/* A lost mark costs one more attempt after a restart, nothing else. */
 static void on_marked(struct store_op *op, enum bh_err err)
 {
     struct mark *m = container_of(op, struct mark, op.op);
 
-    (void)err; /* a lost mark costs one more attempt after a restart, nothing else */
     list_remove(&m->link);
     free(m);
 }
@@ -485,8 +496,9 @@ void deliveries_free(struct relay *r)
     if (t == NULL)
         return;
     list_each (instances_by_age(r), it, nxt) {
-        free_list(&list_entry(it, struct instance, link)->mb.held);
-        free_list(&list_entry(it, struct instance, link)->arriving);
+        struct instance *i = list_entry(it, struct instance, link);
+        free_list(&i->mb.held);
+        free_list(&i->arriving);
     }
     free_list(&t->settling);
     list_each (&t->marks, m, next_m)

@@ -82,6 +82,8 @@ void delivery_settle(struct instance *i, struct slot *slot);
 /* It went down the receiver's socket: bytes that are on disk too are not needed any more. */
 void delivery_sent(struct instance *i, struct slot *slot);
 
+/* The name has another holder: nobody waits for what has no place in the mailbox yet. */
+void delivery_end(struct instance *i);
 void delivery_drop_kept(struct instance *i); /* nobody will want these bytes soon */
 /* A socket has gone: what the store refused and no other socket holds cannot be kept. */
 void delivery_socket_lost(struct instance *i);

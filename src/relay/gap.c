@@ -19,8 +19,15 @@ struct gap {
     bool again;            /* something came while we read */
 };
 
+struct erasing { /* a mailbox that nobody holds any more */
+    struct store_erase op;
+    struct list link;    /* gaps->erasings */
+    struct relay *relay; /* borrowed */
+    bool failed;
+};
+
 struct gaps {
-    struct list under_way;
+    struct list under_way, erasings;
 };
 
 struct gaps *gaps_new(void)
@@ -28,6 +35,7 @@ struct gaps *gaps_new(void)
     struct gaps *t = xcalloc(1, sizeof *t);
 
     list_init(&t->under_way);
+    list_init(&t->erasings);
     return t;
 }
 
@@ -37,6 +45,8 @@ void gaps_free(struct gaps *t)
         return;
     list_each (&t->under_way, it, nxt)
         free(list_entry(it, struct gap, link));
+    list_each (&t->erasings, at, after)
+        free(list_entry(at, struct erasing, link));
     free(t);
 }
 
@@ -97,4 +107,49 @@ void gap_retry(struct instance *i)
 {
     if (i->gap_owed)
         gap_want(i);
+}
+
+/* ---- mailboxes of holders that have gone ---- */
+
+static void on_erased(struct store_op *op, enum bh_err err)
+{
+    struct erasing *e = container_of(op, struct erasing, op.op);
+
+    if (err == BH_OK && e->op.more) {
+        store_erase(e->relay->env.store, &e->op);
+        return;
+    }
+    e->failed = err != BH_OK;
+    if (e->failed) {
+        retry_want_acks(e->relay);
+        return;
+    }
+    list_remove(&e->link);
+    free(e);
+}
+
+void gap_erase(struct instance *i)
+{
+    struct relay *r = i->relay;
+    struct erasing *e;
+
+    if (!r->env.store->shared)
+        return;
+    e = xcalloc(1, sizeof *e);
+    e->relay = r;
+    e->op = (struct store_erase){.op = {.done = on_erased}, .box = i->box, .up_to = UINT64_MAX};
+    list_init(&e->link);
+    list_append(&r->gaps->erasings, &e->link);
+    store_erase(r->env.store, &e->op);
+}
+
+void gap_erase_retry(struct relay *r)
+{
+    list_each (&r->gaps->erasings, it, nxt) {
+        struct erasing *e = list_entry(it, struct erasing, link);
+        if (!e->failed)
+            continue;
+        e->failed = false;
+        store_erase(r->env.store, &e->op);
+    }
 }

@@ -22,3 +22,7 @@ void gaps_free(struct gaps *t); /* NULL is fine; the store holds none of our rea
 bool gap_is_next(const struct instance *i, uint64_t row);
 void gap_want(struct instance *i);
 void gap_retry(struct instance *i); /* a read that failed */
+
+/* The name has another holder: rows of its mailbox that memory never had go too. */
+void gap_erase(struct instance *i);
+void gap_erase_retry(struct relay *r); /* those that failed */

@@ -10,6 +10,8 @@
 #include "relay/acks.h"
 #include "relay/activity.h"
 #include "relay/chats.h"
+#include "relay/delivery.h"
+#include "relay/gap.h"
 #include "relay/heart.h"
 #include "relay/instance.h"
 #include "relay/requests.h"
@@ -70,6 +72,8 @@ void life_follow(struct instance *i, uint32_t life)
     if (r->env.outside->gone != NULL)
         r->env.outside->gone(r->env.outside, instance_tenant(i), instance_id(i));
     relay_mailbox_purge(r, instance_tenant(i), instance_id(i));
+    delivery_end(i);
+    gap_erase(i);
     chats_end(i);
     activity_end(i);
     instance_begin_life(i, life);

@@ -23,6 +23,7 @@ void retry_now(struct relay *r)
 
     timer_stop(r->env.clock, &t->timer);
     acks_retry(r);
+    gap_erase_retry(r);
     while (!list_is_empty(&t->troubled)) {
         struct instance *i = list_first(&t->troubled, struct instance, retry_link);
         list_remove(&i->retry_link);

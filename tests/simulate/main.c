@@ -1,6 +1,8 @@
 /* simulate - many lives of the heart under trouble, each from one number.
  *
- *      simulate [--seeds N] [--from S] [--seed S [--trace]]
+ *      simulate [--shared] [--seeds N] [--from S] [--seed S [--trace]]
+ *
+ * --shared: on a store that several processes have open.
  *
  * A broken promise prints its seed; `simulate --seed S --trace` replays that very run, step by
  * step. */
@@ -15,16 +17,16 @@
 
 static int usage(void)
 {
-    fputs("usage: simulate [--seeds N] [--from S] | --seed S [--trace]\n", stderr);
+    fputs("usage: simulate [--shared] [--seeds N] [--from S] | --seed S [--trace]\n", stderr);
     return 2;
 }
 
-static int report(uint64_t seed, const struct world_result *r)
+static int report(uint64_t seed, bool shared, const struct world_result *r)
 {
     fprintf(stderr,
             "seed %" PRIu64 " broke a promise after %" PRIu64 " steps: %s\n"
-            "replay it with: simulate --seed %" PRIu64 " --trace\n",
-            seed, r->steps, r->broken, seed);
+            "replay it with: simulate%s --seed %" PRIu64 " --trace\n",
+            seed, r->steps, r->broken, shared ? " --shared" : "", seed);
     return 1;
 }
 
@@ -32,13 +34,15 @@ int main(int argc, char **argv)
 {
     const char *most = getenv("SIM_SEEDS"); /* a quicker look than the whole */
     uint64_t seeds = 20000, from = 1, one = 0;
-    bool trace = false;
+    bool trace = false, shared = false;
     struct world_result sum = {0};
 
     for (int i = 1; i < argc; i++) {
         bool more = i + 1 < argc;
         if (strcmp(argv[i], "--trace") == 0)
             trace = true;
+        else if (strcmp(argv[i], "--shared") == 0)
+            shared = true;
         else if (strcmp(argv[i], "--seeds") == 0 && more)
             seeds = strtoull(argv[++i], NULL, 10);
         else if (strcmp(argv[i], "--from") == 0 && more)
@@ -54,16 +58,16 @@ int main(int argc, char **argv)
         (struct hash_key){.k0 = 1, .k1 = 1}); /* one seed, one run: maps included */
     log_setup(trace ? LOG_DEBUG : LOG_ERROR, false);
     if (one != 0) {
-        struct world_result r = world_run(one, trace);
+        struct world_result r = world_run(one, shared, trace);
         if (r.ok)
             printf("seed %" PRIu64 " keeps every promise: %" PRIu64 " steps\n", one, r.steps);
-        return r.ok ? 0 : report(one, &r);
+        return r.ok ? 0 : report(one, shared, &r);
     }
     time_t start = time(NULL);
     for (uint64_t seed = from; seed < from + seeds; seed++) {
-        struct world_result r = world_run(seed, false);
+        struct world_result r = world_run(seed, shared, false);
         if (!r.ok)
-            return report(seed, &r);
+            return report(seed, shared, &r);
         sum.steps += r.steps;
         sum.checks += r.checks;
         sum.sends += r.sends;

@@ -203,6 +203,8 @@ void model_sent(struct model *m, struct model_socket *s, struct str name, struct
         model_break(m, "%s: sent again after its ack was on disk", ev->name);
     if (s->idle_acked)
         model_break(m, "socket %u: %s sent after going_idle_ack", s->number, ev->name);
+    if (m->shared && !on_disk(m, ev, s->instance) && !c->settled)
+        model_break(m, "socket %u: %s was sent before it was written", s->number, ev->name);
     check_nothing_skipped(m, s, c, ev->name);
     s->last_order = c->order;
     c->seen = true;

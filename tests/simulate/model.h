@@ -12,6 +12,7 @@
  *   7. an event has the same bufferId whenever it is sent, and never two rows: a client that
  *      remembers ids acts exactly once on it, and in the order in which events were confirmed
  *   8. a sleeper with mail is poked after a restart (world.c looks)
+ *   9. (a shared store) nothing goes down a socket before it is on disk
  */
 #pragma once
 #include "base/str.h"
@@ -49,6 +50,7 @@ struct model_event {
 };
 struct model {
     struct sim_disk *disk; /* borrowed */
+    bool shared;           /* it numbers the rows */
     struct model_event *events;
     size_t n, cap;
     uint64_t boot, order;

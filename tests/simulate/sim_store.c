@@ -122,6 +122,13 @@ bool sim_disk_has_key(const struct sim_disk *d, struct hash128 key)
 
 /* ---- turned by the scheduler ---- */
 
+/* As the database checks it, inside the transaction. */
+static bool is_fenced(const struct sim_store *s, const struct store_op *op)
+{
+    return op->kind < STORE_LEASE && s->base.guard.epoch != 0 &&
+           !leases_hold(&s->disk->mem.leases, &s->base.guard, s->disk->now_ms);
+}
+
 static enum bh_err apply(struct sim_disk *d, struct store_op *op)
 {
     if (op->state == SIM_CANCELLED)
@@ -131,13 +138,24 @@ static enum bh_err apply(struct sim_disk *d, struct store_op *op)
     return err;
 }
 
-void sim_store_commit(struct store *st, size_t n, bool fail)
+/* Whether a change of the facts happened cannot be asked again by a key: those answers arrive. */
+static bool may_be_lost(const struct store_op *op)
+{
+    return op->kind == STORE_APPEND || op->kind == STORE_ACK || op->kind == STORE_MARK;
+}
+
+void sim_store_commit(struct store *st, size_t n, enum sim_fate fate)
 {
     struct sim_store *s = sim_of(st);
     for (; n > 0 && s->queued.n > 0; n--) {
         struct store_op *op = queue_pop(&s->queued);
         bool read = op->kind >= STORE_FETCH;
-        op->err = (uint8_t)(fail && !read ? BH_UNAVAILABLE : apply(s->disk, op));
+        if (fate == SIM_ROLLED_BACK && !read)
+            op->err = BH_UNAVAILABLE;
+        else
+            op->err = (uint8_t)(is_fenced(s, op) ? BH_FENCED : apply(s->disk, op));
+        if (fate == SIM_ANSWER_LOST && op->err == BH_OK && may_be_lost(op))
+            op->err = BH_UNKNOWN;
         op->state = SIM_RUN;
         queue_push(&s->finished, op);
     }
@@ -248,6 +266,19 @@ static const struct store_ops sim_ops = {
     .stats = sim_stats,
     .close = sim_store_crash,
 };
+
+void sim_store_serve(struct store *st)
+{
+    struct sim_disk *d = sim_of(st)->disk;
+    struct store_lease l = {.op = {.kind = STORE_LEASE},
+                            .verb = LEASE_STEAL,
+                            .name = STR("serve"),
+                            .owner = STR("node"),
+                            .ttl_ms = INT64_MAX / 4};
+    if (mem_disk_run(&d->mem, &l.op, d->now_ms) != BH_OK)
+        abort();
+    store_guard(st, STR("serve"), l.epoch);
+}
 
 struct store *sim_store_open(struct sim_disk *d)
 {

@@ -28,11 +28,15 @@ void sim_disk_each_frame(const struct sim_disk *d, void (*each)(void *ctx, struc
 bool sim_disk_has_key(const struct sim_disk *d, struct hash128 key);
 
 struct store *sim_store_open(struct sim_disk *d);
+/* Another process serves from now on; its store is guarded (store_guard()). */
+void sim_store_serve(struct store *st);
 void sim_store_crash(struct store *st); /* forget queue and results; frees @st */
 size_t sim_store_queued(const struct store *st);
 size_t sim_store_finished(const struct store *st);
-/* One transaction of the first @n queued ops; @fail: it is rolled back. */
-void sim_store_commit(struct store *st, size_t n, bool fail);
+/* One transaction of the first @n queued ops.  Writes of a store whose guard does not hold any more
+ * are fenced; what was lost happened, and nobody can say so. */
+enum sim_fate { SIM_WELL, SIM_ROLLED_BACK, SIM_ANSWER_LOST };
+void sim_store_commit(struct store *st, size_t n, enum sim_fate fate);
 /* Run done() of the first @n results; how many of them were failures. */
 size_t sim_store_complete(struct store *st, size_t n);
 /* The done() callbacks run from inside sim_store_complete(), which the scheduler calls. */

@@ -2,6 +2,10 @@
  *
  *      set up tenants -> TROUBLE: random steps, crashes, restarts -> PEACE: all drains -> judged
  *
+ * In a shared world the store is one that several processes have open: it numbers the rows, answers
+ * get lost after the commit, and another process may take over while the one before is only
+ * stopped, with writes in its hands that reach the disk later.
+ *
  * After each step the model's promises are checked and the clock has moved a little. */
 #include <inttypes.h>
 #include <stdarg.h>
@@ -59,7 +63,7 @@ static void complete(struct world *w, size_t n)
 static void settle(struct world *w) /* let the disk and the loop catch up with each other */
 {
     for (int i = 0; i < 20; i++) {
-        sim_store_commit(w->store, SIZE_MAX, false);
+        sim_store_commit(w->store, SIZE_MAX, SIM_WELL);
         complete(w, SIZE_MAX);
         turn(w, 1);
     }
@@ -100,6 +104,8 @@ static void boot(struct world *w)
 {
     char why[256] = "";
     w->store = sim_store_open(w->disk);
+    if (w->shared)
+        sim_store_serve(w->store);
     w->bus = bus_local_new(w->clock);
     struct facts_env fenv = {.clock = w->clock,
                              .store = w->store,
@@ -201,12 +207,50 @@ static void vigil(struct world *w)
         model_break(&w->model, "a poke that brought nobody back is not repeated");
 }
 
+/* ---- another process takes over ---- */
+
+/* What the stopped one held reaches the disk, some of it or all; nobody in it is told. */
+static void late_writes(struct world *w, size_t n)
+{
+    if (w->stopped.store != NULL)
+        sim_store_commit(w->stopped.store, n, SIM_WELL);
+}
+
+static void bury(struct world *w)
+{
+    struct stopped *p = &w->stopped;
+    if (p->store == NULL)
+        return;
+    late_writes(w, SIZE_MAX);
+    store_close(p->store);
+    relay_free(p->relay);
+    facts_free(p->facts);
+    p->bus->ops->close(p->bus);
+    clock_free(p->clock);
+    *p = (struct stopped){0};
+}
+
+/* The process stops between two instructions, and does not know it. */
+static void stop(struct world *w)
+{
+    bury(w);
+    w->stopped = (struct stopped){w->clock, w->store, w->bus, w->facts, w->relay};
+    w->store = NULL;
+    peers_lost(w);
+    w->clock = clock_new();
+    set_clock(w);
+}
+
 static void crash(struct world *w)
 {
     bool all_on_disk = sim_store_queued(w->store) == 0 && sim_store_finished(w->store) == 0 &&
                        w->now_ms - w->refused_ms > 5000;
-    world_say(w, "CRASH");
-    halt(w);
+    bool stops = w->shared && world_chance(w, 50);
+    world_say(w, stops ? "STOPPED, another takes over" : "CRASH");
+    if (stops)
+        stop(w);
+    else
+        halt(w);
     for (unsigned i = 0; i < MODEL_INSTANCES;
          i++) /* the next process counts on by the wall clock */
         if (!all_on_disk || w->poke_skew_ms[i] != w->skew_ms)
@@ -230,7 +274,7 @@ static void restart(struct world *w)
     world_say(w, "DRAIN");
     relay_drain(w->relay, on_drained, w);
     for (int i = 0; i < 50 && !w->drained; i++) {
-        sim_store_commit(w->store, SIZE_MAX, false);
+        sim_store_commit(w->store, SIZE_MAX, SIM_WELL);
         complete(w, SIZE_MAX);
         peers_finish_closes(w, true);
         peer_step(w, &w->peers[rand_below(&w->rand, MODEL_INSTANCES)]); /* the last acks, or none */
@@ -323,7 +367,7 @@ static void heat_step(struct world *w)
         return;
     w->heat--;
     if (world_chance(w, 40))
-        sim_store_commit(w->store, 1, false);
+        sim_store_commit(w->store, 1, SIM_WELL);
     if (world_chance(w, 40))
         complete(w, 1);
     if (world_chance(w, 8))
@@ -412,8 +456,10 @@ static void answer_pokes_and_actions(struct world *w)
 
 static void commit(struct world *w)
 {
-    bool fail = world_chance(w, 6);
-    sim_store_commit(w->store, 1 + rand_below(&w->rand, 12), fail);
+    enum sim_fate fate = world_chance(w, 6) ? SIM_ROLLED_BACK : SIM_WELL;
+    if (w->shared && fate == SIM_WELL && world_chance(w, 8))
+        fate = SIM_ANSWER_LOST;
+    sim_store_commit(w->store, 1 + rand_below(&w->rand, 12), fate);
 }
 
 static void trouble_step(struct world *w)
@@ -440,6 +486,8 @@ static void trouble_step(struct world *w)
     if (w->churn)
         churn_step(w);
     heat_step(w);
+    if (w->stopped.store != NULL && world_chance(w, 20))
+        late_writes(w, 1 + rand_below(&w->rand, 4));
     if (world_chance(w, 2) && world_chance(w, 30))
         jump(w);
     turn(w, (int64_t)rand_below(&w->rand, 4));
@@ -450,6 +498,7 @@ static void make_peace(struct world *w)
 {
     w->peace = true;
     world_say(w, "PEACE");
+    bury(w);
     settle(w);
     tell_holders(w);
     for (unsigned i = 0; i < MODEL_INSTANCES; i++)
@@ -491,17 +540,18 @@ static void set_limits(struct world *w)
     w->model.max_attempts = w->limits.max_attempts;
 }
 
-static void open_world(struct world *w, uint64_t seed, bool trace)
+static void open_world(struct world *w, uint64_t seed, bool shared, bool trace)
 {
     char why[256];
-    *w = (struct world){.trace = trace, .now_ms = 1000, .clock = clock_new()};
+    *w = (struct world){.trace = trace, .shared = shared, .now_ms = 1000, .clock = clock_new()};
     w->churn = seed % 3 == 0;
     w->rand = rand_seeded(seed * 2 + 1);
     w->relay_rand = rand_seeded(seed * 7919 + 13);
     w->outlet = (struct outlet){.platform = "web", .bot = "lobby", .descriptor = &descriptor_relay};
     w->parser = json_parser_new();
-    w->disk = sim_disk_new();
+    w->disk = shared ? sim_disk_new_shared() : sim_disk_new();
     model_init(&w->model, w->disk);
+    w->model.shared = shared;
     if (seal_open_master(STR("0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef"),
                          NULL, &w->seal, why) != BH_OK)
         model_break(&w->model, "no seal: %s", why);
@@ -513,6 +563,7 @@ static void open_world(struct world *w, uint64_t seed, bool trace)
 
 static void close_world(struct world *w)
 {
+    bury(w);
     halt(w);
     clock_free(w->clock);
     json_parser_free(w->parser);
@@ -525,10 +576,10 @@ static void close_world(struct world *w)
     }
 }
 
-struct world_result world_run(uint64_t seed, bool trace)
+struct world_result world_run(uint64_t seed, bool shared, bool trace)
 {
     struct world *w = xcalloc(1, sizeof *w);
-    open_world(w, seed, trace);
+    open_world(w, seed, shared, trace);
     found_tenants(w);
     uint64_t steps = 100 + rand_below(&w->rand, 200);
     while (w->result.steps < steps && w->model.broken[0] == '\0') {

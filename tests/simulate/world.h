@@ -16,5 +16,5 @@ struct world_result {
     uint64_t vigils, jumps; /* sleepers watched after a restart; the wall clock was set */
 };
 
-/* @trace: print every step to stderr. */
-struct world_result world_run(uint64_t seed, bool trace);
+/* @shared: on a store that several processes share.  @trace: print every step to stderr. */
+struct world_result world_run(uint64_t seed, bool shared, bool trace);

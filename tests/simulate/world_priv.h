@@ -47,8 +47,18 @@ struct pending_poke {
     void *ctx;
 };
 
+struct stopped { /* a process that another one took over from; it is not turned any more */
+    struct clock *clock;
+    struct store *store; /* NULL: there is none */
+    struct bus *bus;
+    struct facts *facts;
+    struct relay *relay;
+};
+
 struct world {
     bool trace, peace, drained;
+    bool shared; /* the store is one that several processes have open */
+    struct stopped stopped;
     struct rand rand;       /* the scheduler's */
     struct rand relay_rand; /* the heart's */
     struct clock *clock;
