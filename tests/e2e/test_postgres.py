@@ -1,9 +1,10 @@
 """One server on PostgreSQL: the relay as on a file, and an honest answer while the database is away."""
 import json
+import re
 
 import pytest
 
-from conftest import wait_for
+from conftest import ROOT, wait_for
 from relay import Refused
 from servers import Postgres
 
@@ -175,3 +176,10 @@ def test_nodes_are_listed_by_whoever_is_asked_and_drained(served, database, make
 def test_a_server_on_a_file_has_no_other_nodes(bellhop):
     assert "no other nodes" in bellhop.cli("node", "list").stdout
     assert json.loads(bellhop.cli("node", "list", "--json").stdout) == []
+
+
+def test_the_metrics_of_a_node_are_served(served):
+    metrics = served.get("/metrics").text
+    page = (ROOT / "docs" / "cluster.md").read_text()
+    named = set(re.findall(r"`(bellhop_node_[a-z_]+)`", page))
+    assert named and {m for m in named if f"\n# TYPE {m} " not in metrics} == set()
