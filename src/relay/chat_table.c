@@ -4,8 +4,6 @@
  * So no insertion takes long, and no chat keeps a hash.  Neither buckets nor the pool ever shrink:
  * what a flood of chats took is there for the next one. */
 #include "relay/chat_table.h"
-#include <inttypes.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include "base/hash.h"
 #include "base/mem.h"
@@ -32,17 +30,21 @@ struct id_of { /* as it is kept */
     struct str text; /* n 0: it is a number */
 };
 
+/* Is it how a number is written: no zero in front, no plus, nothing else? */
+static bool is_plain_number(struct str id)
+{
+    bool minus = id.n > 1 && id.p[0] == '-';
+    char first = id.n > minus ? id.p[minus] : '\0';
+
+    return (first >= '1' && first <= '9') || (first == '0' && id.n == 1);
+}
+
 static struct id_of read_id(struct str id)
 {
-    char again[CHAT_ID_CHARS];
-    struct id_of r = {.text = id};
     int64_t number;
 
-    if (id.n < CHAT_ID_CHARS - 4 && str_to_i64(id, &number) &&
-        (size_t)snprintf(again, sizeof again, "%" PRId64, number) == id.n &&
-        memcmp(again, id.p, id.n) == 0)
-        r = (struct id_of){.number = number};
-    return r;
+    return is_plain_number(id) && str_to_i64(id, &number) ? (struct id_of){.number = number}
+                                                          : (struct id_of){.text = id};
 }
 
 static struct id_of id_of(const struct known_chat *c)
@@ -53,10 +55,18 @@ static struct id_of id_of(const struct known_chat *c)
 
 struct str chat_id(const struct known_chat *c, char scratch[CHAT_ID_CHARS])
 {
+    uint64_t left = c->id.number < 0 ? 0 - (uint64_t)c->id.number : (uint64_t)c->id.number;
+    size_t at = CHAT_ID_CHARS;
+
     if (c->id_n != 0)
         return str_make(c->id.text, c->id_n);
-    int n = snprintf(scratch, CHAT_ID_CHARS, "%" PRId64, c->id.number);
-    return str_make(scratch, (size_t)n);
+    do {
+        scratch[--at] = (char)('0' + left % 10);
+        left /= 10;
+    } while (left != 0);
+    if (c->id.number < 0)
+        scratch[--at] = '-';
+    return str_make(scratch + at, CHAT_ID_CHARS - at);
 }
 
 static bool is_called(const struct known_chat *c, const struct instance *i, const struct id_of *id)
