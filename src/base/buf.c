@@ -10,6 +10,7 @@
 #include "base/mem.h"
 
 #define FIRST_BYTES 128
+#define TAKE_SLACK 32
 
 char *buf_grow(struct buf *b, size_t n)
 {
@@ -144,6 +145,8 @@ char *buf_take(struct buf *b)
     char *z = b->p != NULL ? b->p : xstrdup("");
 
     z[b->n] = '\0';
+    if (b->cap > b->n + TAKE_SLACK)
+        z = xrealloc(z, b->n + 1); /* it may be kept for long */
     *b = (struct buf){.limit = b->limit};
     return z;
 }

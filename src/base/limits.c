@@ -21,16 +21,16 @@ const struct limit_settings limit_defaults = {{
 #undef BOUNDS
 }};
 
-struct party {
+struct party {             /* one for every gateway that is connected: it is small */
     struct ledger *ledger; /* borrowed */
+    uint32_t turn, used;   /* party_used() */
     uint32_t holds;
-    uint8_t scope;
-    uint8_t noted; /* counters of what lies on disk, as bits; not 0: one of @holds is for them */
-    uint64_t turn, used; /* party_used() */
-    uint32_t key_n;
-    char *key;       /* inside this allocation: the scope, then the name */
-    uint64_t held[]; /* one per row of the scope */
+    uint32_t scope : 4;
+    uint32_t noted : 8;  /* counters of what lies on disk, as bits; not 0: a hold is for them */
+    uint32_t key_n : 20; /* the key stands behind the counters: the scope, then the name */
+    uint64_t held[];     /* one per row of the scope */
 };
+#define KEY_MAX ((1u << 20) - 1)
 
 struct ledger {
     struct limit_settings settings;
@@ -96,17 +96,22 @@ struct limit_bounds ledger_bounds(const struct ledger *l, enum limit what)
 
 /* ---- parties ---- */
 
+static struct str key_of(const struct party *p)
+{
+    return str_make((const char *)(p->held + p->ledger->rows[p->scope]), p->key_n);
+}
+
 static struct party *party_new(struct ledger *l, enum limit_scope scope, struct str key)
 {
     size_t counters = l->rows[scope] * sizeof(uint64_t);
     struct party *p = xcalloc(1, sizeof *p + counters + key.n);
 
+    assert(key.n <= KEY_MAX);
     p->ledger = l;
-    p->scope = (uint8_t)scope;
-    p->key = (char *)p + sizeof *p + counters;
-    p->key_n = (uint32_t)key.n;
-    memcpy(p->key, key.p, key.n);
-    map_put(&l->parties, str_make(p->key, p->key_n), p);
+    p->scope = (uint32_t)scope & 15;
+    p->key_n = (uint32_t)key.n & KEY_MAX;
+    memcpy((char *)(p->held + l->rows[scope]), key.p, key.n);
+    map_put(&l->parties, key_of(p), p);
     return p;
 }
 
@@ -143,7 +148,7 @@ void party_drop(struct party *p)
         return;
     for (int i = 0; i < p->ledger->rows[p->scope]; i++)
         assert(p->held[i] == 0); /* whoever takes holds the party until it has given back */
-    map_del(&p->ledger->parties, str_make(p->key, p->key_n));
+    map_del(&p->ledger->parties, key_of(p));
     free(p);
 }
 
@@ -209,10 +214,10 @@ uint64_t party_used(struct party *p, uint64_t turn, uint64_t more)
 {
     if (p == NULL)
         return more;
-    if (p->turn != turn)
+    if (p->turn != (uint32_t)turn)
         p->used = 0;
-    p->turn = turn;
-    p->used += more;
+    p->turn = (uint32_t)turn;
+    p->used = more < UINT32_MAX - p->used ? p->used + (uint32_t)more : UINT32_MAX;
     return p->used;
 }
 

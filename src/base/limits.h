@@ -13,7 +13,7 @@
  *      party_drop(p);
  *
  * The counters are a ledger.  What it counts is held, and given back when it goes; what happens so
- * often a second is bucket.h's.  A party costs about 150 bytes, exists while somebody has a hold on
+ * often a second is bucket.h's.  A party costs about 110 bytes, exists while somebody has a hold on
  * it, and is found by a keyed hash.  What lies on disk is counted by whoever keeps it, against the
  * bounds of its row (ledger_bounds()), and told here: ledger_note().  Loop thread only.
  *

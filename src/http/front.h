@@ -36,6 +36,7 @@ struct http_req;
 struct http_server;
 struct voucher;
 struct keys;
+struct dialled;
 struct ledger;
 struct loop;
 struct mcp;
@@ -56,6 +57,7 @@ struct front { /* all borrowed; filled by whoever wires the program */
     struct loop *loop;
     struct http_server *server;
     struct ledger *ledger;
+    struct dialled *dialled; /* of gateway_socket.c; NULL at first */
     const struct front_settings *settings;
     const struct wake_settings *wake;
     const struct v1_settings *v1;

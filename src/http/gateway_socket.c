@@ -12,7 +12,9 @@
  *              -> good, but too many      -> 503
  *              -> good                    -> 101, session_open()
  */
+#include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include "base/limits.h"
 #include "base/log.h"
 #include "base/mem.h"
@@ -31,13 +33,17 @@
     ((size_t)8 << 20) /* the window bounds deliveries; this bounds everything else \
                        */
 
-struct gateway_socket {
+struct dialled { /* by which name gateways reached us; nearly all by the same */
+    uint32_t refs;
+    char base[]; /* scheme and host */
+};
+
+struct gateway_socket { /* ten thousand of them wait: it is small */
     struct wire wire;
     struct ws *ws;           /* lives until on_closed */
     struct session *session; /* ends in on_closed */
     struct front *front;     /* borrowed */
-    char *dialled;           /* owned; scheme and host; NULL: public_url is known */
-    struct ledger *ledger;   /* borrowed */
+    struct dialled *dialled; /* shared; NULL: public_url is known */
     struct party *party;     /* its credential, one hold; NULL: it was not let in */
     size_t unfinished;       /* bytes counted for it */
 };
@@ -75,9 +81,11 @@ static void wire_close(struct wire *w, enum close_reason why)
 static void wire_media_url(struct wire *w, struct str id, bool sign, struct buf *out)
 {
     struct gateway_socket *s = socket_of(w);
-    const char *base = s->front->public_url != NULL ? s->front->public_url : s->dialled;
+    const char *base = s->front->public_url != NULL ? s->front->public_url
+                       : s->dialled != NULL         ? s->dialled->base
+                                                    : "";
 
-    media_url(s->front->media, str_of(base != NULL ? base : ""), id, sign, out);
+    media_url(s->front->media, str_of(base), id, sign, out);
 }
 
 static const struct wire_ops wire_ops = {
@@ -96,7 +104,7 @@ static void on_data(void *ctx, struct str bytes, bool end)
     if (s->session == NULL)
         return;
     session_data(s->session, bytes);
-    if (ledger_change(s->ledger, s->party, LIMIT_FRAME_BYTES, &s->unfinished,
+    if (ledger_change(s->front->ledger, s->party, LIMIT_FRAME_BYTES, &s->unfinished,
                       session_unfinished(s->session)) != LIMIT_TAKEN)
         wire_close(&s->wire, CLOSE_TRY_LATER);
 }
@@ -109,6 +117,36 @@ static void on_pong(void *ctx, uint32_t number)
         session_pong(s->session, number);
 }
 
+/* ---- by which name it reached us: that is where it can fetch files, too ---- */
+
+static struct dialled *dialled_get(struct front *f, const struct ws_offer *offer)
+{
+    char base[sizeof offer->host + 16];
+    int n = snprintf(base, sizeof base, "%s://%s", offer->tls ? "https" : "http", offer->host);
+
+    if (f->dialled == NULL || strcmp(f->dialled->base, base) != 0) {
+        f->dialled = xmalloc(sizeof *f->dialled + (size_t)n + 1);
+        f->dialled->refs = 0;
+        memcpy(f->dialled->base, base, (size_t)n + 1);
+    }
+    f->dialled->refs++;
+    return f->dialled;
+}
+
+static void socket_free(struct gateway_socket *s)
+{
+    struct dialled *d = s->dialled;
+
+    if (d != NULL && --d->refs == 0) {
+        if (s->front->dialled == d)
+            s->front->dialled = NULL;
+        free(d);
+    }
+    free(s);
+}
+
+/* ---- its life ---- */
+
 static void on_closed(void *ctx, int code)
 {
     struct gateway_socket *s = ctx;
@@ -116,26 +154,16 @@ static void on_closed(void *ctx, int code)
     if (s->session != NULL)
         session_closed(s->session, code);
     if (s->party != NULL) {
-        (void)ledger_change(s->ledger, s->party, LIMIT_FRAME_BYTES, &s->unfinished, 0);
-        ledger_give(s->ledger, s->party, LIMIT_SOCKETS, 1);
+        (void)ledger_change(s->front->ledger, s->party, LIMIT_FRAME_BYTES, &s->unfinished, 0);
+        ledger_give(s->front->ledger, s->party, LIMIT_SOCKETS, 1);
         party_drop(s->party);
     }
-    free(s->dialled);
-    free(s);
+    socket_free(s);
 }
 
 static const struct ws_handlers handlers = {.on_data = on_data,
                                             .on_pong = on_pong,
                                             .on_closed = on_closed};
-
-/* By which name the gateway reached us: that is where it can fetch files, too. */
-static char *name_dialled(const struct ws_offer *offer)
-{
-    struct buf url = BUF_INIT;
-
-    buf_printf(&url, "%s://%s", offer->tls ? "https" : "http", offer->host);
-    return buf_take(&url);
-}
 
 /* NULL: it has gone meanwhile. */
 static struct gateway_socket *accept_socket(struct front *f, const struct ws_offer *offer)
@@ -145,14 +173,13 @@ static struct gateway_socket *accept_socket(struct front *f, const struct ws_off
     s->wire.ops = &wire_ops;
     s->front = f;
     if (f->public_url == NULL && offer->host[0] != '\0')
-        s->dialled = name_dialled(offer);
+        s->dialled = dialled_get(f, offer);
     s->ws = ws_accept_offer(f->server, offer,
                             &(struct ws_options){.max_message = CONTRACT_MAX_FRAME,
                                                  .max_queued = MAX_QUEUED},
                             &handlers, s);
     if (s->ws == NULL) {
-        free(s->dialled);
-        free(s);
+        socket_free(s);
         return NULL;
     }
     return s;
@@ -197,7 +224,6 @@ static void open_session(struct front *f, const struct ws_offer *offer, const st
         party_drop(party);
         return;
     }
-    s->ledger = f->ledger;
     s->party = party;
     struct party *tenant = ledger_party(f->ledger, PER_TENANT, str_of(gw->tenant));
     ws_let_in(s->ws, party, tenant);

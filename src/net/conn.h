@@ -138,13 +138,15 @@ struct conn {
     bool any_host : 1;  /* whatever name it asks by */
     bool reserved : 1;  /* does not count for the limit of connections */
     bool uncounted : 1; /* moved to another party, which has too many already */
+    bool let_in : 1;    /* it counts for a credential */
     /* of the request being handled, after struct http_req has gone */
     bool keep_alive : 1, is_head : 1, http_1_0 : 1;
     struct addr peer; /* of the socket, or what a proxy said before everything else */
     void *tag;        /* of the listener */
-    /* http_count.c: whom it counts for, one hold each; NULL: nobody, not let in */
-    struct party *party, *credential, *tenant;
-    size_t in_counted, out_counted; /* bytes */
+    /* http_count.c: whom it counts for, one hold each; NULL: nobody.  @party is its address, and
+     * its credential once it is let in; @tenant NULL: not let in */
+    struct party *party, *tenant;
+    uint32_t in_counted, out_counted; /* bytes */
 };
 
 struct http_req {

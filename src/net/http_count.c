@@ -52,11 +52,26 @@ bool conn_count_in(struct listener *l, const struct addr *peer, struct party **r
     return false;
 }
 
+/* Its address, while it counts for that. */
+static struct party *address_of(const struct conn *c)
+{
+    return c->let_in ? NULL : c->party;
+}
+
+static bool change(struct conn *c, struct party *p, enum limit what, uint32_t *held, size_t now)
+{
+    size_t bytes = *held;
+    bool granted = ledger_change(ledger_of(c), p, what, &bytes, now) == LIMIT_TAKEN;
+
+    *held = (uint32_t)bytes; /* a connection has far less than 4 GiB in memory */
+    return granted;
+}
+
 /* The connection itself counts for @to (one hold, taken over) from now on. */
 static bool move_to(struct conn *c, struct party *to)
 {
-    (void)ledger_change(ledger_of(c), c->party, LIMIT_REQUEST_BYTES, &c->in_counted, 0);
-    (void)ledger_change(ledger_of(c), c->party, LIMIT_ANSWER_BYTES, &c->out_counted, 0);
+    (void)change(c, c->party, LIMIT_REQUEST_BYTES, &c->in_counted, 0);
+    (void)change(c, c->party, LIMIT_ANSWER_BYTES, &c->out_counted, 0);
     ledger_give(ledger_of(c), c->party, LIMIT_CONNECTIONS, 1);
     party_drop(c->party);
     c->party = to;
@@ -75,10 +90,11 @@ bool conn_count_peer(struct conn *c)
 
 void conn_let_in(struct conn *c, struct party *credential, struct party *tenant)
 {
-    if (c->reserved || c->credential != NULL)
+    if (c->reserved || c->let_in || credential == NULL)
         return;
     (void)move_to(c, NULL);
-    c->credential = party_hold(credential);
+    c->let_in = true;
+    c->party = party_hold(credential);
     c->tenant = party_hold(tenant);
 }
 
@@ -87,34 +103,36 @@ bool conn_count_request(struct conn *c)
     size_t now = c->in.cap + (c->req != NULL ? sizeof *c->req : 0);
 
     return now == c->in_counted || c->ws != NULL ||
-           ledger_change(ledger_of(c), c->party, LIMIT_REQUEST_BYTES, &c->in_counted, now) ==
-               LIMIT_TAKEN;
+           change(c, address_of(c), LIMIT_REQUEST_BYTES, &c->in_counted, now);
 }
 
 bool conn_count_answer(struct conn *c, size_t now)
 {
-    bool let_in = c->credential != NULL;
-
-    return now == c->out_counted || ledger_change(ledger_of(c), let_in ? c->credential : c->party,
-                                                  let_in ? LIMIT_UNSENT_BYTES : LIMIT_ANSWER_BYTES,
-                                                  &c->out_counted, now) == LIMIT_TAKEN;
+    return now == c->out_counted ||
+           change(c, c->party, c->let_in ? LIMIT_UNSENT_BYTES : LIMIT_ANSWER_BYTES, &c->out_counted,
+                  now);
 }
 
 void conn_count_gone(struct conn *c)
 {
-    (void)ledger_change(ledger_of(c), c->party, LIMIT_REQUEST_BYTES, &c->in_counted, 0);
+    (void)change(c, address_of(c), LIMIT_REQUEST_BYTES, &c->in_counted, 0);
     (void)conn_count_answer(c, 0);
     if (!c->uncounted)
-        ledger_give(ledger_of(c), c->party, LIMIT_CONNECTIONS, 1);
+        ledger_give(ledger_of(c), address_of(c), LIMIT_CONNECTIONS, 1);
     party_drop(c->party);
-    party_drop(c->credential);
     party_drop(c->tenant);
+}
+
+/* With whom it shares the turns of the loop. */
+static struct party *sharer(const struct conn *c)
+{
+    return c->tenant != NULL ? c->tenant : address_of(c);
 }
 
 size_t conn_share(struct conn *c)
 {
     struct http_server *s = c->server;
-    uint64_t used = party_used(c->tenant != NULL ? c->tenant : c->party, s->turn, 0);
+    uint64_t used = party_used(sharer(c), s->turn, 0);
     size_t most = c->ws != NULL ? READ_BYTES : HTTP_READ_BYTES;
     size_t share = c->tenant != NULL ? TENANT_BYTES : ADDRESS_BYTES;
     size_t left = used < share ? share - (size_t)used : 0;
@@ -126,7 +144,7 @@ size_t conn_share(struct conn *c)
 
 void conn_was_read(struct conn *c, size_t n)
 {
-    (void)party_used(c->tenant != NULL ? c->tenant : c->party, c->server->turn, n);
+    (void)party_used(sharer(c), c->server->turn, n);
     c->server->turn_bytes += n;
 }
 

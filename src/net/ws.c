@@ -17,8 +17,8 @@
 enum { HEAD_ROOM = 4, PING_BYTES = 8 };
 
 struct ws {
-    struct conn *conn; /* borrowed; owns us */
-    struct ws_handlers handlers;
+    struct conn *conn;                  /* borrowed; owns us */
+    const struct ws_handlers *handlers; /* borrowed for good */
     void *ctx;
     size_t max_queued;
     struct ws_decoder decoder;
@@ -88,7 +88,7 @@ struct ws *ws_accept_offer(struct http_server *s, const struct ws_offer *offer,
     conn_mark(c);
 
     ws = xcalloc(1, sizeof *ws);
-    *ws = (struct ws){.conn = c, .handlers = *h, .ctx = ctx, .max_queued = opt->max_queued};
+    *ws = (struct ws){.conn = c, .handlers = h, .ctx = ctx, .max_queued = opt->max_queued};
     ws->code = CLOSE_CODE_LOST;
     ws_decoder_init(&ws->decoder, true, opt->max_message);
     c->ws = ws;
@@ -252,8 +252,8 @@ static void on_pong(struct ws *ws, struct str bytes)
     if (bytes.n != PING_BYTES || memcmp(bytes.p, ws->conn->server->ping_tag, 4) != 0)
         return;
     memcpy(&number, bytes.p + 4, 4);
-    if (ws->handlers.on_pong != NULL)
-        ws->handlers.on_pong(ws->ctx, number);
+    if (ws->handlers->on_pong != NULL)
+        ws->handlers->on_pong(ws->ctx, number);
 }
 
 /* The peer closes, or answers our close. */
@@ -272,7 +272,7 @@ static void take_item(struct ws *ws, const struct ws_decoded *it)
     switch (it->item) {
     case WS_ITEM_DATA:
         if (open)
-            ws->handlers.on_data(ws->ctx, it->bytes, it->end);
+            ws->handlers->on_data(ws->ctx, it->bytes, it->end);
         break;
     case WS_ITEM_PING:
         if (open) {
@@ -321,8 +321,8 @@ void ws_flushed(struct conn *c)
     if (!ws->was_high || ws->writing || c->state != CONN_WS || conn_queued(c) > ws->max_queued / 2)
         return;
     ws->was_high = false;
-    if (ws->handlers.on_drained != NULL)
-        ws->handlers.on_drained(ws->ctx);
+    if (ws->handlers->on_drained != NULL)
+        ws->handlers->on_drained(ws->ctx);
 }
 
 void ws_gone(struct conn *c)
@@ -330,7 +330,7 @@ void ws_gone(struct conn *c)
     struct ws *ws = c->ws;
 
     ws->writing = false;
-    ws->handlers.on_closed(ws->ctx, ws->code);
+    ws->handlers->on_closed(ws->ctx, ws->code);
     ws_decoder_done(&ws->decoder);
     c->ws = NULL;
     free(ws);

@@ -12,7 +12,7 @@ struct http_req;
 struct http_server;
 struct ws;
 
-struct ws_handlers {
+struct ws_handlers { /* borrowed until on_closed(): a constant */
     /* A piece of a text or binary message; @end: the message ends with it.  Borrowed bytes. */
     void (*on_data)(void *ctx, struct str bytes, bool end);
     /* The number given to ws_ping(); foreign pongs are dropped.  May be NULL. */
