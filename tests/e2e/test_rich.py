@@ -307,6 +307,27 @@ def test_twilios_files_are_fetched_with_its_credential_and_from_its_storage_with
     r.sim.close()
 
 
+@pytest.mark.parametrize("to", ["http://169.254.169.254/latest/meta-data/", "http://[fe80::1]/x", "file:///etc/passwd"])
+def test_a_redirect_to_a_metadata_address_is_not_followed(oracle, make_bellhop, dial, to):  # noqa: F811
+    r = TwilioRig(oracle, make_bellhop, dial)
+    with open(r.server.config, "a") as f:
+        f.write("media: {allow_private: true}\n")  # and not even then
+    r.server.restart()
+    r.gateway = r.dial()
+    r.sim.people["/m/ME1"] = to
+    r.say("look", NumMedia="1", MediaUrl0=r.sim.url + "/m/ME1", MediaContentType0="image/png")
+    event = r.gateway.next("inbound", 30)["event"]
+    assert event["text"].startswith("look\n[a file is missing: ") and event["media_urls"] == []
+    r.sim.close()
+
+
+def test_a_page_that_says_it_is_a_picture_is_not_passed_on_as_one(telegram):
+    page = b"<!DOCTYPE html><html><script>alert(1)</script></html>"
+    telegram.sim.say(ANN, caption="look", photo=[{"file_id": telegram.sim.file(page), "width": 2}])
+    event = telegram.gateway.next("inbound", 30)["event"]
+    assert not any(t.startswith("image/") or "html" in t for t in event["media_types"]), event
+
+
 def test_wecoms_files_are_fetched_with_its_token(oracle, make_bellhop, dial):  # noqa: F811
     r = WecomRig(oracle, make_bellhop, dial)
     r.say("hi")

@@ -105,7 +105,7 @@ class TwilioSim(WebApi):
         if isinstance(what, str):
             if headers.get("Authorization") != f"Basic {expected}":
                 return 401, {}, {}
-            return 307, {}, {"Location": self.url + what}
+            return 307, {}, {"Location": what if "://" in what else self.url + what}
         if headers.get("Authorization"):
             self.broke("the credential was sent elsewhere")
         return 200, what, {"Content-Type": "image/png"}
