@@ -89,7 +89,8 @@ def test_the_same_message_twice_is_one(served, dial):
     assert gateway.quiet()
 
 
-def test_while_the_database_is_away_nothing_is_accepted_and_readyz_says_so(served, database, dial):
+def test_while_the_database_is_away_nothing_is_accepted_and_readyz_says_so(database, make_bellhop, dial):
+    served = make_bellhop(CONFIG.format(url=database.url) + "cluster: {{lease: 60s}}\n")
     gateway = dial(served, served.add())
     assert served.write("before") == 200
     gateway.hear("before")
