@@ -17,7 +17,7 @@
 #include "base/rand.h"
 
 /* Of many that come or are late at once, so many are looked at in one turn of the loop. */
-enum { ACCEPTS_PER_TURN = 128, SWEEPS_PER_TURN = 128, MAX_RESERVED = 32 };
+enum { ACCEPTS_PER_TURN = 64, SWEEPS_PER_TURN = 64, MAX_RESERVED = 32 };
 
 const struct http_limits http_limits_default = {
     .head_bytes = 16 * 1024,
