@@ -92,6 +92,8 @@ static void put_item(struct jw *w, const struct event_media *m)
         jw_ki64(w, "size", (int64_t)m->size);
     if (m->name.n > 0)
         jw_kstr(w, "filename", m->name);
+    if (m->caption.n > 0)
+        jw_kstr(w, "caption", m->caption);
     jw_end_obj(w);
 }
 

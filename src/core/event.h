@@ -14,6 +14,7 @@ struct event_media { /* a file that came with a message; what is absent is not k
     struct str id;   /* it is here, under this id (media/media.h) */
     struct str kind; /* "image", "voice", "audio", "video", "document" */
     struct str type, name;
+    struct str caption; /* what was written to this file, where the platform says so */
     uint64_t size;
 };
 

@@ -68,6 +68,7 @@ static void save_media(struct jw *w, const struct event_media *m)
     jw_kstr_opt(w, "kind", m->kind);
     jw_kstr_opt(w, "type", m->type);
     jw_kstr_opt(w, "name", m->name);
+    jw_kstr_opt(w, "caption", m->caption);
     jw_key(w, "size");
     jw_u64(w, m->size);
     jw_end_obj(w);
@@ -114,7 +115,8 @@ static void load_media(struct json list, struct arena *a, struct event *ev)
                                   .id = load_text(it.value, "id", a),
                                   .kind = load_text(it.value, "kind", a),
                                   .type = load_text(it.value, "type", a),
-                                  .name = load_text(it.value, "name", a)};
+                                  .name = load_text(it.value, "name", a),
+                                  .caption = load_text(it.value, "caption", a)};
         json_as_u64(json_get(it.value, "size"), &m->size);
     }
 }

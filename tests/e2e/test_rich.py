@@ -219,7 +219,7 @@ def test_a_photo_comes_with_its_message(telegram):
     event = telegram.gateway.next("inbound")["event"]
     assert (event["text"], event["message_type"]) == ("my cat\n[photo]", "photo")
     assert event["media_types"] == ["image/jpeg"]
-    assert event["media"] == [{"kind": "image", "mime": "image/jpeg", "size": len(PNG)}]
+    assert event["media"] == [{"kind": "image", "mime": "image/jpeg", "size": len(PNG), "caption": "my cat"}]
     assert event["media_urls"][0].startswith("https://relay.example.org/relay/media/")
     assert test_telegram.TOKEN not in json.dumps(event)
     assert fetch(telegram, event).content == PNG
@@ -374,7 +374,14 @@ def test_a_thread_is_made_from_a_message_and_renamed(discord):
     rename = dict(op="thread_rename", chat_id=GENERAL, message_id=said, metadata={})
     wait_for(lambda: discord.gateway.act(**rename, thread_name="b", only_if_current_name="a plan")["success"])
     assert discord.sim.channels[said]["name"] == "b"
-    assert not discord.gateway.act(**rename, thread_name="c", only_if_connector_created=True)["success"]
+    ours = dict(**rename, thread_name="c", only_if_connector_created=True)
+    wait_for(lambda: discord.gateway.act(**ours)["success"])  # nobody else has named it
+    discord.server.restart()
+    discord.gateway = discord.dial()
+    discord.live()
+    discord.sim.channels[said]["name"] = "people's own"
+    discord.sim.tell("THREAD_UPDATE", {**discord.sim.channels[said], "guild_id": test_discord.GUILD})
+    wait_for(lambda: not discord.gateway.act(**ours)["success"])
     elsewhere = discord.gateway.act(op="thread_rename", chat_id=GENERAL, message_id=test_discord.POST, thread_name="x",
                                     metadata={})
     assert not elsewhere["success"]

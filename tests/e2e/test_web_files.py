@@ -189,6 +189,10 @@ def test_the_agents_picture_and_voice_are_shown_and_its_question_pressed(lobby, 
     wait_for(lambda: page.js("return document.querySelector('.agent .file img')?.naturalWidth") == 300)
     assert page.texts(".agent .bubble strong") == ["chart"]
     wait_for(lambda: page.js("return document.querySelector('.agent .file audio')?.duration") == 1)
+    assert agent.act(op="typing", chat_id=chat, content="is reading the logs", metadata={})["success"]
+    page.says("is reading the logs")
+    assert agent.act(op="typing", chat_id=chat, content="", metadata={})["success"]
+    wait_for(lambda: not page.find("#typing")[0].is_displayed())
     result = ask(agent, chat, content="Run **rm -rf**?")
     wait_for(lambda: page.texts(".prompt .option") == ["Allow once", "Always", "Deny"])
     page.js("window.scrollTo(0, 0)")

@@ -423,6 +423,7 @@ class DiscordSim:
         m = re.match(r"/channels/(\d+)$", path)
         if m and method == "PATCH" and m[1] in self.channels:
             self.channels[m[1]]["name"] = data["name"]
+            await self._tell("THREAD_UPDATE" if self.channels[m[1]]["type"] in THREADS else "CHANNEL_UPDATE", self.channels[m[1]])
             return 200, self.channels[m[1]]
         m = re.match(r"/channels/(\d+)(?:/(messages|typing)(?:/(\d+))?)?$", path)
         if not m:

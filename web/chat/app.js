@@ -85,10 +85,11 @@ function operatorHelp() {
 
 let typingTimer = 0;
 
-function setTyping(on, forMs = 6000) {
+function setTyping(on, forMs = 6000, status = '') {
   const stuck = stick;
   clearTimeout(typingTimer);
   if (on) typingTimer = setTimeout(() => setTyping(false), forMs);
+  $('typing-status').textContent = on ? status : '';
   if (on === !$('typing').hidden) return;
   $('typing').hidden = !on;
   $('typing-said').textContent = on ? 'The agent is typing' : '';
@@ -142,7 +143,7 @@ document.addEventListener('visibilitychange', () => { if (!document.hidden) setU
 
 function onEvent(type, data) {
   if (type === 'state') setState(data.state === 'asleep' && state === 'waking' ? 'waking' : data.state);
-  else if (type === 'typing') setTyping(data.on, data.for_ms);
+  else if (type === 'typing') setTyping(data.on, data.for_ms, data.text);
   else if (type === 'reset') loadHistory();
   else if (type === 'pressed') thread.pressed(data.id, data.option);
   else show(type, data);

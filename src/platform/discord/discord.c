@@ -61,6 +61,7 @@ static void discord_free(struct discord *d)
     discord_webhook_done(d);
     discord_answers_done(d);
     discord_commands_free(d);
+    discord_names_done(d);
     prompts_close(d->prompts);
     discord_rest_close(d);
     dcache_free(d->cache);
@@ -94,6 +95,8 @@ static enum bh_err discord_open(const struct platform_settings *settings, struct
     snprintf(ret_why, 256, "the store cannot be read");
     enum bh_err err = discord_bookmarks_load(d);
     discord_webhook_init(d);
+    if (err == BH_OK)
+        err = discord_names_load(d);
     if (err == BH_OK)
         err = prompts_open(&d->base, &d->prompts, ret_why);
     if (err == BH_OK)

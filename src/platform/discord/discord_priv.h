@@ -8,6 +8,7 @@
  *      webhook.c  interactions -> vault and mailbox       reply.c      answers through tokens
  *      errand.c   reactions and threads                   answer.c     answers to interactions
  *      press.c    questions with buttons                  commands.c   commands, registered
+ *      names.c    names that we gave to threads
  *
  * The others (interaction, gateway, limits, cache, normalize, permissions) know nothing of these.
  */
@@ -128,6 +129,10 @@ struct discord {
 
     struct prompts *prompts; /* owned */
 
+    /* names.c */
+    struct map thread_names; /* thread id -> struct thread_name, owned */
+    struct list thread_names_by_age;
+
     struct discord_commands *commands; /* owned; NULL: nobody has announced any */
 
     struct {
@@ -206,6 +211,13 @@ bool discord_shard_has(const struct discord_shard *s, uint64_t guild_id);
 enum gate_sight discord_sees(struct platform *p, const struct event *ev, struct str user);
 bool discord_manages(struct platform *p, struct str guild, struct str channel, struct str user);
 void discord_sight_done(struct discord *d);
+
+/* ---- names.c ---- */
+enum bh_err discord_names_load(struct discord *d);
+void discord_names_done(struct discord *d);
+void discord_name_given(struct discord *d, uint64_t thread_id, const char *name);
+/* Is @name, which it has now, the one we gave it? */
+bool discord_name_is_ours(const struct discord *d, uint64_t thread_id, const char *name);
 
 /* ---- commands.c ---- */
 void discord_set_commands(struct platform *p, struct str commands);

@@ -70,9 +70,13 @@ static void errand_read(struct discord_outgoing *x, const struct discord_answer 
 
     if (v->end == SENDER_REFUSED && e->op == ACTION_REACT && e->remove && a->code == UNKNOWN_EMOJI)
         v->end = SENDER_DONE; /* it is not there, as it should be */
+    if (e->op == ACTION_THREAD_RENAME && v->end == SENDER_DONE)
+        discord_name_given(x->d, e->channel_id, e->word);
     if (e->op != ACTION_THREAD_CREATE)
         return;
     uint64_t id = v->end == SENDER_DONE ? snowflake(json_str(a->body, "id")) : 0;
+    if (id != 0)
+        discord_name_given(x->d, id, e->word);
     if (v->end == SENDER_REFUSED && a->code == HAS_THREAD && e->message_id != 0) {
         v->end = SENDER_DONE;
         id = e->message_id;
@@ -112,7 +116,9 @@ static const char *look(struct discord *d, const struct small_wish *e, const str
     if (a->only_if_current_name.p != NULL &&
         (ch->name == NULL || !str_eq(a->only_if_current_name, str_of(ch->name))))
         return "the thread has another name by now";
-    return a->only_if_connector_created ? "bellhop did not name this thread" : NULL;
+    return a->only_if_connector_created && !discord_name_is_ours(d, e->channel_id, ch->name)
+               ? "the name of this thread is not the one bellhop gave it"
+               : NULL;
 }
 
 void discord_errand(struct discord *d, uint64_t channel_id, const struct sender_order *q)

@@ -170,7 +170,7 @@ static void read_file(struct json v, const char *kind, const char *type, struct 
         ret->size = 0;
 }
 
-bool tg_file(struct json message, struct event_media *ret)
+static bool find_file(struct json message, struct event_media *ret)
 {
     struct json photo = largest(json_get(message, "photo"));
 
@@ -188,4 +188,12 @@ bool tg_file(struct json message, struct event_media *ret)
         return ret->ref.n > 0;
     }
     return false;
+}
+
+bool tg_file(struct json message, struct event_media *ret)
+{
+    if (!find_file(message, ret))
+        return false;
+    ret->caption = json_str(message, "caption");
+    return true;
 }

@@ -3,6 +3,8 @@
  * The page belongs to us, so sending is publishing: an answer is on disk (unless history is off)
  * before the gateway hears "success", and open pages get it in the same turn.  Pages come to
  * whichever web bot the server asks first, so the open bots know each other by a short list.
+ *
+ * Long because it is one bot's whole life: its key, its visitors' names, what agents ask of it.
  */
 #include "platform/web/web.h"
 #include <stdio.h>
@@ -18,6 +20,7 @@
 #include "store/store.h"
 
 #define TYPING_MS 6000
+#define MAX_STATUS_CHARS 200
 
 /* The open web bots: in order of opening, and by name. */
 static struct list open_bots = {&open_bots, &open_bots};
@@ -377,11 +380,17 @@ static void act_typing(struct web *w, struct action_id id, const struct action *
 {
     struct web_chat *c = web_chat_find(w, a->chat_id);
     bool clear = a->content_set && str_is_empty(a->content);
-    char json[48];
 
-    snprintf(json, sizeof json, "{\"on\":%s,\"for_ms\":%d}", clear ? "false" : "true", TYPING_MS);
+    buf_reset(&w->scratch);
+    struct jw j = jw_begin(&w->scratch);
+    jw_obj(&j);
+    jw_kbool(&j, "on", !clear);
+    jw_ki64(&j, "for_ms", TYPING_MS);
+    if (a->content.n > 0 && utf8_chars(a->content) <= MAX_STATUS_CHARS)
+        jw_kstr(&j, "text", a->content); /* what it is doing */
+    jw_end_obj(&j);
     if (c != NULL)
-        web_publish(c, "typing", 0, str_of(json));
+        web_publish(c, "typing", 0, buf_str(&w->scratch));
     succeed(w, id, STR_NULL);
 }
 

@@ -1,0 +1,95 @@
+/* names.c - the names that we gave to threads, for those who want to change them only as long as
+ * nobody else has.  (discord_priv.h has the calls.)
+ *
+ * Namespace "thread", key "discord" US bot US thread, value the name; the newest MAX_NAMES. */
+#include <inttypes.h>
+#include <stdlib.h>
+#include "base/mem.h"
+#include "platform/discord/discord_priv.h"
+#include "store/store.h"
+
+enum { MAX_NAMES = 4096 };
+
+struct thread_name {
+    struct list link; /* d->thread_names_by_age, oldest first */
+    uint64_t id;
+    char *name; /* owned */
+};
+
+static void keep(struct discord *d, uint64_t id, const char *name)
+{
+    struct buf key = BUF_INIT;
+
+    buf_printf(&key, "discord\x1f%s\x1f%" PRIu64, d->base.bot, id);
+    struct store_kv item = {.verb = name != NULL ? KV_PUT : KV_DELETE,
+                            .ns = "thread",
+                            .key = buf_str(&key),
+                            .value = str_of(name)};
+    store_put(d->env->store, &item, 1, false, NULL, NULL);
+    buf_done(&key);
+}
+
+static void drop(struct discord *d, struct thread_name *t)
+{
+    map_del(&d->thread_names, id_key(&t->id));
+    list_remove(&t->link);
+    free(t->name);
+    free(t);
+}
+
+static void remember(struct discord *d, uint64_t id, struct str name)
+{
+    struct thread_name *t = map_get(&d->thread_names, id_key(&id));
+
+    if (t != NULL)
+        drop(d, t);
+    t = xcalloc(1, sizeof *t);
+    t->id = id;
+    t->name = str_dup(name);
+    list_init(&t->link);
+    list_append(&d->thread_names_by_age, &t->link);
+    map_put(&d->thread_names, id_key(&t->id), t);
+}
+
+void discord_name_given(struct discord *d, uint64_t thread_id, const char *name)
+{
+    remember(d, thread_id, str_of(name));
+    keep(d, thread_id, name);
+    if (map_count(&d->thread_names) <= MAX_NAMES)
+        return;
+    struct thread_name *oldest = list_first(&d->thread_names_by_age, struct thread_name, link);
+    keep(d, oldest->id, NULL);
+    drop(d, oldest);
+}
+
+bool discord_name_is_ours(const struct discord *d, uint64_t thread_id, const char *name)
+{
+    const struct thread_name *t = map_get(&d->thread_names, id_key(&thread_id));
+
+    return t != NULL && name != NULL && strcmp(t->name, name) == 0;
+}
+
+static void on_record(void *ctx, struct str key, struct str value)
+{
+    struct discord *d = ctx;
+    struct str platform, bot;
+
+    if (str_split(&key, '\x1f', &platform) && str_split(&key, '\x1f', &bot) &&
+        str_eq(platform, STR("discord")) && str_eq(bot, str_of(d->base.bot)) && snowflake(key) != 0)
+        remember(d, snowflake(key), value);
+}
+
+enum bh_err discord_names_load(struct discord *d)
+{
+    list_init(&d->thread_names_by_age);
+    return d->env->store->ops->load_records(d->env->store, "thread", on_record, d);
+}
+
+void discord_names_done(struct discord *d)
+{
+    if (d->thread_names_by_age.next == NULL)
+        return;
+    list_each (&d->thread_names_by_age, it, nxt)
+        drop(d, list_entry(it, struct thread_name, link));
+    map_done(&d->thread_names);
+}
