@@ -9,6 +9,7 @@
 #include "base/config.h"
 #include "base/log.h"
 #include "base/mem.h"
+#include "base/percent.h"
 #include "base/str.h"
 #include "bus/bus.h"
 #include "cli/settings.h"
@@ -16,6 +17,7 @@
 #include "http/vouch.h"
 #include "net/http_tls.h"
 #include "skills/skills.h"
+#include "store/store.h"
 
 #define AT(member) offsetof(struct confine_settings, member)
 
@@ -102,6 +104,32 @@ static void allow_agent(void *ctx, const char *path, bool is_directory)
         allow_beside(ctx, path, CONFINE_WRITE);
 }
 
+/* Files that libpq reads whenever it connects: those that the address names, and its own. */
+static void allow_libpq(struct rules *r, const char *url)
+{
+    static const char *const names[] = {"sslrootcert=", "sslcert=", "sslkey=", "sslcrl=",
+                                        "passfile="};
+    const char *home = getenv("HOME");
+    struct buf own = BUF_INIT;
+
+    for (size_t i = 0; i < ARRAY_LEN(names); i++) {
+        const char *at = strstr(url, names[i]);
+        struct buf file = BUF_INIT;
+        if (at == NULL)
+            continue;
+        at += strlen(names[i]);
+        at += *at == '\'';
+        percent_decode(&file, str_make(at, strcspn(at, "& '")));
+        if (file.n > 0 && *file.p == '/')
+            allow_file(r, buf_z(&file));
+        buf_done(&file);
+    }
+    buf_printf(&own, "%s/.postgresql", home != NULL ? home : "");
+    if (access(buf_z(&own), R_OK) == 0)
+        allow(r, buf_z(&own), CONFINE_READ);
+    buf_done(&own);
+}
+
 static void allow_configured(struct rules *r, const struct config *cfg)
 {
     const struct settings *s = settings_of(cfg);
@@ -109,6 +137,7 @@ static void allow_configured(struct rules *r, const struct config *cfg)
     const struct vouch_settings *identity = config_get(cfg, &vouch_config);
     const struct skills_settings *skills = config_get(cfg, &skills_section);
     const struct bus_settings *bus = config_get(cfg, &bus_config);
+    const struct store_settings *store = config_get(cfg, &store_config);
 
     allow_file(r, config_path(cfg) != NULL ? config_path(cfg) : "bellhop.yaml");
     allow_file(r, tls->cert);
@@ -116,6 +145,8 @@ static void allow_configured(struct rules *r, const struct config *cfg)
     allow_file(r, tls->client_ca);
     allow_file(r, identity->public_key);
     allow_file(r, bus->ca);
+    if (store->url != NULL)
+        allow_libpq(r, store->url);
     allow_file(r, skills->approval_key);
     allow(r, s->state_dir, CONFINE_WRITE);
     if (skills->dir != NULL && mkdir(skills->dir, 0750) == 0)

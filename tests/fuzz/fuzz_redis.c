@@ -1,0 +1,47 @@
+/* What a Redis server says, and bus.url: a reply lies within the bytes that were there, is the same
+ * when more follow, and is not there when a byte is missing. */
+#include <stdlib.h>
+#include "base/buf.h"
+#include "bus/redis/redis.h"
+#include "bus/redis/resp.h"
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
+
+static void check_inside(struct str all, struct str part)
+{
+    if (part.p != NULL && (part.p < all.p || part.p + part.n > all.p + all.n))
+        abort();
+}
+
+static void check_reply(struct str in, const struct resp *r, size_t n)
+{
+    struct resp again;
+    struct str whole = str_make(in.p, n);
+
+    if (n > in.n || r->n_items > RESP_MAX_ITEMS)
+        abort();
+    check_inside(whole, r->text);
+    for (size_t k = 0; k < r->n_items; k++)
+        check_inside(whole, r->items[k]);
+    if (resp_read(whole, &again) != (ptrdiff_t)n || again.kind != r->kind)
+        abort();
+    if (resp_read(str_make(in.p, n - 1), &again) > 0)
+        abort();
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+{
+    struct str in = str_make(data, size);
+    struct buf url = BUF_INIT;
+    struct resp r;
+    char why[256];
+
+    for (ptrdiff_t n; (n = resp_read(in, &r)) > 0; in = str_skip(in, (size_t)n))
+        check_reply(in, &r, (size_t)n);
+    if (memchr(data, '\0', size) == NULL) {
+        buf_add(&url, data, size);
+        bus_redis_url_ok(buf_z(&url), why);
+    }
+    buf_done(&url);
+    return 0;
+}
