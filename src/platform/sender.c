@@ -217,6 +217,23 @@ static void begin_record(struct outgoing *o, const struct sender_order *q)
     timer_set(s->env->clock, &o->early, patience_of(s, q->action));
 }
 
+/* It goes on since the last start, and its gateway, which lost its socket meanwhile, says it again:
+ * it is the same message, and its answer goes to whoever asks now. */
+static bool is_revived(struct outgoing *o)
+{
+    struct sender *s = o->sender;
+    struct outgoing *old = o->hash.n > 0 ? map_get(&s->revived, o->hash) : NULL;
+
+    if (old == NULL || old->answered || !str_eq(old->from.tenant, o->from.tenant) ||
+        !str_eq(old->from.instance, o->from.instance))
+        return false;
+    map_del(&s->revived, o->hash); /* once: a third time is meant */
+    old->id = o->id;
+    o->cancelled = true;
+    fail_early(o, SENDER_FAILED, "");
+    return true;
+}
+
 void sender_act(struct sender *s, struct outgoing *o, const struct sender_order *q)
 {
     if (q->action->left == NULL && !list_is_empty(&s->left))
@@ -229,6 +246,8 @@ void sender_act(struct sender *s, struct outgoing *o, const struct sender_order 
     set_order(o, q);
     if (q->action->left != NULL)
         outgoing_take_over(o, q->action->left);
+    if (q->action->left == NULL && is_revived(o))
+        return;
     if (!fails_early(o, q) && queue(o, q->from->tenant, o->lane, age_left(o, q->action)) &&
         outgoing_counts(o))
         begin_record(o, q);

@@ -58,6 +58,15 @@ bool outgoing_needs_note(const struct outgoing *o)
     return o->on_disk != OUTGOING_TRYING || (o->twice == TWICE_IS_TWO && o->part_on_disk != o->at);
 }
 
+static void forget_number(struct outgoing *o)
+{
+    struct sender *s = o->sender;
+
+    map_del(&s->by_number, sender_number_key(&o->record.number));
+    if (o->hash.n > 0 && map_get(&s->revived, o->hash) == o)
+        map_del(&s->revived, o->hash);
+}
+
 /* ---- what has ended and is kept ---- */
 
 static struct outgoing_left *left_new(uint64_t number, struct str value)
@@ -148,7 +157,7 @@ void outgoing_settle(struct outgoing *o, const struct sender_verdict *v)
 {
     if (o->record.log == NULL)
         return;
-    map_del(&o->sender->by_number, sender_number_key(&o->record.number));
+    forget_number(o);
     if (v->end == SENDER_DONE && o->answered && o->first_id[0] != '\0')
         keep_outgoing(o, OUTGOING_SENT, "");
     else if (outgoing_is_unsure(o, v->end) && !o->cancelled)
@@ -177,7 +186,7 @@ void outgoing_stop(struct outgoing *o)
 {
     bool out = o->call != NULL || o->maybe;
 
-    map_del(&o->sender->by_number, sender_number_key(&o->record.number));
+    forget_number(o);
     if (!o->recorded) {
         if (!o->cancelled)
             host_fail(o->sender->p->host, o->id, ACTION_ERROR_TRANSIENT "bellhop is stopping");
@@ -304,6 +313,10 @@ void outgoing_take_over(struct outgoing *o, const struct outgoing_left *left)
     if (e->edit.p != NULL)
         o->edit = str_dup(e->edit);
     s->n.revived++;
+    if (o->hash.n > 0) {
+        map_del(&s->revived, o->hash); /* first: the key is borrowed from the value */
+        map_put(&s->revived, o->hash, o);
+    }
     if (e->state != OUTGOING_UNKNOWN)
         return;
     o->asked_ms = sender_wall_ms(s); /* an operator's wish: as if it were asked for now */
@@ -374,6 +387,7 @@ void sender_keep_done(struct sender *s)
     list_each (&s->kept, kept, next)
         free(list_entry(kept, struct outgoing_left, link));
     map_done(&s->by_number);
+    map_done(&s->revived);
     map_done(&s->kept_by_number);
     json_parser_free(s->parser);
 }

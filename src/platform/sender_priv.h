@@ -16,6 +16,7 @@ struct sender {
     struct list all;          /* struct outgoing, owned; but for those in @held */
     struct list held;         /* they wait for sender_resume() */
     struct map by_number;     /* struct outgoing: those that have a record */
+    struct map revived;       /* of them, by hash: gone on with, and not answered yet */
     struct list left;         /* struct outgoing_left, owned: to be gone on with */
     struct list kept;         /* the same: ended as unknown, or sent as queued; by age */
     struct map kept_by_number;

@@ -150,7 +150,8 @@ void outgoing_end(struct outgoing *o, const struct sender_verdict *v)
         s->n.done += v->end == SENDER_DONE;
         s->n.refused += v->end == SENDER_REFUSED;
         s->n.unknown += v->end == SENDER_UNKNOWN;
-        note_end(o, v);
+        if (!o->cancelled)
+            note_end(o, v);
     }
     tell(o, v);
     if (v->end == SENDER_DONE && o->edit != NULL && o->first_id[0] != '\0' && !o->cancelled)

@@ -2,7 +2,9 @@
  *
  * A request is found by index and generation, so a platform that answers late, twice or after the
  * gateway has gone does no harm.  All requests have the same patience, so the list in order of
- * start is the list in order of deadline and one timer serves it. */
+ * start is the list in order of deadline and one timer serves it.
+ *
+ * Long because a request's whole life is here, from the frame to its one result. */
 #include "relay/requests.h"
 #include <assert.h>
 #include <stdio.h>
@@ -34,8 +36,9 @@ struct request {
     size_t result_at, result_n; /* its frame in requests->results, while told */
     uint32_t index;
     uint16_t id_n;
-    bool recorded; /* an older database has a record of it */
-    bool speaks;   /* what it sends may be changed later: spoken.h */
+    bool recorded;       /* an older database has a record of it */
+    bool speaks;         /* what it sends may be changed later: spoken.h */
+    struct hash128 what; /* of a message: where and what is said; zero: not to be compared */
     struct spoken_place where;
     char id[];
 };
@@ -55,6 +58,7 @@ struct requests {
     struct buf named;   /* scratch: what is said, with a name in front */
     struct buf results; /* the frames of those, used again every turn */
     struct timer timer;
+    struct buf said; /* what is hashed, used again every time */
 };
 
 static timer_cb on_deadline;
@@ -122,6 +126,7 @@ void requests_free(struct requests *q)
     list_each (&q->told, it, nxt) /* past their time, and not told yet */
         request_free(q, list_entry(it, struct request, told));
     buf_done(&q->results);
+    buf_done(&q->said);
     buf_done(&q->named);
     free(q->slots);
     free(q);
@@ -417,6 +422,43 @@ static uint32_t extra_parts(const struct action *a, const struct descriptor *d)
     return n < PARTS_MAX ? (uint32_t)n : PARTS_MAX; /* more is refused by whoever cuts it */
 }
 
+static struct hash128 hash_said(struct requests *q, struct str platform, const struct action *a)
+{
+    struct buf *b = &q->said;
+
+    buf_reset(b);
+    buf_printf(b, "%s\x1f%.*s\x1f%.*s\x1f%.*s\x1f%.*s\x1f", action_op_name(a->op),
+               STR_FMT(platform), STR_FMT(a->chat_id), STR_FMT(a->reply_to),
+               STR_FMT(a->source_url));
+    buf_add_str(b, a->content);
+    return hash128(&q->relay->env.store->dedup_key, buf_str(b));
+}
+
+/* A gateway that lost its socket before the answer came says it again: it is the same message, and
+ * its answer goes to whoever asks now. */
+static bool join_orphan(struct session *s, struct str id, struct hash128 what)
+{
+    struct requests *q = s->inst->relay->requests;
+
+    list_each (&s->inst->orphans, it, nxt) {
+        struct request *old = list_entry(it, struct request, owner);
+        if (is_decided(old) || old->what.hi != what.hi || old->what.lo != what.lo)
+            continue;
+        struct request *req = request_new(q, s, id); /* with a patience of its own */
+        uint32_t place = req->index;
+        q->slots[old->index].req = req; /* whoever acts answers this one */
+        q->slots[place].req = old;
+        req->index = old->index;
+        old->index = place;
+        req->speaks = true;
+        req->what = what;
+        req->where = old->where;
+        request_end(q, old);
+        return true;
+    }
+    return false;
+}
+
 static void start(struct session *s, struct str id, const struct action *a)
 {
     struct relay *r = s->inst->relay;
@@ -444,10 +486,16 @@ static void start(struct session *s, struct str id, const struct action *a)
         refuse(s, id, ACTION_ERROR_TRANSIENT "too many messages per second");
         return;
     }
+    struct hash128 what = {0};
+    if (speaks(a->op))
+        what = hash_said(r->requests, to.platform, &said);
+    if (speaks(a->op) && join_orphan(s, id, what))
+        return;
     struct request *req = request_new(r->requests, s, id);
     if (a->op == ACTION_GET_CHAT_INFO)
         req->asked = str_dup(a->chat_id);
     req->speaks = speaks(a->op);
+    req->what = what;
     req->where = spoken_place(s->inst, to.platform, str_of(to.outlet->bot), a->chat_id);
     struct action_id aid = {req->index, r->requests->slots[req->index].generation};
     struct action_from from = {instance_tenant(s->inst), instance_id(s->inst), id, s->inst->life};

@@ -153,6 +153,25 @@ static void what_waited_in_a_crash_goes_on_in_its_order(void **state)
     wait_for(n_records("outgoing") == 0);
 }
 
+static void what_goes_on_is_not_sent_twice_when_its_gateway_says_it_again(void **state)
+{
+    when(0, "one", 430, 1);
+    say(0, "a", "one");
+    wait_for(w.n_heard == 1);
+    pass(100);
+    when(0, "one", 0, 1);
+    crash();
+    wait_for(w.n_held == 1);
+    say(1, "a", "one"); /* on its next socket */
+    pass(100);
+    assert_int_equal(w.n_heard, 2);
+    answer_held(0, 200);
+    wait_for(w.results[1].success);
+    say(2, "a", "one"); /* that is meant */
+    wait_for(w.results[2].success);
+    assert_string_equal(buf_z(&w.heard), "one one one ");
+}
+
 static void parts_that_were_delivered_are_not_sent_again(void **state)
 {
     when(0, "p2", 430, 1);
@@ -456,6 +475,7 @@ int main(void)
         T(what_was_found_is_found_again_until_it_is_forgotten),
         T(stopping_tells_what_left_from_what_did_not),
         T(what_waited_in_a_crash_goes_on_in_its_order),
+        T(what_goes_on_is_not_sent_twice_when_its_gateway_says_it_again),
         T(parts_that_were_delivered_are_not_sent_again),
         T(a_key_makes_twice_once_while_the_platform_remembers_it),
         T(a_key_the_platform_has_forgotten_makes_it_unknown),

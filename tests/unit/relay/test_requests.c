@@ -160,6 +160,29 @@ static void a_result_goes_to_the_receiver_when_the_asker_has_gone(void **state)
     assert_int_equal(results(f), 1);
 }
 
+static void what_is_said_again_after_a_lost_socket_is_the_same_message(void **state)
+{
+    struct fake *f = connect_as("gw-a");
+    publish("a", "e1");
+    ask(f, "r1", SEND, "");
+    struct action_id first = rig.act_id;
+    ask(f, "r2", SEND, ""); /* twice on one socket is meant */
+    assert_int_equal(rig.acts, 2);
+    answer_it("m2");
+    hang_up(f, 1006);
+    f = connect_as("gw-a");
+    ask(f, "r3", SEND, "");
+    assert_int_equal(rig.acts, 2); /* r1 is unanswered: this is it */
+    ask(f, "r4", SEND, "");
+    assert_int_equal(rig.acts, 3); /* that one is taken up already */
+    relay_result(rig.relay, first,
+                 &(struct action_result){.success = true, .message_id = STR("m1")});
+    turn();
+    assert_int_equal(results(f), 1);
+    assert_true(result_says(f, 0, "\"requestId\":\"r3\""));
+    assert_true(result_says(f, 0, "\"message_id\":\"m1\""));
+}
+
 static void a_sleeping_socket_still_gets_its_results(void **state)
 {
     struct fake *f = connect_as("gw-a");
@@ -313,6 +336,7 @@ int main(void)
         PROMISE(too_many_requests_in_flight_are_refused_as_passing_trouble),
         PROMISE(a_result_finds_the_next_socket_when_the_first_has_gone),
         PROMISE(a_result_goes_to_the_receiver_when_the_asker_has_gone),
+        PROMISE(what_is_said_again_after_a_lost_socket_is_the_same_message),
         PROMISE(a_sleeping_socket_still_gets_its_results),
         PROMISE(a_request_keeps_nothing_on_disk),
         PROMISE(a_request_cut_off_by_a_crash_is_reported_once_to_the_next_socket),
