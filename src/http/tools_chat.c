@@ -10,8 +10,10 @@
 #include "base/jw.h"
 #include "base/map.h"
 #include "base/mem.h"
+#include "core/event.h"
 #include "http/chat_tools.h"
 #include "http/front.h"
+#include "media/media.h"
 #include "relay/relay.h"
 
 enum { READ_LIMIT = 20, READ_MAX = 200, CHATS_MAX = 500, LOOK_MAX = 1000 };
@@ -31,7 +33,8 @@ struct chat_ask {
     struct mcp_call *c;      /* NULL: nobody waits any more */
     char *tenant, *instance; /* owned */
     struct json_parser *parser;
-    struct buf out; /* what was found so far */
+    struct buf placed; /* a line with the addresses of its files */
+    struct buf out;    /* what was found so far */
     struct jw w;
     size_t limit, n;
     uint64_t last;    /* the newest cursor shown */
@@ -58,6 +61,7 @@ static void ask_free(struct chat_ask *k)
     buf_done(&k->out);
     free(k->tenant);
     free(k->instance);
+    buf_done(&k->placed);
     free(k);
 }
 
@@ -147,12 +151,23 @@ static void write_message(struct chat_ask *k, const struct mailbox_line *line, s
     jw_end_obj(&k->w);
 }
 
+/* Whoever has this address may read the file for a while, as older gateways do. */
+static void place_url(void *ctx, struct str id, struct buf *out)
+{
+    const struct front *f = ctx;
+    const char *base = f->public_url != NULL ? f->public_url : f->base_url;
+
+    media_url(f->media, str_of(base != NULL ? base : ""), id, true, out);
+}
+
 static void on_read_line(void *ctx, const struct mailbox_line *line)
 {
     struct chat_ask *k = ctx;
     struct json frame;
 
-    if (k->n == k->limit || !json_parse(k->parser, line->frame, &frame))
+    buf_reset(&k->placed);
+    event_place_media(&k->placed, line->frame, place_url, k->f);
+    if (k->n == k->limit || !json_parse(k->parser, buf_str(&k->placed), &frame))
         return;
     write_message(k, line, frame);
     k->last = line->id;

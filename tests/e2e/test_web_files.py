@@ -8,9 +8,11 @@ import zlib
 
 import pytest
 
+from test_mcp import Chats
 from test_media import download, kept
 from test_prompts import OPTIONS, answered, ask
 from test_web import call, lobby, make_lobby, visit  # noqa: F401 - fixtures
+from v1 import make_key
 from web_rig import wait_for
 
 ANN, BOB = "e2e-visitor-ann-0000", "e2e-visitor-bob-0000"
@@ -64,6 +66,14 @@ def test_a_file_goes_with_a_message_to_the_agent(lobby):  # noqa: F811
     assert "sandbox" in headers["Content-Security-Policy"]
     status, history, _ = call(lobby, "GET", "api/history", visitor=ANN)
     assert history["messages"][0]["files"] == [file]
+
+
+def test_a_program_that_reads_the_mailbox_can_fetch_the_file(lobby):  # noqa: F811
+    key = make_key(lobby.server, tenant="t", instance=lobby.credential.id)
+    _, file = upload(lobby, png())
+    assert call(lobby, "POST", "api/message", {"text": "look", "files": [file]}, visitor=ANN)[0] == 200
+    message, = Chats(lobby.server, key).ask("chat_read")["messages"]
+    assert download(lobby.server, message["media_urls"][0].split("/relay/media/")[1]).content == png()
 
 
 def test_nothing_executable_comes_from_our_origin(lobby):  # noqa: F811
