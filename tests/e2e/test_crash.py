@@ -276,8 +276,8 @@ class Run:
             return said == {text for _, text in self.effects("four")}
 
         loop = asyncio.get_running_loop()
-        await loop.run_in_executor(None, lambda: wait_for(all_heard, 60, 0.2))
-        await loop.run_in_executor(None, lambda: wait_for(lambda: entries() == 0, 60, 0.2))
+        await loop.run_in_executor(None, lambda: wait_for(all_heard, 300, 1))
+        await loop.run_in_executor(None, lambda: wait_for(lambda: entries() == 0, 300, 1))
         await asyncio.sleep(0.5)  # acks of a healthy bellhop are on disk long since
         self.settled = time.monotonic()
         await self.end(False)
