@@ -28,6 +28,7 @@ import struct
 import sys
 import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
 
 import report
 import scale
@@ -43,6 +44,7 @@ platforms:
 """
 IDLE, HALF_OPEN, STREAMS, WAITING = 19700, 10000, 4000, 100000
 PER_ADDRESS = 100
+CONNECTIONS = 16
 RATE = 50
 
 
@@ -168,12 +170,12 @@ def streams(port, _, ready):
                                    f"X-Bellhop-Visitor: hostile-visitor-{i:08}\r\n\r\n").encode(), ready)
 
 
-def flood_posts(port, n, text, ready):
-    """Pipelined on one connection, each from another made-up visitor."""
+def flood_some(port, first, n, text):
+    """Pipelined on one connection, each from another made-up visitor; how many were taken."""
     accepted, sent, s = 0, 0, connect(port)
     while sent < n:
         batch = min(50, n - sent)
-        s.sendall(b"".join(post("loud", f"hostile-{(sent + i) % 20000:08}", text) for i in range(batch)))
+        s.sendall(b"".join(post("loud", f"hostile-{(first + sent + i) % 20000:08}", text) for i in range(batch)))
         answers = b""
         while answers.count(b"HTTP/1.1 ") < batch:
             got = s.recv(1 << 20)
@@ -182,6 +184,14 @@ def flood_posts(port, n, text, ready):
             answers += got
         accepted += answers.count(b"HTTP/1.1 200")
         sent += batch
+    return accepted
+
+
+def flood_posts(port, n, text, ready):
+    """On CONNECTIONS at once: one after the other they would wait for the disk most of the time."""
+    with ThreadPoolExecutor(CONNECTIONS) as pool:
+        share = n // CONNECTIONS
+        accepted = sum(pool.map(lambda i: flood_some(port, i * share, share, text), range(CONNECTIONS)))
     if ready is not None:
         ready.send(f"{accepted:,} of {n:,}")
     return accepted
