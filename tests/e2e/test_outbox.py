@@ -226,6 +226,17 @@ def push(rig, whole, n, done, lock):
             return
 
 
+def wait_or_tell(rig, stage, what, done):
+    """Says how far it came when it does not come true."""
+    try:
+        wait_for(what, 120, 0.2)
+    except AssertionError:
+        states = [e["state"] for e in rig.list()]
+        raise AssertionError(f"{stage}: calls={len(rig.sim.called('sendMessage'))} uploads={len(done)} "
+                             f"outbox={ {s: states.count(s) for s in states} } first={rig.list()[:2]}\n"
+                             f"{rig.server.log()[-2000:]}") from None
+
+
 def test_a_kill_while_much_is_sent_and_uploaded(rig):
     """Each send is done once, or reported unknown with the reason; no file is torn; none is left that nobody knows."""
     askers = [Asker(rig, i) for i in range((SENDS + PER_GATEWAY - 1) // PER_GATEWAY)]
@@ -241,7 +252,7 @@ def test_a_kill_while_much_is_sent_and_uploaded(rig):
     for t in threads:
         t.start()
     wanted = SENDS // 8
-    wait_for(lambda: len(rig.sim.called("sendMessage")) >= wanted and len(done) > 0, 120)
+    wait_or_tell(rig, "before the kill", lambda: len(rig.sim.called("sendMessage")) >= wanted and len(done) > 0, done)
     rig.server.kill()
     for t in threads:
         t.join()
@@ -263,7 +274,7 @@ def test_a_kill_while_much_is_sent_and_uploaded(rig):
         return all(e["state"] == "unknown" for e in rig.list()) and \
             all(r["state"] == "unknown" for r in rig.records())
 
-    wait_for(settled, 120, 0.2)
+    wait_or_tell(rig, "after the kill", settled, done)
     time.sleep(0.5)
     settled()
     unknown = {r["action"]["content"] for r in rig.records()}
