@@ -118,6 +118,9 @@ class Gateway:
             n = int.from_bytes(self.had[2:at], "big")
         self.need(at + n)
         data, self.had = self.had[at:at + n], self.had[at + n:]
+        if opcode == 8:
+            self.s.shutdown(socket.SHUT_RDWR)  # whoever is sending notices
+            raise ConnectionError("closed")
         if opcode == 9:
             self.s.sendall(struct.pack("!BB", 0x8A, 0x80 | n) + b"\0\0\0\0" + data)
         return [json.loads(line) for line in data.splitlines()] if opcode == 1 else []
