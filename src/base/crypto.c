@@ -91,6 +91,42 @@ void sha256(struct str msg, uint8_t ret_hash[SHA256_BYTES])
     must(EVP_Digest(bytes_of(msg), msg.n, ret_hash, NULL, algo.sha256, NULL) == 1, "sha256");
 }
 
+struct digest {
+    EVP_MD_CTX *ctx; /* owned */
+};
+
+struct digest *digest_new(void)
+{
+    struct digest *d = xcalloc(1, sizeof *d);
+
+    pthread_once(&algo_once, fetch_algorithms);
+    d->ctx = EVP_MD_CTX_new();
+    must(d->ctx != NULL && EVP_DigestInit_ex2(d->ctx, algo.sha256, NULL) == 1, "sha256");
+    return d;
+}
+
+void digest_add(struct digest *d, struct str piece)
+{
+    must(EVP_DigestUpdate(d->ctx, bytes_of(piece), piece.n) == 1, "sha256");
+}
+
+void digest_look(const struct digest *d, uint8_t ret_hash[SHA256_BYTES])
+{
+    EVP_MD_CTX *copy = EVP_MD_CTX_new();
+
+    must(copy != NULL && EVP_MD_CTX_copy_ex(copy, d->ctx) == 1 &&
+             EVP_DigestFinal_ex(copy, ret_hash, NULL) == 1,
+         "sha256");
+    EVP_MD_CTX_free(copy);
+}
+
+void digest_free(struct digest *d)
+{
+    if (d != NULL)
+        EVP_MD_CTX_free(d->ctx);
+    free(d);
+}
+
 bool ct_equal(const void *a, const void *b, size_t n)
 {
     return n == 0 || CRYPTO_memcmp(a, b, n) == 0;

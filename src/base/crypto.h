@@ -10,6 +10,13 @@
 void hmac_sha256(struct str key, struct str msg, uint8_t ret_mac[SHA256_BYTES]);
 void hmac_sha1(struct str key, struct str msg, uint8_t ret_mac[20]);
 void sha256(struct str msg, uint8_t ret_hash[SHA256_BYTES]);
+/* The same in pieces. */
+struct digest;
+struct digest *digest_new(void);
+void digest_add(struct digest *d, struct str piece);
+/* What has come so far; more may follow. */
+void digest_look(const struct digest *d, uint8_t ret_hash[SHA256_BYTES]);
+void digest_free(struct digest *d); /* NULL is fine */
 bool ct_equal(const void *a, const void *b, size_t n);
 void secret_wipe(void *p, size_t n);
 

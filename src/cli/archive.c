@@ -7,6 +7,7 @@
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
+#include "base/crypto.h"
 #include "base/str.h"
 
 enum { BLOCK = 512, PIECE = 1 << 16 };
@@ -66,7 +67,8 @@ static unsigned sum_of(const struct head *h)
 
 enum bh_err archive_create(struct archive *a, const char *path, char *ret_why)
 {
-    *a = (struct archive){.fd = open(path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600)};
+    *a = (struct archive){.fd = open(path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600),
+                          .sum = digest_new()};
     return a->fd >= 0 ? BH_OK : failed(ret_why, path);
 }
 
@@ -115,7 +117,7 @@ static bool write_head(int fd, const char *name, uint64_t bytes)
     return write_all(fd, &h, sizeof h);
 }
 
-static bool copy_bytes(int from, int to, uint64_t n)
+static bool copy_bytes(int from, int to, uint64_t n, struct digest *sum)
 {
     char piece[PIECE];
 
@@ -123,6 +125,7 @@ static bool copy_bytes(int from, int to, uint64_t n)
         size_t want = n < sizeof piece ? (size_t)n : sizeof piece;
         if (!read_all(from, piece, want) || !write_all(to, piece, want))
             return false;
+        digest_add(sum, str_make(piece, want));
         n -= want;
     }
     return true;
@@ -137,7 +140,8 @@ enum bh_err archive_add(struct archive *a, const char *name, const char *file, c
     bool ok = fd >= 0 && fstat(fd, &st) == 0;
     if (ok) {
         uint64_t bytes = (uint64_t)st.st_size, pad = (BLOCK - bytes % BLOCK) % BLOCK;
-        ok = write_head(a->fd, name, bytes) && copy_bytes(fd, a->fd, bytes) &&
+        digest_add(a->sum, str_make(name, strlen(name) + 1));
+        ok = write_head(a->fd, name, bytes) && copy_bytes(fd, a->fd, bytes, a->sum) &&
              write_all(a->fd, zeros, (size_t)pad);
     }
     enum bh_err err = ok ? BH_OK : failed(ret_why, file);
@@ -146,11 +150,27 @@ enum bh_err archive_add(struct archive *a, const char *name, const char *file, c
     return err;
 }
 
+enum { SUM_BYTES = 2 * SHA256_BYTES + 1 }; /* in hex, and a line end */
+
+static void sum_text(const struct archive *a, char ret_text[SUM_BYTES + 1])
+{
+    uint8_t hash[SHA256_BYTES];
+    struct buf hex = BUF_INIT;
+
+    digest_look(a->sum, hash);
+    hex_add(&hex, hash, sizeof hash);
+    snprintf(ret_text, SUM_BYTES + 1, "%s\n", buf_z(&hex));
+    buf_done(&hex);
+}
+
 enum bh_err archive_finish(struct archive *a, char *ret_why)
 {
     static const char zeros[2 * BLOCK];
+    char text[BLOCK] = "";
 
-    if (write_all(a->fd, zeros, sizeof zeros) && fsync(a->fd) == 0)
+    sum_text(a, text);
+    if (write_head(a->fd, ARCHIVE_SUM, SUM_BYTES) && write_all(a->fd, text, sizeof text) &&
+        write_all(a->fd, zeros, sizeof zeros) && fsync(a->fd) == 0)
         return BH_OK;
     return failed(ret_why, "the backup");
 }
@@ -159,7 +179,7 @@ enum bh_err archive_finish(struct archive *a, char *ret_why)
 
 enum bh_err archive_open(struct archive *a, const char *path, char *ret_why)
 {
-    *a = (struct archive){.fd = open(path, O_RDONLY | O_CLOEXEC)};
+    *a = (struct archive){.fd = open(path, O_RDONLY | O_CLOEXEC), .sum = digest_new()};
     return a->fd >= 0 ? BH_OK : failed(ret_why, path);
 }
 
@@ -233,12 +253,43 @@ static enum bh_err read_long(struct archive *a, struct head *h, char ret_name[AR
     return err == BH_NOT_FOUND ? no_backup(ret_why) : err;
 }
 
+/* What was not extracted counts too. */
+static bool pass_over(struct archive *a)
+{
+    char piece[PIECE];
+
+    for (size_t n; a->left > 0; a->left -= n) {
+        n = a->left < sizeof piece ? (size_t)a->left : sizeof piece;
+        if (!read_all(a->fd, piece, n))
+            return false;
+        digest_add(a->sum, str_make(piece, n));
+    }
+    return true;
+}
+
+/* The sum, which stands last: then nothing but the end follows. */
+static enum bh_err read_sum(struct archive *a, char *ret_why)
+{
+    char text[BLOCK], want[SUM_BYTES + 1];
+    struct head h;
+
+    sum_text(a, want);
+    if (a->left != SUM_BYTES || !read_all(a->fd, text, sizeof text))
+        return no_backup(ret_why);
+    if (memcmp(text, want, SUM_BYTES) != 0) {
+        snprintf(ret_why, 256, "it is damaged: what is in it is not what was written");
+        return BH_MALFORMED;
+    }
+    enum bh_err err = read_head(a, &h, ret_why);
+    return err == BH_OK ? no_backup(ret_why) : err;
+}
+
 enum bh_err archive_next(struct archive *a, char ret_name[ARCHIVE_NAME], uint64_t *ret_bytes,
                          char *ret_why)
 {
     struct head h;
 
-    if (lseek(a->fd, (off_t)(a->left + a->pad), SEEK_CUR) < 0)
+    if (!pass_over(a) || lseek(a->fd, (off_t)a->pad, SEEK_CUR) < 0)
         return no_backup(ret_why);
     a->left = a->pad = 0;
     enum bh_err err = read_head(a, &h, ret_why);
@@ -247,6 +298,10 @@ enum bh_err archive_next(struct archive *a, char ret_name[ARCHIVE_NAME], uint64_
         err = read_long(a, &h, ret_name, ret_why);
     if (err == BH_OK && (h.type != '0' || !name_is_fine(ret_name)))
         err = no_backup(ret_why);
+    if (err == BH_OK && strcmp(ret_name, ARCHIVE_SUM) == 0)
+        return read_sum(a, ret_why);
+    if (err == BH_OK)
+        digest_add(a->sum, str_make(ret_name, strlen(ret_name) + 1));
     *ret_bytes = a->left;
     return err;
 }
@@ -254,7 +309,7 @@ enum bh_err archive_next(struct archive *a, char ret_name[ARCHIVE_NAME], uint64_
 enum bh_err archive_extract(struct archive *a, const char *file, char *ret_why)
 {
     int fd = open(file, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600);
-    bool ok = fd >= 0 && copy_bytes(a->fd, fd, a->left) && fsync(fd) == 0;
+    bool ok = fd >= 0 && copy_bytes(a->fd, fd, a->left, a->sum) && fsync(fd) == 0;
     enum bh_err err = ok ? BH_OK : failed(ret_why, file);
 
     a->left = 0;
@@ -268,4 +323,6 @@ void archive_close(struct archive *a)
     if (a->fd >= 0)
         close(a->fd);
     a->fd = -1;
+    digest_free(a->sum);
+    a->sum = NULL;
 }

@@ -113,6 +113,33 @@ static void a_name_that_is_far_too_long_is_refused(void **state)
     assert_non_null(strstr(why, "File name too long"));
 }
 
+/* Every byte of what is inside changed, one after the other. */
+static void a_changed_byte_of_a_file_is_noticed_at_the_end(void **state)
+{
+    static const char *const names[] = {"empty", "data/a-file-with-something-in-it"};
+    struct buf whole = BUF_INIT;
+    struct archive a;
+    char name[ARCHIVE_NAME];
+    uint64_t bytes;
+    const size_t n = strlen(names[1]), from = 2 * 512;
+
+    assert_int_equal(make(names, 2), BH_OK);
+    assert_true(file_read(tar, 1 << 16, &whole));
+    assert_memory_equal(whole.p + from, names[1], n);
+    for (size_t at = 0; at < n; at++) {
+        whole.p[from + at] ^= 4;
+        write_file(tar, whole.p, whole.n);
+        whole.p[from + at] ^= 4;
+        assert_int_equal(archive_open(&a, tar, why), BH_OK);
+        assert_int_equal(archive_next(&a, name, &bytes, why), BH_OK);
+        assert_int_equal(archive_next(&a, name, &bytes, why), BH_OK);
+        assert_int_equal(archive_next(&a, name, &bytes, why), BH_MALFORMED);
+        assert_non_null(strstr(why, "damaged"));
+        archive_close(&a);
+    }
+    buf_done(&whole);
+}
+
 /* Every byte of a head changed, one after the other, and every shorter file. */
 static void a_damaged_archive_is_noticed(void **state)
 {
@@ -167,6 +194,7 @@ int main(void)
         T(what_goes_in_comes_out),
         T(a_name_that_leads_elsewhere_is_refused),
         T(a_name_that_is_far_too_long_is_refused),
+        T(a_changed_byte_of_a_file_is_noticed_at_the_end),
         T(a_damaged_archive_is_noticed),
         T(a_member_that_ends_too_early_is_noticed),
     };
