@@ -17,6 +17,7 @@ the memory of ids that the next process of the instance starts with:
 import asyncio
 import json
 import os
+import pathlib
 import random
 import signal
 import time
@@ -28,13 +29,26 @@ from relay import mint
 FATES = ("is_killed", "dies_reading", "dies_acking", "sleeps", "leaves", "doubles")
 
 
+def write_line(fd, line):
+    """In a line of its own even behind one that a kill cut short."""
+    os.write(fd, b"\n" + json.dumps(line).encode() + b"\n")
+
+
+def whole_lines(path):
+    """What was written to its end: a kill cuts a write at the end of a page, and who reads meanwhile sees half of one."""
+    for line in path.read_bytes().splitlines():
+        try:
+            yield json.loads(line)
+        except ValueError:
+            pass
+
+
 class Diary:
     def __init__(self, path):
         self.fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
 
     def note(self, what, socket, **more):
-        line = {"what": what, "socket": socket, "at": time.monotonic(), **more}
-        os.write(self.fd, json.dumps(line).encode() + b"\n")
+        write_line(self.fd, {"what": what, "socket": socket, "at": time.monotonic(), **more})
 
 
 def die():
@@ -46,14 +60,12 @@ class Ledger:
 
     def __init__(self, path):
         self.fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND, 0o600)
-        with open(path, "rb") as lines:
-            self.seen = {json.loads(line)["id"] for line in lines}
+        self.seen = {line["id"] for line in whole_lines(pathlib.Path(path))}
 
     def act_once(self, buffer_id, text):
         if buffer_id not in self.seen:
             self.seen.add(buffer_id)
-            line = {"at": time.monotonic(), "id": buffer_id, "text": text}
-            os.write(self.fd, json.dumps(line).encode() + b"\n")
+            write_line(self.fd, {"at": time.monotonic(), "id": buffer_id, "text": text})
 
 
 class Process:

@@ -33,6 +33,7 @@ import aiohttp
 import pytest
 
 import crash_gateway
+from crash_gateway import whole_lines
 from conftest import PROGRAM, wait_for
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "sim"))
@@ -148,8 +149,7 @@ class Run:
         """(bufferId, text) of everything its gateways acted on, in that order."""
         if not self.ledger(instance).exists():
             return []
-        lines = map(json.loads, self.ledger(instance).read_bytes().splitlines())
-        return [(line["id"], line["text"]) for line in lines]
+        return [(line["id"], line["text"]) for line in whole_lines(self.ledger(instance))]
 
     def gateways_died(self):
         return sum(self.kills.values()) - self.kills["bellhop"] >= self.wanted_gateways
@@ -303,8 +303,7 @@ class Socket:
 def read_diaries(run, instance):
     sockets = {}
     for path in run.diaries.glob(f"*.{instance}"):
-        for line in path.read_bytes().splitlines():
-            note = json.loads(line)
+        for note in whole_lines(path):
             if note["what"] == "dial":
                 sockets[note["socket"]] = Socket(note["socket"], note["at"])
                 continue
