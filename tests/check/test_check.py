@@ -325,6 +325,38 @@ def test_the_tally_counts_a_broken_rule_as_a_failure(house):
     assert out.returncode == 1
 
 
+def tally(*args):
+    out = subprocess.run([sys.executable, os.path.join(HERE, "..", "tally.py"), *map(str, args)], capture_output=True, text=True)
+    return out.returncode, out.stdout + out.stderr
+
+
+def report(path, **cases):
+    bad = sum(not good for good in cases.values())
+    body = "".join(f'<testcase classname="tests.e2e.{name.split("__")[0]}" name="{name.split("__")[1]}">'
+                   + ("" if good else "<failure>no</failure>") + "</testcase>" for name, good in cases.items())
+    path.write_text(f'<testsuites><testsuite tests="{len(cases)}" failures="{bad}" errors="0" skipped="0">{body}</testsuite></testsuites>')
+    return path
+
+
+def test_a_few_failures_may_be_tried_again_but_no_broken_promise(tmp_path):
+    few = report(tmp_path / "few.xml", test_web__a=True, test_web__b=False)
+    assert tally("--failed", few) == (0, "tests/e2e/test_web.py::b\n")
+    assert tally("--failed", report(tmp_path / "good.xml", test_web__a=True)) == (1, "")
+    assert tally("--failed", report(tmp_path / "hard.xml", test_web__b=False, test_crash__c=False)) == (1, "")
+    assert tally("--failed", report(tmp_path / "many.xml", **{f"test_web__{i}": False for i in range(5)})) == (1, "")
+
+
+def test_what_fails_again_stays_failed(tmp_path):
+    first = report(tmp_path / "first.xml", test_web__a=False, test_web__b=False, test_web__c=True)
+    second = report(tmp_path / "second.xml", test_web__a=True, test_web__b=False)
+    meson = tmp_path / "meson.json"
+    meson.write_text("")
+    assert tally("--again", first, second) == (1, "passed only when it ran again, alone: tests/e2e/test_web.py::a\n")
+    assert tally(meson, first) == (1, "2 passed, 1 failed\n")
+    assert tally("--again", first, report(tmp_path / "third.xml", test_web__b=True))[0] == 0
+    assert tally(meson, first) == (0, "3 passed, 0 failed\n")
+
+
 def compiled(where, *options):
     source = where / "p.c"
     source.write_text("#include <stdio.h>\n#include <string.h>\n"
