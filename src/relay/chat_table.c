@@ -69,9 +69,14 @@ struct str chat_id(const struct known_chat *c, char scratch[CHAT_ID_CHARS])
     return str_make(scratch + at, CHAT_ID_CHARS - at);
 }
 
+bool chat_is_over(const struct known_chat *c)
+{
+    return c->era != c->inst->chat_era;
+}
+
 static bool is_called(const struct known_chat *c, const struct instance *i, const struct id_of *id)
 {
-    return c->inst == i && c->id_n == id->text.n &&
+    return c->inst == i && !chat_is_over(c) && c->id_n == id->text.n &&
            (c->id_n == 0 ? c->id.number == id->number
                          : memcmp(c->id.text, id->text.p, c->id_n) == 0);
 }
@@ -80,12 +85,12 @@ static bool is_called(const struct known_chat *c, const struct instance *i, cons
 
 static uint64_t hash_of(const struct instance *i, const struct id_of *id)
 {
-    char key[sizeof i->box + CHAT_ID_MAX];
+    char key[sizeof i + CHAT_ID_MAX];
     struct str tail = id->text.n != 0 ? id->text : str_make(&id->number, sizeof id->number);
 
-    memcpy(key, &i->box, sizeof i->box);
-    memcpy(key + sizeof i->box, tail.p, tail.n);
-    return hash64(hash_process_key(), str_make(key, sizeof i->box + tail.n));
+    memcpy(key, &i, sizeof i);
+    memcpy(key + sizeof i, tail.p, tail.n);
+    return hash64(hash_process_key(), str_make(key, sizeof i + tail.n));
 }
 
 static uint32_t *bucket_of(const struct chat_table *t, uint64_t hash)
@@ -152,7 +157,8 @@ struct known_chat *chat_add(struct chat_table *t, struct instance *i, struct str
         grow(t);
     struct known_chat *c = pool_take(&t->pool);
     c->inst = i;
-    c->id_n = (uint16_t)kept.text.n;
+    c->era = i->chat_era & (CHAT_ERAS - 1);
+    c->id_n = kept.text.n & (2 * CHAT_ID_MAX - 1);
     if (kept.text.n == 0) {
         c->id.number = kept.number;
     } else {
@@ -365,4 +371,19 @@ void chat_row_remove(struct chat_table *t, struct chat_row *l, enum chat_order k
         at(t, next)->in[kind].prev = prev;
     else
         l->last = prev;
+}
+
+void chat_row_join(struct chat_table *t, struct chat_row *to, enum chat_order kind,
+                   struct chat_row *from)
+{
+    if (from->first == 0)
+        return;
+    if (to->last != 0) {
+        at(t, to->last)->in[kind].next = from->first;
+        at(t, from->first)->in[kind].prev = to->last;
+    } else {
+        to->first = from->first;
+    }
+    to->last = from->last;
+    *from = (struct chat_row){0};
 }

@@ -6,7 +6,9 @@
  *
  * Found by instance and id.  One id may be there on several platforms, because a gateway may name a
  * chat without its platform: chat_first() is the one that came last or led last, chat_next() the
- * others.  Queues are lists in the order of their caller.  Part of chats.c; others read. */
+ * others.  Queues are lists in the order of their caller.  A chat belongs to one era of its
+ * instance: when that has another one the chat is over, and only waits to be removed.  Part of
+ * chats.c; others read. */
 #pragma once
 #include "base/names.h"
 #include "base/pool.h"
@@ -17,6 +19,8 @@ struct instance;
 #define CHAT_KEYS 16     /* session keys remembered of one chat */
 #define CHAT_ID_CHARS 24 /* room for an id that is kept as a number */
 #define CHAT_ID_MAX 1024 /* bytes; a longer one is nobody's */
+#define CHAT_ERA_BITS 12
+#define CHAT_ERAS (1u << CHAT_ERA_BITS)
 
 enum chat_order { CHAT_BY_AGE, CHAT_BY_INSTANCE, CHAT_QUEUES };
 
@@ -40,12 +44,13 @@ struct known_chat {
         uint32_t prev, next;
     } in[CHAT_QUEUES];
     uint32_t bucket_next;
-    uint16_t id_n;
-    uint8_t n_keys;   /* CHAT_KEYS at most */
-    bool aging : 1;   /* it is in a queue CHAT_BY_AGE */
-    bool stored : 1;  /* its record is on disk or on its way */
-    bool writing : 1; /* its record is on its way */
-    bool counted : 1; /* its instance counts in its place: company.h */
+    uint32_t id_n : 11;  /* CHAT_ID_MAX at most */
+    uint32_t n_keys : 5; /* CHAT_KEYS at most */
+    uint32_t era : CHAT_ERA_BITS;
+    uint32_t aging : 1;   /* it is in a queue CHAT_BY_AGE */
+    uint32_t stored : 1;  /* its record is on disk or on its way */
+    uint32_t writing : 1; /* its record is on its way */
+    uint32_t counted : 1; /* its instance counts in its place: company.h */
 };
 
 struct chat_table {
@@ -58,6 +63,7 @@ void chat_table_init(struct chat_table *t);
 void chat_table_done(struct chat_table *t); /* with all chats */
 
 struct known_chat *chat_add(struct chat_table *t, struct instance *i, struct str id);
+bool chat_is_over(const struct known_chat *c); /* it is not found any more */
 /* From the table, and freed; it is in no queue any more. */
 void chat_remove(struct chat_table *t, struct known_chat *c);
 struct known_chat *chat_first(const struct chat_table *t, const struct instance *i, struct str id);
@@ -86,3 +92,6 @@ void chat_row_append(struct chat_table *t, struct chat_row *l, enum chat_order k
                      struct known_chat *c);
 void chat_row_remove(struct chat_table *t, struct chat_row *l, enum chat_order kind,
                      struct known_chat *c);
+/* All of @from, at the end of @to. */
+void chat_row_join(struct chat_table *t, struct chat_row *to, enum chat_order kind,
+                   struct chat_row *from);

@@ -1,9 +1,6 @@
 /* chats.c - design.  (chats.h has the contract.)
  *
- * chat_table.h keeps them; here is when they come, go and are written.
- *
- * Which platform lets its chats go is asked when one of them has become the oldest: at the start
- * the platforms are not open yet. */
+ * chat_table.h keeps them; here is when they come and are written, in chats_end.c when they go. */
 #include "relay/chats.h"
 #include <assert.h>
 #include <inttypes.h>
@@ -11,6 +8,7 @@
 #include "base/json.h"
 #include "base/jw.h"
 #include "base/mem.h"
+#include "relay/chats_priv.h"
 #include "relay/company.h"
 #include "relay/ground.h"
 #include "relay/heart.h"
@@ -19,34 +17,16 @@
 #include "relay/spoken.h"
 #include "store/store.h"
 
-enum { TRIM_STEPS = 4, KEY_DIGITS = 16, DELETE_AT_ONCE = 256 };
+enum { TRIM_STEPS = 4, KEY_DIGITS = 16 };
 static_assert(sizeof(struct known_chat) == 64, "a million of them is 64 MB");
-
-struct chats {
-    struct chat_table table;
-    struct chat_row old; /* those that may be forgotten, least recently heard from first */
-    size_t n_old;
-    struct map puts; /* number of the chat -> struct chat_put, owned: records on their way */
-    struct buf ground;
-};
-
-struct chat_put {
-    uint32_t number;
-    struct known_chat *chat; /* borrowed */
-    struct store_put *put;   /* borrowed */
-};
 
 struct chats *chats_new(void)
 {
     struct chats *t = xcalloc(1, sizeof *t);
 
     chat_table_init(&t->table);
+    timer_init(&t->end_some, chats_on_end_some);
     return t;
-}
-
-static struct chats *chats_of(const struct instance *i)
-{
-    return i->relay->chats;
 }
 
 struct known_chat *chats_find(const struct instance *i, struct str chat_id)
@@ -78,7 +58,7 @@ struct known_chat *chats_next_of(const struct instance *i, const struct known_ch
     return chats_at(i->relay, c != NULL ? c->in[CHAT_BY_INSTANCE].next : i->chats.first);
 }
 
-static void enter_old(struct known_chat *c)
+void chat_enter_old(struct known_chat *c)
 {
     struct chats *t = chats_of(c->inst);
 
@@ -87,7 +67,7 @@ static void enter_old(struct known_chat *c)
     t->n_old++;
 }
 
-static void leave_old(struct known_chat *c)
+void chat_leave_old(struct known_chat *c)
 {
     struct chats *t = chats_of(c->inst);
 
@@ -104,13 +84,13 @@ static struct known_chat *make(struct instance *i, struct str platform, struct s
     struct known_chat *c = chat_add(&t->table, i, chat_id);
 
     chat_set_place(&t->table, c, platform, STR(""), STR(""));
-    enter_old(c);
+    chat_enter_old(c);
     chat_row_append(&t->table, &i->chats, CHAT_BY_INSTANCE, c);
     i->n_chats++;
     return c;
 }
 
-static uint64_t company_of(const struct known_chat *c)
+uint64_t chat_company(const struct known_chat *c)
 {
     char id[CHAT_ID_CHARS];
 
@@ -125,11 +105,11 @@ static bool set_place(struct known_chat *c, struct str platform, struct str bot,
     char id[CHAT_ID_CHARS];
 
     if (c->counted && !same)
-        company_leave(r, company_of(c));
+        company_leave(r, chat_company(c));
     bool moved = chat_set_place(&r->chats->table, c, platform, bot, scope);
     if (same)
         return moved;
-    company_join(r, company_of(c));
+    company_join(r, chat_company(c));
     c->counted = true;
     spoken_heard(r, spoken_place(c->inst, chat_platform(c), chat_bot(c), chat_id(c, id)));
     return moved;
@@ -137,7 +117,7 @@ static bool set_place(struct known_chat *c, struct str platform, struct str bot,
 
 /* ---- the record ---- */
 
-static void record_key(const struct known_chat *c, struct buf *out)
+void chat_record_key(const struct known_chat *c, struct buf *out)
 {
     char id[CHAT_ID_CHARS];
 
@@ -167,14 +147,14 @@ static void write_record(const struct known_chat *c, struct buf *out)
     buf_done(&keys);
 }
 
-static struct chat_put *put_of(const struct known_chat *c)
+struct chat_put *chat_put_of(const struct known_chat *c)
 {
     uint32_t number = chats_number(c);
 
     return c->writing ? map_get(&chats_of(c->inst)->puts, str_make(&number, sizeof number)) : NULL;
 }
 
-static void put_over(struct chat_put *p)
+void chat_put_over(struct chat_put *p)
 {
     p->chat->writing = false;
     map_del(&chats_of(p->chat->inst)->puts, str_make(&p->number, sizeof p->number));
@@ -187,13 +167,13 @@ static void on_stored(void *ctx, enum bh_err err)
 
     if (err != BH_OK)
         p->chat->stored = false; /* the next event from there writes it again */
-    put_over(p);
+    chat_put_over(p);
 }
 
 static void store_chat(struct known_chat *c)
 {
     struct buf key = BUF_INIT, value = BUF_INIT;
-    struct chat_put *p = put_of(c);
+    struct chat_put *p = chat_put_of(c);
 
     if (p != NULL) {
         store_put_cancel(&p->put); /* this one has all that one had */
@@ -202,110 +182,13 @@ static void store_chat(struct known_chat *c)
         *p = (struct chat_put){.number = chats_number(c), .chat = c};
         map_put(&chats_of(c->inst)->puts, str_make(&p->number, sizeof p->number), p);
     }
-    record_key(c, &key);
+    chat_record_key(c, &key);
     write_record(c, &value);
     c->stored = c->writing = true;
     struct store_kv item = {KV_PUT, CHATS_NS, buf_str(&key), buf_str(&value)};
     p->put = store_put(c->inst->relay->env.store, &item, 1, false, on_stored, p);
     buf_done(&key);
     buf_done(&value);
-}
-
-/* ---- forgetting ---- */
-
-struct deletes { /* records to be deleted together */
-    struct buf keys[DELETE_AT_ONCE];
-    size_t n;
-};
-
-static void delete_now(struct relay *r, struct deletes *d)
-{
-    struct store_kv items[DELETE_AT_ONCE];
-
-    for (size_t k = 0; k < d->n; k++)
-        items[k] = (struct store_kv){KV_DELETE, CHATS_NS, buf_str(&d->keys[k]), STR_NULL};
-    if (d->n != 0)
-        store_put(r->env.store, items, d->n, false, NULL, NULL);
-    for (size_t k = 0; k < d->n; k++)
-        buf_done(&d->keys[k]);
-    d->n = 0;
-}
-
-/* From memory; its record is left to the caller in @d. */
-static void forget(struct known_chat *c, struct deletes *d)
-{
-    struct chats *t = chats_of(c->inst);
-    struct chat_put *p = put_of(c);
-
-    if (c->counted)
-        company_leave(c->inst->relay, company_of(c));
-    leave_old(c);
-    chat_row_remove(&t->table, &c->inst->chats, CHAT_BY_INSTANCE, c);
-    c->inst->n_chats--;
-    for (size_t k = 0; k < c->n_keys; k++)
-        interrupt_forget(c->inst->relay, c, chat_keys(c)[k]);
-    if (p != NULL) {
-        store_put_cancel(&p->put);
-        put_over(p);
-    }
-    d->keys[d->n] = BUF_INIT;
-    record_key(c, &d->keys[d->n++]);
-    chat_remove(&t->table, c);
-}
-
-/* One that is too many. */
-static void forget_one(struct known_chat *c)
-{
-    struct instance *i = c->inst;
-    struct deletes d;
-
-    d.n = 0;
-    forget(c, &d);
-    delete_now(i->relay, &d);
-    if (!i->forgot_chats) {
-        i->forgot_chats = true;
-        instance_record(i);
-    }
-}
-
-void chats_trim(struct relay *r, size_t steps)
-{
-    struct outside *outside = r->env.outside;
-    struct chats *t = r->chats;
-
-    while (t->n_old > r->lim.max_chats && steps-- > 0) {
-        struct known_chat *c = chats_at(r, t->old.first);
-        const struct outlet *at = outside->find(outside, chat_platform(c), chat_bot(c));
-        if (at != NULL && at->secret_chats) {
-            forget_one(c);
-            continue;
-        }
-        leave_old(c);
-        if (at == NULL)
-            enter_old(c);
-    }
-}
-
-void relay_forget_chat(struct relay *r, struct str tenant, struct str instance, struct str platform,
-                       struct str chat_id)
-{
-    struct instance *i = instance_find(r, tenant, instance);
-    struct known_chat *c = i != NULL ? chats_find_on(i, platform, chat_id) : NULL;
-
-    if (c != NULL)
-        forget_one(c);
-}
-
-void chats_end(struct instance *i)
-{
-    struct deletes d;
-
-    d.n = 0;
-    while (i->n_chats != 0) {
-        forget(chats_next_of(i, NULL), &d);
-        if (d.n == DELETE_AT_ONCE || i->n_chats == 0)
-            delete_now(i->relay, &d);
-    }
 }
 
 /* ---- noting ---- */
@@ -333,8 +216,8 @@ static void to_the_end(struct known_chat *c)
 
     chat_lead(&t->table, c);
     if (c->aging) {
-        leave_old(c);
-        enter_old(c);
+        chat_leave_old(c);
+        chat_enter_old(c);
     }
     chat_row_remove(&t->table, &c->inst->chats, CHAT_BY_INSTANCE, c);
     chat_row_append(&t->table, &c->inst->chats, CHAT_BY_INSTANCE, c);
@@ -369,7 +252,7 @@ struct known_chat *chats_note(struct instance *i, const struct event *ev, uint64
     if (learn(c, ev, key, owner) || !c->stored)
         store_chat(c);
     for (int k = 0; k < TRIM_STEPS && i->n_chats > i->relay->lim.max_instance_chats; k++)
-        forget_one(chats_next_of(i, NULL));
+        chat_forget_one(chats_next_of(i, NULL));
     return c;
 }
 
@@ -441,6 +324,8 @@ void chats_free(struct chats *t)
     for (size_t pos = 0; map_next(&t->puts, &pos, &p);)
         free(p);
     map_done(&t->puts);
+    if (t->relay != NULL)
+        timer_stop(t->relay->env.clock, &t->end_some);
     chat_table_done(&t->table);
     buf_done(&t->ground);
     free(t);

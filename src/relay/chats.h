@@ -30,8 +30,10 @@ void chats_free(struct chats *t);        /* NULL is fine */
  * chat. */
 struct known_chat *chats_note(struct instance *i, const struct event *ev, uint64_t key, bool owner);
 void chats_drop_key(struct known_chat *c, uint64_t key); /* another chat has it from now on */
-/* The name has another holder: its chats are forgotten, here and on disk. */
+/* The name has another holder: none of its chats is known any more.  Memory and disk get rid of
+ * them a few in a turn, however many there were; chats_ending() says how many there still are. */
 void chats_end(struct instance *i);
+size_t chats_ending(const struct relay *r);
 /* False: the record, whose value is @doc, is of a life of the name that is over (life.h). */
 bool chats_record_counts(const struct instance *i, struct json doc);
 /* The platform heard from last comes first; NULL: never delivered. */

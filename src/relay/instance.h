@@ -56,6 +56,7 @@ struct instance {             /* one agent of one tenant; lives as long as the r
     uint32_t n_chats;                                  /* of @chats */
     uint32_t park_mark; /* newest session number when a delivery was last parked */
     uint16_t tenant_n, name_n;
+    uint16_t chat_era;   /* below CHAT_ERAS: chat_table.h */
     uint8_t shown_state; /* enum relay_state; what outside->changed() was told last */
     bool seen;           /* it has shaken hands at least once */
     bool forgot_chats;   /* some of its chats are known no more: chats.h */

@@ -67,13 +67,20 @@ static uint32_t tag_of(uint64_t hash)
     return (uint32_t)(hash >> 32);
 }
 
+static bool is_way(const struct relay *r, const struct way *w, uint64_t hash)
+{
+    if (w->chat == 0 || w->tag != tag_of(hash))
+        return false;
+    const struct known_chat *c = chats_at(r, w->chat);
+    return !chat_is_over(c) && chat_has_key(c, hash);
+}
+
 /* Where @hash is in @set; WAYS: nowhere. */
 static size_t way_of(const struct relay *r, const struct way *set, uint64_t hash)
 {
     size_t way = 0;
 
-    while (way < WAYS && (set[way].chat == 0 || set[way].tag != tag_of(hash) ||
-                          !chat_has_key(chats_at(r, set[way].chat), hash)))
+    while (way < WAYS && !is_way(r, &set[way], hash))
         way++;
     return way;
 }

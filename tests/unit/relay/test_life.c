@@ -1,5 +1,6 @@
 /* Promises of relay/life.h: a name that was given up takes nothing of its old holder along. */
 #include "relay/asking.h"
+#include "relay/chats.h"
 #include "relay/instance.h"
 #include "relay/life.h"
 #include "tenancy/grants.h"
@@ -224,6 +225,42 @@ static void thousands_of_chats_go_with_the_name(void **state)
     assert_int_equal(records("chat"), 0);
 }
 
+static void however_many_chats_end_a_turn_takes_a_few(void **state)
+{
+    hear_from_many(3000);
+    life_follow(instance_find(rig.relay, STR("acme"), STR("ann")), 1);
+    assert_int_equal(chats_ending(rig.relay), 3000);
+    struct fake *f = connect_as("gw-a"); /* none of them is known from now on */
+    ask(f, "r1", "\"op\":\"send\",\"chat_id\":\"many2999\",\"content\":\"x\"", "");
+    assert_int_equal(rig.acts, 0);
+    for (size_t before = chats_ending(rig.relay), turns = 0; before != 0; turns++) {
+        clock_turn(rig.clock);
+        size_t now = chats_ending(rig.relay);
+        assert_true(before - now <= 512 && turns < 100);
+        before = now;
+    }
+    turn();
+    assert_int_equal(records("chat"), 0);
+}
+
+static void a_chat_the_next_holder_hears_from_stays_while_the_old_ones_go(void **state)
+{
+    hear_from_many(2000);
+    life_follow(instance_find(rig.relay, STR("acme"), STR("ann")), 1);
+    struct event ev = make_event("a", "again");
+    ev.chat_id = STR("many1999"); /* the last to go */
+    relay_accept(rig.relay, &ev, on_accepted, NULL);
+    assert_int_equal(chats_ending(rig.relay), 2000);
+    turn();
+    struct fake *f = connect_as("gw-a");
+    assert_int_equal(chats_ending(rig.relay), 0);
+    assert_int_equal(records("chat"), 1);
+    ask(f, "r1", "\"op\":\"send\",\"chat_id\":\"many1999\",\"content\":\"x\"", "");
+    assert_int_equal(rig.acts, 1);
+    ask(f, "r2", "\"op\":\"send\",\"chat_id\":\"many0\",\"content\":\"x\"", "");
+    assert_int_equal(rig.acts, 1);
+}
+
 static void an_instance_has_no_more_chats_than_the_limit(void **state)
 {
     struct relay_limits lim = relay_limits_default;
@@ -287,6 +324,8 @@ int main(void)
         PROMISE(old_sockets_acks_and_results_touch_nothing_of_the_next),
         PROMISE(chats_of_the_old_holder_are_not_the_next_ones),
         PROMISE(thousands_of_chats_go_with_the_name),
+        PROMISE(however_many_chats_end_a_turn_takes_a_few),
+        PROMISE(a_chat_the_next_holder_hears_from_stays_while_the_old_ones_go),
         PROMISE(an_instance_has_no_more_chats_than_the_limit),
         PROMISE(nothing_is_known_of_the_next_holder),
         PROMISE(a_store_that_refuses_for_a_while_changes_nothing),
