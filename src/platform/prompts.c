@@ -4,42 +4,16 @@
  * all, oldest first, and has a timer of its own.  The name of an answer's event is made from the
  * message that asked, so that a press repeated after a crash is the same delivery. */
 #include "platform/prompts.h"
-#include <assert.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include "base/jw.h"
-#include "base/map.h"
 #include "base/mem.h"
+#include "platform/prompts_priv.h"
 #include "store/store.h"
 
 #define NS "prompt"
-#define PREFIX "hp1:"
 enum { DEFAULT_S = 3600, LEAST_S = 10, MOST_S = 24 * 3600 };
-
-struct prompt_chat {
-    char *id;            /* owned */
-    struct list prompts; /* struct prompt, newest last */
-    size_t n;
-};
-
-struct prompt_press { /* between host_accept() and its answer */
-    struct list link;
-    struct prompts *of; /* borrowed */
-    struct prompt *q;   /* borrowed; NULL: gone meanwhile */
-    struct accept_id accept;
-    accepted_cb *done;
-    void *ctx;
-};
-
-struct prompts {
-    struct platform *p; /* borrowed */
-    const struct host_env *env;
-    struct map chats;    /* chat id -> struct prompt_chat, owned */
-    struct list all;     /* struct prompt, oldest first; owned */
-    struct list presses; /* struct prompt_press, owned */
-    size_t n;
-    struct json_parser *parser; /* owned; while opening */
-};
+enum { WAIT_PRESS_MS = 1000, WAIT_SHOWN_MS = 3600 * 1000 };
 
 /* ---- one question ---- */
 
@@ -95,7 +69,7 @@ static void write_key(const struct prompt *q, struct buf *out)
     buf_printf(out, "%s\x1f%s\x1f%s\x1f%s", p->ops->name, p->bot, q->chat, q->id);
 }
 
-static void save(const struct prompt *q)
+void prompt_save(const struct prompt *q)
 {
     struct buf key = BUF_INIT, value = BUF_INIT;
     struct jw w = jw_begin(&value);
@@ -106,6 +80,10 @@ static void save(const struct prompt *q)
     jw_kstr(&w, "instance", str_of(q->instance));
     jw_kstr_opt(&w, "message", str_of(q->message_id));
     jw_ki64(&w, "until", q->until_ms);
+    if (q->over)
+        jw_kbool(&w, "over", true);
+    if (q->chosen != NULL)
+        jw_kstr(&w, "chosen", str_of(q->chosen->id));
     jw_key(&w, "options");
     jw_arr(&w);
     for (size_t i = 0; i < q->n_options; i++) {
@@ -133,14 +111,17 @@ static void delete_record(struct store *st, struct str key)
     store_put(st, &item, 1, false, NULL, NULL);
 }
 
-static void prompt_free(struct prompt *q)
+void prompt_leave(struct prompt *q)
 {
     struct prompts *ps = q->of;
 
     if (q->press != NULL)
         q->press->q = NULL;
+    q->press = NULL;
     timer_stop(ps->env->clock, &q->late);
     list_remove(&q->link);
+    if (q->where == NULL)
+        return;
     list_remove(&q->in_chat);
     ps->n--;
     if (--q->where->n == 0) {
@@ -148,6 +129,12 @@ static void prompt_free(struct prompt *q)
         free(q->where->id);
         free(q->where);
     }
+    q->where = NULL;
+}
+
+void prompt_free(struct prompt *q)
+{
+    prompt_leave(q);
     for (size_t i = 0; i < q->n_options; i++) {
         free(q->options[i].id);
         free(q->options[i].label);
@@ -161,22 +148,51 @@ static void prompt_free(struct prompt *q)
     free(q);
 }
 
-static void prompt_end(struct prompt *q)
+void prompt_remove(struct prompt *q)
 {
     struct buf key = BUF_INIT;
 
     write_key(q, &key);
-    delete_record(q->of->env->store, buf_str(&key));
+    if (!q->over || prompt_find(q->of, str_of(q->chat), str_of(q->id)) == NULL) /* not asked anew */
+        delete_record(q->of->env->store, buf_str(&key));
     buf_done(&key);
     prompt_free(q);
 }
 
-static void on_late(struct timer *t)
+void prompt_end(struct prompt *q)
 {
-    prompt_end(container_of(t, struct prompt, late));
+    if (q->of->over == NULL || q->message_id == NULL) {
+        prompt_remove(q);
+        return;
+    }
+    prompt_leave(q);
+    q->over = true;
+    prompt_save(q);
+    prompt_over(q);
 }
 
-static struct prompt *find(const struct prompts *ps, struct str chat, struct str id)
+static bool is_late(const struct prompt *q)
+{
+    return clock_wall_ms(q->of->env->clock) >= q->until_ms;
+}
+
+/* Somebody may just be answering it, and what nobody has seen yet may still be on its way: its
+ * buttons go when it is there. */
+static void on_late(struct timer *t)
+{
+    struct prompt *q = container_of(t, struct prompt, late);
+    struct clock *clock = q->of->env->clock;
+    int64_t waited_ms = clock_wall_ms(clock) - q->until_ms;
+
+    if (q->press != NULL)
+        timer_set(clock, &q->late, WAIT_PRESS_MS);
+    else if (q->of->over != NULL && q->message_id == NULL && waited_ms < WAIT_SHOWN_MS)
+        timer_set(clock, &q->late, WAIT_SHOWN_MS - waited_ms);
+    else
+        prompt_end(q);
+}
+
+struct prompt *prompt_find(const struct prompts *ps, struct str chat, struct str id)
 {
     struct prompt_chat *c = map_get(&ps->chats, chat);
 
@@ -232,7 +248,7 @@ static void make_room(struct prompts *ps, struct prompt_chat *c)
 const struct prompt *prompts_add(struct prompts *ps, const struct action_from *from,
                                  const struct action *a, struct str chat)
 {
-    struct prompt *q = find(ps, chat, a->prompt_id);
+    struct prompt *q = prompt_find(ps, chat, a->prompt_id);
     int64_t s = a->timeout_s > 0 ? a->timeout_s : DEFAULT_S;
 
     if (q != NULL)
@@ -247,28 +263,31 @@ const struct prompt *prompts_add(struct prompts *ps, const struct action_from *f
     q->until_ms = clock_wall_ms(ps->env->clock) + s * 1000;
     enter(ps, q);
     make_room(ps, q->where);
-    save(q);
+    prompt_save(q);
     return q;
 }
 
 void prompts_shown(struct prompts *ps, struct str chat, struct str id, struct str message_id)
 {
-    struct prompt *q = find(ps, chat, id);
+    struct prompt *q = prompt_find(ps, chat, id);
 
     if (q == NULL)
         return;
     q->shown = true;
     free(q->message_id);
     q->message_id = message_id.n > 0 ? str_dup(message_id) : NULL;
-    save(q);
+    if (is_late(q) && q->press == NULL)
+        prompt_end(q);
+    else
+        prompt_save(q);
 }
 
 void prompts_drop(struct prompts *ps, struct str chat, struct str id)
 {
-    struct prompt *q = find(ps, chat, id);
+    struct prompt *q = prompt_find(ps, chat, id);
 
     if (q != NULL)
-        prompt_end(q);
+        prompt_remove(q);
 }
 
 size_t prompts_count(const struct prompts *ps)
@@ -277,6 +296,19 @@ size_t prompts_count(const struct prompts *ps)
 }
 
 /* ---- life ---- */
+
+static void load_over(struct prompts *ps, struct prompt *q, struct str chosen)
+{
+    q->of = ps;
+    q->over = true;
+    for (size_t i = 0; i < q->n_options; i++)
+        if (str_eq(str_of(q->options[i].id), chosen))
+            q->chosen = &q->options[i];
+    list_init(&q->link);
+    list_init(&q->in_chat);
+    timer_init(&q->late, on_late);
+    prompt_over(q);
+}
 
 static void load_one(struct prompts *ps, struct str chat, struct str id, struct str value)
 {
@@ -294,7 +326,10 @@ static void load_one(struct prompts *ps, struct str chat, struct str id, struct 
     json_as_i64(json_get(doc, "until"), &q->until_ms);
     take_options(q, json_get(doc, "options"));
     q->shown = true; /* as far as anybody knows */
-    enter(ps, q);
+    if (json_as_bool(json_get(doc, "over"), false) && q->message_id != NULL)
+        load_over(ps, q, json_str(doc, "chosen"));
+    else
+        enter(ps, q);
 }
 
 static void on_record(void *ctx, struct str key, struct str value)
@@ -308,14 +343,17 @@ static void on_record(void *ctx, struct str key, struct str value)
         load_one(ps, chat, key, value);
 }
 
-enum bh_err prompts_open(struct platform *p, struct prompts **ret_ps, char *ret_why)
+enum bh_err prompts_open(struct platform *p, prompt_over_cb *over, struct prompts **ret_ps,
+                         char *ret_why)
 {
     struct prompts *ps = xcalloc(1, sizeof *ps);
 
     ps->p = p;
     ps->env = host_env(p->host);
+    ps->over = over;
     list_init(&ps->all);
     list_init(&ps->presses);
+    prompts_over_init(ps);
     ps->parser = json_parser_new();
     enum bh_err err = ps->env->store->ops->load_records(ps->env->store, NS, on_record, ps);
     json_parser_free(ps->parser);
@@ -342,117 +380,7 @@ void prompts_close(struct prompts *ps)
     }
     list_each (&ps->all, it, nxt)
         prompt_free(list_entry(it, struct prompt, link));
+    prompts_over_close(ps);
     map_done(&ps->chats);
     free(ps);
-}
-
-/* ---- answers ---- */
-
-struct prompt *prompts_pressed(struct prompts *ps, struct str chat, struct str token,
-                               const struct prompt_option **ret_option)
-{
-    struct str id;
-
-    if (!prompt_is_token(token))
-        return NULL;
-    token = str_skip(token, strlen(PREFIX));
-    str_split(&token, ':', &id);
-    struct prompt *q = find(ps, chat, id);
-    for (size_t i = 0; q != NULL && q->press == NULL && i < q->n_options; i++)
-        if (str_eq(str_of(q->options[i].id), token)) {
-            *ret_option = &q->options[i];
-            return q;
-        }
-    return NULL;
-}
-
-struct prompt *prompts_numbered(struct prompts *ps, struct str chat, struct str text,
-                                const struct prompt_option **ret_option)
-{
-    const struct prompt_chat *c = map_get(&ps->chats, chat);
-    uint64_t number;
-
-    if (c == NULL || !str_to_u64(str_trim(text), &number) || number == 0)
-        return NULL;
-    struct prompt *q = list_entry(c->prompts.prev, struct prompt, in_chat);
-    if (!q->shown || q->press != NULL || number > q->n_options)
-        return NULL;
-    *ret_option = &q->options[number - 1];
-    return q;
-}
-
-/* The answer as an event: @room holds its text, @name its name. */
-static void fill(const struct prompt *q, const struct prompt_option *o, struct event *ev,
-                 struct buf *room, struct buf *name)
-{
-    struct str asked = q->message_id != NULL ? str_of(q->message_id) : ev->press.message_id;
-
-    buf_printf(room, "/%s", o->id);
-    buf_printf(name, "%s:%.*s:%s", q->chat, STR_FMT(asked.n > 0 ? asked : STR("")), q->id);
-    ev->text = buf_str(room);
-    if (str_is_empty(ev->event_id)) /* a number is a message, and has a name */
-        ev->event_id = buf_str(name);
-    ev->message_type = STR("command");
-    ev->press.prompt_id = str_of(q->id);
-    ev->press.option_id = str_of(o->id);
-    ev->press.label = str_of(o->label);
-    if (asked.n > 0)
-        ev->press.message_id = asked;
-    ev->mentions_bot = true;
-    ev->only_tenant = str_of(q->tenant);
-    ev->only_instance = str_of(q->instance);
-    ev->media = NULL;
-    ev->n_media = 0;
-}
-
-static void count_target(void *ctx, struct str tenant, struct str instance)
-{
-    ++*(size_t *)ctx;
-}
-
-bool prompt_may_answer(const struct prompt *q, const struct event *ev)
-{
-    struct buf text = BUF_INIT, name = BUF_INIT;
-    struct event answer = *ev;
-    size_t n = 0;
-
-    fill(q, &q->options[0], &answer, &text, &name);
-    host_each_target(q->of->p->host, &answer, count_target, &n);
-    buf_done(&text);
-    buf_done(&name);
-    return n > 0;
-}
-
-static void on_accepted(void *ctx, enum bh_err err)
-{
-    struct prompt_press x = *(struct prompt_press *)ctx;
-
-    list_remove(&((struct prompt_press *)ctx)->link);
-    free(ctx);
-    if (x.q != NULL)
-        x.q->press = NULL;
-    if (x.q != NULL && err == BH_OK)
-        prompt_end(x.q);
-    x.done(x.ctx, err);
-}
-
-struct accept_id prompts_accept(struct prompt *q, const struct prompt_option *o,
-                                const struct event *ev, accepted_cb *done, void *ctx)
-{
-    struct prompts *ps = q->of;
-    struct prompt_press *x = xcalloc(1, sizeof *x);
-    struct buf text = BUF_INIT, name = BUF_INIT;
-    struct event answer = *ev;
-
-    *x = (struct prompt_press){.of = ps, .done = done, .ctx = ctx};
-    list_init(&x->link);
-    list_append(&ps->presses, &x->link);
-    assert(q->press == NULL);
-    x->q = q;
-    q->press = x;
-    fill(q, o, &answer, &text, &name);
-    x->accept = host_accept(ps->p->host, ps->p, &answer, on_accepted, x);
-    buf_done(&text);
-    buf_done(&name);
-    return x->accept;
 }

@@ -1,16 +1,17 @@
 /* prompts.h - questions with buttons: those of one bot that nobody has answered yet.
  *
- *      prompts_add() --> asked --prompts_shown()--> open --prompts_accept(), it was taken--> gone
- *           its message was refused: prompts_drop()  '--its time is up, or newer came----> gone
+ *      prompts_add() --> asked --prompts_shown()--> open --prompts_accept(), it was taken--> over
+ *           its message was refused: prompts_drop()  '--its time is up, or newer came----> over
+ *      over --prompt_over_cb, as often as it takes--> its message has no buttons to press --> gone
  *
  * Every button carries "hp1:<prompt>:<option>".  A press counts while its question is open, goes to
  * the instance that asked and to nobody else, and only when the gate lets the person who pressed
  * speak to it.  The first press that was taken is the answer.  Where a platform has no buttons the
  * options are numbered (prompt_write_numbered) and a bare number answers the newest question.
  *
- * On disk (namespace "prompt", key platform US bot US chat US prompt), so a restart changes
- * nothing: the record is submitted before the sender's own, which is on disk before anything
- * leaves.
+ * On disk (namespace "prompt", key platform US bot US chat US prompt) until its message is in
+ * order, so a restart changes nothing: the record is submitted before the sender's own, which is on
+ * disk before anything leaves.
  */
 #pragma once
 #include "base/clock.h"
@@ -34,18 +35,27 @@ struct prompt {
     char *chat, *id, *message_id;
     struct prompt_option *options;
     size_t n_options;
-    int64_t until_ms;   /* wall clock */
-    struct prompts *of; /* private from here on; borrowed */
+    const struct prompt_option *chosen; /* of these; NULL: nobody has answered */
+    int64_t until_ms;                   /* wall clock */
+    struct prompts *of;                 /* private from here on; borrowed */
     struct list link, in_chat;
     struct prompt_chat *where;  /* borrowed */
     struct prompt_press *press; /* under way; borrowed; NULL: none */
     struct timer late;
-    bool shown;
+    bool shown, over;
+    unsigned tries; /* to take the buttons away */
 };
 struct prompts;
 
-/* Reads what an earlier process left: blocks, for start-up.  @p is borrowed. */
-enum bh_err prompts_open(struct platform *p, struct prompts **ret_ps, char *ret_why) BH_MUST_USE;
+/* It was answered (q->chosen), or its time is up: its message, q->message_id in q->chat, is to lose
+ * its buttons, or to show what was chosen.  Ends with prompts_tidied(), now or later; @q stays
+ * until then or until prompts_close().  A few are asked for at a time. */
+typedef void prompt_over_cb(struct platform *p, struct prompt *q);
+
+/* Reads what an earlier process left: blocks, for start-up.  @p is borrowed.  @over NULL: there are
+ * no buttons, or they look after themselves. */
+enum bh_err prompts_open(struct platform *p, prompt_over_cb *over, struct prompts **ret_ps,
+                         char *ret_why) BH_MUST_USE;
 void prompts_close(struct prompts *ps); /* presses under way are called off.  NULL is fine. */
 
 /* Why this action cannot be shown as a question; NULL: it can. */
@@ -57,6 +67,9 @@ const struct prompt *prompts_add(struct prompts *ps, const struct action_from *f
 /* The message that asks is there; its id may be absent.  Harmless when it is gone meanwhile. */
 void prompts_shown(struct prompts *ps, struct str chat, struct str id, struct str message_id);
 void prompts_drop(struct prompts *ps, struct str chat, struct str id); /* the same */
+/* The message of @q is in order, or cannot be changed: 0.  Else not yet, and not before so many
+ * ms. */
+void prompts_tidied(struct prompt *q, int64_t again_ms);
 
 /* NULL: there is no such open question (any more), or somebody is just answering it.  @token is
  * what a button carried; *@ret_option is the one that was pressed. */

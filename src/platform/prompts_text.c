@@ -1,9 +1,8 @@
 /* prompts_text.c - questions in words: what may be asked, what a button carries, and how options
  * look where there are no buttons.  (prompts.h has the contract.) */
 #include <stdio.h>
-#include "platform/prompts.h"
+#include "platform/prompts_priv.h"
 
-#define PREFIX "hp1:"
 enum { ID_MAX = 32 };
 
 static bool is_id(struct str s)
@@ -39,7 +38,7 @@ const char *prompt_wrong(const struct action *a)
         return "a question has 1 to 25 options";
     for (struct json_iter it = {0}; json_next(a->options, &it); i++) {
         struct str id = json_str(it.value, "id");
-        if (!is_id(id) || strlen(PREFIX) + a->prompt_id.n + 1 + id.n > PROMPT_TOKEN_MAX)
+        if (!is_id(id) || strlen(PROMPT_PREFIX) + a->prompt_id.n + 1 + id.n > PROMPT_TOKEN_MAX)
             return "an option's id must be 1 to 32 letters, digits, '_', '.' or '-'";
         if (is_twice(a->options, i, id))
             return "two options have the same id";
@@ -53,16 +52,16 @@ bool prompt_is_token(struct str payload)
 {
     struct str prompt;
 
-    if (!str_starts(payload, STR(PREFIX)))
+    if (!str_starts(payload, STR(PROMPT_PREFIX)))
         return false;
-    payload = str_skip(payload, strlen(PREFIX));
+    payload = str_skip(payload, strlen(PROMPT_PREFIX));
     return str_split(&payload, ':', &prompt) && is_id(prompt) && is_id(payload);
 }
 
 void prompt_token(char ret[PROMPT_TOKEN_MAX + 1], const struct prompt *q,
                   const struct prompt_option *o)
 {
-    snprintf(ret, PROMPT_TOKEN_MAX + 1, PREFIX "%s:%s", q->id, o->id);
+    snprintf(ret, PROMPT_TOKEN_MAX + 1, PROMPT_PREFIX "%s:%s", q->id, o->id);
 }
 
 void prompt_write_numbered(struct buf *out, struct str question, const struct prompt *q)

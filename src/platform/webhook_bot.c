@@ -155,7 +155,7 @@ enum bh_err webhook_bot_open(struct webhook_bot *b, const struct webhook_bot_kin
     b->api_base = webhook_bot_api(kind, api_base);
     b->parser = json_parser_new();
     awaits_init(&b->awaits, &b->base);
-    enum bh_err err = prompts_open(&b->base, &b->prompts, ret_why);
+    enum bh_err err = prompts_open(&b->base, NULL, &b->prompts, ret_why);
     return err == BH_OK ? sender_new(&b->base, kind->label, kind->sender, &b->sender, ret_why)
                         : err;
 }

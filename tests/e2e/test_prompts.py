@@ -1,4 +1,7 @@
 """Questions with buttons on every platform: asked, pressed, answered once, gone when their time is up."""
+import json
+import time
+
 import pytest
 
 import test_discord
@@ -83,15 +86,44 @@ def test_a_question_is_open_after_a_restart(telegram, dial):  # noqa: F811
     assert gateway.quiet(seconds=1.5)
 
 
+def open_questions(server):
+    return json.loads(server.cli("status", "--json").stdout)["platforms"][0]["openQuestions"]
+
+
 def test_its_time_is_up(telegram):  # noqa: F811
     ask(telegram.gateway, ANN, id="short", timeout_s=1)  # ten seconds is the least
-    message = telegram.sim.sent(ANN)[-1]["message_id"]
-    open_questions = lambda: __import__("json").loads(telegram.server.cli("status", "--json").stdout)["platforms"][0]["openQuestions"]  # noqa: E731
-    assert open_questions() == 1
-    wait_for(lambda: open_questions() == 0, 20)
-    telegram.sim.press(ANN, message, "hp1:short:once")
+    message = telegram.sim.sent(ANN)[-1]
+    assert open_questions(telegram.server) == 1 and len(buttons(message)) == 3
+    wait_for(lambda: open_questions(telegram.server) == 0, 30)
+    wait_for(lambda: buttons(message) == [], 30)
+    telegram.sim.press(ANN, message["message_id"], "hp1:short:once")
     wait_for(lambda: telegram.sim.called("answerCallbackQuery"))
     assert "time is up" in telegram.sim.called("answerCallbackQuery")[-1]["text"] and telegram.gateway.quiet()
+
+
+def test_its_time_is_up_while_bellhop_is_stopped(telegram):  # noqa: F811
+    ask(telegram.gateway, ANN, id="short", timeout_s=10)
+    message = telegram.sim.sent(ANN)[-1]
+    telegram.server.kill()
+    time.sleep(10)
+    assert len(buttons(message)) == 3
+    telegram.server.start()
+    wait_for(lambda: buttons(message) == [], 30)
+
+
+def test_a_kill_before_the_choice_was_shown(telegram, dial):  # noqa: F811
+    """The buttons of an answered question do not stay because bellhop died before it could change them."""
+    result = ask(telegram.gateway, ANN)
+    message = telegram.sim.sent(ANN)[-1]
+    telegram.sim.trouble("editMessageReplyMarkup", 502, times=1000)
+    telegram.sim.press(ANN, message["message_id"], "hp1:0a1b2c3d:once")
+    answered(telegram.gateway, "once", "Allow once", result["message_id"])
+    wait_for(lambda: telegram.sim.called("editMessageReplyMarkup"))
+    telegram.server.kill()
+    telegram.sim.troubles.clear()
+    assert len(buttons(message)) == 3
+    telegram.server.start()
+    wait_for(lambda: [b["text"] for b in buttons(message)] == ["\u2714 Allow once"], 30)
 
 
 @pytest.mark.parametrize("wrong", [dict(options=[]), dict(options=OPTIONS * 2), dict(id="no spaces"), dict(content=" "),
@@ -157,6 +189,7 @@ def test_an_approval_is_pressed_on_discord(oracle, discord_sim, make_bellhop, di
     late = edge.interact(3, token=INTERACTION + "q", **press).json
     assert late["type"] == 4 and late["data"]["flags"] == 64
     assert edge.gateway.quiet() and edge.gateway.quiet("passthrough_forward")
+    wait_for(lambda: message["components"] == answer["data"]["components"])  # that answer may have been lost
     assert edge.interact(3, token=INTERACTION + "r", data={"custom_id": "theirs", "component_type": 2}).json == {"type": 6}
     edge.gateway.next("passthrough_forward")
 
@@ -183,6 +216,21 @@ def test_without_a_public_address_presses_and_commands_come_through_the_gateway(
     assert r.gateway.act(op="send", chat_id=GENERAL, content="here", reply_to=None, metadata={})["success"]
     assert sim.hooks["command-token"]["original"] == "here"
     assert "gateway-token" not in r.server.log() and "command-token" not in r.server.log()
+    r.check()
+    sim.close()
+
+
+def test_the_buttons_go_on_discord_when_its_time_is_up(make_bellhop, dial):
+    sim = test_discord.DiscordSim(test_discord.TOKEN)
+    r = test_discord.Rig(sim, make_bellhop, dial)
+    sim.say(GENERAL, f"hello <@{BOT}>", mentions=[{"id": BOT}])
+    r.gateway.next("inbound")
+    for id in ("one", "two"):
+        assert ask(r.gateway, GENERAL, id=id, timeout_s=10)["success"]
+    messages = sim.sent(GENERAL)[-2:]
+    assert all(len(m["components"][0]["components"]) == 3 for m in messages)
+    wait_for(lambda: all(m["components"] == [] for m in messages), 40)
+    assert [m["content"] for m in messages] == ["Run **rm -rf**?"] * 2
     r.check()
     sim.close()
 

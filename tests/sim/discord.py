@@ -612,10 +612,10 @@ class DiscordSim:
         return message
 
     def _edit(self, channel, id, data):
-        self._check_content(data, EDIT_FIELDS)
         message = next((m for m in self.messages.get(channel, []) if m["id"] == id), None)
         if message is None:
             raise Refusal(404, 10008, "Unknown Message")
+        self._check_content({"content": message["content"], **data}, EDIT_FIELDS)  # what is left out stays
         if message["author"]["id"] != BOT:
             raise Refusal(403, 50005, "Cannot edit a message authored by another user")
         message["content"] = data.get("content", message["content"])

@@ -98,7 +98,7 @@ static enum bh_err discord_open(const struct platform_settings *settings, struct
     if (err == BH_OK)
         err = discord_names_load(d);
     if (err == BH_OK)
-        err = prompts_open(&d->base, &d->prompts, ret_why);
+        err = prompts_open(&d->base, discord_prompt_over, &d->prompts, ret_why);
     if (err == BH_OK)
         err = discord_rest_open(d, ret_why);
     if (err != BH_OK) {

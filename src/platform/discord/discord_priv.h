@@ -250,6 +250,7 @@ void discord_answers_done(struct discord *d);
 /* @chosen NULL: they can be pressed. */
 void discord_write_buttons(struct buf *out, const struct prompt *q,
                            const struct prompt_option *chosen);
+void discord_prompt_over(struct platform *p, struct prompt *q); /* a prompt_over_cb */
 /* True: it was a press of one of ours, and is dealt with. */
 bool discord_press(struct discord *d, struct discord_interaction *x,
                    const struct discord_asker *to);

@@ -2,7 +2,10 @@
  * has the calls.)
  *
  * A press is answered by changing the message that asked: every button is disabled, and the one
- * that was chosen stands out.  Whoever may not answer, or comes too late, is told so alone. */
+ * that was chosen stands out.  That answer may be lost or late, so the message is changed by a
+ * request of its own too; when its time is up, that takes the buttons away.  Whoever may not
+ * answer, or comes too late, is told so alone. */
+#include <inttypes.h>
 #include "base/jw.h"
 #include "base/mem.h"
 #include "platform/discord/discord_priv.h"
@@ -65,6 +68,36 @@ void discord_write_buttons(struct buf *out, const struct prompt *q,
         }
     }
     jw_end_arr(&w);
+}
+
+static void on_tidied(void *ctx, const struct discord_told *t)
+{
+    prompts_tidied(ctx, t->end == SENDER_DONE || t->end == SENDER_REFUSED ? 0 : 1);
+}
+
+void discord_prompt_over(struct platform *p, struct prompt *q)
+{
+    struct discord *d = discord_of(p);
+    struct buf path = BUF_INIT, body = BUF_INIT;
+    uint64_t channel = snowflake(str_of(q->chat)), message = snowflake(str_of(q->message_id));
+
+    buf_printf(&path, "/channels/%" PRIu64 "/messages/%" PRIu64, channel, message);
+    buf_add_z(&body, "{\"components\":");
+    if (q->chosen != NULL)
+        discord_write_buttons(&body, q, q->chosen);
+    else
+        buf_add_z(&body, "[]");
+    buf_add_z(&body, "}");
+    discord_ask(d,
+                &(struct discord_question){.method = "PATCH",
+                                           .route = "edit",
+                                           .major = channel,
+                                           .path = buf_str(&path),
+                                           .body = buf_str(&body),
+                                           .lane = buf_str(&path)},
+                on_tidied, q);
+    buf_done(&path);
+    buf_done(&body);
 }
 
 bool discord_press(struct discord *d, struct discord_interaction *x, const struct discord_asker *to)

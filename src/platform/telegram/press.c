@@ -2,8 +2,8 @@
  *
  * Telegram waits for an answer to every press, so that the button stops turning; it comes once the
  * answer is safe.  An inline keyboard cannot be disabled: when its question is answered, one button
- * with what was chosen is left.  Payloads that are not ours are nobody's: they are answered and
- * dropped. */
+ * with what was chosen is left, and none when its time is up.  Payloads that are not ours are
+ * nobody's: they are answered and dropped. */
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -14,9 +14,10 @@
 
 enum { ANSWER_MS = 10000, MAX_ANSWERS = 64, SHORT_LABEL = 16 };
 
-struct tg_answering { /* a request that tells Telegram about a press */
+struct tg_answering { /* a request that tells Telegram about a press, or a question that is over */
     struct list link;
     struct telegram *t;     /* borrowed */
+    struct prompt *q;       /* borrowed; NULL: a press */
     struct http_call *call; /* owned; NULL: ended */
 };
 
@@ -25,8 +26,7 @@ struct tg_pressing { /* between prompts_accept() and its answer */
     struct telegram *t; /* borrowed */
     tg_taken_fn *done;
     uint64_t tag;
-    int64_t chat, message_id;
-    char callback[128], token[PROMPT_TOKEN_MAX + 1];
+    char callback[128];
     char *label; /* owned */
 };
 
@@ -88,24 +88,36 @@ void tg_prompt_ended(struct tg_outgoing *x, const struct sender_verdict *v)
 
 /* ---- telling Telegram ---- */
 
+/* How long until the buttons may be tried again; 0: they are as they should be, or stay. */
+static int64_t again_ms(struct telegram *t, const struct http_result *r)
+{
+    struct tg_answer a;
+
+    tg_answer_read(t, t->answers, r, &a);
+    if (a.outcome == TG_OK || a.outcome == TG_REFUSED)
+        return 0;
+    return a.outcome == TG_LATER ? a.retry_after_ms : 1;
+}
+
 static void on_answered(void *ctx, const struct http_result *r)
 {
     struct tg_answering *x = ctx;
+    struct prompt *q = x->q;
 
     x->call = NULL; /* an answer that came too late is no trouble of anybody's */
     list_remove(&x->link);
     x->t->n_answering--;
+    if (q != NULL)
+        prompts_tidied(q, again_ms(x->t, r));
     free(x);
 }
 
-static void tell(struct telegram *t, const char *method, struct str body)
+static void tell(struct telegram *t, const char *method, struct str body, struct prompt *q)
 {
-    struct tg_answering *x;
+    struct tg_answering *x = xcalloc(1, sizeof *x);
 
-    if (t->n_answering >= MAX_ANSWERS)
-        return;
-    x = xcalloc(1, sizeof *x);
     x->t = t;
+    x->q = q;
     list_init(&x->link);
     list_append(&t->answering, &x->link);
     t->n_answering++;
@@ -117,36 +129,52 @@ static void answer_press(struct telegram *t, struct str callback, struct str wor
     struct buf body = BUF_INIT;
     struct jw w = jw_begin(&body);
 
+    if (t->n_answering >= MAX_ANSWERS)
+        return;
     jw_obj(&w);
     jw_kstr(&w, "callback_query_id", callback);
     if (words.n > 0)
         jw_kstr(&w, "text", words);
     jw_end_obj(&w);
-    tell(t, "answerCallbackQuery", buf_str(&body));
+    tell(t, "answerCallbackQuery", buf_str(&body), NULL);
     buf_done(&body);
 }
 
-static void show_choice(const struct tg_pressing *x)
+static void write_choice(struct jw *w, const struct prompt *q)
 {
-    struct buf body = BUF_INIT, label = BUF_INIT;
-    struct jw w = jw_begin(&body);
+    char token[PROMPT_TOKEN_MAX + 1];
+    struct buf label = BUF_INIT;
 
-    buf_printf(&label, "\xe2\x9c\x94 %s", x->label);
+    buf_printf(&label, "\xe2\x9c\x94 %s", q->chosen->label);
+    prompt_token(token, q, q->chosen);
+    jw_arr(w);
+    write_button(w, buf_str(&label), token);
+    jw_end_arr(w);
+    buf_done(&label);
+}
+
+void tg_prompt_over(struct platform *p, struct prompt *q)
+{
+    struct telegram *t = container_of(p, struct telegram, base);
+    struct buf body = BUF_INIT;
+    struct jw w = jw_begin(&body);
+    int64_t chat = 0, message_id = 0;
+
+    str_to_i64(tg_chat_now(t, str_of(q->chat)), &chat);
+    str_to_i64(str_of(q->message_id), &message_id);
     jw_obj(&w);
-    jw_ki64(&w, "chat_id", x->chat);
-    jw_ki64(&w, "message_id", x->message_id);
+    jw_ki64(&w, "chat_id", chat);
+    jw_ki64(&w, "message_id", message_id);
     jw_key(&w, "reply_markup");
     jw_obj(&w);
     jw_key(&w, "inline_keyboard");
     jw_arr(&w);
-    jw_arr(&w);
-    write_button(&w, buf_str(&label), x->token);
-    jw_end_arr(&w);
+    if (q->chosen != NULL)
+        write_choice(&w, q);
     jw_end_arr(&w);
     jw_end_obj(&w);
     jw_end_obj(&w);
-    tell(x->t, "editMessageReplyMarkup", buf_str(&body));
-    buf_done(&label);
+    tell(t, "editMessageReplyMarkup", buf_str(&body), q);
     buf_done(&body);
 }
 
@@ -176,12 +204,10 @@ static void on_accepted(void *ctx, enum bh_err err)
     struct tg_pressing *x = ctx;
     struct tg_pressing copy = *x;
 
-    if (err == BH_OK) {
+    if (err == BH_OK)
         answer_press(x->t, str_of(x->callback), str_of(x->label));
-        show_choice(x);
-    } else {
+    else
         x->t->n.again++;
-    }
     pressing_free(x);
     copy.done(copy.t, copy.tag, err);
 }
@@ -191,10 +217,8 @@ static void take_press(struct telegram *t, struct tg_press *p, struct prompt *q,
 {
     struct tg_pressing *x = xcalloc(1, sizeof *x);
 
-    *x = (struct tg_pressing){.t = t, .done = done, .tag = tag, .message_id = p->message_id};
-    str_to_i64(p->ev.chat_id, &x->chat);
+    *x = (struct tg_pressing){.t = t, .done = done, .tag = tag};
     memcpy(x->callback, p->callback.p, p->callback.n);
-    prompt_token(x->token, q, o);
     x->label = xstrdup(o->label);
     list_init(&x->link);
     list_append(&t->pressing, &x->link);

@@ -96,7 +96,7 @@ static enum bh_err tg_open(const struct platform_settings *settings, struct host
     list_init(&t->wheres);
     list_init(&t->pressing);
     list_init(&t->answering);
-    enum bh_err err = prompts_open(&t->base, &t->prompts, ret_why);
+    enum bh_err err = prompts_open(&t->base, tg_prompt_over, &t->prompts, ret_why);
     if (err == BH_OK)
         err = sender_new(&t->base, "Telegram", &tg_sender, &t->sender, ret_why);
     if (err != BH_OK) {

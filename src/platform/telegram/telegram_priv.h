@@ -32,6 +32,7 @@
 #define TG_BATCH 100       /* updates of one getUpdates */
 #define TG_CHAT_CHARS 64
 
+struct prompt;
 struct prompts;
 struct sender;
 struct sender_ops;
@@ -146,6 +147,7 @@ void tg_accepts_cancel(struct telegram *t);
 /* ---- press.c ---- */
 bool tg_take_press(struct telegram *t, struct json update, tg_taken_fn *done, uint64_t tag);
 void tg_presses_cancel(struct telegram *t);
+void tg_prompt_over(struct platform *p, struct prompt *q); /* a prompt_over_cb */
 
 /* ---- commands.c ---- */
 void tg_set_commands(struct platform *p, struct str commands);

@@ -273,7 +273,7 @@ static enum bh_err web_open(const struct platform_settings *settings, struct hos
     w = web_new(container_of(settings, const struct web_settings, base), host);
     err = load_visitor_key(w, ret_why);
     if (err == BH_OK)
-        err = prompts_open(&w->base, &w->prompts, ret_why);
+        err = prompts_open(&w->base, NULL, &w->prompts, ret_why);
     if (err == BH_OK && w->history > 0)
         err = w->env->store->ops->load_records(w->env->store, "web_name", on_name_loaded, w);
     if (err != BH_OK) {

@@ -18,6 +18,8 @@ static struct {
     void *ctx;
     int n_done;
     enum bh_err err;
+    struct prompt *over[8]; /* whose buttons are to go */
+    size_t n_over;
 } w;
 
 /* ---- the host ---- */
@@ -50,11 +52,30 @@ void host_each_target(struct host *h, const struct event *ev, target_cb *cb, voi
 
 static const struct platform_ops ops = {.name = "letters"};
 
-static void open_prompts(void)
+static void on_over(struct platform *p, struct prompt *q)
+{
+    assert_true(w.n_over < ARRAY_LEN(w.over));
+    assert_ptr_equal(p, &w.p);
+    w.over[w.n_over++] = q;
+}
+
+static void open_with(prompt_over_cb *over)
 {
     char why[256];
 
-    assert_int_equal(prompts_open(&w.p, &w.ps, why), BH_OK);
+    assert_int_equal(prompts_open(&w.p, over, &w.ps, why), BH_OK);
+}
+
+static void open_prompts(void)
+{
+    open_with(NULL);
+}
+
+static void open_with_buttons(void)
+{
+    prompts_close(w.ps);
+    w.n_over = 0;
+    open_with(on_over);
 }
 
 static int setup(void **state)
@@ -270,6 +291,145 @@ static void closing_calls_off_what_is_under_way(void **state)
     assert_int_equal(w.n_done, 1);
 }
 
+/* The one question whose buttons are to go, by now. */
+static struct prompt *only_over(void)
+{
+    assert_int_equal(w.n_over, 1);
+    w.n_over = 0;
+    return w.over[0];
+}
+
+static void the_buttons_go_when_its_time_is_up(void **state)
+{
+    const struct prompt_option *o;
+
+    open_with_buttons();
+    ask("q", "c", 30);
+    turn(29000);
+    assert_int_equal(w.n_over, 0);
+    turn(1001);
+    struct prompt *q = only_over();
+    assert_string_equal(q->message_id, "m1");
+    assert_string_equal(q->chat, "c");
+    assert_null(q->chosen);
+    assert_int_equal(prompts_count(w.ps), 0);
+    assert_null(pressed("c", "hp1:q:yes", &o));
+    prompts_tidied(q, 0);
+    turn(3600 * 1000);
+    assert_int_equal(w.n_over, 0);
+    open_with_buttons(); /* nothing is left of it */
+    turn(1);
+    assert_int_equal(w.n_over, 0);
+}
+
+static void the_buttons_show_what_was_chosen_also_after_a_restart(void **state)
+{
+    const struct prompt_option *o;
+    struct event ev = {0};
+
+    open_with_buttons();
+    ask("q", "c", 0);
+    struct prompt *q = pressed("c", "hp1:q:no", &o);
+    prompts_accept(q, o, &ev, on_done, NULL);
+    w.done(w.ctx, BH_OK);
+    assert_int_equal(w.n_over, 0); /* not inside the call */
+    turn(1);
+    assert_string_equal(only_over()->chosen->id, "no");
+    open_with_buttons(); /* nobody knows how that ended */
+    assert_null(pressed("c", "hp1:q:yes", &o));
+    turn(1);
+    q = only_over();
+    assert_string_equal(q->chosen->id, "no");
+    assert_string_equal(q->message_id, "m1");
+    prompts_tidied(q, 0);
+    turn(1);
+    open_with_buttons();
+    turn(1);
+    assert_int_equal(w.n_over, 0);
+}
+
+static void what_could_not_be_changed_is_tried_again_later_and_not_for_ever(void **state)
+{
+    open_with_buttons();
+    ask("q", "c", 10);
+    turn(10000);
+    prompts_tidied(only_over(), 30000);
+    turn(29000);
+    assert_int_equal(w.n_over, 0); /* it was asked to wait */
+    turn(1001);
+    prompts_tidied(only_over(), 1);
+    turn(1000);
+    assert_int_equal(w.n_over, 0); /* a little longer every time */
+    int tries = 2;
+    for (int i = 0; i < 100; i++) {
+        turn(600 * 1000);
+        if (w.n_over == 0)
+            break;
+        prompts_tidied(only_over(), 1);
+        tries++;
+    }
+    assert_int_equal(tries, 12);
+}
+
+static void a_few_are_changed_at_a_time(void **state)
+{
+    char chat[16];
+
+    open_with_buttons();
+    for (int i = 0; i < 6; i++) {
+        snprintf(chat, sizeof chat, "c%d", i);
+        ask("q", chat, 10);
+    }
+    turn(10000);
+    assert_int_equal(w.n_over, 4);
+    prompts_tidied(w.over[2], 0);
+    turn(1);
+    assert_int_equal(w.n_over, 5);
+    prompts_tidied(w.over[0], 1); /* it rests, and is in nobody's way */
+    turn(1);
+    assert_int_equal(w.n_over, 6);
+    open_with_buttons();
+    turn(1);
+    assert_int_equal(w.n_over, 4); /* of the five that are left */
+}
+
+static void what_is_shown_too_late_loses_its_buttons_at_once(void **state)
+{
+    struct action a = asking("q", YES_NO);
+    const struct prompt_option *o;
+
+    open_with_buttons();
+    a.timeout_s = 10;
+    prompts_add(w.ps, &mine, &a, STR("c"));
+    turn(60000); /* the platform is slow */
+    assert_int_equal(w.n_over, 0);
+    assert_null(pressed("c", "hp1:q:yes", &o));
+    prompts_shown(w.ps, STR("c"), STR("q"), STR("m9"));
+    turn(1);
+    struct prompt *q = only_over();
+    assert_string_equal(q->message_id, "m9");
+    prompts_tidied(q, 0);
+    prompts_add(w.ps, &mine, &a, STR("c")); /* never shown */
+    turn(2 * 3600 * 1000);
+    assert_int_equal(prompts_count(w.ps), 0);
+    assert_int_equal(w.n_over, 0);
+}
+
+static void what_is_asked_anew_is_not_forgotten_with_the_old(void **state)
+{
+    const struct prompt_option *o;
+
+    open_with_buttons();
+    ask("q", "c", 10);
+    turn(10000);
+    struct prompt *old = only_over();
+    ask("q", "c", 0);
+    prompts_tidied(old, 0);
+    turn(1);
+    open_with_buttons();
+    assert_non_null(pressed("c", "hp1:q:yes", &o));
+}
+
 static void numbered_options_are_text(void **state)
 {
     struct action a = asking("q", YES_NO);
@@ -292,6 +452,12 @@ int main(void)
         T(a_restart_leaves_what_is_open),
         T(a_chat_has_so_many_and_the_oldest_goes),
         T(closing_calls_off_what_is_under_way),
+        T(the_buttons_go_when_its_time_is_up),
+        T(the_buttons_show_what_was_chosen_also_after_a_restart),
+        T(what_could_not_be_changed_is_tried_again_later_and_not_for_ever),
+        T(a_few_are_changed_at_a_time),
+        T(what_is_shown_too_late_loses_its_buttons_at_once),
+        T(what_is_asked_anew_is_not_forgotten_with_the_old),
         T(numbered_options_are_text),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
