@@ -76,6 +76,18 @@ enum limit_unit { LIMIT_COUNT, LIMIT_BYTES };
       "The data store of a tenant on disk, all its namespaces.", \
       "429, nothing new is written; what is there can be read and expires", \
       "a program that writes without end") \
+    X(WAKE_BYTES, "wake_bytes", PER_TENANT, LIMIT_BYTES, 8 << 20, 64 << 20, \
+      "Wakes for later on disk: what they bring along, and 256 bytes each.", \
+      "429, and no new one; those that are there ring", "a program that schedules without end") \
+    X(RECEIPT_BYTES, "receipt_bytes", PER_TENANT, LIMIT_BYTES, 256 << 20, 1 << 30, \
+      "Receipts of deliveries, wakes and requests on disk, kept for a day; each: since the " \
+      "start.", \
+      "429, and nothing is delivered that would need one; the oldest go by the hour", \
+      "a program that delivers without end") \
+    X(REPLY_BYTES, "reply_bytes", PER_INSTANCE, LIMIT_BYTES, 16 << 20, 256 << 20, \
+      "What agents said to programs, on disk.", \
+      "an agent's oldest replies go; of all, the oldest of those who have most", \
+      "an agent that talks without end") \
     X(HISTORY_BYTES, "history_bytes", PER_VISITOR, LIMIT_BYTES, 1 << 20, 256 << 20, \
       "Messages of chat pages on disk.", \
       "a visitor's oldest messages go; of all, the oldest; until they are gone none is kept", \

@@ -24,6 +24,8 @@ enum bh_err server_open_dispatch(struct server *s, char *why)
                               .relay = s->relay,
                               .http = s->http,
                               .spawner = s->spawner,
+                              .ledger = s->ledger,
+                              .retention_ms = &s->host_env.retention_ms,
                               .settings = config_get(s->cfg, &dispatch_config),
                               .wake_allow_private = &wake->allow_private};
     if (s->spawner != NULL)

@@ -4,6 +4,7 @@
 #include "base/mem.h"
 #include "dispatch/dispatch_priv.h"
 #include "dispatch/receipt.h"
+#include "dispatch/receipt_room.h"
 #include "dispatch/substrate.h"
 
 void *call_new(struct dispatch *d, size_t size, void (*free_fn)(struct dispatch_call *c),
@@ -101,6 +102,16 @@ bool call_claim(struct dispatch_call *c, const struct receipt_name *name)
     }
     buf_reset(&c->claim);
     fault_set(&c->fault, FAULT_BUSY, "The same is under way; ask again in a moment.");
+    return false;
+}
+
+bool call_has_room(struct dispatch_call *c, struct str tenant)
+{
+    if (receipt_room_has(c->d->receipt_room, tenant))
+        return true;
+    fault_set(&c->fault, FAULT_BUSY,
+              "There is no room for more receipts (limits.receipt_bytes): the oldest go within "
+              "the hour.");
     return false;
 }
 

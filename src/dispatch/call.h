@@ -45,6 +45,9 @@ struct recipient *call_agent(struct dispatch_call *c, const struct dispatch_who 
 struct receipt_name;
 bool call_claim(struct dispatch_call *c, const struct receipt_name *name);
 
+/* May it end with one more receipt of this tenant?  False: the fault says so. */
+bool call_has_room(struct dispatch_call *c, struct str tenant);
+
 /* DeliveryFailedError with its three fields. */
 void call_fail_unknown(struct dispatch_call *c, struct str agent_id);
 void call_fail_errand(struct dispatch_call *c, struct str agent_id, const struct errand_end *e);

@@ -156,7 +156,8 @@ struct dispatch_call *dispatch_deliver(struct dispatch *d, const struct dispatch
         fault_set(&w->call.fault, FAULT_INVALID, "agent_id in the body names another agent.");
         a = NULL;
     }
-    if (a != NULL && payload_read(body, address, &p, &w->call.fault)) {
+    if (a != NULL && payload_read(body, address, &p, &w->call.fault) &&
+        call_has_room(&w->call, str_of(a->tenant))) {
         if (p.session.p == NULL)
             p.session = session;
         begin(w, a, &p);

@@ -9,10 +9,10 @@
 #include <stdlib.h>
 #include "base/mem.h"
 #include "dispatch/dispatch_priv.h"
+#include "dispatch/receipt_room.h"
 #include "dispatch/records.h"
 #include "relay/inside.h"
 
-#define NS "delivered"
 #define KEPT_MS (25 * INT64_C(3600000))
 #define BACK_MS 10000 /* so long before the time of a key its receipt may have been written */
 #define TIME_CHARS 12
@@ -74,7 +74,7 @@ static void on_turn(struct timer *timer)
         list_move(t->filling.next, &b->entries);
     list_append(&t->batches, &b->link);
     write_key(&key, t->at_ms, dispatch_number(t->d));
-    struct store_kv item = {KV_PUT, NS, buf_str(&key), buf_str(&t->lines)};
+    struct store_kv item = {KV_PUT, DELIVERED_NS, buf_str(&key), buf_str(&t->lines)};
     b->put = store_put(t->d->env.store, &item, 1, true, on_written, b);
     buf_reset(&t->lines);
     buf_done(&key);
@@ -110,6 +110,7 @@ void delivered_keep(struct delivered *t, const struct receipt_name *name, struct
 {
     if (t->lines.n == 0)
         t->at_ms = clock_wall_ms(t->d->env.clock);
+    receipt_room_wrote(t->d->receipt_room, name->tenant, HASH_CHARS + 2 + json.n);
     write_hash(&t->lines, t->d, name);
     buf_add_str(&t->lines, json);
     buf_add_c(&t->lines, '\n');
@@ -170,8 +171,8 @@ static record_scan_cb on_scanned;
 
 static void look(struct delivered_look *l, struct str below)
 {
-    l->scan =
-        records_scan(l->t->d->env.store, NS, STR(""), below, LOOK_RECORDS, true, on_scanned, l);
+    l->scan = records_scan(l->t->d->env.store, DELIVERED_NS, STR(""), below, LOOK_RECORDS, true,
+                           on_scanned, l);
 }
 
 static void on_scanned(void *ctx, enum bh_err err, const struct store_scan *s)
@@ -217,6 +218,6 @@ void delivered_expire(struct delivered *t)
     struct buf end = BUF_INIT;
 
     write_key(&end, clock_wall_ms(t->d->env.clock) - KEPT_MS, 0);
-    records_clear(t->d->env.store, NS, STR(""), buf_str(&end));
+    records_clear(t->d->env.store, DELIVERED_NS, STR(""), buf_str(&end));
     buf_done(&end);
 }

@@ -12,6 +12,8 @@
 #include "base/list.h"
 #include "dispatch/receipt.h"
 
+#define DELIVERED_NS "delivered"
+
 struct delivered;       /* of a dispatch */
 struct delivered_batch; /* the receipts of a turn */
 struct delivered_look;  /* a cancel handle */

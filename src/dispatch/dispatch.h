@@ -34,6 +34,7 @@ struct dispatch;
 struct dispatch_call;
 struct facts;
 struct http_client;
+struct ledger;
 struct loop;
 struct outlet;
 struct rand;
@@ -62,6 +63,8 @@ struct dispatch_env { /* borrowed for the life of the dispatch */
     struct http_client *http;
     struct spawner *spawner; /* NULL: no agent is a program */
     const struct dispatch_settings *settings;
+    struct ledger *ledger;          /* limits.h; NULL: nothing is counted */
+    const int64_t *retention_ms;    /* of replies; 0, NULL: no limit; may change */
     const bool *wake_allow_private; /* `wake.allow_private`: it counts for webhooks too */
 };
 

@@ -8,6 +8,7 @@
 
 struct asked;
 struct delivered;
+struct receipt_room;
 struct replies;
 struct schedule;
 struct work_pool;
@@ -20,14 +21,15 @@ struct dispatch {
     struct list ending;    /* those that are answered when the turn ends */
     struct map claims;     /* calls by what nobody else may do meanwhile: call.h */
     struct timer endings;
-    struct timer tidy;           /* every ten minutes */
-    struct delivered *delivered; /* owned */
-    struct replies *replies;     /* owned */
-    struct schedule *schedule;   /* owned */
-    struct asked *asked;         /* owned */
-    struct work_pool *files;     /* owned; threads that write files */
-    struct json_parser *json;    /* owned; one document at a time */
-    uint64_t next_number;        /* grows for ever: the store's boot, then a count */
+    struct timer tidy;                 /* every ten minutes */
+    struct delivered *delivered;       /* owned */
+    struct replies *replies;           /* owned */
+    struct receipt_room *receipt_room; /* owned */
+    struct schedule *schedule;         /* owned */
+    struct asked *asked;               /* owned */
+    struct work_pool *files;           /* owned; threads that write files */
+    struct json_parser *json;          /* owned; one document at a time */
+    uint64_t next_number;              /* grows for ever: the store's boot, then a count */
 };
 
 timer_cb calls_on_timer;

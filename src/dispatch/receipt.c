@@ -5,9 +5,9 @@
 #include "base/jw.h"
 #include "base/mem.h"
 #include "dispatch/dispatch_priv.h"
+#include "dispatch/receipt_room.h"
 #include "dispatch/records.h"
 
-#define NS "receipt"
 #define HOUR_MS 3600000
 #define KEPT_HOURS 25 /* the day, and the hour that has begun */
 #define KEY_CHARS (8 + 32)
@@ -43,8 +43,9 @@ struct store_put *receipt_write(struct dispatch *d, const struct receipt_name *n
 {
     struct buf key = BUF_INIT;
 
+    receipt_room_wrote(d->receipt_room, name->tenant, KEY_CHARS + json.n);
     write_key(&key, at_ms / HOUR_MS, receipt_hash(d, name));
-    struct store_kv item = {.verb = KV_PUT, .ns = NS, .key = buf_str(&key), .value = json};
+    struct store_kv item = {.verb = KV_PUT, .ns = RECEIPT_NS, .key = buf_str(&key), .value = json};
     struct store_put *put = store_put(d->env.store, &item, 1, true, done, ctx);
     buf_done(&key);
     return put;
@@ -85,7 +86,8 @@ static void look(struct receipt_read *r)
     struct buf key = BUF_INIT;
 
     write_key(&key, r->hour, r->hash);
-    r->scan = records_scan(r->d->env.store, NS, buf_str(&key), STR_NULL, 1, false, on_looked, r);
+    r->scan =
+        records_scan(r->d->env.store, RECEIPT_NS, buf_str(&key), STR_NULL, 1, false, on_looked, r);
     buf_done(&key);
 }
 
@@ -140,6 +142,6 @@ void receipts_expire(struct dispatch *d)
     struct buf end = BUF_INIT;
 
     write_hour(&end, clock_wall_ms(d->env.clock) / HOUR_MS - KEPT_HOURS);
-    records_clear(d->env.store, NS, STR(""), buf_str(&end));
+    records_clear(d->env.store, RECEIPT_NS, STR(""), buf_str(&end));
     buf_done(&end);
 }

@@ -7,6 +7,8 @@
 #include "base/hash.h"
 #include "store/store.h"
 
+#define RECEIPT_NS "receipt"
+
 struct dispatch;
 struct receipt_read; /* one look under way: a cancel handle */
 

@@ -1,7 +1,4 @@
-/* replies.c - design.  (replies.h has the contract.)
- *
- * How many an agent has is only known roughly: every TRIM_EVERY replies of one agent the records
- * behind the newest ones are cleared, so there may be that many more. */
+/* replies.c - (replies.h has the contract.)  How many there are is reply_room.h's. */
 #include "dispatch/replies.h"
 #include <stdio.h>
 #include <stdlib.h>
@@ -14,23 +11,15 @@
 #include "dispatch/dispatch_priv.h"
 #include "dispatch/payload.h"
 #include "dispatch/records.h"
+#include "dispatch/reply_room.h"
 #include "dispatch/request.h"
 
-#define NS "reply"
-#define TRIM_EVERY 64
 #define MAX_ANSWER 1000 /* replies in one answer */
 
-struct tally { /* replies of one agent since the last trim */
-    unsigned n;
-    struct record_scan *scan; /* the trim under way */
-    struct replies *t;
-    char prefix[]; /* tenant \x1f agent \x1f */
-};
-
 struct replies {
-    struct dispatch *d; /* borrowed */
-    struct map tallies; /* prefix -> tally; owned */
-    struct list acts;   /* sends whose reply is on its way to the disk */
+    struct dispatch *d;      /* borrowed */
+    struct reply_room *room; /* owned */
+    struct list acts;        /* sends whose reply is on its way to the disk */
 };
 
 static void write_prefix(struct buf *out, struct str tenant, struct str agent)
@@ -42,36 +31,6 @@ static void write_prefix(struct buf *out, struct str tenant, struct str agent)
 }
 
 /* ---- keeping ---- */
-
-static void on_oldest(void *ctx, enum bh_err err, const struct store_scan *s)
-{
-    struct tally *y = ctx;
-    struct dispatch *d = y->t->d;
-    size_t keep = d->env.settings->replies;
-
-    y->scan = NULL;
-    if (err == BH_OK && s->n_records > keep)
-        records_clear(d->env.store, NS, str_of(y->prefix), s->records[keep - 1].key);
-}
-
-static void note(struct replies *t, struct str prefix)
-{
-    struct tally *y = map_get(&t->tallies, prefix);
-    struct dispatch *d = t->d;
-
-    if (y == NULL) {
-        y = xcalloc(1, sizeof *y + prefix.n + 1);
-        memcpy(y->prefix, prefix.p, prefix.n);
-        y->t = t;
-        y->n = TRIM_EVERY - 1; /* nobody knows how many an earlier process left */
-        map_put(&t->tallies, str_of(y->prefix), y);
-    }
-    if (++y->n < TRIM_EVERY || y->scan != NULL)
-        return;
-    y->n = 0;
-    y->scan = records_scan(d->env.store, NS, prefix, STR_NULL, (size_t)d->env.settings->replies + 1,
-                           true, on_oldest, y);
-}
 
 struct store_put *reply_keep(struct dispatch *d, const struct reply *r,
                              char ret_cursor[REPLY_CURSOR_CHARS + 1], store_put_cb *done, void *ctx)
@@ -90,16 +49,15 @@ struct store_put *reply_keep(struct dispatch *d, const struct reply *r,
     jw_kstr_opt(&w, "in_reply_to", r->in_reply_to);
     jw_kstr_opt(&w, "dispatch_id", r->dispatch_id);
     jw_end_obj(&w);
-    note(d->replies, buf_str(&key));
-    buf_add_z(&key, ret_cursor);
-    struct store_kv item = {.verb = KV_PUT,
-                            .ns = NS,
-                            .key = buf_str(&key),
-                            .value = buf_str(&value)};
-    struct store_put *put = store_put(d->env.store, &item, 1, true, done, ctx);
+    struct store_put *put = NULL;
+    if (reply_room_take(d->replies->room, buf_str(&key), key.n + REPLY_CURSOR_CHARS + value.n)) {
+        buf_add_z(&key, ret_cursor);
+        struct store_kv item = {KV_PUT, REPLY_NS, buf_str(&key), buf_str(&value)};
+        put = store_put(d->env.store, &item, 1, true, done, ctx);
+        d->n.replied++;
+    }
     buf_done(&key);
     buf_done(&value);
-    d->n.replied++;
     return put;
 }
 
@@ -134,7 +92,9 @@ static void on_kept(void *ctx, enum bh_err err)
     if (err == BH_OK)
         result.message_id = str_of(x->cursor);
     else
-        result.error = STR(ACTION_ERROR_TRANSIENT "the reply could not be kept");
+        result.error = err == BH_BUSY
+                           ? STR(ACTION_ERROR_TRANSIENT "there is no room for replies now")
+                           : STR(ACTION_ERROR_TRANSIENT "the reply could not be kept");
     relay_result(x->d->env.relay, x->id, &result);
     list_remove(&x->link);
     free(x);
@@ -148,6 +108,8 @@ static void keep_sent(struct dispatch *d, struct action_id id, const struct repl
     x->id = id;
     list_append(&d->replies->acts, &x->link);
     x->put = reply_keep(d, r, x->cursor, on_kept, x);
+    if (x->put == NULL)
+        on_kept(x, BH_BUSY);
 }
 
 /* What the agent said, into the chat of (agent, session). */
@@ -265,7 +227,7 @@ struct dispatch_call *dispatch_replies(struct dispatch *d, const struct dispatch
         buf_add_str(&from, after);
     }
     w->scan =
-        records_scan(d->env.store, NS, buf_str(&prefix),
+        records_scan(d->env.store, REPLY_NS, buf_str(&prefix),
                      w->after != NULL ? buf_str(&from) : STR_NULL,
                      limit == 0 || limit > MAX_ANSWER ? MAX_ANSWER : limit, false, on_read, w);
     buf_done(&prefix);
@@ -280,14 +242,13 @@ struct replies *replies_new(struct dispatch *d)
     struct replies *t = xcalloc(1, sizeof *t);
 
     t->d = d;
+    t->room = reply_room_new(d);
     list_init(&t->acts);
     return t;
 }
 
 void replies_free(struct replies *t)
 {
-    void *y;
-
     if (t == NULL)
         return;
     list_each (&t->acts, it, nxt) {
@@ -295,10 +256,6 @@ void replies_free(struct replies *t)
         store_put_cancel(&x->put);
         free(x);
     }
-    for (size_t pos = 0; map_next(&t->tallies, &pos, &y);) {
-        records_cancel(&((struct tally *)y)->scan);
-        free(y);
-    }
-    map_done(&t->tallies);
+    reply_room_free(t->room);
     free(t);
 }

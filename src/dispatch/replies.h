@@ -1,9 +1,10 @@
 /* replies.h - what agents say, kept until it is read: never lost for want of a platform.
  *
  * A record per reply in the namespace "reply", key tenant \x1f agent \x1f cursor; cursors grow for
- * ever.  The newest dispatch.replies of an agent are kept. */
+ * ever.  How many are kept is said in reply_room.h. */
 #pragma once
 #include "base/str.h"
+#include "dispatch/reply_room.h"
 #include "store/store.h"
 
 struct dispatch;
@@ -14,12 +15,12 @@ struct reply { /* borrowed for the call; absent: not known */
     struct str content;
     struct str session, correlation_id, in_reply_to, dispatch_id;
 };
-#define REPLY_CURSOR_CHARS 16
 
 struct replies *replies_new(struct dispatch *d);
 void replies_free(struct replies *t); /* NULL is fine */
 
-/* @done when it is on disk.  @ret_cursor is filled before the call returns, with a NUL. */
+/* @done when it is on disk.  @ret_cursor is filled before the call returns, with a NUL.  NULL:
+ * there is no room for it, and @done does not run. */
 struct store_put *reply_keep(struct dispatch *d, const struct reply *r,
                              char ret_cursor[REPLY_CURSOR_CHARS + 1], store_put_cb *done,
                              void *ctx);

@@ -325,6 +325,8 @@ static bool read_request(struct asking *w, struct recipient *a, struct json body
         return fail(w, FAULT_INVALID, "timeout_ms must be a number above 0.");
     if (key.n > DISPATCH_ID_MAX)
         return fail(w, FAULT_INVALID, "An Idempotency-Key has at most 200 bytes.");
+    if (!str_is_empty(key) && !call_has_room(&w->call, str_of(a->tenant)))
+        return false;
     if (w->call.d->asked->n >= OPEN_MAX)
         return fail(w, FAULT_BUSY, "Too many requests wait for an answer.");
     w->timeout_ms = ms > TIMEOUT_MAX_MS ? TIMEOUT_MAX_MS : (int64_t)ms;

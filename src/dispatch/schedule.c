@@ -12,6 +12,7 @@
 #include <time.h>
 #include "base/clock.h"
 #include "base/jw.h"
+#include "base/limits.h"
 #include "base/log.h"
 #include "base/mem.h"
 #include "dispatch/dispatch_priv.h"
@@ -50,6 +51,61 @@ void schedule_format(int64_t ms, char *out, size_t size)
     gmtime_r(&t, &tm);
     snprintf(out, size, "%04d-%02d-%02dT%02d:%02d:%02d.%03dZ", tm.tm_year + 1900, tm.tm_mon + 1,
              tm.tm_mday, tm.tm_hour, tm.tm_min, tm.tm_sec, (int)(ms % 1000));
+}
+
+/* ---- how many bytes of them ---- */
+
+#define RECORD_BYTES 256 /* of each, beside what it brings along */
+
+static void count(struct dispatch *d, struct str tenant, size_t more, size_t less)
+{
+    struct party *p = ledger_party(d->env.ledger, PER_TENANT, tenant);
+    uint64_t held = p != NULL ? ledger_held(d->env.ledger, p, LIMIT_WAKE_BYTES) + more : 0;
+
+    ledger_note(d->env.ledger, LIMIT_WAKE_BYTES, tenant, held > less ? held - less : 0);
+    party_drop(p);
+}
+
+static size_t bytes_of(struct json doc)
+{
+    return RECORD_BYTES + json_str(doc, "context").n;
+}
+
+static void on_counted(void *ctx, struct str key, struct str value)
+{
+    struct dispatch *d = ctx;
+    struct json doc;
+
+    (void)key;
+    if (json_parse(d->json, value, &doc))
+        count(d, json_str(doc, "tenant"), bytes_of(doc), 0);
+}
+
+/* The record is on its way from the disk. */
+static void count_off(struct dispatch *d, struct str value)
+{
+    struct json doc;
+
+    if (json_parse(d->json, value, &doc))
+        count(d, json_str(doc, "tenant"), 0, bytes_of(doc));
+}
+
+bool schedule_has_room(struct dispatch *d, const struct scheduled *s)
+{
+    struct ledger *l = d->env.ledger;
+    struct party *p = ledger_party(l, PER_TENANT, s->tenant);
+    size_t bytes = RECORD_BYTES + s->context.n;
+    bool ok = ledger_take(l, p, LIMIT_WAKE_BYTES, bytes) == LIMIT_TAKEN;
+
+    if (ok)
+        ledger_give(l, p, LIMIT_WAKE_BYTES, bytes);
+    party_drop(p);
+    return ok;
+}
+
+void schedule_not_kept(struct dispatch *d, const struct scheduled *s)
+{
+    count(d, s->tenant, 0, RECORD_BYTES + s->context.n);
 }
 
 /* ---- adding ---- */
@@ -94,6 +150,7 @@ struct store_put *schedule_add(struct dispatch *d, int64_t due_ms, const struct 
     struct store_put *put = store_put(d->env.store, &item, 1, true, done, ctx);
     buf_done(&key);
     buf_done(&value);
+    count(d, what->tenant, RECORD_BYTES + what->context.n, 0);
     arm(d->schedule, due_ms);
     return put;
 }
@@ -141,6 +198,7 @@ static void done_with(struct firing *f)
 {
     struct store_kv item = {.verb = KV_DELETE, .ns = NS, .key = buf_str(&f->key)};
 
+    count_off(f->s->d, buf_str(&f->value));
     store_put(f->s->d->env.store, &item, 1, true, NULL, NULL);
 }
 
@@ -195,10 +253,11 @@ static int64_t due_of(struct str key)
     return due;
 }
 
-static void drop(struct schedule *s, struct str key)
+static void drop(struct schedule *s, const struct store_record *r)
 {
-    struct store_kv item = {.verb = KV_DELETE, .ns = NS, .key = key};
+    struct store_kv item = {.verb = KV_DELETE, .ns = NS, .key = r->key};
 
+    count_off(s->d, r->value);
     log_warn(NULL, "a scheduled wake is for an agent that is not there any more: dropped");
     store_put(s->d->env.store, &item, 1, true, NULL, NULL);
 }
@@ -220,7 +279,7 @@ static void on_read(void *ctx, enum bh_err err, const struct store_scan *scan)
             return;
         }
         if (!fire(s, r))
-            drop(s, r->key);
+            drop(s, r);
     }
     if (scan->n_records > 0 && list_is_empty(&s->firing))
         arm(s, now);
@@ -244,6 +303,7 @@ struct schedule *schedule_new(struct dispatch *d)
     struct schedule *s = xcalloc(1, sizeof *s);
 
     s->d = d;
+    (void)d->env.store->ops->load_records(d->env.store, NS, on_counted, d);
     list_init(&s->firing);
     timer_init(&s->timer, on_timer);
     timer_set(d->env.clock, &s->timer, 0);

@@ -227,8 +227,11 @@ static void on_scheduled(void *ctx, enum bh_err err)
 {
     struct waking *w = ctx;
 
+    struct scheduled s = {.tenant = str_of(w->tenant), .context = str_of(w->context)};
+
     w->put = NULL;
     if (err != BH_OK) {
+        schedule_not_kept(w->call.d, &s);
         call_fail_store(&w->call, BH_UNAVAILABLE);
         call_end(&w->call);
         return;
@@ -236,7 +239,8 @@ static void on_scheduled(void *ctx, enum bh_err err)
     finish(w);
 }
 
-static void plan(struct waking *w, int64_t due_ms)
+/* False: the fault is set. */
+static bool plan(struct waking *w, int64_t due_ms)
 {
     struct scheduled s = {.tenant = str_of(w->tenant),
                           .agent = str_of(w->agent),
@@ -244,9 +248,15 @@ static void plan(struct waking *w, int64_t due_ms)
                           .context = str_of(w->context)};
     char when[40];
 
+    if (!schedule_has_room(w->call.d, &s)) {
+        fault_set(&w->call.fault, FAULT_BUSY,
+                  "There is no room for more wakes for later (limits.wake_bytes).");
+        return false;
+    }
     schedule_format(due_ms, when, sizeof when);
     snprintf(w->warning, sizeof w->warning, "scheduled for %s (%lld)", when, (long long)due_ms);
     w->put = schedule_add(w->call.d, due_ms, &s, on_scheduled, w);
+    return true;
 }
 
 /* ---- known or new ---- */
@@ -257,7 +267,8 @@ static void on_found(void *ctx, struct str json)
 
     w->look = NULL;
     if (json.p == NULL && w->due_ms > w->at_ms) {
-        plan(w, w->due_ms);
+        if (!plan(w, w->due_ms))
+            call_end(&w->call);
         return;
     }
     if (json.p == NULL) {
@@ -325,7 +336,8 @@ static void begin(struct waking *w, struct recipient *a, int64_t due_ms)
         w->look = receipt_find(w->call.d, &name, on_found, w);
         w->due_ms = due_ms;
     } else if (due_ms > w->at_ms) {
-        plan(w, due_ms);
+        if (!plan(w, due_ms))
+            call_end_later(&w->call);
     } else if (!go(w, a)) {
         write_receipt(w);
         call_end_later(&w->call);
@@ -355,7 +367,8 @@ struct dispatch_call *dispatch_wake(struct dispatch *d, const struct dispatch_wh
     int64_t due_ms;
 
     w->at_ms = clock_wall_ms(d->env.clock);
-    if (a != NULL && read_opts(w, opts, session, key, &due_ms))
+    if (a != NULL && read_opts(w, opts, session, key, &due_ms) &&
+        (w->key == NULL || call_has_room(&w->call, str_of(a->tenant))))
         begin(w, a, due_ms);
     else
         call_end_later(&w->call);

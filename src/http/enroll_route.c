@@ -13,9 +13,11 @@
 #include "core/token.h"
 #include "host/host.h"
 #include "http/front_priv.h"
+#include "http/v1.h"
 #include "http/vouch.h"
 #include "net/loop.h"
 #include "tenancy/enroll.h"
+#include "tenancy/keys.h"
 
 struct joining {     /* a gateway on its way in */
     struct front *f; /* borrowed */
@@ -186,7 +188,10 @@ static void on_identified(void *ctx, enum bh_err err, const struct vouch_claims 
             refuse(j, 401, "unauthorized", "The caller's identity could not be verified.");
     } else {
         j->tenant = str_dup(claims->tenant);
-        if (json_parse(parser, str_make(j->body, j->body_n), &doc) && json_is_object(doc))
+        if (!keys_may_join(j->f->keys, j->tenant, j->f->v1->tenant_provisions))
+            refuse(j, 429, "rate_limited",
+                   "Too many gateways of this tenant at once; try again in a moment.");
+        else if (json_parse(parser, str_make(j->body, j->body_n), &doc) && json_is_object(doc))
             join(j, doc);
         else
             refuse(j, 400, "malformed", "Expected a JSON object.");

@@ -25,6 +25,7 @@ bool v1_may_again(void *front, const struct mcp_who *who); /* an mcp_may_cb: lim
 
 struct v1_settings {                        /* `limits:` in the configuration, owned by it */
     uint32_t key_requests, tenant_requests; /* per second at /v1 and /mcp; 0: no limit */
+    uint32_t tenant_provisions;             /* the same at /relay/provision and /relay/enroll */
 };
 extern const struct config_section v1_config;
 

@@ -28,6 +28,9 @@ static const struct config_key limit_keys[] = {
              "limit."},
     {"limits.tenant_requests", CFG_NUMBER, CFG_RELOAD, AT(tenant_requests), "5000", .max = 1000000,
      .what = "The same for all keys of a tenant together."},
+    {"limits.tenant_provisions", CFG_NUMBER, CFG_RELOAD, AT(tenant_provisions), "50", .max = 100000,
+     .what = "Gateways of a tenant that ask for their secret at `/relay/provision` or "
+             "`/relay/enroll`, per second, twenty times that at once; past it 429. 0 is no limit."},
     {0},
 };
 const struct config_section v1_config = {.keys = limit_keys, .size = sizeof(struct v1_settings)};

@@ -96,6 +96,10 @@ size_t keys_all(const struct keys *k, const struct list **ret_head);
  * tenant, and twice as many at once.  0: no limit. */
 bool keys_may_act(struct keys *k, const struct key *key, uint32_t key_per_s, uint32_t tenant_per_s);
 
+/* May one more gateway of this tenant ask for its secret now?  Twenty times as many at once: a
+ * fleet that starts does. */
+bool keys_may_join(struct keys *k, const char *tenant, uint32_t per_s);
+
 /* ---- provision tokens: signed elsewhere, remembered here ---- */
 struct local_token;
 /* A token was minted; it can be listed from now on.  @done as above, BH_OK when it is on disk. */

@@ -22,7 +22,7 @@ struct held {          /* a key as the table holds it: one allocation with its t
 };
 
 struct tenant_acts { /* what the keys of one tenant do together */
-    struct bucket_level acts;
+    struct bucket_level acts, joins;
     char tenant[];
 };
 

@@ -11,6 +11,7 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from conftest import CONFIG, PROGRAM, wait_for
+from dispatch_rig import Sender, augment, config as dispatch_config
 from relay import Refused
 from test_enroll import provision, token
 from v1 import Program
@@ -162,6 +163,15 @@ def test_a_tenant_has_so_many_gateways(make_bellhop):
     assert provision(server, other, gateway="gw-9").status == 200
 
 
+def test_gateways_of_a_tenant_ask_for_their_secret_so_often(make_bellhop):
+    server = make_bellhop(config(tenant_provisions=1))
+    me, other = token(server, "provision"), token(server, "provision", tenant="other")
+    answers = [provision(server, me, gateway=f"gw-{i % 3}").status for i in range(60)]
+    assert answers[:20] == [200] * 20 and answers.count(429) >= 20 and set(answers) == {200, 429}
+    assert provision(server, other, gateway="gw-9").status == 200
+    wait_for(lambda: provision(server, me, gateway="gw-1").status == 200)  # a second later
+
+
 def test_a_flood_of_large_frames_leaves_others_their_turns(make_bellhop, dial):
     """One tenant pushes 1 MB frames through many sockets; the loop's own time per turn stays short."""
     server = make_bellhop(config(instance_actions=0, tenant_actions=0), env=SMALL)
@@ -293,6 +303,83 @@ def test_data_of_a_tenant_and_of_all_has_so_many_bytes(make_bellhop):
     assert "(limits.data_bytes)" in fill(other)
     assert limits(server)["refused_total", "data_bytes"] >= 2
     assert greedy.ask("POST", "/v1/data/query", {"query": "word", "limit": 1}).status == 200
+
+
+def with_agents(*agents, **settings):
+    lines = ", ".join(f"{name}: {value}" for name, value in settings.items())
+    return dispatch_config(*agents) + f"limits: {{{{{lines}}}}}\n"
+
+
+def test_wakes_for_later_have_so_many_bytes(make_bellhop):
+    server = make_bellhop(with_agents("id: bot, substrate: none", wake_bytes_per_tenant="16KiB", wake_bytes="40KiB"))
+    tomorrow = int(time.time() * 1000) + 86_400_000
+    mine, others = Sender(server), Sender(server, "other")
+
+    def fill(sender):
+        for i in range(100):
+            answer = sender.wake("bot", {"when": tomorrow, "context": "x" * 744})
+            if answer.status != 200:
+                assert answer.status == 429 and "limits.wake_bytes" in answer.text
+                return i
+        return None
+
+    assert fill(mine) == 16 and fill(others) == 16 and fill(Sender(server, "third")) == 8
+    held = limits(server)["held", "wake_bytes"]
+    assert held == 40_000 and limits(server)["refused_total", "wake_bytes"] == 3
+    server.restart()  # counted anew
+    assert limits(server)["held", "wake_bytes"] == held
+    assert fill(mine) == 0 and mine.wake("bot", {"context": "now"}).status == 200
+    soon = Sender(server, "third")
+    assert soon.wake("bot", {"when": tomorrow}).status == 200  # a small one still fits into 40 KiB
+
+
+def test_a_wake_that_rang_is_not_counted_any_more(make_bellhop):
+    server = make_bellhop(with_agents("id: bot, substrate: none", wake_bytes_per_tenant="1KiB"))
+    sender = Sender(server)
+    assert sender.wake("bot", {"when": int(time.time() * 1000) + 300, "context": "x" * 700}).status == 200
+    assert limits(server)["held", "wake_bytes"] == 956
+    wait_for(lambda: limits(server)["held", "wake_bytes"] == 0)
+
+
+def test_receipts_of_a_tenant_have_so_many_bytes(make_bellhop):
+    server = make_bellhop(with_agents("id: bot, substrate: none", receipt_bytes_per_tenant="4KiB", receipt_bytes="12KiB"))
+    sender = Sender(server)
+    answers = [sender.deliver("bot", augment("x", f"d{i}")) for i in range(60)]
+    taken = [a.status for a in answers].count(200)
+    assert 10 < taken < 60 and {a.status for a in answers[taken:]} == {429}
+    assert "limits.receipt_bytes" in answers[-1].text
+    assert sender.wake("bot", {"context": "x"}, **{"Idempotency-Key": "k"}).status == 429
+    assert sender.wake("bot", {"context": "x"}).status == 200  # that one leaves no receipt
+    assert Sender(server, "other").deliver("bot", augment("x")).status == 200
+    held = limits(server)["held", "receipt_bytes"]
+    assert 4096 <= held < 6000
+    server.restart()
+    wait_for(lambda: limits(server)["held", "receipt_bytes"] >= 4096)  # what is on disk counts for all
+
+
+def test_replies_of_an_agent_have_so_many_bytes_and_the_oldest_go(make_bellhop, dial):
+    server = make_bellhop(with_agents("id: bot, substrate: relay, tenant: t", reply_bytes_per_instance="64KiB", reply_bytes="1MiB"))
+    gateway = dial(server, server.add(id="bot", tenant="t"))
+    sender = Sender(server)
+    assert sender.deliver("bot", augment("talk to me")).status == 200
+    chat = gateway.next("inbound")["event"]["source"]["chat_id"]
+
+    def say(n, size):
+        for i in range(n):
+            assert gateway.act(op="send", chat_id=chat, content=f"{i:06}" + "x" * size)["success"]
+
+    def on_disk():
+        db = sqlite3.connect(f"file:{server.state}/bellhop.db?mode=ro", uri=True)
+        return db.execute("SELECT count(*), coalesce(sum(length(k) + length(v)), 0) FROM kv WHERE ns = 'reply'").fetchone()
+
+    say(100, 2000)
+    wait_for(lambda: on_disk()[1] <= 64 * 1024)
+    count, size = on_disk()
+    assert count < 40 and limits(server)["held", "reply_bytes"] == size
+    kept = [int(r["content"][:6]) for r in sender.replies("bot").json["replies"]]
+    assert kept == list(range(100 - count, 100))  # the newest
+    server.restart()
+    wait_for(lambda: limits(server)["held", "reply_bytes"] == size)
 
 
 def test_every_row_of_the_table_is_driven_to_its_limit_here(make_bellhop):

@@ -1,0 +1,164 @@
+/* sweep.c - (sweep.h has the contract.)
+ *
+ * The object belongs to the store while an operation is under way: whoever stops it then leaves it
+ * behind (store_leave). */
+#include "store/sweep.h"
+#include <stdlib.h>
+#include "base/buf.h"
+#include "base/clock.h"
+#include "base/mem.h"
+#include "store/store.h"
+
+#define STEP_BYTES ((size_t)128 << 10)
+#define STEP_MS 10
+#define SOON_MS 2000
+
+struct sweep {
+    struct store *store; /* borrowed */
+    struct clock *clock; /* borrowed */
+    const char *ns;
+    const struct sweep_ops *ops; /* borrowed; NULL: stopped */
+    void *ctx;
+    int64_t rest_ms;
+    struct store_left left;
+    struct store_scan scan;
+    struct store_tx tx;
+    struct store_kv *items; /* owned; of @tx */
+    struct buf after;       /* the last key of the step before; empty: a pass begins */
+    struct timer timer;
+    bool busy;  /* an operation is under way */
+    bool again; /* asked for while a pass is under way */
+};
+
+static void sweep_free(struct sweep *s)
+{
+    store_take_back(&s->left);
+    free(s->items);
+    buf_done(&s->after);
+    free(s);
+}
+
+static void pass_over(struct sweep *s, bool whole)
+{
+    buf_reset(&s->after);
+    if (whole && s->ops->end != NULL)
+        s->ops->end(s->ctx);
+    if (s->again || s->rest_ms != 0)
+        timer_set(s->clock, &s->timer, s->again ? SOON_MS : s->rest_ms);
+    s->again = false;
+}
+
+static void step_over(struct sweep *s, enum bh_err err)
+{
+    bool more = s->scan.more;
+
+    store_scan_free(s->store, &s->scan);
+    free(s->items);
+    s->items = NULL;
+    s->busy = false;
+    if (s->ops == NULL)
+        sweep_free(s);
+    else if (more && err == BH_OK)
+        timer_set(s->clock, &s->timer, STEP_MS);
+    else
+        pass_over(s, err == BH_OK);
+}
+
+static void on_deleted(struct store_op *op, enum bh_err err)
+{
+    (void)err; /* what stayed is found by the next pass */
+    step_over(container_of(op, struct sweep, tx.op), BH_OK);
+}
+
+static void on_read(struct store_op *op, enum bh_err err)
+{
+    struct sweep *s = container_of(op, struct sweep, scan.op);
+    size_t n = 0;
+
+    if (s->ops == NULL || err != BH_OK || s->scan.n_records == 0) {
+        step_over(s, err);
+        return;
+    }
+    buf_reset(&s->after);
+    buf_add_str(&s->after, s->scan.records[s->scan.n_records - 1].key);
+    s->items = xcalloc(s->scan.n_records, sizeof *s->items);
+    for (size_t i = 0; i < s->scan.n_records; i++) {
+        const struct store_record *r = &s->scan.records[i];
+        if (s->ops->goes(s->ctx, r->key, r->value))
+            s->items[n++] = (struct store_kv){KV_DELETE, s->ns, r->key, STR_NULL};
+    }
+    if (n == 0) {
+        step_over(s, BH_OK);
+        return;
+    }
+    s->tx = (struct store_tx){.op = {.done = on_deleted}, .items = s->items, .n = n};
+    store_tx(s->store, &s->tx, false);
+}
+
+static void on_timer(struct timer *t)
+{
+    struct sweep *s = container_of(t, struct sweep, timer);
+
+    if (s->after.n == 0 && s->ops->begin != NULL)
+        s->ops->begin(s->ctx);
+    s->busy = true;
+    s->scan = (struct store_scan){.op = {.done = on_read},
+                                  .ns = s->ns,
+                                  .prefix = STR(""),
+                                  .max_bytes = STEP_BYTES,
+                                  .loose = true};
+    if (s->after.n > 0)
+        s->scan.after = buf_str(&s->after);
+    store_scan(s->store, &s->scan);
+}
+
+struct sweep *sweep_start(struct store *st, struct clock *clock, const char *ns, int64_t rest_ms,
+                          const struct sweep_ops *ops, void *ctx)
+{
+    struct sweep *s = xcalloc(1, sizeof *s);
+
+    *s = (struct sweep){.store = st,
+                        .clock = clock,
+                        .ns = ns,
+                        .rest_ms = rest_ms,
+                        .ops = ops,
+                        .ctx = ctx,
+                        .after = BUF_INIT};
+    timer_init(&s->timer, on_timer);
+    timer_set(clock, &s->timer, STEP_MS);
+    return s;
+}
+
+void sweep_soon(struct sweep *s)
+{
+    int64_t at_ms = clock_now_ms(s->clock) + SOON_MS;
+
+    if (s->busy || s->after.n > 0)
+        s->again = true;
+    else if (!timer_is_set(&s->timer) || s->timer.due_ms > at_ms)
+        timer_set(s->clock, &s->timer, SOON_MS);
+}
+
+static void on_store_closed(struct store_left *l, const struct store_ops *ops)
+{
+    struct sweep *s = container_of(l, struct sweep, left);
+
+    ops->scan_free(&s->scan);
+    l->prev = NULL; /* the list is gone with its store */
+    sweep_free(s);
+}
+
+void sweep_stop(struct sweep **handle)
+{
+    struct sweep *s = *handle;
+
+    *handle = NULL;
+    if (s == NULL)
+        return;
+    timer_stop(s->clock, &s->timer);
+    s->ops = NULL;
+    if (s->busy)
+        store_leave(s->store, &s->left, on_store_closed);
+    else
+        sweep_free(s);
+}
