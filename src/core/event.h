@@ -10,7 +10,8 @@
 
 struct event_media { /* a file that came with a message; what is absent is not known */
     struct str url;  /* where anybody can fetch it */
-    struct str ref;  /* what its platform calls it: only bellhop can fetch it */
+    struct str ref;  /* what its platform calls it: only bellhop can fetch it or, where it has a
+                      * url too, that one does not hold for long */
     struct str id;   /* it is here, under this id (media/media.h) */
     struct str kind; /* "image", "voice", "audio", "video", "document" */
     struct str type, name;

@@ -290,6 +290,28 @@ static struct str stage_tenant(void *ctx, const struct event *ev, struct buf *re
     return buf_str(ret);
 }
 
+struct sleepers {
+    struct relay *relay;
+    bool any;
+};
+
+static void on_sleeper(void *ctx, struct str tenant, struct str instance)
+{
+    struct sleepers *s = ctx;
+
+    s->any |= relay_state(s->relay, tenant, instance) != RELAY_LIVE;
+}
+
+static bool stage_sleeps(void *ctx, const struct event *ev)
+{
+    struct host *h = ctx;
+    struct event routed = route(h, ev);
+    struct sleepers s = {.relay = h->relay};
+
+    relay_each_target(h->relay, &routed, on_sleeper, &s);
+    return s.any;
+}
+
 static struct platform *stage_platform(void *ctx, struct str platform, struct str bot)
 {
     return host_platform(ctx, platform, bot);
@@ -300,6 +322,7 @@ enum bh_err host_set_media(struct host *h, struct media *m, char *ret_why)
     static const struct stage_hooks hooks = {.enter = stage_enter,
                                              .enter_cancel = stage_enter_cancel,
                                              .tenant = stage_tenant,
+                                             .sleeps = stage_sleeps,
                                              .platform = stage_platform};
 
     carries_free(h->carries);

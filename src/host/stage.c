@@ -165,7 +165,9 @@ static struct str text_with_notes(struct staged *e)
     buf_add_str(&text, e->ev.text);
     for (size_t i = 0; i < e->ev.n_media; i++)
         if (e->items[i].state != ITEM_HERE && e->ev.media[i].ref.n > 0)
-            buf_printf(&text, "%s[a file is missing: %s]", text.n > 0 ? "\n" : "",
+            buf_printf(&text, "%s[%s: %s]", text.n > 0 ? "\n" : "",
+                       e->ev.media[i].url.n > 0 ? "the address of a file may not hold"
+                                                : "a file is missing",
                        e->items[i].why[0] != '\0' ? e->items[i].why : "it did not come in time");
     struct str kept = arena_str(&e->arena, buf_str(&text));
     buf_done(&text);
@@ -255,9 +257,15 @@ void stage_closed(struct stages *s, struct platform *p)
 
 bool stage_wants(struct stages *s, const struct event *ev)
 {
-    for (size_t i = 0; i < ev->n_media; i++)
-        if (ev->media[i].ref.n > 0)
+    bool fades = false;
+
+    for (size_t i = 0; i < ev->n_media; i++) {
+        if (ev->media[i].ref.n > 0 && ev->media[i].url.n == 0)
             return true;
+        fades |= ev->media[i].ref.n > 0;
+    }
+    if (fades && s->hooks.sleeps(s->ctx, ev))
+        return true;
     if (map_count(&s->chats) == 0 || str_eq(ev->text, STR("/stop")) || ev->only_stops)
         return false; /* nothing that stops an agent waits for a picture */
     return queue_of(s, ev, false) != NULL;
@@ -290,6 +298,17 @@ static struct staged *staged_new(struct stages *s, struct str saved)
     return e;
 }
 
+/* Everybody is here: addresses that hold for a while will do.  (It waits behind another.) */
+static void pass_addresses(struct staged *e)
+{
+    for (size_t i = 0; i < e->ev.n_media; i++) {
+        e->media[i] = e->ev.media[i];
+        if (e->media[i].url.n > 0)
+            e->media[i].ref = STR_NULL;
+    }
+    e->ev.media = e->media;
+}
+
 /* On disk, or known to be: its files are looked for. */
 static void begin(struct staged *e)
 {
@@ -297,6 +316,8 @@ static void begin(struct staged *e)
     struct buf tenant = BUF_INIT;
     struct str first = s->hooks.tenant(s->ctx, &e->ev, &tenant);
 
+    if (e->ev.n_media > 0 && !s->hooks.sleeps(s->ctx, &e->ev))
+        pass_addresses(e);
     timer_set(s->env->clock, &e->timer, media_wait_ms(s->media));
     if (first.n > 0) {
         e->tenant = str_dup(first);

@@ -5,6 +5,10 @@
  * mailbox when its files are here, or media.wait is over, and then says what is missing.  Only its
  * own chat waits behind it.
  *
+ * A file whose address anybody can read, but not for long (Discord's hold for a day), is fetched
+ * when somebody who gets the message is not here now: a sleeper of days still gets its files.  Else
+ * its address is passed on as it is, and so it is when it cannot be fetched.
+ *
  *      stage_take() --record on disk--> done(BH_OK) --> files --all here, or late--> relay_accept()
  *                                                                  '--on disk there--> record goes
  *
@@ -23,6 +27,8 @@ struct stage_hooks { /* what the host does for it */
     void (*enter_cancel)(void *ctx, struct accept_id id);
     /* The first tenant that would get it; absent: nobody would. */
     struct str (*tenant)(void *ctx, const struct event *ev, struct buf *ret);
+    /* Is anybody who would get it not here now? */
+    bool (*sleeps)(void *ctx, const struct event *ev);
     struct platform *(*platform)(void *ctx, struct str platform, struct str bot);
 };
 

@@ -28,7 +28,7 @@ class Files:
         class Handler(http.server.BaseHTTPRequestHandler):
             def do_GET(self):
                 asked.append(self.path)
-                body, kind = files.get(self.path, (b"", None))
+                body, kind = files.get(self.path.split("?")[0], (b"", None))
                 self.send_response(200 if kind else 404)
                 self.send_header("Content-Type", kind or "text/plain")
                 self.send_header("Content-Length", str(len(body)))
@@ -55,13 +55,14 @@ def elsewhere():
 
 
 @pytest.fixture
-def telegram(telegram_sim, make_bellhop, dial):  # noqa: F811
+def telegram(telegram_sim, make_bellhop, dial, request):  # noqa: F811
     class Rig:
         pass
 
     r = Rig()
     r.sim = telegram_sim
-    r.server = make_bellhop(test_telegram.config(telegram_sim) + "media: {{allow_private: true, wait: 2s}}\n")
+    wait = getattr(request, "param", "60s")  # of a message for its files
+    r.server = make_bellhop(test_telegram.config(telegram_sim) + f"media: {{{{allow_private: true, wait: {wait}}}}}\n")
     r.credential = r.server.add(platform="telegram", bot="my_bot", tenant="acme")
     r.gateway = dial(r.server, r.credential, hello=("telegram", "my_bot"))
     telegram_sim.say(ANN, "hello")
@@ -255,6 +256,7 @@ def test_only_the_chat_of_a_slow_file_waits_and_in_order(telegram):
     assert heard == ["from elsewhere", "first\n[photo]", "second"]
 
 
+@pytest.mark.parametrize("telegram", ["2s"], indirect=True)
 def test_a_file_that_does_not_come_is_said_to_be_missing(telegram):
     telegram.sim.file_delay = 30
     photo(telegram, caption="slow")
@@ -290,6 +292,82 @@ def test_a_sleeper_still_gets_its_file(telegram, dial):
     gateway = dial(telegram.server, telegram.credential, hello=("telegram", "my_bot"))
     event = gateway.next("inbound", 20)["event"]
     assert event["text"] == "while asleep\n[photo]" and fetch(telegram, event).content == PNG
+
+
+# ---- Discord's addresses hold for a day ----
+
+
+@pytest.fixture
+def fading(make_bellhop, dial, elsewhere):
+    """Discord with a gateway that can sleep; its attachments lie on a server of their own."""
+    sim = test_discord.DiscordSim(test_discord.TOKEN)
+    r = test_discord.Rig(sim, make_bellhop, dial)
+    with open(r.server.config, "a") as f:
+        f.write("media: {allow_private: true}\n")
+    r.server.restart()
+    r.gateway = r.dial()
+    r.live()
+
+    def show(*files, text="look"):
+        sim.say(GENERAL, text, attachments=[{"id": str(n), "filename": path[1:], "size": len(PNG), "content_type": "image/png",
+                                             "url": f"{elsewhere.url}{path}?ex=1&is=2&hm=3"} for n, path in enumerate(files)])
+
+    def sleep():
+        r.gateway.send({"type": "going_idle"})
+        r.gateway.next("going_idle_ack")
+        r.gateway.close()
+
+    r.show, r.sleep = show, sleep
+    yield r
+    r.check()
+    sim.close()
+
+
+def test_who_is_awake_gets_discords_own_address(fading, elsewhere):
+    fading.show("/cat.png")
+    event = fading.gateway.next("inbound")["event"]
+    assert event["media_urls"] == [f"{elsewhere.url}/cat.png?ex=1&is=2&hm=3"] and event["text"] == "look"
+    assert elsewhere.asked == [] and files(fading.server) == []
+
+
+def test_a_sleeper_gets_discords_file_when_its_address_is_long_dead(fading, elsewhere):
+    fading.sleep()
+    fading.show("/cat.png")
+    fading.sim.say(GENERAL, "and this")
+    wait_for(lambda: files(fading.server), 30)
+    elsewhere.close()
+    fading.server.restart()
+    gateway = fading.dial()
+    event = gateway.next("inbound", 20)["event"]
+    assert event["text"] == "look" and "/relay/media/" in event["media_urls"][0]
+    assert event["media"] == [{"kind": "image", "mime": "image/png", "size": len(PNG), "filename": "cat.png"}]
+    assert fetch(fading, event).content == PNG
+    assert gateway.next("inbound", 20)["event"]["text"] == "and this"
+
+
+def test_what_cannot_be_kept_for_a_sleeper_keeps_its_address(fading, elsewhere):
+    fading.sleep()
+    fading.show("/gone.png", "/page", "/cat.png")
+    wait_for(lambda: files(fading.server), 30)
+    event = fading.dial().next("inbound", 20)["event"]
+    assert event["text"] == "look\n[the address of a file may not hold: its address answered with status 404]\n" \
+                            "[the address of a file may not hold: it answered with a web page]"
+    assert event["media_urls"][:2] == [f"{elsewhere.url}{path}?ex=1&is=2&hm=3" for path in ("/gone.png", "/page")]
+    assert fetch(fading, event, 2).content == PNG
+
+
+def test_no_attachment_lies_in_the_own_network(make_bellhop, dial, elsewhere):
+    """Discord's word is no reason to ask an address of ours: the sleeper gets it as it is."""
+    sim = test_discord.DiscordSim(test_discord.TOKEN)
+    r = test_discord.Rig(sim, make_bellhop, dial)
+    r.gateway.send({"type": "going_idle"})
+    r.gateway.next("going_idle_ack")
+    r.gateway.close()
+    sim.say(GENERAL, "look", attachments=[{"id": "1", "url": f"{elsewhere.url}/cat.png", "content_type": "image/png"}])
+    event = r.dial().next("inbound", 20)["event"]
+    assert event["text"] == "look\n[the address of a file may not hold: its address is not a public one]"
+    assert elsewhere.asked == [] and files(r.server) == []
+    sim.close()
 
 
 def test_twilios_files_are_fetched_with_its_credential_and_from_its_storage_without(oracle, make_bellhop, dial):  # noqa: F811

@@ -125,6 +125,18 @@ struct dcache *discord_cache(struct platform *p)
     return discord_of(p)->cache;
 }
 
+/* Attachments lie on a host of their own, which asks for no credential: @ref is the address. */
+static void discord_media_where(struct platform *p, struct media_ask ask, struct str ref)
+{
+    char *url = str_dup(ref);
+
+    if (memchr(ref.p, '\0', ref.n) == NULL && event_media_is_safe(ref))
+        host_media_at(p->host, ask, &(struct media_at){.url = url, .foreign = true});
+    else
+        host_media_gone(p->host, ask, "Discord named an address that cannot be fetched");
+    free(url);
+}
+
 /* ---- looking ---- */
 
 static const char *state_of(const struct discord *d)
@@ -207,6 +219,7 @@ const struct platform_ops discord_ops = {
     .sees = discord_sees,
     .manages = discord_manages,
     .set_commands = discord_set_commands,
+    .media_where = discord_media_where,
     .http = discord_webhook_http,
     .plausible = discord_webhook_plausible,
     .status = discord_status,

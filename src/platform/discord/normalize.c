@@ -192,6 +192,7 @@ static void add_attachments(struct discord_normalize_out *out, struct json list,
             ev->message_type = kind;
         out->media[ev->n_media++] =
             (struct event_media){.url = url,
+                                 .ref = url, /* signed for a day */
                                  .type = type,
                                  .kind = str_eq(kind, STR("photo")) ? STR("image") : kind,
                                  .name = json_str(it.value, "filename"),
