@@ -152,12 +152,17 @@ static bool read_approval_key(const char *setting, struct buf *pem, char *why)
 static enum bh_err open_skills(struct server *s, char *why)
 {
     const struct skills_settings *c = config_get(s->cfg, &skills_section);
-    bool files = strcmp(c->kind, "filesystem") == 0;
+    const char *kind = skills_kind(c, s->store->shared);
+    bool files = strcmp(kind, "filesystem") == 0;
     bool secured = strcmp(c->approval_mode, "secured") == 0;
     char *path = files && c->dir != NULL
                      ? xstrdup(c->dir)
                      : state_dir_path(s->settings->state_dir, files ? "skills" : "skills.db");
-    struct skills_config sc = {.backend = c->kind, .path = path, .ledger = s->ledger};
+    const struct store_settings *store = config_get(s->cfg, &store_config);
+    struct skills_config sc = {.backend = kind,
+                               .path = path,
+                               .url = store->url,
+                               .ledger = s->ledger};
     struct buf pem = BUF_INIT;
     enum bh_err err = BH_REFUSED;
 

@@ -41,9 +41,10 @@ struct skill_query {
 };
 
 struct skill_backend_ops {
-    const char *kind; /* "sqlite" */
+    const char *kind; /* "sqlite", "filesystem", "postgres" */
     size_t max_group; /* writes in one transaction; 0: as many as there are */
     struct lanes_ops lanes;
+    void (*free)(void *ctx); /* the context of @lanes; no connection is open any more */
     /* Long reads look at @job now and then; NULL: none is running. */
     void (*for_job)(void *conn, const struct lane_job *job);
 
@@ -73,7 +74,8 @@ struct skill_backend_ops {
 };
 
 struct skill_backend_config {
-    const char *path;
+    const char *path;                /* of the file or the directory */
+    const char *url;                 /* of the database server */
     const struct skill_rules *rules; /* for what is found changed */
     const char *default_author;
     skill_size_cb *on_size; /* told what every tenant has, while it opens */
@@ -81,9 +83,10 @@ struct skill_backend_config {
 };
 /* The context of lanes_ops.open(); NULL: @ret_why. */
 void *skill_sqlite_new(const struct skill_backend_config *cfg, char *ret_why);
-void skill_sqlite_free(void *ctx);
 extern const struct skill_backend_ops skill_sqlite_ops;
 
 void *skill_files_new(const struct skill_backend_config *cfg, char *ret_why);
-void skill_files_free(void *ctx);
 extern const struct skill_backend_ops skill_files_ops;
+
+void *skill_postgres_new(const struct skill_backend_config *cfg, char *ret_why);
+extern const struct skill_backend_ops skill_postgres_ops;

@@ -69,6 +69,17 @@ static bool index_check(const struct skill_files *f, const struct skill_backend_
     return true;
 }
 
+static void ctx_free(void *ctx)
+{
+    struct skill_files *f = ctx;
+
+    skill_watch_free(f->watch);
+    close(f->lock_fd);
+    free(f->default_author);
+    free(f->root);
+    free(f);
+}
+
 void *skill_files_new(const struct skill_backend_config *cfg, char *ret_why)
 {
     if (mkdir(cfg->path, 0750) != 0 && errno != EEXIST) {
@@ -92,19 +103,8 @@ void *skill_files_new(const struct skill_backend_config *cfg, char *ret_why)
                               .default_author = xstrdup(cfg->default_author)};
     if (index_check(f, cfg, ret_why))
         return f;
-    skill_files_free(f);
+    ctx_free(f);
     return NULL;
-}
-
-void skill_files_free(void *ctx)
-{
-    struct skill_files *f = ctx;
-
-    skill_watch_free(f->watch);
-    close(f->lock_fd);
-    free(f->default_author);
-    free(f->root);
-    free(f);
 }
 
 static void conn_close(void *conn)
@@ -471,6 +471,7 @@ const struct skill_backend_ops skill_files_ops = {
               .commit = conn_commit,
               .rollback = conn_rollback,
               .problem = problem},
+    .free = ctx_free,
     .for_job = for_job,
     .head = head,
     .put = put,

@@ -6,10 +6,10 @@
 #define AT(member) offsetof(struct skills_settings, member)
 
 static const struct config_key keys[] = {
-    {"skills.kind", CFG_CHOICE, CFG_RESTART, AT(kind), "sqlite", "sqlite|filesystem",
+    {"skills.kind", CFG_CHOICE, CFG_RESTART, AT(kind), "auto", "auto|sqlite|postgres|filesystem",
      .what =
-         "Where skills are kept: `sqlite` is one file in `state_dir`, `filesystem` one readable "
-         "file per skill."},
+         "Where skills are kept: `auto` where the store is, in `sqlite` (one file in `state_dir`) "
+         "or `postgres`; `filesystem` is one readable file per skill."},
     {"skills.dir", CFG_TEXT, CFG_RESTART, AT(dir),
      .what = "Where those files are; `state_dir/skills` otherwise."},
     {"skills.approval.mode", CFG_CHOICE, CFG_RESTART, AT(approval_mode), "open", "open|secured",
@@ -33,6 +33,11 @@ static bool check(void *settings, char *ret_why)
         return false;
     }
     return true;
+}
+
+const char *skills_kind(const struct skills_settings *s, bool shared)
+{
+    return strcmp(s->kind, "auto") != 0 ? s->kind : shared ? "postgres" : "sqlite";
 }
 
 const struct config_section skills_section = {.keys = keys,

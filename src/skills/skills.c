@@ -65,6 +65,7 @@ static bool open_backend(struct skills *sk, const struct skills_config *cfg, cha
 {
     struct str kind = cfg->backend != NULL ? str_of(cfg->backend) : STR("sqlite");
     struct skill_backend_config bc = {.path = cfg->path,
+                                      .url = cfg->url,
                                       .rules = &sk->rules,
                                       .default_author = cfg->default_author,
                                       .on_size = on_size,
@@ -76,8 +77,11 @@ static bool open_backend(struct skills *sk, const struct skills_config *cfg, cha
     } else if (str_eq(kind, STR("filesystem"))) {
         sk->ops = &skill_files_ops;
         sk->ctx = skill_files_new(&bc, ret_why);
+    } else if (str_eq(kind, STR("postgres"))) {
+        sk->ops = &skill_postgres_ops;
+        sk->ctx = skill_postgres_new(&bc, ret_why);
     } else {
-        snprintf(ret_why, 256, "'%.60s' is no backend for skills: sqlite or filesystem",
+        snprintf(ret_why, 256, "'%.60s' is no backend for skills: sqlite, filesystem or postgres",
                  cfg->backend);
     }
     return sk->ctx != NULL;
@@ -127,10 +131,8 @@ void skills_close(struct skills *sk)
         return;
     if (sk->lanes != NULL)
         lanes_close(sk->lanes);
-    if (sk->ctx != NULL && sk->ops == &skill_sqlite_ops)
-        skill_sqlite_free(sk->ctx);
-    else if (sk->ctx != NULL)
-        skill_files_free(sk->ctx);
+    if (sk->ctx != NULL)
+        sk->ops->free(sk->ctx);
     ed25519_free(sk->key);
     free(sk->path);
     free(sk->dir);
@@ -230,6 +232,12 @@ static void call_failed(struct lane_job *job, enum bh_err err, const char *why)
     call_reset(c);
     if (err == BH_BUSY)
         fault_set(&c->answer.fault, FAULT_BUSY, "the skill store: %s", why);
+    else if (err == BH_UNKNOWN)
+        fault_set(
+            &c->answer.fault, FAULT_UNAVAILABLE,
+            "the skill store was lost while it wrote, and this may have happened: look before "
+            "you do it again (%s)",
+            why);
     else
         fault_set(&c->answer.fault, FAULT_UNAVAILABLE, "the skill store cannot do this now: %s",
                   why);

@@ -1,9 +1,9 @@
 /* skills.h - the skill store: named texts with a status, an author and a history.
  *
  * One store per (tenant, namespace): two callers of different tenants, or of different namespaces
- * of one tenant, never see each other's skills.  Two backends keep them, `sqlite` (one database)
- * and `filesystem` (one readable NAME.skill.md per skill, its history in NAME.versions.jsonl beside
- * it); they answer alike, byte for byte.
+ * of one tenant, never see each other's skills.  Three backends keep them: `sqlite` (one file),
+ * `filesystem` (one readable NAME.skill.md per skill, its history in NAME.versions.jsonl beside
+ * it), and `postgres` (a database that several nodes share); they answer alike, byte for byte.
  *
  * Every call is answered later, from the loop, exactly once, unless it is cancelled first; what is
  * passed in is copied before the call returns.  Work happens on threads of the store: writes in
@@ -45,10 +45,15 @@ struct skills_settings { /* `skills:` in the configuration, owned by it */
     char *approval_mode, *approval_key; /* "open", "secured"; a PEM file, or its text */
 };
 extern const struct config_section skills_section;
+/* The backend that is meant; @shared: the store is one that several nodes share. */
+const char *skills_kind(const struct skills_settings *s, bool shared);
 
 struct skills_config {
-    const char *backend; /* "sqlite" (also NULL) or "filesystem" */
-    const char *path;    /* the database file; the directory of the filesystem backend */
+    const char *backend; /* "sqlite" (also NULL), "filesystem" or "postgres" */
+    /* The database file; the directory of the filesystem backend; with postgres a file that need
+     * not be: beside it long answers are kept for a while. */
+    const char *path;
+    const char *url; /* postgres: the database, as libpq has it */
     const char
         *approval_key;       /* PEM of the operator's Ed25519 public key: secured mode; NULL: off */
     size_t max_body_bytes;   /* longer bodies are refused; 0: 1 MiB */

@@ -101,7 +101,7 @@ void *skill_sqlite_new(const struct skill_backend_config *cfg, char *ret_why)
     return c;
 }
 
-void skill_sqlite_free(void *ctx)
+static void ctx_free(void *ctx)
 {
     struct ctx *c = ctx;
 
@@ -409,6 +409,7 @@ const struct skill_backend_ops skill_sqlite_ops = {
               .commit = conn_commit,
               .rollback = conn_rollback,
               .problem = problem},
+    .free = ctx_free,
     .for_job = for_job,
     .head = head,
     .put = put,

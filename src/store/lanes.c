@@ -177,22 +177,24 @@ static void fail_all(struct lane_job *list, enum bh_err err, const char *why)
         job->work->fail(job, err, why);
 }
 
-/* All of @list in one transaction.  False: nothing of it happened. */
-static bool run_together(struct lanes *l, void *conn, struct lane_job *list, char *ret_why)
+/* All of @list in one transaction.  Not BH_OK: nothing of it happened, or with BH_UNKNOWN maybe all
+ * of it. */
+static enum bh_err run_together(struct lanes *l, void *conn, struct lane_job *list, char *ret_why)
 {
     const struct lanes_ops *ops = l->cfg.ops;
     enum lane_end end = LANE_OK;
 
     if (!ops->begin(conn, true, ret_why))
-        return false;
+        return BH_UNAVAILABLE;
     for (struct lane_job *job = list; job != NULL && end != LANE_IO; job = job->next)
         end = is_cancelled(job) ? LANE_OK : job->work->run(job, conn);
     if (end != LANE_IO && ops->commit(conn, ret_why))
-        return true;
+        return BH_OK;
     if (end == LANE_IO)
         snprintf(ret_why, WHY_BYTES, "%s", ops->problem(conn));
+    bool unknown = end != LANE_IO && ops->in_doubt != NULL && ops->in_doubt(conn);
     ops->rollback(conn);
-    return false;
+    return unknown ? BH_UNKNOWN : BH_UNAVAILABLE;
 }
 
 /* One that does not fit must not take the others with it: after a failure each runs alone. */
@@ -207,22 +209,23 @@ static void run_writes(struct lane_thread *t, struct lane_job *list)
         note(l, false, 1, why);
         return;
     }
-    if (run_together(l, conn, list, why)) {
+    enum bh_err err = run_together(l, conn, list, why);
+    if (err == BH_OK) {
         note(l, true, 0, NULL);
         return;
     }
-    if (list->next == NULL) {
-        fail_all(list, BH_UNAVAILABLE, why);
+    if (list->next == NULL || err == BH_UNKNOWN) {
+        fail_all(list, err, why);
         note(l, false, 1, why);
         return;
     }
     for (struct lane_job *job = list, *rest; job != NULL; job = rest) {
         rest = job->next;
         job->next = NULL;
-        bool ok = run_together(l, conn, job, why);
-        if (!ok)
-            fail_all(job, BH_UNAVAILABLE, why);
-        note(l, ok, 1, why);
+        err = run_together(l, conn, job, why);
+        if (err != BH_OK)
+            fail_all(job, err, why);
+        note(l, err == BH_OK, 1, why);
         job->next = rest;
     }
 }

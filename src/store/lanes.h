@@ -32,7 +32,8 @@ enum lane_end {
 struct lane_work {
     /* On a thread.  May run a second time: it starts from scratch. */
     enum lane_end (*run)(struct lane_job *job, void *conn);
-    /* On a thread: it could not be done, nothing was changed; @why is for people. */
+    /* On a thread: it could not be done, nothing was changed; @why is for people.  With BH_UNKNOWN
+     * it may have happened. */
     void (*fail)(struct lane_job *job, enum bh_err err, const char *why);
     void (*done)(struct lane_job *job);
     void (*drop)(struct lane_job *job);
@@ -53,6 +54,9 @@ struct lanes_ops {
     void (*close)(void *conn);
     bool (*begin)(void *conn, bool write, char *ret_why);
     bool (*commit)(void *conn, char *ret_why); /* false: rollback() follows */
+    /* After a commit that failed: nobody can say whether it happened.  Then nothing runs again.
+     * NULL: one can always say. */
+    bool (*in_doubt)(void *conn);
     void (*rollback)(void *conn);
     const char *(*problem)(void *conn); /* of the last failure, for people */
 };

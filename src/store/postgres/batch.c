@@ -11,7 +11,6 @@
  * A lease is a group of its own, so that fences behind it are asked after it. */
 #include "store/postgres/impl.h"
 #include <stdio.h>
-#include <time.h>
 
 enum { ASKED = 1, ASKED_REPLACED = 2 };
 
@@ -118,52 +117,6 @@ static enum line_end end_with(struct store_postgres *st, enum pg_statement how)
     return e;
 }
 
-/* ---- a commit whose answer was lost ---- */
-
-enum fate { FATE_UNKNOWN, FATE_OPEN, FATE_DONE, FATE_UNDONE };
-
-static enum fate ask_fate(struct store_postgres *st, const char *xact)
-{
-    enum fate fate = FATE_UNKNOWN;
-    PGresult *r;
-
-    params_reset(&st->params);
-    param_bytes(&st->params, str_of(xact));
-    line_begin(&st->main, LINE_OPEN_MS);
-    line_ask(&st->main, PG_XACT_STATUS, &st->params);
-    line_send(&st->main);
-    enum line_end e = line_answer(&st->main, &r);
-    if (r != NULL) {
-        struct str says = column_bytes(r, 0, 0);
-        fate = str_eq(says, STR("committed"))     ? FATE_DONE
-               : str_eq(says, STR("aborted"))     ? FATE_UNDONE
-               : str_eq(says, STR("in progress")) ? FATE_OPEN
-                                                  : FATE_UNKNOWN;
-        PQclear(r);
-    }
-    end_round(st, &e);
-    return e == LINE_OK || e == LINE_LOST ? fate : FATE_UNKNOWN;
-}
-
-/* The old session may still be at it: then ask again. */
-static enum fate find_fate(struct store_postgres *st, const char *xact)
-{
-    int64_t until = worker_now_us() + COMMIT_LOOKUP_MS * 1000;
-
-    for (;;) {
-        enum fate fate = FATE_OPEN;
-        st->main.retry_us = 0;
-        if (line_open(&st->main, st->url, LINE_WRITES))
-            fate = ask_fate(st, xact);
-        if (fate == FATE_DONE || fate == FATE_UNDONE)
-            return fate;
-        if (worker_now_us() >= until)
-            return FATE_UNKNOWN;
-        struct timespec pause = {.tv_nsec = 50 * 1000000};
-        nanosleep(&pause, NULL);
-    }
-}
-
 /* ---- a group ---- */
 
 static void set_all(struct store_op *first, struct store_op *end, enum bh_err err)
@@ -179,7 +132,7 @@ static enum line_end commit(struct store_postgres *st, struct store_op *first, s
 
     if (e != LINE_LOST)
         return e;
-    switch (find_fate(st, xact)) {
+    switch (pg_find_fate(st->url, xact)) {
     case FATE_DONE:
         return LINE_OK;
     case FATE_UNDONE:

@@ -21,7 +21,8 @@
 #define BATCH_TRIES 8         /* of a transaction that collided with another node's */
 #define LOOK_ROWS 4096        /* one read looks at no more */
 #define FORGET_ROWS 1024      /* deduplication records dropped per transaction */
-#define SIZE_LOOK_MS 60000    /* between two looks at the size of the database */
+#define PG_SCHEMA_LOCK "7094702830" /* an advisory lock: whoever makes or changes tables */
+#define SIZE_LOOK_MS 60000          /* between two looks at the size of the database */
 
 /* Prepared on every line.  Their text is in statements.c. */
 enum pg_statement {
@@ -29,7 +30,6 @@ enum pg_statement {
     PG_COMMIT,
     PG_ROLLBACK,
     PG_XACT,
-    PG_XACT_STATUS,
     PG_FENCES,
     PG_KEYS,
     PG_NUMBER,
@@ -78,10 +78,13 @@ struct pg_line {
 enum line_use { LINE_READS, LINE_WRITES /* in pipeline mode */, LINE_PLAIN /* no statements */ };
 bool line_open(struct pg_line *l, const char *url, enum line_use use); /* false: see problem */
 void line_close(struct pg_line *l);
+/* Between rounds: nothing came from the server.  What comes then is its farewell. */
+bool line_is_quiet(const struct pg_line *l);
 void line_begin(struct pg_line *l, int64_t ms); /* a round of questions and answers begins */
 struct params;
 /* Queue a question; failures are told by the answers. */
 void line_ask(struct pg_line *l, enum pg_statement s, struct params *p);
+void line_ask_named(struct pg_line *l, const char *name, struct params *p); /* of another's */
 /* The same with a text instead of a statement; its parameters say their types themselves. */
 void line_ask_sql(struct pg_line *l, const char *sql, struct params *p);
 void line_send(struct pg_line *l); /* pipeline: what was asked goes out; answers follow in order */
@@ -93,9 +96,14 @@ enum line_end line_row(struct pg_line *l, PGresult **ret);
 /* No pipeline: several commands as text; the last answer, as text, where @ret is not NULL. */
 enum line_end line_text(struct pg_line *l, const char *sql, PGresult **ret);
 
+/* ---- fate.c: a commit whose answer was lost ---- */
+
+enum pg_fate { FATE_UNKNOWN, FATE_OPEN /* never told */, FATE_DONE, FATE_UNDONE };
+enum pg_fate pg_find_fate(const char *url, const char *xact); /* waits COMMIT_LOOKUP_MS at most */
+
 /* ---- params.c: what goes with a question, in the server's binary form ---- */
 
-#define MAX_PARAMS 8
+#define MAX_PARAMS 20
 struct params {
     struct buf bytes;
     size_t at[MAX_PARAMS]; /* where each begins */

@@ -109,6 +109,13 @@ bool line_open(struct pg_line *l, const char *url, enum line_use use)
     return false;
 }
 
+bool line_is_quiet(const struct pg_line *l)
+{
+    struct pollfd p = {.fd = PQsocket(l->pg), .events = POLLIN};
+
+    return poll(&p, 1, 0) == 0;
+}
+
 /* ---- asking ---- */
 
 /* @name of a prepared statement, or else @sql. */
@@ -137,6 +144,11 @@ static void ask(struct pg_line *l, const char *name, const char *sql, struct par
 void line_ask(struct pg_line *l, enum pg_statement s, struct params *p)
 {
     ask(l, pg_statement_name(s), NULL, p);
+}
+
+void line_ask_named(struct pg_line *l, const char *name, struct params *p)
+{
+    ask(l, name, NULL, p);
 }
 
 void line_ask_sql(struct pg_line *l, const char *sql, struct params *p)

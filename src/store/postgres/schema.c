@@ -162,7 +162,7 @@ static bool migrate(struct store_postgres *st, char *ret_why)
     int version;
 
     if (line_text(&st->loader,
-                  "BEGIN; SELECT pg_advisory_xact_lock(7094702830); "
+                  "BEGIN; SELECT pg_advisory_xact_lock(" PG_SCHEMA_LOCK "); "
                   "CREATE SCHEMA IF NOT EXISTS bellhop",
                   NULL) != LINE_OK)
         return failed(st, ret_why, "preparing the schema");

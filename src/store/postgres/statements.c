@@ -17,7 +17,6 @@ static const struct {
     [PG_COMMIT] = {"commit", "COMMIT"},
     [PG_ROLLBACK] = {"rollback", "ROLLBACK"},
     [PG_XACT] = {"xact", "SELECT pg_current_xact_id()::text"},
-    [PG_XACT_STATUS] = {"xact_status", "SELECT pg_xact_status($1::text::xid8)"},
     /* The share lock makes a thief wait until this transaction has ended. */
     [PG_FENCES] = {"fences",
                    "SELECT name, epoch FROM lease l WHERE name = ANY($1::bytea[]) AND held_1(l) "

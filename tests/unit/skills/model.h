@@ -1,5 +1,5 @@
 /* model.h - a skill store as plain as it can be: arrays, and the rules of the contract written down
- * a second time.  What both backends are held against after every step. */
+ * a second time.  What all backends are held against after every step. */
 #pragma once
 #include "skills/naive.h"
 #include "base/crypto.h"

@@ -8,6 +8,7 @@
 #include "base/mem.h"
 #include "net/loop.h"
 #include "skills/skills.h"
+#include "store/pg_server.h"
 
 struct rig {
     struct loop *loop;
@@ -45,6 +46,16 @@ static inline void rig_open(struct rig *r)
         fail_msg("skills_open: %s", why);
 }
 
+/* Databases are for tests with pg_setup(); each rig finds an empty one. */
+static inline void rig_empty_database(void)
+{
+    const char *argv[] = {"psql",    "-q",       "-h", pg_dir, "-U",
+                          "bellhop", "postgres", "-c", NULL,   NULL};
+
+    argv[8] = "DROP SCHEMA IF EXISTS bellhop CASCADE";
+    assert_int_equal(pg_run(argv), 0);
+}
+
 static inline struct rig *rig_new(const char *backend, const char *approval_key)
 {
     struct rig *r = xcalloc(1, sizeof *r);
@@ -54,9 +65,13 @@ static inline struct rig *rig_new(const char *backend, const char *approval_key)
     snprintf(r->dir, sizeof r->dir, "/tmp/bellhop-skills-XXXXXX");
     assert_non_null(mkdtemp(r->dir));
     snprintf(r->path, sizeof r->path, "%s/%s", r->dir,
-             strcmp(backend, "sqlite") == 0 ? "skills.db" : "skills");
-    r->cfg =
-        (struct skills_config){.backend = backend, .path = r->path, .approval_key = approval_key};
+             strcmp(backend, "filesystem") == 0 ? "skills" : "skills.db");
+    if (strcmp(backend, "postgres") == 0)
+        rig_empty_database();
+    r->cfg = (struct skills_config){.backend = backend,
+                                    .path = r->path,
+                                    .url = pg_url,
+                                    .approval_key = approval_key};
     rig_open(r);
     return r;
 }

@@ -1,4 +1,5 @@
-/* Random sequences of calls: both backends and a naive model agree after every step. */
+/* Random sequences of calls: all backends and a naive model agree after every step.  Of the shared
+ * one there are two nodes, which take turns. */
 #include "skills/rig.h"
 #include "skills/model.h"
 #include "base/rand.h"
@@ -22,8 +23,13 @@ static const char *const people[] = {"ann", "bob", "tester"};
 static const char *const tag_sets[] = {"ops", "ops,daily", "daily"};
 static const char *const patterns[] = {"", "^s", "[1-4]$", "s(1|3|5)", "x", "."};
 
+static const char *const kinds[] = {"sqlite", "filesystem", "postgres"};
+enum { N_RIGS = ARRAY_LEN(kinds), SHARED = 2 };
+
 struct duel {
-    struct rig *a, *b; /* sqlite, filesystem */
+    struct rig *all[N_RIGS]; /* in the order of kinds[] */
+    struct rig *a;           /* the first */
+    struct skills *other;    /* the node of the shared one that is not in its rig now */
     struct model *m;
     struct rand rand;
     uint64_t seed;
@@ -37,44 +43,61 @@ static uint64_t pick(struct duel *d, uint64_t n)
 
 static void disagree(struct duel *d, const char *what)
 {
-    fail_msg("seed %llu, step %d: %s\n--- sqlite: %s %s\n--- filesystem: %s %s",
-             (unsigned long long)d->seed, d->step, what, buf_z(&d->a->json), buf_z(&d->a->fault),
-             buf_z(&d->b->json), buf_z(&d->b->fault));
+    struct buf text = BUF_INIT;
+
+    for (size_t i = 0; i < N_RIGS; i++)
+        buf_printf(&text, "\n--- %s: %s %s", kinds[i], buf_z(&d->all[i]->json),
+                   buf_z(&d->all[i]->fault));
+    fail_msg("seed %llu, step %d: %s%s", (unsigned long long)d->seed, d->step, what, buf_z(&text));
 }
 
 static void agree(struct duel *d, const char *what)
 {
-    if (d->a->got.fault.cls != d->b->got.fault.cls ||
-        !str_eq(buf_str(&d->a->json), buf_str(&d->b->json)) ||
-        !str_eq(buf_str(&d->a->fault), buf_str(&d->b->fault)) ||
-        strcmp(d->a->token, d->b->token) != 0)
-        disagree(d, what);
+    const struct rig *a = d->a;
+
+    for (size_t i = 1; i < N_RIGS; i++) {
+        const struct rig *b = d->all[i];
+        if (a->got.fault.cls != b->got.fault.cls || !str_eq(buf_str(&a->json), buf_str(&b->json)) ||
+            !str_eq(buf_str(&a->fault), buf_str(&b->fault)) || strcmp(a->token, b->token) != 0)
+            disagree(d, what);
+    }
 }
 
-/* One turn of both clocks: calls of the two stores get the same time. */
+/* One turn of all clocks: calls of the stores get the same time. */
 static void same_time(struct duel *d)
 {
-    struct clock *a = loop_clock(d->a->loop), *b = loop_clock(d->b->loop);
-    clock_set(b, clock_now_ms(a), clock_wall_ms(a));
+    struct clock *a = loop_clock(d->a->loop);
+
+    for (size_t i = 1; i < N_RIGS; i++)
+        clock_set(loop_clock(d->all[i]->loop), clock_now_ms(a), clock_wall_ms(a));
 }
 
-#define BOTH(d, call) \
+#define ALL(d, call) \
     do { \
+        struct skills_call *calls[N_RIGS]; \
         same_time(d); \
-        struct rig *r = (d)->a; \
-        struct skills_call *ca = (call); \
-        r = (d)->b; \
-        struct skills_call *cb = (call); \
-        rig_wait((d)->a, ca); \
-        rig_wait((d)->b, cb); \
+        for (size_t each = 0; each < N_RIGS; each++) { \
+            struct rig *r = (d)->all[each]; \
+            calls[each] = (call); \
+        } \
+        for (size_t each = 0; each < N_RIGS; each++) \
+            rig_wait((d)->all[each], calls[each]); \
         agree(d, #call); \
     } while (0)
+
+static void take_turns(struct duel *d)
+{
+    struct skills *now = d->all[SHARED]->sk;
+
+    d->all[SHARED]->sk = d->other;
+    d->other = now;
+}
 
 static void check_skill(struct duel *d, struct model_skill *s)
 {
     struct str name = str_of(s->name);
 
-    BOTH(d, skills_load(r->sk, &tester, name, STR_NULL, on_answer, r));
+    ALL(d, skills_load(r->sk, &tester, name, STR_NULL, on_answer, r));
     assert_int_equal(d->a->got.fault.cls, s->exists ? FAULT_NONE : FAULT_SKILL_NOT_FOUND);
     if (s->exists) {
         struct json meta = json_get(rig_json(d->a), "metadata");
@@ -86,8 +109,8 @@ static void check_skill(struct duel *d, struct model_skill *s)
         assert_int_equal(d->a->got.status, s->status);
         assert_str(json_str(meta, "author"), s->author);
     }
-    BOTH(d, skills_metadata(r->sk, &tester, name, on_answer, r));
-    BOTH(d, skills_versions(r->sk, &tester, name, on_answer, r));
+    ALL(d, skills_metadata(r->sk, &tester, name, on_answer, r));
+    ALL(d, skills_versions(r->sk, &tester, name, on_answer, r));
     if (!s->exists)
         return;
     size_t i = 0;
@@ -102,7 +125,7 @@ static void check_skill(struct duel *d, struct model_skill *s)
     }
     const struct model_version *old = &s->history[pick(d, s->n)];
     struct str version = str_make(old->hash, 12);
-    BOTH(d, skills_load(r->sk, &tester, name, version, on_answer, r));
+    ALL(d, skills_load(r->sk, &tester, name, version, on_answer, r));
     assert_string_equal(buf_z(&d->a->source), old->body);
 }
 
@@ -133,7 +156,7 @@ static void check_query(struct duel *d)
     f.by_limit = pick(d, 3) == 0;
     f.limit = f.by_limit ? pick(d, 4) : 0;
     f.offset = pick(d, 3) == 0 ? pick(d, 4) : 0;
-    BOTH(d, skills_query(r->sk, &tester, &f, on_answer, r));
+    ALL(d, skills_query(r->sk, &tester, &f, on_answer, r));
     for (size_t i = 0; i < MODEL_SKILLS; i++) { /* their names are in order */
         const struct model_skill *s = &d->m->skills[i];
         if (!s->exists || (f.by_status && !(f.statuses & 1u << s->status)) ||
@@ -151,7 +174,7 @@ static void check_query(struct duel *d)
             (size_t)snprintf(got + n, sizeof got - n, "%.*s,", STR_FMT(json_str(it.value, "name")));
     assert_string_equal(got, want);
     f = (struct skills_filter){.name_pattern = str_of(patterns[pick(d, ARRAY_LEN(patterns))])};
-    BOTH(d, skills_query(r->sk, &tester, &f, on_answer, r));
+    ALL(d, skills_query(r->sk, &tester, &f, on_answer, r));
 }
 
 /* ---- steps ---- */
@@ -205,7 +228,7 @@ static void step_store(struct duel *d, struct model_skill *s)
 
     write_metadata(&w, &m);
     assert_true(json_parse(p, buf_str(&m), &ask.metadata));
-    BOTH(d, skills_store(r->sk, &who, &ask, on_answer, r));
+    ALL(d, skills_store(r->sk, &who, &ask, on_answer, r));
     assert_int_equal(d->a->got.fault.cls, model_store(s, &w));
     json_parser_free(p);
     buf_done(&m);
@@ -219,42 +242,46 @@ static void step(struct duel *d)
     char before[32];
 
     strcpy(before, d->a->token);
+    take_turns(d);
     switch (pick(d, 8)) {
     case 0: {
         enum skill_status to = (enum skill_status)pick(d, 3);
         struct str word = str_of(naive_name(to));
-        BOTH(d, skills_update_status(r->sk, &tester, name, word, on_answer, r));
+        ALL(d, skills_update_status(r->sk, &tester, name, word, on_answer, r));
         assert_int_equal(d->a->got.fault.cls, model_status(s, to, "tester"));
         break;
     }
     case 1:
-        BOTH(d, skills_delete(r->sk, &tester, name, true, on_answer, r));
+        ALL(d, skills_delete(r->sk, &tester, name, true, on_answer, r));
         assert_int_equal(d->a->got.fault.cls, s->exists ? FAULT_NONE : FAULT_SKILL_NOT_FOUND);
         if (s->exists)
             model_forget(s);
         break;
     case 2:
         if (pick(d, 6) == 0) {
-            rig_reopen(d->a);
-            rig_reopen(d->b);
+            for (size_t i = 0; i < N_RIGS; i++)
+                rig_reopen(d->all[i]);
         }
         break;
     default:
         step_store(d, s);
     }
+    take_turns(d); /* what one node wrote the other sees at once */
     check_skill(d, s);
     check_query(d);
-    BOTH(d, skills_version(r->sk, &tester, on_answer, r)); /* equal content, equal token */
+    ALL(d, skills_version(r->sk, &tester, on_answer, r)); /* equal content, equal token */
 }
 
 static void duel(uint64_t seed, int steps)
 {
-    struct duel d = {.a = rig_new("sqlite", NULL),
-                     .b = rig_new("filesystem", NULL),
-                     .m = xcalloc(1, sizeof *d.m),
-                     .rand = rand_seeded(seed),
-                     .seed = seed};
+    struct duel d = {.m = xcalloc(1, sizeof *d.m), .rand = rand_seeded(seed), .seed = seed};
+    char why[256] = "";
 
+    for (size_t i = 0; i < N_RIGS; i++)
+        d.all[i] = rig_new(kinds[i], NULL);
+    d.a = d.all[0];
+    if (skills_open(d.all[SHARED]->loop, &d.all[SHARED]->cfg, &d.other, why) != BH_OK)
+        fail_msg("the second node: %s", why);
     for (size_t i = 0; i < MODEL_SKILLS; i++)
         snprintf(d.m->skills[i].name, sizeof d.m->skills[i].name, "s%zu", i);
     for (d.step = 0; d.step < steps; d.step++)
@@ -262,11 +289,12 @@ static void duel(uint64_t seed, int steps)
     for (size_t i = 0; i < MODEL_SKILLS; i++)
         model_forget(&d.m->skills[i]);
     free(d.m);
-    rig_free(d.a);
-    rig_free(d.b);
+    skills_close(d.other);
+    for (size_t i = 0; i < N_RIGS; i++)
+        rig_free(d.all[i]);
 }
 
-static void both_backends_agree_with_the_model(void **state)
+static void all_backends_agree_with_the_model(void **state)
 {
     const char *seeds = getenv("SKILL_SEEDS"); /* more of them, by hand */
     uint64_t n = seeds != NULL ? strtoull(seeds, NULL, 10) : 3;
@@ -278,7 +306,7 @@ static void both_backends_agree_with_the_model(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(both_backends_agree_with_the_model),
+        cmocka_unit_test(all_backends_agree_with_the_model),
     };
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return cmocka_run_group_tests(tests, pg_setup, pg_teardown);
 }

@@ -1,4 +1,4 @@
-/* The promises of skills/skills.h, one test each, on both backends. */
+/* The promises of skills/skills.h, one test each, on every backend. */
 #include <sqlite3.h>
 #include "skills/rig.h"
 
@@ -735,5 +735,7 @@ int main(void)
     failed += cmocka_run_group_tests_name("sqlite", tests, NULL, NULL);
     backend = "filesystem";
     failed += cmocka_run_group_tests_name("filesystem", tests, NULL, NULL);
+    backend = "postgres";
+    failed += cmocka_run_group_tests_name("postgres", tests, pg_setup, pg_teardown);
     return failed;
 }

@@ -1,4 +1,4 @@
-/* Skill bodies as the runtime's own stores keep them: every vector, both backends.
+/* Skill bodies as the runtime's own stores keep them: every vector, every backend.
  *
  * Where those two stores differ, the better one was chosen: verbatim bodies (the sqlite column) on
  * a first write, locked authors and kept statuses (the filesystem column) on the others, and a body
@@ -8,7 +8,7 @@
 #include "core/vectors.h"
 #include "skills/text.h"
 
-static const char *backends[] = {"sqlite", "filesystem"};
+static const char *backends[] = {"sqlite", "filesystem", "postgres"};
 
 static struct json vector_file(struct json_parser *p)
 {
@@ -140,7 +140,7 @@ static void every_vector_holds(void **state)
 
     for (size_t b = 0; b < ARRAY_LEN(backends); b++)
         n += run_all(backends[b], doc, false) + run_all(backends[b], doc, true);
-    assert_int_equal(n, 2 * (json_count(json_get(doc, "cases")) - 6));
+    assert_int_equal(n, ARRAY_LEN(backends) * (json_count(json_get(doc, "cases")) - 6));
     json_parser_free(p);
 }
 
@@ -169,5 +169,5 @@ int main(void)
         cmocka_unit_test(every_forced_draft_holds),
         cmocka_unit_test(every_vector_holds),
     };
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return cmocka_run_group_tests(tests, pg_setup, pg_teardown);
 }

@@ -17,7 +17,7 @@ static char pg_url[256];
 static pid_t pg_pid;
 
 /* Where Debian keeps them: the newest version there is. */
-static const char *pg_program(const char *name)
+static inline const char *pg_program(const char *name)
 {
     static char path[256];
     DIR *d = opendir("/usr/lib/postgresql");
@@ -32,7 +32,7 @@ static const char *pg_program(const char *name)
     return path;
 }
 
-static pid_t pg_spawn(const char *const *argv)
+static inline pid_t pg_spawn(const char *const *argv)
 {
     char program[256];
 
@@ -51,7 +51,7 @@ static pid_t pg_spawn(const char *const *argv)
     _exit(127);
 }
 
-static int pg_run(const char *const *argv)
+static inline int pg_run(const char *const *argv)
 {
     int status = -1;
     pid_t pid = pg_spawn(argv);
@@ -60,13 +60,13 @@ static int pg_run(const char *const *argv)
     return WIFEXITED(status) ? WEXITSTATUS(status) : -1;
 }
 
-static bool pg_is_ready(void)
+static inline bool pg_is_ready(void)
 {
     const char *argv[] = {"pg_isready", "-q", "-h", pg_dir, NULL};
     return pg_run(argv) == 0;
 }
 
-static void pg_start(void)
+static inline void pg_start(void)
 {
     char data[80];
     const char *argv[] = {
@@ -80,14 +80,14 @@ static void pg_start(void)
     assert_true(pg_is_ready());
 }
 
-static void pg_stop(int sig) /* SIGINT: fast; SIGQUIT: as a crash */
+static inline void pg_stop(int sig) /* SIGINT: fast; SIGQUIT: as a crash */
 {
     kill(pg_pid, sig);
     waitpid(pg_pid, NULL, 0);
     pg_pid = 0;
 }
 
-static int pg_setup(void **state)
+static inline int pg_setup(void **state)
 {
     char data[80];
     const char *argv[] = {"initdb",  "-D",          data, "-A",   "trust", "-U",
@@ -108,7 +108,7 @@ static int pg_setup(void **state)
     return 0;
 }
 
-static int pg_teardown(void **state)
+static inline int pg_teardown(void **state)
 {
     char command[128];
 

@@ -1,0 +1,379 @@
+/* side.c - design.  (side.h has the contract.)
+ *
+ * The line is in pipeline mode.  BEGIN goes out with the first question and the end of a read with
+ * the begin of the next transaction, so that a read costs one round trip:
+ *
+ *      begin     @owed: answers that come before that of the next question
+ *      ask       everything goes out, what is owed is read first
+ *      commit    of a write: waited for, and looked up when its answer is lost
+ *                of a read: sent, its answer is owed */
+#include "store/postgres/side.h"
+#include <assert.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include "base/mem.h"
+#include "store/postgres/impl.h"
+
+#define SCHEMA_MS 60000
+
+struct pg_desk {
+    struct pg_line line;
+    struct params params;
+    char *url; /* owned; secret */
+    const struct pg_desk_schema *schema;
+    PGresult *answer;  /* owned; of the last question */
+    unsigned owed;     /* answers of this transaction's begin that were not read yet */
+    bool in_it, write; /* a transaction is under way; it writes */
+    bool read_ends;    /* the end of a read was sent, and its answer not read */
+    char xact[32];     /* of a writing transaction, once its begin was read */
+    char problem[160];
+};
+
+/* ---- tables ---- */
+
+static bool fill_word(struct pg_line *l, const char *sql, char *ret, size_t size)
+{
+    PGresult *r = NULL;
+
+    ret[0] = '\0';
+    if (line_text(l, sql, &r) != LINE_OK)
+        return false;
+    if (r != NULL && PQntuples(r) > 0)
+        snprintf(ret, size, "%s", PQgetvalue(r, 0, 0));
+    if (r != NULL)
+        PQclear(r);
+    return true;
+}
+
+static bool is_newer(struct pg_line *l, const struct pg_desk_schema *s, int *ret_version,
+                     char *ret_why)
+{
+    char sql[160], version[32], oldest[32];
+
+    snprintf(sql, sizeof sql, "SELECT version FROM part WHERE name = '%s'", s->name);
+    if (!fill_word(l, sql, version, sizeof version))
+        return false;
+    snprintf(sql, sizeof sql, "SELECT oldest FROM part WHERE name = '%s'", s->name);
+    if (!fill_word(l, sql, oldest, sizeof oldest))
+        return false;
+    *ret_version = atoi(version);
+    if (atoi(oldest) > s->n_migrations)
+        snprintf(ret_why, 256,
+                 "the %s in PostgreSQL are of a newer bellhop (version %d, this program knows %d): "
+                 "update this node",
+                 s->name, *ret_version, s->n_migrations);
+    return atoi(oldest) <= s->n_migrations;
+}
+
+static bool migrate(struct pg_line *l, const struct pg_desk_schema *s, char *ret_why)
+{
+    char sql[256];
+    int version = 0;
+
+    if (line_text(l,
+                  "BEGIN; SELECT pg_advisory_xact_lock(" PG_SCHEMA_LOCK "); "
+                  "CREATE SCHEMA IF NOT EXISTS bellhop; "
+                  "CREATE TABLE IF NOT EXISTS part (name text PRIMARY KEY, version int NOT NULL, "
+                  "oldest int NOT NULL)",
+                  NULL) != LINE_OK ||
+        !is_newer(l, s, &version, ret_why))
+        return false;
+    for (int i = version; i < s->n_migrations; i++)
+        if (line_text(l, s->migrations[i], NULL) != LINE_OK)
+            return false;
+    snprintf(sql, sizeof sql,
+             "INSERT INTO part VALUES ('%s', %d, %d) ON CONFLICT (name) DO UPDATE SET version = "
+             "excluded.version, oldest = excluded.oldest",
+             s->name, s->n_migrations, s->oldest);
+    return (version >= s->n_migrations || line_text(l, sql, NULL) == LINE_OK) &&
+           line_text(l, "COMMIT", NULL) == LINE_OK;
+}
+
+bool pg_desk_prepare(const char *url, const struct pg_desk_schema *schema, char *ret_why)
+{
+    struct pg_line l = {0};
+
+    ret_why[0] = '\0';
+    if (!pq_late_load(ret_why))
+        return false;
+    bool ok = line_open(&l, url, LINE_PLAIN);
+    if (ok) {
+        line_begin(&l, SCHEMA_MS);
+        ok = migrate(&l, schema, ret_why);
+    }
+    if (!ok && ret_why[0] == '\0')
+        snprintf(ret_why, 256, "PostgreSQL, making the tables of %s: %.160s", schema->name,
+                 l.problem);
+    line_close(&l);
+    return ok;
+}
+
+/* ---- the line ---- */
+
+struct pg_desk *pg_desk_new(const char *url, const struct pg_desk_schema *schema)
+{
+    struct pg_desk *d = xcalloc(1, sizeof *d);
+
+    d->url = xstrdup(url);
+    d->schema = schema;
+    return d;
+}
+
+static void forget_answer(struct pg_desk *d)
+{
+    if (d->answer != NULL)
+        PQclear(d->answer);
+    d->answer = NULL;
+}
+
+void pg_desk_free(struct pg_desk *d)
+{
+    if (d == NULL)
+        return;
+    forget_answer(d);
+    line_close(&d->line);
+    params_done(&d->params);
+    free(d->url);
+    free(d);
+}
+
+const char *pg_desk_why(const struct pg_desk *d)
+{
+    return d->problem;
+}
+
+static bool failed(struct pg_desk *d)
+{
+    snprintf(d->problem, sizeof d->problem, "%.150s",
+             d->line.problem[0] != '\0' ? d->line.problem : "the database server was lost");
+    return false;
+}
+
+/* An answer without rows that matter; @ret_word: its first column, as text, where asked for. */
+static bool read_plain(struct pg_desk *d, char *ret_word)
+{
+    PGresult *r = NULL;
+    enum line_end e = line_answer(&d->line, &r);
+
+    if (e == LINE_OK && ret_word != NULL)
+        snprintf(ret_word, sizeof d->xact, "%.*s", STR_FMT(column_bytes(r, 0, 0)));
+    if (r != NULL)
+        PQclear(r);
+    return e == LINE_OK;
+}
+
+static const char *statement_name(char room[16], unsigned n)
+{
+    snprintf(room, 16, "q%u", n);
+    return room;
+}
+
+static bool prepare_statements(struct pg_desk *d)
+{
+    char name[16];
+    bool ok = PQenterPipelineMode(d->line.pg) == 1;
+
+    for (unsigned i = 0; ok && i < d->schema->n_statements; i++)
+        ok = PQsendPrepare(d->line.pg, statement_name(name, i), d->schema->statements[i], 0,
+                           NULL) == 1;
+    if (!ok)
+        return false;
+    line_send(&d->line);
+    for (unsigned i = 0; i < d->schema->n_statements; i++)
+        if (!read_plain(d, NULL))
+            ok = false;
+    return d->line.pg != NULL && line_done(&d->line) == LINE_OK && ok;
+}
+
+static bool connected(struct pg_desk *d)
+{
+    if (d->line.pg != NULL)
+        return true;
+    d->read_ends = false;
+    if (!line_open(&d->line, d->url, LINE_PLAIN))
+        return failed(d);
+    line_begin(&d->line, LINE_OPEN_MS);
+    if (prepare_statements(d))
+        return true;
+    failed(d);
+    line_close(&d->line);
+    return false;
+}
+
+/* ---- transactions ---- */
+
+/* The answer to the end of the read before. */
+static bool settle_read(struct pg_desk *d)
+{
+    if (!d->read_ends)
+        return true;
+    d->read_ends = false;
+    line_begin(&d->line, DESK_ANSWER_MS);
+    if (read_plain(d, NULL) && line_done(&d->line) == LINE_OK)
+        return true;
+    failed(d);
+    line_close(&d->line);
+    return false;
+}
+
+bool pg_desk_begin(struct pg_desk *d, bool write)
+{
+    char lock[64];
+
+    assert(!d->in_it);
+    forget_answer(d);
+    params_reset(&d->params);
+    if (d->line.pg != NULL && settle_read(d) && !line_is_quiet(&d->line))
+        line_close(&d->line); /* lost meanwhile: a new line will do */
+    if (!connected(d))
+        return false;
+    d->in_it = true;
+    d->write = write;
+    d->xact[0] = '\0';
+    if (write) {
+        snprintf(lock, sizeof lock, "SELECT pg_advisory_xact_lock(%lld)",
+                 (long long)d->schema->lock);
+        line_ask_sql(&d->line, "BEGIN ISOLATION LEVEL READ COMMITTED", NULL);
+        line_ask_sql(&d->line, lock, NULL);
+        line_ask_sql(&d->line, "SELECT pg_current_xact_id()::text", NULL);
+    } else {
+        line_ask_sql(&d->line, "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY", NULL);
+    }
+    d->owed = write ? 3 : 1;
+    return true;
+}
+
+/* The answers of BEGIN; the last one of a write is its number. */
+static bool read_owed(struct pg_desk *d)
+{
+    bool ok = true;
+
+    for (; d->owed > 0; d->owed--)
+        ok &= read_plain(d, d->write && d->owed == 1 ? d->xact : NULL);
+    return ok;
+}
+
+int pg_desk_ask(struct pg_desk *d, unsigned statement)
+{
+    char name[16];
+    PGresult *r = NULL;
+
+    assert(statement < d->schema->n_statements);
+    forget_answer(d);
+    line_begin(&d->line, DESK_ANSWER_MS);
+    line_ask_named(&d->line, statement_name(name, statement), &d->params);
+    params_reset(&d->params);
+    line_send(&d->line);
+    bool ok = read_owed(d);
+    ok = d->line.pg != NULL && line_answer(&d->line, &r) == LINE_OK && ok;
+    ok = d->line.pg != NULL && line_done(&d->line) == LINE_OK && ok;
+    if (!ok && r != NULL)
+        PQclear(r);
+    if (!ok) {
+        failed(d);
+        return -1;
+    }
+    d->answer = r;
+    return PQntuples(r);
+}
+
+static bool end_with(struct pg_desk *d, const char *sql)
+{
+    line_begin(&d->line, DESK_ANSWER_MS);
+    line_ask_sql(&d->line, sql, NULL);
+    line_send(&d->line);
+    bool ok = read_owed(d) && read_plain(d, NULL);
+
+    return d->line.pg != NULL && line_done(&d->line) == LINE_OK && ok;
+}
+
+enum desk_end pg_desk_commit(struct pg_desk *d)
+{
+    bool nothing_asked = d->owed > 0;
+
+    d->in_it = false;
+    if (!d->write && !nothing_asked) {
+        line_begin(&d->line, DESK_ANSWER_MS);
+        line_ask_sql(&d->line, "COMMIT", NULL);
+        line_send(&d->line);
+        d->read_ends = d->line.pg != NULL;
+        return DESK_DONE;
+    }
+    if (end_with(d, "COMMIT"))
+        return DESK_DONE;
+    failed(d);
+    if (d->line.pg != NULL || nothing_asked || d->xact[0] == '\0')
+        return DESK_UNDONE;
+    switch (pg_find_fate(d->url, d->xact)) {
+    case FATE_DONE:
+        return DESK_DONE;
+    case FATE_UNDONE:
+        return DESK_UNDONE;
+    default:
+        return DESK_UNKNOWN;
+    }
+}
+
+void pg_desk_rollback(struct pg_desk *d)
+{
+    d->in_it = false;
+    if (d->line.pg != NULL && !end_with(d, "ROLLBACK"))
+        line_close(&d->line); /* the server rolls back by itself */
+    d->owed = 0;
+}
+
+/* ---- parameters and answers ---- */
+
+void pg_arg_int(struct pg_desk *d, int64_t v)
+{
+    param_i64(&d->params, v);
+}
+
+void pg_arg_bool(struct pg_desk *d, bool v)
+{
+    param_bool(&d->params, v);
+}
+
+void pg_arg_null(struct pg_desk *d)
+{
+    param_null(&d->params);
+}
+
+void pg_arg_bytes(struct pg_desk *d, struct str s)
+{
+    if (s.p == NULL)
+        param_null(&d->params);
+    else
+        param_bytes(&d->params, s);
+}
+
+void pg_arg_list(struct pg_desk *d, const struct str *items, size_t n)
+{
+    array_begin(&d->params, PARAM_BYTES);
+    for (size_t i = 0; i < n; i++)
+        array_bytes(&d->params, items[i]);
+    array_end(&d->params);
+}
+
+void pg_arg_ints(struct pg_desk *d, const int64_t *items, size_t n)
+{
+    array_begin(&d->params, PARAM_I64);
+    for (size_t i = 0; i < n; i++)
+        array_i64(&d->params, items[i]);
+    array_end(&d->params);
+}
+
+bool pg_get_is_null(const struct pg_desk *d, int row, int column)
+{
+    return column_bytes(d->answer, row, column).p == NULL;
+}
+
+int64_t pg_get_int(const struct pg_desk *d, int row, int column)
+{
+    return column_int(d->answer, row, column);
+}
+
+struct str pg_get_bytes(const struct pg_desk *d, int row, int column)
+{
+    return column_bytes(d->answer, row, column);
+}
