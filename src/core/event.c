@@ -131,25 +131,47 @@ bool event_has_place(const struct event *ev)
 
 /* Inside of a string every quote is escaped, so a bare one in front of our word is ours: nobody's
  * text can look so. */
+/* What follows the opening bracket of the addresses: nothing that people wrote can look like that,
+ * since their quotes are escaped. */
+static struct str urls_in(struct str frame)
+{
+    static const struct str list = STR(",\"media_urls\":[");
+    const char *at = frame.n > 0 ? memmem(frame.p, frame.n, list.p, list.n) : NULL;
+
+    return at != NULL ? str_skip(frame, (size_t)(at - frame.p) + list.n) : str_make(frame.p, 0);
+}
+
+/* Cuts the JSON string at the front of @rest off, and what separates it from the next.  False:
+ * there is none. */
+static bool next_string(struct str *rest, struct str *ret)
+{
+    size_t i = 1;
+
+    if (rest->n == 0 || rest->p[0] != '"')
+        return false;
+    while (i < rest->n && rest->p[i] != '"')
+        i += rest->p[i] == '\\' ? 2 : 1;
+    if (i >= rest->n)
+        return false;
+    *ret = str_make(rest->p + 1, i - 1);
+    *rest = str_skip(*rest, i + 1 < rest->n && rest->p[i + 1] == ',' ? i + 2 : i + 1);
+    return true;
+}
+
 void event_place_media(struct buf *out, struct str frame, event_url_cb *url, void *ctx)
 {
-    static const struct str place = STR("\"" EVENT_MEDIA_PLACE);
-    size_t from = 0;
+    static const struct str place = STR(EVENT_MEDIA_PLACE);
+    struct str urls = urls_in(frame), one;
+    const char *from = frame.p;
 
-    for (size_t at = 0; at + place.n <= frame.n; at++) {
-        if (frame.p[at] != '"' || memcmp(frame.p + at, place.p, place.n) != 0 ||
-            (at > 0 && frame.p[at - 1] == '\\'))
+    while (next_string(&urls, &one)) {
+        if (!str_starts(one, place))
             continue;
-        struct str id = str_skip(frame, at + place.n);
-        ptrdiff_t end = str_find(id, '"');
-        if (end < 0)
-            break;
-        buf_add(out, frame.p + from, at + 1 - from);
-        url(ctx, str_make(id.p, (size_t)end), out);
-        from = at + place.n + (size_t)end;
-        at = from;
+        buf_add(out, from, (size_t)(one.p - from));
+        url(ctx, str_skip(one, place.n), out);
+        from = one.p + one.n;
     }
-    buf_add_str(out, str_skip(frame, from));
+    buf_add(out, from, (size_t)(frame.p + frame.n - from));
 }
 
 static void put_reply_to(struct jw *w, const struct event *ev)

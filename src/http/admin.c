@@ -4,6 +4,7 @@
 #include "base/mem.h"
 #include "http/admin.h"
 #include "http/front_priv.h"
+#include "http/media_route.h"
 #include "relay/relay.h"
 #include "tenancy/facts.h"
 
@@ -82,8 +83,11 @@ static void on_line(void *ctx, const struct mailbox_line *line)
     jw_kstr(&s->w, "parked", line->parked);
     jw_ki64(&s->w, "bytes", (int64_t)line->frame.n);
     if (s->bodies && frame.n > 0) {
+        struct buf placed = BUF_INIT;
+        media_place(s->f, frame, &placed);
         jw_key(&s->w, "frame");
-        jw_raw(&s->w, frame);
+        jw_raw(&s->w, buf_str(&placed));
+        buf_done(&placed);
     }
     jw_end_obj(&s->w);
 }

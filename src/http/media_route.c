@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include "base/buf.h"
 #include "base/mem.h"
+#include "core/event.h"
 #include "http/front_priv.h"
 #include "http/media_route.h"
 #include "media/media_write.h"
@@ -278,4 +279,19 @@ void media_download(struct front *f, struct http_req *req)
         return;
     }
     media_answer(f, req, file, false);
+}
+
+/* ---- for people ---- */
+
+static void place_url(void *ctx, struct str id, struct buf *out)
+{
+    const struct front *f = ctx;
+    const char *base = f->public_url != NULL ? f->public_url : f->base_url;
+
+    media_url(f->media, str_of(base != NULL ? base : ""), id, true, out);
+}
+
+void media_place(const struct front *f, struct str frame, struct buf *out)
+{
+    event_place_media(out, frame, place_url, (void *)f);
 }

@@ -1,5 +1,6 @@
 /* media_route.h - files over HTTP: what other routes share with /relay/media. */
 #pragma once
+#include "base/buf.h"
 #include "base/err.h"
 #include "net/http_server.h"
 
@@ -23,6 +24,9 @@ http_handler front_on_head; /* bodies that are taken as they come; its context i
 
 /* Answer with a file.  @shown: to a person's browser, which may show what cannot do anything. */
 void media_answer(struct front *f, struct http_req *req, const struct media_file *file, bool shown);
+/* A frame as it is kept, with the addresses of its files: whoever has one may read the file for
+ * media.ttl, as older gateways do. */
+void media_place(const struct front *f, struct str frame, struct buf *out);
 /* Why a file was not taken. */
 void media_refuse(struct http_server *server, struct http_id id, enum bh_err err);
 void media_downloads_drop(struct front *f); /* before the media is closed */

@@ -10,10 +10,9 @@
 #include "base/jw.h"
 #include "base/map.h"
 #include "base/mem.h"
-#include "core/event.h"
 #include "http/chat_tools.h"
 #include "http/front.h"
-#include "media/media.h"
+#include "http/media_route.h"
 #include "relay/relay.h"
 
 enum { READ_LIMIT = 20, READ_MAX = 200, CHATS_MAX = 500, LOOK_MAX = 1000 };
@@ -151,22 +150,13 @@ static void write_message(struct chat_ask *k, const struct mailbox_line *line, s
     jw_end_obj(&k->w);
 }
 
-/* Whoever has this address may read the file for a while, as older gateways do. */
-static void place_url(void *ctx, struct str id, struct buf *out)
-{
-    const struct front *f = ctx;
-    const char *base = f->public_url != NULL ? f->public_url : f->base_url;
-
-    media_url(f->media, str_of(base != NULL ? base : ""), id, true, out);
-}
-
 static void on_read_line(void *ctx, const struct mailbox_line *line)
 {
     struct chat_ask *k = ctx;
     struct json frame;
 
     buf_reset(&k->placed);
-    event_place_media(&k->placed, line->frame, place_url, k->f);
+    media_place(k->f, line->frame, &k->placed);
     if (k->n == k->limit || !json_parse(k->parser, buf_str(&k->placed), &frame))
         return;
     write_message(k, line, frame);

@@ -74,6 +74,9 @@ def test_a_program_that_reads_the_mailbox_can_fetch_the_file(lobby):  # noqa: F8
     assert call(lobby, "POST", "api/message", {"text": "look", "files": [file]}, visitor=ANN)[0] == 200
     message, = Chats(lobby.server, key).ask("chat_read")["messages"]
     assert download(lobby.server, message["media_urls"][0].split("/relay/media/")[1]).content == png()
+    shown = lobby.server.cli("mailbox", "show", lobby.credential.id, "--bodies", "--json").stdout  # and so can an operator
+    url, = json.loads(shown)[0]["frame"]["event"]["media_urls"]
+    assert url.startswith("http") and download(lobby.server, url.split("/relay/media/")[1]).content == png()
 
 
 def test_nothing_executable_comes_from_our_origin(lobby):  # noqa: F811

@@ -138,6 +138,43 @@ static void addresses_are_put_where_ours_stood_and_nowhere_else(void **state)
     buf_done(&out);
 }
 
+/* A signed address of a file is worth having: whoever names another's file in a text, a caption or
+ * an address gets none. */
+static void what_people_write_is_never_a_place(void **state)
+{
+    struct fixture *f = *state;
+    const struct event_media media[] = {
+        {.url = STR("https://x/\"],\"bellhop:media/a\",\""), .caption = STR("bellhop:media/b")},
+        {.url = STR("https://x/\\"), .name = STR("bellhop:media/c")},
+        {.id = STR("0123")},
+    };
+    struct event ev = {.text = STR("bellhop:media/d"),
+                       .chat_name = STR(",\"media_urls\":[\"bellhop:media/e\"]"),
+                       .user_name = STR("media_urls"),
+                       .media = media,
+                       .n_media = 3};
+    struct buf out = BUF_INIT;
+    int calls = 0;
+    struct json doc;
+
+    event_write_frame(&f->out, &ev, NULL);
+    event_place_media(&out, buf_str(&f->out), add_url, &calls);
+    assert_int_equal(calls, 1);
+    assert_true(json_parse(f->p, buf_str(&out), &doc));
+    doc = json_get(doc, "event");
+    assert_str(json_str(doc, "text"), ev.text);
+    struct json_iter it = {0};
+    for (int i = 0; i < 3; i++)
+        assert_true(json_next(json_get(doc, "media_urls"), &it));
+    assert_str(json_as_str(it.value), STR("https://here/0123"));
+    buf_reset(&out);
+    event_place_media(&out, STR("{\"type\":\"x\",\"media_urls\":[\"bellhop:media/0"), add_url,
+                      &calls);
+    assert_str(buf_str(&out), STR("{\"type\":\"x\",\"media_urls\":[\"bellhop:media/0"));
+    assert_int_equal(calls, 1);
+    buf_done(&out);
+}
+
 static void an_event_can_be_kept_whole(void **state)
 {
     struct fixture *f = *state;
@@ -478,6 +515,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         WITH_FIXTURE(a_full_event_is_written_byte_for_byte_like_this),
         WITH_FIXTURE(addresses_are_put_where_ours_stood_and_nowhere_else),
+        WITH_FIXTURE(what_people_write_is_never_a_place),
         WITH_FIXTURE(an_event_can_be_kept_whole),
         WITH_FIXTURE(an_empty_event_has_no_null_the_client_dies_of),
         WITH_FIXTURE(what_the_gate_knows_never_reaches_the_wire),
