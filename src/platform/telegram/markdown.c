@@ -7,9 +7,12 @@
 #include "platform/telegram/markdown.h"
 #include <stdlib.h>
 
+enum { LINE_WORK = 3 };
+
 struct blocks {
     struct md *md;
-    struct str rest; /* of the source; absent: done */
+    struct md_scratch *scratch; /* borrowed */
+    struct str rest;            /* of the source; absent: done */
     bool in_quote;
     bool started;    /* something was written: the next line needs a line break */
     struct str text; /* lines of text not written yet; absent: none */
@@ -40,7 +43,7 @@ static void new_line(struct blocks *b)
 
 static void flush_text(struct blocks *b)
 {
-    struct md_run run = {.md = b->md};
+    struct md_run run = {.md = b->md, .scratch = b->scratch};
 
     if (b->text.p == NULL)
         return;
@@ -141,7 +144,7 @@ static bool take_table(struct blocks *b, struct str line)
 
 static bool take_heading(struct blocks *b, struct str line)
 {
-    struct md_run run = {.md = b->md};
+    struct md_run run = {.md = b->md, .scratch = b->scratch};
     struct str s = indent_off(line, 3);
     size_t n = 0;
 
@@ -198,7 +201,7 @@ static struct str item_mark(struct str *s)
 
 static bool take_item(struct blocks *b, struct str line)
 {
-    struct md_run run = {.md = b->md};
+    struct md_run run = {.md = b->md, .scratch = b->scratch};
     size_t indent = 0, digits = 0;
 
     while (indent < line.n && (line.p[indent] == ' ' || line.p[indent] == '\t'))
@@ -259,7 +262,10 @@ static bool take_quote(struct blocks *b, struct str line)
     }
     new_line(b);
     size_t off = b->md->units;
-    struct blocks in = {.md = b->md, .rest = str_make(inner.p, inner.n - 1), .in_quote = true};
+    struct blocks in = {.md = b->md,
+                        .scratch = b->scratch,
+                        .rest = str_make(inner.p, inner.n - 1),
+                        .in_quote = true};
     read_blocks(&in);
     md_entity_add(b->md, MD_QUOTE, off, STR_NULL);
     buf_done(&inner);
@@ -272,7 +278,8 @@ static void read_blocks(struct blocks *b)
 {
     struct str line;
 
-    while (str_split(&b->rest, '\n', &line)) {
+    while (b->md->work < MD_MOST_WORK && str_split(&b->rest, '\n', &line)) {
+        b->md->work += LINE_WORK;
         if (line.n == 0) {
             flush_text(b);
             new_line(b);
@@ -291,17 +298,36 @@ static void read_blocks(struct blocks *b)
         b->text.n = (size_t)(line.p + line.n - b->text.p);
     }
     flush_text(b);
+    if (b->rest.p != NULL) { /* too much of it: the rest is text */
+        new_line(b);
+        md_add(b->md, b->rest);
+        b->rest = STR_NULL;
+    }
 }
 
-static int by_place(const void *a, const void *b)
+static bool is_before(const struct md_entity *x, const struct md_entity *y)
 {
-    const struct md_entity *x = a, *y = b;
-
     if (x->off != y->off)
-        return x->off < y->off ? -1 : 1;
+        return x->off < y->off;
     if (x->len != y->len)
-        return x->len > y->len ? -1 : 1;
-    return (int)y->kind - (int)x->kind; /* quotes around links around styles */
+        return x->len > y->len;
+    return x->kind > y->kind; /* quotes around links around styles */
+}
+
+/* They were added as they ended: each moves past those inside it and no further, so that this
+ * takes as many steps as there are entities, times how deep they nest. */
+static void sort_entities(struct md *m)
+{
+    for (size_t i = 1; i < m->n; i++) {
+        struct md_entity e = m->entities[i];
+        size_t at = i;
+        while (at > 0 && is_before(&e, &m->entities[at - 1]))
+            at--;
+        if (at == i)
+            continue;
+        memmove(&m->entities[at + 1], &m->entities[at], (i - at) * sizeof e);
+        m->entities[at] = e;
+    }
 }
 
 void md_parse(struct md *m, struct str markdown)
@@ -315,9 +341,10 @@ void md_parse(struct md *m, struct str markdown)
                 buf_add_c(&clean, markdown.p[i]);
         all = buf_str(&clean);
     }
-    struct blocks b = {.md = m, .rest = all};
+    struct md_scratch scratch = {0};
+    struct blocks b = {.md = m, .scratch = &scratch, .rest = all};
     read_blocks(&b);
     buf_done(&clean);
-    if (m->n > 1)
-        qsort(m->entities, m->n, sizeof *m->entities, by_place);
+    md_scratch_done(&scratch);
+    sort_entities(m);
 }

@@ -13,10 +13,11 @@
  *
  * Understood: bold, italic, strike, spoiler (||x||), code, fences with language, links, images (as
  * links), headings (bold), lists, task lists, quotes, rules, tables (monospaced), escapes. Whatever
- * does not parse is text.  Time is linear in the input: 64 KiB of the worst take under 2 ms.  What
- * comes out obeys the rules of the Bot API for entities: inside the text, never empty, properly
- * nested, never inside themselves, nothing inside code, code only inside quotes, no quote or link
- * inside a link.
+ * does not parse is text.  The work one text may make is counted (MD_MOST_WORK): where it is used
+ * up, which takes thousands of marks or of short lines, what follows is text too.  So the longest
+ * text of the worst kind takes a millisecond.  What comes out obeys the rules of the Bot API for
+ * entities: inside the text, never empty, properly nested, never inside themselves, nothing inside
+ * code, code only inside quotes, no quote or link inside a link.
  */
 #pragma once
 #include "base/buf.h"
@@ -24,6 +25,7 @@
 
 #define MD_MAX_ENTITIES 100   /* of one message; Telegram takes no more */
 #define MD_MOST_ENTITIES 4096 /* of one text, however many messages: what follows is plain */
+#define MD_MOST_WORK 40000    /* the same; a mark or a piece of text is 1, a line 3 */
 
 enum md_kind { MD_BOLD, MD_ITALIC, MD_STRIKE, MD_SPOILER, MD_LINK, MD_CODE, MD_PRE, MD_QUOTE };
 #define MD_STYLES 4 /* the kinds up to MD_SPOILER may overlap anything but code */
@@ -40,6 +42,7 @@ struct md {
     struct buf args;
     struct md_entity *entities; /* owned; by offset, outer ones first */
     size_t n, cap;
+    size_t work; /* done so far, about 20 ns each; up to MD_MOST_WORK */
 };
 #define MD_INIT ((struct md){0})
 
@@ -63,6 +66,7 @@ void md_write_entities(struct jw *w, const struct md *m, const struct md_part *p
 
 struct md_run { /* what is open while text is written */
     struct md *md;
+    struct md_scratch *scratch; /* borrowed: md_inline() uses the same room again and again */
     unsigned depth[MD_STYLES];
     size_t start[MD_STYLES]; /* of the outermost of each */
 };
@@ -73,3 +77,11 @@ void md_style_open(struct md_run *r, enum md_kind kind);
 void md_style_close(struct md_run *r, enum md_kind kind);
 void md_add_code(struct md_run *r, struct str code); /* styles pause around it */
 void md_inline(struct md_run *r, struct str s);      /* a paragraph, a heading, an item */
+
+struct md_scratch { /* zeroed at first */
+    struct tok *toks;
+    size_t *stack;
+    uint32_t *brackets; /* two for each byte of the longest paragraph with a bracket yet */
+    size_t cap, cap_stack, cap_brackets;
+};
+void md_scratch_done(struct md_scratch *t);

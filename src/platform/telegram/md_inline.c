@@ -7,11 +7,14 @@
  *
  * Every search that could be repeated over the same bytes remembers that it failed (bottom[],
  * no_code) or is bounded (MAX_URL), and brackets are paired once, up front: hostile input costs
- * linear time. */
+ * linear time.  What is done is counted in md.work; when it was enough, the rest is text.
+ *
+ * Long because the tokens and what they mean are one grammar. */
 #include "platform/telegram/markdown.h"
 #include <stdlib.h>
 #include "base/mem.h"
 
+enum { SEARCHED = 16 /* bytes looked at, for one step of work */ };
 enum { MAX_MARKS = 3, MAX_TICKS = 31, MAX_URL = 2048, MAX_NESTED = 8, MARKS = 4 };
 
 enum tok_type { TOK_TEXT, TOK_CODE, TOK_MARK, TOK_LINK, TOK_LINK_END };
@@ -26,13 +29,15 @@ struct tok {
 };
 
 struct scan {
-    struct str s;       /* the paragraph */
-    uint32_t *brackets; /* owned; of each '[' its ']', or 0; of the ']' of a link inside a link
-                         * what follows it; NULL: there are none */
-    struct tok *toks;   /* owned */
-    size_t n, cap;
-    size_t *stack; /* owned; tokens that may still open a style */
-    size_t n_stack, cap_stack;
+    struct str s;          /* the paragraph */
+    size_t *work;          /* borrowed: md.work */
+    struct md_scratch *of; /* borrowed: what is grown */
+    uint32_t *brackets;    /* borrowed; of each '[' its ']', or 0; of the ']' of a link inside a
+                            * link what follows it; NULL: there are none */
+    struct tok *toks;      /* borrowed */
+    size_t n;
+    size_t *stack; /* borrowed; tokens that may still open a style */
+    size_t n_stack;
     size_t base;          /* the stack of the link text we are in starts here */
     size_t bottom[MARKS]; /* below this, no opener of that mark */
     uint32_t no_code;     /* bit n: no run of n backticks follows */
@@ -41,10 +46,11 @@ struct scan {
 
 static struct tok *add_tok(struct scan *sc, enum tok_type type, struct str s)
 {
-    if (sc->n == sc->cap) {
-        sc->cap = sc->cap != 0 ? sc->cap * 2 : 32;
-        sc->toks = xrealloc(sc->toks, sc->cap * sizeof *sc->toks);
+    if (sc->n == sc->of->cap) {
+        sc->of->cap = sc->of->cap != 0 ? sc->of->cap * 2 : 256;
+        sc->toks = sc->of->toks = xrealloc(sc->toks, sc->of->cap * sizeof *sc->toks);
     }
+    ++*sc->work;
     sc->toks[sc->n] = (struct tok){.type = (uint8_t)type, .s = s};
     return &sc->toks[sc->n++];
 }
@@ -119,9 +125,9 @@ static void close_styles(struct scan *sc, struct tok *closer)
 
 static void push_opener(struct scan *sc, size_t tok)
 {
-    if (sc->n_stack == sc->cap_stack) {
-        sc->cap_stack = sc->cap_stack != 0 ? sc->cap_stack * 2 : 32;
-        sc->stack = xrealloc(sc->stack, sc->cap_stack * sizeof *sc->stack);
+    if (sc->n_stack == sc->of->cap_stack) {
+        sc->of->cap_stack = sc->of->cap_stack != 0 ? sc->of->cap_stack * 2 : 256;
+        sc->stack = sc->of->stack = xrealloc(sc->stack, sc->of->cap_stack * sizeof *sc->stack);
     }
     sc->stack[sc->n_stack++] = tok;
 }
@@ -175,12 +181,14 @@ static bool take_code(struct scan *sc, size_t at, size_t n, size_t *ret_end)
         }
         size_t run = run_of(sc->s, i, '`');
         if (run == n) {
+            *sc->work += (i - at) / SEARCHED;
             add_tok(sc, TOK_CODE, trim_code(str_make(sc->s.p + at + n, i - at - n)));
             *ret_end = i + n;
             return true;
         }
         i += run;
     }
+    *sc->work += (sc->s.n - at) / SEARCHED;
     sc->no_code |= 1u << n;
     return false;
 }
@@ -230,8 +238,9 @@ static size_t dest_end(struct str s, size_t at)
     return end;
 }
 
-static size_t skip_title(struct str s, size_t at)
+static size_t skip_title(struct scan *sc, size_t at)
 {
+    struct str s = sc->s;
     char quote = at < s.n ? s.p[at] : '\0';
     size_t end = at + 1;
 
@@ -239,12 +248,15 @@ static size_t skip_title(struct str s, size_t at)
         return at;
     while (end < s.n && end - at < MAX_URL && s.p[end] != quote)
         end++;
+    *sc->work += (end - at) / SEARCHED;
     return end < s.n && s.p[end] == quote ? skip_blanks(s, end + 1) : at;
 }
 
 /* "(url)" or "(<url> "title")" at @at; *@ret_end is behind it. */
-static bool take_dest(struct str s, size_t at, struct str *ret_url, size_t *ret_end)
+static bool take_dest(struct scan *sc, size_t at, struct str *ret_url, size_t *ret_end)
 {
+    struct str s = sc->s;
+
     if (at >= s.n || s.p[at] != '(')
         return false;
     size_t from = skip_blanks(s, at + 1), to, next;
@@ -253,13 +265,15 @@ static bool take_dest(struct str s, size_t at, struct str *ret_url, size_t *ret_
         for (to = from; to < s.n && to - from < MAX_URL && (unsigned char)s.p[to] > ' ' &&
                         strchr("<>", s.p[to]) == NULL;)
             to++;
+        *sc->work += (to - from) / SEARCHED;
         if (to >= s.n || s.p[to] != '>')
             return false;
         next = to + 1;
     } else {
         next = to = dest_end(s, from);
     }
-    next = skip_title(s, skip_blanks(s, next));
+    next = skip_title(sc, skip_blanks(s, next));
+    *sc->work += (next - at) / SEARCHED + 1;
     if (next >= s.n || s.p[next] != ')')
         return false;
     *ret_url = str_make(s.p + from, to - from);
@@ -277,7 +291,7 @@ static bool take_link(struct scan *sc, size_t open, size_t to, size_t *ret_end)
     size_t close = sc->brackets != NULL ? sc->brackets[open] : 0;
     struct str url;
 
-    if (close == 0 || !take_dest(sc->s, close + 1, &url, ret_end) || *ret_end > to)
+    if (close == 0 || !take_dest(sc, close + 1, &url, ret_end) || *ret_end > to)
         return false;
     if (sc->in_link) {
         sc->brackets[close] = (uint32_t)*ret_end;
@@ -306,6 +320,7 @@ static bool take_autolink(struct scan *sc, size_t at, size_t to, size_t *ret_end
     while (end < to && end - at < MAX_URL && (unsigned char)sc->s.p[end] > ' ' &&
            sc->s.p[end] != '>' && sc->s.p[end] != '<')
         end++;
+    *sc->work += (end - at) / SEARCHED;
     if (end >= to || sc->s.p[end] != '>' || !is_target(str_make(sc->s.p + at + 1, end - at - 1)))
         return false;
     add_text(sc, at + 1, end);
@@ -349,11 +364,15 @@ static bool take(struct scan *sc, size_t at, size_t to, size_t *ret_end)
     }
 }
 
+static const bool may_begin[256] = {
+    ['`'] = true, ['['] = true, [']'] = true, ['!'] = true, ['<'] = true,
+    ['*'] = true, ['_'] = true, ['~'] = true, ['|'] = true};
+
 static void scan_range(struct scan *sc, size_t from, size_t to)
 {
     size_t text = from, at = from;
 
-    while (at < to) {
+    while (at < to && *sc->work < MD_MOST_WORK) {
         char c = sc->s.p[at];
         size_t end, n_before = sc->n;
         if (c == '\\' && at + 1 < to && (is_punct(sc->s.p[at + 1]) || sc->s.p[at + 1] == '\n')) {
@@ -362,21 +381,19 @@ static void scan_range(struct scan *sc, size_t from, size_t to)
             at += 2;
             continue;
         }
-        if (!is_punct(c)) {
+        if (!may_begin[(unsigned char)c]) {
             at++;
             continue;
         }
         add_text(sc, text, at);
-        text = at;
         if (take(sc, at, to, &end)) {
             text = at = end;
             continue;
         }
-        if (c == '`' && sc->n > n_before && sc->toks[sc->n - 1].type == TOK_CODE)
-            sc->n--; /* it ended outside of this link's text */
+        sc->n = n_before; /* it is text, or ended outside of this link's text */
         at += c == '`' || c == '*' || c == '_' || c == '~' || c == '|' ? run_of(sc->s, at, c) : 1;
     }
-    add_text(sc, text, to < at ? to : at);
+    add_text(sc, text, to); /* or what is left of it when there was too much */
 }
 
 static void pair_brackets(struct scan *sc)
@@ -386,8 +403,14 @@ static void pair_brackets(struct scan *sc)
 
     if (str_find(sc->s, '[') < 0)
         return;
-    sc->brackets = xcalloc(sc->s.n, sizeof *sc->brackets);
-    open = xcalloc(sc->s.n, sizeof *open);
+    if (sc->s.n > sc->of->cap_brackets) {
+        sc->of->cap_brackets = sc->s.n;
+        sc->of->brackets =
+            xrealloc(sc->of->brackets, 2 * sc->of->cap_brackets * sizeof *sc->of->brackets);
+    }
+    sc->brackets = sc->of->brackets;
+    open = sc->brackets + sc->s.n;
+    memset(sc->brackets, 0, sc->s.n * sizeof *sc->brackets);
     for (size_t i = 0; i < sc->s.n; i++) {
         if (sc->s.p[i] == '\\')
             i++;
@@ -396,7 +419,6 @@ static void pair_brackets(struct scan *sc)
         else if (sc->s.p[i] == ']' && n > 0)
             sc->brackets[open[--n]] = (uint32_t)i;
     }
-    free(open);
 }
 
 /* ---- the second pass ---- */
@@ -475,12 +497,21 @@ static void write_toks(struct md_run *r, const struct scan *sc)
 
 void md_inline(struct md_run *r, struct str s)
 {
-    struct scan sc = {.s = s};
+    struct scan sc = {.s = s,
+                      .work = &r->md->work,
+                      .of = r->scratch,
+                      .toks = r->scratch->toks,
+                      .stack = r->scratch->stack};
 
     pair_brackets(&sc);
     scan_range(&sc, 0, s.n);
     write_toks(r, &sc);
-    free(sc.brackets);
-    free(sc.toks);
-    free(sc.stack);
+}
+
+void md_scratch_done(struct md_scratch *t)
+{
+    free(t->brackets);
+    free(t->toks);
+    free(t->stack);
+    *t = (struct md_scratch){0};
 }

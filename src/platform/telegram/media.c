@@ -49,6 +49,8 @@ const char *tg_read_media(struct tg_outgoing *x, const struct action *a)
     attachment_copy(&x->file, a);
     if (!str_to_i64(a->reply_to, &x->reply_to) || x->reply_to < 0)
         x->reply_to = 0;
+    if (utf16_units(a->content) > TG_MAX_PARTS * (size_t)TG_LIMIT)
+        return "the caption is longer than sixteen Telegram messages";
     md_parse(&x->md, a->content);
     x->captioned = md_next(&x->md, TG_CAPTION, &p);
     x->part = p;

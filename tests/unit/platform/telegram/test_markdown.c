@@ -376,18 +376,21 @@ static void links_inside_a_link_are_its_text(void **state)
 /* As deep as a frame allows: a stack of one frame per level would be gone long before. */
 static void nested_links_cost_no_stack(void **state)
 {
-    struct buf in = BUF_INIT;
-    struct md m = MD_INIT;
-
-    for (size_t i = 0; i < 100000; i++)
-        buf_add_c(&in, '[');
-    buf_add_c(&in, 'a');
-    for (size_t i = 0; i < 100000; i++)
-        buf_add_z(&in, "](https://x.org)");
-    md_parse(&m, buf_str(&in));
-    assert_str(buf_str(&m.text), "a");
-    buf_done(&in);
-    md_done(&m);
+    for (size_t n = 5000; n <= 100000; n += 95000) {
+        struct buf in = BUF_INIT;
+        struct md m = MD_INIT;
+        for (size_t i = 0; i < n; i++)
+            buf_add_c(&in, '[');
+        buf_add_c(&in, 'a');
+        for (size_t i = 0; i < n; i++)
+            buf_add_z(&in, "](https://x.org)");
+        md_parse(&m, buf_str(&in));
+        if (n == 5000)
+            assert_str(buf_str(&m.text), "a");
+        assert_true(m.text.n <= in.n);
+        buf_done(&in);
+        md_done(&m);
+    }
 }
 
 static void hostile_input_takes_linear_time(void **state)
@@ -413,6 +416,65 @@ static double cpu_ms(void)
 
     clock_gettime(CLOCK_THREAD_CPUTIME_ID, &t);
     return (double)t.tv_sec * 1e3 + (double)t.tv_nsec / 1e6;
+}
+
+/* Steps are counted, because on a busy machine time says little: MD_MOST_WORK of them took 1 ms,
+ * and the search that used up the last of them is bounded by the text. */
+static void no_text_makes_more_work_than_that(void **state)
+{
+    static const char *const bits[] = {"[",  "](", "(",  ")",        "*",  "_",  "`", "a", " ",
+                                       "\n", "<",  ">",  "|",        "~~", "\"", "]", "!", "\\",
+                                       "# ", "- ", "> ", "http://a", "'",  "**", "||"};
+    unsigned seed = 1;
+
+    for (int k = 0; k < 400; k++) {
+        struct buf in = BUF_INIT, bit = BUF_INIT;
+        struct md m = MD_INIT;
+        for (size_t i = 0; i < 1 + (unsigned)k % 7; i++) {
+            seed = seed * 1103515245 + 12345;
+            buf_add_z(&bit, bits[(seed >> 16) % ARRAY_LEN(bits)]);
+        }
+        while (in.n < 65536)
+            buf_add_str(&in, buf_str(&bit));
+        md_parse(&m, buf_str(&in));
+        if (m.work > MD_MOST_WORK + 65536 / 16 + 16)
+            fail_msg("%.*s: %zu", (int)bit.n, bit.p, m.work);
+        md_done(&m);
+        buf_done(&in);
+        buf_done(&bit);
+    }
+}
+
+static void what_is_too_much_stays_as_text(void **state)
+{
+    struct buf in = BUF_INIT;
+    struct md m = MD_INIT;
+
+    while (in.n < 60000)
+        buf_add_z(&in, "*a* ");
+    buf_add_z(&in, "the *end*\n\n**and** more");
+    md_parse(&m, buf_str(&in));
+    assert_true(m.n > 1000);
+    struct str tail = STR("the *end*\n\n**and** more");
+    assert_str(str_skip(buf_str(&m.text), m.text.n - tail.n), tail.p);
+    buf_done(&in);
+    md_done(&m);
+}
+
+static void a_long_answer_of_the_usual_kind_is_read_whole(void **state)
+{
+    struct buf in = BUF_INIT;
+    struct md m = MD_INIT;
+
+    while (in.n < 65000)
+        buf_add_z(&in, "## A heading\n\nSome words, **some of them bold**, a `name()` and [a "
+                       "link](https://x.org).\n\n- an item\n- [x] another *item* of the list\n\n");
+    buf_add_z(&in, "**the end**");
+    md_parse(&m, buf_str(&in));
+    assert_true(m.work < MD_MOST_WORK / 2);
+    assert_int_equal(m.entities[m.n - 1].len, 7);
+    buf_done(&in);
+    md_done(&m);
 }
 
 /* The longest text that is read at all, sixteen messages, in one turn of the loop: under 2 ms, and
@@ -447,6 +509,9 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(the_longest_text_of_the_worst_kind_takes_no_long_turn),
+        cmocka_unit_test(no_text_makes_more_work_than_that),
+        cmocka_unit_test(what_is_too_much_stays_as_text),
+        cmocka_unit_test(a_long_answer_of_the_usual_kind_is_read_whole),
         cmocka_unit_test(markdown_becomes_styled_text),
         cmocka_unit_test(what_is_no_markdown_stays_as_it_is),
         cmocka_unit_test(offsets_count_utf16_units),
