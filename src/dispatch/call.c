@@ -79,9 +79,10 @@ struct recipient *call_agent(struct dispatch_call *c, const struct dispatch_who 
     struct recipient *a = agents_resolve(c->d->agents, who->caller.tenant, address, ret_session);
 
     if (a != NULL && (who->agent.p == NULL || str_eq(who->agent, str_of(a->id)))) {
-        if (ret_session->n <= DISPATCH_ID_MAX)
+        if (ret_session->n <= DISPATCH_ID_MAX && str_find(*ret_session, '\0') < 0)
             return a;
-        fault_set(&c->fault, FAULT_INVALID, "A session's name has at most 200 bytes.");
+        fault_set(&c->fault, FAULT_INVALID,
+                  "A session's name has at most 200 bytes, and none of them is NUL.");
         return NULL;
     }
     call_fail_unknown(c, address);

@@ -241,6 +241,7 @@ static bool bring(struct courier *c, struct str line)
         give_up(c, STR("it is no dispatch, and this agent takes nothing else"), true);
         return false;
     }
+    payload_recall_wake(&p);
     payload_write_header(&header, &p);
     struct errand e = {.kind = c->a->cfg->s.wake_on_deliver ? ERRAND_WAKE : ERRAND_DELIVER,
                        .body = body,

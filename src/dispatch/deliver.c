@@ -20,7 +20,8 @@ struct delivering {
     bool accepting, keeping; /* the row, the receipt are on their way to the disk */
     struct delivered_look *look;
     struct delivered_entry entry;
-    char *tenant, *agent, *id, *session; /* owned; session NULL: none */
+    char *tenant, *agent, *session; /* owned; session NULL: none */
+    struct buf id;                  /* the dispatch_id: any bytes */
     const char *word;
     int64_t known_ms, at_ms;
 };
@@ -35,7 +36,7 @@ static void delivering_free(struct dispatch_call *c)
     delivered_forget(&w->entry);
     free(w->tenant);
     free(w->agent);
-    free(w->id);
+    buf_done(&w->id);
     free(w->session);
 }
 
@@ -44,7 +45,7 @@ static struct receipt_name name_of(const struct delivering *w)
     return (struct receipt_name){.tenant = str_of(w->tenant),
                                  .agent = str_of(w->agent),
                                  .word = str_of(w->word),
-                                 .id = str_of(w->id)};
+                                 .id = buf_str(&w->id)};
 }
 
 /* {"delivered_at", "delivery_id", "session_id"?, "delivery_skipped"?, "warnings"?}. */
@@ -54,7 +55,7 @@ static void write_receipt(struct delivering *w, const char *waits)
 
     jw_obj(&j);
     jw_ki64(&j, "delivered_at", w->at_ms);
-    jw_kstr(&j, "delivery_id", str_of(w->id));
+    jw_kstr(&j, "delivery_id", buf_str(&w->id));
     jw_kstr_opt(&j, "session_id", str_of(w->session));
     if (waits != NULL) {
         jw_kbool(&j, "delivery_skipped", true);
@@ -132,7 +133,7 @@ static void begin(struct delivering *w, struct recipient *a, const struct payloa
 {
     w->tenant = xstrdup(a->tenant);
     w->agent = xstrdup(a->id);
-    w->id = str_dup(p->dispatch_id);
+    buf_add_str(&w->id, p->dispatch_id);
     w->session = p->session.p != NULL ? str_dup(p->session) : NULL;
     w->word = payload_kind(p);
     w->at_ms = clock_wall_ms(w->call.d->env.clock);

@@ -38,8 +38,6 @@ static bool read_meta(struct json meta, struct str agent_id, struct payload *ret
     ret->skill = json_str(json_get(meta, "origin"), "skill_name");
     if (str_is_empty(ret->skill))
         ret->skill = STR("(unnamed)");
-    ret->wake = str_starts(ret->dispatch_id, STR(PAYLOAD_WAKE_ID)) &&
-                !json_is_object(json_get(meta, "origin"));
     if (ret->dispatch_id.n == 0 || ret->dispatch_id.n > DISPATCH_ID_MAX)
         return refuse(f, agent_id, "meta.dispatch_id must be a string of 1 to 200 bytes.");
     if (ret->correlation_id.n > DISPATCH_ID_MAX)
@@ -51,8 +49,8 @@ static bool read_session(struct json v, struct str agent_id, struct payload *ret
 {
     struct str s = json_str(v, "session_id");
 
-    if (s.n > DISPATCH_ID_MAX)
-        return refuse(f, agent_id, "session_id must not be longer than 200 bytes.");
+    if (s.n > DISPATCH_ID_MAX || str_find(s, '\0') >= 0)
+        return refuse(f, agent_id, "session_id has at most 200 bytes, and none of them is NUL.");
     if (!str_is_empty(s))
         ret->session = s;
     return true;
@@ -83,6 +81,12 @@ bool payload_read(struct json body, struct str agent_id, struct payload *ret, st
         return refuse(f, agent_id, "meta must be an object with a dispatch_id.");
     return read_meta(meta, agent_id, ret, f) && read_session(body, agent_id, ret, f) &&
            read_session(p, agent_id, ret, f);
+}
+
+void payload_recall_wake(struct payload *p)
+{
+    p->wake = str_starts(p->dispatch_id, STR(PAYLOAD_WAKE_ID)) &&
+              !json_is_object(json_get(p->meta, "origin"));
 }
 
 /* ---- writing ---- */

@@ -25,6 +25,9 @@ struct payload {     /* everything borrowed from the document it was read from *
 /* @body: {kind, content | prompt, meta}, or the same under "payload".  False: @ret_fault is set. */
 bool payload_read(struct json body, struct str agent_id, struct payload *ret,
                   struct fault *ret_fault);
+/* @p was read from a mailbox: sets p->wake if it is one of ours.  Never for what a caller says: ids
+ * of wakes and of dispatches would be the same. */
+void payload_recall_wake(struct payload *p);
 /* {"agent_id", "kind", "content" | "prompt", "meta", "session_id"?}: what webhooks, files, pipes
  * and programs get.  One line. */
 void payload_write_body(struct buf *out, const struct payload *p, struct str agent_id);

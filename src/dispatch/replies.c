@@ -134,7 +134,7 @@ static void take_reply(struct dispatch *d, struct action_id id, const struct act
 void dispatch_act(struct dispatch *d, struct action_id id, const struct action_from *from,
                   const struct action *a)
 {
-    struct action_result result = {.success = true, .chat_name = STR("dispatch")};
+    struct action_result result = {.success = true};
     struct buf agent = BUF_INIT, session = BUF_INIT;
 
     if (!payload_chat_read(a->chat_id, &agent, &session)) {
@@ -146,7 +146,10 @@ void dispatch_act(struct dispatch *d, struct action_id id, const struct action_f
             r.session = buf_str(&session);
         take_reply(d, id, from, a, &r);
     } else {
-        result.chat_type = STR("dm");
+        if (a->op == ACTION_GET_CHAT_INFO)
+            result = (struct action_result){.success = true,
+                                            .chat_name = STR("dispatch"),
+                                            .chat_type = STR("dm")};
         relay_result(d->env.relay, id, &result);
     }
     buf_done(&agent);

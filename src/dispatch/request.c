@@ -45,7 +45,8 @@ struct asking {
     struct errand_job *job;
     struct timer patience;
     struct buf payload; /* the body again, while a receipt is looked for */
-    char *tenant, *agent, *session, *correlation, *id, *key; /* owned; NULL: none */
+    struct buf id, correlation;              /* the caller's own words: any bytes */
+    char *tenant, *agent, *session, *key; /* owned; NULL: none */
     int64_t timeout_ms, at_ms, known_ms;
 };
 
@@ -124,8 +125,8 @@ static void asking_free(struct dispatch_call *base)
     free(w->tenant);
     free(w->agent);
     free(w->session);
-    free(w->correlation);
-    free(w->id);
+    buf_done(&w->correlation);
+    buf_done(&w->id);
     free(w->key);
 }
 
@@ -157,7 +158,7 @@ static void answer(struct asking *w, struct str content)
     wait_no_more(w);
     timer_stop(w->call.d->env.clock, &w->patience);
     jw_obj(&j);
-    jw_kstr(&j, "correlation_id", str_of(w->correlation));
+    jw_kstr(&j, "correlation_id", buf_str(&w->correlation));
     jw_kstr(&j, "content", content);
     jw_ki64(&j, "sent_at", clock_wall_ms(w->call.d->env.clock));
     jw_kstr(&j, "agent_id", str_of(w->agent));
@@ -172,7 +173,7 @@ static struct asking *find_asked(struct chat_asked *c, struct str reply_to)
 {
     list_each (&c->waiting, it, nxt) {
         struct asking *w = list_entry(it, struct asking, in_chat);
-        if (str_eq(str_of(w->id), reply_to))
+        if (str_eq(buf_str(&w->id), reply_to))
             return w;
     }
     return str_is_empty(reply_to) ? list_first(&c->waiting, struct asking, in_chat) : NULL;
@@ -189,8 +190,8 @@ bool asked_answer(struct dispatch *d, struct str tenant, struct str chat_id, str
     buf_done(&key);
     if (c == NULL || (w = find_asked(c, reply_to)) == NULL)
         return false;
-    buf_add_z(ret_correlation, w->correlation);
-    buf_add_z(ret_dispatch, w->id);
+    buf_add_str(ret_correlation, buf_str(&w->correlation));
+    buf_add_str(ret_dispatch, buf_str(&w->id));
     if (w->late) {
         wait_no_more(w);
         call_end_later(&w->call); /* nobody waits */
@@ -238,9 +239,9 @@ static void keep_late(struct asking *w, struct str content)
                       .agent = str_of(w->agent),
                       .content = content,
                       .session = str_of(w->session),
-                      .correlation_id = str_of(w->correlation),
-                      .in_reply_to = str_of(w->id),
-                      .dispatch_id = str_of(w->id)};
+                      .correlation_id = buf_str(&w->correlation),
+                      .in_reply_to = buf_str(&w->id),
+                      .dispatch_id = buf_str(&w->id)};
 
     (void)reply_keep(w->call.d, &r, cursor, NULL, NULL);
 }
@@ -367,8 +368,8 @@ static void begin(struct asking *w, struct recipient *a, const struct payload *p
     w->tenant = xstrdup(a->tenant);
     w->agent = xstrdup(a->id);
     w->session = p->session.p != NULL ? str_dup(p->session) : NULL;
-    w->correlation = str_dup(p->correlation_id);
-    w->id = str_dup(p->dispatch_id);
+    buf_add_str(&w->correlation, p->correlation_id);
+    buf_add_str(&w->id, p->dispatch_id);
     if (w->key == NULL) {
         ask(w, a, p);
         return;

@@ -313,8 +313,9 @@ static bool read_opts(struct waking *w, struct json opts, struct str session, st
             ? !json_as_f64(when, &due) || due > 4e12
             : json_type(when) > JSON_NULL && !str_eq(json_as_str(when), STR("immediate")))
         return fail(w, "when must be \"immediate\" or a time in unix milliseconds.");
-    if (named.n > DISPATCH_ID_MAX || key.n > KEY_MAX)
-        return fail(w, "session_id has at most 200 bytes, an Idempotency-Key at most 190.");
+    if (named.n > DISPATCH_ID_MAX || str_find(named, '\0') >= 0 || key.n > KEY_MAX)
+        return fail(w, "session_id has at most 200 bytes, none of them NUL, an Idempotency-Key at "
+                       "most 190.");
     if (!str_is_empty(named))
         session = named;
     w->session = session.p != NULL ? str_dup(session) : NULL;

@@ -69,6 +69,22 @@ def test_both_kinds_of_one_dispatch_have_files_of_their_own(house, drop):
     assert json.loads((drop / "both.template.json").read_text())["prompt"] == "b"
 
 
+def test_no_delivery_takes_the_place_of_another_in_the_drop(house, drop):
+    """Tenants that share the agent, and wakes, have ids of their own."""
+    one, two = Sender(house), Sender(house, tenant="u")
+    assert one.deliver("filer", augment("of t", "same")).status == 200
+    assert two.deliver("filer", augment("of u", "same")).status == 200
+    assert one.wake("filer", {"context": "a wake"}, Idempotency_Key="k").status == 200
+    assert one.deliver("filer", augment("no wake", "wake-k")).status == 200
+    bare = augment("neither", "wake-k2")
+    del bare["meta"]["origin"]
+    assert one.deliver("filer", bare).status == 200
+    assert one.wake("filer", {"context": "another"}, Idempotency_Key="k2").status == 200
+    said = {"of t", "of u", "a wake", "no wake", "neither", "another"}
+    wait_for(lambda: {json.loads((drop / f).read_text())["content"] for f in files(drop)} == said)
+    assert len(files(drop)) == 6
+
+
 def test_a_repeat_is_one_effect_and_as_many_successes(house, drop):
     sender = Sender(house)
     first = sender.deliver("filer", augment("once", "same")).json
@@ -102,7 +118,8 @@ def test_path_tricks_in_a_dispatch_id_stay_in_the_directory(house, drop):
     sender = Sender(house)
     ids = ["../evil", "/etc/passwd", "a/b", ".hidden", "..", "-rf", "x" * 200, "nul\x00byte", "ümlaut", "a\nb"]
     for name in ids:
-        assert sender.deliver("filer", augment("x", name)).status == 200, name
+        answer = sender.deliver("filer", augment("x", name))
+        assert answer.status == 200 and answer.json["delivery_id"] == name, name
     wait_for(lambda: len(files(drop)) == len(ids))
     assert all(f.startswith("sha256-") and f.endswith(".json") for f in files(drop))
     assert sorted(os.listdir(drop.parent)) == ["drop"]
@@ -183,6 +200,8 @@ def test_bad_input_is_told_apart(house):
     failed(sender.deliver("nobody", {"kind": "template", "content": "x", "meta": {"dispatch_id": "1"}}), 400, "invalid")
     failed(sender.deliver("nobody", {"kind": "augment", "content": "x"}), 400, "invalid")
     failed(sender.deliver("nobody", augment("x", "y" * 201)), 400, "invalid")
+    failed(sender.deliver("nobody", {**augment("x"), "session_id": "s\0"}), 400, "invalid")
+    assert sender.wake("nobody", {"context": "x", "session_id": "s\0"}).status == 400
     failed(sender.deliver("nobody", augment("x" * (512 * 1024 + 1))), 413, "too_large", cause=None)
     failed(sender.deliver("nobody", {**augment("x"), "agent_id": "filer"}), 400, "invalid", cause=None)
     assert sender.deliver("nobody", augment("x" * 10_000_000)).status == 413

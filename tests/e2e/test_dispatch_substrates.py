@@ -300,7 +300,8 @@ def test_a_program_answers_requests_on_standard_output(make_bellhop, tmp_path):
                                         "'slow' else 0); print(d['content'] + ' ' + sys.argv[2], end='')")
     server = make_bellhop(config(f"id: prog, substrate: exec, command: '{prog} 1 \"x y\"'"))
     sender = Sender(server)
-    assert sender.request("prog", augment("hi", correlation_id="c")).json["content"] == "hi x y"
+    answer = sender.request("prog", augment("hi", correlation_id="c\0d")).json
+    assert (answer["content"], answer["correlation_id"]) == ("hi x y", "c\0d")
     slow = sender.request("prog", augment("slow", "s1", correlation_id="c9"), timeout_ms=200)
     assert (slow.status, slow.json["class"]) == (504, "TimeoutError")
     reply = wait_for(lambda: sender.replies("prog").json["replies"])[0]

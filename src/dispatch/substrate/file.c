@@ -1,9 +1,10 @@
 /* file.c - a drop directory: <dir>/<dispatch_id>.json, whole or not there.
  *
  * Written under another name by a thread, synced, then renamed.  A file that is there already with
- * the same bytes is the delivery of an earlier attempt; one of the other kind keeps its name and
- * ours says its kind.  The directory itself must not be a symbolic link: whoever may replace it
- * would choose where our files go. */
+ * the same bytes is the delivery of an earlier attempt; any other (of the other kind, of another
+ * tenant whose agent has this directory too, of a wake) keeps its name, and ours says its kind,
+ * and if that is taken as well a hash of what is in it.  The directory itself must not be a
+ * symbolic link: whoever may replace it would choose where our files go. */
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
@@ -24,8 +25,7 @@ struct drop {
     struct work work;
     struct buf body;
     char *dir;
-    char name[160], other[176]; /* <id>.json, and <id>.<kind>.json */
-    char word[16];
+    char stem[128], word[16]; /* <id>, and <kind> */
     bool look, cancelled;
     enum errand_result result;
     char why[256];
@@ -73,8 +73,7 @@ static void choose_names(struct drop *j, struct str id, struct str word)
         hex_add(&stem, hash, sizeof hash);
     }
     snprintf(j->word, sizeof j->word, "%.*s", STR_FMT(word));
-    snprintf(j->name, sizeof j->name, "%s.json", buf_z(&stem));
-    snprintf(j->other, sizeof j->other, "%s.%s.json", buf_z(&stem), j->word);
+    snprintf(j->stem, sizeof j->stem, "%s", buf_z(&stem));
     buf_done(&stem);
 }
 
@@ -99,34 +98,65 @@ static bool write_all(int fd, struct str s)
     return fsync(fd) == 0;
 }
 
-/* The file called @name holds a dispatch of another kind. */
-static bool is_of_other_kind(int dir, const char *name, const char *word)
+static bool holds(int fd, struct str body)
 {
-    char head[4096], want[32];
-    int fd = openat(dir, name, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
-    ssize_t n = fd >= 0 ? read(fd, head, sizeof head) : -1;
+    char part[4096];
+    ssize_t n;
 
-    if (fd >= 0)
-        close(fd);
-    snprintf(want, sizeof want, "\",\"kind\":\"%s\"", word);
-    return n > 0 && str_contains(str_make(head, (size_t)n), STR("\",\"kind\":\"")) &&
-           !str_contains(str_make(head, (size_t)n), str_of(want));
+    while ((n = read(fd, part, sizeof part)) > 0) {
+        if ((size_t)n > body.n || memcmp(part, body.p, (size_t)n) != 0)
+            return false;
+        body = str_skip(body, (size_t)n);
+    }
+    return n == 0 && body.n == 0;
+}
+
+/* Nothing is called @name, or it holds what we bring. */
+static bool is_ours(int dir, const char *name, struct str body)
+{
+    int fd = openat(dir, name, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
+
+    if (fd < 0)
+        return errno == ENOENT;
+    bool same = holds(fd, body);
+    close(fd);
+    return same;
+}
+
+enum { NAMES = 3 };
+typedef char file_name[192];
+
+/* In the order in which they are tried; the last says what is in it. */
+static void name_all(const struct drop *j, file_name ret[NAMES])
+{
+    uint8_t hash[SHA256_BYTES];
+    struct buf hex = BUF_INIT;
+
+    sha256(buf_str(&j->body), hash);
+    hex_add(&hex, hash, 16);
+    snprintf(ret[0], sizeof(file_name), "%s.json", j->stem);
+    snprintf(ret[1], sizeof(file_name), "%s.%s.json", j->stem, j->word);
+    snprintf(ret[2], sizeof(file_name), "%s.%s.%s.json", j->stem, j->word, buf_z(&hex));
+    buf_done(&hex);
 }
 
 static void write_file(struct drop *j, int dir)
 {
-    char temp[200];
-    int fd;
+    char temp[208];
+    file_name names[NAMES];
+    int fd, n = 0;
 
-    snprintf(temp, sizeof temp, ".%s.part", j->other);
+    name_all(j, names);
+    snprintf(temp, sizeof temp, ".%s.part", names[NAMES - 1]);
     fd = openat(dir, temp, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW, 0640);
     if (fd < 0) {
         failed(j, "cannot write to");
         return;
     }
-    const char *name = is_of_other_kind(dir, j->name, j->word) ? j->other : j->name;
+    while (n < NAMES - 1 && !is_ours(dir, names[n], buf_str(&j->body)))
+        n++;
     bool ok = fchmod(fd, 0640) == 0 && write_all(fd, buf_str(&j->body));
-    if (!ok || renameat(dir, temp, dir, name) != 0 || fsync(dir) != 0) {
+    if (!ok || renameat(dir, temp, dir, names[n]) != 0 || fsync(dir) != 0) {
         failed(j, "cannot write to");
         unlinkat(dir, temp, 0);
     }

@@ -45,6 +45,8 @@ static void what_is_wrong_is_a_delivery_failed_error(void **state)
         "{\"kind\":\"augment\",\"content\":\"x\",\"meta\":{}}",
         "{\"kind\":\"augment\",\"content\":\"x\",\"meta\":{\"dispatch_id\":\"\"}}",
         "{\"kind\":\"augment\",\"content\":\"x\",\"meta\":{\"dispatch_id\":1}}",
+        "{\"kind\":\"augment\",\"content\":\"x\",\"session_id\":\"s\\u0000\",\"meta\":"
+        "{\"dispatch_id\":\"a\"}}",
     };
     struct payload p;
 
