@@ -129,6 +129,7 @@ enum bh_err relay_open(const struct relay_env *env, const struct relay_limits *l
     sessions_listen(r);
     lives_listen(r);
     interrupts_listen(r);
+    wake_listen(r);
     wake_after_start(r);
     *ret_r = r;
     return BH_OK;

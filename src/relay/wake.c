@@ -4,6 +4,7 @@
  * mailbox empties or the route to the URL changes. */
 #include "relay/wake.h"
 #include <stdlib.h>
+#include "bus/bus.h"
 #include "relay/heart.h"
 #include "relay/instance.h"
 #include "tenancy/facts.h"
@@ -130,6 +131,28 @@ static void on_due(struct timer *t)
     log_info(NULL, "wake poke: tenant=%.*s instance=%.*s waiting=%u", STR_FMT(instance_tenant(i)),
              STR_FMT(instance_id(i)), mailbox_waiting(&i->mb));
     r->env.waker->poke(r->env.waker, url, on_poked, i);
+}
+
+/* ---- another URL ---- */
+
+static void on_facts(void *ctx, struct str topic, struct str message)
+{
+    struct relay *r = ctx;
+    struct str what;
+    const struct gateway *g = str_split(&message, ' ', &what) && str_eq(what, STR("gateway"))
+                                  ? facts_gateway(r->env.facts, message)
+                                  : NULL;
+    struct instance *i =
+        g != NULL ? instance_find(r, str_of(g->tenant), str_of(g->instance)) : NULL;
+
+    (void)topic;
+    if (i != NULL)
+        wake_for_mail(i);
+}
+
+void wake_listen(struct relay *r)
+{
+    bus_subscribe(r->env.bus, "facts", on_facts, r);
 }
 
 /* ---- after a start ---- */

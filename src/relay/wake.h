@@ -10,6 +10,7 @@
  *
  * A restart changes nothing of that: when the last poke was and how many were in vain is in the
  * instance's record, and wake_after_start() rings everybody for whom something waits.
+ * Another wake URL is tried at once, or when the cooldown is over.
  *
  * The waker must have answered, or forgotten, every poke before the relay is freed. */
 #pragma once
@@ -41,6 +42,8 @@ void wake_for_mail(struct instance *i); /* something new has come */
  * poked at once all the same. */
 void wake_redialling(struct instance *i);
 void wake_stop(struct instance *i); /* it is here; before sleep_end(), which writes the record */
+/* From now on, for gateways that change: on the bus, until it is closed. */
+void wake_listen(struct relay *r);
 /* At start, when all is loaded: whoever has mail and may be poked is, one after the other. */
 void wake_after_start(struct relay *r);
 /* What the instance's record says: when it was poked last (wall; 0: never), how many in vain. */

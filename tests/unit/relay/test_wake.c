@@ -161,6 +161,33 @@ static void one_that_came_back_is_poked_without_growing_pauses_after_a_restart(v
     assert_int_equal(rig.pokes, before + 2);
 }
 
+static void set_wake_url(const char *gateway, const char *url)
+{
+    facts_gateway_set(rig.facts, str_of(gateway), str_of(url), rig_changed_fact, NULL);
+    advance(1);
+}
+
+static void a_sleeper_with_mail_is_poked_when_it_gets_a_url(void **state)
+{
+    add_gateway("gw-x", "xen", NULL, NULL, NULL);
+    add_route("x", "xen");
+    struct fake *f = connect_as("gw-x");
+    say(f, "{\"type\":\"going_idle\"}");
+    hang_up(f, 1000);
+    publish("x", "e1");
+    advance(60000);
+    assert_int_equal(rig.pokes, 0);
+    set_wake_url("gw-x", "http://wake.example/xen");
+    assert_int_equal(rig.pokes, 1);
+    assert_string_equal(rig.poked_url, "http://wake.example/xen");
+    set_wake_url("gw-x", "http://wake.example/other"); /* under way, and then the cooldown */
+    poke_answer(true);
+    assert_int_equal(rig.pokes, 1);
+    advance(31000);
+    assert_int_equal(rig.pokes, 2);
+    assert_string_equal(rig.poked_url, "http://wake.example/other");
+}
+
 static void a_poke_under_way_is_not_repeated(void **state)
 {
     put_to_sleep();
@@ -248,6 +275,7 @@ int main(void)
         PROMISE(a_sleeper_is_poked_at_once_even_right_after_it_closed),
         PROMISE(a_poke_is_repeated_after_the_cooldown_while_something_waits),
         PROMISE(one_that_came_back_is_poked_without_growing_pauses_after_a_restart),
+        PROMISE(a_sleeper_with_mail_is_poked_when_it_gets_a_url),
         PROMISE(a_poke_under_way_is_not_repeated),
         PROMISE(pokes_that_bring_nobody_back_are_repeated_with_growing_pauses),
         PROMISE(a_sleeper_with_mail_is_poked_after_a_restart),
