@@ -65,11 +65,18 @@ static unsigned sum_of(const struct head *h)
 
 /* ---- writing ---- */
 
+static enum bh_err opened(struct archive *a, int fd, const char *path, char *ret_why)
+{
+    *a = (struct archive){.fd = fd};
+    if (fd < 0)
+        return failed(ret_why, path);
+    a->sum = digest_new();
+    return BH_OK;
+}
+
 enum bh_err archive_create(struct archive *a, const char *path, char *ret_why)
 {
-    *a = (struct archive){.fd = open(path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600),
-                          .sum = digest_new()};
-    return a->fd >= 0 ? BH_OK : failed(ret_why, path);
+    return opened(a, open(path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600), path, ret_why);
 }
 
 static void head_make(struct head *h, const char *name, char type, uint64_t bytes)
@@ -179,8 +186,7 @@ enum bh_err archive_finish(struct archive *a, char *ret_why)
 
 enum bh_err archive_open(struct archive *a, const char *path, char *ret_why)
 {
-    *a = (struct archive){.fd = open(path, O_RDONLY | O_CLOEXEC), .sum = digest_new()};
-    return a->fd >= 0 ? BH_OK : failed(ret_why, path);
+    return opened(a, open(path, O_RDONLY | O_CLOEXEC), path, ret_why);
 }
 
 static bool size_of(const struct head *h, uint64_t *ret_bytes)

@@ -47,6 +47,11 @@ static void print_who_is_heard(const struct cli_args *a, const struct gateway_op
         fprintf(stderr, "Nobody reaches it yet: bellhop link --tenant %s --instance %.*s\n",
                 o->tenant,
                 STR_FMT(o->instance != NULL ? str_of(o->instance) : json_str(doc, "id")));
+    else if (!json_as_bool(json_get(doc, "configured"), true))
+        fprintf(stderr,
+                "The server has no such bot yet, so nobody reaches it: under platforms: in its "
+                "configuration, {platform: %s, bot: %s}\n",
+                o->platform, o->bot);
     else if (json_as_bool(json_get(doc, "open"), false))
         fprintf(stderr, "It is open: everybody who %s reaches it.\n",
                 linkable ? "writes to the bot" : "can open the page");

@@ -56,8 +56,7 @@ static int run(const struct command *c, int argc, char **argv)
         return list(&a);
     if (a.n_rest == 1 && strcmp(a.rest[0], "drain") == 0)
         return drain(&a);
-    return cli_misused(c, a.n_rest == 0 ? "list or drain?" : "unexpected \"%s\"",
-                       a.n_rest == 0 ? "" : a.rest[a.n_rest - 1]);
+    return cli_misused(c, "list or drain?");
 }
 
 const struct command cmd_node = {

@@ -1,6 +1,7 @@
 /* status.c - bellhop status: platforms, instances, store. */
 #include <inttypes.h>
 #include <stdio.h>
+#include <string.h>
 #include "base/jw.h"
 #include "base/mem.h"
 #include "cli/cli.h"
@@ -121,6 +122,16 @@ static void path_of(const struct status_options *o, struct buf *path)
     }
 }
 
+static bool is_state(const char *s)
+{
+    static const char *const states[] = {"live", "away", "asleep", "never"};
+
+    for (size_t i = 0; i < ARRAY_LEN(states); i++)
+        if (strcmp(s, states[i]) == 0)
+            return true;
+    return false;
+}
+
 static int run(const struct command *c, int argc, char **argv)
 {
     struct cli_args a;
@@ -138,6 +149,8 @@ static int run(const struct command *c, int argc, char **argv)
         return cli_exit(&a);
     if (a.n_rest > 0)
         return cli_misused(c, "unexpected \"%s\"", a.rest[0]);
+    if (o.state != NULL && !is_state(o.state))
+        return cli_misused(c, "--state is live, away, asleep or never, not \"%s\"", o.state);
     struct json_parser *parser = json_parser_new();
     path_of(&o, &path);
     int rc = cli_call_pages(&a, buf_z(&path), parser, &doc);

@@ -20,6 +20,7 @@ struct pending {
     struct http_id id;
     struct buf gateway, secret; /* what to tell; empty: nothing */
     bool open, linkable;        /* of a gateway: who reaches it */
+    bool unconfigured;          /* no such bot runs here */
     const char *what;           /* for the log */
 };
 
@@ -61,6 +62,7 @@ static void answer_done(struct pending *p)
         jw_kstr(&w, "url", str_of(p->f->base_url));
         jw_kbool(&w, "open", p->open);
         jw_kbool(&w, "linkable", p->linkable);
+        jw_kbool(&w, "configured", !p->unconfigured);
     }
     jw_end_obj(&w);
     front_json(p->f, p->id, 200, &body);
@@ -116,6 +118,8 @@ void admin_gateway_add(struct front *f, struct http_req *req)
         return;
     struct pending *p = pending_new(f, req, "gateway added");
     struct str platform = json_str(doc, "platform");
+    p->unconfigured =
+        platform.p != NULL && host_platform(f->host, platform, json_str(doc, "bot")) == NULL;
     p->open = platform.p != NULL && is_asked_open(doc);
     p->linkable = platform_find(platform) != NULL && !is_open_by_nature(platform);
     facts_gateway_add(f->facts,

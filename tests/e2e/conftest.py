@@ -111,6 +111,7 @@ class Bellhop:
     def cli(self, *args, check=True, input=None):
         done = subprocess.run([PROGRAM, *args, "-c", self.config], env=self.env, text=True, capture_output=True,
                               timeout=30)
+        assert "Sanitizer" not in done.stderr, done.stderr
         if check:
             assert done.returncode == 0, done.stderr
         return done

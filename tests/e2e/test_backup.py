@@ -90,6 +90,7 @@ def test_a_restore_keeps_what_was_there_and_is_checked_before(bellhop, tmp_path)
     assert bellhop.write("before the backup") == 200
     file = tmp_path / "b.tar"
     bellhop.cli("backup", str(file))
+    assert bellhop.cli("backup", str(tmp_path / "nowhere" / "b.tar"), check=False).returncode == 1
     assert bellhop.write("after the backup") == 200
     bellhop.stop()
     done = bellhop.cli("restore", str(file), check=False)

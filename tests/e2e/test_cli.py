@@ -37,7 +37,8 @@ def test_every_command_has_its_help():
                                   ["gateway", "add", "--tenant"], ["gateway", "add", "--tenant", "t", "--bot", "b"],
                                   ["route", "add", "--key", "k"], ["mailbox"], ["mailbox", "show"],
                                   ["mailbox", "purge", "i"], ["mailbox", "show", "i", "--limit", "many"],
-                                  ["help", "fly"], ["serve", "now"], ["status", "--json=yes"]])
+                                  ["help", "fly"], ["serve", "now"], ["status", "--json=yes"],
+                                  ["status", "--state", "sleepy"], ["node", "fly"], ["node", "list", "now"]])
 def test_misuse_exits_2_and_says_where_to_look(args):
     done = run(*args)
     assert done.returncode == 2
@@ -79,6 +80,13 @@ def test_gateway_add_says_that_a_web_page_is_open(bellhop):
     assert len(done.stdout.splitlines()) == 3
     assert "It is open" in done.stderr and "/link" not in done.stderr
     assert json.loads(bellhop.cli("route", "list", "--json").stdout)[0]["open"] is True
+
+
+def test_gateway_add_says_when_there_is_no_such_bot(bellhop):
+    for platform, bot in (("web", "cellar"), ("telegram", "lobby"), ("pigeon", "lobby")):
+        done = bellhop.cli("gateway", "add", "--tenant", "t", "--platform", platform, "--bot", bot)
+        assert len(done.stdout.splitlines()) == 3
+        assert f"{{platform: {platform}, bot: {bot}}}" in done.stderr and "It is open" not in done.stderr
 
 
 def test_a_public_url_is_what_gateways_are_told(make_bellhop):
