@@ -226,6 +226,7 @@ const struct contract_limit contract_limits[] = {
     {"ping_ms", CONTRACT_PING_MS},
     {"pong_patience_ms", CONTRACT_PONG_PATIENCE_MS},
     {"ack_patience_ms", CONTRACT_ACK_PATIENCE_MS},
+    {"ack_linger_ms", CONTRACT_ACK_LINGER_MS},
     {"old_socket_ms", CONTRACT_OLD_SOCKET_MS},
     {"action_ms", CONTRACT_ACTION_MS},
     {"wake_cooldown_ms", CONTRACT_WAKE_COOLDOWN_MS},

@@ -94,6 +94,7 @@ extern const struct contract_close contract_closes[CLOSE_REASONS + 1];
 #define CONTRACT_PING_MS 10000           /* between our pings */
 #define CONTRACT_PONG_PATIENCE_MS 20000  /* no pong for this long: away */
 #define CONTRACT_ACK_PATIENCE_MS 90000   /* no ack for this long: away */
+#define CONTRACT_ACK_LINGER_MS 6         /* an ack waits so long for others before it is written */
 #define CONTRACT_OLD_SOCKET_MS 60000     /* a superseded socket is closed after */
 #define CONTRACT_ACTION_MS 28000         /* then an outbound is answered "timed out" */
 #define CONTRACT_WAKE_COOLDOWN_MS 30000  /* between two pokes of one instance */

@@ -235,7 +235,8 @@ void frame_write_result(struct buf *out, struct str request_id, const struct act
     jw_kbool(&w, "success", r->success);
     if (r->queued)
         jw_kbool(&w, "queued", true);
-    jw_kstr_opt(&w, "message_id", r->message_id);
+    if (!str_is_empty(r->message_id))
+        jw_kstr(&w, "message_id", r->message_id);
     if (!r->success)
         jw_kstr(&w, "error", str_is_empty(r->error) ? STR("failed") : r->error);
     jw_kstr_opt(&w, "thread_id", r->thread_id);

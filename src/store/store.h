@@ -35,8 +35,9 @@
 #include "base/hash.h"
 #include "base/list.h"
 #include "base/str.h"
+#include "core/contract.h"
 
-#define STORE_LINGER_MS 6
+#define STORE_LINGER_MS CONTRACT_ACK_LINGER_MS
 #define STORE_READ_BYTES ((size_t)8 << 20) /* no read answers with more, but for a single row */
 
 struct config_section;

@@ -350,6 +350,7 @@ static void results_say_what_the_client_reads(void **state)
     frame_write_result(&out, STR("r3"), &(struct action_result){0});
     frame_write_result(&out, STR("r4"),
                        &(struct action_result){.success = true,
+                                               .message_id = STR(""),
                                                .error = STR("left over"),
                                                .chat_name = STR("general"),
                                                .chat_type = STR("group")});
