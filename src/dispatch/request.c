@@ -44,8 +44,8 @@ struct asking {
     struct store_put *put;
     struct errand_job *job;
     struct timer patience;
-    struct buf payload; /* the body again, while a receipt is looked for */
-    struct buf id, correlation;              /* the caller's own words: any bytes */
+    struct buf payload;                   /* the body again, while a receipt is looked for */
+    struct buf id, correlation;           /* the caller's own words: any bytes */
     char *tenant, *agent, *session, *key; /* owned; NULL: none */
     int64_t timeout_ms, at_ms, known_ms;
 };

@@ -422,15 +422,27 @@ static uint32_t extra_parts(const struct action *a, const struct descriptor *d)
     return n < PARTS_MAX ? (uint32_t)n : PARTS_MAX; /* more is refused by whoever cuts it */
 }
 
-static struct hash128 hash_said(struct requests *q, struct str platform, const struct action *a)
+/* All that makes a message another one: where it goes, what it answers, what it says. */
+static struct hash128 hash_said(struct requests *q, const struct destination *to,
+                                const struct action *a)
 {
+    const struct str parts[] = {str_of(action_op_name(a->op)),
+                                to->platform,
+                                str_of(to->outlet->bot),
+                                a->chat_id,
+                                a->thread_id,
+                                a->reply_to,
+                                a->source_url,
+                                a->filename,
+                                a->prompt_id,
+                                a->content};
     struct buf *b = &q->said;
 
     buf_reset(b);
-    buf_printf(b, "%s\x1f%.*s\x1f%.*s\x1f%.*s\x1f%.*s\x1f", action_op_name(a->op),
-               STR_FMT(platform), STR_FMT(a->chat_id), STR_FMT(a->reply_to),
-               STR_FMT(a->source_url));
-    buf_add_str(b, a->content);
+    for (size_t i = 0; i < ARRAY_LEN(parts); i++) {
+        buf_printf(b, "%zu:", parts[i].n);
+        buf_add_str(b, parts[i]);
+    }
     return hash128(&q->relay->env.store->dedup_key, buf_str(b));
 }
 
@@ -488,7 +500,7 @@ static void start(struct session *s, struct str id, const struct action *a)
     }
     struct hash128 what = {0};
     if (speaks(a->op))
-        what = hash_said(r->requests, to.platform, &said);
+        what = hash_said(r->requests, &to, &said);
     if (speaks(a->op) && join_orphan(s, id, what))
         return;
     struct request *req = request_new(r->requests, s, id);

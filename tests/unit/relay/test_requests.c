@@ -183,6 +183,28 @@ static void what_is_said_again_after_a_lost_socket_is_the_same_message(void **st
     assert_true(result_says(f, 0, "\"message_id\":\"m1\""));
 }
 
+static void the_same_words_in_another_thread_or_question_are_another_message(void **state)
+{
+    static const char *const others[] = {
+        "\"op\":\"send\",\"chat_id\":\"c1\",\"content\":\"hi\",\"metadata\":{\"thread_id\":\"t2\"}",
+        "\"op\":\"send\",\"chat_id\":\"c1\",\"content\":\"hi\",\"reply_to\":\"m7\"",
+        "\"op\":\"send\",\"chat_id\":\"c1\",\"content\":\"hi!\"",
+    };
+    struct fake *f = connect_as("gw-a");
+    char id[8];
+    publish("a", "e1");
+    ask(f, "r1",
+        "\"op\":\"send\",\"chat_id\":\"c1\",\"content\":\"hi\",\"metadata\":{\"thread_id\":\"t1\"}",
+        "");
+    hang_up(f, 1006);
+    f = connect_as("gw-a");
+    for (size_t i = 0; i < ARRAY_LEN(others); i++) {
+        snprintf(id, sizeof id, "o%zu", i);
+        ask(f, id, others[i], "");
+        assert_int_equal(rig.acts, i + 2);
+    }
+}
+
 static void a_sleeping_socket_still_gets_its_results(void **state)
 {
     struct fake *f = connect_as("gw-a");
@@ -337,6 +359,7 @@ int main(void)
         PROMISE(a_result_finds_the_next_socket_when_the_first_has_gone),
         PROMISE(a_result_goes_to_the_receiver_when_the_asker_has_gone),
         PROMISE(what_is_said_again_after_a_lost_socket_is_the_same_message),
+        PROMISE(the_same_words_in_another_thread_or_question_are_another_message),
         PROMISE(a_sleeping_socket_still_gets_its_results),
         PROMISE(a_request_keeps_nothing_on_disk),
         PROMISE(a_request_cut_off_by_a_crash_is_reported_once_to_the_next_socket),
