@@ -218,7 +218,8 @@ def test_sleep_survives_a_restart(bellhop, dial, wake):
     assert again.quiet()
 
 
-def test_a_sleeper_is_rung_once_per_cooldown_with_nothing_to_tell(bellhop, dial, wake):
+def test_a_sleeper_is_rung_once_per_cooldown_with_nothing_to_tell(make_bellhop, dial, wake):
+    bellhop = make_bellhop(CONFIG.replace("cooldown: 300ms", "cooldown: 5s"))
     c = bellhop.add(wake_url=wake.url)
     dial(bellhop, c).sleep()
     assert wake.rings == []

@@ -26,6 +26,7 @@ struct drop {
     struct buf body;
     char *dir;
     char stem[128], word[16]; /* <id>, and <kind> */
+    char from[9];             /* tells tenants apart while the file is written */
     bool look, cancelled;
     enum errand_result result;
     char why[256];
@@ -77,6 +78,17 @@ static void choose_names(struct drop *j, struct str id, struct str word)
     buf_done(&stem);
 }
 
+static void name_tenant(struct drop *j, struct str tenant)
+{
+    uint8_t hash[SHA256_BYTES];
+    struct buf hex = BUF_INIT;
+
+    sha256(tenant, hash);
+    hex_add(&hex, hash, 4);
+    snprintf(j->from, sizeof j->from, "%s", buf_z(&hex));
+    buf_done(&hex);
+}
+
 /* ---- on a thread ---- */
 
 static void failed(struct drop *j, const char *what)
@@ -111,15 +123,13 @@ static bool holds(int fd, struct str body)
     return n == 0 && body.n == 0;
 }
 
-/* Nothing is called @name, or it holds what we bring. */
 static bool is_ours(int dir, const char *name, struct str body)
 {
     int fd = openat(dir, name, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
+    bool same = fd >= 0 && holds(fd, body);
 
-    if (fd < 0)
-        return errno == ENOENT;
-    bool same = holds(fd, body);
-    close(fd);
+    if (fd >= 0)
+        close(fd);
     return same;
 }
 
@@ -140,23 +150,48 @@ static void name_all(const struct drop *j, file_name ret[NAMES])
     buf_done(&hex);
 }
 
+/* Over nothing that says something else.  False: EEXIST if there is such a file. */
+static bool place(int dir, const char *temp, const char *name, struct str body)
+{
+    if (renameat2(dir, temp, dir, name, RENAME_NOREPLACE) == 0)
+        return true;
+    if (errno == EINVAL) /* this file system cannot: look first */
+        errno = faccessat(dir, name, F_OK, 0) == 0 ? EEXIST : ENOENT;
+    else if (errno != EEXIST)
+        return false;
+    if (errno == EEXIST && !is_ours(dir, name, body)) {
+        errno = EEXIST;
+        return false;
+    }
+    return renameat(dir, temp, dir, name) == 0;
+}
+
+static bool place_under_any(int dir, const char *temp, file_name names[NAMES], struct str body)
+{
+    for (int n = 0; n < NAMES; n++)
+        if (place(dir, temp, names[n], body))
+            return true;
+        else if (errno != EEXIST)
+            return false;
+    return false;
+}
+
 static void write_file(struct drop *j, int dir)
 {
-    char temp[208];
+    char temp[224];
     file_name names[NAMES];
-    int fd, n = 0;
+    int fd;
 
     name_all(j, names);
-    snprintf(temp, sizeof temp, ".%s.part", names[NAMES - 1]);
+    snprintf(temp, sizeof temp, ".%s.%s.part", names[NAMES - 1], j->from);
     fd = openat(dir, temp, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW, 0640);
     if (fd < 0) {
         failed(j, "cannot write to");
         return;
     }
-    while (n < NAMES - 1 && !is_ours(dir, names[n], buf_str(&j->body)))
-        n++;
-    bool ok = fchmod(fd, 0640) == 0 && write_all(fd, buf_str(&j->body));
-    if (!ok || renameat(dir, temp, dir, names[n]) != 0 || fsync(dir) != 0) {
+    bool ok = fchmod(fd, 0640) == 0 && write_all(fd, buf_str(&j->body)) &&
+              place_under_any(dir, temp, names, buf_str(&j->body)) && fsync(dir) == 0;
+    if (!ok) {
         failed(j, "cannot write to");
         unlinkat(dir, temp, 0);
     }
@@ -225,6 +260,7 @@ static struct errand_job *run(struct recipient *a, const struct errand *e, erran
     j->look = e->kind == ERRAND_LOOK;
     j->dir = xstrdup(a->cfg->s.dir);
     buf_add_str(&j->body, e->body);
+    name_tenant(j, str_of(a->tenant));
     choose_names(j, e->dispatch_id, e->word);
     if (work_start(a->d->files, &j->work) != BH_OK) { /* a thousand wait: this one is last */
         j->work.run = NULL;
