@@ -21,6 +21,7 @@ const struct contract_field contract_descriptor_fields[] = {
     {"emoji", MAYBE, "string"},
     {"platform_hint", MAYBE, "string"},
     {"pii_safe", MAYBE, "bool"},
+    {"supports_context", MAYBE, "bool"},
     {"supported_ops", MAYBE, "string[]"},
     {NULL},
 };
@@ -36,6 +37,8 @@ const struct contract_field contract_event_fields[] = {
     {"source", ALWAYS, "object"},
     {"reply_to", MAYBE, "object"},
     {"prompt_response", MAYBE, "object"},
+    {"context", MAYBE, "object[]"},
+    {"context_error", MAYBE, "bool"},
     {"bot_id", MAYBE, "string"},
     {NULL},
 };
@@ -57,7 +60,23 @@ const struct contract_field contract_source_fields[] = {
     {"message_id", MAYBE, "string"},
     {"user_display_name", MAYBE, "string"},
     {"user_handle", MAYBE, "string"},
+    {"prospective_thread_id", MAYBE, "string"},
+    {"auto_thread_created", MAYBE, "bool"},
+    {"auto_thread_initial_name", MAYBE, "string"},
     {NULL},
+};
+
+const struct contract_field contract_context_fields[] = {
+    {"text", ALWAYS, "string"},
+    {"message_id", ALWAYS, "string or null"},
+    {"source", ALWAYS, "object"},
+    {NULL},
+};
+
+const struct contract_field contract_said_source_fields[] = {
+    {"platform", ALWAYS, "string"},          {"chat_id", ALWAYS, "string"},
+    {"chat_type", ALWAYS, "string"},         {"user_id", ALWAYS, "string or null"},
+    {"user_name", ALWAYS, "string or null"}, {NULL},
 };
 
 const struct contract_field contract_reply_to_fields[] = {

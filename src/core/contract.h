@@ -19,6 +19,8 @@ struct contract_field {
 extern const struct contract_field contract_descriptor_fields[];
 extern const struct contract_field contract_event_fields[];
 extern const struct contract_field contract_source_fields[];
+extern const struct contract_field contract_context_fields[];
+extern const struct contract_field contract_said_source_fields[];
 extern const struct contract_field contract_reply_to_fields[];
 extern const struct contract_field contract_prompt_response_fields[];
 extern const struct contract_field contract_forward_fields[];

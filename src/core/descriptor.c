@@ -45,6 +45,7 @@ void descriptor_write(struct buf *out, const struct descriptor *d)
     jw_kstr_opt(&w, "emoji", str_of(d->emoji));
     jw_kstr_opt(&w, "platform_hint", str_of(d->platform_hint));
     jw_kbool(&w, "pii_safe", d->pii_safe);
+    jw_kbool(&w, "supports_context", d->supports_context);
     write_ops(&w, d->ops);
     jw_end_obj(&w);
 }

@@ -11,7 +11,8 @@ struct descriptor {
     const char *len_unit;              /* "chars" or "utf16" */
     const char *emoji, *platform_hint; /* NULL: left out */
     bool pii_safe;
-    unsigned ops; /* bit set of enum action_op */
+    bool supports_context; /* events of shared chats may say what was said before */
+    unsigned ops;          /* bit set of enum action_op */
 };
 #define DESCRIPTOR_CONTRACT_VERSION 1
 

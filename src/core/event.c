@@ -198,6 +198,32 @@ static void put_press(struct jw *w, const struct event *ev)
     buf_add_c(w->out, '}');
 }
 
+static void put_said(struct jw *w, const struct event *ev, const struct event_said *s)
+{
+    put(w, STR("{\"text\":"), or_else(s->text, STR("")));
+    put(w, STR(",\"message_id\":"), s->message_id);
+    put(w, STR(",\"source\":{\"platform\":"), set_or_else(ev->platform, STR("relay")));
+    put(w, STR(",\"chat_id\":"), or_else(ev->chat_id, STR("")));
+    put(w, STR(",\"chat_type\":"), set_or_else(ev->chat_type, STR("dm")));
+    put(w, STR(",\"user_id\":"), s->user_id);
+    put(w, STR(",\"user_name\":"), s->user_name);
+    buf_add_str(w->out, STR("}}"));
+}
+
+static void put_context(struct jw *w, const struct event *ev)
+{
+    if (ev->n_context == 0 && !ev->context_error)
+        return;
+    assert(ev->n_context <= EVENT_MAX_CONTEXT);
+    buf_add_str(w->out, STR(",\"context\":["));
+    for (size_t i = 0; i < ev->n_context; i++) {
+        if (i > 0)
+            buf_add_c(w->out, ',');
+        put_said(w, ev, &ev->context[i]);
+    }
+    buf_add_str(w->out, ev->context_error ? STR("],\"context_error\":true") : STR("]"));
+}
+
 static void put_source(struct jw *w, const struct event *ev)
 {
     put(w, STR(",\"source\":{\"platform\":"), set_or_else(ev->platform, STR("relay")));
@@ -217,6 +243,9 @@ static void put_source(struct jw *w, const struct event *ev)
     put_set(w, STR(",\"message_id\":"), ev->message_id);
     put_set(w, STR(",\"user_display_name\":"), ev->user_display_name);
     put_set(w, STR(",\"user_handle\":"), ev->user_handle);
+    put_set(w, STR(",\"prospective_thread_id\":"), ev->prospective_thread_id);
+    put_set(w, STR(",\"auto_thread_created\":true,\"auto_thread_initial_name\":"),
+            ev->auto_thread_name);
     buf_add_c(w->out, '}');
 }
 
@@ -231,6 +260,7 @@ void event_write(struct buf *out, const struct event *ev)
     put_media(&w, ev);
     put_reply_to(&w, ev);
     put_press(&w, ev);
+    put_context(&w, ev);
     put_set(&w, STR(",\"bot_id\":"), ev->bot);
     put_source(&w, ev);
     buf_add_c(out, '}');

@@ -7,6 +7,8 @@
 #include "base/hash.h"
 
 #define EVENT_MAX_MEDIA 16
+#define EVENT_MAX_CONTEXT 50
+#define EVENT_CONTEXT_BYTES 16384 /* of all texts of a context together */
 
 struct event_media { /* a file that came with a message; what is absent is not known */
     struct str url;  /* where anybody can fetch it */
@@ -17,6 +19,10 @@ struct event_media { /* a file that came with a message; what is absent is not k
     struct str type, name;
     struct str caption; /* what was written to this file, where the platform says so */
     uint64_t size;
+};
+
+struct event_said { /* something that was said before, by somebody */
+    struct str text, message_id, user_id, user_name;
 };
 
 struct event {
@@ -44,14 +50,24 @@ struct event {
     struct {
         struct str prompt_id, option_id, label, message_id;
     } press; /* it answers a question an agent asked with buttons; no prompt_id: it does not */
+    /* What was said in this chat before: oldest first, EVENT_MAX_CONTEXT at most.  Who may not see
+     * the place is not shown it. */
+    const struct event_said *context;
+    size_t n_context;
+    bool context_error; /* there may be some, and nobody could tell */
+    bool wants_context; /* its platform can be asked for it; never on the wire */
     /* SessionSource */
     struct str chat_id, chat_type, chat_name, chat_topic;
     struct str user_id, user_name, user_id_alt, chat_id_alt;
     struct str user_display_name, user_handle;
     struct str thread_id, parent_chat_id;
     struct str scope_id; /* guild, workspace, server: sent as guild_id and scope_id */
+    /* The thread that an answer to it will open; and of a thread that was opened so, the name it
+     * was given then. */
+    struct str prospective_thread_id, auto_thread_name;
     /* for the gate only, never on the wire */
     bool author_is_bot, mentions_bot, replies_to_bot;
+    bool looks_back; /* of a question who can see a place: what was said there before, too */
     /* For this instance alone, if the gate lets it; absent: for whoever the gate says. */
     struct str only_tenant, only_instance;
     bool only_stops; /* a /stop that is no message: the same was said in another way too */

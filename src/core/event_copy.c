@@ -44,6 +44,8 @@ static const struct {
     TEXT(thread_id),
     TEXT(parent_chat_id),
     TEXT(scope_id),
+    TEXT(prospective_thread_id),
+    TEXT(auto_thread_name),
 };
 
 #define YES(member) \
@@ -55,8 +57,8 @@ static const struct {
     const char *name;
     size_t at;
 } flags[] = {
-    YES(reply_to.is_own), YES(reply_to.set),   YES(author_is_bot),
-    YES(mentions_bot),    YES(replies_to_bot), YES(only_stops),
+    YES(reply_to.is_own), YES(reply_to.set), YES(author_is_bot), YES(mentions_bot),
+    YES(replies_to_bot),  YES(only_stops),   YES(context_error), YES(wants_context),
 };
 
 static void save_media(struct jw *w, const struct event_media *m)
@@ -72,6 +74,21 @@ static void save_media(struct jw *w, const struct event_media *m)
     jw_key(w, "size");
     jw_u64(w, m->size);
     jw_end_obj(w);
+}
+
+static void save_context(struct jw *w, const struct event *ev)
+{
+    jw_key(w, "context");
+    jw_arr(w);
+    for (size_t i = 0; i < ev->n_context; i++) {
+        jw_obj(w);
+        jw_kstr_opt(w, "text", ev->context[i].text);
+        jw_kstr_opt(w, "message_id", ev->context[i].message_id);
+        jw_kstr_opt(w, "user_id", ev->context[i].user_id);
+        jw_kstr_opt(w, "user_name", ev->context[i].user_name);
+        jw_end_obj(w);
+    }
+    jw_end_arr(w);
 }
 
 void event_save(struct buf *out, const struct event *ev)
@@ -90,6 +107,8 @@ void event_save(struct buf *out, const struct event *ev)
     for (size_t i = 0; i < ev->n_media; i++)
         save_media(&w, &ev->media[i]);
     jw_end_arr(&w);
+    if (ev->n_context > 0)
+        save_context(&w, ev);
     jw_end_obj(&w);
 }
 
@@ -121,6 +140,22 @@ static void load_media(struct json list, struct arena *a, struct event *ev)
     }
 }
 
+static void load_context(struct json list, struct arena *a, struct event *ev)
+{
+    size_t n = json_count(list) < EVENT_MAX_CONTEXT ? json_count(list) : EVENT_MAX_CONTEXT;
+
+    if (n == 0)
+        return;
+    struct event_said *said = arena_alloc(a, n * sizeof *said);
+    ev->context = said;
+    for (struct json_iter it = {0}; ev->n_context < n && json_next(list, &it); ev->n_context++)
+        said[ev->n_context] =
+            (struct event_said){.text = load_text(it.value, "text", a),
+                                .message_id = load_text(it.value, "message_id", a),
+                                .user_id = load_text(it.value, "user_id", a),
+                                .user_name = load_text(it.value, "user_name", a)};
+}
+
 bool event_load(struct json saved, struct arena *arena, struct event *ret)
 {
     *ret = (struct event){0};
@@ -131,5 +166,6 @@ bool event_load(struct json saved, struct arena *arena, struct event *ret)
     for (size_t i = 0; i < ARRAY_LEN(flags); i++)
         *(bool *)((char *)ret + flags[i].at) = json_as_bool(json_get(saved, flags[i].name), false);
     load_media(json_get(saved, "media"), arena, ret);
+    load_context(json_get(saved, "context"), arena, ret);
     return true;
 }

@@ -167,7 +167,10 @@ void session_key_write(struct buf *out, const struct session_key_source *src,
 
 void session_key_of_event(struct buf *out, const struct event *ev)
 {
-    session_key_of_event_as(out, ev, &SESSION_KEY_DEFAULTS);
+    struct session_key_options opt = SESSION_KEY_DEFAULTS;
+
+    opt.august = !str_is_empty(ev->prospective_thread_id);
+    session_key_of_event_as(out, ev, &opt);
 }
 
 void session_key_of_event_as(struct buf *out, const struct event *ev,
@@ -182,6 +185,7 @@ void session_key_of_event_as(struct buf *out, const struct event *ev,
         .user_id_alt = ev->user_id_alt,
         .thread_id = ev->thread_id,
         .scope_id = ev->scope_id,
+        .prospective_thread_id = ev->prospective_thread_id,
         .message_id = ev->message_id,
     };
     session_key_write(out, &src, opt);

@@ -20,7 +20,9 @@ struct session_key_options {
 /* Appends to @out.  Unknown platform names become "relay", as the client maps them. */
 void session_key_write(struct buf *out, const struct session_key_source *src,
                        const struct session_key_options *opt);
-void session_key_of_event(struct buf *out, const struct event *ev); /* by the defaults */
+/* By the defaults; where the answer opens a thread, by the newer generation's: only that one can
+ * find it again. */
+void session_key_of_event(struct buf *out, const struct event *ev);
 void session_key_of_event_as(struct buf *out, const struct event *ev,
                              const struct session_key_options *opt);
 /* The name the client files this platform under: trimmed, lower case, known; else "relay". */

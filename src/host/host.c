@@ -312,6 +312,14 @@ static bool stage_sleeps(void *ctx, const struct event *ev)
     return s.any;
 }
 
+static bool stage_wants_context(void *ctx, const struct event *ev)
+{
+    struct host *h = ctx;
+    struct event routed = route(h, ev);
+
+    return relay_wants_context(h->relay, &routed);
+}
+
 static struct platform *stage_platform(void *ctx, struct str platform, struct str bot)
 {
     return host_platform(ctx, platform, bot);
@@ -323,6 +331,7 @@ enum bh_err host_set_media(struct host *h, struct media *m, char *ret_why)
                                              .enter_cancel = stage_enter_cancel,
                                              .tenant = stage_tenant,
                                              .sleeps = stage_sleeps,
+                                             .wants_context = stage_wants_context,
                                              .platform = stage_platform};
 
     carries_free(h->carries);
@@ -346,6 +355,13 @@ void host_media_gone(struct host *h, struct media_ask ask, const char *why)
 {
     if (h->stages != NULL)
         stage_media_gone(h->stages, ask, why);
+}
+
+void host_context(struct host *h, struct context_ask ask, const struct event_said *said, size_t n,
+                  bool failed)
+{
+    if (h->stages != NULL)
+        stage_context(h->stages, ask, said, n, failed);
 }
 
 /* ---- opening and closing ---- */
@@ -384,12 +400,13 @@ enum bh_err host_open_platform(struct host *h, const struct platform_settings *c
         return err;
     struct open_bot *b = xcalloc(1, sizeof *b);
     b->p = p;
-    b->outlet = (struct outlet){.platform = ops->name,
-                                .bot = p->bot,
-                                .descriptor = ops->descriptor,
-                                .secret_chats = ops->secret_chats,
-                                .ids_per_chat = ops->ids_per_chat,
-                                .knows_sight = ops->sees != NULL};
+    b->outlet =
+        (struct outlet){.platform = ops->name,
+                        .bot = p->bot,
+                        .descriptor = p->descriptor != NULL ? p->descriptor : ops->descriptor,
+                        .secret_chats = ops->secret_chats,
+                        .ids_per_chat = ops->ids_per_chat,
+                        .knows_sight = ops->sees != NULL};
     struct open_bot *first = find_bot(h, str_of(ops->name), STR_NULL);
     b->outlet.alone = first == NULL;
     if (first != NULL)

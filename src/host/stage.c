@@ -190,6 +190,7 @@ static void enter(struct staged *e)
         }
     }
     ev.media = e->media;
+    ev.context_error |= e->context == ITEM_LOST;
     e->is_entering = true;
     e->entering = s->hooks.enter(s->ctx, &ev, on_entered, e);
 }
@@ -199,7 +200,7 @@ void stage_settle(struct staged *e)
     for (size_t i = 0; i < e->ev.n_media; i++)
         if (e->ev.media[i].ref.n > 0 && item_is_open(&e->items[i]))
             return;
-    if (e->put != NULL)
+    if (e->put != NULL || state_is_open(e->context))
         return;
     timer_stop(e->of->env->clock, &e->timer);
     e->ready = true;
@@ -223,6 +224,8 @@ static void on_timer(struct timer *t)
         for (size_t i = 0; i < e->ev.n_media; i++)
             if (item_is_open(&e->items[i]))
                 e->items[i].state = ITEM_LOST;
+        if (state_is_open(e->context))
+            e->context = ITEM_LOST;
         stage_settle(e);
     }
 }
@@ -249,6 +252,8 @@ void stage_closed(struct stages *s, struct platform *p)
         for (size_t i = 0; i < e->ev.n_media; i++)
             if (e->items[i].state == ITEM_ASKED)
                 e->items[i].state = ITEM_WAITS;
+        if (e->context == ITEM_ASKED)
+            e->context = ITEM_WAITS;
         e->begun = false;
     }
 }
@@ -265,6 +270,8 @@ bool stage_wants(struct stages *s, const struct event *ev)
         fades |= ev->media[i].ref.n > 0;
     }
     if (fades && s->hooks.sleeps(s->ctx, ev))
+        return true;
+    if (ev->wants_context && s->hooks.wants_context(s->ctx, ev))
         return true;
     if (map_count(&s->chats) == 0 || str_eq(ev->text, STR("/stop")) || ev->only_stops)
         return false; /* nothing that stops an agent waits for a picture */
@@ -319,6 +326,9 @@ static void begin(struct staged *e)
     if (e->ev.n_media > 0 && !s->hooks.sleeps(s->ctx, &e->ev))
         pass_addresses(e);
     timer_set(s->env->clock, &e->timer, media_wait_ms(s->media));
+    e->context = ITEM_HERE;
+    if (e->ev.wants_context && s->hooks.wants_context(s->ctx, &e->ev))
+        e->context = ITEM_WAITS;
     if (first.n > 0) {
         e->tenant = str_dup(first);
         stage_ask(e);

@@ -1,9 +1,10 @@
-/* stage.h - events that wait for their files before they enter a mailbox.
+/* stage.h - events that wait for their files, or their context, before they enter a mailbox.
  *
  * A file that only bellhop can fetch (with the bot's credential) is fetched when its message comes.
  * The message is on disk first, and then its platform is told that it was received; it enters the
  * mailbox when its files are here, or media.wait is over, and then says what is missing.  Only its
- * own chat waits behind it.
+ * own chat waits behind it.  What was said before a message, where its platform has to be asked, is
+ * waited for in the same way.
  *
  * A file whose address anybody can read, but not for long (Discord's hold for a day), is fetched
  * when somebody who gets the message is not here now: a sleeper of days still gets its files.  Else
@@ -29,6 +30,7 @@ struct stage_hooks { /* what the host does for it */
     struct str (*tenant)(void *ctx, const struct event *ev, struct buf *ret);
     /* Is anybody who would get it not here now? */
     bool (*sleeps)(void *ctx, const struct event *ev);
+    bool (*wants_context)(void *ctx, const struct event *ev); /* somebody who would get it does */
     struct platform *(*platform)(void *ctx, struct str platform, struct str bot);
 };
 
@@ -38,7 +40,8 @@ enum bh_err stages_open(const struct host_env *env, struct media *media,
                         char *ret_why) BH_MUST_USE;
 void stages_close(struct stages *s); /* what waits stays on disk; NULL is fine */
 
-/* Must this event be staged: it has a file to be fetched, or something of its chat waits? */
+/* Must this event be staged: it has a file to be fetched, something of its chat waits, or it shall
+ * have its context? */
 bool stage_wants(struct stages *s, const struct event *ev);
 struct accept_id stage_take(struct stages *s, const struct event *ev, accepted_cb *done, void *ctx);
 bool stage_owns(struct accept_id id); /* else it is the relay's */
@@ -51,5 +54,7 @@ void stage_closed(struct stages *s, struct platform *p);
 /* The platform's answers; see platform.h. */
 void stage_media_at(struct stages *s, struct media_ask ask, const struct media_at *at);
 void stage_media_gone(struct stages *s, struct media_ask ask, const char *why);
+void stage_context(struct stages *s, struct context_ask ask, const struct event_said *said,
+                   size_t n, bool failed);
 
 size_t stages_waiting(const struct stages *s);

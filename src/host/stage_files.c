@@ -1,4 +1,5 @@
-/* stage_files.c - the files of staged events: asked for, fetched, here or lost. */
+/* stage_files.c - the files of staged events: asked for, fetched, here or lost.  And what was said
+ * before them, which is asked for in the same breath. */
 #include <stdio.h>
 #include "host/stage_priv.h"
 
@@ -71,15 +72,45 @@ void stage_media_at(struct stages *s, struct media_ask ask, const struct media_a
     it->fetch = media_fetch(s->media, &src, on_fetched, it);
 }
 
+void stage_context(struct stages *s, struct context_ask ask, const struct event_said *said,
+                   size_t n, bool failed)
+{
+    struct staged *e = stage_find(s, ask.index, ask.generation);
+
+    if (e == NULL || e->context != ITEM_ASKED)
+        return;
+    n = n < EVENT_MAX_CONTEXT ? n : EVENT_MAX_CONTEXT;
+    struct event_said *kept = arena_alloc(&e->arena, (n + 1) * sizeof *kept);
+    for (size_t i = 0; i < n; i++)
+        kept[i] = (struct event_said){.text = arena_str(&e->arena, said[i].text),
+                                      .message_id = arena_str(&e->arena, said[i].message_id),
+                                      .user_id = arena_str(&e->arena, said[i].user_id),
+                                      .user_name = arena_str(&e->arena, said[i].user_name)};
+    e->ev.context = kept;
+    e->ev.n_context = n;
+    e->context = failed ? ITEM_LOST : ITEM_HERE;
+    stage_settle(e);
+}
+
+static void ask_context(struct staged *e, struct platform *p)
+{
+    if (e->context != ITEM_WAITS)
+        return;
+    e->context = p->ops->context != NULL ? ITEM_ASKED : ITEM_LOST;
+    if (p->ops->context != NULL)
+        p->ops->context(p, (struct context_ask){e->index, e->generation}, &e->ev);
+}
+
 void stage_ask(struct staged *e)
 {
     struct stages *s = e->of;
     struct platform *p = s->hooks.platform(s->ctx, e->ev.platform, e->ev.bot);
 
-    if (p == NULL || p->ops->media_where == NULL || e->put != NULL)
+    if (p == NULL || e->put != NULL)
         return;
     e->begun = true;
-    for (size_t i = 0; i < e->ev.n_media; i++) {
+    ask_context(e, p);
+    for (size_t i = 0; i < e->ev.n_media && p->ops->media_where != NULL; i++) {
         if (e->ev.media[i].ref.n == 0 || e->items[i].state != ITEM_WAITS)
             continue;
         struct media_ask ask = {(uint32_t)(e->index * EVENT_MAX_MEDIA + i), e->generation};

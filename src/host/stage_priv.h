@@ -42,7 +42,8 @@ struct staged {
     struct accept_id entering;
     uint32_t index, generation; /* in stages->slots */
     bool begun, ready, is_entering;
-    bool failed; /* it is told @late and goes */
+    uint8_t context; /* enum item_state: of what was said before; ITEM_HERE: not wanted, either */
+    bool failed;     /* it is told @late and goes */
     enum bh_err late;
     char *record;    /* owned: its key */
     char *event_key; /* owned; in stages->by_event; NULL: it has none */
@@ -68,9 +69,14 @@ struct staged *stage_find(struct stages *s, uint32_t index, uint32_t generation)
 /* Something about its files has changed: is it ready?  @e may be gone after. */
 void stage_settle(struct staged *e);
 
+static inline bool state_is_open(uint8_t state)
+{
+    return state == ITEM_WAITS || state == ITEM_ASKED || state == ITEM_FETCHED;
+}
 static inline bool item_is_open(const struct item *it)
 {
-    return it->state == ITEM_WAITS || it->state == ITEM_ASKED || it->state == ITEM_FETCHED;
+    return state_is_open(it->state);
 }
-void stage_ask(struct staged *e);        /* its platform, where the files are */
+/* Its platform: where the files are, what was said before. */
+void stage_ask(struct staged *e);
 void stage_drop_files(struct staged *e); /* whatever is under way */

@@ -42,6 +42,9 @@ extern const struct config_list platforms_config; /* its kinds are the platforms
 struct media_ask { /* a question about a file: a number */
     uint32_t index, generation;
 };
+struct context_ask { /* a question what was said before an event: a number */
+    uint32_t index, generation;
+};
 struct media_at { /* borrowed for the call */
     const char *url;
     const char *const *headers; /* "Name: value", NULL-terminated; NULL: none */
@@ -102,6 +105,9 @@ struct platform_ops {
     /* Where is the file that an event called @ref (struct event_media)?  Answered by
      * host_media_at() or host_media_gone(), now or later.  NULL: events name none. */
     void (*media_where)(struct platform *p, struct media_ask ask, struct str ref);
+    /* What was said in its chat before @ev, whose wants_context is set?  Answered by
+     * host_context(), later, within a few seconds.  NULL: no event wants to know. */
+    void (*context)(struct platform *p, struct context_ask ask, const struct event *ev);
     /* An instance that talks through this bot changed its state, and @state is how the best of
      * them is now: pages may show it.  NULL: ignored. */
     void (*instance_changed)(struct platform *p, const char *state);
@@ -117,8 +123,9 @@ struct platform_ops {
 
 struct platform { /* first member of every adapter */
     const struct platform_ops *ops;
-    struct host *host;     /* borrowed */
-    const char *bot;       /* borrowed from the config */
+    const struct descriptor *descriptor; /* what this very bot can do; NULL: as its ops say */
+    struct host *host;                   /* borrowed */
+    const char *bot;                     /* borrowed from the config */
     const char *problem;   /* a sentence an operator can act on, or NULL; adapters set it */
     struct sender *sender; /* borrowed; its way out; NULL: it has none of its own */
     int64_t last_event_ms; /* wall clock of the last thing heard from the platform; 0: never */
@@ -159,6 +166,9 @@ void host_each_target(struct host *h, const struct event *ev, target_cb *cb, voi
 
 void host_media_at(struct host *h, struct media_ask ask, const struct media_at *at);
 void host_media_gone(struct host *h, struct media_ask ask, const char *why);
+/* @said is copied, oldest first; @failed: nobody can tell what was said. */
+void host_context(struct host *h, struct context_ask ask, const struct event_said *said, size_t n,
+                  bool failed);
 
 void host_result(struct host *h, struct action_id id, const struct action_result *r);
 void host_fail(struct host *h, struct action_id id, const char *fmt, ...) BH_PRINTF(3, 4);

@@ -11,6 +11,7 @@
 #include "core/frame.h"
 #include "core/session_key.h"
 #include "relay/chats.h"
+#include "relay/context.h"
 #include "relay/delivery.h"
 #include "relay/heart.h"
 #include "relay/inside.h"
@@ -153,10 +154,10 @@ struct intake { /* one event being taken in; on the stack */
     struct str forward; /* a passthrough; absent: an inbound */
     struct str body;    /* for an agent inside; absent: the event */
     struct accept *a;
-    bool alone;       /* it goes to one instance only */
-    int64_t known_ms; /* when it was taken before; 0: it was not */
-    bool quiet;       /* wakes nobody */
-    bool owner;       /* of this copy: its author is linked to the instance */
+    bool alone;                         /* it goes to one instance only */
+    int64_t known_ms;                   /* when it was taken before; 0: it was not */
+    bool quiet;                         /* wakes nobody */
+    const struct gate_verdict *verdict; /* of this copy; NULL: nobody was asked */
 };
 
 static enum bh_err refuse_busy(struct instance *i, const char *what)
@@ -174,6 +175,13 @@ static enum bh_err refuse_busy(struct instance *i, const char *what)
     return BH_BUSY;
 }
 
+static void write_inbound(const struct intake *in, struct buf *frame, const struct hash128 *name)
+{
+    struct context_room room;
+
+    event_write_frame(frame, context_shown(in->relay, in->verdict, in->ev, &room), name);
+}
+
 /* Writes the frame into accepts->frame and checks that there is room for it. */
 static enum bh_err write_frame(const struct intake *in, struct instance *i,
                                const struct hash128 *name)
@@ -188,7 +196,7 @@ static enum bh_err write_frame(const struct intake *in, struct instance *i,
     else if (in->body.p != NULL)
         frame_write_dispatch(frame, in->body, *name);
     else
-        event_write_frame(frame, in->ev, shown);
+        write_inbound(in, frame, shown);
     if (buf_failed(frame) || frame->n > SLOT_MAX_BYTES)
         return BH_REFUSED;
     if (mailbox_bytes(&i->mb) + frame->n > r->lim.max_mailbox_bytes)
@@ -240,7 +248,8 @@ static enum bh_err take_copy(struct intake *in, struct instance *i)
     if (spec.has_key)
         dedup_add(&r->dedup, spec.key, wall_ms, r->lim.dedup_max);
     uint64_t session = interrupt_key(i, buf_str(&r->accepts->key));
-    struct known_chat *chat = in->body.p == NULL ? chats_note(i, in->ev, session, in->owner) : NULL;
+    bool owner = in->verdict != NULL && in->verdict->reason == GATE_YES_OWNER;
+    struct known_chat *chat = in->body.p == NULL ? chats_note(i, in->ev, session, owner) : NULL;
     if (chat != NULL)
         interrupt_note(chat, session, in->alone);
     if (in->forward.p == NULL && event_has_place(in->ev))
@@ -266,7 +275,7 @@ static void deliver(struct intake *in, const struct gate_verdict *v)
 
     if (i != NULL && i->life != to->life)
         life_follow(i, to->life);
-    in->owner = v->reason == GATE_YES_OWNER;
+    in->verdict = v;
     enum bh_err err = i != NULL ? take_copy(in, i) : BH_REFUSED;
 
     if (err != BH_OK) {

@@ -310,6 +310,7 @@ static void stop_turn(struct instance *i, const struct event *ev)
         {.group_sessions_per_user = true},
         {.group_sessions_per_user = false},
         {.group_sessions_per_user = true, .thread_sessions_per_user = true},
+        {.group_sessions_per_user = true, .august = true},
     };
     struct buf *key = &i->relay->interrupts->stopped;
     bool any = false;

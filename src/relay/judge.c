@@ -133,6 +133,22 @@ bool judge_sees(struct relay *r, const struct gate_instance *to, struct str plat
     return false;
 }
 
+bool judge_looks_back(struct relay *r, const struct gate_verdict *v, const struct event *ev)
+{
+    const struct outlet *at = r->env.outside->find(r->env.outside, ev->platform, ev->bot);
+    struct event place = *ev;
+
+    if (v->reason == GATE_YES_OPEN)
+        return true;
+    if (v->reason == GATE_YES_OWNER && at != NULL && !at->knows_sight)
+        return true; /* who wrote there is there */
+    place.looks_back = true;
+    for (const struct gate_owner *o = v->to->owners; o != NULL; o = o->next)
+        if (str_eq(o->platform, ev->platform) && sees(r, &place, v->to, o->user) == GATE_SEEN)
+            return true;
+    return false;
+}
+
 /* ---- asking and remembering ---- */
 
 static void show(char *to, size_t room, struct str s)

@@ -26,6 +26,10 @@ size_t judge_event(struct relay *r, const struct event *ev, struct gate_verdict 
 /* It was for us and for no agent; @what is a literal such as "/stop". */
 void judge_consumed(struct relay *r, const struct event *ev, const char *what);
 
+/* Was @v's instance, which receives @ev, allowed to hear what was said there before?  An open route
+ * is the operator's word; else somebody linked to it must be able to read back. */
+bool judge_looks_back(struct relay *r, const struct gate_verdict *v, const struct event *ev);
+
 /* May @to be believed to see this chat of a place it was granted?  For the guard. */
 bool judge_sees(struct relay *r, const struct gate_instance *to, struct str platform,
                 struct str bot, struct str guild, struct str chat_id);

@@ -87,6 +87,8 @@ struct accept_id relay_passthrough(struct relay *r, const struct event *ev, stru
 /* @done of that accept does not run any more; the event goes on. */
 void relay_accept_cancel(struct relay *r, struct accept_id id);
 /* Everybody @ev would go to, each once; nothing is remembered. */
+/* Would somebody who receives @ev make use of what was said before it, and may they hear it? */
+bool relay_wants_context(struct relay *r, const struct event *ev);
 void relay_each_target(struct relay *r, const struct event *ev, target_cb *cb, void *ctx);
 /* How an action ended; copied, and handed to the gateway when the turn ends, never in here.  A
  * second result, or one for a request that is over, does nothing. */

@@ -28,6 +28,7 @@ MESSAGE_FIELDS = {"content", "nonce", "enforce_nonce", "allowed_mentions", "mess
                   "attachments", "components"}
 EDIT_FIELDS = {"content", "allowed_mentions", "embeds", "flags", "attachments", "components"}
 THREADS = (10, 11, 12)
+READ_MESSAGE_HISTORY = 1 << 16
 
 BOT = "900000000000000009"
 ANN, OWNER = "420000000000000042", "100000000000000001"
@@ -79,7 +80,7 @@ class DiscordSim:
     def _guild():
         return {
             "id": GUILD, "name": "Hotel", "owner_id": OWNER, "large": False, "member_count": 3,
-            "roles": [{"id": GUILD, "name": "@everyone", "permissions": "1024"},
+            "roles": [{"id": GUILD, "name": "@everyone", "permissions": str(1024 | READ_MESSAGE_HISTORY)},
                       {"id": "500", "name": "bellhop", "permissions": "0", "tags": {"bot_id": BOT}}],
             "channels": [{"id": GENERAL, "type": 0, "name": "general", "topic": "all things", "permission_overwrites": []},
                          {"id": STAFF, "type": 0, "name": "staff", "permission_overwrites": []},
@@ -485,10 +486,24 @@ class DiscordSim:
         limit = int(query.get("limit", 50))
         if not 1 <= limit <= 100:
             raise bad("limit", "must be between 1 and 100")
-        after = int(query.get("after", 0))
-        found = [m for m in self.messages.get(channel, []) if int(m["id"]) > after]
+        if len(set(query) & {"around", "before", "after"}) > 1 or set(query) - {"around", "before", "after", "limit"}:
+            raise bad("_", "around, before and after are mutually exclusive")
+        if not self.bot_may(channel, READ_MESSAGE_HISTORY):
+            return []
+        found = self.messages.get(channel, [])
+        if "before" in query:
+            found = [m for m in found if int(m["id"]) < int(query["before"])][-limit:]
+        else:
+            found = [m for m in found if int(m["id"]) > int(query.get("after", 0))][:limit]
         rest = {"guild_id", "member"}  # REST does not say these
-        return [{k: v for k, v in m.items() if k not in rest} for m in reversed(found[:limit])]
+        return [{k: v for k, v in m.items() if k not in rest} for m in reversed(found)]
+
+    def bot_may(self, channel, permission):
+        """By what is denied to everybody there; a thread has its parent's overwrites."""
+        c = self.channels[channel]
+        c = self.channels[c["parent_id"]] if c["type"] in THREADS else c
+        denied = sum(int(o["deny"]) for o in c.get("permission_overwrites", []) if o["id"] == c.get("guild_id"))
+        return not denied & permission
 
     @staticmethod
     def _check_content(data, fields):

@@ -60,6 +60,7 @@ static void discord_free(struct discord *d)
     discord_sight_done(d);
     discord_webhook_done(d);
     discord_answers_done(d);
+    discord_context_done(d);
     discord_commands_free(d);
     discord_names_done(d);
     prompts_close(d->prompts);
@@ -79,6 +80,9 @@ static enum bh_err discord_open(const struct platform_settings *settings, struct
     struct discord *d = xcalloc(1, sizeof *d);
 
     d->base = (struct platform){.ops = &discord_ops, .host = host, .bot = settings->bot};
+    d->descriptor = *discord_ops.descriptor;
+    d->descriptor.supports_context = cfg->context > 0;
+    d->base.descriptor = &d->descriptor;
     d->log.prefix = log_prefix;
     d->env = host_env(host);
     d->cfg = cfg;
@@ -89,6 +93,7 @@ static enum bh_err discord_open(const struct platform_settings *settings, struct
     d->parser = json_parser_new();
     list_init(&d->sights_lru);
     list_init(&d->asked);
+    list_init(&d->looking);
     awaits_init(&d->awaits, &d->base);
     discord_backfill_init(d);
     timer_init(&d->tick, on_tick);
@@ -218,6 +223,7 @@ const struct platform_ops discord_ops = {
     .act = discord_act,
     .sees = discord_sees,
     .manages = discord_manages,
+    .context = discord_context,
     .set_commands = discord_set_commands,
     .media_where = discord_media_where,
     .http = discord_webhook_http,

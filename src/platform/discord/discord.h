@@ -13,6 +13,7 @@ struct discord_settings {
     char *token, *public_key;
     char *intents;                /* NULL: the usual ones */
     char *interactions;           /* "passthrough" or "inbound"; NULL: passthrough */
+    uint32_t context;             /* messages before one that are told with it; 0: none */
     char *api_base, *gateway_url; /* NULL: Discord's own */
 };
 extern const struct config_section discord_config;

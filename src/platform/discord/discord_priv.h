@@ -8,7 +8,7 @@
  *      webhook.c  interactions -> vault and mailbox       reply.c      answers through tokens
  *      errand.c   reactions and threads                   answer.c     answers to interactions
  *      press.c    questions with buttons                  commands.c   commands, registered
- *      names.c    names that we gave to threads
+ *      names.c    names that we gave to threads           context.c    what was said before
  *
  * The others (interaction, gateway, limits, cache, normalize, permissions) know nothing of these.
  */
@@ -64,6 +64,7 @@ struct discord_pending {
 
 struct discord {
     struct platform base;
+    struct descriptor descriptor; /* of this bot */
     struct log log;
     const struct host_env *env;         /* borrowed */
     const struct discord_settings *cfg; /* borrowed */
@@ -134,6 +135,7 @@ struct discord {
     struct list thread_names_by_age;
 
     struct discord_commands *commands; /* owned; NULL: nobody has announced any */
+    struct list looking;               /* context.c: struct look_back, owned */
 
     struct {
         uint64_t events, ignored, empty, malformed, lost, interactions, forged;
@@ -218,6 +220,10 @@ void discord_names_done(struct discord *d);
 void discord_name_given(struct discord *d, uint64_t thread_id, const char *name);
 /* Is @name, which it has now, the one we gave it? */
 bool discord_name_is_ours(const struct discord *d, uint64_t thread_id, const char *name);
+
+/* ---- context.c ---- */
+void discord_context(struct platform *p, struct context_ask ask, const struct event *ev);
+void discord_context_done(struct discord *d);
 
 /* ---- commands.c ---- */
 void discord_set_commands(struct platform *p, struct str commands);

@@ -186,7 +186,11 @@ static enum discord_verdict normalize_message(struct discord *d, struct json mes
 /* Hand d->norm over. */
 static struct accept_id accept_event(struct discord *d, accepted_cb *done, void *ctx)
 {
+    struct event *ev = &d->norm.ev;
+
     d->count.events++;
+    ev->wants_context =
+        d->cfg->context > 0 && !str_is_empty(ev->scope_id) && !str_starts(ev->text, STR("/"));
     return host_accept(d->base.host, &d->base, &d->norm.ev, done, ctx);
 }
 

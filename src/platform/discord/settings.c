@@ -19,6 +19,8 @@ static const struct config_key keys[] = {
      .what = "The application's public key, for interactions."},
     {"interactions", CFG_CHOICE, CFG_RESTART, AT(interactions), NULL, "passthrough|inbound",
      .what = "`passthrough` or `inbound`."},
+    {"context", CFG_NUMBER, CFG_RESTART, AT(context), "20", .max = EVENT_MAX_CONTEXT,
+     .what = "How many of the messages before one in a shared channel are told with it."},
     {0},
 };
 

@@ -106,10 +106,19 @@ static void keep_fresh(struct discord *d, uint64_t guild_id, uint64_t user_id)
         ask(s);
 }
 
+static bool may_read_back(struct discord *d, const struct dcache_channel *ch, uint64_t user_id)
+{
+    uint64_t channel_id = discord_channel_is_thread(ch->type) ? ch->parent_id : ch->id;
+
+    return (dcache_permissions(d->cache, ch->guild_id, channel_id, user_id) &
+            PERM_READ_MESSAGE_HISTORY) != 0;
+}
+
 enum gate_sight discord_sees(struct platform *p, const struct event *ev, struct str user)
 {
     struct discord *d = discord_of(p);
-    uint64_t channel_id = snowflake(ev->chat_id), user_id = snowflake(user);
+    uint64_t channel_id = snowflake(str_is_empty(ev->thread_id) ? ev->chat_id : ev->thread_id);
+    uint64_t user_id = snowflake(user);
     const struct dcache_channel *ch = channel_id != 0 ? dcache_channel(d->cache, channel_id) : NULL;
 
     if (ch == NULL || user_id == 0 || ch->guild_id == 0)
@@ -119,7 +128,7 @@ enum gate_sight discord_sees(struct platform *p, const struct event *ev, struct 
     keep_fresh(d, ch->guild_id, user_id);
     switch (dcache_can_view(d->cache, channel_id, user_id)) {
     case DCACHE_YES:
-        return GATE_SEEN;
+        return !ev->looks_back || may_read_back(d, ch, user_id) ? GATE_SEEN : GATE_UNSEEN;
     case DCACHE_NO:
         return GATE_UNSEEN;
     default:

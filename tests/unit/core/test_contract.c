@@ -78,6 +78,8 @@ static void assert_lists(struct json object, const struct contract_field *fields
 
 static const struct event_media full_media[] = {{.url = STR("https://x.example/")}};
 
+static const struct event_said full_context[] = {{STR("before"), STR("l"), STR("u"), STR("v")}};
+
 static const struct event full = {
     .platform = STR("p"),
     .bot = STR("b"),
@@ -89,6 +91,11 @@ static const struct event full = {
     .n_media = 1,
     .reply_to = {.text = STR("q"), .author = STR("a"), .set = true},
     .press = {STR("p"), STR("o"), STR("l"), STR("m")},
+    .context = full_context,
+    .n_context = 1,
+    .context_error = true,
+    .prospective_thread_id = STR("f"),
+    .auto_thread_name = STR("g"),
     .chat_id = STR("c"),
     .chat_type = STR("group"),
     .chat_name = STR("n"),
@@ -117,6 +124,10 @@ static void events_have_the_listed_keys_and_no_others(void **state)
     assert_lists(json_get(doc, "source"), contract_source_fields, true);
     assert_lists(json_get(doc, "reply_to"), contract_reply_to_fields, true);
     assert_lists(json_get(doc, "prompt_response"), contract_prompt_response_fields, true);
+    struct json_iter said = {0};
+    assert_true(json_next(json_get(doc, "context"), &said));
+    assert_lists(said.value, contract_context_fields, true);
+    assert_lists(json_get(said.value, "source"), contract_said_source_fields, true);
     event_write(&out, &sparse);
     doc = parse(&out);
     assert_lists(doc, contract_event_fields, false);

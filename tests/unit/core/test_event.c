@@ -39,6 +39,11 @@ static const struct event_media full_media[] = {
     {.id = STR("0123456789abcdef0123456789abcdef"), .kind = STR("voice")},
 };
 
+static const struct event_said full_context[] = {
+    {STR("who is in?"), STR("m8"), STR("7"), STR("Bob")},
+    {STR("\"me\""), STR("m9"), STR("8"), STR_NULL},
+};
+
 static const struct event full = {
     .platform = STR("discord"),
     .bot = STR("app1"),
@@ -52,6 +57,12 @@ static const struct event full = {
     .n_media = 3,
     .reply_to = {.text = STR("quoted"), .author = STR("bob"), .is_own = true, .set = true},
     .press = {STR("0a1b2c3d"), STR("once"), STR("Allow once"), STR("m7")},
+    .context = full_context,
+    .n_context = 2,
+    .context_error = true,
+    .wants_context = true,
+    .prospective_thread_id = STR("600"),
+    .auto_thread_name = STR("a plan"),
     .only_tenant = STR("tenant-is-private"),
     .only_instance = STR("instance-is-private"),
     .chat_id = STR("500"),
@@ -104,12 +115,20 @@ static void a_full_event_is_written_byte_for_byte_like_this(void **state)
             "\"reply_to\":{\"is_own\":true,\"text\":\"quoted\",\"author\":\"bob\"},"
             "\"prompt_response\":{\"prompt_id\":\"0a1b2c3d\",\"option_id\":\"once\","
             "\"label\":\"Allow once\",\"prompt_message_id\":\"m7\"},"
+            "\"context\":[{\"text\":\"who is in?\",\"message_id\":\"m8\",\"source\":{"
+            "\"platform\":\"discord\",\"chat_id\":\"500\",\"chat_type\":\"thread\","
+            "\"user_id\":\"7\",\"user_name\":\"Bob\"}},"
+            "{\"text\":\"\\\"me\\\"\",\"message_id\":\"m9\",\"source\":{"
+            "\"platform\":\"discord\",\"chat_id\":\"500\",\"chat_type\":\"thread\","
+            "\"user_id\":\"8\",\"user_name\":null}}],\"context_error\":true,"
             "\"bot_id\":\"app1\",\"source\":{\"platform\":\"discord\",\"chat_id\":\"500\","
             "\"chat_type\":\"thread\",\"chat_name\":\"general\",\"user_id\":\"42\","
             "\"user_name\":\"Ann\",\"thread_id\":\"500\",\"chat_topic\":\"all and nothing\","
             "\"user_id_alt\":\"42-alt\",\"chat_id_alt\":\"500-alt\",\"guild_id\":\"77\","
             "\"scope_id\":\"77\",\"parent_chat_id\":\"100\",\"message_id\":\"m1\","
-            "\"user_display_name\":\"Ann B\",\"user_handle\":\"@ann\"}}}\n"));
+            "\"user_display_name\":\"Ann B\",\"user_handle\":\"@ann\","
+            "\"prospective_thread_id\":\"600\",\"auto_thread_created\":true,"
+            "\"auto_thread_initial_name\":\"a plan\"}}}\n"));
 }
 
 static void add_url(void *ctx, struct str id, struct buf *out)
@@ -192,6 +211,7 @@ static void an_event_can_be_kept_whole(void **state)
     assert_str(again.route_key, full.route_key);
     assert_str(again.only_instance, full.only_instance);
     assert_true(again.author_is_bot && again.mentions_bot && again.replies_to_bot);
+    assert_true(again.wants_context);
     assert_false(again.only_stops);
     assert_true(json_parse(f->p, STR("[]"), &doc));
     assert_false(event_load(doc, &arena, &again));

@@ -369,12 +369,75 @@ static void an_older_gateway_stays_one_whatever_it_sends(void **state)
     assert_true(facts_gateway(rig.facts, STR("gw-a"))->newer);
 }
 
+static const struct event_said said_before[] = {{STR("from bob"), STR("m1"), STR("u8"), STR("Bob")},
+                                                {STR("from ann"), STR("m2"), STR("u7"),
+                                                 STR("Ann")}};
+
+static struct event with_context(const char *key, const char *id)
+{
+    struct event ev = make_event(key, id);
+
+    ev.chat_type = STR("group");
+    ev.mentions_bot = true;
+    ev.context = said_before;
+    ev.n_context = 2;
+    return ev;
+}
+
+static void what_was_said_before_is_told_to_newer_gateways_only(void **state)
+{
+    struct fake *f = connect_as("gw-a"), *g = connect_as("gw-b");
+    struct event ev = with_context("both", "e1");
+
+    assert_false(relay_wants_context(rig.relay, &ev));
+    say(g, "{\"type\":\"outbound\",\"requestId\":\"r1\",\"action\":{\"op\":\"typing\","
+           "\"chat_id\":\"c1\"}}");
+    assert_true(relay_wants_context(rig.relay, &ev));
+    take(&ev);
+    assert_int_equal(count_with(f, "from bob"), 0);
+    assert_int_equal(count_with(g, "from bob"), 1);
+    assert_int_equal(count_with(g, "from ann"), 1);
+    ev = with_context("both", "e2");
+    ev.n_context = 0;
+    ev.context_error = true;
+    take(&ev);
+    assert_int_equal(count_with(f, "context_error"), 0);
+    assert_int_equal(count_with(g, "\"context\":[],\"context_error\":true"), 1);
+}
+
+static void an_owners_own_words_are_known_and_a_place_they_cannot_see_stays_unread(void **state)
+{
+    struct fake *f = connect_as("gw-a");
+    struct event ev = with_context("nowhere", "e1");
+
+    say(f, "{\"type\":\"outbound\",\"requestId\":\"r1\",\"action\":{\"op\":\"typing\","
+           "\"chat_id\":\"c1\"}}");
+    link_person(ANN, "u7");
+    ev.user_id = STR("u7");
+    ev.scope_id = STR("g1");
+    rig.sees = fake_sees;
+    rig.web.knows_sight = true;
+    sight = GATE_SIGHT_UNKNOWN;
+    assert_false(relay_wants_context(rig.relay, &ev));
+    take(&ev);
+    assert_int_equal(inbound(f), 1);
+    assert_int_equal(count_with(f, "from bob"), 0);
+    sight = GATE_SEEN;
+    assert_true(relay_wants_context(rig.relay, &ev));
+    ev.event_id = STR("e2");
+    take(&ev);
+    assert_int_equal(count_with(f, "from bob"), 1);
+    assert_int_equal(count_with(f, "from ann"), 0);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         PROMISE(relevance_without_a_row_is_what_the_connected_generation_assumes),
         PROMISE(the_generation_of_a_sleeper_is_known_after_a_restart),
         PROMISE(an_older_gateway_stays_one_whatever_it_sends),
+        PROMISE(what_was_said_before_is_told_to_newer_gateways_only),
+        PROMISE(an_owners_own_words_are_known_and_a_place_they_cannot_see_stays_unread),
         PROMISE(why_tells_who_received_and_who_did_not),
         PROMISE(a_linked_author_reaches_their_own_instance_without_any_route),
         PROMISE(a_change_takes_effect_for_the_next_event),

@@ -1,0 +1,153 @@
+"""What was said before a message is told with it: to those who can use it, and may hear it."""
+import pytest
+
+import test_discord
+from conftest import wait_for
+from test_discord import ANN, BOT, DM, GENERAL, GUILD, THREAD, DiscordSim, send, status
+
+BOB = "430000000000000043"
+MENTION = {"mentions": [{"id": BOT, "username": "bellhop"}]}
+NO_HISTORY = [{"id": GUILD, "type": 0, "allow": "0", "deny": str(1 << 16)}]
+
+
+@pytest.fixture
+def sim():
+    made = DiscordSim(test_discord.TOKEN)
+    made.people[BOB] = {"id": BOB, "username": "bob", "global_name": "Bob"}
+    yield made
+    made.close()
+
+
+@pytest.fixture
+def rig(sim, make_bellhop, dial):
+    r = test_discord.Rig(sim, make_bellhop, dial)
+    newer(r)
+    yield r
+    r.check()
+
+
+def newer(r, gateway=None):
+    """Only the newer gateways type, and only they read what was said before."""
+    (gateway or r.gateway).act(op="typing", chat_id=GENERAL, metadata={})
+
+
+def ask(r, channel=GENERAL, text="so?", **more):
+    r.sim.say(channel, f"<@{BOT}> {text}", **MENTION, **more)
+    return r.gateway.hear(text)["event"]
+
+
+def told(event):
+    return [(c["source"]["user_name"], c["text"]) for c in event.get("context", [])]
+
+
+def test_a_question_in_a_channel_comes_with_what_was_said_before(rig):
+    assert rig.gateway.descriptor["supports_context"] is True
+    first = rig.sim.say(GENERAL, "the lift is stuck", user=BOB)
+    rig.sim.say(GENERAL, "again?")
+    event = ask(rig)
+    assert told(event) == [("Bob", "the lift is stuck"), ("Annie", "again?")]
+    assert "context_error" not in event
+    said = event["context"][0]
+    assert (said["message_id"], said["source"]["user_id"], said["source"]["chat_id"]) == (first["id"], BOB, GENERAL)
+    assert send(rig.gateway, GENERAL, "I ring the engineer", reply_to=event["message_id"])["success"]
+    # What the agent has heard or said itself is not told again.
+    assert told(ask(rig, text="when?")) == [("Bob", "the lift is stuck"), ("Annie", "again?")]
+    assert told(ask(rig, THREAD)) == []  # it has a history of its own
+    rig.sim.say(DM, "psst")
+    assert "context" not in rig.gateway.hear("psst")["event"]
+
+
+def test_no_more_is_told_than_the_operator_says(sim, make_bellhop, dial):
+    r = test_discord.Rig(sim, make_bellhop, dial, ", context: 3")
+    newer(r)
+    for n in range(6):
+        sim.say(GENERAL, str(n), unseen=True)
+    assert told(ask(r)) == [("Annie", "3"), ("Annie", "4"), ("Annie", "5")]
+    sim.say(GENERAL, "x" * 2000, unseen=True, user=BOB)
+    r.server.stop()
+    r.server.config.write_text(r.server.config.read_text().replace("context: 3", "context: 0"))
+    r.server.start()
+    r.gateway = r.dial()
+    r.live()
+    assert r.gateway.descriptor["supports_context"] is False
+    assert "context" not in ask(r, text="and now?")
+    r.check()
+
+
+def test_long_histories_are_cut_at_the_far_end(rig):
+    for n in range(12):
+        rig.sim.say(GENERAL, f"{n} " + "x" * 1900, unseen=True, user=BOB)
+    texts = [t.split()[0] for _, t in told(ask(rig))]
+    assert texts == [str(n) for n in range(4, 12)]
+
+
+def test_older_gateways_cost_no_request(sim, make_bellhop, dial):
+    r = test_discord.Rig(sim, make_bellhop, dial)
+    sim.say(GENERAL, "chatter", unseen=True)
+    assert "context" not in ask(r)
+    assert not sim.called("GET", "/messages")
+    r.check()
+
+
+def test_where_nobody_can_tell_it_says_so(rig):
+    rig.sim.say(GENERAL, "chatter", unseen=True, user=BOB)
+    rig.sim.trouble("GET", "/messages", 403)
+    event = ask(rig)
+    assert (event["context"], event["context_error"]) == ([], True)
+    rig.sim.trouble("GET", "/messages", 500, times=20)  # it is not waited for
+    event = rig_hears(rig, "and now?")
+    assert event["context_error"] is True
+    rig.sim.troubles.clear()
+    assert told(ask(rig, text="at last?")) == [("Bob", "chatter")]
+    rig.sim.guilds[GUILD]["members"].append({"user": {"id": BOT, "username": "bellhop"}, "roles": []})
+    rig.sim.channels[GENERAL]["permission_overwrites"] = NO_HISTORY
+    rig.sim.tell("CHANNEL_UPDATE", rig.sim.channels[GENERAL])
+    rig.sim.tell("GUILD_MEMBER_UPDATE", {"guild_id": GUILD, **rig.sim.guilds[GUILD]["members"][-1]})
+    assert ask(rig, text="may you look?")["context_error"] is True  # Discord gives an empty list
+
+
+def rig_hears(rig, text):
+    rig.sim.say(GENERAL, f"<@{BOT}> {text}", **MENTION)
+    return rig.gateway.hear(text, 20)["event"]
+
+
+def test_only_its_own_channel_waits(rig):
+    rig.sim.trouble("GET", f"/channels/{GENERAL}/messages", 200, delay=1.5)
+    rig.sim.say(GENERAL, f"<@{BOT}> slow", **MENTION)
+    rig.sim.say(GENERAL, f"<@{BOT}> behind it", **MENTION)
+    rig.sim.say(DM, "elsewhere")
+    heard = [rig.gateway.next("inbound")["event"]["text"] for _ in range(3)]
+    assert heard == ["elsewhere", "slow", "behind it"]
+
+
+def test_a_crash_while_discord_is_asked_loses_nothing(rig):
+    rig.sim.trouble("GET", f"/channels/{GENERAL}/messages", 200, delay=2)
+    rig.sim.say(GENERAL, "chatter", unseen=True, user=BOB)
+    rig.sim.say(GENERAL, f"<@{BOT}> precious", **MENTION)
+    wait_for(lambda: rig.sim.called("GET", "/messages"))
+    rig.server.kill()
+    rig.server.start()
+    rig.gateway = rig.dial()
+    event = rig.gateway.hear("precious", 30)["event"]
+    assert told(event) == [("Bob", "chatter")]
+
+
+def test_a_channel_that_the_owner_cannot_read_back_stays_unread(sim, make_bellhop, dial):
+    """Ann's own agent: she may write here, but not look at what was said before."""
+    server = make_bellhop(test_discord.config(sim))
+    mine = server.add(tenant="ann", platform=None)
+    code = server.cli("link", "--instance", mine.id, "--platform", "discord").stdout.split()[0]
+    g = dial(server, mine, hello=("discord", "app1"))
+    wait_for(lambda: status(server)["state"] == "live" and status(server)["guilds"] == 1)
+    sim.say(DM, f"/link {code}")
+    wait_for(lambda: "linked" in str(sim.texts(DM)).lower())
+    g.act(op="typing", chat_id=DM, metadata={})
+    sim.say(GENERAL, "not for Ann's agent", user=BOB)
+    sim.say(GENERAL, "what do they say?")
+    event = g.hear("what do they say?")["event"]
+    assert told(event) == [("Bob", "not for Ann's agent")]  # she can read it herself
+    sim.channels[GENERAL]["permission_overwrites"] = [{"id": ANN, "type": 1, "allow": "0", "deny": str(1 << 16)}]
+    sim.tell("CHANNEL_UPDATE", sim.channels[GENERAL])
+    sim.say(GENERAL, "and now?")
+    assert "context" not in g.hear("and now?")["event"]
+    assert sim.violations == []
