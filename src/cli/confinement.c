@@ -1,5 +1,6 @@
 /* confinement.c - see confinement.h. */
 #include "cli/confinement.h"
+#include "cluster/node.h"
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -145,6 +146,7 @@ static void allow_configured(struct rules *r, const struct config *cfg)
     allow_file(r, tls->client_ca);
     allow_file(r, identity->public_key);
     allow_file(r, bus->ca);
+    allow_file(r, ((const struct cluster_settings *)config_get(cfg, &cluster_config))->ca);
     if (store->url != NULL)
         allow_libpq(r, store->url);
     allow_file(r, skills->approval_key);

@@ -13,12 +13,14 @@
 #include <stdlib.h>
 #include <sys/stat.h>
 #include <unistd.h>
+#include "base/crypto.h"
 #include "base/file.h"
 #include "base/limits.h"
 #include "base/log.h"
 #include "base/mem.h"
 #include "bus/bus.h"
 #include "cluster/node.h"
+#include "cluster/porter.h"
 #include "cli/confinement.h"
 #include "cli/settings.h"
 #include "cli/state_dir.h"
@@ -271,7 +273,8 @@ static const struct http_tls *tls_of(const struct config *cfg)
     return config_get(cfg, &tls_config);
 }
 
-/* "host:port" as others would write it: a wildcard listener is reached at this machine. */
+/* "host:port" as others on this machine would write it: a wildcard listener is reached at
+ * this machine. */
 static void authority(const struct server *s, struct buf *out)
 {
     struct str listen = str_of(s->settings->listen);
@@ -387,6 +390,7 @@ enum bh_err server_open(struct server *s, struct config *cfg, char *ret_why)
         list_init(&s->front.downloads);
         list_init(&s->front.chat_asks);
         list_init(&s->front.chat_sends);
+        server_meet_nodes(s);
         return BH_OK;
     }
     server_close(s);
@@ -397,6 +401,7 @@ void server_close(struct server *s)
 {
     if (s->host != NULL)
         host_close_platforms(s->host);
+    porter_free(s->porter);
     http_server_free(s->http_server); /* every session ends here */
     http_waker_done(&s->waker);
     vouch_free(s->voucher);
@@ -431,6 +436,7 @@ void server_close(struct server *s)
     if (s->bus != NULL)
         s->bus->ops->close(s->bus);
     seal_free(s->seal);
+    secret_wipe(s->trunk_key, sizeof s->trunk_key);
     ledger_free(s->ledger);
     loop_free(s->loop);
     if (s->relay != NULL) /* it ran: the files that say so go */

@@ -20,6 +20,7 @@ struct keys;
 struct ledger;
 struct mcp;
 struct node;
+struct porter;
 struct media;
 struct skills;
 struct seal;
@@ -30,7 +31,9 @@ struct server { /* all owned */
     struct loop *loop;
     struct ledger *ledger;
     struct store *store;
-    struct node *node; /* NULL: the store is ours alone */
+    struct node *node;     /* NULL: the store is ours alone */
+    struct porter *porter; /* while another one serves, if cluster.serve is all */
+    uint8_t trunk_key[32]; /* what nodes prove to each other; wiped */
     struct seal *seal;
     struct bus *bus;
     struct rand rand;
@@ -68,6 +71,8 @@ enum bh_err server_open(struct server *s, struct config *cfg, char *ret_why) BH_
 enum bh_err server_open_store(struct server *s, char *why); /* BH_CANCELLED: told to stop */
 enum bh_err server_listen(struct server *s, char *why);     /* once */
 void server_lost_lease(void *ctx, const char *why);
+/* The store and the port are there: other nodes are told where, and may come. */
+void server_meet_nodes(struct server *s);
 enum bh_err server_open_dispatch(struct server *s, char *why); /* for server_open() */
 void server_close(struct server *s); /* writes what is queued; the loop does not run any more */
 /* Take over what the new configuration allows, or nothing; @now is consumed.  Says what happened in

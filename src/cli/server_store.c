@@ -1,23 +1,33 @@
 /* server_store.c - the store of a server, and waiting for the right to use it.
  *
  * A file belongs to whoever opens it.  A PostgreSQL is shared: one process serves and the others
- * stand by (cluster/node.h).  Who stands by answers /healthz and /readyz, refuses the rest as busy,
- * and has nothing in memory; when it may serve, the database is opened anew, so that it gets a boot
- * number above everybody's before it, and everything is read from it. */
+ * stand by (cluster/node.h) or carry connections to it (cluster/porter.h).  Who does not serve has
+ * nothing in memory: it answers /healthz and /metrics itself, and refuses the rest as busy when
+ * there is nobody to carry it to.  When it may serve, the database is opened anew, so that it gets
+ * a boot number above everybody's before it, and everything is read from it. */
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include "base/crypto.h"
 #include "base/log.h"
+#include "base/mem.h"
 #include "cli/notify.h"
 #include "cli/server.h"
 #include "cli/settings.h"
 #include "cli/state_dir.h"
 #include "cluster/node.h"
+#include "cluster/porter.h"
+#include "net/http_server.h"
+#include "net/http_tls.h"
 #include "net/loop.h"
 #include "store/postgres/postgres.h"
 #include "store/sqlite/sqlite.h"
 
-enum { TURN_MS = 1000 };
+enum {
+    TURN_MS = 1000,
+    LEAVE_MS = 2500, /* for what is carried to end in good order */
+    LOOK_MS = 20,
+};
 
 static void on_stop(void *ctx)
 {
@@ -25,6 +35,98 @@ static void on_stop(void *ctx)
 
     s->asked_to_stop = true;
 }
+
+/* ---- the other nodes ---- */
+
+static const struct cluster_settings *cluster_of(const struct server *s)
+{
+    return config_get(s->cfg, &cluster_config);
+}
+
+static bool all_serve(const struct server *s)
+{
+    return s->node != NULL && strcmp(cluster_of(s)->serve, "all") == 0;
+}
+
+static bool is_wildcard(struct str listen)
+{
+    return str_starts(listen, STR("0.0.0.0:")) || str_starts(listen, STR("[::]:")) ||
+           str_starts(listen, STR("*:")) || str_starts(listen, STR("unix:"));
+}
+
+void server_meet_nodes(struct server *s)
+{
+    const char *address = s->node != NULL ? cluster_of(s)->address : NULL;
+    struct str listen = str_of(s->settings->listen);
+    const struct http_tls *tls = config_get(s->cfg, &tls_config);
+    struct buf at = BUF_INIT;
+
+    if (!all_serve(s))
+        return;
+    s->front.trunk_key = s->trunk_key;
+    if (address == NULL && is_wildcard(listen)) {
+        log_warn(NULL, "cluster: listen is a wildcard, so the other nodes do not know where to "
+                       "bring their connections, and stand by: set cluster.address");
+        return;
+    }
+    while (address == NULL && listen.n > 0 && listen.p[listen.n - 1] != ':')
+        listen.n--;
+    if (address != NULL)
+        buf_add_z(&at, address);
+    else
+        buf_printf(&at, "%.*s%d", STR_FMT(listen), http_server_port(s->http_server));
+    node_set_address(s->node, buf_z(&at), tls->cert != NULL);
+    buf_done(&at);
+}
+
+/* The database knows whether our key is the one of the others. */
+static enum bh_err open_seal(struct server *s, char *why)
+{
+    char *key = state_dir_path(s->settings->state_dir, "master.key");
+    enum bh_err err = seal_open_for(s->store, str_of(s->settings->master_key), key, &s->seal, why);
+
+    free(key);
+    if (err == BH_OK)
+        seal_mac(s->seal, STR("cluster trunk"), STR(""), s->trunk_key);
+    return err;
+}
+
+static bool key_of_trunk(void *ctx, uint8_t *ret_key, char *ret_why)
+{
+    struct server *s = ctx;
+    bool ok = open_seal(s, ret_why) == BH_OK;
+
+    seal_free(s->seal); /* for now: the store is opened anew when we serve */
+    s->seal = NULL;
+    memcpy(ret_key, s->trunk_key, sizeof s->trunk_key);
+    return ok;
+}
+
+static void begin_to_carry(struct server *s)
+{
+    if (!all_serve(s))
+        return;
+    s->porter = porter_open(&(struct porter_env){.loop = s->loop,
+                                                 .server = s->http_server,
+                                                 .store = s->store,
+                                                 .node = s->node,
+                                                 .settings = cluster_of(s),
+                                                 .key = key_of_trunk,
+                                                 .ctx = s});
+}
+
+/* Those whose connections we carry are told to come back elsewhere. */
+static void leave(struct server *s)
+{
+    int64_t until = clock_now_ms(loop_clock(s->loop)) + LEAVE_MS;
+
+    http_server_drain(s->http_server);
+    porter_leave(s->porter);
+    while (porter_connections(s->porter) > 0 && clock_now_ms(loop_clock(s->loop)) < until)
+        loop_turn(s->loop, LOOK_MS);
+}
+
+/* ---- waiting ---- */
 
 static enum bh_err stand_by(struct server *s, char *why)
 {
@@ -35,6 +137,9 @@ static enum bh_err stand_by(struct server *s, char *why)
                               .settings = config_get(s->cfg, &front_config),
                               .store = s->store,
                               .node = s->node,
+                              .drain = on_stop,
+                              .drain_ctx = s,
+                              .started_ms = clock_wall_ms(loop_clock(s->loop)),
                               .standing_by = true};
     if ((err = server_listen(s, why)) != BH_OK)
         return err;
@@ -42,6 +147,7 @@ static enum bh_err stand_by(struct server *s, char *why)
     printf("bellhop %s stands by: %s serves\n", BELLHOP_VERSION, node_holder(s->node));
     fflush(stdout);
     notify_send("READY=1\nSTATUS=standing by");
+    begin_to_carry(s);
     return BH_OK;
 }
 
@@ -51,8 +157,11 @@ static enum bh_err wait_until_served(struct server *s, char *why)
 
     while (err == BH_OK && node_state(s->node) != NODE_SERVING) {
         loop_turn(s->loop, TURN_MS);
-        if (s->asked_to_stop)
+        if (s->asked_to_stop) {
+            if (s->porter != NULL)
+                leave(s);
             return BH_CANCELLED;
+        }
         if (!s->front.standing_by && *node_holder(s->node) != '\0' &&
             node_state(s->node) == NODE_WAITING)
             err = stand_by(s, why);
@@ -76,6 +185,8 @@ static enum bh_err open_postgres(struct server *s, const struct store_settings *
                                            .ctx = s});
     if ((err = wait_until_served(s, why)) != BH_OK)
         return err;
+    porter_free(s->porter); /* what it carried was cut with the one that served */
+    s->porter = NULL;
     store_close(s->store);
     s->store = s->front.store = NULL;
     err = store_postgres_open(s->loop, c->url, 0, &s->store, why);
@@ -91,7 +202,6 @@ static enum bh_err open_postgres(struct server *s, const struct store_settings *
 enum bh_err server_open_store(struct server *s, char *why)
 {
     const struct store_settings *c = config_get(s->cfg, &store_config);
-    char *key = state_dir_path(s->settings->state_dir, "master.key");
     enum bh_err err;
 
     if (strcmp(c->kind, "postgres") == 0) {
@@ -101,8 +211,5 @@ enum bh_err server_open_store(struct server *s, char *why)
         err = store_sqlite_open_with(s->loop, db, c, &s->store, why);
         free(db);
     }
-    if (err == BH_OK)
-        err = seal_open_for(s->store, str_of(s->settings->master_key), key, &s->seal, why);
-    free(key);
-    return err;
+    return err == BH_OK ? open_seal(s, why) : err;
 }

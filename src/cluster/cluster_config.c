@@ -12,6 +12,15 @@ static const struct config_key keys[] = {
     {"cluster.lease", CFG_DURATION, CFG_RESTART, AT(lease_ms), "5s", .min = 1000, .max = 60000,
      .what = "How long the process that serves may be out of reach of the database before another "
              "one takes over; the same on all of them."},
+    {"cluster.serve", CFG_CHOICE, CFG_RESTART, AT(serve), "one", .choices = "all|one",
+     .what = "`all`: processes that do not hold the lease take connections all the same and carry "
+             "them to the one that does; `one`: they refuse until it is their turn."},
+    {"cluster.address", CFG_TEXT, CFG_RESTART, AT(address),
+     .what = "`host:port` by which the other nodes reach this one; without it, `listen`, unless "
+             "that is a wildcard."},
+    {"cluster.ca", CFG_TEXT, CFG_RESTART, AT(ca),
+     .what = "File with the authorities (PEM) that may vouch for the other nodes where `tls` is "
+             "configured; without it the system's."},
     {0},
 };
 

@@ -36,7 +36,9 @@ struct node {
     char name[NODE_NAME_BYTES + 1];
     char owner[STORE_OWNER_BYTES];
     char holder[STORE_OWNER_BYTES];
-    char *url; /* owned; NULL: unknown */
+    char *url;     /* owned; NULL: unknown */
+    char *address; /* owned; NULL: unknown */
+    bool tls, carrying;
     bool told; /* the log has a line about who serves */
 };
 
@@ -63,6 +65,11 @@ const char *node_name(const struct node *n)
     return n->name;
 }
 
+const char *node_owner(const struct node *n)
+{
+    return n->owner;
+}
+
 const char *node_holder(const struct node *n)
 {
     return n->state == NODE_SERVING ? n->name : n->holder;
@@ -82,18 +89,29 @@ uint64_t node_epoch(const struct node *n)
 
 /* ---- its record: a sign of life for people, nothing depends on it ---- */
 
+static const char *state_word(const struct node *n)
+{
+    if (n->state == NODE_SERVING)
+        return "serving";
+    return n->carrying ? "carrying" : "standby";
+}
+
 static void write_record(struct node *n)
 {
     struct buf value = BUF_INIT;
     struct jw w = jw_begin(&value);
 
     jw_obj(&w);
-    jw_kstr(&w, "state", str_of(n->state == NODE_SERVING ? "serving" : "standby"));
+    jw_kstr(&w, "state", str_of(state_word(n)));
     jw_ki64(&w, "at", clock_wall_ms(n->env.clock));
     jw_ki64(&w, "since", n->since_ms);
     jw_kstr(&w, "version", STR(BELLHOP_VERSION));
     if (n->url != NULL)
         jw_kstr(&w, "url", str_of(n->url));
+    if (n->address != NULL) {
+        jw_kstr(&w, "address", str_of(n->address));
+        jw_kbool(&w, "tls", n->tls);
+    }
     jw_end_obj(&w);
     struct store_kv item = {KV_PUT, NODE_NS, str_of(n->name), buf_str(&value)};
     store_put(n->env.store, &item, 1, false, NULL, NULL);
@@ -114,6 +132,21 @@ void node_set_url(struct node *n, const char *url)
 {
     free(n->url);
     n->url = url != NULL ? xstrdup(url) : NULL;
+}
+
+/* What depends on it is told at once. */
+void node_set_address(struct node *n, const char *address, bool tls)
+{
+    free(n->address);
+    n->address = address != NULL ? xstrdup(address) : NULL;
+    n->tls = tls;
+    if (n->state == NODE_SERVING)
+        write_record(n);
+}
+
+void node_set_carrying(struct node *n, bool carrying)
+{
+    n->carrying = carrying;
 }
 
 /* ---- the lease ---- */
@@ -165,10 +198,11 @@ static void granted(struct node *n)
         return;
     }
     timer_set(clock, &n->end, n->until_ms - clock_now_ms(clock));
-    timer_set(clock, &n->ask,
-              n->asked_ms + n->env.settings->lease_ms / RENEWALS - clock_now_ms(clock));
-    if (n->state != NODE_WAITING)
+    if (n->state != NODE_WAITING) {
+        timer_set(clock, &n->ask,
+                  n->asked_ms + n->env.settings->lease_ms / RENEWALS - clock_now_ms(clock));
         return;
+    } /* else it is renewed from node_move() on: nothing is under way when the store is closed */
     node_enter(n, NODE_SERVING);
     log_info(NULL, "cluster: %s serves: epoch=%" PRIu64, n->name, n->op.epoch);
     write_record(n);
@@ -287,5 +321,6 @@ void node_free(struct node *n)
     timer_stop(n->env.clock, &n->end);
     timer_stop(n->env.clock, &n->record);
     free(n->url);
+    free(n->address);
     free(n);
 }

@@ -31,11 +31,14 @@ struct store;
 #define NODE_NAME_BYTES 40
 #define NODE_START_MS 30000
 #define NODE_SILENT_MS 10000 /* its record is older: it has ended, or does not reach the database */
-#define NODE_NS "node"       /* records: name -> {"state", "at", "since", "version", "url"} */
+#define NODE_NS "node" /* records: name -> {"state", "at", "since", "version", "url", "address"} */
 
 struct cluster_settings { /* `cluster:` in the configuration, owned by it */
     char *node;           /* its name; NULL: the machine's */
     int64_t lease_ms;
+    char *serve;   /* "all": those that do not serve carry (porter.h); "one": they stand by */
+    char *address; /* "host:port" by which the others reach this node; NULL: as it listens */
+    char *ca;      /* PEM file: who may vouch for the others' TLS; NULL: the system's */
 };
 extern const struct config_section cluster_config;
 
@@ -57,13 +60,18 @@ void node_free(struct node *n);
 
 enum node_state node_state(const struct node *n);
 const char *node_name(const struct node *n);
-const char *node_holder(const struct node *n); /* who serves, as far as we know; "": nobody */
+const char *node_owner(const struct node *n);  /* this process, and no other of its name */
+const char *node_holder(const struct node *n); /* who serves, as far as we know; "": nobody.  In
+                                                * WAITING it is what that one's node_owner() says */
 int64_t node_left_ms(const struct node *n);    /* of the lease, in SERVING */
 uint64_t node_epoch(const struct node *n);     /* of the lease, in SERVING */
 /* In SERVING, right after it began: the same database, opened anew.  It is guarded from now on. */
 void node_move(struct node *n, struct store *store);
-/* Where others find it, for its record; copied. */
+/* Where people find it, for its record; copied. */
 void node_set_url(struct node *n, const char *url);
+/* Where the other nodes find it: "host:port"; copied.  NULL: nowhere. */
+void node_set_address(struct node *n, const char *address, bool tls);
+void node_set_carrying(struct node *n, bool carrying); /* porter.h; for its record */
 /* Give the lease up, so that somebody else takes it at once: the last write of this process, behind
  * all that is queued.  Nobody is told how it ended; store_close() waits for it. */
 void node_release(struct node *n);

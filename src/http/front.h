@@ -15,6 +15,7 @@
  *      v1.h              /v1: the stores and the agents, for programs
  *      mcp_route.c       /mcp: the same as tools
  *      erase_route.c     what is kept of one person goes
+ *      node_route.c      the other nodes: /cluster/trunk, by which they carry connections here
  *      admin.c           what the command line asks for, over the admin socket
  *
  */
@@ -64,7 +65,8 @@ struct front { /* all borrowed; filled by whoever wires the program */
     const char *listen, *public_url, *state_dir; /* as configured */
     const char *config_path;                     /* NULL: no file */
     struct store *store;
-    struct node *node; /* NULL: the store is this process's alone */
+    struct node *node;        /* NULL: the store is this process's alone */
+    const uint8_t *trunk_key; /* other nodes carry connections here: net/trunk.h; NULL: none do */
     struct bus *bus;
     struct facts *facts;
     struct keys *keys;

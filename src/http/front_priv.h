@@ -7,7 +7,8 @@
 typedef void front_handler(struct front *f, struct http_req *req);
 
 front_handler gateway_upgrade;
-front_handler health_live, health_ready, health_standby, metrics_show;
+front_handler health_live, health_ready, health_standby, metrics_show, metrics_standby;
+front_handler cluster_trunk;                                 /* node_route.c */
 front_handler enroll_by_code, enroll_by_caller;              /* enroll_route.c */
 front_handler admin_token, admin_tokens, admin_token_revoke; /* keys_route.c */
 front_handler manage_policy, manage_post, manage_instance;   /* manage_caller.c */

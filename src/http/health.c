@@ -31,8 +31,14 @@ void health_live(struct front *f, struct http_req *req)
 /* Another process serves. */
 void health_standby(struct front *f, struct http_req *req)
 {
-    if (http_listener_tag(req) == front_admin_tag && str_eq(http_path(req), STR("/admin/nodes")))
+    bool operator= http_listener_tag(req) == front_admin_tag;
+
+    if (operator&& str_eq(http_path(req), STR("/admin/nodes")))
         admin_nodes(f, req);
+    else if (operator&& str_eq(http_path(req), STR("/admin/drain")))
+        admin_drain(f, req);
+    else if (str_eq(http_path(req), STR("/metrics")))
+        metrics_standby(f, req);
     else if (str_eq(http_path(req), STR("/healthz")))
         http_answer(f->server, http_req_id(req),
                     &(struct http_answer){.status = 200, .body = STR("{\"status\":\"standby\"}")});

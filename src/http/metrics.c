@@ -16,6 +16,7 @@
 #include "host/host.h"
 #include "http/front_priv.h"
 #include "net/loop.h"
+#include "net/trunk.h"
 #include "relay/relay.h"
 #include "skills/skills.h"
 #include "store/store.h"
@@ -254,30 +255,58 @@ static int64_t resident_bytes(void)
     return (int64_t)pages * sysconf(_SC_PAGESIZE);
 }
 
+/* What any process has, whether it serves or not. */
 static void process_part(struct front *f, struct buf *out)
 {
-    struct list *unused;
-
     head(out, "build_info", "gauge", "Always 1.");
     buf_printf(out, "bellhop_build_info{version=\"%s\"} 1\n", BELLHOP_VERSION);
     gauge(out, "start_time_ms", "Unix time of the start.", f->started_ms);
     gauge(out, "draining", "1 while going down.", f->draining);
-    gauge(out, "bus_deaf", "1 while news of other processes do not arrive.", bus_is_deaf(f->bus));
     if (f->node != NULL) {
         gauge(out, "node_epoch", "Of the lease under which this process serves.",
               (int64_t)node_epoch(f->node));
         gauge(out, "node_lease_left_ms", "How long that lasts unless it is renewed.",
               node_left_ms(f->node));
+        gauge(out, "node_carried_connections",
+              "Connections that other nodes carry here, or that this one carries elsewhere.",
+              (int64_t)trunk_tally(f->server).connections);
     }
     gauge(out, "resident_bytes", "Memory of the process.", resident_bytes());
     gauge(out, "http_connections", "Connections open now, WebSockets included.",
           (int64_t)http_server_connections(f->server));
+}
+
+static void heart_part(struct front *f, struct buf *out)
+{
+    struct list *unused;
+
+    gauge(out, "bus_deaf", "1 while news of other processes do not arrive.", bus_is_deaf(f->bus));
     counter(out, "webhooks_turned_away_total",
             "Webhooks answered 429 before their signature was looked at.",
             door_turned_away(f->door));
     gauge(out, "gateways", "Gateways known, revoked ones included.",
           (int64_t)facts_gateways(f->facts, &unused));
     gauge(out, "routes", "Routes.", (int64_t)facts_routes(f->facts, &unused));
+}
+
+static void answer(struct front *f, struct http_req *req, struct buf *out)
+{
+    http_answer(f->server, http_req_id(req),
+                &(struct http_answer){.status = 200,
+                                      .content_type = "text/plain; version=0.0.4; charset=utf-8",
+                                      .body = buf_str(out)});
+    buf_done(out);
+}
+
+void metrics_standby(struct front *f, struct http_req *req)
+{
+    struct buf out = BUF_INIT;
+
+    if (!front_is_operator(f, req))
+        return;
+    loop_part(f, &out);
+    process_part(f, &out);
+    answer(f, req, &out);
 }
 
 void metrics_show(struct front *f, struct http_req *req)
@@ -296,9 +325,6 @@ void metrics_show(struct front *f, struct http_req *req)
     metrics_outbox(f, &out);
     loop_part(f, &out);
     process_part(f, &out);
-    http_answer(f->server, http_req_id(req),
-                &(struct http_answer){.status = 200,
-                                      .content_type = "text/plain; version=0.0.4; charset=utf-8",
-                                      .body = buf_str(&out)});
-    buf_done(&out);
+    heart_part(f, &out);
+    answer(f, req, &out);
 }

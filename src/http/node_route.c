@@ -1,4 +1,4 @@
-/* node_route.c - the processes on one database, for `bellhop node`. */
+/* node_route.c - the processes on one database, for `bellhop node` and for each other. */
 #include <stdlib.h>
 #include "base/clock.h"
 #include "base/json.h"
@@ -8,6 +8,7 @@
 #include "cluster/node.h"
 #include "http/front_priv.h"
 #include "net/loop.h"
+#include "net/trunk.h"
 #include "store/store.h"
 
 struct ask { /* the records on their way from the store */
@@ -90,4 +91,17 @@ void admin_drain(struct front *f, struct http_req *req)
     http_answer(f->server, http_req_id(req),
                 &(struct http_answer){.status = 200, .body = STR("{\"ok\":true}"), .close = true});
     f->drain(f->drain_ctx);
+}
+
+/* One that does not serve wants to carry connections here. */
+void cluster_trunk(struct front *f, struct http_req *req)
+{
+    if (f->node == NULL || f->trunk_key == NULL || f->draining) {
+        http_answer_error(f->server, http_req_id(req), 404, "not_found", "There is nothing here.");
+        return;
+    }
+    trunk_accept(f->server, req,
+                 &(struct trunk_keeper){.key = f->trunk_key,
+                                        .name = node_owner(f->node),
+                                        .admin_tag = front_admin_tag});
 }

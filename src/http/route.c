@@ -37,6 +37,7 @@ static const struct {
     {"POST", "/relay/policy", false, PUBLIC, manage_policy},
     {"GET", "/manage/instance", false, PUBLIC, manage_instance},
     {"POST", "/manage", true, PUBLIC, manage_post},
+    {"GET", "/cluster/trunk", false, PUBLIC, cluster_trunk},
     {NULL, "/chat", true, PUBLIC, site_chat},
     {NULL, "/webhooks", true, PUBLIC, site_webhook},
     {NULL, "/v1", true, PUBLIC, front_v1},

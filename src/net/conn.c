@@ -23,11 +23,24 @@
 #include "base/log.h"
 #include "base/rand.h"
 #include "net/proxy.h"
+#include "net/trunk_priv.h"
 
 static void on_io(struct ev_loop *ev, ev_io *w, int events);
 
+static int watched(const struct conn *c)
+{
+    if (c->no_socket)
+        return c->carried != NULL ? c->carried->events : 0;
+    return ev_is_active(&c->io) ? c->io.events & (EV_READ | EV_WRITE) : 0;
+}
+
 static void watch(struct conn *c, int events)
 {
+    if (c->no_socket) {
+        if (c->carried != NULL)
+            carried_watch(c->carried, events);
+        return;
+    }
     if (ev_is_active(&c->io) && (c->io.events & (EV_READ | EV_WRITE)) == events)
         return;
     ev_io_stop(c->server->ev, &c->io);
@@ -38,13 +51,13 @@ static void watch(struct conn *c, int events)
 
 static void watch_more(struct conn *c, int events)
 {
-    watch(c, (ev_is_active(&c->io) ? c->io.events & (EV_READ | EV_WRITE) : 0) | events);
+    watch(c, watched(c) | events);
 }
 
 static void watch_less(struct conn *c, int events)
 {
-    if (ev_is_active(&c->io))
-        watch(c, (c->io.events & (EV_READ | EV_WRITE)) & ~events);
+    if (watched(c) != 0)
+        watch(c, watched(c) & ~events);
 }
 
 static uint32_t slot_take(struct http_server *s, struct conn *c)
@@ -110,7 +123,9 @@ struct conn *conn_new(struct listener *l, int fd, const struct addr *peer, struc
     c->is_tls = ssl != NULL;
     c->ssl = ssl;
     ev_io_init(&c->io, on_io, fd, EV_READ);
-    ev_io_start(s->ev, &c->io);
+    c->no_socket = fd < 0;
+    if (!c->no_socket)
+        ev_io_start(s->ev, &c->io);
     conn_enter(c, l->opt.proxy_protocol ? CONN_PROXY : CONN_HEAD);
     if (!timer_is_set(&s->sweep))
         timer_set(s->clock, &s->sweep, s->sweep_ms);
@@ -182,7 +197,10 @@ void conn_close(struct conn *c)
         SSL_free(c->ssl);
         c->ssl = NULL;
     }
-    close(c->io.fd);
+    if (c->carried != NULL)
+        carried_let_go(c);
+    if (!c->no_socket)
+        close(c->io.fd);
     c->io.fd = -1;
     c->server->slots[c->slot].generation++; /* answers find nobody from here on */
 }
@@ -200,10 +218,13 @@ void conn_free(struct conn *c)
         http_upload_gone(c);
     if (c->file != NULL)
         http_file_gone(c);
+    if (c->trunk != NULL)
+        trunk_gone(c);
     list_remove(&c->link);
     slot_give(s, c->slot);
     s->n_conns--;
     s->n_reserved -= c->reserved;
+    s->n_carried -= c->no_socket && !c->reserved;
     http_req_free(c);
     buf_done(&c->in);
     buf_done(&c->out);
@@ -228,7 +249,11 @@ static bool may_read(struct conn *c)
     case CONN_LINGER:
     case CONN_WS:
     case CONN_WS_CLOSING:
+    case CONN_TRUNK_NEW:
+    case CONN_TRUNK:
         return true;
+    case CONN_CARRIED:
+        return carried_may_take(c->carried) > 0;
     default:
         return false;
     }
@@ -247,8 +272,18 @@ static void take_input(struct conn *c, char *p, size_t n)
     case CONN_FILE:
         buf_add(&c->in, p, n);
         return;
+    case CONN_TRUNK_NEW:
+    case CONN_TRUNK:
+        trunk_input(c->trunk, str_make(p, n));
+        return;
+    case CONN_CARRIED:
+        carried_forward(c->carried, str_make(p, n));
+        return;
     default:
-        http_input(c, p, n);
+        if (c->server->carrier != NULL && trunk_wants(c, str_make(p, n)))
+            carried_forward(c->carried, str_make(p, n));
+        else
+            http_input(c, p, n);
     }
 }
 
@@ -282,6 +317,8 @@ static ssize_t read_some(struct conn *c, char *p, size_t n)
 
     if (c->ssl != NULL)
         return read_tls(c, p, n);
+    if (c->no_socket)
+        return carried_read(c->carried, p, n);
     k = recv(c->io.fd, p, n, 0);
     if (k >= 0)
         return k;
@@ -291,6 +328,11 @@ static ssize_t read_some(struct conn *c, char *p, size_t n)
 /* The peer will send no more.  It may still be reading: a client may close its half early. */
 static void on_eof(struct conn *c)
 {
+    if (c->state == CONN_CARRIED) {
+        watch_less(c, EV_READ);
+        carried_ended(c->carried);
+        return;
+    }
     if (conn_queued(c) == 0 || (c->state != CONN_IDLE && c->state != CONN_HEAD)) {
         conn_close(c);
         return;
@@ -344,6 +386,8 @@ static void conn_read(struct conn *c, size_t most)
             watch_less(c, EV_READ);
             return;
         }
+        if (c->state == CONN_CARRIED && carried_may_take(c->carried) < most)
+            most = carried_may_take(c->carried);
         n = read_some(c, p, most);
         if (n == 0) {
             on_eof(c);
@@ -356,12 +400,10 @@ static void conn_read(struct conn *c, size_t most)
     } while (n > 0 && c->ssl != NULL && SSL_pending(c->ssl) > 0); /* epoll knows nothing of these */
 }
 
-static void on_io(struct ev_loop *ev, ev_io *w, int events)
+void conn_ready(struct conn *c, int events)
 {
-    struct conn *c = container_of(w, struct conn, io);
     size_t most = conn_share(c);
 
-    (void)ev;
     if (events & EV_WRITE) {
         if (c->tls_stuck) {
             c->tls_stuck = false;
@@ -374,6 +416,12 @@ static void on_io(struct ev_loop *ev, ev_io *w, int events)
     }
     if ((events & EV_READ) && c->state != CONN_CLOSED && most > 0)
         conn_read(c, most); /* if not now, it is still readable in the next turn */
+}
+
+static void on_io(struct ev_loop *ev, ev_io *w, int events)
+{
+    (void)ev;
+    conn_ready(container_of(w, struct conn, io), events);
 }
 
 /* ---- writing ---- */
@@ -402,6 +450,8 @@ static ssize_t write_some(struct conn *c, const char *p, size_t n)
 
     if (c->ssl != NULL)
         return write_tls(c, p, n);
+    if (c->no_socket)
+        return carried_write(c->carried, p, n);
     k = send(c->io.fd, p, n, MSG_NOSIGNAL);
     if (k >= 0)
         return k;
@@ -410,7 +460,7 @@ static ssize_t write_some(struct conn *c, const char *p, size_t n)
 
 void conn_finish(struct conn *c)
 {
-    if (!c->linger) {
+    if (!c->linger || c->no_socket) { /* it lingers where its socket is */
         conn_close(c);
         return;
     }
@@ -431,6 +481,10 @@ static void after_flush(struct conn *c, bool progress)
         conn_finish(c);
     else if (c->state == CONN_FILE && conn_queued(c) == 0)
         http_file_pump(c);
+    else if (c->state == CONN_CARRIED)
+        carried_flushed(c->carried);
+    else if (c->state == CONN_TRUNK)
+        trunk_unstall(c->trunk);
     else if (progress && (c->state == CONN_IDLE || c->state == CONN_LAST || c->state == CONN_FILE))
         conn_enter(c, (enum conn_state)c->state); /* a slow reader is not an idle one */
 }

@@ -4,7 +4,9 @@
  *                            |               ^ |--> STREAM -> IDLE or LAST
  *                            '----> UPLOAD --' |--> FILE -> IDLE or LAST
  *                                              |--> WS -> WS_CLOSING
+ *                                              |--> TRUNK_NEW -> TRUNK (trunk.h: keeper)
  *                                              '--> LAST (a final answer is queued) -> LINGER
+ *      HEAD, IDLE -> CARRIED -> LAST: its bytes go over a trunk (trunk.h: porter)
  *      every state -> CLOSED: the socket is gone, the memory goes when the turn ends
  *
  * Where a connection is linked is what it is: the server keeps one list per state.  Every state has
@@ -43,6 +45,9 @@ enum conn_state {
     CONN_LINGER, /* we said our last; swallow what the peer still sends, so that it reads us */
     CONN_WS,
     CONN_WS_CLOSING, /* our close frame is queued */
+    CONN_TRUNK_NEW,  /* somebody says that it is a node of ours */
+    CONN_TRUNK,      /* a trunk */
+    CONN_CARRIED,    /* another node reads and answers it */
     CONN_CLOSED,
     CONN_N_STATES
 };
@@ -55,6 +60,9 @@ enum {
     WS_CLOSE_MS = 5000,
     LINGER_MS = 2000,
 };
+
+struct carried; /* trunk_priv.h */
+struct trunk;
 
 struct listener {
     ev_io io;
@@ -89,6 +97,9 @@ struct http_server {
     struct conn_slot *slots; /* owned */
     uint32_t n_slots, free_slot;
     size_t n_conns, n_reserved; /* all, and those of reserved listeners */
+    size_t n_carried;           /* those without a socket that are not reserved */
+    struct list trunks;         /* keeper: trunk.link */
+    struct trunk *carrier;      /* borrowed; porter: the one that is up; NULL: none */
     bool draining;
     struct http_req *spare_reqs; /* owned */
     size_t n_spare_reqs;
@@ -127,6 +138,8 @@ struct conn {
     struct http_stream *stream; /* owned; since http_stream_begin() */
     struct http_upload *upload; /* owned; since http_take_body() */
     struct file_answer *file;   /* owned, while CONN_FILE */
+    struct carried *carried;    /* owned; it comes over a trunk, or goes over one */
+    struct trunk *trunk;        /* owned; it is one: CONN_TRUNK_NEW, CONN_TRUNK */
     uint32_t slot;
     uint8_t state; /* enum conn_state; conn_enter() is the only writer */
     bool is_dirty : 1;
@@ -139,6 +152,8 @@ struct conn {
     bool reserved : 1;  /* does not count for the limit of connections */
     bool uncounted : 1; /* moved to another party, which has too many already */
     bool let_in : 1;    /* it counts for a credential */
+    bool no_socket : 1; /* it came over a trunk */
+    bool no_cert : 1;   /* ... and its client showed no certificate where one was asked for */
     /* of the request being handled, after struct http_req has gone */
     bool keep_alive : 1, is_head : 1, http_1_0 : 1;
     struct addr peer; /* of the socket, or what a proxy said before everything else */
@@ -171,7 +186,8 @@ struct http_stream {
 };
 
 /* ---- conn.c: socket and TLS ---- */
-/* NULL: no memory for TLS; @fd and @party are still the caller's then. */
+/* NULL: no memory for TLS; @fd and @party are still the caller's then.  @fd -1: it has no socket,
+ * and the caller sets @carried at once. */
 struct conn *conn_new(struct listener *l, int fd, const struct addr *peer, struct party *party);
 void conn_enter(struct conn *c, enum conn_state next);
 /* Something was queued, or a state was left: look at this connection when the turn ends. */
@@ -190,12 +206,14 @@ void conn_finish(struct conn *c);
 void conn_close(struct conn *c);
 void conn_free(struct conn *c); /* tells the owner, then frees */
 void conn_turn_end(struct http_server *s);
+void conn_ready(struct conn *c, int events); /* its socket, or its trunk, can go on */
 
 /* ---- http_count.c: what it holds, and for whom ---- */
 /* May one more connect?  *@ret_party: one hold, for conn_new()'s connection. */
 bool conn_count_in(struct listener *l, const struct addr *peer, struct party **ret_party);
 bool conn_count_peer(struct conn *c); /* a proxy said who it is; false: that one has too many */
 void conn_let_in(struct conn *c, struct party *credential, struct party *tenant);
+void conn_uncount(struct conn *c); /* from now on it counts for nobody in particular */
 /* How much may be read in this turn; 0: it has had its share, the next turn comes at once. */
 size_t conn_share(struct conn *c);
 void conn_was_read(struct conn *c, size_t n);
@@ -223,6 +241,7 @@ enum bh_err http_listen_open(struct str where, int mode, int *ret_fd, char *ret_
 /* ---- http_tls.c ---- */
 enum bh_err http_tls_context(const struct http_tls *tls, SSL_CTX **ret_ctx,
                              char *ret_why) BH_MUST_USE;
+bool conn_lacks_cert(const struct conn *c); /* see http_lacks_client_cert() */
 
 /* ---- http_upload.c ---- */
 void http_upload_begin(struct conn *c); /* somebody took the body: enter the state for it */

@@ -15,6 +15,7 @@
 #include <sys/socket.h>
 
 #include "base/limits.h"
+#include "net/trunk_priv.h"
 
 enum {
     ADDRESS_BYTES = 256 * 1024, /* of a turn, for an address */
@@ -96,6 +97,14 @@ void conn_let_in(struct conn *c, struct party *credential, struct party *tenant)
     c->let_in = true;
     c->party = party_hold(credential);
     c->tenant = party_hold(tenant);
+    if (c->carried != NULL)
+        carried_told_in(c->carried);
+}
+
+void conn_uncount(struct conn *c)
+{
+    if (!c->reserved && !c->let_in && !c->uncounted)
+        (void)move_to(c, NULL);
 }
 
 bool conn_count_request(struct conn *c)

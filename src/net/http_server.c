@@ -15,6 +15,7 @@
 #include "base/limits.h"
 #include "base/log.h"
 #include "base/rand.h"
+#include "net/trunk.h"
 
 /* Of many that come or are late at once, so many are looked at in one turn of the loop. */
 enum { ACCEPTS_PER_TURN = 64, SWEEPS_PER_TURN = 64, MAX_RESERVED = 32 };
@@ -76,6 +77,7 @@ static void fill_timeouts(struct http_server *s)
 
     s->timeout_ms[CONN_PROXY] = s->limits.head_ms;
     s->timeout_ms[CONN_HEAD] = s->limits.head_ms;
+    s->timeout_ms[CONN_TRUNK_NEW] = s->limits.head_ms;
     s->timeout_ms[CONN_BODY] = s->limits.body_ms;
     s->timeout_ms[CONN_UPLOAD] = s->limits.body_ms;
     s->timeout_ms[CONN_FILE] = s->limits.body_ms;
@@ -106,6 +108,7 @@ struct http_server *http_server_new(struct loop *loop, const struct http_limits 
     s->read_buf = xmalloc(READ_BYTES);
     rand_bytes(&r, s->ping_tag, sizeof s->ping_tag);
     list_init(&s->listeners);
+    list_init(&s->trunks);
     for (int i = 0; i < CONN_N_STATES; i++)
         list_init(&s->by_state[i]);
     fill_timeouts(s);
@@ -193,7 +196,7 @@ static bool has_room(const struct listener *l)
     const struct http_server *s = l->server;
 
     return l->opt.reserved ? s->n_reserved < MAX_RESERVED
-                           : s->n_conns - s->n_reserved < s->limits.connections;
+                           : s->n_conns - s->n_reserved - s->n_carried < s->limits.connections;
 }
 
 static void turn_away(struct listener *l, int fd)
@@ -316,7 +319,7 @@ int http_server_port(const struct http_server *s)
 
 size_t http_server_connections(const struct http_server *s)
 {
-    return s->n_conns;
+    return s->n_conns - trunk_tally(s).trunks;
 }
 
 /* ---- the end ---- */

@@ -189,10 +189,13 @@ enum bh_err http_server_renew_tls(struct http_server *s, const struct http_tls *
     return BH_OK;
 }
 
+bool conn_lacks_cert(const struct conn *c)
+{
+    return c->no_cert || (c->ssl != NULL && (SSL_get_verify_mode(c->ssl) & SSL_VERIFY_PEER) != 0 &&
+                          SSL_get0_peer_certificate(c->ssl) == NULL);
+}
+
 bool http_lacks_client_cert(const struct http_req *r)
 {
-    const SSL *ssl = r->conn->ssl;
-
-    return ssl != NULL && (SSL_get_verify_mode(ssl) & SSL_VERIFY_PEER) != 0 &&
-           SSL_get0_peer_certificate(ssl) == NULL;
+    return conn_lacks_cert(r->conn);
 }

@@ -1,0 +1,231 @@
+/* porter.c - design.  (porter.h has the contract and the picture.)
+ *
+ * Whom to dial is asked of the database, never of the network: the lease says who serves, and the
+ * trunk is up only when that very process has answered and proved that it knows the master key. */
+#include "cluster/porter.h"
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include "base/clock.h"
+#include "base/crypto.h"
+#include "base/json.h"
+#include "base/list.h"
+#include "base/log.h"
+#include "base/mem.h"
+#include "cluster/node.h"
+#include "net/loop.h"
+#include "net/trunk.h"
+#include "store/store.h"
+
+enum { LOOK_MS = 200 };
+
+struct ask { /* for the record of the one that serves */
+    struct store_scan scan;
+    struct store_left left;
+    struct porter *porter; /* borrowed; NULL: it has gone */
+    struct store *store;   /* borrowed */
+    char key[STORE_OWNER_BYTES];
+};
+
+struct porter {
+    struct porter_env env;
+    struct timer look;
+    struct ask *ask;            /* NULL: none is under way */
+    struct trunk *trunk;        /* NULL: none */
+    char to[STORE_OWNER_BYTES]; /* whom the trunk, or the ask, is for */
+    char host[256];             /* where that one is; empty: not known yet */
+    uint16_t port;
+    bool tls, has_key;
+    uint8_t key[TRUNK_KEY_BYTES];
+    char why[160];              /* what was last told about a trunk that was lost */
+    struct json_parser *parser; /* owned */
+};
+
+/* ---- the trunk ---- */
+
+static void on_up(void *ctx)
+{
+    struct porter *p = ctx;
+
+    log_info(NULL, "cluster: carries connections to %s", p->to);
+    p->why[0] = '\0';
+    node_set_carrying(p->env.node, true);
+}
+
+static void on_lost(void *ctx, const char *why)
+{
+    struct porter *p = ctx;
+
+    p->trunk = NULL;
+    node_set_carrying(p->env.node, false);
+    if (strcmp(why, p->why) == 0)
+        return; /* told already */
+    snprintf(p->why, sizeof p->why, "%s", why);
+    log_warn(NULL, "cluster: carries nothing to %s: %s", p->to, why);
+}
+
+static void hang_up(struct porter *p)
+{
+    trunk_free(p->trunk);
+    p->trunk = NULL;
+    node_set_carrying(p->env.node, false);
+}
+
+/* "host:port", or "[::1]:port". */
+static bool take_address(struct porter *p, struct str address)
+{
+    size_t colon = address.n;
+    uint64_t port;
+
+    while (colon > 0 && address.p[colon - 1] != ':')
+        colon--;
+    if (colon < 2 || !str_to_u64(str_skip(address, colon), &port) || port == 0 || port > 65535)
+        return false;
+    struct str host = str_make(address.p, colon - 1);
+    if (host.n > 2 && host.p[0] == '[' && host.p[host.n - 1] == ']')
+        host = str_make(host.p + 1, host.n - 2);
+    if (host.n >= sizeof p->host)
+        return false;
+    memcpy(p->host, host.p, host.n);
+    p->host[host.n] = '\0';
+    p->port = (uint16_t)port;
+    return true;
+}
+
+static void dial(struct porter *p)
+{
+    static const struct trunk_handlers handlers = {.on_up = on_up, .on_lost = on_lost};
+    struct trunk_dial d = {.host = p->host,
+                           .port = p->port,
+                           .tls = p->tls,
+                           .ca_path = p->env.settings->ca,
+                           .key = p->key,
+                           .name = node_owner(p->env.node),
+                           .keeper = p->to};
+    char why[256];
+
+    if (!p->has_key && !p->env.key(p->env.ctx, p->key, why)) {
+        on_lost(p, why);
+    } else {
+        p->has_key = true;
+        p->trunk = trunk_open(p->env.loop, p->env.server, &d, &handlers, p);
+    }
+    p->host[0] = '\0'; /* it is asked for anew before the next try */
+}
+
+/* ---- where is it ---- */
+
+static void ask_release(struct store_left *l, const struct store_ops *ops)
+{
+    struct ask *a = container_of(l, struct ask, left);
+
+    ops->scan_free(&a->scan);
+    if (a->porter != NULL)
+        a->porter->ask = NULL;
+    free(a);
+}
+
+static void take_record(struct porter *p, struct str value)
+{
+    struct json doc;
+
+    if (!json_parse(p->parser, value, &doc) || !str_eq(json_str(doc, "state"), STR("serving")))
+        return; /* it has the lease, and has not said so yet; soon it says where, too */
+    p->tls = json_as_bool(json_get(doc, "tls"), false);
+    if (json_str(doc, "address").p != NULL && !take_address(p, json_str(doc, "address")))
+        on_lost(p, "where it says that it is reached is no host:port (cluster.address)");
+}
+
+static void on_read(struct store_op *op, enum bh_err err)
+{
+    struct ask *a = container_of(op, struct ask, scan.op);
+    struct porter *p = a->porter;
+
+    store_take_back(&a->left);
+    for (size_t i = 0; p != NULL && err == BH_OK && i < a->scan.n_records; i++)
+        if (str_eq(a->scan.records[i].key, str_of(a->key)))
+            take_record(p, a->scan.records[i].value);
+    if (p != NULL) {
+        p->ask = NULL;
+        if (p->host[0] != '\0')
+            timer_set(loop_clock(p->env.loop), &p->look, 0);
+    }
+    store_scan_free(a->store, &a->scan);
+    free(a);
+}
+
+static void ask(struct porter *p)
+{
+    struct ask *a = xcalloc(1, sizeof *a);
+    struct str name, rest = str_of(p->to);
+
+    a->porter = p;
+    a->store = p->env.store;
+    if (str_split(&rest, '/', &name))
+        memcpy(a->key, name.p, name.n);
+    a->scan = (struct store_scan){.op = {.done = on_read},
+                                  .ns = NODE_NS,
+                                  .prefix = str_of(a->key),
+                                  .loose = true};
+    p->ask = a;
+    store_leave(p->env.store, &a->left, ask_release);
+    store_scan(p->env.store, &a->scan);
+}
+
+static void on_look(struct timer *t)
+{
+    struct porter *p = container_of(t, struct porter, look);
+    const char *holder = node_holder(p->env.node);
+
+    timer_set(loop_clock(p->env.loop), t, LOOK_MS);
+    if (node_state(p->env.node) != NODE_WAITING || *holder == '\0')
+        return;
+    if (strcmp(holder, p->to) != 0) {
+        hang_up(p);
+        snprintf(p->to, sizeof p->to, "%s", holder);
+        p->host[0] = '\0';
+    }
+    if (p->trunk != NULL || p->ask != NULL)
+        return;
+    if (p->host[0] != '\0')
+        dial(p);
+    else
+        ask(p);
+}
+
+/* ---- its life ---- */
+
+struct porter *porter_open(const struct porter_env *env)
+{
+    struct porter *p = xcalloc(1, sizeof *p);
+
+    p->env = *env;
+    p->parser = json_parser_new();
+    timer_init(&p->look, on_look);
+    timer_set(loop_clock(env->loop), &p->look, 0);
+    return p;
+}
+
+size_t porter_connections(const struct porter *p)
+{
+    return p != NULL ? trunk_connections(p->trunk) : 0;
+}
+
+void porter_leave(struct porter *p)
+{
+    if (p->trunk != NULL)
+        trunk_leave(p->trunk);
+}
+
+void porter_free(struct porter *p)
+{
+    if (p == NULL)
+        return;
+    timer_stop(loop_clock(p->env.loop), &p->look);
+    hang_up(p);
+    if (p->ask != NULL)
+        p->ask->porter = NULL;
+    json_parser_free(p->parser);
+    secret_wipe(p->key, sizeof p->key);
+    free(p);
+}

@@ -1,0 +1,443 @@
+/* trunk.c - design.  (trunk.h has the contract, trunk_priv.h the frames.)
+ *
+ * What both ends share: frames out of bytes, places of connections, windows.  The keeper's half is
+ * in trunk_keep.c, the porter's in trunk_carry.c.
+ *
+ * Frames are taken apart inside the read of the trunk's own connection, and only note what came;
+ * connections hear of it from a timer in the same turn, so no connection is served from within
+ * another. */
+#include <assert.h>
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include "base/crypto.h"
+#include "base/mem.h"
+#include "net/tcp_client.h"
+#include "net/trunk_priv.h"
+
+enum { STALL_MS = 5 };
+
+static uint32_t get_u32(const char *p)
+{
+    const uint8_t *b = (const uint8_t *)p;
+
+    return (uint32_t)b[0] << 24 | (uint32_t)b[1] << 16 | (uint32_t)b[2] << 8 | b[3];
+}
+
+static void put_u32(char *p, uint32_t v)
+{
+    p[0] = (char)(v >> 24);
+    p[1] = (char)(v >> 16);
+    p[2] = (char)(v >> 8);
+    p[3] = (char)v;
+}
+
+/* ---- its life ---- */
+
+static void on_go_on(struct timer *timer);
+
+void trunk_init(struct trunk *t, struct http_server *s, struct loop *loop)
+{
+    t->server = s;
+    t->loop = loop;
+    t->free_slot = UINT32_MAX;
+    t->heard_ms = clock_now_ms(s->clock);
+    list_init(&t->link);
+    list_init(&t->ready);
+    list_init(&t->stalled);
+    timer_init(&t->go_on, on_go_on);
+}
+
+void trunk_done(struct trunk *t)
+{
+    assert(t->n_carried == 0);
+    timer_stop(t->server->clock, &t->go_on);
+    timer_stop(t->server->clock, &t->beat);
+    secret_wipe(t->key, sizeof t->key);
+    buf_done(&t->in);
+    free(t->slots);
+}
+
+static void soon(struct trunk *t)
+{
+    if (!timer_is_set(&t->go_on))
+        timer_set(t->server->clock, &t->go_on, 0);
+}
+
+void trunk_fail(struct trunk *t, const char *why)
+{
+    if (t->lost)
+        return;
+    t->lost = true;
+    snprintf(t->why, sizeof t->why, "%s", why);
+    if (t->conn != NULL) {
+        conn_close(t->conn);
+    } else {
+        timer_stop(t->server->clock, &t->go_on);
+        timer_set(t->server->clock, &t->beat, 0); /* the porter's says so and ends it */
+    }
+}
+
+void trunk_mac(const struct trunk *t, const char *role, struct str name, uint8_t ret_mac[32])
+{
+    struct buf text = BUF_INIT;
+
+    buf_printf(&text, "%s %s ", TRUNK_PROTOCOL, role);
+    buf_add(&text, t->challenge, sizeof t->challenge);
+    buf_add(&text, t->answer, sizeof t->answer);
+    buf_add_str(&text, name);
+    hmac_sha256(str_make((const char *)t->key, sizeof t->key), buf_str(&text), ret_mac);
+    buf_done(&text);
+}
+
+/* ---- frames ---- */
+
+static size_t unsent(const struct trunk *t)
+{
+    if (t->conn != NULL)
+        return conn_queued(t->conn);
+    return t->tcp != NULL ? tcp_client_unsent(t->tcp) : 0;
+}
+
+bool trunk_is_full(const struct trunk *t)
+{
+    return unsent(t) > TRUNK_HIGH_BYTES;
+}
+
+void trunk_send(struct trunk *t, uint32_t number, enum trunk_what what, struct str payload)
+{
+    char head[TRUNK_HEAD_BYTES];
+
+    assert(payload.n <= TRUNK_MAX_PAYLOAD);
+    if (t->lost)
+        return;
+    put_u32(head, number);
+    put_u32(head + 4, (uint32_t)payload.n);
+    head[4] = (char)what;
+    if (t->conn != NULL) {
+        buf_add(conn_out(t->conn), head, sizeof head);
+        buf_add_str(&t->conn->out, payload);
+        conn_mark(t->conn);
+    } else if (t->tcp != NULL) {
+        tcp_client_send(t->tcp, str_make(head, sizeof head));
+        tcp_client_send(t->tcp, payload);
+    }
+}
+
+void trunk_send_u32(struct trunk *t, uint32_t number, enum trunk_what what, uint32_t value)
+{
+    char bytes[4];
+
+    put_u32(bytes, value);
+    trunk_send(t, number, what, str_make(bytes, sizeof bytes));
+}
+
+/* The next whole frame of @bytes, taken off. */
+static bool next_frame(struct trunk *t, struct str *bytes, struct trunk_frame *ret)
+{
+    size_t n;
+
+    if (t->lost || bytes->n < TRUNK_HEAD_BYTES)
+        return false;
+    n = get_u32(bytes->p + 4) & 0xffffff;
+    if (n > TRUNK_MAX_PAYLOAD) {
+        trunk_fail(t, "a frame is too long");
+        return false;
+    }
+    if (bytes->n < TRUNK_HEAD_BYTES + n)
+        return false;
+    *ret = (struct trunk_frame){.number = get_u32(bytes->p),
+                                .what = (uint8_t)bytes->p[4],
+                                .payload = str_make(bytes->p + TRUNK_HEAD_BYTES, n)};
+    *bytes = str_skip(*bytes, TRUNK_HEAD_BYTES + n);
+    return true;
+}
+
+void trunk_input(struct trunk *t, struct str bytes)
+{
+    struct trunk_frame f;
+    bool kept = t->in.n > 0;
+
+    if (kept) {
+        buf_add_str(&t->in, bytes);
+        bytes = buf_str(&t->in);
+    }
+    t->heard_ms = clock_now_ms(t->server->clock);
+    while (next_frame(t, &bytes, &f))
+        t->take(t, &f);
+    if (kept)
+        buf_consume(&t->in, t->in.n - bytes.n);
+    else
+        buf_add_str(&t->in, bytes);
+    if (t->in.n == 0)
+        buf_done(&t->in);
+}
+
+/* ---- places ---- */
+
+static bool slots_reach(struct trunk *t, uint32_t place)
+{
+    uint32_t n = t->n_slots != 0 ? t->n_slots : 64;
+
+    if (place < t->n_slots)
+        return true;
+    if (place >= TRUNK_MAX_CONNS)
+        return false;
+    while (n <= place)
+        n *= 2;
+    t->slots = xrealloc(t->slots, n * sizeof *t->slots);
+    for (uint32_t i = t->n_slots; i < n; i++)
+        t->slots[i] = (struct carried_slot){.next_free = i + 1 < n ? i + 1 : t->free_slot};
+    t->free_slot = t->n_slots;
+    t->n_slots = n;
+    return true;
+}
+
+/* The porter's next number; 0: there are too many. */
+static uint32_t next_number(struct trunk *t)
+{
+    uint32_t place;
+
+    if (t->free_slot == UINT32_MAX && !slots_reach(t, t->n_slots))
+        return 0;
+    place = t->free_slot;
+    t->free_slot = t->slots[place].next_free;
+    t->slots[place].uses = (t->slots[place].uses + 1) & ((1u << (32 - NUMBER_BITS)) - 1);
+    if (t->slots[place].uses == 0)
+        t->slots[place].uses = 1; /* no number is 0 */
+    return t->slots[place].uses << NUMBER_BITS | place;
+}
+
+struct carried *carried_new(struct trunk *t, uint32_t number)
+{
+    bool ours = t->conn == NULL;
+    uint32_t place;
+
+    if (ours)
+        number = next_number(t);
+    place = number & (TRUNK_MAX_CONNS - 1);
+    if (number == 0 || !slots_reach(t, place) || t->slots[place].is != NULL)
+        return NULL;
+    struct carried *k = xcalloc(1, sizeof *k);
+    *k = (struct carried){.trunk = t, .number = number, .credit = TRUNK_WINDOW};
+    list_init(&k->ready);
+    list_init(&k->stalled);
+    k->can = EV_WRITE;
+    t->slots[place].is = k;
+    t->n_carried++;
+    return k;
+}
+
+struct carried *carried_find(const struct trunk *t, uint32_t number)
+{
+    uint32_t place = number & (TRUNK_MAX_CONNS - 1);
+    struct carried *k = place < t->n_slots ? t->slots[place].is : NULL;
+
+    return k != NULL && k->number == number ? k : NULL;
+}
+
+void carried_free(struct carried *k)
+{
+    struct trunk *t = k->trunk;
+    struct carried_slot *slot = &t->slots[k->number & (TRUNK_MAX_CONNS - 1)];
+
+    slot->is = NULL;
+    if (t->conn == NULL) {
+        slot->next_free = t->free_slot;
+        t->free_slot = k->number & (TRUNK_MAX_CONNS - 1);
+    }
+    k->conn->carried = NULL;
+    t->n_carried--;
+    list_remove(&k->ready);
+    list_remove(&k->stalled);
+    buf_done(&k->in);
+    free(k);
+}
+
+void carried_let_go(struct conn *c)
+{
+    struct carried *k = c->carried;
+
+    trunk_send(k->trunk, k->number, TRUNK_CLOSE, STR_NULL);
+    carried_free(k);
+}
+
+void carried_cut_all(struct trunk *t)
+{
+    for (uint32_t i = 0; i < t->n_slots; i++) {
+        struct conn *c = t->slots[i].is != NULL ? t->slots[i].is->conn : NULL;
+        if (c == NULL)
+            continue;
+        carried_free(t->slots[i].is);
+        conn_close(c);
+    }
+}
+
+/* ---- who may go on ---- */
+
+static void settle(struct carried *k)
+{
+    if ((k->events & k->can) == 0) {
+        list_remove(&k->ready);
+        return;
+    }
+    if (!list_is_linked(&k->ready))
+        list_append(&k->trunk->ready, &k->ready);
+    soon(k->trunk);
+}
+
+static void set_can(struct carried *k, int what, bool yes)
+{
+    k->can = (uint8_t)(yes ? k->can | what : k->can & ~what);
+    settle(k);
+}
+
+void carried_watch(struct carried *k, int events)
+{
+    k->events = (uint8_t)events;
+    settle(k);
+}
+
+bool carried_take_credit(struct carried *k, struct str payload)
+{
+    uint32_t more = payload.n == 4 ? get_u32(payload.p) : 0;
+
+    if (more == 0 || more > TRUNK_WINDOW - k->credit)
+        return false;
+    k->credit += more;
+    if (k->conn->io.fd < 0)
+        set_can(k, EV_WRITE, true);
+    else
+        conn_mark(k->conn); /* it may read on */
+    return true;
+}
+
+static void stall(struct carried *k)
+{
+    if (!list_is_linked(&k->stalled))
+        list_append(&k->trunk->stalled, &k->stalled);
+    if (k->trunk->conn == NULL && !timer_is_set(&k->trunk->go_on))
+        timer_set(k->trunk->server->clock, &k->trunk->go_on, STALL_MS);
+}
+
+void trunk_unstall(struct trunk *t)
+{
+    if (list_is_empty(&t->stalled) || unsent(t) > TRUNK_LOW_BYTES)
+        return;
+    list_each (&t->stalled, it, nxt) {
+        struct carried *k = list_entry(it, struct carried, stalled);
+        list_remove(&k->stalled);
+        if (k->conn->io.fd < 0)
+            set_can(k, EV_WRITE, true);
+        else
+            conn_mark(k->conn);
+    }
+}
+
+/* Each of those that can go on, once; who still can stays in line for the next turn. */
+static void serve_ready(struct trunk *t)
+{
+    struct list now;
+
+    if (list_is_empty(&t->ready))
+        return;
+    now = t->ready;
+    now.next->prev = now.prev->next = &now;
+    list_init(&t->ready);
+    while (!list_is_empty(&now)) {
+        struct carried *k = list_first(&now, struct carried, ready);
+        list_move(&k->ready, &t->ready);
+        conn_ready(k->conn, k->events & k->can); /* it may be gone afterwards */
+    }
+}
+
+static void on_go_on(struct timer *timer)
+{
+    struct trunk *t = container_of(timer, struct trunk, go_on);
+
+    serve_ready(t);
+    trunk_unstall(t);
+    if (!list_is_empty(&t->ready))
+        soon(t);
+    else if (t->conn == NULL && !list_is_empty(&t->stalled))
+        timer_set(t->server->clock, timer, STALL_MS);
+}
+
+/* ---- the keeper's conn reads and writes here ---- */
+
+ssize_t carried_read(struct carried *k, char *p, size_t n)
+{
+    size_t got = n < k->in.n ? n : k->in.n;
+
+    if (got == 0) {
+        set_can(k, EV_READ, false);
+        return k->ended ? 0 : -1;
+    }
+    memcpy(p, k->in.p, got);
+    buf_consume(&k->in, got);
+    if (k->in.n == 0) {
+        buf_done(&k->in);
+        set_can(k, EV_READ, k->ended);
+    }
+    k->owed += (uint32_t)got;
+    if (k->owed >= TRUNK_WINDOW / 2) {
+        trunk_send_u32(k->trunk, k->number, TRUNK_CREDIT, k->owed);
+        k->owed = 0;
+    }
+    return (ssize_t)got;
+}
+
+ssize_t carried_write(struct carried *k, const char *p, size_t n)
+{
+    bool full = trunk_is_full(k->trunk);
+
+    if (full || k->credit == 0) {
+        if (full)
+            stall(k);
+        set_can(k, EV_WRITE, false);
+        return 0;
+    }
+    n = n < k->credit ? n : k->credit;
+    n = n < TRUNK_MAX_PAYLOAD ? n : TRUNK_MAX_PAYLOAD;
+    trunk_send(k->trunk, k->number, TRUNK_DATA, str_make(p, n));
+    k->credit -= (uint32_t)n;
+    return (ssize_t)n;
+}
+
+/* ---- the porter's reads a socket for here ---- */
+
+size_t carried_may_take(const struct carried *k)
+{
+    size_t most = k->credit < TRUNK_MAX_PAYLOAD ? k->credit : TRUNK_MAX_PAYLOAD;
+
+    if (!trunk_is_full(k->trunk))
+        return most;
+    stall((struct carried *)(uintptr_t)k);
+    return 0;
+}
+
+void carried_forward(struct carried *k, struct str bytes)
+{
+    assert(bytes.n <= k->credit && bytes.n <= TRUNK_MAX_PAYLOAD);
+    trunk_send(k->trunk, k->number, TRUNK_DATA, bytes);
+    k->credit -= (uint32_t)bytes.n;
+}
+
+void carried_ended(struct carried *k)
+{
+    if (!k->ended)
+        trunk_send(k->trunk, k->number, TRUNK_END, STR_NULL);
+    k->ended = true;
+}
+
+/* @owed counts what came from the keeper; what is not in the output any more was taken. */
+void carried_flushed(struct carried *k)
+{
+    size_t waits = conn_queued(k->conn);
+    uint32_t taken = waits < k->owed ? k->owed - (uint32_t)waits : 0;
+
+    if (taken < TRUNK_WINDOW / 2)
+        return;
+    trunk_send_u32(k->trunk, k->number, TRUNK_CREDIT, taken);
+    k->owed -= taken;
+}

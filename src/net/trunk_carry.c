@@ -1,0 +1,274 @@
+/* trunk_carry.c - the porter's half of a trunk: dialling the keeper, and carrying sockets.
+ *
+ *      DIALLING --101--> CHALLENGED --WELCOME from whom we expected--> UP
+ *         every state --anything else, or silence--> lost: on_lost(), and freed
+ */
+#include <assert.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include "base/crypto.h"
+#include "base/mem.h"
+#include "base/rand.h"
+#include "net/tcp_client.h"
+#include "net/trunk_priv.h"
+
+enum { MAX_ANSWER_BYTES = 4096, DIAL_MS = 5000, MAX_UNSENT = 64 << 20 };
+
+/* ---- the proof ---- */
+
+static void prove(struct trunk *t, struct str challenge)
+{
+    uint8_t mac[TRUNK_MAC_BYTES];
+    struct rand r = RAND_SYSTEM;
+    struct buf text = BUF_INIT;
+
+    if (challenge.n != sizeof t->challenge) {
+        trunk_fail(t, "the other side speaks another protocol");
+        return;
+    }
+    memcpy(t->challenge, challenge.p, sizeof t->challenge);
+    rand_bytes(&r, t->answer, sizeof t->answer);
+    trunk_mac(t, "porter", str_of(t->name), mac);
+    buf_add(&text, t->answer, sizeof t->answer);
+    buf_add(&text, mac, sizeof mac);
+    buf_add_z(&text, t->name);
+    trunk_send(t, 0, TRUNK_PROOF, buf_str(&text));
+    buf_done(&text);
+}
+
+static void take_welcome(struct trunk *t, struct str payload)
+{
+    uint8_t mac[TRUNK_MAC_BYTES];
+
+    trunk_mac(t, "keeper", str_of(t->other), mac);
+    if (payload.n < sizeof mac || !str_eq(str_skip(payload, sizeof mac), str_of(t->other))) {
+        trunk_fail(t, "another process answers there than the one that serves");
+    } else if (!ct_equal(mac, payload.p, sizeof mac)) {
+        trunk_fail(t, "who answers there does not know the master key");
+    } else {
+        t->up = true;
+        secret_wipe(t->key, sizeof t->key);
+        t->server->carrier = t;
+        t->handlers.on_up(t->ctx);
+    }
+}
+
+/* ---- frames ---- */
+
+static void take_data(struct trunk *t, struct carried *k, struct str bytes)
+{
+    if (k->owed + bytes.n > TRUNK_WINDOW) {
+        trunk_fail(t, "more than was asked for");
+        return;
+    }
+    k->owed += (uint32_t)bytes.n;
+    buf_add_str(conn_out(k->conn), bytes);
+    conn_mark(k->conn);
+}
+
+static void take_for_one(struct trunk *t, struct carried *k, const struct trunk_frame *f)
+{
+    struct conn *c = k->conn;
+
+    switch (f->what) {
+    case TRUNK_DATA:
+        take_data(t, k, f->payload);
+        return;
+    case TRUNK_CLOSE: /* what came before it still goes to the client */
+        carried_free(k);
+        c->linger = true;
+        conn_enter(c, CONN_LAST);
+        conn_mark(c);
+        return;
+    case TRUNK_LET_IN:
+        conn_uncount(c);
+        return;
+    case TRUNK_CREDIT:
+        if (carried_take_credit(k, f->payload))
+            return;
+        break;
+    default:
+        break;
+    }
+    trunk_fail(t, "a frame makes no sense");
+}
+
+static void take(struct trunk *t, const struct trunk_frame *f)
+{
+    struct carried *k = t->up ? carried_find(t, f->number) : NULL;
+
+    if (k != NULL)
+        take_for_one(t, k, f);
+    else if (!t->up && f->what == TRUNK_CHALLENGE)
+        prove(t, f->payload);
+    else if (!t->up && f->what == TRUNK_WELCOME)
+        take_welcome(t, f->payload);
+    else if (!t->up)
+        trunk_fail(t, "the other side speaks another protocol");
+}
+
+/* ---- the connection to the keeper ---- */
+
+static void on_open(void *ctx)
+{
+    struct trunk *t = ctx;
+
+    tcp_client_send(t->tcp, STR("GET /cluster/trunk HTTP/1.1\r\nHost: localhost\r\n"
+                                "Connection: Upgrade\r\nUpgrade: " TRUNK_PROTOCOL "\r\n\r\n"));
+}
+
+/* The answer to that, which has no body when it is the right one. */
+static struct str take_answer(struct trunk *t, struct str bytes)
+{
+    static const struct str right = STR("HTTP/1.1 101 ");
+    size_t before = t->in.n, end;
+
+    buf_add_str(&t->in, bytes);
+    for (end = 4; end <= t->in.n && memcmp(t->in.p + end - 4, "\r\n\r\n", 4) != 0;)
+        end++;
+    if (!str_starts(buf_str(&t->in), str_make(right.p, t->in.n < right.n ? t->in.n : right.n)) ||
+        (end > t->in.n && t->in.n > MAX_ANSWER_BYTES))
+        trunk_fail(t, "the process that serves takes no trunks");
+    if (end > t->in.n)
+        return STR_NULL;
+    t->upgraded = true;
+    buf_done(&t->in);
+    return str_skip(bytes, end - before);
+}
+
+static void on_data(void *ctx, struct str bytes)
+{
+    struct trunk *t = ctx;
+
+    if (!t->upgraded)
+        bytes = take_answer(t, bytes);
+    if (bytes.n > 0 && !t->lost)
+        trunk_input(t, bytes);
+}
+
+static void on_closed(void *ctx, const char *why)
+{
+    struct trunk *t = ctx;
+
+    t->tcp = NULL;
+    trunk_fail(t, why);
+}
+
+/* ---- its life ---- */
+
+static void finish(struct trunk *t)
+{
+    t->lost = true; /* nothing is sent any more */
+    if (t->server->carrier == t)
+        t->server->carrier = NULL;
+    carried_cut_all(t);
+    tcp_client_free(t->tcp);
+    trunk_done(t);
+}
+
+static void on_beat(struct timer *timer)
+{
+    struct trunk *t = container_of(timer, struct trunk, beat);
+    int64_t silent_ms = clock_now_ms(t->server->clock) - t->heard_ms;
+
+    if (!t->lost && silent_ms > (t->up ? TRUNK_SILENT_MS : DIAL_MS))
+        trunk_fail(t, "the process that serves does not answer");
+    if (t->lost) {
+        struct trunk_handlers h = t->handlers;
+        void *h_ctx = t->ctx;
+        char why[sizeof t->why];
+        memcpy(why, t->why, sizeof why);
+        finish(t);
+        free(t);
+        h.on_lost(h_ctx, why);
+        return;
+    }
+    if (t->up)
+        trunk_send(t, 0, TRUNK_PING, STR_NULL);
+    timer_set(t->server->clock, timer, TRUNK_BEAT_MS);
+}
+
+struct trunk *trunk_open(struct loop *loop, struct http_server *s, const struct trunk_dial *d,
+                         const struct trunk_handlers *h, void *ctx)
+{
+    static const struct tcp_client_handlers handlers = {.on_open = on_open,
+                                                        .on_data = on_data,
+                                                        .on_closed = on_closed};
+    struct trunk *t = xcalloc(1, sizeof *t);
+
+    trunk_init(t, s, loop);
+    timer_init(&t->beat, on_beat);
+    t->take = take;
+    t->handlers = *h;
+    t->ctx = ctx;
+    memcpy(t->key, d->key, sizeof t->key);
+    snprintf(t->name, sizeof t->name, "%s", d->name);
+    snprintf(t->other, sizeof t->other, "%s", d->keeper);
+    t->tcp = tcp_client_open(loop,
+                             &(struct tcp_client_options){.host = d->host,
+                                                          .port = d->port,
+                                                          .tls = d->tls,
+                                                          .ca_path = d->ca_path,
+                                                          .connect_timeout_ms = DIAL_MS,
+                                                          .max_unsent = MAX_UNSENT},
+                             &handlers, t);
+    timer_set(s->clock, &t->beat, TRUNK_BEAT_MS);
+    return t;
+}
+
+bool trunk_is_up(const struct trunk *t)
+{
+    return t != NULL && t->up && !t->lost;
+}
+
+size_t trunk_connections(const struct trunk *t)
+{
+    return t != NULL ? t->n_carried : 0;
+}
+
+void trunk_leave(struct trunk *t)
+{
+    if (trunk_is_up(t))
+        trunk_send(t, 0, TRUNK_LEAVING, STR_NULL);
+}
+
+void trunk_free(struct trunk *t)
+{
+    if (t == NULL)
+        return;
+    finish(t);
+    free(t);
+}
+
+/* ---- what is carried ---- */
+
+bool trunk_is_ours(struct str head)
+{
+    static const struct str ours[] = {STR("GET /healthz"), STR("GET /metrics"),
+                                      STR("GET /admin/nodes"), STR("POST /admin/drain")};
+
+    for (size_t i = 0; i < ARRAY_LEN(ours); i++)
+        if (str_starts(head, ours[i]))
+            return true;
+    return false;
+}
+
+bool trunk_wants(struct conn *c, struct str head)
+{
+    struct trunk *t = c->server->carrier;
+    char payload[1 + sizeof c->peer.bytes];
+    struct carried *k;
+
+    if (t == NULL || t->lost || (c->state != CONN_HEAD && c->state != CONN_IDLE) ||
+        c->req != NULL || c->in.n > 0 || conn_queued(c) > 0 || trunk_is_ours(head) ||
+        (k = carried_new(t, 0)) == NULL)
+        return false;
+    payload[0] = (char)((c->is_tls ? TRUNK_TLS : 0) | (conn_lacks_cert(c) ? TRUNK_NO_CERT : 0) |
+                        (c->reserved ? TRUNK_ADMIN : 0));
+    memcpy(payload + 1, c->peer.bytes, c->peer.n);
+    k->conn = c;
+    c->carried = k;
+    conn_enter(c, CONN_CARRIED);
+    trunk_send(t, k->number, TRUNK_CONNECT, str_make(payload, 1u + c->peer.n));
+    return true;
+}

@@ -1,0 +1,458 @@
+/* Promises of net/trunk.h: two servers on one loop, a trunk between them, clients at the porter. */
+#include "net/net_test.h"
+
+#include "net/http_server.h"
+#include "net/trunk.h"
+#include "net/ws.h"
+#include "net/ws_codec.h"
+
+enum { BIG = 3 << 20 };
+
+struct fixture {
+    struct loop *loop;
+    struct http_server *keeper, *porter;
+    struct trunk *trunk; /* NULL once it is lost */
+    struct ws *ws;
+    int up, lost, ws_closed, gone, at_porter;
+    char why[200];
+    uint8_t key[TRUNK_KEY_BYTES];
+    struct http_id stream;
+    char *big; /* owned; BIG bytes */
+};
+
+static char admin_tag[] = "admin";
+
+static void on_ws_data(void *ctx, struct str bytes, bool end)
+{
+    struct fixture *f = ctx;
+
+    if (end)
+        ws_send(f->ws, bytes);
+}
+
+static void on_ws_closed(void *ctx, int code)
+{
+    struct fixture *f = ctx;
+
+    f->ws_closed = code;
+    f->ws = NULL;
+}
+
+static const struct ws_handlers ws_handlers = {.on_data = on_ws_data, .on_closed = on_ws_closed};
+
+static void on_stream_closed(void *ctx, struct http_id id)
+{
+    (void)id;
+    ++((struct fixture *)ctx)->gone;
+}
+
+static void keeper_handler(void *ctx, struct http_req *r)
+{
+    struct fixture *f = ctx;
+    struct http_id id = http_req_id(r);
+    struct buf said = BUF_INIT;
+
+    if (str_eq(http_path(r), STR("/cluster/trunk"))) {
+        trunk_accept(f->keeper, r,
+                     &(struct trunk_keeper){.key = f->key,
+                                            .name = "north/1",
+                                            .admin_tag = admin_tag});
+    } else if (str_eq(http_path(r), STR("/ws"))) {
+        f->ws = ws_accept(f->keeper, r,
+                          &(struct ws_options){.max_message = 1 << 20, .max_queued = 8 << 20},
+                          &ws_handlers, f);
+    } else if (str_eq(http_path(r), STR("/stream"))) {
+        f->stream = id;
+        http_stream_begin(f->keeper, id, &(struct http_answer){.status = 200}, 1 << 20,
+                          on_stream_closed, f);
+    } else if (str_eq(http_path(r), STR("/big"))) {
+        http_answer(f->keeper, id,
+                    &(struct http_answer){.status = 200, .body = str_make(f->big, BIG)});
+    } else {
+        buf_printf(&said, "peer=%.*s admin=%d body=%zu.", STR_FMT(http_peer(r)),
+                   http_listener_tag(r) == admin_tag, http_body(r).n);
+        http_answer(f->keeper, id, &(struct http_answer){.status = 200, .body = buf_str(&said)});
+    }
+    buf_done(&said);
+}
+
+static void porter_handler(void *ctx, struct http_req *r)
+{
+    struct fixture *f = ctx;
+
+    f->at_porter++;
+    http_answer(f->porter, http_req_id(r),
+                &(struct http_answer){.status = 503, .body = STR("here")});
+}
+
+static void on_up(void *ctx)
+{
+    ++((struct fixture *)ctx)->up;
+}
+
+static void on_lost(void *ctx, const char *why)
+{
+    struct fixture *f = ctx;
+
+    f->lost++;
+    f->trunk = NULL;
+    snprintf(f->why, sizeof f->why, "%s", why);
+}
+
+static void dial(struct fixture *f, const uint8_t *key, const char *keeper)
+{
+    static const struct trunk_handlers h = {on_up, on_lost};
+
+    f->trunk = trunk_open(f->loop, f->porter,
+                          &(struct trunk_dial){.host = "127.0.0.1",
+                                               .port = (uint16_t)http_server_port(f->keeper),
+                                               .key = key,
+                                               .name = "south/2",
+                                               .keeper = keeper},
+                          &h, f);
+}
+
+static int setup(void **state)
+{
+    struct fixture *f = xcalloc(1, sizeof *f);
+    char why[256], path[64];
+
+    f->loop = loop_new();
+    f->keeper = http_server_new(f->loop, NULL, keeper_handler, f);
+    f->porter = http_server_new(f->loop, NULL, porter_handler, f);
+    assert_int_equal(http_server_listen(f->keeper, STR("127.0.0.1:0"), NULL, 0, why), BH_OK);
+    assert_int_equal(http_server_listen(f->porter, STR("127.0.0.1:0"), NULL, 0, why), BH_OK);
+    snprintf(path, sizeof path, "unix:/tmp/trunk-%d.sock", (int)getpid());
+    assert_int_equal(http_server_listen(f->porter, str_of(path), NULL, 0600, why), BH_OK);
+    http_server_set_last(f->porter, &(struct http_listener){.tag = admin_tag, .reserved = true});
+    memset(f->key, 7, sizeof f->key);
+    f->big = xmalloc(BIG);
+    for (size_t i = 0; i < BIG; i++)
+        f->big[i] = (char)('a' + i % 23);
+    *state = f;
+    return 0;
+}
+
+static int setup_up(void **state)
+{
+    setup(state);
+    struct fixture *f = *state;
+    dial(f, f->key, "north/1");
+    assert_true(loop_until(f->loop, &f->up));
+    return 0;
+}
+
+static int teardown(void **state)
+{
+    struct fixture *f = *state;
+
+    trunk_free(f->trunk);
+    http_server_free(f->porter);
+    http_server_free(f->keeper);
+    assert_null(f->ws);
+    loop_free(f->loop);
+    free(f->big);
+    free(f);
+    return 0;
+}
+
+static struct raw come(struct fixture *f)
+{
+    return raw_connect(f->loop, http_server_port(f->porter));
+}
+
+/* Nobody is carried any more, as both sides see it. */
+static void wait_for_none(struct fixture *f)
+{
+    for (int i = 0; i < 500; i++) {
+        if (trunk_tally(f->keeper).connections == 0 && trunk_connections(f->trunk) == 0)
+            return;
+        loop_turn(f->loop, 2);
+    }
+    fail_msg("%zu and %zu are left", trunk_tally(f->keeper).connections,
+             trunk_connections(f->trunk));
+}
+
+static void requests_are_answered_by_the_keeper(void **state)
+{
+    struct fixture *f = *state;
+    struct raw r = come(f);
+
+    for (int i = 0; i < 3; i++) { /* one connection, several requests */
+        raw_send_z(&r, "GET /x HTTP/1.1\r\nHost: x\r\n\r\n");
+        assert_true(raw_wait(&r, "peer=127.0.0.1 admin=0 body=0."));
+        raw_forget(&r);
+    }
+    assert_int_equal(trunk_tally(f->keeper).connections, 1);
+    assert_int_equal(trunk_connections(f->trunk), 1);
+    raw_close(&r);
+    wait_for_none(f);
+    assert_int_equal(f->at_porter, 0);
+}
+
+static void what_is_asked_of_the_process_itself_stays_there(void **state)
+{
+    struct fixture *f = *state;
+    struct raw r = come(f);
+
+    raw_send_z(&r, "GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n");
+    assert_true(raw_wait(&r, "here"));
+    raw_forget(&r);
+    raw_send_z(&r, "GET /other HTTP/1.1\r\nHost: x\r\n\r\n"); /* the next one is looked at anew */
+    assert_true(raw_wait(&r, "peer="));
+    raw_close(&r);
+}
+
+static void the_admin_socket_of_a_porter_is_the_keepers(void **state)
+{
+    struct fixture *f = *state;
+    struct sockaddr_storage a = {.ss_family = AF_UNIX};
+    struct raw r = {.loop = f->loop, .fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0)};
+    char *path = (char *)&a + sizeof(sa_family_t);
+
+    snprintf(path, 64, "/tmp/trunk-%d.sock", (int)getpid());
+    assert_int_equal(connect(r.fd, (struct sockaddr *)&a,
+                             (socklen_t)(sizeof(sa_family_t) + strlen(path) + 1)),
+                     0);
+    fcntl(r.fd, F_SETFL, O_NONBLOCK);
+    raw_send_z(&r, "GET /admin/status HTTP/1.1\r\nHost: x\r\n\r\n");
+    assert_true(raw_wait(&r, "peer=unix admin=1"));
+    raw_close(&r);
+}
+
+static void long_bodies_pass_in_both_directions(void **state)
+{
+    struct fixture *f = *state;
+    struct raw r = come(f);
+    struct buf head = BUF_INIT;
+
+    buf_printf(&head, "POST /x HTTP/1.1\r\nHost: x\r\nContent-Length: %d\r\n\r\n", 900000);
+    raw_send(&r, buf_str(&head));
+    raw_send(&r, str_make(f->big, 900000));
+    assert_true(raw_wait(&r, "body=900000."));
+    raw_forget(&r);
+    raw_send_z(&r, "GET /big HTTP/1.1\r\nHost: x\r\n\r\n");
+    assert_true(raw_wait(&r, "\r\n\r\n"));
+    size_t at = 0;
+    while (memcmp(r.got.p + at, "\r\n\r\n", 4) != 0)
+        at++;
+    assert_true(raw_wait_bytes(&r, at + 4 + BIG));
+    assert_memory_equal(r.got.p + at + 4, f->big, BIG);
+    raw_close(&r);
+    buf_done(&head);
+}
+
+/* It asks for much and reads nothing: the trunk is free for the others, and little is kept. */
+static void who_does_not_read_holds_up_nobody(void **state)
+{
+    struct fixture *f = *state;
+    struct raw slow = come(f), quick;
+
+    for (int i = 0; i < 6; i++)
+        raw_send_z(&slow, "GET /big HTTP/1.1\r\nHost: x\r\n\r\n");
+    loop_turns(f->loop, 50);
+    quick = come(f);
+    raw_send_z(&quick, "GET /x HTTP/1.1\r\nHost: x\r\n\r\n");
+    assert_true(raw_wait(&quick, "peer="));
+    raw_close(&quick);
+    assert_true(raw_wait_bytes(&slow, 6 * (size_t)BIG));
+    raw_close(&slow);
+}
+
+static struct raw open_ws(struct fixture *f)
+{
+    struct raw r = come(f);
+
+    raw_send_z(&r, "GET /ws HTTP/1.1\r\nHost: x\r\nUpgrade: websocket\r\n"
+                   "Connection: Upgrade\r\nSec-WebSocket-Version: 13\r\n"
+                   "Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n\r\n");
+    assert_true(raw_wait(&r, "s3pPLMBiTxaQ9kYGzzhZRbK+xOo=\r\n\r\n"));
+    raw_forget(&r);
+    return r;
+}
+
+static void send_text(struct raw *r, struct str payload)
+{
+    static const uint8_t mask[4] = {9, 8, 7, 6};
+    struct buf out = BUF_INIT;
+
+    ws_frame_head(&out, WS_TEXT, true, payload.n, mask);
+    size_t at = out.n;
+    buf_add_str(&out, payload);
+    ws_mask(out.p + at, payload.n, mask, 0);
+    raw_send(r, buf_str(&out));
+    buf_done(&out);
+}
+
+static void a_websocket_is_carried(void **state)
+{
+    struct fixture *f = *state;
+    struct raw r = open_ws(f);
+
+    send_text(&r, STR("good morning"));
+    assert_true(raw_wait(&r, "\x81\x0cgood morning"));
+    raw_close(&r); /* the client vanishes */
+    assert_true(loop_until(f->loop, &f->ws_closed));
+}
+
+static void leaving_closes_websockets_with_1012(void **state)
+{
+    struct fixture *f = *state;
+    struct raw r = open_ws(f);
+
+    trunk_leave(f->trunk);
+    assert_true(raw_wait(&r, "\x03\xf4")); /* 1012 */
+    raw_close(&r);
+    assert_true(loop_until(f->loop, &f->ws_closed));
+    assert_int_equal(f->ws_closed, 1012);
+}
+
+static void a_stream_ends_when_its_client_has_gone(void **state)
+{
+    struct fixture *f = *state;
+    struct raw r = come(f);
+
+    raw_send_z(&r, "GET /stream HTTP/1.1\r\nHost: x\r\n\r\n");
+    assert_true(raw_wait(&r, "\r\n\r\n"));
+    assert_true(http_stream_write(f->keeper, f->stream, STR("first news")));
+    assert_true(raw_wait(&r, "first news"));
+    raw_close(&r);
+    assert_true(loop_until(f->loop, &f->gone));
+}
+
+static void a_lost_trunk_takes_its_connections_along(void **state)
+{
+    struct fixture *f = *state;
+    struct raw r = open_ws(f), later;
+
+    http_server_free(f->keeper);
+    f->keeper = NULL;
+    assert_int_equal(f->ws_closed, 1006);
+    assert_true(loop_until(f->loop, &f->lost));
+    assert_true(raw_wait_eof(&r));
+    raw_close(&r);
+    later = come(f);
+    raw_send_z(&later, "GET /x HTTP/1.1\r\nHost: x\r\n\r\n");
+    assert_true(raw_wait(&later, "here"));
+    raw_close(&later);
+}
+
+static void a_porter_that_goes_takes_its_connections_along(void **state)
+{
+    struct fixture *f = *state;
+    struct raw r = open_ws(f);
+
+    trunk_free(f->trunk);
+    f->trunk = NULL;
+    assert_true(raw_wait_eof(&r));
+    assert_true(loop_until(f->loop, &f->ws_closed));
+    assert_int_equal(trunk_tally(f->keeper).trunks, 0);
+    raw_close(&r);
+}
+
+static void who_does_not_know_the_key_is_refused(void **state)
+{
+    struct fixture *f = *state;
+    uint8_t wrong[TRUNK_KEY_BYTES] = {0};
+
+    dial(f, wrong, "north/1");
+    assert_true(loop_until(f->loop, &f->lost));
+    assert_int_equal(f->up, 0);
+    assert_int_equal(trunk_tally(f->keeper).trunks, 0);
+}
+
+static void a_keeper_that_is_not_the_expected_one_is_left(void **state)
+{
+    struct fixture *f = *state;
+
+    dial(f, f->key, "north/7"); /* that process held the lease, not this one */
+    assert_true(loop_until(f->loop, &f->lost));
+    assert_int_equal(f->up, 0);
+    assert_non_null(strstr(f->why, "another process"));
+}
+
+/* Frames of a stranger, before and instead of a proof. */
+static void nonsense_instead_of_a_proof_ends_it(void **state)
+{
+    static const struct {
+        const char *bytes;
+        size_t n;
+    } cases[] = {
+        {"\0\0\0\1\4\0\0\1\0", 9},     /* CONNECT */
+        {"\0\0\0\0\2\xff\xff\xff", 8}, /* a frame of 16 MiB */
+        {"\0\0\0\0\2\0\0\x03xyz", 11}, /* a proof that is too short */
+        {"\0\0\0\0\x63\0\0\0", 8},     /* what is that? */
+    };
+    struct fixture *f = *state;
+
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        struct raw r = raw_connect(f->loop, http_server_port(f->keeper));
+        raw_send_z(&r, "GET /cluster/trunk HTTP/1.1\r\nHost: localhost\r\n"
+                       "Connection: Upgrade\r\nUpgrade: bellhop-trunk-1\r\n\r\n");
+        assert_true(raw_wait(&r, "101 Switching"));
+        raw_send(&r, str_make(cases[i].bytes, cases[i].n));
+        assert_true(raw_wait_eof(&r));
+        raw_close(&r);
+    }
+}
+
+static void a_trunk_over_a_trunk_is_refused(void **state)
+{
+    struct fixture *f = *state;
+    struct raw r = come(f);
+
+    raw_send_z(&r, "GET /cluster/trunk HTTP/1.1\r\nHost: localhost\r\n"
+                   "Connection: Upgrade\r\nUpgrade: bellhop-trunk-1\r\n\r\n");
+    assert_true(raw_wait(&r, "404"));
+    raw_close(&r);
+}
+
+/* Places are used again, and what is late for the connection before is not taken for the next. */
+static void many_come_and_go(void **state)
+{
+    struct fixture *f = *state;
+    struct raw r[40];
+
+    for (int round = 0; round < 10; round++) {
+        for (size_t i = 0; i < 40; i++) {
+            r[i] = come(f);
+            raw_send_z(&r[i], "GET /x HTTP/1.1\r\nHost: x\r\n\r\n");
+        }
+        for (size_t i = 0; i < 40; i++) {
+            if ((i + (size_t)round) % 3 == 0) {
+                raw_close(&r[i]); /* without waiting for the answer */
+                continue;
+            }
+            assert_true(raw_wait(&r[i], "peer="));
+            raw_close(&r[i]);
+        }
+    }
+    wait_for_none(f);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup_teardown(requests_are_answered_by_the_keeper, setup_up, teardown),
+        cmocka_unit_test_setup_teardown(what_is_asked_of_the_process_itself_stays_there, setup_up,
+                                        teardown),
+        cmocka_unit_test_setup_teardown(the_admin_socket_of_a_porter_is_the_keepers, setup_up,
+                                        teardown),
+        cmocka_unit_test_setup_teardown(long_bodies_pass_in_both_directions, setup_up, teardown),
+        cmocka_unit_test_setup_teardown(who_does_not_read_holds_up_nobody, setup_up, teardown),
+        cmocka_unit_test_setup_teardown(a_websocket_is_carried, setup_up, teardown),
+        cmocka_unit_test_setup_teardown(leaving_closes_websockets_with_1012, setup_up, teardown),
+        cmocka_unit_test_setup_teardown(a_stream_ends_when_its_client_has_gone, setup_up, teardown),
+        cmocka_unit_test_setup_teardown(a_lost_trunk_takes_its_connections_along, setup_up,
+                                        teardown),
+        cmocka_unit_test_setup_teardown(a_porter_that_goes_takes_its_connections_along, setup_up,
+                                        teardown),
+        cmocka_unit_test_setup_teardown(who_does_not_know_the_key_is_refused, setup, teardown),
+        cmocka_unit_test_setup_teardown(a_keeper_that_is_not_the_expected_one_is_left, setup,
+                                        teardown),
+        cmocka_unit_test_setup_teardown(nonsense_instead_of_a_proof_ends_it, setup, teardown),
+        cmocka_unit_test_setup_teardown(a_trunk_over_a_trunk_is_refused, setup_up, teardown),
+        cmocka_unit_test_setup_teardown(many_come_and_go, setup_up, teardown),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
