@@ -257,15 +257,6 @@ static enum bh_err open_platforms(struct server *s, char *why)
     return BH_OK;
 }
 
-/* Until somebody is told, there is nobody to stop. */
-void server_lost_lease(void *ctx, const char *why)
-{
-    struct server *s = ctx;
-
-    if (s->lost_lease != NULL)
-        s->lost_lease(s->lost_ctx, why);
-}
-
 /* ---- listening ---- */
 
 static const struct http_tls *tls_of(const struct config *cfg)

@@ -36,6 +36,15 @@ static void on_stop(void *ctx)
     s->asked_to_stop = true;
 }
 
+/* Until somebody is told, there is nobody to stop. */
+void server_lost_lease(void *ctx, const char *why)
+{
+    struct server *s = ctx;
+
+    if (s->lost_lease != NULL)
+        s->lost_lease(s->lost_ctx, why);
+}
+
 /* ---- the other nodes ---- */
 
 static const struct cluster_settings *cluster_of(const struct server *s)
