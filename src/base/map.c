@@ -1,14 +1,16 @@
 /* map.c - design.  (map.h has the contract.)
  *
- * Linear probing over a power of two.  A deleted slot stays as a tombstone so that later entries of
- * its run are still found, unless the run ends right behind it: then it, and the tombstones before
- * it, become free at once.  @used counts live entries and tombstones; the table is rebuilt when
- * three quarters are used, and grows only if live entries are the reason.
+ * Linear probing.  A deleted slot stays as a tombstone so that later entries of its run are still
+ * found, unless the run ends right behind it: then it, and the tombstones before it, become free at
+ * once.  @used counts live entries and tombstones; the table is rebuilt when three quarters are
+ * used, and grows only if live entries are the reason: a small one to twice its size, a large one
+ * by a quarter, so that an entry of a million takes 32 to 40 bytes and never 64.  The home of a
+ * hash is its share of the table, whatever size that has.
  *
  * Rebuilding a large table would hold everybody up for as long as it takes to move a million
  * entries.  So the old one stays beside the new one, and every put moves a few slots of it; until
  * it is empty, what is not found in the new one is looked for there.  The new one has room for many
- * more puts than that takes. */
+ * more puts than that takes, and both are walked from end to end, because homes keep their order. */
 #include "base/map.h"
 #include <assert.h>
 #include <stdlib.h>
@@ -35,9 +37,14 @@ uint32_t map_hash(struct str key)
     return h > SLOT_DELETED ? h : h + 2;
 }
 
+static uint32_t after(uint32_t cap, uint32_t i)
+{
+    return i + 1 < cap ? i + 1 : 0;
+}
+
 static struct map_slot *find_in(struct map_slot *slots, uint32_t cap, struct str key, uint32_t hash)
 {
-    for (uint32_t i = hash & (cap - 1);; i = (i + 1) & (cap - 1)) {
+    for (uint32_t i = map_home(cap, hash);; i = after(cap, i)) {
         struct map_slot *slot = &slots[i];
         if (slot->hash == SLOT_FREE)
             return NULL;
@@ -58,10 +65,10 @@ static struct map_slot *find(const struct map *m, struct str key, uint32_t hash)
 /* The key is known to be absent and a free slot to exist. */
 static void insert(struct map *m, const struct map_slot *what)
 {
-    uint32_t i = what->hash & (m->cap - 1);
+    uint32_t i = map_home(m->cap, what->hash);
 
     while (m->slots[i].hash > SLOT_DELETED)
-        i = (i + 1) & (m->cap - 1);
+        i = after(m->cap, i);
     if (m->slots[i].hash == SLOT_FREE)
         m->used++;
     m->slots[i] = *what;
@@ -100,8 +107,8 @@ static void make_room(struct map *m)
         return;
     uint32_t cap = m->cap != 0 ? m->cap : FIRST_CAP;
     if ((m->live + 1) * 2ull > cap)
-        cap *= 2;
-    assert(cap != 0);
+        cap += cap < GRADUAL_CAP ? cap : cap / 4;
+    assert(cap >= m->cap);
     struct table *t = xcalloc(1, sizeof *t + cap * sizeof t->slots[0]);
     t->old = m->slots;
     t->old_cap = m->cap;
@@ -155,9 +162,9 @@ void *map_put(struct map *m, struct str key, void *value)
 /* A tombstone at the end of its run, and those before it, are not needed any more. */
 static void clear_run(struct map *m, uint32_t i)
 {
-    if (m->slots[(i + 1) & (m->cap - 1)].hash != SLOT_FREE)
+    if (m->slots[after(m->cap, i)].hash != SLOT_FREE)
         return;
-    for (; m->slots[i].hash == SLOT_DELETED; i = (i - 1) & (m->cap - 1)) {
+    for (; m->slots[i].hash == SLOT_DELETED; i = i > 0 ? i - 1 : m->cap - 1) {
         m->slots[i].hash = SLOT_FREE;
         m->used--;
     }

@@ -35,10 +35,14 @@ static inline size_t map_count(const struct map *m)
 /* The same in two steps, for whoever asks several tables at once: hash every key, let the memory
  * come, then look. */
 uint32_t map_hash(struct str key);
+static inline uint32_t map_home(uint32_t cap, uint32_t hash) /* the slot where a search begins */
+{
+    return (uint32_t)((uint64_t)hash * cap >> 32);
+}
 static inline void map_prefetch(const struct map *m, uint32_t hash)
 {
     if (m->cap != 0)
-        __builtin_prefetch(&m->slots[hash & (m->cap - 1)]);
+        __builtin_prefetch(&m->slots[map_home(m->cap, hash)]);
 }
 void *map_get_hashed(const struct map *m, struct str key, uint32_t hash);
 

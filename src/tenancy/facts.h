@@ -25,23 +25,27 @@ struct store;
 
 #define GATEWAY_SECRETS 4
 
+/* Its texts are owned one by one while it is being made or changed.  In the facts they never change
+ * and lie side by side in @words, but for those that its instance has as well. */
 struct gateway {
-    struct list link;     /* all gateways, by age */
-    struct list by_inst;  /* those of its instance that are not revoked, by age */
-    char *id, *tenant;    /* owned */
-    char *instance;       /* owned; defaults to id */
-    char *wake_url;       /* owned; NULL: none */
-    char *platform, *bot; /* owned; what it was added for; NULL: anything routed to it */
-    char *also;           /* owned; what else it is for: identity.h; NULL: nothing */
+    struct list link;    /* all gateways, by age */
+    struct list by_inst; /* those of its instance that are not revoked, by age */
+    char *id, *tenant;
+    char *instance;       /* defaults to id */
+    char *wake_url;       /* NULL: none */
+    char *platform, *bot; /* what it was added for; NULL: anything routed to it */
+    char *also;           /* what else it is for: identity.h; NULL: nothing */
+    char *display_name;   /* what it calls itself; NULL: nothing */
+    char *words;          /* owned; NULL: it is not in the facts */
     struct gateway_secret {
         char *text;             /* owned, wiped */
-        int64_t until_ms;       /* wall clock; 0: as long as it is the newest */
-        bool used;              /* somebody came with it */
-        bool waits;             /* good past until_ms too, while nobody used a newer one */
+        int64_t until_ms : 62;  /* wall clock; 0: as long as it is the newest */
+        bool used : 1;          /* somebody came with it */
+        bool waits : 1;         /* good past until_ms too, while nobody used a newer one */
     } secrets[GATEWAY_SECRETS]; /* newest first: secrets.h */
-    size_t n_secrets;
     int64_t created_ms, rotated_ms, revoked_ms; /* wall clock; revoked_ms != 0: a tombstone */
-    char *display_name;                         /* owned; what it calls itself; NULL: nothing */
+    uint8_t n_secrets;
+    bool shares_id; /* with its instance; else @id is owned */
     bool newer;   /* of the newer generation of gateways, as its words have shown: relay/frames.c */
     bool ackless; /* proven never to ack: settled on write (relay keeps this current) */
 };

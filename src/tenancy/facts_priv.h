@@ -34,7 +34,7 @@ struct instance_facts {
     struct list routes;                  /* route.by_target: those that name it */
     struct list bindings, scopes, codes; /* own their members: grants.c, links.c */
     size_t n_claimed;                    /* of the scopes: by less than the operator's word */
-    struct str key;                      /* tenant \x1f instance; in bytes */
+    struct str key;                      /* tenant \x1f instance; in bytes, with a zero behind */
     char bytes[];
 };
 

@@ -76,6 +76,8 @@ struct gateway *gateway_copy(const struct gateway *g)
     n->bot = xstrdup(g->bot);
     n->also = xstrdup(g->also);
     n->display_name = xstrdup(g->display_name);
+    n->words = NULL;
+    n->shares_id = false;
     for (size_t i = 0; i < g->n_secrets; i++)
         n->secrets[i].text = xstrdup(g->secrets[i].text);
     return n;

@@ -88,7 +88,7 @@ struct instance_facts *facts_make_instance(struct facts *f, struct str tenant, s
     if (in != NULL)
         return in;
     struct str key = pair_key(scratch, tenant, name);
-    in = xcalloc(1, sizeof *in + key.n);
+    in = xcalloc(1, sizeof *in + key.n + 1);
     memcpy(in->bytes, key.p, key.n);
     in->key = str_make(in->bytes, key.n);
     in->tenant = facts_make_tenant(f, tenant);
@@ -139,6 +139,65 @@ size_t facts_tenants_with(const struct facts *f, struct str instance, bool gone_
     return n;
 }
 
+/* ---- a gateway's texts ---- */
+
+enum { TEXTS = 7, OWN_TEXTS = 5 };
+
+/* All but the id; those that its instance has too come last. */
+static void texts_of(struct gateway *g, char **ret_at[TEXTS])
+{
+    char **const at[TEXTS] = {&g->wake_url,     &g->platform, &g->bot,     &g->also,
+                              &g->display_name, &g->tenant,   &g->instance};
+
+    memcpy(ret_at, at, sizeof at);
+}
+
+static void free_texts(struct gateway *g)
+{
+    char **text[TEXTS];
+
+    texts_of(g, text);
+    for (size_t i = 0; i < TEXTS && g->words == NULL; i++)
+        free(*text[i]);
+    free(g->words);
+    g->words = NULL;
+}
+
+/* Into one block, but for what @in, which outlives it, has as well. */
+static void settle_texts(struct gateway *g, const struct instance_facts *in)
+{
+    char **text[TEXTS], *old[TEXTS];
+    size_t bytes = 0;
+
+    texts_of(g, text);
+    for (size_t i = 0; i < TEXTS; i++) {
+        old[i] = *text[i];
+        bytes += old[i] != NULL && i < OWN_TEXTS ? strlen(old[i]) + 1 : 0;
+    }
+    char *to = g->words = xmalloc(bytes);
+    for (size_t i = 0; i < OWN_TEXTS; i++)
+        if (old[i] != NULL) {
+            *text[i] = to;
+            to = stpcpy(to, old[i]) + 1;
+        }
+    g->tenant = (char *)in->tenant->name.p;
+    g->instance = (char *)in->gate.instance.p;
+    for (size_t i = 0; i < TEXTS; i++)
+        free(old[i]);
+}
+
+/* An id stays where it is for as long as the facts live. */
+static void settle_id(struct gateway *g)
+{
+    if (strcmp(g->id, g->instance) != 0)
+        return;
+    free(g->id);
+    g->id = g->instance;
+    g->shares_id = true;
+}
+
+/* ---- gateways of an instance ---- */
+
 /* An instance whose every gateway was revoked gets nothing; one that has no gateway yet does,
  * because a route may be made before the gateway is. */
 static void follow(struct instance_facts *in)
@@ -181,6 +240,7 @@ static void instance_add(struct facts *f, struct gateway *g)
     struct instance_facts *in = facts_make_instance(f, str_of(g->tenant), str_of(g->instance));
     struct list *at = &in->gateways; /* new ones are the youngest as a rule */
 
+    settle_texts(g, in);
     in->n_gateways++;
     f->n_tenants += in->tenant->n_gateways++ == 0;
     if (g->revoked_ms == 0) {
@@ -258,13 +318,7 @@ void gateway_wipe_secrets(struct gateway *g)
 static void gateway_clear(struct gateway *g)
 {
     gateway_wipe_secrets(g);
-    free(g->tenant);
-    free(g->instance);
-    free(g->wake_url);
-    free(g->platform);
-    free(g->bot);
-    free(g->also);
-    free(g->display_name);
+    free_texts(g);
 }
 
 void gateway_free(struct gateway *g)
@@ -272,7 +326,8 @@ void gateway_free(struct gateway *g)
     if (g == NULL)
         return;
     gateway_clear(g);
-    free(g->id);
+    if (!g->shares_id)
+        free(g->id);
     free(g);
 }
 
@@ -281,24 +336,25 @@ void facts_link_gateway(struct facts *f, struct gateway *g)
     list_append(&f->gateways, &g->link);
     list_init(&g->by_inst);
     f->n_gateways++;
-    map_put(&f->by_id, str_of(g->id), g);
     instance_add(f, g);
+    settle_id(g);
+    map_put(&f->by_id, str_of(g->id), g);
 }
 
 void facts_relink_gateway(struct facts *f, struct gateway *g, struct gateway *with)
 {
     struct instance_facts *was = instance_drop(f, g);
-    struct list before = g->link; /* its neighbours point here */
-    char *id = g->id;
+    struct gateway old = *g;
 
-    gateway_clear(g);
     free(with->id);
     *g = *with;
-    g->link = before;
+    g->link = old.link; /* its neighbours point here */
     list_init(&g->by_inst);
-    g->id = id;
+    g->id = old.id;
+    g->shares_id = old.shares_id;
     free(with);
     instance_add(f, g);
+    gateway_clear(&old);
     follow(was);
 }
 

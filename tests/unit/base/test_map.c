@@ -118,6 +118,18 @@ static void churn_at_a_constant_size_does_not_grow_the_table(void **state)
     map_done(&m);
 }
 
+static void an_entry_of_a_large_one_takes_40_bytes_at_most(void **state)
+{
+    struct map m = MAP_INIT;
+
+    for (int i = 0; i < N; i++) {
+        map_put(&m, key_of(&items[i]), &items[i]);
+        if (i > 2000)
+            assert_true(m.cap * sizeof m.slots[0] <= map_count(&m) * 40);
+    }
+    map_done(&m);
+}
+
 static void a_walk_visits_everything_once_and_may_delete(void **state)
 {
     struct map m = MAP_INIT;
@@ -168,6 +180,7 @@ int main(void)
         cmocka_unit_test(keys_are_bytes_with_nul_and_empty_allowed),
         cmocka_unit_test(random_puts_and_dels_agree_with_a_plain_table),
         cmocka_unit_test(churn_at_a_constant_size_does_not_grow_the_table),
+        cmocka_unit_test(an_entry_of_a_large_one_takes_40_bytes_at_most),
         cmocka_unit_test(a_walk_visits_everything_once_and_may_delete),
         cmocka_unit_test(while_it_grows_everything_is_found_walked_and_deleted),
     };
