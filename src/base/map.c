@@ -10,7 +10,7 @@
  * Rebuilding a large table would hold everybody up for as long as it takes to move a million
  * entries.  So the old one stays beside the new one, and every put moves a few slots of it; until
  * it is empty, what is not found in the new one is looked for there.  The new one has room for many
- * more puts than that takes, and both are walked from end to end, because homes keep their order. */
+ * more puts than that takes; both are walked from end to end, because homes keep their order. */
 #include "base/map.h"
 #include <assert.h>
 #include <stdlib.h>

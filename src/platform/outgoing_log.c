@@ -135,6 +135,20 @@ static void on_record_before(void *ctx, struct str key, struct str value)
     store_put(log->store, &item, 1, false, NULL, NULL);
 }
 
+/* Its own records and nobody else's: with many bots each is read once. */
+static enum bh_err read_own(struct outgoing_log *log)
+{
+    const struct store_ops *ops = log->store->ops;
+    struct buf own = BUF_INIT;
+
+    buf_printf(&own, "%s\x1f%s\x1f", log->platform, log->bot);
+    enum bh_err err = ops->load_under(log->store, NS, buf_str(&own), on_record, log);
+    if (err == BH_OK)
+        err = ops->load_under(log->store, NS_BEFORE, buf_str(&own), on_record_before, log);
+    buf_done(&own);
+    return err;
+}
+
 enum bh_err outgoing_log_open(struct store *store, struct clock *clock, const char *platform,
                               const char *bot, outgoing_found_cb *found, void *ctx,
                               struct outgoing_log **ret_log, char *ret_why)
@@ -150,9 +164,7 @@ enum bh_err outgoing_log_open(struct store *store, struct clock *clock, const ch
     list_init(&log->cut_off);
     timer_init(&log->forget, on_forget);
     *ret_log = log; /* found() may use it */
-    enum bh_err err = store->ops->load_records(store, NS, on_record, log);
-    if (err == BH_OK)
-        err = store->ops->load_records(store, NS_BEFORE, on_record_before, log);
+    enum bh_err err = read_own(log);
     if (err == BH_OK)
         return BH_OK;
     snprintf(ret_why, 256, "the store cannot be read");

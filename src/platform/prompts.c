@@ -355,7 +355,11 @@ enum bh_err prompts_open(struct platform *p, prompt_over_cb *over, struct prompt
     list_init(&ps->presses);
     prompts_over_init(ps);
     ps->parser = json_parser_new();
-    enum bh_err err = ps->env->store->ops->load_records(ps->env->store, NS, on_record, ps);
+    struct buf own = BUF_INIT;
+    buf_printf(&own, "%s\x1f%s\x1f", p->ops->name, p->bot);
+    enum bh_err err =
+        ps->env->store->ops->load_under(ps->env->store, NS, buf_str(&own), on_record, ps);
+    buf_done(&own);
     json_parser_free(ps->parser);
     if (err != BH_OK) {
         snprintf(ret_why, 256, "the store cannot be read");

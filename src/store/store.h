@@ -286,6 +286,9 @@ struct store_ops {
     void (*forget_keys)(struct store *st, int64_t before_ms); /* drop older deduplication keys */
     enum bh_err (*load_rows)(struct store *st, store_row_cb *cb, void *ctx);
     enum bh_err (*load_records)(struct store *st, const char *ns, store_record_cb *cb, void *ctx);
+    /* Those whose key starts with @prefix; nothing else is read. */
+    enum bh_err (*load_under)(struct store *st, const char *ns, struct str prefix,
+                              store_record_cb *cb, void *ctx);
     enum bh_err (*load_keys)(struct store *st, int64_t since_ms, store_key_cb *cb, void *ctx);
     void (*stats)(struct store *st,
                   struct store_stats *ret); /* from memory: as often as you like */

@@ -172,7 +172,7 @@ static void settle_texts(struct gateway *g, const struct instance_facts *in)
     texts_of(g, text);
     for (size_t i = 0; i < TEXTS; i++) {
         old[i] = *text[i];
-        bytes += old[i] != NULL && i < OWN_TEXTS ? strlen(old[i]) + 1 : 0;
+        bytes += i < OWN_TEXTS && old[i] != NULL ? strlen(old[i]) + 1 : 0;
     }
     char *to = g->words = xmalloc(bytes);
     for (size_t i = 0; i < OWN_TEXTS; i++)

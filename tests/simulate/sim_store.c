@@ -226,7 +226,14 @@ static enum bh_err sim_load_rows(struct store *st, store_row_cb *cb, void *ctx)
 static enum bh_err sim_load_records(struct store *st, const char *ns, store_record_cb *cb,
                                     void *ctx)
 {
-    mem_disk_load_records(&sim_of(st)->disk->mem, ns, cb, ctx);
+    mem_disk_load_under(&sim_of(st)->disk->mem, ns, STR(""), cb, ctx);
+    return BH_OK;
+}
+
+static enum bh_err sim_load_under(struct store *st, const char *ns, struct str prefix,
+                                  store_record_cb *cb, void *ctx)
+{
+    mem_disk_load_under(&sim_of(st)->disk->mem, ns, prefix, cb, ctx);
     return BH_OK;
 }
 
@@ -262,6 +269,7 @@ static const struct store_ops sim_ops = {
     .forget_keys = sim_forget_keys,
     .load_rows = sim_load_rows,
     .load_records = sim_load_records,
+    .load_under = sim_load_under,
     .load_keys = sim_load_keys,
     .stats = sim_stats,
     .close = sim_store_crash,

@@ -188,8 +188,14 @@ static void on_record(void *ctx, struct str key, struct str value)
 
 enum bh_err discord_bookmarks_load(struct discord *d)
 {
+    struct buf own = BUF_INIT;
+
     list_init(&d->seen_lru);
-    return d->env->store->ops->load_records(d->env->store, "discord", on_record, d);
+    buf_printf(&own, "%s\x1f", d->base.bot);
+    enum bh_err err =
+        d->env->store->ops->load_under(d->env->store, "discord", buf_str(&own), on_record, d);
+    buf_done(&own);
+    return err;
 }
 
 static bool read_session(struct discord *d, struct json v, struct dgateway *g)

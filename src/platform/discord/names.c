@@ -81,8 +81,14 @@ static void on_record(void *ctx, struct str key, struct str value)
 
 enum bh_err discord_names_load(struct discord *d)
 {
+    struct buf own = BUF_INIT;
+
     list_init(&d->thread_names_by_age);
-    return d->env->store->ops->load_records(d->env->store, "thread", on_record, d);
+    buf_printf(&own, "discord\x1f%s\x1f", d->base.bot);
+    enum bh_err err =
+        d->env->store->ops->load_under(d->env->store, "thread", buf_str(&own), on_record, d);
+    buf_done(&own);
+    return err;
 }
 
 void discord_names_done(struct discord *d)

@@ -177,7 +177,7 @@ static enum bh_err load_visitor_key(struct web *w, char *ret_why)
     enum bh_err err;
 
     key_name(&l.name, web_bot(w));
-    err = w->env->store->ops->load_records(w->env->store, "web_key", on_key_loaded, &l);
+    err = w->env->store->ops->load_under(w->env->store, "web_key", web_bot(w), on_key_loaded, &l);
     if (err != BH_OK) {
         snprintf(ret_why, 256, "the store cannot be read");
         goto out;
@@ -275,7 +275,8 @@ static enum bh_err web_open(const struct platform_settings *settings, struct hos
     if (err == BH_OK)
         err = prompts_open(&w->base, NULL, &w->prompts, ret_why);
     if (err == BH_OK && w->history > 0)
-        err = w->env->store->ops->load_records(w->env->store, "web_name", on_name_loaded, w);
+        err = w->env->store->ops->load_under(w->env->store, "web_name", web_bot(w), on_name_loaded,
+                                             w);
     if (err != BH_OK) {
         web_close(&w->base);
         return err;

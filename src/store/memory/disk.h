@@ -39,8 +39,8 @@ void mem_disk_done(struct mem_disk *d);
 enum bh_err mem_disk_run(struct mem_disk *d, struct store_op *op, int64_t now_ms);
 void mem_disk_forget_keys(struct mem_disk *d, int64_t before_ms);
 void mem_disk_load_rows(const struct mem_disk *d, store_row_cb *cb, void *ctx);
-void mem_disk_load_records(const struct mem_disk *d, const char *ns, store_record_cb *cb,
-                           void *ctx);
+void mem_disk_load_under(const struct mem_disk *d, const char *ns, struct str prefix,
+                         store_record_cb *cb, void *ctx);
 void mem_disk_load_keys(const struct mem_disk *d, int64_t since_ms, store_key_cb *cb, void *ctx);
 
 const struct store_row *mem_disk_row(const struct mem_disk *d, uint64_t id); /* NULL: none */

@@ -128,11 +128,17 @@ static enum bh_err memory_load_rows(struct store *base, store_row_cb *cb, void *
     return BH_OK;
 }
 
+static enum bh_err memory_load_under(struct store *base, const char *ns, struct str prefix,
+                                     store_record_cb *cb, void *ctx)
+{
+    mem_disk_load_under(&memory_of(base)->disk, ns, prefix, cb, ctx);
+    return BH_OK;
+}
+
 static enum bh_err memory_load_records(struct store *base, const char *ns, store_record_cb *cb,
                                        void *ctx)
 {
-    mem_disk_load_records(&memory_of(base)->disk, ns, cb, ctx);
-    return BH_OK;
+    return memory_load_under(base, ns, STR(""), cb, ctx);
 }
 
 static enum bh_err memory_load_keys(struct store *base, int64_t since_ms, store_key_cb *cb,
@@ -168,6 +174,7 @@ static const struct store_ops memory_ops = {
     .forget_keys = memory_forget_keys,
     .load_rows = memory_load_rows,
     .load_records = memory_load_records,
+    .load_under = memory_load_under,
     .load_keys = memory_load_keys,
     .stats = memory_stats,
     .close = memory_close,

@@ -180,11 +180,12 @@ void mem_scan(struct mem_disk *d, struct store_scan *s)
     result_end_scan(&r, s, more);
 }
 
-void mem_disk_load_records(const struct mem_disk *d, const char *ns, store_record_cb *cb, void *ctx)
+void mem_disk_load_under(const struct mem_disk *d, const char *ns, struct str prefix,
+                         store_record_cb *cb, void *ctx)
 {
-    for (size_t i = record_pos(d, ns, STR("")); i < d->n_records; i++) {
+    for (size_t i = record_pos(d, ns, prefix); i < d->n_records; i++) {
         const struct mem_record *r = d->records[i];
-        if (strcmp(r->ns, ns) != 0)
+        if (strcmp(r->ns, ns) != 0 || !str_starts(record_key(r), prefix))
             return;
         cb(ctx, record_key(r), str_make(r->value, r->value_n));
     }

@@ -219,4 +219,6 @@ enum line_end pg_owner_run(struct store_postgres *st, struct store_lease *l);
 void pg_read_run(struct store *base, struct store_op *op);
 enum bh_err pg_load_rows(struct store *base, store_row_cb *cb, void *ctx);
 enum bh_err pg_load_records(struct store *base, const char *ns, store_record_cb *cb, void *ctx);
+enum bh_err pg_load_under(struct store *base, const char *ns, struct str prefix,
+                          store_record_cb *cb, void *ctx);
 enum bh_err pg_load_keys(struct store *base, int64_t since_ms, store_key_cb *cb, void *ctx);

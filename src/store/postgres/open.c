@@ -76,6 +76,7 @@ static const struct store_ops postgres_ops = {
     .forget_keys = postgres_forget_keys,
     .load_rows = pg_load_rows,
     .load_records = pg_load_records,
+    .load_under = pg_load_under,
     .load_keys = pg_load_keys,
     .stats = postgres_stats,
     .close = postgres_close,

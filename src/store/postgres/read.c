@@ -285,14 +285,27 @@ static void each_record(const PGresult *r, void *to)
     call->cb(call->ctx, column_bytes(r, 0, 0), column_bytes(r, 0, 1));
 }
 
-enum bh_err pg_load_records(struct store *base, const char *ns, store_record_cb *cb, void *ctx)
+enum bh_err pg_load_under(struct store *base, const char *ns, struct str prefix,
+                          store_record_cb *cb, void *ctx)
 {
     struct store_postgres *st = postgres_of(base);
     struct record_call call = {cb, ctx};
     struct params *p = load_begin(st);
+    struct buf end = BUF_INIT;
+    bool bounded = scan_prefix_end(&end, prefix);
 
     param_bytes(p, str_of(ns));
-    return load(st, PG_LOAD_RECORDS, p, each_record, &call);
+    param_bytes(p, prefix);
+    param_bool(p, !bounded);
+    param_bytes(p, buf_str(&end));
+    enum bh_err err = load(st, PG_LOAD_RECORDS, p, each_record, &call);
+    buf_done(&end);
+    return err;
+}
+
+enum bh_err pg_load_records(struct store *base, const char *ns, store_record_cb *cb, void *ctx)
+{
+    return pg_load_under(base, ns, STR(""), cb, ctx);
 }
 
 struct key_call {

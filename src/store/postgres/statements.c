@@ -83,7 +83,8 @@ static const struct {
          "ELSE 0 END AS bytes FROM kv WHERE ns = $1 AND key >= $2 AND ($3::bytea IS NULL OR key < "
          "$3) ORDER BY key DESC LIMIT $4) q) p WHERE before <= $6 ORDER BY n DESC"},
     [PG_LOAD_ROWS] = {"load_rows", "SELECT " ROW " FROM mail ORDER BY id"},
-    [PG_LOAD_RECORDS] = {"load_records", "SELECT key, value FROM kv WHERE ns = $1 ORDER BY key"},
+    [PG_LOAD_RECORDS] = {"load_records", "SELECT key, value FROM kv WHERE ns = $1 AND key >= $2"
+                                         " AND ($3 OR key < $4) ORDER BY key"},
     [PG_LOAD_KEYS] = {"load_keys", "SELECT at_ms, keys FROM seen WHERE at_ms >= $1 UNION ALL "
                                    "SELECT at_ms, key FROM once WHERE at_ms >= $1"},
 };

@@ -212,4 +212,6 @@ struct fetch_wish {
 int fetch_run(struct store_sqlite *st, struct store_op *first);
 enum bh_err load_rows(struct store *base, store_row_cb *cb, void *ctx);
 enum bh_err load_records(struct store *base, const char *ns, store_record_cb *cb, void *ctx);
+enum bh_err load_under(struct store *base, const char *ns, struct str prefix, store_record_cb *cb,
+                       void *ctx);
 enum bh_err load_keys(struct store *base, int64_t since_ms, store_key_cb *cb, void *ctx);

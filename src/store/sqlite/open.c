@@ -140,6 +140,7 @@ static const struct store_ops sqlite_ops = {
     .forget_keys = sqlite_forget_keys,
     .load_rows = load_rows,
     .load_records = load_records,
+    .load_under = load_under,
     .load_keys = load_keys,
     .stats = sqlite_stats,
     .close = sqlite_close,

@@ -191,7 +191,8 @@ enum bh_err load_rows(struct store *base, store_row_cb *cb, void *ctx)
     return load_end(st, q, rc, "mailbox rows");
 }
 
-enum bh_err load_records(struct store *base, const char *ns, store_record_cb *cb, void *ctx)
+enum bh_err load_under(struct store *base, const char *ns, struct str prefix, store_record_cb *cb,
+                       void *ctx)
 {
     struct store_sqlite *st = sqlite_of(base);
     sqlite3_stmt *q = st->main.sql[SQL_SCAN_UP];
@@ -199,10 +200,15 @@ enum bh_err load_records(struct store *base, const char *ns, store_record_cb *cb
 
     pthread_mutex_lock(&st->db_lock);
     sqlite3_bind_text(q, 1, ns, -1, SQLITE_STATIC);
-    sql_bind_bytes(q, 2, STR(""));
-    while ((rc = sqlite3_step(q)) == SQLITE_ROW)
+    sql_bind_bytes(q, 2, prefix);
+    while ((rc = sqlite3_step(q)) == SQLITE_ROW && str_starts(sql_bytes(q, 0), prefix))
         cb(ctx, sql_bytes(q, 0), sql_bytes(q, 1));
-    return load_end(st, q, rc, "records");
+    return load_end(st, q, rc == SQLITE_ROW ? SQLITE_DONE : rc, "records");
+}
+
+enum bh_err load_records(struct store *base, const char *ns, store_record_cb *cb, void *ctx)
+{
+    return load_under(base, ns, STR(""), cb, ctx);
 }
 
 static void each_key(struct str bytes, int64_t at_ms, store_key_cb *cb, void *ctx)

@@ -185,6 +185,11 @@ static enum bh_err tap_load_records(struct store *st, const char *ns, store_reco
 {
     return rig.tap.inner->ops->load_records(rig.tap.inner, ns, cb, ctx);
 }
+static enum bh_err tap_load_under(struct store *st, const char *ns, struct str prefix,
+                                  store_record_cb *cb, void *ctx)
+{
+    return rig.tap.inner->ops->load_under(rig.tap.inner, ns, prefix, cb, ctx);
+}
 static enum bh_err tap_load_keys(struct store *st, int64_t since_ms, store_key_cb *cb, void *ctx)
 {
     return rig.tap.inner->ops->load_keys(rig.tap.inner, since_ms, cb, ctx);
@@ -202,6 +207,7 @@ static const struct store_ops tap_ops = {.name = "tap",
                                          .forget_keys = tap_forget_keys,
                                          .load_rows = tap_load_rows,
                                          .load_records = tap_load_records,
+                                         .load_under = tap_load_under,
                                          .load_keys = tap_load_keys,
                                          .close = tap_close};
 

@@ -134,6 +134,14 @@ static const char *records(const char *ns)
     return text;
 }
 
+static const char *load_now(const char *ns, const char *prefix)
+{
+    static char text[256];
+    text[0] = '\0';
+    assert_int_equal(st->ops->load_under(st, ns, str_of(prefix), on_record_text, text), BH_OK);
+    return text;
+}
+
 static const char *scan_now(const char *ns, const char *prefix, const char *after, size_t limit,
                             bool reverse)
 {
@@ -548,6 +556,8 @@ static void a_scan_walks_a_prefix_both_ways(void **state)
 
     assert_string_equal(scan_now("s", "ab/", NULL, 0, false), "ab/1=v ab/2=v ab/3=v ");
     assert_string_equal(scan_now("s", "ab/", NULL, 0, true), "ab/3=v ab/2=v ab/1=v ");
+    assert_string_equal(load_now("s", "ab/"), "ab/1=v ab/2=v ab/3=v ");
+    assert_string_equal(load_now("s", "ab/4"), "");
     assert_string_equal(scan_now("s", "ab/", "ab/1", 1, false), "ab/2=v ");
     assert_string_equal(scan_now("s", "ab/", "ab/3", 1, true), "ab/2=v ");
     assert_string_equal(scan_now("s", "ab", NULL, 2, false), "ab=v ab/1=v ");
