@@ -154,11 +154,13 @@ static void set_text(void *base, const struct config_key *k, struct str text)
     *(char **)at(base, k) = str_is_empty(text) ? NULL : str_dup(text);
 }
 
-/* The next word of a command: blanks end it, quotes and backslashes keep them.  False: no more. */
-static bool next_word(struct str *rest, struct buf *word)
+/* The next word of a command: blanks end it, quotes and backslashes keep them.  False: no more, or
+ * *@ret_open, a quote that does not end. */
+static bool next_word(struct str *rest, struct buf *word, bool *ret_open)
 {
     char quote = 0;
 
+    *ret_open = false;
     buf_reset(word);
     *rest = str_trim(*rest);
     if (str_is_empty(*rest))
@@ -178,17 +180,22 @@ static bool next_word(struct str *rest, struct buf *word)
             buf_add_c(word, c);
         }
     }
-    return true;
+    *ret_open = quote != 0;
+    return quote == 0;
 }
 
-static void set_words(void *base, const struct config_key *k, struct str text)
+static bool set_words(void *base, const struct config_key *k, struct str text, struct buf *expected)
 {
     struct buf word = BUF_INIT;
+    bool open;
 
     config_clear(base, k);
-    while (next_word(&text, &word))
+    while (next_word(&text, &word, &open))
         config_add_text(base, k, buf_str(&word));
     buf_done(&word);
+    if (open)
+        buf_add_z(expected, "a command whose quotes end");
+    return !open;
 }
 
 static void set_texts(void *base, const struct config_key *k, struct str text)
@@ -227,7 +234,9 @@ bool config_set(void *base, const struct config_key *k, struct str text, struct 
         set_text(base, k, text);
         return true;
     case CFG_TEXTS:
-        (k->words ? set_words : set_texts)(base, k, text);
+        if (k->words)
+            return set_words(base, k, text, ret_expected);
+        set_texts(base, k, text);
         return true;
     }
     abort();

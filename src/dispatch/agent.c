@@ -257,6 +257,31 @@ struct recipient *agents_resolve(struct agents *t, struct str tenant, struct str
     return agents_find(t, tenant, str_make(address.p, (size_t)at));
 }
 
+/* How many entries have this id; @ret_tenant is of the last of them. */
+static size_t entries_called(const struct agents *t, struct str id, struct str *ret_tenant)
+{
+    size_t n = 0;
+
+    for (const struct list *it = t->configs.next; it != &t->configs; it = it->next) {
+        const struct agent_settings *s = &list_entry(it, const struct agent_config, link)->s;
+        if (str_eq(str_of(s->id), id)) {
+            *ret_tenant = str_of(s->tenant);
+            n++;
+        }
+    }
+    return n;
+}
+
+struct str agents_tenant_of(const struct agents *t, struct str address)
+{
+    struct str tenant = STR_NULL, name;
+    size_t n = entries_called(t, address, &tenant);
+
+    if (n == 0 && str_split(&address, '@', &name))
+        n = entries_called(t, name, &tenant);
+    return n == 1 ? tenant : STR_NULL;
+}
+
 /* ---- life ---- */
 
 struct agents *agents_new(struct dispatch *d)

@@ -67,6 +67,9 @@ struct recipient *agents_find(struct agents *t, struct str tenant, struct str id
  * @ret_session is absent without one.  NULL: unknown. */
 struct recipient *agents_resolve(struct agents *t, struct str tenant, struct str address,
                                  struct str *ret_session);
+/* Whose agent an address means when nobody says: the tenant of the one entry with this id.  Absent:
+ * there is none, it is there for every tenant, or several have one. */
+struct str agents_tenant_of(const struct agents *t, struct str address);
 /* True when the entry is there for @tenant. */
 bool agent_config_is_for(const struct agents *t, const struct agent_config *c, struct str tenant);
 /* The command that every use of a tmux agent begins with, NULL-terminated, borrowed from @s;

@@ -131,6 +131,11 @@ static void write_capabilities(struct jw *w, const struct agent_config *c)
     jw_end_arr(w);
 }
 
+struct str dispatch_tenant_of(const struct dispatch *d, struct str address)
+{
+    return agents_tenant_of(d->agents, address);
+}
+
 void dispatch_list(const struct dispatch *d, const struct dispatch_who *who, struct jw *w)
 {
     jw_arr(w);

@@ -105,6 +105,8 @@ typedef void dispatch_cb(void *ctx, const struct dispatch_answer *a);
 /* The callback will not run; what was begun goes on.  Sets *@call to NULL; NULL is fine. */
 void dispatch_cancel(struct dispatch_call **call);
 
+/* Whose agent an address means where one tenant only has it; absent: that is not so. */
+struct str dispatch_tenant_of(const struct dispatch *d, struct str address);
 /* [AgentDescriptor], at once. */
 void dispatch_list(const struct dispatch *d, const struct dispatch_who *who, struct jw *w);
 

@@ -11,6 +11,7 @@
 #include "base/spill.h"
 #include "core/token.h"
 #include "data/data.h"
+#include "dispatch/dispatch.h"
 #include "http/openapi.h"
 #include "http/v1.h"
 #include "net/loop.h"
@@ -203,12 +204,15 @@ static struct str only_tenant(const struct front *f)
 }
 
 /* On the admin socket the file's mode has let the operator in already. */
-static bool admit_operator(struct front *f, struct http_req *req, struct v1_who *ret)
+static bool admit_operator(struct front *f, struct http_req *req, struct str agent,
+                           struct v1_who *ret)
 {
     struct str tenant = http_header(req, "X-Bellhop-Tenant");
 
     if (str_is_empty(tenant))
         tenant = only_tenant(f);
+    if (str_is_empty(tenant) && agent.p != NULL)
+        tenant = dispatch_tenant_of(f->dispatch, agent);
     if (!facts_name_ok(tenant)) {
         v1_refuse(f, req, 400, NULL, "invalid", "Which tenant? Name it with --tenant.");
         return false;
@@ -282,7 +286,8 @@ static bool admit_namespace(struct front *f, struct http_req *req, struct v1_who
     return true;
 }
 
-bool v1_admit(struct front *f, struct http_req *req, struct v1_who *ret_who)
+/* @agent: whom the path names; absent: nobody. */
+static bool admit(struct front *f, struct http_req *req, struct str agent, struct v1_who *ret_who)
 {
     bool operator=
             http_listener_tag(req) == front_admin_tag &&http_header(req, "Authorization").p == NULL;
@@ -292,8 +297,13 @@ bool v1_admit(struct front *f, struct http_req *req, struct v1_who *ret_who)
         front_retry(f, req, "draining", "This server is going down; come back in a moment.");
         return false;
     }
-    return (operator? admit_operator(f, req, ret_who) : admit_key(f, req, ret_who)) &&
+    return (operator? admit_operator(f, req, agent, ret_who) : admit_key(f, req, ret_who)) &&
            admit_namespace(f, req, ret_who) && v1_take_work(f, req, ret_who->caller.tenant);
+}
+
+bool v1_admit(struct front *f, struct http_req *req, struct v1_who *ret_who)
+{
+    return admit(f, req, STR_NULL, ret_who);
 }
 
 /* ---- which ---- */
@@ -314,12 +324,18 @@ static const struct v1_route *find(struct v1_request *r, struct str path, struct
     return NULL;
 }
 
+static bool names_agent(const struct v1_route *route)
+{
+    return str_starts(str_of(route->pattern), STR("/v1/agents/{"));
+}
+
 static void handle(struct v1_request *r)
 {
     struct buf allowed = BUF_INIT;
     const struct v1_route *route = find(r, http_path(r->req), &allowed);
+    struct str agent = route != NULL && names_agent(route) ? r->args[0] : STR_NULL;
 
-    if (route != NULL && (route->open || v1_admit(r->f, r->req, &r->who))) {
+    if (route != NULL && (route->open || admit(r->f, r->req, agent, &r->who))) {
         r->who.caller.takes_files = true;
         route->handler(r);
     } else if (route == NULL && allowed.n > 0) {

@@ -269,6 +269,17 @@ def test_the_command_line_delivers_wakes_asks_and_reads_replies(house, dial, dro
     assert house.cli("dispatch", "deliver", "stranger", "x", "--tenant", "t", check=False).returncode == 1
 
 
+def test_the_command_line_asks_for_a_tenant_only_where_several_have_the_agent(house):
+    house.add(tenant="t")
+    house.add(tenant="u")
+    assert house.cli("dispatch", "deliver", "theirs", "x", "--id", "1").stdout == "waits 1\n"
+    assert house.cli("dispatch", "wake", "theirs@desk", "x").stdout == "not woken\n"
+    assert house.instance("agent:theirs")["tenant"] == "other"
+    for agent in ("nobody", "stranger"):
+        asked = house.cli("dispatch", "deliver", agent, "x", check=False)
+        assert asked.returncode == 1 and "--tenant" in asked.stderr
+
+
 def test_agents_come_go_and_change_with_a_reload(house, drop, tmp_path):
     sender = Sender(house)
     assert sender.deliver("nobody", augment("kept", "k1")).status == 200

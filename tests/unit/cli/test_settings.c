@@ -197,6 +197,9 @@ static void mistakes_are_told_with_line_and_what_was_expected(void **state)
                    ".yaml:3: platforms: web bot \"x\" is there twice");
     assert_refused("platforms:\n- {platform: telegram, bot: x, token: '1:a', mode: both}\n",
                    ".yaml:2: mode: expected one of polling|webhook, found \"both\"");
+    assert_refused("agents:\n- {id: a, substrate: exec, command: '/bin/a \"b c'}\n",
+                   ".yaml:2: command: expected a command whose quotes end, found "
+                   "\"/bin/a \"b c\"");
     assert_refused("platforms:\n- {platform: web, bot: a/b}\n",
                    ".yaml:2: web a/b: the bot of a web platform is part of its address: use "
                    "letters, digits, '-', '_' and '.', not 'a/b'");
