@@ -309,21 +309,49 @@ static int revoke_one(const struct cli_args *a, struct str id)
     return rc;
 }
 
+static bool is_hook_of(struct json key, const struct dispatch_options *o)
+{
+    return str_eq(json_str(key, "kind"), STR("hook")) &&
+           str_eq(json_str(key, "agent"), str_of(o->agent)) &&
+           json_type(json_get(key, "revokedAt")) != JSON_NUMBER &&
+           (o->v1.tenant == NULL || str_eq(json_str(key, "tenant"), str_of(o->v1.tenant)));
+}
+
+static bool are_of_several_tenants(struct json keys, const struct dispatch_options *o)
+{
+    struct str tenant = STR_NULL;
+
+    for (struct json_iter it = {0}; json_next(keys, &it);) {
+        if (!is_hook_of(it.value, o))
+            continue;
+        if (tenant.p != NULL && !str_eq(tenant, json_str(it.value, "tenant")))
+            return true;
+        tenant = json_str(it.value, "tenant");
+    }
+    return false;
+}
+
 /* All hooks of the agent. */
 static int revoke_hooks(const struct cli_args *a, const struct dispatch_options *o)
 {
     struct json_parser *parser = json_parser_new();
     struct json doc;
-    int rc = cli_call(a, "GET", "/admin/tokens", STR_NULL, parser, &doc);
+    int rc = cli_call(a, "GET", "/admin/tokens", STR_NULL, parser, &doc), n = 0;
 
-    if (rc == CLI_DONE)
-        for (struct json_iter it = {0}; json_next(doc, &it);)
-            if (str_eq(json_str(it.value, "kind"), STR("hook")) &&
-                str_eq(json_str(it.value, "agent"), str_of(o->agent)) &&
-                (o->v1.tenant == NULL ||
-                 str_eq(json_str(it.value, "tenant"), str_of(o->v1.tenant))) &&
-                revoke_one(a, json_str(it.value, "id")) != CLI_DONE)
-                rc = CLI_FAILED;
+    if (rc == CLI_DONE && are_of_several_tenants(doc, o)) {
+        fprintf(stderr, "bellhop: several tenants have hooks of \"%s\"; say whose with --tenant\n",
+                o->agent);
+        rc = CLI_FAILED;
+    }
+    for (struct json_iter it = {0}; rc == CLI_DONE && json_next(doc, &it);)
+        if (is_hook_of(it.value, o)) {
+            rc = revoke_one(a, json_str(it.value, "id"));
+            n += rc == CLI_DONE;
+        }
+    if (rc == CLI_DONE && n == 0)
+        fputs("There was no hook to revoke.\n", stderr);
+    else if (n > 0)
+        fprintf(stderr, "%d %s void now.\n", n, n == 1 ? "hook is" : "hooks are");
     json_parser_free(parser);
     return rc;
 }

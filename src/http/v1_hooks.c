@@ -90,8 +90,9 @@ void v1_hook_wake(struct v1_request *r)
     if (k != NULL) {
         struct dispatch_who who = hook_who(r);
         struct v1_call *c = v1_call_new(r->f, http_req_id(r->req));
-        if (!json_parse(parser, http_body(r->req), &doc) || !json_is_object(doc))
-            doc = (struct json){0}; /* a bare ring */
+        if (!signature_ok(k, r->req) || !json_parse(parser, http_body(r->req), &doc) ||
+            !json_is_object(doc))
+            doc = (struct json){0}; /* a bare ring: words must be signed as those of a delivery */
         c->dispatch = dispatch_wake(r->f->dispatch, &who, str_of(k->agent), doc, STR_NULL,
                                     v1_on_dispatched, c);
     }

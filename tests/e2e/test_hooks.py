@@ -56,6 +56,27 @@ def test_a_hook_is_for_one_agent_whatever_its_sender_calls_it(house, tmp_path):
     assert "agent:nobody" not in house.cli("mailbox", "list", "--json").stdout
 
 
+def test_the_words_of_a_wake_need_one(house, tmp_path):
+    hook, bare = Hook(house), Hook(house, "filer", "--no-signature")
+    rung = hook.post("wake", {"agent_id": "filer", "context": "of a stranger", "session_id": "s"}, sign=False)
+    assert rung.status == 200 and "session_id" not in rung.json and "nothing to deliver" in rung.json["warnings"][0]
+    assert hook.post("wake", {"context": "signed"}).json["woken"] is False
+    assert bare.post("wake", {"context": "without"}).json["woken"] is False
+    said = lambda: {json.loads(p.read_text())["content"] for p in (tmp_path / "drop").glob("*.json")}
+    wait_for(lambda: said() == {"signed", "without"})
+
+
+def test_revoking_says_what_went_and_asks_whose_where_it_matters(house):
+    mine = Hook(house)
+    house.cli("dispatch", "hook", "--agent", "filer", "--tenant", "zorg")
+    asked = house.cli("dispatch", "hook", "--agent", "filer", "--revoke", check=False)
+    assert asked.returncode == 1 and "--tenant" in asked.stderr and mine.status() == 200
+    assert "1 hook" in house.cli("dispatch", "hook", "--agent", "filer", "--tenant", "zorg", "--revoke").stderr
+    assert "1 hook" in house.cli("dispatch", "hook", "--agent", "filer", "--revoke").stderr
+    assert "no hook" in house.cli("dispatch", "hook", "--agent", "filer", "--revoke").stderr
+    assert mine.status() == 404
+
+
 def test_wakes_and_looks_need_no_signature(house):
     hook = Hook(house)
     for body in ({"agent_id": "filer"}, b"", {"context": "look", "session_id": "s1"}):
