@@ -17,6 +17,7 @@
 #include "dispatch/dispatch.h"
 #include "http/vouch.h"
 #include "net/http_tls.h"
+#include "media/media.h"
 #include "skills/skills.h"
 #include "store/store.h"
 
@@ -137,6 +138,7 @@ static void allow_configured(struct rules *r, const struct config *cfg)
     const struct http_tls *tls = config_get(cfg, &tls_config);
     const struct vouch_settings *identity = config_get(cfg, &vouch_config);
     const struct skills_settings *skills = config_get(cfg, &skills_section);
+    const struct media_settings *media = config_get(cfg, &media_config);
     const struct bus_settings *bus = config_get(cfg, &bus_config);
     const struct store_settings *store = config_get(cfg, &store_config);
 
@@ -154,6 +156,9 @@ static void allow_configured(struct rules *r, const struct config *cfg)
     if (skills->dir != NULL && mkdir(skills->dir, 0750) == 0)
         log_info(NULL, "skills: made %s", skills->dir);
     allow(r, skills->dir, CONFINE_WRITE);
+    if (media->dir != NULL && mkdir(media->dir, 0700) == 0)
+        log_info(NULL, "media: made %s", media->dir);
+    allow(r, media->dir, CONFINE_WRITE);
     dispatch_each_path(cfg, allow_agent, r);
     if (str_starts(str_of(s->listen), STR("unix:")))
         allow_beside(r, s->listen + strlen("unix:"), CONFINE_SOCK);

@@ -31,7 +31,6 @@
 #include "http/chat_tools.h"
 #include "http/media_route.h"
 #include "http/vouch.h"
-#include "http/tools.h"
 #include "http/v1.h"
 #include "mcp/mcp.h"
 #include "media/media.h"
@@ -139,76 +138,6 @@ static enum bh_err open_heart(struct server *s, char *why)
 }
 
 /* The PEM that the setting means: a file's, or the text itself.  False: told why. */
-static bool read_approval_key(const char *setting, struct buf *pem, char *why)
-{
-    if (strncmp(setting, "-----", 5) == 0) {
-        buf_add_z(pem, setting);
-        return true;
-    }
-    if (file_read(setting, 65536, pem))
-        return true;
-    snprintf(why, 512, "skills.approval.public_key: %.200s: %s", setting, strerror(errno));
-    return false;
-}
-
-static enum bh_err open_skills(struct server *s, char *why)
-{
-    const struct skills_settings *c = config_get(s->cfg, &skills_section);
-    const char *kind = skills_kind(c, s->store->shared);
-    bool files = strcmp(kind, "filesystem") == 0;
-    bool secured = strcmp(c->approval_mode, "secured") == 0;
-    char *path = files && c->dir != NULL
-                     ? xstrdup(c->dir)
-                     : state_dir_path(s->settings->state_dir, files ? "skills" : "skills.db");
-    const struct store_settings *store = config_get(s->cfg, &store_config);
-    struct skills_config sc = {.backend = kind,
-                               .path = path,
-                               .url = store->url,
-                               .ledger = s->ledger};
-    struct buf pem = BUF_INIT;
-    enum bh_err err = BH_REFUSED;
-
-    if (!secured || read_approval_key(c->approval_key, &pem, why)) {
-        sc.approval_key = secured ? buf_z(&pem) : NULL;
-        err = skills_open(s->loop, &sc, &s->skills, why);
-    }
-    buf_done(&pem);
-    free(path);
-    return err;
-}
-
-/* What programs reach by key: the stores, and the tools that are made of them. */
-static enum bh_err open_stores(struct server *s, char *why)
-{
-    char *data = state_dir_path(s->settings->state_dir, "data");
-    struct data_config dc = {.dir = data, .ledger = s->ledger};
-    enum bh_err err = open_skills(s, why);
-
-    if (err == BH_OK)
-        err = data_open(s->loop, &dc, &s->data, why);
-    free(data);
-    if (err != BH_OK)
-        return err;
-    struct mcp_env me = {.clock = loop_clock(s->loop),
-                         .rand = &s->rand,
-                         .version = BELLHOP_VERSION,
-                         .may = v1_may_again,
-                         .may_ctx = &s->front,
-                         .instructions =
-                             "Skills are named texts with a status and a history; data "
-                             "are notes found by their words. Both are shared by the "
-                             "agents of one organisation. Where there are chat tools, "
-                             "people write to you: read, answer, then say what you have "
-                             "taken care of."};
-    seal_mac(s->seal, STR("mcp sessions"), STR(""), me.session_key);
-    s->mcp = mcp_new(&me);
-    mcp_add_tools(s->mcp, tools_skills, n_tools_skills, &s->front);
-    mcp_add_tools(s->mcp, tools_data, n_tools_data, &s->front);
-    mcp_add_tools(s->mcp, tools_agents, n_tools_agents, &s->front);
-    mcp_add_tools(s->mcp, tools_chat, n_tools_chat, &s->front);
-    return BH_OK;
-}
-
 static bool delivery_waits(void *ctx, struct str tenant, struct str instance, uint64_t row)
 {
     struct server *s = ctx;
@@ -220,18 +149,23 @@ static bool delivery_waits(void *ctx, struct str tenant, struct str instance, ui
 
 static enum bh_err open_media(struct server *s, char *why)
 {
-    char *dir = state_dir_path(s->settings->state_dir, "media");
+    const struct media_settings *settings = config_get(s->cfg, &media_config);
+    char *dir = settings->dir != NULL ? xstrdup(settings->dir)
+                                      : state_dir_path(s->settings->state_dir, "media");
     struct media_env env = {.loop = s->loop,
                             .store = s->store,
                             .rand = &s->rand,
                             .seal = s->seal,
                             .http = s->http,
-                            .settings = config_get(s->cfg, &media_config),
+                            .settings = settings,
                             .dir = dir,
+                            .off = s->store->shared && settings->dir == NULL,
                             .is_waiting = delivery_waits,
                             .ctx = s};
     enum bh_err err = media_open(&env, &s->media, why);
 
+    if (env.off)
+        log_info(NULL, "media: " MEDIA_OFF);
     if (err == BH_OK)
         err = host_set_media(s->host, s->media, why);
     free(dir);
@@ -324,6 +258,18 @@ enum bh_err server_listen(struct server *s, char *why)
     return state_dir_write_port(c->state_dir, http_server_port(s->http_server), why);
 }
 
+static enum bh_err open_parts(struct server *s, char *why)
+{
+    enum bh_err err = bus_open(s->loop, config_get(s->cfg, &bus_config), &s->bus, why);
+
+    if (err == BH_OK && (err = open_state(s, why)) == BH_OK &&
+        (err = open_heart(s, why)) == BH_OK && (err = server_open_stores(s, why)) == BH_OK &&
+        (err = open_media(s, why)) == BH_OK && (err = server_open_dispatch(s, why)) == BH_OK &&
+        (err = server_listen(s, why)) == BH_OK && (err = open_platforms(s, why)) == BH_OK)
+        err = confinement_of_calls(s->cfg, &s->confined, why);
+    return err;
+}
+
 enum bh_err server_open(struct server *s, struct config *cfg, char *ret_why)
 {
     enum bh_err err;
@@ -343,12 +289,7 @@ enum bh_err server_open(struct server *s, struct config *cfg, char *ret_why)
     s->http_server = http_server_new(s->loop, &http_limits_default, front_handle, &s->front);
     http_server_count(s->http_server, s->ledger);
     http_server_on_head(s->http_server, front_on_head);
-    if ((err = bus_open(s->loop, config_get(cfg, &bus_config), &s->bus, ret_why)) == BH_OK &&
-        (err = open_state(s, ret_why)) == BH_OK && (err = open_heart(s, ret_why)) == BH_OK &&
-        (err = open_stores(s, ret_why)) == BH_OK && (err = open_media(s, ret_why)) == BH_OK &&
-        (err = server_open_dispatch(s, ret_why)) == BH_OK &&
-        (err = server_listen(s, ret_why)) == BH_OK && (err = open_platforms(s, ret_why)) == BH_OK &&
-        (err = confinement_of_calls(cfg, &s->confined, ret_why)) == BH_OK) {
+    if ((err = open_parts(s, ret_why)) == BH_OK) {
         name_url(s);
         s->front = (struct front){.loop = s->loop,
                                   .server = s->http_server,

@@ -73,6 +73,7 @@ enum bh_err server_listen(struct server *s, char *why);     /* once */
 void server_lost_lease(void *ctx, const char *why);
 /* The store and the port are there: other nodes are told where, and may come. */
 void server_meet_nodes(struct server *s);
+enum bh_err server_open_stores(struct server *s, char *why);   /* for server_open(), too */
 enum bh_err server_open_dispatch(struct server *s, char *why); /* for server_open() */
 void server_close(struct server *s); /* writes what is queued; the loop does not run any more */
 /* Take over what the new configuration allows, or nothing; @now is consumed.  Says what happened in

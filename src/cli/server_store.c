@@ -14,6 +14,7 @@
 #include "cli/notify.h"
 #include "cli/server.h"
 #include "cli/settings.h"
+#include "cli/shared.h"
 #include "cli/state_dir.h"
 #include "cluster/node.h"
 #include "cluster/porter.h"
@@ -182,6 +183,8 @@ static enum bh_err open_postgres(struct server *s, const struct store_settings *
 {
     enum bh_err err = store_postgres_open(s->loop, c->url, 0, &s->store, why);
 
+    if (err == BH_OK)
+        err = shared_check(s->loop, s->store, &s->rand, s->cfg, why);
     if (err != BH_OK)
         return err;
     loop_on_signal(s->loop, SIGTERM, on_stop, s);

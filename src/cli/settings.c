@@ -6,7 +6,9 @@
 #include "base/str.h"
 #include "bus/bus.h"
 #include "cli/confinement.h"
+#include "cli/shared.h"
 #include "cluster/node.h"
+#include "data/data.h"
 #include "dispatch/dispatch.h"
 #include "edge/door.h"
 #include "http/front.h"
@@ -63,17 +65,11 @@ const struct config_section settings_config = {.keys = keys,
                                                .check = check};
 
 static const struct config_section *const sections[] = {
-    &settings_config, &tls_config,
-    &http_config,     &store_config,
-    &bus_config,      &cluster_config,
-    &relay_config,    &wake_config,
-    &door_config,     &auth_config,
-    &vouch_config,    &relay_rate_config,
-    &limits_config,   &skills_section,
-    &v1_config,       &media_config,
-    &outbox_config,   &front_config,
-    &confine_config,  &log_config,
-    &dispatch_config, NULL,
+    &settings_config, &tls_config,        &http_config,   &store_config,   &bus_config,
+    &cluster_config,  &relay_config,      &wake_config,   &door_config,    &auth_config,
+    &vouch_config,    &relay_rate_config, &limits_config, &skills_section, &data_section,
+    &v1_config,       &media_config,      &outbox_config, &front_config,   &confine_config,
+    &log_config,      &dispatch_config,   NULL,
 };
 static const struct config_list *const lists[] = {&platforms_config, &agents_config, NULL};
 const struct config_schema settings_schema = {.sections = sections, .lists = lists};
@@ -84,7 +80,7 @@ enum bh_err settings_load(const char *path, struct config **ret_cfg, struct buf 
     enum bh_err err = config_load(path, &settings_schema, &cfg, ret_why);
     char why[256] = "";
 
-    if (err == BH_OK && !dispatch_check(cfg, why)) {
+    if (err == BH_OK && (!dispatch_check(cfg, why) || !shared_settings_fit(cfg, why))) {
         buf_printf(ret_why, "%s: %s", config_path(cfg), why);
         config_free(cfg);
         err = BH_REFUSED;

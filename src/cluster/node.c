@@ -261,7 +261,8 @@ static void on_end(struct timer *t)
 
 void node_move(struct node *n, struct store *store)
 {
-    assert(n->state == NODE_SERVING && !n->busy);
+    assert(n->state == NODE_SERVING);
+    n->busy = false; /* the store before is closed, and what it was asked with it */
     n->env.store = store;
     store_guard(store, STR(LEASE), n->op.epoch);
     timer_set(n->env.clock, &n->ask, 0); /* the long first grant ends when the loop turns */
@@ -284,15 +285,20 @@ void node_release(struct node *n)
 
 /* ---- opening ---- */
 
+void node_name_of(const struct cluster_settings *s, char ret_name[NODE_NAME_BYTES + 1])
+{
+    if (s->node != NULL)
+        snprintf(ret_name, NODE_NAME_BYTES + 1, "%s", s->node);
+    else if (gethostname(ret_name, NODE_NAME_BYTES + 1) != 0 || ret_name[0] == '\0')
+        snprintf(ret_name, NODE_NAME_BYTES + 1, "node");
+    ret_name[NODE_NAME_BYTES] = '\0';
+}
+
 static void name_it(struct node *n)
 {
     uint32_t once;
 
-    if (n->env.settings->node != NULL)
-        snprintf(n->name, sizeof n->name, "%s", n->env.settings->node);
-    else if (gethostname(n->name, sizeof n->name) != 0 || n->name[0] == '\0')
-        snprintf(n->name, sizeof n->name, "node");
-    n->name[NODE_NAME_BYTES] = '\0';
+    node_name_of(n->env.settings, n->name);
     rand_bytes(n->env.rand, &once, sizeof once); /* two processes of one name are two owners */
     snprintf(n->owner, sizeof n->owner, "%s/%08" PRIx32, n->name, once);
 }

@@ -63,8 +63,10 @@ const char *node_name(const struct node *n);
 const char *node_owner(const struct node *n);  /* this process, and no other of its name */
 const char *node_holder(const struct node *n); /* who serves, as far as we know; "": nobody.  In
                                                 * WAITING it is what that one's node_owner() says */
-int64_t node_left_ms(const struct node *n);    /* of the lease, in SERVING */
-uint64_t node_epoch(const struct node *n);     /* of the lease, in SERVING */
+/* What a node with these settings is called. */
+void node_name_of(const struct cluster_settings *s, char ret_name[NODE_NAME_BYTES + 1]);
+int64_t node_left_ms(const struct node *n); /* of the lease, in SERVING */
+uint64_t node_epoch(const struct node *n);  /* of the lease, in SERVING */
 /* In SERVING, right after it began: the same database, opened anew.  It is guarded from now on. */
 void node_move(struct node *n, struct store *store);
 /* Where people find it, for its record; copied. */

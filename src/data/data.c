@@ -25,6 +25,8 @@ struct data {
     struct loop *loop;   /* borrowed */
     struct lanes *lanes; /* owned */
     char *dir;           /* owned */
+    char *off;           /* owned; why there is no store here; NULL: there is one */
+    bool elsewhere;
     size_t max_content_bytes, max_answer_bytes;
     uint64_t max_file_bytes;
     int64_t max_query_ms;
@@ -97,14 +99,30 @@ static void note_folders(struct data *ds)
     buf_done(&path);
 }
 
+/* No connection is ever to be had, and that says why. */
+static void *off_open(void *ctx, struct str key, bool writer, char *ret_why)
+{
+    snprintf(ret_why, 256, "%s", (const char *)ctx);
+    return NULL;
+}
+
+static const struct lanes_ops off_ops = {.open = off_open};
+
+bool data_is_off(const struct data *ds)
+{
+    return ds->off != NULL;
+}
+
 enum bh_err data_open(struct loop *loop, const struct data_config *cfg, struct data **ret_ds,
                       char *ret_why)
 {
-    if (!check_dir(cfg->dir, ret_why))
+    if (cfg->off == NULL && !check_dir(cfg->dir, ret_why))
         return BH_UNAVAILABLE;
     struct data *ds = xcalloc(1, sizeof *ds);
     *ds = (struct data){.loop = loop,
                         .dir = xstrdup(cfg->dir),
+                        .off = xstrdup(cfg->off),
+                        .elsewhere = cfg->elsewhere,
                         .max_content_bytes =
                             cfg->max_content_bytes > 0 ? cfg->max_content_bytes : 1u << 20,
                         .max_answer_bytes =
@@ -113,8 +131,8 @@ enum bh_err data_open(struct loop *loop, const struct data_config *cfg, struct d
                         .max_query_ms = cfg->max_query_ms > 0 ? cfg->max_query_ms : 10000,
                         .ledger = cfg->ledger};
     struct lanes_config lc = {.name = "data",
-                              .ops = &data_base_ops,
-                              .ctx = ds->dir,
+                              .ops = ds->off != NULL ? &off_ops : &data_base_ops,
+                              .ctx = ds->off != NULL ? ds->off : ds->dir,
                               .writers = 2,
                               .readers = 2,
                               .max_open = cfg->max_open > 0 ? cfg->max_open : 16,
@@ -125,7 +143,8 @@ enum bh_err data_open(struct loop *loop, const struct data_config *cfg, struct d
         data_close(ds);
         return BH_UNAVAILABLE;
     }
-    note_folders(ds);
+    if (ds->off == NULL)
+        note_folders(ds);
     *ret_ds = ds;
     return BH_OK;
 }
@@ -137,6 +156,7 @@ void data_close(struct data *ds)
     if (ds->lanes != NULL)
         lanes_close(ds->lanes);
     free(ds->dir);
+    free(ds->off);
     free(ds);
 }
 
@@ -168,6 +188,8 @@ static struct data_call *call_new(struct data *ds, const struct caller *who, cal
 
 static struct data_call *call_start(struct data_call *c)
 {
+    if (c->ds->off != NULL)
+        c->job.write = false; /* refused beside the writes: it is no failure of a disk */
     lanes_submit(c->ds->lanes, &c->job);
     return c;
 }
@@ -379,6 +401,10 @@ void data_namespaces(const struct data *ds, struct str tenant, data_ns_cb *cb, v
 {
     struct buf path = BUF_INIT;
 
+    if (ds->off != NULL && ds->elsewhere)
+        cb(ctx, STR(""));
+    if (ds->off != NULL)
+        return;
     buf_printf(&path, "%s/", ds->dir);
     file_name_add(&path, tenant);
     DIR *d = opendir(buf_z(&path));

@@ -17,13 +17,21 @@
 #include "core/caller.h"
 #include "core/fault.h"
 
+struct config_section;
 struct loop;
 struct data;
 struct data_call;
 struct ledger;
 
+struct data_settings { /* `data:` in the configuration, owned by it */
+    char *node;        /* NULL: none is named */
+};
+extern const struct config_section data_section;
+
 struct data_config {
     const char *dir;          /* the database files live here; made when missing */
+    const char *off;          /* why there is none here: what every call is answered; NULL */
+    bool elsewhere;           /* with @off: another node has it */
     size_t max_content_bytes; /* longer entries are refused; 0: 1 MiB */
     size_t max_answer_bytes;  /* longer ones in memory are refused, ask for less; 0: 8 MiB */
     uint64_t max_file_bytes;  /* the same of those in a file; 0: 1 GiB */
@@ -77,6 +85,7 @@ struct data_call *data_clear(struct data *ds, const struct caller *who, data_cb 
 /* The namespaces in which a tenant has a store; "" is the unnamed one.  Reads a folder: not for
  * every request. */
 typedef void data_ns_cb(void *ctx, struct str ns);
+bool data_is_off(const struct data *ds); /* one elsewhere has the unnamed namespace, as it seems */
 void data_namespaces(const struct data *ds, struct str tenant, data_ns_cb *cb, void *ctx);
 
 /* {"capabilities_version": ..., "manifest": {"kind": "sqlite-fts", "supported_modes":

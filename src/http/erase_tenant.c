@@ -231,8 +231,13 @@ static void clear_next(struct tenant_erasure *e);
 
 static void on_cleared(void *ctx, const struct data_answer *a)
 {
+    const struct tenant_erasure *e = ctx;
+
     if (a->fault.cls != FAULT_NONE)
-        fail(ctx, "The data store failed in the middle: ask again.");
+        fail(ctx,
+             data_is_off(e->f->data)
+                 ? "All but its data is gone: that is on the node of data.node, ask there again."
+                 : "The data store failed in the middle: ask again.");
     else
         clear_next(ctx);
 }

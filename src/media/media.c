@@ -24,11 +24,15 @@
 #include "net/loop.h"
 #include "store/store.h"
 
-enum { THREADS = 2, LOOKS = 4 };
+enum { THREADS = 2, LOOKS = 4, SHARED_AGE_MS = 3600 * 1000 };
 
 #define AT(member) offsetof(struct media_settings, member)
 
 static const struct config_key keys[] = {
+    {"media.dir", CFG_TEXT, CFG_RESTART, AT(dir),
+     .what =
+         "Where files are; `state_dir/media` otherwise. With `store.kind: postgres` a directory "
+         "that all nodes share: without it no files are taken."},
     {"media.per_tenant", CFG_BYTES, CFG_RELOAD, AT(tenant_bytes), "1GiB",
      .what = "Bytes of files one tenant may have here at once; a file counts as 64 KiB at least."},
     {"media.total", CFG_BYTES, CFG_RELOAD, AT(all_bytes), "10GiB",
@@ -376,6 +380,15 @@ void media_close(struct media *m)
     free(m);
 }
 
+/* Another node may be writing it, or its record. */
+static bool is_young(const struct media *m, const char *path)
+{
+    struct stat st;
+
+    return stat(path, &st) != 0 ||
+           st.st_mtim.tv_sec * 1000 > clock_wall_ms(m->clock) - SHARED_AGE_MS;
+}
+
 static enum bh_err tidy_folder(struct media *m, char *ret_why)
 {
     DIR *d = opendir(m->env.dir);
@@ -391,6 +404,8 @@ static enum bh_err tidy_folder(struct media *m, char *ret_why)
             continue;
         buf_reset(&path);
         media_path_add(&path, m, e->d_name, "");
+        if (m->env.store->shared && is_young(m, buf_z(&path)))
+            continue;
         removed += unlink(buf_z(&path)) == 0;
     }
     closedir(d);

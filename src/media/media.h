@@ -31,8 +31,12 @@ struct store;
 #define MEDIA_MAX_BYTES ((uint64_t)25 << 20) /* of one file, as the contract has it */
 #define MEDIA_ID_CHARS 32
 #define MEDIA_MAX_HOLDS 64
+#define MEDIA_OFF \
+    "files are not kept: several nodes share the database, and media.dir names no directory that " \
+    "they share"
 
 struct media_settings { /* `media:` in the configuration */
+    char *dir;          /* NULL: `state_dir/media` */
     uint64_t tenant_bytes, all_bytes;
     int64_t ttl_ms;
     int64_t wait_ms;    /* a message waits no longer for its files */
@@ -64,6 +68,7 @@ struct media_env { /* borrowed, for the life of the media */
     struct http_client *http;
     const struct media_settings *settings;
     const char *dir; /* made when missing */
+    bool off;        /* nothing is kept: media_begin() is BH_REFUSED, and MEDIA_OFF says why */
     /* Is this delivery still to be settled?  NULL: none is. */
     bool (*is_waiting)(void *ctx, struct str tenant, struct str instance, uint64_t row);
     void *ctx;

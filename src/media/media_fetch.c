@@ -97,8 +97,9 @@ static bool begin(struct media_fetch *f, const struct http_result *head, struct 
     f->writer = media_begin(f->m, &spec, &writer_ops, f, &err);
     if (f->writer == NULL)
         snprintf(f->why, sizeof f->why, "%s",
-                 err == BH_BUSY ? "there is no room for it (media.per_tenant, media.total)"
-                                : "it is larger than allowed");
+                 err == BH_BUSY      ? "there is no room for it (media.per_tenant, media.total)"
+                 : err == BH_REFUSED ? MEDIA_OFF
+                                     : "it is larger than allowed");
     return f->writer != NULL;
 }
 

@@ -273,7 +273,9 @@ struct media_write *media_begin(struct media *m, const struct media_spec *spec,
     uint64_t max = spec->max_bytes != 0 ? spec->max_bytes : MEDIA_MAX_BYTES;
     uint64_t charge = spec->expected > MEDIA_LEAST_CHARGE ? spec->expected : MEDIA_LEAST_CHARGE;
 
-    *ret_err = spec->expected > max ? BH_MALFORMED : media_charge(m, spec->tenant, charge);
+    *ret_err = m->env.off             ? BH_REFUSED
+               : spec->expected > max ? BH_MALFORMED
+                                      : media_charge(m, spec->tenant, charge);
     if (*ret_err != BH_OK)
         return NULL;
     struct media_write *w = xcalloc(1, sizeof *w);

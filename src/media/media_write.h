@@ -27,7 +27,7 @@ struct media_write_ops { /* neither runs inside a call of ours */
     void (*done)(void *ctx, enum bh_err err, const struct media_file *f);
 };
 
-/* NULL: over the quota already, or too large as announced; @ret_err says which. */
+/* NULL: over the quota already, too large as announced, or off; @ret_err says which. */
 struct media_write *media_begin(struct media *m, const struct media_spec *spec,
                                 const struct media_write_ops *ops, void *ctx, enum bh_err *ret_err);
 /* A piece, at most 64 KiB, copied.  A failure is told by done(), soon. */

@@ -1,0 +1,278 @@
+/* shared.c - design.  (shared.h has the contract.)
+ *
+ *      record   file      what it means
+ *      none     none      the first node: file, then record
+ *      none     ours      it died between the two: record
+ *      any      other's   the directory of another installation
+ *      w        w         the same directory
+ *      w        none      not the directory of the others
+ *
+ * A file says whose it is, by a hash of what is random per database, and has the word. */
+#include "cli/shared.h"
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/stat.h>
+#include <unistd.h>
+#include "base/config.h"
+#include "base/crypto.h"
+#include "base/file.h"
+#include "base/mem.h"
+#include "base/rand.h"
+#include "cli/settings.h"
+#include "cli/state_dir.h"
+#include "data/data.h"
+#include "media/media.h"
+#include "net/loop.h"
+#include "skills/skills.h"
+#include "store/store.h"
+
+#define SHARED_NS \
+    "shared" /* records: "media", "skills", "data" -> the word; "data.node" -> a name */
+#define MARK ".bellhop-shared"
+enum { WORD_BYTES = 16, TURN_MS = 1000, WRITE_TURNS = 15 };
+
+struct check {
+    struct loop *loop;
+    struct store *store;
+    struct rand *rand;
+    char *why;
+    struct str key;    /* of the record that is looked for */
+    struct buf found;  /* its value; empty: there is none */
+    enum bh_err wrote; /* BH_CANCELLED: not yet */
+};
+
+static bool is_shared(const struct config *cfg)
+{
+    const struct store_settings *store = config_get(cfg, &store_config);
+
+    return strcmp(store->kind, "postgres") == 0;
+}
+
+bool shared_settings_fit(const struct config *cfg, char *ret_why)
+{
+    const struct skills_settings *skills = config_get(cfg, &skills_section);
+    const struct data_settings *data = config_get(cfg, &data_section);
+    bool shared = is_shared(cfg);
+    const char *no = NULL;
+
+    if (shared && strcmp(skills->kind, "sqlite") == 0)
+        no = "skills.kind: sqlite is a file of one machine, and store.kind: postgres is for "
+             "several: leave skills.kind out, or use filesystem with a skills.dir that they share";
+    else if (!shared && strcmp(skills->kind, "postgres") == 0)
+        no = "skills.kind: postgres goes with store.kind: postgres";
+    else if (shared && strcmp(skills->kind, "filesystem") == 0 && skills->dir == NULL)
+        no = "skills.dir: with store.kind: postgres it must be named, and be a directory that all "
+             "nodes share";
+    else if (!shared && data->node != NULL)
+        no = "data.node goes with store.kind: postgres";
+    if (no != NULL)
+        snprintf(ret_why, 256, "%s", no);
+    return no == NULL;
+}
+
+bool shared_data_is_off(const struct config *cfg, char *ret_why)
+{
+    const struct data_settings *data = config_get(cfg, &data_section);
+    char name[NODE_NAME_BYTES + 1];
+
+    node_name_of(config_get(cfg, &cluster_config), name);
+    if (!is_shared(cfg) || (data->node != NULL && strcmp(data->node, name) == 0))
+        return false;
+    if (data->node == NULL)
+        snprintf(ret_why, 256,
+                 "several nodes share the database, and full text is on one of them: its name "
+                 "belongs into data.node");
+    else
+        snprintf(ret_why, 256, "it is on node %.60s (data.node), and this is %s", data->node, name);
+    return true;
+}
+
+/* ---- records ---- */
+
+static void on_record(void *ctx, struct str key, struct str value)
+{
+    struct check *c = ctx;
+
+    if (str_eq(key, c->key)) {
+        buf_reset(&c->found);
+        buf_add_str(&c->found, value);
+    }
+}
+
+static bool look(struct check *c, const char *key)
+{
+    c->key = str_of(key);
+    buf_reset(&c->found);
+    if (c->store->ops->load_records(c->store, SHARED_NS, on_record, c) == BH_OK)
+        return true;
+    snprintf(c->why, 256, "cannot read the database");
+    return false;
+}
+
+static void on_written(void *ctx, enum bh_err err)
+{
+    ((struct check *)ctx)->wrote = err;
+}
+
+/* BH_CONFLICT: somebody else was first.  Both verbs can be done twice. */
+static enum bh_err note(struct check *c, enum store_kv_verb verb, const char *key, struct str value)
+{
+    struct store_kv item = {verb, SHARED_NS, str_of(key), value};
+
+    c->wrote = BH_CANCELLED;
+    struct store_put *put = store_put(c->store, &item, 1, true, on_written, c);
+    for (int i = 0; i < WRITE_TURNS && c->wrote == BH_CANCELLED; i++)
+        loop_turn(c->loop, TURN_MS);
+    if (c->wrote == BH_CANCELLED)
+        store_put_cancel(&put);
+    if (c->wrote != BH_OK && c->wrote != BH_CONFLICT)
+        snprintf(c->why, 256, "cannot write to the database");
+    return c->wrote;
+}
+
+/* ---- directories ---- */
+
+/* Who we are, in a word that tells nothing. */
+static void add_identity(const struct check *c, struct buf *out)
+{
+    uint8_t hash[SHA256_BYTES];
+
+    sha256(str_make(&c->store->dedup_key, sizeof c->store->dedup_key), hash);
+    hex_add(out, hash, 8);
+}
+
+static bool write_mark(const char *path, struct str text)
+{
+    int fd = open(path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
+    bool ok = fd >= 0 && write(fd, text.p, text.n) == (ssize_t)text.n && fsync(fd) == 0;
+
+    if (fd >= 0)
+        close(fd);
+    return ok && file_sync_folder_of(path);
+}
+
+/* The mark of a directory nobody has used yet. */
+static bool make_mark(struct check *c, const char *path, struct buf *mark)
+{
+    uint8_t word[WORD_BYTES];
+
+    rand_bytes(c->rand, word, sizeof word);
+    add_identity(c, mark);
+    buf_add_c(mark, ' ');
+    hex_add(mark, word, sizeof word);
+    if (write_mark(path, buf_str(mark)))
+        return true;
+    if (errno == EEXIST) { /* another node, at this moment */
+        buf_reset(mark);
+        if (file_read(path, 256, mark))
+            return true;
+    }
+    snprintf(c->why, 256, "cannot write %.180s: %s", path, strerror(errno));
+    return false;
+}
+
+static bool is_ours(struct check *c, const char *setting, const char *dir, const struct buf *mark)
+{
+    struct buf us = BUF_INIT;
+
+    add_identity(c, &us);
+    bool ours = str_starts(buf_str(mark), buf_str(&us));
+    buf_done(&us);
+    if (!ours)
+        snprintf(c->why, 256,
+                 "%s: %.100s is the directory of another installation (its " MARK
+                 " says so): use another one",
+                 setting, dir);
+    return ours;
+}
+
+static bool mark_fits(struct check *c, const char *name, const char *setting, const char *dir,
+                      const char *path)
+{
+    struct buf mark = BUF_INIT;
+    bool ok = look(c, name);
+
+    if (ok && !file_read(path, 256, &mark) && c->found.n > 0) {
+        snprintf(c->why, 256,
+                 "%s: %.100s is not the directory that the nodes on this database share (it has no "
+                 "file " MARK " of theirs): mount it, or copy it with that file",
+                 setting, dir);
+        ok = false;
+    }
+    if (ok && mark.n == 0)
+        ok = make_mark(c, path, &mark);
+    ok = ok && is_ours(c, setting, dir, &mark);
+    if (ok && c->found.n == 0) {
+        enum bh_err err = note(c, KV_INSERT, name, buf_str(&mark));
+        ok = err == BH_OK || (err == BH_CONFLICT && look(c, name));
+        if (err == BH_OK)
+            buf_add_str(&c->found, buf_str(&mark));
+    }
+    if (ok && !str_eq(buf_str(&c->found), buf_str(&mark))) {
+        snprintf(c->why, 256,
+                 "%s: %.100s is not the directory that the nodes on this database share: mount "
+                 "that one",
+                 setting, dir);
+        ok = false;
+    }
+    buf_done(&mark);
+    return ok;
+}
+
+static bool directory_fits(struct check *c, const char *name, const char *setting, const char *dir)
+{
+    struct buf path = BUF_INIT;
+    bool ok = mkdir(dir, 0700) == 0 || errno == EEXIST;
+
+    buf_printf(&path, "%s/" MARK, dir);
+    if (!ok)
+        snprintf(c->why, 256, "%s: cannot make %.150s: %s", setting, dir, strerror(errno));
+    ok = ok && mark_fits(c, name, setting, dir, buf_z(&path));
+    buf_done(&path);
+    return ok;
+}
+
+/* ---- the data store ---- */
+
+/* The node that has the directory says so; the others must mean the same one. */
+static bool data_fits(struct check *c, const struct config *cfg)
+{
+    const struct data_settings *data = config_get(cfg, &data_section);
+    char *dir = state_dir_path(settings_of(cfg)->state_dir, "data");
+    char off[256];
+    bool ok = true;
+
+    if (data->node != NULL && !shared_data_is_off(cfg, off)) {
+        ok = directory_fits(c, "data", "data.node", dir) && look(c, "data.node") &&
+             (str_eq(buf_str(&c->found), str_of(data->node)) ||
+              note(c, KV_PUT, "data.node", str_of(data->node)) == BH_OK);
+    } else if (data->node != NULL) {
+        ok = look(c, "data.node");
+        if (ok && c->found.n > 0 && !str_eq(buf_str(&c->found), str_of(data->node))) {
+            snprintf(c->why, 256,
+                     "data.node: %.60s here, but the data of this database is on node %.60s: the "
+                     "same name belongs into the configuration of every node",
+                     data->node, buf_z(&c->found));
+            ok = false;
+        }
+    }
+    free(dir);
+    return ok;
+}
+
+enum bh_err shared_check(struct loop *loop, struct store *store, struct rand *rand,
+                         const struct config *cfg, char *ret_why)
+{
+    const struct skills_settings *skills = config_get(cfg, &skills_section);
+    const struct media_settings *media = config_get(cfg, &media_config);
+    struct check c = {.loop = loop, .store = store, .rand = rand, .why = ret_why};
+    bool ok = (strcmp(skills->kind, "filesystem") != 0 ||
+               directory_fits(&c, "skills", "skills.dir", skills->dir)) &&
+              (media->dir == NULL || directory_fits(&c, "media", "media.dir", media->dir)) &&
+              data_fits(&c, cfg);
+
+    buf_done(&c.found);
+    return ok ? BH_OK : BH_REFUSED;
+}
