@@ -1,0 +1,243 @@
+/* Promises of host/carry.h: an action gets its file before it is acted upon, or says why not. */
+#include "media_rig.h"
+#include "host/carry.h"
+#include "host/host.h"
+
+struct rig {
+    struct media_rig m;
+    struct carries *c;
+    struct platform p;
+    int acted, failed;
+    char told[512];   /* the failure */
+    char carried[64]; /* what the file of the action holds */
+    char url[256], name[64];
+    uint64_t number;
+    bool keeps; /* the platform puts it into its outbox */
+};
+static struct rig *rig;
+
+/* ---- the host and the platform ---- */
+
+void host_fail(struct host *h, struct action_id id, const char *fmt, ...)
+{
+    va_list ap;
+
+    va_start(ap, fmt);
+    vsnprintf(rig->told, sizeof rig->told, fmt, ap);
+    va_end(ap);
+    assert_int_equal(id.index, 7);
+    rig->failed++;
+}
+
+uint64_t host_last_number(const struct host *h)
+{
+    return rig->number;
+}
+
+static void act(struct platform *p, struct action_id id, const struct action_from *from,
+                const struct action *a)
+{
+    FILE *f = fopen(a->file->path, "r");
+
+    assert_non_null(f);
+    rig->carried[fread(rig->carried, 1, sizeof rig->carried - 1, f)] = '\0';
+    fclose(f);
+    assert_str(from->tenant, "acme");
+    assert_str(a->content, "a caption");
+    snprintf(rig->url, sizeof rig->url, "%.*s", STR_FMT(a->file->url));
+    snprintf(rig->name, sizeof rig->name, "%.*s", STR_FMT(a->file->name));
+    rig->number += rig->keeps;
+    rig->acted++;
+}
+
+static const struct platform_ops ops = {.name = "letters", .act = act};
+
+static int setup(void **state)
+{
+    struct rig *r = xcalloc(1, sizeof *r);
+
+    rig = r;
+    rig_open(&r->m);
+    r->p = (struct platform){.ops = &ops, .bot = "bot"};
+    r->c = carries_new(&r->m.env, r->m.media);
+    *state = r;
+    return 0;
+}
+
+static int teardown(void **state)
+{
+    struct rig *r = *state;
+
+    carries_free(r->c);
+    rig_close(&r->m);
+    free(r);
+    return 0;
+}
+
+static void send(struct rig *r, const char *source_url)
+{
+    static const struct action_from from = {.tenant = STR("acme"), .instance = STR("bot")};
+    struct action a = {.op = ACTION_SEND_MEDIA,
+                       .chat_id = STR("c"),
+                       .content = STR("a caption"),
+                       .filename = STR("shown.png"),
+                       .source_url = str_of(source_url),
+                       .deadline_ms = clock_now_ms(r->m.env.clock) + 30000};
+
+    carry_act(r->c, &r->p, (struct action_id){7, 7}, &from, &a);
+}
+
+/* ---- a file of ours ---- */
+
+static void on_room(void *ctx)
+{
+    ((struct media_rig *)ctx)->written = true;
+}
+
+static void on_written(void *ctx, enum bh_err err, const struct media_file *f)
+{
+    struct media_rig *r = ctx;
+
+    assert_int_equal(err, BH_OK);
+    memcpy(r->id, f->id, sizeof r->id);
+}
+
+static const char *keep(struct rig *r, const char *tenant)
+{
+    static const struct media_write_ops writer = {.room = on_room, .done = on_written};
+    static char url[128];
+    struct media_spec spec = {.tenant = str_of(tenant),
+                              .type = STR("image/png"),
+                              .name = STR("kept.png")};
+    enum bh_err err;
+    struct media_write *w = media_begin(r->m.media, &spec, &writer, &r->m, &err);
+
+    assert_non_null(w);
+    r->m.written = false;
+    r->m.id[0] = '\0';
+    for (int i = 0; i < 1000 && !r->m.written; i++)
+        loop_turn(r->m.loop, 10);
+    media_add(w, STR(PNG));
+    media_end(w);
+    for (int i = 0; i < 1000 && r->m.id[0] == '\0'; i++)
+        loop_turn(r->m.loop, 10);
+    snprintf(url, sizeof url, "https://relay.example/relay/media/%s", r->m.id);
+    return url;
+}
+
+/* ---- the promises ---- */
+
+static void a_file_that_is_here_is_carried_at_once(void **state)
+{
+    struct rig *r = *state;
+
+    send(r, keep(r, "acme"));
+    assert_int_equal(r->acted, 1);
+    assert_string_equal(r->carried, PNG);
+    assert_string_equal(r->name, "kept.png");
+    assert_string_equal(r->url, ""); /* nobody knows how we are reached */
+    r->m.env.public_url = "https://relay.example";
+    send(r, keep(r, "acme"));
+    assert_non_null(strstr(r->url, "https://relay.example/relay/media/"));
+    assert_non_null(strstr(r->url, "&sig=")); /* the platform fetches without a credential */
+    assert_int_equal(r->m.asked, 0);
+}
+
+static void a_file_of_another_tenant_is_not_and_its_address_is_not_asked(void **state)
+{
+    struct rig *r = *state;
+
+    send(r, keep(r, "other"));
+    send(r, "https://evil.example/relay/media/0123456789abcdef0123456789abcdef");
+    send(r, "http://127.0.0.1/x/relay/media/y");
+    send(r, "file:///etc/passwd");
+    send(r, "ftp://127.0.0.1/x");
+    send(r, "");
+    assert_int_equal(r->failed, 6);
+    assert_int_equal(r->acted, 0);
+    assert_non_null(strstr(r->told, "source_url names no file of yours here"));
+    rig_rest(&r->m);
+    assert_int_equal(r->m.asked, 0);
+}
+
+static void a_file_elsewhere_is_fetched_first(void **state)
+{
+    struct rig *r = *state;
+    char url[128];
+
+    snprintf(url, sizeof url, "%s/cat", r->m.base);
+    send(r, url);
+    memset(url, 'x', sizeof url - 1); /* the action was borrowed for the call */
+    assert_int_equal(r->acted, 0);
+    rig_until(&r->m, &r->acted, 1);
+    assert_string_equal(r->carried, PNG);
+    assert_string_equal(r->name, "shown.png");
+    assert_int_equal(r->failed, 0);
+}
+
+static void what_cannot_be_fetched_is_told_in_words(void **state)
+{
+    struct rig *r = *state;
+    char url[128];
+
+    snprintf(url, sizeof url, "%s/gone", r->m.base);
+    send(r, url);
+    assert_int_equal(r->failed, 0); /* never inside the call */
+    rig_until(&r->m, &r->failed, 1);
+    assert_string_equal(r->told, "the file cannot be sent: its address answered with status 404");
+    r->m.settings.allow_private = false;
+    snprintf(url, sizeof url, "%s/cat", r->m.base);
+    send(r, url);
+    rig_until(&r->m, &r->failed, 2);
+    assert_string_equal(r->told, "the file cannot be sent: its address is not a public one");
+    assert_int_equal(r->m.asked, 1);
+    assert_int_equal(r->acted, 0);
+}
+
+static void a_platform_that_closes_fails_what_waits_for_it(void **state)
+{
+    struct rig *r = *state;
+    struct platform other = r->p;
+    char url[128];
+
+    snprintf(url, sizeof url, "%s/slow", r->m.base);
+    send(r, url);
+    rig_until(&r->m, &r->m.asked, 1);
+    carry_drop(r->c, &other);
+    assert_int_equal(r->failed, 0);
+    carry_drop(r->c, &r->p);
+    assert_int_equal(r->failed, 1);
+    assert_string_equal(r->told, "network trouble: bellhop is stopping");
+    rig_release(&r->m, 1);
+    rig_rest(&r->m);
+    assert_int_equal(r->acted + r->failed, 1);
+}
+
+static void what_is_in_the_outbox_keeps_its_file(void **state)
+{
+    struct rig *r = *state;
+    const char *url = keep(r, "acme");
+
+    send(r, url);
+    assert_int_equal(media_find(r->m.media, str_of(r->m.id))->n_holds, 0); /* done, or refused */
+    r->keeps = true;
+    send(r, url);
+    const struct media_file *f = media_find(r->m.media, str_of(r->m.id));
+    assert_int_equal(f->n_holds, 1);
+    assert_true(f->holds[0].row == (HOST_ROW_OUTGOING | r->number));
+    assert_string_equal(f->holds[0].tenant, "acme");
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+#define T(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
+        T(a_file_that_is_here_is_carried_at_once),
+        T(a_file_of_another_tenant_is_not_and_its_address_is_not_asked),
+        T(a_file_elsewhere_is_fetched_first),
+        T(what_cannot_be_fetched_is_told_in_words),
+        T(a_platform_that_closes_fails_what_waits_for_it),
+        T(what_is_in_the_outbox_keeps_its_file),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
