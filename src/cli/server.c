@@ -149,6 +149,7 @@ static bool delivery_waits(void *ctx, struct str tenant, struct str instance, ui
 
 static enum bh_err open_media(struct server *s, char *why)
 {
+    const struct store_settings *store = config_get(s->cfg, &store_config);
     const struct media_settings *settings = config_get(s->cfg, &media_config);
     char *dir = settings->dir != NULL ? xstrdup(settings->dir)
                                       : state_dir_path(s->settings->state_dir, "media");
@@ -160,6 +161,7 @@ static enum bh_err open_media(struct server *s, char *why)
                             .settings = settings,
                             .dir = dir,
                             .off = s->store->shared && settings->dir == NULL,
+                            .spare_bytes = 2 * store->reserve, /* at once is when it refuses */
                             .is_waiting = delivery_waits,
                             .ctx = s};
     enum bh_err err = media_open(&env, &s->media, why);

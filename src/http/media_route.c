@@ -57,8 +57,9 @@ static void on_room(void *ctx)
 void media_refuse(struct http_server *server, struct http_id id, enum bh_err err)
 {
     if (err == BH_BUSY)
-        http_answer_error(server, id, 507, "no_room",
-                          "There is no room for this file: media.per_tenant or media.total.");
+        http_answer_error(
+            server, id, 507, "no_room",
+            "There is no room for this file: media.per_tenant, media.total or the disk.");
     else if (err == BH_REFUSED)
         http_answer_error(server, id, 501, "media_off", "No: " MEDIA_OFF ".");
     else if (err == BH_MALFORMED)

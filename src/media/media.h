@@ -67,8 +67,9 @@ struct media_env { /* borrowed, for the life of the media */
     const struct seal *seal;
     struct http_client *http;
     const struct media_settings *settings;
-    const char *dir; /* made when missing */
-    bool off;        /* nothing is kept: media_begin() is BH_REFUSED, and MEDIA_OFF says why */
+    const char *dir;      /* made when missing */
+    uint64_t spare_bytes; /* of its disk, which files never get */
+    bool off;             /* nothing is kept: media_begin() is BH_REFUSED, and MEDIA_OFF says why */
     /* Is this delivery still to be settled?  NULL: none is. */
     bool (*is_waiting)(void *ctx, struct str tenant, struct str instance, uint64_t row);
     void *ctx;
@@ -132,6 +133,7 @@ void media_type_add(struct buf *out, struct str type);
 void media_name_add(struct buf *out, struct str name);
 /* What the first bytes of a file say it is; absent: nothing known. */
 struct str media_sniff(struct str head);
+bool media_sniffs(struct str type); /* would it be known? */
 /* image, voice, audio, video or document: what people would call a file of this type. */
 const char *media_kind_of_type(struct str type);
 /* The value of a Content-Disposition: attachment with the name, in both spellings. */

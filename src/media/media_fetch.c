@@ -10,6 +10,8 @@
 #include "media/media_priv.h"
 #include "net/http_client.h"
 
+#define NO_ROOM "there is no room for it (media.per_tenant, media.total, the disk)"
+
 struct media_fetch {
     struct list link;
     struct media *m; /* borrowed */
@@ -64,7 +66,7 @@ static void on_written(void *ctx, enum bh_err err, const struct media_file *file
     f->writer = NULL;
     end(f, file,
         err == BH_OK          ? ""
-        : err == BH_BUSY      ? "there is no room for it (media.per_tenant, media.total)"
+        : err == BH_BUSY      ? NO_ROOM
         : err == BH_MALFORMED ? "it is empty, or larger than allowed"
                               : "it could not be kept");
 }
@@ -97,7 +99,7 @@ static bool begin(struct media_fetch *f, const struct http_result *head, struct 
     f->writer = media_begin(f->m, &spec, &writer_ops, f, &err);
     if (f->writer == NULL)
         snprintf(f->why, sizeof f->why, "%s",
-                 err == BH_BUSY      ? "there is no room for it (media.per_tenant, media.total)"
+                 err == BH_BUSY      ? NO_ROOM
                  : err == BH_REFUSED ? MEDIA_OFF
                                      : "it is larger than allowed");
     return f->writer != NULL;

@@ -98,6 +98,7 @@ static const struct {
     {STR("\x1a\x45\xdf\xa3"), 0, STR("video/webm")},
     {STR("%PDF-"), 0, STR("application/pdf")},
     {STR("PK\x03\x04"), 0, STR("application/zip")},
+    {STR("\x1f\x8b"), 0, STR("application/gzip")},
 };
 
 static bool is_page(struct str head)
@@ -110,6 +111,14 @@ static bool is_page(struct str head)
         if (head.n >= s.n && str_eq_ci(str_make(head.p, s.n), s))
             return true;
     }
+    return false;
+}
+
+bool media_sniffs(struct str type)
+{
+    for (size_t i = 0; i < ARRAY_LEN(magics); i++)
+        if (str_eq(magics[i].type, type))
+            return true;
     return false;
 }
 

@@ -12,6 +12,7 @@
 #include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <sys/statvfs.h>
 #include <unistd.h>
 #include "base/file.h"
 #include "base/log.h"
@@ -82,13 +83,24 @@ static bool write_all(int fd, const char *p, size_t n)
     return true;
 }
 
+/* What is left belongs to messages: a disk that people fill with pictures must not stop them. */
+static bool has_room(const struct media_write *w)
+{
+    struct statvfs disk;
+
+    return fstatvfs(w->fd, &disk) != 0 ||
+           (uint64_t)disk.f_bavail * disk.f_frsize >= w->m->env.spare_bytes + w->n_piece;
+}
+
 static void piece_on_thread(struct work *work)
 {
     struct media_write *w = container_of(work, struct media_write, work);
 
     if (w->fd < 0)
         w->fd = open(w->part, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
-    if (w->fd < 0 || !write_all(w->fd, w->piece, w->n_piece))
+    if (w->fd >= 0 && !has_room(w))
+        w->error = ENOSPC;
+    else if (w->fd < 0 || !write_all(w->fd, w->piece, w->n_piece))
         w->error = errno;
 }
 
@@ -170,8 +182,8 @@ static void on_job(struct work *work)
     w->piece = NULL;
     if (w->error != 0 && was != WRITE_REMOVE) {
         log_warn(NULL, "media: a file cannot be written: %s", strerror(w->error));
+        fail(w, w->error == ENOSPC || w->error == EDQUOT ? BH_BUSY : BH_UNAVAILABLE);
         w->error = 0;
-        fail(w, BH_UNAVAILABLE);
     }
     if (was == WRITE_REMOVE) {
         if (!w->aborted)
@@ -205,8 +217,8 @@ static void settle_type(struct media_write *w)
     if (unsaid && !str_is_empty(seen) && !str_eq(seen, STR("text/html"))) {
         free(w->file->type);
         w->file->type = str_dup(seen);
-    } else if (is_picture && !str_is_empty(seen) && !str_starts(seen, STR("image/")) &&
-               !str_starts(seen, STR("video/"))) {
+    } else if (is_picture && !str_starts(seen, STR("image/")) && !str_starts(seen, STR("video/")) &&
+               (!str_is_empty(seen) || media_sniffs(said))) {
         free(w->file->type);
         w->file->type = xstrdup("application/octet-stream");
     }

@@ -1,4 +1,5 @@
 """A disk that gets full, and one that hangs: what is refused, what goes on, and how it recovers by itself."""
+import json
 import os
 import pathlib
 import shutil
@@ -8,6 +9,7 @@ import subprocess
 import pytest
 
 from conftest import CONFIG, wait_for
+from test_media import download, files, upload
 
 SMALL_CONFIG = CONFIG + "store: {{reserve: 8MiB}}\n"
 
@@ -128,3 +130,30 @@ def test_doctor_reads_every_page_of_the_database(bellhop):
     assert done.returncode == 1 and "is damaged" in done.stdout, done.stdout
     shutil.copy(path.with_suffix(".good"), path)
     bellhop.start()
+
+
+def test_files_leave_room_for_messages_and_a_full_disk_takes_none(small):
+    server, disk = small
+    mine = server.add(id="mine", tenant="acme")
+    kept, statuses = [], []
+    for n in range(80):  # a mebibyte each: more than there is
+        whole = os.urandom(1 << 20)
+        answer = upload(server, mine, whole)
+        statuses.append(answer.status)
+        if answer.status != 200:
+            break
+        kept.append((json.loads(answer.content)["id"], whole))
+    assert statuses[-1] == 507 and len(kept) > 10, statuses
+    assert b"the disk" in answer.content
+    assert server.metric("store_full") == 0 and server.write("still room for words") == 200
+    assert files(server) == sorted(id for id, _ in kept)
+    disk.fill()
+    assert upload(server, mine, b"x" * 100_000).status == 507  # now the disk itself refuses
+    assert files(server) == sorted(id for id, _ in kept)
+    for id, whole in kept[::5]:
+        assert download(server, id, mine.token()).content == whole
+    disk.free()
+    server.cli("erase", "--tenant", "acme", "--yes")
+    wait_for(lambda: files(server) == [])
+    other = server.add(id="other", tenant="other")
+    assert upload(server, other).status == 200

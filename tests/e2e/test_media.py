@@ -1,14 +1,17 @@
 """Files: POST /relay/media, GET /relay/media/<id>, and what strangers try with them."""
+import gzip
 import http.client
+import io
 import json
 import os
 import socket
 import threading
 import time
+import zipfile
 
 import pytest
 
-from conftest import CONFIG
+from conftest import CONFIG, wait_for
 
 CAP = 25 * 1024 * 1024
 PNG = b"\x89PNG\r\n\x1a\n" + bytes(range(256)) * 40
@@ -190,3 +193,35 @@ def test_one_tenant_cannot_fill_the_disk(make_bellhop):
     statuses = [upload(bellhop, greedy, b"x" * 300_000).status for _ in range(5)]
     assert statuses == [200, 200, 200, 507, 507]
     assert upload(bellhop, modest).status == 200
+
+
+def test_uploads_that_stall_hold_nothing_up_and_are_let_go(bellhop):
+    mine, other = bellhop.add(tenant="acme"), bellhop.add(tenant="other")
+    head = (f"POST /relay/media HTTP/1.1\r\nHost: 127.0.0.1\r\nAuthorization: Bearer {mine.token()}\r\n"
+            f"Content-Length: 1000000\r\n\r\n").encode()
+    stalled = [socket.create_connection(("127.0.0.1", bellhop.port)) for _ in range(40)]
+    for s in stalled:
+        s.sendall(head + b"x" * 70000)
+    wait_for(lambda: len(files(bellhop)) == 40)
+    assert all(name.endswith(".part") for name in files(bellhop))
+    began = time.monotonic()
+    assert upload(bellhop, other).status == 200 and time.monotonic() - began < 10
+    wait_for(lambda: len(files(bellhop)) == 1, 90)  # less than 4 KiB in 30 s is too slow
+    for s in stalled:
+        s.close()
+
+
+def test_what_is_packed_stays_packed(bellhop):
+    """A file that would be a gigabyte unpacked is what it is: nothing here looks into it."""
+    mine = bellhop.add(tenant="acme")
+    packed = gzip.compress(bytes(20 << 20))
+    room = io.BytesIO()
+    with zipfile.ZipFile(room, "w", zipfile.ZIP_DEFLATED) as z:
+        z.writestr("../../bomb", bytes(20 << 20))
+    for data, type, headers in ((packed, "application/gzip", {}), (room.getvalue(), "application/zip", {}),
+                                (packed, "image/png", {"Content_Encoding": "gzip"})):
+        id = kept(bellhop, mine, data, type=type, **headers)
+        answer = download(bellhop, id, mine.token())
+        assert answer.content == data and "Content-Encoding" not in answer.headers
+        assert (bellhop.state / "media" / id).stat().st_size == len(data)
+        assert answer.headers["Content-Type"] != "image/png"

@@ -284,6 +284,26 @@ static void a_picture_that_is_none_is_not_called_one(void **state)
     assert_string_equal(media_find(r->m, str_of(r->id))->type, "application/octet-stream");
 }
 
+static void only_what_cannot_be_known_is_believed(void **state)
+{
+    static const struct {
+        const char *said, *told;
+    } table[] = {{"image/png", "application/octet-stream"},
+                 {"image/heic", "image/heic"},
+                 {"audio/ogg", "audio/ogg"},
+                 {"text/plain", "text/plain"}};
+    struct rig *r = *state;
+
+    for (size_t i = 0; i < ARRAY_LEN(table); i++) {
+        begin(r, "acme", table[i].said, "x");
+        turn_until(r, &r->rooms, 1);
+        media_add(r->w, STR("no known beginning"));
+        media_end(r->w);
+        turn_until(r, &r->dones, 1);
+        assert_string_equal(media_find(r->m, str_of(r->id))->type, table[i].told);
+    }
+}
+
 static void a_start_keeps_what_has_a_record_and_removes_the_rest(void **state)
 {
     struct rig *r = *state;
@@ -452,6 +472,7 @@ int main(void)
         T(one_tenant_cannot_take_the_room_of_another),
         T(larger_than_allowed_is_refused_as_it_comes),
         T(a_picture_that_is_none_is_not_called_one),
+        T(only_what_cannot_be_known_is_believed),
         T(a_start_keeps_what_has_a_record_and_removes_the_rest),
         T(a_delivery_that_waits_keeps_its_file),
         T(a_signed_url_is_good_for_one_file_and_a_while),

@@ -87,7 +87,10 @@ static void first_bytes_tell_what_it_is(void **state)
     assert_str(media_sniff(STR("OggS\0\0\0")), "audio/ogg");
     assert_str(media_sniff(STR("  \n<!DOCTYPE html>")), "text/html");
     assert_str(media_sniff(STR("<svg onload=alert(1)>")), "text/html");
+    assert_str(media_sniff(STR("\x1f\x8b\x08")), "application/gzip");
     assert_null(media_sniff(STR("hello")).p);
+    assert_true(media_sniffs(STR("image/jpeg")));
+    assert_false(media_sniffs(STR("image/heic")));
     assert_null(media_sniff(STR("")).p);
 }
 
