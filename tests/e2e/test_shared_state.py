@@ -160,3 +160,28 @@ def test_a_data_store_that_would_be_split_is_refused(node, postgres):
     assert postgres.sql("SELECT encode(value, 'escape') FROM bellhop.kv WHERE key = 'data.node'") == "south"
     south.stop()
     assert "is on node south" in refuses(node("west", more))
+
+
+def test_skills_are_moved_with_the_rest(node, make_bellhop, postgres):
+    server = node("north")
+    config = server.config.read_text()
+    server.config.write_text("\n".join(l for l in config.splitlines() if not l.startswith(("store:", "cluster:"))))
+    server.start()
+    key = key_of(server)
+    for text in ("one", "two"):
+        assert ask(server, key, "PUT", "/v1/skills/hello", {"source": f"# Skill: hello\n{text}\n"}).status == 200
+    before = ask(server, key, "GET", "/v1/skills:version").json
+    server.stop()
+    moved = server.cli("store", "migrate", "--to", postgres.url, "--json")
+    assert '"skills": 1, "skill_versions": 2' in moved.stdout, moved.stdout
+    server.config.write_text(config)
+    server.start()
+    assert ask(server, key, "GET", "/v1/skills:version").json == before
+    server.stop()
+    for name in ("bellhop.db", "skills.db"):
+        (server.state / name).rename(server.state / f"old-{name}")
+    server.cli("store", "migrate", "--to", "sqlite")
+    server.config.write_text("\n".join(l for l in config.splitlines() if not l.startswith(("store:", "cluster:"))))
+    server.start()
+    assert ask(server, key, "GET", "/v1/skills:version").json == before
+    assert len(ask(server, key, "GET", "/v1/skills/hello/versions").json) == 2
