@@ -122,7 +122,8 @@ struct sender_verdict { /* starts zeroed */
     enum sender_end end;
     int64_t wait_ms;                 /* SENDER_AGAIN; 0: a little longer every time */
     char message_id[128];            /* SENDER_DONE; of this part; empty: it has none */
-    char thread_id[32];              /* SENDER_DONE, for thread_create */
+    char thread_id[32];              /* SENDER_DONE; of a thread that was made */
+    struct str auto_thread_name;     /* the same, for an answer: how it is called; borrowed */
     struct str chat_name, chat_type; /* SENDER_DONE, for get_chat_info; borrowed from the adapter */
     char why[256]; /* else: a sentence for people; foreign words only behind sender_is_loaded() */
 };

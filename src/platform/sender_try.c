@@ -41,6 +41,7 @@ static void tell_success(const struct outgoing *o, const struct sender_verdict *
                                         .message_id = str_of(o->first_id),
                                         .chat_name = v->chat_name,
                                         .chat_type = v->chat_type,
+                                        .auto_thread_name = v->auto_thread_name,
                                         .thread_id = v->thread_id[0] != '\0' ? str_of(v->thread_id)
                                                                              : STR_NULL});
 }

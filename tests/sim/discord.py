@@ -13,6 +13,7 @@ Stricter than the real server in one way: fields it does not know are refused, s
 Every rule that was broken is also written down in sim.violations.
 """
 import asyncio
+import base64
 import email
 import json
 import re
@@ -28,6 +29,8 @@ MESSAGE_FIELDS = {"content", "nonce", "enforce_nonce", "allowed_mentions", "mess
                   "attachments", "components"}
 EDIT_FIELDS = {"content", "allowed_mentions", "embeds", "flags", "attachments", "components"}
 THREADS = (10, 11, 12)
+VOICE = 1 << 13
+GUILD_REACTIONS, DM_REACTIONS = 1 << 10, 1 << 13
 READ_MESSAGE_HISTORY = 1 << 16
 
 BOT = "900000000000000009"
@@ -65,6 +68,7 @@ class DiscordSim:
         self.callbacks = {}  # interaction token -> how it was answered
         self.hold_answers = False  # what is posted happens, and is not answered
         self.hooks = {}  # interaction token -> what was done with it
+        self.threadless = set()  # channels where the bot may open no threads
         self.people = {ANN: {"id": ANN, "username": "ann", "global_name": "Ann"}}
         self.guilds = {GUILD: self._guild()}
         self.channels = {c["id"]: {**c, "guild_id": GUILD} for c in
@@ -357,7 +361,9 @@ class DiscordSim:
             raise bad("attachments", "do not match the files")
         if sum(len(f[2]) for f in files.values()) > 10 * 2**20:
             raise Refusal(413, 40005, "Request entity too large")
-        return {**data, "attachments": [{"filename": files[a["id"]][0], "content_type": files[a["id"]][1],
+        if any(set(a) - {"id", "filename", "description", "duration_secs", "waveform"} for a in data["attachments"]):
+            raise bad("attachments", "unknown field")
+        return {**data, "attachments": [{**a, "filename": files[a["id"]][0], "content_type": files[a["id"]][1],
                                          "bytes": files[a["id"]][2]} for a in data["attachments"]]}
 
     def _count(self, method, path):
@@ -514,6 +520,7 @@ class DiscordSim:
             raise bad(unknown.pop(), "unknown field")
         content = data.get("content")
         DiscordSim._check_components(data.get("components", []))
+        DiscordSim._check_voice(data)
         if data.get("attachments") and content is None:
             return
         if not isinstance(content, str) or not content.strip():
@@ -525,6 +532,21 @@ class DiscordSim:
             if set(mentions) - {"parse", "roles", "users", "replied_user"} or \
                     set(mentions.get("parse", [])) - {"users", "roles", "everyone"}:
                 raise bad("allowed_mentions", "unknown value")
+
+    @staticmethod
+    def _check_voice(data):
+        files = data.get("attachments", [])
+        if not data.get("flags", 0) & VOICE:
+            if any("waveform" in f or "duration_secs" in f for f in files):
+                raise bad("attachments", "only voice messages have these")
+            return
+        if len(files) != 1 or data.get("content") is not None or data.get("embeds") or data.get("components"):
+            raise Refusal(400, 50160, "Voice messages do not support additional content.")
+        f = files[0]
+        if not isinstance(f.get("duration_secs"), (int, float)) or not 0 < f["duration_secs"] <= 1200:
+            raise Refusal(400, 50161, "Voice messages must have supporting metadata.")
+        if not 1 <= len(base64.b64decode(f["waveform"], validate=True)) <= 256:
+            raise bad("waveform", "between 1 and 256 bytes")
 
     @staticmethod
     def _check_components(rows):
@@ -559,6 +581,17 @@ class DiscordSim:
             raise bad("name", "Must be between 1 and 100 in length.")
         if set(data) - {"name", "type", "auto_archive_duration", "message"}:
             raise bad("_", "unknown field")
+        kind = self.channels[channel]["type"]
+        if kind not in (0, 5, 15, 16) or (kind in (15, 16)) != ("message" in data) or (message and kind in (15, 16)):
+            raise Refusal(400, 50024, "Cannot execute action on this channel type")
+        if data.get("auto_archive_duration", 60) not in (60, 1440, 4320, 10080):
+            raise bad("auto_archive_duration", "unknown value")
+        if message and not any(m["id"] == message for m in self.messages.get(channel, [])):
+            raise Refusal(404, 10008, "Unknown Message")
+        if channel in self.threadless:
+            raise Refusal(403, 50013, "Missing Permissions")
+        if "message" in data:
+            self._check_content(data["message"], MESSAGE_FIELDS)
         with self.lock:
             self.last_id += 1
             id = message or str(self.last_id)
@@ -567,6 +600,9 @@ class DiscordSim:
         thread = {"id": id, "type": 11, "guild_id": self.channels[channel]["guild_id"], "parent_id": channel,
                   "name": data["name"], "owner_id": BOT, "thread_metadata": {"archived": False}}
         self.channels[id] = thread
+        self.guilds[thread["guild_id"]]["threads"].append(thread)
+        if "message" in data:
+            self._message(id, {"id": BOT, "username": "bellhop", "bot": True}, data["message"]["content"])
         await self._tell("THREAD_CREATE", {**thread, "newly_created": True})
         return 201, thread
 
@@ -667,6 +703,20 @@ class DiscordSim:
             self._now(self._tell("MESSAGE_CREATE", message,
                                  GUILD_MESSAGES if "guild_id" in message else DIRECT_MESSAGES))
         return message
+
+    def react(self, channel, message, emoji, user=ANN, removed=False):
+        """A person reacts, as Discord tells it: the author of the message only when it is added."""
+        said = next(m for m in self.messages[channel] if m["id"] == message)
+        guild = self.channels[channel].get("guild_id")
+        d = {"user_id": user, "channel_id": channel, "message_id": message, "emoji": emoji, "burst": False, "type": 0}
+        if guild:
+            d["guild_id"] = guild
+        if not removed:
+            d["message_author_id"] = said["author"]["id"]
+            if guild:
+                d["member"] = {"user": self.people[user], "nick": "Annie" if user == ANN else None, "roles": []}
+        self._now(self._tell("MESSAGE_REACTION_REMOVE" if removed else "MESSAGE_REACTION_ADD", d,
+                             GUILD_REACTIONS if guild else DM_REACTIONS))
 
     def tell(self, kind, d):
         self._now(self._tell(kind, d))

@@ -64,6 +64,7 @@ static void read_page(struct look_back *l, struct json list, struct page *p)
                                           .cache = d->cache,
                                           .bot = str_of(d->base.bot),
                                           .bot_user = str_of(d->bot_user),
+                                          .in_parent = d->cfg->auto_thread,
                                           .lenient = true};
         if (discord_normalize(&in, &d->norm) != DISCORD_EVENT)
             continue;

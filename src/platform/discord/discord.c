@@ -61,6 +61,7 @@ static void discord_free(struct discord *d)
     discord_webhook_done(d);
     discord_answers_done(d);
     discord_context_done(d);
+    discord_auto_done(d);
     discord_commands_free(d);
     discord_names_done(d);
     prompts_close(d->prompts);
@@ -94,6 +95,7 @@ static enum bh_err discord_open(const struct platform_settings *settings, struct
     list_init(&d->sights_lru);
     list_init(&d->asked);
     list_init(&d->looking);
+    discord_auto_init(d);
     awaits_init(&d->awaits, &d->base);
     discord_backfill_init(d);
     timer_init(&d->tick, on_tick);

@@ -14,6 +14,8 @@ struct discord_settings {
     char *intents;                /* NULL: the usual ones */
     char *interactions;           /* "passthrough" or "inbound"; NULL: passthrough */
     uint32_t context;             /* messages before one that are told with it; 0: none */
+    bool auto_thread;             /* answers open threads */
+    bool reactions;               /* people's reactions to what the bot said are told */
     char *api_base, *gateway_url; /* NULL: Discord's own */
 };
 extern const struct config_section discord_config;

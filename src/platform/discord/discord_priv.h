@@ -9,8 +9,11 @@
  *      errand.c   reactions and threads                   answer.c     answers to interactions
  *      press.c    questions with buttons                  commands.c   commands, registered
  *      names.c    names that we gave to threads           context.c    what was said before
+ *      auto_thread.c  answers that open threads           reactions.c  people's reactions
+ *      aside.c    typing and lookups
  *
- * The others (interaction, gateway, limits, cache, normalize, permissions) know nothing of these.
+ * The others (interaction, gateway, limits, cache, normalize, permissions, voice) know nothing of
+ * these.
  */
 #pragma once
 #include "base/list.h"
@@ -114,7 +117,7 @@ struct discord {
     struct map sights; /* guild and user -> struct sight, owned */
     struct list sights_lru;
 
-    /* send.c */
+    /* aside.c */
     struct {
         uint64_t channel_id;
         int64_t until_ms;
@@ -136,6 +139,14 @@ struct discord {
 
     struct discord_commands *commands; /* owned; NULL: nobody has announced any */
     struct list looking;               /* context.c: struct look_back, owned */
+
+    /* auto_thread.c */
+    struct map marks;         /* message id -> struct mark, owned */
+    struct list marks_by_age; /* struct mark */
+    struct map current;       /* channel id -> struct current, owned */
+
+    uint64_t reacted[256]; /* reactions.c: a ring of messages of ours that have reactions */
+    size_t n_reacted;
 
     struct {
         uint64_t events, ignored, empty, malformed, lost, interactions, forged;
@@ -166,6 +177,8 @@ enum discord_verdict discord_events_try(struct discord *d, struct json message, 
 /* The same for a gateway event: its pending is settled by the answer. */
 enum discord_verdict discord_pending_try(struct discord_pending *p, struct json message,
                                          bool lenient);
+/* Hand over what d->norm holds. */
+void discord_pending_accept(struct discord_pending *p);
 void discord_pending_done(struct discord_pending *p);   /* safe */
 void discord_pending_failed(struct discord_pending *p); /* ask Discord for it again */
 
@@ -218,8 +231,27 @@ void discord_sight_done(struct discord *d);
 enum bh_err discord_names_load(struct discord *d);
 void discord_names_done(struct discord *d);
 void discord_name_given(struct discord *d, uint64_t thread_id, const char *name);
+/* The same for a thread that was opened for an answer: that stays its name, as far as we know. */
+void discord_name_opened(struct discord *d, uint64_t thread_id, const char *name);
+struct str discord_name_opened_as(const struct discord *d,
+                                  uint64_t thread_id); /* absent: it was not */
 /* Is @name, which it has now, the one we gave it? */
 bool discord_name_is_ours(const struct discord *d, uint64_t thread_id, const char *name);
+
+/* ---- auto_thread.c ---- */
+void discord_auto_init(struct discord *d);
+void discord_auto_done(struct discord *d);
+void discord_auto_note(struct discord *d, struct event *ev); /* it is about to be handed over */
+/* A message of ours lies in this thread. */
+void discord_auto_sent(struct discord *d, uint64_t message_id, uint64_t thread_id);
+/* The thread, there or to be opened, that @a belongs to without saying so; 0: its chat. */
+uint64_t discord_auto_target(struct discord *d, const struct action *a);
+const char *discord_auto_name(const struct discord *d, uint64_t message_id); /* of its thread */
+
+/* ---- reactions.c ---- */
+/* @p is done, or waits for its acceptance. */
+void discord_reaction(struct discord *d, struct json reaction, bool added,
+                      struct discord_pending *p);
 
 /* ---- context.c ---- */
 void discord_context(struct platform *p, struct context_ask ask, const struct event *ev);
@@ -286,6 +318,10 @@ void discord_reply_free(struct discord_reply *h); /* NULL is fine */
 /* ---- errand.c ---- */
 /* react, thread_create, thread_rename. */
 void discord_errand(struct discord *d, uint64_t channel_id, const struct sender_order *q);
+
+/* ---- aside.c ---- */
+void discord_typing(struct discord *d, uint64_t channel_id, const struct sender_order *q);
+void discord_chat_info(struct discord *d, uint64_t channel_id, const struct sender_order *q);
 
 /* ---- send.c ---- */
 void discord_act(struct platform *p, struct action_id id, const struct action_from *from,

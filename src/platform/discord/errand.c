@@ -18,6 +18,7 @@ struct small_wish {
     uint64_t channel_id, message_id; /* the latter 0: none */
     char *word;                      /* owned; an emoji or a name */
     bool remove;
+    bool forum; /* the thread is a post of one */
 };
 
 static struct small_wish *errand_of(struct discord_outgoing *x)
@@ -33,8 +34,16 @@ static void write_name(struct buf *out, const struct small_wish *e)
     jw_kstr(&w, "name", str_of(e->word));
     if (e->op == ACTION_THREAD_CREATE)
         jw_ki64(&w, "auto_archive_duration", ARCHIVE_MINUTES);
-    if (e->op == ACTION_THREAD_CREATE && e->message_id == 0)
+    if (e->op == ACTION_THREAD_CREATE && e->message_id == 0 && !e->forum)
         jw_ki64(&w, "type", PUBLIC_THREAD);
+    if (e->forum) { /* a post begins with a message */
+        jw_key(&w, "message");
+        jw_obj(&w);
+        jw_kstr(&w, "content", str_of(e->word));
+        jw_key(&w, "allowed_mentions");
+        jw_raw(&w, STR("{\"parse\":[]}"));
+        jw_end_obj(&w);
+    }
     jw_end_obj(&w);
 }
 
@@ -133,6 +142,11 @@ void discord_errand(struct discord *d, uint64_t channel_id, const struct sender_
                              .channel_id = channel_id,
                              .message_id = snowflake(a->message_id),
                              .remove = a->remove};
+    const struct dcache_channel *ch = dcache_channel(d->cache, channel_id);
+    e->forum = a->op == ACTION_THREAD_CREATE && ch != NULL &&
+               (ch->type == CHANNEL_FORUM || ch->type == CHANNEL_MEDIA);
+    if (e->forum)
+        e->message_id = 0;
     if (a->op == ACTION_THREAD_RENAME)
         e->channel_id = e->message_id;                          /* the thread is named there */
     const char *wrong = a->left != NULL ? NULL : look(d, e, a); /* checked before the restart */

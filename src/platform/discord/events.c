@@ -170,6 +170,7 @@ static enum discord_verdict normalize_message(struct discord *d, struct json mes
                                       .cache = d->cache,
                                       .bot = str_of(d->base.bot),
                                       .bot_user = str_of(d->bot_user),
+                                      .in_parent = d->cfg->auto_thread,
                                       .lenient = lenient};
     enum discord_verdict v = discord_normalize(&in, &d->norm);
 
@@ -191,10 +192,11 @@ static struct accept_id accept_event(struct discord *d, accepted_cb *done, void 
     d->count.events++;
     ev->wants_context =
         d->cfg->context > 0 && !str_is_empty(ev->scope_id) && !str_starts(ev->text, STR("/"));
+    discord_auto_note(d, ev);
     return host_accept(d->base.host, &d->base, &d->norm.ev, done, ctx);
 }
 
-static void pending_accept(struct discord_pending *p)
+void discord_pending_accept(struct discord_pending *p)
 {
     p->taken = true;
     p->accept = accept_event(p->d, on_accepted, p);
@@ -206,7 +208,7 @@ enum discord_verdict discord_pending_try(struct discord_pending *p, struct json 
     enum discord_verdict v = normalize_message(p->d, message, STR_NULL, lenient);
 
     if (v == DISCORD_EVENT)
-        pending_accept(p);
+        discord_pending_accept(p);
     return v;
 }
 
@@ -244,7 +246,7 @@ static void on_message(struct discord *d, struct json message, struct discord_pe
     if (discord_hold_has(d, p->channel_id)) {
         discord_hold_push(d, message, p);
     } else if (v == DISCORD_EVENT) {
-        pending_accept(p);
+        discord_pending_accept(p);
     } else {
         discord_pending_done(p);
     }
@@ -259,6 +261,11 @@ static void on_dispatch(void *ctx, struct dgateway *g, struct str type, struct j
 
     if (str_eq(type, STR("MESSAGE_CREATE"))) {
         on_message(dc, d, pending_new(s, seq));
+        return;
+    }
+    bool added = str_eq(type, STR("MESSAGE_REACTION_ADD"));
+    if (dc->cfg->reactions && (added || str_eq(type, STR("MESSAGE_REACTION_REMOVE")))) {
+        discord_reaction(dc, d, added, pending_new(s, seq));
         return;
     }
     if (str_eq(type, STR("INTERACTION_CREATE")))

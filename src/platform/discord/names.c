@@ -1,7 +1,8 @@
 /* names.c - the names that we gave to threads, for those who want to change them only as long as
  * nobody else has.  (discord_priv.h has the calls.)
  *
- * Namespace "thread", key "discord" US bot US thread, value the name; the newest MAX_NAMES. */
+ * Namespace "thread", key "discord" US bot US thread, value the name, behind US if the thread was
+ * opened for an answer; the newest MAX_NAMES. */
 #include <inttypes.h>
 #include <stdlib.h>
 #include "base/mem.h"
@@ -13,20 +14,24 @@ enum { MAX_NAMES = 4096 };
 struct thread_name {
     struct list link; /* d->thread_names_by_age, oldest first */
     uint64_t id;
-    char *name; /* owned */
+    char *name;  /* owned */
+    bool opened; /* for an answer; the name is the one it was given then */
 };
 
-static void keep(struct discord *d, uint64_t id, const char *name)
+static void keep(struct discord *d, uint64_t id, const char *name, bool opened)
 {
-    struct buf key = BUF_INIT;
+    struct buf key = BUF_INIT, value = BUF_INIT;
 
+    if (name != NULL)
+        buf_printf(&value, "%s%s", opened ? "\x1f" : "", name);
     buf_printf(&key, "discord\x1f%s\x1f%" PRIu64, d->base.bot, id);
     struct store_kv item = {.verb = name != NULL ? KV_PUT : KV_DELETE,
                             .ns = "thread",
                             .key = buf_str(&key),
-                            .value = str_of(name)};
+                            .value = buf_str(&value)};
     store_put(d->env->store, &item, 1, false, NULL, NULL);
     buf_done(&key);
+    buf_done(&value);
 }
 
 static void drop(struct discord *d, struct thread_name *t)
@@ -45,21 +50,46 @@ static void remember(struct discord *d, uint64_t id, struct str name)
         drop(d, t);
     t = xcalloc(1, sizeof *t);
     t->id = id;
-    t->name = str_dup(name);
+    t->opened = str_starts(name, STR("\x1f"));
+    t->name = str_dup(str_skip(name, t->opened ? 1 : 0));
     list_init(&t->link);
     list_append(&d->thread_names_by_age, &t->link);
     map_put(&d->thread_names, id_key(&t->id), t);
 }
 
-void discord_name_given(struct discord *d, uint64_t thread_id, const char *name)
+static void give(struct discord *d, uint64_t thread_id, const char *name, bool opened)
 {
-    remember(d, thread_id, str_of(name));
-    keep(d, thread_id, name);
+    struct buf value = BUF_INIT;
+
+    buf_printf(&value, "%s%s", opened ? "\x1f" : "", name);
+    remember(d, thread_id, buf_str(&value));
+    buf_done(&value);
+    keep(d, thread_id, name, opened);
     if (map_count(&d->thread_names) <= MAX_NAMES)
         return;
     struct thread_name *oldest = list_first(&d->thread_names_by_age, struct thread_name, link);
-    keep(d, oldest->id, NULL);
+    keep(d, oldest->id, NULL, false);
     drop(d, oldest);
+}
+
+void discord_name_given(struct discord *d, uint64_t thread_id, const char *name)
+{
+    const struct thread_name *t = map_get(&d->thread_names, id_key(&thread_id));
+
+    if (t == NULL || !t->opened)
+        give(d, thread_id, name, false);
+}
+
+void discord_name_opened(struct discord *d, uint64_t thread_id, const char *name)
+{
+    give(d, thread_id, name, true);
+}
+
+struct str discord_name_opened_as(const struct discord *d, uint64_t thread_id)
+{
+    const struct thread_name *t = map_get(&d->thread_names, id_key(&thread_id));
+
+    return t != NULL && t->opened ? str_of(t->name) : STR_NULL;
 }
 
 bool discord_name_is_ours(const struct discord *d, uint64_t thread_id, const char *name)

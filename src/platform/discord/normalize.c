@@ -284,6 +284,14 @@ static void set_reply(const struct discord_parsed *m, const struct discord_norma
 
 /* ---- where ---- */
 
+/* Everything in threads belongs to the chat that is their channel. */
+static void move_to_parent(const struct dcache_channel *parent, struct event *ev)
+{
+    ev->chat_id = ev->parent_chat_id;
+    if (parent != NULL)
+        ev->chat_name = str_of(parent->name);
+}
+
 static void set_place(const struct discord_parsed *m, const struct dcache_channel *ch,
                       const struct dcache_channel *parent, struct event *ev)
 {
@@ -316,6 +324,8 @@ static enum discord_verdict set_guild_place(const struct discord_parsed *m,
         out->ev.parent_chat_id = str_of(out->parent_id);
     }
     set_place(m, ch, parent, &out->ev);
+    if (in->in_parent && !str_is_empty(out->ev.parent_chat_id))
+        move_to_parent(parent, &out->ev);
     *ret_guild = g;
     return DISCORD_EVENT;
 }

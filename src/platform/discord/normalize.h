@@ -24,6 +24,7 @@ struct discord_normalize_in {
     struct dcache *cache; /* read, and touched */
     struct str bot;       /* which of our bots: the config's name for it */
     struct str bot_user;  /* its user id on Discord */
+    bool in_parent;       /* a thread's messages have its channel for a chat */
     bool lenient;         /* deliver with what is known rather than ask for more */
 };
 

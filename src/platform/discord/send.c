@@ -8,20 +8,33 @@
  * first part edits "thinking ...", the rest follows.  Should Discord have forgotten the token, the
  * message goes to the channel as any other.
  *
+ * Where answers open threads (auto_thread.c), the first request of such a send opens it; asking for
+ * one that is there does no harm.  What Discord does not let be opened is said in the channel.
+ *
  * An agent can never ping a role or everyone, whatever it writes; the people it names and the one
  * it answers, it can. */
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include "base/crypto.h"
+#include "base/file.h"
 #include "base/jw.h"
 #include "base/mem.h"
 #include "edge/vault.h"
 #include "platform/attachment.h"
 #include "platform/discord/discord_priv.h"
+#include "platform/discord/voice.h"
 #include "platform/prompts.h"
 #include "platform/split.h"
 
-enum { MAX_CONTENT = 2000, TYPING_SHOWS_MS = 8000, NO_HISTORY = 160002 };
+enum {
+    MAX_CONTENT = 2000,
+    NO_HISTORY = 160002,
+    HAS_THREAD = 160004,
+    UNKNOWN_CHANNEL = 10003,
+    ARCHIVE_MINUTES = 1440,
+    FLAG_VOICE = 1 << 13,
+};
 
 struct outgoing_message {         /* one send, edit or follow-up */
     struct discord_outgoing base; /* first */
@@ -34,6 +47,10 @@ struct outgoing_message {         /* one send, edit or follow-up */
     struct buf buttons;     /* of a question; go with the last part; empty: none */
     char *prompt;           /* owned; the question's id */
     bool follow_up;         /* only through its token */
+    uint64_t parent_id;     /* it lies in a thread that an answer opened, of this channel; 0: no */
+    bool opens, opening;    /* the thread is to be made first; the request under way does that */
+    struct voice voice;     /* of the file, which goes alone then */
+    bool is_voice;
 };
 
 static struct outgoing_message *message_of(struct discord_outgoing *x)
@@ -53,21 +70,40 @@ static bool is_last(const struct outgoing_message *m)
 
 /* ---- what is asked of Discord ---- */
 
+/* Which part of the text goes with this request; parts.n or more: none. */
+static size_t text_of(const struct outgoing_message *m)
+{
+    return m->is_voice ? part_of(m) - 1 : part_of(m); /* before the first: none, and that wraps */
+}
+
 static bool carries_file(const struct outgoing_message *m)
 {
     return m->file.path != NULL && part_of(m) == 0;
 }
 
-static void write_attachment(struct jw *w, const struct attachment *a)
+static void write_voice(struct jw *w, const struct voice *v)
+{
+    struct buf wave = BUF_INIT;
+
+    jw_key(w, "duration_secs");
+    jw_f64(w, v->seconds);
+    base64_add(&wave, v->wave, sizeof v->wave);
+    jw_kstr(w, "waveform", buf_str(&wave));
+    buf_done(&wave);
+}
+
+static void write_attachment(struct jw *w, const struct outgoing_message *m)
 {
     struct buf name = BUF_INIT;
 
-    attachment_name_add(&name, a);
+    attachment_name_add(&name, &m->file);
     jw_key(w, "attachments");
     jw_arr(w);
     jw_obj(w);
     jw_ki64(w, "id", 0);
     jw_kstr(w, "filename", buf_str(&name));
+    if (m->is_voice)
+        write_voice(w, &m->voice);
     jw_end_obj(w);
     jw_end_arr(w);
     buf_done(&name);
@@ -80,10 +116,12 @@ static void write_body(const struct outgoing_message *m, bool edit, struct buf *
     char text[32];
 
     jw_obj(&w);
-    if (part_of(m) < m->parts.n)
-        jw_kstr(&w, "content", split_part(&m->parts, part_of(m)));
+    if (text_of(m) < m->parts.n)
+        jw_kstr(&w, "content", split_part(&m->parts, text_of(m)));
     if (carries_file(m))
-        write_attachment(&w, &m->file);
+        write_attachment(&w, m);
+    if (carries_file(m) && m->is_voice)
+        jw_ki64(&w, "flags", FLAG_VOICE);
     if (m->buttons.n > 0 && is_last(m)) {
         jw_key(&w, "components");
         jw_raw(&w, buf_str(&m->buttons));
@@ -133,11 +171,31 @@ static void refuse_follow_up(struct sender_verdict *v)
     snprintf(v->why, sizeof v->why, "%s", VAULT_REFUSED);
 }
 
+static void write_opening(const struct outgoing_message *m, struct discord_request *r)
+{
+    struct jw w = jw_begin(&r->body);
+
+    r->method = "POST";
+    r->route = action_op_name(ACTION_THREAD_CREATE);
+    r->major = m->parent_id;
+    buf_printf(&r->path, "/channels/%" PRIu64 "/messages/%" PRIu64 "/threads", m->parent_id,
+               m->channel_id);
+    jw_obj(&w);
+    jw_kstr(&w, "name", str_of(discord_auto_name(m->base.d, m->channel_id)));
+    jw_ki64(&w, "auto_archive_duration", ARCHIVE_MINUTES);
+    jw_end_obj(&w);
+}
+
 static bool message_write(struct discord_outgoing *x, struct discord_request *r,
                           struct sender_verdict *v)
 {
     struct outgoing_message *m = message_of(x);
 
+    m->opening = m->opens;
+    if (m->opening) {
+        write_opening(m, r);
+        return true;
+    }
     if (!write_path(m, &r->path)) {
         refuse_follow_up(v);
         return false;
@@ -179,6 +237,41 @@ static const char *channel_name(const struct outgoing_message *m, char ret[24])
     return ret;
 }
 
+/* There is no such thread, and there will be none: the channel takes it. */
+static void without_thread(struct outgoing_message *m, struct sender_verdict *v)
+{
+    m->channel_id = m->parent_id;
+    m->parent_id = 0;
+    m->opens = false;
+    v->end = SENDER_REWRITE;
+}
+
+static void read_opening(struct outgoing_message *m, const struct discord_answer *a,
+                         struct sender_verdict *v)
+{
+    struct discord *d = m->base.d;
+
+    if (v->end == SENDER_DONE)
+        discord_name_opened(d, m->channel_id, discord_auto_name(d, m->channel_id));
+    if (v->end == SENDER_DONE || a->code == HAS_THREAD) {
+        m->opens = false;
+        v->end = SENDER_REWRITE; /* and now the message */
+    } else if (v->end == SENDER_REFUSED) {
+        log_warn(&d->log, "an answer opens no thread: %s", v->why);
+        without_thread(m, v);
+    }
+}
+
+/* Where it lies, for the gateway and for what is done to it later. */
+static void note_thread(struct outgoing_message *m, uint64_t id, struct sender_verdict *v)
+{
+    if (m->parent_id == 0)
+        return;
+    discord_auto_sent(m->base.d, id, m->channel_id);
+    snprintf(v->thread_id, sizeof v->thread_id, "%" PRIu64, m->channel_id);
+    v->auto_thread_name = discord_name_opened_as(m->base.d, m->channel_id);
+}
+
 static void message_read(struct discord_outgoing *x, const struct discord_answer *a,
                          struct sender_verdict *v)
 {
@@ -186,7 +279,10 @@ static void message_read(struct discord_outgoing *x, const struct discord_answer
     struct str id = json_str(a->body, "id");
     char name[24];
 
-    if (v->end == SENDER_DONE) {
+    if (m->opening) {
+        read_opening(m, a, v);
+    } else if (v->end == SENDER_DONE) {
+        note_thread(m, snowflake(id), v);
         if (m->reply != NULL)
             discord_reply_used(m->reply);
         if (id.n < sizeof v->message_id && snowflake(id) != 0)
@@ -197,6 +293,8 @@ static void message_read(struct discord_outgoing *x, const struct discord_answer
     } else if (a->code == NO_HISTORY && m->reply_to != 0) {
         m->reply_to = 0; /* the channel hides its history from us: the answer stands unquoted */
         v->end = SENDER_REWRITE;
+    } else if (a->code == UNKNOWN_CHANNEL && m->parent_id != 0) {
+        without_thread(m, v);
     } else if (m->reply != NULL && part_of(m) == 0 && is_gone(a)) {
         without_reply(m, v);
     } else if (m->prompt != NULL && v->end == SENDER_REFUSED) {
@@ -224,6 +322,34 @@ static const struct discord_kind message_kind = {
 
 /* ---- starting ---- */
 
+/* Discord plays a voice message in place; anything else of that kind is a file with sound. */
+static bool look_for_voice(struct outgoing_message *m)
+{
+    struct buf bytes = BUF_INIT;
+
+    m->is_voice = m->file.kind != NULL && strcmp(m->file.kind, "voice") == 0 && m->reply == NULL &&
+                  m->file.size <= VOICE_MAX_BYTES &&
+                  file_read(m->file.path, VOICE_MAX_BYTES, &bytes) &&
+                  voice_read(buf_str(&bytes), &m->voice);
+    buf_done(&bytes);
+    return m->is_voice;
+}
+
+/* It goes into a thread that its gateway does not know of. */
+static void set_thread(struct outgoing_message *m, const struct action *a)
+{
+    struct discord *d = m->base.d;
+    uint64_t chat = snowflake(a->chat_id);
+
+    if (!d->cfg->auto_thread || m->channel_id == chat || snowflake(a->thread_id) == m->channel_id ||
+        a->op == ACTION_FOLLOW_UP || a->op == ACTION_EDIT)
+        return;
+    m->parent_id = chat;
+    m->opens = m->reply_to == m->channel_id && dcache_channel(d->cache, m->channel_id) == NULL;
+    if (m->reply_to == m->channel_id)
+        m->reply_to = 0; /* the thread hangs under it */
+}
+
 static void start_message(struct discord *d, uint64_t channel_id, struct discord_reply *reply,
                           const struct sender_order *q)
 {
@@ -241,10 +367,13 @@ static void start_message(struct discord *d, uint64_t channel_id, struct discord
         m->message_id = snowflake(a->message_id);
     else if (a->op == ACTION_SEND || a->op == ACTION_SEND_MEDIA || a->op == ACTION_PROMPT)
         m->reply_to = snowflake(a->reply_to);
+    set_thread(m, a);
     if (a->file != NULL)
         attachment_copy(&m->file, a);
     split_text(&m->parts, a->content, MAX_CONTENT, SPLIT_CHARS);
     m->base.out.n_parts = m->parts.n > 0 || a->file == NULL ? m->parts.n : 1;
+    if (a->file != NULL && look_for_voice(m))
+        m->base.out.n_parts = m->parts.n + 1;
     channel_name(m, lane);
     if (a->op == ACTION_PROMPT) {
         m->prompt = str_dup(a->prompt_id);
@@ -265,140 +394,6 @@ static void start_message(struct discord *d, uint64_t channel_id, struct discord
     buf_done(&what);
 }
 
-/* ---- typing and lookups ---- */
-
-struct aside {                    /* what needs no more than the channel */
-    struct discord_outgoing base; /* first */
-    uint64_t channel_id;
-};
-
-static struct aside *aside_of(struct discord_outgoing *x)
-{
-    return container_of(x, struct aside, base);
-}
-
-static void aside_free(struct discord_outgoing *x)
-{
-    free(aside_of(x));
-}
-
-static bool typing_shows(const struct discord *d, uint64_t channel_id)
-{
-    for (size_t i = 0; i < ARRAY_LEN(d->typing); i++)
-        if (d->typing[i].channel_id == channel_id &&
-            d->typing[i].until_ms > clock_now_ms(d->env->clock))
-            return true;
-    return false;
-}
-
-static bool typing_write(struct discord_outgoing *x, struct discord_request *r,
-                         struct sender_verdict *v)
-{
-    r->method = "POST";
-    r->route = "typing";
-    r->major = aside_of(x)->channel_id;
-    buf_printf(&r->path, "/channels/%" PRIu64 "/typing", r->major);
-    return true;
-}
-
-static void typing_read(struct discord_outgoing *x, const struct discord_answer *a,
-                        struct sender_verdict *v)
-{
-    struct discord *d = x->d;
-
-    if (v->end != SENDER_DONE)
-        return;
-    size_t at = d->typing_at++ % ARRAY_LEN(d->typing);
-    d->typing[at].channel_id = aside_of(x)->channel_id;
-    d->typing[at].until_ms = clock_now_ms(d->env->clock) + TYPING_SHOWS_MS;
-}
-
-static const struct discord_kind typing_kind = {
-    .write = typing_write,
-    .read = typing_read,
-    .free = aside_free,
-};
-
-static const char *chat_type_of(int64_t type)
-{
-    if (discord_channel_is_thread((int)type))
-        return "thread";
-    return type == CHANNEL_DM || type == CHANNEL_GROUP_DM ? "dm" : "group";
-}
-
-static bool info_write(struct discord_outgoing *x, struct discord_request *r,
-                       struct sender_verdict *v)
-{
-    r->method = "GET";
-    r->route = "channel";
-    r->major = aside_of(x)->channel_id;
-    buf_printf(&r->path, "/channels/%" PRIu64, r->major);
-    return true;
-}
-
-static void info_read(struct discord_outgoing *x, const struct discord_answer *a,
-                      struct sender_verdict *v)
-{
-    struct json person = {0};
-    int64_t type = 0;
-
-    if (v->end != SENDER_DONE)
-        return;
-    json_as_i64(json_get(a->body, "type"), &type);
-    for (struct json_iter it = {0};
-         person.doc == NULL && json_next(json_get(a->body, "recipients"), &it);)
-        person = it.value;
-    v->chat_type = str_of(chat_type_of(type));
-    v->chat_name = json_str(a->body, "name");
-    if (str_is_empty(v->chat_name))
-        v->chat_name = json_str(person, "global_name");
-    if (str_is_empty(v->chat_name))
-        v->chat_name = json_str(person, "username");
-}
-
-static const struct discord_kind info_kind = {
-    .write = info_write,
-    .read = info_read,
-    .free = aside_free,
-};
-
-static void start_aside(struct discord *d, uint64_t channel_id, const struct discord_kind *kind,
-                        struct str lane, const struct sender_order *q)
-{
-    struct aside *x = xcalloc(1, sizeof *x);
-    struct sender_order order = *q;
-
-    *x = (struct aside){.base = {.d = d, .kind = kind, .out.n_parts = 1}, .channel_id = channel_id};
-    order.lane = lane;
-    sender_act(d->sender, &x->base.out, &order);
-}
-
-/* Gateways repeat it every two seconds, Discord shows it for ten: most of them need no request.  It
- * has a lane of its own, so that an answer never waits behind it. */
-static void start_typing(struct discord *d, uint64_t channel_id, const struct sender_order *q)
-{
-    char lane[32];
-
-    snprintf(lane, sizeof lane, "typing %" PRIu64, channel_id);
-    if ((q->action->content_set && str_is_empty(q->action->content)) || typing_shows(d, channel_id))
-        host_result(d->base.host, q->id, &(struct action_result){.success = true});
-    else
-        start_aside(d, channel_id, &typing_kind, str_of(lane), q);
-}
-
-static void start_info(struct discord *d, uint64_t channel_id, const struct sender_order *q)
-{
-    const struct dcache_channel *ch = dcache_channel(d->cache, channel_id);
-
-    if (ch != NULL && ch->name != NULL)
-        host_result(d->base.host, q->id,
-                    &(struct action_result){.success = true,
-                                            .chat_name = str_of(ch->name),
-                                            .chat_type = str_of(chat_type_of(ch->type))});
-    else
-        start_aside(d, channel_id, &info_kind, STR("channels"), q);
-}
-
 /* ---- the platform's entrance ---- */
 
 /* metadata.thread_id is a claim: it is followed only into a thread of the very chat that the relay
@@ -410,8 +405,10 @@ static uint64_t target_of(struct discord *d, const struct action *a)
 
     if (a->left != NULL && snowflake(a->left->e.lane) != 0)
         return snowflake(a->left->e.lane); /* checked before the restart; little is known yet */
-    return ch != NULL && discord_channel_is_thread(ch->type) && ch->parent_id == chat ? thread
-                                                                                      : chat;
+    if (ch != NULL && discord_channel_is_thread(ch->type) && ch->parent_id == chat)
+        return thread;
+    uint64_t opened = discord_auto_target(d, a);
+    return opened != 0 ? opened : chat;
 }
 
 static void start_follow_up(struct discord *d, const struct sender_order *q)
@@ -435,6 +432,16 @@ static struct discord_reply *reply_for(struct discord *d, const struct sender_or
     return discord_reply_for_send(d, q->from, snowflake(a->chat_id), a->user_id);
 }
 
+/* An interaction is answered where it was made. */
+static void start_send(struct discord *d, uint64_t channel_id, const struct sender_order *q)
+{
+    struct discord_reply *reply = reply_for(d, q);
+
+    start_message(d,
+                  reply != NULL && d->cfg->auto_thread ? snowflake(q->action->chat_id) : channel_id,
+                  reply, q);
+}
+
 static void start(struct discord *d, uint64_t channel_id, const struct sender_order *q)
 {
     const struct action *a = q->action;
@@ -442,13 +449,13 @@ static void start(struct discord *d, uint64_t channel_id, const struct sender_or
     switch (a->op) {
     case ACTION_SEND:
     case ACTION_SEND_MEDIA:
-        start_message(d, channel_id, reply_for(d, q), q);
+        start_send(d, channel_id, q);
         break;
     case ACTION_PROMPT:
         if (prompt_wrong(a) != NULL)
             host_fail(d->base.host, q->id, "%s", prompt_wrong(a));
         else
-            start_message(d, channel_id, reply_for(d, q), q);
+            start_send(d, channel_id, q);
         break;
     case ACTION_EDIT:
         if (snowflake(a->message_id) == 0)
@@ -462,10 +469,10 @@ static void start(struct discord *d, uint64_t channel_id, const struct sender_or
         discord_errand(d, channel_id, q);
         break;
     case ACTION_TYPING:
-        start_typing(d, channel_id, q);
+        discord_typing(d, channel_id, q);
         break;
     case ACTION_GET_CHAT_INFO:
-        start_info(d, channel_id, q);
+        discord_chat_info(d, channel_id, q);
         break;
     default:
         host_fail(d->base.host, q->id, "unsupported op: %.*s", STR_FMT(a->op_name));

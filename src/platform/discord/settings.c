@@ -21,6 +21,10 @@ static const struct config_key keys[] = {
      .what = "`passthrough` or `inbound`."},
     {"context", CFG_NUMBER, CFG_RESTART, AT(context), "20", .max = EVENT_MAX_CONTEXT,
      .what = "How many of the messages before one in a shared channel are told with it."},
+    {"auto_thread", CFG_BOOL, CFG_RESTART, AT(auto_thread), "false",
+     .what = "Answers to messages of a channel open threads."},
+    {"reactions", CFG_BOOL, CFG_RESTART, AT(reactions), "false",
+     .what = "People's reactions to what the bot said reach the agent."},
     {0},
 };
 
@@ -61,6 +65,11 @@ static bool add_intent(struct str name, uint64_t *intents)
     return false;
 }
 
+static uint64_t reaction_intents(const struct discord_settings *s)
+{
+    return s->reactions ? UINT64_C(1) << 10 | UINT64_C(1) << 13 : 0;
+}
+
 bool discord_intents(const struct discord_settings *s, uint64_t *ret_intents, char *ret_why)
 {
     const char *text = s->intents;
@@ -68,7 +77,7 @@ bool discord_intents(const struct discord_settings *s, uint64_t *ret_intents, ch
     uint64_t intents = 0;
 
     if (text == NULL || str_to_u64(rest, &intents)) {
-        *ret_intents = text == NULL ? DISCORD_INTENTS_DEFAULT : intents;
+        *ret_intents = (text == NULL ? DISCORD_INTENTS_DEFAULT : intents) | reaction_intents(s);
         return true;
     }
     while (str_split(&rest, ',', &part)) {
@@ -81,7 +90,7 @@ bool discord_intents(const struct discord_settings *s, uint64_t *ret_intents, ch
             return false;
         }
     }
-    *ret_intents = intents;
+    *ret_intents = intents | reaction_intents(s);
     return true;
 }
 

@@ -40,15 +40,26 @@ static struct json parse(const char *text)
     return doc;
 }
 
-static void read_discord(const struct sample *s, struct event *ret)
+static void read_discord_as(const struct sample *s, bool in_parent, struct event *ret)
 {
     const struct discord_normalize_in in = {.message = parse(s->text),
                                             .cache = cache,
                                             .bot = STR("app"),
-                                            .bot_user = STR("9")};
+                                            .bot_user = STR("9"),
+                                            .in_parent = in_parent};
 
     assert_int_equal(discord_normalize(&in, &discord_out), DISCORD_EVENT);
     *ret = discord_out.ev;
+}
+
+static void read_discord(const struct sample *s, struct event *ret)
+{
+    read_discord_as(s, false, ret);
+}
+
+static void read_discord_in_parent(const struct sample *s, struct event *ret)
+{
+    read_discord_as(s, true, ret);
 }
 
 static void read_telegram(const struct sample *s, struct event *ret)
@@ -93,6 +104,11 @@ static const struct sample samples[] = {
     {"discord",
      "a thread, a forum post",
      read_discord,
+     "{" ANN ",'guild_id':'77','channel_id':'200'}",
+     {"thread id", "200", "author id", "42", "guild id", "77", "channel id", "100"}},
+    {"discord",
+     "a thread, where answers open them",
+     read_discord_in_parent,
      "{" ANN ",'guild_id':'77','channel_id':'200'}",
      {"thread id", "200", "author id", "42", "guild id", "77", "channel id", "100"}},
     {"discord",

@@ -1,0 +1,95 @@
+/* voice.c - design.  (voice.h has the contract.)
+ *
+ * An Ogg page says how many samples end with it and how long its packets are.  The last page's
+ * number is the length.  The waveform is a sketch: Opus spends more bytes where more is to be
+ * heard, so the bytes of each stretch stand for its loudness. */
+#include "platform/discord/voice.h"
+#include <string.h>
+
+enum { HEADER = 27, RATE = 48000, MAX_SECONDS = 24 * 3600 };
+
+struct ogg_page {
+    uint64_t samples; /* that end with it; all ones: no packet ends here */
+    struct str segments, body;
+};
+
+static uint64_t little_endian(const char *p, size_t n)
+{
+    uint64_t v = 0;
+
+    for (size_t i = n; i > 0; i--)
+        v = v << 8 | (unsigned char)p[i - 1];
+    return v;
+}
+
+/* Takes one page off the front; false: there is none. */
+static bool next_page(struct str *rest, struct ogg_page *ret)
+{
+    if (rest->n < HEADER || memcmp(rest->p, "OggS", 5) != 0) /* version 0 behind it */
+        return false;
+    size_t n_segments = (unsigned char)rest->p[26], n = 0;
+    if (rest->n < HEADER + n_segments)
+        return false;
+    *ret = (struct ogg_page){.samples = little_endian(rest->p + 6, 8),
+                             .segments = str_make(rest->p + HEADER, n_segments)};
+    for (size_t i = 0; i < n_segments; i++)
+        n += (unsigned char)ret->segments.p[i];
+    struct str body = str_skip(*rest, HEADER + n_segments);
+    if (body.n < n)
+        return false;
+    ret->body = str_make(body.p, n);
+    *rest = str_skip(body, n);
+    return true;
+}
+
+/* Where in time each stretch lies: bytes, spread over the bars by the samples. */
+static void add_bytes(uint64_t bars[VOICE_WAVE], const struct ogg_page *p, uint64_t end)
+{
+    size_t bar = end > 0 ? (size_t)(p->samples * VOICE_WAVE / end) : 0;
+
+    bars[bar < VOICE_WAVE ? bar : VOICE_WAVE - 1] += p->body.n;
+}
+
+static void draw(struct str pages, uint64_t end, struct voice *ret)
+{
+    uint64_t bars[VOICE_WAVE] = {0}, most = 1;
+    struct ogg_page p;
+    size_t last = 0;
+
+    while (next_page(&pages, &p))
+        if (p.samples != 0 && p.samples <= end) /* neither words nor a part of a packet */
+            add_bytes(bars, &p, end);
+    for (size_t i = 0; i < VOICE_WAVE; i++) { /* a page may cover several */
+        if (bars[i] == 0)
+            continue;
+        for (size_t k = last; k < i; k++)
+            bars[k] = bars[i] / (i - last + 1);
+        bars[i] /= i - last + 1;
+        last = i + 1;
+    }
+    for (size_t i = 0; i < VOICE_WAVE; i++)
+        most = bars[i] > most ? bars[i] : most;
+    for (size_t i = 0; i < VOICE_WAVE; i++)
+        ret->wave[i] = (uint8_t)(bars[i] * 255 / most);
+}
+
+bool voice_read(struct str ogg, struct voice *ret)
+{
+    struct str rest = ogg;
+    struct ogg_page p;
+    uint64_t end = 0;
+
+    *ret = (struct voice){0};
+    if (!next_page(&rest, &p) || !str_starts(p.body, STR("OpusHead")) || p.body.n < 19)
+        return false;
+    uint64_t skipped = little_endian(p.body.p + 10, 2);
+    struct str sound = rest;
+    while (next_page(&rest, &p))
+        if (p.samples != UINT64_MAX && p.samples > end)
+            end = p.samples;
+    if (rest.n > 0 || end <= skipped || end - skipped > (uint64_t)RATE * MAX_SECONDS)
+        return false;
+    ret->seconds = (double)(end - skipped) / RATE;
+    draw(sound, end, ret);
+    return true;
+}

@@ -1,0 +1,17 @@
+/* voice.h - what Discord wants to know of a voice message: how long it is, and how it looks.
+ *
+ * Pure: reads Opus in an Ogg container, the one form Discord takes as a voice message, without
+ * decoding it. */
+#pragma once
+#include "base/str.h"
+
+#define VOICE_WAVE 64              /* bytes of a waveform; Discord takes up to 256 */
+#define VOICE_MAX_BYTES (4u << 20) /* a longer one is sent as an ordinary file */
+
+struct voice {
+    double seconds;
+    uint8_t wave[VOICE_WAVE];
+};
+
+/* False: it is no Opus in Ogg, or broken. */
+bool voice_read(struct str ogg, struct voice *ret);
