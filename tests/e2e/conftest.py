@@ -159,8 +159,8 @@ class Bellhop:
         shutil.rmtree(self.dir, ignore_errors=True)
 
 
-def wait_for(what, timeout=10.0, every=0.02):
-    """The first true answer of what()."""
+def wait_for(what, timeout=30.0, every=0.02):
+    """The first true answer of what(). Patient, for a machine that has other things to do."""
     end = time.monotonic() + timeout
     while True:
         got = what()

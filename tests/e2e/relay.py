@@ -13,7 +13,7 @@ import uuid
 
 import websockets
 
-PATIENCE_S = 10
+PATIENCE_S = 30
 
 
 def mint(gateway_id, secret, ttl=300, exp=None):

