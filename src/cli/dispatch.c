@@ -6,6 +6,7 @@
 #include "base/jw.h"
 #include "base/mem.h"
 #include "base/rand.h"
+#include "cli/agent_states.h"
 #include "cli/v1.h"
 
 struct dispatch_options {
@@ -81,7 +82,8 @@ static void print_agents(struct json doc)
         cli_cell_str(&t, json_str(it.value, "agent_name"));
         cli_cell_str(&t, json_str(it.value, "substrate"));
         cli_cell_str(&t, json_str(it.value, "target"));
-        cli_cell_str(&t, json_str(it.value, "state"));
+        struct str problem = agent_problem(it.value);
+        cli_cell_str(&t, problem.p != NULL ? problem : json_str(it.value, "state"));
         cli_cell(&t, "%lld", (long long)cli_i64(it.value, "waiting"));
         cli_cell(&t, "%lld", (long long)cli_i64(it.value, "parked"));
     }
@@ -94,7 +96,7 @@ static int list(const struct cli_args *a, const struct v1_door *d, bool keyed)
     struct json_parser *parser = json_parser_new();
     struct json doc;
     int rc = keyed ? v1_call(a, d, "GET", "/v1/agents", STR_NULL, parser, &doc)
-                   : cli_call(a, "GET", "/admin/agents", STR_NULL, parser, &doc);
+                   : agent_states(a, parser, &doc);
 
     if (rc == CLI_DONE && a->json)
         cli_print_json(doc);

@@ -14,6 +14,7 @@
 #include "base/jw.h"
 #include "base/mem.h"
 #include "base/rand.h"
+#include "cli/agent_states.h"
 #include "cli/cli.h"
 #include "cli/settings.h"
 #include "cli/state_dir.h"
@@ -147,6 +148,24 @@ static void take_wake_settings(struct doctor *d, struct json wake)
         d->wake.timeout_ms = ms;
 }
 
+static void check_agents(struct doctor *d, const struct cli_args *a, struct json_parser *p)
+{
+    struct json doc;
+    size_t n = 0, ill = 0;
+
+    if (agent_states(a, p, &doc) != CLI_DONE)
+        return;
+    for (struct json_iter it = {0}; json_next(doc, &it); n++) {
+        struct str id = json_str(it.value, "agent_id"), problem = agent_problem(it.value);
+        if (problem.p == NULL)
+            continue;
+        found(d, WARN, "dispatch", "agent %.*s: %.*s", STR_FMT(id), STR_FMT(problem));
+        ill++;
+    }
+    if (n > ill)
+        found(d, OK, "dispatch", "%zu of %zu agents can be delivered to", n - ill, n);
+}
+
 static void check_running(struct doctor *d, const struct cli_args *a)
 {
     struct json_parser *p = json_parser_new();
@@ -182,6 +201,7 @@ static void check_running(struct doctor *d, const struct cli_args *a)
         check_wake_url(d, json_str(it.value, "id"), z);
         free(z);
     }
+    check_agents(d, a, p);
 out:
     json_parser_free(p);
 }

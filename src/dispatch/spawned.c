@@ -2,6 +2,8 @@
 #include "dispatch/spawned.h"
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
 #include "base/mem.h"
 #include "dispatch/dispatch_priv.h"
 #include "net/spawner.h"
@@ -14,6 +16,7 @@ struct spawned {
     struct spawn *spawn; /* NULL: it ends when the turn does */
     struct timer soon;
     bool (*is_away)(struct str errors);
+    bool answer;
     struct errand_end end; /* for @soon; the text is a literal */
 };
 
@@ -38,10 +41,15 @@ static struct str last_line(struct str s)
     return s;
 }
 
+static struct errand_end bad_answer(struct str why)
+{
+    return (struct errand_end){.result = ERRAND_FAILED, .cause = CAUSE_MALFORMED, .text = why};
+}
+
 static void on_end(void *ctx, const struct spawn_end *end)
 {
     struct spawned *j = ctx;
-    struct errand_end e = {.result = ERRAND_DONE, .text = end->output};
+    struct errand_end e = {.result = ERRAND_DONE, .text = j->answer ? end->output : STR("")};
     struct str said = last_line(end->errors);
     char why[256];
 
@@ -55,8 +63,10 @@ static void on_end(void *ctx, const struct spawn_end *end)
                                 .text = str_of(why)};
         if (j->is_away != NULL && j->is_away(end->errors))
             e.result = ERRAND_AWAY;
-    } else if (!utf8_valid(end->output)) {
-        e.text = STR("");
+    } else if (j->answer && end->cut) {
+        e = bad_answer(STR("the answer is longer than allowed"));
+    } else if (j->answer && !utf8_valid(end->output)) {
+        e = bad_answer(STR("the answer is no text"));
     }
     j->job.done(j->job.ctx, &e);
     spawned_free(j);
@@ -85,10 +95,13 @@ struct errand_job *spawned_run(struct recipient *a, const struct spawned_order *
 
     *j = (struct spawned){.job = {.done = done, .ctx = ctx, .cancel = cancel},
                           .clock = a->d->env.clock,
-                          .is_away = o->is_away};
+                          .is_away = o->is_away,
+                          .answer = o->answer};
     timer_init(&j->soon, on_soon);
     if (number < 0) {
         end_soon(j, ERRAND_FAILED, STR("this program came with a reload: restart the server"));
+    } else if (o->look && strchr(o->argv[0], '/') != NULL && access(o->argv[0], X_OK) != 0) {
+        end_soon(j, ERRAND_FAILED, STR("the program is not there, or may not be run"));
     } else if (o->look) {
         end_soon(j, ERRAND_DONE, STR(""));
     } else {

@@ -15,8 +15,9 @@ struct spawned_order {
     int64_t timeout_ms;
     /* Nobody is there, by what the program said; NULL: that cannot be told. */
     bool (*is_away)(struct str errors);
-    bool look; /* only whether it could be run */
+    bool look;   /* only whether it could be run */
+    bool answer; /* what it prints is wanted: it must be a text, and not too long */
 };
-/* Done: the text is what it printed. */
+/* Done: the text is what it printed, if that is wanted. */
 struct errand_job *spawned_run(struct recipient *a, const struct spawned_order *o, errand_cb *done,
                                void *ctx);

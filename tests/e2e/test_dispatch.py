@@ -253,6 +253,20 @@ def test_doctor_list_and_metrics_say_how_agents_are(make_bellhop, drop, tmp_path
     listed = {a["agent_id"]: a for a in json.loads(house.cli("dispatch", "list", "--json").stdout)}
     assert (listed["filer"]["substrate"], listed["filer"]["target"], listed["filer"]["tenant"]) == ("file", str(drop), "t")
     assert listed["filer"]["state"] == "live" and listed["filer"]["waiting"] == 0
+    checks = json.loads(house.cli("doctor", "--json", check=False).stdout)
+    told = [c["detail"] for c in checks if c["check"] == "dispatch"]
+    assert len(told) == 2 and "pipe" in told[0] and told[1].startswith("1 of 2")
+
+
+def test_doctor_and_list_know_a_program_that_is_not_there(make_bellhop, tmp_path):
+    house = make_bellhop(config("id: a, substrate: exec, command: [/bin/cat]",
+                                f"id: b, substrate: exec, command: [{tmp_path}/none, x]"))
+    Sender(house)  # its key makes the tenant known
+    listed = {a["agent_id"]: a for a in json.loads(house.cli("dispatch", "list", "--json").stdout)}
+    assert listed["a"]["status"] == "idle" and "detail" not in listed["a"]
+    assert listed["b"]["status"] == "unknown" and "not there" in listed["b"]["detail"]
+    assert "the program is not there" in house.cli("dispatch", "list").stdout
+    assert "agent b: the program is not there" in house.cli("doctor", check=False).stdout
 
 
 def test_the_command_line_delivers_wakes_asks_and_reads_replies(house, dial, drop):

@@ -308,6 +308,19 @@ def test_a_program_answers_requests_on_standard_output(make_bellhop, tmp_path):
     assert (reply["content"], reply["correlation_id"]) == ("slow x y", "c9")
 
 
+def test_an_answer_that_is_no_text_or_too_long_is_an_error_and_of_a_delivery_nothing(make_bellhop, tmp_path):
+    prog = program(tmp_path / "bad", "d = json.load(sys.stdin); os.write(1, b'\\xff\\xfe' if d['content'] == 'bytes' else "
+                                     "('é' * 600000).encode()); open(sys.argv[1], 'a').write(d['content'] + '\\n')")
+    server = make_bellhop(config(f"id: prog, substrate: exec, command: [{prog}, {tmp_path}/ran]"))
+    sender = Sender(server)
+    for content, why in (("bytes", "no text"), ("long", "longer than allowed")):
+        answer = sender.request("prog", augment(content, correlation_id="c"))
+        assert (answer.status, answer.json["cause_kind"]) == (502, "malformed_response") and why in answer.json["error"]
+    assert sender.deliver("prog", augment("bytes")).status == 200
+    wait_for(lambda: (tmp_path / "ran").read_text().split() == ["bytes", "long", "bytes"])
+    wait_for(lambda: server.instance("agent:prog")["entries"] == 0)
+
+
 def test_requests_elsewhere_are_not_implemented(make_bellhop, tmp_path):
     server = make_bellhop(config(f"id: f, substrate: file, dir: {tmp_path}", "id: n, substrate: none"))
     for agent in ("f", "n"):

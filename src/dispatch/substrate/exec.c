@@ -30,7 +30,8 @@ static struct errand_job *run(struct recipient *a, const struct errand *e, erran
     struct spawned_order o = {.argv = (const char *const *)s->command,
                               .input = e->body,
                               .timeout_ms = e->timeout_ms != 0 ? e->timeout_ms : s->timeout_ms,
-                              .look = e->kind == ERRAND_LOOK};
+                              .look = e->kind == ERRAND_LOOK,
+                              .answer = e->kind == ERRAND_REQUEST};
 
     return spawned_run(a, &o, done, ctx);
 }
