@@ -140,8 +140,14 @@ void config_free(struct config *c)
         free(c->settings[i]);
     free(c->settings);
     free(c->lists);
+    buf_done(&c->secret_variables);
     free(c->path);
     free(c);
+}
+
+struct str config_secret_variables(const struct config *c)
+{
+    return buf_str(&c->secret_variables);
 }
 
 /* ---- loading ---- */

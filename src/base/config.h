@@ -108,6 +108,10 @@ const void *config_entry(const struct config *c, const struct config_list *l, si
 /* Where it stands in the file, for errors; 0: a default. */
 int config_entry_line(const struct config *c, const struct config_list *l, size_t i);
 
+/* The environment variables that secrets of the file were taken from: names, each with a zero
+ * behind it. */
+struct str config_secret_variables(const struct config *c);
+
 /* What differs, one key per line: what a reload takes and what needs a restart. */
 void config_diff(const struct config *was, const struct config *now, struct buf *ret_reload,
                  struct buf *ret_restart);

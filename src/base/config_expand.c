@@ -14,7 +14,7 @@ static bool name_is_ok(struct str name)
     return name.n > 0 && !isdigit((unsigned char)name.p[0]);
 }
 
-static bool expand_one(struct str inside, struct buf *out, struct buf *why)
+static bool expand_one(struct str inside, struct buf *out, struct buf *ret_names, struct buf *why)
 {
     ptrdiff_t colon = str_find(inside, ':');
     struct str name = colon >= 0 ? str_make(inside.p, (size_t)colon) : inside;
@@ -26,6 +26,8 @@ static bool expand_one(struct str inside, struct buf *out, struct buf *why)
     }
     char *z = str_dup(name);
     const char *value = getenv(z);
+    if (ret_names != NULL)
+        buf_add(ret_names, z, name.n + 1);
     free(z);
     if (colon >= 0 && (value == NULL || *value == '\0')) {
         buf_add_str(out, str_skip(otherwise, 1));
@@ -42,7 +44,7 @@ static bool expand_one(struct str inside, struct buf *out, struct buf *why)
     return true;
 }
 
-bool config_expand(struct str s, struct buf *out, struct buf *why)
+bool config_expand(struct str s, struct buf *out, struct buf *ret_names, struct buf *why)
 {
     while (s.n > 0) {
         if (!str_starts(s, STR("${"))) {
@@ -55,7 +57,7 @@ bool config_expand(struct str s, struct buf *out, struct buf *why)
             buf_add_z(why, "\"${\" without its \"}\"");
             return false;
         }
-        if (!expand_one(str_make(s.p + 2, (size_t)end - 2), out, why))
+        if (!expand_one(str_make(s.p + 2, (size_t)end - 2), out, ret_names, why))
             return false;
         s = str_skip(s, (size_t)end + 1);
     }

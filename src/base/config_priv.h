@@ -19,6 +19,7 @@ struct config {
     size_t n_settings;
     struct config_entries *lists; /* owned, one per list */
     size_t n_lists;
+    struct buf secret_variables; /* config_secret_variables() */
 };
 
 /* ---- config_value.c: one value and its type ---- */
@@ -44,8 +45,9 @@ void config_apply_defaults(void *base, const struct config_key *keys);
 
 /* ---- config_expand.c ---- */
 
-/* Append @s to @out with every ${NAME} and ${NAME:-otherwise} replaced. */
-bool config_expand(struct str s, struct buf *out, struct buf *why);
+/* Append @s to @out with every ${NAME} and ${NAME:-otherwise} replaced, and the names, each with a
+ * zero behind it, to @ret_names, which may be NULL. */
+bool config_expand(struct str s, struct buf *out, struct buf *ret_names, struct buf *why);
 
 /* ---- config_yaml.c: the file ---- */
 

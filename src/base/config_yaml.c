@@ -62,10 +62,10 @@ static const yaml_node_t *node(struct reading *r, int index)
     return yaml_document_get_node(r->doc, index);
 }
 
-static bool expand(struct reading *r, const yaml_node_t *n, struct buf *out)
+static bool expand(struct reading *r, const yaml_node_t *n, bool secret, struct buf *out)
 {
     struct buf why = BUF_INIT;
-    bool ok = config_expand(scalar(n), out, &why);
+    bool ok = config_expand(scalar(n), out, secret ? &r->cfg->secret_variables : NULL, &why);
 
     if (!ok)
         fail_at(r, n, "%s", buf_z(&why));
@@ -81,7 +81,7 @@ static bool set_scalar(struct reading *r, void *base, const struct config_key *k
     struct buf text = BUF_INIT, expected = BUF_INIT;
     bool ok = false;
 
-    if (!expand(r, n, &text))
+    if (!expand(r, n, k->type == CFG_SECRET, &text))
         goto out;
     ok = config_set(base, k, buf_str(&text), &expected);
     if (!ok && k->type == CFG_SECRET)
@@ -104,7 +104,7 @@ static bool add_texts(struct reading *r, void *base, const struct config_key *k,
         struct buf text = BUF_INIT;
         if (item->type != YAML_SCALAR_NODE)
             return fail_at(r, item, "%s: expected a list of words", k->path);
-        bool ok = expand(r, item, &text);
+        bool ok = expand(r, item, false, &text);
         if (ok)
             config_add_text(base, k, buf_str(&text));
         buf_done(&text);
@@ -262,7 +262,7 @@ static bool read_kind(struct reading *r, const struct config_list *l, const yaml
     for (const yaml_node_pair_t *p = n->data.mapping.pairs.start; p < n->data.mapping.pairs.top;
          p++)
         if (str_eq(scalar(node(r, p->key)), str_of(l->kind_key)) && word.n == 0)
-            ok = expand(r, node(r, p->value), &word);
+            ok = expand(r, node(r, p->value), false, &word);
     *ret_kind = ok ? find_kind(l, buf_str(&word)) : NULL;
     for (size_t i = 0; l->kind(i) != NULL; i++)
         buf_printf(&kinds, "%s%s", i > 0 ? " " : "", l->kind(i)->name);

@@ -151,7 +151,7 @@ enum bh_err dispatch_spawner(const struct config *cfg, struct spawner **ret_s, c
         }
     }
     if (used > 0)
-        *ret_s = spawner_new(commands, (unsigned)used, ret_why);
+        *ret_s = spawner_new(commands, (unsigned)used, config_secret_variables(cfg), ret_why);
     free(tmux);
     free(commands);
     return used > 0 && *ret_s == NULL ? BH_UNAVAILABLE : BH_OK;

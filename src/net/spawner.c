@@ -92,7 +92,17 @@ static void free_commands(struct spawner *s)
     free(s->commands.argv);
 }
 
-struct spawner *spawner_new(const char *const *const *commands, unsigned n, char *ret_why)
+/* In the helper. */
+static void hide(struct str names)
+{
+    while (names.n > 0) {
+        unsetenv(names.p);
+        names = str_skip(names, strlen(names.p) + 1);
+    }
+}
+
+struct spawner *spawner_new(const char *const *const *commands, unsigned n, struct str hidden,
+                            char *ret_why)
 {
     struct spawner *s = xcalloc(1, sizeof *s);
     int pair[2] = {-1, -1};
@@ -102,6 +112,7 @@ struct spawner *spawner_new(const char *const *const *commands, unsigned n, char
     if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair) == 0 &&
         (s->pid = fork()) == 0) {
         close(pair[0]);
+        hide(hidden);
         spawner_help(pair[1], &s->commands);
     }
     if (pair[1] >= 0)

@@ -7,7 +7,7 @@
  *
  * The helper runs the commands it was told of before anybody could talk to the server, and nothing
  * else; so what a reload adds needs a restart.  A program gets a process group and an environment
- * without our own variables, its input from memory, and its output is collected up to a limit.  It
+ * without our own variables and secrets, its input from memory, and its output is collected up to a limit.  It
  * is ended (TERM, 2 s later KILL) when its time is up or nobody waits for it, and when the server
  * goes, however that goes.  Needs no confinement to work. */
 #pragma once
@@ -28,8 +28,10 @@ enum {
 };
 
 /* Starts the helper.  Before the first thread is made.  @commands are argument lists, each ending
- * with NULL, copied; argv[0] is looked up in PATH.  NULL: @ret_why (256 bytes) says why. */
-struct spawner *spawner_new(const char *const *const *commands, unsigned n, char *ret_why);
+ * with NULL, copied; argv[0] is looked up in PATH.  @hidden are names of variables that no program
+ * gets, each with a zero behind it; may be absent.  NULL: @ret_why (256 bytes) says why. */
+struct spawner *spawner_new(const char *const *const *commands, unsigned n, struct str hidden,
+                            char *ret_why);
 void spawner_watch(struct spawner *s, struct loop *loop); /* once there is a loop, before any run */
 void spawner_free(struct spawner *s); /* the helper ends and with it what it runs; NULL is fine */
 /* The number of the command that is @argv; -1: the helper was not told of it. */

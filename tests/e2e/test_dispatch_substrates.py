@@ -286,6 +286,16 @@ def test_a_program_gets_each_delivery_on_standard_input_in_order(make_bellhop, t
     assert sender.status("prog").json == {"status": "idle"}
 
 
+def test_a_program_gets_no_secret_that_the_configuration_took_from_the_environment(make_bellhop):
+    env = {"HOOK_SECRET": "hush", "PLACE": "here"}
+    server = make_bellhop(config("id: prog, substrate: exec, command: [/usr/bin/env]",
+                                 "id: hook, substrate: webhook, url: 'https://example.org/${{PLACE}}', "
+                                 "secret: '${{HOOK_SECRET}}'"),
+                          env=env)
+    said = Sender(server).request("prog", augment("x", correlation_id="c")).json["content"]
+    assert "PLACE=here" in said and "hush" not in said and "HOOK_SECRET" not in said
+
+
 def test_a_program_that_fails_is_parked_with_its_last_words(make_bellhop, tmp_path):
     prog = program(tmp_path / "fail", "print('no such luck', file=sys.stderr); sys.exit(3)")
     server = make_bellhop(config(f"id: prog, substrate: exec, command: '{prog} \"x y\"'", attempts=2))

@@ -39,7 +39,8 @@ static int set_up(void **state)
 
     signal(SIGPIPE, SIG_IGN);
     setenv("BELLHOP_MASTER_KEY", "secret", 1);
-    f->spawner = spawner_new(commands, 3, why);
+    setenv("CHAT_TOKEN", "secret", 1);
+    f->spawner = spawner_new(commands, 3, str_make("NONE\0CHAT_TOKEN", 16), why);
     f->loop = loop_new();
     if (f->spawner == NULL || f->loop == NULL)
         return -1;
@@ -190,7 +191,7 @@ static void a_cancelled_run_never_calls_back_and_its_program_ends(void **state)
 static void our_own_variables_are_kept_from_it(void **state)
 {
     struct fixture *f = *state;
-    const char *more[] = {"echo \"$BELLHOP_MASTER_KEY-$BELLHOP_AGENT\"", NULL};
+    const char *more[] = {"echo \"$BELLHOP_MASTER_KEY$CHAT_TOKEN-$BELLHOP_AGENT\"", NULL};
     const char *env[] = {"BELLHOP_AGENT=a1", NULL}, *bad[] = {"LD_PRELOAD=/tmp/x.so", NULL};
     struct spawn_order o = {.command = SHELL, .more = more, .env = env, .max_output = 100};
 
@@ -244,7 +245,7 @@ static int confined_life(void)
     struct confined c = {0};
     char why[256];
 
-    f.spawner = spawner_new(commands, 3, why);
+    f.spawner = spawner_new(commands, 3, STR_NULL, why);
     f.loop = loop_new();
     spawner_watch(f.spawner, f.loop);
     if (confine_files(&(struct confine_files){.port = -1}, &c, why) != BH_OK ||
