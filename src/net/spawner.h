@@ -6,10 +6,10 @@
  *             <------------- cannot, or: it ended thus ----------'
  *
  * The helper runs the commands it was told of before anybody could talk to the server, and nothing
- * else; so what a reload adds needs a restart.  A program gets a process group and an environment
- * without our own variables and secrets, its input from memory, and its output is collected up to a limit.  It
- * is ended (TERM, 2 s later KILL) when its time is up or nobody waits for it, and when the server
- * goes, however that goes.  Needs no confinement to work. */
+ * else; so what a reload adds needs a restart.  A program gets a process group, an environment
+ * without our own variables and secrets, and its input from memory; its output is collected up to a
+ * limit.  It is ended (TERM, 2 s later KILL) when its time is up or nobody waits for it, and when
+ * the server goes, however that goes.  Needs no confinement to work. */
 #pragma once
 #include <stdbool.h>
 #include <stdint.h>
