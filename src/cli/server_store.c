@@ -21,6 +21,7 @@
 #include "net/http_server.h"
 #include "net/http_tls.h"
 #include "net/loop.h"
+#include "net/trunk.h"
 #include "store/postgres/postgres.h"
 #include "store/sqlite/sqlite.h"
 
@@ -73,6 +74,7 @@ void server_meet_nodes(struct server *s)
 
     if (!all_serve(s))
         return;
+    trunk_hold(s->http_server, 0); /* who waited for somebody to serve is served here */
     s->front.trunk_key = s->trunk_key;
     if (address == NULL && is_wildcard(listen)) {
         log_warn(NULL, "cluster: listen is a wildcard, so the other nodes do not know where to "

@@ -17,7 +17,7 @@
 #include "net/trunk.h"
 #include "store/store.h"
 
-enum { LOOK_MS = 200 };
+enum { LOOK_MS = 200, HOLD_MS = 3000 };
 
 struct ask { /* for the record of the one that serves */
     struct store_scan scan;
@@ -50,6 +50,8 @@ static void on_up(void *ctx)
     log_info(NULL, "cluster: carries connections to %s", p->to);
     p->why[0] = '\0';
     node_set_carrying(p->env.node, true);
+    /* When it ends, the next one serves after at most its lease and a little. */
+    trunk_hold(p->env.server, p->env.settings->lease_ms + HOLD_MS);
 }
 
 static void on_lost(void *ctx, const char *why)

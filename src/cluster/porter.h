@@ -6,8 +6,9 @@
  *         '------ looked at again every LOOK_MS <-- lost, or another one serves --'
  *
  * So every node answers everything, whichever a proxy picks; what a client is told was decided
- * where the facts and the mailboxes are, in one process under one lease.  While there is nobody to
- * carry to, this node refuses as one that stands by. */
+ * where the facts and the mailboxes are, in one process under one lease.  While another one takes
+ * the lease over, who connects waits a little; where there is nobody to carry to, this node refuses
+ * as one that stands by. */
 #pragma once
 #include <stdbool.h>
 #include <stddef.h>

@@ -282,6 +282,8 @@ static void take_input(struct conn *c, char *p, size_t n)
     default:
         if (c->server->carrier != NULL && trunk_wants(c, str_make(p, n)))
             carried_forward(c->carried, str_make(p, n));
+        else if (c->server->timeout_ms[CONN_HELD] > 0 && trunk_waits(c, str_make(p, n)))
+            buf_add(&c->in, p, n);
         else
             http_input(c, p, n);
     }

@@ -7,6 +7,7 @@
  *                                              |--> TRUNK_NEW -> TRUNK (trunk.h: keeper)
  *                                              '--> LAST (a final answer is queued) -> LINGER
  *      HEAD, IDLE -> CARRIED -> LAST: its bytes go over a trunk (trunk.h: porter)
+ *              '---> HELD -> CARRIED, or IDLE: there is no trunk just now
  *      every state -> CLOSED: the socket is gone, the memory goes when the turn ends
  *
  * Where a connection is linked is what it is: the server keeps one list per state.  Every state has
@@ -48,6 +49,7 @@ enum conn_state {
     CONN_TRUNK_NEW,  /* somebody says that it is a node of ours */
     CONN_TRUNK,      /* a trunk */
     CONN_CARRIED,    /* another node reads and answers it */
+    CONN_HELD,       /* the same, as soon as there is one */
     CONN_CLOSED,
     CONN_N_STATES
 };

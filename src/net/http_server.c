@@ -15,7 +15,7 @@
 #include "base/limits.h"
 #include "base/log.h"
 #include "base/rand.h"
-#include "net/trunk.h"
+#include "net/trunk_priv.h"
 
 /* Of many that come or are late at once, so many are looked at in one turn of the loop. */
 enum { ACCEPTS_PER_TURN = 64, SWEEPS_PER_TURN = 64, MAX_RESERVED = 32 };
@@ -130,6 +130,10 @@ static void on_late(struct conn *c)
 
     if (c->state == CONN_UPLOAD) {
         http_upload_late(c);
+        return;
+    }
+    if (c->state == CONN_HELD) {
+        trunk_release(c);
         return;
     }
     if (!in_request) {
@@ -319,7 +323,7 @@ int http_server_port(const struct http_server *s)
 
 size_t http_server_connections(const struct http_server *s)
 {
-    return s->n_conns - trunk_tally(s).trunks;
+    return s->n_conns - trunk_count_idle(s);
 }
 
 /* ---- the end ---- */
@@ -341,7 +345,8 @@ static void close_listeners(struct http_server *s)
 
 static bool is_between_requests(const struct conn *c)
 {
-    return c->req == NULL && c->in.n == 0 && conn_queued(c) == 0;
+    return c->req == NULL && c->in.n == 0 && conn_queued(c) == 0 &&
+           (!c->no_socket || carried_is_silent(c->carried));
 }
 
 void http_server_drain(struct http_server *s)
@@ -350,6 +355,7 @@ void http_server_drain(struct http_server *s)
 
     s->draining = true;
     close_listeners(s);
+    trunk_tell_going(s);
     for (size_t i = 0; i < ARRAY_LEN(waiting); i++) {
         list_each (&s->by_state[waiting[i]], it, next) {
             struct conn *c = list_entry(it, struct conn, link);

@@ -75,5 +75,9 @@ size_t trunk_connections(const struct trunk *t);
 void trunk_leave(struct trunk *t);
 void trunk_free(struct trunk *t); /* cuts what it carries; no handler runs; NULL is fine */
 
+/* While there is no trunk, whoever would be carried waits for one for so long before it is handled
+ * here; 0: not at all, and those that wait are handled now. */
+void trunk_hold(struct http_server *s, int64_t ms);
+
 /* Is a request that begins with these bytes for the process that it reached, whoever serves? */
 bool trunk_is_ours(struct str head);

@@ -36,6 +36,8 @@ static void prove(struct trunk *t, struct str challenge)
     buf_done(&text);
 }
 
+static void carry_held(struct http_server *s);
+
 static void take_welcome(struct trunk *t, struct str payload)
 {
     uint8_t mac[TRUNK_MAC_BYTES];
@@ -49,6 +51,7 @@ static void take_welcome(struct trunk *t, struct str payload)
         t->up = true;
         secret_wipe(t->key, sizeof t->key);
         t->server->carrier = t;
+        carry_held(t->server);
         t->handlers.on_up(t->ctx);
     }
 }
@@ -93,6 +96,14 @@ static void take_for_one(struct trunk *t, struct carried *k, const struct trunk_
     trunk_fail(t, "a frame makes no sense");
 }
 
+/* Whoever comes now waits for the next one. */
+static void stop_carrying(struct trunk *t)
+{
+    if (t->server->carrier == t)
+        t->server->carrier = NULL;
+    trunk_send(t, 0, TRUNK_GOING, STR_NULL);
+}
+
 static void take(struct trunk *t, const struct trunk_frame *f)
 {
     struct carried *k = t->up ? carried_find(t, f->number) : NULL;
@@ -105,6 +116,8 @@ static void take(struct trunk *t, const struct trunk_frame *f)
         take_welcome(t, f->payload);
     else if (!t->up)
         trunk_fail(t, "the other side speaks another protocol");
+    else if (f->what == TRUNK_GOING)
+        stop_carrying(t);
 }
 
 /* ---- the connection to the keeper ---- */
@@ -253,15 +266,19 @@ bool trunk_is_ours(struct str head)
     return false;
 }
 
-bool trunk_wants(struct conn *c, struct str head)
+/* Is it between requests, and the next one not for this process? */
+static bool is_for_others(const struct conn *c, struct str head)
 {
-    struct trunk *t = c->server->carrier;
-    char payload[1 + sizeof c->peer.bytes];
-    struct carried *k;
+    return (c->state == CONN_HEAD || c->state == CONN_IDLE) && c->req == NULL && c->in.n == 0 &&
+           conn_queued(c) == 0 && !trunk_is_ours(head);
+}
 
-    if (t == NULL || t->lost || (c->state != CONN_HEAD && c->state != CONN_IDLE) ||
-        c->req != NULL || c->in.n > 0 || conn_queued(c) > 0 || trunk_is_ours(head) ||
-        (k = carried_new(t, 0)) == NULL)
+static bool carry(struct trunk *t, struct conn *c)
+{
+    char payload[1 + sizeof c->peer.bytes];
+    struct carried *k = t->lost ? NULL : carried_new(t, 0);
+
+    if (k == NULL)
         return false;
     payload[0] = (char)((c->is_tls ? TRUNK_TLS : 0) | (conn_lacks_cert(c) ? TRUNK_NO_CERT : 0) |
                         (c->reserved ? TRUNK_ADMIN : 0));
@@ -271,4 +288,45 @@ bool trunk_wants(struct conn *c, struct str head)
     conn_enter(c, CONN_CARRIED);
     trunk_send(t, k->number, TRUNK_CONNECT, str_make(payload, 1u + c->peer.n));
     return true;
+}
+
+bool trunk_wants(struct conn *c, struct str head)
+{
+    return is_for_others(c, head) && carry(c->server->carrier, c);
+}
+
+/* ---- what waits for a trunk ---- */
+
+bool trunk_waits(struct conn *c, struct str head)
+{
+    if (!is_for_others(c, head) || str_starts(head, STR("GET /readyz")))
+        return false;
+    conn_enter(c, CONN_HELD);
+    return true;
+}
+
+void trunk_release(struct conn *c)
+{
+    conn_enter(c, CONN_IDLE);
+    conn_mark(c); /* what it said is looked at when the turn ends */
+}
+
+static void carry_held(struct http_server *s)
+{
+    list_each (&s->by_state[CONN_HELD], it, nxt) {
+        struct conn *c = list_entry(it, struct conn, link);
+        if (!carry(s->carrier, c))
+            continue; /* its time ends */
+        carried_forward(c->carried, buf_str(&c->in));
+        buf_done(&c->in);
+        conn_mark(c);
+    }
+}
+
+void trunk_hold(struct http_server *s, int64_t ms)
+{
+    s->timeout_ms[CONN_HELD] = ms;
+    list_each (&s->by_state[CONN_HELD], it, nxt)
+        if (ms == 0)
+            trunk_release(list_entry(it, struct conn, link));
 }

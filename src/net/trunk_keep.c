@@ -86,7 +86,7 @@ static void take_connect(struct trunk *t, const struct trunk_frame *f)
         return;
     }
     memcpy(peer.bytes, f->payload.p + 1, peer.n);
-    if (t->server->draining || !conn_count_in(l, &peer, &party)) {
+    if (!conn_count_in(l, &peer, &party)) {
         trunk_send(t, f->number, TRUNK_CLOSE, STR_NULL);
         return;
     }
@@ -170,6 +170,8 @@ static void take(struct trunk *t, const struct trunk_frame *f)
         trunk_send(t, 0, TRUNK_PONG, STR_NULL);
     } else if (f->what == TRUNK_LEAVING) {
         end_in_good_order(t);
+    } else if (f->what == TRUNK_GOING) {
+        t->quiet = true;
     } else {
         k = carried_find(t, f->number);
         if (k != NULL) /* else we closed it, and that is on its way */
@@ -183,6 +185,30 @@ void carried_told_in(struct carried *k)
 }
 
 /* ---- its life ---- */
+
+void trunk_tell_going(struct http_server *s)
+{
+    list_each (&s->trunks, it, nxt)
+        trunk_send(list_entry(it, struct trunk, link), 0, TRUNK_GOING, STR_NULL);
+}
+
+size_t trunk_count_idle(const struct http_server *s)
+{
+    size_t n = 0;
+
+    list_each (&s->trunks, it, nxt) {
+        const struct trunk *t = list_entry(it, struct trunk, link);
+        n += t->quiet || !s->draining;
+    }
+    return n;
+}
+
+/* A porter asks for a connection when its client has said something, so one that was never heard
+ * is about to be. */
+bool carried_is_silent(const struct carried *k)
+{
+    return k->in.n == 0 && k->conn->state == CONN_IDLE;
+}
 
 static bool is_asked_for(const struct http_req *req)
 {

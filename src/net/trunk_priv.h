@@ -27,6 +27,7 @@ enum trunk_what {
     TRUNK_PING,    /* porter */
     TRUNK_PONG,    /* keeper */
     TRUNK_LEAVING, /* porter: trunk_leave() */
+    TRUNK_GOING,   /* keeper: it goes down, bring nobody else; porter: understood */
 };
 enum trunk_flag { TRUNK_TLS = 1, TRUNK_NO_CERT = 2, TRUNK_ADMIN = 4 };
 
@@ -88,6 +89,7 @@ struct trunk {
     struct trunk_handlers handlers;   /* porter */
     void *ctx;
     bool up, lost, upgraded; /* upgraded: the porter has read the 101 */
+    bool quiet;              /* keeper: nobody new comes over it */
     char why[160];           /* why it is lost */
 };
 
@@ -119,5 +121,11 @@ void carried_forward(struct carried *k, struct str bytes); /* porter: the client
 void carried_ended(struct carried *k);                     /* porter: it says no more */
 void carried_flushed(struct carried *k);                   /* porter: some of the output left */
 void carried_told_in(struct carried *k);                   /* keeper: conn_let_in() */
-bool trunk_wants(struct conn *c, struct str head); /* porter: true: it is carried from now on */
-void trunk_gone(struct conn *c);                   /* keeper: the trunk's own connection ended */
+bool trunk_wants(struct conn *c, struct str head);    /* porter: true: it is carried from now on */
+bool trunk_waits(struct conn *c, struct str head);    /* the same, when there is one: CONN_HELD */
+void trunk_release(struct conn *c);                   /* nobody came for it: it is handled here */
+void trunk_tell_going(struct http_server *s);         /* keeper: to all its porters */
+size_t trunk_count_idle(const struct http_server *s); /* trunks over which nobody new will come,
+                                                       * if it goes down; else all */
+bool carried_is_silent(const struct carried *k); /* keeper: it has said nothing that is not read */
+void trunk_gone(struct conn *c);                 /* keeper: the trunk's own connection ended */

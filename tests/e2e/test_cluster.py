@@ -19,7 +19,7 @@ from conftest import Bellhop, Credential
 from relay import mint
 from servers import Postgres, Redis, free_port
 
-LEASE_S = 2
+LEASE_S = 3
 BOTS = 12
 PAUSE_S = 0.1  # between two messages of one person
 KEY = "0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef"
@@ -255,8 +255,9 @@ async def faults(cluster, http, people):
         await cluster.wait_serving(http, other_than=process)
         await asyncio.sleep(1)
         node.signal(SIGCONT)
-        starts = len(node.codes)
+        starts, end = len(node.codes), time.monotonic() + 40
         while len(node.codes) == starts:
+            assert time.monotonic() < end, f"{node.name} goes on\n" + node.log()
             await asyncio.sleep(0.05)
         assert node.codes[-1] == 75, node.codes
 
@@ -299,7 +300,7 @@ async def run(cluster):
                 assert time.monotonic() < end, "not everybody is spoken to\n" + "".join(n.log() for n in cluster.nodes)
                 await asyncio.sleep(0.1)
             await cluster.look_who_carries(http)
-            await faults(cluster, http, people)
+            await asyncio.wait_for(faults(cluster, http, people), 200)
             over.set()
             await asyncio.gather(*writing)
             end = time.monotonic() + 30
@@ -316,7 +317,11 @@ async def run(cluster):
 def test_nothing_is_lost_doubled_or_out_of_order_while_nodes_and_servers_die(serve):
     cluster = Cluster(serve)
     try:
-        agents, people = asyncio.run(run(cluster))
+        try:
+            agents, people = asyncio.run(run(cluster))
+        except (AssertionError, asyncio.TimeoutError):
+            print(cluster.gaps, *("".join([*n.history, *n.lines][-60:]) for n in cluster.nodes), sep="\n---\n")
+            raise
         print(serve, {k: round(v, 2) for k, v in cluster.gaps.items()}, "repeats", sum(a.repeats for a in agents),
               "taken", sum(len(p.taken) for p in people))
         if serve == "all":  # each of the others has a third of the gateways; the first has them all

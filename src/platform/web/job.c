@@ -162,10 +162,19 @@ static void on_store_closed(struct store_left *l, const struct store_ops *ops)
     job_free(j);
 }
 
+/* Who asks again under the same client_id is told what became of it. */
+static void answer_before_leaving(struct web_job *j)
+{
+    if (j->http.generation != 0)
+        web_refuse_for_now(j->web, j->http, 503, "draining",
+                           "This server is going down. Try again in a moment.", 1);
+}
+
 void web_jobs_leave(struct web *w)
 {
     list_each (&w->jobs, it, next) {
         struct web_job *j = list_entry(it, struct web_job, link);
+        answer_before_leaving(j);
         if (list_is_linked(&j->wait_link)) {
             job_free(j);
             continue;

@@ -71,11 +71,13 @@ static void post_release(struct web_post *p)
     p->web->free_posts.next = &p->link;
 }
 
+/* It may have been taken: who asks again under the same client_id finds out. */
 void web_posts_cancel(struct web *w)
 {
     list_each (&w->posts, it, next) {
         struct web_post *p = list_entry(it, struct web_post, link);
         host_accept_cancel(w->base.host, p->accept);
+        web_post_refuse(w, p->http, BH_BUSY);
         post_free(p);
     }
     list_each (&w->free_posts, it, next)

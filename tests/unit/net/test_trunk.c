@@ -337,6 +337,67 @@ static void a_lost_trunk_takes_its_connections_along(void **state)
     raw_close(&later);
 }
 
+static void who_comes_while_there_is_no_trunk_waits_for_it(void **state)
+{
+    struct fixture *f = *state;
+    struct raw r = come(f), health = come(f);
+
+    trunk_hold(f->porter, 60000);
+    raw_send_z(&r, "GET /x HTTP/1.1\r\nHost: x\r\n\r\n");
+    raw_send_z(&health, "GET /readyz HTTP/1.1\r\nHost: x\r\n\r\n");
+    assert_true(raw_wait(&health, "here")); /* who asks whether we are ready is told at once */
+    loop_turns(f->loop, 20);
+    raw_poll(&r);
+    assert_int_equal(r.got.n, 0);
+    dial(f, f->key, "north/1");
+    assert_true(raw_wait(&r, "peer=127.0.0.1"));
+    raw_forget(&r);
+    raw_send_z(&r, "GET /x HTTP/1.1\r\nHost: x\r\n\r\n");
+    assert_true(raw_wait(&r, "peer=127.0.0.1"));
+    raw_close(&r);
+    raw_close(&health);
+}
+
+static void who_waited_in_vain_is_handled_here(void **state)
+{
+    struct fixture *f = *state;
+    struct raw r = come(f), other = come(f);
+
+    trunk_hold(f->porter, 60000);
+    raw_send_z(&other, "GET /x HTTP/1.1\r\nHost: x\r\n\r\n");
+    loop_turns(f->loop, 20);
+    trunk_hold(f->porter, 0); /* this process serves from now on */
+    assert_true(raw_wait(&other, "here"));
+    trunk_hold(f->porter, 100);
+    raw_send_z(&r, "GET /x HTTP/1.1\r\nHost: x\r\n\r\n");
+    assert_true(raw_wait(&r, "here"));
+    raw_close(&r);
+    raw_close(&other);
+}
+
+static void a_keeper_that_goes_down_answers_whom_it_has(void **state)
+{
+    struct fixture *f = *state;
+    struct raw r = come(f), next;
+
+    raw_send_z(&r, "GET /stream HTTP/1.1\r\nHost: x\r\n\r\n");
+    assert_true(raw_wait(&r, "\r\n\r\n"));
+    trunk_hold(f->porter, 60000);
+    http_server_drain(f->keeper);
+    loop_turns(f->loop, 20);
+    next = come(f);
+    raw_send_z(&next, "GET /x HTTP/1.1\r\nHost: x\r\n\r\n");
+    loop_turns(f->loop, 20);
+    raw_poll(&next);
+    assert_int_equal(next.got.n, 0); /* it waits for the next one */
+    http_stream_end(f->keeper, f->stream);
+    assert_true(raw_wait(&r, "0\r\n\r\n"));
+    trunk_hold(f->porter, 0);
+    assert_true(raw_wait(&next, "here"));
+    raw_close(&r);
+    raw_close(&next);
+}
+
 static void a_porter_that_goes_takes_its_connections_along(void **state)
 {
     struct fixture *f = *state;
@@ -447,6 +508,11 @@ int main(void)
                                         teardown),
         cmocka_unit_test_setup_teardown(a_porter_that_goes_takes_its_connections_along, setup_up,
                                         teardown),
+        cmocka_unit_test_setup_teardown(who_comes_while_there_is_no_trunk_waits_for_it, setup,
+                                        teardown),
+        cmocka_unit_test_setup_teardown(a_keeper_that_goes_down_answers_whom_it_has, setup_up,
+                                        teardown),
+        cmocka_unit_test_setup_teardown(who_waited_in_vain_is_handled_here, setup, teardown),
         cmocka_unit_test_setup_teardown(who_does_not_know_the_key_is_refused, setup, teardown),
         cmocka_unit_test_setup_teardown(a_keeper_that_is_not_the_expected_one_is_left, setup,
                                         teardown),

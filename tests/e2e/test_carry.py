@@ -1,0 +1,220 @@
+"""Nodes that do not serve carry what connects to them to the one that does (cluster.serve: all)."""
+import json
+import subprocess
+import threading
+import urllib.request
+from signal import SIGKILL, SIGTERM
+
+import pytest
+
+from conftest import Bellhop, wait_for
+from relay import Refused
+from servers import Postgres, free_port
+from test_media import PNG, download, kept
+from test_tls import Papers
+
+KEY = "0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef"
+CONFIG = """\
+listen: 127.0.0.1:{port}
+state_dir: {{state}}
+master_key: "{key}"
+store: {{{{kind: postgres, url: "{url}"}}}}
+cluster: {{{{node: {node}, lease: 20s, serve: all{more}}}}}
+log: {{{{level: debug}}}}
+platforms:
+  - {{{{platform: web, bot: lobby}}}}
+"""
+
+
+@pytest.fixture(scope="module")
+def postgres():
+    server = Postgres().start()
+    yield server
+    server.clean()
+
+
+class Nodes:
+    """The first one serves; the others carry to it."""
+
+    def __init__(self, postgres):
+        postgres.sql("DROP SCHEMA IF EXISTS bellhop CASCADE")
+        self.url, self.all = postgres.url, []
+
+    def make(self, node, key=KEY, more="", tail=""):
+        port = free_port()
+        server = Bellhop(CONFIG.format(port=port, key=key, url=self.url, node=node, more=more) + tail)
+        server.port, server.url = port, f"http://127.0.0.1:{port}"
+        self.all.append(server)
+        return server
+
+    def serve(self, node="one", **more):
+        return self.make(node, **more).start()
+
+    def carry(self, node, **more):
+        server = self.make(node, **more)
+        server.begin()
+        assert "stands by" in server.process.stdout.readline(), server.log()
+        wait_for(lambda: "carries connections to" in server.log(), 20)
+        return server
+
+
+@pytest.fixture
+def nodes(postgres):
+    made = Nodes(postgres)
+    yield made
+    for server in reversed(made.all):
+        server.clean()
+
+
+def history(server):
+    return server.get("/chat/lobby/api/history", headers={"X-Bellhop-Visitor": "e2e-visitor-000000"}).json["messages"]
+
+
+def test_a_conversation_goes_through_three_nodes(nodes, dial):
+    one, two, three = nodes.serve(), nodes.carry("two"), nodes.carry("three")
+    credential = two.add()  # the command line works on every node
+    gateway = dial(three, credential)
+    assert two.write("hello") == 200
+    chat = gateway.hear("hello")["event"]["source"]["chat_id"]
+    assert gateway.act(op="send", chat_id=chat, content="good day")["success"]
+    assert [m["text"] for m in history(two)] == ["hello", "good day"]
+    assert history(one) == history(two) == history(three)
+    assert one.metric("node_carried_connections") >= 1 and three.metric("node_carried_connections") >= 1
+    assert two.get("/readyz").status == 200 and two.get("/healthz").json == {"status": "standby"}
+    assert json.loads(three.cli("status", "--json").stdout)["node"]["name"] == "one"
+    states = wait_for(lambda: {n["node"]: n["state"] for n in json.loads(two.cli("node", "list", "--json").stdout)
+                               if n["state"] != "standby"})
+    assert states["one"] == "serving"
+
+
+def test_news_of_an_answer_stream_through_another_node(nodes, dial):
+    one, two, three = nodes.serve(), nodes.carry("two"), nodes.carry("three")
+    gateway, heard = dial(two, one.add()), []
+
+    def listen():
+        request = urllib.request.Request(three.url + "/chat/lobby/api/events",
+                                         headers={"X-Bellhop-Visitor": "e2e-visitor-000000"})
+        try:
+            for line in urllib.request.urlopen(request, timeout=30):
+                heard.append(line.decode())
+        except OSError:
+            pass
+
+    threading.Thread(target=listen, daemon=True).start()
+    wait_for(lambda: heard)
+    assert one.write("are you there?") == 200
+    chat = gateway.hear("are you there?")["event"]["source"]["chat_id"]
+    assert gateway.act(op="send", chat_id=chat, content="always")["success"]
+    wait_for(lambda: any("always" in line for line in heard))
+
+
+def test_who_is_revoked_on_one_node_is_out_on_all(nodes, dial):
+    _, two, three = nodes.serve(), nodes.carry("two"), nodes.carry("three")
+    credential = two.add()
+    gateway = dial(three, credential)
+    two.cli("gateway", "revoke", credential.id)
+    assert gateway.wait_closed()[0] == 4401
+    again = dial(three, credential, wait=False, hello=None)
+    assert again.wait_closed()[0] == 4401
+
+
+def test_a_node_that_goes_sends_its_gateways_elsewhere(nodes, dial):
+    one, two, three = nodes.serve(), nodes.carry("two"), nodes.carry("three")
+    credential = one.add()
+    gateway = dial(two, credential)
+    two.signal(SIGTERM)
+    assert gateway.wait_closed()[0] == 1012
+    assert two.wait() == 0
+    assert one.write("while nobody was there") == 200
+    dial(three, credential).hear("while nobody was there")
+    three.signal(SIGKILL)
+    three.wait()
+    assert one.write("and once more") == 200
+    dial(one, credential).hear("and once more")
+
+
+def test_the_next_to_serve_is_found_by_the_others(nodes, dial):
+    one, two, three = nodes.serve(), nodes.carry("two"), nodes.carry("three")
+    credential = one.add()
+    gateway = dial(two, credential)
+    one.cli("node", "drain")
+    assert gateway.wait_closed()[0] == 1012
+    assert one.wait() == 0
+    wait_for(lambda: two.write("for the next") == 200 or three.write("for the next") == 200, 20)
+    wait_for(lambda: two.get("/readyz").status == 200 and three.get("/readyz").status == 200, 20)
+    dial(two, credential).hear("for the next")
+    assert sorted(json.loads(n.cli("status", "--json").stdout)["node"]["name"] for n in (two, three)) in (
+        ["two", "two"], ["three", "three"])
+
+
+def test_who_asks_while_nobody_serves_waits_for_the_next(nodes):
+    one, two, three = nodes.serve(), nodes.carry("two"), nodes.carry("three")
+    one.add()
+    answers, over = [], threading.Event()
+
+    def person(n):
+        k = 0
+        while not over.is_set():
+            try:
+                answers.append((two, three)[(n + k) % 2].write(f"{n}:{k}", visitor=f"e2e-visitor-00000{n}"))
+            except OSError as e:
+                answers.append(e)
+            k += 1
+
+    people = [threading.Thread(target=person, args=(n,)) for n in range(4)]
+    for p in people:
+        p.start()
+    wait_for(lambda: len(answers) > 40)
+    one.cli("node", "drain")
+    assert one.wait() == 0
+    before = len(answers)
+    wait_for(lambda: len(answers) > before + 40, 30)
+    over.set()
+    for p in people:
+        p.join()
+    cut = [a for a in answers if a not in (200, 503)]
+    assert answers.count(200) > 80 and not cut, answers
+
+
+def test_files_are_carried_whole(nodes, dial):
+    one, two = nodes.serve(), nodes.carry("two")
+    credential = one.add()
+    data = PNG + bytes(range(256)) * (12 << 10)
+    assert download(two, kept(two, credential, data), credential.token()).content == data
+
+
+def test_a_node_with_another_key_carries_nothing(nodes):
+    nodes.serve()
+    other = nodes.make("other", key="1" + KEY[1:])
+    other.begin()
+    assert "stands by" in other.process.stdout.readline()
+    wait_for(lambda: "master key" in other.log(), 20)
+    assert other.get("/readyz").status == 503
+
+
+def test_trunks_are_tls_where_the_nodes_are(nodes, tmp_path):
+    papers = Papers(tmp_path)
+    cert, key = papers.sign("nodes")
+    tail, more = f"tls: {{{{cert: {cert}, key: {key}}}}}\n", f', ca: "{papers.pem}"'
+    nodes.serve(tail=tail, more=more)
+    two = nodes.carry("two", tail=tail, more=more)
+    done = subprocess.run(["curl", "-s", "--cacert", papers.pem, f"https://127.0.0.1:{two.port}/readyz"], text=True,
+                          capture_output=True, timeout=20)
+    assert json.loads(done.stdout) == {"status": "ready"}
+    stranger = nodes.make("stranger", tail=tail)  # it does not know who vouches for the others
+    stranger.begin()
+    assert "stands by" in stranger.process.stdout.readline()
+    wait_for(lambda: "carries nothing to" in stranger.log(), 20)
+
+
+def test_a_node_that_cannot_be_found_is_not_carried_to(nodes, dial):
+    one = nodes.make("one")
+    one.config.write_text(one.config.read_text().replace("127.0.0.1:", "0.0.0.0:"))
+    one.start()
+    assert "set cluster.address" in one.log()
+    two = nodes.make("two")
+    two.begin()
+    assert "stands by" in two.process.stdout.readline()
+    assert two.get("/readyz").status == 503
+    with pytest.raises(Refused):
+        dial(two, one.add())
