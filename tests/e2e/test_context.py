@@ -2,8 +2,10 @@
 import pytest
 
 import test_discord
+import test_telegram
 from conftest import wait_for
 from test_discord import ANN, BOT, DM, GENERAL, GUILD, THREAD, DiscordSim, send, status
+from test_telegram import sim as telegram_sim  # noqa: F401 - a fixture
 
 BOB = "430000000000000043"
 MENTION = {"mentions": [{"id": BOT, "username": "bellhop"}]}
@@ -151,3 +153,72 @@ def test_a_channel_that_the_owner_cannot_read_back_stays_unread(sim, make_bellho
     sim.say(GENERAL, "and now?")
     assert "context" not in g.hear("and now?")["event"]
     assert sim.violations == []
+
+
+# ---- Telegram: what bellhop itself saw, where it may remember ----
+
+
+@pytest.fixture
+def telegram(telegram_sim, make_bellhop, dial):  # noqa: F811
+    class Rig:
+        pass
+
+    r = Rig()
+    r.sim = telegram_sim
+    r.server = make_bellhop(test_telegram.config(telegram_sim, more=", context: 3, reactions: true"))
+    r.credential = r.server.add(platform="telegram", bot="my_bot")
+    r.dial = lambda: dial(r.server, r.credential, hello=("telegram", "my_bot"))
+    r.gateway = r.dial()
+    r.gateway.act(op="typing", chat_id=str(test_telegram.ANN), metadata={})
+    yield r
+    assert test_telegram.TOKEN not in r.server.log()
+
+
+TG_BOB = {"id": 6, "is_bot": False, "first_name": "Bob"}
+
+
+def test_telegram_tells_what_bellhop_saw_if_it_may_remember(telegram):
+    s, g = telegram.sim, telegram.gateway
+    assert g.descriptor["supports_context"] is True
+    group, forum = test_telegram.GROUP, test_telegram.FORUM
+    for text in ("zero", "one", "two", "three"):
+        s.say(group, text, user=TG_BOB)
+    s.say(forum, "elsewhere", user=TG_BOB)
+    s.say(group, "@my_bot so?")
+    event = g.next("inbound")["event"]
+    assert told(event) == [("Bob", "one"), ("Bob", "two"), ("Bob", "three")] and "context_error" not in event
+    s.say(group, "@my_bot and?")
+    assert told(g.next("inbound")["event"]) == [("Bob", "two"), ("Bob", "three")]  # of three, one was said to it
+    s.say(test_telegram.ANN, "psst")
+    assert "context" not in g.hear("psst")["event"]
+    telegram.server.cli("erase", "--person", "telegram:6", "--yes")
+    s.say(group, "@my_bot still?")
+    assert "context" not in g.next("inbound")["event"]
+
+
+def test_telegram_remembers_nothing_unless_an_operator_says_so(telegram_sim, make_bellhop, dial):  # noqa: F811
+    server = make_bellhop(test_telegram.config(telegram_sim))
+    g = dial(server, server.add(platform="telegram", bot="my_bot"), hello=("telegram", "my_bot"))
+    g.act(op="typing", chat_id="5", metadata={})
+    assert g.descriptor["supports_context"] is False
+    telegram_sim.say(test_telegram.GROUP, "chatter", user=TG_BOB)
+    telegram_sim.say(test_telegram.GROUP, "@my_bot so?")
+    assert "context" not in g.next("inbound")["event"]
+
+
+def test_telegram_reactions_to_what_the_agent_said_reach_it(telegram):
+    s, g = telegram.sim, telegram.gateway
+    said = s.say(test_telegram.FORUM, "@my_bot shall we?", message_thread_id=4, is_topic_message=True)
+    g.next("inbound")
+    sent = g.act(op="send", chat_id=str(test_telegram.FORUM), content="yes", reply_to=None, metadata={"thread_id": "4"})
+    s.react(test_telegram.FORUM, int(sent["message_id"]), ["\U0001F44D"])
+    event = g.hear("reaction:added:\U0001F44D")["event"]
+    assert (event["message_id"], event["reply_to"]["is_own"]) == (sent["message_id"], True)
+    source = event["source"]
+    assert (source["user_id"], source["user_name"], source["thread_id"]) == ("5", "Ann Lee", "4")
+    s.react(test_telegram.FORUM, int(sent["message_id"]), ["\u2764"], ["\U0001F44D"])
+    g.hear("reaction:added:\u2764\nreaction:removed:\U0001F44D")
+    s.react(test_telegram.FORUM, int(sent["message_id"]), [], ["\u2764"])
+    g.hear("reaction:removed:\u2764")
+    s.react(test_telegram.FORUM, said, ["\U0001F44D"])  # to what Ann said
+    assert g.quiet()

@@ -257,6 +257,14 @@ class TelegramSim:
                     self.loop.call_soon_threadsafe(self._stir, t)
         return update
 
+    def react(self, chat_id, message_id, new, old=(), user=None):
+        """A person changes what they think of a message. Bots hear of it only if they ask for such updates."""
+        user = user or {"id": 5, "is_bot": False, "first_name": "Ann", "last_name": "Lee", "username": "annlee"}
+        return self.update("message_reaction", {
+            "chat": self.chat_of(self.chats[chat_id]), "message_id": message_id, "user": user, "date": int(time.time()),
+            "old_reaction": [{"type": "emoji", "emoji": e} for e in old],
+            "new_reaction": [{"type": "emoji", "emoji": e} for e in new]})
+
     def say(self, chat_id, text=None, user=None, kind="message", **more):
         """A person writes; entities for mentions and commands are made as Telegram makes them."""
         chat = self.chats[chat_id]

@@ -399,6 +399,65 @@ bool tg_normalize_press(struct json update, struct str bot, struct arena *arena,
     return true;
 }
 
+static struct str reaction_name(struct json r)
+{
+    struct str type = json_str(r, "type");
+
+    return str_eq(type, STR("emoji"))          ? json_str(r, "emoji")
+           : str_eq(type, STR("custom_emoji")) ? STR(":custom:")
+                                               : STR(":star:");
+}
+
+static bool has_reaction(struct json list, struct str name)
+{
+    for (struct json_iter it = {0}; json_next(list, &it);)
+        if (str_eq(reaction_name(it.value), name))
+            return true;
+    return false;
+}
+
+/* What is in @list and not in @other, a line each. */
+static void add_reactions(struct buf *out, const char *what, struct json list, struct json other)
+{
+    size_t seen = 0;
+
+    for (struct json_iter it = {0}; json_next(list, &it) && seen < 16; seen++) {
+        struct str name = reaction_name(it.value);
+        if (name.n > 0 && name.n <= 64 && !has_reaction(other, name))
+            buf_printf(out, "%sreaction:%s:%.*s", out->n > 0 ? "\n" : "", what, STR_FMT(name));
+    }
+}
+
+bool tg_normalize_reaction(struct json update, struct str bot, int64_t thread, struct arena *arena,
+                           struct event *ev)
+{
+    struct json now, before;
+    struct normal n = {.arena = arena, .ev = ev};
+    struct buf text = BUF_INIT;
+
+    *ev = (struct event){.platform = STR("telegram"), .bot = bot};
+    n.message = json_get(update, "message_reaction");
+    n.from = json_get(n.message, "user");
+    n.sender_chat = json_get(n.message, "actor_chat");
+    n.chat = json_get(n.message, "chat");
+    now = json_get(n.message, "new_reaction");
+    before = json_get(n.message, "old_reaction");
+    add_reactions(&text, "added", now, before);
+    add_reactions(&text, "removed", before, now);
+    ev->text = arena_str(arena, buf_str(&text));
+    buf_done(&text);
+    if (ev->text.n == 0 || !take_chat(&n))
+        return false;
+    take_author(&n);
+    if (thread != 0)
+        ev->thread_id = format_id(arena, thread);
+    ev->message_id = ev->reply_to_message_id = id_of(arena, n.message, "message_id");
+    ev->event_id = join(arena, join(arena, ev->chat_id, ":", ev->message_id), ":r",
+                        id_of(arena, update, "update_id"));
+    ev->reply_to.set = ev->reply_to.is_own = ev->replies_to_bot = true;
+    return ev->message_id.p != NULL && ev->user_id.p != NULL;
+}
+
 bool tg_migration(struct json update, int64_t *ret_from, int64_t *ret_to)
 {
     struct json message = json_get(update, "message");

@@ -11,6 +11,7 @@
  *      photo, voice, file   message_type, a short note in the text, the file by its file_id
  *      "/help@my_bot x"     "/help x"; a command for another bot is nobody's
  *      an edit              a new event whose text says so: "[edited] ..."
+ *      a reaction           "reaction:added:<emoji>", as a reply to what we said
  *
  * A Telegram file can only be fetched with the bot's token, which never leaves bellhop: files.c
  * does that.  Ignored
@@ -38,6 +39,11 @@ struct tg_press {    /* a button that was pressed; strs as in tg_normalize() */
 };
 bool tg_normalize_press(struct json update, struct str bot, struct arena *arena,
                         struct tg_press *ret);
+
+/* A person's reaction to a message that we sent, into @thread (0: none): what they say with it.
+ * False: it changes nothing. */
+bool tg_normalize_reaction(struct json update, struct str bot, int64_t thread, struct arena *arena,
+                           struct event *ev);
 
 /* True when @update says that a group became a supergroup. */
 bool tg_migration(struct json update, int64_t *ret_from, int64_t *ret_to);

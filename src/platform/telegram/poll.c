@@ -171,11 +171,13 @@ static void ask_who(struct telegram *t)
 
 /* ---- webhook or not ---- */
 
-static void updates_wanted(struct jw *w)
+#define UPDATES \
+    "\"message\",\"edited_message\",\"channel_post\",\"edited_channel_post\",\"callback_query\""
+
+static void updates_wanted(const struct telegram *t, struct jw *w)
 {
     jw_key(w, "allowed_updates");
-    jw_raw(w, STR("[\"message\",\"edited_message\",\"channel_post\",\"edited_channel_post\","
-                  "\"callback_query\"]"));
+    jw_raw(w, t->reactions ? STR("[" UPDATES ",\"message_reaction\"]") : STR("[" UPDATES "]"));
 }
 
 static void on_set_up(void *ctx, const struct http_result *r)
@@ -226,7 +228,7 @@ static void set_up(struct telegram *t)
     jw_obj(&w);
     jw_kstr(&w, "url", buf_str(&url));
     jw_kstr(&w, "secret_token", str_of(t->secret));
-    updates_wanted(&w);
+    updates_wanted(t, &w);
     jw_end_obj(&w);
     t->poll.call = tg_call(t, "setWebhook", buf_str(&body), CALL_MS, on_set_up, t);
     buf_wipe(&body);
@@ -359,7 +361,7 @@ static void fetch(struct telegram *t)
     if (t->poll.offset > 0 && fresh)
         jw_ki64(&w, "offset", t->poll.offset);
     jw_ki64(&w, "timeout", POLL_S);
-    updates_wanted(&w);
+    updates_wanted(t, &w);
     jw_end_obj(&w);
     t->poll.call = tg_call(t, "getUpdates", buf_str(&body), (POLL_S + 15) * 1000, on_updates, t);
     buf_done(&body);

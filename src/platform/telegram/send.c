@@ -231,6 +231,7 @@ static void on_ok(struct tg_outgoing *x, struct json result, struct sender_verdi
     } else if (x->op == ACTION_SEND || x->op == ACTION_SEND_MEDIA || x->op == ACTION_PROMPT) {
         json_as_i64(json_get(result, "message_id"), &id);
         x->t->n.sent++;
+        tg_reactions_sent(x->t, tg_outgoing_chat(x), id, x->thread);
         set_id(v, id);
     }
 }

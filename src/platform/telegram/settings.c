@@ -13,6 +13,10 @@ static const struct config_key keys[] = {
      .what = "What Telegram shows on every webhook."},
     {"api_base", CFG_TEXT, CFG_RESTART, AT(api_base),
      .what = "Another API server than the platform's own."},
+    {"context", CFG_NUMBER, CFG_RESTART, AT(context), "0", .max = EVENT_MAX_CONTEXT,
+     .what = "How many of the messages before one in a group are remembered, and told with it."},
+    {"reactions", CFG_BOOL, CFG_RESTART, AT(reactions), "false",
+     .what = "People's reactions to what the bot said reach the agent."},
     {0},
 };
 

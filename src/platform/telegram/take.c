@@ -3,6 +3,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include "base/mem.h"
+#include "platform/recent.h"
 #include "platform/telegram/telegram_priv.h"
 
 struct tg_accept {
@@ -68,6 +69,40 @@ static void restore_name(struct telegram *t, struct event *ev)
     ev->text = str_make(text, rest.n);
 }
 
+/* What was said before it in its group, or topic, as far as we were allowed to remember. */
+static void add_context(struct telegram *t, struct event *ev)
+{
+    struct event_said *said;
+
+    if (t->recent == NULL || str_eq(ev->chat_type, STR("dm")) || str_starts(ev->text, STR("/")))
+        return;
+    struct buf place = BUF_INIT;
+    buf_printf(&place, "%.*s %.*s", STR_FMT(ev->chat_id), STR_FMT(ev->thread_id));
+    said = arena_alloc(&t->arena, EVENT_MAX_CONTEXT * sizeof *said);
+    recent_retain(t->recent, t->env->retention_ms);
+    ev->n_context = recent_before(t->recent, buf_str(&place), ev, said);
+    ev->context = said;
+    for (size_t i = 0; i < ev->n_context; i++) { /* noting may drop them */
+        said[i].text = arena_str(&t->arena, said[i].text);
+        said[i].message_id = arena_str(&t->arena, said[i].message_id);
+        said[i].user_id = arena_str(&t->arena, said[i].user_id);
+        said[i].user_name = arena_str(&t->arena, said[i].user_name);
+    }
+    recent_note(t->recent, buf_str(&place), ev);
+    buf_done(&place);
+}
+
+void tg_take_event(struct telegram *t, const struct event *ev, tg_taken_fn *done, uint64_t tag)
+{
+    struct tg_accept *a = xcalloc(1, sizeof *a);
+
+    *a = (struct tg_accept){.t = t, .done = done, .tag = tag};
+    list_init(&a->link);
+    list_append(&t->accepts, &a->link);
+    t->n.events++;
+    a->id = host_accept(t->base.host, &t->base, ev, on_accepted, a);
+}
+
 bool tg_take(struct telegram *t, struct json update, tg_taken_fn *done, uint64_t tag)
 {
     struct event ev;
@@ -80,6 +115,8 @@ bool tg_take(struct telegram *t, struct json update, tg_taken_fn *done, uint64_t
     if (json_is_object(json_get(update, "callback_query")))
         return tg_take_press(t, update, done, tag);
     arena_reset(&t->arena);
+    if (json_is_object(json_get(update, "message_reaction")))
+        return tg_take_reaction(t, update, done, tag);
     if (!tg_normalize(update, &t->me, str_of(t->base.bot), &t->arena, &ev, &why)) {
         t->n.ignored++;
         log_debug(&t->log, "update ignored: %s", why);
@@ -87,11 +124,7 @@ bool tg_take(struct telegram *t, struct json update, tg_taken_fn *done, uint64_t
     }
     restore_name(t, &ev);
     ev.former_key = tg_chat_before(t, ev.chat_id); /* it became a supergroup */
-    struct tg_accept *a = xcalloc(1, sizeof *a);
-    *a = (struct tg_accept){.t = t, .done = done, .tag = tag};
-    list_init(&a->link);
-    list_append(&t->accepts, &a->link);
-    t->n.events++;
-    a->id = host_accept(t->base.host, &t->base, &ev, on_accepted, a);
+    add_context(t, &ev);
+    tg_take_event(t, &ev, done, tag);
     return true;
 }

@@ -6,6 +6,7 @@
 #include "base/jw.h"
 #include "base/mem.h"
 #include "platform/prompts.h"
+#include "platform/recent.h"
 #include "platform/sender.h"
 #include "platform/telegram/telegram_priv.h"
 
@@ -64,6 +65,7 @@ static void tg_close(struct platform *p)
     sender_free(t->sender);
     map_done(&t->edits);
     tg_chats_free(t);
+    recent_free(t->recent);
     buf_done(&t->scratch);
     json_parser_free(t->answers);
     arena_done(&t->arena);
@@ -82,6 +84,10 @@ static enum bh_err tg_open(const struct platform_settings *settings, struct host
     struct telegram *t = xcalloc(1, sizeof *t);
 
     t->base = (struct platform){.ops = &telegram_ops, .host = host, .bot = settings->bot};
+    t->descriptor = *telegram_ops.descriptor;
+    t->descriptor.supports_context = cfg->context > 0;
+    t->base.descriptor = &t->descriptor;
+    t->reactions = cfg->reactions;
     t->log.prefix = log_prefix;
     t->env = host_env(host);
     t->token = xstrdup(cfg->token);
@@ -91,6 +97,7 @@ static enum bh_err tg_open(const struct platform_settings *settings, struct host
     t->url = make_url(cfg);
     if (str_eq(str_of(cfg->mode), STR("webhook")))
         t->secret = xstrdup(cfg->webhook_secret);
+    t->recent = cfg->context > 0 ? recent_new(t->env->clock, cfg->context) : NULL;
     t->answers = json_parser_new();
     list_init(&t->accepts);
     list_init(&t->wheres);
@@ -139,6 +146,14 @@ static void tg_status(struct platform *p, struct jw *w)
     jw_ki64(w, "openQuestions", (int64_t)prompts_count(t->prompts));
 }
 
+static void tg_forget(struct platform *p, struct str person)
+{
+    struct telegram *t = container_of(p, struct telegram, base);
+
+    if (t->recent != NULL)
+        recent_forget(t->recent, person);
+}
+
 static const struct descriptor tg_descriptor = {
     .platform = "telegram",
     .label = "Telegram",
@@ -164,6 +179,7 @@ const struct platform_ops telegram_ops = {
     .act = tg_act,
     .http = tg_webhook,
     .media_where = tg_media_where,
+    .forget = tg_forget,
     .set_commands = tg_set_commands,
     .status = tg_status,
     .close = tg_close,

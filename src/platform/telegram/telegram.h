@@ -5,8 +5,10 @@
 struct telegram_settings {
     struct platform_settings base; /* first */
     char *token, *webhook_secret;
-    char *mode;     /* "polling" or "webhook"; NULL: polling */
-    char *api_base; /* NULL: Telegram's own */
+    char *mode;       /* "polling" or "webhook"; NULL: polling */
+    char *api_base;   /* NULL: Telegram's own */
+    uint32_t context; /* messages before one that are remembered, and told with it; 0: none */
+    bool reactions;   /* people's reactions to what the bot said are told */
 };
 extern const struct config_section telegram_config;
 extern const struct platform_ops telegram_ops;

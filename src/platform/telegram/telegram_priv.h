@@ -10,6 +10,7 @@
  *      commands.c  the commands of gateways, registered
  *      press.c     questions with buttons: asked, and answered
  *      files.c     files that people send: where they are
+ *      reactions.c people's reactions to what we said
  *      refuse.c    Telegram's refusals as sentences
  *      chats.c     what is known of a chat: it moved, it is limited, we just typed in it
  *      api.c       one request and its answer
@@ -34,6 +35,7 @@
 
 struct prompt;
 struct prompts;
+struct recent;
 struct sender;
 struct sender_ops;
 struct telegram;
@@ -66,6 +68,9 @@ struct tg_poll {
 
 struct telegram {
     struct platform base;
+    struct descriptor descriptor; /* of this bot */
+    struct recent *recent;        /* owned; NULL: nothing is remembered */
+    bool reactions;               /* they are told */
     struct log log;
     const struct host_env *env; /* borrowed */
     char *url;                  /* owned, secret: "https://api.telegram.org/bot<token>/" */
@@ -89,6 +94,10 @@ struct telegram {
     struct sender *sender;        /* owned */
     struct map edits;   /* act.c: chat and message -> its newest edit; borrowed from the sender */
     struct buf scratch; /* a name that had to be put together */
+    struct {
+        int64_t chat, message, thread;
+    } sent[1024]; /* reactions.c: a ring of what we said last */
+    size_t n_sent;
     struct {
         uint64_t updates, events, ignored, again, sent, edits, plain, limited;
     } n;
@@ -142,12 +151,18 @@ bool tg_webhook(struct platform *p, struct http_req *req);
  * does not run. */
 typedef void tg_taken_fn(struct telegram *t, uint64_t tag, enum bh_err err);
 bool tg_take(struct telegram *t, struct json update, tg_taken_fn *done, uint64_t tag);
+/* The same for an event that was made of it. */
+void tg_take_event(struct telegram *t, const struct event *ev, tg_taken_fn *done, uint64_t tag);
 void tg_accepts_cancel(struct telegram *t);
 
 /* ---- press.c ---- */
 bool tg_take_press(struct telegram *t, struct json update, tg_taken_fn *done, uint64_t tag);
 void tg_presses_cancel(struct telegram *t);
 void tg_prompt_over(struct platform *p, struct prompt *q); /* a prompt_over_cb */
+
+/* ---- reactions.c ---- */
+bool tg_take_reaction(struct telegram *t, struct json update, tg_taken_fn *done, uint64_t tag);
+void tg_reactions_sent(struct telegram *t, struct str chat, int64_t message, int64_t thread);
 
 /* ---- commands.c ---- */
 void tg_set_commands(struct platform *p, struct str commands);
