@@ -321,8 +321,7 @@ static bool settle_tmp(struct skill_dir *d, struct str name, const struct skill_
     body_name(name, file);
     if (read_tmp(d, name, &body) && last != NULL && !last->deleted) {
         sha256(buf_str(&body), hash);
-        for (size_t i = 0; i < sizeof hash; i++)
-            snprintf(hex + 2 * i, 3, "%02x", hash[i]);
+        skill_hex(hash, sizeof hash, hex);
     }
     buf_done(&body);
     if (last != NULL && str_eq(str_of(hex), last->version.content_hash))

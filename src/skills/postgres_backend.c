@@ -234,7 +234,7 @@ static void tags_of(struct str bag, struct tags *ret)
 /* What the skill is from now on; see the statement. */
 static void skill_args(struct pg_desk *d, const struct skill_next *n, const struct tags *tags)
 {
-    struct str type = n->type.n > 0 ? buf_str(&n->type) : skill_type_of(buf_str(&n->source));
+    struct str type = n->listed_type;
 
     pg_arg_bytes(d, n->name);
     pg_arg_int(d, n->status);

@@ -43,6 +43,8 @@ static bool is_quoted(struct str line, bool quoted) /* after this line */
 {
     static const struct str quotes = {"\"\"\"", 3};
 
+    if (str_find(line, '"') < 0)
+        return quoted; /* as nearly all */
     for (const char *at; line.n > 0 && (at = memmem(line.p, line.n, quotes.p, quotes.n)) != NULL;) {
         line = str_skip(line, (size_t)(at - line.p) + quotes.n);
         quoted = !quoted;
@@ -232,7 +234,7 @@ static void read_headers(struct str body, struct headers *h, struct tags *tags, 
         else if (str_eq_ci(key, STR("type")) &&
                  (str_eq_ci(value, STR("data")) || str_eq_ci(value, STR("procedural"))))
             h->type = value;
-        else if (tags != NULL && str_eq_ci(key, STR("tags")))
+        else if (str_eq_ci(key, STR("tags")))
             add_tags(tags, arena, value);
     }
 }
@@ -242,15 +244,7 @@ static struct str type_word(struct str value)
     return str_eq_ci(value, STR("data")) ? STR("data") : STR("procedural");
 }
 
-struct str skill_type_of(struct str body)
-{
-    struct headers h = {0};
-
-    read_headers(body, &h, NULL, NULL);
-    return type_word(h.type);
-}
-
-void skill_project(struct str body, struct jw *w)
+struct str skill_project(struct str body, struct jw *w)
 {
     struct headers h = {0};
     struct tags tags = {.n = 0};
@@ -267,4 +261,5 @@ void skill_project(struct str body, struct jw *w)
     write_vars(w, h.vars);
     write_returns(w, h.returns);
     arena_done(&arena);
+    return type_word(h.type);
 }

@@ -16,6 +16,16 @@ void skill_next_done(struct skill_next *n)
     buf_done(&n->meta);
 }
 
+void skill_hex(const void *bytes, size_t n, char *ret_hex)
+{
+    struct buf hex = BUF_INIT;
+
+    hex_add(&hex, bytes, n);
+    memcpy(ret_hex, hex.p, hex.n);
+    ret_hex[hex.n] = '\0';
+    buf_done(&hex);
+}
+
 void skill_not_found(struct fault *f, struct str name)
 {
     fault_set(f, FAULT_SKILL_NOT_FOUND, "Skill not found: '%.*s'",
@@ -111,6 +121,5 @@ void skill_sum_token(const struct skill_sum *sum, uint64_t n, char ret_token[SKI
         return;
     }
     sha256(str_make(sum->bytes, sizeof sum->bytes), d);
-    for (size_t i = 0; i < 8; i++)
-        snprintf(ret_token + 2 * i, 3, "%02x", d[i]);
+    skill_hex(d, (SKILL_TOKEN_BYTES - 1) / 2, ret_token);
 }

@@ -22,12 +22,15 @@ struct skill_head { /* the current version; everything borrowed from the backend
     struct str description, type; /* said by metadata, not by the body; absent: the body's count */
     struct str source;            /* absent unless asked for */
     int64_t created_at, updated_at, status_changed_at;
+    const void *kept; /* the backend's own, for put() in the same transaction; NULL: nothing */
 };
 
 struct skill_next {    /* the version to be written; owned: skill_next_done() */
     struct str name;   /* borrowed from the request */
     struct buf source; /* the body as it is persisted */
     struct buf author, changed_by, bag, description, type; /* empty: absent */
+    struct str listed_type; /* @type, or else what the body says; borrowed from here or static */
+    const void *kept;       /* of the head that it follows, which is there as long; or NULL */
     char content_hash[SKILL_HASH_HEX + 1];
     enum skill_status status, previous;
     bool has_previous; /* @previous goes into the history */
@@ -69,6 +72,7 @@ void skill_decide_found(const struct skill_rules *r, struct str name, struct str
 /* Fills hash and meta from the other fields: for a version read back from a history. */
 void skill_next_finish(struct skill_next *n);
 
+void skill_hex(const void *bytes, size_t n, char *ret_hex); /* 2 * @n digits and a zero */
 void skill_not_found(struct fault *f, struct str name);
 void skill_version_not_found(struct fault *f, struct str name, struct str version);
 void skill_conflict(struct fault *f, struct str name, const char *reason);

@@ -50,8 +50,9 @@ static void write_meta(struct skill_next *n)
         jw_kstr(&w, "description", buf_str(&n->description));
     else if (skill_header_find(body, STR("Description"), false, &h))
         jw_kstr(&w, "description", str_make(body.p + h.value, h.value_end - h.value));
-    skill_project(body, &w);
-    jw_kstr(&w, "type", n->type.n > 0 ? buf_str(&n->type) : skill_type_of(body));
+    struct str says = skill_project(body, &w);
+    n->listed_type = n->type.n > 0 ? buf_str(&n->type) : says;
+    jw_kstr(&w, "type", n->listed_type);
     jw_kstr_opt(&w, "author", or_absent(&n->author));
     if (n->bag.n > 0) {
         jw_key(&w, "metadata_bag");
@@ -64,8 +65,7 @@ void skill_next_finish(struct skill_next *n)
     uint8_t hash[SHA256_BYTES];
 
     sha256(buf_str(&n->source), hash);
-    for (size_t i = 0; i < sizeof hash; i++)
-        snprintf(n->content_hash + 2 * i, 3, "%02x", hash[i]);
+    skill_hex(hash, sizeof hash, n->content_hash);
     write_meta(n);
 }
 
@@ -172,6 +172,7 @@ bool skill_decide_store(const struct skill_rules *r, const struct caller *who,
         body = buf_str(&drafted);
     }
     ret_n->name = ask->name;
+    ret_n->kept = head != NULL ? head->kept : NULL;
     ret_n->has_previous = false;
     settle_body(r, ret_n, body, decide_status(r, ask, body, head));
     settle_times(ret_n, head, ask->now);
@@ -213,6 +214,7 @@ bool skill_decide_status(const struct skill_rules *r, const struct caller *who, 
         return false;
     }
     ret_n->name = name;
+    ret_n->kept = head->kept;
     ret_n->status = status;
     ret_n->previous = head->status;
     ret_n->has_previous = true;
@@ -236,6 +238,7 @@ void skill_decide_found(const struct skill_rules *r, struct str name, struct str
                         struct skill_next *ret_n)
 {
     ret_n->name = name;
+    ret_n->kept = NULL; /* the head may be older than the transaction that writes */
     settle_body(r, ret_n, source, skill_status_of(source));
     settle_times(ret_n, head, now);
     ret_n->has_previous = head != NULL && head->status != ret_n->status;

@@ -216,13 +216,14 @@ static enum skill_found newest(struct side_db *db, int64_t skill, struct arena *
 static enum skill_found head(void *conn, const struct skill_where *at, struct str name,
                              bool with_source, struct arena *arena, struct skill_head *ret_h)
 {
-    struct catalog_entry e;
-    enum skill_found found = catalog_get(conn, at, name, arena, &e);
+    struct catalog_entry *e = arena_alloc(arena, sizeof *e);
+    enum skill_found found = catalog_get(conn, at, name, arena, e);
 
     if (found != SKILL_FOUND)
         return found;
-    *ret_h = e.as_head;
-    return with_source ? newest(conn, e.id, arena, &ret_h->source) : SKILL_FOUND;
+    *ret_h = e->as_head;
+    ret_h->kept = e;
+    return with_source ? newest(conn, e->id, arena, &ret_h->source) : SKILL_FOUND;
 }
 
 static bool set_latest(struct side_db *db, int64_t skill, int64_t version)

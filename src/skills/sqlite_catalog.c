@@ -29,12 +29,6 @@ bool catalog_prepare(struct side_db *db)
            side_failed(db, "cannot register a function");
 }
 
-struct catalog_store {
-    int64_t id;
-    struct skill_sum sum;
-    uint64_t n;
-};
-
 static enum skill_found store_get(struct side_db *db, const struct skill_where *at,
                                   struct catalog_store *ret)
 {
@@ -138,10 +132,13 @@ static enum skill_found get_in(struct side_db *db, int64_t store, struct str nam
 enum skill_found catalog_get(struct side_db *db, const struct skill_where *at, struct str name,
                              struct arena *arena, struct catalog_entry *ret_e)
 {
-    struct catalog_store s;
+    struct catalog_store s = {0};
     enum skill_found found = store_get(db, at, &s);
 
-    return found == SKILL_FOUND ? get_in(db, s.id, name, arena, ret_e) : found;
+    if (found == SKILL_FOUND)
+        found = get_in(db, s.id, name, arena, ret_e);
+    ret_e->store = s;
+    return found;
 }
 
 static struct str or_absent(const struct buf *b)
@@ -149,24 +146,17 @@ static struct str or_absent(const struct buf *b)
     return b->n > 0 ? buf_str(b) : STR_NULL;
 }
 
-static struct str type_of(const struct skill_next *n)
-{
-    return n->type.n > 0 ? buf_str(&n->type) : skill_type_of(buf_str(&n->source));
-}
-
 /* Is the entry of the index the same as before? */
-static bool is_listed_alike(const struct catalog_entry *old, const struct skill_next *n,
-                            struct str type)
+static bool is_listed_alike(const struct catalog_entry *old, const struct skill_next *n)
 {
-    return old->row.status == n->status && str_eq(old->listed_type, type) &&
+    return old->row.status == n->status && str_eq(old->listed_type, n->listed_type) &&
            str_eq(old->as_head.author, or_absent(&n->author));
 }
 
 static bool write_row(struct side_db *db, int64_t store, const struct skill_next *n,
                       const struct catalog_entry *old, int64_t *id)
 {
-    struct str type = type_of(n);
-    int which = old->id == 0 ? CAT_NEW : is_listed_alike(old, n, type) ? CAT_SET_REST : CAT_SET;
+    int which = old->id == 0 ? CAT_NEW : is_listed_alike(old, n) ? CAT_SET_REST : CAT_SET;
     sqlite3_stmt *q = side_sql(db, which);
 
     *id = old->id;
@@ -179,7 +169,7 @@ static bool write_row(struct side_db *db, int64_t store, const struct skill_next
     if (*id == 0)
         side_bind_str(q, 3, n->name);
     sqlite3_bind_int(q, 4, n->status);
-    side_bind_str(q, 5, type);
+    side_bind_str(q, 5, n->listed_type);
     side_bind_str(q, 6, or_absent(&n->author));
     sqlite3_bind_int64(q, 7, n->changed_at);
     sqlite3_bind_int64(q, 8, n->created_at);
@@ -238,24 +228,33 @@ static bool tags_drop(struct side_db *db, int64_t id)
     return side_run(db, q);
 }
 
+/* As it is now; id 0: there is none.  False: it cannot be read. */
+static bool find_old(struct side_db *db, const struct skill_where *at, const struct skill_next *n,
+                     struct arena *arena, struct catalog_entry *ret_old)
+{
+    if (n->kept != NULL) {
+        *ret_old = *(const struct catalog_entry *)n->kept;
+        return true;
+    }
+    return store_make(db, at, &ret_old->store) &&
+           get_in(db, ret_old->store.id, n->name, arena, ret_old) != SKILL_FAILED;
+}
+
 bool catalog_put(struct side_db *db, const struct skill_where *at, const struct skill_next *n,
                  int64_t *ret_id, bool *ret_same)
 {
-    struct catalog_store s;
     struct catalog_entry old = {0};
     struct arena arena = ARENA_INIT;
     bool ok = false;
 
-    if (!store_make(db, at, &s))
+    if (!find_old(db, at, n, &arena, &old))
         goto out;
-    enum skill_found found = get_in(db, s.id, n->name, &arena, &old);
-    if (found == SKILL_FAILED)
-        goto out;
-    if (found == SKILL_FOUND)
+    struct catalog_store s = old.store;
+    if (old.id != 0)
         skill_sum_remove(&s.sum, old.row.meta);
     skill_sum_add(&s.sum, buf_str(&n->meta));
-    s.n += found == SKILL_MISSING;
-    *ret_same = found == SKILL_FOUND && str_eq(old.row.content_hash, str_of(n->content_hash));
+    s.n += old.id == 0;
+    *ret_same = old.id != 0 && str_eq(old.row.content_hash, str_of(n->content_hash));
     ok = write_row(db, s.id, n, &old, ret_id) &&
          (old.as_head.bag.p == NULL || tags_drop(db, *ret_id)) &&
          (n->bag.n == 0 || tags_write(db, s.id, *ret_id, buf_str(&n->bag))) && store_set(db, &s);

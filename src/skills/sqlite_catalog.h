@@ -71,8 +71,15 @@ enum {
     N_CAT_STATEMENTS
 };
 
+struct catalog_store {
+    int64_t id;
+    struct skill_sum sum;
+    uint64_t n;
+};
+
 struct catalog_entry { /* borrowed from the arena */
     int64_t id;
+    struct catalog_store store; /* it is in */
     struct skill_row row;
     struct skill_head as_head; /* without its source */
     struct str listed_type;    /* what it is listed under */

@@ -37,7 +37,5 @@ void skill_status_rewrite(struct str body, enum skill_status s, struct buf *out)
 void skill_force_draft(struct str body, struct buf *out);
 
 /* Members of SkillMeta that are projections of the body, each only when there is something: tags,
- * vars, returns. */
-void skill_project(struct str body, struct jw *w);
-/* "data" or "procedural". */
-struct str skill_type_of(struct str body);
+ * vars, returns.  Its type is what comes back: "data" or "procedural". */
+struct str skill_project(struct str body, struct jw *w);

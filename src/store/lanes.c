@@ -2,7 +2,8 @@
  *
  * Every lane has one mutex and one condition; threads take a whole stretch of the queue at a time,
  * so what arrives while a transaction is being committed is the next group.  A group may hold jobs
- * of several databases: each database's share is one transaction, in order of submission.
+ * of several databases: each database's share is one transaction, or several when the work of one
+ * would take much longer than its commit, in order of submission.
  *
  * Finished jobs go back through a handback object that posted calls share, because a posted call
  * cannot be called off and may find the lanes closed. */
@@ -20,6 +21,7 @@
 
 #define TAKE_MAX 256 /* jobs taken at once: the first answer is not late because of the last */
 #define WHY_BYTES 256
+enum { WORK_PER_SYNC = 4, GROUP_MIN = 16 };
 
 struct handback {
     pthread_mutex_t lock;
@@ -44,6 +46,7 @@ struct lane_thread {
     pthread_t id;
     bool started;
     struct lane_conns conns;
+    size_t group; /* writes in one transaction, as long as there are so many: learn_group() */
 };
 
 struct lanes {
@@ -177,19 +180,37 @@ static void fail_all(struct lane_job *list, enum bh_err err, const char *why)
         job->work->fail(job, err, why);
 }
 
+/* How many more of such jobs go into one transaction: as many as take WORK_PER_SYNC times as long
+ * as the commit.  More would save little of the commit's time, and everybody would wait for
+ * everybody: those who ask could not be answered, and ask again, while the others are written. */
+static void learn_group(struct lane_thread *t, size_t jobs, int64_t work_us, int64_t commit_us)
+{
+    int64_t each_us = work_us / (int64_t)jobs + 1;
+    int64_t group = WORK_PER_SYNC * commit_us / each_us;
+
+    group = (3 * (int64_t)t->group + group) / 4; /* one slow commit is no rule */
+    t->group = group < GROUP_MIN ? GROUP_MIN : group > TAKE_MAX ? TAKE_MAX : (size_t)group;
+}
+
 /* All of @list in one transaction.  Not BH_OK: nothing of it happened, or with BH_UNKNOWN maybe all
  * of it. */
-static enum bh_err run_together(struct lanes *l, void *conn, struct lane_job *list, char *ret_why)
+static enum bh_err run_together(struct lane_thread *t, void *conn, struct lane_job *list,
+                                char *ret_why)
 {
-    const struct lanes_ops *ops = l->cfg.ops;
+    const struct lanes_ops *ops = t->lanes->cfg.ops;
+    int64_t begun_us = lane_now_us();
     enum lane_end end = LANE_OK;
+    size_t n = 0;
 
     if (!ops->begin(conn, true, ret_why))
         return BH_UNAVAILABLE;
-    for (struct lane_job *job = list; job != NULL && end != LANE_IO; job = job->next)
+    for (struct lane_job *job = list; job != NULL && end != LANE_IO; job = job->next, n++)
         end = is_cancelled(job) ? LANE_OK : job->work->run(job, conn);
-    if (end != LANE_IO && ops->commit(conn, ret_why))
+    int64_t worked_us = lane_now_us();
+    if (end != LANE_IO && ops->commit(conn, ret_why)) {
+        learn_group(t, n, worked_us - begun_us, lane_now_us() - worked_us);
         return BH_OK;
+    }
     if (end == LANE_IO)
         snprintf(ret_why, WHY_BYTES, "%s", ops->problem(conn));
     bool unknown = end != LANE_IO && ops->in_doubt != NULL && ops->in_doubt(conn);
@@ -209,7 +230,7 @@ static void run_writes(struct lane_thread *t, struct lane_job *list)
         note(l, false, 1, why);
         return;
     }
-    enum bh_err err = run_together(l, conn, list, why);
+    enum bh_err err = run_together(t, conn, list, why);
     if (err == BH_OK) {
         note(l, true, 0, NULL);
         return;
@@ -222,7 +243,7 @@ static void run_writes(struct lane_thread *t, struct lane_job *list)
     for (struct lane_job *job = list, *rest; job != NULL; job = rest) {
         rest = job->next;
         job->next = NULL;
-        err = run_together(l, conn, job, why);
+        err = run_together(t, conn, job, why);
         if (err != BH_OK)
             fail_all(job, err, why);
         note(l, err == BH_OK, 1, why);
@@ -328,7 +349,8 @@ static void serve(struct lane_thread *t, struct lane_job *list)
         return;
     }
     while (list != NULL) {
-        struct lane_job *mine = cut_key(&list, t->lanes->cfg.max_group);
+        size_t max = t->lanes->cfg.max_group;
+        struct lane_job *mine = cut_key(&list, max < t->group ? max : t->group);
         run_writes(t, mine);
         handback_add(t->lanes, mine);
     }
@@ -393,6 +415,7 @@ struct lanes *lanes_new(struct loop *loop, const struct lanes_config *cfg)
     for (size_t i = 0; i < l->n_threads; i++) {
         struct lane_thread *t = &l->threads[i];
         *t = (struct lane_thread){.lanes = l,
+                                  .group = TAKE_MAX,
                                   .lane = &l->lanes[i < cfg->writers ? i : cfg->writers]};
         lane_conns_init(&t->conns, &l->cfg, t->lane->writes, &l->open);
         ok = ok && thread_start(t);

@@ -120,6 +120,16 @@ static void the_token_behind_the_word_is_kept(void **state)
     assert_false(skill_status_read(STR("# Status: Approvedv3:abc\n"), &s, &token));
 }
 
+static struct str type_of(struct str body)
+{
+    struct buf out = BUF_INIT;
+    struct jw w = jw_begin(&out);
+    struct str type = skill_project(body, &w);
+
+    buf_done(&out);
+    return type;
+}
+
 static void projections(void **state)
 {
     static const struct {
@@ -146,9 +156,9 @@ static void projections(void **state)
         assert_string_equal(buf_z(&out), cases[i].want);
         buf_done(&out);
     }
-    assert_str(skill_type_of(STR("# type: DATA\n")), "data");
-    assert_str(skill_type_of(STR("# Type: data\n# Type: nonsense\n")), "data");
-    assert_str(skill_type_of(STR("")), "procedural");
+    assert_str(type_of(STR("# type: DATA\n")), "data");
+    assert_str(type_of(STR("# Type: data\n# Type: nonsense\n")), "data");
+    assert_str(type_of(STR("")), "procedural");
 }
 
 /* ---- signing ---- */
