@@ -5,6 +5,11 @@
  * of several databases: each database's share is one transaction, or several when the work of one
  * would take much longer than its commit, in order of submission.
  *
+ * An idle thread that finished last is woken first: its connections, and the processor's caches,
+ * still have what a query reads.
+ *
+ * Long because queues, threads and the way back share their locks.
+ *
  * Finished jobs go back through a handback object that posted calls share, because a posted call
  * cannot be called off and may find the lanes closed. */
 #include "store/lanes.h"
@@ -32,9 +37,10 @@ struct handback {
     size_t waiting; /* of the loop thread: jobs submitted and not finished */
 };
 
+struct lane_thread;
 struct lane {
-    pthread_mutex_t lock; /* guards all below */
-    pthread_cond_t wake;
+    pthread_mutex_t lock;     /* guards all below */
+    struct lane_thread *idle; /* borrowed; who has nothing to do, the last to finish first */
     struct lane_job *first, **end;
     bool stopping;
     bool writes;
@@ -45,6 +51,9 @@ struct lane_thread {
     struct lane *lane;   /* borrowed */
     pthread_t id;
     bool started;
+    pthread_cond_t wake;           /* with the lock of its lane, as the two below */
+    struct lane_thread *idle_next; /* lane->idle */
+    bool is_idle;
     struct lane_conns conns;
     size_t group; /* writes in one transaction, as long as there are so many: learn_group() */
 };
@@ -274,16 +283,35 @@ static bool run_read(struct lane_thread *t, struct lane_job *job)
 
 /* ---- queues and threads ---- */
 
+/* Holding the lock, and one is idle: the one whose caches are warm. */
+static void wake_one(struct lane *lane)
+{
+    struct lane_thread *t = lane->idle;
+
+    lane->idle = t->idle_next;
+    t->is_idle = false;
+    pthread_cond_signal(&t->wake);
+}
+
+/* Holding the lock: until it is woken. */
+static void be_idle(struct lane *lane, struct lane_thread *t)
+{
+    t->is_idle = true;
+    t->idle_next = lane->idle;
+    lane->idle = t;
+    while (t->is_idle)
+        pthread_cond_wait(&t->wake, &lane->lock);
+}
+
 static void lane_add(struct lane *lane, struct lane_job *job)
 {
     job->next = NULL;
     pthread_mutex_lock(&lane->lock);
-    bool wake = lane->first == NULL;
     *lane->end = job;
     lane->end = &job->next;
+    if (lane->idle != NULL)
+        wake_one(lane);
     pthread_mutex_unlock(&lane->lock);
-    if (wake)
-        pthread_cond_signal(&lane->wake);
 }
 
 static struct lane *lane_of_writer(struct lanes *l, struct str key)
@@ -306,17 +334,16 @@ static struct lane_job *cut(struct lane *lane, size_t max)
 }
 
 /* NULL: stopping, and nothing is left to be done. */
-static struct lane_job *take(struct lane *lane)
+static struct lane_job *take(struct lane_thread *t)
 {
+    struct lane *lane = t->lane;
+
     pthread_mutex_lock(&lane->lock);
     while (lane->first == NULL && !lane->stopping)
-        pthread_cond_wait(&lane->wake, &lane->lock);
+        be_idle(lane, t);
     struct lane_job *list =
         lane->stopping && !lane->writes ? NULL : cut(lane, lane->writes ? TAKE_MAX : 1);
-    bool more = !lane->writes && lane->first != NULL;
     pthread_mutex_unlock(&lane->lock);
-    if (more) /* the next reader: lane_add() woke only one for all of them */
-        pthread_cond_signal(&lane->wake);
     return list;
 }
 
@@ -360,7 +387,7 @@ static void *thread_main(void *arg)
 {
     struct lane_thread *t = arg;
 
-    for (struct lane_job *list; (list = take(t->lane)) != NULL;)
+    for (struct lane_job *list; (list = take(t)) != NULL;)
         serve(t, list);
     lane_conns_close(&t->conns);
     return NULL;
@@ -410,13 +437,13 @@ struct lanes *lanes_new(struct loop *loop, const struct lanes_config *cfg)
         *lane = (struct lane){.writes = i < cfg->writers};
         lane->end = &lane->first;
         pthread_mutex_init(&lane->lock, NULL);
-        pthread_cond_init(&lane->wake, NULL);
     }
     for (size_t i = 0; i < l->n_threads; i++) {
         struct lane_thread *t = &l->threads[i];
         *t = (struct lane_thread){.lanes = l,
                                   .group = TAKE_MAX,
                                   .lane = &l->lanes[i < cfg->writers ? i : cfg->writers]};
+        pthread_cond_init(&t->wake, NULL);
         lane_conns_init(&t->conns, &l->cfg, t->lane->writes, &l->open);
         ok = ok && thread_start(t);
     }
@@ -434,8 +461,9 @@ static void stop(struct lanes *l, bool writers)
             continue;
         pthread_mutex_lock(&lane->lock);
         lane->stopping = true;
+        while (lane->idle != NULL)
+            wake_one(lane);
         pthread_mutex_unlock(&lane->lock);
-        pthread_cond_broadcast(&lane->wake);
     }
     for (size_t i = 0; i < l->n_threads; i++)
         if (l->threads[i].started && l->threads[i].lane->writes == writers)
@@ -463,9 +491,10 @@ void lanes_close(struct lanes *l)
     drop_all(finished);
     for (size_t i = 0; i <= l->cfg.writers; i++) {
         drop_all(l->lanes[i].first);
-        pthread_cond_destroy(&l->lanes[i].wake);
         pthread_mutex_destroy(&l->lanes[i].lock);
     }
+    for (size_t i = 0; i < l->n_threads; i++)
+        pthread_cond_destroy(&l->threads[i].wake);
     pthread_mutex_destroy(&l->lock);
     free(l->threads);
     free(l->lanes);
