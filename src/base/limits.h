@@ -88,6 +88,10 @@ enum limit_unit { LIMIT_COUNT, LIMIT_BYTES };
       "What agents said to programs, on disk.", \
       "an agent's oldest replies go; of all, the oldest of those who have most", \
       "an agent that talks without end") \
+    X(PROMPTS, "prompts", PER_TENANT, LIMIT_COUNT, 4096, 65536, \
+      "Questions with buttons that nobody has answered; 500 bytes of memory each.", \
+      "the tenant's oldest is over; of all, the oldest of the bot", \
+      "an agent that asks without end on a bot of many") \
     X(HISTORY_BYTES, "history_bytes", PER_VISITOR, LIMIT_BYTES, 1 << 20, 256 << 20, \
       "Messages of chat pages on disk.", \
       "a visitor's oldest messages go; of all, the oldest; until they are gone none is kept", \

@@ -34,9 +34,12 @@ struct line {
 static const struct line of_person[] = {
     {"messages", "messages of the chat page"},
     {"names", "names given on the chat page"},
+    {"media", "files of these messages"},
     {"chats", "records that a chat is known to an instance"},
     {"outgoing", "records of messages on their way out"},
+    {"questions", "questions that were not answered"},
     {"links", "links to instances"},
+    {"waiting", "messages that wait for an agent"},
     {"allowLists", "allow lists that name this person (not changed: bellhop principal set)"},
     {0},
 };
@@ -47,6 +50,7 @@ static const struct line of_tenant[] = {
     {"chats", "records that a chat is known to an instance"},
     {"messages", "messages of the chat page"},
     {"outgoing", "records of messages on their way out"},
+    {"questions", "questions that were not answered"},
     {"replies", "replies of agents"},
     {"wakes", "wakes for later"},
     {"media", "files"},
@@ -131,20 +135,19 @@ const struct command cmd_erase = {
     "delete what is kept of a person or a tenant",
     "Usage: bellhop erase --person PLATFORM:ID [--dry-run] [--yes] [--json]\n"
     "       bellhop erase --tenant NAME [--dry-run] [--yes] [--json]\n\n"
-    "Deletes what the server keeps of one person: messages and name on the chat page, the record\n"
-    "that their chat is known, messages on their way out, links to instances.  ID is the user's "
-    "on\n"
-    "that platform (on the chat page, the chat's).  --dry-run counts and deletes nothing; without\n"
-    "--yes it counts and asks.\n\n"
+    "Deletes what the server keeps of one person: messages, files and name on the chat page, the\n"
+    "record that their chat is known, messages that wait for an agent, messages on their way out,\n"
+    "questions, links to instances.  ID is the user's on that platform (on the chat page, the\n"
+    "chat's).  --dry-run counts and deletes nothing; without --yes it counts and asks.\n\n"
     "With --tenant all of a tenant goes: its instances are deprovisioned, its keys revoked, its "
     "mail,\n"
-    "chats, messages of the chat page (of chats no other tenant knows), replies, wakes, files, "
-    "skills\n"
-    "and data deleted.  Routes stay (counted), and so do the ids of its gateways, as revoked.\n\n"
-    "Not covered, of a person: messages that wait for an agent (bellhop mailbox), group chats, "
-    "allow\n"
-    "lists (counted), skills and data (they belong to programs).  Of both: backups, what "
-    "platforms\n"
-    "and agents keep themselves, and receipts, which go within a day.\n",
+    "chats, messages of the chat page (of chats no other tenant knows), questions, replies, "
+    "wakes,\n"
+    "files, skills and data deleted.  Routes stay (counted), and so do the ids of its gateways, "
+    "as\n"
+    "revoked.\n\n"
+    "Not covered, of a person: webhooks that wait to be passed through (bellhop mailbox), group\n"
+    "chats, allow lists (counted), replies, skills and data (they belong to programs).  Of both:\n"
+    "backups, what platforms and agents keep themselves, and receipts, which go within a day.\n",
     run,
 };

@@ -1,7 +1,6 @@
 /* server.c - design.  (server.h has the contract.)
  *
- *      config -> state directory -> store -> master key -> facts -> host -> relay
- *             -> listeners -> platforms
+ *      config -> state directory -> store -> master key -> facts -> host -> relay -> listeners ...
  *
  * Taking down is not quite the reverse: sockets go first, so that their sessions end while the
  * relay is there; then the store, which writes what is queued and calls nobody back; only then the
@@ -42,6 +41,7 @@
 #include "net/spawner.h"
 #include "host/host.h"
 #include "relay/relay.h"
+#include "relay/retain.h"
 #include "skills/skills.h"
 #include "store/store.h"
 #include "tenancy/facts.h"
@@ -423,6 +423,7 @@ enum bh_err server_reload(struct server *s, struct config *now, struct buf *ret_
     facts_set_require_expiry(s->facts, auth->require_expiry);
     set_door(s);
     s->host_env.retention_ms = s->settings->retention_ms;
+    relay_retain(s->relay, s->settings->retention_ms);
     s->host_env.outbox_max_age_ms = settings_max_age_ms(s->cfg);
     ledger_set(s->ledger, config_get(s->cfg, &limits_config));
     dispatch_reload(s->dispatch, s->cfg);

@@ -40,8 +40,10 @@ static const struct config_key keys[] = {
          "Encrypts secrets at rest: 64 hex digits, or a passphrase of at least 16 bytes. Without "
          "it `state_dir/master.key` is created, mode 0600."},
     {"retention", CFG_DURATION, CFG_RELOAD, AT(retention_ms), "0s", .max = INT64_MAX,
-     .what = "How long what people wrote on the chat page is kept; `90d` and so on. 0 keeps it as "
-             "long as `limits.history_bytes` allows."},
+     .what =
+         "How long anything of people is kept; `90d` and so on: messages of the chat page, mail "
+         "that no agent took, chats that nothing is heard from (by whole days), replies of "
+         "agents, sends that may have arrived. 0 keeps it as long as the limits allow."},
     {0},
 };
 

@@ -1,11 +1,11 @@
 /* erase_route.c - POST /admin/erase: what is kept of one person (or of a tenant: erase_tenant.c)
  * goes.
  *
- *      {"platform", "user", "dryRun"?} -> {"messages", "names", "chats", "outgoing", "links",
- *                                          "allowLists"}
+ *      {"platform", "user", "dryRun"?} -> {"messages", "names", "media", "chats", "outgoing",
+ *                                          "questions", "links", "waiting", "allowLists"}
  *
  *      READING <--> DELETING       one namespace after the other, 128 KiB at a time
- *         '--the last one is through--> memory forgets, the answer, freed
+ *         '--the last one is through--> what waits for agents --> memory forgets, the answer, freed
  *
  * Records are found by looking through all of them: nothing is indexed by person, and this happens
  * a few times a year.  What the facts hold in memory goes through them; an allow list that names
@@ -20,6 +20,8 @@
 #include "base/mem.h"
 #include "host/host.h"
 #include "http/erase.h"
+#include "media/media.h"
+#include "platform/prompts.h"
 #include "platform/sender.h"
 #include "relay/relay.h"
 #include "store/store.h"
@@ -28,9 +30,21 @@
 
 #define STEP_BYTES ((size_t)128 << 10)
 
-enum counted { MESSAGES, NAMES, CHATS, OUTGOING, LINKS, ALLOW_LISTS, N_COUNTED };
-static const char *const counted_words[N_COUNTED] = {"messages", "names", "chats",
-                                                     "outgoing", "links", "allowLists"};
+enum counted {
+    MESSAGES,
+    NAMES,
+    MEDIA,
+    CHATS,
+    OUTGOING,
+    QUESTIONS,
+    LINKS,
+    WAITING,
+    ALLOW_LISTS,
+    N_COUNTED
+};
+static const char *const counted_words[N_COUNTED] = {"messages", "names",    "media",
+                                                     "chats",    "outgoing", "questions",
+                                                     "links",    "waiting",  "allowLists"};
 
 struct erasure {
     struct store_left left;
@@ -73,6 +87,30 @@ static bool web_names(struct erasure *e, struct str key, struct json doc)
     (void)doc;
     part(&key);
     return is_platform(e, STR("web")) && is_user(e, part(&key));
+}
+
+/* The same; the files of a message go with it. */
+static bool message_names(struct erasure *e, struct str key, struct json doc)
+{
+    struct media *m = e->f->media;
+
+    if (!web_names(e, key, doc))
+        return false;
+    for (struct json_iter it = {0}; m != NULL && json_next(json_get(doc, "files"), &it);) {
+        struct str id = json_str(it.value, "id");
+        e->n[MEDIA] += e->dry ? media_find(m, id) != NULL : media_forget(m, id);
+    }
+    return true;
+}
+
+/* platform, bot, chat, question. */
+static bool question_names(struct erasure *e, struct str key, struct json doc)
+{
+    bool here = is_platform(e, part(&key));
+
+    (void)doc;
+    part(&key);
+    return is_user(e, part(&key)) && here;
 }
 
 /* tenant, instance, platform, chat: a chat of two is called by the person on most platforms. */
@@ -120,11 +158,12 @@ static const struct {
     bool (*names)(struct erasure *e, struct str key, struct json doc);
     bool by_others; /* the record is not deleted from here */
 } places[] = {
-    {"web", MESSAGES, web_names, false},
+    {"web", MESSAGES, message_names, false},
     {"web_once", N_COUNTED, web_names, false},
     {"web_name", NAMES, web_names, false},
     {"chat", CHATS, chat_names, false},
     {"outgoing", OUTGOING, outgoing_names, false},
+    {"prompt", QUESTIONS, question_names, false},
     {"binding", LINKS, binding_names, true},
     {"principal", ALLOW_LISTS, principal_names, true},
 };
@@ -153,6 +192,8 @@ static void forget_in_memory(struct erasure *e)
             p->ops->forget(p, buf_str(&e->user));
         if (p->sender != NULL)
             sender_forget_chat(p->sender, buf_str(&e->user));
+        if (p->prompts != NULL)
+            prompts_forget_chat(p->prompts, buf_str(&e->user));
     }
 }
 
@@ -174,7 +215,6 @@ static void read_on(struct erasure *e);
 
 static void over(struct erasure *e, enum bh_err err)
 {
-    store_scan_free(e->f->store, &e->scan);
     if (err != BH_OK) {
         http_answer_error(e->f->server, e->id, 503, bh_err_word(err),
                           "The store failed in the middle: ask again.");
@@ -188,6 +228,14 @@ static void over(struct erasure *e, enum bh_err err)
     erasure_free(e);
 }
 
+static void on_mail_forgotten(void *ctx, enum bh_err err, uint64_t n)
+{
+    struct erasure *e = ctx;
+
+    e->n[WAITING] = n;
+    over(e, err);
+}
+
 static void step_over(struct erasure *e, enum bh_err err)
 {
     bool more = e->scan.more;
@@ -195,6 +243,7 @@ static void step_over(struct erasure *e, enum bh_err err)
     free(e->items);
     e->items = NULL;
     if (err != BH_OK) {
+        store_scan_free(e->f->store, &e->scan);
         over(e, err);
         return;
     }
@@ -207,7 +256,8 @@ static void step_over(struct erasure *e, enum bh_err err)
     }
     store_scan_free(e->f->store, &e->scan);
     if (e->place == ARRAY_LEN(places))
-        over(e, BH_OK);
+        relay_forget_mail(e->f->relay, buf_str(&e->platform), buf_str(&e->user), e->dry,
+                          on_mail_forgotten, e);
     else
         read_on(e);
 }

@@ -22,6 +22,7 @@
 #include "host/host.h"
 #include "http/erase.h"
 #include "media/media.h"
+#include "platform/prompts.h"
 #include "relay/relay.h"
 #include "skills/skills.h"
 #include "store/store.h"
@@ -38,6 +39,7 @@ enum counted {
     CHATS,
     MESSAGES,
     OUTGOING,
+    QUESTIONS,
     REPLIES,
     WAKES,
     MEDIA,
@@ -46,9 +48,10 @@ enum counted {
     ROUTES,
     N_COUNTED
 };
-static const char *const words[N_COUNTED] = {"instances", "keys",     "waiting", "chats",
-                                             "messages",  "outgoing", "replies", "wakes",
-                                             "media",     "skills",   "data",    "routes"};
+static const char *const words[N_COUNTED] = {"instances", "keys",     "waiting",   "chats",
+                                             "messages",  "outgoing", "questions", "replies",
+                                             "wakes",     "media",    "skills",    "data",
+                                             "routes"};
 
 struct page_chat {
     bool ours, others;
@@ -179,6 +182,7 @@ static const struct {
     {"web_once", N_COUNTED, web_is, false, false},
     {"web_name", N_COUNTED, web_is, false, false},
     {"outgoing", OUTGOING, named_in_value, false, false},
+    {"prompt", QUESTIONS, named_in_value, false, false},
     {"reply", REPLIES, named_in_key, false, false},
     {"wakeup", WAKES, named_in_value, false, false},
 };
@@ -290,12 +294,23 @@ static void forget_web(struct tenant_erasure *e)
     }
 }
 
+static void forget_questions(struct tenant_erasure *e)
+{
+    for (size_t i = 0; i < host_n_platforms(e->f->host); i++) {
+        const struct platform *p = host_nth_platform(e->f->host, i);
+        if (p->prompts != NULL)
+            prompts_forget_tenant(p->prompts, tenant_of(e));
+    }
+}
+
 static void empty_stores(struct tenant_erasure *e)
 {
     const struct caller who = {.tenant = tenant_of(e)};
 
-    if (!e->dry)
+    if (!e->dry) {
         forget_web(e);
+        forget_questions(e);
+    }
     e->n[MEDIA] = e->f->media != NULL ? media_erase(e->f->media, who.tenant, e->dry) : 0;
     data_namespaces(e->f->data, who.tenant, on_namespace, e);
     struct skills_call *c = skills_erase(e->f->skills, &who, e->dry, on_skills, e);

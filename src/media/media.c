@@ -196,6 +196,15 @@ size_t media_erase(struct media *m, struct str tenant, bool only_count)
     return n;
 }
 
+bool media_forget(struct media *m, struct str id)
+{
+    struct media_file *f = map_get(&m->files, id);
+
+    if (f != NULL)
+        expire(m, f);
+    return f != NULL;
+}
+
 static void on_sweep(struct timer *t)
 {
     struct media *m = container_of(t, struct media, sweep);

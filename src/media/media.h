@@ -117,6 +117,8 @@ int64_t media_wait_ms(const struct media *m); /* media.wait */
 /* The files that a tenant brought go; returns how many there are. @only_count: they stay. */
 size_t media_erase(struct media *m, struct str tenant, bool only_count);
 
+bool media_forget(struct media *m, struct str id); /* this one goes; false: it is not there */
+
 struct media_stats {
     size_t files, writing;
     uint64_t bytes; /* of files, and of what is being written */

@@ -126,9 +126,10 @@ struct platform { /* first member of every adapter */
     const struct descriptor *descriptor; /* what this very bot can do; NULL: as its ops say */
     struct host *host;                   /* borrowed */
     const char *bot;                     /* borrowed from the config */
-    const char *problem;   /* a sentence an operator can act on, or NULL; adapters set it */
-    struct sender *sender; /* borrowed; its way out; NULL: it has none of its own */
-    int64_t last_event_ms; /* wall clock of the last thing heard from the platform; 0: never */
+    const char *problem;     /* a sentence an operator can act on, or NULL; adapters set it */
+    struct sender *sender;   /* borrowed; its way out; NULL: it has none of its own */
+    struct prompts *prompts; /* borrowed; its open questions: prompts.h; NULL: it asks none */
+    int64_t last_event_ms;   /* wall clock of the last thing heard from the platform; 0: never */
 };
 
 extern const struct platform_ops *const platforms[]; /* ends with NULL */

@@ -7,6 +7,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include "base/jw.h"
+#include "base/limits.h"
 #include "base/mem.h"
 #include "platform/prompts_priv.h"
 #include "store/store.h"
@@ -111,6 +112,45 @@ static void delete_record(struct store *st, struct str key)
     store_put(st, &item, 1, false, NULL, NULL);
 }
 
+/* ---- how many of a tenant ---- */
+
+static struct prompt_tenant *asker_get(struct prompts *ps, const char *tenant)
+{
+    struct prompt_tenant *t = map_get(&ps->tenants, str_of(tenant));
+
+    if (t != NULL)
+        return t;
+    t = xcalloc(1, sizeof *t);
+    t->name = xstrdup(tenant);
+    t->party = ledger_party(ps->env->ledger, PER_TENANT, str_of(tenant));
+    list_init(&t->prompts);
+    map_put(&ps->tenants, str_of(t->name), t);
+    return t;
+}
+
+static void join_asker(struct prompts *ps, struct prompt *q)
+{
+    q->asker = asker_get(ps, q->tenant);
+    list_init(&q->of_tenant);
+    list_append(&q->asker->prompts, &q->of_tenant);
+    q->counted = ledger_take(ps->env->ledger, q->asker->party, LIMIT_PROMPTS, 1) == LIMIT_TAKEN;
+}
+
+static void leave_asker(struct prompts *ps, struct prompt *q)
+{
+    struct prompt_tenant *t = q->asker;
+
+    list_remove(&q->of_tenant);
+    if (q->counted)
+        ledger_give(ps->env->ledger, t->party, LIMIT_PROMPTS, 1);
+    if (!list_is_empty(&t->prompts))
+        return;
+    map_del(&ps->tenants, str_of(t->name));
+    party_drop(t->party);
+    free(t->name);
+    free(t);
+}
+
 void prompt_leave(struct prompt *q)
 {
     struct prompts *ps = q->of;
@@ -123,6 +163,7 @@ void prompt_leave(struct prompt *q)
     if (q->where == NULL)
         return;
     list_remove(&q->in_chat);
+    leave_asker(ps, q);
     ps->n--;
     if (--q->where->n == 0) {
         map_del(&ps->chats, str_of(q->where->id));
@@ -232,17 +273,26 @@ static void enter(struct prompts *ps, struct prompt *q)
     list_append(&ps->all, &q->link);
     list_init(&q->in_chat);
     list_append(&q->where->prompts, &q->in_chat);
+    join_asker(ps, q);
     timer_init(&q->late, on_late);
     timer_set(ps->env->clock, &q->late, left_ms > 0 ? left_ms : 0);
 }
 
-/* The oldest of the chat, or of all, while there are too many; @q is new and stays. */
-static void make_room(struct prompts *ps, struct prompt_chat *c)
+/* The oldest of the chat, of the tenant or of all, while there are too many; @q is new and
+ * stays. */
+static void make_room(struct prompts *ps, struct prompt *q)
 {
-    if (c->n > PROMPTS_PER_CHAT)
-        prompt_end(list_first(&c->prompts, struct prompt, in_chat));
+    if (q->where->n > PROMPTS_PER_CHAT)
+        prompt_end(list_first(&q->where->prompts, struct prompt, in_chat));
     if (ps->n > PROMPTS_MAX)
         prompt_end(list_first(&ps->all, struct prompt, link));
+    struct prompt *first = list_first(&q->asker->prompts, struct prompt, of_tenant);
+    if (!q->counted && first != q)
+        prompt_end(first);
+    else if (!q->counted && list_first(&ps->all, struct prompt, link) != q)
+        prompt_end(list_first(&ps->all, struct prompt, link));
+    if (!q->counted)
+        q->counted = ledger_take(ps->env->ledger, q->asker->party, LIMIT_PROMPTS, 1) == LIMIT_TAKEN;
 }
 
 const struct prompt *prompts_add(struct prompts *ps, const struct action_from *from,
@@ -262,7 +312,7 @@ const struct prompt *prompts_add(struct prompts *ps, const struct action_from *f
     s = s < LEAST_S ? LEAST_S : s > MOST_S ? MOST_S : s;
     q->until_ms = clock_wall_ms(ps->env->clock) + s * 1000;
     enter(ps, q);
-    make_room(ps, q->where);
+    make_room(ps, q);
     prompt_save(q);
     return q;
 }
@@ -288,6 +338,18 @@ void prompts_drop(struct prompts *ps, struct str chat, struct str id)
 
     if (q != NULL)
         prompt_remove(q);
+}
+
+void prompts_forget_chat(struct prompts *ps, struct str chat)
+{
+    for (struct prompt_chat *c; (c = map_get(&ps->chats, chat)) != NULL;)
+        prompt_remove(list_first(&c->prompts, struct prompt, in_chat));
+}
+
+void prompts_forget_tenant(struct prompts *ps, struct str tenant)
+{
+    for (struct prompt_tenant *t; (t = map_get(&ps->tenants, tenant)) != NULL;)
+        prompt_remove(list_first(&t->prompts, struct prompt, of_tenant));
 }
 
 size_t prompts_count(const struct prompts *ps)
@@ -349,6 +411,7 @@ enum bh_err prompts_open(struct platform *p, prompt_over_cb *over, struct prompt
     struct prompts *ps = xcalloc(1, sizeof *ps);
 
     ps->p = p;
+    p->prompts = ps;
     ps->env = host_env(p->host);
     ps->over = over;
     list_init(&ps->all);
@@ -386,5 +449,7 @@ void prompts_close(struct prompts *ps)
         prompt_free(list_entry(it, struct prompt, link));
     prompts_over_close(ps);
     map_done(&ps->chats);
+    map_done(&ps->tenants);
+    ps->p->prompts = NULL;
     free(ps);
 }

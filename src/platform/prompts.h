@@ -22,7 +22,7 @@
 #define PROMPT_LABEL_CHARS 80 /* longer ones are cut */
 #define PROMPT_TOKEN_MAX 64   /* bytes of what a button carries */
 #define PROMPTS_PER_CHAT 16   /* then the oldest goes */
-#define PROMPTS_MAX 65536     /* of one bot; the same */
+#define PROMPTS_MAX 65536     /* of one bot; the same; of a tenant: limits.prompts */
 
 enum prompt_style { PROMPT_PLAIN, PROMPT_PRIMARY, PROMPT_SUCCESS, PROMPT_DANGER };
 
@@ -38,11 +38,12 @@ struct prompt {
     const struct prompt_option *chosen; /* of these; NULL: nobody has answered */
     int64_t until_ms;                   /* wall clock */
     struct prompts *of;                 /* private from here on; borrowed */
-    struct list link, in_chat;
-    struct prompt_chat *where;  /* borrowed */
-    struct prompt_press *press; /* under way; borrowed; NULL: none */
+    struct list link, in_chat, of_tenant;
+    struct prompt_chat *where;   /* borrowed */
+    struct prompt_tenant *asker; /* borrowed */
+    struct prompt_press *press;  /* under way; borrowed; NULL: none */
     struct timer late;
-    bool shown, over;
+    bool shown, over, counted;
     unsigned tries; /* to take the buttons away */
 };
 struct prompts;
@@ -92,5 +93,9 @@ void prompt_token(char ret[PROMPT_TOKEN_MAX + 1], const struct prompt *q,
                   const struct prompt_option *o);
 /* The question and its options, for platforms without buttons. */
 void prompt_write_numbered(struct buf *out, struct str question, const struct prompt *q);
+
+/* Nothing is kept of a chat, or of who asked, any more. */
+void prompts_forget_chat(struct prompts *ps, struct str chat);
+void prompts_forget_tenant(struct prompts *ps, struct str tenant);
 
 size_t prompts_count(const struct prompts *ps); /* for status */

@@ -12,6 +12,12 @@ struct prompt_chat {
     size_t n;
 };
 
+struct prompt_tenant {   /* who asks here */
+    char *name;          /* owned */
+    struct list prompts; /* struct prompt.of_tenant that are open, oldest first */
+    struct party *party; /* held; NULL: nothing is counted */
+};
+
 struct prompt_press { /* between host_accept() and its answer */
     struct list link;
     struct prompts *of;                 /* borrowed */
@@ -27,6 +33,7 @@ struct prompts {
     const struct host_env *env;
     prompt_over_cb *over; /* NULL: the platform has no buttons to take away */
     struct map chats;     /* chat id -> struct prompt_chat, owned */
+    struct map tenants;   /* name -> struct prompt_tenant, owned */
     struct list all;      /* struct prompt that are open, oldest first; owned */
     struct list presses;  /* struct prompt_press, owned */
     size_t n;

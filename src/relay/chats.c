@@ -143,6 +143,8 @@ static void write_record(const struct known_chat *c, struct buf *out)
     if (keys.n != 0)
         jw_kstr(&w, "keys", buf_str(&keys));
     ground_write(&w, name_text(c->ground));
+    if (chats_of(c->inst)->retention_ms > 0)
+        jw_ki64(&w, "day", chats_today(c->inst->relay));
     jw_end_obj(&w);
     buf_done(&keys);
 }
@@ -170,7 +172,7 @@ static void on_stored(void *ctx, enum bh_err err)
     chat_put_over(p);
 }
 
-static void store_chat(struct known_chat *c)
+void chat_store(struct known_chat *c)
 {
     struct buf key = BUF_INIT, value = BUF_INIT;
     struct chat_put *p = chat_put_of(c);
@@ -185,6 +187,7 @@ static void store_chat(struct known_chat *c)
     chat_record_key(c, &key);
     write_record(c, &value);
     c->stored = c->writing = true;
+    chat_set_day(c, chats_of(c->inst)->retention_ms > 0 ? chats_today(c->inst->relay) : 0);
     struct store_kv item = {KV_PUT, CHATS_NS, buf_str(&key), buf_str(&value)};
     p->put = store_put(c->inst->relay->env.store, &item, 1, false, on_stored, p);
     buf_done(&key);
@@ -206,7 +209,7 @@ static void add_key(struct known_chat *c, uint64_t key)
 void chats_drop_key(struct known_chat *c, uint64_t key)
 {
     if (chat_remove_key(c, key))
-        store_chat(c);
+        chat_store(c);
 }
 
 /* It was heard from last. */
@@ -249,8 +252,9 @@ struct known_chat *chats_note(struct instance *i, const struct event *ev, uint64
         c = make(i, ev->platform, ev->chat_id);
     else
         to_the_end(c);
-    if (learn(c, ev, key, owner) || !c->stored)
-        store_chat(c);
+    bool aged = i->relay->chats->retention_ms > 0 && chat_day(c) != chats_today(i->relay);
+    if (learn(c, ev, key, owner) || !c->stored || aged)
+        chat_store(c);
     for (int k = 0; k < TRIM_STEPS && i->n_chats > i->relay->lim.max_instance_chats; k++)
         chat_forget_one(chats_next_of(i, NULL));
     return c;
@@ -327,6 +331,7 @@ void chats_free(struct chats *t)
     if (t->relay != NULL)
         timer_stop(t->relay->env.clock, &t->end_some);
     chat_table_done(&t->table);
+    free(t->days);
     buf_done(&t->ground);
     free(t);
 }

@@ -46,5 +46,10 @@ struct known_chat *chats_at(const struct relay *r, uint32_t number);
 /* The next chat of @i behind @c, least recently heard from first; NULL: the first, or the end. */
 struct known_chat *chats_next_of(const struct instance *i, const struct known_chat *c);
 
+/* Those heard from no more for longer than @retention_ms go, by whole days; 0: no limit. */
+void chats_retain(struct relay *r, int64_t retention_ms);
+struct sweep_ops;
+extern const struct sweep_ops chats_age_ops; /* through all records of them; ctx: the relay */
+
 /* Forget chats past the limit, looking at @steps of them at most. */
 void chats_trim(struct relay *r, size_t steps);

@@ -80,6 +80,7 @@ static void forget(struct known_chat *c, struct deletes *d)
         d->keys[d->n] = BUF_INIT;
         chat_record_key(c, &d->keys[d->n++]);
     }
+    chat_set_day(c, 0);
     chat_remove(&t->table, c);
 }
 

@@ -19,6 +19,9 @@ struct chats {
     struct timer end_some;
     struct store_put *ended; /* borrowed; the records of a step are being deleted; NULL: none */
     struct relay *relay;     /* borrowed; NULL: nothing ever ended */
+    int64_t retention_ms;    /* 0: chats are kept for ever, and no day is written */
+    uint16_t *days;          /* owned; by number: the day on disk; 0: not known; NULL: none yet */
+    size_t n_days;
 };
 
 struct chat_put {
@@ -41,3 +44,9 @@ struct chat_put *chat_put_of(const struct known_chat *c); /* NULL: nothing is on
 void chat_put_over(struct chat_put *p);                   /* freed */
 void chat_forget_one(struct known_chat *c);               /* one that is too many */
 timer_cb chats_on_end_some;
+
+/* ---- chats_age.c: the day a chat was last heard from, where there is a retention ---- */
+uint16_t chats_today(const struct relay *r);
+uint16_t chat_day(const struct known_chat *c); /* as it is on disk; 0: not known */
+void chat_set_day(const struct known_chat *c, uint16_t day);
+void chat_store(struct known_chat *c); /* write its record */

@@ -181,6 +181,12 @@ void relay_mailbox_show(struct relay *r, struct str tenant, struct str instance,
                         mailbox_line_cb *each, accepted_cb *done, void *ctx);
 /* Delete what waits (parked ones included); returns how many. */
 uint64_t relay_mailbox_purge(struct relay *r, struct str tenant, struct str instance);
+/* What waits anywhere and was written by @user, or in the chat of two that is called so, is settled
+ * (forwards of webhooks excepted: nobody knows what they say); @done with how many there were.
+ * @only_count: nothing is. */
+typedef void relay_forgot_cb(void *ctx, enum bh_err err, uint64_t n);
+void relay_forget_mail(struct relay *r, struct str platform, struct str user, bool only_count,
+                       relay_forgot_cb *done, void *ctx);
 /* Somebody has read it without a socket: what waits up to @up_to (parked ones included) is settled,
  * as acks would; returns how many. */
 uint64_t relay_mailbox_take(struct relay *r, struct str tenant, struct str instance,

@@ -36,7 +36,7 @@ struct roster { /* the chats of one instance, on their way from the store */
 };
 
 struct shows {
-    struct list under_way, rosters;
+    struct list under_way, rosters, forgettings;
 };
 
 struct shows *shows_new(void)
@@ -45,7 +45,13 @@ struct shows *shows_new(void)
 
     list_init(&t->under_way);
     list_init(&t->rosters);
+    list_init(&t->forgettings);
     return t;
+}
+
+struct list *shows_forgettings(struct relay *r)
+{
+    return &r->shows->forgettings;
 }
 
 static void roster_free(struct roster *o)
@@ -63,6 +69,7 @@ void shows_free(struct shows *t)
         free(list_entry(it, struct show, link));
     list_each (&t->rosters, it, nxt)
         roster_free(list_entry(it, struct roster, link));
+    forgettings_free(&t->forgettings);
     free(t);
 }
 

@@ -1,7 +1,7 @@
 /* sweep.c - (sweep.h has the contract.)
  *
- * The object belongs to the store while an operation is under way: whoever stops it then leaves it
- * behind (store_leave). */
+ * The object is left with the store (store_leave) while an operation is under way: whoever stops it
+ * then goes at once, and it does not matter whether the store is closed before or after. */
 #include "store/sweep.h"
 #include <stdlib.h>
 #include "base/buf.h"
@@ -32,7 +32,6 @@ struct sweep {
 
 static void sweep_free(struct sweep *s)
 {
-    store_take_back(&s->left);
     free(s->items);
     buf_done(&s->after);
     free(s);
@@ -52,6 +51,7 @@ static void step_over(struct sweep *s, enum bh_err err)
 {
     bool more = s->scan.more;
 
+    store_take_back(&s->left);
     store_scan_free(s->store, &s->scan);
     free(s->items);
     s->items = NULL;
@@ -95,6 +95,16 @@ static void on_read(struct store_op *op, enum bh_err err)
     store_tx(s->store, &s->tx, false);
 }
 
+static void on_store_closed(struct store_left *l, const struct store_ops *ops)
+{
+    struct sweep *s = container_of(l, struct sweep, left);
+
+    ops->scan_free(&s->scan);
+    s->busy = false; /* and no done() runs any more */
+    if (s->ops == NULL)
+        sweep_free(s);
+}
+
 static void on_timer(struct timer *t)
 {
     struct sweep *s = container_of(t, struct sweep, timer);
@@ -102,6 +112,7 @@ static void on_timer(struct timer *t)
     if (s->after.n == 0 && s->ops->begin != NULL)
         s->ops->begin(s->ctx);
     s->busy = true;
+    store_leave(s->store, &s->left, on_store_closed);
     s->scan = (struct store_scan){.op = {.done = on_read},
                                   .ns = s->ns,
                                   .prefix = STR(""),
@@ -139,15 +150,6 @@ void sweep_soon(struct sweep *s)
         timer_set(s->clock, &s->timer, SOON_MS);
 }
 
-static void on_store_closed(struct store_left *l, const struct store_ops *ops)
-{
-    struct sweep *s = container_of(l, struct sweep, left);
-
-    ops->scan_free(&s->scan);
-    l->prev = NULL; /* the list is gone with its store */
-    sweep_free(s);
-}
-
 void sweep_stop(struct sweep **handle)
 {
     struct sweep *s = *handle;
@@ -156,9 +158,7 @@ void sweep_stop(struct sweep **handle)
     if (s == NULL)
         return;
     timer_stop(s->clock, &s->timer);
-    s->ops = NULL;
-    if (s->busy)
-        store_leave(s->store, &s->left, on_store_closed);
-    else
+    s->ops = NULL; /* while busy, done() or the end of the store frees it */
+    if (!s->busy)
         sweep_free(s);
 }

@@ -5,6 +5,9 @@ import sqlite3
 import pytest
 
 from conftest import CONFIG, wait_for
+from dispatch_rig import augment
+from relay import mint
+from test_clock import Clock
 from v1 import Program
 
 ADA, BOB = "ada-0123456789abcdef", "bob-0123456789abcdef"
@@ -34,7 +37,8 @@ def test_a_person_is_erased_and_nobody_else(bellhop, dial):
     bellhop.cli("link", "add", "--tenant", "acme", "--instance", "agent", "--platform", "web", "--user", ada)
 
     counted = json.loads(bellhop.cli("erase", "--person", f"web:{ada}", "--dry-run", "--json").stdout)
-    assert counted == {"dryRun": True, "messages": 3, "names": 1, "chats": 1, "outgoing": 0, "links": 1, "allowLists": 0}
+    assert counted == {"dryRun": True, "messages": 3, "names": 1, "media": 0, "chats": 1, "outgoing": 0, "questions": 0,
+                       "links": 1, "waiting": 0, "allowLists": 0}
     assert len(history(bellhop, ADA)["messages"]) == 3
     unsure = bellhop.cli("erase", "--person", f"web:{ada}", check=False)
     assert unsure.returncode != 0 and "--yes" in unsure.stderr
@@ -48,6 +52,35 @@ def test_a_person_is_erased_and_nobody_else(bellhop, dial):
     assert "chat" in rows_naming(bellhop, bob) and "web" in rows_naming(bellhop, bob)
     again = json.loads(bellhop.cli("erase", "--person", f"web:{ada}", "--yes", "--json").stdout)
     assert again["messages"] == again["chats"] == again["links"] == 0
+
+
+def test_what_a_person_wrote_goes_before_an_agent_took_it_and_their_open_questions_too(bellhop, dial):
+    credential = bellhop.add(id="agent", tenant="acme")
+    g = dial(bellhop, credential)
+    chats = {}
+    for visitor in (ADA, BOB):
+        assert bellhop.write("hello", visitor=visitor) == 200
+        chats[visitor] = g.next("inbound")["event"]["source"]["chat_id"]
+        asked = g.act(op="prompt", chat_id=chats[visitor], content="Well?", prompt_id="q1",
+                      options=[{"id": "yes", "label": "Yes"}, {"id": "no", "label": "No"}])
+        assert asked["success"], asked
+    g.close()
+    wait_for(lambda: bellhop.instance("agent")["state"] != "live")
+    for i in range(300):  # more than a page
+        assert bellhop.write(f"secret of ada {i}" if i % 3 else f"word of bob {i}", visitor=ADA if i % 3 else BOB) == 200
+    ada = chats[ADA]
+    counted = json.loads(bellhop.cli("erase", "--person", f"web:{ada}", "--dry-run", "--json").stdout)
+    assert (counted["waiting"], counted["questions"]) == (200, 1)
+    assert bellhop.instance("agent")["entries"] == 300
+    done = json.loads(bellhop.cli("erase", "--person", f"web:{ada}", "--yes", "--json").stdout)
+    assert (done["waiting"], done["questions"]) == (200, 1)
+    assert bellhop.instance("agent")["entries"] == 100
+    g = dial(bellhop, credential)
+    texts = [g.next("inbound")["event"]["text"] for _ in range(100)]
+    assert texts == [f"word of bob {i}" for i in range(0, 300, 3)] and g.quiet(seconds=0.5)
+    bellhop.restart()
+    assert rows_naming(bellhop, ada) == [] and rows_naming(bellhop, "secret of ada") == []
+    assert "prompt" in rows_naming(bellhop, chats[BOB])
 
 
 def test_who_is_meant_must_be_said(bellhop):
@@ -78,7 +111,7 @@ def test_a_tenant_is_erased_and_no_other(make_bellhop, dial, kind):
     mine, other = everything(server, dial, "acme", "lobby"), everything(server, dial, "other", "attic")
 
     counted = json.loads(server.cli("erase", "--tenant", "acme", "--dry-run", "--json").stdout)
-    assert counted == {"dryRun": True, "instances": 1, "keys": 2, "waiting": 1, "chats": 1, "messages": 3, "outgoing": 0,
+    assert counted == {"dryRun": True, "instances": 1, "keys": 2, "waiting": 1, "chats": 1, "messages": 3, "outgoing": 0, "questions": 0,
                        "replies": 0, "wakes": 0, "media": 0, "skills": 2, "data": 2, "routes": counted["routes"]}
     assert len(mine.names()) == 1  # nothing went
     unsure = server.cli("erase", "--tenant", "acme", check=False)
@@ -103,3 +136,45 @@ def test_a_tenant_is_erased_and_no_other(make_bellhop, dial, kind):
     assert other.get("/v1/skills/secret-recipe").status == 200
     held = dial(server, server.add(id="gw-new", tenant="acme", bot="lobby"))
     assert held.quiet(seconds=1)  # the mail of the one before is nobody's
+
+
+def test_retention_counts_for_everything_that_is_kept_of_people(make_bellhop, dial):
+    """Ten days later, on the server's own clock, nothing of what was said is there, and what is new stays."""
+    server = make_bellhop(CONFIG + "retention: 5d\nagents:\n  - {{id: agent, substrate: relay, tenant: acme}}\n", start=False)
+    clock = Clock(server)
+    server.start()
+    credential = server.add(id="agent", tenant="acme")
+
+    def connect():
+        return dial(server, credential, token=mint(credential.id, credential.secret, exp=clock.now() + 300))
+
+    g = connect()
+    assert server.write("long ago", visitor=ADA) == 200
+    ada = g.next("inbound")["event"]["source"]["chat_id"]
+    program = Program(server, tenant="acme")
+    assert program.ask("POST", "/v1/agents/agent/deliver", augment("say something")).status == 200
+    chat = g.next("inbound")["event"]["source"]["chat_id"]
+    assert g.act(op="send", chat_id=chat, content="an old reply")["success"]
+    g.close()
+    wait_for(lambda: server.instance("agent")["state"] != "live")
+    assert server.write("nobody read this", visitor=ADA) == 200
+    assert server.instance("agent")["entries"] == 1 and "chat" in rows_naming(server, ada)
+
+    assert server.stop() == 0
+    clock.jump(10 * 86400)
+    server.start()
+    wait_for(lambda: server.instance("agent")["entries"] == 0)
+    wait_for(lambda: [ns for ns in rows_naming(server, ada) if ns != "web_key"] == [])
+    wait_for(lambda: rows_naming(server, "an old reply") == [])
+    assert server.write("of today", visitor=BOB) == 200
+    g = connect()
+    event = g.next("inbound")["event"]
+    assert event["text"] == "of today"
+    bob = event["source"]["chat_id"]
+    assert g.act(op="send", chat_id=bob, content="hello")["success"]
+    assert server.stop() == 0
+    clock.jump(2 * 86400)  # not long enough
+    server.start()
+    g = connect()
+    assert g.act(op="send", chat_id=bob, content="still here")["success"]
+    assert "chat" in rows_naming(server, bob)

@@ -382,6 +382,28 @@ def test_replies_of_an_agent_have_so_many_bytes_and_the_oldest_go(make_bellhop, 
     wait_for(lambda: limits(server)["held", "reply_bytes"] == size)
 
 
+def test_a_tenant_has_so_many_open_questions_and_its_own_oldest_is_over(make_bellhop, dial):
+    server = make_bellhop(config(prompts_per_tenant=3, prompts=100))
+    gateways = [dial(server, server.add(id=f"gw-{bot}", tenant=bot, bot=bot)) for bot in ("lobby", "attic")]
+    asked = []
+    for gateway, bot, n in ((gateways[1], "attic", 1), (gateways[0], "lobby", 6)):
+        for i in range(n):
+            assert server.write("hello", bot=bot, visitor=f"asked-{bot}-{i:010}") == 200
+            chat = gateway.next("inbound")["event"]["source"]["chat_id"]
+            assert gateway.act(op="prompt", chat_id=chat, content="Well?", prompt_id="q",
+                               options=[{"id": "yes", "label": "Yes"}])["success"]
+            asked.append(chat)
+    assert limits(server)["held", "prompts"] == 4 and limits(server)["refused_total", "prompts"] == 3
+    db = sqlite3.connect(f"file:{server.state}/bellhop.db?mode=ro", uri=True)
+
+    def open_ones():
+        return {bytes(k) if isinstance(k, bytes) else k.encode() for (k,) in db.execute("SELECT k FROM kv WHERE ns = 'prompt'")}
+
+    wait_for(lambda: len(open_ones()) == 4)
+    kept = {chat for chat in asked for k in open_ones() if chat.encode() in k}
+    assert kept == {asked[0], *asked[-3:]}
+
+
 def test_every_row_of_the_table_is_driven_to_its_limit_here(make_bellhop):
     server = make_bellhop(start=False)
     here = open(__file__).read()

@@ -1,6 +1,7 @@
 /* What prompts.h promises: who may answer, once, until when, and what a restart leaves. */
 #include "unit.h"
 #include "base/clock.h"
+#include "base/limits.h"
 #include "base/mem.h"
 #include "platform/prompts.h"
 #include "store/memory/memory.h"
@@ -271,6 +272,42 @@ static void a_chat_has_so_many_and_the_oldest_goes(void **state)
     assert_int_equal(prompts_count(w.ps), PROMPTS_PER_CHAT);
 }
 
+static void a_tenant_has_so_many_and_its_own_oldest_goes(void **state)
+{
+    const struct action_from other = {.tenant = STR("u"), .instance = STR("i")};
+    struct limit_settings few = limit_defaults;
+    const struct prompt_option *o;
+    char id[16], chat[16];
+
+    few.of[LIMIT_PROMPTS] = (struct limit_bounds){.each = 5, .all = 7};
+    w.env.ledger = ledger_new(&few);
+    prompts_close(w.ps);
+    open_prompts();
+    struct action a = asking("theirs", YES_NO);
+    prompts_add(w.ps, &other, &a, STR("x"));
+    for (int i = 0; i < 9; i++) {
+        snprintf(id, sizeof id, "q%d", i);
+        snprintf(chat, sizeof chat, "c%d", i);
+        ask(id, chat, 0);
+    }
+    assert_int_equal(prompts_count(w.ps), 6);
+    assert_int_equal(ledger_held(w.env.ledger, NULL, LIMIT_PROMPTS), 6);
+    assert_null(pressed("c3", "hp1:q3:yes", &o));
+    assert_non_null(pressed("c4", "hp1:q4:yes", &o));
+    prompts_shown(w.ps, STR("x"), STR("theirs"), STR("m9"));
+    assert_non_null(pressed("x", "hp1:theirs:yes", &o));
+    prompts_forget_chat(w.ps, STR("c4"));
+    assert_null(pressed("c4", "hp1:q4:yes", &o));
+    turn(1);
+    prompts_close(w.ps);
+    open_prompts(); /* counted anew, and what was forgotten is not there */
+    assert_int_equal(ledger_held(w.env.ledger, NULL, LIMIT_PROMPTS), 5);
+    prompts_close(w.ps);
+    ledger_free(w.env.ledger);
+    w.env.ledger = NULL;
+    open_prompts();
+}
+
 static void closing_calls_off_what_is_under_way(void **state)
 {
     const struct prompt_option *o;
@@ -451,6 +488,7 @@ int main(void)
         T(its_time_is_up),
         T(a_restart_leaves_what_is_open),
         T(a_chat_has_so_many_and_the_oldest_goes),
+        T(a_tenant_has_so_many_and_its_own_oldest_goes),
         T(closing_calls_off_what_is_under_way),
         T(the_buttons_go_when_its_time_is_up),
         T(the_buttons_show_what_was_chosen_also_after_a_restart),

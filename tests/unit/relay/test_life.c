@@ -3,6 +3,7 @@
 #include "relay/chats.h"
 #include "relay/instance.h"
 #include "relay/life.h"
+#include "relay/retain.h"
 #include "tenancy/grants.h"
 
 #define ANN ((struct grant_who){STR("acme"), STR("ann")})
@@ -261,6 +262,34 @@ static void a_chat_the_next_holder_hears_from_stays_while_the_old_ones_go(void *
     assert_int_equal(rig.acts, 1);
 }
 
+static void what_is_older_than_the_retention_goes(void **state)
+{
+    const int64_t day_ms = 86400000;
+    hear_from_many(700); /* more than goes in a turn, and nobody takes any of it */
+    relay_retain(rig.relay, 3 * day_ms);
+    advance(1000); /* the first look: all have their day from now on */
+    assert_int_equal(look("ann").entries, 700);
+    rig.now_ms += 2 * day_ms;
+    clock_set(rig.clock, rig.now_ms, 1700000000000 + rig.now_ms);
+    turn();
+    assert_int_equal(look("ann").entries, 700);
+    struct event ev = make_event("a", "fresh");
+    ev.chat_id = STR("many5");
+    relay_accept(rig.relay, &ev, on_accepted, NULL);
+    turn();
+    rig.now_ms += 2 * day_ms;
+    clock_set(rig.clock, rig.now_ms, 1700000000000 + rig.now_ms);
+    advance(600000);
+    assert_int_equal(look("ann").entries, 1);
+    assert_int_equal(records("chat"), 1);
+    struct fake *f = connect_as("gw-a");
+    assert_int_equal(inbound(f), 1);
+    ask(f, "r1", "\"op\":\"send\",\"chat_id\":\"many5\",\"content\":\"x\"", "");
+    assert_int_equal(rig.acts, 1);
+    ask(f, "r2", "\"op\":\"send\",\"chat_id\":\"many6\",\"content\":\"x\"", "");
+    assert_int_equal(rig.acts, 1);
+}
+
 static void an_instance_has_no_more_chats_than_the_limit(void **state)
 {
     struct relay_limits lim = relay_limits_default;
@@ -327,6 +356,7 @@ int main(void)
         PROMISE(however_many_chats_end_a_turn_takes_a_few),
         PROMISE(a_chat_the_next_holder_hears_from_stays_while_the_old_ones_go),
         PROMISE(an_instance_has_no_more_chats_than_the_limit),
+        PROMISE(what_is_older_than_the_retention_goes),
         PROMISE(nothing_is_known_of_the_next_holder),
         PROMISE(a_store_that_refuses_for_a_while_changes_nothing),
     };
