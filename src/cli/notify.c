@@ -1,32 +1,12 @@
 /* notify.c - see notify.h. */
 #include "cli/notify.h"
-#include <stddef.h>
 #include <stdlib.h>
-#include <sys/socket.h>
-#include <sys/un.h>
 #include <unistd.h>
 #include "base/log.h"
 #include "base/mem.h"
+#include "base/service.h"
 #include "base/str.h"
 #include "http/front.h"
-
-void notify_send(const char *what)
-{
-    const char *path = getenv("NOTIFY_SOCKET");
-    struct sockaddr_un to = {.sun_family = AF_UNIX};
-
-    if (path == NULL || (*path != '/' && *path != '@') || strlen(path) >= sizeof to.sun_path)
-        return;
-    memcpy(to.sun_path, path, strlen(path));
-    if (*path == '@')
-        to.sun_path[0] = '\0';
-    int fd = socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0);
-    if (fd < 0)
-        return;
-    sendto(fd, what, strlen(what), MSG_NOSIGNAL | MSG_DONTWAIT, (struct sockaddr *)&to,
-           (socklen_t)(offsetof(struct sockaddr_un, sun_path) + strlen(path)));
-    close(fd);
-}
 
 static void on_timer(struct timer *t)
 {
@@ -36,7 +16,7 @@ static void on_timer(struct timer *t)
         log_error(NULL,
                   "a thread of the store is stuck: the service manager is not told we are well");
     else
-        notify_send("WATCHDOG=1");
+        service_tell("WATCHDOG=1");
     timer_set(w->clock, &w->timer, w->every_ms);
 }
 

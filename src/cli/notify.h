@@ -1,4 +1,4 @@
-/* notify.h - telling the service manager (systemd's protocol, by hand) how we are.
+/* notify.h - telling the service manager that we are well, again and again.
  *
  * With WatchdogSec in the unit the manager restarts a server it has not heard of in time.  It hears
  * from a timer of the loop, so a loop that is stuck is silent; and the timer looks at the store
@@ -8,8 +8,6 @@
 #include "base/clock.h"
 
 struct store;
-
-void notify_send(const char *what); /* "READY=1"; nothing without NOTIFY_SOCKET */
 
 struct watchdog {        /* embedded */
     struct clock *clock; /* borrowed */

@@ -18,6 +18,7 @@
 #include <unistd.h>
 #include "base/log.h"
 #include "base/mem.h"
+#include "base/service.h"
 #include "cli/cli.h"
 #include "cli/notify.h"
 #include "cli/server.h"
@@ -105,7 +106,7 @@ static void on_terminate(void *ctx)
         return;
     }
     log_info(NULL, "going down: closing sockets, writing what was accepted");
-    notify_send("STOPPING=1");
+    service_tell("STOPPING=1");
     s->draining = s->server.front.draining = true;
     s->asked_ms = clock_now_ms(clock);
     s->deadline_ms = s->asked_ms + DRAIN_MS;
@@ -172,7 +173,7 @@ static void say_ready(const struct serving *s)
     printf(" (relay %s/relay, state %s)\n", v->base_url != NULL ? v->base_url : "",
            v->settings->state_dir);
     fflush(stdout);
-    notify_send("READY=1");
+    service_tell("READY=1");
 }
 
 static int serve(const struct cli_args *a)

@@ -11,7 +11,7 @@
 #include "base/crypto.h"
 #include "base/log.h"
 #include "base/mem.h"
-#include "cli/notify.h"
+#include "base/service.h"
 #include "cli/server.h"
 #include "cli/settings.h"
 #include "cli/shared.h"
@@ -158,7 +158,7 @@ static enum bh_err stand_by(struct server *s, char *why)
     node_set_url(s->node, s->settings->public_url);
     printf("bellhop %s stands by: %s serves\n", BELLHOP_VERSION, node_holder(s->node));
     fflush(stdout);
-    notify_send("READY=1\nSTATUS=standing by");
+    service_tell("READY=1\nSTATUS=standing by");
     begin_to_carry(s);
     return BH_OK;
 }

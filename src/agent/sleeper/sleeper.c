@@ -12,6 +12,7 @@
 #include <sys/random.h>
 #include <time.h>
 #include "agent/sleeper/tell.h"
+#include "base/service.h"
 
 #define LIVE_PATIENCE_MS 60000
 #define SETTLE_PATIENCE_MS 3000  /* for the connector to notice that the socket is closed */
@@ -48,7 +49,7 @@ static void enter(struct sleeper *s, enum sleeper_state next, const char *why)
     s->since_ms = now_ms();
     say("%s%s%s", states[next].name, *why != '\0' ? ": " : "", why);
     snprintf(status, sizeof status, "READY=1\nSTATUS=%s", states[next].name);
-    notify(status);
+    service_tell(status);
 }
 
 static void ask_in(struct sleeper *s, int64_t ms)
@@ -360,7 +361,7 @@ int sleeper_leave(struct sleeper *s)
     ask_cancel(&s->ask);
     s->ask_at_ms = s->start_at_ms = INT64_MAX;
     enter(s, LEAVING, "");
-    notify("STOPPING=1");
+    service_tell("STOPPING=1");
     if (s->child.pid == 0)
         return 0;
     if (!told)

@@ -1,12 +1,9 @@
 /* tell.c - design.  (tell.h has the contract.)  No stdio buffers: each line is one write(). */
 #include "agent/sleeper/tell.h"
 #include <stdarg.h>
-#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/socket.h>
-#include <sys/un.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -48,22 +45,4 @@ void warn(const char *fmt, ...)
     va_start(args, fmt);
     write_line(STDERR_FILENO, "sleeper: ", fmt, args);
     va_end(args);
-}
-
-void notify(const char *what)
-{
-    const char *path = getenv("NOTIFY_SOCKET");
-    struct sockaddr_un to = {.sun_family = AF_UNIX};
-
-    if (path == NULL || (*path != '/' && *path != '@') || strlen(path) >= sizeof to.sun_path)
-        return;
-    memcpy(to.sun_path, path, strlen(path));
-    if (*path == '@')
-        to.sun_path[0] = '\0';
-    int fd = socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0);
-    if (fd < 0)
-        return;
-    sendto(fd, what, strlen(what), MSG_NOSIGNAL, (struct sockaddr *)&to,
-           (socklen_t)(offsetof(struct sockaddr_un, sun_path) + strlen(path)));
-    close(fd);
 }

@@ -1,8 +1,7 @@
-/* tell.h - what time it is, and what we say: to people, and to systemd. */
+/* tell.h - what time it is, and what we say to people. */
 #pragma once
 #include <stdint.h>
 
 int64_t now_ms(void);                                                  /* monotonic */
 void say(const char *fmt, ...) __attribute__((format(printf, 1, 2)));  /* stdout: a line of life */
 void warn(const char *fmt, ...) __attribute__((format(printf, 1, 2))); /* stderr */
-void notify(const char *what); /* to systemd, if it is there: asleep is a healthy way to be */

@@ -5,6 +5,7 @@
 #include <unistd.h>
 #include "base/clock.h"
 #include "base/mem.h"
+#include "base/service.h"
 #include "cli/notify.h"
 #include "store/store.h"
 
@@ -76,12 +77,12 @@ static void words_reach_the_manager(void **state)
 {
     struct manager *m = *state;
 
-    notify_send("READY=1");
+    service_tell("READY=1");
     assert_string_equal(hear(m), "READY=1");
     setenv("NOTIFY_SOCKET", "relative", 1);
-    notify_send("READY=1");
+    service_tell("READY=1");
     unsetenv("NOTIFY_SOCKET");
-    notify_send("READY=1");
+    service_tell("READY=1");
     assert_string_equal(hear(m), "");
 }
 
