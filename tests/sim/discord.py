@@ -28,6 +28,7 @@ GUILDS, GUILD_MESSAGES, DIRECT_MESSAGES, MESSAGE_CONTENT = 1, 1 << 9, 1 << 12, 1
 MESSAGE_FIELDS = {"content", "nonce", "enforce_nonce", "allowed_mentions", "message_reference", "tts", "embeds", "flags",
                   "attachments", "components"}
 EDIT_FIELDS = {"content", "allowed_mentions", "embeds", "flags", "attachments", "components"}
+EDIT_FIELDS |= {"tts", "nonce", "enforce_nonce"}  # discord.js names them in every message
 THREADS = (10, 11, 12)
 VOICE = 1 << 13
 GUILD_REACTIONS, DM_REACTIONS = 1 << 10, 1 << 13
@@ -104,8 +105,8 @@ class DiscordSim:
 
     async def _start(self, port=0):
         app = web.Application(client_max_size=2**20)
-        app.router.add_get("/gw/", self._socket)
-        app.router.add_get("/resume/", self._socket)
+        for path in ("/gw", "/gw/", "/resume", "/resume/"):
+            app.router.add_get(path, self._socket)
         app.router.add_route("*", "/api/v10/{path:.*}", self._rest)
         self.runner = web.AppRunner(app)
         await self.runner.setup()
@@ -264,7 +265,7 @@ class DiscordSim:
             self.broke("resumed from the future")
             await ws.close(code=4007)
         else:
-            if ws.path != "/resume/":
+            if ws.path not in ("/resume", "/resume/"):
                 self.broke("resumed at the wrong address")
             if session.ws is not None and not session.ws.closed:
                 await session.ws.close(code=4000)
@@ -306,10 +307,11 @@ class DiscordSim:
         path = "/" + request.match_info["path"]
         body = await request.read()
         try:
-            if not re.match(r"DiscordBot \(\S+, [\d.]+\)$", request.headers.get("User-Agent", "")):
+            if not re.match(r"DiscordBot \(\S+, [\d.]+\)( |$)", request.headers.get("User-Agent", "")):
                 self.broke("user agent")
                 raise Refusal(403, 40333, "internal network error")
-            if request.headers.get("Authorization") != f"Bot {self.token}":
+            by_token = path.startswith(("/interactions/", "/webhooks/")) and "Authorization" not in request.headers
+            if not by_token and request.headers.get("Authorization") != f"Bot {self.token}":
                 self.calls.append((request.method, path, None))
                 raise Refusal(401, 0, "401: Unauthorized")
             data = None
@@ -357,11 +359,13 @@ class DiscordSim:
                 files[int(m[1])] = (part.get_filename(), part.get_content_type(), part.get_payload(decode=True))
             else:
                 raise bad(name, "an unknown part")
-        if data is None or sorted(files) != sorted(a["id"] for a in data.get("attachments", [])):
+        if data is not None:
+            data["attachments"] = [{**a, "id": int(a["id"])} for a in data.get("attachments", [])]
+        if data is None or sorted(files) != sorted(a["id"] for a in data["attachments"]):
             raise bad("attachments", "do not match the files")
         if sum(len(f[2]) for f in files.values()) > 10 * 2**20:
             raise Refusal(413, 40005, "Request entity too large")
-        if any(set(a) - {"id", "filename", "description", "duration_secs", "waveform"} for a in data["attachments"]):
+        if any(set(a) - {"id", "filename", "title", "description", "duration_secs", "waveform"} for a in data["attachments"]):
             raise bad("attachments", "unknown field")
         return {**data, "attachments": [{**a, "filename": files[a["id"]][0], "content_type": files[a["id"]][1],
                                          "bytes": files[a["id"]][2]} for a in data["attachments"]]}
@@ -537,7 +541,7 @@ class DiscordSim:
     def _check_voice(data):
         files = data.get("attachments", [])
         if not data.get("flags", 0) & VOICE:
-            if any("waveform" in f or "duration_secs" in f for f in files):
+            if any(f.get("waveform") is not None or f.get("duration_secs") is not None for f in files):
                 raise bad("attachments", "only voice messages have these")
             return
         if len(files) != 1 or data.get("content") is not None or data.get("embeds") or data.get("components"):
@@ -579,7 +583,7 @@ class DiscordSim:
     async def _make_thread(self, channel, message, data):
         if not 1 <= len(data.get("name", "")) <= 100:
             raise bad("name", "Must be between 1 and 100 in length.")
-        if set(data) - {"name", "type", "auto_archive_duration", "message"}:
+        if set(data) - {"name", "type", "auto_archive_duration", "message", "rate_limit_per_user", "invitable"}:
             raise bad("_", "unknown field")
         kind = self.channels[channel]["type"]
         if kind not in (0, 5, 15, 16) or (kind in (15, 16)) != ("message" in data) or (message and kind in (15, 16)):

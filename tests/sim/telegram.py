@@ -12,6 +12,7 @@ silently repair are refused, so that our mistakes are seen.
 """
 import asyncio
 import json
+import mimetypes
 import re
 import threading
 import time
@@ -369,6 +370,12 @@ class TelegramSim:
                 p[name] = int(value)
             else:
                 p[name] = value
+        field = FILES[method][0]
+        if str(p.get(field)).startswith("attach://"):  # the other way to name a file
+            p[field] = p.pop(p[field][len("attach://"):])
+        file = p.get(field)
+        if isinstance(file, dict) and file["type"] == "application/octet-stream":  # it looks for itself
+            file["type"] = mimetypes.guess_type(file["name"])[0] or file["type"]
         return p
 
     async def _send_file(self, method, bot, token, p):

@@ -1,0 +1,74 @@
+// clients.cjs KIND PACKAGES URL TOKEN: a bot written with a library that many use, against one of the simulators.
+// It answers what it hears and prints, a JSON line each, what it understood.
+const [kind, packages, url, token] = process.argv.slice(2);
+const need = (name) => require(require.resolve(name, { paths: [packages] }));
+const say = (what) => console.log(JSON.stringify(what));
+const PNG = Buffer.from('89504e470d0a1a0a00000000', 'hex');
+
+async function grammy() {
+  const { Bot, InlineKeyboard, InputFile } = need('grammy');
+  const bot = new Bot(token, { client: { apiRoot: url } });
+  bot.on('message:photo', async (ctx) => {
+    const file = await ctx.getFile();
+    const bytes = Buffer.from(await (await fetch(`${url}/file/bot${token}/${file.file_path}`)).arrayBuffer());
+    say({ photo: bytes.toString('hex'), caption: ctx.message.caption });
+    const shown = await ctx.replyWithPhoto(new InputFile(PNG, 'out.png'), { caption: 'out' });
+    await ctx.replyWithVoice(new InputFile(Buffer.from('OggS'), 'out.ogg'));
+    await ctx.react('👍');
+    say({ shown: shown.caption });
+  });
+  bot.on('message:text', async (ctx) => {
+    const keyboard = new InlineKeyboard().text('Yes', 'hp1:q:yes').text('No', 'hp1:q:no');
+    await ctx.reply('sure?', { reply_markup: keyboard, reply_parameters: { message_id: ctx.msgId } });
+    say({ text: ctx.msg.text, from: ctx.from.first_name });
+  });
+  bot.on('callback_query:data', async (ctx) => {
+    await ctx.answerCallbackQuery({ text: 'noted' });
+    await ctx.editMessageReplyMarkup({ reply_markup: new InlineKeyboard().text('✔ Yes', 'hp1:q:yes') });
+    say({ pressed: ctx.callbackQuery.data, under: ctx.callbackQuery.message.text });
+  });
+  bot.catch((e) => say({ error: String(e.error) }));
+  await bot.api.setMyCommands([{ command: 'ask', description: 'Ask something' }]);
+  await bot.start({ onStart: (me) => say({ ready: me.username }) });
+}
+
+async function discord() {
+  const { ActionRowBuilder, AttachmentBuilder, ButtonBuilder, ButtonStyle, Client, GatewayIntentBits, Partials } =
+    need('discord.js');
+  const bits = GatewayIntentBits;
+  const client = new Client({
+    intents: [bits.Guilds, bits.GuildMessages, bits.DirectMessages, bits.MessageContent],
+    partials: [Partials.Channel],
+    rest: { api: url.replace('/v10', ''), version: '10' },
+  });
+  const button = (id, label) => new ButtonBuilder().setCustomId(`hp1:q:${id}`).setLabel(label).setStyle(ButtonStyle.Primary);
+  const row = (...buttons) => new ActionRowBuilder().addComponents(...buttons);
+  client.on('messageCreate', async (m) => {
+    if (m.author.bot) {
+      say({ own: m.content, buttons: m.components.flatMap((r) => r.components.map((b) => b.customId)) });
+      return;
+    }
+    say({ text: m.content, from: m.member?.displayName, files: [...m.attachments.values()].map((a) => a.url) });
+    const asked = await m.reply({ content: 'sure?', components: [row(button('yes', 'Yes'), button('no', 'No'))] });
+    const after = await asked.edit({ components: [] });
+    say({ left: after.components.length, text: after.content });
+    const shown = await m.channel.send({ content: 'out', files: [new AttachmentBuilder(PNG, { name: 'out.png' })] });
+    await m.react('👍');
+    const thread = await m.startThread({ name: 'more' });
+    await thread.setName('much more');
+    say({ shown: shown.content, thread: thread.name });
+  });
+  client.on('interactionCreate', async (i) => {
+    if (i.isButton()) await i.update({ components: [row(button('yes', 'Yes').setDisabled(true))] });
+    say({ pressed: i.customId, by: i.user.username });
+  });
+  client.on('clientReady', async () => {
+    await client.application.commands.create({ name: 'ask', description: 'Ask something' });
+    say({ ready: client.user.username, guilds: client.guilds.cache.map((g) => g.name) });
+  });
+  client.on('error', (e) => say({ error: String(e), body: e.rawError, at: e.url }));
+  process.on('unhandledRejection', (e) => say({ error: String(e), body: e.rawError }));
+  await client.login(token);
+}
+
+({ grammy, discord })[kind]().catch((e) => say({ error: String(e) }));

@@ -1,0 +1,105 @@
+"""The simulators, measured with the libraries that people write bots with (grammY, discord.js; ./dev test installs them).
+
+What bellhop is tested against is worth as much as the simulators: a library that knows the real platform must find
+there what it expects, and must be let do what the platform lets it do."""
+import json
+import subprocess
+import threading
+
+import pytest
+
+from conftest import ROOT, wait_for
+from test_discord import ANN, GENERAL, GUILD, TOKEN, DiscordSim
+from test_telegram import TelegramSim
+
+NPM = ROOT / "build" / "npm"
+PICTURE = bytes.fromhex("89504e470d0a1a0a00000000")
+
+
+class Client:
+    def __init__(self, kind, package, url, token):
+        assert (NPM / "node_modules" / package).is_dir(), f"run ./dev test, or: npm install --prefix build/npm {package}"
+        self.lines = []
+        self.process = subprocess.Popen(["node", ROOT / "tests" / "e2e" / "clients.cjs", kind, NPM, url, token], text=True,
+                                        stdout=subprocess.PIPE)
+        threading.Thread(target=self._read, daemon=True).start()
+
+    def _read(self):
+        for line in self.process.stdout:
+            self.lines.append(json.loads(line))
+
+    def told(self, key):
+        """What it said about that, the first time."""
+        line = wait_for(lambda: next((x for x in self.lines if key in x or "error" in x), None), 60)
+        assert "error" not in line, line
+        return line
+
+    def close(self):
+        self.process.kill()
+        self.process.wait()
+
+
+@pytest.fixture
+def telegram():
+    sim = TelegramSim()
+    sim.bot("777:token-of-the-bot", "my_bot")
+    sim.person(5, "Ann")
+    client = Client("grammy", "grammy", sim.url, "777:token-of-the-bot")
+    yield sim, client
+    client.close()
+    sim.close()
+
+
+def test_grammy_finds_telegram_in_the_simulator(telegram):
+    sim, client = telegram
+    assert client.told("ready") == {"ready": "my_bot"}
+    assert sim.called("setMyCommands")[0]["commands"] == [{"command": "ask", "description": "Ask something"}]
+    sim.say(5, "hi")
+    assert client.told("text") == {"text": "hi", "from": "Ann"}
+    question = sim.sent(5)[-1]
+    assert [b["callback_data"] for b in question["reply_markup"]["inline_keyboard"][0]] == ["hp1:q:yes", "hp1:q:no"]
+    sim.press(5, question["message_id"], "hp1:q:yes")
+    assert client.told("pressed") == {"pressed": "hp1:q:yes", "under": "sure?"}
+    assert question["reply_markup"]["inline_keyboard"] == [[{"text": "\u2714 Yes", "callback_data": "hp1:q:yes"}]]
+    sizes = [{"file_id": sim.file(PICTURE), "file_unique_id": "u", "width": 1, "height": 1, "file_size": len(PICTURE)}]
+    said = sim.say(5, photo=sizes, caption="in")
+    assert client.told("photo") == {"photo": PICTURE.hex(), "caption": "in"}
+    assert client.told("shown") == {"shown": "out"}
+    assert sim.sent(5)[-2]["photo"]["bytes"] == PICTURE and "voice" in sim.sent(5)[-1]
+    assert sim.called("setMessageReaction")[0]["message_id"] == said
+
+
+@pytest.fixture
+def discord():
+    sim = DiscordSim(TOKEN)
+    client = Client("discord", "discord.js", sim.url, TOKEN)
+    yield sim, client
+    client.close()
+    assert sim.violations == []
+    sim.close()
+
+
+def test_discord_js_finds_discord_in_the_simulator(discord):
+    sim, client = discord
+    assert client.told("ready") == {"ready": "bellhop", "guilds": ["Hotel"]}
+    assert [c["name"] for c in sim.commands.values()] == ["ask"]
+    url = "https://cdn.discordapp.com/x.png?ex=1&is=2&hm=3"
+    said = sim.say(GENERAL, "hi", attachments=[{"id": "1", "filename": "x.png", "size": 3, "url": url, "proxy_url": url,
+                                                "content_type": "image/png"}])
+    assert client.told("files") == {"text": "hi", "from": "Annie", "files": [url]}
+    assert client.told("own") == {"own": "sure?", "buttons": ["hp1:q:yes", "hp1:q:no"]}
+    assert client.told("left") == {"left": 0, "text": "sure?"}
+    assert client.told("shown") == {"shown": "out", "thread": "much more"}
+    question, picture = sim.sent(GENERAL)[:2]
+    assert question["components"] == [] and question["message_reference"]["message_id"] == said["id"]
+    assert sim.files[picture["id"]][0]["bytes"] == PICTURE and sim.channels[said["id"]]["name"] == "much more"
+    sim.interaction("token-of-a-press")
+    sim.tell("INTERACTION_CREATE", {
+        "id": "990000000000000001", "application_id": "900000000000000009", "type": 3, "token": "token-of-a-press", "version": 1,
+        "channel_id": GENERAL, "guild_id": GUILD, "channel": sim.channels[GENERAL], "entitlements": [],
+        "authorizing_integration_owners": {}, "attachment_size_limit": 10485760, "member": {
+            "user": {"id": ANN, "username": "ann", "discriminator": "0"}, "nick": "Annie", "roles": [], "permissions": "0"},
+        "data": {"custom_id": "hp1:q:yes", "component_type": 2}, "message": {**question, "components": []}})
+    assert client.told("pressed") == {"pressed": "hp1:q:yes", "by": "ann"}
+    answer = sim.callbacks["token-of-a-press"]
+    assert answer["type"] == 7 and answer["data"]["components"][0]["components"][0]["disabled"]
