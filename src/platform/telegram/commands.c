@@ -90,6 +90,7 @@ static void on_set(void *ctx, const struct http_result *r)
 
 static void send(struct tg_commands *c)
 {
+    timer_stop(c->t->env->clock, &c->retry); /* one at a time */
     c->sending = hash_of(c);
     c->call = tg_call(c->t, "setMyCommands", buf_str(&c->body), CALL_MS, on_set, c);
 }

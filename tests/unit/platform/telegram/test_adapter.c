@@ -48,6 +48,7 @@ static struct {
     size_t n_results, n_cut_off;
     int http_status[MAX];
     const char *routed; /* the only key that is */
+    bool lets_in;       /* the gate, whoever presses a button */
     int64_t now_ms, wall_ms;
     struct platform *p;
 } w;
@@ -76,6 +77,8 @@ struct accept_id host_accept(struct host *h, struct platform *p, const struct ev
 }
 void host_each_target(struct host *h, const struct event *ev, target_cb *cb, void *ctx)
 {
+    if (w.lets_in)
+        cb(ctx, ev->only_tenant, ev->only_instance);
 }
 void host_accept_cancel(struct host *h, struct accept_id id)
 {
@@ -701,6 +704,162 @@ static void typing_is_not_repeated_every_moment(void **state)
     assert_int_equal(count_calls("sendChatAction"), 2);
 }
 
+/* ---- questions ---- */
+
+#define PRESS(id, data) \
+    "{'update_id':" id ",'callback_query':{'id':'cb" id "','from':{'id':5,'first_name':'A'}," \
+    "'chat_instance':'1','data':'" data "','message':{'message_id':70,'date':1,'chat':{'id':5," \
+    "'type':'private'}}}}"
+#define FINE "{'ok':true,'result':true}"
+
+/* The newest call of @method that waits for its answer. */
+static struct http_call *open_call(const char *method)
+{
+    for (size_t i = w.n_calls; i-- > 0;)
+        if (w.calls[i].done != NULL && str_eq(buf_str(&w.calls[i].method), str_of(method)))
+            return &w.calls[i];
+    fail_msg("no %s", method);
+    return NULL;
+}
+
+static bool said(const struct http_call *call, const char *part)
+{
+    return str_contains(buf_str(&call->body), str_of(part));
+}
+
+/* A question in chat 5, which is its message 70 by then. */
+static void ask(const char *id, int64_t timeout_s)
+{
+    static const struct action_from from = {.tenant = STR("t"), .instance = STR("i")};
+    struct json_parser *parser = json_parser_new();
+    struct action a = {.op = ACTION_PROMPT,
+                       .chat_id = STR("5"),
+                       .content = STR("Well?"),
+                       .prompt_id = str_of(id),
+                       .timeout_s = timeout_s};
+
+    assert_true(json_parse(parser,
+                           STR("[{\"id\":\"yes\",\"label\":\"Yes\"},{\"id\":\"no\",\"label\":"
+                               "\"No\"}]"),
+                           &a.options));
+    telegram_ops.act(w.p, (struct action_id){.index = 0}, &from, &a);
+    json_parser_free(parser);
+    pass(0);
+    pass(10);
+    assert_true(said(last_call(), "\"callback_data\":\"hp1:") && said(last_call(), "Yes"));
+    answer(200, SENT("70"));
+}
+
+static void a_press_is_answered_when_it_is_safe_and_shown(void **state)
+{
+    reach_polling();
+    w.lets_in = true;
+    ask("q", 0);
+    answer_call(open_call("getUpdates"), BH_OK, 200, UPDATES(PRESS("20", "hp1:q:no")));
+    assert_int_equal(w.n_events, 1);
+    assert_str(buf_str(&w.events[0].text), "/no");
+    assert_int_equal(count_calls("answerCallbackQuery"), 0);
+    accepted(0, BH_OK);
+    assert_true(said(open_call("answerCallbackQuery"), "\"callback_query_id\":\"cb20\""));
+    struct http_call *edit = open_call("editMessageReplyMarkup");
+    assert_true(said(edit, "\"chat_id\":5") && said(edit, "\"message_id\":70"));
+    assert_true(said(edit, "\xe2\x9c\x94 No") && !said(edit, "Yes"));
+    answer_call(edit, BH_OK, 200, FINE);
+    answer_call(open_call("getUpdates"), BH_OK, 200, UPDATES(PRESS("21", "hp1:q:yes")));
+    assert_int_equal(w.n_events, 1); /* once */
+    assert_true(said(open_call("answerCallbackQuery"), "answered already"));
+    pass(3600 * 1000);
+    assert_int_equal(count_calls("editMessageReplyMarkup"), 1);
+}
+
+static void buttons_go_when_the_time_is_up_as_soon_as_telegram_lets_them(void **state)
+{
+    reach_polling();
+    ask("q", 30);
+    pass(29000);
+    assert_int_equal(count_calls("editMessageReplyMarkup"), 0);
+    pass(1000);
+    assert_true(said(open_call("editMessageReplyMarkup"), "\"inline_keyboard\":[]"));
+    answer_call(open_call("editMessageReplyMarkup"), BH_OK, 429,
+                "{'ok':false,'error_code':429,'parameters':{'retry_after':20}}");
+    pass(19900);
+    assert_int_equal(count_calls("editMessageReplyMarkup"), 1);
+    pass(200);
+    assert_int_equal(count_calls("editMessageReplyMarkup"), 2);
+    answer_call(open_call("editMessageReplyMarkup"), BH_UNAVAILABLE, 0, "no route");
+    telegram_ops.close(w.p); /* and after a restart, too */
+    pass(100);
+    open_bot(false);
+    pass(0);
+    assert_int_equal(count_calls("editMessageReplyMarkup"), 3);
+    answer_call(
+        open_call("editMessageReplyMarkup"), BH_OK, 400,
+        "{'ok':false,'error_code':400,'description':'Bad Request: message is not modified'}");
+    pass(3600 * 1000);
+    assert_int_equal(count_calls("editMessageReplyMarkup"), 3);
+}
+
+static void presses_that_do_not_count_are_answered_too(void **state)
+{
+    reach_polling();
+    ask("q", 0);
+    answer_call(open_call("getUpdates"), BH_OK, 200, UPDATES(PRESS("20", "hp1:q:no")));
+    assert_true(said(open_call("answerCallbackQuery"), "not for you"));
+    w.lets_in = true;
+    answer_call(open_call("getUpdates"), BH_OK, 200, UPDATES(PRESS("21", "of somebody else")));
+    assert_false(said(open_call("answerCallbackQuery"), "\"text\""));
+    answer_call(open_call("getUpdates"), BH_OK, 200, UPDATES(PRESS("22", "hp1:other:no")));
+    assert_true(said(open_call("answerCallbackQuery"), "time is up"));
+    assert_int_equal(w.n_events, 0);
+    assert_int_equal(count_calls("editMessageReplyMarkup"), 0);
+}
+
+/* ---- commands ---- */
+
+static void commands_are_set_when_they_changed(void **state)
+{
+    static const char *const list =
+        "[{\"name\":\"new-topic\",\"description\":\"Start over\"},{\"name\":\"new_topic\","
+        "\"description\":\"the same here\"},{\"name\":\"help\",\"description\":\"What I can do\"}]";
+
+    reach_polling();
+    telegram_ops.set_commands(w.p, str_of(list));
+    pass(60000);
+    struct http_call *set = open_call("setMyCommands");
+    assert_true(said(set, "\"new_topic\"") && said(set, "\"help\"") && !said(set, "the same"));
+    answer_call(set, BH_OK, 500, "{'ok':false}");
+    telegram_ops.set_commands(w.p, str_of(list)); /* announced anew, before it is tried again */
+    pass(120000);
+    assert_int_equal(count_calls("setMyCommands"), 2);
+    answer_call(open_call("setMyCommands"), BH_OK, 200, FINE);
+    telegram_ops.set_commands(w.p, str_of(list));
+    pass(120000);
+    assert_int_equal(count_calls("setMyCommands"), 2);
+    telegram_ops.close(w.p);
+    pass(100);
+    open_bot(false);
+    telegram_ops.set_commands(w.p, str_of(list)); /* Telegram has them */
+    pass(120000);
+    assert_int_equal(count_calls("setMyCommands"), 2);
+    telegram_ops.set_commands(w.p, STR("[]"));
+    pass(60000);
+    assert_true(said(open_call("setMyCommands"), "\"commands\":[]"));
+}
+
+static void a_picked_command_comes_with_its_dashes(void **state)
+{
+    reach_polling();
+    telegram_ops.set_commands(w.p,
+                              STR("[{\"name\":\"new-topic\",\"description\":\"Start over\"}]"));
+    pass(0);
+    answer_call(open_call("getUpdates"), BH_OK, 200,
+                UPDATES("{'update_id':30,'message':{'message_id':30,'chat':{'id':5,'type':"
+                        "'private'},'from':{'id':5,'first_name':'A'},'text':'/new_topic now',"
+                        "'entities':[{'type':'bot_command','offset':0,'length':10}]}}"));
+    assert_str(buf_str(&w.events[0].text), "/new-topic now");
+    accepted(0, BH_OK);
+}
+
 static void wrong_configuration_is_refused_with_a_reason(void **state)
 {
     struct telegram_settings bad[] = {
@@ -742,6 +901,11 @@ int main(void)
         T(a_newer_edit_replaces_one_that_waits),
         T(what_was_under_way_when_we_stopped_is_unknown_once),
         T(typing_is_not_repeated_every_moment),
+        T(a_press_is_answered_when_it_is_safe_and_shown),
+        T(buttons_go_when_the_time_is_up_as_soon_as_telegram_lets_them),
+        T(presses_that_do_not_count_are_answered_too),
+        T(commands_are_set_when_they_changed),
+        T(a_picked_command_comes_with_its_dashes),
         T(wrong_configuration_is_refused_with_a_reason),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
