@@ -1,14 +1,22 @@
 /* acks.c - design.  (acks.h has the contract.)
  *
- * A batch grows while the turn lasts; what the store refuses stays as it is and goes again. */
+ * A batch grows while the turn lasts; what the store refuses stays as it is and goes again.  Of a
+ * whole mailbox RING_ACKS are added to a turn, while no more than MOST_BATCHES are under way. */
 #include "relay/acks.h"
 #include <stdlib.h>
 #include "relay/heart.h"
+#include "relay/mailbox.h"
 #include "relay/retry.h"
 #include "relay/turn.h"
 #include "store/store.h"
 
-enum { FIRST_ACKS = 64 };
+enum { FIRST_ACKS = 64, RING_ACKS = 4096, MOST_BATCHES = 4 };
+
+struct doomed {       /* a mailbox that was emptied */
+    struct list link; /* acks->doomed */
+    struct slot_ring all;
+    uint32_t at;
+};
 
 struct ack_batch {
     struct store_ack op;
@@ -22,6 +30,8 @@ struct ack_batch {
 struct acks {
     struct ack_batch *filling; /* owned; of this turn; NULL: none yet */
     struct list batches;       /* owned; submitted or waiting for a retry */
+    size_t n_batches;
+    struct list doomed; /* owned; struct doomed */
 };
 
 struct acks *acks_new(void)
@@ -29,7 +39,15 @@ struct acks *acks_new(void)
     struct acks *t = xcalloc(1, sizeof *t);
 
     list_init(&t->batches);
+    list_init(&t->doomed);
     return t;
+}
+
+static void doomed_free(struct doomed *d)
+{
+    list_remove(&d->link);
+    free(d->all.slots);
+    free(d);
 }
 
 void acks_free(struct acks *t)
@@ -38,6 +56,8 @@ void acks_free(struct acks *t)
         return;
     list_each (&t->batches, it, nxt)
         free(list_entry(it, struct ack_batch, link));
+    list_each (&t->doomed, it, nxt)
+        doomed_free(list_entry(it, struct doomed, link));
     free(t->filling);
     free(t);
 }
@@ -58,6 +78,33 @@ void acks_add(struct relay *r, uint64_t id)
     turn_want(r);
 }
 
+void acks_add_ring(struct relay *r, struct slot_ring all)
+{
+    struct doomed *d = xcalloc(1, sizeof *d);
+
+    d->all = all;
+    list_init(&d->link);
+    list_append(&r->acks->doomed, &d->link);
+    turn_want(r);
+}
+
+/* Some of what is doomed joins this turn's acks. */
+static void add_doomed(struct relay *r)
+{
+    struct acks *t = r->acks;
+
+    for (int k = 0; k < RING_ACKS && !list_is_empty(&t->doomed); k++) {
+        struct doomed *d = list_first(&t->doomed, struct doomed, link);
+        if (d->at == d->all.n) {
+            doomed_free(d);
+            continue;
+        }
+        const struct slot *slot = &d->all.slots[(d->all.head + d->at++) & (d->all.cap - 1)];
+        if ((slot->flags & SLOT_GONE) == 0)
+            acks_add(r, slot->id);
+    }
+}
+
 static void on_acked(struct store_op *op, enum bh_err err)
 {
     struct ack_batch *b = container_of(op, struct ack_batch, op.op);
@@ -69,8 +116,9 @@ static void on_acked(struct store_op *op, enum bh_err err)
         return;
     }
     list_remove(&b->link);
+    r->acks->n_batches--;
     free(b);
-    if (r->draining)
+    if (r->draining || !list_is_empty(&r->acks->doomed))
         turn_want(r);
 }
 
@@ -83,10 +131,14 @@ static void submit_batch(struct relay *r, struct ack_batch *b)
 
 void acks_submit(struct relay *r)
 {
-    struct ack_batch *b = r->acks->filling;
+    struct ack_batch *b;
 
+    if (r->acks->n_batches < MOST_BATCHES)
+        add_doomed(r);
+    b = r->acks->filling;
     if (b == NULL)
         return;
+    r->acks->n_batches++;
     r->acks->filling = NULL;
     list_init(&b->link);
     list_append(&r->acks->batches, &b->link);
@@ -104,5 +156,6 @@ void acks_retry(struct relay *r)
 
 bool acks_pending(const struct relay *r)
 {
-    return r->acks->filling != NULL || !list_is_empty(&r->acks->batches);
+    return r->acks->filling != NULL || !list_is_empty(&r->acks->batches) ||
+           !list_is_empty(&r->acks->doomed);
 }

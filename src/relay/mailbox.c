@@ -138,6 +138,15 @@ void mailbox_trim(struct mailbox *mb)
     mb->cap = mb->head = 0;
 }
 
+struct slot_ring mailbox_detach(struct mailbox *mb)
+{
+    struct slot_ring all = {mb->ring, mb->cap, mb->head, mb->n};
+
+    assert(list_is_empty(&mb->held));
+    mailbox_init(mb);
+    return all;
+}
+
 static int by_id(const void *a, const void *b)
 {
     const struct slot *x = a, *y = b;

@@ -63,6 +63,14 @@ void mailbox_tidy(struct mailbox *mb); /* closes gaps; frees a large ring when e
 void mailbox_trim(struct mailbox *mb); /* frees the ring when empty */
 void mailbox_sort(struct mailbox *mb); /* after loading rows that were not in order */
 
+struct slot_ring {      /* as in a mailbox */
+    struct slot *slots; /* owned; NULL: there are none */
+    uint32_t cap, head, n;
+};
+/* All that waits, in one go, for whoever settles it; the mailbox is empty then.  No delivery of it
+ * has bytes in memory. */
+struct slot_ring mailbox_detach(struct mailbox *mb);
+
 void mailbox_quiet(struct mailbox *mb, struct slot *slot); /* just pushed: nobody is woken for it */
 
 static inline bool slot_waits(const struct slot *slot) /* wants to be delivered */

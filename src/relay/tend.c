@@ -4,6 +4,7 @@
 #include "relay/tend.h"
 #include <stdlib.h>
 #include "base/buf.h"
+#include "relay/acks.h"
 #include "relay/chats.h"
 #include "relay/delivery.h"
 #include "relay/heart.h"
@@ -215,10 +216,28 @@ static uint64_t settle(struct instance *i, uint64_t up_to)
     return n;
 }
 
+/* However much waits: what is in memory or on a socket one by one, the rest as a whole. */
+static uint64_t settle_all(struct instance *i)
+{
+    uint32_t before = mailbox_entries(&i->mb);
+    unsigned known = list_is_empty(&i->sessions) ? 0 : SLOT_SENT;
+
+    for (uint32_t at = 0; at < i->mb.n; at++) {
+        struct slot *slot = mailbox_at(&i->mb, at);
+        if ((slot->flags & SLOT_GONE) == 0 && (slot->d != NULL || (slot->flags & known) != 0))
+            delivery_settle(i, slot);
+    }
+    i->relay->n.settled += mailbox_entries(&i->mb);
+    if (mailbox_entries(&i->mb) != 0)
+        acks_add_ring(i->relay, mailbox_detach(&i->mb));
+    mailbox_tidy(&i->mb);
+    return before;
+}
+
 uint64_t relay_mailbox_purge(struct relay *r, struct str tenant, struct str instance)
 {
     struct instance *i = instance_find(r, tenant, instance);
-    uint64_t n = i != NULL ? settle(i, UINT64_MAX) : 0;
+    uint64_t n = i != NULL ? settle_all(i) : 0;
 
     r->n.purged += n;
     if (i != NULL)

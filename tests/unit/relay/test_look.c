@@ -143,6 +143,34 @@ static void a_parked_line_shows_its_reason(void **state)
     assert_non_null(strstr(shown.reason, "sockets were lost"));
 }
 
+static void however_much_is_purged_a_turn_takes_some_of_it(void **state)
+{
+    enum { MANY = 9000, A_TURN = 4096 };
+    char id[16];
+
+    for (int k = 0; k < MANY; k++) {
+        snprintf(id, sizeof id, "e%d", k);
+        offer("a", id);
+        if (k % 500 == 0)
+            turn();
+    }
+    turn();
+    restart(); /* the bytes are on disk only */
+    assert_int_equal(rows(), MANY);
+    rig.tap.acked_ids = 0;
+    assert_int_equal(relay_mailbox_purge(rig.relay, STR("acme"), STR("ann")), MANY);
+    assert_int_equal(look("ann").entries, 0);
+    for (size_t before = 0; rig.tap.acked_ids < MANY; before = rig.tap.acked_ids) {
+        clock_turn(rig.clock);
+        assert_true(rig.tap.acked_ids - before <= A_TURN);
+    }
+    publish("a", "next"); /* and life goes on meanwhile */
+    turn();
+    assert_int_equal(rows(), 1);
+    struct fake *f = connect_as("gw-a");
+    assert_int_equal(inbound(f), 1);
+}
+
 static void a_purge_empties_the_mailbox_and_answers_who_waits(void **state)
 {
     struct fake *f = connect_as("gw-a");
@@ -273,6 +301,7 @@ int main(void)
         PROMISE(a_mailbox_shows_its_lines_up_to_the_limit),
         PROMISE(a_parked_line_shows_its_reason),
         PROMISE(a_purge_empties_the_mailbox_and_answers_who_waits),
+        PROMISE(however_much_is_purged_a_turn_takes_some_of_it),
         PROMISE(what_was_read_without_a_socket_is_settled_up_to_where_it_was_read),
         PROMISE(the_chats_of_an_instance_are_those_it_was_written_to_from),
         PROMISE(a_redriven_delivery_goes_to_the_socket_that_was_never_sent_it),
