@@ -344,12 +344,14 @@ void prompts_forget_chat(struct prompts *ps, struct str chat)
 {
     for (struct prompt_chat *c; (c = map_get(&ps->chats, chat)) != NULL;)
         prompt_remove(list_first(&c->prompts, struct prompt, in_chat));
+    prompts_over_forget(ps, chat, STR_NULL);
 }
 
 void prompts_forget_tenant(struct prompts *ps, struct str tenant)
 {
     for (struct prompt_tenant *t; (t = map_get(&ps->tenants, tenant)) != NULL;)
         prompt_remove(list_first(&t->prompts, struct prompt, of_tenant));
+    prompts_over_forget(ps, STR_NULL, tenant);
 }
 
 size_t prompts_count(const struct prompts *ps)

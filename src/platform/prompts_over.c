@@ -85,6 +85,32 @@ void prompts_tidied(struct prompt *q, int64_t again_ms)
     timer_set(ps->env->clock, &q->late, again_ms > rest_ms ? again_ms : rest_ms);
 }
 
+static bool is_of(const struct prompt *q, struct str chat, struct str tenant)
+{
+    return (chat.p != NULL && str_eq(str_of(q->chat), chat)) ||
+           (tenant.p != NULL && str_eq(str_of(q->tenant), tenant));
+}
+
+static void forget_in(struct list *l, struct str chat, struct str tenant)
+{
+    list_each (l, it, nxt) {
+        struct prompt *q = list_entry(it, struct prompt, link);
+        if (is_of(q, chat, tenant))
+            give_up(q);
+    }
+}
+
+void prompts_over_forget(struct prompts *ps, struct str chat, struct str tenant)
+{
+    forget_in(&ps->due, chat, tenant);
+    forget_in(&ps->resting, chat, tenant);
+    list_each (&ps->busy, it, nxt) {
+        struct prompt *q = list_entry(it, struct prompt, link);
+        if (is_of(q, chat, tenant))
+            q->tries = MAX_TRIES; /* whoever changes its message still has it */
+    }
+}
+
 void prompts_over_init(struct prompts *ps)
 {
     list_init(&ps->due);

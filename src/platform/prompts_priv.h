@@ -54,5 +54,7 @@ void prompt_free(struct prompt *q);   /* the record stays */
 /* ---- prompts_over.c ---- */
 void prompts_over_init(struct prompts *ps);
 void prompts_over_close(struct prompts *ps);
+/* Those of a chat, or of a tenant (the other is absent): nothing more is tried for them. */
+void prompts_over_forget(struct prompts *ps, struct str chat, struct str tenant);
 /* @q, which left, has a message: its buttons go. */
 void prompt_over(struct prompt *q);

@@ -467,6 +467,35 @@ static void what_is_asked_anew_is_not_forgotten_with_the_old(void **state)
     assert_non_null(pressed("c", "hp1:q:yes", &o));
 }
 
+static void who_is_forgotten_is_forgotten_there_too(void **state)
+{
+    char chat[16];
+
+    open_with_buttons();
+    for (int i = 0; i < 6; i++) {
+        snprintf(chat, sizeof chat, "c%d", i);
+        ask("q", chat, 10);
+    }
+    turn(10000); /* four are being changed, two wait for that */
+    prompts_tidied(w.over[3], 1000);
+    prompts_forget_chat(w.ps, STR("c5"));
+    prompts_forget_chat(w.ps, STR("c3"));
+    prompts_forget_chat(w.ps, STR("c0"));
+    prompts_tidied(w.over[0], 1000); /* it did not work: nothing more is tried */
+    turn(3600 * 1000);
+    assert_int_equal(w.n_over, 5);
+    assert_string_equal(w.over[4]->chat, "c4");
+    prompts_forget_tenant(w.ps, STR("t"));
+    for (int i = 1; i < 5; i++)
+        if (i != 3)
+            prompts_tidied(w.over[i], 1000);
+    turn(3600 * 1000);
+    assert_int_equal(w.n_over, 5);
+    open_with_buttons();
+    turn(1);
+    assert_int_equal(w.n_over, 0);
+}
+
 static void numbered_options_are_text(void **state)
 {
     struct action a = asking("q", YES_NO);
@@ -496,6 +525,7 @@ int main(void)
         T(a_few_are_changed_at_a_time),
         T(what_is_shown_too_late_loses_its_buttons_at_once),
         T(what_is_asked_anew_is_not_forgotten_with_the_old),
+        T(who_is_forgotten_is_forgotten_there_too),
         T(numbered_options_are_text),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
