@@ -147,6 +147,21 @@ static enum gate_sight outside_sees(struct outside *o, const struct outlet *at,
     return p->ops->sees(p, ev, user);
 }
 
+static struct str outside_home(struct outside *o, struct str platform, struct str bot,
+                               struct str chat_id, char room[32])
+{
+    struct host *h = host_of(o);
+    struct str home = STR_NULL;
+
+    for (size_t i = 0; i < h->n_open && home.n == 0; i++) {
+        struct platform *p = h->open[i]->p;
+        if (p->ops->home != NULL && (platform.n == 0 || str_eq(platform, str_of(p->ops->name))) &&
+            (bot.n == 0 || str_eq(bot, str_of(p->bot))))
+            home = p->ops->home(p, chat_id, room);
+    }
+    return home;
+}
+
 static void tell_bot(struct host *h, struct open_bot *b)
 {
     if (b->p->ops->instance_changed != NULL)
@@ -240,6 +255,7 @@ struct host *host_new(const struct host_env *env, struct facts *facts)
     h->outside = (struct outside){.find = outside_find,
                                   .act = outside_act,
                                   .sees = outside_sees,
+                                  .home = outside_home,
                                   .holds = outside_holds,
                                   .gone = outside_gone,
                                   .announced = outside_announced,

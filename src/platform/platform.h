@@ -99,6 +99,9 @@ struct platform_ops {
     /* Can @user see where @ev was written (or would be: platform, scope_id and chat_id are set)?
      * NULL: this platform cannot tell, and an instance sees what it was ever delivered. */
     enum gate_sight (*sees)(struct platform *p, const struct event *ev, struct str user);
+    /* Where events from @chat say they come from, if that is another: @chat is a thread then, of
+     * the chat whose id is written into @room.  Absent: they say @chat.  NULL: they always do. */
+    struct str (*home)(struct platform *p, struct str chat, char room[32]);
     /* May @user manage this place (the channel "*": the whole guild)?  Unknown is no.  NULL: nobody
      * does, as far as this platform can tell. */
     bool (*manages)(struct platform *p, struct str guild, struct str channel, struct str user);

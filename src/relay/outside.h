@@ -46,4 +46,8 @@ struct outside {
      * NULL: there are no files. */
     void (*holds)(struct outside *o, struct str media_id, struct str tenant, struct str instance,
                   uint64_t row);
+    /* @chat_id may be a thread, whose events name another chat: that one, written into @room; the
+     * platform absent: any.  Absent: it is none.  NULL: there are no such threads. */
+    struct str (*home)(struct outside *o, struct str platform, struct str bot, struct str chat_id,
+                       char room[32]);
 };

@@ -12,6 +12,7 @@
 #include "base/jw.h"
 #include "relay/activity.h"
 #include "relay/byline.h"
+#include "relay/chats.h"
 #include "relay/guard.h"
 #include "relay/heart.h"
 #include "relay/instance.h"
@@ -471,9 +472,30 @@ static bool join_orphan(struct session *s, struct str id, struct hash128 what)
     return false;
 }
 
-static void start(struct session *s, struct str id, const struct action *a)
+/* A gateway may know a thread by its own id only: it is a thread of the chat its events name. */
+static struct action at_home(struct session *s, const struct action *a, char room[32])
+{
+    struct outside *o = s->inst->relay->env.outside;
+    struct action moved = *a;
+    struct str platform = str_eq(a->platform, STR("relay")) ? STR_NULL : a->platform;
+
+    if (o->home == NULL || a->chat_id.n == 0 || chats_find(s->inst, a->chat_id) != NULL)
+        return moved;
+    struct str home = o->home(o, platform, a->bot, a->chat_id, room);
+    if (home.n == 0)
+        return moved;
+    moved.chat_id = home;
+    if (moved.thread_id.n == 0)
+        moved.thread_id = a->chat_id;
+    return moved;
+}
+
+static void start(struct session *s, struct str id, const struct action *asked)
 {
     struct relay *r = s->inst->relay;
+    char room[32];
+    struct action home = at_home(s, asked, room);
+    const struct action *a = &home;
     struct destination to;
     const char *why = guard_admit(s, a, &to);
 

@@ -63,6 +63,11 @@ def test_an_answer_opens_a_thread_and_the_conversation_goes_on_there(rig):
     assert g.act(**rename, thread_name="Bob's party")["success"]
     wait_for(lambda: not g.act(**rename, thread_name="x")["success"])
     assert s.channels[said]["name"] == "Bob's party"
+    # Whoever knows the thread by its own id alone means the same.
+    assert g.act(**{**rename, "chat_id": said}, thread_name="x")["error"].startswith("the name of this thread is not")
+    assert g.act(op="thread_rename", chat_id=said, message_id=said, only_if_current_name="Bob's party", thread_name="y",
+                 metadata={})["success"]
+    assert send(g, said, "by its id")["success"] and s.texts(said)[-1] == "by its id"
     rig.server.restart()
     rig.gateway = rig.dial()
     rig.live()
@@ -133,6 +138,27 @@ def test_a_post_is_made_in_a_forum(rig):
     assert rig.sim.texts(made["thread_id"])[-1] == "who knows?"
 
 
+def test_a_question_in_a_thread_is_answered_in_its_session(rig):
+    said, _ = ask(rig, "may I?")
+    options = [{"id": "yes", "label": "Yes"}, {"id": "no", "label": "No"}]
+    asked = rig.gateway.act(op="prompt", chat_id=GENERAL, content="sure?", prompt_kind="choice", prompt_id="0a1b2c3d",
+                            options=options, reply_to=said, metadata={})
+    assert asked["thread_id"] == said, asked
+    button = rig.sim.sent(said)[-1]["components"][0]["components"][0]
+    rig.sim.interaction("tok")
+    rig.sim.tell("INTERACTION_CREATE", {
+        "id": "700000000000000700", "application_id": "app1", "token": "tok", "type": 3, "version": 1, "guild_id": rig.sim.channels[said]["guild_id"],
+        "channel_id": said, "channel": {"id": said, "type": 11, "parent_id": GENERAL}, "message": {"id": asked["message_id"]},
+        "member": {"user": rig.sim.people[ANN], "roles": []}, "data": {"component_type": 2, "custom_id": button["custom_id"]}})
+    event = rig.gateway.hear("/yes")["event"]
+    assert event["prompt_response"]["option_id"] == "yes"
+    assert (event["source"]["chat_id"], event["source"]["thread_id"]) == (GENERAL, said)
+    rig.sim.threadless.add(GENERAL)
+    said, _ = ask(rig, "and now?")
+    assert not rig.gateway.act(op="prompt", chat_id=GENERAL, content="sure?", prompt_kind="choice", prompt_id="1a1b2c3d",
+                               options=options, reply_to=said, metadata={})["success"]
+
+
 # ---- voice ----
 
 
@@ -166,6 +192,14 @@ def test_a_voice_note_is_played_in_place(rig):
     assert send_media(rig.gateway, GENERAL, reference(rig, b"ID3" + b"x" * 99, type="audio/mpeg"), "voice", "mp3")["success"]
     assert send_media(rig.gateway, GENERAL, reference(rig, ogg(2), type="audio/ogg"), "audio")["success"]
     assert all("flags" not in c[2] for c in rig.sim.called("POST", "/messages")[-2:])
+
+
+def test_where_voice_messages_are_not_allowed_it_is_a_file(rig):
+    ask(rig, "sing")
+    rig.sim.voiceless.add(GENERAL)
+    assert send_media(rig.gateway, GENERAL, reference(rig, ogg(2), type="audio/ogg"), "voice", "my song")["success"]
+    assert [m["content"] for m in rig.sim.sent(GENERAL)] == ["", "my song"]
+    assert "flags" not in rig.sim.called("POST", "/messages")[-1][2]
 
 
 def test_a_voice_message_comes_in_as_one(rig):

@@ -69,6 +69,7 @@ class DiscordSim:
         self.callbacks = {}  # interaction token -> how it was answered
         self.hold_answers = False  # what is posted happens, and is not answered
         self.hooks = {}  # interaction token -> what was done with it
+        self.voiceless = set()  # channels where the bot may send no voice messages
         self.threadless = set()  # channels where the bot may open no threads
         self.people = {ANN: {"id": ANN, "username": "ann", "global_name": "Ann"}}
         self.guilds = {GUILD: self._guild()}
@@ -639,6 +640,8 @@ class DiscordSim:
 
     async def _create(self, channel, data):
         self._check_content(data, MESSAGE_FIELDS)
+        if data.get("flags", 0) & VOICE and channel in self.voiceless:
+            raise Refusal(403, 50173, "Cannot send voice messages in this channel")
         nonce, reference = data.get("nonce"), data.get("message_reference")
         if nonce is not None and not (isinstance(nonce, (str, int)) and len(str(nonce)) <= 25):
             raise bad("nonce", "Must be 25 or fewer in length.")

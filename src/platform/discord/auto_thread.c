@@ -177,6 +177,19 @@ uint64_t discord_auto_target(struct discord *d, const struct action *a)
     return about;
 }
 
+struct str discord_home(struct platform *p, struct str chat, char room[32])
+{
+    struct discord *d = discord_of(p);
+    uint64_t id = snowflake(chat);
+    const struct dcache_channel *ch =
+        d->cfg->auto_thread && id != 0 ? dcache_channel(d->cache, id) : NULL;
+
+    if (ch == NULL || !discord_channel_is_thread(ch->type) || ch->parent_id == 0)
+        return STR_NULL;
+    snprintf(room, 32, "%" PRIu64, ch->parent_id);
+    return str_of(room);
+}
+
 const char *discord_auto_name(const struct discord *d, uint64_t message_id)
 {
     const struct mark *m = map_get(&d->marks, id_key(&message_id));

@@ -224,6 +224,7 @@ const struct platform_ops discord_ops = {
     .open = discord_open,
     .act = discord_act,
     .sees = discord_sees,
+    .home = discord_home,
     .manages = discord_manages,
     .context = discord_context,
     .set_commands = discord_set_commands,

@@ -246,6 +246,7 @@ void discord_auto_note(struct discord *d, struct event *ev); /* it is about to b
 void discord_auto_sent(struct discord *d, uint64_t message_id, uint64_t thread_id);
 /* The thread, there or to be opened, that @a belongs to without saying so; 0: its chat. */
 uint64_t discord_auto_target(struct discord *d, const struct action *a);
+struct str discord_home(struct platform *p, struct str chat, char room[32]);
 const char *discord_auto_name(const struct discord *d, uint64_t message_id); /* of its thread */
 
 /* ---- reactions.c ---- */

@@ -187,5 +187,7 @@ void discord_interaction_as_message(struct discord_interaction *x, struct str bo
     if (x->in_thread) {
         ret->thread_id = x->channel_id;
         ret->parent_chat_id = x->parent_id;
+        if (x->in_parent && x->parent_id.n > 0)
+            ret->chat_id = x->parent_id;
     }
 }

@@ -23,6 +23,7 @@ struct discord_interaction { /* strs are borrowed from the JSON or from this: no
     struct str user_id, user_name, user_display_name, user_handle;
     struct str name, parent_id; /* the command's name; the channel of a thread */
     bool in_thread, by_bot;
+    bool in_parent; /* set by whoever read it: a thread's messages have its channel for a chat */
     char numbers[6][24]; /* ids that came as numbers */
     char route_key[32];
 };

@@ -16,8 +16,6 @@
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include "base/crypto.h"
-#include "base/file.h"
 #include "base/jw.h"
 #include "base/mem.h"
 #include "edge/vault.h"
@@ -50,7 +48,7 @@ struct outgoing_message {         /* one send, edit or follow-up */
     uint64_t parent_id;     /* it lies in a thread that an answer opened, of this channel; 0: no */
     bool opens, opening;    /* the thread is to be made first; the request under way does that */
     struct voice voice;     /* of the file, which goes alone then */
-    bool is_voice;
+    bool is_voice, as_file; /* the latter: Discord did not take it so */
 };
 
 static struct outgoing_message *message_of(struct discord_outgoing *x)
@@ -81,17 +79,6 @@ static bool carries_file(const struct outgoing_message *m)
     return m->file.path != NULL && part_of(m) == 0;
 }
 
-static void write_voice(struct jw *w, const struct voice *v)
-{
-    struct buf wave = BUF_INIT;
-
-    jw_key(w, "duration_secs");
-    jw_f64(w, v->seconds);
-    base64_add(&wave, v->wave, sizeof v->wave);
-    jw_kstr(w, "waveform", buf_str(&wave));
-    buf_done(&wave);
-}
-
 static void write_attachment(struct jw *w, const struct outgoing_message *m)
 {
     struct buf name = BUF_INIT;
@@ -102,8 +89,8 @@ static void write_attachment(struct jw *w, const struct outgoing_message *m)
     jw_obj(w);
     jw_ki64(w, "id", 0);
     jw_kstr(w, "filename", buf_str(&name));
-    if (m->is_voice)
-        write_voice(w, &m->voice);
+    if (m->is_voice && !m->as_file)
+        voice_write(w, &m->voice);
     jw_end_obj(w);
     jw_end_arr(w);
     buf_done(&name);
@@ -120,7 +107,7 @@ static void write_body(const struct outgoing_message *m, bool edit, struct buf *
         jw_kstr(&w, "content", split_part(&m->parts, text_of(m)));
     if (carries_file(m))
         write_attachment(&w, m);
-    if (carries_file(m) && m->is_voice)
+    if (carries_file(m) && m->is_voice && !m->as_file)
         jw_ki64(&w, "flags", FLAG_VOICE);
     if (m->buttons.n > 0 && is_last(m)) {
         jw_key(&w, "components");
@@ -237,9 +224,17 @@ static const char *channel_name(const struct outgoing_message *m, char ret[24])
     return ret;
 }
 
-/* There is no such thread, and there will be none: the channel takes it. */
+/* There is no such thread, and there will be none: the channel takes it, but for a question, whose
+ * answer would be looked for in the thread. */
 static void without_thread(struct outgoing_message *m, struct sender_verdict *v)
 {
+    char name[24];
+
+    if (m->prompt != NULL) {
+        prompts_drop(m->base.d->prompts, str_of(channel_name(m, name)), str_of(m->prompt));
+        v->end = SENDER_REFUSED;
+        return;
+    }
     m->channel_id = m->parent_id;
     m->parent_id = 0;
     m->opens = false;
@@ -293,6 +288,10 @@ static void message_read(struct discord_outgoing *x, const struct discord_answer
     } else if (a->code == NO_HISTORY && m->reply_to != 0) {
         m->reply_to = 0; /* the channel hides its history from us: the answer stands unquoted */
         v->end = SENDER_REWRITE;
+    } else if (v->end == SENDER_REFUSED && m->is_voice && part_of(m) == 0 && !m->as_file) {
+        m->as_file =
+            true; /* voice messages are not allowed there, or this one is not good enough */
+        v->end = SENDER_REWRITE;
     } else if (a->code == UNKNOWN_CHANNEL && m->parent_id != 0) {
         without_thread(m, v);
     } else if (m->reply != NULL && part_of(m) == 0 && is_gone(a)) {
@@ -325,13 +324,8 @@ static const struct discord_kind message_kind = {
 /* Discord plays a voice message in place; anything else of that kind is a file with sound. */
 static bool look_for_voice(struct outgoing_message *m)
 {
-    struct buf bytes = BUF_INIT;
-
     m->is_voice = m->file.kind != NULL && strcmp(m->file.kind, "voice") == 0 && m->reply == NULL &&
-                  m->file.size <= VOICE_MAX_BYTES &&
-                  file_read(m->file.path, VOICE_MAX_BYTES, &bytes) &&
-                  voice_read(buf_str(&bytes), &m->voice);
-    buf_done(&bytes);
+                  m->file.size <= VOICE_MAX_BYTES && voice_load(m->file.path, &m->voice);
     return m->is_voice;
 }
 
@@ -423,23 +417,24 @@ static void start_follow_up(struct discord *d, const struct sender_order *q)
 }
 
 /* What went out under a key before a restart goes on so: through a token it would be another. */
-static struct discord_reply *reply_for(struct discord *d, const struct sender_order *q)
+static struct discord_reply *reply_for(struct discord *d, uint64_t channel_id,
+                                       const struct sender_order *q)
 {
     const struct action *a = q->action;
 
     if (a->left != NULL && a->left->e.twice == TWICE_IS_KEYED)
         return NULL;
-    return discord_reply_for_send(d, q->from, snowflake(a->chat_id), a->user_id);
+    return discord_reply_for_send(d, q->from, channel_id, a->user_id);
 }
 
-/* An interaction is answered where it was made. */
+/* An interaction is answered where it was made: in the chat, or the thread that is named. */
 static void start_send(struct discord *d, uint64_t channel_id, const struct sender_order *q)
 {
-    struct discord_reply *reply = reply_for(d, q);
+    uint64_t chat = snowflake(q->action->chat_id), thread = snowflake(q->action->thread_id);
+    uint64_t made = d->cfg->auto_thread && thread == channel_id ? thread : chat;
+    struct discord_reply *reply = reply_for(d, made, q);
 
-    start_message(d,
-                  reply != NULL && d->cfg->auto_thread ? snowflake(q->action->chat_id) : channel_id,
-                  reply, q);
+    start_message(d, reply != NULL && d->cfg->auto_thread ? made : channel_id, reply, q);
 }
 
 static void start(struct discord *d, uint64_t channel_id, const struct sender_order *q)

@@ -5,6 +5,9 @@
  * heard, so the bytes of each stretch stand for its loudness. */
 #include "platform/discord/voice.h"
 #include <string.h>
+#include "base/crypto.h"
+#include "base/file.h"
+#include "base/jw.h"
 
 enum { HEADER = 27, RATE = 48000, MAX_SECONDS = 24 * 3600 };
 
@@ -92,4 +95,24 @@ bool voice_read(struct str ogg, struct voice *ret)
     ret->seconds = (double)(end - skipped) / RATE;
     draw(sound, end, ret);
     return true;
+}
+
+bool voice_load(const char *path, struct voice *ret)
+{
+    struct buf bytes = BUF_INIT;
+    bool good = file_read(path, VOICE_MAX_BYTES, &bytes) && voice_read(buf_str(&bytes), ret);
+
+    buf_done(&bytes);
+    return good;
+}
+
+void voice_write(struct jw *w, const struct voice *v)
+{
+    struct buf wave = BUF_INIT;
+
+    base64_add(&wave, v->wave, sizeof v->wave);
+    jw_key(w, "duration_secs");
+    jw_f64(w, v->seconds);
+    jw_kstr(w, "waveform", buf_str(&wave));
+    buf_done(&wave);
 }

@@ -211,6 +211,7 @@ static void take(struct discord *d, struct discord_interaction *x, const struct 
 
 static void sort(struct discord *d, struct discord_interaction *x, const struct discord_asker *to)
 {
+    x->in_parent = d->cfg->auto_thread;
     switch (x->type) {
     case INTERACTION_PING:
         discord_answer(d, to, PONG);

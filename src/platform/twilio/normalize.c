@@ -88,6 +88,21 @@ static void set_text(const struct form *f, struct twilio_out *out)
     out->ev.text = buf_str(&out->text);
 }
 
+/* WhatsApp says which message is quoted and whose it is, not its words. */
+static void set_reply(const struct form *f, struct str bot, struct event *ev)
+{
+    struct str sid = form_get(f, "OriginalRepliedMessageSid");
+    struct str sender = form_get(f, "OriginalRepliedMessageSender");
+
+    if (!is_sid(sid))
+        return;
+    ev->reply_to_message_id = sid;
+    ev->reply_to.set = true;
+    ev->reply_to.is_own = ev->replies_to_bot =
+        str_eq(sender, bot) ||
+        (str_starts(sender, STR("whatsapp:")) && str_eq(str_skip(sender, 9), bot));
+}
+
 static bool is_status(const struct form *f)
 {
     struct str status = form_get(f, "SmsStatus");
@@ -124,6 +139,7 @@ enum twilio_verdict twilio_normalize(const struct form *f, struct str bot, struc
     ev->mentions_bot = true;
     set_text(f, out);
     set_media(f, out);
+    set_reply(f, bot, ev);
     return ev->text.n > 0 || ev->n_media > 0 ? TWILIO_EVENT : TWILIO_IGNORED;
 }
 

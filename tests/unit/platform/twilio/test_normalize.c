@@ -40,6 +40,21 @@ static void whatsapp_keeps_its_prefix_and_brings_a_name(void **state)
     assert_str(out.ev.user_name, "Ann");
 }
 
+static void a_reply_names_what_it_quotes(void **state)
+{
+    assert_int_equal(read(BASE "&Body=x&OriginalRepliedMessageSid=SM02&"
+                               "OriginalRepliedMessageSender=whatsapp%3A%2B15550100"),
+                     TWILIO_EVENT);
+    assert_str(out.ev.reply_to_message_id, "SM02");
+    assert_true(out.ev.reply_to.set && out.ev.reply_to.is_own && out.ev.replies_to_bot);
+    assert_int_equal(read(BASE "&Body=x&OriginalRepliedMessageSid=SM02&"
+                               "OriginalRepliedMessageSender=whatsapp%3A%2B15551234567"),
+                     TWILIO_EVENT);
+    assert_true(out.ev.reply_to.set && !out.ev.reply_to.is_own);
+    assert_int_equal(read(BASE "&Body=x&OriginalRepliedMessageSid=..%2Fx"), TWILIO_EVENT);
+    assert_false(out.ev.reply_to.set);
+}
+
 static void pictures_come_along(void **state)
 {
     assert_int_equal(read(BASE "&Body=&NumMedia=2&MediaUrl0=https%3A%2F%2Fapi%2Fa&"
@@ -95,6 +110,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_message_becomes_an_event),
         cmocka_unit_test(whatsapp_keeps_its_prefix_and_brings_a_name),
+        cmocka_unit_test(a_reply_names_what_it_quotes),
         cmocka_unit_test(pictures_come_along),
         cmocka_unit_test(a_shared_place_becomes_words),
         cmocka_unit_test(news_of_our_own_messages_are_no_events),
