@@ -4,6 +4,10 @@
  *      every op                     ──> answers     a conflict is one op's own
  *      COMMIT                       ──> answer      lost on the way: asked for on another line
  *
+ * COMMIT goes out with the ops, behind them, where no answer tells an op more than that it was
+ * done: what fails on the way keeps the server from it.  Otherwise it waits for the answers, since
+ * one that was lost with the line could not be had any more.
+ *
  *      again    collided with another node: the same once more
  *      failed   the server said no: each op on its own, so that the others are done
  *      lost     before COMMIT, nothing happened: once more on a new line, then BH_UNAVAILABLE
@@ -83,8 +87,9 @@ static enum line_end read_runs(struct store_postgres *st, struct store_op *first
     return e;
 }
 
+/* @commit: at once. */
 static enum line_end write_all(struct store_postgres *st, struct store_op *first,
-                               struct store_op *end)
+                               struct store_op *end, bool commit)
 {
     line_begin(&st->main, st->answer_ms);
     buf_reset(&st->asked);
@@ -95,11 +100,15 @@ static enum line_end write_all(struct store_postgres *st, struct store_op *first
             mark |= ASKED_REPLACED;
         buf_add_c(&st->asked, mark);
     }
-    int keys = pg_plan_ask_keys(st);
+    int more = pg_plan_ask_keys(st);
+    if (commit) {
+        line_ask(&st->main, PG_COMMIT, NULL);
+        more++;
+    }
     line_send(&st->main);
 
     enum line_end e = read_runs(st, first, end);
-    for (int i = 0; i < keys && e != LINE_LOST; i++)
+    for (int i = 0; i < more && e != LINE_LOST; i++)
         read_plain(st, &e);
     end_round(st, &e);
     return e;
@@ -125,13 +134,10 @@ static void set_all(struct store_op *first, struct store_op *end, enum bh_err er
         op->err = (uint8_t)err;
 }
 
-static enum line_end commit(struct store_postgres *st, struct store_op *first, struct store_op *end,
-                            const char *xact)
+/* The line went while it committed. */
+static enum line_end look_up(struct store_postgres *st, struct store_op *first,
+                             struct store_op *end, const char *xact)
 {
-    enum line_end e = end_with(st, PG_COMMIT);
-
-    if (e != LINE_LOST)
-        return e;
     switch (pg_find_fate(st->url, xact)) {
     case FATE_DONE:
         return LINE_OK;
@@ -147,13 +153,22 @@ static enum line_end try_group(struct store_postgres *st, struct store_op *first
                                struct store_op *end)
 {
     char xact[32] = "";
+    bool at_once = !pg_write_tells_more(first, end), asked = false;
 
     set_all(first, end, BH_OK);
     enum line_end e = begin(st, first, end, xact);
+    if (e == LINE_OK) {
+        asked = at_once;
+        e = write_all(st, first, end, at_once);
+    }
+    if (e == LINE_OK && !at_once) {
+        asked = true;
+        e = end_with(st, PG_COMMIT);
+    }
+    if (e == LINE_LOST && asked)
+        return look_up(st, first, end, xact);
     if (e == LINE_OK)
-        e = write_all(st, first, end);
-    if (e == LINE_OK)
-        return commit(st, first, end, xact);
+        return e;
     char why[sizeof st->main.problem];
     memcpy(why, st->main.problem, sizeof why);
     if (e != LINE_LOST)
@@ -208,9 +223,11 @@ static void refuse(struct store_op *first, struct store_op *end, enum line_end e
 static enum line_end run_one(struct store_postgres *st, struct store_op *first,
                              struct store_op *end, struct store_stats *counts)
 {
-    pg_plan_begin(st, first, end);
-    enum line_end e = try_often(st, first, end);
+    struct store_op *front = pg_order_begin(&st->order, first, end);
 
+    pg_plan_begin(st, front, end);
+    enum line_end e = try_often(st, front, end);
+    pg_order_end(&st->order, end);
     if (e == LINE_OK) {
         count_group(first, end, counts);
         return e;

@@ -38,7 +38,7 @@ enum pg_statement {
     PG_SEEN,
     PG_ACK,
     PG_MARK,
-    PG_KV,
+    PG_KV_SET,
     PG_KV_TRY,
     PG_ERASE_RECORDS,
     PG_ERASE_ROWS,
@@ -150,6 +150,17 @@ struct plan {
     int64_t seen_at_ms;    /* the newest of them */
 };
 
+struct pg_order {          /* order.c */
+    struct store_op **was; /* owned; as they were submitted */
+    struct store_op **now; /* owned */
+    size_t n, cap;
+};
+
+struct kv_last { /* write.c: of several changes of a record the last */
+    const struct store_kv *item;
+    size_t at; /* its place in the run */
+};
+
 struct store_postgres {
     struct store base;
     struct store_worker worker;
@@ -168,6 +179,9 @@ struct store_postgres {
 
     /* of the write thread */
     struct plan plan;
+    struct pg_order order;
+    struct kv_last *kvs; /* owned */
+    size_t cap_kvs;
     struct buf asked;        /* which runs of the transaction were asked for */
     int64_t look_us;         /* when we look at the size again */
     char batch_problem[160]; /* why something in this batch failed; empty: all well */
@@ -188,6 +202,13 @@ bool pg_schema_prepare(struct store_postgres *st, char *ret_why);
 
 /* A group is the ops of one transaction: from @first up to @end, which is not part of it. */
 
+/* order.c: ops that do not touch each other's rows change places, so that those of one kind follow
+ * each other and become one question.  pg_order_begin() links them anew up to the same @end and
+ * gives the new first; pg_order_end() puts them back. */
+struct store_op *pg_order_begin(struct pg_order *o, struct store_op *first, struct store_op *end);
+void pg_order_end(struct pg_order *o, struct store_op *end);
+void pg_order_done(struct pg_order *o);
+
 /* batch.c */
 void pg_batch_run(struct store *base, struct store_op *first, struct store_stats *counts);
 bool pg_batch_forget(struct store *base, int64_t before_ms);
@@ -203,6 +224,8 @@ int pg_plan_ask_keys(struct store_postgres *st); /* after the rows; the number o
 void pg_plan_done(struct plan *p);
 
 /* write.c: a run of ops of one kind becomes one question */
+/* Does the answer to one of them say more than that it was done? */
+bool pg_write_tells_more(struct store_op *first, struct store_op *end);
 struct store_op *pg_write_run_end(struct store_op *first, struct store_op *end);
 bool pg_write_ask(struct store_postgres *st, struct store_op *first, struct store_op *end);
 bool pg_write_ask_replaced(struct store_postgres *st, struct store_op *first, struct store_op *end);

@@ -19,6 +19,8 @@ static void store_free(struct store_postgres *st)
     params_done(&st->params);
     params_done(&st->reader_params);
     pg_plan_done(&st->plan);
+    pg_order_done(&st->order);
+    free(st->kvs);
     buf_done(&st->asked);
     pthread_mutex_destroy(&st->db_lock);
     secret_wipe(st->url, strlen(st->url)); /* it has the password */

@@ -18,9 +18,13 @@ static const struct {
     [PG_ROLLBACK] = {"rollback", "ROLLBACK"},
     [PG_XACT] = {"xact", "SELECT pg_current_xact_id()::text"},
     /* The share lock makes a thief wait until this transaction has ended. */
-    [PG_FENCES] = {"fences",
-                   "SELECT name, epoch FROM lease l WHERE name = ANY($1::bytea[]) AND held_1(l) "
-                   "ORDER BY name FOR SHARE"},
+    [PG_FENCES] =
+        {"fences",
+         "SELECT name, epoch FROM lease l WHERE name = ANY($1::bytea[]) AND owner <> '' "
+         "AND CASE WHEN under IS NULL THEN until > clock_timestamp() ELSE EXISTS (SELECT "
+         "FROM lease u WHERE u.name = l.under AND u.owner <> '' AND u.epoch = "
+         "l.under_epoch AND u.under IS NULL AND u.until > clock_timestamp()) END ORDER BY "
+         "name FOR SHARE OF l"},
     [PG_KEYS] = {"keys",
                  "SELECT key, CASE WHEN EXISTS (SELECT FROM mail m WHERE m.id = o.id) THEN o.id "
                  "ELSE 0 END FROM once o WHERE key = ANY($1::bytea[])"},
@@ -38,7 +42,13 @@ static const struct {
     [PG_SEEN] = {"seen", "INSERT INTO seen (at_ms, keys) VALUES ($1, $2)"},
     [PG_ACK] = {"ack", "DELETE FROM mail WHERE id = ANY($1::bigint[])"},
     [PG_MARK] = {"mark", "UPDATE mail SET attempts = $2, parked = $3 WHERE id = $1"},
-    [PG_KV] = {"kv", "SELECT kv_1($1::int[], $2::bytea[], $3::bytea[], $4::bytea[])"},
+    /* Each record once: it cannot be put twice in one statement. */
+    [PG_KV_SET] = {"kv_set",
+                   "WITH gone AS (DELETE FROM kv USING unnest($4::bytea[], $5::bytea[]) AS d(ns, "
+                   "key) WHERE kv.ns = d.ns AND kv.key = d.key), put AS (INSERT INTO kv SELECT * "
+                   "FROM unnest($1::bytea[], $2::bytea[], $3::bytea[]) AS p(ns, key, value) ORDER "
+                   "BY ns, key ON CONFLICT (ns, key) DO UPDATE SET value = excluded.value) SELECT "
+                   "-1"},
     [PG_KV_TRY] = {"kv_try", "SELECT kv_try_1($1::int[], $2::bytea[], $3::bytea[], $4::bytea[])"},
     [PG_ERASE_RECORDS] =
         {"erase_records",

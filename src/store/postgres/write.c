@@ -1,5 +1,7 @@
 /* write.c - the writing ops of a transaction.  Ops of one kind that follow each other become one
  * question: a hundred rows cost one statement. */
+#include <stdlib.h>
+#include "base/mem.h"
 #include "store/postgres/impl.h"
 
 #define BOX_END(box) ((uint64_t)(box) << 40 | ((UINT64_C(1) << 40) - 1))
@@ -20,6 +22,15 @@ static bool may_join(const struct store_op *a, const struct store_op *b)
         return !has_conditions(container_of(a, const struct store_tx, op)) &&
                !has_conditions(container_of(b, const struct store_tx, op));
     return a->kind == STORE_APPEND || a->kind == STORE_ACK;
+}
+
+bool pg_write_tells_more(struct store_op *first, struct store_op *end)
+{
+    for (struct store_op *op = first; op != end; op = op->next)
+        if (op->kind == STORE_ERASE ||
+            (op->kind == STORE_TX && has_conditions(container_of(op, struct store_tx, op))))
+            return true;
+    return false;
 }
 
 struct store_op *pg_write_run_end(struct store_op *first, struct store_op *end)
@@ -123,28 +134,87 @@ static void ask_mark(struct store_postgres *st, const struct store_mark *m)
     line_ask(&st->main, PG_MARK, p);
 }
 
-static bool ask_tx(struct store_postgres *st, struct store_op *first, struct store_op *end)
+/* With conditions: one after the other, up to the first that does not hold. */
+static bool ask_tries(struct store_postgres *st, const struct store_tx *t)
 {
     struct params *p = &st->params;
-    size_t n = 0;
 
+    if (!is_due(&t->op) || t->n == 0)
+        return false;
     params_reset(p);
 #define COLUMN(type, add) \
     array_begin(p, type); \
-    for (struct store_op *op = first; op != end; op = op->next) { \
-        const struct store_tx *t = container_of(op, struct store_tx, op); \
-        for (size_t i = 0; is_due(op) && i < t->n; i++) \
-            add; \
-    } \
+    for (size_t i = 0; i < t->n; i++) \
+        add; \
     array_end(p)
-    COLUMN(PARAM_I32, (array_i32(p, (int32_t)t->items[i].verb), n++));
+    COLUMN(PARAM_I32, array_i32(p, (int32_t)t->items[i].verb));
     COLUMN(PARAM_BYTES, array_bytes(p, str_of(t->items[i].ns)));
     COLUMN(PARAM_BYTES, array_bytes(p, t->items[i].key));
     COLUMN(PARAM_BYTES, array_bytes(p, t->items[i].value));
 #undef COLUMN
+    line_ask(&st->main, PG_KV_TRY, p);
+    return true;
+}
+
+/* By record; the same one in order. */
+static int by_record(const void *x, const void *y)
+{
+    const struct kv_last *a = x, *b = y;
+    int c = strcmp(a->item->ns, b->item->ns);
+
+    if (c == 0)
+        c = str_cmp(a->item->key, b->item->key);
+    return c != 0 ? c : (a->at > b->at) - (a->at < b->at);
+}
+
+static size_t gather_kvs(struct store_postgres *st, struct store_op *first, struct store_op *end)
+{
+    size_t n = 0, last = 0;
+
+    for (struct store_op *op = first; op != end; op = op->next) {
+        const struct store_tx *t = container_of(op, struct store_tx, op);
+        if (n + t->n > st->cap_kvs) {
+            st->cap_kvs = 2 * (n + t->n) + 64;
+            st->kvs = xrealloc(st->kvs, st->cap_kvs * sizeof *st->kvs);
+        }
+        for (size_t i = 0; is_due(op) && i < t->n; i++, n++)
+            st->kvs[n] = (struct kv_last){&t->items[i], n};
+    }
+    if (n > 1)
+        qsort(st->kvs, n, sizeof *st->kvs, by_record);
+    for (size_t i = 0; i < n; i++) {
+        bool again = i + 1 < n && strcmp(st->kvs[i].item->ns, st->kvs[i + 1].item->ns) == 0 &&
+                     str_eq(st->kvs[i].item->key, st->kvs[i + 1].item->key);
+        if (!again)
+            st->kvs[last++] = st->kvs[i];
+    }
+    return last;
+}
+
+/* Without conditions: what each record is in the end. */
+static bool ask_tx(struct store_postgres *st, struct store_op *first, struct store_op *end)
+{
+    struct params *p = &st->params;
+    size_t n;
+
+    if (has_conditions(container_of(first, struct store_tx, op)))
+        return ask_tries(st, container_of(first, struct store_tx, op));
+    n = gather_kvs(st, first, end);
+    params_reset(p);
+#define COLUMN(puts, what) \
+    array_begin(p, PARAM_BYTES); \
+    for (size_t i = 0; i < n; i++) \
+        if ((st->kvs[i].item->verb == KV_PUT) == (puts)) \
+            array_bytes(p, what); \
+    array_end(p)
+    COLUMN(true, str_of(st->kvs[i].item->ns));
+    COLUMN(true, st->kvs[i].item->key);
+    COLUMN(true, st->kvs[i].item->value);
+    COLUMN(false, str_of(st->kvs[i].item->ns));
+    COLUMN(false, st->kvs[i].item->key);
+#undef COLUMN
     if (n > 0)
-        line_ask(&st->main,
-                 has_conditions(container_of(first, struct store_tx, op)) ? PG_KV_TRY : PG_KV, p);
+        line_ask(&st->main, PG_KV_SET, p);
     return n > 0;
 }
 

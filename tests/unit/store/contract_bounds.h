@@ -220,8 +220,52 @@ static void the_rows_of_a_mailbox_are_erased_up_to_a_number(void **state)
     assert_int_equal(count_rows(), 4);
 }
 
+static void start_put(struct probe *p, const struct store_kv *item)
+{
+    p->tx = (struct store_tx){.items = item, .n = 1};
+    store_tx(st, &expect(p)->tx, false);
+}
+
+/* Rows and records by turns, as they come in; a store may ask for them in another order. */
+static void ops_that_are_mixed_end_as_if_one_came_after_the_other(void **state)
+{
+    const struct store_kv puts[] = {{KV_PUT, "m", STR("a"), STR("1")},
+                                    {KV_PUT, "m", STR("b"), STR("1")},
+                                    {KV_PUT, "m", STR("a"), STR("2")},
+                                    {KV_DELETE, "m", STR("b"), STR_NULL},
+                                    {KV_INSERT, "m", STR("b"), STR("3")},
+                                    {KV_PUT, "m", STR("c"), STR("4")},
+                                    {KV_DELETE, "m", STR("a"), STR_NULL}};
+    struct probe p[16] = {0};
+    size_t turns;
+
+    append_now(1, 8, "old\n");
+    append_start(&p[0], 2, 8, "gone\n", false);
+    start_put(&p[1], &puts[0]);
+    append_start(&p[2], 3, 6, "stays\n", false);
+    start_put(&p[3], &puts[1]);
+    p[4].erase = (struct store_erase){.box = 8, .up_to = UINT64_MAX};
+    store_erase(st, &expect(&p[4])->erase);
+    start_put(&p[5], &puts[2]);
+    append_start(&p[6], 4, 8, "stays\n", false); /* behind the erase: it is not meant */
+    start_put(&p[7], &puts[3]);
+    start_put(&p[8], &puts[4]);
+    append_start(&p[9], 5, 8, "stays\n", false);
+    start_put(&p[10], &puts[5]);
+    start_put(&p[11], &puts[6]);
+    settle();
+    for (size_t i = 0; i <= 11; i++)
+        assert_int_equal(p[i].err, BH_OK);
+    assert_int_equal(p[4].erase.n, 2);
+    assert_int_equal(count_rows(), 3);
+    assert_true(row(4) < row(5));
+    assert_string_equal(records("m"), "b=3 c=4 ");
+    assert_int_equal(erase_all((struct store_erase){.box = 8, .up_to = UINT64_MAX}, &turns), 2);
+}
+
 #define CONTRACT_BOUNDS(setup, teardown) \
-    T(a_list_shows_one_mailbox_in_order, setup, teardown), \
+    T(ops_that_are_mixed_end_as_if_one_came_after_the_other, setup, teardown), \
+        T(a_list_shows_one_mailbox_in_order, setup, teardown), \
         T(a_list_goes_on_where_it_stopped, setup, teardown), \
         T(a_scan_stops_at_its_byte_bound_and_goes_on, setup, teardown), \
         T(a_scan_of_keys_leaves_the_values_where_they_are, setup, teardown), \
