@@ -111,6 +111,22 @@ def test_its_time_is_up_while_bellhop_is_stopped(telegram):  # noqa: F811
     wait_for(lambda: buttons(message) == [], 30)
 
 
+def test_a_question_that_waits_to_be_shown_outlives_a_kill(telegram, dial):  # noqa: F811
+    telegram.sim.limit(ANN, 4)
+    telegram.gateway.send({"type": "outbound", "requestId": "r1", "action": {
+        "op": "prompt", "chat_id": str(ANN), "content": "Well?", "prompt_kind": "approval", "prompt_id": "later",
+        "options": OPTIONS, "reply_to": None, "metadata": {}}})
+    wait_for(lambda: len(telegram.sim.called("sendMessage")) == 1)
+    telegram.server.kill()
+    telegram.server.start()
+    gateway = dial(telegram.server, telegram.credential, hello=("telegram", "my_bot"))
+    message = wait_for(lambda: telegram.sim.sent(ANN))[-1]
+    assert [b["callback_data"] for b in buttons(message)] == [f"hp1:later:{o['id']}" for o in OPTIONS]
+    telegram.sim.press(ANN, message["message_id"], "hp1:later:always")
+    answered(gateway, "always", "Always", str(message["message_id"]), id="later")
+    wait_for(lambda: [b["text"] for b in buttons(message)] == ["\u2714 Always"])
+
+
 def test_a_kill_before_the_choice_was_shown(telegram, dial):  # noqa: F811
     """The buttons of an answered question do not stay because bellhop died before it could change them."""
     result = ask(telegram.gateway, ANN)
