@@ -239,18 +239,18 @@ static enum gate_reason authorize(const struct gathering *g, const struct candid
 static enum gate_reason look(const struct gate_world *w, const struct candidate *c,
                              const struct event *ev)
 {
+    struct gate_eyes e = gate_eyes_of(c->to);
     bool unknown = true;
 
-    for (const struct gate_owner *o = w->sees != NULL ? c->to->owners : NULL; o != NULL;
-         o = o->next) {
-        if (!str_eq(o->platform, ev->platform))
-            continue;
+    if (w->sees == NULL)
+        return GATE_NO_SIGHT_UNKNOWN;
+    for (const struct gate_owner *o; (o = gate_next_eye(&e, ev->platform)) != NULL;) {
         enum gate_sight sight = w->sees(w->ctx, ev, c->to, o->user);
         if (sight == GATE_SEEN)
             return GATE_YES_SCOPE;
         unknown &= sight == GATE_SIGHT_UNKNOWN;
     }
-    return unknown ? GATE_NO_SIGHT_UNKNOWN : GATE_NO_UNSEEN;
+    return unknown || e.next != NULL ? GATE_NO_SIGHT_UNKNOWN : GATE_NO_UNSEEN;
 }
 
 static bool is_free_place(const struct gate_policy *p, const struct event *ev)

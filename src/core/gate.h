@@ -140,6 +140,33 @@ const char *
 gate_reason_word(enum gate_reason r); /* "owner", "not_addressed": stable, for JSON and metrics */
 const char *gate_reason_sentence(enum gate_reason r); /* for people */
 
+/* Those linked to an instance on one platform, the newest links first, who are asked what they see:
+ * so many of so many, and when none of these sees it nobody knows.
+ *
+ *      struct gate_eyes e = gate_eyes_of(to);
+ *      for (const struct gate_owner *o; (o = gate_next_eye(&e, platform)) != NULL;) ... */
+struct gate_eyes {
+    const struct gate_owner *next;
+    unsigned left; /* steps; somebody who is asked is 16 of them */
+};
+#define GATE_EYES 1024
+static inline struct gate_eyes gate_eyes_of(const struct gate_instance *to)
+{
+    return (struct gate_eyes){to->owners, 16 * GATE_EYES};
+}
+static inline const struct gate_owner *gate_next_eye(struct gate_eyes *e, struct str platform)
+{
+    while (e->next != NULL && e->left >= 16) {
+        const struct gate_owner *o = e->next;
+        bool here = str_eq(o->platform, platform);
+        e->next = o->next;
+        e->left -= here ? 16 : 1;
+        if (here)
+            return o;
+    }
+    return NULL;
+}
+
 /* Decide.  @out has room for GATE_CANDIDATES; returns how many candidates there were.  None: nobody
  * is linked, granted or routed here. */
 size_t gate_decide(const struct gate_facts *f, const struct gate_world *w, const struct event *ev,

@@ -119,6 +119,17 @@ static enum gate_sight sees(void *ctx, const struct event *ev, const struct gate
                                                                             : GATE_SIGHT_UNKNOWN;
 }
 
+static bool somebody_sees(struct relay *r, const struct gate_instance *to,
+                          const struct event *place)
+{
+    struct gate_eyes e = gate_eyes_of(to);
+
+    for (const struct gate_owner *o; (o = gate_next_eye(&e, place->platform)) != NULL;)
+        if (sees(r, place, to, o->user) == GATE_SEEN)
+            return true;
+    return false;
+}
+
 bool judge_sees(struct relay *r, const struct gate_instance *to, struct str platform,
                 struct str bot, struct str guild, struct str chat_id)
 {
@@ -127,10 +138,7 @@ bool judge_sees(struct relay *r, const struct gate_instance *to, struct str plat
                                 .scope_id = guild,
                                 .chat_id = chat_id};
 
-    for (const struct gate_owner *o = to->owners; o != NULL; o = o->next)
-        if (str_eq(o->platform, platform) && sees(r, &place, to, o->user) == GATE_SEEN)
-            return true;
-    return false;
+    return somebody_sees(r, to, &place);
 }
 
 bool judge_looks_back(struct relay *r, const struct gate_verdict *v, const struct event *ev)
@@ -143,10 +151,7 @@ bool judge_looks_back(struct relay *r, const struct gate_verdict *v, const struc
     if (v->reason == GATE_YES_OWNER && at != NULL && !at->knows_sight)
         return true; /* who wrote there is there */
     place.looks_back = true;
-    for (const struct gate_owner *o = v->to->owners; o != NULL; o = o->next)
-        if (str_eq(o->platform, ev->platform) && sees(r, &place, v->to, o->user) == GATE_SEEN)
-            return true;
-    return false;
+    return somebody_sees(r, v->to, &place);
 }
 
 /* ---- asking and remembering ---- */

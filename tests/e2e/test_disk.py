@@ -113,6 +113,35 @@ def test_a_database_that_takes_no_writes_is_not_ready_and_says_so(bellhop, dial)
     assert bellhop.write("quick") == 200
 
 
+def test_a_disk_that_hangs_is_told_by_health_and_holds_up_nobody_else(make_bellhop, dial, tmp_path):
+    library, hang = tmp_path / "hang.so", None
+    subprocess.run(["cc", "-shared", "-fPIC", "-O1", "-o", library, pathlib.Path(__file__).parent / "hang.c", "-ldl"], check=True)
+    server = make_bellhop(start=False)
+    server.state.mkdir(mode=0o700)
+    hang = server.state / "hang"  # where a confined server may look
+    server.env.update(HANG=str(hang), LD_PRELOAD=str(library), ASAN_OPTIONS="verify_asan_link_order=0:detect_leaks=0")
+    server.start()
+    gateway = dial(server, server.add())
+    assert server.write("before") == 200 and gateway.next("inbound")["event"]["text"] == "before"
+    hang.write_text("")
+    post = subprocess.Popen(["curl", "-s", "-m", "150", "-H", "X-Bellhop-Visitor: patient-visitor-0001", "-H",
+                             "Content-Type: application/json", "-d", '{"text":"while it hangs"}',
+                             f"{server.url}/chat/lobby/api/message"], stdout=subprocess.PIPE)
+    assert gateway.next("inbound")["event"]["text"] == "while it hangs"  # the live path waits for no disk
+    wait_for(lambda: server.get("/readyz").status == 503, 30)
+    assert server.get("/readyz").json["code"] == "store_slow" and server.get("/healthz").status == 200
+    assert server.metric("store_queue_age_us") > 3_000_000
+    assert "hangs" not in server.cli("status").stdout  # the operator is answered
+    if os.environ.get("BELLHOP_LONG"):  # a minute: ./dev siege
+        wait_for(lambda: server.get("/healthz").status == 503, 90)
+        assert server.get("/healthz").json["code"] == "store_stuck"
+    hang.unlink()
+    wait_for(lambda: server.get("/readyz").status == 200, 30)
+    assert server.get("/healthz").status == 200
+    assert b'"id"' in post.communicate(timeout=60)[0]
+    assert server.write("after") == 200
+
+
 def test_doctor_reads_every_page_of_the_database(bellhop):
     bellhop.add()
     for n in range(50):

@@ -580,6 +580,57 @@ static void bots_that_answer_each_other_are_stopped_and_a_person_starts_them_aga
     world_done(&w);
 }
 
+struct counted {
+    size_t asked;
+    enum gate_sight sight;
+};
+static enum gate_sight count_sees(void *ctx, const struct event *ev, const struct gate_instance *to,
+                                  struct str user)
+{
+    struct counted *c = ctx;
+    assert_str(user, "somebody");
+    c->asked++;
+    return c->sight;
+}
+
+static void of_a_crowd_so_many_are_asked_what_they_see(void **state)
+{
+    enum { CROWD = 100000 };
+    struct gate_owner *crowd = xcalloc(CROWD, sizeof *crowd);
+    struct counted c = {.sight = GATE_UNSEEN};
+    struct gate_world world = {.sees = count_sees, .ctx = &c};
+    struct gate_verdict v[GATE_CANDIDATES];
+    struct event ev = event_in_channel();
+    struct gate_place whole;
+    struct world w;
+
+    world_init(&w);
+    whole = (struct gate_place){.to = &w.x};
+    principal(&w, GATE_ANY, NULL);
+    map_put(&w.f.scopes, key(&w, "discord", GUILD, "*"), &whole);
+    for (size_t i = 0; i < CROWD; i++)
+        crowd[i] = (struct gate_owner){.next = i + 1 < CROWD ? &crowd[i + 1] : NULL,
+                                       .platform = STR("discord"),
+                                       .user = STR("somebody")};
+    w.x.owners = crowd;
+    assert_int_equal(gate_decide(&w.f, &world, &ev, v), 1);
+    assert_int_equal(v[0].reason, GATE_NO_SIGHT_UNKNOWN);
+    assert_int_equal(c.asked, GATE_EYES);
+    for (size_t i = 0; i < 10000; i++) /* those elsewhere cost little */
+        crowd[i].platform = STR("telegram");
+    c = (struct counted){.sight = GATE_SEEN};
+    gate_decide(&w.f, &world, &ev, v);
+    assert_int_equal(v[0].reason, GATE_YES_SCOPE);
+    assert_int_equal(c.asked, 1);
+    for (size_t i = 0; i < CROWD; i++) /* and have an end too */
+        crowd[i].platform = STR("telegram");
+    crowd[CROWD - 1].platform = STR("discord");
+    gate_decide(&w.f, &world, &ev, v);
+    assert_int_equal(v[0].reason, GATE_NO_SIGHT_UNKNOWN);
+    world_done(&w);
+    free(crowd);
+}
+
 static void a_group_chat_of_a_platform_without_guilds_is_its_own_guild(void **state)
 {
     struct world w;
@@ -724,6 +775,7 @@ int main(void)
         cmocka_unit_test(a_bot_is_nobodys_owner),
         cmocka_unit_test(bots_that_answer_each_other_are_stopped_and_a_person_starts_them_again),
         cmocka_unit_test(a_group_chat_of_a_platform_without_guilds_is_its_own_guild),
+        cmocka_unit_test(of_a_crowd_so_many_are_asked_what_they_see),
         cmocka_unit_test(a_route_of_its_own_comes_before_the_route_of_everything),
         cmocka_unit_test(a_place_that_is_routed_is_not_part_of_everything_even_when_it_is_closed),
         cmocka_unit_test(what_an_operator_granted_stands_where_a_claim_does_not),
