@@ -32,6 +32,12 @@ static void check_update(struct str bytes)
     } else if (why == NULL) {
         abort();
     }
+    if (tg_normalize_reaction(update, STR("my_bot"), 4, &arena, &ev)) {
+        buf_reset(&out);
+        event_write(&out, &ev);
+        if (!json_parse(again, buf_str(&out), &doc) || ev.event_id.n == 0 || ev.text.n == 0)
+            abort();
+    }
     buf_done(&out);
     arena_done(&arena);
 }

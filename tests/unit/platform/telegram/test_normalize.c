@@ -321,6 +321,48 @@ static void a_migration_is_seen_from_both_sides(void **state)
     assert_false(tg_migration(doc, &from, &to));
 }
 
+static bool read_reaction(const char *inside, int64_t thread, struct event *ev)
+{
+    static char text[2048];
+    struct json doc;
+
+    snprintf(text, sizeof text, "{'update_id':77,'message_reaction':{'message_id':9,%s}}", inside);
+    for (char *p = text; *p != '\0'; p++)
+        *p = *p == '\'' ? '"' : *p;
+    assert_true(json_parse(parser, str_of(text), &doc));
+    arena_reset(&arena);
+    return tg_normalize_reaction(doc, STR("my_bot"), thread, &arena, ev);
+}
+
+#define EMOJI(x) "{'type':'emoji','emoji':'" x "'}"
+#define BY_ANN \
+    "'chat':{'id':-100,'type':'supergroup','title':'T','is_forum':true}," \
+    "'user':{'id':5,'is_bot':false,'first_name':'Ann'},"
+
+static void a_reaction_says_what_came_and_what_went(void **state)
+{
+    struct event ev;
+
+    assert_true(read_reaction(BY_ANN "'old_reaction':[],'new_reaction':[" EMOJI("+") "]", 4, &ev));
+    assert_str(ev.text, "reaction:added:+");
+    assert_str(ev.event_id, "-100:9:r77");
+    assert_str(ev.message_id, "9");
+    assert_str(ev.reply_to_message_id, "9");
+    assert_str(ev.thread_id, "4");
+    assert_str(ev.user_name, "Ann");
+    assert_true(ev.reply_to.is_own && ev.replies_to_bot);
+    assert_true(read_reaction(BY_ANN "'old_reaction':[" EMOJI("+") "," EMOJI(
+                                  "=") "],"
+                                       "'new_reaction':[" EMOJI("=") ",{'type':'custom_emoji'}]",
+                              0, &ev));
+    assert_str(ev.text, "reaction:added::custom:\nreaction:removed:+");
+    assert_null(ev.thread_id.p);
+    assert_false(read_reaction(BY_ANN
+                               "'old_reaction':[" EMOJI("+") "],'new_reaction':[" EMOJI("+") "]",
+                               0, &ev));                                    /* nothing changed */
+    assert_false(read_reaction("'new_reaction':[" EMOJI("+") "]", 0, &ev)); /* nowhere, by nobody */
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -336,6 +378,7 @@ int main(void)
         cmocka_unit_test(what_is_not_speech_is_ignored_with_a_reason),
         cmocka_unit_test(bots_are_marked_and_anonymous_admins_are_people),
         cmocka_unit_test(a_migration_is_seen_from_both_sides),
+        cmocka_unit_test(a_reaction_says_what_came_and_what_went),
     };
     parser = json_parser_new();
     int failed = cmocka_run_group_tests(tests, NULL, NULL);
