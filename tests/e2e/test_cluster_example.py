@@ -1,4 +1,5 @@
 """examples/cluster: what it says can be started can be, and it goes on when a node dies."""
+import json
 import os
 import random
 import re
@@ -83,9 +84,12 @@ def cluster():
 
 def test_when_the_node_that_serves_dies_another_one_does(cluster):
     front, folder = cluster
-    wait_ready(front, 60)
-    serving = [n for n in (1, 2, 3) if ready(front + n)]
-    assert len(serving) == 1
+    for port in range(front, front + 4):
+        wait_ready(port, 60)  # each of them, by itself or by who serves
+    nodes = json.loads(subprocess.run([PROGRAM, "node", "list", "--json", "--state-dir", f"{folder}/node2"], text=True,
+                                      capture_output=True, check=True).stdout)
+    serving = [int(n["node"][-1]) for n in nodes if n["state"] == "serving"]
+    assert len(nodes) == 3 and len(serving) == 1
     with open(f"{folder}/node{serving[0]}.pid") as f:
         os.kill(int(f.read()), signal.SIGKILL)
     time.sleep(1)
