@@ -23,6 +23,7 @@
 #include "cli/notify.h"
 #include "cli/server.h"
 #include "cli/settings.h"
+#include "cluster/node.h"
 #include "net/http_server.h"
 #include "net/loop.h"
 #include "host/host.h"
@@ -206,6 +207,8 @@ static int serve(const struct cli_args *a)
     loop_on_signal(s.server.loop, SIGTERM, on_terminate, &s);
     loop_on_signal(s.server.loop, SIGINT, on_terminate, &s);
     loop_on_signal(s.server.loop, SIGHUP, on_hangup, &s);
+    if (s.server.node != NULL && node_state(s.server.node) == NODE_OVER)
+        on_lost_lease(&s, "its lease ended while it started");
     mem_trim();
     say_ready(&s);
     watchdog_start(&s.watchdog, loop_clock(s.server.loop), s.server.store);

@@ -260,5 +260,5 @@ class Node(peers.Peer):
         path = os.path.join(self.dir, "bellhop.yaml")
         with open(path, "w") as f:
             f.write(f'listen: 127.0.0.1:{self.port}\nstate_dir: {self.dir}/state\nmaster_key: "{self.key}"\n'
-                    f'store: {{kind: postgres, url: "{self.database.url}"}}\ncluster: {{node: {self.name}, lease: 5s}}\n')
+                    f'store: {{kind: postgres, url: "{self.database.url}"}}\ncluster: {{node: {self.name}, lease: 5s, serve: one}}\n')
         self.spawn([self.program, "serve", "-c", path], stdout=subprocess.DEVNULL)

@@ -176,8 +176,9 @@ def test_who_asks_while_nobody_serves_waits_for_the_next(nodes):
     assert answers.count(200) > 80 and not cut, answers
 
 
-def test_files_are_carried_whole(nodes, dial):
-    one, two = nodes.serve(), nodes.carry("two")
+def test_files_are_carried_whole(nodes, tmp_path):
+    tail = f"media: {{{{dir: {tmp_path}}}}}\n"
+    one, two = nodes.serve(tail=tail), nodes.carry("two", tail=tail)
     credential = one.add()
     data = PNG + bytes(range(256)) * (12 << 10)
     assert download(two, kept(two, credential, data), credential.token()).content == data

@@ -130,7 +130,7 @@ def test_a_wrong_key_is_refused_with_a_sentence(served, database, make_bellhop):
 
 def test_two_processes_one_serves_and_the_other_stands_by(served, database, make_bellhop, dial):
     credential = served.add()
-    other = make_bellhop(CONFIG.format(url=database.url), start=False)
+    other = make_bellhop(CONFIG.format(url=database.url) + "cluster: {{serve: one}}\n", start=False)
     other.begin()
     assert "stands by" in other.process.stdout.readline()
     other.find_port()
@@ -156,7 +156,7 @@ def test_who_stands_by_stops_when_told(served, database, make_bellhop):
 
 
 def test_nodes_are_listed_by_whoever_is_asked_and_drained(served, database, make_bellhop):
-    other = make_bellhop(CONFIG.format(url=database.url) + "cluster: {{node: two}}\n", start=False)
+    other = make_bellhop(CONFIG.format(url=database.url) + "cluster: {{node: two, serve: one}}\n", start=False)
     other.begin()
     assert "stands by" in other.process.stdout.readline()
 
