@@ -51,6 +51,8 @@ static void open_media(struct rig *r)
     assert_int_equal(media_open(&env, &r->m, r->why), BH_OK);
 }
 
+static const struct str PACKED = STR("\x1f\x8b\x08\0 and what would be a gigabyte");
+
 static void answer(void *ctx, struct http_req *req)
 {
     struct rig *r = ctx;
@@ -65,6 +67,9 @@ static void answer(void *ctx, struct http_req *req)
     } else if (str_eq(path, STR("/page"))) {
         a.content_type = "text/html";
         buf_add_z(&body, "<!doctype html><p>please log in");
+    } else if (str_eq(path, STR("/packed"))) {
+        a.headers = "Content-Encoding: gzip\r\n";
+        buf_add_str(&body, PACKED);
     } else if (str_eq(path, STR("/elsewhere"))) {
         a.status = 302;
         a.headers = "Location: http://169.254.169.254/latest/meta-data\r\n";
@@ -411,6 +416,17 @@ static void a_file_is_fetched_to_disk(void **state)
     assert_int_equal(f->size, 500008);
 }
 
+static void what_comes_packed_is_not_unpacked(void **state)
+{
+    struct rig *r = *state;
+
+    fetch(r, "/packed", (struct media_source){.trusted = true, .name = STR("cat.png")});
+    assert_int_equal(r->err, BH_OK);
+    const struct media_file *f = media_find(r->m, str_of(r->id));
+    assert_int_equal(f->size, PACKED.n);
+    assert_string_equal(f->type, "application/octet-stream"); /* it said it is a picture */
+}
+
 static void what_is_no_file_is_told_so(void **state)
 {
     struct rig *r = *state;
@@ -477,6 +493,7 @@ int main(void)
         T(a_delivery_that_waits_keeps_its_file),
         T(a_signed_url_is_good_for_one_file_and_a_while),
         T(a_file_is_fetched_to_disk),
+        T(what_comes_packed_is_not_unpacked),
         T(what_is_no_file_is_told_so),
         T(a_metadata_address_is_never_asked),
         T(a_cancelled_fetch_tells_nobody),
