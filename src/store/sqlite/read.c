@@ -170,6 +170,7 @@ static enum bh_err load_end(struct store_sqlite *st, sqlite3_stmt *q, int rc, co
     if (rc != SQLITE_DONE)
         log_error(&st->log, "loading %s: %s", what, sqlite3_errmsg(st->main.db));
     sqlite3_reset(q);
+    sqlite3_db_release_memory(st->main.db); /* of pages that are not read again */
     pthread_mutex_unlock(&st->db_lock);
     return rc == SQLITE_DONE ? BH_OK : BH_UNAVAILABLE;
 }
