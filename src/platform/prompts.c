@@ -100,7 +100,7 @@ void prompt_save(const struct prompt *q)
                             .ns = NS,
                             .key = buf_str(&key),
                             .value = buf_str(&value)};
-    store_put(q->of->env->store, &item, 1, false, NULL, NULL);
+    store_put(q->of->env->store, &item, 1, true, NULL, NULL);
     buf_done(&key);
     buf_done(&value);
 }

@@ -13,6 +13,7 @@ from test_discord import BOT, GENERAL, GUILD
 from test_interactions import TOKEN as INTERACTION
 from test_interactions import Edge
 from test_interactions import sim as discord_sim  # noqa: F401 - a fixture
+from test_outbox import records
 from test_rich import telegram  # noqa: F401 - a fixture
 from test_telegram import ANN, GROUP
 from test_telegram import sim as telegram_sim  # noqa: F401 - a fixture
@@ -104,6 +105,7 @@ def test_its_time_is_up(telegram):  # noqa: F811
 def test_its_time_is_up_while_bellhop_is_stopped(telegram):  # noqa: F811
     ask(telegram.gateway, ANN, id="short", timeout_s=10)
     message = telegram.sim.sent(ANN)[-1]
+    wait_for(lambda: [r.get("message") for r in records(telegram.server, "prompt")] == [str(message["message_id"])])
     telegram.server.kill()
     time.sleep(10)
     assert len(buttons(message)) == 3
@@ -134,7 +136,8 @@ def test_a_kill_before_the_choice_was_shown(telegram, dial):  # noqa: F811
     telegram.sim.trouble("editMessageReplyMarkup", 502, times=1000)
     telegram.sim.press(ANN, message["message_id"], "hp1:0a1b2c3d:once")
     answered(telegram.gateway, "once", "Allow once", result["message_id"])
-    wait_for(lambda: telegram.sim.called("editMessageReplyMarkup"))
+    wait_for(lambda: telegram.sim.called("editMessageReplyMarkup") and
+             [r.get("chosen") for r in records(telegram.server, "prompt")] == ["once"])
     telegram.server.kill()
     telegram.sim.troubles.clear()
     assert len(buttons(message)) == 3
