@@ -4,9 +4,9 @@
  *      every op                     ──> answers     a conflict is one op's own
  *      COMMIT                       ──> answer      lost on the way: asked for on another line
  *
- * COMMIT goes out with the ops, behind them, where no answer tells an op more than that it was
- * done: what fails on the way keeps the server from it.  Otherwise it waits for the answers, since
- * one that was lost with the line could not be had any more.
+ * COMMIT does not go out with the ops: a line that is lost before it was asked for needs no
+ * looking up, and a server that crashed may give the number of a transaction that it never wrote
+ * down to another.
  *
  *      again    collided with another node: the same once more
  *      failed   the server said no: each op on its own, so that the others are done
@@ -87,9 +87,8 @@ static enum line_end read_runs(struct store_postgres *st, struct store_op *first
     return e;
 }
 
-/* @commit: at once. */
 static enum line_end write_all(struct store_postgres *st, struct store_op *first,
-                               struct store_op *end, bool commit)
+                               struct store_op *end)
 {
     line_begin(&st->main, st->answer_ms);
     buf_reset(&st->asked);
@@ -100,15 +99,11 @@ static enum line_end write_all(struct store_postgres *st, struct store_op *first
             mark |= ASKED_REPLACED;
         buf_add_c(&st->asked, mark);
     }
-    int more = pg_plan_ask_keys(st);
-    if (commit) {
-        line_ask(&st->main, PG_COMMIT, NULL);
-        more++;
-    }
+    int keys = pg_plan_ask_keys(st);
     line_send(&st->main);
 
     enum line_end e = read_runs(st, first, end);
-    for (int i = 0; i < more && e != LINE_LOST; i++)
+    for (int i = 0; i < keys && e != LINE_LOST; i++)
         read_plain(st, &e);
     end_round(st, &e);
     return e;
@@ -153,22 +148,15 @@ static enum line_end try_group(struct store_postgres *st, struct store_op *first
                                struct store_op *end)
 {
     char xact[32] = "";
-    bool at_once = !pg_write_tells_more(first, end), asked = false;
 
     set_all(first, end, BH_OK);
     enum line_end e = begin(st, first, end, xact);
-    if (e == LINE_OK) {
-        asked = at_once;
-        e = write_all(st, first, end, at_once);
-    }
-    if (e == LINE_OK && !at_once) {
-        asked = true;
-        e = end_with(st, PG_COMMIT);
-    }
-    if (e == LINE_LOST && asked)
-        return look_up(st, first, end, xact);
     if (e == LINE_OK)
-        return e;
+        e = write_all(st, first, end);
+    if (e == LINE_OK) {
+        e = end_with(st, PG_COMMIT);
+        return e == LINE_LOST ? look_up(st, first, end, xact) : e;
+    }
     char why[sizeof st->main.problem];
     memcpy(why, st->main.problem, sizeof why);
     if (e != LINE_LOST)

@@ -224,8 +224,6 @@ int pg_plan_ask_keys(struct store_postgres *st); /* after the rows; the number o
 void pg_plan_done(struct plan *p);
 
 /* write.c: a run of ops of one kind becomes one question */
-/* Does the answer to one of them say more than that it was done? */
-bool pg_write_tells_more(struct store_op *first, struct store_op *end);
 struct store_op *pg_write_run_end(struct store_op *first, struct store_op *end);
 bool pg_write_ask(struct store_postgres *st, struct store_op *first, struct store_op *end);
 bool pg_write_ask_replaced(struct store_postgres *st, struct store_op *first, struct store_op *end);

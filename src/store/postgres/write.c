@@ -24,15 +24,6 @@ static bool may_join(const struct store_op *a, const struct store_op *b)
     return a->kind == STORE_APPEND || a->kind == STORE_ACK;
 }
 
-bool pg_write_tells_more(struct store_op *first, struct store_op *end)
-{
-    for (struct store_op *op = first; op != end; op = op->next)
-        if (op->kind == STORE_ERASE ||
-            (op->kind == STORE_TX && has_conditions(container_of(op, struct store_tx, op))))
-            return true;
-    return false;
-}
-
 struct store_op *pg_write_run_end(struct store_op *first, struct store_op *end)
 {
     struct store_op *op = first->next;
