@@ -1,12 +1,12 @@
 /* batch.c - groups of ops, each one transaction: every op of it, or none.
  *
- *      BEGIN, fences, keys, numbers ──> answers     may it be written, and as what?
+ *      BEGIN, mark, fences, keys,
+ *      numbers                      ──> answers     may it be written, and as what?
  *      every op                     ──> answers     a conflict is one op's own
  *      COMMIT                       ──> answer      lost on the way: asked for on another line
  *
  * COMMIT does not go out with the ops: a line that is lost before it was asked for needs no
- * looking up, and a server that crashed may give the number of a transaction that it never wrote
- * down to another.
+ * looking up.
  *
  *      again    collided with another node: the same once more
  *      failed   the server said no: each op on its own, so that the others are done
@@ -42,15 +42,23 @@ static void end_round(struct store_postgres *st, enum line_end *into)
 
 /* ---- one transaction ---- */
 
-static enum line_end begin(struct store_postgres *st, struct store_op *first, struct store_op *end,
-                           char xact[32])
+static void ask_mark(struct store_postgres *st)
+{
+    pg_mark_next(&st->mark);
+    params_reset(&st->params);
+    param_i64(&st->params, st->mark.writer);
+    param_i64(&st->params, st->mark.n);
+    line_ask(&st->main, PG_FATE, &st->params);
+}
+
+static enum line_end begin(struct store_postgres *st, struct store_op *first, struct store_op *end)
 {
     enum line_end e = LINE_OK;
     PGresult *r;
 
     line_begin(&st->main, st->answer_ms);
     line_ask(&st->main, PG_BEGIN, NULL);
-    line_ask(&st->main, PG_XACT, NULL);
+    ask_mark(st);
     bool fences = pg_owner_ask_fences(st, first, end);
     pg_plan_ask(st);
     line_send(&st->main);
@@ -59,7 +67,7 @@ static enum line_end begin(struct store_postgres *st, struct store_op *first, st
     if (e != LINE_LOST)
         fold(&e, line_answer(&st->main, &r));
     if (e == LINE_OK && r != NULL)
-        snprintf(xact, 32, "%.*s", STR_FMT(column_bytes(r, 0, 0)));
+        pg_mark_read(&st->mark, r);
     if (e != LINE_LOST && r != NULL)
         PQclear(r);
     if (e != LINE_LOST && fences)
@@ -131,9 +139,9 @@ static void set_all(struct store_op *first, struct store_op *end, enum bh_err er
 
 /* The line went while it committed. */
 static enum line_end look_up(struct store_postgres *st, struct store_op *first,
-                             struct store_op *end, const char *xact)
+                             struct store_op *end)
 {
-    switch (pg_find_fate(st->url, xact)) {
+    switch (pg_find_fate(st->url, &st->mark)) {
     case FATE_DONE:
         return LINE_OK;
     case FATE_UNDONE:
@@ -147,15 +155,13 @@ static enum line_end look_up(struct store_postgres *st, struct store_op *first,
 static enum line_end try_group(struct store_postgres *st, struct store_op *first,
                                struct store_op *end)
 {
-    char xact[32] = "";
-
     set_all(first, end, BH_OK);
-    enum line_end e = begin(st, first, end, xact);
+    enum line_end e = begin(st, first, end);
     if (e == LINE_OK)
         e = write_all(st, first, end);
     if (e == LINE_OK) {
         e = end_with(st, PG_COMMIT);
-        return e == LINE_LOST ? look_up(st, first, end, xact) : e;
+        return e == LINE_LOST ? look_up(st, first, end) : e;
     }
     char why[sizeof st->main.problem];
     memcpy(why, st->main.problem, sizeof why);

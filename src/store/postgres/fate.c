@@ -1,29 +1,60 @@
 /* fate.c - a commit whose answer was lost: did it happen?  Asked on a line of its own. */
+#include <inttypes.h>
 #include <stdio.h>
 #include <time.h>
+#include "base/rand.h"
 #include "store/postgres/impl.h"
 
-static enum pg_fate ask_fate(struct pg_line *l, const char *xact)
+void pg_mark_next(struct pg_mark *m)
 {
-    enum pg_fate fate = FATE_UNKNOWN;
-    char sql[96];
+    struct rand r = RAND_SYSTEM;
+
+    if (m->writer == 0)
+        m->writer = (int64_t)(rand_u64(&r) >> 1) + 1;
+    m->n++;
+    m->xact[0] = '\0';
+}
+
+void pg_mark_read(struct pg_mark *m, const PGresult *r)
+{
+    snprintf(m->xact, sizeof m->xact, "%.*s", STR_FMT(column_bytes(r, 0, 0)));
+}
+
+/* The first column of the first row as text; false: the line was lost.  No row, or a question that
+ * the server refuses, is an empty word. */
+static bool ask_word(struct pg_line *l, const char *sql, char ret[32])
+{
     PGresult *r = NULL;
 
-    snprintf(sql, sizeof sql, "SELECT pg_xact_status('%.30s'::xid8)", xact);
+    ret[0] = '\0';
     line_begin(l, LINE_OPEN_MS);
-    if (line_text(l, sql, &r) != LINE_OK || r == NULL)
+    enum line_end e = line_text(l, sql, &r);
+    if (e == LINE_OK && r != NULL && PQntuples(r) > 0)
+        snprintf(ret, 32, "%.*s", STR_FMT(column_bytes(r, 0, 0)));
+    if (r != NULL)
+        PQclear(r);
+    return e != LINE_LOST;
+}
+
+/* Two questions: the second sees everything that had ended when the first was answered.  A number
+ * that the server does not know is of one that it forgot when it crashed: that has ended too. */
+static enum pg_fate ask_fate(struct pg_line *l, const struct pg_mark *m)
+{
+    char sql[128], word[32], mine[32];
+
+    snprintf(sql, sizeof sql, "SELECT pg_xact_status('%.30s'::xid8)", m->xact);
+    if (!ask_word(l, sql, word) || strcmp(word, "in progress") == 0)
         return FATE_OPEN;
-    struct str says = PQntuples(r) > 0 ? column_bytes(r, 0, 0) : STR_NULL;
-    fate = str_eq(says, STR("committed"))     ? FATE_DONE
-           : str_eq(says, STR("aborted"))     ? FATE_UNDONE
-           : str_eq(says, STR("in progress")) ? FATE_OPEN
-                                              : FATE_UNKNOWN;
-    PQclear(r);
-    return fate;
+    snprintf(sql, sizeof sql, "SELECT coalesce(max(n), 0)::text FROM fate WHERE writer = %" PRId64,
+             m->writer);
+    if (!ask_word(l, sql, word) || word[0] == '\0')
+        return FATE_OPEN;
+    snprintf(mine, sizeof mine, "%" PRId64, m->n);
+    return strcmp(word, mine) == 0 ? FATE_DONE : FATE_UNDONE;
 }
 
 /* The old session may still be at it: then ask again. */
-enum pg_fate pg_find_fate(const char *url, const char *xact)
+enum pg_fate pg_find_fate(const char *url, const struct pg_mark *m)
 {
     int64_t until = worker_now_us() + COMMIT_LOOKUP_MS * 1000;
     enum pg_fate fate = FATE_OPEN;
@@ -31,7 +62,7 @@ enum pg_fate pg_find_fate(const char *url, const char *xact)
 
     for (;;) {
         l.retry_us = 0;
-        fate = line_open(&l, url, LINE_PLAIN) ? ask_fate(&l, xact) : FATE_OPEN;
+        fate = line_open(&l, url, LINE_PLAIN) ? ask_fate(&l, m) : FATE_OPEN;
         if (fate != FATE_OPEN || worker_now_us() >= until)
             break;
         struct timespec pause = {.tv_nsec = 50 * 1000000};

@@ -29,7 +29,7 @@ enum pg_statement {
     PG_BEGIN,
     PG_COMMIT,
     PG_ROLLBACK,
-    PG_XACT,
+    PG_FATE,
     PG_FENCES,
     PG_KEYS,
     PG_NUMBER,
@@ -96,10 +96,28 @@ enum line_end line_row(struct pg_line *l, PGresult **ret);
 /* No pipeline: several commands as text; the last answer, as text, where @ret is not NULL. */
 enum line_end line_text(struct pg_line *l, const char *sql, PGresult **ret);
 
-/* ---- fate.c: a commit whose answer was lost ---- */
+/* ---- fate.c: a commit whose answer was lost ----
+ *
+ * Every writing transaction leaves its number in the row of whoever writes, so that it can be told
+ * later whether it happened.  The server's own number tells only when it has ended: a server that
+ * crashed gives the numbers of transactions which it had not written down to others. */
 
+#define PG_FATE_TABLE \
+    "CREATE TABLE IF NOT EXISTS fate (writer bigint PRIMARY KEY, n bigint NOT NULL, at " \
+    "timestamptz NOT NULL) WITH (fillfactor = 50);"
+/* The first question of a transaction: its answer is the server's number. */
+#define PG_FATE_MARK(writer, n) \
+    "INSERT INTO fate VALUES (" writer ", " n ", clock_timestamp()) ON CONFLICT (writer) DO " \
+    "UPDATE SET n = excluded.n, at = excluded.at RETURNING pg_current_xact_id()::text"
+
+struct pg_mark {
+    int64_t writer, n; /* 0: nothing was written yet */
+    char xact[32];     /* the server's number; empty: not known yet */
+};
 enum pg_fate { FATE_UNKNOWN, FATE_OPEN /* never told */, FATE_DONE, FATE_UNDONE };
-enum pg_fate pg_find_fate(const char *url, const char *xact); /* waits COMMIT_LOOKUP_MS at most */
+void pg_mark_next(struct pg_mark *m); /* for the next transaction */
+void pg_mark_read(struct pg_mark *m, const PGresult *r);
+enum pg_fate pg_find_fate(const char *url, const struct pg_mark *m); /* in COMMIT_LOOKUP_MS */
 
 /* ---- params.c: what goes with a question, in the server's binary form ---- */
 
@@ -179,6 +197,7 @@ struct store_postgres {
 
     /* of the write thread */
     struct plan plan;
+    struct pg_mark mark;
     struct pg_order order;
     struct kv_last *kvs; /* owned */
     size_t cap_kvs;

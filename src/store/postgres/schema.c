@@ -97,7 +97,10 @@ static const char first[] =
     "  ELSE UPDATE lease SET owner = '' WHERE name = nm; "
     "  END IF; END $f$;";
 
-static const char *const migrations[] = {first};
+/* 2: what tells whether a commit happened (fate.c). */
+static const char second[] = PG_FATE_TABLE;
+
+static const char *const migrations[] = {first, second};
 #define SCHEMA_VERSION ((int)(sizeof migrations / sizeof migrations[0]))
 
 /* ---- */
@@ -222,6 +225,10 @@ bool pg_schema_prepare(struct store_postgres *st, char *ret_why)
     if (!ask(st, "SELECT value FROM meta WHERE name = 'dedup_key'", word, sizeof word) ||
         !read_dedup_key(st, word))
         return failed(st, ret_why, "reading the key of deduplication");
+    /* of who wrote nothing for a day, and is gone or writes it anew */
+    if (line_text(&st->loader, "DELETE FROM fate WHERE at < now() - interval '1 day'", NULL) !=
+        LINE_OK)
+        return failed(st, ret_why, "tidying up");
     if (ask(st, "SHOW fsync", word, sizeof word) && strcmp(word, "off") == 0)
         log_warn(&st->log, "the server runs with fsync=off: what it confirms may be lost when its "
                            "machine fails");

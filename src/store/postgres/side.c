@@ -9,6 +9,7 @@
  *                of a read: sent, its answer is owed */
 #include "store/postgres/side.h"
 #include <assert.h>
+#include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include "base/mem.h"
@@ -25,7 +26,7 @@ struct pg_desk {
     unsigned owed;     /* answers of this transaction's begin that were not read yet */
     bool in_it, write; /* a transaction is under way; it writes */
     bool read_ends;    /* the end of a read was sent, and its answer not read */
-    char xact[32];     /* of a writing transaction, once its begin was read */
+    struct pg_mark mark;
     char problem[160];
 };
 
@@ -72,7 +73,7 @@ static bool migrate(struct pg_line *l, const struct pg_desk_schema *s, char *ret
 
     if (line_text(l,
                   "BEGIN; SELECT pg_advisory_xact_lock(" PG_SCHEMA_LOCK "); "
-                  "CREATE SCHEMA IF NOT EXISTS bellhop; "
+                  "CREATE SCHEMA IF NOT EXISTS bellhop; " PG_FATE_TABLE
                   "CREATE TABLE IF NOT EXISTS part (name text PRIMARY KEY, version int NOT NULL, "
                   "oldest int NOT NULL)",
                   NULL) != LINE_OK ||
@@ -149,14 +150,14 @@ static bool failed(struct pg_desk *d)
     return false;
 }
 
-/* An answer without rows that matter; @ret_word: its first column, as text, where asked for. */
-static bool read_plain(struct pg_desk *d, char *ret_word)
+/* An answer without rows that matter, or that of the mark. */
+static bool read_plain(struct pg_desk *d, struct pg_mark *mark)
 {
     PGresult *r = NULL;
     enum line_end e = line_answer(&d->line, &r);
 
-    if (e == LINE_OK && ret_word != NULL)
-        snprintf(ret_word, sizeof d->xact, "%.*s", STR_FMT(column_bytes(r, 0, 0)));
+    if (e == LINE_OK && mark != NULL)
+        pg_mark_read(mark, r);
     if (r != NULL)
         PQclear(r);
     return e == LINE_OK;
@@ -218,7 +219,7 @@ static bool settle_read(struct pg_desk *d)
 
 bool pg_desk_begin(struct pg_desk *d, bool write)
 {
-    char lock[64];
+    char lock[64], mark[320];
 
     assert(!d->in_it);
     forget_answer(d);
@@ -229,13 +230,15 @@ bool pg_desk_begin(struct pg_desk *d, bool write)
         return false;
     d->in_it = true;
     d->write = write;
-    d->xact[0] = '\0';
     if (write) {
         snprintf(lock, sizeof lock, "SELECT pg_advisory_xact_lock(%lld)",
                  (long long)d->schema->lock);
         line_ask_sql(&d->line, "BEGIN ISOLATION LEVEL READ COMMITTED", NULL);
         line_ask_sql(&d->line, lock, NULL);
-        line_ask_sql(&d->line, "SELECT pg_current_xact_id()::text", NULL);
+        pg_mark_next(&d->mark);
+        snprintf(mark, sizeof mark, PG_FATE_MARK("%" PRId64, "%" PRId64), d->mark.writer,
+                 d->mark.n);
+        line_ask_sql(&d->line, mark, NULL);
     } else {
         line_ask_sql(&d->line, "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY", NULL);
     }
@@ -243,13 +246,13 @@ bool pg_desk_begin(struct pg_desk *d, bool write)
     return true;
 }
 
-/* The answers of BEGIN; the last one of a write is its number. */
+/* The answers of BEGIN; the last one of a write is its mark's. */
 static bool read_owed(struct pg_desk *d)
 {
     bool ok = true;
 
     for (; d->owed > 0; d->owed--)
-        ok &= read_plain(d, d->write && d->owed == 1 ? d->xact : NULL);
+        ok &= read_plain(d, d->write && d->owed == 1 ? &d->mark : NULL);
     return ok;
 }
 
@@ -302,9 +305,9 @@ enum desk_end pg_desk_commit(struct pg_desk *d)
     if (end_with(d, "COMMIT"))
         return DESK_DONE;
     failed(d);
-    if (d->line.pg != NULL || nothing_asked || d->xact[0] == '\0')
+    if (d->line.pg != NULL || nothing_asked || d->mark.xact[0] == '\0')
         return DESK_UNDONE;
-    switch (pg_find_fate(d->url, d->xact)) {
+    switch (pg_find_fate(d->url, &d->mark)) {
     case FATE_DONE:
         return DESK_DONE;
     case FATE_UNDONE:

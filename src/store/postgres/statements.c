@@ -16,7 +16,7 @@ static const struct {
     [PG_BEGIN] = {"begin", "BEGIN ISOLATION LEVEL READ COMMITTED"},
     [PG_COMMIT] = {"commit", "COMMIT"},
     [PG_ROLLBACK] = {"rollback", "ROLLBACK"},
-    [PG_XACT] = {"xact", "SELECT pg_current_xact_id()::text"},
+    [PG_FATE] = {"fate", PG_FATE_MARK("$1::bigint", "$2::bigint")},
     /* The share lock makes a thief wait until this transaction has ended. */
     [PG_FENCES] =
         {"fences",
