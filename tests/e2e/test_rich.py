@@ -364,6 +364,7 @@ def test_no_attachment_lies_in_the_own_network(make_bellhop, dial, elsewhere):
     r.gateway.next("going_idle_ack")
     r.gateway.close()
     sim.say(GENERAL, "look", attachments=[{"id": "1", "url": f"{elsewhere.url}/cat.png", "content_type": "image/png"}])
+    wait_for(lambda: any(i["entries"] for i in json.loads(r.server.cli("status", "--json").stdout)["instances"]))
     event = r.dial().next("inbound", 20)["event"]
     assert event["text"] == "look\n[the address of a file may not hold: its address is not a public one]"
     assert elsewhere.asked == [] and files(r.server) == []
