@@ -39,7 +39,8 @@ struct node {
     char *url;     /* owned; NULL: unknown */
     char *address; /* owned; NULL: unknown */
     bool tls, carrying;
-    bool told; /* the log has a line about who serves */
+    bool settled; /* the long first grant has ended */
+    bool told;    /* the log has a line about who serves */
 };
 
 static const unsigned next_states[] = {
@@ -58,6 +59,11 @@ static void node_enter(struct node *n, enum node_state next)
 enum node_state node_state(const struct node *n)
 {
     return n->state;
+}
+
+bool node_is_settled(const struct node *n)
+{
+    return n->state == NODE_SERVING && n->settled;
 }
 
 const char *node_name(const struct node *n)
@@ -199,6 +205,7 @@ static void granted(struct node *n)
     }
     timer_set(clock, &n->end, n->until_ms - clock_now_ms(clock));
     if (n->state != NODE_WAITING) {
+        n->settled = true;
         timer_set(clock, &n->ask,
                   n->asked_ms + n->env.settings->lease_ms / RENEWALS - clock_now_ms(clock));
         return;

@@ -59,6 +59,8 @@ struct node *node_open(const struct node_env *env);
 void node_free(struct node *n);
 
 enum node_state node_state(const struct node *n);
+/* It serves, and the long first grant has ended: it is replaced as fast as the lease says. */
+bool node_is_settled(const struct node *n);
 const char *node_name(const struct node *n);
 const char *node_owner(const struct node *n);  /* this process, and no other of its name */
 const char *node_holder(const struct node *n); /* who serves, as far as we know; "": nobody.  In

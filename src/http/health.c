@@ -3,6 +3,7 @@
  *
  * A database that is away is not a stuck thread: its writes fail, and fail in time. */
 #include "base/jw.h"
+#include "cluster/node.h"
 #include "http/front_priv.h"
 #include "store/store.h"
 
@@ -50,6 +51,8 @@ static const char *sentence(const struct front *f, const struct store_stats *st)
 {
     if (f->draining)
         return "This server is going down.";
+    if (f->node != NULL && !node_is_settled(f->node))
+        return "This server has just begun to serve.";
     return st->healthy ? "Writes have waited for seconds." : st->problem;
 }
 
@@ -62,6 +65,8 @@ void health_ready(struct front *f, struct http_req *req)
     f->store->ops->stats(f->store, &st);
     if (f->draining)
         not_ready = "draining";
+    else if (f->node != NULL && !node_is_settled(f->node))
+        not_ready = "starting";
     else if (!st.healthy)
         not_ready = "store_unavailable";
     else if (st.queue_age_us > SLOW_US)

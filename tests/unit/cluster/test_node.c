@@ -126,6 +126,17 @@ static void the_first_one_serves_and_the_second_stands_by(void **state)
     assert_true(node_left_ms(node[0]) > LEASE_MS / 2);
 }
 
+/* Whoever reads everything has long; one that serves must be replaced as fast as the lease says. */
+static void who_has_just_begun_is_settled_when_its_long_grant_has_ended(void **state)
+{
+    assert_int_equal(node_state(node[0]), NODE_SERVING);
+    assert_false(node_is_settled(node[0]));
+    assert_true(node_left_ms(node[0]) > LEASE_MS);
+    begin(0);
+    assert_true(node_is_settled(node[0]));
+    assert_true(node_left_ms(node[0]) <= LEASE_MS);
+}
+
 static void who_stands_by_takes_over_when_the_lease_ends(void **state)
 {
     begin(0);
@@ -245,6 +256,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         T(the_first_one_serves_and_the_second_stands_by),
+        T(who_has_just_begun_is_settled_when_its_long_grant_has_ended),
         T(who_stands_by_takes_over_when_the_lease_ends),
         T(who_does_not_reach_the_store_is_over_before_another_serves),
         T(its_time_counts_from_before_the_request),
