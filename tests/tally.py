@@ -16,7 +16,7 @@ import sys
 import xml.etree.ElementTree as xml
 
 GOOD = {"OK", "EXPECTEDFAIL", "SKIP"}
-HARD = re.compile(r"crash|cluster|postgres|promises|isolation")
+HARD = re.compile(r"crash|cluster|promises|isolation")
 FEW = 4
 
 

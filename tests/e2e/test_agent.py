@@ -362,8 +362,13 @@ def test_a_passthrough_forward_is_a_line_and_not_a_turn(fake, start_agent, scrip
     assert json.loads(first["body"])["data"] == {"name": "ask"} and first["platform"] == "discord"
     assert (first["chat_id"], first["user_id"], first["id"]) == ("c9", "u1", "f1")
     assert (second["body"], second["body_b64"], second["chat_id"]) == (None, "/wA=", "")
-    actions = [json.loads(line)["action"] for m in fake.messages for line in m.splitlines() if '"outbound"' in line]
-    follow, answer = sorted((a for a in actions if a["op"] != "typing"), key=lambda a: a["op"])
+
+    def said():
+        actions = [json.loads(line)["action"] for m in fake.messages for line in m.splitlines() if '"outbound"' in line]
+        return sorted((a for a in actions if a["op"] != "typing"), key=lambda a: a["op"])
+
+    wait_for(lambda: len(said()) == 2)
+    follow, answer = said()
     assert follow["session_key"] == "agent:main:relay:channel:c9:u1" and follow["content"] == "done"
     assert answer["content"] == "heard hello" and answer["chat_id"] == "c1"
 

@@ -127,6 +127,7 @@ def test_a_node_that_goes_sends_its_gateways_elsewhere(nodes, dial):
     assert two.wait() == 0
     assert one.write("while nobody was there") == 200
     dial(three, credential).hear("while nobody was there")
+    wait_for(lambda: not any(i["entries"] for i in json.loads(one.cli("status", "--json").stdout)["instances"]))  # acked
     three.signal(SIGKILL)
     three.wait()
     assert one.write("and once more") == 200

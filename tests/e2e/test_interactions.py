@@ -47,6 +47,7 @@ class Edge:
         self.dial = lambda credential=None, **m: dial(self.server, credential or self.credential,
                                                       hello=("discord", "900"), **m)
         self.gateway = self.dial()
+        wait_for(lambda: sim.live())  # what is said before goes to nobody
 
     def sign(self, body, timestamp=None, seed=SEED):
         body = body if isinstance(body, bytes) else json.dumps(body).encode()
