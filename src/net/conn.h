@@ -101,6 +101,7 @@ struct http_server {
     size_t n_conns, n_reserved; /* all, and those of reserved listeners */
     size_t n_carried;           /* those without a socket that are not reserved */
     struct list trunks;         /* keeper: trunk.link */
+    int64_t stranger_ms;        /* keeper: when the log last told of one who asked for a trunk */
     struct trunk *carrier;      /* borrowed; porter: the one that is up; NULL: none */
     bool draining;
     struct http_req *spare_reqs; /* owned */

@@ -140,7 +140,7 @@ static bool next_frame(struct trunk *t, struct str *bytes, struct trunk_frame *r
     if (t->lost || bytes->n < TRUNK_HEAD_BYTES)
         return false;
     n = get_u32(bytes->p + 4) & 0xffffff;
-    if (n > TRUNK_MAX_PAYLOAD) {
+    if (n > (t->up ? TRUNK_MAX_PAYLOAD : TRUNK_MAX_PROOF)) {
         trunk_fail(t, "a frame is too long");
         return false;
     }

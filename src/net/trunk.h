@@ -30,10 +30,10 @@ struct trunk;
 
 #define TRUNK_PROTOCOL "bellhop-trunk-1" /* in the Upgrade header */
 #define TRUNK_KEY_BYTES 32
-#define TRUNK_NAME_BYTES 64 /* of a node, at most */
-#define TRUNK_WINDOW (256u * 1024)
-#define TRUNK_BEAT_MS 1000   /* a porter says that it is there */
-#define TRUNK_SILENT_MS 8000 /* nothing was heard for so long: it is lost */
+#define TRUNK_NAME_BYTES 64       /* of a node, at most */
+#define TRUNK_WINDOW (64u * 1024) /* what a client that does not read costs a porter */
+#define TRUNK_BEAT_MS 1000        /* a porter says that it is there */
+#define TRUNK_SILENT_MS 8000      /* nothing was heard for so long: it is lost */
 
 /* ---- the keeper ---- */
 

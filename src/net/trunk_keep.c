@@ -11,6 +11,8 @@
 #include "core/contract.h"
 #include "net/trunk_priv.h"
 
+enum { WARN_MS = 60000 };
+
 /* ---- who asks ---- */
 
 static void on_beat(struct timer *timer)
@@ -51,6 +53,17 @@ static bool name_is_plain(struct str name)
     return ok;
 }
 
+/* As often as they like they may ask, but not fill the log. */
+static void warn_of_stranger(struct http_server *s)
+{
+    int64_t now_ms = clock_now_ms(s->clock);
+
+    if (s->stranger_ms != 0 && now_ms - s->stranger_ms < WARN_MS)
+        return;
+    s->stranger_ms = now_ms;
+    log_warn(NULL, "cluster: somebody who does not know the master key asked for a trunk");
+}
+
 static void take_proof(struct trunk *t, const struct trunk_frame *f)
 {
     uint8_t mac[TRUNK_MAC_BYTES];
@@ -66,7 +79,7 @@ static void take_proof(struct trunk *t, const struct trunk_frame *f)
     if (ct_equal(mac, p.p + TRUNK_NONCE_BYTES, sizeof mac)) {
         welcome(t, str_skip(p, head));
     } else {
-        log_warn(NULL, "cluster: somebody who does not know the master key asked for a trunk");
+        warn_of_stranger(t->server);
         trunk_fail(t, "it does not know the key");
     }
 }

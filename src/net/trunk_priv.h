@@ -36,6 +36,7 @@ enum {
     TRUNK_MAX_PAYLOAD = 64 * 1024,
     TRUNK_NONCE_BYTES = 16,
     TRUNK_MAC_BYTES = 32,
+    TRUNK_MAX_PROOF = TRUNK_NONCE_BYTES + TRUNK_MAC_BYTES + TRUNK_NAME_BYTES, /* of a stranger */
     TRUNK_HIGH_BYTES = 8 << 20, /* waiting for the trunk: nobody writes on */
     TRUNK_LOW_BYTES = 4 << 20,
     NUMBER_BITS = 20,

@@ -442,6 +442,7 @@ static void nonsense_instead_of_a_proof_ends_it(void **state)
         {"\0\0\0\1\4\0\0\1\0", 9},     /* CONNECT */
         {"\0\0\0\0\2\xff\xff\xff", 8}, /* a frame of 16 MiB */
         {"\0\0\0\0\2\0\0\x03xyz", 11}, /* a proof that is too short */
+        {"\0\0\0\0\2\0\0\x71", 8},     /* one that is longer than any: not waited for */
         {"\0\0\0\0\x63\0\0\0", 8},     /* what is that? */
     };
     struct fixture *f = *state;
