@@ -186,8 +186,10 @@ void *map_del(struct map *m, struct str key)
 
 bool map_next(const struct map *m, size_t *pos, void **ret_value)
 {
-    const struct table *t = m->slots != NULL ? table_of(m->slots) : NULL;
-    size_t old_cap = t != NULL && t->old != NULL ? t->old_cap : 0;
+    if (m->slots == NULL)
+        return false;
+    const struct table *t = table_of(m->slots);
+    size_t old_cap = t->old != NULL ? t->old_cap : 0;
 
     for (; *pos < m->cap + old_cap; ++*pos) {
         const struct map_slot *slot = *pos < m->cap ? &m->slots[*pos] : &t->old[*pos - m->cap];

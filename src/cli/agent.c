@@ -171,6 +171,9 @@ static int start(const struct command *c, const struct words *w, struct agent_op
     o->identities = ids;
     o->n_identities = read_identities(platforms, ids);
     int rc = agent_run(o);
+    o->policy = NULL;
+    o->identities = NULL;
+    o->seen_file = NULL;
     free(platforms);
     free(free_list);
     free(seen_file);

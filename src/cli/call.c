@@ -211,7 +211,7 @@ int cli_call_pages(const struct cli_args *a, const char *path, struct json_parse
 {
     struct pages p = {0};
     struct buf at = BUF_INIT, all = BUF_INIT;
-    struct json doc;
+    struct json doc = {0};
     int rc;
 
     do {

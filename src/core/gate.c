@@ -150,13 +150,13 @@ static void announce_all(const struct gate_facts *f, const struct event *ev, str
 /* A route may lead to more than are considered: it is not walked further than that. */
 static void claim_routed(struct gathering *g, const struct gate_place *p)
 {
-    const struct list *head = p->to == NULL ? &p->all->live : NULL;
     unsigned what = p->open ? CLAIM_OPEN : CLAIM_CLOSED;
 
-    if (head == NULL) {
+    if (p->to != NULL) {
         claim(g, p->to, what);
         return;
     }
+    const struct list *head = &p->all->live;
     for (const struct list *it = head->next; it != head && g->n < GATE_CANDIDATES; it = it->next)
         claim(g, list_entry(it, const struct gate_instance, of_tenant), what);
 }

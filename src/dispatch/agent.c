@@ -50,8 +50,10 @@ static size_t count(char *const *texts)
 
 static char **copy_texts(char *const *from)
 {
+    if (from == NULL)
+        return NULL;
     size_t n = count(from);
-    char **to = from != NULL ? xcalloc(n + 1, sizeof(char *)) : NULL;
+    char **to = xcalloc(n + 1, sizeof(char *));
 
     for (size_t i = 0; i < n; i++)
         to[i] = xstrdup(from[i]);

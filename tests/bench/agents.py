@@ -32,8 +32,7 @@ class Bellhop(stores.Bellhop):
             f.writelines(f"  - {{id: a{i}, substrate: none}}\n" for i in range(AGENTS))
 
     def gateway(self):
-        text = subprocess.run([self.program, "gateway", "add", "--tenant", "bench", "--instance", "bot", "-c", self.config],
-                              check=True, stdout=subprocess.PIPE, text=True).stdout
+        text = self.command("gateway", "add", "--tenant", "bench", "--instance", "bot")
         return dict(line.split("=", 1) for line in text.splitlines())
 
 

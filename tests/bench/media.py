@@ -48,21 +48,13 @@ def free_port():
         return s.getsockname()[1]
 
 
-class Bellhop(peers.Peer):
+class Bellhop(peers.Served):
     def __init__(self, tools, work, program):
-        super().__init__("bellhop", tools, work)
-        self.program, self.state, self.config = program, os.path.join(self.dir, "state"), os.path.join(self.dir, "bellhop.yaml")
-        with open(self.config, "w") as f:
-            f.write(CONFIG.format(state=self.state))
+        super().__init__(tools, work, program, CONFIG)
 
     def start(self):
-        self.spawn([self.program, "serve", "-c", self.config], stdout=subprocess.PIPE, text=True)
-        if "ready" not in self.process.stdout.readline():
-            raise RuntimeError(f"bellhop did not start, see {self.dir}/log")
-        with open(os.path.join(self.state, "port")) as f:
-            self.port = int(f.read())
-        text = subprocess.run([self.program, "gateway", "add", "--tenant", "bench", "--instance", "bot", "--platform", "web",
-                               "--bot", "lobby", "-c", self.config], check=True, stdout=subprocess.PIPE, text=True).stdout
+        super().start()
+        text = self.command("gateway", "add", "--tenant", "bench", "--instance", "bot", "--platform", "web", "--bot", "lobby")
         said = dict(line.split("=", 1) for line in text.splitlines() if "=" in line)
         self.header = f"Authorization: Bearer {mint(said['GATEWAY_RELAY_ID'], said['GATEWAY_RELAY_SECRET'], ttl=3600)}\r\n"
 

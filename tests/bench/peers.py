@@ -194,6 +194,26 @@ class Bellhop(Peer):
         return {row[0]: float(row[1]) for row in rows if len(row) == 2}
 
 
+class Served(Peer):
+    """bellhop with one configuration file; CONFIG is its text with {state} in it."""
+
+    def __init__(self, tools, work, program, config):
+        super().__init__("bellhop", tools, work)
+        self.program, self.state, self.config = program, os.path.join(self.dir, "state"), os.path.join(self.dir, "bellhop.yaml")
+        with open(self.config, "w") as f:
+            f.write(config.format(state=self.state))
+
+    def start(self):
+        self.spawn([self.program, "serve", "-c", self.config], stdout=subprocess.PIPE, text=True)
+        if "ready" not in self.process.stdout.readline():
+            raise RuntimeError(f"bellhop did not start, see {self.dir}/log")
+        with open(os.path.join(self.state, "port")) as f:
+            self.port = int(f.read())
+
+    def command(self, *words):
+        return subprocess.run([self.program, *words, "-c", self.config], check=True, stdout=subprocess.PIPE, text=True).stdout
+
+
 def mint(gateway, secret):
     signed = f"{gateway}:{int(time.time()) + 86400}"
     mac = hmac.new(secret.encode(), signed.encode(), hashlib.sha256).hexdigest()

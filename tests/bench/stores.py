@@ -22,23 +22,15 @@ limits: {{key_requests: 0, tenant_requests: 0, skill_bytes_per_tenant: 0, skill_
 """
 
 
-class Bellhop(peers.Peer):
+class Bellhop(peers.Served):
     api = "v1"
 
     def __init__(self, tools, work, program):
-        super().__init__("bellhop", tools, work)
-        self.program, self.state, self.config = program, os.path.join(self.dir, "state"), os.path.join(self.dir, "bellhop.yaml")
-        with open(self.config, "w") as f:
-            f.write(CONFIG.format(state=self.state))
+        super().__init__(tools, work, program, CONFIG)
 
     def start(self):
-        self.spawn([self.program, "serve", "-c", self.config], stdout=subprocess.PIPE, text=True)
-        if "ready" not in self.process.stdout.readline():
-            raise RuntimeError(f"bellhop did not start, see {self.dir}/log")
-        with open(os.path.join(self.state, "port")) as f:
-            self.port = int(f.read())
-        self.key = subprocess.run([self.program, "token", "agent", "--tenant", "bench", "--identity", "bench", "-c", self.config],
-                                  check=True, stdout=subprocess.PIPE, text=True).stdout.strip()
+        super().start()
+        self.key = self.command("token", "agent", "--tenant", "bench", "--identity", "bench").strip()
 
     def data_file(self):
         return os.path.join(self.state, "data", "bench", "data.db")

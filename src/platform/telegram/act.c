@@ -129,6 +129,7 @@ static void start_send(struct tg_outgoing *x, struct sender_order *q)
         buf_printf(&what, "\x1f%s", x->prompt);
     q->what = buf_str(&what);
     sender_act(x->t->sender, &x->out, q);
+    q->what = STR_NULL;
     buf_done(&what);
 }
 
@@ -141,6 +142,7 @@ static void start_aside(struct tg_outgoing *x, struct sender_order *q)
     x->out.n_parts = 1;
     q->lane = str_of(lane);
     sender_act(x->t->sender, &x->out, q);
+    q->lane = STR_NULL;
 }
 
 static bool typing_needs_nothing(struct telegram *t, const struct action *a)

@@ -1,54 +1,37 @@
 /* Promises of edge/vault.h. */
 #include "unit.h"
-#include "base/clock.h"
+#include "facts_rig.h"
 #include "base/mem.h"
-#include "base/rand.h"
-#include "bus/bus.h"
 #include "edge/vault.h"
-#include "store/memory/memory.h"
-#include "tenancy/facts.h"
 
-#define NOW_MS 1800000000000
 #define LIFE_MS 900000
 #define KIND STR("discord.interaction_token")
 #define TOKEN "aW50ZXJhY3Rpb24-the-planted-token"
 
 struct rig {
-    struct clock *clock;
-    struct store *store;
-    struct bus *bus;
-    struct rand rand;
-    struct seal *seal;
-    struct facts *facts;
+    struct facts_rig f;
     struct vault *vault;
     struct vault_tenants tenants;
-    int64_t now_ms;
     struct buf id, secret, plain;
 };
-
-static void turn(struct rig *r)
-{
-    for (int i = 0; i < 8; i++)
-        clock_turn(r->clock);
-}
 
 static struct str of_gateway(void *ctx, struct str id)
 {
     struct rig *r = ctx;
-    const struct gateway *g = facts_gateway(r->facts, id);
+    const struct gateway *g = facts_gateway(r->f.facts, id);
 
     return g != NULL ? str_of(g->tenant) : STR_NULL;
 }
 
 static bool has_gateway(void *ctx, struct str tenant)
 {
-    return facts_tenant_is_live(((struct rig *)ctx)->facts, tenant);
+    return facts_tenant_is_live(((struct rig *)ctx)->f.facts, tenant);
 }
 
 static void open_vault(struct rig *r)
 {
     char why[256];
-    struct vault_env env = {r->clock, r->store, r->seal, r->bus, &r->tenants};
+    struct vault_env env = {r->f.clock, r->f.store, r->f.seal, r->f.bus, &r->tenants};
 
     r->tenants = (struct vault_tenants){of_gateway, has_gateway, r};
 
@@ -59,27 +42,16 @@ static void add_gateway(struct rig *r, const char *id, const char *tenant)
 {
     buf_reset(&r->id);
     buf_reset(&r->secret);
-    facts_gateway_add(r->facts, &(struct gateway_spec){.id = str_of(id), .tenant = str_of(tenant)},
-                      &r->id, &r->secret, NULL, NULL);
-    turn(r);
+    facts_gateway_add(r->f.facts,
+                      &(struct gateway_spec){.id = str_of(id), .tenant = str_of(tenant)}, &r->id,
+                      &r->secret, NULL, NULL);
+    facts_rig_turn(&r->f);
 }
 
 static int setup(void **state)
 {
     struct rig *r = xcalloc(1, sizeof *r);
-    char why[256];
-
-    r->clock = clock_new();
-    r->now_ms = 1000;
-    clock_set(r->clock, r->now_ms, NOW_MS);
-    r->store = store_memory_new(r->clock);
-    r->bus = bus_local_new(r->clock);
-    r->rand = rand_seeded(7);
-    assert_int_equal(seal_open_master(STR("a passphrase of some length"), NULL, &r->seal, why),
-                     BH_OK);
-    struct facts_env env = {
-        .clock = r->clock, .store = r->store, .bus = r->bus, .rand = &r->rand, .seal = r->seal};
-    assert_int_equal(facts_open(&env, &r->facts, why), BH_OK);
+    facts_rig_open(&r->f);
     add_gateway(r, "ga", "a");
     add_gateway(r, "gb", "b");
     open_vault(r);
@@ -91,24 +63,14 @@ static int teardown(void **state)
 {
     struct rig *r = *state;
 
-    store_close(r->store);
+    facts_rig_close_store(&r->f);
     vault_free(r->vault);
-    facts_free(r->facts);
-    r->bus->ops->close(r->bus);
-    seal_free(r->seal);
-    clock_free(r->clock);
+    facts_rig_done(&r->f);
     buf_done(&r->id);
     buf_done(&r->secret);
     buf_done(&r->plain);
     free(r);
     return 0;
-}
-
-static void advance(struct rig *r, int64_t ms)
-{
-    r->now_ms += ms;
-    clock_set(r->clock, r->now_ms, NOW_MS + r->now_ms - 1000);
-    turn(r);
 }
 
 static struct vault_spec spec(const char *tenant, const char *id)
@@ -129,7 +91,7 @@ static void bind(struct rig *r, const char *tenant, const char *id)
     struct vault_spec s = spec(tenant, id);
 
     vault_bind(r->vault, &s);
-    turn(r);
+    facts_rig_turn(&r->f);
 }
 
 static bool take(struct rig *r, const char *tenant, const char *key, struct vault_ref *ref,
@@ -171,7 +133,7 @@ static void absent_expired_and_foreign_look_the_same(void **state)
     assert_false(take(r, "a", "another-key", &ref, &first));
     assert_false(
         vault_take(r->vault, STR("a"), STR("relay-key"), STR("discord.other"), &ref, &first));
-    advance(r, LIFE_MS);
+    facts_rig_pass(&r->f, LIFE_MS);
     assert_false(take(r, "a", "relay-key", &ref, &first));
 }
 
@@ -182,11 +144,11 @@ static void an_entry_that_expires_while_it_is_taken_does_not_open(void **state)
     bool first;
 
     bind(r, "a", "1");
-    advance(r, LIFE_MS - 1);
+    facts_rig_pass(&r->f, LIFE_MS - 1);
     assert_true(take(r, "a", "relay-key", &ref, &first));
-    advance(r, 1);
+    facts_rig_pass(&r->f, 1);
     assert_false(vault_open_value(r->vault, ref, &r->plain));
-    advance(r, 10000);
+    facts_rig_pass(&r->f, 10000);
     assert_int_equal(vault_count(r->vault), 0);
     vault_used(r->vault, ref); /* harmless */
 }
@@ -262,7 +224,7 @@ static void entries_survive_a_restart_with_what_was_used(void **state)
     bind(r, "a", "2");
     assert_true(take_place(r, "i1", NULL, &ref));
     vault_used(r->vault, ref);
-    turn(r);
+    facts_rig_turn(&r->f);
     vault_free(r->vault);
     open_vault(r);
     assert_int_equal(vault_count(r->vault), 2);
@@ -279,7 +241,7 @@ static void what_expired_while_nobody_ran_is_gone(void **state)
 
     bind(r, "a", "1");
     vault_free(r->vault);
-    advance(r, LIFE_MS + 1);
+    facts_rig_pass(&r->f, LIFE_MS + 1);
     open_vault(r);
     assert_int_equal(vault_count(r->vault), 0);
 }
@@ -298,7 +260,7 @@ static void the_store_never_holds_the_value(void **state)
     struct buf all = BUF_INIT;
 
     bind(r, "a", "1");
-    assert_int_equal(r->store->ops->load_records(r->store, "vault", count_record, &all), BH_OK);
+    assert_int_equal(r->f.store->ops->load_records(r->f.store, "vault", count_record, &all), BH_OK);
     assert_true(all.n > 0);
     assert_false(str_contains(buf_str(&all), STR(TOKEN)));
     assert_false(str_contains(buf_str(&all), STR("planted")));
@@ -314,12 +276,12 @@ static void a_revocation_wipes_the_tenant_and_nobody_else(void **state)
 
     bind(r, "a", "1");
     bind(r, "b", "2");
-    facts_gateway_revoke(r->facts, STR("ga"), NULL, NULL);
-    turn(r);
+    facts_gateway_revoke(r->f.facts, STR("ga"), NULL, NULL);
+    facts_rig_turn(&r->f);
     assert_false(take(r, "a", "relay-key", &ref, &first));
     assert_true(take(r, "b", "relay-key", &ref, &first));
-    turn(r);
-    assert_int_equal(r->store->ops->load_records(r->store, "vault", count_record, &all), BH_OK);
+    facts_rig_turn(&r->f);
+    assert_int_equal(r->f.store->ops->load_records(r->f.store, "vault", count_record, &all), BH_OK);
     assert_true(str_contains(buf_str(&all), STR("\"tenant\":\"b\"")));
     assert_false(str_contains(buf_str(&all), STR("\"tenant\":\"a\"")));
     buf_done(&all);
@@ -332,15 +294,11 @@ static void a_revocation_that_was_missed_counts_at_the_next_start(void **state)
     bind(r, "a", "1");
     bind(r, "b", "2");
     vault_free(r->vault); /* the local bus keeps a dead listener: nothing is published until */
-    r->bus->ops->close(r->bus); /* it is replaced */
-    r->bus = bus_local_new(r->clock);
-    facts_free(r->facts);
-    char why[256];
-    struct facts_env env = {
-        .clock = r->clock, .store = r->store, .bus = r->bus, .rand = &r->rand, .seal = r->seal};
-    assert_int_equal(facts_open(&env, &r->facts, why), BH_OK);
-    facts_gateway_revoke(r->facts, STR("gb"), NULL, NULL);
-    turn(r);
+    r->f.bus->ops->close(r->f.bus); /* it is replaced */
+    r->f.bus = bus_local_new(r->f.clock);
+    facts_rig_reopen(&r->f);
+    facts_gateway_revoke(r->f.facts, STR("gb"), NULL, NULL);
+    facts_rig_turn(&r->f);
     open_vault(r);
     assert_int_equal(vault_count(r->vault), 1);
 }
@@ -353,18 +311,18 @@ static void a_record_under_another_tenants_name_does_not_open(void **state)
     bool first;
 
     bind(r, "a", "1");
-    assert_int_equal(r->store->ops->load_records(r->store, "vault", count_record, &all), BH_OK);
+    assert_int_equal(r->f.store->ops->load_records(r->f.store, "vault", count_record, &all), BH_OK);
     struct str value = str_skip(buf_str(&all), (size_t)str_find(buf_str(&all), '{'));
     buf_add_str(&key, STR("b\x1f"
                           "discord.interaction_token\x1f"
                           "1"));
     char *forged = str_dup(value), *at = strstr(forged, "\"tenant\":\"a\"");
     at[10] = 'b';
-    store_put(r->store,
+    store_put(r->f.store,
               &(struct store_kv){
                   .verb = KV_PUT, .ns = "vault", .key = buf_str(&key), .value = str_of(forged)},
               1, true, NULL, NULL);
-    turn(r);
+    facts_rig_turn(&r->f);
     vault_free(r->vault);
     open_vault(r);
     assert_true(take(r, "b", "relay-key", &ref, &first));

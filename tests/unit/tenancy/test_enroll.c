@@ -1,25 +1,14 @@
 /* Promises of tenancy/enroll.h that need a clock to see. */
 #include "unit.h"
+#include "facts_rig.h"
 #include "base/buf.h"
-#include "base/clock.h"
 #include "base/json.h"
 #include "base/mem.h"
-#include "base/rand.h"
-#include "bus/bus.h"
-#include "store/memory/memory.h"
 #include "tenancy/enroll.h"
 #include "tenancy/identity.h"
 
-#define NOW_MS 1800000000000
-
 struct rig {
-    struct clock *clock;
-    struct store *store;
-    struct bus *bus;
-    struct rand rand;
-    struct seal *seal;
-    struct facts *facts;
-    int64_t passed_ms;
+    struct facts_rig f;
     enum bh_err err;
     int calls;
 };
@@ -31,26 +20,10 @@ static void on_done(void *ctx, enum bh_err err, const char *why)
     r->err = err;
 }
 
-static void open_facts(struct rig *r)
-{
-    char why[256] = "";
-    struct facts_env env = {
-        .clock = r->clock, .store = r->store, .bus = r->bus, .rand = &r->rand, .seal = r->seal};
-    assert_int_equal(facts_open(&env, &r->facts, why), BH_OK);
-}
-
 static int setup(void **state)
 {
     struct rig *r = xcalloc(1, sizeof *r);
-    char why[256];
-    r->clock = clock_new();
-    clock_set(r->clock, 1000, NOW_MS);
-    r->store = store_memory_new(r->clock);
-    r->bus = bus_local_new(r->clock);
-    r->rand = rand_seeded(7);
-    assert_int_equal(seal_open_master(STR("a passphrase of some length"), NULL, &r->seal, why),
-                     BH_OK);
-    open_facts(r);
+    facts_rig_open(&r->f);
     *state = r;
     return 0;
 }
@@ -58,26 +31,9 @@ static int setup(void **state)
 static int teardown(void **state)
 {
     struct rig *r = *state;
-    store_close(r->store);
-    facts_free(r->facts);
-    r->bus->ops->close(r->bus);
-    seal_free(r->seal);
-    clock_free(r->clock);
+    facts_rig_done(&r->f);
     free(r);
     return 0;
-}
-
-static void turn(struct rig *r)
-{
-    for (int i = 0; i < 12; i++)
-        clock_turn(r->clock);
-}
-
-static void pass(struct rig *r, int64_t ms)
-{
-    r->passed_ms += ms;
-    clock_set(r->clock, 1000 + r->passed_ms, NOW_MS + r->passed_ms);
-    turn(r);
 }
 
 static enum bh_err provision(struct rig *r, const char *tenant, char ret_secret[65])
@@ -85,9 +41,9 @@ static enum bh_err provision(struct rig *r, const char *tenant, char ret_secret[
     struct provision_result result = {0};
     const struct provision_spec spec = {.tenant = str_of(tenant), .gateway = STR("gw-1")};
     r->calls = 0;
-    facts_provision(r->facts, &spec, &result, on_done, r);
+    facts_provision(r->f.facts, &spec, &result, on_done, r);
     assert_int_equal(r->calls, 0);
-    turn(r);
+    facts_rig_turn(&r->f);
     assert_int_equal(r->calls, 1);
     if (r->err == BH_OK)
         snprintf(ret_secret, 65, "%s", buf_z(&result.secret));
@@ -101,8 +57,8 @@ static bool lets_in(struct rig *r, const char *secret)
     const struct gateway *gw = NULL;
     const char *why;
     buf_add_z(&header, "Bearer ");
-    token_mint(&header, STR("gw-1"), str_of(secret), (NOW_MS + r->passed_ms) / 1000 + 60);
-    bool ok = facts_authenticate(r->facts, buf_str(&header), &gw, &why) == AUTH_OK;
+    token_mint(&header, STR("gw-1"), str_of(secret), (NOW_MS + r->f.passed_ms) / 1000 + 60);
+    bool ok = facts_authenticate(r->f.facts, buf_str(&header), &gw, &why) == AUTH_OK;
     buf_done(&header);
     return ok;
 }
@@ -127,14 +83,14 @@ static void what_one_instance_claims_by_provisioning_is_bounded(void **state)
             snprintf(names[i], sizeof names[i], "k%d-%d", call < 5 ? call : 0, i);
             keys[i] = str_of(names[i]);
         }
-        facts_provision(r->facts, &spec, &result, on_done, r);
-        turn(r);
+        facts_provision(r->f.facts, &spec, &result, on_done, r);
+        facts_rig_turn(&r->f);
         assert_int_equal(r->err, BH_OK);
         /* full: nothing new is granted, and what it has stays its own */
         assert_int_equal(str_eq(buf_str(&result.route_keys), STR("[]")), call == 4);
         provision_result_done(&result);
     }
-    assert_int_equal(facts_routes(r->facts, &head), PROVISION_CLAIMS_MAX);
+    assert_int_equal(facts_routes(r->f.facts, &head), PROVISION_CLAIMS_MAX);
 }
 
 static void within_the_window_the_secret_is_the_same_and_later_the_old_one_lives_on(void **state)
@@ -142,20 +98,19 @@ static void within_the_window_the_secret_is_the_same_and_later_the_old_one_lives
     struct rig *r = *state;
     char first[65], again[65], second[65];
     assert_int_equal(provision(r, "acme", first), BH_OK);
-    pass(r, PROVISION_SAME_MS - 1);
+    facts_rig_pass(&r->f, PROVISION_SAME_MS - 1);
     assert_int_equal(provision(r, "acme", again), BH_OK);
     assert_string_equal(first, again);
-    facts_free(r->facts); /* and after a restart */
-    open_facts(r);
+    facts_rig_reopen(&r->f); /* and after a restart */
     assert_int_equal(provision(r, "acme", again), BH_OK);
     assert_string_equal(first, again);
-    pass(r, 1);
+    facts_rig_pass(&r->f, 1);
     assert_int_equal(provision(r, "acme", second), BH_OK);
     assert_string_not_equal(first, second);
     assert_true(lets_in(r, first) && lets_in(r, second));
-    pass(r, PROVISION_KEEP_MS - 1);
+    facts_rig_pass(&r->f, PROVISION_KEEP_MS - 1);
     assert_true(lets_in(r, first) && lets_in(r, second));
-    pass(r, 1);
+    facts_rig_pass(&r->f, 1);
     assert_false(lets_in(r, first));
     assert_true(lets_in(r, second));
 }
@@ -166,18 +121,16 @@ static void after_a_late_provision_the_old_secret_lives_until_the_new_one_was_us
     struct rig *r = *state;
     char first[65], second[65];
     assert_int_equal(provision(r, "acme", first), BH_OK);
-    pass(r, PROVISION_SAME_MS);
+    facts_rig_pass(&r->f, PROVISION_SAME_MS);
     assert_int_equal(provision(r, "acme", second), BH_OK);
-    pass(r, 30ll * 24 * PROVISION_KEEP_MS);
+    facts_rig_pass(&r->f, 30ll * 24 * PROVISION_KEEP_MS);
     assert_true(lets_in(r, first));
-    facts_free(r->facts);
-    open_facts(r);
+    facts_rig_reopen(&r->f);
     assert_true(lets_in(r, first));
     assert_true(lets_in(r, second));
-    turn(r);
+    facts_rig_turn(&r->f);
     assert_false(lets_in(r, first)); /* the hour had passed long ago */
-    facts_free(r->facts);
-    open_facts(r);
+    facts_rig_reopen(&r->f);
     assert_false(lets_in(r, first));
     assert_true(lets_in(r, second));
 }
@@ -188,14 +141,14 @@ static void secrets_nobody_used_never_push_out_the_one_in_use(void **state)
     char first[65], lost[65];
     assert_int_equal(provision(r, "acme", first), BH_OK);
     for (int i = 0; i < 20; i++) {
-        pass(r, PROVISION_SAME_MS);
+        facts_rig_pass(&r->f, PROVISION_SAME_MS);
         assert_int_equal(provision(r, "acme", lost), BH_OK);
         assert_true(lets_in(r, first));
-        turn(r);
+        facts_rig_turn(&r->f);
     }
     assert_true(lets_in(r, lost));
-    turn(r);
-    pass(r, PROVISION_KEEP_MS);
+    facts_rig_turn(&r->f);
+    facts_rig_pass(&r->f, PROVISION_KEEP_MS);
     assert_false(lets_in(r, first));
 }
 
@@ -205,12 +158,12 @@ static void a_rotation_by_the_operator_ends_the_old_secret_used_or_not(void **st
     struct buf secret = BUF_INIT;
     char first[65], second[65];
     assert_int_equal(provision(r, "acme", first), BH_OK);
-    pass(r, PROVISION_SAME_MS);
+    facts_rig_pass(&r->f, PROVISION_SAME_MS);
     assert_int_equal(provision(r, "acme", second), BH_OK);
-    facts_gateway_rotate(r->facts, STR("gw-1"), 1000, &secret, on_done, r);
-    turn(r);
+    facts_gateway_rotate(r->f.facts, STR("gw-1"), 1000, &secret, on_done, r);
+    facts_rig_turn(&r->f);
     assert_true(lets_in(r, first) && lets_in(r, second));
-    pass(r, 1000);
+    facts_rig_pass(&r->f, 1000);
     assert_false(lets_in(r, first) || lets_in(r, second));
     assert_true(lets_in(r, buf_z(&secret)));
     buf_wipe(&secret);
@@ -222,10 +175,10 @@ static enum bh_err enroll(struct rig *r, const struct buf *token)
     struct json_parser *p = json_parser_new();
     struct local_token t;
     const char *why;
-    assert_true(local_token_read(r->facts, buf_str(token), TOKEN_ENROLL, p, &t, &why));
+    assert_true(local_token_read(r->f.facts, buf_str(token), TOKEN_ENROLL, p, &t, &why));
     const struct provision_spec spec = {.tenant = t.tenant, .gateway = STR("gw-1")};
-    facts_enroll(r->facts, &spec, &t, &result, on_done, r);
-    turn(r);
+    facts_enroll(r->f.facts, &spec, &t, &result, on_done, r);
+    facts_rig_turn(&r->f);
     json_parser_free(p);
     provision_result_done(&result);
     return r->err;
@@ -239,7 +192,7 @@ static void count_record(void *ctx, struct str key, struct str value)
 static size_t used_on_disk(struct rig *r)
 {
     size_t n = 0;
-    r->store->ops->load_records(r->store, "enrolled", count_record, &n);
+    r->f.store->ops->load_records(r->f.store, "enrolled", count_record, &n);
     return n;
 }
 
@@ -250,26 +203,25 @@ static void used_enrollment_nonces_are_cleaned_up(void **state)
     struct local_token t = {.kind = TOKEN_ENROLL, .tenant = STR("acme")};
     for (int i = 0; i < 600; i++) { /* more than are deleted at once */
         buf_reset(&token);
-        t.exp_ms = NOW_MS + r->passed_ms + 3600000;
-        local_token_mint(r->facts, &t, &token);
+        t.exp_ms = NOW_MS + r->f.passed_ms + 3600000;
+        local_token_mint(r->f.facts, &t, &token);
         assert_int_equal(enroll(r, &token), BH_OK);
     }
     t.exp_ms += 10ll * 3600000;
-    local_token_mint(r->facts, &t, &last);
+    local_token_mint(r->f.facts, &t, &last);
     assert_int_equal(enroll(r, &last), BH_OK);
     assert_int_equal(enroll(r, &last), BH_CONFLICT);
     assert_int_equal(used_on_disk(r), 601);
-    pass(r, 3600000 - 1);
+    facts_rig_pass(&r->f, 3600000 - 1);
     assert_int_equal(used_on_disk(r), 601);
     for (int i = 0; i < 5; i++)
-        pass(r, 3600000);
+        facts_rig_pass(&r->f, 3600000);
     assert_int_equal(used_on_disk(r), 1);
     assert_int_equal(enroll(r, &last), BH_CONFLICT);
-    facts_free(r->facts); /* after a restart it is known, and then forgotten too */
-    open_facts(r);
+    facts_rig_reopen(&r->f); /* after a restart it is known, and then forgotten too */
     assert_int_equal(enroll(r, &last), BH_CONFLICT);
     for (int i = 0; i < 7; i++)
-        pass(r, 3600000);
+        facts_rig_pass(&r->f, 3600000);
     assert_int_equal(used_on_disk(r), 0);
     buf_done(&token);
     buf_done(&last);
@@ -282,9 +234,9 @@ static void a_gateway_that_restarts_in_a_loop_is_never_locked_out(void **state)
     for (int i = 0; i < 200; i++) {
         assert_int_equal(provision(r, "acme", secret), BH_OK);
         assert_true(lets_in(r, secret));
-        pass(r, 600000);
+        facts_rig_pass(&r->f, 600000);
     }
-    assert_true(facts_gateway(r->facts, STR("gw-1"))->n_secrets <= GATEWAY_SECRETS);
+    assert_true(facts_gateway(r->f.facts, STR("gw-1"))->n_secrets <= GATEWAY_SECRETS);
 }
 
 static void another_tenant_gets_nowhere_and_neither_does_a_revoked_gateway(void **state)
@@ -294,8 +246,8 @@ static void another_tenant_gets_nowhere_and_neither_does_a_revoked_gateway(void 
     assert_int_equal(provision(r, "acme", first), BH_OK);
     assert_int_equal(provision(r, "Acme", other), BH_REFUSED);
     assert_true(lets_in(r, first));
-    facts_gateway_revoke(r->facts, STR("gw-1"), on_done, r);
-    turn(r);
+    facts_gateway_revoke(r->f.facts, STR("gw-1"), on_done, r);
+    facts_rig_turn(&r->f);
     assert_false(lets_in(r, first));
     assert_int_equal(provision(r, "acme", other), BH_REFUSED);
 }
@@ -311,23 +263,23 @@ static void a_local_token_is_good_for_its_purpose_and_its_time(void **state)
                             .exp_ms = NOW_MS + 1000},
                        got;
     const char *why;
-    local_token_mint(r->facts, &t, &token);
-    assert_true(local_token_read(r->facts, buf_str(&token), TOKEN_ENROLL, p, &got, &why));
+    local_token_mint(r->f.facts, &t, &token);
+    assert_true(local_token_read(r->f.facts, buf_str(&token), TOKEN_ENROLL, p, &got, &why));
     assert_str(got.tenant, "acme");
     assert_str(got.instance, "agent \"1\"");
     assert_null(got.wake_url.p);
     assert_int_equal(got.nonce.n, 32);
-    assert_false(local_token_read(r->facts, buf_str(&token), TOKEN_PROVISION, p, &got, &why));
+    assert_false(local_token_read(r->f.facts, buf_str(&token), TOKEN_PROVISION, p, &got, &why));
     for (size_t i = 0; i + 1 < token.n; i++) { /* the last character has bits that do not count */
         char was = token.p[i];
         token.p[i] = was == 'A' ? 'B' : 'A';
         bool same = i + 1 < token.n && token.p[i + 1] == '.';
         assert_true(same ||
-                    !local_token_read(r->facts, buf_str(&token), TOKEN_ENROLL, p, &got, &why));
+                    !local_token_read(r->f.facts, buf_str(&token), TOKEN_ENROLL, p, &got, &why));
         token.p[i] = was;
     }
-    pass(r, 1000);
-    assert_false(local_token_read(r->facts, buf_str(&token), TOKEN_ENROLL, p, &got, &why));
+    facts_rig_pass(&r->f, 1000);
+    assert_false(local_token_read(r->f.facts, buf_str(&token), TOKEN_ENROLL, p, &got, &why));
     assert_string_equal(why, "it has expired");
     buf_done(&token);
     json_parser_free(p);
@@ -340,15 +292,15 @@ static void provision_as(struct rig *r, const char *platform, const char *bot)
                                         .gateway = STR("gw-1"),
                                         .platform = str_of(platform),
                                         .bot = str_of(bot)};
-    facts_provision(r->facts, &spec, &result, on_done, r);
-    turn(r);
+    facts_provision(r->f.facts, &spec, &result, on_done, r);
+    facts_rig_turn(&r->f);
     assert_int_equal(r->err, BH_OK);
     provision_result_done(&result);
 }
 
 static bool is_for(struct rig *r, const char *platform, const char *bot)
 {
-    const struct gateway *g = facts_gateway(r->facts, STR("gw-1"));
+    const struct gateway *g = facts_gateway(r->f.facts, STR("gw-1"));
     return identity_has(g, str_of(platform), str_of(bot));
 }
 
@@ -361,14 +313,13 @@ static void a_gateway_provisioned_for_several_platforms_is_for_each_of_them(void
     provision_as(r, "web", "lobby");
     provision_as(r, "relay", "");
     for (int start = 0; start < 2; start++) {
-        const struct gateway *g = facts_gateway(r->facts, STR("gw-1"));
+        const struct gateway *g = facts_gateway(r->f.facts, STR("gw-1"));
         assert_true(is_for(r, "telegram", "my_bot") && is_for(r, "discord", "app1"));
         assert_true(is_for(r, "web", "lobby"));
         assert_false(is_for(r, "discord", "") || is_for(r, "telegram", "app1"));
         assert_string_equal(g->platform, "web"); /* the one it named last */
         assert_string_equal(g->bot, "lobby");
-        facts_free(r->facts);
-        open_facts(r);
+        facts_rig_reopen(&r->f);
     }
     provision_as(r, "telegram", ""); /* it did not say: the same bot */
     assert_true(is_for(r, "telegram", "my_bot") && is_for(r, "web", "lobby"));
@@ -387,7 +338,7 @@ static void the_platforms_of_a_gateway_are_bounded_and_the_oldest_goes(void **st
     }
     assert_false(is_for(r, "p0", "b"));
     assert_true(is_for(r, "p1", "b") && is_for(r, "p16", "b"));
-    const struct gateway *g = facts_gateway(r->facts, STR("gw-1"));
+    const struct gateway *g = facts_gateway(r->f.facts, STR("gw-1"));
     assert_true(identity_nth(g, IDENTITIES_MAX - 1, &platform, &bot));
     assert_false(identity_nth(g, IDENTITIES_MAX, &platform, &bot));
 }

@@ -1,24 +1,13 @@
 /* Promises of tenancy/grants.h. */
 #include "unit.h"
+#include "facts_rig.h"
 #include "base/buf.h"
-#include "base/clock.h"
 #include "base/jw.h"
 #include "base/mem.h"
-#include "base/rand.h"
-#include "bus/bus.h"
-#include "store/memory/memory.h"
 #include "tenancy/grants.h"
 
-#define NOW_MS 1800000000000
-
 struct rig {
-    struct clock *clock;
-    struct store *store;
-    struct bus *bus;
-    struct rand rand;
-    struct seal *seal;
-    struct facts *facts;
-    int64_t now_ms;
+    struct facts_rig f;
 };
 
 struct answer { /* of one change */
@@ -35,37 +24,16 @@ static void on_done(void *ctx, enum bh_err err, const char *why)
     snprintf(a->why, sizeof a->why, "%s", why != NULL ? why : "");
 }
 
-static void turn(struct rig *r)
-{
-    for (int i = 0; i < 12; i++)
-        clock_turn(r->clock);
-}
-
-static void open_facts(struct rig *r)
-{
-    char why[256] = "";
-    struct facts_env env = {
-        .clock = r->clock, .store = r->store, .bus = r->bus, .rand = &r->rand, .seal = r->seal};
-    if (facts_open(&env, &r->facts, why) != BH_OK)
-        fail_msg("%s", why);
-}
-
-static void reopen(struct rig *r)
-{
-    facts_free(r->facts);
-    open_facts(r);
-}
-
 static void add_gateway(struct rig *r, const char *id, const char *tenant, const char *instance)
 {
     struct buf ret_id = BUF_INIT, secret = BUF_INIT;
     struct answer a = {0};
-    facts_gateway_add(r->facts,
+    facts_gateway_add(r->f.facts,
                       &(struct gateway_spec){.id = str_of(id),
                                              .tenant = str_of(tenant),
                                              .instance = str_of(instance)},
                       &ret_id, &secret, on_done, &a);
-    turn(r);
+    facts_rig_turn(&r->f);
     assert_int_equal(a.err, BH_OK);
     buf_done(&ret_id);
     buf_done(&secret);
@@ -74,16 +42,7 @@ static void add_gateway(struct rig *r, const char *id, const char *tenant, const
 static int setup(void **state)
 {
     struct rig *r = xcalloc(1, sizeof *r);
-    char why[256];
-    r->clock = clock_new();
-    r->now_ms = 1000;
-    clock_set(r->clock, r->now_ms, NOW_MS);
-    r->store = store_memory_new(r->clock);
-    r->bus = bus_local_new(r->clock);
-    r->rand = rand_seeded(7);
-    assert_int_equal(seal_open_master(STR("a passphrase of some length"), NULL, &r->seal, why),
-                     BH_OK);
-    open_facts(r);
+    facts_rig_open(&r->f);
     add_gateway(r, "gw-x", "acme", "x");
     add_gateway(r, "gw-y", "acme", "y");
     add_gateway(r, "gw-z", "zorg", "x"); /* the same name, another tenant */
@@ -94,20 +53,9 @@ static int setup(void **state)
 static int teardown(void **state)
 {
     struct rig *r = *state;
-    store_close(r->store);
-    facts_free(r->facts);
-    r->bus->ops->close(r->bus);
-    seal_free(r->seal);
-    clock_free(r->clock);
+    facts_rig_done(&r->f);
     free(r);
     return 0;
-}
-
-static void pass(struct rig *r, int64_t ms)
-{
-    r->now_ms += ms;
-    clock_set(r->clock, r->now_ms, NOW_MS + r->now_ms - 1000);
-    turn(r);
 }
 
 static const struct grant_who X = {{"acme", 4}, {"x", 1}}, Y = {{"acme", 4}, {"y", 1}},
@@ -118,9 +66,9 @@ static const struct grant_place CHANNEL = {{"discord", 7}, {"g1", 2}, {"c1", 2}}
 static enum bh_err claim(struct rig *r, struct grant_who who, struct grant_place at)
 {
     struct answer a = {0};
-    grant_scope_claim(r->facts, who, at, GRANT_CLAIMED, on_done, &a);
+    grant_scope_claim(r->f.facts, who, at, GRANT_CLAIMED, on_done, &a);
     assert_int_equal(a.calls, 0);
-    turn(r);
+    facts_rig_turn(&r->f);
     assert_int_equal(a.calls, 1);
     return a.err;
 }
@@ -128,8 +76,8 @@ static enum bh_err claim(struct rig *r, struct grant_who who, struct grant_place
 static enum bh_err release(struct rig *r, struct grant_who who, struct grant_place at)
 {
     struct answer a = {0};
-    grant_scope_release(r->facts, who, at, on_done, &a);
-    turn(r);
+    grant_scope_release(r->f.facts, who, at, on_done, &a);
+    facts_rig_turn(&r->f);
     assert_int_equal(a.calls, 1);
     return a.err;
 }
@@ -137,8 +85,8 @@ static enum bh_err release(struct rig *r, struct grant_who who, struct grant_pla
 static enum bh_err link_person(struct rig *r, struct grant_who who, const char *user)
 {
     struct answer a = {0};
-    grant_link(r->facts, who, STR("discord"), str_of(user), on_done, &a);
-    turn(r);
+    grant_link(r->f.facts, who, STR("discord"), str_of(user), on_done, &a);
+    facts_rig_turn(&r->f);
     assert_int_equal(a.calls, 1);
     return a.err;
 }
@@ -146,8 +94,8 @@ static enum bh_err link_person(struct rig *r, struct grant_who who, const char *
 static enum bh_err choose(struct rig *r, struct grant_who who, const char *user)
 {
     struct answer a = {0};
-    grant_dm_default(r->facts, who, STR("discord"), str_of(user), on_done, &a);
-    turn(r);
+    grant_dm_default(r->f.facts, who, STR("discord"), str_of(user), on_done, &a);
+    facts_rig_turn(&r->f);
     assert_int_equal(a.calls, 1);
     return a.err;
 }
@@ -164,7 +112,7 @@ static const char *receiver(struct rig *r, const char *user, bool direct)
                        .chat_id = STR("c1"),
                        .chat_type = direct ? STR("dm") : STR("group"),
                        .user_id = str_of(user)};
-    size_t n = gate_decide(facts_gate(r->facts), &w, &ev, v);
+    size_t n = gate_decide(facts_gate(r->f.facts), &w, &ev, v);
     name[0] = '\0';
     for (size_t i = 0; i < n; i++)
         if (gate_is_yes(v[i].reason)) {
@@ -177,7 +125,7 @@ static const char *receiver(struct rig *r, const char *user, bool direct)
 
 static bool holds(struct rig *r, struct grant_who who, struct grant_place at)
 {
-    return grant_holds(r->facts, grant_instance(r->facts, who), at);
+    return grant_holds(r->f.facts, grant_instance(r->f.facts, who), at);
 }
 
 static void a_place_belongs_to_one_instance(void **state)
@@ -196,8 +144,8 @@ static enum bh_err claim_by(struct rig *r, struct grant_who who, struct grant_pl
                             enum grant_word by)
 {
     struct answer a = {0};
-    grant_scope_claim(r->facts, who, at, by, on_done, &a);
-    turn(r);
+    grant_scope_claim(r->f.facts, who, at, by, on_done, &a);
+    facts_rig_turn(&r->f);
     assert_int_equal(a.calls, 1);
     return a.err;
 }
@@ -213,7 +161,7 @@ static void the_operator_or_whoever_may_manage_the_place_displaces_a_squatter(vo
     assert_int_equal(release(r, Z, CHANNEL), BH_NOT_FOUND);
     assert_int_equal(claim_by(r, Y, CHANNEL, GRANT_OPERATOR), BH_OK);
     assert_int_equal(claim_by(r, Z, CHANNEL, GRANT_OPERATOR), BH_CONFLICT); /* release it first */
-    reopen(r);
+    facts_rig_reopen(&r->f);
     assert_true(holds(r, Y, CHANNEL) && !holds(r, X, CHANNEL) && !holds(r, Z, CHANNEL));
     assert_int_equal(claim_by(r, X, CHANNEL, GRANT_MANAGED), BH_CONFLICT);
 }
@@ -224,7 +172,7 @@ static void a_better_word_for_the_same_holder_is_kept(void **state)
     assert_int_equal(claim(r, X, CHANNEL), BH_OK);
     assert_int_equal(claim_by(r, X, CHANNEL, GRANT_OPERATOR), BH_OK);
     assert_int_equal(claim(r, X, CHANNEL), BH_OK); /* a lesser one changes nothing */
-    reopen(r);
+    facts_rig_reopen(&r->f);
     assert_int_equal(claim_by(r, Z, CHANNEL, GRANT_MANAGED), BH_CONFLICT);
     assert_int_equal(release(r, X, CHANNEL), BH_OK);
 }
@@ -248,7 +196,7 @@ static void claims_are_bounded_per_instance_and_per_tenant(void **state)
     assert_int_equal(claim_nth(r, X, n, GRANT_MANAGED), BH_BUSY);
     assert_int_equal(claim_nth(r, X, n, GRANT_OPERATOR), BH_OK); /* the operator's do not count */
     assert_int_equal(claim_nth(r, X, 0, GRANT_CLAIMED), BH_OK);  /* its own */
-    reopen(r);
+    facts_rig_reopen(&r->f);
     assert_int_equal(claim_nth(r, X, n + 1, GRANT_CLAIMED), BH_BUSY);
     const struct grant_place first = {STR("discord"), STR("g2"), STR("c0")};
     assert_int_equal(release(r, X, first), BH_OK);
@@ -271,8 +219,8 @@ static void route_guild(struct rig *r, const char *tenant, bool add)
                                     .key = STR("g1"),
                                     .tenant = str_of(tenant)};
     struct answer a = {0};
-    (add ? facts_route_add : facts_route_remove)(r->facts, &spec, on_done, &a);
-    turn(r);
+    (add ? facts_route_add : facts_route_remove)(r->f.facts, &spec, on_done, &a);
+    facts_rig_turn(&r->f);
     assert_int_equal(a.err, BH_OK);
 }
 
@@ -298,9 +246,9 @@ static void of_two_claims_at_once_one_wins(void **state)
 {
     struct rig *r = *state;
     struct answer a = {0}, b = {0};
-    grant_scope_claim(r->facts, X, CHANNEL, GRANT_CLAIMED, on_done, &a);
-    grant_scope_claim(r->facts, Z, CHANNEL, GRANT_CLAIMED, on_done, &b);
-    turn(r);
+    grant_scope_claim(r->f.facts, X, CHANNEL, GRANT_CLAIMED, on_done, &a);
+    grant_scope_claim(r->f.facts, Z, CHANNEL, GRANT_CLAIMED, on_done, &b);
+    facts_rig_turn(&r->f);
     assert_int_equal(a.calls + b.calls, 2);
     assert_int_equal((a.err == BH_OK) + (b.err == BH_OK), 1);
     assert_int_equal((a.err == BH_CONFLICT) + (b.err == BH_CONFLICT), 1);
@@ -350,8 +298,8 @@ static void an_instance_that_does_not_exist_or_was_revoked_gets_nothing(void **s
     assert_int_equal(claim(r, (struct grant_who){STR("acme"), STR("nobody")}, CHANNEL),
                      BH_NOT_FOUND);
     assert_int_equal(claim(r, (struct grant_who){STR("zorg"), STR("y")}, CHANNEL), BH_NOT_FOUND);
-    facts_gateway_revoke(r->facts, STR("gw-y"), on_done, &a);
-    turn(r);
+    facts_gateway_revoke(r->f.facts, STR("gw-y"), on_done, &a);
+    facts_rig_turn(&r->f);
     assert_int_equal(claim(r, Y, CHANNEL), BH_NOT_FOUND);
 }
 
@@ -364,11 +312,11 @@ static void a_linked_person_reaches_their_own_instance(void **state)
     assert_string_equal(receiver(r, "ann", false), "acme/x");
     assert_string_equal(receiver(r, "Ann", false), "");
     struct answer a = {0};
-    grant_unlink(r->facts, Y, STR("discord"), STR("ann"), on_done, &a);
-    turn(r);
+    grant_unlink(r->f.facts, Y, STR("discord"), STR("ann"), on_done, &a);
+    facts_rig_turn(&r->f);
     assert_int_equal(a.err, BH_NOT_FOUND);
-    grant_unlink(r->facts, X, STR("discord"), STR("ann"), on_done, &a);
-    turn(r);
+    grant_unlink(r->f.facts, X, STR("discord"), STR("ann"), on_done, &a);
+    facts_rig_turn(&r->f);
     assert_int_equal(a.err, BH_OK);
     assert_string_equal(receiver(r, "ann", false), "");
 }
@@ -377,18 +325,18 @@ static void a_person_with_several_instances_chooses_and_only_among_their_own(voi
 {
     struct rig *r = *state;
     link_person(r, X, "ann");
-    pass(r, 10);
+    facts_rig_pass(&r->f, 10);
     link_person(r, Y, "ann");
     assert_string_equal(receiver(r, "ann", true), "acme/x");
     assert_int_equal(choose(r, Y, "ann"), BH_OK);
     assert_string_equal(receiver(r, "ann", true), "acme/y");
     assert_int_equal(choose(r, Z, "ann"), BH_NOT_FOUND);
     assert_string_equal(receiver(r, "ann", true), "acme/y");
-    reopen(r);
+    facts_rig_reopen(&r->f);
     assert_string_equal(receiver(r, "ann", true), "acme/y");
     struct answer a = {0}; /* unlinking takes the choice with it */
-    grant_unlink(r->facts, Y, STR("discord"), STR("ann"), on_done, &a);
-    turn(r);
+    grant_unlink(r->f.facts, Y, STR("discord"), STR("ann"), on_done, &a);
+    facts_rig_turn(&r->f);
     assert_string_equal(receiver(r, "ann", true), "acme/x");
     link_person(r, Y, "ann");
     assert_string_equal(receiver(r, "ann", true), "acme/x");
@@ -398,9 +346,9 @@ static void the_oldest_link_comes_first_after_a_restart_too(void **state)
 {
     struct rig *r = *state;
     link_person(r, Y, "ann");
-    pass(r, 10);
+    facts_rig_pass(&r->f, 10);
     link_person(r, X, "ann"); /* its record comes first by name */
-    reopen(r);
+    facts_rig_reopen(&r->f);
     assert_string_equal(receiver(r, "ann", true), "acme/y");
 }
 
@@ -409,8 +357,8 @@ static enum bh_err set_principal(struct rig *r, struct grant_who who, enum gate_
 {
     struct answer a = {0};
     struct str one = str_of(allowed);
-    grant_principal(r->facts, who, STR_NULL, mode, &one, allowed != NULL ? 1 : 0, on_done, &a);
-    turn(r);
+    grant_principal(r->f.facts, who, STR_NULL, mode, &one, allowed != NULL ? 1 : 0, on_done, &a);
+    facts_rig_turn(&r->f);
     return a.err;
 }
 
@@ -426,15 +374,15 @@ static void everything_granted_survives_a_restart(void **state)
                                         .require_address = true,
                                         .free_places = free_places,
                                         .n_free_places = 2};
-    grant_policy(r->facts, X, &policy, on_done, &a);
-    grant_tenant_default(r->facts, STR("acme"), true, on_done, &a);
-    turn(r);
-    reopen(r);
+    grant_policy(r->f.facts, X, &policy, on_done, &a);
+    grant_tenant_default(r->f.facts, STR("acme"), true, on_done, &a);
+    facts_rig_turn(&r->f);
+    facts_rig_reopen(&r->f);
     struct buf out = BUF_INIT;
     struct jw w = jw_begin(&out);
     jw_obj(&w);
     struct grants_page at = {0};
-    assert_false(grants_write(r->facts, (struct grant_who){STR("acme"), STR_NULL}, &at, &w));
+    assert_false(grants_write(r->f.facts, (struct grant_who){STR("acme"), STR_NULL}, &at, &w));
     jw_end_obj(&w);
     const char *text = buf_z(&out);
     assert_non_null(strstr(text, "\"userId\":\"olga\""));
@@ -444,8 +392,8 @@ static void everything_granted_survives_a_restart(void **state)
     assert_non_null(strstr(text, "\"c1\""));
     assert_non_null(strstr(text, "{\"tenant\":\"acme\",\"requireAddress\":true}"));
     buf_done(&out);
-    assert_true(grant_instance(r->facts, Y)->default_require_address);
-    assert_false(grant_instance(r->facts, Z)->default_require_address);
+    assert_true(grant_instance(r->f.facts, Y)->default_require_address);
+    assert_false(grant_instance(r->f.facts, Z)->default_require_address);
     assert_true(holds(r, X, CHANNEL));
 }
 
@@ -460,15 +408,15 @@ static void many_people_are_shown_in_pages_each_once(void **state)
     for (int i = 0; i < PEOPLE; i++) {
         char user[16];
         snprintf(user, sizeof user, "u%d", i);
-        grant_link(r->facts, i % 3 == 0 ? Y : X, STR("discord"), str_of(user), NULL, NULL);
+        grant_link(r->f.facts, i % 3 == 0 ? Y : X, STR("discord"), str_of(user), NULL, NULL);
     }
     for (int i = 0; i < PEOPLE; i++)
-        turn(r);
+        facts_rig_turn(&r->f);
     for (; more; pages++) {
         struct buf out = BUF_INIT;
         struct jw w = jw_begin(&out);
         jw_obj(&w);
-        more = grants_write(r->facts, (struct grant_who){0}, &at, &w);
+        more = grants_write(r->f.facts, (struct grant_who){0}, &at, &w);
         jw_end_obj(&w);
         for (const char *p = buf_z(&out); (p = strstr(p, "\"userId\"")) != NULL; p++)
             shown++;
@@ -482,23 +430,23 @@ static void many_people_are_shown_in_pages_each_once(void **state)
 static void a_declaration_replaces_the_one_before(void **state)
 {
     struct rig *r = *state;
-    const struct gate_instance *x = grant_instance(r->facts, X);
+    const struct gate_instance *x = grant_instance(r->f.facts, X);
     struct answer a = {0};
     const struct str free_place = STR("c1");
     struct grant_policy policy = {.platform = STR("discord"),
                                   .require_address = true,
                                   .free_places = &free_place,
                                   .n_free_places = 1};
-    grant_policy(r->facts, X, &policy, on_done, &a);
-    turn(r);
+    grant_policy(r->f.facts, X, &policy, on_done, &a);
+    facts_rig_turn(&r->f);
     const struct gate_policy *p = map_get(&x->policies, STR("discord"));
     assert_true(p->require_address && map_count(&p->free_places) == 1);
     policy = (struct grant_policy){.platform = STR("discord"), .allow_other_bots = true};
-    grant_policy(r->facts, X, &policy, on_done, &a);
-    turn(r);
+    grant_policy(r->f.facts, X, &policy, on_done, &a);
+    facts_rig_turn(&r->f);
     p = map_get(&x->policies, STR("discord"));
     assert_true(!p->require_address && p->allow_other_bots && map_count(&p->free_places) == 0);
-    assert_null(map_get(&grant_instance(r->facts, Z)->policies, STR("discord")));
+    assert_null(map_get(&grant_instance(r->f.facts, Z)->policies, STR("discord")));
 }
 
 static void a_deprovisioned_instance_leaves_nothing_and_its_places_are_free(void **state)
@@ -509,21 +457,21 @@ static void a_deprovisioned_instance_leaves_nothing_and_its_places_are_free(void
     choose(r, X, "ann");
     claim(r, X, CHANNEL);
     set_principal(r, X, GATE_ANY, NULL);
-    grant_deprovision(r->facts, X, on_done, &a);
-    turn(r);
+    grant_deprovision(r->f.facts, X, on_done, &a);
+    facts_rig_turn(&r->f);
     assert_int_equal(a.calls, 1);
     assert_int_equal(a.err, BH_OK);
-    assert_true(facts_gateway(r->facts, STR("gw-x"))->revoked_ms != 0);
+    assert_true(facts_gateway(r->f.facts, STR("gw-x"))->revoked_ms != 0);
     assert_string_equal(receiver(r, "ann", true), "");
     assert_int_equal(claim(r, Y, CHANNEL), BH_OK);
-    reopen(r);
+    facts_rig_reopen(&r->f);
     add_gateway(r, "gw-x", "acme", "x"); /* the id comes back, without what it had */
     assert_string_equal(receiver(r, "ann", true), "");
     assert_true(holds(r, Y, CHANNEL));
-    assert_int_equal(map_count(&grant_instance(r->facts, X)->principals), 0);
+    assert_int_equal(map_count(&grant_instance(r->f.facts, X)->principals), 0);
     a = (struct answer){0};
-    grant_deprovision(r->facts, (struct grant_who){STR("acme"), STR("nobody")}, on_done, &a);
-    turn(r);
+    grant_deprovision(r->f.facts, (struct grant_who){STR("acme"), STR("nobody")}, on_done, &a);
+    facts_rig_turn(&r->f);
     assert_int_equal(a.err, BH_NOT_FOUND);
 }
 
@@ -532,22 +480,22 @@ static void deprovisioning_waits_for_a_change_of_a_gateway_and_outlives_it(void 
     struct rig *r = *state;
     struct answer rotated = {0}, ended = {0}, again = {0}, late = {0};
     struct buf secret = BUF_INIT;
-    facts_gateway_rotate(r->facts, STR("gw-x"), 1000, &secret, on_done, &rotated);
-    grant_deprovision(r->facts, X, on_done, &ended);
-    grant_deprovision(r->facts, X, on_done, &again);
-    facts_gateway_rotate(r->facts, STR("gw-x"), 1000, &secret, on_done, &late);
-    turn(r);
+    facts_gateway_rotate(r->f.facts, STR("gw-x"), 1000, &secret, on_done, &rotated);
+    grant_deprovision(r->f.facts, X, on_done, &ended);
+    grant_deprovision(r->f.facts, X, on_done, &again);
+    facts_gateway_rotate(r->f.facts, STR("gw-x"), 1000, &secret, on_done, &late);
+    facts_rig_turn(&r->f);
     assert_int_equal(rotated.calls + ended.calls + again.calls + late.calls, 4);
     assert_int_equal(ended.err, BH_OK);
     assert_int_equal(again.err, BH_OK);
-    assert_int_equal(grant_instance(r->facts, X)->life,
+    assert_int_equal(grant_instance(r->f.facts, X)->life,
                      1); /* once, however often it is asked for */
-    reopen(r);
-    assert_true(facts_gateway(r->facts, STR("gw-x"))->revoked_ms != 0);
-    assert_int_equal(facts_gateway(r->facts, STR("gw-x"))->n_secrets, 0);
-    assert_int_equal(grant_instance(r->facts, X)->life, 1);
+    facts_rig_reopen(&r->f);
+    assert_true(facts_gateway(r->f.facts, STR("gw-x"))->revoked_ms != 0);
+    assert_int_equal(facts_gateway(r->f.facts, STR("gw-x"))->n_secrets, 0);
+    assert_int_equal(grant_instance(r->f.facts, X)->life, 1);
     add_gateway(r, "gw-x", "acme", "x");
-    assert_int_equal(grant_instance(r->facts, X)->life, 1); /* of whoever holds the name now */
+    assert_int_equal(grant_instance(r->f.facts, X)->life, 1); /* of whoever holds the name now */
     buf_done(&secret);
 }
 
@@ -556,17 +504,14 @@ static void a_damaged_restriction_stops_the_start(void **state)
     struct rig *r = *state;
     char why[256] = "";
     struct store_kv item = {KV_PUT, "principal", STR("acme\x1fx\x1f*"), STR("{\"mode\":\"al\"}")};
-    store_put(r->store, &item, 1, true, NULL, NULL);
-    turn(r);
-    facts_free(r->facts);
-    struct facts_env env = {
-        .clock = r->clock, .store = r->store, .bus = r->bus, .rand = &r->rand, .seal = r->seal};
-    assert_int_equal(facts_open(&env, &r->facts, why), BH_REFUSED);
+    store_put(r->f.store, &item, 1, true, NULL, NULL);
+    facts_rig_turn(&r->f);
+    assert_int_equal(facts_rig_try(&r->f, why), BH_REFUSED);
     assert_non_null(strstr(why, "principal"));
     item = (struct store_kv){KV_DELETE, "principal", STR("acme\x1fx\x1f*"), STR_NULL};
-    store_put(r->store, &item, 1, true, NULL, NULL);
-    turn(r);
-    open_facts(r);
+    store_put(r->f.store, &item, 1, true, NULL, NULL);
+    facts_rig_turn(&r->f);
+    facts_rig_reopen(&r->f);
 }
 
 /* ---- link codes ---- */
@@ -577,8 +522,8 @@ static enum bh_err new_code(struct rig *r, struct grant_who who, const char *pla
     struct buf code = BUF_INIT;
     struct answer a = {0};
     int64_t until_ms;
-    link_code_new(r->facts, who, str_of(platform), &code, &until_ms, on_done, &a);
-    turn(r);
+    link_code_new(r->f.facts, who, str_of(platform), &code, &until_ms, on_done, &a);
+    facts_rig_turn(&r->f);
     assert_int_equal(a.calls, 1);
     if (a.err == BH_OK)
         snprintf(ret_code, LINK_CODE_LEN + 1, "%s", buf_z(&code));
@@ -589,9 +534,9 @@ static enum bh_err new_code(struct rig *r, struct grant_who who, const char *pla
 static enum bh_err redeem(struct rig *r, const char *user, const char *code)
 {
     struct answer a = {0};
-    link_code_redeem(r->facts, STR("discord"), str_of(user), str_of(code), on_done, &a);
+    link_code_redeem(r->f.facts, STR("discord"), str_of(user), str_of(code), on_done, &a);
     assert_int_equal(a.calls, 0);
-    turn(r);
+    facts_rig_turn(&r->f);
     assert_int_equal(a.calls, 1);
     return a.err;
 }
@@ -626,9 +571,9 @@ static void of_two_who_send_a_code_at_once_one_is_linked(void **state)
     char code[LINK_CODE_LEN + 1];
     struct answer a = {0}, b = {0};
     new_code(r, X, NULL, code);
-    link_code_redeem(r->facts, STR("discord"), STR("ann"), str_of(code), on_done, &a);
-    link_code_redeem(r->facts, STR("discord"), STR("bob"), str_of(code), on_done, &b);
-    turn(r);
+    link_code_redeem(r->f.facts, STR("discord"), STR("ann"), str_of(code), on_done, &a);
+    link_code_redeem(r->f.facts, STR("discord"), STR("bob"), str_of(code), on_done, &b);
+    facts_rig_turn(&r->f);
     assert_int_equal(a.calls + b.calls, 2);
     assert_int_equal((a.err == BH_OK) + (b.err == BH_OK), 1);
     assert_int_equal((*receiver(r, "ann", true) != '\0') + (*receiver(r, "bob", true) != '\0'), 1);
@@ -641,7 +586,7 @@ static void a_code_expires_and_is_for_its_platform(void **state)
     new_code(r, X, "telegram", code);
     assert_int_equal(redeem(r, "ann", code), BH_NOT_FOUND);
     new_code(r, X, "discord", code);
-    pass(r, LINK_CODE_MS);
+    facts_rig_pass(&r->f, LINK_CODE_MS);
     assert_int_equal(redeem(r, "ann", code), BH_NOT_FOUND);
 }
 
@@ -651,15 +596,15 @@ static void a_code_survives_a_restart_and_lies_in_the_store_as_a_fingerprint(voi
     char code[LINK_CODE_LEN + 1];
     new_code(r, X, NULL, code);
     struct store_scan scan = {.ns = "link_code", .limit = 10};
-    store_scan(r->store, &scan);
-    turn(r);
+    store_scan(r->f.store, &scan);
+    facts_rig_turn(&r->f);
     assert_int_equal(scan.n_records, 1);
     assert_false(str_contains(scan.records[0].key, str_of(code)) ||
                  str_contains(scan.records[0].value, str_of(code)));
-    store_scan_free(r->store, &scan);
-    reopen(r);
+    store_scan_free(r->f.store, &scan);
+    facts_rig_reopen(&r->f);
     assert_int_equal(redeem(r, "ann", code), BH_OK);
-    reopen(r);
+    facts_rig_reopen(&r->f);
     assert_string_equal(receiver(r, "ann", true), "acme/x");
     assert_int_equal(redeem(r, "bob", code), BH_NOT_FOUND);
 }
@@ -673,7 +618,7 @@ static void guessing_codes_is_stopped_and_forgiven_after_an_hour(void **state)
     new_code(r, X, NULL, code);
     assert_int_equal(redeem(r, "eve", code), BH_BUSY);
     assert_int_equal(redeem(r, "ann", code), BH_OK); /* others are not held back */
-    pass(r, LINK_TRIES_MS);
+    facts_rig_pass(&r->f, LINK_TRIES_MS);
     new_code(r, X, NULL, code);
     assert_int_equal(redeem(r, "eve", code), BH_OK);
 }
@@ -686,7 +631,7 @@ static void only_so_many_codes_are_out_at_a_time(void **state)
         assert_int_equal(new_code(r, X, NULL, code), BH_OK);
     assert_int_equal(new_code(r, X, NULL, code), BH_BUSY);
     assert_int_equal(new_code(r, Y, NULL, code), BH_OK);
-    pass(r, LINK_CODE_MS);
+    facts_rig_pass(&r->f, LINK_CODE_MS);
     assert_int_equal(new_code(r, X, NULL, code), BH_OK);
 }
 
@@ -696,8 +641,8 @@ static void a_code_of_a_deprovisioned_instance_is_worth_nothing(void **state)
     char code[LINK_CODE_LEN + 1];
     struct answer a = {0};
     new_code(r, X, NULL, code);
-    grant_deprovision(r->facts, X, on_done, &a);
-    turn(r);
+    grant_deprovision(r->f.facts, X, on_done, &a);
+    facts_rig_turn(&r->f);
     assert_int_equal(redeem(r, "ann", code), BH_NOT_FOUND);
 }
 

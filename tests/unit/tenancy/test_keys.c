@@ -1,30 +1,19 @@
 /* Promises of tenancy/keys.h. */
 #include "unit.h"
+#include "facts_rig.h"
 #include "base/buf.h"
-#include "base/clock.h"
 #include "base/json.h"
 #include "base/log.h"
 #include "base/mem.h"
-#include "base/rand.h"
-#include "bus/bus.h"
 #include "net/loop.h"
-#include "store/memory/memory.h"
 #include "store/sqlite/sqlite.h"
 #include "store/store.h"
 #include "tenancy/enroll.h"
 #include "tenancy/keys.h"
 
-#define NOW_MS 1800000000000
-
 struct rig {
-    struct clock *clock;
-    struct store *store;
-    struct bus *bus;
-    struct rand rand;
-    struct seal *seal;
-    struct facts *facts;
+    struct facts_rig f;
     struct keys *keys;
-    int64_t passed_ms;
     enum bh_err err;
     char why[256];
     int calls;
@@ -41,25 +30,18 @@ static void on_done(void *ctx, enum bh_err err, const char *why)
 static void open_keys(struct rig *r)
 {
     char why[256] = "";
-    struct keys_env env = {
-        .clock = r->clock, .store = r->store, .bus = r->bus, .rand = &r->rand, .seal = r->seal};
+    struct keys_env env = {.clock = r->f.clock,
+                           .store = r->f.store,
+                           .bus = r->f.bus,
+                           .rand = &r->f.rand,
+                           .seal = r->f.seal};
     assert_int_equal(keys_open(&env, &r->keys, why), BH_OK);
 }
 
 static int setup(void **state)
 {
     struct rig *r = xcalloc(1, sizeof *r);
-    char why[256];
-    r->clock = clock_new();
-    clock_set(r->clock, 1000, NOW_MS);
-    r->store = store_memory_new(r->clock);
-    r->bus = bus_local_new(r->clock);
-    r->rand = rand_seeded(7);
-    assert_int_equal(seal_open_master(STR("a passphrase of some length"), NULL, &r->seal, why),
-                     BH_OK);
-    struct facts_env fe = {
-        .clock = r->clock, .store = r->store, .bus = r->bus, .rand = &r->rand, .seal = r->seal};
-    assert_int_equal(facts_open(&fe, &r->facts, why), BH_OK);
+    facts_rig_open(&r->f);
     open_keys(r);
     *state = r;
     return 0;
@@ -68,27 +50,11 @@ static int setup(void **state)
 static int teardown(void **state)
 {
     struct rig *r = *state;
-    store_close(r->store);
+    facts_rig_close_store(&r->f);
     keys_free(r->keys);
-    facts_free(r->facts);
-    r->bus->ops->close(r->bus);
-    seal_free(r->seal);
-    clock_free(r->clock);
+    facts_rig_done(&r->f);
     free(r);
     return 0;
-}
-
-static void turn(struct rig *r)
-{
-    for (int i = 0; i < 12; i++)
-        clock_turn(r->clock);
-}
-
-static void pass(struct rig *r, int64_t ms)
-{
-    r->passed_ms += ms;
-    clock_set(r->clock, 1000 + r->passed_ms, NOW_MS + r->passed_ms);
-    turn(r);
 }
 
 static void restart(struct rig *r)
@@ -105,7 +71,7 @@ static const char *make(struct rig *r, const struct key_spec *spec, char ret_tex
     r->calls = 0;
     keys_make(r->keys, spec, &made, on_done, r);
     assert_int_equal(r->calls, 0);
-    turn(r);
+    facts_rig_turn(&r->f);
     assert_int_equal(r->calls, 1);
     snprintf(ret_text, KEY_TEXT_MAX + 1, "%s", r->err == BH_OK ? buf_z(&made.text) : "");
     if (ret_id != NULL)
@@ -119,7 +85,7 @@ static enum bh_err revoke(struct rig *r, const char *id)
     r->calls = 0;
     keys_revoke(r->keys, str_of(id), on_done, r);
     assert_int_equal(r->calls, 0);
-    turn(r);
+    facts_rig_turn(&r->f);
     assert_int_equal(r->calls, 1);
     return r->err;
 }
@@ -206,7 +172,7 @@ static void revoked_is_revoked_and_stays_so(void **state)
     assert_int_equal(keys_all(r->keys, &head), 0);
     assert_int_equal(revoke(r, id), BH_NOT_FOUND);
     assert_int_equal(revoke(r, "nobody"), BH_NOT_FOUND);
-    pass(r, 120000); /* a note of its last use does not bring it back */
+    facts_rig_pass(&r->f, 120000); /* a note of its last use does not bring it back */
     restart(r);
     assert_null(keys_check(r->keys, KEY_HOOK, str_of(text)));
     assert_null(keys_find(r->keys, str_of(id)));
@@ -221,7 +187,7 @@ static void of_two_who_revoke_one_key_at_once_one_is_told_that_it_is_gone(void *
     r->calls = 0;
     keys_revoke(r->keys, str_of(id), on_done, r);
     keys_revoke(r->keys, str_of(id), on_done, r);
-    turn(r);
+    facts_rig_turn(&r->f);
     assert_int_equal(r->calls, 2);
     assert_null(keys_find(r->keys, str_of(id)));
 }
@@ -232,9 +198,9 @@ static void a_key_with_a_time_ends_with_it(void **state)
     char text[KEY_TEXT_MAX + 1];
     const struct key_spec spec = {.kind = KEY_AGENT, .tenant = STR("acme"), .ttl_ms = 5000};
     make(r, &spec, text, NULL);
-    pass(r, 4999);
+    facts_rig_pass(&r->f, 4999);
     assert_non_null(keys_check(r->keys, KEY_AGENT, str_of(text)));
-    pass(r, 1);
+    facts_rig_pass(&r->f, 1);
     assert_null(keys_check(r->keys, KEY_AGENT, str_of(text)));
 }
 
@@ -246,20 +212,20 @@ static void when_it_was_used_is_known_now_and_about_right_after_a_restart(void *
     const struct key_spec spec = {.kind = KEY_AGENT, .tenant = STR("acme")};
     make(r, &spec, text, id);
     assert_int_equal(keys_find(r->keys, str_of(id))->used_ms, 0);
-    pass(r, 10);
+    facts_rig_pass(&r->f, 10);
     keys_check(r->keys, KEY_AGENT, str_of(text));
     assert_int_equal(keys_find(r->keys, str_of(id))->used_ms, NOW_MS + 10);
-    pass(r, 1000);
+    facts_rig_pass(&r->f, 1000);
     restart(r);
     assert_int_equal(keys_find(r->keys, str_of(id))->used_ms, NOW_MS + 10);
-    r->store->ops->stats(r->store, &before);
+    r->f.store->ops->stats(r->f.store, &before);
     for (int i = 0; i < 3000; i++) { /* five minutes of steady use */
         keys_check(r->keys, KEY_AGENT, str_of(text));
-        pass(r, 100);
+        facts_rig_pass(&r->f, 100);
     }
-    r->store->ops->stats(r->store, &after);
+    r->f.store->ops->stats(r->f.store, &after);
     assert_in_range(after.ops - before.ops, 1, 6);
-    assert_int_equal(keys_find(r->keys, str_of(id))->used_ms, NOW_MS + r->passed_ms - 100);
+    assert_int_equal(keys_find(r->keys, str_of(id))->used_ms, NOW_MS + r->f.passed_ms - 100);
 }
 
 static void a_hook_keeps_a_secret_that_only_the_master_key_opens(void **state)
@@ -271,22 +237,25 @@ static void a_hook_keeps_a_secret_that_only_the_master_key_opens(void **state)
                                   .agent = STR("a"),
                                   .with_secret = true};
     keys_make(r->keys, &spec, &made, on_done, r);
-    turn(r);
+    facts_rig_turn(&r->f);
     assert_int_equal(made.secret.n, 64);
     restart(r);
     const struct key *k = keys_check(r->keys, KEY_HOOK, buf_str(&made.text));
     assert_string_equal(k->secret, buf_z(&made.secret));
 
-    struct seal *mine = r->seal, *other;
+    struct seal *mine = r->f.seal, *other;
     char why[256] = "";
     assert_int_equal(seal_open_master(STR("another passphrase, longer"), NULL, &other, why), BH_OK);
-    struct keys_env env = {
-        .clock = r->clock, .store = r->store, .bus = r->bus, .rand = &r->rand, .seal = other};
+    struct keys_env env = {.clock = r->f.clock,
+                           .store = r->f.store,
+                           .bus = r->f.bus,
+                           .rand = &r->f.rand,
+                           .seal = other};
     struct keys *none;
     assert_int_equal(keys_open(&env, &none, why), BH_REFUSED);
     assert_non_null(strstr(why, buf_z(&made.id)));
     seal_free(other);
-    r->seal = mine;
+    r->f.seal = mine;
     key_made_done(&made);
 }
 
@@ -306,16 +275,16 @@ static void the_store_never_has_the_secret_part(void **state)
     struct key_made made = {0};
     const struct key_spec spec = {.kind = KEY_HOOK, .tenant = STR("acme"), .with_secret = true};
     keys_make(r->keys, &spec, &made, on_done, r);
-    turn(r);
+    facts_rig_turn(&r->f);
     struct dump d = {.needle = str_skip(buf_str(&made.text), 5 + KEY_ID_CHARS)};
     assert_int_equal(d.needle.n, 43);
-    r->store->ops->load_records(r->store, "key", look, &d);
+    r->f.store->ops->load_records(r->f.store, "key", look, &d);
     assert_false(d.found);
     d.needle = buf_str(&made.secret);
-    r->store->ops->load_records(r->store, "key", look, &d);
+    r->f.store->ops->load_records(r->f.store, "key", look, &d);
     assert_false(d.found);
     d.needle = STR("acme");
-    r->store->ops->load_records(r->store, "key", look, &d);
+    r->f.store->ops->load_records(r->f.store, "key", look, &d);
     assert_true(d.found);
     key_made_done(&made);
 }
@@ -340,7 +309,7 @@ static void read_token(struct rig *r, struct json_parser *p, const struct buf *t
                        struct local_token *ret)
 {
     const char *why;
-    assert_true(local_token_read(r->facts, buf_str(token), TOKEN_PROVISION, p, ret, &why));
+    assert_true(local_token_read(r->f.facts, buf_str(token), TOKEN_PROVISION, p, ret, &why));
 }
 
 static void a_provision_token_can_be_listed_and_revoked(void **state)
@@ -353,10 +322,10 @@ static void a_provision_token_can_be_listed_and_revoked(void **state)
     struct buf token = BUF_INIT;
     const struct list *head;
     char id[KEY_ID_CHARS + 1];
-    local_token_mint(r->facts, &t, &token);
+    local_token_mint(r->f.facts, &t, &token);
     read_token(r, p, &token, &t);
     keys_note_minted(r->keys, &t, on_done, r);
-    turn(r);
+    facts_rig_turn(&r->f);
     assert_int_equal(r->err, BH_OK);
     assert_int_equal(keys_all(r->keys, &head), 1);
     snprintf(id, sizeof id, "%s", list_first(head, struct key, link)->id);
@@ -366,7 +335,7 @@ static void a_provision_token_can_be_listed_and_revoked(void **state)
     assert_false(keys_admit(r->keys, &t));
     restart(r); /* its signature is still good: the tombstone speaks */
     assert_false(keys_admit(r->keys, &t));
-    pass(r, 1000000);
+    facts_rig_pass(&r->f, 1000000);
     restart(r); /* and goes when nobody can show the token any more */
     assert_int_equal(keys_all(r->keys, &head), 0);
     buf_done(&token);
@@ -382,11 +351,11 @@ static void a_token_from_before_the_table_enters_it_when_it_is_shown(void **stat
                             .exp_ms = NOW_MS + 1000000};
     struct buf token = BUF_INIT;
     const struct list *head;
-    local_token_mint(r->facts, &t, &token);
+    local_token_mint(r->f.facts, &t, &token);
     read_token(r, p, &token, &t);
     assert_true(keys_admit(r->keys, &t));
     assert_true(keys_admit(r->keys, &t));
-    turn(r);
+    facts_rig_turn(&r->f);
     restart(r);
     assert_int_equal(keys_all(r->keys, &head), 1);
     const struct key *k = list_first(head, struct key, link);
@@ -417,7 +386,7 @@ static void limits_count_per_key_and_per_tenant(void **state)
         assert_true(keys_may_act(r->keys, kb, 10, 15));
     assert_false(keys_may_act(r->keys, kb, 10, 15)); /* the tenant's */
     assert_true(keys_may_act(r->keys, kc, 10, 15));  /* another's is another's */
-    pass(r, 1000);
+    facts_rig_pass(&r->f, 1000);
     assert_true(keys_may_act(r->keys, ka, 10, 15));
     for (int i = 0; i < 1000; i++)
         assert_true(keys_may_act(r->keys, kc, 0, 0));
@@ -440,9 +409,9 @@ static void a_hundred_thousand_keys_cost_no_more_each_than_one(void **state)
     const struct key_spec spec = {.kind = KEY_AGENT, .tenant = STR("acme")};
     struct loop *loop = loop_new();
     struct keys_env env = {.clock = loop_clock(loop),
-                           .bus = r->bus,
-                           .rand = &r->rand,
-                           .seal = r->seal};
+                           .bus = r->f.bus,
+                           .rand = &r->f.rand,
+                           .seal = r->f.seal};
     struct keys *keys;
     const struct list *head;
     int n = 0;
