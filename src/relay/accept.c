@@ -309,6 +309,7 @@ static void distribute(struct intake *in)
     for (size_t i = 0; i < n; i++)
         if (gate_is_yes(verdicts[i].reason))
             deliver(in, &verdicts[i]);
+    in->verdict = NULL;
     if (n == 0)
         log_unrouted(r, in->ev);
     else if (n_yes == 0)

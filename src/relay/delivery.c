@@ -120,6 +120,7 @@ static void submit(struct delivery *d)
 
 static void push_slot(struct delivery *d)
 {
+    assert(d->inst != NULL);
     const struct store_append *a = &d->append;
     struct store_row row = {.id = a->id,
                             .row_kind = a->row_kind,

@@ -3,6 +3,7 @@
  * Only the table of backend.h is asked, so it works between any two backends: a version becomes the
  * struct skill_next that a write would have made of it, and put() does the rest. */
 #include "skills/move.h"
+#include <assert.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include "base/mem.h"
@@ -326,8 +327,8 @@ static bool same_token(struct move *m, const struct skill_where *at)
         return failed(m, "comparing", &m->to);
     if (strcmp(a, b) == 0)
         return true;
-    snprintf(m->why, 256, "the skills of tenant %.60s in the target are not those of the source",
-             at->tenant.p);
+    snprintf(m->why, 256, "the skills of tenant %.*s in the target are not those of the source",
+             STR_FMT(at->tenant));
     return false;
 }
 
@@ -352,6 +353,7 @@ static bool compare_one(struct move *m, const struct one_skill *i, const struct 
 
 static bool compare_all(struct move *m, struct history *h)
 {
+    assert(m->items != NULL || m->n_items == 0);
     for (size_t i = 0; i < m->n_items; i++)
         if (!compare_one(m, &m->items[i], i > 0 ? &m->items[i - 1] : NULL, h) || !tell(m))
             return false;

@@ -32,7 +32,7 @@ struct tenant_facts *facts_make_tenant(struct facts *f, struct str name)
     if (t != NULL)
         return t;
     t = xcalloc(1, sizeof *t + name.n + 1);
-    memcpy(t->bytes, name.p, name.n);
+    memcpy(t->bytes, name.p != NULL ? name.p : "", name.n);
     t->name = str_make(t->bytes, name.n);
     t->gate.name = t->name;
     list_init(&t->gate.live);

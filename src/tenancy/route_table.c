@@ -347,14 +347,13 @@ static void tell(struct targets *t, const struct gate_instance *to)
 
 static void tell_place(struct targets *t, const struct gate_place *p)
 {
-    const struct list *head = p->to == NULL ? &p->all->live : NULL;
-
     if (!p->open)
         return;
-    if (head == NULL) {
+    if (p->to != NULL) {
         tell(t, p->to);
         return;
     }
+    const struct list *head = &p->all->live;
     for (const struct list *it = head->next; it != head && t->n < GATE_CANDIDATES; it = it->next)
         tell(t, list_entry(it, const struct gate_instance, of_tenant));
 }

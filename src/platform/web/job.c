@@ -30,7 +30,8 @@ static void job_free(struct web_job *j)
         j->stream->catching_up = NULL;
     if (list_is_linked(&j->wait_link)) {
         list_remove(&j->wait_link);
-        c->n_waiting--;
+        if (c != NULL)
+            c->n_waiting--;
     }
     buf_done(&j->key);
     buf_done(&j->once);

@@ -207,7 +207,7 @@ static bool read_dedup_key(struct store_postgres *st, const char *hex)
 
 bool pg_schema_prepare(struct store_postgres *st, char *ret_why)
 {
-    char word[128];
+    char word[128] = "";
 
     if (PQserverVersion(st->loader.pg) < 140000) {
         snprintf(ret_why, 256, "PostgreSQL %d is too old: 14 or newer is needed",
