@@ -3,7 +3,6 @@
  * Only the table of backend.h is asked, so it works between any two backends: a version becomes the
  * struct skill_next that a write would have made of it, and put() does the rest. */
 #include "skills/move.h"
-#include <assert.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include "base/mem.h"
@@ -353,7 +352,6 @@ static bool compare_one(struct move *m, const struct one_skill *i, const struct 
 
 static bool compare_all(struct move *m, struct history *h)
 {
-    assert(m->items != NULL || m->n_items == 0);
     for (size_t i = 0; i < m->n_items; i++)
         if (!compare_one(m, &m->items[i], i > 0 ? &m->items[i - 1] : NULL, h) || !tell(m))
             return false;
@@ -370,7 +368,7 @@ enum bh_err skills_move(const struct skills_place *from, const struct skills_pla
     ret_why[0] = '\0';
     *ret = (struct skills_moved){0};
     bool ok = side_open(&m, &m.from, from, false) && collect(&m);
-    if (ok && m.n_items > 0)
+    if (ok && m.items != NULL)
         ok = side_open(&m, &m.to, to, true) && begin(&m, &m.to, true) && copy_all(&m, &h) &&
              compare_all(&m, &h);
     free(h.all);
