@@ -352,8 +352,10 @@ static bool compare_one(struct move *m, const struct one_skill *i, const struct 
 
 static bool compare_all(struct move *m, struct history *h)
 {
-    for (size_t i = 0; i < m->n_items; i++)
-        if (!compare_one(m, &m->items[i], i > 0 ? &m->items[i - 1] : NULL, h) || !tell(m))
+    const struct one_skill *all = m->items, *before = NULL;
+
+    for (size_t i = 0, n = m->n_items; i < n; before = &all[i++])
+        if (!compare_one(m, &all[i], before, h) || !tell(m))
             return false;
     return true;
 }

@@ -1,5 +1,5 @@
-/* Facts on a store in memory, under a clock that a test moves: what tests of modules that look at facts begin
- * with. A test keeps it in its own rig as @f.
+/* Facts on a store in memory, under a clock that a test moves: what tests of modules that look at
+ * facts begin with. A test keeps it in its own rig as @f.
  *
  *      facts_rig_open(&r->f);      clock, store, bus, seal and facts, at 1000 ms and NOW_MS
  *      facts_rig_pass(&r->f, ms);  time goes on, and everything due happens
