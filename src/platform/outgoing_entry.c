@@ -128,8 +128,8 @@ bool outgoing_entry_read(struct json doc, uint64_t n, struct outgoing_entry *ret
                                             .life = small(doc, "life")},
                                    .op = action_op_parse(json_str(doc, "op")),
                                    .state = state_of(json_str(doc, "state")),
-                                   .twice = twice <= TWICE_IS_ONE ? (enum outgoing_twice)twice
-                                                                  : TWICE_IS_TWO,
+                                   .twice = twice <= TWICE_IS_SEEN ? (enum outgoing_twice)twice
+                                                                   : TWICE_IS_TWO,
                                    .asked_ms = number(doc, "at"),
                                    .tried_ms = number(doc, "tried"),
                                    .attempts = small(doc, "attempts"),

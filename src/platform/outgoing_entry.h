@@ -29,6 +29,7 @@ enum outgoing_twice {
     TWICE_IS_TWO,   /* a second message: never repeated once it may have been acted upon */
     TWICE_IS_KEYED, /* nothing, while the platform remembers the key (sender_ops.key_ms) */
     TWICE_IS_ONE,   /* nothing: an edit, a name */
+    TWICE_IS_SEEN,  /* a second message; but whether the first is there can be asked (ops->look) */
 };
 
 struct outgoing_entry { /* strs borrowed */

@@ -18,9 +18,14 @@
  * a crash it goes on where it was: its record says whether the part under way may have left, and
  * the order says what a second request would do (enum outgoing_twice).  What may be there already
  * and would be there twice is not repeated: it ends as unknown, and an operator may retry it.
+ * Where the platform can be asked for what it has, it is asked first, SENDER_LOOKS times; what it
+ * shows is done, and what it does not show is unknown still.
  *
  *      open: record --may have left, twice is two--> told "it may have been delivered", kept
  *                   --else--> ops->act() of the platform, with action.left --> sender_act()
+ *
+ *      lost answer, or found so --> look() --> looked() --there--> DONE, the next part
+ *                                     ^-----not there, 3 times-----'--> UNKNOWN
  *
  * A thing on its way is a struct outgoing inside a struct of the adapter's, which holds what
  * write() needs.  It belongs to the sender from sender_act() or sender_ask() until ops->free().  It
@@ -42,6 +47,7 @@
 #define SENDER_MAX_PARTS 16      /* of one action; longer is refused whole */
 #define SENDER_PATIENCE_MS 25000 /* of a gateway: it waits 30 s, and we are not the only ones */
 #define SENDER_MAX_AGE_MS 600000 /* unless the host says otherwise */
+#define SENDER_LOOKS 3           /* for something that may be there, before it is unknown */
 
 struct http_call;
 struct http_result;
@@ -70,12 +76,14 @@ struct outgoing {          /* first member of the adapter's own struct; zeroed b
     uint8_t on_disk;      /* enum outgoing_state */
     uint8_t twice;        /* enum outgoing_twice */
     unsigned rewrites;    /* of this part */
+    unsigned looks;       /* of this part: times the platform did not show it */
     uint8_t early_end;    /* enum sender_end */
     bool is_action;       /* somebody waits for its result; else: told() */
     bool recorded;        /* its record has been on disk */
     bool answered;        /* its gateway knows that it is queued, and waits no longer */
     bool queued, started; /* in a lane; its turn has come */
     bool once;            /* of the request under way */
+    bool looking;         /* the request under way asks whether this part is there */
     bool maybe;           /* a try of this part may have been acted upon */
     bool cancelled;
     char first_id[128]; /* of its first part, once that is there */
@@ -140,6 +148,13 @@ struct sender_ops { /* @p is the platform the sender was made for */
     void (*told)(struct platform *p, struct outgoing *o, const struct sender_verdict *v);
     void (*free)(struct outgoing *o); /* the adapter's struct around it */
     int64_t key_ms; /* for how long the platform remembers sender_key(); 0: it takes none */
+    /* For TWICE_IS_SEEN: write() and read() of a request that changes nothing and asks whether part
+     * o->at is there, which left not before outgoing_tried_ms().  looked() says DONE: it is;
+     * REFUSED: it is not to be seen; AGAIN, UNKNOWN: to be asked again. */
+    void (*look)(struct platform *p, struct outgoing *o, struct sender_request *q,
+                 struct sender_verdict *v);
+    void (*looked)(struct platform *p, struct outgoing *o, const struct http_result *res,
+                   struct sender_verdict *v);
 };
 
 /* Reads what an earlier process left: blocks, for start-up.  What can go on does so from the first
@@ -169,6 +184,12 @@ void sender_cancel(struct outgoing **o);
 
 /* A number of its own, which it keeps over restarts, and no other sender's has. */
 uint64_t sender_key(const struct outgoing *o);
+
+/* When the part under way may have left first; wall clock. */
+static inline int64_t outgoing_tried_ms(const struct outgoing *o)
+{
+    return o->tried_ms;
+}
 
 /* Does it still wait, with no request of it written yet (or none that was acted upon)? */
 bool outgoing_waits(const struct outgoing *o);

@@ -55,7 +55,8 @@ bool outgoing_needs_note(const struct outgoing *o)
 {
     if (o->record.log == NULL || o->twice == TWICE_IS_ONE)
         return false;
-    return o->on_disk != OUTGOING_TRYING || (o->twice == TWICE_IS_TWO && o->part_on_disk != o->at);
+    return o->on_disk != OUTGOING_TRYING ||
+           (o->twice != TWICE_IS_KEYED && o->part_on_disk != o->at);
 }
 
 static void forget_number(struct outgoing *o)
@@ -191,11 +192,11 @@ void outgoing_stop(struct outgoing *o)
         if (!o->cancelled)
             host_fail(o->sender->p->host, o->id, ACTION_ERROR_TRANSIENT "bellhop is stopping");
         outgoing_log_end(&o->record);
-    } else if (out && o->twice == TWICE_IS_TWO) {
+    } else if (out && (o->twice == TWICE_IS_TWO || o->twice == TWICE_IS_SEEN)) {
         if (!o->cancelled && !o->answered)
             host_fail(o->sender->p->host, o->id,
                       ACTION_ERROR_UNKNOWN "bellhop was stopped; it may have been delivered");
-        /* Whoever missed that is told after the next start. */
+        /* Whoever missed that is told after the next start, and what is found there is done. */
     } else {
         if (!o->cancelled && !o->answered)
             outgoing_tell_queued(o);

@@ -3,7 +3,8 @@
  * The question after every failure is whether the platform may have acted.  A request that never
  * got through and one the platform put off have not been acted upon; a lost answer may have
  * been.  What must happen only once ends there as "unknown"; anything else is repeated, and
- * remembers (maybe) that it may be there already.  A part that was delivered makes every later
+ * remembers (maybe) that it may be there already.  What the platform can show is looked for before
+ * that is said.  A part that was delivered makes every later
  * failure an "unknown" too, because asking for it all again would repeat that part. */
 #include <assert.h>
 #include <fcntl.h>
@@ -204,7 +205,7 @@ static bool part_done(struct outgoing *o, const struct sender_verdict *v)
 {
     if (o->first_id[0] == '\0')
         memcpy(o->first_id, v->message_id, sizeof o->first_id);
-    o->failures = o->rewrites = 0;
+    o->failures = o->rewrites = o->looks = 0;
     o->maybe = false;
     o->why[0] = '\0';
     if (o->at + 1 < o->n_parts) {
@@ -234,7 +235,7 @@ static bool decide(struct outgoing *o, const struct sender_verdict *v)
         outgoing_end_with(o, SENDER_REFUSED, v->why);
         return false;
     case SENDER_UNKNOWN:
-        if (!o->once) {
+        if (!o->once || o->twice == TWICE_IS_SEEN) {
             if (!o->maybe)
                 o->maybe_ms = o->try_ms;
             o->maybe = true;
@@ -327,7 +328,8 @@ void outgoing_go(struct outgoing *o)
             outgoing_note(o, OUTGOING_TRYING, true);
             return; /* outgoing_on_recorded() goes on */
         }
-        s->ops->write(s->p, o, &q, &v);
+        o->looking = o->maybe && o->twice == TWICE_IS_SEEN;
+        (o->looking ? s->ops->look : s->ops->write)(s->p, o, &q, &v);
         more = v.end != SENDER_GO && decide(o, &v);
         if (v.end == SENDER_GO && !fetch(o, &q)) {
             v = (struct sender_verdict){.end = SENDER_REFUSED};
@@ -352,18 +354,40 @@ static void read_silence(const struct outgoing *o, const struct http_result *res
               res->why != NULL ? res->why : "");
 }
 
+/* The platform was asked whether it has this part.  Its list may be behind, so it is asked again;
+ * that it shows nothing is no proof, and nothing is repeated because of it. */
+static void read_look(struct outgoing *o, const struct http_result *res, struct sender_verdict *v)
+{
+    struct sender *s = o->sender;
+
+    s->ops->looked(s->p, o, res, v);
+    if (v->end != SENDER_REFUSED)
+        return;
+    v->end = ++o->looks < SENDER_LOOKS ? SENDER_AGAIN : SENDER_UNKNOWN;
+    snprintf(v->why, sizeof v->why,
+             "no answer came, and the list of messages of %s does not show it; it may have been "
+             "delivered",
+             s->label);
+}
+
+static void read_answer(struct outgoing *o, const struct http_result *res, struct sender_verdict *v)
+{
+    o->sender->ops->read(o->sender->p, o, res, v);
+}
+
 static void on_answer(void *ctx, const struct http_result *res)
 {
     struct outgoing *o = ctx;
-    struct sender *s = o->sender;
     struct sender_verdict v = {0};
 
     o->call = NULL;
     if (res->err != BH_OK)
         read_silence(o, res, &v);
     else
-        s->ops->read(s->p, o, res, &v);
+        (o->looking ? read_look : read_answer)(o, res, &v);
     assert(v.end != SENDER_GO && v.end != SENDER_HOLD);
-    if (decide(o, &v))
+    if (o->looks >= SENDER_LOOKS)
+        outgoing_end(o, &v);
+    else if (decide(o, &v))
         outgoing_go(o);
 }

@@ -88,7 +88,12 @@ static void send_text(struct webhook_bot *b, struct action_id id, const struct a
     if (t->file.path != NULL)
         buf_printf(&what, " %s", t->file.path);
     sender_act(b->sender, &t->out,
-               &(struct sender_order){.id = id, .from = from, .action = a, .what = buf_str(&what)});
+               &(struct sender_order){.id = id,
+                                      .from = from,
+                                      .action = a,
+                                      .what = buf_str(&what),
+                                      .twice = b->kind->sender->look != NULL ? TWICE_IS_SEEN
+                                                                             : TWICE_IS_TWO});
     buf_done(&what);
 }
 

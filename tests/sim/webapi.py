@@ -1,13 +1,14 @@
 """What the REST simulators of Twilio and WeCom share: a server in a thread that can be told to misbehave."""
 import json
 import threading
+import time
 import urllib.parse
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 
 class WebApi:
     """sim.trouble(status, body, headers): the next message is answered so and not taken; status None: taken, and the
-    connection is cut before the answer.  sim.go.clear(): messages are taken and not answered until sim.go.set()."""
+    connection is cut before the answer; "lost": not taken, and cut.  sim.go.clear(): messages are taken and not answered until sim.go.set()."""
 
     def __init__(self):
         self.calls, self.violations, self.troubles, self.sent = [], [], [], []
@@ -39,6 +40,9 @@ class WebApi:
                 self.end_headers()
                 self.wfile.write(data)
 
+            def date_time_string(self, timestamp=None):
+                return super().date_time_string(api.now())
+
             def log_message(self, *_):
                 pass
 
@@ -46,6 +50,9 @@ class WebApi:
         self.server.daemon_threads = True
         self.url = f"http://127.0.0.1:{self.server.server_port}"
         threading.Thread(target=self.server.serve_forever, daemon=True).start()
+
+    def now(self):
+        return time.time()
 
     def trouble(self, status, body=None, headers=None):
         self.troubles.append((status, body or {}, headers or {}))
@@ -62,7 +69,32 @@ class TwilioSim(WebApi):
     def __init__(self, account_sid, auth_token):
         self.account, self.auth, self.state = account_sid, auth_token, "active"
         self.people = {}  # what people sent: path -> bytes, or the address it is at
+        self.made, self.looks, self.behind, self.clock_s = [], [], 0, 0
         super().__init__()
+
+    def now(self):
+        """Its clock may be another than ours."""
+        return time.time() + self.clock_s
+
+    def listed(self, query):
+        """What it took, newest first, as the list of messages has it; the next self.behind lists are empty."""
+        if set(query) - {"To", "From", "PageSize", "Page", "PageToken", "DateSent", "DateSent<", "DateSent>"}:
+            self.broke(f"list {sorted(query)}")
+        self.looks.append({k: v[0] for k, v in query.items()})
+        if self.behind > 0:
+            self.behind -= 1
+            return 200, {"messages": [], "page": 0, "next_page_uri": None}, {}
+        found = [m for m in reversed(self.made) if all(m[k.lower()] == query[k][0] for k in ("To", "From") if k in query)]
+        return 200, {"messages": found[:int(query.get("PageSize", ["50"])[0])], "page": 0, "next_page_uri": None}, {}
+
+    def take(self, form):
+        from email.utils import formatdate
+        self.sent.append(form)
+        self.made.append({"sid": f"SM{len(self.sent):032x}", "to": form["To"], "from": form.get("From"), "status": "queued",
+                          "messaging_service_sid": form.get("MessagingServiceSid"), "body": form.get("Body", ""),
+                          "num_media": "1" if "MediaUrl" in form else "0", "direction": "outbound-api",
+                          "date_created": formatdate(self.now()).replace("-0000", "+0000"), "date_sent": None})
+        return self.made[-1]["sid"]
 
     def handle(self, method, path, query, headers, body):
         import base64
@@ -74,12 +106,14 @@ class TwilioSim(WebApi):
             return 200, {"sid": self.account, "status": self.state}, {}
         if path in self.people and method == "GET":
             return self.media(path, headers)
-        if path != f"/2010-04-01/Accounts/{self.account}/Messages.json" or method != "POST":
+        if path != f"/2010-04-01/Accounts/{self.account}/Messages.json" or method not in ("GET", "POST"):
             self.broke(f"{method} {path}")
             return 404, {"code": 20404, "status": 404}, {}
         expected = base64.b64encode(f"{self.account}:{self.auth}".encode()).decode()
         if headers.get("Authorization") != f"Basic {expected}":
             return 401, {"code": 20003, "message": "Authenticate", "status": 401}, {}
+        if method == "GET":
+            return self.listed(query)
         form = dict(urllib.parse.parse_qsl(body.decode(), keep_blank_values=True, strict_parsing=True))
         if set(form) - {"To", "From", "MessagingServiceSid", "Body", "MediaUrl"} or \
                 not (form.get("Body") or form.get("MediaUrl")):
@@ -88,14 +122,15 @@ class TwilioSim(WebApi):
             self.broke("longer than 1600")
             return 400, {"code": 21617, "status": 400}, {}
         trouble = self.troubles.pop(0) if self.troubles else None
+        if trouble and trouble[0] == "lost":
+            return None, None, None
         if trouble and trouble[0] is not None:
             return trouble
-        self.sent.append(form)
+        sid = self.take(form)
         self.go.wait(60)
         if trouble:
             return None, None, None
-        return 201, {"sid": f"SM{len(self.sent):032x}", "status": "queued"}, {}
-
+        return 201, {"sid": sid, "status": "queued"}, {}
 
     def media(self, path, headers):
         """Kept elsewhere: the API answers with the address, which must not be asked with the credential."""
@@ -119,7 +154,6 @@ class WecomSim(WebApi):
         super().__init__()
 
     def handle(self, method, path, query, headers, body):
-        import time
         self.calls.append((method, path))
         if path == "/cgi-bin/gettoken" and method == "GET":
             time.sleep(self.slow)

@@ -1,5 +1,8 @@
 /* send.c - what a request to Twilio looks like, and what its answers mean.  (sender.h does the
- * rest.) */
+ * rest.)
+ *
+ * Twice is two here, but Twilio lists what it has taken: what may be there is looked for
+ * (found.h). */
 #include <inttypes.h>
 #include <stdio.h>
 #include "base/json.h"
@@ -35,21 +38,35 @@ static const char *sentence_of(int64_t code)
     return NULL;
 }
 
-static void write_from(const struct twilio *t, struct str chat, struct buf *out)
+static bool is_service(const struct twilio *t)
+{
+    return str_starts(str_of(t->bot.base.bot), STR("MG"));
+}
+
+static void add_from(const struct twilio *t, struct str chat, struct buf *out)
 {
     struct str bot = str_of(t->bot.base.bot);
     ptrdiff_t colon = str_find(chat, ':');
+
+    if (colon >= 0 && str_find(bot, ':') < 0) /* an answer leaves by the way the question came */
+        buf_add(out, chat.p, (size_t)colon + 1);
+    buf_add_str(out, bot);
+}
+
+static void write_from(const struct twilio *t, struct str chat, struct buf *out)
+{
     struct buf from = BUF_INIT;
 
-    if (str_starts(bot, STR("MG"))) {
-        form_add(out, "MessagingServiceSid", bot);
-        return;
-    }
-    if (colon >= 0 && str_find(bot, ':') < 0) /* an answer leaves by the way the question came */
-        buf_add(&from, chat.p, (size_t)colon + 1);
-    buf_add_str(&from, bot);
+    add_from(t, chat, &from);
     form_add(out, "From", buf_str(&from));
     buf_done(&from);
+}
+
+static void write_address(struct twilio *t, struct sender_request *q)
+{
+    buf_printf(&q->url, "%s/2010-04-01/Accounts/%s/Messages.json", t->bot.api_base,
+               t->cfg->account_sid);
+    q->headers[0] = buf_z(&t->auth);
 }
 
 static void twilio_write(struct platform *p, struct outgoing *o, struct sender_request *q,
@@ -58,13 +75,14 @@ static void twilio_write(struct platform *p, struct outgoing *o, struct sender_r
     struct twilio *t = twilio_of(p);
     struct str chat = str_of(text_outgoing_of(o)->chat);
 
-    buf_printf(&q->url, "%s/2010-04-01/Accounts/%s/Messages.json", t->bot.api_base,
-               t->cfg->account_sid);
-    q->headers[0] = "Content-Type: application/x-www-form-urlencoded";
-    q->headers[1] = buf_z(&t->auth);
+    write_address(t, q);
+    q->headers[1] = "Content-Type: application/x-www-form-urlencoded";
     q->once = true;
     form_add(&q->body, "To", chat);
-    write_from(t, chat, &q->body);
+    if (is_service(t))
+        form_add(&q->body, "MessagingServiceSid", str_of(t->bot.base.bot));
+    else
+        write_from(t, chat, &q->body);
     struct str text = text_outgoing_part(o);
     const struct attachment *file = &text_outgoing_of(o)->file;
     if (text.n > 0 || file->url == NULL)
@@ -103,6 +121,7 @@ static void twilio_read(struct platform *p, struct outgoing *o, const struct htt
     if (res->status >= 200 && res->status < 300) {
         v->end = SENDER_DONE;
         snprintf(v->message_id, sizeof v->message_id, "%.*s", STR_FMT(json_str(doc, "sid")));
+        twilio_sids_add(&t->known, json_str(doc, "sid"));
         webhook_bot_set_problem(&t->bot, NULL);
     } else if (res->status == 429 || code == 20429) {
         v->end = SENDER_AGAIN;
@@ -120,6 +139,71 @@ static void twilio_read(struct platform *p, struct outgoing *o, const struct htt
     text_outgoing_read(&t->bot, o, v);
 }
 
+/* ---- is it there? ---- */
+
+/* Not by date: what waits at Twilio has no date of sending yet. */
+static void twilio_look(struct platform *p, struct outgoing *o, struct sender_request *q,
+                        struct sender_verdict *v)
+{
+    struct twilio *t = twilio_of(p);
+    struct str chat = str_of(text_outgoing_of(o)->chat);
+    struct buf query = BUF_INIT;
+
+    write_address(t, q);
+    q->method = "GET";
+    q->no_body = true;
+    form_add(&query, "To", chat);
+    if (!is_service(t))
+        write_from(t, chat, &query);
+    form_add(&query, "PageSize", STR("50"));
+    buf_printf(&q->url, "?%.*s", STR_FMT(buf_str(&query)));
+    buf_done(&query);
+    v->end = SENDER_GO;
+}
+
+/* When it was tried, by the clock that dates the list. */
+static int64_t tried_s(const struct twilio *t, const struct outgoing *o,
+                       const struct http_result *res)
+{
+    int64_t now_ms = clock_wall_ms(t->bot.env->clock);
+    int64_t their_s = now_ms / 1000;
+
+    twilio_date(http_result_header(res, "Date"), &their_s);
+    return their_s - (now_ms - outgoing_tried_ms(o) + 999) / 1000;
+}
+
+static void twilio_looked(struct platform *p, struct outgoing *o, const struct http_result *res,
+                          struct sender_verdict *v)
+{
+    struct twilio *t = twilio_of(p);
+    const struct text_outgoing *x = text_outgoing_of(o);
+    struct buf from = BUF_INIT;
+    struct json list;
+
+    if (res->status != 200 || !json_parse(t->bot.parser, res->body, &list)) {
+        v->wait_ms = res->retry_after_ms;
+        v->end = SENDER_AGAIN;
+        snprintf(v->why, sizeof v->why,
+                 "it may have been sent, and Twilio's list answers with HTTP %d", res->status);
+        return;
+    }
+    add_from(t, str_of(x->chat), &from);
+    struct str sid =
+        twilio_find(list, &(struct twilio_sought){.to = str_of(x->chat),
+                                                  .from = is_service(t) ? STR_NULL : buf_str(&from),
+                                                  .body = text_outgoing_part(o),
+                                                  .media = x->file.url != NULL && o->at == 0,
+                                                  .since_s = tried_s(t, o, res),
+                                                  .first_id = str_of(o->first_id),
+                                                  .known = &t->known});
+    v->end = sid.n > 0 ? SENDER_DONE : SENDER_REFUSED;
+    snprintf(v->message_id, sizeof v->message_id, "%.*s", STR_FMT(sid));
+    twilio_sids_add(&t->known, sid);
+    buf_done(&from);
+    if (v->end == SENDER_DONE)
+        text_outgoing_read(&t->bot, o, v);
+}
+
 const char *twilio_no_file(struct webhook_bot *b, const struct attachment *a)
 {
     bool whatsapp = str_starts(str_of(b->base.bot), STR("whatsapp:"));
@@ -135,4 +219,6 @@ const struct sender_ops twilio_sender = {
     .write = twilio_write,
     .read = twilio_read,
     .free = text_outgoing_free,
+    .look = twilio_look,
+    .looked = twilio_looked,
 };

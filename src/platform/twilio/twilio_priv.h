@@ -2,8 +2,9 @@
  *
  *      twilio.c    what makes it one of the webhook bots     webhook.c  signed requests -> host
  *      send.c      what a request to Twilio looks like and what its answer means
- *      signature.c, normalize.c know nothing of these. */
+ *      signature.c, normalize.c, found.c know nothing of these. */
 #pragma once
+#include "platform/twilio/found.h"
 #include "platform/twilio/normalize.h"
 #include "platform/twilio/twilio.h"
 #include "platform/webhook_bot.h"
@@ -15,6 +16,7 @@ struct twilio {
     bool passthrough;
     struct form form;
     struct twilio_out out;
+    struct twilio_sids known;
 };
 
 static inline struct twilio *twilio_of(struct platform *p)

@@ -231,7 +231,32 @@ static RIG_UNUSED void note_free(struct outgoing *o)
 static void note_act(struct platform *p, struct action_id id, const struct action_from *from,
                      const struct action *a);
 
-static const struct sender_ops note_ops = {note_write, note_read, note_told, note_free, 2000};
+/* "?text": is it there? */
+static RIG_UNUSED void note_look(struct platform *p, struct outgoing *o, struct sender_request *q,
+                                 struct sender_verdict *v)
+{
+    note_write(p, o, q, v);
+    buf_reset(&q->body);
+    buf_printf(&q->body, "?%s", container_of(o, struct note, out)->parts[o->at]);
+    q->once = false;
+}
+
+static RIG_UNUSED void note_looked(struct platform *p, struct outgoing *o,
+                                   const struct http_result *res, struct sender_verdict *v)
+{
+    v->end = res->status == 200   ? SENDER_DONE
+             : res->status == 404 ? SENDER_REFUSED
+                                  : SENDER_UNKNOWN;
+    snprintf(v->message_id, sizeof v->message_id, "%s", res->status == 200 ? "found" : "");
+}
+
+static const struct sender_ops note_ops = {.write = note_write,
+                                           .read = note_read,
+                                           .told = note_told,
+                                           .free = note_free,
+                                           .key_ms = 2000,
+                                           .look = note_look,
+                                           .looked = note_looked};
 static const struct platform_ops platform_ops = {.name = "notes", .act = note_act};
 
 /* ---- what a test says ---- */
@@ -370,7 +395,7 @@ static RIG_UNUSED void note_act(struct platform *p, struct action_id id,
     n->parts[2] = "p3";
     n->out.n_parts = strcmp(n->text, "p1") == 0 ? 3 : 1;
     n->twice = a->left != NULL ? a->left->e.twice : TWICE_IS_ONE;
-    n->once = n->twice == TWICE_IS_TWO;
+    n->once = n->twice == TWICE_IS_TWO || n->twice == TWICE_IS_SEEN;
     sender_act(w.sender, &n->out,
                &(struct sender_order){.id = id,
                                       .from = from,

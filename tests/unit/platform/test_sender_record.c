@@ -218,6 +218,58 @@ static void a_key_the_platform_has_forgotten_makes_it_unknown(void **state)
     assert_true(str_starts(buf_str(&w.cut_off), STR("acme/bot1/r0 timed out: ")));
 }
 
+static struct note *seen_new(const char *text)
+{
+    struct note *n = note_new("a", text);
+
+    n->once = true;
+    n->twice = TWICE_IS_SEEN;
+    n->timeout_ms = 300;
+    return n;
+}
+
+static void what_the_platform_shows_is_there_and_the_next_part_follows(void **state)
+{
+    struct note *n = seen_new("p1");
+
+    n->parts[1] = "p2";
+    n->out.n_parts = 2;
+    when(0, "p1", 0, 1);
+    when(1, "?p1", 500, 1); /* no answer worth the name: asked again */
+    act(0, n, 0);
+    wait_for(w.results[0].n == 1);
+    assert_true(w.results[0].success);
+    assert_string_equal(buf_z(&w.results[0].id), "found");
+    assert_string_equal(buf_z(&w.heard), "p1 ?p1 ?p1 p2 ");
+    wait_for(n_records("outgoing") == 0);
+}
+
+static void what_the_platform_does_not_show_is_unknown_and_never_repeated(void **state)
+{
+    when(0, "one", 0, 1);
+    when(1, "?one", 404, SENDER_LOOKS);
+    act(0, seen_new("one"), 0);
+    wait_for(w.results[0].n == 1);
+    assert_true(str_starts(buf_str(&w.results[0].error), STR("timed out: no answer came, and ")));
+    assert_string_equal(buf_z(&w.heard), "one ?one ?one ?one ");
+    assert_string_equal(buf_z(&w.ended), "unknown ");
+    assert_int_equal(n_records("outgoing"), 1); /* for an operator */
+}
+
+static void after_a_crash_the_platform_is_asked_before_anything_is_repeated(void **state)
+{
+    when(0, "one", 0, 1);
+    when(1, "?one", 404, 1);
+    struct note *n = seen_new("one");
+    n->timeout_ms = 0;
+    act(0, n, 0);
+    wait_for(w.n_held == 1);
+    crash();
+    wait_for(w.results[0].success && !w.results[0].queued);
+    assert_string_equal(buf_z(&w.heard), "one ?one ?one ");
+    assert_int_equal(w.cut_off.n, 0);
+}
+
 static void whoever_is_no_more_sends_nothing(void **state)
 {
     when(0, "one", 430, 1);
@@ -478,6 +530,9 @@ int main(void)
         T(what_goes_on_is_not_sent_twice_when_its_gateway_says_it_again),
         T(parts_that_were_delivered_are_not_sent_again),
         T(a_key_makes_twice_once_while_the_platform_remembers_it),
+        T(what_the_platform_shows_is_there_and_the_next_part_follows),
+        T(what_the_platform_does_not_show_is_unknown_and_never_repeated),
+        T(after_a_crash_the_platform_is_asked_before_anything_is_repeated),
         T(a_key_the_platform_has_forgotten_makes_it_unknown),
         T(whoever_is_no_more_sends_nothing),
         T(an_older_life_that_waited_too_long_is_given_up),
