@@ -357,7 +357,10 @@ static inline void store_scan(struct store *st, struct store_scan *s)
 
 /* From now on every write to this shared store is made as the owner of the lease @name under
  * @epoch, as if each had this fence; leases alone are not.  Before any write.  @name is a literal
- * or outlives the store. */
+ * or outlives the store.
+ *
+ * So nobody else appends, and the caller knows the keys that came before (ops->load_keys): of those
+ * with @once only the ones are looked for whose append ended with BH_UNKNOWN. */
 static inline void store_guard(struct store *st, struct str name, uint64_t epoch)
 {
     st->guard.name = name;

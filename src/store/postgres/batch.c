@@ -2,11 +2,11 @@
  *
  *      BEGIN, mark, fences, keys,
  *      numbers                      ──> answers     may it be written, and as what?
- *      every op                     ──> answers     a conflict is one op's own
- *      COMMIT                       ──> answer      lost on the way: asked for on another line
+ *      every op, COMMIT             ──> answers     lost on the way: asked for on another line
  *
- * COMMIT does not go out with the ops: a line that is lost before it was asked for needs no
- * looking up.
+ * What fails before COMMIT keeps the server from it.  Where an answer tells an op more than that it
+ * was done (a conflict is one op's own), COMMIT waits for the answers and is a round of its own:
+ * one that was lost with the line could not be had any more.
  *
  *      again    collided with another node: the same once more
  *      failed   the server said no: each op on its own, so that the others are done
@@ -95,8 +95,9 @@ static enum line_end read_runs(struct store_postgres *st, struct store_op *first
     return e;
 }
 
+/* @commit: at once. */
 static enum line_end write_all(struct store_postgres *st, struct store_op *first,
-                               struct store_op *end)
+                               struct store_op *end, bool commit)
 {
     line_begin(&st->main, st->answer_ms);
     buf_reset(&st->asked);
@@ -107,11 +108,15 @@ static enum line_end write_all(struct store_postgres *st, struct store_op *first
             mark |= ASKED_REPLACED;
         buf_add_c(&st->asked, mark);
     }
-    int keys = pg_plan_ask_keys(st);
+    int more = pg_plan_ask_keys(st);
+    if (commit) {
+        line_ask(&st->main, PG_COMMIT, NULL);
+        more++;
+    }
     line_send(&st->main);
 
     enum line_end e = read_runs(st, first, end);
-    for (int i = 0; i < keys && e != LINE_LOST; i++)
+    for (int i = 0; i < more && e != LINE_LOST; i++)
         read_plain(st, &e);
     end_round(st, &e);
     return e;
@@ -141,13 +146,14 @@ static void set_all(struct store_op *first, struct store_op *end, enum bh_err er
 static enum line_end look_up(struct store_postgres *st, struct store_op *first,
                              struct store_op *end)
 {
-    switch (pg_find_fate(st->url, &st->mark)) {
+    switch (pg_find_fate(st->url, &st->mark, COMMIT_LOOKUP_MS)) {
     case FATE_DONE:
         return LINE_OK;
     case FATE_UNDONE:
         return LINE_LOST;
     default:
         set_all(first, end, BH_UNKNOWN);
+        pg_limbo_add(st);
         return LINE_UNKNOWN;
     }
 }
@@ -155,14 +161,22 @@ static enum line_end look_up(struct store_postgres *st, struct store_op *first,
 static enum line_end try_group(struct store_postgres *st, struct store_op *first,
                                struct store_op *end)
 {
+    bool at_once = !pg_write_tells_more(first, end), asked = false;
+
     set_all(first, end, BH_OK);
     enum line_end e = begin(st, first, end);
-    if (e == LINE_OK)
-        e = write_all(st, first, end);
     if (e == LINE_OK) {
-        e = end_with(st, PG_COMMIT);
-        return e == LINE_LOST ? look_up(st, first, end) : e;
+        asked = at_once;
+        e = write_all(st, first, end, at_once);
     }
+    if (e == LINE_OK && !at_once) {
+        asked = true;
+        e = end_with(st, PG_COMMIT);
+    }
+    if (e == LINE_LOST && asked)
+        return look_up(st, first, end);
+    if (e == LINE_OK)
+        return e;
     char why[sizeof st->main.problem];
     memcpy(why, st->main.problem, sizeof why);
     if (e != LINE_LOST)
@@ -178,7 +192,7 @@ static enum line_end try_often(struct store_postgres *st, struct store_op *first
     int lost = 0;
 
     for (int i = 0; i < BATCH_TRIES; i++) {
-        if (!line_open(&st->main, st->url, LINE_WRITES))
+        if (!pg_limbo_settle(st) || !line_open(&st->main, st->url, LINE_WRITES))
             return LINE_LOST;
         e = try_group(st, first, end);
         if (e != LINE_AGAIN && (e != LINE_LOST || lost++ > 0))
@@ -324,6 +338,7 @@ bool pg_batch_forget(struct store *base, int64_t before_ms)
     pthread_mutex_lock(&st->db_lock);
     int64_t keys = forget(st, PG_FORGET_SEEN, before_ms);
     int64_t once = forget(st, PG_FORGET_ONCE, before_ms);
+    pg_limbo_forget(&st->limbo, before_ms);
     pthread_mutex_unlock(&st->db_lock);
     if (keys < 0 || once < 0)
         log_warn(&st->log, "forgetting old deduplication keys: %s; tried again later",

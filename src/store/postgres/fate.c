@@ -54,9 +54,9 @@ static enum pg_fate ask_fate(struct pg_line *l, const struct pg_mark *m)
 }
 
 /* The old session may still be at it: then ask again. */
-enum pg_fate pg_find_fate(const char *url, const struct pg_mark *m)
+enum pg_fate pg_find_fate(const char *url, const struct pg_mark *m, int64_t ms)
 {
-    int64_t until = worker_now_us() + COMMIT_LOOKUP_MS * 1000;
+    int64_t until = worker_now_us() + ms * 1000;
     enum pg_fate fate = FATE_OPEN;
     struct pg_line l = {0};
 

@@ -33,6 +33,7 @@ enum pg_statement {
     PG_FENCES,
     PG_KEYS,
     PG_NUMBER,
+    PG_RAISE,
     PG_APPEND,
     PG_ONCE,
     PG_SEEN,
@@ -117,7 +118,8 @@ struct pg_mark {
 enum pg_fate { FATE_UNKNOWN, FATE_OPEN /* never told */, FATE_DONE, FATE_UNDONE };
 void pg_mark_next(struct pg_mark *m); /* for the next transaction */
 void pg_mark_read(struct pg_mark *m, const PGresult *r);
-enum pg_fate pg_find_fate(const char *url, const struct pg_mark *m); /* in COMMIT_LOOKUP_MS */
+/* Asks for @ms, but once at least. */
+enum pg_fate pg_find_fate(const char *url, const struct pg_mark *m, int64_t ms);
 
 /* ---- params.c: what goes with a question, in the server's binary form ---- */
 
@@ -158,12 +160,26 @@ struct str column_bytes(const PGresult *r, int row, int column); /* borrowed; NU
 
 /* ---- the store ---- */
 
+/* limbo.c: the keys of appends whose commit nobody could tell of. */
+struct limbo_key {
+    struct hash128 key;
+    uint64_t row;
+    int64_t at_ms;
+};
+struct pg_limbo {
+    struct limbo_key *keys; /* owned; those from @n_sure on are in doubt */
+    size_t n, cap, n_sure;
+    struct pg_mark mark; /* of the transaction in doubt */
+};
+
 /* The appends of one transaction: plan.c */
 struct plan {
     struct store_append **all; /* owned; in order of submission */
     struct store_append **by;  /* owned; the same, sorted by key or by mailbox */
     size_t n, cap;
     size_t n_keys, n_rows; /* asked for: keys that may come once, rows that get a number */
+    bool trusting;         /* nobody else appends: keys are not looked for */
+    bool new_box;          /* a mailbox was not there: it is made */
     struct buf seen;       /* the keys that go into the record of the batch */
     int64_t seen_at_ms;    /* the newest of them */
 };
@@ -198,6 +214,7 @@ struct store_postgres {
     /* of the write thread */
     struct plan plan;
     struct pg_mark mark;
+    struct pg_limbo limbo;
     struct pg_order order;
     struct kv_last *kvs; /* owned */
     size_t cap_kvs;
@@ -210,6 +227,12 @@ struct store_postgres {
 static inline struct store_postgres *postgres_of(struct store *st)
 {
     return container_of(st, struct store_postgres, base);
+}
+
+/* Another node cannot write while this one does. */
+static inline bool pg_is_guarded(const struct store_postgres *st)
+{
+    return __atomic_load_n(&st->base.guard.epoch, __ATOMIC_ACQUIRE) != 0;
 }
 
 /* statements.c */
@@ -242,9 +265,21 @@ enum line_end pg_plan_read(struct store_postgres *st);
 int pg_plan_ask_keys(struct store_postgres *st); /* after the rows; the number of answers to come */
 void pg_plan_done(struct plan *p);
 
+/* limbo.c.  Whoever holds the guard of the store is the only one that appends and knows the keys
+ * that came before, as the owner of an embedded store does: they are written down, and read at the
+ * next start, but not looked for.  What it cannot know is whether a transaction happened whose end
+ * nobody told it; its appends are tried again, and must stay one row each. */
+void pg_limbo_add(struct store_postgres *st);    /* the plan's appends: their commit is in doubt */
+bool pg_limbo_settle(struct store_postgres *st); /* before the next transaction; false: not yet */
+const struct limbo_key *pg_limbo_find(const struct pg_limbo *l, struct hash128 key);
+void pg_limbo_forget(struct pg_limbo *l, int64_t before_ms);
+void pg_limbo_done(struct pg_limbo *l);
+
 /* write.c: a run of ops of one kind becomes one question */
 struct store_op *pg_write_run_end(struct store_op *first, struct store_op *end);
 bool pg_write_ask(struct store_postgres *st, struct store_op *first, struct store_op *end);
+/* Does the answer to one of them say more than that it was done? */
+bool pg_write_tells_more(struct store_op *first, struct store_op *end);
 bool pg_write_ask_replaced(struct store_postgres *st, struct store_op *first, struct store_op *end);
 enum line_end pg_write_read(struct store_postgres *st, struct store_op *first,
                             struct store_op *end);

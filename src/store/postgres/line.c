@@ -84,11 +84,20 @@ static const char session[] = "SET synchronous_commit=on;"
                               "SET statement_timeout='9s';"
                               "SET idle_in_transaction_session_timeout='2s';"
                               "SET bytea_output=hex;"
+                              "SET jit=off;"
                               "SET search_path=bellhop";
+
+/* What is written is found by its key, however few rows there were when the statements were
+ * planned; and it is planned once, not per batch. */
+static const char writing[] = "SET plan_cache_mode=force_generic_plan;"
+                              "SET enable_seqscan=off;"
+                              "SET enable_hashjoin=off;"
+                              "SET enable_mergejoin=off";
 
 static bool settle(struct pg_line *l, enum line_use use)
 {
     return PQsetnonblocking(l->pg, 1) == 0 && line_text(l, session, NULL) == LINE_OK &&
+           (use != LINE_WRITES || line_text(l, writing, NULL) == LINE_OK) &&
            (use == LINE_PLAIN || pg_statements_prepare(l, use));
 }
 

@@ -20,6 +20,7 @@ static void store_free(struct store_postgres *st)
     params_done(&st->reader_params);
     pg_plan_done(&st->plan);
     pg_order_done(&st->order);
+    pg_limbo_done(&st->limbo);
     free(st->kvs);
     buf_done(&st->asked);
     pthread_mutex_destroy(&st->db_lock);

@@ -13,11 +13,6 @@ static const struct store_fence *fence_of(const struct store_op *op)
     return f != NULL && f->epoch != 0 ? f : NULL;
 }
 
-static bool is_guarded(const struct store_postgres *st)
-{
-    return __atomic_load_n(&st->base.guard.epoch, __ATOMIC_ACQUIRE) != 0;
-}
-
 /* The database sorts them, and takes each once. */
 bool pg_owner_ask_fences(struct store_postgres *st, struct store_op *first, struct store_op *end)
 {
@@ -34,7 +29,7 @@ bool pg_owner_ask_fences(struct store_postgres *st, struct store_op *first, stru
         last = f->name;
         n++;
     }
-    if (is_guarded(st)) {
+    if (pg_is_guarded(st)) {
         array_bytes(&st->params, st->base.guard.name);
         n++;
     }
@@ -70,7 +65,7 @@ enum line_end pg_owner_read_fences(struct store_postgres *st, struct store_op *f
 
     if (e != LINE_OK)
         return e;
-    bool guarded = !is_guarded(st) || holds(r, &st->base.guard);
+    bool guarded = !pg_is_guarded(st) || holds(r, &st->base.guard);
     for (struct store_op *op = first; op != end; op = op->next) {
         const struct store_fence *f = fence_of(op);
         if (f != NULL && !holds(r, f))

@@ -307,7 +307,7 @@ enum desk_end pg_desk_commit(struct pg_desk *d)
     failed(d);
     if (d->line.pg != NULL || nothing_asked || d->mark.xact[0] == '\0')
         return DESK_UNDONE;
-    switch (pg_find_fate(d->url, &d->mark)) {
+    switch (pg_find_fate(d->url, &d->mark, COMMIT_LOOKUP_MS)) {
     case FATE_DONE:
         return DESK_DONE;
     case FATE_UNDONE:

@@ -34,6 +34,11 @@ static const struct {
                    "INSERT INTO box AS b (box, last) SELECT * FROM unnest($1::int[], $2::bigint[]) "
                    "AS g(box, n) ORDER BY 1 ON CONFLICT (box) DO UPDATE SET last = b.last + "
                    "excluded.last RETURNING b.box, b.last"},
+    /* The same for mailboxes that are there, by the only one who writes: half the work. */
+    [PG_RAISE] = {"raise",
+                  "WITH raised AS (UPDATE box b SET last = b.last + g.n FROM unnest($1::int[], "
+                  "$2::bigint[]) AS g(box, n) WHERE b.box = g.box RETURNING b.box, b.last) SELECT "
+                  "box, last FROM raised ORDER BY box"},
     [PG_APPEND] = {"append",
                    "INSERT INTO mail (id, kind, flags, at_ms, frame) SELECT * FROM "
                    "unnest($1::bigint[], $2::int[], $3::int[], $4::bigint[], $5::bytea[])"},

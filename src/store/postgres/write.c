@@ -265,6 +265,15 @@ bool pg_write_ask_replaced(struct store_postgres *st, struct store_op *first, st
     return first->kind == STORE_APPEND && ask_replaced(st, first, end);
 }
 
+bool pg_write_tells_more(struct store_op *first, struct store_op *end)
+{
+    for (struct store_op *op = first; op != end; op = op->next)
+        if (op->kind == STORE_ERASE ||
+            (op->kind == STORE_TX && has_conditions(container_of(op, struct store_tx, op))))
+            return true;
+    return false;
+}
+
 /* ---- answers ---- */
 
 static void settle_tx(struct store_op *first, struct store_op *end, const PGresult *r)

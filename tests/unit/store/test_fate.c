@@ -69,7 +69,7 @@ static void what_a_crashed_server_forgot_did_not_happen_whoever_has_its_number(v
         pg_start();
         PQfinish(pg);
         trapped = is_said_to_have_happened(&m);
-        assert_int_equal(pg_find_fate(pg_url, &m), FATE_UNDONE);
+        assert_int_equal(pg_find_fate(pg_url, &m, COMMIT_LOOKUP_MS), FATE_UNDONE);
     }
     assert_true(trapped);
 }
@@ -81,10 +81,10 @@ static void a_commit_is_told_from_what_was_given_up(void **state)
     PGconn *pg = begin_marked(&m);
     PQclear(PQexec(pg, "COMMIT"));
     PQfinish(pg);
-    assert_int_equal(pg_find_fate(pg_url, &m), FATE_DONE);
+    assert_int_equal(pg_find_fate(pg_url, &m, COMMIT_LOOKUP_MS), FATE_DONE);
     pg = begin_marked(&m);
     PQfinish(pg);
-    assert_int_equal(pg_find_fate(pg_url, &m), FATE_UNDONE);
+    assert_int_equal(pg_find_fate(pg_url, &m, COMMIT_LOOKUP_MS), FATE_UNDONE);
 }
 
 int main(void)

@@ -346,6 +346,70 @@ static void a_guarded_store_writes_nothing_once_its_lease_is_another_s(void **st
     store_close(other);
 }
 
+static void guard(void)
+{
+    struct probe a = {0};
+
+    assert_int_equal(lease_now(&a, LEASE_TAKE, "serve", "north", LONG_MS), BH_OK);
+    store_guard(st, STR("serve"), a.lease.epoch);
+}
+
+/* The holder of the guard knows the keys it had: they are kept for whoever comes next. */
+static void keys_of_a_guarded_store_are_there_after_reopening(void **state)
+{
+    enum { N = 40 };
+    static struct probe p[N];
+
+    guard();
+    memset(p, 0, sizeof p);
+    for (uint64_t i = 0; i < N; i++) /* mailboxes that are there and new ones by turns */
+        append_on(st, &p[i], (uint32_t)(i % 7 + i / 20 * 3), i, true);
+    settle();
+    for (int i = 0; i < N; i++) {
+        assert_int_equal(p[i].err, BH_OK);
+        assert_int_equal(p[i].append.sequence >> 40, i % 7 + i / 20 * 3);
+    }
+    append_on(st, &p[0], 3, N, true);
+    append_on(st, &p[1], 3, N, true); /* the same key in one transaction */
+    settle();
+    assert_false(p[0].append.exists);
+    assert_true(p[1].append.exists);
+    assert_int_equal(p[1].append.sequence, p[0].append.sequence);
+    store_close(st);
+    st = open_store();
+    assert_int_equal(count_keys(0), N + 1);
+    assert_int_equal(count_rows(), N + 1);
+    assert_string_equal(sql("SELECT count(*) FROM bellhop.mail m JOIN (SELECT box, last FROM "
+                            "bellhop.box) b ON m.id >> 40 = b.box AND m.id & 1048575 > b.last"),
+                        "0");
+}
+
+/* It commits, slowly: nobody hears of it, and nobody can tell yet how it ended. */
+static void an_append_whose_commit_was_in_doubt_stays_one_row(void **state)
+{
+    struct probe p = {0}, again = {0}, next = {0};
+
+    guard();
+    assert_int_equal(append_err(1), BH_OK);
+    log_setup(LOG_ERROR + 1, false);
+    sql("CREATE FUNCTION bellhop.slow() RETURNS trigger LANGUAGE plpgsql AS $f$ BEGIN PERFORM "
+        "pg_sleep(8); RETURN NULL; END $f$");
+    sql("CREATE CONSTRAINT TRIGGER slow AFTER INSERT ON bellhop.mail DEFERRABLE INITIALLY DEFERRED "
+        "FOR EACH ROW EXECUTE FUNCTION bellhop.slow()");
+    append_on(st, &p, 1, 2, true);
+    settle();
+    assert_int_equal(p.err, BH_UNKNOWN);
+    sql("DROP TRIGGER slow ON bellhop.mail"); /* waits until it has committed */
+    append_on(st, &again, 1, 2, true);
+    append_on(st, &next, 1, 3, true);
+    settle();
+    assert_int_equal(again.err, BH_OK);
+    assert_true(again.append.exists);
+    assert_int_equal(STORE_SEQUENCE(again.append.sequence), 2);
+    assert_int_equal(STORE_SEQUENCE(next.append.sequence), 3);
+    assert_int_equal(count_rows(), 3);
+}
+
 static void closing_commits_what_is_queued_and_calls_nobody(void **state)
 {
     struct probe p[50] = {0};
@@ -372,6 +436,8 @@ int main(void)
         T(the_same_key_on_two_nodes_is_one_row, setup, teardown),
         T(a_lease_stolen_by_another_node_fences_the_first, setup, teardown),
         T(a_guarded_store_writes_nothing_once_its_lease_is_another_s, setup, teardown),
+        T(keys_of_a_guarded_store_are_there_after_reopening, setup, teardown),
+        T(an_append_whose_commit_was_in_doubt_stays_one_row, setup, teardown),
         T(while_the_server_is_away_writes_fail_and_then_work_again, setup, teardown),
         T(a_session_that_was_ended_is_no_news, setup, teardown),
         T(a_deaf_server_is_given_up, setup, teardown),
