@@ -167,6 +167,7 @@ static void set_order(struct outgoing *o, const struct sender_order *q)
     o->hash = copy_to(&at, q->what.p != NULL ? str_of(hash) : STR_NULL);
     o->action = copy_to(&at, buf_str(&action));
     o->file = copy_to(&at, buf_str(&file));
+    o->blame = o->from.tenant;
     o->twice = (uint8_t)q->twice;
     o->item.bytes = n + 3 * q->action->content.n; /* with what the adapter keeps */
     buf_done(&action);
@@ -186,10 +187,8 @@ static bool fails_early(struct outgoing *o, const struct sender_order *q)
     else if (!fresh &&
              (o->at >= o->n_parts || (o->at > 0 && q->action->left->e.n_parts != o->n_parts)))
         fail_early(o, SENDER_UNKNOWN, "it was cut differently before bellhop was restarted");
-    else if (fresh && blame_is_full(&s->blame, q->from->tenant, sender_now_ms(s)))
-        fail_early(o, SENDER_FAILED,
-                   "the platform refused too much of this tenant's within ten minutes; nothing of "
-                   "it is sent for a while");
+    else if (fresh && outgoing_is_blamed(o))
+        fail_early(o, SENDER_FAILED, SENDER_BLAMED);
     else if (fresh && q->what.p != NULL && sender_was_cut_off(s, q->what))
         fail_early(o, SENDER_UNKNOWN,
                    "bellhop was restarted while this was being sent; it may have been delivered");
@@ -268,10 +267,21 @@ uint64_t sender_key(const struct outgoing *o)
     return hash128(&o->sender->env->store->dedup_key, sender_number_key(&o->record.number)).lo;
 }
 
-void sender_ask(struct sender *s, struct outgoing *o, struct str lane, int64_t patience_ms)
+void sender_ask(struct sender *s, struct outgoing *o, struct str tenant, struct str lane,
+                int64_t patience_ms)
 {
+    char *at = xmalloc(tenant.n + lane.n + 2);
+
     start(s, o);
-    queue(o, STR(""), lane, patience_ms);
+    o->block = at;
+    o->from.tenant = copy_to(&at, tenant.p != NULL ? tenant : STR(""));
+    o->blame = o->from.tenant;
+    if (str_is_empty(tenant)) { /* no tenant is called like that */
+        o->blame = str_make(at, lane.n + 1);
+        *at++ = '?';
+        copy_to(&at, lane);
+    }
+    queue(o, o->from.tenant, lane, patience_ms);
 }
 
 void sender_cancel(struct outgoing **o)
@@ -303,8 +313,8 @@ void sender_supersede(struct outgoing *o, const struct sender_order *q)
 
 void sender_blame(const struct outgoing *o)
 {
-    if (o->is_action && !str_is_empty(o->from.tenant))
-        blame_note(&o->sender->blame, o->from.tenant, sender_now_ms(o->sender));
+    if (!str_is_empty(o->blame))
+        blame_note(&o->sender->blame, o->blame, sender_now_ms(o->sender));
 }
 
 void sender_pause(struct sender *s, int64_t for_ms)

@@ -64,9 +64,10 @@ struct outgoing {          /* first member of the adapter's own struct; zeroed b
     struct timer early;     /* armed: it fails before it began, or its gateway is told "queued" */
     struct http_call *call; /* owned; NULL: none under way */
     struct action_id id;
-    char *block;                               /* owned; the next two lines point into it */
+    char *block;                               /* owned; the next three lines point into it */
     struct action_from from;                   /* who asked */
     struct str chat, lane, hash, action, file; /* see outgoing_entry.h */
+    struct str blame;                          /* whom its refusals count against */
     char *edit;                                /* owned; NULL: it stays as it is */
     int64_t asked_ms, tried_ms;                /* wall clock */
     int64_t try_ms, maybe_ms;                  /* of the request under way; of the first maybe */
@@ -176,8 +177,10 @@ struct sender_order { /* borrowed for the call */
 };
 /* Answers through host_result() exactly once, unless it is cancelled. */
 void sender_act(struct sender *s, struct outgoing *o, const struct sender_order *q);
-/* The same for a question of the adapter's own. */
-void sender_ask(struct sender *s, struct outgoing *o, struct str lane, int64_t patience_ms);
+/* The same for a question of the adapter's own.  @tenant: for whom it is asked; absent: for nobody,
+ * and its refusals count against its lane. */
+void sender_ask(struct sender *s, struct outgoing *o, struct str tenant, struct str lane,
+                int64_t patience_ms);
 /* Nobody wants to know how it ends.  What waits never leaves; what is under way goes on.  NULL
  * inside is fine; sets it to NULL. */
 void sender_cancel(struct outgoing **o);

@@ -56,6 +56,16 @@ static inline bool outgoing_is_unsure(const struct outgoing *o, enum sender_end 
     return end != SENDER_DONE && (end == SENDER_UNKNOWN || o->at > 0 || o->maybe);
 }
 
+/* Is whoever it is sent for held back?  Asked again at every try: what was in its lane before the
+ * first refusal came counts as much as what comes after. */
+static inline bool outgoing_is_blamed(const struct outgoing *o)
+{
+    return blame_is_full(&o->sender->blame, o->blame, sender_now_ms(o->sender));
+}
+#define SENDER_BLAMED \
+    "the platform refused too much of this tenant's within ten minutes; nothing of it is sent " \
+    "for a while"
+
 /* ---- sender.c ---- */
 
 outgoing_recorded_cb outgoing_on_recorded;

@@ -324,6 +324,10 @@ void outgoing_go(struct outgoing *o)
             outgoing_put_off(o, pause_ms);
             return;
         }
+        if (outgoing_is_blamed(o)) { /* not put off: others speak in this chat too */
+            outgoing_end_with(o, SENDER_FAILED, SENDER_BLAMED);
+            return;
+        }
         if (outgoing_needs_note(o)) {
             outgoing_note(o, OUTGOING_TRYING, true);
             return; /* outgoing_on_recorded() goes on */

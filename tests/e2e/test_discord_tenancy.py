@@ -233,6 +233,34 @@ def test_one_tenants_refusals_hold_back_nobody_else(shared):
     assert shared.sim.texts(GENERAL)[-1] == "bob's goes on"
 
 
+def test_refusals_of_what_was_asked_for_all_at_once_hold_back_nobody_else(sim, make_bellhop, dial):
+    """A thousand at once are all in their lanes before the first is refused, and so many refusals pause a bot."""
+    rooms = [str(9100 + n) for n in range(20)]
+    for room in rooms:
+        channel = {"id": room, "type": 0, "name": f"room {room}", "permission_overwrites": []}
+        sim.guilds[GUILD]["channels"].append(channel)
+        sim.channels[room] = {**channel, "guild_id": GUILD}
+    house = House(sim, make_bellhop, dial)
+    sim.window = 10000
+    house.link(house.a, ANN)
+    house.link(house.b, BOB)
+    sim.say(GENERAL, "from bob", user=BOB)
+    house.gb.hear("from bob")
+    for room in rooms:
+        sim.say(room, f"in {room}", user=ANN)
+        house.ga.hear(f"in {room}")
+        sim.forbidden[room] = (50013, "Missing Permissions")
+    before = len(sim.calls)
+    house.ga.send_raw("".join(json.dumps({"type": "outbound", "requestId": f"r{n}", "action": {
+        "op": "send", "chat_id": rooms[n % 20], "content": f"{n}", "reply_to": None, "metadata": {}}}) + "\n"
+        for n in range(1000)))
+    answers = [house.ga.next("outbound_result", 60)["result"] for _ in range(1000)]
+    assert not any(a["success"] for a in answers)
+    assert len(sim.calls) - before < 200  # a hundred, and what was under way by then
+    assert send(house.gb, GENERAL, "bob's goes on")["success"]
+    assert sim.texts(GENERAL)[-1] == "bob's goes on"
+
+
 def test_a_lane_that_is_told_to_slow_down_leaves_the_others_their_share(shared):
     shared.sim.limit(GENERAL, 15)
     for n in range(200):

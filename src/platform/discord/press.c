@@ -94,6 +94,7 @@ void discord_prompt_over(struct platform *p, struct prompt *q)
                                            .major = channel,
                                            .path = buf_str(&path),
                                            .body = buf_str(&body),
+                                           .tenant = str_of(q->tenant),
                                            .lane = buf_str(&path)},
                 on_tidied, q);
     buf_done(&path);

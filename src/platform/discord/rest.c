@@ -298,7 +298,8 @@ struct outgoing *discord_ask(struct discord *d, const struct discord_question *q
                            .by_token = q->by_token,
                            .told = told,
                            .ctx = ctx};
-    sender_ask(d->sender, &k->base.out, q->lane, q->patience_ms > 0 ? q->patience_ms : QUESTION_MS);
+    sender_ask(d->sender, &k->base.out, q->tenant, q->lane,
+               q->patience_ms > 0 ? q->patience_ms : QUESTION_MS);
     return &k->base.out;
 }
 

@@ -68,7 +68,8 @@ struct discord_question { /* strs are copied */
     const char *route;    /* a literal */
     uint64_t major;
     struct str path;
-    struct str body; /* JSON; absent: none */
+    struct str body;   /* JSON; absent: none */
+    struct str tenant; /* for whom, see sender_ask(); absent: for nobody */
     struct str lane;
     bool by_token;       /* as in a request */
     int64_t patience_ms; /* 0: 25 s */

@@ -49,8 +49,8 @@ static void a_full_lane_says_so_later(void **state)
     say(0, "a", "x");
     wait_for(w.n_held == 1);
     for (int i = 0; i < 64; i++) /* tenants have room of their own */
-        sender_ask(w.sender, &note_new("a", "q")->out, STR("a"), 5000);
-    sender_ask(w.sender, &note_new("a", "q")->out, STR("a"), 5000);
+        sender_ask(w.sender, &note_new("a", "q")->out, STR_NULL, STR("a"), 5000);
+    sender_ask(w.sender, &note_new("a", "q")->out, STR_NULL, STR("a"), 5000);
     assert_int_equal(w.n_told, 0);
     wait_for(w.n_told == 1);
     assert_int_equal(w.told, SENDER_FAILED);
@@ -263,13 +263,13 @@ static void what_is_too_old_is_given_up(void **state)
 
 static void questions_are_told_without_a_record(void **state)
 {
-    sender_ask(w.sender, &note_new("a", "q")->out, STR("a"), 5000);
+    sender_ask(w.sender, &note_new("a", "q")->out, STR_NULL, STR("a"), 5000);
     wait_for(w.n_told == 1);
     assert_int_equal(w.told, SENDER_DONE);
     assert_int_equal(w.records_when_heard, 0);
     assert_int_equal(w.n_results, 0);
     when(0, "no", 400, 1);
-    sender_ask(w.sender, &note_new("a", "no")->out, STR("a"), 5000);
+    sender_ask(w.sender, &note_new("a", "no")->out, STR_NULL, STR("a"), 5000);
     wait_for(w.n_told == 2);
     assert_int_equal(w.told, SENDER_REFUSED);
 }
@@ -280,8 +280,8 @@ static void what_was_called_off_never_leaves_and_tells_nobody(void **state)
     struct outgoing *a = &runs->out, *b = &waits->out;
 
     when(0, "runs", 0, 1);
-    sender_ask(w.sender, a, STR("a"), 5000);
-    sender_ask(w.sender, b, STR("a"), 5000);
+    sender_ask(w.sender, a, STR_NULL, STR("a"), 5000);
+    sender_ask(w.sender, b, STR_NULL, STR("a"), 5000);
     wait_for(w.n_held == 1);
     sender_cancel(&a);
     sender_cancel(&b);
@@ -291,6 +291,54 @@ static void what_was_called_off_never_leaves_and_tells_nobody(void **state)
     wait_for(w.n_freed == 2);
     assert_string_equal(buf_z(&w.heard), "runs ");
     assert_int_equal(w.n_told, 0);
+}
+
+static void who_is_refused_too_often_is_held_back_with_what_waits_already(void **state)
+{
+    struct note *runs = note_new("a", "runs");
+    struct note *asked = note_new("c", "asked"), *own = note_new("c", "own");
+
+    when(0, "runs", 0, 1);
+    act(0, runs, 0);
+    say(1, "a", "behind it");
+    wait_for(w.n_held == 1);
+    for (int i = 0; i < 100; i++)
+        sender_blame(&runs->out);
+    say(2, "b", "comes later");
+    sender_ask(w.sender, &asked->out, STR("acme"), STR("c"), 5000);
+    wait_for(w.n_told == 1);
+    assert_int_equal(w.told, SENDER_FAILED);
+    answer_held(0, 200); /* what was under way ends as it ends */
+    wait_for(w.n_results == 3);
+    assert_true(w.results[0].success);
+    assert_true(error_is(1, "network trouble: the platform refused too much"));
+    assert_true(error_is(2, "network trouble: the platform refused too much"));
+    sender_ask(w.sender, &own->out, STR_NULL, STR("c"), 5000); /* for nobody: others' fault */
+    wait_for(w.n_told == 2);
+    assert_int_equal(w.told, SENDER_DONE);
+    assert_string_equal(buf_z(&w.heard), "runs own ");
+}
+
+static void a_question_for_nobody_is_held_back_by_its_lane(void **state)
+{
+    struct note *runs = note_new("a", "runs");
+
+    when(0, "runs", 0, 1);
+    sender_ask(w.sender, &runs->out, STR_NULL, STR("a"), 5000);
+    wait_for(w.n_held == 1);
+    for (int i = 0; i < 100; i++)
+        sender_blame(&runs->out);
+    answer_held(0, 200);
+    wait_for(w.n_told == 1);
+    sender_ask(w.sender, &note_new("a", "q")->out, STR_NULL, STR("a"), 5000);
+    wait_for(w.n_told == 2);
+    assert_int_equal(w.told, SENDER_FAILED);
+    sender_ask(w.sender, &note_new("b", "other")->out, STR_NULL, STR("b"), 5000);
+    wait_for(w.n_told == 3);
+    assert_int_equal(w.told, SENDER_DONE);
+    say(0, "a", "said");
+    wait_for(w.results[0].success);
+    assert_string_equal(buf_z(&w.heard), "runs other said ");
 }
 
 static void the_newer_takes_the_place_of_what_waits(void **state)
@@ -338,6 +386,8 @@ int main(void)
         T(what_is_too_old_is_given_up),
         T(questions_are_told_without_a_record),
         T(what_was_called_off_never_leaves_and_tells_nobody),
+        T(who_is_refused_too_often_is_held_back_with_what_waits_already),
+        T(a_question_for_nobody_is_held_back_by_its_lane),
         T(the_newer_takes_the_place_of_what_waits),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
