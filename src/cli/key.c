@@ -57,12 +57,15 @@ static int rotate(struct store *st, struct loop *loop, const struct settings *s,
     progress_begin(&bar, "sealing anew");
     enum bh_err err = seal_change(&c, why);
     progress_end(&bar);
-    if (err != BH_OK)
+    if (err != BH_OK) {
+        buf_done(&c.old);
         return cli_failed("%s", why);
+    }
     fprintf(stderr, "the master key is changed: %llu records looked at, %llu sealed anew\n",
             (unsigned long long)c.records, (unsigned long long)c.sealed);
-    if (s->master_key == NULL)
-        fprintf(stderr, "the old key is in %s.old: it opens backups made before now\n", path);
+    if (c.old.n > 0)
+        fprintf(stderr, "the old key is in %s: it opens backups made before now\n", buf_z(&c.old));
+    buf_done(&c.old);
     if (c.to.p != NULL)
         fprintf(stderr, "start the server with the new text as its master key\n");
     return CLI_DONE;
@@ -120,10 +123,10 @@ const struct command cmd_key = {
     "change the master key",
     "Usage: bellhop key rotate [-c FILE | --state-dir DIR]\n\n"
     "Seals every secret in the database with a new master key; the server must not run.  The new\n"
-    "key is a new <state_dir>/master.key, and the old one stays beside it as master.key.old; or "
-    "it\n"
-    "is the text in BELLHOP_NEW_MASTER_KEY (64 hex digits or a passphrase), which becomes the\n"
-    "server's BELLHOP_MASTER_KEY.  Tokens that were given out stay good.\n\n"
+    "key is a new <state_dir>/master.key, and the old one stays beside it as master.key.old\n"
+    "(.old.2 and so on when there is one already); or it is the text in BELLHOP_NEW_MASTER_KEY\n"
+    "(64 hex digits or a passphrase), which becomes the server's BELLHOP_MASTER_KEY.  Tokens that\n"
+    "were given out stay good.\n\n"
     "When it is interrupted, run it again: it goes on where it was.  Until then the server "
     "refuses\n"
     "to start.\n",

@@ -259,6 +259,31 @@ void seal_next_path(struct buf *out, const char *path)
     buf_printf(out, "%s.next", path);
 }
 
+static bool is_same_file(const char *a, const char *b)
+{
+    struct stat x, y;
+
+    return stat(a, &x) == 0 && stat(b, &y) == 0 && x.st_dev == y.st_dev && x.st_ino == y.st_ino;
+}
+
+bool seal_keep_old(const char *path, struct buf *ret_name)
+{
+    struct buf name = BUF_INIT;
+    bool ok = false;
+
+    for (int n = 1; !ok && n < 1000; n++) {
+        buf_reset(&name);
+        buf_printf(&name, n == 1 ? "%s.old" : "%s.old.%d", path, n);
+        ok = link(path, buf_z(&name)) == 0 || is_same_file(path, buf_z(&name));
+        if (!ok && errno != EEXIST)
+            break;
+    }
+    if (ok && ret_name != NULL)
+        buf_add_str(ret_name, buf_str(&name));
+    buf_done(&name);
+    return ok;
+}
+
 /* The change of the key was over but for the name of its file. */
 static bool finish_change(struct seal **s, const struct seal_records *r, const char *path)
 {
@@ -269,8 +294,8 @@ static bool finish_change(struct seal **s, const struct seal_records *r, const c
     seal_next_path(&next, path);
     bool ok = access(buf_z(&next), F_OK) == 0 &&
               seal_key(STR_NULL, STR(""), buf_z(&next), &other, why) == BH_OK &&
-              seal_fits(other, buf_str(&r->check)) && rename(buf_z(&next), path) == 0 &&
-              file_sync_folder_of(path);
+              seal_fits(other, buf_str(&r->check)) && seal_keep_old(path, NULL) &&
+              rename(buf_z(&next), path) == 0 && file_sync_folder_of(path);
     if (ok) {
         seal_free(*s);
         *s = other;

@@ -8,10 +8,10 @@
  * sealed, into the database when the key is changed: tokens given out before stay good.
  */
 #pragma once
+#include "base/buf.h"
 #include "base/err.h"
 #include "base/str.h"
 
-struct buf;
 struct seal; /* the master key; wiped when freed */
 struct store;
 
@@ -47,8 +47,9 @@ struct seal_place {
 /* Change the key of a database that nobody else uses, and go on with a change that was interrupted:
  * all that lies in @places (ends with NULL) is sealed anew.  @from, or the file at @path, is the
  * key it has; @to, or a file beside @path that takes its place at the end, the key it gets.  The
- * old file stays as @path with ".old" behind it: older backups need it.  Turns @loop while it
- * waits.  @each: how many records were looked at. */
+ * old file stays as @path with ".old" behind it (".old.2" and so on where there is one already):
+ * older backups need it.  A change that was over but for the names of the files is not begun anew.
+ * Turns @loop while it waits.  @each: how many records were looked at. */
 struct loop;
 struct seal_change {
     struct store *store;
@@ -59,5 +60,6 @@ struct seal_change {
     void (*each)(void *ctx, uint64_t records);
     void *ctx;
     uint64_t records, sealed; /* the answer: looked at, and sealed anew this time */
+    struct buf old;           /* where the old file is now, empty: there was none; buf_done() it */
 };
 enum bh_err seal_change(struct seal_change *c, char *ret_why) BH_MUST_USE;

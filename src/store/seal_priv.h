@@ -28,3 +28,6 @@ enum bh_err seal_key(struct str text, struct str salt, const char *path, struct 
                      char *ret_why);
 bool seal_fits(const struct seal *s, struct str check); /* does it open this check? */
 void seal_next_path(struct buf *out, const char *path); /* where the file of the next key lies */
+/* The key file gets another name beside its own; those kept before stay.  @ret_name (may be NULL)
+ * is appended to. */
+bool seal_keep_old(const char *path, struct buf *ret_name);

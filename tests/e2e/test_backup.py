@@ -1,7 +1,9 @@
 """Backups of a busy server, restoring them, and changing the master key."""
 import os
 import re
+import shutil
 import signal
+import sqlite3
 import subprocess
 import tarfile
 import threading
@@ -217,6 +219,74 @@ def test_a_rotation_killed_in_the_middle_goes_on(bellhop, dial):
     gateway = dial(bellhop, kept)
     assert bellhop.write("hello") == 200
     gateway.hear("hello")
+
+
+@pytest.fixture(scope="module")
+def fatal(tmp_path_factory):
+    where = tmp_path_factory.mktemp("fatal") / "fatal.so"
+    subprocess.run(["cc", "-shared", "-fPIC", "-O1", "-o", where, ROOT / "tests" / "e2e" / "fatal.c", "-ldl"], check=True)
+    return {"LD_PRELOAD": str(where), "ASAN_OPTIONS": "verify_asan_link_order=0:detect_leaks=0"}
+
+
+@pytest.mark.parametrize("to", ["a file", "a passphrase"])
+def test_a_rotation_killed_at_any_of_its_steps_loses_no_key(bellhop, dial, fatal, tmp_path, to):
+    """Killed after each step to disk, then gone on with (or the server started): the database opens with the key there
+    is, and the key from before is kept, because it opens backups from before. One rotation stays one."""
+    kept, _, _ = everything_sealed(bellhop)
+    bellhop.stop()
+    old = (bellhop.state / "master.key").read_text()
+    shutil.copytree(bellhop.state, tmp_path / "before")
+    new = {"BELLHOP_NEW_MASTER_KEY": "a passphrase that is long enough"} if to == "a passphrase" else {}
+
+    def rotate(**more):
+        return subprocess.run([PROGRAM, "key", "rotate", "-c", bellhop.config], env={**os.environ, **bellhop.env, **new, **more},
+                              capture_output=True, text=True, timeout=60)
+
+    def keys():
+        return {f.name: f.read_text() for f in bellhop.state.glob("master.key*")}
+
+    def is_sealed_anew():
+        database = sqlite3.connect(bellhop.state / "bellhop.db")
+        rows = {row[0] for row in database.execute("SELECT CAST(k AS TEXT) FROM kv WHERE ns = 'seal'")}
+        database.close()
+        return "mac" in rows and "next" not in rows
+
+    steps, made = 0, None
+    while True:
+        shutil.rmtree(bellhop.state)
+        shutil.copytree(tmp_path / "before", bellhop.state)
+        died = rotate(**fatal, FATAL_AT=str(steps))
+        if died.returncode == 0:
+            break
+        assert died.returncode == -signal.SIGKILL, died.stderr
+        at, steps = f"killed at step {steps}", steps + 1
+        made = keys().get("master.key.next")
+        if made and is_sealed_anew():
+            shutil.rmtree(tmp_path / "nearly", ignore_errors=True)
+            shutil.copytree(bellhop.state, tmp_path / "nearly")
+        over = rotate()
+        if over.returncode != 0:  # all was done but the last word: the passphrase has taken over
+            assert to == "a passphrase" and "master.key is gone" in over.stderr, (at, over.stderr)
+        assert old in [text for name, text in keys().items() if name != "master.key"], (at, sorted(keys()))
+        if to == "a passphrase":
+            assert sorted(keys()) == ["master.key.old"], at
+        elif made:
+            assert keys()["master.key"] == made, at  # not a second change
+        if steps % 8 == 0 or over.returncode != 0:
+            bellhop.env.update({"BELLHOP_MASTER_KEY": v for v in new.values()})
+            bellhop.start()
+            gateway = dial(bellhop, kept)
+            assert bellhop.write("hello") == 200
+            gateway.hear("hello")
+            bellhop.stop()
+            bellhop.env.pop("BELLHOP_MASTER_KEY", None)
+    assert steps > 20
+    if to == "a file":  # all but the names of the files was done: a server that starts does that
+        shutil.rmtree(bellhop.state)
+        shutil.copytree(tmp_path / "nearly", bellhop.state)
+        bellhop.start()
+        assert keys()["master.key.old"] == old and keys()["master.key"] != old and "master.key.next" not in keys()
+        dial(bellhop, kept)
 
 
 def test_everybody_who_seals_is_sealed_anew():

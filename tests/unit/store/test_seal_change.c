@@ -248,7 +248,9 @@ static enum bh_err change(const char *from, const char *to)
                             .to = str_of(to),
                             .path = key,
                             .places = places};
-    return seal_change(&c, why);
+    enum bh_err err = seal_change(&c, why);
+    buf_done(&c.old);
+    return err;
 }
 
 static void every_sealed_text_gets_the_new_key_and_fingerprints_stay(void **state)
