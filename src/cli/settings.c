@@ -41,9 +41,10 @@ static const struct config_key keys[] = {
          "it `state_dir/master.key` is created, mode 0600."},
     {"retention", CFG_DURATION, CFG_RELOAD, AT(retention_ms), "0s", .max = INT64_MAX,
      .what =
-         "How long anything of people is kept; `90d` and so on: messages of the chat page, mail "
-         "that no agent took, chats that nothing is heard from (by whole days), replies of "
-         "agents, sends that may have arrived. 0 keeps it as long as the limits allow."},
+         "How long anything of people is kept; `90d` and so on: messages of the chat page and "
+         "names "
+         "given there, mail that no agent took, chats that nothing is heard from (by whole days), "
+         "replies of agents, sends that may have arrived. 0 keeps it as long as the limits allow."},
     {0},
 };
 

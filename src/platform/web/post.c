@@ -275,6 +275,7 @@ static void accept_post(struct web *w, struct http_req *req, const struct web_vi
         ev.message_type = web_file_message_type(b->files[0].kind);
     web_id_format(p->id, id);
     ev.message_id = str_make(id, WEB_ID_CHARS);
+    web_name_heard(w, chat);
     ev.user_name = str_is_empty(b->name) ? web_name_of(w, chat, made) : b->name;
     ev.chat_name = ev.user_name;
     if (b->client_id.n > 0) { /* unique per chat, and one visitor cannot spend another's */
@@ -314,6 +315,10 @@ void web_post_name(struct web *w, struct http_req *req, const struct web_visitor
 
     if (!json_parse(w->json, http_body(req), &doc) || json_str(doc, "name").p == NULL) {
         http_answer_error(srv, id, 400, "bad_json", "The body must be {\"name\": \"...\"}.");
+        return;
+    }
+    if (!web_may_write_now(w, str_of(v->chat_id), v->is_person)) {
+        web_refuse_for_now(w, id, 429, "rate_limited", "Wait a moment with the next name.", 1);
         return;
     }
     name = str_trim(json_str(doc, "name"));

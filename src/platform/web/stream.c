@@ -208,6 +208,7 @@ void web_heartbeat(struct timer *t)
 
     if (w->n_streams > 0)
         each_stream(w, STR(": still here\n\n"));
+    web_names_age(w);
     timer_set(w->env->clock, t, WEB_HEARTBEAT_MS);
 }
 

@@ -80,7 +80,7 @@ static void hurry(struct web_sweep *s)
     timer_set(s->web->env->clock, &s->timer, HURRY_MS);
 }
 
-static bool is_routed(struct web *w)
+bool web_is_routed(struct web *w)
 {
     return strcmp(host_route_state(w->base.host, &w->base, web_bot(w)), "none") != 0;
 }
@@ -92,7 +92,7 @@ bool web_may_keep(struct web *w, size_t bytes)
     uint64_t all;
     bool ok;
 
-    if (w->history == 0 || !is_routed(w))
+    if (w->history == 0 || !web_is_routed(w))
         return false;
     all = l != NULL ? ledger_bounds(l, LIMIT_HISTORY_BYTES).all : 0;
     ok = all == 0 || s->known || s->written + bytes <= all / 8;

@@ -13,4 +13,5 @@ void web_sweep_stop(struct web *w);  /* harmless when it was not started */
 /* May so many bytes more be kept?  They count as kept then.  False: history is off, nobody is
  * routed to this bot, or there is no room. */
 bool web_may_keep(struct web *w, size_t bytes);
+bool web_is_routed(struct web *w);               /* somebody gets what is said to this bot */
 void web_kept_less(struct web *w, size_t bytes); /* somebody deleted them */

@@ -4,7 +4,7 @@
  * before the gateway hears "success", and open pages get it in the same turn.  Pages come to
  * whichever web bot the server asks first, so the open bots know each other by a short list.
  *
- * Long because it is one bot's whole life: its key, its visitors' names, what agents ask of it.
+ * Long because it is one bot's whole life: its key, its pages, what agents ask of it.
  */
 #include "platform/web/web.h"
 #include <stdio.h>
@@ -26,12 +26,6 @@
 static struct list open_bots = {&open_bots, &open_bots};
 static struct map open_by_name = MAP_INIT;
 
-struct web_name {
-    struct list age; /* web->names_by_age */
-    char chat_id[VISITOR_CHAT_CHARS + 1];
-    char text[];
-};
-
 static struct web *web_of(struct platform *p)
 {
     return container_of(p, struct web, base);
@@ -42,89 +36,6 @@ struct web *web_sibling(struct str bot)
     if (bot.p != NULL)
         return map_get(&open_by_name, bot);
     return list_is_empty(&open_bots) ? NULL : list_first(&open_bots, struct web, link);
-}
-
-/* ---- names ---- */
-
-struct str web_name_given(const struct web *w, struct str chat_id)
-{
-    struct web_name *n = map_count(&w->names) != 0 ? map_get(&w->names, chat_id) : NULL;
-
-    return n != NULL ? str_of(n->text) : STR_NULL;
-}
-
-struct str web_name_of(const struct web *w, struct str chat_id, char ret_made[16])
-{
-    struct str given = web_name_given(w, chat_id);
-
-    if (given.p != NULL)
-        return given;
-    memcpy(ret_made, "Visitor ", 8);
-    memcpy(ret_made + 8, chat_id.p, 4);
-    return str_make(ret_made, 12);
-}
-
-static void drop_name(struct web *w, struct str chat_id)
-{
-    struct web_name *n = map_del(&w->names, chat_id);
-
-    if (n == NULL)
-        return;
-    list_remove(&n->age);
-    free(n);
-}
-
-static void remember_name(struct web *w, struct str chat_id, struct str name)
-{
-    struct web_name *n = xmalloc(sizeof *n + name.n + 1);
-
-    memcpy(n->chat_id, chat_id.p, VISITOR_CHAT_CHARS);
-    n->chat_id[VISITOR_CHAT_CHARS] = '\0';
-    memcpy(n->text, name.p, name.n);
-    n->text[name.n] = '\0';
-    drop_name(w, chat_id); /* first: the map borrows its key from the value */
-    map_put(&w->names, str_of(n->chat_id), n);
-    list_init(&n->age);
-    list_append(&w->names_by_age, &n->age);
-}
-
-static void write_name(struct web *w, struct str chat_id, struct str name)
-{
-    struct buf key = BUF_INIT;
-    bool clear = str_is_empty(name);
-
-    if (w->history == 0)
-        return; /* this bot writes nothing */
-    buf_printf(&key, "%s\x1f%.*s", w->base.bot, STR_FMT(chat_id));
-    struct store_kv item = {.verb = clear ? KV_DELETE : KV_PUT,
-                            .ns = "web_name",
-                            .key = buf_str(&key),
-                            .value = name};
-    store_put(w->env->store, &item, 1, false, NULL, NULL);
-    buf_done(&key);
-}
-
-void web_name_set(struct web *w, struct str chat_id, struct str name)
-{
-    write_name(w, chat_id, name);
-    if (str_is_empty(name))
-        drop_name(w, chat_id);
-    else
-        remember_name(w, chat_id, name);
-    if (map_count(&w->names) <= WEB_MAX_NAMES)
-        return;
-    struct str oldest = str_of(list_first(&w->names_by_age, struct web_name, age)->chat_id);
-    write_name(w, oldest, STR_NULL); /* anybody can give names: the oldest goes, not the newest */
-    drop_name(w, oldest);
-}
-
-static void on_name_loaded(void *ctx, struct str key, struct str value)
-{
-    struct web *w = ctx;
-    struct str bot;
-
-    if (str_split(&key, '\x1f', &bot) && str_eq(bot, web_bot(w)) && key.n == VISITOR_CHAT_CHARS)
-        remember_name(w, key, value);
 }
 
 /* ---- the visitor key ---- */
@@ -232,7 +143,6 @@ static struct web *web_new(const struct web_settings *cfg, struct host *host)
 static void web_close(struct platform *p)
 {
     struct web *w = web_of(p);
-    void *name;
 
     timer_stop(w->env->clock, &w->heartbeat);
     web_sweep_stop(w);
@@ -241,9 +151,7 @@ static void web_close(struct platform *p)
     prompts_close(w->prompts);
     web_jobs_leave(w);
     web_chats_free(w); /* ends the streams */
-    for (size_t i = 0; map_next(&w->names, &i, &name);)
-        free(name);
-    map_done(&w->names);
+    web_names_close(w);
     if (list_is_linked(&w->link))
         map_del(&open_by_name, web_bot(w));
     list_remove(&w->link);
@@ -274,9 +182,8 @@ static enum bh_err web_open(const struct platform_settings *settings, struct hos
     err = load_visitor_key(w, ret_why);
     if (err == BH_OK)
         err = prompts_open(&w->base, NULL, &w->prompts, ret_why);
-    if (err == BH_OK && w->history > 0)
-        err = w->env->store->ops->load_under(w->env->store, "web_name", web_bot(w), on_name_loaded,
-                                             w);
+    if (err == BH_OK)
+        err = web_names_open(w);
     if (err != BH_OK) {
         web_close(&w->base);
         return err;
@@ -445,7 +352,7 @@ static void web_forget(struct platform *p, struct str person)
     struct web *w = web_of(p);
     struct web_chat *c = web_chat_find(w, person);
 
-    drop_name(w, person);
+    web_name_drop(w, person);
     if (c == NULL)
         return;
     list_each (&c->streams, it, next) {

@@ -9,6 +9,7 @@
  *      sweep.c     how much is kept, and for how long
  *      files.c     files of people and of agents, as the page knows them
  *      press.c     questions with buttons
+ *      names.c     how visitors call themselves
  *      web.c       open, close, actions, status
  *
  * Numbers.  One counter per bot, `boot << 40 | n`, names messages (their id) and changes (their
@@ -67,13 +68,13 @@ struct web {
     struct map chats;            /* chat id -> struct web_chat, owned */
     struct list idle;            /* chats nobody looks at, oldest first */
     size_t n_idle;
-    struct map names; /* chat id -> struct web_name, owned; at most WEB_MAX_NAMES */
-    struct list names_by_age;
-    struct list posts;       /* awaiting host_accept(); owned */
-    struct list free_posts;  /* for reuse */
-    struct list presses;     /* awaiting prompts_accept(); owned */
-    struct prompts *prompts; /* owned */
-    struct list jobs;        /* awaiting the store */
+    struct map names;         /* chat id -> struct web_name, owned; at most WEB_MAX_NAMES */
+    struct list names_by_age; /* names.c */
+    struct list posts;        /* awaiting host_accept(); owned */
+    struct list free_posts;   /* for reuse */
+    struct list presses;      /* awaiting prompts_accept(); owned */
+    struct prompts *prompts;  /* owned */
+    struct list jobs;         /* awaiting the store */
     struct timer heartbeat;
     size_t n_streams;
     struct buf page;           /* the HTML of this bot */
@@ -128,10 +129,17 @@ bool web_message_read(struct web *w, struct str record, struct web_message *ret)
 /* ---- web.c ---- */
 /* The open web bot called @bot; absent: the first one.  NULL: none. */
 struct web *web_sibling(struct str bot);
+
+/* ---- names.c ---- */
+enum bh_err web_names_open(struct web *w); /* reads those that were kept: blocks, for start-up */
+void web_names_close(struct web *w);
 /* The visitor's name, or one made from the chat id in @ret_made. */
 struct str web_name_of(const struct web *w, struct str chat_id, char ret_made[16]);
-struct str web_name_given(const struct web *w, struct str chat_id); /* absent: none was given */
-void web_name_set(struct web *w, struct str chat_id, struct str name);
+struct str web_name_given(const struct web *w, struct str chat_id);    /* absent: none was given */
+void web_name_set(struct web *w, struct str chat_id, struct str name); /* empty: none any more */
+void web_name_heard(struct web *w, struct str chat_id); /* the visitor is still there */
+void web_name_drop(struct web *w, struct str chat_id);  /* in memory: the record is gone already */
+void web_names_age(struct web *w); /* some of those older than the retention go */
 
 /* ---- http.c ---- */
 bool web_http(struct platform *p, struct http_req *req);

@@ -418,22 +418,6 @@ static void what_the_store_still_has_when_everything_closes_is_freed(void **stat
     web = NULL;
 }
 
-static void of_too_many_names_the_oldest_is_forgotten(void **state)
-{
-    char chat[VISITOR_CHAT_CHARS + 1];
-    open_bot(0);
-    struct web *w = container_of(web, struct web, base);
-    for (int i = 0; i <= WEB_MAX_NAMES; i++) {
-        snprintf(chat, sizeof chat, "%032d", i);
-        web_name_set(w, str_of(chat), STR("Ada"));
-    }
-    assert_true(str_eq(web_name_given(w, str_of(chat)), STR("Ada")));
-    assert_null(web_name_given(w, STR("00000000000000000000000000000000")).p);
-    assert_non_null(web_name_given(w, STR("00000000000000000000000000000001")).p);
-    web_name_set(w, str_of(chat), STR(""));
-    assert_null(web_name_given(w, str_of(chat)).p);
-}
-
 static void a_bot_name_that_is_no_address_is_refused(void **state)
 {
     static const char *const bad[] = {"", "a/b", "assets", "api", "a b", "\xc3\xa4"};
@@ -475,7 +459,6 @@ int main(void)
         T(control_characters_are_left_out),
         T(closing_in_the_middle_is_safe),
         T(what_the_store_still_has_when_everything_closes_is_freed),
-        T(of_too_many_names_the_oldest_is_forgotten),
         T(a_bot_name_that_is_no_address_is_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -156,15 +156,15 @@ static RIG_UNUSED int status_of(uint32_t req)
 {
     return fake.reqs[req].status;
 }
-static const char *body_of(uint32_t req)
+static RIG_UNUSED const char *body_of(uint32_t req)
 {
     return buf_z(&fake.reqs[req].body);
 }
-static const char *stream_of(uint32_t req)
+static RIG_UNUSED const char *stream_of(uint32_t req)
 {
     return buf_z(&fake.reqs[req].stream);
 }
-static const char *chat_of(size_t event)
+static RIG_UNUSED const char *chat_of(size_t event)
 {
     return buf_z(&fake.events[event].chat_id);
 }
