@@ -40,6 +40,7 @@ static const struct line of_person[] = {
     {"questions", "questions that were not answered"},
     {"links", "links to instances"},
     {"waiting", "messages that wait for an agent"},
+    {"quoted", "waiting messages of others that quote this person (not changed: bellhop mailbox)"},
     {"allowLists", "allow lists that name this person (not changed: bellhop principal set)"},
     {0},
 };

@@ -2,7 +2,8 @@
  * goes.
  *
  *      {"platform", "user", "dryRun"?} -> {"messages", "names", "media", "chats", "outgoing",
- *                                          "questions", "links", "waiting", "allowLists"}
+ *                                          "questions", "links", "waiting", "quoted",
+ *                                          "allowLists"}
  *
  *      READING <--> DELETING       one namespace after the other, 128 KiB at a time
  *         '--the last one is through--> what waits for agents --> memory forgets, the answer, freed
@@ -39,12 +40,13 @@ enum counted {
     QUESTIONS,
     LINKS,
     WAITING,
+    QUOTED,
     ALLOW_LISTS,
     N_COUNTED
 };
-static const char *const counted_words[N_COUNTED] = {"messages", "names",    "media",
-                                                     "chats",    "outgoing", "questions",
-                                                     "links",    "waiting",  "allowLists"};
+static const char *const counted_words[N_COUNTED] = {"messages", "names",     "media", "chats",
+                                                     "outgoing", "questions", "links", "waiting",
+                                                     "quoted",   "allowLists"};
 
 struct erasure {
     struct store_left left;
@@ -228,11 +230,12 @@ static void over(struct erasure *e, enum bh_err err)
     erasure_free(e);
 }
 
-static void on_mail_forgotten(void *ctx, enum bh_err err, uint64_t n)
+static void on_mail_forgotten(void *ctx, enum bh_err err, const struct relay_forgot *got)
 {
     struct erasure *e = ctx;
 
-    e->n[WAITING] = n;
+    e->n[WAITING] = got->n;
+    e->n[QUOTED] = got->quoted;
     over(e, err);
 }
 

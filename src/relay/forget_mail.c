@@ -5,7 +5,9 @@
  *             ^------------------- the last page -------------'  ^--- the next page ---'
  *
  * Nothing is indexed by person, and this happens a few times a year: every waiting row is read, a
- * page at a time.  The work belongs to the store while it reads, and goes with the relay. */
+ * page at a time, and so many instances are passed over in a turn.  A row whose context quotes them
+ * is somebody else's message: it is counted, and stays as it was accepted.  The work belongs to the
+ * store while it reads, and goes with the relay. */
 #include <stdlib.h>
 #include "base/json.h"
 #include "base/mem.h"
@@ -15,16 +17,16 @@
 #include "relay/tend.h"
 #include "store/store.h"
 
-enum { PAGE_ROWS = 256, PAGE_BYTES = 512 << 10 };
+enum { PAGE_ROWS = 256, PAGE_BYTES = 512 << 10, TURN_INSTANCES = 4096 };
 
 struct forgetting {
     struct store_fetch op;
-    struct list link;    /* shows->forgettings */
-    struct timer end;    /* the answer comes later, as always */
-    struct relay *relay; /* borrowed */
-    struct instance *inst;
-    uint64_t after; /* rows of @inst up to this one were looked at */
-    uint64_t n;
+    struct list link;      /* shows->forgettings */
+    struct timer turn;     /* goes on, or tells the end: later, as always */
+    struct relay *relay;   /* borrowed */
+    struct instance *inst; /* borrowed: instances stay; NULL: all were looked at */
+    uint64_t after;        /* rows of @inst up to this one were looked at */
+    struct relay_forgot got;
     bool only_count;
     relay_forgot_cb *done;
     void *ctx;
@@ -35,7 +37,7 @@ struct forgetting {
 
 static void forgetting_free(struct forgetting *w)
 {
-    timer_stop(w->relay->env.clock, &w->end);
+    timer_stop(w->relay->env.clock, &w->turn);
     list_remove(&w->link);
     json_parser_free(w->parser);
     buf_done(&w->platform);
@@ -49,12 +51,12 @@ void forgettings_free(struct list *all)
         forgetting_free(list_entry(it, struct forgetting, link));
 }
 
-static void on_end(struct timer *t)
+static bool quotes(const struct forgetting *w, struct json event)
 {
-    struct forgetting *w = container_of(t, struct forgetting, end);
-
-    w->done(w->ctx, BH_OK, w->n);
-    forgetting_free(w);
+    for (struct json_iter it = {0}; json_next(json_get(event, "context"), &it);)
+        if (str_eq(json_str(json_get(it.value, "source"), "user_id"), buf_str(&w->user)))
+            return true;
+    return false;
 }
 
 /* Written by them, or in the chat that is called like them. */
@@ -65,12 +67,28 @@ static bool names(struct forgetting *w, struct str frame)
 
     if (!json_parse(w->parser, frame, &doc))
         return false;
-    struct json source = json_get(json_get(doc, "event"), "source");
-    return str_eq(json_str(source, "platform"), buf_str(&w->platform)) &&
-           (str_eq(json_str(source, "user_id"), user) || str_eq(json_str(source, "chat_id"), user));
+    struct json event = json_get(doc, "event"), source = json_get(event, "source");
+    if (!str_eq(json_str(source, "platform"), buf_str(&w->platform)))
+        return false;
+    if (str_eq(json_str(source, "user_id"), user) || str_eq(json_str(source, "chat_id"), user))
+        return true;
+    w->got.quoted += quotes(w, event);
+    return false;
 }
 
 static void read_on(struct forgetting *w);
+
+static void on_turn(struct timer *t)
+{
+    struct forgetting *w = container_of(t, struct forgetting, turn);
+
+    if (w->inst != NULL) {
+        read_on(w);
+        return;
+    }
+    w->done(w->ctx, BH_OK, &w->got);
+    forgetting_free(w);
+}
 
 static void on_page(struct store_op *op, enum bh_err err)
 {
@@ -80,12 +98,12 @@ static void on_page(struct store_op *op, enum bh_err err)
         struct slot *slot = mailbox_find(&w->inst->mb, w->op.rows[k].id);
         if (slot == NULL || !names(w, w->op.rows[k].frame))
             continue;
-        w->n++;
+        w->got.n++;
         if (!w->only_count)
             delivery_settle(w->inst, slot);
     }
     if (err != BH_OK) {
-        w->done(w->ctx, err, w->n);
+        w->done(w->ctx, err, &w->got);
         forgetting_free(w);
         return;
     }
@@ -116,7 +134,7 @@ static bool read_page(struct forgetting *w)
 
 static void read_on(struct forgetting *w)
 {
-    while (w->inst != NULL) {
+    for (int k = 0; w->inst != NULL && k < TURN_INSTANCES; k++) {
         if (w->after != UINT64_MAX && read_page(w))
             return;
         struct list *next = w->inst->link.next;
@@ -124,7 +142,7 @@ static void read_on(struct forgetting *w)
             next != instances_by_age(w->relay) ? list_entry(next, struct instance, link) : NULL;
         w->after = 0;
     }
-    timer_set(w->relay->env.clock, &w->end, 0);
+    timer_set(w->relay->env.clock, &w->turn, 0);
 }
 
 void relay_forget_mail(struct relay *r, struct str platform, struct str user, bool only_count,
@@ -138,7 +156,7 @@ void relay_forget_mail(struct relay *r, struct str platform, struct str user, bo
     w->done = done;
     w->ctx = ctx;
     w->parser = json_parser_new();
-    timer_init(&w->end, on_end);
+    timer_init(&w->turn, on_turn);
     buf_add_str(&w->platform, platform);
     buf_add_str(&w->user, user);
     w->inst = list_is_empty(all) ? NULL : list_first(all, struct instance, link);

@@ -184,7 +184,11 @@ uint64_t relay_mailbox_purge(struct relay *r, struct str tenant, struct str inst
 /* What waits anywhere and was written by @user, or in the chat of two that is called so, is settled
  * (forwards of webhooks excepted: nobody knows what they say); @done with how many there were.
  * @only_count: nothing is. */
-typedef void relay_forgot_cb(void *ctx, enum bh_err err, uint64_t n);
+struct relay_forgot {
+    uint64_t n;
+    uint64_t quoted; /* what others wrote and has their words as its context: it stays */
+};
+typedef void relay_forgot_cb(void *ctx, enum bh_err err, const struct relay_forgot *got);
 void relay_forget_mail(struct relay *r, struct str platform, struct str user, bool only_count,
                        relay_forgot_cb *done, void *ctx);
 /* Somebody has read it without a socket: what waits up to @up_to (parked ones included) is settled,

@@ -1,4 +1,6 @@
 """What was said before a message is told with it: to those who can use it, and may hear it."""
+import json
+
 import pytest
 
 import test_discord
@@ -57,6 +59,22 @@ def test_a_question_in_a_channel_comes_with_what_was_said_before(rig):
     assert told(ask(rig, THREAD)) == []  # it has a history of its own
     rig.sim.say(DM, "psst")
     assert "context" not in rig.gateway.hear("psst")["event"]
+
+
+def test_erasing_a_person_counts_what_others_said_that_quotes_them(rig):
+    """It waits as it was accepted: what somebody else wrote is not changed, and the operator knows of it."""
+    rig.sim.say(GENERAL, "the lift is stuck", user=BOB)
+    rig.gateway.close()
+    wait_for(lambda: rig.server.instance("agent")["state"] != "live")
+    for n in range(2):
+        rig.sim.say(GENERAL, f"<@{BOT}> well {n}?", **MENTION)
+    wait_for(lambda: rig.server.instance("agent")["entries"] == 2)
+    done = json.loads(rig.server.cli("erase", "--person", f"discord:{BOB}", "--yes", "--json").stdout)
+    assert (done["waiting"], done["quoted"]) == (0, 2)
+    assert rig.server.instance("agent")["entries"] == 2
+    assert "quote this person" in rig.server.cli("erase", "--person", f"discord:{BOB}", "--dry-run").stdout
+    done = json.loads(rig.server.cli("erase", "--person", f"discord:{ANN}", "--yes", "--json").stdout)
+    assert (done["waiting"], done["quoted"]) == (2, 0)
 
 
 def test_no_more_is_told_than_the_operator_says(sim, make_bellhop, dial):

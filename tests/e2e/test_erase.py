@@ -38,7 +38,7 @@ def test_a_person_is_erased_and_nobody_else(bellhop, dial):
 
     counted = json.loads(bellhop.cli("erase", "--person", f"web:{ada}", "--dry-run", "--json").stdout)
     assert counted == {"dryRun": True, "messages": 3, "names": 1, "media": 0, "chats": 1, "outgoing": 0, "questions": 0,
-                       "links": 1, "waiting": 0, "allowLists": 0}
+                       "links": 1, "waiting": 0, "quoted": 0, "allowLists": 0}
     assert len(history(bellhop, ADA)["messages"]) == 3
     unsure = bellhop.cli("erase", "--person", f"web:{ada}", check=False)
     assert unsure.returncode != 0 and "--yes" in unsure.stderr
@@ -151,6 +151,8 @@ def test_retention_counts_for_everything_that_is_kept_of_people(make_bellhop, di
     g = connect()
     assert server.write("long ago", visitor=ADA) == 200
     ada = g.next("inbound")["event"]["source"]["chat_id"]
+    assert server.post("/chat/lobby/api/name", {"name": "Ada"}, headers={"X-Bellhop-Visitor": ADA}).status == 200
+    wait_for(lambda: "web_name" in rows_naming(server, ada))
     program = Program(server, tenant="acme")
     assert program.ask("POST", "/v1/agents/agent/deliver", augment("say something")).status == 200
     chat = g.next("inbound")["event"]["source"]["chat_id"]

@@ -1,5 +1,6 @@
 /* Promises of relay.h to those who look: views, showing, purging and redriving mailboxes. */
 #include "relay/rig.h"
+#include "relay/instance.h"
 
 struct shown {
     size_t n, parked, sent;
@@ -291,6 +292,68 @@ static void a_redrive_counts_from_zero(void **state)
     assert_int_equal(look("ann").parked, 0);
 }
 
+/* ---- forgetting a person ---- */
+
+static struct {
+    int told;
+    struct relay_forgot got;
+} forgot;
+
+static void on_forgotten(void *ctx, enum bh_err err, const struct relay_forgot *got)
+{
+    assert_int_equal(err, BH_OK);
+    forgot.told++;
+    forgot.got = *got;
+}
+
+static void what_somebody_wrote_is_settled_and_what_quotes_them_is_counted(void **state)
+{
+    static const struct event_said said = {.text = STR("hush"), .user_id = STR("u1")};
+    struct event by_other = make_event("b", "e2");
+    struct fake *b = connect_as("gw-b"); /* of those that read what was said before */
+
+    say(b, "{\"type\":\"outbound\",\"requestId\":\"r1\",\"action\":{\"op\":\"typing\","
+           "\"chat_id\":\"c1\"}}");
+    hang_up(b, 1000);
+    publish("a", "e1");
+    by_other.user_id = by_other.chat_id = STR("u2");
+    by_other.chat_type = STR("group");
+    by_other.mentions_bot = true;
+    by_other.context = &said;
+    by_other.n_context = 1;
+    relay_accept(rig.relay, &by_other, on_accepted, NULL);
+    turn();
+    forgot.told = 0;
+    relay_forget_mail(rig.relay, STR("web"), STR("u1"), true, on_forgotten, NULL);
+    assert_int_equal(forgot.told, 0);
+    turn();
+    assert_int_equal(look("ann").entries, 1);
+    relay_forget_mail(rig.relay, STR("web"), STR("u1"), false, on_forgotten, NULL);
+    turn();
+    assert_int_equal(forgot.told, 2);
+    assert_int_equal(forgot.got.n, 1);
+    assert_int_equal(forgot.got.quoted, 1);
+    assert_int_equal(look("ann").entries, 0);
+    assert_int_equal(look("bob").entries, 1);
+}
+
+static void however_many_instances_there_are_a_turn_looks_at_some_of_them(void **state)
+{
+    char name[16];
+    int turns = 0;
+
+    for (int i = 0; i < 10000; i++) {
+        snprintf(name, sizeof name, "i%d", i);
+        assert_non_null(instance_get(rig.relay, STR("acme"), str_of(name)));
+    }
+    forgot.told = 0;
+    relay_forget_mail(rig.relay, STR("web"), STR("u1"), false, on_forgotten, NULL);
+    for (; forgot.told == 0 && turns < 100; turns++)
+        clock_turn(rig.clock);
+    assert_in_range(turns, 3, 10);
+    assert_int_equal(forgot.got.n, 0);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -307,6 +370,8 @@ int main(void)
         PROMISE(a_redriven_delivery_goes_to_the_socket_that_was_never_sent_it),
         PROMISE(a_redriven_delivery_never_goes_twice_down_one_socket),
         PROMISE(a_redrive_counts_from_zero),
+        PROMISE(what_somebody_wrote_is_settled_and_what_quotes_them_is_counted),
+        PROMISE(however_many_instances_there_are_a_turn_looks_at_some_of_them),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
