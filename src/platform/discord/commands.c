@@ -294,11 +294,14 @@ static void on_retry(struct timer *t)
 static struct discord_commands *commands_new(struct discord *d)
 {
     struct discord_commands *c = xcalloc(1, sizeof *c);
+    struct buf mine = BUF_INIT;
 
     c->d = d;
     c->parser = json_parser_new();
     timer_init(&c->retry, on_retry);
-    d->env->store->ops->load_records(d->env->store, "commands", on_record, c);
+    write_record_key(d, &mine);
+    d->env->store->ops->load_under(d->env->store, "commands", buf_str(&mine), on_record, c);
+    buf_done(&mine);
     return c;
 }
 

@@ -46,6 +46,16 @@ static void on_record(void *ctx, struct str key, struct str value)
     buf_done(&mine);
 }
 
+static void load(struct tg_commands *c)
+{
+    struct store *st = c->t->env->store;
+    struct buf mine = BUF_INIT;
+
+    write_record_key(c->t, &mine);
+    st->ops->load_under(st, "commands", buf_str(&mine), on_record, c);
+    buf_done(&mine);
+}
+
 static void save(struct tg_commands *c)
 {
     struct buf key = BUF_INIT;
@@ -178,7 +188,7 @@ void tg_set_commands(struct platform *p, struct str commands)
         c->t = t;
         c->parser = json_parser_new();
         timer_init(&c->retry, on_retry);
-        t->env->store->ops->load_records(t->env->store, "commands", on_record, c);
+        load(c);
     }
     if (!json_parse(c->parser, commands, &doc))
         return;

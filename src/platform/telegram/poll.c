@@ -403,11 +403,14 @@ static void on_timer(struct timer *timer)
 void tg_poll_start(struct telegram *t)
 {
     struct store *store = t->env->store;
+    struct buf mine = BUF_INIT;
 
     t->poll.parser = json_parser_new();
     timer_init(&t->poll.timer, on_timer);
-    if (store->ops->load_records(store, "telegram", on_record, t) != BH_OK)
+    buf_printf(&mine, "%s\x1f%s\x1f", t->base.bot, t->token_id);
+    if (store->ops->load_under(store, "telegram", buf_str(&mine), on_record, t) != BH_OK)
         log_warn(&t->log, "the offset cannot be read; duplicates are dropped by their ids");
+    buf_done(&mine);
     ask_who(t);
 }
 
