@@ -280,6 +280,12 @@ enum lane_end call_update_status(struct skills_call *c, void *conn)
     return write_next(c, conn);
 }
 
+/* Who may not write a skill may not make its name free either. */
+static bool is_theirs(const struct caller *who, const struct skill_head *head)
+{
+    return who->attest || head->author.p == NULL || str_eq(head->author, who->identity);
+}
+
 enum lane_end call_delete(struct skills_call *c, void *conn)
 {
     struct skill_head head = {0};
@@ -289,6 +295,12 @@ enum lane_end call_delete(struct skills_call *c, void *conn)
         return give_up(c, found);
     if (!c->may_delete) {
         fault_set(&c->answer.fault, FAULT_REFUSED, "this key may not delete skills");
+        return LANE_OK;
+    }
+    if (!is_theirs(&c->who, &head)) {
+        fault_set(&c->answer.fault, FAULT_REFUSED,
+                  "the skill is another author's: only they, the operator, or a key made with "
+                  "--attest may delete it");
         return LANE_OK;
     }
     c->answer.name = c->name;

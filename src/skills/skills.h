@@ -154,8 +154,9 @@ struct skills_call *skills_store(struct skills *sk, const struct caller *who,
 struct skills_call *skills_update_status(struct skills *sk, const struct caller *who,
                                          struct str name, struct str status, skills_cb *done,
                                          void *ctx) BH_MUST_USE;
-/* Body and history are gone, the name is free.  @may_delete false: SkillNotFoundError on a miss as
- * ever, else FAULT_REFUSED and nothing is deleted: existence is asked before permission.  No
+/* Body and history are gone, the name is free.  @may_delete false, or another author's skill and no
+ * right to name others: SkillNotFoundError on a miss as ever, else FAULT_REFUSED and nothing is
+ * deleted: existence is asked before permission.  No
  * @json. */
 struct skills_call *skills_delete(struct skills *sk, const struct caller *who, struct str name,
                                   bool may_delete, skills_cb *done, void *ctx) BH_MUST_USE;

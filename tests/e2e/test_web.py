@@ -157,7 +157,7 @@ def test_a_message_to_a_sleeping_agent_is_kept_and_answered_later(lobby, visit):
     agent, page = lobby.agent(), visit()
     page.presence("Online")
     agent.sleep()
-    page.says("The agent is asleep. Your message is kept and will wake it.")
+    page.says("The agent is asleep. Your message is kept until it wakes.")
     page.write("Wake up, please")
     page.presence("Waking up…")
     agent = lobby.agent()

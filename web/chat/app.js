@@ -23,7 +23,7 @@ const thread = new Thread($('log'), { retry: deliver, press, fileUrl: (file) => 
 
 const STATES = {
   live: { presence: 'Online' },
-  asleep: { presence: 'Asleep', icon: 'moon', note: 'The agent is asleep. Your message is kept and will wake it.' },
+  asleep: { presence: 'Asleep', icon: 'moon', note: 'The agent is asleep. Your message is kept until it wakes.' },
   waking: { presence: 'Waking up…', icon: 'sun', note: 'The agent is waking up. Your message is kept.' },
   away: { presence: 'Away', icon: 'cloud', note: 'The agent is away. Your message is kept until it returns.' },
   never: { presence: 'Not here yet', icon: 'bell', note: 'The agent has not arrived yet. Your message is kept until it does.' },

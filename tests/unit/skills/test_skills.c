@@ -236,6 +236,26 @@ static void a_delete_leaves_nothing(void **state)
     assert_int_equal(r->got.count, 1);
 }
 
+static void only_its_author_and_who_may_name_others_delete_a_skill(void **state)
+{
+    struct rig *r = *state;
+    struct caller other = tester, operator= tester;
+
+    other.identity = STR("somebody");
+    other.attest = false;
+    operator.identity = STR("operator");
+    operator.attest = true;
+    assert_int_equal(store(r, "x", "one", NULL), FAULT_NONE);
+    assert_int_equal(rig_wait(r, skills_delete(r->sk, &other, STR("no"), true, on_answer, r)),
+                     FAULT_SKILL_NOT_FOUND);
+    assert_int_equal(rig_wait(r, skills_delete(r->sk, &other, STR("x"), true, on_answer, r)),
+                     FAULT_REFUSED);
+    assert_int_equal(load(r, "x"), FAULT_NONE);
+    assert_int_equal(rig_wait(r, skills_delete(r->sk, &operator, STR("x"), true, on_answer, r)),
+                     FAULT_NONE);
+    assert_int_equal(load(r, "x"), FAULT_SKILL_NOT_FOUND);
+}
+
 static void existence_is_asked_before_permission(void **state)
 {
     struct rig *r = *state;
@@ -707,6 +727,7 @@ int main(void)
         T(without_attest_the_author_is_the_key),
         T(names_are_restricted),
         T(a_delete_leaves_nothing),
+        T(only_its_author_and_who_may_name_others_delete_a_skill),
         T(existence_is_asked_before_permission),
         T(a_new_skill_can_be_insisted_on),
         T(a_body_too_long_or_no_text_is_refused),
