@@ -65,13 +65,13 @@ def test_erasing_a_person_counts_what_others_said_that_quotes_them(rig):
     """It waits as it was accepted: what somebody else wrote is not changed, and the operator knows of it."""
     rig.sim.say(GENERAL, "the lift is stuck", user=BOB)
     rig.gateway.close()
-    wait_for(lambda: rig.server.instance("agent")["state"] != "live")
+    wait_for(lambda: rig.server.instance(rig.credential.id)["state"] != "live")
     for n in range(2):
         rig.sim.say(GENERAL, f"<@{BOT}> well {n}?", **MENTION)
-    wait_for(lambda: rig.server.instance("agent")["entries"] == 2)
+    wait_for(lambda: rig.server.instance(rig.credential.id)["entries"] == 2)
     done = json.loads(rig.server.cli("erase", "--person", f"discord:{BOB}", "--yes", "--json").stdout)
     assert (done["waiting"], done["quoted"]) == (0, 2)
-    assert rig.server.instance("agent")["entries"] == 2
+    assert rig.server.instance(rig.credential.id)["entries"] == 2
     assert "quote this person" in rig.server.cli("erase", "--person", f"discord:{BOB}", "--dry-run").stdout
     done = json.loads(rig.server.cli("erase", "--person", f"discord:{ANN}", "--yes", "--json").stdout)
     assert (done["waiting"], done["quoted"]) == (2, 0)
