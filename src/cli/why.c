@@ -63,8 +63,9 @@ static int why_action(const struct cli_args *a, const char *id)
     if (rc == CLI_DONE && a->json)
         cli_print_json(actions);
     else if (rc == CLI_DONE && json_count(actions) == 0)
-        rc = cli_failed("no action of that name has ended: the newest 4096 are known, and none "
-                        "from before the last start; see also: bellhop outbox list");
+        rc =
+            cli_failed("no action of that name has ended: the newest 4096 are known, and of those "
+                       "from before the last start what is unknown; see also: bellhop outbox list");
     else if (rc == CLI_DONE)
         for (struct json_iter it = {0}; json_next(actions, &it);)
             print_action(it.value, cli_i64(doc, "now"));

@@ -114,6 +114,7 @@ static void fetch(struct carries *c, struct platform *p, struct action_id id,
     struct media_source s = {.url = x->what->action.source_url.p,
                              .tenant = from->tenant,
                              .name = a->filename,
+                             .no_page = !str_eq(a->media_kind, STR("document")),
                              .timeout_ms = left > LEAST_MS ? left : LEAST_MS};
     x->fetch = media_fetch(c->media, &s, on_fetched, x);
 }

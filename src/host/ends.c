@@ -69,7 +69,7 @@ void ends_note(struct ends *e, const struct host_end *x, int64_t now_ms)
                        .message = copy_to(&at, x->message_id),
                        .why = copy_to(&at, why),
                        .asked_ms = x->asked_ms,
-                       .ended_ms = now_ms,
+                       .ended_ms = x->ended_ms > 0 ? x->ended_ms : now_ms,
                        .number = x->number,
                        .attempts = x->attempts,
                        .op = x->op,

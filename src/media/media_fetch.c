@@ -22,7 +22,7 @@ struct media_fetch {
     char *tenant, *type, *name; /* owned; type NULL: as the answer says */
     uint64_t max_bytes;
     int64_t timeout_ms;
-    bool has_room, redirects;
+    bool has_room, redirects, no_page;
     char why[160];
 };
 
@@ -85,7 +85,7 @@ static bool begin(struct media_fetch *f, const struct http_result *head, struct 
     enum bh_err err;
 
     if (str_eq(page, STR("text/html")) && str_starts(said, STR("text/html")) &&
-        (f->type != NULL && !str_starts(str_of(f->type), STR("text/")))) {
+        (f->no_page || (f->type != NULL && !str_starts(str_of(f->type), STR("text/"))))) {
         snprintf(f->why, sizeof f->why, "it answered with a web page");
         return false;
     }
@@ -196,6 +196,7 @@ struct media_fetch *media_fetch(struct media *m, const struct media_source *s,
     list_append(&m->fetches, &f->link);
     f->timeout_ms = s->timeout_ms > 0 ? s->timeout_ms : m->env.settings->wait_ms;
     f->redirects = s->redirects;
+    f->no_page = s->no_page;
     start(f, s->url, s->headers, s->trusted);
     return f;
 }

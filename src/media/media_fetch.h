@@ -14,6 +14,7 @@ struct media_source { /* borrowed for the call */
     bool trusted;               /* the platform's own host: private addresses are fine */
     bool redirects; /* it may be elsewhere, once: asked there without headers, as a stranger's */
     struct str tenant, type, name; /* absent type: what the answer says */
+    bool no_page;                  /* a web page is not what was meant */
     uint64_t max_bytes;            /* 0: MEDIA_MAX_BYTES */
     int64_t timeout_ms;            /* 0: media.wait */
 };

@@ -41,20 +41,35 @@ void media_type_add(struct buf *out, struct str type)
     buf_add_str(out, is_type(t) ? t : STR("application/octet-stream"));
 }
 
+/* Control characters, ends of lines, and what makes people read a name in another direction than it
+ * is written ("cat<right to left>gnp.exe").  @n bytes, one character. */
+static bool is_hidden(const unsigned char *c, size_t n)
+{
+    if (n == 1)
+        return c[0] < ' ' || c[0] == 0x7f;
+    if (n == 2)
+        return (c[0] == 0xc2 && c[1] < 0xa0) || (c[0] == 0xd8 && c[1] == 0x9c);
+    if (n != 3 || c[0] != 0xe2)
+        return false;
+    return (c[1] == 0x80 && ((c[2] >= 0x8e && c[2] <= 0x8f) || (c[2] >= 0xa8 && c[2] <= 0xae))) ||
+           (c[1] == 0x81 && c[2] >= 0xa6 && c[2] <= 0xa9);
+}
+
 /* Bytes that are no UTF-8 are taken for Latin-1: that is what headers carry. */
 static void add_char(struct buf *out, struct str s, size_t *at)
 {
-    unsigned char c = (unsigned char)s.p[*at];
+    const unsigned char *c = (const unsigned char *)s.p + *at;
+    unsigned char wide[2] = {(unsigned char)(0xc0u | *c >> 6u),
+                             (unsigned char)(0x80u | (*c & 0x3fu))};
     size_t n = utf8_seq_bytes(str_skip(s, *at));
 
+    *at += n > 0 ? n : 1;
     if (n == 0) {
-        buf_add_c(out, (char)(0xc0u | c >> 6u));
-        buf_add_c(out, (char)(0x80u | (c & 0x3fu)));
-        n = 1;
-    } else if (c >= ' ' && c != 0x7f) {
-        buf_add(out, s.p + *at, n);
+        c = wide;
+        n = sizeof wide;
     }
-    *at += n;
+    if (!is_hidden(c, n))
+        buf_add(out, c, n);
 }
 
 void media_name_add(struct buf *out, struct str name)

@@ -194,7 +194,7 @@ struct host_end { /* how an action ended, for whoever asks later; borrowed for t
     uint64_t number;
     const char *how; /* "done", "refused", "failed" or "unknown": a literal */
     const char *why;
-    int64_t asked_ms; /* wall clock */
+    int64_t asked_ms, ended_ms; /* wall clock; ended 0: now */
     uint32_t attempts;
     bool queued; /* its gateway was told so */
 };

@@ -80,6 +80,9 @@ struct prompt *prompts_pressed(struct prompts *ps, struct str chat, struct str t
 struct prompt *prompts_numbered(struct prompts *ps, struct str chat, struct str text,
                                 const struct prompt_option **ret_option);
 bool prompt_is_token(struct str payload); /* is it ours at all? */
+/* The open question that this message asks; NULL: none.  Borrowed as above. */
+const struct prompt *prompts_of_message(const struct prompts *ps, struct str chat,
+                                        struct str message_id);
 
 /* May whoever @ev says answer it?  @ev says where and who. */
 bool prompt_may_answer(const struct prompt *q, const struct event *ev);

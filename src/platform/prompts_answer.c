@@ -43,6 +43,21 @@ struct prompt *prompts_numbered(struct prompts *ps, struct str chat, struct str 
     return q;
 }
 
+const struct prompt *prompts_of_message(const struct prompts *ps, struct str chat,
+                                        struct str message_id)
+{
+    struct prompt_chat *c = map_get(&ps->chats, chat);
+
+    if (c == NULL)
+        return NULL;
+    list_each (&c->prompts, it, nxt) {
+        struct prompt *q = list_entry(it, struct prompt, in_chat);
+        if (q->message_id != NULL && str_eq(str_of(q->message_id), message_id))
+            return q;
+    }
+    return NULL;
+}
+
 /* The answer as an event: @room holds its text, @name its name. */
 static void fill(const struct prompt *q, const struct prompt_option *o, struct event *ev,
                  struct buf *room, struct buf *name)

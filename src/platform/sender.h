@@ -129,7 +129,7 @@ enum sender_end {
 };
 struct sender_verdict { /* starts zeroed */
     enum sender_end end;
-    int64_t wait_ms;                 /* SENDER_AGAIN; 0: a little longer every time */
+    int64_t wait_ms; /* SENDER_AGAIN; 0: as Retry-After says, else a little longer every time */
     char message_id[128];            /* SENDER_DONE; of this part; empty: it has none */
     char thread_id[32];              /* SENDER_DONE; of a thread that was made */
     struct str auto_thread_name;     /* the same, for an answer: how it is called; borrowed */

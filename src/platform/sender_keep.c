@@ -226,6 +226,25 @@ static bool was_in_the_middle(const struct sender *s, const struct outgoing_entr
             sender_wall_ms(s) - e->tried_ms >= (s->ops->key_ms > 0 ? s->ops->key_ms : 0));
 }
 
+/* @e became unknown at @ended_ms (0: now). */
+static void note_unknown(struct sender *s, const struct outgoing_entry *e, int64_t ended_ms)
+{
+    char *why = str_dup(e->why.p != NULL ? e->why : STR(""));
+
+    host_ended(s->p->host, &(struct host_end){.p = s->p,
+                                              .from = &e->from,
+                                              .op = e->op,
+                                              .chat = e->chat,
+                                              .message_id = e->first_id,
+                                              .number = e->number,
+                                              .how = "unknown",
+                                              .why = why,
+                                              .asked_ms = e->asked_ms,
+                                              .ended_ms = ended_ms,
+                                              .attempts = e->attempts});
+    free(why);
+}
+
 /* Nobody knows how it ended: whoever waits is told, and whoever asks again.  @fresh: nobody has
  * noted that yet. */
 static void found_unknown(struct sender *s, struct outgoing_left *l, bool fresh)
@@ -244,11 +263,14 @@ static void found_unknown(struct sender *s, struct outgoing_left *l, bool fresh)
         struct outgoing_entry now = *e;
         now.state = OUTGOING_UNKNOWN;
         now.why = STR("bellhop restarted while this was being sent");
+        now.attempts++; /* the one that was under way */
         sender_keep(s, &now);
+        note_unknown(s, &now, 0);
         free(l);
         return;
     }
     l->since_ms = e->tried_ms > 0 ? e->tried_ms : e->asked_ms;
+    note_unknown(s, e, l->since_ms);
     kept_add(s, l, e->state);
 }
 

@@ -390,6 +390,8 @@ static void on_answer(void *ctx, const struct http_result *res)
     else
         (o->looking ? read_look : read_answer)(o, res, &v);
     assert(v.end != SENDER_GO && v.end != SENDER_HOLD);
+    if (v.end == SENDER_AGAIN && v.wait_ms <= 0 && res->err == BH_OK)
+        v.wait_ms = res->retry_after_ms;
     if (o->looks >= SENDER_LOOKS)
         outgoing_end(o, &v);
     else if (decide(o, &v))

@@ -395,6 +395,21 @@ def test_a_lost_answer_does_not_post_twice(talk):
     assert s.texts(GENERAL) == ["once", "after a hiccup"]
 
 
+def test_a_page_in_place_of_an_answer_is_no_success(talk):
+    """A proxy on the way may answer 200 with a page of its own: nothing was said by that."""
+    s, g = talk.sim, talk.gateway
+    s.trouble("POST", "/messages", 200)
+    result = send(g, GENERAL, "said in the end")
+    assert result["success"] and result["message_id"], result
+    assert s.texts(GENERAL) == ["said in the end"]
+    s.trouble("PATCH", "/messages", 200)
+    assert g.act(op="edit", chat_id=GENERAL, message_id=result["message_id"], content="edited", metadata={})["success"]
+    assert s.texts(GENERAL) == ["edited"]
+    s.trouble("POST", "/threads", 200)
+    made = g.act(op="thread_create", chat_id=GENERAL, thread_name="a place", metadata={})
+    assert not made["success"] and made["error"].startswith("timed out: "), made
+
+
 def test_failures_say_what_to_do(talk):
     s, g = talk.sim, talk.gateway
     for code, message, words in [(50013, "Missing Permissions", "Send Messages"), (50001, "Missing Access", "View Channel"),

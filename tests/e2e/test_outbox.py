@@ -168,6 +168,20 @@ def test_what_nobody_knows_is_kept_for_operators(rig):
     wait_for(lambda: rig.list() == [] and rig.records() == [])
 
 
+def test_what_a_kill_cut_off_can_be_asked_about(rig):
+    rig.sim.trouble("sendMessage", 500, delay=30)
+    request = rig.ask(ANN, "maybe")
+    wait_for(lambda: [e["state"] for e in rig.list()] == ["trying"])
+    rig.server.kill()
+    rig.server.start()
+    told, = json.loads(rig.server.cli("why", "--action", request, "--json").stdout)
+    assert (told["ended"], told["attempts"]) == ("unknown", 1) and "restarted" in told["reason"]
+    assert [(e["state"], e["attempts"]) for e in rig.list()] == [("unknown", 1)]
+    rig.server.restart()
+    told, = json.loads(rig.server.cli("why", "--action", request, "--json").stdout)
+    assert told["ended"] == "unknown" and "restarted" in told["reason"]
+
+
 def test_whoever_is_forgotten_leaves_nothing_in_the_outbox(rig):
     rig.sim.limit(ANN, 60)
     rig.sim.limit(BOB, 60)

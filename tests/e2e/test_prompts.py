@@ -64,6 +64,20 @@ def test_an_approval_is_pressed_on_telegram(telegram):  # noqa: F811
     assert telegram.gateway.quiet()
 
 
+def test_a_question_that_is_edited_keeps_its_buttons(telegram):  # noqa: F811
+    """Telegram takes the buttons away with every edit that does not name them."""
+    result = ask(telegram.gateway, ANN)
+    message = telegram.sim.sent(ANN)[-1]
+    edit = {"op": "edit", "chat_id": str(ANN), "message_id": result["message_id"], "metadata": {}}
+    assert telegram.gateway.act(**edit, content="Run rm -r?")["success"]
+    assert message["text"] == "Run rm -r?" and len(buttons(message)) == 3
+    telegram.sim.press(ANN, message["message_id"], "hp1:0a1b2c3d:deny")
+    answered(telegram.gateway, "deny", "Deny", result["message_id"])
+    wait_for(lambda: [b["text"] for b in buttons(message)] == ["\u2714 Deny"])
+    assert telegram.gateway.act(**edit, content="It was not run.")["success"]
+    assert not message.get("reply_markup") or len(buttons(message)) < 3  # what is over does not open again
+
+
 def test_foreign_payloads_are_dropped(telegram):  # noqa: F811
     ask(telegram.gateway, ANN)
     message = telegram.sim.sent(ANN)[-1]["message_id"]
@@ -118,7 +132,8 @@ def test_a_question_that_waits_to_be_shown_outlives_a_kill(telegram, dial):  # n
     telegram.gateway.send({"type": "outbound", "requestId": "r1", "action": {
         "op": "prompt", "chat_id": str(ANN), "content": "Well?", "prompt_kind": "approval", "prompt_id": "later",
         "options": OPTIONS, "reply_to": None, "metadata": {}}})
-    wait_for(lambda: len(telegram.sim.called("sendMessage")) == 1)
+    wait_for(lambda: [r["state"] for r in records(telegram.server, "outgoing")] == ["waiting"] and
+             len(telegram.sim.called("sendMessage")) == 1)  # asked to wait, and that is on disk
     telegram.server.kill()
     telegram.server.start()
     gateway = dial(telegram.server, telegram.credential, hello=("telegram", "my_bot"))

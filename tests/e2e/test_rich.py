@@ -134,6 +134,13 @@ def test_a_file_at_a_public_address_is_fetched_and_sent(telegram, elsewhere):
     assert not missing["success"] and "404" in missing["error"]
 
 
+def test_a_page_at_the_address_of_a_picture_is_not_sent_as_one(telegram, elsewhere):
+    result = send_media(telegram.gateway, ANN, elsewhere.url + "/page")
+    assert not result["success"] and "web page" in result["error"]
+    assert send_media(telegram.gateway, ANN, elsewhere.url + "/page", kind="document")["success"]
+    assert [m["document"]["bytes"] for m in telegram.sim.sent(ANN)] == [b"<!doctype html>log in"]
+
+
 def test_no_address_of_the_own_network_is_asked_unless_allowed(make_bellhop, telegram_sim, dial, elsewhere):  # noqa: F811
     server = make_bellhop(test_telegram.config(telegram_sim))
     credential = server.add(platform="telegram", bot="my_bot", tenant="acme")

@@ -201,9 +201,14 @@ def test_refusals_are_told_in_words(rig):
     assert send(rig.gateway, "b")["error"].startswith("timed out")
     rig.sim.trouble(None)
     assert send(rig.gateway, "c")["success"]  # it is in Twilio's list
-    rig.sim.trouble(429, {"code": 20429}, {"Retry-After": "1"})
-    assert send(rig.gateway, "d")["success"]
-    assert [s["Body"] for s in rig.sim.sent] == ["c", "d"]
+    rig.sim.trouble(200, {"page": "log in"})  # not Twilio's
+    assert send(rig.gateway, "nothing")["error"].startswith("timed out")
+    for status in (429, 503):
+        rig.sim.trouble(status, {"code": 20429 if status == 429 else 0}, {"Retry-After": "2"})
+        began = time.monotonic()
+        assert send(rig.gateway, f"d{status}")["success"]
+        assert time.monotonic() - began >= 2
+    assert [s["Body"] for s in rig.sim.sent] == ["c", "d429", "d503"]
     rig.sim.trouble(401, {"code": 20003})
     assert "credentials" in send(rig.gateway, "e")["error"]
     status = json.loads(rig.server.cli("status", "--json").stdout)["platforms"][0]

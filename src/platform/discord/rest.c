@@ -196,6 +196,10 @@ static void rest_read(struct platform *p, struct outgoing *o, const struct http_
         v->end = res->status == 503 ? SENDER_AGAIN : SENDER_UNKNOWN;
         snprintf(v->why, sizeof v->why, "Discord answers with HTTP %d%s", res->status,
                  v->end == SENDER_AGAIN ? "" : "; it may have been delivered");
+    } else if (res->status >= 200 && res->status < 300 && res->status != 204 &&
+               json_type(a.body) == JSON_ABSENT) {
+        snprintf(v->why, sizeof v->why,
+                 "something else answered in Discord's place; it may have been delivered");
     } else if (res->status >= 200 && res->status < 300) {
         v->end = SENDER_DONE;
         x->kind->read(x, &a, v);

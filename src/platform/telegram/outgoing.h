@@ -38,6 +38,8 @@ void tg_outgoing_free(struct outgoing *o);
 
 /* ---- press.c ---- */
 void tg_ask(struct tg_outgoing *x, const struct action_from *from, const struct action *a);
+/* An edit names the buttons of what it edits, or they are gone. */
+void tg_keep_buttons(struct tg_outgoing *x);
 void tg_prompt_ended(struct tg_outgoing *x, const struct sender_verdict *v); /* one of its parts */
 
 /* ---- media.c ---- */

@@ -76,6 +76,17 @@ void tg_ask(struct tg_outgoing *x, const struct action_from *from, const struct 
     write_keyboard(&x->markup, prompts_add(x->t->prompts, from, a, tg_outgoing_chat(x)));
 }
 
+void tg_keep_buttons(struct tg_outgoing *x)
+{
+    char id[24];
+
+    snprintf(id, sizeof id, "%" PRId64, x->message_id);
+    const struct prompt *q = prompts_of_message(x->t->prompts, tg_outgoing_chat(x), str_of(id));
+    buf_reset(&x->markup);
+    if (q != NULL)
+        write_keyboard(&x->markup, q);
+}
+
 void tg_prompt_ended(struct tg_outgoing *x, const struct sender_verdict *v)
 {
     struct str chat = tg_outgoing_chat(x), id = str_of(x->prompt);

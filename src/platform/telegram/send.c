@@ -128,6 +128,8 @@ static void tg_write(struct platform *p, struct outgoing *o, struct sender_reque
         v->end = SENDER_GO;
         return;
     }
+    if (x->op == ACTION_EDIT)
+        tg_keep_buttons(x);
     const char *method = write_body(&q->body, x);
     buf_printf(&q->url, "%s%s", x->t->url, method);
     q->headers[0] = "Content-Type: application/json";

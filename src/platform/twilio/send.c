@@ -118,7 +118,10 @@ static void twilio_read(struct platform *p, struct outgoing *o, const struct htt
     if (!json_parse(t->bot.parser, res->body, &doc))
         doc = (struct json){0};
     json_as_i64(json_get(doc, "code"), &code);
-    if (res->status >= 200 && res->status < 300) {
+    if (res->status >= 200 && res->status < 300 && json_str(doc, "sid").n == 0) {
+        snprintf(v->why, sizeof v->why,
+                 "something else answered in Twilio's place; it may have been sent");
+    } else if (res->status >= 200 && res->status < 300) {
         v->end = SENDER_DONE;
         snprintf(v->message_id, sizeof v->message_id, "%.*s", STR_FMT(json_str(doc, "sid")));
         twilio_sids_add(&t->known, json_str(doc, "sid"));

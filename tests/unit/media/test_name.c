@@ -42,7 +42,13 @@ static void names_have_no_path_and_nothing_hidden(void **state)
         {".bashrc", "bashrc"},
         {"a\r\nSet-Cookie: x", "aSet-Cookie: x"},
         {"na\xc3\xafve.txt", "na\xc3\xafve.txt"},
-        {"na\xefve.txt", "na\xc3\xafve.txt"}, /* Latin-1 */
+        {"na\xefve.txt", "na\xc3\xafve.txt"},       /* Latin-1 */
+        {"x\xc2\x85y\xe2\x80\xa8z.png", "xyz.png"}, /* next line, line separator */
+        {"cat\xe2\x80\xaegnp.exe", "catgnp.exe"},   /* written from right to left */
+        {"\xe2\x81\xa6"
+         "cat\xe2\x81\xa9.png",
+         "cat.png"},
+        {"\x85x.png", "x.png"}, /* the same in Latin-1 */
         {"", ""},
     };
 
