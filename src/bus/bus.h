@@ -4,6 +4,7 @@
  * the bus only says that somebody should look.  A publisher hears its own messages too, once, also
  * while the others cannot be reached, so one process and many run the same code. */
 #pragma once
+#include <stdint.h>
 #include "base/err.h"
 #include "base/str.h"
 
@@ -25,6 +26,10 @@ struct bus_ops {
      * been deaf. */
     void (*on_lost)(struct bus *b, bus_lost_cb *cb, void *ctx);
     void (*close)(struct bus *b); /* no callback runs after this */
+    /* Whose news these are, the same for all processes on one store: others that use the same
+     * server and prefix by mistake are not heard.  Before the first publish(); NULL: there are no
+     * others. */
+    void (*belong)(struct bus *b, uint32_t whose);
 };
 struct bus {
     const struct bus_ops *ops;
@@ -51,6 +56,11 @@ static inline void bus_publish(struct bus *b, struct str topic, struct str messa
 static inline void bus_subscribe(struct bus *b, const char *topic, bus_cb *cb, void *ctx)
 {
     b->ops->subscribe(b, topic, cb, ctx);
+}
+static inline void bus_belong(struct bus *b, uint32_t whose)
+{
+    if (b->ops->belong != NULL)
+        b->ops->belong(b, whose);
 }
 static inline bool bus_is_deaf(const struct bus *b)
 {

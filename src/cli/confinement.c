@@ -14,6 +14,7 @@
 #include "base/str.h"
 #include "bus/bus.h"
 #include "cli/settings.h"
+#include "cli/shared.h"
 #include "dispatch/dispatch.h"
 #include "http/vouch.h"
 #include "net/http_tls.h"
@@ -141,6 +142,7 @@ static void allow_configured(struct rules *r, const struct config *cfg)
     const struct media_settings *media = config_get(cfg, &media_config);
     const struct bus_settings *bus = config_get(cfg, &bus_config);
     const struct store_settings *store = config_get(cfg, &store_config);
+    char node[NODE_NAME_BYTES + 1];
 
     allow_file(r, config_path(cfg) != NULL ? config_path(cfg) : "bellhop.yaml");
     allow_file(r, tls->cert);
@@ -159,7 +161,7 @@ static void allow_configured(struct rules *r, const struct config *cfg)
     if (media->dir != NULL && mkdir(media->dir, 0700) == 0)
         log_info(NULL, "media: made %s", media->dir);
     allow(r, media->dir, CONFINE_WRITE);
-    dispatch_each_path(cfg, allow_agent, r);
+    dispatch_each_path(cfg, shared_node(cfg, node), allow_agent, r);
     if (str_starts(str_of(s->listen), STR("unix:")))
         allow_beside(r, s->listen + strlen("unix:"), CONFINE_SOCK);
 }

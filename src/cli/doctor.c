@@ -12,11 +12,11 @@
 #include "base/ed25519.h"
 #include "base/file.h"
 #include "base/jw.h"
-#include "base/mem.h"
 #include "base/rand.h"
 #include "cli/agent_states.h"
 #include "cli/cli.h"
 #include "cli/settings.h"
+#include "cli/shared.h"
 #include "cli/state_dir.h"
 #include "dispatch/dispatch.h"
 #include "cli/url_probe.h"
@@ -383,8 +383,8 @@ static void check_agent_path(void *ctx, const char *path, bool is_directory)
 static void check_database(struct doctor *d)
 {
     char *db = state_dir_path(d->settings->state_dir, "bellhop.db"), why[256] = "";
-
     bool exists = access(db, F_OK) == 0;
+
     if (exists && store_sqlite_check(db, why) == BH_OK)
         found(d, OK, "database", "%s is whole", db);
     else if (exists)
@@ -462,7 +462,8 @@ static int run(const struct command *c, int argc, char **argv)
         check_tls(&d);
         check_credentials(&d);
         check_skills(&d);
-        dispatch_each_path(d.cfg, check_agent_path, &d);
+        char node[NODE_NAME_BYTES + 1];
+        dispatch_each_path(d.cfg, shared_node(d.cfg, node), check_agent_path, &d);
         if (check_state_dir(&d)) {
             check_database(&d);
             if (server_answers(d.settings->state_dir))

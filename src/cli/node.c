@@ -3,6 +3,7 @@
 #include <stdio.h>
 #include <string.h>
 #include "base/mem.h"
+#include "base/percent.h"
 #include "cli/cli.h"
 
 static void print_nodes(struct json doc)
@@ -34,11 +35,20 @@ static int list(const struct cli_args *a)
     return rc;
 }
 
-static int drain(const struct cli_args *a)
+/* @node NULL: the process on this machine. */
+static int drain(const struct cli_args *a, const char *node)
 {
     struct json_parser *parser = json_parser_new();
     struct json doc;
-    int rc = cli_call(a, "POST", "/admin/drain", STR_NULL, parser, &doc);
+    struct buf path = BUF_INIT;
+
+    buf_add_z(&path, "/admin/drain");
+    if (node != NULL) {
+        buf_add_z(&path, "?node=");
+        percent_encode(&path, str_of(node));
+    }
+    int rc = cli_call(a, "POST", buf_z(&path), STR_NULL, parser, &doc);
+    buf_done(&path);
 
     if (rc == CLI_DONE)
         puts("It is going down: its sockets close with 1012 and whoever stands by takes over.");
@@ -54,8 +64,8 @@ static int run(const struct command *c, int argc, char **argv)
         return cli_exit(&a);
     if (a.n_rest == 1 && strcmp(a.rest[0], "list") == 0)
         return list(&a);
-    if (a.n_rest == 1 && strcmp(a.rest[0], "drain") == 0)
-        return drain(&a);
+    if ((a.n_rest == 1 || a.n_rest == 2) && strcmp(a.rest[0], "drain") == 0)
+        return drain(&a, a.n_rest == 2 ? a.rest[1] : NULL);
     return cli_misused(c, "list or drain?");
 }
 
@@ -63,12 +73,13 @@ const struct command cmd_node = {
     "node",
     "the processes that share a PostgreSQL: list, drain",
     "Usage: bellhop node list [--json]\n"
-    "       bellhop node drain\n\n"
+    "       bellhop node drain [NODE]\n\n"
     "list tells which process serves, which stand by, and when each was last heard of; one that "
     "is\n"
     "silent has ended or does not reach the database.\n\n"
-    "drain takes this machine's process down in good order, as SIGTERM does: what it accepted is "
-    "on\n"
-    "disk, its sockets close with 1012, and whoever stands by serves within a second.\n",
+    "drain takes a node down in good order, as SIGTERM does: what it accepted is on disk, its "
+    "sockets\n"
+    "close with 1012, and another one serves within a second.  Without a name it is this "
+    "machine's.\n",
     run,
 };

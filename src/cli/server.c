@@ -22,6 +22,7 @@
 #include "cluster/porter.h"
 #include "cli/confinement.h"
 #include "cli/settings.h"
+#include "cli/shared.h"
 #include "cli/state_dir.h"
 #include "data/data.h"
 #include "dispatch/dispatch.h"
@@ -51,9 +52,10 @@ static enum bh_err open_state(struct server *s, char *why)
 {
     const struct settings *c = s->settings;
     enum bh_err err = state_dir_open(c->state_dir, why);
+    char node[NODE_NAME_BYTES + 1];
 
-    if (err == BH_OK)
-        err = dispatch_spawner(s->cfg, &s->spawner, why); /* it stays as free as we are now */
+    if (err == BH_OK) /* it stays as free as we are now */
+        err = dispatch_spawner(s->cfg, shared_node(s->cfg, node), &s->spawner, why);
     if (err == BH_OK)
         err = confinement_of_files(s->cfg, &s->confined, why); /* the store makes threads */
     return err == BH_OK ? server_open_store(s, why) : err;
@@ -74,6 +76,11 @@ static struct str tenant_of_gateway(void *ctx, struct str id)
 static bool tenant_has_gateway(void *ctx, struct str tenant)
 {
     return facts_tenant_is_live(ctx, tenant);
+}
+
+static int64_t alone_ms(void *ctx)
+{
+    return node_alone_ms(((const struct server *)ctx)->node);
 }
 
 static enum bh_err open_heart(struct server *s, char *why)
@@ -120,7 +127,9 @@ static enum bh_err open_heart(struct server *s, char *why)
                                     .ledger = s->ledger,
                                     .public_url = s->settings->public_url,
                                     .retention_ms = s->settings->retention_ms,
-                                    .outbox_max_age_ms = settings_max_age_ms(s->cfg)};
+                                    .outbox_max_age_ms = settings_max_age_ms(s->cfg),
+                                    .alone_ms = s->node != NULL ? alone_ms : NULL,
+                                    .alone_ctx = s};
     s->host = host_new(&s->host_env, s->facts);
     s->door = door_new(&s->rand);
     set_door(s);
@@ -260,14 +269,27 @@ enum bh_err server_listen(struct server *s, char *why)
     return state_dir_write_port(c->state_dir, http_server_port(s->http_server), why);
 }
 
+/* A word of the database that all its processes know, and that tells nothing. */
+static void tell_bus_whose(struct server *s)
+{
+    uint8_t hash[SHA256_BYTES];
+    uint32_t whose;
+
+    sha256(str_make(&s->store->dedup_key, sizeof s->store->dedup_key), hash);
+    memcpy(&whose, hash + 8, sizeof whose);
+    bus_belong(s->bus, whose);
+}
+
 static enum bh_err open_parts(struct server *s, char *why)
 {
     enum bh_err err = bus_open(s->loop, config_get(s->cfg, &bus_config), &s->bus, why);
 
-    if (err == BH_OK && (err = open_state(s, why)) == BH_OK &&
-        (err = open_heart(s, why)) == BH_OK && (err = server_open_stores(s, why)) == BH_OK &&
-        (err = open_media(s, why)) == BH_OK && (err = server_open_dispatch(s, why)) == BH_OK &&
-        (err = server_listen(s, why)) == BH_OK && (err = open_platforms(s, why)) == BH_OK)
+    if (err == BH_OK && (err = open_state(s, why)) == BH_OK)
+        tell_bus_whose(s);
+    if (err == BH_OK && (err = open_heart(s, why)) == BH_OK &&
+        (err = server_open_stores(s, why)) == BH_OK && (err = open_media(s, why)) == BH_OK &&
+        (err = server_open_dispatch(s, why)) == BH_OK && (err = server_listen(s, why)) == BH_OK &&
+        (err = open_platforms(s, why)) == BH_OK)
         err = confinement_of_calls(s->cfg, &s->confined, why);
     return err;
 }
@@ -336,6 +358,7 @@ void server_close(struct server *s)
     if (s->host != NULL)
         host_close_platforms(s->host);
     porter_free(s->porter);
+    server_take_hands_back(s);
     http_server_free(s->http_server); /* every session ends here */
     http_waker_done(&s->waker);
     vouch_free(s->voucher);

@@ -2,9 +2,13 @@
 #include "base/config.h"
 #include "cli/server.h"
 #include "cli/settings.h"
+#include "cluster/node.h"
+#include "cluster/porter.h"
 #include "dispatch/dispatch.h"
+#include "dispatch/hands.h"
 #include "host/host.h"
 #include "http/waker.h"
+#include "net/http_client.h"
 #include "net/loop.h"
 #include "net/spawner.h"
 #include "relay/retain.h"
@@ -29,7 +33,9 @@ enum bh_err server_open_dispatch(struct server *s, char *why)
                               .ledger = s->ledger,
                               .retention_ms = &s->host_env.retention_ms,
                               .settings = config_get(s->cfg, &dispatch_config),
-                              .wake_allow_private = &wake->allow_private};
+                              .wake_allow_private = &wake->allow_private,
+                              .node = s->node != NULL ? node_name(s->node) : NULL,
+                              .server = s->http_server};
     relay_retain(s->relay, s->settings->retention_ms);
     if (s->spawner != NULL)
         spawner_watch(s->spawner, s->loop);
@@ -38,4 +44,42 @@ enum bh_err server_open_dispatch(struct server *s, char *why)
     if (err == BH_OK)
         host_set_mail(s->host, &dispatch_outlet, act_on_mail, s->dispatch);
     return err;
+}
+
+/* ---- while another node serves ---- */
+
+static void on_told(void *ctx, uint32_t number, struct str answer)
+{
+    struct server *s = ctx;
+
+    porter_tell(s->porter, number, answer);
+}
+
+void server_lend_hands(struct server *s)
+{
+    const struct wake_settings *wake = config_get(s->cfg, &wake_config);
+    struct dispatch_env de = {.loop = s->loop,
+                              .clock = loop_clock(s->loop),
+                              .rand = &s->rand,
+                              .spawner = s->spawner,
+                              .settings = config_get(s->cfg, &dispatch_config),
+                              .wake_allow_private = &wake->allow_private,
+                              .node = node_name(s->node)};
+
+    if (!dispatch_names_node(s->cfg, de.node))
+        return;
+    if (s->spawner != NULL)
+        spawner_watch(s->spawner, s->loop);
+    de.http = s->http = http_client_new(s->loop);
+    s->hands = hands_new(&de, s->cfg, on_told, s);
+}
+
+void server_take_hands_back(struct server *s)
+{
+    if (s->hands == NULL)
+        return;
+    hands_free(s->hands);
+    s->hands = NULL;
+    http_client_free(s->http);
+    s->http = NULL;
 }

@@ -23,6 +23,7 @@
 #include "cli/settings.h"
 #include "cli/state_dir.h"
 #include "data/data.h"
+#include "dispatch/dispatch.h"
 #include "media/media.h"
 #include "net/loop.h"
 #include "skills/skills.h"
@@ -50,6 +51,14 @@ static bool is_shared(const struct config *cfg)
     return strcmp(store->kind, "postgres") == 0;
 }
 
+const char *shared_node(const struct config *cfg, char room[NODE_NAME_BYTES + 1])
+{
+    if (!is_shared(cfg))
+        return NULL;
+    node_name_of(config_get(cfg, &cluster_config), room);
+    return room;
+}
+
 bool shared_settings_fit(const struct config *cfg, char *ret_why)
 {
     const struct skills_settings *skills = config_get(cfg, &skills_section);
@@ -67,6 +76,8 @@ bool shared_settings_fit(const struct config *cfg, char *ret_why)
              "nodes share";
     else if (!shared && data->node != NULL)
         no = "data.node goes with store.kind: postgres";
+    else if (!shared && dispatch_names_node(cfg, NULL))
+        no = "agents: node goes with store.kind: postgres";
     if (no != NULL)
         snprintf(ret_why, 256, "%s", no);
     return no == NULL;

@@ -17,6 +17,9 @@ struct store;
 /* Settings that contradict each other.  @ret_why: 256 bytes. */
 bool shared_settings_fit(const struct config *cfg, char *ret_why);
 
+/* What this node is called; NULL: the store is its own. */
+const char *shared_node(const struct config *cfg, char room[NODE_NAME_BYTES + 1]);
+
 /* At the start, with a shared store; turns the loop.  @ret_why: 256 bytes. */
 enum bh_err shared_check(struct loop *loop, struct store *store, struct rand *rand,
                          const struct config *cfg, char *ret_why) BH_MUST_USE;

@@ -33,6 +33,9 @@ static void print_server(struct json doc)
     if (json_str(node, "name").p != NULL)
         printf("node    %.*s serves, lease for %" PRId64 " ms more (see: bellhop node list)\n",
                STR_FMT(json_str(node, "name")), cli_i64(node, "leaseLeftMs"));
+    for (struct json_iter it = {0}; json_next(json_get(node, "carriers"), &it);)
+        printf("node    %.*s carries %" PRId64 " connections\n",
+               STR_FMT(json_str(it.value, "node")), cli_i64(it.value, "connections"));
 }
 
 static void print_platforms(struct json doc)

@@ -12,7 +12,7 @@ static const struct config_key keys[] = {
     {"cluster.lease", CFG_DURATION, CFG_RESTART, AT(lease_ms), "5s", .min = 1000, .max = 60000,
      .what = "How long the process that serves may be out of reach of the database before another "
              "one takes over; the same on all of them."},
-    {"cluster.serve", CFG_CHOICE, CFG_RESTART, AT(serve), "one", .choices = "all|one",
+    {"cluster.serve", CFG_CHOICE, CFG_RESTART, AT(serve), "all", .choices = "all|one",
      .what = "`all`: processes that do not hold the lease take connections all the same and carry "
              "them to the one that does; `one`: they refuse until it is their turn."},
     {"cluster.address", CFG_TEXT, CFG_RESTART, AT(address),

@@ -88,6 +88,14 @@ int64_t node_left_ms(const struct node *n)
     return n->state == NODE_SERVING && left > 0 ? left : 0;
 }
 
+/* The long first grant is cut to the usual one before it has ended. */
+int64_t node_alone_ms(const struct node *n)
+{
+    int64_t left = node_left_ms(n), lease = n->env.settings->lease_ms;
+
+    return left < lease ? left : lease;
+}
+
 uint64_t node_epoch(const struct node *n)
 {
     return n->state == NODE_SERVING ? n->op.epoch : 0;

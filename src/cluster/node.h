@@ -68,7 +68,9 @@ const char *node_holder(const struct node *n); /* who serves, as far as we know;
 /* What a node with these settings is called. */
 void node_name_of(const struct cluster_settings *s, char ret_name[NODE_NAME_BYTES + 1]);
 int64_t node_left_ms(const struct node *n); /* of the lease, in SERVING */
-uint64_t node_epoch(const struct node *n);  /* of the lease, in SERVING */
+/* For how long nobody else serves, even if this process is stopped now; 0 in other states. */
+int64_t node_alone_ms(const struct node *n);
+uint64_t node_epoch(const struct node *n); /* of the lease, in SERVING */
 /* In SERVING, right after it began: the same database, opened anew.  It is guarded from now on. */
 void node_move(struct node *n, struct store *store);
 /* Where people find it, for its record; copied. */

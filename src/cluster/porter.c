@@ -60,6 +60,7 @@ static void on_lost(void *ctx, const char *why)
 
     p->trunk = NULL;
     node_set_carrying(p->env.node, false);
+    p->env.on_lost(p->env.ctx);
     if (strcmp(why, p->why) == 0)
         return; /* told already */
     snprintf(p->why, sizeof p->why, "%s", why);
@@ -71,6 +72,27 @@ static void hang_up(struct porter *p)
     trunk_free(p->trunk);
     p->trunk = NULL;
     node_set_carrying(p->env.node, false);
+    p->env.on_lost(p->env.ctx);
+}
+
+static void on_ask(void *ctx, uint32_t number, struct str question)
+{
+    struct porter *p = ctx;
+
+    p->env.on_ask(p->env.ctx, number, question);
+}
+
+static void on_unask(void *ctx, uint32_t number)
+{
+    struct porter *p = ctx;
+
+    p->env.on_unask(p->env.ctx, number);
+}
+
+void porter_tell(struct porter *p, uint32_t number, struct str answer)
+{
+    if (p->trunk != NULL)
+        trunk_tell(p->trunk, number, answer);
 }
 
 /* "host:port", or "[::1]:port". */
@@ -96,7 +118,10 @@ static bool take_address(struct porter *p, struct str address)
 
 static void dial(struct porter *p)
 {
-    static const struct trunk_handlers handlers = {.on_up = on_up, .on_lost = on_lost};
+    static const struct trunk_handlers handlers = {.on_up = on_up,
+                                                   .on_lost = on_lost,
+                                                   .on_ask = on_ask,
+                                                   .on_unask = on_unask};
     struct trunk_dial d = {.host = p->host,
                            .port = p->port,
                            .tls = p->tls,

@@ -31,10 +31,10 @@ static char **const *texts_of(const struct agent_settings *s, size_t i)
 
 static char *const *text_of(const struct agent_settings *s, size_t i)
 {
-    char *const *const all[] = {&s->substrate, &s->id,           &s->tenant,   &s->name,
-                                &s->instance,  &s->url,          &s->wake_url, &s->status_url,
-                                &s->target,    &s->socket,       &s->dir,      &s->path,
-                                &s->secret,    &s->authorization};
+    char *const *const all[] = {
+        &s->substrate, &s->id,       &s->tenant,     &s->name,          &s->instance,
+        &s->url,       &s->wake_url, &s->status_url, &s->target,        &s->socket,
+        &s->dir,       &s->path,     &s->secret,     &s->authorization, &s->node};
 
     return i < ARRAY_LEN(all) ? all[i] : NULL;
 }
@@ -180,6 +180,13 @@ const char *agent_session_target(const struct agent_config *c, struct str sessio
     return NULL;
 }
 
+bool agent_is_elsewhere(const struct recipient *a)
+{
+    const char *node = a->cfg->s.node, *here = a->d->env.node;
+
+    return node != NULL && here != NULL && strcmp(node, here) != 0;
+}
+
 /* ---- agents ---- */
 
 static void agent_free(struct agents *t, struct recipient *a)
@@ -227,7 +234,7 @@ static struct recipient *agent_make(struct agents *t, struct agent_config *c, st
         name_inside(a);
     list_append(&t->made, &a->link);
     map_put(&t->agents, str_of(a->key), a);
-    if (c->ops->run != NULL)
+    if (c->ops->run != NULL && t->d->env.relay != NULL) /* else we only lend a hand: hands.h */
         a->courier = courier_new(a);
     return a;
 }
@@ -359,7 +366,7 @@ void agents_wake_mail(struct agents *t)
     struct buf names = BUF_INIT;
     struct instance_view v;
 
-    for (uint32_t at = 0; relay_next_instance(t->d->env.relay, &at, &v);)
+    for (uint32_t at = 0; t->d->env.relay != NULL && relay_next_instance(t->d->env.relay, &at, &v);)
         note_mail(&names, &v);
     struct str rest = buf_str(&names), line, tenant;
     while (str_split(&rest, '\n', &line))

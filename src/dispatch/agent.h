@@ -22,6 +22,7 @@ struct substrate_ops;
 struct agent_settings { /* an entry; each substrate takes the keys it names */
     char *substrate, *id;
     char *tenant, *name;
+    char *node; /* where it is, by cluster.node; NULL: wherever bellhop serves */
     char **capabilities, **sessions;
     bool wake_on_deliver;
     char *instance;                                             /* relay */
@@ -75,5 +76,7 @@ bool agent_config_is_for(const struct agents *t, const struct agent_config *c, s
 /* The command that every use of a tmux agent begins with, NULL-terminated, borrowed from @s;
  * returns how many words it has. */
 size_t tmux_command(const struct agent_settings *s, const char *argv[4]);
+/* It is on another node than this one. */
+bool agent_is_elsewhere(const struct recipient *a);
 /* What a session stands for: of "kitchen=main:1.0" what follows "kitchen=".  NULL: nothing. */
 const char *agent_session_target(const struct agent_config *c, struct str session);

@@ -37,6 +37,10 @@ static const struct config_key entry_keys[] = {
      .what =
          "Whose agent it is; without it every tenant has one of its own, reached the same way."},
     {"name", CFG_TEXT, CFG_RELOAD, AT(name), .what = "A name for people."},
+    {"node", CFG_TEXT, CFG_RELOAD, AT(node),
+     .what =
+         "With `store.kind: postgres`: the node (`cluster.node`) on whose machine the agent is; "
+         "without it, wherever bellhop serves."},
     {"capabilities", CFG_TEXTS, CFG_RELOAD, AT(capabilities),
      .what =
          "What programs are told it can do, of `deliver`, `wake`, `augment`, `template`; without "
@@ -78,6 +82,11 @@ static bool check_entry(const struct agent_settings *s, char *why)
     }
     if (s->tenant != NULL && !facts_name_ok(str_of(s->tenant))) {
         snprintf(why, 256, "tenant: that is no tenant's name");
+        return false;
+    }
+    const struct substrate_ops *ops = substrate_find(str_of(s->substrate));
+    if (s->node != NULL && ops != NULL && ops->run == NULL) {
+        snprintf(why, 256, "node: an agent of substrate %s is on no machine of ours", ops->name);
         return false;
     }
     for (size_t i = 0; s->capabilities != NULL && s->capabilities[i] != NULL; i++)
@@ -123,10 +132,27 @@ bool dispatch_check(const struct config *cfg, char *ret_why)
 
 /* ---- what they need of the machine ---- */
 
-void dispatch_each_path(const struct config *cfg, dispatch_path_cb *cb, void *ctx)
+static bool is_on(const struct agent_settings *s, const char *node)
+{
+    return s->node == NULL || node == NULL || strcmp(s->node, node) == 0;
+}
+
+bool dispatch_names_node(const struct config *cfg, const char *node)
 {
     for (size_t i = 0; i < config_count(cfg, &agents_config); i++) {
         const struct agent_settings *s = config_entry(cfg, &agents_config, i);
+        if (s->node != NULL && is_on(s, node))
+            return true;
+    }
+    return false;
+}
+
+void dispatch_each_path(const struct config *cfg, const char *node, dispatch_path_cb *cb, void *ctx)
+{
+    for (size_t i = 0; i < config_count(cfg, &agents_config); i++) {
+        const struct agent_settings *s = config_entry(cfg, &agents_config, i);
+        if (!is_on(s, node))
+            continue;
         if (s->dir != NULL)
             cb(ctx, s->dir, true);
         if (s->path != NULL)
@@ -134,7 +160,8 @@ void dispatch_each_path(const struct config *cfg, dispatch_path_cb *cb, void *ct
     }
 }
 
-enum bh_err dispatch_spawner(const struct config *cfg, struct spawner **ret_s, char *ret_why)
+enum bh_err dispatch_spawner(const struct config *cfg, const char *node, struct spawner **ret_s,
+                             char *ret_why)
 {
     size_t n = config_count(cfg, &agents_config), used = 0;
     const char *(*tmux)[4] = xcalloc(n + 1, sizeof *tmux);
@@ -143,6 +170,8 @@ enum bh_err dispatch_spawner(const struct config *cfg, struct spawner **ret_s, c
     *ret_s = NULL;
     for (size_t i = 0; i < n; i++) {
         const struct agent_settings *s = config_entry(cfg, &agents_config, i);
+        if (!is_on(s, node))
+            continue;
         if (s->command != NULL)
             commands[used++] = (const char *const *)s->command;
         if (s->target != NULL) {

@@ -251,7 +251,7 @@ static bool bring(struct courier *c, struct str line)
                        .text = p.text,
                        .session = p.session};
     c->state = BRINGING;
-    c->job = c->a->cfg->ops->run(c->a, &e, on_brought, c);
+    c->job = errand_run(c->a, &e, on_brought, c);
     buf_done(&header);
     return true;
 }

@@ -66,6 +66,8 @@ struct dispatch_env { /* borrowed for the life of the dispatch */
     struct ledger *ledger;          /* limits.h; NULL: nothing is counted */
     const int64_t *retention_ms;    /* of replies; 0, NULL: no limit; may change */
     const bool *wake_allow_private; /* `wake.allow_private`: it counts for webhooks too */
+    const char *node;               /* what this one is called; NULL: there are no others */
+    struct http_server *server;     /* with @node: where the others' trunks come to */
 };
 
 /* Blocks: loads schedules.  The agents are those of @cfg, which is only read here and in
@@ -81,14 +83,18 @@ void dispatch_reload(struct dispatch *d, const struct config *cfg);
 /* Two agents of one tenant with one id, a capability nobody knows...  False: @ret_why tells. */
 bool dispatch_check(const struct config *cfg, char *ret_why);
 
-/* What the agents of @cfg need of the machine: directories and files that are written to. */
+/* What the agents of @cfg that are on @node (NULL: there is no other) need of the machine:
+ * directories and files that are written to. */
 typedef void dispatch_path_cb(void *ctx, const char *path, bool is_directory);
-void dispatch_each_path(const struct config *cfg, dispatch_path_cb *cb, void *ctx);
-/* The helper that runs the programs of the agents in @cfg: before the first thread and before
- * anything is given up.  *@ret_s is NULL where there are none.  @ret_why: 256 bytes. */
+void dispatch_each_path(const struct config *cfg, const char *node, dispatch_path_cb *cb,
+                        void *ctx);
+/* The helper that runs their programs: before the first thread and before anything is given up.
+ * *@ret_s is NULL where there are none.  @ret_why: 256 bytes. */
 struct spawner;
-enum bh_err dispatch_spawner(const struct config *cfg, struct spawner **ret_s,
+enum bh_err dispatch_spawner(const struct config *cfg, const char *node, struct spawner **ret_s,
                              char *ret_why) BH_MUST_USE;
+/* Some agent of @cfg names this node. */
+bool dispatch_names_node(const struct config *cfg, const char *node);
 
 /* ---- the contract ---- */
 

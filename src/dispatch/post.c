@@ -35,7 +35,7 @@ const char *post_waits(struct recipient *a)
     enum relay_state s;
 
     if (a->courier != NULL)
-        return problem == NULL && a->cfg->ops->away != NULL ? a->cfg->ops->away(a) : problem;
+        return problem == NULL ? errand_away(a) : problem;
     if (a->cfg->ops != &substrate_relay)
         return "the agent has no substrate: it is kept in its mailbox";
     s = relay_state(a->d->env.relay, str_of(a->tenant), str_of(a->instance));

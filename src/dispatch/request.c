@@ -296,7 +296,7 @@ static void ask(struct asking *w, struct recipient *a, const struct payload *p)
                            .text = p->text,
                            .session = p->session,
                            .timeout_ms = w->timeout_ms + LATE_JOB_MS};
-        w->job = a->cfg->ops->run(a, &e, on_brought, w);
+        w->job = errand_run(a, &e, on_brought, w);
     }
     buf_done(&text);
 }

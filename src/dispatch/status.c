@@ -77,7 +77,7 @@ struct dispatch_call *dispatch_status(struct dispatch *d, const struct dispatch_
     struct errand e = {.kind = ERRAND_LOOK, .session = session};
 
     if (a != NULL && a->cfg->ops->run != NULL) {
-        w->job = a->cfg->ops->run(a, &e, on_looked, w);
+        w->job = errand_run(a, &e, on_looked, w);
         return &w->call;
     }
     if (a != NULL)

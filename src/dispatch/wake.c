@@ -187,7 +187,7 @@ static void ring(struct waking *w, struct recipient *a)
 
     if (types && w->context == NULL)
         e.text = STR(RING);
-    w->job = a->cfg->ops->run(a, &e, on_rung, w);
+    w->job = errand_run(a, &e, on_rung, w);
 }
 
 /* ---- which of them ---- */

@@ -19,6 +19,7 @@
 #include "http/front_priv.h"
 #include "http/waker.h"
 #include "net/loop.h"
+#include "net/trunk.h"
 #include "relay/relay.h"
 #include "store/store.h"
 #include "tenancy/facts.h"
@@ -235,6 +236,30 @@ static void write_platforms(struct front *f, struct jw *w)
     jw_end_arr(w);
 }
 
+static void write_carrier(void *ctx, struct str node, size_t connections)
+{
+    struct jw *w = ctx;
+
+    jw_obj(w);
+    jw_kstr(w, "node", node);
+    jw_ki64(w, "connections", (int64_t)connections);
+    jw_end_obj(w);
+}
+
+static void write_own_node(struct front *f, struct jw *w)
+{
+    jw_key(w, "node");
+    jw_obj(w);
+    jw_kstr(w, "name", str_of(node_name(f->node)));
+    jw_ki64(w, "epoch", (int64_t)node_epoch(f->node));
+    jw_ki64(w, "leaseLeftMs", node_left_ms(f->node));
+    jw_key(w, "carriers");
+    jw_arr(w);
+    trunk_each(f->server, write_carrier, w);
+    jw_end_arr(w);
+    jw_end_obj(w);
+}
+
 static void write_server(struct front *f, struct jw *w)
 {
     struct list *unused;
@@ -256,14 +281,8 @@ static void write_server(struct front *f, struct jw *w)
     jw_ki64(w, "routes", (int64_t)facts_routes(f->facts, &unused));
     confine_describe(f->confined, confined, sizeof confined);
     jw_kstr(w, "confined", str_of(confined));
-    if (f->node != NULL) {
-        jw_key(w, "node");
-        jw_obj(w);
-        jw_kstr(w, "name", str_of(node_name(f->node)));
-        jw_ki64(w, "epoch", (int64_t)node_epoch(f->node));
-        jw_ki64(w, "leaseLeftMs", node_left_ms(f->node));
-        jw_end_obj(w);
-    }
+    if (f->node != NULL)
+        write_own_node(f, w);
     jw_kbool(w, "fullyConfined", f->confined->landlock > 0 && f->confined->seccomp > 0);
     jw_key(w, "wake");
     jw_obj(w);

@@ -6,6 +6,7 @@
 #include "base/list.h"
 #include "base/mem.h"
 #include "cluster/node.h"
+#include "cluster/porter.h"
 #include "http/front_priv.h"
 #include "net/loop.h"
 #include "net/trunk.h"
@@ -86,8 +87,30 @@ void admin_nodes(struct front *f, struct http_req *req)
     store_scan(f->store, &a->scan);
 }
 
+/* Another node: it is told over its trunk. */
+static void drain_other(struct front *f, struct http_req *req, struct str node)
+{
+    struct http_answer told = {.status = 200, .body = STR("{\"ok\":true}")};
+
+    if (f->node != NULL && !f->standing_by && trunk_say(f->server, node, STR(NODE_DRAIN)))
+        http_answer(f->server, http_req_id(req), &told);
+    else
+        http_answer_error(f->server, http_req_id(req), 404, "not_found",
+                          "No node of that name carries connections to the one that serves: see "
+                          "bellhop node list, or use bellhop node drain on its machine.");
+}
+
 void admin_drain(struct front *f, struct http_req *req)
 {
+    struct buf node = BUF_INIT;
+    bool other = http_query(req, "node", &node) &&
+                 (f->node == NULL || !str_eq(buf_str(&node), str_of(node_name(f->node))));
+
+    if (other)
+        drain_other(f, req, buf_str(&node));
+    buf_done(&node);
+    if (other)
+        return;
     http_answer(f->server, http_req_id(req),
                 &(struct http_answer){.status = 200, .body = STR("{\"ok\":true}"), .close = true});
     f->drain(f->drain_ctx);

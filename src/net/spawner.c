@@ -334,6 +334,8 @@ static void on_word(void *ctx, int events)
 
 void spawner_watch(struct spawner *s, struct loop *loop)
 {
+    if (s->watch != NULL)
+        return;
     s->loop = loop;
     s->watch = loop_fd_add(loop, s->fd, LOOP_READ, on_word, s);
 }

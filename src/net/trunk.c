@@ -45,6 +45,7 @@ void trunk_init(struct trunk *t, struct http_server *s, struct loop *loop)
     list_init(&t->link);
     list_init(&t->ready);
     list_init(&t->stalled);
+    list_init(&t->asks);
     timer_init(&t->go_on, on_go_on);
 }
 

@@ -50,6 +50,23 @@ struct trunk_tally {
 };
 struct trunk_tally trunk_tally(const struct http_server *s);
 
+/* Have something done by the process of @node that carries to us.  What is said is known to those
+ * at the two ends.  @done runs once and later, with the answer, or with an absent one: the trunk
+ * was lost, and nobody knows whether it was done.  NULL: nobody of that name is there, or its trunk
+ * has too much to carry. */
+#define TRUNK_MAX_QUESTION (4u << 20)
+struct trunk_ask;
+typedef void trunk_told_cb(void *ctx, struct str answer);
+struct trunk_ask *trunk_ask(struct http_server *s, struct str node, struct str question,
+                            trunk_told_cb *done, void *ctx);
+void trunk_ask_cancel(struct trunk_ask **a); /* the porter is told; NULL is fine */
+bool trunk_reaches(const struct http_server *s, struct str node);
+/* The same, and nobody waits for an answer.  False: nobody of that name is there. */
+bool trunk_say(struct http_server *s, struct str node, struct str words);
+/* Those that carry to us: what each is called, and how many connections it carries. */
+typedef void trunk_each_cb(void *ctx, struct str node, size_t connections);
+void trunk_each(const struct http_server *s, trunk_each_cb *cb, void *ctx);
+
 /* ---- the porter ---- */
 
 struct trunk_dial { /* borrowed for the call */
@@ -64,6 +81,10 @@ struct trunk_dial { /* borrowed for the call */
 struct trunk_handlers {
     void (*on_up)(void *ctx);
     void (*on_lost)(void *ctx, const char *why); /* once; the trunk is dead afterwards */
+    /* The keeper asks something of this node: answered by trunk_tell(), now or later.  Whoever was
+     * asked before a trunk was lost need not answer any more. */
+    void (*on_ask)(void *ctx, uint32_t number, struct str question); /* NULL: nobody answers */
+    void (*on_unask)(void *ctx, uint32_t number);
 };
 /* While it is up, whoever connects to @s is carried, but for what is asked of this process itself
  * (trunk_is_ours()).  One at a time; never fails at once. */
@@ -73,6 +94,7 @@ bool trunk_is_up(const struct trunk *t);
 size_t trunk_connections(const struct trunk *t);
 /* Have the keeper end what is carried in good order: WebSockets with 1012. */
 void trunk_leave(struct trunk *t);
+void trunk_tell(struct trunk *t, uint32_t number, struct str answer);
 void trunk_free(struct trunk *t); /* cuts what it carries; no handler runs; NULL is fine */
 
 /* While there is no trunk, whoever would be carried waits for one for so long before it is handled

@@ -106,9 +106,12 @@ static void stop_carrying(struct trunk *t)
 
 static void take(struct trunk *t, const struct trunk_frame *f)
 {
-    struct carried *k = t->up ? carried_find(t, f->number) : NULL;
+    bool asked = f->what >= TRUNK_QUESTION; /* its number is none of a connection */
+    struct carried *k = t->up && !asked ? carried_find(t, f->number) : NULL;
 
-    if (k != NULL)
+    if (t->up && asked)
+        trunk_take_question(t, f);
+    else if (k != NULL)
         take_for_one(t, k, f);
     else if (!t->up && f->what == TRUNK_CHALLENGE)
         prove(t, f->payload);
@@ -175,6 +178,7 @@ static void finish(struct trunk *t)
     if (t->server->carrier == t)
         t->server->carrier = NULL;
     carried_cut_all(t);
+    trunk_drop_questions(t);
     tcp_client_free(t->tcp);
     trunk_done(t);
 }
@@ -258,7 +262,7 @@ void trunk_free(struct trunk *t)
 bool trunk_is_ours(struct str head)
 {
     static const struct str ours[] = {STR("GET /healthz"), STR("GET /metrics"),
-                                      STR("GET /admin/nodes"), STR("POST /admin/drain")};
+                                      STR("GET /admin/nodes"), STR("POST /admin/drain ")};
 
     for (size_t i = 0; i < ARRAY_LEN(ours); i++)
         if (str_starts(head, ours[i]))

@@ -179,6 +179,8 @@ static void take(struct trunk *t, const struct trunk_frame *f)
         take_proof(t, f);
     } else if (f->what == TRUNK_CONNECT) {
         take_connect(t, f);
+    } else if (f->what == TRUNK_ANSWER || f->what == TRUNK_TOLD) {
+        trunk_take_answer(t, f);
     } else if (f->what == TRUNK_PING) {
         trunk_send(t, 0, TRUNK_PONG, STR_NULL);
     } else if (f->what == TRUNK_LEAVING) {
@@ -269,6 +271,7 @@ void trunk_gone(struct conn *c)
                  t->lost ? ": " : "", t->why);
     t->lost = true;
     carried_cut_all(t);
+    trunk_lose_asks(t);
     list_remove(&t->link);
     trunk_done(t);
     c->trunk = NULL;

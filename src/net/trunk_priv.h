@@ -28,6 +28,12 @@ enum trunk_what {
     TRUNK_PONG,    /* keeper */
     TRUNK_LEAVING, /* porter: trunk_leave() */
     TRUNK_GOING,   /* keeper: it goes down, bring nobody else; porter: understood */
+    /* from here on: questions, trunk_ask.c */
+    TRUNK_QUESTION, /* keeper: a part of one */
+    TRUNK_ASK,      /* keeper: the last part */
+    TRUNK_UNASK,    /* keeper: nobody waits for the answer any more */
+    TRUNK_ANSWER,   /* porter: a part of one */
+    TRUNK_TOLD,     /* porter: the last part */
 };
 enum trunk_flag { TRUNK_TLS = 1, TRUNK_NO_CERT = 2, TRUNK_ADMIN = 4 };
 
@@ -78,6 +84,8 @@ struct trunk {
     uint32_t n_slots, free_slot;
     size_t n_carried;
     struct list ready, stalled; /* carried.ready, .stalled */
+    struct list asks;           /* keeper: struct trunk_ask; porter: struct question */
+    uint32_t last_ask, n_asks;  /* keeper */
     struct buf in;              /* a frame that is not whole */
     struct timer go_on;         /* for @ready and @stalled */
     struct timer beat;
@@ -111,6 +119,12 @@ struct carried *carried_find(const struct trunk *t, uint32_t number); /* NULL: o
 void carried_free(struct carried *k);                                 /* nobody is told */
 bool carried_take_credit(struct carried *k, struct str payload);      /* false: nonsense */
 void carried_cut_all(struct trunk *t); /* their connections are closed */
+
+/* ---- trunk_ask.c ---- */
+void trunk_take_answer(struct trunk *t, const struct trunk_frame *f);   /* keeper */
+void trunk_lose_asks(struct trunk *t);                                  /* keeper: it ends */
+void trunk_take_question(struct trunk *t, const struct trunk_frame *f); /* porter */
+void trunk_drop_questions(struct trunk *t);                             /* porter: it ends */
 
 /* ---- for conn.c ---- */
 void carried_watch(struct carried *k, int events);                 /* keeper */

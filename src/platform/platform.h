@@ -153,6 +153,10 @@ struct host_env { /* borrowed, for the life of the platform */
     const char *public_url;    /* without trailing slash; NULL: unknown */
     int64_t retention_ms;      /* how long what people wrote is kept; 0: no limit; may change */
     int64_t outbox_max_age_ms; /* how long what agents say is tried; 0: 10 minutes; may change */
+    /* For how long no other process asks the platforms, whatever becomes of this one: what a
+     * platform keeps open for us must have ended by then.  NULL: there is no other. */
+    int64_t (*alone_ms)(void *ctx);
+    void *alone_ctx;
 };
 const struct host_env *host_env(struct host *h);
 

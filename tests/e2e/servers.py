@@ -96,6 +96,11 @@ class Redis:
         _until(answers)
         return self
 
+    def flush(self):
+        with socket.create_connection(("127.0.0.1", self.port), 10) as s:
+            s.sendall(b"FLUSHALL\r\n")
+            assert s.recv(16).startswith(b"+OK")
+
     def kill(self):
         self.process.send_signal(SIGKILL)
         self.process.wait(30)

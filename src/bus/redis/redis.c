@@ -1,18 +1,19 @@
 /* redis.c - design.  (redis.h has the contract and the picture.)
  *
- * Every message starts with a random number of the process that published it, by which that one
- * knows its own again and leaves it: it has heard it already. */
+ * Every message starts with whose it is (bus_belong()) and a random number of the process that
+ * published it, by which that one knows its own again and leaves it: it has heard it already. */
 #include "bus/redis/redis.h"
 #include <assert.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include "base/log.h"
 #include "base/mem.h"
 #include "base/rand.h"
 #include "bus/redis/redis_line.h"
 #include "net/loop.h"
 
-enum { ORIGIN_DIGITS = 16 };
+enum { WHOSE_DIGITS = 8, ORIGIN_DIGITS = 16 };
 
 struct heard {         /* who wants a topic */
     const char *topic; /* borrowed */
@@ -30,13 +31,14 @@ struct bus_redis {
     struct bus *local; /* owned: our own messages to ourselves */
     struct redis_address address;
     struct redis_line saying, hearing;
-    struct buf prefix; /* owned; with its colon */
-    char origin[ORIGIN_DIGITS + 1];
-    struct heard *topics; /* owned */
+    struct buf prefix;              /* owned; with its colon */
+    char origin[ORIGIN_DIGITS + 1]; /* whose, then who */
+    struct heard *topics;           /* owned */
     size_t n_topics, cap_topics;
     struct lost *losers; /* owned */
     size_t n_losers;
     bool was_up;             /* heard at least once: what comes again after that was lost before */
+    bool warned;             /* of another installation */
     bool delivering, closed; /* closed while delivering: freed when that ends */
     struct timer bury;
 };
@@ -75,6 +77,16 @@ static void redis_publish(struct bus *base, struct str topic, struct str message
 
 /* ---- from the others ---- */
 
+static void warn_of_stranger(struct bus_redis *b)
+{
+    if (!b->warned)
+        log_warn(NULL,
+                 "bus: another installation uses the prefix %.*s on this Redis too: its news are "
+                 "not heard here; give each a bus.prefix of its own",
+                 (int)b->prefix.n - 1, b->prefix.p);
+    b->warned = true;
+}
+
 static void on_message(void *ctx, const struct resp *r)
 {
     struct bus_redis *b = ctx;
@@ -83,6 +95,10 @@ static void on_message(void *ctx, const struct resp *r)
     if (!str_starts(topic, buf_str(&b->prefix)) || text.n < ORIGIN_DIGITS ||
         memcmp(text.p, b->origin, ORIGIN_DIGITS) == 0)
         return;
+    if (memcmp(text.p, b->origin, WHOSE_DIGITS) != 0) {
+        warn_of_stranger(b);
+        return;
+    }
     topic = str_skip(topic, b->prefix.n);
     text = str_skip(text, ORIGIN_DIGITS);
     b->delivering = true;
@@ -158,6 +174,14 @@ static bool redis_is_deaf(const struct bus *base)
     return container_of(base, const struct bus_redis, base)->hearing.state != REDIS_UP;
 }
 
+static void redis_belong(struct bus *base, uint32_t whose)
+{
+    char digits[WHOSE_DIGITS + 1];
+
+    snprintf(digits, sizeof digits, "%08" PRIx32, whose);
+    memcpy(redis_of(base)->origin, digits, WHOSE_DIGITS);
+}
+
 static void redis_on_lost(struct bus *base, bus_lost_cb *cb, void *ctx)
 {
     struct bus_redis *b = redis_of(base);
@@ -203,6 +227,7 @@ static const struct bus_ops redis_ops = {
     .is_deaf = redis_is_deaf,
     .on_lost = redis_on_lost,
     .close = redis_close,
+    .belong = redis_belong,
 };
 
 bool bus_redis_url_ok(const char *url, char *ret_why)
@@ -230,7 +255,7 @@ enum bh_err bus_redis_open(struct loop *loop, const struct bus_settings *s, stru
     b->local = bus_local_new(loop_clock(loop));
     buf_printf(&b->prefix, "%s:", s->prefix);
     rand_bytes(&rand, &origin, sizeof origin);
-    snprintf(b->origin, sizeof b->origin, "%016" PRIx64, origin);
+    snprintf(b->origin, sizeof b->origin, "%016" PRIx64, origin & UINT32_MAX);
     timer_init(&b->bury, on_bury);
     redis_line_init(&b->saying, loop, &b->address);
     redis_line_init(&b->hearing, loop, &b->address);

@@ -349,8 +349,17 @@ static void on_updates(void *ctx, const struct http_result *r)
     tg_batch_deliver(t);
 }
 
+/* A process that is stopped cannot hang up, so Telegram has to: before the next one asks. */
+static int64_t longest_wait_s(const struct telegram *t)
+{
+    int64_t s = t->env->alone_ms != NULL ? t->env->alone_ms(t->env->alone_ctx) / 1000 : POLL_S;
+
+    return s < POLL_S ? s : POLL_S;
+}
+
 static void fetch(struct telegram *t)
 {
+    int64_t wait_s = longest_wait_s(t);
     struct buf body = BUF_INIT;
     struct jw w = jw_begin(&body);
     bool fresh = clock_wall_ms(t->env->clock) - t->poll.heard_ms < OFFSET_VALID_MS;
@@ -360,10 +369,10 @@ static void fetch(struct telegram *t)
     jw_obj(&w);
     if (t->poll.offset > 0 && fresh)
         jw_ki64(&w, "offset", t->poll.offset);
-    jw_ki64(&w, "timeout", POLL_S);
+    jw_ki64(&w, "timeout", wait_s);
     updates_wanted(t, &w);
     jw_end_obj(&w);
-    t->poll.call = tg_call(t, "getUpdates", buf_str(&body), (POLL_S + 15) * 1000, on_updates, t);
+    t->poll.call = tg_call(t, "getUpdates", buf_str(&body), (wait_s + 15) * 1000, on_updates, t);
     buf_done(&body);
 }
 

@@ -9,8 +9,10 @@
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <time.h>
 
 #define SCHEMA_MS 60000 /* making the tables; others that start wait for the lock meanwhile */
+#define CLOCK_OFF_S 30
 #define SCHEMA_OLDEST 1 /* programs that know this version can use what we make */
 
 /* 1: the first. */
@@ -205,6 +207,23 @@ static bool read_dedup_key(struct store_postgres *st, const char *hex)
     return true;
 }
 
+/* Leases do not care, but tokens and what people read do. */
+static void compare_clocks(struct store_postgres *st)
+{
+    char word[32];
+    int64_t theirs, off;
+
+    if (!ask(st, "SELECT extract(epoch FROM clock_timestamp())::bigint", word, sizeof word) ||
+        !str_to_i64(str_of(word), &theirs))
+        return;
+    off = (int64_t)time(NULL) - theirs;
+    if (off < -CLOCK_OFF_S || off > CLOCK_OFF_S)
+        log_warn(&st->log,
+                 "the clock of this machine is %" PRId64 " s %s that of the database: whether a "
+                 "token is valid is judged by it; set it right",
+                 off < 0 ? -off : off, off < 0 ? "behind" : "before");
+}
+
 bool pg_schema_prepare(struct store_postgres *st, char *ret_why)
 {
     char word[128] = "";
@@ -232,5 +251,6 @@ bool pg_schema_prepare(struct store_postgres *st, char *ret_why)
     if (ask(st, "SHOW fsync", word, sizeof word) && strcmp(word, "off") == 0)
         log_warn(&st->log, "the server runs with fsync=off: what it confirms may be lost when its "
                            "machine fails");
+    compare_clocks(st);
     return true;
 }

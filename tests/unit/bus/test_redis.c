@@ -118,6 +118,24 @@ static void another_prefix_is_another_world(void **state)
     other->ops->close(other);
 }
 
+static void another_installation_with_the_same_prefix_is_not_heard(void **state)
+{
+    struct bus *other = open_bus(redis_url, "test", NULL);
+
+    bus_belong(other, 7);
+    wait_hearing(other, true);
+    bus_subscribe(bus_of[0], "a", hear, who[1]);
+    bus_subscribe(other, "a", hear, who[2]);
+    wait_subscribed(bus_of[1], "a", "1:a=m ");
+    bus_publish(other, STR("a"), STR("theirs"));
+    wait_heard("2:a=theirs "); /* itself, and nobody else */
+    for (int i = 0; i < 20; i++)
+        turn();
+    bus_publish(bus_of[1], STR("a"), STR("ours"));
+    wait_heard("2:a=theirs 1:a=ours ");
+    other->ops->close(other);
+}
+
 static int losses;
 static void count_loss(void *ctx)
 {
@@ -233,6 +251,7 @@ int main(void)
         T(another_process_hears_it),
         T(a_large_message_arrives_whole),
         T(another_prefix_is_another_world),
+        T(another_installation_with_the_same_prefix_is_not_heard),
         T(a_server_that_dies_is_found_again_and_the_loss_is_told),
         T(a_server_that_went_deaf_is_noticed),
         T(a_wrong_password_is_no_line),

@@ -135,6 +135,7 @@ static void who_has_just_begun_is_settled_when_its_long_grant_has_ended(void **s
     begin(0);
     assert_true(node_is_settled(node[0]));
     assert_true(node_left_ms(node[0]) <= LEASE_MS);
+    assert_true(node_alone_ms(node[0]) <= LEASE_MS);
 }
 
 static void who_stands_by_takes_over_when_the_lease_ends(void **state)

@@ -18,6 +18,9 @@ struct fixture {
     uint8_t key[TRUNK_KEY_BYTES];
     struct http_id stream;
     char *big; /* owned; BIG bytes */
+    uint32_t asked;
+    struct buf question, answer; /* what was heard last */
+    int asks, unasked, told, failed;
 };
 
 static char admin_tag[] = "admin";
@@ -99,9 +102,37 @@ static void on_lost(void *ctx, const char *why)
     snprintf(f->why, sizeof f->why, "%s", why);
 }
 
+static void on_ask(void *ctx, uint32_t number, struct str question)
+{
+    struct fixture *f = ctx;
+
+    f->asks++;
+    f->asked = number;
+    buf_reset(&f->question);
+    buf_add_str(&f->question, question);
+}
+
+static void on_unask(void *ctx, uint32_t number)
+{
+    struct fixture *f = ctx;
+
+    assert_int_equal(number, f->asked);
+    f->unasked++;
+}
+
+static void on_told(void *ctx, struct str answer)
+{
+    struct fixture *f = ctx;
+
+    f->told += answer.p != NULL;
+    f->failed += answer.p == NULL;
+    buf_reset(&f->answer);
+    buf_add_str(&f->answer, answer);
+}
+
 static void dial(struct fixture *f, const uint8_t *key, const char *keeper)
 {
-    static const struct trunk_handlers h = {on_up, on_lost};
+    static const struct trunk_handlers h = {on_up, on_lost, on_ask, on_unask};
 
     f->trunk = trunk_open(f->loop, f->porter,
                           &(struct trunk_dial){.host = "127.0.0.1",
@@ -152,6 +183,8 @@ static int teardown(void **state)
     assert_null(f->ws);
     loop_free(f->loop);
     free(f->big);
+    buf_done(&f->question);
+    buf_done(&f->answer);
     free(f);
     return 0;
 }
@@ -492,6 +525,60 @@ static void many_come_and_go(void **state)
     wait_for_none(f);
 }
 
+static void a_porter_is_asked_and_answers(void **state)
+{
+    struct fixture *f = *state;
+    struct str big = str_make(f->big, BIG);
+
+    assert_null(trunk_ask(f->keeper, STR("nowhere"), STR("?"), on_told, f));
+    assert_false(trunk_reaches(f->keeper, STR("nowhere")));
+    assert_true(trunk_reaches(f->keeper, STR("south")));
+    assert_non_null(trunk_ask(f->keeper, STR("south"), big, on_told, f));
+    assert_true(loop_until(f->loop, &f->asks));
+    assert_true(str_eq(buf_str(&f->question), big));
+    assert_int_equal(f->told, 0);
+    trunk_tell(f->trunk, f->asked, big);
+    assert_true(loop_until(f->loop, &f->told));
+    assert_true(str_eq(buf_str(&f->answer), big));
+    assert_true(trunk_say(f->keeper, STR("south"), STR("go")));
+    f->asks = 0;
+    assert_true(loop_until(f->loop, &f->asks));
+    assert_true(str_eq(buf_str(&f->question), STR("go")));
+    assert_false(trunk_say(f->keeper, STR("nowhere"), STR("go")));
+}
+
+static void a_question_that_is_called_off_is_answered_to_nobody(void **state)
+{
+    struct fixture *f = *state;
+    struct trunk_ask *a = trunk_ask(f->keeper, STR("south"), STR("one"), on_told, f);
+
+    assert_true(loop_until(f->loop, &f->asks));
+    trunk_ask_cancel(&a);
+    assert_null(a);
+    assert_true(loop_until(f->loop, &f->unasked));
+    trunk_tell(f->trunk, f->asked, STR("late"));
+    f->asks = 0;
+    trunk_ask(f->keeper, STR("south"), STR("two"), on_told, f);
+    assert_true(loop_until(f->loop, &f->asks));
+    trunk_tell(f->trunk, f->asked, STR("yes"));
+    assert_true(loop_until(f->loop, &f->told));
+    assert_int_equal(f->told, 1);
+    assert_true(str_eq(buf_str(&f->answer), STR("yes")));
+}
+
+static void whoever_asked_hears_that_the_trunk_was_lost(void **state)
+{
+    struct fixture *f = *state;
+
+    trunk_ask(f->keeper, STR("south"), STR("one"), on_told, f);
+    assert_true(loop_until(f->loop, &f->asks));
+    trunk_free(f->trunk);
+    f->trunk = NULL;
+    assert_true(loop_until(f->loop, &f->failed));
+    assert_int_equal(f->told, 0);
+    assert_false(trunk_reaches(f->keeper, STR("south")));
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -520,6 +607,11 @@ int main(void)
         cmocka_unit_test_setup_teardown(nonsense_instead_of_a_proof_ends_it, setup, teardown),
         cmocka_unit_test_setup_teardown(a_trunk_over_a_trunk_is_refused, setup_up, teardown),
         cmocka_unit_test_setup_teardown(many_come_and_go, setup_up, teardown),
+        cmocka_unit_test_setup_teardown(a_porter_is_asked_and_answers, setup_up, teardown),
+        cmocka_unit_test_setup_teardown(a_question_that_is_called_off_is_answered_to_nobody,
+                                        setup_up, teardown),
+        cmocka_unit_test_setup_teardown(whoever_asked_hears_that_the_trunk_was_lost, setup_up,
+                                        teardown),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

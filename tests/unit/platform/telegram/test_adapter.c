@@ -472,6 +472,35 @@ static void a_server_without_long_polling_is_not_stormed(void **state)
     assert_int_equal(count_calls("getUpdates"), 3);
 }
 
+static int64_t two_and_a_half(void *ctx)
+{
+    return 2500;
+}
+
+static int64_t hardly_anything(void *ctx)
+{
+    return 900;
+}
+
+static void telegram_hangs_up_before_another_process_may_ask(void **state)
+{
+    w.env.alone_ms = two_and_a_half;
+    reach_polling();
+    assert_true(asks("\"timeout\":2,"));
+    w.env.alone_ms = hardly_anything;
+    pass(2000);
+    answer(200, UPDATES(""));
+    assert_true(asks("\"timeout\":0,"));
+    answer(200, UPDATES("")); /* and it is not stormed */
+    assert_int_equal(count_calls("getUpdates"), 2);
+    pass(400);
+    assert_int_equal(count_calls("getUpdates"), 3);
+    w.env.alone_ms = NULL;
+    pass(2000);
+    answer(200, UPDATES(""));
+    assert_true(asks("\"timeout\":50,"));
+}
+
 static void chats_go_by_their_own_route_else_by_the_bots(void **state)
 {
     reach_polling();
@@ -891,6 +920,7 @@ int main(void)
         T(a_revoked_token_is_named_and_tried_slowly),
         T(failures_are_tried_again_with_growing_patience),
         T(a_server_without_long_polling_is_not_stormed),
+        T(telegram_hangs_up_before_another_process_may_ask),
         T(chats_go_by_their_own_route_else_by_the_bots),
         T(webhooks_are_answered_when_the_event_is_safe),
         T(a_webhook_taken_away_or_failing_is_noticed),
