@@ -1,5 +1,6 @@
 """Threads that answers open, posts in forums, voice messages and people's reactions on Discord."""
 import base64
+import os
 import struct
 
 import pytest
@@ -192,6 +193,30 @@ def test_a_voice_note_is_played_in_place(rig):
     assert send_media(rig.gateway, GENERAL, reference(rig, b"ID3" + b"x" * 99, type="audio/mpeg"), "voice", "mp3")["success"]
     assert send_media(rig.gateway, GENERAL, reference(rig, ogg(2), type="audio/ogg"), "audio")["success"]
     assert all("flags" not in c[2] for c in rig.sim.called("POST", "/messages")[-2:])
+
+
+def test_a_voice_note_is_read_beside_everything_else(rig):
+    """Its file is on a disk that does not answer: only this chat waits, and what is said there keeps its order."""
+    ask(rig, "sing")
+    address = reference(rig, ogg(3), type="audio/ogg")
+    path, = [p for p in (rig.server.state / "media").rglob("*") if p.is_file() and p.name in address]
+    path.rename(path.with_name("aside"))
+    os.mkfifo(path)
+    for n, action in enumerate(({"op": "send_media", "chat_id": GENERAL, "media_kind": "voice", "source_url": address, "metadata": {}},
+                                {"op": "send", "chat_id": GENERAL, "content": "and?", "metadata": {}})):
+        rig.gateway.send({"type": "outbound", "requestId": f"v{n}", "action": action})
+    with open(path, "wb") as slow:  # somebody reads it by now
+        path.with_name("aside").rename(path)
+        for _ in range(3):
+            assert rig.gateway.act(op="get_chat_info", chat_id=GENERAL)["success"]
+        assert rig.sim.called("POST", "/messages") == []
+        slow.write(ogg(3))
+    assert [rig.gateway.next("outbound_result")["result"]["success"] for _ in range(2)] == [True, True]
+    voice, text = [c[2] for c in rig.sim.called("POST", "/messages")]
+    assert voice["attachments"][0]["duration_secs"] == 3 and text["content"] == "and?"
+    # It says that it is one, and is none.
+    assert send_media(rig.gateway, GENERAL, reference(rig, b"OggS" + b"x" * 99, type="audio/ogg"), "voice", "hm")["success"]
+    assert ["flags" in c[2] for c in rig.sim.called("POST", "/messages")[-2:]] == [False, False]
 
 
 def test_where_voice_messages_are_not_allowed_it_is_a_file(rig):

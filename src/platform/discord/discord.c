@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include "base/jw.h"
 #include "base/mem.h"
+#include "net/work.h"
 #include "platform/discord/discord_priv.h"
 #include "platform/prompts.h"
 
@@ -66,6 +67,7 @@ static void discord_free(struct discord *d)
     discord_names_done(d);
     prompts_close(d->prompts);
     discord_rest_close(d);
+    work_pool_free(d->threads);
     dcache_free(d->cache);
     discord_normalize_done(&d->norm);
     json_parser_free(d->parser);
@@ -91,6 +93,7 @@ static enum bh_err discord_open(const struct platform_settings *settings, struct
         abort(); /* the configuration was checked */
     d->api_base = trimmed_base(cfg->api_base);
     d->cache = dcache_new(NULL);
+    d->threads = work_pool_new(d->env->loop, 1);
     d->parser = json_parser_new();
     list_init(&d->sights_lru);
     list_init(&d->asked);

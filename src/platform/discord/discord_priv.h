@@ -1,6 +1,6 @@
 /* discord_priv.h - the parts of the Discord adapter, for its own files only.
  *
- *      discord.c  open, close, status                     send.c       actions -> the sender
+ *      discord.c  open, close, status                     act.c        which file does an action
  *      start.c    how many shards, when each may begin    rest.c       requests and questions
  *      events.c   gateway events -> host_accept()         errors.c     refusals in words
  *      hold.c     messages that wait for something        bookmarks.c  what survives a restart
@@ -10,7 +10,7 @@
  *      press.c    questions with buttons                  commands.c   commands, registered
  *      names.c    names that we gave to threads           context.c    what was said before
  *      auto_thread.c  answers that open threads           reactions.c  people's reactions
- *      aside.c    typing and lookups
+ *      aside.c    typing and lookups                      send.c       messages, edits
  *
  * The others (interaction, gateway, limits, cache, normalize, permissions, voice) know nothing of
  * these.
@@ -75,6 +75,7 @@ struct discord {
     uint64_t intent_bits;
     char bot_user[24];                 /* our user id, "" until Discord told */
     struct sender *sender;             /* owned */
+    struct work_pool *threads;         /* owned; voice notes are read there */
     struct dcache *cache;              /* owned */
     struct json_parser *parser;        /* owned; for held messages */
     struct discord_normalize_out norm; /* owned */
@@ -325,6 +326,11 @@ void discord_typing(struct discord *d, uint64_t channel_id, const struct sender_
 void discord_chat_info(struct discord *d, uint64_t channel_id, const struct sender_order *q);
 
 /* ---- send.c ---- */
+/* A message, an edit or a follow-up; takes @reply, through which it goes out; NULL: as the bot. */
+void discord_message(struct discord *d, uint64_t channel_id, struct discord_reply *reply,
+                     const struct sender_order *q);
+
+/* ---- act.c ---- */
 void discord_act(struct platform *p, struct action_id id, const struct action_from *from,
                  const struct action *a);
 

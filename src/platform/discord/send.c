@@ -48,7 +48,9 @@ struct outgoing_message {         /* one send, edit or follow-up */
     uint64_t parent_id;     /* it lies in a thread that an answer opened, of this channel; 0: no */
     bool opens, opening;    /* the thread is to be made first; the request under way does that */
     struct voice voice;     /* of the file, which goes alone then */
-    bool is_voice, as_file; /* the latter: Discord did not take it so */
+    struct voice_load *loading; /* it is being read; NULL: no */
+    bool is_voice, knows_voice; /* it says that it is one; and it was read */
+    bool as_file;               /* it was none, or Discord did not take it so */
 };
 
 static struct outgoing_message *message_of(struct discord_outgoing *x)
@@ -173,6 +175,30 @@ static void write_opening(const struct outgoing_message *m, struct discord_reque
     jw_end_obj(&w);
 }
 
+static void on_voice(void *ctx, const struct voice *v)
+{
+    struct outgoing_message *m = ctx;
+
+    m->loading = NULL;
+    m->knows_voice = true;
+    m->as_file = v == NULL;
+    if (v != NULL)
+        m->voice = *v;
+    sender_resume(m->base.d->sender, NULL);
+}
+
+/* False: how long it is, and how it looks, is being found out. */
+static bool voice_is_known(struct outgoing_message *m, struct sender_verdict *v)
+{
+    if (!m->is_voice || m->as_file || m->knows_voice || !carries_file(m))
+        return true;
+    if (m->loading == NULL)
+        m->loading = voice_load(m->base.d->threads, m->file.path, on_voice, m);
+    v->end = m->loading != NULL ? SENDER_HOLD : SENDER_AGAIN;
+    snprintf(v->why, sizeof v->why, "the voice note is being read");
+    return false;
+}
+
 static bool message_write(struct discord_outgoing *x, struct discord_request *r,
                           struct sender_verdict *v)
 {
@@ -183,6 +209,8 @@ static bool message_write(struct discord_outgoing *x, struct discord_request *r,
         write_opening(m, r);
         return true;
     }
+    if (!voice_is_known(m, v))
+        return false;
     if (!write_path(m, &r->path)) {
         refuse_follow_up(v);
         return false;
@@ -305,6 +333,7 @@ static void message_free(struct discord_outgoing *x)
 {
     struct outgoing_message *m = message_of(x);
 
+    voice_load_cancel(&m->loading);
     discord_reply_free(m->reply);
     split_done(&m->parts);
     attachment_done(&m->file);
@@ -321,12 +350,13 @@ static const struct discord_kind message_kind = {
 
 /* ---- starting ---- */
 
-/* Discord plays a voice message in place; anything else of that kind is a file with sound. */
-static bool look_for_voice(struct outgoing_message *m)
+/* Discord plays a voice message in place; anything else of that kind is a file with sound.  What it
+ * really is shows when it is its turn. */
+static bool claims_voice(const struct outgoing_message *m)
 {
-    m->is_voice = m->file.kind != NULL && strcmp(m->file.kind, "voice") == 0 && m->reply == NULL &&
-                  m->file.size <= VOICE_MAX_BYTES && voice_load(m->file.path, &m->voice);
-    return m->is_voice;
+    return m->file.kind != NULL && strcmp(m->file.kind, "voice") == 0 && m->reply == NULL &&
+           m->file.size <= VOICE_MAX_BYTES && m->file.type != NULL &&
+           (strstr(m->file.type, "/ogg") != NULL || strstr(m->file.type, "/opus") != NULL);
 }
 
 /* It goes into a thread that its gateway does not know of. */
@@ -344,8 +374,8 @@ static void set_thread(struct outgoing_message *m, const struct action *a)
         m->reply_to = 0; /* the thread hangs under it */
 }
 
-static void start_message(struct discord *d, uint64_t channel_id, struct discord_reply *reply,
-                          const struct sender_order *q)
+void discord_message(struct discord *d, uint64_t channel_id, struct discord_reply *reply,
+                     const struct sender_order *q)
 {
     const struct action *a = q->action;
     struct outgoing_message *m = xcalloc(1, sizeof *m);
@@ -366,7 +396,8 @@ static void start_message(struct discord *d, uint64_t channel_id, struct discord
         attachment_copy(&m->file, a);
     split_text(&m->parts, a->content, MAX_CONTENT, SPLIT_CHARS);
     m->base.out.n_parts = m->parts.n > 0 || a->file == NULL ? m->parts.n : 1;
-    if (a->file != NULL && look_for_voice(m))
+    m->is_voice = a->file != NULL && claims_voice(m);
+    if (m->is_voice)
         m->base.out.n_parts = m->parts.n + 1;
     channel_name(m, lane);
     if (a->op == ACTION_PROMPT) {
@@ -386,106 +417,4 @@ static void start_message(struct discord *d, uint64_t channel_id, struct discord
                                          : TWICE_IS_KEYED;
     sender_act(d->sender, &m->base.out, &order);
     buf_done(&what);
-}
-
-/* ---- the platform's entrance ---- */
-
-/* metadata.thread_id is a claim: it is followed only into a thread of the very chat that the relay
- * has checked. */
-static uint64_t target_of(struct discord *d, const struct action *a)
-{
-    uint64_t chat = snowflake(a->chat_id), thread = snowflake(a->thread_id);
-    const struct dcache_channel *ch = thread != 0 ? dcache_channel(d->cache, thread) : NULL;
-
-    if (a->left != NULL && snowflake(a->left->e.lane) != 0)
-        return snowflake(a->left->e.lane); /* checked before the restart; little is known yet */
-    if (ch != NULL && discord_channel_is_thread(ch->type) && ch->parent_id == chat)
-        return thread;
-    uint64_t opened = discord_auto_target(d, a);
-    return opened != 0 ? opened : chat;
-}
-
-static void start_follow_up(struct discord *d, const struct sender_order *q)
-{
-    uint64_t channel_id = 0;
-    struct discord_reply *reply = discord_reply_for_follow_up(d, q->from, q->action, &channel_id);
-
-    if (reply != NULL)
-        start_message(d, channel_id, reply, q);
-    else
-        host_fail(d->base.host, q->id, "%s", VAULT_REFUSED);
-}
-
-/* What went out under a key before a restart goes on so: through a token it would be another. */
-static struct discord_reply *reply_for(struct discord *d, uint64_t channel_id,
-                                       const struct sender_order *q)
-{
-    const struct action *a = q->action;
-
-    if (a->left != NULL && a->left->e.twice == TWICE_IS_KEYED)
-        return NULL;
-    return discord_reply_for_send(d, q->from, channel_id, a->user_id);
-}
-
-/* An interaction is answered where it was made: in the chat, or the thread that is named. */
-static void start_send(struct discord *d, uint64_t channel_id, const struct sender_order *q)
-{
-    uint64_t chat = snowflake(q->action->chat_id), thread = snowflake(q->action->thread_id);
-    uint64_t made = d->cfg->auto_thread && thread == channel_id ? thread : chat;
-    struct discord_reply *reply = reply_for(d, made, q);
-
-    start_message(d, reply != NULL && d->cfg->auto_thread ? made : channel_id, reply, q);
-}
-
-static void start(struct discord *d, uint64_t channel_id, const struct sender_order *q)
-{
-    const struct action *a = q->action;
-
-    switch (a->op) {
-    case ACTION_SEND:
-    case ACTION_SEND_MEDIA:
-        start_send(d, channel_id, q);
-        break;
-    case ACTION_PROMPT:
-        if (prompt_wrong(a) != NULL)
-            host_fail(d->base.host, q->id, "%s", prompt_wrong(a));
-        else
-            start_send(d, channel_id, q);
-        break;
-    case ACTION_EDIT:
-        if (snowflake(a->message_id) == 0)
-            host_fail(d->base.host, q->id, "message_id is not the id of a Discord message");
-        else
-            start_message(d, channel_id, NULL, q);
-        break;
-    case ACTION_REACT:
-    case ACTION_THREAD_CREATE:
-    case ACTION_THREAD_RENAME:
-        discord_errand(d, channel_id, q);
-        break;
-    case ACTION_TYPING:
-        discord_typing(d, channel_id, q);
-        break;
-    case ACTION_GET_CHAT_INFO:
-        discord_chat_info(d, channel_id, q);
-        break;
-    default:
-        host_fail(d->base.host, q->id, "unsupported op: %.*s", STR_FMT(a->op_name));
-        break;
-    }
-}
-
-void discord_act(struct platform *p, struct action_id id, const struct action_from *from,
-                 const struct action *a)
-{
-    struct discord *d = discord_of(p);
-    struct sender_order q = {.id = id, .from = from, .action = a};
-    uint64_t channel_id = target_of(d, a);
-
-    if (a->op == ACTION_FOLLOW_UP)
-        start_follow_up(d, &q);
-    else if (channel_id == 0)
-        host_fail(p->host, id, "chat_id is not the id of a Discord channel");
-    else
-        start(d, channel_id, &q);
 }

@@ -4,10 +4,13 @@
  * number is the length.  The waveform is a sketch: Opus spends more bytes where more is to be
  * heard, so the bytes of each stretch stand for its loudness. */
 #include "platform/discord/voice.h"
+#include <stdlib.h>
 #include <string.h>
 #include "base/crypto.h"
 #include "base/file.h"
 #include "base/jw.h"
+#include "base/mem.h"
+#include "net/work.h"
 
 enum { HEADER = 27, RATE = 48000, MAX_SECONDS = 24 * 3600 };
 
@@ -97,13 +100,56 @@ bool voice_read(struct str ogg, struct voice *ret)
     return true;
 }
 
-bool voice_load(const char *path, struct voice *ret)
-{
-    struct buf bytes = BUF_INIT;
-    bool good = file_read(path, VOICE_MAX_BYTES, &bytes) && voice_read(buf_str(&bytes), ret);
+/* ---- a file, off the loop ---- */
 
+struct voice_load {
+    struct work work;
+    struct voice voice;
+    bool good;
+    voice_loaded_cb *done; /* NULL: nobody wants to know any more */
+    void *ctx;
+    char path[];
+};
+
+static void load_run(struct work *w)
+{
+    struct voice_load *l = container_of(w, struct voice_load, work);
+    struct buf bytes = BUF_INIT;
+
+    l->good = file_read(l->path, VOICE_MAX_BYTES, &bytes) && voice_read(buf_str(&bytes), &l->voice);
     buf_done(&bytes);
-    return good;
+}
+
+static void load_done(struct work *w)
+{
+    struct voice_load *l = container_of(w, struct voice_load, work);
+
+    if (l->done != NULL)
+        l->done(l->ctx, l->good ? &l->voice : NULL);
+    free(l);
+}
+
+struct voice_load *voice_load(struct work_pool *threads, const char *path, voice_loaded_cb *done,
+                              void *ctx)
+{
+    size_t n = strlen(path) + 1;
+    struct voice_load *l = xcalloc(1, sizeof *l + n);
+
+    l->work = (struct work){.run = load_run, .done = load_done};
+    l->done = done;
+    l->ctx = ctx;
+    memcpy(l->path, path, n);
+    if (work_start(threads, &l->work) == BH_OK)
+        return l;
+    free(l);
+    return NULL;
+}
+
+void voice_load_cancel(struct voice_load **l)
+{
+    if (*l != NULL)
+        (*l)->done = NULL;
+    *l = NULL;
 }
 
 void voice_write(struct jw *w, const struct voice *v)

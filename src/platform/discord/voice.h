@@ -3,9 +3,12 @@
  * Reads Opus in an Ogg container, the one form Discord takes as a voice message, without
  * decoding it. */
 #pragma once
+#include "base/err.h"
 #include "base/str.h"
 
 struct jw;
+struct voice_load; /* a file that is being read: a cancel handle */
+struct work_pool;
 
 #define VOICE_WAVE 64              /* bytes of a waveform; Discord takes up to 256 */
 #define VOICE_MAX_BYTES (4u << 20) /* a longer one is sent as an ordinary file */
@@ -17,5 +20,10 @@ struct voice {
 
 /* False: it is no Opus in Ogg, or broken. */
 bool voice_read(struct str ogg, struct voice *ret);
-bool voice_load(const char *path, struct voice *ret);  /* the same of a file */
+/* The same of a file, on a thread.  @done runs later, once, with NULL for what is none, unless it
+ * is cancelled.  NULL: no thread can be had now. */
+typedef void voice_loaded_cb(void *ctx, const struct voice *v);
+struct voice_load *voice_load(struct work_pool *threads, const char *path, voice_loaded_cb *done,
+                              void *ctx) BH_MUST_USE;
+void voice_load_cancel(struct voice_load **l);         /* NULL inside is fine; sets it to NULL */
 void voice_write(struct jw *w, const struct voice *v); /* its keys in an attachment */
