@@ -1,5 +1,6 @@
 /* manifest.c - the commands that gateways announce.  (manifest.h has the contract.) */
 #include "host/manifest.h"
+#include <inttypes.h>
 #include <stdlib.h>
 #include "base/buf.h"
 #include "base/clock.h"
@@ -18,6 +19,7 @@ enum { NAME_MAX_CHARS = 32, DESCRIPTION_CHARS = 100 };
 struct announced { /* what one gateway said */
     struct list link;
     char *gateway;       /* owned */
+    int64_t since_ms;    /* wall clock: its place among the others */
     struct buf commands; /* a JSON array of good entries */
 };
 
@@ -109,6 +111,7 @@ static struct announced *announced_get(struct manifests *ms, struct str gateway)
     }
     a = xcalloc(1, sizeof *a);
     a->gateway = str_dup(gateway);
+    a->since_ms = clock_wall_ms(ms->clock);
     list_init(&a->link);
     list_append(&ms->all, &a->link);
     map_put(&ms->by_id, str_of(a->gateway), a);
@@ -117,12 +120,15 @@ static struct announced *announced_get(struct manifests *ms, struct str gateway)
 
 static void save(struct manifests *ms, const struct announced *a, bool gone)
 {
+    struct buf value = BUF_INIT;
+
+    buf_printf(&value, "%" PRId64 " %.*s", a->since_ms, STR_FMT(buf_str(&a->commands)));
     struct store_kv item = {.verb = gone ? KV_DELETE : KV_PUT,
                             .ns = NS,
                             .key = str_of(a->gateway),
-                            .value = buf_str(&a->commands)};
-
+                            .value = buf_str(&value)};
     store_put(ms->store, &item, 1, false, NULL, NULL);
+    buf_done(&value);
 }
 
 void manifests_look(struct manifests *ms)
@@ -218,9 +224,37 @@ static void on_soon(struct timer *t)
 static void on_record(void *ctx, struct str key, struct str value)
 {
     struct announced *a = announced_get(ctx, key);
+    struct str since;
+    uint64_t ms = 0;
 
-    if (a != NULL)
-        buf_add_str(&a->commands, value);
+    if (a == NULL)
+        return;
+    if (!str_starts(value, STR("[")) && str_split(&value, ' ', &since)) /* else an older one's */
+        str_to_u64(since, &ms);
+    a->since_ms = (int64_t)ms;
+    buf_add_str(&a->commands, value);
+}
+
+static int by_age(const void *x, const void *y)
+{
+    const struct announced *a = *(struct announced *const *)x, *b = *(struct announced *const *)y;
+
+    return a->since_ms != b->since_ms ? (a->since_ms > b->since_ms) - (a->since_ms < b->since_ms)
+                                      : strcmp(a->gateway, b->gateway);
+}
+
+/* Records come by their key. */
+static void put_in_order(struct manifests *ms)
+{
+    size_t n = 0;
+    struct announced **all = xcalloc(map_count(&ms->by_id) + 1, sizeof(struct announced *));
+
+    list_each (&ms->all, it, nxt)
+        all[n++] = list_entry(it, struct announced, link);
+    qsort(all, n, sizeof *all, by_age);
+    for (size_t i = 0; i < n; i++)
+        list_move(&all[i]->link, &ms->all);
+    free(all);
 }
 
 struct manifests *manifests_open(struct host *h, struct clock *clock, struct store *store,
@@ -234,6 +268,7 @@ struct manifests *manifests_open(struct host *h, struct clock *clock, struct sto
     timer_init(&ms->soon, on_soon);
     if (store->ops->load_records(store, NS, on_record, ms) != BH_OK)
         log_warn(NULL, "what gateways announced before cannot be read");
+    put_in_order(ms);
     manifests_look(ms);
     return ms;
 }

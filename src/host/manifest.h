@@ -1,9 +1,10 @@
 /* manifest.h - the commands that gateways announce, put together for each bot.
  *
  * A newer gateway names its commands when it says hello.  They are for every bot it was added or
- * provisioned for, and kept (namespace "manifest", key the gateway's id), so that a restart of ours
- * unregisters nothing.  Of two gateways with a command of one name the one that announced first
- * keeps its words.  What a gateway leaves out next time, and all of a revoked one, goes.
+ * provisioned for, and kept (namespace "manifest", key the gateway's id, value when it announced
+ * any for the first time, a blank, the commands), so that a restart of ours unregisters nothing.
+ * Of two gateways with a command of one name the one that announced first keeps its words.  What a
+ * gateway leaves out next time, and all of a revoked one, goes.
  *
  *      hello --> manifests_hear() --changed--> a moment later, for every bot: ops->set_commands()
  */

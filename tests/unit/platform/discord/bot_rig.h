@@ -1,5 +1,5 @@
-/* bot_rig.h - a Discord bot between a host and an API that do exactly what a test says: requests are
- * kept as "METHOD /path" and answered by hand, time passes when it is told to. */
+/* bot_rig.h - a Discord bot between a host and an API that do exactly what a test says: requests
+ * are kept as "METHOD /path" and answered by hand, time passes when it is told to. */
 #pragma once
 #include "unit.h"
 #include "base/clock.h"

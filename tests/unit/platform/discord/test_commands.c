@@ -81,12 +81,10 @@ static void what_is_not_ours_stays(void **state)
 {
     register_two();
     want("[]");
-    answer(
-        LIST, 200,
-        "[" THERE("5", "hand", "made by hand") "," THERE(
-            "1", "a",
-            "first") ","
-                     "{'id':'6','type':2,'name':'b'}]"); /* b of another kind is another one; ours is gone */
+    answer(LIST, 200,
+           "[" THERE("5", "hand", "made by hand") "," THERE(
+               "1", "a", "first") ","
+                                  "{'id':'6','type':2,'name':'b'}]"); /* another kind: not ours */
     answer(DROP("1"), 204, "");
     assert_true(idle());
 }
