@@ -188,10 +188,11 @@ static enum line_end try_group(struct store_postgres *st, struct store_op *first
 static enum line_end try_often(struct store_postgres *st, struct store_op *first,
                                struct store_op *end)
 {
+    int64_t until = worker_now_us() + st->answer_ms * 1000;
     enum line_end e = LINE_LOST;
     int lost = 0;
 
-    for (int i = 0; i < BATCH_TRIES; i++) {
+    for (int i = 0; i < BATCH_TRIES && (e != LINE_AGAIN || worker_now_us() < until); i++) {
         if (!pg_limbo_settle(st) || !line_open(&st->main, st->url, LINE_WRITES))
             return LINE_LOST;
         e = try_group(st, first, end);
@@ -251,10 +252,14 @@ static enum line_end run_one(struct store_postgres *st, struct store_op *first,
 static void run_group(struct store_postgres *st, struct store_op *first, struct store_op *end,
                       struct store_stats *counts)
 {
+    int64_t until = worker_now_us() + st->answer_ms * 1000;
+    struct store_op *op = first;
+
     if (run_one(st, first, end, counts) != LINE_FAILED || first->next == end)
         return;
-    for (struct store_op *op = first; op != end; op = op->next) /* each on its own */
+    for (; op != end && worker_now_us() < until; op = op->next) /* each on its own */
         run_one(st, op, op->next, counts);
+    refuse(op, end, LINE_LOST); /* a slow server would keep them waiting one after the other */
 }
 
 static void run_lease(struct store_postgres *st, struct store_op *op, struct store_stats *counts)

@@ -1,10 +1,14 @@
-/* Promises of store/store.h and store/postgres/postgres.h, kept on a real server. */
+/* Promises of store/store.h and store/postgres/postgres.h, kept on a real server.  One file,
+ * because all of it needs that server, which takes long to make. */
 #include "store/contract.h"
+#include <arpa/inet.h>
 #include <libpq-fe.h>
+#include <sys/socket.h>
 #include "base/log.h"
 #include "net/loop.h"
 #include "store/pg_server.h"
 #include "store/postgres/postgres.h"
+#include "store/worker.h"
 
 static struct loop *loop;
 static char why[256];
@@ -107,6 +111,44 @@ static void a_server_that_is_not_there_is_a_sentence(void **state)
     assert_non_null(strstr(why, "/nowhere"));
     assert_int_equal(store_postgres_open(loop, "host=127.0.0.1 nonsense", 0, &other, why),
                      BH_UNAVAILABLE);
+}
+
+static int64_t open_takes_ms(const char *url)
+{
+    struct store *other = NULL;
+    int64_t begun = worker_now_us();
+
+    assert_int_equal(store_postgres_open(loop, url, 0, &other, why), BH_UNAVAILABLE);
+    return (worker_now_us() - begun) / 1000;
+}
+
+/* It takes the connection and says nothing. */
+static void a_server_that_is_silent_at_the_start_is_given_up(void **state)
+{
+    struct sockaddr_in at = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+    socklen_t n = sizeof at;
+    int fd = socket(AF_INET, SOCK_STREAM, 0);
+    char url[96];
+
+    assert_int_equal(bind(fd, (struct sockaddr *)&at, sizeof at), 0);
+    assert_int_equal(listen(fd, 4), 0);
+    assert_int_equal(getsockname(fd, (struct sockaddr *)&at, &n), 0);
+    snprintf(url, sizeof url, "host=127.0.0.1 port=%d user=x dbname=y", ntohs(at.sin_port));
+    assert_in_range(open_takes_ms(url), 2900, 20000);
+    assert_non_null(strstr(why, "does not answer"));
+    close(fd);
+}
+
+/* Somebody makes tables, and stopped on the way: in another program than ours, which would be ended
+ * by the server. */
+static void a_start_waits_for_the_tables_of_another_but_not_for_ever(void **state)
+{
+    PGconn *pg = PQconnectdb(pg_url);
+
+    PQclear(PQexec(pg, "SELECT pg_advisory_lock(7094702830)"));
+    assert_in_range(open_takes_ms(pg_url), 4900, 30000);
+    assert_non_null(strstr(why, "lock timeout"));
+    PQfinish(pg);
 }
 
 static void many_nodes_may_start_at_once(void **state)
@@ -281,6 +323,33 @@ static void a_deaf_server_is_given_up(void **state)
     assert_int_equal(count_rows(), 2);
 }
 
+/* One row is refused, so each is tried on its own; and the server is slow. */
+static void a_slow_server_behind_a_refused_row_does_not_hold_up_the_rest(void **state)
+{
+    enum { N = 30 };
+    static struct probe p[N];
+
+    assert_int_equal(append_err(1), BH_OK);
+    log_setup(LOG_ERROR + 1, false);
+    sql("CREATE FUNCTION bellhop.hang() RETURNS trigger LANGUAGE plpgsql AS $f$ BEGIN IF NEW.kind "
+        "= "
+        "1 THEN RAISE EXCEPTION 'not this one'; END IF; PERFORM pg_sleep(3); RETURN NEW; END $f$");
+    sql("CREATE TRIGGER hang BEFORE INSERT ON bellhop.mail FOR EACH ROW EXECUTE FUNCTION "
+        "bellhop.hang()");
+    memset(p, 0, sizeof p);
+    int64_t begun = worker_now_us();
+    for (uint64_t i = 0; i < N; i++) {
+        append_on(st, &p[i], 1, 10 + i, true);
+        p[i].append.row_kind = i == 0 ? STORE_ROW_PASSTHROUGH : STORE_ROW_INBOUND;
+    }
+    settle();
+    assert_in_range((worker_now_us() - begun) / 1000, 0, 30000); /* not N times what one takes */
+    assert_int_equal(p[0].err, BH_REFUSED);
+    assert_int_equal(p[N - 1].err, BH_UNAVAILABLE);
+    sql("DROP TRIGGER hang ON bellhop.mail");
+    assert_int_equal(append_err(2), BH_OK);
+}
+
 /* ---- much at once ---- */
 
 static void many_ops_share_few_transactions(void **state)
@@ -431,6 +500,8 @@ int main(void)
         T(what_was_written_is_there_after_reopening, setup, teardown),
         T(tables_of_a_newer_bellhop_are_refused, setup, teardown),
         T(a_server_that_is_not_there_is_a_sentence, setup, teardown),
+        T(a_server_that_is_silent_at_the_start_is_given_up, setup, teardown),
+        T(a_start_waits_for_the_tables_of_another_but_not_for_ever, setup, teardown),
         T(many_nodes_may_start_at_once, setup, teardown),
         T(rows_of_two_nodes_are_numbered_without_gaps, setup, teardown),
         T(the_same_key_on_two_nodes_is_one_row, setup, teardown),
@@ -441,6 +512,7 @@ int main(void)
         T(while_the_server_is_away_writes_fail_and_then_work_again, setup, teardown),
         T(a_session_that_was_ended_is_no_news, setup, teardown),
         T(a_deaf_server_is_given_up, setup, teardown),
+        T(a_slow_server_behind_a_refused_row_does_not_hold_up_the_rest, setup, teardown),
         T(many_ops_share_few_transactions, setup, teardown),
         T(large_frames_come_back_whole, setup, teardown),
         T(closing_commits_what_is_queued_and_calls_nobody, setup, teardown),
