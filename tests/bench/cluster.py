@@ -1,7 +1,8 @@
-"""bellhop on PostgreSQL beside bellhop on SQLite, the ceilings of PostgreSQL and Redis in the same run, and how long nobody
-serves when the node that did is killed or stopped.
+"""bellhop on PostgreSQL beside bellhop on SQLite, the ceilings of PostgreSQL and Redis in the same run, three nodes that carry
+connections to each other (carried.py), and how long nobody serves when the node that did is killed or stopped.
 
-CPU is that of all processes of a side: bellhop's, and the database server's with all its children.
+CPU is that of all processes of a side: bellhop's, and the database server's with all its children. PostgreSQL is in memory and
+tells no disk of its commits, so that two cores are what is measured; "on this disk" is the same with every commit on it.
 """
 import os
 import pathlib
@@ -14,6 +15,7 @@ import sys
 import tempfile
 import time
 
+import carried
 import peers
 import report
 
@@ -44,6 +46,11 @@ def children(pid):
         return []
 
 
+def cpu_of_database(database):
+    server = database.process.pid
+    return sum(cpu_of(p) for p in [server] + children(server))
+
+
 class OnPostgres(peers.Bellhop):
     """The same as on SQLite but for two lines of configuration."""
 
@@ -55,19 +62,18 @@ class OnPostgres(peers.Bellhop):
         return [f'store: {{kind: postgres, url: "{self.database.url}"}}', "cluster: {node: bench}"]
 
     def cpu_s(self):
-        server = self.database.process.pid
-        return super().cpu_s() + sum(cpu_of(p) for p in [server] + children(server))
+        return super().cpu_s() + cpu_of_database(self.database)
 
 
 class Cluster:
     def __init__(self, options, tools, work):
-        self.o, self.work = options, work
+        self.o, self.tools, self.work = options, tools, work
         tempfile.tempdir = work  # not in /tmp, which may be memory
         self.program = os.path.join(options.build, "bellhop")
         self.database = servers.Postgres()
         self.sqlite = peers.Bellhop("sqlite", tools, work, self.program, RECEIVERS, RECEIVERS)
         self.postgres = OnPostgres("postgres", tools, work, self.program, RECEIVERS, RECEIVERS, self.database)
-        self.results = {load: {} for load in ("live", "accept", "drain", "latency", "ceiling", "failover")}
+        self.results = {load: {} for load in ("live", "accept", "drain", "latency", "ceiling", "carried", "failover")}
 
     def say(self, *words):
         print("..", *words, file=sys.stderr, flush=True)
@@ -145,6 +151,25 @@ class Cluster:
             self.results["latency"][peer.name] = r["to_receiver"]
             self.say(f"latency  {peer.name:10} p50 {r['to_receiver']['p50_us']} us, p99 {r['to_receiver']['p99_us']} us")
 
+    def on_disk(self):
+        """Accepts with every commit on the disk, with as many publishers as elsewhere and with four times as many."""
+        database = servers.Postgres(on_disk=True).start()
+        peer = OnPostgres("on this disk", self.tools, self.work, self.program, RECEIVERS, RECEIVERS, database)
+        try:
+            peer.start()
+            peer.prepare()
+            for publishers in (128, 512):
+                self.note("accept", f"postgres on this disk, {publishers} at once",
+                          peer.load("accept", seconds=self.o.seconds, receivers=RECEIVERS, publishers=publishers))
+        finally:
+            peer.stop()
+            database.clean()
+
+    def carry(self):
+        three = carried.Carried(self.tools, self.work, self.program, RECEIVERS, self.database,
+                                lambda: cpu_of_database(self.database), self.say)
+        self.results["carried"] = three.run(self.o.seconds)
+
     # ---- a node dies ----
 
     def ready(self, port):
@@ -209,6 +234,9 @@ class Cluster:
             self.latency()
             for peer in (self.sqlite, self.postgres):
                 peer.stop()
+            self.on_disk()
+            self.database.sql("DROP SCHEMA bellhop CASCADE")
+            self.carry()
             self.database.sql("DROP SCHEMA bellhop CASCADE")
             self.failover()
         finally:
@@ -220,8 +248,12 @@ class Cluster:
     def targets(self):
         rate = self.results["accept"]["postgres"]["rate"]
         worst = self.results["failover"]["killed"]["max_s"]
+        three = self.results["carried"]
+        hop, fact = three["hop_us"] / self.results["ceiling"]["redis_hop_us"], max(f["max_ms"] for f in three["facts"].values())
         rows = [("durable accepts on PostgreSQL", ">= 15k/s", report.number(rate) + "/s", rate >= 15000),
                 ("the same, the goal", ">= 25k/s", report.number(rate) + "/s", rate >= 25000),
+                ("a hop to another node after its commit, times a Redis publish", "< 2.5", f"{hop:.2f}", hop < 2.5),
+                ("a fact holds on another node", "<= 100 ms", f"{fact:.0f} ms", fact <= 100),
                 ("a killed node is replaced (lease 5 s + 2 s)", "<= 7 s", f"{worst:.1f} s", worst <= 7)]
         return [dict(zip(("what", "target", "measured", "met"), row)) for row in rows]
 
@@ -236,10 +268,21 @@ class Cluster:
         report.table(["", "p50", "p99"], [[n, f"{x['p50_us']:.0f}", f"{x['p99_us']:.0f}"] for n, x in r["latency"].items()])
         print("\nwhat the engines do alone")
         report.table(["", ""], [[n, f"{v:.0f} us" if n.endswith("_us") else report.number(v) + " rows/s"] for n, v in r["ceiling"].items()])
+        self.show_carried(r["carried"])
         print(f"\nnobody serves, s ({FAILOVERS} times each, lease 5 s)")
         report.table(["the node that serves is", "p50", "most"], [[n, f"{x['p50_s']:.2f}", f"{x['max_s']:.2f}"] for n, x in r["failover"].items()])
         r["targets"] = self.targets()
         report.print_targets(r["targets"])
+
+    def show_carried(self, three):
+        for mode in ("live", "accept"):
+            print(f"\n{mode}, three nodes; publishers and gateways are")
+            report.table(["", "events/s", "per CPU-s of all processes", "CPU of the node that serves, us each"],
+                         [[n, report.number(x["rate"]), report.number(x["per_cpu_s"]), f"{x['heart_us']:.1f}"] for n, x in three[mode].items()])
+        print(f"\nlatency to the gateway at {carried.QUIET_RATE}/s, us; a hop after its commit: {three['hop_us']:.0f}")
+        report.table(["", "p50", "p99"], [[n, f"{x['p50_us']:.0f}", f"{x['p99_us']:.0f}"] for n, x in three["latency"].items()])
+        print("\na gateway on another node, ms")
+        report.table(["", "p50", "most"], [[n, f"{x['p50_ms']:.1f}", f"{x['max_ms']:.1f}"] for n, x in three["facts"].items()])
 
     def panels(self):
         return [(title, "/s", [(n, x["rate"]) for n, x in self.results[load].items()])

@@ -33,6 +33,7 @@ struct load {
     const struct wire *wire;
     const struct mode *mode;
     int epoll, port;
+    int receivers_port; /* 0: the same */
     uint32_t n_publishers, n_receivers, nonce;
     double seconds, rate;
     uint64_t events; /* publish or expect this many; 0: until @seconds are over */
@@ -223,7 +224,8 @@ static struct conn *open_all(struct load *l, uint32_t n, bool is_publisher)
         die("out of memory");
     for (uint32_t i = 0; i < n; i++) {
         all[i] = (struct conn){.index = i, .is_publisher = is_publisher};
-        conn_connect(&all[i], l->epoll, l->port);
+        conn_connect(&all[i], l->epoll,
+                     is_publisher || l->receivers_port == 0 ? l->port : l->receivers_port);
         l->wire->open(l, &all[i]);
         while (i - (l->n_ready - ready_before) >= OPENING_AT_ONCE && l->n_ready - ready_before < i)
             turn(l, 1000000000);
@@ -380,6 +382,12 @@ static void report(struct load *l)
            l->mode->name, l->wire->name, events, l->delivered, seconds, (double)events / seconds,
            cpu_seconds());
     if (l->to_receiver_us != NULL && l->events > 0) {
+        float *later = calloc(l->events, sizeof *later);
+        for (uint64_t i = 0; later != NULL && i < l->events; i++)
+            later[i] = l->to_receiver_us[i] - l->to_receipt_us[i];
+        if (later != NULL)
+            print_latency("receiver_after_receipt", later, l->events);
+        free(later);
         print_latency("to_receiver", l->to_receiver_us, l->events);
         print_latency("to_receipt", l->to_receipt_us, l->events);
     }
@@ -409,6 +417,7 @@ static void usage(void)
 {
     fputs("usage: load live|accept|drain|latency|idle|prepare --port N [--wire relay|mqtt]\n"
           "            [--receivers N] [--publishers N] [--seconds S] [--events N] [--rate R]\n"
+          "            [--receivers-port N]   where receivers connect, if not there\n"
           "            [--tokens FILE]   one bearer per line, for receiver 0, 1, ...\n",
           stderr);
     exit(2);
@@ -417,9 +426,11 @@ static void usage(void)
 static void read_options(struct load *l, int argc, char **argv)
 {
     static const struct option options[] = {
-        {"port", 1, 0, 'p'},    {"wire", 1, 0, 'w'},   {"receivers", 1, 0, 'r'},
-        {"seconds", 1, 0, 's'}, {"events", 1, 0, 'e'}, {"publishers", 1, 0, 'u'},
-        {"rate", 1, 0, 'f'},    {"tokens", 1, 0, 't'}, {0},
+        {"port", 1, 0, 'p'},           {"wire", 1, 0, 'w'},
+        {"receivers", 1, 0, 'r'},      {"seconds", 1, 0, 's'},
+        {"events", 1, 0, 'e'},         {"publishers", 1, 0, 'u'},
+        {"rate", 1, 0, 'f'},           {"tokens", 1, 0, 't'},
+        {"receivers-port", 1, 0, 'q'}, {0},
     };
     const char *tokens = NULL;
     int o;
@@ -431,6 +442,9 @@ static void read_options(struct load *l, int argc, char **argv)
         switch (o) {
         case 'p':
             l->port = atoi(optarg);
+            break;
+        case 'q':
+            l->receivers_port = atoi(optarg);
             break;
         case 'w':
             l->wire = strcmp(optarg, "mqtt") == 0 ? &wire_mqtt : &wire_relay;

@@ -34,10 +34,12 @@ def free_port():
 
 
 class Postgres:
-    def __init__(self):
+    def __init__(self, on_disk=False):
+        """@on_disk: as it runs for real, with every commit told to the disk."""
+        self.on_disk = on_disk
         self.bin = max(pathlib.Path("/usr/lib/postgresql").iterdir(), key=lambda p: int(p.name)) / "bin"
         memory = pathlib.Path("/dev/shm")  # no test pulls the plug of the machine, and a disk is slow
-        self.dir = tempfile.mkdtemp(prefix="bh-pg-", dir=memory if os.access(memory, os.W_OK) else None)
+        self.dir = tempfile.mkdtemp(prefix="bh-pg-", dir=memory if os.access(memory, os.W_OK) and not on_disk else None)
         if os.geteuid() == 0:
             os.chown(self.dir, pwd.getpwnam("nobody").pw_uid, -1)
         self._run("initdb", "-D", f"{self.dir}/data", "-A", "trust", "-U", "bellhop", "--no-locale", "-E", "UTF8", "-N")
@@ -50,9 +52,10 @@ class Postgres:
 
     def start(self):
         # Only the machine's own crash needs the disk to be told: no test has one.
+        sizes = ["-c", "shared_buffers=128MB"] if self.on_disk else ["-c", "shared_buffers=16MB", "-c", "fsync=off"]
         self.process = subprocess.Popen(
-            [self.bin / "postgres", "-D", f"{self.dir}/data", "-k", self.dir, "-h", "", "-c", "shared_buffers=16MB",
-             "-c", "max_connections=50", "-c", "fsync=off"], preexec_fn=_as_nobody, cwd=self.dir,
+            [self.bin / "postgres", "-D", f"{self.dir}/data", "-k", self.dir, "-h", "", "-c", "max_connections=50", *sizes],
+            preexec_fn=_as_nobody, cwd=self.dir,
             stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
         _until(lambda: self._run("pg_isready", "-q", "-h", self.dir, check=False) == 0)
         return self
