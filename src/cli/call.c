@@ -102,14 +102,16 @@ int cli_ask(const struct cli_args *a, const struct cli_request *rq, struct json_
         return CLI_FAILED;
     buf_printf(&sock, "%s/admin.sock", dir);
     buf_printf(&url, "http://bellhop%s", rq->path);
-    enum bh_err err = http_fetch_now(&(struct http_fetch){.method = rq->method,
-                                                          .url = buf_z(&url),
-                                                          .headers = rq->headers,
-                                                          .body = rq->body,
-                                                          .timeout_ms = 15000,
-                                                          .max_body = (size_t)256 << 20,
-                                                          .unix_socket = buf_z(&sock)},
-                                     &status, &answer, why);
+    enum bh_err err =
+        http_fetch_now(&(struct http_fetch){.method = rq->method,
+                                            .url = buf_z(&url),
+                                            .headers = rq->headers,
+                                            .body = rq->body,
+                                            .timeout_ms =
+                                                rq->timeout_ms > 0 ? rq->timeout_ms : 15000,
+                                            .max_body = (size_t)256 << 20,
+                                            .unix_socket = buf_z(&sock)},
+                       &status, &answer, why);
     if (err != BH_OK)
         rc = no_server(dir, buf_z(&sock), why);
     else

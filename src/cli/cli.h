@@ -58,6 +58,7 @@ struct cli_request {
     struct str body;            /* absent: none */
     const char *const *headers; /* NULL-terminated; NULL: none */
     struct str url;             /* http(s)://host, nothing behind it; absent: the admin socket */
+    int64_t timeout_ms;         /* 0: 15 s */
 };
 int cli_ask(const struct cli_args *a, const struct cli_request *rq, struct json_parser *parser,
             struct json *ret_doc);

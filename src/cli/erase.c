@@ -6,6 +6,9 @@
 #include "base/mem.h"
 #include "cli/cli.h"
 
+/* All that is kept is looked through, a little at a time: with millions of records that takes. */
+enum { PATIENCE_MS = 3600 * 1000 };
+
 struct wish {
     const struct cli_args *a;
     struct str platform, user;
@@ -14,6 +17,7 @@ struct wish {
 
 static int ask(const struct wish *w, bool dry, struct json_parser *parser, struct json *ret_doc)
 {
+    const char *const headers[] = {"Content-Type: application/json", NULL};
     struct buf body = BUF_INIT;
     struct jw jw = jw_begin(&body);
 
@@ -23,7 +27,12 @@ static int ask(const struct wish *w, bool dry, struct json_parser *parser, struc
     jw_kstr_opt(&jw, "user", w->user);
     jw_kbool(&jw, "dryRun", dry);
     jw_end_obj(&jw);
-    int rc = cli_call(w->a, "POST", "/admin/erase", buf_str(&body), parser, ret_doc);
+    const struct cli_request rq = {.method = "POST",
+                                   .path = "/admin/erase",
+                                   .body = buf_str(&body),
+                                   .headers = headers,
+                                   .timeout_ms = PATIENCE_MS};
+    int rc = cli_ask(w->a, &rq, parser, ret_doc);
     buf_done(&body);
     return rc;
 }

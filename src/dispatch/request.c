@@ -23,14 +23,21 @@
 #define LATE_MS (10 * 60 * 1000) /* an answer that comes later is a reply like any other */
 #define LATE_JOB_MS 60000        /* how much longer a job may take */
 #define OPEN_MAX 10000
+#define OPEN_TENANT_MAX 2500 /* of one tenant: its silent agents take nobody else's room */
 
 struct chat_asked { /* requests that wait in one chat */
     struct list waiting;
     char key[]; /* tenant \x1f chat id */
 };
 
+struct tenant_asked {
+    size_t n;
+    char name[];
+};
+
 struct asked {
-    struct map chats; /* key -> chat_asked; owned */
+    struct map chats;   /* key -> chat_asked; owned */
+    struct map tenants; /* name -> tenant_asked; owned */
     size_t n;
 };
 
@@ -66,7 +73,47 @@ void asked_free(struct asked *t)
     for (size_t pos = 0; map_next(&t->chats, &pos, &c);)
         free(c);
     map_done(&t->chats);
+    for (size_t pos = 0; map_next(&t->tenants, &pos, &c);)
+        free(c);
+    map_done(&t->tenants);
     free(t);
+}
+
+static bool has_room(const struct asked *t, struct str tenant)
+{
+    const struct tenant_asked *of = map_get(&t->tenants, tenant);
+
+    return t->n < OPEN_MAX && (of == NULL || of->n < OPEN_TENANT_MAX);
+}
+
+static void count(struct asking *w)
+{
+    struct asked *t = w->call.d->asked;
+    struct str tenant = str_of(w->tenant);
+    struct tenant_asked *of = map_get(&t->tenants, tenant);
+
+    if (of == NULL) {
+        of = xcalloc(1, sizeof *of + tenant.n + 1);
+        memcpy(of->name, tenant.p, tenant.n);
+        map_put(&t->tenants, str_of(of->name), of);
+    }
+    of->n++;
+    t->n++;
+    w->counted = true;
+}
+
+static void count_no_more(struct asking *w)
+{
+    struct asked *t = w->call.d->asked;
+    struct tenant_asked *of = w->counted ? map_get(&t->tenants, str_of(w->tenant)) : NULL;
+
+    if (of == NULL)
+        return;
+    t->n--;
+    if (--of->n > 0)
+        return;
+    map_del(&t->tenants, str_of(of->name));
+    free(of);
 }
 
 static void chat_key(struct buf *out, struct str tenant, struct str chat_id)
@@ -113,8 +160,7 @@ static void asking_free(struct dispatch_call *base)
     struct asking *w = container_of(base, struct asking, call);
 
     wait_no_more(w);
-    if (w->counted)
-        base->d->asked->n--;
+    count_no_more(w);
     timer_stop(base->d->env.clock, &w->patience);
     if (w->accepting)
         relay_accept_cancel(base->d->env.relay, w->accept);
@@ -328,7 +374,7 @@ static bool read_request(struct asking *w, struct recipient *a, struct json body
         return fail(w, FAULT_INVALID, "An Idempotency-Key has at most 200 bytes.");
     if (!str_is_empty(key) && !call_has_room(&w->call, str_of(a->tenant)))
         return false;
-    if (w->call.d->asked->n >= OPEN_MAX)
+    if (!has_room(w->call.d->asked, str_of(a->tenant)))
         return fail(w, FAULT_BUSY, "Too many requests wait for an answer.");
     w->timeout_ms = ms > TIMEOUT_MAX_MS ? TIMEOUT_MAX_MS : (int64_t)ms;
     w->key = !str_is_empty(key) ? str_dup(key) : NULL;
@@ -362,10 +408,9 @@ static void begin(struct asking *w, struct recipient *a, const struct payload *p
     struct receipt_name name;
 
     w->call.d->n.requested++;
-    w->call.d->asked->n++;
-    w->counted = true;
     w->at_ms = clock_wall_ms(w->call.d->env.clock);
     w->tenant = xstrdup(a->tenant);
+    count(w);
     w->agent = xstrdup(a->id);
     w->session = p->session.p != NULL ? str_dup(p->session) : NULL;
     buf_add_str(&w->correlation, p->correlation_id);

@@ -12,6 +12,7 @@
 #include "base/map.h"
 #include "relay/dedup.h"
 #include "relay/relay.h"
+#include "relay/wake.h"
 
 struct accepts;
 struct acking;
@@ -73,4 +74,5 @@ struct relay {
     struct linkings *linkings;
     struct shows *shows;
     struct spoken *spoken;
+    struct wakes wakes;
 };

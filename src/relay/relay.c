@@ -166,6 +166,7 @@ void relay_free(struct relay *r)
     chats_free(r->chats);
     pump_free(r->pump);
     instances_free(r->instances);
+    wakes_done(&r->wakes);
     lives_free(r->lives);
     interrupts_free(r->interrupts);
     linkings_free(r->linkings);

@@ -11,15 +11,32 @@
 
 static timer_cb on_due;
 
+struct line { /* a tenant's, while one of its instances is poked */
+    struct list waiting;
+    size_t n_poked;
+    char tenant[];
+};
+
 void wake_init(struct wake *w)
 {
     *w = (struct wake){0};
+    list_init(&w->line);
     timer_init(&w->timer, on_due);
+}
+
+void wakes_done(struct wakes *w)
+{
+    void *line;
+
+    for (size_t i = 0; map_next(&w->lines, &i, &line);)
+        free(line);
+    map_done(&w->lines);
 }
 
 void wake_done(struct instance *i)
 {
     timer_stop(i->relay->env.clock, &i->wake.timer);
+    list_remove(&i->wake.line);
     free(i->wake.problem);
     i->wake.problem = NULL;
 }
@@ -94,6 +111,42 @@ void wake_stop(struct instance *i)
             instance_record(i);
     }
     timer_stop(i->relay->env.clock, &i->wake.timer);
+    list_remove(&i->wake.line);
+}
+
+/* ---- in line ---- */
+
+static struct line *line_of(struct instance *i)
+{
+    struct map *lines = &i->relay->wakes.lines;
+    struct str tenant = instance_tenant(i);
+    struct line *l = map_get(lines, tenant);
+
+    if (l != NULL)
+        return l;
+    l = xcalloc(1, sizeof *l + tenant.n + 1);
+    memcpy(l->tenant, tenant.p, tenant.n);
+    list_init(&l->waiting);
+    map_put(lines, str_of(l->tenant), l);
+    return l;
+}
+
+/* One of them was answered: the next that still has a reason. */
+static void line_goes_on(struct instance *i)
+{
+    struct map *lines = &i->relay->wakes.lines;
+    struct line *l = line_of(i);
+
+    l->n_poked--;
+    while (!list_is_empty(&l->waiting) && l->n_poked < WAKE_AT_ONCE) {
+        struct instance *next = list_first(&l->waiting, struct instance, wake.line);
+        list_remove(&next->wake.line);
+        on_due(&next->wake.timer);
+    }
+    if (l->n_poked != 0 || !list_is_empty(&l->waiting))
+        return;
+    map_del(lines, str_of(l->tenant));
+    free(l);
 }
 
 static void on_poked(void *ctx, bool ok, const char *why)
@@ -102,6 +155,7 @@ static void on_poked(void *ctx, bool ok, const char *why)
     struct wake *w = &i->wake;
 
     w->poking = false;
+    line_goes_on(i);
     free(w->problem);
     w->problem = ok ? NULL : xstrdup(why != NULL ? why : "no reason given");
     if (ok && w->in_vain < UINT8_MAX)
@@ -121,8 +175,14 @@ static void on_due(struct timer *t)
     struct relay *r = i->relay;
     const char *url = reason_to_poke(i);
 
-    if (url == NULL)
+    if (url == NULL || list_is_linked(&i->wake.line))
         return;
+    struct line *l = line_of(i);
+    if (l->n_poked >= WAKE_AT_ONCE) {
+        list_append(&l->waiting, &i->wake.line);
+        return;
+    }
+    l->n_poked++;
     i->wake.poking = true;
     i->wake.last_ms = clock_now_ms(r->env.clock);
     i->wake.last_wall_ms = clock_wall_ms(r->env.clock);

@@ -8,6 +8,9 @@
  *      QUIET --wake_want()--> WAITING --due--> POKING --answered--> WAITING (until the pause ends)
  *        ^------- live again, or nothing waits --------'
  *
+ * Of one tenant WAKE_AT_ONCE are poked at a time, the others stand in line: URLs that never answer
+ * take no descriptors that others need.
+ *
  * A restart changes nothing of that: when the last poke was and how many were in vain is in the
  * instance's record, and wake_after_start() rings everybody for whom something waits.
  * Another wake URL is tried at once, or when the cooldown is over.
@@ -15,16 +18,20 @@
  * The waker must have answered, or forgotten, every poke before the relay is freed. */
 #pragma once
 #include "base/clock.h"
+#include "base/list.h"
+#include "base/map.h"
 
 struct instance;
 struct relay;
 
 #define WAKE_LONGEST_MS (15 * 60 * 1000ll)
 #define WAKE_START_STEP_MS 5 /* after a start: 200 pokes a second */
+#define WAKE_AT_ONCE 256     /* of one tenant */
 #define WAKE_REDIAL_MS 2000  /* a client that lost its socket is back after 1 s by itself */
 
 struct wake {
     struct timer timer;    /* armed: WAITING */
+    struct list line;      /* linked: it is due, and others of its tenant are poked */
     int64_t last_ms;       /* monotonic time of the last poke */
     int64_t not_before_ms; /* monotonic */
     int64_t last_wall_ms;  /* 0: never poked */
@@ -32,6 +39,11 @@ struct wake {
     uint8_t in_vain;       /* pokes in a row that succeeded and brought nobody back */
     bool poking;
 };
+
+struct wakes { /* tenants that are poked for */
+    struct map lines;
+};
+void wakes_done(struct wakes *w);
 
 void wake_init(struct wake *w);
 void wake_done(struct instance *i);

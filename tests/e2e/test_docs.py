@@ -55,6 +55,26 @@ def test_every_metric_on_a_page_is_served(bellhop):
     assert {m for m in wanted if f"\n# TYPE {m} " not in served} == set()
 
 
+def test_every_setting_that_is_a_limit_is_on_the_page_about_security():
+    """Those under limits. are a table of their own there (test_limits.py)."""
+    settings = re.findall(r"^\| `([a-z_.]+)` \|", (ROOT / "docs" / "configuration.md").read_text(), re.M)
+    bounds = [s for s in settings if re.search(r"max_|per_|\.total$|\.ttl$|window|reserve|strangers|retention|cooldown|allow_private", s)
+              or s.startswith("limits.") and not re.search(r"_bytes|_per_|connections|streams|sockets|gateways|prompts", s)]
+    bounds = [s for s in bounds if not s.startswith("limits.") or "_per_" not in s]
+    page = (ROOT / "docs" / "security.md").read_text()
+    assert len(bounds) > 15 and [s for s in bounds if f"`{s}`" not in page] == []
+
+
+def test_every_fixed_limit_on_the_page_is_the_one_in_the_source():
+    rows = re.findall(r"^\| `([a-z_/]+\.[ch])` `([A-Z_]+)` \| (\d+) ", (ROOT / "docs" / "security.md").read_text(), re.M)
+    assert len(rows) > 15
+    for file, name, value in rows:
+        found = re.search(rf"#define {name} (.+?)(?: */\*.*)?$", (ROOT / "src" / file).read_text(), re.M)
+        assert found, (file, name)
+        number = re.sub(r"\((?:size_t|u?int\w*_t)\)|(?<=\d)u", "", found[1])
+        assert eval(number, {"__builtins__": {}}) == int(value), (name, found[1])
+
+
 def command_lines():
     """(where, words) of every `bellhop COMMAND ...` that a block shows."""
     for page in PAGES:

@@ -333,6 +333,38 @@ def test_wakes_for_later_have_so_many_bytes(make_bellhop):
     assert soon.wake("bot", {"when": tomorrow}).status == 200  # a small one still fits into 40 KiB
 
 
+def test_requests_of_a_tenant_that_nobody_answers_leave_others_their_room(make_bellhop, dial):
+    """2,500 of a tenant wait at a time, of 10,000: an agent that is silent takes nobody else's."""
+    server = make_bellhop(with_agents("id: silent, substrate: relay, tenant: t", "id: good, substrate: relay, tenant: other",
+                                      connections_per_address=4096, key_requests=0, tenant_requests=0))
+    server.add(id="silent", tenant="t")
+    good = dial(server, server.add(id="good", tenant="other", bot="attic"))
+    mine, others = Sender(server), Sender(server, "other")
+    waiting = []
+
+    def ask(n):
+        body = json.dumps({**augment(f"{n}", correlation_id=f"c{n}"), "timeout_ms": 600_000}).encode()
+        c = Raw(server)
+        c.say(b"POST /v1/agents/silent/request HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer %s\r\n"
+              b"Content-Type: application/json\r\nContent-Length: %d\r\n\r\n%s" % (mine.key.encode(), len(body), body))
+        return c
+
+    try:
+        for n in range(2500):
+            waiting.append(ask(n))
+        wait_for(lambda: server.instance("silent")["entries"] == 2500, 60)
+        refused = mine.request("silent", augment("one more", correlation_id="c"))
+        assert refused.status == 429 and "wait for an answer" in refused.text, refused.text
+        with ThreadPoolExecutor() as pool:
+            asked = pool.submit(others.request, "good", augment("and you?", correlation_id="c"), 60_000)
+            event = good.next("inbound")["event"]
+            assert good.act(op="send", chat_id=event["source"]["chat_id"], content="fine", reply_to=event["message_id"])["success"]
+            assert asked.result().status == 200
+    finally:
+        for c in waiting:
+            c.s.close()
+
+
 def test_a_wake_that_rang_is_not_counted_any_more(make_bellhop):
     server = make_bellhop(with_agents("id: bot, substrate: none", wake_bytes_per_tenant="1KiB"))
     sender = Sender(server)

@@ -6,6 +6,7 @@ import os
 import random
 import re
 import socket
+import sqlite3
 import threading
 import time
 
@@ -170,3 +171,50 @@ def test_everything_at_once_stays_within_what_the_page_promises(make_bellhop, di
     held = ("request_bytes", "answer_bytes", "frame_bytes", "unsent_bytes", "work_bytes", "streams", "sockets")
     wait_for(lambda: [n for n in held if limits(server)["held", n] > (1 if n == "sockets" else 0)] == [], 30)
     is_well(server)
+
+
+def test_what_waits_is_erased_and_purged_in_many_small_turns(make_bellhop):
+    """Half a million messages of two people for an agent that never came (./dev siege): one of them is forgotten, then all
+    is thrown away, and meanwhile others are served."""
+    each = 250_000 if os.environ.get("BELLHOP_LONG") else 10_000
+    server = make_bellhop()
+    server.add(id="away")
+    for visitor in ("ada-0123456789abcdef", "bob-0123456789abcdef"):
+        assert server.write("first", visitor=visitor) == 200
+    wait_for(lambda: server.instance("away")["entries"] == 2)
+    assert server.stop() == 0
+    database = sqlite3.connect(server.state / "bellhop.db")
+    ada = json.loads(database.execute("SELECT frame FROM mailbox ORDER BY id").fetchone()[0])["event"]["source"]["chat_id"]
+    database.execute("WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < ?) INSERT INTO mailbox"
+                     " SELECT id + 2 * i, box, kind, at_ms, attempts, parked, frame FROM n, mailbox ORDER BY i", (each,))
+    database.commit()
+    database.close()
+    server.start()
+    assert server.instance("away")["entries"] == 2 * each + 2
+    times = {}
+    for what, words, left in (("erase", ("erase", "--person", f"web:{ada}", "--yes"), each + 1),
+                              ("purge", ("mailbox", "purge", "away", "--yes"), 0)):
+        asked, began, slowest = Asked(server, words), time.monotonic(), 0.0
+        while asked.is_alive() or server.instance("away")["entries"] != left:
+            at = time.monotonic()
+            assert server.get("/healthz").status == 200
+            slowest = max(slowest, time.monotonic() - at)
+            assert at - began < 300
+        times[what] = (time.monotonic() - began, slowest)
+        assert asked.done.returncode == 0, asked.done.stderr
+    no_long_turn(server)
+    print(", ".join(f"{what}: {took:.1f} s, healthz at most {slow * 1000:.0f} ms" for what, (took, slow) in times.items()))
+    assert server.write("afterwards", visitor="cat-0123456789abcdef") == 200
+    wait_for(lambda: server.instance("away")["entries"] == 1)
+
+
+class Asked(threading.Thread):
+    """A command that is under way."""
+
+    def __init__(self, server, words):
+        super().__init__()
+        self.server, self.words = server, words
+        self.start()
+
+    def run(self):
+        self.done = self.server.cli(*self.words, check=False)

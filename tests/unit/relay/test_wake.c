@@ -1,5 +1,6 @@
 /* Promises of relay/wake.h: one poke, then patience. */
 #include "relay/rig.h"
+#include "relay/wake.h"
 
 static void put_to_sleep(void)
 {
@@ -96,7 +97,7 @@ static void a_sleeper_with_mail_is_poked_after_a_restart(void **state)
 
 static void sleeper_with_mail(int n)
 {
-    char gateway[16], instance[16], key[16];
+    char gateway[24], instance[24], key[24];
     snprintf(gateway, sizeof gateway, "gw-%d", n);
     snprintf(instance, sizeof instance, "agent-%d", n);
     snprintf(key, sizeof key, "key-%d", n);
@@ -123,6 +124,24 @@ static void after_a_restart_two_hundred_sleepers_are_poked_a_second(void **state
     }
     advance(9500);
     assert_int_equal(rig.pokes, 2 * SLEEPERS);
+}
+
+static void of_one_tenant_so_many_are_poked_at_once_and_the_others_follow(void **state)
+{
+    for (int n = 0; n < WAKE_AT_ONCE + 3; n++)
+        sleeper_with_mail(n);
+    assert_int_equal(rig.pokes, WAKE_AT_ONCE); /* nobody answers */
+    advance(31000);
+    assert_int_equal(rig.pokes, WAKE_AT_ONCE);
+    hang_up(connect_as("gw-256"), 1000); /* the first in line comes by itself, and gets its mail */
+    poke_answer(false);
+    assert_int_equal(rig.pokes, WAKE_AT_ONCE + 1);
+    poke_answer(true);
+    assert_int_equal(rig.pokes, WAKE_AT_ONCE + 2);
+    poke_answer(true); /* the one that failed: its pause is over, and it stood behind them */
+    assert_int_equal(rig.pokes, WAKE_AT_ONCE + 3);
+    poke_answer(true);
+    assert_int_equal(rig.pokes, WAKE_AT_ONCE + 3);
 }
 
 static void a_restart_does_not_shorten_the_pause(void **state)
@@ -280,6 +299,7 @@ int main(void)
         PROMISE(pokes_that_bring_nobody_back_are_repeated_with_growing_pauses),
         PROMISE(a_sleeper_with_mail_is_poked_after_a_restart),
         PROMISE(after_a_restart_two_hundred_sleepers_are_poked_a_second),
+        PROMISE(of_one_tenant_so_many_are_poked_at_once_and_the_others_follow),
         PROMISE(a_restart_does_not_shorten_the_pause),
         PROMISE(a_lost_socket_gets_two_seconds_to_come_back_by_itself),
         PROMISE(one_that_comes_back_is_not_poked),
