@@ -2,6 +2,7 @@
 #include "host/carry.h"
 #include <stdlib.h>
 #include "base/clock.h"
+#include "base/limits.h"
 #include "base/list.h"
 #include "base/mem.h"
 #include "host/host.h"
@@ -23,6 +24,7 @@ struct carry {
     struct action_id id;
     struct action_copy *what;  /* owned */
     struct media_fetch *fetch; /* owned; NULL: ended */
+    struct party *party;       /* a hold, and one fetch of it; NULL: nobody counts */
 };
 
 struct carries *carries_new(const struct host_env *env, struct media *media)
@@ -39,6 +41,9 @@ static void carry_free(struct carry *x)
 {
     list_remove(&x->link);
     media_fetch_cancel(&x->fetch);
+    if (x->party != NULL)
+        ledger_give(x->of->env->ledger, x->party, LIMIT_FETCHES, 1);
+    party_drop(x->party);
     free(x->what);
     free(x);
 }
@@ -102,13 +107,33 @@ static void on_fetched(void *ctx, const struct media_file *f, const char *why)
     carry_free(x);
 }
 
+/* One more of this tenant's?  False: too many are under way. */
+static bool count(struct carries *c, struct str tenant, struct party **ret_party)
+{
+    struct ledger *l = c->env->ledger;
+
+    *ret_party = l != NULL ? ledger_party(l, PER_TENANT, tenant) : NULL;
+    if (l == NULL || ledger_take(l, *ret_party, LIMIT_FETCHES, 1) == LIMIT_TAKEN)
+        return true;
+    party_drop(*ret_party);
+    return false;
+}
+
 static void fetch(struct carries *c, struct platform *p, struct action_id id,
                   const struct action_from *from, const struct action *a)
 {
+    struct party *party;
+
+    if (!count(c, from->tenant, &party)) {
+        host_fail(p->host, id,
+                  ACTION_ERROR_TRANSIENT "too many files are being fetched already "
+                                         "(limits.fetches)");
+        return;
+    }
     struct carry *x = xcalloc(1, sizeof *x);
     int64_t left = a->deadline_ms - clock_now_ms(c->env->clock) - MARGIN_MS;
 
-    *x = (struct carry){.of = c, .p = p, .id = id, .what = action_copy(a, from)};
+    *x = (struct carry){.of = c, .p = p, .id = id, .what = action_copy(a, from), .party = party};
     list_init(&x->link);
     list_append(&c->all, &x->link);
     struct media_source s = {.url = x->what->action.source_url.p,

@@ -3,6 +3,7 @@ import contextlib
 import json
 import random
 import re
+import socket
 import sqlite3
 import threading
 import time
@@ -434,6 +435,33 @@ def test_a_tenant_has_so_many_open_questions_and_its_own_oldest_is_over(make_bel
     wait_for(lambda: len(open_ones()) == 4)
     kept = {chat for chat in asked for k in open_ones() if chat.encode() in k}
     assert kept == {asked[0], *asked[-3:]}
+
+
+def test_files_that_never_come_take_so_many_fetches_of_a_tenant(make_bellhop, dial):
+    server = make_bellhop(config(fetches_per_tenant=2, fetches=3) + "media: {{allow_private: true}}\n")
+    gateways = [dial(server, server.add(id=f"gw-{bot}", tenant=bot, bot=bot)) for bot in ("lobby", "attic")]
+    silent = socket.create_server(("127.0.0.1", 0), backlog=64)
+    chats = []
+    for gateway, bot in zip(gateways, ("lobby", "attic")):
+        assert server.write("hello", bot=bot, visitor=f"wants-files-{bot}-0000") == 200
+        chats.append(gateway.next("inbound")["event"]["source"]["chat_id"])
+
+    def ask(who, n):
+        gateways[who].send({"type": "outbound", "requestId": f"r{n}", "action": {
+            "op": "send_media", "chat_id": chats[who], "media_kind": "image", "content": "", "filename": "cat.png",
+            "source_url": f"http://127.0.0.1:{silent.getsockname()[1]}/{n}.png", "reply_to": None, "metadata": {}}})
+
+    for n in range(4):
+        ask(0, n)
+    for _ in range(2):
+        told = gateways[0].next("outbound_result")["result"]
+        assert not told["success"] and "network" in told["error"] and "limits.fetches" in told["error"]
+    assert limits(server)["held", "fetches"] == 2
+    ask(1, 5)
+    wait_for(lambda: limits(server)["held", "fetches"] == 3)
+    assert gateways[1].act(op="send", chat_id=chats[1], content="words go on", metadata={})["success"]
+    silent.close()  # the two of them are refused now
+    wait_for(lambda: limits(server)["held", "fetches"] == 0, 60)
 
 
 def test_every_row_of_the_table_is_driven_to_its_limit_here(make_bellhop):
