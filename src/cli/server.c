@@ -378,8 +378,10 @@ void server_close(struct server *s)
     media_close(s->media);
     if (s->http != NULL)
         http_client_free(s->http);
-    if (s->node != NULL)
+    if (s->node != NULL) {
+        loop_on_wake(s->loop, NULL, NULL);
         node_release(s->node);
+    }
     store_close(s->store);
     node_free(s->node);
     if (s->host != NULL)

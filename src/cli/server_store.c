@@ -48,6 +48,11 @@ void server_lost_lease(void *ctx, const char *why)
         s->lost_lease(s->lost_ctx, why);
 }
 
+static void on_wake(void *ctx)
+{
+    node_look(((struct server *)ctx)->node);
+}
+
 /* ---- the other nodes ---- */
 
 static const struct cluster_settings *cluster_of(const struct server *s)
@@ -242,6 +247,7 @@ static enum bh_err open_postgres(struct server *s, const struct store_settings *
     err = store_postgres_open(s->loop, c->url, 0, &s->store, why);
     if (err == BH_OK) {
         node_move(s->node, s->store);
+        loop_on_wake(s->loop, on_wake, s);
     } else { /* its lease ends by itself */
         node_free(s->node);
         s->node = NULL;

@@ -174,6 +174,19 @@ static int64_t ttl_ms(const struct node *n, enum store_lease_verb verb)
     return verb == LEASE_TAKE && ms < NODE_START_MS ? NODE_START_MS : ms;
 }
 
+/* The first grant is longer than its renewal: from the request on the lease may end earlier than we
+ * were told, whether we hear of it or not. */
+static void expect_less(struct node *n)
+{
+    struct clock *clock = n->env.clock;
+    int64_t until_ms = n->asked_ms + n->op.ttl_ms;
+
+    if (until_ms >= n->until_ms)
+        return;
+    n->until_ms = until_ms;
+    timer_set(clock, &n->end, until_ms - clock_now_ms(clock));
+}
+
 static void submit(struct node *n, enum store_lease_verb verb)
 {
     n->op = (struct store_lease){.op = {.done = on_done},
@@ -184,6 +197,8 @@ static void submit(struct node *n, enum store_lease_verb verb)
                                  .epoch = n->op.epoch};
     n->busy = true;
     n->asked_ms = clock_now_ms(n->env.clock); /* when this turn began: earlier than the request */
+    if (verb == LEASE_RENEW)
+        expect_less(n);
     store_lease(n->env.store, &n->op);
 }
 
@@ -272,6 +287,12 @@ static void on_end(struct timer *t)
 {
     go_over(container_of(t, struct node, end),
             "the database was not reached for as long as the lease lasts");
+}
+
+void node_look(struct node *n)
+{
+    if (n->state == NODE_SERVING && n->until_ms <= clock_now_ms(n->env.clock))
+        on_end(&n->end);
 }
 
 void node_move(struct node *n, struct store *store)

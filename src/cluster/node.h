@@ -73,6 +73,9 @@ int64_t node_alone_ms(const struct node *n);
 uint64_t node_epoch(const struct node *n); /* of the lease, in SERVING */
 /* In SERVING, right after it began: the same database, opened anew.  It is guarded from now on. */
 void node_move(struct node *n, struct store *store);
+/* Is our time up?  At the beginning of every turn, before anything else is heard in it: who was
+ * stopped for longer than the lease learns so here, and not after it has answered what waited. */
+void node_look(struct node *n);
 /* Where people find it, for its record; copied. */
 void node_set_url(struct node *n, const char *url);
 /* Where the other nodes find it: "host:port"; copied.  NULL: nowhere. */

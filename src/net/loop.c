@@ -43,6 +43,7 @@ struct loop {
     struct ev_loop *ev;  /* owned */
     struct clock *clock; /* owned */
     ev_check woke;       /* sets the clock */
+    struct call on_wake; /* fn NULL: nobody asked */
     ev_timer alarm;      /* wakes us when the clock has work */
     ev_async posted;
     bool stop;
@@ -103,10 +104,12 @@ static void on_woke(struct ev_loop *ev, ev_check *w, int events)
 
     (void)ev, (void)events;
     set_clock(l);
-    if (l->woke_us - l->cpu_read_us < CPU_READ_US)
-        return;
-    l->cpu_us = read_us(CLOCK_THREAD_CPUTIME_ID);
-    l->cpu_read_us = l->woke_us;
+    if (l->woke_us - l->cpu_read_us >= CPU_READ_US) {
+        l->cpu_us = read_us(CLOCK_THREAD_CPUTIME_ID);
+        l->cpu_read_us = l->woke_us;
+    }
+    if (l->on_wake.fn != NULL)
+        l->on_wake.fn(l->on_wake.ctx);
 }
 
 static void count_turn(struct loop *l)
@@ -301,6 +304,11 @@ void loop_on_signal(struct loop *l, int signo, loop_fn *fn, void *ctx)
     list_append(&l->signals, &w->link);
     ev_signal_init(&w->ev, on_signal, signo);
     ev_signal_start(l->ev, &w->ev);
+}
+
+void loop_on_wake(struct loop *l, loop_fn *fn, void *ctx)
+{
+    l->on_wake = (struct call){fn, ctx};
 }
 
 void loop_on_turn_end(struct loop *l, loop_fn *fn, void *ctx)

@@ -26,6 +26,10 @@ void loop_post(struct loop *l, loop_fn *fn, void *ctx);
 /* Run fn(ctx) whenever the process gets @signo. */
 void loop_on_signal(struct loop *l, int signo, loop_fn *fn, void *ctx);
 
+/* Call fn(ctx) at the beginning of every turn: the clock is set, and no socket, thread or timer was
+ * heard yet.  One of them. */
+void loop_on_wake(struct loop *l, loop_fn *fn, void *ctx);
+
 /* Call fn(ctx) at the end of every turn, in order of registration.  Register at start-up only. */
 void loop_on_turn_end(struct loop *l, loop_fn *fn, void *ctx);
 void loop_off_turn_end(struct loop *l, loop_fn *fn, void *ctx); /* the owner goes before the loop */

@@ -48,7 +48,8 @@ void model_name(const struct model_event *ev, unsigned instance, char ret[DELIVE
 /* Has the disk heard of this copy, waiting or settled? */
 static bool is_known(const struct model *m, const struct model_event *ev, unsigned instance)
 {
-    return sim_disk_has_key(m->disk, key_of(ev, instance));
+    return sim_disk_has_key(m->disk, key_of(ev, instance)) ||
+           sim_disk_may_get_key(m->disk, key_of(ev, instance));
 }
 
 /* Is it on disk?  Its row is remembered, because looking for it by name takes long. */
@@ -147,6 +148,36 @@ void model_accepted(struct model *m, struct model_event *ev, enum bh_err err)
         if (c->owed && !c->promised && !is_known(m, ev, i))
             c->owed = false;
     }
+}
+
+unsigned model_owed(const struct model_event *ev)
+{
+    unsigned owed = 0;
+    for (unsigned i = 0; i < MODEL_INSTANCES; i++)
+        owed |= ev->copies[i].owed ? 1u << i : 0;
+    return owed;
+}
+
+void model_accepted_late(struct model *m, const struct model_event *ev, unsigned owed,
+                         enum bh_err err)
+{
+    for (unsigned i = 0; err == BH_OK && i < MODEL_INSTANCES; i++) {
+        const struct copy *c = &ev->copies[i];
+        if (c->owed && (owed & 1u << i) != 0 && !sim_disk_has_key(m->disk, key_of(ev, i)))
+            model_break(m, "%s: a process that was replaced says that it is kept, and it is not",
+                        ev->name);
+    }
+}
+
+struct model_event *model_called(struct model *m, unsigned instance, struct str buffer_id)
+{
+    for (size_t i = 0; i < m->n; i++) {
+        char name[DELIVERY_ID_CHARS];
+        model_name(&m->events[i], instance, name);
+        if (str_eq(buffer_id, str_make(name, sizeof name)))
+            return &m->events[i];
+    }
+    return NULL;
 }
 
 struct model_event *model_find(struct model *m, struct str name)

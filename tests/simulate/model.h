@@ -13,6 +13,8 @@
  *      remembers ids acts exactly once on it, and in the order in which events were confirmed
  *   8. a sleeper with mail is poked after a restart (world.c looks)
  *   9. (a shared store) nothing goes down a socket before it is on disk
+ *  10. (several processes) nothing is sent, poked, asked or written under a lease after its end,
+ *      and no two processes poll a platform at once (nodes.c and truth.h look)
  */
 #pragma once
 #include "base/str.h"
@@ -83,10 +85,16 @@ void model_offer_again(struct model *m, struct model_event *ev);  /* the platfor
 void model_ended(struct model *m, unsigned instance, uint32_t holder);
 bool model_is_over(const struct model *m, const struct model_event *ev); /* for one of its copies */
 void model_accepted(struct model *m, struct model_event *ev, enum bh_err err);
+/* The same from a process that was replaced since: who is told "ok" must be right all the same. */
+unsigned model_owed(const struct model_event *ev); /* to which instances: bit set */
+void model_accepted_late(struct model *m, const struct model_event *ev, unsigned owed,
+                         enum bh_err err);
 void model_sent(struct model *m, struct model_socket *s, struct str name, struct str buffer_id);
 /* What an event is called on the wire. */
 void model_name(const struct model_event *ev, unsigned instance, char ret[DELIVERY_ID_CHARS]);
 struct model_event *model_find(struct model *m, struct str name); /* NULL: no such event */
+/* The event that is called so on the wire of this instance; NULL: none. */
+struct model_event *model_called(struct model *m, unsigned instance, struct str buffer_id);
 /* A gateway reads it, and acts on it unless it remembers the id. */
 void model_received(struct model *m, unsigned instance, struct str name, struct str buffer_id);
 /* The oldest event whose answer died with a process; NULL: none. */

@@ -12,108 +12,9 @@
 #include "store/store.h"
 #include "tenancy/facts.h"
 
-static struct sim_socket *socket_of(struct wire *l)
-{
-    return container_of(l, struct sim_socket, wire);
-}
-
-/* One line from the relay, at the moment it is written: what the model judges. */
-static void on_line(struct sim_socket *s, struct str line)
-{
-    struct world *w = s->world;
-    struct json doc;
-    if (!json_parse(w->parser, line, &doc) || !json_is_object(doc)) {
-        model_break(&w->model, "socket %u: not a JSON object on the wire", s->seen.number);
-        return;
-    }
-    struct str type = json_str(doc, "type");
-    if (str_eq(type, STR("inbound"))) {
-        struct str name = json_str(json_get(doc, "event"), "message_id");
-        if (!s->said_hello)
-            model_break(&w->model, "socket %u: inbound before its hello", s->seen.number);
-        model_sent(&w->model, &s->seen, name, json_str(doc, "bufferId"));
-        w->result.sends++;
-    } else if (str_eq(type, STR("going_idle_ack"))) {
-        if (!s->idle_sent)
-            model_break(&w->model, "socket %u: going_idle_ack nobody asked for", s->seen.number);
-        s->seen.idle_acked = true;
-        model_idle_acked(&w->model, &s->seen);
-        struct peer *p = &w->peers[s->seen.instance];
-        p->asleep = p->receiver == s->seen.number; /* a newer socket stays awake */
-    } else if (str_eq(type, STR("outbound_result"))) {
-        w->results++;
-    }
-}
-
-static void wire_send(struct wire *l, struct str message)
-{
-    struct sim_socket *s = socket_of(l);
-    assert(s->close_code == 0);
-    struct str rest = message, line;
-    while (str_split(&rest, '\n', &line))
-        if (!str_is_empty(line))
-            on_line(s, line);
-    if (message.n == 0 || message.p[message.n - 1] != '\n')
-        model_break(&s->world->model, "socket %u: a message without its newline", s->seen.number);
-    buf_add_str(&s->inbox, message);
-    s->unread_messages++;
-}
-static struct buf *wire_send_begin(struct wire *l)
-{
-    buf_reset(&socket_of(l)->sending);
-    return &socket_of(l)->sending;
-}
-static void wire_send_end(struct wire *l)
-{
-    wire_send(l, buf_str(&socket_of(l)->sending));
-}
-static void wire_ping(struct wire *l, uint32_t number)
-{
-    struct sim_socket *s = socket_of(l);
-    if (s->n_pings == ARRAY_LEN(s->pings)) { /* the newest ones are what is answered */
-        memmove(s->pings, s->pings + 1, sizeof s->pings - sizeof *s->pings);
-        s->n_pings--;
-    }
-    s->pings[s->n_pings++] = number;
-}
-static void wire_close(struct wire *l, enum close_reason why)
-{
-    int code = contract_closes[why].code;
-    struct sim_socket *s = socket_of(l);
-    world_say(s->world, "  relay closes socket %u: %d %s", s->seen.number, code,
-              contract_closes[why].text);
-    if (contract_closes[why].terminal && s->seen.holder == world_holder(s->world, s->seen.instance))
-        model_break(&s->world->model, "socket %u: closed for good", s->seen.number);
-    if (s->close_code == 0)
-        s->close_code = code;
-}
-static const struct wire_ops wire_ops = {.send = wire_send,
-                                         .send_begin = wire_send_begin,
-                                         .send_end = wire_send_end,
-                                         .ping = wire_ping,
-                                         .close = wire_close};
-
-static void socket_free(struct sim_socket **slot)
-{
-    buf_done(&(*slot)->sending);
-    buf_done(&(*slot)->inbox);
-    free(*slot);
-    *slot = NULL;
-}
-
-static void socket_lose(struct world *w, struct sim_socket **slot, int code)
-{
-    struct sim_socket *s = *slot;
-    world_say(w, "  socket %u of instance %u gone (%d)", s->seen.number, s->seen.instance, code);
-    if (s->session != NULL)
-        session_closed(s->session, code);
-    socket_free(slot);
-}
-
 static void say(struct sim_socket *s, const char *line)
 {
-    if (s->close_code == 0)
-        session_data(s->session, str_of(line));
+    socket_hear(s, str_of(line));
 }
 
 void peer_connect(struct world *w, struct peer *p)
@@ -121,19 +22,25 @@ void peer_connect(struct world *w, struct peer *p)
     size_t i = 0;
     while (i < PEER_SOCKETS && p->sockets[i] != NULL)
         i++;
+    struct sim_node *via = NULL, *keeper = w->n_nodes > 0 ? nodes_dial(w, &via) : NULL;
+    if (i == PEER_SOCKETS || (w->n_nodes > 0 && keeper == NULL))
+        return;
+    nodes_enter(w, keeper);
     const struct gateway *gw = facts_gateway(w->facts, str_of(p->id));
-    if (i == PEER_SOCKETS || w->drained || gw == NULL || gw->revoked_ms != 0)
+    if (w->drained || gw == NULL || gw->revoked_ms != 0)
         return;
     struct sim_socket *s = xcalloc(1, sizeof *s);
-    s->wire.ops = &wire_ops;
+    s->wire.ops = &sim_wire_ops;
     s->world = w;
+    s->keeper = keeper;
+    s->via = via;
     s->seen = (struct model_socket){.number = ++w->socket_numbers,
                                     .instance = p->instance,
                                     .holder = world_holder(w, p->instance)};
     s->session = session_open(w->relay, gw, &s->wire);
     world_say(w, "  socket %u of instance %u opened", s->seen.number, p->instance);
     if (s->session == NULL) {
-        socket_free(&s);
+        socket_free(s);
         return;
     }
     p->sockets[i] = s;
@@ -156,7 +63,7 @@ static void socket_read(struct world *w, struct sim_socket *s, size_t lines)
     struct str rest = buf_str(&s->inbox), line;
     size_t used = 0;
     while (lines-- > 0 && used < s->inbox.n && s->n_acks < PEER_ACKS &&
-           str_split(&rest, '\n', &line)) {
+           memchr(rest.p, '\n', rest.n) != NULL && str_split(&rest, '\n', &line)) {
         struct json doc;
         used += line.n + 1;
         if (!json_parse(w->parser, line, &doc))
@@ -186,22 +93,22 @@ static void socket_ack(struct world *w, struct sim_socket *s, size_t n)
         model_name(ev, s->seen.instance, text);
         buf_printf(&out, "{\"type\": \"inbound_ack\", \"bufferId\": \"%.*s\"}\n", (int)sizeof text,
                    text);
-        model_acked(&w->model, s->seen.instance, ev);
-        w->peers[s->seen.instance].has_acked = true;
     }
     memmove(s->acks, s->acks + n, (s->n_acks - n) * sizeof *s->acks);
     s->n_acks -= n;
     if (s->close_code == 0 && out.n > 0) {
         size_t cut = world_chance(w, 20) ? rand_below(&w->rand, out.n) : 0;
-        session_data(s->session, str_make(out.p, cut)); /* split anywhere: the wire is a stream */
-        if (s->close_code == 0)
-            session_data(s->session, str_skip(buf_str(&out), cut));
+        socket_hear(s, str_make(out.p, cut)); /* split anywhere: the wire is a stream */
+        socket_hear(s, str_skip(buf_str(&out), cut));
     }
     buf_done(&out);
 }
 
 static void socket_pong(struct sim_socket *s)
 {
+    if (s->keeper != NULL && s->keeper->frozen)
+        return;
+    nodes_enter(s->world, s->keeper);
     for (size_t i = 0; i < s->n_pings && s->close_code == 0; i++)
         session_pong(s->session, s->pings[i]);
     s->n_pings = 0;
@@ -212,9 +119,6 @@ static void socket_hello(struct sim_socket *s)
     if (s->said_hello)
         return;
     s->said_hello = true;
-    struct peer *p = &s->world->peers[s->seen.instance];
-    p->asleep = false;
-    p->receiver = s->seen.number;
     say(s, "{\"type\": \"hello\", \"platform\": \"web\", \"botId\": \"lobby\"}\n");
 }
 
@@ -330,7 +234,8 @@ void peers_lost(struct world *w)
         for (size_t k = 0; k < PEER_SOCKETS; k++)
             if (w->peers[i].sockets[k] != NULL) {
                 w->peers[i].sockets[k]->session = NULL; /* died with its process */
-                socket_free(&w->peers[i].sockets[k]);
+                socket_free(w->peers[i].sockets[k]);
+                w->peers[i].sockets[k] = NULL;
             }
     }
     w->n_pokes = 0;
@@ -345,13 +250,14 @@ static void on_poke(struct waker *p, const char *url, poke_done_cb *done, void *
     unsigned i = (unsigned)(url[strlen(url) - 1] - '0');
     assert(i < MODEL_INSTANCES && w->n_pokes < ARRAY_LEN(w->pokes));
     world_say(w, "  poke instance %u", i);
+    nodes_judge(w, "a poke");
     if (w->last_poke_ms[i] != 0 && w->now_ms - w->last_poke_ms[i] < w->limits.wake_cooldown_ms)
         model_break(&w->model, "instance %u: poked again after %" PRId64 " ms", i,
                     w->now_ms - w->last_poke_ms[i]);
     w->last_poke_ms[i] = w->now_ms;
     w->poke_skew_ms[i] = w->skew_ms;
     w->poked[i] = true;
-    w->pokes[w->n_pokes++] = (struct pending_poke){done, ctx};
+    w->pokes[w->n_pokes++] = (struct pending_poke){done, ctx, w->at};
     w->result.pokes++;
     if (world_chance(w, 50))
         w->peers[i].wants_sleep = false;
@@ -370,9 +276,11 @@ static void on_act(struct outside *o, const struct outlet *to, struct action_id 
     (void)from;
     (void)act;
     struct world *w = container_of(o, struct world, outside);
-    if (w->n_actions < ARRAY_LEN(w->actions))
-        w->actions[w->n_actions++] =
-            id; /* the others are never answered: the relay times them out */
+    nodes_judge(w, "an action");
+    if (w->n_actions < ARRAY_LEN(w->actions)) { /* others are never answered: they time out */
+        w->actors[w->n_actions] = w->at;
+        w->actions[w->n_actions++] = id;
+    }
 }
 static void on_changed(struct outside *o, struct str tenant, struct str instance, const char *state)
 {

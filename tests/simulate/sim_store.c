@@ -8,14 +8,35 @@
 #include <stdlib.h>
 #include "core/delivery_id.h"
 #include "store/memory/disk.h"
+#include "simulate/op_copy.h"
+#include "simulate/truth.h"
 #include "store/result.h"
 
 enum { SIM_QUEUED, SIM_RUN, SIM_CANCELLED };
+
+/* The order of numbers is the order of commits: whoever numbers rows of a mailbox keeps others from
+ * it.  (0: a plain sequence, as a mutant has it.) */
+enum { NUMBERS_AT_COMMIT = 1 };
+/* Who may write is asked under a lock, and a thief waits for it.  (0: mutant.) */
+enum { FENCE_LOCKS = 1 };
+enum { MAX_STORES = 16, MAX_LIMBO = 12 };
+
+struct limbo {                       /* a transaction whose process hears of it no more */
+    struct store_op *ops[MAX_LIMBO]; /* owned copies */
+    size_t n;
+    struct store_fence guard;
+    int64_t begun_ms;
+    bool orphaned; /* its process crashed */
+};
 
 struct sim_disk {
     struct mem_disk mem;
     uint64_t boot;
     int64_t now_ms;
+    struct truth truth;
+    bool watched;
+    struct sim_store *stores[MAX_STORES]; /* borrowed; those that are open */
+    struct limbo limbo;
 };
 struct queue {
     struct store_op *head, **tail;
@@ -25,6 +46,8 @@ struct sim_store {
     struct store base;
     struct sim_disk *disk; /* borrowed */
     struct queue queued, finished;
+    size_t n_open; /* of @queued: in a transaction that has begun */
+    int64_t begun_ms;
 };
 
 static struct sim_store *sim_of(struct store *st)
@@ -71,8 +94,15 @@ struct sim_disk *sim_disk_new_shared(void)
 
 void sim_disk_free(struct sim_disk *d)
 {
+    sim_disk_end_limbo(d, true);
     mem_disk_done(&d->mem);
     free(d);
+}
+
+struct truth *sim_disk_truth(struct sim_disk *d)
+{
+    d->watched = true;
+    return &d->truth;
 }
 
 void sim_disk_set_time(struct sim_disk *d, int64_t now_ms)
@@ -129,13 +159,91 @@ static bool is_fenced(const struct sim_store *s, const struct store_op *op)
            !leases_hold(&s->disk->mem.leases, &s->base.guard, s->disk->now_ms);
 }
 
-static enum bh_err apply(struct sim_disk *d, struct store_op *op)
+static enum bh_err apply(struct sim_disk *d, struct store_op *op, const struct store_fence *guard,
+                         int64_t begun_ms)
 {
     if (op->state == SIM_CANCELLED)
         return BH_CANCELLED;
     enum bh_err err = mem_disk_run(&d->mem, op, d->now_ms);
     assert(op->kind != STORE_APPEND || err != BH_CONFLICT); /* an id is used once */
+    if (!d->watched || err != BH_OK)
+        return err;
+    if (op->kind == STORE_LEASE)
+        truth_leased(&d->truth, container_of(op, struct store_lease, op), d->now_ms);
+    else if (op->kind < STORE_LEASE)
+        truth_written(&d->truth, op, guard->epoch, begun_ms);
     return err;
+}
+
+/* ---- transactions that are under way for longer ---- */
+
+static bool appends_to(const struct store_op *op, const struct store_append *a)
+{
+    if (op->kind != STORE_APPEND)
+        return false;
+    const struct store_append *b = container_of(op, const struct store_append, op);
+    return (NUMBERS_AT_COMMIT && a->box == b->box) ||
+           (a->has_key && b->has_key && a->key.lo == b->key.lo && a->key.hi == b->key.hi);
+}
+
+static bool lease_waits(const struct sim_store *s)
+{
+    const struct sim_disk *d = s->disk;
+    bool waits = d->limbo.n > 0;
+    for (size_t i = 0; i < MAX_STORES; i++)
+        waits |= d->stores[i] != NULL && d->stores[i] != s && d->stores[i]->n_open > 0;
+    return waits && FENCE_LOCKS;
+}
+
+/* Does it wait for a lock that a transaction of somebody else has? */
+static bool waits(const struct sim_store *s, const struct store_op *op)
+{
+    const struct limbo *l = &s->disk->limbo;
+    if (op->kind == STORE_LEASE)
+        return lease_waits(s);
+    if (op->kind == STORE_ACK || op->kind == STORE_MARK || op->kind == STORE_ERASE)
+        return l->n > 0;
+    for (size_t i = 0; op->kind == STORE_APPEND && i < l->n; i++)
+        if (appends_to(l->ops[i], container_of(op, const struct store_append, op)))
+            return true;
+    return false;
+}
+
+void sim_store_begin(struct store *st, size_t n)
+{
+    struct sim_store *s = sim_of(st);
+    const struct store_op *op = s->queued.head;
+    for (; s->n_open < n && op != NULL && op->kind < STORE_LEASE; op = op->next) {
+        if (is_fenced(s, op) || waits(s, op) || op->kind == STORE_TX)
+            break;
+        s->n_open++;
+        s->begun_ms = s->disk->now_ms;
+    }
+}
+bool sim_store_is_open(const struct store *st)
+{
+    return container_of(st, const struct sim_store, base)->n_open > 0;
+}
+
+static void finish(struct sim_store *s, struct store_op *op, enum bh_err err)
+{
+    op->err = (uint8_t)err;
+    op->state = SIM_RUN;
+    queue_push(&s->finished, op);
+}
+
+void sim_store_abort(struct store *st)
+{
+    struct sim_store *s = sim_of(st);
+    for (; s->n_open > 0; s->n_open--)
+        finish(s, queue_pop(&s->queued), BH_UNAVAILABLE);
+}
+
+void sim_store_tire(struct store *st)
+{
+    struct sim_store *s = sim_of(st);
+    if (s->n_open == 0 && s->queued.head != NULL && waits(s, s->queued.head))
+        finish(s, queue_pop(&s->queued), BH_UNAVAILABLE);
 }
 
 /* Whether a change of the facts happened cannot be asked again by a key: those answers arrive. */
@@ -144,20 +252,115 @@ static bool may_be_lost(const struct store_op *op)
     return op->kind == STORE_APPEND || op->kind == STORE_ACK || op->kind == STORE_MARK;
 }
 
+/* A plain sequence gives its number at once. */
+static void draw_number(struct sim_disk *d, struct store_op *op)
+{
+    struct store_append *a = container_of(op, struct store_append, op);
+    if (op->kind == STORE_APPEND && a->box < d->mem.n_last && !NUMBERS_AT_COMMIT)
+        a->id = ++d->mem.last[a->box];
+}
+
+static void apply_limbo(struct sim_disk *d, struct store_op *op)
+{
+    struct store_append *a = container_of(op, struct store_append, op);
+    bool drawn = op->kind == STORE_APPEND && a->box < d->mem.n_last && !NUMBERS_AT_COMMIT;
+    uint64_t last = drawn ? d->mem.last[a->box] : 0;
+    if (drawn)
+        d->mem.last[a->box] = a->id - 1;
+    (void)apply(d, op, &d->limbo.guard, d->limbo.begun_ms);
+    if (drawn)
+        d->mem.last[a->box] = last;
+}
+
+/* Its first ops, as far as they can be copied. */
+static size_t enter_limbo(struct sim_store *s, size_t n, int64_t begun_ms)
+{
+    struct limbo *l = &s->disk->limbo;
+    const struct store_op *op = s->queued.head;
+    if (l->n > 0)
+        return 0;
+    *l = (struct limbo){.guard = s->base.guard, .begun_ms = begun_ms};
+    for (; op != NULL && l->n < n && l->n < MAX_LIMBO && may_be_lost(op); op = op->next) {
+        l->ops[l->n] = op_copy(op);
+        draw_number(s->disk, l->ops[l->n++]);
+    }
+    return l->n;
+}
+
+void sim_store_limbo(struct store *st, size_t n)
+{
+    struct sim_store *s = sim_of(st);
+    if (s->n_open > 0 || s->queued.head == NULL || is_fenced(s, s->queued.head))
+        return;
+    for (n = enter_limbo(s, n, s->disk->now_ms); n > 0; n--)
+        finish(s, queue_pop(&s->queued), BH_UNKNOWN);
+}
+
+bool sim_disk_in_limbo(const struct sim_disk *d)
+{
+    return d->limbo.n > 0;
+}
+
+void sim_disk_end_limbo(struct sim_disk *d, bool fails)
+{
+    for (size_t i = 0; i < d->limbo.n; i++) {
+        if (!fails || !d->limbo.orphaned)
+            apply_limbo(d, d->limbo.ops[i]);
+        op_free(d->limbo.ops[i]);
+    }
+    d->limbo.n = 0;
+}
+
+bool sim_disk_may_get_key(const struct sim_disk *d, struct hash128 key)
+{
+    for (size_t i = 0; i < d->limbo.n; i++) {
+        const struct store_op *op = d->limbo.ops[i];
+        const struct store_append *a = container_of(op, const struct store_append, op);
+        if (op->kind == STORE_APPEND && a->has_key && a->key.lo == key.lo && a->key.hi == key.hi)
+            return true;
+    }
+    return false;
+}
+
+/* ---- one that ends at once ---- */
+
+static enum bh_err lost_answer(const struct store_op *op)
+{
+    if (op->kind == STORE_LEASE)
+        return BH_UNAVAILABLE;
+    return may_be_lost(op) ? BH_UNKNOWN : BH_OK;
+}
+
+/* A mutant's: as if it were written. */
+static inline enum bh_err answer_early(struct sim_disk *d, struct store_op *op)
+{
+    struct store_append *a = container_of(op, struct store_append, op);
+    if (op->kind != STORE_APPEND || a->box >= d->mem.n_last)
+        return BH_UNAVAILABLE;
+    a->exists = false;
+    a->sequence = (uint64_t)a->box << 40 | (d->mem.last[a->box] + 1);
+    return BH_OK;
+}
+
 void sim_store_commit(struct store *st, size_t n, enum sim_fate fate)
 {
     struct sim_store *s = sim_of(st);
     for (; n > 0 && s->queued.n > 0; n--) {
+        bool open = s->n_open > 0;
+        enum bh_err err;
+        if (!open && !is_fenced(s, s->queued.head) && waits(s, s->queued.head))
+            break;
         struct store_op *op = queue_pop(&s->queued);
-        bool read = op->kind >= STORE_FETCH;
-        if (fate == SIM_ROLLED_BACK && !read)
-            op->err = BH_UNAVAILABLE;
+        s->n_open -= open;
+        if (fate == SIM_ROLLED_BACK && op->kind < STORE_FETCH)
+            err = BH_UNAVAILABLE;
+        else if (!open && is_fenced(s, op))
+            err = BH_FENCED;
         else
-            op->err = (uint8_t)(is_fenced(s, op) ? BH_FENCED : apply(s->disk, op));
-        if (fate == SIM_ANSWER_LOST && op->err == BH_OK && may_be_lost(op))
-            op->err = BH_UNKNOWN;
-        op->state = SIM_RUN;
-        queue_push(&s->finished, op);
+            err = apply(s->disk, op, &s->base.guard, open ? s->begun_ms : s->disk->now_ms);
+        if (fate == SIM_ANSWER_LOST && err == BH_OK)
+            err = lost_answer(op);
+        finish(s, op, err);
     }
 }
 
@@ -253,6 +456,11 @@ static void sim_stats(struct store *st, struct store_stats *ret)
 void sim_store_crash(struct store *st)
 {
     struct sim_store *s = sim_of(st);
+    if (s->n_open > 0 && enter_limbo(s, s->n_open, s->begun_ms) > 0)
+        s->disk->limbo.orphaned = true;
+    for (size_t i = 0; i < MAX_STORES; i++)
+        if (s->disk->stores[i] == s)
+            s->disk->stores[i] = NULL;
     for (struct store_op *op; (op = queue_pop(&s->finished)) != NULL;)
         result_free(op);
     free(s);
@@ -298,5 +506,10 @@ struct store *sim_store_open(struct sim_disk *d)
     s->disk = d;
     queue_init(&s->queued);
     queue_init(&s->finished);
-    return &s->base;
+    for (size_t i = 0; i < MAX_STORES; i++)
+        if (d->stores[i] == NULL) {
+            d->stores[i] = s;
+            return &s->base;
+        }
+    abort(); /* somebody forgot to close them */
 }

@@ -27,6 +27,10 @@ void sim_disk_each_frame(const struct sim_disk *d, void (*each)(void *ctx, struc
                          void *ctx);
 bool sim_disk_has_key(const struct sim_disk *d, struct hash128 key);
 
+/* What a transaction that has not ended yet will write, if it does. */
+bool sim_disk_may_get_key(const struct sim_disk *d, struct hash128 key);
+struct truth *sim_disk_truth(struct sim_disk *d); /* from now on every write is held against it */
+
 struct store *sim_store_open(struct sim_disk *d);
 /* Another process serves from now on; its store is guarded (store_guard()). */
 void sim_store_serve(struct store *st);
@@ -37,6 +41,19 @@ size_t sim_store_finished(const struct store *st);
  * are fenced; what was lost happened, and nobody can say so. */
 enum sim_fate { SIM_WELL, SIM_ROLLED_BACK, SIM_ANSWER_LOST };
 void sim_store_commit(struct store *st, size_t n, enum sim_fate fate);
+/* The process stops between BEGIN and COMMIT: the first @n queued ops are in a transaction that
+ * holds its locks; the next commit goes on with it.  What is fenced begins none. */
+void sim_store_begin(struct store *st, size_t n);
+bool sim_store_is_open(const struct store *st);
+void sim_store_abort(struct store *st); /* the database does not wait any longer for it */
+/* The line is lost behind the COMMIT of the first @n ops, and the database is not done with it: the
+ * ops end as unknown, the transaction ends later.  So does what a crash finds begun. */
+void sim_store_limbo(struct store *st, size_t n);
+bool sim_disk_in_limbo(const struct sim_disk *d);
+/* Only a transaction whose process crashed can fail by then. */
+void sim_disk_end_limbo(struct sim_disk *d, bool fails);
+/* The first queued op waits for a lock for too long: it fails.  Nothing waits: nothing happens. */
+void sim_store_tire(struct store *st);
 /* Run done() of the first @n results; how many of them were failures. */
 size_t sim_store_complete(struct store *st, size_t n);
 /* The done() callbacks run from inside sim_store_complete(), which the scheduler calls. */

@@ -22,6 +22,7 @@ void world_say(struct world *w, const char *fmt, ...)
     if (!w->trace)
         return;
     va_start(ap, fmt);
+    fprintf(stderr, "%" PRId64 " ", w->now_ms);
     vfprintf(stderr, fmt, ap);
     va_end(ap);
     fputc('\n', stderr);
@@ -37,8 +38,12 @@ static void set_clock(struct world *w)
     clock_set(w->clock, w->now_ms, 1800000000000 + w->now_ms + w->skew_ms);
 }
 
-static void turn(struct world *w, int64_t ms)
+void world_turn(struct world *w, int64_t ms)
 {
+    if (w->n_nodes > 0) {
+        nodes_turn(w, ms);
+        return;
+    }
     w->now_ms += ms;
     set_clock(w);
     clock_turn(w->clock);
@@ -54,18 +59,22 @@ static void jump(struct world *w)
 }
 
 /* What failed is tried again in a while: until then it is not on disk. */
-static void complete(struct world *w, size_t n)
+void world_complete(struct world *w, size_t n)
 {
     if (sim_store_complete(w->store, n) > 0)
         w->refused_ms = w->now_ms;
 }
 
-static void settle(struct world *w) /* let the disk and the loop catch up with each other */
+void world_settle(struct world *w) /* let the disk and the loop catch up with each other */
 {
+    if (w->n_nodes > 0) {
+        nodes_settle(w);
+        return;
+    }
     for (int i = 0; i < 20; i++) {
         sim_store_commit(w->store, SIZE_MAX, SIM_WELL);
-        complete(w, SIZE_MAX);
-        turn(w, 1);
+        world_complete(w, SIZE_MAX);
+        world_turn(w, 1);
     }
 }
 
@@ -79,12 +88,14 @@ static struct grant_who who(unsigned i)
 
 uint32_t world_holder(const struct world *w, unsigned i)
 {
+    if (w->facts == NULL)
+        return w->model.holder[i]; /* nobody serves just now */
     const struct gate_instance *in = grant_instance(w->facts, who(i));
     return in != NULL ? in->life : 0;
 }
 
 /* The model learns what the facts know: who holds each name, and whether anybody does. */
-static void tell_holders(struct world *w)
+void world_tell_holders(struct world *w)
 {
     for (unsigned i = 0; i < MODEL_INSTANCES && w->facts != NULL; i++) {
         const struct gateway *gw = facts_gateway(w->facts, str_of(w->peers[i].id));
@@ -100,12 +111,9 @@ static void tell_holders(struct world *w)
     }
 }
 
-static void boot(struct world *w)
+void world_boot(struct world *w)
 {
     char why[256] = "";
-    w->store = sim_store_open(w->disk);
-    if (w->shared)
-        sim_store_serve(w->store);
     w->bus = bus_local_new(w->clock);
     struct facts_env fenv = {.clock = w->clock,
                              .store = w->store,
@@ -125,7 +133,15 @@ static void boot(struct world *w)
         model_break(&w->model, "the relay does not open: %s", why);
     w->drained = false;
     memset(w->changing, 0, sizeof w->changing);
-    tell_holders(w);
+    world_tell_holders(w);
+}
+
+static void boot(struct world *w)
+{
+    w->store = sim_store_open(w->disk);
+    if (w->shared)
+        sim_store_serve(w->store);
+    world_boot(w);
 }
 
 /* The process is gone between two instructions: nothing is flushed, nobody is told. */
@@ -143,7 +159,7 @@ static void halt(struct world *w)
 }
 
 /* Sleep survives: who was told "you sleep" is asleep for the next process too. */
-static void check_sleepers(struct world *w)
+void world_check_sleepers(struct world *w)
 {
     for (unsigned i = 0; i < MODEL_INSTANCES && w->relay != NULL; i++) {
         const struct gateway *gw = facts_gateway(w->facts, str_of(w->peers[i].id));
@@ -174,7 +190,7 @@ static bool all_poked(struct world *w, const bool waits[MODEL_INSTANCES], int64_
             all &= !waits[i] || w->poked[i];
         if (all)
             return true;
-        turn(w, 2000);
+        world_turn(w, 2000);
     }
     return false;
 }
@@ -258,7 +274,7 @@ static void crash(struct world *w)
     model_crashed(&w->model);
     w->result.crashes++;
     boot(w);
-    check_sleepers(w);
+    world_check_sleepers(w);
     if (w->relay != NULL && world_chance(w, 30))
         vigil(w);
 }
@@ -275,10 +291,10 @@ static void restart(struct world *w)
     relay_drain(w->relay, on_drained, w);
     for (int i = 0; i < 50 && !w->drained; i++) {
         sim_store_commit(w->store, SIZE_MAX, SIM_WELL);
-        complete(w, SIZE_MAX);
+        world_complete(w, SIZE_MAX);
         peers_finish_closes(w, true);
         peer_step(w, &w->peers[rand_below(&w->rand, MODEL_INSTANCES)]); /* the last acks, or none */
-        turn(w, i < 20 ? 5 : 20);
+        world_turn(w, i < 20 ? 5 : 20);
     }
     if (!w->drained)
         model_break(&w->model, "a drain does not end");
@@ -319,13 +335,13 @@ static void open_route(struct world *w, const char *key, struct str tenant, stru
 static void found_tenants(struct world *w)
 {
     open_route(w, "both", STR("acme"), STR_NULL); /* to all of the tenant: while it has none yet */
-    settle(w);
+    world_settle(w);
     for (unsigned i = 0; i < MODEL_INSTANCES; i++) {
         char key[8];
         add_gateway(w, i, add_done, w);
         snprintf(key, sizeof key, "k%u", i);
         open_route(w, key, who(i).tenant, who(i).instance);
-        settle(w);
+        world_settle(w);
     }
 }
 
@@ -342,7 +358,7 @@ static void change_holder(struct world *w, unsigned i)
     if (w->changing[i])
         return;
     w->changing[i] = true;
-    tell_holders(w);
+    world_tell_holders(w);
     if (w->model.gone[i]) {
         world_say(w, "somebody takes the name of instance %u", i);
         add_gateway(w, i, on_changed_holder, &w->changing[i]);
@@ -353,7 +369,7 @@ static void change_holder(struct world *w, unsigned i)
     }
 }
 
-static void churn_step(struct world *w)
+void world_churn(struct world *w)
 {
     unsigned i = (unsigned)rand_below(&w->rand, MODEL_INSTANCES);
     if (w->model.gone[i] ? world_chance(w, 30) : world_chance(w, 3))
@@ -369,85 +385,22 @@ static void heat_step(struct world *w)
     if (world_chance(w, 40))
         sim_store_commit(w->store, 1, SIM_WELL);
     if (world_chance(w, 40))
-        complete(w, 1);
+        world_complete(w, 1);
     if (world_chance(w, 8))
         crash(w);
 }
 
-struct accept_ctx {
-    struct accept_ctx
-        *next; /* kept until the life ends: a dead process may not call back, but if it does */
-    struct world *world;
-    size_t event; /* events move when their array grows: a number, not a pointer */
-    uint64_t boot;
-};
-
-static void on_accepted(void *ctx, enum bh_err err)
+void world_answer(struct world *w)
 {
-    struct accept_ctx *a = ctx;
-    struct world *w = a->world;
-    struct model_event *ev = &w->model.events[a->event];
-    world_say(w, "  %s accepted: %s", ev->name, bh_err_word(err));
-    if (a->boot != w->model.boot)
-        model_break(&w->model, "%s: told of its accept by a dead process", ev->name);
-    model_accepted(&w->model, ev, err);
-}
-
-void world_publish(struct world *w, struct model_event *ev)
-{
-    static const char *const keys[] = {[1] = "k0", [2] = "k1", [4] = "k2", [3] = "both"};
-    struct accept_ctx *ctx = xcalloc(1, sizeof *ctx);
-    char chat[4] = "c0";
-    *ctx = (struct accept_ctx){w->contexts, w, (size_t)(ev - w->model.events), w->model.boot};
-    w->contexts = ctx;
-    chat[1] = (char)('0' + (ev->route == 2 ? 1 : ev->route == 4 ? 2 : 0));
-    struct event e = {.platform = STR("web"),
-                      .bot = STR("lobby"),
-                      .route_key = str_of(keys[ev->route]),
-                      .event_id = str_of(ev->name),
-                      .message_id = str_of(ev->name),
-                      .text = STR("hello"),
-                      .chat_id = str_of(chat),
-                      .chat_type = STR("dm"),
-                      .user_id = STR("u")};
-    world_say(w, "publish %s to %s", ev->name, keys[ev->route]);
-    relay_accept(w->relay, &e, on_accepted, ctx);
-}
-
-static void publish(struct world *w)
-{
-    static const unsigned routes[] = {1, 1, 2, 4, 3};
-    struct model_event *unanswered = model_unanswered(&w->model);
-    tell_holders(w);
-    for (unsigned i = 0; i < MODEL_INSTANCES; i++)
-        if (w->peers[i].asleep && w->heat == 0 && world_chance(w, 10))
-            w->heat = 12; /* from the accept to the poke */
-    if (unanswered != NULL &&
-        world_chance(w, 60)) { /* what nobody confirmed comes again, in order */
-        w->result.repeats++;
-        model_offer_again(&w->model, unanswered);
-        world_publish(w, unanswered);
-        return;
-    }
-    if (w->model.n > 0 && world_chance(w, 15)) { /* the platform repeats itself */
-        struct model_event *ev = &w->model.events[rand_below(&w->rand, w->model.n)];
-        if (ev->accepting || model_is_over(&w->model, ev))
-            return;
-        w->result.repeats++;
-        model_offer_again(&w->model, ev);
-        world_publish(w, ev);
-        return;
-    }
-    world_publish(w, model_offer(&w->model, routes[rand_below(&w->rand, ARRAY_LEN(routes))]));
-}
-
-static void answer_pokes_and_actions(struct world *w)
-{
-    while (w->n_pokes > 0) {
-        struct pending_poke p = w->pokes[--w->n_pokes];
+    for (size_t i = w->n_pokes; i-- > 0;) {
+        struct pending_poke p = w->pokes[i];
+        if (p.of != NULL && p.of->frozen)
+            continue;
+        w->pokes[i] = w->pokes[--w->n_pokes];
+        nodes_enter(w, p.of);
         p.done(p.ctx, world_chance(w, 70), "no answer");
     }
-    if (w->n_actions > 0) {
+    if (w->n_actions > 0 && w->actors[w->n_actions - 1] == w->at) {
         struct action_id id = w->actions[--w->n_actions];
         relay_result(w->relay, id,
                      &(struct action_result){.success = true, .message_id = STR("m")});
@@ -466,32 +419,32 @@ static void trouble_step(struct world *w)
 {
     uint64_t dice = rand_below(&w->rand, 1000);
     if (dice < 300)
-        publish(w);
+        posts_step(w);
     else if (dice < 650)
         peer_step(w, &w->peers[rand_below(&w->rand, MODEL_INSTANCES)]);
     else if (dice < 780)
         commit(w);
     else if (dice < 900)
-        complete(w, 1 + rand_below(&w->rand, 12));
+        world_complete(w, 1 + rand_below(&w->rand, 12));
     else if (dice < 950)
         peers_finish_closes(w, false);
     else if (dice < 970)
-        answer_pokes_and_actions(w);
+        world_answer(w);
     else if (dice < 985)
-        turn(w, (int64_t)rand_below(&w->rand, 40000)); /* patience runs out somewhere */
+        world_turn(w, (int64_t)rand_below(&w->rand, 40000)); /* patience runs out somewhere */
     else if (dice < 993)
         crash(w);
     else if (dice < 995)
         restart(w);
     if (w->churn)
-        churn_step(w);
+        world_churn(w);
     heat_step(w);
     if (w->stopped.store != NULL && world_chance(w, 20))
         late_writes(w, 1 + rand_below(&w->rand, 4));
     if (world_chance(w, 2) && world_chance(w, 30))
         jump(w);
-    turn(w, (int64_t)rand_below(&w->rand, 4));
-    tell_holders(w);
+    world_turn(w, (int64_t)rand_below(&w->rand, 4));
+    world_tell_holders(w);
 }
 
 static void make_peace(struct world *w)
@@ -499,18 +452,20 @@ static void make_peace(struct world *w)
     w->peace = true;
     world_say(w, "PEACE");
     bury(w);
-    settle(w);
-    tell_holders(w);
+    if (w->n_nodes > 0)
+        nodes_calm(w);
+    world_settle(w);
+    world_tell_holders(w);
     for (unsigned i = 0; i < MODEL_INSTANCES; i++)
         if (w->model.gone[i])
             change_holder(w, i);
-    settle(w);
-    tell_holders(w);
+    world_settle(w);
+    world_tell_holders(w);
     for (int i = 0; i < 400 && w->model.broken[0] == '\0'; i++) {
         for (size_t k = 0; k < MODEL_INSTANCES; k++)
             peer_peace(w, &w->peers[k]);
-        answer_pokes_and_actions(w);
-        settle(w);
+        world_answer(w);
+        world_settle(w);
         model_check(&w->model);
         if (i > 5 && sim_store_queued(w->store) == 0 && sim_store_finished(w->store) == 0) {
             bool waiting = false;
@@ -522,7 +477,7 @@ static void make_peace(struct world *w)
             if (!waiting && i > 20)
                 break;
         }
-        turn(w, 300);
+        world_turn(w, 300);
     }
     model_check_end(&w->model);
     for (size_t e = 0; e < w->model.n; e++)
@@ -540,10 +495,12 @@ static void set_limits(struct world *w)
     w->model.max_attempts = w->limits.max_attempts;
 }
 
-static void open_world(struct world *w, uint64_t seed, bool shared, bool trace)
+static void open_world(struct world *w, const struct world_plan *p)
 {
+    uint64_t seed = p->seed;
+    bool shared = p->shared || p->nodes > 0;
     char why[256];
-    *w = (struct world){.trace = trace, .shared = shared, .now_ms = 1000, .clock = clock_new()};
+    *w = (struct world){.trace = p->trace, .shared = shared, .now_ms = 1000};
     w->churn = seed % 3 == 0;
     w->rand = rand_seeded(seed * 2 + 1);
     w->relay_rand = rand_seeded(seed * 7919 + 13);
@@ -555,36 +512,45 @@ static void open_world(struct world *w, uint64_t seed, bool shared, bool trace)
     if (seal_open_master(STR("0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef"),
                          NULL, &w->seal, why) != BH_OK)
         model_break(&w->model, "no seal: %s", why);
-    set_clock(w);
     peers_init(w);
     set_limits(w);
+    if (p->nodes > 0) {
+        nodes_open(w, p->nodes);
+        return;
+    }
+    w->clock = clock_new();
+    set_clock(w);
     boot(w);
 }
 
 static void close_world(struct world *w)
 {
     bury(w);
-    halt(w);
-    clock_free(w->clock);
+    if (w->n_nodes > 0) {
+        nodes_close(w);
+    } else {
+        halt(w);
+        clock_free(w->clock);
+    }
     json_parser_free(w->parser);
     seal_free(w->seal);
     sim_disk_free(w->disk);
     model_done(&w->model);
-    for (struct accept_ctx *a; (a = w->contexts) != NULL;) {
-        w->contexts = a->next;
-        free(a);
-    }
+    posts_done(w);
 }
 
-struct world_result world_run(uint64_t seed, bool shared, bool trace)
+struct world_result world_run(const struct world_plan *p)
 {
     struct world *w = xcalloc(1, sizeof *w);
-    open_world(w, seed, shared, trace);
+    open_world(w, p);
     found_tenants(w);
     uint64_t steps = 100 + rand_below(&w->rand, 200);
     while (w->result.steps < steps && w->model.broken[0] == '\0') {
         w->result.steps++;
-        trouble_step(w);
+        if (w->n_nodes > 0)
+            nodes_step(w);
+        else
+            trouble_step(w);
         model_check(&w->model);
     }
     if (w->model.broken[0] == '\0')

@@ -12,9 +12,15 @@ struct world_result {
     bool ok;
     char broken[256];
     uint64_t steps, checks, sends, crashes, pokes, sleeps, repeats;
-    uint64_t endings;       /* names given up */
-    uint64_t vigils, jumps; /* sleepers watched after a restart; the wall clock was set */
+    uint64_t endings;               /* names given up */
+    uint64_t vigils, jumps;         /* sleepers watched after a restart; the wall clock was set */
+    uint64_t grants, freezes, late; /* leases; processes stopped; ... for longer than theirs */
 };
 
-/* @shared: on a store that several processes share.  @trace: print every step to stderr. */
-struct world_result world_run(uint64_t seed, bool shared, bool trace);
+struct world_plan {
+    uint64_t seed;
+    bool shared;    /* on a store that several processes share */
+    unsigned nodes; /* so many processes at once, one of them under a lease; 0: one, without */
+    bool trace;     /* print every step to stderr */
+};
+struct world_result world_run(const struct world_plan *p);

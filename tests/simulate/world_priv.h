@@ -1,15 +1,18 @@
-/* world_priv.h - the parts of the simulated world, shared by world.c (the scheduler) and peers.c
- * (the gateways, the waker and the platform). */
+/* world_priv.h - the parts of the simulated world, shared by world.c (the scheduler), peers.c (the
+ * gateways, the waker and the platform), posts.c (what people write) and nodes.c (several
+ * processes). */
 #pragma once
 #include "base/clock.h"
 #include "base/json.h"
 #include "base/rand.h"
+#include "cluster/node.h"
 #include "relay/relay.h"
 #include "simulate/model.h"
 #include "simulate/world.h"
 
 #define PEER_SOCKETS 3
 #define PEER_ACKS 512
+#define MAX_NODES 5
 
 struct accept_ctx;
 struct world;
@@ -20,9 +23,16 @@ struct sim_socket {
     struct model_socket seen;
     struct session *session; /* NULL once closed */
     bool said_hello, frozen, idle_sent, idle_acked;
-    int close_code;     /* the relay asked for it; 0: open */
-    struct buf sending; /* send_begin() */
-    struct buf inbox;   /* written by the relay, not yet read by the gateway */
+    bool heard_hello;        /* the relay did */
+    struct sim_node *keeper; /* borrowed; whose session it is; NULL: there is one process */
+    struct sim_node *via; /* borrowed; where the gateway dialled; not the keeper: a trunk between */
+    struct sim_socket *next; /* world->orphans */
+    int gone_code;           /* the gateway has gone, and its keeper does not know it yet */
+    struct buf up, down;     /* under way to the keeper, to the gateway */
+    struct buf line;         /* of what the relay hears */
+    int close_code;          /* the relay asked for it; 0: open */
+    struct buf sending;      /* send_begin() */
+    struct buf inbox;        /* written by the relay, not yet read by the gateway */
     size_t unread_messages;
     uint32_t pings[8];
     size_t n_pings;
@@ -45,6 +55,29 @@ struct peer { /* one gateway */
 struct pending_poke {
     poke_done_cb *done;
     void *ctx;
+    struct sim_node *of; /* borrowed; NULL: there is one process */
+};
+
+struct sim_node {        /* one process of several: nodes.c */
+    struct world *world; /* borrowed */
+    bool alive, frozen, draining, drained;
+    bool over;                                    /* its time is up, and it knows it */
+    enum { LINE_WELL, LINE_LATE, LINE_CUT } line; /* to the database: answers wait; requests too */
+    bool serves;                /* it has read everything and was not stopped since */
+    int64_t offset_ms, skew_ms; /* of its clocks: monotonic, wall */
+    int64_t since_ms;           /* when it began to be dead, frozen, over or draining */
+    int64_t thaw_ms, heals_ms;  /* when it goes on, when its line is well again */
+    int64_t poll_ms;            /* until when the platform keeps its long poll open */
+    uint64_t epoch, boot;       /* of its lease, of the model when it began to serve */
+    char name[24];
+    struct cluster_settings settings;
+    struct rand rand;
+    struct node *node;
+    struct clock *clock;
+    struct store *store;
+    struct bus *bus;
+    struct facts *facts;
+    struct relay *relay;
 };
 
 struct stopped { /* a process that another one took over from; it is not turned any more */
@@ -59,8 +92,13 @@ struct world {
     bool trace, peace, drained;
     bool shared; /* the store is one that several processes have open */
     struct stopped stopped;
-    struct rand rand;       /* the scheduler's */
-    struct rand relay_rand; /* the heart's */
+    struct sim_node nodes[MAX_NODES];
+    size_t n_nodes;             /* 0: there is one process, and it has no name */
+    struct sim_node *at;        /* borrowed; whose clock, store, facts and relay are below */
+    struct sim_node *current;   /* borrowed; who began to serve last; NULL: nobody yet */
+    struct sim_socket *orphans; /* owned */
+    struct rand rand;           /* the scheduler's */
+    struct rand relay_rand;     /* the heart's */
     struct clock *clock;
     int64_t now_ms;
     struct sim_disk *disk;
@@ -75,7 +113,7 @@ struct world {
     struct outlet outlet;
     struct model model;
     struct peer peers[MODEL_INSTANCES];
-    struct pending_poke pokes[MODEL_INSTANCES * 2];
+    struct pending_poke pokes[64];
     size_t n_pokes;
     int64_t last_poke_ms[MODEL_INSTANCES];
     int64_t poke_skew_ms[MODEL_INSTANCES]; /* skew_ms then */
@@ -83,9 +121,11 @@ struct world {
     int64_t refused_ms;                    /* when the store last failed */
     int64_t skew_ms;                       /* how far the wall clock was set forward or back */
     struct action_id actions[64];
+    const struct sim_node *actors[64]; /* whose they are */
     size_t n_actions;
     uint32_t socket_numbers;
     uint64_t requests, results;
+    size_t strays;
     struct accept_ctx *contexts; /* owned */
     struct json_parser *parser;
     struct world_result result;
@@ -96,8 +136,21 @@ struct world {
 
 void world_say(struct world *w, const char *fmt, ...) BH_PRINTF(2, 3);
 bool world_chance(struct world *w, unsigned percent);
-void world_publish(struct world *w, struct model_event *ev);
+/* Each step of these is of whatever process w->at is. */
+void world_boot(struct world *w); /* facts and relay on w->store */
+void world_turn(struct world *w, int64_t ms);
+void world_complete(struct world *w, size_t n);
+void world_settle(struct world *w);
+void world_tell_holders(struct world *w);
+void world_check_sleepers(struct world *w);
+void world_churn(struct world *w);
+void world_answer(struct world *w);                              /* pokes and actions */
 uint32_t world_holder(const struct world *w, unsigned instance); /* as the facts have it now */
+
+/* posts.c */
+void posts_step(struct world *w);  /* somebody writes, or a platform repeats itself */
+void posts_stray(struct world *w); /* to a process that is over */
+void posts_done(struct world *w);
 
 /* peers.c */
 void peers_init(struct world *w);
@@ -106,3 +159,24 @@ void peer_connect(struct world *w, struct peer *p);
 void peer_step(struct world *w, struct peer *p);  /* one random thing a gateway does */
 void peer_peace(struct world *w, struct peer *p); /* read and ack everything, stay connected */
 void peers_finish_closes(struct world *w, bool all);
+
+/* sockets.c */
+extern const struct wire_ops sim_wire_ops;
+void socket_hear(struct sim_socket *s, struct str bytes); /* the relay does, sooner or later */
+void socket_free(struct sim_socket *s);
+void socket_lose(struct world *w, struct sim_socket **slot, int code); /* the gateway goes */
+void sockets_move(struct world *w, struct sim_node *n); /* some bytes of each of this keeper's */
+void sockets_cut(struct world *w, struct sim_node *n);  /* the process died */
+
+/* nodes.c: see there */
+void nodes_open(struct world *w, unsigned n);
+void nodes_close(struct world *w);
+void nodes_enter(struct world *w, struct sim_node *n);                   /* NULL is fine */
+struct sim_node *nodes_dial(struct world *w, struct sim_node **ret_via); /* NULL: nobody answers */
+bool nodes_reach(struct world *w); /* enters the one that serves; false: nobody does */
+void nodes_turn(struct world *w, int64_t ms);
+void nodes_settle(struct world *w);
+void nodes_step(struct world *w); /* one step of trouble */
+void nodes_calm(struct world *w); /* all of them run, one serves, nothing is under way */
+/* Something is about to leave the process: it must be the one that serves. */
+void nodes_judge(struct world *w, const char *what);

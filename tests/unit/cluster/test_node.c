@@ -189,6 +189,32 @@ static void a_process_that_was_stopped_is_over_in_its_first_turn(void **state)
     assert_int_equal(overs[0], 1);
 }
 
+/* What waited for it is not heard before. */
+static void a_process_that_was_stopped_learns_so_before_its_turn(void **state)
+{
+    begin(0);
+    node_look(node[0]);
+    assert_int_equal(node_state(node[0]), NODE_SERVING);
+    now_ms += LEASE_MS;
+    clock_set(c, now_ms, 1700000000000 + now_ms);
+    node_look(node[0]);
+    assert_int_equal(node_state(node[0]), NODE_OVER);
+    assert_int_equal(overs[0], 1);
+}
+
+/* Its renewal shortens the lease in the store, whether the answer comes or not. */
+static void who_asks_for_less_than_it_has_counts_with_that(void **state)
+{
+    start(1);
+    turn(100);
+    node_move(node[0], &doors[0].base);
+    doors[0].shut = true;
+    turn(10);
+    assert_true(node_left_ms(node[0]) <= LEASE_MS);
+    turn(LEASE_MS);
+    assert_int_equal(node_state(node[0]), NODE_OVER);
+}
+
 static void what_is_given_up_is_taken_at_once(void **state)
 {
     begin(0);
@@ -262,6 +288,8 @@ int main(void)
         T(who_does_not_reach_the_store_is_over_before_another_serves),
         T(its_time_counts_from_before_the_request),
         T(a_process_that_was_stopped_is_over_in_its_first_turn),
+        T(a_process_that_was_stopped_learns_so_before_its_turn),
+        T(who_asks_for_less_than_it_has_counts_with_that),
         T(what_is_given_up_is_taken_at_once),
         T(every_term_has_a_larger_epoch),
         T(an_answer_that_took_longer_than_its_grant_is_none),

@@ -77,6 +77,11 @@ static void on_hook(void *ctx)
     note(f, 'h');
 }
 
+static void on_wake(void *ctx)
+{
+    note(ctx, 'w');
+}
+
 static void on_deferred(void *ctx)
 {
     note(ctx, 'd');
@@ -106,13 +111,14 @@ static void a_turn_runs_sockets_then_timers_then_deferred_calls_then_hooks(void 
 {
     struct fixture *f = *state;
 
+    loop_on_wake(f->loop, on_wake, f);
     loop_on_turn_end(f->loop, on_hook, f);
     f->watch = loop_fd_add(f->loop, f->pipe[0], LOOP_READ, on_readable, f);
     timer_init(&f->timer, on_timer);
     timer_set(loop_clock(f->loop), &f->timer, 0);
     assert_int_equal(write(f->pipe[1], "x", 1), 1);
     loop_turn(f->loop, 100);
-    assert_string_equal(f->order, "rtdh");
+    assert_string_equal(f->order, "wrtdh");
     loop_off_turn_end(f->loop, on_hook, f);
     loop_turn(f->loop, 0);
     assert_int_equal(f->hooked, 1);

@@ -1,0 +1,40 @@
+/* op_copy.c - see op_copy.h. */
+#include "simulate/op_copy.h"
+#include <stdlib.h>
+#include "base/mem.h"
+
+static char *copy_bytes(const void *p, size_t n)
+{
+    return n > 0 ? memcpy(xmalloc(n), p, n) : NULL;
+}
+
+struct store_op *op_copy(const struct store_op *op)
+{
+    if (op->kind == STORE_APPEND) {
+        struct store_append *a = xmalloc(sizeof *a);
+        *a = *container_of(op, const struct store_append, op);
+        a->frame.p = copy_bytes(a->frame.p, a->frame.n);
+        return &a->op;
+    }
+    if (op->kind == STORE_ACK) {
+        struct store_ack *a = xmalloc(sizeof *a);
+        *a = *container_of(op, const struct store_ack, op);
+        a->ids = (const uint64_t *)(void *)copy_bytes(a->ids, a->n * sizeof *a->ids);
+        return &a->op;
+    }
+    struct store_mark *m = xmalloc(sizeof *m);
+    *m = *container_of(op, const struct store_mark, op);
+    m->parked.p = m->parked.p != NULL ? copy_bytes(m->parked.p, m->parked.n) : NULL;
+    return &m->op;
+}
+
+void op_free(struct store_op *op)
+{
+    if (op->kind == STORE_APPEND)
+        free((char *)container_of(op, struct store_append, op)->frame.p);
+    else if (op->kind == STORE_ACK)
+        free((uint64_t *)container_of(op, struct store_ack, op)->ids);
+    else
+        free((char *)container_of(op, struct store_mark, op)->parked.p);
+    free(op); /* the first member of each */
+}

@@ -1,0 +1,253 @@
+/* sockets.c - what is between a gateway and the relay.
+ *
+ * With one process that is nothing.  With several a gateway dials any of them: its bytes go over a
+ * trunk to the one that serves, in pieces, and what is under way is lost with either of the two;
+ * and a process that is stopped finds out later what was said, and that the gateway has gone. */
+#include <assert.h>
+#include <stdlib.h>
+#include "simulate/world_priv.h"
+
+static struct sim_socket *socket_of(struct wire *l)
+{
+    return container_of(l, struct sim_socket, wire);
+}
+
+/* One line from the relay, at the moment it is written: what the model judges. */
+static void on_line(struct sim_socket *s, struct str line)
+{
+    struct world *w = s->world;
+    struct json doc;
+    if (!json_parse(w->parser, line, &doc) || !json_is_object(doc)) {
+        model_break(&w->model, "socket %u: not a JSON object on the wire", s->seen.number);
+        return;
+    }
+    struct str type = json_str(doc, "type");
+    if (str_eq(type, STR("inbound"))) {
+        struct str name = json_str(json_get(doc, "event"), "message_id");
+        nodes_judge(w, "a message");
+        if (!s->heard_hello)
+            model_break(&w->model, "socket %u: inbound before its hello", s->seen.number);
+        model_sent(&w->model, &s->seen, name, json_str(doc, "bufferId"));
+        w->result.sends++;
+    } else if (str_eq(type, STR("going_idle_ack"))) {
+        nodes_judge(w, "going_idle_ack");
+        if (!s->idle_sent)
+            model_break(&w->model, "socket %u: going_idle_ack nobody asked for", s->seen.number);
+        s->seen.idle_acked = true;
+        model_idle_acked(&w->model, &s->seen);
+        struct peer *p = &w->peers[s->seen.instance];
+        p->asleep = p->receiver == s->seen.number; /* a newer socket stays awake */
+    } else if (str_eq(type, STR("outbound_result"))) {
+        w->results++;
+    }
+}
+
+static void wire_send(struct wire *l, struct str message)
+{
+    struct sim_socket *s = socket_of(l);
+    assert(s->close_code == 0);
+    struct str rest = message, line;
+    while (str_split(&rest, '\n', &line))
+        if (!str_is_empty(line))
+            on_line(s, line);
+    if (message.n == 0 || message.p[message.n - 1] != '\n')
+        model_break(&s->world->model, "socket %u: a message without its newline", s->seen.number);
+    if (s->gone_code == 0)
+        buf_add_str(s->via != s->keeper ? &s->down : &s->inbox, message);
+    s->unread_messages++;
+}
+static struct buf *wire_send_begin(struct wire *l)
+{
+    buf_reset(&socket_of(l)->sending);
+    return &socket_of(l)->sending;
+}
+static void wire_send_end(struct wire *l)
+{
+    wire_send(l, buf_str(&socket_of(l)->sending));
+}
+static void wire_ping(struct wire *l, uint32_t number)
+{
+    struct sim_socket *s = socket_of(l);
+    if (s->n_pings == ARRAY_LEN(s->pings)) { /* the newest ones are what is answered */
+        memmove(s->pings, s->pings + 1, sizeof s->pings - sizeof *s->pings);
+        s->n_pings--;
+    }
+    s->pings[s->n_pings++] = number;
+}
+static void wire_close(struct wire *l, enum close_reason why)
+{
+    int code = contract_closes[why].code;
+    struct sim_socket *s = socket_of(l);
+    world_say(s->world, "  relay closes socket %u: %d %s", s->seen.number, code,
+              contract_closes[why].text);
+    if (contract_closes[why].terminal && s->seen.holder == world_holder(s->world, s->seen.instance))
+        model_break(&s->world->model, "socket %u: closed for good", s->seen.number);
+    if (s->close_code == 0)
+        s->close_code = code;
+}
+const struct wire_ops sim_wire_ops = {.send = wire_send,
+                                      .send_begin = wire_send_begin,
+                                      .send_end = wire_send_end,
+                                      .ping = wire_ping,
+                                      .close = wire_close};
+
+void socket_free(struct sim_socket *s)
+{
+    buf_done(&s->sending);
+    buf_done(&s->inbox);
+    buf_done(&s->up);
+    buf_done(&s->down);
+    buf_done(&s->line);
+    free(s);
+}
+
+/* ---- to the relay ---- */
+
+/* One line, at the moment the relay hears it. */
+static void on_heard(struct sim_socket *s, struct str line)
+{
+    struct world *w = s->world;
+    struct peer *p = &w->peers[s->seen.instance];
+    struct json doc;
+    if (!json_parse(w->parser, line, &doc) || !json_is_object(doc))
+        return;
+    struct str type = json_str(doc, "type");
+    if (str_eq(type, STR("hello"))) {
+        s->heard_hello = true;
+        p->asleep = false;
+        p->receiver = s->seen.number;
+    } else if (str_eq(type, STR("inbound_ack")) && w->at == w->current) {
+        struct model_event *ev =
+            model_called(&w->model, s->seen.instance, json_str(doc, "bufferId"));
+        if (ev != NULL)
+            model_acked(&w->model, s->seen.instance, ev);
+        p->has_acked = true;
+    }
+}
+
+static void hear(struct sim_socket *s, struct str bytes)
+{
+    struct str line;
+    nodes_enter(s->world, s->keeper);
+    buf_add_str(&s->line, bytes);
+    for (size_t used; s->close_code == 0; buf_consume(&s->line, used)) {
+        struct str rest = buf_str(&s->line);
+        const char *end = rest.n > 0 ? memchr(rest.p, '\n', rest.n) : NULL;
+        if (end == NULL)
+            break;
+        used = (size_t)(end - rest.p) + 1;
+        line = str_make(rest.p, used - 1);
+        on_heard(s, line);
+    }
+    if (s->close_code == 0)
+        session_data(s->session, bytes);
+}
+
+void socket_hear(struct sim_socket *s, struct str bytes)
+{
+    if (s->close_code != 0)
+        return;
+    if (s->via != s->keeper || s->up.n > 0 || (s->keeper != NULL && s->keeper->frozen))
+        buf_add_str(&s->up, bytes);
+    else
+        hear(s, bytes);
+}
+
+static void hear_some(struct sim_socket *s, size_t n)
+{
+    struct buf some = BUF_INIT;
+    buf_add_str(&some, str_make(buf_str(&s->up).p, n));
+    buf_consume(&s->up, n);
+    if (n > 0 && s->close_code == 0)
+        hear(s, buf_str(&some));
+    buf_done(&some);
+}
+
+/* ---- its end ---- */
+
+/* The relay learns that the gateway has gone. */
+static void tell_gone(struct world *w, struct sim_socket *s)
+{
+    nodes_enter(w, s->keeper);
+    if (s->session != NULL)
+        session_closed(s->session, s->gone_code);
+    socket_free(s);
+}
+
+void socket_lose(struct world *w, struct sim_socket **slot, int code)
+{
+    struct sim_socket *s = *slot;
+    world_say(w, "  socket %u of instance %u gone (%d)", s->seen.number, s->seen.instance, code);
+    s->gone_code = code;
+    *slot = NULL;
+    if (s->keeper == NULL || (!s->keeper->frozen && s->via == s->keeper && s->up.n == 0)) {
+        tell_gone(w, s);
+        return;
+    }
+    s->next = w->orphans;
+    w->orphans = s;
+}
+
+static void move(struct world *w, struct sim_socket *s)
+{
+    bool carried = s->via != s->keeper;
+    if (carried && (s->via->frozen || !s->via->alive))
+        return;
+    if (s->up.n > 0)
+        hear_some(s, 1 + rand_below(&w->rand, s->up.n));
+    if (!carried || s->down.n == 0)
+        return;
+    size_t n = 1 + rand_below(&w->rand, s->down.n);
+    buf_add_str(&s->inbox, str_make(buf_str(&s->down).p, n));
+    buf_consume(&s->down, n);
+}
+
+void sockets_move(struct world *w, struct sim_node *n)
+{
+    for (struct sim_socket **at = &w->orphans, *s; (s = *at) != NULL;) {
+        if (s->keeper != n) {
+            at = &s->next;
+            continue;
+        }
+        *at = s->next;
+        if (world_chance(w, 50))
+            hear_some(s, s->up.n); /* else the trunk was cut */
+        tell_gone(w, s);
+    }
+    for (size_t i = 0; i < MODEL_INSTANCES; i++)
+        for (size_t k = 0; k < PEER_SOCKETS; k++) {
+            struct sim_socket *s = w->peers[i].sockets[k];
+            if (s != NULL && s->keeper == n)
+                move(w, s);
+        }
+}
+
+static void cut_orphans(struct world *w, const struct sim_node *n)
+{
+    for (struct sim_socket **at = &w->orphans, *s; (s = *at) != NULL;) {
+        if (s->keeper != n) {
+            at = &s->next;
+            continue;
+        }
+        *at = s->next;
+        socket_free(s);
+    }
+}
+
+void sockets_cut(struct world *w, struct sim_node *n)
+{
+    cut_orphans(w, n);
+    for (size_t i = 0; i < MODEL_INSTANCES; i++)
+        for (size_t k = 0; k < PEER_SOCKETS; k++) {
+            struct sim_socket **slot = &w->peers[i].sockets[k], *s = *slot;
+            if (s == NULL || (s->keeper != n && s->via != n))
+                continue;
+            if (s->keeper == n) {
+                *slot = NULL;
+                socket_free(s);
+            } else {
+                buf_reset(&s->up); /* it was at the porter */
+                socket_lose(w, slot, 1006);
+            }
+        }
+}
