@@ -163,10 +163,11 @@ static uint32_t v4_at(const uint8_t *p)
     return (uint32_t)p[0] << 24 | (uint32_t)p[1] << 16 | (uint32_t)p[2] << 8 | p[3];
 }
 
+static const uint8_t nat64[12] = {0x00, 0x64, 0xff, 0x9b};
+
 static bool v6_is_private(const uint8_t *a)
 {
     static const uint8_t zero[12];
-    static const uint8_t nat64[12] = {0x00, 0x64, 0xff, 0x9b};
 
     if (memcmp(a, nat64, 12) == 0)
         return v4_is_private(v4_at(a + 12));
@@ -186,14 +187,26 @@ bool addr_is_private(const struct addr *a)
     return a->n == 4 ? v4_is_private(v4_at(a->bytes)) : v6_is_private(a->bytes);
 }
 
+/* Most clouds keep their metadata at a link-local address; two have one of their own. */
+static bool v4_is_local_link(uint32_t a)
+{
+    return a >> 16 == 0xa9fe || a == 0x646464c8 || a == 0xc00000c0;
+}
+
 bool addr_is_local_link(const struct addr *a)
 {
     static const uint8_t metadata[16] = {0xfd, 0x00, 0x0e, 0xc2, [14] = 0x02, [15] = 0x54};
 
     if (a->n == 4)
-        return a->bytes[0] == 169 && a->bytes[1] == 254;
-    return a->n == 16 && ((a->bytes[0] == 0xfe && (a->bytes[1] & 0xc0) == 0x80) ||
-                          memcmp(a->bytes, metadata, 16) == 0);
+        return v4_is_local_link(v4_at(a->bytes));
+    if (a->n != 16)
+        return false;
+    if (memcmp(a->bytes, nat64, sizeof nat64) == 0)
+        return v4_is_local_link(v4_at(a->bytes + 12));
+    if (a->bytes[0] == 0x20 && a->bytes[1] == 0x02)
+        return v4_is_local_link(v4_at(a->bytes + 2)); /* 6to4 */
+    return (a->bytes[0] == 0xfe && (a->bytes[1] & 0xc0) == 0x80) ||
+           memcmp(a->bytes, metadata, sizeof metadata) == 0;
 }
 
 bool http_addr_is_private(const struct sockaddr *addr)

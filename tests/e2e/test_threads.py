@@ -77,6 +77,12 @@ def test_an_answer_opens_a_thread_and_the_conversation_goes_on_there(rig):
     assert send(rig.gateway, GENERAL, "yes", thread_id=said)["success"] and s.texts(said)[-1] == "yes"
 
 
+def test_a_thread_is_not_named_after_numbers(rig):
+    said = rig.sim.say(GENERAL, f"could you <@{BOT}> meet <@{BOB}>, in <#{GENERAL}> ?", **MENTION)["id"]
+    rig.gateway.next("inbound")
+    assert send(rig.gateway, GENERAL, "gladly", reply_to=said, user_id=ANN)["auto_thread_name"] == "could you meet in ?"
+
+
 def test_several_conversations_of_a_channel_keep_apart(rig):
     first, _ = ask(rig, "one")
     second, _ = ask(rig, "two")

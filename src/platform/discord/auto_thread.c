@@ -75,6 +75,13 @@ static struct mark *mark(struct discord *d, uint64_t id)
     return m;
 }
 
+/* A person, a role or a channel: in the name of a thread it would be a number. */
+static bool is_mention(struct str word)
+{
+    return word.n > 2 && word.p[0] == '<' && (word.p[1] == '@' || word.p[1] == '#') &&
+           str_find(word, '>') > 0;
+}
+
 /* The words of the message that fit, in one line. */
 static char *name_of(struct str text)
 {
@@ -88,6 +95,8 @@ static char *name_of(struct str text)
             continue;
         while (n < rest.n && rest.p[n] != ' ' && rest.p[n] != '\n' && rest.p[n] != '\t')
             n++;
+        if (is_mention(str_make(rest.p, n)))
+            continue;
         chars += utf8_chars(str_make(rest.p, n)) + 1;
         if (chars > NAME_CHARS)
             break;

@@ -3,6 +3,7 @@
 
 #include <pthread.h>
 
+#include "net/addr.h"
 #include "net/http_client.h"
 #include "net/http_server.h"
 
@@ -462,6 +463,27 @@ static void private_addresses_are_known(void **state)
     }
 }
 
+static void metadata_addresses_are_known_in_every_spelling(void **state)
+{
+    static const char *const asked_never[] = {
+        "169.254.169.254",        "169.254.0.1", "::ffff:169.254.169.254", "64:ff9b::a9fe:a9fe",
+        "2002:a9fe:a9fe::",       "fe80::1",     "fd00:ec2::254",          "100.100.100.200",
+        "::ffff:100.100.100.200", "192.0.0.192",
+    };
+    static const char *const others[] = {"127.0.0.1", "10.0.0.1", "100.100.100.100",
+                                         "192.0.0.1", "fd00::1",  "64:ff9b::808:808"};
+    struct addr a;
+
+    for (size_t i = 0; i < ARRAY_LEN(asked_never); i++) {
+        assert_true(addr_parse(str_of(asked_never[i]), &a));
+        assert_true(addr_is_local_link(&a));
+    }
+    for (size_t i = 0; i < ARRAY_LEN(others); i++) {
+        assert_true(addr_parse(str_of(others[i]), &a));
+        assert_false(addr_is_local_link(&a));
+    }
+}
+
 static void a_call_without_a_descriptor_fails_and_a_later_one_works(void **state)
 {
     struct fixture *f = *state;
@@ -520,6 +542,7 @@ int main(void)
         T(a_call_without_a_descriptor_fails_and_a_later_one_works),
         T(freeing_the_client_forgets_what_could_not_begin),
         cmocka_unit_test(private_addresses_are_known),
+        cmocka_unit_test(metadata_addresses_are_known_in_every_spelling),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
