@@ -74,7 +74,7 @@ static void act(struct carries *c, struct platform *p, struct action_id id,
                 struct str url)
 {
     struct action with = *a;
-    struct buf own = BUF_INIT;
+    struct buf own = BUF_INIT, name = BUF_INIT;
     struct action_file file = {.path = media_path(c->media, f),
                                .id = str_of(f->id),
                                .type = str_of(f->type),
@@ -86,6 +86,8 @@ static void act(struct carries *c, struct platform *p, struct action_id id,
         media_url(c->media, str_of(c->env->public_url), str_of(f->id), true, &own);
         file.url = buf_str(&own);
     }
+    media_name_add(&name, a->filename); /* as an upload's: nobody is sent a path */
+    with.filename = buf_str(&name);
     with.file = &file;
     uint64_t before = host_last_number(p->host), number;
     p->ops->act(p, id, from, &with);
@@ -93,6 +95,7 @@ static void act(struct carries *c, struct platform *p, struct action_id id,
     if (number != before) /* it is in the outbox now, and the file is kept as long */
         media_hold(c->media, f, from->tenant, from->instance, HOST_ROW_OUTGOING | number);
     buf_done(&own);
+    buf_done(&name);
 }
 
 static void on_fetched(void *ctx, const struct media_file *f, const char *why)

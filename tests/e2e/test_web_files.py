@@ -145,7 +145,7 @@ def test_a_question_is_answered_by_its_visitor_once(lobby):  # noqa: F811
 def test_picked_pasted_and_dropped_files_are_sent_with_thumbnails(lobby, visit, tmp_path):  # noqa: F811
     agent, page = lobby.agent(), visit()
     page.presence("Online")
-    picture, notes = tmp_path / "holiday.png", tmp_path / "notes & plans.txt"
+    picture, notes = tmp_path / "holiday.png", tmp_path / f"notes & plans{' and more' * 12}.txt"
     picture.write_bytes(png())
     notes.write_text("buy milk")
     page.find("#picker")[0].send_keys(f"{picture}\n{notes}")
@@ -162,10 +162,11 @@ def test_picked_pasted_and_dropped_files_are_sent_with_thumbnails(lobby, visit, 
     assert len(page.find(".chip img")) == 3
     page.write("look at these")
     event = agent.hear("look at these")
-    assert sorted(m["filename"] for m in event["media"]) == ["dropped.png", "holiday.png", "notes & plans.txt", "pasted.png"]
+    assert sorted(m["filename"] for m in event["media"]) == ["dropped.png", "holiday.png", notes.name, "pasted.png"]
     wait_for(lambda: len(page.find(".message.visitor .file img")) == 3 and not page.find(".chip"))
     wait_for(lambda: all(page.js("return arguments[0].naturalWidth > 0", i) for i in page.find(".message.visitor .file img")))
-    assert page.texts(".message.visitor .file.document .file-name") == ["notes & plans.txt"]
+    assert page.texts(".message.visitor .file.document .file-name") == [notes.name]
+    assert page.js("return document.querySelector('.file.document .file-size').clientHeight") < 30  # one line beside it
     page.driver.refresh()
     wait_for(lambda: len(page.find(".message.visitor .file img")) == 3)
 

@@ -10,7 +10,7 @@ struct rig {
     int acted, failed;
     char told[512];   /* the failure */
     char carried[64]; /* what the file of the action holds */
-    char url[256], name[64];
+    char url[256], name[64], shown[64];
     uint64_t number;
     bool keeps; /* the platform puts it into its outbox */
 };
@@ -46,6 +46,7 @@ static void act(struct platform *p, struct action_id id, const struct action_fro
     assert_str(a->content, "a caption");
     snprintf(rig->url, sizeof rig->url, "%.*s", STR_FMT(a->file->url));
     snprintf(rig->name, sizeof rig->name, "%.*s", STR_FMT(a->file->name));
+    snprintf(rig->shown, sizeof rig->shown, "%.*s", STR_FMT(a->filename));
     rig->number += rig->keeps;
     rig->acted++;
 }
@@ -80,7 +81,7 @@ static void send(struct rig *r, const char *source_url)
     struct action a = {.op = ACTION_SEND_MEDIA,
                        .chat_id = STR("c"),
                        .content = STR("a caption"),
-                       .filename = STR("shown.png"),
+                       .filename = STR("../a\r\nb/sho\r\nwn.png"),
                        .source_url = str_of(source_url),
                        .deadline_ms = clock_now_ms(r->m.env.clock) + 30000};
 
@@ -135,7 +136,8 @@ static void a_file_that_is_here_is_carried_at_once(void **state)
     assert_int_equal(r->acted, 1);
     assert_string_equal(r->carried, PNG);
     assert_string_equal(r->name, "kept.png");
-    assert_string_equal(r->url, ""); /* nobody knows how we are reached */
+    assert_string_equal(r->shown, "shown.png"); /* without a path, and in one line */
+    assert_string_equal(r->url, "");            /* nobody knows how we are reached */
     r->m.env.public_url = "https://relay.example";
     send(r, keep(r, "acme"));
     assert_non_null(strstr(r->url, "https://relay.example/relay/media/"));
