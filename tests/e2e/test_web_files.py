@@ -1,5 +1,6 @@
 """Files and questions on the chat page: in a real browser, and as programs ask for them."""
 import json
+import sqlite3
 import struct
 import urllib.error
 import urllib.request
@@ -44,6 +45,11 @@ def upload(lobby, data, type="image/png", name="cat.png", visitor=ANN, **more): 
 
 def fetch(lobby, file, visitor=ANN, **more):  # noqa: F811
     return raw(lobby, "GET", f"file/{file['id']}?k={file['key']}", None, visitor, **more)
+
+
+def records(lobby, ns, part=""):  # noqa: F811
+    with sqlite3.connect(f"file:{lobby.server.state}/bellhop.db?mode=ro", uri=True) as db:
+        return [(k, v) for k, v in db.execute("SELECT k, v FROM kv WHERE ns = ?", (ns,)) if part.encode() in bytes(k)]
 
 
 # ---- as programs ask ----
@@ -135,8 +141,28 @@ def test_a_question_is_answered_by_its_visitor_once(lobby):  # noqa: F811
     assert press("always") == 200
     answered(agent, "always", "Always", result["message_id"])
     assert press("once") == 409 and agent.quiet()
-    _, history, _ = call(lobby, "GET", "api/history", visitor=ANN)
-    assert history["messages"][-1]["prompt"]["chosen"] == "always"
+    chosen = lambda: call(lobby, "GET", "api/history", visitor=ANN)[1]["messages"][-1]["prompt"].get("chosen")  # noqa: E731
+    wait_for(lambda: chosen() == "always")
+
+
+def test_a_kill_before_the_choice_is_in_the_history(lobby):  # noqa: F811
+    """An answered question does not get its buttons back because bellhop died before it could change its message."""
+    agent = lobby.agent()
+    call(lobby, "POST", "api/message", {"text": "hi"}, visitor=ANN)
+    chat = agent.hear("hi")["source"]["chat_id"]
+    result = ask(agent, chat)
+    last = lambda: call(lobby, "GET", "api/history", visitor=ANN)[1]["messages"][-1]  # noqa: E731
+    (asked,), (question,) = records(lobby, "web", result["message_id"]), records(lobby, "prompt")
+    assert call(lobby, "POST", "api/press", {"prompt": "0a1b2c3d", "option": "deny"}, visitor=ANN)[0] == 200
+    answered(agent, "deny", "Deny", result["message_id"])
+    wait_for(lambda: last()["prompt"].get("chosen") == "deny" and not records(lobby, "prompt"))
+    lobby.server.kill()
+    over = json.dumps({**json.loads(question[1]), "over": True, "chosen": "deny"}).encode()
+    with sqlite3.connect(f"{lobby.server.state}/bellhop.db") as db:  # the press was taken, the message not changed yet
+        db.executemany("INSERT OR REPLACE INTO kv (ns, k, v) VALUES (?, ?, ?)", [("web", *asked), ("prompt", question[0], over)])
+    lobby.server.start()
+    wait_for(lambda: last()["prompt"].get("chosen") == "deny")
+    wait_for(lambda: not records(lobby, "prompt"))
 
 
 # ---- in a browser ----

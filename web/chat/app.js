@@ -301,6 +301,7 @@ async function press(entry, option) {
     await link.press(entry.prompt.id, option);
     thread.pressed(entry.id, option);
   } catch (e) {
+    if (e.code === 'answered') entry.prompt.over = true; // by another page, or before bellhop was restarted
     thread.pressing(entry, false, e.code === 'answered' ? e.message : `Not taken. ${e.message}`);
   }
 }

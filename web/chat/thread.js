@@ -161,7 +161,7 @@ export class Thread {
     question.hidden = !prompt;
     if (!prompt) return;
     const left = prompt.until - Date.now();
-    const over = prompt.chosen === undefined && left <= 0;
+    const over = prompt.chosen === undefined && (left <= 0 || prompt.over);
     question.replaceChildren(...prompt.options.map((o) => {
       const b = el('button', `option ${o.style}`, o.label);
       b.type = 'button';

@@ -11,6 +11,7 @@
 #include "base/jw.h"
 #include "base/limits.h"
 #include "base/mem.h"
+#include "platform/prompts.h"
 #include "platform/web/job.h"
 #include "platform/web/sweep.h"
 
@@ -241,12 +242,6 @@ void web_keep_send(struct web *w, struct str chat_id, const struct web_message *
 
 /* ---- an answered question ---- */
 
-static void answer_choice(struct web *w, struct http_id http)
-{
-    http_answer(w->env->server, http,
-                &(struct http_answer){.status = 200, .body = STR("{\"ok\":true}")});
-}
-
 /* Nothing is kept of it: pages that are open are told what was chosen. */
 static void tell_choice(struct web *w, struct str chat_id, uint64_t message_id, struct str option)
 {
@@ -269,7 +264,7 @@ static void on_choice_kept(struct web_job *j, enum bh_err err)
 {
     if (err == BH_OK)
         web_publish(j->chat, j->event, j->rev, buf_str(&j->value));
-    answer_choice(j->web, j->http); /* the agent's mailbox has it whatever became of the record */
+    prompts_tidied(j->prompt, err == BH_OK ? 0 : 1);
 }
 
 static void on_choice_read(struct web_job *j, enum bh_err err)
@@ -277,32 +272,38 @@ static void on_choice_read(struct web_job *j, enum bh_err err)
     struct web *w = j->web;
     struct web_message m;
 
-    if (err != BH_OK || j->scan.n_records == 0 ||
-        !web_message_read(w, j->scan.records[0].value, &m)) {
+    if (err != BH_OK) {
+        prompts_tidied(j->prompt, 1);
+        return;
+    }
+    if (j->scan.n_records == 0 || !web_message_read(w, j->scan.records[0].value, &m)) {
         tell_choice(w, str_of(j->chat->id), j->id, buf_str(&j->text));
-        answer_choice(w, j->http);
+        prompts_tidied(j->prompt, 0);
         return;
     }
     m.chosen = buf_str(&j->text);
     m.rev = web_next(w);
     struct web_job *put = web_job_new(w, j->chat, on_choice_kept);
-    put->http = j->http;
+    put->prompt = j->prompt;
     put->event = "edit";
     submit_message(put, &m);
 }
 
-void web_keep_choice(struct web *w, struct str chat_id, uint64_t message_id, struct str option,
-                     struct http_id http)
+void web_keep_choice(struct web *w, struct prompt *q)
 {
+    struct str chat_id = str_of(q->chat);
+    uint64_t message_id = 0;
+
+    web_id_parse(str_of(q->message_id), &message_id);
     if (w->history == 0) {
-        tell_choice(w, chat_id, message_id, option);
-        answer_choice(w, http);
+        tell_choice(w, chat_id, message_id, str_of(q->chosen->id));
+        prompts_tidied(q, 0);
         return;
     }
     struct web_job *j = web_job_new(w, web_chat_get(w, chat_id), on_choice_read);
-    j->http = http;
+    j->prompt = q;
     j->id = message_id;
-    buf_add_str(&j->text, option);
+    buf_add_z(&j->text, q->chosen->id);
     web_key_write_id(&j->key, j->chat, message_id);
     j->scan = (struct store_scan){.limit = 1};
     web_job_scan(j, "web");

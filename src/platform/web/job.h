@@ -35,6 +35,7 @@ struct web_job {
     uint64_t id, rev;        /* of the message; catching up: everything up to rev is in the scan */
     struct http_id http;     /* who asked, when it was a request */
     struct action_id action; /* who asked, when it was an action */
+    struct prompt *prompt;   /* borrowed; whose choice is kept */
     struct web_stream *stream; /* catching up; NULL: it has gone */
     uint64_t last;             /* catching up: what the page has seen */
     size_t limit;              /* history answer: messages asked for */

@@ -1,8 +1,10 @@
 /* press.c - questions with buttons on the page.
  *
  *      prompt --> a message with its options --> pages
- *      POST press --> prompts_accept() --taken--> the message says what was chosen --> pages
- */
+ *      POST press --> prompts_accept() --taken--> answered
+ *      a question is over --> the message says what was chosen --> pages
+ *
+ * The latter is done again after a restart that came before it. */
 #include <stdio.h>
 #include <stdlib.h>
 #include "base/json.h"
@@ -15,9 +17,6 @@ struct web_press { /* between prompts_accept() and its answer */
     struct list link;
     struct web *web; /* borrowed */
     struct http_id http;
-    uint64_t message_id;
-    char chat_id[VISITOR_CHAT_CHARS + 1];
-    char option[PROMPT_TOKEN_MAX + 1];
 };
 
 static void press_free(struct web_press *x)
@@ -84,6 +83,14 @@ void web_act_prompt(struct web *w, struct action_id id, const struct action_from
     buf_done(&prompt);
 }
 
+void web_prompt_over(struct platform *p, struct prompt *q)
+{
+    if (q->chosen != NULL)
+        web_keep_choice(container_of(p, struct web, base), q);
+    else
+        prompts_tidied(q, 0); /* pages know when its time is up */
+}
+
 /* ---- a press ---- */
 
 static void on_accepted(void *ctx, enum bh_err err)
@@ -91,8 +98,8 @@ static void on_accepted(void *ctx, enum bh_err err)
     struct web_press *x = ctx;
 
     if (err == BH_OK)
-        web_keep_choice(x->web, str_make(x->chat_id, VISITOR_CHAT_CHARS), x->message_id,
-                        str_of(x->option), x->http);
+        http_answer(x->web->env->server, x->http,
+                    &(struct http_answer){.status = 200, .body = STR("{\"ok\":true}")});
     else
         web_post_refuse(x->web, x->http, err);
     press_free(x);
@@ -113,9 +120,6 @@ static void take(struct web *w, struct http_id http, const struct web_visitor *v
                        .message_id = str_of(q->message_id)};
 
     *x = (struct web_press){.web = w, .http = http};
-    memcpy(x->chat_id, v->chat_id, sizeof x->chat_id);
-    snprintf(x->option, sizeof x->option, "%s", o->id);
-    web_id_parse(str_of(q->message_id), &x->message_id);
     list_init(&x->link);
     list_append(&w->presses, &x->link);
     ev.user_name = ev.chat_name = web_name_of(w, chat, made);

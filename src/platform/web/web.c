@@ -181,7 +181,7 @@ static enum bh_err web_open(const struct platform_settings *settings, struct hos
     w = web_new(container_of(settings, const struct web_settings, base), host);
     err = load_visitor_key(w, ret_why);
     if (err == BH_OK)
-        err = prompts_open(&w->base, NULL, &w->prompts, ret_why);
+        err = prompts_open(&w->base, web_prompt_over, &w->prompts, ret_why);
     if (err == BH_OK)
         err = web_names_open(w);
     if (err != BH_OK) {

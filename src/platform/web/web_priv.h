@@ -42,6 +42,7 @@ struct json_parser;
 struct prompts;
 struct web;
 struct web_chat;
+struct prompt;
 struct web_job;
 struct web_sweep;
 
@@ -174,6 +175,7 @@ struct web_visitor {
 };
 void web_post_message(struct web *w, struct http_req *req, const struct web_visitor *v);
 void web_post_name(struct web *w, struct http_req *req, const struct web_visitor *v);
+void web_prompt_over(struct platform *p, struct prompt *q); /* a prompt_over_cb */
 void web_post_press(struct web *w, struct http_req *req, const struct web_visitor *v); /* press.c */
 bool web_may_write_now(struct web *w, struct str chat_id, bool is_person);
 void web_post_refuse(struct web *w, struct http_id http, enum bh_err err);
@@ -211,9 +213,8 @@ void web_keep_post(struct web *w, struct str chat_id, const struct web_message *
 /* Keep the agent's message if we may, tell the pages, answer the action. */
 void web_keep_send(struct web *w, struct str chat_id, const struct web_message *m,
                    struct action_id id);
-/* Its question is answered: keep that, tell the pages, answer the request. */
-void web_keep_choice(struct web *w, struct str chat_id, uint64_t message_id, struct str option,
-                     struct http_id http);
+/* A question was answered: keep that in its message, tell the pages, then prompts_tidied(). */
+void web_keep_choice(struct web *w, struct prompt *q);
 /* Replace a kept message's text, tell the pages, answer the action. */
 void web_keep_edit(struct web *w, struct str chat_id, uint64_t message_id, struct str text,
                    struct action_id id);
