@@ -2,6 +2,7 @@
  *
  *      who is the caller (vouch.h) -> tenant -> one change (tenancy/enroll.h) -> the secret, once
  *
+ * Where somebody elsewhere is asked who that is, strangers come through the door (edge/door.h).
  * A released gateway parses every 2xx as JSON and dies of anything else, and reads `error` of the
  * rest: so the answers are exactly these. */
 #include <stdlib.h>
@@ -11,6 +12,7 @@
 #include "base/log.h"
 #include "base/mem.h"
 #include "core/token.h"
+#include "edge/door.h"
 #include "host/host.h"
 #include "http/front_priv.h"
 #include "http/v1.h"
@@ -22,6 +24,7 @@
 struct joining {     /* a gateway on its way in */
     struct front *f; /* borrowed */
     struct http_id id;
+    struct door_source from;
     bool enroll;
     char *body; /* owned, wiped */
     size_t body_n;
@@ -170,6 +173,11 @@ static void join(struct joining *j, struct json doc)
     free(keys);
 }
 
+static int64_t now_ms(const struct front *f)
+{
+    return clock_now_ms(loop_clock(f->loop));
+}
+
 static void on_identified(void *ctx, enum bh_err err, const struct vouch_claims *claims,
                           const char *why)
 {
@@ -178,6 +186,8 @@ static void on_identified(void *ctx, enum bh_err err, const struct vouch_claims 
     struct json doc;
     unsigned long long untold;
 
+    if (err == BH_REFUSED)
+        door_refused(j->f->door, j->from, now_ms(j->f));
     if (err != BH_OK) {
         if (front_may_log(j->f, &untold))
             log_warn(NULL, "%s refused: %s more=%llu", j->enroll ? "enrollment" : "provisioning",
@@ -187,6 +197,7 @@ static void on_identified(void *ctx, enum bh_err err, const struct vouch_claims 
         else
             refuse(j, 401, "unauthorized", "The caller's identity could not be verified.");
     } else {
+        door_proved(j->f->door, j->from, now_ms(j->f));
         j->tenant = str_dup(claims->tenant);
         if (!keys_may_join(j->f->keys, j->tenant, j->f->v1->tenant_provisions))
             refuse(j, 429, "rate_limited",
@@ -203,13 +214,19 @@ static void enter(struct front *f, struct http_req *req, bool enroll_it)
 {
     struct joining *j;
     struct str body = http_body(req);
+    struct door_source from = door_source(f->door, http_peer(req));
 
+    if (vouch_asks_others(f->voucher) && !door_admit(f->door, from, now_ms(f))) {
+        http_answer_error(f->server, http_req_id(req), 429, "rate_limited",
+                          "Too many callers that nobody knows; try again in a moment.");
+        return;
+    }
     if (f->draining) {
         front_retry(f, req, "draining", "This server is going down; come back in a moment.");
         return;
     }
     j = xcalloc(1, sizeof *j);
-    *j = (struct joining){.f = f, .id = http_req_id(req), .enroll = enroll_it};
+    *j = (struct joining){.f = f, .id = http_req_id(req), .from = from, .enroll = enroll_it};
     j->body = xstrndup(body.p != NULL ? body.p : "", body.n);
     j->body_n = body.n;
     vouch_ask(f->voucher, VOUCH_CALLER, token_of_header(http_header(req, "Authorization")),

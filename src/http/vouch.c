@@ -376,6 +376,11 @@ static bool is_plain(struct str bearer)
     return bearer.n > 0 && bearer.n <= JWT_MAX_BYTES;
 }
 
+bool vouch_asks_others(const struct voucher *i)
+{
+    return i->by_jwks || strcmp(i->env.cfg->kind, "introspect") == 0;
+}
+
 void vouch_ask(struct voucher *i, enum vouch_purpose purpose, struct str bearer,
                vouch_done_cb *done, void *ctx)
 {

@@ -53,6 +53,8 @@ struct vouch_claims {    /* borrowed for the callback */
 /* BH_REFUSED: not believed.  BH_UNAVAILABLE: whoever could tell does not answer. */
 typedef void vouch_done_cb(void *ctx, enum bh_err err, const struct vouch_claims *claims,
                            const char *why);
+/* Is somebody elsewhere asked about callers? */
+bool vouch_asks_others(const struct voucher *i);
 /* @done runs later, exactly once. */
 void vouch_ask(struct voucher *i, enum vouch_purpose purpose, struct str bearer,
                vouch_done_cb *done, void *ctx);
