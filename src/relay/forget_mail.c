@@ -117,17 +117,23 @@ static void on_page(struct store_op *op, enum bh_err err)
 static bool read_page(struct forgetting *w)
 {
     struct mailbox *mb = &w->inst->mb;
+    bool on_disk = true;
     size_t n = 0;
 
-    for (uint32_t at = mailbox_seek(mb, w->after); at < mb->n && n < PAGE_ROWS; at++)
-        if ((mailbox_at(mb, at)->flags & SLOT_GONE) == 0)
-            w->ids[n++] = mailbox_at(mb, at)->id;
+    for (uint32_t at = mailbox_seek(mb, w->after); at < mb->n && n < PAGE_ROWS; at++) {
+        const struct slot *slot = mailbox_at(mb, at);
+        if ((slot->flags & SLOT_GONE) != 0)
+            continue;
+        w->ids[n++] = slot->id;
+        on_disk = on_disk && (slot->flags & SLOT_DURABLE) != 0;
+    }
     if (n == 0)
         return false;
     w->op = (struct store_fetch){.op = {.done = on_page},
                                  .ids = w->ids,
                                  .n = n,
-                                 .max_bytes = PAGE_BYTES};
+                                 .max_bytes = PAGE_BYTES,
+                                 .loose = on_disk}; /* else it waits for all that is written */
     store_fetch(w->relay->env.store, &w->op);
     return true;
 }
