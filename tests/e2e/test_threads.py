@@ -121,6 +121,27 @@ def test_a_crash_between_thread_and_answer_doubles_neither(rig):
     rig.live()
 
 
+def test_a_restart_forgets_neither_a_threads_name_nor_where_an_answer_lies(rig):
+    said, _ = ask(rig, "plan a party")
+    first = send(rig.gateway, GENERAL, "gladly", reply_to=said)["message_id"]
+    other, _ = ask(rig, "and a wedding")
+    assert send(rig.gateway, GENERAL, "sure", reply_to=other)["success"]
+    late, _ = ask(rig, "and a funeral")  # answered after the restart
+    rig.server.kill()
+    rig.server.start()
+    rig.gateway = rig.dial()
+    rig.live()
+    edit = dict(op="edit", chat_id=GENERAL, message_id=first, content="of course", metadata={})
+    assert rig.gateway.act(**edit)["success"] and rig.sim.texts(said) == ["of course"]
+    result = send(rig.gateway, GENERAL, "well", reply_to=late)
+    assert (result["thread_id"], result["auto_thread_name"]) == (late, "and a funeral")
+    assert rig.sim.channels[late]["name"] == "and a funeral" and rig.sim.texts(late) == ["well"]
+    asked = len(rig.sim.called("PATCH", "/messages/"))
+    assert rig.gateway.act(**{**edit, "content": "yes"})["success"] and rig.sim.texts(said) == ["yes"]
+    assert len(rig.sim.called("PATCH", "/messages/")) == asked + 1  # it is known by now
+    assert not rig.gateway.act(**{**edit, "message_id": "1"})["success"]
+
+
 def test_threads_stay_what_they_were_where_answers_open_none(sim, make_bellhop, dial):
     r = test_discord.Rig(sim, make_bellhop, dial)
     said, event = ask(r, "hello")

@@ -10,8 +10,9 @@
  *      current  channel -> struct current  the thread of the last answer, for what follows it
  *                                          without saying what it answers
  *
- * In memory, the newest MAX_MARKS: after a restart threads get a plain name, and Discord says
- * which ones there are. */
+ * In memory, the newest MAX_MARKS.  What a restart forgot is asked of Discord: the message that an
+ * answer opens a thread under, for its name; the threads that were opened before a message, for
+ * one that is edited. */
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -82,7 +83,7 @@ static bool is_mention(struct str word)
            str_find(word, '>') > 0;
 }
 
-/* The words of the message that fit, in one line. */
+/* The words of the message that fit, in one line; whom it mentions is no word. */
 static char *name_of(struct str text)
 {
     struct buf b = BUF_INIT;
@@ -95,14 +96,17 @@ static char *name_of(struct str text)
             continue;
         while (n < rest.n && rest.p[n] != ' ' && rest.p[n] != '\n' && rest.p[n] != '\t')
             n++;
+        struct str word = str_make(rest.p, n);
+        if (str_starts(word, STR("<@")) && str_ends(word, STR(">")))
+            continue;
         if (is_mention(str_make(rest.p, n)))
             continue;
-        chars += utf8_chars(str_make(rest.p, n)) + 1;
+        chars += utf8_chars(word) + 1;
         if (chars > NAME_CHARS)
             break;
         if (b.n > 0)
             buf_add_c(&b, ' ');
-        buf_add(&b, rest.p, n);
+        buf_add_str(&b, word);
     }
     char *name = xstrdup(b.n > 0 ? buf_z(&b) : NO_NAME);
     buf_done(&b);
@@ -197,6 +201,21 @@ struct str discord_home(struct platform *p, struct str chat, char room[32])
         return STR_NULL;
     snprintf(room, 32, "%" PRIu64, ch->parent_id);
     return str_of(room);
+}
+
+bool discord_auto_knows(const struct discord *d, uint64_t message_id)
+{
+    const struct mark *m = map_get(&d->marks, id_key(&message_id));
+
+    return m != NULL && m->name != NULL;
+}
+
+void discord_auto_learn(struct discord *d, uint64_t message_id, struct str text)
+{
+    struct mark *m = mark(d, message_id);
+
+    free(m->name);
+    m->name = name_of(text);
 }
 
 const char *discord_auto_name(const struct discord *d, uint64_t message_id)

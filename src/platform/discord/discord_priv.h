@@ -234,6 +234,8 @@ void discord_names_done(struct discord *d);
 void discord_name_given(struct discord *d, uint64_t thread_id, const char *name);
 /* The same for a thread that was opened for an answer: that stays its name, as far as we know. */
 void discord_name_opened(struct discord *d, uint64_t thread_id, const char *name);
+/* The newest thread of @channel_id that an answer opened and that has a smaller id; 0: none. */
+uint64_t discord_opened_before(const struct discord *d, uint64_t channel_id, uint64_t id);
 struct str discord_name_opened_as(const struct discord *d,
                                   uint64_t thread_id); /* absent: it was not */
 /* Is @name, which it has now, the one we gave it? */
@@ -248,6 +250,9 @@ void discord_auto_sent(struct discord *d, uint64_t message_id, uint64_t thread_i
 /* The thread, there or to be opened, that @a belongs to without saying so; 0: its chat. */
 uint64_t discord_auto_target(struct discord *d, const struct action *a);
 struct str discord_home(struct platform *p, struct str chat, char room[32]);
+/* Is it known what the thread under this message is to be called?  Else: it says @text. */
+bool discord_auto_knows(const struct discord *d, uint64_t message_id);
+void discord_auto_learn(struct discord *d, uint64_t message_id, struct str text);
 const char *discord_auto_name(const struct discord *d, uint64_t message_id); /* of its thread */
 
 /* ---- reactions.c ---- */

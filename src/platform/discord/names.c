@@ -92,6 +92,22 @@ struct str discord_name_opened_as(const struct discord *d, uint64_t thread_id)
     return t != NULL && t->opened ? str_of(t->name) : STR_NULL;
 }
 
+uint64_t discord_opened_before(const struct discord *d, uint64_t channel_id, uint64_t id)
+{
+    const struct list *all = &d->thread_names_by_age;
+    uint64_t found = 0;
+
+    for (const struct list *it = all->next; it != all; it = it->next) {
+        const struct thread_name *t = list_entry(it, const struct thread_name, link);
+        if (!t->opened || t->id >= id || t->id <= found)
+            continue;
+        const struct dcache_channel *ch = dcache_channel(d->cache, t->id);
+        if (ch != NULL && ch->parent_id == channel_id)
+            found = t->id;
+    }
+    return found;
+}
+
 bool discord_name_is_ours(const struct discord *d, uint64_t thread_id, const char *name)
 {
     const struct thread_name *t = map_get(&d->thread_names, id_key(&thread_id));

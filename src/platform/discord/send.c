@@ -30,6 +30,7 @@ enum {
     NO_HISTORY = 160002,
     HAS_THREAD = 160004,
     UNKNOWN_CHANNEL = 10003,
+    UNKNOWN_MESSAGE = 10008,
     ARCHIVE_MINUTES = 1440,
     FLAG_VOICE = 1 << 13,
 };
@@ -47,6 +48,8 @@ struct outgoing_message {         /* one send, edit or follow-up */
     bool follow_up;         /* only through its token */
     uint64_t parent_id;     /* it lies in a thread that an answer opened, of this channel; 0: no */
     bool opens, opening;    /* the thread is to be made first; the request under way does that */
+    bool asked, asking;     /* what it is to be called was asked; the request under way does that */
+    uint64_t looked;        /* what is edited is not where it was said; the last thread tried */
     struct voice voice;     /* of the file, which goes alone then */
     struct voice_load *loading; /* it is being read; NULL: no */
     bool is_voice, knows_voice; /* it says that it is one; and it was read */
@@ -175,6 +178,15 @@ static void write_opening(const struct outgoing_message *m, struct discord_reque
     jw_end_obj(&w);
 }
 
+/* A restart forgot what the message said that the thread will hang under. */
+static void write_asking(const struct outgoing_message *m, struct discord_request *r)
+{
+    r->method = "GET";
+    r->route = "message";
+    r->major = m->parent_id;
+    buf_printf(&r->path, "/channels/%" PRIu64 "/messages/%" PRIu64, m->parent_id, m->channel_id);
+}
+
 static void on_voice(void *ctx, const struct voice *v)
 {
     struct outgoing_message *m = ctx;
@@ -204,9 +216,10 @@ static bool message_write(struct discord_outgoing *x, struct discord_request *r,
 {
     struct outgoing_message *m = message_of(x);
 
+    m->asking = m->opens && !m->asked && !discord_auto_knows(x->d, m->channel_id);
     m->opening = m->opens;
-    if (m->opening) {
-        write_opening(m, r);
+    if (m->opens) {
+        (m->asking ? write_asking : write_opening)(m, r);
         return true;
     }
     if (!voice_is_known(m, v))
@@ -285,6 +298,24 @@ static void read_opening(struct outgoing_message *m, const struct discord_answer
     }
 }
 
+/* After a restart nobody knows in which thread of the channel an answer lies. */
+static bool looks_elsewhere(struct outgoing_message *m, const struct discord_answer *a,
+                            struct sender_verdict *v)
+{
+    struct discord *d = m->base.d;
+    uint64_t home = m->parent_id != 0 ? m->parent_id : m->channel_id;
+    uint64_t next = d->cfg->auto_thread && m->message_id != 0 && a->code == UNKNOWN_MESSAGE
+                        ? discord_opened_before(d, home, m->looked != 0 ? m->looked : m->message_id)
+                        : 0;
+
+    if (next == 0)
+        return false;
+    m->parent_id = home;
+    m->channel_id = m->looked = next;
+    v->end = SENDER_REWRITE;
+    return true;
+}
+
 /* Where it lies, for the gateway and for what is done to it later. */
 static void note_thread(struct outgoing_message *m, uint64_t id, struct sender_verdict *v)
 {
@@ -302,7 +333,12 @@ static void message_read(struct discord_outgoing *x, const struct discord_answer
     struct str id = json_str(a->body, "id");
     char name[24];
 
-    if (m->opening) {
+    if (m->asking) {
+        m->asked = true;
+        if (v->end == SENDER_DONE)
+            discord_auto_learn(x->d, m->channel_id, json_str(a->body, "content"));
+        v->end = SENDER_REWRITE;
+    } else if (m->opening) {
         read_opening(m, a, v);
     } else if (v->end == SENDER_DONE) {
         note_thread(m, snowflake(id), v);
@@ -320,7 +356,9 @@ static void message_read(struct discord_outgoing *x, const struct discord_answer
         m->as_file =
             true; /* voice messages are not allowed there, or this one is not good enough */
         v->end = SENDER_REWRITE;
-    } else if (a->code == UNKNOWN_CHANNEL && m->parent_id != 0) {
+    } else if (looks_elsewhere(m, a, v)) {
+        return;
+    } else if (a->code == UNKNOWN_CHANNEL && m->parent_id != 0 && m->looked == 0) {
         without_thread(m, v);
     } else if (m->reply != NULL && part_of(m) == 0 && is_gone(a)) {
         without_reply(m, v);
