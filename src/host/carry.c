@@ -87,7 +87,7 @@ static void act(struct carries *c, struct platform *p, struct action_id id,
         file.url = buf_str(&own);
     }
     media_name_add(&name, a->filename); /* as an upload's: nobody is sent a path */
-    with.filename = buf_str(&name);
+    with.filename = name.n > 0 ? buf_str(&name) : STR_NULL;
     with.file = &file;
     uint64_t before = host_last_number(p->host), number;
     p->ops->act(p, id, from, &with);

@@ -103,6 +103,18 @@ def test_telegram_shows_an_agents_picture_with_its_caption(telegram):
     assert telegram.sim.called("sendPhoto")[-1]["caption_entities"] == [{"type": "bold", "offset": 2, "length": 3}]
 
 
+def test_an_edit_of_a_picture_changes_its_caption(telegram):
+    result = send_media(telegram.gateway, ANN, reference(telegram), caption="a cat")
+    edit = {"op": "edit", "chat_id": str(ANN), "message_id": result["message_id"], "metadata": {}}
+    edited = telegram.gateway.act(**edit, content="a **tiger**")
+    assert edited == {"success": True, "message_id": result["message_id"]}
+    message, = telegram.sim.sent(ANN)
+    assert (message["caption"], message["photo"]["bytes"]) == ("a tiger", PNG)
+    assert message["caption_entities"] == [{"type": "bold", "offset": 2, "length": 5}]
+    long = telegram.gateway.act(**edit, content="x" * 1025)
+    assert not long["success"] and "caption is too long" in long["error"]
+
+
 @pytest.mark.parametrize("kind, type, data, method, field", [
     ("voice", "audio/ogg", OGG, "sendVoice", "voice"), ("audio", "audio/mpeg", b"ID3" + b"x" * 99, "sendAudio", "audio"),
     ("audio", "audio/ogg", OGG, "sendDocument", "document"), ("video", "video/mp4", b"....ftypisom" * 9, "sendVideo", "video"),

@@ -35,6 +35,7 @@ KNOWN = {
                     "link_preview_options"},
     "editMessageText": {"chat_id", "message_id", "text", "parse_mode", "entities", "link_preview_options",
                         "reply_markup"},
+    "editMessageCaption": {"chat_id", "message_id", "caption", "caption_entities", "reply_markup"},
     "editMessageReplyMarkup": {"chat_id", "message_id", "reply_markup"},
     "answerCallbackQuery": {"callback_query_id", "text", "show_alert", "cache_time"},
     "setMessageReaction": {"chat_id", "message_id", "reaction", "is_big"},
@@ -670,12 +671,26 @@ class TelegramSim:
             raise bad("message to edit not found")
         if not message["from"]["is_bot"]:
             raise bad("message can't be edited")
+        if "text" not in message:
+            raise bad("there is no text in the message to edit")
         if (message["text"], message["entities"]) == (text, p.get("entities", [])):
             raise bad("message is not modified: specified new message content and reply markup are exactly the same "
                       "as a current content and reply markup of the message")
         message.update(text=text, entities=p.get("entities", []), edit_date=int(time.time()))
         message["reply_markup"] = self._check_markup(p)
         return message
+
+    async def _editMessageCaption(self, bot, token, p):
+        chat, caption, entities = self._chat(p), p.get("caption", ""), p.get("caption_entities", [])
+        self._limited(chat)
+        message = chat["messages"].get(p.get("message_id"))
+        if message is None or "text" in message or not message["from"]["is_bot"]:
+            raise bad("message can't be edited")
+        check_entities(caption, entities)
+        if units(caption) > CAPTION:
+            raise bad("message caption is too long")
+        message.update(caption=caption, caption_entities=entities, edit_date=int(time.time()))
+        return {"message_id": message["message_id"]}
 
     async def _sendChatAction(self, bot, token, p):
         self._limited(self._chat(p))

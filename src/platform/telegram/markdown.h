@@ -60,6 +60,8 @@ struct md_part {     /* one message's share of the text */
  * the white space around a cut.  Entities that are cut go on in the next part. */
 bool md_next(const struct md *m, size_t limit, struct md_part *part);
 void md_write(struct jw *w, const struct md *m, const struct md_part *part, bool styled);
+/* The same as "caption" and "caption_entities". */
+void md_write_caption(struct jw *w, const struct md *m, const struct md_part *part, bool styled);
 void md_write_entities(struct jw *w, const struct md *m, const struct md_part *part); /* alone */
 
 /* ---- between markdown.c, md_inline.c and md_text.c ---- */

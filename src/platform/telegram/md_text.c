@@ -175,13 +175,24 @@ static void write_entity(struct jw *w, const struct md *m, const struct md_entit
     jw_end_obj(w);
 }
 
-void md_write(struct jw *w, const struct md *m, const struct md_part *part, bool styled)
+static void write_as(struct jw *w, const struct md *m, const struct md_part *part, bool styled,
+                     const char *text, const char *entities)
 {
-    jw_kstr(w, "text", str_make(m->text.p + part->from, part->to - part->from));
+    jw_kstr(w, text, str_make(m->text.p + part->from, part->to - part->from));
     if (!styled || m->n == 0)
         return;
-    jw_key(w, "entities");
+    jw_key(w, entities);
     md_write_entities(w, m, part);
+}
+
+void md_write(struct jw *w, const struct md *m, const struct md_part *part, bool styled)
+{
+    write_as(w, m, part, styled, "text", "entities");
+}
+
+void md_write_caption(struct jw *w, const struct md *m, const struct md_part *part, bool styled)
+{
+    write_as(w, m, part, styled, "caption", "caption_entities");
 }
 
 void md_write_entities(struct jw *w, const struct md *m, const struct md_part *part)

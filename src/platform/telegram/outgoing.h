@@ -19,7 +19,7 @@ struct tg_outgoing {
     struct attachment file; /* send_media */
     char *prompt;           /* owned; of a question; NULL: it is none */
     struct buf markup;      /* its buttons */
-    bool captioned;         /* its first part has a text */
+    bool captioned;         /* its first part has a text; of an edit: what it edits is a caption */
     bool as_document;       /* Telegram did not take it as what it is */
     unsigned moves, broken;
     char chat[TG_CHAT_CHARS];          /* as asked; tg_outgoing_chat() says where it is */

@@ -63,7 +63,7 @@ static const char *write_body(struct buf *body, const struct tg_outgoing *x)
     write_chat(&w, x);
     switch (x->op) {
     case ACTION_EDIT:
-        method = "editMessageText";
+        method = x->captioned ? "editMessageCaption" : "editMessageText";
         jw_ki64(&w, "message_id", x->message_id);
         break;
     case ACTION_TYPING:
@@ -90,8 +90,10 @@ static const char *write_body(struct buf *body, const struct tg_outgoing *x)
         write_reply(&w, x);
         break;
     }
-    if (x->op == ACTION_SEND || x->op == ACTION_EDIT || x->op == ACTION_SEND_MEDIA ||
-        x->op == ACTION_PROMPT)
+    if (x->op == ACTION_EDIT && x->captioned)
+        md_write_caption(&w, &x->md, &x->part, !x->plain);
+    else if (x->op == ACTION_SEND || x->op == ACTION_EDIT || x->op == ACTION_SEND_MEDIA ||
+             x->op == ACTION_PROMPT)
         md_write(&w, &x->md, &x->part, !x->plain);
     if (x->markup.n > 0 && x->out.at + 1 == x->out.n_parts) {
         jw_key(&w, "reply_markup");
@@ -173,7 +175,10 @@ static void on_refusal(struct tg_outgoing *x, const struct tg_answer *a, struct 
     v->end = SENDER_REFUSED;
     snprintf(v->why, sizeof v->why, "Telegram refused: %.230s",
              sentence != NULL ? sentence : a->why);
-    if (tg_media_again(x, a)) {
+    if (x->op == ACTION_EDIT && !x->captioned && strstr(a->why, "no text in the message") != NULL) {
+        x->captioned = true; /* it is a file: what can be edited is what stands below it */
+        v->end = SENDER_REWRITE;
+    } else if (tg_media_again(x, a)) {
         v->end = SENDER_REWRITE;
     } else if (!x->plain && tg_refuses_entities(a)) {
         x->t->n.plain++;
