@@ -115,7 +115,7 @@ static void take_connect(struct trunk *t, const struct trunk_frame *f)
     k->conn->carried = k;
     k->conn->is_tls = (flags & TRUNK_TLS) != 0;
     k->conn->no_cert = (flags & TRUNK_NO_CERT) != 0;
-    t->server->n_carried++;
+    t->server->n_carried += !k->conn->reserved;
     carried_watch(k, EV_READ);
 }
 

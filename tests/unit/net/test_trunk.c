@@ -253,6 +253,21 @@ static void the_admin_socket_of_a_porter_is_the_keepers(void **state)
     raw_close(&r);
 }
 
+/* They do not count among the others, neither when they come nor when they go. */
+static void who_came_by_the_admin_socket_of_a_porter_leaves_room(void **state)
+{
+    struct fixture *f = *state;
+
+    for (int i = 0; i < 3; i++) { /* more of them than there are other connections at the keeper */
+        the_admin_socket_of_a_porter_is_the_keepers(state);
+        wait_for_none(f);
+    }
+    struct raw r = raw_connect(f->loop, http_server_port(f->keeper));
+    raw_send_z(&r, "GET /x HTTP/1.1\r\nHost: x\r\n\r\n");
+    assert_true(raw_wait(&r, "peer=127.0.0.1"));
+    raw_close(&r);
+}
+
 static void long_bodies_pass_in_both_directions(void **state)
 {
     struct fixture *f = *state;
@@ -587,6 +602,8 @@ int main(void)
                                         teardown),
         cmocka_unit_test_setup_teardown(the_admin_socket_of_a_porter_is_the_keepers, setup_up,
                                         teardown),
+        cmocka_unit_test_setup_teardown(who_came_by_the_admin_socket_of_a_porter_leaves_room,
+                                        setup_up, teardown),
         cmocka_unit_test_setup_teardown(long_bodies_pass_in_both_directions, setup_up, teardown),
         cmocka_unit_test_setup_teardown(who_does_not_read_holds_up_nobody, setup_up, teardown),
         cmocka_unit_test_setup_teardown(a_websocket_is_carried, setup_up, teardown),
