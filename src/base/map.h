@@ -24,7 +24,9 @@ struct map {
 };
 #define MAP_INIT ((struct map){0})
 
-void map_done(struct map *m);                              /* frees the table, not the values */
+void map_done(struct map *m); /* frees the table, not the values */
+/* Room for @n more at once, for whoever is about to put so many: it does not grow on the way. */
+void map_reserve(struct map *m, size_t n);
 void *map_get(const struct map *m, struct str key);        /* NULL: absent */
 void *map_put(struct map *m, struct str key, void *value); /* the value it replaced, or NULL */
 void *map_del(struct map *m, struct str key);              /* the value removed, or NULL */

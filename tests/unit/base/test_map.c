@@ -51,6 +51,26 @@ static void what_was_put_is_found_and_nothing_else(void **state)
     map_done(&m);
 }
 
+static void what_was_reserved_is_there_and_does_not_grow(void **state)
+{
+    struct map m = MAP_INIT;
+
+    for (int i = 0; i < 100; i++)
+        map_put(&m, key_of(&items[i]), &items[i]);
+    map_reserve(&m, N - 100);
+    uint32_t cap = m.cap;
+    for (int i = 100; i < N; i++)
+        assert_null(map_put(&m, key_of(&items[i]), &items[i]));
+    assert_int_equal(m.cap, cap);
+    map_reserve(&m, 0);
+    assert_int_equal(m.cap, cap);
+    assert_int_equal(map_count(&m), N);
+    for (int i = 0; i < N; i++)
+        assert_ptr_equal(map_get(&m, key_of(&items[i])), &items[i]);
+    assert_in_range(cap, N * 4 / 3, N * 8 / 5);
+    map_done(&m);
+}
+
 static void putting_again_replaces_value_and_key(void **state)
 {
     struct map m = MAP_INIT;
@@ -176,6 +196,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(an_empty_map_allocates_nothing_and_answers),
         cmocka_unit_test(what_was_put_is_found_and_nothing_else),
+        cmocka_unit_test(what_was_reserved_is_there_and_does_not_grow),
         cmocka_unit_test(putting_again_replaces_value_and_key),
         cmocka_unit_test(keys_are_bytes_with_nul_and_empty_allowed),
         cmocka_unit_test(random_puts_and_dels_agree_with_a_plain_table),
