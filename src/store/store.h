@@ -22,6 +22,7 @@
  *      never             half of a transaction
  *
  * The loaders are for start-up, before the loop runs: they block, and see what a loose read sees.
+ * A thread of the caller's may load too, at the same time; its callback is called there.
  *
  * What a failed write tells: BH_UNAVAILABLE, nothing happened and trying again may work; BH_BUSY,
  * there is no room left for new work (acks, marks, deletes and leases still go through);

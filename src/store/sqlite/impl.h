@@ -4,8 +4,9 @@
  *      the loop thread    submit, shrink, stats, forget_keys, the done() calls, open and close
  *      the write thread   everything that runs SQL on @main once open() returned
  *      the read thread    @reader, its own connection
- *      loaders            run SQL on the loop thread, holding @db_lock, which the write thread
- *                         holds while it works on a batch
+ *      loaders            on the thread that calls them, with @reader holding @read_lock or, when
+ *                         that is taken, with @main holding @db_lock; the two threads hold theirs
+ *                         while they work on a batch or a read
  */
 #pragma once
 #include <pthread.h>
@@ -120,11 +121,12 @@ struct store_sqlite {
 
     struct sql_conn main; /* used under db_lock */
     pthread_mutex_t db_lock;
-    struct sql_conn reader; /* of the read thread, like the next two */
-    int64_t log_end;        /* of the log of settled rows, in the snapshot under way */
-    bool read_ill;          /* the last read failed */
-    struct buf keys;        /* deduplication keys of the transaction under way */
-    int64_t keys_at_ms;     /* the newest of them */
+    struct sql_conn reader; /* used under read_lock, like the next two */
+    pthread_mutex_t read_lock;
+    int64_t log_end;    /* of the log of settled rows, in the snapshot under way */
+    bool read_ill;      /* the last read failed */
+    struct buf keys;    /* deduplication keys of the transaction under way */
+    int64_t keys_at_ms; /* the newest of them */
     struct acked acked;
     struct leases leases; /* as in their table */
     struct space space;

@@ -76,6 +76,7 @@ static void store_free(struct store_sqlite *st)
     if (st->lock_fd >= 0)
         close(st->lock_fd); /* after the database: the lock outlives the last write */
     pthread_mutex_destroy(&st->db_lock);
+    pthread_mutex_destroy(&st->read_lock);
     buf_done(&st->keys);
     acked_done(&st->acked);
     leases_done(&st->leases);
@@ -202,6 +203,7 @@ enum bh_err store_sqlite_open_with(struct loop *loop, const char *path,
                                 .path = xstrdup(path),
                                 .lock_fd = -1};
     pthread_mutex_init(&st->db_lock, NULL);
+    pthread_mutex_init(&st->read_lock, NULL);
     acked_init(&st->acked);
     space_init(st, settings);
     st->lock_fd = store_sqlite_lock(path, ret_why);

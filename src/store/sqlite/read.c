@@ -152,6 +152,7 @@ void read_run(struct store *base, struct store_op *first)
 {
     struct store_sqlite *st = sqlite_of(base);
 
+    pthread_mutex_lock(&st->read_lock);
     acked_read_begin(&st->acked);
     int rc = snapshot_begin(st);
     if (rc == SQLITE_OK)
@@ -161,50 +162,85 @@ void read_run(struct store *base, struct store_op *first)
     tell(st, rc);
     snapshot_end(st);
     acked_read_end(&st->acked);
+    pthread_mutex_unlock(&st->read_lock);
 }
 
 /* ---- loaders ---- */
 
-static enum bh_err load_end(struct store_sqlite *st, sqlite3_stmt *q, int rc, const char *what)
+/* Two may load at the same time: who comes first has the connection of the read thread, which has
+ * nothing to do while we start. */
+static struct sql_conn *load_begin(struct store_sqlite *st)
+{
+    if (pthread_mutex_trylock(&st->read_lock) == 0) {
+        acked_read_begin(&st->acked);
+        return &st->reader;
+    }
+    pthread_mutex_lock(&st->db_lock);
+    return &st->main;
+}
+
+static enum bh_err load_end(struct store_sqlite *st, struct sql_conn *c, int rc, const char *what)
 {
     if (rc != SQLITE_DONE)
-        log_error(&st->log, "loading %s: %s", what, sqlite3_errmsg(st->main.db));
-    sqlite3_reset(q);
-    sqlite3_db_release_memory(st->main.db); /* of pages that are not read again */
-    pthread_mutex_unlock(&st->db_lock);
+        log_error(&st->log, "loading %s: %s", what, sqlite3_errmsg(c->db));
+    sqlite3_db_release_memory(c->db); /* of pages that are not read again */
+    if (c == &st->reader) {
+        acked_read_end(&st->acked);
+        pthread_mutex_unlock(&st->read_lock);
+    } else {
+        pthread_mutex_unlock(&st->db_lock);
+    }
     return rc == SQLITE_DONE ? BH_OK : BH_UNAVAILABLE;
+}
+
+static bool is_settled(struct store_sqlite *st, const struct sql_conn *c, uint64_t id)
+{
+    return c == &st->main ? acked_has(&st->acked, id) : acked_hides(&st->acked, id, st->log_end);
+}
+
+static int each_row(struct store_sqlite *st, struct sql_conn *c, store_row_cb *cb, void *ctx)
+{
+    sqlite3_stmt *q = c->sql[SQL_LOAD_ROWS];
+    int rc;
+
+    while ((rc = sqlite3_step(q)) == SQLITE_ROW) {
+        struct store_row row = read_row(q);
+        if (is_settled(st, c, row.id))
+            continue;
+        row.frame_bytes = (size_t)sqlite3_column_int64(q, 6);
+        cb(ctx, &row);
+    }
+    sqlite3_reset(q);
+    return rc;
 }
 
 enum bh_err load_rows(struct store *base, store_row_cb *cb, void *ctx)
 {
     struct store_sqlite *st = sqlite_of(base);
-    sqlite3_stmt *q = st->main.sql[SQL_LOAD_ROWS];
-    int rc;
+    struct sql_conn *c = load_begin(st);
+    int rc = c == &st->reader ? snapshot_begin(st) : SQLITE_OK;
 
-    pthread_mutex_lock(&st->db_lock);
-    while ((rc = sqlite3_step(q)) == SQLITE_ROW) {
-        struct store_row row = read_row(q);
-        if (acked_has(&st->acked, row.id))
-            continue;
-        row.frame_bytes = (size_t)sqlite3_column_int64(q, 6);
-        cb(ctx, &row);
-    }
-    return load_end(st, q, rc, "mailbox rows");
+    if (rc == SQLITE_OK)
+        rc = each_row(st, c, cb, ctx);
+    if (c == &st->reader)
+        snapshot_end(st);
+    return load_end(st, c, rc, "mailbox rows");
 }
 
 enum bh_err load_under(struct store *base, const char *ns, struct str prefix, store_record_cb *cb,
                        void *ctx)
 {
     struct store_sqlite *st = sqlite_of(base);
-    sqlite3_stmt *q = st->main.sql[SQL_SCAN_UP];
+    struct sql_conn *c = load_begin(st);
+    sqlite3_stmt *q = c->sql[SQL_SCAN_UP];
     int rc;
 
-    pthread_mutex_lock(&st->db_lock);
     sqlite3_bind_text(q, 1, ns, -1, SQLITE_STATIC);
     sql_bind_bytes(q, 2, prefix);
     while ((rc = sqlite3_step(q)) == SQLITE_ROW && str_starts(sql_bytes(q, 0), prefix))
         cb(ctx, sql_bytes(q, 0), sql_bytes(q, 1));
-    return load_end(st, q, rc == SQLITE_ROW ? SQLITE_DONE : rc, "records");
+    sqlite3_reset(q);
+    return load_end(st, c, rc == SQLITE_ROW ? SQLITE_DONE : rc, "records");
 }
 
 enum bh_err load_records(struct store *base, const char *ns, store_record_cb *cb, void *ctx)
@@ -224,12 +260,13 @@ static void each_key(struct str bytes, int64_t at_ms, store_key_cb *cb, void *ct
 enum bh_err load_keys(struct store *base, int64_t since_ms, store_key_cb *cb, void *ctx)
 {
     struct store_sqlite *st = sqlite_of(base);
-    sqlite3_stmt *q = st->main.sql[SQL_LOAD_KEYS];
+    struct sql_conn *c = load_begin(st);
+    sqlite3_stmt *q = c->sql[SQL_LOAD_KEYS];
     int rc;
 
-    pthread_mutex_lock(&st->db_lock);
     sqlite3_bind_int64(q, 1, since_ms);
     while ((rc = sqlite3_step(q)) == SQLITE_ROW)
         each_key(sql_bytes(q, 1), sqlite3_column_int64(q, 0), cb, ctx);
-    return load_end(st, q, rc, "deduplication keys");
+    sqlite3_reset(q);
+    return load_end(st, c, rc, "deduplication keys");
 }

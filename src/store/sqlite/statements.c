@@ -55,7 +55,8 @@ static const char *const sql_text[N_STATEMENTS] = {
 static bool is_for_reader(int s)
 {
     return s == SQL_BEGIN_READ || s == SQL_COMMIT || s == SQL_LOG_END || s == SQL_FETCH ||
-           s == SQL_LIST || s == SQL_SCAN_UP || s == SQL_SCAN_DOWN || s == SQL_SCAN_DOWN_ALL;
+           s == SQL_LIST || s == SQL_SCAN_UP || s == SQL_SCAN_DOWN || s == SQL_SCAN_DOWN_ALL ||
+           s == SQL_LOAD_ROWS || s == SQL_LOAD_KEYS;
 }
 
 bool statements_prepare(struct sql_conn *c, bool reader)

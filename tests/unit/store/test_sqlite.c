@@ -1,6 +1,7 @@
 /* Promises of store/store.h and store/sqlite/sqlite.h, kept by the embedded store on a real file.
  */
 #include "store/contract.h"
+#include <pthread.h>
 #include <signal.h>
 #include <sqlite3.h>
 #include <sys/resource.h>
@@ -321,6 +322,62 @@ static void settled_rows_stay_gone_after_a_crash_before_they_were_deleted(void *
     assert_int_equal(raw_count("acked"), 0);
 }
 
+struct other { /* what another thread loads while we do */
+    char records[256];
+    size_t rows;
+    int times;
+};
+
+static void count_row(void *ctx, const struct store_row *row)
+{
+    ++*(size_t *)ctx;
+}
+static void *load_on_thread(void *arg)
+{
+    struct other *o = arg;
+
+    if (st->ops->load_records(st, "b", on_record_text, o->records) != BH_OK ||
+        st->ops->load_rows(st, count_row, &o->rows) != BH_OK)
+        o->rows = 0;
+    return NULL;
+}
+static void on_record_of_ours(void *ctx, struct str key, struct str value)
+{
+    struct other *o = ctx;
+    pthread_t thread;
+
+    o->times++;
+    o->rows = 0;
+    o->records[0] = '\0';
+    assert_int_equal(pthread_create(&thread, NULL, load_on_thread, o), 0);
+    assert_int_equal(pthread_join(thread, NULL), 0); /* ours is not over yet */
+}
+static void on_row_of_ours(void *ctx, const struct store_row *row)
+{
+    struct other *o = ctx;
+
+    if (o->times == 0)
+        on_record_of_ours(ctx, STR(""), STR(""));
+}
+
+static void two_may_load_at_the_same_time(void **state)
+{
+    struct other o = {.times = 0};
+
+    append_many_and_ack_a_third();
+    put_now("a", "1", "x");
+    put_now("b", "2", "y");
+    assert_int_equal(st->ops->load_records(st, "a", on_record_of_ours, &o), BH_OK);
+    assert_int_equal(o.times, 1);
+    assert_string_equal(o.records, "2=y ");
+    assert_int_equal(o.rows, MANY - MANY / 3);
+    o.times = 0;
+    assert_int_equal(st->ops->load_rows(st, on_row_of_ours, &o), BH_OK);
+    assert_string_equal(o.records, "2=y ");
+    assert_int_equal(o.rows, MANY - MANY / 3);
+    assert_int_equal(count_rows(), MANY - MANY / 3);
+}
+
 static void an_orderly_end_deletes_what_is_settled(void **state)
 {
     append_many_and_ack_a_third();
@@ -472,6 +529,7 @@ int main(void)
         T(many_old_keys_are_forgotten_in_steps, setup, teardown),
         T(settled_rows_are_hidden_at_once_and_deleted_when_it_is_quiet, setup, teardown),
         T(settled_rows_stay_gone_after_a_crash_before_they_were_deleted, setup, teardown),
+        T(two_may_load_at_the_same_time, setup, teardown),
         T(an_orderly_end_deletes_what_is_settled, setup, teardown),
         T(a_full_disk_fails_the_writes_leaves_nothing_and_heals, setup, teardown),
         T(a_store_that_fell_ill_notices_by_itself_that_it_can_write_again, setup, teardown),
