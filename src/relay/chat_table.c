@@ -9,7 +9,12 @@
 #include "base/mem.h"
 #include "relay/instance.h"
 
-enum { FIRST_BUCKETS = 16, PLACE_HEAD = 2 * sizeof(uint16_t), NAME_MAX_BYTES = 1024 };
+enum {
+    FIRST_BUCKETS = 16,
+    INDEX_AT_ONCE = 32,
+    PLACE_HEAD = 2 * sizeof(uint16_t),
+    NAME_MAX_BYTES = 1024
+};
 
 static struct known_chat *at(const struct chat_table *t, uint32_t number)
 {
@@ -141,21 +146,22 @@ static void unlink_chat(struct chat_table *t, struct known_chat *c)
     *p = c->bucket_next;
 }
 
-static void link_first(struct chat_table *t, struct known_chat *c)
+static void link_at(struct chat_table *t, uint32_t *bucket, struct known_chat *c)
 {
-    uint32_t *bucket = bucket_of_chat(t, c);
-
     c->bucket_next = *bucket;
     *bucket = pool_number(&t->pool, c);
 }
 
-struct known_chat *chat_add(struct chat_table *t, struct instance *i, struct str id)
+static void link_first(struct chat_table *t, struct known_chat *c)
+{
+    link_at(t, bucket_of_chat(t, c), c);
+}
+
+struct known_chat *chat_add_unindexed(struct chat_table *t, struct instance *i, struct str id)
 {
     struct id_of kept = read_id(id);
-
-    if (t->pool.live >= t->n_buckets && t->n_buckets < UINT32_MAX / 4)
-        grow(t);
     struct known_chat *c = pool_take(&t->pool);
+
     c->inst = i;
     c->era = i->chat_era & (CHAT_ERAS - 1);
     c->id_n = kept.text.n & (2 * CHAT_ID_MAX - 1);
@@ -165,8 +171,41 @@ struct known_chat *chat_add(struct chat_table *t, struct instance *i, struct str
         c->id.text = xmalloc(kept.text.n);
         memcpy(c->id.text, kept.text.p, kept.text.n);
     }
+    return c;
+}
+
+struct known_chat *chat_add(struct chat_table *t, struct instance *i, struct str id)
+{
+    if (t->pool.live >= t->n_buckets && t->n_buckets < UINT32_MAX / 4)
+        grow(t);
+    struct known_chat *c = chat_add_unindexed(t, i, id);
     link_first(t, c);
     return c;
+}
+
+/* All buckets at once, and a few chats at a time: their buckets come from memory together. */
+void chat_index(struct chat_table *t, const struct chat_row *all, enum chat_order kind)
+{
+    struct known_chat *c = at(t, all->first), *some[INDEX_AT_ONCE];
+    uint32_t *buckets[INDEX_AT_ONCE];
+
+    while (t->cap < t->pool.live && t->cap < UINT32_MAX / 4)
+        t->cap *= 2;
+    t->n_buckets = t->pool.live > FIRST_BUCKETS ? t->pool.live : FIRST_BUCKETS;
+    if (t->n_buckets > t->cap)
+        t->n_buckets = t->cap;
+    free(t->buckets);
+    t->buckets = xcalloc(t->cap, sizeof t->buckets[0]);
+    while (c != NULL) {
+        size_t n = 0;
+        for (; n < INDEX_AT_ONCE && c != NULL; c = at(t, c->in[kind].next), n++) {
+            some[n] = c;
+            buckets[n] = bucket_of_chat(t, c);
+            __builtin_prefetch(buckets[n], 1);
+        }
+        for (size_t k = 0; k < n; k++)
+            link_at(t, buckets[k], some[k]);
+    }
 }
 
 static void drop_parts(struct chat_table *t, struct known_chat *c)

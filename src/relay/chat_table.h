@@ -63,6 +63,10 @@ void chat_table_init(struct chat_table *t);
 void chat_table_done(struct chat_table *t); /* with all chats */
 
 struct known_chat *chat_add(struct chat_table *t, struct instance *i, struct str id);
+/* The same for very many at once, as long as the table has no others: none of them is found until
+ * chat_index(), whose @all are the chats in the order they came, each of another name. */
+struct known_chat *chat_add_unindexed(struct chat_table *t, struct instance *i, struct str id);
+void chat_index(struct chat_table *t, const struct chat_row *all, enum chat_order kind);
 bool chat_is_over(const struct known_chat *c); /* it is not found any more */
 /* From the table, and freed; it is in no queue any more. */
 void chat_remove(struct chat_table *t, struct known_chat *c);

@@ -78,15 +78,20 @@ void chat_leave_old(struct known_chat *c)
     t->n_old--;
 }
 
+static void enter(struct instance *i, struct known_chat *c)
+{
+    chat_enter_old(c);
+    chat_row_append(&chats_of(i)->table, &i->chats, CHAT_BY_INSTANCE, c);
+    i->n_chats++;
+}
+
 static struct known_chat *make(struct instance *i, struct str platform, struct str chat_id)
 {
     struct chats *t = chats_of(i);
     struct known_chat *c = chat_add(&t->table, i, chat_id);
 
     chat_set_place(&t->table, c, platform, STR(""), STR(""));
-    chat_enter_old(c);
-    chat_row_append(&t->table, &i->chats, CHAT_BY_INSTANCE, c);
-    i->n_chats++;
+    enter(i, c);
     return c;
 }
 
@@ -285,38 +290,92 @@ static void load_keys(struct known_chat *c, struct str hex)
     }
 }
 
+/* There may be a million, and nobody asks for one yet: they are put where they are found when all
+ * are there, and join their company a few at a time. */
+enum { JOIN_AT_ONCE = 32 };
+struct loading {
+    struct relay *relay;
+    struct instance *last; /* of the record before */
+    uint64_t joining[JOIN_AT_ONCE];
+    size_t n_joining;
+};
+
+static void join_company(struct loading *l)
+{
+    for (size_t k = 0; k < l->n_joining; k++)
+        company_join(l->relay, l->joining[k]);
+    l->n_joining = 0;
+}
+
+static void load_place(struct loading *l, struct known_chat *c, struct str platform, struct str id,
+                       struct json doc)
+{
+    struct str bot = json_str(doc, "bot");
+    uint64_t place = company_place(l->relay, platform, bot, id);
+
+    chat_set_place(&l->relay->chats->table, c, platform, bot, json_str(doc, "scope"));
+    company_prefetch(l->relay, place);
+    l->joining[l->n_joining++] = place;
+    if (l->n_joining == JOIN_AT_ONCE)
+        join_company(l);
+    c->counted = true;
+}
+
+static struct instance *instance_of(struct loading *l, struct str tenant, struct str name)
+{
+    if (l->last == NULL || !str_eq(instance_id(l->last), name) ||
+        !str_eq(instance_tenant(l->last), tenant))
+        l->last = instance_find(l->relay, tenant, name);
+    return l->last;
+}
+
+static void load_chat(struct loading *l, struct instance *i, struct str platform, struct str id,
+                      struct json doc, bool readable)
+{
+    struct chats *t = l->relay->chats;
+    struct known_chat *c = chat_add_unindexed(&t->table, i, id);
+
+    if (readable) {
+        load_place(l, c, platform, id, doc);
+        if (ground_read(doc, &t->ground))
+            chat_set_ground(&t->table, c, buf_str(&t->ground));
+        load_keys(c, json_str(doc, "keys"));
+    } else {
+        chat_set_place(&t->table, c, platform, STR(""), STR(""));
+    }
+    enter(i, c);
+    c->stored = true;
+}
+
 static void on_record(void *ctx, struct str key, struct str value)
 {
-    struct relay *r = ctx;
+    struct loading *l = ctx;
     struct str tenant, name, platform, rest = key;
-    struct json doc;
+    struct json doc = {0};
 
     if (!str_split(&rest, '\x1f', &tenant) || !str_split(&rest, '\x1f', &name) ||
         !str_split(&rest, '\x1f', &platform) || rest.n == 0 || rest.n > CHAT_ID_MAX)
         return;
-    struct instance *i = instance_find(r, tenant, name);
-    if (i == NULL || chats_find_on(i, platform, rest) != NULL)
+    struct instance *i = instance_of(l, tenant, name);
+    if (i == NULL)
         return;
-    bool ok = json_parse(r->json, value, &doc);
-    if (ok && !chats_record_counts(i, doc)) {
+    bool readable = json_parse(l->relay->json, value, &doc);
+    if (readable && !chats_record_counts(i, doc)) {
         struct store_kv item = {.verb = KV_DELETE, .ns = CHATS_NS, .key = key};
-        store_put(r->env.store, &item, 1, false, NULL, NULL);
-        return;
+        store_put(l->relay->env.store, &item, 1, false, NULL, NULL);
+    } else {
+        load_chat(l, i, platform, rest, doc, readable);
     }
-    struct known_chat *c = make(i, platform, rest);
-    if (ok) {
-        struct chats *t = r->chats;
-        set_place(c, platform, json_str(doc, "bot"), json_str(doc, "scope"));
-        if (ground_read(doc, &t->ground))
-            chat_set_ground(&t->table, c, buf_str(&t->ground));
-        load_keys(c, json_str(doc, "keys"));
-    }
-    c->stored = true;
 }
 
 enum bh_err chats_load(struct relay *r)
 {
-    return r->env.store->ops->load_records(r->env.store, CHATS_NS, on_record, r);
+    struct loading l = {.relay = r};
+    enum bh_err err = r->env.store->ops->load_records(r->env.store, CHATS_NS, on_record, &l);
+
+    join_company(&l);
+    chat_index(&r->chats->table, &r->chats->old, CHAT_BY_AGE);
+    return err;
 }
 
 void chats_free(struct chats *t)

@@ -114,6 +114,14 @@ static void close_gap(struct part *p, uint32_t gap)
 
 /* ---- counting ---- */
 
+void company_prefetch(const struct relay *r, uint64_t place)
+{
+    const struct part *p = part_of(r->company, place);
+
+    if (p->cap != 0)
+        __builtin_prefetch(&p->at[home(p, place)], 1);
+}
+
 void company_join(struct relay *r, uint64_t place)
 {
     struct part *p = part_of(r->company, place);

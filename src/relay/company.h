@@ -19,6 +19,7 @@ uint64_t company_place(const struct relay *r, struct str platform, struct str bo
 /* One instance more, or one less, in the place; each instance sees to it that it counts once. */
 void company_join(struct relay *r, uint64_t place);
 void company_leave(struct relay *r, uint64_t place);
+void company_prefetch(const struct relay *r, uint64_t place); /* it will join in a moment */
 /* How many; exact below COMPANY_MOST, and from there on it stays as it is until the next start. */
 #define COMPANY_MOST 255
 unsigned company_count(const struct relay *r, uint64_t place);

@@ -78,6 +78,37 @@ static void many_are_found_while_they_come_and_go(void **state)
     }
 }
 
+static void those_of_a_start_are_found_once_all_are_there(void **state)
+{
+    enum { N = 3000, MORE = 3000 };
+    static struct known_chat *all[N + MORE];
+    struct chat_row queue = {0};
+    char id[32];
+
+    for (int k = 0; k < N; k++) {
+        snprintf(id, sizeof id, k % 3 != 0 ? "%d" : "c%d", k / 2 * 7919);
+        all[k] = chat_add_unindexed(&t, ann, str_of(id));
+        chat_set_place(&t, all[k], str_of(k % 2 ? "discord" : "telegram"), STR("hop"), STR(""));
+        chat_row_append(&t, &queue, CHAT_BY_AGE, all[k]);
+    }
+    chat_index(&t, &queue, CHAT_BY_AGE);
+    for (int k = N; k < N + MORE; k++) { /* it grows on as ever */
+        snprintf(id, sizeof id, "n%d", k);
+        all[k] = chat_add(&t, bob, str_of(id));
+    }
+    for (int k = 0; k < N + MORE; k++) {
+        char scratch[CHAT_ID_CHARS];
+        struct known_chat *c = chat_first(&t, k < N ? ann : bob, chat_id(all[k], scratch));
+        while (c != NULL && c != all[k])
+            c = chat_next(&t, c);
+        assert_non_null(c);
+    }
+    assert_true(t.n_buckets <= t.cap);
+    for (int k = 0; k < N; k += 3)
+        chat_remove(&t, all[k]);
+    assert_null(chat_first(&t, ann, STR("c0")));
+}
+
 static void of_one_id_on_several_platforms_the_leader_comes_first(void **state)
 {
     struct known_chat *c[3];
@@ -180,6 +211,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         T(an_id_comes_back_as_it_was),
         T(many_are_found_while_they_come_and_go),
+        T(those_of_a_start_are_found_once_all_are_there),
         T(of_one_id_on_several_platforms_the_leader_comes_first),
         T(what_chats_share_is_there_once),
         T(keys_stay_in_their_order),
