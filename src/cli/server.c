@@ -94,10 +94,13 @@ static enum bh_err open_heart(struct server *s, char *why)
                            .seal = s->seal,
                            .require_expiry = auth->require_expiry,
                            .ledger = s->ledger};
-    enum bh_err err = facts_open(&fe, &s->facts, why);
+    struct relay_env re = {.clock = clock, .store = s->store, .bus = s->bus, .rand = &s->rand};
 
-    if (err != BH_OK)
-        return err;
+    s->facts = facts_begin(&fe); /* the two largest at the same time */
+    enum bh_err loaded = relay_load(&re, config_get(s->cfg, &relay_config), &s->relay, why);
+    enum bh_err err = facts_finish(s->facts, why);
+    if (loaded != BH_OK || err != BH_OK)
+        return loaded != BH_OK ? loaded : err;
     struct keys_env ke = {clock, s->store, s->bus, &s->rand, s->seal};
     if ((err = keys_open(&ke, &s->keys, why)) != BH_OK)
         return err;
@@ -133,17 +136,12 @@ static enum bh_err open_heart(struct server *s, char *why)
     s->host = host_new(&s->host_env, s->facts);
     s->door = door_new(&s->rand);
     set_door(s);
-    struct relay_env re = {.clock = clock,
-                           .store = s->store,
-                           .bus = s->bus,
-                           .rand = &s->rand,
-                           .facts = s->facts,
-                           .waker = &s->waker.base,
-                           .outside = host_outside(s->host)};
-    err = relay_open(&re, config_get(s->cfg, &relay_config), &s->relay, why);
-    if (err == BH_OK)
-        host_set_relay(s->host, s->relay);
-    return err;
+    re.facts = s->facts;
+    re.waker = &s->waker.base;
+    re.outside = host_outside(s->host);
+    relay_begin(s->relay, &re);
+    host_set_relay(s->host, s->relay);
+    return BH_OK;
 }
 
 /* The PEM that the setting means: a file's, or the text itself.  False: told why. */

@@ -21,7 +21,6 @@
 
 struct retired { /* a mailbox number, while starting */
     uint32_t box;
-    bool on_disk;
     uint64_t rows;
 };
 
@@ -113,30 +112,13 @@ static struct retired *find(const struct lives *t, uint32_t box)
     return t->n != 0 ? bsearch(&wanted, t->retired, t->n, sizeof wanted, by_box) : NULL;
 }
 
-static void add(struct lives *t, uint32_t box, bool on_disk)
+static void add(struct lives *t, uint32_t box)
 {
     if (t->n == t->cap) {
         t->cap = t->cap != 0 ? t->cap * 2 : 16;
         t->retired = xrealloc(t->retired, t->cap * sizeof t->retired[0]);
     }
-    t->retired[t->n++] = (struct retired){.box = box, .on_disk = on_disk};
-}
-
-/* Ascending, each once. */
-static void sort_retired(struct lives *t)
-{
-    size_t n = 0;
-
-    if (t->n == 0)
-        return;
-    qsort(t->retired, t->n, sizeof t->retired[0], by_box);
-    for (size_t k = 1; k < t->n; k++) {
-        if (t->retired[k].box == t->retired[n].box)
-            t->retired[n].on_disk |= t->retired[k].on_disk;
-        else
-            t->retired[++n] = t->retired[k];
-    }
-    t->n = n + 1;
+    t->retired[t->n++] = (struct retired){.box = box};
 }
 
 static void on_retired(void *ctx, struct str key, struct str value)
@@ -151,7 +133,7 @@ static void on_retired(void *ctx, struct str key, struct str value)
     memcpy(hex, key.p, key.n);
     unsigned long box = strtoul(hex, &end, 16);
     if (*end == '\0' && box != 0) {
-        add(r->lives, (uint32_t)box, true);
+        add(r->lives, (uint32_t)box);
         instance_reserve_box(r, (uint32_t)box);
     }
 }
@@ -160,14 +142,8 @@ enum bh_err life_load(struct relay *r)
 {
     enum bh_err err = r->env.store->ops->load_records(r->env.store, LIFE_RETIRED, on_retired, r);
 
-    list_each (instances_by_age(r), it, nxt) {
-        struct instance *i = list_entry(it, struct instance, link);
-        uint32_t box = i->box;
-        life_follow(i, life_now(r, instance_tenant(i), instance_id(i)));
-        if (i->box != box)
-            add(r->lives, box, false);
-    }
-    sort_retired(r->lives);
+    if (r->lives->n != 0)
+        qsort(r->lives->retired, r->lives->n, sizeof(struct retired), by_box);
     return err;
 }
 
@@ -190,7 +166,7 @@ void life_loaded(struct relay *r)
     for (size_t i = 0; i < t->n; i++) {
         char key[9];
         rows += t->retired[i].rows;
-        if (!t->retired[i].on_disk || t->retired[i].rows != 0)
+        if (t->retired[i].rows != 0)
             continue;
         snprintf(key, sizeof key, "%08" PRIx32, t->retired[i].box);
         struct store_kv item = {.verb = KV_DELETE, .ns = LIFE_RETIRED, .key = str_of(key)};
@@ -201,4 +177,12 @@ void life_loaded(struct relay *r)
     r->n.purged += rows;
     free(t->retired);
     *t = (struct lives){0};
+}
+
+void lives_follow(struct relay *r)
+{
+    list_each (instances_by_age(r), it, nxt) {
+        struct instance *i = list_entry(it, struct instance, link);
+        life_follow(i, life_now(r, instance_tenant(i), instance_id(i)));
+    }
 }

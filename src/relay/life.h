@@ -38,8 +38,9 @@ uint32_t life_now(const struct relay *r, struct str tenant, struct str name);
 void life_follow(struct instance *i, uint32_t life);
 
 /* ---- while starting ---- */
-/* After the records of the instances: those whose life is over end; what was retired is known. */
+/* After the records of the instances: what was retired is known. */
 enum bh_err life_load(struct relay *r);
 /* A row of a number no instance has.  True: of a retired one, and it will be deleted. */
 bool life_take_row(struct relay *r, uint32_t box, uint64_t id);
-void life_loaded(struct relay *r); /* after the rows */
+void life_loaded(struct relay *r);  /* after the rows */
+void lives_follow(struct relay *r); /* everything is there: those whose life is over end */

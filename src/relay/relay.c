@@ -111,7 +111,7 @@ static void build(struct relay *r)
     r->spoken = spoken_new();
 }
 
-enum bh_err relay_open(const struct relay_env *env, const struct relay_limits *limits,
+enum bh_err relay_load(const struct relay_env *env, const struct relay_limits *limits,
                        struct relay **ret_r, char *ret_why)
 {
     struct relay *r = xcalloc(1, sizeof *r);
@@ -126,13 +126,29 @@ enum bh_err relay_open(const struct relay_env *env, const struct relay_limits *l
         relay_free(r);
         return err;
     }
+    *ret_r = r;
+    return BH_OK;
+}
+
+void relay_begin(struct relay *r, const struct relay_env *env)
+{
+    r->env = *env;
+    lives_follow(r);
     sessions_listen(r);
     lives_listen(r);
     interrupts_listen(r);
     wake_listen(r);
     wake_after_start(r);
-    *ret_r = r;
-    return BH_OK;
+}
+
+enum bh_err relay_open(const struct relay_env *env, const struct relay_limits *limits,
+                       struct relay **ret_r, char *ret_why)
+{
+    enum bh_err err = relay_load(env, limits, ret_r, ret_why);
+
+    if (err == BH_OK)
+        relay_begin(*ret_r, env);
+    return err;
 }
 
 void relay_set_limits(struct relay *r, const struct relay_limits *limits)

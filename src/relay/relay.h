@@ -61,7 +61,13 @@ struct relay_env { /* borrowed for the life of the relay */
     struct outside *outside; /* where actions go */
 };
 
-/* Blocks: loads instances, mailboxes, chats and keys from the store. */
+/* In two steps, so that the facts may be read at the same time.  The first blocks: it loads
+ * instances, mailboxes, chats and keys from the store, and needs nobody else of @env but the clock.
+ * After the second it lives; @env has the same store and all the others. */
+enum bh_err relay_load(const struct relay_env *env, const struct relay_limits *limits,
+                       struct relay **ret_r, char *ret_why) BH_MUST_USE;
+void relay_begin(struct relay *r, const struct relay_env *env);
+/* Both. */
 enum bh_err relay_open(const struct relay_env *env, const struct relay_limits *limits,
                        struct relay **ret_r, char *ret_why) BH_MUST_USE;
 /* Runs no callback and calls no wire.  Before it, the store is closed (operations under way are

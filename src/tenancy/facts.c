@@ -9,6 +9,8 @@
  *      facts.c           loading and letting go of it all
  */
 #include "tenancy/facts.h"
+#include <pthread.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include "base/crypto.h"
@@ -53,23 +55,36 @@ const struct gate_facts *facts_gate(const struct facts *f)
 
 /* ---- start and end ---- */
 
+enum { LOOK_AHEAD = 8 };
+
+struct aged { /* sorted without a look at the thing itself, as a rule */
+    int64_t created_ms;
+    void *thing; /* struct gateway or route */
+};
+
+struct all_aged {
+    struct aged *at; /* owned */
+    size_t n, cap;
+};
+
 struct loading {
     struct facts *f;
     struct json_parser *parser;
-    struct route **routes;
-    struct gateway **gateways;
-    size_t n_routes, cap_routes, n_gateways, cap_gateways;
-    const char *ns; /* of the first damaged record */
+    struct all_aged routes, gateways;
+    size_t n_keys;            /* of the routes: records come by platform and key */
+    const struct route *last; /* borrowed; the route before */
+    const char *ns;           /* of the first damaged record */
     char damaged[160];
 };
 
-/* Room for one more, at twice the size when there is none: loading stays linear. */
-static void *with_room(void *all, size_t n, size_t *cap, size_t each)
+/* At twice the size when there is no room: loading stays linear. */
+static void add(struct all_aged *all, int64_t created_ms, void *thing)
 {
-    if (n < *cap)
-        return all;
-    *cap = *cap != 0 ? *cap * 2 : 64;
-    return xrealloc(all, *cap * each);
+    if (all->n == all->cap) {
+        all->cap = all->cap != 0 ? all->cap * 2 : 64;
+        all->at = xrealloc(all->at, all->cap * sizeof all->at[0]);
+    }
+    all->at[all->n++] = (struct aged){created_ms, thing};
 }
 
 static void note_damage(struct loading *l, const char *ns, struct str key)
@@ -89,8 +104,7 @@ static void on_gateway_record(void *ctx, struct str key, struct str value)
         note_damage(l, NS_GATEWAY, key);
         return;
     }
-    l->gateways = with_room(l->gateways, l->n_gateways, &l->cap_gateways, sizeof(struct gateway *));
-    l->gateways[l->n_gateways++] = g;
+    add(&l->gateways, g->created_ms, g);
 }
 
 static void on_route_record(void *ctx, struct str key, struct str value)
@@ -103,58 +117,60 @@ static void on_route_record(void *ctx, struct str key, struct str value)
         note_damage(l, NS_ROUTE, key);
         return;
     }
-    l->routes = with_room(l->routes, l->n_routes, &l->cap_routes, sizeof *l->routes);
-    l->routes[l->n_routes++] = r;
+    if (l->last == NULL || strcmp(l->last->key, r->key) != 0 ||
+        strcmp(l->last->platform, r->platform) != 0)
+        l->n_keys++;
+    l->last = r;
+    add(&l->routes, r->created_ms, r);
 }
 
 static int by_age_gateway(const void *a, const void *b)
 {
-    const struct gateway *x = *(struct gateway *const *)a, *y = *(struct gateway *const *)b;
+    const struct aged *x = a, *y = b;
 
     if (x->created_ms != y->created_ms)
         return x->created_ms < y->created_ms ? -1 : 1;
-    return strcmp(x->id, y->id);
+    return strcmp(((const struct gateway *)x->thing)->id, ((const struct gateway *)y->thing)->id);
 }
 
 static int by_age_route(const void *a, const void *b)
 {
-    const struct route *x = *(struct route *const *)a, *y = *(struct route *const *)b;
+    const struct aged *x = a, *y = b;
 
     if (x->created_ms != y->created_ms)
         return x->created_ms < y->created_ms ? -1 : 1;
-    return str_cmp(x->id, y->id);
+    return str_cmp(((const struct route *)x->thing)->id, ((const struct route *)y->thing)->id);
 }
 
 static void adopt(struct loading *l)
 {
-    if (l->n_gateways > 0)
-        qsort(l->gateways, l->n_gateways, sizeof(struct gateway *), by_age_gateway);
-    if (l->n_routes > 0)
-        qsort(l->routes, l->n_routes, sizeof(struct route *), by_age_route);
-    for (size_t i = 0; i < l->n_gateways; i++)
-        facts_link_gateway(l->f, l->gateways[i]);
-    for (size_t i = 0; i < l->n_routes; i++)
-        facts_link_route(l->f, l->routes[i]);
-    free(l->gateways);
-    free(l->routes);
+    const struct all_aged *routes = &l->routes;
+
+    if (l->gateways.n > 0)
+        qsort(l->gateways.at, l->gateways.n, sizeof l->gateways.at[0], by_age_gateway);
+    if (routes->n > 0)
+        qsort(routes->at, routes->n, sizeof routes->at[0], by_age_route);
+    facts_expect(l->f, l->gateways.n, routes->n, l->n_keys);
+    for (size_t i = 0; i < l->gateways.n; i++)
+        facts_link_gateway(l->f, l->gateways.at[i].thing);
+    for (size_t i = 0; i < routes->n; i++) {
+        if (i + LOOK_AHEAD < routes->n)
+            facts_prefetch_route(l->f, routes->at[i + LOOK_AHEAD].thing);
+        facts_link_route(l->f, routes->at[i].thing);
+    }
+    free(l->gateways.at);
+    free(l->routes.at);
 }
 
-enum bh_err facts_open(const struct facts_env *env, struct facts **ret_f, char *ret_why)
+/* Nothing but store and seal is used here: it may be another thread. */
+static enum bh_err read_all(struct facts *f, char *ret_why)
 {
-    struct facts *f = xcalloc(1, sizeof *f);
-    f->env = *env;
-    list_init(&f->gateways);
-    list_init(&f->routes);
-    list_init(&f->strict);
-    list_init(&f->changes);
-    list_init(&f->ready);
-    list_init(&f->tries_by_age);
-    timer_init(&f->start, facts_start_changes);
-
+    struct store *st = f->env.store;
     struct loading l = {.f = f, .parser = json_parser_new()};
-    enum bh_err err = env->store->ops->load_records(env->store, NS_GATEWAY, on_gateway_record, &l);
+    enum bh_err err = st->ops->load_records(st, NS_GATEWAY, on_gateway_record, &l);
+
     if (err == BH_OK)
-        err = env->store->ops->load_records(env->store, NS_ROUTE, on_route_record, &l);
+        err = st->ops->load_records(st, NS_ROUTE, on_route_record, &l);
     adopt(&l);
     if (err != BH_OK) {
         snprintf(ret_why, 256, "gateways and routes cannot be read from the store");
@@ -170,17 +186,101 @@ enum bh_err facts_open(const struct facts_env *env, struct facts **ret_f, char *
         err = grants_load(f, l.parser, ret_why);
     if (err == BH_OK)
         err = links_load(f, l.parser, ret_why);
-    if (err == BH_OK)
-        err = enroll_load(f, ret_why);
+    json_parser_free(l.parser);
+    return err;
+}
+
+static struct facts *facts_new(const struct facts_env *env)
+{
+    struct facts *f = xcalloc(1, sizeof *f);
+
+    f->env = *env;
+    list_init(&f->gateways);
+    list_init(&f->routes);
+    list_init(&f->strict);
+    list_init(&f->changes);
+    list_init(&f->ready);
+    list_init(&f->tries_by_age);
+    timer_init(&f->start, facts_start_changes);
+    return f;
+}
+
+/* What is left once all is read. */
+static enum bh_err settle(struct facts *f, char *ret_why)
+{
+    enum bh_err err = enroll_load(f, ret_why);
+
     if (err == BH_OK)
         routes_settle(f);
-    json_parser_free(l.parser);
+    return err;
+}
+
+enum bh_err facts_open(const struct facts_env *env, struct facts **ret_f, char *ret_why)
+{
+    struct facts *f = facts_new(env);
+    enum bh_err err = read_all(f, ret_why);
+
+    if (err == BH_OK)
+        err = settle(f, ret_why);
     if (err != BH_OK) {
         facts_free(f);
         return err;
     }
     *ret_f = f;
     return BH_OK;
+}
+
+/* ---- on a thread of its own ---- */
+
+struct facts_reading {
+    pthread_t thread;
+    bool started; /* else there was no thread to be had, and it is read already */
+    enum bh_err err;
+    char why[256];
+};
+
+static void *read_main(void *arg)
+{
+    struct facts *f = arg;
+
+    f->reading->err = read_all(f, f->reading->why);
+    return NULL;
+}
+
+struct facts *facts_begin(const struct facts_env *env)
+{
+    struct facts *f = facts_new(env);
+    struct facts_reading *r = f->reading = xcalloc(1, sizeof *r);
+    sigset_t all, before;
+
+    sigfillset(&all); /* signals belong to the loop thread */
+    pthread_sigmask(SIG_SETMASK, &all, &before);
+    r->started = pthread_create(&r->thread, NULL, read_main, f) == 0;
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    if (!r->started)
+        read_main(f);
+    return f;
+}
+
+static enum bh_err join(struct facts *f, char *ret_why)
+{
+    struct facts_reading *r = f->reading;
+    enum bh_err err;
+
+    if (r->started)
+        pthread_join(r->thread, NULL);
+    if ((err = r->err) != BH_OK)
+        memcpy(ret_why, r->why, sizeof r->why);
+    free(r);
+    f->reading = NULL;
+    return err;
+}
+
+enum bh_err facts_finish(struct facts *f, char *ret_why)
+{
+    enum bh_err err = join(f, ret_why);
+
+    return err == BH_OK ? settle(f, ret_why) : err;
 }
 
 void facts_set_require_expiry(struct facts *f, bool yes)
@@ -190,8 +290,12 @@ void facts_set_require_expiry(struct facts *f, bool yes)
 
 void facts_free(struct facts *f)
 {
+    char why[256];
+
     if (f == NULL)
         return;
+    if (f->reading != NULL)
+        (void)join(f, why);
     facts_drop_changes(f);
     links_free(f);
     enroll_free(f);

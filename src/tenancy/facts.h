@@ -88,6 +88,11 @@ struct facts_env { /* borrowed */
 /* Blocks: loads everything.  @ret_why has 256 bytes. */
 enum bh_err facts_open(const struct facts_env *env, struct facts **ret_f,
                        char *ret_why) BH_MUST_USE;
+/* The same in two steps: a thread of its own begins to read, and uses nothing of @env but store and
+ * seal; the second waits for it.  Until that was BH_OK nobody may ask these facts anything, and if
+ * it is anything else they are for facts_free(), which may also be called between the two. */
+struct facts *facts_begin(const struct facts_env *env);
+enum bh_err facts_finish(struct facts *f, char *ret_why) BH_MUST_USE;
 /* The store must be closed or idle: a change under way is forgotten, its done() does not run. */
 void facts_free(struct facts *f);
 void facts_set_require_expiry(struct facts *f, bool yes); /* reload */

@@ -54,7 +54,8 @@ struct bucket {              /* the routes of one (platform, key); never none */
 
 struct facts {
     struct facts_env env;
-    struct list gateways, routes; /* own their members */
+    struct facts_reading *reading; /* owned; NULL: all is read */
+    struct list gateways, routes;  /* own their members */
     size_t n_gateways, n_routes;
     size_t n_tenants;                  /* with a gateway, revoked or not */
     struct map by_id;                  /* id -> struct gateway */
@@ -104,8 +105,11 @@ const struct bucket *facts_bucket(const struct facts *f, struct str platform, st
 /* Has another tenant than @tenant a route of this very key, of any origin, or an operator's? */
 bool facts_is_others(const struct facts *f, struct str platform, struct str key, struct str tenant);
 bool facts_is_given(const struct facts *f, struct str platform, struct str key, struct str tenant);
-void facts_link_route(struct facts *f, struct route *r);   /* takes it over */
-void facts_unlink_route(struct facts *f, struct route *r); /* frees it */
+/* So many are about to come, the routes under so many keys. */
+void facts_expect(struct facts *f, size_t gateways, size_t routes, size_t keys);
+void facts_prefetch_route(const struct facts *f, const struct route *r); /* it comes soon */
+void facts_link_route(struct facts *f, struct route *r);                 /* takes it over */
+void facts_unlink_route(struct facts *f, struct route *r);               /* frees it */
 /* What @r means from now on. */
 void facts_set_route(struct facts *f, struct route *r, enum route_origin origin, bool open);
 /* Did an operator route this very key to other tenants, and not to @tenant? */

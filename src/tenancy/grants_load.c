@@ -4,6 +4,8 @@
 #include "base/mem.h"
 #include "tenancy/grants_priv.h"
 
+enum { LOOK_AHEAD = 8 };
+
 struct loading {
     struct facts *f;
     struct json_parser *parser; /* borrowed */
@@ -70,10 +72,12 @@ static bool ids_of(struct json array, struct map *set)
 
 struct found { /* bindings are attached in order of age */
     struct found_binding {
+        int64_t created_ms;
         struct binding *b;
         struct instance_facts *in;
     } * all;
     size_t n, cap;
+    size_t n_authors; /* records come by author */
 };
 
 static bool read_binding(struct facts *f, struct str key, struct json doc, void *ctx)
@@ -89,8 +93,9 @@ static bool read_binding(struct facts *f, struct str key, struct json doc, void 
         found->cap = found->cap != 0 ? found->cap * 2 : 64;
         found->all = xrealloc(found->all, found->cap * sizeof *found->all);
     }
-    found->all[found->n++] =
-        (struct found_binding){binding_new(platform, user, created_of(doc)), in};
+    struct binding *b = binding_new(platform, user, created_of(doc));
+    found->n_authors += found->n == 0 || !str_eq(found->all[found->n - 1].b->key, b->key);
+    found->all[found->n++] = (struct found_binding){b->created_ms, b, in};
     return true;
 }
 
@@ -98,8 +103,8 @@ static int by_age(const void *a, const void *b)
 {
     const struct found_binding *x = a, *y = b;
 
-    if (x->b->created_ms != y->b->created_ms)
-        return x->b->created_ms < y->b->created_ms ? -1 : 1;
+    if (x->created_ms != y->created_ms)
+        return x->created_ms < y->created_ms ? -1 : 1;
     return str_cmp(x->in->key, y->in->key);
 }
 
@@ -192,8 +197,12 @@ enum bh_err grants_load(struct facts *f, struct json_parser *parser, char *ret_w
 
     if (found.n > 0)
         qsort(found.all, found.n, sizeof *found.all, by_age);
-    for (size_t i = 0; i < found.n; i++)
+    map_reserve(&f->gate.authors, found.n_authors);
+    for (size_t i = 0; i < found.n; i++) {
+        if (i + LOOK_AHEAD < found.n)
+            map_prefetch(&f->gate.authors, map_hash(found.all[i + LOOK_AHEAD].b->key));
         binding_attach(f, found.all[i].in, found.all[i].b);
+    }
     free(found.all);
     if (err == BH_OK)
         err = grant_load_ns(f, parser, NS_SCOPE, read_scope, NULL, ret_why);

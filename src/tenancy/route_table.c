@@ -254,6 +254,24 @@ struct route *facts_foreign_claim(const struct facts *f, const struct route *r,
     return NULL;
 }
 
+void facts_expect(struct facts *f, size_t gateways, size_t routes, size_t keys)
+{
+    map_reserve(&f->by_id, gateways);
+    map_reserve(&f->instances, gateways); /* one each, as a rule */
+    map_reserve(&f->by_name, gateways);
+    map_reserve(&f->gate.routes, keys);
+    map_reserve(&f->routes_by, routes);
+}
+
+void facts_prefetch_route(const struct facts *f, const struct route *r)
+{
+    char room[GATE_KEY_MAX];
+
+    map_prefetch(&f->routes_by, map_hash(r->id));
+    map_prefetch(&f->gate.routes,
+                 map_hash(gate_key(room, str_of(r->platform), str_of(r->key), STR_NULL)));
+}
+
 void facts_link_route(struct facts *f, struct route *r)
 {
     r->bucket = make_bucket(f, r);

@@ -127,6 +127,40 @@ static void reopen(struct rig *r)
     assert_int_equal(facts_open(&env, &r->facts, why), BH_OK);
 }
 
+static void a_thread_reads_the_same(void **state)
+{
+    struct rig *r = *state;
+    struct facts_env env = env_of(r);
+    char why[256] = "nothing";
+
+    assert_int_equal(add(r, "gw-1", "acme", "ann", "http://10.0.0.1/wake"), BH_OK);
+    facts_free(r->facts);
+    r->facts = facts_begin(&env);
+    assert_int_equal(facts_finish(r->facts, why), BH_OK);
+    assert_string_equal(why, "nothing");
+    assert_non_null(facts_gateway(r->facts, STR("gw-1")));
+    assert_string_equal(facts_wake_url(r->facts, STR("acme"), STR("ann")), "http://10.0.0.1/wake");
+    facts_free(facts_begin(&env)); /* it is waited for */
+}
+
+static void what_a_thread_cannot_open_is_told(void **state)
+{
+    struct rig *r = *state;
+    struct seal *other;
+    char why[256] = "";
+
+    assert_int_equal(add(r, "gw-1", "acme", "ann", NULL), BH_OK);
+    assert_int_equal(seal_open_master(STR("another passphrase, not that"), NULL, &other, why),
+                     BH_OK);
+    struct facts_env env = env_of(r);
+    env.seal = other;
+    struct facts *f = facts_begin(&env);
+    assert_int_equal(facts_finish(f, why), BH_REFUSED);
+    assert_non_null(strstr(why, "gw-1"));
+    facts_free(f);
+    seal_free(other);
+}
+
 static enum auth_verdict show(struct rig *r, const char *id, struct str secret, int64_t exp)
 {
     struct buf header = BUF_INIT;
@@ -685,6 +719,8 @@ int main(void)
         T(owning_a_chat_needs_a_route_of_ones_own),
         T(the_newest_wake_url_counts),
         T(never_acking_is_remembered),
+        T(a_thread_reads_the_same),
+        T(what_a_thread_cannot_open_is_told),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
