@@ -117,6 +117,7 @@ struct conn *conn_new(struct listener *l, int fd, const struct addr *peer, struc
     c->reserved = l->opt.reserved;
     c->any_host = l->opt.any_host || l->path != NULL;
     list_init(&c->link);
+    list_init(&c->hungry);
     c->slot = slot_take(s, c);
     s->n_conns++;
     s->n_reserved += c->reserved;
@@ -189,6 +190,7 @@ void conn_close(struct conn *c)
     if (c->state == CONN_CLOSED)
         return;
     ev_io_stop(c->server->ev, &c->io);
+    list_remove(&c->hungry);
     conn_enter(c, CONN_CLOSED);
     if (c->ssl != NULL) {
         if (SSL_is_init_finished(c->ssl))
@@ -416,14 +418,42 @@ void conn_ready(struct conn *c, int events)
         if (c->read_off || c->in.n > 0)
             conn_mark(c); /* there may be room for the answers to what waits */
     }
-    if ((events & EV_READ) && c->state != CONN_CLOSED && most > 0)
-        conn_read(c, most); /* if not now, it is still readable in the next turn */
+    if ((events & EV_READ) == 0 || c->state == CONN_CLOSED)
+        return;
+    if (most > 0) {
+        list_remove(&c->hungry);
+        conn_read(c, most);
+    } else if (!c->no_socket && !list_is_linked(&c->hungry)) {
+        list_append(&c->server->hungry, &c->hungry); /* it is still readable in the next turn */
+    }
+}
+
+/* The loop hands out what is readable in an order of its own, in which the same ones could be first
+ * every time: whoever got nothing in the last turn comes before all others. */
+static void feed_hungry(struct http_server *s)
+{
+    struct list all;
+
+    s->fed_turn = s->turn;
+    list_add_before(s->hungry.next, &all); /* who is hungry after this is behind the old head */
+    list_remove(&s->hungry);
+    while (!list_is_empty(&all)) {
+        struct conn *c = list_first(&all, struct conn, hungry);
+        list_remove(&c->hungry);
+        if (watched(c) & EV_READ)
+            conn_ready(c, EV_READ);
+    }
 }
 
 static void on_io(struct ev_loop *ev, ev_io *w, int events)
 {
+    struct conn *c = container_of(w, struct conn, io);
+    struct http_server *s = c->server;
+
     (void)ev;
-    conn_ready(container_of(w, struct conn, io), events);
+    if (s->fed_turn != s->turn && !list_is_empty(&s->hungry))
+        feed_hungry(s);
+    conn_ready(c, events);
 }
 
 /* ---- writing ---- */

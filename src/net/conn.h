@@ -122,6 +122,8 @@ struct http_server {
     struct ledger *ledger; /* borrowed; NULL: nothing is counted */
     uint64_t turn;         /* its number, and the bytes that were read in it */
     size_t turn_bytes;
+    struct list hungry; /* conn.hungry: first come, first served in the next turn */
+    uint64_t fed_turn;  /* when they were served last */
     char last_host[64]; /* a Host that is fine */
     size_t last_host_n;
 };
@@ -131,6 +133,7 @@ struct conn {
     struct http_server *server; /* borrowed */
     SSL *ssl;                   /* owned; NULL: plain */
     struct list link;           /* in server->by_state[state] */
+    struct list hungry;         /* it was readable when nothing was left for it to read */
     int64_t due_ms;             /* when the state has lasted too long; 0: never */
     struct conn *next_dirty;
     struct buf in;  /* owned; input of an incomplete or postponed request */

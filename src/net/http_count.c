@@ -9,7 +9,8 @@
  *
  * Fairness: in one turn of the loop an address, or the sockets of a tenant, have so many bytes read
  * and no more, whatever waits in the kernel; so what the others wait for is at most one turn in
- * which everybody has had its share.  64 KiB of the smallest frames are about a millisecond. */
+ * which everybody has had its share.  64 KiB of the smallest frames are about a millisecond.  A
+ * part of the share of an address is for those who ask something: files never use it up. */
 #include "net/conn.h"
 
 #include <sys/socket.h>
@@ -144,8 +145,10 @@ size_t conn_share(struct conn *c)
     uint64_t used = party_used(sharer(c), s->turn, 0);
     size_t most = c->ws != NULL ? READ_BYTES : HTTP_READ_BYTES;
     size_t share = c->tenant != NULL ? TENANT_BYTES : ADDRESS_BYTES;
-    size_t left = used < share ? share - (size_t)used : 0;
 
+    if (c->upload != NULL)
+        share -= share / 4;
+    size_t left = used < share ? share - (size_t)used : 0;
     if (s->turn_bytes >= TURN_BYTES)
         left = used == 0 ? OVER_BYTES : 0;
     return left < most ? left : most;

@@ -109,6 +109,7 @@ struct http_server *http_server_new(struct loop *loop, const struct http_limits 
     rand_bytes(&r, s->ping_tag, sizeof s->ping_tag);
     list_init(&s->listeners);
     list_init(&s->trunks);
+    list_init(&s->hungry);
     for (int i = 0; i < CONN_N_STATES; i++)
         list_init(&s->by_state[i]);
     fill_timeouts(s);

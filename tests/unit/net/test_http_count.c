@@ -60,9 +60,11 @@ static void bound(struct fixture *f, enum limit what, uint64_t each, uint64_t al
     ledger_set(f->ledger, &s);
 }
 
+#define ASK "GET / HTTP/1.1\r\nHost: a\r\n\r\n"
+
 static void ask(struct raw *r, const char *want)
 {
-    raw_send_z(r, "GET / HTTP/1.1\r\nHost: a\r\n\r\n");
+    raw_send_z(r, ASK);
     if (!raw_wait(r, want))
         fail_msg("got: %s\nwanted: %s", buf_z(&r->got), want);
 }
@@ -158,6 +160,89 @@ static void answers_that_nobody_reads_have_so_many_bytes(void **state)
         raw_close(&r[i]);
 }
 
+/* ---- turns ---- */
+
+enum { UPLOADS = 24 };
+
+struct files {
+    struct fixture *f;
+    size_t taken[UPLOADS]; /* bytes */
+    struct http_id ids[UPLOADS];
+    int n;
+};
+
+static void on_data(void *ctx, struct http_id id, struct str bytes)
+{
+    struct files *all = ctx;
+
+    for (int i = 0; i < all->n; i++)
+        if (all->ids[i].index == id.index)
+            all->taken[i] += bytes.n;
+}
+static void on_body_end(void *ctx, struct http_id id)
+{
+    fail();
+}
+static void on_body_gone(void *ctx, struct http_id id)
+{
+}
+
+static struct files files;
+
+static void on_head(void *ctx, struct http_req *r)
+{
+    const struct http_sink sink = {.max_bytes = 1 << 30,
+                                   .on_data = on_data,
+                                   .on_end = on_body_end,
+                                   .on_gone = on_body_gone};
+
+    if (!str_eq(http_method(r), STR("POST")))
+        return;
+    files.ids[files.n++] = http_req_id(r);
+    http_take_body(r, &sink, &files);
+}
+
+/* Whatever the kernel takes, of each; then one turn. */
+static void push_all(struct fixture *f, struct raw r[UPLOADS])
+{
+    static char piece[65536];
+
+    for (int i = 0; i < UPLOADS; i++)
+        while (send(r[i].fd, piece, sizeof piece, MSG_NOSIGNAL) > 0)
+            ;
+    loop_turn(f->loop, 1);
+}
+
+static void files_of_one_address_come_in_turns_and_keep_nobody_waiting(void **state)
+{
+    struct fixture *f = *state;
+    struct raw r[UPLOADS], other;
+
+    files = (struct files){.f = f};
+    http_server_on_head(f->server, on_head);
+    for (int i = 0; i < UPLOADS; i++) {
+        r[i] = raw_connect(f->loop, f->port);
+        raw_send_z(&r[i], "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 900000000\r\n\r\n");
+    }
+    while (files.n < UPLOADS)
+        loop_turn(f->loop, 1);
+    for (int k = 0; k < 10; k++)
+        push_all(f, r);
+    other = raw_connect(f->loop, f->port);
+    assert_int_equal(send(other.fd, ASK, sizeof ASK - 1, MSG_NOSIGNAL), sizeof ASK - 1);
+    for (int k = 0; k < 4; k++)
+        push_all(f, r);
+    raw_poll(&other);
+    assert_true(raw_has(&other, "fine"));
+    for (int k = 0; k < 3 * UPLOADS; k++)
+        push_all(f, r);
+    for (int i = 0; i < UPLOADS; i++) /* three pieces in a turn */
+        assert_in_range(files.taken[i], 4 * 65536, 24 * 65536);
+    for (int i = 0; i < UPLOADS; i++)
+        raw_close(&r[i]);
+    raw_close(&other);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -166,6 +251,7 @@ int main(void)
         T(a_trusted_proxy_has_no_limit_of_its_own),
         T(unfinished_requests_have_so_many_bytes),
         T(answers_that_nobody_reads_have_so_many_bytes),
+        T(files_of_one_address_come_in_turns_and_keep_nobody_waiting),
 #undef T
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
