@@ -21,6 +21,7 @@
 #include "store/store.h"
 
 enum { HEAD_BYTES = 64 };
+#define SLICE_BYTES ((uint64_t)512 << 10) /* of one file that wait for the disk, at most */
 
 enum write_state { WRITE_IDLE, WRITE_PIECE, WRITE_FINISH, WRITE_REMOVE, WRITE_RECORD };
 
@@ -33,12 +34,13 @@ struct media_write {
     struct timer soon;       /* what must not happen inside a call of its owner's */
     struct media_file *file; /* owned until it is the media's */
     uint64_t max_bytes, charged;
-    int fd;        /* -1: not made yet */
-    int error;     /* errno of a thread; 0: fine */
-    uint8_t state; /* enum write_state */
-    bool ended;    /* media_end() was called */
-    bool aborted;  /* nobody is told anything any more */
-    bool refused;  /* the threads did not take the job */
+    uint64_t written, on_disk; /* bytes; of the thread that has the job */
+    int fd;                    /* -1: not made yet */
+    int error;                 /* errno of a thread; 0: fine */
+    uint8_t state;             /* enum write_state */
+    bool ended;                /* media_end() was called */
+    bool aborted;              /* nobody is told anything any more */
+    bool refused;              /* the threads did not take the job */
     enum bh_err failed;
     char *piece; /* owned; while WRITE_PIECE */
     size_t n_piece;
@@ -92,6 +94,19 @@ static bool has_room(const struct media_write *w)
            (uint64_t)disk.f_bavail * disk.f_frsize >= w->m->env.spare_bytes + w->n_piece;
 }
 
+/* A commit of the store waits for what the disk has to do before it, so files must not pile up in
+ * memory until the kernel writes them all at once, or until each is synced as a whole: it goes to
+ * the disk in slices, and whoever sends it waits for that. */
+static void write_back(struct media_write *w)
+{
+    if (w->written - w->on_disk < SLICE_BYTES)
+        return;
+    sync_file_range(w->fd, (off64_t)w->on_disk, (off64_t)(w->written - w->on_disk),
+                    SYNC_FILE_RANGE_WAIT_BEFORE | SYNC_FILE_RANGE_WRITE |
+                        SYNC_FILE_RANGE_WAIT_AFTER); /* fails where there is no such call: fine */
+    w->on_disk = w->written;
+}
+
 static void piece_on_thread(struct work *work)
 {
     struct media_write *w = container_of(work, struct media_write, work);
@@ -102,6 +117,9 @@ static void piece_on_thread(struct work *work)
         w->error = ENOSPC;
     else if (w->fd < 0 || !write_all(w->fd, w->piece, w->n_piece))
         w->error = errno;
+    w->written += w->n_piece;
+    if (w->error == 0)
+        write_back(w);
 }
 
 static void finish_on_thread(struct work *work)
