@@ -167,14 +167,17 @@ static void begin_to_carry(struct server *s)
                                                  .ctx = s});
 }
 
-/* Those whose connections we carry are told to come back elsewhere. */
+/* Those whose connections we carry are told to come back elsewhere, and no lease is left behind. */
 static void leave(struct server *s)
 {
     int64_t until = clock_now_ms(loop_clock(s->loop)) + LEAVE_MS;
 
-    http_server_drain(s->http_server);
-    porter_leave(s->porter);
-    while (porter_connections(s->porter) > 0 && clock_now_ms(loop_clock(s->loop)) < until)
+    if (s->porter != NULL) {
+        http_server_drain(s->http_server);
+        porter_leave(s->porter);
+    }
+    while ((!node_rests(s->node) || porter_connections(s->porter) > 0) &&
+           clock_now_ms(loop_clock(s->loop)) < until)
         loop_turn(s->loop, LOOK_MS);
 }
 
@@ -210,8 +213,7 @@ static enum bh_err wait_until_served(struct server *s, char *why)
     while (err == BH_OK && node_state(s->node) != NODE_SERVING) {
         loop_turn(s->loop, TURN_MS);
         if (s->asked_to_stop) {
-            if (s->porter != NULL)
-                leave(s);
+            leave(s);
             return BH_CANCELLED;
         }
         if (!s->front.standing_by && *node_holder(s->node) != '\0' &&

@@ -41,6 +41,7 @@ struct node {
     bool tls, carrying;
     bool settled; /* the long first grant has ended */
     bool told;    /* the log has a line about who serves */
+    bool resting; /* node_rests() */
 };
 
 static const unsigned next_states[] = {
@@ -244,7 +245,8 @@ static void on_taken(struct node *n, enum bh_err err)
         granted(n);
         return;
     }
-    timer_set(n->env.clock, &n->ask, TRY_MS);
+    if (!n->resting)
+        timer_set(n->env.clock, &n->ask, TRY_MS);
     if (err != BH_CONFLICT)
         return;
     if (!n->told || strcmp(n->holder, n->op.holder) != 0)
@@ -302,6 +304,14 @@ void node_move(struct node *n, struct store *store)
     n->env.store = store;
     store_guard(store, STR(LEASE), n->op.epoch);
     timer_set(n->env.clock, &n->ask, 0); /* the long first grant ends when the loop turns */
+}
+
+bool node_rests(struct node *n)
+{
+    n->resting = true;
+    if (n->state == NODE_WAITING)
+        timer_stop(n->env.clock, &n->ask);
+    return !n->busy;
 }
 
 void node_release(struct node *n)

@@ -81,6 +81,10 @@ void node_set_url(struct node *n, const char *url);
 /* Where the other nodes find it: "host:port"; copied.  NULL: nowhere. */
 void node_set_address(struct node *n, const char *address, bool tls);
 void node_set_carrying(struct node *n, bool carrying); /* porter.h; for its record */
+/* Ask for nothing more.  True: what was asked for is answered; if that was a grant, it is SERVING
+ * and gives it up with node_release().  Else turn the loop and ask again: a grant that nobody
+ * heard of would keep everybody out for NODE_START_MS. */
+bool node_rests(struct node *n);
 /* Give the lease up, so that somebody else takes it at once: the last write of this process, behind
  * all that is queued.  Nobody is told how it ended; store_close() waits for it. */
 void node_release(struct node *n);

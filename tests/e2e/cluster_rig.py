@@ -159,7 +159,7 @@ class Node(Bellhop):
             self.begin()
 
     def words(self, lines=60):
-        return "".join([*self.history, *self.lines][-lines:])
+        return "".join([line for line in [*self.history, *self.lines] if " session=" not in line][-lines:])
 
     def finish(self):
         self.wanted = False
@@ -385,7 +385,9 @@ class Cluster:
 
     def add_agents(self):
         """While only the first one runs."""
+        began = time.monotonic()
         first = self.nodes[0].start()
+        self.start_s = time.monotonic() - began
 
         def add(p):
             more = [] if p.platform == "web" else ["--open"]
@@ -460,6 +462,11 @@ class Cluster:
         waits = [(heard and a.got.get(text, at) or at) - a.person.since[text]
                  for a in self.agents for text, at in zip(a.person.taken, a.person.at) if at >= since]
         return max(waits, default=None)
+
+    def who_waited(self, since):
+        """Longest: how long, and what became of each try."""
+        return max(((at - p.since[text], p.bot, text, p.tries[text]) for p in self.people
+                    for text, at in zip(p.taken, p.at) if at >= since), key=lambda w: w[0])
 
     def check_promises(self):
         for agent in self.agents:

@@ -1,15 +1,18 @@
 """Bad input and bad days on PostgreSQL: a clear sentence, and nothing that was accepted is lost."""
-import asyncio
 import os
+import pathlib
+import pwd
 import re
-import shutil
-import tempfile
+import subprocess
 import threading
 
 import pytest
 
+from cluster_rig import DatabaseLine
 from conftest import wait_for
-from servers import Postgres
+from relay import mint
+from servers import Postgres, Redis, free_port
+from test_clock import Clock
 
 KEY = "0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef"
 CONFIG = """\
@@ -35,8 +38,8 @@ def node(postgres, make_bellhop):
     """node(name) -> a server that was not started."""
     postgres.sql("DROP SCHEMA IF EXISTS bellhop CASCADE")
 
-    def make(name="north", key=KEY, url=postgres.url, lease="60s"):
-        return make_bellhop(CONFIG.format(node=name, key=key, url=url, lease=lease), start=False)
+    def make(name="north", key=KEY, url=postgres.url, lease="60s", tail=""):
+        return make_bellhop(CONFIG.format(node=name, key=key, url=url, lease=lease) + tail, start=False)
 
     return make
 
@@ -118,61 +121,115 @@ def test_a_full_database_refuses_what_is_new_and_loses_nothing(node, postgres, d
     gateway.hear("after")
 
 
-class Line:
-    """What lies between a node and its database: it can be cut, and it can be deaf, its bytes arriving late."""
+@pytest.fixture
+def tiny(postgres, tmp_path):
+    """A disk of four megabytes, and a tablespace of the database on it."""
+    if os.geteuid() != 0 or subprocess.run(["unshare", "-m", "true"], capture_output=True).returncode != 0:
+        pytest.skip("mounting a small disk needs root")
+    disk = pathlib.Path(postgres.dir) / "tiny"
+    disk.mkdir()
+    subprocess.run(["mount", "-t", "tmpfs", "-o", f"size=4m,mode=0700,uid={pwd.getpwnam('nobody').pw_uid}", "tmpfs", disk],
+                   check=True)
+    try:
+        postgres.sql(f"CREATE TABLESPACE tiny LOCATION '{disk}'")
+        yield disk
+        postgres.sql("DROP SCHEMA IF EXISTS bellhop CASCADE")
+        postgres.sql("DROP TABLESPACE tiny")
+    finally:
+        subprocess.run(["umount", "-l", disk], check=True)
 
-    def __init__(self, database):
-        self.dir = tempfile.mkdtemp(prefix="bh-line-")
-        self.target = f"{database.dir}/.s.PGSQL.5432"
-        self.url = database.url.replace(database.dir, self.dir)
-        self.loop, self.open, self.writers = asyncio.new_event_loop(), threading.Event(), set()
-        self.open.set()
-        self.thread = threading.Thread(target=self._run, daemon=True)
-        self.thread.start()
-        wait_for(lambda: os.path.exists(f"{self.dir}/.s.PGSQL.5432"))
 
-    def _run(self):
-        asyncio.set_event_loop(self.loop)
-        self.loop.run_until_complete(asyncio.start_unix_server(self._serve, f"{self.dir}/.s.PGSQL.5432"))
-        os.chmod(f"{self.dir}/.s.PGSQL.5432", 0o777)
-        self.loop.run_forever()
+def test_a_disk_that_is_really_full_under_the_database(node, postgres, tiny, dial):
+    server = node().start()
+    credential = server.add()
+    gateway = dial(server, credential)
+    assert server.write("before") == 200
+    gateway.hear("before")
+    postgres.sql("ALTER TABLE bellhop.mail SET TABLESPACE tiny")
+    gateway.close()
+    kept, answer = [], 200
+    while answer == 200:
+        assert len(kept) < 500, "it never got full"
+        answer = server.write(f"{len(kept)} " + "x" * 15000, client_id=f"full-{len(kept)}")
+        if answer == 200:
+            kept.append(f"{len(kept)} ")
+    assert answer == 503 and "No space left on device" in server.log(), server.log()
+    assert server.get("/healthz").status == 200
+    postgres.sql("ALTER TABLE bellhop.mail SET TABLESPACE pg_default")  # somebody made room
+    wait_for(lambda: server.write("room again", client_id="room") == 200)
+    back = dial(server, credential)
+    for text in kept:
+        assert back.next("inbound")["event"]["text"].startswith(text)
+    back.hear("room again")
 
-    async def _pass(self, reader, writer):
-        try:
-            while data := await reader.read(65536):
-                while not self.open.is_set():
-                    await asyncio.sleep(0.02)
-                writer.write(data)
-                await writer.drain()
-        except OSError:
-            pass
-        finally:
-            writer.close()
 
-    async def _serve(self, reader, writer):
-        there = await asyncio.open_unix_connection(self.target)
-        self.writers |= {writer, there[1]}
-        await asyncio.gather(self._pass(reader, there[1]), self._pass(there[0], writer))
+def test_a_clock_that_is_ten_minutes_off_is_told_and_does_no_harm(node, dial):
+    """The node with the wrong clock takes over from the one with the right one, and gives back."""
+    north, south = node(lease="2s"), node("south", lease="2s")
+    south.clock = Clock(south)
+    south.clock.set(600)
+    north.start()
+    credential = north.add()
+    gateway = dial(north, credential)
+    gateway.close()
+    assert north.write("one") == 200
+    south.begin()
+    wait_for(lambda: "the clock of this machine is" in south.log() and "s before that of the database" in south.log())
+    north.kill()
+    wait_for(lambda: "ready" in south.process.stdout.readline())
+    south.find_port()
+    assert south.write("two") == 200
+    token = mint(credential.id, credential.secret, exp=south.clock.now() + 300)
+    late = dial(south, credential, token=token)
+    late.hear("one")
+    late.hear("two")
+    south.stop()
+    north.start()
+    assert north.write("three") == 200
+    dial(north, credential).hear("three")
 
-    def deaf(self):
-        self.open.clear()
 
-    def hear(self):
-        self.open.set()
+def test_two_installations_with_one_prefix_on_one_redis_do_not_hear_each_other(node, postgres, make_bellhop, dial):
+    redis, second = Redis().start(), Postgres().start()
+    bus = f'bus: {{{{kind: redis, url: "{redis.url}"}}}}\n'
+    try:
+        ours = node(tail=bus).start()
+        theirs = node("north", url=second.url, tail=bus).start()
+        words = ("--id", "same", "--instance", "same")
+        here, there = ours.add(*words), theirs.add(*words)
+        gateway, other = dial(ours, here), dial(theirs, there)
+        theirs.cli("gateway", "revoke", "same")
+        assert other.wait_closed()[0] == 4401
+        wait_for(lambda: "another installation uses the prefix bellhop on this Redis" in ours.log())
+        redis.flush()
+        assert ours.write("still here") == 200
+        gateway.hear("still here")
+    finally:
+        theirs.stop()
+        redis.clean()
+        second.clean()
 
-    def cut(self):
-        self.loop.call_soon_threadsafe(lambda: [w.transport.abort() for w in list(self.writers)])
 
-    def close(self):
-        self.cut()
-        self.loop.call_soon_threadsafe(self.loop.stop)
-        self.thread.join(5)
-        shutil.rmtree(self.dir, ignore_errors=True)
+def test_an_address_that_nobody_reaches_is_told_and_the_others_take_over_all_the_same(node, dial):
+    north, south = node(lease="2s"), node("south", lease="2s")
+    for server in (north, south):
+        text = server.config.read_text()
+        server.config.write_text(text.replace("lease: 2s}", f'lease: 2s, address: "127.0.0.1:{free_port()}"}}'))
+    north.start()
+    credential = north.add()
+    south.begin()
+    wait_for(lambda: "carries nothing to north/" in south.log())
+    south.find_port()
+    assert south.get("/readyz").status == 503
+    assert north.write("kept") == 200
+    north.kill()
+    wait_for(lambda: south.get("/readyz").status == 200)
+    dial(south, credential).hear("kept")
 
 
 @pytest.fixture
 def line(postgres):
-    made = Line(postgres)
+    made = DatabaseLine(postgres)
     yield made
     made.close()
 

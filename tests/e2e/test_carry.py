@@ -148,6 +148,20 @@ def test_the_next_to_serve_is_found_by_the_others(nodes, dial):
         ["two", "two"], ["three", "three"])
 
 
+def test_any_node_is_drained_by_its_name_on_any_other(nodes):
+    one, two, three = nodes.serve(), nodes.carry("two"), nodes.carry("three")
+    assert {c["node"] for c in json.loads(three.cli("status", "--json").stdout)["node"]["carriers"]} == {"two", "three"}
+    assert "two carries" in one.cli("status").stdout
+    nobody = two.cli("node", "drain", "four", check=False)
+    assert nobody.returncode == 1 and "No node of that name" in nobody.stderr
+    two.cli("node", "drain", "three")
+    assert three.wait() == 0
+    two.cli("node", "drain", "one")
+    assert one.wait() == 0
+    wait_for(lambda: two.get("/readyz").status == 200)
+    assert json.loads(two.cli("status", "--json").stdout)["node"]["name"] == "two"
+
+
 def test_who_asks_while_nobody_serves_waits_for_the_next(nodes):
     one, two, three = nodes.serve(), nodes.carry("two"), nodes.carry("three")
     one.add()

@@ -138,6 +138,39 @@ static void who_has_just_begun_is_settled_when_its_long_grant_has_ended(void **s
     assert_true(node_alone_ms(node[0]) <= LEASE_MS);
 }
 
+static void who_goes_while_it_is_granted_leaves_no_lease_behind(void **state)
+{
+    begin(0);
+    start(1);
+    turn(300);
+    doors[1].shut = true;
+    turn(300); /* it has asked */
+    node_release(node[0]);
+    turn(50);
+    assert_false(node_rests(node[1]));
+    open_door(&doors[1]);
+    turn(50);
+    assert_true(node_rests(node[1]));
+    assert_int_equal(node_state(node[1]), NODE_SERVING);
+    node_release(node[1]);
+    turn(50);
+    node_free(node[0]);
+    start(0);
+    turn(100);
+    assert_int_equal(node_state(node[0]), NODE_SERVING);
+}
+
+static void who_rests_asks_no_more(void **state)
+{
+    begin(0);
+    start(1);
+    turn(300);
+    assert_true(node_rests(node[1]));
+    unsigned asked = (unsigned)doors[1].asked;
+    turn(5000);
+    assert_int_equal(doors[1].asked, asked);
+}
+
 static void who_stands_by_takes_over_when_the_lease_ends(void **state)
 {
     begin(0);
@@ -284,6 +317,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         T(the_first_one_serves_and_the_second_stands_by),
         T(who_has_just_begun_is_settled_when_its_long_grant_has_ended),
+        T(who_goes_while_it_is_granted_leaves_no_lease_behind),
+        T(who_rests_asks_no_more),
         T(who_stands_by_takes_over_when_the_lease_ends),
         T(who_does_not_reach_the_store_is_over_before_another_serves),
         T(its_time_counts_from_before_the_request),
