@@ -1,6 +1,7 @@
 """Three nodes on one PostgreSQL with a Redis beside it, and who lives on them: people, platforms, gateways.
 
-Everything between the nodes and between a node and its database goes through a Line, which can be cut or made deaf.
+Everything between the nodes and between a node and its database goes through a Line, which can be cut or made deaf;
+without lines it is as fast as it is.
 Each process is started again when it ends, as an operator's supervisor would.
 """
 import asyncio
@@ -142,11 +143,12 @@ class PortLine(Line):
 class Node(Bellhop):
     """A process that is started again when it ends, unless it is told to stay down."""
 
-    def __init__(self, n, database, **values):
+    def __init__(self, n, database, lines, **values):
         self.port, self.name, self.wanted, self.codes = free_port(), f"node-{n}", True, []
-        self.database, self.trunk = DatabaseLine(database), PortLine(self.port)
-        super().__init__(CONFIG.format(n=n, key=KEY, public=PUBLIC, port=self.port, url=self.database.url,
-                                       trunk=self.trunk.port, **values))
+        self.database, self.trunk = (DatabaseLine(database), PortLine(self.port)) if lines else (None, None)
+        super().__init__(CONFIG.format(n=n, key=KEY, public=PUBLIC, port=self.port,
+                                       url=self.database.url if lines else database.url,
+                                       trunk=self.trunk.port if lines else self.port, **values))
         self.url = f"http://127.0.0.1:{self.port}"
         self.history = []  # of its log, over all starts
 
@@ -163,13 +165,15 @@ class Node(Bellhop):
 
     def finish(self):
         self.wanted = False
-        self.database.hear()
+        if self.database is not None:
+            self.database.hear()
         if self.process is not None:
             self.signal(SIGCONT)
             self.stop()
             self.history += self.lines
-        self.database.close()
-        self.trunk.close()
+        for line in (self.database, self.trunk):
+            if line is not None:
+                line.close()
         log = "".join(self.history)
         assert "Sanitizer" not in log and "runtime error" not in log, log
         self.clean()
@@ -373,7 +377,7 @@ class Agent:
 
 
 class Cluster:
-    def __init__(self, people=60, lease_s=2, serve="all", pause_s=0.5):
+    def __init__(self, people=60, lease_s=2, serve="all", pause_s=0.5, lines=True):
         self.serve, self.lease_s, self.pause_s = serve, lease_s, pause_s
         self.postgres, self.redis, self.telegram = Postgres().start(), Redis().start(), Telegram()
         kinds = {3: Texter, 7: Chatter}  # one in ten of each
@@ -381,7 +385,7 @@ class Cluster:
         self.people = [kinds.get(n % 10, Person)(n, self) for n in range(people)]
         for n in range(3):
             bots = "".join(f"  - {p.settings()}\n" for p in self.people).replace("{n}", str(n))
-            self.nodes.append(Node(n, self.postgres, redis=self.redis.url, bots=bots, serve=serve, lease=lease_s))
+            self.nodes.append(Node(n, self.postgres, lines, redis=self.redis.url, bots=bots, serve=serve, lease=lease_s))
 
     def add_agents(self):
         """While only the first one runs."""

@@ -177,7 +177,7 @@ def test_nothing_is_lost_doubled_or_out_of_order_while_nodes_and_servers_die(mak
 
 
 def test_a_rolling_restart_loses_nothing_and_nobody_waits_longer_than_three_seconds(make_cluster):
-    cluster = make_cluster(lease_s=10)
+    cluster = make_cluster(lease_s=10, lines=False)
 
     async def during(cluster, http):
         cluster.began = time.monotonic()
