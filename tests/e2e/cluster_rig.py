@@ -393,10 +393,19 @@ class Cluster:
         first = self.nodes[0].start()
         self.start_s = time.monotonic() - began
 
+        one_at_a_time = threading.Lock()
+
         def add(p):
             more = [] if p.platform == "web" else ["--open"]
-            done = first.cli("gateway", "add", "--tenant", f"t{p.n}", "--platform", p.platform, "--bot", p.bot, *more)
-            return Agent(Credential(done.stdout), p, self)
+            for _ in range(100):  # on a machine that is busy it may have lost its lease, and is started again
+                done = first.cli("gateway", "add", "--tenant", f"t{p.n}", "--platform", p.platform, "--bot", p.bot, *more,
+                                 check=False)
+                if done.returncode == 0:
+                    return Agent(Credential(done.stdout), p, self)
+                with one_at_a_time:
+                    first.tend()
+                time.sleep(0.5)
+            raise AssertionError(done.stderr)
 
         with ThreadPoolExecutor(3) as several:
             self.agents = list(several.map(add, self.people))

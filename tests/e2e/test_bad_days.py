@@ -165,7 +165,7 @@ def test_a_disk_that_is_really_full_under_the_database(node, postgres, tiny, dia
 
 def test_a_clock_that_is_ten_minutes_off_is_told_and_does_no_harm(node, dial):
     """The node with the wrong clock takes over from the one with the right one, and gives back."""
-    north, south = node(lease="2s"), node("south", lease="2s")
+    north, south = node(lease="4s"), node("south", lease="4s")
     south.clock = Clock(south)
     south.clock.set(600)
     north.start()
@@ -211,10 +211,10 @@ def test_two_installations_with_one_prefix_on_one_redis_do_not_hear_each_other(n
 
 
 def test_an_address_that_nobody_reaches_is_told_and_the_others_take_over_all_the_same(node, dial):
-    north, south = node(lease="2s"), node("south", lease="2s")
+    north, south = node(lease="4s"), node("south", lease="4s")
     for server in (north, south):
         text = server.config.read_text()
-        server.config.write_text(text.replace("lease: 2s}", f'lease: 2s, address: "127.0.0.1:{free_port()}"}}'))
+        server.config.write_text(text.replace("lease: 4s}", f'lease: 4s, address: "127.0.0.1:{free_port()}"}}'))
     north.start()
     credential = north.add()
     south.begin()
@@ -245,8 +245,8 @@ def test_a_line_that_is_cut_is_opened_again(node, line, dial):
 
 
 def test_a_node_whose_line_is_deaf_ends_and_its_late_bytes_change_nothing(node, line, postgres, dial):
-    north = node(url=line.url, lease="2s").start()
-    south = node("south", lease="2s")
+    north = node(url=line.url, lease="4s").start()
+    south = node("south", lease="4s")
     credential = north.add()
     gateway = dial(north, credential)
     assert north.write("one") == 200
