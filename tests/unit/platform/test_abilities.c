@@ -1,0 +1,58 @@
+/* What each platform says of itself, where gateways act upon it. */
+#include "unit.h"
+#include "base/buf.h"
+#include "base/json.h"
+#include "base/mem.h"
+#include "core/descriptor.h"
+#include "platform/discord/discord.h"
+#include "platform/telegram/telegram.h"
+#include "platform/twilio/twilio.h"
+#include "platform/web/web.h"
+#include "platform/wecom/wecom.h"
+
+static const struct {
+    const struct platform_ops *ops;
+    bool threads, edits;
+    bool react; /* only where it can be seen */
+} all[] = {
+    {&discord_ops, true, true, true},  {&telegram_ops, true, true, true},
+    {&web_ops, false, true, false},    {&twilio_ops, false, false, false},
+    {&wecom_ops, false, false, false},
+};
+
+static bool says_op(struct json doc, const char *op)
+{
+    for (struct json_iter it = {0}; json_next(json_get(doc, "supported_ops"), &it);)
+        if (str_eq(json_as_str(it.value), str_of(op)))
+            return true;
+    return false;
+}
+
+static void threads_edits_and_reactions_are_claimed_exactly_where_they_are(void **state)
+{
+    struct json_parser *p = json_parser_new();
+
+    for (size_t i = 0; i < ARRAY_LEN(all); i++) {
+        struct buf out = BUF_INIT;
+        struct json doc;
+        descriptor_write(&out, all[i].ops->descriptor);
+        assert_true(json_parse(p, buf_str(&out), &doc));
+        assert_int_equal(json_as_bool(json_get(doc, "supports_threads"), false), all[i].threads);
+        assert_int_equal(says_op(doc, "thread_create"), all[i].threads);
+        assert_int_equal(says_op(doc, "thread_rename"), all[i].threads);
+        assert_int_equal(json_as_bool(json_get(doc, "supports_edit"), false), all[i].edits);
+        assert_int_equal(says_op(doc, "edit"), all[i].edits);
+        assert_int_equal(says_op(doc, "react"), all[i].react);
+        assert_true(says_op(doc, "send") && says_op(doc, "send_media") && says_op(doc, "prompt"));
+        buf_done(&out);
+    }
+    json_parser_free(p);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(threads_edits_and_reactions_are_claimed_exactly_where_they_are),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
