@@ -170,6 +170,7 @@ static struct data_call *call_new(struct data *ds, const struct caller *who, cal
 
     assert(who->tenant.n > 0);
     *c = (struct data_call){.job.work = &call_work,
+                            .job.payer = lane_payer(who->tenant),
                             .ds = ds,
                             .run = run,
                             .done = done,

@@ -149,6 +149,7 @@ static struct skills_call *call_new(struct skills *sk, const struct caller *who,
     assert(who->tenant.n > 0);
     *c = (struct skills_call){.job.work = &call_work,
                               .job.key = STR("skills"),
+                              .job.payer = lane_payer(who->tenant),
                               .ops = sk->ops,
                               .rules = &sk->rules,
                               .ledger = sk->ledger,

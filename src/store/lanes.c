@@ -5,6 +5,8 @@
  * of several databases: each database's share is one transaction, or several when the work of one
  * would take much longer than its commit, in order of submission.
  *
+ * A lane has a queue for each payer, and those with something in them stand in a ring: O(1) a job.
+ *
  * An idle thread that finished last is woken first: its connections, and the processor's caches,
  * still have what a query reads.
  *
@@ -19,6 +21,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <time.h>
+#include "base/hash.h"
+#include "base/list.h"
 #include "base/log.h"
 #include "base/map.h"
 #include "net/loop.h"
@@ -26,7 +30,7 @@
 
 #define TAKE_MAX 256 /* jobs taken at once: the first answer is not late because of the last */
 #define WHY_BYTES 256
-enum { WORK_PER_SYNC = 4, GROUP_MIN = 16 };
+enum { WORK_PER_SYNC = 4, GROUP_MIN = 16, PAYERS = 256 };
 
 struct handback {
     pthread_mutex_t lock;
@@ -34,14 +38,21 @@ struct handback {
     bool posted;                   /* a call is under way or running: it holds one reference */
     bool closed;                   /* drop() instead of done() from now on */
     unsigned refs;
-    size_t waiting; /* of the loop thread: jobs submitted and not finished */
+    size_t waiting;            /* of the loop thread: jobs submitted and not finished */
+    size_t waiting_of[PAYERS]; /* the same, by who pays for them */
+};
+
+struct turn {         /* of one payer */
+    struct list link; /* lane->turns, while there is something */
+    struct lane_job *first, **end;
 };
 
 struct lane_thread;
 struct lane {
     pthread_mutex_t lock;     /* guards all below */
     struct lane_thread *idle; /* borrowed; who has nothing to do, the last to finish first */
-    struct lane_job *first, **end;
+    struct list turns;        /* whose turn it is comes first */
+    struct turn of[PAYERS];
     bool stopping;
     bool writes;
 };
@@ -135,6 +146,7 @@ static void on_finished(void *ctx)
     for (struct lane_job *job = list; job != NULL; job = next) {
         next = job->next;
         h->waiting--;
+        h->waiting_of[job->payer]--;
         pthread_mutex_lock(&h->lock); /* a done() before may have closed the lanes */
         closed = h->closed;
         pthread_mutex_unlock(&h->lock);
@@ -305,10 +317,14 @@ static void be_idle(struct lane *lane, struct lane_thread *t)
 
 static void lane_add(struct lane *lane, struct lane_job *job)
 {
+    struct turn *t = &lane->of[job->payer];
+
     job->next = NULL;
     pthread_mutex_lock(&lane->lock);
-    *lane->end = job;
-    lane->end = &job->next;
+    if (t->first == NULL)
+        list_append(&lane->turns, &t->link);
+    *t->end = job;
+    t->end = &job->next;
     if (lane->idle != NULL)
         wake_one(lane);
     pthread_mutex_unlock(&lane->lock);
@@ -319,17 +335,32 @@ static struct lane *lane_of_writer(struct lanes *l, struct str key)
     return &l->lanes[l->cfg.writers > 1 ? map_hash(key) % l->cfg.writers : 0];
 }
 
-/* Holding the lock.  Cut up to @max jobs off the front. */
+/* Holding the lock, and there is one: the next job of whose turn it is. */
+static struct lane_job *take_turn(struct lane *lane)
+{
+    struct turn *t = list_first(&lane->turns, struct turn, link);
+    struct lane_job *job = t->first;
+
+    t->first = job->next;
+    if (t->first != NULL) {
+        list_move(&t->link, &lane->turns);
+        return job;
+    }
+    t->end = &t->first;
+    list_remove(&t->link);
+    return job;
+}
+
+/* Holding the lock.  Up to @max jobs. */
 static struct lane_job *cut(struct lane *lane, size_t max)
 {
-    struct lane_job *first = lane->first, **end = &lane->first;
+    struct lane_job *first = NULL, **end = &first;
 
-    for (size_t n = 0; n < max && *end != NULL; n++)
+    for (size_t n = 0; n < max && !list_is_empty(&lane->turns); n++) {
+        *end = take_turn(lane);
         end = &(*end)->next;
-    lane->first = *end;
+    }
     *end = NULL;
-    if (lane->first == NULL)
-        lane->end = &lane->first;
     return first;
 }
 
@@ -339,7 +370,7 @@ static struct lane_job *take(struct lane_thread *t)
     struct lane *lane = t->lane;
 
     pthread_mutex_lock(&lane->lock);
-    while (lane->first == NULL && !lane->stopping)
+    while (list_is_empty(&lane->turns) && !lane->stopping)
         be_idle(lane, t);
     struct lane_job *list =
         lane->stopping && !lane->writes ? NULL : cut(lane, lane->writes ? TAKE_MAX : 1);
@@ -434,8 +465,12 @@ struct lanes *lanes_new(struct loop *loop, const struct lanes_config *cfg)
     pthread_mutex_init(&l->lock, NULL);
     for (size_t i = 0; i <= cfg->writers; i++) {
         struct lane *lane = &l->lanes[i];
-        *lane = (struct lane){.writes = i < cfg->writers};
-        lane->end = &lane->first;
+        lane->writes = i < cfg->writers;
+        list_init(&lane->turns);
+        for (size_t k = 0; k < PAYERS; k++) {
+            list_init(&lane->of[k].link);
+            lane->of[k].end = &lane->of[k].first;
+        }
         pthread_mutex_init(&lane->lock, NULL);
     }
     for (size_t i = 0; i < l->n_threads; i++) {
@@ -490,7 +525,7 @@ void lanes_close(struct lanes *l)
     handback_unref(l->handback);
     drop_all(finished);
     for (size_t i = 0; i <= l->cfg.writers; i++) {
-        drop_all(l->lanes[i].first);
+        drop_all(cut(&l->lanes[i], SIZE_MAX));
         pthread_mutex_destroy(&l->lanes[i].lock);
     }
     for (size_t i = 0; i < l->n_threads; i++)
@@ -501,9 +536,18 @@ void lanes_close(struct lanes *l)
     free(l);
 }
 
+uint8_t lane_payer(struct str tenant)
+{
+    return (uint8_t)(hash64(hash_process_key(), tenant) % (PAYERS - 1) + 1);
+}
+
 void lanes_submit(struct lanes *l, struct lane_job *job)
 {
-    bool room = l->handback->waiting++ < l->cfg.max_waiting;
+    struct handback *h = l->handback;
+    bool room = h->waiting++ < l->cfg.max_waiting;
+
+    size_t of_payer = h->waiting_of[job->payer]++;
+    room = room && (job->payer == 0 || of_payer < (l->cfg.max_waiting + 3) / 4);
 
     pthread_mutex_lock(&l->lock);
     l->stats.jobs++;

@@ -13,6 +13,10 @@
  * done() or drop(), one of which runs exactly once, on the loop: drop() when the job was cancelled
  * or the lanes were closed.  Either one frees the object.
  *
+ * Those who pay for jobs (tenants) take turns, one job each, so that what one of them piles up
+ * costs the others a turn; of what may wait, one of them may have a quarter.  Jobs of one payer
+ * keep their order.
+ *
  * Knows nothing of SQL: the ops say what a connection is. */
 #pragma once
 #include <stddef.h>
@@ -43,6 +47,7 @@ struct lane_job {
     const struct lane_work *work;
     struct str key;      /* of the connection; borrowed until done() or drop() */
     bool write;          /* in a transaction of the writer */
+    uint8_t payer;       /* lane_payer(); 0: the house */
     int64_t deadline_us; /* lane_job_must_stop() from then on; 0: none.  Monotonic, lane_now_us() */
     struct lane_job *next; /* private, and all below */
     bool cancelled;
@@ -68,7 +73,7 @@ struct lanes_config {
     unsigned writers, readers; /* threads; jobs of one key always meet the same writer */
     size_t max_open;           /* connections per thread */
     size_t max_group;          /* writes in one transaction; 0: 256, 1: what cannot be undone */
-    size_t max_waiting;        /* jobs; more are failed with BH_BUSY */
+    size_t max_waiting;        /* jobs, a quarter of them of one payer; more: BH_BUSY */
 };
 
 struct lanes_stats {
@@ -82,6 +87,8 @@ struct lanes *lanes_new(struct loop *loop, const struct lanes_config *cfg);
 /* Runs the writes that wait, drops everything else, ends the threads.  No done() runs. */
 void lanes_close(struct lanes *l);
 
+/* By a keyed hash: two of them may share one, which is chance and nobody's choice. */
+uint8_t lane_payer(struct str tenant);
 void lanes_submit(struct lanes *l, struct lane_job *job);
 /* done() will not run; drop() will.  It is fine when the job is being run right now. */
 void lane_job_cancel(struct lane_job *job);

@@ -251,6 +251,67 @@ static void hold_the_writer(struct rig *r)
         sched_yield();
 }
 
+static void submit_for(struct rig *r, uint8_t payer, bool write, bool blocks, int n)
+{
+    struct job *j = xcalloc(1, sizeof *j);
+
+    *j = (struct job){.job = {.work = &work, .key = STR("a"), .write = write, .payer = payer},
+                      .n = n,
+                      .blocks = blocks};
+    lanes_submit(r->lanes, &j->job);
+}
+
+static void hold_for(struct rig *r, uint8_t payer, bool write)
+{
+    at_gate = false;
+    pthread_mutex_lock(&gate);
+    submit_for(r, payer, write, true, 0);
+    while (!__atomic_load_n(&at_gate, __ATOMIC_ACQUIRE))
+        sched_yield();
+}
+
+static void what_one_payer_piles_up_costs_the_others_a_turn(void **state)
+{
+    struct rig *r = *state;
+
+    lanes_close(r->lanes);
+    r->cfg.readers = 1;
+    rig_start(r);
+    for (int write = 0; write < 2; write++) {
+        order[0] = '\0';
+        hold_for(r, 1, write);
+        for (int i = 1; i <= 5; i++)
+            submit_for(r, 1, write, false, i);
+        submit_for(r, 2, write, false, 98);
+        submit_for(r, 2, write, false, 99);
+        pthread_mutex_unlock(&gate);
+        wait_for(r, (write + 1) * 8);
+        assert_string_equal(order, "0 1 98 2 99 3 4 5 ");
+    }
+}
+
+static void of_what_may_wait_a_payer_has_a_quarter(void **state)
+{
+    struct rig *r = *state;
+
+    lanes_close(r->lanes);
+    r->cfg.max_waiting = 20;
+    rig_start(r);
+    hold_for(r, 1, true);
+    for (int i = 1; i <= 6; i++)
+        submit_for(r, 1, true, false, i); /* with the one that is held five of them fit */
+    for (int i = 7; i <= 10; i++)
+        submit_for(r, 2, true, false, i);
+    wait_for(r, 2);
+    assert_int_equal(failed_calls, 2);
+    pthread_mutex_unlock(&gate);
+    wait_for(r, 11);
+    assert_int_equal(failed_calls, 2);
+    submit_for(r, 1, true, false, 11); /* there is room again */
+    wait_for(r, 12);
+    assert_int_equal(failed_calls, 2);
+}
+
 static void writes_of_a_key_run_in_order_and_in_groups(void **state)
 {
     struct rig *r = *state;
@@ -454,6 +515,8 @@ static void few_connections_serve_many_keys(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        T(what_one_payer_piles_up_costs_the_others_a_turn),
+        T(of_what_may_wait_a_payer_has_a_quarter),
         T(writes_of_a_key_run_in_order_and_in_groups),
         T(a_group_of_one_is_kept_apart),
         T(one_that_breaks_takes_no_other_with_it),
