@@ -360,8 +360,8 @@ static inline void store_scan(struct store *st, struct store_scan *s)
  * @epoch, as if each had this fence; leases alone are not.  Before any write.  @name is a literal
  * or outlives the store.
  *
- * So nobody else appends, and the caller knows the keys that came before (ops->load_keys): of those
- * with @once only the ones are looked for whose append ended with BH_UNKNOWN. */
+ * So nobody else appends, and the caller knows earlier keys (ops->load_keys): of those with @once
+ * only such are looked for as ended with BH_UNKNOWN.  New holders and failed writes leave gaps. */
 static inline void store_guard(struct store *st, struct str name, uint64_t epoch)
 {
     st->guard.name = name;

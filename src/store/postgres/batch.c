@@ -174,8 +174,11 @@ static enum line_end try_group(struct store_postgres *st, struct store_op *first
         e = end_with(st, PG_COMMIT);
     }
     if (e == LINE_LOST && asked)
-        return look_up(st, first, end);
+        e = look_up(st, first, end);
     if (e == LINE_OK)
+        return e;
+    pg_plan_undo(st);
+    if (e == LINE_UNKNOWN)
         return e;
     char why[sizeof st->main.problem];
     memcpy(why, st->main.problem, sizeof why);

@@ -172,6 +172,11 @@ struct pg_limbo {
     struct pg_mark mark; /* of the transaction in doubt */
 };
 
+struct pg_number;
+struct pg_numbers {           /* numbers.c */
+    struct pg_number **pages; /* owned */
+};
+
 /* The appends of one transaction: plan.c */
 struct plan {
     struct store_append **all; /* owned; in order of submission */
@@ -180,6 +185,7 @@ struct plan {
     size_t n_keys, n_rows; /* asked for: keys that may come once, rows that get a number */
     bool trusting;         /* nobody else appends: keys are not looked for */
     bool new_box;          /* a mailbox was not there: it is made */
+    bool numbering;        /* the database was asked for numbers */
     struct buf seen;       /* the keys that go into the record of the batch */
     int64_t seen_at_ms;    /* the newest of them */
 };
@@ -215,6 +221,7 @@ struct store_postgres {
     struct plan plan;
     struct pg_mark mark;
     struct pg_limbo limbo;
+    struct pg_numbers numbers;
     struct pg_order order;
     struct kv_last *kvs; /* owned */
     size_t cap_kvs;
@@ -263,7 +270,16 @@ void pg_plan_ask(struct store_postgres *st); /* before anything is written */
 /* LINE_AGAIN: keys were there already; they are noted, and the group starts anew without them. */
 enum line_end pg_plan_read(struct store_postgres *st);
 int pg_plan_ask_keys(struct store_postgres *st); /* after the rows; the number of answers to come */
+void pg_plan_undo(struct store_postgres *st);    /* the transaction did not happen, or who knows */
 void pg_plan_done(struct plan *p);
+
+/* numbers.c.  Under the guard the numbers of a mailbox are taken in blocks, and given out from
+ * memory.  What is left of a block when its process ends, or when a transaction fails, is a gap. */
+size_t pg_numbers_short(struct pg_numbers *t, uint32_t box, size_t n); /* how many to ask for */
+void pg_numbers_add(struct pg_numbers *t, uint32_t box, uint64_t last, size_t n); /* were given */
+uint64_t pg_numbers_use(struct pg_numbers *t, uint32_t box, size_t n);            /* the first */
+void pg_numbers_drop(struct pg_numbers *t, uint32_t box);
+void pg_numbers_done(struct pg_numbers *t);
 
 /* limbo.c.  Whoever holds the guard of the store is the only one that appends and knows the keys
  * that came before, as the owner of an embedded store does: they are written down, and read at the

@@ -21,6 +21,7 @@ static void store_free(struct store_postgres *st)
     pg_plan_done(&st->plan);
     pg_order_done(&st->order);
     pg_limbo_done(&st->limbo);
+    pg_numbers_done(&st->numbers);
     free(st->kvs);
     buf_done(&st->asked);
     pthread_mutex_destroy(&st->db_lock);

@@ -10,8 +10,8 @@
  * A key that comes twice in one group is sorted out here.  One that another node writes at the same
  * moment makes the insert fail, and the next try finds it.
  *
- * Under the guard of the store nobody else appends: keys are only written down (impl.h, limbo.c),
- * and a mailbox that is there is counted up by a cheaper statement. */
+ * Under the guard of the store nobody else appends: keys are only written down (limbo.c), and
+ * numbers are taken in blocks (numbers.c). */
 #include "store/postgres/impl.h"
 #include <endian.h>
 #include <stdlib.h>
@@ -222,51 +222,99 @@ static size_t box_run(const struct plan *p, size_t at)
     return end - at;
 }
 
+/* How many numbers of its mailbox the @n rows at @at have to be asked for. */
+static size_t short_of(struct store_postgres *st, size_t at, size_t n)
+{
+    const struct plan *p = &st->plan;
+
+    return p->trusting ? pg_numbers_short(&st->numbers, p->by[at]->box, n) : n;
+}
+
 static void ask_numbers(struct store_postgres *st)
 {
     struct plan *p = &st->plan;
 
     sort_rows(p);
-    if (p->n_rows == 0)
-        return;
+    p->numbering = false;
     params_reset(&st->params);
     array_begin(&st->params, PARAM_I32);
     for (size_t i = 0; i < p->n_rows; i += box_run(p, i))
-        array_i32(&st->params, (int32_t)p->by[i]->box);
+        if (short_of(st, i, box_run(p, i)) > 0) {
+            array_i32(&st->params, (int32_t)p->by[i]->box);
+            p->numbering = true;
+        }
     array_end(&st->params);
     array_begin(&st->params, PARAM_I64);
-    for (size_t i = 0; i < p->n_rows; i += box_run(p, i))
-        array_i64(&st->params, (int64_t)box_run(p, i));
+    for (size_t i = 0; i < p->n_rows; i += box_run(p, i)) {
+        size_t n = short_of(st, i, box_run(p, i));
+        if (n > 0)
+            array_i64(&st->params, (int64_t)n);
+    }
     array_end(&st->params);
-    line_ask(&st->main, p->trusting && !p->new_box ? PG_RAISE : PG_NUMBER, &st->params);
+    if (p->numbering)
+        line_ask(&st->main, p->trusting && !p->new_box ? PG_RAISE : PG_NUMBER, &st->params);
 }
 
-/* The answer has the mailboxes in the order they were asked in. */
+/* The first number of the @n rows at @at.  The answer has the mailboxes in the order they were
+ * asked in; 0: it lacks this one. */
+static uint64_t first_number(struct store_postgres *st, size_t at, size_t n, const PGresult *r,
+                             int *line)
+{
+    struct plan *p = &st->plan;
+    uint32_t box = p->by[at]->box;
+    size_t asked = short_of(st, at, n);
+
+    if (asked > 0) {
+        if (*line >= PQntuples(r) || (uint64_t)column_int(r, *line, 0) != box)
+            return 0;
+        uint64_t last = (uint64_t)column_int(r, (*line)++, 1);
+        if (!p->trusting)
+            return last - n + 1;
+        pg_numbers_add(&st->numbers, box, last, asked);
+    }
+    return pg_numbers_use(&st->numbers, box, n);
+}
+
+/* @r is NULL where nothing was asked. */
+static bool give_numbers(struct store_postgres *st, const PGresult *r)
+{
+    struct plan *p = &st->plan;
+    int line = 0;
+
+    sort_rows(p);
+    for (size_t at = 0, n; at < p->n_rows; at += n) {
+        n = box_run(p, at);
+        uint64_t first = first_number(st, at, n, r, &line);
+        if (first == 0)
+            return false;
+        for (size_t k = 0; k < n; k++)
+            p->by[at + k]->sequence = (uint64_t)p->by[at]->box << 40 | (first + k);
+    }
+    return true;
+}
+
 static enum line_end read_numbers(struct store_postgres *st)
 {
     struct plan *p = &st->plan;
-    size_t at = 0;
-    PGresult *r;
-    enum line_end e = line_answer(&st->main, &r);
+    PGresult *r = NULL;
+    enum line_end e = p->numbering ? line_answer(&st->main, &r) : LINE_OK;
 
     if (e != LINE_OK)
         return e;
-    sort_rows(p);
-    for (int i = 0; i < PQntuples(r) && at < p->n_rows; i++) {
-        size_t n = box_run(p, at);
-        uint64_t box = (uint64_t)column_int(r, i, 0);
-        uint64_t last = (uint64_t)column_int(r, i, 1);
-        if (box != p->by[at]->box)
-            break;
-        for (size_t k = 0; k < n; k++, at++)
-            p->by[at]->sequence = box << 40 | (last - n + 1 + k);
-    }
-    PQclear(r);
-    if (at == p->n_rows)
+    bool whole = give_numbers(st, r);
+    if (r != NULL)
+        PQclear(r);
+    if (whole)
         return LINE_OK;
     bool again = p->trusting && !p->new_box;
     p->new_box = true;
     return again ? LINE_AGAIN : LINE_FAILED;
+}
+
+void pg_plan_undo(struct store_postgres *st)
+{
+    for (size_t i = 0; st->plan.trusting && i < st->plan.n; i++)
+        pg_numbers_drop(&st->numbers, st->plan.all[i]->box);
 }
 
 /* ---- both ---- */
