@@ -453,7 +453,7 @@ static void keys_of_a_guarded_store_are_there_after_reopening(void **state)
                         "0");
 }
 
-/* Numbers are taken in blocks, and go on where the last one ended, also in one that is too large. */
+/* Numbers are taken in blocks and go on where the last ended, also in one that is too large. */
 static void rows_of_a_guarded_store_are_numbered_without_gaps(void **state)
 {
     enum { N = 700, BOXES = 3 };
