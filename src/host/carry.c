@@ -1,9 +1,13 @@
-/* carry.c - actions that carry a file.  (carry.h has the contract.) */
+/* carry.c - actions that carry a file.  (carry.h has the contract.)
+ *
+ * A chat has a lane while a file for it is being fetched: what is said there meanwhile stands in
+ * it, in the order of asking, and goes on when all before it has. */
 #include "host/carry.h"
 #include <stdlib.h>
 #include "base/clock.h"
 #include "base/limits.h"
 #include "base/list.h"
+#include "base/map.h"
 #include "base/mem.h"
 #include "host/host.h"
 #include "media/media.h"
@@ -14,17 +18,26 @@ enum { MARGIN_MS = 10000, LEAST_MS = 1000 }; /* of the action's time, left for s
 struct carries {
     const struct host_env *env; /* borrowed */
     struct media *media;        /* borrowed */
-    struct list all;            /* struct carry: being fetched */
+    struct list all;            /* struct carry */
+    struct map lanes;           /* struct lane */
+};
+
+struct lane {
+    char *key;         /* owned: platform US bot US chat US thread */
+    struct list queue; /* struct carry; never empty */
 };
 
 struct carry {
-    struct list link;
+    struct list link, in_lane;
     struct carries *of; /* borrowed */
+    struct lane *lane;  /* borrowed */
     struct platform *p; /* borrowed */
     struct action_id id;
-    struct action_copy *what;  /* owned */
-    struct media_fetch *fetch; /* owned; NULL: ended */
-    struct party *party;       /* a hold, and one fetch of it; NULL: nobody counts */
+    struct action_copy *what;      /* owned */
+    struct media_fetch *fetch;     /* owned; NULL: it waits for those before it only */
+    struct party *party;           /* a hold, and one fetch of it; NULL: nobody counts */
+    char file[MEDIA_ID_CHARS + 1]; /* empty: it carries none, or not yet */
+    bool from_elsewhere;
 };
 
 struct carries *carries_new(const struct host_env *env, struct media *media)
@@ -37,8 +50,63 @@ struct carries *carries_new(const struct host_env *env, struct media *media)
     return c;
 }
 
+static void write_key(struct buf *out, const struct platform *p, const struct action *a)
+{
+    buf_printf(out, "%s\x1f%s\x1f%.*s\x1f%.*s", p->ops->name, p->bot, STR_FMT(a->chat_id),
+               STR_FMT(a->thread_id));
+}
+
+static struct lane *lane_find(struct carries *c, const struct platform *p, const struct action *a)
+{
+    struct buf key = BUF_INIT;
+
+    if (map_count(&c->lanes) == 0)
+        return NULL;
+    write_key(&key, p, a);
+    struct lane *l = map_get(&c->lanes, buf_str(&key));
+    buf_done(&key);
+    return l;
+}
+
+static struct lane *lane_get(struct carries *c, const struct platform *p, const struct action *a)
+{
+    struct lane *l = lane_find(c, p, a);
+    struct buf key = BUF_INIT;
+
+    if (l != NULL)
+        return l;
+    l = xcalloc(1, sizeof *l);
+    list_init(&l->queue);
+    write_key(&key, p, a);
+    l->key = buf_take(&key);
+    map_put(&c->lanes, str_of(l->key), l);
+    return l;
+}
+
+static struct carry *carry_new(struct carries *c, struct platform *p, struct action_id id,
+                               const struct action_from *from, const struct action *a)
+{
+    struct carry *x = xcalloc(1, sizeof *x);
+
+    *x = (struct carry){.of = c, .p = p, .id = id, .what = action_copy(a, from)};
+    list_init(&x->link);
+    list_append(&c->all, &x->link);
+    x->lane = lane_get(c, p, a);
+    list_init(&x->in_lane);
+    list_append(&x->lane->queue, &x->in_lane);
+    return x;
+}
+
 static void carry_free(struct carry *x)
 {
+    struct lane *l = x->lane;
+
+    list_remove(&x->in_lane);
+    if (list_is_empty(&l->queue)) {
+        map_del(&x->of->lanes, str_of(l->key));
+        free(l->key);
+        free(l);
+    }
     list_remove(&x->link);
     media_fetch_cancel(&x->fetch);
     if (x->party != NULL)
@@ -54,6 +122,7 @@ void carries_free(struct carries *c)
         return;
     list_each (&c->all, it, nxt)
         carry_free(list_entry(it, struct carry, link));
+    map_done(&c->lanes);
     free(c);
 }
 
@@ -98,16 +167,56 @@ static void act(struct carries *c, struct platform *p, struct action_id id,
     buf_done(&name);
 }
 
+/* It waits no longer, neither for its file nor for what was said before it. */
+static void go(struct carry *x)
+{
+    const struct action *a = &x->what->action;
+    const struct media_file *f = media_find(x->of->media, str_of(x->file));
+
+    if (a->op != ACTION_SEND_MEDIA)
+        x->p->ops->act(x->p, x->id, &x->what->from, a);
+    else if (f != NULL)
+        act(x->of, x->p, x->id, &x->what->from, a, f, x->from_elsewhere ? a->source_url : STR_NULL);
+    else
+        host_fail(x->p->host, x->id, "the file cannot be sent: it is not here any more");
+}
+
+static bool is_last(const struct carry *x)
+{
+    return x->lane->queue.prev == &x->in_lane;
+}
+
+/* Those at the front of @x's lane that wait for nothing go on; @x may be gone then. */
+static void go_on(struct carry *x)
+{
+    struct lane *l = x->lane;
+
+    for (bool more = true; more;) {
+        x = list_first(&l->queue, struct carry, in_lane);
+        if (x->fetch != NULL)
+            return;
+        more = !is_last(x); /* the lane goes with its last */
+        go(x);
+        carry_free(x);
+    }
+}
+
 static void on_fetched(void *ctx, const struct media_file *f, const char *why)
 {
     struct carry *x = ctx;
+    struct carry *first = list_first(&x->lane->queue, struct carry, in_lane);
+    struct carry *next = is_last(x) ? NULL : list_entry(x->in_lane.next, struct carry, in_lane);
 
     x->fetch = NULL;
-    if (f != NULL)
-        act(x->of, x->p, x->id, &x->what->from, &x->what->action, f, x->what->action.source_url);
-    else
-        host_fail(x->p->host, x->id, "the file cannot be sent: %s", why);
+    if (f != NULL) {
+        memcpy(x->file, f->id, sizeof x->file);
+        go_on(x);
+        return;
+    }
+    host_fail(x->p->host, x->id, "the file cannot be sent: %s", why);
     carry_free(x);
+    if (first == x && next != NULL)
+        go_on(next);
 }
 
 /* One more of this tenant's?  False: too many are under way. */
@@ -133,12 +242,11 @@ static void fetch(struct carries *c, struct platform *p, struct action_id id,
                                          "(limits.fetches)");
         return;
     }
-    struct carry *x = xcalloc(1, sizeof *x);
+    struct carry *x = carry_new(c, p, id, from, a);
     int64_t left = a->deadline_ms - clock_now_ms(c->env->clock) - MARGIN_MS;
 
-    *x = (struct carry){.of = c, .p = p, .id = id, .what = action_copy(a, from), .party = party};
-    list_init(&x->link);
-    list_append(&c->all, &x->link);
+    x->party = party;
+    x->from_elsewhere = true;
     struct media_source s = {.url = x->what->action.source_url.p,
                              .tenant = from->tenant,
                              .name = a->filename,
@@ -157,8 +265,10 @@ void carry_act(struct carries *c, struct platform *p, struct action_id id,
 {
     const struct media_file *f = media_find(c->media, media_id_in(a->source_url));
 
-    if (f != NULL && media_may_read(f, from->tenant))
+    if (f != NULL && media_may_read(f, from->tenant) && lane_find(c, p, a) == NULL)
         act(c, p, id, from, a, f, STR_NULL);
+    else if (f != NULL && media_may_read(f, from->tenant))
+        memcpy(carry_new(c, p, id, from, a)->file, f->id, sizeof f->id);
     else if (is_web(a->source_url) && event_media_is_safe(a->source_url) &&
              memchr(a->source_url.p, '\0', a->source_url.n) == NULL)
         fetch(c, p, id, from, a);
@@ -166,4 +276,13 @@ void carry_act(struct carries *c, struct platform *p, struct action_id id,
         host_fail(p->host, id,
                   "the file cannot be sent: source_url names no file of yours here "
                   "and no public http(s) address");
+}
+
+bool carry_waits(struct carries *c, struct platform *p, struct action_id id,
+                 const struct action_from *from, const struct action *a)
+{
+    if (a->op != ACTION_SEND || lane_find(c, p, a) == NULL)
+        return false;
+    carry_new(c, p, id, from, a);
+    return true;
 }

@@ -41,6 +41,6 @@ void queued_act(struct carries *c, struct platform *p, struct action_id id,
                 : STR_NULL;
     if (a->op == ACTION_SEND_MEDIA)
         carry_act(c, p, id, from, &with);
-    else
+    else if (!carry_waits(c, p, id, from, &with))
         p->ops->act(p, id, from, &with);
 }

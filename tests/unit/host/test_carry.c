@@ -11,6 +11,7 @@ struct rig {
     char told[512];   /* the failure */
     char carried[64]; /* what the file of the action holds */
     char url[256], name[64], shown[64];
+    char order[16]; /* f: a file; t: a text */
     uint64_t number;
     bool keeps; /* the platform puts it into its outbox */
 };
@@ -37,8 +38,13 @@ uint64_t host_last_number(const struct host *h)
 static void act(struct platform *p, struct action_id id, const struct action_from *from,
                 const struct action *a)
 {
-    FILE *f = fopen(a->file->path, "r");
+    FILE *f = a->file != NULL ? fopen(a->file->path, "r") : NULL;
 
+    rig->order[rig->acted] = f != NULL ? 'f' : 't';
+    if (a->op == ACTION_SEND) {
+        rig->acted++;
+        return;
+    }
     assert_non_null(f);
     rig->carried[fread(rig->carried, 1, sizeof rig->carried - 1, f)] = '\0';
     fclose(f);
@@ -177,6 +183,55 @@ static void a_file_elsewhere_is_fetched_first(void **state)
     assert_int_equal(r->failed, 0);
 }
 
+static bool text_waits(struct rig *r, const char *chat)
+{
+    static const struct action_from from = {.tenant = STR("acme"), .instance = STR("bot")};
+    char *content = xstrdup("said behind it");
+    struct action a = {.op = ACTION_SEND, .chat_id = str_of(chat), .content = str_of(content)};
+    bool waits = carry_waits(r->c, &r->p, (struct action_id){7, 7}, &from, &a);
+
+    free(content); /* borrowed for the call */
+    return waits;
+}
+
+static void what_is_said_behind_a_file_follows_it(void **state)
+{
+    struct rig *r = *state;
+    char url[128];
+
+    snprintf(url, sizeof url, "%s/cat", r->m.base);
+    assert_false(text_waits(r, "c")); /* nothing is before it */
+    send(r, url);
+    assert_true(text_waits(r, "c"));
+    send(r, keep(r, "acme")); /* is here, and waits for its turn as well */
+    send(r, url);
+    assert_true(text_waits(r, "c"));
+    assert_false(text_waits(r, "another"));
+    rig_until(&r->m, &r->acted, 5);
+    assert_string_equal(r->order, "ftfft");
+    assert_false(text_waits(r, "c"));
+    assert_int_equal(r->failed, 0);
+}
+
+static void what_is_said_behind_a_file_that_does_not_come_goes_on(void **state)
+{
+    struct rig *r = *state;
+    char url[128];
+
+    snprintf(url, sizeof url, "%s/gone", r->m.base);
+    send(r, url);
+    assert_true(text_waits(r, "c"));
+    assert_true(text_waits(r, "c"));
+    rig_until(&r->m, &r->acted, 2);
+    assert_string_equal(r->order, "tt");
+    assert_int_equal(r->failed, 1);
+    send(r, url);
+    assert_true(text_waits(r, "c"));
+    carry_drop(r->c, &r->p);
+    assert_int_equal(r->failed, 3);
+    assert_false(text_waits(r, "c"));
+}
+
 static void what_cannot_be_fetched_is_told_in_words(void **state)
 {
     struct rig *r = *state;
@@ -237,6 +292,8 @@ int main(void)
         T(a_file_that_is_here_is_carried_at_once),
         T(a_file_of_another_tenant_is_not_and_its_address_is_not_asked),
         T(a_file_elsewhere_is_fetched_first),
+        T(what_is_said_behind_a_file_follows_it),
+        T(what_is_said_behind_a_file_that_does_not_come_goes_on),
         T(what_cannot_be_fetched_is_told_in_words),
         T(a_platform_that_closes_fails_what_waits_for_it),
         T(what_is_in_the_outbox_keeps_its_file),
