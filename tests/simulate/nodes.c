@@ -183,16 +183,13 @@ static void on_drained(void *ctx)
 
 static void drain(struct world *w, struct sim_node *n)
 {
-    if (!n->serves || n->over) {
-        end(w, n, true);
-        return;
-    }
-    if (n->draining)
+    if (n->draining || n->over)
         return;
     world_say(w, "%s drains", n->name);
     n->draining = true;
     n->since_ms = w->now_ms;
-    relay_drain(n->relay, on_drained, n);
+    if (n->serves)
+        relay_drain(n->relay, on_drained, n);
 }
 
 static void freeze(struct world *w, struct sim_node *n)
@@ -223,7 +220,9 @@ static void turn_one(struct world *w, struct sim_node *n)
         sockets_move(w, n);
     nodes_enter(w, n);
     clock_turn(n->clock);
-    if (node_state(n->node) == NODE_SERVING && !n->serves && !n->over)
+    if (n->draining && !n->serves)
+        n->drained = node_rests(n->node); /* it waits for no answer that may be a lease */
+    else if (node_state(n->node) == NODE_SERVING && !n->serves && !n->over)
         begin_to_serve(w, n);
     if (n->over && w->now_ms - n->since_ms >= PARTING_MS)
         end(w, n, false);
@@ -380,19 +379,16 @@ static void commit(struct world *w, struct sim_node *n)
 static void poll_platform(struct world *w)
 {
     struct sim_node *n = w->at;
-    int64_t alone_ms = node_left_ms(n->node);
     if (n->poll_ms > w->now_ms) {
         if (world_chance(w, 10))
             n->poll_ms = 0; /* answered */
         return;
     }
-    if (alone_ms > n->settings.lease_ms)
-        alone_ms = n->settings.lease_ms; /* the long first grant is cut soon */
     nodes_judge(w, "a poll");
     for (size_t i = 0; i < w->n_nodes; i++)
         if (&w->nodes[i] != n && w->nodes[i].poll_ms > w->now_ms)
             model_break(&w->model, "%s polls while %s does", n->name, w->nodes[i].name);
-    n->poll_ms = w->now_ms + alone_ms;
+    n->poll_ms = w->now_ms + node_alone_ms(n->node);
 }
 
 static void harm(struct world *w)
