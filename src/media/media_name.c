@@ -81,17 +81,18 @@ void media_name_add(struct buf *out, struct str name)
             name = str_skip(name, i);
             break;
         }
-    name = str_trim(name);
-    while (name.n > 0 && name.p[0] == '.')
-        name = str_skip(name, 1);
     for (size_t at = 0; at < name.n;) {
         size_t before = out->n;
         add_char(out, name, &at);
+        if (before == start && out->n == start + 1 && strchr(" .", out->p[start]) != NULL)
+            out->n = start; /* also behind characters that are hidden */
         if (out->n - start > MAX_NAME) {
             out->n = before;
             break;
         }
     }
+    while (out->n > start && out->p[out->n - 1] == ' ')
+        out->n--;
 }
 
 static const struct {

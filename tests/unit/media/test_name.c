@@ -45,6 +45,8 @@ static void names_have_no_path_and_nothing_hidden(void **state)
         {"na\xefve.txt", "na\xc3\xafve.txt"},       /* Latin-1 */
         {"x\xc2\x85y\xe2\x80\xa8z.png", "xyz.png"}, /* next line, line separator */
         {"cat\xe2\x80\xaegnp.exe", "catgnp.exe"},   /* written from right to left */
+        {"\xe2\x80\xae.profile", "profile"},        /* a dot behind what is hidden */
+        {"\x01 . a.txt \x02", "a.txt"},
         {"\xe2\x81\xa6"
          "cat\xe2\x81\xa9.png",
          "cat.png"},
