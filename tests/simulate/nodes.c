@@ -139,9 +139,9 @@ static void end(struct world *w, struct sim_node *n, bool clean)
 }
 
 /* Its line to the database is deaf for a while, and it runs on. */
-static void lose_line(struct world *w, struct sim_node *n)
+static void lose_line(struct world *w, struct sim_node *n, bool cut)
 {
-    n->line = world_chance(w, 60) ? LINE_LATE : LINE_CUT;
+    n->line = cut ? LINE_CUT : LINE_LATE;
     n->heals_ms = w->now_ms + (int64_t)rand_below(&w->rand, (uint64_t)n->settings.lease_ms * 2);
     world_say(w, "%s hears nothing of the database%s", n->name,
               n->line == LINE_LATE ? ", which hears it" : "");
@@ -173,7 +173,7 @@ static void begin_to_serve(struct world *w, struct sim_node *n)
     world_check_sleepers(w);
     w->result.crashes++;
     if (!w->peace && world_chance(w, 15))
-        lose_line(w, n);
+        lose_line(w, n, world_chance(w, 40));
 }
 
 static void on_drained(void *ctx)
@@ -239,8 +239,8 @@ static void heal(struct world *w, struct sim_node *n)
     set_clock(w, n);
     node_look(n->node);
     world_complete(w, SIZE_MAX);
-    if (!w->peace && world_chance(w, 40))
-        lose_line(w, n);
+    if (!w->peace && world_chance(w, 60))
+        lose_line(w, n, true);
 }
 
 static void care_for(struct world *w, struct sim_node *n)
@@ -414,7 +414,7 @@ static void harm(struct world *w)
     case 4:
     case 5:
     case 6:
-        lose_line(w, n);
+        lose_line(w, n, world_chance(w, 40));
         break;
     default:
         freeze(w, n);
