@@ -113,7 +113,7 @@ def test_a_full_database_refuses_what_is_new_and_loses_nothing(node, postgres, d
                  "'could not extend file: No space left on device' USING ERRCODE = '53100'; END $$; "
                  "CREATE TRIGGER full_disk BEFORE INSERT ON bellhop.mail FOR EACH STATEMENT EXECUTE FUNCTION bellhop.full()")
     assert server.write("refused", client_id="full-1") == 503
-    assert "No space left on device" in server.log()
+    wait_for(lambda: "No space left on device" in server.log())
     postgres.sql("DROP TRIGGER full_disk ON bellhop.mail")
     wait_for(lambda: server.write("refused", client_id="full-1") == 200, timeout=30)
     gateway.hear("refused")
@@ -153,7 +153,8 @@ def test_a_disk_that_is_really_full_under_the_database(node, postgres, tiny, dia
         answer = server.write(f"{len(kept)} " + "x" * 15000, client_id=f"full-{len(kept)}")
         if answer == 200:
             kept.append(f"{len(kept)} ")
-    assert answer == 503 and "No space left on device" in server.log(), server.log()
+    assert answer == 503
+    wait_for(lambda: "No space left on device" in server.log())
     assert server.get("/healthz").status == 200
     postgres.sql("ALTER TABLE bellhop.mail SET TABLESPACE pg_default")  # somebody made room
     wait_for(lambda: server.write("room again", client_id="room") == 200)
