@@ -244,10 +244,10 @@ def test_what_was_on_its_way_is_told_after_a_crash_and_after_a_stop(rig):
     rig.say("x")
     rig.gateway.hear("x")
 
-    def ask_two():
+    def ask_two(first):
         rig.sim.go.clear()
         seen, gateway = len(rig.sim.sent), rig.dial()
-        for i, text in enumerate(["first", "second"]):
+        for i, text in enumerate([first, "second"]):
             gateway.send({"type": "outbound", "requestId": f"r{i}",
                           "action": {"op": "send", "chat_id": ANN, "content": text, "metadata": {}}})
         wait_for(lambda: len(rig.sim.sent) > seen)
@@ -257,26 +257,26 @@ def test_what_was_on_its_way_is_told_after_a_crash_and_after_a_stop(rig):
         frames = [gateway.next("outbound_result") for _ in range(2)]
         return [f["result"] for f in sorted(frames, key=lambda f: f["requestId"])]
 
-    ask_two()
+    ask_two("one")
     rig.server.kill()
     rig.sim.go.set()
     rig.server.start()
     gateway = rig.dial()
     first, second = reports(gateway)
     assert (first["message_id"], second["message_id"]) == (f"SM{1:032x}", f"SM{2:032x}")
-    assert [s["Body"] for s in rig.sim.sent] == ["first", "second"] and len(rig.sim.looks) == 1
+    assert [s["Body"] for s in rig.sim.sent] == ["one", "second"] and len(rig.sim.looks) == 1
     wait_for(lambda: records(rig.server) == [])
 
-    ask_two()
+    ask_two("two")
     assert rig.server.stop() == 0
     rig.sim.go.set()
     rig.server.start()
     gateway = rig.dial()
     first, second = reports(gateway)
     assert (first["message_id"], second["message_id"]) == (f"SM{3:032x}", f"SM{4:032x}")
-    assert [s["Body"] for s in rig.sim.sent] == ["first", "second"] * 2
+    assert [s["Body"] for s in rig.sim.sent] == ["one", "second", "two", "second"]
 
-    ask_two()
+    ask_two("three")
     rig.server.kill()
     rig.sim.made.pop()  # it had not been taken after all
     rig.sim.go.set()
@@ -284,7 +284,7 @@ def test_what_was_on_its_way_is_told_after_a_crash_and_after_a_stop(rig):
     gateway = rig.dial()
     first, second = reports(gateway)
     assert first["error"].startswith("timed out: ") and "list of messages" in first["error"] and second["success"]
-    assert [s["Body"] for s in rig.sim.sent] == ["first", "second"] * 3
+    assert [s["Body"] for s in rig.sim.sent] == ["one", "second", "two", "second", "three", "second"]
     wait_for(lambda: [r["state"] for r in records(rig.server)] == ["unknown"])
 
 

@@ -64,13 +64,13 @@ struct str twilio_find(struct json list, const struct twilio_sought *q)
 {
     struct json all = json_get(list, "messages");
     struct str found = STR_NULL;
-    int64_t first_s = 0, made_s = 0;
+    int64_t last_s = 0, made_s = 0;
 
     for (struct json_iter it = {0}; json_next(all, &it);) {
-        if (!is_it(it.value, q, &made_s) || (found.n > 0 && made_s > first_s))
+        if (!is_it(it.value, q, &made_s) || (found.n > 0 && made_s <= last_s))
             continue;
         found = json_str(it.value, "sid");
-        first_s = made_s;
+        last_s = made_s;
     }
     return found;
 }

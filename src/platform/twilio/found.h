@@ -27,7 +27,8 @@ struct twilio_sought {               /* borrowed */
     struct str first_id;             /* of an earlier part of the same; may be empty */
     const struct twilio_sids *known; /* these are others */
 };
-/* The oldest of @list (the answer of Messages.json) that is it; empty: none is. */
+/* The newest of @list (the answer of Messages.json, newest first) that is it; empty: none is.
+ * Nothing leaves for a person before the one before it has ended, so none is newer than it. */
 struct str twilio_find(struct json list, const struct twilio_sought *q);
 
 /* "Thu, 24 Aug 2023 05:01:45 +0000", or GMT; false: it is none. */

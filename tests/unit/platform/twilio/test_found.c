@@ -52,7 +52,7 @@ static void the_same_text_to_the_same_person_is_it(void **state)
                         "SM1");
     assert_string_equal(find(MESSAGE("SM2", REST("hi", "0", "05:01:50")) "," //
                              MESSAGE("SM1", REST("hi", "0", "05:01:46"))),
-                        "SM1"); /* the newer one is another */
+                        "SM2"); /* the older one said the same before */
     q.from = STR_NULL;
     assert_string_equal(find("{\"sid\":\"SM3\",\"to\":\"+2\",\"from\":null,\"direction\":"
                              "\"outbound-api\"," REST("hi", "0", "05:01:45") "}"),
