@@ -113,6 +113,10 @@ class Measured:
         await FAULTS[name](cluster, http)
         await cluster.wait_serving(http)
         await asyncio.sleep(settle)
+
+        async def is_taken():
+            return cluster.worst_gap(began) is not None
+        await cluster.until(is_taken, why=f"nobody's message is taken after: {name}")
         self.rows.setdefault(name, []).append((cluster.worst_gap(began), cluster.worst_wait(began)))
 
     def show(self):
