@@ -27,7 +27,8 @@ static struct sqlite_side *side_of(struct move_side *s)
 
 static bool failed(struct sqlite_side *s, const char *doing)
 {
-    snprintf(s->base.why, sizeof s->base.why, "SQLite, %.60s: %.180s", doing, sqlite3_errmsg(s->c.db));
+    snprintf(s->base.why, sizeof s->base.why, "SQLite, %.60s: %.180s", doing,
+             sqlite3_errmsg(s->c.db));
     return false;
 }
 
