@@ -16,7 +16,6 @@
 #include "base/rand.h"
 #include "store/store.h"
 
-#define LEASE "serve"
 enum {
     TRY_MS = 250,     /* between two requests for a lease that somebody else has */
     RECORD_MS = 2000, /* between two signs of life in the records */
@@ -192,7 +191,7 @@ static void submit(struct node *n, enum store_lease_verb verb)
 {
     n->op = (struct store_lease){.op = {.done = on_done},
                                  .verb = verb,
-                                 .name = STR(LEASE),
+                                 .name = STR(NODE_LEASE),
                                  .owner = str_of(n->owner),
                                  .ttl_ms = ttl_ms(n, verb),
                                  .epoch = n->op.epoch};
@@ -302,7 +301,7 @@ void node_move(struct node *n, struct store *store)
     assert(n->state == NODE_SERVING);
     n->busy = false; /* the store before is closed, and what it was asked with it */
     n->env.store = store;
-    store_guard(store, STR(LEASE), n->op.epoch);
+    store_guard(store, STR(NODE_LEASE), n->op.epoch);
     timer_set(n->env.clock, &n->ask, 0); /* the long first grant ends when the loop turns */
 }
 
@@ -323,7 +322,7 @@ void node_release(struct node *n)
     if (epoch == 0)
         return;
     n->bye = (struct store_lease){.verb = LEASE_RELEASE,
-                                  .name = STR(LEASE),
+                                  .name = STR(NODE_LEASE),
                                   .owner = str_of(n->owner),
                                   .epoch = epoch};
     store_lease(n->env.store, &n->bye);

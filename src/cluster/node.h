@@ -31,6 +31,7 @@ struct store;
 #define NODE_NAME_BYTES 40
 #define NODE_START_MS 30000
 #define NODE_SILENT_MS 10000 /* its record is older: it has ended, or does not reach the database */
+#define NODE_LEASE "serve"   /* the name of the lease */
 #define NODE_NS "node" /* records: name -> {"state", "at", "since", "version", "url", "address"} */
 
 struct cluster_settings { /* `cluster:` in the configuration, owned by it */

@@ -325,7 +325,8 @@ static enum bh_err rename_files(struct turning *ch)
         ok = rename(buf_z(&next), c->path) == 0;
     else if (ok && !is_text(c->from))
         ok = unlink(c->path) == 0;
-    ok = ok && file_sync_folder_of(c->path);
+    if (ok && !(is_text(c->from) && is_text(c->to)))
+        ok = file_sync_folder_of(c->path);
     if (!ok)
         snprintf(ch->why, 256, "the key is changed, but not the name of its file %.100s: %s",
                  c->path, strerror(errno));

@@ -1,13 +1,16 @@
 """One server on PostgreSQL: the relay as on a file, and an honest answer while the database is away."""
 import json
+import os
 import re
+import subprocess
 
 import pytest
 
-from conftest import ROOT, wait_for
+from conftest import PROGRAM, ROOT, wait_for
 from relay import Refused
 from servers import Postgres
 
+OLD_KEY, NEW_KEY = "0123456789abcdef" * 4, "fedcba9876543210" * 4
 CONFIG = """\
 listen: 127.0.0.1:0
 state_dir: {{state}}
@@ -184,3 +187,46 @@ def test_the_metrics_of_a_node_are_served(served):
     page = (ROOT / "docs" / "cluster.md").read_text()
     named = set(re.findall(r"`(bellhop_node_[a-z_]+)`", page))
     assert named and {m for m in named if f"\n# TYPE {m} " not in metrics} == set()
+
+
+def test_another_master_key_while_no_node_serves_and_after_a_kill_too(database, make_bellhop, dial):
+    """Where the lease is held nothing is changed; a rotation that was killed is ended by the next."""
+    server = make_bellhop(CONFIG.format(url=database.url).replace(OLD_KEY, "${{BELLHOP_MASTER_KEY}}"),
+                          env={"BELLHOP_MASTER_KEY": OLD_KEY})
+    kept = server.add(id="kept")
+    for n in range(20):
+        server.add(id=f"g{n}")
+    server.env["BELLHOP_NEW_MASTER_KEY"] = NEW_KEY
+    done = server.cli("key", "rotate", check=False)
+    assert done.returncode == 1 and "stop all nodes first" in done.stderr
+    server.stop()
+    held = "BEGIN; SELECT FROM bellhop.kv WHERE ns = 'gateway' FOR UPDATE; SELECT pg_sleep(60)"
+    holder = subprocess.Popen([database.bin / "psql", "-h", database.dir, "-U", "bellhop", "-d", "postgres", "-qc", held],
+                              stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    wait_for(lambda: database.sql("SELECT count(*) FROM pg_stat_activity WHERE wait_event = 'PgSleep'") == "1")
+    killed = subprocess.Popen([PROGRAM, "key", "rotate", "-c", server.config], env={**os.environ, **server.env},
+                              stderr=subprocess.DEVNULL)
+    wait_for(lambda: database.sql("SELECT count(*) FROM bellhop.kv WHERE ns = 'seal' AND key = 'next'") == "1")
+    killed.kill()
+    killed.wait()
+    database.sql("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE wait_event = 'PgSleep'")
+    holder.wait()
+
+    tries = []
+
+    def is_over():  # its lease has to end first
+        done = server.cli("key", "rotate", check=False)
+        tries.append(done.returncode)
+        assert done.returncode == 0 or re.search("key rotate [0-9a-f]{8} serves", done.stderr), done.stderr
+        return done.returncode == 0
+    wait_for(is_over, timeout=60, every=0.5)
+    assert len(tries) > 1
+    del server.env["BELLHOP_NEW_MASTER_KEY"]
+    done = subprocess.run([PROGRAM, "serve", "-c", server.config], env={**os.environ, **server.env}, capture_output=True,
+                          text=True, timeout=60)
+    assert done.returncode == 1 and "does not fit" in done.stderr, done.stderr
+    server.env["BELLHOP_MASTER_KEY"] = NEW_KEY
+    server.start()
+    gateway = dial(server, kept)
+    assert server.write("hello") == 200
+    gateway.hear("hello")
