@@ -93,7 +93,7 @@ enum limit_unit { LIMIT_COUNT, LIMIT_BYTES };
       "the tenant's oldest is over; of all, the oldest of the bot", \
       "an agent that asks without end on a bot of many") \
     X(FETCHES, "fetches", PER_TENANT, LIMIT_COUNT, 64, 512, \
-      "Files at addresses that agents named, being fetched.", \
+      "Files at addresses that agents named, being fetched, and what waits behind them.", \
       "the action is refused as passing trouble, the agent tries again", \
       "addresses that never answer take every descriptor") \
     X(HISTORY_BYTES, "history_bytes", PER_VISITOR, LIMIT_BYTES, 1 << 20, 256 << 20, \

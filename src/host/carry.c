@@ -1,7 +1,8 @@
 /* carry.c - actions that carry a file.  (carry.h has the contract.)
  *
- * A chat has a lane while a file for it is being fetched: what is said there meanwhile stands in
- * it, in the order of asking, and goes on when all before it has. */
+ * Who sends a file to a chat has a lane there while it is being fetched: what the same instance
+ * says there meanwhile stands in it, in the order of asking, and goes on when all before it has.
+ * Others who speak there wait for nothing; what stands in lanes is counted with the fetches. */
 #include "host/carry.h"
 #include <stdlib.h>
 #include "base/clock.h"
@@ -14,6 +15,7 @@
 #include "media/media_fetch.h"
 
 enum { MARGIN_MS = 10000, LEAST_MS = 1000 }; /* of the action's time, left for sending */
+enum { BEHIND_BYTES = 65536 };               /* a longer text waits for nothing */
 
 struct carries {
     const struct host_env *env; /* borrowed */
@@ -23,7 +25,7 @@ struct carries {
 };
 
 struct lane {
-    char *key;         /* owned: platform US bot US chat US thread */
+    char *key;         /* owned: tenant US instance US platform US bot US chat US thread */
     struct list queue; /* struct carry; never empty */
 };
 
@@ -35,7 +37,7 @@ struct carry {
     struct action_id id;
     struct action_copy *what;      /* owned */
     struct media_fetch *fetch;     /* owned; NULL: it waits for those before it only */
-    struct party *party;           /* a hold, and one fetch of it; NULL: nobody counts */
+    struct party *party;           /* a hold, and one of its fetches; NULL: nobody counts */
     char file[MEDIA_ID_CHARS + 1]; /* empty: it carries none, or not yet */
     bool from_elsewhere;
 };
@@ -50,48 +52,72 @@ struct carries *carries_new(const struct host_env *env, struct media *media)
     return c;
 }
 
-static void write_key(struct buf *out, const struct platform *p, const struct action *a)
+static void write_key(struct buf *out, const struct platform *p, const struct action_from *from,
+                      const struct action *a)
 {
-    buf_printf(out, "%s\x1f%s\x1f%.*s\x1f%.*s", p->ops->name, p->bot, STR_FMT(a->chat_id),
+    buf_printf(out, "%.*s\x1f%.*s\x1f%s\x1f%s\x1f%.*s\x1f%.*s", STR_FMT(from->tenant),
+               STR_FMT(from->instance), p->ops->name, p->bot, STR_FMT(a->chat_id),
                STR_FMT(a->thread_id));
 }
 
-static struct lane *lane_find(struct carries *c, const struct platform *p, const struct action *a)
+static struct lane *lane_find(struct carries *c, const struct platform *p,
+                              const struct action_from *from, const struct action *a)
 {
     struct buf key = BUF_INIT;
 
     if (map_count(&c->lanes) == 0)
         return NULL;
-    write_key(&key, p, a);
+    write_key(&key, p, from, a);
     struct lane *l = map_get(&c->lanes, buf_str(&key));
     buf_done(&key);
     return l;
 }
 
-static struct lane *lane_get(struct carries *c, const struct platform *p, const struct action *a)
+static struct lane *lane_get(struct carries *c, const struct platform *p,
+                             const struct action_from *from, const struct action *a)
 {
-    struct lane *l = lane_find(c, p, a);
+    struct lane *l = lane_find(c, p, from, a);
     struct buf key = BUF_INIT;
 
     if (l != NULL)
         return l;
     l = xcalloc(1, sizeof *l);
     list_init(&l->queue);
-    write_key(&key, p, a);
+    write_key(&key, p, from, a);
     l->key = buf_take(&key);
     map_put(&c->lanes, str_of(l->key), l);
     return l;
 }
 
+/* One more of this tenant's?  False: too many are under way. */
+static bool count(struct carries *c, struct str tenant, struct party **ret_party)
+{
+    struct ledger *l = c->env->ledger;
+
+    *ret_party = l != NULL ? ledger_party(l, PER_TENANT, tenant) : NULL;
+    if (l == NULL || ledger_take(l, *ret_party, LIMIT_FETCHES, 1) == LIMIT_TAKEN)
+        return true;
+    party_drop(*ret_party);
+    return false;
+}
+
+/* NULL: too many of this tenant are under way; it is told. */
 static struct carry *carry_new(struct carries *c, struct platform *p, struct action_id id,
                                const struct action_from *from, const struct action *a)
 {
-    struct carry *x = xcalloc(1, sizeof *x);
+    struct party *party;
 
-    *x = (struct carry){.of = c, .p = p, .id = id, .what = action_copy(a, from)};
+    if (!count(c, from->tenant, &party)) {
+        host_fail(p->host, id,
+                  ACTION_ERROR_TRANSIENT "too many files are being fetched already "
+                                         "(limits.fetches)");
+        return NULL;
+    }
+    struct carry *x = xcalloc(1, sizeof *x);
+    *x = (struct carry){.of = c, .p = p, .id = id, .party = party, .what = action_copy(a, from)};
     list_init(&x->link);
     list_append(&c->all, &x->link);
-    x->lane = lane_get(c, p, a);
+    x->lane = lane_get(c, p, from, a);
     list_init(&x->in_lane);
     list_append(&x->lane->queue, &x->in_lane);
     return x;
@@ -219,33 +245,14 @@ static void on_fetched(void *ctx, const struct media_file *f, const char *why)
         go_on(next);
 }
 
-/* One more of this tenant's?  False: too many are under way. */
-static bool count(struct carries *c, struct str tenant, struct party **ret_party)
-{
-    struct ledger *l = c->env->ledger;
-
-    *ret_party = l != NULL ? ledger_party(l, PER_TENANT, tenant) : NULL;
-    if (l == NULL || ledger_take(l, *ret_party, LIMIT_FETCHES, 1) == LIMIT_TAKEN)
-        return true;
-    party_drop(*ret_party);
-    return false;
-}
-
 static void fetch(struct carries *c, struct platform *p, struct action_id id,
                   const struct action_from *from, const struct action *a)
 {
-    struct party *party;
-
-    if (!count(c, from->tenant, &party)) {
-        host_fail(p->host, id,
-                  ACTION_ERROR_TRANSIENT "too many files are being fetched already "
-                                         "(limits.fetches)");
-        return;
-    }
-    struct carry *x = carry_new(c, p, id, from, a);
     int64_t left = a->deadline_ms - clock_now_ms(c->env->clock) - MARGIN_MS;
+    struct carry *x = carry_new(c, p, id, from, a);
 
-    x->party = party;
+    if (x == NULL)
+        return;
     x->from_elsewhere = true;
     struct media_source s = {.url = x->what->action.source_url.p,
                              .tenant = from->tenant,
@@ -260,15 +267,27 @@ static bool is_web(struct str url)
     return str_starts(url, STR("http://")) || str_starts(url, STR("https://"));
 }
 
+/* A file of ours: at once, or behind what its instance is sending there. */
+static void carry_own(struct carries *c, struct platform *p, struct action_id id,
+                      const struct action_from *from, const struct action *a,
+                      const struct media_file *f)
+{
+    if (lane_find(c, p, from, a) == NULL) {
+        act(c, p, id, from, a, f, STR_NULL);
+        return;
+    }
+    struct carry *x = carry_new(c, p, id, from, a);
+    if (x != NULL)
+        memcpy(x->file, f->id, sizeof x->file);
+}
+
 void carry_act(struct carries *c, struct platform *p, struct action_id id,
                const struct action_from *from, const struct action *a)
 {
     const struct media_file *f = media_find(c->media, media_id_in(a->source_url));
 
-    if (f != NULL && media_may_read(f, from->tenant) && lane_find(c, p, a) == NULL)
-        act(c, p, id, from, a, f, STR_NULL);
-    else if (f != NULL && media_may_read(f, from->tenant))
-        memcpy(carry_new(c, p, id, from, a)->file, f->id, sizeof f->id);
+    if (f != NULL && media_may_read(f, from->tenant))
+        carry_own(c, p, id, from, a, f);
     else if (is_web(a->source_url) && event_media_is_safe(a->source_url) &&
              memchr(a->source_url.p, '\0', a->source_url.n) == NULL)
         fetch(c, p, id, from, a);
@@ -281,7 +300,7 @@ void carry_act(struct carries *c, struct platform *p, struct action_id id,
 bool carry_waits(struct carries *c, struct platform *p, struct action_id id,
                  const struct action_from *from, const struct action *a)
 {
-    if (a->op != ACTION_SEND || lane_find(c, p, a) == NULL)
+    if (a->op != ACTION_SEND || a->content.n > BEHIND_BYTES || lane_find(c, p, from, a) == NULL)
         return false;
     carry_new(c, p, id, from, a);
     return true;

@@ -19,7 +19,7 @@ void carries_free(struct carries *c);                                         /*
 /* Calls p->ops->act() with a file, now or later, or reports why not. */
 void carry_act(struct carries *c, struct platform *p, struct action_id id,
                const struct action_from *from, const struct action *a);
-/* True: a file of something said before @a in its chat is being fetched, and @a, a text, follows
+/* True: a file that the same instance sends to @a's chat is being fetched, and @a, a text, follows
  * it: people read both in the order they were said in. */
 bool carry_waits(struct carries *c, struct platform *p, struct action_id id,
                  const struct action_from *from, const struct action *a);

@@ -1,5 +1,6 @@
 /* Promises of host/carry.h: an action gets its file before it is acted upon, or says why not. */
 #include "media_rig.h"
+#include "base/limits.h"
 #include "host/carry.h"
 #include "host/host.h"
 
@@ -183,15 +184,20 @@ static void a_file_elsewhere_is_fetched_first(void **state)
     assert_int_equal(r->failed, 0);
 }
 
-static bool text_waits(struct rig *r, const char *chat)
+static bool waits_of(struct rig *r, const char *tenant, const char *instance, const char *chat)
 {
-    static const struct action_from from = {.tenant = STR("acme"), .instance = STR("bot")};
+    struct action_from from = {.tenant = str_of(tenant), .instance = str_of(instance)};
     char *content = xstrdup("said behind it");
     struct action a = {.op = ACTION_SEND, .chat_id = str_of(chat), .content = str_of(content)};
     bool waits = carry_waits(r->c, &r->p, (struct action_id){7, 7}, &from, &a);
 
     free(content); /* borrowed for the call */
     return waits;
+}
+
+static bool text_waits(struct rig *r, const char *chat)
+{
+    return waits_of(r, "acme", "bot", chat);
 }
 
 static void what_is_said_behind_a_file_follows_it(void **state)
@@ -230,6 +236,43 @@ static void what_is_said_behind_a_file_that_does_not_come_goes_on(void **state)
     carry_drop(r->c, &r->p);
     assert_int_equal(r->failed, 3);
     assert_false(text_waits(r, "c"));
+}
+
+static void a_slow_file_keeps_nobody_else_in_the_chat_waiting(void **state)
+{
+    struct rig *r = *state;
+    char url[128];
+
+    snprintf(url, sizeof url, "%s/slow", r->m.base);
+    send(r, url);
+    assert_true(text_waits(r, "c"));
+    assert_false(waits_of(r, "other", "bot", "c"));
+    assert_false(waits_of(r, "acme", "another", "c"));
+}
+
+static void what_waits_behind_files_is_counted(void **state)
+{
+    struct rig *r = *state;
+    struct limit_settings few = limit_defaults;
+    char url[128];
+
+    few.of[LIMIT_FETCHES].each = 3;
+    r->m.env.ledger = ledger_new(&few);
+    snprintf(url, sizeof url, "%s/slow", r->m.base);
+    send(r, url);
+    assert_true(text_waits(r, "c"));
+    assert_true(text_waits(r, "c"));
+    assert_int_equal(r->failed, 0);
+    assert_true(text_waits(r, "c")); /* and is refused */
+    assert_int_equal(r->failed, 1);
+    assert_non_null(strstr(r->told, "limits.fetches"));
+    carry_drop(r->c, &r->p);
+    assert_int_equal(r->failed, 4);
+    send(r, url); /* there is room again */
+    assert_int_equal(r->failed, 4);
+    carry_drop(r->c, &r->p);
+    ledger_free(r->m.env.ledger);
+    r->m.env.ledger = NULL;
 }
 
 static void what_cannot_be_fetched_is_told_in_words(void **state)
@@ -294,6 +337,8 @@ int main(void)
         T(a_file_elsewhere_is_fetched_first),
         T(what_is_said_behind_a_file_follows_it),
         T(what_is_said_behind_a_file_that_does_not_come_goes_on),
+        T(a_slow_file_keeps_nobody_else_in_the_chat_waiting),
+        T(what_waits_behind_files_is_counted),
         T(what_cannot_be_fetched_is_told_in_words),
         T(a_platform_that_closes_fails_what_waits_for_it),
         T(what_is_in_the_outbox_keeps_its_file),
