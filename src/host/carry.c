@@ -2,7 +2,8 @@
  *
  * Who sends a file to a chat has a lane there while it is being fetched: what the same instance
  * says there meanwhile stands in it, in the order of asking, and goes on when all before it has.
- * Others who speak there wait for nothing; what stands in lanes is counted with the fetches. */
+ * Others who speak there wait for nothing.  What stands in lanes is counted with the fetches, and
+ * where that is too much it does not wait: words go on, at worst before the picture. */
 #include "host/carry.h"
 #include <stdlib.h>
 #include "base/clock.h"
@@ -101,18 +102,14 @@ static bool count(struct carries *c, struct str tenant, struct party **ret_party
     return false;
 }
 
-/* NULL: too many of this tenant are under way; it is told. */
+/* NULL: too many of this tenant are under way. */
 static struct carry *carry_new(struct carries *c, struct platform *p, struct action_id id,
                                const struct action_from *from, const struct action *a)
 {
     struct party *party;
 
-    if (!count(c, from->tenant, &party)) {
-        host_fail(p->host, id,
-                  ACTION_ERROR_TRANSIENT "too many files are being fetched already "
-                                         "(limits.fetches)");
+    if (!count(c, from->tenant, &party))
         return NULL;
-    }
     struct carry *x = xcalloc(1, sizeof *x);
     *x = (struct carry){.of = c, .p = p, .id = id, .party = party, .what = action_copy(a, from)};
     list_init(&x->link);
@@ -251,8 +248,12 @@ static void fetch(struct carries *c, struct platform *p, struct action_id id,
     int64_t left = a->deadline_ms - clock_now_ms(c->env->clock) - MARGIN_MS;
     struct carry *x = carry_new(c, p, id, from, a);
 
-    if (x == NULL)
+    if (x == NULL) {
+        host_fail(p->host, id,
+                  ACTION_ERROR_TRANSIENT "too many files are being fetched already "
+                                         "(limits.fetches)");
         return;
+    }
     x->from_elsewhere = true;
     struct media_source s = {.url = x->what->action.source_url.p,
                              .tenant = from->tenant,
@@ -272,13 +273,12 @@ static void carry_own(struct carries *c, struct platform *p, struct action_id id
                       const struct action_from *from, const struct action *a,
                       const struct media_file *f)
 {
-    if (lane_find(c, p, from, a) == NULL) {
-        act(c, p, id, from, a, f, STR_NULL);
-        return;
-    }
-    struct carry *x = carry_new(c, p, id, from, a);
+    struct carry *x = lane_find(c, p, from, a) != NULL ? carry_new(c, p, id, from, a) : NULL;
+
     if (x != NULL)
         memcpy(x->file, f->id, sizeof x->file);
+    else
+        act(c, p, id, from, a, f, STR_NULL);
 }
 
 void carry_act(struct carries *c, struct platform *p, struct action_id id,
@@ -302,6 +302,5 @@ bool carry_waits(struct carries *c, struct platform *p, struct action_id id,
 {
     if (a->op != ACTION_SEND || a->content.n > BEHIND_BYTES || lane_find(c, p, from, a) == NULL)
         return false;
-    carry_new(c, p, id, from, a);
-    return true;
+    return carry_new(c, p, id, from, a) != NULL;
 }

@@ -263,7 +263,9 @@ static void what_waits_behind_files_is_counted(void **state)
     assert_true(text_waits(r, "c"));
     assert_true(text_waits(r, "c"));
     assert_int_equal(r->failed, 0);
-    assert_true(text_waits(r, "c")); /* and is refused */
+    assert_false(text_waits(r, "c")); /* words go on */
+    assert_int_equal(r->failed, 0);
+    send(r, url);
     assert_int_equal(r->failed, 1);
     assert_non_null(strstr(r->told, "limits.fetches"));
     carry_drop(r->c, &r->p);
