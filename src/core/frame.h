@@ -36,7 +36,7 @@ struct jw;
 void frame_write_action(struct jw *w, const struct action *a); /* the object */
 void frame_read_action(struct json doc, struct action *ret);   /* @ret is zeroed */
 
-/* Mail for an agent inside (relay/inside.h): @body is one JSON value without a line break, and
+/* Mail for an agent inside (relay/in/inside.h): @body is one JSON value without a line break, and
  * stands at the very end of the object, where frame_dispatch_body() finds it again. */
 void frame_write_dispatch(struct buf *out, struct str body, struct hash128 id);
 struct str frame_dispatch_body(struct str frame); /* absent: it is another kind of frame */

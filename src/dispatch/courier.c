@@ -2,7 +2,7 @@
  *
  * What the relay sends is collected and looked at when the turn ends, so that nothing here runs
  * inside a call of the relay's.  Frames stay in the buffer until they are brought: the relay sends
- * one message at a time (relay/inside.h), so the buffer is small. */
+ * one message at a time (relay/in/inside.h), so the buffer is small. */
 #include "dispatch/courier.h"
 #include <stdio.h>
 #include <stdlib.h>
@@ -13,7 +13,7 @@
 #include "dispatch/dispatch_priv.h"
 #include "dispatch/payload.h"
 #include "dispatch/substrate.h"
-#include "relay/inside.h"
+#include "relay/in/inside.h"
 
 #define AWAY_FIRST_MS 100    /* nobody is there: looked again soon, ... */
 #define AWAY_LONGEST_MS 5000 /* ... and then every few seconds */

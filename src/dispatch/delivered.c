@@ -11,7 +11,7 @@
 #include "dispatch/dispatch_priv.h"
 #include "dispatch/receipt_room.h"
 #include "dispatch/records.h"
-#include "relay/inside.h"
+#include "relay/in/inside.h"
 
 #define KEPT_MS (25 * INT64_C(3600000))
 #define BACK_MS 10000 /* so long before the time of a key its receipt may have been written */

@@ -4,7 +4,7 @@
 #include "dispatch/dispatch_priv.h"
 #include "dispatch/payload.h"
 #include "dispatch/substrate.h"
-#include "relay/inside.h"
+#include "relay/in/inside.h"
 
 struct accept_id post_payload(struct recipient *a, const struct payload *p, bool may_wake,
                               int64_t *ret_known_ms, accepted_cb *done, void *ctx)

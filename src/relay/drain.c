@@ -5,14 +5,14 @@
 #include "relay/drain.h"
 #include <assert.h>
 #include <stdlib.h>
-#include "relay/accept.h"
-#include "relay/acks.h"
-#include "relay/activity.h"
-#include "relay/delivery.h"
+#include "relay/in/accept.h"
+#include "relay/mailbox/acks.h"
+#include "relay/sleep/activity.h"
+#include "relay/mailbox/delivery.h"
 #include "relay/heart.h"
-#include "relay/instance.h"
-#include "relay/retry.h"
-#include "relay/session.h"
+#include "relay/sleep/instance.h"
+#include "relay/mailbox/retry.h"
+#include "relay/session/session.h"
 #include "relay/turn.h"
 
 #define FAREWELL_MS 500 /* how long acks and results that are under way are waited for */

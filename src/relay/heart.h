@@ -10,9 +10,9 @@
 #pragma once
 #include "base/log.h"
 #include "base/map.h"
-#include "relay/dedup.h"
+#include "relay/in/dedup.h"
 #include "relay/relay.h"
-#include "relay/wake.h"
+#include "relay/sleep/wake.h"
 
 struct accepts;
 struct acking;

@@ -5,10 +5,10 @@
 #include "relay/retain.h"
 #include <inttypes.h>
 #include <stdlib.h>
-#include "relay/chats.h"
-#include "relay/delivery.h"
+#include "relay/out/chats.h"
+#include "relay/mailbox/delivery.h"
 #include "relay/heart.h"
-#include "relay/instance.h"
+#include "relay/sleep/instance.h"
 #include "store/sweep.h"
 
 #define CHATS_MS (6 * INT64_C(3600000))

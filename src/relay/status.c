@@ -1,7 +1,7 @@
 /* status.c - what can be seen of the relay from outside: counters, and instances one by one. */
 #include "relay/heart.h"
-#include "relay/instance.h"
-#include "relay/session.h"
+#include "relay/sleep/instance.h"
+#include "relay/session/session.h"
 #include "tenancy/facts.h"
 
 const struct relay_counters *relay_counters(const struct relay *r)

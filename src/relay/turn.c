@@ -4,13 +4,13 @@
  * acks, as one write; then the answers to platforms, whose callbacks may start the next round. */
 #include "relay/turn.h"
 #include <stdlib.h>
-#include "relay/accept.h"
-#include "relay/acks.h"
+#include "relay/in/accept.h"
+#include "relay/mailbox/acks.h"
 #include "relay/drain.h"
 #include "relay/heart.h"
-#include "relay/instance.h"
-#include "relay/pump.h"
-#include "relay/requests.h"
+#include "relay/sleep/instance.h"
+#include "relay/session/pump.h"
+#include "relay/out/requests.h"
 
 struct turn {
     struct relay *relay; /* borrowed */

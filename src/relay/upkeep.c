@@ -1,11 +1,11 @@
 /* upkeep.c - (upkeep.h has the contract.) */
 #include "relay/upkeep.h"
 #include <stdlib.h>
-#include "relay/chats.h"
-#include "relay/dedup.h"
+#include "relay/out/chats.h"
+#include "relay/in/dedup.h"
 #include "relay/heart.h"
 #include "relay/retain.h"
-#include "relay/spoken.h"
+#include "relay/out/spoken.h"
 #include "store/store.h"
 
 enum {

@@ -46,8 +46,8 @@ struct gateway {
     int64_t created_ms, rotated_ms, revoked_ms; /* wall clock; revoked_ms != 0: a tombstone */
     uint8_t n_secrets;
     bool shares_id; /* with its instance; else @id is owned */
-    bool newer;   /* of the newer generation of gateways, as its words have shown: relay/frames.c */
-    bool ackless; /* proven never to ack: settled on write (relay keeps this current) */
+    bool newer;     /* generation of the gateway, as its frames show: relay/session/frames.c */
+    bool ackless;   /* proven never to ack: settled on write (relay keeps this current) */
 };
 
 /* Whose word a route is.  Only an operator's leads anywhere and lets an instance speak; what a

@@ -1,6 +1,6 @@
-/* Promises of relay/byline.h and company.h: a name where several agents share a chat. */
+/* Promises of relay/out/byline.h and company.h: a name where several agents share a chat. */
 #include "relay/asking.h"
-#include "relay/company.h"
+#include "relay/out/company.h"
 #include "relay/heart.h"
 #include "tenancy/enroll.h"
 #include "tenancy/grants.h"

@@ -1,8 +1,8 @@
-/* Promises of relay/chat_table.h. */
+/* Promises of relay/out/chat_table.h. */
 #include "unit.h"
 #include "base/mem.h"
-#include "relay/chat_table.h"
-#include "relay/instance.h"
+#include "relay/out/chat_table.h"
+#include "relay/sleep/instance.h"
 
 static struct chat_table t;
 static struct instance *ann, *bob;

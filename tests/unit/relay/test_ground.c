@@ -1,5 +1,5 @@
-/* Promises of relay/ground.h and guard.h: the right to speak ends with what gave it, and a hello
- * grants nothing. */
+/* Promises of relay/out/ground.h and guard.h: the right to speak ends with what gave it, and a
+ * hello grants nothing. */
 #include "relay/asking.h"
 #include "tenancy/grants.h"
 

@@ -1,6 +1,6 @@
-/* Promises of relay/inside.h: mail by name, quiet or not; agents that live in the program. */
+/* Promises of relay/in/inside.h: mail by name, quiet or not; agents that live in the program. */
 #include "relay/rig.h"
-#include "relay/inside.h"
+#include "relay/in/inside.h"
 
 static struct gateway inside = {.id = (char *)"agent:x",
                                 .tenant = (char *)"acme",

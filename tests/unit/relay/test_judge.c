@@ -1,7 +1,7 @@
-/* Promises of relay/judge.h and linking.h: who receives, why, and how a person is linked; and what
- * the egress guard makes of the same facts. */
+/* Promises of relay/in/judge.h and linking.h: who receives, why, and how a person is linked; and
+ * what the egress guard makes of the same facts. */
 #include "relay/rig.h"
-#include "relay/judge.h"
+#include "relay/in/judge.h"
 #include "tenancy/grants.h"
 
 static const struct grant_who ANN = {{"acme", 4}, {"ann", 3}}, BOB = {{"acme", 4}, {"bob", 3}};

@@ -1,8 +1,9 @@
-/* Promises of relay/life.h: a name that was given up takes nothing of its old holder along. */
+/* Promises of relay/sleep/life.h: a name that was given up takes nothing of its old holder
+ * along. */
 #include "relay/asking.h"
-#include "relay/chats.h"
-#include "relay/instance.h"
-#include "relay/life.h"
+#include "relay/out/chats.h"
+#include "relay/sleep/instance.h"
+#include "relay/sleep/life.h"
 #include "relay/retain.h"
 #include "tenancy/grants.h"
 

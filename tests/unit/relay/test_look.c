@@ -1,6 +1,6 @@
 /* Promises of relay.h to those who look: views, showing, purging and redriving mailboxes. */
 #include "relay/rig.h"
-#include "relay/instance.h"
+#include "relay/sleep/instance.h"
 
 struct shown {
     size_t n, parked, sent;

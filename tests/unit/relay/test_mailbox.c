@@ -1,11 +1,11 @@
-/* Promises of relay/mailbox.h, relay/flight.h, relay/dedup.h and relay/line_reader.h: the
- * small parts. */
+/* Promises of relay/mailbox/mailbox.h, relay/session/flight.h, relay/in/dedup.h and
+ * relay/session/line_reader.h: the small parts. */
 #include "unit.h"
 #include "base/buf.h"
-#include "relay/dedup.h"
-#include "relay/flight.h"
-#include "relay/line_reader.h"
-#include "relay/mailbox.h"
+#include "relay/in/dedup.h"
+#include "relay/session/flight.h"
+#include "relay/session/line_reader.h"
+#include "relay/mailbox/mailbox.h"
 
 static void a_slot_costs_24_bytes(void **state)
 {

@@ -1,4 +1,4 @@
-/* Promises of relay/requests.h: one result each, whatever happens. */
+/* Promises of relay/out/requests.h: one result each, whatever happens. */
 #include "relay/asking.h"
 
 static void an_unknown_op_is_answered_with_its_name(void **state)

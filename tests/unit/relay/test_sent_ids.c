@@ -1,8 +1,8 @@
 /* The promises of sent_ids.h. */
 #include "unit.h"
 #include "base/rand.h"
-#include "relay/mailbox.h"
-#include "relay/sent_ids.h"
+#include "relay/mailbox/mailbox.h"
+#include "relay/mailbox/sent_ids.h"
 
 enum { MANY = 20000 };
 

@@ -1,7 +1,7 @@
-/* Promises of relay/session.h: handshakes, several sockets, sleep, silence, nonsense. */
+/* Promises of relay/session/session.h: handshakes, several sockets, sleep, silence, nonsense. */
 #include "relay/rig.h"
-#include "relay/instance.h"
-#include "relay/session.h"
+#include "relay/sleep/instance.h"
+#include "relay/session/session.h"
 
 static void sleep_now(struct fake *f)
 {

@@ -1,4 +1,5 @@
-/* Promises of relay/delivery.h and relay/gap.h on a store that numbers the rows itself. */
+/* Promises of relay/mailbox/delivery.h and relay/mailbox/gap.h on a store that numbers the
+ * rows itself. */
 #include "relay/rig.h"
 
 static int setup_shared(void **state)

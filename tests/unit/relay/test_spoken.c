@@ -1,6 +1,7 @@
-/* Promises of relay/spoken.h, and of guard.h about messages: an instance changes its own words. */
+/* Promises of relay/out/spoken.h, and of guard.h about messages: an instance changes its
+ * own words. */
 #include "relay/asking.h"
-#include "relay/spoken.h"
+#include "relay/out/spoken.h"
 #include "tenancy/grants.h"
 
 /* @f asks to edit @message in the shared chat: does it reach the platform? */

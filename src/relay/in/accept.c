@@ -1,0 +1,373 @@
+/* accept.c - design.  (accept.h has the contract.)
+ *
+ * The hot path: one allocation per copy (the delivery), accepts from a freelist, the frame written
+ * once into a buffer that is used again.  The order of writes matters: the chat's record goes to
+ * the store before the delivery that made it known, so an agent that answers after a crash is let
+ * through. */
+#include "relay/in/accept.h"
+#include <assert.h>
+#include <stdlib.h>
+#include "core/delivery_id.h"
+#include "core/frame.h"
+#include "core/session_key.h"
+#include "relay/out/chats.h"
+#include "relay/in/context.h"
+#include "relay/mailbox/delivery.h"
+#include "relay/heart.h"
+#include "relay/in/inside.h"
+#include "relay/sleep/instance.h"
+#include "relay/in/interrupt.h"
+#include "relay/in/judge.h"
+#include "relay/sleep/life.h"
+#include "relay/in/linking.h"
+#include "relay/log_limit.h"
+#include "relay/session/pump.h"
+#include "relay/turn.h"
+
+struct accept {
+    struct list link; /* accepts->waiting, then ->answers, then ->spare */
+    accepted_cb *done;
+    void *ctx;        /* borrowed */
+    uint32_t pending; /* copies nobody knows the end of yet */
+    uint32_t index;   /* in accepts->slots, for good */
+    uint32_t generation;
+    uint8_t err; /* enum bh_err */
+};
+
+struct accepts {
+    struct list waiting;   /* nobody knows their end yet */
+    struct list answers;   /* to be answered at the end of the turn */
+    struct list spare;     /* to be used again */
+    struct accept **slots; /* owned, and what they point at: all of them */
+    size_t n_slots, cap_slots;
+    struct buf frame, key; /* scratch: the frame being taken in, the session key of its event */
+    struct log_limit log_busy, log_unrouted;
+};
+
+struct accepts *accepts_new(void)
+{
+    struct accepts *t = xcalloc(1, sizeof *t);
+
+    list_init(&t->waiting);
+    list_init(&t->answers);
+    list_init(&t->spare);
+    return t;
+}
+
+void accepts_free(struct accepts *t)
+{
+    if (t == NULL)
+        return;
+    for (size_t i = 0; i < t->n_slots; i++)
+        free(t->slots[i]);
+    free(t->slots);
+    buf_done(&t->frame);
+    buf_done(&t->key);
+    free(t);
+}
+
+static struct accept *accept_make(struct accepts *t)
+{
+    struct accept *a = xcalloc(1, sizeof *a);
+
+    if (t->n_slots == t->cap_slots) {
+        t->cap_slots = t->cap_slots != 0 ? t->cap_slots * 2 : 64;
+        t->slots = xrealloc(t->slots, t->cap_slots * sizeof(struct accept *));
+    }
+    a->index = (uint32_t)t->n_slots;
+    a->generation = 1;
+    t->slots[t->n_slots++] = a;
+    list_init(&a->link);
+    return a;
+}
+
+struct accept *accept_new(struct relay *r, accepted_cb *done, void *ctx)
+{
+    struct accepts *t = r->accepts;
+    struct accept *a =
+        list_is_empty(&t->spare) ? accept_make(t) : list_first(&t->spare, struct accept, link);
+
+    list_move(&a->link, &t->waiting);
+    a->done = done;
+    a->ctx = ctx;
+    a->pending = 1;
+    a->err = BH_OK;
+    return a;
+}
+
+void accept_hold(struct accept *a)
+{
+    a->pending++;
+}
+
+void accept_release(struct relay *r, struct accept *a, enum bh_err err)
+{
+    assert(a->pending > 0);
+    if (err != BH_OK && a->err == BH_OK)
+        a->err = (uint8_t)err;
+    if (--a->pending != 0)
+        return;
+    list_move(&a->link, &r->accepts->answers);
+    turn_want(r);
+}
+
+void accept_answer_all(struct relay *r)
+{
+    struct accepts *t = r->accepts;
+    struct list now; /* what the callbacks add is answered in the next turn */
+
+    if (list_is_empty(&t->answers))
+        return;
+    now = t->answers;
+    now.next->prev = now.prev->next = &now;
+    list_init(&t->answers);
+    while (!list_is_empty(&now)) {
+        struct accept *a = list_first(&now, struct accept, link);
+        accepted_cb *done = a->done;
+        void *ctx = a->ctx;
+        enum bh_err err = a->err;
+        list_move(&a->link, &t->spare);
+        a->generation++;
+        if (done != NULL)
+            done(ctx, err);
+    }
+}
+
+bool accept_any_answer(const struct relay *r)
+{
+    return !list_is_empty(&r->accepts->answers);
+}
+
+void relay_accept_cancel(struct relay *r, struct accept_id id)
+{
+    struct accepts *t = r->accepts;
+
+    if (id.index < t->n_slots && t->slots[id.index]->generation == id.generation)
+        t->slots[id.index]->done = NULL;
+}
+
+/* ---- one event ---- */
+
+struct intake { /* one event being taken in; on the stack */
+    struct relay *relay;
+    const struct event *ev;
+    struct str forward; /* a passthrough; absent: an inbound */
+    struct str body;    /* for an agent inside; absent: the event */
+    struct accept *a;
+    bool alone;                         /* it goes to one instance only */
+    int64_t known_ms;                   /* when it was taken before; 0: it was not */
+    bool quiet;                         /* wakes nobody */
+    const struct gate_verdict *verdict; /* of this copy; NULL: nobody was asked */
+};
+
+static enum bh_err refuse_busy(struct instance *i, const char *what)
+{
+    struct relay *r = i->relay;
+    uint64_t skipped;
+
+    r->n.refused_busy++;
+    if (log_limit_passes(&r->accepts->log_busy, clock_now_ms(r->env.clock), &skipped))
+        log_warn(NULL,
+                 "delivery refused, %s: tenant=%.*s instance=%.*s entries=%u bytes=%llu more=%llu",
+                 what, STR_FMT(instance_tenant(i)), STR_FMT(instance_id(i)),
+                 mailbox_entries(&i->mb), (unsigned long long)mailbox_bytes(&i->mb),
+                 (unsigned long long)skipped);
+    return BH_BUSY;
+}
+
+static void write_inbound(const struct intake *in, struct buf *frame, const struct hash128 *name)
+{
+    struct context_room room;
+
+    event_write_frame(frame, context_shown(in->relay, in->verdict, in->ev, &room), name);
+}
+
+/* Writes the frame into accepts->frame and checks that there is room for it. */
+static enum bh_err write_frame(const struct intake *in, struct instance *i,
+                               const struct hash128 *name)
+{
+    struct relay *r = in->relay;
+    struct buf *frame = &r->accepts->frame;
+    const struct hash128 *shown = r->lim.live_acks ? name : NULL;
+
+    buf_reset(frame);
+    if (in->forward.p != NULL)
+        frame_write_passthrough(frame, in->forward, shown);
+    else if (in->body.p != NULL)
+        frame_write_dispatch(frame, in->body, *name);
+    else
+        write_inbound(in, frame, shown);
+    if (buf_failed(frame) || frame->n > SLOT_MAX_BYTES)
+        return BH_REFUSED;
+    if (mailbox_bytes(&i->mb) + frame->n > r->lim.max_mailbox_bytes)
+        return refuse_busy(i, "mailbox full");
+    if (!delivery_has_room(r, frame->n))
+        return refuse_busy(i, "the store is behind");
+    return BH_OK;
+}
+
+static void hold_media(struct instance *i, const struct event *ev, uint64_t row)
+{
+    struct outside *o = i->relay->env.outside;
+
+    for (size_t n = 0; n < ev->n_media && o->holds != NULL; n++)
+        if (ev->media[n].id.n > 0)
+            o->holds(o, ev->media[n].id, instance_tenant(i), instance_id(i), row);
+}
+
+static void list_media(const struct event *ev, struct buf *out)
+{
+    for (size_t n = 0; n < ev->n_media; n++)
+        if (ev->media[n].id.n > 0) {
+            buf_add_str(out, ev->media[n].id);
+            buf_add_c(out, '\n');
+        }
+}
+
+static enum bh_err take_copy(struct intake *in, struct instance *i)
+{
+    struct relay *r = in->relay;
+    struct delivery_spec spec = {.id = delivery_next_id(r), .quiet = in->quiet};
+    int64_t wall_ms = clock_wall_ms(r->env.clock);
+
+    spec.kind = in->forward.p != NULL ? STORE_ROW_PASSTHROUGH : STORE_ROW_INBOUND;
+    spec.has_key = delivery_id_of(in->ev, &r->env.store->dedup_key, instance_tenant(i),
+                                  instance_id(i), &spec.key);
+    if (!spec.has_key)
+        rand_bytes(r->env.rand, &spec.key, sizeof spec.key);
+    if (spec.has_key && dedup_has(&r->dedup, spec.key)) {
+        r->n.duplicates++;
+        in->known_ms = dedup_at(&r->dedup, spec.key);
+        delivery_join(i, spec.key, in->a);
+        return BH_OK;
+    }
+    enum bh_err err = write_frame(in, i, &spec.key);
+    if (err != BH_OK)
+        return err;
+    spec.frame = buf_str(&r->accepts->frame);
+    if (spec.has_key)
+        dedup_add(&r->dedup, spec.key, wall_ms, r->lim.dedup_max);
+    uint64_t session = interrupt_key(i, buf_str(&r->accepts->key));
+    bool owner = in->verdict != NULL && in->verdict->reason == GATE_YES_OWNER;
+    struct known_chat *chat = in->body.p == NULL ? chats_note(i, in->ev, session, owner) : NULL;
+    if (chat != NULL)
+        interrupt_note(chat, session, in->alone);
+    if (in->forward.p == NULL && event_has_place(in->ev))
+        spec.flags |= STORE_ROW_HAS_MEDIA;
+    struct buf media = BUF_INIT;
+    if (spec.flags != 0 && r->env.store->shared)
+        list_media(in->ev, &media); /* its row has no number yet */
+    spec.media = buf_str(&media);
+    delivery_add(i, &spec, in->a);
+    buf_done(&media);
+    if (spec.flags != 0 && !r->env.store->shared)
+        hold_media(i, in->ev, spec.id);
+    r->n.accepted++;
+    pump_want(i);
+    wake_for_mail(i);
+    return BH_OK;
+}
+
+static void deliver(struct intake *in, const struct gate_verdict *v)
+{
+    const struct gate_instance *to = v->to;
+    struct instance *i = instance_get(in->relay, to->tenant, to->instance);
+
+    if (i != NULL && i->life != to->life)
+        life_follow(i, to->life);
+    in->verdict = v;
+    enum bh_err err = i != NULL ? take_copy(in, i) : BH_REFUSED;
+
+    if (err != BH_OK) {
+        accept_hold(in->a);
+        accept_release(in->relay, in->a, err);
+    }
+}
+
+static void log_unrouted(struct relay *r, const struct event *ev)
+{
+    uint64_t skipped;
+
+    r->n.unrouted++;
+    if (log_limit_passes(&r->accepts->log_unrouted, clock_now_ms(r->env.clock), &skipped))
+        log_info(NULL, "nobody is routed: platform=%.*s key=%.*s more=%llu", STR_FMT(ev->platform),
+                 STR_FMT(ev->route_key), (unsigned long long)skipped);
+}
+
+/* Ask the gate, and deliver to those it names. */
+static void distribute(struct intake *in)
+{
+    struct relay *r = in->relay;
+    struct gate_verdict verdicts[GATE_CANDIDATES];
+    size_t n = judge_event(r, in->ev, verdicts), n_yes = 0;
+
+    buf_reset(&r->accepts->key);
+    session_key_of_event(&r->accepts->key, in->ev);
+    for (size_t i = 0; i < n; i++)
+        n_yes += gate_is_yes(verdicts[i].reason);
+    in->alone = n_yes == 1;
+    for (size_t i = 0; i < n; i++)
+        if (gate_is_yes(verdicts[i].reason))
+            deliver(in, &verdicts[i]);
+    in->verdict = NULL;
+    if (n == 0)
+        log_unrouted(r, in->ev);
+    else if (n_yes == 0)
+        r->n.gated++;
+}
+
+static struct accept_id take_in(struct relay *r, const struct event *ev, struct str forward,
+                                accepted_cb *done, void *ctx)
+{
+    struct intake in = {.relay = r, .ev = ev, .forward = forward, .a = accept_new(r, done, ctx)};
+    enum bh_err err = BH_OK;
+
+    if (r->draining) {
+        r->n.refused_busy++;
+        err = BH_BUSY;
+    } else if (forward.p != NULL || ev->press.prompt_id.n > 0 ||
+               (!interrupt_on_stop(r, ev) && !linking_take(r, ev, in.a))) {
+        distribute(&in);
+    }
+    accept_release(r, in.a, err); /* it is answered when the turn ends, never in here */
+    return (struct accept_id){in.a->index, in.a->generation};
+}
+
+struct accept_id relay_accept(struct relay *r, const struct event *ev, accepted_cb *done, void *ctx)
+{
+    return take_in(r, ev, STR_NULL, done, ctx);
+}
+
+struct accept_id relay_passthrough(struct relay *r, const struct event *ev, struct str forward_json,
+                                   accepted_cb *done, void *ctx)
+{
+    assert(forward_json.p != NULL);
+    return take_in(r, ev, forward_json, done, ctx);
+}
+
+_Static_assert(PARCEL_TICK_MS == DEDUP_TICK_MS, "relay_deliver() tells what dedup_at() knows");
+
+struct accept_id relay_deliver(struct relay *r, const struct parcel *p, int64_t *ret_known_ms,
+                               accepted_cb *done, void *ctx)
+{
+    struct intake in = {.relay = r,
+                        .ev = p->ev,
+                        .body = p->body,
+                        .quiet = !p->may_wake,
+                        .alone = true,
+                        .a = accept_new(r, done, ctx)};
+    struct instance *i = r->draining ? NULL : instance_get(r, p->tenant, p->instance);
+    enum bh_err err = r->draining ? BH_BUSY : BH_REFUSED;
+
+    if (r->draining)
+        r->n.refused_busy++;
+    if (i != NULL) {
+        life_follow(i, life_now(r, p->tenant, p->instance));
+        buf_reset(&r->accepts->key);
+        session_key_of_event(&r->accepts->key, p->ev);
+        err = take_copy(&in, i);
+    }
+    *ret_known_ms = err == BH_OK ? in.known_ms : -1;
+    accept_release(r, in.a, err);
+    return (struct accept_id){in.a->index, in.a->generation};
+}

@@ -1,0 +1,264 @@
+/* judge.c - design.  (judge.h has the contract.)
+ *
+ * Two bounded tables.  The streaks of bots hang on a keyed hash of the chat, one slot each: a chat
+ * that loses its slot to another starts again at one, which delays the guard and never trips it
+ * early.  Decisions are a ring of fixed slots with the ids cut to fit; the message is found by a
+ * hash of its whole id. */
+#include "relay/in/judge.h"
+#include <stdio.h>
+#include <stdlib.h>
+#include "relay/out/chats.h"
+#include "relay/heart.h"
+#include "relay/sleep/instance.h"
+#include "relay/relay.h"
+#include "store/store.h"
+#include "tenancy/facts.h"
+#include "tenancy/grants.h"
+
+enum { STREAKS = 8192, ID_SHOWN = 72 };
+
+struct streak {
+    uint64_t chat; /* hash; 0: free */
+    uint32_t n;    /* bots in a row */
+};
+
+struct judged {
+    struct hash128 message; /* of platform and message id */
+    int64_t at_ms;          /* wall; 0: free */
+    const char *consumed;   /* a literal; NULL: it went through the gate */
+    uint32_t n;             /* candidates, whether they are kept here or not */
+    struct gate_verdict verdicts[JUDGED_VERDICTS]; /* those who received it come first */
+    char platform[24], message_id[ID_SHOWN], chat_id[ID_SHOWN], user_id[ID_SHOWN], chat_type[12];
+};
+
+struct judge {
+    struct streak *streaks; /* owned; NULL until a bot speaks */
+    struct judged *ring;    /* owned; NULL until the first event */
+    size_t next;
+    struct buf scratch;
+};
+
+struct judge *judge_new(void)
+{
+    return xcalloc(1, sizeof(struct judge));
+}
+
+void judge_free(struct judge *j)
+{
+    if (j == NULL)
+        return;
+    free(j->streaks);
+    free(j->ring);
+    buf_done(&j->scratch);
+    free(j);
+}
+
+static struct str joined(struct judge *j, struct str a, struct str b)
+{
+    buf_reset(&j->scratch);
+    buf_add_str(&j->scratch, a);
+    buf_add_c(&j->scratch, '\x1f');
+    buf_add_str(&j->scratch, b);
+    return buf_str(&j->scratch);
+}
+
+/* ---- bots in a row ---- */
+
+static struct streak *streak_of(struct relay *r, const struct event *ev, uint64_t *ret_chat)
+{
+    struct judge *j = r->judge;
+
+    *ret_chat = hash64(&r->env.store->dedup_key, joined(j, ev->platform, ev->chat_id)) | 1;
+    return &j->streaks[(*ret_chat >> 16) % STREAKS];
+}
+
+static unsigned streak_now(struct relay *r, const struct event *ev)
+{
+    uint64_t chat;
+
+    if (!ev->author_is_bot || r->judge->streaks == NULL)
+        return 0;
+    const struct streak *s = streak_of(r, ev, &chat);
+    return s->chat == chat ? s->n : 0;
+}
+
+static void streak_count(struct relay *r, const struct event *ev)
+{
+    struct judge *j = r->judge;
+    uint64_t chat;
+
+    if (j->streaks == NULL && !ev->author_is_bot)
+        return;
+    if (j->streaks == NULL)
+        j->streaks = xcalloc(STREAKS, sizeof *j->streaks);
+    struct streak *s = streak_of(r, ev, &chat);
+    if (ev->author_is_bot)
+        *s = (struct streak){chat, s->chat == chat ? s->n + 1 : 1};
+    else if (s->chat == chat)
+        *s = (struct streak){0};
+}
+
+/* ---- who can see ---- */
+
+/* A platform that knows its own permissions is asked.  Elsewhere a place counts as seen once
+ * something from it was delivered to the instance: its owner spoke there, or an operator routed it.
+ */
+static enum gate_sight sees(void *ctx, const struct event *ev, const struct gate_instance *to,
+                            struct str user)
+{
+    struct relay *r = ctx;
+    struct outside *outside = r->env.outside;
+    const struct outlet *at = outside->find(outside, ev->platform, ev->bot);
+
+    if (at == NULL)
+        return GATE_SIGHT_UNKNOWN;
+    if (at->knows_sight)
+        return outside->sees(outside, at, ev, user);
+    const struct instance *i = instance_find(r, to->tenant, to->instance);
+    return i != NULL && chats_find_on(i, ev->platform, ev->chat_id) != NULL ? GATE_SEEN
+                                                                            : GATE_SIGHT_UNKNOWN;
+}
+
+static bool somebody_sees(struct relay *r, const struct gate_instance *to,
+                          const struct event *place)
+{
+    struct gate_eyes e = gate_eyes_of(to);
+
+    for (const struct gate_owner *o; (o = gate_next_eye(&e, place->platform)) != NULL;)
+        if (sees(r, place, to, o->user) == GATE_SEEN)
+            return true;
+    return false;
+}
+
+bool judge_sees(struct relay *r, const struct gate_instance *to, struct str platform,
+                struct str bot, struct str guild, struct str chat_id)
+{
+    const struct event place = {.platform = platform,
+                                .bot = bot,
+                                .scope_id = guild,
+                                .chat_id = chat_id};
+
+    return somebody_sees(r, to, &place);
+}
+
+bool judge_looks_back(struct relay *r, const struct gate_verdict *v, const struct event *ev)
+{
+    const struct outlet *at = r->env.outside->find(r->env.outside, ev->platform, ev->bot);
+    struct event place = *ev;
+
+    if (v->reason == GATE_YES_OPEN)
+        return true;
+    if (v->reason == GATE_YES_OWNER && at != NULL && !at->knows_sight)
+        return true; /* who wrote there is there */
+    place.looks_back = true;
+    return somebody_sees(r, v->to, &place);
+}
+
+/* ---- asking and remembering ---- */
+
+static void show(char *to, size_t room, struct str s)
+{
+    snprintf(to, room, "%.*s", (int)s.n, s.p != NULL ? s.p : "");
+}
+
+static struct str message_of(const struct event *ev)
+{
+    return str_is_empty(ev->message_id) ? ev->event_id : ev->message_id;
+}
+
+static struct judged *remember(struct relay *r, const struct event *ev)
+{
+    struct judge *j = r->judge;
+    struct str id = message_of(ev);
+
+    if (j->ring == NULL)
+        j->ring = xcalloc(JUDGED_MAX, sizeof *j->ring);
+    struct judged *d = &j->ring[j->next++ % JUDGED_MAX];
+    d->message = hash128(&r->env.store->dedup_key, joined(j, ev->platform, id));
+    d->at_ms = clock_wall_ms(r->env.clock);
+    d->consumed = NULL;
+    d->n = 0;
+    show(d->platform, sizeof d->platform, ev->platform);
+    show(d->message_id, sizeof d->message_id, id);
+    show(d->chat_id, sizeof d->chat_id, ev->chat_id);
+    show(d->chat_type, sizeof d->chat_type, ev->chat_type);
+    show(d->user_id, sizeof d->user_id, ev->user_id);
+    return d;
+}
+
+size_t judge_ask(struct relay *r, const struct event *ev, struct gate_verdict *out)
+{
+    struct gate_world world = {.sees = sees, .ctx = r, .bot_streak = streak_now(r, ev)};
+
+    return gate_decide(facts_gate(r->env.facts), &world, ev, out);
+}
+
+size_t judge_event(struct relay *r, const struct event *ev, struct gate_verdict *out)
+{
+    streak_count(r, ev);
+    size_t n = judge_ask(r, ev, out), kept = 0;
+    struct judged *d = remember(r, ev);
+
+    d->n = (uint32_t)n;
+    for (int yes = 1; yes >= 0; yes--)
+        for (size_t i = 0; i < n && kept < JUDGED_VERDICTS; i++)
+            if (gate_is_yes(out[i].reason) == (yes == 1))
+                d->verdicts[kept++] = out[i];
+    return n;
+}
+
+void relay_each_target(struct relay *r, const struct event *ev, target_cb *cb, void *ctx)
+{
+    struct gate_verdict verdicts[GATE_CANDIDATES];
+    size_t n = judge_ask(r, ev, verdicts);
+
+    for (size_t i = 0; i < n; i++)
+        if (gate_is_yes(verdicts[i].reason))
+            cb(ctx, verdicts[i].to->tenant, verdicts[i].to->instance);
+}
+
+void judge_consumed(struct relay *r, const struct event *ev, const char *what)
+{
+    remember(r, ev)->consumed = what;
+}
+
+/* ---- looking back ---- */
+
+static void tell(const struct judged *d, decision_cb *cb, void *ctx)
+{
+    size_t kept = d->n < JUDGED_VERDICTS ? d->n : JUDGED_VERDICTS;
+    struct decision_view v = {.at_ms = d->at_ms,
+                              .platform = d->platform,
+                              .message_id = d->message_id,
+                              .chat_id = d->chat_id,
+                              .chat_type = d->chat_type,
+                              .user_id = d->user_id,
+                              .consumed = d->consumed,
+                              .verdicts = d->verdicts,
+                              .n_verdicts = kept,
+                              .n_candidates = d->n};
+
+    cb(ctx, &v);
+}
+
+size_t relay_why(struct relay *r, struct str platform, struct str message_id, size_t limit,
+                 decision_cb *cb, void *ctx)
+{
+    struct judge *j = r->judge;
+    struct hash128 wanted = hash128(&r->env.store->dedup_key, joined(j, platform, message_id));
+    int64_t oldest_ms = clock_wall_ms(r->env.clock) - JUDGED_MS;
+    size_t n = j->next < JUDGED_MAX ? j->next : JUDGED_MAX, found = 0;
+
+    for (size_t i = 1; i <= n && found < limit; i++) { /* newest first */
+        const struct judged *d = &j->ring[(j->next - i) % JUDGED_MAX];
+        if (d->at_ms < oldest_ms)
+            break;
+        if (!str_is_empty(message_id) && (d->message.lo != wanted.lo || d->message.hi != wanted.hi))
+            continue;
+        if (!str_is_empty(platform) && !str_eq(str_of(d->platform), platform))
+            continue;
+        tell(d, cb, ctx);
+        found++;
+    }
+    return found;
+}

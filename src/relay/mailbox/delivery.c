@@ -1,0 +1,508 @@
+/* delivery.c - design.  (delivery.h has the contract.)
+ *
+ * A delivery for a live socket is appended without urgency: the store waits a few milliseconds for
+ * company, and an ack that comes first shrinks the write to its deduplication key.  For everybody
+ * else the append is urgent, because somebody waits for the answer.
+ *
+ * What the store refuses is not ours to keep: we report "unavailable" and forget the key, so that
+ * the platform's replay is taken as new.  The exception is a delivery that is on a socket right
+ * now: its ack may come any moment, and forgetting it then would only make a duplicate.
+ *
+ * Long because the way of a delivery is argued in one place, for both kinds of store. */
+#include "relay/mailbox/delivery.h"
+#include <assert.h>
+#include <stdlib.h>
+#include "relay/in/accept.h"
+#include "relay/mailbox/acks.h"
+#include "relay/mailbox/gap.h"
+#include "relay/heart.h"
+#include "relay/sleep/instance.h"
+#include "relay/log_limit.h"
+#include "relay/session/pump.h"
+#include "relay/mailbox/retry.h"
+#include "relay/session/session.h"
+#include "relay/sleep/sleep.h"
+#include "relay/turn.h"
+
+#define MAX_VOLATILE_BYTES (256ull << 20) /* bodies waiting for the disk, all instances together */
+#define MAX_KEPT_BYTES (16u << 20)        /* all instances together */
+enum { BOOT_SHIFT = 40 };
+
+struct joined {
+    struct joined *next; /* owned */
+    struct accept *a;    /* shared */
+};
+
+struct deliveries {
+    struct list settling;    /* settled ones the store still holds */
+    struct list marks;       /* store_mark ops under way */
+    uint64_t next_id;        /* of the next delivery */
+    uint64_t volatile_bytes; /* bodies not on disk yet */
+    uint64_t kept_bytes;     /* bodies on disk that a pump will want soon */
+    struct log_limit log_store;
+};
+
+struct deliveries *deliveries_new(struct relay *r)
+{
+    struct deliveries *t = xcalloc(1, sizeof *t);
+
+    t->next_id = r->env.store->boot << BOOT_SHIFT | 1;
+    list_init(&t->settling);
+    list_init(&t->marks);
+    return t;
+}
+
+uint64_t delivery_next_id(const struct relay *r)
+{
+    return r->deliveries->next_id;
+}
+
+bool delivery_has_room(const struct relay *r, size_t bytes)
+{
+    return r->deliveries->volatile_bytes + bytes <= MAX_VOLATILE_BYTES;
+}
+
+bool delivery_any_volatile(const struct relay *r)
+{
+    return r->deliveries->volatile_bytes != 0;
+}
+
+static struct delivery *delivery_of(struct list *link)
+{
+    return list_entry(link, struct delivery, link);
+}
+
+static void answer(struct delivery *d, enum bh_err err)
+{
+    struct relay *r = d->inst->relay;
+
+    if (d->accept != NULL)
+        accept_release(r, d->accept, err);
+    d->accept = NULL;
+    while (d->joined != NULL) {
+        struct joined *j = d->joined;
+        d->joined = j->next;
+        accept_release(r, j->a, err);
+        free(j);
+    }
+}
+
+static void delivery_free(struct delivery *d)
+{
+    struct relay *r = d->inst->relay;
+    struct deliveries *t = r->deliveries;
+    uint64_t *bytes = d->state == DELIVERY_KEPT ? &t->kept_bytes : &t->volatile_bytes;
+
+    assert(d->accept == NULL && d->joined == NULL);
+    *bytes -= d->append.frame.n;
+    list_remove(&d->link);
+    free(d->media);
+    free(d);
+    if (r->draining)
+        turn_want(r);
+}
+
+/* ---- to the disk ---- */
+
+static store_done_cb on_appended;
+
+static void submit(struct delivery *d)
+{
+    struct instance *i = d->inst;
+    assert(i != NULL);
+    struct store *st = i->relay->env.store;
+    bool live = i->receiver != NULL && i->receiver->state == SESSION_RECEIVING;
+
+    d->state = DELIVERY_QUEUED;
+    d->append.op = (struct store_op){.done = on_appended};
+    store_append(st, &d->append, !live || st->shared);
+}
+
+static void push_slot(struct delivery *d)
+{
+    assert(d->inst != NULL);
+    const struct store_append *a = &d->append;
+    struct store_row row = {.id = a->id,
+                            .row_kind = a->row_kind,
+                            .flags = a->flags,
+                            .at_ms = a->at_ms,
+                            .frame_bytes = a->frame.n};
+    struct slot *slot = instance_push_row(d->inst, &row);
+
+    slot->d = d;
+    if (!d->inst->relay->env.store->shared)
+        slot->flags = (slot->flags & ~(unsigned)SLOT_DURABLE) & 127u;
+    list_move(&d->link, &d->inst->mb.held);
+}
+
+void delivery_add(struct instance *i, const struct delivery_spec *spec, struct accept *a)
+{
+    struct relay *r = i->relay;
+    int64_t wall_ms = clock_wall_ms(r->env.clock);
+    struct delivery *d = xmalloc(sizeof *d + spec->frame.n);
+
+    *d = (struct delivery){.inst = i, .accept = a, .state = DELIVERY_WAITING};
+    memcpy(d->bytes, spec->frame.p, spec->frame.n);
+    list_init(&d->link);
+    d->append =
+        (struct store_append){.id = spec->id,
+                              .box = i->box,
+                              .row_kind = (uint8_t)spec->kind,
+                              .flags = (uint8_t)(spec->flags | (spec->quiet ? STORE_ROW_QUIET : 0)),
+                              .has_key = spec->has_key,
+                              .key = spec->key,
+                              .at_ms = wall_ms,
+                              .frame = str_make(d->bytes, spec->frame.n)};
+    d->append.once = spec->has_key && r->env.store->shared;
+    d->media = spec->media.n > 0 ? str_dup(spec->media) : NULL;
+    if (r->env.store->shared)
+        list_append(&i->arriving, &d->link);
+    else
+        push_slot(d);
+    accept_hold(a);
+    r->deliveries->next_id = spec->id + 1;
+    r->deliveries->volatile_bytes += spec->frame.n;
+    if (instance_is_recorded(i))
+        submit(d);
+}
+
+static bool join_in(struct list *head, struct hash128 key, struct accept *a)
+{
+    list_each (head, it, nxt) {
+        struct delivery *d = delivery_of(it);
+        if (d->state > DELIVERY_FAILED || !d->append.has_key || d->append.key.lo != key.lo ||
+            d->append.key.hi != key.hi)
+            continue;
+        struct joined *j = xmalloc(sizeof *j);
+        *j = (struct joined){.next = d->joined, .a = a};
+        d->joined = j;
+        accept_hold(a);
+        return true;
+    }
+    return false;
+}
+
+bool delivery_join(struct instance *i, struct hash128 key, struct accept *a)
+{
+    return join_in(&i->mb.held, key, a) || join_in(&i->arriving, key, a);
+}
+
+/* The store will never have it: whoever sent it must send it again. */
+static void refuse(struct delivery *d)
+{
+    struct relay *r = d->inst->relay;
+
+    if (d->append.has_key)
+        dedup_remove(&r->dedup, d->append.key);
+    r->n.refused_store++;
+    answer(d, BH_UNAVAILABLE);
+    delivery_free(d);
+}
+
+static void give_up(struct delivery *d)
+{
+    struct instance *i = d->inst;
+    struct slot *slot = mailbox_find(&i->mb, d->append.id);
+
+    assert(slot != NULL && slot->d == d);
+    session_forget_all(i, slot->id);
+    mailbox_drop(&i->mb, slot);
+    refuse(d);
+}
+
+static void log_refusal(struct instance *i)
+{
+    struct relay *r = i->relay;
+    uint64_t skipped;
+
+    if (log_limit_passes(&r->deliveries->log_store, clock_now_ms(r->env.clock), &skipped))
+        log_warn(NULL, "the store refuses deliveries: instance=%.*s more=%llu",
+                 STR_FMT(instance_id(i)), (unsigned long long)skipped);
+}
+
+static void append_failed(struct delivery *d)
+{
+    struct instance *i = d->inst;
+
+    log_refusal(i);
+    if (!session_anyone_has(i, d->append.id)) {
+        give_up(d);
+        mailbox_tidy(&i->mb);
+        sleep_check(i);
+        return;
+    }
+    d->state = DELIVERY_FAILED;
+    retry_want(i);
+}
+
+static void became_durable(struct delivery *d)
+{
+    struct instance *i = d->inst;
+    struct deliveries *t = i->relay->deliveries;
+    struct slot *slot = mailbox_find(&i->mb, d->append.id);
+    const struct session *s = i->receiver;
+
+    assert(slot != NULL && slot->d == d);
+    slot->flags |= SLOT_DURABLE;
+    answer(d, BH_OK);
+    if (s != NULL && s->state == SESSION_RECEIVING && !session_has_sent(s, slot->id) &&
+        t->kept_bytes + d->append.frame.n <= MAX_KEPT_BYTES) {
+        d->state = DELIVERY_KEPT;
+        t->volatile_bytes -= d->append.frame.n;
+        t->kept_bytes += d->append.frame.n;
+    } else {
+        slot->d = NULL;
+        delivery_free(d);
+    }
+    sleep_check(i);
+}
+
+/* ---- in a shared store ---- */
+
+static void hold_media(struct delivery *d, uint64_t row)
+{
+    struct instance *i = d->inst;
+    struct outside *o = i->relay->env.outside;
+    struct str rest = str_of(d->media), id;
+
+    while (o->holds != NULL && str_split(&rest, '\n', &id))
+        if (id.n > 0)
+            o->holds(o, id, instance_tenant(i), instance_id(i), row);
+}
+
+/* It has a number: it takes its place, unless it had it before, or others come first. */
+static void take_place(struct delivery *d)
+{
+    struct instance *i = d->inst;
+    struct relay *r = i->relay;
+    uint64_t row = d->append.sequence;
+    bool ours = row >> BOOT_SHIFT == i->box;
+
+    r->n.duplicates += d->append.exists;
+    answer(d, BH_OK);
+    if (ours && row > i->newest_row)
+        hold_media(d, row);
+    if (ours && gap_is_next(i, row)) {
+        d->append.id = row;
+        push_slot(d);
+        became_durable(d);
+        pump_want(i);
+        wake_for_mail(i);
+        return;
+    }
+    if (ours && row > i->newest_row)
+        gap_want(i);
+    else if (!ours && row != 0)
+        acks_add(r, row); /* the name has another holder by now */
+    delivery_free(d);
+}
+
+static void on_written(struct delivery *d, enum bh_err err)
+{
+    if (err == BH_OK) {
+        take_place(d);
+        return;
+    }
+    log_refusal(d->inst);
+    if (err != BH_UNKNOWN || d->inst->relay->draining) {
+        refuse(d);
+        return;
+    }
+    d->state = DELIVERY_FAILED;
+    retry_want(d->inst);
+}
+
+static void on_appended(struct store_op *op, enum bh_err err)
+{
+    struct delivery *d = container_of(op, struct delivery, append.op);
+
+    assert(d->state == DELIVERY_QUEUED || d->state == DELIVERY_SETTLED);
+    if (d->inst->relay->env.store->shared)
+        on_written(d, err);
+    else if (d->state == DELIVERY_SETTLED)
+        delivery_free(d);
+    else if (err == BH_OK || err == BH_CONFLICT) /* a retry finds the row that "failed" before */
+        became_durable(d);
+    else
+        append_failed(d);
+}
+
+void delivery_record_done(struct instance *i, enum bh_err err)
+{
+    list_each (&i->mb.held, it, nxt) {
+        struct delivery *d = delivery_of(it);
+        if (d->state != DELIVERY_WAITING)
+            continue;
+        if (err == BH_OK)
+            submit(d);
+        else if (!session_anyone_has(i, d->append.id))
+            give_up(d); /* one on a socket stays: the record is written again, then it is */
+    }
+    list_each (&i->arriving, at, after) {
+        struct delivery *d = delivery_of(at);
+        if (d->state == DELIVERY_WAITING && err == BH_OK)
+            submit(d);
+        else if (d->state == DELIVERY_WAITING)
+            refuse(d);
+    }
+    mailbox_tidy(&i->mb);
+}
+
+static void retry_in(struct list *head)
+{
+    list_each (head, it, nxt)
+        if (delivery_of(it)->state == DELIVERY_FAILED)
+            submit(delivery_of(it));
+}
+
+void delivery_retry(struct instance *i)
+{
+    retry_in(&i->mb.held);
+    retry_in(&i->arriving);
+}
+
+/* ---- out of it ---- */
+
+void delivery_settle(struct instance *i, struct slot *slot)
+{
+    struct relay *r = i->relay;
+    struct delivery *d = slot->d;
+    uint64_t id = slot->id;
+
+    session_forget_all(i, id);
+    mailbox_drop(&i->mb, slot);
+    r->n.settled++;
+    if (d == NULL || d->state == DELIVERY_KEPT)
+        acks_add(r, id);
+    if (d == NULL)
+        return;
+    answer(d, BH_OK);
+    if (d->state == DELIVERY_QUEUED) {
+        if (!store_append_shrink(r->env.store, &d->append))
+            acks_add(r, id); /* too late to shrink: the row comes and is deleted after */
+        d->state = DELIVERY_SETTLED;
+        list_move(&d->link, &r->deliveries->settling);
+    } else {
+        delivery_free(d);
+    }
+    sleep_check(i);
+}
+
+void delivery_sent(struct instance *i, struct slot *slot)
+{
+    struct delivery *d = slot->d;
+
+    slot->flags |= SLOT_SENT;
+    if (d == NULL || d->state != DELIVERY_KEPT)
+        return;
+    slot->d = NULL;
+    delivery_free(d);
+}
+
+void delivery_end(struct instance *i)
+{
+    list_each (&i->arriving, it, nxt) {
+        struct delivery *d = delivery_of(it);
+        if (d->state != DELIVERY_QUEUED) { /* else done() finds out */
+            answer(d, BH_OK);
+            delivery_free(d);
+        }
+    }
+}
+
+void delivery_drop_kept(struct instance *i)
+{
+    list_each (&i->mb.held, it, nxt) {
+        struct delivery *d = delivery_of(it);
+        if (d->state != DELIVERY_KEPT)
+            continue;
+        mailbox_find(&i->mb, d->append.id)->d = NULL;
+        delivery_free(d);
+    }
+}
+
+void delivery_socket_lost(struct instance *i)
+{
+    list_each (&i->mb.held, it, nxt) {
+        struct delivery *d = delivery_of(it);
+        bool refused =
+            d->state == DELIVERY_FAILED || (d->state == DELIVERY_WAITING && i->record_writing == 0);
+        if (refused && !session_anyone_has(i, d->append.id))
+            give_up(d);
+    }
+    mailbox_tidy(&i->mb);
+}
+
+bool delivery_safe_up_to(const struct instance *i, uint64_t id)
+{
+    for (const struct list *it = i->mb.held.next; it != &i->mb.held; it = it->next) {
+        const struct delivery *d = list_entry(it, struct delivery, link);
+        if (d->state <= DELIVERY_FAILED) /* only in memory */
+            return d->append.id > id;
+    }
+    return true;
+}
+
+/* ---- attempts ---- */
+
+struct mark {
+    struct store_mark op;
+    struct list link; /* deliveries->marks */
+    char reason[];
+};
+
+/* A lost mark costs one more attempt after a restart, nothing else. */
+static void on_marked(struct store_op *op, enum bh_err err)
+{
+    struct mark *m = container_of(op, struct mark, op.op);
+
+    list_remove(&m->link);
+    free(m);
+}
+
+void delivery_mark(struct instance *i, const struct slot *slot, struct str parked)
+{
+    struct mark *m = xmalloc(sizeof *m + parked.n);
+
+    memcpy(m->reason, parked.n != 0 ? parked.p : "", parked.n);
+    m->op =
+        (struct store_mark){.op = {.done = on_marked}, .id = slot->id, .attempts = slot->attempts};
+    if (parked.p != NULL)
+        m->op.parked = str_make(m->reason, parked.n);
+    list_append(&i->relay->deliveries->marks, &m->link);
+    store_mark(i->relay->env.store, &m->op);
+}
+
+/* ---- the end ---- */
+
+static void free_list(struct list *head)
+{
+    list_each (head, it, nxt) {
+        struct delivery *d = delivery_of(it);
+        while (d->joined != NULL) {
+            struct joined *j = d->joined;
+            d->joined = j->next;
+            free(j);
+        }
+        list_remove(&d->link);
+        free(d->media);
+        free(d);
+    }
+}
+
+void deliveries_free(struct relay *r)
+{
+    struct deliveries *t = r->deliveries;
+
+    if (t == NULL)
+        return;
+    list_each (instances_by_age(r), it, nxt) {
+        struct instance *i = list_entry(it, struct instance, link);
+        free_list(&i->mb.held);
+        free_list(&i->arriving);
+    }
+    free_list(&t->settling);
+    list_each (&t->marks, m, next_m)
+        free(list_entry(m, struct mark, link));
+    free(t);
+}

@@ -1,0 +1,428 @@
+/* chat_table.c - design.  (chat_table.h has the contract.)
+ *
+ * Linear hashing: one bucket more for every chat more, each time dividing one old bucket in two.
+ * So no insertion takes long, and no chat keeps a hash.  Neither buckets nor the pool ever shrink:
+ * what a flood of chats took is there for the next one. */
+#include "relay/out/chat_table.h"
+#include <stdlib.h>
+#include "base/hash.h"
+#include "base/mem.h"
+#include "relay/sleep/instance.h"
+
+enum {
+    FIRST_BUCKETS = 16,
+    INDEX_AT_ONCE = 32,
+    PLACE_HEAD = 2 * sizeof(uint16_t),
+    NAME_MAX_BYTES = 1024
+};
+
+static struct known_chat *at(const struct chat_table *t, uint32_t number)
+{
+    return pool_at(&t->pool, number);
+}
+
+void chat_table_init(struct chat_table *t)
+{
+    *t = (struct chat_table){.pool = POOL_INIT(sizeof(struct known_chat)), .names = NAMES_INIT};
+    t->n_buckets = t->cap = FIRST_BUCKETS;
+    t->buckets = xcalloc(t->cap, sizeof t->buckets[0]);
+}
+
+/* ---- ids ---- */
+
+struct id_of { /* as it is kept */
+    int64_t number;
+    struct str text; /* n 0: it is a number */
+};
+
+/* Is it how a number is written: no zero in front, no plus, nothing else? */
+static bool is_plain_number(struct str id)
+{
+    bool minus = id.n > 1 && id.p[0] == '-';
+    char first = id.n > minus ? id.p[minus] : '\0';
+
+    return (first >= '1' && first <= '9') || (first == '0' && id.n == 1);
+}
+
+static struct id_of read_id(struct str id)
+{
+    int64_t number;
+
+    return is_plain_number(id) && str_to_i64(id, &number) ? (struct id_of){.number = number}
+                                                          : (struct id_of){.text = id};
+}
+
+static struct id_of id_of(const struct known_chat *c)
+{
+    return c->id_n == 0 ? (struct id_of){.number = c->id.number}
+                        : (struct id_of){.text = str_make(c->id.text, c->id_n)};
+}
+
+struct str chat_id(const struct known_chat *c, char scratch[CHAT_ID_CHARS])
+{
+    uint64_t left = c->id.number < 0 ? 0 - (uint64_t)c->id.number : (uint64_t)c->id.number;
+    size_t at = CHAT_ID_CHARS;
+
+    if (c->id_n != 0)
+        return str_make(c->id.text, c->id_n);
+    do {
+        scratch[--at] = (char)('0' + left % 10);
+        left /= 10;
+    } while (left != 0);
+    if (c->id.number < 0)
+        scratch[--at] = '-';
+    return str_make(scratch + at, CHAT_ID_CHARS - at);
+}
+
+bool chat_is_over(const struct known_chat *c)
+{
+    return c->era != c->inst->chat_era;
+}
+
+static bool is_called(const struct known_chat *c, const struct instance *i, const struct id_of *id)
+{
+    return c->inst == i && !chat_is_over(c) && c->id_n == id->text.n &&
+           (c->id_n == 0 ? c->id.number == id->number
+                         : memcmp(c->id.text, id->text.p, c->id_n) == 0);
+}
+
+/* ---- buckets ---- */
+
+static uint64_t hash_of(const struct instance *i, const struct id_of *id)
+{
+    char key[sizeof i + CHAT_ID_MAX];
+    struct str tail = id->text.n != 0 ? id->text : str_make(&id->number, sizeof id->number);
+
+    memcpy(key, &i, sizeof i);
+    memcpy(key + sizeof i, tail.p, tail.n);
+    return hash64(hash_process_key(), str_make(key, sizeof i + tail.n));
+}
+
+static uint32_t *bucket_of(const struct chat_table *t, uint64_t hash)
+{
+    uint32_t half = UINT32_C(1) << (31 - __builtin_clz(t->n_buckets));
+    uint32_t b = (uint32_t)hash & (2 * half - 1);
+
+    return &t->buckets[b < t->n_buckets ? b : b & (half - 1)];
+}
+
+static uint32_t *bucket_of_chat(const struct chat_table *t, const struct known_chat *c)
+{
+    struct id_of id = id_of(c);
+
+    return bucket_of(t, hash_of(c->inst, &id));
+}
+
+/* One bucket more.  Those with one id stay together, in their order. */
+static void grow(struct chat_table *t)
+{
+    uint32_t half = UINT32_C(1) << (31 - __builtin_clz(t->n_buckets));
+    uint32_t *ends[2] = {&t->buckets[t->n_buckets - half], NULL};
+    uint32_t n = *ends[0];
+
+    if (t->n_buckets == t->cap) {
+        t->cap *= 2;
+        t->buckets = xrealloc(t->buckets, t->cap * sizeof t->buckets[0]);
+        ends[0] = &t->buckets[t->n_buckets - half];
+    }
+    ends[1] = &t->buckets[t->n_buckets++];
+    *ends[0] = *ends[1] = 0;
+    for (const uint32_t *old = ends[0]; n != 0;) {
+        struct known_chat *c = at(t, n);
+        int side = bucket_of_chat(t, c) != old;
+        *ends[side] = n;
+        ends[side] = &c->bucket_next;
+        n = c->bucket_next;
+        c->bucket_next = 0;
+    }
+}
+
+static void unlink_chat(struct chat_table *t, struct known_chat *c)
+{
+    uint32_t number = pool_number(&t->pool, c), *p = bucket_of_chat(t, c);
+
+    while (*p != number)
+        p = &at(t, *p)->bucket_next;
+    *p = c->bucket_next;
+}
+
+static void link_at(struct chat_table *t, uint32_t *bucket, struct known_chat *c)
+{
+    c->bucket_next = *bucket;
+    *bucket = pool_number(&t->pool, c);
+}
+
+static void link_first(struct chat_table *t, struct known_chat *c)
+{
+    link_at(t, bucket_of_chat(t, c), c);
+}
+
+struct known_chat *chat_add_unindexed(struct chat_table *t, struct instance *i, struct str id)
+{
+    struct id_of kept = read_id(id);
+    struct known_chat *c = pool_take(&t->pool);
+
+    c->inst = i;
+    c->era = i->chat_era & (CHAT_ERAS - 1);
+    c->id_n = kept.text.n & (2 * CHAT_ID_MAX - 1);
+    if (kept.text.n == 0) {
+        c->id.number = kept.number;
+    } else {
+        c->id.text = xmalloc(kept.text.n);
+        memcpy(c->id.text, kept.text.p, kept.text.n);
+    }
+    return c;
+}
+
+struct known_chat *chat_add(struct chat_table *t, struct instance *i, struct str id)
+{
+    if (t->pool.live >= t->n_buckets && t->n_buckets < UINT32_MAX / 4)
+        grow(t);
+    struct known_chat *c = chat_add_unindexed(t, i, id);
+    link_first(t, c);
+    return c;
+}
+
+/* All buckets at once, and a few chats at a time: their buckets come from memory together. */
+void chat_index(struct chat_table *t, const struct chat_row *all, enum chat_order kind)
+{
+    struct known_chat *c = at(t, all->first), *some[INDEX_AT_ONCE];
+    uint32_t *buckets[INDEX_AT_ONCE];
+
+    while (t->cap < t->pool.live && t->cap < UINT32_MAX / 4)
+        t->cap *= 2;
+    t->n_buckets = t->pool.live > FIRST_BUCKETS ? t->pool.live : FIRST_BUCKETS;
+    if (t->n_buckets > t->cap)
+        t->n_buckets = t->cap;
+    free(t->buckets);
+    t->buckets = xcalloc(t->cap, sizeof t->buckets[0]);
+    while (c != NULL) {
+        size_t n = 0;
+        for (; n < INDEX_AT_ONCE && c != NULL; c = at(t, c->in[kind].next), n++) {
+            some[n] = c;
+            buckets[n] = bucket_of_chat(t, c);
+            __builtin_prefetch(buckets[n], 1);
+        }
+        for (size_t k = 0; k < n; k++)
+            link_at(t, buckets[k], some[k]);
+    }
+}
+
+static void drop_parts(struct chat_table *t, struct known_chat *c)
+{
+    names_drop(&t->names, c->place);
+    names_drop(&t->names, c->ground);
+    if (c->id_n != 0)
+        free(c->id.text);
+    if (c->n_keys > 1)
+        free(c->keys.many);
+}
+
+void chat_remove(struct chat_table *t, struct known_chat *c)
+{
+    unlink_chat(t, c);
+    drop_parts(t, c);
+    pool_give(&t->pool, c);
+}
+
+void chat_table_done(struct chat_table *t)
+{
+    for (uint32_t b = 0; b < t->n_buckets; b++)
+        for (uint32_t n = t->buckets[b]; n != 0; n = at(t, n)->bucket_next)
+            drop_parts(t, at(t, n));
+    names_done(&t->names);
+    pool_done(&t->pool);
+    free(t->buckets);
+}
+
+static struct known_chat *search(const struct chat_table *t, uint32_t from,
+                                 const struct instance *i, const struct id_of *id)
+{
+    struct known_chat *c = at(t, from);
+
+    while (c != NULL && !is_called(c, i, id))
+        c = at(t, c->bucket_next);
+    return c;
+}
+
+struct known_chat *chat_first(const struct chat_table *t, const struct instance *i, struct str id)
+{
+    if (id.n == 0 || id.n > CHAT_ID_MAX)
+        return NULL;
+    struct id_of kept = read_id(id);
+    return search(t, *bucket_of(t, hash_of(i, &kept)), i, &kept);
+}
+
+struct known_chat *chat_next(const struct chat_table *t, const struct known_chat *c)
+{
+    struct id_of id = id_of(c);
+
+    return search(t, c->bucket_next, c->inst, &id);
+}
+
+void chat_lead(struct chat_table *t, struct known_chat *c)
+{
+    if (*bucket_of_chat(t, c) == pool_number(&t->pool, c))
+        return;
+    unlink_chat(t, c);
+    link_first(t, c);
+}
+
+/* ---- place and ground ---- */
+
+/* Two lengths, then platform, bot and guild. */
+static struct str part_of_place(const struct known_chat *c, int part)
+{
+    struct str all = name_text(c->place);
+    uint16_t n[2];
+
+    if (all.n < PLACE_HEAD)
+        return STR("");
+    memcpy(n, all.p, sizeof n);
+    size_t from = PLACE_HEAD + (part > 0 ? n[0] : 0u) + (part > 1 ? n[1] : 0u);
+    return str_make(all.p + from, part < 2 ? n[part] : all.n - from);
+}
+
+struct str chat_platform(const struct known_chat *c)
+{
+    return part_of_place(c, 0);
+}
+
+struct str chat_bot(const struct known_chat *c)
+{
+    return part_of_place(c, 1);
+}
+
+struct str chat_scope(const struct known_chat *c)
+{
+    return part_of_place(c, 2);
+}
+
+bool chat_set_place(struct chat_table *t, struct known_chat *c, struct str platform, struct str bot,
+                    struct str scope)
+{
+    char text[PLACE_HEAD + 3 * NAME_MAX_BYTES];
+    struct str parts[] = {platform, bot, scope};
+    size_t n = PLACE_HEAD;
+
+    if (c->place != NULL && str_eq(chat_platform(c), platform) && str_eq(chat_bot(c), bot) &&
+        str_eq(chat_scope(c), scope))
+        return false;
+    for (int k = 0; k < 3; k++) {
+        uint16_t bytes = (uint16_t)(parts[k].n < NAME_MAX_BYTES ? parts[k].n : NAME_MAX_BYTES);
+        if (k < 2)
+            memcpy(text + (size_t)k * sizeof bytes, &bytes, sizeof bytes);
+        if (bytes != 0)
+            memcpy(text + n, parts[k].p, bytes);
+        n += bytes;
+    }
+    struct name *before = c->place;
+    c->place = names_take(&t->names, str_make(text, n));
+    names_drop(&t->names, before);
+    return c->place != before;
+}
+
+void chat_set_ground(struct chat_table *t, struct known_chat *c, struct str ground)
+{
+    struct name *before = c->ground;
+
+    c->ground = names_take(&t->names, ground);
+    names_drop(&t->names, before);
+}
+
+/* ---- session keys ---- */
+
+const uint64_t *chat_keys(const struct known_chat *c)
+{
+    return c->n_keys > 1 ? c->keys.many : &c->keys.one;
+}
+
+bool chat_has_key(const struct known_chat *c, uint64_t key)
+{
+    const uint64_t *keys = chat_keys(c);
+
+    for (size_t k = 0; k < c->n_keys; k++)
+        if (keys[k] == key)
+            return true;
+    return false;
+}
+
+void chat_add_key(struct known_chat *c, uint64_t key)
+{
+    if (c->n_keys == 0) {
+        c->keys.one = key;
+    } else {
+        uint64_t *many =
+            xrealloc(c->n_keys > 1 ? c->keys.many : NULL, (c->n_keys + 1u) * sizeof many[0]);
+        if (c->n_keys == 1)
+            many[0] = c->keys.one;
+        many[c->n_keys] = key;
+        c->keys.many = many;
+    }
+    c->n_keys++;
+}
+
+bool chat_remove_key(struct known_chat *c, uint64_t key)
+{
+    uint64_t *keys = c->n_keys > 1 ? c->keys.many : &c->keys.one;
+    size_t k = 0;
+
+    while (k < c->n_keys && keys[k] != key)
+        k++;
+    if (k == c->n_keys)
+        return false;
+    c->n_keys--;
+    memmove(&keys[k], &keys[k + 1], (c->n_keys - k) * sizeof keys[0]);
+    if (c->n_keys == 1) {
+        uint64_t left = keys[0];
+        free(keys);
+        c->keys.one = left;
+    }
+    return true;
+}
+
+/* ---- queues ---- */
+
+void chat_row_append(struct chat_table *t, struct chat_row *l, enum chat_order kind,
+                     struct known_chat *c)
+{
+    uint32_t number = pool_number(&t->pool, c);
+
+    c->in[kind].prev = l->last;
+    c->in[kind].next = 0;
+    if (l->last != 0)
+        at(t, l->last)->in[kind].next = number;
+    else
+        l->first = number;
+    l->last = number;
+}
+
+void chat_row_remove(struct chat_table *t, struct chat_row *l, enum chat_order kind,
+                     struct known_chat *c)
+{
+    uint32_t prev = c->in[kind].prev, next = c->in[kind].next;
+
+    if (prev != 0)
+        at(t, prev)->in[kind].next = next;
+    else
+        l->first = next;
+    if (next != 0)
+        at(t, next)->in[kind].prev = prev;
+    else
+        l->last = prev;
+}
+
+void chat_row_join(struct chat_table *t, struct chat_row *to, enum chat_order kind,
+                   struct chat_row *from)
+{
+    if (from->first == 0)
+        return;
+    if (to->last != 0) {
+        at(t, to->last)->in[kind].next = from->first;
+        at(t, from->first)->in[kind].prev = to->last;
+    } else {
+        to->first = from->first;
+    }
+    to->last = from->last;
+    *from = (struct chat_row){0};
+}

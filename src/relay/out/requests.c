@@ -1,0 +1,560 @@
+/* requests.c - design.  (requests.h has the contract.)
+ *
+ * A request is found by index and generation, so a platform that answers late, twice or after the
+ * gateway has gone does no harm.  All requests have the same patience, so the list in order of
+ * start is the list in order of deadline and one timer serves it.
+ *
+ * Long because a request's whole life is here, from the frame to its one result. */
+#include "relay/out/requests.h"
+#include <assert.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include "base/jw.h"
+#include "relay/sleep/activity.h"
+#include "relay/out/byline.h"
+#include "relay/out/chats.h"
+#include "relay/out/guard.h"
+#include "relay/heart.h"
+#include "relay/sleep/instance.h"
+#include "relay/out/rate.h"
+#include "relay/session/session.h"
+#include "relay/out/spoken.h"
+#include "relay/turn.h"
+#include "store/store.h"
+
+enum { PARTS_MAX = 16 };
+
+struct request {
+    struct list owner;     /* session->requests, or instance->orphans */
+    struct list by_due;    /* requests->due */
+    struct list told;      /* requests->told, while its result waits for the end of the turn */
+    struct session *s;     /* borrowed; NULL: gone */
+    struct instance *inst; /* borrowed */
+    int64_t due_ms;
+    char *held; /* owned; the finished result nobody was there to take */
+    size_t held_n;
+    char *asked;                /* owned; the chat, of get_chat_info; else NULL */
+    size_t result_at, result_n; /* its frame in requests->results, while told */
+    uint32_t index;
+    uint16_t id_n;
+    bool recorded;       /* an older database has a record of it */
+    bool speaks;         /* what it sends may be changed later: spoken.h */
+    struct hash128 what; /* of a message: where and what is said; zero: not to be compared */
+    struct spoken_place where;
+    char id[];
+};
+
+struct request_slot {
+    struct request *req; /* owned; NULL: free */
+    uint32_t generation;
+    uint32_t next_free; /* index + 1; 0: none */
+};
+
+struct requests {
+    struct relay *relay;        /* borrowed */
+    struct request_slot *slots; /* owned */
+    uint32_t n, cap, free;      /* free: index + 1; 0: none */
+    struct list due;
+    struct list told;   /* requests whose result came in this turn, in that order */
+    struct buf named;   /* scratch: what is said, with a name in front */
+    struct buf results; /* the frames of those, used again every turn */
+    struct timer timer;
+    struct buf said; /* what is hashed, used again every time */
+};
+
+static timer_cb on_deadline;
+
+struct requests *requests_new(struct relay *r)
+{
+    struct requests *q = xcalloc(1, sizeof *q);
+
+    q->relay = r;
+    list_init(&q->due);
+    list_init(&q->told);
+    timer_init(&q->timer, on_deadline);
+    return q;
+}
+
+/* ---- requests ---- */
+
+static void request_free(struct requests *q, struct request *req)
+{
+    struct request_slot *slot = &q->slots[req->index];
+
+    if (req->s != NULL)
+        req->s->n_requests--;
+    list_remove(&req->owner);
+    list_remove(&req->by_due);
+    list_remove(&req->told);
+    slot->req = NULL;
+    slot->generation++;
+    slot->next_free = q->free;
+    q->free = req->index + 1;
+    free(req->asked);
+    free(req->held);
+    free(req);
+}
+
+/* Older databases have a record of each request that was under way, under this name. */
+#define NS_BEFORE "outbound"
+
+static void delete_record(struct relay *r, const struct request *req)
+{
+    struct buf key = BUF_INIT;
+
+    buf_add_str(&key, instance_key(req->inst));
+    buf_add_c(&key, '\x1f');
+    buf_add(&key, req->id, req->id_n);
+    struct store_kv item = {.verb = KV_DELETE, .ns = NS_BEFORE, .key = buf_str(&key)};
+    store_put(r->env.store, &item, 1, false, NULL, NULL);
+    buf_done(&key);
+}
+
+static void request_end(struct requests *q, struct request *req)
+{
+    if (req->recorded)
+        delete_record(q->relay, req);
+    request_free(q, req);
+}
+
+void requests_free(struct requests *q)
+{
+    if (q == NULL)
+        return;
+    timer_stop(q->relay->env.clock, &q->timer);
+    list_each (&q->due, it, nxt)
+        request_free(q, list_entry(it, struct request, by_due));
+    list_each (&q->told, it, nxt) /* past their time, and not told yet */
+        request_free(q, list_entry(it, struct request, told));
+    buf_done(&q->results);
+    buf_done(&q->said);
+    buf_done(&q->named);
+    free(q->slots);
+    free(q);
+}
+
+static struct request *request_make(struct requests *q, struct instance *inst, struct str id)
+{
+    struct request *req = xcalloc(1, sizeof *req + id.n);
+
+    if (q->free == 0) {
+        if (q->n == q->cap) {
+            q->cap = q->cap != 0 ? q->cap * 2 : 16;
+            q->slots = xrealloc(q->slots, q->cap * sizeof *q->slots);
+        }
+        q->slots[q->n] = (struct request_slot){.generation = 1};
+        q->free = ++q->n;
+    }
+    req->index = q->free - 1;
+    q->free = q->slots[req->index].next_free;
+    q->slots[req->index].req = req;
+    req->inst = inst;
+    req->due_ms = clock_now_ms(q->relay->env.clock) + q->relay->lim.action_ms;
+    req->id_n = (uint16_t)id.n;
+    memcpy(req->id, id.p, id.n);
+    list_init(&req->owner);
+    list_init(&req->by_due);
+    list_init(&req->told);
+    list_append(&q->due, &req->by_due);
+    if (!timer_is_set(&q->timer))
+        timer_set(q->relay->env.clock, &q->timer, q->relay->lim.action_ms);
+    return req;
+}
+
+static struct request *request_new(struct requests *q, struct session *s, struct str id)
+{
+    struct request *req = request_make(q, s->inst, id);
+
+    req->s = s;
+    list_append(&s->requests, &req->owner);
+    s->n_requests++;
+    return req;
+}
+
+static struct str request_id(const struct request *req)
+{
+    return str_make(req->id, req->id_n);
+}
+
+static void hold(struct request *req, struct str frame)
+{
+    req->held = xmalloc(frame.n);
+    req->held_n = frame.n;
+    memcpy(req->held, frame.p, frame.n);
+}
+
+/* ---- answers ---- */
+
+static void reply(struct session *s, struct str id, const struct action_result *result)
+{
+    frame_write_result(s->wire->ops->send_begin(s->wire), id, result);
+    s->wire->ops->send_end(s->wire);
+}
+
+static void refuse(struct session *s, struct str id, const char *error)
+{
+    struct action_result result = {.success = false, .error = str_of(error)};
+
+    s->inst->relay->n.actions_refused++;
+    reply(s, id, &result);
+}
+
+/* To whoever is there.  True: the request is over. */
+static bool finish(struct requests *q, struct request *req, struct str frame)
+{
+    struct session *s = req->s != NULL ? req->s : req->inst->receiver;
+
+    if (s != NULL) {
+        s->wire->ops->send(s->wire, frame);
+        request_end(q, req);
+        return true;
+    }
+    hold(req, frame);
+    return false;
+}
+
+static bool is_decided(const struct request *req)
+{
+    return req->held != NULL || list_is_linked(&req->told);
+}
+
+/* Its frame goes out when the turn ends: whoever reports may be in the middle of its own work. */
+static void tell(struct requests *q, struct request *req, const struct action_result *result)
+{
+    struct action_result r = *result;
+
+    if (req->asked != NULL && r.success) { /* clients read both without looking */
+        if (str_is_empty(r.chat_name))
+            r.chat_name = str_of(req->asked);
+        if (str_is_empty(r.chat_type))
+            r.chat_type = STR("dm");
+    }
+    req->result_at = q->results.n;
+    frame_write_result(&q->results, request_id(req), &r);
+    req->result_n = q->results.n - req->result_at;
+    list_append(&q->told, &req->told);
+    turn_want(q->relay);
+}
+
+void relay_result(struct relay *r, struct action_id id, const struct action_result *result)
+{
+    struct requests *q = r->requests;
+    struct request *req = id.index < q->n && q->slots[id.index].generation == id.generation
+                              ? q->slots[id.index].req
+                              : NULL;
+
+    if (req == NULL || is_decided(req))
+        return;
+    if (req->speaks && result->success && result->message_id.n > 0)
+        spoken_note(r, req->where, result->message_id);
+    tell(q, req, result);
+}
+
+void requests_answer_all(struct relay *r)
+{
+    struct requests *q = r->requests;
+
+    while (!list_is_empty(&q->told)) {
+        struct request *req = list_first(&q->told, struct request, told);
+        list_remove(&req->told);
+        if (!finish(q, req, str_make(q->results.p + req->result_at, req->result_n)) &&
+            !list_is_linked(&req->by_due))
+            request_end(q, req); /* past its time: the client has stopped waiting */
+    }
+    buf_reset(&q->results);
+}
+
+static void on_deadline(struct timer *t)
+{
+    struct requests *q = container_of(t, struct requests, timer);
+    int64_t now_ms = clock_now_ms(q->relay->env.clock);
+    struct action_result late = {.error = STR(ACTION_ERROR_UNKNOWN "the platform did not answer")};
+
+    while (!list_is_empty(&q->due)) {
+        struct request *req = list_first(&q->due, struct request, by_due);
+        if (req->due_ms > now_ms) {
+            timer_set(q->relay->env.clock, &q->timer, req->due_ms - now_ms);
+            return;
+        }
+        if (req->held != NULL) {
+            request_end(q, req); /* the client has stopped waiting */
+            continue;
+        }
+        list_remove(&req->by_due);
+        if (is_decided(req))
+            continue; /* its result goes out when this turn ends */
+        q->relay->n.actions_timed_out++;
+        tell(q, req, &late);
+    }
+}
+
+void requests_orphan(struct session *s)
+{
+    list_each (&s->requests, it, nxt) {
+        struct request *req = list_entry(it, struct request, owner);
+        req->s = NULL;
+        list_move(&req->owner, &s->inst->orphans);
+    }
+    s->n_requests = 0;
+}
+
+void requests_adopt(struct session *s)
+{
+    struct requests *q = s->inst->relay->requests;
+
+    list_each (&s->inst->orphans, it, nxt) {
+        struct request *req = list_entry(it, struct request, owner);
+        if (req->held == NULL)
+            continue;
+        s->wire->ops->send(s->wire, str_make(req->held, req->held_n));
+        request_end(q, req);
+    }
+}
+
+void requests_forget(struct instance *i)
+{
+    list_each (&i->orphans, it, nxt)
+        request_end(i->relay->requests, list_entry(it, struct request, owner));
+}
+
+/* ---- what an earlier process was cut off in ---- */
+
+/* NULL: nobody can be waiting for it. */
+static struct request *cut_off(struct relay *r, struct instance *i, struct str id, struct str error)
+{
+    struct action_result result = {.error = error};
+    struct buf frame = BUF_INIT;
+
+    if (i == NULL || id.n == 0 || id.n > REQUEST_ID_MAX)
+        return NULL;
+    struct request *req = request_make(r->requests, i, id);
+    list_append(&i->orphans, &req->owner);
+    frame_write_result(&frame, id, &result);
+    hold(req, buf_str(&frame));
+    buf_done(&frame);
+    return req;
+}
+
+void relay_cut_off(struct relay *r, const struct action_from *from, struct str error)
+{
+    struct instance *i = instance_find(r, from->tenant, from->instance);
+
+    if (i != NULL && i->life == from->life)
+        cut_off(r, i, from->request_id, error);
+}
+
+/* It becomes messages, which may be changed later. */
+static bool speaks(enum action_op op)
+{
+    return op == ACTION_SEND || op == ACTION_SEND_MEDIA || op == ACTION_PROMPT;
+}
+
+bool relay_revive(struct relay *r, const struct action_from *from, struct str platform,
+                  struct str bot, enum action_op op, struct str chat_id, struct action_id *ret_id)
+{
+    struct instance *i = instance_find(r, from->tenant, from->instance);
+    struct requests *q = r->requests;
+
+    *ret_id = ACTION_NOBODY;
+    if (i == NULL || i->life != from->life)
+        return false;
+    if (from->request_id.n == 0 || from->request_id.n > REQUEST_ID_MAX)
+        return true; /* nobody waits for it */
+    struct request *req = request_make(q, i, from->request_id);
+    list_append(&i->orphans, &req->owner);
+    req->speaks = speaks(op);
+    req->where = spoken_place(i, platform, bot, chat_id);
+    *ret_id = (struct action_id){req->index, q->slots[req->index].generation};
+    return true;
+}
+
+static void on_record(void *ctx, struct str key, struct str value)
+{
+    struct relay *r = ctx;
+    struct str rest = key, tenant, name;
+
+    (void)value;
+    if (!str_split(&rest, '\x1f', &tenant) || !str_split(&rest, '\x1f', &name))
+        return;
+    struct request *req =
+        cut_off(r, instance_find(r, tenant, name), rest,
+                STR(ACTION_ERROR_UNKNOWN "bellhop restarted while this was being sent; it may have "
+                                         "been delivered"));
+    if (req != NULL)
+        req->recorded = true;
+}
+
+enum bh_err requests_load(struct relay *r)
+{
+    return r->env.store->ops->load_records(r->env.store, NS_BEFORE, on_record, r);
+}
+
+/* ---- starting ---- */
+
+static bool is_under_way(const struct session *s, struct str id)
+{
+    for (const struct list *it = s->requests.next; it != &s->requests; it = it->next) {
+        const struct request *req = list_entry(it, struct request, owner);
+        if (str_eq(str_make(req->id, req->id_n), id))
+            return true;
+    }
+    return false;
+}
+
+static void refuse_op(struct session *s, struct str id, struct str op_name)
+{
+    char error[96];
+
+    snprintf(error, sizeof error, "unsupported op: %.*s", op_name.n < 64 ? (int)op_name.n : 64,
+             op_name.p != NULL ? op_name.p : "");
+    refuse(s, id, error);
+}
+
+/* How many messages it will be, besides the first: as far as its length tells. */
+static uint32_t extra_parts(const struct action *a, const struct descriptor *d)
+{
+    size_t n = 0;
+
+    if ((!speaks(a->op) && a->op != ACTION_FOLLOW_UP) || d->max_message_length <= 0)
+        return 0;
+    for (size_t i = 0; i < a->content.n; i++)
+        n += ((unsigned char)a->content.p[i] & 0xc0) != 0x80; /* code points */
+    n = n > 0 ? (n - 1) / (size_t)d->max_message_length : 0;
+    return n < PARTS_MAX ? (uint32_t)n : PARTS_MAX; /* more is refused by whoever cuts it */
+}
+
+/* All that makes a message another one: where it goes, what it answers, what it says. */
+static struct hash128 hash_said(struct requests *q, const struct destination *to,
+                                const struct action *a)
+{
+    const struct str parts[] = {str_of(action_op_name(a->op)),
+                                to->platform,
+                                str_of(to->outlet->bot),
+                                a->chat_id,
+                                a->thread_id,
+                                a->reply_to,
+                                a->source_url,
+                                a->filename,
+                                a->prompt_id,
+                                a->content};
+    struct buf *b = &q->said;
+
+    buf_reset(b);
+    for (size_t i = 0; i < ARRAY_LEN(parts); i++) {
+        buf_printf(b, "%zu:", parts[i].n);
+        buf_add_str(b, parts[i]);
+    }
+    return hash128(&q->relay->env.store->dedup_key, buf_str(b));
+}
+
+/* A gateway that lost its socket before the answer came says it again: it is the same message, and
+ * its answer goes to whoever asks now. */
+static bool join_orphan(struct session *s, struct str id, struct hash128 what)
+{
+    struct requests *q = s->inst->relay->requests;
+
+    list_each (&s->inst->orphans, it, nxt) {
+        struct request *old = list_entry(it, struct request, owner);
+        if (is_decided(old) || old->what.hi != what.hi || old->what.lo != what.lo)
+            continue;
+        struct request *req = request_new(q, s, id); /* with a patience of its own */
+        uint32_t place = req->index;
+        q->slots[old->index].req = req; /* whoever acts answers this one */
+        q->slots[place].req = old;
+        req->index = old->index;
+        old->index = place;
+        req->speaks = true;
+        req->what = what;
+        req->where = old->where;
+        request_end(q, old);
+        return true;
+    }
+    return false;
+}
+
+/* A gateway may know a thread by its own id only: it is a thread of the chat its events name. */
+static struct action at_home(struct session *s, const struct action *a, char room[32])
+{
+    struct outside *o = s->inst->relay->env.outside;
+    struct action moved = *a;
+    struct str platform = str_eq(a->platform, STR("relay")) ? STR_NULL : a->platform;
+
+    if (o->home == NULL || a->chat_id.n == 0 || chats_find(s->inst, a->chat_id) != NULL)
+        return moved;
+    struct str home = o->home(o, platform, a->bot, a->chat_id, room);
+    if (home.n == 0)
+        return moved;
+    moved.chat_id = home;
+    if (moved.thread_id.n == 0)
+        moved.thread_id = a->chat_id;
+    return moved;
+}
+
+static void start(struct session *s, struct str id, const struct action *asked)
+{
+    struct relay *r = s->inst->relay;
+    char room[32];
+    struct action home = at_home(s, asked, room);
+    const struct action *a = &home;
+    struct destination to;
+    const char *why = guard_admit(s, a, &to);
+
+    if (why != NULL) {
+        refuse(s, id, why);
+        return;
+    }
+    if ((to.outlet->descriptor->ops & (1u << a->op)) == 0) {
+        struct action_result nothing_to_do = {.success = true};
+        if (a->op == ACTION_TYPING)
+            reply(s, id, &nothing_to_do); /* cosmetic: a platform without it is not a failure */
+        else
+            refuse_op(s, id, a->op_name);
+        return;
+    }
+    struct action said = *a;
+    buf_reset(&r->requests->named);
+    said.content = byline_add(s->inst, &to, a, &r->requests->named);
+    uint32_t more = extra_parts(&said, to.outlet->descriptor);
+    if (more > 0 && !rate_take(s->inst, more)) {
+        r->n.actions_limited++;
+        refuse(s, id, ACTION_ERROR_TRANSIENT "too many messages per second");
+        return;
+    }
+    struct hash128 what = {0};
+    if (speaks(a->op))
+        what = hash_said(r->requests, &to, &said);
+    if (speaks(a->op) && join_orphan(s, id, what))
+        return;
+    struct request *req = request_new(r->requests, s, id);
+    if (a->op == ACTION_GET_CHAT_INFO)
+        req->asked = str_dup(a->chat_id);
+    req->speaks = speaks(a->op);
+    req->what = what;
+    req->where = spoken_place(s->inst, to.platform, str_of(to.outlet->bot), a->chat_id);
+    struct action_id aid = {req->index, r->requests->slots[req->index].generation};
+    struct action_from from = {instance_tenant(s->inst), instance_id(s->inst), id, s->inst->life};
+    said.deadline_ms = req->due_ms;
+    r->env.outside->act(r->env.outside, to.outlet, aid, &from,
+                        &said); /* may answer at once: @req may be gone */
+}
+
+void requests_start(struct session *s, const struct frame *f)
+{
+    struct relay *r = s->inst->relay;
+
+    r->n.actions++;
+    activity_outbound(s->inst);
+    if (f->request_id.n == 0 || f->request_id.n > REQUEST_ID_MAX)
+        refuse(s, f->request_id, "unusable requestId");
+    else if (is_under_way(s, f->request_id))
+        return; /* its answer comes */
+    else if (f->action.op == ACTION_UNKNOWN)
+        refuse_op(s, f->request_id, f->action.op_name);
+    else if (!rate_take(s->inst, 1)) {
+        r->n.actions_limited++;
+        refuse(s, f->request_id, ACTION_ERROR_TRANSIENT "too many actions per second");
+    } else if (s->n_requests >= REQUESTS_PER_SESSION)
+        refuse(s, f->request_id, ACTION_ERROR_TRANSIENT "too many requests in flight");
+    else
+        start(s, f->request_id, &f->action);
+}

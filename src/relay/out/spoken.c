@@ -1,0 +1,359 @@
+/* spoken.c - design.  (spoken.h has the contract.)
+ *
+ * A ring per chat whose slots are records of their own: the 257th message writes over the first,
+ * on disk too, so nothing has to be counted or cleaned there.  A chat nobody spoke in for two days
+ * goes as a whole. */
+#include "relay/out/spoken.h"
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include "base/crypto.h"
+#include "base/jw.h"
+#include "base/list.h"
+#include "relay/out/company.h"
+#include "relay/heart.h"
+#include "relay/sleep/instance.h"
+#include "store/store.h"
+
+#define NS_SAID "said"
+
+enum {
+    FIRST_CAP = 4,
+    KEY_BYTES = 32 + 8 + 2, /* in hex: the chat, the mailbox, the slot */
+    PLACE_BYTES = offsetof(struct spoken_place, box) + sizeof(uint32_t), /* without padding */
+};
+
+struct said_message {
+    uint64_t message; /* keyed hash of its id; 0: none */
+    int64_t at_ms;    /* wall */
+};
+
+struct speaker { /* one mailbox number */
+    uint32_t box;
+    size_t n;
+    struct list rings; /* by age */
+};
+
+struct ring {                       /* one speaker in one chat */
+    struct list by_age, of_speaker; /* the one spoken in last is last */
+    struct speaker *by;             /* borrowed */
+    struct spoken_place at;         /* the map key, all of it */
+    struct said_message *said;      /* owned */
+    uint64_t place;                 /* where it counts: company.h; 0: nowhere */
+    uint16_t n, cap, next; /* used slots, allocated ones, the one to write over when full */
+};
+
+struct spoken {
+    struct map rings;    /* place -> struct ring; owned */
+    struct map speakers; /* box -> struct speaker; owned */
+    struct list by_age;
+    struct buf scratch;
+};
+
+struct spoken *spoken_new(void)
+{
+    struct spoken *t = xcalloc(1, sizeof *t);
+
+    list_init(&t->by_age);
+    return t;
+}
+
+void spoken_free(struct spoken *t)
+{
+    void *v;
+
+    if (t == NULL)
+        return;
+    list_each (&t->by_age, it, nxt) {
+        struct ring *r = list_entry(it, struct ring, by_age);
+        free(r->said);
+        free(r);
+    }
+    for (size_t i = 0; map_next(&t->speakers, &i, &v);)
+        free(v);
+    map_done(&t->rings);
+    map_done(&t->speakers);
+    buf_done(&t->scratch);
+    free(t);
+}
+
+struct spoken_place spoken_place(const struct instance *i, struct str platform, struct str bot,
+                                 struct str chat_id)
+{
+    struct relay *r = i->relay;
+    struct buf *b = &r->spoken->scratch;
+    struct spoken_place at;
+
+    buf_reset(b);
+    buf_add(b, &i->box, sizeof i->box);
+    buf_add_str(b, platform);
+    buf_add_c(b, '\x1f');
+    buf_add_str(b, bot);
+    buf_add_c(b, '\x1f');
+    buf_add_str(b, chat_id);
+    at.chat = hash128(&r->env.store->dedup_key, buf_str(b));
+    at.box = i->box;
+    return at;
+}
+
+static uint64_t name_of(const struct relay *r, struct str message_id)
+{
+    uint64_t h = hash64(&r->env.store->dedup_key, message_id);
+
+    return h != 0 ? h : 1;
+}
+
+static struct str place_key(const struct spoken_place *at)
+{
+    return str_make((const char *)at, PLACE_BYTES);
+}
+
+/* ---- rings ---- */
+
+static struct speaker *speaker_of(struct spoken *t, uint32_t box)
+{
+    struct speaker *s = map_get(&t->speakers, str_make((const char *)&box, sizeof box));
+
+    if (s != NULL)
+        return s;
+    s = xcalloc(1, sizeof *s);
+    s->box = box;
+    list_init(&s->rings);
+    map_put(&t->speakers, str_make((const char *)&s->box, sizeof s->box), s);
+    return s;
+}
+
+static struct ring *ring_of(struct spoken *t, const struct spoken_place *at)
+{
+    struct ring *r = map_get(&t->rings, place_key(at));
+
+    if (r != NULL)
+        return r;
+    r = xcalloc(1, sizeof *r);
+    r->at = *at;
+    r->by = speaker_of(t, at->box);
+    r->by->n++;
+    list_init(&r->by_age);
+    list_init(&r->of_speaker);
+    list_append(&t->by_age, &r->by_age);
+    list_append(&r->by->rings, &r->of_speaker);
+    map_put(&t->rings, place_key(&r->at), r);
+    return r;
+}
+
+static void grow(struct ring *r, size_t slots)
+{
+    size_t cap = r->cap != 0 ? r->cap : FIRST_CAP;
+
+    while (cap < slots)
+        cap *= 2;
+    if (cap == r->cap)
+        return;
+    r->said = xrealloc(r->said, cap * sizeof *r->said);
+    memset(r->said + r->cap, 0, (cap - r->cap) * sizeof *r->said);
+    r->cap = (uint16_t)cap;
+}
+
+static void record_key(const struct ring *r, size_t slot, char key[KEY_BYTES + 1])
+{
+    snprintf(key, KEY_BYTES + 1, "%016" PRIx64 "%016" PRIx64 "%08" PRIx32 "%02x", r->at.chat.hi,
+             r->at.chat.lo, r->at.box, (unsigned)slot & 0xff);
+}
+
+static void put_record(struct relay *relay, const struct ring *r, unsigned slot)
+{
+    struct buf value = BUF_INIT;
+    char key[KEY_BYTES + 1], name[17];
+    struct jw w = jw_begin(&value);
+
+    record_key(r, slot, key);
+    snprintf(name, sizeof name, "%016" PRIx64, r->said[slot].message);
+    jw_obj(&w);
+    jw_kstr(&w, "message", str_of(name));
+    jw_ki64(&w, "at", r->said[slot].at_ms);
+    jw_end_obj(&w);
+    struct store_kv item = {KV_PUT, NS_SAID, str_of(key), buf_str(&value)};
+    store_put(relay->env.store, &item, 1, false, NULL, NULL);
+    buf_done(&value);
+}
+
+static void forget(struct relay *relay, struct ring *r)
+{
+    struct store_kv items[SPOKEN_PER_CHAT];
+    char keys[SPOKEN_PER_CHAT][KEY_BYTES + 1];
+
+    for (unsigned i = 0; i < r->n; i++) {
+        record_key(r, i, keys[i]);
+        items[i] = (struct store_kv){.verb = KV_DELETE, .ns = NS_SAID, .key = str_of(keys[i])};
+    }
+    if (r->n > 0)
+        store_put(relay->env.store, items, r->n, false, NULL, NULL);
+    if (r->place != 0)
+        company_leave(relay, r->place);
+    map_del(&relay->spoken->rings, place_key(&r->at));
+    list_remove(&r->by_age);
+    list_remove(&r->of_speaker);
+    if (--r->by->n == 0) {
+        map_del(&relay->spoken->speakers, str_make((const char *)&r->by->box, sizeof r->by->box));
+        free(r->by);
+    }
+    free(r->said);
+    free(r);
+}
+
+/* The newest, and one less when its speaker has too many. */
+static void touch(struct relay *relay, struct ring *r)
+{
+    list_move(&r->by_age, &relay->spoken->by_age);
+    list_move(&r->of_speaker, &r->by->rings);
+    if (r->by->n > SPOKEN_CHATS)
+        forget(relay, list_first(&r->by->rings, struct ring, of_speaker));
+}
+
+void spoken_enter(struct relay *relay, struct spoken_place at, uint64_t place)
+{
+    struct ring *r = ring_of(relay->spoken, &at);
+
+    if (r->place == 0) {
+        r->place = place;
+        company_join(relay, place);
+    }
+    touch(relay, r);
+}
+
+void spoken_heard(struct relay *relay, struct spoken_place at)
+{
+    struct ring *r = map_get(&relay->spoken->rings, place_key(&at));
+
+    if (r == NULL || r->place == 0)
+        return;
+    company_leave(relay, r->place);
+    r->place = 0;
+}
+
+void spoken_note(struct relay *relay, struct spoken_place at, struct str message_id)
+{
+    struct ring *r = ring_of(relay->spoken, &at);
+    unsigned slot = r->n < SPOKEN_PER_CHAT ? r->n++ : r->next;
+
+    r->next = r->n < SPOKEN_PER_CHAT ? 0 : (uint16_t)((slot + 1) % SPOKEN_PER_CHAT);
+    grow(r, r->n);
+    r->said[slot] =
+        (struct said_message){name_of(relay, message_id), clock_wall_ms(relay->env.clock)};
+    put_record(relay, r, slot);
+    touch(relay, r);
+}
+
+bool spoken_has(struct relay *relay, struct spoken_place at, struct str message_id)
+{
+    const struct ring *r = map_get(&relay->spoken->rings, place_key(&at));
+    uint64_t name = name_of(relay, message_id);
+    int64_t oldest_ms = clock_wall_ms(relay->env.clock) - SPOKEN_MS;
+
+    for (unsigned i = 0; r != NULL && i < r->n; i++)
+        if (r->said[i].message == name && r->said[i].at_ms >= oldest_ms)
+            return true;
+    return false;
+}
+
+static int64_t newest_ms(const struct ring *r)
+{
+    int64_t at_ms = 0;
+
+    for (unsigned i = 0; i < r->n; i++)
+        if (r->said[i].at_ms > at_ms)
+            at_ms = r->said[i].at_ms;
+    return at_ms;
+}
+
+void spoken_expire(struct relay *relay, size_t steps)
+{
+    struct spoken *t = relay->spoken;
+    int64_t oldest_ms = clock_wall_ms(relay->env.clock) - SPOKEN_MS;
+
+    while (steps-- > 0 && !list_is_empty(&t->by_age)) {
+        struct ring *r = list_first(&t->by_age, struct ring, by_age);
+        if (newest_ms(r) >= oldest_ms)
+            return;
+        forget(relay, r);
+    }
+}
+
+/* ---- loading ---- */
+
+static bool read_key(struct str key, struct spoken_place *ret_at, unsigned *ret_slot)
+{
+    uint8_t raw[KEY_BYTES / 2];
+    uint64_t words[3] = {0};
+
+    if (key.n != KEY_BYTES || !hex_decode(key, raw, sizeof raw))
+        return false;
+    for (size_t i = 0; i < 20; i++)
+        words[i / 8] = words[i / 8] << 8 | raw[i];
+    ret_at->chat = (struct hash128){.hi = words[0], .lo = words[1]};
+    ret_at->box = (uint32_t)words[2];
+    *ret_slot = raw[20];
+    return true;
+}
+
+static void on_record(void *ctx, struct str key, struct str value)
+{
+    struct relay *relay = ctx;
+    struct spoken_place at;
+    unsigned slot;
+    uint8_t raw[8];
+    int64_t at_ms = 0;
+    struct json doc;
+
+    if (!read_key(key, &at, &slot) || !json_parse(relay->json, value, &doc) ||
+        !hex_decode(json_str(doc, "message"), raw, sizeof raw) ||
+        !json_as_i64(json_get(doc, "at"), &at_ms) ||
+        at_ms < clock_wall_ms(relay->env.clock) - SPOKEN_MS) {
+        struct store_kv item = {.verb = KV_DELETE, .ns = NS_SAID, .key = key};
+        store_put(relay->env.store, &item, 1, false, NULL, NULL);
+        return;
+    }
+    struct ring *r = ring_of(relay->spoken, &at);
+    grow(r, slot + 1);
+    for (size_t i = 0; i < sizeof raw; i++)
+        r->said[slot].message = r->said[slot].message << 8 | raw[i];
+    r->said[slot].at_ms = at_ms;
+    if (slot >= r->n)
+        r->n = (uint16_t)(slot + 1);
+}
+
+static int by_newest(const void *a, const void *b)
+{
+    int64_t x = newest_ms(*(struct ring *const *)a), y = newest_ms(*(struct ring *const *)b);
+
+    return (x > y) - (x < y);
+}
+
+/* Records come in the order of their keys: both lists are put in order of age again. */
+static void sort(struct spoken *t)
+{
+    size_t n = map_count(&t->rings), k = 0;
+    struct ring **all = xcalloc(n + 1, sizeof(struct ring *));
+
+    list_each (&t->by_age, it, nxt)
+        all[k++] = list_entry(it, struct ring, by_age);
+    if (n > 0)
+        qsort(all, n, sizeof(struct ring *), by_newest);
+    for (size_t i = 0; i < n; i++) {
+        struct ring *r = all[i];
+        list_move(&r->by_age, &t->by_age);
+        list_move(&r->of_speaker, &r->by->rings);
+        for (unsigned s = 1; s < r->n; s++)
+            if (r->said[s].at_ms < r->said[r->next].at_ms)
+                r->next = (uint16_t)s;
+    }
+    free(all);
+}
+
+enum bh_err spoken_load(struct relay *r)
+{
+    enum bh_err err = r->env.store->ops->load_records(r->env.store, NS_SAID, on_record, r);
+
+    sort(r->spoken);
+    return err;
+}

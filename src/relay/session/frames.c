@@ -1,0 +1,181 @@
+/* frames.c - what the frames of a gateway mean: session_data() and one handler per type.
+ *
+ * Who the gateway is was settled at the upgrade; nothing in a frame changes it.  A closing session
+ * is heard for its acks only: each one saves a duplicate. */
+#include <stdlib.h>
+#include "relay/session/acking.h"
+#include "relay/mailbox/delivery.h"
+#include "relay/out/requests.h"
+#include "relay/heart.h"
+#include "relay/sleep/instance.h"
+#include "relay/session/persona.h"
+#include "relay/in/interrupt.h"
+#include "relay/session/line_reader.h"
+#include "relay/session/pulse.h"
+#include "relay/session/session.h"
+#include "relay/sleep/sleep.h"
+#include "store/store.h"
+#include "tenancy/facts.h"
+
+enum {
+    MALFORMED_MAX = 10,
+    MALFORMED_WINDOW_MS = 60000,
+};
+
+typedef void frame_f(struct session *s, const struct frame *f);
+
+static void on_unknown(struct session *s, const struct frame *f)
+{
+    (void)f;
+    s->inst->relay->n.frames_unknown++;
+}
+
+static void on_malformed(struct session *s, const struct frame *f)
+{
+    struct relay *r = s->inst->relay;
+    int64_t now_ms = clock_now_ms(r->env.clock);
+    uint64_t skipped;
+
+    r->n.frames_malformed++;
+    if (s->malformed == 0 || now_ms - s->malformed_since_ms > MALFORMED_WINDOW_MS) {
+        s->malformed = 0;
+        s->malformed_since_ms = now_ms;
+    }
+    s->malformed++;
+    if (session_may_log(r, &skipped))
+        log_warn(&s->log, "malformed frame: %s more=%llu", f->why, (unsigned long long)skipped);
+    if (s->malformed >= MALFORMED_MAX)
+        session_close(s, CLOSE_MALFORMED);
+}
+
+/* ---- hello ---- */
+
+/* An unconfigured client says "relay": it means the one platform it was added for. */
+static void claimed_identity(const struct session *s, const struct frame *f,
+                             struct str *ret_platform, struct str *ret_bot)
+{
+    *ret_platform = f->platform;
+    *ret_bot = f->bot;
+    if (f->bot.n != 0 || s->gw->platform == NULL || !str_eq(f->platform, STR("relay")))
+        return;
+    *ret_platform = str_of(s->gw->platform);
+    *ret_bot = str_of(s->gw->bot);
+}
+
+static const struct descriptor *descriptor_for(struct outside *o, struct str platform,
+                                               struct str bot)
+{
+    const struct outlet *at = o->find(o, platform, bot);
+
+    if (at == NULL && bot.n != 0)
+        at = o->find(o, platform, STR_NULL);
+    return at != NULL ? at->descriptor : &descriptor_relay;
+}
+
+/* Older gateways say one hello, without a manifest, and their actions are sends that name no
+ * identity and no person.  What shows the opposite is remembered. */
+static void is_newer(struct session *s)
+{
+    if (!s->gw->newer)
+        facts_gateway_is_newer(s->inst->relay->env.facts, str_of(s->gw->id));
+}
+
+static void on_hello(struct session *s, const struct frame *f)
+{
+    struct outside *outside = s->inst->relay->env.outside;
+    struct str platform, bot, known;
+
+    claimed_identity(s, f, &platform, &bot);
+    if (f->manifest.doc != NULL || (s->personas != NULL && !persona_find(s, platform, bot, &known)))
+        is_newer(s);
+    persona_add(s, platform, bot);
+    if (f->manifest.doc != NULL && outside->announced != NULL && !s->inside)
+        outside->announced(outside, str_of(s->gw->id), f->manifest);
+    descriptor_write_frame(s->wire->ops->send_begin(s->wire),
+                           descriptor_for(outside, platform, bot));
+    s->wire->ops->send_end(s->wire);
+    if (s->state == SESSION_NEW || s->state == SESSION_ASLEEP)
+        session_receive(s);
+}
+
+/* ---- acks ---- */
+
+static void on_ack(struct session *s, const struct frame *f)
+{
+    struct instance *i = s->inst;
+    struct slot *slot = NULL;
+    uint64_t id = 0, tag;
+
+    if (f->buffer_id.n == 0) {
+        on_unknown(s, f);
+        return;
+    }
+    tag = hash64(&i->relay->env.store->dedup_key, f->buffer_id);
+    /* A copy that the store refused may have gone out under the same name before this one. */
+    while (slot == NULL && (id = sent_ids_take(&i->sent, tag)) != 0)
+        slot = mailbox_find(&i->mb, id);
+    acking_on_ack(s, id);
+    session_alive(s, true);
+    if (slot == NULL)
+        return; /* settled before, or never sent to anybody: a guess */
+    i->relay->n.acked++;
+    delivery_settle(i, slot);
+    mailbox_tidy(&i->mb);
+}
+
+/* ---- the rest ---- */
+
+static void on_outbound(struct session *s, const struct frame *f)
+{
+    const struct action *a = &f->action;
+
+    if (a->platform.n != 0 || a->user_id.n != 0 || a->op == ACTION_TYPING || a->op == ACTION_EDIT)
+        is_newer(s);
+    acking_on_action(s, a);
+    requests_start(s, f);
+}
+
+static void on_interrupt(struct session *s, const struct frame *f)
+{
+    interrupt_from_gateway(s, f->session_key);
+}
+
+static void on_going_idle(struct session *s, const struct frame *f)
+{
+    (void)f;
+    sleep_begin(s);
+}
+
+static frame_f *const handlers[] = {
+    [FRAME_HELLO] = on_hello,         [FRAME_OUTBOUND] = on_outbound,
+    [FRAME_INTERRUPT] = on_interrupt, [FRAME_GOING_IDLE] = on_going_idle,
+    [FRAME_INBOUND_ACK] = on_ack,     [FRAME_UNKNOWN] = on_unknown,
+    [FRAME_MALFORMED] = on_malformed,
+};
+
+static bool on_line(void *ctx, struct str line, bool whole)
+{
+    struct session *s = ctx;
+    struct frame f;
+
+    if (!whole) {
+        session_close(s, CLOSE_TOO_LARGE);
+        return false;
+    }
+    if (str_trim(line).n == 0)
+        return true;
+    frame_read(s->inst->relay->json, line, &f);
+    if (s->state != SESSION_CLOSING || f.type == FRAME_INBOUND_ACK)
+        handlers[f.type](s, &f);
+    return true;
+}
+
+size_t session_unfinished(const struct session *s)
+{
+    return line_reader_bytes(s->reader);
+}
+
+void session_data(struct session *s, struct str bytes)
+{
+    line_reader_feed(&s->reader, bytes, s->inst->relay->lim.max_frame, on_line, s);
+}
