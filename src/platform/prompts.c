@@ -1,20 +1,143 @@
 /* prompts.c - design.  (prompts.h has the contract.)
  *
- * A question hangs in its chat's short list (at most PROMPTS_PER_CHAT, newest last), in the list of
- * all, oldest first, and has a timer of its own.  The name of an answer's event is made from the
- * message that asked, so that a press repeated after a crash is the same delivery. */
+ * An open question hangs in the short list of its chat (at most PROMPTS_PER_CHAT, newest last), in
+ * the list of all, oldest first, and has a timer.  The event id of an answer is made from the id of
+ * the message that asked, so a press that is repeated after a crash is the same delivery.
+ *
+ * A question that is over keeps its record until its message shows it:
+ *
+ *      over --> due --MAX_BUSY at a time--> busy --done, or refused--> gone
+ *                ^                           |
+ *                '------- resting <----------'  with backoff; after MAX_TRIES the record goes
+ *
+ * After a long stop many questions come due at once, so the platform is asked for a few at a time.
+ */
 #include "platform/prompts.h"
+#include <assert.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include "base/jw.h"
 #include "base/limits.h"
+#include "base/map.h"
 #include "base/mem.h"
-#include "platform/prompts_priv.h"
 #include "store/store.h"
 
 #define NS "prompt"
 enum { DEFAULT_S = 3600, LEAST_S = 10, MOST_S = 24 * 3600 };
 enum { WAIT_PRESS_MS = 1000, WAIT_SHOWN_MS = 3600 * 1000 };
+enum { ID_MAX = 32 };
+enum { MAX_BUSY = 4, MAX_TRIES = 12, FIRST_MS = 2000, LAST_MS = 600 * 1000 };
+#define PROMPT_PREFIX "hp1:"
+
+struct prompt_chat {
+    char *id;            /* owned */
+    struct list prompts; /* struct prompt, newest last */
+    size_t n;
+};
+
+struct prompt_tenant {   /* who asks here */
+    char *name;          /* owned */
+    struct list prompts; /* struct prompt.of_tenant that are open, oldest first */
+    struct party *party; /* held; NULL: nothing is counted */
+};
+
+struct prompt_press { /* between host_accept() and its answer */
+    struct list link;
+    struct prompts *of;                 /* borrowed */
+    struct prompt *q;                   /* borrowed; NULL: gone meanwhile */
+    const struct prompt_option *option; /* of @q */
+    struct accept_id accept;
+    accepted_cb *done;
+    void *ctx;
+};
+
+struct prompts {
+    struct platform *p; /* borrowed */
+    const struct host_env *env;
+    prompt_over_cb *over; /* NULL: the platform has no buttons to take away */
+    struct map chats;     /* chat id -> struct prompt_chat, owned */
+    struct map tenants;   /* name -> struct prompt_tenant, owned */
+    struct list all;      /* struct prompt that are open, oldest first; owned */
+    struct list presses;  /* struct prompt_press, owned */
+    size_t n;
+    struct list due, resting, busy; /* struct prompt that are over; owned */
+    size_t n_over, n_busy;
+    struct timer tidy;          /* some of the due ones may be begun */
+    struct json_parser *parser; /* owned; while opening */
+};
+
+static void prompt_over(struct prompt *q);
+static struct prompt *prompt_find(const struct prompts *ps, struct str chat, struct str id);
+
+/* ---- words: what may be asked, and what a button carries ---- */
+
+static bool is_id(struct str s)
+{
+    for (size_t i = 0; i < s.n; i++) {
+        char c = s.p[i];
+        if (!((c >= '0' && c <= '9') || ((c | 32) >= 'a' && (c | 32) <= 'z') || c == '_' ||
+              c == '.' || c == '-'))
+            return false;
+    }
+    return s.n > 0 && s.n <= ID_MAX;
+}
+
+static bool is_twice(struct json options, size_t before, struct str id)
+{
+    struct json_iter it = {0};
+
+    for (size_t i = 0; i < before && json_next(options, &it); i++)
+        if (str_eq(json_str(it.value, "id"), id))
+            return true;
+    return false;
+}
+
+const char *prompt_wrong(const struct action *a)
+{
+    size_t n = json_count(a->options), i = 0;
+
+    if (str_is_empty(str_trim(a->content)))
+        return "the question is empty";
+    if (!is_id(a->prompt_id))
+        return "prompt_id must be 1 to 32 letters, digits, '_', '.' or '-'";
+    if (json_type(a->options) != JSON_ARRAY || n == 0 || n > PROMPT_MAX_OPTIONS)
+        return "a question has 1 to 25 options";
+    for (struct json_iter it = {0}; json_next(a->options, &it); i++) {
+        struct str id = json_str(it.value, "id");
+        if (!is_id(id) || strlen(PROMPT_PREFIX) + a->prompt_id.n + 1 + id.n > PROMPT_TOKEN_MAX)
+            return "an option's id must be 1 to 32 letters, digits, '_', '.' or '-'";
+        if (is_twice(a->options, i, id))
+            return "two options have the same id";
+        if (str_is_empty(str_trim(json_str(it.value, "label"))))
+            return "an option has no label";
+    }
+    return NULL;
+}
+
+bool prompt_is_token(struct str payload)
+{
+    struct str prompt;
+
+    if (!str_starts(payload, STR(PROMPT_PREFIX)))
+        return false;
+    payload = str_skip(payload, strlen(PROMPT_PREFIX));
+    return str_split(&payload, ':', &prompt) && is_id(prompt) && is_id(payload);
+}
+
+void prompt_token(char ret[PROMPT_TOKEN_MAX + 1], const struct prompt *q,
+                  const struct prompt_option *o)
+{
+    snprintf(ret, PROMPT_TOKEN_MAX + 1, PROMPT_PREFIX "%s:%s", q->id, o->id);
+}
+
+void prompt_write_numbered(struct buf *out, struct str question, const struct prompt *q)
+{
+    buf_add_str(out, question);
+    buf_add_z(out, "\n");
+    for (size_t i = 0; i < q->n_options; i++)
+        buf_printf(out, "\n%zu. %s", i + 1, q->options[i].label);
+    buf_printf(out, "\n\nAnswer with a number (1 to %zu).", q->n_options);
+}
 
 /* ---- one question ---- */
 
@@ -70,7 +193,7 @@ static void write_key(const struct prompt *q, struct buf *out)
     buf_printf(out, "%s\x1f%s\x1f%s\x1f%s", p->ops->name, p->bot, q->chat, q->id);
 }
 
-void prompt_save(const struct prompt *q)
+static void prompt_save(const struct prompt *q)
 {
     struct buf key = BUF_INIT, value = BUF_INIT;
     struct jw w = jw_begin(&value);
@@ -151,7 +274,7 @@ static void leave_asker(struct prompts *ps, struct prompt *q)
     free(t);
 }
 
-void prompt_leave(struct prompt *q)
+static void prompt_leave(struct prompt *q)
 {
     struct prompts *ps = q->of;
 
@@ -173,7 +296,7 @@ void prompt_leave(struct prompt *q)
     q->where = NULL;
 }
 
-void prompt_free(struct prompt *q)
+static void prompt_free(struct prompt *q)
 {
     prompt_leave(q);
     for (size_t i = 0; i < q->n_options; i++) {
@@ -189,7 +312,7 @@ void prompt_free(struct prompt *q)
     free(q);
 }
 
-void prompt_remove(struct prompt *q)
+static void prompt_remove(struct prompt *q)
 {
     struct buf key = BUF_INIT;
 
@@ -200,7 +323,7 @@ void prompt_remove(struct prompt *q)
     prompt_free(q);
 }
 
-void prompt_end(struct prompt *q)
+static void prompt_end(struct prompt *q)
 {
     if (q->of->over == NULL || q->message_id == NULL) {
         prompt_remove(q);
@@ -233,7 +356,7 @@ static void on_late(struct timer *t)
         prompt_end(q);
 }
 
-struct prompt *prompt_find(const struct prompts *ps, struct str chat, struct str id)
+static struct prompt *prompt_find(const struct prompts *ps, struct str chat, struct str id)
 {
     struct prompt_chat *c = map_get(&ps->chats, chat);
 
@@ -340,18 +463,254 @@ void prompts_drop(struct prompts *ps, struct str chat, struct str id)
         prompt_remove(q);
 }
 
+/* ---- answers ---- */
+
+static bool is_open(const struct prompt *q)
+{
+    return q->press == NULL && clock_wall_ms(q->of->env->clock) < q->until_ms;
+}
+
+struct prompt *prompts_pressed(struct prompts *ps, struct str chat, struct str token,
+                               const struct prompt_option **ret_option)
+{
+    struct str id;
+
+    if (!prompt_is_token(token))
+        return NULL;
+    token = str_skip(token, strlen(PROMPT_PREFIX));
+    str_split(&token, ':', &id);
+    struct prompt *q = prompt_find(ps, chat, id);
+    for (size_t i = 0; q != NULL && is_open(q) && i < q->n_options; i++)
+        if (str_eq(str_of(q->options[i].id), token)) {
+            *ret_option = &q->options[i];
+            return q;
+        }
+    return NULL;
+}
+
+struct prompt *prompts_numbered(struct prompts *ps, struct str chat, struct str text,
+                                const struct prompt_option **ret_option)
+{
+    const struct prompt_chat *c = map_get(&ps->chats, chat);
+    uint64_t number;
+
+    if (c == NULL || !str_to_u64(str_trim(text), &number) || number == 0)
+        return NULL;
+    struct prompt *q = list_entry(c->prompts.prev, struct prompt, in_chat);
+    if (!q->shown || !is_open(q) || number > q->n_options)
+        return NULL;
+    *ret_option = &q->options[number - 1];
+    return q;
+}
+
+const struct prompt *prompts_of_message(const struct prompts *ps, struct str chat,
+                                        struct str message_id)
+{
+    struct prompt_chat *c = map_get(&ps->chats, chat);
+
+    if (c == NULL)
+        return NULL;
+    list_each (&c->prompts, it, nxt) {
+        struct prompt *q = list_entry(it, struct prompt, in_chat);
+        if (q->message_id != NULL && str_eq(str_of(q->message_id), message_id))
+            return q;
+    }
+    return NULL;
+}
+
+/* The answer as an event: @room holds its text, @name its name. */
+static void fill(const struct prompt *q, const struct prompt_option *o, struct event *ev,
+                 struct buf *room, struct buf *name)
+{
+    struct str asked = q->message_id != NULL ? str_of(q->message_id) : ev->press.message_id;
+
+    buf_printf(room, "/%s", o->id);
+    buf_printf(name, "%s:%.*s:%s", q->chat, STR_FMT(asked.n > 0 ? asked : STR("")), q->id);
+    ev->text = buf_str(room);
+    if (str_is_empty(ev->event_id)) /* a number is a message, and has a name */
+        ev->event_id = buf_str(name);
+    ev->message_type = STR("command");
+    ev->press.prompt_id = str_of(q->id);
+    ev->press.option_id = str_of(o->id);
+    ev->press.label = str_of(o->label);
+    if (asked.n > 0)
+        ev->press.message_id = asked;
+    ev->mentions_bot = true;
+    ev->only_tenant = str_of(q->tenant);
+    ev->only_instance = str_of(q->instance);
+    ev->media = NULL;
+    ev->n_media = 0;
+}
+
+static void count_target(void *ctx, struct str tenant, struct str instance)
+{
+    ++*(size_t *)ctx;
+}
+
+bool prompt_may_answer(const struct prompt *q, const struct event *ev)
+{
+    struct buf text = BUF_INIT, name = BUF_INIT;
+    struct event answer = *ev;
+    size_t n = 0;
+
+    fill(q, &q->options[0], &answer, &text, &name);
+    host_each_target(q->of->p->host, &answer, count_target, &n);
+    buf_done(&text);
+    buf_done(&name);
+    return n > 0;
+}
+
+static void on_accepted(void *ctx, enum bh_err err)
+{
+    struct prompt_press x = *(struct prompt_press *)ctx;
+
+    list_remove(&((struct prompt_press *)ctx)->link);
+    free(ctx);
+    if (x.q != NULL)
+        x.q->press = NULL;
+    if (x.q != NULL && err == BH_OK) {
+        x.q->chosen = x.option;
+        prompt_end(x.q);
+    }
+    x.done(x.ctx, err);
+}
+
+struct accept_id prompts_accept(struct prompt *q, const struct prompt_option *o,
+                                const struct event *ev, accepted_cb *done, void *ctx)
+{
+    struct prompts *ps = q->of;
+    struct prompt_press *x = xcalloc(1, sizeof *x);
+    struct buf text = BUF_INIT, name = BUF_INIT;
+    struct event answer = *ev;
+
+    *x = (struct prompt_press){.of = ps, .done = done, .ctx = ctx};
+    list_init(&x->link);
+    list_append(&ps->presses, &x->link);
+    assert(q->press == NULL);
+    x->q = q;
+    x->option = o;
+    q->press = x;
+    fill(q, o, &answer, &text, &name);
+    x->accept = host_accept(ps->p->host, ps->p, &answer, on_accepted, x);
+    buf_done(&text);
+    buf_done(&name);
+    return x->accept;
+}
+
+/* ---- questions that are over ---- */
+
+static void on_tidy(struct timer *t)
+{
+    struct prompts *ps = container_of(t, struct prompts, tidy);
+
+    while (ps->n_busy < MAX_BUSY && !list_is_empty(&ps->due)) {
+        struct prompt *q = list_first(&ps->due, struct prompt, link);
+        list_remove(&q->link);
+        list_append(&ps->busy, &q->link);
+        ps->n_busy++;
+        q->tries++;
+        ps->over(ps->p, q);
+    }
+}
+
+static void wake(struct prompts *ps)
+{
+    if (!timer_is_set(&ps->tidy))
+        timer_set(ps->env->clock, &ps->tidy, 0);
+}
+
+static void on_rested(struct timer *t)
+{
+    struct prompt *q = container_of(t, struct prompt, late);
+
+    list_remove(&q->link);
+    list_append(&q->of->due, &q->link);
+    wake(q->of);
+}
+
+static void give_up(struct prompt *q)
+{
+    q->of->n_over--;
+    prompt_remove(q);
+}
+
+static void bound_over(struct prompts *ps)
+{
+    if (ps->n_over <= PROMPTS_MAX)
+        return;
+    if (!list_is_empty(&ps->resting))
+        give_up(list_first(&ps->resting, struct prompt, link));
+    else if (!list_is_empty(&ps->due))
+        give_up(list_first(&ps->due, struct prompt, link));
+}
+
+static void prompt_over(struct prompt *q)
+{
+    struct prompts *ps = q->of;
+
+    timer_init(&q->late, on_rested);
+    list_append(&ps->due, &q->link);
+    ps->n_over++;
+    bound_over(ps);
+    wake(ps);
+}
+
+void prompts_tidied(struct prompt *q, int64_t again_ms)
+{
+    struct prompts *ps = q->of;
+    int64_t rest_ms = q->tries < 10 ? (int64_t)FIRST_MS << (q->tries - 1) : LAST_MS;
+
+    ps->n_busy--;
+    wake(ps);
+    if (again_ms <= 0 || q->tries >= MAX_TRIES) {
+        give_up(q);
+        return;
+    }
+    if (rest_ms > LAST_MS)
+        rest_ms = LAST_MS;
+    list_remove(&q->link);
+    list_append(&ps->resting, &q->link);
+    timer_set(ps->env->clock, &q->late, again_ms > rest_ms ? again_ms : rest_ms);
+}
+
+static bool is_of(const struct prompt *q, struct str chat, struct str tenant)
+{
+    return (chat.p != NULL && str_eq(str_of(q->chat), chat)) ||
+           (tenant.p != NULL && str_eq(str_of(q->tenant), tenant));
+}
+
+static void forget_in(struct list *l, struct str chat, struct str tenant)
+{
+    list_each (l, it, nxt) {
+        struct prompt *q = list_entry(it, struct prompt, link);
+        if (is_of(q, chat, tenant))
+            give_up(q);
+    }
+}
+
+static void forget_over(struct prompts *ps, struct str chat, struct str tenant)
+{
+    forget_in(&ps->due, chat, tenant);
+    forget_in(&ps->resting, chat, tenant);
+    list_each (&ps->busy, it, nxt) {
+        struct prompt *q = list_entry(it, struct prompt, link);
+        if (is_of(q, chat, tenant))
+            q->tries = MAX_TRIES; /* whoever changes its message still has it */
+    }
+}
+
 void prompts_forget_chat(struct prompts *ps, struct str chat)
 {
     for (struct prompt_chat *c; (c = map_get(&ps->chats, chat)) != NULL;)
         prompt_remove(list_first(&c->prompts, struct prompt, in_chat));
-    prompts_over_forget(ps, chat, STR_NULL);
+    forget_over(ps, chat, STR_NULL);
 }
 
 void prompts_forget_tenant(struct prompts *ps, struct str tenant)
 {
     for (struct prompt_tenant *t; (t = map_get(&ps->tenants, tenant)) != NULL;)
         prompt_remove(list_first(&t->prompts, struct prompt, of_tenant));
-    prompts_over_forget(ps, STR_NULL, tenant);
+    forget_over(ps, STR_NULL, tenant);
 }
 
 size_t prompts_count(const struct prompts *ps)
@@ -418,7 +777,10 @@ enum bh_err prompts_open(struct platform *p, prompt_over_cb *over, struct prompt
     ps->over = over;
     list_init(&ps->all);
     list_init(&ps->presses);
-    prompts_over_init(ps);
+    list_init(&ps->due);
+    list_init(&ps->resting);
+    list_init(&ps->busy);
+    timer_init(&ps->tidy, on_tidy);
     ps->parser = json_parser_new();
     struct buf own = BUF_INIT;
     buf_printf(&own, "%s\x1f%s\x1f", p->ops->name, p->bot);
@@ -447,9 +809,11 @@ void prompts_close(struct prompts *ps)
         list_remove(&x->link);
         free(x);
     }
-    list_each (&ps->all, it, nxt)
-        prompt_free(list_entry(it, struct prompt, link));
-    prompts_over_close(ps);
+    timer_stop(ps->env->clock, &ps->tidy);
+    struct list *lists[] = {&ps->all, &ps->due, &ps->resting, &ps->busy};
+    for (size_t i = 0; i < ARRAY_LEN(lists); i++)
+        list_each (lists[i], it, nxt)
+            prompt_free(list_entry(it, struct prompt, link));
     map_done(&ps->chats);
     map_done(&ps->tenants);
     ps->p->prompts = NULL;

@@ -9,8 +9,8 @@
 #include "relay/session/acking.h"
 #include "relay/mailbox/acks.h"
 #include "relay/sleep/activity.h"
+#include "relay/out/byline.h"
 #include "relay/out/chats.h"
-#include "relay/out/company.h"
 #include "relay/mailbox/delivery.h"
 #include "relay/drain.h"
 #include "relay/mailbox/fetch.h"
@@ -22,7 +22,6 @@
 #include "relay/sleep/life.h"
 #include "relay/in/linking.h"
 #include "relay/session/pump.h"
-#include "relay/out/rate.h"
 #include "relay/out/requests.h"
 #include "relay/mailbox/retry.h"
 #include "relay/session/session.h"
@@ -101,9 +100,8 @@ static void build(struct relay *r)
     r->fetches = fetches_new();
     r->gaps = gaps_new();
     r->chats = chats_new();
-    r->company = company_new();
+    r->participants = participants_new();
     r->requests = requests_new(r);
-    r->rates = rates_new();
     r->judge = judge_new();
     r->interrupts = interrupts_new(r);
     r->linkings = linkings_new();
@@ -187,9 +185,8 @@ void relay_free(struct relay *r)
     interrupts_free(r->interrupts);
     linkings_free(r->linkings);
     judge_free(r->judge);
-    rates_free(r->rates);
     spoken_free(r->spoken);
-    company_free(r->company);
+    participants_free(r->participants);
     dedup_done(&r->dedup);
     json_parser_free(r->json);
     free(r);

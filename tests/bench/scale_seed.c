@@ -157,7 +157,7 @@ static void add_chats(size_t n)
                  at.tenant, at.gateway, i);
         snprintf(value, sizeof value,
                  "{\"bot\":\"hop\",\"scope\":\"8%017zu\",\"box\":%zu,\"keys\":\"%016" PRIx64
-                 "\",\"ground\":{}}",
+                 "\",\"basis\":{}}",
                  i / 20, i % INSTANCES + 1, (i + 1) * UINT64_C(0x9e3779b97f4a7c15) | 1);
         put("chat", key, value);
     }

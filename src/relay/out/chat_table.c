@@ -210,8 +210,8 @@ void chat_index(struct chat_table *t, const struct chat_row *all, enum chat_orde
 
 static void drop_parts(struct chat_table *t, struct known_chat *c)
 {
-    names_drop(&t->names, c->place);
-    names_drop(&t->names, c->ground);
+    names_drop(&t->names, c->address);
+    names_drop(&t->names, c->basis);
     if (c->id_n != 0)
         free(c->id.text);
     if (c->n_keys > 1)
@@ -268,12 +268,12 @@ void chat_lead(struct chat_table *t, struct known_chat *c)
     link_first(t, c);
 }
 
-/* ---- place and ground ---- */
+/* ---- address and basis ---- */
 
 /* Two lengths, then platform, bot and guild. */
-static struct str part_of_place(const struct known_chat *c, int part)
+static struct str part_of_address(const struct known_chat *c, int part)
 {
-    struct str all = name_text(c->place);
+    struct str all = name_text(c->address);
     uint16_t n[2];
 
     if (all.n < PLACE_HEAD)
@@ -285,27 +285,27 @@ static struct str part_of_place(const struct known_chat *c, int part)
 
 struct str chat_platform(const struct known_chat *c)
 {
-    return part_of_place(c, 0);
+    return part_of_address(c, 0);
 }
 
 struct str chat_bot(const struct known_chat *c)
 {
-    return part_of_place(c, 1);
+    return part_of_address(c, 1);
 }
 
 struct str chat_scope(const struct known_chat *c)
 {
-    return part_of_place(c, 2);
+    return part_of_address(c, 2);
 }
 
-bool chat_set_place(struct chat_table *t, struct known_chat *c, struct str platform, struct str bot,
-                    struct str scope)
+bool chat_set_address(struct chat_table *t, struct known_chat *c, struct str platform,
+                      struct str bot, struct str scope)
 {
     char text[PLACE_HEAD + 3 * NAME_MAX_BYTES];
     struct str parts[] = {platform, bot, scope};
     size_t n = PLACE_HEAD;
 
-    if (c->place != NULL && str_eq(chat_platform(c), platform) && str_eq(chat_bot(c), bot) &&
+    if (c->address != NULL && str_eq(chat_platform(c), platform) && str_eq(chat_bot(c), bot) &&
         str_eq(chat_scope(c), scope))
         return false;
     for (int k = 0; k < 3; k++) {
@@ -316,17 +316,17 @@ bool chat_set_place(struct chat_table *t, struct known_chat *c, struct str platf
             memcpy(text + n, parts[k].p, bytes);
         n += bytes;
     }
-    struct name *before = c->place;
-    c->place = names_take(&t->names, str_make(text, n));
+    struct name *before = c->address;
+    c->address = names_take(&t->names, str_make(text, n));
     names_drop(&t->names, before);
-    return c->place != before;
+    return c->address != before;
 }
 
-void chat_set_ground(struct chat_table *t, struct known_chat *c, struct str ground)
+void chat_set_basis(struct chat_table *t, struct known_chat *c, struct str basis)
 {
-    struct name *before = c->ground;
+    struct name *before = c->basis;
 
-    c->ground = names_take(&t->names, ground);
+    c->basis = names_take(&t->names, basis);
     names_drop(&t->names, before);
 }
 

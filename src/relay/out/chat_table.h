@@ -30,8 +30,8 @@ struct chat_row { /* a list; zero is an empty one */
 
 struct known_chat {
     struct instance *inst; /* borrowed */
-    struct name *place;    /* held; platform, bot, guild; NULL: not said yet */
-    struct name *ground;   /* held; ground.h; NULL: unsaid */
+    struct name *address;  /* held; platform, bot, guild; NULL: not said yet */
+    struct name *basis;    /* held; guard.h; NULL: unsaid */
     union {
         int64_t number; /* id_n 0 */
         char *text;     /* owned */
@@ -50,7 +50,7 @@ struct known_chat {
     uint32_t aging : 1;   /* it is in a queue CHAT_BY_AGE */
     uint32_t stored : 1;  /* its record is on disk or on its way */
     uint32_t writing : 1; /* its record is on its way */
-    uint32_t counted : 1; /* its instance counts in its place: company.h */
+    uint32_t counted : 1; /* its instance counts as a participant: byline.h */
 };
 
 struct chat_table {
@@ -81,9 +81,9 @@ struct str chat_platform(const struct known_chat *c);
 struct str chat_bot(const struct known_chat *c);   /* it was heard through last; "": unnamed */
 struct str chat_scope(const struct known_chat *c); /* the guild it lies in; "": none, not known */
 /* True when it was another one before. */
-bool chat_set_place(struct chat_table *t, struct known_chat *c, struct str platform, struct str bot,
-                    struct str scope);
-void chat_set_ground(struct chat_table *t, struct known_chat *c, struct str ground);
+bool chat_set_address(struct chat_table *t, struct known_chat *c, struct str platform,
+                      struct str bot, struct str scope);
+void chat_set_basis(struct chat_table *t, struct known_chat *c, struct str basis);
 
 const uint64_t *chat_keys(const struct known_chat *c); /* n_keys of them, oldest first */
 bool chat_has_key(const struct known_chat *c, uint64_t key);

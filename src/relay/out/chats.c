@@ -1,31 +1,76 @@
 /* chats.c - design.  (chats.h has the contract.)
  *
- * chat_table.h keeps them; here is when they come and are written, in chats_end.c when they go. */
+ * chat_table.h holds the chats; chats.c decides when a chat is added, written, and forgotten.
+ *
+ * Retention: the record of a chat names the day of its last event, and two bytes in memory repeat
+ * that day.  A chat in use costs one write a day; without a retention it costs none.  A record
+ * without a day was written while no retention was set, and gets today's date.
+ *
+ * Another holder of an instance's name starts without chats.  The chats of the earlier holder wait
+ * in a queue until they are removed:
+ *
+ *      chats_end() --> ENDING --a step: 512 from memory--> their records deleted --> the next step
+ *
+ * The new holder may write a record under the same key meanwhile; the step leaves that record
+ * alone.  After a crash the next start deletes records that name a mailbox of an earlier life. */
 #include "relay/out/chats.h"
 #include <assert.h>
 #include <inttypes.h>
 #include <stdlib.h>
+#include "base/buf.h"
+#include "base/clock.h"
 #include "base/json.h"
 #include "base/jw.h"
+#include "base/map.h"
 #include "base/mem.h"
-#include "relay/out/chats_priv.h"
-#include "relay/out/company.h"
-#include "relay/out/ground.h"
 #include "relay/heart.h"
-#include "relay/sleep/instance.h"
 #include "relay/in/interrupt.h"
+#include "relay/out/byline.h"
+#include "relay/out/guard.h"
 #include "relay/out/spoken.h"
+#include "relay/sleep/instance.h"
 #include "store/store.h"
+#include "store/sweep.h"
 
-enum { TRIM_STEPS = 4, KEY_DIGITS = 16 };
+#define DAY_MS (24 * INT64_C(3600000))
+enum { TRIM_STEPS = 4, KEY_DIGITS = 16, DELETE_AT_ONCE = 512 };
 static_assert(sizeof(struct known_chat) == 64, "a million of them is 64 MB");
+
+struct chats {
+    struct chat_table table;
+    struct chat_row old; /* those that may be forgotten, least recently heard from first */
+    size_t n_old;
+    struct map puts; /* number of the chat -> struct chat_put, owned: records on their way */
+    struct buf basis;
+    struct chat_row ending; /* those that are over */
+    size_t n_ending;
+    struct timer end_some;
+    struct store_put *ended; /* borrowed; the records of a step are being deleted; NULL: none */
+    struct relay *relay;     /* borrowed; NULL: nothing ever ended */
+    int64_t retention_ms;    /* 0: chats are kept for ever, and no day is written */
+    uint16_t *days;          /* owned; by number: the day on disk; 0: not known; NULL: none yet */
+    size_t n_days;
+};
+
+struct chat_put {
+    uint32_t number;
+    struct known_chat *chat; /* borrowed */
+    struct store_put *put;   /* borrowed */
+};
+
+static inline struct chats *chats_of(const struct instance *i)
+{
+    return i->relay->chats;
+}
+
+static timer_cb on_end_some;
 
 struct chats *chats_new(void)
 {
     struct chats *t = xcalloc(1, sizeof *t);
 
     chat_table_init(&t->table);
-    timer_init(&t->end_some, chats_on_end_some);
+    timer_init(&t->end_some, on_end_some);
     return t;
 }
 
@@ -58,7 +103,7 @@ struct known_chat *chats_next_of(const struct instance *i, const struct known_ch
     return chats_at(i->relay, c != NULL ? c->in[CHAT_BY_INSTANCE].next : i->chats.first);
 }
 
-void chat_enter_old(struct known_chat *c)
+static void chat_enter_old(struct known_chat *c)
 {
     struct chats *t = chats_of(c->inst);
 
@@ -67,7 +112,7 @@ void chat_enter_old(struct known_chat *c)
     t->n_old++;
 }
 
-void chat_leave_old(struct known_chat *c)
+static void chat_leave_old(struct known_chat *c)
 {
     struct chats *t = chats_of(c->inst);
 
@@ -90,39 +135,70 @@ static struct known_chat *make(struct instance *i, struct str platform, struct s
     struct chats *t = chats_of(i);
     struct known_chat *c = chat_add(&t->table, i, chat_id);
 
-    chat_set_place(&t->table, c, platform, STR(""), STR(""));
+    chat_set_address(&t->table, c, platform, STR(""), STR(""));
     enter(i, c);
     return c;
 }
 
-uint64_t chat_company(const struct known_chat *c)
+static uint64_t chat_participants(const struct known_chat *c)
 {
     char id[CHAT_ID_CHARS];
 
-    return company_place(c->inst->relay, chat_platform(c), chat_bot(c), chat_id(c, id));
+    return participants_key(c->inst->relay, chat_platform(c), chat_bot(c), chat_id(c, id));
 }
 
-/* True when it was another one before.  The instance counts in one place: company.h. */
-static bool set_place(struct known_chat *c, struct str platform, struct str bot, struct str scope)
+/* True when it was another one before.  The instance counts once: byline.h. */
+static bool set_address(struct known_chat *c, struct str platform, struct str bot, struct str scope)
 {
     struct relay *r = c->inst->relay;
     bool same = c->counted && str_eq(chat_bot(c), bot);
     char id[CHAT_ID_CHARS];
 
     if (c->counted && !same)
-        company_leave(r, chat_company(c));
-    bool moved = chat_set_place(&r->chats->table, c, platform, bot, scope);
+        participants_leave(r, chat_participants(c));
+    bool moved = chat_set_address(&r->chats->table, c, platform, bot, scope);
     if (same)
         return moved;
-    company_join(r, chat_company(c));
+    participants_join(r, chat_participants(c));
     c->counted = true;
-    spoken_heard(r, spoken_place(c->inst, chat_platform(c), chat_bot(c), chat_id(c, id)));
+    spoken_heard(r, spoken_chat(c->inst, chat_platform(c), chat_bot(c), chat_id(c, id)));
     return moved;
+}
+
+/* ---- the day a chat was last heard from ---- */
+
+static uint16_t chats_today(const struct relay *r)
+{
+    return (uint16_t)(clock_wall_ms(r->env.clock) / DAY_MS);
+}
+
+static uint16_t chat_day(const struct known_chat *c)
+{
+    const struct chats *t = chats_of(c->inst);
+    uint32_t number = chats_number(c);
+
+    return number < t->n_days ? t->days[number] : 0;
+}
+
+static void chat_set_day(const struct known_chat *c, uint16_t day)
+{
+    struct chats *t = chats_of(c->inst);
+    uint32_t number = chats_number(c);
+
+    if (day == 0 && number >= t->n_days)
+        return;
+    if (number >= t->n_days) {
+        size_t n = ((size_t)number + 1) * 2;
+        t->days = xrealloc(t->days, n * sizeof t->days[0]);
+        memset(t->days + t->n_days, 0, (n - t->n_days) * sizeof t->days[0]);
+        t->n_days = n;
+    }
+    t->days[number] = day;
 }
 
 /* ---- the record ---- */
 
-void chat_record_key(const struct known_chat *c, struct buf *out)
+static void chat_record_key(const struct known_chat *c, struct buf *out)
 {
     char id[CHAT_ID_CHARS];
 
@@ -147,21 +223,21 @@ static void write_record(const struct known_chat *c, struct buf *out)
     jw_ki64(&w, "box", c->inst->box);
     if (keys.n != 0)
         jw_kstr(&w, "keys", buf_str(&keys));
-    ground_write(&w, name_text(c->ground));
+    basis_write(&w, name_text(c->basis));
     if (chats_of(c->inst)->retention_ms > 0)
         jw_ki64(&w, "day", chats_today(c->inst->relay));
     jw_end_obj(&w);
     buf_done(&keys);
 }
 
-struct chat_put *chat_put_of(const struct known_chat *c)
+static struct chat_put *chat_put_of(const struct known_chat *c)
 {
     uint32_t number = chats_number(c);
 
     return c->writing ? map_get(&chats_of(c->inst)->puts, str_make(&number, sizeof number)) : NULL;
 }
 
-void chat_put_over(struct chat_put *p)
+static void chat_put_over(struct chat_put *p)
 {
     p->chat->writing = false;
     map_del(&chats_of(p->chat->inst)->puts, str_make(&p->number, sizeof p->number));
@@ -177,7 +253,7 @@ static void on_stored(void *ctx, enum bh_err err)
     chat_put_over(p);
 }
 
-void chat_store(struct known_chat *c)
+static void chat_store(struct known_chat *c)
 {
     struct buf key = BUF_INIT, value = BUF_INIT;
     struct chat_put *p = chat_put_of(c);
@@ -197,6 +273,115 @@ void chat_store(struct known_chat *c)
     p->put = store_put(c->inst->relay->env.store, &item, 1, false, on_stored, p);
     buf_done(&key);
     buf_done(&value);
+}
+
+/* ---- forgetting ---- */
+
+struct deletes { /* records to be deleted together */
+    struct buf keys[DELETE_AT_ONCE];
+    size_t n;
+};
+
+static struct store_put *delete_now(struct relay *r, struct deletes *d, store_put_cb *done)
+{
+    struct store_kv items[DELETE_AT_ONCE];
+    struct store_put *put = NULL;
+
+    for (size_t k = 0; k < d->n; k++)
+        items[k] = (struct store_kv){KV_DELETE, CHATS_NS, buf_str(&d->keys[k]), STR_NULL};
+    if (d->n != 0)
+        put = store_put(r->env.store, items, d->n, false, done, done != NULL ? r->chats : NULL);
+    for (size_t k = 0; k < d->n; k++)
+        buf_done(&d->keys[k]);
+    d->n = 0;
+    return put;
+}
+
+static void leave_instance(struct known_chat *c)
+{
+    struct chats *t = chats_of(c->inst);
+    bool over = chat_is_over(c);
+
+    chat_row_remove(&t->table, over ? &t->ending : &c->inst->chats, CHAT_BY_INSTANCE, c);
+    if (over)
+        t->n_ending--;
+    else
+        c->inst->n_chats--;
+}
+
+/* Of one that is over: does the next holder of the name know the same chat? */
+static bool has_heir(const struct known_chat *c)
+{
+    char id[CHAT_ID_CHARS];
+
+    return chat_is_over(c) && chats_find_on(c->inst, chat_platform(c), chat_id(c, id)) != NULL;
+}
+
+/* From memory; its record is left to the caller in @d. */
+static void forget(struct known_chat *c, struct deletes *d)
+{
+    struct chats *t = chats_of(c->inst);
+    struct chat_put *p = chat_put_of(c);
+
+    if (c->counted)
+        participants_leave(c->inst->relay, chat_participants(c));
+    chat_leave_old(c);
+    leave_instance(c);
+    for (size_t k = 0; k < c->n_keys; k++)
+        interrupt_forget(c->inst->relay, c, chat_keys(c)[k]);
+    if (p != NULL) {
+        store_put_cancel(&p->put);
+        chat_put_over(p);
+    }
+    if (!has_heir(c)) {
+        d->keys[d->n] = BUF_INIT;
+        chat_record_key(c, &d->keys[d->n++]);
+    }
+    chat_set_day(c, 0);
+    chat_remove(&t->table, c);
+}
+
+static void chat_forget_one(struct known_chat *c)
+{
+    struct instance *i = c->inst;
+    bool over = chat_is_over(c);
+    struct deletes d;
+
+    d.n = 0;
+    forget(c, &d);
+    delete_now(i->relay, &d, NULL);
+    if (!over && !i->forgot_chats) {
+        i->forgot_chats = true;
+        instance_record(i);
+    }
+}
+
+void chats_trim(struct relay *r, size_t steps)
+{
+    struct outside *outside = r->env.outside;
+    struct chats *t = r->chats;
+
+    while (t->n_old > r->lim.max_chats && steps-- > 0) {
+        struct known_chat *c = chats_at(r, t->old.first);
+        const struct outlet *at = outside->find(outside, chat_platform(c), chat_bot(c));
+        if (at != NULL && at->secret_chats) {
+            chat_forget_one(c);
+            continue;
+        }
+        chat_leave_old(c);
+        if (at == NULL)
+            chat_enter_old(c);
+    }
+}
+
+void relay_forget_chat(struct relay *r, struct str tenant, struct str instance, struct str platform,
+                       struct str chat_id)
+{
+    struct instance *i = instance_find(r, tenant, instance);
+    struct known_chat *c = i != NULL ? chats_find_on(i, platform, chat_id) : NULL;
+
+    if (c != NULL)
+        chat_forget_one(c);
 }
 
 /* ---- noting ---- */
@@ -235,11 +420,11 @@ static void to_the_end(struct known_chat *c)
 static bool learn(struct known_chat *c, const struct event *ev, uint64_t key, bool owner)
 {
     struct chats *t = chats_of(c->inst);
-    bool moved = ground_of(ev, owner, chat_bot(c), name_text(c->ground), &t->ground);
+    bool moved = basis_of(ev, owner, chat_bot(c), name_text(c->basis), &t->basis);
 
     if (moved)
-        chat_set_ground(&t->table, c, buf_str(&t->ground));
-    moved |= set_place(c, ev->platform, ev->bot, ev->scope_id);
+        chat_set_basis(&t->table, c, buf_str(&t->basis));
+    moved |= set_address(c, ev->platform, ev->bot, ev->scope_id);
     if (!chat_has_key(c, key)) {
         add_key(c, key);
         moved = true;
@@ -291,7 +476,7 @@ static void load_keys(struct known_chat *c, struct str hex)
 }
 
 /* There may be a million, and nobody asks for one yet: they are put where they are found when all
- * are there, and join their company a few at a time. */
+ * are there, and join the participants a few at a time. */
 enum { JOIN_AT_ONCE = 32 };
 struct loading {
     struct relay *relay;
@@ -300,24 +485,24 @@ struct loading {
     size_t n_joining;
 };
 
-static void join_company(struct loading *l)
+static void join_participants(struct loading *l)
 {
     for (size_t k = 0; k < l->n_joining; k++)
-        company_join(l->relay, l->joining[k]);
+        participants_join(l->relay, l->joining[k]);
     l->n_joining = 0;
 }
 
-static void load_place(struct loading *l, struct known_chat *c, struct str platform, struct str id,
-                       struct json doc)
+static void load_address(struct loading *l, struct known_chat *c, struct str platform,
+                         struct str id, struct json doc)
 {
     struct str bot = json_str(doc, "bot");
-    uint64_t place = company_place(l->relay, platform, bot, id);
+    uint64_t key = participants_key(l->relay, platform, bot, id);
 
-    chat_set_place(&l->relay->chats->table, c, platform, bot, json_str(doc, "scope"));
-    company_prefetch(l->relay, place);
-    l->joining[l->n_joining++] = place;
+    chat_set_address(&l->relay->chats->table, c, platform, bot, json_str(doc, "scope"));
+    participants_prefetch(l->relay, key);
+    l->joining[l->n_joining++] = key;
     if (l->n_joining == JOIN_AT_ONCE)
-        join_company(l);
+        join_participants(l);
     c->counted = true;
 }
 
@@ -336,12 +521,12 @@ static void load_chat(struct loading *l, struct instance *i, struct str platform
     struct known_chat *c = chat_add_unindexed(&t->table, i, id);
 
     if (readable) {
-        load_place(l, c, platform, id, doc);
-        if (ground_read(doc, &t->ground))
-            chat_set_ground(&t->table, c, buf_str(&t->ground));
+        load_address(l, c, platform, id, doc);
+        if (basis_read(doc, &t->basis))
+            chat_set_basis(&t->table, c, buf_str(&t->basis));
         load_keys(c, json_str(doc, "keys"));
     } else {
-        chat_set_place(&t->table, c, platform, STR(""), STR(""));
+        chat_set_address(&t->table, c, platform, STR(""), STR(""));
     }
     enter(i, c);
     c->stored = true;
@@ -373,9 +558,102 @@ enum bh_err chats_load(struct relay *r)
     struct loading l = {.relay = r};
     enum bh_err err = r->env.store->ops->load_records(r->env.store, CHATS_NS, on_record, &l);
 
-    join_company(&l);
+    join_participants(&l);
     chat_index(&r->chats->table, &r->chats->old, CHAT_BY_AGE);
     return err;
+}
+
+/* ---- retention ---- */
+
+void chats_retain(struct relay *r, int64_t retention_ms)
+{
+    r->chats->retention_ms = retention_ms;
+}
+
+static struct known_chat *chat_of(struct relay *r, struct str key)
+{
+    struct str tenant, name, platform;
+
+    if (!str_split(&key, '\x1f', &tenant) || !str_split(&key, '\x1f', &name) ||
+        !str_split(&key, '\x1f', &platform) || key.p == NULL)
+        return NULL;
+    struct instance *i = instance_find(r, tenant, name);
+    return i != NULL ? chats_find_on(i, platform, key) : NULL;
+}
+
+static bool goes(void *ctx, struct str key, struct str value)
+{
+    struct relay *r = ctx;
+    int64_t keep_days = (r->chats->retention_ms + DAY_MS - 1) / DAY_MS, day;
+    struct known_chat *c = chat_of(r, key);
+    struct json doc;
+
+    if (r->chats->retention_ms <= 0 || c == NULL || !json_parse(r->json, value, &doc))
+        return false; /* of a life that is over: life.h sees to it */
+    if (!json_as_i64(json_get(doc, "day"), &day)) {
+        if (chat_day(c) == 0)
+            chat_store(c);
+        return false;
+    }
+    if (chat_day(c) != 0 && chat_day(c) != day)
+        return false; /* written anew meanwhile */
+    if (chats_today(r) - day > keep_days)
+        chat_forget_one(c); /* with its record */
+    return false;
+}
+
+const struct sweep_ops chats_age_ops = {.goes = goes};
+
+/* ---- the end of an instance's chats ---- */
+
+static void on_records_gone(void *ctx, enum bh_err err)
+{
+    struct chats *t = ctx;
+
+    (void)err; /* what stayed names a mailbox that is no more */
+    t->ended = NULL;
+    timer_set(t->relay->env.clock, &t->end_some, 0);
+}
+
+static struct store_put *end_some(struct chats *t, store_put_cb *done)
+{
+    struct deletes d;
+
+    d.n = 0;
+    for (int k = 0; k < DELETE_AT_ONCE && t->n_ending != 0; k++)
+        forget(chats_at(t->relay, t->ending.first), &d);
+    return delete_now(t->relay, &d, done);
+}
+
+static void on_end_some(struct timer *timer)
+{
+    struct chats *t = container_of(timer, struct chats, end_some);
+
+    t->ended = end_some(t, on_records_gone);
+    if (t->ended == NULL && t->n_ending != 0)
+        timer_set(t->relay->env.clock, timer, 0);
+}
+
+void chats_end(struct instance *i)
+{
+    struct chats *t = chats_of(i);
+
+    if (i->n_chats == 0)
+        return;
+    t->relay = i->relay;
+    i->chat_era = (i->chat_era + 1u) & (CHAT_ERAS - 1);
+    while (i->chat_era == 0 && t->n_ending != 0) /* the eras begin anew: none of the last round */
+        end_some(t, NULL);
+    chat_row_join(&t->table, &t->ending, CHAT_BY_INSTANCE, &i->chats);
+    t->n_ending += i->n_chats;
+    i->n_chats = 0;
+    if (t->ended == NULL && !timer_is_set(&t->end_some))
+        timer_set(i->relay->env.clock, &t->end_some, 0);
+}
+
+size_t chats_ending(const struct relay *r)
+{
+    return r->chats->n_ending;
 }
 
 void chats_free(struct chats *t)
@@ -391,6 +669,6 @@ void chats_free(struct chats *t)
         timer_stop(t->relay->env.clock, &t->end_some);
     chat_table_done(&t->table);
     free(t->days);
-    buf_done(&t->ground);
+    buf_done(&t->basis);
     free(t);
 }

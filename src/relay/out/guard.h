@@ -1,25 +1,34 @@
-/* guard.h - may this instance act on this chat or message: the one place that says so.
+/* guard.h - may this instance act on this chat or message: the only module that answers this.
  *
- * An instance may act in a chat that it was delivered something from, as long as what connected
- * them does (ground.h), and through the bot it came by.  Elsewhere: in a chat whose very id an
- * operator routed to it, that is the direct chat of somebody linked to it, both through a bot of
- * its own; or that lies in a place it was granted and its people can see.  What a frame says about
- * scopes is held against the records, and so is what a hello says about bots: they can refuse,
- * never grant.
+ *      outbound frame -> guard_admit() -> persona -> may_speak() -> may_touch() -> outlet
  *
- *      outbound frame -> guard_admit() -> who it speaks as -> may_speak() -> which outlet serves it
+ * An instance may act in a chat that it received an event from, through the bot that delivered the
+ * event, while the basis of that chat holds:
  *
- * Speaking in a chat is one right, touching what stands there another: an instance may edit what it
- * sent itself and nothing else, whoever else speaks through the same bot; and react to, or open a
- * thread under, what it sent or was delivered.
+ *      the person   who wrote there is still linked to the instance
+ *      the scope    of the chat is still granted to the instance, and its people can see the chat
+ *      the route    an operator's route of the chat, or of its bot, still leads to the instance
  *
- * Adapters that post to somewhere else than chat_id (a thread named in the metadata) check that it
- * lies inside that chat.
+ * Without an earlier event an instance may act in a chat whose id an operator routed to it, in the
+ * direct chat of a person linked to it (both through a bot of its own), and in a chat that lies in
+ * a granted scope and that its people can see.  Scopes in a frame and bots in a hello are compared
+ * with the records: they can refuse an action, never allow one.
+ *
+ * Editing needs more than speaking: an instance edits only messages that it sent, and reacts to, or
+ * opens a thread under, messages that it sent or received.
+ *
+ * An adapter that posts elsewhere than chat_id (into a thread of the metadata) checks itself that
+ * the thread lies in that chat.
  */
 #pragma once
+#include "base/json.h"
 #include "core/action.h"
 
+struct buf;
+struct event;
 struct instance;
+struct jw;
+struct known_chat;
 struct outlet;
 struct session;
 
@@ -29,13 +38,26 @@ struct destination {
     const struct outlet *outlet;
 };
 
-/* NULL: @a may go to @ret; else why not, as it is told to the gateway. */
+/* NULL: @a may go to @ret; else the reason, as the gateway reads it. */
 const char *guard_admit(const struct session *s, const struct action *a, struct destination *ret);
 
-/* May the instance do this to @a's message?  Asked when it may speak in the chat.  NULL: yes; else
- * why not. */
+/* May the instance do this to @a's message?  The caller has asked may_speak() before.  NULL: yes;
+ * else the reason. */
 const char *may_touch(struct instance *i, const struct action *a, const struct destination *to);
 
-/* Whose chat is it?  The records answer; the action's own scope only says which record to look at.
+/* May the instance speak in @a's chat?  Only records decide; the action's scope selects the record.
  */
 bool may_speak(struct instance *i, const struct action *a, const struct destination *to);
+
+/* ---- the basis of a chat: what chats.h stores for these questions ---- */
+
+/* Packs what @ev says about its chat into *@out.  @owner: the author is linked to the instance.
+ * @bot delivered the previous event (empty: none), @before is the previous basis (absent: none).
+ * True: the new basis differs from @before. */
+bool basis_of(const struct event *ev, bool owner, struct str bot, struct str before,
+              struct buf *out);
+
+/* The member "basis" of the chat's record.  basis_read() returns false, and leaves *@out alone,
+ * when the record has none. */
+void basis_write(struct jw *w, struct str basis); /* absent: writes nothing */
+bool basis_read(struct json doc, struct buf *out);

@@ -16,13 +16,13 @@
 #include "relay/out/guard.h"
 #include "relay/heart.h"
 #include "relay/sleep/instance.h"
-#include "relay/out/rate.h"
 #include "relay/session/session.h"
 #include "relay/out/spoken.h"
 #include "relay/turn.h"
 #include "store/store.h"
 
 enum { PARTS_MAX = 16 };
+enum { BURST_S = 5 }; /* actions of so many seconds may come at once */
 
 struct request {
     struct list owner;     /* session->requests, or instance->orphans */
@@ -40,7 +40,7 @@ struct request {
     bool recorded;       /* an older database has a record of it */
     bool speaks;         /* what it sends may be changed later: spoken.h */
     struct hash128 what; /* of a message: where and what is said; zero: not to be compared */
-    struct spoken_place where;
+    struct spoken_chat where;
     char id[];
 };
 
@@ -48,6 +48,12 @@ struct request_slot {
     struct request *req; /* owned; NULL: free */
     uint32_t generation;
     uint32_t next_free; /* index + 1; 0: none */
+};
+
+struct tenant_rate { /* the token bucket of all instances of a tenant */
+    struct bucket_level level;
+    size_t name_n;
+    char name[];
 };
 
 struct requests {
@@ -59,7 +65,8 @@ struct requests {
     struct buf named;   /* scratch: what is said, with a name in front */
     struct buf results; /* the frames of those, used again every turn */
     struct timer timer;
-    struct buf said; /* what is hashed, used again every time */
+    struct buf said;         /* what is hashed, used again every time */
+    struct map tenant_rates; /* name -> struct tenant_rate; owned */
 };
 
 static timer_cb on_deadline;
@@ -126,6 +133,10 @@ void requests_free(struct requests *q)
         request_free(q, list_entry(it, struct request, by_due));
     list_each (&q->told, it, nxt) /* past their time, and not told yet */
         request_free(q, list_entry(it, struct request, told));
+    void *rate;
+    for (size_t pos = 0; map_next(&q->tenant_rates, &pos, &rate);)
+        free(rate);
+    map_done(&q->tenant_rates);
     buf_done(&q->results);
     buf_done(&q->said);
     buf_done(&q->named);
@@ -363,7 +374,7 @@ bool relay_revive(struct relay *r, const struct action_from *from, struct str pl
     struct request *req = request_make(q, i, from->request_id);
     list_append(&i->orphans, &req->owner);
     req->speaks = speaks(op);
-    req->where = spoken_place(i, platform, bot, chat_id);
+    req->where = spoken_chat(i, platform, bot, chat_id);
     *ret_id = (struct action_id){req->index, q->slots[req->index].generation};
     return true;
 }
@@ -390,6 +401,30 @@ enum bh_err requests_load(struct relay *r)
 }
 
 /* ---- starting ---- */
+
+/* Takes @n from the allowance of @i and from its tenant's: limits.instance_actions and
+ * limits.tenant_actions per second.  An action that becomes several messages counts as so many.
+ * False: too many. */
+static bool rate_take(struct instance *i, uint32_t n)
+{
+    struct relay *r = i->relay;
+    struct str tenant = instance_tenant(i);
+    int64_t now_ms = clock_now_ms(r->env.clock);
+    uint32_t mine = r->lim.instance_actions, ours = r->lim.tenant_actions;
+    struct tenant_rate *t = map_get(&r->requests->tenant_rates, tenant);
+
+    if (t == NULL) {
+        t = xcalloc(1, sizeof *t + tenant.n);
+        t->name_n = tenant.n;
+        memcpy(t->name, tenant.p, tenant.n);
+        map_put(&r->requests->tenant_rates, str_make(t->name, t->name_n), t);
+    }
+    for (uint32_t k = 0; k < n; k++)
+        if (!bucket_take(&i->actions, now_ms, mine, mine * BURST_S) ||
+            !bucket_take(&t->level, now_ms, ours, ours * BURST_S))
+            return false;
+    return true;
+}
 
 static bool is_under_way(const struct session *s, struct str id)
 {
@@ -458,11 +493,11 @@ static bool join_orphan(struct session *s, struct str id, struct hash128 what)
         if (is_decided(old) || old->what.hi != what.hi || old->what.lo != what.lo)
             continue;
         struct request *req = request_new(q, s, id); /* with a patience of its own */
-        uint32_t place = req->index;
+        uint32_t slot = req->index;
         q->slots[old->index].req = req; /* whoever acts answers this one */
-        q->slots[place].req = old;
+        q->slots[slot].req = old;
         req->index = old->index;
-        old->index = place;
+        old->index = slot;
         req->speaks = true;
         req->what = what;
         req->where = old->where;
@@ -530,7 +565,7 @@ static void start(struct session *s, struct str id, const struct action *asked)
         req->asked = str_dup(a->chat_id);
     req->speaks = speaks(a->op);
     req->what = what;
-    req->where = spoken_place(s->inst, to.platform, str_of(to.outlet->bot), a->chat_id);
+    req->where = spoken_chat(s->inst, to.platform, str_of(to.outlet->bot), a->chat_id);
     struct action_id aid = {req->index, r->requests->slots[req->index].generation};
     struct action_from from = {instance_tenant(s->inst), instance_id(s->inst), id, s->inst->life};
     said.deadline_ms = req->due_ms;

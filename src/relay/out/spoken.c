@@ -10,7 +10,7 @@
 #include "base/crypto.h"
 #include "base/jw.h"
 #include "base/list.h"
-#include "relay/out/company.h"
+#include "relay/out/byline.h"
 #include "relay/heart.h"
 #include "relay/sleep/instance.h"
 #include "store/store.h"
@@ -20,7 +20,7 @@
 enum {
     FIRST_CAP = 4,
     KEY_BYTES = 32 + 8 + 2, /* in hex: the chat, the mailbox, the slot */
-    PLACE_BYTES = offsetof(struct spoken_place, box) + sizeof(uint32_t), /* without padding */
+    AT_BYTES = offsetof(struct spoken_chat, box) + sizeof(uint32_t), /* without padding */
 };
 
 struct said_message {
@@ -37,14 +37,14 @@ struct speaker { /* one mailbox number */
 struct ring {                       /* one speaker in one chat */
     struct list by_age, of_speaker; /* the one spoken in last is last */
     struct speaker *by;             /* borrowed */
-    struct spoken_place at;         /* the map key, all of it */
+    struct spoken_chat at;          /* the map key, all of it */
     struct said_message *said;      /* owned */
-    uint64_t place;                 /* where it counts: company.h; 0: nowhere */
+    uint64_t shared;                /* where it counts: byline.h; 0: nowhere */
     uint16_t n, cap, next; /* used slots, allocated ones, the one to write over when full */
 };
 
 struct spoken {
-    struct map rings;    /* place -> struct ring; owned */
+    struct map rings;    /* shared -> struct ring; owned */
     struct map speakers; /* box -> struct speaker; owned */
     struct list by_age;
     struct buf scratch;
@@ -77,12 +77,12 @@ void spoken_free(struct spoken *t)
     free(t);
 }
 
-struct spoken_place spoken_place(const struct instance *i, struct str platform, struct str bot,
-                                 struct str chat_id)
+struct spoken_chat spoken_chat(const struct instance *i, struct str platform, struct str bot,
+                               struct str chat_id)
 {
     struct relay *r = i->relay;
     struct buf *b = &r->spoken->scratch;
-    struct spoken_place at;
+    struct spoken_chat at;
 
     buf_reset(b);
     buf_add(b, &i->box, sizeof i->box);
@@ -103,9 +103,9 @@ static uint64_t name_of(const struct relay *r, struct str message_id)
     return h != 0 ? h : 1;
 }
 
-static struct str place_key(const struct spoken_place *at)
+static struct str at_key(const struct spoken_chat *at)
 {
-    return str_make((const char *)at, PLACE_BYTES);
+    return str_make((const char *)at, AT_BYTES);
 }
 
 /* ---- rings ---- */
@@ -123,9 +123,9 @@ static struct speaker *speaker_of(struct spoken *t, uint32_t box)
     return s;
 }
 
-static struct ring *ring_of(struct spoken *t, const struct spoken_place *at)
+static struct ring *ring_of(struct spoken *t, const struct spoken_chat *at)
 {
-    struct ring *r = map_get(&t->rings, place_key(at));
+    struct ring *r = map_get(&t->rings, at_key(at));
 
     if (r != NULL)
         return r;
@@ -137,7 +137,7 @@ static struct ring *ring_of(struct spoken *t, const struct spoken_place *at)
     list_init(&r->of_speaker);
     list_append(&t->by_age, &r->by_age);
     list_append(&r->by->rings, &r->of_speaker);
-    map_put(&t->rings, place_key(&r->at), r);
+    map_put(&t->rings, at_key(&r->at), r);
     return r;
 }
 
@@ -188,9 +188,9 @@ static void forget(struct relay *relay, struct ring *r)
     }
     if (r->n > 0)
         store_put(relay->env.store, items, r->n, false, NULL, NULL);
-    if (r->place != 0)
-        company_leave(relay, r->place);
-    map_del(&relay->spoken->rings, place_key(&r->at));
+    if (r->shared != 0)
+        participants_leave(relay, r->shared);
+    map_del(&relay->spoken->rings, at_key(&r->at));
     list_remove(&r->by_age);
     list_remove(&r->of_speaker);
     if (--r->by->n == 0) {
@@ -210,28 +210,28 @@ static void touch(struct relay *relay, struct ring *r)
         forget(relay, list_first(&r->by->rings, struct ring, of_speaker));
 }
 
-void spoken_enter(struct relay *relay, struct spoken_place at, uint64_t place)
+void spoken_enter(struct relay *relay, struct spoken_chat at, uint64_t shared)
 {
     struct ring *r = ring_of(relay->spoken, &at);
 
-    if (r->place == 0) {
-        r->place = place;
-        company_join(relay, place);
+    if (r->shared == 0) {
+        r->shared = shared;
+        participants_join(relay, shared);
     }
     touch(relay, r);
 }
 
-void spoken_heard(struct relay *relay, struct spoken_place at)
+void spoken_heard(struct relay *relay, struct spoken_chat at)
 {
-    struct ring *r = map_get(&relay->spoken->rings, place_key(&at));
+    struct ring *r = map_get(&relay->spoken->rings, at_key(&at));
 
-    if (r == NULL || r->place == 0)
+    if (r == NULL || r->shared == 0)
         return;
-    company_leave(relay, r->place);
-    r->place = 0;
+    participants_leave(relay, r->shared);
+    r->shared = 0;
 }
 
-void spoken_note(struct relay *relay, struct spoken_place at, struct str message_id)
+void spoken_note(struct relay *relay, struct spoken_chat at, struct str message_id)
 {
     struct ring *r = ring_of(relay->spoken, &at);
     unsigned slot = r->n < SPOKEN_PER_CHAT ? r->n++ : r->next;
@@ -244,9 +244,9 @@ void spoken_note(struct relay *relay, struct spoken_place at, struct str message
     touch(relay, r);
 }
 
-bool spoken_has(struct relay *relay, struct spoken_place at, struct str message_id)
+bool spoken_has(struct relay *relay, struct spoken_chat at, struct str message_id)
 {
-    const struct ring *r = map_get(&relay->spoken->rings, place_key(&at));
+    const struct ring *r = map_get(&relay->spoken->rings, at_key(&at));
     uint64_t name = name_of(relay, message_id);
     int64_t oldest_ms = clock_wall_ms(relay->env.clock) - SPOKEN_MS;
 
@@ -281,7 +281,7 @@ void spoken_expire(struct relay *relay, size_t steps)
 
 /* ---- loading ---- */
 
-static bool read_key(struct str key, struct spoken_place *ret_at, unsigned *ret_slot)
+static bool read_key(struct str key, struct spoken_chat *ret_at, unsigned *ret_slot)
 {
     uint8_t raw[KEY_BYTES / 2];
     uint64_t words[3] = {0};
@@ -299,7 +299,7 @@ static bool read_key(struct str key, struct spoken_place *ret_at, unsigned *ret_
 static void on_record(void *ctx, struct str key, struct str value)
 {
     struct relay *relay = ctx;
-    struct spoken_place at;
+    struct spoken_chat at;
     unsigned slot;
     uint8_t raw[8];
     int64_t at_ms = 0;

@@ -33,7 +33,7 @@ struct instance {             /* one agent of one tenant; lives as long as the r
     struct sent_ids sent; /* what went down its sockets, by bufferId */
     struct wake wake;
     struct sleep sleep;
-    struct bucket_level actions; /* how many it may still ask for: rate.h */
+    struct bucket_level actions; /* how many it may still ask for: requests.c */
     struct list orphans;         /* requests whose session has gone: requests.h */
     struct list pump_link;       /* pump->wanting */
     struct list hungry_link;     /* fetches->hungry */

@@ -1,6 +1,6 @@
-/* Promises of relay/out/byline.h and company.h: a name where several agents share a chat. */
+/* Promises of relay/out/byline.h: a name where several agents share a chat. */
 #include "relay/asking.h"
-#include "relay/out/company.h"
+#include "relay/out/byline.h"
 #include "relay/heart.h"
 #include "tenancy/enroll.h"
 #include "tenancy/grants.h"
@@ -135,18 +135,18 @@ static void places_are_counted_each_for_itself(void **state)
 
     for (int n = 0; n < N; n++) {
         snprintf(name, sizeof name, "x%d", n);
-        all[n] = company_place(rig.relay, STR("web"), STR("lobby"), str_of(name));
+        all[n] = participants_key(rig.relay, STR("web"), STR("lobby"), str_of(name));
         for (int k = 0; k < n % 3 + 1; k++)
-            company_join(rig.relay, all[n]);
+            participants_join(rig.relay, all[n]);
     }
     for (int n = 0; n < N; n += 2) /* every other one empties, so that gaps are closed */
         for (int k = 0; k < n % 3 + 1; k++)
-            company_leave(rig.relay, all[n]);
+            participants_leave(rig.relay, all[n]);
     for (int n = 0; n < N; n++)
-        assert_int_equal(company_count(rig.relay, all[n]), n % 2 != 0 ? n % 3 + 1 : 0);
+        assert_int_equal(participants_count(rig.relay, all[n]), n % 2 != 0 ? n % 3 + 1 : 0);
     for (int k = 0; k < 1000; k++)
-        company_join(rig.relay, all[0]);
-    assert_int_equal(company_count(rig.relay, all[0]), COMPANY_MOST);
+        participants_join(rig.relay, all[0]);
+    assert_int_equal(participants_count(rig.relay, all[0]), PARTICIPANTS_MAX);
     free(all);
 }
 

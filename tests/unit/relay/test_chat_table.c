@@ -68,7 +68,7 @@ static void many_are_found_while_they_come_and_go(void **state)
     for (int k = 0; k < N; k++) {
         snprintf(id, sizeof id, k % 3 != 0 ? "%d" : "c%d", k * 7919);
         all[k] = chat_add(&t, k % 2 ? ann : bob, str_of(id));
-        chat_set_place(&t, all[k], STR("discord"), STR("hop"), str_of(k % 5 ? "g" : ""));
+        chat_set_address(&t, all[k], STR("discord"), STR("hop"), str_of(k % 5 ? "g" : ""));
     }
     for (int k = 0; k < N; k += 4)
         chat_remove(&t, all[k]);
@@ -88,7 +88,7 @@ static void those_of_a_start_are_found_once_all_are_there(void **state)
     for (int k = 0; k < N; k++) {
         snprintf(id, sizeof id, k % 3 != 0 ? "%d" : "c%d", k / 2 * 7919);
         all[k] = chat_add_unindexed(&t, ann, str_of(id));
-        chat_set_place(&t, all[k], str_of(k % 2 ? "discord" : "telegram"), STR("hop"), STR(""));
+        chat_set_address(&t, all[k], str_of(k % 2 ? "discord" : "telegram"), STR("hop"), STR(""));
         chat_row_append(&t, &queue, CHAT_BY_AGE, all[k]);
     }
     chat_index(&t, &queue, CHAT_BY_AGE);
@@ -135,23 +135,23 @@ static void what_chats_share_is_there_once(void **state)
     struct known_chat *a = chat_add(&t, ann, STR("1")), *b = chat_add(&t, bob, STR("2"));
 
     assert_str(chat_platform(a), "");
-    assert_true(chat_set_place(&t, a, STR("discord"), STR("hop"), STR("guild")));
-    assert_false(chat_set_place(&t, a, STR("discord"), STR("hop"), STR("guild")));
-    assert_true(chat_set_place(&t, b, STR("discord"), STR("hop"), STR("guild")));
-    assert_ptr_equal(a->place, b->place);
-    assert_true(chat_set_place(&t, b, STR("discord"), STR("hopg"), STR("uild")));
-    assert_ptr_not_equal(a->place, b->place);
+    assert_true(chat_set_address(&t, a, STR("discord"), STR("hop"), STR("guild")));
+    assert_false(chat_set_address(&t, a, STR("discord"), STR("hop"), STR("guild")));
+    assert_true(chat_set_address(&t, b, STR("discord"), STR("hop"), STR("guild")));
+    assert_ptr_equal(a->address, b->address);
+    assert_true(chat_set_address(&t, b, STR("discord"), STR("hopg"), STR("uild")));
+    assert_ptr_not_equal(a->address, b->address);
     assert_str(chat_platform(b), "discord");
     assert_str(chat_bot(b), "hopg");
     assert_str(chat_scope(b), "uild");
-    assert_true(chat_set_place(&t, b, STR("web"), STR_NULL, STR_NULL));
+    assert_true(chat_set_address(&t, b, STR("web"), STR_NULL, STR_NULL));
     assert_str(chat_bot(b), "");
     assert_str(chat_scope(b), "");
-    chat_set_ground(&t, a, STR("x"));
-    chat_set_ground(&t, b, STR("x"));
-    assert_ptr_equal(a->ground, b->ground);
-    chat_set_ground(&t, a, STR("y"));
-    assert_str(name_text(b->ground), "x");
+    chat_set_basis(&t, a, STR("x"));
+    chat_set_basis(&t, b, STR("x"));
+    assert_ptr_equal(a->basis, b->basis);
+    chat_set_basis(&t, a, STR("y"));
+    assert_str(name_text(b->basis), "x");
 }
 
 static void keys_stay_in_their_order(void **state)

@@ -1,4 +1,4 @@
-/* Promises of relay/out/ground.h and guard.h: the right to speak ends with what gave it, and a
+/* Promises of relay/out/guard.h: the right to speak ends with what gave it, and a
  * hello grants nothing. */
 #include "relay/asking.h"
 #include "tenancy/grants.h"
@@ -109,7 +109,7 @@ static void the_right_to_speak_ends_when_the_link_is_removed(void **state)
     assert_false(answers(f));
     f = restarted("gw-a");
     assert_false(answers(f));
-    link_them(ANN, "u8", true); /* somebody else's link is no ground for this chat */
+    link_them(ANN, "u8", true); /* somebody else's link is no basis for this chat */
     assert_false(answers(f));
     link_them(ANN, "u7", true);
     assert_true(answers(f));
