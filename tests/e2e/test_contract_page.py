@@ -52,12 +52,13 @@ def rebuild(tmp, test, changed, sources):
     words = command(test, None)
     out = words.index("-o") + 1
     words[out] = str(tmp / "test")
-    del words[out + 1]  # the test's own object: it is compiled anew
-    subprocess.run([*words[:out + 1], *objects, *words[out + 1:]], cwd=BUILD, check=True)
-    return subprocess.run([tmp / "test"], text=True, capture_output=True)
+    unit = sources[0].removeprefix("tests/unit/").removesuffix(".c").replace("/", "_")
+    rest = [w for w in words[out + 1:] if not w.endswith(f"/{unit}.c.o")]  # the test's own object is compiled anew
+    subprocess.run([*words[:out + 1], *objects, *rest], cwd=BUILD, check=True)
+    return subprocess.run([tmp / "test", unit], text=True, capture_output=True)
 
 
-DOC, WHERE = "tests/unit/test_core_test_contract_doc", "tests/unit/test_platform_test_where"
+DOC, WHERE = "tests/unit/test_core", "tests/unit/test_platform"
 DOC_SOURCES = ["tests/unit/core/test_contract_doc.c", "core/contract.c"]
 
 

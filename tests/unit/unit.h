@@ -10,6 +10,12 @@
 #include <string.h>
 #include <cmocka.h>
 
+/* The function that runs a file's tests, named after the file's path below tests/unit: main.c
+ * calls relay_test_mailbox() for relay/test_mailbox.c. */
+#define UNIT(name) \
+    int name(void); \
+    int name(void)
+
 /* @got is a struct str, @want a C string. */
 #define assert_str(got, want) \
     do { \

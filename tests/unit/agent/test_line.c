@@ -1,9 +1,5 @@
 /* The promises of agent/line.h. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <cmocka.h>
+#include "unit.h"
 #include "agent/line.h"
 #include "bellhop/gateway.h"
 
@@ -167,7 +163,7 @@ static void a_message_is_one_line(void **state)
     buf_done(&out);
 }
 
-int main(void)
+UNIT(agent_test_line)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_webhook_is_a_line_with_its_chat_and_its_body),

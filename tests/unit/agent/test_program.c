@@ -1,12 +1,7 @@
 /* The promises of agent/program.h, with /bin/sh as the program. */
-#include <setjmp.h>
 #include <signal.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdlib.h>
 #include <unistd.h>
-#include <cmocka.h>
+#include "unit.h"
 #include "agent/program.h"
 #include "base/buf.h"
 #include "net/loop.h"
@@ -146,7 +141,7 @@ static void a_program_that_is_not_there_says_so(void **state)
     loop_free(loop);
 }
 
-int main(void)
+UNIT(agent_test_program)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(lines_come_whole_and_all_before_the_end),

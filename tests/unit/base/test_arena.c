@@ -76,7 +76,7 @@ static void a_lone_large_block_is_not_kept(void **state)
     arena_done(&a);
 }
 
-int main(void)
+UNIT(base_test_arena)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_allocation_is_aligned_and_its_own),

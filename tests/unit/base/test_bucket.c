@@ -43,7 +43,7 @@ static void no_rate_is_no_limit(void **state)
         assert_true(bucket_take(&b, 1, 0, 0));
 }
 
-int main(void)
+UNIT(base_test_bucket)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_burst_is_let_through_and_then_the_rate),

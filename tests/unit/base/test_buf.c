@@ -158,7 +158,7 @@ static void take_hands_over_and_leaves_a_usable_buf(void **state)
     free(z);
 }
 
-int main(void)
+UNIT(base_test_buf)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(an_empty_buf_reads_as_an_empty_string),

@@ -273,7 +273,7 @@ static void random_arming_and_stopping_never_breaks_the_order(void **state)
 }
 
 #define TEST(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
-int main(void)
+UNIT(base_test_clock)
 {
     const struct CMUnitTest tests[] = {
         TEST(time_is_what_was_set_and_stands_still),

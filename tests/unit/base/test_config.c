@@ -338,7 +338,7 @@ static void ten_thousand_entries_load_in_a_blink(void **state)
     buf_done(&yaml);
 }
 
-int main(void)
+UNIT(base_test_config)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_section_finds_its_struct_filled),

@@ -363,7 +363,7 @@ static int tear_down(void **state)
     return system(command);
 }
 
-int main(void)
+UNIT(base_test_confine)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(no_process_is_made_or_touched),

@@ -220,7 +220,7 @@ static void a_wiped_secret_is_zero(void **state)
 }
 
 #define TEST(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
-int main(void)
+UNIT(base_test_crypto)
 {
     const struct CMUnitTest tests[] = {
         TEST(hashes_match_their_standards),

@@ -109,7 +109,7 @@ static void what_is_no_such_key_is_refused(void **state)
     buf_done(&b);
 }
 
-int main(void)
+UNIT(base_test_ed25519)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(the_vectors_hold),

@@ -17,7 +17,7 @@ static void a_number_that_is_no_error_still_has_a_word(void **state)
     assert_string_equal(bh_err_word((enum bh_err)99), "unknown");
 }
 
-int main(void)
+UNIT(base_test_err)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_error_has_its_own_stable_word),

@@ -62,7 +62,7 @@ static void any_name_can_be_a_files_and_no_two_are_the_same(void **state)
     buf_done(&longer);
 }
 
-int main(void)
+UNIT(base_test_file)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_file_is_read_whole_or_not_at_all_right),

@@ -73,7 +73,7 @@ static void the_process_key_is_made_once_and_can_be_fixed(void **state)
     assert_true(hash_process_key()->k0 == published.k0 && hash_process_key()->k1 == published.k1);
 }
 
-int main(void)
+UNIT(base_test_hash)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(the_published_vectors_come_out),

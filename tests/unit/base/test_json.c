@@ -291,7 +291,7 @@ static void the_input_may_change_after_parsing(void **state)
 }
 
 #define TEST(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
-int main(void)
+UNIT(base_test_json)
 {
     const struct CMUnitTest tests[] = {
         TEST(every_type_is_told_apart),

@@ -232,7 +232,7 @@ static void a_full_buffer_fails_once_and_quietly(void **state)
 }
 
 #define TEST(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
-int main(void)
+UNIT(base_test_jw)
 {
     const struct CMUnitTest tests[] = {
         TEST(commas_and_colons_place_themselves),

@@ -155,7 +155,7 @@ static void every_row_has_a_name_of_its_own_and_words(void **state)
     }
 }
 
-int main(void)
+UNIT(base_test_limits)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(one_party_and_all_together_are_bounded),

@@ -63,7 +63,7 @@ static void an_item_may_leave_while_the_list_is_walked(void **state)
     expect(&other, "24");
 }
 
-int main(void)
+UNIT(base_test_list)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(links_keep_the_order_of_appending),

@@ -159,7 +159,7 @@ static void level_words_parse_and_others_do_not(void **state)
     assert_int_equal(level, LOG_INFO);
 }
 
-int main(void)
+UNIT(base_test_log)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_text_line_has_time_level_context_and_message),

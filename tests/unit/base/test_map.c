@@ -191,7 +191,7 @@ static void while_it_grows_everything_is_found_walked_and_deleted(void **state)
     map_done(&m);
 }
 
-int main(void)
+UNIT(base_test_map)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(an_empty_map_allocates_nothing_and_answers),

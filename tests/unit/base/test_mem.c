@@ -79,7 +79,7 @@ static void after_a_trim_everything_is_still_there(void **state)
     free(on_heap);
 }
 
-int main(void)
+UNIT(base_test_mem)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(zero_bytes_is_still_a_pointer_to_free),

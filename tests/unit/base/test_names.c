@@ -45,7 +45,7 @@ static void a_name_may_be_empty_and_have_any_bytes(void **state)
     names_done(&t);
 }
 
-int main(void)
+UNIT(base_test_names)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(equal_texts_are_one_while_somebody_holds_them),

@@ -72,7 +72,7 @@ static void records_of_other_sizes_fill_a_block_too(void **state)
     }
 }
 
-int main(void)
+UNIT(base_test_pool)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_record_is_zeroed_never_moves_and_has_a_number_of_its_own),

@@ -62,7 +62,7 @@ static void below_stays_below_and_reaches_everything(void **state)
     rand_below(&r, UINT64_MAX);
 }
 
-int main(void)
+UNIT(base_test_rand)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(one_seed_gives_one_sequence),

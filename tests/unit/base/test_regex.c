@@ -56,7 +56,7 @@ static void a_pattern_that_ruins_others_takes_no_time(void **state)
     assert_false(found("(a|aa)+$b", text));
 }
 
-int main(void)
+UNIT(base_test_regex)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_pattern_is_found_anywhere),

@@ -46,7 +46,7 @@ static void both_ends_are_trimmed(void **state)
     assert_str(space_trim(STR("\xa0x\x80")), "\xa0x\x80"); /* halves of characters stay */
 }
 
-int main(void)
+UNIT(base_test_space)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_character_is_known),

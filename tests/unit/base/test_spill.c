@@ -44,7 +44,7 @@ static void a_file_has_its_length_and_a_folder_must_be_there(void **state)
     buf_done(&b);
 }
 
-int main(void)
+UNIT(base_test_spill)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(what_is_spilled_is_the_file_in_order_and_has_no_name),

@@ -256,7 +256,7 @@ static void characters_and_utf16_units_are_counted(void **state)
     assert_int_equal(utf16_units(STR("")), 0);
 }
 
-int main(void)
+UNIT(base_test_str)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(absent_and_empty_are_both_empty_and_equal),

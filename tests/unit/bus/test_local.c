@@ -50,7 +50,7 @@ static void it_is_never_deaf(void **state)
     assert_false(bus_is_deaf(bus_of[0]));
 }
 
-int main(void)
+UNIT(bus_test_local)
 {
     const struct CMUnitTest tests[] = {
         BUS_CONTRACT,

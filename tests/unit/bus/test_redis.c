@@ -244,7 +244,7 @@ static void addresses_that_are_none_are_refused_with_a_sentence(void **state)
             fail_msg("%s: %s", good[i], why);
 }
 
-int main(void)
+UNIT(bus_test_redis)
 {
     const struct CMUnitTest tests[] = {
         BUS_CONTRACT,

@@ -82,7 +82,7 @@ static void a_line_that_never_ends_is_refused(void **state)
     assert_int_equal(resp_read(str_make(line, sizeof line), &r), -1);
 }
 
-int main(void)
+UNIT(bus_test_resp)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(plain_replies_are_read),

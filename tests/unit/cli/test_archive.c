@@ -188,7 +188,7 @@ static void a_member_that_ends_too_early_is_noticed(void **state)
 
 #define T(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
 
-int main(void)
+UNIT(cli_test_archive)
 {
     const struct CMUnitTest tests[] = {
         T(what_goes_in_comes_out),

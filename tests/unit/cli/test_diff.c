@@ -94,7 +94,7 @@ static void applied_to_the_old_it_gives_the_new(void **state)
     }
 }
 
-int main(void)
+UNIT(cli_test_diff)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(it_looks_like_everybodys),

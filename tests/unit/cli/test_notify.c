@@ -146,7 +146,7 @@ static void nobody_is_fed_who_did_not_ask(void **state)
 
 #define T(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
 
-int main(void)
+UNIT(cli_test_notify)
 {
     const struct CMUnitTest tests[] = {
         T(words_reach_the_manager),

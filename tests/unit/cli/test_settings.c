@@ -338,7 +338,7 @@ static void the_page_of_settings_ends_with_what_the_program_prints(void **state)
     buf_done(&page);
 }
 
-int main(void)
+UNIT(cli_test_settings)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(without_a_file_every_default_holds),

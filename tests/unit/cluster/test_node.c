@@ -312,7 +312,7 @@ static void two_of_one_name_are_two(void **state)
 }
 
 #define T(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
-int main(void)
+UNIT(cluster_test_node)
 {
     const struct CMUnitTest tests[] = {
         T(the_first_one_serves_and_the_second_stands_by),

@@ -304,25 +304,25 @@ static void every_listed_field_of_an_action_is_read(void **state)
         buf_printf(&line, ",\"%s\":\"<%s>\"", k->name, k->name);
     buf_add_z(&line, "}}}");
     frame_read(parser, buf_str(&line), &f);
-    assert_str(f.action.op_name, STR("<op>"));
-    assert_str(f.action.chat_id, STR("<chat_id>"));
-    assert_str(f.action.content, STR("<content>"));
-    assert_str(f.action.reply_to, STR("<reply_to>"));
-    assert_str(f.action.message_id, STR("<message_id>"));
-    assert_str(f.action.session_key, STR("<session_key>"));
-    assert_str(f.action.kind, STR("<kind>"));
-    assert_str(f.action.thread_id, STR("<thread_id>"));
-    assert_str(f.action.scope_id, STR("<scope_id>"));
-    assert_str(f.action.user_id, STR("<user_id>"));
-    assert_str(f.action.media_kind, STR("<media_kind>"));
-    assert_str(f.action.source_url, STR("<source_url>"));
-    assert_str(f.action.filename, STR("<filename>"));
-    assert_str(f.action.prompt_kind, STR("<prompt_kind>"));
-    assert_str(f.action.prompt_id, STR("<prompt_id>"));
-    assert_str(json_as_str(f.action.options), STR("<options>"));
-    assert_str(f.action.emoji, STR("<emoji>"));
-    assert_str(f.action.thread_name, STR("<thread_name>"));
-    assert_str(f.action.only_if_current_name, STR("<only_if_current_name>"));
+    assert_same(f.action.op_name, STR("<op>"));
+    assert_same(f.action.chat_id, STR("<chat_id>"));
+    assert_same(f.action.content, STR("<content>"));
+    assert_same(f.action.reply_to, STR("<reply_to>"));
+    assert_same(f.action.message_id, STR("<message_id>"));
+    assert_same(f.action.session_key, STR("<session_key>"));
+    assert_same(f.action.kind, STR("<kind>"));
+    assert_same(f.action.thread_id, STR("<thread_id>"));
+    assert_same(f.action.scope_id, STR("<scope_id>"));
+    assert_same(f.action.user_id, STR("<user_id>"));
+    assert_same(f.action.media_kind, STR("<media_kind>"));
+    assert_same(f.action.source_url, STR("<source_url>"));
+    assert_same(f.action.filename, STR("<filename>"));
+    assert_same(f.action.prompt_kind, STR("<prompt_kind>"));
+    assert_same(f.action.prompt_id, STR("<prompt_id>"));
+    assert_same(json_as_str(f.action.options), STR("<options>"));
+    assert_same(f.action.emoji, STR("<emoji>"));
+    assert_same(f.action.thread_name, STR("<thread_name>"));
+    assert_same(f.action.only_if_current_name, STR("<only_if_current_name>"));
     assert_int_equal(json_count(f.action.metadata), 5);
     buf_done(&line);
 }
@@ -351,7 +351,7 @@ static void every_close_reason_has_its_row_and_the_rows_are_in_order_of_their_co
     assert_int_equal(contract_closes[CLOSE_REASONS].code, 0);
 }
 
-int main(void)
+UNIT(core_test_contract)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(events_have_the_listed_keys_and_no_others),

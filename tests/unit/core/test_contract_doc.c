@@ -189,7 +189,7 @@ static void whatever_is_written_is_on_the_page(void **state)
     json_parser_free(p);
 }
 
-int main(void)
+UNIT(core_test_contract_doc)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_pinned_table_is_what_the_program_has),

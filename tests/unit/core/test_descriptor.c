@@ -73,10 +73,10 @@ static void values_and_escapes_come_through(void **state)
     struct json_parser *p = json_parser_new();
     struct json doc = written(p, &telegram);
 
-    assert_str(json_str(doc, "label"), STR("Telegram \"the\" messenger"));
-    assert_str(json_str(doc, "emoji"), STR("\xe2\x9c\x88\xef\xb8\x8f"));
-    assert_str(json_str(doc, "platform_hint"), STR("short answers"));
-    assert_str(json_str(doc, "len_unit"), STR("utf16"));
+    assert_same(json_str(doc, "label"), STR("Telegram \"the\" messenger"));
+    assert_same(json_str(doc, "emoji"), STR("\xe2\x9c\x88\xef\xb8\x8f"));
+    assert_same(json_str(doc, "platform_hint"), STR("short answers"));
+    assert_same(json_str(doc, "len_unit"), STR("utf16"));
     assert_true(json_as_bool(json_get(doc, "supports_edit"), false));
     assert_false(json_as_bool(json_get(doc, "supports_draft_streaming"), true));
     assert_true(json_as_bool(json_get(doc, "pii_safe"), false));
@@ -91,7 +91,7 @@ static void supported_ops_lists_what_the_bits_say(void **state)
     size_t n = 0;
 
     for (struct json_iter it = {0}; json_next(ops, &it); n++)
-        assert_str(json_as_str(it.value), str_of(want[n]));
+        assert_same(json_as_str(it.value), str_of(want[n]));
     assert_int_equal(n, 3);
     json_parser_free(p);
 }
@@ -114,8 +114,8 @@ static void the_frame_is_one_line_around_the_object(void **state)
     descriptor_write(&object, &telegram);
     descriptor_write_frame(&line, &telegram);
     assert_true(str_starts(buf_str(&line), head));
-    assert_str(str_make(line.p + head.n, object.n), buf_str(&object));
-    assert_str(str_skip(buf_str(&line), head.n + object.n), STR("}\n"));
+    assert_same(str_make(line.p + head.n, object.n), buf_str(&object));
+    assert_same(str_skip(buf_str(&line), head.n + object.n), STR("}\n"));
     assert_null(memchr(line.p, '\n', line.n - 1));
     buf_done(&line);
     buf_done(&object);
@@ -133,7 +133,7 @@ static void op_names_come_back_and_strangers_are_unknown(void **state)
     assert_string_equal(action_op_name(ACTION_UNKNOWN), "unknown");
 }
 
-int main(void)
+UNIT(core_test_descriptor)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(the_nine_keys_a_gateway_needs_are_always_there),

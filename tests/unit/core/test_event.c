@@ -101,7 +101,7 @@ static void a_full_event_is_written_byte_for_byte_like_this(void **state)
     struct fixture *f = *state;
 
     event_write_frame(&f->out, &full, &(struct hash128){.lo = 33});
-    assert_str(
+    assert_same(
         buf_str(&f->out),
         STR("{\"type\":\"inbound\",\"bufferId\":\"b00000000000000000000000011\",\"event\":{"
             "\"text\":\"hello\","
@@ -152,7 +152,7 @@ static void addresses_are_put_where_ours_stood_and_nowhere_else(void **state)
     assert_int_equal(calls, 1);
     assert_true(json_parse(f->p, buf_str(&out), &doc));
     doc = json_get(doc, "event");
-    assert_str(json_str(doc, "text"), ev.text);
+    assert_same(json_str(doc, "text"), ev.text);
     assert_true(str_contains(buf_str(&out), STR("\"https://here/0123\"]")));
     buf_done(&out);
 }
@@ -181,15 +181,15 @@ static void what_people_write_is_never_a_place(void **state)
     assert_int_equal(calls, 1);
     assert_true(json_parse(f->p, buf_str(&out), &doc));
     doc = json_get(doc, "event");
-    assert_str(json_str(doc, "text"), ev.text);
+    assert_same(json_str(doc, "text"), ev.text);
     struct json_iter it = {0};
     for (int i = 0; i < 3; i++)
         assert_true(json_next(json_get(doc, "media_urls"), &it));
-    assert_str(json_as_str(it.value), STR("https://here/0123"));
+    assert_same(json_as_str(it.value), STR("https://here/0123"));
     buf_reset(&out);
     event_place_media(&out, STR("{\"type\":\"x\",\"media_urls\":[\"bellhop:media/0"), add_url,
                       &calls);
-    assert_str(buf_str(&out), STR("{\"type\":\"x\",\"media_urls\":[\"bellhop:media/0"));
+    assert_same(buf_str(&out), STR("{\"type\":\"x\",\"media_urls\":[\"bellhop:media/0"));
     assert_int_equal(calls, 1);
     buf_done(&out);
 }
@@ -207,9 +207,9 @@ static void an_event_can_be_kept_whole(void **state)
     assert_true(event_load(doc, &arena, &again));
     event_write(&before, &full);
     event_write(&f->out, &again);
-    assert_str(buf_str(&f->out), buf_str(&before));
-    assert_str(again.route_key, full.route_key);
-    assert_str(again.only_instance, full.only_instance);
+    assert_same(buf_str(&f->out), buf_str(&before));
+    assert_same(again.route_key, full.route_key);
+    assert_same(again.only_instance, full.only_instance);
     assert_true(again.author_is_bot && again.mentions_bot && again.replies_to_bot);
     assert_true(again.wants_context);
     assert_false(again.only_stops);
@@ -225,12 +225,12 @@ static void an_empty_event_has_no_null_the_client_dies_of(void **state)
     struct fixture *f = *state;
 
     event_write_frame(&f->out, &(struct event){0}, NULL);
-    assert_str(buf_str(&f->out),
-               STR("{\"type\":\"inbound\",\"event\":{\"text\":\"\",\"message_type\":\"text\","
-                   "\"message_id\":null,\"reply_to_message_id\":null,\"media_urls\":[],"
-                   "\"source\":{\"platform\":\"relay\",\"chat_id\":\"\",\"chat_type\":\"dm\","
-                   "\"chat_name\":null,\"user_id\":null,\"user_name\":null,\"thread_id\":null,"
-                   "\"chat_topic\":null}}}\n"));
+    assert_same(buf_str(&f->out),
+                STR("{\"type\":\"inbound\",\"event\":{\"text\":\"\",\"message_type\":\"text\","
+                    "\"message_id\":null,\"reply_to_message_id\":null,\"media_urls\":[],"
+                    "\"source\":{\"platform\":\"relay\",\"chat_id\":\"\",\"chat_type\":\"dm\","
+                    "\"chat_name\":null,\"user_id\":null,\"user_name\":null,\"thread_id\":null,"
+                    "\"chat_topic\":null}}}\n"));
 }
 
 static void what_the_gate_knows_never_reaches_the_wire(void **state)
@@ -251,8 +251,8 @@ static void both_scope_names_are_there_and_equal(void **state)
     struct fixture *f = *state;
     struct json src = json_get(written(f, &full), "source");
 
-    assert_str(json_str(src, "guild_id"), STR("77"));
-    assert_str(json_str(src, "scope_id"), STR("77"));
+    assert_same(json_str(src, "guild_id"), STR("77"));
+    assert_same(json_str(src, "scope_id"), STR("77"));
 }
 
 static void empty_optional_strings_are_left_out(void **state)
@@ -269,7 +269,7 @@ static void empty_optional_strings_are_left_out(void **state)
     for (size_t i = 0; i < sizeof gone / sizeof gone[0]; i++)
         assert_int_equal(json_type(json_get(json_get(doc, "source"), gone[i])), JSON_ABSENT);
     assert_int_equal(json_type(json_get(doc, "bot_id")), JSON_ABSENT);
-    assert_str(json_str(doc, "message_type"), STR("text"));
+    assert_same(json_str(doc, "message_type"), STR("text"));
 }
 
 static void a_quote_without_words_is_still_an_object(void **state)
@@ -298,9 +298,9 @@ static void any_text_survives_the_way_through_json(void **state)
         struct event ev = {.text = texts[i], .chat_id = texts[i], .user_name = texts[i]};
         struct json doc = written(f, &ev);
         assert_null(memchr(f->out.p, '\n', f->out.n)); /* one frame, one line */
-        assert_str(json_str(doc, "text"), texts[i]);
-        assert_str(json_str(json_get(doc, "source"), "chat_id"), texts[i]);
-        assert_str(json_str(json_get(doc, "source"), "user_name"), texts[i]);
+        assert_same(json_str(doc, "text"), texts[i]);
+        assert_same(json_str(json_get(doc, "source"), "chat_id"), texts[i]);
+        assert_same(json_str(json_get(doc, "source"), "user_name"), texts[i]);
     }
 }
 
@@ -313,7 +313,7 @@ static void broken_utf8_becomes_a_replacement_character(void **state)
     assert_true(utf8_valid(buf_str(&f->out)));
     assert_true(str_starts(json_str(doc, "text"), STR("a\xef\xbf\xbd")));
     assert_true(str_ends(json_str(doc, "text"), STR("z")));
-    assert_str(json_str(json_get(doc, "source"), "user_id"), STR("\xef\xbf\xbd"));
+    assert_same(json_str(json_get(doc, "source"), "user_id"), STR("\xef\xbf\xbd"));
 }
 
 static void urls_that_would_leak_the_bearer_are_left_out(void **state)
@@ -380,7 +380,7 @@ static void the_written_source_has_the_key_of_the_event(void **state)
         buf_reset(&theirs);
         session_key_of_event(&ours, &ev);
         session_key_write(&theirs, &parsed, &SESSION_KEY_DEFAULTS);
-        assert_str(buf_str(&ours), buf_str(&theirs));
+        assert_same(buf_str(&ours), buf_str(&theirs));
     }
     buf_done(&ours);
     buf_done(&theirs);
@@ -435,8 +435,8 @@ static void a_frame_tells_its_name_and_so_does_one_of_an_older_program(void **st
     event_write_frame(&out, &(struct event){0}, NULL);
     assert_null(delivery_id_in(buf_str(&out)).p);
     buf_done(&out);
-    assert_str(delivery_id_in(STR("{\"type\":\"inbound\",\"bufferId\":\"b7k\",\"event\":{}}\n")),
-               STR("b7k"));
+    assert_same(delivery_id_in(STR("{\"type\":\"inbound\",\"bufferId\":\"b7k\",\"event\":{}}\n")),
+                STR("b7k"));
     assert_null(delivery_id_in(STR("{\"type\":\"inbound\",\"bufferId\":\"")).p);
     assert_null(delivery_id_in(STR_NULL).p);
 }
@@ -530,7 +530,7 @@ static void long_ids_are_hashed_whole(void **state)
 }
 
 #define WITH_FIXTURE(t) cmocka_unit_test_setup_teardown(t, setup, teardown)
-int main(void)
+UNIT(core_test_event)
 {
     const struct CMUnitTest tests[] = {
         WITH_FIXTURE(a_full_event_is_written_byte_for_byte_like_this),

@@ -76,7 +76,7 @@ static void a_namespace_is_a_safe_short_name(void **state)
     assert_false(caller_ns_valid(STR_NULL));
 }
 
-int main(void)
+UNIT(core_test_fault)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(the_object_carries_class_code_and_fields),

@@ -153,7 +153,7 @@ static void acks_are_read_in_every_spelling(void **state)
         struct frame f = read_line(str_of(table[i].line));
         if (f.type != FRAME_INBOUND_ACK)
             fail_msg("%d for %s", f.type, table[i].line);
-        assert_str(f.buffer_id, str_of(table[i].id));
+        assert_same(f.buffer_id, str_of(table[i].id));
     }
 }
 
@@ -187,7 +187,7 @@ static void the_short_cut_for_acks_agrees_with_the_parser(void **state)
         struct frame f = read_line(str_make(line, n));
         assert_int_equal(f.type == FRAME_INBOUND_ACK, id.n > 0);
         if (id.n > 0)
-            assert_str(f.buffer_id, buf_str(&id));
+            assert_same(f.buffer_id, buf_str(&id));
     }
     buf_done(&id);
 }
@@ -199,8 +199,8 @@ static void hello_names_an_identity(void **state)
     struct frame f = read_line(STR("{\"type\": \"hello\", \"platform\": \"discord\", "
                                    "\"botId\": \"app1\"}"));
     assert_int_equal(f.type, FRAME_HELLO);
-    assert_str(f.platform, STR("discord"));
-    assert_str(f.bot, STR("app1"));
+    assert_same(f.platform, STR("discord"));
+    assert_same(f.bot, STR("app1"));
     assert_null(f.manifest.doc);
 
     f = read_line(STR("{\"type\":\"hello\",\"platform\":\"discord\",\"botId\":\"\","
@@ -227,17 +227,17 @@ static void a_send_is_read_with_its_claims(void **state)
         "\"platform\": \"discord\", \"botId\": \"app1\"}"));
 
     assert_int_equal(f.type, FRAME_OUTBOUND);
-    assert_str(f.request_id, STR("3bf1ac2e566b4b8a98ffd55fcbba7b36"));
+    assert_same(f.request_id, STR("3bf1ac2e566b4b8a98ffd55fcbba7b36"));
     assert_int_equal(f.action.op, ACTION_SEND);
-    assert_str(f.action.chat_id, STR("c1"));
-    assert_str(f.action.content, STR("hi \xf0\x9f\x98\x80 \xc3\xab"));
+    assert_same(f.action.chat_id, STR("c1"));
+    assert_same(f.action.content, STR("hi \xf0\x9f\x98\x80 \xc3\xab"));
     assert_true(f.action.content_set);
-    assert_str(f.action.reply_to, STR("m1"));
-    assert_str(f.action.scope_id, STR("g1"));
-    assert_str(f.action.user_id, STR("u1"));
-    assert_str(f.action.thread_id, STR("t1"));
-    assert_str(f.action.platform, STR("discord"));
-    assert_str(f.action.bot, STR("app1"));
+    assert_same(f.action.reply_to, STR("m1"));
+    assert_same(f.action.scope_id, STR("g1"));
+    assert_same(f.action.user_id, STR("u1"));
+    assert_same(f.action.thread_id, STR("t1"));
+    assert_same(f.action.platform, STR("discord"));
+    assert_same(f.action.bot, STR("app1"));
     assert_true(json_as_bool(json_get(f.action.metadata, "notify"), false));
 }
 
@@ -245,10 +245,10 @@ static void the_older_scope_name_is_read_when_the_newer_is_missing(void **state)
 {
     struct frame f = read_line(STR("{\"type\":\"outbound\",\"requestId\":\"r\",\"action\":{"
                                    "\"op\":\"send\",\"metadata\":{\"guild_id\":\"g1\"}}}"));
-    assert_str(f.action.scope_id, STR("g1"));
+    assert_same(f.action.scope_id, STR("g1"));
     f = read_line(STR("{\"type\":\"outbound\",\"requestId\":\"r\",\"action\":{\"op\":\"send\","
                       "\"metadata\":{\"scope_id\":\"\",\"guild_id\":\"g1\"}}}"));
-    assert_str(f.action.scope_id, STR("g1"));
+    assert_same(f.action.scope_id, STR("g1"));
 }
 
 static void an_absent_content_differs_from_an_empty_one(void **state)
@@ -297,11 +297,11 @@ static void an_action_we_do_not_know_still_has_an_asker(void **state)
     for (size_t i = 0; i < sizeof lines / sizeof lines[0]; i++) {
         struct frame f = read_line(str_of(lines[i]));
         assert_int_equal(f.type, FRAME_OUTBOUND);
-        assert_str(f.request_id, STR("r"));
+        assert_same(f.request_id, STR("r"));
         assert_int_equal(f.action.op, ACTION_UNKNOWN);
         assert_int_equal(json_type(f.action.metadata), JSON_ABSENT);
     }
-    assert_str(read_line(str_of(lines[4])).action.op_name, STR("juggle"));
+    assert_same(read_line(str_of(lines[4])).action.op_name, STR("juggle"));
 }
 
 static void follow_up_interrupt_and_idle_are_read(void **state)
@@ -310,12 +310,12 @@ static void follow_up_interrupt_and_idle_are_read(void **state)
                                    "\"op\":\"follow_up\",\"session_key\":\"agent:main:relay:dm:1\","
                                    "\"kind\":\"discord.interaction_token\",\"content\":\"x\"}}"));
     assert_int_equal(f.action.op, ACTION_FOLLOW_UP);
-    assert_str(f.action.session_key, STR("agent:main:relay:dm:1"));
-    assert_str(f.action.kind, STR("discord.interaction_token"));
+    assert_same(f.action.session_key, STR("agent:main:relay:dm:1"));
+    assert_same(f.action.kind, STR("discord.interaction_token"));
 
     f = read_line(STR("{\"type\": \"interrupt\", \"session_key\": \"k\", \"reason\": null}"));
     assert_int_equal(f.type, FRAME_INTERRUPT);
-    assert_str(f.session_key, STR("k"));
+    assert_same(f.session_key, STR("k"));
     assert_int_equal(read_line(STR("{\"type\": \"going_idle\"}")).type, FRAME_GOING_IDLE);
 }
 
@@ -356,7 +356,7 @@ static void results_say_what_the_client_reads(void **state)
                                                .chat_type = STR("group")});
     frame_write_result(&out, STR("r5"),
                        &(struct action_result){.success = true, .chat_type = STR("dm")});
-    assert_str(
+    assert_same(
         buf_str(&out),
         STR("{\"type\":\"outbound_result\",\"requestId\":\"r1\",\"result\":{\"success\":true,"
             "\"message_id\":\"m2\"}}\n"
@@ -388,11 +388,11 @@ static void interrupts_and_idle_acks_are_single_lines(void **state)
     frame_write_interrupt(&out, STR("agent:main:discord:dm:1"), STR("1"));
     frame_write_interrupt(&out, STR("k\n"), STR_NULL);
     frame_write_going_idle_ack(&out);
-    assert_str(buf_str(&out),
-               STR("{\"type\":\"interrupt_inbound\",\"session_key\":\"agent:main:discord:dm:1\","
-                   "\"chat_id\":\"1\"}\n"
-                   "{\"type\":\"interrupt_inbound\",\"session_key\":\"k\\n\",\"chat_id\":\"\"}\n"
-                   "{\"type\":\"going_idle_ack\"}\n"));
+    assert_same(buf_str(&out),
+                STR("{\"type\":\"interrupt_inbound\",\"session_key\":\"agent:main:discord:dm:1\","
+                    "\"chat_id\":\"1\"}\n"
+                    "{\"type\":\"interrupt_inbound\",\"session_key\":\"k\\n\",\"chat_id\":\"\"}\n"
+                    "{\"type\":\"going_idle_ack\"}\n"));
     buf_done(&out);
 }
 
@@ -402,15 +402,16 @@ static void a_passthrough_carries_its_forward_untouched(void **state)
 
     frame_write_passthrough(&out, STR("{\"platform\":\"discord\"}"), NULL);
     frame_write_passthrough(&out, STR("{\"platform\":\"discord\"}"), &(struct hash128){.lo = 32});
-    assert_str(buf_str(&out),
-               STR("{\"type\":\"passthrough_forward\",\"forward\":{\"platform\":\"discord\"}}\n"
-                   "{\"type\":\"passthrough_forward\",\"bufferId\":\"b00000000000000000000000010\","
-                   "\"forward\":"
-                   "{\"platform\":\"discord\"}}\n"));
+    assert_same(
+        buf_str(&out),
+        STR("{\"type\":\"passthrough_forward\",\"forward\":{\"platform\":\"discord\"}}\n"
+            "{\"type\":\"passthrough_forward\",\"bufferId\":\"b00000000000000000000000010\","
+            "\"forward\":"
+            "{\"platform\":\"discord\"}}\n"));
     buf_done(&out);
 }
 
-int main(void)
+UNIT(core_test_frame)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(nonsense_is_malformed_and_says_why),

@@ -762,7 +762,7 @@ static void a_key_whose_routes_lead_nowhere_has_those_of_everything(void **state
     world_done(&w);
 }
 
-int main(void)
+UNIT(core_test_gate)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_row_of_the_truth_table_is_decided_as_the_contract_says),

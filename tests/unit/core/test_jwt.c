@@ -154,7 +154,7 @@ static void an_audience_may_be_one_or_several(void **state)
     json_parser_free(p);
 }
 
-int main(void)
+UNIT(core_test_jwt)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_well_signed_token_is_believed_until_it_expires),

@@ -145,11 +145,11 @@ static void the_key_of_an_event_is_the_older_default_key(void **state)
                        .message_id = STR("1700.1")};
 
     session_key_of_event(&f->key, &ev);
-    assert_str(buf_str(&f->key), STR("agent:main:slack:channel:C1:U1"));
+    assert_same(buf_str(&f->key), STR("agent:main:slack:channel:C1:U1"));
     ev.chat_type = STR(""); /* goes out as "dm" */
     buf_reset(&f->key);
     session_key_of_event(&f->key, &ev);
-    assert_str(buf_str(&f->key), STR("agent:main:slack:dm:C1"));
+    assert_same(buf_str(&f->key), STR("agent:main:slack:dm:C1"));
 }
 
 static void a_key_is_appended_to_what_the_buffer_holds(void **state)
@@ -159,20 +159,20 @@ static void a_key_is_appended_to_what_the_buffer_holds(void **state)
 
     buf_add_z(&f->key, "x=");
     session_key_of_event(&f->key, &ev);
-    assert_str(buf_str(&f->key), STR("x=agent:main:telegram:dm:9"));
+    assert_same(buf_str(&f->key), STR("x=agent:main:telegram:dm:9"));
 }
 
 static void platform_names_are_trimmed_folded_and_known(void **state)
 {
     (void)state;
-    assert_str(session_key_platform(STR("discord")), STR("discord"));
-    assert_str(session_key_platform(STR("\t DisCord\n")), STR("discord"));
-    assert_str(session_key_platform(STR("whatsapp_cloud")), STR("whatsapp_cloud"));
-    assert_str(session_key_platform(STR("web")), STR("relay"));
-    assert_str(session_key_platform(STR("discor")), STR("relay"));
-    assert_str(session_key_platform(STR("discordx")), STR("relay"));
-    assert_str(session_key_platform(STR("")), STR("relay"));
-    assert_str(session_key_platform(STR_NULL), STR("relay"));
+    assert_same(session_key_platform(STR("discord")), STR("discord"));
+    assert_same(session_key_platform(STR("\t DisCord\n")), STR("discord"));
+    assert_same(session_key_platform(STR("whatsapp_cloud")), STR("whatsapp_cloud"));
+    assert_same(session_key_platform(STR("web")), STR("relay"));
+    assert_same(session_key_platform(STR("discor")), STR("relay"));
+    assert_same(session_key_platform(STR("discordx")), STR("relay"));
+    assert_same(session_key_platform(STR("")), STR("relay"));
+    assert_same(session_key_platform(STR_NULL), STR("relay"));
 }
 
 static void whatsapp_ids_lose_their_decoration(void **state)
@@ -228,7 +228,7 @@ static void hostile_sources_never_crash_the_writer(void **state)
     }
 }
 
-int main(void)
+UNIT(core_test_session_key)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(every_vector_gives_the_key_of_both_generations, setup,

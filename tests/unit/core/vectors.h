@@ -1,12 +1,6 @@
 /* vectors.h - what the tests of core share: files, vector documents and sources read from JSON. */
 #pragma once
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <cmocka.h>
+#include "unit.h"
 #include "base/arena.h"
 #include "base/buf.h"
 #include "base/json.h"
@@ -70,7 +64,7 @@ static inline struct session_key_source source_of(struct arena *a, struct json s
     };
 }
 
-static inline void assert_str(struct str got, struct str want)
+static inline void assert_same(struct str got, struct str want)
 {
     if (!str_eq(got, want))
         fail_msg("got \"%.*s\", want \"%.*s\"", STR_FMT(got), STR_FMT(want));

@@ -476,7 +476,7 @@ static void the_capabilities_are_truthful(void **state)
 
 #define T(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
 
-int main(void)
+UNIT(data_test_data)
 {
     const struct CMUnitTest tests[] = {
         T(what_is_written_is_found_by_whatever_is_asked_next),

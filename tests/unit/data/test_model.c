@@ -236,7 +236,7 @@ static void a_full_disk_is_told_and_loses_nothing(void **state)
     rig_free(r);
 }
 
-int main(void)
+UNIT(data_test_model)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(random_queries_find_what_a_look_at_everything_finds),

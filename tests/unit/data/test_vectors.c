@@ -19,7 +19,7 @@ static void same_json(struct json got, struct json want)
 
     jw_value(&wa, got);
     jw_value(&wb, want);
-    assert_str(buf_str(&a), buf_str(&b));
+    assert_same(buf_str(&a), buf_str(&b));
     buf_done(&a);
     buf_done(&b);
 }
@@ -55,7 +55,7 @@ static void check_entry(struct json got, struct json stored)
         struct json have = json_get(json_get(got, "metadata"), name);
         assert_int_equal(json_type(have), is_curated(key) ? JSON_ABSENT : json_type(it.value));
     }
-    assert_str(json_str(got, "agent_id"), STR("tester"));
+    assert_same(json_str(got, "agent_id"), STR("tester"));
     assert_int_equal(json_type(json_get(got, "score")), JSON_ABSENT);
 }
 
@@ -163,7 +163,7 @@ static void check_found(struct rig *r, struct json ids, bool in_order)
         double score = 0;
         assert_true(json_next(ids, &want));
         if (in_order)
-            assert_str(vector_id(it.value), json_as_str(want.value));
+            assert_same(vector_id(it.value), json_as_str(want.value));
         assert_true(has_id(ids, vector_id(it.value)));
         assert_int_equal(json_as_f64(json_get(it.value, "score"), &score), !in_order);
         assert_true(in_order || (score < 0 && score >= before));
@@ -199,13 +199,13 @@ static void every_query_vector_holds(void **state)
                                : str_eq(path, STR("raw"))   ? FTS_RAW
                                                             : FTS_PHRASE);
         if (kind != FTS_BLANK)
-            assert_str(buf_str(&match), json_str(it.value, "match"));
+            assert_same(buf_str(&match), json_str(it.value, "match"));
         buf_done(&match);
         enum fault_class cls = ask(r, text, (struct json){0}, STR("fts"));
         if (json_str(it.value, "throws").p != NULL) {
             assert_int_equal(cls, FAULT_QUERY);
-            assert_str(json_str(rig_fault(r), "error"), json_str(it.value, "throws"));
-            assert_str(json_str(rig_fault(r), "class"), STR("QueryError"));
+            assert_same(json_str(rig_fault(r), "error"), json_str(it.value, "throws"));
+            assert_same(json_str(rig_fault(r), "class"), STR("QueryError"));
             continue;
         }
         assert_int_equal(cls, FAULT_NONE);
@@ -260,7 +260,7 @@ static void every_filter_vector_holds(void **state)
         bool strict = str_eq(json_str(c, "via"), STR("bridge")), known = true;
         if (mode.p != NULL) {
             assert_int_equal(ask(r, STR("deploy"), filters, mode), FAULT_QUERY);
-            assert_str(json_str(rig_fault(r), "mode"), mode);
+            assert_same(json_str(rig_fault(r), "mode"), mode);
             continue;
         }
         for (struct json_iter f = {0}; json_next(filters, &f);)
@@ -290,7 +290,7 @@ static void every_filter_vector_holds(void **state)
     rig_free(r);
 }
 
-int main(void)
+UNIT(data_test_vectors)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_write_vector_holds),

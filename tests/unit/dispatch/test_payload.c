@@ -130,7 +130,7 @@ static void an_augment_says_that_it_is_context_and_a_template_is_the_prompt_as_i
     free(r);
 }
 
-int main(void)
+UNIT(dispatch_test_payload)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(the_body_is_what_a_webhook_gets_byte_for_byte),

@@ -107,7 +107,7 @@ static void an_ipv6_network_is_one_source(void **state)
 
 #define T(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
 
-int main(void)
+UNIT(edge_test_door)
 {
     const struct CMUnitTest tests[] = {
         T(who_is_refused_too_often_waits),

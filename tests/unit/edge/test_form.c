@@ -73,7 +73,7 @@ static void what_is_written_reads_back(void **state)
     buf_done(&out);
 }
 
-int main(void)
+UNIT(edge_test_form)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(names_and_values_are_decoded),

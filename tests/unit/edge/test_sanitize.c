@@ -83,7 +83,7 @@ static void more_credentials_than_sensible_are_refused(void **state)
     buf_done(&out);
 }
 
-int main(void)
+UNIT(edge_test_sanitize)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(everything_else_goes_through_as_it_is),

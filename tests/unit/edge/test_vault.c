@@ -334,7 +334,7 @@ static void a_record_under_another_tenants_name_does_not_open(void **state)
 
 #define T(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
 
-int main(void)
+UNIT(edge_test_vault)
 {
     const struct CMUnitTest tests[] = {
         T(an_entry_is_found_under_both_its_keys),

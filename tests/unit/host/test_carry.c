@@ -330,7 +330,7 @@ static void what_is_in_the_outbox_keeps_its_file(void **state)
     assert_string_equal(f->holds[0].tenant, "acme");
 }
 
-int main(void)
+UNIT(host_test_carry)
 {
     const struct CMUnitTest tests[] = {
 #define T(f) cmocka_unit_test_setup_teardown(f, setup, teardown)

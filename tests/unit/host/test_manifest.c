@@ -197,7 +197,7 @@ static void nobody_has_more_than_a_platform_takes(void **state)
     buf_done(&many);
 }
 
-int main(void)
+UNIT(host_test_manifest)
 {
     const struct CMUnitTest tests[] = {
 #define T(f) cmocka_unit_test_setup_teardown(f, setup, teardown)

@@ -386,7 +386,7 @@ static void too_many_are_sent_back(void **state)
     assert_int_equal(r->oks, taken);
 }
 
-int main(void)
+UNIT(host_test_stage)
 {
     const struct CMUnitTest tests[] = {
 #define T(f) cmocka_unit_test_setup_teardown(f, setup, teardown)

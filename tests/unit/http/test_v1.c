@@ -83,7 +83,7 @@ static void the_document_says_what_the_table_says(void **state)
     json_parser_free(parser);
 }
 
-int main(void)
+UNIT(http_test_v1)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_segment_is_decoded_on_its_own),

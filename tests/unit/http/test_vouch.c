@@ -52,7 +52,7 @@ static void only_so_many_wait_for_the_account_server(void **state)
     assert_int_equal(answered[BH_UNAVAILABLE], 2);
 }
 
-int main(void)
+UNIT(http_test_vouch)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(only_so_many_wait_for_keys),

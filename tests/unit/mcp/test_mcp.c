@@ -416,7 +416,7 @@ static void nobody_is_told_after_a_cancel(void **state)
 }
 
 #define PROMISE(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
-int main(void)
+UNIT(mcp_test_mcp)
 {
     const struct CMUnitTest tests[] = {
         PROMISE(initialize_agrees_on_a_version_both_know),

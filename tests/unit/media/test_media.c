@@ -479,7 +479,7 @@ static void a_cancelled_fetch_tells_nobody(void **state)
     }
 }
 
-int main(void)
+UNIT(media_test_media)
 {
 #define T(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
     const struct CMUnitTest tests[] = {

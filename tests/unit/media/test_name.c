@@ -114,7 +114,7 @@ static void an_id_is_found_at_the_end_of_a_url_only(void **state)
     assert_null(media_id_in(STR("")).p);
 }
 
-int main(void)
+UNIT(media_test_name)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(types_are_told_plainly),

@@ -3,25 +3,16 @@
  * The test owns both ends: it writes bytes into a plain socket and turns the loop until the bytes
  * it waits for are there.  Nothing sleeps longer than it must. */
 #pragma once
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
-
 #include <arpa/inet.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <netinet/in.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
 #include <time.h>
 #include <unistd.h>
 
+#include "unit.h"
 #include "base/buf.h"
 #include "base/mem.h"
 #include "net/loop.h"

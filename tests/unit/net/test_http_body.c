@@ -653,7 +653,7 @@ static void a_file_for_a_client_that_has_gone_is_closed(void **state)
 #define T(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
 #define T_HASTY(name) cmocka_unit_test_setup_teardown(name, setup_hasty, teardown)
 
-int main(void)
+UNIT(net_test_http_body)
 {
     const struct CMUnitTest tests[] = {
         T(a_body_goes_to_its_sink_piece_by_piece),

@@ -520,7 +520,7 @@ static void freeing_the_client_forgets_what_could_not_begin(void **state)
 
 #define T(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
 
-int main(void)
+UNIT(net_test_http_client)
 {
     const struct CMUnitTest tests[] = {
         T(an_answer_comes_with_status_body_and_headers),

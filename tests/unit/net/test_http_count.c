@@ -243,7 +243,7 @@ static void files_of_one_address_come_in_turns_and_keep_nobody_waiting(void **st
     raw_close(&other);
 }
 
-int main(void)
+UNIT(net_test_http_count)
 {
     const struct CMUnitTest tests[] = {
 #define T(name) cmocka_unit_test_setup_teardown(name, setup, teardown)

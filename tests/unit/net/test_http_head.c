@@ -19,12 +19,6 @@ static struct str part(const char *p, uint32_t at, uint32_t n)
     return str_make(p + at, n);
 }
 
-static void assert_str(struct str got, const char *want)
-{
-    if (!str_eq(got, str_of(want)))
-        fail_msg("got \"%.*s\", wanted \"%s\"", STR_FMT(got), want);
-}
-
 static void a_head_is_taken_apart(void **state)
 {
     static const char text[] = "POST /a/b%20?c=d&e HTTP/1.1\r\nHost: Example.org:8080\r\n"
@@ -491,7 +485,7 @@ static void chunks_have_one_spelling(void **state)
     }
 }
 
-int main(void)
+UNIT(net_test_http_head)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_head_is_taken_apart),

@@ -360,7 +360,7 @@ static void an_old_request_without_a_name_is_answered(void **state)
 
 #define T(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
 
-int main(void)
+UNIT(net_test_http_peer)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(addresses_are_read_in_every_spelling),

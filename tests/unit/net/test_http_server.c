@@ -346,7 +346,7 @@ static void a_large_body_arrives_whole(void **state)
 #define T(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
 #define T_STRICT(name) cmocka_unit_test_setup_teardown(name, setup_strict, teardown)
 
-int main(void)
+UNIT(net_test_http_server)
 {
     const struct CMUnitTest tests[] = {
         T(a_connection_serves_many_requests),

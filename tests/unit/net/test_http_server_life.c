@@ -290,7 +290,7 @@ static void many_that_are_late_at_once_are_closed_over_several_turns(void **stat
 #define T_STRICT(name) cmocka_unit_test_setup_teardown(name, setup_strict, teardown)
 #define T_HASTY(name) cmocka_unit_test_setup_teardown(name, setup_hasty, teardown)
 
-int main(void)
+UNIT(net_test_http_server_life)
 {
     const struct CMUnitTest tests[] = {
         T_HASTY(many_that_are_late_at_once_are_closed_over_several_turns),

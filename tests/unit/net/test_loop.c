@@ -238,7 +238,7 @@ static void without_a_descriptor_there_is_no_loop(void **state)
 
 #define T(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
 
-int main(void)
+UNIT(net_test_loop)
 {
     const struct CMUnitTest tests[] = {
         T(posts_from_other_threads_all_arrive),

@@ -271,7 +271,7 @@ static void a_confined_server_still_has_programs_run(void **state)
     assert_int_equal(status, 0);
 }
 
-int main(void)
+UNIT(net_test_spawner)
 {
 #define T(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
     const struct CMUnitTest tests[] = {

@@ -380,7 +380,7 @@ static void a_websocket_checks_the_certificate(void **state)
 
 #define T(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
 
-int main(void)
+UNIT(net_test_tls)
 {
     const struct CMUnitTest tests[] = {
         T(bodies_of_every_size_are_echoed),

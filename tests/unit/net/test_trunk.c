@@ -594,7 +594,7 @@ static void whoever_asked_hears_that_the_trunk_was_lost(void **state)
     assert_false(trunk_reaches(f->keeper, STR("south")));
 }
 
-int main(void)
+UNIT(net_test_trunk)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(requests_are_answered_by_the_keeper, setup_up, teardown),

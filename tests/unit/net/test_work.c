@@ -200,7 +200,7 @@ static void more_than_a_thousand_do_not_wait(void **state)
     free(jobs);
 }
 
-int main(void)
+UNIT(net_test_work)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(jobs_run_elsewhere_in_order_and_are_told_on_the_loop),

@@ -435,7 +435,7 @@ static void the_connection_survives_a_declined_upgrade(void **state)
 
 #define T(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
 
-int main(void)
+UNIT(net_test_ws)
 {
     const struct CMUnitTest tests[] = {
         T(messages_of_every_size_are_echoed),

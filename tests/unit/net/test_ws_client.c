@@ -505,7 +505,7 @@ static void without_a_descriptor_it_closes_and_tells_why(void **state)
 
 #define T(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
 
-int main(void)
+UNIT(net_test_ws_client)
 {
     const struct CMUnitTest tests[] = {
         T(messages_go_and_come),

@@ -214,7 +214,7 @@ static void the_accept_key_is_the_one_of_the_rfc(void **state)
     assert_string_equal(accept, "s3pPLMBiTxaQ9kYGzzhZRbK+xOo=");
 }
 
-int main(void)
+UNIT(net_test_ws_codec)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_conversation_decodes_the_same_however_it_is_cut),

@@ -1,9 +1,5 @@
 /* Promises of net/ws_dial.h. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <cmocka.h>
+#include "unit.h"
 #include "base/mem.h"
 #include "core/contract.h"
 #include "net/ws_dial.h"
@@ -125,7 +121,7 @@ static void frames_are_masked_and_read_back(void **state)
     buf_done(&out);
 }
 
-int main(void)
+UNIT(net_test_ws_dial)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_good_101_is_accepted),

@@ -49,7 +49,7 @@ static void threads_edits_and_reactions_are_claimed_exactly_where_they_are(void 
     json_parser_free(p);
 }
 
-int main(void)
+UNIT(platform_test_abilities)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(threads_edits_and_reactions_are_claimed_exactly_where_they_are),

@@ -54,7 +54,7 @@ static void tenants_that_behave_are_forgotten(void **state)
     blame_done(&b);
 }
 
-int main(void)
+UNIT(platform_test_blame)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(whoever_is_refused_too_often_is_held_back_and_nobody_else),

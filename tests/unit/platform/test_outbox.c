@@ -313,7 +313,7 @@ static void random_traffic_keeps_order_and_deadlines(void **state)
 }
 
 #define T(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
-int main(void)
+UNIT(platform_test_outbox)
 {
     const struct CMUnitTest tests[] = {
         T(items_of_one_lane_run_one_after_the_other),

@@ -506,7 +506,7 @@ static void numbered_options_are_text(void **state)
     buf_done(&out);
 }
 
-int main(void)
+UNIT(platform_test_prompts)
 {
     const struct CMUnitTest tests[] = {
 #define T(f) cmocka_unit_test_setup_teardown(f, setup, teardown)

@@ -145,7 +145,7 @@ static void a_person_can_be_forgotten(void **state)
     assert_int_equal(recent_bytes(r), 0);
 }
 
-int main(void)
+UNIT(platform_test_recent)
 {
     const struct CMUnitTest tests[] = {
 #define PROMISE(f) cmocka_unit_test_setup_teardown(f, setup, teardown)

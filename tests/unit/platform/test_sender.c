@@ -362,7 +362,7 @@ static void the_newer_takes_the_place_of_what_waits(void **state)
     assert_string_equal(buf_z(&w.heard), "one new ");
 }
 
-int main(void)
+UNIT(platform_test_sender)
 {
 #define T(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
     const struct CMUnitTest tests[] = {

@@ -516,7 +516,7 @@ static void nothing_leaves_that_cannot_be_recorded(void **state)
     assert_int_equal(w.n_heard, 0);
 }
 
-int main(void)
+UNIT(platform_test_sender_record)
 {
 #define T(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
     const struct CMUnitTest tests[] = {

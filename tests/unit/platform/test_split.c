@@ -267,7 +267,7 @@ static void bytes_that_are_no_text_do_not_hurt(void **state)
 }
 
 #define T(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
-int main(void)
+UNIT(platform_test_split)
 {
     const struct CMUnitTest tests[] = {
         T(a_short_text_is_one_part_as_it_is),

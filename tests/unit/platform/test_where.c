@@ -228,7 +228,7 @@ static int teardown(void **state)
     return page_close(state);
 }
 
-int main(void)
+UNIT(platform_test_where)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(the_ids_of_a_message_are_what_the_page_says),

@@ -225,7 +225,7 @@ static void who_links_in_a_direct_chat_can_be_written_to_through_that_bot(void *
     buf_done(&text);
 }
 
-int main(void)
+UNIT(relay_test_basis)
 {
     const struct CMUnitTest tests[] = {
         PROMISE(the_right_to_speak_ends_when_the_route_moves),

@@ -150,7 +150,7 @@ static void places_are_counted_each_for_itself(void **state)
     free(all);
 }
 
-int main(void)
+UNIT(relay_test_byline)
 {
     const struct CMUnitTest tests[] = {
         PROMISE(alone_in_a_chat_an_agent_has_no_name_in_front),

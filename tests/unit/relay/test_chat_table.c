@@ -206,7 +206,7 @@ static void queues_keep_the_order_of_their_caller(void **state)
 }
 
 #define T(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
-int main(void)
+UNIT(relay_test_chat_table)
 {
     const struct CMUnitTest tests[] = {
         T(an_id_comes_back_as_it_was),

@@ -374,7 +374,7 @@ static void a_drain_waits_a_moment_for_acks_under_way_and_sends_nothing_more(voi
     assert_int_equal(inbound(f), 0); /* acked in time: not sent again */
 }
 
-int main(void)
+UNIT(relay_test_delivery)
 {
     const struct CMUnitTest tests[] = {
         PROMISE(a_drain_waits_a_moment_for_acks_under_way_and_sends_nothing_more),

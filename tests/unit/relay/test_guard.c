@@ -147,7 +147,7 @@ static void follow_ups_without_a_vault_all_read_the_same(void **state)
     assert_int_equal(rig.acts, 1); /* a platform that has one is asked */
 }
 
-int main(void)
+UNIT(relay_test_guard)
 {
     const struct CMUnitTest tests[] = {
         PROMISE(a_chat_that_was_delivered_from_may_be_answered),

@@ -133,7 +133,7 @@ static void what_is_no_use_is_parked_at_once_and_can_be_redriven_to_the_same_ses
     assert_int_equal(look("agent:x").entries, 0);
 }
 
-int main(void)
+UNIT(relay_test_inside)
 {
     const struct CMUnitTest tests[] = {
         PROMISE(mail_by_name_asks_nobody_and_is_one_delivery),

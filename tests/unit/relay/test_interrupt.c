@@ -275,7 +275,7 @@ static void interrupts_nobody_reads_are_bounded_in_all(void **state)
     assert_int_equal(relay_counters(rig.relay)->interrupts_dropped, 68);
 }
 
-int main(void)
+UNIT(relay_test_interrupt)
 {
     const struct CMUnitTest tests[] = {
         PROMISE(a_gateways_interrupt_reaches_whoever_last_received_that_key),

@@ -430,7 +430,7 @@ static void an_owners_own_words_are_known_and_a_place_they_cannot_see_stays_unre
     assert_int_equal(count_with(f, "from ann"), 0);
 }
 
-int main(void)
+UNIT(relay_test_judge)
 {
     const struct CMUnitTest tests[] = {
         PROMISE(relevance_without_a_row_is_what_the_connected_generation_assumes),

@@ -341,7 +341,7 @@ static void a_store_that_refuses_for_a_while_changes_nothing(void **state)
     assert_true(is_event(f, 0, "e2"));
 }
 
-int main(void)
+UNIT(relay_test_life)
 {
     const struct CMUnitTest tests[] = {
         PROMISE(what_waited_is_purged_and_the_next_holder_reads_none_of_it),

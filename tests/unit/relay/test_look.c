@@ -354,7 +354,7 @@ static void however_many_instances_there_are_a_turn_looks_at_some_of_them(void *
     assert_int_equal(forgot.got.n, 0);
 }
 
-int main(void)
+UNIT(relay_test_look)
 {
     const struct CMUnitTest tests[] = {
         PROMISE(a_view_tells_what_waits),

@@ -230,7 +230,7 @@ static void a_line_over_the_limit_is_thrown_away_up_to_its_end(void **state)
     buf_done(&out);
 }
 
-int main(void)
+UNIT(relay_test_mailbox)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_slot_costs_24_bytes),

@@ -241,7 +241,7 @@ static void without_live_acks_frames_carry_no_buffer_id_and_are_settled_when_rea
     assert_int_equal(rows(), 0);
 }
 
-int main(void)
+UNIT(relay_test_pump)
 {
     const struct CMUnitTest tests[] = {
         PROMISE(at_most_eight_messages_are_unacked),

@@ -342,7 +342,7 @@ static void each_part_of_a_long_text_counts_against_the_rate(void **state)
     }
 }
 
-int main(void)
+UNIT(relay_test_requests)
 {
     const struct CMUnitTest tests[] = {
         PROMISE(chat_info_always_has_a_name_and_a_type),

@@ -85,7 +85,7 @@ static void what_was_settled_without_an_ack_takes_no_room_for_ever(void **state)
     sent_ids_done(&t);
 }
 
-int main(void)
+UNIT(relay_test_sent_ids)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(what_was_added_is_taken_once, up, down),

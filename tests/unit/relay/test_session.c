@@ -590,7 +590,7 @@ static void an_idle_session_is_small(void **state)
     assert_int_equal(inbound(f), 2);
 }
 
-int main(void)
+UNIT(relay_test_session)
 {
     const struct CMUnitTest tests[] = {
         PROMISE(every_hello_is_answered_with_a_descriptor_of_its_platform),

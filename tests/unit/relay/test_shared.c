@@ -189,7 +189,7 @@ static void a_flood_arrives_whole_and_in_order(void **state)
     assert_int_equal(rows(), 0);
 }
 
-int main(void)
+UNIT(relay_test_shared)
 {
     const struct CMUnitTest tests[] = {
         SHARED(nothing_is_delivered_before_it_is_written),

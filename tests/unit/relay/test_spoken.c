@@ -212,7 +212,7 @@ static void where_ids_are_counted_per_chat_the_chat_is_part_of_the_name(void **s
     assert_false(may_point_at(ann, "react", "8"));
 }
 
-int main(void)
+UNIT(relay_test_spoken)
 {
     const struct CMUnitTest tests[] = {
         PROMISE(an_edit_is_for_what_this_instance_sent_and_for_nothing_else),

@@ -287,7 +287,7 @@ static void a_delivery_after_a_restart_waits_for_the_cooldown_of_the_poke_before
     assert_int_equal(rig.pokes, 2);
 }
 
-int main(void)
+UNIT(relay_test_wake)
 {
     const struct CMUnitTest tests[] = {
         PROMISE(the_first_delivery_for_a_sleeper_pokes_its_url_once),

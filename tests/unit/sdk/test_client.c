@@ -1,12 +1,7 @@
 /* Promises of bellhop/gateway.h that need no socket: options, frames good and bad, acks, requests,
  * backoff.  The handle is put into a phase by hand and its threads are not started; what it would
  * write is read from its buffers. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdlib.h>
-#include <cmocka.h>
+#include "unit.h"
 #include "../../../sdk/src/client.h"
 #include "base/mem.h"
 #include "core/token.h"
@@ -669,7 +664,7 @@ static void a_connection_lost_inside_a_ping_leaves_nothing_behind(void **state)
     assert_null(c.decoder.control);
 }
 
-int main(void)
+UNIT(sdk_test_client)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(an_option_that_makes_no_sense_is_refused_by_name),

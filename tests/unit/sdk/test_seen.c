@@ -1,10 +1,5 @@
 /* Promises of sdk/src/seen.h. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <cmocka.h>
+#include "unit.h"
 #include "../../../sdk/src/seen.h"
 
 static struct str name(char *room, int i)
@@ -79,7 +74,7 @@ static void a_pending_id_is_never_evicted(void **state)
     seen_done(&l);
 }
 
-int main(void)
+UNIT(sdk_test_seen)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(an_id_is_new_once_then_pending_then_settled),

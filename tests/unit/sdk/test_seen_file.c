@@ -1,15 +1,9 @@
 /* Promises of sdk/src/seen_file.h. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <cmocka.h>
 #include <fcntl.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>
+#include "unit.h"
 #include "../../../sdk/src/seen_file.h"
 #include "base/file.h"
 
@@ -219,7 +213,7 @@ static void a_full_disk_is_told_once_and_survived(void **state)
 
 #define IN_DIR(f) cmocka_unit_test_setup_teardown(f, make_dir, remove_dir)
 
-int main(void)
+UNIT(sdk_test_seen_file)
 {
     const struct CMUnitTest tests[] = {
         IN_DIR(an_id_settled_in_one_process_is_settled_in_the_next),

@@ -1,13 +1,9 @@
 /* A system without threads to give: bhgw_open() says so and nothing is left behind.  This program
  * has a pthread_create() of its own, which fails when it is told to. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <cmocka.h>
 #include <dlfcn.h>
 #include <errno.h>
 #include <pthread.h>
+#include "unit.h"
 #include "bellhop/gateway.h"
 
 static int allowed = -1; /* so many more; -1: all */
@@ -70,7 +66,7 @@ static void callbacks_owed_run_even_without_threads(void **state)
     assert_int_equal(calls, 1);
 }
 
-int main(void)
+UNIT(sdk_test_threads)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(without_threads_opening_fails_and_may_be_tried_again),

@@ -1,10 +1,5 @@
 /* Promises of sdk/src/url.h. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdlib.h>
-#include <cmocka.h>
+#include "unit.h"
 #include "../../../sdk/src/url.h"
 #include "base/mem.h"
 #include "bellhop/gateway.h"
@@ -78,7 +73,7 @@ static void the_public_helpers_answer_the_same(void **state)
     bhgw_string_free(http);
 }
 
-int main(void)
+UNIT(sdk_test_url)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(one_configured_url_gives_both_urls),

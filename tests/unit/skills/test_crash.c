@@ -337,7 +337,7 @@ static void a_server_that_crashes_loses_nothing_and_is_waited_for(void **state)
 
 #define T(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
 
-int main(void)
+UNIT(skills_test_crash)
 {
     const struct CMUnitTest tests[] = {
         T(a_killed_process_loses_nothing_it_acknowledged),

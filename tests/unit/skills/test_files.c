@@ -396,7 +396,7 @@ static void a_place_that_cannot_be_used_is_told_at_the_start(void **state)
 
 #define T(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
 
-int main(void)
+UNIT(skills_test_files)
 {
     const struct CMUnitTest tests[] = {
         T(a_skill_is_a_readable_file_and_its_history),

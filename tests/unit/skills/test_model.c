@@ -303,7 +303,7 @@ static void all_backends_agree_with_the_model(void **state)
         duel(seed, 100);
 }
 
-int main(void)
+UNIT(skills_test_model)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(all_backends_agree_with_the_model),

@@ -119,7 +119,7 @@ static void a_target_with_other_skills_is_refused(void **state)
     rig_free(b);
 }
 
-int main(void)
+UNIT(skills_test_move)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(there_and_back_is_the_same),

@@ -711,7 +711,7 @@ static void the_capabilities_and_the_manifest_are_the_contracts(void **state)
 
 #define T(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
 
-int main(void)
+UNIT(skills_test_skills)
 {
     const struct CMUnitTest tests[] = {
         T(an_empty_store_lists_nothing),

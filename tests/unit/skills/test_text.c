@@ -223,7 +223,7 @@ static void a_body_that_nobody_would_accept_is_not_signed(void **state)
     buf_done(&public_pem);
 }
 
-int main(void)
+UNIT(skills_test_text)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(random_bodies_match_the_naive_reader),

@@ -37,16 +37,16 @@ static void check_state(struct rig *r, struct json want, struct json c)
     assert_int_equal(load_as(r, &who, "hello", NULL), FAULT_NONE);
     got = rig_json(r);
     meta = json_get(got, "metadata");
-    assert_str(json_str(got, "source"), json_str(want, "body"));
-    assert_str(json_str(got, "content_hash"), json_str(want, "content_hash"));
-    assert_str(json_str(got, "version"), json_str(want, "version"));
-    assert_str(json_str(meta, "content_hash"), json_str(want, "content_hash"));
-    assert_str(json_str(meta, "status"), json_str(want, "status"));
-    assert_str(json_str(meta, "author"), STR("tester"));
+    assert_same(json_str(got, "source"), json_str(want, "body"));
+    assert_same(json_str(got, "content_hash"), json_str(want, "content_hash"));
+    assert_same(json_str(got, "version"), json_str(want, "version"));
+    assert_same(json_str(meta, "content_hash"), json_str(want, "content_hash"));
+    assert_same(json_str(meta, "status"), json_str(want, "status"));
+    assert_same(json_str(meta, "author"), STR("tester"));
     if (json_type(json_get(want, "description")) == JSON_NULL)
         assert_int_equal(json_type(json_get(meta, "description")), JSON_ABSENT);
     else
-        assert_str(json_str(meta, "description"), json_str(want, "description"));
+        assert_same(json_str(meta, "description"), json_str(want, "description"));
     static const char *lists[] = {"vars", "returns", "tags"};
     for (size_t i = 0; i < 3; i++) {
         struct json list = json_get(i < 2 ? want : json_get(c, "parsed"), lists[i]);
@@ -54,7 +54,7 @@ static void check_state(struct rig *r, struct json want, struct json c)
         assert_int_equal(json_count(have), json_count(list));
         struct json_iter a = {0}, b = {0};
         while (json_next(have, &a) && json_next(list, &b))
-            assert_str(json_as_str(a.value), json_as_str(b.value));
+            assert_same(json_as_str(a.value), json_as_str(b.value));
     }
 }
 
@@ -96,16 +96,16 @@ static void run_case(struct rig *r, struct json doc, struct json c)
     if (throws.p != NULL) {
         assert_int_not_equal(cls, FAULT_NONE);
         if (!str_eq(throws, STR("Error")))
-            assert_str(str_of(fault_class_name(cls)), throws);
+            assert_same(str_of(fault_class_name(cls)), throws);
         else
             assert_null(fault_class_name(cls));
     } else {
         assert_int_equal(cls, FAULT_NONE);
-        assert_str(str_of(r->hash), json_str(want, "content_hash"));
-        assert_str(str_of(skill_status_name(r->got.status)), json_str(want, "returned_status"));
+        assert_same(str_of(r->hash), json_str(want, "content_hash"));
+        assert_same(str_of(skill_status_name(r->got.status)), json_str(want, "returned_status"));
         struct str previous = json_str(want, "previous_status");
         if (previous.p != NULL && str_eq(op, STR("update_status")))
-            assert_str(json_str(rig_json(r), "previous_status"), previous);
+            assert_same(json_str(rig_json(r), "previous_status"), previous);
         check_state(r, want, c);
     }
 }
@@ -155,7 +155,7 @@ static void every_forced_draft_holds(void **state)
         if (!str_eq(json_str(it.value, "op"), STR("force_draft")))
             continue;
         skill_force_draft(json_str(it.value, "source"), &out);
-        assert_str(buf_str(&out), json_str(it.value, "body"));
+        assert_same(buf_str(&out), json_str(it.value, "body"));
         buf_done(&out);
         n++;
     }
@@ -163,7 +163,7 @@ static void every_forced_draft_holds(void **state)
     json_parser_free(p);
 }
 
-int main(void)
+UNIT(skills_test_vectors)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_forced_draft_holds),

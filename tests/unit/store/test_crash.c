@@ -319,7 +319,7 @@ static int teardown(void **state)
     return rmdir(dir);
 }
 
-int main(void)
+UNIT(store_test_crash)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(what_was_reported_done_survives_a_kill_at_any_moment, setup,

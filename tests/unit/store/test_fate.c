@@ -87,7 +87,7 @@ static void a_commit_is_told_from_what_was_given_up(void **state)
     assert_int_equal(pg_find_fate(pg_url, &m, COMMIT_LOOKUP_MS), FATE_UNDONE);
 }
 
-int main(void)
+UNIT(store_test_fate)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(what_a_crashed_server_forgot_did_not_happen_whoever_has_its_number),

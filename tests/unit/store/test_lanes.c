@@ -512,7 +512,7 @@ static void few_connections_serve_many_keys(void **state)
 
 #define T(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
 
-int main(void)
+UNIT(store_test_lanes)
 {
     const struct CMUnitTest tests[] = {
         T(what_one_payer_piles_up_costs_the_others_a_turn),

@@ -69,7 +69,7 @@ static void a_store_closed_inside_a_callback_runs_no_further_one(void **state)
     assert_int_equal(b.calls, 0);
 }
 
-int main(void)
+UNIT(store_test_memory)
 {
     const struct CMUnitTest tests[] = {
         CONTRACT(setup, teardown),

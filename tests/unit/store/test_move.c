@@ -331,7 +331,7 @@ static void and_back_into_a_new_file(void **state)
     store_close(st);
 }
 
-int main(void)
+UNIT(store_test_move)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(what_sqlite_kept_is_in_postgresql_row_by_row, setup,

@@ -518,7 +518,7 @@ static void closing_commits_what_is_queued_and_calls_nobody(void **state)
     pending = 0;
 }
 
-int main(void)
+UNIT(store_test_postgres)
 {
     const struct CMUnitTest tests[] = {
         CONTRACT(setup, teardown),

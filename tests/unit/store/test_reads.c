@@ -285,7 +285,7 @@ static void a_settled_row_stays_hidden_while_it_is_deleted(void **state)
 
 #define T(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
 
-int main(void)
+UNIT(store_test_reads)
 {
     const struct CMUnitTest tests[] = {
         T(a_write_does_not_wait_behind_reads),

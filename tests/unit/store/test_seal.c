@@ -156,7 +156,7 @@ static void a_database_notices_a_foreign_key(void **state)
 }
 
 #define T(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
-int main(void)
+UNIT(store_test_seal)
 {
     const struct CMUnitTest tests[] = {
         T(a_sealed_secret_opens_only_in_its_place_and_with_its_key),

@@ -365,7 +365,7 @@ static void a_change_that_was_interrupted_goes_on_with_its_own_key_only(void **s
 
 #define T(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
 
-int main(void)
+UNIT(store_test_seal_change)
 {
     const struct CMUnitTest tests[] = {
         T(a_passphrase_is_stretched_with_the_salt_of_its_database),

@@ -290,7 +290,7 @@ static void a_disk_that_fills_up_under_its_hands_loses_nothing(void **state)
 
 #define T(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
 
-int main(void)
+UNIT(store_test_space)
 {
     const struct CMUnitTest tests[] = {
         T(a_database_of_bounded_size_refuses_new_rows_and_goes_on),

@@ -512,7 +512,7 @@ static void an_orderly_end_leaves_no_log_behind(void **state)
     assert_int_not_equal(access(name, F_OK), 0);
 }
 
-int main(void)
+UNIT(store_test_sqlite)
 {
     const struct CMUnitTest tests[] = {
         CONTRACT(setup, teardown),

@@ -128,7 +128,7 @@ static void the_store_may_be_closed_first(void **state)
 }
 
 #define T(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
-int main(void)
+UNIT(store_test_sweep)
 {
     const struct CMUnitTest tests[] = {
         T(a_pass_sees_each_once_and_what_goes_is_gone_in_the_next),

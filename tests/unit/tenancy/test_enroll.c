@@ -344,7 +344,7 @@ static void the_platforms_of_a_gateway_are_bounded_and_the_oldest_goes(void **st
 }
 
 #define PROMISE(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
-int main(void)
+UNIT(tenancy_test_enroll)
 {
     const struct CMUnitTest tests[] = {
         PROMISE(a_gateway_provisioned_for_several_platforms_is_for_each_of_them),

@@ -1,12 +1,5 @@
 /* Promises of tenancy/facts.h. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
 #include <unistd.h>
-#include <cmocka.h>
 #include "unit.h"
 #include "base/buf.h"
 #include "base/clock.h"
@@ -689,7 +682,7 @@ static void never_acking_is_remembered(void **state)
 
 #define T(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
 
-int main(void)
+UNIT(tenancy_test_facts)
 {
     const struct CMUnitTest tests[] = {
         T(an_added_gateway_is_known_only_when_it_is_on_disk),

@@ -317,7 +317,7 @@ static void four_times_as_much_takes_no_more_than_about_four_times_as_long(void 
     seal_free(seal);
 }
 
-int main(void)
+UNIT(tenancy_test_facts_scale)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(four_times_as_much_takes_no_more_than_about_four_times_as_long),

@@ -647,7 +647,7 @@ static void a_code_of_a_deprovisioned_instance_is_worth_nothing(void **state)
 }
 
 #define PROMISE(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
-int main(void)
+UNIT(tenancy_test_grants)
 {
     const struct CMUnitTest tests[] = {
         PROMISE(a_place_belongs_to_one_instance),

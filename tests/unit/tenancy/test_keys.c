@@ -446,7 +446,7 @@ static void a_hundred_thousand_keys_cost_no_more_each_than_one(void **state)
 }
 
 #define PROMISE(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
-int main(void)
+UNIT(tenancy_test_keys)
 {
     const struct CMUnitTest tests[] = {
         PROMISE(a_key_opens_what_it_was_made_for_and_says_who_it_is),

@@ -126,7 +126,7 @@ static void a_route_to_nobody_does_not_count(void **state)
 }
 
 #define T(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
-int main(void)
+UNIT(tenancy_test_route)
 {
     const struct CMUnitTest tests[] = {
         T(the_more_specific_wins_on_every_platform),

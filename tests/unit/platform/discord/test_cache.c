@@ -212,7 +212,7 @@ static void nonsense_changes_nothing(void **state)
 }
 
 #define T(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
-int main(void)
+UNIT(platform_discord_test_cache)
 {
     const struct CMUnitTest tests[] = {
         T(a_guild_brings_its_roles_channels_threads_and_members),

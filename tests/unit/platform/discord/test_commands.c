@@ -162,7 +162,7 @@ static void a_list_that_makes_no_sense_does_no_harm(void **state)
     assert_true(idle());
 }
 
-int main(void)
+UNIT(platform_discord_test_commands)
 {
     const struct CMUnitTest tests[] = {
 #define T(f) cmocka_unit_test_setup_teardown(f, setup, teardown)

@@ -470,7 +470,7 @@ static void a_replay_reconnects_and_resumes(void **state)
 }
 
 #define T(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
-int main(void)
+UNIT(platform_discord_test_gateway)
 {
     const struct CMUnitTest tests[] = {
         T(it_identifies_after_hello_with_token_intents_and_shard),

@@ -14,12 +14,12 @@ static void check_case(struct json c)
     assert_true(discord_interaction_read(json_get(c, "body"), &x));
     discord_interaction_as_forward(&x, STR("app1"), &ev);
     session_key_of_event(&key, &ev);
-    assert_str(buf_str(&key), want_key);
-    assert_str(ev.chat_id.p != NULL ? ev.chat_id : STR(""), json_str(source, "chat_id"));
-    assert_str(ev.chat_type, json_str(source, "chat_type"));
+    assert_same(buf_str(&key), want_key);
+    assert_same(ev.chat_id.p != NULL ? ev.chat_id : STR(""), json_str(source, "chat_id"));
+    assert_same(ev.chat_type, json_str(source, "chat_type"));
     discord_interaction_text(&x, &text);
     if (!str_starts(buf_str(&text), STR("hp1:"))) /* a prompt's button is the gateway's to read */
-        assert_str(buf_str(&text), want_text);
+        assert_same(buf_str(&text), want_text);
     buf_done(&key);
     buf_done(&text);
 }
@@ -63,15 +63,15 @@ static void as_a_message_it_has_the_key_of_one(void **state)
         &x);
     discord_interaction_as_message(&x, STR("app1"), STR("/x"), &ev);
     session_key_of_event(&key, &ev);
-    assert_str(buf_str(&key), STR("agent:main:discord:thread:500:500"));
-    assert_str(ev.parent_chat_id, STR("100"));
-    assert_str(ev.route_key, STR("77"));
+    assert_same(buf_str(&key), STR("agent:main:discord:thread:500:500"));
+    assert_same(ev.parent_chat_id, STR("100"));
+    assert_same(ev.route_key, STR("77"));
     buf_reset(&key);
     read(p, "{\"type\":2,\"id\":\"1\",\"channel_id\":\"900\",\"user\":{\"id\":\"42\"}}", &x);
     discord_interaction_as_message(&x, STR("app1"), STR("/x"), &ev);
     session_key_of_event(&key, &ev);
-    assert_str(buf_str(&key), STR("agent:main:discord:dm:900"));
-    assert_str(ev.route_key, STR("dm:42"));
+    assert_same(buf_str(&key), STR("agent:main:discord:dm:900"));
+    assert_same(ev.route_key, STR("dm:42"));
     buf_done(&key);
     json_parser_free(p);
 }
@@ -88,7 +88,7 @@ static void a_form_gives_its_fields_line_by_line(void **state)
          "{\"value\":\" two \"}},{\"components\":[{\"value\":\"\"}]}]}}",
          &x);
     discord_interaction_text(&x, &text);
-    assert_str(buf_str(&text), STR("one\ntwo"));
+    assert_same(buf_str(&text), STR("one\ntwo"));
     buf_done(&text);
     json_parser_free(p);
 }
@@ -107,7 +107,7 @@ static void what_is_no_interaction_is_not_read(void **state)
     json_parser_free(p);
 }
 
-int main(void)
+UNIT(platform_discord_test_interaction)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(forwards_have_the_key_and_words_the_gateway_gives_them),

@@ -96,7 +96,7 @@ static void a_flood_of_channels_does_not_grow_it_forever(void **state)
 }
 
 #define T(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
-int main(void)
+UNIT(platform_discord_test_limits)
 {
     const struct CMUnitTest tests[] = {
         T(an_unknown_route_goes_at_once),

@@ -353,7 +353,7 @@ static void fields_of_the_wrong_type_are_as_if_absent(void **state)
 }
 
 #define T(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
-int main(void)
+UNIT(platform_discord_test_normalize)
 {
     const struct CMUnitTest tests[] = {
         T(a_message_in_a_guild_channel_is_a_group_event),

@@ -150,7 +150,7 @@ static void it_agrees_with_the_steps_done_one_by_one(void **state)
     }
 }
 
-int main(void)
+UNIT(platform_discord_test_permissions)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_member_has_what_everyone_and_its_roles_have),

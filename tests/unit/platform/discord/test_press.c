@@ -245,7 +245,7 @@ static void a_restart_changes_nothing(void **state)
     assert_true(told("200 {\"type\":7"));
 }
 
-int main(void)
+UNIT(platform_discord_test_press)
 {
     const struct CMUnitTest tests[] = {
 #define T(f) cmocka_unit_test_setup_teardown(f, begin, end)

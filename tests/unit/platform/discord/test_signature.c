@@ -91,7 +91,7 @@ static void what_is_no_key_is_told_at_start(void **state)
     discord_sig_free(s);
 }
 
-int main(void)
+UNIT(platform_discord_test_signature)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_signed_request_is_believed),

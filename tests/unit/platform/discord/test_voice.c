@@ -87,7 +87,7 @@ static void what_is_no_opus_or_cut_is_no_voice(void **state)
     buf_done(&ogg);
 }
 
-int main(void)
+UNIT(platform_discord_test_voice)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(its_length_is_what_the_last_page_says_without_what_is_skipped),

@@ -907,7 +907,7 @@ static void wrong_configuration_is_refused_with_a_reason(void **state)
     }
 }
 
-int main(void)
+UNIT(platform_telegram_test_adapter)
 {
 #define T(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
     const struct CMUnitTest tests[] = {

@@ -505,7 +505,7 @@ static void the_longest_text_of_the_worst_kind_takes_no_long_turn(void **state)
     }
 }
 
-int main(void)
+UNIT(platform_telegram_test_markdown)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(the_longest_text_of_the_worst_kind_takes_no_long_turn),

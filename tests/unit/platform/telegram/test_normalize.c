@@ -363,7 +363,7 @@ static void a_reaction_says_what_came_and_what_went(void **state)
     assert_false(read_reaction("'new_reaction':[" EMOJI("+") "]", 0, &ev)); /* nowhere, by nobody */
 }
 
-int main(void)
+UNIT(platform_telegram_test_normalize)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_private_message_becomes_a_dm),

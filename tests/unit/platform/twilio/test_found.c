@@ -121,7 +121,7 @@ static void dates_are_read_or_refused(void **state)
     assert_false(twilio_date(STR_NULL, &s));
 }
 
-int main(void)
+UNIT(platform_twilio_test_found)
 {
     const struct CMUnitTest tests[] = {
 #define T(f) cmocka_unit_test_setup_teardown(f, setup, teardown)

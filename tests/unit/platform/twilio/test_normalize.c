@@ -105,7 +105,7 @@ static void addresses_have_a_form(void **state)
     assert_false(twilio_address_ok(STR("+1555\n")));
 }
 
-int main(void)
+UNIT(platform_twilio_test_normalize)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_message_becomes_an_event),

@@ -110,7 +110,7 @@ static void ports_come_and_go(void **state)
     other("https://a?x=1", "https://a:443?x=1");
 }
 
-int main(void)
+UNIT(platform_twilio_test_signature)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_form_is_believed_with_and_without_its_port),

@@ -66,7 +66,7 @@ static void a_made_up_chat_is_not_ours(void **state)
     assert_false(visitor_chat_is_ours(&key, STR_NULL));
 }
 
-int main(void)
+UNIT(platform_web_test_visitor)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_minted_token_is_acceptable_and_never_the_same),

@@ -296,7 +296,7 @@ static void a_stop_goes_to_the_host_and_is_shown_as_an_interrupt(void **state)
 }
 
 #define T(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
-int main(void)
+UNIT(platform_web_test_web)
 {
     const struct CMUnitTest tests[] = {
         T(the_page_mints_a_visitor_and_allows_only_its_own_files),

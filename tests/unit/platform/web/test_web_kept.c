@@ -435,7 +435,7 @@ static void a_bot_name_that_is_no_address_is_refused(void **state)
 }
 
 #define T(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
-int main(void)
+UNIT(platform_web_test_web_kept)
 {
     const struct CMUnitTest tests[] = {
         T(a_page_that_reconnects_is_told_exactly_what_it_missed),

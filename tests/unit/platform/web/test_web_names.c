@@ -139,7 +139,7 @@ static void a_bot_nobody_is_routed_to_keeps_no_name(void **state)
 }
 
 #define T(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
-int main(void)
+UNIT(platform_web_test_web_names)
 {
     const struct CMUnitTest tests[] = {
         T(of_too_many_names_the_oldest_is_forgotten),

@@ -116,7 +116,7 @@ static void keys_have_43_characters_whatever_the_last_bits(void **state)
     assert_false(wecom_key_parse(STR_NULL, a));
 }
 
-int main(void)
+UNIT(platform_wecom_test_crypt)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(what_wecom_encrypts_is_read),

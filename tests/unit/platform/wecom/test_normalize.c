@@ -133,7 +133,7 @@ static void events_and_other_agents_are_ignored(void **state)
     assert_int_equal(wecom_normalize(x, STR("7"), &out), WECOM_MALFORMED);
 }
 
-int main(void)
+UNIT(platform_wecom_test_normalize)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(flat_documents_are_read),
