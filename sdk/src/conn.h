@@ -1,5 +1,5 @@
 /* conn.h - one connection to the connector: libcurl finds and secures it (near.h does without, on
- * this machine), ws_dial.h upgrades and frames it.
+ * this machine), ws_codec.h upgrades and frames it.
  *
  * Used by the socket thread, with the handle's lock held; nothing here waits.
  *
@@ -9,7 +9,7 @@
 #pragma once
 #include <curl/curl.h>
 #include "base/buf.h"
-#include "net/ws_dial.h"
+#include "net/ws_codec.h"
 
 struct gwc_conn {
     bool curl_ready; /* libcurl was initialised: once, when it is first needed */

@@ -36,7 +36,6 @@
 #include "media/media.h"
 #include "net/http_client.h"
 #include "net/http_server.h"
-#include "net/http_settings.h"
 #include "net/http_tls.h"
 #include "net/loop.h"
 #include "net/spawner.h"

@@ -16,7 +16,7 @@
 #include "http/v1.h"
 #include "http/waker.h"
 #include "media/media.h"
-#include "net/http_settings.h"
+#include "net/http_server.h"
 #include "net/http_tls.h"
 #include "platform/platform.h"
 #include "relay/relay.h"

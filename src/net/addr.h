@@ -30,3 +30,15 @@ struct addr_net {
 /* "10.0.0.0/8", "::1", or "unix" for Unix sockets. */
 bool addr_net_parse(struct str text, struct addr_net *ret);
 bool addr_is_in(const struct addr *a, const struct addr_net *nets, size_t n);
+
+/* ---- the PROXY protocol, version 2, as a pure function of bytes ----
+ *
+ * A header in front of everything else (TLS included), in which a proxy that only forwards bytes
+ * names its client. */
+
+enum { PROXY_START_BYTES = 16, PROXY_MAX_BYTES = 16 + 2048 };
+enum proxy_end { PROXY_MORE, PROXY_DONE, PROXY_BAD };
+
+/* @n bytes of it are there; *@ret_need says how many it has, as far as that is known.  PROXY_DONE:
+ * *@peer is replaced, unless the proxy speaks for itself (a health check). */
+enum proxy_end proxy_read(const char *p, size_t n, struct addr *peer, size_t *ret_need);

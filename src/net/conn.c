@@ -22,7 +22,7 @@
 
 #include "base/log.h"
 #include "base/rand.h"
-#include "net/proxy.h"
+#include "net/addr.h"
 #include "net/trunk_priv.h"
 
 static void on_io(struct ev_loop *ev, ev_io *w, int events);

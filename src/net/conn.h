@@ -23,8 +23,7 @@
 #include "base/clock.h"
 #include "base/list.h"
 #include "net/addr.h"
-#include "net/http_chunk.h"
-#include "net/http_head.h"
+#include "net/http_codec.h"
 #include "net/http_server.h"
 #include "net/http_tls.h"
 #include "net/loop.h"
@@ -164,7 +163,7 @@ struct conn {
     bool keep_alive : 1, is_head : 1, http_1_0 : 1;
     struct addr peer; /* of the socket, or what a proxy said before everything else */
     void *tag;        /* of the listener */
-    /* http_count.c: whom it counts for, one hold each; NULL: nobody.  @party is its address, and
+    /* Whom it counts for, one hold each; NULL: nobody.  @party is its address, and
      * its credential once it is let in; @tenant NULL: not let in */
     struct party *party, *tenant;
     uint32_t in_counted, out_counted; /* bytes */
@@ -214,7 +213,7 @@ void conn_free(struct conn *c); /* tells the owner, then frees */
 void conn_turn_end(struct http_server *s);
 void conn_ready(struct conn *c, int events); /* its socket, or its trunk, can go on */
 
-/* ---- http_count.c: what it holds, and for whom ---- */
+/* ---- http_server.c: what a connection holds, and for which party ---- */
 /* May one more connect?  *@ret_party: one hold, for conn_new()'s connection. */
 bool conn_count_in(struct listener *l, const struct addr *peer, struct party **ret_party);
 bool conn_count_peer(struct conn *c); /* a proxy said who it is; false: that one has too many */
@@ -229,18 +228,18 @@ bool conn_count_answer(struct conn *c, size_t bytes);
 void conn_count_gone(struct conn *c);
 void conn_bound_kernel(struct conn *c); /* little of it may wait in the kernel */
 
-/* ---- http_parse.c: requests ---- */
+/* ---- http_request.c: requests ---- */
 void http_input(struct conn *c, char *p, size_t n); /* @p: in the server's read buffer */
 void http_resume(struct conn *c);                   /* postponed input, now that we may */
 void http_too_much(struct conn *c);                 /* what it began does not fit: refused */
 void http_req_free(struct conn *c);
 
-/* ---- http_peer.c ---- */
+/* ---- http_request.c: who asks ---- */
 struct addr http_req_addr(const struct http_req *r); /* what http_peer() says in words */
 bool http_peer_is_trusted(const struct http_server *s, const struct addr *a);
 bool http_host_is_ours(struct conn *c, struct str host);
 
-/* ---- http_listen.c ---- */
+/* ---- http_server.c: listening ---- */
 /* A listening socket for @where, as http_server_listen() describes it. */
 enum bh_err http_listen_open(struct str where, int mode, int *ret_fd, char *ret_why) BH_MUST_USE;
 
@@ -249,7 +248,7 @@ enum bh_err http_tls_context(const struct http_tls *tls, SSL_CTX **ret_ctx,
                              char *ret_why) BH_MUST_USE;
 bool conn_lacks_cert(const struct conn *c); /* see http_lacks_client_cert() */
 
-/* ---- http_upload.c ---- */
+/* ---- http_request.c: uploads ---- */
 void http_upload_begin(struct conn *c); /* somebody took the body: enter the state for it */
 /* Feed the sink from @p; the bytes it took, framing included. */
 size_t http_upload_input(struct conn *c, const char *p, size_t n);
@@ -257,7 +256,7 @@ void http_upload_end_early(struct conn *c); /* nobody is told */
 void http_upload_late(struct conn *c);      /* its time is up */
 void http_upload_gone(struct conn *c);      /* the connection is closed */
 
-/* ---- http_file.c ---- */
+/* ---- http_answer.c: files ---- */
 void http_file_pump(struct conn *c); /* output has left: read on */
 void http_file_gone(struct conn *c);
 

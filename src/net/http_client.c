@@ -1,21 +1,29 @@
 /* http_client.c - design.  (http_client.h has the contract.)
  *
- * Two multi handles: calls to addresses of our own choosing, and public_only calls to addresses
- * others chose.  They must not share a pool of connections, or a connection to 127.0.0.1 that we
- * opened for ourselves would be reused for a stranger's URL without asking for a new socket - and
- * the socket is where the address is checked. */
+ * The client has two multi handles: one for calls to addresses of our own choosing, one for
+ * public_only calls to addresses that strangers chose.  The two must not share a pool of
+ * connections.  Otherwise libcurl would reuse a connection to 127.0.0.1, opened for ourselves, for
+ * a stranger's URL without opening a socket, and the address is checked when a socket is opened.
+ *
+ * A file body is read as libcurl asks for it: without waiting (RWF_NOWAIT) when the block is in the
+ * page cache, else by a thread, a block at a time.  Until the block is there the upload pauses. */
 #include "net/http_client.h"
 
 #include <assert.h>
+#include <errno.h>
+#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <strings.h>
 #include <sys/socket.h>
+#include <sys/uio.h>
 #include <unistd.h>
 
+#include "base/list.h"
+#include "base/mem.h"
 #include "net/addr.h"
-#include "net/file_body.h"
-#include "net/http_call.h"
+#include "net/curl_loop.h"
+#include "net/work.h"
 
 enum { MAX_SPARE = 16, DEFAULT_MS = 30000, DEFAULT_BODY = 8 << 20, ONCE_IDLE_S = 15 };
 
@@ -28,6 +36,266 @@ struct http_client {
     size_t n_spare;
     struct work_pool *readers; /* owned; of file bodies; NULL: none was needed yet */
 };
+
+struct http_call {
+    struct list link;
+    struct http_client *client; /* borrowed; NULL for http_fetch_now() */
+    struct curl_loop *cl;       /* borrowed */
+    CURL *easy;                 /* owned */
+    struct curl_slist *headers; /* owned */
+    struct buf sent;            /* owned; the request's body */
+    size_t read;                /* of it, by on_read() */
+    struct buf head, body;      /* owned; the answer */
+    size_t max_body;
+    uint64_t streamed;      /* bytes that went to @on_data */
+    http_data_cb *on_data;  /* NULL: the body is gathered */
+    struct file_body *file; /* owned; NULL: the body is @sent */
+    bool public_only, not_local, refused, too_long, delivering;
+    struct timer resume; /* armed: it goes on when the turn ends */
+    http_done_cb *done;
+    void *ctx;
+    struct timer stillborn; /* armed when the call could not even be begun; @easy is NULL then */
+    char error[CURL_ERROR_SIZE];
+};
+
+/* ---- a body that is a file, with something before and behind it ---- */
+
+#define FILE_BODY_WAIT ((ssize_t)-1)
+#define FILE_BODY_BROKEN ((ssize_t)-2) /* the file cannot be read, or has become shorter */
+
+enum { BLOCK_BYTES = 64 * 1024 };
+
+struct file_body {
+    struct work work;
+    struct work_pool *readers; /* borrowed */
+    struct buf before, after;  /* owned */
+    int fd;                    /* owned */
+    uint64_t size, at;         /* of the file */
+    size_t before_at, after_at;
+    char *block; /* owned; NULL: never needed */
+    ssize_t n_block;
+    size_t block_at;
+    bool reading, gone, broken;
+    void (*ready)(void *ctx);
+    void *ctx;
+};
+
+/* NULL: no descriptor is left.  @ready runs when reading on after FILE_BODY_WAIT makes sense. */
+static struct file_body *file_body_new(struct work_pool *readers, const struct http_file_body *f,
+                                       void (*ready)(void *ctx), void *ctx)
+{
+    int fd = fcntl(f->fd, F_DUPFD_CLOEXEC, 0);
+
+    if (fd < 0)
+        return NULL;
+    struct file_body *b = xcalloc(1, sizeof *b);
+    *b = (struct file_body){.readers = readers, .fd = fd, .size = f->size};
+    b->ready = ready;
+    b->ctx = ctx;
+    buf_add_str(&b->before, f->before);
+    buf_add_str(&b->after, f->after);
+    return b;
+}
+
+static void destroy(struct file_body *b)
+{
+    close(b->fd);
+    buf_wipe(&b->before); /* may carry a token */
+    buf_wipe(&b->after);
+    free(b->block);
+    free(b);
+}
+
+/* NULL is fine; @ready does not run any more. */
+static void file_body_free(struct file_body *b)
+{
+    if (b == NULL)
+        return;
+    b->gone = true;
+    if (!b->reading)
+        destroy(b);
+}
+
+static uint64_t file_body_size(const struct file_body *b)
+{
+    return b->before.n + b->size + b->after.n;
+}
+
+static void on_thread(struct work *w)
+{
+    struct file_body *b = container_of(w, struct file_body, work);
+    uint64_t left = b->size - b->at;
+
+    do
+        b->n_block =
+            pread(b->fd, b->block, left < BLOCK_BYTES ? (size_t)left : BLOCK_BYTES, (off_t)b->at);
+    while (b->n_block < 0 && errno == EINTR);
+}
+
+static void on_block(struct work *w)
+{
+    struct file_body *b = container_of(w, struct file_body, work);
+
+    b->reading = false;
+    if (b->gone) {
+        destroy(b);
+        return;
+    }
+    b->block_at = 0;
+    b->broken = b->n_block <= 0;
+    b->ready(b->ctx);
+}
+
+static ssize_t read_on_thread(struct file_body *b)
+{
+    if (b->block == NULL)
+        b->block = xmalloc(BLOCK_BYTES);
+    b->n_block = 0;
+    b->work = (struct work){.run = on_thread, .done = on_block};
+    b->reading = work_start(b->readers, &b->work) == BH_OK;
+    return b->reading ? FILE_BODY_WAIT : FILE_BODY_BROKEN;
+}
+
+static ssize_t from_buf(const struct buf *from, size_t *at, char *p, size_t n)
+{
+    size_t left = from->n - *at;
+
+    n = n < left ? n : left;
+    memcpy(p, from->p + *at, n);
+    *at += n;
+    return (ssize_t)n;
+}
+
+static ssize_t from_file(struct file_body *b, char *p, size_t n)
+{
+    struct iovec to = {.iov_base = p, .iov_len = n < b->size - b->at ? n : b->size - b->at};
+    ssize_t k;
+
+    if (b->reading)
+        return FILE_BODY_WAIT;
+    if (b->broken)
+        return FILE_BODY_BROKEN;
+    if (b->n_block > 0 && b->block_at < (size_t)b->n_block) {
+        size_t left = (size_t)b->n_block - b->block_at;
+        k = (ssize_t)(n < left ? n : left);
+        memcpy(p, b->block + b->block_at, (size_t)k);
+        b->block_at += (size_t)k;
+    } else {
+        k = preadv2(b->fd, &to, 1, (off_t)b->at, RWF_NOWAIT);
+        if (k < 0)
+            return read_on_thread(b);
+        if (k == 0)
+            return FILE_BODY_BROKEN;
+    }
+    b->at += (uint64_t)k;
+    return k;
+}
+
+/* 0: the end of the body. */
+static ssize_t file_body_read(struct file_body *b, char *p, size_t n)
+{
+    if (b->before_at < b->before.n)
+        return from_buf(&b->before, &b->before_at, p, n);
+    if (b->at < b->size)
+        return from_file(b, p, n);
+    if (b->after_at < b->after.n)
+        return from_buf(&b->after, &b->after_at, p, n);
+    return 0;
+}
+
+/* ---- how a call ended ---- */
+
+/* Status and headers, as far as they have come. */
+static struct http_result call_head(struct http_call *call)
+{
+    struct http_result r = {.call = call, .body = STR(""), .retry_after_ms = -1};
+    long status = 0;
+
+    curl_easy_getinfo(call->easy, CURLINFO_RESPONSE_CODE, &status);
+    r.status = (int)status;
+    return r;
+}
+
+static enum bh_err judge(const struct http_call *call, CURLcode code)
+{
+    long sent = 0;
+
+    if (code == CURLE_OK)
+        return BH_OK;
+    if (call->too_long)
+        return BH_MALFORMED;
+    curl_easy_getinfo(call->easy, CURLINFO_REQUEST_SIZE, &sent);
+    if (sent == 0) {
+        if (call->refused || code == CURLE_UNSUPPORTED_PROTOCOL || code == CURLE_URL_MALFORMAT)
+            return BH_REFUSED;
+        return BH_UNAVAILABLE;
+    }
+    switch (code) {
+    case CURLE_UNSUPPORTED_PROTOCOL: /* what libcurl calls an answer without a status line */
+    case CURLE_WEIRD_SERVER_REPLY:
+    case CURLE_BAD_CONTENT_ENCODING:
+    case CURLE_WRITE_ERROR:
+        return BH_MALFORMED;
+    default:
+        return BH_UNKNOWN;
+    }
+}
+
+static const char *explain(struct http_call *call, CURLcode code)
+{
+    if (call->too_long)
+        return "the answer is longer than allowed";
+    if (call->refused)
+        return "the address is not a public one";
+    return call->error[0] != '\0' ? call->error : curl_easy_strerror(code);
+}
+
+struct str http_result_header(const struct http_result *r, const char *name)
+{
+    struct str rest = buf_str(&r->call->head), line, want = str_of(name);
+
+    while (str_split(&rest, '\n', &line)) {
+        ptrdiff_t colon = str_find(line, ':');
+        if (colon > 0 && str_eq_ci(str_make(line.p, (size_t)colon), want))
+            return str_trim(str_skip(line, (size_t)colon + 1));
+    }
+    return STR_NULL;
+}
+
+/* "120" or "0.35"; a date is not worth parsing for. */
+static int64_t retry_after_ms(const struct http_result *r)
+{
+    struct str v = http_result_header(r, "Retry-After");
+    ptrdiff_t dot = str_find(v, '.');
+    struct str fraction = dot >= 0 ? str_skip(v, (size_t)dot + 1) : STR("");
+    uint64_t s;
+    int64_t ms = 0, scale = 100;
+
+    if (!str_to_u64(dot >= 0 ? str_make(v.p, (size_t)dot) : v, &s) || s > 366 * 86400)
+        return -1;
+    for (size_t i = 0; i < fraction.n; i++, scale /= 10) {
+        if (fraction.p[i] < '0' || fraction.p[i] > '9')
+            return -1;
+        ms += scale * (fraction.p[i] - '0');
+    }
+    return (int64_t)s * 1000 + ms;
+}
+
+static struct http_result call_result(struct http_call *call, CURLcode code)
+{
+    struct http_result r = call_head(call);
+
+    r.err = judge(call, code);
+    if (r.err != BH_OK) {
+        r.status = 0;
+        r.why = explain(call, code);
+        r.body = STR("");
+        return r;
+    }
+    r.body = buf_str(&call->body);
+    r.retry_after_ms = retry_after_ms(&r);
+    return r;
+}
 
 /* ---- libcurl asks and tells ---- */
 
@@ -83,7 +351,7 @@ static size_t on_body(char *p, size_t size, size_t n, void *ctx)
 
     n *= size;
     if (call->on_data != NULL) {
-        struct http_result head = http_call_head(call);
+        struct http_result head = call_head(call);
         if (head.status >= 200 && head.status < 300)
             return pass_on(call, &head, str_make(p, n));
         if (call->body.n + n > 64 * 1024)
@@ -281,7 +549,7 @@ static void on_done(void *ctx, CURL *easy, CURLcode code)
 
     (void)ctx;
     curl_easy_getinfo(easy, CURLINFO_PRIVATE, (char **)&call);
-    r = http_call_result(call, code);
+    r = call_result(call, code);
     call->delivering = true;
     list_remove(&call->link); /* not under way any more */
     call->done(call->ctx, &r);
@@ -419,7 +687,7 @@ enum bh_err http_fetch_now(const struct http_fetch *f, int *ret_status, struct b
         return BH_UNAVAILABLE;
     }
     call = call_new(NULL, easy, f);
-    r = http_call_result(call, curl_easy_perform(call->easy));
+    r = call_result(call, curl_easy_perform(call->easy));
     if (r.err == BH_OK) {
         *ret_status = r.status;
         buf_add_str(ret_body, r.body);

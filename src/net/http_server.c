@@ -1,20 +1,45 @@
-/* http_server.c - accepting, deadlines and the end of it all.
+/* http_server.c - the server: listening, accepting, deadlines, counting, settings, shutting down.
  *
- * conn.c moves bytes, http_parse.c reads requests, http_answer.c writes answers, ws.c speaks
- * WebSocket; conn.h draws how they meet. */
-#include "net/conn.h"
+ * conn.c moves bytes, http_request.c reads requests, http_answer.c writes answers, ws.c speaks
+ * WebSocket; conn.h draws how they meet.
+ *
+ * Counting (base/limits.h).  Every connection holds something for a party:
+ *
+ *      accepted --> its address: the connection, an incomplete request, unsent bytes of an answer
+ *          |
+ *          '--conn_let_in()--> its credential: unsent bytes
+ *
+ * A trusted proxy speaks for many clients and a Unix socket has no address: both count only for the
+ * sum over all parties.  The admin socket belongs to the operator and is not counted.
+ *
+ * Fairness.  In one turn of the loop the server reads a bounded number of bytes from one address,
+ * or from the sockets of one tenant, whatever waits in the kernel.  So the others wait for at most
+ * one turn in which every party has had its share.  64 KiB of the smallest frames take about a
+ * millisecond.  Part of an address's share is reserved for requests: file transfers never use that
+ * part. */
+#include "net/http_server.h"
 
 #include <assert.h>
 #include <errno.h>
+#include <netdb.h>
 #include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <stdarg.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/un.h>
 #include <unistd.h>
 
+#include "base/config.h"
 #include "base/limits.h"
 #include "base/log.h"
+#include "base/mem.h"
 #include "base/rand.h"
+#include "net/addr.h"
+#include "net/conn.h"
 #include "net/trunk_priv.h"
 
 /* Of many that come or are late at once, so many are looked at in one turn of the loop. */
@@ -392,4 +417,422 @@ void http_server_free(struct http_server *s)
     free(s->slots);
     free(s->read_buf);
     free(s);
+}
+
+/* ---- from an address to a listening socket ---- */
+
+enum { WHY_BYTES = 256, BACKLOG = 4096, MAX_UNSENT = 256 * 1024 };
+
+static enum bh_err BH_PRINTF(2, 3) say(char *ret_why, const char *fmt, ...)
+{
+    va_list args;
+    va_start(args, fmt);
+    vsnprintf(ret_why, WHY_BYTES, fmt, args);
+    va_end(args);
+    return BH_REFUSED;
+}
+
+/* True when somebody answers on the socket file. */
+static bool is_answered(const struct sockaddr_un *a)
+{
+    int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    bool yes = fd >= 0 && connect(fd, (const struct sockaddr *)a, sizeof *a) == 0;
+    if (fd >= 0)
+        close(fd);
+    return yes;
+}
+
+/* Make room for a socket file: remove a stale one, refuse anything else. */
+static enum bh_err clear_path(const struct sockaddr_un *a, char *ret_why)
+{
+    struct stat st;
+
+    if (lstat(a->sun_path, &st) != 0)
+        return BH_OK;
+    if (!S_ISSOCK(st.st_mode))
+        return say(ret_why, "%s exists and is not a socket: choose another path", a->sun_path);
+    if (is_answered(a))
+        return say(ret_why, "somebody listens on %s already: is another bellhop running?",
+                   a->sun_path);
+    if (unlink(a->sun_path) != 0)
+        return say(ret_why, "cannot remove the stale socket %s: %s", a->sun_path, strerror(errno));
+    return BH_OK;
+}
+
+static enum bh_err open_unix(struct str path, int mode, int *ret_fd, char *ret_why)
+{
+    struct sockaddr_un a = {.sun_family = AF_UNIX};
+    enum bh_err err;
+    mode_t mask;
+    int fd, bound;
+
+    if (path.n == 0 || path.n >= sizeof a.sun_path)
+        return say(ret_why, "the path of a Unix socket has 1 to %zu bytes", sizeof a.sun_path - 1);
+    memcpy(a.sun_path, path.p, path.n);
+    err = clear_path(&a, ret_why);
+    if (err != BH_OK)
+        return err;
+    fd = socket(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+    if (fd < 0)
+        return say(ret_why, "cannot make a socket: %s", strerror(errno));
+    mask = umask(0777 & ~(mode_t)mode); /* nobody gets in between bind() and chmod() */
+    bound = bind(fd, (struct sockaddr *)&a, sizeof a);
+    umask(mask);
+    if (bound != 0 || listen(fd, BACKLOG) != 0) {
+        say(ret_why, "cannot listen on %s: %s", a.sun_path, strerror(errno));
+        close(fd);
+        return BH_REFUSED;
+    }
+    *ret_fd = fd;
+    return BH_OK;
+}
+
+static enum bh_err split_where(struct str where, char *ret_host, size_t host_cap, char ret_port[6],
+                               char *ret_why)
+{
+    struct str host, port;
+    uint64_t number;
+    size_t colon = where.n;
+
+    while (colon > 0 && where.p[colon - 1] != ':')
+        colon--;
+    host = str_make(where.p, colon > 0 ? colon - 1 : 0);
+    port = str_make(where.p + colon, where.n - colon);
+    if (host.n >= 2 && host.p[0] == '[' && host.p[host.n - 1] == ']')
+        host = str_make(host.p + 1, host.n - 2);
+    if (colon == 0 || host.n == 0 || host.n >= host_cap || !str_to_u64(port, &number) ||
+        number > 65535)
+        return say(ret_why,
+                   "\"%.*s\" is not an address to listen on: write 127.0.0.1:7077, "
+                   "[::1]:7077 or unix:/path",
+                   STR_FMT(where));
+    memcpy(ret_host, host.p, host.n);
+    ret_host[host.n] = '\0';
+    snprintf(ret_port, 6, "%u", (unsigned)number);
+    return BH_OK;
+}
+
+static enum bh_err explain_bind(int err, const char *host, const char *port, char *ret_why)
+{
+    switch (err) {
+    case EADDRINUSE:
+        say(ret_why,
+            "port %s is in use: stop the program that has it (ss -ltnp shows it) or "
+            "choose another port",
+            port);
+        return BH_BUSY;
+    case EACCES:
+        return say(ret_why,
+                   "port %s needs privileges: choose one above 1023 or grant "
+                   "CAP_NET_BIND_SERVICE",
+                   port);
+    case EADDRNOTAVAIL:
+        return say(ret_why, "%s is not an address of this machine (ip addr shows them)", host);
+    default:
+        return say(ret_why, "cannot listen on %s port %s: %s", host, port, strerror(err));
+    }
+}
+
+static enum bh_err open_tcp(struct str where, int *ret_fd, char *ret_why)
+{
+    struct addrinfo hints = {.ai_socktype = SOCK_STREAM, .ai_flags = AI_PASSIVE | AI_NUMERICSERV};
+    struct addrinfo *found = NULL;
+    char host[256], port[6];
+    enum bh_err err = split_where(where, host, sizeof host, port, ret_why);
+    int fd, gai, on = 1, unsent = MAX_UNSENT;
+
+    if (err != BH_OK)
+        return err;
+    gai = getaddrinfo(host, port, &hints, &found);
+    if (gai != 0)
+        return say(ret_why, "cannot find the address %s: %s", host, gai_strerror(gai));
+    fd = socket(found->ai_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+    if (fd < 0) {
+        err = say(ret_why, "cannot make a socket: %s", strerror(errno));
+        goto out;
+    }
+    setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);
+    setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on); /* accepted sockets inherit these */
+    setsockopt(fd, IPPROTO_TCP, TCP_NOTSENT_LOWAT, &unsent, sizeof unsent);
+    if (bind(fd, found->ai_addr, found->ai_addrlen) != 0 || listen(fd, BACKLOG) != 0) {
+        err = explain_bind(errno, host, port, ret_why);
+        close(fd);
+        goto out;
+    }
+    *ret_fd = fd;
+out:
+    freeaddrinfo(found);
+    return err;
+}
+
+enum bh_err http_listen_open(struct str where, int mode, int *ret_fd, char *ret_why)
+{
+    if (str_starts(where, STR("unix:")))
+        return open_unix(str_skip(where, 5), mode, ret_fd, ret_why);
+    return open_tcp(where, ret_fd, ret_why);
+}
+
+/* ---- counting for a party ---- */
+
+enum {
+    ADDRESS_BYTES = 256 * 1024, /* of a turn, for an address */
+    TENANT_BYTES = 64 * 1024,   /* the same for the sockets of a tenant: small frames cost more */
+    TURN_BYTES = 512 * 1024,    /* of a turn, for all; then everybody gets little, once */
+    OVER_BYTES = 4 * 1024,
+};
+
+/* Nobody waits for a stream's bytes with a full window: the kernel doubles this. */
+enum { STREAM_KERNEL_BYTES = 16 * 1024 };
+
+static struct ledger *ledger_of(const struct conn *c)
+{
+    return c->reserved ? NULL : c->server->ledger;
+}
+
+static struct party *party_of(struct http_server *s, const struct addr *a)
+{
+    if (a->n == 0 || http_peer_is_trusted(s, a))
+        return NULL;
+    return ledger_party(s->ledger, PER_ADDRESS, addr_party(a));
+}
+
+bool conn_count_in(struct listener *l, const struct addr *peer, struct party **ret_party)
+{
+    struct http_server *s = l->server;
+
+    *ret_party = NULL;
+    if (l->opt.reserved)
+        return true;
+    *ret_party = party_of(s, peer);
+    if (ledger_take(s->ledger, *ret_party, LIMIT_CONNECTIONS, 1) == LIMIT_TAKEN)
+        return true;
+    party_drop(*ret_party);
+    return false;
+}
+
+/* Its address, while it counts for that. */
+static struct party *address_of(const struct conn *c)
+{
+    return c->let_in ? NULL : c->party;
+}
+
+static bool change(struct conn *c, struct party *p, enum limit what, uint32_t *held, size_t now)
+{
+    size_t bytes = *held;
+    bool granted = ledger_change(ledger_of(c), p, what, &bytes, now) == LIMIT_TAKEN;
+
+    *held = (uint32_t)bytes; /* a connection has far less than 4 GiB in memory */
+    return granted;
+}
+
+/* The connection itself counts for @to (one hold, taken over) from now on. */
+static bool move_to(struct conn *c, struct party *to)
+{
+    (void)change(c, c->party, LIMIT_REQUEST_BYTES, &c->in_counted, 0);
+    (void)change(c, c->party, LIMIT_ANSWER_BYTES, &c->out_counted, 0);
+    ledger_give(ledger_of(c), c->party, LIMIT_CONNECTIONS, 1);
+    party_drop(c->party);
+    c->party = to;
+    if (ledger_take(ledger_of(c), to, LIMIT_CONNECTIONS, 1) == LIMIT_TAKEN)
+        return true;
+    party_drop(to);
+    c->party = NULL;
+    c->uncounted = true;
+    return false;
+}
+
+bool conn_count_peer(struct conn *c)
+{
+    return c->reserved || move_to(c, party_of(c->server, &c->peer));
+}
+
+void conn_let_in(struct conn *c, struct party *credential, struct party *tenant)
+{
+    if (c->reserved || c->let_in || credential == NULL)
+        return;
+    (void)move_to(c, NULL);
+    c->let_in = true;
+    c->party = party_hold(credential);
+    c->tenant = party_hold(tenant);
+    if (c->carried != NULL)
+        carried_told_in(c->carried);
+}
+
+void conn_uncount(struct conn *c)
+{
+    if (!c->reserved && !c->let_in && !c->uncounted)
+        (void)move_to(c, NULL);
+}
+
+bool conn_count_request(struct conn *c)
+{
+    size_t now = c->in.cap + (c->req != NULL ? sizeof *c->req : 0);
+
+    return now == c->in_counted || c->ws != NULL ||
+           change(c, address_of(c), LIMIT_REQUEST_BYTES, &c->in_counted, now);
+}
+
+bool conn_count_answer(struct conn *c, size_t now)
+{
+    return now == c->out_counted ||
+           change(c, c->party, c->let_in ? LIMIT_UNSENT_BYTES : LIMIT_ANSWER_BYTES, &c->out_counted,
+                  now);
+}
+
+void conn_count_gone(struct conn *c)
+{
+    (void)change(c, address_of(c), LIMIT_REQUEST_BYTES, &c->in_counted, 0);
+    (void)conn_count_answer(c, 0);
+    if (!c->uncounted)
+        ledger_give(ledger_of(c), address_of(c), LIMIT_CONNECTIONS, 1);
+    party_drop(c->party);
+    party_drop(c->tenant);
+}
+
+/* With whom it shares the turns of the loop. */
+static struct party *sharer(const struct conn *c)
+{
+    return c->tenant != NULL ? c->tenant : address_of(c);
+}
+
+size_t conn_share(struct conn *c)
+{
+    struct http_server *s = c->server;
+    uint64_t used = party_used(sharer(c), s->turn, 0);
+    size_t most = c->ws != NULL ? READ_BYTES : HTTP_READ_BYTES;
+    size_t share = c->tenant != NULL ? TENANT_BYTES : ADDRESS_BYTES;
+
+    if (c->upload != NULL)
+        share -= share / 4;
+    size_t left = used < share ? share - (size_t)used : 0;
+    if (s->turn_bytes >= TURN_BYTES)
+        left = used == 0 ? OVER_BYTES : 0;
+    return left < most ? left : most;
+}
+
+void conn_was_read(struct conn *c, size_t n)
+{
+    (void)party_used(sharer(c), c->server->turn, n);
+    c->server->turn_bytes += n;
+}
+
+void conn_bound_kernel(struct conn *c)
+{
+    int n = STREAM_KERNEL_BYTES;
+
+    setsockopt(c->io.fd, SOL_SOCKET, SO_SNDBUF, &n, sizeof n);
+}
+
+/* ---- for those above ---- */
+
+void http_server_count(struct http_server *s, struct ledger *ledger)
+{
+    s->ledger = ledger;
+}
+
+struct party *http_party(const struct http_req *r)
+{
+    struct addr a = http_req_addr(r);
+
+    return a.n == 0 ? NULL : ledger_party(r->conn->server->ledger, PER_ADDRESS, addr_party(&a));
+}
+
+/* ---- settings ---- */
+
+#define AT(member) offsetof(struct http_settings, member)
+
+static const struct config_key keys[] = {
+    {"hosts", CFG_TEXTS, CFG_RELOAD, AT(hosts),
+     .what =
+         "Names to answer to, beside the one in `public_url`, `localhost` and addresses: "
+         "`[bellhop, \"*.example.org\"]`. Requests by another name are 421, so that no web page "
+         "can point its own name here; `\"*\"` answers to any."},
+    {"trusted_proxies", CFG_TEXTS, CFG_RELOAD, AT(trusted_proxies),
+     .what = "Addresses and networks of proxies in front, `[127.0.0.1, 10.0.0.0/8, unix]`: their "
+             "`X-Forwarded-For` says who a client is. Nobody else's is believed."},
+    {"proxy_protocol", CFG_BOOL, CFG_RESTART, AT(proxy_protocol), "false",
+     .what =
+         "Expect the PROXY protocol, version 2, on `listen`; only `trusted_proxies` may connect "
+         "then."},
+    {0},
+};
+
+static bool check(void *settings, char *ret_why)
+{
+    struct http_settings *hs = settings;
+    struct addr_net net;
+
+    for (char **p = hs->trusted_proxies; p != NULL && *p != NULL; p++) {
+        if (!addr_net_parse(str_of(*p), &net)) {
+            snprintf(ret_why, 256,
+                     "trusted_proxies: expected an address, a network such as 10.0.0.0/8, or unix, "
+                     "found \"%.60s\"",
+                     *p);
+            return false;
+        }
+    }
+    if (hs->proxy_protocol && hs->trusted_proxies == NULL) {
+        snprintf(ret_why, 256, "proxy_protocol: needs trusted_proxies, or nobody could connect");
+        return false;
+    }
+    return true;
+}
+
+const struct config_section http_config = {.keys = keys,
+                                           .size = sizeof(struct http_settings),
+                                           .check = check};
+
+/* The host of "https://host:1/path" or "host:1". */
+static char *host_of(const char *url)
+{
+    struct str s = str_of(url);
+    size_t n = 0;
+
+    for (size_t i = 0; i + 2 < s.n; i++) {
+        if (memcmp(s.p + i, "://", 3) == 0) {
+            s = str_skip(s, i + 3);
+            break;
+        }
+    }
+    while (n < s.n && s.p[n] != '/' && s.p[n] != ':' && s.p[n] != '?')
+        n++;
+    return str_dup(str_make(s.p, n));
+}
+
+static void apply_names(struct http_server *s, const struct http_settings *hs, const char *listen,
+                        const char *public_url)
+{
+    size_t n = 0, given = 0;
+    const char **names;
+    char *own[2] = {NULL, NULL};
+
+    while (hs->hosts != NULL && hs->hosts[given] != NULL)
+        given++;
+    names = xcalloc(given + 3, sizeof *names);
+    for (; n < given; n++)
+        names[n] = hs->hosts[n];
+    if (public_url != NULL)
+        names[n++] = own[0] = host_of(public_url);
+    if (!str_starts(str_of(listen), STR("unix:")) && listen[0] != '[')
+        names[n++] = own[1] = host_of(listen);
+    http_server_answer_to(s, names);
+    free(names);
+    free(own[0]);
+    free(own[1]);
+}
+
+void http_settings_apply(struct http_server *s, const struct http_settings *hs, const char *listen,
+                         const char *public_url)
+{
+    struct addr_net *nets;
+    size_t n = 0;
+
+    while (hs->trusted_proxies != NULL && hs->trusted_proxies[n] != NULL)
+        n++;
+    nets = xcalloc(n + 1, sizeof *nets);
+    for (size_t i = 0; i < n; i++)
+        (void)addr_net_parse(str_of(hs->trusted_proxies[i]), &nets[i]); /* checked when read */
+    http_server_trust(s, nets, n);
+    free(nets);
+    apply_names(s, hs, listen, public_url);
 }

@@ -173,3 +173,18 @@ void http_stream_begin(struct http_server *s, struct http_id id, const struct ht
 bool http_stream_write(struct http_server *s, struct http_id id,
                        struct str bytes);                       /* false: gone */
 void http_stream_end(struct http_server *s, struct http_id id); /* @closed does not run */
+
+/* ---- settings: the keys of the HTTP server in the configuration ---- */
+struct config_section;
+
+struct http_settings {      /* owned by the config */
+    char **hosts;           /* names to answer to beside our own */
+    char **trusted_proxies; /* "10.0.0.0/8", "::1", "unix" */
+    bool proxy_protocol;    /* on the public listener */
+};
+extern const struct config_section http_config;
+
+/* Take over what may change while running.  @listen and @public_url (NULL: none) say by which names
+ * we call ourselves. */
+void http_settings_apply(struct http_server *s, const struct http_settings *hs, const char *listen,
+                         const char *public_url);

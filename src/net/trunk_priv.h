@@ -28,7 +28,7 @@ enum trunk_what {
     TRUNK_PONG,    /* keeper */
     TRUNK_LEAVING, /* porter: trunk_leave() */
     TRUNK_GOING,   /* keeper: it goes down, bring nobody else; porter: understood */
-    /* from here on: questions, trunk_ask.c */
+    /* from here on: questions */
     TRUNK_QUESTION, /* keeper: a part of one */
     TRUNK_ASK,      /* keeper: the last part */
     TRUNK_UNASK,    /* keeper: nobody waits for the answer any more */
@@ -120,7 +120,7 @@ void carried_free(struct carried *k);                                 /* nobody 
 bool carried_take_credit(struct carried *k, struct str payload);      /* false: nonsense */
 void carried_cut_all(struct trunk *t); /* their connections are closed */
 
-/* ---- trunk_ask.c ---- */
+/* ---- trunk.c: questions ---- */
 void trunk_take_answer(struct trunk *t, const struct trunk_frame *f);   /* keeper */
 void trunk_lose_asks(struct trunk *t);                                  /* keeper: it ends */
 void trunk_take_question(struct trunk *t, const struct trunk_frame *f); /* porter */

@@ -17,7 +17,7 @@
 #include "base/mem.h"
 #include "core/contract.h"
 #include "net/curl_loop.h"
-#include "net/ws_dial.h"
+#include "net/ws_codec.h"
 
 enum {
     READ_CHUNK = 64 * 1024,

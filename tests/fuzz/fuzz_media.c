@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include "base/buf.h"
 #include "media/media.h"
-#include "net/http_range.h"
+#include "net/http_codec.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 

@@ -1,4 +1,4 @@
-/* http_oracle.h - http-parser's opinion of a head, beside that of net/http_head.h.
+/* http_oracle.h - http-parser's opinion of a head, beside that of net/http_codec.h.
  *
  * Debian builds it without its strict mode, so it takes much that we refuse; what we take, it must
  * take too, and understand the same way.  Shared by the unit test and the fuzzer. */
@@ -9,7 +9,7 @@
 
 #include "base/mem.h"
 #include "base/str.h"
-#include "net/http_head.h"
+#include "net/http_codec.h"
 
 struct oracle {
     struct str url, names[HTTP_MAX_FIELDS + 1], values[HTTP_MAX_FIELDS + 1];

@@ -1,7 +1,7 @@
 /* Promises of net/http_server.h about uploads and answers from files. */
 #include "net/net_test.h"
 
-#include "net/http_range.h"
+#include "net/http_codec.h"
 #include "net/http_server.h"
 
 struct fixture {

@@ -1,4 +1,4 @@
-/* What connections hold is counted for whoever is at their other end: net/http_count.c. */
+/* What connections hold is counted for the party at their other end: net/http_server.c. */
 #include "net/net_test.h"
 
 #include "base/limits.h"

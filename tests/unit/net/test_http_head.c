@@ -1,9 +1,8 @@
-/* Promises of net/http_head.h and net/http_chunk.h. */
+/* Promises of net/http_codec.h about heads and chunks. */
 #include "net/net_test.h"
 
 #include "base/rand.h"
-#include "net/http_chunk.h"
-#include "net/http_head.h"
+#include "net/http_codec.h"
 #include "net/http_oracle.h"
 
 enum { LIMIT = 4096 };

@@ -1,11 +1,10 @@
-/* Promises of net/addr.h, net/proxy.h, and of net/http_server.h about proxies and names. */
+/* Promises of net/addr.h, and of net/http_server.h about proxies and names. */
 #include "net/net_test.h"
 
 #include <sys/un.h>
 
 #include "net/addr.h"
 #include "net/http_server.h"
-#include "net/proxy.h"
 
 struct fixture {
     struct loop *loop;

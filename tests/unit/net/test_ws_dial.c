@@ -1,8 +1,8 @@
-/* Promises of net/ws_dial.h. */
+/* Promises of net/ws_codec.h about dialling. */
 #include "unit.h"
 #include "base/mem.h"
 #include "core/contract.h"
-#include "net/ws_dial.h"
+#include "net/ws_codec.h"
 
 /* The example of RFC 6455, section 1.3. */
 #define KEY STR("dGhlIHNhbXBsZSBub25jZQ==")
