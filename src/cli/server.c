@@ -41,7 +41,7 @@
 #include "net/spawner.h"
 #include "host/host.h"
 #include "relay/relay.h"
-#include "relay/retain.h"
+#include "relay/upkeep.h"
 #include "skills/skills.h"
 #include "store/store.h"
 #include "tenancy/facts.h"

@@ -11,7 +11,7 @@
 #include "net/http_client.h"
 #include "net/loop.h"
 #include "net/spawner.h"
-#include "relay/retain.h"
+#include "relay/upkeep.h"
 
 static void act_on_mail(void *ctx, struct action_id id, const struct action_from *from,
                         const struct action *a)

@@ -1,37 +1,34 @@
 /* relay.c - design.  (relay.h has the contract.)
  *
- * Building and taking down.  What the parts do is in their own files. */
+ * The limits, the retries, the drain, the end of a turn; building the parts and taking them down.
+ * What the parts do is in their own files. */
 #include "relay/relay.h"
+#include <assert.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include "base/config.h"
 #include "base/json.h"
-#include "relay/in/accept.h"
-#include "relay/session/acking.h"
-#include "relay/mailbox/acks.h"
-#include "relay/sleep/activity.h"
-#include "relay/out/byline.h"
-#include "relay/out/chats.h"
-#include "relay/mailbox/delivery.h"
-#include "relay/drain.h"
-#include "relay/mailbox/fetch.h"
-#include "relay/mailbox/gap.h"
 #include "relay/heart.h"
-#include "relay/sleep/instance.h"
+#include "relay/in/accept.h"
 #include "relay/in/interrupt.h"
 #include "relay/in/judge.h"
-#include "relay/sleep/life.h"
 #include "relay/in/linking.h"
-#include "relay/session/pump.h"
+#include "relay/mailbox/admin.h"
+#include "relay/mailbox/delivery.h"
+#include "relay/mailbox/gap.h"
+#include "relay/out/byline.h"
+#include "relay/out/chats.h"
 #include "relay/out/requests.h"
-#include "relay/mailbox/retry.h"
-#include "relay/session/session.h"
 #include "relay/out/spoken.h"
-#include "relay/mailbox/tend.h"
-#include "relay/turn.h"
+#include "relay/session/pump.h"
+#include "relay/session/session.h"
+#include "relay/sleep/instance.h"
 #include "relay/upkeep.h"
 #include "store/store.h"
 
-enum { MAX_WINDOW = 1024 };
+enum { MAX_WINDOW = 1024, FAREWELL_MS = 500 };
+
+/* ---- limits ---- */
 
 const struct relay_limits relay_limits_default = {
     .window = CONTRACT_WINDOW,
@@ -53,6 +50,186 @@ const struct relay_limits relay_limits_default = {
     .instance_actions = 200,
     .tenant_actions = 1000,
 };
+
+#define AT(member) offsetof(struct relay_limits, member)
+
+static const struct config_key delivery_keys[] = {
+    {"delivery.window", CFG_NUMBER, CFG_RELOAD, AT(window), "8", .min = 1, .max = 64,
+     .what = "Unacknowledged WebSocket messages per socket. Gateways stop reading at 16."},
+    {"delivery.live_acks", CFG_BOOL, CFG_RELOAD, AT(live_acks), "true",
+     .what = "Put a `bufferId` on every delivery, so that live ones are acknowledged too. Off, a "
+             "delivery counts as taken when the gateway's socket answered a ping behind it: "
+             "weaker, a gateway that crashes just then loses it."},
+    {"delivery.max_mailbox_bytes", CFG_BYTES, CFG_RELOAD, AT(max_mailbox_bytes), "1GiB",
+     .min = 1 << 16, .what = "Waiting bytes per instance; past it events are refused as busy."},
+    {"delivery.max_attempts", CFG_NUMBER, CFG_RELOAD, AT(max_attempts), "10", .min = 1,
+     .max = 1000000, .what = "Times a delivery is sent before it is parked with its reason."},
+    {"delivery.ack_patience", CFG_DURATION, CFG_RELOAD, AT(ack_patience_ms), "90s", .min = 1000,
+     .max = 3600000,
+     .what = "A gateway that acknowledges nothing for this long is treated as away."},
+    {"delivery.dedup", CFG_DURATION, CFG_RELOAD, AT(dedup_ms), "24h", .min = 60000,
+     .max = 180 * INT64_C(86400000),
+     .what = "How long a platform's event id is remembered against repeats."},
+    {"wake.cooldown", CFG_DURATION, CFG_RELOAD, AT(wake_cooldown_ms), "30s", .min = 100,
+     .max = 86400000, .what = "At most one poke per instance in this time."},
+    {0},
+};
+const struct config_section relay_config = {.keys = delivery_keys,
+                                            .size = sizeof(struct relay_limits),
+                                            .defaults = &relay_limits_default};
+
+static const struct config_key rate_keys[] = {
+    {"limits.instance_actions", CFG_NUMBER, CFG_RELOAD, AT(instance_actions), "200", .max = 1000000,
+     .what = "Actions per second of one instance, five times that at once; 0 is no limit."},
+    {"limits.tenant_actions", CFG_NUMBER, CFG_RELOAD, AT(tenant_actions), "1000", .max = 1000000,
+     .what = "The same for all instances of a tenant together."},
+    {"limits.instance_chats", CFG_NUMBER, CFG_RELOAD, AT(max_instance_chats), "1000000", .min = 1,
+     .max = 100000000,
+     .what = "Chats remembered of one instance; past it those it heard nothing from for longest "
+             "are forgotten, and it may not write there before it hears from them again."},
+    {0},
+};
+const struct config_section relay_rate_config = {.keys = rate_keys, .into = &relay_config};
+
+/* ---- what the store refused is tried again ----
+ *
+ * One timer for all, and a list of the instances in trouble: a store that is down costs one walk of
+ * them a second. */
+
+static void retry_now(struct relay *r)
+{
+    timer_stop(r->env.clock, &r->retry);
+    acks_retry(r);
+    gap_erase_retry(r);
+    while (!list_is_empty(&r->troubled)) {
+        struct instance *i = list_first(&r->troubled, struct instance, retry_link);
+        list_remove(&i->retry_link);
+        instance_record_retry(i);
+        delivery_retry(i);
+        gap_retry(i);
+        pump_want(i);
+    }
+}
+
+static void on_retry(struct timer *t)
+{
+    retry_now(container_of(t, struct relay, retry));
+}
+
+void retry_want_acks(struct relay *r)
+{
+    if (!timer_is_set(&r->retry))
+        timer_set(r->env.clock, &r->retry, RETRY_MS);
+}
+
+void retry_want(struct instance *i)
+{
+    list_move(&i->retry_link, &i->relay->troubled);
+    retry_want_acks(i->relay);
+}
+
+/* ---- drain ----
+ *
+ *      relay_drain() -> acks and results under way are waited for, half a second at most
+ *                    -> every socket is closed with CLOSE_RESTARTING
+ *                    -> all that was accepted is on disk: the caller is told
+ *
+ * An ack that is still in the socket when the socket is closed is a message delivered twice, so
+ * peers that are about to ack, or to be answered, are worth half a second. */
+
+static bool is_worth_waiting_for(const struct session *s)
+{
+    return (s->state == SESSION_RECEIVING && flight_count(s->flight) > 0) ||
+           !list_is_empty(&s->requests);
+}
+
+static void say_farewell(struct relay *r)
+{
+    struct list *sessions = sessions_by_age(r);
+
+    if (r->said_farewell)
+        return;
+    list_each (sessions, it, nxt)
+        if (timer_is_set(&r->farewell) &&
+            is_worth_waiting_for(list_entry(it, struct session, by_age)))
+            return;
+    r->said_farewell = true;
+    timer_stop(r->env.clock, &r->farewell);
+    list_each (sessions, at, after)
+        session_close(list_entry(at, struct session, by_age), CLOSE_RESTARTING);
+}
+
+static void on_farewell(struct timer *t)
+{
+    struct relay *r = container_of(t, struct relay, farewell);
+
+    say_farewell(r); /* the timer has gone off: nobody is waited for any more */
+    turn_want(r);
+}
+
+static bool is_all_on_disk(struct relay *r)
+{
+    return !delivery_any_volatile(r) && !acks_pending(r) && !instance_any_writing(r) &&
+           !activity_any_writing(r) && !accept_any_answer(r);
+}
+
+static void drain_go_on(struct relay *r)
+{
+    if (r->drained == NULL)
+        return;
+    say_farewell(r);
+    if (!r->said_farewell)
+        return;
+    activity_write(r);
+    if (!is_all_on_disk(r))
+        return;
+    defer_cb *done = r->drained;
+    r->drained = NULL;
+    done(r->drained_ctx);
+}
+
+void relay_drain(struct relay *r, defer_cb *done, void *ctx)
+{
+    assert(done != NULL && r->drained == NULL);
+    r->draining = true;
+    r->drained = done;
+    r->drained_ctx = ctx;
+    timer_set(r->env.clock, &r->farewell, FAREWELL_MS);
+    retry_now(r); /* the last chance of what the store refused before */
+    turn_want(r);
+}
+
+void relay_stop(struct relay *r)
+{
+    r->draining = true;
+    timer_stop(r->env.clock, &r->farewell);
+    say_farewell(r);
+}
+
+/* ---- the end of a turn ----
+ *
+ * Results and deliveries come first, so that what came in this turn goes out in it.  The acks
+ * follow as one write, then the answers to platforms, whose callbacks may start the next round. */
+
+static void on_turn_end(struct timer *t)
+{
+    struct relay *r = container_of(t, struct relay, turn_end);
+
+    requests_answer_all(r);
+    pump_all(r);
+    acks_submit(r);
+    accept_answer_all(r);
+    instance_tell_changes(r);
+    drain_go_on(r);
+}
+
+void turn_want(struct relay *r)
+{
+    if (!timer_is_set(&r->turn_end))
+        timer_set(r->env.clock, &r->turn_end, 0);
+}
+
+/* ---- building and taking down ---- */
 
 static void on_key(void *ctx, struct hash128 key, int64_t at_ms)
 {
@@ -82,9 +259,10 @@ static enum bh_err load(struct relay *r)
 
 static void build(struct relay *r)
 {
-    r->turn = turn_new(r);
-    r->retry = retry_new(r);
-    r->drain = drain_new(r);
+    timer_init(&r->turn_end, on_turn_end);
+    timer_init(&r->retry, on_retry);
+    timer_init(&r->farewell, on_farewell);
+    list_init(&r->troubled);
     r->upkeep = upkeep_new(r);
     r->json = json_parser_new();
     dedup_init(&r->dedup);
@@ -163,9 +341,9 @@ void relay_free(struct relay *r)
 {
     if (r == NULL)
         return;
-    turn_free(r->turn);
-    retry_free(r->retry);
-    drain_free(r->drain);
+    timer_stop(r->env.clock, &r->turn_end);
+    timer_stop(r->env.clock, &r->retry);
+    timer_stop(r->env.clock, &r->farewell);
     upkeep_free(r->upkeep);
     requests_free(r->requests);
     sessions_free(r);

@@ -6,10 +6,9 @@
  *      relay_accept(event) -> gate -> mailbox -> pump -> wire
  *      session_data(bytes) -> frames  -> ack | outbound | going_idle | interrupt | hello
  *
- * The parts: session.h (one WebSocket: who it is, what its frames mean), mailbox.h (one instance's
- * deliveries: order, durability, acks), pump.h (what goes down the socket and when), wake.h (poking
- * sleepers), interrupt.h (/stop both ways), requests.h (which chats an instance may speak in; the
- * requests in flight), dedup.h (events seen before).
+ * The rooms: in/ (from an event to its deliveries), mailbox/ (order, durability, acks), session/
+ * (one WebSocket: frames, pump, liveness), out/ (which chats an instance may speak in; requests in
+ * flight), sleep/ (the instance: its record, falling asleep, being woken).
  */
 #pragma once
 #include "base/clock.h"

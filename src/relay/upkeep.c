@@ -1,12 +1,124 @@
 /* upkeep.c - (upkeep.h has the contract.) */
 #include "relay/upkeep.h"
+#include <inttypes.h>
 #include <stdlib.h>
-#include "relay/out/chats.h"
-#include "relay/in/dedup.h"
 #include "relay/heart.h"
-#include "relay/retain.h"
+#include "relay/in/dedup.h"
+#include "relay/mailbox/delivery.h"
+#include "relay/out/chats.h"
 #include "relay/out/spoken.h"
+#include "relay/sleep/instance.h"
 #include "store/store.h"
+#include "store/sweep.h"
+
+/* ---- retention ----
+ *
+ * RESTING --tick--> STEPPING: so many instances, so much mail in a turn --the last--> RESTING */
+
+#define CHATS_MS (6 * INT64_C(3600000))
+enum { STEP_INSTANCES = 4096, STEP_MAIL = 512 };
+
+struct retain {
+    struct relay *relay; /* borrowed */
+    int64_t retention_ms;
+    struct sweep *chats; /* owned; NULL: nothing is too old */
+    struct timer step;
+    struct instance *at; /* borrowed: instances stay; NULL: resting */
+    uint64_t dropped;    /* in this round */
+};
+
+static struct instance *next_of(struct relay *r, const struct instance *i)
+{
+    struct list *all = instances_by_age(r), *next = i != NULL ? i->link.next : all->next;
+
+    return next != all ? list_entry(next, struct instance, link) : NULL;
+}
+
+/* What has waited too long of one instance, @most of it; returns how many. */
+static size_t drop_mail(struct instance *i, uint32_t before_s, size_t most)
+{
+    size_t n = 0;
+
+    for (uint32_t at = 0; at < i->mb.n && n < most; at++) {
+        struct slot *slot = mailbox_at(&i->mb, at);
+        if ((slot->flags & SLOT_GONE) != 0)
+            continue;
+        if (slot->at_s >= before_s)
+            break;
+        delivery_settle(i, slot);
+        n++;
+    }
+    if (n != 0)
+        mailbox_tidy(&i->mb);
+    return n;
+}
+
+static void on_step(struct timer *timer)
+{
+    struct retain *t = container_of(timer, struct retain, step);
+    struct relay *r = t->relay;
+    int64_t before_s = (clock_wall_ms(r->env.clock) - t->retention_ms) / 1000;
+    size_t mail = 0;
+
+    for (int k = 0; k < STEP_INSTANCES && t->at != NULL && before_s > 0; k++) {
+        mail += drop_mail(t->at, (uint32_t)before_s, STEP_MAIL - mail);
+        if (mail == STEP_MAIL)
+            break; /* there may be more of this one */
+        t->at = next_of(r, t->at);
+    }
+    t->dropped += mail;
+    r->n.purged += mail;
+    if (t->at != NULL && before_s > 0) {
+        timer_set(r->env.clock, &t->step, 0);
+        return;
+    }
+    if (t->dropped != 0)
+        log_info(NULL, "mail that waited longer than the retention is dropped: entries=%" PRIu64,
+                 t->dropped);
+    t->at = NULL;
+    t->dropped = 0;
+}
+
+static void retain_tick(struct retain *t)
+{
+    if (t->retention_ms <= 0 || t->at != NULL)
+        return;
+    t->at = next_of(t->relay, NULL);
+    timer_set(t->relay->env.clock, &t->step, 0);
+}
+
+static void retain_set(struct retain *t, int64_t retention_ms)
+{
+    struct relay *r = t->relay;
+
+    t->retention_ms = retention_ms;
+    chats_retain(r, retention_ms);
+    if (retention_ms <= 0)
+        sweep_stop(&t->chats);
+    else if (t->chats == NULL)
+        t->chats = sweep_start(r->env.store, r->env.clock, CHATS_NS, CHATS_MS, &chats_age_ops, r);
+    retain_tick(t);
+}
+
+static struct retain *retain_new(struct relay *r)
+{
+    struct retain *t = xcalloc(1, sizeof *t);
+
+    t->relay = r;
+    timer_init(&t->step, on_step);
+    return t;
+}
+
+static void retain_free(struct retain *t)
+{
+    if (t == NULL)
+        return;
+    sweep_stop(&t->chats);
+    timer_stop(t->relay->env.clock, &t->step);
+    free(t);
+}
+
+/* ---- every ten minutes ---- */
 
 enum {
     EVERY_MS = 600000,

@@ -102,7 +102,7 @@ def test_a_commented_include_is_none(house):
     assert house.run("layers")[0]
 
 
-@pytest.mark.parametrize("header, path", [("ev.h", "src/relay/session/pulse.c"), ("curl/curl.h", "src/platform/web/web.c"),
+@pytest.mark.parametrize("header, path", [("ev.h", "src/relay/session/session.c"), ("curl/curl.h", "src/platform/web/web.c"),
                                           ("openssl/ssl.h", "src/base/crypto.c"), ("sqlite3.h", "src/store/seal.c")])
 def test_a_library_away_from_its_home_is_named(house, header, path):
     house.write(path, f"#include <{header}>\n")

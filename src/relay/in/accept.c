@@ -10,19 +10,17 @@
 #include "core/delivery_id.h"
 #include "core/frame.h"
 #include "core/session_key.h"
-#include "relay/out/chats.h"
-#include "relay/in/context.h"
-#include "relay/mailbox/delivery.h"
 #include "relay/heart.h"
 #include "relay/in/inside.h"
-#include "relay/sleep/instance.h"
 #include "relay/in/interrupt.h"
 #include "relay/in/judge.h"
-#include "relay/sleep/life.h"
 #include "relay/in/linking.h"
 #include "relay/log_limit.h"
+#include "relay/mailbox/delivery.h"
+#include "relay/out/chats.h"
+#include "relay/relay.h"
 #include "relay/session/pump.h"
-#include "relay/turn.h"
+#include "relay/sleep/instance.h"
 
 struct accept {
     struct list link; /* accepts->waiting, then ->answers, then ->spare */
@@ -144,6 +142,53 @@ void relay_accept_cancel(struct relay *r, struct accept_id id)
 
     if (id.index < t->n_slots && t->slots[id.index]->generation == id.generation)
         t->slots[id.index]->done = NULL;
+}
+
+/* ---- what each instance is shown of what was said before ----
+ *
+ * An event carries one context for everybody.  Each copy carries what its instance may hear and can
+ * use: gateways of the newer generation only, only where the visibility floor lets somebody linked
+ * to the instance read back, and without the author's own words if all of them were delivered. */
+
+static bool may_have(struct relay *r, const struct gate_verdict *v, const struct event *ev)
+{
+    return v != NULL && v->to->newer && judge_looks_back(r, v, ev);
+}
+
+struct context_room { /* for context_shown(); lives as long as what it returns */
+    struct event ev;
+    struct event_said said[EVENT_MAX_CONTEXT];
+};
+
+/* @ev as the instance of @v (NULL: nobody was asked) shall have it: @ev itself, or @room's. */
+static const struct event *context_shown(struct relay *r, const struct gate_verdict *v,
+                                         const struct event *ev, struct context_room *room)
+{
+    if (ev->n_context == 0 && !ev->context_error)
+        return ev;
+    bool may = may_have(r, v, ev);
+    room->ev = *ev;
+    room->ev.context = room->said;
+    room->ev.n_context = 0;
+    room->ev.context_error &= may;
+    for (size_t i = 0; may && i < ev->n_context; i++) {
+        const struct event_said *s = &ev->context[i];
+        /* Whatever an owner says is delivered: their words are known. */
+        if (v->reason != GATE_YES_OWNER || !str_eq(s->user_id, ev->user_id))
+            room->said[room->ev.n_context++] = *s;
+    }
+    return &room->ev;
+}
+
+bool relay_wants_context(struct relay *r, const struct event *ev)
+{
+    struct gate_verdict verdicts[GATE_CANDIDATES];
+    size_t n = judge_ask(r, ev, verdicts);
+
+    for (size_t i = 0; i < n; i++)
+        if (gate_is_yes(verdicts[i].reason) && may_have(r, &verdicts[i], ev))
+            return true;
+    return false;
 }
 
 /* ---- one event ---- */

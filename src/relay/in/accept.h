@@ -9,6 +9,7 @@
  */
 #pragma once
 #include "core/accept.h"
+#include "core/event.h"
 
 struct accept;
 struct accepts;

@@ -11,16 +11,15 @@
  * instances all of them keep it. */
 #include "relay/in/interrupt.h"
 #include <stdlib.h>
+#include "bus/bus.h"
 #include "core/delivery_id.h"
 #include "core/frame.h"
 #include "core/session_key.h"
-#include "bus/bus.h"
-#include "relay/out/chats.h"
 #include "relay/heart.h"
-#include "relay/sleep/instance.h"
 #include "relay/in/judge.h"
-#include "relay/session/pulse.h"
+#include "relay/out/chats.h"
 #include "relay/session/session.h"
+#include "relay/sleep/instance.h"
 #include "store/store.h"
 #include "tenancy/facts.h"
 

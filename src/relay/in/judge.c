@@ -7,10 +7,10 @@
 #include "relay/in/judge.h"
 #include <stdio.h>
 #include <stdlib.h>
-#include "relay/out/chats.h"
 #include "relay/heart.h"
-#include "relay/sleep/instance.h"
+#include "relay/out/chats.h"
 #include "relay/relay.h"
+#include "relay/sleep/instance.h"
 #include "store/store.h"
 #include "tenancy/facts.h"
 #include "tenancy/grants.h"

@@ -6,12 +6,12 @@
 #include "relay/in/linking.h"
 #include <stdlib.h>
 #include "core/session_key.h"
-#include "relay/in/accept.h"
-#include "relay/out/chats.h"
 #include "relay/heart.h"
-#include "relay/sleep/instance.h"
+#include "relay/in/accept.h"
 #include "relay/in/interrupt.h"
 #include "relay/in/judge.h"
+#include "relay/out/chats.h"
+#include "relay/sleep/instance.h"
 #include "tenancy/grants.h"
 
 struct linking {

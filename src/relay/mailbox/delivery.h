@@ -23,13 +23,17 @@
  * find after a crash would be a lost delivery, so it is not written before.
  */
 #pragma once
+#include <stdbool.h>
+#include <stdint.h>
 #include "store/store.h"
 
 struct accept;
+struct acks;
 struct deliveries;
 struct instance;
 struct relay;
 struct slot;
+struct slot_ring;
 
 enum delivery_state {
     DELIVERY_WAITING,
@@ -95,3 +99,17 @@ bool delivery_safe_up_to(const struct instance *i, uint64_t id);
 
 /* Attempts and parking, for the store. */
 void delivery_mark(struct instance *i, const struct slot *slot, struct str parked);
+
+/* ---- acks: the rows of settled deliveries are deleted ----
+ *
+ * The ids of one turn are collected and written as one operation, which is retried until the store
+ * has it. */
+struct acks *acks_new(void);
+void acks_free(struct acks *t); /* NULL is fine; the store holds none of them any more */
+
+void acks_add(struct relay *r, uint64_t id);
+/* Everything in @all, which is owned from now on: some in a turn, as fast as the store deletes. */
+void acks_add_ring(struct relay *r, struct slot_ring all);
+void acks_submit(struct relay *r); /* at the end of a turn */
+void acks_retry(struct relay *r);  /* those the store refused */
+bool acks_pending(const struct relay *r);

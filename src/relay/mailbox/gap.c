@@ -5,9 +5,8 @@
 #include "relay/mailbox/gap.h"
 #include <stdlib.h>
 #include "relay/heart.h"
-#include "relay/sleep/instance.h"
 #include "relay/session/pump.h"
-#include "relay/mailbox/retry.h"
+#include "relay/sleep/instance.h"
 #include "store/store.h"
 
 enum { BOX_SHIFT = 40 };

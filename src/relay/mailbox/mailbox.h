@@ -9,8 +9,8 @@
  */
 #pragma once
 #include <stddef.h>
-#include "base/list.h"
 #include <stdint.h>
+#include "base/list.h"
 
 struct delivery;
 

@@ -589,7 +589,7 @@ static bool goes(void *ctx, struct str key, struct str value)
     struct json doc;
 
     if (r->chats->retention_ms <= 0 || c == NULL || !json_parse(r->json, value, &doc))
-        return false; /* of a life that is over: life.h sees to it */
+        return false; /* of a life that is over: instance.h sees to it */
     if (!json_as_i64(json_get(doc, "day"), &day)) {
         if (chat_day(c) == 0)
             chat_store(c);

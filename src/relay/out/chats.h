@@ -33,7 +33,7 @@ void chats_drop_key(struct known_chat *c, uint64_t key); /* another chat has @ke
  * a few in a turn; chats_ending() counts those that are left. */
 void chats_end(struct instance *i);
 size_t chats_ending(const struct relay *r);
-/* False: the record @doc belongs to an earlier holder of the name (life.h). */
+/* False: the record @doc belongs to an earlier holder of the name (instance.h). */
 bool chats_record_counts(const struct instance *i, struct json doc);
 /* Where several platforms have this id, the one with the newest event; NULL: none. */
 struct known_chat *chats_find(const struct instance *i, struct str chat_id);

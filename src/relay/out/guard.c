@@ -15,7 +15,7 @@
 #include "relay/in/judge.h"
 #include "relay/out/chats.h"
 #include "relay/out/spoken.h"
-#include "relay/session/persona.h"
+#include "relay/session/frames.h"
 #include "relay/session/session.h"
 #include "relay/sleep/instance.h"
 #include "store/store.h"

@@ -10,15 +10,13 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include "base/jw.h"
-#include "relay/sleep/activity.h"
+#include "relay/sleep/instance.h"
 #include "relay/out/byline.h"
 #include "relay/out/chats.h"
 #include "relay/out/guard.h"
 #include "relay/heart.h"
-#include "relay/sleep/instance.h"
 #include "relay/session/session.h"
 #include "relay/out/spoken.h"
-#include "relay/turn.h"
 #include "store/store.h"
 
 enum { PARTS_MAX = 16 };

@@ -2,20 +2,158 @@
  *
  * Who the gateway is was settled at the upgrade; nothing in a frame changes it.  A closing session
  * is heard for its acks only: each one saves a duplicate. */
+#include "relay/session/frames.h"
 #include <stdlib.h>
-#include "relay/session/acking.h"
+#include "base/buf.h"
+#include "base/mem.h"
+#include "relay/heart.h"
+#include "relay/in/interrupt.h"
 #include "relay/mailbox/delivery.h"
 #include "relay/out/requests.h"
-#include "relay/heart.h"
-#include "relay/sleep/instance.h"
-#include "relay/session/persona.h"
-#include "relay/in/interrupt.h"
-#include "relay/session/line_reader.h"
-#include "relay/session/pulse.h"
 #include "relay/session/session.h"
+#include "relay/sleep/instance.h"
 #include "relay/sleep/sleep.h"
 #include "store/store.h"
 #include "tenancy/facts.h"
+
+/* ---- line_reader ---- */
+
+struct line_reader {
+    struct buf part;
+    bool too_long; /* throwing away until the line ends */
+};
+
+void line_reader_free(struct line_reader *l)
+{
+    if (l == NULL)
+        return;
+    buf_done(&l->part);
+    free(l);
+}
+
+size_t line_reader_bytes(const struct line_reader *l)
+{
+    return l != NULL ? l->part.cap : 0;
+}
+
+/* The unfinished line gets longer; too long: told, once. */
+static void keep(struct line_reader **ret_l, struct str rest, size_t max, line_cb *cb, void *ctx)
+{
+    if (rest.n == 0)
+        return;
+    if (*ret_l == NULL)
+        *ret_l = xcalloc(1, sizeof **ret_l);
+    struct line_reader *l = *ret_l;
+    if (l->too_long)
+        return;
+    if (l->part.n + rest.n <= max) {
+        buf_add_str(&l->part, rest);
+        return;
+    }
+    l->too_long = true;
+    buf_done(&l->part);
+    cb(ctx, STR_NULL, false); /* the last line of the piece: there is nothing to stop */
+}
+
+/* @line ends here; what was kept belongs before it. */
+static bool finish(struct line_reader **ret_l, struct str line, size_t max, line_cb *cb, void *ctx)
+{
+    struct line_reader *l = *ret_l;
+    bool go_on = true;
+
+    *ret_l = NULL;
+    if (l == NULL) {
+        go_on = cb(ctx, line, line.n <= max);
+    } else if (!l->too_long) {
+        bool fits = l->part.n + line.n <= max;
+        if (fits)
+            buf_add_str(&l->part, line);
+        go_on = cb(ctx, fits ? buf_str(&l->part) : STR_NULL, fits);
+    }
+    line_reader_free(l);
+    return go_on;
+}
+
+void line_reader_feed(struct line_reader **l, struct str bytes, size_t max, line_cb *cb, void *ctx)
+{
+    for (;;) {
+        const char *end = bytes.n != 0 ? memchr(bytes.p, '\n', bytes.n) : NULL;
+        if (end == NULL)
+            break;
+        struct str line = str_make(bytes.p, (size_t)(end - bytes.p));
+        bytes = str_skip(bytes, line.n + 1);
+        if (!finish(l, line, max, cb, ctx))
+            return;
+    }
+    keep(l, bytes, max, cb, ctx);
+}
+
+/* ---- personas ----
+ *
+ * One string per session, "platform \x1f bot \x1e" per identity: most sockets have one or two. */
+
+enum { NAME_MAX_BYTES = 128 };
+
+static bool name_ok(struct str s)
+{
+    return s.n <= NAME_MAX_BYTES && str_find(s, '\x1e') < 0 && str_find(s, '\x1f') < 0 &&
+           (s.n == 0 || memchr(s.p, '\0', s.n) == NULL);
+}
+
+static bool next(struct str *rest, struct str *ret_platform, struct str *ret_bot)
+{
+    struct str pair;
+
+    if (!str_split(rest, '\x1e', &pair) || pair.n == 0)
+        return false;
+    str_split(&pair, '\x1f', ret_platform);
+    *ret_bot = pair;
+    return true;
+}
+
+bool persona_find(const struct session *s, struct str platform, struct str bot, struct str *ret_bot)
+{
+    struct str rest = str_of(s->personas), p, b;
+
+    while (next(&rest, &p, &b)) {
+        if (str_eq(p, platform) && (bot.n == 0 || str_eq(b, bot))) {
+            *ret_bot = b;
+            return true;
+        }
+    }
+    return false;
+}
+
+bool persona_default(const struct session *s, struct str *ret_platform, struct str *ret_bot)
+{
+    struct str rest = str_of(s->personas);
+
+    return next(&rest, ret_platform, ret_bot);
+}
+
+void persona_add(struct session *s, struct str platform, struct str bot)
+{
+    struct str rest = str_of(s->personas), p, b;
+    struct buf out = BUF_INIT;
+    size_t n = 0;
+
+    if (platform.n == 0 || !name_ok(platform) || !name_ok(bot))
+        return;
+    for (; next(&rest, &p, &b); n++)
+        if (str_eq(p, platform) && str_eq(b, bot))
+            return;
+    if (n >= PERSONA_MAX)
+        return;
+    buf_add_str(&out, str_of(s->personas));
+    buf_add_str(&out, platform);
+    buf_add_c(&out, '\x1f');
+    buf_add_str(&out, bot);
+    buf_add_c(&out, '\x1e');
+    free(s->personas);
+    s->personas = buf_take(&out);
+}
+
+/* ---- frames ---- */
 
 enum {
     MALFORMED_MAX = 10,

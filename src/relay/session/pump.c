@@ -1,24 +1,366 @@
 /* pump.c - design.  (pump.h has the contract.)
  *
  * Pumps run when the turn ends, so events that came in one turn share a message.  A window of bytes
- * in flight is bounded by window * pack_bytes; the reads ahead of it by fetch.h. */
+ * in flight is bounded by window * pack_bytes; the reads ahead of it by FETCH_TOTAL_BYTES. */
 #include "relay/session/pump.h"
 #include <assert.h>
 #include <stdlib.h>
+#include <string.h>
+#include "base/mem.h"
 #include "core/delivery_id.h"
 #include "core/event.h"
-#include "relay/session/acking.h"
-#include "relay/sleep/activity.h"
-#include "relay/mailbox/delivery.h"
-#include "relay/mailbox/fetch.h"
 #include "relay/heart.h"
 #include "relay/in/inside.h"
-#include "relay/sleep/instance.h"
-#include "relay/session/pulse.h"
+#include "relay/mailbox/delivery.h"
+#include "relay/mailbox/mailbox.h"
 #include "relay/session/session.h"
-#include "relay/turn.h"
+#include "relay/sleep/instance.h"
 #include "store/store.h"
 #include "tenancy/facts.h"
+
+/* ---- flight ----
+ *
+ * Looked up from the newest message back: a redriven delivery travels alone in a message whose id
+ * lies inside the range of an older one. */
+
+enum { FIRST_FLIGHT = 4 };
+
+void flight_add(struct flight **ret_f, uint64_t first, uint64_t last, uint32_t n)
+{
+    struct flight *f = *ret_f;
+
+    if (f == NULL || f->n == f->cap) {
+        uint16_t cap = f != NULL ? (uint16_t)(f->cap * 2) : FIRST_FLIGHT;
+        f = xrealloc(f, sizeof *f + cap * sizeof f->msg[0]);
+        if (*ret_f == NULL)
+            *f = (struct flight){0};
+        f->cap = cap;
+        *ret_f = f;
+    }
+    f->msg[f->n++] = (struct flight_message){.first = first, .last = last, .left = n};
+}
+
+bool flight_forget(struct flight *f, uint64_t id)
+{
+    size_t i = f != NULL ? f->n : 0;
+
+    while (i > 0 && (id < f->msg[i - 1].first || id > f->msg[i - 1].last))
+        i--;
+    if (i == 0 || --f->msg[i - 1].left != 0)
+        return false;
+    f->n--;
+    memmove(&f->msg[i - 1], &f->msg[i], (f->n - (i - 1)) * sizeof f->msg[0]);
+    if (f->n == 0)
+        f->solo = false;
+    return true;
+}
+
+uint64_t flight_rows(const struct flight *f)
+{
+    uint64_t n = 0;
+
+    for (size_t i = 0; f != NULL && i < f->n; i++)
+        n += f->msg[i].left;
+    return n;
+}
+
+/* ---- sent_ids ----
+ *
+ * Open addressing, probing upwards; taking an entry closes its gap, so there are no tombstones.
+ * What was settled without an ack stays until the table is full and is swept then. */
+
+enum { FIRST_SENT = 16 };
+
+static void sent_put(struct sent_ids *t, struct sent_id e)
+{
+    uint32_t mask = t->cap - 1, at = (uint32_t)e.tag & mask;
+
+    while (t->at[at].tag != 0) {
+        if (t->at[at].tag == e.tag && t->at[at].id == e.id)
+            return; /* it goes down another socket */
+        at = (at + 1) & mask;
+    }
+    t->at[at] = e;
+    t->n++;
+}
+
+/* Keep the unsettled ones, with room for as many again. */
+static void sent_sweep(struct sent_ids *t, struct mailbox *mb)
+{
+    struct sent_ids was = *t;
+    uint32_t alive = 0;
+
+    for (uint32_t i = 0; i < was.cap; i++) {
+        if (was.at[i].tag != 0 && mailbox_find(mb, was.at[i].id) == NULL)
+            was.at[i].tag = 0;
+        alive += was.at[i].tag != 0;
+    }
+    *t = (struct sent_ids){.cap = FIRST_SENT};
+    while (t->cap < alive * 4)
+        t->cap *= 2;
+    t->at = xcalloc(t->cap, sizeof t->at[0]);
+    for (uint32_t i = 0; i < was.cap; i++)
+        if (was.at[i].tag != 0)
+            sent_put(t, was.at[i]);
+    free(was.at);
+}
+
+void sent_ids_add(struct sent_ids *t, struct mailbox *mb, uint64_t tag, uint64_t id)
+{
+    if (t->n * 2 >= t->cap)
+        sent_sweep(t, mb);
+    sent_put(t, (struct sent_id){tag != 0 ? tag : 1, id});
+}
+
+/* Moves later entries of the same run into the gap at @gap. */
+static void close_gap(struct sent_ids *t, uint32_t gap)
+{
+    uint32_t mask = t->cap - 1;
+
+    for (uint32_t at = (gap + 1) & mask; t->at[at].tag != 0; at = (at + 1) & mask) {
+        uint32_t home = (uint32_t)t->at[at].tag & mask;
+        if (((at - home) & mask) >= ((at - gap) & mask)) {
+            t->at[gap] = t->at[at];
+            gap = at;
+        }
+    }
+    t->at[gap].tag = 0;
+}
+
+uint64_t sent_ids_take(struct sent_ids *t, uint64_t tag)
+{
+    uint32_t mask = t->cap - 1;
+
+    if (tag == 0)
+        tag = 1;
+    if (t->n == 0)
+        return 0;
+    for (uint32_t at = (uint32_t)tag & mask; t->at[at].tag != 0; at = (at + 1) & mask)
+        if (t->at[at].tag == tag) {
+            uint64_t id = t->at[at].id;
+            close_gap(t, at);
+            t->n--;
+            return id;
+        }
+    return 0;
+}
+
+void sent_ids_done(struct sent_ids *t)
+{
+    free(t->at);
+    *t = (struct sent_ids){0};
+}
+
+/* ---- fetch ----
+ *
+ * A read that is dropped while the store has it is disowned (inst is NULL) and freed by done(). */
+
+enum fetch_verdict {
+    FETCH_HERE, /* @ret_bytes is set, borrowed until the next call */
+    FETCH_WAIT, /* under way: the instance is pumped when it comes */
+    FETCH_LOST, /* the store has no such row */
+};
+
+enum { FETCH_ROWS = 4096 };
+
+struct fetch {
+    struct store_fetch op;
+    struct list link;      /* fetches->all */
+    struct relay *relay;   /* borrowed */
+    struct instance *inst; /* borrowed; NULL: disowned */
+    size_t bytes;          /* counted in fetches->bytes */
+    size_t next;           /* row to be used next */
+    bool ready;
+    uint64_t ids[];
+};
+
+struct fetches {
+    struct list all;    /* so that they can be freed */
+    struct list hungry; /* instances that found no room, by hungry_link */
+    uint64_t bytes;     /* read back or on their way */
+};
+
+struct fetches *fetches_new(void)
+{
+    struct fetches *t = xcalloc(1, sizeof *t);
+
+    list_init(&t->all);
+    list_init(&t->hungry);
+    return t;
+}
+
+static void fetch_free(struct fetch *f)
+{
+    struct relay *r = f->relay;
+    struct fetches *t = r->fetches;
+
+    if (f->ready)
+        r->store_ops->fetch_free(&f->op);
+    t->bytes -= f->bytes;
+    list_remove(&f->link);
+    free(f);
+    if (!list_is_empty(&t->hungry)) {
+        struct instance *i = list_first(&t->hungry, struct instance, hungry_link);
+        list_remove(&i->hungry_link);
+        pump_want(i);
+    }
+}
+
+static void on_fetched(struct store_op *op, enum bh_err err)
+{
+    struct fetch *f = container_of(op, struct fetch, op.op);
+    struct instance *i = f->inst;
+
+    f->ready = err == BH_OK;
+    if (i == NULL) {
+        fetch_free(f);
+        return;
+    }
+    if (err != BH_OK) { /* drop both: the order of the second depends on the first */
+        f->inst = NULL;
+        i->fetch[i->fetch[0] == f ? 0 : 1] = NULL;
+        fetch_free(f);
+        fetch_drop(i);
+        retry_want(i);
+        return;
+    }
+    pump_want(i);
+}
+
+/* Plans the rows from @id on that are in the store only and not on the receiver's socket. */
+static size_t fetch_plan(struct instance *i, uint64_t id, uint64_t *ids, size_t *ret_bytes)
+{
+    const struct mailbox *mb = &i->mb;
+    size_t n = 0, bytes = 0;
+
+    for (uint32_t at = mailbox_seek(mb, id - 1); at < mb->n && n < FETCH_ROWS; at++) {
+        const struct slot *slot = mailbox_at(mb, at);
+        if (!slot_waits(slot) || slot->d != NULL || session_has_sent(i->receiver, slot->id))
+            continue;
+        if (n > 0 && bytes + slot->units * SLOT_UNIT > FETCH_BYTES)
+            break;
+        bytes += slot->units * SLOT_UNIT;
+        ids[n++] = slot->id;
+    }
+    *ret_bytes = bytes;
+    return n;
+}
+
+static struct fetch *fetch_start(struct instance *i, uint64_t id)
+{
+    struct relay *r = i->relay;
+    struct fetches *t = r->fetches;
+    uint64_t ids[FETCH_ROWS];
+    size_t bytes, n = fetch_plan(i, id, ids, &bytes);
+
+    if (n == 0)
+        return NULL;
+    if (t->bytes != 0 && t->bytes + bytes > FETCH_TOTAL_BYTES) {
+        list_move(&i->hungry_link, &t->hungry);
+        return NULL;
+    }
+    struct fetch *f = xmalloc(sizeof *f + n * sizeof ids[0]);
+    *f = (struct fetch){.relay = r, .inst = i, .bytes = bytes};
+    memcpy(f->ids, ids, n * sizeof ids[0]);
+    f->op = (struct store_fetch){
+        .op = {.done = on_fetched}, .ids = f->ids, .n = n, .expected_bytes = bytes, .loose = true};
+    list_append(&t->all, &f->link);
+    t->bytes += bytes;
+    store_fetch(r->env.store, &f->op);
+    return f;
+}
+
+static uint64_t last_id(const struct fetch *f)
+{
+    return f->ids[f->op.n - 1];
+}
+
+static void shift(struct instance *i)
+{
+    struct fetch *used = i->fetch[0];
+
+    i->fetch[0] = i->fetch[1];
+    i->fetch[1] = NULL;
+    used->inst = NULL;
+    if (used->ready)
+        fetch_free(used);
+}
+
+/* From the reads at hand.  FETCH_LOST here means: they do not have it. */
+static enum fetch_verdict from_reads(struct instance *i, uint64_t id, struct str *ret_bytes)
+{
+    while (i->fetch[0] != NULL) {
+        struct fetch *f = i->fetch[0];
+        if (!f->ready)
+            return last_id(f) < id || f->ids[0] > id ? FETCH_LOST : FETCH_WAIT;
+        while (f->next < f->op.n_rows && f->op.rows[f->next].id < id)
+            f->next++;
+        if (f->next < f->op.n_rows) {
+            if (f->op.rows[f->next].id != id)
+                return FETCH_LOST;
+            *ret_bytes = f->op.rows[f->next].frame;
+            return FETCH_HERE;
+        }
+        shift(i);
+    }
+    return FETCH_LOST;
+}
+
+/* True when a finished read asked for @id and the store did not have it. */
+static bool was_missing(const struct instance *i, uint64_t id)
+{
+    const struct fetch *f = i->fetch[0];
+
+    return f != NULL && f->ready && f->ids[0] == id &&
+           (f->op.n_rows == 0 || f->op.rows[0].id != id);
+}
+
+/* The bytes of @slot, from memory or from a read.  Called in the order of sending. */
+static enum fetch_verdict fetch_body(struct instance *i, struct slot *slot, struct str *ret_bytes)
+{
+    if (slot->d != NULL) {
+        *ret_bytes = slot->d->append.frame;
+        return FETCH_HERE;
+    }
+    if (was_missing(i, slot->id)) {
+        fetch_drop(i);
+        return FETCH_LOST;
+    }
+    enum fetch_verdict v = from_reads(i, slot->id, ret_bytes);
+    if (v == FETCH_LOST) {
+        fetch_drop(i);
+        i->fetch[0] = fetch_start(i, slot->id);
+        v = FETCH_WAIT;
+    }
+    if (i->fetch[0] != NULL && i->fetch[0]->ready && i->fetch[0]->next == 0 && i->fetch[1] == NULL)
+        i->fetch[1] = fetch_start(i, last_id(i->fetch[0]) + 1);
+    return v;
+}
+
+void fetch_drop(struct instance *i)
+{
+    list_remove(&i->hungry_link);
+    while (i->fetch[0] != NULL || i->fetch[1] != NULL) {
+        if (i->fetch[0] == NULL) {
+            i->fetch[0] = i->fetch[1];
+            i->fetch[1] = NULL;
+        }
+        shift(i);
+    }
+}
+
+void fetches_free(struct relay *r)
+{
+    list_each (&r->fetches->all, it, nxt) {
+        struct fetch *f = list_entry(it, struct fetch, link);
+        if (f->ready)
+            r->store_ops->fetch_free(&f->op);
+        free(f);
+    }
+    free(r->fetches);
+}
+
+/* ---- the pump ---- */
 
 struct pump {
     struct list wanting; /* instances, by pump_link */

@@ -9,18 +9,15 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include "bus/bus.h"
-#include "relay/session/acking.h"
+#include "relay/heart.h"
+#include "relay/in/inside.h"
+#include "relay/in/interrupt.h"
+#include "relay/log_limit.h"
 #include "relay/mailbox/delivery.h"
 #include "relay/out/requests.h"
-#include "relay/mailbox/fetch.h"
-#include "relay/heart.h"
-#include "relay/sleep/instance.h"
-#include "relay/in/interrupt.h"
-#include "relay/session/line_reader.h"
-#include "relay/sleep/life.h"
-#include "relay/log_limit.h"
-#include "relay/session/pulse.h"
+#include "relay/session/frames.h"
 #include "relay/session/pump.h"
+#include "relay/sleep/instance.h"
 #include "tenancy/facts.h"
 
 #define B(state) (1u << SESSION_##state)
@@ -80,6 +77,313 @@ void session_enter(struct session *s, enum session_state next)
 static int64_t now_ms(const struct session *s)
 {
     return clock_now_ms(s->inst->relay->env.clock);
+}
+
+/* ---- acking ----
+ *
+ * A gateway that thinks for long before it answers, or that answers from memory, must not be taken
+ * for one that never acks: the proof is two different deliveries answered, the older of them long
+ * ago, and not one ack from any of its sockets.  An acking gateway has acked long before that. */
+
+enum {
+    ANSWER_AGE_MS = 5000,
+    ANSWERS_PROVE = 2,
+};
+
+struct acking {
+    struct map seen; /* ids of gateways that have acked; keys and values owned */
+};
+
+struct acking *acking_new(void)
+{
+    return xcalloc(1, sizeof(struct acking));
+}
+
+void acking_free(struct acking *t)
+{
+    void *id;
+
+    if (t == NULL)
+        return;
+    for (size_t pos = 0; map_next(&t->seen, &pos, &id);)
+        free(id);
+    map_done(&t->seen);
+    free(t);
+}
+
+static bool was_seen(const struct session *s)
+{
+    return map_get(&s->inst->relay->acking->seen, str_of(s->gw->id)) != NULL;
+}
+
+bool acking_is_soft(const struct session *s, const struct slot *slot)
+{
+    if (s->inside)
+        return false;
+    return s->acking.never || (slot->flags & SLOT_PASSTHROUGH) != 0 ||
+           !s->inst->relay->lim.live_acks;
+}
+
+void acking_sent_soft(struct session *s, uint64_t last)
+{
+    struct flight *f = s->flight;
+
+    session_ping(s);
+    if (!f->soft || last > f->ping_upto)
+        f->ping_upto = last;
+    f->soft = true;
+    f->ping_no = s->ping_no;
+}
+
+/* Settles what is soft on this socket, up to @id. */
+static void settle_soft(struct session *s, uint64_t id)
+{
+    struct instance *i = s->inst;
+
+    for (uint32_t at = 0; at < i->mb.n; at++) {
+        struct slot *slot = mailbox_at(&i->mb, at);
+        if (slot->id > id)
+            break;
+        if (slot_waits(slot) && acking_is_soft(s, slot) && session_has_sent(s, slot->id))
+            delivery_settle(i, slot);
+    }
+    mailbox_tidy(&i->mb);
+}
+
+static void acking_on_pong(struct session *s, uint32_t number)
+{
+    struct flight *f = s->flight;
+
+    if (f == NULL || !f->soft || number < f->ping_no)
+        return;
+    f->soft = false;
+    settle_soft(s, f->ping_upto);
+    s->ack_since_ms = now_ms(s);
+}
+
+static void first_ack(struct session *s)
+{
+    struct relay *r = s->inst->relay;
+
+    s->acking.acked = true;
+    if (s->acking.never || s->gw->ackless)
+        facts_gateway_set_ackless(r->env.facts, str_of(s->gw->id), false);
+    s->acking.never = false;
+    if (!was_seen(s)) {
+        char *id = xstrdup(s->gw->id);
+        map_put(&r->acking->seen, str_of(id), id);
+    }
+}
+
+void acking_on_ack(struct session *s, uint64_t id)
+{
+    if (!s->acking.acked)
+        first_ack(s);
+    if (s->flight != NULL && s->flight->soft && id > 0)
+        settle_soft(s, id - 1); /* read in order: what came before it was read too */
+}
+
+static void stop_waiting(struct session *s)
+{
+    log_info(&s->log, "never acknowledges: deliveries are settled when it has read them");
+    s->acking.never = true;
+    facts_gateway_set_ackless(s->inst->relay->env.facts, str_of(s->gw->id), true);
+    if (s->flight == NULL)
+        return;
+    acking_sent_soft(s, s->sent_id);
+    s->ack_since_ms = now_ms(s);
+}
+
+/* It has acked nothing for ack_patience.  True: its gateway never acks, so nobody waits for it any
+ * more. */
+static bool acking_explain_silence(struct session *s)
+{
+    if (!s->acking.spoke || s->acking.never || s->acking.acked || was_seen(s))
+        return false;
+    stop_waiting(s);
+    return true;
+}
+
+/* Given up for its silence it answers what it was sent, and has never acked: it thought for
+ * long. */
+static bool answers_late(const struct session *s)
+{
+    return s->state == SESSION_DEAF && !s->acking.acked && !s->acking.never && !was_seen(s);
+}
+
+/* Two different deliveries answered, the older of them long ago, and not one ack. */
+static bool proves(struct session *s, struct str reply_to)
+{
+    struct acking_signs *a = &s->acking;
+
+    if (a->acked || a->never || flight_rows(s->flight) < ANSWERS_PROVE ||
+        now_ms(s) - s->ack_since_ms < ANSWER_AGE_MS)
+        return false;
+    uint32_t hash = (uint32_t)hash64(&s->inst->relay->env.store->dedup_key, reply_to);
+    if (a->answers > 0 && hash == a->answer_hash)
+        return false;
+    a->answer_hash = hash;
+    return ++a->answers >= ANSWERS_PROVE && !was_seen(s);
+}
+
+void acking_on_action(struct session *s, const struct action *a)
+{
+    if (flight_count(s->flight) == 0)
+        return;
+    s->acking.spoke = true;
+    if (a->op != ACTION_SEND || a->reply_to.n == 0)
+        return;
+    if (answers_late(s)) {
+        stop_waiting(s);
+        session_alive(s, true);
+    } else if (proves(s, a->reply_to)) {
+        stop_waiting(s);
+    }
+}
+
+/* ---- pings, pongs and deadlines ---- */
+
+static bool pings_unanswered(const struct session *s)
+{
+    return s->ping_no != s->pong_no;
+}
+
+void session_ping(struct session *s)
+{
+    if (!pings_unanswered(s))
+        s->quiet_since_ms = now_ms(s);
+    s->wire->ops->ping(s->wire, ++s->ping_no);
+}
+
+static int64_t min64(int64_t a, int64_t b)
+{
+    return a < b ? a : b;
+}
+
+static int64_t next_deadline(const struct session *s)
+{
+    const struct relay_limits *lim = &s->inst->relay->lim;
+    int64_t due = s->next_ping_ms, far = 3 * lim->ack_patience_ms;
+
+    if (pings_unanswered(s))
+        due = min64(due, s->quiet_since_ms +
+                             (s->state == SESSION_RECEIVING ? lim->pong_patience_ms : far));
+    if (flight_count(s->flight) > 0 && s->state != SESSION_OLD && s->state != SESSION_ASLEEP)
+        due = min64(due, s->ack_since_ms + (s->state == SESSION_DEAF ? far : lim->ack_patience_ms));
+    if (s->state == SESSION_OLD || s->state == SESSION_NEW)
+        due = min64(due, s->since_ms + lim->old_socket_ms);
+    if (s == s->inst->receiver && s->inst->hold_until_ms > now_ms(s))
+        due = min64(due, s->inst->hold_until_ms);
+    return due;
+}
+
+void session_arm(struct session *s)
+{
+    int64_t due = next_deadline(s);
+
+    if (s->inside)
+        return; /* nobody to ping, and it may take its time */
+    if (s->state != SESSION_CLOSING && (!timer_is_set(&s->tick) || due < s->tick.due_ms))
+        timer_set(s->inst->relay->env.clock, &s->tick, due - now_ms(s));
+}
+
+static void become_away(struct session *s, enum session_state next, const char *why)
+{
+    s->inst->relay->n.sessions_away++;
+    log_info(&s->log, "away: %s", why);
+    session_enter(s, next);
+    delivery_drop_kept(s->inst);
+    fetch_drop(s->inst);
+    wake_want(s->inst);
+}
+
+static void check_acks(struct session *s, int64_t now)
+{
+    const struct relay_limits *lim = &s->inst->relay->lim;
+    int64_t silent_ms = now - s->ack_since_ms;
+
+    if (flight_count(s->flight) == 0 || silent_ms < lim->ack_patience_ms)
+        return;
+    if (s->state == SESSION_DEAF && silent_ms >= 3 * lim->ack_patience_ms)
+        session_close(s, CLOSE_NO_ACKS);
+    else if (s->state == SESSION_RECEIVING && acking_explain_silence(s))
+        return;
+    else if (s->state == SESSION_RECEIVING || s->state == SESSION_MUTE)
+        become_away(s, SESSION_DEAF, "acknowledges nothing");
+}
+
+static void check_pongs(struct session *s, int64_t now)
+{
+    const struct relay_limits *lim = &s->inst->relay->lim;
+    int64_t quiet_ms = now - s->quiet_since_ms;
+
+    if (!pings_unanswered(s))
+        return;
+    if (quiet_ms >= 3 * lim->ack_patience_ms)
+        session_close(s, CLOSE_NO_PONGS);
+    else if (s->state == SESSION_RECEIVING && quiet_ms >= lim->pong_patience_ms)
+        become_away(s, SESSION_MUTE, "answers no ping");
+}
+
+/* Gives back what only a busy session needs. */
+static void slim_down(struct session *s)
+{
+    if (flight_count(s->flight) == 0) {
+        free(s->flight);
+        s->flight = NULL;
+    }
+    mailbox_trim(&s->inst->mb);
+    if (mailbox_entries(&s->inst->mb) == 0)
+        sent_ids_done(&s->inst->sent);
+}
+
+static void on_tick(struct timer *t)
+{
+    struct session *s = container_of(t, struct session, tick);
+    const struct relay_limits *lim = &s->inst->relay->lim;
+    int64_t now = now_ms(s);
+
+    check_pongs(s, now);
+    if (s->state != SESSION_CLOSING)
+        check_acks(s, now);
+    if (s->state == SESSION_OLD && now - s->since_ms >= lim->old_socket_ms)
+        session_close(s, CLOSE_REPLACED);
+    if (s->state == SESSION_NEW && now - s->since_ms >= lim->old_socket_ms)
+        session_close(s, CLOSE_NO_HELLO);
+    if (s->state == SESSION_CLOSING)
+        return;
+    if (s == s->inst->receiver && s->inst->hold_until_ms != 0 && now >= s->inst->hold_until_ms)
+        pump_want(s->inst);
+    if (now >= s->next_ping_ms) {
+        session_ping(s);
+        s->next_ping_ms = now + lim->ping_ms;
+        slim_down(s);
+    }
+    session_arm(s);
+}
+
+void session_alive(struct session *s, bool acked)
+{
+    if (s == s->inst->receiver)
+        interrupt_read(s->inst);
+    if (acked)
+        s->ack_since_ms = now_ms(s);
+    if (s->state != SESSION_MUTE && !(acked && s->state == SESSION_DEAF))
+        return;
+    log_info(&s->log, "back");
+    session_enter(s, SESSION_RECEIVING);
+    wake_stop(s->inst);
+    pump_want(s->inst);
+}
+
+void session_pong(struct session *s, uint32_t number)
+{
+    if (number > s->ping_no || number <= s->pong_no)
+        return; /* not one of ours, or an old one */
+    s->pong_no = number;
+    s->quiet_since_ms = now_ms(s);
+    acking_on_pong(s, number);
+    session_alive(s, false);
 }
 
 /* ---- questions ---- */
@@ -271,7 +575,7 @@ struct session *session_open(struct relay *r, const struct gateway *gw, struct w
     s = xcalloc(1, sizeof *s);
     *s = (struct session){.log = {log_prefix}, .inst = i, .wire = wire, .gw = gw};
     s->number = ++r->sessions->newest;
-    acking_begin(s);
+    s->acking.never = gw->ackless;
     s->since_ms = clock_now_ms(r->env.clock);
     s->next_ping_ms = s->since_ms + r->lim.ping_ms;
     list_init(&s->by_inst);
@@ -279,7 +583,7 @@ struct session *session_open(struct relay *r, const struct gateway *gw, struct w
     list_init(&s->requests);
     list_append(&i->sessions, &s->by_inst);
     list_append(&r->sessions->by_age, &s->by_age);
-    timer_init(&s->tick, pulse_tick);
+    timer_init(&s->tick, on_tick);
     session_arm(s);
     r->n.sessions_opened++;
     return s;
@@ -358,4 +662,39 @@ static void on_revoked(void *ctx, struct str topic, struct str id)
 void sessions_listen(struct relay *r)
 {
     bus_subscribe(r->env.bus, "revoked", on_revoked, r);
+}
+
+/* ---- agents inside this program: inside.h ---- */
+
+struct session *session_open_inside(struct relay *r, const struct gateway *gw, struct wire *wire)
+{
+    struct session *s = session_open(r, gw, wire);
+
+    if (s == NULL)
+        return NULL;
+    s->inside = true;
+    timer_stop(r->env.clock, &s->tick);
+    return s;
+}
+
+bool session_failed(struct session *s, struct str buffer_id, struct str why, bool park)
+{
+    struct instance *i = s->inst;
+    struct relay *r = i->relay;
+    uint64_t tag = hash64(&r->env.store->dedup_key, buffer_id);
+    uint64_t id = sent_ids_take(&i->sent, tag);
+    struct slot *slot = id != 0 ? mailbox_find(&i->mb, id) : NULL;
+
+    if (slot == NULL)
+        return true; /* purged meanwhile: there is nothing to try again */
+    if (slot->attempts < SLOT_MAX_ATTEMPTS)
+        slot->attempts++;
+    if (!park && slot->attempts < r->lim.max_attempts) {
+        sent_ids_add(&i->sent, &i->mb, tag, id);
+        delivery_mark(i, slot, STR_NULL);
+        return false;
+    }
+    session_park(s, slot, why);
+    pump_want(i);
+    return true;
 }

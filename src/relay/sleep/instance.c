@@ -10,16 +10,19 @@
 #include <stdlib.h>
 #include "base/json.h"
 #include "base/jw.h"
-#include "relay/mailbox/delivery.h"
-#include "relay/mailbox/fetch.h"
+#include "bus/bus.h"
 #include "relay/heart.h"
-#include "relay/sleep/life.h"
-#include "relay/mailbox/retry.h"
+#include "relay/mailbox/delivery.h"
+#include "relay/mailbox/gap.h"
+#include "relay/out/chats.h"
+#include "relay/out/requests.h"
+#include "relay/session/pump.h"
 #include "relay/session/session.h"
-#include "relay/turn.h"
 #include "store/store.h"
+#include "tenancy/grants.h"
 
-#define NS "instance"
+#define INSTANCE_NS "instance"
+#define LIFE_RETIRED "retired" /* written with the instance's record */
 #define FIELD_ASLEEP "flipped" /* as it has always been called on disk */
 #define FIELD_ASLEEP_SINCE "flipped_ms"
 enum { NAME_MAX_BYTES = 256, MAX_BOX = 1 << 24 };
@@ -226,7 +229,7 @@ void instance_record_retry(struct instance *i)
     write_record(i, &value);
     snprintf(retired, sizeof retired, "%08" PRIx32, i->retiring_box);
     const struct store_kv items[] = {
-        {.verb = KV_PUT, .ns = NS, .key = instance_key(i), .value = buf_str(&value)},
+        {.verb = KV_PUT, .ns = INSTANCE_NS, .key = instance_key(i), .value = buf_str(&value)},
         {.verb = KV_PUT, .ns = LIFE_RETIRED, .key = str_of(retired), .value = STR("{}")},
     };
     store_put(i->relay->env.store, items, i->retiring_box != 0 ? 2 : 1, true, on_recorded, i);
@@ -247,7 +250,8 @@ void instance_seen(struct instance *i)
     instance_record(i);
 }
 
-void instance_reserve_box(struct relay *r, uint32_t box)
+/* While starting: @box is not given out again. */
+static void instance_reserve_box(struct relay *r, uint32_t box)
 {
     if (box >= r->instances->next_box && box <= MAX_BOX)
         r->instances->next_box = box + 1;
@@ -268,7 +272,9 @@ static void new_box(struct instance *i)
     set_box(t, i, t->next_box);
 }
 
-void instance_begin_life(struct instance *i, uint32_t life)
+/* Somebody else holds the name from now on: nothing is known of it, and its mailbox is another
+ * one. */
+static void instance_begin_life(struct instance *i, uint32_t life)
 {
     new_box(i);
     wake_done(i);
@@ -319,6 +325,332 @@ void instance_tell_changes(struct relay *r)
         i->shown_state = (uint8_t)state;
         if (outside->changed != NULL)
             outside->changed(outside, instance_tenant(i), instance_id(i), relay_state_name(state));
+    }
+}
+
+/* ---- activity ----
+ *
+ * A list of instances with news, and one timer that is armed by the first of them.  What the store
+ * refuses is not tried again: the next message is soon enough. */
+
+#define ACTIVE_NS "active"
+enum { AT_ONCE = 256 }; /* records in one write */
+
+struct activity {
+    struct relay *relay; /* borrowed */
+    struct timer timer;  /* armed while somebody has news */
+    struct list news;    /* instances, by active_link */
+    uint32_t writing;    /* writes under way */
+};
+
+static void on_written(void *ctx, enum bh_err err)
+{
+    struct activity *t = ctx;
+
+    (void)err;
+    t->writing--;
+    if (t->relay->draining)
+        turn_want(t->relay);
+}
+
+static void write_value(const struct instance *i, struct buf *out)
+{
+    struct jw w = jw_begin(out);
+
+    jw_obj(&w);
+    jw_ki64(&w, "in", i->last_inbound_ms);
+    jw_ki64(&w, "out", i->last_outbound_ms);
+    jw_ki64(&w, "box", i->box);
+    jw_end_obj(&w);
+}
+
+/* The first of those with news. */
+static void write_some(struct activity *t)
+{
+    struct store_kv items[AT_ONCE];
+    struct buf values[AT_ONCE];
+    size_t n = 0;
+
+    for (; n < AT_ONCE && !list_is_empty(&t->news); n++) {
+        struct instance *i = list_first(&t->news, struct instance, active_link);
+        list_remove(&i->active_link);
+        values[n] = BUF_INIT;
+        write_value(i, &values[n]);
+        items[n] = (struct store_kv){KV_PUT, ACTIVE_NS, instance_key(i), buf_str(&values[n])};
+    }
+    t->writing++;
+    store_put(t->relay->env.store, items, n, false, on_written, t);
+    for (size_t k = 0; k < n; k++)
+        buf_done(&values[k]);
+}
+
+void activity_write(struct relay *r)
+{
+    struct activity *t = r->activity;
+
+    timer_stop(r->env.clock, &t->timer);
+    while (!list_is_empty(&t->news))
+        write_some(t);
+}
+
+static void on_activity_due(struct timer *timer)
+{
+    activity_write(container_of(timer, struct activity, timer)->relay);
+}
+
+static void has_news(struct instance *i)
+{
+    struct activity *t = i->relay->activity;
+
+    if (list_is_linked(&i->active_link))
+        return;
+    list_append(&t->news, &i->active_link);
+    if (!timer_is_set(&t->timer))
+        timer_set(i->relay->env.clock, &t->timer, ACTIVITY_MS);
+}
+
+void activity_inbound(struct instance *i)
+{
+    i->last_inbound_ms = clock_wall_ms(i->relay->env.clock);
+    has_news(i);
+}
+
+void activity_outbound(struct instance *i)
+{
+    i->last_outbound_ms = clock_wall_ms(i->relay->env.clock);
+    has_news(i);
+}
+
+static void activity_end(struct instance *i)
+{
+    const struct store_kv item = {.verb = KV_DELETE, .ns = ACTIVE_NS, .key = instance_key(i)};
+
+    if (i->last_inbound_ms == 0 && i->last_outbound_ms == 0)
+        return;
+    i->last_inbound_ms = i->last_outbound_ms = 0;
+    list_remove(&i->active_link);
+    store_put(i->relay->env.store, &item, 1, false, NULL, NULL);
+}
+
+bool activity_any_writing(const struct relay *r)
+{
+    return r->activity->writing != 0;
+}
+
+struct activity *activity_new(struct relay *r)
+{
+    struct activity *t = xcalloc(1, sizeof *t);
+
+    t->relay = r;
+    timer_init(&t->timer, on_activity_due);
+    list_init(&t->news);
+    return t;
+}
+
+void activity_free(struct activity *t)
+{
+    if (t == NULL)
+        return;
+    timer_stop(t->relay->env.clock, &t->timer);
+    free(t);
+}
+
+static void on_active_record(void *ctx, struct str key, struct str value)
+{
+    struct relay *r = ctx;
+    struct str tenant, name = key;
+    struct json doc;
+    int64_t box;
+
+    if (!str_split(&name, '\x1f', &tenant) || !json_parse(r->json, value, &doc))
+        return;
+    struct instance *i = instance_find(r, tenant, name);
+    if (i == NULL)
+        return;
+    if (!json_as_i64(json_get(doc, "box"), &box) || box != i->box) { /* of the holder before */
+        const struct store_kv item = {.verb = KV_DELETE, .ns = ACTIVE_NS, .key = key};
+        store_put(r->env.store, &item, 1, false, NULL, NULL);
+        return;
+    }
+    json_as_i64(json_get(doc, "in"), &i->last_inbound_ms);
+    json_as_i64(json_get(doc, "out"), &i->last_outbound_ms);
+}
+
+enum bh_err activity_load(struct relay *r)
+{
+    return r->env.store->ops->load_records(r->env.store, ACTIVE_NS, on_active_record, r);
+}
+
+/* ---- lives ----
+ *
+ * The facts are asked, never remembered: an ending that was announced to nobody, or twice, or in
+ * another order than the first event of the next holder, comes to the same. */
+
+struct retired { /* a mailbox number, while starting */
+    uint32_t box;
+    uint64_t rows;
+};
+
+struct lives {
+    struct retired
+        *retired; /* owned; ascending by box once all are there; freed when all is loaded */
+    size_t n, cap;
+};
+
+struct lives *lives_new(void)
+{
+    return xcalloc(1, sizeof(struct lives));
+}
+
+void lives_free(struct lives *t)
+{
+    if (t == NULL)
+        return;
+    free(t->retired);
+    free(t);
+}
+
+uint32_t life_now(const struct relay *r, struct str tenant, struct str name)
+{
+    const struct gate_instance *in = grant_instance(r->env.facts, (struct grant_who){tenant, name});
+
+    return in != NULL ? in->life : 0;
+}
+
+/* ---- the end of one ---- */
+
+static void close_sockets(struct instance *i)
+{
+    list_each (&i->sessions, it, nxt)
+        session_close(list_entry(it, struct session, by_inst), CLOSE_REVOKED);
+}
+
+void life_follow(struct instance *i, uint32_t life)
+{
+    struct relay *r = i->relay;
+
+    if (life <= i->life)
+        return;
+    log_info(NULL, "deprovisioned: tenant=%.*s instance=%.*s", STR_FMT(instance_tenant(i)),
+             STR_FMT(instance_id(i)));
+    close_sockets(i);
+    requests_forget(i);
+    if (r->env.outside->gone != NULL)
+        r->env.outside->gone(r->env.outside, instance_tenant(i), instance_id(i));
+    relay_mailbox_purge(r, instance_tenant(i), instance_id(i));
+    delivery_end(i);
+    gap_erase(i);
+    chats_end(i);
+    activity_end(i);
+    instance_begin_life(i, life);
+}
+
+static void on_ended(void *ctx, struct str topic, struct str message)
+{
+    struct relay *r = ctx;
+    struct str tenant, name = message;
+
+    (void)topic;
+    if (!str_split(&name, '\x1f', &tenant))
+        return;
+    struct instance *i = instance_find(r, tenant, name);
+    if (i != NULL)
+        life_follow(i, life_now(r, tenant, name));
+}
+
+void lives_listen(struct relay *r)
+{
+    bus_subscribe(r->env.bus, "ended", on_ended, r);
+}
+
+/* ---- while starting ---- */
+
+static int by_box(const void *a, const void *b)
+{
+    const struct retired *x = a, *y = b;
+
+    return x->box < y->box ? -1 : x->box > y->box;
+}
+
+static struct retired *find(const struct lives *t, uint32_t box)
+{
+    const struct retired wanted = {.box = box};
+
+    return t->n != 0 ? bsearch(&wanted, t->retired, t->n, sizeof wanted, by_box) : NULL;
+}
+
+static void add(struct lives *t, uint32_t box)
+{
+    if (t->n == t->cap) {
+        t->cap = t->cap != 0 ? t->cap * 2 : 16;
+        t->retired = xrealloc(t->retired, t->cap * sizeof t->retired[0]);
+    }
+    t->retired[t->n++] = (struct retired){.box = box};
+}
+
+static void on_retired(void *ctx, struct str key, struct str value)
+{
+    struct relay *r = ctx;
+    char hex[9] = "";
+    char *end;
+
+    (void)value;
+    if (key.n != 8)
+        return;
+    memcpy(hex, key.p, key.n);
+    unsigned long box = strtoul(hex, &end, 16);
+    if (*end == '\0' && box != 0) {
+        add(r->lives, (uint32_t)box);
+        instance_reserve_box(r, (uint32_t)box);
+    }
+}
+
+static enum bh_err life_load(struct relay *r)
+{
+    enum bh_err err = r->env.store->ops->load_records(r->env.store, LIFE_RETIRED, on_retired, r);
+
+    if (r->lives->n != 0)
+        qsort(r->lives->retired, r->lives->n, sizeof(struct retired), by_box);
+    return err;
+}
+
+static bool life_take_row(struct relay *r, uint32_t box, uint64_t id)
+{
+    struct retired *old = find(r->lives, box);
+
+    if (old == NULL)
+        return false;
+    old->rows++;
+    acks_add(r, id);
+    return true;
+}
+
+static void life_loaded(struct relay *r)
+{
+    struct lives *t = r->lives;
+    uint64_t rows = 0;
+
+    for (size_t i = 0; i < t->n; i++) {
+        char key[9];
+        rows += t->retired[i].rows;
+        if (t->retired[i].rows != 0)
+            continue;
+        snprintf(key, sizeof key, "%08" PRIx32, t->retired[i].box);
+        struct store_kv item = {.verb = KV_DELETE, .ns = LIFE_RETIRED, .key = str_of(key)};
+        store_put(r->env.store, &item, 1, false, NULL, NULL);
+    }
+    if (rows != 0)
+        log_info(NULL, "rows of deprovisioned instances are deleted: rows=%" PRIu64, rows);
+    r->n.purged += rows;
+    free(t->retired);
+    *t = (struct lives){0};
+}
+
+void lives_follow(struct relay *r)
+{
+    list_each (instances_by_age(r), it, nxt) {
+        struct instance *i = list_entry(it, struct instance, link);
+        life_follow(i, life_now(r, instance_tenant(i), instance_id(i)));
     }
 }
 
@@ -390,7 +722,7 @@ enum bh_err instances_load(struct relay *r)
 {
     struct loading l = {.relay = r};
     struct store *st = r->env.store;
-    enum bh_err err = st->ops->load_records(st, NS, on_record, r);
+    enum bh_err err = st->ops->load_records(st, INSTANCE_NS, on_record, r);
 
     if (err == BH_OK)
         err = life_load(r);

@@ -1,7 +1,7 @@
 /* instance.h - one agent of one tenant: its record in the store, its state in one word.
  *
  * The record (namespace "instance", key tenant \x1f instance) holds the mailbox's number, whether
- * it sleeps, whether it was ever here, and which life of the name that is (life.h).  It is written
+ * it sleeps, whether it was ever here, and which life of the name that is.  It is written
  * one version at a time:
  *
  *      record_want     the version memory has
@@ -11,16 +11,17 @@
 #pragma once
 #include "base/bucket.h"
 #include "base/list.h"
-#include "relay/out/chat_table.h"
 #include "relay/mailbox/mailbox.h"
-#include "relay/mailbox/sent_ids.h"
+#include "relay/out/chat_table.h"
 #include "relay/relay.h"
+#include "relay/session/pump.h"
 #include "relay/sleep/sleep.h"
-#include "relay/sleep/wake.h"
 
+struct activity;
 struct fetch;
 struct gap;
 struct instances;
+struct lives;
 struct store_row;
 struct unread;
 
@@ -47,10 +48,10 @@ struct instance {             /* one agent of one tenant; lives as long as the r
     struct fetch *fetch[2];      /* owned; [0] is being used up, [1] is the read-ahead */
     struct chat_row chats;       /* its chats; the last one was heard from last */
     int64_t hold_until_ms;       /* nothing is sent to it before: interrupt.h */
-    int64_t last_inbound_ms, last_outbound_ms; /* wall; 0: never; activity.h */
+    int64_t last_inbound_ms, last_outbound_ms; /* wall; 0: never */
     uint32_t box;                              /* its mailbox's number */
     uint32_t retiring_box; /* the one before, until "retired" has it on disk; 0: none */
-    uint32_t life;         /* of the name: life.h */
+    uint32_t life;         /* of the name */
     uint32_t record_want, record_writing, record_done; /* versions of its record: instance.h */
     uint32_t box_version;                              /* the first version that has @box */
     uint32_t n_chats;                                  /* of @chats */
@@ -100,10 +101,6 @@ struct instance *instance_find(struct relay *r, struct str tenant,
 void instance_seen(struct instance *i); /* a handshake */
 /* At the tail of its mailbox, or in its place while loading; the bytes are in the store. */
 struct slot *instance_push_row(struct instance *i, const struct store_row *row);
-/* Somebody else holds the name from now on: nothing is known of it, and its mailbox is another one.
- * For life.c, which has seen to the rest. */
-void instance_begin_life(struct instance *i, uint32_t life);
-void instance_reserve_box(struct relay *r, uint32_t box); /* while starting: it is not given out */
 void instance_record(struct instance *i); /* what its record holds has changed: write it */
 void instance_record_retry(struct instance *i);
 bool instance_any_writing(const struct relay *r); /* some record is on its way to the disk */
@@ -113,3 +110,48 @@ bool instance_is_live(const struct instance *i);
 /* The state may have changed: the platforms are told when the turn ends. */
 void instance_touch(struct instance *i);
 void instance_tell_changes(struct relay *r);
+
+/* ---- lives: the holders of one name, one after the other ----
+ *
+ * When an instance is deprovisioned the life of its name grows (tenancy/grants.h), in the very
+ * transaction that frees the name.  Everything the relay kept for the life before ends then:
+ * sockets are closed, mail is purged, chats are forgotten, results find nobody.
+ *
+ *      the facts' life is newer: seen at start, on the bus ("ended"), at the first event or socket
+ *           |
+ *           v
+ *      the instance gets a mailbox of another number
+ *           |  one transaction: its record with the new number and life, and "retired" for the old
+ *           v
+ *      rows of the old number are deleted, now, or by the start that finds them
+ *
+ * So whatever a crash interrupts, the next holder of a name never has the mailbox of the one
+ * before, and a number is never used again.  A record in "retired" (key: the number in hex) goes
+ * with the first start that finds no row of it.
+ */
+struct lives *lives_new(void);
+void lives_listen(struct relay *r); /* on the bus, until it is closed */
+void lives_free(struct lives *t);   /* NULL is fine */
+
+/* What the facts say; 0: nobody has held the name before. */
+uint32_t life_now(const struct relay *r, struct str tenant, struct str name);
+/* The facts say @life.  If that is newer than the one @i belongs to, the old one ends here. */
+void life_follow(struct instance *i, uint32_t life);
+void lives_follow(struct relay *r); /* at start, when all is loaded: lives that are over end */
+
+/* ---- activity: when an instance was last sent something, and last asked for something ----
+ *
+ * Both times survive a crash.  They are written ACTIVITY_MS later at the latest, all instances
+ * together (namespace "active", key as in the instance's record, value {"in":...,"out":...,
+ * "box":...}, wall times). */
+#define ACTIVITY_MS 150
+
+struct activity *activity_new(struct relay *r);
+enum bh_err activity_load(struct relay *r); /* at start, after the instances */
+void activity_free(struct activity *t);     /* NULL is fine */
+
+void activity_inbound(struct instance *i);  /* it was sent something */
+void activity_outbound(struct instance *i); /* it asks for something */
+
+void activity_write(struct relay *r); /* now: before the end */
+bool activity_any_writing(const struct relay *r);

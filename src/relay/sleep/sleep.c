@@ -1,11 +1,14 @@
 /* sleep.c - design.  (sleep.h has the contract and the picture.) */
 #include "relay/sleep/sleep.h"
+#include <stdlib.h>
+#include "bus/bus.h"
 #include "core/frame.h"
-#include "relay/mailbox/delivery.h"
-#include "relay/mailbox/fetch.h"
 #include "relay/heart.h"
-#include "relay/sleep/instance.h"
+#include "relay/mailbox/delivery.h"
+#include "relay/session/pump.h"
 #include "relay/session/session.h"
+#include "relay/sleep/instance.h"
+#include "tenancy/facts.h"
 
 enum {
     PER_S = 5,
@@ -96,5 +99,246 @@ void sleep_check(struct instance *i)
         s->sleep_acked = true;
         frame_write_going_idle_ack(s->wire->ops->send_begin(s->wire));
         s->wire->ops->send_end(s->wire);
+    }
+}
+
+/* ---- wake ----
+ *
+ * Whether a poke is needed is asked again at every step, so nothing has to be called off when the
+ * mailbox empties or the route to the URL changes. */
+
+static timer_cb on_due;
+
+struct line { /* a tenant's, while one of its instances is poked */
+    struct list waiting;
+    size_t n_poked;
+    char tenant[];
+};
+
+void wake_init(struct wake *w)
+{
+    *w = (struct wake){0};
+    list_init(&w->line);
+    timer_init(&w->timer, on_due);
+}
+
+void wakes_done(struct wakes *w)
+{
+    void *line;
+
+    for (size_t i = 0; map_next(&w->lines, &i, &line);)
+        free(line);
+    map_done(&w->lines);
+}
+
+void wake_done(struct instance *i)
+{
+    timer_stop(i->relay->env.clock, &i->wake.timer);
+    list_remove(&i->wake.line);
+    free(i->wake.problem);
+    i->wake.problem = NULL;
+}
+
+/* The URL to poke, NULL when there is no reason to. */
+static const char *reason_to_poke(const struct instance *i)
+{
+    if (i->relay->draining || instance_is_live(i) || mailbox_ringing(&i->mb) == 0 ||
+        (!i->sleep.asleep && !i->seen))
+        return NULL;
+    return facts_wake_url(i->relay->env.facts, instance_tenant(i), instance_id(i));
+}
+
+static int64_t pause_ms(const struct instance *i)
+{
+    int64_t cooldown_ms = i->relay->lim.wake_cooldown_ms, ms = cooldown_ms;
+
+    for (unsigned n = 1; n < i->wake.in_vain && ms < WAKE_LONGEST_MS; n++)
+        ms *= 2;
+    if (ms > WAKE_LONGEST_MS)
+        ms = WAKE_LONGEST_MS;
+    return ms > cooldown_ms ? ms : cooldown_ms;
+}
+
+/* Poke at @due_ms, or later if the pause says so, or earlier if that was planned already. */
+static void plan(struct instance *i, int64_t due_ms, int64_t after_last_ms)
+{
+    struct wake *w = &i->wake;
+    int64_t cooled_ms = w->last_ms + after_last_ms;
+
+    if (w->last_wall_ms != 0 && cooled_ms > due_ms)
+        due_ms = cooled_ms;
+    if (timer_is_set(&w->timer) && w->timer.due_ms <= due_ms)
+        return;
+    timer_set(i->relay->env.clock, &w->timer, due_ms - clock_now_ms(i->relay->env.clock));
+}
+
+/* Poke, @after_last_ms after the last time at the earliest, if there is a reason to. */
+static void want(struct instance *i, int64_t after_last_ms)
+{
+    int64_t due_ms = clock_now_ms(i->relay->env.clock);
+
+    if (i->wake.poking || reason_to_poke(i) == NULL)
+        return;
+    if (!i->sleep.asleep && i->wake.not_before_ms > due_ms)
+        due_ms = i->wake.not_before_ms;
+    plan(i, due_ms, after_last_ms);
+}
+
+void wake_want(struct instance *i)
+{
+    want(i, pause_ms(i));
+}
+
+void wake_for_mail(struct instance *i)
+{
+    want(i, i->relay->lim.wake_cooldown_ms);
+}
+
+void wake_redialling(struct instance *i)
+{
+    i->wake.not_before_ms = clock_now_ms(i->relay->env.clock) + WAKE_REDIAL_MS;
+    if (!i->wake.poking && reason_to_poke(i) != NULL)
+        plan(i, i->wake.not_before_ms, pause_ms(i));
+}
+
+void wake_stop(struct instance *i)
+{
+    if (i->wake.in_vain != 0) {
+        i->wake.in_vain = 0;
+        if (!i->sleep.asleep) /* else whoever wakes it writes the record */
+            instance_record(i);
+    }
+    timer_stop(i->relay->env.clock, &i->wake.timer);
+    list_remove(&i->wake.line);
+}
+
+/* ---- in line ---- */
+
+static struct line *line_of(struct instance *i)
+{
+    struct map *lines = &i->relay->wakes.lines;
+    struct str tenant = instance_tenant(i);
+    struct line *l = map_get(lines, tenant);
+
+    if (l != NULL)
+        return l;
+    l = xcalloc(1, sizeof *l + tenant.n + 1);
+    memcpy(l->tenant, tenant.p, tenant.n);
+    list_init(&l->waiting);
+    map_put(lines, str_of(l->tenant), l);
+    return l;
+}
+
+/* One of them was answered: the next that still has a reason. */
+static void line_goes_on(struct instance *i)
+{
+    struct map *lines = &i->relay->wakes.lines;
+    struct line *l = line_of(i);
+
+    l->n_poked--;
+    while (!list_is_empty(&l->waiting) && l->n_poked < WAKE_AT_ONCE) {
+        struct instance *next = list_first(&l->waiting, struct instance, wake.line);
+        list_remove(&next->wake.line);
+        on_due(&next->wake.timer);
+    }
+    if (l->n_poked != 0 || !list_is_empty(&l->waiting))
+        return;
+    map_del(lines, str_of(l->tenant));
+    free(l);
+}
+
+static void on_poked(void *ctx, bool ok, const char *why)
+{
+    struct instance *i = ctx;
+    struct wake *w = &i->wake;
+
+    w->poking = false;
+    line_goes_on(i);
+    free(w->problem);
+    w->problem = ok ? NULL : xstrdup(why != NULL ? why : "no reason given");
+    if (ok && w->in_vain < UINT8_MAX)
+        w->in_vain++; /* until it is here */
+    if (!ok) {
+        i->relay->n.pokes_failed++;
+        log_warn(NULL, "wake poke failed: tenant=%.*s instance=%.*s why=%s retry_ms=%lld",
+                 STR_FMT(instance_tenant(i)), STR_FMT(instance_id(i)), w->problem,
+                 (long long)i->relay->lim.wake_cooldown_ms);
+    }
+    wake_want(i);
+}
+
+static void on_due(struct timer *t)
+{
+    struct instance *i = container_of(t, struct instance, wake.timer);
+    struct relay *r = i->relay;
+    const char *url = reason_to_poke(i);
+
+    if (url == NULL || list_is_linked(&i->wake.line))
+        return;
+    struct line *l = line_of(i);
+    if (l->n_poked >= WAKE_AT_ONCE) {
+        list_append(&l->waiting, &i->wake.line);
+        return;
+    }
+    l->n_poked++;
+    i->wake.poking = true;
+    i->wake.last_ms = clock_now_ms(r->env.clock);
+    i->wake.last_wall_ms = clock_wall_ms(r->env.clock);
+    r->n.pokes++;
+    instance_record(i);
+    log_info(NULL, "wake poke: tenant=%.*s instance=%.*s waiting=%u", STR_FMT(instance_tenant(i)),
+             STR_FMT(instance_id(i)), mailbox_waiting(&i->mb));
+    r->env.waker->poke(r->env.waker, url, on_poked, i);
+}
+
+/* ---- another URL ---- */
+
+static void on_facts(void *ctx, struct str topic, struct str message)
+{
+    struct relay *r = ctx;
+    struct str what;
+    const struct gateway *g = str_split(&message, ' ', &what) && str_eq(what, STR("gateway"))
+                                  ? facts_gateway(r->env.facts, message)
+                                  : NULL;
+    struct instance *i =
+        g != NULL ? instance_find(r, str_of(g->tenant), str_of(g->instance)) : NULL;
+
+    (void)topic;
+    if (i != NULL)
+        wake_for_mail(i);
+}
+
+void wake_listen(struct relay *r)
+{
+    bus_subscribe(r->env.bus, "facts", on_facts, r);
+}
+
+/* ---- after a start ---- */
+
+void wake_load(struct instance *i, int64_t last_wall_ms, int64_t in_vain)
+{
+    struct clock *clock = i->relay->env.clock;
+    int64_t ago_ms = clock_wall_ms(clock) - last_wall_ms;
+
+    if (last_wall_ms <= 0)
+        return;
+    i->wake.last_wall_ms = last_wall_ms;
+    i->wake.last_ms = clock_now_ms(clock) - (ago_ms > 0 ? ago_ms : 0); /* the clock may have been
+                                                                        * set back */
+    i->wake.in_vain = (uint8_t)(in_vain < 0 ? 0 : in_vain < UINT8_MAX ? in_vain : UINT8_MAX);
+}
+
+void wake_after_start(struct relay *r)
+{
+    int64_t due_ms = clock_now_ms(r->env.clock);
+
+    list_each (instances_by_age(r), it, nxt) {
+        struct instance *i = list_entry(it, struct instance, link);
+        if (reason_to_poke(i) == NULL)
+            continue;
+        /* Whoever was connected comes back by itself. */
+        i->wake.not_before_ms = due_ms + (i->sleep.asleep ? 0 : WAKE_REDIAL_MS);
+        plan(i, i->wake.not_before_ms, pause_ms(i));
+        due_ms += WAKE_START_STEP_MS;
     }
 }

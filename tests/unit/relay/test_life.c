@@ -1,10 +1,9 @@
-/* Promises of relay/sleep/life.h: a name that was given up takes nothing of its old holder
+/* Promises of relay/sleep/instance.h: a name that was given up takes nothing of its old holder
  * along. */
 #include "relay/asking.h"
 #include "relay/out/chats.h"
 #include "relay/sleep/instance.h"
-#include "relay/sleep/life.h"
-#include "relay/retain.h"
+#include "relay/upkeep.h"
 #include "tenancy/grants.h"
 
 #define ANN ((struct grant_who){STR("acme"), STR("ann")})

@@ -1,4 +1,4 @@
-/* Promises of relay/session/pump.h and relay/mailbox/fetch.h: window, packing, drains, suspects. */
+/* Promises of relay/session/pump.h: window, packing, drains, suspects. */
 #include "relay/rig.h"
 
 static void publish_many(const char *key, int from, int n)

@@ -1,8 +1,8 @@
-/* The promises of sent_ids.h. */
+/* The promises of relay/session/pump.h: sent_ids. */
 #include "unit.h"
 #include "base/rand.h"
 #include "relay/mailbox/mailbox.h"
-#include "relay/mailbox/sent_ids.h"
+#include "relay/session/pump.h"
 
 enum { MANY = 20000 };
 

@@ -1,6 +1,6 @@
-/* Promises of relay/sleep/wake.h: one poke, then patience. */
+/* Promises of relay/sleep/sleep.h: one poke, then patience. */
 #include "relay/rig.h"
-#include "relay/sleep/wake.h"
+#include "relay/sleep/sleep.h"
 
 static void put_to_sleep(void)
 {

@@ -1,0 +1,557 @@
+/* admin.c - design.  (relay.h and admin.h have the contract.)
+ *
+ * Status is read from memory.  A show, and the search for what a person wrote, read rows from the
+ * store: rows are what is really there. */
+#include "relay/mailbox/admin.h"
+#include <stdlib.h>
+#include "base/buf.h"
+#include "base/json.h"
+#include "base/mem.h"
+#include "relay/heart.h"
+#include "relay/mailbox/delivery.h"
+#include "relay/out/chats.h"
+#include "relay/session/pump.h"
+#include "relay/session/session.h"
+#include "relay/sleep/instance.h"
+#include "store/store.h"
+#include "tenancy/facts.h"
+
+struct shows { /* reads under way */
+    struct list under_way, rosters, forgettings;
+};
+
+/* ---- status ---- */
+
+const struct relay_counters *relay_counters(const struct relay *r)
+{
+    return &r->n;
+}
+
+const char *relay_state_name(enum relay_state s)
+{
+    static const char *const names[] = {[RELAY_NONE] = "none",
+                                        [RELAY_NEVER] = "never",
+                                        [RELAY_ASLEEP] = "asleep",
+                                        [RELAY_AWAY] = "away",
+                                        [RELAY_LIVE] = "live"};
+
+    return names[s];
+}
+
+enum relay_state relay_state(struct relay *r, struct str tenant, struct str instance)
+{
+    const struct instance *i = instance_find(r, tenant, instance);
+
+    return i != NULL ? instance_state(i) : RELAY_NEVER;
+}
+
+static size_t count_sessions(const struct instance *i)
+{
+    size_t n = 0;
+
+    for (const struct list *it = i->sessions.next; it != &i->sessions; it = it->next)
+        n++;
+    return n;
+}
+
+static int64_t oldest_ms(const struct instance *i)
+{
+    for (uint32_t at = 0; at < i->mb.n; at++)
+        if ((mailbox_at(&i->mb, at)->flags & SLOT_GONE) == 0)
+            return (int64_t)mailbox_at(&i->mb, at)->at_s * 1000;
+    return 0;
+}
+
+static void view(struct instance *i, struct instance_view *ret)
+{
+    const struct facts *facts = i->relay->env.facts;
+    const struct gateway *gw = facts_newest_gateway(facts, instance_tenant(i), instance_id(i));
+
+    *ret = (struct instance_view){
+        .tenant = instance_tenant(i),
+        .instance = instance_id(i),
+        .state = relay_state_name(instance_state(i)),
+        .sessions = count_sessions(i),
+        .entries = mailbox_entries(&i->mb),
+        .bytes = mailbox_bytes(&i->mb),
+        .unacked = i->receiver != NULL ? flight_rows(i->receiver->flight) : 0,
+        .parked = i->mb.parked,
+        .oldest_ms = oldest_ms(i),
+        .last_inbound_ms = i->last_inbound_ms,
+        .last_outbound_ms = i->last_outbound_ms,
+        .asleep_since_ms = i->sleep.asleep ? i->sleep.since_ms : 0,
+        .last_poke_ms = i->wake.last_wall_ms,
+        .wake_url = facts_wake_url(facts, instance_tenant(i), instance_id(i)) != NULL,
+        .last_poke_problem = i->wake.problem,
+        .display_name = gw != NULL ? gw->display_name : NULL,
+    };
+}
+
+bool relay_next_instance(struct relay *r, uint32_t *pos, struct instance_view *ret)
+{
+    struct instance *i = instance_after(r, *pos);
+
+    if (i == NULL)
+        return false;
+    *pos = i->box;
+    view(i, ret);
+    return true;
+}
+
+void relay_tally(struct relay *r, struct relay_tally *ret)
+{
+    *ret = (struct relay_tally){0};
+    list_each (instances_by_age(r), it, nxt) {
+        const struct instance *i = list_entry(it, struct instance, link);
+        int64_t oldest = oldest_ms(i);
+        ret->in_state[instance_state(i)]++;
+        ret->sessions += count_sessions(i);
+        ret->entries += mailbox_entries(&i->mb);
+        ret->bytes += mailbox_bytes(&i->mb);
+        ret->unacked += i->receiver != NULL ? flight_rows(i->receiver->flight) : 0;
+        ret->parked += i->mb.parked;
+        if (oldest != 0 && (ret->oldest_ms == 0 || oldest < ret->oldest_ms))
+            ret->oldest_ms = oldest;
+    }
+}
+
+bool relay_instance(struct relay *r, struct str tenant, struct str instance,
+                    struct instance_view *ret)
+{
+    struct instance *i = instance_find(r, tenant, instance);
+
+    if (i != NULL)
+        view(i, ret);
+    return i != NULL;
+}
+
+/* ---- what a person wrote ----
+ *
+ * what a person wrote and no agent has taken yet is settled.  (relay.h has the
+ * contract.)
+ *
+ *      the next instance with mail --> a page of its rows is read --> those that name them: settled
+ *             ^------------------- the last page -------------'  ^--- the next page ---'
+ *
+ * Nothing is indexed by person, and this happens a few times a year: every waiting row is read, a
+ * page at a time, and so many instances are passed over in a turn.  A row whose context quotes them
+ * is somebody else's message: it is counted, and stays as it was accepted.  The work belongs to the
+ * store while it reads, and goes with the relay. */
+
+enum { PAGE_ROWS = 256, PAGE_BYTES = 512 << 10, TURN_INSTANCES = 4096 };
+
+struct forgetting {
+    struct store_fetch op;
+    struct list link;      /* shows->forgettings */
+    struct timer turn;     /* goes on, or tells the end: later, as always */
+    struct relay *relay;   /* borrowed */
+    struct instance *inst; /* borrowed: instances stay; NULL: all were looked at */
+    uint64_t after;        /* rows of @inst up to this one were looked at */
+    struct relay_forgot got;
+    bool only_count;
+    relay_forgot_cb *done;
+    void *ctx;
+    struct json_parser *parser; /* owned */
+    struct buf platform, user;
+    uint64_t ids[PAGE_ROWS];
+};
+
+static void forgetting_free(struct forgetting *w)
+{
+    timer_stop(w->relay->env.clock, &w->turn);
+    list_remove(&w->link);
+    json_parser_free(w->parser);
+    buf_done(&w->platform);
+    buf_done(&w->user);
+    free(w);
+}
+
+static void forgettings_free(struct list *all)
+{
+    list_each (all, it, nxt)
+        forgetting_free(list_entry(it, struct forgetting, link));
+}
+
+static bool quotes(const struct forgetting *w, struct json event)
+{
+    for (struct json_iter it = {0}; json_next(json_get(event, "context"), &it);)
+        if (str_eq(json_str(json_get(it.value, "source"), "user_id"), buf_str(&w->user)))
+            return true;
+    return false;
+}
+
+/* Written by them, or in the chat that is called like them. */
+static bool names(struct forgetting *w, struct str frame)
+{
+    struct str user = buf_str(&w->user);
+    struct json doc;
+
+    if (!json_parse(w->parser, frame, &doc))
+        return false;
+    struct json event = json_get(doc, "event"), source = json_get(event, "source");
+    if (!str_eq(json_str(source, "platform"), buf_str(&w->platform)))
+        return false;
+    if (str_eq(json_str(source, "user_id"), user) || str_eq(json_str(source, "chat_id"), user))
+        return true;
+    w->got.quoted += quotes(w, event);
+    return false;
+}
+
+static void read_on(struct forgetting *w);
+
+static void on_turn(struct timer *t)
+{
+    struct forgetting *w = container_of(t, struct forgetting, turn);
+
+    if (w->inst != NULL) {
+        read_on(w);
+        return;
+    }
+    w->done(w->ctx, BH_OK, &w->got);
+    forgetting_free(w);
+}
+
+static void on_page(struct store_op *op, enum bh_err err)
+{
+    struct forgetting *w = container_of(op, struct forgetting, op.op);
+
+    for (size_t k = 0; err == BH_OK && k < w->op.n_rows; k++) {
+        struct slot *slot = mailbox_find(&w->inst->mb, w->op.rows[k].id);
+        if (slot == NULL || !names(w, w->op.rows[k].frame))
+            continue;
+        w->got.n++;
+        if (!w->only_count)
+            delivery_settle(w->inst, slot);
+    }
+    if (err != BH_OK) {
+        w->done(w->ctx, err, &w->got);
+        forgetting_free(w);
+        return;
+    }
+    w->after = w->op.n_used != 0 ? w->ids[w->op.n_used - 1] : UINT64_MAX;
+    mailbox_tidy(&w->inst->mb);
+    store_fetch_free(w->relay->env.store, &w->op);
+    read_on(w);
+}
+
+/* False: there are no more rows of this instance. */
+static bool read_page(struct forgetting *w)
+{
+    struct mailbox *mb = &w->inst->mb;
+    bool on_disk = true;
+    size_t n = 0;
+
+    for (uint32_t at = mailbox_seek(mb, w->after); at < mb->n && n < PAGE_ROWS; at++) {
+        const struct slot *slot = mailbox_at(mb, at);
+        if ((slot->flags & SLOT_GONE) != 0)
+            continue;
+        w->ids[n++] = slot->id;
+        on_disk = on_disk && (slot->flags & SLOT_DURABLE) != 0;
+    }
+    if (n == 0)
+        return false;
+    w->op = (struct store_fetch){.op = {.done = on_page},
+                                 .ids = w->ids,
+                                 .n = n,
+                                 .max_bytes = PAGE_BYTES,
+                                 .loose = on_disk}; /* else it waits for all that is written */
+    store_fetch(w->relay->env.store, &w->op);
+    return true;
+}
+
+static void read_on(struct forgetting *w)
+{
+    for (int k = 0; w->inst != NULL && k < TURN_INSTANCES; k++) {
+        if (w->after != UINT64_MAX && read_page(w))
+            return;
+        struct list *next = w->inst->link.next;
+        w->inst =
+            next != instances_by_age(w->relay) ? list_entry(next, struct instance, link) : NULL;
+        w->after = 0;
+    }
+    timer_set(w->relay->env.clock, &w->turn, 0);
+}
+
+void relay_forget_mail(struct relay *r, struct str platform, struct str user, bool only_count,
+                       relay_forgot_cb *done, void *ctx)
+{
+    struct forgetting *w = xcalloc(1, sizeof *w);
+    struct list *all = instances_by_age(r);
+
+    w->relay = r;
+    w->only_count = only_count;
+    w->done = done;
+    w->ctx = ctx;
+    w->parser = json_parser_new();
+    timer_init(&w->turn, on_turn);
+    buf_add_str(&w->platform, platform);
+    buf_add_str(&w->user, user);
+    w->inst = list_is_empty(all) ? NULL : list_first(all, struct instance, link);
+    list_init(&w->link);
+    list_append(&r->shows->forgettings, &w->link);
+    read_on(w);
+}
+
+/* ---- bellhop mailbox, bellhop chats ---- */
+
+enum { SHOW_MAX_ROWS = 10000, SHOW_MAX_BYTES = 8 << 20 };
+
+struct show {
+    struct store_fetch op;
+    struct list link; /* shows->under_way */
+    struct instance *inst;
+    mailbox_line_cb *each;
+    accepted_cb *done;
+    void *ctx;
+    uint64_t ids[];
+};
+
+struct roster { /* the chats of one instance, on their way from the store */
+    struct store_scan op;
+    struct list link;      /* shows->rosters */
+    struct relay *relay;   /* borrowed */
+    struct instance *inst; /* borrowed; NULL: there is none */
+    struct buf prefix;     /* owned; what @op looks for */
+    chat_line_cb *each;
+    accepted_cb *done;
+    void *ctx;
+};
+
+struct shows *shows_new(void)
+{
+    struct shows *t = xcalloc(1, sizeof *t);
+
+    list_init(&t->under_way);
+    list_init(&t->rosters);
+    list_init(&t->forgettings);
+    return t;
+}
+
+static void roster_free(struct roster *o)
+{
+    list_remove(&o->link);
+    buf_done(&o->prefix);
+    free(o);
+}
+
+void shows_free(struct shows *t)
+{
+    if (t == NULL)
+        return;
+    list_each (&t->under_way, it, nxt)
+        free(list_entry(it, struct show, link));
+    list_each (&t->rosters, it, nxt)
+        roster_free(list_entry(it, struct roster, link));
+    forgettings_free(&t->forgettings);
+    free(t);
+}
+
+static void show_row(struct show *w, const struct store_row *row)
+{
+    struct instance *i = w->inst;
+    const struct slot *slot = mailbox_find(&i->mb, row->id);
+
+    if (slot == NULL)
+        return; /* settled while we read */
+    struct mailbox_line line = {.id = row->id,
+                                .at_ms = row->at_ms,
+                                .attempts = slot->attempts,
+                                .sent = slot_waits(slot) && i->receiver != NULL &&
+                                        session_has_sent(i->receiver, row->id),
+                                .frame = row->frame};
+    if ((slot->flags & SLOT_PARKED) != 0)
+        line.parked = row->parked.p != NULL ? row->parked : STR("parked");
+    w->each(w->ctx, &line);
+}
+
+static void on_shown(struct store_op *op, enum bh_err err)
+{
+    struct show *w = container_of(op, struct show, op.op);
+    struct store *st = w->inst->relay->env.store;
+
+    for (size_t k = 0; err == BH_OK && k < w->op.n_rows; k++)
+        show_row(w, &w->op.rows[k]);
+    if (err == BH_OK)
+        st->ops->fetch_free(&w->op);
+    list_remove(&w->link);
+    w->done(w->ctx, err);
+    free(w);
+}
+
+struct nobody { /* an answer for an instance that is not there */
+    accepted_cb *done;
+    void *ctx;
+};
+
+static void on_nobody(void *ctx)
+{
+    struct nobody *n = ctx;
+
+    n->done(n->ctx, BH_NOT_FOUND);
+    free(n);
+}
+
+void relay_mailbox_show(struct relay *r, struct str tenant, struct str instance, size_t limit,
+                        mailbox_line_cb *each, accepted_cb *done, void *ctx)
+{
+    struct instance *i = instance_find(r, tenant, instance);
+
+    if (i == NULL) {
+        struct nobody *n = xmalloc(sizeof *n);
+        *n = (struct nobody){done, ctx};
+        clock_defer(r->env.clock, on_nobody, n);
+        return;
+    }
+    if (limit == 0 || limit > SHOW_MAX_ROWS)
+        limit = SHOW_MAX_ROWS;
+    if (limit > mailbox_entries(&i->mb))
+        limit = mailbox_entries(&i->mb);
+    struct show *w = xcalloc(1, sizeof *w + limit * sizeof w->ids[0]);
+    size_t n = 0;
+    for (uint32_t at = 0; at < i->mb.n && n < limit; at++)
+        if ((mailbox_at(&i->mb, at)->flags & SLOT_GONE) == 0)
+            w->ids[n++] = mailbox_at(&i->mb, at)->id;
+    w->inst = i;
+    w->each = each;
+    w->done = done;
+    w->ctx = ctx;
+    w->op = (struct store_fetch){.op = {.done = on_shown},
+                                 .ids = w->ids,
+                                 .n = n,
+                                 .max_bytes = SHOW_MAX_BYTES};
+    list_init(&w->link);
+    list_append(&r->shows->under_way, &w->link);
+    store_fetch(r->env.store, &w->op);
+}
+
+/* ---- chats ---- */
+
+static void show_chat(struct roster *o, const struct store_record *record)
+{
+    struct str rest = str_skip(record->key, o->prefix.n);
+    struct chat_line line;
+    struct json doc;
+
+    if (!str_split(&rest, '\x1f', &line.platform) || rest.p == NULL ||
+        !json_parse(o->relay->json, record->value, &doc) || o->inst == NULL ||
+        !chats_record_counts(o->inst, doc))
+        return;
+    line.chat_id = rest;
+    line.bot = json_str(doc, "bot");
+    line.scope = json_str(doc, "scope");
+    o->each(o->ctx, &line);
+}
+
+static void on_roster(struct store_op *op, enum bh_err err)
+{
+    struct roster *o = container_of(op, struct roster, op.op);
+
+    for (size_t k = 0; err == BH_OK && k < o->op.n_records; k++)
+        show_chat(o, &o->op.records[k]);
+    store_scan_free(o->relay->env.store, &o->op);
+    o->done(o->ctx, err);
+    roster_free(o);
+}
+
+void relay_chats_show(struct relay *r, struct str tenant, struct str instance, size_t limit,
+                      chat_line_cb *each, accepted_cb *done, void *ctx)
+{
+    struct roster *o = xcalloc(1, sizeof *o);
+
+    *o = (struct roster){.relay = r, .each = each, .done = done, .ctx = ctx};
+    o->inst = instance_find(r, tenant, instance);
+    buf_printf(&o->prefix, "%.*s\x1f%.*s\x1f", STR_FMT(tenant), STR_FMT(instance));
+    list_init(&o->link);
+    list_append(&r->shows->rosters, &o->link);
+    o->op = (struct store_scan){.op = {.done = on_roster},
+                                .ns = CHATS_NS,
+                                .prefix = buf_str(&o->prefix),
+                                .limit = limit};
+    store_scan(r->env.store, &o->op);
+}
+
+/* ---- purge, take and redrive ---- */
+
+/* What waits up to @up_to, parked or not, is settled; how many that were. */
+static uint64_t settle(struct instance *i, uint64_t up_to)
+{
+    uint64_t n = 0;
+
+    for (uint32_t at = 0; at < i->mb.n && mailbox_at(&i->mb, at)->id <= up_to; at++) {
+        struct slot *slot = mailbox_at(&i->mb, at);
+        if ((slot->flags & SLOT_GONE) != 0)
+            continue;
+        delivery_settle(i, slot);
+        n++;
+    }
+    mailbox_tidy(&i->mb);
+    return n;
+}
+
+/* However much waits: what is in memory or on a socket one by one, the rest as a whole. */
+static uint64_t settle_all(struct instance *i)
+{
+    uint32_t before = mailbox_entries(&i->mb);
+    unsigned known = list_is_empty(&i->sessions) ? 0 : SLOT_SENT;
+
+    for (uint32_t at = 0; at < i->mb.n; at++) {
+        struct slot *slot = mailbox_at(&i->mb, at);
+        if ((slot->flags & SLOT_GONE) == 0 && (slot->d != NULL || (slot->flags & known) != 0))
+            delivery_settle(i, slot);
+    }
+    i->relay->n.settled += mailbox_entries(&i->mb);
+    if (mailbox_entries(&i->mb) != 0)
+        acks_add_ring(i->relay, mailbox_detach(&i->mb));
+    mailbox_tidy(&i->mb);
+    return before;
+}
+
+uint64_t relay_mailbox_purge(struct relay *r, struct str tenant, struct str instance)
+{
+    struct instance *i = instance_find(r, tenant, instance);
+    uint64_t n = i != NULL ? settle_all(i) : 0;
+
+    r->n.purged += n;
+    if (i != NULL)
+        log_info(NULL, "mailbox purged: tenant=%.*s instance=%.*s entries=%llu",
+                 STR_FMT(instance_tenant(i)), STR_FMT(instance_id(i)), (unsigned long long)n);
+    return n;
+}
+
+uint64_t relay_mailbox_take(struct relay *r, struct str tenant, struct str instance, uint64_t up_to)
+{
+    struct instance *i = instance_find(r, tenant, instance);
+    uint64_t n = i != NULL ? settle(i, up_to) : 0;
+
+    r->n.acked += n;
+    return n;
+}
+
+bool relay_waits(struct relay *r, struct str tenant, struct str instance, uint64_t id)
+{
+    struct instance *i = instance_find(r, tenant, instance);
+
+    return i != NULL && mailbox_find(&i->mb, id) != NULL;
+}
+
+uint64_t relay_mailbox_redrive(struct relay *r, struct str tenant, struct str instance)
+{
+    struct instance *i = instance_find(r, tenant, instance);
+    uint64_t n = 0;
+
+    if (i == NULL)
+        return 0;
+    for (uint32_t at = 0; at < i->mb.n; at++) {
+        struct slot *slot = mailbox_at(&i->mb, at);
+        if ((slot->flags & SLOT_PARKED) == 0)
+            continue;
+        mailbox_park(&i->mb, slot, false);
+        slot->attempts = 0;
+        delivery_mark(i, slot, STR_NULL);
+        pump_again(i, slot->id);
+        n++;
+    }
+    pump_want(i);
+    wake_want(i);
+    return n;
+}
