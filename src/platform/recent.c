@@ -1,13 +1,16 @@
 /* recent.c - design.  (recent.h has the contract.)
  *
  * A chat is a list of words, oldest first; the chats are a list too, the one that spoke last at the
- * end.  What is too old is dropped when its chat is looked at, and goes with its chat at last. */
+ * end.  Words that are too old are dropped when their chat is looked at, and go with their chat at
+ * last. */
 #include "platform/recent.h"
 #include <stdlib.h>
 #include "base/clock.h"
 #include "base/list.h"
 #include "base/map.h"
 #include "base/mem.h"
+
+enum { LATER = 8 }; /* more than are told: those who ask late are told what was before them */
 
 struct words {
     struct list link;
@@ -21,7 +24,10 @@ struct words {
 struct recent_chat {
     struct list link;  /* recent->chats */
     struct list words; /* oldest first */
-    size_t n, bytes;
+    int64_t at_ms;     /* monotonic; when something was noted last */
+    size_t n, bytes;   /* of its words */
+    size_t since_gap;  /* words noted since something may have been missed */
+    bool reaches_back;
     char key[];
 };
 
@@ -64,6 +70,7 @@ static void chat_drop(struct recent *r, struct recent_chat *c)
         words_drop(r, c, list_entry(it, struct words, link));
     map_del(&r->by_key, str_of(c->key));
     list_remove(&c->link);
+    r->bytes -= sizeof *c;
     free(c);
 }
 
@@ -92,7 +99,9 @@ static struct recent_chat *chat_of(struct recent *r, struct str key)
         list_init(&c->link);
         list_init(&c->words);
         map_put(&r->by_key, str_of(c->key), c);
+        r->bytes += sizeof *c;
     }
+    c->at_ms = clock_now_ms(r->clock);
     list_move(&c->link, &r->chats);
     return c;
 }
@@ -108,19 +117,19 @@ static struct str keep(char **at, struct str s)
     return str_make(p, s.n);
 }
 
-static struct words *words_new(const struct event *ev, int64_t now_ms)
+static struct words *words_new(const struct event_said *said, bool addressed, int64_t at_ms)
 {
-    size_t n = ev->text.n + ev->message_id.n + ev->user_id.n + ev->user_name.n;
+    size_t n = said->text.n + said->message_id.n + said->user_id.n + said->user_name.n;
     struct words *w = xcalloc(1, sizeof *w + n);
     char *at = w->text;
 
-    w->at_ms = now_ms;
-    w->addressed = ev->mentions_bot || ev->replies_to_bot;
+    w->at_ms = at_ms;
+    w->addressed = addressed;
     w->bytes = sizeof *w + n;
-    w->said = (struct event_said){.text = keep(&at, ev->text),
-                                  .message_id = keep(&at, ev->message_id),
-                                  .user_id = keep(&at, ev->user_id),
-                                  .user_name = keep(&at, ev->user_name)};
+    w->said = (struct event_said){.text = keep(&at, said->text),
+                                  .message_id = keep(&at, said->message_id),
+                                  .user_id = keep(&at, said->user_id),
+                                  .user_name = keep(&at, said->user_name)};
     list_init(&w->link);
     return w;
 }
@@ -135,6 +144,22 @@ static struct words *find(struct recent_chat *c, struct str message_id)
     return NULL;
 }
 
+static bool is_number(struct str s)
+{
+    for (size_t i = 0; i < s.n; i++)
+        if (s.p[i] < '0' || s.p[i] > '9')
+            return false;
+    return s.n > 0;
+}
+
+/* Ids that are no numbers have the order in which they were noted. */
+static bool is_older(struct str id, struct str than)
+{
+    if (!is_number(id) || !is_number(than))
+        return true;
+    return id.n != than.n ? id.n < than.n : str_cmp(id, than) < 0;
+}
+
 static void add(struct recent *r, struct recent_chat *c, struct words *w, struct list *before)
 {
     list_add_before(before, &w->link);
@@ -143,21 +168,41 @@ static void add(struct recent *r, struct recent_chat *c, struct words *w, struct
     r->bytes += w->bytes;
 }
 
-static bool is_old(const struct recent *r, const struct words *w)
+/* In its place; what does not fit any more goes at the far end. */
+static void place(struct recent *r, struct recent_chat *c, struct words *w)
 {
-    return clock_now_ms(r->clock) - w->at_ms >= r->keep_ms;
+    struct list *before = &c->words;
+
+    while (before->prev != &c->words &&
+           !is_older(list_entry(before->prev, struct words, link)->said.message_id,
+                     w->said.message_id))
+        before = before->prev;
+    add(r, c, w, before);
+    c->reaches_back |= ++c->since_gap >= r->per_chat; /* nobody is told more */
+    while (c->n > r->per_chat + LATER ||
+           (c->n > 1 && c->bytes > 2 * EVENT_CONTEXT_BYTES + c->n * sizeof *w))
+        words_drop(r, c, list_first(&c->words, struct words, link));
 }
 
-/* Chats whose last words are too old, or that there is no room for. */
+/* Chats where nothing was said for too long, or that there is no room for. */
 static void tidy(struct recent *r)
 {
     while (!list_is_empty(&r->chats)) {
         struct recent_chat *c = list_first(&r->chats, struct recent_chat, link);
-        if (c->n > 0 && r->bytes <= RECENT_TOTAL_BYTES &&
-            !is_old(r, list_entry(c->words.prev, struct words, link)))
+        if (r->bytes <= RECENT_TOTAL_BYTES && clock_now_ms(r->clock) - c->at_ms < r->keep_ms)
             return;
         chat_drop(r, c);
     }
+}
+
+/* Its words change where they stand. */
+static void change(struct recent *r, struct recent_chat *c, struct words *old,
+                   const struct event_said *said, bool addressed)
+{
+    struct words *w = words_new(said, addressed, old->at_ms);
+
+    add(r, c, w, &old->link);
+    words_drop(r, c, old);
 }
 
 void recent_note(struct recent *r, struct str chat, const struct event *ev)
@@ -165,37 +210,111 @@ void recent_note(struct recent *r, struct str chat, const struct event *ev)
     if (r->per_chat == 0 || ev->text.n == 0 || ev->text.n > EVENT_CONTEXT_BYTES)
         return;
     struct recent_chat *c = chat_of(r, chat);
-    struct words *old = find(c, ev->message_id), *w = words_new(ev, clock_now_ms(r->clock));
-    w->at_ms = old != NULL ? old->at_ms : w->at_ms;
-    add(r, c, w, old != NULL ? &old->link : &c->words);
+    struct words *old = find(c, ev->message_id);
+    const struct event_said said = {ev->text, ev->message_id, ev->user_id, ev->user_name};
+    bool addressed = ev->mentions_bot || ev->replies_to_bot;
     if (old != NULL)
-        words_drop(r, c, old);
-    while (c->n > r->per_chat || (c->n > 1 && c->bytes > EVENT_CONTEXT_BYTES + c->n * sizeof *w))
-        words_drop(r, c, list_first(&c->words, struct words, link));
+        change(r, c, old, &said, addressed);
+    else
+        place(r, c, words_new(&said, addressed, clock_now_ms(r->clock)));
     tidy(r);
+}
+
+void recent_edit(struct recent *r, struct str chat, struct str message_id, struct str text)
+{
+    struct recent_chat *c = map_get(&r->by_key, chat);
+    struct words *w = c != NULL ? find(c, message_id) : NULL;
+
+    if (w == NULL)
+        return;
+    struct event_said said = w->said;
+    said.text = text;
+    if (text.n == 0 || text.n > EVENT_CONTEXT_BYTES)
+        words_drop(r, c, w);
+    else
+        change(r, c, w, &said, w->addressed);
+}
+
+void recent_delete(struct recent *r, struct str chat, struct str message_id)
+{
+    recent_edit(r, chat, message_id, STR_NULL);
 }
 
 static void drop_old(struct recent *r, struct recent_chat *c)
 {
-    while (c->n > 0 && is_old(r, list_first(&c->words, struct words, link)))
+    int64_t now_ms = clock_now_ms(r->clock);
+
+    while (c->n > 0 && now_ms - list_first(&c->words, struct words, link)->at_ms >= r->keep_ms) {
         words_drop(r, c, list_first(&c->words, struct words, link));
+        c->reaches_back = false;
+    }
+}
+
+bool recent_reaches_back(struct recent *r, struct str chat)
+{
+    struct recent_chat *c = map_get(&r->by_key, chat);
+
+    if (c != NULL)
+        drop_old(r, c);
+    return c != NULL && c->reaches_back;
+}
+
+void recent_refill(struct recent *r, struct str chat, struct str message_id)
+{
+    struct recent_chat *c = chat_of(r, chat);
+
+    list_each (&c->words, it, nxt) {
+        struct words *w = list_entry(it, struct words, link);
+        if (str_eq(w->said.message_id, message_id) || !is_older(w->said.message_id, message_id))
+            break;
+        words_drop(r, c, w);
+    }
+    c->reaches_back = true;
+    tidy(r);
+}
+
+void recent_gap(struct recent *r, recent_in_fn *in, void *ctx)
+{
+    list_each (&r->chats, it, nxt) {
+        struct recent_chat *c = list_entry(it, struct recent_chat, link);
+        if (in(ctx, str_of(c->key))) {
+            c->reaches_back = false;
+            c->since_gap = 0;
+        }
+    }
+}
+
+/* Where what was said before @ev ends. */
+static struct list *end_before(struct recent_chat *c, const struct event *ev)
+{
+    list_each (&c->words, it, nxt) {
+        const struct words *w = list_entry(it, struct words, link);
+        if (str_eq(w->said.message_id, ev->message_id) ||
+            !is_older(w->said.message_id, ev->message_id))
+            return it;
+    }
+    return &c->words;
 }
 
 size_t recent_before(struct recent *r, struct str chat, const struct event *ev,
                      struct event_said *out)
 {
     struct recent_chat *c = map_get(&r->by_key, chat);
-    size_t n = 0;
+    size_t n = 0, looked = 0, bytes = 0;
 
     if (c == NULL)
         return 0;
     drop_old(r, c);
-    list_each (&c->words, it, nxt) {
-        const struct words *w = list_entry(it, struct words, link);
-        bool told = w->addressed && str_eq(w->said.user_id, ev->user_id);
-        if (str_eq(w->said.message_id, ev->message_id))
-            break; /* it came again: what follows is later */
-        if (!told)
+    struct list *end = end_before(c, ev), *first = end;
+    for (; first->prev != &c->words && looked < r->per_chat; first = first->prev, looked++) {
+        const struct words *w = list_entry(first->prev, struct words, link);
+        bytes += w->said.text.n;
+        if (bytes > EVENT_CONTEXT_BYTES)
+            break;
+    }
+    for (; first != end; first = first->next) {
+        const struct words *w = list_entry(first, struct words, link);
+        if (!w->addressed || !str_eq(w->said.user_id, ev->user_id))
             out[n++] = w->said;
     }
     return n;
@@ -210,7 +329,5 @@ void recent_forget(struct recent *r, struct str user)
             if (str_eq(w->said.user_id, user))
                 words_drop(r, c, w);
         }
-        if (c->n == 0)
-            chat_drop(r, c);
     }
 }

@@ -126,6 +126,54 @@ def test_where_nobody_can_tell_it_says_so(rig):
     assert ask(rig, text="may you look?")["context_error"] is True  # Discord gives an empty list
 
 
+def reads(rig, channel=GENERAL):
+    return len(rig.sim.called("GET", f"/channels/{channel}/messages"))
+
+
+def test_discord_is_asked_once_per_channel(rig):
+    """While the bot is connected, what was said is in memory."""
+    rig.sim.say(GENERAL, "before the bot came", unseen=True, user=BOB)
+    assert told(ask(rig)) == [("Bob", "before the bot came")]
+    rig.sim.say(GENERAL, "heard", user=BOB)
+    for n in range(5):
+        assert told(ask(rig, text=f"number {n}?")) == [("Bob", "before the bot came"), ("Bob", "heard")]
+    assert reads(rig) == 1
+    ask(rig, THREAD)
+    assert (reads(rig), reads(rig, THREAD)) == (1, 1)
+
+
+def test_a_session_that_is_lost_is_read_again_and_one_that_is_resumed_is_not(rig):
+    ask(rig)
+    rig.sim.reconnect()
+    wait_for(lambda: rig.sim.resumes)
+    rig.live()
+    ask(rig, text="resumed?")
+    assert reads(rig) == 1
+    rig.sim.say(GENERAL, "while nobody listened", unseen=True, user=BOB)
+    before = len(rig.sim.identifies)
+    rig.sim.invalidate(False)
+    wait_for(lambda: len(rig.sim.identifies) > before, 20)
+    rig.live()
+    event = ask(rig, text="and now?")
+    assert ("Bob", "while nobody listened") in told(event)
+    assert reads(rig) in (2, 3)  # what was missed, which may bring the bot up to date by itself, and what was said before
+    lost = reads(rig)
+    assert ("Bob", "while nobody listened") in told(ask(rig, text="once?")) and reads(rig) == lost
+
+
+def test_edits_and_deletions_reach_what_is_remembered(rig):
+    ask(rig)
+    first = rig.sim.say(GENERAL, "the lift is stcuk", user=BOB)
+    second = rig.sim.say(GENERAL, "never mind", user=BOB)
+    third = rig.sim.say(GENERAL, "really", user=BOB)
+    rig.sim.tell("MESSAGE_UPDATE", {**first, "content": "the lift is stuck", "guild_id": GUILD})
+    rig.sim.tell("MESSAGE_DELETE", {"id": second["id"], "channel_id": GENERAL, "guild_id": GUILD})
+    rig.sim.tell("MESSAGE_DELETE_BULK", {"ids": [third["id"]], "channel_id": GENERAL, "guild_id": GUILD})
+    assert told(ask(rig, text="well?")) == [("Bob", "the lift is stuck")]
+    rig.server.cli("erase", "--person", f"discord:{BOB}", "--yes")
+    assert told(ask(rig, text="still?")) == [] and reads(rig) == 1
+
+
 def rig_hears(rig, text):
     rig.sim.say(GENERAL, f"<@{BOT}> {text}", **MENTION)
     return rig.gateway.hear(text, 20)["event"]

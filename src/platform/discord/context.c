@@ -1,35 +1,130 @@
-/* context.c - what was said in a channel before a message, as Discord remembers it.
+/* context.c - what was said in a channel before a message.
  *
- * One page of history per message that wants it, in a lane of its channel, so that nobody else
- * waits.  What the bot said is left out, and so is what the same person said to it: the agent heard
- * both.  Whatever goes wrong, the message is delivered, and says that nobody could tell. */
+ * Every message of a guild is noted in platform/recent.h while the bot is connected, so nearly
+ * always the words before a message are in memory.  A channel of which nothing is known yet, or
+ * that lost messages when a session could not be resumed, is read once through REST:
+ *
+ *      wanted, and it does not reach back --one page of history--> recent --> all that wait for it
+ *
+ * What the bot said is left out, and so is what the same person said to it: the agent heard both.
+ * Where the bot may not read back, or the page cannot be had, the message is delivered without a
+ * context and says so. */
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include "base/arena.h"
 #include "base/mem.h"
 #include "platform/discord/discord_priv.h"
+#include "platform/recent.h"
 
-enum { PATIENCE_MS = 3000 };
+enum { PATIENCE_MS = 3000, PLACE_CHARS = 48 };
 
-struct look_back {
+struct look_back {     /* one channel that is being read */
     struct list link;  /* d->looking */
     struct discord *d; /* borrowed */
-    struct context_ask ask;
+    struct list asks;  /* struct look_ask, owned */
     struct outgoing *call;
-    uint64_t channel_id;
-    char user[24], guild[24]; /* who asks, and where */
+    struct timer known; /* armed: there is nothing to read */
+    uint64_t guild_id, channel_id;
+    char before[24];
+    bool stale; /* messages were missed since it was asked for */
 };
 
-struct page { /* collected newest first, told oldest first */
-    struct event_said said[EVENT_MAX_CONTEXT];
-    size_t n, bytes;
-    struct arena arena;
+struct look_ask { /* an event that waits for it */
+    struct list link;
+    struct context_ask ask;
+    char message[24], user[24];
 };
+
+static struct str place_of(char room[PLACE_CHARS], uint64_t guild_id, uint64_t channel_id)
+{
+    snprintf(room, PLACE_CHARS, "%" PRIu64 " %" PRIu64, guild_id, channel_id);
+    return str_of(room);
+}
+
+/* To a bot that may not read back Discord tells nothing, and does not say why. */
+static bool is_blind(struct discord *d, uint64_t guild_id, uint64_t channel_id)
+{
+    const struct dcache_channel *ch = dcache_channel(d->cache, channel_id);
+    uint64_t bot = snowflake(str_of(d->bot_user));
+
+    if (ch == NULL || dcache_member(d->cache, guild_id, bot) == NULL)
+        return false;
+    uint64_t place = discord_channel_is_thread(ch->type) ? ch->parent_id : ch->id;
+    return (dcache_permissions(d->cache, guild_id, place, bot) & PERM_READ_MESSAGE_HISTORY) == 0;
+}
+
+void discord_context_add(struct discord *d)
+{
+    struct event *ev = &d->norm.ev;
+    char room[PLACE_CHARS];
+
+    if (d->recent == NULL || d->norm.guild_id == 0 || str_starts(ev->text, STR("/")))
+        return;
+    struct str place = place_of(room, d->norm.guild_id, d->norm.channel_id);
+    recent_retain(d->recent, d->env->retention_ms);
+    if (is_blind(d, d->norm.guild_id, d->norm.channel_id)) {
+        ev->context_error = true;
+    } else if (recent_reaches_back(d->recent, place)) {
+        ev->context = d->said;
+        ev->n_context = recent_before(d->recent, place, ev, d->said);
+    } else {
+        ev->wants_context = true;
+    }
+}
+
+void discord_context_note(struct discord *d, const struct discord_normalize_out *n)
+{
+    char room[PLACE_CHARS];
+
+    if (d->recent != NULL && n->guild_id != 0)
+        recent_note(d->recent, place_of(room, n->guild_id, n->channel_id), &n->ev);
+}
+
+void discord_context_edited(struct discord *d)
+{
+    const struct discord_normalize_out *n = &d->norm;
+    char room[PLACE_CHARS];
+
+    if (d->recent != NULL && n->guild_id != 0)
+        recent_edit(d->recent, place_of(room, n->guild_id, n->channel_id), n->ev.message_id,
+                    n->ev.text);
+}
+
+void discord_context_deleted(struct discord *d, uint64_t guild_id, uint64_t channel_id,
+                             struct str message_id)
+{
+    char room[PLACE_CHARS];
+
+    if (d->recent != NULL && guild_id != 0)
+        recent_delete(d->recent, place_of(room, guild_id, channel_id), message_id);
+}
+
+static bool is_of_shard(void *ctx, struct str place)
+{
+    struct str guild;
+
+    str_split(&place, ' ', &guild);
+    return discord_shard_has(ctx, snowflake(guild));
+}
+
+void discord_context_gap(struct discord *d, struct discord_shard *s)
+{
+    if (d->recent != NULL)
+        recent_gap(d->recent, is_of_shard, s);
+    list_each (&d->looking, it, nxt) {
+        struct look_back *l = list_entry(it, struct look_back, link);
+        l->stale |= discord_shard_has(s, l->guild_id);
+    }
+}
+
+/* ---- reading a channel ---- */
 
 static void look_free(struct look_back *l)
 {
+    timer_stop(l->d->env->clock, &l->known);
     sender_cancel(&l->call);
+    list_each (&l->asks, it, nxt)
+        free(list_entry(it, struct look_ask, link));
     list_remove(&l->link);
     free(l);
 }
@@ -38,96 +133,92 @@ void discord_context_done(struct discord *d)
 {
     list_each (&d->looking, it, nxt)
         look_free(list_entry(it, struct look_back, link));
+    recent_free(d->recent);
 }
 
-/* False: there is no room for more. */
-static bool add(struct page *p, const struct event *ev)
-{
-    if (p->n == EVENT_MAX_CONTEXT || p->bytes + ev->text.n > EVENT_CONTEXT_BYTES)
-        return false;
-    p->bytes += ev->text.n;
-    p->said[EVENT_MAX_CONTEXT - ++p->n] =
-        (struct event_said){.text = arena_str(&p->arena, ev->text),
-                            .message_id = ev->message_id,
-                            .user_id = ev->user_id,
-                            .user_name = arena_str(&p->arena, ev->user_name)};
-    return true;
-}
-
-static void read_page(struct look_back *l, struct json list, struct page *p)
+static void answer_all(struct look_back *l, bool known)
 {
     struct discord *d = l->d;
+    char room[PLACE_CHARS];
+    struct str place = place_of(room, l->guild_id, l->channel_id);
 
+    list_remove(&l->link); /* whoever asks from now on looks again */
+    list_each (&l->asks, it, nxt) {
+        const struct look_ask *a = list_entry(it, struct look_ask, link);
+        struct event ev = {.message_id = str_of(a->message), .user_id = str_of(a->user)};
+        size_t n = known ? recent_before(d->recent, place, &ev, d->said) : 0;
+        host_context(d->base.host, a->ask, d->said, n, !known);
+    }
+    look_free(l);
+}
+
+static void on_known(struct timer *t)
+{
+    answer_all(container_of(t, struct look_back, known), true);
+}
+
+static bool is_this(void *ctx, struct str place)
+{
+    return str_eq(place, *(struct str *)ctx);
+}
+
+static void note_page(struct look_back *l, struct json list)
+{
+    struct discord *d = l->d;
+    char room[PLACE_CHARS], guild[24];
+    struct str place = place_of(room, l->guild_id, l->channel_id);
+
+    snprintf(guild, sizeof guild, "%" PRIu64, l->guild_id);
+    recent_refill(d->recent, place, str_of(l->before));
     for (struct json_iter it = {0}; json_next(list, &it);) {
         struct discord_normalize_in in = {.message = it.value,
-                                          .guild_id = str_of(l->guild),
+                                          .guild_id = str_of(guild),
                                           .cache = d->cache,
                                           .bot = str_of(d->base.bot),
                                           .bot_user = str_of(d->bot_user),
                                           .in_parent = d->cfg->auto_thread,
                                           .lenient = true};
-        if (discord_normalize(&in, &d->norm) != DISCORD_EVENT)
-            continue;
-        const struct event *ev = &d->norm.ev;
-        bool told =
-            (ev->mentions_bot || ev->replies_to_bot) && str_eq(ev->user_id, str_of(l->user));
-        if (ev->text.n > 0 && !told && !add(p, ev))
-            return;
+        if (discord_normalize(&in, &d->norm) == DISCORD_EVENT)
+            recent_note(d->recent, place, &d->norm.ev);
     }
-}
-
-/* To a bot that may not read back Discord tells nothing, and does not say why. */
-static bool is_blind(struct look_back *l)
-{
-    struct dcache *c = l->d->cache;
-    const struct dcache_channel *ch = dcache_channel(c, l->channel_id);
-    uint64_t bot = snowflake(str_of(l->d->bot_user)), guild = snowflake(str_of(l->guild));
-
-    if (ch == NULL || dcache_member(c, guild, bot) == NULL)
-        return false;
-    uint64_t place = discord_channel_is_thread(ch->type) ? ch->parent_id : ch->id;
-    return (dcache_permissions(c, guild, place, bot) & PERM_READ_MESSAGE_HISTORY) == 0;
+    if (l->stale)
+        recent_gap(d->recent, is_this, &place);
 }
 
 static void on_page(void *ctx, const struct discord_told *t)
 {
     struct look_back *l = ctx;
     struct discord *d = l->d;
-    struct page *p = xcalloc(1, sizeof *p);
     bool good = t->end == SENDER_DONE && json_type(t->answer.body) == JSON_ARRAY;
 
     l->call = NULL;
-    if (good && json_count(t->answer.body) == 0 && is_blind(l))
+    if (good && json_count(t->answer.body) == 0 && is_blind(d, l->guild_id, l->channel_id))
         good = false;
     if (good)
-        read_page(l, t->answer.body, p);
+        note_page(l, t->answer.body);
     else
         log_debug(&d->log, "what was said before cannot be read: %s", t->why != NULL ? t->why : "");
-    host_context(d->base.host, l->ask, p->said + EVENT_MAX_CONTEXT - p->n, p->n, !good);
-    arena_done(&p->arena);
-    free(p);
-    look_free(l);
+    answer_all(l, good);
 }
 
-static void copy(char *to, size_t room, struct str s)
+static struct look_back *look_at(struct discord *d, uint64_t guild_id, uint64_t channel_id,
+                                 struct str before)
 {
-    snprintf(to, room, "%.*s", (int)s.n, s.p != NULL ? s.p : "");
-}
-
-void discord_context(struct platform *p, struct context_ask ask, const struct event *ev)
-{
-    struct discord *d = discord_of(p);
-    uint64_t channel_id = snowflake(str_is_empty(ev->thread_id) ? ev->chat_id : ev->thread_id);
     struct look_back *l = xcalloc(1, sizeof *l);
-    char path[128], lane[48];
+    char path[128], lane[48], room[PLACE_CHARS];
 
-    *l = (struct look_back){.d = d, .ask = ask, .channel_id = channel_id};
+    *l = (struct look_back){.d = d, .guild_id = guild_id, .channel_id = channel_id};
+    snprintf(l->before, sizeof l->before, "%.*s", STR_FMT(before));
     list_init(&l->link);
+    list_init(&l->asks);
+    timer_init(&l->known, on_known);
     list_append(&d->looking, &l->link);
-    copy(l->user, sizeof l->user, ev->user_id);
-    copy(l->guild, sizeof l->guild, ev->scope_id);
-    snprintf(path, sizeof path, "/channels/%" PRIu64 "/messages?limit=%u&before=%" PRIu64,
-             channel_id, d->cfg->context, snowflake(ev->message_id));
+    if (recent_reaches_back(d->recent, place_of(room, guild_id, channel_id))) {
+        timer_set(d->env->clock, &l->known, 0); /* it was read since */
+        return l;
+    }
+    snprintf(path, sizeof path, "/channels/%" PRIu64 "/messages?limit=%u&before=%s", channel_id,
+             d->cfg->context, l->before);
     snprintf(lane, sizeof lane, "context %" PRIu64, channel_id);
     l->call = discord_ask(d,
                           &(struct discord_question){.route = "read",
@@ -136,4 +227,26 @@ void discord_context(struct platform *p, struct context_ask ask, const struct ev
                                                      .lane = str_of(lane),
                                                      .patience_ms = PATIENCE_MS},
                           on_page, l);
+    return l;
+}
+
+void discord_context(struct platform *p, struct context_ask ask, const struct event *ev)
+{
+    struct discord *d = discord_of(p);
+    uint64_t channel_id = snowflake(str_is_empty(ev->thread_id) ? ev->chat_id : ev->thread_id);
+    struct look_ask *a = xcalloc(1, sizeof *a);
+    struct look_back *at = NULL;
+
+    a->ask = ask;
+    snprintf(a->message, sizeof a->message, "%.*s", STR_FMT(ev->message_id));
+    snprintf(a->user, sizeof a->user, "%.*s", STR_FMT(ev->user_id));
+    list_init(&a->link);
+    list_each (&d->looking, it, nxt) {
+        struct look_back *l = list_entry(it, struct look_back, link);
+        if (l->channel_id == channel_id)
+            at = l;
+    }
+    if (at == NULL)
+        at = look_at(d, snowflake(ev->scope_id), channel_id, ev->message_id);
+    list_append(&at->asks, &a->link);
 }

@@ -8,6 +8,7 @@
 #include "net/work.h"
 #include "platform/discord/discord_priv.h"
 #include "platform/prompts.h"
+#include "platform/recent.h"
 
 #define API_BASE "https://discord.com/api/v10"
 #define TICK_MS 2000
@@ -98,6 +99,7 @@ static enum bh_err discord_open(const struct platform_settings *settings, struct
     list_init(&d->sights_lru);
     list_init(&d->asked);
     list_init(&d->looking);
+    d->recent = cfg->context > 0 ? recent_new(d->env->clock, cfg->context) : NULL;
     discord_auto_init(d);
     awaits_init(&d->awaits, &d->base);
     discord_backfill_init(d);
@@ -145,6 +147,12 @@ static void discord_media_where(struct platform *p, struct media_ask ask, struct
     else
         host_media_gone(p->host, ask, "Discord named an address that cannot be fetched");
     free(url);
+}
+
+static void discord_forget(struct platform *p, struct str person)
+{
+    if (discord_of(p)->recent != NULL)
+        recent_forget(discord_of(p)->recent, person);
 }
 
 /* ---- looking ---- */
@@ -230,6 +238,7 @@ const struct platform_ops discord_ops = {
     .home = discord_home,
     .manages = discord_manages,
     .context = discord_context,
+    .forget = discord_forget,
     .set_commands = discord_set_commands,
     .media_where = discord_media_where,
     .http = discord_webhook_http,

@@ -139,7 +139,11 @@ struct discord {
     struct list thread_names_by_age;
 
     struct discord_commands *commands; /* owned; NULL: nobody has announced any */
-    struct list looking;               /* context.c: struct look_back, owned */
+
+    /* context.c */
+    struct recent *recent; /* owned; NULL: nobody is told what was said before */
+    struct list looking;   /* struct look_back, owned */
+    struct event_said said[EVENT_MAX_CONTEXT]; /* scratch */
 
     /* auto_thread.c */
     struct map marks;         /* message id -> struct mark, owned */
@@ -261,6 +265,14 @@ void discord_reaction(struct discord *d, struct json reaction, bool added,
                       struct discord_pending *p);
 
 /* ---- context.c ---- */
+/* Sets the context of d->norm, which is about to be handed over, or that it has to be asked for. */
+void discord_context_add(struct discord *d);
+void discord_context_note(struct discord *d,
+                          const struct discord_normalize_out *n); /* it was said */
+void discord_context_edited(struct discord *d);                   /* d->norm is its new version */
+void discord_context_deleted(struct discord *d, uint64_t guild_id, uint64_t channel_id,
+                             struct str message_id);
+void discord_context_gap(struct discord *d, struct discord_shard *s); /* its session is lost */
 void discord_context(struct platform *p, struct context_ask ask, const struct event *ev);
 void discord_context_done(struct discord *d);
 

@@ -190,10 +190,11 @@ static struct accept_id accept_event(struct discord *d, accepted_cb *done, void 
     struct event *ev = &d->norm.ev;
 
     d->count.events++;
-    ev->wants_context =
-        d->cfg->context > 0 && !str_is_empty(ev->scope_id) && !str_starts(ev->text, STR("/"));
+    discord_context_add(d);
     discord_auto_note(d, ev);
-    return host_accept(d->base.host, &d->base, &d->norm.ev, done, ctx);
+    struct accept_id id = host_accept(d->base.host, &d->base, ev, done, ctx);
+    discord_context_note(d, &d->norm);
+    return id;
 }
 
 void discord_pending_accept(struct discord_pending *p)
@@ -220,6 +221,27 @@ enum discord_verdict discord_events_try(struct discord *d, struct json message, 
     if (v == DISCORD_EVENT)
         taker->accept = accept_event(d, taker->done, taker->ctx);
     return v;
+}
+
+/* The author changed a message; what Discord adds to one by itself (previews) has no text. */
+static void on_edited(struct discord *d, struct json message)
+{
+    struct discord_normalize_in in = {.message = message,
+                                      .cache = d->cache,
+                                      .bot = str_of(d->base.bot),
+                                      .bot_user = str_of(d->bot_user),
+                                      .in_parent = d->cfg->auto_thread,
+                                      .lenient = true};
+
+    if (json_get(message, "content").doc != NULL &&
+        discord_normalize(&in, &d->norm) == DISCORD_EVENT)
+        discord_context_edited(d);
+}
+
+static void on_deleted(struct discord *d, struct json where, struct str message_id)
+{
+    discord_context_deleted(d, json_snowflake(where, "guild_id"),
+                            json_snowflake(where, "channel_id"), message_id);
 }
 
 static void on_message(struct discord *d, struct json message, struct discord_pending *p)
@@ -268,6 +290,13 @@ static void on_dispatch(void *ctx, struct dgateway *g, struct str type, struct j
         discord_reaction(dc, d, added, pending_new(s, seq));
         return;
     }
+    if (str_eq(type, STR("MESSAGE_UPDATE")))
+        on_edited(dc, d);
+    if (str_eq(type, STR("MESSAGE_DELETE")))
+        on_deleted(dc, d, json_str(d, "id"));
+    if (str_eq(type, STR("MESSAGE_DELETE_BULK")))
+        for (struct json_iter it = {0}; json_next(json_get(d, "ids"), &it);)
+            on_deleted(dc, d, json_as_str(it.value));
     if (str_eq(type, STR("INTERACTION_CREATE")))
         discord_webhook_dispatch(dc, d);
     if (dcache_dispatch(dc->cache, type, d) && str_eq(type, STR("GUILD_CREATE"))) {
@@ -304,6 +333,7 @@ static void on_session_lost(void *ctx, struct dgateway *g)
     timer_stop(d->env->clock, &d->backfill_timer);
     reset_ledger(s);
     discord_backfill_mark(d, s);
+    discord_context_gap(d, s);
 }
 
 static void on_stopped(void *ctx, struct dgateway *g, int code, const char *problem)

@@ -107,7 +107,13 @@ static void nothing_outlives_its_time(void **state)
     recent_retain(r, 1000);
     advance(1000);
     assert_string_equal(before_of("c", "eve", "x"), "");
+    size_t empty = recent_bytes(r);
+    recent_free(r);
+    r = recent_new(clock_now, 3);
+    says("c", "ann", "");
     assert_int_equal(recent_bytes(r), 0);
+    recent_refill(r, STR("c"), STR("1"));
+    assert_int_equal(recent_bytes(r), empty); /* the chat alone, without a word */
 }
 
 static void texts_are_bounded_by_their_bytes(void **state)
@@ -142,7 +148,56 @@ static void a_person_can_be_forgotten(void **state)
     assert_string_equal(before_of("c", "eve", "x"), "bob:2 ");
     assert_string_equal(before_of("d", "eve", "x"), "");
     recent_forget(r, STR("bob"));
-    assert_int_equal(recent_bytes(r), 0);
+    assert_string_equal(before_of("c", "eve", "x"), "");
+}
+
+static void edits_and_deletions_reach_what_is_remembered(void **state)
+{
+    says_as("c", "ann", "wrogn", "1", false);
+    says_as("c", "bob", "2", "2", false);
+    recent_edit(r, STR("c"), STR("1"), STR("right"));
+    recent_edit(r, STR("c"), STR("7"), STR("unknown"));
+    recent_edit(r, STR("d"), STR("1"), STR("elsewhere"));
+    assert_string_equal(before_of("c", "eve", "9"), "ann:right bob:2 ");
+    recent_delete(r, STR("c"), STR("1"));
+    recent_delete(r, STR("c"), STR("1"));
+    assert_string_equal(before_of("c", "eve", "9"), "bob:2 ");
+    recent_edit(r, STR("c"), STR("2"), STR(""));
+    assert_string_equal(before_of("c", "eve", "9"), "");
+}
+
+static bool is_c(void *ctx, struct str chat)
+{
+    return str_eq(chat, STR("c"));
+}
+
+static void a_chat_reaches_back_after_a_refill_until_something_may_be_missing(void **state)
+{
+    says_as("c", "ann", "stale", "3", false);
+    says_as("c", "ann", "so?", "10", false);
+    assert_false(recent_reaches_back(r, STR("c")));
+    recent_refill(r, STR("c"), STR("10")); /* the page comes newest first */
+    says_as("c", "bob", "later", "11", false);
+    says_as("c", "bob", "nine", "9", false);
+    assert_true(recent_reaches_back(r, STR("c")));
+    assert_string_equal(before_of("c", "eve", "10"), "bob:nine ");
+    assert_string_equal(before_of("c", "eve", "12"), "bob:nine ann:so? bob:later ");
+    says_as("c", "bob", "eight", "8", false); /* three are told */
+    assert_string_equal(before_of("c", "eve", "12"), "bob:nine ann:so? bob:later ");
+    assert_string_equal(before_of("c", "eve", "10"), "bob:eight bob:nine ");
+    recent_refill(r, STR("d"), STR("1"));
+    recent_gap(r, is_c, NULL);
+    assert_false(recent_reaches_back(r, STR("c")));
+    assert_true(recent_reaches_back(r, STR("d")));
+    says_as("c", "bob", "thirteen", "13", false); /* what is before it was before the gap */
+    says_as("c", "bob", "fourteen", "14", false);
+    assert_false(recent_reaches_back(r, STR("c")));
+    says_as("c", "bob", "fifteen", "15", false); /* enough: nobody is told more than three */
+    assert_true(recent_reaches_back(r, STR("c")));
+    assert_string_equal(before_of("c", "eve", "16"), "bob:thirteen bob:fourteen bob:fifteen ");
+    advance(RECENT_MS);
+    assert_false(recent_reaches_back(r, STR("c")));
+    assert_false(recent_reaches_back(r, STR("nowhere")));
 }
 
 UNIT(platform_test_recent)
@@ -155,6 +210,8 @@ UNIT(platform_test_recent)
         PROMISE(nothing_outlives_its_time),
         PROMISE(texts_are_bounded_by_their_bytes),
         PROMISE(a_person_can_be_forgotten),
+        PROMISE(edits_and_deletions_reach_what_is_remembered),
+        PROMISE(a_chat_reaches_back_after_a_refill_until_something_may_be_missing),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
