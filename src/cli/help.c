@@ -1,9 +1,10 @@
-/* help.c - bellhop help [COMMAND | config | limits], bellhop version. */
+/* help.c - bellhop help [COMMAND | config | limits | api], bellhop version. */
 #include <stdio.h>
 #include "base/limits.h"
 #include "base/mem.h"
 #include "cli/cli.h"
 #include "cli/settings.h"
+#include "http/op.h"
 
 static void overview(void)
 {
@@ -11,7 +12,8 @@ static void overview(void)
          "...\n");
     for (size_t i = 0; cli_commands[i] != NULL; i++)
         printf("  %-9s %s\n", cli_commands[i]->name, cli_commands[i]->summary);
-    puts("\nMore: bellhop help COMMAND, bellhop help config (every setting), bellhop help limits\n"
+    puts("\nMore: bellhop help COMMAND, bellhop help config (every setting), bellhop help limits,\n"
+         "bellhop help api (/v1 and the tools of /mcp)\n"
          "First steps: bellhop serve, then in another terminal\n"
          "  bellhop gateway add --tenant me --platform web --bot lobby");
 }
@@ -26,12 +28,14 @@ static int run_help(const struct command *c, int argc, char **argv)
         overview();
         return CLI_DONE;
     }
-    if (strcmp(a.rest[0], "config") == 0 || strcmp(a.rest[0], "limits") == 0) {
-        struct buf out = BUF_INIT;
-        if (a.rest[0][0] == 'c')
-            config_describe(&settings_schema, &out);
-        else
-            limits_describe(&out);
+    struct buf out = BUF_INIT;
+    if (strcmp(a.rest[0], "config") == 0)
+        config_describe(&settings_schema, &out);
+    else if (strcmp(a.rest[0], "limits") == 0)
+        limits_describe(&out);
+    else if (strcmp(a.rest[0], "api") == 0)
+        op_reference(&out);
+    if (out.n > 0) {
         fputs(buf_z(&out), stdout);
         buf_done(&out);
         return CLI_DONE;
@@ -60,7 +64,7 @@ static int run_version(const struct command *c, int argc, char **argv)
 const struct command cmd_help = {
     "help",
     "this, or one command in full",
-    "Usage: bellhop help [COMMAND | config | limits]\n",
+    "Usage: bellhop help [COMMAND | config | limits | api]\n",
     run_help,
 };
 

@@ -28,7 +28,6 @@
 #include "dispatch/dispatch.h"
 #include "edge/door.h"
 #include "edge/vault.h"
-#include "http/chat_tools.h"
 #include "http/media_route.h"
 #include "http/vouch.h"
 #include "http/v1.h"
@@ -339,7 +338,7 @@ enum bh_err server_open(struct server *s, struct config *cfg, char *ret_why)
                                   .base_url = s->base_url,
                                   .confined = &s->confined,
                                   .started_ms = clock_wall_ms(loop_clock(s->loop))};
-        list_init(&s->front.v1_calls);
+        list_init(&s->front.op_calls);
         list_init(&s->front.downloads);
         list_init(&s->front.chat_asks);
         list_init(&s->front.chat_sends);
@@ -360,15 +359,14 @@ void server_close(struct server *s)
     http_waker_done(&s->waker);
     vouch_free(s->voucher);
     mcp_free(s->mcp); /* its tools cancel what they asked of the stores */
-    chat_asks_drop(&s->front);
-    chat_sends_drop(&s->front);
+    chat_ops_drop(&s->front);
     skills_close(s->skills);
     data_close(s->data);
     if (s->host != NULL)
         host_set_mail(s->host, NULL, NULL, NULL);
     dispatch_close(s->dispatch);
     spawner_free(s->spawner);
-    v1_drop_calls(&s->front);
+    op_calls_drop(&s->front);
     if (s->host != NULL)
         (void)host_set_media(s->host, NULL, NULL);
     media_downloads_drop(&s->front);

@@ -11,7 +11,6 @@
 #include "cli/shared.h"
 #include "cli/state_dir.h"
 #include "data/data.h"
-#include "http/tools.h"
 #include "http/v1.h"
 #include "mcp/mcp.h"
 #include "net/loop.h"
@@ -86,9 +85,6 @@ enum bh_err server_open_stores(struct server *s, char *why)
                              "taken care of."};
     seal_mac(s->seal, STR("mcp sessions"), STR(""), me.session_key);
     s->mcp = mcp_new(&me);
-    mcp_add_tools(s->mcp, tools_skills, n_tools_skills, &s->front);
-    mcp_add_tools(s->mcp, tools_data, n_tools_data, &s->front);
-    mcp_add_tools(s->mcp, tools_agents, n_tools_agents, &s->front);
-    mcp_add_tools(s->mcp, tools_chat, n_tools_chat, &s->front);
+    tools_add(s->mcp, &s->front);
     return BH_OK;
 }

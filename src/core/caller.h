@@ -1,6 +1,7 @@
-/* caller.h - who asks, as it was made out from a key; the stores behind it believe it.
+/* caller.h - the caller of an operation, as its key identifies it.
  *
- * Everything is borrowed for the call it is passed to. */
+ * http/v1.c fills it from the key, never from a message; the modules behind it trust it.  All texts
+ * are borrowed for the call they are passed to. */
 #pragma once
 #include <stdbool.h>
 #include "base/str.h"
@@ -9,6 +10,9 @@ struct caller {
     struct str tenant;   /* never empty: what belongs to another tenant does not exist */
     struct str ns;       /* a store of its own inside the tenant; absent: the unnamed one */
     struct str identity; /* of the key: becomes author, changed_by, agent_id */
+    struct str key_id;   /* absent: the operator */
+    struct str agent;    /* the one agent the key is for; absent: any */
+    struct str instance; /* the instance the key acts for; absent: none */
     bool attest;         /* the key may name other authors than its own identity */
     bool takes_files;    /* a long answer may come as a file (base/spill.h) */
 };

@@ -12,8 +12,7 @@
  *      vouch.h           who vouches for the caller
  *      manage.h          /manage/..., /relay/policy: what an instance declares about itself
  *      keys_route.c      tokens: made, listed, revoked by the operator
- *      v1.h              /v1: the stores and the agents, for programs
- *      mcp_route.c       /mcp: the same as tools
+ *      op.h              the operations of /v1 and /mcp: the stores and the agents, for programs
  *      erase_route.c     what is kept of one person goes
  *      node_route.c      the other nodes: /cluster/trunk, by which they carry connections here
  *      admin.c           what the command line asks for, over the admin socket
@@ -88,8 +87,8 @@ struct front { /* all borrowed; filled by whoever wires the program */
     uint64_t refusals_untold;          /* since the last one */
     struct list chat_asks, chat_sends; /* of the chat tools, on their way; owned */
     struct list downloads;             /* of media_route.c, being opened; owned */
-    struct list v1_calls;              /* struct v1_call: on their way; owned */
-    struct v1_work {                   /* of the request at hand: v1.h */
+    struct list op_calls;              /* struct op_call: without an answer yet; owned */
+    struct v1_work {                   /* what the request at hand counts for: v1.h */
         struct party *party;           /* held; NULL: nothing was taken */
         uint64_t bytes;
     } v1_work;

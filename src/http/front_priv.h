@@ -17,7 +17,7 @@ front_handler front_v1, front_mcp;
 front_handler media_upload, media_download; /* media_route.c */
 front_handler site_root, site_chat, site_webhook;
 front_handler admin_status, admin_reload, admin_nodes, admin_drain;
-front_handler admin_agents; /* v1_agents.c */
+front_handler admin_agents; /* ops_agents.c */
 front_handler admin_gateways, admin_gateway_add, admin_gateway_rotate, admin_gateway_revoke,
     admin_gateway_set;
 front_handler admin_routes, admin_route_add, admin_route_remove;

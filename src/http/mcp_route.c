@@ -1,4 +1,4 @@
-/* mcp_route.c - /mcp: the protocol's streamable HTTP, over mcp/mcp.h.
+/* mcp_route.c - /mcp: the protocol's streamable HTTP over mcp/mcp.h, and the operations as tools.
  *
  *      POST    one message (or batch): its reply, as an event stream whenever that is accepted,
  *              else as JSON; 202 when there is nothing to say
@@ -8,9 +8,14 @@
  * An event stream is one event and then over: every reply is known whole when it is sent.  A page
  * of another site may not use it (Origin), so that a name that points here by surprise opens
  * nothing. */
+#include <stdlib.h>
+#include "base/arena.h"
+#include "base/mem.h"
+#include "data/data.h"
+#include "dispatch/dispatch.h"
 #include "http/v1.h"
 #include "mcp/mcp.h"
-#include "tenancy/keys.h"
+#include "skills/skills.h"
 
 /* ---- who may ---- */
 
@@ -53,22 +58,6 @@ static bool origin_ok(struct front *f, struct http_req *req)
            (f->public_url != NULL && str_eq_ci(authority, authority_of(str_of(f->public_url))));
 }
 
-static struct mcp_who who_of(const struct v1_who *w)
-{
-    return (struct mcp_who){.caller = w->caller,
-                            .key_id = str_of(w->key != NULL ? w->key->id : NULL),
-                            .agent = str_of(w->key != NULL ? w->key->agent : NULL),
-                            .instance = str_of(w->key != NULL ? w->key->instance : NULL)};
-}
-
-bool v1_may_again(void *front, const struct mcp_who *who)
-{
-    struct front *f = front;
-    const struct key *k = who->key_id.p != NULL ? keys_find(f->keys, who->key_id) : NULL;
-
-    return k == NULL || keys_may_act(f->keys, k, f->v1->key_requests, f->v1->tenant_requests);
-}
-
 /* ---- POST ---- */
 
 static void write_event(struct buf *out, struct str json)
@@ -80,7 +69,7 @@ static void write_event(struct buf *out, struct str json)
 
 static void on_reply(void *ctx, const struct mcp_reply *r)
 {
-    struct v1_call *c = ctx;
+    struct op_call *c = ctx;
     struct buf body = BUF_INIT, headers = BUF_INIT;
     struct http_answer a = {.status = r->kind == MCP_ACCEPTED ? 202
                                       : r->kind == MCP_BAD    ? 400
@@ -100,10 +89,10 @@ static void on_reply(void *ctx, const struct mcp_reply *r)
     http_answer(c->f->server, c->id, &a);
     buf_done(&body);
     buf_done(&headers);
-    v1_call_free(c);
+    op_call_free(c);
 }
 
-static bool session_ok(struct front *f, struct http_req *req, const struct mcp_who *who)
+static bool session_ok(struct front *f, struct http_req *req, const struct caller *who)
 {
     struct str version = http_header(req, "MCP-Protocol-Version");
     struct str session = http_header(req, "Mcp-Session-Id");
@@ -121,7 +110,7 @@ static bool session_ok(struct front *f, struct http_req *req, const struct mcp_w
     return true;
 }
 
-static void post(struct front *f, struct http_req *req, const struct mcp_who *who)
+static void post(struct front *f, struct http_req *req, const struct caller *who)
 {
     struct str accept = http_header(req, "Accept");
     bool stream = str_contains(accept, STR("text/event-stream"));
@@ -132,7 +121,10 @@ static void post(struct front *f, struct http_req *req, const struct mcp_who *wh
                           "Replies are application/json or text/event-stream; accept one of them.");
         return;
     }
-    struct v1_call *c = v1_call_new(f, http_req_id(req));
+    struct op_call *c = op_call_new(f, NULL);
+    c->id = http_req_id(req);
+    c->work = f->v1_work;
+    f->v1_work = (struct v1_work){0};
     c->stream = stream; /* a client that goes is told nothing, and what it asked for is done */
     struct mcp_exchange *x = mcp_handle(f->mcp, who, http_body(req), on_reply, c);
     (void)x;
@@ -140,7 +132,7 @@ static void post(struct front *f, struct http_req *req, const struct mcp_who *wh
 
 static void handle(struct front *f, struct http_req *req)
 {
-    struct v1_who admitted;
+    struct caller who = {0};
     struct str method = http_method(req);
 
     if (!origin_ok(f, req)) {
@@ -156,10 +148,7 @@ static void handle(struct front *f, struct http_req *req)
                                                       "\"code\":\"method_not_allowed\"}")});
         return;
     }
-    if (!v1_admit(f, req, &admitted))
-        return;
-    struct mcp_who who = who_of(&admitted);
-    if (!session_ok(f, req, &who))
+    if (!v1_admit(f, req, STR_NULL, &who) || !session_ok(f, req, &who))
         return;
     if (str_eq(method, STR("POST"))) {
         post(f, req, &who);
@@ -175,4 +164,129 @@ void front_mcp(struct front *f, struct http_req *req)
 {
     handle(f, req);
     v1_give_work(f, &f->v1_work);
+}
+
+/* ---- operations as tools ---- */
+
+/* The caller of a tool has gone. */
+static void on_dropped(void *mine)
+{
+    struct op_call *c = mine;
+
+    skills_cancel(&c->skills);
+    data_cancel(&c->data);
+    dispatch_cancel(&c->dispatch);
+    if (c->drop != NULL)
+        c->drop(c->mine);
+    op_call_free(c);
+}
+
+void tool_answer(struct op_call *c, struct str json)
+{
+    struct buf out = BUF_INIT;
+
+    if (c->op->tool_wraps == NULL) {
+        mcp_answer(c->mcp, json);
+        return;
+    }
+    buf_printf(&out, "{\"%s\":", c->op->tool_wraps);
+    buf_add_str(&out, json);
+    buf_add_c(&out, '}');
+    mcp_answer(c->mcp, buf_str(&out));
+    buf_done(&out);
+}
+
+static bool is_nested(const struct op_arg *a)
+{
+    return a->in == IN_QUERY;
+}
+
+/* A filter that nobody applies would look like one that matched everything. */
+static bool knows_args(const struct op *op, struct json args, struct fault *f)
+{
+    struct buf names = BUF_INIT;
+    struct str unknown = STR_NULL;
+
+    for (struct json_iter it = {0}; unknown.p == NULL && json_next(args, &it);) {
+        unknown = it.key;
+        for (const struct op_arg *a = op->args; a->name != NULL; a++)
+            if (op_tool_arg(a) != NULL && str_eq(it.key, str_of(op_tool_arg(a))))
+                unknown = STR_NULL;
+    }
+    for (const struct op_arg *a = op->args; a->name != NULL; a++)
+        if (is_nested(a))
+            buf_printf(&names, "%s%s",
+                       names.n == 0                            ? ""
+                       : is_nested(a + 1) && a[1].name != NULL ? ", "
+                                                               : " and ",
+                       a->name);
+    if (unknown.p != NULL)
+        fault_set(f, FAULT_QUERY, "%s has no %s \"%.*s\"; there are %s", op->tool, op->tool_nest,
+                  (int)(unknown.n < 60 ? unknown.n : 60), unknown.p, buf_z(&names));
+    buf_done(&names);
+    return unknown.p == NULL;
+}
+
+static bool read_args(const struct op *op, struct json given, struct op_args *args, struct fault *f)
+{
+    struct json nest = op->tool_nest != NULL ? json_get(given, op->tool_nest) : (struct json){0};
+    struct json from = json_is_object(nest) ? nest : given;
+
+    args->tool = true;
+    args->body = given;
+    if (op->tool_nest != NULL && !knows_args(op, from, f))
+        return false;
+    for (size_t i = 0; op->args != NULL && op->args[i].name != NULL; i++) {
+        const char *name = op_tool_arg(&op->args[i]);
+        struct json in = is_nested(&op->args[i]) ? from : given;
+        if (name != NULL && !op_read_json(op, i, json_get(in, name), args, f))
+            return false;
+    }
+    return op_args_complete(op, args, f);
+}
+
+static void call_tool(void *front, const struct mcp_tool *tool, struct mcp_call *mcp,
+                      struct json given)
+{
+    const struct op *op = tool->data;
+    struct arena arena = ARENA_INIT;
+    struct op_args args = {.arena = &arena};
+    struct fault fault = {0};
+
+    if (!read_args(op, given, &args, &fault)) {
+        mcp_fail(mcp, &fault);
+    } else {
+        struct op_call *c = op_call_new(front, op);
+        c->mcp = mcp;
+        c->caller = *mcp_call_who(mcp);
+        c->args = &args;
+        mcp_call_keep(mcp, c, on_dropped);
+        op->run(c);
+    }
+    fault_done(&fault);
+    arena_done(&arena);
+}
+
+void tools_add(struct mcp *m, struct front *f)
+{
+    struct buf schema = BUF_INIT;
+
+    for (const struct op_family *family = op_families; family->name != NULL; family++)
+        for (const struct op *op = family->ops; op->name != NULL; op++) {
+            if (op->tool == NULL)
+                continue;
+            buf_reset(&schema);
+            op_tool_schema(op, &schema);
+            mcp_add_tool(m,
+                         &(struct mcp_tool){.name = op->tool,
+                                            .title = op->title,
+                                            .description = op->tool_what,
+                                            .input_schema = buf_z(&schema),
+                                            .reads_only = op->reads_only,
+                                            .for_instance = op->may == MAY_INSTANCE,
+                                            .data = op,
+                                            .call = call_tool},
+                         f);
+        }
+    buf_done(&schema);
 }

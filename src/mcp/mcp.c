@@ -21,7 +21,8 @@
 static const char *const versions[] = {"2024-11-05", "2025-03-26", MCP_LATEST};
 
 struct registered {
-    const struct mcp_tool *tool; /* borrowed */
+    struct mcp_tool tool;
+    char *schema; /* owned */
     void *ctx;
 };
 
@@ -30,7 +31,6 @@ struct mcp {
     struct mcp_sessions sessions;
     struct registered *tools; /* owned, in order of registration */
     size_t n_tools;
-    struct map by_name;
     struct list exchanges; /* owned */
     struct json_parser *parser;
 };
@@ -38,7 +38,7 @@ struct mcp {
 struct mcp_exchange {
     struct list link; /* mcp->exchanges */
     struct mcp *m;    /* borrowed */
-    struct mcp_who who;
+    struct caller who;
     char *texts;        /* owned; what @who points at */
     struct list calls;  /* owned */
     size_t open;        /* calls without an answer, and one while the messages are read */
@@ -139,21 +139,20 @@ static struct str copy(char **at, struct str s)
     return str_make(here, s.n);
 }
 
-static struct mcp_exchange *exchange_new(struct mcp *m, const struct mcp_who *who,
+static struct mcp_exchange *exchange_new(struct mcp *m, const struct caller *who,
                                          mcp_reply_cb *done, void *ctx)
 {
     struct mcp_exchange *x = xcalloc(1, sizeof *x);
-    const struct caller *c = &who->caller;
 
     *x = (struct mcp_exchange){.m = m, .who = *who, .open = 1, .done = done, .ctx = ctx};
-    char *at = x->texts = xmalloc(c->tenant.n + c->ns.n + c->identity.n + who->key_id.n +
-                                  who->agent.n + who->instance.n + 1);
-    x->who.caller.tenant = copy(&at, c->tenant);
-    x->who.caller.ns = copy(&at, c->ns);
-    x->who.caller.identity = copy(&at, c->identity);
-    x->who.key_id = copy(&at, who->key_id);
-    x->who.agent = copy(&at, who->agent);
-    x->who.instance = copy(&at, who->instance);
+    struct str *texts[] = {&x->who.tenant, &x->who.ns,    &x->who.identity,
+                           &x->who.key_id, &x->who.agent, &x->who.instance};
+    size_t n = 1;
+    for (size_t i = 0; i < ARRAY_LEN(texts); i++)
+        n += texts[i]->n;
+    char *at = x->texts = xmalloc(n);
+    for (size_t i = 0; i < ARRAY_LEN(texts); i++)
+        *texts[i] = copy(&at, *texts[i]);
     list_init(&x->calls);
     timer_init(&x->tell, on_tell);
     list_append(&m->exchanges, &x->link);
@@ -162,7 +161,7 @@ static struct mcp_exchange *exchange_new(struct mcp *m, const struct mcp_who *wh
 
 /* ---- what a tool says ---- */
 
-const struct mcp_who *mcp_call_who(const struct mcp_call *c)
+const struct caller *mcp_call_who(const struct mcp_call *c)
 {
     return &c->x->who;
 }
@@ -290,7 +289,7 @@ static void do_ping(struct mcp_exchange *x, const struct rpc *rpc)
     reply_end(&w);
 }
 
-static bool is_for(const struct mcp_tool *t, const struct mcp_who *who)
+static bool is_for(const struct mcp_tool *t, const struct caller *who)
 {
     return !t->for_instance || who->instance.p != NULL;
 }
@@ -318,24 +317,32 @@ static void do_tools_list(struct mcp_exchange *x, const struct rpc *rpc)
     jw_key(&w, "tools");
     jw_arr(&w);
     for (size_t i = 0; i < x->m->n_tools; i++)
-        if (is_for(x->m->tools[i].tool, &x->who))
-            write_tool(&w, x->m->tools[i].tool);
+        if (is_for(&x->m->tools[i].tool, &x->who))
+            write_tool(&w, &x->m->tools[i].tool);
     jw_end_arr(&w);
     reply_end(&w);
+}
+
+static const struct registered *find_tool(const struct mcp *m, struct str name)
+{
+    for (size_t i = 0; i < m->n_tools; i++)
+        if (str_eq(str_of(m->tools[i].tool.name), name))
+            return &m->tools[i];
+    return NULL;
 }
 
 static void do_tools_call(struct mcp_exchange *x, const struct rpc *rpc)
 {
     struct str name = json_str(rpc->params, "name");
     struct json args = json_get(rpc->params, "arguments");
-    const struct registered *r = map_get(&x->m->by_name, name);
+    const struct registered *r = find_tool(x->m, name);
     enum json_type t = json_type(args);
 
     if (str_is_empty(name)) {
         reply_error(x, rpc->id, RPC_BAD_PARAMS, "name must be the name of a tool");
     } else if (r == NULL) {
         reply_error(x, rpc->id, RPC_NO_METHOD, "unknown tool; tools/list has those there are");
-    } else if (!is_for(r->tool, &x->who)) {
+    } else if (!is_for(&r->tool, &x->who)) {
         reply_error(
             x, rpc->id, RPC_NO_METHOD,
             "this key speaks for no instance; make one with bellhop token agent --instance");
@@ -348,7 +355,7 @@ static void do_tools_call(struct mcp_exchange *x, const struct rpc *rpc)
         jw_value(&iw, rpc->id);
         list_append(&x->calls, &c->link);
         x->open++;
-        r->tool->call(r->ctx, c, args);
+        r->tool.call(r->ctx, &r->tool, c, args);
     }
 }
 
@@ -413,7 +420,7 @@ static void read_message(struct mcp_exchange *x, struct str message)
     }
 }
 
-struct mcp_exchange *mcp_handle(struct mcp *m, const struct mcp_who *who, struct str message,
+struct mcp_exchange *mcp_handle(struct mcp *m, const struct caller *who, struct str message,
                                 mcp_reply_cb *done, void *ctx)
 {
     struct mcp_exchange *x = exchange_new(m, who, done, ctx);
@@ -433,7 +440,7 @@ bool mcp_version_ok(struct str version)
     return false;
 }
 
-bool mcp_session_ok(const struct mcp *m, const struct mcp_who *who, struct str id)
+bool mcp_session_ok(const struct mcp *m, const struct caller *who, struct str id)
 {
     return sessions_ok(&m->sessions, who->key_id, id);
 }
@@ -461,25 +468,18 @@ void mcp_free(struct mcp *m)
     list_each (&m->exchanges, it, nxt)
         exchange_free(list_entry(it, struct mcp_exchange, link));
     sessions_done(&m->sessions);
-    map_done(&m->by_name);
     json_parser_free(m->parser);
+    for (size_t i = 0; i < m->n_tools; i++)
+        free(m->tools[i].schema);
     free(m->tools);
     free(m);
 }
 
-void mcp_add_tools(struct mcp *m, const struct mcp_tool *tools, size_t n, void *ctx)
+void mcp_add_tool(struct mcp *m, const struct mcp_tool *t, void *ctx)
 {
-    m->tools = xrealloc(m->tools, (m->n_tools + n) * sizeof *m->tools);
-    for (size_t i = 0; i < n; i++)
-        m->tools[m->n_tools++] = (struct registered){&tools[i], ctx};
-    map_done(&m->by_name); /* the array may have moved */
-    for (size_t i = 0; i < m->n_tools; i++) {
-        void *twin = map_put(&m->by_name, str_of(m->tools[i].tool->name), &m->tools[i]);
-        assert(twin == NULL); /* one tool, one name */
-    }
-}
-
-const struct mcp_tool *mcp_tool_at(const struct mcp *m, size_t i)
-{
-    return i < m->n_tools ? m->tools[i].tool : NULL;
+    assert(find_tool(m, str_of(t->name)) == NULL);
+    m->tools = xrealloc(m->tools, (m->n_tools + 1) * sizeof *m->tools);
+    struct registered *r = &m->tools[m->n_tools++];
+    *r = (struct registered){.tool = *t, .schema = xstrdup(t->input_schema), .ctx = ctx};
+    r->tool.input_schema = r->schema;
 }

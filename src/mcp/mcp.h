@@ -4,7 +4,7 @@
  * one reply later; what can be done is a table of tools that others register.
  *
  *      door (http/mcp_route.c) --mcp_handle()--> envelope --> initialize, ping, tools/list
- *                                                       '---> tools/call --> tool (http/tools.h)
+ *                                                       '---> tools/call --> tool (http/op.h)
  *                                                                             |
  *      door <--mcp_reply_cb-- reply <-- mcp_answer() | mcp_fail() <-----------'
  *
@@ -30,32 +30,25 @@ struct rand;
 #define MCP_BATCH_MAX 32
 #define MCP_LATEST "2025-06-18"
 
-/* May whoever sends this do one thing more now?  Asked for every request of a batch but its first,
- * which whoever handed the batch in has asked for. */
-struct mcp_who;
-typedef bool mcp_may_cb(void *ctx, const struct mcp_who *who);
-
-struct mcp_who { /* borrowed for the call it is passed to; from the key, never from a message */
-    struct caller caller;
-    struct str key_id;   /* absent: the operator */
-    struct str agent;    /* the one agent the key is for; absent: any */
-    struct str instance; /* the instance the key speaks for; absent: none */
-};
+/* May the caller do one thing more now?  Asked for every request of a batch but its first, which
+ * the door that handed the batch in has asked for. */
+typedef bool mcp_may_cb(void *ctx, const struct caller *who);
 
 /* ---- tools ---- */
 
-struct mcp_tool {
+struct mcp_tool { /* the texts are borrowed, but for input_schema */
     const char *name, *title;
     const char *description;  /* for the model that chooses */
-    const char *input_schema; /* a JSON Schema of an object, as text */
+    const char *input_schema; /* a JSON Schema of an object, as text; copied */
     bool reads_only;          /* changes nothing */
-    bool for_instance;        /* only for keys that speak for an instance */
+    bool for_instance;        /* only for keys that act for an instance */
+    const void *data;         /* the owner's */
     /* Answer @c once, now or later.  @args is an object, borrowed for this call. */
-    void (*call)(void *ctx, struct mcp_call *c, struct json args);
+    void (*call)(void *ctx, const struct mcp_tool *t, struct mcp_call *c, struct json args);
 };
 
 /* Inside a tool and later: who asks.  Owned by the call. */
-const struct mcp_who *mcp_call_who(const struct mcp_call *c);
+const struct caller *mcp_call_who(const struct mcp_call *c);
 /* What the tool keeps with the call until it has answered; @drop frees it (and cancels what is
  * under way) when nobody waits for the answer any more. */
 void mcp_call_keep(struct mcp_call *c, void *mine, void (*drop)(void *mine));
@@ -80,10 +73,8 @@ struct mcp *mcp_new(const struct mcp_env *env);
 /* Exchanges under way are dropped: their tools' @drop runs, their done() does not.  NULL is
  * fine. */
 void mcp_free(struct mcp *m);
-/* Start-up only.  @tools lives as long as @m. */
-void mcp_add_tools(struct mcp *m, const struct mcp_tool *tools, size_t n, void *ctx);
-/* In order of registration; NULL: there are no more. */
-const struct mcp_tool *mcp_tool_at(const struct mcp *m, size_t i);
+/* Start-up only.  @t is copied, its name unique. */
+void mcp_add_tool(struct mcp *m, const struct mcp_tool *t, void *ctx);
 
 enum mcp_reply_kind {
     MCP_REPLY,    /* @json is a response, or an array of them */
@@ -97,12 +88,12 @@ struct mcp_reply { /* borrowed for the callback */
 };
 typedef void mcp_reply_cb(void *ctx, const struct mcp_reply *r);
 /* @done runs exactly once, later, never inside - unless mcp_cancel() comes first. */
-struct mcp_exchange *mcp_handle(struct mcp *m, const struct mcp_who *who, struct str message,
+struct mcp_exchange *mcp_handle(struct mcp *m, const struct caller *who, struct str message,
                                 mcp_reply_cb *done, void *ctx) BH_MUST_USE;
 void mcp_cancel(struct mcp_exchange **x); /* sets it to NULL; NULL is fine */
 
 /* ---- what doors ask ---- */
 bool mcp_version_ok(struct str version); /* one of those above */
 /* Was this id made here, for this key, and not deleted? */
-bool mcp_session_ok(const struct mcp *m, const struct mcp_who *who, struct str id);
+bool mcp_session_ok(const struct mcp *m, const struct caller *who, struct str id);
 void mcp_session_end(struct mcp *m, struct str id);

@@ -28,7 +28,7 @@ static void on_reply(void *ctx, const struct mcp_reply *r)
     must(r->json.p == NULL || json_parse(reader, r->json, &doc));
 }
 
-static void tool_say(void *ctx, struct mcp_call *c, struct json args)
+static void tool_say(void *ctx, const struct mcp_tool *tool, struct mcp_call *c, struct json args)
 {
     must(json_type(args) == JSON_OBJECT || json_type(args) == JSON_ABSENT ||
          json_type(args) == JSON_NULL);
@@ -38,24 +38,22 @@ static void tool_say(void *ctx, struct mcp_call *c, struct json args)
         mcp_refuse(c, FAULT_INVALID, "\"%s\"", "no");
 }
 
-static const struct mcp_tool tools[] = {
-    {"say", "Say", "says", "{\"type\":\"object\"}", true, false, tool_say},
-};
+static const struct mcp_tool say = {
+    "say", "Say", "says", "{\"type\":\"object\"}", .reads_only = true, .call = tool_say};
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n)
 {
     static struct clock *clock;
     static struct mcp *m;
     static struct rand rand;
-    const struct mcp_who who = {.caller = {.tenant = STR("t"), .identity = STR("i")},
-                                .key_id = STR("k")};
+    const struct caller who = {.tenant = STR("t"), .identity = STR("i"), .key_id = STR("k")};
 
     if (m == NULL) {
         clock = clock_new();
         rand = rand_seeded(1);
         reader = json_parser_new();
         m = mcp_new(&(struct mcp_env){.clock = clock, .rand = &rand, .version = "0"});
-        mcp_add_tools(m, tools, ARRAY_LEN(tools), NULL);
+        mcp_add_tool(m, &say, NULL);
     }
     told = 0;
     struct mcp_exchange *x = mcp_handle(m, &who, str_make(data, n), on_reply, NULL);

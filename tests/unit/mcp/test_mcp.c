@@ -10,7 +10,7 @@ struct rig {
     struct clock *clock;
     struct rand rand;
     struct mcp *mcp;
-    struct mcp_who who;
+    struct caller who;
     struct json_parser *parser;
     struct json doc; /* the last reply */
     enum mcp_reply_kind kind;
@@ -40,7 +40,7 @@ static void on_drop(void *mine)
     t->dropped++;
 }
 
-static void tool_echo(void *ctx, struct mcp_call *c, struct json args)
+static void tool_echo(void *ctx, const struct mcp_tool *tool, struct mcp_call *c, struct json args)
 {
     struct rig *t = ctx;
     struct buf seen = BUF_INIT;
@@ -48,19 +48,19 @@ static void tool_echo(void *ctx, struct mcp_call *c, struct json args)
     if (json_type(args) == JSON_OBJECT)
         jw_value(&w, args);
     snprintf(t->args, sizeof t->args, "%.*s", STR_FMT(buf_str(&seen)));
-    snprintf(t->identity, sizeof t->identity, "%.*s", STR_FMT(mcp_call_who(c)->caller.identity));
+    snprintf(t->identity, sizeof t->identity, "%.*s", STR_FMT(mcp_call_who(c)->identity));
     buf_done(&seen);
     mcp_answer(c, STR("{\"said\":\"\\\"hi\\\"\"}"));
 }
 
-static void tool_hold(void *ctx, struct mcp_call *c, struct json args)
+static void tool_hold(void *ctx, const struct mcp_tool *tool, struct mcp_call *c, struct json args)
 {
     struct rig *t = ctx;
     t->held = c;
     mcp_call_keep(c, t, on_drop);
 }
 
-static void tool_fail(void *ctx, struct mcp_call *c, struct json args)
+static void tool_fail(void *ctx, const struct mcp_tool *tool, struct mcp_call *c, struct json args)
 {
     struct fault f = {0};
     fault_set(&f, FAULT_SKILL_NOT_FOUND, "Skill not found: 'x'");
@@ -69,22 +69,22 @@ static void tool_fail(void *ctx, struct mcp_call *c, struct json args)
     fault_done(&f);
 }
 
-static void tool_refuse(void *ctx, struct mcp_call *c, struct json args)
+static void tool_refuse(void *ctx, const struct mcp_tool *tool, struct mcp_call *c,
+                        struct json args)
 {
     mcp_refuse(c, FAULT_INVALID, "name must be a %s", "text");
 }
 
 static const struct mcp_tool tools[] = {
-    {"echo", "Echo", "says hi", "{\"type\":\"object\"}", true, false, tool_echo},
-    {"hold", NULL, "waits", "{\"type\":\"object\"}", false, false, tool_hold},
-};
-static const struct mcp_tool more_tools[] = {
-    {"fail", NULL, "fails", "{\"type\":\"object\"}", false, false, tool_fail},
-    {"refuse", NULL, "refuses", "{\"type\":\"object\"}", false, false, tool_refuse},
-    {"speak", NULL, "only for instances", "{\"type\":\"object\"}", false, true, tool_echo},
+    {"echo", "Echo", "says hi", "{\"type\":\"object\"}", .reads_only = true, .call = tool_echo},
+    {"hold", NULL, "waits", "{\"type\":\"object\"}", .call = tool_hold},
+    {"fail", NULL, "fails", "{\"type\":\"object\"}", .call = tool_fail},
+    {"refuse", NULL, "refuses", "{\"type\":\"object\"}", .call = tool_refuse},
+    {"speak", NULL, "only for instances", "{\"type\":\"object\"}", .for_instance = true,
+     .call = tool_echo},
 };
 
-static bool may(void *ctx, const struct mcp_who *who)
+static bool may(void *ctx, const struct caller *who)
 {
     struct rig *t = ctx;
     return t->may == NULL || t->may(t->may_ctx, who);
@@ -103,10 +103,9 @@ static int setup(void **state)
                                        .may = may,
                                        .may_ctx = t,
                                        .instructions = "be kind"});
-    mcp_add_tools(t->mcp, tools, ARRAY_LEN(tools), t);
-    mcp_add_tools(t->mcp, more_tools, ARRAY_LEN(more_tools), t);
-    t->who = (struct mcp_who){.caller = {.tenant = STR("acme"), .identity = STR("me")},
-                              .key_id = STR("key-1")};
+    for (size_t i = 0; i < ARRAY_LEN(tools); i++)
+        mcp_add_tool(t->mcp, &tools[i], t);
+    t->who = (struct caller){.tenant = STR("acme"), .identity = STR("me"), .key_id = STR("key-1")};
     *state = t;
     return 0;
 }
@@ -193,7 +192,7 @@ static void a_session_is_for_its_key_and_outlives_the_server(void **state)
     say(t, "{\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"ping\"}");
     assert_string_equal(t->session, "");
 
-    struct mcp_who other = t->who;
+    struct caller other = t->who;
     other.key_id = STR("key-2");
     assert_false(mcp_session_ok(t->mcp, &other, str_of(first)));
     for (size_t i = 0; first[i] != '\0'; i++) {
@@ -366,10 +365,10 @@ static void a_batch_is_answered_when_its_last_call_is(void **state)
     buf_done(&many);
 }
 
-static bool three_more(void *ctx, const struct mcp_who *who)
+static bool three_more(void *ctx, const struct caller *who)
 {
     int *left = ctx;
-    assert_str(who->caller.identity, "me");
+    assert_str(who->identity, "me");
     return (*left)-- > 0;
 }
 

@@ -1,0 +1,473 @@
+/* op.c - reading arguments, and the life of a call.  (op.h has the contract.)
+ *
+ * Each segment of a path is decoded on its own, so that a name may hold a slash (%2F) and still be
+ * one segment. */
+#include "http/op.h"
+#include <assert.h>
+#include <math.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include "base/arena.h"
+#include "base/json.h"
+#include "base/jw.h"
+#include "base/mem.h"
+#include "base/percent.h"
+#include "http/v1.h"
+#include "mcp/mcp.h"
+
+enum { TEXTS_MAX = 64 };
+
+const struct op_family op_families[] = {{"server", ops_server}, {"skills", ops_skills},
+                                        {"data", ops_data},     {"agents", ops_agents},
+                                        {"chat", ops_chat},     {0}};
+
+const struct op *op_find(const char *name)
+{
+    for (const struct op_family *f = op_families; f->name != NULL; f++)
+        for (const struct op *op = f->ops; op->name != NULL; op++)
+            if (strcmp(op->name, name) == 0)
+                return op;
+    return NULL;
+}
+
+/* ---- paths ---- */
+
+/* STR_NULL: a broken escape, a NUL, or not UTF-8. */
+static struct str decode(struct str s, struct arena *arena)
+{
+    char *out = arena_alloc(arena, s.n + 1);
+    size_t n = 0;
+
+    for (size_t i = 0; i < s.n; i++) {
+        char c = s.p[i];
+        if (c == '%') {
+            int hi = i + 2 < s.n ? hex_value(s.p[i + 1]) : -1;
+            int lo = hi >= 0 ? hex_value(s.p[i + 2]) : -1;
+            if (lo < 0)
+                return STR_NULL;
+            c = (char)(hi << 4 | lo);
+            i += 2;
+        }
+        if (c == '\0')
+            return STR_NULL;
+        out[n++] = c;
+    }
+    out[n] = '\0';
+    return utf8_valid(str_make(out, n)) ? str_make(out, n) : STR_NULL;
+}
+
+bool op_match(const char *pattern, struct str path, struct arena *arena,
+              struct str ret_args[OP_PATH_MAX])
+{
+    struct str want_rest = str_of(pattern), rest = path, want, part;
+    size_t n_args = 0;
+
+    while (str_split(&want_rest, '/', &want)) {
+        if (!str_split(&rest, '/', &part))
+            return false;
+        if (want.n == 0 || want.p[0] != '{') {
+            if (!str_eq(want, part))
+                return false;
+            continue;
+        }
+        struct str arg = decode(part, arena);
+        if (str_is_empty(arg) || n_args == OP_PATH_MAX)
+            return false;
+        ret_args[n_args++] = arg;
+    }
+    return rest.p == NULL;
+}
+
+/* ---- arguments ---- */
+
+static bool misused(const struct op *op, struct fault *f, const char *fmt, ...) BH_PRINTF(3, 4);
+static bool misused(const struct op *op, struct fault *f, const char *fmt, ...)
+{
+    char text[512];
+    va_list args;
+
+    va_start(args, fmt);
+    vsnprintf(text, sizeof text, fmt, args);
+    va_end(args);
+    fault_set(f, op->misuse != FAULT_NONE ? op->misuse : FAULT_INVALID, "%s", text);
+    return false;
+}
+
+/* The argument as its caller knows it. */
+static const char *name_of(const struct op_args *args, const struct op_arg *a)
+{
+    return args->tool && a->tool != NULL ? a->tool : a->name;
+}
+
+static bool is_one_of(const char *words, struct str s)
+{
+    struct str rest = str_of(words), word;
+
+    while (str_split(&rest, '|', &word))
+        if (str_eq(word, s))
+            return true;
+    return false;
+}
+
+/* "Draft|Approved|Disabled" as "Draft, Approved or Disabled". */
+static void words_in_english(const char *words, char *ret, size_t size)
+{
+    struct str rest = str_of(words), word;
+    size_t n = 0;
+
+    while (str_split(&rest, '|', &word) && n < size)
+        n += (size_t)snprintf(ret + n, size - n, "%s%.*s",
+                              n == 0           ? ""
+                              : rest.p == NULL ? " or "
+                                               : ", ",
+                              STR_FMT(word));
+}
+
+static bool check_text(const struct op *op, const struct op_arg *a, const char *name, struct str s,
+                       struct fault *f)
+{
+    char words[128];
+
+    if ((a->flags & OP_FILLED) && str_is_empty(s))
+        return misused(op, f, "%s must be a text that is not empty", name);
+    if (a->one_of == NULL || is_one_of(a->one_of, s))
+        return true;
+    words_in_english(a->one_of, words, sizeof words);
+    return misused(op, f, "%s must be %s, not \"%.*s\"", name, words, (int)(s.n < 200 ? s.n : 200),
+                   s.p);
+}
+
+static bool add_text(const struct op *op, const struct op_arg *a, struct str s,
+                     struct op_args *args, struct op_value *v, struct fault *f)
+{
+    struct str *texts = (struct str *)v->texts;
+
+    if (texts == NULL)
+        v->texts = texts = arena_alloc(args->arena, TEXTS_MAX * sizeof *texts);
+    if (s.p == NULL || v->n_texts == TEXTS_MAX)
+        return misused(op, f, "%s must be a text or a list of at most %d texts", name_of(args, a),
+                       TEXTS_MAX);
+    texts[v->n_texts++] = s;
+    return check_text(op, a, name_of(args, a), s, f);
+}
+
+static bool bad_number(const struct op *op, const struct op_arg *a, struct str was, struct fault *f)
+{
+    if (a->max > 0)
+        return misused(op, f, "%s must be a number from %lld to %lld.", a->name, (long long)a->min,
+                       (long long)a->max);
+    if (a->min > 0)
+        return misused(op, f, "%s must be a number above %lld.", a->name, (long long)a->min - 1);
+    if (was.p == NULL)
+        return misused(op, f, "%s must be a whole number", a->name);
+    return misused(op, f, "%s must be a whole number, not \"%.*s\"", a->name,
+                   (int)(was.n < 200 ? was.n : 200), was.p);
+}
+
+static bool in_range(const struct op_arg *a, int64_t n)
+{
+    return (n >= a->min || a->type == OP_SECONDS) && (a->max == 0 || n <= a->max);
+}
+
+bool op_read_text(const struct op *op, size_t i, struct str value, struct op_args *args,
+                  struct fault *ret_fault)
+{
+    const struct op_arg *a = &op->args[i];
+    struct op_value *v = &args->values[i];
+    uint64_t n;
+
+    v->given = true;
+    switch (a->type) {
+    case OP_TEXTS:
+        return add_text(op, a, value, args, v, ret_fault);
+    case OP_WHOLE:
+    case OP_SECONDS:
+        if (!str_to_u64(value, &n))
+            return bad_number(op, a, value, ret_fault);
+        v->number = n > INT64_MAX ? INT64_MAX : (int64_t)n;
+        return in_range(a, v->number) || bad_number(op, a, value, ret_fault);
+    case OP_BOOL:
+        v->flag = str_eq(value, STR("true"));
+        return v->flag || str_eq(value, STR("false")) ||
+               misused(op, ret_fault, "%s must be true or false.", a->name);
+    default:
+        v->text = value;
+        return (a->flags & OP_UNCHECKED) || check_text(op, a, a->name, value, ret_fault);
+    }
+}
+
+static bool read_texts(const struct op *op, const struct op_arg *a, struct json value,
+                       struct op_args *args, struct op_value *v, struct fault *f)
+{
+    if (json_type(value) != JSON_ARRAY)
+        return add_text(op, a, json_as_str(value), args, v, f);
+    for (struct json_iter it = {0}; json_next(value, &it);)
+        if (!add_text(op, a, json_as_str(it.value), args, v, f))
+            return false;
+    return true;
+}
+
+static bool read_number(const struct op_arg *a, struct json value, int64_t *ret)
+{
+    double d;
+
+    if (!json_as_f64(value, &d) || !(d > -9e15 && d < 9e15))
+        return false;
+    *ret = (int64_t)ceil(d);
+    return in_range(a, *ret) && (a->type == OP_SECONDS || d == floor(d));
+}
+
+bool op_read_json(const struct op *op, size_t i, struct json value, struct op_args *args,
+                  struct fault *ret_fault)
+{
+    const struct op_arg *a = &op->args[i];
+    struct op_value *v = &args->values[i];
+    enum json_type t = json_type(value);
+
+    if (t == JSON_ABSENT || t == JSON_NULL)
+        return true;
+    v->given = true;
+    v->json = value;
+    v->text = json_as_str(value);
+    if (a->flags & OP_UNCHECKED)
+        return true;
+    switch (a->type) {
+    case OP_TEXTS:
+        return read_texts(op, a, value, args, v, ret_fault);
+    case OP_WHOLE:
+    case OP_SECONDS:
+        return read_number(a, value, &v->number) || bad_number(op, a, STR_NULL, ret_fault);
+    case OP_BOOL:
+        v->flag = json_as_bool(value, false);
+        return t == JSON_BOOL || misused(op, ret_fault, "%s must be true or false.", a->name);
+    case OP_OBJECT:
+        return t == JSON_OBJECT || misused(op, ret_fault, "%s must be an object.", a->name);
+    default:
+        if (t == JSON_STRING)
+            return check_text(op, a, name_of(args, a), v->text, ret_fault);
+        return misused(op, ret_fault, "%s must be a text%s", name_of(args, a),
+                       a->flags & OP_FILLED ? " that is not empty" : ".");
+    }
+}
+
+const char *op_tool_arg(const struct op_arg *a)
+{
+    const char *name = a->tool != NULL ? a->tool : a->name;
+
+    return name[0] != '\0' && (a->in != IN_HEADER || a->tool != NULL) ? name : NULL;
+}
+
+bool op_args_complete(const struct op *op, const struct op_args *args, struct fault *ret_fault)
+{
+    for (size_t i = 0; op->args != NULL && op->args[i].name != NULL; i++) {
+        const struct op_arg *a = &op->args[i];
+        const char *name = args->tool ? op_tool_arg(a) : a->in != IN_TOOL ? a->name : NULL;
+        if (name != NULL && (a->flags & OP_REQUIRED) && !(a->flags & OP_UNCHECKED) &&
+            !args->values[i].given)
+            return misused(op, ret_fault, "%s must be a text%s", name,
+                           a->flags & OP_FILLED ? " that is not empty" : ".");
+    }
+    return true;
+}
+
+const struct op_value *op_value(const struct op_call *c, const char *name)
+{
+    for (size_t i = 0; c->op->args[i].name != NULL; i++)
+        if (strcmp(c->op->args[i].name, name) == 0)
+            return &c->args->values[i];
+    assert(!"the operation declares no such argument");
+    return NULL;
+}
+
+struct str op_text(const struct op_call *c, const char *name)
+{
+    return op_value(c, name)->text;
+}
+
+/* ---- what a client sends ---- */
+
+static struct str value_of(const struct op_given *given, size_t n, const char *name)
+{
+    for (size_t i = 0; i < n; i++)
+        if (strcmp(given[i].name, name) == 0)
+            return given[i].value;
+    return STR_NULL;
+}
+
+static void add_query(struct buf *path, const char *name, struct str value)
+{
+    buf_printf(path, "%c%s=", memchr(path->p, '?', path->n) != NULL ? '&' : '?', name);
+    percent_encode(path, value);
+}
+
+static bool write_value(struct jw *w, const struct op_arg *a, struct str value)
+{
+    struct str rest = value, word;
+    int64_t number;
+
+    switch (a->type) {
+    case OP_TEXTS:
+        jw_arr(w);
+        while (str_split(&rest, ',', &word))
+            jw_str(w, str_trim(word));
+        jw_end_arr(w);
+        return true;
+    case OP_WHOLE:
+    case OP_SECONDS:
+        if (!str_to_i64(value, &number))
+            return false;
+        jw_i64(w, number);
+        return true;
+    case OP_BOOL:
+    case OP_OBJECT:
+    case OP_OTHER:
+        jw_raw(w, value);
+        return true;
+    default:
+        jw_str(w, value);
+        return utf8_valid(value);
+    }
+}
+
+static bool write_argument(const struct op_arg *a, struct str value, struct buf *path, struct jw *w)
+{
+    struct str rest = value, word;
+
+    if (a->in == IN_BODY) {
+        jw_key(w, a->name);
+        return write_value(w, a, value);
+    }
+    if (a->in == IN_QUERY && a->type == OP_TEXTS)
+        while (str_split(&rest, ',', &word))
+            add_query(path, a->name, str_trim(word));
+    else if (a->in == IN_QUERY)
+        add_query(path, a->name, value);
+    return true;
+}
+
+bool op_request(const struct op *op, const struct op_given *given, size_t n, struct buf *ret_path,
+                struct buf *ret_body, char *ret_why)
+{
+    struct str rest = str_of(op->path + 1), part;
+    struct jw w = jw_begin(ret_body);
+    bool has_body = strcmp(op->method, "GET") != 0 && strcmp(op->method, "DELETE") != 0;
+
+    while (str_split(&rest, '/', &part)) {
+        buf_add_c(ret_path, '/');
+        if (part.p[0] != '{') {
+            buf_add_str(ret_path, part);
+            continue;
+        }
+        char name[32];
+        snprintf(name, sizeof name, "%.*s", (int)part.n - 2, part.p + 1);
+        percent_encode(ret_path, value_of(given, n, name));
+    }
+    if (has_body)
+        jw_obj(&w);
+    for (const struct op_arg *a = op->args; a != NULL && a->name != NULL; a++) {
+        struct str value = value_of(given, n, a->name);
+        if (value.p != NULL && !write_argument(a, value, ret_path, &w)) {
+            snprintf(ret_why, 256, a->type == OP_TEXT ? "%s is not UTF-8" : "%s is not a number",
+                     a->name);
+            return false;
+        }
+    }
+    if (has_body)
+        jw_end_obj(&w);
+    return true;
+}
+
+/* ---- calls ---- */
+
+struct op_call *op_call_new(struct front *f, const struct op *op)
+{
+    struct op_call *c = xcalloc(1, sizeof *c);
+
+    *c = (struct op_call){.f = f, .op = op};
+    list_append(&f->op_calls, &c->link);
+    return c;
+}
+
+void op_call_free(struct op_call *c)
+{
+    list_remove(&c->link);
+    v1_give_work(c->f, &c->work);
+    free(c);
+}
+
+void op_calls_drop(struct front *f)
+{
+    if (f->op_calls.next == NULL)
+        return; /* the front was never filled */
+    list_each (&f->op_calls, it, nxt)
+        op_call_free(list_entry(it, struct op_call, link));
+}
+
+void op_keep(struct op_call *c, void *mine, void (*drop)(void *mine))
+{
+    c->mine = mine;
+    c->drop = drop;
+}
+
+void op_answer(struct op_call *c, struct str json)
+{
+    op_answer_long(c, json, NULL, STR_NULL);
+}
+
+void op_answer_long(struct op_call *c, struct str json, const struct spill *file, struct str etag)
+{
+    if (c->mcp != NULL)
+        tool_answer(c, json);
+    else if (file != NULL)
+        v1_answer_file(c, file, etag);
+    else
+        v1_answer(c, 200, json, etag);
+    op_call_free(c);
+}
+
+void op_answer_status(struct op_call *c, int status, struct str json, struct str etag)
+{
+    if (c->mcp != NULL)
+        tool_answer(c, json);
+    else
+        v1_answer(c, status, json, etag);
+    op_call_free(c);
+}
+
+void op_answer_missing(struct op_call *c, const char *what)
+{
+    struct buf body = BUF_INIT;
+
+    /* Without a class, so that no client takes a miss for one of the contract's errors. */
+    buf_printf(&body, "{\"error\":\"%s\",\"code\":\"not_found\",\"class\":null}", what);
+    if (c->mcp != NULL)
+        tool_answer(c, STR("null"));
+    else
+        v1_answer(c, 404, buf_str(&body), STR_NULL);
+    buf_done(&body);
+    op_call_free(c);
+}
+
+void op_fail(struct op_call *c, const struct fault *fault)
+{
+    if (c->mcp != NULL)
+        mcp_fail(c->mcp, fault);
+    else
+        v1_fault(c->f, c->id, fault);
+    op_call_free(c);
+}
+
+void op_refuse(struct op_call *c, enum fault_class cls, const char *fmt, ...)
+{
+    struct fault fault = {0};
+    char text[512];
+    va_list args;
+
+    va_start(args, fmt);
+    vsnprintf(text, sizeof text, fmt, args);
+    va_end(args);
+    fault_set(&fault, cls, "%s", text);
+    op_fail(c, &fault);
+    fault_done(&fault);
+}

@@ -1,0 +1,210 @@
+/* op.h - the operations of /v1 and the tools of /mcp: each is declared once, as one struct op.
+ *
+ *      struct op  (ops_skills.c, ops_data.c, ops_agents.c, ops_chat.c)
+ *         |
+ *         +-- v1.c           the HTTP route: path, query, headers and body become arguments
+ *         +-- mcp_route.c    the MCP tool: the call's JSON becomes the same arguments
+ *         +-- op_describe.c  openapi.json, the tool's JSON schema, docs/api.md
+ *         +-- cli/v1.c       what `bellhop skill`, `data` and `dispatch` send
+ *
+ * A handler gets typed, checked arguments and answers once, now or later.  A handler sees neither
+ * HTTP nor JSON-RPC, and does not know which of them asked.
+ *
+ *      static void load(struct op_call *c)
+ *      {
+ *          c->skills = skills_load(c->f->skills, &c->caller, op_text(c, "name"),
+ *                                  op_text(c, "version"), on_answer, c);
+ *      }
+ *
+ * A new family of operations is a file with a table and one line in op.c.
+ */
+#pragma once
+#include "base/list.h"
+#include "core/caller.h"
+#include "core/fault.h"
+#include "http/front.h"
+#include "net/http_server.h"
+
+struct arena;
+struct data_call;
+struct dispatch_call;
+struct mcp_call;
+struct op_call;
+struct skills_call;
+struct spill;
+
+/* ---- the declaration ---- */
+
+enum op_type {
+    OP_TEXT,
+    OP_TEXTS,   /* one text or a list; in a query string the argument repeats */
+    OP_WHOLE,   /* a whole number */
+    OP_SECONDS, /* a time; JSON may have a fraction, which is rounded up */
+    OP_BOOL,
+    OP_OBJECT,
+    OP_OTHER, /* @schema says what it is; always OP_UNCHECKED */
+};
+enum op_in { IN_PATH, IN_QUERY, IN_HEADER, IN_BODY, IN_TOOL };
+enum {
+    OP_REQUIRED = 1,
+    OP_FILLED = 2,    /* a text that is not empty */
+    OP_UNCHECKED = 4, /* the module checks the value, with sentences of its own */
+};
+
+struct op_arg {
+    const char *name;
+    enum op_in in; /* over HTTP; IN_TOOL: only tools have it */
+    enum op_type type;
+    unsigned flags;
+    int64_t min, max;    /* of a number; max 0: none */
+    const char *one_of;  /* the words a text may be: "Draft|Approved" */
+    const char *schema;  /* OP_OTHER, OP_OBJECT: its type, as @answer below has it; NULL: any */
+    const char *what;    /* for people and models */
+    const char *tool;    /* the name tools use; NULL: the same; "": tools do not have it */
+    const char *initial; /* the value when it is absent, as JSON; NULL: none */
+};
+
+enum op_may {
+    MAY_ANYBODY,
+    MAY_ANYBODY_WITH_KEY, /* anybody; a key that is shown must be good */
+    MAY_KEY,              /* a key of `bellhop token agent`, or the operator */
+    MAY_HOOK,             /* {capability} in the path is the credential */
+    MAY_INSTANCE,         /* a key that acts for an instance: `--instance` */
+};
+enum op_signature {
+    SIGN_NOT,
+    SIGN_MUST,    /* a hook with a secret takes signed bodies only */
+    SIGN_OR_BARE, /* an unsigned body counts as empty */
+};
+
+typedef void op_handler(struct op_call *c);
+
+struct op {
+    const char *name;          /* operationId; unique */
+    const char *method, *path; /* "/v1/skills/{name}"; NULL: only a tool */
+    const char *summary;       /* a sentence */
+    enum op_may may;
+    enum op_signature signature;
+    bool body_may_be_empty;
+    const struct op_arg *args; /* ends with a NULL name */
+    /* The answer's type: text, whole, number, bool, object, a schema of op_describe.c, "a|b" for
+     * one of several words or types, "[type]", "{name: type, optional?: type}".  NULL: no body. */
+    const char *answer;
+    const char *answer_what;
+    unsigned faults;         /* OP_FAULT() of those it can answer, besides those of everybody */
+    enum fault_class misuse; /* what a wrong argument is; 0: FAULT_INVALID */
+    /* As a tool: */
+    const char *tool, *title, *tool_what; /* NULL: none */
+    const char *tool_wraps;               /* the member that holds the answer; NULL: it is bare */
+    const char *tool_nest; /* arguments may come in this object; unknown ones are refused */
+    bool reads_only;
+    op_handler *run;
+};
+#define OP_FAULT(cls) (1u << FAULT_##cls)
+
+struct op_family {
+    const char *name;     /* "skills": a tag of openapi.json, a section of docs/api.md */
+    const struct op *ops; /* ends with a NULL name */
+};
+extern const struct op ops_server[], ops_skills[], ops_data[], ops_agents[], ops_chat[];
+extern const struct op_family op_families[]; /* ends with a NULL name */
+const struct op *op_find(const char *name);  /* NULL: there is none */
+
+/* ---- a call ---- */
+
+struct op_value {
+    bool given, flag;
+    struct str text;
+    int64_t number;
+    const struct str *texts;
+    size_t n_texts;
+    struct json json;
+};
+#define OP_ARGS_MAX 16
+struct op_args {
+    struct op_value values[OP_ARGS_MAX]; /* in the order of op->args */
+    struct json body;                    /* all of it, declared or not; absent: none */
+    struct arena *arena;
+    bool tool; /* a tool's: sentences use the names that tools use */
+};
+
+struct op_call {
+    struct list link; /* front->op_calls */
+    struct front *f;  /* borrowed */
+    const struct op *op;
+    struct caller caller;       /* borrowed while the handler runs; over MCP until the answer */
+    const struct op_args *args; /* while the handler runs */
+    struct skills_call *skills; /* what was asked of a module; its callback sets it to NULL */
+    struct data_call *data;
+    struct dispatch_call *dispatch;
+    struct mcp_call *mcp; /* NULL: over HTTP */
+    void *mine;           /* op_keep() */
+    void (*drop)(void *mine);
+    struct http_id id;   /* over HTTP */
+    struct v1_work work; /* what the request counts for, until it is answered */
+    bool stream;         /* /mcp: the reply is an event stream */
+};
+
+/* Arguments, while the handler runs; absent: STR_NULL, false, JSON_ABSENT. */
+const struct op_value *op_value(const struct op_call *c, const char *name);
+struct str op_text(const struct op_call *c, const char *name);
+static inline struct json op_body(const struct op_call *c)
+{
+    return c->args->body;
+}
+static inline bool op_is_tool(const struct op_call *c)
+{
+    return c->mcp != NULL;
+}
+
+/* The answer: one of these, once; @c is gone afterwards. */
+void op_answer(struct op_call *c, struct str json);
+/* @file instead of @json, where it is not NULL; @etag may be absent. */
+void op_answer_long(struct op_call *c, struct str json, const struct spill *file, struct str etag);
+/* Another status than 200; tools see the JSON alone. */
+void op_answer_status(struct op_call *c, int status, struct str json, struct str etag);
+void op_answer_missing(struct op_call *c, const char *what); /* HTTP: 404; tools: null */
+void op_fail(struct op_call *c, const struct fault *fault);
+void op_refuse(struct op_call *c, enum fault_class cls, const char *fmt, ...) BH_PRINTF(3, 4);
+/* @drop runs instead of an answer, when the caller of a tool has gone. */
+void op_keep(struct op_call *c, void *mine, void (*drop)(void *mine));
+
+/* ---- for the faces ---- */
+
+struct op_call *op_call_new(struct front *f, const struct op *op);
+void op_call_free(struct op_call *c);
+/* The server goes down.  The modules are closed: their calls are void. */
+void op_calls_drop(struct front *f);
+/* Reads one value; false: @ret_fault says what is wrong. */
+bool op_read_text(const struct op *op, size_t i, struct str value, struct op_args *args,
+                  struct fault *ret_fault);
+bool op_read_json(const struct op *op, size_t i, struct json value, struct op_args *args,
+                  struct fault *ret_fault);
+/* All are read: is one missing? */
+bool op_args_complete(const struct op *op, const struct op_args *args, struct fault *ret_fault);
+/* The name tools use for an argument; NULL: tools do not have it. */
+const char *op_tool_arg(const struct op_arg *a);
+
+/* What a client sends: the path with its query, and the body (empty: none).  Texts are typed as the
+ * operation declares them: a list is split at commas, an object is JSON.  Absent values are left
+ * out.  False: @ret_why (256 bytes) says which is wrong. */
+struct op_given {
+    const char *name;
+    struct str value;
+};
+bool op_request(const struct op *op, const struct op_given *given, size_t n, struct buf *ret_path,
+                struct buf *ret_body, char *ret_why);
+
+/* Does @path match?  Segments are decoded into @arena; false also for a broken escape, a NUL or
+ * what is not UTF-8. */
+#define OP_PATH_MAX 2
+bool op_match(const char *pattern, struct str path, struct arena *arena,
+              struct str ret_args[OP_PATH_MAX]);
+
+/* ops_chat.c: the server goes down, sockets first; reads and sends under way are forgotten. */
+void chat_ops_drop(struct front *f);
+
+/* ---- op_describe.c ---- */
+void op_openapi(struct buf *out);
+void op_tool_schema(const struct op *op, struct buf *out);
+void op_reference(struct buf *out); /* docs/api.md */

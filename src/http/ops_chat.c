@@ -1,0 +1,621 @@
+/* ops_chat.c - the tools chat_*: an MCP client reads and answers an instance's chats as its agent.
+ *
+ * Reading shows the mailbox as `bellhop mailbox show` does and changes nothing.  A client that
+ * comes back with the cursor of a message says that everything up to it is taken care of; chat_read
+ * then settles those entries.  So what a client lost on the way is there again.  While a gateway of
+ * the instance is connected, the gateway reads the mail and chat_read is refused.
+ *
+ * Sending is one action through a session without a socket.  The session says no hello, so it
+ * receives nothing; its action passes the same guard and the same limits as a gateway's.
+ *
+ *      chat_send -> session_open, outbound -> guard -> platform
+ *                                    result -> wire -> the turn ends -> answer, session_closed
+ *
+ * The relay's looks cannot be cancelled, so an ask outlives its call and is freed when it ends.
+ * The wire's bytes are read when the turn ends, never inside the relay. */
+#include <stdlib.h>
+#include "base/clock.h"
+#include "base/crypto.h"
+#include "base/jw.h"
+#include "base/list.h"
+#include "base/map.h"
+#include "base/mem.h"
+#include "base/rand.h"
+#include "http/media_route.h"
+#include "http/op.h"
+#include "net/loop.h"
+#include "relay/relay.h"
+#include "tenancy/facts.h"
+
+/* ---- chat_send ---- */
+
+#define CONTENT_MAX ((size_t)256 << 10)
+
+struct send {
+    struct wire wire;  /* first: what the session sees */
+    struct list link;  /* front->chat_sends */
+    struct front *f;   /* borrowed */
+    struct op_call *c; /* NULL: nobody waits any more */
+    struct session *session;
+    const struct gateway *gw; /* borrowed from the facts, which keep tombstones */
+    struct buf got;           /* what the relay said; lines */
+    struct timer over;        /* look at it, when the turn ends */
+    bool closed;              /* the relay wants no more of it */
+};
+
+static struct send *send_of(struct wire *w)
+{
+    return container_of(w, struct send, wire);
+}
+
+static void look_soon(struct send *d)
+{
+    timer_set(loop_clock(d->f->loop), &d->over, 0);
+}
+
+static void wire_send(struct wire *w, struct str message)
+{
+    struct send *d = send_of(w);
+
+    buf_add_str(&d->got, message);
+    look_soon(d);
+}
+
+static struct buf *wire_send_begin(struct wire *w)
+{
+    return &send_of(w)->got;
+}
+
+static void wire_send_end(struct wire *w)
+{
+    look_soon(send_of(w));
+}
+
+static void wire_ping(struct wire *w, uint32_t number)
+{
+    (void)w; /* it is gone long before anybody misses a pong */
+    (void)number;
+}
+
+static void wire_close(struct wire *w, enum close_reason why)
+{
+    struct send *d = send_of(w);
+
+    (void)why;
+    d->closed = true;
+    look_soon(d);
+}
+
+static const struct wire_ops wire_ops = {
+    .send = wire_send,
+    .send_begin = wire_send_begin,
+    .send_end = wire_send_end,
+    .ping = wire_ping,
+    .close = wire_close,
+};
+
+static void send_free(struct send *d)
+{
+    timer_stop(loop_clock(d->f->loop), &d->over);
+    if (d->session != NULL)
+        session_closed(d->session, CLOSE_CODE_NORMAL);
+    list_remove(&d->link);
+    buf_done(&d->got);
+    free(d);
+}
+
+static void drop_sends(struct front *f)
+{
+    if (f->chat_sends.next == NULL)
+        return; /* it never opened */
+    list_each (&f->chat_sends, it, nxt)
+        send_free(list_entry(it, struct send, link));
+}
+
+static size_t sends_open(const struct front *f, struct str tenant, struct str instance)
+{
+    size_t n = 0;
+
+    for (const struct list *it = f->chat_sends.next; it != &f->chat_sends; it = it->next) {
+        const struct send *d = list_entry(it, const struct send, link);
+        n += str_eq(str_of(d->gw->tenant), tenant) && str_eq(str_of(d->gw->instance), instance);
+    }
+    return n;
+}
+
+static void tell(struct send *d, struct json result)
+{
+    struct buf out = BUF_INIT;
+    struct jw w = jw_begin(&out);
+    struct str error = json_str(result, "error");
+
+    if (json_as_bool(json_get(result, "success"), false)) {
+        jw_obj(&w);
+        jw_kbool(&w, "success", true);
+        jw_kstr_opt(&w, "message_id", json_str(result, "message_id"));
+        jw_end_obj(&w);
+        op_answer(d->c, buf_str(&out));
+    } else {
+        op_refuse(d->c, FAULT_REFUSED, "not sent: %.*s",
+                  STR_FMT(error.p != NULL ? error : STR("no reason given")));
+    }
+    buf_done(&out);
+}
+
+/* True: the result was among it. */
+static bool find_result(struct send *d)
+{
+    struct json_parser *parser = json_parser_new();
+    struct str rest = buf_str(&d->got), line;
+    struct json doc;
+    bool found = false;
+
+    while (!found && rest.n > 0 && str_split(&rest, '\n', &line))
+        if (json_parse(parser, line, &doc) &&
+            str_eq(json_str(doc, "type"), STR("outbound_result"))) {
+            found = true;
+            if (d->c != NULL)
+                tell(d, json_get(doc, "result"));
+        }
+    json_parser_free(parser);
+    return found;
+}
+
+static void on_over(struct timer *t)
+{
+    struct send *d = container_of(t, struct send, over);
+    bool found = find_result(d);
+
+    if (!found && d->closed && d->c != NULL)
+        op_refuse(d->c, FAULT_UNAVAILABLE, "not sent: this server is going down");
+    buf_reset(&d->got);
+    if (found || d->closed)
+        send_free(d);
+}
+
+static void on_dropped(void *mine)
+{
+    struct send *d = mine;
+
+    d->c = NULL; /* what was asked for goes its way */
+}
+
+static void write_outbound(struct buf *out, const struct op_call *c, struct str request_id)
+{
+    struct jw w = jw_begin(out);
+    struct str thread_id = op_text(c, "thread_id");
+
+    jw_obj(&w);
+    jw_kstr(&w, "type", STR("outbound"));
+    jw_kstr(&w, "requestId", request_id);
+    jw_kstr_opt(&w, "platform", op_text(c, "platform"));
+    jw_key(&w, "action");
+    jw_obj(&w);
+    jw_kstr(&w, "op", STR("send"));
+    jw_kstr(&w, "chat_id", op_text(c, "chat_id"));
+    jw_kstr(&w, "content", op_text(c, "content"));
+    jw_kstr_opt(&w, "reply_to", op_text(c, "reply_to"));
+    if (thread_id.p != NULL) {
+        jw_key(&w, "metadata");
+        jw_obj(&w);
+        jw_kstr(&w, "thread_id", thread_id);
+        jw_end_obj(&w);
+    }
+    jw_end_obj(&w);
+    jw_end_obj(&w);
+    buf_add_c(out, '\n');
+}
+
+static void start(struct send *d)
+{
+    struct buf frame = BUF_INIT, id = BUF_INIT;
+    struct rand rand = RAND_SYSTEM;
+    uint8_t raw[8];
+
+    rand_bytes(&rand, raw, sizeof raw);
+    buf_add_z(&id, "mcp-");
+    hex_add(&id, raw, sizeof raw);
+    write_outbound(&frame, d->c, buf_str(&id));
+    session_data(d->session, buf_str(&frame));
+    buf_done(&frame);
+    buf_done(&id);
+}
+
+static void chat_send(struct op_call *c)
+{
+    struct front *f = c->f;
+    const struct caller *who = &c->caller;
+    const struct gateway *gw = facts_newest_gateway(f->facts, who->tenant, who->instance);
+
+    if (op_text(c, "content").n > CONTENT_MAX) {
+        op_refuse(c, FAULT_INVALID, "content is longer than 256 KiB");
+        return;
+    }
+    if (gw == NULL) {
+        op_refuse(c, FAULT_REFUSED,
+                  "this instance has no gateway; its operator makes one: bellhop gateway add");
+        return;
+    }
+    struct send *d = xcalloc(1, sizeof *d);
+    *d = (struct send){.wire.ops = &wire_ops, .f = f, .c = c, .gw = gw};
+    timer_init(&d->over, on_over);
+    list_init(&d->link);
+    list_append(&f->chat_sends, &d->link);
+    op_keep(c, d, on_dropped);
+    d->session = session_open(f->relay, gw, &d->wire);
+    if (d->session != NULL)
+        start(d);
+    else
+        wire_close(&d->wire, CLOSE_TRY_LATER);
+}
+
+/* ---- chat_list, chat_read ---- */
+
+enum { READ_LIMIT = 20, CHATS_MAX = 500, LOOK_MAX = 1000 };
+
+struct chat_seen {                  /* one line of chat_list */
+    struct str key;                 /* platform \x1f chat id; points into @bytes */
+    char *bot, *name, *type, *from; /* owned; NULL: not known */
+    uint64_t waiting;
+    int64_t at_ms; /* of the newest that waits; 0: none */
+    size_t platform_n;
+    char bytes[];
+};
+
+struct chat_ask {
+    struct list link;        /* front->chat_asks */
+    struct front *f;         /* borrowed */
+    struct op_call *c;       /* NULL: nobody waits any more */
+    char *tenant, *instance; /* owned */
+    struct json_parser *parser;
+    struct buf placed; /* a line with the addresses of its files */
+    struct buf out;    /* what was found so far */
+    struct jw w;
+    size_t limit, n;
+    uint64_t last;    /* the newest cursor shown */
+    uint64_t total;   /* in the mailbox */
+    struct map chats; /* chat_list: struct chat_seen, owned */
+    struct chat_seen **order;
+    size_t n_order;
+};
+
+static void ask_free(struct chat_ask *k)
+{
+    list_remove(&k->link);
+    for (size_t i = 0; i < k->n_order; i++) {
+        struct chat_seen *s = k->order[i];
+        free(s->bot);
+        free(s->name);
+        free(s->type);
+        free(s->from);
+        free(s);
+    }
+    free(k->order);
+    map_done(&k->chats);
+    json_parser_free(k->parser);
+    buf_done(&k->out);
+    free(k->tenant);
+    free(k->instance);
+    buf_done(&k->placed);
+    free(k);
+}
+
+static void on_ask_dropped(void *mine)
+{
+    struct chat_ask *k = mine;
+
+    k->c = NULL;
+}
+
+static struct chat_ask *ask_new(struct op_call *c)
+{
+    struct front *f = c->f;
+    struct chat_ask *k = xcalloc(1, sizeof *k);
+
+    *k = (struct chat_ask){.f = f, .c = c, .parser = json_parser_new()};
+    k->tenant = str_dup(c->caller.tenant);
+    k->instance = str_dup(c->caller.instance);
+    k->w = jw_begin(&k->out);
+    list_init(&k->link);
+    list_append(&f->chat_asks, &k->link);
+    op_keep(c, k, on_ask_dropped);
+    return k;
+}
+
+static void drop_asks(struct front *f)
+{
+    if (f->chat_asks.next == NULL)
+        return; /* it never opened */
+    list_each (&f->chat_asks, it, nxt)
+        ask_free(list_entry(it, struct chat_ask, link));
+}
+
+/* The last thing that happens to an ask. */
+static void finish(struct chat_ask *k, enum bh_err err)
+{
+    if (k->c != NULL && err == BH_OK)
+        op_answer(k->c, buf_str(&k->out));
+    else if (k->c != NULL)
+        op_refuse(k->c, FAULT_UNAVAILABLE, "the mailbox cannot be read now");
+    ask_free(k);
+}
+
+/* ---- messages ---- */
+
+static void cursor_text(uint64_t id, char ret[24])
+{
+    char digits[24];
+    size_t n = 0, at = 0;
+
+    do
+        digits[n++] = (char)('0' + id % 10);
+    while ((id /= 10) != 0);
+    while (n > 0)
+        ret[at++] = digits[--n];
+    ret[at] = '\0';
+}
+
+static void copy_fields(struct jw *w, struct json from, const char *const *names)
+{
+    for (; *names != NULL; names++)
+        jw_kstr_opt(w, *names, json_str(from, *names));
+}
+
+static void write_message(struct chat_ask *k, const struct mailbox_line *line, struct json frame)
+{
+    static const char *const of_source[] = {"platform",  "chat_id", "chat_type", "chat_name",
+                                            "thread_id", "user_id", "user_name", NULL};
+    static const char *const of_event[] = {"text", "message_id", "message_type", NULL};
+    struct json event = json_get(frame, "event"), source = json_get(event, "source");
+    char cursor[24];
+
+    cursor_text(line->id, cursor);
+    jw_obj(&k->w);
+    jw_kstr(&k->w, "cursor", str_of(cursor));
+    jw_kstr(&k->w, "kind", json_is_object(event) ? STR("message") : STR("webhook"));
+    jw_ki64(&k->w, "at", line->at_ms / 1000);
+    copy_fields(&k->w, source, of_source);
+    copy_fields(&k->w, event, of_event);
+    jw_kstr_opt(&k->w, "reply_to", json_str(event, "reply_to_message_id"));
+    if (json_count(json_get(event, "media_urls")) > 0) {
+        jw_key(&k->w, "media_urls");
+        jw_value(&k->w, json_get(event, "media_urls"));
+    }
+    if (!json_is_object(event)) /* a button, a slash command: what the platform sent, stripped */
+        copy_fields(&k->w, json_get(frame, "forward"), of_source);
+    jw_end_obj(&k->w);
+}
+
+static void on_read_line(void *ctx, const struct mailbox_line *line)
+{
+    struct chat_ask *k = ctx;
+    struct json frame;
+
+    buf_reset(&k->placed);
+    media_place(k->f, line->frame, &k->placed);
+    if (k->n == k->limit || !json_parse(k->parser, buf_str(&k->placed), &frame))
+        return;
+    write_message(k, line, frame);
+    k->last = line->id;
+    k->n++;
+}
+
+static void on_read_done(void *ctx, enum bh_err err)
+{
+    struct chat_ask *k = ctx;
+    char cursor[24];
+
+    if (err == BH_NOT_FOUND)
+        err = BH_OK; /* nothing was ever delivered to it */
+    jw_end_arr(&k->w);
+    cursor_text(k->last, cursor);
+    jw_kstr(&k->w, "next", k->last != 0 ? str_of(cursor) : STR_NULL);
+    jw_ki64(&k->w, "more", (int64_t)(k->total > k->n ? k->total - k->n : 0));
+    jw_end_obj(&k->w);
+    finish(k, err);
+}
+
+/* False: the refusal has been sent. */
+static bool may_read(struct op_call *c, struct instance_view *ret)
+{
+    const struct caller *who = &c->caller;
+
+    *ret = (struct instance_view){0};
+    if (!relay_instance(c->f->relay, who->tenant, who->instance, ret))
+        return true; /* nothing was ever delivered to this instance */
+    if (ret->sessions <= sends_open(c->f, who->tenant, who->instance))
+        return true;
+    op_refuse(c, FAULT_REFUSED, "a gateway of this instance is connected and reads its own mail");
+    return false;
+}
+
+static void chat_read(struct op_call *c)
+{
+    const struct op_value *after = op_value(c, "after"), *limit = op_value(c, "limit");
+    struct front *f = c->f;
+    struct instance_view v;
+    uint64_t up_to = 0;
+
+    if (after->given && !str_to_u64(after->text, &up_to)) {
+        op_refuse(c, FAULT_INVALID, "after is the cursor of a message, as chat_read told it");
+        return;
+    }
+    if (!may_read(c, &v))
+        return;
+    struct chat_ask *k = ask_new(c);
+    uint64_t taken =
+        up_to > 0 ? relay_mailbox_take(f->relay, str_of(k->tenant), str_of(k->instance), up_to) : 0;
+    k->limit = limit->given ? (size_t)limit->number : READ_LIMIT;
+    k->last = up_to;
+    k->total = v.entries - (taken < v.entries ? taken : v.entries);
+    jw_obj(&k->w);
+    jw_key(&k->w, "messages");
+    jw_arr(&k->w);
+    relay_mailbox_show(f->relay, str_of(k->tenant), str_of(k->instance), k->limit, on_read_line,
+                       on_read_done, k);
+}
+
+/* ---- chats ---- */
+
+static struct chat_seen *seen(struct chat_ask *k, struct str platform, struct str chat_id)
+{
+    struct buf key = BUF_INIT;
+
+    buf_printf(&key, "%.*s\x1f%.*s", STR_FMT(platform), STR_FMT(chat_id));
+    struct chat_seen *s = map_get(&k->chats, buf_str(&key));
+    if (s == NULL && k->n_order < CHATS_MAX) {
+        s = xcalloc(1, sizeof *s + key.n + 1);
+        memcpy(s->bytes, key.p, key.n);
+        s->key = str_make(s->bytes, key.n);
+        s->platform_n = platform.n;
+        map_put(&k->chats, s->key, s);
+        k->order = xrealloc(k->order, (k->n_order + 1) * sizeof(struct chat_seen *));
+        k->order[k->n_order++] = s;
+    }
+    buf_done(&key);
+    return s;
+}
+
+static void learn(char **field, struct str value)
+{
+    if (str_is_empty(value))
+        return;
+    free(*field);
+    *field = str_dup(value);
+}
+
+static void on_list_mail(void *ctx, const struct mailbox_line *line)
+{
+    struct chat_ask *k = ctx;
+    struct json frame;
+
+    if (!json_parse(k->parser, line->frame, &frame))
+        return;
+    struct json source = json_get(json_get(frame, "event"), "source");
+    if (str_is_empty(json_str(source, "chat_id")))
+        return;
+    struct chat_seen *s = seen(k, json_str(source, "platform"), json_str(source, "chat_id"));
+    if (s == NULL)
+        return;
+    s->waiting++;
+    s->at_ms = line->at_ms;
+    learn(&s->name, json_str(source, "chat_name"));
+    learn(&s->type, json_str(source, "chat_type"));
+    learn(&s->from, json_str(source, "user_name"));
+}
+
+static void write_chat(struct jw *w, const struct chat_seen *s)
+{
+    jw_obj(w);
+    jw_kstr(w, "platform", str_make(s->key.p, s->platform_n));
+    jw_kstr(w, "chat_id", str_skip(s->key, s->platform_n + 1));
+    jw_kstr_opt(w, "chat_name", str_of(s->name));
+    jw_kstr_opt(w, "chat_type", str_of(s->type));
+    jw_kstr_opt(w, "bot_id", str_of(s->bot));
+    jw_ki64(w, "waiting", (int64_t)s->waiting);
+    if (s->waiting > 0) {
+        jw_ki64(w, "last_at", s->at_ms / 1000);
+        jw_kstr_opt(w, "last_from", str_of(s->from));
+    }
+    jw_end_obj(w);
+}
+
+static void on_list_mail_done(void *ctx, enum bh_err err)
+{
+    struct chat_ask *k = ctx;
+
+    jw_obj(&k->w);
+    jw_key(&k->w, "chats");
+    jw_arr(&k->w);
+    for (size_t i = 0; i < k->n_order; i++)
+        write_chat(&k->w, k->order[i]);
+    jw_end_arr(&k->w);
+    jw_ki64(&k->w, "waiting", (int64_t)k->total);
+    jw_end_obj(&k->w);
+    finish(k, err == BH_NOT_FOUND ? BH_OK : err);
+}
+
+static void on_list_chat(void *ctx, const struct chat_line *line)
+{
+    struct chat_ask *k = ctx;
+    struct chat_seen *s = seen(k, line->platform, line->chat_id);
+
+    if (s != NULL)
+        learn(&s->bot, line->bot);
+}
+
+static void on_list_chats_done(void *ctx, enum bh_err err)
+{
+    struct chat_ask *k = ctx;
+
+    if (err == BH_OK)
+        relay_mailbox_show(k->f->relay, str_of(k->tenant), str_of(k->instance), LOOK_MAX,
+                           on_list_mail, on_list_mail_done, k);
+    else
+        finish(k, err);
+}
+
+static void chat_list(struct op_call *c)
+{
+    struct instance_view v;
+
+    if (!may_read(c, &v))
+        return;
+    struct chat_ask *k = ask_new(c);
+    k->total = v.entries;
+    relay_chats_show(c->f->relay, str_of(k->tenant), str_of(k->instance), CHATS_MAX, on_list_chat,
+                     on_list_chats_done, k);
+}
+
+void chat_ops_drop(struct front *f)
+{
+    drop_asks(f);
+    drop_sends(f);
+}
+
+/* ---- the table ---- */
+
+const struct op ops_chat[] = {
+    {.name = "listChats",
+     .summary = "The chats people have written to this instance in.",
+     .may = MAY_INSTANCE,
+     .tool = "chat_list",
+     .title = "List chats",
+     .tool_what = "The chats people have written to you in, and how many messages wait in each.",
+     .reads_only = true,
+     .run = chat_list},
+    {.name = "readChats",
+     .summary = "The messages that wait for this instance, oldest first.",
+     .may = MAY_INSTANCE,
+     .args = (const struct op_arg[]){{"after", IN_TOOL, OP_TEXT,
+                                      .what = "The cursor up to which messages are taken care of"},
+                                     {"limit", IN_TOOL, OP_WHOLE, .min = 1, .max = 200,
+                                      .initial = "20", .what = "At most so many."},
+                                     {0}},
+     .faults = OP_FAULT(INVALID) | OP_FAULT(REFUSED),
+     .tool = "chat_read",
+     .title = "Read messages",
+     .tool_what =
+         "The messages that wait for you, oldest first. They wait until you say that they are "
+         "taken care of: pass `next` of the last answer as `after`, and everything up to it is "
+         "gone.",
+     .run = chat_read},
+    {.name = "sendToChat",
+     .summary = "Send a message to a chat of this instance.",
+     .may = MAY_INSTANCE,
+     .args =
+         (const struct op_arg[]){
+             {"chat_id", IN_TOOL, OP_TEXT, .flags = OP_REQUIRED | OP_FILLED, .what = "Which chat."},
+             {"content", IN_TOOL, OP_TEXT, .flags = OP_REQUIRED | OP_FILLED,
+              .what = "The text, at most 256 KiB."},
+             {"platform", IN_TOOL, OP_TEXT, .what = "Where two platforms have a chat of that id"},
+             {"reply_to", IN_TOOL, OP_TEXT, .what = "The message_id to answer"},
+             {"thread_id", IN_TOOL, OP_TEXT, .what = "The thread to answer in."},
+             {0}},
+     .faults = OP_FAULT(INVALID) | OP_FAULT(REFUSED),
+     .tool = "chat_send",
+     .title = "Send a message",
+     .tool_what = "Answer in a chat somebody has written to you in.",
+     .run = chat_send},
+    {0},
+};

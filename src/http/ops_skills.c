@@ -1,0 +1,349 @@
+/* ops_skills.c - the SkillStore contract: /v1/skills, and the tools skill_*.
+ *
+ * The store answers with ready JSON, so a handler only names the call.  No tool deletes a skill.
+ * skill_list has plain SkillMeta: what a runtime computes from the bodies (category, gate,
+ * footprint) stays with the runtime. */
+#include "base/arena.h"
+#include "base/jw.h"
+#include "http/op.h"
+#include "skills/skills.h"
+
+#define STATUSES "Draft|Approved|Disabled"
+
+static void on_answer(void *ctx, const struct skills_answer *a)
+{
+    struct op_call *c = ctx;
+
+    c->skills = NULL;
+    if (a->fault.cls != FAULT_NONE)
+        op_fail(c, &a->fault);
+    else
+        op_answer_long(c, a->json, a->file, STR_NULL);
+}
+
+/* ---- the catalog ---- */
+
+static void on_catalog(void *ctx, const struct skills_answer *a)
+{
+    struct op_call *c = ctx;
+    struct buf out = BUF_INIT;
+    struct jw w = jw_begin(&out);
+
+    c->skills = NULL;
+    if (a->fault.cls != FAULT_NONE) {
+        op_fail(c, &a->fault);
+    } else if (op_is_tool(c)) {
+        jw_obj(&w);
+        if (a->not_modified) {
+            jw_kbool(&w, "not_modified", true);
+        } else {
+            jw_key(&w, "skills");
+            jw_raw(&w, a->json);
+        }
+        jw_kstr(&w, "catalog_version", a->token);
+        jw_end_obj(&w);
+        op_answer(c, buf_str(&out));
+    } else if (a->not_modified) {
+        op_answer_status(c, 304, STR_NULL, a->token);
+    } else {
+        op_answer_long(c, a->json, a->file, a->token);
+    }
+    buf_done(&out);
+}
+
+/* The token inside If-None-Match: quoted or not, weak or not; of a list the first. */
+static struct str token_of(struct str header)
+{
+    struct str rest = header, first;
+
+    if (!str_split(&rest, ',', &first))
+        return STR_NULL;
+    first = str_trim(first);
+    if (str_starts(first, STR("W/")))
+        first = str_skip(first, 2);
+    if (first.n >= 2 && first.p[0] == '"' && first.p[first.n - 1] == '"')
+        first = str_make(first.p + 1, first.n - 2);
+    return first;
+}
+
+static void query(struct op_call *c)
+{
+    const struct op_value *status = op_value(c, "status"), *tags = op_value(c, "tag");
+    const struct op_value *since = op_value(c, "since"), *limit = op_value(c, "limit");
+    struct skills_filter f = {.by_status = status->given,
+                              .type = op_text(c, "type"),
+                              .tags = tags->texts,
+                              .n_tags = tags->n_texts,
+                              .author = op_text(c, "author"),
+                              .by_since = since->given,
+                              .since = since->number,
+                              .name_pattern = op_text(c, "name_pattern"),
+                              .by_limit = limit->given,
+                              .limit = (uint64_t)limit->number,
+                              .offset = (uint64_t)op_value(c, "offset")->number,
+                              .if_none_match = token_of(op_text(c, "If-None-Match"))};
+    enum skill_status s;
+
+    for (size_t i = 0; i < status->n_texts; i++)
+        if (skill_status_parse(status->texts[i], &s))
+            f.statuses |= 1u << s;
+    c->skills = skills_query(c->f->skills, &c->caller, &f, on_catalog, c);
+}
+
+static void manifest(struct op_call *c)
+{
+    struct buf body = BUF_INIT;
+    struct jw w = jw_begin(&body);
+
+    skills_manifest(c->f->skills, &w);
+    op_answer(c, buf_str(&body));
+    buf_done(&body);
+}
+
+static void version(struct op_call *c)
+{
+    c->skills = skills_version(c->f->skills, &c->caller, on_answer, c);
+}
+
+/* ---- one skill ---- */
+
+/* Tools get the status first, where readers look for it. */
+static void on_loaded(void *ctx, const struct skills_answer *a)
+{
+    struct op_call *c = ctx;
+    struct buf out = BUF_INIT;
+
+    if (a->fault.cls != FAULT_NONE || !op_is_tool(c)) {
+        on_answer(c, a);
+        return;
+    }
+    c->skills = NULL;
+    buf_printf(&out, "{\"status\":\"%s\",", skill_status_name(a->status));
+    buf_add_str(&out, str_skip(a->json, 1));
+    op_answer(c, buf_str(&out));
+    buf_done(&out);
+}
+
+static void load(struct op_call *c)
+{
+    c->skills = skills_load(c->f->skills, &c->caller, op_text(c, "name"), op_text(c, "version"),
+                            on_loaded, c);
+}
+
+static void metadata(struct op_call *c)
+{
+    c->skills = skills_metadata(c->f->skills, &c->caller, op_text(c, "name"), on_answer, c);
+}
+
+static void versions(struct op_call *c)
+{
+    c->skills = skills_versions(c->f->skills, &c->caller, op_text(c, "name"), on_answer, c);
+}
+
+static void dependents(struct op_call *c)
+{
+    c->skills = skills_dependents(c->f->skills, &c->caller, op_text(c, "name"), on_answer, c);
+}
+
+/* ---- changes ---- */
+
+static void store(struct op_call *c)
+{
+    struct skills_write w = {.name = op_text(c, "name"),
+                             .source = op_text(c, "source"),
+                             .metadata = op_value(c, "metadata")->json,
+                             .only_new = op_is_tool(c)
+                                             ? !op_value(c, "overwrite")->flag
+                                             : str_eq(op_text(c, "If-None-Match"), STR("*"))};
+
+    c->skills = skills_store(c->f->skills, &c->caller, &w, on_answer, c);
+}
+
+static void set_status(struct op_call *c)
+{
+    struct str status = op_text(c, "status");
+
+    c->skills = skills_update_status(c->f->skills, &c->caller, op_text(c, "name"),
+                                     status.p != NULL ? status : STR(""), on_answer, c);
+}
+
+static void on_deleted(void *ctx, const struct skills_answer *a)
+{
+    struct op_call *c = ctx;
+
+    c->skills = NULL;
+    if (a->fault.cls != FAULT_NONE)
+        op_fail(c, &a->fault);
+    else
+        op_answer_status(c, 204, STR_NULL, STR_NULL);
+}
+
+/* A key that is bound to one agent may not. */
+static void delete_skill(struct op_call *c)
+{
+    c->skills = skills_delete(c->f->skills, &c->caller, op_text(c, "name"),
+                              c->caller.agent.p == NULL, on_deleted, c);
+}
+
+/* ---- the table ---- */
+
+#define NAME \
+    { \
+        "name", IN_PATH, OP_TEXT, .flags = OP_REQUIRED | OP_FILLED, .what = "The skill's name." \
+    }
+
+const struct op ops_skills[] = {
+    {.name = "querySkills",
+     .method = "GET",
+     .path = "/v1/skills",
+     .summary = "The catalog, in byte order of the names.",
+     .may = MAY_KEY,
+     .args =
+         (const struct op_arg[]){
+             {"status", IN_QUERY, OP_TEXTS, .one_of = STATUSES, .what = "Any of these."},
+             {"type", IN_QUERY, OP_TEXT, .one_of = "procedural|data", .what = "Of this type."},
+             {"tag", IN_QUERY, OP_TEXTS, .what = "All of these are in metadata_bag.tags."},
+             {"author", IN_QUERY, OP_TEXT, .what = "By this author."},
+             {"since", IN_QUERY, OP_SECONDS, .what = "Changed since, unix seconds."},
+             {"name_pattern", IN_QUERY, OP_TEXT,
+              .what = "A regular expression (RE2), found anywhere in the name."},
+             {"limit", IN_QUERY, OP_WHOLE, .what = "At most so many, after all filters."},
+             {"offset", IN_QUERY, OP_WHOLE,
+              .what = "Without the first so many, after all filters."},
+             {"If-None-Match", IN_HEADER, OP_TEXT, .tool = "if_none_match",
+              .what = "The change token of an earlier answer to the same question."},
+             {0}},
+     .answer = "[SkillMeta]",
+     .answer_what = "What matches. ETag is the change token of the whole store; 304 when it is the "
+                    "one of If-None-Match.",
+     .faults = OP_FAULT(QUERY),
+     .misuse = FAULT_QUERY,
+     .tool = "skill_list",
+     .title = "List skills",
+     .tool_what =
+         "The skills there are: name, status, version, author, description, tags. Pass the "
+         "catalog_version of an earlier answer to the same question as if_none_match to learn "
+         "cheaply that nothing has changed.",
+     .tool_nest = "filter",
+     .reads_only = true,
+     .run = query},
+    {.name = "skillsManifest",
+     .method = "GET",
+     .path = "/v1/skills:manifest",
+     .summary = "What this store is.",
+     .may = MAY_KEY,
+     .answer = "Manifest",
+     .answer_what = "The manifest.",
+     .run = manifest},
+    {.name = "skillsVersion",
+     .method = "GET",
+     .path = "/v1/skills:version",
+     .summary = "The change token.",
+     .may = MAY_KEY,
+     .answer = "{version: text}",
+     .answer_what = "The token changes with every change of the store.",
+     .run = version},
+    {.name = "loadSkill",
+     .method = "GET",
+     .path = "/v1/skills/{name}",
+     .summary = "A skill with its text.",
+     .may = MAY_KEY,
+     .args = (const struct op_arg[]){NAME,
+                                     {"version", IN_QUERY, OP_TEXT, .what = "An older version."},
+                                     {0}},
+     .answer = "SkillSource",
+     .answer_what = "The skill.",
+     .faults = OP_FAULT(SKILL_NOT_FOUND) | OP_FAULT(VERSION_NOT_FOUND),
+     .tool = "skill_read",
+     .title = "Read a skill",
+     .tool_what = "The whole text of a skill, with its metadata; an older one by its version.",
+     .reads_only = true,
+     .run = load},
+    {.name = "storeSkill",
+     .method = "PUT",
+     .path = "/v1/skills/{name}",
+     .summary = "Write a skill. `If-None-Match: *` refuses to replace one.",
+     .may = MAY_KEY,
+     .args =
+         (const struct op_arg[]){
+             NAME,
+             {"source", IN_BODY, OP_TEXT, .flags = OP_REQUIRED, .what = "The whole text."},
+             {"metadata", IN_BODY, OP_OBJECT,
+              .schema = "{author?: text, status?: " STATUSES
+                        ", type?: procedural|data, description?: text, metadata_bag?: object}",
+              .what = "What the text does not say itself.", .tool = ""},
+             {"If-None-Match", IN_HEADER, OP_TEXT, .what = "* refuses to replace a skill."},
+             {"overwrite", IN_TOOL, OP_BOOL, .what = "Replace an existing skill.",
+              .initial = "false"},
+             {0}},
+     .answer = "VersionInfo",
+     .answer_what = "What was written.",
+     .faults = OP_FAULT(INVALID) | OP_FAULT(STORAGE_CONFLICT) | OP_FAULT(APPROVAL_REJECTED),
+     .tool = "skill_write",
+     .title = "Write a skill",
+     .tool_what =
+         "Store a skill under a name. An existing one is replaced only with overwrite: true; it "
+         "keeps its status and its author, and its older versions can still be read.",
+     .run = store},
+    {.name = "setSkillStatus",
+     .method = "PATCH",
+     .path = "/v1/skills/{name}",
+     .summary = "Change the status; the text follows.",
+     .may = MAY_KEY,
+     .args = (const struct op_arg[]){NAME,
+                                     {"status", IN_BODY, OP_TEXT,
+                                      .flags = OP_REQUIRED | OP_UNCHECKED, .one_of = STATUSES,
+                                      .what = "The new status.", .tool = "new_state"},
+                                     {0}},
+     .answer = "VersionInfo",
+     .answer_what = "What was written, with previous_status.",
+     .faults = OP_FAULT(INVALID) | OP_FAULT(SKILL_NOT_FOUND) | OP_FAULT(APPROVAL_REJECTED),
+     .tool = "skill_status",
+     .title = "Change a skill's status",
+     .tool_what = "Draft, Approved or Disabled. The status line in the text follows.",
+     .run = set_status},
+    {.name = "deleteSkill",
+     .method = "DELETE",
+     .path = "/v1/skills/{name}",
+     .summary = "Delete a skill and its history. A key that is bound to one agent may not.",
+     .may = MAY_KEY,
+     .args = (const struct op_arg[]){NAME, {0}},
+     .answer_what = "The skill is gone, the name is free.",
+     .faults = OP_FAULT(SKILL_NOT_FOUND) | OP_FAULT(REFUSED),
+     .run = delete_skill},
+    {.name = "skillMetadata",
+     .method = "GET",
+     .path = "/v1/skills/{name}/metadata",
+     .summary = "A skill without its text.",
+     .may = MAY_KEY,
+     .args = (const struct op_arg[]){NAME, {0}},
+     .answer = "SkillMeta",
+     .answer_what = "The metadata.",
+     .faults = OP_FAULT(SKILL_NOT_FOUND),
+     .run = metadata},
+    {.name = "skillVersions",
+     .method = "GET",
+     .path = "/v1/skills/{name}/versions",
+     .summary = "Every write and status change, oldest first.",
+     .may = MAY_KEY,
+     .args = (const struct op_arg[]){NAME, {0}},
+     .answer = "[VersionInfo]",
+     .answer_what = "The history.",
+     .faults = OP_FAULT(SKILL_NOT_FOUND),
+     .tool = "skill_versions",
+     .title = "History of a skill",
+     .tool_what = "Every write and status change of a skill, oldest first.",
+     .tool_wraps = "versions",
+     .reads_only = true,
+     .run = versions},
+    {.name = "skillDependents",
+     .method = "GET",
+     .path = "/v1/skills/{name}/dependents",
+     .summary = "The skills whose text names this one.",
+     .may = MAY_KEY,
+     .args = (const struct op_arg[]){NAME, {0}},
+     .answer = "[text]",
+     .answer_what = "Their names.",
+     .run = dependents},
+    {0},
+};

@@ -1,0 +1,490 @@
+/* v1.c - who may ask, which operation a request means, and how answers look over HTTP.  (v1.h has
+ * the contract.) */
+#include "http/v1.h"
+#include <fcntl.h>
+#include <stdlib.h>
+#include "base/arena.h"
+#include "base/clock.h"
+#include "base/config.h"
+#include "base/crypto.h"
+#include "base/limits.h"
+#include "base/log.h"
+#include "base/mem.h"
+#include "base/spill.h"
+#include "core/token.h"
+#include "data/data.h"
+#include "dispatch/dispatch.h"
+#include "edge/form.h"
+#include "skills/skills.h"
+#include "store/store.h"
+#include "tenancy/facts.h"
+#include "tenancy/keys.h"
+
+#define AT(member) offsetof(struct v1_settings, member)
+#define CALL_BYTES 1024 /* what a call costs besides its body */
+
+static const struct config_key limit_keys[] = {
+    {"limits.key_requests", CFG_NUMBER, CFG_RELOAD, AT(key_requests), "1000", .max = 1000000,
+     .what = "Requests per second of one key at `/v1` and `/mcp`, twice that at once; 0 is no "
+             "limit."},
+    {"limits.tenant_requests", CFG_NUMBER, CFG_RELOAD, AT(tenant_requests), "5000", .max = 1000000,
+     .what = "The same for all keys of a tenant together."},
+    {"limits.tenant_provisions", CFG_NUMBER, CFG_RELOAD, AT(tenant_provisions), "50", .max = 100000,
+     .what = "Gateways of a tenant that ask for their secret at `/relay/provision` or "
+             "`/relay/enroll`, per second, twenty times that at once; past it 429. 0 is no limit."},
+    {0},
+};
+const struct config_section v1_config = {.keys = limit_keys, .size = sizeof(struct v1_settings)};
+
+/* ---- answers ---- */
+
+static const char *etag_header(struct buf *out, struct str etag)
+{
+    if (etag.p == NULL)
+        return NULL;
+    buf_printf(out, "ETag: \"%.*s\"\r\n", STR_FMT(etag));
+    return buf_z(out);
+}
+
+void v1_answer(struct op_call *c, int status, struct str json, struct str etag)
+{
+    struct buf headers = BUF_INIT;
+
+    http_answer(c->f->server, c->id,
+                &(struct http_answer){.status = status,
+                                      .headers = etag_header(&headers, etag),
+                                      .body = json});
+    buf_done(&headers);
+}
+
+void v1_answer_file(struct op_call *c, const struct spill *file, struct str etag)
+{
+    int fd = fcntl(file->fd, F_DUPFD_CLOEXEC, 0);
+    struct buf headers = BUF_INIT;
+
+    if (fd < 0)
+        http_answer_error(c->f->server, c->id, 503, "busy",
+                          "No descriptor is left for so long an answer; ask again soon.");
+    else
+        http_answer_file(c->f->server, c->id,
+                         &(struct http_answer){.headers = etag_header(&headers, etag)},
+                         &(struct http_file){.fd = fd, .size = file->bytes});
+    buf_done(&headers);
+}
+
+void v1_fault(struct front *f, struct http_id id, const struct fault *fault)
+{
+    struct buf body = BUF_INIT;
+    struct jw w = jw_begin(&body);
+    int status = fault_http_status(fault->cls);
+
+    fault_json(fault, &w);
+    http_answer(f->server, id,
+                &(struct http_answer){.status = status,
+                                      .headers = status == 429 || status == 503
+                                                     ? "Retry-After: 1\r\n"
+                                                     : NULL,
+                                      .body = buf_str(&body)});
+    buf_done(&body);
+}
+
+/* A refusal that is no class of the contract's. */
+static bool refuse(struct front *f, struct http_req *req, int status, const char *headers,
+                   const char *code, const char *what)
+{
+    struct buf body = BUF_INIT;
+    struct jw w = jw_begin(&body);
+
+    jw_obj(&w);
+    jw_kstr(&w, "error", str_of(what));
+    jw_kstr(&w, "code", str_of(code));
+    jw_kstr(&w, "class", STR_NULL);
+    jw_end_obj(&w);
+    http_answer(f->server, http_req_id(req),
+                &(struct http_answer){.status = status,
+                                      .headers = headers,
+                                      .body = buf_str(&body)});
+    buf_done(&body);
+    return false;
+}
+
+/* ---- who ---- */
+
+static bool refuse_stranger(struct front *f, struct http_req *req)
+{
+    unsigned long long untold;
+
+    if (front_may_log(f, &untold))
+        log_warn(NULL, "%.*s refused: no key, or one that is not good: from=%.*s more=%llu",
+                 STR_FMT(http_path(req)), STR_FMT(http_peer(req)), untold);
+    return refuse(f, req, 401, "WWW-Authenticate: Bearer\r\n", "unauthorized",
+                  "Show a key: Authorization: Bearer <what bellhop token agent printed>.");
+}
+
+/* The tenant of everybody known here; STR_NULL: there are several, or none. */
+static struct str only_tenant(const struct front *f)
+{
+    const struct list *keys;
+    struct str only = STR_NULL;
+
+    if (facts_tenants(f->facts, &only) > 1)
+        return STR_NULL;
+    keys_all(f->keys, &keys);
+    for (const struct list *it = keys->next; it != keys; it = it->next) {
+        struct str t = str_of(list_entry(it, const struct key, link)->tenant);
+        if (only.p != NULL && !str_eq(only, t))
+            return STR_NULL;
+        only = t;
+    }
+    return only;
+}
+
+/* The file mode of the admin socket has let the operator in already. */
+static bool admit_operator(struct front *f, struct http_req *req, struct str agent,
+                           struct caller *ret)
+{
+    struct str tenant = http_header(req, "X-Bellhop-Tenant");
+
+    if (str_is_empty(tenant))
+        tenant = only_tenant(f);
+    if (str_is_empty(tenant) && agent.p != NULL)
+        tenant = dispatch_tenant_of(f->dispatch, agent);
+    if (!facts_name_ok(tenant))
+        return refuse(f, req, 400, NULL, "invalid", "Which tenant? Name it with --tenant.");
+    *ret = (struct caller){.tenant = tenant, .identity = STR("operator"), .attest = true};
+    return true;
+}
+
+static struct caller caller_of(const struct key *k)
+{
+    return (struct caller){.tenant = str_of(k->tenant),
+                           .ns = str_of(k->ns),
+                           .identity = str_of(k->identity),
+                           .key_id = str_of(k->id),
+                           .agent = str_of(k->agent),
+                           .instance = str_of(k->instance),
+                           .attest = k->attest};
+}
+
+static bool admit_key(struct front *f, struct http_req *req, struct caller *ret)
+{
+    const struct key *k =
+        keys_check(f->keys, KEY_AGENT, token_of_header(http_header(req, "Authorization")));
+
+    if (k == NULL)
+        return refuse_stranger(f, req);
+    if (!keys_may_act(f->keys, k, f->v1->key_requests, f->v1->tenant_requests))
+        return refuse(f, req, 429, "Retry-After: 1\r\n", "rate_limited",
+                      "Too many requests of this key or its tenant; try again in a second.");
+    *ret = caller_of(k);
+    return true;
+}
+
+bool v1_may_again(void *front, const struct caller *who)
+{
+    struct front *f = front;
+    const struct key *k = who->key_id.p != NULL ? keys_find(f->keys, who->key_id) : NULL;
+
+    return k == NULL || keys_may_act(f->keys, k, f->v1->key_requests, f->v1->tenant_requests);
+}
+
+static bool take_work(struct front *f, struct http_req *req, struct str tenant)
+{
+    struct party *p = ledger_party(f->ledger, PER_TENANT, tenant);
+    uint64_t bytes = http_body(req).n + CALL_BYTES;
+
+    if (ledger_take(f->ledger, p, LIMIT_WORK_BYTES, bytes) == LIMIT_TAKEN) {
+        f->v1_work = (struct v1_work){p, bytes};
+        return true;
+    }
+    party_drop(p);
+    return refuse(f, req, 429, "Retry-After: 1\r\n", "busy",
+                  "Too much of this tenant's is under way; try again when some of it is answered.");
+}
+
+void v1_give_work(struct front *f, struct v1_work *w)
+{
+    if (w->party != NULL)
+        ledger_give(f->ledger, w->party, LIMIT_WORK_BYTES, w->bytes);
+    party_drop(w->party);
+    *w = (struct v1_work){0};
+}
+
+static bool admit_namespace(struct front *f, struct http_req *req, struct caller *who)
+{
+    struct str ns = http_header(req, "X-Bellhop-Namespace");
+
+    if (str_is_empty(ns))
+        return true;
+    if (!caller_ns_valid(ns)) {
+        refuse(f, req, 400, NULL, "invalid",
+               "X-Bellhop-Namespace must be 1 to 64 letters, digits, dots, dashes or underscores.");
+        return false;
+    }
+    if (who->ns.p != NULL && !str_eq(who->ns, ns)) {
+        refuse(f, req, 403, NULL, "refused", "This key is for another namespace.");
+        return false;
+    }
+    who->ns = ns;
+    return true;
+}
+
+static bool refuse_draining(struct front *f, struct http_req *req)
+{
+    front_retry(f, req, "draining", "This server is going down; come back in a moment.");
+    return false;
+}
+
+bool v1_admit(struct front *f, struct http_req *req, struct str agent, struct caller *ret_caller)
+{
+    bool keyless =
+        http_listener_tag(req) == front_admin_tag && http_header(req, "Authorization").p == NULL;
+
+    if (f->draining)
+        return refuse_draining(f, req);
+    return (keyless ? admit_operator(f, req, agent, ret_caller) : admit_key(f, req, ret_caller)) &&
+           admit_namespace(f, req, ret_caller) && take_work(f, req, ret_caller->tenant);
+}
+
+static bool signature_ok(const struct key *k, struct http_req *req)
+{
+    struct str given = http_header(req, "X-Signature");
+    uint8_t want[SHA256_BYTES], got[SHA256_BYTES];
+
+    if (k->secret == NULL)
+        return true;
+    if (!str_starts(given, STR("sha256=")) || !hex_decode(str_skip(given, 7), got, sizeof got))
+        return false;
+    hmac_sha256(str_of(k->secret), http_body(req), want);
+    return ct_equal(want, got, sizeof want);
+}
+
+/* Whoever has the URL may use it until it is revoked.  *@ret_bare: the body is not to be read. */
+static bool admit_hook(struct front *f, struct http_req *req, const struct op *op,
+                       struct str capability, struct caller *ret, bool *ret_bare)
+{
+    const struct key *k = keys_check(f->keys, KEY_HOOK, capability);
+
+    if (f->draining)
+        return refuse_draining(f, req);
+    if (k == NULL || k->agent == NULL)
+        return refuse(f, req, 404, NULL, "not_found", "There is nothing here.");
+    if (!keys_may_act(f->keys, k, f->v1->key_requests, f->v1->tenant_requests))
+        return refuse(f, req, 429, "Retry-After: 1\r\n", "rate_limited",
+                      "Too many requests of this hook or its tenant; try again in a second.");
+    if (!take_work(f, req, str_of(k->tenant)))
+        return false;
+    *ret = caller_of(k);
+    ret->ns = STR_NULL;
+    ret->attest = false;
+    *ret_bare = op->signature == SIGN_OR_BARE && !signature_ok(k, req);
+    if (op->signature == SIGN_MUST && !signature_ok(k, req))
+        return refuse(f, req, 401, NULL, "unauthorized",
+                      "X-Signature must be sha256=<hex HMAC-SHA256 of the body>.");
+    return true;
+}
+
+/* ---- arguments ---- */
+
+struct reading { /* the arguments of one request */
+    struct http_req *req;
+    const struct op *op;
+    struct op_args args;
+    struct str in_path[OP_PATH_MAX];
+    struct form form;
+    struct json_parser *parser;
+    struct fault fault;
+    bool bare; /* the body is not to be read */
+};
+
+static bool has_args_in(const struct op *op, enum op_in in)
+{
+    for (const struct op_arg *a = op->args; a != NULL && a->name != NULL; a++)
+        if (a->in == in)
+            return true;
+    return false;
+}
+
+static bool misread(struct reading *r, const char *what)
+{
+    fault_set(&r->fault, r->op->misuse != FAULT_NONE ? r->op->misuse : FAULT_INVALID, "%s", what);
+    return false;
+}
+
+static bool read_query(struct reading *r, size_t i)
+{
+    for (size_t k = 0; k < r->form.n; k++)
+        if (str_eq(r->form.pairs[k].name, str_of(r->op->args[i].name)) &&
+            !op_read_text(r->op, i, r->form.pairs[k].value, &r->args, &r->fault))
+            return false;
+    return true;
+}
+
+static bool read_body(struct reading *r)
+{
+    struct str body = http_body(r->req);
+    bool lenient = r->op->signature == SIGN_OR_BARE;
+
+    if (!has_args_in(r->op, IN_BODY) || r->bare ||
+        (r->op->body_may_be_empty && str_is_empty(str_trim(body))))
+        return true;
+    r->parser = json_parser_new();
+    if (json_parse(r->parser, body, &r->args.body) && json_is_object(r->args.body))
+        return true;
+    r->args.body = (struct json){0};
+    return lenient || misread(r, "Expected a JSON object as the body.");
+}
+
+static bool read_args(struct reading *r)
+{
+    struct str query = http_raw_query(r->req), header;
+    size_t n_path = 0;
+
+    if (has_args_in(r->op, IN_QUERY) && query.p != NULL && !form_parse(&r->form, query))
+        return misread(r, "The query string cannot be read.");
+    if (!read_body(r))
+        return false;
+    for (size_t i = 0; r->op->args != NULL && r->op->args[i].name != NULL; i++) {
+        const struct op_arg *a = &r->op->args[i];
+        bool ok = true;
+        if (a->in == IN_PATH)
+            ok = op_read_text(r->op, i, r->in_path[n_path++], &r->args, &r->fault);
+        else if (a->in == IN_QUERY)
+            ok = read_query(r, i);
+        else if (a->in == IN_HEADER && (header = http_header(r->req, a->name)).p != NULL)
+            ok = op_read_text(r->op, i, header, &r->args, &r->fault);
+        else if (a->in == IN_BODY)
+            ok = op_read_json(r->op, i, json_get(r->args.body, a->name), &r->args, &r->fault);
+        if (!ok)
+            return false;
+    }
+    return op_args_complete(r->op, &r->args, &r->fault);
+}
+
+/* ---- which ---- */
+
+static const struct op *find(struct reading *r, struct buf *allowed)
+{
+    struct str method = http_method(r->req);
+
+    if (str_eq(method, STR("HEAD")))
+        method = STR("GET");
+    for (const struct op_family *family = op_families; family->name != NULL; family++)
+        for (const struct op *op = family->ops; op->name != NULL; op++) {
+            if (op->path == NULL ||
+                !op_match(op->path, http_path(r->req), r->args.arena, r->in_path))
+                continue;
+            if (str_eq(method, str_of(op->method)))
+                return op;
+            buf_printf(allowed, "%s%s", allowed->n > 0 ? ", " : "Allow: ", op->method);
+        }
+    return NULL;
+}
+
+static bool admit(struct front *f, struct reading *r, struct caller *ret)
+{
+    bool names_agent = str_starts(str_of(r->op->path), STR("/v1/agents/{"));
+
+    switch (r->op->may) {
+    case MAY_ANYBODY:
+        return true;
+    case MAY_HOOK:
+        return admit_hook(f, r->req, r->op, r->in_path[0], ret, &r->bare);
+    case MAY_ANYBODY_WITH_KEY:
+        if (http_header(r->req, "Authorization").p == NULL)
+            return true;
+        break;
+    default:
+        break;
+    }
+    return v1_admit(f, r->req, names_agent ? r->in_path[0] : STR_NULL, ret);
+}
+
+static void handle(struct front *f, struct reading *r)
+{
+    struct buf allowed = BUF_INIT;
+    struct caller caller = {0};
+
+    r->op = find(r, &allowed);
+    if (r->op == NULL && allowed.n > 0) {
+        buf_add_z(&allowed, "\r\n");
+        refuse(f, r->req, 405, buf_z(&allowed), "method_not_allowed",
+               "This path does not answer to that method.");
+    } else if (r->op == NULL) {
+        refuse(f, r->req, 404, NULL, "not_found", "There is nothing here.");
+    } else if (admit(f, r, &caller)) {
+        if (!read_args(r)) {
+            v1_fault(f, http_req_id(r->req), &r->fault);
+        } else {
+            struct op_call *c = op_call_new(f, r->op);
+            c->caller = caller;
+            c->caller.takes_files = true;
+            c->id = http_req_id(r->req);
+            c->work = f->v1_work;
+            c->args = &r->args;
+            f->v1_work = (struct v1_work){0};
+            r->op->run(c);
+        }
+    }
+    buf_done(&allowed);
+}
+
+void front_v1(struct front *f, struct http_req *req)
+{
+    struct arena arena = ARENA_INIT;
+    struct reading r = {.req = req, .args.arena = &arena};
+
+    handle(f, &r);
+    v1_give_work(f, &f->v1_work);
+    form_done(&r.form);
+    json_parser_free(r.parser);
+    fault_done(&r.fault);
+    arena_done(&arena);
+}
+
+/* ---- the server itself ---- */
+
+static void health(struct op_call *c)
+{
+    struct store_stats st;
+    struct skills_stats ss;
+    struct data_stats ds;
+
+    c->f->store->ops->stats(c->f->store, &st);
+    skills_stats(c->f->skills, &ss);
+    data_stats(c->f->data, &ds);
+    bool well = !c->f->draining && st.healthy && ss.healthy && ds.healthy;
+    op_answer_status(c, well ? 200 : 503,
+                     well ? STR("{\"status\":\"ok\"}") : STR("{\"status\":\"unavailable\"}"),
+                     STR_NULL);
+}
+
+static void openapi(struct op_call *c)
+{
+    struct buf document = BUF_INIT;
+
+    op_openapi(&document);
+    op_answer(c, buf_str(&document));
+    buf_done(&document);
+}
+
+const struct op ops_server[] = {
+    {.name = "health",
+     .method = "GET",
+     .path = "/v1/health",
+     .summary = "Is the server well? With a key: is the key good?",
+     .may = MAY_ANYBODY_WITH_KEY,
+     .answer = "{status: ok|unavailable}",
+     .answer_what = "503 when the server cannot write.",
+     .faults = OP_FAULT(UNAVAILABLE),
+     .run = health},
+    {.name = "openapi",
+     .method = "GET",
+     .path = "/v1/openapi.json",
+     .summary = "The OpenAPI document of these operations.",
+     .may = MAY_ANYBODY,
+     .answer = "object",
+     .answer_what = "The document.",
+     .run = openapi},
+    {0},
+};
