@@ -202,3 +202,14 @@ def dial():
     yield connect
     for gateway in made:
         gateway.close()
+
+
+LONGEST = ("crash", "cluster", "sleeper", "discord", "web", "hostile", "prompts", "twilio", "cli", "outbox", "discord_tenancy", "media",
+           "v1_skills", "obligations", "enroll", "dispatch_substrates", "telegram", "postgres", "disk", "mcp", "rich", "limits", "agent",
+           "backup")
+
+
+def pytest_collection_modifyitems(items):
+    """Files that take long first, so that no worker is left alone with one at the end."""
+    place = {f"test_{name}.py": at for at, name in enumerate(LONGEST)}
+    items.sort(key=lambda item: place.get(item.path.name, len(LONGEST)))

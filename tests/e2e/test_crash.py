@@ -42,7 +42,7 @@ sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "sim"))
 from telegram import TelegramSim  # noqa: E402
 
 SEED = int(os.environ.get("CRASH_SEED", random.SystemRandom().randrange(10**6)))
-KILLS = int(os.environ.get("CRASH_KILLS", 200))
+KILLS = int(os.environ.get("CRASH_KILLS", 60))
 TOO_LONG_S = max(240, KILLS)  # a second for each is plenty on a busy machine
 ALLOWANCE_S = 0.05  # ack_linger_ms, the way through two processes, and two transactions of an idle disk
 

@@ -285,7 +285,7 @@ def test_manage_instance_tells_a_gateway_about_itself_only(bellhop):
     assert bellhop.get("/manage/instance", headers={"Authorization": "Bearer x"}).status == 401
 
 
-# ---- a hundred rounds ----
+# ---- many rounds ----
 
 
 class Rounds:
@@ -368,9 +368,9 @@ def run_rounds(server, start_sleeper, program, seed, rounds, budget_s):
     return done
 
 
-def test_a_hundred_rounds_of_sleep_and_wake(make_bellhop, start_sleeper, script):  # noqa: F811
+def test_many_rounds_of_sleep_and_wake(make_bellhop, start_sleeper, script):  # noqa: F811
     seed = int(os.environ.get("SLEEPER_SEED", "20261115"))
     server = make_bellhop(CONFIG.replace("cooldown: 300ms", "cooldown: 150ms"))
-    done = run_rounds(server, start_sleeper, script(ECHO), seed, int(os.environ.get("SLEEPER_ROUNDS", "100")), 150)
+    done = run_rounds(server, start_sleeper, script(ECHO), seed, int(os.environ.get("SLEEPER_ROUNDS", "30")), 150)
     assert done >= 25, "the machine is too slow to say anything"
     print(json.dumps({"seed": seed, "rounds": done}))

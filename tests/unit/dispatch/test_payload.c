@@ -93,7 +93,7 @@ static void other_chats_are_not_ours(void **state)
 
 static void a_long_skill_name_does_not_make_a_long_chat(void **state)
 {
-    char name[5000];
+    char name[5000] = "";
     struct buf a = BUF_INIT, b = BUF_INIT;
     struct payload p = {.skill = str_make(name, sizeof name)};
 

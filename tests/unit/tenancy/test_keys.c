@@ -139,7 +139,7 @@ static void a_key_is_known_by_the_narrowest_thing_it_is_bound_to(void **state)
 static void any_changed_character_makes_it_a_stranger(void **state)
 {
     struct rig *r = *state;
-    char text[KEY_TEXT_MAX + 1], other[KEY_TEXT_MAX + 1], mixed[KEY_TEXT_MAX + 1];
+    char text[KEY_TEXT_MAX + 1], other[KEY_TEXT_MAX + 1], mixed[KEY_TEXT_MAX + 2];
     const struct key_spec spec = {.kind = KEY_AGENT, .tenant = STR("acme")};
     make(r, &spec, text, NULL);
     make(r, &spec, other, NULL);
