@@ -413,4 +413,4 @@ struct store_put *store_put(struct store *st, const struct store_kv *items, size
  * NULL. */
 void store_put_cancel(struct store_put **put);
 
-#include "store/seal.h" /* secrets inside record values */
+#include "store/record.h" /* the form of record values; and secrets inside them: seal.h */
