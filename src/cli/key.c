@@ -6,21 +6,18 @@
 #include "base/mem.h"
 #include "base/rand.h"
 #include "cli/cli.h"
+#include "cli/forms.h"
 #include "cli/progress.h"
 #include "cli/settings.h"
 #include "cli/state_dir.h"
 #include "cluster/node.h"
-#include "edge/vault.h"
 #include "net/loop.h"
-#include "platform/platform.h"
 #include "store/postgres/postgres.h"
 #include "store/sqlite/sqlite.h"
-#include "tenancy/facts.h"
-#include "tenancy/keys.h"
 
 #define NEW_KEY "BELLHOP_NEW_MASTER_KEY"
 
-enum { MAX_PLACES = 32, HOLD_MS = 15000 };
+enum { HOLD_MS = 15000 };
 
 /* ---- a store that others share ----
  *
@@ -93,23 +90,6 @@ static void hold_end(struct hold *h)
         hold_ask(h, LEASE_RELEASE);
 }
 
-/* ---- what is sealed ---- */
-
-/* Everybody who seals something: a test reads the sources for others. */
-static void list_places(const struct seal_place *ret[MAX_PLACES])
-{
-    static const struct seal_place *const own[] = {&gateway_sealed, &delivery_key_sealed,
-                                                   &key_sealed, &vault_sealed};
-    size_t n = 0;
-
-    for (; n < ARRAY_LEN(own); n++)
-        ret[n] = own[n];
-    for (size_t i = 0; platforms[i] != NULL && n < MAX_PLACES - 1; i++)
-        if (platforms[i]->sealed != NULL)
-            ret[n++] = platforms[i]->sealed;
-    ret[n] = NULL;
-}
-
 struct rotation {
     struct hold *hold;
     struct progress bar;
@@ -125,19 +105,19 @@ static void on_records(void *ctx, uint64_t records)
 
 static int rotate(struct hold *h, const struct settings *s, const char *path)
 {
-    const struct seal_place *places[MAX_PLACES];
+    const struct record_form *forms[FORMS_MAX];
     struct rotation r = {.hold = h};
     struct seal_change c = {.store = h->st,
                             .loop = h->loop,
                             .from = str_of(s->master_key),
                             .to = str_of(getenv(NEW_KEY)),
                             .path = path,
-                            .places = places,
+                            .forms = forms,
                             .each = on_records,
                             .ctx = &r};
     char why[256] = "";
 
-    list_places(places);
+    forms_list(forms);
     progress_begin(&r.bar, "sealing anew");
     enum bh_err err = seal_change(&c, why);
     progress_end(&r.bar);

@@ -32,7 +32,7 @@ struct event {
     struct str filed_as; /* the platform in its session key, where the gateway files it under
                           * another name (a forwarded interaction: "relay"); absent: platform */
     /* The most specific of what `bellhop route` may name: a guild, a chat, a person; a bot where
-     * there is nothing more specific.  Which route it takes is chosen above: tenancy/route.h. */
+     * there is nothing more specific.  Which route it takes is chosen above: tenancy/facts.h. */
     struct str route_key;
     struct str former_key; /* the same, as it was called before it moved; absent: it did not */
     struct str own_key;    /* route_key as the adapter said it, when another was chosen */

@@ -110,16 +110,21 @@ static bool add_instance(struct vault_entry *e, struct str instance)
     return true;
 }
 
-static void sealed_name(struct buf *out, struct str key)
+/* The value stays sealed in memory, and is opened when somebody uses it. */
+static void sealed_name(const struct vault_entry *e, struct buf *out)
 {
-    buf_add_str(out, key);
+    record_seal_name(&vault_form, str_of(e->record), "sealed", out);
 }
-const struct seal_place vault_sealed = {NS_VAULT, "sealed", sealed_name};
+
+static char *dup_opt(struct str s)
+{
+    return s.p != NULL ? str_dup(s) : NULL;
+}
 
 static struct vault_entry *entry_new(struct vault *v, const struct vault_spec *s, char *record)
 {
     struct vault_entry *e = xcalloc(1, sizeof *e);
-    struct buf sealed = BUF_INIT;
+    struct buf name = BUF_INIT, sealed = BUF_INIT;
     size_t n = 0;
 
     e->record = record;
@@ -128,10 +133,12 @@ static struct vault_entry *entry_new(struct vault *v, const struct vault_spec *s
     for (size_t i = 0; i < VAULT_KEYS; i++)
         if (s->session_keys[i].p != NULL)
             e->keys[n++] = str_dup(s->session_keys[i]);
-    e->place = vault_dup(s->place);
-    e->user = vault_dup(s->user);
-    seal_secret(v->env.seal, str_of(record), s->value, &sealed);
+    e->place = dup_opt(s->place);
+    e->user = dup_opt(s->user);
+    sealed_name(e, &name);
+    seal_secret(v->env.seal, buf_str(&name), s->value, &sealed);
     e->sealed = buf_take(&sealed);
+    buf_done(&name);
     e->until_ms = clock_wall_ms(v->env.clock) + s->life_ms;
     e->used = s->used;
     return e;
@@ -224,9 +231,14 @@ static struct vault_entry *entry_of(const struct vault *v, struct vault_ref ref)
 bool vault_open_value(struct vault *v, struct vault_ref ref, struct buf *ret_plain)
 {
     const struct vault_entry *e = entry_of(v, ref);
+    struct buf name = BUF_INIT;
 
-    return e != NULL && !vault_entry_is_over(v, e) &&
-           unseal_secret(v->env.seal, str_of(e->record), str_of(e->sealed), ret_plain);
+    if (e == NULL || vault_entry_is_over(v, e))
+        return false;
+    sealed_name(e, &name);
+    bool ok = unseal_secret(v->env.seal, buf_str(&name), str_of(e->sealed), ret_plain);
+    buf_done(&name);
+    return ok;
 }
 
 void vault_used(struct vault *v, struct vault_ref ref)

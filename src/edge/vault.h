@@ -21,7 +21,7 @@
 struct bus;
 struct clock;
 struct seal;
-struct seal_place;
+struct record_form;
 struct store;
 struct vault;
 
@@ -83,4 +83,4 @@ void vault_give_back(struct vault *v, struct vault_ref ref); /* it was not used 
 /* Forget everything of a tenant; returns how much that was. */
 size_t vault_wipe(struct vault *v, struct str tenant);
 size_t vault_count(const struct vault *v);
-extern const struct seal_place vault_sealed; /* where its values lie sealed */
+extern const struct record_form *const vault_records[]; /* ends with NULL */

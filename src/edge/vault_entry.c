@@ -2,11 +2,7 @@
  *
  * An entry has up to four names: its session keys and its place, each with tenant and kind before
  * it, and its tenant.  All entries of one name are a chain, oldest first, found through one map. */
-#include <stdio.h>
 #include <stdlib.h>
-#include "base/json.h"
-#include "base/jw.h"
-#include "base/log.h"
 #include "base/mem.h"
 #include "edge/vault_priv.h"
 #include "store/store.h"
@@ -80,18 +76,10 @@ void vault_entry_free(struct vault *v, struct vault_entry *e)
 {
     for (size_t i = 0; i < ARRAY_LEN(e->names); i++)
         remove_name(v, &e->names[i]);
-    for (size_t i = 0; i < VAULT_KEYS; i++)
-        free(e->keys[i]);
     map_del(&v->by_record, str_of(e->record));
     map_del(&v->by_number, vault_number_key(&e->number));
     list_remove(&e->link);
-    free(e->record);
-    free(e->tenant);
-    free(e->kind);
-    free(e->place);
-    free(e->user);
-    free(e->instances);
-    free(e->sealed);
+    record_done(&vault_form, e);
     free(e);
 }
 
@@ -112,47 +100,34 @@ void vault_entry_add(struct vault *v, struct vault_entry *e)
         timer_set(v->env.clock, &v->sweep, VAULT_SWEEP_MS);
 }
 
-static void write_entry(const struct vault_entry *e, struct buf *out)
-{
-    struct jw w = jw_begin(out);
-
-    jw_obj(&w);
-    jw_kstr(&w, "tenant", str_of(e->tenant));
-    jw_kstr(&w, "kind", str_of(e->kind));
-    jw_key(&w, "keys");
-    jw_arr(&w);
-    for (size_t i = 0; i < VAULT_KEYS; i++)
-        if (e->keys[i] != NULL)
-            jw_str(&w, str_of(e->keys[i]));
-    jw_end_arr(&w);
-    jw_kstr(&w, "place", str_of(e->place));
-    jw_kstr_opt(&w, "user", str_of(e->user));
-    jw_kstr(&w, "instances", str_of(e->instances));
-    jw_ki64(&w, "until", e->until_ms);
-    jw_kbool(&w, "used", e->used);
-    jw_kstr(&w, "sealed", str_of(e->sealed));
-    jw_end_obj(&w);
-}
+static const struct record_field fields[] = {
+    RECORD_FIELD(struct vault_entry, record, "record", RECORD_KEY | RECORD_NEEDED),
+    RECORD_FIELD(struct vault_entry, tenant, "tenant", RECORD_NEEDED),
+    RECORD_FIELD(struct vault_entry, kind, "kind", RECORD_NEEDED),
+    RECORD_FIELD(struct vault_entry, keys[0], "key", 0),
+    RECORD_FIELD(struct vault_entry, keys[1], "otherKey", 0),
+    RECORD_FIELD(struct vault_entry, place, "place", 0),
+    RECORD_FIELD(struct vault_entry, user, "user", 0),
+    RECORD_FIELD(struct vault_entry, instances, "instances", RECORD_NEEDED),
+    RECORD_FIELD(struct vault_entry, until_ms, "until", RECORD_NEEDED),
+    RECORD_FIELD(struct vault_entry, used, "used", 0),
+    RECORD_FIELD(struct vault_entry, sealed, "sealed", RECORD_NEEDED | RECORD_SEALED),
+};
+_Static_assert(VAULT_KEYS == 2, "each key is a field");
+const struct record_form vault_form =
+    RECORD_FORM("vault", struct vault_entry, fields, .lossy = true);
+const struct record_form *const vault_records[] = {&vault_form, NULL};
 
 void vault_entry_save(struct vault *v, const struct vault_entry *e)
 {
-    struct buf value = BUF_INIT;
-
-    write_entry(e, &value);
-    store_put(v->env.store,
-              &(struct store_kv){.verb = KV_PUT,
-                                 .ns = NS_VAULT,
-                                 .key = str_of(e->record),
-                                 .value = buf_str(&value)},
-              1, true, NULL, NULL);
-    buf_done(&value);
+    record_put(v->env.store, &vault_form, NULL, e, true, NULL, NULL);
 }
 
 void vault_entry_drop(struct vault *v, struct vault_entry *e)
 {
-    store_put(v->env.store,
-              &(struct store_kv){.verb = KV_DELETE, .ns = NS_VAULT, .key = str_of(e->record)}, 1,
-              true, NULL, NULL);
+    struct store_kv item = {.verb = KV_DELETE, .ns = vault_form.ns, .key = str_of(e->record)};
+
+    store_put(v->env.store, &item, 1, true, NULL, NULL);
     vault_entry_free(v, e);
 }
 
@@ -161,54 +136,22 @@ bool vault_entry_is_over(const struct vault *v, const struct vault_entry *e)
     return clock_wall_ms(v->env.clock) >= e->until_ms;
 }
 
-/* ---- loading ---- */
-
-char *vault_dup(struct str s)
+static bool on_record(void *ctx, struct str key, void *thing)
 {
-    return s.p != NULL ? str_dup(s) : NULL;
-}
+    struct vault_entry *e = xmalloc(sizeof *e);
 
-struct loading {
-    struct vault *v;
-    struct json_parser *parser;
-    bool malformed;
-};
-
-static void on_record(void *ctx, struct str key, struct str value)
-{
-    struct loading *l = ctx;
-    struct json doc;
-    size_t n = 0;
-
-    if (!json_parse(l->parser, value, &doc) || json_str(doc, "sealed").p == NULL ||
-        json_str(doc, "tenant").p == NULL || json_str(doc, "kind").p == NULL) {
-        l->malformed = true;
-        return;
-    }
-    struct vault_entry *e = xcalloc(1, sizeof *e);
-    e->record = str_dup(key);
-    e->tenant = str_dup(json_str(doc, "tenant"));
-    e->kind = str_dup(json_str(doc, "kind"));
-    for (struct json_iter it = {0}; n < VAULT_KEYS && json_next(json_get(doc, "keys"), &it);)
-        e->keys[n++] = vault_dup(json_as_str(it.value));
-    e->place = vault_dup(json_str(doc, "place"));
-    e->user = vault_dup(json_str(doc, "user"));
-    e->instances = str_dup(json_str(doc, "instances"));
-    e->sealed = str_dup(json_str(doc, "sealed"));
-    e->used = json_as_bool(json_get(doc, "used"), true);
-    json_as_i64(json_get(doc, "until"), &e->until_ms);
-    vault_entry_add(l->v, e);
+    (void)key;
+    *e = *(struct vault_entry *)thing;
+    vault_entry_add(ctx, e);
+    return true;
 }
 
 enum bh_err vault_load(struct vault *v, char *ret_why)
 {
-    struct loading l = {.v = v, .parser = json_parser_new()};
-    enum bh_err err = v->env.store->ops->load_records(v->env.store, NS_VAULT, on_record, &l);
+    struct record_reader *reader = record_reader_new(NULL);
+    enum bh_err err =
+        record_load(v->env.store, &vault_form, reader, STR_NULL, on_record, v, ret_why);
 
-    json_parser_free(l.parser);
-    if (err != BH_OK)
-        snprintf(ret_why, 256, "the vault cannot be read from the database");
-    if (l.malformed)
-        log_warn(NULL, "some records of the vault cannot be read and are left out");
+    record_reader_free(reader);
     return err;
 }

@@ -5,8 +5,9 @@
 #include "base/map.h"
 #include "edge/vault.h"
 
-#define NS_VAULT "vault"
 #define VAULT_SWEEP_MS 5000
+
+extern const struct record_form vault_form;
 
 enum vault_name { VAULT_BY_KEY = 'k', VAULT_BY_PLACE = 'p', VAULT_BY_TENANT = 't' };
 
@@ -28,7 +29,7 @@ struct vault_entry {
     char *record;           /* owned: tenant, kind and id; the key in the store */
     char *tenant, *kind;    /* owned */
     char *keys[VAULT_KEYS]; /* owned; NULL: none */
-    char *place, *user;     /* owned; user may be NULL */
+    char *place, *user;     /* owned; may be NULL */
     char *instances;        /* owned: names with 0x1f after each */
     char *sealed;           /* owned */
     int64_t until_ms;       /* wall */
@@ -58,5 +59,4 @@ static inline struct str vault_number_key(const uint64_t *number) /* in by_numbe
 {
     return str_make(number, sizeof *number);
 }
-char *vault_dup(struct str s); /* NULL when absent */
 enum bh_err vault_load(struct vault *v, char *ret_why);

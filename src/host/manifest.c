@@ -11,7 +11,7 @@
 #include "base/mem.h"
 #include "host/host.h"
 #include "store/store.h"
-#include "tenancy/identity.h"
+#include "tenancy/facts.h"
 
 #define NS "manifest"
 enum { NAME_MAX_CHARS = 32, DESCRIPTION_CHARS = 100 };

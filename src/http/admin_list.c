@@ -23,7 +23,6 @@
 #include "relay/relay.h"
 #include "store/store.h"
 #include "tenancy/facts.h"
-#include "tenancy/identity.h"
 
 enum { PAGE_ROWS = 500, PAGE_LOOKS = 4000 };
 
@@ -342,7 +341,7 @@ static void write_gateway(struct front *f, struct jw *w, const struct gateway *g
     jw_kstr(w, "platform", str_of(g->platform));
     jw_kstr(w, "bot", str_of(g->bot));
     jw_key(w, "identities");
-    identity_write(w, g, 0);
+    identity_write(w, g);
     jw_ki64(w, "secrets", live);
     jw_kbool(w, "acks", !g->ackless);
     jw_kstr(w, "displayName", str_of(g->display_name));

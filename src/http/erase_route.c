@@ -135,10 +135,12 @@ static bool outgoing_names(struct erasure *e, struct str key, struct json doc)
 
 static bool binding_names(struct erasure *e, struct str key, struct json doc)
 {
-    struct grant_who who = {json_str(doc, "tenant"), json_str(doc, "instance")};
+    bool here = is_platform(e, part(&key)), theirs = is_user(e, part(&key));
+    struct str tenant = part(&key);
+    struct grant_who who = {tenant, key};
 
-    (void)key;
-    if (!is_platform(e, json_str(doc, "platform")) || !is_user(e, json_str(doc, "user")))
+    (void)doc;
+    if (!here || !theirs)
         return false;
     if (!e->dry)
         grant_unlink(e->f->facts, who, buf_str(&e->platform), buf_str(&e->user), NULL, NULL);

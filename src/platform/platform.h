@@ -29,7 +29,7 @@ struct store;
 struct vault;
 struct jw;
 
-struct seal_place;
+struct record_form;
 struct platform_settings { /* first member of every adapter's own; filled from `platforms:` */
     char *platform, *bot;  /* owned by the config */
 };
@@ -56,7 +56,7 @@ struct platform_ops {
     const char *name;                    /* "telegram": config value, log tag, metric label */
     const struct config_section *config; /* its keys in an entry of `platforms:`; base/config.h */
     const struct descriptor *descriptor; /* what this platform can do */
-    const struct seal_place *sealed;     /* where it keeps what it seals; NULL: nothing */
+    const struct record_form *const *records; /* the forms of its records; NULL: none */
     /* Chat ids cannot be guessed and act() knows its own: an instance that holds the bot's route
      * and names one was told of it, so the relay need not remember them all. */
     bool secret_chats;

@@ -22,6 +22,11 @@ struct record_reader {
     char why[256];
 };
 
+static const struct record_field text_fields[] = {
+    {.type = RECORD_TEXT, .size = sizeof(struct str)},
+};
+const struct record_form record_texts = RECORD_FORM(NULL, struct str, text_fields);
+
 /* ---- members ---- */
 
 static void *member(const struct record_field *f, void *thing)
@@ -83,10 +88,10 @@ bool record_has_sealed(const struct record_form *form)
     return has_flag(form, RECORD_SEALED);
 }
 
-/* What a sealed text is bound to. */
-static void seal_name(struct buf *out, const char *ns, struct str key, const char *field)
+void record_seal_name(const struct record_form *form, struct str key, const char *field,
+                      struct buf *out)
 {
-    buf_printf(out, "%s/%.*s/%s", ns, STR_FMT(key), field);
+    buf_printf(out, "%s/%.*s/%s", form->ns, STR_FMT(key), field);
 }
 
 /* ---- writing ---- */
@@ -102,7 +107,7 @@ static void write_sealed(struct writer *wr, const struct record_field *f, struct
 {
     struct buf name = BUF_INIT, sealed = BUF_INIT;
 
-    seal_name(&name, wr->form->ns, wr->key, f->name);
+    record_seal_name(wr->form, wr->key, f->name, &name);
     seal_secret(wr->seal, buf_str(&name), plain, &sealed);
     jw_str(&wr->w, buf_str(&sealed));
     buf_done(&name);
@@ -346,7 +351,7 @@ static bool read_sealed(struct record_reader *r, const struct record_field *f, s
     struct buf name = BUF_INIT;
     size_t before = r->plain.n;
 
-    seal_name(&name, r->form->ns, r->key, f->name);
+    record_seal_name(r->form, r->key, f->name, &name);
     bool ok = unseal_secret(r->seal, buf_str(&name), sealed, &r->plain);
     buf_done(&name);
     if (!ok)

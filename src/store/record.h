@@ -4,13 +4,13 @@
  * codec writes the struct as a key and a value, and reads and checks both:
  *
  *      static const struct record_field fields[] = {
- *          RECORD_FIELD(struct binding, platform, "platform", RECORD_KEY | RECORD_NEEDED),
- *          RECORD_FIELD(struct binding, user, "user", RECORD_KEY | RECORD_NEEDED, .max = 128),
- *          RECORD_FIELD(struct binding, created_ms, "created", 0),
+ *          RECORD_FIELD(struct pet, owner, "owner", RECORD_KEY | RECORD_NEEDED),
+ *          RECORD_FIELD(struct pet, name, "name", RECORD_KEY | RECORD_NEEDED, .max = 128),
+ *          RECORD_FIELD(struct pet, created_ms, "created", 0),
  *      };
- *      const struct record_form binding_form = RECORD_FORM("binding", struct binding, fields);
+ *      const struct record_form form = RECORD_FORM("pet", struct pet, fields);
  *
- *      key     telegram 1f 4711                 the fields with RECORD_KEY, 0x1f between them
+ *      key     mary 1f rex                      the fields with RECORD_KEY, 0x1f between them
  *      value   {"created":1782000000000}        the others, as JSON
  *
  * A field that is absent, zero or false is not written, unless it is RECORD_NEEDED.  A field with
@@ -32,7 +32,10 @@
  *      uint8_t [n]      bytes, written as hex
  *      struct record_json   any JSON value
  *
- * RECORD_LIST and RECORD_ARRAY are lists of structs with a table of their own. */
+ * RECORD_LIST and RECORD_ARRAY are lists of structs with a table of their own.
+ *
+ * cli/forms.c lists all forms of the program: a change of the master key seals their fields anew,
+ * and the fuzz target reads hostile bytes through each. */
 #pragma once
 #include <stdint.h>
 #include "base/buf.h"
@@ -98,7 +101,7 @@ struct record_form {
         uint32_t *: RECORD_U32,                                                                 \
         bool *: RECORD_BOOL,                                                                    \
         struct record_json *: RECORD_JSON,                                                      \
-        default: _Generic(((T *)0)->member, char *: RECORD_CHARS, uint8_t *: RECORD_BYTES,                    \
+        default: _Generic(((T *)0)->member, char *: RECORD_CHARS, uint8_t *: RECORD_BYTES, \
                           default: RECORD_STRUCTS))
 #define RECORD_FIELD(T, member, called, ...) \
     RECORD_FIELD_(T, member, called, RECORD_TYPE(T, member), __VA_ARGS__)
@@ -124,7 +127,12 @@ struct record_form {
         __VA_ARGS__ \
     }
 
+extern const struct record_form record_texts; /* of a list whose entries are struct str */
+
 bool record_has_sealed(const struct record_form *form);
+/* What a sealed field is bound to, for a module that opens the field by itself. */
+void record_seal_name(const struct record_form *form, struct str key, const char *field,
+                      struct buf *out);
 
 /* ---- writing ---- */
 

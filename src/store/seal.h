@@ -36,27 +36,20 @@ bool seal_check(const struct seal *s, struct store *st, char *ret_why);
 
 /* ---- changing the key ---- */
 
-/* Where sealed text lies: whoever seals something says so, and everything is sealed anew from these
- * (cli/key.c has the list). */
-struct seal_place {
-    const char *ns;
-    const char *field; /* of the JSON value, wherever it stands in it; NULL: the value itself */
-    void (*name)(struct buf *out, struct str key); /* that it is bound to, from the record's key */
-};
-
-/* Change the key of a database that nobody else uses, and go on with a change that was interrupted:
- * all that lies in @places (ends with NULL) is sealed anew.  @from, or the file at @path, is the
- * key it has; @to, or a file beside @path that takes its place at the end, the key it gets.  The
- * old file stays as @path with ".old" behind it (".old.2" and so on where there is one already):
- * older backups need it.  A change that was over but for the names of the files is not begun anew.
- * Turns @loop while it waits.  @each: how many records were looked at. */
+/* Change the key of a database that no server uses, and go on with a change that was interrupted:
+ * the sealed fields of all records of @forms (ends with NULL) are sealed anew.  @from, or the file
+ * at @path, is the key it has; @to, or a file beside @path that takes its place at the end, the key
+ * it gets.  The old file stays as @path with ".old" behind it (".old.2" and so on where there is
+ * one already): older backups need it.  A change that was over but for the names of the files is
+ * not begun anew.  Turns @loop while it waits.  @each: how many records were looked at. */
 struct loop;
+struct record_form;
 struct seal_change {
     struct store *store;
     struct loop *loop;
     struct str from, to;
     const char *path;
-    const struct seal_place *const *places;
+    const struct record_form *const *forms;
     void (*each)(void *ctx, uint64_t records);
     void *ctx;
     uint64_t records, sealed; /* the answer: looked at, and sealed anew this time */

@@ -21,8 +21,9 @@ enum { PAGE = 256, SALT_BYTES = 16 };
 struct turning { /* one call of seal_change() */
     struct seal_change *c;
     struct seal_records r;
-    struct seal *old, *next; /* owned */
-    char *why;               /* borrowed, 256 bytes */
+    struct seal *old, *next;                /* owned */
+    struct record_reader *as_old, *as_next; /* owned */
+    char *why;                              /* borrowed, 256 bytes */
 };
 
 /* ---- waiting for the store ---- */
@@ -166,58 +167,19 @@ static enum bh_err prepare(struct turning *ch)
 
 /* ---- one record ---- */
 
-/* 0: it opens with neither; 1: it was sealed with the next key already; 2: it is now. */
-static int turn_one(const struct turning *ch, struct str name, struct str sealed, struct buf *out)
-{
-    struct buf plain = BUF_INIT;
-    int how = 0;
-
-    if (unseal_secret(ch->next, name, sealed, &plain)) {
-        buf_add_str(out, sealed);
-        how = 1;
-    } else if (buf_wipe(&plain), unseal_secret(ch->old, name, sealed, &plain)) {
-        seal_secret(ch->next, name, buf_str(&plain), out);
-        how = 2;
-    }
-    buf_wipe(&plain);
-    return how;
-}
-
-/* The values of all members called @field, which are base64 and so need no unescaping. */
-static int turn_fields(const struct turning *ch, const char *field, struct str name,
-                       struct str value, struct buf *out)
-{
-    struct buf mark = BUF_INIT;
-    int how = 1;
-
-    buf_printf(&mark, "\"%s\":\"", field);
-    while (how != 0) {
-        const char *at = value.n >= mark.n ? memmem(value.p, value.n, mark.p, mark.n) : NULL;
-        if (at == NULL)
-            break;
-        size_t before = (size_t)(at - value.p) + mark.n;
-        buf_add(out, value.p, before);
-        value = str_skip(value, before);
-        ptrdiff_t end = str_find(value, '"');
-        struct str sealed = str_make(value.p, end >= 0 ? (size_t)end : value.n);
-        int one = turn_one(ch, name, sealed, out);
-        how = one == 0 ? 0 : one > how ? one : how;
-        value = str_skip(value, sealed.n);
-    }
-    buf_add_str(out, value);
-    buf_done(&mark);
-    return how;
-}
-
-static int turn_record(const struct turning *ch, const struct seal_place *p,
+/* 0: it opens with neither key; 1: it is sealed with the next key already; 2: it is now. */
+static int turn_record(const struct turning *ch, const struct record_form *form, void *thing,
                        const struct store_record *rec, struct buf *out)
 {
-    struct buf name = BUF_INIT;
+    int how = 0;
 
-    p->name(&name, rec->key);
-    int how = p->field != NULL ? turn_fields(ch, p->field, buf_str(&name), rec->value, out)
-                               : turn_one(ch, buf_str(&name), rec->value, out);
-    buf_done(&name);
+    if (record_read(ch->as_next, form, rec->key, rec->value, thing)) {
+        how = 1;
+    } else if (record_read(ch->as_old, form, rec->key, rec->value, thing)) {
+        record_write(form, ch->next, thing, NULL, out);
+        how = 2;
+    }
+    record_done(form, thing);
     return how;
 }
 
@@ -229,43 +191,47 @@ struct page {
     size_t n;
 };
 
-static enum bh_err turn_page(struct turning *ch, const struct seal_place *p,
+static enum bh_err turn_page(struct turning *ch, const struct record_form *form,
                              const struct store_scan *scan, struct page *g)
 {
+    void *thing = xcalloc(1, form->size);
+
     g->n = 0;
     for (size_t i = 0; i < scan->n_records; i++) {
         const struct store_record *rec = &scan->records[i];
         struct buf *value = &g->values[g->n];
         buf_reset(value);
-        int how = turn_record(ch, p, rec, value);
+        int how = turn_record(ch, form, thing, rec, value);
         if (how == 0) {
-            snprintf(ch->why, 256, "a sealed record opens with neither key: %s %.*s", p->ns,
-                     (int)(rec->key.n < 80 ? rec->key.n : 80), rec->key.p);
+            snprintf(ch->why, 256, "a sealed record opens with neither key: %.200s",
+                     record_why(ch->as_old));
+            free(thing);
             return BH_REFUSED;
         }
         if (how == 2)
-            g->items[g->n++] = (struct store_kv){KV_PUT, p->ns, rec->key, buf_str(value)};
+            g->items[g->n++] = (struct store_kv){KV_PUT, form->ns, rec->key, buf_str(value)};
     }
+    free(thing);
     ch->c->records += scan->n_records;
     ch->c->sealed += g->n;
     return g->n > 0 ? write_now(ch, g->items, g->n) : BH_OK;
 }
 
-static enum bh_err turn_place(struct turning *ch, const struct seal_place *p, struct page *g)
+static enum bh_err turn_form(struct turning *ch, const struct record_form *form, struct page *g)
 {
     struct buf after = BUF_INIT;
     enum bh_err err;
     bool more;
 
     do {
-        struct waiting w = {.scan = {.op.done = on_done, .ns = p->ns, .limit = PAGE}};
+        struct waiting w = {.scan = {.op.done = on_done, .ns = form->ns, .limit = PAGE}};
         if (after.n > 0)
             w.scan.after = buf_str(&after);
         store_scan(ch->c->store, &w.scan);
         err = wait_for(ch, &w);
         more = err == BH_OK && w.scan.more;
         if (err == BH_OK)
-            err = turn_page(ch, p, &w.scan, g);
+            err = turn_page(ch, form, &w.scan, g);
         if (more) {
             buf_reset(&after);
             buf_add_str(&after, w.scan.records[w.scan.n_records - 1].key);
@@ -283,8 +249,13 @@ static enum bh_err turn_all(struct turning *ch)
     struct page *g = xcalloc(1, sizeof *g);
     enum bh_err err = BH_OK;
 
-    for (size_t i = 0; err == BH_OK && ch->c->places[i] != NULL; i++)
-        err = turn_place(ch, ch->c->places[i], g);
+    ch->as_old = record_reader_new(ch->old);
+    ch->as_next = record_reader_new(ch->next);
+    for (size_t i = 0; err == BH_OK && ch->c->forms[i] != NULL; i++)
+        if (record_has_sealed(ch->c->forms[i]))
+            err = turn_form(ch, ch->c->forms[i], g);
+    record_reader_free(ch->as_old);
+    record_reader_free(ch->as_next);
     for (size_t i = 0; i < PAGE; i++)
         buf_wipe(&g->values[i]);
     free(g);

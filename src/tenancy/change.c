@@ -232,14 +232,18 @@ void change_announce(struct facts *f, const char *what, const char *id)
     buf_done(&message);
 }
 
-struct change_item *change_put(struct change *c, enum store_kv_verb verb, const char *ns)
+void change_put(struct change *c, enum store_kv_verb verb, const struct record_form *form,
+                const void *thing)
 {
+    bool writes = verb == KV_PUT || verb == KV_INSERT;
+
     if (c->n == c->cap) {
         c->cap = c->cap != 0 ? 2 * c->cap : 4;
         c->items = xrealloc(c->items, c->cap * sizeof *c->items);
     }
-    c->items[c->n] = (struct change_item){.verb = verb, .ns = ns};
-    return &c->items[c->n++];
+    struct change_item *item = &c->items[c->n++];
+    *item = (struct change_item){.verb = verb, .ns = form->ns};
+    record_write(form, c->facts->env.seal, thing, &item->key, writes ? &item->value : NULL);
 }
 
 bool change_name_bad(struct change *c, const char *what, struct str name, bool required)

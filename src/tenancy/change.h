@@ -65,8 +65,9 @@ struct change {
 struct change *change_new(struct facts *f, prepare_f *prepare, apply_f *apply, facts_done_cb *done,
                           void *ctx);
 bool change_fail(struct change *c, enum bh_err err, const char *fmt, ...) BH_PRINTF(3, 4);
-/* The next item; fill its key, and its value unless it deletes. */
-struct change_item *change_put(struct change *c, enum store_kv_verb verb, const char *ns);
+/* One more record of the transaction: written or deleted as @verb says. */
+void change_put(struct change *c, enum store_kv_verb verb, const struct record_form *form,
+                const void *thing);
 /* While it is under way no change of @subject starts.  From prepare() only, and only a free one. */
 void change_hold(struct change *c, const char *subject);
 /* The subject of this name when a change of it is under way; NULL: it is free. */
@@ -78,7 +79,8 @@ void change_submit(struct change *c, const char *subject);
 void change_announce(struct facts *f, const char *what, const char *id);
 
 /* ---- gateway_change.c, for enroll.c too ---- */
-struct gateway *gateway_copy(const struct gateway *g);
+void gateway_put(struct change *c, enum store_kv_verb verb, const struct gateway *g);
+void route_put(struct change *c, enum store_kv_verb verb, const struct route *r);
 /* A new secret, also appended to @ret_secret; the caller owns it. */
 char *gateway_new_secret(struct facts *f, struct buf *ret_secret);
 /* Write the record as it is in memory: something about it was learned. */

@@ -12,11 +12,7 @@
 #include "base/mem.h"
 #include "base/rand.h"
 #include "tenancy/change.h"
-#include "tenancy/identity.h"
-#include "tenancy/secrets.h"
-#include "tenancy/used.h"
 
-#define NS_DELIVERY_KEY "delivery_key"
 #define PREFIX "bh1."
 
 static const char *const kind_words[] = {
@@ -114,51 +110,114 @@ static void key_attach(struct facts *f, struct str tenant, struct str key)
     map_put(&f->delivery_keys, str_of(k->tenant), k);
 }
 
-static void key_name(struct buf *out, struct str tenant)
+struct delivery_key_record { /* texts are borrowed */
+    struct str tenant, secret;
+};
+static const struct record_field delivery_key_fields[] = {
+    RECORD_FIELD(struct delivery_key_record, tenant, "tenant", RECORD_KEY | RECORD_NEEDED),
+    RECORD_FIELD(struct delivery_key_record, secret, "secret", RECORD_NEEDED | RECORD_SEALED),
+};
+const struct record_form delivery_key_form =
+    RECORD_FORM("delivery_key", struct delivery_key_record, delivery_key_fields);
+
+static bool on_delivery_key(void *ctx, struct str key, void *thing)
 {
-    buf_printf(out, "tenant/%.*s/delivery_key", STR_FMT(tenant));
+    const struct delivery_key_record *r = thing;
+
+    (void)key;
+    key_attach(ctx, r->tenant, r->secret);
+    return true;
 }
 
-const struct seal_place delivery_key_sealed = {NS_DELIVERY_KEY, NULL, key_name};
+/* ---- enrollment tokens that were used ----
+ *
+ * That a token was used is one record under its nonce, written in the transaction that used it.
+ * Once the token has expired the record says nothing any more: it is deleted, at a start or within
+ * the hour.  So there are never more records than tokens that are still good, and an hour's worth.
+ */
 
-static bool read_key(struct facts *f, struct str tenant, struct str sealed)
-{
-    struct buf name = BUF_INIT, plain = BUF_INIT;
+#define USED_SWEEP_MS 3600000
+#define SWEEP_ITEMS 256 /* deleted at once */
 
-    key_name(&name, tenant);
-    bool ok = unseal_secret(f->env.seal, buf_str(&name), sealed, &plain);
-    if (ok)
-        key_attach(f, tenant, buf_str(&plain));
-    buf_done(&name);
-    buf_wipe(&plain);
-    return ok;
-}
-
-struct loading {
-    struct facts *f;
-    bool bad;
+struct used {
+    struct list link; /* in f->used */
+    int64_t until_ms; /* wall clock */
+    char nonce[];
 };
 
-static void on_key(void *ctx, struct str tenant, struct str sealed)
-{
-    struct loading *l = ctx;
+struct used_record { /* texts are borrowed */
+    struct str nonce;
+    int64_t at_ms, until_ms;
+};
+static const struct record_field used_fields[] = {
+    RECORD_FIELD(struct used_record, nonce, "nonce", RECORD_KEY | RECORD_NEEDED),
+    RECORD_FIELD(struct used_record, at_ms, "at", 0),
+    RECORD_FIELD(struct used_record, until_ms, "until", RECORD_NEEDED),
+};
+const struct record_form enrolled_form = RECORD_FORM("enrolled", struct used_record, used_fields);
 
-    l->bad |= !read_key(l->f, tenant, sealed);
+static void used_add(struct facts *f, struct str nonce, int64_t until_ms)
+{
+    struct used *u = xcalloc(1, sizeof *u + nonce.n + 1);
+
+    memcpy(u->nonce, nonce.p, nonce.n);
+    u->until_ms = until_ms;
+    list_init(&u->link);
+    list_append(&f->used, &u->link);
+    if (!timer_is_set(&f->sweep))
+        timer_set(f->env.clock, &f->sweep, USED_SWEEP_MS);
 }
+
+static void on_sweep(struct timer *t)
+{
+    struct facts *f = container_of(t, struct facts, sweep);
+    struct store_kv items[SWEEP_ITEMS];
+    struct used *gone[SWEEP_ITEMS];
+    int64_t now_ms = clock_wall_ms(f->env.clock);
+    size_t n = 0;
+
+    list_each (&f->used, it, next) {
+        struct used *u = list_entry(it, struct used, link);
+        if (u->until_ms > now_ms || n == SWEEP_ITEMS)
+            continue;
+        items[n] =
+            (struct store_kv){.verb = KV_DELETE, .ns = enrolled_form.ns, .key = str_of(u->nonce)};
+        gone[n++] = u;
+    }
+    if (n > 0)
+        store_put(f->env.store, items, n, false, NULL, NULL);
+    for (size_t i = 0; i < n; i++) {
+        list_remove(&gone[i]->link);
+        free(gone[i]);
+    }
+    if (!list_is_empty(&f->used))
+        timer_set(f->env.clock, &f->sweep, n == SWEEP_ITEMS ? 1000 : USED_SWEEP_MS);
+}
+
+static bool on_used(void *ctx, struct str key, void *thing)
+{
+    const struct used_record *r = thing;
+
+    (void)key;
+    used_add(ctx, r->nonce, r->until_ms);
+    return true;
+}
+
+/* ---- start and end ---- */
 
 enum bh_err enroll_load(struct facts *f, char *ret_why)
 {
-    struct loading l = {.f = f};
-    enum bh_err err = f->env.store->ops->load_records(f->env.store, NS_DELIVERY_KEY, on_key, &l);
+    struct record_reader *reader = record_reader_new(f->env.seal);
+    enum bh_err err = record_load(f->env.store, &delivery_key_form, reader, STR_NULL,
+                                  on_delivery_key, f, ret_why);
 
-    if (err == BH_OK && l.bad) {
-        snprintf(ret_why, 256, "a delivery key does not open: damaged, or another master key");
-        err = BH_REFUSED;
-    } else if (err != BH_OK) {
-        snprintf(ret_why, 256, "the delivery keys cannot be read from the store");
-    } else if ((err = used_load(f)) != BH_OK) {
-        snprintf(ret_why, 256, "the used enrollment tokens cannot be read from the store");
-    }
+    timer_init(&f->sweep, on_sweep);
+    list_init(&f->used);
+    if (err == BH_OK)
+        err = record_load(f->env.store, &enrolled_form, reader, STR_NULL, on_used, f, ret_why);
+    if (err == BH_OK && !list_is_empty(&f->used))
+        timer_set(f->env.clock, &f->sweep, 0);
+    record_reader_free(reader);
     return err;
 }
 
@@ -166,7 +225,11 @@ void enroll_free(struct facts *f)
 {
     void *v;
 
-    used_free(f);
+    if (f->used.next == NULL)
+        return; /* it was never loaded */
+    timer_stop(f->env.clock, &f->sweep);
+    list_each (&f->used, it, next)
+        free(list_entry(it, struct used, link));
     for (size_t i = 0; map_next(&f->delivery_keys, &i, &v);) {
         struct delivery_key *k = v;
         secret_wipe(k->key, strlen(k->key));
@@ -174,11 +237,6 @@ void enroll_free(struct facts *f)
         free(k);
     }
     map_done(&f->delivery_keys);
-}
-
-bool enroll_any(const struct facts *f, struct str tenant)
-{
-    return map_get(&f->delivery_keys, tenant) != NULL;
 }
 
 /* ---- the change ---- */
@@ -232,15 +290,9 @@ static struct gateway *next_record(struct facts *f, const struct change *c,
 {
     const struct asked *a = c->thing;
     int64_t now_ms = clock_wall_ms(f->env.clock), minted_ms;
-    struct gateway *g = known != NULL ? gateway_copy(known) : xcalloc(1, sizeof *g);
+    struct gateway_record fresh = {.id = str_of(c->id), .tenant = str_of(a->tenant)};
+    struct gateway *g = known != NULL ? gateway_copy(known) : gateway_new(&fresh);
 
-    if (known == NULL) {
-        list_init(&g->link);
-        list_init(&g->by_inst);
-        g->id = xstrdup(c->id);
-        g->tenant = xstrdup(a->tenant);
-        g->instance = xstrdup(a->instance != NULL ? a->instance : c->id);
-    }
     take(&g->instance, a->instance);
     take(&g->wake_url, a->wake_url);
     if (a->platform != NULL)
@@ -313,12 +365,9 @@ static void put_routes(struct facts *f, struct change *c)
         if (has)
             continue; /* its own already, by this word or a better one */
         left--;
-        struct change_item *item = change_put(c, KV_PUT, NS_ROUTE);
         r->origin = ROUTE_PROVISION;
         r->created_ms = clock_wall_ms(f->env.clock);
-        route_write_key(&item->key, str_of(r->platform), str_of(r->key), str_of(r->tenant),
-                        str_of(r->instance));
-        route_write(r, &item->value);
+        route_put(c, KV_PUT, r);
     }
     jw_end_arr(&w);
 }
@@ -327,7 +376,6 @@ static void put_delivery_key(struct facts *f, struct change *c)
 {
     struct asked *a = c->thing;
     const struct delivery_key *k = map_get(&f->delivery_keys, str_of(a->tenant));
-    struct buf name = BUF_INIT;
 
     if (k != NULL) {
         buf_add_z(&a->r->delivery_key, k->key);
@@ -335,13 +383,10 @@ static void put_delivery_key(struct facts *f, struct change *c)
     }
     /* Put, not inserted: two first gateways of a tenant may come at once, and the last key counts.
      */
-    struct change_item *item = change_put(c, KV_PUT, NS_DELIVERY_KEY);
     a->new_key = true;
     free(gateway_new_secret(f, &a->r->delivery_key));
-    buf_add_z(&item->key, a->tenant);
-    key_name(&name, str_of(a->tenant));
-    seal_secret(f->env.seal, buf_str(&name), buf_str(&a->r->delivery_key), &item->value);
-    buf_done(&name);
+    struct delivery_key_record r = {str_of(a->tenant), buf_str(&a->r->delivery_key)};
+    change_put(c, KV_PUT, &delivery_key_form, &r);
 }
 
 /* The operator's tokens are for as many as the operator likes. */
@@ -369,11 +414,12 @@ static bool prepare(struct facts *f, struct change *c)
     if (known == NULL && has_too_many(f, a))
         return change_fail(c, BH_BUSY, "there are too many gateways (limits.gateways)");
     c->gateway = next_record(f, c, known);
-    struct change_item *item = change_put(c, known != NULL ? KV_PUT : KV_INSERT, NS_GATEWAY);
-    buf_add_z(&item->key, c->id);
-    gateway_write(f, c->gateway, &item->value);
-    if (a->enroll)
-        used_put(c, str_of(a->nonce), clock_wall_ms(f->env.clock), a->nonce_until_ms);
+    gateway_put(c, known != NULL ? KV_PUT : KV_INSERT, c->gateway);
+    if (a->enroll) {
+        struct used_record r = {str_of(a->nonce), clock_wall_ms(f->env.clock), a->nonce_until_ms};
+        change_put(c, KV_INSERT, &enrolled_form, &r);
+        c->conflict = "the enrollment token was used before";
+    }
     put_routes(f, c);
     put_delivery_key(f, c);
     return true;

@@ -11,7 +11,7 @@
  * nothing more: they deliver nothing and let it speak nowhere (facts.h).
  *
  * Tokens are signed with the master key and say what they are for; nothing of them is stored but
- * that an enrollment token was used, until it has expired (used.h).
+ * that an enrollment token was used, until it has expired.
  */
 #pragma once
 #include "base/buf.h"

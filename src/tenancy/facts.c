@@ -4,20 +4,24 @@
  * the questions of the hot path.  Every record carries the links it hangs by, so a change touches
  * what it is about and nothing else, and an event costs one lookup.
  *
- *      gateway_table.c   id -> gateway; tenant, instance -> its gateways (wake URL, is it revoked)
- *      route_table.c     platform, key -> routes -> places (where an event goes: gate.routes)
- *      facts.c           loading and letting go of it all
- */
+ *      gateways.c   id -> gateway; tenant, instance -> its gateways (wake URL, is it revoked)
+ *      routes.c     platform, key -> routes -> places (where an event goes: gate.routes)
+ *      facts.c      loads and frees all of it, and says whether a socket is who it claims to be
+ *
+ * The verdict on a socket separates the gateway's fault from ours: a released gateway that is told
+ * "unauthorized" after it once connected gives up for good.  So that answer is kept for a missing
+ * or wrong credential and for a revoked one. */
 #include "tenancy/facts.h"
 #include <pthread.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include "base/config.h"
 #include "base/crypto.h"
 #include "base/log.h"
 #include "base/mem.h"
 #include "store/store.h"
-#include "tenancy/facts_priv.h"
+#include "tenancy/change.h"
 
 static bool is_blank_or_control(struct str seq)
 {
@@ -69,12 +73,9 @@ struct all_aged {
 
 struct loading {
     struct facts *f;
-    struct json_parser *parser;
     struct all_aged routes, gateways;
     size_t n_keys;            /* of the routes: records come by platform and key */
     const struct route *last; /* borrowed; the route before */
-    const char *ns;           /* of the first damaged record */
-    char damaged[160];
 };
 
 /* At twice the size when there is no room: loading stays linear. */
@@ -87,41 +88,32 @@ static void add(struct all_aged *all, int64_t created_ms, void *thing)
     all->at[all->n++] = (struct aged){created_ms, thing};
 }
 
-static void note_damage(struct loading *l, const char *ns, struct str key)
-{
-    if (l->ns == NULL)
-        snprintf(l->damaged, sizeof l->damaged, "%.*s", STR_FMT(key));
-    l->ns = ns;
-}
-
-static void on_gateway_record(void *ctx, struct str key, struct str value)
+static bool on_gateway(void *ctx, struct str key, void *thing)
 {
     struct loading *l = ctx;
-    struct json doc;
-    struct gateway *g = json_parse(l->parser, value, &doc) ? gateway_read(l->f, key, doc) : NULL;
+    const struct gateway_record *r = thing;
 
-    if (g == NULL) {
-        note_damage(l, NS_GATEWAY, key);
-        return;
-    }
-    add(&l->gateways, g->created_ms, g);
+    (void)key;
+    for (size_t i = 0; i < r->n_also; i++)
+        if (!facts_name_ok(r->also[i].platform) ||
+            (r->also[i].bot.n > 0 && !facts_name_ok(r->also[i].bot)))
+            return false;
+    add(&l->gateways, r->created_ms, gateway_new(r));
+    return true;
 }
 
-static void on_route_record(void *ctx, struct str key, struct str value)
+static bool on_route(void *ctx, struct str key, void *thing)
 {
     struct loading *l = ctx;
-    struct json doc;
-    struct route *r = json_parse(l->parser, value, &doc) ? route_read(doc) : NULL;
+    struct route *r = route_of_record(thing);
 
-    if (r == NULL) {
-        note_damage(l, NS_ROUTE, key);
-        return;
-    }
+    (void)key;
     if (l->last == NULL || strcmp(l->last->key, r->key) != 0 ||
         strcmp(l->last->platform, r->platform) != 0)
         l->n_keys++;
     l->last = r;
     add(&l->routes, r->created_ms, r);
+    return true;
 }
 
 static int by_age_gateway(const void *a, const void *b)
@@ -162,33 +154,31 @@ static void adopt(struct loading *l)
     free(l->routes.at);
 }
 
-/* Nothing but store and seal is used here: it may be another thread. */
+/* Nothing but store and seal is used here: it may be another thread.  A damaged record ends the
+ * start: without it a gateway would be locked out for a reason that nobody sees. */
 static enum bh_err read_all(struct facts *f, char *ret_why)
 {
     struct store *st = f->env.store;
-    struct loading l = {.f = f, .parser = json_parser_new()};
-    enum bh_err err = st->ops->load_records(st, NS_GATEWAY, on_gateway_record, &l);
+    struct record_reader *reader = record_reader_new(f->env.seal);
+    struct loading l = {.f = f};
+    enum bh_err err = record_load(st, &gateway_form, reader, STR_NULL, on_gateway, &l, ret_why);
 
     if (err == BH_OK)
-        err = st->ops->load_records(st, NS_ROUTE, on_route_record, &l);
+        err = record_load(st, &route_form, reader, STR_NULL, on_route, &l, ret_why);
     adopt(&l);
-    if (err != BH_OK) {
-        snprintf(ret_why, 256, "gateways and routes cannot be read from the store");
-    } else if (l.ns != NULL) {
-        /* Going on without it would lock a gateway out for a reason nobody sees. */
-        snprintf(ret_why, 256,
-                 "the %s record \"%s\" does not open: damaged, or sealed under another "
-                 "master key",
-                 l.ns, l.damaged);
-        err = BH_REFUSED;
-    }
     if (err == BH_OK)
-        err = grants_load(f, l.parser, ret_why);
+        err = grants_load(f, reader, ret_why);
     if (err == BH_OK)
-        err = links_load(f, l.parser, ret_why);
-    json_parser_free(l.parser);
+        err = links_load(f, reader, ret_why);
+    record_reader_free(reader);
     return err;
 }
+
+const struct record_form *const facts_records[] = {
+    &gateway_form,      &route_form,    &binding_form, &dm_default_form, &scope_form,
+    &principal_form,    &policy_form,   &tenant_form,  &life_form,       &link_code_form,
+    &delivery_key_form, &enrolled_form, NULL,
+};
 
 static struct facts *facts_new(const struct facts_env *env)
 {
@@ -205,23 +195,13 @@ static struct facts *facts_new(const struct facts_env *env)
     return f;
 }
 
-/* What is left once all is read. */
-static enum bh_err settle(struct facts *f, char *ret_why)
-{
-    enum bh_err err = enroll_load(f, ret_why);
-
-    if (err == BH_OK)
-        routes_settle(f);
-    return err;
-}
-
 enum bh_err facts_open(const struct facts_env *env, struct facts **ret_f, char *ret_why)
 {
     struct facts *f = facts_new(env);
     enum bh_err err = read_all(f, ret_why);
 
     if (err == BH_OK)
-        err = settle(f, ret_why);
+        err = enroll_load(f, ret_why);
     if (err != BH_OK) {
         facts_free(f);
         return err;
@@ -280,7 +260,7 @@ enum bh_err facts_finish(struct facts *f, char *ret_why)
 {
     enum bh_err err = join(f, ret_why);
 
-    return err == BH_OK ? settle(f, ret_why) : err;
+    return err == BH_OK ? enroll_load(f, ret_why) : err;
 }
 
 void facts_set_require_expiry(struct facts *f, bool yes)
@@ -303,4 +283,79 @@ void facts_free(struct facts *f)
     route_table_free(f);
     gateway_table_free(f);
     free(f);
+}
+
+/* ---- is this socket who it says it is? ---- */
+
+static const struct config_key keys[] = {
+    {"auth.require_expiry", CFG_BOOL, CFG_RELOAD, offsetof(struct auth_settings, require_expiry),
+     "false", .what = "Refuse gateway tokens that never expire."},
+    {0},
+};
+const struct config_section auth_config = {.keys = keys, .size = sizeof(struct auth_settings)};
+
+/* Which of its secrets signed @t; TOKEN_BAD: none that is good. */
+static enum token_verdict verify(struct facts *f, const struct gateway *g, const struct token *t)
+{
+    int64_t now_ms = clock_wall_ms(f->env.clock);
+    enum token_verdict v = TOKEN_BAD;
+
+    for (size_t i = 0; i < g->n_secrets && v == TOKEN_BAD; i++) {
+        struct str secret = str_of(g->secrets[i].text);
+        if (!secret_is_live(g, i, now_ms))
+            continue;
+        v = token_verify(t, &secret, 1, now_ms / 1000, TOKEN_SKEW_S);
+        if (v == TOKEN_OK && secret_was_used(map_get(&f->by_id, t->payload), i))
+            gateway_note(f, t->payload);
+    }
+    return v;
+}
+
+static enum auth_verdict judge(struct facts *f, const struct token *t,
+                               const struct gateway **ret_gw, const char **ret_why)
+{
+    const struct gateway *g = facts_gateway(f, t->payload);
+
+    if (g == NULL) {
+        *ret_why = "unknown gateway";
+        return AUTH_RETRY;
+    }
+    if (g->revoked_ms != 0) {
+        *ret_why = "revoked";
+        return AUTH_UNAUTHORIZED;
+    }
+    switch (verify(f, g, t)) {
+    case TOKEN_BAD:
+        *ret_why = "wrong signature";
+        return AUTH_UNAUTHORIZED;
+    case TOKEN_EXPIRED:
+        *ret_why = "token expired";
+        return AUTH_RETRY;
+    case TOKEN_OK:
+        break;
+    }
+    if (t->exp == 0 && f->env.require_expiry) {
+        *ret_why = "token never expires, and auth.require_expiry is on";
+        return AUTH_RETRY;
+    }
+    *ret_gw = g;
+    return AUTH_OK;
+}
+
+enum auth_verdict facts_authenticate(struct facts *f, struct str header,
+                                     const struct gateway **ret_gw, const char **ret_why)
+{
+    struct buf scratch = BUF_INIT;
+    struct token t;
+    struct str text = token_of_header(header);
+    enum auth_verdict v = AUTH_UNAUTHORIZED;
+
+    *ret_why = "no credential";
+    if (!str_is_empty(text)) {
+        *ret_why = "not a token";
+        if (token_read(text, &scratch, &t))
+            v = judge(f, &t, ret_gw, ret_why);
+    }
+    buf_wipe(&scratch);
+    return v;
 }

@@ -34,7 +34,7 @@ struct gateway {
     char *instance;       /* defaults to id */
     char *wake_url;       /* NULL: none */
     char *platform, *bot; /* what it was added for; NULL: anything routed to it */
-    char *also;           /* what else it is for: identity.h; NULL: nothing */
+    char *also;           /* what else it is for: identity_nth(); NULL: nothing */
     char *display_name;   /* what it calls itself; NULL: nothing */
     char *words;          /* owned; NULL: it is not in the facts */
     struct gateway_secret {
@@ -42,7 +42,7 @@ struct gateway {
         int64_t until_ms : 62;  /* wall clock; 0: as long as it is the newest */
         bool used : 1;          /* somebody came with it */
         bool waits : 1;         /* good past until_ms too, while nobody used a newer one */
-    } secrets[GATEWAY_SECRETS]; /* newest first: secrets.h */
+    } secrets[GATEWAY_SECRETS]; /* newest first */
     int64_t created_ms, rotated_ms, revoked_ms; /* wall clock; revoked_ms != 0: a tombstone */
     uint8_t n_secrets;
     bool shares_id; /* with its instance; else @id is owned */
@@ -53,7 +53,7 @@ struct gateway {
 /* Whose word a route is.  Only an operator's leads anywhere and lets an instance speak; what a
  * gateway said of itself while provisioning keeps a key from being claimed by others, and that is
  * all. */
-enum route_origin { ROUTE_OPERATOR, ROUTE_PROVISION, ROUTE_BEFORE /* older databases; not kept */ };
+enum route_origin { ROUTE_OPERATOR, ROUTE_PROVISION };
 
 struct route {            /* a place belongs to a tenant */
     struct list link;     /* in order of creation */
@@ -121,6 +121,18 @@ size_t facts_tenants_with(const struct facts *f, struct str instance, bool gone_
  * none of the control characters. */
 bool facts_name_ok(struct str name);
 
+/* ---- what a gateway is for ----
+ *
+ * The (platform, bot) pairs it was added or provisioned for.  A gateway that serves several
+ * platforms provisions once for each, under one id.  The identity "relay" without a bot means the
+ * pair that the gateway named last; the other pairs are kept, one per platform. */
+#define IDENTITIES_MAX 16 /* of one gateway; the pair named longest ago goes first */
+struct jw;
+/* The @n-th pair, the one named last first.  False: it has no more. */
+bool identity_nth(const struct gateway *g, size_t n, struct str *ret_platform, struct str *ret_bot);
+bool identity_has(const struct gateway *g, struct str platform, struct str bot);
+void identity_write(struct jw *w, const struct gateway *g); /* an array of objects */
+
 enum auth_verdict {
     AUTH_OK,
     AUTH_UNAUTHORIZED, /* no credential, wrong signature for a known gateway, revoked: 101, then
@@ -184,18 +196,25 @@ void facts_each_target(const struct facts *f, struct str platform, struct str ro
                        target_cb *cb, void *ctx);
 /* Does an operator's route of this very key lead anywhere? */
 bool facts_has_route(const struct facts *f, struct str platform, struct str key);
-/* The key whose routes apply to @ev: route.h. */
+/* The key whose routes apply to @ev: the most specific one that leads anywhere, of
+ *
+ *      its own key (guild, chat, person) > its key before it was renamed > the bot > "*"
+ *
+ * Adapters say which keys an event has; only route_choose() chooses.  The event's own key when no
+ * route applies, or only those of "*". */
 struct str facts_route_key(const struct facts *f, const struct event *ev);
+typedef bool route_leads_fn(void *ctx, struct str platform, struct str key);
+struct str route_choose(const struct event *ev, route_leads_fn *leads, void *ctx);
 /* Everything the gate looks at; current for the life of @f. */
 const struct gate_facts *facts_gate(const struct facts *f);
-/* Where gateways' secrets and tenants' delivery keys lie sealed. */
-struct seal_place;
-extern const struct seal_place gateway_sealed, delivery_key_sealed;
+/* The forms of all records of facts.h, grants.h and enroll.h; ends with NULL. */
+struct record_form;
+extern const struct record_form *const facts_records[];
 /* True when an operator's route names this very key for the instance: it owns that chat. */
 bool facts_owns(const struct facts *f, struct str platform, struct str key, struct str tenant,
                 struct str instance);
 /* Does the place @ev would come from belong to the instance, by an operator's route that applies to
- * it (route.h)?  Only platform, bot, route_key and former_key are looked at. */
+ * it?  Only platform, bot, route_key and former_key are looked at. */
 bool facts_owns_place(const struct facts *f, const struct event *ev, struct str tenant,
                       struct str instance);
 /* The newest gateway of an instance that was not revoked; NULL: none. */

@@ -6,8 +6,7 @@
 #include "core/gate.h"
 #include "tenancy/facts.h"
 
-#define NS_GATEWAY "gateway"
-#define NS_ROUTE "route"
+#define NAME_BYTES 128 /* of the longest name: facts_name_ok() */
 
 /* A tenant, as soon as anything names it; lives as long as the facts. */
 struct tenant_facts {
@@ -38,7 +37,7 @@ struct instance_facts {
     char bytes[];
 };
 
-enum { ROUTE_ORIGINS = ROUTE_BEFORE + 1 };
+enum { ROUTE_ORIGINS = ROUTE_PROVISION + 1 };
 
 struct keyed {          /* routes of one key and one origin */
     struct list routes; /* route.by_key: all, whether they lead anywhere or not */
@@ -64,14 +63,14 @@ struct facts {
     size_t n_instances, cap_instances;
     struct map by_name;     /* instance -> the first struct instance_facts of that name */
     struct map tenants;     /* name -> struct tenant_facts */
-    struct list strict;     /* tenant_facts.strict: policies.c */
+    struct list strict;     /* tenant_facts.strict: grants.c */
     struct map routes_by;   /* route.id -> struct route */
-    struct gate_facts gate; /* grants.c keeps it, and route_table.c its routes: struct bucket */
+    struct gate_facts gate; /* grants.c keeps it, and routes.c its routes: struct bucket */
     struct map codes;       /* hash -> struct code: links.c */
     struct map tries;       /* platform \x1f user -> struct tries: links.c */
     struct list tries_by_age;
     struct map delivery_keys; /* tenant -> struct delivery_key: enroll.c */
-    struct list used;         /* enrollment tokens: used.c */
+    struct list used;         /* enrollment tokens: enroll.c */
     struct timer sweep;       /* of those that have expired */
     struct list changes;      /* waiting or under way: change.c */
     struct map subjects;      /* name -> struct subject: change.c */
@@ -79,7 +78,7 @@ struct facts {
     struct timer start;       /* starts what is ready when the turn ends */
 };
 
-/* ---- gateway_table.c: tenants, instances, gateways in memory ---- */
+/* ---- gateways.c: tenants, instances, gateways ---- */
 /* Two names as one table key; the caller's buffer holds it.  STR_NULL: longer than any name. */
 #define PAIR_MAX 1024
 struct str pair_key(char scratch[PAIR_MAX], struct str a, struct str b);
@@ -87,14 +86,54 @@ struct tenant_facts *facts_make_tenant(struct facts *f, struct str name);
 struct instance_facts *facts_find_instance(const struct facts *f, struct str tenant,
                                            struct str name);
 struct instance_facts *facts_make_instance(struct facts *f, struct str tenant, struct str name);
+struct gateway_record { /* as it is written; texts are borrowed */
+    struct str id, tenant, instance, wake_url, platform, bot, display_name;
+    struct gateway_pair {
+        struct str platform, bot;
+    } also[IDENTITIES_MAX - 1];
+    size_t n_also;
+    int64_t created_ms, rotated_ms, revoked_ms;
+    bool ackless, newer;
+    struct gateway_secret_record {
+        struct str text;
+        int64_t until_ms;
+        bool used, waits;
+    } secrets[GATEWAY_SECRETS];
+    size_t n_secrets;
+};
+extern const struct record_form gateway_form;
+void gateway_view(const struct gateway *g, struct gateway_record *ret);
+/* Not in the facts yet.  An empty instance: the id. */
+struct gateway *gateway_new(const struct gateway_record *r);
+struct gateway *gateway_copy(const struct gateway *g);
 void gateway_free(struct gateway *g);
 void gateway_wipe_secrets(struct gateway *g);
+/* The gateway is for this pair from now on, and for no other of that platform.  @bot NULL: the bot
+ * it has there. */
+void identity_take(struct gateway *g, const char *platform, const char *bot);
+/* Takes @secret over as the newest; the others stay valid for @keep_ms at most, or, with
+ * @until_used, until a newer one was used.  When there are too many, one that nobody used goes
+ * first. */
+void secrets_push(struct gateway *g, char *secret, int64_t now_ms, int64_t keep_ms,
+                  bool until_used);
+bool secret_is_live(const struct gateway *g, size_t i, int64_t now_ms);
+/* A gateway came with it.  True: the record must be written again. */
+bool secret_was_used(struct gateway *g, size_t i);
 void facts_link_gateway(struct facts *f, struct gateway *g); /* takes it over */
 void facts_relink_gateway(struct facts *f, struct gateway *g,
                           struct gateway *with); /* takes @with's content */
 void gateway_table_free(struct facts *f);
 
-/* ---- route_table.c: routes in memory ---- */
+/* ---- routes.c ---- */
+struct route_record { /* as it is written; texts are borrowed */
+    struct str platform, key, tenant, instance;
+    enum route_origin origin;
+    bool open;
+    int64_t created_ms;
+};
+extern const struct record_form route_form;
+struct route_record route_view(const struct route *r);
+struct route *route_of_record(const struct route_record *rec); /* not in the facts yet */
 /* Not in the facts yet; an empty @instance: all of the tenant. */
 struct route *route_new(struct str platform, struct str key, struct str tenant,
                         struct str instance);
@@ -113,8 +152,8 @@ void facts_unlink_route(struct facts *f, struct route *r);               /* free
 /* What @r means from now on. */
 void facts_set_route(struct facts *f, struct route *r, enum route_origin origin, bool open);
 /* Did an operator route this very key to other tenants, and not to @tenant? */
-bool facts_is_elsewhere(const struct facts *f, struct str platform, struct str key,
-                        struct str tenant);
+bool facts_is_routed_away(const struct facts *f, struct str platform, struct str key,
+                          struct str tenant);
 /* The first claim to the key of @r after @after (NULL: of all) that belongs to another tenant. */
 struct route *facts_foreign_claim(const struct facts *f, const struct route *r,
                                   const struct route *after);
@@ -123,28 +162,17 @@ void routes_follow_instance(struct instance_facts *in);
 void routes_follow_tenant(struct tenant_facts *t);
 void route_table_free(struct facts *f);
 
-/* ---- record.c: the form on disk ---- */
-void gateway_write(const struct facts *f, const struct gateway *g, struct buf *out);
-struct gateway *gateway_read(const struct facts *f, struct str id,
-                             struct json doc); /* NULL: damaged */
-void route_write_key(struct buf *out, struct str platform, struct str key, struct str tenant,
-                     struct str instance);
-void route_write(const struct route *r, struct buf *out);
-struct route *route_read(struct json doc); /* NULL: damaged */
-
-/* ---- route_before.c: routes of older databases ---- */
-void routes_settle(struct facts *f); /* at start, when everything is loaded */
-bool enroll_any(const struct facts *f,
-                struct str tenant); /* enroll.c: did a gateway join itself? */
-
 /* ---- change.c ---- */
 timer_cb facts_start_changes;
 void facts_drop_changes(struct facts *f);
 
-/* ---- grants.c, links.c ---- */
-enum bh_err grants_load(struct facts *f, struct json_parser *parser, char *ret_why);
+/* ---- grants.c, links.c, enroll.c ---- */
+struct record_reader;
+extern const struct record_form binding_form, dm_default_form, scope_form, principal_form,
+    policy_form, tenant_form, life_form, link_code_form, delivery_key_form, enrolled_form;
+enum bh_err grants_load(struct facts *f, struct record_reader *reader, char *ret_why);
 void grants_free(struct facts *f);
-enum bh_err links_load(struct facts *f, struct json_parser *parser, char *ret_why);
+enum bh_err links_load(struct facts *f, struct record_reader *reader, char *ret_why);
 void links_free(struct facts *f);
 enum bh_err enroll_load(struct facts *f, char *ret_why);
 void enroll_free(struct facts *f);

@@ -1,35 +1,31 @@
-/* gateway_change.c - adding, rotating, revoking gateways; adding and removing routes. */
+/* gateway_change.c - adding, rotating, revoking gateways; adding and removing routes; the end of an
+ * instance.  (facts.h and grants.h have the contracts.) */
 #include <stdio.h>
 #include <stdlib.h>
 #include "base/crypto.h"
 #include "base/mem.h"
 #include "base/rand.h"
 #include "bus/bus.h"
-#include "tenancy/change.h"
-#include "tenancy/secrets.h"
+#include "tenancy/grants_priv.h"
 
 static void submit(struct change *c)
 {
     change_submit(c, c->id != NULL ? c->id : c->gateway != NULL ? c->gateway->id : NULL);
 }
 
-static void put_gateway(struct facts *f, struct change *c, enum store_kv_verb verb)
+void gateway_put(struct change *c, enum store_kv_verb verb, const struct gateway *g)
 {
-    struct change_item *item = change_put(c, verb, NS_GATEWAY);
+    struct gateway_record r;
 
-    buf_add_z(&item->key, c->gateway->id);
-    gateway_write(f, c->gateway, &item->value);
+    gateway_view(g, &r);
+    change_put(c, verb, &gateway_form, &r);
 }
 
-static void put_route(struct facts *f, struct change *c, enum store_kv_verb verb)
+void route_put(struct change *c, enum store_kv_verb verb, const struct route *r)
 {
-    const struct route *r = c->route;
-    struct change_item *item = change_put(c, verb, NS_ROUTE);
+    struct route_record rec = route_view(r);
 
-    route_write_key(&item->key, str_of(r->platform), str_of(r->key), str_of(r->tenant),
-                    str_of(r->instance));
-    if (verb == KV_PUT)
-        route_write(r, &item->value);
+    change_put(c, verb, &route_form, &rec);
 }
 
 /* The operator's word about a key ends what others have claimed of it. */
@@ -39,10 +35,9 @@ static void put_operators_route(struct facts *f, struct change *c)
     const struct route *known = facts_find_like(f, r);
 
     r->created_ms = known != NULL ? known->created_ms : clock_wall_ms(f->env.clock);
-    put_route(f, c, KV_PUT);
+    route_put(c, KV_PUT, r);
     for (const struct route *it = NULL; (it = facts_foreign_claim(f, r, it)) != NULL;)
-        route_write_key(&change_put(c, KV_DELETE, NS_ROUTE)->key, str_of(it->platform),
-                        str_of(it->key), str_of(it->tenant), str_of(it->instance));
+        route_put(c, KV_DELETE, it);
 }
 
 static void apply_operators_route(struct facts *f, struct change *c)
@@ -60,28 +55,6 @@ static void apply_operators_route(struct facts *f, struct change *c)
 }
 
 /* ---- gateways ---- */
-
-struct gateway *gateway_copy(const struct gateway *g)
-{
-    struct gateway *n = xcalloc(1, sizeof *n);
-
-    *n = *g;
-    list_init(&n->link);
-    list_init(&n->by_inst);
-    n->id = xstrdup(g->id);
-    n->tenant = xstrdup(g->tenant);
-    n->instance = xstrdup(g->instance);
-    n->wake_url = xstrdup(g->wake_url);
-    n->platform = xstrdup(g->platform);
-    n->bot = xstrdup(g->bot);
-    n->also = xstrdup(g->also);
-    n->display_name = xstrdup(g->display_name);
-    n->words = NULL;
-    n->shares_id = false;
-    for (size_t i = 0; i < g->n_secrets; i++)
-        n->secrets[i].text = xstrdup(g->secrets[i].text);
-    return n;
-}
 
 char *gateway_new_secret(struct facts *f, struct buf *ret_secret)
 {
@@ -133,15 +106,10 @@ static bool prepare_add(struct facts *f, struct change *c)
                            "give it a new secret with: bellhop gateway rotate %s",
                            known->id, known->id);
     c->gateway->created_ms = clock_wall_ms(f->env.clock);
-    put_gateway(f, c, known != NULL ? KV_PUT : KV_INSERT);
+    gateway_put(c, known != NULL ? KV_PUT : KV_INSERT, c->gateway);
     if (c->route != NULL)
         put_operators_route(f, c);
     return true;
-}
-
-static char *dup_opt(struct str s)
-{
-    return str_is_empty(s) ? NULL : str_dup(s);
 }
 
 static bool spec_ok(struct change *c, const struct gateway_spec *s)
@@ -171,19 +139,18 @@ void facts_gateway_add(struct facts *f, const struct gateway_spec *spec, struct 
     struct change *c = change_new(f, prepare_add, gateway_apply, done, ctx);
 
     if (spec_ok(c, spec)) {
-        struct gateway *g = c->gateway = xcalloc(1, sizeof *g);
-        list_init(&g->link);
-        list_init(&g->by_inst);
         if (str_is_empty(spec->id))
             random_id(f, ret_id);
         else
             buf_add_str(ret_id, spec->id);
-        g->id = str_dup(buf_str(ret_id));
-        g->tenant = str_dup(spec->tenant);
-        g->instance = str_is_empty(spec->instance) ? xstrdup(g->id) : str_dup(spec->instance);
-        g->wake_url = dup_opt(spec->wake_url);
-        g->platform = dup_opt(spec->platform);
-        g->bot = dup_opt(spec->bot);
+        struct gateway *g = c->gateway = gateway_new(&(struct gateway_record){
+            .id = buf_str(ret_id),
+            .tenant = spec->tenant,
+            .instance = spec->instance,
+            .wake_url = spec->wake_url,
+            .platform = spec->platform,
+            .bot = spec->bot,
+        });
         g->secrets[0].text = gateway_new_secret(f, ret_secret);
         g->n_secrets = 1;
         if (spec->open && g->platform != NULL && g->bot != NULL) {
@@ -217,7 +184,7 @@ static bool prepare_rotate(struct facts *f, struct change *c)
     g->rotated_ms = clock_wall_ms(f->env.clock);
     secrets_push(g, c->secret, g->rotated_ms, c->keep_ms, false);
     c->secret = NULL;
-    put_gateway(f, c, KV_PUT);
+    gateway_put(c, KV_PUT, c->gateway);
     return true;
 }
 
@@ -241,7 +208,7 @@ static bool prepare_revoke(struct facts *f, struct change *c)
     if (g->revoked_ms == 0)
         g->revoked_ms = clock_wall_ms(f->env.clock);
     gateway_wipe_secrets(g);
-    put_gateway(f, c, KV_PUT);
+    gateway_put(c, KV_PUT, c->gateway);
     return true;
 }
 
@@ -268,7 +235,7 @@ static bool prepare_set(struct facts *f, struct change *c)
     free(g->wake_url);
     g->wake_url = c->wake_url;
     c->wake_url = NULL;
-    put_gateway(f, c, KV_PUT);
+    gateway_put(c, KV_PUT, c->gateway);
     return true;
 }
 
@@ -278,7 +245,7 @@ void facts_gateway_set(struct facts *f, struct str id, struct str wake_url, fact
     struct change *c = change_new(f, prepare_set, gateway_apply, done, ctx);
 
     c->id = str_dup(id);
-    c->wake_url = dup_opt(wake_url);
+    c->wake_url = str_is_empty(wake_url) ? NULL : str_dup(wake_url);
     if (!str_is_empty(wake_url) && !gateway_wake_url_ok(wake_url))
         change_fail(c, BH_MALFORMED, "the wake URL must start with http:// or https://");
     submit(c);
@@ -288,7 +255,7 @@ static bool prepare_note(struct facts *f, struct change *c)
 {
     if (copy_for(f, c, false) == NULL)
         return false;
-    put_gateway(f, c, KV_PUT);
+    gateway_put(c, KV_PUT, c->gateway);
     return true;
 }
 
@@ -313,7 +280,7 @@ static bool prepare_ackless(struct facts *f, struct change *c)
     if (g == NULL)
         return false;
     g->ackless = c->ackless;
-    put_gateway(f, c, KV_PUT);
+    gateway_put(c, KV_PUT, c->gateway);
     return true;
 }
 
@@ -384,7 +351,7 @@ static bool prepare_route_remove(struct facts *f, struct change *c)
 {
     if (facts_find_like(f, c->route) == NULL)
         return change_fail(c, BH_NOT_FOUND, "there is no such route; see: bellhop route list");
-    put_route(f, c, KV_DELETE);
+    route_put(c, KV_DELETE, c->route);
     return true;
 }
 
@@ -418,4 +385,157 @@ void facts_route_remove(struct facts *f, const struct route_spec *spec, facts_do
                         void *ctx)
 {
     route_change(change_new(f, prepare_route_remove, apply_route_remove, done, ctx), spec);
+}
+
+/* ---- the end of an instance ----
+ *
+ * In one transaction: its gateways are revoked, what it was granted is deleted, its life grows.
+ *
+ * The life (record "life") counts how often a name was given up.  The relay goes by it: mail and
+ * chats belong to one life of a name, and the next holder of the name has another life.  Because
+ * the life grows with the rest, no crash leaves a name that is free beside a mailbox that still
+ * belongs to the old holder. */
+
+struct life_record {
+    struct str tenant, instance;
+    uint32_t life;
+    int64_t since_ms;
+};
+static const struct record_field life_fields[] = {
+    RECORD_FIELD(struct life_record, tenant, "tenant", RECORD_KEY | RECORD_NEEDED,
+                 .max = NAME_BYTES),
+    RECORD_FIELD(struct life_record, instance, "instance", RECORD_KEY | RECORD_NEEDED,
+                 .max = NAME_BYTES),
+    RECORD_FIELD(struct life_record, life, "life", RECORD_NEEDED),
+    RECORD_FIELD(struct life_record, since_ms, "since", 0),
+};
+const struct record_form life_form = RECORD_FORM("life", struct life_record, life_fields);
+
+bool grant_life_load(void *ctx, struct str key, void *thing)
+{
+    const struct life_record *r = thing;
+
+    (void)key;
+    facts_make_instance(ctx, r->tenant, r->instance)->gate.life = r->life;
+    return true;
+}
+
+struct ending {                /* the gateways as they will be */
+    struct gateway **gateways; /* owned, until they are applied */
+    size_t n;
+};
+
+static void ending_free(void *thing)
+{
+    struct ending *e = thing;
+
+    for (size_t i = 0; i < e->n; i++)
+        gateway_free(e->gateways[i]);
+    free(e->gateways);
+    free(e);
+}
+
+/* A change of one of its gateways that is under way would write the old record over ours. */
+static struct subject *busy_gateway(const struct facts *f, const struct change *c)
+{
+    struct subject *busy = NULL;
+
+    list_each (&c->to->gateways, it, nxt) {
+        busy = change_busy(f, list_entry(it, struct gateway, by_inst)->id);
+        if (busy != NULL)
+            break;
+    }
+    return busy;
+}
+
+static void put_revoked(struct facts *f, struct change *c, const struct gateway *known)
+{
+    struct ending *e = c->thing;
+    struct gateway *g = gateway_copy(known);
+
+    g->revoked_ms = clock_wall_ms(f->env.clock);
+    gateway_wipe_secrets(g);
+    gateway_put(c, KV_PUT, g);
+    change_hold(c, g->id);
+    e->gateways[e->n++] = g;
+}
+
+static void put_grants_away(struct facts *f, struct change *c)
+{
+    struct instance_facts *in = c->to;
+    void *v;
+
+    list_each (&in->bindings, it, nxt)
+        binding_forget(f, c, list_entry(it, struct binding, link));
+    list_each (&in->scopes, it, nxt)
+        scope_put(c, KV_DELETE, in, list_entry(it, struct scope, link));
+    for (size_t i = 0; map_next(&in->gate.principals, &i, &v);) {
+        struct principal_record r = {in->gate.tenant, in->gate.instance,
+                                     str_of(((struct principal *)v)->platform)};
+        change_put(c, KV_DELETE, &principal_form, &r);
+    }
+    for (size_t i = 0; map_next(&in->gate.policies, &i, &v);) {
+        struct policy_record r = {in->gate.tenant, in->gate.instance,
+                                  str_of(((struct policy *)v)->platform)};
+        change_put(c, KV_DELETE, &policy_form, &r);
+    }
+}
+
+static void put_life(struct facts *f, struct change *c)
+{
+    struct life_record r = {c->to->gate.tenant, c->to->gate.instance, c->to->gate.life + 1,
+                            clock_wall_ms(f->env.clock)};
+
+    change_put(c, KV_PUT, &life_form, &r);
+}
+
+static bool prepare_end(struct facts *f, struct change *c)
+{
+    struct instance_facts *in = c->to;
+    struct ending *e = c->thing;
+
+    if (!grant_is_alive(in))
+        return true; /* it was ended while this one waited: nothing is left to do */
+    e->gateways = xcalloc(in->n_gateways, sizeof(struct gateway *));
+    list_each (&in->gateways, it, nxt)
+        put_revoked(f, c, list_entry(it, struct gateway, by_inst));
+    put_grants_away(f, c);
+    put_life(f, c);
+    return true;
+}
+
+static void apply_revoked(struct facts *f, struct ending *e)
+{
+    for (size_t i = 0; i < e->n; i++) {
+        struct gateway *known = map_get(&f->by_id, str_of(e->gateways[i]->id));
+        facts_relink_gateway(f, known, e->gateways[i]);
+        change_announce(f, "gateway", known->id);
+        bus_publish(f->env.bus, STR("revoked"), str_of(known->id));
+    }
+    e->n = 0;
+}
+
+static void apply_end(struct facts *f, struct change *c)
+{
+    struct instance_facts *in = c->to;
+
+    apply_revoked(f, c->thing);
+    list_each (&in->bindings, it, nxt)
+        binding_drop(f, list_entry(it, struct binding, link));
+    list_each (&in->scopes, it, nxt)
+        scope_drop(f, list_entry(it, struct scope, link));
+    policies_drop(in);
+    in->gate.life++;
+    change_announce(f, "grant", NULL);
+    bus_publish(f->env.bus, STR("ended"), in->key);
+}
+
+void grant_deprovision(struct facts *f, struct grant_who who, facts_done_cb *done, void *ctx)
+{
+    struct change *c = change_new(f, prepare_end, apply_end, done, ctx);
+
+    c->thing = xcalloc(1, sizeof(struct ending));
+    c->thing_free = ending_free;
+    c->waits_for = busy_gateway;
+    grant_submit(c, grant_target(f, c, who));
 }

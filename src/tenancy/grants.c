@@ -1,7 +1,12 @@
 /* grants.c - design.  (grants.h has the contract.)
  *
- * Each record is one block of memory that carries its own key, and hangs in two places: the gate's
- * table, which finds it, and its instance, which owns it. */
+ * Each record is one block of memory that carries its own key, and is in two places: the gate's
+ * table, which finds it, and its instance, which owns it.
+ *
+ * A scope's record is inserted, never replaced, unless a better word takes it: so of two claims one
+ * fails, whoever else runs on the same database.  A declaration (principal, policy) replaces the
+ * one before it as a whole, on disk and in memory, so a gateway that declares at every boot repairs
+ * whatever was there. */
 #include "tenancy/grants.h"
 #include <stdio.h>
 #include <stdlib.h>
@@ -17,6 +22,76 @@ bool grant_id_ok(struct str id)
             return false;
     return true;
 }
+
+/* ---- the records ---- */
+
+#define NAME_FIELD(T, member, flags_) \
+    RECORD_FIELD(T, member, #member, (flags_) | RECORD_NEEDED, .max = NAME_BYTES)
+#define ID_FIELD(T, member, flags_) \
+    RECORD_FIELD(T, member, #member, (flags_) | RECORD_NEEDED, .max = GRANT_ID_MAX)
+
+static const struct record_field binding_fields[] = {
+    NAME_FIELD(struct binding_record, platform, RECORD_KEY),
+    ID_FIELD(struct binding_record, user, RECORD_KEY),
+    NAME_FIELD(struct binding_record, tenant, RECORD_KEY),
+    NAME_FIELD(struct binding_record, instance, RECORD_KEY),
+    RECORD_FIELD(struct binding_record, created_ms, "created", 0),
+};
+const struct record_form binding_form =
+    RECORD_FORM("binding", struct binding_record, binding_fields);
+
+static const struct record_field dm_default_fields[] = {
+    NAME_FIELD(struct binding_record, platform, RECORD_KEY),
+    ID_FIELD(struct binding_record, user, RECORD_KEY),
+    NAME_FIELD(struct binding_record, tenant, 0),
+    NAME_FIELD(struct binding_record, instance, 0),
+};
+const struct record_form dm_default_form =
+    RECORD_FORM("dm_default", struct binding_record, dm_default_fields);
+
+static const char *const grant_words[] = {
+    [GRANT_CLAIMED] = "claim", [GRANT_MANAGED] = "manager", [GRANT_OPERATOR] = "operator", NULL};
+
+static const struct record_field scope_fields[] = {
+    NAME_FIELD(struct scope_record, platform, RECORD_KEY),
+    ID_FIELD(struct scope_record, guild, RECORD_KEY),
+    ID_FIELD(struct scope_record, channel, RECORD_KEY),
+    NAME_FIELD(struct scope_record, tenant, 0),
+    NAME_FIELD(struct scope_record, instance, 0),
+    RECORD_FIELD(struct scope_record, by, "by", RECORD_NEEDED, .words = grant_words),
+    RECORD_FIELD(struct scope_record, created_ms, "created", 0),
+};
+const struct record_form scope_form = RECORD_FORM("scope", struct scope_record, scope_fields);
+
+static const char *const principal_words[] = {
+    [GATE_OWNER_ONLY] = "owner-only", [GATE_ALLOW_LIST] = "allow-list", [GATE_ANY] = "any", NULL};
+
+static const struct record_field principal_fields[] = {
+    NAME_FIELD(struct principal_record, tenant, RECORD_KEY),
+    NAME_FIELD(struct principal_record, instance, RECORD_KEY),
+    NAME_FIELD(struct principal_record, platform, RECORD_KEY),
+    RECORD_FIELD(struct principal_record, mode, "mode", RECORD_NEEDED, .words = principal_words),
+    RECORD_ARRAY(struct principal_record, allow, n_allow, "allow", &record_texts, GRANT_LIST_MAX),
+};
+const struct record_form principal_form =
+    RECORD_FORM("principal", struct principal_record, principal_fields);
+
+static const struct record_field policy_fields[] = {
+    NAME_FIELD(struct policy_record, tenant, RECORD_KEY),
+    NAME_FIELD(struct policy_record, instance, RECORD_KEY),
+    NAME_FIELD(struct policy_record, platform, RECORD_KEY),
+    RECORD_FIELD(struct policy_record, require_address, "requireAddress", 0),
+    RECORD_FIELD(struct policy_record, allow_other_bots, "allowOtherBots", 0),
+    RECORD_ARRAY(struct policy_record, free_places, n_free_places, "freeResponseScopes",
+                 &record_texts, GRANT_LIST_MAX),
+};
+const struct record_form policy_form = RECORD_FORM("policy", struct policy_record, policy_fields);
+
+static const struct record_field tenant_fields[] = {
+    NAME_FIELD(struct tenant_record, tenant, RECORD_KEY),
+    RECORD_FIELD(struct tenant_record, require_address, "requireAddress", 0),
+};
+const struct record_form tenant_form = RECORD_FORM("tenant", struct tenant_record, tenant_fields);
 
 /* ---- what the changes share ---- */
 
@@ -57,24 +132,6 @@ bool grant_id_bad(struct change *c, const char *what, struct str id)
     change_fail(c, BH_MALFORMED, "%s must be 1 to %d bytes of text without control characters",
                 what, GRANT_ID_MAX);
     return true;
-}
-
-void grant_put_who(struct jw *w, const struct instance_facts *in)
-{
-    jw_kstr(w, "tenant", in->gate.tenant);
-    jw_kstr(w, "instance", in->gate.instance);
-}
-
-void grant_join(struct buf *out, struct str a, struct str b, struct str c)
-{
-    const struct str parts[] = {a, b, c};
-
-    for (size_t i = 0; i < 3; i++) {
-        if (i > 0 && parts[i].p != NULL)
-            buf_add_c(out, '\x1f');
-        if (parts[i].p != NULL)
-            buf_add_str(out, parts[i]);
-    }
 }
 
 /* ---- bindings ---- */
@@ -169,23 +226,18 @@ void binding_drop(struct facts *f, struct binding *b)
     free(b);
 }
 
-static void binding_key(struct buf *out, const struct instance_facts *in, const struct binding *b)
+static void put_binding(struct change *c, enum store_kv_verb verb, const struct record_form *form,
+                        const struct instance_facts *in, const struct binding *b)
 {
-    grant_join(out, b->key, in->key, STR_NULL);
+    struct binding_record r = {b->owner.platform, b->owner.user, in->gate.tenant, in->gate.instance,
+                               b->created_ms};
+
+    change_put(c, verb, form, &r);
 }
 
 void binding_put(struct change *c, const struct instance_facts *in, const struct binding *b)
 {
-    struct change_item *item = change_put(c, KV_PUT, NS_BINDING);
-    struct jw w = jw_begin(&item->value);
-
-    binding_key(&item->key, in, b);
-    jw_obj(&w);
-    jw_kstr(&w, "platform", b->owner.platform);
-    jw_kstr(&w, "user", b->owner.user);
-    grant_put_who(&w, in);
-    jw_ki64(&w, "created", b->created_ms);
-    jw_end_obj(&w);
+    put_binding(c, KV_PUT, &binding_form, in, b);
 }
 
 static bool prepare_link(struct facts *f, struct change *c)
@@ -204,30 +256,29 @@ static void apply_link(struct facts *f, struct change *c)
     change_announce(f, "grant", NULL);
 }
 
-static bool person_bad(struct change *c, struct str platform, struct str user)
+/* A change of the link between a person and an instance. */
+static void person_change(struct change *c, struct grant_who who, struct str platform,
+                          struct str user)
 {
-    return change_name_bad(c, "platform", platform, true) || grant_id_bad(c, "the user", user);
-}
-
-void grant_link(struct facts *f, struct grant_who who, struct str platform, struct str user,
-                facts_done_cb *done, void *ctx)
-{
-    struct change *c = change_new(f, prepare_link, apply_link, done, ctx);
-
-    if (!person_bad(c, platform, user) && grant_target(f, c, who) != NULL) {
-        c->thing = binding_new(platform, user, clock_wall_ms(f->env.clock));
+    if (!change_name_bad(c, "platform", platform, true) && !grant_id_bad(c, "the user", user) &&
+        grant_target(c->facts, c, who) != NULL) {
+        c->thing = binding_new(platform, user, clock_wall_ms(c->facts->env.clock));
         c->thing_free = free;
     }
     grant_submit(c, c->to);
 }
 
+void grant_link(struct facts *f, struct grant_who who, struct str platform, struct str user,
+                facts_done_cb *done, void *ctx)
+{
+    person_change(change_new(f, prepare_link, apply_link, done, ctx), who, platform, user);
+}
+
 void binding_forget(struct facts *f, struct change *c, const struct binding *b)
 {
-    struct change_item *item = change_put(c, KV_DELETE, NS_BINDING);
-
-    binding_key(&item->key, c->to, b);
+    put_binding(c, KV_DELETE, &binding_form, c->to, b);
     if (map_get(&f->gate.dm_defaults, b->key) == &c->to->gate)
-        buf_add_str(&change_put(c, KV_DELETE, NS_DM_DEFAULT)->key, b->key);
+        put_binding(c, KV_DELETE, &dm_default_form, c->to, b);
 }
 
 static bool prepare_unlink(struct facts *f, struct change *c)
@@ -252,13 +303,7 @@ static void apply_unlink(struct facts *f, struct change *c)
 void grant_unlink(struct facts *f, struct grant_who who, struct str platform, struct str user,
                   facts_done_cb *done, void *ctx)
 {
-    struct change *c = change_new(f, prepare_unlink, apply_unlink, done, ctx);
-
-    if (!person_bad(c, platform, user) && grant_target(f, c, who) != NULL) {
-        c->thing = binding_new(platform, user, 0);
-        c->thing_free = free;
-    }
-    grant_submit(c, c->to);
+    person_change(change_new(f, prepare_unlink, apply_unlink, done, ctx), who, platform, user);
 }
 
 bool grant_is_linked(const struct facts *f, const struct gate_instance *to, struct str platform,
@@ -287,14 +332,7 @@ static bool prepare_dm_default(struct facts *f, struct change *c)
 
     if (binding_find(f, c->to, like->owner.platform, like->owner.user) == NULL)
         return change_fail(c, BH_NOT_FOUND, "this person is not linked to the instance");
-    struct change_item *item = change_put(c, KV_PUT, NS_DM_DEFAULT);
-    struct jw w = jw_begin(&item->value);
-    buf_add_str(&item->key, like->key);
-    jw_obj(&w);
-    jw_kstr(&w, "platform", like->owner.platform);
-    jw_kstr(&w, "user", like->owner.user);
-    grant_put_who(&w, c->to);
-    jw_end_obj(&w);
+    put_binding(c, KV_PUT, &dm_default_form, c->to, like);
     return true;
 }
 
@@ -311,13 +349,8 @@ static void apply_dm_default(struct facts *f, struct change *c)
 void grant_dm_default(struct facts *f, struct grant_who who, struct str platform, struct str user,
                       facts_done_cb *done, void *ctx)
 {
-    struct change *c = change_new(f, prepare_dm_default, apply_dm_default, done, ctx);
-
-    if (!person_bad(c, platform, user) && grant_target(f, c, who) != NULL) {
-        c->thing = binding_new(platform, user, 0);
-        c->thing_free = free;
-    }
-    grant_submit(c, c->to);
+    person_change(change_new(f, prepare_dm_default, apply_dm_default, done, ctx), who, platform,
+                  user);
 }
 
 const struct gate_instance *grant_instance(const struct facts *f, struct grant_who who)
@@ -325,4 +358,536 @@ const struct gate_instance *grant_instance(const struct facts *f, struct grant_w
     const struct instance_facts *in = facts_find_instance(f, who.tenant, who.instance);
 
     return in != NULL ? &in->gate : NULL;
+}
+
+/* ---- scopes: places that belong to an instance ---- */
+
+const char *grant_word_name(enum grant_word by)
+{
+    return grant_words[by];
+}
+
+static struct scope *scope_new(struct grant_place at, int64_t created_ms, enum grant_word by)
+{
+    struct scope *s = xcalloc(1, sizeof *s + at.platform.n + at.guild.n + at.channel.n + 3);
+    char *p = s->bytes;
+
+    list_init(&s->link);
+    s->created_ms = created_ms;
+    s->by = by;
+    s->place.firm = by == GRANT_OPERATOR;
+    memcpy(p, at.platform.p, at.platform.n);
+    s->platform = str_make(p, at.platform.n);
+    p += at.platform.n;
+    *p++ = '\x1f';
+    memcpy(p, at.guild.p, at.guild.n);
+    s->guild = str_make(p, at.guild.n);
+    p += at.guild.n;
+    *p++ = '\x1f';
+    memcpy(p, at.channel.p, at.channel.n);
+    s->channel = str_make(p, at.channel.n);
+    s->key = str_make(s->bytes, (size_t)(p - s->bytes) + at.channel.n);
+    return s;
+}
+
+static struct scope *scope_find(const struct facts *f, struct str platform, struct str guild,
+                                struct str channel)
+{
+    char room[GATE_KEY_MAX];
+    struct str key = gate_key(room, platform, guild, channel);
+
+    return key.p != NULL ? map_get(&f->gate.scopes, key) : NULL;
+}
+
+static void scope_attach(struct facts *f, struct instance_facts *in, struct scope *s)
+{
+    s->place.to = &in->gate;
+    map_put(&f->gate.scopes, s->key, s);
+    list_append(&in->scopes, &s->link);
+    in->n_claimed += s->by != GRANT_OPERATOR;
+    in->tenant->n_claimed += s->by != GRANT_OPERATOR;
+}
+
+void scope_drop(struct facts *f, struct scope *s)
+{
+    struct instance_facts *in = grant_instance_of(s->place.to);
+
+    in->n_claimed -= s->by != GRANT_OPERATOR;
+    in->tenant->n_claimed -= s->by != GRANT_OPERATOR;
+    map_del(&f->gate.scopes, s->key);
+    list_remove(&s->link);
+    free(s);
+}
+
+#define SCOPE_TAKEN "this place belongs to another instance"
+
+static bool may_claim(struct facts *f, struct change *c, const struct scope *s)
+{
+    const struct instance_facts *in = c->to;
+
+    if (s->by == GRANT_OPERATOR)
+        return true;
+    if (facts_is_routed_away(f, s->platform, s->guild, in->gate.tenant))
+        return change_fail(c, BH_CONFLICT, "this place belongs to another tenant");
+    if (in->n_claimed >= GRANT_SCOPES_MAX || in->tenant->n_claimed >= GRANT_TENANT_SCOPES_MAX)
+        return change_fail(c, BH_BUSY,
+                           "too many places are claimed already: release some, or ask the "
+                           "operator");
+    return true;
+}
+
+void scope_put(struct change *c, enum store_kv_verb verb, const struct instance_facts *in,
+               const struct scope *s)
+{
+    struct scope_record r = {s->platform,       s->guild, s->channel,   in->gate.tenant,
+                             in->gate.instance, s->by,    s->created_ms};
+
+    change_put(c, verb, &scope_form, &r);
+}
+
+static bool prepare_claim(struct facts *f, struct change *c)
+{
+    const struct scope *s = c->thing, *known = map_get(&f->gate.scopes, s->key);
+    bool own = known != NULL && known->place.to == &c->to->gate;
+
+    if (own && known->by >= s->by)
+        return true; /* it has it already */
+    if (known != NULL && known->by >= s->by)
+        return change_fail(c, BH_CONFLICT, SCOPE_TAKEN);
+    if (!own && !may_claim(f, c, s))
+        return false;
+    c->conflict = SCOPE_TAKEN;
+    scope_put(c, known != NULL ? KV_PUT : KV_INSERT, c->to, s);
+    return true;
+}
+
+static void apply_claim(struct facts *f, struct change *c)
+{
+    const struct scope *s = c->thing;
+    struct scope *known = map_get(&f->gate.scopes, s->key);
+
+    if (known != NULL)
+        scope_drop(f, known); /* whoever had it by a lesser word */
+    scope_attach(f, c->to, c->thing);
+    c->thing = NULL;
+    change_announce(f, "grant", NULL);
+}
+
+static void scope_change(struct change *c, struct grant_who who, struct grant_place at,
+                         enum grant_word by)
+{
+    if (!change_name_bad(c, "platform", at.platform, true) &&
+        !grant_id_bad(c, "the guild", at.guild) && !grant_id_bad(c, "the channel", at.channel) &&
+        grant_target(c->facts, c, who) != NULL) {
+        c->thing = scope_new(at, clock_wall_ms(c->facts->env.clock), by);
+        c->thing_free = free;
+    }
+    grant_submit(c, c->to);
+}
+
+void grant_scope_claim(struct facts *f, struct grant_who who, struct grant_place at,
+                       enum grant_word by, facts_done_cb *done, void *ctx)
+{
+    scope_change(change_new(f, prepare_claim, apply_claim, done, ctx), who, at, by);
+}
+
+static bool prepare_release(struct facts *f, struct change *c)
+{
+    const struct scope *s = c->thing, *known = map_get(&f->gate.scopes, s->key);
+
+    if (known == NULL || known->place.to != &c->to->gate)
+        return change_fail(c, BH_NOT_FOUND, "this place does not belong to the instance");
+    scope_put(c, KV_DELETE, c->to, s);
+    return true;
+}
+
+static void apply_release(struct facts *f, struct change *c)
+{
+    const struct scope *like = c->thing;
+    struct scope *known = map_get(&f->gate.scopes, like->key);
+
+    if (known != NULL)
+        scope_drop(f, known);
+    change_announce(f, "grant", NULL);
+}
+
+void grant_scope_release(struct facts *f, struct grant_who who, struct grant_place at,
+                         facts_done_cb *done, void *ctx)
+{
+    scope_change(change_new(f, prepare_release, apply_release, done, ctx), who, at, GRANT_CLAIMED);
+}
+
+bool grant_holds(const struct facts *f, const struct gate_instance *to, struct grant_place at)
+{
+    const struct scope *s = scope_find(f, at.platform, at.guild, at.channel);
+
+    if (s == NULL)
+        s = scope_find(f, at.platform, at.guild, STR("*"));
+    return s != NULL && s->place.to == to &&
+           (s->by == GRANT_OPERATOR || !facts_is_routed_away(f, at.platform, at.guild, to->tenant));
+}
+
+/* ---- what an instance wants ---- */
+
+const char *grant_principal_word(enum gate_principal mode)
+{
+    return principal_words[mode];
+}
+
+bool grant_principal_parse(struct str word, enum gate_principal *ret_mode)
+{
+    for (size_t i = 0; principal_words[i] != NULL; i++)
+        if (str_eq(word, str_of(principal_words[i]))) {
+            *ret_mode = (enum gate_principal)i;
+            return true;
+        }
+    return false;
+}
+
+/* ---- sets of ids: the map's values are its keys ---- */
+
+static void set_add(struct map *set, struct str id)
+{
+    if (map_get(set, id) != NULL)
+        return;
+    char *copy = str_dup(id);
+    map_put(set, str_make(copy, id.n), copy);
+}
+
+static void set_done(struct map *set)
+{
+    void *v;
+
+    for (size_t i = 0; map_next(set, &i, &v);)
+        free(v);
+    map_done(set);
+}
+
+static bool ids_bad(struct change *c, const char *what, const struct str *ids, size_t n)
+{
+    if (n > GRANT_LIST_MAX) {
+        change_fail(c, BH_MALFORMED, "%s may hold %d ids at most", what, GRANT_LIST_MAX);
+        return true;
+    }
+    for (size_t i = 0; i < n; i++)
+        if (grant_id_bad(c, what, ids[i]))
+            return true;
+    return false;
+}
+
+/* ---- principals ---- */
+
+static struct principal *principal_new(struct str platform, enum gate_principal mode)
+{
+    struct principal *p = xcalloc(1, sizeof *p + platform.n + 1);
+
+    p->a.mode = mode;
+    memcpy(p->platform, platform.p, platform.n);
+    return p;
+}
+
+static void principal_free(void *thing)
+{
+    struct principal *p = thing;
+
+    if (p != NULL)
+        set_done(&p->a.allow);
+    free(p);
+}
+
+static void principal_attach(struct instance_facts *in, struct principal *p)
+{
+    principal_free(map_put(&in->gate.principals, str_of(p->platform), p));
+}
+
+static bool prepare_ready(struct facts *f, struct change *c)
+{
+    (void)f;
+    return c->err == BH_OK; /* the items were written when it was asked for */
+}
+
+static void apply_principal(struct facts *f, struct change *c)
+{
+    principal_attach(c->to, c->thing);
+    c->thing = NULL;
+    change_announce(f, "grant", NULL);
+}
+
+void grant_principal(struct facts *f, struct grant_who who, struct str platform,
+                     enum gate_principal mode, const struct str *allow, size_t n_allow,
+                     facts_done_cb *done, void *ctx)
+{
+    struct change *c = change_new(f, prepare_ready, apply_principal, done, ctx);
+
+    if (str_is_empty(platform))
+        platform = STR("*");
+    if (!change_name_bad(c, "platform", platform, true) &&
+        !ids_bad(c, "the allow list", allow, n_allow) && grant_target(f, c, who) != NULL) {
+        struct principal *p = c->thing = principal_new(platform, mode);
+        struct principal_record r = {who.tenant, who.instance,        platform,
+                                     mode,       (struct str *)allow, n_allow};
+        c->thing_free = principal_free;
+        for (size_t i = 0; i < n_allow; i++)
+            set_add(&p->a.allow, allow[i]);
+        change_put(c, KV_PUT, &principal_form, &r);
+    }
+    grant_submit(c, c->to);
+}
+
+/* ---- policies ---- */
+
+static struct policy *policy_new(struct str platform, bool require_address, bool allow_other_bots)
+{
+    struct policy *p = xcalloc(1, sizeof *p + platform.n + 1);
+
+    p->p.require_address = require_address;
+    p->p.allow_other_bots = allow_other_bots;
+    memcpy(p->platform, platform.p, platform.n);
+    return p;
+}
+
+static void policy_free(void *thing)
+{
+    struct policy *p = thing;
+
+    if (p != NULL)
+        set_done(&p->p.free_places);
+    free(p);
+}
+
+static void policy_attach(struct instance_facts *in, struct policy *p)
+{
+    policy_free(map_put(&in->gate.policies, str_of(p->platform), p));
+}
+
+static void apply_policy(struct facts *f, struct change *c)
+{
+    policy_attach(c->to, c->thing);
+    c->thing = NULL;
+    change_announce(f, "grant", NULL);
+}
+
+void grant_policy(struct facts *f, struct grant_who who, const struct grant_policy *asked,
+                  facts_done_cb *done, void *ctx)
+{
+    struct change *c = change_new(f, prepare_ready, apply_policy, done, ctx);
+
+    if (!change_name_bad(c, "platform", asked->platform, true) &&
+        !ids_bad(c, "freeResponseScopes", asked->free_places, asked->n_free_places) &&
+        grant_target(f, c, who) != NULL) {
+        struct policy *p = c->thing =
+            policy_new(asked->platform, asked->require_address, asked->allow_other_bots);
+        struct policy_record r = {who.tenant,
+                                  who.instance,
+                                  asked->platform,
+                                  asked->require_address,
+                                  asked->allow_other_bots,
+                                  (struct str *)asked->free_places,
+                                  asked->n_free_places};
+        c->thing_free = policy_free;
+        for (size_t i = 0; i < asked->n_free_places; i++)
+            set_add(&p->p.free_places, asked->free_places[i]);
+        change_put(c, KV_PUT, &policy_form, &r);
+    }
+    grant_submit(c, c->to);
+}
+
+static void tenant_set(struct facts *f, struct str name, bool require_address)
+{
+    struct tenant_facts *t = facts_make_tenant(f, name);
+
+    list_remove(&t->strict);
+    if (require_address)
+        list_append(&f->strict, &t->strict);
+    list_each (&t->instances, it, nxt)
+        list_entry(it, struct instance_facts, link)->gate.default_require_address = require_address;
+}
+
+static void apply_tenant(struct facts *f, struct change *c)
+{
+    tenant_set(f, str_of(c->id), c->items[0].verb == KV_PUT);
+    change_announce(f, "grant", NULL);
+}
+
+void grant_tenant_default(struct facts *f, struct str tenant, bool require_address,
+                          facts_done_cb *done, void *ctx)
+{
+    struct change *c = change_new(f, prepare_ready, apply_tenant, done, ctx);
+
+    if (!change_name_bad(c, "tenant", tenant, true)) {
+        struct tenant_record r = {tenant, true};
+        c->id = str_dup(tenant);
+        change_put(c, require_address ? KV_PUT : KV_DELETE, &tenant_form, &r);
+    }
+    change_submit(c, NULL);
+}
+
+void policies_drop(struct instance_facts *in)
+{
+    void *v;
+
+    for (size_t i = 0; map_next(&in->gate.principals, &i, &v);)
+        principal_free(v);
+    for (size_t i = 0; map_next(&in->gate.policies, &i, &v);)
+        policy_free(v);
+    map_done(&in->gate.principals);
+    map_done(&in->gate.policies);
+}
+
+/* ---- start and end ---- */
+
+enum { LOOK_AHEAD = 8 };
+
+struct found { /* bindings are attached in order of age */
+    struct facts *f;
+    struct found_binding {
+        int64_t created_ms;
+        struct binding *b;
+        struct instance_facts *in;
+    } * all;
+    size_t n, cap;
+    size_t n_authors; /* records come by author */
+};
+
+static bool on_binding(void *ctx, struct str key, void *thing)
+{
+    struct found *found = ctx;
+    const struct binding_record *r = thing;
+
+    (void)key;
+    if (!facts_name_ok(r->platform) || !grant_id_ok(r->user))
+        return false;
+    if (found->n == found->cap) {
+        found->cap = found->cap != 0 ? found->cap * 2 : 64;
+        found->all = xrealloc(found->all, found->cap * sizeof *found->all);
+    }
+    struct binding *b = binding_new(r->platform, r->user, r->created_ms);
+    found->n_authors += found->n == 0 || !str_eq(found->all[found->n - 1].b->key, b->key);
+    found->all[found->n++] =
+        (struct found_binding){b->created_ms, b,
+                               facts_make_instance(found->f, r->tenant, r->instance)};
+    return true;
+}
+
+static int by_age(const void *a, const void *b)
+{
+    const struct found_binding *x = a, *y = b;
+
+    if (x->created_ms != y->created_ms)
+        return x->created_ms < y->created_ms ? -1 : 1;
+    return str_cmp(x->in->key, y->in->key);
+}
+
+static bool on_scope(void *ctx, struct str key, void *thing)
+{
+    struct facts *f = ctx;
+    const struct scope_record *r = thing;
+    struct grant_place at = {r->platform, r->guild, r->channel};
+
+    (void)key;
+    if (!facts_name_ok(at.platform) || !grant_id_ok(at.guild) || !grant_id_ok(at.channel))
+        return false;
+    scope_attach(f, facts_make_instance(f, r->tenant, r->instance),
+                 scope_new(at, r->created_ms, r->by));
+    return true;
+}
+
+/* Frees @ids. */
+static bool take_ids(struct str *ids, size_t n, struct map *set)
+{
+    bool ok = true;
+
+    for (size_t i = 0; i < n && ok; i++)
+        if ((ok = grant_id_ok(ids[i])))
+            set_add(set, ids[i]);
+    free(ids);
+    return ok;
+}
+
+static bool on_principal(void *ctx, struct str key, void *thing)
+{
+    const struct principal_record *r = thing;
+    struct principal *p = principal_new(r->platform, r->mode);
+    bool ok = take_ids(r->allow, r->n_allow, &p->a.allow) && facts_name_ok(r->platform);
+
+    (void)key;
+    principal_attach(facts_make_instance(ctx, r->tenant, r->instance), p);
+    return ok;
+}
+
+static bool on_policy(void *ctx, struct str key, void *thing)
+{
+    const struct policy_record *r = thing;
+    struct policy *p = policy_new(r->platform, r->require_address, r->allow_other_bots);
+    bool ok =
+        take_ids(r->free_places, r->n_free_places, &p->p.free_places) && facts_name_ok(r->platform);
+
+    (void)key;
+    policy_attach(facts_make_instance(ctx, r->tenant, r->instance), p);
+    return ok;
+}
+
+static bool on_dm_default(void *ctx, struct str key, void *thing)
+{
+    struct facts *f = ctx;
+    const struct binding_record *r = thing;
+    struct instance_facts *in = facts_make_instance(f, r->tenant, r->instance);
+    struct binding *b = binding_find(f, in, r->platform, r->user);
+
+    (void)key;
+    if (b != NULL)
+        map_put(&f->gate.dm_defaults, b->key, &in->gate);
+    return true;
+}
+
+static bool on_tenant(void *ctx, struct str key, void *thing)
+{
+    const struct tenant_record *r = thing;
+
+    (void)key;
+    tenant_set(ctx, r->tenant, r->require_address);
+    return true;
+}
+
+enum bh_err grants_load(struct facts *f, struct record_reader *reader, char *ret_why)
+{
+    static const struct {
+        const struct record_form *form;
+        record_cb *each;
+    } others[] = {{&scope_form, on_scope},   {&principal_form, on_principal},
+                  {&policy_form, on_policy}, {&dm_default_form, on_dm_default},
+                  {&tenant_form, on_tenant}, {&life_form, grant_life_load}};
+    struct store *st = f->env.store;
+    struct found found = {.f = f};
+    enum bh_err err = record_load(st, &binding_form, reader, STR_NULL, on_binding, &found, ret_why);
+
+    if (found.n > 0)
+        qsort(found.all, found.n, sizeof *found.all, by_age);
+    map_reserve(&f->gate.authors, found.n_authors);
+    for (size_t i = 0; i < found.n; i++) {
+        if (i + LOOK_AHEAD < found.n)
+            map_prefetch(&f->gate.authors, map_hash(found.all[i + LOOK_AHEAD].b->key));
+        binding_attach(f, found.all[i].in, found.all[i].b);
+    }
+    free(found.all);
+    for (size_t i = 0; i < ARRAY_LEN(others) && err == BH_OK; i++)
+        err = record_load(st, others[i].form, reader, STR_NULL, others[i].each, f, ret_why);
+    return err;
+}
+
+void grants_free(struct facts *f)
+{
+    void *v;
+
+    for (size_t i = 0; map_next(&f->instances, &i, &v);) {
+        struct instance_facts *in = v;
+        list_each (&in->bindings, it, nxt)
+            free(list_entry(it, struct binding, link));
+        list_each (&in->scopes, it, nxt)
+            free(list_entry(it, struct scope, link));
+        policies_drop(in);
+    }
+    map_done(&f->gate.authors);
+    map_done(&f->gate.scopes);
+    map_done(&f->gate.dm_defaults);
 }

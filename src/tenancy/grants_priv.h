@@ -1,18 +1,37 @@
-/* grants_priv.h - the records behind the gate's tables, shared by grants.c, grants_show.c, links.c.
- */
+/* grants_priv.h - the records behind the gate's tables, shared by grants.c, grants_show.c, links.c
+ * and gateway_change.c. */
 #pragma once
 #include "tenancy/change.h"
 #include "tenancy/grants.h"
 
-#define NS_BINDING "binding"
-#define NS_SCOPE "scope"
-#define NS_PRINCIPAL "principal"
-#define NS_POLICY "policy"
-#define NS_DM_DEFAULT "dm_default"
-#define NS_TENANT "tenant"
-#define NS_LINK_CODE "link_code"
-#define NS_LIFE "life"
+/* ---- as they are written; texts are borrowed ---- */
+struct binding_record { /* and the choice among several: dm_default_form */
+    struct str platform, user, tenant, instance;
+    int64_t created_ms;
+};
+struct scope_record {
+    struct str platform, guild, channel, tenant, instance;
+    enum grant_word by;
+    int64_t created_ms;
+};
+struct principal_record {
+    struct str tenant, instance, platform;
+    enum gate_principal mode;
+    struct str *allow; /* owned when it was read */
+    size_t n_allow;
+};
+struct policy_record {
+    struct str tenant, instance, platform;
+    bool require_address, allow_other_bots;
+    struct str *free_places; /* owned when it was read */
+    size_t n_free_places;
+};
+struct tenant_record {
+    struct str tenant;
+    bool require_address;
+};
 
+/* ---- in memory ---- */
 struct binding {             /* a person is linked to an instance */
     struct list link;        /* instance->bindings */
     struct gate_link author; /* in the list of this author, oldest first */
@@ -52,25 +71,14 @@ void binding_drop(struct facts *f, struct binding *b);
 void binding_forget(struct facts *f, struct change *c, const struct binding *b); /* on disk */
 /* Write it, for a change that will attach a new binding when it is on disk. */
 void binding_put(struct change *c, const struct instance_facts *in, const struct binding *b);
+void scope_put(struct change *c, enum store_kv_verb verb, const struct instance_facts *in,
+               const struct scope *s);
 
-struct scope *scope_new(struct grant_place at, int64_t created_ms, enum grant_word by);
 const char *grant_word_name(enum grant_word by); /* in records: "claim", "manager", "operator" */
-enum grant_word grant_word_parse(struct str name);
-void scope_attach(struct facts *f, struct instance_facts *in, struct scope *s); /* takes it over */
 void scope_drop(struct facts *f, struct scope *s);
 
-struct principal *principal_new(struct str platform, enum gate_principal mode);
-void principal_attach(struct instance_facts *in, struct principal *p); /* takes it over */
-struct policy *policy_new(struct str platform, bool require_address, bool allow_other_bots);
-void policy_attach(struct instance_facts *in, struct policy *p); /* takes it over */
 void policies_drop(struct instance_facts *in);
-void tenant_set(struct facts *f, struct str name, bool require_address);
 
-/* A set of ids is a map whose values are its keys. */
-void grant_set_add(struct map *set, struct str id);
-void grant_put_who(struct jw *w, const struct instance_facts *in);
-void grant_join(struct buf *out, struct str a, struct str b, struct str c); /* by \x1f */
-prepare_f grant_prepare_ready; /* the items were put when it was asked for */
 /* The subject of all changes of one instance's grants. */
 void grant_submit(struct change *c, struct instance_facts *to);
 /* NULL, and the change has failed, when there is no such instance or it was revoked. */
@@ -79,8 +87,4 @@ struct instance_facts *grant_target(struct facts *f, struct change *c, struct gr
 bool grant_id_bad(struct change *c, const char *what, struct str id);
 /* True when the instance has at least one gateway that was not revoked. */
 bool grant_is_alive(const struct instance_facts *in);
-
-/* Load one namespace; BH_REFUSED when a record does not read. */
-typedef bool grant_record_fn(struct facts *f, struct str key, struct json doc, void *ctx);
-enum bh_err grant_load_ns(struct facts *f, struct json_parser *parser, const char *ns,
-                          grant_record_fn *read, void *ctx, char *ret_why);
+record_cb grant_life_load; /* gateway_change.c: one life was read; the context is the facts */

@@ -9,13 +9,15 @@
 #include "tenancy/keys.h"
 #include <stdio.h>
 #include <stdlib.h>
+#include "base/clock.h"
+#include "base/crypto.h"
+#include "base/map.h"
 #include "base/mem.h"
 #include "base/rand.h"
 #include "bus/bus.h"
 #include "core/caller.h"
 #include "store/store.h"
 #include "tenancy/enroll.h"
-#include "tenancy/keys_priv.h"
 
 enum {
     NOTE_EVERY_MS = 60000,
@@ -23,6 +25,155 @@ enum {
     SECRET_BYTES = 32,
 };
 #define PREFIX "bhk_"
+
+struct held {          /* a key as the table holds it: one allocation with its texts */
+    struct key pub;    /* first */
+    struct list dirty; /* keys->dirty while its last use is not on disk */
+    int64_t noted_ms;  /* the use that is on disk */
+    struct bucket_level acts;
+    bool has_mac;              /* provision tokens have none: they are signed */
+    bool going;                /* being revoked: its uses are not noted any more */
+    uint8_t mac[SHA256_BYTES]; /* of the secret, under the master key */
+    size_t secret_n;           /* to wipe it */
+    char text[];
+};
+
+struct tenant_acts { /* what the keys of one tenant do together */
+    struct bucket_level acts, joins;
+    char tenant[];
+};
+
+struct keys {
+    struct keys_env env;
+    struct list all; /* struct held by age; owned */
+    size_t n;
+    struct map by_id;
+    struct list under_way; /* changes; owned */
+    struct list dirty;     /* in order of their first unnoted use */
+    struct timer note;
+    struct timer refuse;           /* tells, when the turn ends, what was wrong */
+    struct map tenants;            /* name -> struct tenant_acts; owned */
+    uint8_t mac_key[SHA256_BYTES]; /* wiped */
+};
+
+/* What a record is made of; texts are borrowed. */
+struct key_parts {
+    enum key_kind kind;
+    bool attest;
+    struct str id, tenant, identity, agent, instance, ns, secret;
+    int64_t made_ms, until_ms, revoked_ms;
+    uint8_t mac[SHA256_BYTES];
+};
+/* ---- a key in memory and as a record ---- */
+
+static const char *const kind_words[] = {
+    [KEY_PROVISION] = "provision", [KEY_AGENT] = "agent", [KEY_HOOK] = "hook", NULL};
+
+const char *key_kind_word(enum key_kind kind)
+{
+    return kind_words[kind];
+}
+
+static const char *put(char **at, struct str s)
+{
+    char *here = *at;
+
+    if (s.p == NULL)
+        return NULL;
+    memcpy(here, s.p, s.n);
+    here[s.n] = '\0';
+    *at += s.n + 1;
+    return here;
+}
+
+static struct held *held_new(const struct key_parts *p)
+{
+    const struct str texts[] = {p->id,       p->tenant, p->identity, p->agent,
+                                p->instance, p->ns,     p->secret};
+    size_t n = 0;
+
+    for (size_t i = 0; i < ARRAY_LEN(texts); i++)
+        n += texts[i].p != NULL ? texts[i].n + 1 : 0;
+    struct held *h = xcalloc(1, sizeof *h + n);
+    char *at = h->text;
+    h->pub = (struct key){.kind = p->kind,
+                          .attest = p->attest,
+                          .made_ms = p->made_ms,
+                          .until_ms = p->until_ms,
+                          .revoked_ms = p->revoked_ms};
+    h->pub.id = put(&at, p->id);
+    h->pub.tenant = put(&at, p->tenant);
+    h->pub.identity = put(&at, p->identity);
+    h->pub.agent = put(&at, p->agent);
+    h->pub.instance = put(&at, p->instance);
+    h->pub.ns = put(&at, p->ns);
+    h->pub.secret = put(&at, p->secret);
+    h->secret_n = p->secret.n;
+    h->has_mac = p->kind != KEY_PROVISION;
+    memcpy(h->mac, p->mac, sizeof h->mac);
+    list_init(&h->pub.link);
+    list_init(&h->dirty);
+    return h;
+}
+
+static void held_free(struct held *h)
+{
+    if (h == NULL)
+        return;
+    if (h->pub.secret != NULL)
+        secret_wipe(h->text + (h->pub.secret - h->text), h->secret_n);
+    free(h);
+}
+
+static const struct record_field key_fields[] = {
+    RECORD_FIELD(struct key_parts, id, "id", RECORD_KEY | RECORD_NEEDED),
+    RECORD_FIELD(struct key_parts, kind, "kind", RECORD_NEEDED, .words = kind_words),
+    RECORD_FIELD(struct key_parts, tenant, "tenant", RECORD_NEEDED),
+    RECORD_FIELD(struct key_parts, identity, "identity", 0),
+    RECORD_FIELD(struct key_parts, agent, "agent", 0),
+    RECORD_FIELD(struct key_parts, instance, "instance", 0),
+    RECORD_FIELD(struct key_parts, ns, "namespace", 0),
+    RECORD_FIELD(struct key_parts, attest, "attest", 0),
+    RECORD_FIELD(struct key_parts, made_ms, "made", 0),
+    RECORD_FIELD(struct key_parts, until_ms, "until", 0),
+    RECORD_FIELD(struct key_parts, revoked_ms, "revoked", 0),
+    RECORD_FIELD(struct key_parts, mac, "mac", 0),
+    RECORD_FIELD(struct key_parts, secret, "secret", RECORD_SEALED),
+};
+static const struct record_form key_form = RECORD_FORM("key", struct key_parts, key_fields);
+
+struct key_use { /* beside the key's record, so that a late note brings no key back */
+    struct str id;
+    int64_t at_ms;
+};
+static const struct record_field use_fields[] = {
+    RECORD_FIELD(struct key_use, id, "id", RECORD_KEY | RECORD_NEEDED),
+    RECORD_FIELD(struct key_use, at_ms, "at", RECORD_NEEDED),
+};
+static const struct record_form use_form = RECORD_FORM("key_used", struct key_use, use_fields);
+
+const struct record_form *const keys_records[] = {&key_form, &use_form, NULL};
+
+static struct key_parts parts_of(const struct held *h)
+{
+    struct key_parts p = {.kind = h->pub.kind,
+                          .attest = h->pub.attest,
+                          .id = str_of(h->pub.id),
+                          .tenant = str_of(h->pub.tenant),
+                          .identity = str_of(h->pub.identity),
+                          .agent = str_of(h->pub.agent),
+                          .instance = str_of(h->pub.instance),
+                          .ns = str_of(h->pub.ns),
+                          .secret = str_of(h->pub.secret),
+                          .made_ms = h->pub.made_ms,
+                          .until_ms = h->pub.until_ms,
+                          .revoked_ms = h->pub.revoked_ms};
+
+    memcpy(p.mac, h->mac, sizeof p.mac);
+    return p;
+}
+
+/* ---- changes ---- */
 
 struct doing { /* a change on its way to the disk */
     struct list link;
@@ -66,7 +217,7 @@ static void finish(struct doing *d, enum bh_err err, const char *why)
 
 /* ---- the table ---- */
 
-void keys_link(struct keys *k, struct held *h)
+static void keys_link(struct keys *k, struct held *h)
 {
     list_append(&k->all, &h->pub.link);
     map_put(&k->by_id, str_of(h->pub.id), h);
@@ -120,8 +271,8 @@ static void on_note(struct timer *t)
 {
     struct keys *k = container_of(t, struct keys, note);
     struct store_kv items[NOTES_MAX];
-    struct buf values = {.limit = NOTES_MAX * 24};
-    size_t n = 0, at[NOTES_MAX + 1];
+    struct buf values[NOTES_MAX] = {0};
+    size_t n = 0;
 
     list_each (&k->dirty, it, nxt) {
         struct held *h = list_entry(it, struct held, dirty);
@@ -129,16 +280,15 @@ static void on_note(struct timer *t)
             break;
         list_remove(&h->dirty);
         h->noted_ms = h->pub.used_ms;
-        at[n] = values.n;
-        buf_add_i64(&values, h->pub.used_ms);
-        items[n++] = (struct store_kv){.verb = KV_PUT, .ns = NS_KEY_USED, .key = str_of(h->pub.id)};
+        struct key_use use = {str_of(h->pub.id), h->pub.used_ms};
+        record_write(&use_form, NULL, &use, NULL, &values[n]);
+        items[n] = (struct store_kv){KV_PUT, use_form.ns, use.id, buf_str(&values[n])};
+        n++;
     }
-    at[n] = values.n;
-    for (size_t i = 0; i < n; i++)
-        items[i].value = str_make(values.p + at[i], at[i + 1] - at[i]);
     if (n > 0)
         store_put(k->env.store, items, n, false, NULL, NULL);
-    buf_done(&values);
+    for (size_t i = 0; i < n; i++)
+        buf_done(&values[i]);
     if (!list_is_empty(&k->dirty))
         timer_set(k->env.clock, &k->note, NOTE_EVERY_MS);
 }
@@ -161,7 +311,7 @@ static void fingerprint(const struct keys *k, struct str text, uint8_t ret_mac[S
     hmac_sha256(str_make(k->mac_key, sizeof k->mac_key), text, ret_mac);
 }
 
-bool held_is_over(const struct keys *k, const struct held *h)
+static bool held_is_over(const struct keys *k, const struct held *h)
 {
     return h->pub.revoked_ms != 0 ||
            (h->pub.until_ms != 0 && h->pub.until_ms <= clock_wall_ms(k->env.clock));
@@ -249,13 +399,11 @@ static void on_refuse(struct timer *t)
 
 static void write_key(struct doing *d)
 {
+    struct key_parts p = parts_of(d->adds);
     struct buf value = BUF_INIT;
 
-    held_write(d->k, d->adds, &value);
-    struct store_kv item = {.verb = KV_INSERT,
-                            .ns = NS_KEY,
-                            .key = str_of(d->adds->pub.id),
-                            .value = buf_str(&value)};
+    record_write(&key_form, d->k->env.seal, &p, NULL, &value);
+    struct store_kv item = {KV_INSERT, key_form.ns, p.id, buf_str(&value)};
     store_put(d->k->env.store, &item, 1, true, on_made, d);
     buf_wipe(&value);
 }
@@ -321,7 +469,6 @@ void keys_make(struct keys *k, const struct key_spec *spec, struct key_made *ret
     make_texts(k, spec, ret_made);
     struct key_parts p = {.kind = spec->kind,
                           .attest = spec->attest,
-                          .has_mac = true,
                           .id = buf_str(&ret_made->id),
                           .tenant = spec->tenant,
                           .identity =
@@ -361,7 +508,6 @@ void keys_revoke(struct keys *k, struct str id, keys_done_cb *done, void *ctx)
     struct doing *d = doing_new(k, done, ctx);
     struct held *h = find(k, id);
     struct buf value = BUF_INIT;
-    size_t n = 0;
 
     if (h == NULL || h->going || h->pub.revoked_ms != 0) {
         refuse(d, BH_NOT_FOUND, "", "there is no such key; bellhop token list shows them");
@@ -370,19 +516,18 @@ void keys_revoke(struct keys *k, struct str id, keys_done_cb *done, void *ctx)
     h->going = true;
     list_remove(&h->dirty);
     d->revokes = xstrdup(h->pub.id);
-    struct store_kv items[2] = {
-        {.verb = KV_DELETE, .ns = NS_KEY_USED, .key = str_of(d->revokes)},
-        {.verb = KV_DELETE, .ns = NS_KEY, .key = str_of(d->revokes)},
+    struct store_kv items[] = {
+        {.verb = KV_DELETE, .ns = use_form.ns, .key = str_of(d->revokes)},
+        {.verb = KV_DELETE, .ns = key_form.ns, .key = str_of(d->revokes)},
     };
-    n = ARRAY_LEN(items);
     if (h->pub.kind == KEY_PROVISION) { /* its signature stays good: remember that it is not */
-        h->pub.revoked_ms = clock_wall_ms(k->env.clock);
-        held_write(k, h, &value);
-        h->pub.revoked_ms = 0;
+        struct key_parts p = parts_of(h);
+        p.revoked_ms = clock_wall_ms(k->env.clock);
+        record_write(&key_form, k->env.seal, &p, NULL, &value);
         items[1].verb = KV_PUT;
         items[1].value = buf_str(&value);
     }
-    store_put(k->env.store, items, n, true, on_revoked, d);
+    store_put(k->env.store, items, ARRAY_LEN(items), true, on_revoked, d);
     buf_done(&value);
 }
 
@@ -414,17 +559,11 @@ bool keys_admit(struct keys *k, const struct local_token *t)
 {
     struct held *h = find(k, token_id(t));
 
-    if (h == NULL) {
+    if (h == NULL) { /* the record of the mint was lost with an older backup */
         h = provision_new(t, 0);
         keys_link(k, h);
-        struct buf value = BUF_INIT;
-        held_write(k, h, &value);
-        struct store_kv item = {.verb = KV_PUT,
-                                .ns = NS_KEY,
-                                .key = str_of(h->pub.id),
-                                .value = buf_str(&value)};
-        store_put(k->env.store, &item, 1, false, NULL, NULL);
-        buf_done(&value);
+        struct key_parts p = parts_of(h);
+        record_put(k->env.store, &key_form, k->env.seal, &p, false, NULL, NULL);
     }
     if (held_is_over(k, h))
         return false;
@@ -433,6 +572,69 @@ bool keys_admit(struct keys *k, const struct local_token *t)
 }
 
 /* ---- start and end ---- */
+
+struct key_loading {
+    struct keys *k;
+    struct held **found; /* owned array */
+    size_t n, cap;
+};
+
+static bool on_key(void *ctx, struct str id, void *thing)
+{
+    struct key_loading *l = ctx;
+    const struct key_parts *p = thing;
+    static const uint8_t nothing[SHA256_BYTES];
+
+    if ((memcmp(p->mac, nothing, sizeof p->mac) == 0) != (p->kind == KEY_PROVISION))
+        return false;
+    if (p->kind == KEY_PROVISION && p->until_ms <= clock_wall_ms(l->k->env.clock)) {
+        record_delete(l->k->env.store, &key_form, id);
+        return true;
+    }
+    if (l->n == l->cap) {
+        l->cap = l->cap != 0 ? 2 * l->cap : 64;
+        l->found = xrealloc(l->found, l->cap * sizeof(struct held *));
+    }
+    l->found[l->n++] = held_new(p);
+    return true;
+}
+
+static bool on_use(void *ctx, struct str id, void *thing)
+{
+    const struct key_loading *l = ctx;
+    struct held *h = find(l->k, id);
+
+    if (h != NULL)
+        h->pub.used_ms = h->noted_ms = ((const struct key_use *)thing)->at_ms;
+    return true;
+}
+
+static int by_age(const void *a, const void *b)
+{
+    const struct key *x = &(*(struct held *const *)a)->pub, *y = &(*(struct held *const *)b)->pub;
+
+    if (x->made_ms != y->made_ms)
+        return x->made_ms < y->made_ms ? -1 : 1;
+    return strcmp(x->id, y->id);
+}
+
+static enum bh_err keys_load(struct keys *k, char *ret_why)
+{
+    struct key_loading l = {.k = k};
+    struct record_reader *reader = record_reader_new(k->env.seal);
+    struct store *st = k->env.store;
+    enum bh_err err = record_load(st, &key_form, reader, STR_NULL, on_key, &l, ret_why);
+
+    if (l.n > 0)
+        qsort(l.found, l.n, sizeof(struct held *), by_age);
+    for (size_t i = 0; i < l.n; i++)
+        keys_link(k, l.found[i]);
+    free(l.found);
+    if (err == BH_OK)
+        err = record_load(st, &use_form, reader, STR_NULL, on_use, &l, ret_why);
+    record_reader_free(reader);
+    return err;
+}
 
 enum bh_err keys_open(const struct keys_env *env, struct keys **ret_k, char *ret_why)
 {

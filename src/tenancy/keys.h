@@ -24,7 +24,6 @@ struct clock;
 struct keys;
 struct rand;
 struct seal;
-struct seal_place;
 struct store;
 
 #define KEY_ID_CHARS 16
@@ -44,7 +43,7 @@ struct key {          /* owned by the table; the texts are NUL-terminated and ne
     const char *instance; /* the instance it reads and speaks for (chat_*); NULL: none */
     const char *ns;       /* the one namespace of the stores it is for; NULL: any */
     const char *secret;   /* hooks: what bodies are signed with; NULL: none; wiped */
-    int64_t made_ms;      /* wall clock; 0: before there was this table */
+    int64_t made_ms;      /* wall clock; 0: not known */
     int64_t until_ms;     /* 0: for ever */
     int64_t used_ms;      /* 0: never */
     int64_t revoked_ms;   /* only provision tokens leave a tombstone, until they expire */
@@ -105,6 +104,7 @@ struct local_token;
 /* A token was minted; it can be listed from now on.  @done as above, BH_OK when it is on disk. */
 void keys_note_minted(struct keys *k, const struct local_token *t, keys_done_cb *done, void *ctx);
 /* A token whose signature and time are good is shown: false when it was revoked.  One that was
- * minted before there was this table enters it now. */
+ * unknown, because the database is older than the token, enters the table now. */
 bool keys_admit(struct keys *k, const struct local_token *t);
-extern const struct seal_place key_sealed; /* where the secrets of hooks lie sealed */
+struct record_form;
+extern const struct record_form *const keys_records[]; /* ends with NULL */

@@ -33,6 +33,19 @@ struct tries {        /* wrong codes of one person */
     char key[];
 };
 
+struct code_record { /* texts are borrowed */
+    struct str hash, tenant, instance, platform;
+    int64_t until_ms;
+};
+static const struct record_field code_fields[] = {
+    RECORD_FIELD(struct code_record, hash, "hash", RECORD_KEY | RECORD_NEEDED),
+    RECORD_FIELD(struct code_record, tenant, "tenant", RECORD_NEEDED, .max = NAME_BYTES),
+    RECORD_FIELD(struct code_record, instance, "instance", RECORD_NEEDED, .max = NAME_BYTES),
+    RECORD_FIELD(struct code_record, platform, "platform", 0, .max = NAME_BYTES),
+    RECORD_FIELD(struct code_record, until_ms, "until", RECORD_NEEDED),
+};
+const struct record_form link_code_form = RECORD_FORM("link_code", struct code_record, code_fields);
+
 static void hash_code(const struct facts *f, struct str code, char ret_hash[2 * SHA256_BYTES + 1])
 {
     uint8_t mac[SHA256_BYTES];
@@ -78,8 +91,7 @@ static void drop_expired(struct facts *f, struct instance_facts *in)
         struct code *k = list_entry(it, struct code, link);
         if (k->until_ms > now_ms)
             continue;
-        struct store_kv item = {.verb = KV_DELETE, .ns = NS_LINK_CODE, .key = str_of(k->hash)};
-        store_put(f->env.store, &item, 1, false, NULL, NULL);
+        record_delete(f->env.store, &link_code_form, str_of(k->hash));
         code_drop(f, k);
     }
 }
@@ -103,15 +115,9 @@ static bool prepare_code(struct facts *f, struct change *c)
                            "%d link codes of this instance are out already; use one, or wait "
                            "until they expire",
                            LINK_CODES_MAX);
-    struct change_item *item = change_put(c, KV_INSERT, NS_LINK_CODE);
-    struct jw w = jw_begin(&item->value);
-    buf_add_z(&item->key, k->hash);
-    jw_obj(&w);
-    jw_kstr(&w, "tenant", c->to->gate.tenant);
-    jw_kstr(&w, "instance", c->to->gate.instance);
-    jw_kstr(&w, "platform", str_of(k->platform));
-    jw_ki64(&w, "until", k->until_ms);
-    jw_end_obj(&w);
+    struct code_record r = {str_of(k->hash), c->to->gate.tenant, c->to->gate.instance,
+                            str_of(k->platform), k->until_ms};
+    change_put(c, KV_INSERT, &link_code_form, &r);
     return true;
 }
 
@@ -224,7 +230,7 @@ static bool prepare_redeem(struct facts *f, struct change *c)
     if (map_get(&f->codes, str_of(c->id)) == NULL)
         return change_fail(c, BH_NOT_FOUND, NO_SUCH_CODE);
     c->conflict = NO_SUCH_CODE;
-    buf_add_z(&change_put(c, KV_CONSUME, NS_LINK_CODE)->key, c->id);
+    change_put(c, KV_CONSUME, &link_code_form, &(struct code_record){.hash = str_of(c->id)});
     if (binding_find(f, c->to, b->owner.platform, b->owner.user) == NULL)
         binding_put(c, c->to, b);
     return true;
@@ -271,25 +277,23 @@ void link_code_redeem(struct facts *f, struct str platform, struct str user, str
 
 /* ---- start and end ---- */
 
-static bool read_code(struct facts *f, struct str key, struct json doc, void *ctx)
+static bool on_code(void *ctx, struct str key, void *thing)
 {
-    struct str tenant = json_str(doc, "tenant"), instance = json_str(doc, "instance");
-    int64_t until_ms = 0;
+    const struct code_record *r = thing;
 
-    (void)ctx;
-    json_as_i64(json_get(doc, "until"), &until_ms);
-    if (key.n != 2 * SHA256_BYTES || !facts_name_ok(tenant) || !facts_name_ok(instance))
+    (void)key;
+    if (r->hash.n != 2 * SHA256_BYTES || !facts_name_ok(r->tenant) || !facts_name_ok(r->instance))
         return false;
     struct code *k =
-        code_new(facts_make_instance(f, tenant, instance), json_str(doc, "platform"), until_ms);
-    memcpy(k->hash, key.p, key.n);
-    code_attach(f, k);
+        code_new(facts_make_instance(ctx, r->tenant, r->instance), r->platform, r->until_ms);
+    memcpy(k->hash, r->hash.p, r->hash.n);
+    code_attach(ctx, k);
     return true;
 }
 
-enum bh_err links_load(struct facts *f, struct json_parser *parser, char *ret_why)
+enum bh_err links_load(struct facts *f, struct record_reader *reader, char *ret_why)
 {
-    return grant_load_ns(f, parser, NS_LINK_CODE, read_code, NULL, ret_why);
+    return record_load(f->env.store, &link_code_form, reader, STR_NULL, on_code, f, ret_why);
 }
 
 void links_free(struct facts *f)

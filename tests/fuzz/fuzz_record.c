@@ -1,11 +1,15 @@
-/* A database that was tampered with: one record, "namespace key value" with a NUL between them, is
- * there when the tables are loaded.  They load, with or without it, or refuse with a sentence. */
+/* A database that was tampered with: one record, "namespace key value" with a NUL between them.
+ *
+ * Every form of the program reads the record: the form refuses it with a sentence, or what was read
+ * is written and read again as the same bytes.  Then the record is in the store when the tables are
+ * loaded.  They load, with or without it, or refuse with a sentence. */
 #include <stdlib.h>
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/mem.h"
 #include "base/rand.h"
 #include "bus/bus.h"
+#include "cli/forms.h"
 #include "edge/vault.h"
 #include "store/memory/memory.h"
 #include "store/seal.h"
@@ -94,6 +98,51 @@ static void load_with(const char *ns, struct str key, struct str value, void (*l
     bus->ops->close(bus);
 }
 
+static void read_as(struct record_reader *r, const struct record_form *form, struct str key,
+                    struct str value)
+{
+    struct buf k = BUF_INIT, v = BUF_INIT, again = BUF_INIT;
+    void *thing = xcalloc(1, form->size), *second = xcalloc(1, form->size);
+
+    if (record_read(r, form, key, value, thing)) {
+        record_write(form, NULL, thing, &k, &v);
+        record_done(form, thing);
+        if (!record_read(r, form, buf_str(&k), buf_str(&v), second))
+            abort();
+        record_write(form, NULL, second, NULL, &again);
+        if (!str_eq(buf_str(&v), buf_str(&again)))
+            abort();
+        record_done(form, second);
+    } else if (record_why(r)[0] == '\0') {
+        abort();
+    }
+    free(thing);
+    free(second);
+    buf_done(&k);
+    buf_done(&v);
+    buf_done(&again);
+}
+
+static void read_all(struct str key, struct str value)
+{
+    const struct record_form *forms[FORMS_MAX];
+    static struct record_reader *sealed, *opens;
+    void *thing;
+
+    if (sealed == NULL) {
+        sealed = record_reader_new(NULL);
+        opens = record_reader_new(seal);
+    }
+    forms_list(forms);
+    for (size_t i = 0; forms[i] != NULL; i++) {
+        read_as(sealed, forms[i], key, value);
+        thing = xcalloc(1, forms[i]->size);
+        if (record_read(opens, forms[i], key, value, thing))
+            record_done(forms[i], thing);
+        free(thing);
+    }
+}
+
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
     static void (*const loads[])(void) = {load_facts, load_keys, load_vault};
@@ -112,6 +161,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     }
     if (!str_split(&rest, '\0', &ns) || !str_split(&rest, '\0', &key) || ns.n == 0 || ns.n > 64)
         return 0;
+    read_all(key, rest);
     char *name = str_dup(ns);
     for (size_t i = 0; i < ARRAY_LEN(loads); i++)
         load_with(name, key, rest, loads[i]);

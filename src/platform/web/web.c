@@ -40,71 +40,51 @@ struct web *web_sibling(struct str bot)
 
 /* ---- the visitor key ---- */
 
+struct visitor_key {
+    struct str bot;
+    struct str key; /* sizeof(struct hash_key) bytes */
+};
+static const struct record_field key_fields[] = {
+    RECORD_FIELD(struct visitor_key, bot, "bot", RECORD_KEY | RECORD_NEEDED),
+    RECORD_FIELD(struct visitor_key, key, "key", RECORD_NEEDED | RECORD_SEALED),
+};
+static const struct record_form key_form = RECORD_FORM("web_key", struct visitor_key, key_fields);
+static const struct record_form *const web_records[] = {&key_form, NULL};
+
 struct key_load {
     struct web *w;
-    struct buf name, plain;
-    bool found, opened;
+    bool found;
 };
 
-static void key_name(struct buf *out, struct str bot)
-{
-    buf_printf(out, "web/%.*s/visitor_key", STR_FMT(bot));
-}
-static const struct seal_place web_sealed = {"web_key", NULL, key_name};
-
-static void on_key_loaded(void *ctx, struct str key, struct str value)
+static bool on_key_loaded(void *ctx, struct str key, void *thing)
 {
     struct key_load *l = ctx;
+    const struct visitor_key *k = thing;
 
     if (!str_eq(key, web_bot(l->w)))
-        return;
+        return true; /* of a bot whose name is longer */
+    if (k->key.n != sizeof l->w->visitor_key)
+        return false;
+    memcpy(&l->w->visitor_key, k->key.p, k->key.n);
     l->found = true;
-    l->opened = unseal_secret(l->w->env->seal, buf_str(&l->name), value, &l->plain) &&
-                l->plain.n == sizeof l->w->visitor_key;
-}
-
-static void make_key(struct key_load *l)
-{
-    const struct host_env *env = l->w->env;
-    struct hash_key key;
-    struct buf sealed = BUF_INIT;
-
-    rand_bytes(env->rand, &key, sizeof key);
-    buf_add(&l->plain, &key, sizeof key);
-    secret_wipe(&key, sizeof key);
-    seal_secret(env->seal, buf_str(&l->name), buf_str(&l->plain), &sealed);
-    struct store_kv item = {.verb = KV_PUT,
-                            .ns = "web_key",
-                            .key = web_bot(l->w),
-                            .value = buf_str(&sealed)};
-    /* Writes keep their order: whatever is stored under an id made with this key comes after it. */
-    store_put(env->store, &item, 1, true, NULL, NULL);
-    buf_done(&sealed);
+    return true;
 }
 
 static enum bh_err load_visitor_key(struct web *w, char *ret_why)
 {
+    const struct host_env *env = w->env;
+    struct record_reader *reader = record_reader_new(env->seal);
     struct key_load l = {.w = w};
-    enum bh_err err;
+    enum bh_err err =
+        record_load(env->store, &key_form, reader, web_bot(w), on_key_loaded, &l, ret_why);
 
-    key_name(&l.name, web_bot(w));
-    err = w->env->store->ops->load_under(w->env->store, "web_key", web_bot(w), on_key_loaded, &l);
-    if (err != BH_OK) {
-        snprintf(ret_why, 256, "the store cannot be read");
-        goto out;
+    record_reader_free(reader);
+    if (err == BH_OK && !l.found) {
+        rand_bytes(env->rand, &w->visitor_key, sizeof w->visitor_key);
+        struct visitor_key k = {web_bot(w), str_make(&w->visitor_key, sizeof w->visitor_key)};
+        /* Writes keep their order: every record under an id made with this key comes after it. */
+        record_put(env->store, &key_form, env->seal, &k, true, NULL, NULL);
     }
-    if (l.found && !l.opened) {
-        snprintf(ret_why, 256, "the visitor key of web bot %s does not open with this master key",
-                 w->base.bot);
-        err = BH_REFUSED;
-        goto out;
-    }
-    if (!l.found)
-        make_key(&l);
-    memcpy(&w->visitor_key, l.plain.p, sizeof w->visitor_key);
-out:
-    buf_done(&l.name);
-    buf_wipe(&l.plain);
     return err;
 }
 
@@ -398,7 +378,7 @@ static const struct descriptor web_descriptor = {
 const struct platform_ops web_ops = {
     .name = "web",
     .config = &web_config,
-    .sealed = &web_sealed,
+    .records = web_records,
     .descriptor = &web_descriptor,
     .secret_chats = true,
     .open_by_nature = true,

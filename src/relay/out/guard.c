@@ -21,7 +21,6 @@
 #include "store/store.h"
 #include "tenancy/facts.h"
 #include "tenancy/grants.h"
-#include "tenancy/identity.h"
 
 #define ERROR_IDENTITY "identity not announced on this socket"
 #define ERROR_NO_BOT "no such bot is served here"

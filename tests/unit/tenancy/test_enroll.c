@@ -5,7 +5,7 @@
 #include "base/json.h"
 #include "base/mem.h"
 #include "tenancy/enroll.h"
-#include "tenancy/identity.h"
+#include "tenancy/facts.h"
 
 struct rig {
     struct facts_rig f;

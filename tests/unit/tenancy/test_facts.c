@@ -594,44 +594,6 @@ static void the_operators_word_ends_what_others_have_claimed(void **state)
     assert_string_equal(keys, "[]");
 }
 
-static void put_old_route(struct rig *r, const char *key, const char *tenant, const char *instance)
-{
-    struct buf k = BUF_INIT, v = BUF_INIT;
-
-    buf_printf(&k, "web\n%s\n%s\n%s", key, tenant, instance);
-    buf_printf(&v, "{\"platform\":\"web\",\"key\":\"%s\",\"tenant\":\"%s\"", key, tenant);
-    if (*instance != '\0')
-        buf_printf(&v, ",\"instance\":\"%s\"", instance);
-    buf_add_z(&v, ",\"created\":5}");
-    struct store_kv item = {KV_PUT, "route", buf_str(&k), buf_str(&v)};
-    store_put(r->store, &item, 1, true, NULL, NULL);
-    turn(r);
-    buf_done(&k);
-    buf_done(&v);
-}
-
-static void routes_from_before_stay_open_where_their_operator_meant_it(void **state)
-{
-    struct rig *r = *state;
-    char keys[64];
-
-    assert_int_equal(add(r, "a", "t", NULL, NULL), BH_OK);
-    provision(r, "u", "g", "other", "k", keys);
-    put_old_route(r, "named", "u", "g");
-    put_old_route(r, "whole", "t", "");
-    put_old_route(r, "joined", "u", "");
-    for (int restarted = 0; restarted < 3; restarted++) {
-        reopen(r);
-        turn(r);
-        assert_targets(r, "web", "named", "u/g ");
-        assert_targets(r, "web", "whole", restarted < 2 ? "t/a " : "t/a t/late ");
-        assert_targets(r, "web", "joined", ""); /* it joined by itself: nobody chose */
-        assert_true(facts_owns(r->facts, STR("web"), STR("joined"), STR("u"), STR("g")));
-        if (restarted == 1) /* settled for good: the second tenant's joining changes nothing */
-            provision(r, "t", "late", "other", "k2", keys);
-    }
-}
-
 static void a_route_may_come_before_its_gateway(void **state)
 {
     struct rig *r = *state;
@@ -707,7 +669,6 @@ UNIT(tenancy_test_facts)
         T(what_a_gateway_asserts_of_itself_delivers_nothing_and_lets_it_speak_nowhere),
         T(a_key_under_a_bot_or_a_star_of_another_tenant_is_taken),
         T(the_operators_word_ends_what_others_have_claimed),
-        T(routes_from_before_stay_open_where_their_operator_meant_it),
         T(a_route_may_come_before_its_gateway),
         T(owning_a_chat_needs_a_route_of_ones_own),
         T(the_newest_wake_url_counts),

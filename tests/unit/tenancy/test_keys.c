@@ -342,7 +342,7 @@ static void a_provision_token_can_be_listed_and_revoked(void **state)
     json_parser_free(p);
 }
 
-static void a_token_from_before_the_table_enters_it_when_it_is_shown(void **state)
+static void a_token_without_a_record_enters_the_table_when_it_is_shown(void **state)
 {
     struct rig *r = *state;
     struct json_parser *p = json_parser_new();
@@ -460,7 +460,7 @@ UNIT(tenancy_test_keys)
         PROMISE(the_store_never_has_the_secret_part),
         PROMISE(bad_names_are_refused_in_words),
         PROMISE(a_provision_token_can_be_listed_and_revoked),
-        PROMISE(a_token_from_before_the_table_enters_it_when_it_is_shown),
+        PROMISE(a_token_without_a_record_enters_the_table_when_it_is_shown),
         PROMISE(limits_count_per_key_and_per_tenant),
         PROMISE(a_hundred_thousand_keys_cost_no_more_each_than_one),
     };

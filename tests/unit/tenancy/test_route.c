@@ -1,4 +1,4 @@
-/* Promises of tenancy/route.h, with real facts and for every platform of the build. */
+/* Promises of tenancy/facts.h, with real facts and for every platform of the build. */
 #include "unit.h"
 #include "base/clock.h"
 #include "base/mem.h"

@@ -12,7 +12,7 @@
 #include "platform/telegram/telegram.h"
 #include "store/memory/memory.h"
 #include "store/store.h"
-#include "tenancy/route.h"
+#include "tenancy/facts.h"
 
 #define MAX 64
 #define TOKEN "123:SECRET-token"

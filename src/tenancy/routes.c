@@ -1,17 +1,17 @@
-/* route_table.c - routes in memory: by key for the gate, by name for changes, by target for those
- * who come and go.
+/* routes.c - routes in memory and as records: by key for the gate, by name for changes, by target.
  *
- *      bucket (platform, key) ----of---> all of them, by where they come from
- *           '-- gate.places -----------> those that lead anywhere, for the gate
- *      instance or tenant ----routes---> those that name it
+ *      bucket (platform, key) ----of---> all routes of the key, by origin
+ *           '-- gate.places -----------> the routes that lead to a live instance, for the gate
+ *      instance or tenant ----routes---> the routes that name it
  *
- * A route hangs in all of these by links of its own, so nothing is worked out anew when one of them
- * changes.  One that leads nowhere (its instance was revoked, its tenant has nobody) leaves the
- * gate's list, so that an event never walks past the dead. */
+ * A route is in all of these by links of its own, so no list is built anew when one route changes.
+ * A route that leads nowhere (its instance was revoked, its tenant has no live instance) leaves
+ * gate.places, so an event never walks past dead routes. */
 #include <stdlib.h>
 #include "base/mem.h"
+#include "core/event.h"
+#include "store/store.h"
 #include "tenancy/facts_priv.h"
-#include "tenancy/route.h"
 
 /* ---- one route ---- */
 
@@ -60,6 +60,45 @@ struct route *route_new(struct str platform, struct str key, struct str tenant, 
 void route_free(struct route *r)
 {
     free(r);
+}
+
+/* ---- the record ---- */
+
+static const char *const origins[] = {
+    [ROUTE_OPERATOR] = "operator", [ROUTE_PROVISION] = "provision", NULL};
+
+static const struct record_field fields[] = {
+    RECORD_FIELD(struct route_record, platform, "platform", RECORD_KEY | RECORD_NEEDED,
+                 .max = NAME_BYTES),
+    RECORD_FIELD(struct route_record, key, "key", RECORD_KEY | RECORD_NEEDED, .max = NAME_BYTES),
+    RECORD_FIELD(struct route_record, tenant, "tenant", RECORD_KEY | RECORD_NEEDED,
+                 .max = NAME_BYTES),
+    RECORD_FIELD(struct route_record, instance, "instance", RECORD_KEY, .max = NAME_BYTES),
+    RECORD_FIELD(struct route_record, origin, "origin", RECORD_NEEDED, .words = origins),
+    RECORD_FIELD(struct route_record, open, "open", 0),
+    RECORD_FIELD(struct route_record, created_ms, "created", 0),
+};
+const struct record_form route_form = RECORD_FORM("route", struct route_record, fields);
+
+struct route_record route_view(const struct route *r)
+{
+    return (struct route_record){.platform = str_of(r->platform),
+                                 .key = str_of(r->key),
+                                 .tenant = str_of(r->tenant),
+                                 .instance = str_of(r->instance),
+                                 .origin = r->origin,
+                                 .open = r->open,
+                                 .created_ms = r->created_ms};
+}
+
+struct route *route_of_record(const struct route_record *rec)
+{
+    struct route *r = route_new(rec->platform, rec->key, rec->tenant, rec->instance);
+
+    r->origin = rec->origin;
+    r->open = rec->open && rec->origin == ROUTE_OPERATOR;
+    r->created_ms = rec->created_ms;
+    return r;
 }
 
 /* ---- finding ---- */
@@ -214,8 +253,8 @@ bool facts_is_given(const struct facts *f, struct str platform, struct str key, 
     return b != NULL && has_others(&b->of[ROUTE_OPERATOR], tenant);
 }
 
-bool facts_is_elsewhere(const struct facts *f, struct str platform, struct str key,
-                        struct str tenant)
+bool facts_is_routed_away(const struct facts *f, struct str platform, struct str key,
+                          struct str tenant)
 {
     const struct bucket *b = facts_bucket(f, platform, key);
     const struct keyed *k = b != NULL ? &b->of[ROUTE_OPERATOR] : NULL;
@@ -337,6 +376,16 @@ bool facts_has_route(const struct facts *f, struct str platform, struct str key)
     return b != NULL && !list_is_empty(&b->gate.places);
 }
 
+struct str route_choose(const struct event *ev, route_leads_fn *leads, void *ctx)
+{
+    const struct str keys[] = {ev->route_key, ev->former_key, ev->bot};
+
+    for (size_t i = 0; i < ARRAY_LEN(keys); i++)
+        if (!str_is_empty(keys[i]) && leads(ctx, ev->platform, keys[i]))
+            return keys[i];
+    return ev->route_key;
+}
+
 static bool leads(void *ctx, struct str platform, struct str key)
 {
     return facts_has_route(ctx, platform, key);
@@ -345,6 +394,16 @@ static bool leads(void *ctx, struct str platform, struct str key)
 struct str facts_route_key(const struct facts *f, const struct event *ev)
 {
     return route_choose(ev, leads, (void *)(uintptr_t)f);
+}
+
+bool facts_owns_place(const struct facts *f, const struct event *ev, struct str tenant,
+                      struct str instance)
+{
+    struct str key = facts_route_key(f, ev);
+
+    if (!facts_has_route(f, ev->platform, key))
+        key = STR("*");
+    return facts_owns(f, ev->platform, key, tenant, instance);
 }
 
 struct targets {

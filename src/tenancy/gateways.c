@@ -1,16 +1,26 @@
-/* gateway_table.c - tenants, their instances and the instances' gateways, in memory.
+/* gateways.c - gateways, their instances and tenants, in memory and as records.
  *
- * Whoever comes, changes or goes touches its own record and the lists it hangs in, never the
- * others: so loading is linear, and one change costs the same with a hundred thousand gateways as
- * with one.
+ * A gateway that comes, changes or goes touches its own record and the lists that its record is in.
+ * So loading is linear, and one change costs the same with a hundred thousand gateways as with one.
  *
  *      tenant --instances--> instance --gateways--> gateway (not revoked, by age)
- *        '-- gate.live -------'  (while it has a gateway that is not revoked)
- */
+ *        '-- gate.live -------'  (while the instance has a gateway that is not revoked)
+ *
+ * A gateway has up to GATEWAY_SECRETS secrets, the newest first.  A new secret does not end the old
+ * ones at once, because the gateway's previous process may still use them:
+ *
+ *      after a rotation     the old secrets are valid for as long as the operator said
+ *      after a provision    for an hour, and until a newer secret was used: a gateway that never
+ *                           came with the new secret has lost the answer
+ *
+ * The (platform, bot) pair that a gateway named last is in its own fields; the other pairs are one
+ * string, "platform \x1f bot \x1e" each, the pair named last first. */
 #include <stdio.h>
 #include <stdlib.h>
 #include "base/crypto.h"
+#include "base/jw.h"
 #include "base/mem.h"
+#include "store/store.h"
 #include "tenancy/facts_priv.h"
 
 struct str pair_key(char scratch[PAIR_MAX], struct str a, struct str b)
@@ -137,6 +147,263 @@ size_t facts_tenants_with(const struct facts *f, struct str instance, bool gone_
         n++;
     }
     return n;
+}
+
+/* ---- secrets ---- */
+
+static void wipe(char *text)
+{
+    secret_wipe(text, strlen(text));
+    free(text);
+}
+
+static bool newer_was_used(const struct gateway *g, size_t i)
+{
+    while (i-- > 0)
+        if (g->secrets[i].used)
+            return true;
+    return false;
+}
+
+bool secret_is_live(const struct gateway *g, size_t i, int64_t now_ms)
+{
+    const struct gateway_secret *s = &g->secrets[i];
+
+    return s->until_ms == 0 || s->until_ms > now_ms || (s->waits && !newer_was_used(g, i));
+}
+
+bool secret_was_used(struct gateway *g, size_t i)
+{
+    bool news = !g->secrets[i].used && g->n_secrets > 1;
+
+    g->secrets[i].used = true;
+    return news;
+}
+
+/* Which of the @n old ones goes when there is no room: never used, and the oldest of those. */
+static size_t victim(const struct gateway_secret *old, size_t n)
+{
+    for (size_t i = n; i-- > 0;)
+        if (!old[i].used)
+            return i;
+    return n - 1;
+}
+
+void secrets_push(struct gateway *g, char *secret, int64_t now_ms, int64_t keep_ms, bool until_used)
+{
+    struct gateway_secret old[GATEWAY_SECRETS];
+    size_t n = 0;
+
+    if (g->n_secrets == 1)
+        g->secrets[0].used = true; /* the only one: whoever is there has it */
+    for (size_t i = 0; i < g->n_secrets; i++) {
+        struct gateway_secret s = g->secrets[i];
+        if (!secret_is_live(g, i, now_ms) || (!until_used && keep_ms <= 0)) {
+            wipe(s.text);
+            continue;
+        }
+        if (s.until_ms == 0 || s.until_ms > now_ms + keep_ms)
+            s.until_ms = now_ms + keep_ms;
+        s.waits = until_used;
+        old[n++] = s;
+    }
+    if (n == GATEWAY_SECRETS) {
+        size_t out = victim(old, n);
+        wipe(old[out].text);
+        memmove(&old[out], &old[out + 1], (--n - out) * sizeof *old);
+    }
+    g->secrets[0] = (struct gateway_secret){.text = secret};
+    memcpy(&g->secrets[1], old, n * sizeof *old);
+    g->n_secrets = n + 1;
+}
+
+/* ---- what a gateway is for ---- */
+
+static bool next_pair(struct str *rest, struct str *ret_platform, struct str *ret_bot)
+{
+    struct str pair;
+
+    if (!str_split(rest, '\x1e', &pair) || pair.n == 0)
+        return false;
+    str_split(&pair, '\x1f', ret_platform);
+    *ret_bot = pair;
+    return true;
+}
+
+static void add_pair(struct buf *out, struct str platform, struct str bot)
+{
+    buf_add_str(out, platform);
+    buf_add_c(out, '\x1f');
+    buf_add_str(out, bot);
+    buf_add_c(out, '\x1e');
+}
+
+bool identity_nth(const struct gateway *g, size_t n, struct str *ret_platform, struct str *ret_bot)
+{
+    struct str rest = str_of(g->also);
+
+    *ret_platform = str_of(g->platform);
+    *ret_bot = str_of(g->bot);
+    if (g->platform == NULL)
+        return false;
+    while (n-- > 0)
+        if (!next_pair(&rest, ret_platform, ret_bot))
+            return false;
+    return true;
+}
+
+void identity_take(struct gateway *g, const char *platform, const char *bot)
+{
+    struct str p, b, before = STR_NULL;
+    struct buf also = BUF_INIT;
+
+    for (size_t n = 0, kept = 1; identity_nth(g, n, &p, &b); n++) {
+        if (str_eq(p, str_of(platform)))
+            before = b;
+        else if (kept++ < IDENTITIES_MAX)
+            add_pair(&also, p, b);
+    }
+    char *as = bot != NULL ? xstrdup(bot) : before.n != 0 ? str_dup(before) : NULL;
+    free(g->platform);
+    free(g->bot);
+    free(g->also);
+    g->platform = xstrdup(platform);
+    g->bot = as;
+    g->also = also.n != 0 ? buf_take(&also) : NULL;
+    buf_done(&also);
+}
+
+bool identity_has(const struct gateway *g, struct str platform, struct str bot)
+{
+    struct str p, b;
+
+    for (size_t n = 0; identity_nth(g, n, &p, &b); n++)
+        if (str_eq(p, platform) && str_eq(b, bot))
+            return true;
+    return false;
+}
+
+void identity_write(struct jw *w, const struct gateway *g)
+{
+    struct str p, b;
+
+    jw_arr(w);
+    for (size_t n = 0; identity_nth(g, n, &p, &b); n++) {
+        jw_obj(w);
+        jw_kstr(w, "platform", p);
+        jw_kstr(w, "bot", b);
+        jw_end_obj(w);
+    }
+    jw_end_arr(w);
+}
+
+/* ---- the record ---- */
+
+static const struct record_field pair_fields[] = {
+    RECORD_FIELD(struct gateway_pair, platform, "platform", RECORD_NEEDED, .max = NAME_BYTES),
+    RECORD_FIELD(struct gateway_pair, bot, "bot", 0, .max = NAME_BYTES),
+};
+static const struct record_form pair_form = RECORD_FORM(NULL, struct gateway_pair, pair_fields);
+
+static const struct record_field secret_fields[] = {
+    RECORD_FIELD(struct gateway_secret_record, text, "secret", RECORD_NEEDED | RECORD_SEALED),
+    RECORD_FIELD(struct gateway_secret_record, until_ms, "until", 0),
+    RECORD_FIELD(struct gateway_secret_record, used, "used", 0),
+    RECORD_FIELD(struct gateway_secret_record, waits, "waits", 0),
+};
+static const struct record_form secret_form =
+    RECORD_FORM(NULL, struct gateway_secret_record, secret_fields);
+
+static const struct record_field fields[] = {
+    RECORD_FIELD(struct gateway_record, id, "id", RECORD_KEY | RECORD_NEEDED, .max = NAME_BYTES),
+    RECORD_FIELD(struct gateway_record, tenant, "tenant", RECORD_NEEDED, .max = NAME_BYTES),
+    RECORD_FIELD(struct gateway_record, instance, "instance", RECORD_NEEDED, .max = NAME_BYTES),
+    RECORD_FIELD(struct gateway_record, wake_url, "wakeUrl", 0),
+    RECORD_FIELD(struct gateway_record, platform, "platform", 0, .max = NAME_BYTES),
+    RECORD_FIELD(struct gateway_record, bot, "bot", 0, .max = NAME_BYTES),
+    RECORD_LIST(struct gateway_record, also, n_also, "also", &pair_form, IDENTITIES_MAX - 1),
+    RECORD_FIELD(struct gateway_record, created_ms, "created", 0),
+    RECORD_FIELD(struct gateway_record, rotated_ms, "rotated", 0),
+    RECORD_FIELD(struct gateway_record, revoked_ms, "revoked", 0),
+    RECORD_FIELD(struct gateway_record, ackless, "ackless", 0),
+    RECORD_FIELD(struct gateway_record, display_name, "displayName", 0),
+    RECORD_FIELD(struct gateway_record, newer, "newer", 0),
+    RECORD_LIST(struct gateway_record, secrets, n_secrets, "secrets", &secret_form,
+                GATEWAY_SECRETS),
+};
+const struct record_form gateway_form = RECORD_FORM("gateway", struct gateway_record, fields);
+
+void gateway_view(const struct gateway *g, struct gateway_record *ret)
+{
+    *ret = (struct gateway_record){.id = str_of(g->id),
+                                   .tenant = str_of(g->tenant),
+                                   .instance = str_of(g->instance),
+                                   .wake_url = str_of(g->wake_url),
+                                   .platform = str_of(g->platform),
+                                   .bot = str_of(g->bot),
+                                   .display_name = str_of(g->display_name),
+                                   .created_ms = g->created_ms,
+                                   .rotated_ms = g->rotated_ms,
+                                   .revoked_ms = g->revoked_ms,
+                                   .ackless = g->ackless,
+                                   .newer = g->newer,
+                                   .n_secrets = g->n_secrets};
+    while (ret->n_also < IDENTITIES_MAX - 1 &&
+           identity_nth(g, ret->n_also + 1, &ret->also[ret->n_also].platform,
+                        &ret->also[ret->n_also].bot))
+        ret->n_also++;
+    for (size_t i = 0; i < g->n_secrets; i++)
+        ret->secrets[i] = (struct gateway_secret_record){
+            .text = str_of(g->secrets[i].text),
+            .until_ms = g->secrets[i].until_ms,
+            .used = g->secrets[i].used,
+            .waits = g->secrets[i].waits,
+        };
+}
+
+static char *dup_opt(struct str s)
+{
+    return str_is_empty(s) ? NULL : str_dup(s);
+}
+
+struct gateway *gateway_new(const struct gateway_record *r)
+{
+    struct gateway *g = xcalloc(1, sizeof *g);
+    struct buf also = BUF_INIT;
+
+    list_init(&g->link);
+    list_init(&g->by_inst);
+    g->id = str_dup(r->id);
+    g->tenant = str_dup(r->tenant);
+    g->instance = str_dup(str_is_empty(r->instance) ? r->id : r->instance);
+    g->wake_url = dup_opt(r->wake_url);
+    g->platform = dup_opt(r->platform);
+    g->bot = dup_opt(r->bot);
+    g->display_name = dup_opt(r->display_name);
+    for (size_t i = 0; i < r->n_also; i++)
+        add_pair(&also, r->also[i].platform, r->also[i].bot);
+    g->also = also.n != 0 ? buf_take(&also) : NULL;
+    buf_done(&also);
+    g->created_ms = r->created_ms;
+    g->rotated_ms = r->rotated_ms;
+    g->revoked_ms = r->revoked_ms;
+    g->ackless = r->ackless;
+    g->newer = r->newer;
+    for (size_t i = 0; i < r->n_secrets; i++)
+        g->secrets[i] = (struct gateway_secret){.text = str_dup(r->secrets[i].text),
+                                                .until_ms = r->secrets[i].until_ms,
+                                                .used = r->secrets[i].used,
+                                                .waits = r->secrets[i].waits};
+    g->n_secrets = (uint8_t)r->n_secrets;
+    return g;
+}
+
+struct gateway *gateway_copy(const struct gateway *g)
+{
+    struct gateway_record r;
+
+    gateway_view(g, &r);
+    return gateway_new(&r);
 }
 
 /* ---- a gateway's texts ---- */
@@ -308,8 +575,7 @@ const char *facts_wake_url(const struct facts *f, struct str tenant, struct str 
 void gateway_wipe_secrets(struct gateway *g)
 {
     for (size_t i = 0; i < g->n_secrets; i++) {
-        secret_wipe(g->secrets[i].text, strlen(g->secrets[i].text));
-        free(g->secrets[i].text);
+        wipe(g->secrets[i].text);
         g->secrets[i].text = NULL;
     }
     g->n_secrets = 0;
