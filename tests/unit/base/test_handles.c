@@ -90,7 +90,7 @@ static void many_come_and_go_and_are_walked(void **state)
     assert_int_equal(n, 1000 - 334);
 }
 
-int main(void)
+UNIT(base_test_handles)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(a_handle_finds_its_thing_until_it_is_removed, setup,

@@ -295,7 +295,7 @@ static void loading_names_the_first_damage_and_reads_the_rest(void **state)
     clock_free(clock);
 }
 
-int main(void)
+UNIT(store_test_record)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(everything_that_is_written_is_read, setup, teardown),
