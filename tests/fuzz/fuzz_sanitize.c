@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include "core/session_key.h"
 #include "edge/sanitize.h"
-#include "platform/discord/interaction.h"
+#include "platform/discord/interactions.h"
 
 #define PLANTED STR("planted-token-0123456789")
 

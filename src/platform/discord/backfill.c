@@ -14,7 +14,9 @@
 #include "base/jw.h"
 #include "base/mem.h"
 #include "platform/discord/discord_priv.h"
+#include "store/store.h"
 
+enum { MAX_CURSORS = 10000, MAX_BATCH = 500 };
 enum { PAGE = 100, MAX_MESSAGES = 500, MAX_BACKFILLS = 4, AGAIN_MS = 5000 };
 
 struct backfill {
@@ -33,12 +35,134 @@ struct backfill {
     struct timer retry;
 };
 
-static void ask_page(struct backfill *b);
-static void hand_over(struct backfill *b);
+/* ---- cursors: the newest stored message of each channel ----
+ *
+ * Namespace "discord", key "<bot> US seen US <channel>", value "<guild> <last message> <gap>". */
+
+#define US "\x1f"
+
+static void cursor_free(struct discord *d, struct discord_cursor *s)
+{
+    map_del(&d->cursors, id_key(&s->channel_id));
+    list_remove(&s->lru);
+    free(s);
+}
+
+static void write_cursor_key(struct buf *b, const struct discord *d, uint64_t channel_id)
+{
+    buf_printf(b, "%s" US "seen" US "%" PRIu64, d->base.bot, channel_id);
+}
+
+static void cursor_forget(struct discord *d, struct discord_cursor *s)
+{
+    struct buf key = BUF_INIT;
+
+    write_cursor_key(&key, d, s->channel_id);
+    store_put(d->env->store,
+              &(struct store_kv){.verb = KV_DELETE, .ns = "discord", .key = buf_str(&key)}, 1,
+              false, NULL, NULL);
+    buf_done(&key);
+    cursor_free(d, s);
+}
+
+static struct discord_cursor *cursor_get(struct discord *d, uint64_t channel_id)
+{
+    struct discord_cursor *s = map_get(&d->cursors, id_key(&channel_id));
+
+    if (s == NULL) {
+        struct discord_cursor *old = list_first(&d->cursors_lru, struct discord_cursor, lru);
+        if (map_count(&d->cursors) >= MAX_CURSORS && !old->filling)
+            cursor_forget(d, old);
+        s = xcalloc(1, sizeof *s);
+        s->channel_id = channel_id;
+        list_init(&s->lru);
+        map_put(&d->cursors, id_key(&s->channel_id), s);
+    }
+    list_move(&s->lru, &d->cursors_lru);
+    return s;
+}
+
+void discord_cursor_advance(struct discord *d, uint64_t guild_id, uint64_t channel_id,
+                            uint64_t message_id)
+{
+    struct discord_cursor *s = cursor_get(d, channel_id);
+
+    if (guild_id != 0)
+        s->guild_id = guild_id;
+    if (message_id <= s->last)
+        return;
+    s->last = message_id;
+    s->dirty = true;
+}
+
+/* The dirty ones are the most recently used. */
+void discord_cursors_save(struct discord *d)
+{
+    struct buf key = BUF_INIT, value = BUF_INIT;
+    int n = 0;
+
+    for (struct list *it = d->cursors_lru.prev; it != &d->cursors_lru && n < MAX_BATCH;
+         it = it->prev) {
+        struct discord_cursor *s = list_entry(it, struct discord_cursor, lru);
+        if (!s->dirty)
+            continue;
+        buf_reset(&key);
+        buf_reset(&value);
+        write_cursor_key(&key, d, s->channel_id);
+        buf_printf(&value, "%" PRIu64 " %" PRIu64 " %" PRIu64, s->guild_id, s->last, s->gap);
+        store_put(d->env->store,
+                  &(struct store_kv){.verb = KV_PUT,
+                                     .ns = "discord",
+                                     .key = buf_str(&key),
+                                     .value = buf_str(&value)},
+                  1, false, NULL, NULL);
+        s->dirty = false;
+        n++;
+    }
+    buf_done(&key);
+    buf_done(&value);
+}
+
+static void on_cursor(void *ctx, struct str key, struct str value)
+{
+    struct discord *d = ctx;
+    struct str part;
+    uint64_t id, v[3] = {0};
+
+    if (!str_split(&key, '\x1f', &part) || !str_split(&key, '\x1f', &part) || !str_to_u64(key, &id))
+        return;
+    for (int i = 0; i < 3 && str_split(&value, ' ', &part); i++)
+        str_to_u64(part, &v[i]);
+    struct discord_cursor *s = cursor_get(d, id);
+    s->guild_id = v[0];
+    s->last = v[1];
+    s->gap = v[2];
+}
+
+enum bh_err discord_cursors_load(struct discord *d)
+{
+    struct buf own = BUF_INIT;
+
+    list_init(&d->cursors_lru);
+    buf_printf(&own, "%s" US "seen" US, d->base.bot);
+    enum bh_err err =
+        d->env->store->ops->load_under(d->env->store, "discord", buf_str(&own), on_cursor, d);
+    buf_done(&own);
+    return err;
+}
+
+void discord_cursors_done(struct discord *d)
+{
+    void *v;
+
+    for (size_t at = 0; map_next(&d->cursors, &at, &v);)
+        cursor_free(d, v);
+    map_done(&d->cursors);
+}
 
 bool discord_shard_has(const struct discord_shard *s, uint64_t guild_id)
 {
-    unsigned id = dgateway_shard(s->gateway);
+    unsigned id = dsocket_shard(s->socket);
 
     return guild_id == 0 ? id == 0 : (guild_id >> 22) % s->d->n_shards == id;
 }
@@ -47,8 +171,8 @@ void discord_backfill_mark(struct discord *d, const struct discord_shard *s)
 {
     void *v;
 
-    for (size_t at = 0; map_next(&d->seen, &at, &v);) {
-        struct discord_bookmark *seen = v;
+    for (size_t at = 0; map_next(&d->cursors, &at, &v);) {
+        struct discord_cursor *seen = v;
         if (seen->last == 0 || !discord_shard_has(s, seen->guild_id))
             continue;
         seen->again =
@@ -60,7 +184,7 @@ void discord_backfill_mark(struct discord *d, const struct discord_shard *s)
     }
 }
 
-static void clear_mark(struct discord_bookmark *s)
+static void clear_mark(struct discord_cursor *s)
 {
     s->gap = s->again ? s->last : 0;
     s->dirty = true;
@@ -68,6 +192,9 @@ static void clear_mark(struct discord_bookmark *s)
 }
 
 /* ---- one channel ---- */
+
+static void ask_page(struct backfill *b);
+static void hand_over(struct backfill *b);
 
 static void backfill_free(struct backfill *b)
 {
@@ -83,7 +210,7 @@ static void backfill_end(struct backfill *b, bool readable)
 {
     struct discord *d = b->d;
     uint64_t channel_id = b->channel_id;
-    struct discord_bookmark *s = map_get(&d->seen, id_key(&channel_id));
+    struct discord_cursor *s = map_get(&d->cursors, id_key(&channel_id));
 
     log_info(&d->log, "channel %" PRIu64 ": read %u missed messages", channel_id, b->total);
     d->backfills--;
@@ -91,8 +218,8 @@ static void backfill_end(struct backfill *b, bool readable)
     if (s != NULL && readable)
         clear_mark(s);
     else if (s != NULL)
-        discord_bookmark_forget(d, s);
-    discord_hold_release(d, channel_id);
+        cursor_forget(d, s);
+    discord_undefer_channel(d, channel_id);
     discord_backfill_soon(d, 0);
 }
 
@@ -115,7 +242,7 @@ static void on_accepted(void *ctx, enum bh_err err)
         timer_set(b->d->env->clock, &b->retry, AGAIN_MS);
         return;
     }
-    discord_bookmark_note(b->d, b->guild_id, b->channel_id, b->message_id);
+    discord_cursor_advance(b->d, b->guild_id, b->channel_id, b->message_id);
     b->after = b->message_id;
     b->at++;
     hand_over(b);
@@ -141,8 +268,8 @@ static void hand_over(struct backfill *b)
             json_next(doc, &it);
         b->message_id = json_snowflake(it.value, "id");
         struct discord_taker taker = {.done = on_accepted, .ctx = b};
-        if (discord_events_try(d, it.value, guild[0] != '\0' ? str_of(guild) : STR_NULL, &taker) ==
-            DISCORD_EVENT) {
+        if (discord_accept_message(d, it.value, guild[0] != '\0' ? str_of(guild) : STR_NULL,
+                                   &taker) == DISCORD_EVENT) {
             b->accept = taker.accept;
             b->waiting = true;
             return;
@@ -203,7 +330,7 @@ static void ask_page(struct backfill *b)
                           on_page, b);
 }
 
-void discord_backfill_channel(struct discord *d, struct discord_bookmark *s)
+void discord_backfill_channel(struct discord *d, struct discord_cursor *s)
 {
     struct backfill *b = xcalloc(1, sizeof *b);
 
@@ -217,18 +344,18 @@ void discord_backfill_channel(struct discord *d, struct discord_bookmark *s)
     list_append(&d->filling, &b->link);
     timer_init(&b->retry, on_retry);
     d->backfills++;
-    discord_hold_for_backfill(d, b->channel_id);
+    discord_defer_channel(d, b->channel_id);
     ask_page(b);
 }
 
 /* ---- all of them ---- */
 
 /* Only behind a new session: reading earlier would leave out what comes before it begins. */
-static bool is_live(const struct discord *d, const struct discord_bookmark *s)
+static bool is_live(const struct discord *d, const struct discord_cursor *s)
 {
     for (unsigned i = 0; i < d->n_shards; i++)
         if (discord_shard_has(&d->shards[i], s->guild_id))
-            return dgateway_state(d->shards[i].gateway) == DGATEWAY_LIVE;
+            return dsocket_state(d->shards[i].socket) == DSOCKET_LIVE;
     return false;
 }
 
@@ -237,8 +364,8 @@ static void on_backfill_timer(struct timer *t)
     struct discord *d = container_of(t, struct discord, backfill_timer);
     void *v;
 
-    for (size_t at = 0; d->backfills < MAX_BACKFILLS && map_next(&d->seen, &at, &v);) {
-        struct discord_bookmark *s = v;
+    for (size_t at = 0; d->backfills < MAX_BACKFILLS && map_next(&d->cursors, &at, &v);) {
+        struct discord_cursor *s = v;
         if (s->gap != 0 && !s->filling && is_live(d, s))
             discord_backfill_channel(d, s);
     }
@@ -260,8 +387,8 @@ void discord_backfill_guild_known(struct discord *d, uint64_t guild_id)
 {
     void *v;
 
-    for (size_t at = 0; map_next(&d->seen, &at, &v);) {
-        struct discord_bookmark *s = v;
+    for (size_t at = 0; map_next(&d->cursors, &at, &v);) {
+        struct discord_cursor *s = v;
         if (s->gap == 0 || s->filling || s->guild_id != guild_id)
             continue;
         const struct dcache_channel *ch = dcache_channel(d->cache, s->channel_id);

@@ -1,15 +1,140 @@
 /* cache.c - design.  (cache.h has the contract.)
  *
- * Three tables keyed by id, two of them with a list by last use beside them.  Guilds are not
- * forgotten by age: they are few, and Discord tells when one is gone.  Reading touches an entry, so
- * looking up is not const for channels and members. */
+ * Four tables: guilds, channels (threads too), members, and who is in which private thread.  All
+ * but the guilds have a list by last use beside them.  Guilds are few, and Discord says when one
+ * is gone, so they are never evicted.  A lookup moves a channel or a member to the end of its
+ * list, so lookups are not const. */
+#include "platform/discord/cache.h"
+#include <endian.h>
+#include <inttypes.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include "base/mem.h"
-#include "platform/discord/cache_priv.h"
+#include "platform/discord/discord_priv.h"
 
-enum { MAX_OVERWRITES = 1000, MAX_TOPIC = 1024 };
+enum { MAX_ROLES = 1000, MAX_OVERWRITES = 1000, MAX_NAME = 128, MAX_TOPIC = 1024 };
 
-/* ---- small readers ---- */
+struct dcache {
+    struct dcache_limits limits;
+    uint64_t bot_user_id;
+    struct map guilds, channels, members, thread_members;   /* values owned */
+    struct list channel_lru, member_lru, thread_member_lru; /* least recently used first */
+    size_t evicted;
+};
+
+#define KEY_OF(k) str_make(&(k), sizeof(k))
+
+struct thread_member {
+    struct {
+        uint64_t thread_id, user_id;
+    } key;
+    struct list lru;
+};
+
+/* ---- ids ---- */
+
+/* Every message carries half a dozen ids, so this checks and converts eight digits at a time. */
+static bool eight_digits(const char *p, uint64_t *ret_v)
+{
+    uint64_t v;
+
+    memcpy(&v, p, 8);
+    v = le64toh(v) - 0x3030303030303030;
+    if (((v + 0x7676767676767676) | v) & 0x8080808080808080)
+        return false;
+    v = v * 10 + (v >> 8);
+    *ret_v = ((v & 0x000000ff000000ff) * 0x000f424000000064 +
+              ((v >> 16) & 0x000000ff000000ff) * 0x0000271000000001) >>
+             32;
+    return true;
+}
+
+uint64_t snowflake(struct str text)
+{
+    uint64_t id = 0, eight;
+    size_t at = 0;
+
+    if (text.n > 19) /* an id that long would not fit into 63 bits */
+        return str_to_u64(text, &id) ? id : 0;
+    for (; at + 8 <= text.n; at += 8) {
+        if (!eight_digits(text.p + at, &eight))
+            return 0;
+        id = id * 100000000 + eight;
+    }
+    for (; at < text.n; at++) {
+        if (text.p[at] < '0' || text.p[at] > '9')
+            return 0;
+        id = id * 10 + (uint64_t)(text.p[at] - '0');
+    }
+    return id;
+}
+
+uint64_t json_snowflake(struct json object, const char *key)
+{
+    return snowflake(json_str(object, key));
+}
+
+/* ---- permissions, in the steps and the order of Discord's documentation ---- */
+
+static uint64_t base_permissions(const struct perm_question *q)
+{
+    uint64_t may = q->everyone;
+
+    if (q->owner_id == q->user_id && q->user_id != 0)
+        return PERM_ALL;
+    for (size_t i = 0; i < q->n_roles; i++)
+        may |= q->roles[i].permissions;
+    return may & PERM_ADMINISTRATOR ? PERM_ALL : may;
+}
+
+static bool has_role(const struct perm_question *q, uint64_t id)
+{
+    for (size_t i = 0; i < q->n_roles; i++)
+        if (q->roles[i].id == id)
+            return true;
+    return false;
+}
+
+/* Overwrites for everyone apply first, then those of all roles together, then the member's own.
+ * Each step denies before it allows, so of two roles of a member the one that allows wins. */
+static uint64_t apply_overwrites(const struct perm_question *q, uint64_t may)
+{
+    struct perm_overwrite everyone = {0}, roles = {0}, member = {0};
+
+    for (size_t i = 0; i < q->n_overwrites; i++) {
+        const struct perm_overwrite *o = &q->overwrites[i];
+        struct perm_overwrite *to = NULL;
+
+        if (o->is_member)
+            to = o->id == q->user_id ? &member : NULL;
+        else if (o->id == q->guild_id)
+            to = &everyone;
+        else if (has_role(q, o->id))
+            to = &roles;
+        if (to == NULL)
+            continue;
+        to->allow |= o->allow;
+        to->deny |= o->deny;
+    }
+    may = (may & ~everyone.deny) | everyone.allow;
+    may = (may & ~roles.deny) | roles.allow;
+    return (may & ~member.deny) | member.allow;
+}
+
+uint64_t discord_permissions_of(const struct perm_question *q)
+{
+    uint64_t may = base_permissions(q);
+
+    if (may == PERM_ALL)
+        return may;
+    may = apply_overwrites(q, may);
+    if (q->timed_out)
+        may &= PERM_VIEW_CHANNEL | PERM_READ_MESSAGE_HISTORY;
+    /* Without View Channel a member can do nothing in a channel. */
+    return may & PERM_VIEW_CHANNEL ? may : 0;
+}
+
+/* ---- life ---- */
 
 static int json_int(struct json object, const char *key, int otherwise)
 {
@@ -17,7 +142,7 @@ static int json_int(struct json object, const char *key, int otherwise)
     return json_as_i64(json_get(object, key), &v) && v >= 0 && v < 1000 ? (int)v : otherwise;
 }
 
-char *dcache_dup_cut(struct str s, size_t max)
+static char *dup_cut(struct str s, size_t max)
 {
     if (s.p == NULL)
         return NULL;
@@ -26,8 +151,6 @@ char *dcache_dup_cut(struct str s, size_t max)
             s.n--;
     return str_dup(s);
 }
-
-/* ---- life ---- */
 
 static size_t or_default(size_t v, size_t otherwise)
 {
@@ -57,6 +180,20 @@ static void guild_free(struct dcache_guild *g)
     free(g);
 }
 
+static void member_free(struct dcache_member *m)
+{
+    list_remove(&m->lru);
+    free(m->nick);
+    free(m->roles);
+    free(m);
+}
+
+static void thread_member_free(struct thread_member *t)
+{
+    list_remove(&t->lru);
+    free(t);
+}
+
 static void channel_free(struct dcache_channel *ch)
 {
     list_remove(&ch->lru);
@@ -76,9 +213,14 @@ void dcache_free(struct dcache *c)
         guild_free(v);
     for (size_t at = 0; map_next(&c->channels, &at, &v);)
         channel_free(v);
-    dcache_members_free(c);
+    for (size_t at = 0; map_next(&c->members, &at, &v);)
+        member_free(v);
+    for (size_t at = 0; map_next(&c->thread_members, &at, &v);)
+        thread_member_free(v);
     map_done(&c->guilds);
     map_done(&c->channels);
+    map_done(&c->members);
+    map_done(&c->thread_members);
     free(c);
 }
 
@@ -121,7 +263,7 @@ static void guild_set_roles(const struct dcache *c, struct dcache_guild *g, stru
     size_t n = json_count(roles);
     g->roles = xrealloc(g->roles, (n > 0 ? n : 1) * sizeof *g->roles);
     g->n_roles = 0;
-    for (struct json_iter it = {0}; json_next(roles, &it) && g->n_roles < DCACHE_MAX_ROLES;)
+    for (struct json_iter it = {0}; json_next(roles, &it) && g->n_roles < MAX_ROLES;)
         role_read(c, it.value, &g->roles[g->n_roles++]);
 }
 
@@ -142,7 +284,7 @@ static void put_role(struct dcache *c, struct json d)
     if (g == NULL || json_snowflake(role, "id") == 0)
         return;
     struct dcache_role *r = guild_role(g, json_snowflake(role, "id"));
-    if (r == NULL && g->n_roles >= DCACHE_MAX_ROLES)
+    if (r == NULL && g->n_roles >= MAX_ROLES)
         return;
     if (r == NULL) {
         g->roles = xrealloc(g->roles, (g->n_roles + 1) * sizeof *g->roles);
@@ -217,8 +359,8 @@ void dcache_put_channel(struct dcache *c, struct json d, uint64_t guild_id)
         ch->last_message_id = last;
     free(ch->name);
     free(ch->topic);
-    ch->name = dcache_dup_cut(json_str(d, "name"), DCACHE_MAX_NAME);
-    ch->topic = dcache_dup_cut(json_str(d, "topic"), MAX_TOPIC);
+    ch->name = dup_cut(json_str(d, "name"), MAX_NAME);
+    ch->topic = dup_cut(json_str(d, "topic"), MAX_TOPIC);
     channel_set_overwrites(ch, json_get(d, "permission_overwrites"));
     list_move(&ch->lru, &c->channel_lru);
 }
@@ -229,7 +371,7 @@ static void put_channels(struct dcache *c, struct json list, uint64_t guild_id)
         dcache_put_channel(c, it.value, guild_id);
 }
 
-/* Threads of these parents (0: of the whole guild) that are not in the new list are over. */
+/* THREAD_LIST_SYNC replaces all threads of the named parents, or of the whole guild. */
 static void sync_threads(struct dcache *c, struct json d)
 {
     uint64_t guild_id = json_snowflake(d, "guild_id");
@@ -250,23 +392,127 @@ static void sync_threads(struct dcache *c, struct json d)
     put_channels(c, json_get(d, "threads"), guild_id);
 }
 
-/* ---- guilds ---- */
+/* ---- members ---- */
 
-static void drop_guild(struct dcache *c, uint64_t id)
+const struct dcache_member *dcache_member(struct dcache *c, uint64_t guild_id, uint64_t user_id)
 {
-    struct dcache_guild *g = map_del(&c->guilds, KEY_OF(id));
-    void *v;
+    uint64_t key[2] = {guild_id, user_id};
+    struct dcache_member *m = map_get(&c->members, KEY_OF(key));
 
-    if (g == NULL)
-        return;
-    guild_free(g);
-    for (size_t at = 0; map_next(&c->channels, &at, &v);)
-        if (((struct dcache_channel *)v)->guild_id == id)
-            drop_channel(c, ((struct dcache_channel *)v)->id);
-    for (size_t at = 0; map_next(&c->members, &at, &v);)
-        if (((struct dcache_member *)v)->key.guild_id == id)
-            dcache_drop_member(c, id, ((struct dcache_member *)v)->key.user_id);
+    if (m != NULL)
+        list_move(&m->lru, &c->member_lru);
+    return m;
 }
+
+static void drop_member(struct dcache *c, uint64_t guild_id, uint64_t user_id)
+{
+    uint64_t key[2] = {guild_id, user_id};
+    struct dcache_member *m = map_del(&c->members, KEY_OF(key));
+
+    if (m != NULL)
+        member_free(m);
+}
+
+static struct dcache_member *get_or_add_member(struct dcache *c, uint64_t guild_id,
+                                               uint64_t user_id)
+{
+    uint64_t key[2] = {guild_id, user_id};
+    struct dcache_member *m = map_get(&c->members, KEY_OF(key));
+
+    if (m != NULL)
+        return m;
+    if (map_count(&c->members) >= c->limits.max_members) {
+        struct dcache_member *old = list_first(&c->member_lru, struct dcache_member, lru);
+        drop_member(c, old->key.guild_id, old->key.user_id);
+        c->evicted++;
+    }
+    m = xcalloc(1, sizeof *m);
+    m->key.guild_id = guild_id;
+    m->key.user_id = user_id;
+    list_init(&m->lru);
+    map_put(&c->members, KEY_OF(m->key), m);
+    return m;
+}
+
+static bool has_roles(const struct dcache_member *m, struct json roles)
+{
+    size_t i = 0;
+
+    if (json_count(roles) != m->n_roles)
+        return false;
+    for (struct json_iter it = {0}; json_next(roles, &it); i++)
+        if (snowflake(json_as_str(it.value)) != m->roles[i])
+            return false;
+    return true;
+}
+
+void dcache_put_member(struct dcache *c, struct json d, uint64_t guild_id, uint64_t user_id)
+{
+    dcache_note_member(c, guild_id, user_id, json_str(d, "nick"), json_get(d, "roles"));
+}
+
+void dcache_note_member(struct dcache *c, uint64_t guild_id, uint64_t user_id, struct str nick,
+                        struct json roles)
+{
+    if (guild_id == 0 || user_id == 0 || json_type(roles) != JSON_ARRAY ||
+        json_count(roles) > MAX_ROLES)
+        return;
+    struct dcache_member *m = get_or_add_member(c, guild_id, user_id);
+    list_move(&m->lru, &c->member_lru);
+    if (!str_eq(nick, str_of(m->nick))) {
+        free(m->nick);
+        m->nick = nick.n > 0 ? dup_cut(nick, MAX_NAME) : NULL;
+    }
+    if (has_roles(m, roles))
+        return; /* the usual case: every message carries the author's roles */
+    m->roles = xrealloc(m->roles, (json_count(roles) + 1) * sizeof *m->roles);
+    m->n_roles = 0;
+    for (struct json_iter it = {0}; json_next(roles, &it);)
+        m->roles[m->n_roles++] = snowflake(json_as_str(it.value));
+}
+
+/* Kept for private threads only, where membership decides who may see. */
+static void set_thread_member(struct dcache *c, uint64_t thread_id, uint64_t user_id, bool in)
+{
+    uint64_t key[2] = {thread_id, user_id};
+    struct thread_member *t = map_get(&c->thread_members, KEY_OF(key));
+
+    if (t != NULL && in)
+        list_move(&t->lru, &c->thread_member_lru);
+    if (t != NULL && !in) {
+        map_del(&c->thread_members, KEY_OF(key));
+        thread_member_free(t);
+    }
+    if (t != NULL || !in || thread_id == 0 || user_id == 0)
+        return;
+    if (map_count(&c->thread_members) >= c->limits.max_thread_members) {
+        struct thread_member *old = list_first(&c->thread_member_lru, struct thread_member, lru);
+        map_del(&c->thread_members, KEY_OF(old->key));
+        thread_member_free(old);
+        c->evicted++;
+    }
+    t = xcalloc(1, sizeof *t);
+    t->key.thread_id = thread_id;
+    t->key.user_id = user_id;
+    list_init(&t->lru);
+    list_append(&c->thread_member_lru, &t->lru);
+    map_put(&c->thread_members, KEY_OF(t->key), t);
+}
+
+static void update_thread_members(struct dcache *c, struct json d)
+{
+    uint64_t id = json_snowflake(d, "id"), guild_id = json_snowflake(d, "guild_id");
+
+    for (struct json_iter it = {0}; json_next(json_get(d, "added_members"), &it);) {
+        uint64_t user_id = json_snowflake(it.value, "user_id");
+        set_thread_member(c, id, user_id, true);
+        dcache_put_member(c, json_get(it.value, "member"), guild_id, user_id);
+    }
+    for (struct json_iter it = {0}; json_next(json_get(d, "removed_member_ids"), &it);)
+        set_thread_member(c, id, snowflake(json_as_str(it.value)), false);
+}
+
+/* ---- guilds ---- */
 
 void dcache_put_guild(struct dcache *c, struct json d)
 {
@@ -285,14 +531,15 @@ void dcache_put_guild(struct dcache *c, struct json d)
         return;
     if (json_str(d, "name").p != NULL) {
         free(g->name);
-        g->name = dcache_dup_cut(json_str(d, "name"), DCACHE_MAX_NAME);
+        g->name = dup_cut(json_str(d, "name"), MAX_NAME);
     }
     if (json_snowflake(d, "owner_id") != 0)
         g->owner_id = json_snowflake(d, "owner_id");
     guild_set_roles(c, g, json_get(d, "roles"));
     put_channels(c, json_get(d, "channels"), id);
     put_channels(c, json_get(d, "threads"), id);
-    dcache_put_members(c, json_get(d, "members"), id);
+    for (struct json_iter it = {0}; json_next(json_get(d, "members"), &it);)
+        dcache_put_member(c, it.value, id, json_snowflake(json_get(it.value, "user"), "id"));
     if (json_type(json_get(d, "channels")) == JSON_ARRAY)
         g->loaded = true;
 }
@@ -309,14 +556,25 @@ static void delete_guild(struct dcache *c, struct json d)
 {
     uint64_t id = json_snowflake(d, "id");
     struct dcache_guild *g = map_get(&c->guilds, KEY_OF(id));
+    void *v;
 
-    if (g != NULL && json_as_bool(json_get(d, "unavailable"), false))
-        g->unavailable = true; /* an outage: it comes back as it was */
-    else
-        drop_guild(c, id);
+    if (g == NULL)
+        return;
+    if (json_as_bool(json_get(d, "unavailable"), false)) {
+        g->unavailable = true; /* an outage: the guild comes back as it was */
+        return;
+    }
+    map_del(&c->guilds, KEY_OF(id));
+    guild_free(g);
+    for (size_t at = 0; map_next(&c->channels, &at, &v);)
+        if (((struct dcache_channel *)v)->guild_id == id)
+            drop_channel(c, ((struct dcache_channel *)v)->id);
+    for (size_t at = 0; map_next(&c->members, &at, &v);)
+        if (((struct dcache_member *)v)->key.guild_id == id)
+            drop_member(c, id, ((struct dcache_member *)v)->key.user_id);
 }
 
-/* ---- gateway events ---- */
+/* ---- events ---- */
 
 static void put_channel_event(struct dcache *c, struct json d)
 {
@@ -327,7 +585,7 @@ static void put_thread_event(struct dcache *c, struct json d)
 {
     dcache_put_channel(c, d, 0);
     if (json_is_object(json_get(d, "member")))
-        dcache_set_thread_member(c, json_snowflake(d, "id"), c->bot_user_id, true);
+        set_thread_member(c, json_snowflake(d, "id"), c->bot_user_id, true);
 }
 
 static void del_channel_event(struct dcache *c, struct json d)
@@ -343,7 +601,7 @@ static void put_member_event(struct dcache *c, struct json d)
 
 static void del_member_event(struct dcache *c, struct json d)
 {
-    dcache_drop_member(c, json_snowflake(d, "guild_id"), json_snowflake(json_get(d, "user"), "id"));
+    drop_member(c, json_snowflake(d, "guild_id"), json_snowflake(json_get(d, "user"), "id"));
 }
 
 bool dcache_dispatch(struct dcache *c, struct str type, struct json d)
@@ -365,7 +623,7 @@ bool dcache_dispatch(struct dcache *c, struct str type, struct json d)
         {STR("THREAD_UPDATE"), put_channel_event},
         {STR("THREAD_DELETE"), del_channel_event},
         {STR("THREAD_LIST_SYNC"), sync_threads},
-        {STR("THREAD_MEMBERS_UPDATE"), dcache_update_thread_members},
+        {STR("THREAD_MEMBERS_UPDATE"), update_thread_members},
         {STR("GUILD_MEMBER_ADD"), put_member_event},
         {STR("GUILD_MEMBER_UPDATE"), put_member_event},
         {STR("GUILD_MEMBER_REMOVE"), del_member_event},
@@ -384,7 +642,7 @@ bool dcache_dispatch(struct dcache *c, struct str type, struct json d)
 static uint64_t permissions_of(const struct dcache_guild *g, const struct dcache_channel *ch,
                                const struct dcache_member *m, uint64_t user_id)
 {
-    struct perm_role roles[DCACHE_MAX_ROLES];
+    struct perm_role roles[MAX_ROLES];
     struct perm_question q = {.guild_id = g->id,
                               .owner_id = g->owner_id,
                               .user_id = user_id,
@@ -431,7 +689,8 @@ enum dcache_answer dcache_can_view(struct dcache *c, uint64_t channel_id, uint64
         return DCACHE_NO;
     if (thread == NULL || thread->type != CHANNEL_PRIVATE_THREAD || (may & PERM_MANAGE_THREADS))
         return DCACHE_YES;
-    return dcache_is_in_thread(c, thread->id, user_id) ? DCACHE_YES : DCACHE_UNKNOWN;
+    uint64_t key[2] = {thread->id, user_id};
+    return map_get(&c->thread_members, KEY_OF(key)) != NULL ? DCACHE_YES : DCACHE_UNKNOWN;
 }
 
 void dcache_stats(const struct dcache *c, struct dcache_stats *ret)
@@ -440,4 +699,122 @@ void dcache_stats(const struct dcache *c, struct dcache_stats *ret)
                                  .channels = map_count(&c->channels),
                                  .members = map_count(&c->members),
                                  .evicted = c->evicted};
+}
+
+/* ---- who may see and manage: the platform's answers, and members read again over REST ----
+ *
+ * Until a member was read, nobody is believed to see anything.  Discord announces changed
+ * roles only to bots with a privileged intent, so members whose sight was asked for are
+ * read again every REFRESH_MS. */
+
+enum { REFRESH_MS = 300000, MAX_WATCHED = 10000, REFRESH_PATIENCE_MS = 15000 };
+
+struct watched_member { /* whose roles are read again every REFRESH_MS */
+    struct {
+        uint64_t guild_id, user_id;
+    } key;
+    struct discord *d;     /* borrowed */
+    struct outgoing *call; /* the request in flight, or NULL */
+    int64_t asked_ms;      /* monotonic */
+    struct list lru;       /* discord->watched_lru, least recently used first */
+};
+
+static void watched_free(struct watched_member *s)
+{
+    sender_cancel(&s->call);
+    map_del(&s->d->watched, KEY_OF(s->key));
+    list_remove(&s->lru);
+    free(s);
+}
+
+void discord_watched_done(struct discord *d)
+{
+    list_each (&d->watched_lru, it, nxt)
+        watched_free(list_entry(it, struct watched_member, lru));
+    map_done(&d->watched);
+}
+
+static void on_member(void *ctx, const struct discord_told *t)
+{
+    struct watched_member *s = ctx;
+
+    s->call = NULL;
+    if (t->end == SENDER_DONE)
+        dcache_put_member(s->d->cache, t->answer.body, s->key.guild_id, s->key.user_id);
+    else if (t->end == SENDER_REFUSED && t->answer.status == 404)
+        drop_member(s->d->cache, s->key.guild_id, s->key.user_id); /* left the guild */
+}
+
+static void refresh(struct watched_member *s)
+{
+    char path[80];
+
+    snprintf(path, sizeof path, "/guilds/%" PRIu64 "/members/%" PRIu64, s->key.guild_id,
+             s->key.user_id);
+    s->asked_ms = clock_now_ms(s->d->env->clock);
+    s->call = discord_ask(s->d,
+                          &(struct discord_question){.route = "member",
+                                                     .major = s->key.guild_id,
+                                                     .path = str_of(path),
+                                                     .lane = STR("members"),
+                                                     .patience_ms = REFRESH_PATIENCE_MS},
+                          on_member, s);
+}
+
+static void keep_fresh(struct discord *d, uint64_t guild_id, uint64_t user_id)
+{
+    uint64_t key[2] = {guild_id, user_id};
+    struct watched_member *s = map_get(&d->watched, KEY_OF(key));
+
+    if (s == NULL) {
+        if (map_count(&d->watched) >= MAX_WATCHED)
+            watched_free(list_first(&d->watched_lru, struct watched_member, lru));
+        s = xcalloc(1, sizeof *s);
+        s->key.guild_id = guild_id;
+        s->key.user_id = user_id;
+        s->d = d;
+        list_init(&s->lru);
+        map_put(&d->watched, KEY_OF(s->key), s);
+        list_append(&d->watched_lru, &s->lru);
+        refresh(s);
+        return;
+    }
+    list_move(&s->lru, &d->watched_lru);
+    if (s->call == NULL && clock_now_ms(d->env->clock) - s->asked_ms >= REFRESH_MS)
+        refresh(s);
+}
+
+enum gate_sight discord_sees(struct platform *p, const struct event *ev, struct str user)
+{
+    struct discord *d = discord_of(p);
+    uint64_t channel_id = snowflake(str_is_empty(ev->thread_id) ? ev->chat_id : ev->thread_id);
+    uint64_t user_id = snowflake(user);
+    const struct dcache_channel *ch = channel_id != 0 ? dcache_channel(d->cache, channel_id) : NULL;
+
+    if (ch == NULL || user_id == 0 || ch->guild_id == 0)
+        return GATE_SIGHT_UNKNOWN;
+    if (!str_is_empty(ev->scope_id) && snowflake(ev->scope_id) != ch->guild_id)
+        return GATE_UNSEEN; /* the channel is in another guild than the event says */
+    keep_fresh(d, ch->guild_id, user_id);
+    enum dcache_answer view = dcache_can_view(d->cache, channel_id, user_id);
+    if (view == DCACHE_YES && ev->looks_back) {
+        uint64_t place = discord_channel_is_thread(ch->type) ? ch->parent_id : ch->id;
+        uint64_t may = dcache_permissions(d->cache, ch->guild_id, place, user_id);
+        view = may & PERM_READ_MESSAGE_HISTORY ? DCACHE_YES : DCACHE_NO;
+    }
+    return view == DCACHE_YES ? GATE_SEEN : view == DCACHE_NO ? GATE_UNSEEN : GATE_SIGHT_UNKNOWN;
+}
+
+bool discord_manages(struct platform *p, struct str guild, struct str channel, struct str user)
+{
+    struct discord *d = discord_of(p);
+    uint64_t guild_id = snowflake(guild), user_id = snowflake(user);
+    bool whole = str_eq(channel, STR("*"));
+    uint64_t channel_id = whole ? 0 : snowflake(channel);
+
+    if (guild_id == 0 || user_id == 0 || (!whole && channel_id == 0))
+        return false;
+    keep_fresh(d, guild_id, user_id);
+    uint64_t may = dcache_permissions(d->cache, guild_id, channel_id, user_id);
+    return (may & (whole ? PERM_MANAGE_GUILD : PERM_MANAGE_GUILD | PERM_MANAGE_CHANNELS)) != 0;
 }

@@ -1,33 +1,77 @@
-/* cache.h - what we know of Discord's guilds, channels, threads, roles and members.
+/* cache.h - what is known of Discord's guilds, channels, threads, roles and members, and what a
+ * member may do.
  *
- * Fed by gateway events (dcache_dispatch) and by REST answers (the _put functions), asked by the
- * normalizer and by the visibility floor.  Bounded: beyond its limits the thing used least recently
- * is forgotten, and whoever asks for it learns "unknown".  No I/O. */
+ * Gateway events (dcache_dispatch) and REST answers (dcache_put_guild() and its like) fill the
+ * cache.  The normalizer and the gate's visibility check read it.  The cache is bounded: beyond
+ * its limits it evicts the entry used least recently, and a later lookup answers "unknown".
+ * Everything declared here is pure; discord_priv.h declares what asks Discord. */
 #pragma once
 #include "base/json.h"
 #include "base/list.h"
 #include "base/map.h"
-#include "platform/discord/permissions.h"
-#include "platform/discord/snowflake.h"
 
-enum channel_type { /* Discord's numbers */
-                    CHANNEL_TEXT = 0,
-                    CHANNEL_DM = 1,
-                    CHANNEL_VOICE = 2,
-                    CHANNEL_GROUP_DM = 3,
-                    CHANNEL_CATEGORY = 4,
-                    CHANNEL_ANNOUNCEMENT = 5,
-                    CHANNEL_ANNOUNCEMENT_THREAD = 10,
-                    CHANNEL_PUBLIC_THREAD = 11,
-                    CHANNEL_PRIVATE_THREAD = 12,
-                    CHANNEL_STAGE = 13,
-                    CHANNEL_FORUM = 15,
-                    CHANNEL_MEDIA = 16,
+/* Discord's ids are 64-bit numbers that come as text.  0: not an id. */
+uint64_t snowflake(struct str text);
+uint64_t json_snowflake(struct json object, const char *key);
+
+/* ---- permissions ---- */
+
+#define PERM_ADMINISTRATOR (UINT64_C(1) << 3)
+#define PERM_MANAGE_CHANNELS (UINT64_C(1) << 4)
+#define PERM_MANAGE_GUILD (UINT64_C(1) << 5)
+#define PERM_VIEW_CHANNEL (UINT64_C(1) << 10)
+#define PERM_SEND_MESSAGES (UINT64_C(1) << 11)
+#define PERM_READ_MESSAGE_HISTORY (UINT64_C(1) << 16)
+#define PERM_MANAGE_THREADS (UINT64_C(1) << 34)
+#define PERM_SEND_MESSAGES_IN_THREADS (UINT64_C(1) << 38)
+#define PERM_ALL UINT64_MAX
+
+struct perm_role {
+    uint64_t id, permissions;
+};
+
+struct perm_overwrite {
+    uint64_t id; /* of a role or a member */
+    uint64_t allow, deny;
+    bool is_member;
+};
+
+struct perm_question { /* arrays are borrowed for the call */
+    uint64_t guild_id; /* also the id of the @everyone role */
+    uint64_t owner_id, user_id;
+    uint64_t everyone;             /* permissions of the @everyone role */
+    const struct perm_role *roles; /* of this member; @everyone may be among them or not */
+    size_t n_roles;
+    const struct perm_overwrite *overwrites; /* of the channel */
+    size_t n_overwrites;
+    bool timed_out;
+};
+
+/* Discord's documented algorithm.  0 for a member who cannot see the channel.  For a thread the
+ * caller passes the overwrites of its parent. */
+uint64_t discord_permissions_of(const struct perm_question *q);
+
+/* ---- the cache ---- */
+
+/* Discord's numbers. */
+enum channel_type {
+    CHANNEL_TEXT = 0,
+    CHANNEL_DM = 1,
+    CHANNEL_VOICE = 2,
+    CHANNEL_GROUP_DM = 3,
+    CHANNEL_CATEGORY = 4,
+    CHANNEL_ANNOUNCEMENT = 5,
+    CHANNEL_ANNOUNCEMENT_THREAD = 10,
+    CHANNEL_PUBLIC_THREAD = 11,
+    CHANNEL_PRIVATE_THREAD = 12,
+    CHANNEL_STAGE = 13,
+    CHANNEL_FORUM = 15,
+    CHANNEL_MEDIA = 16,
 };
 
 struct dcache_role {
     uint64_t id, permissions;
-    bool is_ours; /* the role Discord made for this very bot */
+    bool is_ours; /* the role that Discord made for this bot */
 };
 
 struct dcache_guild {
@@ -41,7 +85,7 @@ struct dcache_guild {
 
 struct dcache_channel { /* threads too */
     uint64_t id, guild_id, parent_id;
-    uint64_t last_message_id;          /* as of the last time we were told; 0: unknown */
+    uint64_t last_message_id;          /* as Discord said last; 0: unknown */
     char *name, *topic;                /* owned; NULL: none */
     struct perm_overwrite *overwrites; /* owned */
     size_t n_overwrites;
@@ -49,7 +93,7 @@ struct dcache_channel { /* threads too */
     struct list lru;
 };
 
-struct dcache_member { /* of interest: somebody who spoke, or whom we were told about */
+struct dcache_member { /* somebody who spoke or whom Discord told about */
     struct {
         uint64_t guild_id, user_id;
     } key;
@@ -72,17 +116,17 @@ void dcache_free(struct dcache *c);
 void dcache_set_bot(struct dcache *c,
                     uint64_t bot_user_id); /* so that its own role is recognised */
 
-/* Apply one gateway event; false: it is not about anything kept here. */
+/* Applies one gateway event.  False: the event is about nothing that the cache keeps. */
 bool dcache_dispatch(struct dcache *c, struct str type, struct json d);
 
-/* A guild object; with its channels (a gateway event) or without (REST: give them one by one, then
- * dcache_guild_loaded()). */
+/* A guild object.  A gateway event's has all channels; after a REST answer the caller puts the
+ * channels one by one and then calls dcache_guild_loaded(). */
 void dcache_put_guild(struct dcache *c, struct json guild);
 void dcache_guild_loaded(struct dcache *c, uint64_t guild_id);
 void dcache_put_channel(struct dcache *c, struct json channel, uint64_t guild_id);
-/* @user_id is needed because a member inside a message does not carry its user. */
+/* A member inside a message does not carry its user: @user_id says who it is. */
 void dcache_put_member(struct dcache *c, struct json member, uint64_t guild_id, uint64_t user_id);
-/* The same from its parts; absent @roles: nothing is known. */
+/* The same from its parts; does nothing without @roles. */
 void dcache_note_member(struct dcache *c, uint64_t guild_id, uint64_t user_id, struct str nick,
                         struct json roles);
 
@@ -97,12 +141,12 @@ static inline bool discord_channel_is_thread(int type)
 }
 
 enum dcache_answer { DCACHE_NO, DCACHE_YES, DCACHE_UNKNOWN };
-/* May this person see this channel?  Threads through their parent; a private thread only for those
- * in it and those who manage threads.  Unknown when anything it depends on is. */
+/* May this person see this channel?  A thread is seen by those who see its channel, a private
+ * thread by its members and by those who manage threads.  UNKNOWN when a fact is missing. */
 enum dcache_answer dcache_can_view(struct dcache *c, uint64_t channel_id, uint64_t user_id);
 
-/* What this person may do in the guild, or (@channel_id not 0) in a channel of it; 0 when anything
- * it depends on is unknown. */
+/* What this person may do in the guild, or in a channel of it (@channel_id not 0).  0 when a
+ * fact is missing. */
 uint64_t dcache_permissions(struct dcache *c, uint64_t guild_id, uint64_t channel_id,
                             uint64_t user_id);
 

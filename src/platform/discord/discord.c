@@ -1,17 +1,136 @@
-/* discord.c - opening, closing and looking at one Discord bot.  (discord.h; discord_priv.h has the
- * parts.) */
+/* discord.c - one Discord bot: its settings, open, close, status.  (discord.h; discord_priv.h is
+ * the map of the other files.) */
 #include "platform/discord/discord.h"
 #include <stdio.h>
 #include <stdlib.h>
+#include "base/config.h"
 #include "base/jw.h"
 #include "base/mem.h"
 #include "net/work.h"
 #include "platform/discord/discord_priv.h"
+#include "platform/discord/interactions.h"
 #include "platform/prompts.h"
 #include "platform/recent.h"
 
 #define API_BASE "https://discord.com/api/v10"
 #define TICK_MS 2000
+
+/* ---- settings ---- */
+
+#define AT(member) offsetof(struct discord_settings, member)
+
+static const struct config_key keys[] = {
+    {"token", CFG_SECRET, CFG_RESTART, AT(token), .what = "The bot's token."},
+    {"api_base", CFG_TEXT, CFG_RESTART, AT(api_base),
+     .what = "Another API server than the platform's own."},
+    {"gateway_url", CFG_TEXT, CFG_RESTART, AT(gateway_url),
+     .what = "Another gateway than the one Discord names."},
+    {"intents", CFG_TEXT, CFG_RESTART, AT(intents),
+     .what = "Gateway intents: a number, or names with commas between them."},
+    {"public_key", CFG_TEXT, CFG_RESTART, AT(public_key),
+     .what = "The application's public key, for interactions."},
+    {"interactions", CFG_CHOICE, CFG_RESTART, AT(interactions), NULL, "passthrough|inbound",
+     .what = "`passthrough` or `inbound`."},
+    {"context", CFG_NUMBER, CFG_RESTART, AT(context), "20", .max = EVENT_MAX_CONTEXT,
+     .what = "How many of the messages before one in a shared channel are told with it."},
+    {"auto_thread", CFG_BOOL, CFG_RESTART, AT(auto_thread), "false",
+     .what = "Answers to messages of a channel open threads."},
+    {"reactions", CFG_BOOL, CFG_RESTART, AT(reactions), "false",
+     .what = "People's reactions to what the bot said reach the agent."},
+    {0},
+};
+
+static const struct {
+    const char *name;
+    int bit;
+} intent_names[] = {
+    {"guilds", 0},
+    {"guild_members", 1},
+    {"guild_moderation", 2},
+    {"guild_expressions", 3},
+    {"guild_integrations", 4},
+    {"guild_webhooks", 5},
+    {"guild_invites", 6},
+    {"guild_voice_states", 7},
+    {"guild_presences", 8},
+    {"guild_messages", 9},
+    {"guild_message_reactions", 10},
+    {"guild_message_typing", 11},
+    {"direct_messages", 12},
+    {"direct_message_reactions", 13},
+    {"direct_message_typing", 14},
+    {"message_content", 15},
+    {"guild_scheduled_events", 16},
+    {"auto_moderation_configuration", 20},
+    {"auto_moderation_execution", 21},
+    {"guild_message_polls", 24},
+    {"direct_message_polls", 25},
+};
+
+static bool add_intent(struct str name, uint64_t *intents)
+{
+    for (size_t i = 0; i < ARRAY_LEN(intent_names); i++)
+        if (str_eq_ci(name, str_of(intent_names[i].name))) {
+            *intents |= UINT64_C(1) << intent_names[i].bit;
+            return true;
+        }
+    return false;
+}
+
+static uint64_t reaction_intents(const struct discord_settings *s)
+{
+    return s->reactions ? UINT64_C(1) << 10 | UINT64_C(1) << 13 : 0;
+}
+
+bool discord_intents(const struct discord_settings *s, uint64_t *ret_intents, char *ret_why)
+{
+    const char *text = s->intents;
+    struct str rest = str_of(text), part;
+    uint64_t intents = 0;
+
+    if (text == NULL || str_to_u64(rest, &intents)) {
+        *ret_intents = (text == NULL ? DISCORD_INTENTS_DEFAULT : intents) | reaction_intents(s);
+        return true;
+    }
+    while (str_split(&rest, ',', &part)) {
+        part = str_trim(part);
+        if (part.n > 0 && !add_intent(part, &intents)) {
+            snprintf(ret_why, 256,
+                     "`intents` has \"%.*s\", which is not an intent: use names such as guilds, "
+                     "guild_messages, direct_messages, message_content, with commas between them",
+                     (int)(part.n < 60 ? part.n : 60), part.p);
+            return false;
+        }
+    }
+    *ret_intents = intents | reaction_intents(s);
+    return true;
+}
+
+static bool check(void *settings, char *ret_why)
+{
+    const struct discord_settings *s = settings;
+    uint64_t unused;
+
+    if (s->token == NULL) {
+        snprintf(ret_why, 256, "a discord platform needs `bot` (the application id) and `token`");
+        return false;
+    }
+    if (!discord_intents(s, &unused, ret_why))
+        return false;
+    struct discord_sig *sig = s->public_key != NULL ? discord_sig_new(str_of(s->public_key)) : NULL;
+    bool ok = s->public_key == NULL || sig != NULL;
+    discord_sig_free(sig);
+    if (!ok)
+        snprintf(ret_why, 256,
+                 "`public_key` is not a key: copy the 64 hex digits from the Developer Portal "
+                 "(General Information)");
+    return ok;
+}
+
+const struct config_section discord_config = {.name = "discord",
+                                              .keys = keys,
+                                              .size = sizeof(struct discord_settings),
+                                              .check = check};
 
 static void log_prefix(const struct log *log, struct buf *out)
 {
@@ -38,8 +157,9 @@ static void on_tick(struct timer *t)
     struct discord *d = container_of(t, struct discord, tick);
 
     for (unsigned i = 0; i < d->n_shards; i++)
-        discord_events_shard_tick(&d->shards[i]);
-    discord_bookmarks_save(d);
+        discord_inbound_shard_tick(&d->shards[i]);
+    discord_shards_save(d);
+    discord_cursors_save(d);
     d->base.problem = problem_of(d);
     timer_set(d->env->clock, &d->tick, TICK_MS);
 }
@@ -55,13 +175,12 @@ static char *trimmed_base(const char *api_base)
 
 static void discord_free(struct discord *d)
 {
-    discord_start_done(d);
+    discord_shards_done(d);
     discord_backfill_done(d);
-    discord_hold_done(d);
-    discord_bookmarks_done(d);
-    discord_sight_done(d);
-    discord_webhook_done(d);
-    discord_answers_done(d);
+    discord_inbound_done(d);
+    discord_cursors_done(d);
+    discord_watched_done(d);
+    discord_interactions_done(d);
     discord_context_done(d);
     discord_auto_done(d);
     discord_commands_free(d);
@@ -91,22 +210,22 @@ static enum bh_err discord_open(const struct platform_settings *settings, struct
     d->env = host_env(host);
     d->cfg = cfg;
     if (!discord_intents(cfg, &d->intent_bits, ret_why))
-        abort(); /* the configuration was checked */
+        abort(); /* check() accepted the settings */
     d->api_base = trimmed_base(cfg->api_base);
     d->cache = dcache_new(NULL);
     d->threads = work_pool_new(d->env->loop, 1);
     d->parser = json_parser_new();
-    list_init(&d->sights_lru);
-    list_init(&d->asked);
+    list_init(&d->watched_lru);
     list_init(&d->looking);
     d->recent = cfg->context > 0 ? recent_new(d->env->clock, cfg->context) : NULL;
     discord_auto_init(d);
-    awaits_init(&d->awaits, &d->base);
     discord_backfill_init(d);
     timer_init(&d->tick, on_tick);
     snprintf(ret_why, 256, "the store cannot be read");
-    enum bh_err err = discord_bookmarks_load(d);
-    discord_webhook_init(d);
+    discord_interactions_init(d);
+    enum bh_err err = discord_shards_load(d);
+    if (err == BH_OK)
+        err = discord_cursors_load(d);
     if (err == BH_OK)
         err = discord_names_load(d);
     if (err == BH_OK)
@@ -117,7 +236,7 @@ static enum bh_err discord_open(const struct platform_settings *settings, struct
         discord_free(d);
         return err;
     }
-    discord_start_init(d);
+    discord_shards_init(d);
     timer_set(d->env->clock, &d->tick, TICK_MS);
     *ret_p = &d->base;
     return BH_OK;
@@ -128,7 +247,8 @@ static void discord_close(struct platform *p)
     struct discord *d = discord_of(p);
 
     timer_stop(d->env->clock, &d->tick);
-    discord_bookmarks_save(d);
+    discord_shards_save(d);
+    discord_cursors_save(d);
     discord_free(d);
 }
 
@@ -137,7 +257,7 @@ struct dcache *discord_cache(struct platform *p)
     return discord_of(p)->cache;
 }
 
-/* Attachments lie on a host of their own, which asks for no credential: @ref is the address. */
+/* @ref is the address of an attachment, on a host that needs no credential. */
 static void discord_media_where(struct platform *p, struct media_ask ask, struct str ref)
 {
     char *url = str_dup(ref);
@@ -145,7 +265,7 @@ static void discord_media_where(struct platform *p, struct media_ask ask, struct
     if (memchr(ref.p, '\0', ref.n) == NULL && event_media_is_safe(ref))
         host_media_at(p->host, ask, &(struct media_at){.url = url, .foreign = true});
     else
-        host_media_gone(p->host, ask, "Discord named an address that cannot be fetched");
+        host_media_gone(p->host, ask, "Discord named an address that bellhop does not fetch");
     free(url);
 }
 
@@ -155,16 +275,16 @@ static void discord_forget(struct platform *p, struct str person)
         recent_forget(discord_of(p)->recent, person);
 }
 
-/* ---- looking ---- */
+/* ---- status ---- */
 
 static const char *state_of(const struct discord *d)
 {
     unsigned live = 0;
 
     for (unsigned i = 0; i < d->n_shards; i++) {
-        if (dgateway_state(d->shards[i].gateway) == DGATEWAY_STOPPED)
+        if (dsocket_state(d->shards[i].socket) == DSOCKET_STOPPED)
             return "stopped";
-        live += dgateway_state(d->shards[i].gateway) == DGATEWAY_LIVE;
+        live += dsocket_state(d->shards[i].socket) == DSOCKET_LIVE;
     }
     if (d->rest.token_refused)
         return "stopped";
@@ -176,12 +296,12 @@ static void write_shards(const struct discord *d, struct jw *w)
     jw_key(w, "shards");
     jw_arr(w);
     for (unsigned i = 0; i < d->n_shards; i++) {
-        const struct dgateway *g = d->shards[i].gateway;
+        const struct dsocket *socket = d->shards[i].socket;
         jw_obj(w);
         jw_ki64(w, "shard", (int64_t)i);
-        jw_kstr(w, "state", str_of(dgateway_state_name(dgateway_state(g))));
-        if (dgateway_latency_ms(g) >= 0)
-            jw_ki64(w, "latencyMs", dgateway_latency_ms(g));
+        jw_kstr(w, "state", str_of(dsocket_state_name(dsocket_state(socket))));
+        if (dsocket_latency_ms(socket) >= 0)
+            jw_ki64(w, "latencyMs", dsocket_latency_ms(socket));
         jw_end_obj(w);
     }
     jw_end_arr(w);
@@ -241,8 +361,8 @@ const struct platform_ops discord_ops = {
     .forget = discord_forget,
     .set_commands = discord_set_commands,
     .media_where = discord_media_where,
-    .http = discord_webhook_http,
-    .plausible = discord_webhook_plausible,
+    .http = discord_interaction_http,
+    .plausible = discord_interaction_plausible,
     .status = discord_status,
     .close = discord_close,
 };

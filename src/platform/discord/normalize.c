@@ -1,13 +1,11 @@
 /* normalize.c - design.  (normalize.h has the contract.)
  *
- * Most texts go through as they are, borrowed from the parser; only
- * what has to be put together (forwards, stickers, embeds, polls) is written into the scratch
- * buffer. */
+ * Most texts stay where the JSON parser put them and the event borrows them.  Texts that have to be
+ * put together (forwards, stickers, embeds, polls) go into the scratch buffer. */
 #include "platform/discord/normalize.h"
 #include <stdio.h>
 #include "base/mem.h"
 #include "platform/discord/cache.h"
-#include "platform/discord/parse.h"
 
 enum {
     FLAG_LOADING = 1 << 7, /* "thinking ..." of some bot */
@@ -18,6 +16,116 @@ enum {
     STICKER_GIF = 4,
 };
 
+struct discord_person {
+    struct str id, name, handle;
+    bool bot;
+};
+
+struct discord_parsed { /* a message; views of the parser's */
+    struct str id, channel_id, guild_id, content, webhook_id;
+    struct json author, member, mentions, mention_roles, attachments, stickers, embeds, poll;
+    struct json reference, referenced, snapshots;
+    int64_t type, flags, channel_type; /* -1: absent */
+};
+
+/* Is the key of this step of a walk @lit, of which the length is known already? */
+#define KEY_IS(it, lit) ((it).key.p[0] == (lit)[0] && memcmp((it).key.p, lit, sizeof(lit) - 1) == 0)
+
+/* A message has some thirty keys of which bellhop needs half: one walk over them is faster than a
+ * search of the object for each. */
+static void parse_message(struct json message, struct discord_parsed *m)
+{
+    *m = (struct discord_parsed){.type = -1, .channel_type = -1};
+    for (struct json_iter it = {0}; json_next(message, &it);) {
+        switch (it.key.n) {
+        case 2:
+            if (KEY_IS(it, "id"))
+                m->id = json_as_str(it.value);
+            break;
+        case 4:
+            if (KEY_IS(it, "type"))
+                json_as_i64(it.value, &m->type);
+            else if (KEY_IS(it, "poll"))
+                m->poll = it.value;
+            break;
+        case 5:
+            if (KEY_IS(it, "flags"))
+                json_as_i64(it.value, &m->flags);
+            break;
+        case 6:
+            if (KEY_IS(it, "author"))
+                m->author = it.value;
+            else if (KEY_IS(it, "member"))
+                m->member = it.value;
+            else if (KEY_IS(it, "embeds"))
+                m->embeds = it.value;
+            break;
+        case 7:
+            if (KEY_IS(it, "content"))
+                m->content = json_as_str(it.value);
+            break;
+        case 8:
+            if (KEY_IS(it, "guild_id"))
+                m->guild_id = json_as_str(it.value);
+            else if (KEY_IS(it, "mentions"))
+                m->mentions = it.value;
+            break;
+        case 10:
+            if (KEY_IS(it, "channel_id"))
+                m->channel_id = json_as_str(it.value);
+            else if (KEY_IS(it, "webhook_id"))
+                m->webhook_id = json_as_str(it.value);
+            break;
+        case 11:
+            if (KEY_IS(it, "attachments"))
+                m->attachments = it.value;
+            break;
+        case 12:
+            if (KEY_IS(it, "channel_type"))
+                json_as_i64(it.value, &m->channel_type);
+            break;
+        case 13:
+            if (KEY_IS(it, "mention_roles"))
+                m->mention_roles = it.value;
+            else if (KEY_IS(it, "sticker_items"))
+                m->stickers = it.value;
+            break;
+        case 17:
+            if (KEY_IS(it, "message_reference"))
+                m->reference = it.value;
+            else if (KEY_IS(it, "message_snapshots"))
+                m->snapshots = it.value;
+            break;
+        case 18:
+            if (KEY_IS(it, "referenced_message"))
+                m->referenced = it.value;
+            break;
+        default:
+            break;
+        }
+    }
+}
+
+/* The name people see is the account's display name, else its handle. */
+static struct discord_person parse_person(struct json user)
+{
+    struct discord_person p = {0};
+    struct str global = STR_NULL;
+
+    for (struct json_iter it = {0}; json_next(user, &it);) {
+        if (it.key.n == 2 && KEY_IS(it, "id"))
+            p.id = json_as_str(it.value);
+        else if (it.key.n == 8 && KEY_IS(it, "username"))
+            p.handle = json_as_str(it.value);
+        else if (it.key.n == 11 && KEY_IS(it, "global_name"))
+            global = json_as_str(it.value);
+        else if ((it.key.n == 3 && KEY_IS(it, "bot")) || (it.key.n == 6 && KEY_IS(it, "system")))
+            p.bot |= json_as_bool(it.value, false);
+    }
+    p.name = str_is_empty(global) ? p.handle : global;
+    return p;
+}
+
 static void read_member(struct json member, struct discord_normalize_out *out)
 {
     out->nick = STR_NULL;
@@ -25,9 +133,9 @@ static void read_member(struct json member, struct discord_normalize_out *out)
     if (member.doc == NULL)
         return;
     for (struct json_iter it = {0}; json_next(member, &it);) {
-        if (it.key.n == 4 && DISCORD_KEY(it, "nick"))
+        if (it.key.n == 4 && KEY_IS(it, "nick"))
             out->nick = json_as_str(it.value);
-        else if (it.key.n == 5 && DISCORD_KEY(it, "roles"))
+        else if (it.key.n == 5 && KEY_IS(it, "roles"))
             out->roles = it.value;
     }
 }
@@ -272,9 +380,9 @@ static void set_reply(const struct discord_parsed *m, const struct discord_norma
         return; /* deleted, or not told */
     struct discord_person author = {0};
     for (struct json_iter it = {0}; json_next(m->referenced, &it);) {
-        if (it.key.n == 6 && DISCORD_KEY(it, "author"))
-            author = discord_parse_person(it.value);
-        else if (it.key.n == 7 && DISCORD_KEY(it, "content"))
+        if (it.key.n == 6 && KEY_IS(it, "author"))
+            author = parse_person(it.value);
+        else if (it.key.n == 7 && KEY_IS(it, "content"))
             ev->reply_to.text = json_as_str(it.value);
     }
     ev->reply_to.set = true;
@@ -381,8 +489,8 @@ enum discord_verdict discord_normalize(const struct discord_normalize_in *in,
     struct discord_parsed m;
     struct str guild_id;
 
-    discord_parse(in->message, &m);
-    struct discord_person author = discord_parse_person(m.author);
+    parse_message(in->message, &m);
+    struct discord_person author = parse_person(m.author);
     out->ev = (struct event){.media = out->media};
     out->ev.platform = STR("discord");
     out->ev.bot = in->bot;

@@ -1,33 +1,285 @@
 /* rest.c - design.  (rest.h has the contract.)
  *
- * Before a request is written: is the token fine, is there budget left, do the limits say go?
- * After its answer: what the headers say about the limits, then whose trouble it is.  A 429 and a
- * 503 were not acted upon; any other 5xx may have been.
- *
  *      write: kind->write --> limits --go--> GO           read: 2xx, 4xx --> kind->read
  *                               '--wait--> AGAIN                429, 5xx --> AGAIN, UNKNOWN
- */
+ *
+ * Before a request is written, rest.c checks the token, the budget of refused requests and the
+ * rate limits.  After the answer it updates the limits from the headers.  Discord did not act on
+ * a request that it answered with 429 or 503; it may have acted on one with any other 5xx. */
 #include "platform/discord/rest.h"
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include "base/config.h"
-#include "base/log.h"
 #include "base/crypto.h"
+#include "base/log.h"
+#include "base/map.h"
 #include "base/mem.h"
 #include "net/http_client.h"
 #include "platform/attachment.h"
 #include "platform/discord/discord_priv.h"
-#include "platform/discord/limits.h"
 
-enum { ATTEMPT_MS = 10000, UPLOAD_MS = 60000, QUESTION_MS = 25000 };
+enum {
+    ATTEMPT_MS = 10000,
+    UPLOAD_MS = 60000,
+    QUESTION_MS = 25000,
+    NONCE_MS = 120000, /* Discord remembers a nonce for "a few minutes" */
+    /* The loop's clock stands still during a turn, so an answer may be read later than "now" says.
+     * A bucket counts as full again a little after Discord's own time, never before. */
+    MARGIN_MS = 100,
+    MAX_LIMITS = 20000, /* entries of each table of limits */
+    GLOBAL_PER_SECOND = 50,
+    SLOTS = 10, /* minutes that refused requests are counted for */
+    SLOT_MS = 60000,
+};
+
+/* ---- rate limits ----
+ *
+ * Two tables: route + major -> key of the bucket, and bucket + major -> how much is left until
+ * when. A route has no bucket before its first answer and is not limited until then; the
+ * sender's lanes have one request in flight per channel, so at most one goes out blind.  A full
+ * table is emptied: that costs one refused request per bucket and bounds the memory. */
+
+struct limit_bucket {
+    char *key; /* owned */
+    int64_t remaining, reset_ms;
+};
+
+struct limit_route {
+    char *key;    /* owned */
+    char *bucket; /* owned; the bucket's key */
+};
+
+struct discord_limits {
+    struct map routes, buckets; /* values owned */
+    struct buf scratch;
+    int64_t global_until_ms;
+    int64_t second_ms; /* when the second of @in_second began */
+    unsigned in_second;
+    unsigned refused[SLOTS]; /* per minute, a ring */
+    int64_t refused_minute;
+};
+
+struct discord_limits *discord_limits_new(void)
+{
+    return xcalloc(1, sizeof(struct discord_limits));
+}
+
+static void forget_limits(struct discord_limits *l)
+{
+    void *v;
+
+    for (size_t at = 0; map_next(&l->routes, &at, &v);) {
+        struct limit_route *r = v;
+        free(r->key);
+        free(r->bucket);
+        free(r);
+    }
+    for (size_t at = 0; map_next(&l->buckets, &at, &v);) {
+        struct limit_bucket *b = v;
+        free(b->key);
+        free(b);
+    }
+    map_done(&l->routes);
+    map_done(&l->buckets);
+    l->routes = l->buckets = MAP_INIT;
+}
+
+void discord_limits_free(struct discord_limits *l)
+{
+    if (l == NULL)
+        return;
+    forget_limits(l);
+    buf_done(&l->scratch);
+    free(l);
+}
+
+/* @a, a separator, @b; borrowed from l->scratch. */
+static struct str pair(struct discord_limits *l, struct str a, struct str b)
+{
+    buf_reset(&l->scratch);
+    buf_add_str(&l->scratch, a);
+    buf_add_c(&l->scratch, '\x1f');
+    buf_add_str(&l->scratch, b);
+    return buf_str(&l->scratch);
+}
+
+/* The bucket of this route; until Discord names one, a bucket of its own. */
+static struct limit_bucket *bucket_of(struct discord_limits *l, struct str route, struct str major,
+                                      bool make)
+{
+    struct str key = pair(l, route, major);
+    const struct limit_route *r = map_get(&l->routes, key);
+
+    if (r != NULL)
+        key = str_of(r->bucket);
+    struct limit_bucket *b = map_get(&l->buckets, key);
+    if (b == NULL && make) {
+        b = xcalloc(1, sizeof *b);
+        b->key = str_dup(key);
+        map_put(&l->buckets, str_of(b->key), b);
+    }
+    return b;
+}
+
+static void learn_bucket(struct discord_limits *l, struct str route, struct str major,
+                         struct str bucket)
+{
+    struct str key = pair(l, route, major);
+    struct limit_route *r = map_get(&l->routes, key);
+
+    if (r == NULL) {
+        r = xcalloc(1, sizeof *r);
+        r->key = str_dup(key);
+        map_put(&l->routes, str_of(r->key), r);
+    }
+    key = pair(l, bucket, major);
+    if (r->bucket != NULL && str_eq(str_of(r->bucket), key))
+        return;
+    free(r->bucket);
+    r->bucket = str_dup(key);
+}
+
+int64_t discord_limits_take(struct discord_limits *l, struct str route, struct str major,
+                            int64_t now_ms)
+{
+    struct limit_bucket *b = bucket_of(l, route, major, false);
+
+    if (l->global_until_ms > now_ms)
+        return l->global_until_ms - now_ms;
+    if (b != NULL && b->remaining <= 0 && b->reset_ms > now_ms)
+        return b->reset_ms - now_ms;
+    if (now_ms - l->second_ms >= 1000) {
+        l->second_ms = now_ms;
+        l->in_second = 0;
+    }
+    if (l->in_second >= GLOBAL_PER_SECOND)
+        return l->second_ms + 1000 - now_ms;
+    l->in_second++;
+    if (b != NULL && b->reset_ms > now_ms)
+        b->remaining--;
+    return 0;
+}
+
+void discord_limits_note(struct discord_limits *l, struct str route, struct str major,
+                         int64_t now_ms, const struct discord_limits_headers *h)
+{
+    if (map_count(&l->routes) >= MAX_LIMITS || map_count(&l->buckets) >= MAX_LIMITS)
+        forget_limits(l);
+    if (!str_is_empty(h->bucket))
+        learn_bucket(l, route, major, h->bucket);
+    if (h->remaining < 0 || h->reset_after_ms < 0)
+        return;
+    struct limit_bucket *b = bucket_of(l, route, major, true);
+    b->remaining = h->remaining;
+    b->reset_ms = now_ms + h->reset_after_ms;
+}
+
+void discord_limits_hit(struct discord_limits *l, struct str route, struct str major,
+                        int64_t now_ms, int64_t wait_ms, bool global)
+{
+    if (global) {
+        if (now_ms + wait_ms > l->global_until_ms)
+            l->global_until_ms = now_ms + wait_ms;
+        return;
+    }
+    struct limit_bucket *b = bucket_of(l, route, major, true);
+    b->remaining = 0;
+    b->reset_ms = now_ms + wait_ms;
+}
+
+static void advance_minute(struct discord_limits *l, int64_t now_ms)
+{
+    int64_t minute = now_ms / SLOT_MS;
+
+    if (minute - l->refused_minute >= SLOTS)
+        memset(l->refused, 0, sizeof l->refused);
+    else
+        for (; l->refused_minute < minute; l->refused_minute++)
+            l->refused[(l->refused_minute + 1) % SLOTS] = 0;
+    l->refused_minute = minute;
+}
+
+void discord_limits_refused(struct discord_limits *l, int64_t now_ms)
+{
+    advance_minute(l, now_ms);
+    l->refused[l->refused_minute % SLOTS]++;
+}
+
+unsigned discord_limits_refused_count(struct discord_limits *l, int64_t now_ms)
+{
+    unsigned n = 0;
+
+    advance_minute(l, now_ms);
+    for (int i = 0; i < SLOTS; i++)
+        n += l->refused[i];
+    return n;
+}
+
+/* ---- refusals in words ----
+ *
+ * Discord's own message is passed on only when it has no words that a gateway would act on. */
+
+static const struct {
+    int64_t code;
+    const char *sentence;
+} refusals[] = {
+    {10003, "Discord does not know this channel: it was deleted, or the bot was removed from it"},
+    {10004, "the bot is not in this Discord server any more: invite it again"},
+    {10008, "this message does not exist any more on Discord"},
+    {20022, "Discord allows no more edits of this announcement for now"},
+    {20028, "Discord allows no more messages in this channel for now"},
+    {30046, "Discord allows no more edits of this old message for now"},
+    {40001, "Discord refuses the bot's token: put the current one into bellhop's config"},
+    {40333, "Discord's front server refuses bellhop's requests: check `api_base` and proxies"},
+    {50001, "the bot cannot see this Discord channel: give it View Channel there"},
+    {50005, "the bot can only edit messages of its own"},
+    {50006, "there is nothing to send: the text is empty"},
+    {50007, "this person does not take direct messages from the bot on Discord"},
+    {50008, "this Discord channel does not take text messages"},
+    {50013, "the bot lacks a permission in this Discord channel: give it Send Messages (in "
+            "threads: Send Messages in Threads)"},
+    {50024, "Discord does not allow this in this kind of channel"},
+    {50035, "Discord does not accept this message as it is"},
+    {50083, "this Discord thread is archived: reopen it first"},
+    {50278, "the bot shares no Discord server with this person and cannot write to them"},
+    {160005, "this Discord thread is locked"},
+    {200000, "the server's AutoMod blocked this message"},
+    {240000, "Discord blocked this message because of a link in it"},
+};
+
+static const char *sentence_of(int64_t code)
+{
+    for (size_t i = 0; i < ARRAY_LEN(refusals); i++)
+        if (refusals[i].code == code)
+            return refusals[i].sentence;
+    return NULL;
+}
+
+void discord_refusal(const struct discord_answer *a, char ret_why[256])
+{
+    const char *sentence = sentence_of(a->code);
+    char message[121];
+
+    if (sentence == NULL && a->status == 401)
+        sentence = sentence_of(40001);
+    if (sentence != NULL) {
+        snprintf(ret_why, 256, "%s", sentence);
+        return;
+    }
+    snprintf(message, sizeof message, "%.*s", (int)(a->message.n < 120 ? a->message.n : 120),
+             a->message.n > 0 ? a->message.p : "");
+    snprintf(ret_why, 256, "Discord refused this (HTTP %d, code %" PRId64 ")%s%s", a->status,
+             a->code, message[0] != '\0' && !sender_is_loaded(message) ? ": " : "",
+             sender_is_loaded(message) ? "" : message);
+}
+
+/* ---- writing ---- */
 
 static int64_t now_ms(const struct discord *d)
 {
     return clock_now_ms(d->env->clock);
 }
-
-/* ---- writing ---- */
 
 static bool may_send(struct discord *d, struct sender_verdict *v)
 {
@@ -51,17 +303,6 @@ static void say_wait(struct sender_verdict *v, int64_t wait_ms)
              (wait_ms + 999) / 1000);
 }
 
-static void write_file(struct discord *d, struct discord_request *r, struct sender_request *q)
-{
-    struct multipart m;
-
-    multipart_begin(&m, d->env->rand);
-    multipart_json(&m, "payload_json", buf_str(&r->body));
-    multipart_file(&m, "files[0]", r->file);
-    multipart_end(&m, r->file, q);
-    q->timeout_ms = UPLOAD_MS;
-}
-
 static void write_request(struct discord *d, struct discord_request *r, struct sender_request *q)
 {
     buf_add_z(&q->url, d->api_base);
@@ -73,7 +314,12 @@ static void write_request(struct discord *d, struct discord_request *r, struct s
     q->once = r->once;
     q->timeout_ms = ATTEMPT_MS;
     if (r->file != NULL) {
-        write_file(d, r, q);
+        struct multipart m;
+        multipart_begin(&m, d->env->rand);
+        multipart_json(&m, "payload_json", buf_str(&r->body));
+        multipart_file(&m, "files[0]", r->file);
+        multipart_end(&m, r->file, q);
+        q->timeout_ms = UPLOAD_MS;
         return;
     }
     buf_add_str(&q->body, buf_str(&r->body));
@@ -105,11 +351,6 @@ static void rest_write(struct platform *p, struct outgoing *o, struct sender_req
 }
 
 /* ---- reading ---- */
-
-/* Our clock stands still during a turn, so an answer may be read later than "now" says; a bucket is
- * believed full again a little after Discord's own time, never a little before. */
-enum { MARGIN_MS = 100 };
-enum { NONCE_MS = 120000 }; /* Discord remembers a nonce for "a few minutes" */
 
 static int64_t header_ms(const struct http_result *res, const char *name)
 {

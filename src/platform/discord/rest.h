@@ -1,9 +1,9 @@
-/* rest.h - Discord's REST API under the sender: its limits, its headers, its refusals; and the
- * adapter's own questions.
+/* rest.h - Discord's REST API below the sender: rate limits, headers and refusals of every request,
+ * and the adapter's own questions.
  *
- * Everything that goes to Discord is a struct discord_outgoing of some kind.  The kind writes and
- * reads its own requests; what all of them share - the bot's token, the rate limits, answers that
- * are Discord's trouble and not the request's - is done around that, in rest.c.
+ * Every request to Discord is a struct discord_outgoing of some kind.  The kind writes its request
+ * and reads its answer.  rest.c does what all kinds share: the bot's token, the rate limits, and
+ * answers that are Discord's trouble rather than the request's.
  *
  *      b->call = discord_ask(d, &(struct discord_question){.route = "read", ...}, on_page, b);
  */
@@ -17,12 +17,13 @@ struct discord_outgoing;
 
 struct discord_request { /* filled by a kind's write() */
     const char *method;  /* a literal */
-    const char *route;   /* what is asked, without ids: the name of its rate limit; a literal */
-    uint64_t major;      /* the channel or guild in the path: limits are per that; 0: none */
-    struct buf path;     /* behind the API's base, with its query; wiped */
-    struct buf body;     /* JSON; empty: none */
-    const struct attachment *file; /* goes with the body, as Discord wants it; NULL: none */
-    bool by_token; /* the path carries a credential of its own: a refusal speaks of that */
+    const char
+        *route;     /* the request without its ids, which its rate limit is kept under; a literal */
+    uint64_t major; /* the channel or guild in the path, which limits are counted for; 0: none */
+    struct buf path;               /* behind the API's base, with the query; wiped */
+    struct buf body;               /* JSON; empty: none */
+    const struct attachment *file; /* sent as multipart with the body; NULL: none */
+    bool by_token; /* the path has a credential of its own: a 401 is about that, not the bot */
     bool once;     /* see sender.h */
 };
 
@@ -34,9 +35,9 @@ struct discord_answer { /* of Discord; borrowed for the call */
 };
 
 struct discord_kind {
-    /* Write the request for part out.at.  False: @v says why there is none. */
+    /* Writes the request for part out.at.  False: none is sent, and @v says why. */
     bool (*write)(struct discord_outgoing *x, struct discord_request *r, struct sender_verdict *v);
-    /* The answer is a success (@v is DONE) or a refusal (@v is REFUSED, and says why). */
+    /* Reads a success (@v is DONE) or a refusal (@v is REFUSED and says why). */
     void (*read)(struct discord_outgoing *x, const struct discord_answer *a,
                  struct sender_verdict *v);
     void (*told)(struct discord_outgoing *x, const struct sender_verdict *v); /* questions only */
@@ -47,7 +48,7 @@ struct discord_outgoing { /* first member of what a kind needs */
     struct outgoing out;  /* first */
     struct discord *d;    /* borrowed */
     const struct discord_kind *kind;
-    const char *route; /* private from here on: of the request under way */
+    const char *route; /* private from here on: of the request in flight */
     char major[24];
     bool by_token;
 };
@@ -69,9 +70,9 @@ struct discord_question { /* strs are copied */
     uint64_t major;
     struct str path;
     struct str body;   /* JSON; absent: none */
-    struct str tenant; /* for whom, see sender_ask(); absent: for nobody */
+    struct str tenant; /* see sender_ask(); absent: the bot's own question */
     struct str lane;
-    bool by_token;       /* as in a request */
+    bool by_token;       /* as in struct discord_request */
     int64_t patience_ms; /* 0: 25 s */
 };
 struct discord_told {    /* borrowed for the callback */
@@ -84,5 +85,36 @@ typedef void discord_told_cb(void *ctx, const struct discord_told *t);
 struct outgoing *discord_ask(struct discord *d, const struct discord_question *q,
                              discord_told_cb *told, void *ctx);
 
-/* errors.c: a refusal in words a person can act on. */
+/* Writes a refusal as a sentence that a person can act on. */
 void discord_refusal(const struct discord_answer *a, char ret_why[256]);
+
+/* ---- rate limits: when the next request may go, learned from the headers of the answers ----
+ *
+ * Discord counts requests per bucket.  Its answers name the bucket of a route; a bucket holds
+ * for one channel, guild or webhook (the "major" part of the path), and several routes may share
+ * one.  A second limit counts all requests of the bot.  Pure: the caller passes the time. */
+
+struct discord_limits_headers { /* absent, -1: not in the answer */
+    struct str bucket;
+    int64_t remaining, reset_after_ms;
+};
+
+struct discord_limits *discord_limits_new(void);
+void discord_limits_free(struct discord_limits *l);
+
+/* Takes one request from the budget.  0: it may go now; else how long to wait. */
+int64_t discord_limits_take(struct discord_limits *l, struct str route, struct str major,
+                            int64_t now_ms);
+/* Learns from the headers of an answer. */
+void discord_limits_note(struct discord_limits *l, struct str route, struct str major,
+                         int64_t now_ms, const struct discord_limits_headers *h);
+/* A 429: no request of this route, or (@global) none at all, for @wait_ms. */
+void discord_limits_hit(struct discord_limits *l, struct str route, struct str major,
+                        int64_t now_ms, int64_t wait_ms, bool global);
+
+/* Discord bans an address after 10,000 refused requests (401, 403, 429) in ten minutes.  Bellhop
+ * stops sending long before. */
+#define DISCORD_MAX_REFUSED 1000
+void discord_limits_refused(struct discord_limits *l, int64_t now_ms);
+unsigned discord_limits_refused_count(struct discord_limits *l,
+                                      int64_t now_ms); /* in the last ten minutes */

@@ -204,7 +204,7 @@ static void mistakes_are_told_with_line_and_what_was_expected(void **state)
                    ".yaml:2: web a/b: the bot of a web platform is part of its address: use "
                    "letters, digits, '-', '_' and '.', not 'a/b'");
     assert_refused("platforms:\n- {platform: discord, bot: x, token: y, public_key: z}\n",
-                   ".yaml:2: discord x: `public_key` is no key: copy the 64 hex digits from the "
+                   ".yaml:2: discord x: `public_key` is not a key: copy the 64 hex digits from the "
                    "Developer Portal (General Information)");
     assert_refused("tls: {cert: a}\n", ".yaml: tls: cert and key are needed together");
     assert_refused("public_url: relay.example.org\n",

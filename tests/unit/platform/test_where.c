@@ -5,11 +5,11 @@
 #include "base/mem.h"
 #include "platform/discord/cache.h"
 #include "platform/discord/guild.h"
-#include "platform/discord/interaction.h"
+#include "platform/discord/interactions.h"
 #include "platform/discord/normalize.h"
 #include "platform/telegram/normalize.h"
-#include "platform/twilio/normalize.h"
-#include "platform/wecom/normalize.h"
+#include "platform/twilio/inbound.h"
+#include "platform/wecom/inbound.h"
 
 struct sample {
     const char *platform, *where; /* the first two cells of its row */

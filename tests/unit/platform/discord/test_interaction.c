@@ -1,6 +1,6 @@
-/* Promises of platform/discord/interaction.h, held against what the real gateways make of it. */
+/* Promises of platform/discord/interactions.h, held against what the real gateways make of it. */
 #include "../../core/vectors.h"
-#include "platform/discord/interaction.h"
+#include "platform/discord/interactions.h"
 
 static void check_case(struct json c)
 {

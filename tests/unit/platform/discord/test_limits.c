@@ -1,6 +1,6 @@
-/* Promises of platform/discord/limits.h. */
+/* Promises of platform/discord/rest.h about rate limits. */
 #include "unit.h"
-#include "platform/discord/limits.h"
+#include "platform/discord/rest.h"
 
 static struct discord_limits *l;
 

@@ -1,8 +1,8 @@
-/* Promises of platform/discord/permissions.h: the cases Discord's documentation works through. */
+/* Promises of platform/discord/cache.h: the permissions that Discord documents by example. */
 #include "unit.h"
 #include "base/mem.h"
 #include "base/rand.h"
-#include "platform/discord/permissions.h"
+#include "platform/discord/cache.h"
 
 enum { GUILD = 10, OWNER = 20, ANN = 30, ROLE_A = 41, ROLE_B = 42 };
 #define VIEW PERM_VIEW_CHANNEL

@@ -1,6 +1,6 @@
 /* Questions with buttons on Discord: how they look, who may press them, and what a press is. */
 #include "bot_rig.h"
-#include "platform/discord/interaction.h"
+#include "platform/discord/interactions.h"
 #include "platform/prompts.h"
 
 static struct json_parser *parser;

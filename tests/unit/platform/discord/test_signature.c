@@ -1,6 +1,6 @@
-/* Promises of platform/discord/signature.h.  The signature was made by another implementation. */
+/* Promises of platform/discord/interactions.h about signatures; another program made this one. */
 #include "unit.h"
-#include "platform/discord/signature.h"
+#include "platform/discord/interactions.h"
 
 #define KEY "03a107bff3ce10be1d70dd18e74bc09967e4d6309ba50d5f1ddc8664125531b8"
 #define SIGNATURE \

@@ -1,12 +1,12 @@
-/* Promises of platform/discord/gateway.h, on a fake wire and a clock turned by hand. */
+/* Promises of platform/discord/socket.h, on a fake wire and a clock turned by hand. */
 #include "unit.h"
 #include "base/mem.h"
 #include "base/rand.h"
-#include "platform/discord/gateway.h"
+#include "platform/discord/socket.h"
 
 static struct clock *c;
 static struct rand r;
-static struct dgateway *g;
+static struct dsocket *g;
 static int64_t now;
 static char url[300], sent[2000], seen[2000];
 static bool socket_open;
@@ -19,7 +19,7 @@ static void note(const char *what)
     strncat(seen, " ", sizeof seen - strlen(seen) - 1);
 }
 
-static void wire_open(void *ctx, struct dgateway *who, const char *to)
+static void wire_open(void *ctx, struct dsocket *who, const char *to)
 {
     assert_false(socket_open);
     socket_open = true;
@@ -27,7 +27,7 @@ static void wire_open(void *ctx, struct dgateway *who, const char *to)
     snprintf(url, sizeof url, "%s", to);
 }
 
-static void wire_send(void *ctx, struct dgateway *who, struct str text)
+static void wire_send(void *ctx, struct dsocket *who, struct str text)
 {
     assert_true(socket_open);
     assert_true(text.n + strlen(sent) < sizeof sent - 2);
@@ -35,25 +35,25 @@ static void wire_send(void *ctx, struct dgateway *who, struct str text)
     strcat(sent, "\n");
 }
 
-static void wire_drop(void *ctx, struct dgateway *who)
+static void wire_drop(void *ctx, struct dsocket *who)
 {
     socket_open = false;
     drops++;
 }
 
-static void on_wants_identify(void *ctx, struct dgateway *who)
+static void on_wants_identify(void *ctx, struct dsocket *who)
 {
     note("wants");
     if (grant)
-        dgateway_identify(who);
+        dsocket_identify(who);
 }
 
-static void on_live(void *ctx, struct dgateway *who, struct json ready)
+static void on_live(void *ctx, struct dsocket *who, struct json ready)
 {
     note(ready.doc != NULL ? "ready" : "resumed");
 }
 
-static void on_dispatch(void *ctx, struct dgateway *who, struct str type, struct json d,
+static void on_dispatch(void *ctx, struct dsocket *who, struct str type, struct json d,
                         uint64_t seq)
 {
     char text[64];
@@ -62,24 +62,24 @@ static void on_dispatch(void *ctx, struct dgateway *who, struct str type, struct
     note(text);
 }
 
-static void on_lost(void *ctx, struct dgateway *who)
+static void on_lost(void *ctx, struct dsocket *who)
 {
     note("lost");
 }
 
-static void on_stopped(void *ctx, struct dgateway *who, int code, const char *problem)
+static void on_stopped(void *ctx, struct dsocket *who, int code, const char *problem)
 {
     assert_true(strlen(problem) > 20);
     note("stopped");
 }
 
-static void on_wants_shards(void *ctx, struct dgateway *who)
+static void on_wants_shards(void *ctx, struct dsocket *who)
 {
     note("shards");
 }
 
-static const struct dgateway_wire wire = {wire_open, wire_send, wire_drop};
-static const struct dgateway_handlers handlers = {
+static const struct dsocket_wire wire = {wire_open, wire_send, wire_drop};
+static const struct dsocket_handlers handlers = {
     .wants_identify = on_wants_identify,
     .live = on_live,
     .dispatch = on_dispatch,
@@ -97,7 +97,7 @@ static void pass(int64_t ms)
 
 static void say(const char *text)
 {
-    dgateway_message(g, str_of(text));
+    dsocket_message(g, str_of(text));
 }
 
 static void clear(void)
@@ -115,20 +115,20 @@ static int setup(void **state)
     opens = drops = 0;
     grant = true;
     clear();
-    g = dgateway_new(&(struct dgateway_options){.clock = c,
-                                                .rand = &r,
-                                                .wire = &wire,
-                                                .handlers = &handlers,
-                                                .token = "tok",
-                                                .url = "wss://gw.example/",
-                                                .intents = 37377,
-                                                .n_shards = 1});
+    g = dsocket_new(&(struct dsocket_options){.clock = c,
+                                              .rand = &r,
+                                              .wire = &wire,
+                                              .handlers = &handlers,
+                                              .token = "tok",
+                                              .url = "wss://gw.example/",
+                                              .intents = 37377,
+                                              .n_shards = 1});
     return 0;
 }
 
 static int teardown(void **state)
 {
-    dgateway_free(g);
+    dsocket_free(g);
     clock_free(c);
     return 0;
 }
@@ -142,30 +142,30 @@ static int teardown(void **state)
 
 static void go_live(void)
 {
-    dgateway_start(g);
+    dsocket_start(g);
     pass(10);
-    dgateway_opened(g);
+    dsocket_opened(g);
     say(HELLO);
     say(READY);
-    dgateway_confirm(g, 1);
-    assert_int_equal(dgateway_state(g), DGATEWAY_LIVE);
+    dsocket_confirm(g, 1);
+    assert_int_equal(dsocket_state(g), DSOCKET_LIVE);
     clear();
 }
 
 /* The next attempt, whenever it is due within two minutes. */
 static void until_connecting(void)
 {
-    for (int i = 0; i < 1200 && dgateway_state(g) != DGATEWAY_CONNECTING; i++)
+    for (int i = 0; i < 1200 && dsocket_state(g) != DSOCKET_CONNECTING; i++)
         pass(100);
-    assert_int_equal(dgateway_state(g), DGATEWAY_CONNECTING);
+    assert_int_equal(dsocket_state(g), DSOCKET_CONNECTING);
 }
 
 static void it_identifies_after_hello_with_token_intents_and_shard(void **state)
 {
-    dgateway_start(g);
+    dsocket_start(g);
     pass(10);
     assert_string_equal(url, "wss://gw.example/?v=10&encoding=json");
-    dgateway_opened(g);
+    dsocket_opened(g);
     assert_string_equal(sent, "");
     say(HELLO);
     assert_string_equal(sent, "{\"op\":2,\"d\":{\"token\":\"tok\",\"intents\":37377,\"properties\":"
@@ -173,17 +173,17 @@ static void it_identifies_after_hello_with_token_intents_and_shard(void **state)
                               "\"shard\":[0,1]}}\n");
     say(READY);
     assert_string_equal(seen, "wants ready READY/1 ");
-    assert_string_equal(dgateway_session(g).id, "S1");
+    assert_string_equal(dsocket_session(g).id, "S1");
 }
 
 static void no_session_is_started_before_it_is_granted(void **state)
 {
     grant = false;
-    dgateway_start(g);
+    dsocket_start(g);
     pass(60000);
     assert_int_equal(opens, 0);
-    assert_int_equal(dgateway_state(g), DGATEWAY_QUEUED);
-    dgateway_identify(g);
+    assert_int_equal(dsocket_state(g), DSOCKET_QUEUED);
+    dsocket_identify(g);
     assert_int_equal(opens, 1);
 }
 
@@ -208,7 +208,7 @@ static void heartbeats_name_what_is_confirmed_not_what_was_received(void **state
     say("{\"op\":0,\"t\":\"MESSAGE_CREATE\",\"s\":3,\"d\":{}}");
     say("{\"op\":1,\"d\":null}");
     assert_string_equal(sent, "{\"op\":1,\"d\":1}\n");
-    dgateway_confirm(g, 2);
+    dsocket_confirm(g, 2);
     clear();
     say("{\"op\":1,\"d\":null}");
     assert_string_equal(sent, "{\"op\":1,\"d\":2}\n");
@@ -222,7 +222,7 @@ static void a_missing_acknowledgement_means_a_dead_socket_and_a_resume(void **st
     assert_true(drops >= 1);
     until_connecting();
     assert_string_equal(url, "wss://resume.example/?v=10&encoding=json");
-    dgateway_opened(g);
+    dsocket_opened(g);
     clear();
     say(HELLO);
     assert_string_equal(sent,
@@ -243,7 +243,7 @@ static void after_a_stall_of_our_own_the_beat_goes_first_and_nobody_is_declared_
     say(ACK);
     clock_turn(c);
     assert_int_equal(drops, 0);
-    assert_int_equal(dgateway_state(g), DGATEWAY_LIVE);
+    assert_int_equal(dsocket_state(g), DSOCKET_LIVE);
     /* And when the timer comes first: a late timer proves nothing. */
     now += 300000;
     clock_set(c, now, now);
@@ -262,28 +262,28 @@ static void a_resume_starts_at_what_is_confirmed(void **state)
         snprintf(text, sizeof text, "{\"op\":0,\"t\":\"X\",\"s\":%d,\"d\":{}}", s);
         say(text);
     }
-    dgateway_confirm(g, 3);
+    dsocket_confirm(g, 3);
     say("{\"op\":7,\"d\":null}");
     until_connecting();
-    dgateway_opened(g);
+    dsocket_opened(g);
     clear();
     say(HELLO);
     assert_non_null(strstr(sent, "\"seq\":3"));
     say("{\"op\":0,\"t\":\"X\",\"s\":4,\"d\":{}}");
     say("{\"op\":0,\"t\":\"X\",\"s\":5,\"d\":{}}");
-    assert_int_equal(dgateway_state(g), DGATEWAY_RESUMING);
+    assert_int_equal(dsocket_state(g), DSOCKET_RESUMING);
     say(RESUMED);
     assert_string_equal(seen, "X/4 X/5 resumed RESUMED/9 ");
-    assert_int_equal(dgateway_state(g), DGATEWAY_LIVE);
+    assert_int_equal(dsocket_state(g), DSOCKET_LIVE);
 }
 
 static void a_session_of_an_earlier_process_is_resumed(void **state)
 {
-    dgateway_set_session(g, STR("OLD"), STR("wss://old.example"), 77);
-    dgateway_start(g);
+    dsocket_set_session(g, STR("OLD"), STR("wss://old.example"), 77);
+    dsocket_start(g);
     pass(10);
     assert_string_equal(url, "wss://old.example/?v=10&encoding=json");
-    dgateway_opened(g);
+    dsocket_opened(g);
     say(HELLO);
     assert_non_null(strstr(sent, "\"session_id\":\"OLD\",\"seq\":77"));
     assert_string_equal(seen, "");
@@ -295,10 +295,10 @@ static void an_invalid_session_is_given_up_after_a_random_wait(void **state)
     say("{\"op\":9,\"d\":false}");
     assert_string_equal(seen, "lost ");
     pass(999);
-    assert_int_equal(dgateway_state(g), DGATEWAY_WAITING);
+    assert_int_equal(dsocket_state(g), DSOCKET_WAITING);
     until_connecting();
     assert_string_equal(url, "wss://gw.example/?v=10&encoding=json");
-    dgateway_opened(g);
+    dsocket_opened(g);
     clear();
     say(HELLO);
     assert_non_null(strstr(sent, "\"op\":2"));
@@ -310,7 +310,7 @@ static void an_invalid_session_that_may_be_resumed_is(void **state)
     say("{\"op\":9,\"d\":true}");
     assert_string_equal(seen, "");
     until_connecting();
-    dgateway_opened(g);
+    dsocket_opened(g);
     clear();
     say(HELLO);
     assert_non_null(strstr(sent, "\"op\":6"));
@@ -335,16 +335,16 @@ static void close_codes_are_answered_as_discord_documents(void **state)
         teardown(state);
         setup(state);
         go_live();
-        dgateway_closed(g, cases[i].code, "test");
+        dsocket_closed(g, cases[i].code, "test");
         assert_string_equal(seen, cases[i].seen);
         if (cases[i].op == NULL) {
             pass(600000);
-            assert_int_equal(dgateway_state(g), DGATEWAY_STOPPED);
+            assert_int_equal(dsocket_state(g), DSOCKET_STOPPED);
             assert_int_equal(opens, 1);
             continue;
         }
         until_connecting();
-        dgateway_opened(g);
+        dsocket_opened(g);
         clear();
         say(HELLO);
         assert_non_null(strstr(sent, cases[i].op));
@@ -356,22 +356,22 @@ static void attempts_grow_apart_and_start_over_after_success(void **state)
     int64_t first = 0, tenth = 0;
 
     go_live();
-    dgateway_closed(g, 1006, "gone");
+    dsocket_closed(g, 1006, "gone");
     for (int i = 1; i <= 10; i++) {
         int64_t from = now;
         until_connecting();
         if (i == 1)
             first = now - from;
         tenth = now - from;
-        dgateway_closed(g, 0, "refused");
+        dsocket_closed(g, 0, "refused");
     }
     assert_true(first <= 1600);
     assert_true(tenth >= 60000 && tenth <= 90100);
     until_connecting();
-    dgateway_opened(g);
+    dsocket_opened(g);
     say(HELLO);
     say(RESUMED);
-    dgateway_closed(g, 1006, "gone");
+    dsocket_closed(g, 1006, "gone");
     int64_t from = now;
     until_connecting();
     assert_true(now - from <= 1600);
@@ -380,14 +380,14 @@ static void attempts_grow_apart_and_start_over_after_success(void **state)
 static void a_resume_address_that_never_works_is_replaced_by_the_general_one(void **state)
 {
     go_live();
-    dgateway_closed(g, 1006, "gone");
+    dsocket_closed(g, 1006, "gone");
     for (int i = 0; i < 4; i++) {
         until_connecting();
-        dgateway_closed(g, 0, "refused");
+        dsocket_closed(g, 0, "refused");
     }
     until_connecting();
     assert_string_equal(url, "wss://gw.example/?v=10&encoding=json");
-    dgateway_opened(g);
+    dsocket_opened(g);
     clear();
     say(HELLO);
     assert_non_null(strstr(sent, "\"op\":6")); /* the session is still the old one */
@@ -395,11 +395,11 @@ static void a_resume_address_that_never_works_is_replaced_by_the_general_one(voi
 
 static void silence_instead_of_hello_is_given_up(void **state)
 {
-    dgateway_start(g);
+    dsocket_start(g);
     pass(10);
-    dgateway_opened(g);
+    dsocket_opened(g);
     pass(20100);
-    assert_int_equal(dgateway_state(g), DGATEWAY_WAITING);
+    assert_int_equal(dsocket_state(g), DSOCKET_WAITING);
     assert_false(socket_open);
 }
 
@@ -421,13 +421,13 @@ static void nonsense_ends_the_socket_and_never_more(void **state)
     for (size_t i = 0; i < ARRAY_LEN(bad); i++) {
         teardown(state);
         setup(state);
-        dgateway_start(g);
+        dsocket_start(g);
         pass(10);
-        dgateway_opened(g);
+        dsocket_opened(g);
         if (strstr(bad[i], "READY") != NULL)
             say(HELLO);
         say(bad[i]);
-        assert_int_equal(dgateway_state(g), DGATEWAY_WAITING);
+        assert_int_equal(dsocket_state(g), DSOCKET_WAITING);
         say(HELLO); /* too late, and harmless */
         until_connecting();
     }
@@ -435,14 +435,14 @@ static void nonsense_ends_the_socket_and_never_more(void **state)
 
 static void unknown_opcodes_and_early_events_are_ignored(void **state)
 {
-    dgateway_start(g);
+    dsocket_start(g);
     pass(10);
-    dgateway_opened(g);
+    dsocket_opened(g);
     say(READY); /* before hello */
     say("{\"op\":99,\"d\":{}}");
     say(HELLO);
     say(READY);
-    assert_int_equal(dgateway_state(g), DGATEWAY_LIVE);
+    assert_int_equal(dsocket_state(g), DSOCKET_LIVE);
 }
 
 static void it_never_sends_faster_than_discord_allows(void **state)
@@ -460,17 +460,17 @@ static void a_replay_reconnects_and_resumes(void **state)
 {
     go_live();
     say("{\"op\":0,\"t\":\"X\",\"s\":2,\"d\":{}}");
-    dgateway_replay(g, 500);
+    dsocket_replay(g, 500);
     assert_false(socket_open);
     until_connecting();
-    dgateway_opened(g);
+    dsocket_opened(g);
     clear();
     say(HELLO);
     assert_non_null(strstr(sent, "\"seq\":1"));
 }
 
 #define T(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
-UNIT(platform_discord_test_gateway)
+UNIT(platform_discord_test_socket)
 {
     const struct CMUnitTest tests[] = {
         T(it_identifies_after_hello_with_token_intents_and_shard),

@@ -1,0 +1,884 @@
+/* interactions.c - Discord's interactions: proved, read, delivered and answered.  (interactions.h
+ * has the pure parts, discord_priv.h the other calls.)
+ *
+ *      webhook --signed?--no--> 401             PING, autocomplete --> answered here
+ *      socket ----.  |
+ *                 '--+--> token to the vault, for every instance that receives the event
+ *                    +--> event to the host --stored--> "thinking ..."      (or 503)
+ *
+ * An interaction comes as a webhook or, where the application has no address for webhooks, through
+ * the socket.  Discord asks once and waits three seconds.  The answer goes out once the event is
+ * stored: as the answer to the webhook, or as a request to the interaction's callback.  What the
+ * agent says next goes out through the interaction's token (discord_reply_*, called by outbound.c).
+ * The token is read from the vault when a request is written and exists in that request's path
+ * only.
+ */
+#include "platform/discord/interactions.h"
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include "base/crypto.h"
+#include "base/ed25519.h"
+#include "base/jw.h"
+#include "base/mem.h"
+#include "core/frame.h"
+#include "core/session_key.h"
+#include "edge/sanitize.h"
+#include "edge/vault.h"
+#include "platform/discord/discord_priv.h"
+#include "platform/prompts.h"
+
+enum {
+    TIMESTAMP_MAX = 12,
+    KEEP_BYTES = 64 * 1024,
+    DEADLINE_MS = 2500, /* of a webhook's answer */
+    CALLBACK_MS = 3000,
+    TOKEN_LIFE_MS = 15 * 60 * 1000 - 10000,
+    TOKEN_MAX = 2048,
+    OPTION_SUBCOMMAND = 1, /* Discord's numbers from here on */
+    OPTION_GROUP = 2,
+    OPTION_MAX_DEPTH = 4,
+    ACTION_ROW = 1,
+    BUTTON = 2,
+    IN_A_ROW = 5,
+};
+
+#define PONG STR("{\"type\":1}")
+#define NO_CHOICES STR("{\"type\":8,\"data\":{\"choices\":[]}}")
+#define THINKING STR("{\"type\":5}")
+#define SEEN STR("{\"type\":6}")
+#define STOPPING STR("{\"type\":4,\"data\":{\"content\":\"Stopping.\",\"flags\":64}}")
+#define CHECKING STR("{\"type\":4,\"data\":{\"content\":\"One moment.\",\"flags\":64}}")
+#define NOBODY \
+    STR("{\"type\":4,\"data\":{\"content\":\"Nobody answers commands here yet.\",\"flags\":64}}")
+#define NOT_NOW \
+    STR("{\"type\":4,\"data\":{\"content\":\"Not now: try again in a moment.\",\"flags\":64}}")
+#define OVER \
+    STR("{\"type\":4,\"data\":{\"content\":" \
+        "\"This was answered already, or its time is up.\",\"flags\":64}}")
+#define NOT_YOURS \
+    STR("{\"type\":4,\"data\":{\"content\":\"This question is not for you.\",\"flags\":64}}")
+
+/* ---- signatures: cheap checks come first ---- */
+
+struct discord_sig {
+    struct ed25519_key *key; /* owned */
+    struct buf message;
+};
+
+struct discord_sig *discord_sig_new(struct str public_key)
+{
+    uint8_t bytes[ED25519_RAW_BYTES];
+
+    if (!hex_decode(str_trim(public_key), bytes, sizeof bytes))
+        return NULL;
+    struct ed25519_key *key = ed25519_public_raw(bytes);
+    if (key == NULL)
+        return NULL;
+    struct discord_sig *s = xcalloc(1, sizeof *s);
+    s->key = key;
+    return s;
+}
+
+void discord_sig_free(struct discord_sig *s)
+{
+    if (s == NULL)
+        return;
+    ed25519_free(s->key);
+    buf_done(&s->message);
+    free(s);
+}
+
+static bool is_now(struct str timestamp, int64_t wall_ms)
+{
+    uint64_t seconds;
+
+    if (timestamp.n == 0 || timestamp.n > TIMESTAMP_MAX || !str_to_u64(timestamp, &seconds))
+        return false;
+    int64_t off_ms = (int64_t)seconds * 1000 - wall_ms;
+    return off_ms <= DISCORD_SIG_WINDOW_MS && off_ms >= -DISCORD_SIG_WINDOW_MS;
+}
+
+bool discord_sig_is_plausible(struct str timestamp, struct str signature, int64_t wall_ms)
+{
+    uint8_t bytes[ED25519_BYTES];
+
+    return is_now(timestamp, wall_ms) && hex_decode(signature, bytes, sizeof bytes);
+}
+
+bool discord_sig_ok(struct discord_sig *s, struct str timestamp, struct str signature,
+                    struct str body, int64_t wall_ms)
+{
+    uint8_t bytes[ED25519_BYTES];
+
+    if (!is_now(timestamp, wall_ms) || !hex_decode(signature, bytes, sizeof bytes))
+        return false;
+    buf_reset(&s->message);
+    buf_add_str(&s->message, timestamp);
+    buf_add_str(&s->message, body);
+    bool ok = ed25519_verify(s->key, buf_str(&s->message), str_make(bytes, sizeof bytes));
+    if (s->message.cap > KEEP_BYTES)
+        buf_done(&s->message);
+    return ok;
+}
+
+/* ---- reading ---- */
+
+/* An id as text, also if it came as a number. */
+static struct str id_of(struct json v, char room[24])
+{
+    uint64_t number;
+
+    if (!json_as_u64(v, &number))
+        return json_as_str(v);
+    return str_make(room, (size_t)snprintf(room, 24, "%" PRIu64, number));
+}
+
+static void read_user(struct discord_interaction *x, struct json body)
+{
+    struct json member = json_get(body, "member"), user = json_get(member, "user");
+
+    if (!json_is_object(user))
+        user = json_get(body, "user");
+    x->user_id = id_of(json_get(user, "id"), x->numbers[3]);
+    x->user_handle = json_str(user, "username");
+    x->user_display_name = json_str(member, "nick");
+    if (str_is_empty(x->user_display_name))
+        x->user_display_name = json_str(user, "global_name");
+    if (str_is_empty(x->user_display_name))
+        x->user_display_name = x->user_handle;
+    x->user_name = x->user_display_name;
+    x->by_bot = json_as_bool(json_get(user, "bot"), false);
+}
+
+bool discord_interaction_read(struct json body, struct discord_interaction *ret)
+{
+    struct json channel = json_get(body, "channel");
+    int64_t type = 0;
+
+    *ret = (struct discord_interaction){.body = body};
+    if (!json_is_object(body) || !json_as_i64(json_get(body, "type"), &ret->type))
+        return false;
+    ret->id = id_of(json_get(body, "id"), ret->numbers[0]);
+    ret->channel_id = id_of(json_get(body, "channel_id"), ret->numbers[1]);
+    ret->guild_id = id_of(json_get(body, "guild_id"), ret->numbers[2]);
+    ret->application_id = id_of(json_get(body, "application_id"), ret->numbers[4]);
+    ret->token = json_str(body, "token");
+    ret->name = json_str(json_get(body, "data"), "name");
+    read_user(ret, body);
+    json_as_i64(json_get(channel, "type"), &type);
+    ret->in_thread = discord_channel_is_thread((int)type);
+    ret->parent_id = id_of(json_get(channel, "parent_id"), ret->numbers[5]);
+    return true;
+}
+
+static void add_word(struct buf *out, struct str word)
+{
+    word = str_trim(word);
+    if (word.n == 0)
+        return;
+    buf_add_c(out, ' ');
+    buf_add_str(out, word);
+}
+
+static void add_value(struct buf *out, struct json v)
+{
+    struct buf text = BUF_INIT;
+    struct jw w = jw_begin(&text);
+
+    if (json_type(v) == JSON_STRING) {
+        add_word(out, json_as_str(v));
+    } else if (json_type(v) == JSON_BOOL) {
+        add_word(out, json_as_bool(v, false) ? STR("True") : STR("False"));
+    } else if (json_type(v) == JSON_NUMBER) {
+        jw_value(&w, v);
+        add_word(out, buf_str(&text));
+    }
+    buf_done(&text);
+}
+
+static void add_options(struct buf *out, struct json options, int depth)
+{
+    if (json_type(options) != JSON_ARRAY || depth > OPTION_MAX_DEPTH)
+        return;
+    for (struct json_iter it = {0}; json_next(options, &it);) {
+        int64_t type = 0;
+        json_as_i64(json_get(it.value, "type"), &type);
+        if (type == OPTION_SUBCOMMAND || type == OPTION_GROUP) {
+            add_word(out, json_str(it.value, "name"));
+            add_options(out, json_get(it.value, "options"), depth + 1);
+        } else {
+            add_value(out, json_get(it.value, "value"));
+        }
+    }
+}
+
+/* The fields of a form, one per line, at any depth. */
+static void add_fields(struct buf *out, struct json v, int depth)
+{
+    if (depth > 2 * OPTION_MAX_DEPTH)
+        return;
+    if (json_type(v) == JSON_ARRAY)
+        for (struct json_iter it = {0}; json_next(v, &it);)
+            add_fields(out, it.value, depth + 1);
+    if (!json_is_object(v))
+        return;
+    struct str value = str_trim(json_str(v, "value"));
+    if (value.n > 0)
+        buf_printf(out, "%s%.*s", out->n > 0 ? "\n" : "", STR_FMT(value));
+    add_fields(out, json_get(v, "component"), depth + 1);
+    add_fields(out, json_get(v, "components"), depth + 1);
+}
+
+void discord_interaction_text(const struct discord_interaction *x, struct buf *out)
+{
+    struct json data = json_get(x->body, "data");
+
+    switch (x->type) {
+    case INTERACTION_COMMAND:
+        if (x->name.n == 0)
+            break;
+        buf_printf(out, "/%.*s", STR_FMT(x->name));
+        add_options(out, json_get(data, "options"), 0);
+        break;
+    case INTERACTION_COMPONENT:
+        buf_add_str(out, json_str(data, "custom_id"));
+        break;
+    case INTERACTION_MODAL:
+        add_fields(out, json_get(data, "components"), 0);
+        break;
+    default:
+        break;
+    }
+}
+
+static void set_common(struct discord_interaction *x, struct str bot, struct event *ev)
+{
+    *ev = (struct event){.platform = STR("discord"), .bot = bot};
+    ev->event_id = ev->message_id = x->id;
+    ev->chat_id = x->channel_id;
+    ev->user_id = x->user_id;
+    ev->user_name = x->user_name;
+    ev->user_display_name = x->user_display_name;
+    ev->user_handle = x->user_handle;
+    ev->author_is_bot = x->by_bot;
+    ev->mentions_bot = true; /* a command is always for the bot that it belongs to */
+    ev->chat_type = STR("dm");
+    if (x->guild_id.n > 0) {
+        ev->scope_id = ev->route_key = x->guild_id;
+        return;
+    }
+    snprintf(x->route_key, sizeof x->route_key, "dm:%.*s",
+             x->user_id.n < 24 ? (int)x->user_id.n : 24, x->user_id.p != NULL ? x->user_id.p : "");
+    ev->route_key = str_of(x->route_key);
+}
+
+void discord_interaction_as_forward(struct discord_interaction *x, struct str bot,
+                                    struct event *ret)
+{
+    set_common(x, bot, ret);
+    ret->filed_as = STR("relay");
+    if (x->guild_id.n > 0)
+        ret->chat_type = STR("channel");
+}
+
+void discord_interaction_as_message(struct discord_interaction *x, struct str bot, struct str text,
+                                    struct event *ret)
+{
+    set_common(x, bot, ret);
+    ret->text = text;
+    if (x->type == INTERACTION_COMMAND)
+        ret->message_type = STR("command");
+    if (x->guild_id.n == 0)
+        return;
+    ret->chat_type = x->in_thread ? STR("thread") : STR("group");
+    if (x->in_thread) {
+        ret->thread_id = x->channel_id;
+        ret->parent_chat_id = x->parent_id;
+        if (x->in_parent && x->parent_id.n > 0)
+            ret->chat_id = x->parent_id;
+    }
+}
+
+/* ---- answering: to the webhook, or to the callback of an interaction from the socket ---- */
+
+struct socket_interaction { /* came through the socket; answered once its event is stored */
+    struct list link;
+    struct discord *d; /* borrowed */
+    struct accept_id accept;
+    struct buf path, good; /* the path is secret */
+};
+
+static void on_called_back(void *ctx, const struct discord_told *t)
+{
+    struct discord *d = ctx;
+
+    if (t->end != SENDER_DONE)
+        log_warn(&d->log, "an interaction was not answered, the person sees that it failed: %s",
+                 t->why);
+}
+
+static void call_back(struct discord *d, struct str path, struct str body)
+{
+    discord_ask(d,
+                &(struct discord_question){.method = "POST",
+                                           .route = "callback",
+                                           .path = path,
+                                           .body = body,
+                                           .by_token = true,
+                                           .lane = path,
+                                           .patience_ms = CALLBACK_MS},
+                on_called_back, d);
+}
+
+static void write_callback_path(const struct discord_asker *to, struct buf *out)
+{
+    buf_printf(out, "/interactions/%.*s/%.*s/callback", STR_FMT(to->id), STR_FMT(to->token));
+}
+
+static void answer(struct discord *d, const struct discord_asker *to, struct str body)
+{
+    struct buf path = BUF_INIT;
+
+    if (!to->by_socket) {
+        http_answer(d->env->server, to->http, &(struct http_answer){.status = 200, .body = body});
+        return;
+    }
+    write_callback_path(to, &path);
+    call_back(d, buf_str(&path), body);
+    buf_wipe(&path);
+}
+
+static void refuse(struct discord *d, const struct discord_asker *to)
+{
+    if (!to->by_socket)
+        await_refuse(&d->awaits, to->http, BH_MALFORMED);
+}
+
+static void socket_interaction_free(struct socket_interaction *w)
+{
+    list_remove(&w->link);
+    buf_wipe(&w->path);
+    buf_done(&w->good);
+    free(w);
+}
+
+static void on_stored(void *ctx, enum bh_err err)
+{
+    struct socket_interaction *w = ctx;
+
+    call_back(w->d, buf_str(&w->path), err == BH_OK ? buf_str(&w->good) : NOT_NOW);
+    socket_interaction_free(w);
+}
+
+static struct socket_interaction *
+socket_interaction_new(struct discord *d, const struct discord_asker *to, struct str good)
+{
+    struct socket_interaction *w = xcalloc(1, sizeof *w);
+
+    w->d = d;
+    write_callback_path(to, &w->path);
+    buf_add_str(&w->good, good);
+    list_init(&w->link);
+    list_append(&d->answering, &w->link);
+    return w;
+}
+
+static void accept_and_answer(struct discord *d, const struct discord_asker *to,
+                              const struct event *ev, struct str good)
+{
+    const struct http_answer answer = {.status = 200, .body = good};
+
+    if (!to->by_socket) {
+        await_accept(&d->awaits, ev, to->http, &answer, DEADLINE_MS);
+        return;
+    }
+    struct socket_interaction *w = socket_interaction_new(d, to, good);
+    w->accept = host_accept(d->base.host, &d->base, ev, on_stored, w);
+}
+
+static void forward_and_answer(struct discord *d, const struct discord_asker *to,
+                               const struct event *ev, struct str forward_json, struct str good)
+{
+    const struct http_answer answer = {.status = 200, .body = good};
+
+    if (!to->by_socket) {
+        await_passthrough(&d->awaits, ev, forward_json, to->http, &answer, DEADLINE_MS);
+        return;
+    }
+    struct socket_interaction *w = socket_interaction_new(d, to, good);
+    w->accept = host_passthrough(d->base.host, &d->base, ev, forward_json, on_stored, w);
+}
+
+static void press_and_answer(struct discord *d, const struct discord_asker *to,
+                             const struct event *ev, struct prompt *q,
+                             const struct prompt_option *option, struct str good)
+{
+    const struct http_answer answer = {.status = 200, .body = good};
+
+    if (!to->by_socket) {
+        await_press(&d->awaits, q, option, ev, to->http, &answer, DEADLINE_MS);
+        return;
+    }
+    struct socket_interaction *w = socket_interaction_new(d, to, good);
+    w->accept = prompts_accept(q, option, ev, on_stored, w);
+}
+
+/* ---- questions with buttons ----
+ *
+ * A press is answered by changing the message that asked: every button is disabled and the
+ * chosen one stands out.  That answer may be lost or late, so discord_prompt_over() changes the
+ * message too; for a question whose time is up it removes the buttons.  A person who may not
+ * answer, or comes too late, is told so in private. */
+
+/* Discord's numbers: 1 blurple, 2 grey, 3 green, 4 red. */
+static int style_of(enum prompt_style style)
+{
+    static const int numbers[] = {
+        [PROMPT_PLAIN] = 2, [PROMPT_PRIMARY] = 1, [PROMPT_SUCCESS] = 3, [PROMPT_DANGER] = 4};
+
+    return numbers[style];
+}
+
+static void write_button(struct jw *w, const struct prompt *q, const struct prompt_option *o,
+                         const struct prompt_option *chosen)
+{
+    char token[PROMPT_TOKEN_MAX + 1];
+    int style = o == chosen && o->style != PROMPT_DANGER ? style_of(PROMPT_SUCCESS)
+                : chosen != NULL && o != chosen          ? style_of(PROMPT_PLAIN)
+                                                         : style_of(o->style);
+
+    prompt_token(token, q, o);
+    jw_obj(w);
+    jw_ki64(w, "type", BUTTON);
+    jw_ki64(w, "style", style);
+    jw_kstr(w, "label", str_of(o->label));
+    jw_kstr(w, "custom_id", str_of(token));
+    if (chosen != NULL)
+        jw_kbool(w, "disabled", true);
+    jw_end_obj(w);
+}
+
+void discord_write_buttons(struct buf *out, const struct prompt *q,
+                           const struct prompt_option *chosen)
+{
+    struct jw w = jw_begin(out);
+
+    jw_arr(&w);
+    for (size_t i = 0; i < q->n_options; i++) {
+        if (i % IN_A_ROW == 0) {
+            jw_obj(&w);
+            jw_ki64(&w, "type", ACTION_ROW);
+            jw_key(&w, "components");
+            jw_arr(&w);
+        }
+        write_button(&w, q, &q->options[i], chosen);
+        if (i % IN_A_ROW == IN_A_ROW - 1 || i + 1 == q->n_options) {
+            jw_end_arr(&w);
+            jw_end_obj(&w);
+        }
+    }
+    jw_end_arr(&w);
+}
+
+static void on_tidied(void *ctx, const struct discord_told *t)
+{
+    prompts_tidied(ctx, t->end == SENDER_DONE || t->end == SENDER_REFUSED ? 0 : 1);
+}
+
+void discord_prompt_over(struct platform *p, struct prompt *q)
+{
+    struct discord *d = discord_of(p);
+    struct buf path = BUF_INIT, body = BUF_INIT;
+    uint64_t channel = snowflake(str_of(q->chat)), message = snowflake(str_of(q->message_id));
+
+    buf_printf(&path, "/channels/%" PRIu64 "/messages/%" PRIu64, channel, message);
+    buf_add_z(&body, "{\"components\":");
+    if (q->chosen != NULL)
+        discord_write_buttons(&body, q, q->chosen);
+    else
+        buf_add_z(&body, "[]");
+    buf_add_z(&body, "}");
+    discord_ask(d,
+                &(struct discord_question){.method = "PATCH",
+                                           .route = "edit",
+                                           .major = channel,
+                                           .path = buf_str(&path),
+                                           .body = buf_str(&body),
+                                           .tenant = str_of(q->tenant),
+                                           .lane = buf_str(&path)},
+                on_tidied, q);
+    buf_done(&path);
+    buf_done(&body);
+}
+
+bool discord_press(struct discord *d, struct discord_interaction *x, const struct discord_asker *to)
+{
+    struct str payload = json_str(json_get(x->body, "data"), "custom_id");
+    const struct prompt_option *o = NULL;
+    struct buf good = BUF_INIT;
+    struct event ev;
+
+    if (x->type != INTERACTION_COMPONENT || !prompt_is_token(payload))
+        return false;
+    discord_interaction_as_message(x, str_of(d->base.bot), STR(""), &ev);
+    ev.event_id = STR_NULL;
+    ev.press.message_id = json_str(json_get(x->body, "message"), "id");
+    if (ev.press.message_id.n > 0)
+        ev.message_id = ev.press.message_id;
+    struct prompt *q = prompts_pressed(d->prompts, x->channel_id, payload, &o);
+    if (q == NULL) {
+        answer(d, to, OVER);
+    } else if (!prompt_may_answer(q, &ev)) {
+        answer(d, to, NOT_YOURS);
+    } else {
+        buf_add_z(&good, "{\"type\":7,\"data\":{\"components\":");
+        discord_write_buttons(&good, q, o);
+        buf_add_z(&good, "}}");
+        press_and_answer(d, to, &ev, q, o, buf_str(&good));
+    }
+    buf_done(&good);
+    return true;
+}
+
+/* ---- tokens, kept in the vault ---- */
+
+static bool is_path_safe(struct str s)
+{
+    for (size_t i = 0; i < s.n; i++) {
+        char c = s.p[i];
+        bool ok = (c >= '0' && c <= '9') || ((c | 32) >= 'a' && (c | 32) <= 'z') || c == '-' ||
+                  c == '_' || (c == '.' && i > 0);
+        if (!ok)
+            return false;
+    }
+    return s.n > 0 && s.n <= TOKEN_MAX;
+}
+
+/* The key of a channel in the vault. */
+static void write_place(const struct discord *d, uint64_t channel_id, struct buf *out)
+{
+    buf_printf(out, "%s\x1f%" PRIu64, d->base.bot, channel_id);
+}
+
+struct token_binding {
+    struct discord *d;
+    struct vault_spec spec;
+    size_t n;
+};
+
+static void on_target(void *ctx, struct str tenant, struct str instance)
+{
+    struct token_binding *b = ctx;
+
+    b->n++;
+    b->spec.tenant = tenant;
+    b->spec.instance = instance;
+    if (b->spec.value.p != NULL)
+        vault_bind(b->d->env->vault, &b->spec);
+}
+
+/* Lets every instance that receives @ev use the token; returns how many do. */
+static size_t bind_token(struct discord *d, struct discord_interaction *x, const struct event *ev)
+{
+    struct buf relay_key = BUF_INIT, key = BUF_INIT, place = BUF_INIT, value = BUF_INIT;
+    struct str bot = str_of(d->base.bot);
+    struct str app = is_path_safe(x->application_id) ? x->application_id : bot;
+    struct token_binding b = {.d = d};
+    struct event other;
+
+    discord_interaction_as_forward(x, bot, &other);
+    session_key_of_event(&relay_key, &other);
+    discord_interaction_as_message(x, bot, STR(""), &other);
+    session_key_of_event(&key, &other);
+    write_place(d, snowflake(x->channel_id), &place);
+    buf_printf(&value, "%.*s\x1f%.*s\x1f%.*s", STR_FMT(app), STR_FMT(x->channel_id),
+               STR_FMT(x->token));
+    b.spec = (struct vault_spec){.session_keys = {buf_str(&relay_key), buf_str(&key)},
+                                 .kind = STR(DISCORD_TOKEN_KIND),
+                                 .id = x->id,
+                                 .place = buf_str(&place),
+                                 .user = x->user_id,
+                                 .life_ms = TOKEN_LIFE_MS};
+    /* A button shows no "thinking ...", so there is nothing to edit: every answer is a new
+     * message. */
+    b.spec.used = x->type == INTERACTION_COMPONENT;
+    if (is_path_safe(x->token) && is_path_safe(app) && snowflake(x->channel_id) != 0)
+        b.spec.value = buf_str(&value);
+    host_each_target(d->base.host, ev, on_target, &b);
+    buf_wipe(&value);
+    buf_done(&place);
+    buf_done(&key);
+    buf_done(&relay_key);
+    return b.n;
+}
+
+struct discord_reply {
+    struct discord *d; /* borrowed */
+    struct vault_ref ref;
+    bool first; /* this reply edits the original answer, which nobody did yet */
+};
+
+static struct discord_reply *reply_new(struct discord *d, struct vault_ref ref, bool first)
+{
+    struct discord_reply *h = xcalloc(1, sizeof *h);
+
+    *h = (struct discord_reply){.d = d, .ref = ref, .first = first};
+    return h;
+}
+
+struct discord_reply *discord_reply_for_send(struct discord *d, const struct action_from *from,
+                                             uint64_t channel_id, struct str user)
+{
+    struct buf place = BUF_INIT;
+    struct vault_ref ref;
+
+    write_place(d, channel_id, &place);
+    bool found = vault_take_place(d->env->vault, from->tenant, from->instance,
+                                  STR(DISCORD_TOKEN_KIND), buf_str(&place), user, &ref);
+    buf_done(&place);
+    return found ? reply_new(d, ref, true) : NULL;
+}
+
+/* Splits a vault value into application, channel and token, as bind_token() wrote it. */
+static bool open_value(const struct discord_reply *h, struct buf *plain, struct str ret[3])
+{
+    if (!vault_open_value(h->d->env->vault, h->ref, plain))
+        return false;
+    struct str rest = buf_str(plain);
+    return str_split(&rest, '\x1f', &ret[0]) && str_split(&rest, '\x1f', &ret[1]) &&
+           (ret[2] = rest).n > 0;
+}
+
+struct discord_reply *discord_reply_for_follow_up(struct discord *d, const struct action_from *from,
+                                                  const struct action *a, uint64_t *ret_channel)
+{
+    struct vault_ref ref;
+    struct buf plain = BUF_INIT;
+    struct str parts[3];
+    bool first;
+
+    if (!str_eq(a->kind, STR(DISCORD_TOKEN_KIND)) ||
+        !vault_take(d->env->vault, from->tenant, a->session_key, a->kind, &ref, &first))
+        return NULL;
+    struct discord_reply *h = reply_new(d, ref, first);
+    *ret_channel = open_value(h, &plain, parts) ? snowflake(parts[1]) : 0;
+    buf_wipe(&plain);
+    if (*ret_channel != 0)
+        return h;
+    discord_reply_free(h);
+    return NULL;
+}
+
+bool discord_reply_edits(const struct discord_reply *h, size_t part)
+{
+    return h->first && part == 0;
+}
+
+bool discord_reply_path(const struct discord_reply *h, size_t part, struct buf *out)
+{
+    struct buf plain = BUF_INIT;
+    struct str parts[3];
+    bool ok = open_value(h, &plain, parts);
+
+    if (ok)
+        buf_printf(out, "/webhooks/%.*s/%.*s%s", STR_FMT(parts[0]), STR_FMT(parts[2]),
+                   discord_reply_edits(h, part) ? "/messages/@original" : "?wait=true");
+    buf_wipe(&plain);
+    return ok;
+}
+
+void discord_reply_used(struct discord_reply *h)
+{
+    if (!h->first)
+        return;
+    vault_used(h->d->env->vault, h->ref);
+    h->first = false;
+}
+
+void discord_reply_free(struct discord_reply *h)
+{
+    if (h == NULL)
+        return;
+    if (h->first)
+        vault_give_back(h->d->env->vault, h->ref);
+    free(h);
+}
+
+/* ---- delivering ---- */
+
+static bool write_forward(struct discord *d, struct discord_interaction *x, struct str path,
+                          struct buf *out)
+{
+    struct buf body = BUF_INIT;
+    struct jw w = jw_begin(&body);
+    bool ok = sanitize_json(&w, x->body);
+
+    frame_write_forward(out, &(struct forward){.platform = STR("discord"),
+                                               .bot = str_of(d->base.bot),
+                                               .method = STR("POST"),
+                                               .path = path,
+                                               .content_type = STR("application/json"),
+                                               .body = buf_str(&body)});
+    buf_done(&body);
+    return ok;
+}
+
+static void forward(struct discord *d, struct discord_interaction *x,
+                    const struct discord_asker *to, struct str answered)
+{
+    struct buf json = BUF_INIT;
+    struct event ev;
+
+    discord_interaction_as_forward(x, str_of(d->base.bot), &ev);
+    if (!write_forward(d, x, to->path, &json))
+        refuse(d, to);
+    else if (bind_token(d, x, &ev) == 0)
+        answer(d, to, x->type == INTERACTION_COMPONENT ? SEEN : NOBODY);
+    else
+        forward_and_answer(d, to, &ev, buf_str(&json), answered);
+    buf_done(&json);
+}
+
+/* As the message that the person would have typed.  "/link CODE" is for bellhop: the host
+ * redeems it like a message and answers in the chat. */
+static void deliver(struct discord *d, struct discord_interaction *x,
+                    const struct discord_asker *to, struct str answered, bool link)
+{
+    struct buf text = BUF_INIT;
+    struct event ev;
+
+    discord_interaction_text(x, &text);
+    discord_interaction_as_message(x, str_of(d->base.bot), buf_str(&text), &ev);
+    if (link)
+        accept_and_answer(d, to, &ev, CHECKING);
+    else if (text.n == 0 || bind_token(d, x, &ev) == 0)
+        answer(d, to, x->type == INTERACTION_COMPONENT ? SEEN : NOBODY);
+    else
+        accept_and_answer(d, to, &ev, answered);
+    buf_done(&text);
+}
+
+static void on_stopped(void *ctx, enum bh_err err)
+{
+}
+
+/* The turn may have begun with a command or with a message, which have different session keys. */
+static void stop_turn(struct discord *d, struct discord_interaction *x,
+                      const struct discord_asker *to)
+{
+    struct event ev;
+
+    discord_interaction_as_message(x, str_of(d->base.bot), STR("/stop"), &ev);
+    host_accept(d->base.host, &d->base, &ev, on_stopped, NULL);
+    discord_interaction_as_forward(x, str_of(d->base.bot), &ev);
+    ev.event_id = STR_NULL;
+    ev.text = STR("/stop");
+    ev.only_stops = true;
+    host_accept(d->base.host, &d->base, &ev, on_stopped, NULL);
+    answer(d, to, STOPPING);
+}
+
+static void take_interaction(struct discord *d, struct discord_interaction *x,
+                             const struct discord_asker *to)
+{
+    struct str answered = x->type == INTERACTION_COMPONENT ? SEEN : THINKING;
+    bool link = x->type == INTERACTION_COMMAND && str_eq_ci(x->name, STR("link"));
+
+    d->count.interactions++;
+    if (discord_press(d, x, to))
+        return;
+    if (x->type == INTERACTION_COMMAND && str_eq_ci(x->name, STR("stop")))
+        stop_turn(d, x, to);
+    else if (link || d->inbound_interactions)
+        deliver(d, x, to, answered, link);
+    else
+        forward(d, x, to, answered);
+}
+
+static void handle(struct discord *d, struct discord_interaction *x, const struct discord_asker *to)
+{
+    x->in_parent = d->cfg->auto_thread;
+    switch (x->type) {
+    case INTERACTION_PING:
+        answer(d, to, PONG);
+        break;
+    case INTERACTION_AUTOCOMPLETE:
+        answer(d, to, NO_CHOICES);
+        break;
+    case INTERACTION_COMMAND:
+    case INTERACTION_COMPONENT:
+    case INTERACTION_MODAL:
+        take_interaction(d, x, to);
+        break;
+    default:
+        refuse(d, to);
+        break;
+    }
+}
+
+void discord_interaction_dispatch(struct discord *d, struct json interaction)
+{
+    struct discord_interaction x;
+
+    if (!discord_interaction_read(interaction, &x) || snowflake(x.id) == 0 ||
+        !is_path_safe(x.token)) {
+        d->count.malformed++;
+        return;
+    }
+    handle(d, &x,
+           &(struct discord_asker){
+               .by_socket = true, .id = x.id, .token = x.token, .path = STR("/interactions")});
+}
+
+bool discord_interaction_plausible(const struct http_req *req, int64_t wall_ms)
+{
+    return str_eq(http_method(req), STR("POST")) &&
+           discord_sig_is_plausible(http_header(req, "X-Signature-Timestamp"),
+                                    http_header(req, "X-Signature-Ed25519"), wall_ms);
+}
+
+bool discord_interaction_http(struct platform *p, struct http_req *req)
+{
+    struct discord *d = discord_of(p);
+    struct discord_interaction x;
+    struct json body;
+
+    if (d->sig == NULL || !str_eq(http_method(req), STR("POST")) ||
+        !discord_sig_ok(d->sig, http_header(req, "X-Signature-Timestamp"),
+                        http_header(req, "X-Signature-Ed25519"), http_body(req),
+                        clock_wall_ms(d->env->clock))) {
+        d->count.forged++;
+        return false;
+    }
+    if (!json_parse(d->webhook_parser, http_body(req), &body) ||
+        !discord_interaction_read(body, &x)) {
+        await_refuse(&d->awaits, http_req_id(req), BH_MALFORMED);
+        return true;
+    }
+    handle(d, &x, &(struct discord_asker){.http = http_req_id(req), .path = http_path(req)});
+    return true;
+}
+
+void discord_interactions_init(struct discord *d)
+{
+    const char *mode = d->cfg->interactions, *key = d->cfg->public_key;
+
+    d->webhook_parser = json_parser_new();
+    list_init(&d->answering);
+    awaits_init(&d->awaits, &d->base);
+    d->inbound_interactions = mode != NULL && strcmp(mode, "inbound") == 0;
+    d->sig = key != NULL ? discord_sig_new(str_of(key)) : NULL; /* NULL: no interactions */
+}
+
+void discord_interactions_done(struct discord *d)
+{
+    awaits_done(&d->awaits);
+    list_each (&d->answering, it, nxt) {
+        struct socket_interaction *s = list_entry(it, struct socket_interaction, link);
+        host_accept_cancel(d->base.host, s->accept);
+        socket_interaction_free(s);
+    }
+    discord_sig_free(d->sig);
+    json_parser_free(d->webhook_parser);
+}

@@ -1,0 +1,849 @@
+/* outbound.c - what gateways ask of Discord: messages, edits, typing, lookups, reactions, threads.
+ * (discord_priv.h has the calls; sender.h says what is done around each request.)
+ *
+ *      discord_act --> target channel --> a discord_kind's write() --> rest.c --> read()
+ *
+ * A text longer than Discord takes goes out in parts.  Every part carries a nonce that Discord
+ * enforces: a request that is repeated after a lost answer returns the message that is already
+ * there. Only messages through an interaction's token have no nonce.
+ *
+ * While an interaction waits for its answer, a send to its channel goes out through its token: the
+ * first part edits "thinking ...", the others follow.  If Discord has forgotten the token, the
+ * message goes to the channel like any other.
+ *
+ * Where answers open threads (threads.c), the first request of such a send opens the thread;
+ * opening one that exists does no harm.  If Discord does not open the thread, the channel gets the
+ * message.
+ *
+ * An agent can ping the people it names and the person it answers, never a role or everyone. */
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include "base/jw.h"
+#include "base/mem.h"
+#include "base/percent.h"
+#include "edge/vault.h"
+#include "platform/attachment.h"
+#include "platform/discord/discord_priv.h"
+#include "platform/discord/voice.h"
+#include "platform/prompts.h"
+#include "platform/split.h"
+
+enum {
+    MAX_CONTENT = 2000,
+    TYPING_SHOWS_MS = 8000,
+    ARCHIVE_MINUTES = 1440,
+    FLAG_VOICE = 1 << 13,
+    UNKNOWN_CHANNEL = 10003, /* Discord's error codes */
+    UNKNOWN_MESSAGE = 10008,
+    UNKNOWN_EMOJI = 10014,
+    NO_HISTORY = 160002,
+    HAS_THREAD = 160004,
+};
+
+/* ---- messages: the request ---- */
+
+struct outgoing_message {         /* one send, edit or follow-up */
+    struct discord_outgoing base; /* first */
+    struct discord_reply *reply;  /* owned; out through an interaction's token; NULL: as the bot */
+    uint64_t channel_id;
+    uint64_t message_id;    /* what is edited; 0: a new message */
+    uint64_t reply_to;      /* 0: none */
+    struct split parts;     /* owned */
+    struct attachment file; /* owned; goes with the first part */
+    struct buf buttons;     /* of a question; go with the last part; empty: none */
+    char *prompt;           /* owned; the question's id */
+    bool follow_up;         /* only through its token */
+    uint64_t parent_id;     /* it lies in a thread that an answer opened, of this channel; 0: no */
+    bool opens, opening;    /* the thread is to be made first; the request under way does that */
+    bool asked, asking;     /* what it is to be called was asked; the request under way does that */
+    uint64_t looked;        /* what is edited is not where it was said; the last thread tried */
+    struct voice voice;     /* of the file, which goes alone then */
+    struct voice_load *loading; /* it is being read; NULL: no */
+    bool is_voice, knows_voice; /* it says that it is one; and it was read */
+    bool as_file;               /* it was none, or Discord did not take it so */
+};
+
+static struct outgoing_message *message_of(struct discord_outgoing *x)
+{
+    return container_of(x, struct outgoing_message, base);
+}
+
+static size_t part_of(const struct outgoing_message *m)
+{
+    return m->base.out.at;
+}
+
+static bool is_last(const struct outgoing_message *m)
+{
+    return part_of(m) + 1 == m->base.out.n_parts;
+}
+
+/* Which part of the text goes with this request; parts.n or more: none. */
+static size_t text_of(const struct outgoing_message *m)
+{
+    return m->is_voice ? part_of(m) - 1 : part_of(m); /* before the first: none, and that wraps */
+}
+
+static bool carries_file(const struct outgoing_message *m)
+{
+    return m->file.path != NULL && part_of(m) == 0;
+}
+
+static void write_attachment(struct jw *w, const struct outgoing_message *m)
+{
+    struct buf name = BUF_INIT;
+
+    attachment_name_add(&name, &m->file);
+    jw_key(w, "attachments");
+    jw_arr(w);
+    jw_obj(w);
+    jw_ki64(w, "id", 0);
+    jw_kstr(w, "filename", buf_str(&name));
+    if (m->is_voice && !m->as_file)
+        voice_write(w, &m->voice);
+    jw_end_obj(w);
+    jw_end_arr(w);
+    buf_done(&name);
+}
+
+static void write_body(const struct outgoing_message *m, bool edit, struct buf *out)
+{
+    struct jw w = jw_begin(out);
+    bool quotes = m->reply_to != 0 && part_of(m) == 0 && m->reply == NULL;
+    char text[32];
+
+    jw_obj(&w);
+    if (text_of(m) < m->parts.n)
+        jw_kstr(&w, "content", split_part(&m->parts, text_of(m)));
+    if (carries_file(m))
+        write_attachment(&w, m);
+    if (carries_file(m) && m->is_voice && !m->as_file)
+        jw_ki64(&w, "flags", FLAG_VOICE);
+    if (m->buttons.n > 0 && is_last(m)) {
+        jw_key(&w, "components");
+        jw_raw(&w, buf_str(&m->buttons));
+    }
+    jw_key(&w, "allowed_mentions");
+    jw_raw(&w, quotes ? STR("{\"parse\":[\"users\"],\"replied_user\":true}")
+                      : STR("{\"parse\":[\"users\"]}"));
+    if (!edit && m->reply == NULL) {
+        snprintf(text, sizeof text, "%016" PRIx64 ".%zu", sender_key(&m->base.out),
+                 part_of(m) % 100000);
+        jw_kstr(&w, "nonce", str_of(text));
+        jw_kbool(&w, "enforce_nonce", true);
+    }
+    if (quotes) {
+        snprintf(text, sizeof text, "%" PRIu64, m->reply_to);
+        jw_key(&w, "message_reference");
+        jw_obj(&w);
+        jw_kstr(&w, "message_id", str_of(text));
+        jw_kbool(&w, "fail_if_not_exists", false);
+        jw_end_obj(&w);
+    }
+    jw_end_obj(&w);
+}
+
+static bool is_edit(const struct outgoing_message *m)
+{
+    return m->reply != NULL ? discord_reply_edits(m->reply, part_of(m))
+                            : m->message_id != 0 && part_of(m) == 0;
+}
+
+/* A token that expired meanwhile leaves a send its ordinary way, and a follow-up none. */
+static bool write_message_path(struct outgoing_message *m, struct buf *out)
+{
+    if (m->reply != NULL && discord_reply_path(m->reply, part_of(m), out))
+        return true;
+    discord_reply_free(m->reply);
+    m->reply = NULL;
+    buf_printf(out, "/channels/%" PRIu64 "/messages", m->channel_id);
+    if (is_edit(m))
+        buf_printf(out, "/%" PRIu64, m->message_id);
+    return !m->follow_up;
+}
+
+static void refuse_follow_up(struct sender_verdict *v)
+{
+    v->end = SENDER_REFUSED;
+    snprintf(v->why, sizeof v->why, "%s", VAULT_REFUSED);
+}
+
+static void write_opening(const struct outgoing_message *m, struct discord_request *r)
+{
+    struct jw w = jw_begin(&r->body);
+
+    r->method = "POST";
+    r->route = action_op_name(ACTION_THREAD_CREATE);
+    r->major = m->parent_id;
+    buf_printf(&r->path, "/channels/%" PRIu64 "/messages/%" PRIu64 "/threads", m->parent_id,
+               m->channel_id);
+    jw_obj(&w);
+    jw_kstr(&w, "name", str_of(discord_auto_name(m->base.d, m->channel_id)));
+    jw_ki64(&w, "auto_archive_duration", ARCHIVE_MINUTES);
+    jw_end_obj(&w);
+}
+
+/* A restart forgot what the message said that the thread will hang under. */
+static void write_asking(const struct outgoing_message *m, struct discord_request *r)
+{
+    r->method = "GET";
+    r->route = "message";
+    r->major = m->parent_id;
+    buf_printf(&r->path, "/channels/%" PRIu64 "/messages/%" PRIu64, m->parent_id, m->channel_id);
+}
+
+static void on_voice(void *ctx, const struct voice *v)
+{
+    struct outgoing_message *m = ctx;
+
+    m->loading = NULL;
+    m->knows_voice = true;
+    m->as_file = v == NULL;
+    if (v != NULL)
+        m->voice = *v;
+    sender_resume(m->base.d->sender, NULL);
+}
+
+/* False: how long it is, and how it looks, is being found out. */
+static bool voice_is_known(struct outgoing_message *m, struct sender_verdict *v)
+{
+    if (!m->is_voice || m->as_file || m->knows_voice || !carries_file(m))
+        return true;
+    if (m->loading == NULL)
+        m->loading = voice_load(m->base.d->threads, m->file.path, on_voice, m);
+    v->end = m->loading != NULL ? SENDER_HOLD : SENDER_AGAIN;
+    snprintf(v->why, sizeof v->why, "the voice note is being read");
+    return false;
+}
+
+static bool message_write(struct discord_outgoing *x, struct discord_request *r,
+                          struct sender_verdict *v)
+{
+    struct outgoing_message *m = message_of(x);
+
+    m->asking = m->opens && !m->asked && !discord_auto_knows(x->d, m->channel_id);
+    m->opening = m->opens;
+    if (m->opens) {
+        (m->asking ? write_asking : write_opening)(m, r);
+        return true;
+    }
+    if (!voice_is_known(m, v))
+        return false;
+    if (!write_message_path(m, &r->path)) {
+        refuse_follow_up(v);
+        return false;
+    }
+    bool edit = is_edit(m);
+    write_body(m, edit, &r->body);
+    r->method = edit ? "PATCH" : "POST";
+    r->file = carries_file(m) ? &m->file : NULL;
+    r->route = m->reply != NULL ? "reply" : edit ? "edit" : "send";
+    r->major = m->channel_id;
+    r->by_token = m->reply != NULL;
+    r->once = r->by_token && !edit;
+    return true;
+}
+
+/* ---- messages: the answer ---- */
+
+/* Discord does not know the token, or what it should edit, any more. */
+static bool is_gone(const struct discord_answer *a)
+{
+    return a->status == 401 || a->status == 404;
+}
+
+/* The token was good for nothing: a send goes to the channel, a follow-up has no other way. */
+static void without_reply(struct outgoing_message *m, struct sender_verdict *v)
+{
+    discord_reply_used(m->reply);
+    discord_reply_free(m->reply);
+    m->reply = NULL;
+    if (m->follow_up)
+        refuse_follow_up(v);
+    else
+        v->end = SENDER_REWRITE;
+}
+
+static const char *channel_name(const struct outgoing_message *m, char ret[24])
+{
+    snprintf(ret, 24, "%" PRIu64, m->channel_id);
+    return ret;
+}
+
+/* There is no such thread, and there will be none: the channel takes it, but for a question, whose
+ * answer would be looked for in the thread. */
+static void without_thread(struct outgoing_message *m, struct sender_verdict *v)
+{
+    char name[24];
+
+    if (m->prompt != NULL) {
+        prompts_drop(m->base.d->prompts, str_of(channel_name(m, name)), str_of(m->prompt));
+        v->end = SENDER_REFUSED;
+        return;
+    }
+    m->channel_id = m->parent_id;
+    m->parent_id = 0;
+    m->opens = false;
+    v->end = SENDER_REWRITE;
+}
+
+static void read_opening(struct outgoing_message *m, const struct discord_answer *a,
+                         struct sender_verdict *v)
+{
+    struct discord *d = m->base.d;
+
+    if (v->end == SENDER_DONE)
+        discord_name_opened(d, m->channel_id, discord_auto_name(d, m->channel_id));
+    if (v->end == SENDER_DONE || a->code == HAS_THREAD) {
+        m->opens = false;
+        v->end = SENDER_REWRITE; /* and now the message */
+    } else if (v->end == SENDER_REFUSED) {
+        log_warn(&d->log, "an answer opens no thread: %s", v->why);
+        without_thread(m, v);
+    }
+}
+
+/* After a restart nobody knows in which thread of the channel an answer lies. */
+static bool looks_elsewhere(struct outgoing_message *m, const struct discord_answer *a,
+                            struct sender_verdict *v)
+{
+    struct discord *d = m->base.d;
+    uint64_t home = m->parent_id != 0 ? m->parent_id : m->channel_id;
+    uint64_t next = d->cfg->auto_thread && m->message_id != 0 && a->code == UNKNOWN_MESSAGE
+                        ? discord_opened_before(d, home, m->looked != 0 ? m->looked : m->message_id)
+                        : 0;
+
+    if (next == 0)
+        return false;
+    m->parent_id = home;
+    m->channel_id = m->looked = next;
+    v->end = SENDER_REWRITE;
+    return true;
+}
+
+/* Where it lies, for the gateway and for what is done to it later. */
+static void note_thread(struct outgoing_message *m, uint64_t id, struct sender_verdict *v)
+{
+    if (m->parent_id == 0)
+        return;
+    discord_auto_sent(m->base.d, id, m->channel_id);
+    snprintf(v->thread_id, sizeof v->thread_id, "%" PRIu64, m->channel_id);
+    v->auto_thread_name = discord_name_opened_as(m->base.d, m->channel_id);
+}
+
+static void message_read(struct discord_outgoing *x, const struct discord_answer *a,
+                         struct sender_verdict *v)
+{
+    struct outgoing_message *m = message_of(x);
+    struct str id = json_str(a->body, "id");
+    char name[24];
+
+    if (m->asking) {
+        m->asked = true;
+        if (v->end == SENDER_DONE)
+            discord_auto_learn(x->d, m->channel_id, json_str(a->body, "content"));
+        v->end = SENDER_REWRITE;
+    } else if (m->opening) {
+        read_opening(m, a, v);
+    } else if (v->end == SENDER_DONE) {
+        note_thread(m, snowflake(id), v);
+        if (m->reply != NULL)
+            discord_reply_used(m->reply);
+        if (id.n < sizeof v->message_id && snowflake(id) != 0)
+            memcpy(v->message_id, id.p, id.n);
+        if (m->prompt != NULL && is_last(m))
+            prompts_shown(x->d->prompts, str_of(channel_name(m, name)), str_of(m->prompt),
+                          str_of(v->message_id));
+    } else if (a->code == NO_HISTORY && m->reply_to != 0) {
+        m->reply_to = 0; /* the channel hides its history from us: the answer stands unquoted */
+        v->end = SENDER_REWRITE;
+    } else if (v->end == SENDER_REFUSED && m->is_voice && part_of(m) == 0 && !m->as_file) {
+        m->as_file =
+            true; /* voice messages are not allowed there, or this one is not good enough */
+        v->end = SENDER_REWRITE;
+    } else if (looks_elsewhere(m, a, v)) {
+        return;
+    } else if (a->code == UNKNOWN_CHANNEL && m->parent_id != 0 && m->looked == 0) {
+        without_thread(m, v);
+    } else if (m->reply != NULL && part_of(m) == 0 && is_gone(a)) {
+        without_reply(m, v);
+    } else if (m->prompt != NULL && v->end == SENDER_REFUSED) {
+        prompts_drop(x->d->prompts, str_of(channel_name(m, name)), str_of(m->prompt));
+    }
+}
+
+static void message_free(struct discord_outgoing *x)
+{
+    struct outgoing_message *m = message_of(x);
+
+    voice_load_cancel(&m->loading);
+    discord_reply_free(m->reply);
+    split_done(&m->parts);
+    attachment_done(&m->file);
+    buf_done(&m->buttons);
+    free(m->prompt);
+    free(m);
+}
+
+static const struct discord_kind message_kind = {
+    .write = message_write,
+    .read = message_read,
+    .free = message_free,
+};
+
+/* ---- messages: the start ---- */
+
+/* Discord plays a voice message in place; anything else of that kind is a file with sound.  What it
+ * really is shows when it is its turn. */
+static bool claims_voice(const struct outgoing_message *m)
+{
+    return m->file.kind != NULL && strcmp(m->file.kind, "voice") == 0 && m->reply == NULL &&
+           m->file.size <= VOICE_MAX_BYTES && m->file.type != NULL &&
+           (strstr(m->file.type, "/ogg") != NULL || strstr(m->file.type, "/opus") != NULL);
+}
+
+/* It goes into a thread that its gateway does not know of. */
+static void set_thread(struct outgoing_message *m, const struct action *a)
+{
+    struct discord *d = m->base.d;
+    uint64_t chat = snowflake(a->chat_id);
+
+    if (!d->cfg->auto_thread || m->channel_id == chat || snowflake(a->thread_id) == m->channel_id ||
+        a->op == ACTION_FOLLOW_UP || a->op == ACTION_EDIT)
+        return;
+    m->parent_id = chat;
+    m->opens = m->reply_to == m->channel_id && dcache_channel(d->cache, m->channel_id) == NULL;
+    if (m->reply_to == m->channel_id)
+        m->reply_to = 0; /* the thread hangs under it */
+}
+
+static void start_message(struct discord *d, uint64_t channel_id, struct discord_reply *reply,
+                          const struct sender_order *q)
+{
+    const struct action *a = q->action;
+    struct outgoing_message *m = xcalloc(1, sizeof *m);
+    struct sender_order order = *q;
+    struct buf what = BUF_INIT;
+    char lane[24];
+
+    *m = (struct outgoing_message){.base = {.d = d, .kind = &message_kind},
+                                   .reply = reply,
+                                   .channel_id = channel_id,
+                                   .follow_up = a->op == ACTION_FOLLOW_UP};
+    if (a->op == ACTION_EDIT)
+        m->message_id = snowflake(a->message_id);
+    else if (a->op == ACTION_SEND || a->op == ACTION_SEND_MEDIA || a->op == ACTION_PROMPT)
+        m->reply_to = snowflake(a->reply_to);
+    set_thread(m, a);
+    if (a->file != NULL)
+        attachment_copy(&m->file, a);
+    split_text(&m->parts, a->content, MAX_CONTENT, SPLIT_CHARS);
+    m->base.out.n_parts = m->parts.n > 0 || a->file == NULL ? m->parts.n : 1;
+    m->is_voice = a->file != NULL && claims_voice(m);
+    if (m->is_voice)
+        m->base.out.n_parts = m->parts.n + 1;
+    channel_name(m, lane);
+    if (a->op == ACTION_PROMPT) {
+        m->prompt = str_dup(a->prompt_id);
+        discord_write_buttons(&m->buttons, prompts_add(d->prompts, q->from, a, str_of(lane)), NULL);
+        buf_printf(&what, "%s ", m->prompt);
+    }
+    buf_printf(&what, "%s %" PRIu64 " %" PRIu64 " %" PRIu64 " ", action_op_name(a->op), channel_id,
+               m->message_id, m->reply_to);
+    buf_add_str(&what, a->content);
+    if (a->file != NULL)
+        buf_printf(&what, " %s", a->file->path);
+    order.lane = str_of(lane);
+    order.what = buf_str(&what);
+    order.twice = reply != NULL          ? TWICE_IS_TWO
+                  : a->op == ACTION_EDIT ? TWICE_IS_ONE
+                                         : TWICE_IS_KEYED;
+    sender_act(d->sender, &m->base.out, &order);
+    buf_done(&what);
+}
+
+/* ---- typing and lookups ---- */
+
+struct channel_request {          /* typing or a lookup */
+    struct discord_outgoing base; /* first */
+    uint64_t channel_id;
+};
+
+static struct channel_request *channel_request_of(struct discord_outgoing *x)
+{
+    return container_of(x, struct channel_request, base);
+}
+
+static void channel_request_free(struct discord_outgoing *x)
+{
+    free(channel_request_of(x));
+}
+
+static bool typing_shows(const struct discord *d, uint64_t channel_id)
+{
+    for (size_t i = 0; i < ARRAY_LEN(d->typing); i++)
+        if (d->typing[i].channel_id == channel_id &&
+            d->typing[i].until_ms > clock_now_ms(d->env->clock))
+            return true;
+    return false;
+}
+
+static bool typing_write(struct discord_outgoing *x, struct discord_request *r,
+                         struct sender_verdict *v)
+{
+    r->method = "POST";
+    r->route = "typing";
+    r->major = channel_request_of(x)->channel_id;
+    buf_printf(&r->path, "/channels/%" PRIu64 "/typing", r->major);
+    return true;
+}
+
+static void typing_read(struct discord_outgoing *x, const struct discord_answer *a,
+                        struct sender_verdict *v)
+{
+    struct discord *d = x->d;
+
+    if (v->end != SENDER_DONE)
+        return;
+    size_t at = d->typing_at++ % ARRAY_LEN(d->typing);
+    d->typing[at].channel_id = channel_request_of(x)->channel_id;
+    d->typing[at].until_ms = clock_now_ms(d->env->clock) + TYPING_SHOWS_MS;
+}
+
+static const struct discord_kind typing_kind = {
+    .write = typing_write,
+    .read = typing_read,
+    .free = channel_request_free,
+};
+
+static const char *chat_type_of(int64_t type)
+{
+    if (discord_channel_is_thread((int)type))
+        return "thread";
+    return type == CHANNEL_DM || type == CHANNEL_GROUP_DM ? "dm" : "group";
+}
+
+static bool info_write(struct discord_outgoing *x, struct discord_request *r,
+                       struct sender_verdict *v)
+{
+    r->method = "GET";
+    r->route = "channel";
+    r->major = channel_request_of(x)->channel_id;
+    buf_printf(&r->path, "/channels/%" PRIu64, r->major);
+    return true;
+}
+
+static void info_read(struct discord_outgoing *x, const struct discord_answer *a,
+                      struct sender_verdict *v)
+{
+    struct json person = {0};
+    int64_t type = 0;
+
+    if (v->end != SENDER_DONE)
+        return;
+    json_as_i64(json_get(a->body, "type"), &type);
+    for (struct json_iter it = {0};
+         person.doc == NULL && json_next(json_get(a->body, "recipients"), &it);)
+        person = it.value;
+    v->chat_type = str_of(chat_type_of(type));
+    v->chat_name = json_str(a->body, "name");
+    if (str_is_empty(v->chat_name))
+        v->chat_name = json_str(person, "global_name");
+    if (str_is_empty(v->chat_name))
+        v->chat_name = json_str(person, "username");
+}
+
+static const struct discord_kind info_kind = {
+    .write = info_write,
+    .read = info_read,
+    .free = channel_request_free,
+};
+
+static void start_channel_request(struct discord *d, uint64_t channel_id,
+                                  const struct discord_kind *kind, struct str lane,
+                                  const struct sender_order *q)
+{
+    struct channel_request *x = xcalloc(1, sizeof *x);
+    struct sender_order order = *q;
+
+    *x = (struct channel_request){.base = {.d = d, .kind = kind, .out.n_parts = 1},
+                                  .channel_id = channel_id};
+    order.lane = lane;
+    sender_act(d->sender, &x->base.out, &order);
+}
+
+/* Gateways repeat "typing" every two seconds and Discord shows it for ten, so most need no request.
+ * Typing has a lane of its own: an answer never waits behind it. */
+static void start_typing(struct discord *d, uint64_t channel_id, const struct sender_order *q)
+{
+    char lane[32];
+
+    snprintf(lane, sizeof lane, "typing %" PRIu64, channel_id);
+    if ((q->action->content_set && str_is_empty(q->action->content)) || typing_shows(d, channel_id))
+        host_result(d->base.host, q->id, &(struct action_result){.success = true});
+    else
+        start_channel_request(d, channel_id, &typing_kind, str_of(lane), q);
+}
+
+static void start_chat_info(struct discord *d, uint64_t channel_id, const struct sender_order *q)
+{
+    const struct dcache_channel *ch = dcache_channel(d->cache, channel_id);
+
+    if (ch != NULL && ch->name != NULL)
+        host_result(d->base.host, q->id,
+                    &(struct action_result){.success = true,
+                                            .chat_name = str_of(ch->name),
+                                            .chat_type = str_of(chat_type_of(ch->type))});
+    else
+        start_channel_request(d, channel_id, &info_kind, STR("channels"), q);
+}
+
+/* ---- reactions and threads ----
+ *
+ * All of these but a thread without a message may be requested twice: a reaction stays, and a
+ * message has one thread, whose id is the message's. */
+
+struct thread_or_reaction {       /* react, thread_create, thread_rename */
+    struct discord_outgoing base; /* first */
+    enum action_op op;
+    uint64_t channel_id, message_id; /* the latter 0: none */
+    char *word;                      /* owned; an emoji or a name */
+    bool remove;
+    bool forum; /* the thread is a post of one */
+};
+
+static struct thread_or_reaction *thread_or_reaction_of(struct discord_outgoing *x)
+{
+    return container_of(x, struct thread_or_reaction, base);
+}
+
+static void write_thread_name(struct buf *out, const struct thread_or_reaction *e)
+{
+    struct jw w = jw_begin(out);
+
+    jw_obj(&w);
+    jw_kstr(&w, "name", str_of(e->word));
+    if (e->op == ACTION_THREAD_CREATE)
+        jw_ki64(&w, "auto_archive_duration", ARCHIVE_MINUTES);
+    if (e->op == ACTION_THREAD_CREATE && e->message_id == 0 && !e->forum)
+        jw_ki64(&w, "type", CHANNEL_PUBLIC_THREAD);
+    if (e->forum) { /* a post begins with a message */
+        jw_key(&w, "message");
+        jw_obj(&w);
+        jw_kstr(&w, "content", str_of(e->word));
+        jw_key(&w, "allowed_mentions");
+        jw_raw(&w, STR("{\"parse\":[]}"));
+        jw_end_obj(&w);
+    }
+    jw_end_obj(&w);
+}
+
+static bool tr_write(struct discord_outgoing *x, struct discord_request *r,
+                     struct sender_verdict *v)
+{
+    struct thread_or_reaction *e = thread_or_reaction_of(x);
+
+    r->major = e->channel_id;
+    r->route = action_op_name(e->op);
+    buf_printf(&r->path, "/channels/%" PRIu64, e->channel_id);
+    if (e->op == ACTION_REACT) {
+        r->method = e->remove ? "DELETE" : "PUT";
+        buf_printf(&r->path, "/messages/%" PRIu64 "/reactions/", e->message_id);
+        percent_encode(&r->path, str_of(e->word));
+        buf_add_z(&r->path, "/@me");
+        return true;
+    }
+    if (e->op == ACTION_THREAD_CREATE && e->message_id != 0)
+        buf_printf(&r->path, "/messages/%" PRIu64, e->message_id);
+    if (e->op == ACTION_THREAD_CREATE)
+        buf_add_z(&r->path, "/threads");
+    r->method = e->op == ACTION_THREAD_CREATE ? "POST" : "PATCH";
+    r->once = e->op == ACTION_THREAD_CREATE && e->message_id == 0;
+    write_thread_name(&r->body, e);
+    return true;
+}
+
+static void tr_read(struct discord_outgoing *x, const struct discord_answer *a,
+                    struct sender_verdict *v)
+{
+    struct thread_or_reaction *e = thread_or_reaction_of(x);
+
+    if (v->end == SENDER_REFUSED && e->op == ACTION_REACT && e->remove && a->code == UNKNOWN_EMOJI)
+        v->end = SENDER_DONE; /* the reaction is not there, as it should be */
+    if (e->op == ACTION_THREAD_RENAME && v->end == SENDER_DONE)
+        discord_name_given(x->d, e->channel_id, e->word);
+    if (e->op != ACTION_THREAD_CREATE)
+        return;
+    uint64_t id = v->end == SENDER_DONE ? snowflake(json_str(a->body, "id")) : 0;
+    if (id != 0)
+        discord_name_given(x->d, id, e->word);
+    if (v->end == SENDER_REFUSED && a->code == HAS_THREAD && e->message_id != 0) {
+        v->end = SENDER_DONE;
+        id = e->message_id;
+    }
+    if (id != 0)
+        snprintf(v->thread_id, sizeof v->thread_id, "%" PRIu64, id);
+}
+
+static void tr_free(struct discord_outgoing *x)
+{
+    free(thread_or_reaction_of(x)->word);
+    free(thread_or_reaction_of(x));
+}
+
+static const struct discord_kind tr_kind = {
+    .write = tr_write,
+    .read = tr_read,
+    .free = tr_free,
+};
+
+/* Why the action cannot be done, or NULL. */
+static const char *why_not(struct discord *d, const struct thread_or_reaction *e,
+                           const struct action *a)
+{
+    if (e->op == ACTION_REACT)
+        return e->message_id == 0 || a->emoji.n == 0 || a->emoji.n > 64
+                   ? "message_id or emoji is not one of Discord's"
+                   : NULL;
+    if (a->thread_name.n == 0 || utf8_chars(a->thread_name) > 100)
+        return "a thread's name has 1 to 100 characters";
+    if (e->op == ACTION_THREAD_CREATE)
+        return NULL;
+    const struct dcache_channel *ch = dcache_channel(d->cache, e->channel_id);
+    uint64_t chat = snowflake(a->chat_id);
+    if (ch == NULL || !discord_channel_is_thread(ch->type) ||
+        (ch->parent_id != chat && e->channel_id != chat))
+        return "message_id is no thread of this chat";
+    if (a->only_if_current_name.p != NULL &&
+        (ch->name == NULL || !str_eq(a->only_if_current_name, str_of(ch->name))))
+        return "the thread has another name by now";
+    return a->only_if_connector_created && !discord_name_is_ours(d, e->channel_id, ch->name)
+               ? "the name of this thread is not the one bellhop gave it"
+               : NULL;
+}
+
+static void start_thread_or_reaction(struct discord *d, uint64_t channel_id,
+                                     const struct sender_order *q)
+{
+    const struct action *a = q->action;
+    struct thread_or_reaction *e = xcalloc(1, sizeof *e);
+    struct sender_order order = *q;
+    char lane[48];
+
+    *e = (struct thread_or_reaction){.base = {.d = d, .kind = &tr_kind, .out.n_parts = 1},
+                                     .op = a->op,
+                                     .channel_id = channel_id,
+                                     .message_id = snowflake(a->message_id),
+                                     .remove = a->remove};
+    const struct dcache_channel *ch = dcache_channel(d->cache, channel_id);
+    e->forum = a->op == ACTION_THREAD_CREATE && ch != NULL &&
+               (ch->type == CHANNEL_FORUM || ch->type == CHANNEL_MEDIA);
+    if (e->forum)
+        e->message_id = 0;
+    if (a->op == ACTION_THREAD_RENAME)
+        e->channel_id = e->message_id;                             /* message_id names the thread */
+    const char *wrong = a->left != NULL ? NULL : why_not(d, e, a); /* checked before the restart */
+    if (wrong != NULL) {
+        host_fail(d->base.host, q->id, "%s", wrong);
+        free(e);
+        return;
+    }
+    e->word = str_dup(a->op == ACTION_REACT ? a->emoji : a->thread_name);
+    snprintf(lane, sizeof lane, "%s %" PRIu64, action_op_name(a->op), e->channel_id);
+    order.lane = str_of(lane);
+    order.twice = a->op == ACTION_THREAD_CREATE && e->message_id == 0 ? TWICE_IS_TWO : TWICE_IS_ONE;
+    sender_act(d->sender, &e->base.out, &order);
+}
+
+/* ---- the entrance: which channel, which kind ---- */
+
+/* metadata.thread_id is a claim of the gateway: it counts only for a thread of the chat that the
+ * relay has checked. */
+static uint64_t target_of(struct discord *d, const struct action *a)
+{
+    uint64_t chat = snowflake(a->chat_id), thread = snowflake(a->thread_id);
+    const struct dcache_channel *ch = thread != 0 ? dcache_channel(d->cache, thread) : NULL;
+
+    if (a->left != NULL && snowflake(a->left->e.lane) != 0)
+        return snowflake(
+            a->left->e.lane); /* checked before the restart; the cache is still empty */
+    if (ch != NULL && discord_channel_is_thread(ch->type) && ch->parent_id == chat)
+        return thread;
+    uint64_t opened = discord_auto_target(d, a);
+    return opened != 0 ? opened : chat;
+}
+
+static void start_follow_up(struct discord *d, const struct sender_order *q)
+{
+    uint64_t channel_id = 0;
+    struct discord_reply *reply = discord_reply_for_follow_up(d, q->from, q->action, &channel_id);
+
+    if (reply != NULL)
+        start_message(d, channel_id, reply, q);
+    else
+        host_fail(d->base.host, q->id, "%s", VAULT_REFUSED);
+}
+
+/* While an interaction waits for an answer in the chat or the thread of this send, the send goes
+ * out through the interaction's token.  A send that went out under a nonce before a restart does
+ * not: through a token it would be a second message. */
+static void start_send(struct discord *d, uint64_t channel_id, const struct sender_order *q)
+{
+    const struct action *a = q->action;
+    uint64_t chat = snowflake(a->chat_id), thread = snowflake(a->thread_id);
+    uint64_t made = d->cfg->auto_thread && thread == channel_id ? thread : chat;
+    struct discord_reply *reply = NULL;
+
+    if (a->left == NULL || a->left->e.twice != TWICE_IS_KEYED)
+        reply = discord_reply_for_send(d, q->from, made, a->user_id);
+    start_message(d, reply != NULL && d->cfg->auto_thread ? made : channel_id, reply, q);
+}
+
+void discord_act(struct platform *p, struct action_id id, const struct action_from *from,
+                 const struct action *a)
+{
+    struct discord *d = discord_of(p);
+    struct sender_order q = {.id = id, .from = from, .action = a};
+    uint64_t channel_id = target_of(d, a);
+
+    if (a->op != ACTION_FOLLOW_UP && channel_id == 0) {
+        host_fail(p->host, id, "chat_id is not the id of a Discord channel");
+        return;
+    }
+    switch (a->op) {
+    case ACTION_FOLLOW_UP:
+        start_follow_up(d, &q);
+        break;
+    case ACTION_SEND:
+    case ACTION_SEND_MEDIA:
+        start_send(d, channel_id, &q);
+        break;
+    case ACTION_PROMPT:
+        if (prompt_wrong(a) != NULL)
+            host_fail(p->host, id, "%s", prompt_wrong(a));
+        else
+            start_send(d, channel_id, &q);
+        break;
+    case ACTION_EDIT:
+        if (snowflake(a->message_id) == 0)
+            host_fail(p->host, id, "message_id is not the id of a Discord message");
+        else
+            start_message(d, channel_id, NULL, &q);
+        break;
+    case ACTION_REACT:
+    case ACTION_THREAD_CREATE:
+    case ACTION_THREAD_RENAME:
+        start_thread_or_reaction(d, channel_id, &q);
+        break;
+    case ACTION_TYPING:
+        start_typing(d, channel_id, &q);
+        break;
+    case ACTION_GET_CHAT_INFO:
+        start_chat_info(d, channel_id, &q);
+        break;
+    default:
+        host_fail(p->host, id, "unsupported op: %.*s", STR_FMT(a->op_name));
+        break;
+    }
+}

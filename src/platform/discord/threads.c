@@ -1,0 +1,374 @@
+/* threads.c - the names that bellhop gave to threads, and answers that open threads
+ * (`auto_thread: true`).  (discord_priv.h has the calls.)
+ *
+ * With auto_thread a message of a channel is answered in a thread that hangs under it.  Such a
+ * thread has the message's own id, so the event can name the thread before it exists, and opening
+ * it twice opens it once.  Everything said in threads carries the channel as its chat, and an
+ * action on a message by its id alone (react, edit) is led to the thread that the message is in:
+ *
+ *      marks    message -> struct mark     a message of a channel: the name its thread will have;
+ *                                          a message in a thread: which thread
+ *      current  channel -> struct current  the thread of the last answer, for a later action that
+ *                                          names no message
+ *
+ * Marks are in memory, the newest MAX_MARKS.  After a restart Discord is asked: for the
+ * message that an answer opens a thread under (its name), and in the threads opened before
+ * a message (an edit). */
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include "base/mem.h"
+#include "platform/discord/discord_priv.h"
+#include "store/store.h"
+
+enum {
+    MAX_NAMES = 4096,
+    MAX_MARKS = 8192,
+    CURRENT_MS = 900000,
+    TYPING_MS = 30000,
+    NAME_CHARS = 50,
+};
+#define NO_NAME "A conversation"
+
+/* ---- names, for a rename that must not overwrite a person's ----
+ *
+ * Namespace "thread", key "discord" US bot US thread, value the name, behind US if an answer opened
+ * the thread. */
+
+struct thread_name {
+    struct list link; /* d->thread_names_by_age, oldest first */
+    uint64_t id;
+    char *name;  /* owned */
+    bool opened; /* by an answer; the name is the one the thread got then */
+};
+
+static void store_name(struct discord *d, uint64_t id, const char *name, bool opened)
+{
+    struct buf key = BUF_INIT, value = BUF_INIT;
+
+    if (name != NULL)
+        buf_printf(&value, "%s%s", opened ? "\x1f" : "", name);
+    buf_printf(&key, "discord\x1f%s\x1f%" PRIu64, d->base.bot, id);
+    struct store_kv item = {.verb = name != NULL ? KV_PUT : KV_DELETE,
+                            .ns = "thread",
+                            .key = buf_str(&key),
+                            .value = buf_str(&value)};
+    store_put(d->env->store, &item, 1, false, NULL, NULL);
+    buf_done(&key);
+    buf_done(&value);
+}
+
+static void name_free(struct discord *d, struct thread_name *t)
+{
+    map_del(&d->thread_names, id_key(&t->id));
+    list_remove(&t->link);
+    free(t->name);
+    free(t);
+}
+
+static void remember_name(struct discord *d, uint64_t id, struct str name)
+{
+    struct thread_name *t = map_get(&d->thread_names, id_key(&id));
+
+    if (t != NULL)
+        name_free(d, t);
+    t = xcalloc(1, sizeof *t);
+    t->id = id;
+    t->opened = str_starts(name, STR("\x1f"));
+    t->name = str_dup(str_skip(name, t->opened ? 1 : 0));
+    list_init(&t->link);
+    list_append(&d->thread_names_by_age, &t->link);
+    map_put(&d->thread_names, id_key(&t->id), t);
+}
+
+static void set_name(struct discord *d, uint64_t thread_id, const char *name, bool opened)
+{
+    struct buf value = BUF_INIT;
+
+    buf_printf(&value, "%s%s", opened ? "\x1f" : "", name);
+    remember_name(d, thread_id, buf_str(&value));
+    buf_done(&value);
+    store_name(d, thread_id, name, opened);
+    if (map_count(&d->thread_names) <= MAX_NAMES)
+        return;
+    struct thread_name *oldest = list_first(&d->thread_names_by_age, struct thread_name, link);
+    store_name(d, oldest->id, NULL, false);
+    name_free(d, oldest);
+}
+
+void discord_name_given(struct discord *d, uint64_t thread_id, const char *name)
+{
+    const struct thread_name *t = map_get(&d->thread_names, id_key(&thread_id));
+
+    if (t == NULL || !t->opened)
+        set_name(d, thread_id, name, false);
+}
+
+void discord_name_opened(struct discord *d, uint64_t thread_id, const char *name)
+{
+    set_name(d, thread_id, name, true);
+}
+
+struct str discord_name_opened_as(const struct discord *d, uint64_t thread_id)
+{
+    const struct thread_name *t = map_get(&d->thread_names, id_key(&thread_id));
+
+    return t != NULL && t->opened ? str_of(t->name) : STR_NULL;
+}
+
+uint64_t discord_opened_before(const struct discord *d, uint64_t channel_id, uint64_t id)
+{
+    const struct list *all = &d->thread_names_by_age;
+    uint64_t found = 0;
+
+    for (const struct list *it = all->next; it != all; it = it->next) {
+        const struct thread_name *t = list_entry(it, const struct thread_name, link);
+        if (!t->opened || t->id >= id || t->id <= found)
+            continue;
+        const struct dcache_channel *ch = dcache_channel(d->cache, t->id);
+        if (ch != NULL && ch->parent_id == channel_id)
+            found = t->id;
+    }
+    return found;
+}
+
+bool discord_name_is_ours(const struct discord *d, uint64_t thread_id, const char *name)
+{
+    const struct thread_name *t = map_get(&d->thread_names, id_key(&thread_id));
+
+    return t != NULL && name != NULL && strcmp(t->name, name) == 0;
+}
+
+static void on_name(void *ctx, struct str key, struct str value)
+{
+    struct discord *d = ctx;
+    struct str platform, bot;
+
+    if (str_split(&key, '\x1f', &platform) && str_split(&key, '\x1f', &bot) &&
+        str_eq(platform, STR("discord")) && str_eq(bot, str_of(d->base.bot)) && snowflake(key) != 0)
+        remember_name(d, snowflake(key), value);
+}
+
+enum bh_err discord_names_load(struct discord *d)
+{
+    struct buf own = BUF_INIT;
+
+    list_init(&d->thread_names_by_age);
+    buf_printf(&own, "discord\x1f%s\x1f", d->base.bot);
+    enum bh_err err =
+        d->env->store->ops->load_under(d->env->store, "thread", buf_str(&own), on_name, d);
+    buf_done(&own);
+    return err;
+}
+
+void discord_names_done(struct discord *d)
+{
+    if (d->thread_names_by_age.next == NULL)
+        return;
+    list_each (&d->thread_names_by_age, it, nxt)
+        name_free(d, list_entry(it, struct thread_name, link));
+    map_done(&d->thread_names);
+}
+
+/* ---- answers that open threads ---- */
+
+struct mark {
+    struct list link;       /* d->marks_by_age, oldest first */
+    uint64_t id, thread_id; /* of the message; 0: the message is in a channel */
+    char *name;             /* owned; of the thread to open; NULL: the message is in a thread */
+};
+
+struct current {
+    uint64_t channel_id, thread_id, user_id;
+    int64_t at_ms;
+};
+
+void discord_auto_init(struct discord *d)
+{
+    list_init(&d->marks_by_age);
+}
+
+static void mark_free(struct discord *d, struct mark *m)
+{
+    map_del(&d->marks, id_key(&m->id));
+    list_remove(&m->link);
+    free(m->name);
+    free(m);
+}
+
+void discord_auto_done(struct discord *d)
+{
+    void *v;
+
+    list_each (&d->marks_by_age, it, nxt)
+        mark_free(d, list_entry(it, struct mark, link));
+    for (size_t at = 0; map_next(&d->current, &at, &v);)
+        free(v);
+    map_done(&d->marks);
+    map_done(&d->current);
+}
+
+static struct mark *mark(struct discord *d, uint64_t id)
+{
+    struct mark *m = map_get(&d->marks, id_key(&id));
+
+    if (m != NULL) {
+        list_move(&m->link, &d->marks_by_age);
+        return m;
+    }
+    if (map_count(&d->marks) >= MAX_MARKS)
+        mark_free(d, list_first(&d->marks_by_age, struct mark, link));
+    m = xcalloc(1, sizeof *m);
+    m->id = id;
+    list_init(&m->link);
+    list_append(&d->marks_by_age, &m->link);
+    map_put(&d->marks, id_key(&m->id), m);
+    return m;
+}
+
+/* A person, a role or a channel: in a thread's name it would show as a number. */
+static bool is_mention(struct str word)
+{
+    return word.n > 2 && word.p[0] == '<' && (word.p[1] == '@' || word.p[1] == '#') &&
+           str_find(word, '>') > 0;
+}
+
+/* The first words of the message that fit into a name, without mentions. */
+static char *name_of(struct str text)
+{
+    struct buf b = BUF_INIT;
+    size_t chars = 0;
+
+    for (size_t at = 0, n; at < text.n; at += n) {
+        struct str rest = str_skip(text, at);
+        n = rest.p[0] == ' ' || rest.p[0] == '\n' || rest.p[0] == '\t' ? 1 : 0;
+        if (n > 0)
+            continue;
+        while (n < rest.n && rest.p[n] != ' ' && rest.p[n] != '\n' && rest.p[n] != '\t')
+            n++;
+        struct str word = str_make(rest.p, n);
+        if (is_mention(word))
+            continue;
+        chars += utf8_chars(word) + 1;
+        if (chars > NAME_CHARS)
+            break;
+        if (b.n > 0)
+            buf_add_c(&b, ' ');
+        buf_add_str(&b, word);
+    }
+    char *name = xstrdup(b.n > 0 ? buf_z(&b) : NO_NAME);
+    buf_done(&b);
+    return name;
+}
+
+static bool may_have_threads(const struct dcache_channel *ch)
+{
+    return ch != NULL && (ch->type == CHANNEL_TEXT || ch->type == CHANNEL_ANNOUNCEMENT);
+}
+
+void discord_auto_note(struct discord *d, struct event *ev)
+{
+    if (!d->cfg->auto_thread || str_is_empty(ev->scope_id))
+        return;
+    uint64_t id = snowflake(ev->message_id), thread_id = snowflake(ev->thread_id);
+    if (thread_id != 0) {
+        mark(d, id)->thread_id = thread_id;
+        ev->auto_thread_name = discord_name_opened_as(d, thread_id);
+    } else if (may_have_threads(dcache_channel(d->cache, snowflake(ev->chat_id))) &&
+               !str_starts(ev->text, STR("/"))) {
+        struct mark *m = mark(d, id);
+        free(m->name);
+        m->name = name_of(ev->text);
+        ev->prospective_thread_id = ev->message_id;
+    }
+}
+
+void discord_auto_sent(struct discord *d, uint64_t message_id, uint64_t thread_id)
+{
+    if (d->cfg->auto_thread && message_id != 0)
+        mark(d, message_id)->thread_id = thread_id;
+}
+
+static void set_current(struct discord *d, uint64_t channel_id, uint64_t thread_id, struct str user)
+{
+    struct current *c = map_get(&d->current, id_key(&channel_id));
+
+    if (c == NULL) {
+        c = xcalloc(1, sizeof *c);
+        c->channel_id = channel_id;
+        map_put(&d->current, id_key(&c->channel_id), c);
+    }
+    c->thread_id = thread_id;
+    c->user_id = snowflake(user);
+    c->at_ms = clock_now_ms(d->env->clock);
+}
+
+static uint64_t current_of(struct discord *d, uint64_t channel_id, struct str user,
+                           int64_t patience_ms)
+{
+    const struct current *c = map_get(&d->current, id_key(&channel_id));
+    uint64_t user_id = snowflake(user);
+
+    return c != NULL && clock_now_ms(d->env->clock) - c->at_ms < patience_ms &&
+                   (user_id == 0 || c->user_id == 0 || c->user_id == user_id)
+               ? c->thread_id
+               : 0;
+}
+
+uint64_t discord_auto_target(struct discord *d, const struct action *a)
+{
+    uint64_t chat = snowflake(a->chat_id);
+    bool speaks = a->op == ACTION_SEND || a->op == ACTION_SEND_MEDIA || a->op == ACTION_PROMPT;
+    uint64_t about = snowflake(speaks ? a->reply_to : a->message_id);
+
+    if (!d->cfg->auto_thread || a->op == ACTION_THREAD_CREATE || a->op == ACTION_THREAD_RENAME)
+        return 0;
+    const struct mark *m = about != 0 ? map_get(&d->marks, id_key(&about)) : NULL;
+    if (m != NULL && m->thread_id != 0) {
+        const struct dcache_channel *ch = dcache_channel(d->cache, m->thread_id);
+        return ch == NULL || ch->parent_id == chat ? m->thread_id : 0;
+    }
+    if (!speaks && a->op != ACTION_TYPING)
+        return 0;
+    if (!may_have_threads(dcache_channel(d->cache, chat)))
+        return 0;
+    if (about == 0)
+        return current_of(d, chat, a->user_id, speaks ? CURRENT_MS : TYPING_MS);
+    set_current(d, chat, about, a->user_id);
+    return about;
+}
+
+struct str discord_home(struct platform *p, struct str chat, char room[32])
+{
+    struct discord *d = discord_of(p);
+    uint64_t id = snowflake(chat);
+    const struct dcache_channel *ch =
+        d->cfg->auto_thread && id != 0 ? dcache_channel(d->cache, id) : NULL;
+
+    if (ch == NULL || !discord_channel_is_thread(ch->type) || ch->parent_id == 0)
+        return STR_NULL;
+    snprintf(room, 32, "%" PRIu64, ch->parent_id);
+    return str_of(room);
+}
+
+bool discord_auto_knows(const struct discord *d, uint64_t message_id)
+{
+    const struct mark *m = map_get(&d->marks, id_key(&message_id));
+
+    return m != NULL && m->name != NULL;
+}
+
+void discord_auto_learn(struct discord *d, uint64_t message_id, struct str text)
+{
+    struct mark *m = mark(d, message_id);
+
+    free(m->name);
+    m->name = name_of(text);
+}
+
+const char *discord_auto_name(const struct discord *d, uint64_t message_id)
+{
+    const struct mark *m = map_get(&d->marks, id_key(&message_id));
+
+    return m != NULL && m->name != NULL ? m->name : NO_NAME;
+}
