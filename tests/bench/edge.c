@@ -18,8 +18,8 @@
 #include "base/mem.h"
 #include "edge/form.h"
 #include "load.h"
-#include "platform/twilio/signature.h"
-#include "platform/wecom/crypt.h"
+#include "platform/twilio/inbound.h"
+#include "platform/wecom/inbound.h"
 
 #define AUTH_TOKEN STR("bench-auth-token")
 #define TWILIO_URL "https://bench.example/webhooks/twilio/+15550100"

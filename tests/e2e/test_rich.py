@@ -283,7 +283,7 @@ def test_a_file_that_does_not_come_is_said_to_be_missing(telegram):
     assert event["text"].startswith("slow\n[photo]\n[a file is missing: ") and event["media_urls"] == []
     telegram.sim.say(ANN, photo=[{"file_id": "unknown"}])
     event = telegram.gateway.next("inbound", 15)["event"]
-    assert "[a file is missing: Telegram did not say where it is]" in event["text"]
+    assert "[a file is missing: Telegram did not say where the file is]" in event["text"]
 
 
 def test_a_crash_while_a_file_is_fetched_loses_nothing(telegram, dial):

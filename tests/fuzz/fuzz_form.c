@@ -2,8 +2,7 @@
  * nothing. */
 #include <stdlib.h>
 #include "edge/form.h"
-#include "platform/twilio/normalize.h"
-#include "platform/twilio/signature.h"
+#include "platform/twilio/inbound.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 

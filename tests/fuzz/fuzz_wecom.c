@@ -2,8 +2,7 @@
  * of that. */
 #include <stdlib.h>
 #include "core/event.h"
-#include "platform/wecom/crypt.h"
-#include "platform/wecom/normalize.h"
+#include "platform/wecom/inbound.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 

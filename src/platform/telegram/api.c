@@ -1,16 +1,25 @@
-/* api.c - design.  (telegram_priv.h has the contract.)
+/* api.c - Telegram's API: one request and its answer, refusals in words, rate limits and moves of
+ * single chats.  (telegram_priv.h has the contract.)
  *
  * Telegram answers {"ok": true, "result": ...} or {"ok": false, "error_code", "description",
- * "parameters"}.  Proxies in between answer with HTML; what counts then is the status.  A status of
- * 504 and an answer that is no JSON say nothing about what happened behind them.
+ * "parameters"}.  Proxies in between answer with HTML; then the HTTP status counts.  A status of
+ * 504 and an answer that is not JSON leave open what happened.
  *
  * The token is part of every address.  Foreign words (curl's, a proxy's) may quote an address, so
- * the token is cut out of everything that is kept. */
+ * the token is cut out of every foreign word that is kept.
+ */
 #include <stdio.h>
+#include <stdlib.h>
 #include "base/mem.h"
 #include "platform/telegram/telegram_priv.h"
+#include "store/store.h"
 
-#define MAX_ANSWER ((size_t)16 << 20) /* 100 updates with all their entities */
+#define MAX_ANSWER \
+    ((size_t)16 << 20) /* 100 updates with all their entities   \
+                                       */
+#define MAX_CHATS 10000
+#define TYPED_MS 4000 /* Telegram shows "typing" for five seconds */
+#define MAX_MOVES 4
 
 struct http_call *tg_call(struct telegram *t, const char *method, struct str body,
                           int64_t timeout_ms, http_done_cb *done, void *ctx)
@@ -31,7 +40,7 @@ struct http_call *tg_call(struct telegram *t, const char *method, struct str bod
     return call;
 }
 
-/* Copy @s, one line, without the token. */
+/* Copies @s as one line without the token. */
 static void keep_words(const struct telegram *t, struct str s, char ret[256])
 {
     struct str token = str_of(t->token);
@@ -100,4 +109,216 @@ void tg_answer_read(struct telegram *t, struct json_parser *parser, const struct
     keep_words(t, json_str(doc, "description"), ret->why);
     if (ret->why[0] == '\0')
         snprintf(ret->why, sizeof ret->why, "HTTP status %d", r->status);
+}
+
+/* ---- refusals in words ----
+ *
+ * Telegram offers only the description, so the table matches parts of it; a refusal that is not in
+ * the table keeps Telegram's own words.  No sentence may contain the words that a gateway retries
+ * on ("network", "timed out"): these refusals are final. */
+
+static const struct {
+    const char *part, *sentence;
+} refusals[] = {
+    {"bot was blocked", "the person has blocked this bot; they have to unblock it or press Start"},
+    {"user is deactivated", "this Telegram account no longer exists"},
+    {"can't initiate conversation", "the person has to write to the bot first"},
+    {"bot can't send messages to bots", "Telegram does not let bots write to bots"},
+    {"bot was kicked", "the bot was removed from this chat; somebody has to add it again"},
+    {"bot is not a member", "the bot is not a member of this chat; somebody has to add it"},
+    {"group chat was deleted", "this group no longer exists"},
+    {"chat not found", "Telegram knows no such chat, or the bot was never in it"},
+    {"PEER_ID_INVALID", "Telegram knows no such chat, or the bot was never in it"},
+    {"not enough rights", "the bot may not write here; an admin of the chat has to allow it"},
+    {"have no rights to send", "the bot may not write here; an admin of the chat has to allow it"},
+    {"CHAT_WRITE_FORBIDDEN", "the bot may not write here; an admin of the chat has to allow it"},
+    {"CHAT_RESTRICTED", "the bot may not write here; an admin of the chat has to allow it"},
+    {"message thread not found", "this topic no longer exists in the chat"},
+    {"TOPIC_CLOSED", "this topic is closed; an admin of the chat has to reopen it"},
+    {"TOPIC_DELETED", "this topic no longer exists in the chat"},
+    {"message to edit not found", "there is no such message to edit"},
+    {"MESSAGE_ID_INVALID", "there is no such message to edit"},
+    {"message can't be edited", "Telegram does not let the bot edit this message"},
+    {"message is too long", "the message is too long for Telegram"},
+    {"text must be non-empty", "the message is empty"},
+    {"message text is empty", "the message is empty"},
+};
+
+const char *tg_refusal(int code, const char *why)
+{
+    if (code == 401 || code == 404)
+        return "Telegram does not know the bot's token: the operator has to renew "
+               "it";
+    for (size_t i = 0; i < ARRAY_LEN(refusals); i++)
+        if (strcasestr(why, refusals[i].part) != NULL)
+            return refusals[i].sentence;
+    return NULL;
+}
+
+bool tg_refuses_entities(const struct tg_answer *a)
+{
+    return a->code == 400 &&
+           (strcasestr(a->why, "can't parse") != NULL || strcasestr(a->why, "entit") != NULL);
+}
+
+/* ---- single chats ----
+ *
+ * An entry exists while there is something to remember: where the chat moved (also in the store,
+ * key "<bot> US <token id> US moved US <old>"), how long it is limited, when the bot last typed in
+ * it. */
+
+struct tg_chat {
+    char id[TG_CHAT_CHARS];
+    char moved_to[TG_CHAT_CHARS], moved_from[TG_CHAT_CHARS]; /* empty: the chat did not move */
+    int64_t limited_until_ms, typed_ms;                      /* monotonic; 0: never */
+};
+
+/* Frees the entries with nothing left to remember. */
+static void sweep_chats(struct telegram *t)
+{
+    int64_t now = clock_now_ms(t->env->clock);
+    void *value;
+
+    for (size_t i = 0; map_next(&t->chats, &i, &value);) {
+        struct tg_chat *c = value;
+        if (c->moved_to[0] == '\0' && c->moved_from[0] == '\0' && c->limited_until_ms <= now &&
+            c->typed_ms + TYPED_MS <= now) {
+            map_del(&t->chats, str_of(c->id));
+            free(c);
+        }
+    }
+}
+
+static struct tg_chat *chat_find(struct telegram *t, struct str id)
+{
+    return map_count(&t->chats) > 0 ? map_get(&t->chats, id) : NULL;
+}
+
+/* NULL: @id cannot be a chat's, or the table is full. */
+static struct tg_chat *chat_get(struct telegram *t, struct str id)
+{
+    struct tg_chat *c = chat_find(t, id);
+
+    if (c != NULL)
+        return c;
+    if (map_count(&t->chats) >= MAX_CHATS)
+        sweep_chats(t);
+    if (id.n == 0 || id.n >= TG_CHAT_CHARS || map_count(&t->chats) >= MAX_CHATS)
+        return NULL;
+    c = xcalloc(1, sizeof *c);
+    memcpy(c->id, id.p, id.n);
+    map_put(&t->chats, str_of(c->id), c);
+    return c;
+}
+
+void tg_chats_free(struct telegram *t)
+{
+    void *c;
+
+    for (size_t i = 0; map_next(&t->chats, &i, &c);)
+        free(c);
+    map_done(&t->chats);
+}
+
+static bool remember_move(struct telegram *t, struct str from, struct str to)
+{
+    struct tg_chat *was = chat_get(t, from), *is = chat_get(t, to);
+
+    if (was == NULL || is == NULL || was == is || str_eq(str_of(was->moved_to), to))
+        return false;
+    memcpy(was->moved_to, is->id, sizeof was->moved_to);
+    memcpy(is->moved_from, was->id, sizeof is->moved_from);
+    return true;
+}
+
+void tg_chats_load(void *ctx, struct str key, struct str value)
+{
+    struct telegram *t = ctx;
+    struct str bot, id, what;
+
+    if (str_split(&key, '\x1f', &bot) && str_split(&key, '\x1f', &id) &&
+        str_split(&key, '\x1f', &what) && str_eq(bot, str_of(t->base.bot)) &&
+        str_eq(id, str_of(t->token_id)) && str_eq(what, STR("moved")))
+        remember_move(t, key, value);
+}
+
+void tg_chat_moved(struct telegram *t, struct str from, struct str to)
+{
+    struct buf key = BUF_INIT;
+
+    if (!remember_move(t, from, to))
+        return;
+    log_info(&t->log, "a group became a supergroup: from=%.*s to=%.*s", STR_FMT(from), STR_FMT(to));
+    buf_printf(&key, "%s\x1f%s\x1fmoved\x1f%.*s", t->base.bot, t->token_id, STR_FMT(from));
+    struct store_kv item = {.verb = KV_PUT, .ns = "telegram", .key = buf_str(&key), .value = to};
+    store_put(t->env->store, &item, 1, false, NULL, NULL);
+    buf_done(&key);
+}
+
+struct str tg_chat_now(struct telegram *t, struct str id)
+{
+    for (unsigned i = 0; i < MAX_MOVES; i++) {
+        struct tg_chat *c = chat_find(t, id);
+        if (c == NULL || c->moved_to[0] == '\0')
+            break;
+        id = str_of(c->moved_to);
+    }
+    return id;
+}
+
+struct str tg_chat_before(struct telegram *t, struct str id)
+{
+    struct tg_chat *c = chat_find(t, id);
+
+    return c != NULL && c->moved_from[0] != '\0' ? str_of(c->moved_from) : STR_NULL;
+}
+
+void tg_chat_limit(struct telegram *t, struct str id, int64_t for_ms)
+{
+    struct tg_chat *c = chat_get(t, id);
+    int64_t until = clock_now_ms(t->env->clock) + for_ms;
+
+    if (c != NULL && c->limited_until_ms < until)
+        c->limited_until_ms = until;
+}
+
+int64_t tg_chat_wait_ms(struct telegram *t, struct str id)
+{
+    struct tg_chat *c = chat_find(t, id);
+    int64_t left = c != NULL ? c->limited_until_ms - clock_now_ms(t->env->clock) : 0;
+
+    return left > 0 ? left : 0;
+}
+
+bool tg_chat_typed(struct telegram *t, struct str id)
+{
+    struct tg_chat *c = chat_get(t, id);
+    int64_t now = clock_now_ms(t->env->clock);
+
+    if (c == NULL)
+        return false;
+    if (c->typed_ms != 0 && now < c->typed_ms + TYPED_MS)
+        return true;
+    c->typed_ms = now;
+    return false;
+}
+
+/* Telegram does not say whether a rate limit is for one chat or for the whole bot.  Three limited
+ * chats at once mean the bot: it rests until the shortest limit has passed. */
+int64_t tg_limit_of_all(struct telegram *t)
+{
+    int64_t now = clock_now_ms(t->env->clock), shortest = 0;
+    size_t limited = 0;
+    void *value;
+
+    for (size_t i = 0; map_next(&t->chats, &i, &value);) {
+        const struct tg_chat *c = value;
+        int64_t left = c->limited_until_ms - now;
+        if (left <= 0)
+            continue;
+        limited++;
+        if (shortest == 0 || left < shortest)
+            shortest = left;
+    }
+    return limited >= 3 ? shortest : 0;
 }

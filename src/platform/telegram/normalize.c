@@ -1,15 +1,207 @@
 /* normalize.c - design.  (normalize.h has the contract.)
  *
- * One struct walks through small steps that each fill their part of the event, so that an update is
- * read once.  Offsets of entities count UTF-16 units of a text we hold in UTF-8; they are
- * translated, never trusted. */
+ * struct normal walks through small steps that each fill their part of the event, so an update is
+ * read once.  Entity offsets count UTF-16 units of a text that bellhop holds in UTF-8; they are
+ * translated and checked, never trusted. */
 #include "platform/telegram/normalize.h"
 #include <inttypes.h>
 #include <stdio.h>
+#include "base/buf.h"
 #include "base/mem.h"
-#include "platform/telegram/notes.h"
 
-enum { ID_CHARS = 24 };
+enum {
+    ID_CHARS = 24,
+    MAX_DETAIL = 200, /* bytes of a name or a title that a note repeats */
+};
+
+/* ---- what a message carries besides text, in a few words ----
+ *
+ * "[photo]", "[voice message, 12 s]", "[document: report.pdf]".  One row per kind of content; the
+ * first that is present names the message.  The order matters twice: an animation also carries a
+ * document, and a venue also a location. */
+
+typedef void note_fn(struct buf *out, struct json v);
+
+/* Adds a stranger's words inside the note's brackets: one line, no brackets, bounded. */
+static void add_detail(struct buf *out, const char *before, struct str s)
+{
+    size_t n = 0;
+
+    if (s.n == 0)
+        return;
+    buf_add_z(out, before);
+    while (n < s.n) {
+        size_t one = utf8_seq_bytes(str_skip(s, n));
+        if (one == 0 || n + one > MAX_DETAIL)
+            break;
+        char c = s.p[n];
+        if ((unsigned char)c < ' ' || c == '[' || c == ']')
+            buf_add_c(out, ' ');
+        else
+            buf_add(out, s.p + n, one);
+        n += one;
+    }
+}
+
+static void note_file(struct buf *out, struct json v)
+{
+    add_detail(out, ": ", json_str(v, "file_name"));
+}
+
+static void note_seconds(struct buf *out, struct json v)
+{
+    int64_t seconds;
+
+    if (json_as_i64(json_get(v, "duration"), &seconds) && seconds >= 0)
+        buf_printf(out, ", %" PRId64 " s", seconds);
+}
+
+static void note_audio(struct buf *out, struct json v)
+{
+    struct str title = json_str(v, "title");
+
+    add_detail(out, ": ", title.n > 0 ? title : json_str(v, "file_name"));
+    add_detail(out, title.n > 0 ? " by " : ", by ", json_str(v, "performer"));
+    note_seconds(out, v);
+}
+
+static void note_emoji(struct buf *out, struct json v)
+{
+    int64_t value;
+
+    add_detail(out, " ", json_str(v, "emoji"));
+    if (json_as_i64(json_get(v, "value"), &value))
+        buf_printf(out, " %" PRId64, value);
+}
+
+static void note_place(struct buf *out, struct json v)
+{
+    double lat, lon;
+
+    if (json_as_f64(json_get(v, "latitude"), &lat) && json_as_f64(json_get(v, "longitude"), &lon) &&
+        lat >= -90 && lat <= 90 && lon >= -180 && lon <= 180)
+        buf_printf(out, ": %.6f, %.6f", lat, lon);
+}
+
+static void note_venue(struct buf *out, struct json v)
+{
+    add_detail(out, ": ", json_str(v, "title"));
+    add_detail(out, ", ", json_str(v, "address"));
+    note_place(out, json_get(v, "location"));
+}
+
+static void note_contact(struct buf *out, struct json v)
+{
+    add_detail(out, ": ", json_str(v, "first_name"));
+    add_detail(out, " ", json_str(v, "last_name"));
+    add_detail(out, ", ", json_str(v, "phone_number"));
+}
+
+static void note_poll(struct buf *out, struct json v)
+{
+    size_t n = 0;
+
+    add_detail(out, ": ", json_str(v, "question"));
+    for (struct json_iter it = {0}; n < 12 && json_next(json_get(v, "options"), &it); n++)
+        add_detail(out, " / ", json_str(it.value, "text"));
+}
+
+static const struct {
+    const char *key, *what, *type; /* type NULL: "text" */
+    note_fn *detail;               /* NULL: none */
+} notes[] = {
+    {"photo", "photo", "photo", NULL},
+    {"voice", "voice message", "voice", note_seconds},
+    {"audio", "audio", "audio", note_audio},
+    {"animation", "animation", "video", NULL},
+    {"video", "video", "video", note_seconds},
+    {"video_note", "video message", "video", note_seconds},
+    {"sticker", "sticker", "sticker", note_emoji},
+    {"document", "document", "document", note_file},
+    {"venue", "place", "location", note_venue},
+    {"location", "location", "location", note_place},
+    {"contact", "contact", NULL, note_contact},
+    {"poll", "poll", NULL, note_poll},
+    {"dice", "dice", NULL, note_emoji},
+    {"story", "story", NULL, NULL},
+    {"paid_media", "paid media", NULL, NULL},
+    {"game", "game", NULL, NULL},
+};
+
+static struct str note_of(struct arena *a, struct json message, struct str *ret_type)
+{
+    struct buf out = BUF_INIT;
+
+    for (size_t i = 0; i < ARRAY_LEN(notes); i++) {
+        struct json v = json_get(message, notes[i].key);
+        if (json_type(v) != JSON_OBJECT && json_type(v) != JSON_ARRAY)
+            continue;
+        buf_printf(&out, "[%s", notes[i].what);
+        if (notes[i].detail != NULL)
+            notes[i].detail(&out, v);
+        buf_add_c(&out, ']');
+        if (notes[i].type != NULL)
+            *ret_type = str_of(notes[i].type);
+        struct str note = arena_str(a, buf_str(&out));
+        buf_done(&out);
+        return note;
+    }
+    return STR_NULL;
+}
+
+static const struct {
+    const char *key, *kind, *type; /* the type where Telegram says none */
+} files[] = {
+    {"voice", "voice", "audio/ogg"},      {"audio", "audio", "audio/mpeg"},
+    {"animation", "video", "video/mp4"},  {"video", "video", "video/mp4"},
+    {"video_note", "video", "video/mp4"}, {"sticker", "image", "image/webp"},
+    {"document", "document", NULL},
+};
+
+/* A picture comes in several sizes, the largest last. */
+static struct json largest(struct json sizes)
+{
+    struct json last = {0};
+
+    for (struct json_iter it = {0}; json_next(sizes, &it);)
+        last = it.value;
+    return last;
+}
+
+static void read_file(struct json v, const char *kind, const char *type, struct event_media *ret)
+{
+    struct str said = json_str(v, "mime_type");
+
+    *ret = (struct event_media){.ref = json_str(v, "file_id"),
+                                .kind = str_of(kind),
+                                .type = said.n > 0 ? said : str_of(type),
+                                .name = json_str(v, "file_name")};
+    if (!json_as_u64(json_get(v, "file_size"), &ret->size))
+        ret->size = 0;
+}
+
+/* The file that the message carries; its file_id is the reference.  False: none. */
+static bool file_of(struct json message, struct event_media *ret)
+{
+    struct json photo = largest(json_get(message, "photo"));
+    bool found = json_is_object(photo);
+
+    if (found)
+        read_file(photo, "image", "image/jpeg", ret);
+    for (size_t i = 0; !found && i < ARRAY_LEN(files); i++) {
+        struct json v = json_get(message, files[i].key);
+        bool animated = json_as_bool(json_get(v, "is_animated"), false); /* a vector sticker */
+        found = json_is_object(v) && !animated;
+        if (found)
+            read_file(v, files[i].kind, files[i].type, ret);
+    }
+    if (!found || ret->ref.n == 0)
+        return false;
+    ret->caption = json_str(message, "caption");
+    return true;
+}
+
+/* ---- small readers ---- */
 
 struct normal {
     struct json message, from, chat, sender_chat, reply;
@@ -173,7 +365,7 @@ static void take_reply(struct normal *n)
     if (text.p == NULL)
         text = json_str(n->reply, "caption");
     if (text.p == NULL)
-        text = tg_note(n->arena, n->reply, &(struct str){0});
+        text = note_of(n->arena, n->reply, &(struct str){0});
     ev->reply_to.set = true;
     ev->reply_to.is_own = ev->replies_to_bot;
     ev->reply_to.text = quote.n > 0 ? quote : text;
@@ -236,7 +428,7 @@ static struct str show_links(struct arena *a, struct str text, struct json entit
             continue;
         size_t end = (size_t)(s.p + s.n - text.p);
         if (end < at)
-            continue; /* they come in order; this one does not */
+            continue; /* out of order */
         buf_add(&out, text.p + at, end - at);
         buf_printf(&out, " (%.*s)", STR_FMT(url));
         at = end;
@@ -302,7 +494,7 @@ static const char *take_words(struct normal *n)
         text = json_str(n->message, "caption");
         entities = json_get(n->message, "caption_entities");
     }
-    struct str note = tg_note(n->arena, n->message, &type);
+    struct str note = note_of(n->arena, n->message, &type);
     if (text.n == 0 && note.n == 0)
         return "no content";
     if (n->edited && text.n == 0)
@@ -324,7 +516,7 @@ static const char *take_words(struct normal *n)
     ev->text = join(n->arena, text, "\n", note);
     ev->message_type = type;
     struct event_media *file = arena_alloc(n->arena, sizeof *file);
-    if (!n->edited && tg_file(n->message, file)) {
+    if (!n->edited && file_of(n->message, file)) {
         ev->media = file;
         ev->n_media = 1;
     }

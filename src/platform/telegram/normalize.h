@@ -1,7 +1,7 @@
 /* normalize.h - a Telegram update as an event: what was said, where, by whom, and to whom.
  *
- * Pure: no clock, no network, no memory but the arena's.  Updates are a stranger's bytes; whatever
- * does not look as documented is left out or ignored, never trusted.
+ * Pure: no clock, no network, no memory but the arena's.  Updates are a stranger's bytes: whatever
+ * differs from the documentation is left out or ignored.
  *
  * What becomes what:
  *
@@ -9,20 +9,19 @@
  *      group, supergroup    group; with topics: forum, thread_id is the topic (General has none)
  *      channel              channel
  *      photo, voice, file   message_type, a short note in the text, the file by its file_id
- *      "/help@my_bot x"     "/help x"; a command for another bot is nobody's
+ *      "/help@my_bot x"     "/help x"; a command for another bot is ignored
  *      an edit              a new event whose text says so: "[edited] ..."
- *      a reaction           "reaction:added:<emoji>", as a reply to what we said
+ *      a reaction           "reaction:added:<emoji>", as a reply to the bot's message
  *
- * A Telegram file can only be fetched with the bot's token, which never leaves bellhop: files.c
- * does that.  Ignored
- * are edited commands, edits that change no text (live locations, buttons), joins, pins and other
- * service messages, and what we said ourselves. */
+ * A Telegram file can only be fetched with the bot's token, which never leaves bellhop: telegram.c
+ * finds the address.  Ignored are edited commands, edits that change no text (live locations,
+ * buttons), joins, pins and other service messages, and the bot's own messages. */
 #pragma once
 #include "base/arena.h"
 #include "base/json.h"
 #include "core/event.h"
 
-struct tg_me {         /* who we are: getMe */
+struct tg_me {         /* the bot, as getMe says */
     int64_t id;        /* 0: not known yet */
     char username[64]; /* without the @; empty: not known yet */
 };
@@ -40,8 +39,7 @@ struct tg_press {    /* a button that was pressed; strs as in tg_normalize() */
 bool tg_normalize_press(struct json update, struct str bot, struct arena *arena,
                         struct tg_press *ret);
 
-/* A person's reaction to a message that we sent, into @thread (0: none): what they say with it.
- * False: it changes nothing. */
+/* A person's reaction to a message of the bot in @thread (0: none).  False: nothing changed. */
 bool tg_normalize_reaction(struct json update, struct str bot, int64_t thread, struct arena *arena,
                            struct event *ev);
 

@@ -1,7 +1,9 @@
-/* telegram.c - a bot's life and its status.  (telegram_priv.h is the map.) */
+/* telegram.c - one Telegram bot: its settings, open, close, status, and where people's files are.
+ * (telegram_priv.h is the map of the other files.) */
 #include "platform/telegram/telegram.h"
 #include <stdio.h>
 #include <stdlib.h>
+#include "base/config.h"
 #include "base/crypto.h"
 #include "base/jw.h"
 #include "base/mem.h"
@@ -9,6 +11,76 @@
 #include "platform/recent.h"
 #include "platform/sender.h"
 #include "platform/telegram/telegram_priv.h"
+
+enum { LOOKUP_MS = 10000 };
+
+/* ---- settings ---- */
+
+#define AT(member) offsetof(struct telegram_settings, member)
+
+static const struct config_key keys[] = {
+    {"token", CFG_SECRET, CFG_RESTART, AT(token), .what = "The bot's token."},
+    {"mode", CFG_CHOICE, CFG_RESTART, AT(mode), NULL, "polling|webhook",
+     .what = "`polling` or `webhook`."},
+    {"webhook_secret", CFG_SECRET, CFG_RESTART, AT(webhook_secret),
+     .what = "What Telegram shows on every webhook."},
+    {"api_base", CFG_TEXT, CFG_RESTART, AT(api_base),
+     .what = "Another API server than the platform's own."},
+    {"context", CFG_NUMBER, CFG_RESTART, AT(context), "0", .max = EVENT_MAX_CONTEXT,
+     .what = "How many of the messages before one in a group are remembered, "
+             "and told with it."},
+    {"reactions", CFG_BOOL, CFG_RESTART, AT(reactions), "false",
+     .what = "People's reactions to what the bot said reach the agent."},
+    {0},
+};
+
+static bool has_only(const char *s, const char *extra)
+{
+    for (; *s != '\0'; s++) {
+        bool word = (*s >= 'a' && *s <= 'z') || (*s >= 'A' && *s <= 'Z') ||
+                    (*s >= '0' && *s <= '9') || strchr(extra, *s) != NULL;
+        if (!word)
+            return false;
+    }
+    return true;
+}
+
+static const char *find_mistake(const struct telegram_settings *s)
+{
+    struct str base = str_of(s->api_base);
+    bool webhook = str_eq(str_of(s->mode), STR("webhook"));
+
+    if (s->token == NULL)
+        return "\"token\" is missing: @BotFather gives it to you";
+    if (!has_only(s->token, ":-_"))
+        return "the token does not look like one from @BotFather "
+               "(123456:ABC-def...)";
+    if (base.p != NULL && !str_starts(base, STR("https://")) && !str_starts(base, STR("http://")))
+        return "api_base is an address that starts with https://";
+    if (webhook && s->webhook_secret == NULL)
+        return "mode: webhook needs a webhook_secret: up to 256 letters, digits, - "
+               "and _";
+    if (webhook && (!has_only(s->webhook_secret, "-_") || strlen(s->webhook_secret) > 256))
+        return "webhook_secret may have up to 256 letters, digits, - and _ "
+               "(Telegram's rule)";
+    return NULL;
+}
+
+static bool check(void *settings, char *ret_why)
+{
+    const char *mistake = find_mistake(settings);
+
+    if (mistake != NULL)
+        snprintf(ret_why, 256, "%s", mistake);
+    return mistake == NULL;
+}
+
+const struct config_section telegram_config = {.name = "telegram",
+                                               .keys = keys,
+                                               .size = sizeof(struct telegram_settings),
+                                               .check = check};
+
+/* ---- problems ---- */
 
 static void log_prefix(const struct log *log, struct buf *out)
 {
@@ -50,16 +122,93 @@ static char *make_url(const struct telegram_settings *cfg)
     return buf_take(&url);
 }
 
+/* ---- where a person's file is: getFile says, and the address contains the token ---- */
+
+struct file_lookup {
+    struct list link;
+    struct telegram *t; /* borrowed */
+    struct media_ask ask;
+    struct http_call *call; /* owned; NULL: ended */
+};
+
+static void lookup_free(struct file_lookup *x)
+{
+    list_remove(&x->link);
+    http_cancel(&x->call);
+    free(x);
+}
+
+static void lookups_cancel(struct telegram *t)
+{
+    list_each (&t->lookups, it, nxt)
+        lookup_free(list_entry(it, struct file_lookup, link));
+}
+
+static bool is_path(struct str s)
+{
+    for (size_t i = 0; i < s.n; i++)
+        if (s.p[i] <= ' ' || s.p[i] > '~' || strchr("?#%\\", s.p[i]) != NULL)
+            return false;
+    return s.n > 0 && s.n < 512 && s.p[0] != '/' && !str_contains(s, STR(".."));
+}
+
+static void tell_address(struct telegram *t, struct media_ask ask, struct str path)
+{
+    struct str base = str_of(t->url), token = str_of(t->token);
+    struct buf url = BUF_INIT;
+
+    base.n -= token.n + 5; /* .../bot<token>/ */
+    buf_printf(&url, "%.*s/file/bot%s/%.*s", (int)base.n, base.p, t->token, STR_FMT(path));
+    host_media_at(t->base.host, ask, &(struct media_at){.url = buf_z(&url)});
+    buf_wipe(&url);
+}
+
+static void on_file(void *ctx, const struct http_result *r)
+{
+    struct file_lookup *x = ctx;
+    struct telegram *t = x->t;
+    struct tg_answer a;
+    struct media_ask ask = x->ask;
+
+    x->call = NULL;
+    tg_answer_read(t, t->answers, r, &a);
+    lookup_free(x);
+    struct str path = a.outcome == TG_OK ? json_str(a.result, "file_path") : STR_NULL;
+    if (is_path(path))
+        tell_address(t, ask, path);
+    else if (strstr(a.why, "too big") != NULL)
+        host_media_gone(t->base.host, ask,
+                        "the file is larger than Telegram gives to bots (20 MB)");
+    else
+        host_media_gone(t->base.host, ask, "Telegram did not say where the file is");
+}
+
+static void tg_media_where(struct platform *p, struct media_ask ask, struct str ref)
+{
+    struct telegram *t = container_of(p, struct telegram, base);
+    struct file_lookup *x = xcalloc(1, sizeof *x);
+    struct buf body = BUF_INIT;
+    struct jw w = jw_begin(&body);
+
+    *x = (struct file_lookup){.t = t, .ask = ask};
+    list_init(&x->link);
+    list_append(&t->lookups, &x->link);
+    jw_obj(&w);
+    jw_kstr(&w, "file_id", ref);
+    jw_end_obj(&w);
+    x->call = tg_call(t, "getFile", buf_str(&body), LOOKUP_MS, on_file, x);
+    buf_done(&body);
+}
+
 /* ---- life ---- */
 
 static void tg_close(struct platform *p)
 {
     struct telegram *t = container_of(p, struct telegram, base);
 
-    tg_poll_stop(t);
-    tg_accepts_cancel(t);
-    tg_files_cancel(t);
-    tg_presses_cancel(t);
+    tg_inbound_stop(t);
+    lookups_cancel(t);
+    tg_prompts_cancel(t);
     tg_commands_free(t);
     prompts_close(t->prompts);
     sender_free(t->sender);
@@ -93,14 +242,14 @@ static enum bh_err tg_open(const struct platform_settings *settings, struct host
     t->token = xstrdup(cfg->token);
     t->token_id = xstrndup(cfg->token, strcspn(cfg->token, ":"));
     if (cfg->token[strlen(t->token_id)] == '\0')
-        t->token_id[0] = '\0'; /* no such part: all of it is secret */
+        t->token_id[0] = '\0'; /* a token without that part is all secret */
     t->url = make_url(cfg);
     if (str_eq(str_of(cfg->mode), STR("webhook")))
         t->secret = xstrdup(cfg->webhook_secret);
     t->recent = cfg->context > 0 ? recent_new(t->env->clock, cfg->context) : NULL;
     t->answers = json_parser_new();
     list_init(&t->accepts);
-    list_init(&t->wheres);
+    list_init(&t->lookups);
     list_init(&t->pressing);
     list_init(&t->answering);
     enum bh_err err = prompts_open(&t->base, tg_prompt_over, &t->prompts, ret_why);
@@ -110,7 +259,7 @@ static enum bh_err tg_open(const struct platform_settings *settings, struct host
         tg_close(&t->base);
         return err;
     }
-    tg_poll_start(t);
+    tg_inbound_start(t);
     log_info(&t->log, "open: mode=%s", t->secret != NULL ? "webhook" : "polling");
     *ret_p = &t->base;
     return BH_OK;
@@ -162,9 +311,10 @@ static const struct descriptor tg_descriptor = {
     .markdown_dialect = "markdown_v2",
     .len_unit = "utf16",
     .emoji = "\xe2\x9c\x88\xef\xb8\x8f",
-    .platform_hint =
-        "You are talking on Telegram. Ordinary Markdown is shown: bold, italic, strike, "
-        "spoilers, code with fences, links, quotes, lists; tables are monospaced.",
+    .platform_hint = "You are talking on Telegram. Ordinary Markdown is shown: "
+                     "bold, italic, strike, "
+                     "spoilers, code with fences, links, quotes, lists; tables "
+                     "are monospaced.",
     .ops = 1u << ACTION_SEND | 1u << ACTION_EDIT | 1u << ACTION_TYPING |
            1u << ACTION_GET_CHAT_INFO | 1u << ACTION_SEND_MEDIA | 1u << ACTION_PROMPT |
            1u << ACTION_REACT | 1u << ACTION_THREAD_CREATE | 1u << ACTION_THREAD_RENAME,

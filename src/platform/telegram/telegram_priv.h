@@ -1,20 +1,13 @@
 /* telegram_priv.h - what the files of this folder share.
  *
- *      telegram.c  the bot: configuration, opening, closing, status
- *      poll.c      who we are, webhook or not, getUpdates: the life of the connection
- *      deliver.c   the updates of one getUpdates, until every one of them is accepted
- *      webhook.c   the same updates, brought by Telegram
- *      take.c      an update -> normalize.c -> host_accept()
- *      act.c       actions -> outgoing.h -> the sender; send.c is the sender's two halves
- *      media.c     files: which method carries them
- *      commands.c  the commands of gateways, registered
- *      press.c     questions with buttons: asked, and answered
- *      files.c     files that people send: where they are
- *      reactions.c people's reactions to what we said
- *      refuse.c    Telegram's refusals as sentences
- *      chats.c     what is known of a chat: it moved, it is limited, we just typed in it
- *      api.c       one request and its answer
- */
+ *      telegram.c   settings, open, close, status; where people's files are
+ *      inbound.c    getUpdates or webhook -> normalize.c -> host_accept()
+ *      outbound.c   actions -> the sender -> requests; their answers
+ *      prompts.c    questions with buttons: the keyboard, and what a press does
+ *      commands.c   the commands of gateways, registered
+ *      api.c        one request and its answer; refusals in words; limits and moves of chats
+ *
+ * normalize.h and markdown.h are pure and know nothing of struct telegram. */
 #pragma once
 #include "base/arena.h"
 #include "base/clock.h"
@@ -41,10 +34,10 @@ struct sender_ops;
 struct telegram;
 struct tg_commands;
 
-/* poll.c has the picture. */
+/* inbound.c has the pictures. */
 enum tg_state { TG_WHO, TG_HOOK, TG_FETCH, TG_DELIVER, TG_LISTEN, TG_CHECK, TG_REST };
 
-enum tg_mark { TG_WAITING, TG_TAKEN, TG_HELD, TG_DONE };
+enum tg_mark { TG_WAITING, TG_ACCEPTING, TG_RETRY, TG_DONE };
 
 struct tg_update { /* one of a batch */
     int64_t id, chat;
@@ -54,10 +47,10 @@ struct tg_update { /* one of a batch */
 
 struct tg_poll {
     enum tg_state state, back_to; /* back_to: where REST leads */
-    struct http_call *call;       /* owned; NULL: none under way */
-    struct timer timer;           /* the end of REST or LISTEN, or of patience with what is held */
+    struct http_call *call;       /* owned; NULL: none in flight */
+    struct timer timer;           /* ends REST or LISTEN, or retries updates */
     unsigned failures;            /* in a row */
-    int64_t offset;               /* the next update we want; 0: the earliest unconfirmed */
+    int64_t offset;               /* the next update; 0: the earliest unconfirmed */
     int64_t heard_ms;             /* wall clock of the last update; 0: never */
     int64_t asked_ms;             /* monotonic: the last getUpdates */
     struct json_parser *parser;   /* owned; holds the batch */
@@ -70,33 +63,33 @@ struct telegram {
     struct platform base;
     struct descriptor descriptor; /* of this bot */
     struct recent *recent;        /* owned; NULL: nothing is remembered */
-    bool reactions;               /* they are told */
+    bool reactions;               /* people's reactions reach the agent */
     struct log log;
     const struct host_env *env; /* borrowed */
     char *url;                  /* owned, secret: "https://api.telegram.org/bot<token>/" */
     char *token;                /* owned, secret */
-    char *token_id;             /* owned: the part of the token that is no secret */
-    char *secret;               /* owned, secret: what webhooks must show; NULL: polling */
+    char *token_id;             /* owned: the part of the token that is not secret */
+    char *secret;               /* owned, secret: which webhooks show; NULL: polling */
     struct tg_me me;
-    bool reads_all;              /* sees every group message, not only those for it */
+    bool reads_all;              /* gets every group message, not only those for the bot */
     char problem[256];           /* base.problem points here, or is NULL */
-    struct json_parser *answers; /* owned: of api.c and webhook.c, one document at a time */
-    struct arena arena;          /* of the update being taken */
+    struct json_parser *answers; /* owned; one document at a time */
+    struct arena arena;          /* of the update being read */
     struct tg_poll poll;
-    struct list wheres;    /* files.c: questions under way; owned */
-    struct list accepts;   /* take.c: between host_accept() and its answer; owned */
-    struct list pressing;  /* press.c: answers on their way in; owned */
-    struct list answering; /* press.c: requests about presses; owned */
+    struct list lookups;   /* telegram.c: struct file_lookup, owned */
+    struct list accepts;   /* inbound.c: struct tg_accept, owned */
+    struct list pressing;  /* prompts.c: struct tg_pressing, owned */
+    struct list answering; /* prompts.c: struct tg_answering, owned */
     size_t n_answering;
     struct prompts *prompts;      /* owned */
-    struct tg_commands *commands; /* owned; NULL: nobody has announced any */
-    struct map chats;             /* chats.c */
+    struct tg_commands *commands; /* owned; NULL: no gateway has announced any */
+    struct map chats;             /* api.c: chat id -> struct tg_chat, owned */
     struct sender *sender;        /* owned */
-    struct map edits;   /* act.c: chat and message -> its newest edit; borrowed from the sender */
+    struct map edits;   /* outbound.c: chat and message -> newest edit, borrowed from the sender */
     struct buf scratch; /* a name that had to be put together */
     struct {
         int64_t chat, message, thread;
-    } sent[1024]; /* reactions.c: a ring of what we said last */
+    } sent[1024]; /* inbound.c: a ring of the bot's last messages */
     size_t n_sent;
     struct {
         uint64_t updates, events, ignored, again, sent, edits, plain, limited;
@@ -113,8 +106,8 @@ enum tg_outcome {
     TG_LATER,   /* 429: not before @retry_after_ms */
     TG_REFUSED, /* 4xx: the same will be refused again */
     TG_BROKEN,  /* 5xx: Telegram says that it failed */
-    TG_DOWN,    /* never reached */
-    TG_UNKNOWN, /* sent, but no usable answer: it may have happened */
+    TG_DOWN,    /* Telegram was not reached */
+    TG_UNKNOWN, /* sent, no usable answer: Telegram may have acted */
 };
 
 struct tg_answer {
@@ -132,67 +125,44 @@ struct http_call *tg_call(struct telegram *t, const char *method, struct str bod
 void tg_answer_read(struct telegram *t, struct json_parser *parser, const struct http_result *r,
                     struct tg_answer *ret);
 
-/* ---- poll.c, deliver.c, webhook.c, take.c ---- */
-
-void tg_poll_start(struct telegram *t);
-void tg_poll_stop(struct telegram *t);
-const char *tg_state_name(const struct telegram *t);
-
-int64_t tg_backoff_ms(struct telegram *t, int64_t max_ms); /* by poll.failures */
-
-void tg_batch_fill(struct telegram *t, struct json updates);
-void tg_batch_deliver(struct telegram *t);
-void tg_batch_again(struct telegram *t); /* try what is held */
-void tg_batch_done(struct telegram *t);  /* poll.c: all accepted, go on */
-
-bool tg_webhook(struct platform *p, struct http_req *req);
-
-/* @done runs later, and never after tg_accepts_cancel().  False: nobody needs this update, @done
- * does not run. */
-typedef void tg_taken_fn(struct telegram *t, uint64_t tag, enum bh_err err);
-bool tg_take(struct telegram *t, struct json update, tg_taken_fn *done, uint64_t tag);
-/* The same for an event that was made of it. */
-void tg_take_event(struct telegram *t, const struct event *ev, tg_taken_fn *done, uint64_t tag);
-void tg_accepts_cancel(struct telegram *t);
-
-/* ---- press.c ---- */
-bool tg_take_press(struct telegram *t, struct json update, tg_taken_fn *done, uint64_t tag);
-void tg_presses_cancel(struct telegram *t);
-void tg_prompt_over(struct platform *p, struct prompt *q); /* a prompt_over_cb */
-
-/* ---- reactions.c ---- */
-bool tg_take_reaction(struct telegram *t, struct json update, tg_taken_fn *done, uint64_t tag);
-void tg_reactions_sent(struct telegram *t, struct str chat, int64_t message, int64_t thread);
-
-/* ---- commands.c ---- */
-void tg_set_commands(struct platform *p, struct str commands);
-void tg_commands_free(struct telegram *t);
-/* What its gateway calls the command that Telegram calls @name. */
-struct str tg_command_name(const struct telegram *t, struct str name);
-
-/* ---- files.c ---- */
-
-void tg_media_where(struct platform *p, struct media_ask ask, struct str ref);
-void tg_files_cancel(struct telegram *t);
-
-/* ---- chats.c ---- */
+/* What a person can do about Telegram's refusal @why; NULL: its own words are best. */
+const char *tg_refusal(int code, const char *why);
+bool tg_refuses_entities(const struct tg_answer *a);
 
 void tg_chats_load(void *ctx, struct str key, struct str value); /* a store_record_cb */
 void tg_chats_free(struct telegram *t);
 void tg_chat_moved(struct telegram *t, struct str from, struct str to);
-struct str tg_chat_now(struct telegram *t, struct str id);    /* @id when it did not move */
-struct str tg_chat_before(struct telegram *t, struct str id); /* its former id; absent: none */
+struct str tg_chat_now(struct telegram *t, struct str id);    /* @id unless the chat moved */
+struct str tg_chat_before(struct telegram *t, struct str id); /* the former id; absent: none */
 void tg_chat_limit(struct telegram *t, struct str id, int64_t for_ms);
-int64_t tg_chat_wait_ms(struct telegram *t, struct str id); /* 0: free */
-bool tg_chat_typed(struct telegram *t, struct str id);      /* true: just now, no need to repeat */
+int64_t tg_chat_wait_ms(struct telegram *t, struct str id); /* 0: not limited */
+bool tg_chat_typed(struct telegram *t, struct str id);      /* true: typing still shows there */
 int64_t tg_limit_of_all(struct telegram *t); /* ms the whole bot should rest; 0: single chats */
 
-/* ---- act.c, send.c, refuse.c ---- */
+/* ---- inbound.c ---- */
 
+void tg_inbound_start(struct telegram *t);
+void tg_inbound_stop(struct telegram *t);
+const char *tg_state_name(const struct telegram *t);
+bool tg_webhook(struct platform *p, struct http_req *req);
+void tg_reactions_sent(struct telegram *t, struct str chat, int64_t message, int64_t thread);
+/* An update was accepted or not; never runs after tg_inbound_stop(). */
+typedef void tg_accepted_fn(struct telegram *t, uint64_t tag, enum bh_err err);
+
+/* ---- prompts.c ---- */
+/* False: the press needs no accepting, and @done does not run. */
+bool tg_accept_press(struct telegram *t, struct json update, tg_accepted_fn *done, uint64_t tag);
+void tg_write_keyboard(struct buf *out, const struct prompt *q);
+void tg_prompts_cancel(struct telegram *t);
+void tg_prompt_over(struct platform *p, struct prompt *q); /* a prompt_over_cb */
+
+/* ---- commands.c ---- */
+void tg_set_commands(struct platform *p, struct str commands);
+void tg_commands_free(struct telegram *t);
+/* The gateway's name of the command that Telegram calls @name. */
+struct str tg_command_name(const struct telegram *t, struct str name);
+
+/* ---- outbound.c ---- */
 void tg_act(struct platform *p, struct action_id id, const struct action_from *from,
             const struct action *a);
 extern const struct sender_ops tg_sender;
-
-/* What a person can do about Telegram's refusal @why; NULL: nothing better than its own words. */
-const char *tg_refusal(int code, const char *why);
-bool tg_refuses_entities(const struct tg_answer *a);

@@ -1,13 +1,54 @@
-/* twilio.c - opening, closing and looking at one Twilio number.  (twilio_priv.h has the parts.) */
+/* twilio.c - one Twilio number: its settings, open, close, check, status.  (twilio_priv.h has the
+ * parts.) */
 #include "platform/twilio/twilio.h"
 #include <stdio.h>
 #include <stdlib.h>
+#include "base/config.h"
 #include "base/crypto.h"
 #include "base/json.h"
 #include "base/jw.h"
 #include "base/mem.h"
 #include "net/http_client.h"
 #include "platform/twilio/twilio_priv.h"
+
+enum { CHECK_MS = 10000 };
+
+/* ---- settings ---- */
+
+#define AT(member) offsetof(struct twilio_settings, member)
+
+static const struct config_key keys[] = {
+    {"account_sid", CFG_TEXT, CFG_RESTART, AT(account_sid), .what = "Account SID."},
+    {"auth_token", CFG_SECRET, CFG_RESTART, AT(auth_token), .what = "Auth token."},
+    {"plane", CFG_CHOICE, CFG_RESTART, AT(plane), NULL, "inbound|passthrough",
+     .what = "`inbound` or `passthrough`."},
+    {"api_base", CFG_TEXT, CFG_RESTART, AT(api_base),
+     .what = "Another API server than the platform's own."},
+    {0},
+};
+
+static bool check(void *settings, char *ret_why)
+{
+    const struct twilio_settings *s = settings;
+
+    if (s->account_sid == NULL || s->auth_token == NULL) {
+        snprintf(ret_why, 256, "a twilio platform needs `account_sid` and `auth_token`");
+        return false;
+    }
+    for (const char *p = s->account_sid; *p != '\0'; p++)
+        if (!((*p >= '0' && *p <= '9') || ((*p | 32) >= 'a' && (*p | 32) <= 'z'))) {
+            snprintf(ret_why, 256, "`account_sid` is not a SID: it has letters and digits only");
+            return false;
+        }
+    return true;
+}
+
+const struct config_section twilio_config = {.name = "twilio",
+                                             .keys = keys,
+                                             .size = sizeof(struct twilio_settings),
+                                             .check = check};
+
+/* ---- life ---- */
 
 static const struct webhook_bot_kind kind = {
     .ops = &twilio_ops,
@@ -20,8 +61,6 @@ static const struct webhook_bot_kind kind = {
     .no_chat = "chat_id is not a number Twilio could write to",
 };
 
-enum { CHECK_MS = 10000 };
-
 static void write_auth(const struct twilio_settings *cfg, struct buf *out)
 {
     struct buf pair = BUF_INIT;
@@ -32,7 +71,7 @@ static void write_auth(const struct twilio_settings *cfg, struct buf *out)
     buf_wipe(&pair);
 }
 
-/* Twilio's own address gets our credential; where that leads (its storage) does not. */
+/* Twilio's own address gets the credential; an address it redirects to (its storage) does not. */
 static void twilio_media_where(struct platform *p, struct media_ask ask, struct str ref)
 {
     struct twilio *t = twilio_of(p);
@@ -75,8 +114,9 @@ static enum bh_err twilio_open(const struct platform_settings *settings, struct 
         return err;
     }
     if (t->bot.env->public_url == NULL)
-        log_warn(&t->bot.log, "without `public_url` the address Twilio signs is taken from the "
-                              "Host header: set it when a proxy is before bellhop");
+        log_warn(&t->bot.log,
+                 "`public_url` is not set, so the signed address is taken from the Host "
+                 "header: set `public_url` if a proxy stands before bellhop");
     *ret_p = &t->bot.base;
     return BH_OK;
 }

@@ -1,11 +1,11 @@
 /* twilio_priv.h - the parts of the Twilio adapter, for its own files only.
  *
- *      twilio.c    what makes it one of the webhook bots     webhook.c  signed requests -> host
- *      send.c      what a request to Twilio looks like and what its answer means
- *      signature.c, normalize.c, found.c know nothing of these. */
+ *      twilio.c    settings, open, close, status: one of the webhook bots (platform/webhook_bot.h)
+ *      inbound.c   signed requests -> events -> the host
+ *      outbound.c  requests to Twilio and what its answers mean */
 #pragma once
-#include "platform/twilio/found.h"
-#include "platform/twilio/normalize.h"
+#include "platform/twilio/inbound.h"
+#include "platform/twilio/outbound.h"
 #include "platform/twilio/twilio.h"
 #include "platform/webhook_bot.h"
 

@@ -1,22 +1,247 @@
-/* history.c - what is kept in the store.
+/* history.c - what is kept in the store of a chat, and what a page reads back.
  *
  * Records, all under "<bot> 1f <chat> 1f ...":
  *      web       <id, 16 hex>  -> the message as JSON, exactly what pages get
  *      web_once  <client_id>   -> the id it was kept under, so that a repeated POST is kept once
  *
- * A change is published to the pages when its write is on disk, in the order of the writes.  A chat
- * is cut to length every few writes, so between cuts it may hold an eighth more than `history`.
+ * A change is published to the pages once its write is committed, in the order of the writes.  A
+ * chat is cut to length every few writes, so between cuts it may hold an eighth more than
+ * `history`.
+ *
+ * A page that comes back says what it has seen.  It may have missed a change anywhere, because an
+ * old message may have been edited since.  So the whole history is read, newest first and in pages;
+ * what is new is collected and told oldest first at the end.
+ *
+ * One read or write of the store is a struct web_job.  A visitor's reads run one at a time per
+ * chat, the others wait, and too many are refused:
+ *
+ *      WAITING --the read before it is over--> SUBMITTED --done--> freed, or its next page
+ *         '------cancelled--> freed                '-----cancelled--> done() without a result
  */
 #include <stdlib.h>
 #include "base/jw.h"
 #include "base/limits.h"
 #include "base/mem.h"
 #include "platform/prompts.h"
-#include "platform/web/job.h"
-#include "platform/web/sweep.h"
+#include "platform/web/web_priv.h"
+#include "store/store.h"
 
+#define MAX_WAITING 8 /* reads of one chat: four pages, each its stream and its history */
+#define READ_BYTES ((size_t)256 << 10) /* of records, at a time */
 #define TRIM_AT_ONCE 256
-#define KEPT_BYTES 240 /* of a message beside its text, about: its key and what else is in it */
+#define KEPT_BYTES 240 /* of a message beside its text, about: its key and its other fields */
+#define ANSWER_MESSAGES 100
+#define ANSWER_BYTES ((size_t)1 << 20)     /* of messages in one history answer */
+#define CATCH_UP_BYTES ((size_t)256 << 10) /* above this a page reads its history anew */
+
+/* ---- jobs ---- */
+
+typedef void web_job_f(struct web_job *j, enum bh_err err);
+
+struct web_job {
+    union {
+        struct store_op op; /* first in both */
+        struct store_scan scan;
+        struct store_tx tx;
+    };
+    struct store_left left; /* the bot was closed meanwhile */
+    struct list link;       /* web->jobs */
+    struct list wait_link;  /* WAITING: on its chat */
+    struct store *store;    /* borrowed */
+    struct web *web;        /* borrowed; NULL: the bot was closed meanwhile */
+    struct web_chat *chat;  /* borrowed, pinned by its n_jobs */
+    web_job_f *done;        /* must not free the job */
+    bool next_page;         /* set by done(): go on behind the last record */
+    struct buf key, once, value, text;
+    struct store_kv *items;  /* owned */
+    const char *event;       /* what the pages are told */
+    uint64_t id, rev;        /* of the message; catching up: everything up to rev is in the scan */
+    struct http_id http;     /* who asked, when it was a request */
+    struct action_id action; /* who asked, when it was an action */
+    struct prompt *prompt;   /* borrowed; whose choice is kept */
+    struct web_stream *stream; /* catching up; NULL: it has gone */
+    uint64_t last;             /* catching up: what the page has seen */
+    size_t limit;              /* history answer: messages asked for */
+};
+
+static struct web_job *job_new(struct web *w, struct web_chat *c, web_job_f *done)
+{
+    struct web_job *j = xcalloc(1, sizeof *j);
+
+    j->store = w->env->store;
+    j->web = w;
+    j->chat = c;
+    j->done = done;
+    c->n_jobs++;
+    list_init(&j->link);
+    list_init(&j->wait_link);
+    list_append(&w->jobs, &j->link);
+    return j;
+}
+
+static void job_free(struct web_job *j)
+{
+    struct web_chat *c = j->web != NULL ? j->chat : NULL;
+
+    store_take_back(&j->left);
+    list_remove(&j->link);
+    if (j->stream != NULL)
+        j->stream->catching_up = NULL;
+    if (list_is_linked(&j->wait_link)) {
+        list_remove(&j->wait_link);
+        if (c != NULL)
+            c->n_waiting--;
+    }
+    buf_done(&j->key);
+    buf_done(&j->once);
+    buf_done(&j->value);
+    buf_done(&j->text);
+    free(j->items);
+    free(j);
+    if (c != NULL) {
+        c->n_jobs--;
+        web_chat_settle(c);
+    }
+}
+
+/* "<bot> 1f <chat> 1f <tail>" */
+static void key_write(struct buf *out, const struct web_chat *c, struct str tail)
+{
+    buf_printf(out, "%s\x1f%s\x1f", c->web->base.bot, c->id);
+    buf_add_str(out, tail);
+}
+
+static void key_write_id(struct buf *out, const struct web_chat *c, uint64_t id)
+{
+    char text[WEB_ID_CHARS + 1];
+
+    web_id_format(id, text);
+    key_write(out, c, str_make(text, WEB_ID_CHARS));
+}
+
+static void job_next_page(struct web_job *j)
+{
+    struct store_scan was = j->scan;
+
+    j->next_page = false;
+    buf_reset(&j->text);
+    buf_add_str(&j->text, was.records[was.n_records - 1].key);
+    store_scan_free(j->store, &j->scan);
+    j->scan.after = buf_str(&j->text);
+    store_scan(j->store, &j->scan);
+}
+
+static void job_scan(struct web_job *j, const char *ns);
+
+/* Starts the next waiting read of the chat. */
+static void read_next(struct web_chat *c)
+{
+    if (list_is_empty(&c->waiting))
+        return;
+    struct web_job *j = list_first(&c->waiting, struct web_job, wait_link);
+    list_remove(&j->wait_link);
+    c->n_waiting--;
+    c->reading = j;
+    job_scan(j, "web");
+}
+
+static void on_store_done(struct store_op *op, enum bh_err err)
+{
+    struct web_job *j = container_of(op, struct web_job, op);
+    bool is_scan = op->kind == STORE_SCAN;
+
+    if (j->web != NULL && (err == BH_UNAVAILABLE || err == BH_UNKNOWN)) {
+        j->web->counters.store_failures++;
+        log_warn(&j->web->log, "the store failed: %s of chat history, %s",
+                 is_scan ? "read" : "write", bh_err_word(err));
+    }
+    if (j->web != NULL)
+        j->done(j, err);
+    if (j->web != NULL && j->next_page && j->scan.n_records > 0) {
+        job_next_page(j);
+        return;
+    }
+    if (is_scan)
+        store_scan_free(j->store, &j->scan);
+    if (j->web != NULL && j->chat->reading == j) {
+        j->chat->reading = NULL;
+        read_next(j->chat);
+    }
+    job_free(j);
+}
+
+static void job_scan(struct web_job *j, const char *ns)
+{
+    j->scan.op.done = on_store_done;
+    j->scan.ns = ns;
+    j->scan.prefix = buf_str(&j->key);
+    if (j->scan.max_bytes == 0)
+        j->scan.max_bytes = READ_BYTES;
+    store_scan(j->store, &j->scan);
+}
+
+static void job_tx(struct web_job *j, size_t n, bool urgent)
+{
+    j->tx.op.done = on_store_done;
+    j->tx.items = j->items;
+    j->tx.n = n;
+    store_tx(j->store, &j->tx, urgent);
+}
+
+static bool job_read(struct web_job *j)
+{
+    struct web_chat *c = j->chat;
+
+    if (c->reading != NULL && c->n_waiting >= MAX_WAITING) {
+        job_free(j);
+        return false;
+    }
+    list_append(&c->waiting, &j->wait_link);
+    c->n_waiting++;
+    if (c->reading == NULL)
+        read_next(c);
+    return true;
+}
+
+static void job_cancel(struct web_job *j)
+{
+    if (list_is_linked(&j->wait_link))
+        job_free(j);
+    else
+        store_cancel(j->store, &j->op);
+}
+
+static void on_store_closed(struct store_left *l, const struct store_ops *ops)
+{
+    struct web_job *j = container_of(l, struct web_job, left);
+
+    if (j->op.kind == STORE_SCAN)
+        ops->scan_free(&j->scan);
+    l->prev = NULL; /* the list is gone with its store */
+    job_free(j);
+}
+
+void web_jobs_leave(struct web *w)
+{
+    list_each (&w->jobs, it, next) {
+        struct web_job *j = list_entry(it, struct web_job, link);
+        if (j->http.generation !=
+            0) /* a client that repeats its client_id learns what became of it */
+            web_refuse_for_now(w, j->http, 503, "draining",
+                               "This server is going down. Try again in a moment.", 1);
+        if (list_is_linked(&j->wait_link)) {
+            job_free(j);
+            continue;
+        }
+        if (j->op.kind == STORE_SCAN)
+            store_cancel(j->store, &j->op);
+        j->web = NULL;
+        list_remove(it);
+        store_leave(j->store, &j->left, on_store_closed);
+    }
+}
+
+/* ---- writing ---- */
 
 /* Write @m under its id; with a client_id, only if that one is new. */
 static void submit_message(struct web_job *j, const struct web_message *m)
@@ -25,18 +250,18 @@ static void submit_message(struct web_job *j, const struct web_message *m)
 
     j->id = m->id;
     j->rev = m->rev;
-    web_key_write_id(&j->key, j->chat, m->id);
+    key_write_id(&j->key, j->chat, m->id);
     web_message_write(&j->value, m);
     j->items = xcalloc(2, sizeof *j->items);
     j->items[0] = (struct store_kv){KV_PUT, "web", buf_str(&j->key), buf_str(&j->value)};
     if (m->client_id.n > 0 && !m->from_agent) {
-        web_key_write(&j->once, j->chat, m->client_id);
+        key_write(&j->once, j->chat, m->client_id);
         j->items[1] = (struct store_kv){KV_INSERT, "web_once", buf_str(&j->once),
                                         str_make(j->key.p + j->key.n - WEB_ID_CHARS, WEB_ID_CHARS)};
         n = 2;
     }
     j->tx.bulk = true;
-    web_job_tx(j, n, true);
+    job_tx(j, n, true);
 }
 
 /* ---- cutting to length ---- */
@@ -44,11 +269,10 @@ static void submit_message(struct web_job *j, const struct web_message *m)
 static void on_trimmed(struct web_job *j, enum bh_err err)
 {
     if (err != BH_OK)
-        j->chat->untrimmed = UINT32_MAX; /* again at the next write */
+        j->chat->untrimmed = UINT32_MAX; /* try again at the next write */
 }
 
-/* The oldest ones, with what they say: each may have come with a client_id, which goes too.  What
- * is kept begins at j->once. */
+/* Deletes the messages before the key j->once, each with the record of its client_id. */
 static void on_oldest_read(struct web_job *j, enum bh_err err)
 {
     struct web *w = j->web;
@@ -62,7 +286,7 @@ static void on_oldest_read(struct web_job *j, enum bh_err err)
         return;
     if (oldest == j->scan.n_records && j->scan.more)
         j->chat->untrimmed = UINT32_MAX; /* it did not fit: the rest at the next write */
-    cut = web_job_new(w, j->chat, on_trimmed);
+    cut = job_new(w, j->chat, on_trimmed);
     cut->items = xcalloc(2 * oldest, sizeof *cut->items);
     /* The keys go into one buffer first: it may move while it grows, so views are taken after. */
     size_t *ends = xcalloc(2 * oldest, sizeof *ends);
@@ -76,7 +300,7 @@ static void on_oldest_read(struct web_job *j, enum bh_err err)
         ends[n++] = cut->key.n;
         if (!web_message_read(w, r->value, &m) || m.client_id.n == 0)
             continue;
-        web_key_write(&cut->key, j->chat, m.client_id);
+        key_write(&cut->key, j->chat, m.client_id);
         cut->items[n].ns = "web_once";
         ends[n++] = cut->key.n;
     }
@@ -86,10 +310,10 @@ static void on_oldest_read(struct web_job *j, enum bh_err err)
     }
     free(ends);
     web_kept_less(w, bytes);
-    web_job_tx(cut, n, false);
+    job_tx(cut, n, false);
 }
 
-/* The newest ones, as many as are kept: what comes before them goes. */
+/* The scan has the newest messages, as many as are kept: older ones are deleted. */
 static void on_newest_read(struct web_job *j, enum bh_err err)
 {
     struct web *w = j->web;
@@ -97,11 +321,11 @@ static void on_newest_read(struct web_job *j, enum bh_err err)
 
     if (err != BH_OK || !j->scan.more || j->scan.n_records == 0)
         return;
-    oldest = web_job_new(w, j->chat, on_oldest_read);
-    web_key_write(&oldest->key, j->chat, STR(""));
+    oldest = job_new(w, j->chat, on_oldest_read);
+    key_write(&oldest->key, j->chat, STR(""));
     buf_add_str(&oldest->once, j->scan.records[j->scan.n_records - 1].key);
     oldest->scan = (struct store_scan){.limit = TRIM_AT_ONCE};
-    web_job_scan(oldest, "web");
+    job_scan(oldest, "web");
 }
 
 static size_t most_bytes(const struct web *w)
@@ -125,10 +349,10 @@ static void trim_sometimes(struct web_chat *c, size_t bytes)
         return;
     c->untrimmed = 0;
     c->untrimmed_bytes = 0;
-    j = web_job_new(w, c, on_newest_read);
-    web_key_write(&j->key, c, STR(""));
+    j = job_new(w, c, on_newest_read);
+    key_write(&j->key, c, STR(""));
     j->scan = (struct store_scan){.limit = w->history, .reverse = true, .max_bytes = most_bytes(w)};
-    web_job_scan(j, "web");
+    job_scan(j, "web");
 }
 
 /* ---- a visitor's message ---- */
@@ -142,16 +366,16 @@ static void on_once_read(struct web_job *j, enum bh_err err)
     web_post_answer(j->web, j->http, id);
 }
 
-/* Kept before, by the POST that this one repeats: answer with that message's id. */
+/* The first POST of this client_id was kept: answer with that message's id. */
 static void answer_repeated(struct web_job *was)
 {
-    struct web_job *j = web_job_new(was->web, was->chat, on_once_read);
+    struct web_job *j = job_new(was->web, was->chat, on_once_read);
 
     j->http = was->http;
     j->id = was->id;
     buf_add_str(&j->key, buf_str(&was->once));
     j->scan = (struct store_scan){.limit = 1};
-    web_job_scan(j, "web_once");
+    job_scan(j, "web_once");
 }
 
 static void on_post_kept(struct web_job *j, enum bh_err err)
@@ -160,7 +384,7 @@ static void on_post_kept(struct web_job *j, enum bh_err err)
         answer_repeated(j);
         return;
     }
-    /* The agent's mailbox has it whatever became of the record, so the answer is yes. */
+    /* The agent's mailbox has the message whatever became of the record, so the POST succeeded. */
     web_publish(j->chat, j->event, j->rev, buf_str(&j->value));
     web_post_answer(j->web, j->http, j->id);
     trim_sometimes(j->chat, j->value.n);
@@ -183,7 +407,7 @@ void web_keep_post(struct web *w, struct str chat_id, const struct web_message *
         web_post_answer(w, http, m->id);
         return;
     }
-    struct web_job *j = web_job_new(w, web_chat_get(w, chat_id), on_post_kept);
+    struct web_job *j = job_new(w, web_chat_get(w, chat_id), on_post_kept);
     j->http = http;
     j->event = event;
     submit_message(j, &kept);
@@ -207,7 +431,7 @@ static void on_action_kept(struct web_job *j, enum bh_err err)
     trim_sometimes(j->chat, j->value.n);
 }
 
-/* The pages are told, and that is all. */
+/* Nothing is kept: only open pages get the message. */
 static void pass_on(struct web *w, struct str chat_id, const struct web_message *m,
                     struct action_id id)
 {
@@ -234,7 +458,7 @@ void web_keep_send(struct web *w, struct str chat_id, const struct web_message *
         pass_on(w, chat_id, m, id);
         return;
     }
-    j = web_job_new(w, web_chat_get(w, chat_id), on_action_kept);
+    j = job_new(w, web_chat_get(w, chat_id), on_action_kept);
     j->action = id;
     j->event = "message";
     submit_message(j, m);
@@ -242,7 +466,7 @@ void web_keep_send(struct web *w, struct str chat_id, const struct web_message *
 
 /* ---- an answered question ---- */
 
-/* Nothing is kept of it: pages that are open are told what was chosen. */
+/* Nothing is kept: only open pages learn what was chosen. */
 static void tell_choice(struct web *w, struct str chat_id, uint64_t message_id, struct str option)
 {
     struct web_chat *c = web_chat_find(w, chat_id);
@@ -283,7 +507,7 @@ static void on_choice_read(struct web_job *j, enum bh_err err)
     }
     m.chosen = buf_str(&j->text);
     m.rev = web_next(w);
-    struct web_job *put = web_job_new(w, j->chat, on_choice_kept);
+    struct web_job *put = job_new(w, j->chat, on_choice_kept);
     put->prompt = j->prompt;
     put->event = "edit";
     submit_message(put, &m);
@@ -300,13 +524,13 @@ void web_keep_choice(struct web *w, struct prompt *q)
         prompts_tidied(q, 0);
         return;
     }
-    struct web_job *j = web_job_new(w, web_chat_get(w, chat_id), on_choice_read);
+    struct web_job *j = job_new(w, web_chat_get(w, chat_id), on_choice_read);
     j->prompt = q;
     j->id = message_id;
     buf_add_z(&j->text, q->chosen->id);
-    web_key_write_id(&j->key, j->chat, message_id);
+    key_write_id(&j->key, j->chat, message_id);
     j->scan = (struct store_scan){.limit = 1};
-    web_job_scan(j, "web");
+    job_scan(j, "web");
 }
 
 /* ---- edits ---- */
@@ -328,7 +552,7 @@ static void on_edit_read(struct web_job *j, enum bh_err err)
     m.text = buf_str(&j->text);
     m.rev = web_next(w);
     m.edited_ms = clock_wall_ms(w->env->clock);
-    struct web_job *put = web_job_new(w, j->chat, on_action_kept);
+    struct web_job *put = job_new(w, j->chat, on_action_kept);
     put->action = j->action;
     put->event = "edit";
     submit_message(put, &m);
@@ -337,11 +561,179 @@ static void on_edit_read(struct web_job *j, enum bh_err err)
 void web_keep_edit(struct web *w, struct str chat_id, uint64_t message_id, struct str text,
                    struct action_id id)
 {
-    struct web_job *j = web_job_new(w, web_chat_get(w, chat_id), on_edit_read);
+    struct web_job *j = job_new(w, web_chat_get(w, chat_id), on_edit_read);
 
     j->action = id;
     buf_add_str(&j->text, text);
-    web_key_write_id(&j->key, j->chat, message_id);
+    key_write_id(&j->key, j->chat, message_id);
     j->scan = (struct store_scan){.limit = 1};
-    web_job_scan(j, "web");
+    job_scan(j, "web");
+}
+
+/* ---- reading the history ---- */
+
+/* @scan holds at least @limit records, newest first, when there are that many. */
+static void answer_messages(struct web *w, struct str chat_id, struct http_id http,
+                            const struct store_scan *scan, size_t limit)
+{
+    size_t bytes = 0, shown = 0;
+    struct jw out;
+
+    while (shown < scan->n_records && shown < limit && bytes < ANSWER_BYTES)
+        bytes += scan->records[shown++].value.n;
+    buf_reset(&w->scratch);
+    out = jw_begin(&w->scratch);
+    jw_obj(&out);
+    jw_kstr(&out, "title", str_of(w->title));
+    jw_kstr(&out, "name", web_name_given(w, chat_id));
+    jw_kstr(&out, "state", str_of(host_route_state(w->base.host, &w->base, web_bot(w))));
+    jw_kbool(&out, "more", shown < scan->n_records || scan->more);
+    jw_key(&out, "messages");
+    jw_arr(&out);
+    while (shown > 0)
+        jw_raw(&out, scan->records[--shown].value);
+    jw_end_arr(&out);
+    jw_end_obj(&out);
+    http_answer(w->env->server, http,
+                &(struct http_answer){.status = 200,
+                                      .headers = "Cache-Control: no-store\r\n",
+                                      .body = buf_str(&w->scratch)});
+    if (w->scratch.cap > ANSWER_BYTES / 4)
+        buf_done(&w->scratch);
+}
+
+static void on_history_read(struct web_job *j, enum bh_err err)
+{
+    if (err != BH_OK)
+        web_refuse_for_now(j->web, j->http, 503, bh_err_word(err),
+                           "The history cannot be read right now.", 2);
+    else
+        answer_messages(j->web, str_of(j->chat->id), j->http, &j->scan, j->limit);
+}
+
+static bool query_u64(struct web *w, struct http_req *req, const char *name, uint64_t *ret)
+{
+    buf_reset(&w->scratch);
+    return http_query(req, name, &w->scratch) && str_to_u64(buf_str(&w->scratch), ret);
+}
+
+void web_history_answer(struct web *w, struct http_req *req, const struct web_visitor *v)
+{
+    uint64_t limit = ANSWER_MESSAGES, before;
+    struct web_job *j;
+
+    if (w->history == 0) {
+        answer_messages(w, str_of(v->chat_id), http_req_id(req), &(struct store_scan){0}, 0);
+        return;
+    }
+    query_u64(w, req, "limit", &limit);
+    if (limit == 0 || limit > w->history)
+        limit = w->history;
+    j = job_new(w, web_chat_get(w, str_of(v->chat_id)), on_history_read);
+    j->http = http_req_id(req);
+    j->limit = (size_t)limit;
+    key_write(&j->key, j->chat, STR(""));
+    j->scan = (struct store_scan){.limit = j->limit + 1, .reverse = true};
+    j->scan.max_bytes = ANSWER_BYTES;
+    buf_reset(&w->scratch);
+    if (http_query(req, "before", &w->scratch) && web_id_parse(buf_str(&w->scratch), &before)) {
+        key_write_id(&j->text, j->chat, before);
+        j->scan.after = buf_str(&j->text);
+    }
+    if (!job_read(j))
+        web_refuse_for_now(w, http_req_id(req), 429, "too_many_reads",
+                           "This visitor is reading its history several times already.", 2);
+}
+
+/* ---- catching up ---- */
+
+/* Keep aside what the page has not seen, one line each, newest first.  False: it is too much. */
+static bool keep_missed(struct web_job *j)
+{
+    struct web_message m;
+
+    for (size_t i = 0; i < j->scan.n_records; i++) {
+        struct str record = j->scan.records[i].value;
+        if (!web_message_read(j->web, record, &m) || m.rev <= j->last)
+            continue;
+        buf_add_str(&j->value, record); /* one line: our JSON escapes every control character */
+        buf_add_c(&j->value, '\n');
+        if (j->value.n > CATCH_UP_BYTES)
+            return false;
+    }
+    return true;
+}
+
+/* From the last line to the first: oldest first. */
+static void tell_missed(struct web_job *j)
+{
+    struct str lines = buf_str(&j->value);
+    struct web_message m;
+
+    while (lines.n > 0 && j->stream != NULL) {
+        size_t start = lines.n - 1;
+        while (start > 0 && lines.p[start - 1] != '\n')
+            start--;
+        struct str record = str_make(lines.p + start, lines.n - 1 - start);
+        if (web_message_read(j->web, record, &m))
+            web_stream_message(j->stream, &m, record);
+        lines.n = start;
+    }
+}
+
+static void on_catch_up_read(struct web_job *j, enum bh_err err)
+{
+    if (j->stream == NULL)
+        return;
+    if (err != BH_OK) {
+        web_stream_end(j->stream); /* the page tries again */
+        return;
+    }
+    bool fits = keep_missed(j);
+    if (fits && j->scan.more) {
+        j->next_page = true;
+        return;
+    }
+    if (fits)
+        tell_missed(j);
+    else
+        web_stream_reset(j->stream);
+    if (j->stream == NULL)
+        return; /* it went while we wrote */
+    struct web_stream *s = j->stream;
+    j->stream = NULL;
+    s->catching_up = NULL;
+    if (j->chat->published > j->rev)
+        web_catch_up(s, j->rev); /* more was published while we read */
+    else
+        web_stream_go_live(s, j->rev);
+}
+
+void web_catch_up(struct web_stream *s, uint64_t last)
+{
+    struct web_chat *c = s->chat;
+    struct web *w = c->web;
+    struct web_job *j = job_new(w, c, on_catch_up_read);
+
+    j->stream = s;
+    j->last = last <= w->counter ? last : 0; /* from another database: tell everything */
+    j->rev = w->counter;
+    key_write(&j->key, c, STR(""));
+    j->scan = (struct store_scan){.reverse = true};
+    s->catching_up = j;
+    if (job_read(j))
+        return;
+    web_stream_end(s); /* the page tries again */
+    web_chat_settle(c);
+}
+
+void web_catch_up_cancel(struct web_stream *s)
+{
+    struct web_job *j = s->catching_up;
+
+    s->catching_up = NULL;
+    if (j == NULL)
+        return;
+    j->stream = NULL;
+    job_cancel(j);
 }

@@ -1,21 +1,21 @@
-/* sweep.c - history that is too old, or too much, goes: oldest first, a little at a time.
+/* sweep.c - deletes history that is too old or too much: oldest first, a little at a time.
  *
  *      RESTING --an hour, or there is no room--> READING <--> DELETING
  *         ^                                         |
  *         '------ the end, and there is room -------'   the end, and it is too much: once more
  *
- * A pass reads the whole history of a bot in the order of its keys, deletes what is older than the
- * cut, and notes how many bytes there are of each age.  At its end we know what is kept; when that
- * is too much, the ages say where the next pass cuts.  So it costs the same little memory however
- * much is kept, and there is no second record of what is kept that could be wrong.
+ * A pass reads the whole history of a bot in the order of its keys, deletes messages older than the
+ * cut, and counts the bytes of each age.  At its end the pass knows how much is kept; if that is
+ * too much, the ages say where the next pass cuts.  So a pass needs the same little memory however
+ * much is kept, and no second record of what is kept could be wrong.
  *
- * Until the first pass is over, what lies on disk is not known; so long, only an eighth of what is
- * allowed is kept anew. */
-#include "platform/web/sweep.h"
+ * Until the first pass has ended, nobody knows what the store has; until then only an eighth of the
+ * limit may be added. */
 #include <stdlib.h>
 #include "base/limits.h"
 #include "base/mem.h"
-#include "platform/web/job.h"
+#include "platform/web/web_priv.h"
+#include "store/store.h"
 
 #define STEP_BYTES ((size_t)128 << 10)
 #define STEP_MS 10
@@ -50,13 +50,13 @@ static unsigned age_of(int64_t now_ms, int64_t at_ms)
     return doubled * 4 + (doubled >= 2 ? (unsigned)(s >> (doubled - 2)) & 3 : 0);
 }
 
-/* The smallest age, in ms, that age_of() counts there. */
+/* The smallest age, in ms, in the slot @age. */
 static int64_t age_begins_ms(unsigned age)
 {
     return (int64_t)(((uint64_t)(4 + age % 4) << (age / 4) >> 2) - 1) * 1000;
 }
 
-/* Where to cut so that @goal bytes are left: the youngest of them. */
+/* Where to cut so that the youngest @goal bytes are left. */
 static int64_t cut_for(const struct web_sweep *s, int64_t now_ms, uint64_t goal)
 {
     uint64_t sum = 0;
@@ -71,7 +71,7 @@ static int64_t cut_for(const struct web_sweep *s, int64_t now_ms, uint64_t goal)
 
 /* ---- what is kept ---- */
 
-/* Soon, unless a pass is under way or about to begin. */
+/* Begins a pass soon, unless one is running or about to. */
 static void hurry(struct web_sweep *s)
 {
     if (s->busy || s->after.n > 0 || s->hurries)
@@ -145,7 +145,7 @@ static void end(struct web_sweep *s)
         timer_set(w->env->clock, &s->timer, REST_MS);
         return;
     }
-    /* Several bots share what is allowed; each gives up a quarter of its part. */
+    /* Several bots share the limit; each gives up a quarter of its part. */
     s->cut_ms = cut_for(s, clock_wall_ms(w->env->clock),
                         (uint64_t)((double)w->kept / (double)sum * (double)all * 0.75));
     s->hurries = true;
@@ -162,7 +162,7 @@ static void sweep_free(struct web_sweep *s)
     free(s);
 }
 
-/* The step is over: the next one, after a moment for others. */
+/* Ends a step; the next one follows after a pause, so that other writes get their turn. */
 static void go_on(struct web_sweep *s)
 {
     bool more = s->scan.more;
@@ -181,7 +181,7 @@ static void go_on(struct web_sweep *s)
 
 static void on_deleted(struct store_op *op, enum bh_err err)
 {
-    (void)err; /* what stayed is found by the next pass */
+    (void)err; /* the next pass finds what stayed */
     go_on(container_of(op, struct web_sweep, tx.op));
 }
 

@@ -1,8 +1,8 @@
-/* visitor.h - who is writing, without an account.
+/* visitor.h - visitors of the page, who have a token instead of an account.  Pure.
  *
- * A visitor holds a token nobody else knows.  What gateways, logs and records see is the chat id, a
- * keyed hash of the token: it tells visitors apart and lets nobody speak as one.  A chat id carries
- * its own check, so a made-up one is refused without asking the store.
+ * A visitor holds a random token that nobody else knows.  Gateways, logs and records see the chat
+ * id, a keyed hash of the token: it tells visitors apart and lets nobody speak as one.  A chat id
+ * carries its own check digits, so a made-up one is refused without asking the store.
  */
 #pragma once
 #include "base/hash.h"

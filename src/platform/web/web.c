@@ -1,26 +1,62 @@
 /* web.c - design.  (web.h has the surface, web_priv.h the parts and the numbering.)
  *
- * The page belongs to us, so sending is publishing: an answer is on disk (unless history is off)
- * before the gateway hears "success", and open pages get it in the same turn.  Pages come to
- * whichever web bot the server asks first, so the open bots know each other by a short list.
- *
- * Long because it is one bot's whole life: its key, its pages, what agents ask of it.
+ * The page belongs to bellhop, so sending is publishing: an answer is committed to the store
+ * (unless history is off) before the gateway hears "success", and open pages get it in the same
+ * turn.  The server asks any web bot for a page, so the open bots know each other by a short list.
  */
 #include "platform/web/web.h"
 #include <stdio.h>
 #include <stdlib.h>
+#include "base/config.h"
 #include "base/crypto.h"
 #include "base/json.h"
 #include "base/jw.h"
 #include "base/mem.h"
 #include "base/rand.h"
 #include "platform/prompts.h"
-#include "platform/web/sweep.h"
 #include "platform/web/web_priv.h"
 #include "store/store.h"
 
 #define TYPING_MS 6000
 #define MAX_STATUS_CHARS 200
+
+/* ---- settings ---- */
+
+#define AT(member) offsetof(struct web_settings, member)
+
+static const struct config_key keys[] = {
+    {"title", CFG_TEXT, CFG_RESTART, AT(title), .what = "What the chat page is called."},
+    {"history", CFG_NUMBER, CFG_RESTART, AT(history), "200", .max = 100000,
+     .what = "Messages kept per chat; 0 keeps none."},
+    {0},
+};
+
+static bool check(void *settings, char *ret_why)
+{
+    const struct web_settings *s = settings;
+    struct str bot = str_of(s->base.bot);
+    bool ok = bot.n > 0 && bot.n <= 64;
+
+    for (size_t i = 0; ok && i < bot.n; i++) {
+        char c = bot.p[i];
+        ok = (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') ||
+             (c != '\0' && strchr("-_.", c) != NULL);
+    }
+    if (ok && !str_eq(bot, STR("assets")) && !str_eq(bot, STR("api")))
+        return true;
+    snprintf(ret_why, 256,
+             "the bot of a web platform is part of its address: use letters, digits, '-', '_' "
+             "and '.', not '%.*s'",
+             (int)(bot.n < 80 ? bot.n : 80), bot.p != NULL ? bot.p : "");
+    return false;
+}
+
+const struct config_section web_config = {.name = "web",
+                                          .keys = keys,
+                                          .size = sizeof(struct web_settings),
+                                          .check = check};
+
+/* ---- the open bots ---- */
 
 /* The open web bots: in order of opening, and by name. */
 static struct list open_bots = {&open_bots, &open_bots};
@@ -126,8 +162,7 @@ static void web_close(struct platform *p)
 
     timer_stop(w->env->clock, &w->heartbeat);
     web_sweep_stop(w);
-    web_posts_cancel(w);
-    web_presses_cancel(w);
+    web_inbound_cancel(w);
     prompts_close(w->prompts);
     web_jobs_leave(w);
     web_chats_free(w); /* ends the streams */

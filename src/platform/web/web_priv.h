@@ -1,21 +1,17 @@
 /* web_priv.h - what the files of the web platform share.
  *
- *      http.c      which request means what; who may ask; page and assets
- *      post.c      a visitor's message on its way in
- *      stream.c    chats in memory and the pages that listen to them
- *      job.c       reads and writes of the store under way
- *      history.c   what is kept in the store
- *      recall.c    what a page reads back: its history, and what it missed
+ *      web.c       settings, open, close, actions, status
+ *      http.c      which request means what; who may ask; page, assets, keys of files
+ *      inbound.c   messages, names and presses of visitors; questions with buttons
+ *      stream.c    messages as text; chats in memory and the pages that listen to them
+ *      history.c   what is kept in the store, and what a page reads back
  *      sweep.c     how much is kept, and for how long
- *      files.c     files of people and of agents, as the page knows them
- *      press.c     questions with buttons
- *      names.c     how visitors call themselves
- *      web.c       open, close, actions, status
+ *      visitor.c   tokens, chat ids, names
  *
- * Numbers.  One counter per bot, `boot << 40 | n`, names messages (their id) and changes (their
- * rev): it goes on after a restart without being stored.  An id is taken when a message arrives, a
- * rev when its record is written; records are written in the order of their revs, and a page that
- * has seen everything up to rev r misses exactly the records whose rev is larger.  On the wire both
+ * Numbers.  One counter per bot, `boot << 40 | n`, gives messages their id and changes their rev.
+ * It continues after a restart without being stored.  A message gets its id when it arrives and a
+ * rev when its record is written.  Records are written in the order of their revs, so a page that
+ * has seen everything up to rev r misses exactly the records with a larger rev.  On the wire both
  * are 16 hex digits, so that text order is number order.
  */
 #pragma once
@@ -70,19 +66,19 @@ struct web {
     struct list idle;            /* chats nobody looks at, oldest first */
     size_t n_idle;
     struct map names;         /* chat id -> struct web_name, owned; at most WEB_MAX_NAMES */
-    struct list names_by_age; /* names.c */
+    struct list names_by_age; /* visitor.c */
     struct list posts;        /* awaiting host_accept(); owned */
     struct list free_posts;   /* for reuse */
     struct list presses;      /* awaiting prompts_accept(); owned */
     struct prompts *prompts;  /* owned */
-    struct list jobs;         /* awaiting the store */
+    struct list jobs;         /* history.c: struct web_job, owned */
     struct timer heartbeat;
     size_t n_streams;
     struct buf page;           /* the HTML of this bot */
     struct buf frame, scratch; /* reused */
     struct web_counters counters;
     struct web_sweep *sweep;    /* owned; NULL: no history is kept */
-    size_t kept;                /* bytes of history, as far as we know: sweep.h */
+    size_t kept;                /* bytes of history, as counted by sweep.c */
     struct buf clean;           /* reused */
     struct web_bucket *buckets; /* owned; WEB_BUCKETS of them once a person has written */
 };
@@ -124,15 +120,15 @@ static inline struct str web_bot(const struct web *w)
 void web_id_format(uint64_t id, char ret[WEB_ID_CHARS + 1]);
 bool web_id_parse(struct str text, uint64_t *ret_id);
 void web_message_write(struct buf *out, const struct web_message *m);
-/* Read a record back; strs are borrowed from w->json.  False: not one of ours. */
+/* Reads a record; strs are borrowed from w->json.  False: not a message. */
 bool web_message_read(struct web *w, struct str record, struct web_message *ret);
 
 /* ---- web.c ---- */
 /* The open web bot called @bot; absent: the first one.  NULL: none. */
 struct web *web_sibling(struct str bot);
 
-/* ---- names.c ---- */
-enum bh_err web_names_open(struct web *w); /* reads those that were kept: blocks, for start-up */
+/* ---- visitor.c: names ---- */
+enum bh_err web_names_open(struct web *w); /* reads the stored names; blocks, for start-up */
 void web_names_close(struct web *w);
 /* The visitor's name, or one made from the chat id in @ret_made. */
 struct str web_name_of(const struct web *w, struct str chat_id, char ret_made[16]);
@@ -150,11 +146,10 @@ void web_refuse_for_now(struct web *w, struct http_id id, int status, const char
 
 bool web_page_visitor(struct platform *p, struct http_req *req, bool writes, struct buf *ret_chat);
 
-/* ---- files.c ---- */
 void web_file_key(struct platform *p, struct str chat, const struct event_media *m,
                   struct buf *out);
-/* The files that a message names; the strs are borrowed from @list.  False: one of them is none of
- * this chat's, or there are too many. */
+/* The files that a message names; strs are borrowed from @list.  False: one is not of this chat, or
+ * there are too many. */
 bool web_files_read(struct web *w, struct str chat, struct json list, struct event_media *ret,
                     size_t *ret_n);
 /* As pages and records have them. */
@@ -163,23 +158,20 @@ void web_files_write(struct web *w, struct str chat, const struct event_media *m
 /* "photo", "voice", ...: how a message with this file is called. */
 struct str web_file_message_type(struct str kind);
 
-/* ---- press.c ---- */
-void web_act_prompt(struct web *w, struct action_id id, const struct action_from *from,
-                    const struct action *a);
-void web_presses_cancel(struct web *w);
-
-/* ---- post.c ---- */
+/* ---- inbound.c ---- */
 struct web_visitor {
     char chat_id[VISITOR_CHAT_CHARS + 1];
     bool is_person; /* came with the cookie */
 };
 void web_post_message(struct web *w, struct http_req *req, const struct web_visitor *v);
 void web_post_name(struct web *w, struct http_req *req, const struct web_visitor *v);
+void web_post_press(struct web *w, struct http_req *req, const struct web_visitor *v);
+void web_act_prompt(struct web *w, struct action_id id, const struct action_from *from,
+                    const struct action *a);
 void web_prompt_over(struct platform *p, struct prompt *q); /* a prompt_over_cb */
-void web_post_press(struct web *w, struct http_req *req, const struct web_visitor *v); /* press.c */
 bool web_may_write_now(struct web *w, struct str chat_id, bool is_person);
 void web_post_refuse(struct web *w, struct http_id http, enum bh_err err);
-void web_posts_cancel(struct web *w); /* their answers are called off */
+void web_inbound_cancel(struct web *w);
 void web_post_answer(struct web *w, struct http_id id, uint64_t message_id);
 
 /* ---- stream.c ---- */
@@ -195,7 +187,7 @@ struct web_chat *web_chat_find(struct web *w, struct str chat_id); /* NULL: nobo
 void web_chat_settle(struct web_chat *c); /* after n_streams or n_jobs fell: may free it */
 void web_chats_free(struct web *w);
 void web_stream_open(struct web *w, struct http_req *req, const struct web_visitor *v);
-/* Everything up to @rev was written to @s: it is live from now on. */
+/* @s has got everything up to @rev and is live from now on. */
 void web_stream_go_live(struct web_stream *s, uint64_t rev);
 void web_stream_end(struct web_stream *s); /* frees it; the chat stays */
 void web_stream_reset(
@@ -207,23 +199,30 @@ void web_publish_state(struct web *w, const char *state); /* to every page */
 void web_heartbeat(struct timer *t);
 
 /* ---- history.c ---- */
-/* Keep a visitor's message if we may, tell its pages, answer the request. */
+/* Keeps a visitor's message if web_may_keep(), tells its pages, answers the request. */
 void web_keep_post(struct web *w, struct str chat_id, const struct web_message *m,
                    struct http_id http);
-/* Keep the agent's message if we may, tell the pages, answer the action. */
+/* Keeps the agent's message if web_may_keep(), tells the pages, answers the action. */
 void web_keep_send(struct web *w, struct str chat_id, const struct web_message *m,
                    struct action_id id);
-/* A question was answered: keep that in its message, tell the pages, then prompts_tidied(). */
+/* Keeps the choice in the question's message, tells the pages, then calls prompts_tidied(). */
 void web_keep_choice(struct web *w, struct prompt *q);
-/* Replace a kept message's text, tell the pages, answer the action. */
+/* Replaces a kept message's text, tells the pages, answers the action. */
 void web_keep_edit(struct web *w, struct str chat_id, uint64_t message_id, struct str text,
                    struct action_id id);
 
-/* ---- recall.c ---- */
 void web_history_answer(struct web *w, struct http_req *req, const struct web_visitor *v);
-/* Write to @s what changed after @last, then web_stream_go_live(); may end it instead. */
+/* Writes to @s what changed after @last, then web_stream_go_live(); may end @s instead. */
 void web_catch_up(struct web_stream *s, uint64_t last);
 void web_catch_up_cancel(struct web_stream *s);
 
-/* ---- job.c ---- */
-void web_jobs_leave(struct web *w); /* the store finishes them alone */
+void web_jobs_leave(struct web *w); /* the store finishes what is in flight */
+
+/* ---- sweep.c: what is older than `retention` goes, and above limits.history_bytes the
+ * oldest ---- */
+void web_sweep_start(struct web *w); /* while opening, when there is history */
+void web_sweep_stop(struct web *w);  /* harmless when it was not started */
+/* Counts @bytes as kept.  False: history is off, the bot has no route, or there is no room. */
+bool web_may_keep(struct web *w, size_t bytes);
+bool web_is_routed(struct web *w);               /* some instance gets what visitors say */
+void web_kept_less(struct web *w, size_t bytes); /* so many were deleted */

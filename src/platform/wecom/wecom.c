@@ -1,13 +1,56 @@
-/* wecom.c - opening, closing and looking at one WeCom agent.  (wecom_priv.h has the parts.) */
+/* wecom.c - one WeCom agent: its settings, open, close, status.  (wecom_priv.h has the parts.) */
 #include "platform/wecom/wecom.h"
 #include <stdio.h>
 #include <stdlib.h>
+#include "base/config.h"
 #include "base/crypto.h"
 #include "base/jw.h"
 #include "base/mem.h"
 #include "platform/wecom/wecom_priv.h"
 
-/* "a|b" would be several people, "@all" everybody. */
+/* ---- settings ---- */
+
+#define AT(member) offsetof(struct wecom_settings, member)
+
+static const struct config_key keys[] = {
+    {"corp_id", CFG_TEXT, CFG_RESTART, AT(corp_id), .what = "Corp id."},
+    {"secret", CFG_SECRET, CFG_RESTART, AT(secret), .what = "The agent's secret."},
+    {"token", CFG_SECRET, CFG_RESTART, AT(token), .what = "The callback's token."},
+    {"encoding_aes_key", CFG_SECRET, CFG_RESTART, AT(encoding_aes_key),
+     .what = "The callback's EncodingAESKey."},
+    {"api_base", CFG_TEXT, CFG_RESTART, AT(api_base),
+     .what = "Another API server than the platform's own."},
+    {0},
+};
+
+static bool check(void *settings, char *ret_why)
+{
+    const struct wecom_settings *s = settings;
+    uint8_t key[WECOM_KEY_BYTES];
+
+    if (s->corp_id == NULL || s->secret == NULL || s->token == NULL ||
+        s->encoding_aes_key == NULL) {
+        snprintf(ret_why, 256,
+                 "a wecom platform needs `corp_id`, `secret`, `token` and `encoding_aes_key`");
+        return false;
+    }
+    bool ok = wecom_key_parse(str_of(s->encoding_aes_key), key);
+    secret_wipe(key, sizeof key);
+    if (!ok)
+        snprintf(ret_why, 256,
+                 "`encoding_aes_key` is not an EncodingAESKey: copy the 43 characters from the "
+                 "callback's settings");
+    return ok;
+}
+
+const struct config_section wecom_config = {.name = "wecom",
+                                            .keys = keys,
+                                            .size = sizeof(struct wecom_settings),
+                                            .check = check};
+
+/* ---- life ---- */
+
+/* "a|b" means several people, "@all" everybody. */
 static bool is_person(struct str chat_id)
 {
     return chat_id.n > 0 && chat_id.n <= 128 && str_find(chat_id, '|') < 0 && chat_id.p[0] != '@';
@@ -46,7 +89,7 @@ static enum bh_err wecom_open(const struct platform_settings *settings, struct h
 
     c->cfg = cfg;
     if (!wecom_key_parse(str_of(cfg->encoding_aes_key), c->key))
-        abort(); /* the configuration was checked */
+        abort(); /* check() accepted the settings */
     c->xml = wecom_xml_new();
     c->inner = wecom_xml_new();
     enum bh_err err = webhook_bot_open(&c->bot, &kind, settings, cfg->api_base, host, ret_why);

@@ -1,8 +1,8 @@
-/* Promises of platform/twilio/found.h. */
+/* Promises of platform/twilio/outbound.h. */
 #include "unit.h"
 #include "base/json.h"
 #include "base/mem.h"
-#include "platform/twilio/found.h"
+#include "platform/twilio/outbound.h"
 
 static struct json_parser *parser;
 static struct twilio_sids known;

@@ -1,6 +1,6 @@
-/* Promises of platform/twilio/normalize.h. */
+/* Promises of platform/twilio/inbound.h about messages. */
 #include "unit.h"
-#include "platform/twilio/normalize.h"
+#include "platform/twilio/inbound.h"
 
 static struct form f;
 static struct twilio_out out;

@@ -1,7 +1,8 @@
-/* Promises of platform/twilio/signature.h.  The signatures were made by Twilio's own library. */
+/* Promises of platform/twilio/inbound.h about signatures, which were made by Twilio's own
+ * library. */
 #include "unit.h"
 #include "edge/form.h"
-#include "platform/twilio/signature.h"
+#include "platform/twilio/inbound.h"
 
 #define AUTH STR("secret-auth-token")
 #define HOST "https://relay.example.org"

@@ -108,27 +108,6 @@ static void the_day_is_known_after_a_restart(void **state)
     assert_true(is_called(BOB, "Bob"));
 }
 
-static void a_name_of_an_older_bellhop_is_of_today(void **state)
-{
-    char chat[] = "lobby\x1f"
-                  "00112233445566778899aabbccddeeff";
-    struct store_kv old = {KV_PUT, "web_name", str_of(chat), STR("Ada")};
-
-    store_put(store, &old, 1, false, NULL, NULL);
-    turn();
-    fake.env.retention_ms = 5 * DAY;
-    open_bot(10);
-    struct web *w = container_of(web, struct web, base);
-    assert_true(str_eq(web_name_given(w, str_of(chat + 6)), STR("Ada")));
-    days(4);
-    open_again();
-    w = container_of(web, struct web, base);
-    assert_true(str_eq(web_name_given(w, str_of(chat + 6)), STR("Ada")));
-    days(2);
-    assert_null(web_name_given(w, str_of(chat + 6)).p);
-    assert_int_equal(n_records(), 0);
-}
-
 static void a_bot_nobody_is_routed_to_keeps_no_name(void **state)
 {
     open_bot(10);
@@ -146,7 +125,6 @@ UNIT(platform_web_test_web_names)
         T(a_name_survives_a_restart_and_can_be_taken_back),
         T(a_name_nobody_used_for_as_long_as_the_retention_goes),
         T(the_day_is_known_after_a_restart),
-        T(a_name_of_an_older_bellhop_is_of_today),
         T(a_bot_nobody_is_routed_to_keeps_no_name),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

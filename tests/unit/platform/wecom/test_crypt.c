@@ -1,7 +1,8 @@
-/* Promises of platform/wecom/crypt.h.  The ciphertexts were made by WeCom's own library. */
+/* Promises of platform/wecom/inbound.h about encryption; the ciphertexts were made by
+ * WeCom's own library. */
 #include "unit.h"
 #include "base/crypto.h"
-#include "platform/wecom/crypt.h"
+#include "platform/wecom/inbound.h"
 
 #define KEY "jWmYm7qr5nMoAUwZRjGtBxmz3KA1tkAj3ykkR6q2B2C"
 #define CORP STR("wx5823bf96d3bd56c7")

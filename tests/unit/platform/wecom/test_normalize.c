@@ -1,6 +1,6 @@
-/* Promises of platform/wecom/xml.h and normalize.h. */
+/* Promises of platform/wecom/inbound.h about XML and messages. */
 #include "unit.h"
-#include "platform/wecom/normalize.h"
+#include "platform/wecom/inbound.h"
 
 static struct wecom_xml *x;
 static struct wecom_out out;

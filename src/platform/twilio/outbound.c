@@ -1,19 +1,95 @@
-/* send.c - what a request to Twilio looks like, and what its answers mean.  (sender.h does the
- * rest.)
+/* outbound.c - requests to Twilio and what its answers mean.  (outbound.h has the pure parts;
+ * sender.h says what is done around each request.)
  *
- * Twice is two here, but Twilio lists what it has taken: what may be there is looked for
- * (found.h). */
+ * A repeated request would be a second message.  So a message whose answer was lost is looked
+ * for in Twilio's list first.  The words that a trial account has before every text do not
+ * matter; a text that Twilio changed otherwise is not found, and stays unknown. */
+#include "platform/twilio/outbound.h"
 #include <inttypes.h>
 #include <stdio.h>
+#include <string.h>
+#include <time.h>
 #include "base/json.h"
 #include "base/mem.h"
 #include "net/http_client.h"
 #include "platform/twilio/twilio_priv.h"
 
+/* ---- a message in Twilio's list ---- */
+
+void twilio_sids_add(struct twilio_sids *s, struct str sid)
+{
+    if (sid.n == 0 || sid.n > TWILIO_SID_CHARS)
+        return;
+    char *to = s->all[s->n++ % TWILIO_SIDS];
+    memcpy(to, sid.p, sid.n);
+    to[sid.n] = '\0';
+}
+
+bool twilio_sids_have(const struct twilio_sids *s, struct str sid)
+{
+    for (unsigned i = 0; i < TWILIO_SIDS && i < s->n; i++)
+        if (str_eq(sid, str_of(s->all[i])))
+            return true;
+    return false;
+}
+
+bool twilio_date(struct str text, int64_t *ret_s)
+{
+    char z[32];
+    struct tm tm = {0};
+
+    if (text.n >= sizeof z)
+        return false;
+    memcpy(z, text.p != NULL ? text.p : "", text.n);
+    z[text.n] = '\0';
+    const char *rest = strptime(z, "%a, %d %b %Y %H:%M:%S", &tm);
+    if (rest == NULL || (strcmp(rest, " +0000") != 0 && strcmp(rest, " GMT") != 0))
+        return false;
+    *ret_s = (int64_t)timegm(&tm);
+    return true;
+}
+
+static bool says(struct str body, struct str text)
+{
+    struct str trial = STR("Sent from your Twilio trial account - ");
+
+    return str_eq(body, text) || (str_starts(body, trial) && str_eq(str_skip(body, trial.n), text));
+}
+
+static bool is_it(struct json m, const struct twilio_sought *q, int64_t *ret_s)
+{
+    struct str sid = json_str(m, "sid");
+
+    return sid.n > 0 && str_eq(json_str(m, "to"), q->to) &&
+           (q->from.p == NULL || str_eq(json_str(m, "from"), q->from)) &&
+           str_starts(json_str(m, "direction"), STR("outbound")) &&
+           says(json_str(m, "body"), q->body) &&
+           str_eq(json_str(m, "num_media"), STR("0")) == !q->media &&
+           twilio_date(json_str(m, "date_created"), ret_s) && *ret_s >= q->since_s &&
+           !str_eq(sid, q->first_id) && !twilio_sids_have(q->known, sid);
+}
+
+struct str twilio_find(struct json list, const struct twilio_sought *q)
+{
+    struct json all = json_get(list, "messages");
+    struct str found = STR_NULL;
+    int64_t last_s = 0, made_s = 0;
+
+    for (struct json_iter it = {0}; json_next(all, &it);) {
+        if (!is_it(it.value, q, &made_s) || (found.n > 0 && made_s <= last_s))
+            continue;
+        found = json_str(it.value, "sid");
+        last_s = made_s;
+    }
+    return found;
+}
+
+/* ---- sending ---- */
+
 static const struct {
     int64_t code;
     const char *sentence;
-} table[] = {
+} refusals[] = {
     {20003, "Twilio refuses the credentials: put the current `account_sid` and `auth_token` into "
             "bellhop's config"},
     {21211, "Twilio does not know this number"},
@@ -32,9 +108,9 @@ static const struct {
 
 static const char *sentence_of(int64_t code)
 {
-    for (size_t i = 0; i < ARRAY_LEN(table); i++)
-        if (table[i].code == code)
-            return table[i].sentence;
+    for (size_t i = 0; i < ARRAY_LEN(refusals); i++)
+        if (refusals[i].code == code)
+            return refusals[i].sentence;
     return NULL;
 }
 
@@ -48,7 +124,7 @@ static void add_from(const struct twilio *t, struct str chat, struct buf *out)
     struct str bot = str_of(t->bot.base.bot);
     ptrdiff_t colon = str_find(chat, ':');
 
-    if (colon >= 0 && str_find(bot, ':') < 0) /* an answer leaves by the way the question came */
+    if (colon >= 0 && str_find(bot, ':') < 0) /* answer on the channel that the person used */
         buf_add(out, chat.p, (size_t)colon + 1);
     buf_add_str(out, bot);
 }
@@ -142,9 +218,9 @@ static void twilio_read(struct platform *p, struct outgoing *o, const struct htt
     text_outgoing_read(&t->bot, o, v);
 }
 
-/* ---- is it there? ---- */
+/* ---- was it sent? ---- */
 
-/* Not by date: what waits at Twilio has no date of sending yet. */
+/* The list is not asked for by date: a message that waits at Twilio has no date of sending yet. */
 static void twilio_look(struct platform *p, struct outgoing *o, struct sender_request *q,
                         struct sender_verdict *v)
 {
@@ -164,7 +240,7 @@ static void twilio_look(struct platform *p, struct outgoing *o, struct sender_re
     v->end = SENDER_GO;
 }
 
-/* When it was tried, by the clock that dates the list. */
+/* When the message was tried, by Twilio's clock. */
 static int64_t tried_s(const struct twilio *t, const struct outgoing *o,
                        const struct http_result *res)
 {

@@ -1,10 +1,15 @@
-/* post.c - a visitor's message on its way in.
+/* inbound.c - what a visitor does: messages, names, presses of buttons; and the questions of agents
+ * that they press.
  *
- *      POST --parse--> host_accept() --done(BH_OK)--> kept (history.c) --> 200 {"id"}
- *                           |                '------- history off ------^
- *                           '--done(error)--> 503, the page offers to try again
+ *      POST message --parse--> host_accept() --stored--> kept (history.c) --> 200 {"id"}
+ *                                   |          '------- history off ------^
+ *                                   '--failed--> 503, the page offers to try again
  *
- * This is the hot path of a bot that keeps no history: parse, an event on the stack, one small
+ *      a question --> a message with its options --> pages
+ *      POST press --> prompts_accept() --stored--> 200
+ *      a question is over --> the message says what was chosen --> pages; repeated after a restart
+ *
+ * For a bot that keeps no history this is the hot path: parse, an event on the stack, one small
  * record from a free list, no other allocation.
  */
 #include <stdio.h>
@@ -12,6 +17,7 @@
 #include "base/json.h"
 #include "base/jw.h"
 #include "base/mem.h"
+#include "platform/prompts.h"
 #include "platform/web/web_priv.h"
 
 #define BURST_MILLI 30000       /* a person may write 30 messages at once, */
@@ -29,7 +35,7 @@ struct web_post {     /* between host_accept() and its answer */
     char client_id[WEB_MAX_CLIENT_ID];
     uint8_t client_n;
     bool is_stop;
-    bool wanted;            /* somebody will read @text again: history or an open page */
+    bool wanted;            /* @text is needed: for the history or an open page */
     struct buf text, files; /* as pages get them */
 };
 
@@ -71,19 +77,6 @@ static void post_release(struct web_post *p)
     p->web->free_posts.next = &p->link;
 }
 
-/* It may have been taken: who asks again under the same client_id finds out. */
-void web_posts_cancel(struct web *w)
-{
-    list_each (&w->posts, it, next) {
-        struct web_post *p = list_entry(it, struct web_post, link);
-        host_accept_cancel(w->base.host, p->accept);
-        web_post_refuse(w, p->http, BH_BUSY);
-        post_free(p);
-    }
-    list_each (&w->free_posts, it, next)
-        post_free(list_entry(it, struct web_post, link));
-}
-
 void web_post_answer(struct web *w, struct http_id id, uint64_t message_id)
 {
     char body[] = "{\"id\":\"0123456789abcdef\"}";
@@ -106,7 +99,7 @@ void web_post_refuse(struct web *w, struct http_id http, enum bh_err err)
                            "The message could not be kept safely. Try again in a moment.", 2);
 }
 
-static void on_accepted(void *ctx, enum bh_err err)
+static void on_post_accepted(void *ctx, enum bh_err err)
 {
     struct web_post *p = ctx;
     struct web *w = p->web;
@@ -156,7 +149,7 @@ bool web_may_write_now(struct web *w, struct str chat_id, bool is_person)
     int64_t now = clock_now_ms(w->env->clock), left;
 
     if (!is_person)
-        return true; /* programs pace themselves: what stops them is the mailbox's limit */
+        return true; /* the mailbox's limit stops programs */
     if (w->buckets == NULL)
         w->buckets = xcalloc(WEB_BUCKETS, sizeof *w->buckets);
     b = &w->buckets[hash64(hash_process_key(), chat_id) % WEB_BUCKETS];
@@ -171,7 +164,7 @@ bool web_may_write_now(struct web *w, struct str chat_id, bool is_person)
     return true;
 }
 
-/* Control characters say nothing and cost six times their size wherever they are kept. */
+/* JSON needs six bytes for a control character, which says nothing. */
 static bool is_control(char c)
 {
     return ((unsigned char)c < ' ' && c != '\t' && c != '\n' && c != '\r') || c == 0x7f;
@@ -284,7 +277,7 @@ static void accept_post(struct web *w, struct http_req *req, const struct web_vi
         memcpy(event_id + VISITOR_CHAT_CHARS + 1, b->client_id.p, b->client_id.n);
         ev.event_id = str_make(event_id, VISITOR_CHAT_CHARS + 1 + b->client_id.n);
     }
-    p->accept = host_accept(w->base.host, &w->base, &ev, on_accepted, p);
+    p->accept = host_accept(w->base.host, &w->base, &ev, on_post_accepted, p);
 }
 
 void web_post_message(struct web *w, struct http_req *req, const struct web_visitor *v)
@@ -334,4 +327,164 @@ void web_post_name(struct web *w, struct http_req *req, const struct web_visitor
     jw_kstr(&out, "name", name);
     jw_end_obj(&out);
     http_answer(srv, id, &(struct http_answer){.status = 200, .body = buf_str(&w->scratch)});
+}
+
+/* ---- questions with buttons ---- */
+
+struct web_press { /* between prompts_accept() and its answer */
+    struct list link;
+    struct web *web; /* borrowed */
+    struct http_id http;
+};
+
+static void press_free(struct web_press *x)
+{
+    list_remove(&x->link);
+    free(x);
+}
+
+static const char *style_name(enum prompt_style s)
+{
+    static const char *const names[] = {[PROMPT_PLAIN] = "secondary",
+                                        [PROMPT_PRIMARY] = "primary",
+                                        [PROMPT_SUCCESS] = "success",
+                                        [PROMPT_DANGER] = "danger"};
+
+    return names[s];
+}
+
+static void write_prompt(struct buf *out, const struct prompt *q)
+{
+    struct jw j = jw_begin(out);
+
+    jw_obj(&j);
+    jw_kstr(&j, "id", str_of(q->id));
+    jw_ki64(&j, "until", q->until_ms);
+    jw_key(&j, "options");
+    jw_arr(&j);
+    for (size_t i = 0; i < q->n_options; i++) {
+        jw_obj(&j);
+        jw_kstr(&j, "id", str_of(q->options[i].id));
+        jw_kstr(&j, "label", str_of(q->options[i].label));
+        jw_kstr(&j, "style", str_of(style_name(q->options[i].style)));
+        jw_end_obj(&j);
+    }
+    jw_end_arr(&j);
+    jw_end_obj(&j);
+}
+
+void web_act_prompt(struct web *w, struct action_id id, const struct action_from *from,
+                    const struct action *a)
+{
+    struct web_message m = {.from_agent = true, .text = a->content};
+    struct buf prompt = BUF_INIT;
+    char name[WEB_ID_CHARS + 1];
+
+    if (prompt_wrong(a) != NULL) {
+        host_fail(w->base.host, id, "%s", prompt_wrong(a));
+        return;
+    }
+    m.id = m.rev = web_next(w);
+    m.at_ms = clock_wall_ms(w->env->clock);
+    write_prompt(&prompt, prompts_add(w->prompts, from, a, a->chat_id));
+    m.prompt = buf_str(&prompt);
+    web_id_format(m.id, name);
+    prompts_shown(w->prompts, a->chat_id, a->prompt_id, str_make(name, WEB_ID_CHARS));
+    w->counters.sent++;
+    web_keep_send(w, a->chat_id, &m, id);
+    buf_done(&prompt);
+}
+
+void web_prompt_over(struct platform *p, struct prompt *q)
+{
+    if (q->chosen != NULL)
+        web_keep_choice(container_of(p, struct web, base), q);
+    else
+        prompts_tidied(q, 0); /* pages know when its time is up */
+}
+
+static void on_press_accepted(void *ctx, enum bh_err err)
+{
+    struct web_press *x = ctx;
+
+    if (err == BH_OK)
+        http_answer(x->web->env->server, x->http,
+                    &(struct http_answer){.status = 200, .body = STR("{\"ok\":true}")});
+    else
+        web_post_refuse(x->web, x->http, err);
+    press_free(x);
+}
+
+static void accept_press(struct web *w, struct http_id http, const struct web_visitor *v,
+                         struct prompt *q, const struct prompt_option *o)
+{
+    struct str chat = str_make(v->chat_id, VISITOR_CHAT_CHARS);
+    struct web_press *x = xcalloc(1, sizeof *x);
+    char made[16];
+    struct event ev = {.platform = STR("web"),
+                       .bot = web_bot(w),
+                       .route_key = web_bot(w),
+                       .chat_id = chat,
+                       .chat_type = STR("dm"),
+                       .user_id = chat,
+                       .message_id = str_of(q->message_id)};
+
+    *x = (struct web_press){.web = w, .http = http};
+    list_init(&x->link);
+    list_append(&w->presses, &x->link);
+    ev.user_name = ev.chat_name = web_name_of(w, chat, made);
+    w->base.last_event_ms = clock_wall_ms(w->env->clock);
+    if (prompt_may_answer(q, &ev)) {
+        prompts_accept(q, o, &ev, on_press_accepted, x);
+        return;
+    }
+    http_answer_error(w->env->server, http, 403, "not_yours", "This question is not for you.");
+    press_free(x);
+}
+
+void web_post_press(struct web *w, struct http_req *req, const struct web_visitor *v)
+{
+    struct http_id id = http_req_id(req);
+    const struct prompt_option *o = NULL;
+    struct buf token = BUF_INIT;
+    struct prompt *q = NULL;
+    struct json doc;
+
+    if (!json_parse(w->json, http_body(req), &doc) || json_str(doc, "prompt").p == NULL ||
+        json_str(doc, "option").p == NULL) {
+        http_answer_error(w->env->server, id, 400, "bad_json",
+                          "The body must be {\"prompt\": \"...\", \"option\": \"...\"}.");
+        return;
+    }
+    if (!web_may_write_now(w, str_of(v->chat_id), v->is_person)) {
+        web_refuse_for_now(w, id, 429, "rate_limited",
+                           "You are writing faster than this chat can take. Wait a moment.", 1);
+        return;
+    }
+    buf_printf(&token, "hp1:%.*s:%.*s", STR_FMT(json_str(doc, "prompt")),
+               STR_FMT(json_str(doc, "option")));
+    q = prompts_pressed(w->prompts, str_of(v->chat_id), buf_str(&token), &o);
+    buf_done(&token);
+    if (q != NULL)
+        accept_press(w, id, v, q, o);
+    else
+        http_answer_error(w->env->server, id, 409, "answered",
+                          "This was answered already, or its time is up.");
+}
+
+/* ---- life ---- */
+
+/* The host may have stored the post: a client that repeats it under its client_id learns that. */
+void web_inbound_cancel(struct web *w)
+{
+    list_each (&w->posts, it, next) {
+        struct web_post *p = list_entry(it, struct web_post, link);
+        host_accept_cancel(w->base.host, p->accept);
+        web_post_refuse(w, p->http, BH_BUSY);
+        post_free(p);
+    }
+    list_each (&w->free_posts, it, next)
+        post_free(list_entry(it, struct web_post, link));
+    list_each (&w->presses, it, next)
+        press_free(list_entry(it, struct web_press, link));
 }

@@ -1,20 +1,21 @@
-/* press.c - buttons of questions: how they look, and what happens when one is pressed.
+/* prompts.c - questions with buttons: the keyboard, and what a press does.  (telegram_priv.h has
+ * the calls.)
  *
- * Telegram waits for an answer to every press, so that the button stops turning; it comes once the
- * answer is safe.  An inline keyboard cannot be disabled: when its question is answered, one button
- * with what was chosen is left, and none when its time is up.  Payloads that are not ours are
- * nobody's: they are answered and dropped. */
+ * Telegram waits for an answer to every press, so that the button stops spinning; the answer
+ * goes out once the press is stored.  An inline keyboard cannot be disabled: an answered
+ * question keeps one button with the choice, and an expired one keeps none.  A press whose
+ * payload is not bellhop's is answered and dropped. */
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include "base/jw.h"
 #include "base/mem.h"
 #include "platform/prompts.h"
-#include "platform/telegram/outgoing.h"
+#include "platform/telegram/telegram_priv.h"
 
 enum { ANSWER_MS = 10000, MAX_ANSWERS = 64, SHORT_LABEL = 16 };
 
-struct tg_answering { /* a request that tells Telegram about a press, or a question that is over */
+struct tg_answering { /* a request about a press, or about a question that is over */
     struct list link;
     struct telegram *t;     /* borrowed */
     struct prompt *q;       /* borrowed; NULL: a press */
@@ -24,13 +25,13 @@ struct tg_answering { /* a request that tells Telegram about a press, or a quest
 struct tg_pressing { /* between prompts_accept() and its answer */
     struct list link;
     struct telegram *t; /* borrowed */
-    tg_taken_fn *done;
+    tg_accepted_fn *done;
     uint64_t tag;
     char callback[128];
     char *label; /* owned */
 };
 
-/* ---- how it looks ---- */
+/* ---- the keyboard ---- */
 
 static void write_button(struct jw *w, struct str label, const char *token)
 {
@@ -40,7 +41,7 @@ static void write_button(struct jw *w, struct str label, const char *token)
     jw_end_obj(w);
 }
 
-/* Two in a row where they are short. */
+/* Two buttons in a row if all labels are short. */
 static size_t row_of(const struct prompt *q)
 {
     for (size_t i = 0; i < q->n_options; i++)
@@ -49,7 +50,7 @@ static size_t row_of(const struct prompt *q)
     return 2;
 }
 
-static void write_keyboard(struct buf *out, const struct prompt *q)
+void tg_write_keyboard(struct buf *out, const struct prompt *q)
 {
     struct jw w = jw_begin(out);
     char token[PROMPT_TOKEN_MAX + 1];
@@ -70,60 +71,26 @@ static void write_keyboard(struct buf *out, const struct prompt *q)
     jw_end_obj(&w);
 }
 
-void tg_ask(struct tg_outgoing *x, const struct action_from *from, const struct action *a)
-{
-    x->prompt = str_dup(a->prompt_id);
-    write_keyboard(&x->markup, prompts_add(x->t->prompts, from, a, tg_outgoing_chat(x)));
-}
-
-void tg_keep_buttons(struct tg_outgoing *x)
-{
-    char id[24];
-
-    snprintf(id, sizeof id, "%" PRId64, x->message_id);
-    const struct prompt *q = prompts_of_message(x->t->prompts, tg_outgoing_chat(x), str_of(id));
-    buf_reset(&x->markup);
-    if (q != NULL)
-        write_keyboard(&x->markup, q);
-}
-
-void tg_prompt_ended(struct tg_outgoing *x, const struct sender_verdict *v)
-{
-    struct str chat = tg_outgoing_chat(x), id = str_of(x->prompt);
-
-    if (v->end == SENDER_DONE && x->out.at + 1 == x->out.n_parts)
-        prompts_shown(x->t->prompts, chat, id, str_of(v->message_id));
-    else if (v->end == SENDER_REFUSED)
-        prompts_drop(x->t->prompts, chat, id);
-}
-
 /* ---- telling Telegram ---- */
-
-/* How long until the buttons may be tried again; 0: they are as they should be, or stay. */
-static int64_t again_ms(struct telegram *t, const struct http_result *r)
-{
-    struct tg_answer a;
-
-    tg_answer_read(t, t->answers, r, &a);
-    if (a.outcome == TG_OK || a.outcome == TG_REFUSED)
-        return 0;
-    return a.outcome == TG_LATER ? a.retry_after_ms : 1;
-}
 
 static void on_answered(void *ctx, const struct http_result *r)
 {
     struct tg_answering *x = ctx;
-    struct prompt *q = x->q;
+    struct tg_answer a;
 
-    x->call = NULL; /* an answer that came too late is no trouble of anybody's */
+    x->call = NULL;
     list_remove(&x->link);
     x->t->n_answering--;
-    if (q != NULL)
-        prompts_tidied(q, again_ms(x->t, r));
+    if (x->q !=
+        NULL) { /* the buttons are right, or tried again; a lost answer to a press is no harm */
+        tg_answer_read(x->t, x->t->answers, r, &a);
+        bool final = a.outcome == TG_OK || a.outcome == TG_REFUSED;
+        prompts_tidied(x->q, final ? 0 : a.outcome == TG_LATER ? a.retry_after_ms : 1);
+    }
     free(x);
 }
 
-static void tell(struct telegram *t, const char *method, struct str body, struct prompt *q)
+static void tell_telegram(struct telegram *t, const char *method, struct str body, struct prompt *q)
 {
     struct tg_answering *x = xcalloc(1, sizeof *x);
 
@@ -147,7 +114,7 @@ static void answer_press(struct telegram *t, struct str callback, struct str wor
     if (words.n > 0)
         jw_kstr(&w, "text", words);
     jw_end_obj(&w);
-    tell(t, "answerCallbackQuery", buf_str(&body), NULL);
+    tell_telegram(t, "answerCallbackQuery", buf_str(&body), NULL);
     buf_done(&body);
 }
 
@@ -185,7 +152,7 @@ void tg_prompt_over(struct platform *p, struct prompt *q)
     jw_end_arr(&w);
     jw_end_obj(&w);
     jw_end_obj(&w);
-    tell(t, "editMessageReplyMarkup", buf_str(&body), q);
+    tell_telegram(t, "editMessageReplyMarkup", buf_str(&body), q);
     buf_done(&body);
 }
 
@@ -198,7 +165,7 @@ static void pressing_free(struct tg_pressing *x)
     free(x);
 }
 
-void tg_presses_cancel(struct telegram *t)
+void tg_prompts_cancel(struct telegram *t)
 {
     list_each (&t->pressing, it, nxt)
         pressing_free(list_entry(it, struct tg_pressing, link));
@@ -210,7 +177,7 @@ void tg_presses_cancel(struct telegram *t)
     }
 }
 
-static void on_accepted(void *ctx, enum bh_err err)
+static void on_press_accepted(void *ctx, enum bh_err err)
 {
     struct tg_pressing *x = ctx;
     struct tg_pressing copy = *x;
@@ -223,8 +190,8 @@ static void on_accepted(void *ctx, enum bh_err err)
     copy.done(copy.t, copy.tag, err);
 }
 
-static void take_press(struct telegram *t, struct tg_press *p, struct prompt *q,
-                       const struct prompt_option *o, tg_taken_fn *done, uint64_t tag)
+static void accept_press(struct telegram *t, struct tg_press *p, struct prompt *q,
+                         const struct prompt_option *o, tg_accepted_fn *done, uint64_t tag)
 {
     struct tg_pressing *x = xcalloc(1, sizeof *x);
 
@@ -234,10 +201,10 @@ static void take_press(struct telegram *t, struct tg_press *p, struct prompt *q,
     list_init(&x->link);
     list_append(&t->pressing, &x->link);
     t->n.events++;
-    prompts_accept(q, o, &p->ev, on_accepted, x);
+    prompts_accept(q, o, &p->ev, on_press_accepted, x);
 }
 
-bool tg_take_press(struct telegram *t, struct json update, tg_taken_fn *done, uint64_t tag)
+bool tg_accept_press(struct telegram *t, struct json update, tg_accepted_fn *done, uint64_t tag)
 {
     const struct prompt_option *o = NULL;
     struct tg_press p;
@@ -251,7 +218,7 @@ bool tg_take_press(struct telegram *t, struct json update, tg_taken_fn *done, ui
     p.ev.former_key = tg_chat_before(t, p.ev.chat_id);
     struct prompt *q = prompts_pressed(t->prompts, p.ev.chat_id, p.data, &o);
     if (q != NULL && prompt_may_answer(q, &p.ev)) {
-        take_press(t, &p, q, o, done, tag);
+        accept_press(t, &p, q, o, done, tag);
         return true;
     }
     if (q != NULL)

@@ -1,0 +1,755 @@
+/* inbound.c - Telegram's updates: the connection that brings them, and their way to host_accept().
+ * (telegram_priv.h has the calls.)
+ *
+ *      WHO --getMe--> HOOK --deleteWebhook--> FETCH --updates--> DELIVER
+ *                       |                       ^----- all accepted ---'
+ *                       '--setWebhook--> LISTEN <--timer, getWebhookInfo--> CHECK --gone--> HOOK
+ *      every state but DELIVER --failure--> REST --timer--> the state it came from (or WHO, HOOK)
+ *
+ *      one update of a batch:  WAITING --> ACCEPTING --accepted--> DONE
+ *                                 ^--- timer --- RETRY <--busy---'
+ *
+ * Telegram forgets an update when the next getUpdates asks for a higher one.  So FETCH is entered
+ * only once every update of the batch was accepted: delivered, stored, or of no interest.  Updates
+ * of one chat in a batch go one after the other: an update that must be retried holds back its own
+ * chat and no other.  An update that was accepted and not confirmed when the process died comes
+ * again, and the host drops it by its event id.
+ *
+ * The offset is stored with its time.  After a week without updates Telegram may continue with any
+ * number, so an old offset is worse than none.
+ *
+ * A webhook shows the registered secret in a header; without it nothing is read.  It is answered
+ * with 200 once the event is stored, so Telegram repeats what could not be stored.  Telegram sends
+ * the updates of one chat one after the other. */
+#include <assert.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include "base/crypto.h"
+#include "base/jw.h"
+#include "base/mem.h"
+#include "base/percent.h"
+#include "base/rand.h"
+#include "net/http_server.h"
+#include "platform/recent.h"
+#include "platform/telegram/telegram_priv.h"
+#include "store/store.h"
+
+#define POLL_S 50 /* the longest Telegram waits */
+#define CALL_MS 15000
+#define MAX_REST_MS 60000
+#define REVOKED_REST_MS 60000
+#define FIRST_CHECK_MS 30000
+#define CHECK_MS 300000
+#define OFFSET_VALID_MS ((int64_t)6 * 86400 * 1000)
+#define QUICK_MS 1000     /* an empty answer this soon: a server without long polling, */
+#define QUICK_REST_MS 300 /* which is polled with this pause */
+#define MAX_RETRY_MS 30000
+#define RETRIES_ARE_A_PROBLEM 5
+
+/* ---- one update ---- */
+
+struct tg_accept {
+    struct list link;
+    struct telegram *t; /* borrowed */
+    struct accept_id id;
+    tg_accepted_fn *done;
+    uint64_t tag;
+};
+
+static void accepts_cancel(struct telegram *t)
+{
+    list_each (&t->accepts, it, nxt) {
+        struct tg_accept *a = list_entry(it, struct tg_accept, link);
+        host_accept_cancel(t->base.host, a->id);
+        list_remove(&a->link);
+        free(a);
+    }
+}
+
+static void on_accepted(void *ctx, enum bh_err err)
+{
+    struct tg_accept *a = ctx;
+    struct tg_accept copy = *a;
+
+    list_remove(&a->link);
+    free(a);
+    if (err != BH_OK)
+        copy.t->n.again++;
+    copy.done(copy.t, copy.tag, err);
+}
+
+/* "/new_chat now" becomes "/new-chat now": Telegram's command names have no dashes. */
+static void restore_name(struct telegram *t, struct event *ev)
+{
+    struct str rest = ev->text, word;
+
+    if (t->commands == NULL || !str_eq(ev->message_type, STR("command")) ||
+        !str_starts(rest, STR("/")))
+        return;
+    size_t n = 1;
+    while (n < rest.n && rest.p[n] != ' ' && rest.p[n] != '\n')
+        n++;
+    word = str_make(rest.p + 1, n - 1);
+    struct str name = tg_command_name(t, word);
+    if (str_eq(name, word))
+        return;
+    char *text = arena_alloc(&t->arena, rest.n); /* names are of one length */
+    memcpy(text, rest.p, rest.n);
+    memcpy(text + 1, name.p, name.n);
+    ev->text = str_make(text, rest.n);
+}
+
+/* Adds what was said before in the group or topic, as far as platform/recent remembers it. */
+static void add_context(struct telegram *t, struct event *ev)
+{
+    struct event_said *said;
+
+    if (t->recent == NULL || str_eq(ev->chat_type, STR("dm")) || str_starts(ev->text, STR("/")))
+        return;
+    struct buf place = BUF_INIT;
+    buf_printf(&place, "%.*s %.*s", STR_FMT(ev->chat_id), STR_FMT(ev->thread_id));
+    said = arena_alloc(&t->arena, EVENT_MAX_CONTEXT * sizeof *said);
+    recent_retain(t->recent, t->env->retention_ms);
+    ev->n_context = recent_before(t->recent, buf_str(&place), ev, said);
+    ev->context = said;
+    for (size_t i = 0; i < ev->n_context; i++) { /* recent_note() may drop them */
+        said[i].text = arena_str(&t->arena, said[i].text);
+        said[i].message_id = arena_str(&t->arena, said[i].message_id);
+        said[i].user_id = arena_str(&t->arena, said[i].user_id);
+        said[i].user_name = arena_str(&t->arena, said[i].user_name);
+    }
+    recent_note(t->recent, buf_str(&place), ev);
+    buf_done(&place);
+}
+
+static void accept_event(struct telegram *t, const struct event *ev, tg_accepted_fn *done,
+                         uint64_t tag)
+{
+    struct tg_accept *a = xcalloc(1, sizeof *a);
+
+    *a = (struct tg_accept){.t = t, .done = done, .tag = tag};
+    list_init(&a->link);
+    list_append(&t->accepts, &a->link);
+    t->n.events++;
+    a->id = host_accept(t->base.host, &t->base, ev, on_accepted, a);
+}
+
+/* ---- people's reactions to the bot's messages ----
+ *
+ * Telegram does not say whose message got the reaction, so t->sent remembers the bot's last ones;
+ * reactions to other messages are ignored. */
+
+void tg_reactions_sent(struct telegram *t, struct str chat, int64_t message, int64_t thread)
+{
+    int64_t id;
+
+    if (!t->reactions || !str_to_i64(chat, &id))
+        return;
+    size_t at = t->n_sent++ % ARRAY_LEN(t->sent);
+    t->sent[at].chat = id;
+    t->sent[at].message = message;
+    t->sent[at].thread = thread;
+}
+
+static bool is_ours(const struct telegram *t, struct json reaction, int64_t *ret_thread)
+{
+    int64_t chat, message;
+
+    if (!json_as_i64(json_get(json_get(reaction, "chat"), "id"), &chat) ||
+        !json_as_i64(json_get(reaction, "message_id"), &message))
+        return false;
+    for (size_t i = 0; i < ARRAY_LEN(t->sent); i++)
+        if (t->sent[i].message == message && t->sent[i].chat == chat && message != 0) {
+            *ret_thread = t->sent[i].thread;
+            return true;
+        }
+    return false;
+}
+
+static bool accept_reaction(struct telegram *t, struct json update, tg_accepted_fn *done,
+                            uint64_t tag)
+{
+    struct event ev;
+    int64_t thread = 0;
+
+    if (!t->reactions || !is_ours(t, json_get(update, "message_reaction"), &thread) ||
+        !tg_normalize_reaction(update, str_of(t->base.bot), thread, &t->arena, &ev)) {
+        t->n.ignored++;
+        return false;
+    }
+    ev.former_key = tg_chat_before(t, ev.chat_id);
+    accept_event(t, &ev, done, tag);
+    return true;
+}
+
+static bool accept_update(struct telegram *t, struct json update, tg_accepted_fn *done,
+                          uint64_t tag)
+{
+    struct event ev;
+    const char *why;
+    int64_t from, to;
+    char was[24], is[24];
+
+    t->n.updates++;
+    t->poll.heard_ms = clock_wall_ms(t->env->clock);
+    t->base.last_event_ms = t->poll.heard_ms;
+    if (tg_migration(update, &from, &to)) {
+        snprintf(was, sizeof was, "%" PRId64, from);
+        snprintf(is, sizeof is, "%" PRId64, to);
+        tg_chat_moved(t, str_of(was), str_of(is));
+    }
+    if (json_is_object(json_get(update, "callback_query")))
+        return tg_accept_press(t, update, done, tag);
+    arena_reset(&t->arena);
+    if (json_is_object(json_get(update, "message_reaction")))
+        return accept_reaction(t, update, done, tag);
+    if (!tg_normalize(update, &t->me, str_of(t->base.bot), &t->arena, &ev, &why)) {
+        t->n.ignored++;
+        log_debug(&t->log, "update ignored: %s", why);
+        return false;
+    }
+    restore_name(t, &ev);
+    ev.former_key = tg_chat_before(t, ev.chat_id); /* of a group that became a supergroup */
+    add_context(t, &ev);
+    accept_event(t, &ev, done, tag);
+    return true;
+}
+
+/* ---- states ---- */
+
+#define B(state) (1u << TG_##state)
+static const struct {
+    const char *name;
+    unsigned next; /* bit set of states that may follow */
+} states[] = {
+    [TG_WHO] = {"asking who we are", B(HOOK) | B(REST)},
+    [TG_HOOK] = {"setting up", B(FETCH) | B(LISTEN) | B(REST)},
+    [TG_FETCH] = {"polling", B(DELIVER) | B(FETCH) | B(REST)},
+    [TG_DELIVER] = {"delivering", B(FETCH)},
+    [TG_LISTEN] = {"listening", B(CHECK)},
+    [TG_CHECK] = {"checking the webhook", B(LISTEN) | B(HOOK) | B(REST)},
+    [TG_REST] = {"waiting to try again", B(WHO) | B(HOOK) | B(FETCH) | B(CHECK)},
+};
+
+static void ask_who(struct telegram *t);
+static void set_up(struct telegram *t);
+static void fetch(struct telegram *t);
+static void check_webhook(struct telegram *t);
+
+/* The only place that writes the state. */
+static void enter(struct telegram *t, enum tg_state next)
+{
+    assert(states[t->poll.state].next & 1u << next);
+    log_debug(&t->log, "%s -> %s", states[t->poll.state].name, states[next].name);
+    t->poll.state = next;
+}
+
+const char *tg_state_name(const struct telegram *t)
+{
+    return states[t->poll.state].name;
+}
+
+/* 1, 2, 4 ... s, at most @max_ms, with a quarter of jitter either way. */
+static int64_t backoff_ms(struct telegram *t, int64_t max_ms)
+{
+    unsigned n = t->poll.failures < 10 ? t->poll.failures : 10;
+    int64_t ms = (int64_t)500 << n;
+
+    if (ms > max_ms)
+        ms = max_ms;
+    return ms - ms / 4 + (int64_t)rand_below(t->env->rand, (uint64_t)ms / 2 + 1);
+}
+
+/* ---- a batch: the updates of one getUpdates ---- */
+
+static int64_t chat_of(struct json update)
+{
+    int64_t id = 0;
+
+    for (struct json_iter it = {0}; json_next(update, &it);)
+        if (json_as_i64(json_get(json_get(it.value, "chat"), "id"), &id))
+            break;
+    return id;
+}
+
+static int by_id(const void *a, const void *b)
+{
+    const struct tg_update *x = a, *y = b;
+
+    return (x->id > y->id) - (x->id < y->id);
+}
+
+static void batch_fill(struct telegram *t, struct json updates)
+{
+    struct tg_poll *p = &t->poll;
+
+    p->n_batch = 0;
+    p->generation++;
+    for (struct json_iter it = {0}; p->n_batch < TG_BATCH && json_next(updates, &it);) {
+        struct tg_update u = {.update = it.value, .chat = chat_of(it.value)};
+        if (json_as_i64(json_get(it.value, "update_id"), &u.id))
+            p->batch[p->n_batch++] = u;
+    }
+    if (p->n_batch > 1)
+        qsort(p->batch, p->n_batch, sizeof p->batch[0], by_id);
+}
+
+/* Is an earlier update of the same chat not accepted yet? */
+static bool must_wait(const struct tg_poll *p, size_t i)
+{
+    for (size_t k = 0; k < i; k++)
+        if (p->batch[k].mark != TG_DONE && p->batch[k].chat == p->batch[i].chat)
+            return true;
+    return false;
+}
+
+static void batch_deliver(struct telegram *t);
+static void batch_done(struct telegram *t);
+
+static void on_batch_accepted(struct telegram *t, uint64_t tag, enum bh_err err)
+{
+    struct tg_poll *p = &t->poll;
+    size_t i = (uint32_t)tag;
+
+    if (tag >> 32 != p->generation || i >= p->n_batch)
+        return;
+    if (err == BH_BUSY || err == BH_UNAVAILABLE) {
+        p->batch[i].mark = TG_RETRY;
+        if (timer_is_set(&p->timer))
+            return;
+        if (++p->failures == RETRIES_ARE_A_PROBLEM)
+            tg_set_problem(t, err == BH_BUSY ? "Messages wait at Telegram because a mailbox is "
+                                               "full: start its "
+                                               "agent, or purge it (bellhop mailbox list)."
+                                             : "Messages wait at Telegram because the store "
+                                               "cannot take them.");
+        timer_set(t->env->clock, &p->timer, backoff_ms(t, MAX_RETRY_MS));
+        return;
+    }
+    if (err != BH_OK)
+        log_warn(&t->log, "an update is dropped, the host refused it: %s", bh_err_word(err));
+    p->batch[i].mark = TG_DONE;
+    batch_deliver(t);
+}
+
+static void batch_deliver(struct telegram *t)
+{
+    struct tg_poll *p = &t->poll;
+    size_t done = 0;
+
+    for (size_t i = 0; i < p->n_batch; i++) {
+        struct tg_update *u = &p->batch[i];
+        uint64_t tag = (uint64_t)p->generation << 32 | i;
+        if (u->mark == TG_WAITING && !must_wait(p, i))
+            u->mark = accept_update(t, u->update, on_batch_accepted, tag) ? TG_ACCEPTING : TG_DONE;
+        done += u->mark == TG_DONE;
+    }
+    if (done == p->n_batch)
+        batch_done(t);
+}
+
+static void batch_again(struct telegram *t)
+{
+    for (size_t i = 0; i < t->poll.n_batch; i++)
+        if (t->poll.batch[i].mark == TG_RETRY)
+            t->poll.batch[i].mark = TG_WAITING;
+    batch_deliver(t);
+}
+
+static void store_offset(struct telegram *t)
+{
+    struct buf key = BUF_INIT, value = BUF_INIT;
+
+    buf_printf(&key, "%s\x1f%s\x1foffset", t->base.bot, t->token_id);
+    buf_printf(&value, "%" PRId64 " %" PRId64, t->poll.offset, clock_wall_ms(t->env->clock));
+    struct store_kv item = {.verb = KV_PUT,
+                            .ns = "telegram",
+                            .key = buf_str(&key),
+                            .value = buf_str(&value)};
+    store_put(t->env->store, &item, 1, false, NULL, NULL);
+    buf_done(&key);
+    buf_done(&value);
+}
+
+static void batch_done(struct telegram *t)
+{
+    t->poll.offset = t->poll.batch[t->poll.n_batch - 1].id + 1;
+    t->poll.failures = 0;
+    t->poll.n_batch = 0;
+    tg_set_problem(t, NULL);
+    store_offset(t);
+    enter(t, TG_FETCH);
+    fetch(t);
+}
+
+/* ---- failures ---- */
+
+static void rest(struct telegram *t, int64_t ms, enum tg_state back_to)
+{
+    t->poll.back_to = back_to;
+    enter(t, TG_REST);
+    timer_set(t->env->clock, &t->poll.timer, ms);
+}
+
+static void on_conflict(struct telegram *t, const struct tg_answer *a)
+{
+    bool webhook = strstr(a->why, "webhook") != NULL;
+
+    tg_set_problem(t, webhook ? "A webhook was set for this bot by somebody else, so Telegram "
+                                "refuses to "
+                                "be polled: set mode: webhook, or stop whoever sets it (409)."
+                              : "Another program polls Telegram with this bot's token, and only "
+                                "one may: "
+                                "stop it, or give bellhop a bot of its own (409).");
+    rest(t, backoff_ms(t, MAX_REST_MS), webhook ? TG_HOOK : TG_FETCH);
+}
+
+/* Decides how long to rest after a failed request, and which state follows. */
+static void failed(struct telegram *t, const struct tg_answer *a)
+{
+    enum tg_state from = t->poll.state;
+    char text[200];
+
+    t->poll.failures++;
+    if (a->outcome == TG_LATER) {
+        rest(t, a->retry_after_ms, from);
+    } else if (a->code == 401 || a->code == 404) {
+        tg_set_problem(t, "Telegram does not know this token (revoked, or "
+                          "mistyped): ask @BotFather "
+                          "for it and put it into the configuration.");
+        rest(t, REVOKED_REST_MS, TG_WHO);
+    } else if (a->code == 409) {
+        on_conflict(t, a);
+    } else {
+        const char *what = from == TG_HOOK && t->secret != NULL ? "setWebhook: " : "";
+        snprintf(text, sizeof text, "Telegram %s: %s%.120s",
+                 a->outcome == TG_REFUSED ? "refuses" : "cannot be reached", what, a->why);
+        if (a->outcome == TG_REFUSED || t->poll.failures >= 2)
+            tg_set_problem(t, text);
+        rest(t, backoff_ms(t, MAX_REST_MS), from);
+    }
+    log_debug(&t->log, "%s failed: code=%d %s", states[from].name, a->code, a->why);
+}
+
+static void recovered(struct telegram *t)
+{
+    t->poll.failures = 0;
+    tg_set_problem(t, NULL);
+}
+
+/* ---- getMe ---- */
+
+static void read_me(struct telegram *t, struct json me)
+{
+    struct str name = json_str(me, "username");
+
+    json_as_i64(json_get(me, "id"), &t->me.id);
+    t->reads_all = json_as_bool(json_get(me, "can_read_all_group_messages"), false);
+    if (name.n < sizeof t->me.username) {
+        memcpy(t->me.username, name.p != NULL ? name.p : "", name.n);
+        t->me.username[name.n] = '\0';
+    }
+    log_info(&t->log, "the bot is @%s: id=%" PRId64 " reads_all_group_messages=%d", t->me.username,
+             t->me.id, t->reads_all);
+}
+
+static void on_me(void *ctx, const struct http_result *r)
+{
+    struct telegram *t = ctx;
+    struct tg_answer a;
+
+    t->poll.call = NULL;
+    tg_answer_read(t, t->poll.parser, r, &a);
+    if (a.outcome != TG_OK) {
+        failed(t, &a);
+        return;
+    }
+    read_me(t, a.result);
+    enter(t, TG_HOOK);
+    set_up(t);
+}
+
+static void ask_who(struct telegram *t)
+{
+    t->poll.call = tg_call(t, "getMe", STR("{}"), CALL_MS, on_me, t);
+}
+
+/* ---- webhook or not ---- */
+
+#define UPDATES \
+    "\"message\",\"edited_message\",\"channel_post\",\"edited_channel_post\"," \
+    "\"callback_query\""
+
+static void updates_wanted(const struct telegram *t, struct jw *w)
+{
+    jw_key(w, "allowed_updates");
+    jw_raw(w, t->reactions ? STR("[" UPDATES ",\"message_reaction\"]") : STR("[" UPDATES "]"));
+}
+
+static void on_set_up(void *ctx, const struct http_result *r)
+{
+    struct telegram *t = ctx;
+    struct tg_answer a;
+
+    t->poll.call = NULL;
+    tg_answer_read(t, t->poll.parser, r, &a);
+    if (a.outcome != TG_OK) {
+        failed(t, &a);
+        return;
+    }
+    if (t->secret != NULL) {
+        recovered(t);
+        enter(t, TG_LISTEN);
+        timer_set(t->env->clock, &t->poll.timer, FIRST_CHECK_MS);
+        log_info(&t->log, "webhook registered: %s/webhooks/telegram/%s", t->env->public_url,
+                 t->base.bot);
+    } else {
+        enter(t, TG_FETCH);
+        fetch(t);
+    }
+}
+
+static void add_webhook_url(struct telegram *t, struct buf *out)
+{
+    buf_printf(out, "%s/webhooks/telegram/", t->env->public_url);
+    percent_encode(out, str_of(t->base.bot));
+}
+
+static void set_up(struct telegram *t)
+{
+    struct buf body = BUF_INIT, url = BUF_INIT;
+    struct jw w = jw_begin(&body);
+
+    if (t->secret == NULL) {
+        t->poll.call = tg_call(t, "deleteWebhook", STR("{}"), CALL_MS, on_set_up, t);
+        return;
+    }
+    if (t->env->public_url == NULL) { /* the operator registers it */
+        recovered(t);
+        enter(t, TG_LISTEN);
+        log_info(&t->log, "public_url is not set: register the webhook with Telegram by hand");
+        return;
+    }
+    add_webhook_url(t, &url);
+    jw_obj(&w);
+    jw_kstr(&w, "url", buf_str(&url));
+    jw_kstr(&w, "secret_token", str_of(t->secret));
+    updates_wanted(t, &w);
+    jw_end_obj(&w);
+    t->poll.call = tg_call(t, "setWebhook", buf_str(&body), CALL_MS, on_set_up, t);
+    buf_wipe(&body);
+    buf_done(&url);
+}
+
+/* ---- is the webhook still registered, and does it work? ---- */
+
+static void judge_webhook(struct telegram *t, struct json info)
+{
+    struct str why = json_str(info, "last_error_message");
+    int64_t at_s = 0, pending = 0;
+    char text[200];
+
+    json_as_i64(json_get(info, "last_error_date"), &at_s);
+    json_as_i64(json_get(info, "pending_update_count"), &pending);
+    if (pending > 0 && at_s * 1000 > clock_wall_ms(t->env->clock) - CHECK_MS) {
+        snprintf(text, sizeof text, "Telegram cannot deliver to the webhook: %.*s",
+                 (int)(why.n < 120 ? why.n : 120), why.p != NULL ? why.p : "");
+        tg_set_problem(t, text);
+    } else {
+        tg_set_problem(t, NULL);
+    }
+}
+
+static void on_webhook_info(void *ctx, const struct http_result *r)
+{
+    struct telegram *t = ctx;
+    struct tg_answer a;
+    struct buf ours = BUF_INIT;
+
+    t->poll.call = NULL;
+    tg_answer_read(t, t->poll.parser, r, &a);
+    if (a.outcome != TG_OK) {
+        failed(t, &a);
+        return;
+    }
+    add_webhook_url(t, &ours);
+    bool still = str_eq(json_str(a.result, "url"), buf_str(&ours));
+    buf_done(&ours);
+    t->poll.failures = 0;
+    if (!still) {
+        log_warn(&t->log, "the webhook of this bot was changed by another program; "
+                          "registering it again");
+        enter(t, TG_HOOK);
+        set_up(t);
+        return;
+    }
+    judge_webhook(t, a.result);
+    enter(t, TG_LISTEN);
+    timer_set(t->env->clock, &t->poll.timer, CHECK_MS);
+}
+
+static void check_webhook(struct telegram *t)
+{
+    t->poll.call = tg_call(t, "getWebhookInfo", STR("{}"), CALL_MS, on_webhook_info, t);
+}
+
+/* ---- polling ---- */
+
+static void on_updates(void *ctx, const struct http_result *r)
+{
+    struct telegram *t = ctx;
+    struct tg_answer a;
+
+    t->poll.call = NULL;
+    tg_answer_read(t, t->poll.parser, r, &a);
+    if (a.outcome != TG_OK) {
+        failed(t, &a);
+        return;
+    }
+    recovered(t);
+    t->base.last_event_ms = clock_wall_ms(t->env->clock);
+    batch_fill(t, a.result);
+    if (t->poll.n_batch == 0 && json_count(a.result) > 0) { /* none of them is an update */
+        a = (struct tg_answer){.outcome = TG_REFUSED,
+                               .why = "getUpdates answers with something other than updates"};
+        failed(t, &a);
+        return;
+    }
+    if (t->poll.n_batch == 0) {
+        if (clock_now_ms(t->env->clock) - t->poll.asked_ms < QUICK_MS)
+            rest(t, QUICK_REST_MS, TG_FETCH);
+        else
+            fetch(t);
+        return;
+    }
+    enter(t, TG_DELIVER);
+    batch_deliver(t);
+}
+
+static void fetch(struct telegram *t)
+{
+    /* A process that is stopped cannot hang up.  Telegram must, before the next process polls. */
+    int64_t wait_s = t->env->alone_ms != NULL ? t->env->alone_ms(t->env->alone_ctx) / 1000 : POLL_S;
+    struct buf body = BUF_INIT;
+    struct jw w = jw_begin(&body);
+    bool fresh = clock_wall_ms(t->env->clock) - t->poll.heard_ms < OFFSET_VALID_MS;
+
+    assert(t->poll.call == NULL);
+    wait_s = wait_s < POLL_S ? wait_s : POLL_S;
+    t->poll.asked_ms = clock_now_ms(t->env->clock);
+    jw_obj(&w);
+    if (t->poll.offset > 0 && fresh)
+        jw_ki64(&w, "offset", t->poll.offset);
+    jw_ki64(&w, "timeout", wait_s);
+    updates_wanted(t, &w);
+    jw_end_obj(&w);
+    t->poll.call = tg_call(t, "getUpdates", buf_str(&body), (wait_s + 15) * 1000, on_updates, t);
+    buf_done(&body);
+}
+
+/* ---- life ---- */
+
+static void on_record(void *ctx, struct str key, struct str value)
+{
+    struct telegram *t = ctx;
+    struct buf mine = BUF_INIT;
+    struct str offset;
+
+    tg_chats_load(t, key, value);
+    buf_printf(&mine, "%s\x1f%s\x1foffset", t->base.bot, t->token_id);
+    if (str_eq(key, buf_str(&mine)) && str_split(&value, ' ', &offset) &&
+        !(str_to_i64(offset, &t->poll.offset) && str_to_i64(value, &t->poll.heard_ms)))
+        t->poll.offset = t->poll.heard_ms = 0;
+    buf_done(&mine);
+}
+
+static void on_timer(struct timer *timer)
+{
+    struct telegram *t = container_of(timer, struct telegram, poll.timer);
+    struct tg_poll *p = &t->poll;
+
+    if (p->state == TG_DELIVER) {
+        batch_again(t);
+        return;
+    }
+    enter(t, p->state == TG_LISTEN ? TG_CHECK : p->back_to);
+    if (p->state == TG_WHO)
+        ask_who(t);
+    else if (p->state == TG_HOOK)
+        set_up(t);
+    else if (p->state == TG_CHECK)
+        check_webhook(t);
+    else
+        fetch(t);
+}
+
+void tg_inbound_start(struct telegram *t)
+{
+    struct store *store = t->env->store;
+    struct buf mine = BUF_INIT;
+
+    t->poll.parser = json_parser_new();
+    timer_init(&t->poll.timer, on_timer);
+    buf_printf(&mine, "%s\x1f%s\x1f", t->base.bot, t->token_id);
+    if (store->ops->load_under(store, "telegram", buf_str(&mine), on_record, t) != BH_OK)
+        log_warn(&t->log, "the offset cannot be read from the store; repeated "
+                          "updates are dropped by their ids");
+    buf_done(&mine);
+    ask_who(t);
+}
+
+void tg_inbound_stop(struct telegram *t)
+{
+    accepts_cancel(t);
+    http_cancel(&t->poll.call);
+    timer_stop(t->env->clock, &t->poll.timer);
+    json_parser_free(t->poll.parser);
+}
+
+/* ---- webhooks ---- */
+
+static bool shows_secret(const struct telegram *t, struct http_req *req)
+{
+    struct str shown = http_header(req, "X-Telegram-Bot-Api-Secret-Token");
+    uint8_t a[SHA256_BYTES], b[SHA256_BYTES];
+
+    if (t->secret == NULL)
+        return false; /* this bot polls */
+    sha256(shown, a); /* hashes have one length: the comparison does not reveal the secret's */
+    sha256(str_of(t->secret), b);
+    return ct_equal(a, b, sizeof a);
+}
+
+static void on_webhook_accepted(struct telegram *t, uint64_t tag, enum bh_err err)
+{
+    struct http_id id = {.index = (uint32_t)(tag >> 32), .generation = (uint32_t)tag};
+
+    if (err == BH_OK)
+        http_answer(t->env->server, id, &(struct http_answer){.status = 200, .body = STR("{}")});
+    else
+        http_answer_error(t->env->server, id, 503, bh_err_word(err),
+                          "Not now: send it again later.");
+}
+
+bool tg_webhook(struct platform *p, struct http_req *req)
+{
+    struct telegram *t = container_of(p, struct telegram, base);
+    struct http_id id = http_req_id(req);
+    struct json update;
+
+    if (!shows_secret(t, req))
+        return false;
+    if (!str_eq(http_method(req), STR("POST"))) {
+        http_answer_error(t->env->server, id, 405, "method_not_allowed", "Updates are POSTed.");
+        return true;
+    }
+    if (!json_parse(t->answers, http_body(req), &update) || !json_is_object(update)) {
+        http_answer_error(t->env->server, id, 400, "malformed", "An update is a JSON object.");
+        return true;
+    }
+    uint64_t tag = (uint64_t)id.index << 32 | id.generation;
+    if (!accept_update(t, update, on_webhook_accepted, tag))
+        on_webhook_accepted(t, tag, BH_OK);
+    return true;
+}

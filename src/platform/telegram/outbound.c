@@ -1,0 +1,669 @@
+/* outbound.c - what gateways ask of Telegram: checked, written as requests, answers read.
+ * (telegram_priv.h has the calls; sender.h says what is done around each request.)
+ *
+ *      tg_act --> struct tg_outgoing --> the sender --> tg_write --> Telegram --> tg_read
+ *
+ * Telegram has no idempotency key, so a message whose answer was lost is unknown.  An edit, typing
+ * and a lookup may be repeated.  Entities that Telegram refuses are left out, once for each part.
+ * A group that became a supergroup is followed.
+ *
+ * A file that Telegram refuses as a picture, a voice note or a film is sent once more as a
+ * document. A caption that is too long continues as messages. */
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include "base/jw.h"
+#include "base/mem.h"
+#include "platform/attachment.h"
+#include "platform/prompts.h"
+#include "platform/sender.h"
+#include "platform/telegram/markdown.h"
+#include "platform/telegram/telegram.h"
+#include "platform/telegram/telegram_priv.h"
+
+#define GENERAL_TOPIC 1
+#define MAX_BROKEN 3                     /* answers of 5xx before typing and lookups are given up */
+#define MAX_FOLLOWED 2                   /* moves of a group */
+#define PHOTO_BYTES ((uint64_t)10 << 20) /* of sendPhoto; the other methods take 50 MB */
+
+struct tg_outgoing {
+    struct outgoing out; /* first */
+    struct telegram *t;  /* borrowed */
+    enum action_op op;
+    int64_t thread, reply_to, message_id; /* 0: none */
+    struct md md;
+    struct md_part part;    /* the one out.at counts */
+    size_t part_at;         /* its number */
+    bool plain;             /* Telegram refused the entities of this part */
+    char *word;             /* owned; an emoji or a name */
+    struct attachment file; /* send_media */
+    char *prompt;           /* owned; of a question; NULL: it is none */
+    struct buf markup;      /* its buttons */
+    bool captioned;         /* its first part has a text; of an edit: what it edits is a caption */
+    bool as_document;       /* Telegram refused the file as what it is */
+    unsigned moves, broken;
+    char chat[TG_CHAT_CHARS];          /* as asked; tg_outgoing_chat() says where it is */
+    char edit_key[TG_CHAT_CHARS + 24]; /* in telegram->edits; empty: it is not */
+};
+
+static struct tg_outgoing *tg_outgoing_of(struct outgoing *o)
+{
+    return container_of(o, struct tg_outgoing, out);
+}
+static struct str tg_outgoing_chat(const struct tg_outgoing *x) /* where it is today */
+{
+    return tg_chat_now(x->t, str_of(x->chat));
+}
+
+static void outgoing_free(struct outgoing *o)
+{
+    struct tg_outgoing *x = tg_outgoing_of(o);
+    struct map *edits = &x->t->edits;
+
+    if (x->edit_key[0] != '\0' && map_get(edits, str_of(x->edit_key)) == x)
+        map_del(edits, str_of(x->edit_key));
+    md_done(&x->md);
+    attachment_done(&x->file);
+    free(x->word);
+    free(x->prompt);
+    buf_done(&x->markup);
+    free(x);
+}
+
+/* ---- files: which method carries which kind ---- */
+
+static const struct tg_carrier {
+    const char *kind, *method, *field;
+    const char *types; /* that it takes; NULL: any */
+    uint64_t max_bytes;
+} carriers[] = {
+    {"image", "sendAnimation", "animation", "image/gif", 0},
+    {"image", "sendPhoto", "photo", "image/jpeg image/png image/webp", PHOTO_BYTES},
+    {"voice", "sendVoice", "voice", "audio/ogg audio/mpeg audio/mp4 audio/x-m4a", 0},
+    {"voice", "sendAudio", "audio", "audio/mpeg audio/mp4 audio/x-m4a", 0},
+    {"audio", "sendAudio", "audio", "audio/mpeg audio/mp4 audio/x-m4a", 0},
+    {"video", "sendVideo", "video", "video/mp4", 0},
+};
+static const struct tg_carrier document = {"document", "sendDocument", "document", NULL, 0};
+
+static bool takes(const struct tg_carrier *c, const struct attachment *f)
+{
+    const char *at = strstr(c->types, f->type);
+    size_t n = strlen(f->type);
+
+    return strcmp(c->kind, f->kind) == 0 && at != NULL && (at[n] == ' ' || at[n] == '\0') &&
+           (c->max_bytes == 0 || f->size <= c->max_bytes);
+}
+
+static const struct tg_carrier *carrier_of(const struct tg_outgoing *x)
+{
+    for (size_t i = 0; !x->as_document && i < ARRAY_LEN(carriers); i++)
+        if (takes(&carriers[i], &x->file))
+            return &carriers[i];
+    return &document;
+}
+
+static void write_media_numbers(struct multipart *m, const struct tg_outgoing *x)
+{
+    char number[24];
+
+    multipart_field(m, "chat_id", tg_outgoing_chat(x));
+    snprintf(number, sizeof number, "%" PRId64, x->thread);
+    if (x->thread != 0)
+        multipart_field(m, "message_thread_id", str_of(number));
+    if (x->reply_to == 0)
+        return;
+    char reply[96];
+    snprintf(reply, sizeof reply,
+             "{\"message_id\":%" PRId64 ",\"allow_sending_without_reply\":true}", x->reply_to);
+    multipart_field(m, "reply_parameters", str_of(reply));
+}
+
+static void write_caption(struct multipart *m, const struct tg_outgoing *x)
+{
+    struct buf entities = BUF_INIT;
+    struct jw w = jw_begin(&entities);
+
+    if (!x->captioned)
+        return;
+    multipart_field(m, "caption", str_make(x->md.text.p + x->part.from, x->part.to - x->part.from));
+    if (!x->plain && x->md.n > 0) {
+        md_write_entities(&w, &x->md, &x->part);
+        multipart_field(m, "caption_entities", buf_str(&entities));
+    }
+    buf_done(&entities);
+}
+
+static void write_media(struct tg_outgoing *x, struct sender_request *q)
+{
+    const struct tg_carrier *c = carrier_of(x);
+    struct multipart m;
+
+    buf_printf(&q->url, "%s%s", x->t->url, c->method);
+    multipart_begin(&m, x->t->env->rand);
+    write_media_numbers(&m, x);
+    write_caption(&m, x);
+    multipart_file(&m, c->field, &x->file);
+    multipart_end(&m, &x->file, q);
+    q->timeout_ms = TG_UPLOAD_MS;
+    q->once = true;
+}
+
+static bool retry_as_document(struct tg_outgoing *x, const struct tg_answer *a)
+{
+    static const char *const words[] = {"PHOTO_",     "IMAGE_PROCESS", "VOICE_",     "wrong file",
+                                        "wrong type", "too big",       "DIMENSIONS", "VIDEO_"};
+
+    if (x->op != ACTION_SEND_MEDIA || x->out.at > 0 || x->as_document || carrier_of(x) == &document)
+        return false;
+    for (size_t i = 0; i < ARRAY_LEN(words); i++)
+        if (strcasestr(a->why, words[i]) != NULL) {
+            x->as_document = true;
+            return true;
+        }
+    return false;
+}
+
+/* ---- the request ---- */
+
+static void write_chat(struct jw *w, const struct tg_outgoing *x)
+{
+    struct str chat = tg_outgoing_chat(x);
+    int64_t number;
+
+    jw_key(w, "chat_id");
+    if (str_to_i64(chat, &number))
+        jw_i64(w, number);
+    else
+        jw_str(w, chat); /* "@channel" */
+    if (x->thread != 0 && x->op != ACTION_GET_CHAT_INFO)
+        jw_ki64(w, "message_thread_id", x->thread);
+}
+
+static void write_reply(struct jw *w, const struct tg_outgoing *x)
+{
+    if (x->reply_to == 0 || x->out.at > 0)
+        return;
+    jw_key(w, "reply_parameters");
+    jw_obj(w);
+    jw_ki64(w, "message_id", x->reply_to);
+    jw_kbool(w, "allow_sending_without_reply", true);
+    jw_end_obj(w);
+}
+
+static void write_reaction(struct jw *w, const struct tg_outgoing *x)
+{
+    jw_ki64(w, "message_id", x->message_id);
+    jw_key(w, "reaction");
+    jw_arr(w);
+    if (x->word != NULL) { /* else: none any more */
+        jw_obj(w);
+        jw_kstr(w, "type", STR("emoji"));
+        jw_kstr(w, "emoji", str_of(x->word));
+        jw_end_obj(w);
+    }
+    jw_end_arr(w);
+}
+
+static const char *write_body(struct buf *body, const struct tg_outgoing *x)
+{
+    struct jw w = jw_begin(body);
+    const char *method = "sendMessage";
+
+    jw_obj(&w);
+    write_chat(&w, x);
+    switch (x->op) {
+    case ACTION_EDIT:
+        method = x->captioned ? "editMessageCaption" : "editMessageText";
+        jw_ki64(&w, "message_id", x->message_id);
+        break;
+    case ACTION_TYPING:
+        method = "sendChatAction";
+        jw_kstr(&w, "action", STR("typing"));
+        break;
+    case ACTION_GET_CHAT_INFO:
+        method = "getChat";
+        break;
+    case ACTION_REACT:
+        method = "setMessageReaction";
+        write_reaction(&w, x);
+        break;
+    case ACTION_THREAD_CREATE:
+        method = "createForumTopic";
+        jw_kstr(&w, "name", str_of(x->word));
+        break;
+    case ACTION_THREAD_RENAME:
+        method = "editForumTopic";
+        jw_ki64(&w, "message_thread_id", x->message_id);
+        jw_kstr(&w, "name", str_of(x->word));
+        break;
+    default:
+        write_reply(&w, x);
+        break;
+    }
+    if (x->op == ACTION_EDIT && x->captioned)
+        md_write_caption(&w, &x->md, &x->part, !x->plain);
+    else if (x->op == ACTION_SEND || x->op == ACTION_EDIT || x->op == ACTION_SEND_MEDIA ||
+             x->op == ACTION_PROMPT)
+        md_write(&w, &x->md, &x->part, !x->plain);
+    if (x->markup.n > 0 && x->out.at + 1 == x->out.n_parts) {
+        jw_key(&w, "reply_markup");
+        jw_raw(&w, buf_str(&x->markup));
+    }
+    jw_end_obj(&w);
+    return method;
+}
+
+static void wait_for(struct sender_verdict *v, int64_t ms)
+{
+    v->end = SENDER_AGAIN;
+    v->wait_ms = ms;
+    snprintf(v->why, sizeof v->why, "Telegram asks to wait %" PRId64 " s in this chat",
+             (ms + 999) / 1000);
+}
+
+static void tg_write(struct platform *p, struct outgoing *o, struct sender_request *q,
+                     struct sender_verdict *v)
+{
+    struct tg_outgoing *x = tg_outgoing_of(o);
+    int64_t wait_ms = tg_chat_wait_ms(x->t, tg_outgoing_chat(x));
+
+    if (wait_ms > 0) {
+        wait_for(v, wait_ms);
+        return;
+    }
+    for (; x->part_at < o->at; x->part_at++) {
+        md_next(&x->md, TG_LIMIT, &x->part);
+        x->plain = false;
+    }
+    if (x->op == ACTION_SEND_MEDIA && o->at == 0) {
+        write_media(x, q);
+        v->end = SENDER_GO;
+        return;
+    }
+    if (x->op == ACTION_EDIT) { /* Telegram removes buttons that an edit does not repeat */
+        char id[24];
+        snprintf(id, sizeof id, "%" PRId64, x->message_id);
+        const struct prompt *shown =
+            prompts_of_message(x->t->prompts, tg_outgoing_chat(x), str_of(id));
+        buf_reset(&x->markup);
+        if (shown != NULL)
+            tg_write_keyboard(&x->markup, shown);
+    }
+    const char *method = write_body(&q->body, x);
+    buf_printf(&q->url, "%s%s", x->t->url, method);
+    q->headers[0] = "Content-Type: application/json";
+    q->once = x->op == ACTION_THREAD_CREATE || x->op == ACTION_SEND || x->op == ACTION_SEND_MEDIA ||
+              x->op == ACTION_PROMPT;
+    v->end = SENDER_GO;
+}
+
+/* ---- the answer ---- */
+
+static void on_limit(struct tg_outgoing *x, const struct tg_answer *a, struct sender_verdict *v)
+{
+    struct telegram *t = x->t;
+
+    t->n.limited++;
+    tg_chat_limit(t, tg_outgoing_chat(x), a->retry_after_ms);
+    int64_t all_ms = tg_limit_of_all(t);
+    if (all_ms > 0)
+        sender_pause(t->sender, all_ms);
+    log_warn(&t->log, "limited: retry_after_ms=%" PRId64 " whole_bot=%d", a->retry_after_ms,
+             all_ms > 0);
+    wait_for(v, a->retry_after_ms);
+    if (x->op == ACTION_TYPING)
+        v->end = SENDER_FAILED; /* late typing is useless */
+}
+
+static void set_id(struct sender_verdict *v, int64_t id)
+{
+    v->end = SENDER_DONE;
+    snprintf(v->message_id, sizeof v->message_id, "%" PRId64, id);
+}
+
+static void on_refusal(struct tg_outgoing *x, const struct tg_answer *a, struct sender_verdict *v)
+{
+    const char *sentence = tg_refusal(a->code, a->why);
+
+    if (x->op == ACTION_EDIT && strstr(a->why, "message is not modified") != NULL) {
+        set_id(v, x->message_id);
+        return;
+    }
+    v->end = SENDER_REFUSED;
+    snprintf(v->why, sizeof v->why, "Telegram refused: %.230s",
+             sentence != NULL ? sentence : a->why);
+    if (x->op == ACTION_EDIT && !x->captioned && strstr(a->why, "no text in the message") != NULL) {
+        x->captioned = true; /* the message is a file: its caption is what can be edited */
+        v->end = SENDER_REWRITE;
+    } else if (retry_as_document(x, a)) {
+        v->end = SENDER_REWRITE;
+    } else if (!x->plain && tg_refuses_entities(a)) {
+        x->t->n.plain++;
+        log_warn(&x->t->log, "Telegram refused entities, sending plain text: %s", a->why);
+        x->plain = true;
+        v->end = SENDER_REWRITE;
+    }
+}
+
+static void follow_move(struct tg_outgoing *x, int64_t to, struct sender_verdict *v)
+{
+    char id[24];
+
+    snprintf(id, sizeof id, "%" PRId64, to);
+    tg_chat_moved(x->t, tg_outgoing_chat(x), str_of(id));
+    x->moves++;
+    x->thread = x->reply_to = 0; /* ids of the old group are not valid in the new one */
+    v->end = SENDER_REWRITE;
+    snprintf(v->why, sizeof v->why, "the group became a supergroup");
+}
+
+static void read_info(struct tg_outgoing *x, struct json chat, struct sender_verdict *v)
+{
+    struct str type = json_str(chat, "type"), last = json_str(chat, "last_name");
+    struct buf *person = &x->t->scratch;
+
+    v->chat_name = json_str(chat, "title");
+    v->chat_type = STR("group");
+    if (str_eq(type, STR("private"))) {
+        buf_reset(person);
+        buf_add_str(person, json_str(chat, "first_name"));
+        buf_printf(person, "%s%.*s", last.n > 0 ? " " : "", STR_FMT(last));
+        v->chat_name = buf_str(person);
+        v->chat_type = STR("dm");
+    } else if (str_eq(type, STR("channel"))) {
+        v->chat_type = STR("channel");
+    } else if (json_as_bool(json_get(chat, "is_forum"), false)) {
+        v->chat_type = STR("forum");
+    }
+    if (v->chat_name.n == 0)
+        v->chat_name = str_of(x->chat);
+}
+
+static void on_ok(struct tg_outgoing *x, struct json result, struct sender_verdict *v)
+{
+    int64_t id = 0;
+
+    v->end = SENDER_DONE;
+    if (x->op == ACTION_GET_CHAT_INFO) {
+        read_info(x, result, v);
+    } else if (x->op == ACTION_THREAD_CREATE) {
+        json_as_i64(json_get(result, "message_thread_id"), &id);
+        snprintf(v->thread_id, sizeof v->thread_id, "%" PRId64, id);
+    } else if (x->op == ACTION_EDIT) {
+        x->t->n.edits++;
+        set_id(v, x->message_id);
+    } else if (x->op == ACTION_SEND || x->op == ACTION_SEND_MEDIA || x->op == ACTION_PROMPT) {
+        json_as_i64(json_get(result, "message_id"), &id);
+        x->t->n.sent++;
+        tg_reactions_sent(x->t, tg_outgoing_chat(x), id, x->thread);
+        set_id(v, id);
+    }
+}
+
+/* Messages are tried until they are too old. */
+static bool says(const struct tg_outgoing *x)
+{
+    return x->op != ACTION_TYPING && x->op != ACTION_GET_CHAT_INFO && x->op != ACTION_REACT;
+}
+
+static void read_answer(struct tg_outgoing *x, const struct http_result *r,
+                        struct sender_verdict *v)
+{
+    struct tg_answer a;
+
+    tg_answer_read(x->t, x->t->answers, r, &a);
+    snprintf(v->why, sizeof v->why, "%.150s", a.why);
+    switch (a.outcome) {
+    case TG_OK:
+        on_ok(x, a.result, v);
+        return;
+    case TG_LATER:
+        on_limit(x, &a, v);
+        return;
+    case TG_REFUSED:
+        if (a.migrate_to != 0 && x->moves < MAX_FOLLOWED)
+            follow_move(x, a.migrate_to, v);
+        else
+            on_refusal(x, &a, v);
+        return;
+    case TG_BROKEN:
+        v->end = ++x->broken < MAX_BROKEN || says(x) ? SENDER_AGAIN : SENDER_FAILED;
+        return;
+    case TG_DOWN: /* handled by the sender */
+    case TG_UNKNOWN:
+        snprintf(v->why, sizeof v->why, "Telegram did not answer; it may have been delivered");
+        return;
+    }
+}
+
+static void tg_read(struct platform *p, struct outgoing *o, const struct http_result *r,
+                    struct sender_verdict *v)
+{
+    struct tg_outgoing *x = tg_outgoing_of(o);
+
+    read_answer(x, r, v);
+    if (x->prompt == NULL)
+        return;
+    struct str chat = tg_outgoing_chat(x), id = str_of(x->prompt);
+    if (v->end == SENDER_DONE && o->at + 1 == o->n_parts)
+        prompts_shown(x->t->prompts, chat, id, str_of(v->message_id));
+    else if (v->end == SENDER_REFUSED)
+        prompts_drop(x->t->prompts, chat, id);
+}
+
+const struct sender_ops tg_sender = {
+    .write = tg_write,
+    .read = tg_read,
+    .free = outgoing_free,
+};
+
+/* ---- the entrance: an action is checked and becomes a tg_outgoing ---- */
+
+/* Splits the text into parts.  Returns why it cannot be sent, or NULL. */
+static const char *read_content(struct tg_outgoing *x, const struct action *a, size_t max_parts)
+{
+    size_t parts = 0;
+
+    /* Checked before parsing: a megabyte of Markdown would block the loop. */
+    if (utf16_units(a->content) > TG_MAX_PARTS * (size_t)TG_LIMIT)
+        return "the message is longer than sixteen Telegram messages";
+    md_parse(&x->md, a->content);
+    for (struct md_part p = {0}; parts <= max_parts && md_next(&x->md, TG_LIMIT, &p);)
+        parts++;
+    x->out.n_parts = parts;
+    if (parts == 0)
+        return "the message is empty";
+    if (parts > max_parts)
+        return max_parts == 1 ? "the edited text is longer than one Telegram message holds (4096)"
+                              : "the message is longer than sixteen Telegram messages";
+    md_next(&x->md, TG_LIMIT, &x->part);
+    return NULL;
+}
+
+static const char *read_edit(struct tg_outgoing *x, const struct action *a)
+{
+    x->thread = 0; /* a message knows its topic */
+    if (!str_to_i64(a->message_id, &x->message_id) || x->message_id <= 0)
+        return "there is no such message to edit";
+    return read_content(x, a, 1);
+}
+
+/* Telegram lets bots react with few emoji.  The check mark and the cross that agents end a turn
+ * with are not among them and become thumbs. */
+static struct str reaction_of(struct str emoji)
+{
+    if (str_eq(emoji, STR("\xe2\x9c\x85")))
+        return STR("\xf0\x9f\x91\x8d");
+    return str_eq(emoji, STR("\xe2\x9d\x8c")) ? STR("\xf0\x9f\x91\x8e") : emoji;
+}
+
+static const char *read_thread_or_reaction(struct tg_outgoing *x, const struct action *a)
+{
+    struct str word = x->op == ACTION_REACT ? reaction_of(a->emoji) : a->thread_name;
+
+    if (x->op != ACTION_THREAD_CREATE &&
+        (!str_to_i64(a->message_id, &x->message_id) || x->message_id <= 0))
+        return "message_id is not one of Telegram's";
+    if (word.n == 0 || utf8_chars(word) > 100)
+        return "an emoji or a name is missing, or too long";
+    if (a->only_if_current_name.p != NULL || a->only_if_connector_created)
+        return "Telegram does not tell the name of a topic, so it is not changed";
+    x->thread = 0;
+    if (!a->remove || x->op != ACTION_REACT)
+        x->word = str_dup(word);
+    return NULL;
+}
+
+static const char *read_media(struct tg_outgoing *x, const struct action *a)
+{
+    struct md_part p = {0};
+    size_t parts = 1;
+
+    attachment_copy(&x->file, a);
+    if (utf16_units(a->content) > TG_MAX_PARTS * (size_t)TG_LIMIT)
+        return "the caption is longer than sixteen Telegram messages";
+    md_parse(&x->md, a->content);
+    x->captioned = md_next(&x->md, TG_CAPTION, &p);
+    x->part = p;
+    while (x->captioned && parts <= TG_MAX_PARTS && md_next(&x->md, TG_LIMIT, &p))
+        parts++;
+    x->out.n_parts = parts;
+    return parts > TG_MAX_PARTS ? "the caption is longer than sixteen Telegram messages" : NULL;
+}
+
+/* A newer edit of the same message replaces one that waits, which nobody would see. */
+static bool replace_edit(struct tg_outgoing *x, const struct sender_order *q)
+{
+    struct map *edits = &x->t->edits;
+
+    snprintf(x->edit_key, sizeof x->edit_key, "%s %" PRId64, x->chat, x->message_id);
+    struct tg_outgoing *old = map_get(edits, str_of(x->edit_key));
+    if (old == NULL || !outgoing_waits(&old->out)) {
+        map_del(edits, str_of(x->edit_key)); /* first: the key is borrowed from the value */
+        map_put(edits, str_of(x->edit_key), x);
+        return false;
+    }
+    struct md md = old->md;
+    old->md = x->md;
+    x->md = md;
+    old->part = x->part;
+    old->plain = false;
+    sender_supersede(&old->out, q);
+    outgoing_free(&x->out);
+    return true;
+}
+
+static void start_send(struct tg_outgoing *x, struct sender_order *q)
+{
+    struct buf what = BUF_INIT;
+
+    buf_printf(&what, "%s\x1f%" PRId64 "\x1f", x->chat, x->thread);
+    buf_add_str(&what, buf_str(&x->md.text));
+    if (x->file.path != NULL)
+        buf_printf(&what, "\x1f%s", x->file.path);
+    if (x->prompt != NULL)
+        buf_printf(&what, "\x1f%s", x->prompt);
+    q->what = buf_str(&what);
+    sender_act(x->t->sender, &x->out, q);
+    q->what = STR_NULL;
+    buf_done(&what);
+}
+
+/* Typing, lookups, reactions and topics have lanes of their own: no message waits behind them. */
+static void start_beside(struct tg_outgoing *x, struct sender_order *q)
+{
+    char lane[TG_CHAT_CHARS + 16];
+
+    snprintf(lane, sizeof lane, "%s %s", action_op_name(x->op), x->chat);
+    x->out.n_parts = 1;
+    q->lane = str_of(lane);
+    sender_act(x->t->sender, &x->out, q);
+    q->lane = STR_NULL;
+}
+
+static bool typing_needs_nothing(struct telegram *t, const struct action *a)
+{
+    struct str chat = tg_chat_now(t, a->chat_id);
+
+    return (a->content_set && str_is_empty(a->content)) || tg_chat_wait_ms(t, chat) > 0 ||
+           tg_chat_typed(t, chat);
+}
+
+static bool is_chat_id(struct str id)
+{
+    int64_t number;
+
+    if (id.n == 0 || id.n >= TG_CHAT_CHARS || memchr(id.p, '\0', id.n) != NULL)
+        return false;
+    return str_to_i64(id, &number) || (id.p[0] == '@' && id.n > 1);
+}
+
+static struct tg_outgoing *outgoing_new(struct telegram *t, const struct action *a)
+{
+    struct tg_outgoing *x = xcalloc(1, sizeof *x);
+
+    x->t = t;
+    x->op = a->op;
+    memcpy(x->chat, a->chat_id.p, a->chat_id.n);
+    bool says = a->op == ACTION_SEND || a->op == ACTION_PROMPT || a->op == ACTION_SEND_MEDIA;
+    if (!says || !str_to_i64(a->reply_to, &x->reply_to) || x->reply_to < 0)
+        x->reply_to = 0;
+    if (!str_to_i64(a->thread_id, &x->thread) || x->thread <= GENERAL_TOPIC)
+        x->thread = 0; /* Telegram refuses the number of the General topic */
+    return x;
+}
+
+static void start(struct telegram *t, struct sender_order *q)
+{
+    struct tg_outgoing *x = outgoing_new(t, q->action);
+    const char *wrong = NULL;
+
+    q->twice = x->op == ACTION_EDIT || x->op == ACTION_THREAD_RENAME ? TWICE_IS_ONE : TWICE_IS_TWO;
+    if (x->op == ACTION_PROMPT)
+        wrong = prompt_wrong(q->action);
+    if ((x->op == ACTION_SEND || x->op == ACTION_PROMPT) && wrong == NULL)
+        wrong = read_content(x, q->action, TG_MAX_PARTS);
+    else if (x->op == ACTION_EDIT)
+        wrong = read_edit(x, q->action);
+    else if (x->op == ACTION_SEND_MEDIA)
+        wrong = read_media(x, q->action);
+    else if (x->op == ACTION_REACT || x->op == ACTION_THREAD_CREATE ||
+             x->op == ACTION_THREAD_RENAME)
+        wrong = read_thread_or_reaction(x, q->action);
+    if (wrong != NULL) {
+        host_fail(t->base.host, q->id, "%s", wrong);
+        outgoing_free(&x->out);
+        return;
+    }
+    struct str chat = tg_outgoing_chat(x);
+    q->lane = chat;
+    if (x->op == ACTION_PROMPT) {
+        x->prompt = str_dup(q->action->prompt_id);
+        tg_write_keyboard(&x->markup, prompts_add(t->prompts, q->from, q->action, chat));
+    }
+    if (x->op == ACTION_SEND || x->op == ACTION_SEND_MEDIA || x->op == ACTION_PROMPT)
+        start_send(x, q);
+    else if (x->op != ACTION_EDIT)
+        start_beside(x, q);
+    else if (!replace_edit(x, q))
+        sender_act(t->sender, &x->out, q);
+}
+
+void tg_act(struct platform *p, struct action_id id, const struct action_from *from,
+            const struct action *a)
+{
+    struct telegram *t = container_of(p, struct telegram, base);
+    struct sender_order q = {.id = id, .from = from, .action = a};
+
+    if (!is_chat_id(a->chat_id))
+        host_fail(p->host, id, "\"%.*s\" is no Telegram chat",
+                  (int)(a->chat_id.n < 64 ? a->chat_id.n : 64),
+                  a->chat_id.p != NULL ? a->chat_id.p : "");
+    else if ((telegram_ops.descriptor->ops & 1u << a->op) == 0)
+        host_fail(p->host, id, "unsupported op: %s", action_op_name(a->op));
+    else if (a->op == ACTION_TYPING && typing_needs_nothing(t, a))
+        host_result(p->host, id, &(struct action_result){.success = true});
+    else
+        start(t, &q);
+}

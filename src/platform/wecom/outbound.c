@@ -1,0 +1,374 @@
+/* outbound.c - requests to WeCom: the access token, messages and files, and what the answers mean.
+ * (sender.h says what is done around each request.)
+ *
+ *      token:  NONE --needed--> FETCHING --ok--> GOOD --nearly expired--> GOOD, and FETCHING
+ *                ^------ failed: waiting sends fail ---'  '--refused--> NONE
+ *
+ * One request at a time fetches the token; sends wait for it (SENDER_HOLD).  A file is uploaded
+ * first and then named in a message.  An upload that no message names has no effect, so it may
+ * be repeated; the message may not.  WeCom is strict about pictures, voices and films: anything
+ * else, and anything larger, is a file. */
+#include <inttypes.h>
+#include <stdio.h>
+#include "base/json.h"
+#include "base/jw.h"
+#include "base/mem.h"
+#include "edge/form.h"
+#include "net/http_client.h"
+#include "platform/wecom/wecom_priv.h"
+
+enum { FETCH_MS = 10000, AHEAD_MS = 300000, UPLOAD_MS = 60000 };
+
+/* ---- the access token ---- */
+
+/* False: the answer has no token, and @ret_why says what to check. */
+static bool is_token(struct json doc, char ret_why[160])
+{
+    struct str text = json_str(doc, "access_token");
+    int64_t code = 0;
+
+    json_as_i64(json_get(doc, "errcode"), &code);
+    snprintf(ret_why, 160, "WeCom gives no access token (errcode %lld): check %s", (long long)code,
+             code == 60020 ? "the trusted addresses of the agent" : "`corp_id` and `secret`");
+    return code == 0 && text.n > 0 && text.n <= 4096;
+}
+
+static bool read_token(struct wecom *c, const struct http_result *res, char ret_why[160])
+{
+    struct json doc;
+    int64_t seconds = 7200;
+
+    if (res->err != BH_OK || !json_parse(c->bot.parser, res->body, &doc)) {
+        snprintf(ret_why, 160, "WeCom gives no access token: it cannot be reached");
+        return false;
+    }
+    struct str text = json_str(doc, "access_token");
+    json_as_i64(json_get(doc, "expires_in"), &seconds);
+    if (!is_token(doc, ret_why) || seconds <= 0) {
+        webhook_bot_set_problem(&c->bot, ret_why);
+        return false;
+    }
+    int64_t now = clock_now_ms(c->bot.env->clock), life = seconds * 1000;
+    buf_wipe(&c->token.text);
+    buf_add_str(&c->token.text, text);
+    c->token.until_ms = now + life;
+    c->token.refresh_ms = now + (life > 4 * AHEAD_MS ? life - AHEAD_MS : life * 3 / 4);
+    c->token.fetched++;
+    return true;
+}
+
+static bool is_good(const struct wecom *c)
+{
+    return c->token.text.n > 0 && clock_now_ms(c->bot.env->clock) < c->token.until_ms;
+}
+
+static void on_fetched(void *ctx, const struct http_result *res)
+{
+    struct wecom *c = ctx;
+    char why[160] = "";
+
+    c->token.call = NULL;
+    if (read_token(c, res, why))
+        webhook_bot_set_problem(&c->bot, NULL);
+    sender_resume(c->bot.sender, is_good(c) ? NULL : why);
+}
+
+static void write_token_url(const struct wecom_settings *cfg, const char *api_base, struct buf *url)
+{
+    struct buf query = BUF_INIT;
+
+    form_add(&query, "corpid", str_of(cfg->corp_id));
+    form_add(&query, "corpsecret", str_of(cfg->secret));
+    buf_printf(url, "%s/cgi-bin/gettoken?", api_base);
+    buf_add_str(url, buf_str(&query));
+    buf_wipe(&query);
+}
+
+/* WeCom answers with the token that is in use as long as it is valid, so the check changes
+ * nothing. */
+enum bh_err wecom_token_check(const struct wecom_settings *cfg, const char *api_base, char *ret_why)
+{
+    struct json_parser *p = json_parser_new();
+    struct buf url = BUF_INIT, body = BUF_INIT;
+    struct json doc;
+    int status = 0;
+
+    write_token_url(cfg, api_base, &url);
+    const struct http_fetch f = {.url = buf_z(&url), .timeout_ms = FETCH_MS};
+    enum bh_err err = http_fetch_now(&f, &status, &body, ret_why);
+    if (err == BH_OK && (status != 200 || !json_parse(p, buf_str(&body), &doc)))
+        err = BH_UNAVAILABLE, snprintf(ret_why, 256, "WeCom answered with HTTP %d", status);
+    else if (err == BH_OK)
+        err = is_token(doc, ret_why) ? BH_OK : BH_REFUSED;
+    else
+        err = BH_UNAVAILABLE;
+    buf_wipe(&url);
+    buf_wipe(&body);
+    json_parser_free(p);
+    return err;
+}
+
+static void fetch_token(struct wecom *c)
+{
+    struct buf url = BUF_INIT;
+
+    write_token_url(c->cfg, c->bot.api_base, &url);
+    c->token.call =
+        http_fetch(c->bot.env->http,
+                   &(struct http_fetch){.url = buf_z(&url), .timeout_ms = FETCH_MS}, on_fetched, c);
+    buf_wipe(&url);
+}
+
+static struct str token_of(struct wecom *c)
+{
+    bool good = is_good(c);
+
+    if (c->token.call == NULL && (!good || clock_now_ms(c->bot.env->clock) >= c->token.refresh_ms))
+        fetch_token(c);
+    return good ? buf_str(&c->token.text) : STR_NULL;
+}
+
+void wecom_token_done(struct wecom *c)
+{
+    http_cancel(&c->token.call);
+    buf_wipe(&c->token.text);
+}
+
+/* ---- files ---- */
+
+static const struct {
+    const char *kind, *type, *as;
+    uint64_t max_bytes;
+} carriers[] = {
+    {"image", "image/png", "image", 10 << 20},
+    {"image", "image/jpeg", "image", 10 << 20},
+    {"voice", "audio/amr", "voice", 2 << 20},
+    {"video", "video/mp4", "video", 10 << 20},
+};
+
+static const char *carrier_of(const struct attachment *a)
+{
+    for (size_t i = 0; i < ARRAY_LEN(carriers); i++)
+        if (strcmp(carriers[i].kind, a->kind) == 0 && strcmp(carriers[i].type, a->type) == 0 &&
+            a->size <= carriers[i].max_bytes)
+            return carriers[i].as;
+    return "file";
+}
+
+const char *wecom_no_file(struct webhook_bot *b, const struct attachment *a)
+{
+    if (a->size < 5)
+        return "WeCom takes no file of less than five bytes";
+    return a->size > (uint64_t)20 << 20 ? "WeCom takes no file of more than 20 MB" : NULL;
+}
+
+static bool uploads(struct outgoing *o)
+{
+    const struct text_outgoing *t = text_outgoing_of(o);
+
+    return t->file.path != NULL && o->at == 0 && t->handle == NULL;
+}
+
+static void write_upload(struct wecom *c, struct outgoing *o, struct str token,
+                         struct sender_request *q)
+{
+    const struct attachment *a = &text_outgoing_of(o)->file;
+    struct buf query = BUF_INIT;
+    struct multipart m;
+
+    form_add(&query, "access_token", token);
+    form_add(&query, "type", str_of(carrier_of(a)));
+    buf_printf(&q->url, "%s/cgi-bin/media/upload?", c->bot.api_base);
+    buf_add_str(&q->url, buf_str(&query));
+    buf_wipe(&query);
+    multipart_begin(&m, c->bot.env->rand);
+    multipart_file(&m, "media", a);
+    multipart_end(&m, a, q);
+    q->timeout_ms = UPLOAD_MS;
+}
+
+static void write_file(struct jw *w, struct outgoing *o)
+{
+    const struct text_outgoing *t = text_outgoing_of(o);
+    const char *as = carrier_of(&t->file);
+
+    jw_kstr(w, "msgtype", str_of(as));
+    jw_key(w, as);
+    jw_obj(w);
+    jw_kstr(w, "media_id", str_of(t->handle));
+    jw_end_obj(w);
+}
+
+void wecom_media_where(struct platform *p, struct media_ask ask, struct str ref)
+{
+    struct wecom *c = wecom_of(p);
+    struct str token = token_of(c);
+    struct buf url = BUF_INIT, query = BUF_INIT;
+
+    if (token.p == NULL) {
+        host_media_gone(p->host, ask, "WeCom gives no access token now");
+        return;
+    }
+    form_add(&query, "access_token", token);
+    form_add(&query, "media_id", ref);
+    buf_printf(&url, "%s/cgi-bin/media/get?", c->bot.api_base);
+    buf_add_str(&url, buf_str(&query));
+    host_media_at(p->host, ask, &(struct media_at){.url = buf_z(&url)});
+    buf_wipe(&query);
+    buf_wipe(&url);
+}
+
+/* ---- messages ---- */
+
+static const struct {
+    int64_t code;
+    const char *sentence;
+} refusals[] = {
+    {40056, "WeCom does not know the agent: check `bot` in bellhop's config"},
+    {44004, "there is nothing to send: the text is empty"},
+    {40004, "WeCom does not take this kind of file"},
+    {40005, "WeCom does not take this kind of file"},
+    {40006, "WeCom does not take a file this large"},
+    {45001, "WeCom does not take a file this large"},
+    {45002, "WeCom does not take a text this long"},
+    {60011, "the WeCom agent may not write to this person"},
+    {60020, "WeCom does not take requests from this address: add it to the agent's trusted ones"},
+    {60111, "WeCom does not know this person"},
+    {81013, "WeCom knows none of these people, or the agent may not see them"},
+    {82001, "WeCom knows none of these people, or the agent may not see them"},
+};
+
+static void write_text(struct jw *w, struct outgoing *o)
+{
+    const struct text_outgoing *t = text_outgoing_of(o);
+
+    jw_kstr(w, "msgtype", STR("text"));
+    jw_key(w, "text");
+    jw_obj(w);
+    jw_kstr(w, "content", split_part(&t->parts, t->file.path != NULL ? o->at - 1 : o->at));
+    jw_end_obj(w);
+}
+
+static void wecom_write(struct platform *p, struct outgoing *o, struct sender_request *q,
+                        struct sender_verdict *v)
+{
+    struct wecom *c = wecom_of(p);
+    struct str token = token_of(c), bot = str_of(p->bot);
+    struct jw w = jw_begin(&q->body);
+    struct buf query = BUF_INIT;
+    uint64_t agent;
+
+    if (token.p == NULL) {
+        v->end = SENDER_HOLD;
+        return;
+    }
+    if (uploads(o)) {
+        write_upload(c, o, token, q);
+        v->end = SENDER_GO;
+        return;
+    }
+    form_add(&query, "access_token", token);
+    buf_printf(&q->url, "%s/cgi-bin/message/send?", c->bot.api_base);
+    buf_add_str(&q->url, buf_str(&query));
+    buf_wipe(&query);
+    q->headers[0] = "Content-Type: application/json";
+    q->once = true;
+    jw_obj(&w);
+    jw_kstr(&w, "touser", str_of(text_outgoing_of(o)->chat));
+    jw_key(&w, "agentid");
+    if (str_to_u64(bot, &agent))
+        jw_u64(&w, agent);
+    else
+        jw_str(&w, bot);
+    if (text_outgoing_of(o)->file.path != NULL && o->at == 0)
+        write_file(&w, o);
+    else
+        write_text(&w, o);
+    jw_end_obj(&w);
+    v->end = SENDER_GO;
+}
+
+static void read_code(struct wecom *c, int64_t code, struct sender_verdict *v)
+{
+    v->end = SENDER_REFUSED;
+    snprintf(v->why, sizeof v->why, "WeCom refused this (errcode %" PRId64 ")", code);
+    switch (code) {
+    case 40001:
+    case 40014:
+    case 42001: /* the token: fetch another one */
+        buf_wipe(&c->token.text);
+        v->end = SENDER_AGAIN;
+        snprintf(v->why, sizeof v->why, "WeCom does not take its access tokens");
+        return;
+    case -1:
+    case 45009: /* busy; too many */
+    case 45033:
+        v->end = SENDER_AGAIN;
+        v->wait_ms = code == -1 ? 0 : 5000;
+        snprintf(v->why, sizeof v->why, "WeCom asks to wait");
+        return;
+    default:
+        break;
+    }
+    for (size_t i = 0; i < ARRAY_LEN(refusals); i++)
+        if (refusals[i].code == code)
+            snprintf(v->why, sizeof v->why, "%s", refusals[i].sentence);
+    if (code == 60020 || code == 40056)
+        webhook_bot_set_problem(&c->bot, v->why);
+}
+
+static void read_answer(struct wecom *c, struct outgoing *o, const struct http_result *res,
+                        struct sender_verdict *v)
+{
+    struct json doc;
+    int64_t code = 0;
+
+    if (res->status == 429 || res->status == 503) {
+        v->end = SENDER_AGAIN;
+        v->wait_ms = res->retry_after_ms;
+        snprintf(v->why, sizeof v->why, "WeCom asks to wait");
+        return;
+    }
+    if (res->status != 200 || !json_parse(c->bot.parser, res->body, &doc) ||
+        !json_as_i64(json_get(doc, "errcode"), &code)) {
+        snprintf(v->why, sizeof v->why, "WeCom answered with HTTP %d; it may have been sent",
+                 res->status);
+        if (uploads(o))
+            v->end = SENDER_AGAIN; /* an upload may be repeated */
+        return;
+    }
+    if (code != 0) {
+        read_code(c, code, v);
+        return;
+    }
+    if (uploads(o)) {
+        struct str handle = json_str(doc, "media_id");
+        v->end = handle.n > 0 && handle.n < 512 ? SENDER_REWRITE : SENDER_FAILED;
+        if (v->end == SENDER_REWRITE)
+            text_outgoing_of(o)->handle = str_dup(handle);
+        snprintf(v->why, sizeof v->why, "WeCom did not name the uploaded file");
+        return;
+    }
+    if (json_str(doc, "invaliduser").n > 0) { /* the only recipient */
+        read_code(c, 60111, v);
+        return;
+    }
+    v->end = SENDER_DONE;
+    snprintf(v->message_id, sizeof v->message_id, "%.*s", STR_FMT(json_str(doc, "msgid")));
+    webhook_bot_set_problem(&c->bot, NULL);
+}
+
+static void wecom_read(struct platform *p, struct outgoing *o, const struct http_result *res,
+                       struct sender_verdict *v)
+{
+    struct wecom *c = wecom_of(p);
+
+    read_answer(c, o, res, v);
+    text_outgoing_read(&c->bot, o, v);
+}
+
+const struct sender_ops wecom_sender = {
+    .write = wecom_write,
+    .read = wecom_read,
+    .free = text_outgoing_free,
+};
