@@ -1,21 +1,17 @@
 /* client.h - the inside of a struct bhgw; private to sdk/src.
  *
- * One mutex guards everything below; the socket thread lets go of it only to wait.  Functions named
- * gwc_..._locked want it held, as do all of socket.c, receive.c, frames.c and conn.c.
+ * One mutex guards everything below; the socket thread releases it only to wait.  Callers of
+ * functions named gwc_..._locked hold it, and so do all of socket.c, frames.c and conn.c.
  *
- *      gateway.c   the life of a handle, options, states, waiting
+ *      gateway.c   the life of a handle, states, waiting
+ *      options.c   what bhgw_new() is given: options and the URL
  *      socket.c    the socket thread: phases, timers, the turn
- *      receive.c   the upgrade, the hello, reading
  *      conn.c      one connection: libcurl dials, bytes in and out, WebSocket frames
- *      frames.c    lines from the connector: what each means
+ *      frames.c    the upgrade, the hello, lines from the connector
  *      convert.c   JSON to the structs of the public header
- *      interaction.c  whom a webhook that is passed through is from
- *      request.c   requests and their results; actions.c the common ones in one call
- *      options.c   what bhgw_new() is given
- *      policy.c    declaring the relevance policy
- *      threads.c   the events thread and the notices thread
- *      seen.c      which deliveries were seen; seen_file.c the same on disk
- *      url.c       URL rules
+ *      request.c   requests and their results, the common requests in one call
+ *      threads.c   the events thread and the notices thread; declaring the relevance policy
+ *      seen.c      which deliveries were seen, in memory and on disk
  */
 #pragma once
 #include <pthread.h>
@@ -27,9 +23,8 @@
 #include "bellhop/gateway.h"
 #include "conn.h"
 #include "core/contract.h"
+#include "options.h"
 #include "seen.h"
-#include "seen_file.h"
-#include "url.h"
 
 /*  OFF --> DIALING --> UPGRADING --> HELLO --> READY --> DRAINING --> CLOSING --> OFF
  *   ^         |            |           |         |           |
@@ -159,7 +154,7 @@ int64_t gwc_backoff_ms(unsigned failures, int64_t min_ms, int64_t max_ms, uint64
 
 void gwc_enter(struct bhgw *gw, enum gwc_phase next, int64_t timeout_ms, const char *why);
 
-/* receive.c */
+/* frames.c: the upgrade, the hello, reading */
 void gwc_ask_upgrade(struct bhgw *gw); /* the dial succeeded */
 void gwc_receive(struct bhgw *gw);     /* read what is there, and act on it */
 

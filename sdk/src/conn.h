@@ -1,4 +1,4 @@
-/* conn.h - one connection to the connector: libcurl finds and secures it (near.h does without, on
+/* conn.h - one connection to the connector: libcurl finds and secures it (conn.c does without, on
  * this machine), ws_codec.h upgrades and frames it.
  *
  * Used by the socket thread, with the handle's lock held; nothing here waits.

@@ -2,8 +2,7 @@
  * src/agent/.
  *
  *      agent.c         the gateway client, signals, leaving in good order
- *      worker.c        one program and the turns it has: starts, restarts, interrupts
- *      obey.c          what a line of the program is about, and doing it
+ *      worker.c        one program and the turns it has: starts, lines, restarts, interrupts
  *      conversation.c  what was said in one conversation, and what is being said, in order
  */
 #pragma once
@@ -95,10 +94,6 @@ bool worker_is_idle(const struct worker *w); /* nothing waits, nothing is in han
 void worker_go(struct worker *w);  /* hand over what may be handed over, starting it if need be */
 void worker_end(struct worker *w); /* no more input */
 void worker_tell(struct worker *w, struct str line);
-
-/* obey.c */
-/* Do what @o says.  Returns the turn it is about; NULL: none in hand. */
-struct agent_turn *worker_obey(struct worker *w, const struct order *o);
 
 /* conversation.c */
 struct conversation *conversation_get(struct agent *a, struct str key); /* made when unknown */

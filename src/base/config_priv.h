@@ -1,4 +1,4 @@
-/* config_priv.h - what config.c, config_value.c and config_yaml.c share. */
+/* config_priv.h - what config.c and config_yaml.c share. */
 #pragma once
 #include "base/config.h"
 #include "base/map.h"
@@ -22,7 +22,7 @@ struct config {
     struct buf secret_variables; /* config_secret_variables() */
 };
 
-/* ---- config_value.c: one value and its type ---- */
+/* ---- config.c: one value and its type ---- */
 
 /* True when @word is one of @words, which are separated by @sep. */
 bool config_word_in(struct str word, const char *words, char sep);
@@ -43,7 +43,7 @@ const struct config_key *config_find(const struct config_key *keys, struct str p
 void *config_make(const struct config_section *s);
 void config_apply_defaults(void *base, const struct config_key *keys);
 
-/* ---- config_expand.c ---- */
+/* ---- config.c: expanding a value ---- */
 
 /* Append @s to @out with every ${NAME} and ${NAME:-otherwise} replaced, and the names, each with a
  * zero behind it, to @ret_names, which may be NULL. */
@@ -55,6 +55,6 @@ bool config_read_file(struct config *c, const char *path, struct buf *why);
 /* The list as its declaration writes it when the file has none. */
 void config_read_otherwise(struct config *c, size_t list);
 
-/* ---- config.c ---- */
+/* ---- config.c: a configuration ---- */
 
 void *config_settings(const struct config *c, size_t section); /* follows .into */

@@ -5,11 +5,20 @@
  * never a peer's doing, so they abort; the one thing a peer can cause is a seal that does not open.
  */
 #include "base/crypto.h"
+
 #include <assert.h>
+#include <openssl/bio.h>
+#include <openssl/bn.h>
+#include <openssl/core_names.h>
 #include <openssl/crypto.h>
+#include <openssl/err.h>
 #include <openssl/evp.h>
+#include <openssl/param_build.h>
+#include <openssl/pem.h>
+#include <openssl/rsa.h>
 #include <pthread.h>
 #include <stdlib.h>
+
 #include "base/log.h"
 #include "base/mem.h"
 #include "base/rand.h"
@@ -322,5 +331,200 @@ bool seal_open(const uint8_t key[SEAL_KEY_BYTES], struct str aad, struct str sea
     else
         secret_wipe(to, body.n); /* nobody gets to see what did not verify */
     EVP_CIPHER_CTX_free(ctx);
+    return ok;
+}
+
+/* ---- Ed25519 ---- */
+
+#define PEM_MAX 16384
+
+struct ed25519_key {
+    EVP_PKEY *pkey; /* owned */
+};
+
+static int no_password(char *buf, int size, int rwflag, void *u)
+{
+    return 0; /* never ask at a terminal */
+}
+
+static struct ed25519_key *key_of(EVP_PKEY *pkey)
+{
+    ERR_clear_error(); /* a refusal leaves one, and nobody else should stumble over it */
+    if (pkey != NULL && EVP_PKEY_get_id(pkey) != EVP_PKEY_ED25519) {
+        EVP_PKEY_free(pkey);
+        pkey = NULL;
+    }
+    if (pkey == NULL)
+        return NULL;
+    struct ed25519_key *k = xcalloc(1, sizeof *k);
+    k->pkey = pkey;
+    return k;
+}
+
+static BIO *bio_of(struct str pem)
+{
+    return pem.n > 0 && pem.n <= PEM_MAX ? BIO_new_mem_buf(pem.p, (int)pem.n) : NULL;
+}
+
+struct ed25519_key *ed25519_public(struct str pem)
+{
+    BIO *bio = bio_of(pem);
+    struct ed25519_key *k =
+        bio != NULL ? key_of(PEM_read_bio_PUBKEY(bio, NULL, no_password, NULL)) : NULL;
+
+    BIO_free(bio);
+    return k;
+}
+
+struct ed25519_key *ed25519_public_raw(const uint8_t bytes[ED25519_RAW_BYTES])
+{
+    return key_of(EVP_PKEY_new_raw_public_key(EVP_PKEY_ED25519, NULL, bytes, ED25519_RAW_BYTES));
+}
+
+struct ed25519_key *ed25519_private(struct str pem)
+{
+    BIO *bio = bio_of(pem);
+    struct ed25519_key *k =
+        bio != NULL ? key_of(PEM_read_bio_PrivateKey(bio, NULL, no_password, NULL)) : NULL;
+
+    BIO_free(bio);
+    return k;
+}
+
+void ed25519_free(struct ed25519_key *k)
+{
+    if (k == NULL)
+        return;
+    EVP_PKEY_free(k->pkey); /* OpenSSL wipes it */
+    free(k);
+}
+
+bool ed25519_sign(const struct ed25519_key *k, struct str msg, uint8_t ret_sig[ED25519_BYTES])
+{
+    EVP_MD_CTX *ctx = EVP_MD_CTX_new();
+    size_t n = ED25519_BYTES;
+    bool ok = ctx != NULL && EVP_DigestSignInit(ctx, NULL, NULL, NULL, k->pkey) == 1 &&
+              EVP_DigestSign(ctx, ret_sig, &n, bytes_of(msg), msg.n) == 1 && n == ED25519_BYTES;
+
+    EVP_MD_CTX_free(ctx);
+    ERR_clear_error();
+    return ok;
+}
+
+bool ed25519_verify(const struct ed25519_key *k, struct str msg, struct str sig)
+{
+    if (sig.n != ED25519_BYTES)
+        return false;
+    EVP_MD_CTX *ctx = EVP_MD_CTX_new();
+    bool ok = ctx != NULL && EVP_DigestVerifyInit(ctx, NULL, NULL, NULL, k->pkey) == 1 &&
+              EVP_DigestVerify(ctx, bytes_of(sig), sig.n, bytes_of(msg), msg.n) == 1;
+
+    EVP_MD_CTX_free(ctx);
+    ERR_clear_error();
+    return ok;
+}
+
+static bool take_pem(BIO *bio, struct buf *out)
+{
+    char *p;
+    long n = BIO_get_mem_data(bio, &p);
+
+    if (n > 0)
+        buf_add(out, p, (size_t)n);
+    return n > 0;
+}
+
+bool ed25519_generate(struct buf *private_pem, struct buf *public_pem)
+{
+    EVP_PKEY *pkey = EVP_PKEY_Q_keygen(NULL, NULL, "ED25519");
+    BIO *private_bio = BIO_new(BIO_s_secmem()), *public_bio = BIO_new(BIO_s_mem());
+    bool ok = pkey != NULL && private_bio != NULL && public_bio != NULL &&
+              PEM_write_bio_PKCS8PrivateKey(private_bio, pkey, NULL, NULL, 0, NULL, NULL) == 1 &&
+              PEM_write_bio_PUBKEY(public_bio, pkey) == 1 && take_pem(private_bio, private_pem) &&
+              take_pem(public_bio, public_pem);
+
+    BIO_free(private_bio);
+    BIO_free(public_bio);
+    EVP_PKEY_free(pkey);
+    ERR_clear_error();
+    return ok;
+}
+
+/* ---- RSA: RSASSA-PKCS1-v1_5 with SHA-256, as JSON Web Tokens use ---- */
+
+#define MIN_BITS 2048
+#define MAX_BITS 8192 /* verifying with a huge key is slow, and a stranger may have chosen it */
+
+struct rsa_key {
+    EVP_PKEY *pkey; /* owned */
+};
+
+static struct rsa_key *wrap(EVP_PKEY *pkey)
+{
+    if (pkey == NULL || EVP_PKEY_get_base_id(pkey) != EVP_PKEY_RSA ||
+        EVP_PKEY_get_bits(pkey) < MIN_BITS || EVP_PKEY_get_bits(pkey) > MAX_BITS) {
+        EVP_PKEY_free(pkey);
+        return NULL;
+    }
+    struct rsa_key *k = xcalloc(1, sizeof *k);
+    k->pkey = pkey;
+    return k;
+}
+
+struct rsa_key *rsa_key_from_pem(struct str pem)
+{
+    BIO *bio = pem.n > 0 && pem.n < 65536 ? BIO_new_mem_buf(pem.p, (int)pem.n) : NULL;
+    EVP_PKEY *pkey = bio != NULL ? PEM_read_bio_PUBKEY(bio, NULL, NULL, NULL) : NULL;
+
+    BIO_free(bio);
+    return wrap(pkey);
+}
+
+struct rsa_key *rsa_key_from_numbers(struct str n, struct str e)
+{
+    EVP_PKEY *pkey = NULL;
+    EVP_PKEY_CTX *ctx = NULL;
+    OSSL_PARAM *params = NULL;
+    OSSL_PARAM_BLD *bld = OSSL_PARAM_BLD_new();
+    BIGNUM *bn_n = NULL, *bn_e = NULL;
+
+    if (bld == NULL || n.n == 0 || n.n > MAX_BITS / 8 + 1 || e.n == 0 || e.n > 8)
+        goto out;
+    bn_n = BN_bin2bn((const unsigned char *)n.p, (int)n.n, NULL);
+    bn_e = BN_bin2bn((const unsigned char *)e.p, (int)e.n, NULL);
+    if (bn_n == NULL || bn_e == NULL || !OSSL_PARAM_BLD_push_BN(bld, OSSL_PKEY_PARAM_RSA_N, bn_n) ||
+        !OSSL_PARAM_BLD_push_BN(bld, OSSL_PKEY_PARAM_RSA_E, bn_e))
+        goto out;
+    params = OSSL_PARAM_BLD_to_param(bld);
+    ctx = EVP_PKEY_CTX_new_from_name(NULL, "RSA", NULL);
+    if (params == NULL || ctx == NULL || EVP_PKEY_fromdata_init(ctx) != 1 ||
+        EVP_PKEY_fromdata(ctx, &pkey, EVP_PKEY_PUBLIC_KEY, params) != 1)
+        pkey = NULL;
+out:
+    EVP_PKEY_CTX_free(ctx);
+    OSSL_PARAM_free(params);
+    OSSL_PARAM_BLD_free(bld);
+    BN_free(bn_n);
+    BN_free(bn_e);
+    return wrap(pkey);
+}
+
+void rsa_key_free(struct rsa_key *k)
+{
+    if (k != NULL)
+        EVP_PKEY_free(k->pkey);
+    free(k);
+}
+
+bool rsa_sha256_verify(const struct rsa_key *k, struct str msg, struct str signature)
+{
+    EVP_MD_CTX *ctx = EVP_MD_CTX_new();
+    EVP_PKEY_CTX *how = NULL;
+    bool ok = ctx != NULL && EVP_DigestVerifyInit(ctx, &how, EVP_sha256(), NULL, k->pkey) == 1 &&
+              EVP_PKEY_CTX_set_rsa_padding(how, RSA_PKCS1_PADDING) == 1 &&
+              EVP_DigestVerify(ctx, (const unsigned char *)signature.p, signature.n,
+                               (const unsigned char *)msg.p, msg.n) == 1;
+
+    EVP_MD_CTX_free(ctx);
     return ok;
 }

@@ -27,7 +27,7 @@ void base64url_add(struct buf *out, const void *p, size_t n); /* no padding */
 bool base64_decode(struct str text, struct buf *out);         /* strict, padding required */
 bool base64url_decode(struct str text, struct buf *out);      /* padding optional */
 
-/* RSA public keys of 2048 to 8192 bits, for RS256.  NULL: not one.  rsa.c */
+/* RSA public keys of 2048 to 8192 bits, for RS256.  NULL: not one. */
 struct rsa_key;
 struct rsa_key *rsa_key_from_pem(struct str pem);
 struct rsa_key *rsa_key_from_numbers(struct str n, struct str e); /* big-endian bytes */
@@ -39,3 +39,22 @@ bool rsa_sha256_verify(const struct rsa_key *k, struct str msg, struct str signa
 void seal_add(const uint8_t key[SEAL_KEY_BYTES], struct str aad, struct str plain, struct buf *out);
 bool seal_open(const uint8_t key[SEAL_KEY_BYTES], struct str aad, struct str sealed,
                struct buf *out);
+
+/* ---- Ed25519: keys as PEM files or bare bytes, signing and checking ---- */
+
+#define ED25519_BYTES 64     /* of a signature */
+#define ED25519_RAW_BYTES 32 /* of a public key without wrapping */
+
+struct ed25519_key;
+
+/* NULL: not a PEM of an Ed25519 key of that kind. */
+struct ed25519_key *ed25519_public(struct str pem);
+struct ed25519_key *ed25519_private(struct str pem); /* unencrypted PKCS#8 */
+struct ed25519_key *ed25519_public_raw(const uint8_t bytes[ED25519_RAW_BYTES]);
+void ed25519_free(struct ed25519_key *k); /* NULL is fine */
+
+bool ed25519_sign(const struct ed25519_key *k, struct str msg, uint8_t ret_sig[ED25519_BYTES]);
+bool ed25519_verify(const struct ed25519_key *k, struct str msg, struct str sig);
+
+/* A new pair as PEM texts; @private_pem is for buf_wipe(). */
+bool ed25519_generate(struct buf *private_pem, struct buf *public_pem);

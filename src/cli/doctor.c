@@ -9,7 +9,7 @@
 #include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
-#include "base/ed25519.h"
+#include "base/crypto.h"
 #include "base/file.h"
 #include "base/jw.h"
 #include "base/rand.h"

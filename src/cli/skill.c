@@ -5,7 +5,7 @@
 #include <time.h>
 #include <unistd.h>
 #include "base/clock.h"
-#include "base/ed25519.h"
+#include "base/crypto.h"
 #include "base/jw.h"
 #include "base/mem.h"
 #include "cli/diff.h"

@@ -5,7 +5,7 @@
  * line ends, so a status that moves or a tag that changes keeps a signature valid and every
  * other edit breaks it. */
 #pragma once
-#include "base/ed25519.h"
+#include "base/crypto.h"
 #include "skills/text.h"
 
 void skill_canonical(struct str body, struct buf *out);

@@ -13,7 +13,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include "base/arena.h"
-#include "base/ed25519.h"
+#include "base/crypto.h"
 #include "base/limits.h"
 #include "base/log.h"
 #include "base/mem.h"

@@ -2,7 +2,7 @@
  * projections and signatures take anything, and a signature that was not made is never accepted. */
 #include <stdlib.h>
 #include "unit/skills/naive.h"
-#include "base/ed25519.h"
+#include "base/crypto.h"
 #include "skills/approval.h"
 #include "skills/text.h"
 

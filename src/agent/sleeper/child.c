@@ -1,18 +1,113 @@
 /* child.c - the gateway process.  (child.h has the contract.)
  *
- * It runs in a process group of its own and dies politely with us: two sleepers with one process
- * each is what a restarted supervisor must not end up with. */
+ * The process runs in a process group of its own and gets SIGTERM when the sleeper dies: a
+ * restarted supervisor must not end up with two sleepers and two gateways.
+ *
+ * `bellhop agent` runs its programs in groups of their own, so stopping one group would leave them
+ * running.  /proc/PID/task/TID/children lists what a thread started, and is exact for a stopped
+ * one; where /proc does not tell, only the group is stopped.  A signal takes effect a moment after
+ * kill() returned, so a stop is repeated until two looks in a row find the same number. */
 #include "agent/sleeper/child.h"
+
+#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <signal.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/prctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
+
 #include "agent/sleeper/tell.h"
-#include "agent/sleeper/tree.h"
+
+/* ---- a process and everything it started ---- */
+
+#define MAX_TREE 1024
+#define LOOKS 16
+
+struct tree {
+    pid_t pids[MAX_TREE];
+    size_t n;
+};
+
+static void add_children_of_thread(struct tree *t, pid_t pid, const char *tid)
+{
+    char path[320], text[4096], *p = text;
+
+    snprintf(path, sizeof path, "/proc/%d/task/%s/children", (int)pid, tid);
+    int fd = open(path, O_RDONLY | O_CLOEXEC);
+    if (fd < 0)
+        return;
+    ssize_t n = read(fd, text, sizeof text - 1);
+    close(fd);
+    text[n > 0 ? n : 0] = '\0';
+    for (;;) {
+        char *end;
+        long child = strtol(p, &end, 10);
+        if (end == p || child <= 0 || t->n == MAX_TREE)
+            return;
+        t->pids[t->n++] = (pid_t)child;
+        p = end;
+    }
+}
+
+static void add_children(struct tree *t, pid_t pid)
+{
+    char path[64];
+    const struct dirent *e;
+
+    snprintf(path, sizeof path, "/proc/%d/task", (int)pid);
+    DIR *dir = opendir(path);
+    if (dir == NULL)
+        return; /* it is gone */
+    while ((e = readdir(dir)) != NULL)
+        if (e->d_name[0] != '.')
+            add_children_of_thread(t, pid, e->d_name);
+    closedir(dir);
+}
+
+/* @root and everybody below it, parents first. */
+static void look(struct tree *t, pid_t root)
+{
+    t->n = 0;
+    t->pids[t->n++] = root;
+    for (size_t i = 0; i < t->n; i++)
+        add_children(t, t->pids[i]);
+}
+
+/* @root leads its group and is a child of ours.  Parents first, and again until nothing new is
+ * found: a stopped process starts none. */
+static void tree_stop(pid_t root)
+{
+    struct tree t;
+    size_t before = 0;
+
+    kill(-root, SIGSTOP);
+    for (int i = 0; i < LOOKS; i++) {
+        look(&t, root);
+        for (size_t k = 1; k < t.n; k++)
+            kill(t.pids[k], SIGSTOP);
+        if (t.n == before)
+            return;
+        before = t.n;
+    }
+    warn("it starts processes faster than they can be stopped, or more than %d", MAX_TREE);
+}
+
+/* The youngest first, so that a parent finds its children awake. */
+static void tree_continue(pid_t root)
+{
+    struct tree t;
+
+    look(&t, root);
+    while (t.n > 1)
+        kill(t.pids[--t.n], SIGCONT);
+    kill(-root, SIGCONT);
+}
+
+/* ---- the gateway process ---- */
 
 #define RECLAIM "1073741824"
 

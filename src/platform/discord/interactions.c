@@ -18,7 +18,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include "base/crypto.h"
-#include "base/ed25519.h"
 #include "base/jw.h"
 #include "base/mem.h"
 #include "core/frame.h"

@@ -1,7 +1,6 @@
 /* Signatures of the operator, against RFC 8032's first test vectors. */
 #include "unit.h"
 #include "base/crypto.h"
-#include "base/ed25519.h"
 
 /* PKCS#8 of the seed, as OpenSSL writes it: 16 bytes in front, then the 32. */
 static void private_pem(const char *seed_hex, struct buf *out)

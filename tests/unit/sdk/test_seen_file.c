@@ -1,10 +1,10 @@
-/* Promises of sdk/src/seen_file.h. */
+/* Promises of sdk/src/seen.h. */
 #include <fcntl.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>
 #include "unit.h"
-#include "../../../sdk/src/seen_file.h"
+#include "../../../sdk/src/seen.h"
 #include "base/file.h"
 
 static char dir[64], path[96];

@@ -1,6 +1,6 @@
-/* Promises of sdk/src/url.h. */
+/* Promises of sdk/src/options.h. */
 #include "unit.h"
-#include "../../../sdk/src/url.h"
+#include "../../../sdk/src/options.h"
 #include "base/mem.h"
 #include "bellhop/gateway.h"
 

@@ -3,7 +3,7 @@
 #include <fcntl.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
-#include "base/ed25519.h"
+#include "base/crypto.h"
 
 static int setup(void **state)
 {
