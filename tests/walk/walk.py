@@ -68,8 +68,9 @@ class Notes:
         lines = subprocess.run(["addr2line", "-f", "-e", self.program], input="\n".join(map(hex, addresses)), text=True,
                                capture_output=True, check=True).stdout.splitlines()
         for address, function, place in zip(addresses, lines[::2], lines[1::2]):
-            path = os.path.realpath(self.program.parent / place.rsplit(":", 1)[0])
-            self.names[address] = (os.path.relpath(path, ROOT), function)
+            path = os.path.normpath(place.rsplit(":", 1)[0])
+            path = path[path.rfind("/src/") + 1:]  # a compiler cache may name another tree before that
+            self.names[address] = (path if (ROOT / path).is_file() else "", function)
 
 
 def measure(notes, once):
