@@ -1,10 +1,10 @@
-/* confine.h - a process gives up what it will not need again, so that whoever takes it over gets
- * little: files by Landlock, system calls by seccomp.
+/* confine.h - a process gives up what it will not need again, so that an attacker who takes it
+ * over gains little: files by Landlock, system calls by seccomp.
  *
  *      start: read settings -> confine_files() -> threads, database, sockets -> confine_calls()
  *
- * Neither can be taken back, and children inherit both.  Where the kernel has neither, the process
- * goes on without, and struct confined says so.
+ * Neither can be undone, and children inherit both.  Where the kernel lacks one, the process goes
+ * on without it, and struct confined says so.
  */
 #pragma once
 #include <stdbool.h>

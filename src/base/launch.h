@@ -1,4 +1,4 @@
-/* launch.h - a program as a child process: the delicate moment between fork and exec, once. */
+/* launch.h - starts a program as a child process: fork, descriptors, signals, exec. */
 #pragma once
 #include <sys/types.h>
 

@@ -1,4 +1,4 @@
-/* limits.h - how much anybody may take: one table, one way of counting.
+/* limits.h - resource limits: one table of quantities, one way of counting.
  *
  * Every quantity that a stranger, a credential, an instance or a tenant can make us keep is a row
  * of LIMITS below.  A row has two bounds: what one party may have, and what all of them together
@@ -12,10 +12,10 @@
  *      ledger_give(ledger, p, LIMIT_CONNECTIONS, 1);
  *      party_drop(p);
  *
- * The counters are a ledger.  What it counts is held, and given back when it goes; what happens so
- * often a second is bucket.h's.  A party costs about 110 bytes, exists while somebody has a hold on
- * it, and is found by a keyed hash.  What lies on disk is counted by whoever keeps it, against the
- * bounds of its row (ledger_bounds()), and told here: ledger_note().  Loop thread only.
+ * A ledger has the counters.  It counts what is held and given back later; bucket.h limits rates.
+ * A party costs about 110 bytes, exists while something has a hold on it, and is found by a keyed
+ * hash.  A module that keeps data on disk counts it itself against the bounds of its row
+ * (ledger_bounds()) and reports the sum by ledger_note().  Loop thread only.
  *
  * Where a ledger is handed over, NULL counts nothing and grants everything.
  */
@@ -144,8 +144,8 @@ struct party *ledger_party(struct ledger *l, enum limit_scope scope, struct str 
 struct party *party_hold(struct party *p); /* one more hold; NULL stays NULL */
 void party_drop(struct party *p);          /* one hold less; NULL is fine */
 
-/* Take @n more for @p, whose scope is that of @what.  NULL is somebody who has no name (a Unix
- * socket) and counts only for all.  Nothing is taken unless LIMIT_TAKEN. */
+/* Take @n more for @p, whose scope is that of @what.  NULL is a party without a name (a Unix
+ * socket) and counts only for the sum.  Nothing is taken unless LIMIT_TAKEN. */
 enum limit_answer { LIMIT_TAKEN, LIMIT_EACH_FULL, LIMIT_ALL_FULL };
 enum limit_answer ledger_take(struct ledger *l, struct party *p, enum limit what, uint64_t n);
 void ledger_give(struct ledger *l, struct party *p, enum limit what, uint64_t n);
@@ -157,13 +157,13 @@ enum limit_answer ledger_change(struct ledger *l, struct party *p, enum limit wh
  * included; starts at 0 in every turn. */
 uint64_t party_used(struct party *p, uint64_t turn, uint64_t more);
 
-/* What lies on disk was counted anew and is @now: never refused. */
+/* A new count of data on disk, which is never refused: @now. */
 void ledger_correct(struct ledger *l, enum limit what, size_t *held, size_t now);
 /* The same, and the ledger remembers what the party called @who has. */
 void ledger_note(struct ledger *l, enum limit what, struct str who, uint64_t now);
-/* Is there room for all together, by what was noted?  No: that counts as refused. */
+/* Is the sum of all noted counts below its bound?  False counts as a refusal. */
 bool ledger_has_room(struct ledger *l, enum limit what);
-void ledger_refuse(struct ledger *l, enum limit what); /* one more was, by whoever counts */
+void ledger_refuse(struct ledger *l, enum limit what); /* the caller refused one */
 
 /* ---- for metrics and tests ---- */
 uint64_t ledger_held(const struct ledger *l, const struct party *p,

@@ -1,10 +1,10 @@
-/* names.h - texts that many things share: each is kept once, and counted.
+/* names.h - interned strings: equal texts are stored once and counted.
  *
  *      c->bot = names_take(&t, STR("hop"));      // one hold on it
  *      ... name_text(c->bot) ...
  *      names_drop(&t, c->bot);
  *
- * Equal texts have equal pointers while anybody has a hold on them. */
+ * Equal texts have equal pointers while a hold on them exists. */
 #pragma once
 #include "base/map.h"
 

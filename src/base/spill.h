@@ -1,12 +1,12 @@
 /* spill.h - text that may grow long: in memory at first, then in a file without a name.
  *
- * Whoever writes a list looks after each item whether it is time to spill; whoever hands it on
- * sends the file a block at a time, so that a list of any length costs a quarter of a megabyte.
- * The file has no name and goes with its last descriptor. */
+ * A caller that writes a list checks after each item whether to spill, and sends the file a block
+ * at a time.  So a list of any length costs a quarter of a megabyte of memory.  The file has no
+ * name and is freed with its last descriptor. */
 #pragma once
 #include "base/buf.h"
 
-enum { SPILL_BYTES = 256 * 1024 }; /* from here on it pays */
+enum { SPILL_BYTES = 256 * 1024 }; /* spill beyond this */
 
 struct spill {
     int fd; /* owned; -1: nothing was spilled */

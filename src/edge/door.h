@@ -1,12 +1,12 @@
-/* door.h - which strangers are looked at, when looking is expensive.
+/* door.h - rate limits in front of expensive signature checks.
  *
- * Most proofs cost a few microseconds (an HMAC, a hash, a secret to compare): everybody is looked
- * at, and nobody's webhook is refused because of what others send.  A signature with a public key
- * costs far more to check than to make up, so there the door stands before it:
+ * Most proofs cost a few microseconds (an HMAC, a hash, a secret to compare) and are always
+ * checked, so no webhook is refused because of other senders.  A public-key signature costs far
+ * more to check than to forge, so the door decides first which requests are checked:
  *
- *      a source that is refused again and again must wait; what it proves is never counted
- *      a source that proved itself lately may be wrong a lot more: others may share its address
- *      sources of which nothing is known share what is left of a second's time
+ *      a source with many refused requests must wait; requests that prove themselves never count
+ *      a source that proved itself lately may fail more often: others may share its address
+ *      unknown sources share the rest of a second's budget
  *
  * Memory is fixed: sources share slots by a keyed hash nobody outside can aim at. */
 #pragma once
@@ -27,15 +27,15 @@ struct door *door_new(struct rand *rand);
 void door_free(struct door *d); /* NULL is fine */
 void door_set_limits(struct door *d, const struct door_limits *l);
 
-/* Who is knocking: the address, or for IPv6 the network it is from. */
+/* The source of a request: its address, or for IPv6 its network. */
 struct door_source {
     uint64_t hash;
 };
 struct door_source door_source(const struct door *d, struct str peer);
 
-/* May the proof of this request be looked at, which is expensive? */
+/* May the expensive proof of this request be checked? */
 bool door_admit(struct door *d, struct door_source from, int64_t now_ms);
-/* It was looked at, and this is what came of it. */
+/* The result of the check. */
 void door_refused(struct door *d, struct door_source from, int64_t now_ms);
 void door_proved(struct door *d, struct door_source from, int64_t now_ms);
 uint64_t door_turned_away(const struct door *d); /* so far, for metrics */

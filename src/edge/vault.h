@@ -1,9 +1,9 @@
-/* vault.h - capabilities that platforms hand us and gateways may use but never see.
+/* vault.h - capabilities of platforms that gateways may use but never see.
  *
  * An entry is a value (a Discord interaction's token) bound to a tenant, to the session keys its
  * gateway may name, to a kind ("discord.interaction_token") and to the place it belongs to.  Values
  * lie sealed in memory and in the store, and are opened only at the moment of use.  Entries survive
- * a restart, go on time, and go at once when a gateway of their tenant is revoked.
+ * a restart, expire, and are deleted when a gateway of their tenant is revoked.
  *
  *      vault_bind(v, &spec)                     the edge: a token came
  *      vault_take(v, tenant, key, kind, &ref)   follow_up: names a session, gets a number
@@ -11,8 +11,8 @@
  *        vault_open_value(v, ref, &plain)       the one moment the value is open: buf_wipe() it
  *        vault_used(v, ref) | vault_give_back(v, ref)
  *
- * An entry that was never used and is not being used is fresh.  Absent, expired and another
- * tenant's all answer false, and nothing tells them apart.
+ * An entry that was never used and is not being used is fresh.  Absent, expired and foreign entries
+ * all answer false, and a caller cannot tell them apart.
  */
 #pragma once
 #include "base/buf.h"
@@ -27,7 +27,7 @@ struct vault;
 
 #define VAULT_REFUSED "capability not available" /* the one text for absent, expired, foreign */
 
-/* What must be known of tenants; whoever wires the program tells.  NULL: nobody is ever revoked. */
+/* What the vault asks about tenants.  NULL: no gateway is ever revoked. */
 struct vault_tenants {
     struct str (*of_gateway)(void *ctx, struct str id); /* absent: there is no such gateway */
     bool (*has_gateway)(void *ctx, struct str tenant);  /* one that is not revoked */
@@ -42,7 +42,8 @@ struct vault_env { /* borrowed for the life of the vault */
     const struct vault_tenants *tenants;
 };
 
-/* Blocks: reads what an earlier process left, and drops what has expired or lost its gateways. */
+/* Blocks: reads the entries of an earlier process, and drops those that have expired or whose
+ * gateways were revoked. */
 enum bh_err vault_open(const struct vault_env *env, struct vault **ret_v,
                        char *ret_why) BH_MUST_USE;
 /* The bus and the store are closed before, the clock after.  NULL is fine. */
@@ -57,10 +58,10 @@ struct vault_spec { /* everything is copied */
     struct str kind;
     struct str id;    /* the platform's own: binding the same again only adds the instance */
     struct str place; /* the chat, with whatever makes it unique */
-    struct str user;  /* who may be meant; absent: unknown */
+    struct str user;  /* the person it is for; absent: unknown */
     struct str value; /* the secret */
     int64_t life_ms;
-    bool used; /* there is nothing to resolve: only what comes after */
+    bool used; /* the first response was sent already: only follow-ups remain */
 };
 void vault_bind(struct vault *v, const struct vault_spec *spec);
 
@@ -80,7 +81,7 @@ bool vault_open_value(struct vault *v, struct vault_ref ref, struct buf *ret_pla
 void vault_used(struct vault *v, struct vault_ref ref);      /* on disk soon */
 void vault_give_back(struct vault *v, struct vault_ref ref); /* it was not used after all */
 
-/* Forget everything of a tenant; returns how much that was. */
+/* Delete all entries of a tenant; returns how many. */
 size_t vault_wipe(struct vault *v, struct str tenant);
 size_t vault_count(const struct vault *v);
 extern const struct record_form *const vault_records[]; /* ends with NULL */

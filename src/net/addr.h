@@ -15,12 +15,12 @@ struct addr addr_plain(const struct addr *a); /* IPv4 inside IPv6 taken out */
 bool addr_parse(struct str text, struct addr *ret);
 enum { ADDR_TEXT_BYTES = 48 };
 void addr_text(const struct addr *a, char *ret_text); /* "unix" for none */
-/* Who it is to those who count: the address, for IPv6 the network (/64) it is from.  Borrowed. */
+/* The key that limits count under: the address, for IPv6 its network (/64).  Borrowed. */
 struct str addr_party(const struct addr *a);
 
 /* Not an address of the public internet: loopback, private, link-local, multicast, ..., or none. */
 bool addr_is_private(const struct addr *a);
-/* One that only this link knows, or a metadata service: never a place for anybody's file. */
+/* A link-local address or a cloud's metadata service: no URL of an agent may lead there. */
 bool addr_is_local_link(const struct addr *a);
 
 struct addr_net {
@@ -39,6 +39,6 @@ bool addr_is_in(const struct addr *a, const struct addr_net *nets, size_t n);
 enum { PROXY_START_BYTES = 16, PROXY_MAX_BYTES = 16 + 2048 };
 enum proxy_end { PROXY_MORE, PROXY_DONE, PROXY_BAD };
 
-/* @n bytes of it are there; *@ret_need says how many it has, as far as that is known.  PROXY_DONE:
- * *@peer is replaced, unless the proxy speaks for itself (a health check). */
+/* @n bytes of the header have arrived; *@ret_need is its length, as far as that is known.
+ * PROXY_DONE: *@peer is replaced, unless the proxy speaks for itself (a health check). */
 enum proxy_end proxy_read(const char *p, size_t n, struct addr *peer, size_t *ret_need);

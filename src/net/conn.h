@@ -34,7 +34,7 @@
 enum conn_state {
     CONN_HEAD,          /* nothing yet, or part of a request's head */
     CONN_BODY,          /* part of a request's body */
-    CONN_PROXY,         /* a proxy says first for whom it asks */
+    CONN_PROXY,         /* before everything else a proxy names its client */
     CONN_UPLOAD,        /* part of a body that goes to a sink */
     CONN_UPLOAD_PAUSED, /* the sink takes no more for now */
     CONN_HANDLING,      /* the answer is being made */
@@ -42,13 +42,13 @@ enum conn_state {
     CONN_STREAM,        /* an answer that goes on */
     CONN_FILE,          /* an answer from a file */
     CONN_LAST,          /* close as soon as the output has left */
-    CONN_LINGER, /* we said our last; swallow what the peer still sends, so that it reads us */
+    CONN_LINGER, /* our side is closed; discard input, so that the peer reads our last answer */
     CONN_WS,
     CONN_WS_CLOSING, /* our close frame is queued */
-    CONN_TRUNK_NEW,  /* somebody says that it is a node of ours */
+    CONN_TRUNK_NEW,  /* the peer claims to be a node of the cluster */
     CONN_TRUNK,      /* a trunk */
     CONN_CARRIED,    /* another node reads and answers it */
-    CONN_HELD,       /* the same, as soon as there is one */
+    CONN_HELD,       /* waits for a trunk to be carried over */
     CONN_CLOSED,
     CONN_N_STATES
 };
@@ -87,7 +87,7 @@ struct http_server {
     struct clock *clock; /* borrowed */
     struct http_limits limits;
     http_handler *handler;
-    http_handler *on_head; /* NULL: nobody asks */
+    http_handler *on_head; /* NULL: none */
     void *ctx;
     struct list listeners;
     struct list by_state[CONN_N_STATES];
@@ -100,8 +100,8 @@ struct http_server {
     size_t n_conns, n_reserved; /* all, and those of reserved listeners */
     size_t n_carried;           /* those without a socket that are not reserved */
     struct list trunks;         /* keeper: trunk.link */
-    int64_t stranger_ms;        /* keeper: when the log last told of one who asked for a trunk */
-    struct trunk *carrier;      /* borrowed; porter: the one that is up; NULL: none */
+    int64_t stranger_ms;   /* keeper: when the log last reported a stranger asking for a trunk */
+    struct trunk *carrier; /* borrowed; porter: the one that is up; NULL: none */
     bool draining;
     struct http_req *spare_reqs; /* owned */
     size_t n_spare_reqs;
@@ -114,9 +114,9 @@ struct http_server {
     char date[40]; /* "Date: ...\r\n" of that second */
     size_t date_n;
     uint8_t ping_tag[4];
-    struct addr_net *proxies; /* owned; whose word about their clients is believed */
+    struct addr_net *proxies; /* owned; the trusted proxies */
     size_t n_proxies;
-    bool told_of_proxy;    /* a line in the log about one that is not trusted */
+    bool told_of_proxy;    /* the log has reported an untrusted proxy */
     char **names;          /* owned, NULL-terminated; NULL: any */
     struct ledger *ledger; /* borrowed; NULL: nothing is counted */
     uint64_t turn;         /* its number, and the bytes that were read in it */
@@ -132,7 +132,7 @@ struct conn {
     struct http_server *server; /* borrowed */
     SSL *ssl;                   /* owned; NULL: plain */
     struct list link;           /* in server->by_state[state] */
-    struct list hungry;         /* it was readable when nothing was left for it to read */
+    struct list hungry;         /* readable after its share of the turn was used up */
     int64_t due_ms;             /* when the state has lasted too long; 0: never */
     struct conn *next_dirty;
     struct buf in;  /* owned; input of an incomplete or postponed request */
@@ -148,16 +148,16 @@ struct conn {
     uint32_t slot;
     uint8_t state; /* enum conn_state; conn_enter() is the only writer */
     bool is_dirty : 1;
-    bool read_off : 1;   /* the socket is readable, but we are not to read now */
+    bool read_off : 1;   /* reading is paused */
     bool tls_stuck : 1;  /* TLS must write before it can read on */
     bool linger : 1;     /* the peer may be sending: close gently */
     bool body_waits : 1; /* an answer now comes before the body: it is the last one */
     bool is_tls : 1;
-    bool any_host : 1;  /* whatever name it asks by */
+    bool any_host : 1;  /* any Host is accepted */
     bool reserved : 1;  /* does not count for the limit of connections */
     bool uncounted : 1; /* moved to another party, which has too many already */
-    bool let_in : 1;    /* it counts for a credential */
-    bool no_socket : 1; /* it came over a trunk */
+    bool let_in : 1;    /* counts for a credential */
+    bool no_socket : 1; /* came over a trunk */
     bool no_cert : 1;   /* ... and its client showed no certificate where one was asked for */
     /* of the request being handled, after struct http_req has gone */
     bool keep_alive : 1, is_head : 1, http_1_0 : 1;
@@ -195,7 +195,7 @@ struct http_stream {
  * and the caller sets @carried at once. */
 struct conn *conn_new(struct listener *l, int fd, const struct addr *peer, struct party *party);
 void conn_enter(struct conn *c, enum conn_state next);
-/* Something was queued, or a state was left: look at this connection when the turn ends. */
+/* Bytes were queued or the state changed: handle this connection when the turn ends. */
 void conn_mark(struct conn *c);
 struct buf *conn_out(struct conn *c); /* append here, then conn_mark() */
 static inline size_t conn_queued(const struct conn *c)
@@ -203,26 +203,26 @@ static inline size_t conn_queued(const struct conn *c)
     return c->out.n - c->out_sent;
 }
 void conn_flush(struct conn *c);
-/* Something was queued that need not leave this turn: the socket says when it takes it. */
+/* Bytes were queued that need not leave this turn: wait until the socket is writable. */
 void conn_want_write(struct conn *c);
 /* The output has left: close, gently if the peer may still be sending. */
 void conn_finish(struct conn *c);
-/* Cut it.  Owners hear of it at the end of the turn, and the memory is valid until then. */
+/* Close the socket now.  Owners are told at the end of the turn; the memory is valid until then. */
 void conn_close(struct conn *c);
 void conn_free(struct conn *c); /* tells the owner, then frees */
 void conn_turn_end(struct http_server *s);
 void conn_ready(struct conn *c, int events); /* its socket, or its trunk, can go on */
 
 /* ---- http_server.c: what a connection holds, and for which party ---- */
-/* May one more connect?  *@ret_party: one hold, for conn_new()'s connection. */
+/* False: the address has too many connections.  *@ret_party: one hold, for conn_new(). */
 bool conn_count_in(struct listener *l, const struct addr *peer, struct party **ret_party);
-bool conn_count_peer(struct conn *c); /* a proxy said who it is; false: that one has too many */
+bool conn_count_peer(struct conn *c); /* a proxy named the client; false: it has too many */
 void conn_let_in(struct conn *c, struct party *credential, struct party *tenant);
-void conn_uncount(struct conn *c); /* from now on it counts for nobody in particular */
-/* How much may be read in this turn; 0: it has had its share, the next turn comes at once. */
+void conn_uncount(struct conn *c); /* counts for no party from now on */
+/* Bytes that may be read in this turn; 0: the share is used up until the next turn. */
 size_t conn_share(struct conn *c);
 void conn_was_read(struct conn *c, size_t n);
-/* False: too much, close it.  Called whenever it may have changed; cheap when it has not. */
+/* False: over the limit, close it.  Called whenever the count may have changed; cheap otherwise. */
 bool conn_count_request(struct conn *c);
 bool conn_count_answer(struct conn *c, size_t bytes);
 void conn_count_gone(struct conn *c);
@@ -231,7 +231,7 @@ void conn_bound_kernel(struct conn *c); /* little of it may wait in the kernel *
 /* ---- http_request.c: requests ---- */
 void http_input(struct conn *c, char *p, size_t n); /* @p: in the server's read buffer */
 void http_resume(struct conn *c);                   /* postponed input, now that we may */
-void http_too_much(struct conn *c);                 /* what it began does not fit: refused */
+void http_too_much(struct conn *c);                 /* refuses a request over the limits */
 void http_req_free(struct conn *c);
 
 /* ---- http_request.c: who asks ---- */
@@ -249,11 +249,11 @@ enum bh_err http_tls_context(const struct http_tls *tls, SSL_CTX **ret_ctx,
 bool conn_lacks_cert(const struct conn *c); /* see http_lacks_client_cert() */
 
 /* ---- http_request.c: uploads ---- */
-void http_upload_begin(struct conn *c); /* somebody took the body: enter the state for it */
+void http_upload_begin(struct conn *c); /* a sink took the body: enter CONN_UPLOAD */
 /* Feed the sink from @p; the bytes it took, framing included. */
 size_t http_upload_input(struct conn *c, const char *p, size_t n);
-void http_upload_end_early(struct conn *c); /* nobody is told */
-void http_upload_late(struct conn *c);      /* its time is up */
+void http_upload_end_early(struct conn *c); /* the sink is not told */
+void http_upload_late(struct conn *c);      /* the timeout */
 void http_upload_gone(struct conn *c);      /* the connection is closed */
 
 /* ---- http_answer.c: files ---- */

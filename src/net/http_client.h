@@ -15,16 +15,18 @@ struct http_client;
 struct loop;
 
 struct http_result;
-/* What became of a piece of an answer. */
+/* What on_data() did with a piece of an answer. */
 enum http_take {
     HTTP_TOOK,
-    HTTP_LATER, /* the same again after http_call_resume(); nothing more comes until then */
-    HTTP_STOP,  /* enough: it ends with BH_MALFORMED */
+    HTTP_LATER, /* deliver the same piece again after http_call_resume(), and nothing until then */
+    HTTP_STOP,  /* end the call with BH_MALFORMED */
 };
-/* @head has the status and the headers.  It must not cancel the call: HTTP_STOP does. */
+/* @head has the status and the headers.  The callback must not cancel the call; it returns
+ * HTTP_STOP instead. */
 typedef enum http_take http_data_cb(void *ctx, const struct http_result *head, struct str bytes);
 
-/* A body that is the bytes of a file with something before and behind it; read as it is sent. */
+/* A body made of a file's bytes, with other bytes before and behind them.  The file is read as it
+ * is sent. */
 struct http_file_body {
     int fd; /* duplicated */
     uint64_t size;
@@ -41,8 +43,8 @@ struct http_fetch {
     bool public_only;           /* refuse private, loopback, link-local, unique-local, multicast and
                                  * metadata addresses, checked on the one actually connected to */
     bool not_local;             /* refuse link-local and metadata addresses */
-    bool once;                  /* what must not happen twice: never sent again behind our back when
-                                 * a kept connection dies under it; that is BH_UNKNOWN instead */
+    bool once;                  /* not idempotent: when a kept connection breaks, libcurl must not
+                                 * repeat the request; the call ends with BH_UNKNOWN instead */
     const char *unix_socket;    /* connect here instead; NULL: by the URL */
     const char *ca_path;        /* PEM file of the authorities to trust; NULL: the system's */
     http_data_cb *on_data;      /* gets the body of a 2xx answer as it comes, with the ctx of done;
@@ -71,7 +73,7 @@ void http_call_resume(struct http_call *call); /* after HTTP_LATER; harmless oth
 void http_cancel(struct http_call **call);     /* NULL inside is fine; sets it to NULL */
 struct str http_result_header(const struct http_result *r, const char *name);
 
-/* The same, blocking, for the command line. */
+/* http_fetch(), blocking, for the command line. */
 enum bh_err http_fetch_now(const struct http_fetch *f, int *ret_status, struct buf *ret_body,
                            char *ret_why /* 256 */);
 

@@ -49,13 +49,13 @@ struct http_server *http_server_new(struct loop *loop, const struct http_limits 
  * (256 bytes) says what to fix. */
 enum bh_err http_server_listen(struct http_server *s, struct str where, const struct http_tls *tls,
                                int mode, char *ret_why) BH_MUST_USE;
-/* What is special about a listener; zeroed: nothing. */
+/* Options of a listener; zeroed: the defaults. */
 struct http_listener {
-    void *tag;     /* what http_listener_tag() tells the handler */
-    bool reserved; /* the operator's: answered also when everybody else's connections are at their
-                    * limit, 32 at a time */
+    void *tag;     /* http_listener_tag() returns it to the handler */
+    bool reserved; /* the operator's: accepted even when all other connections are at their limit,
+                    * 32 at a time */
     bool any_host; /* answer by whatever name; a Unix socket always does */
-    bool proxy_protocol; /* only trusted proxies connect here, and say first for whom (PROXY v2) */
+    bool proxy_protocol; /* only trusted proxies connect, and name their client first (PROXY v2) */
 };
 void http_server_set_last(struct http_server *s, const struct http_listener *l); /* added last */
 /* Read the files again, for every listener that speaks TLS: from the next connection on.  On
@@ -66,11 +66,12 @@ enum bh_err http_server_renew_tls(struct http_server *s, const struct http_tls *
  * Addresses, localhost and names below it are always fine.  A request by another name is 421, so
  * that no web page can have its own name point here and talk to us.  NULL, as at first: any. */
 void http_server_answer_to(struct http_server *s, const char *const *names);
-/* Whose word to believe (copied): http_peer() is then the client they name in X-Forwarded-For, and
- * where a listener wants the PROXY protocol, only they may connect.  At first nobody. */
+/* The trusted proxies (copied): http_peer() returns the client they name in X-Forwarded-For, and
+ * only they may connect to a listener with the PROXY protocol.  Empty at first. */
 struct addr_net;
 void http_server_trust(struct http_server *s, const struct addr_net *proxies, size_t n);
-/* Count what connections hold, for whom (base/limits.h); borrowed.  At first nothing is. */
+/* Count what connections hold, per party (base/limits.h); @ledger is borrowed.  Without a ledger
+ * nothing is counted. */
 struct ledger;
 void http_server_count(struct http_server *s, struct ledger *ledger);
 /* The port of the first TCP listener, for "port 0". */
@@ -90,19 +91,19 @@ bool http_query(const struct http_req *r, const char *name, struct buf *ret_valu
 struct str http_header(const struct http_req *r, const char *name); /* STR_NULL: absent */
 bool http_cookie(const struct http_req *r, const char *name, struct str *ret_value);
 struct str http_body(const struct http_req *r);
-/* Who asks: "203.0.113.7", "unix"; behind a trusted proxy, the client it names. */
+/* The client's address: "203.0.113.7", "unix"; behind a trusted proxy, the client it names. */
 struct str http_peer(const struct http_req *r);
-/* The same, to count for: one hold, for the caller to drop; NULL: a Unix socket. */
+/* The party of that address: one hold, for the caller to drop; NULL: a Unix socket. */
 struct party *http_party(const struct http_req *r);
 bool http_is_upgrade(const struct http_req *r); /* asks for a WebSocket */
 bool http_is_tls(const struct http_req *r);
-bool http_lacks_client_cert(const struct http_req *r); /* it was asked for one and showed none */
+bool http_lacks_client_cert(const struct http_req *r); /* asked for a certificate, showed none */
 struct http_id http_req_id(const struct http_req *r);
 void *http_listener_tag(const struct http_req *r); /* struct http_listener's */
 
 /* ---- bodies as they come: uploads ----
  *
- * Whoever wants a body piece by piece, or a larger one than others, says so when the head is there:
+ * A caller that wants a body piece by piece, or a larger one, says so when the head has arrived:
  *
  *      static void on_head(void *ctx, struct http_req *req)
  *      {
@@ -122,7 +123,7 @@ struct http_sink {
     uint64_t max_bytes; /* more is 413 and on_gone() */
     /* The next piece, at most 64 KiB, borrowed. */
     void (*on_data)(void *ctx, struct http_id id, struct str bytes);
-    /* That was all of it: answer now or later.  The last call. */
+    /* The body is complete: answer now or later.  The last call. */
     void (*on_end)(void *ctx, struct http_id id);
     /* The client has gone, was too slow or sent nonsense.  The last call; answers find nobody. */
     void (*on_gone)(void *ctx, struct http_id id);

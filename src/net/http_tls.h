@@ -1,7 +1,7 @@
-/* http_tls.h - what the operator says about TLS, and how it looks from outside.
+/* http_tls.h - the TLS settings of the server, and a check of its certificate.
  *
- * The files are read when the listener opens and whenever the configuration is: connections made
- * before keep the certificate they were shown. */
+ * The server reads the files when a listener opens and at every reload of the configuration.
+ * Existing connections keep the certificate they were shown. */
 #pragma once
 #include <stdbool.h>
 #include <stdint.h>
@@ -9,7 +9,7 @@
 
 struct config_section;
 
-enum http_client_certs { /* who must show a certificate signed by client_ca */
+enum http_client_certs { /* which clients must show a certificate signed by client_ca */
                          CLIENT_CERTS_ALL,
                          CLIENT_CERTS_GATEWAYS, /* others may; see http_lacks_client_cert() */
 };
@@ -23,7 +23,7 @@ struct http_tls {      /* owned by the config; PEM files */
 };
 extern const struct config_section tls_config;
 
-/* What is wrong with it, or how long it is good: seconds since 1970 when the certificate ends.
- * @ret_why has 256 bytes. */
+/* Check the files: BH_OK with the certificate's expiry (seconds since 1970), else @ret_why (256
+ * bytes) says what is wrong. */
 enum bh_err http_tls_look(const struct http_tls *tls, int64_t *ret_until_s,
                           char *ret_why) BH_MUST_USE;

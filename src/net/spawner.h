@@ -1,15 +1,15 @@
-/* spawner.h - programs, run by a helper process on behalf of a server that gave up running any.
+/* spawner.h - runs programs in a helper process, for a server that may no longer run any itself.
  *
  *      start of the server --spawner_new()--> helper: knows its commands, waits
  *          |  confine_files(), threads, confine_calls(): from here on it cannot run a program
  *          '-- which command, more arguments, three pipes --> helper --fork, exec--> program
  *             <------------- cannot, or: it ended thus ----------'
  *
- * The helper runs the commands it was told of before anybody could talk to the server, and nothing
- * else; so what a reload adds needs a restart.  A program gets a process group, an environment
+ * The helper runs only the commands it was given before the server accepted input; a command that a
+ * reload adds needs a restart.  A program gets a process group, an environment
  * without our own variables and secrets, and its input from memory; its output is collected up to a
- * limit.  It is ended (TERM, 2 s later KILL) when its time is up or nobody waits for it, and when
- * the server goes, however that goes.  Needs no confinement to work. */
+ * limit.  The helper ends it (TERM, 2 s later KILL) at its timeout, when the run is cancelled,
+ * and when the server exits or dies.  Needs no confinement to work. */
 #pragma once
 #include <stdbool.h>
 #include <stdint.h>

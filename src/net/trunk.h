@@ -15,8 +15,8 @@
  *             <--WELCOME: HMAC of both and of who it is--          UP
  *
  * Each side sends at most TRUNK_WINDOW bytes of a connection before the other has taken them, so
- * one client that does not read holds up nobody else; and what waits for the trunk itself is
- * bounded by TRUNK_HIGH_BYTES.
+ * a client that does not read delays no other client.  TRUNK_HIGH_BYTES bounds the bytes that wait
+ * for the trunk itself.
  *
  * A trunk that is lost takes its connections with it, on both sides. */
 #pragma once
@@ -32,8 +32,8 @@ struct trunk;
 #define TRUNK_KEY_BYTES 32
 #define TRUNK_NAME_BYTES 64       /* of a node, at most */
 #define TRUNK_WINDOW (64u * 1024) /* what a client that does not read costs a porter */
-#define TRUNK_BEAT_MS 1000        /* a porter says that it is there */
-#define TRUNK_SILENT_MS 8000      /* nothing was heard for so long: it is lost */
+#define TRUNK_BEAT_MS 1000        /* between heartbeats of a porter */
+#define TRUNK_SILENT_MS 8000      /* without a heartbeat: the trunk is lost */
 
 /* ---- the keeper ---- */
 
@@ -44,16 +44,15 @@ struct trunk_keeper { /* borrowed for the call */
 };
 /* Answers the request, whatever it is: a trunk is over a connection of its own. */
 void trunk_accept(struct http_server *s, struct http_req *req, const struct trunk_keeper *k);
-/* Those that are up, at either end, and the connections on them. */
+/* Trunks that are up, at either end, and the connections on them. */
 struct trunk_tally {
     size_t trunks, connections;
 };
 struct trunk_tally trunk_tally(const struct http_server *s);
 
-/* Have something done by the process of @node that carries to us.  What is said is known to those
- * at the two ends.  @done runs once and later, with the answer, or with an absent one: the trunk
- * was lost, and nobody knows whether it was done.  NULL: nobody of that name is there, or its trunk
- * has too much to carry. */
+/* Send @question to the porter @node.  The callers at both ends define what it means.  @done runs
+ * once, later, with the answer; an absent answer means that the trunk was lost and the outcome is
+ * unknown.  NULL: no porter of that name is connected, or its trunk is full. */
 #define TRUNK_MAX_QUESTION (4u << 20)
 struct trunk_ask;
 typedef void trunk_told_cb(void *ctx, struct str answer);
@@ -61,9 +60,9 @@ struct trunk_ask *trunk_ask(struct http_server *s, struct str node, struct str q
                             trunk_told_cb *done, void *ctx);
 void trunk_ask_cancel(struct trunk_ask **a); /* the porter is told; NULL is fine */
 bool trunk_reaches(const struct http_server *s, struct str node);
-/* The same, and nobody waits for an answer.  False: nobody of that name is there. */
+/* trunk_ask() without an answer.  False: no porter of that name is connected. */
 bool trunk_say(struct http_server *s, struct str node, struct str words);
-/* Those that carry to us: what each is called, and how many connections it carries. */
+/* All connected porters: the name of each, and how many connections it carries. */
 typedef void trunk_each_cb(void *ctx, struct str node, size_t connections);
 void trunk_each(const struct http_server *s, trunk_each_cb *cb, void *ctx);
 
@@ -81,25 +80,25 @@ struct trunk_dial { /* borrowed for the call */
 struct trunk_handlers {
     void (*on_up)(void *ctx);
     void (*on_lost)(void *ctx, const char *why); /* once; the trunk is dead afterwards */
-    /* The keeper asks something of this node: answered by trunk_tell(), now or later.  Whoever was
-     * asked before a trunk was lost need not answer any more. */
-    void (*on_ask)(void *ctx, uint32_t number, struct str question); /* NULL: nobody answers */
+    /* A question of the keeper: answered by trunk_tell(), now or later.  Questions of a lost trunk
+     * need no answer. */
+    void (*on_ask)(void *ctx, uint32_t number, struct str question); /* NULL: none is answered */
     void (*on_unask)(void *ctx, uint32_t number);
 };
-/* While it is up, whoever connects to @s is carried, but for what is asked of this process itself
- * (trunk_is_ours()).  One at a time; never fails at once. */
+/* While the trunk is up, connections to @s are carried, except requests for this process itself
+ * (trunk_is_ours()).  One trunk at a time; failures are reported by on_lost(). */
 struct trunk *trunk_open(struct loop *loop, struct http_server *s, const struct trunk_dial *d,
                          const struct trunk_handlers *h, void *ctx);
 bool trunk_is_up(const struct trunk *t);
 size_t trunk_connections(const struct trunk *t);
-/* Have the keeper end what is carried in good order: WebSockets with 1012. */
+/* Ask the keeper to close the carried connections in good order: WebSockets with 1012. */
 void trunk_leave(struct trunk *t);
 void trunk_tell(struct trunk *t, uint32_t number, struct str answer);
 void trunk_free(struct trunk *t); /* cuts what it carries; no handler runs; NULL is fine */
 
-/* While there is no trunk, whoever would be carried waits for one for so long before it is handled
- * here; 0: not at all, and those that wait are handled now. */
+/* While there is no trunk, connections wait @ms for one before this process handles them.  0: do
+ * not wait; those that wait already are handled now. */
 void trunk_hold(struct http_server *s, int64_t ms);
 
-/* Is a request that begins with these bytes for the process that it reached, whoever serves? */
+/* Is a request that begins with these bytes for the process it reached, whichever node serves? */
 bool trunk_is_ours(struct str head);
