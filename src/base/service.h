@@ -1,4 +1,4 @@
-/* service.h - state notifications to the service manager (systemd's sd_notify protocol). */
+/* service.h - state notifications to the service manager (systemd's protocol). */
 #pragma once
 
 /* "READY=1", "STATUS=asleep", ...  Nothing without NOTIFY_SOCKET; never waits. */

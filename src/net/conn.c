@@ -578,34 +578,24 @@ static void go_on(struct conn *c)
         conn_read(c, LITTLE_BYTES); /* the socket may say nothing of these */
 }
 
-static void flush_dirty(struct http_server *s)
-{
-    while (s->dirty != NULL) {
-        struct conn *c = s->dirty;
-        s->dirty = c->next_dirty;
-        c->is_dirty = false;
-        conn_flush(c);
-        if (c->state != CONN_CLOSED)
-            go_on(c);
-        if (!conn_count_request(c))
-            http_too_much(c);
-    }
-}
-
-static void bury_closed(struct http_server *s)
-{
-    list_each (&s->by_state[CONN_CLOSED], it, next) {
-        struct conn *c = list_entry(it, struct conn, link);
-        if (!c->is_dirty)
-            conn_free(c);
-    }
-}
-
-/* Owners who hear of a closed connection may write to others, hence the loop. */
+/* Owners that hear of a closed connection may write to others, hence the outer loop. */
 void conn_turn_end(struct http_server *s)
 {
     while (s->dirty != NULL || !list_is_empty(&s->by_state[CONN_CLOSED])) {
-        flush_dirty(s);
-        bury_closed(s);
+        while (s->dirty != NULL) {
+            struct conn *c = s->dirty;
+            s->dirty = c->next_dirty;
+            c->is_dirty = false;
+            conn_flush(c);
+            if (c->state != CONN_CLOSED)
+                go_on(c);
+            if (!conn_count_request(c))
+                http_too_much(c);
+        }
+        list_each (&s->by_state[CONN_CLOSED], it, next) {
+            struct conn *c = list_entry(it, struct conn, link);
+            if (!c->is_dirty)
+                conn_free(c);
+        }
     }
 }

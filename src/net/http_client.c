@@ -478,15 +478,6 @@ static void on_file_block(void *ctx)
     http_call_resume(ctx);
 }
 
-static void set_file(struct http_client *c, struct http_call *call, const struct http_fetch *f)
-{
-    if (f->file == NULL || c == NULL)
-        return;
-    if (c->readers == NULL)
-        c->readers = work_pool_new(c->loop, 2);
-    call->file = file_body_new(c->readers, f->file, on_file_block, call);
-}
-
 static struct http_call *call_new(struct http_client *c, CURL *easy, const struct http_fetch *f)
 {
     struct http_call *call = xcalloc(1, sizeof *call);
@@ -497,7 +488,11 @@ static struct http_call *call_new(struct http_client *c, CURL *easy, const struc
     call->easy = easy;
     call->on_data = f->on_data;
     call->not_local = f->not_local;
-    set_file(c, call, f);
+    if (f->file != NULL && c != NULL) {
+        if (c->readers == NULL)
+            c->readers = work_pool_new(c->loop, 2);
+        call->file = file_body_new(c->readers, f->file, on_file_block, call);
+    }
     call->max_body = f->max_body != 0 ? f->max_body : DEFAULT_BODY;
     call->public_only = f->public_only && f->unix_socket == NULL;
     curl_easy_setopt(easy, CURLOPT_PRIVATE, call);

@@ -88,12 +88,7 @@ void ws_client_free(struct ws_client *c)
         destroy(c);
 }
 
-/* Handlers run between these two; afterwards @c may be gone. */
-static void begin_call(struct ws_client *c)
-{
-    c->depth++;
-}
-
+/* Ends what `c->depth++` began: handlers run in between, and afterwards @c may be freed. */
 static bool end_call(struct ws_client *c)
 {
     assert(c->depth > 0);
@@ -308,7 +303,7 @@ static void on_socket(void *ctx, int events)
 {
     struct ws_client *c = ctx;
 
-    begin_call(c);
+    c->depth++;
     if (events & LOOP_WRITE)
         flush(c);
     if (events & LOOP_READ)
@@ -353,7 +348,7 @@ static void on_timer(struct timer *t)
         enter_ended(c, 0, "the server took too long");
         return;
     }
-    begin_call(c);
+    c->depth++;
     c->handlers.on_closed(c->ctx, c->code, c->why);
     c->dead = true;
     end_call(c);
