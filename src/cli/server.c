@@ -354,7 +354,7 @@ void server_close(struct server *s)
     if (s->host != NULL)
         host_close_platforms(s->host);
     porter_free(s->porter);
-    server_take_hands_back(s);
+    server_stop_runner(s);
     http_server_free(s->http_server); /* every session ends here */
     http_waker_done(&s->waker);
     vouch_free(s->voucher);

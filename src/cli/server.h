@@ -33,7 +33,7 @@ struct server { /* all owned */
     struct store *store;
     struct node *node;     /* NULL: the store is ours alone */
     struct porter *porter; /* while another one serves, if cluster.serve is all */
-    struct hands *hands;   /* the same, for agents on this machine; NULL: there are none */
+    struct runner *runner; /* the same, for agents on this machine; NULL: there are none */
     uint8_t trunk_key[32]; /* what nodes prove to each other; wiped */
     struct seal *seal;
     struct bus *bus;
@@ -75,8 +75,8 @@ void server_lost_lease(void *ctx, const char *why);
 /* The store and the port are there: other nodes are told where, and may come. */
 void server_meet_nodes(struct server *s);
 /* While another one serves: for agents on this machine, if there are any. */
-void server_lend_hands(struct server *s);
-void server_take_hands_back(struct server *s);
+void server_start_runner(struct server *s);
+void server_stop_runner(struct server *s);
 enum bh_err server_open_stores(struct server *s, char *why);   /* for server_open(), too */
 enum bh_err server_open_dispatch(struct server *s, char *why); /* for server_open() */
 void server_close(struct server *s); /* writes what is queued; the loop does not run any more */

@@ -5,7 +5,7 @@
 #include "cluster/node.h"
 #include "cluster/porter.h"
 #include "dispatch/dispatch.h"
-#include "dispatch/hands.h"
+#include "dispatch/remote.h"
 #include "host/host.h"
 #include "http/waker.h"
 #include "net/http_client.h"
@@ -55,7 +55,7 @@ static void on_told(void *ctx, uint32_t number, struct str answer)
     porter_tell(s->porter, number, answer);
 }
 
-void server_lend_hands(struct server *s)
+void server_start_runner(struct server *s)
 {
     const struct wake_settings *wake = config_get(s->cfg, &wake_config);
     struct dispatch_env de = {.loop = s->loop,
@@ -71,15 +71,15 @@ void server_lend_hands(struct server *s)
     if (s->spawner != NULL)
         spawner_watch(s->spawner, s->loop);
     de.http = s->http = http_client_new(s->loop);
-    s->hands = hands_new(&de, s->cfg, on_told, s);
+    s->runner = runner_new(&de, s->cfg, on_told, s);
 }
 
-void server_take_hands_back(struct server *s)
+void server_stop_runner(struct server *s)
 {
-    if (s->hands == NULL)
+    if (s->runner == NULL)
         return;
-    hands_free(s->hands);
-    s->hands = NULL;
+    runner_free(s->runner);
+    s->runner = NULL;
     http_client_free(s->http);
     s->http = NULL;
 }

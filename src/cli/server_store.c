@@ -18,7 +18,7 @@
 #include "cli/state_dir.h"
 #include "cluster/node.h"
 #include "cluster/porter.h"
-#include "dispatch/hands.h"
+#include "dispatch/remote.h"
 #include "net/http_server.h"
 #include "net/http_tls.h"
 #include "net/loop.h"
@@ -128,8 +128,8 @@ static void on_ask(void *ctx, uint32_t number, struct str question)
 
     if (str_eq(question, STR(NODE_DRAIN)))
         s->asked_to_stop = true;
-    else if (s->hands != NULL)
-        hands_take(s->hands, number, question);
+    else if (s->runner != NULL)
+        runner_take(s->runner, number, question);
     else
         porter_tell(s->porter, number, STR("")); /* which says nothing: it is tried again */
 }
@@ -138,23 +138,23 @@ static void on_unask(void *ctx, uint32_t number)
 {
     struct server *s = ctx;
 
-    if (s->hands != NULL)
-        hands_drop(s->hands, number);
+    if (s->runner != NULL)
+        runner_drop(s->runner, number);
 }
 
 static void on_trunk_lost(void *ctx)
 {
     struct server *s = ctx;
 
-    if (s->hands != NULL)
-        hands_drop_all(s->hands);
+    if (s->runner != NULL)
+        runner_drop_all(s->runner);
 }
 
 static void begin_to_carry(struct server *s)
 {
     if (!all_serve(s))
         return;
-    server_lend_hands(s);
+    server_start_runner(s);
     s->porter = porter_open(&(struct porter_env){.loop = s->loop,
                                                  .server = s->http_server,
                                                  .store = s->store,
@@ -243,7 +243,7 @@ static enum bh_err open_postgres(struct server *s, const struct store_settings *
         return err;
     porter_free(s->porter); /* what it carried was cut with the one that served */
     s->porter = NULL;
-    server_take_hands_back(s);
+    server_stop_runner(s);
     store_close(s->store);
     s->store = s->front.store = NULL;
     err = store_postgres_open(s->loop, c->url, 0, &s->store, why);

@@ -77,6 +77,6 @@ bool agent_config_is_for(const struct agents *t, const struct agent_config *c, s
  * returns how many words it has. */
 size_t tmux_command(const struct agent_settings *s, const char *argv[4]);
 /* It is on another node than this one. */
-bool agent_is_elsewhere(const struct recipient *a);
+bool agent_is_remote(const struct recipient *a);
 /* What a session stands for: of "kitchen=main:1.0" what follows "kitchen=".  NULL: nothing. */
 const char *agent_session_target(const struct agent_config *c, struct str session);

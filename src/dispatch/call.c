@@ -1,11 +1,34 @@
-/* call.c - calls on their way.  (call.h has the contract.) */
+/* call.c - the calls of the contract: deliver, wake and status.  (call.h has what they share.)
+ *
+ *      deliver   payload --> mailbox --new--> row, key and receipt on disk, together --> answered
+ *                                  '--known--> when that one is on disk: its receipt, a warning
+ *
+ *      wake      when in the future      a schedule on disk (schedule.h)        woken: false
+ *                on the relay            mail that rings the gateway            woken: it is live
+ *                a bell of its own       rung at once, with the context         woken: true
+ *                   nobody is there      the context goes into the mailbox      woken: false
+ *                   trouble              DeliveryFailedError
+ *                no bell                 the context goes into the mailbox      woken: false
+ *
+ *      status    on the relay            active: it has not answered yet; idle: connected;
+ *                                        asleep: it said so; unknown: away, or never here
+ *                others                  idle when the substrate could reach it now, else unknown
+ *
+ * Where a crash or a failing disk leaves a delivery without a receipt, a caller that asks again
+ * gets a new receipt for the old delivery.  What a substrate cannot do is no error of wake():
+ * `woken` and a warning say so. */
 #include "dispatch/call.h"
+#include <stdio.h>
 #include <stdlib.h>
+#include "base/jw.h"
 #include "base/mem.h"
+#include "dispatch/courier.h"
+#include "dispatch/receipts.h"
 #include "dispatch/dispatch_priv.h"
-#include "dispatch/receipt.h"
-#include "dispatch/receipt_room.h"
+#include "dispatch/payload.h"
+#include "dispatch/schedule.h"
 #include "dispatch/substrate.h"
+#include "relay/in/inside.h"
 
 void *call_new(struct dispatch *d, size_t size, void (*free_fn)(struct dispatch_call *c),
                dispatch_cb *done, void *ctx)
@@ -159,4 +182,647 @@ void call_fail_store(struct dispatch_call *c, enum bh_err err)
         fault_set(&c->fault, FAULT_TOO_LARGE, "It is too long for this agent.");
     else
         fault_set(&c->fault, FAULT_UNAVAILABLE, "The store cannot keep it now; nothing was done.");
+}
+
+/* ---- into an agent's mailbox ---- */
+
+struct accept_id post_payload(struct recipient *a, const struct payload *p, bool may_wake,
+                              int64_t *ret_known_ms, accepted_cb *done, void *ctx)
+{
+    struct payload_event e = {0};
+    struct buf body = BUF_INIT;
+    struct parcel parcel = {.tenant = str_of(a->tenant),
+                            .instance = str_of(a->instance),
+                            .ev = &e.ev,
+                            .may_wake = may_wake};
+
+    payload_event(p, a, &e);
+    if (a->cfg->ops != &substrate_relay) {
+        payload_write_body(&body, p, str_of(a->id));
+        parcel.body = buf_str(&body);
+    }
+    struct accept_id id = relay_deliver(a->d->env.relay, &parcel, ret_known_ms, done, ctx);
+    payload_event_done(&e);
+    buf_done(&body);
+    if (a->courier != NULL)
+        courier_look(a->courier);
+    return id;
+}
+
+static const char *post_waits(struct recipient *a)
+{
+    const char *problem = a->courier != NULL ? courier_problem(a->courier) : NULL;
+    enum relay_state s;
+
+    if (a->courier != NULL)
+        return problem == NULL ? errand_away(a) : problem;
+    if (a->cfg->ops != &substrate_relay)
+        return "the agent has no substrate: it is kept in its mailbox";
+    s = relay_state(a->d->env.relay, str_of(a->tenant), str_of(a->instance));
+    switch (s) {
+    case RELAY_LIVE:
+        return NULL;
+    case RELAY_ASLEEP:
+        return "the agent sleeps: it waits in the mailbox";
+    case RELAY_AWAY:
+        return "the agent is away: it waits in the mailbox";
+    case RELAY_NONE:
+    case RELAY_NEVER:
+        break;
+    }
+    return "the agent has never been here: it waits in the mailbox";
+}
+
+/* ---- status() ---- */
+
+#define TURN_MS (2 * 60 * 1000) /* no turn is taken for longer than this */
+
+struct looking {
+    struct dispatch_call call;
+    struct errand_job *job;
+};
+
+static void looking_free(struct dispatch_call *c)
+{
+    job_cancel(&container_of(c, struct looking, call)->job);
+}
+
+static void write_status(struct looking *w, const char *status, struct str detail)
+{
+    struct jw j = jw_begin(&w->call.json);
+
+    jw_obj(&j);
+    jw_kstr(&j, "status", str_of(status));
+    jw_kstr_opt(&j, "detail", detail);
+    jw_end_obj(&j);
+}
+
+static const char *relay_word(const struct recipient *a)
+{
+    struct instance_view v;
+    int64_t now = clock_wall_ms(a->d->env.clock);
+
+    switch (relay_state(a->d->env.relay, str_of(a->tenant), str_of(a->instance))) {
+    case RELAY_LIVE:
+        break;
+    case RELAY_ASLEEP:
+        return "asleep";
+    case RELAY_AWAY:
+    case RELAY_NEVER:
+    case RELAY_NONE:
+        return "unknown";
+    }
+    if (!relay_instance(a->d->env.relay, str_of(a->tenant), str_of(a->instance), &v))
+        return "idle";
+    return v.unacked > 0 ||
+                   (v.last_inbound_ms > v.last_outbound_ms && now - v.last_inbound_ms < TURN_MS)
+               ? "active"
+               : "idle";
+}
+
+static void on_looked(void *ctx, const struct errand_end *e)
+{
+    struct looking *w = ctx;
+
+    w->job = NULL;
+    if (e->result == ERRAND_DONE)
+        write_status(w, "idle", STR_NULL);
+    else
+        write_status(w, "unknown", e->text);
+    call_end(&w->call);
+}
+
+struct dispatch_call *dispatch_status(struct dispatch *d, const struct dispatch_who *who,
+                                      struct str address, dispatch_cb *done, void *ctx)
+{
+    struct looking *w = call_new(d, sizeof *w, looking_free, done, ctx);
+    struct str session;
+    struct recipient *a = call_agent(&w->call, who, address, &session);
+    struct errand e = {.kind = ERRAND_LOOK, .session = session};
+
+    if (a != NULL && a->cfg->ops->run != NULL) {
+        w->job = errand_run(a, &e, on_looked, w);
+        return &w->call;
+    }
+    if (a != NULL)
+        write_status(w, a->cfg->ops == &substrate_relay ? relay_word(a) : "unknown",
+                     str_of(post_waits(a)));
+    call_end_later(&w->call);
+    return &w->call;
+}
+
+/* ---- deliver() ---- */
+
+struct delivering {
+    struct dispatch_call call;
+    struct accept_id accept;
+    bool accepting, keeping; /* the row, the receipt are on their way to the disk */
+    struct delivered_look *look;
+    struct delivered_entry entry;
+    char *tenant, *agent, *session; /* owned; session NULL: none */
+    struct buf id;                  /* the dispatch_id: any bytes */
+    const char *word;
+    int64_t known_ms, at_ms;
+};
+
+static void delivering_free(struct dispatch_call *c)
+{
+    struct delivering *w = container_of(c, struct delivering, call);
+
+    if (w->accepting)
+        relay_accept_cancel(c->d->env.relay, w->accept);
+    delivered_cancel(&w->look);
+    delivered_forget(&w->entry);
+    free(w->tenant);
+    free(w->agent);
+    buf_done(&w->id);
+    free(w->session);
+}
+
+static struct receipt_name delivery_name(const struct delivering *w)
+{
+    return (struct receipt_name){.tenant = str_of(w->tenant),
+                                 .agent = str_of(w->agent),
+                                 .word = str_of(w->word),
+                                 .id = buf_str(&w->id)};
+}
+
+/* {"delivered_at", "delivery_id", "session_id"?, "delivery_skipped"?, "warnings"?}. */
+static void write_delivery(struct delivering *w, const char *waits)
+{
+    struct jw j = jw_begin(&w->call.json);
+
+    jw_obj(&j);
+    jw_ki64(&j, "delivered_at", w->at_ms);
+    jw_kstr(&j, "delivery_id", buf_str(&w->id));
+    jw_kstr_opt(&j, "session_id", str_of(w->session));
+    if (waits != NULL) {
+        jw_kbool(&j, "delivery_skipped", true);
+        jw_key(&j, "warnings");
+        jw_arr(&j);
+        jw_str(&j, str_of(waits));
+        jw_end_arr(&j);
+    }
+    jw_end_obj(&j);
+}
+
+/* Both are on disk, or cannot be. */
+static void delivery_finish(struct delivering *w)
+{
+    if (w->accepting || w->keeping)
+        return;
+    if (w->call.fault.cls == FAULT_NONE)
+        w->call.d->n.delivered++;
+    call_end(&w->call);
+}
+
+static void on_kept(void *ctx, enum bh_err err)
+{
+    struct delivering *w = ctx;
+
+    w->keeping = false;
+    w->entry.done = NULL;
+    if (err != BH_OK && w->call.fault.cls == FAULT_NONE)
+        call_fail_store(&w->call, BH_UNAVAILABLE); /* asked again, it is known */
+    delivery_finish(w);
+}
+
+static void keep_receipt(struct delivering *w, struct recipient *a)
+{
+    struct receipt_name name = delivery_name(w);
+
+    write_delivery(w, a != NULL ? post_waits(a) : NULL);
+    w->keeping = true;
+    delivered_keep(w->call.d->delivered, &name, buf_str(&w->call.json), &w->entry, on_kept, w);
+}
+
+static void on_delivery_found(void *ctx, struct str json)
+{
+    struct delivering *w = ctx;
+    struct dispatch *d = w->call.d;
+
+    w->look = NULL;
+    if (json.p == NULL) {
+        keep_receipt(w, agents_find(d->agents, str_of(w->tenant), str_of(w->agent)));
+        return;
+    }
+    d->n.repeated++;
+    receipt_add_warning(d->json, json,
+                        STR("this dispatch_id was delivered before: the first receipt is repeated"),
+                        &w->call.json);
+    call_end(&w->call);
+}
+
+static void on_delivery_accepted(void *ctx, enum bh_err err)
+{
+    struct delivering *w = ctx;
+    struct receipt_name name = delivery_name(w);
+
+    w->accepting = false;
+    if (err == BH_OK && w->known_ms > 0) {
+        w->look = delivered_find(w->call.d->delivered, &name, w->known_ms, on_delivery_found, w);
+        return;
+    }
+    if (err != BH_OK && w->call.fault.cls == FAULT_NONE)
+        call_fail_store(&w->call, err);
+    delivery_finish(w);
+}
+
+static void delivery_begin(struct delivering *w, struct recipient *a, const struct payload *p)
+{
+    w->tenant = xstrdup(a->tenant);
+    w->agent = xstrdup(a->id);
+    buf_add_str(&w->id, p->dispatch_id);
+    w->session = p->session.p != NULL ? str_dup(p->session) : NULL;
+    w->word = payload_kind(p);
+    w->at_ms = clock_wall_ms(w->call.d->env.clock);
+    w->accepting = true;
+    w->accept =
+        post_payload(a, p, a->cfg->s.wake_on_deliver, &w->known_ms, on_delivery_accepted, w);
+    if (w->known_ms == 0)
+        keep_receipt(w, a);
+}
+
+struct dispatch_call *dispatch_deliver(struct dispatch *d, const struct dispatch_who *who,
+                                       struct str address, struct json body, dispatch_cb *done,
+                                       void *ctx)
+{
+    struct delivering *w = call_new(d, sizeof *w, delivering_free, done, ctx);
+    struct str session, named = json_str(body, "agent_id");
+    struct recipient *a = call_agent(&w->call, who, address, &session);
+    struct payload p;
+
+    if (a != NULL && named.p != NULL && !who->any_name && !str_eq(named, address) &&
+        !str_eq(named, str_of(a->id))) {
+        fault_set(&w->call.fault, FAULT_INVALID, "agent_id in the body names another agent.");
+        a = NULL;
+    }
+    if (a != NULL && payload_read(body, address, &p, &w->call.fault) &&
+        call_has_room(&w->call, str_of(a->tenant))) {
+        if (p.session.p == NULL)
+            p.session = session;
+        delivery_begin(w, a, &p);
+    } else {
+        call_end_later(&w->call);
+    }
+    return &w->call;
+}
+
+/* ---- wake() ---- */
+
+#define KEY_MAX 190 /* of an Idempotency-Key: it becomes part of an id */
+#define RING "[wake] Somebody asks you to look at what waits for you."
+
+struct waking {
+    struct dispatch_call call;
+    struct accept_id accept;
+    bool accepting, woken;
+    struct receipt_read *look;
+    struct store_put *put;
+    struct errand_job *job;
+    char *tenant, *agent, *session, *context, *key; /* owned; NULL: none */
+    int64_t at_ms, known_ms, due_ms;
+    char warning[256];
+};
+
+static void waking_free(struct dispatch_call *c)
+{
+    struct waking *w = container_of(c, struct waking, call);
+
+    if (w->accepting)
+        relay_accept_cancel(c->d->env.relay, w->accept);
+    receipt_cancel(&w->look);
+    store_put_cancel(&w->put);
+    job_cancel(&w->job);
+    free(w->tenant);
+    free(w->agent);
+    free(w->session);
+    free(w->context);
+    free(w->key);
+}
+
+static struct receipt_name wake_name(const struct waking *w)
+{
+    return (struct receipt_name){.tenant = str_of(w->tenant),
+                                 .agent = str_of(w->agent),
+                                 .word = STR("wake"),
+                                 .id = str_of(w->key)};
+}
+
+/* ---- the receipt ---- */
+
+static void write_wake(struct waking *w)
+{
+    struct jw j = jw_begin(&w->call.json);
+
+    jw_obj(&j);
+    jw_ki64(&j, "woken_at", w->at_ms);
+    jw_kbool(&j, "woken", w->woken);
+    jw_kstr_opt(&j, "session_id", str_of(w->session));
+    if (*w->warning != '\0') {
+        jw_key(&j, "warnings");
+        jw_arr(&j);
+        jw_str(&j, str_of(w->warning));
+        jw_end_arr(&j);
+    }
+    jw_end_obj(&j);
+}
+
+static void on_wake_written(void *ctx, enum bh_err err)
+{
+    struct waking *w = ctx;
+
+    w->put = NULL;
+    if (err != BH_OK)
+        call_fail_store(&w->call, BH_UNAVAILABLE);
+    call_end(&w->call);
+}
+
+/* From a callback, when all is done. */
+static void wake_finish(struct waking *w)
+{
+    struct receipt_name name = wake_name(w);
+
+    write_wake(w);
+    w->call.d->n.woken += w->woken;
+    if (w->key == NULL)
+        call_end(&w->call);
+    else
+        w->put =
+            receipt_write(w->call.d, &name, w->at_ms, buf_str(&w->call.json), on_wake_written, w);
+}
+
+static void warn(struct waking *w, const char *what)
+{
+    snprintf(w->warning, sizeof w->warning, "%s", what);
+}
+
+/* ---- into the mailbox ---- */
+
+static void on_wake_accepted(void *ctx, enum bh_err err)
+{
+    struct waking *w = ctx;
+    struct recipient *a;
+    const char *waits;
+
+    w->accepting = false;
+    if (err != BH_OK) {
+        call_fail_store(&w->call, err);
+        call_end(&w->call);
+        return;
+    }
+    a = agents_find(w->call.d->agents, str_of(w->tenant), str_of(w->agent));
+    if (a != NULL && a->cfg->ops == &substrate_relay) {
+        waits = post_waits(a);
+        w->woken = waits == NULL;
+        if (waits != NULL)
+            warn(w, waits);
+    }
+    wake_finish(w);
+}
+
+static void mail(struct waking *w, struct recipient *a, const char *text)
+{
+    struct buf id = BUF_INIT;
+    struct payload p = {.text = str_of(text),
+                        .skill = STR("wake"),
+                        .session = str_of(w->session),
+                        .sent_at = w->at_ms,
+                        .wake = true};
+
+    buf_add_z(&id, PAYLOAD_WAKE_ID);
+    if (w->key != NULL)
+        buf_add_z(&id, w->key);
+    else
+        buf_printf(&id, "%016llx", (unsigned long long)dispatch_number(w->call.d));
+    p.dispatch_id = buf_str(&id);
+    w->accepting = true;
+    w->accept = post_payload(a, &p, true, &w->known_ms, on_wake_accepted, w);
+    buf_done(&id);
+}
+
+/* ---- a bell of its own ---- */
+
+static void on_rung(void *ctx, const struct errand_end *e)
+{
+    struct waking *w = ctx;
+    struct recipient *a;
+
+    w->job = NULL;
+    if (e->result == ERRAND_DONE) {
+        w->woken = true;
+        wake_finish(w);
+        return;
+    }
+    if (e->result != ERRAND_AWAY) {
+        call_fail_errand(&w->call, str_of(w->agent), e);
+        call_end(&w->call);
+        return;
+    }
+    snprintf(w->warning, sizeof w->warning, "%.*s", (int)(e->text.n < 200 ? e->text.n : 200),
+             e->text.p);
+    a = agents_find(w->call.d->agents, str_of(w->tenant), str_of(w->agent));
+    if (a != NULL && w->context != NULL)
+        mail(w, a, w->context);
+    else
+        wake_finish(w);
+}
+
+static void ring(struct waking *w, struct recipient *a)
+{
+    bool types = a->cfg->ops == &substrate_tmux;
+    struct errand e = {.kind = ERRAND_WAKE,
+                       .session = str_of(w->session),
+                       .text = str_of(w->context)};
+
+    if (types && w->context == NULL)
+        e.text = STR(RING);
+    w->job = errand_run(a, &e, on_rung, w);
+}
+
+/* ---- which of them ---- */
+
+/* False: there is nothing to wait for, and the receipt can be written. */
+static bool wake_go(struct waking *w, struct recipient *a)
+{
+    if (a->cfg->ops == &substrate_relay) {
+        mail(w, a, w->context != NULL ? w->context : RING);
+    } else if (agent_rings(a->cfg)) {
+        ring(w, a);
+    } else if (w->context != NULL) {
+        warn(w, "this agent has no bell: the context was delivered to its mailbox");
+        mail(w, a, w->context);
+    } else {
+        warn(w, "this agent has no bell, and there was nothing to deliver");
+        return false;
+    }
+    return true;
+}
+
+static void wake_go_later(struct waking *w)
+{
+    struct recipient *a = agents_find(w->call.d->agents, str_of(w->tenant), str_of(w->agent));
+
+    if (a == NULL) {
+        call_fail_unknown(&w->call, str_of(w->agent));
+        call_end(&w->call);
+    } else if (!wake_go(w, a)) {
+        wake_finish(w);
+    }
+}
+
+/* ---- later ---- */
+
+static void on_scheduled(void *ctx, enum bh_err err)
+{
+    struct waking *w = ctx;
+
+    struct scheduled s = {.tenant = str_of(w->tenant), .context = str_of(w->context)};
+
+    w->put = NULL;
+    if (err != BH_OK) {
+        schedule_not_kept(w->call.d, &s);
+        call_fail_store(&w->call, BH_UNAVAILABLE);
+        call_end(&w->call);
+        return;
+    }
+    wake_finish(w);
+}
+
+/* False: the fault is set. */
+static bool plan(struct waking *w, int64_t due_ms)
+{
+    struct scheduled s = {.tenant = str_of(w->tenant),
+                          .agent = str_of(w->agent),
+                          .session = str_of(w->session),
+                          .context = str_of(w->context)};
+    char when[40];
+
+    if (!schedule_has_room(w->call.d, &s)) {
+        fault_set(&w->call.fault, FAULT_BUSY,
+                  "There is no room for more wakes for later (limits.wake_bytes).");
+        return false;
+    }
+    schedule_format(due_ms, when, sizeof when);
+    snprintf(w->warning, sizeof w->warning, "scheduled for %s (%lld)", when, (long long)due_ms);
+    w->put = schedule_add(w->call.d, due_ms, &s, on_scheduled, w);
+    return true;
+}
+
+/* ---- known or new ---- */
+
+static void on_wake_found(void *ctx, struct str json)
+{
+    struct waking *w = ctx;
+
+    w->look = NULL;
+    if (json.p == NULL && w->due_ms > w->at_ms) {
+        if (!plan(w, w->due_ms))
+            call_end(&w->call);
+        return;
+    }
+    if (json.p == NULL) {
+        wake_go_later(w);
+        return;
+    }
+    w->call.d->n.repeated++;
+    receipt_add_warning(w->call.d->json, json,
+                        STR("this Idempotency-Key was used before: the first receipt is repeated"),
+                        &w->call.json);
+    call_end(&w->call);
+}
+
+/* ---- the call ---- */
+
+static bool wake_fail(struct waking *w, const char *why)
+{
+    fault_set(&w->call.fault, FAULT_INVALID, "%s", why);
+    return false;
+}
+
+/* False: the fault is set. */
+static bool read_opts(struct waking *w, struct json opts, struct str session, struct str key,
+                      int64_t *ret_due_ms)
+{
+    struct json nested = json_get(opts, "opts"), o = json_is_object(nested) ? nested : opts;
+    struct json context = json_get(o, "context"), when = json_get(o, "when");
+    struct str named = json_str(o, "session_id");
+    double due = 0;
+
+    if (json_type(context) == JSON_STRING && !str_is_empty(json_as_str(context)))
+        w->context = str_dup(json_as_str(context));
+    if (w->context != NULL && strlen(w->context) != json_as_str(context).n)
+        return wake_fail(w, "context must not contain a NUL.");
+    if (json_as_str(context).n > DISPATCH_CONTENT_MAX) {
+        fault_set(&w->call.fault, FAULT_TOO_LARGE, "context is limited to 512 KiB.");
+        return false;
+    }
+    if (json_type(context) != JSON_STRING && json_type(context) > JSON_NULL)
+        return wake_fail(w, "context must be a string.");
+    if (json_type(when) == JSON_NUMBER
+            ? !json_as_f64(when, &due) || due > 4e12
+            : json_type(when) > JSON_NULL && !str_eq(json_as_str(when), STR("immediate")))
+        return wake_fail(w, "when must be \"immediate\" or a time in unix milliseconds.");
+    if (named.n > DISPATCH_ID_MAX || str_find(named, '\0') >= 0 || key.n > KEY_MAX)
+        return wake_fail(
+            w, "session_id has at most 200 bytes, none of them NUL, an Idempotency-Key at "
+               "most 190.");
+    if (!str_is_empty(named))
+        session = named;
+    w->session = session.p != NULL ? str_dup(session) : NULL;
+    w->key = !str_is_empty(key) ? str_dup(key) : NULL;
+    *ret_due_ms = (int64_t)due;
+    return true;
+}
+
+static void wake_begin(struct waking *w, struct recipient *a, int64_t due_ms)
+{
+    struct receipt_name name;
+
+    w->tenant = xstrdup(a->tenant);
+    w->agent = xstrdup(a->id);
+    name = wake_name(w);
+    if (w->key != NULL && !call_claim(&w->call, &name)) {
+        call_end_later(&w->call);
+    } else if (w->key != NULL) {
+        w->look = receipt_find(w->call.d, &name, on_wake_found, w);
+        w->due_ms = due_ms;
+    } else if (due_ms > w->at_ms) {
+        if (!plan(w, due_ms))
+            call_end_later(&w->call);
+    } else if (!wake_go(w, a)) {
+        write_wake(w);
+        call_end_later(&w->call);
+    }
+}
+
+struct dispatch_call *wake_agent(struct dispatch *d, struct recipient *a, struct str session,
+                                 struct str context, struct str key, dispatch_cb *done, void *ctx)
+{
+    struct waking *w = call_new(d, sizeof *w, waking_free, done, ctx);
+
+    w->at_ms = clock_wall_ms(d->env.clock);
+    w->session = session.p != NULL ? str_dup(session) : NULL;
+    w->context = context.p != NULL ? str_dup(context) : NULL;
+    w->key = str_dup(key);
+    wake_begin(w, a, 0);
+    return &w->call;
+}
+
+struct dispatch_call *dispatch_wake(struct dispatch *d, const struct dispatch_who *who,
+                                    struct str address, struct json opts, struct str key,
+                                    dispatch_cb *done, void *ctx)
+{
+    struct waking *w = call_new(d, sizeof *w, waking_free, done, ctx);
+    struct str session;
+    struct recipient *a = call_agent(&w->call, who, address, &session);
+    int64_t due_ms;
+
+    w->at_ms = clock_wall_ms(d->env.clock);
+    if (a != NULL && read_opts(w, opts, session, key, &due_ms) &&
+        (w->key == NULL || call_has_room(&w->call, str_of(a->tenant))))
+        wake_begin(w, a, due_ms);
+    else
+        call_end_later(&w->call);
+    return &w->call;
 }

@@ -11,10 +11,12 @@
  */
 #pragma once
 #include "base/list.h"
+#include "core/accept.h"
 #include "dispatch/dispatch.h"
 
-struct recipient;
 struct errand_end;
+struct payload;
+struct recipient;
 
 struct dispatch_call {
     struct dispatch *d; /* borrowed */
@@ -53,3 +55,12 @@ void call_fail_unknown(struct dispatch_call *c, struct str agent_id);
 void call_fail_errand(struct dispatch_call *c, struct str agent_id, const struct errand_end *e);
 /* What the relay said when it did not take it. */
 void call_fail_store(struct dispatch_call *c, enum bh_err err);
+
+/* Put @p into the agent's mailbox, as relay_deliver(): @done when it is on disk.  @may_wake: a
+ * sleeping gateway is woken for it. */
+struct accept_id post_payload(struct recipient *a, const struct payload *p, bool may_wake,
+                              int64_t *ret_known_ms, accepted_cb *done, void *ctx);
+/* What dispatch_wake() does, for schedules: at once, one wake per @key. */
+struct dispatch_call *wake_agent(struct dispatch *d, struct recipient *a, struct str session,
+                                 struct str context, struct str key, dispatch_cb *done,
+                                 void *ctx) BH_MUST_USE;

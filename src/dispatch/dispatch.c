@@ -8,10 +8,8 @@
 #include "base/mem.h"
 #include "dispatch/call.h"
 #include "dispatch/courier.h"
-#include "dispatch/delivered.h"
+#include "dispatch/receipts.h"
 #include "dispatch/dispatch_priv.h"
-#include "dispatch/receipt.h"
-#include "dispatch/receipt_room.h"
 #include "dispatch/replies.h"
 #include "dispatch/request.h"
 #include "dispatch/schedule.h"
@@ -34,6 +32,9 @@ const struct substrate_ops *substrate_find(struct str name)
             return substrates[i];
     return NULL;
 }
+
+const struct record_form *const dispatch_records[] = {&receipt_form, &delivered_form, &reply_form,
+                                                      &wakeup_form, NULL};
 
 uint64_t dispatch_number(struct dispatch *d)
 {
@@ -64,6 +65,7 @@ enum bh_err dispatch_open(const struct dispatch_env *env, const struct config *c
     timer_init(&d->endings, calls_on_timer);
     timer_init(&d->tidy, on_tidy);
     d->json = json_parser_new();
+    d->records = record_reader_new(NULL);
     d->files = work_pool_new(env->loop, FILE_THREADS);
     d->next_number = env->store->boot << 40;
     d->replies = replies_new(d);
@@ -94,6 +96,7 @@ void dispatch_close(struct dispatch *d)
     receipt_room_free(d->receipt_room);
     work_pool_free(d->files);
     json_parser_free(d->json);
+    record_reader_free(d->records);
     free(d);
 }
 

@@ -162,3 +162,6 @@ struct dispatch_counters {
     uint64_t delivered, repeated, woken, requested, timed_out, replied, failed;
 };
 const struct dispatch_counters *dispatch_counters(const struct dispatch *d);
+
+struct record_form;
+extern const struct record_form *const dispatch_records[]; /* ends with NULL */

@@ -9,6 +9,7 @@
 struct asked;
 struct delivered;
 struct receipt_room;
+struct record_reader;
 struct replies;
 struct schedule;
 struct work_pool;
@@ -29,6 +30,7 @@ struct dispatch {
     struct asked *asked;               /* owned */
     struct work_pool *files;           /* owned; threads that write files */
     struct json_parser *json;          /* owned; one document at a time */
+    struct record_reader *records;     /* owned; one record at a time */
     uint64_t next_number;              /* grows for ever: the store's boot, then a count */
 };
 
@@ -37,3 +39,5 @@ bool agent_rings(const struct agent_config *c); /* wake() is more than deliver()
 
 /* A number no other thing of this database has: names for what came without one. */
 uint64_t dispatch_number(struct dispatch *d);
+
+extern const struct record_form receipt_form, delivered_form, reply_form, wakeup_form;

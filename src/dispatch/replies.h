@@ -1,11 +1,16 @@
 /* replies.h - what agents say, kept until it is read: never lost for want of a platform.
  *
  * A record per reply in the namespace "reply", key tenant \x1f agent \x1f cursor; cursors grow for
- * ever.  How many are kept is said in reply_room.h. */
+ * ever.
+ *
+ * Kept are the newest dispatch.replies of an agent, at most limits.reply_bytes of it and of all,
+ * none older than `retention`.  A pass over all records counts them, at the start and every hour
+ * (store/sweep.h); until the first pass is over an eighth of what is allowed is kept anew. */
 #pragma once
 #include "base/str.h"
-#include "dispatch/reply_room.h"
 #include "store/store.h"
+
+#define REPLY_CURSOR_CHARS 16
 
 struct dispatch;
 struct replies;

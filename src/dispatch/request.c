@@ -13,8 +13,7 @@
 #include "dispatch/call.h"
 #include "dispatch/dispatch_priv.h"
 #include "dispatch/payload.h"
-#include "dispatch/post.h"
-#include "dispatch/receipt.h"
+#include "dispatch/receipts.h"
 #include "dispatch/replies.h"
 #include "dispatch/substrate.h"
 

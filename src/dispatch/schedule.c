@@ -11,20 +11,36 @@
 #include <stdlib.h>
 #include <time.h>
 #include "base/clock.h"
-#include "base/jw.h"
 #include "base/limits.h"
 #include "base/log.h"
 #include "base/mem.h"
 #include "dispatch/dispatch_priv.h"
 #include "dispatch/records.h"
-#include "dispatch/wake.h"
+#include "dispatch/call.h"
 
-#define NS "wakeup"
 #define AT_ONCE 32
 #define LONGEST_MS 60000
 #define RETRY_MS 1000 /* after a failure; it doubles */
 #define TRIES 8
 #define DUE_CHARS 16
+
+struct wakeup_record {
+    struct str key; /* <due in ms><number> */
+    struct str id;  /* the key it had first */
+    struct str tenant, agent, session, context;
+    int64_t tries;
+};
+static const struct record_field wakeup_fields[] = {
+    RECORD_FIELD(struct wakeup_record, key, "key", RECORD_KEY | RECORD_NEEDED),
+    RECORD_FIELD(struct wakeup_record, id, "id", RECORD_NEEDED),
+    RECORD_FIELD(struct wakeup_record, tenant, "tenant", RECORD_NEEDED),
+    RECORD_FIELD(struct wakeup_record, agent, "agent", RECORD_NEEDED),
+    RECORD_FIELD(struct wakeup_record, session, "session", 0),
+    RECORD_FIELD(struct wakeup_record, context, "context", 0),
+    RECORD_FIELD(struct wakeup_record, tries, "tries", 0, .max = 1000),
+};
+const struct record_form wakeup_form =
+    RECORD_FORM("wakeup", struct wakeup_record, wakeup_fields, .lossy = true);
 
 struct firing { /* one wake under way */
     struct list link;
@@ -66,28 +82,27 @@ static void count(struct dispatch *d, struct str tenant, size_t more, size_t les
     party_drop(p);
 }
 
-static size_t bytes_of(struct json doc)
+static size_t bytes_of(const struct wakeup_record *r)
 {
-    return RECORD_BYTES + json_str(doc, "context").n;
+    return RECORD_BYTES + r->context.n;
 }
 
-static void on_counted(void *ctx, struct str key, struct str value)
+static bool on_counted(void *ctx, struct str key, void *thing)
 {
-    struct dispatch *d = ctx;
-    struct json doc;
+    const struct wakeup_record *r = thing;
 
     (void)key;
-    if (json_parse(d->json, value, &doc))
-        count(d, json_str(doc, "tenant"), bytes_of(doc), 0);
+    count(ctx, r->tenant, bytes_of(r), 0);
+    return true;
 }
 
 /* The record is on its way from the disk. */
-static void count_off(struct dispatch *d, struct str value)
+static void count_off(struct dispatch *d, struct str key, struct str value)
 {
-    struct json doc;
+    struct wakeup_record r;
 
-    if (json_parse(d->json, value, &doc))
-        count(d, json_str(doc, "tenant"), 0, bytes_of(doc));
+    if (record_read(d->records, &wakeup_form, key, value, &r))
+        count(d, r.tenant, 0, bytes_of(&r));
 }
 
 bool schedule_has_room(struct dispatch *d, const struct scheduled *s)
@@ -132,24 +147,17 @@ static void arm(struct schedule *s, int64_t due_ms)
 struct store_put *schedule_add(struct dispatch *d, int64_t due_ms, const struct scheduled *what,
                                store_put_cb *done, void *ctx)
 {
-    struct buf key = BUF_INIT, value = BUF_INIT;
-    struct jw w = jw_begin(&value);
+    struct buf key = BUF_INIT;
 
     write_key(d, due_ms, &key);
-    jw_obj(&w);
-    jw_kstr(&w, "id", buf_str(&key));
-    jw_kstr(&w, "tenant", what->tenant);
-    jw_kstr(&w, "agent", what->agent);
-    jw_kstr_opt(&w, "session", what->session);
-    jw_kstr_opt(&w, "context", what->context);
-    jw_end_obj(&w);
-    struct store_kv item = {.verb = KV_PUT,
-                            .ns = NS,
-                            .key = buf_str(&key),
-                            .value = buf_str(&value)};
-    struct store_put *put = store_put(d->env.store, &item, 1, true, done, ctx);
+    struct wakeup_record r = {.key = buf_str(&key),
+                              .id = buf_str(&key),
+                              .tenant = what->tenant,
+                              .agent = what->agent,
+                              .session = what->session,
+                              .context = what->context};
+    struct store_put *put = record_put(d->env.store, &wakeup_form, NULL, &r, true, done, ctx);
     buf_done(&key);
-    buf_done(&value);
     count(d, what->tenant, RECORD_BYTES + what->context.n, 0);
     arm(d->schedule, due_ms);
     return put;
@@ -172,22 +180,16 @@ static void put_off(struct firing *f)
     struct dispatch *d = f->s->d;
     int64_t due_ms = clock_wall_ms(d->env.clock) + (RETRY_MS << f->tries);
     struct buf key = BUF_INIT, value = BUF_INIT;
-    struct jw w = jw_begin(&value);
-    struct json doc = {0};
+    struct wakeup_record r;
 
+    if (!record_read(d->records, &wakeup_form, buf_str(&f->key), buf_str(&f->value), &r))
+        return; /* it was read before it was fired */
     write_key(d, due_ms, &key);
-    jw_obj(&w);
-    if (json_parse(d->json, buf_str(&f->value), &doc))
-        for (struct json_iter it = {0}; json_next(doc, &it);)
-            if (!str_eq(it.key, STR("tries"))) {
-                jw_key_str(&w, it.key);
-                jw_value(&w, it.value);
-            }
-    jw_ki64(&w, "tries", f->tries + 1);
-    jw_end_obj(&w);
+    r.tries = f->tries + 1;
+    record_write(&wakeup_form, NULL, &r, NULL, &value);
     const struct store_kv items[] = {
-        {.verb = KV_DELETE, .ns = NS, .key = buf_str(&f->key)},
-        {.verb = KV_PUT, .ns = NS, .key = buf_str(&key), .value = buf_str(&value)},
+        {.verb = KV_DELETE, .ns = wakeup_form.ns, .key = buf_str(&f->key)},
+        {.verb = KV_PUT, .ns = wakeup_form.ns, .key = buf_str(&key), .value = buf_str(&value)},
     };
     store_put(d->env.store, items, 2, true, NULL, NULL);
     buf_done(&key);
@@ -196,9 +198,9 @@ static void put_off(struct firing *f)
 
 static void done_with(struct firing *f)
 {
-    struct store_kv item = {.verb = KV_DELETE, .ns = NS, .key = buf_str(&f->key)};
+    struct store_kv item = {.verb = KV_DELETE, .ns = wakeup_form.ns, .key = buf_str(&f->key)};
 
-    count_off(f->s->d, buf_str(&f->value));
+    count_off(f->s->d, buf_str(&f->key), buf_str(&f->value));
     store_put(f->s->d->env.store, &item, 1, true, NULL, NULL);
 }
 
@@ -225,12 +227,12 @@ static void on_woken(void *ctx, const struct dispatch_answer *a)
 static bool fire(struct schedule *s, const struct store_record *r)
 {
     struct dispatch *d = s->d;
-    struct json doc;
+    struct wakeup_record w;
     struct recipient *a;
 
-    if (!json_parse(d->json, r->value, &doc))
+    if (!record_read(d->records, &wakeup_form, r->key, r->value, &w))
         return false;
-    a = agents_find(d->agents, json_str(doc, "tenant"), json_str(doc, "agent"));
+    a = agents_find(d->agents, w.tenant, w.agent);
     if (a == NULL)
         return false;
     struct firing *f = xcalloc(1, sizeof *f);
@@ -238,9 +240,8 @@ static bool fire(struct schedule *s, const struct store_record *r)
     list_append(&s->firing, &f->link);
     buf_add_str(&f->key, r->key);
     buf_add_str(&f->value, r->value);
-    json_as_i64(json_get(doc, "tries"), &f->tries);
-    f->call = wake_agent(d, a, json_str(doc, "session"), json_str(doc, "context"),
-                         json_str(doc, "id"), on_woken, f);
+    f->tries = w.tries;
+    f->call = wake_agent(d, a, w.session, w.context, w.id, on_woken, f);
     return true;
 }
 
@@ -255,9 +256,9 @@ static int64_t due_of(struct str key)
 
 static void drop(struct schedule *s, const struct store_record *r)
 {
-    struct store_kv item = {.verb = KV_DELETE, .ns = NS, .key = r->key};
+    struct store_kv item = {.verb = KV_DELETE, .ns = wakeup_form.ns, .key = r->key};
 
-    count_off(s->d, r->value);
+    count_off(s->d, r->key, r->value);
     log_warn(NULL, "a scheduled wake is for an agent that is not there any more: dropped");
     store_put(s->d->env.store, &item, 1, true, NULL, NULL);
 }
@@ -288,7 +289,8 @@ static void on_read(void *ctx, enum bh_err err, const struct store_scan *scan)
 static void look(struct schedule *s)
 {
     if (s->scan == NULL && list_is_empty(&s->firing))
-        s->scan = records_scan(s->d->env.store, NS, STR(""), STR_NULL, AT_ONCE, false, on_read, s);
+        s->scan = records_scan(s->d->env.store, wakeup_form.ns, STR(""), STR_NULL, AT_ONCE, false,
+                               on_read, s);
 }
 
 static void on_timer(struct timer *t)
@@ -301,9 +303,11 @@ static void on_timer(struct timer *t)
 struct schedule *schedule_new(struct dispatch *d)
 {
     struct schedule *s = xcalloc(1, sizeof *s);
+    char why[256];
 
     s->d = d;
-    (void)d->env.store->ops->load_records(d->env.store, NS, on_counted, d);
+    if (record_load(d->env.store, &wakeup_form, d->records, STR_NULL, on_counted, d, why) != BH_OK)
+        log_warn(NULL, "scheduled wakes are not counted: %s", why);
     list_init(&s->firing);
     timer_init(&s->timer, on_timer);
     timer_set(d->env.clock, &s->timer, 0);

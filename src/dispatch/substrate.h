@@ -88,7 +88,7 @@ struct substrate_ops {
     const char *(*away)(struct recipient *a);
     void (*forget)(struct recipient *a); /* frees agent->state; NULL: it has none */
 };
-/* run() of its substrate, on the node where the agent is (elsewhere.c). */
+/* run() of its substrate, on the node where the agent is (remote.c). */
 struct errand_job *errand_run(struct recipient *a, const struct errand *e, errand_cb *done,
                               void *ctx);
 const char *errand_away(struct recipient *a); /* away(), the same way; NULL: nothing is known */

@@ -11,6 +11,7 @@
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/stat.h>
@@ -49,6 +50,34 @@ static const struct config_key keys[] = {
     {0},
 };
 const struct config_section media_config = {.keys = keys, .size = sizeof(struct media_settings)};
+
+/* ---- the record ---- */
+
+static const struct record_field hold_fields[] = {
+    RECORD_FIELD(struct media_hold, tenant, "tenant", RECORD_NEEDED),
+    RECORD_FIELD(struct media_hold, instance, "instance", RECORD_NEEDED),
+    RECORD_FIELD(struct media_hold, row, "row", RECORD_NEEDED),
+};
+static const struct record_form hold_form = RECORD_FORM(NULL, struct media_hold, hold_fields);
+
+static const struct record_field file_fields[] = {
+    RECORD_FIELD(struct media_file, id, "id", RECORD_KEY | RECORD_NEEDED),
+    RECORD_FIELD(struct media_file, tenant, "tenant", RECORD_NEEDED),
+    RECORD_FIELD(struct media_file, type, "type", RECORD_NEEDED),
+    RECORD_FIELD(struct media_file, name, "name", 0),
+    RECORD_FIELD(struct media_file, size, "size", 0),
+    RECORD_FIELD(struct media_file, until_ms, "until", 0),
+    RECORD_ARRAY(struct media_file, holds, n_holds, "held", &hold_form, MEDIA_MAX_HOLDS),
+};
+const struct record_form media_form =
+    RECORD_FORM("media", struct media_file, file_fields, .lossy = true);
+const struct record_form *const media_records[] = {&media_form, NULL};
+
+void media_file_free(struct media_file *f)
+{
+    record_done(&media_form, f);
+    free(f);
+}
 
 /* ---- who holds how much ---- */
 
@@ -159,9 +188,7 @@ static void remove_path(struct media *m, const char *path)
 
 static void expire(struct media *m, struct media_file *f)
 {
-    struct store_kv del = {.verb = KV_DELETE, .ns = "media", .key = str_of(f->id)};
-
-    store_put(m->env.store, &del, 1, false, NULL, NULL);
+    record_delete(m->env.store, &media_form, str_of(f->id));
     remove_path(m, media_path(m, f));
     list_remove(&f->link);
     map_del(&m->files, str_of(f->id));
@@ -256,20 +283,13 @@ void media_hold(struct media *m, const struct media_file *file, struct str tenan
                 struct str instance, uint64_t row)
 {
     struct media_file *f = map_get(&m->files, str_of(file->id));
-    struct buf value = BUF_INIT;
 
     if (f == NULL || f->n_holds == MEDIA_MAX_HOLDS)
         return;
     f->holds = xrealloc(f->holds, (f->n_holds + 1) * sizeof f->holds[0]);
     f->holds[f->n_holds++] =
         (struct media_hold){.tenant = str_dup(tenant), .instance = str_dup(instance), .row = row};
-    media_record_write(f, &value);
-    struct store_kv put = {.verb = KV_PUT,
-                           .ns = "media",
-                           .key = str_of(f->id),
-                           .value = buf_str(&value)};
-    store_put(m->env.store, &put, 1, false, NULL, NULL);
-    buf_done(&value);
+    record_put(m->env.store, &media_form, NULL, f, false, NULL, NULL);
 }
 
 int64_t media_wait_ms(const struct media *m)
@@ -346,6 +366,152 @@ void media_read_cancel(struct media_read **r)
     if (*r != NULL)
         (*r)->done = NULL;
     *r = NULL;
+}
+
+/* ---- where a file is read, and what proves that one may ----
+ *
+ * A signature is the first half of a keyed fingerprint of the id and the second it ends: too long
+ * to guess, short enough for a URL that people copy. */
+
+enum { SIGNATURE_BYTES = 16 };
+
+static const struct str PLACE = STR("/relay/media/");
+
+static void sign(const struct media *m, struct str id, struct str expires,
+                 uint8_t ret_mac[SHA256_BYTES])
+{
+    struct buf text = BUF_INIT;
+
+    buf_add_str(&text, id);
+    buf_add_c(&text, ' ');
+    buf_add_str(&text, expires);
+    seal_mac(m->env.seal, STR("media url"), buf_str(&text), ret_mac);
+    buf_done(&text);
+}
+
+void media_url(const struct media *m, struct str base, struct str id, bool with_signature,
+               struct buf *out)
+{
+    uint8_t mac[SHA256_BYTES];
+    char expires[24];
+
+    buf_add_str(out, base);
+    buf_add_str(out, PLACE);
+    buf_add_str(out, id);
+    if (!with_signature)
+        return;
+    snprintf(expires, sizeof expires, "%" PRId64,
+             (clock_wall_ms(m->clock) + m->env.settings->ttl_ms) / 1000);
+    sign(m, id, str_of(expires), mac);
+    buf_printf(out, "?exp=%s&sig=", expires);
+    base64url_add(out, mac, SIGNATURE_BYTES);
+}
+
+bool media_signature_is_good(const struct media *m, struct str id, struct str expires,
+                             struct str signature)
+{
+    struct buf shown = BUF_INIT;
+    uint8_t mac[SHA256_BYTES];
+    int64_t until_s;
+    bool good = str_to_i64(expires, &until_s) && until_s > clock_wall_ms(m->clock) / 1000 &&
+                base64url_decode(signature, &shown) && shown.n == SIGNATURE_BYTES;
+
+    if (good) {
+        sign(m, id, expires, mac);
+        good = ct_equal(mac, shown.p, SIGNATURE_BYTES);
+    }
+    buf_done(&shown);
+    return good;
+}
+
+struct str media_id_in(struct str url)
+{
+    ptrdiff_t end = str_find(url, '?');
+
+    if (end >= 0)
+        url.n = (size_t)end;
+    if (url.n < PLACE.n + MEDIA_ID_CHARS)
+        return STR_NULL;
+    struct str tail = str_skip(url, url.n - PLACE.n - MEDIA_ID_CHARS);
+    if (!str_starts(tail, PLACE))
+        return STR_NULL;
+    tail = str_skip(tail, PLACE.n);
+    for (size_t i = 0; i < tail.n; i++)
+        if (hex_value(tail.p[i]) < 0 || (tail.p[i] >= 'A' && tail.p[i] <= 'F'))
+            return STR_NULL;
+    return tail;
+}
+
+/* ---- start ---- */
+
+struct media_loading {
+    struct media *m;
+    struct media_file **all; /* owned; what is in them goes to the media */
+    size_t n, cap;
+    struct buf lost; /* ids whose file is not there, MEDIA_ID_CHARS each */
+};
+
+static bool is_there(struct media *m, const struct media_file *f)
+{
+    struct stat st;
+
+    return stat(media_path(m, f), &st) == 0 && S_ISREG(st.st_mode) &&
+           (uint64_t)st.st_size == f->size;
+}
+
+static bool on_record(void *ctx, struct str key, void *thing)
+{
+    struct media_loading *l = ctx;
+    struct media_file *f = xmalloc(sizeof *f);
+
+    *f = *(struct media_file *)thing;
+    list_init(&f->link);
+    if (key.n != MEDIA_ID_CHARS) {
+        media_file_free(f);
+        return false;
+    }
+    if (f->name == NULL)
+        f->name = xstrdup("");
+    if (!is_there(l->m, f)) {
+        buf_add_str(&l->lost, key);
+        media_file_free(f);
+        return true;
+    }
+    if (l->n == l->cap) {
+        l->cap = l->cap != 0 ? l->cap * 2 : 64;
+        l->all = xrealloc(l->all, l->cap * sizeof(struct media_file *));
+    }
+    l->all[l->n++] = f;
+    return true;
+}
+
+/* Every record whose file is there.  A record without its file comes of a crash between the two, or
+ * of a restored backup: it goes. */
+static enum bh_err load(struct media *m, char *ret_why)
+{
+    struct media_loading l = {.m = m};
+    struct record_reader *reader = record_reader_new(NULL);
+    int64_t now = clock_wall_ms(m->clock);
+    enum bh_err err =
+        record_load(m->env.store, &media_form, reader, STR_NULL, on_record, &l, ret_why);
+
+    for (size_t i = 0; i < l.n; i++) {
+        struct media_file *f = l.all[i];
+        f->charged = f->size > MEDIA_LEAST_CHARGE ? f->size : MEDIA_LEAST_CHARGE;
+        if (media_charge(m, str_of(f->tenant), f->charged) != BH_OK)
+            f->charged = 0; /* the quota was made smaller: what is there stays its time */
+        /* Whether a delivery of it was settled just before we stopped is not known. */
+        if (f->n_holds > 0)
+            f->until_ms = now + m->env.settings->ttl_ms;
+        media_file_add(m, f);
+    }
+    m->n.refused_quota = 0;
+    for (size_t at = 0; at < l.lost.n; at += MEDIA_ID_CHARS)
+        record_delete(m->env.store, &media_form, str_make(l.lost.p + at, MEDIA_ID_CHARS));
+    buf_done(&l.lost);
+    free(l.all);
+    record_reader_free(reader);
+    return err;
 }
 
 /* ---- life ---- */
@@ -444,7 +610,7 @@ enum bh_err media_open(const struct media_env *env, struct media **ret_m, char *
         err = BH_UNAVAILABLE;
     }
     if (err == BH_OK)
-        media_load(m, &err);
+        err = load(m, ret_why);
     if (err == BH_OK)
         err = tidy_folder(m, ret_why);
     if (err != BH_OK) {

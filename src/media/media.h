@@ -140,3 +140,6 @@ bool media_sniffs(struct str type); /* would it be known? */
 const char *media_kind_of_type(struct str type);
 /* The value of a Content-Disposition: attachment with the name, in both spellings. */
 void media_disposition_add(struct buf *out, bool inline_, struct str name);
+
+struct record_form;
+extern const struct record_form *const media_records[]; /* ends with NULL */

@@ -38,10 +38,7 @@ void media_id_make(struct media *m, char ret_id[MEDIA_ID_CHARS + 1]);
 /* A file that is there, with its record on disk. @f is taken over. */
 void media_file_add(struct media *m, struct media_file *f);
 void media_file_free(struct media_file *f);
-void media_record_write(const struct media_file *f, struct buf *out);
-
-/* Every record whose file is there.  Blocks: for start-up. */
-void media_load(struct media *m, enum bh_err *ret_err);
+extern const struct record_form media_form;
 
 void media_writers_drop(struct media *m); /* while closing, after the threads ended */
 void media_fetches_drop(struct media *m);

@@ -155,10 +155,8 @@ static void on_recorded(void *ctx, enum bh_err err)
     if (err != BH_OK)
         fail(w, BH_UNAVAILABLE);
     if (err != BH_OK || w->aborted) {
-        if (err == BH_OK) { /* the record goes first, as always */
-            struct store_kv del = {.verb = KV_DELETE, .ns = "media", .key = str_of(w->file->id)};
-            store_put(w->m->env.store, &del, 1, false, NULL, NULL);
-        }
+        if (err == BH_OK) /* the record goes first, as always */
+            record_delete(w->m->env.store, &media_form, str_of(w->file->id));
         next(w);
         return;
     }
@@ -175,17 +173,10 @@ static void on_recorded(void *ctx, enum bh_err err)
 static void record(struct media_write *w)
 {
     struct media *m = w->m;
-    struct buf value = BUF_INIT;
 
     w->file->until_ms = clock_wall_ms(m->clock) + m->env.settings->ttl_ms;
-    media_record_write(w->file, &value);
-    struct store_kv put = {.verb = KV_PUT,
-                           .ns = "media",
-                           .key = str_of(w->file->id),
-                           .value = buf_str(&value)};
     w->state = WRITE_RECORD;
-    w->put = store_put(m->env.store, &put, 1, true, on_recorded, w);
-    buf_done(&value);
+    w->put = record_put(m->env.store, &media_form, NULL, w->file, true, on_recorded, w);
 }
 
 static void on_job(struct work *work)

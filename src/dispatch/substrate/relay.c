@@ -1,4 +1,5 @@
-/* relay.c - agents behind a gateway: the relay brings them their mail itself. */
+/* relay.c - agents that dispatch brings nothing to: the relay brings mail to those behind a
+ * gateway, and mail for substrate "none" stays in the mailbox. */
 #include "dispatch/agent.h"
 #include "dispatch/substrate.h"
 
@@ -20,3 +21,10 @@ const struct substrate_ops substrate_relay = {.name = "relay",
                                               .config = &config,
                                               .can = SUBSTRATE_RINGS | SUBSTRATE_ANSWERS,
                                               .target = target};
+
+static const struct config_key none_keys[] = {{0}};
+static const struct config_section none_config = {.keys = none_keys,
+                                                  .size = sizeof(struct agent_settings),
+                                                  .name = "none"};
+
+const struct substrate_ops substrate_none = {.name = "none", .config = &none_config};

@@ -1,0 +1,595 @@
+/* receipts.c - design.  (receipts.h has the contract.)
+ *
+ * The timer that ends a turn's record of deliveries fires before the store takes its turn, so rows
+ * and receipts are in one group commit.  A look for a receipt of a delivery goes backwards from the
+ * time the delivery came: a delivery that was accepted before this start has the time of its
+ * transaction, which began earlier.
+ *
+ * The bytes of a tenant are a ring of hours.  Keys begin with the time in hex digits, so a pass at
+ * the start counts what is there without reading it.  Receipts written while that pass is under way
+ * may be counted twice: for a day there is a little less room. */
+#include "dispatch/receipts.h"
+#include <stdio.h>
+#include <stdlib.h>
+#include "base/clock.h"
+#include "base/jw.h"
+#include "base/limits.h"
+#include "base/map.h"
+#include "base/mem.h"
+#include "dispatch/dispatch_priv.h"
+#include "dispatch/records.h"
+#include "relay/in/inside.h"
+#include "store/sweep.h"
+
+/* ---- the records ---- */
+
+struct receipt_record {
+    struct str key; /* <hour><hash> */
+    struct record_json answer;
+};
+static const struct record_field receipt_fields[] = {
+    RECORD_FIELD(struct receipt_record, key, "key", RECORD_KEY | RECORD_NEEDED),
+    RECORD_FIELD(struct receipt_record, answer, "answer", RECORD_NEEDED),
+};
+const struct record_form receipt_form =
+    RECORD_FORM("receipt", struct receipt_record, receipt_fields);
+
+struct delivered_line {
+    struct str of; /* the hash of the receipt's name */
+    struct record_json answer;
+};
+static const struct record_field line_fields[] = {
+    RECORD_FIELD(struct delivered_line, of, "of", RECORD_NEEDED),
+    RECORD_FIELD(struct delivered_line, answer, "answer", RECORD_NEEDED),
+};
+static const struct record_form line_form = RECORD_FORM(NULL, struct delivered_line, line_fields);
+
+struct delivered_record {
+    struct str key;               /* <time><number> */
+    struct delivered_line *lines; /* owned when it was read */
+    size_t n;
+};
+static const struct record_field delivered_fields[] = {
+    RECORD_FIELD(struct delivered_record, key, "key", RECORD_KEY | RECORD_NEEDED),
+    RECORD_ARRAY(struct delivered_record, lines, n, "receipts", &line_form, 0),
+};
+const struct record_form delivered_form =
+    RECORD_FORM("delivered", struct delivered_record, delivered_fields);
+
+/* ---- how many bytes there are ---- */
+
+#define HOUR_MS 3600000
+enum { HOURS = 26, HOUR_CHARS = 8, MS_CHARS = 12 };
+
+struct share {
+    uint64_t bytes;
+    struct {
+        int64_t hour;
+        uint64_t bytes;
+    } of[HOURS];
+    char tenant[]; /* "": before this start */
+};
+
+struct receipt_room {
+    struct dispatch *d; /* borrowed */
+    struct map shares;  /* tenant -> share; owned */
+    struct sweep *sweeps[2];
+};
+
+static int64_t hour_now(const struct receipt_room *t)
+{
+    return clock_wall_ms(t->d->env.clock) / HOUR_MS;
+}
+
+static void tell(struct receipt_room *t, const struct share *s)
+{
+    ledger_note(t->d->env.ledger, LIMIT_RECEIPT_BYTES, str_of(s->tenant), s->bytes);
+}
+
+static void add(struct receipt_room *t, struct str tenant, int64_t hour, size_t bytes)
+{
+    struct share *s = map_get(&t->shares, tenant);
+
+    if (s == NULL) {
+        s = xcalloc(1, sizeof *s + tenant.n + 1);
+        memcpy(s->tenant, tenant.p, tenant.n);
+        map_put(&t->shares, str_of(s->tenant), s);
+    }
+    size_t at = (size_t)hour % HOURS;
+    if (s->of[at].hour != hour) {
+        s->bytes -= s->of[at].bytes;
+        s->of[at].hour = hour;
+        s->of[at].bytes = 0;
+    }
+    s->of[at].bytes += bytes;
+    s->bytes += bytes;
+    tell(t, s);
+}
+
+void receipt_room_wrote(struct receipt_room *t, struct str tenant, size_t bytes)
+{
+    add(t, tenant, hour_now(t), bytes);
+}
+
+bool receipt_room_has(struct receipt_room *t, struct str tenant)
+{
+    struct ledger *l = t->d->env.ledger;
+    const struct share *s = map_get(&t->shares, tenant);
+    uint64_t each = l != NULL ? ledger_bounds(l, LIMIT_RECEIPT_BYTES).each : 0;
+
+    if (s == NULL || each == 0 || s->bytes < each)
+        return ledger_has_room(l, LIMIT_RECEIPT_BYTES);
+    ledger_refuse(l, LIMIT_RECEIPT_BYTES);
+    return false;
+}
+
+void receipt_room_expire(struct receipt_room *t)
+{
+    int64_t first = hour_now(t) - HOURS + 1;
+    void *at;
+
+    for (size_t pos = 0; map_next(&t->shares, &pos, &at);) {
+        struct share *s = at;
+        for (size_t i = 0; i < HOURS; i++) {
+            if (s->of[i].hour >= first)
+                continue;
+            s->bytes -= s->of[i].bytes;
+            s->of[i].bytes = 0;
+        }
+        tell(t, s);
+    }
+}
+
+/* ---- what was there ---- */
+
+static int64_t number_of(struct str hex, size_t chars)
+{
+    int64_t n = 0;
+
+    for (size_t i = 0; i < hex.n && i < chars; i++)
+        n = n << 4 | (hex_value(hex.p[i]) & 15);
+    return n;
+}
+
+static void count(struct receipt_room *t, int64_t hour, struct str key, struct str value)
+{
+    int64_t now = hour_now(t);
+
+    if (hour > now - HOURS && hour <= now)
+        add(t, STR(""), hour, key.n + value.n);
+}
+
+static bool on_receipt(void *ctx, struct str key, struct str value)
+{
+    count(ctx, number_of(key, HOUR_CHARS), key, value);
+    return false;
+}
+
+static bool on_delivered(void *ctx, struct str key, struct str value)
+{
+    count(ctx, number_of(key, MS_CHARS) / HOUR_MS, key, value);
+    return false;
+}
+
+static const struct sweep_ops receipt_pass = {.goes = on_receipt};
+static const struct sweep_ops delivered_pass = {.goes = on_delivered};
+
+/* ---- life ---- */
+
+struct receipt_room *receipt_room_new(struct dispatch *d)
+{
+    struct receipt_room *t = xcalloc(1, sizeof *t);
+
+    t->d = d;
+    t->sweeps[0] = sweep_start(d->env.store, d->env.clock, receipt_form.ns, 0, &receipt_pass, t);
+    t->sweeps[1] =
+        sweep_start(d->env.store, d->env.clock, delivered_form.ns, 0, &delivered_pass, t);
+    return t;
+}
+
+void receipt_room_free(struct receipt_room *t)
+{
+    void *s;
+
+    if (t == NULL)
+        return;
+    for (int i = 0; i < 2; i++)
+        sweep_stop(&t->sweeps[i]);
+    for (size_t pos = 0; map_next(&t->shares, &pos, &s);)
+        free(s);
+    map_done(&t->shares);
+    free(t);
+}
+
+/* ---- receipts of wakes and requests ---- */
+
+#define KEPT_HOURS 25 /* the day, and the hour that has begun */
+#define KEY_CHARS (8 + 32)
+
+static void write_hour(struct buf *out, int64_t hour)
+{
+    buf_printf(out, "%08llx", (unsigned long long)(hour > 0 ? hour : 0));
+}
+
+/* Each part is preceded by its length, so no two names give the same bytes. */
+static struct hash128 receipt_hash(const struct dispatch *d, const struct receipt_name *name)
+{
+    const struct str parts[] = {name->tenant, name->agent, name->word, name->id};
+    struct buf bytes = BUF_INIT;
+
+    for (size_t i = 0; i < ARRAY_LEN(parts); i++) {
+        buf_printf(&bytes, "%zu:", parts[i].n);
+        buf_add_str(&bytes, parts[i]);
+    }
+    struct hash128 h = hash128(&d->env.store->dedup_key, buf_str(&bytes));
+    buf_done(&bytes);
+    return h;
+}
+
+static void write_receipt_key(struct buf *out, int64_t hour, struct hash128 h)
+{
+    write_hour(out, hour);
+    buf_printf(out, "%016llx%016llx", (unsigned long long)h.hi, (unsigned long long)h.lo);
+}
+
+struct store_put *receipt_write(struct dispatch *d, const struct receipt_name *name, int64_t at_ms,
+                                struct str json, store_put_cb *done, void *ctx)
+{
+    struct buf key = BUF_INIT;
+
+    receipt_room_wrote(d->receipt_room, name->tenant, KEY_CHARS + json.n);
+    write_receipt_key(&key, at_ms / HOUR_MS, receipt_hash(d, name));
+    struct receipt_record r = {buf_str(&key), {.text = json}};
+    struct store_put *put = record_put(d->env.store, &receipt_form, NULL, &r, true, done, ctx);
+    buf_done(&key);
+    return put;
+}
+
+/* ---- finding ---- */
+
+struct receipt_read {
+    struct dispatch *d; /* borrowed */
+    struct record_scan *scan;
+    struct hash128 hash;
+    int64_t hour, last; /* the one being looked at; the last to look at */
+    receipt_cb *done;
+    void *ctx;
+};
+
+static void look_in_hour(struct receipt_read *r);
+
+static void on_looked(void *ctx, enum bh_err err, const struct store_scan *s)
+{
+    struct receipt_read *r = ctx;
+
+    r->scan = NULL;
+    if (err == BH_OK && s->n_records == 0 && r->hour > r->last) {
+        r->hour--;
+        look_in_hour(r);
+        return;
+    }
+    struct receipt_record found;
+    struct buf json = BUF_INIT;
+    struct dispatch *d = r->d;
+    receipt_cb *done = r->done;
+    void *to = r->ctx;
+    free(r);
+    bool known =
+        err == BH_OK && s->n_records > 0 &&
+        record_read(d->records, &receipt_form, s->records[0].key, s->records[0].value, &found);
+    if (known) {
+        struct jw w = jw_begin(&json);
+        jw_value(&w, found.answer.value);
+    }
+    done(to, known ? buf_str(&json) : STR_NULL);
+    buf_done(&json);
+}
+
+static void look_in_hour(struct receipt_read *r)
+{
+    struct buf key = BUF_INIT;
+
+    write_receipt_key(&key, r->hour, r->hash);
+    r->scan = records_scan(r->d->env.store, receipt_form.ns, buf_str(&key), STR_NULL, 1, false,
+                           on_looked, r);
+    buf_done(&key);
+}
+
+struct receipt_read *receipt_find(struct dispatch *d, const struct receipt_name *name,
+                                  receipt_cb *done, void *ctx)
+{
+    struct receipt_read *r = xcalloc(1, sizeof *r);
+    int64_t now = clock_wall_ms(d->env.clock) / HOUR_MS;
+
+    *r = (struct receipt_read){.d = d, .hash = receipt_hash(d, name), .done = done, .ctx = ctx};
+    r->hour = now;
+    r->last = now - KEPT_HOURS;
+    look_in_hour(r);
+    return r;
+}
+
+void receipt_cancel(struct receipt_read **r)
+{
+    if (*r != NULL) {
+        records_cancel(&(*r)->scan);
+        free(*r);
+    }
+    *r = NULL;
+}
+
+/* ---- repeating ---- */
+
+void receipt_add_warning(struct json_parser *parser, struct str json, struct str warning,
+                         struct buf *out)
+{
+    struct jw w = jw_begin(out);
+    struct json doc = {0};
+
+    jw_obj(&w);
+    if (json_parse(parser, json, &doc))
+        for (struct json_iter it = {0}; json_next(doc, &it);)
+            if (!str_eq(it.key, STR("warnings"))) {
+                jw_key_str(&w, it.key);
+                jw_value(&w, it.value);
+            }
+    jw_key(&w, "warnings");
+    jw_arr(&w);
+    for (struct json_iter it = {0}; json_next(json_get(doc, "warnings"), &it);)
+        jw_value(&w, it.value);
+    jw_str(&w, warning);
+    jw_end_arr(&w);
+    jw_end_obj(&w);
+}
+
+void receipts_expire(struct dispatch *d)
+{
+    struct buf end = BUF_INIT;
+
+    write_hour(&end, clock_wall_ms(d->env.clock) / HOUR_MS - KEPT_HOURS);
+    records_clear(d->env.store, receipt_form.ns, STR(""), buf_str(&end));
+    buf_done(&end);
+}
+
+/* ---- receipts of deliveries ---- */
+
+#define KEPT_MS (25 * INT64_C(3600000))
+#define BACK_MS 10000 /* so long before the time of a key its receipt may have been written */
+#define TIME_CHARS 12
+#define HASH_CHARS 32
+#define LINE_BYTES 20 /* of a receipt in its record, beside hash and answer */
+
+enum { LOOK_RECORDS = 16 };
+
+struct delivered_batch {
+    struct list link; /* delivered->batches */
+    struct list entries;
+    struct store_put *put;
+};
+
+struct delivered {
+    struct dispatch *d;  /* borrowed */
+    struct list filling; /* entries of this turn */
+    struct buf texts;    /* their receipts, one behind the other: @lines says where */
+    struct {
+        char of[HASH_CHARS + 1];
+        size_t at, n;
+    } * lines; /* owned */
+    size_t n_lines, cap_lines;
+    int64_t at_ms;       /* when the first of them came */
+    struct list batches; /* owned; on their way to the disk */
+    struct timer turn;
+};
+
+static void write_batch_key(struct buf *out, int64_t at_ms, uint64_t number)
+{
+    buf_printf(out, "%0*llx%016llx", TIME_CHARS, (unsigned long long)(at_ms > 0 ? at_ms : 0),
+               (unsigned long long)number);
+}
+
+static void write_hash(struct buf *out, const struct dispatch *d, const struct receipt_name *name)
+{
+    struct hash128 h = receipt_hash(d, name);
+
+    buf_printf(out, "%016llx%016llx", (unsigned long long)h.hi, (unsigned long long)h.lo);
+}
+
+/* ---- keeping ---- */
+
+static void on_written(void *ctx, enum bh_err err)
+{
+    struct delivered_batch *b = ctx;
+
+    list_remove(&b->link);
+    while (!list_is_empty(&b->entries)) {
+        struct delivered_entry *e = list_first(&b->entries, struct delivered_entry, link);
+        list_remove(&e->link);
+        e->done(e->ctx, err);
+    }
+    free(b);
+}
+
+static void on_turn(struct timer *timer)
+{
+    struct delivered *t = container_of(timer, struct delivered, turn);
+    struct delivered_batch *b = xcalloc(1, sizeof *b);
+    struct buf key = BUF_INIT;
+
+    list_init(&b->entries);
+    while (!list_is_empty(&t->filling))
+        list_move(t->filling.next, &b->entries);
+    list_append(&t->batches, &b->link);
+    write_batch_key(&key, t->at_ms, dispatch_number(t->d));
+    struct delivered_record r = {.key = buf_str(&key), .n = t->n_lines};
+    r.lines = xcalloc(t->n_lines, sizeof *r.lines);
+    for (size_t i = 0; i < t->n_lines; i++)
+        r.lines[i] =
+            (struct delivered_line){str_of(t->lines[i].of),
+                                    {.text = str_make(t->texts.p + t->lines[i].at, t->lines[i].n)}};
+    b->put = record_put(t->d->env.store, &delivered_form, NULL, &r, true, on_written, b);
+    free(r.lines);
+    buf_reset(&t->texts);
+    t->n_lines = 0;
+    buf_done(&key);
+}
+
+struct delivered *delivered_new(struct dispatch *d)
+{
+    struct delivered *t = xcalloc(1, sizeof *t);
+
+    t->d = d;
+    list_init(&t->filling);
+    list_init(&t->batches);
+    timer_init(&t->turn, on_turn);
+    return t;
+}
+
+void delivered_free(struct delivered *t)
+{
+    if (t == NULL)
+        return;
+    timer_stop(t->d->env.clock, &t->turn);
+    list_each (&t->batches, it, nxt) {
+        struct delivered_batch *b = list_entry(it, struct delivered_batch, link);
+        store_put_cancel(&b->put);
+        free(b);
+    }
+    buf_done(&t->texts);
+    free(t->lines);
+    free(t);
+}
+
+void delivered_keep(struct delivered *t, const struct receipt_name *name, struct str json,
+                    struct delivered_entry *e, store_put_cb *done, void *ctx)
+{
+    struct buf of = BUF_INIT;
+
+    if (t->n_lines == 0)
+        t->at_ms = clock_wall_ms(t->d->env.clock);
+    receipt_room_wrote(t->d->receipt_room, name->tenant, HASH_CHARS + LINE_BYTES + json.n);
+    if (t->n_lines == t->cap_lines) {
+        t->cap_lines = t->cap_lines != 0 ? 2 * t->cap_lines : 64;
+        t->lines = xrealloc(t->lines, t->cap_lines * sizeof *t->lines);
+    }
+    write_hash(&of, t->d, name);
+    snprintf(t->lines[t->n_lines].of, HASH_CHARS + 1, "%s", buf_z(&of));
+    t->lines[t->n_lines].at = t->texts.n;
+    t->lines[t->n_lines++].n = json.n;
+    buf_add_str(&t->texts, json);
+    buf_done(&of);
+    e->done = done;
+    e->ctx = ctx;
+    list_init(&e->link);
+    list_append(&t->filling, &e->link);
+    if (!timer_is_set(&t->turn))
+        timer_set(t->d->env.clock, &t->turn, 0);
+}
+
+void delivered_forget(struct delivered_entry *e)
+{
+    if (e->done != NULL)
+        list_remove(&e->link);
+    e->done = NULL;
+}
+
+/* ---- finding ---- */
+
+struct delivered_look {
+    struct delivered *t; /* borrowed */
+    struct record_scan *scan;
+    struct buf hash;
+    int64_t first_ms; /* no further back */
+    receipt_cb *done;
+    void *ctx;
+};
+
+static void look_free(struct delivered_look *l)
+{
+    records_cancel(&l->scan);
+    buf_done(&l->hash);
+    free(l);
+}
+
+/* The receipt in one of the records; false: it is in none. */
+static bool find_line(struct delivered_look *l, const struct store_record *rec, struct buf *ret)
+{
+    struct delivered_record r;
+    bool found = false;
+
+    if (!record_read(l->t->d->records, &delivered_form, rec->key, rec->value, &r))
+        return false;
+    for (size_t i = 0; i < r.n && !found; i++)
+        if (str_eq(r.lines[i].of, buf_str(&l->hash))) {
+            struct jw w = jw_begin(ret);
+            jw_value(&w, r.lines[i].answer.value);
+            found = true;
+        }
+    record_done(&delivered_form, &r);
+    return found;
+}
+
+static bool is_too_old(const struct delivered_look *l, struct str key)
+{
+    struct buf first = BUF_INIT;
+
+    write_batch_key(&first, l->first_ms, 0);
+    bool old = str_cmp(key, buf_str(&first)) < 0;
+    buf_done(&first);
+    return old;
+}
+
+static record_scan_cb on_scanned;
+
+static void look_back(struct delivered_look *l, struct str below)
+{
+    l->scan = records_scan(l->t->d->env.store, delivered_form.ns, STR(""), below, LOOK_RECORDS,
+                           true, on_scanned, l);
+}
+
+static void on_scanned(void *ctx, enum bh_err err, const struct store_scan *s)
+{
+    struct delivered_look *l = ctx;
+    size_t n = err == BH_OK ? s->n_records : 0;
+    struct buf json = BUF_INIT;
+    bool found = false;
+
+    l->scan = NULL;
+    for (size_t i = 0; i < n && !found; i++)
+        found = find_line(l, &s->records[i], &json);
+    if (!found && n > 0 && !is_too_old(l, s->records[n - 1].key)) {
+        look_back(l, s->records[n - 1].key);
+        return;
+    }
+    l->done(l->ctx, found ? buf_str(&json) : STR_NULL);
+    look_free(l);
+    buf_done(&json);
+}
+
+struct delivered_look *delivered_find(struct delivered *t, const struct receipt_name *name,
+                                      int64_t at_ms, receipt_cb *done, void *ctx)
+{
+    struct delivered_look *l = xcalloc(1, sizeof *l);
+    struct buf below = BUF_INIT;
+
+    *l = (struct delivered_look){.t = t, .first_ms = at_ms - BACK_MS, .done = done, .ctx = ctx};
+    write_hash(&l->hash, t->d, name);
+    write_batch_key(&below, at_ms + PARCEL_TICK_MS, 0);
+    look_back(l, buf_str(&below));
+    buf_done(&below);
+    return l;
+}
+
+void delivered_cancel(struct delivered_look **l)
+{
+    if (*l != NULL)
+        look_free(*l);
+    *l = NULL;
+}
+
+void delivered_expire(struct delivered *t)
+{
+    struct buf end = BUF_INIT;
+
+    write_batch_key(&end, clock_wall_ms(t->d->env.clock) - KEPT_MS, 0);
+    records_clear(t->d->env.store, delivered_form.ns, STR(""), buf_str(&end));
+    buf_done(&end);
+}

@@ -1,0 +1,323 @@
+/* program.c - errands that a program does: exec starts one per delivery, tmux types into a pane.
+ *
+ * The spawner (net/spawner.h) runs the programs.  It knows those of the configuration it was
+ * started with; a program that a reload brought fails with the sentence that a restart is needed.
+ *
+ * exec: the body of the contract is the program's standard input.  Status 0: taken; any other
+ * status is tried again.  The standard output of a request is its answer.  No shell is run: the
+ * command is a list of words.
+ *
+ * tmux: the text goes through a paste buffer of tmux, in one piece, and as a bracketed paste where
+ * the program in the pane asks for such.  Control characters could act on the terminal or end the
+ * paste, so their pictures replace them before tmux sees them.
+ *
+ *      deliver   pastes the text and a line break: a program that asks for bracketed paste has it
+ *                in its input and does nothing yet, a program that reads lines has read it
+ *      wake      pastes its text, or one fixed line; then Enter, and the pane's bell
+ *
+ * The target is the operator's, never the caller's: a session only chooses among those that are
+ * configured. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+#include "base/mem.h"
+#include "dispatch/agent.h"
+#include "dispatch/dispatch_priv.h"
+#include "dispatch/substrate.h"
+#include "net/spawner.h"
+
+/* ---- a program's run ---- */
+
+struct spawned_order {
+    const char *const *argv; /* as it was told to the spawner */
+    const char *const *more; /* arguments behind it, NULL at the end; NULL: none */
+    struct str input;
+    int64_t timeout_ms;
+    /* Nobody is there, by what the program said; NULL: that cannot be told. */
+    bool (*is_away)(struct str errors);
+    bool look;   /* only whether it could be run */
+    bool answer; /* what it prints is wanted: it must be a text, and not too long */
+};
+
+#define OUTPUT_MAX ((size_t)1 << 20)
+
+struct spawned {
+    struct errand_job job;
+    struct clock *clock; /* borrowed */
+    struct spawn *spawn; /* NULL: it ends when the turn does */
+    struct timer soon;
+    bool (*is_away)(struct str errors);
+    bool answer;
+    struct errand_end end; /* for @soon; the text is a literal */
+};
+
+static void spawned_free(struct spawned *j)
+{
+    timer_stop(j->clock, &j->soon);
+    spawn_cancel(&j->spawn);
+    free(j);
+}
+
+static void cancel(struct errand_job *base)
+{
+    spawned_free(container_of(base, struct spawned, job));
+}
+
+static struct str last_line(struct str s)
+{
+    s = str_trim(s);
+    for (size_t i = s.n; i > 0; i--)
+        if (s.p[i - 1] == '\n')
+            return str_skip(s, i);
+    return s;
+}
+
+static struct errand_end bad_answer(struct str why)
+{
+    return (struct errand_end){.result = ERRAND_FAILED, .cause = CAUSE_MALFORMED, .text = why};
+}
+
+static void on_end(void *ctx, const struct spawn_end *end)
+{
+    struct spawned *j = ctx;
+    struct errand_end e = {.result = ERRAND_DONE, .text = j->answer ? end->output : STR("")};
+    struct str said = last_line(end->errors);
+    char why[256];
+
+    j->spawn = NULL;
+    if (!end->well) {
+        snprintf(why, sizeof why, "the program failed: %.100s%s%.*s",
+                 end->timed_out ? "it took too long" : end->how, said.n > 0 ? ": " : "",
+                 (int)(said.n < 120 ? said.n : 120), said.n > 0 ? said.p : "");
+        e = (struct errand_end){.result = ERRAND_FAILED,
+                                .cause = end->timed_out ? CAUSE_TIMEOUT : CAUSE_NETWORK,
+                                .text = str_of(why)};
+        if (j->is_away != NULL && j->is_away(end->errors))
+            e.result = ERRAND_AWAY;
+    } else if (j->answer && end->cut) {
+        e = bad_answer(STR("the answer is longer than allowed"));
+    } else if (j->answer && !utf8_valid(end->output)) {
+        e = bad_answer(STR("the answer is no text"));
+    }
+    j->job.done(j->job.ctx, &e);
+    spawned_free(j);
+}
+
+static void on_soon(struct timer *t)
+{
+    struct spawned *j = container_of(t, struct spawned, soon);
+
+    j->job.done(j->job.ctx, &j->end);
+    spawned_free(j);
+}
+
+static void end_soon(struct spawned *j, enum errand_result result, struct str text)
+{
+    j->end = (struct errand_end){.result = result, .cause = CAUSE_VALIDATION, .text = text};
+    timer_set(j->clock, &j->soon, 0);
+}
+
+/* Done: the text is what it printed, if that is wanted. */
+static struct errand_job *spawned_run(struct recipient *a, const struct spawned_order *o,
+                                      errand_cb *done, void *ctx)
+{
+    struct spawner *spawner = a->d->env.spawner;
+    int number = spawner != NULL ? spawner_find(spawner, o->argv) : -1;
+    struct spawned *j = xcalloc(1, sizeof *j);
+
+    *j = (struct spawned){.job = {.done = done, .ctx = ctx, .cancel = cancel},
+                          .clock = a->d->env.clock,
+                          .is_away = o->is_away,
+                          .answer = o->answer};
+    timer_init(&j->soon, on_soon);
+    if (number < 0) {
+        end_soon(j, ERRAND_FAILED, STR("this program came with a reload: restart the server"));
+    } else if (o->look && strchr(o->argv[0], '/') != NULL && access(o->argv[0], X_OK) != 0) {
+        end_soon(j, ERRAND_FAILED, STR("the program is not there, or may not be run"));
+    } else if (o->look) {
+        end_soon(j, ERRAND_DONE, STR(""));
+    } else {
+        struct spawn_order order = {.command = (unsigned)number,
+                                    .more = o->more,
+                                    .input = o->input,
+                                    .timeout_ms = o->timeout_ms,
+                                    .max_output = OUTPUT_MAX};
+        j->spawn = spawner_run(spawner, &order, on_end, j);
+        if (j->spawn == NULL)
+            end_soon(j, ERRAND_AWAY, STR("too many programs run already"));
+    }
+    return &j->job;
+}
+
+/* ---- exec ---- */
+
+static const struct config_key exec_keys[] = {
+    {"command", CFG_TEXTS, CFG_RELOAD, offsetof(struct agent_settings, command), .required = true,
+     .words = true,
+     .what = "The program and its arguments, `[program, argument]` or one text that is split as a "
+             "shell would; no shell is run. A new one needs a restart."},
+    {"timeout", CFG_DURATION, CFG_RELOAD, offsetof(struct agent_settings, timeout_ms), "60s",
+     .min = 100, .max = 3600000, .what = "How long it may run; then it is ended."},
+    {0},
+};
+static const struct config_section exec_config = {.keys = exec_keys,
+                                                  .size = sizeof(struct agent_settings),
+                                                  .name = "exec"};
+
+static const char *exec_target(const struct agent_config *c)
+{
+    return c->s.command[0];
+}
+
+static struct errand_job *exec_run(struct recipient *a, const struct errand *e, errand_cb *done,
+                                   void *ctx)
+{
+    const struct agent_settings *s = &a->cfg->s;
+    struct spawned_order o = {.argv = (const char *const *)s->command,
+                              .input = e->body,
+                              .timeout_ms = e->timeout_ms != 0 ? e->timeout_ms : s->timeout_ms,
+                              .look = e->kind == ERRAND_LOOK,
+                              .answer = e->kind == ERRAND_REQUEST};
+
+    return spawned_run(a, &o, done, ctx);
+}
+
+const struct substrate_ops substrate_exec = {.name = "exec",
+                                             .config = &exec_config,
+                                             .can = SUBSTRATE_ANSWERS,
+                                             .target = exec_target,
+                                             .run = exec_run};
+
+/* ---- tmux ---- */
+
+#define AT(member) offsetof(struct agent_settings, member)
+
+static const struct config_key tmux_keys[] = {
+    {"target", CFG_TEXT, CFG_RELOAD, AT(target), .required = true,
+     .what = "The pane, as tmux names it: `session`, `session:window.pane` or `%3`."},
+    {"socket", CFG_TEXT, CFG_RELOAD, AT(socket),
+     .what = "The socket of the tmux server; without it, the default one of the user."},
+    {"timeout", CFG_DURATION, CFG_RELOAD, AT(timeout_ms), "10s", .min = 100, .max = 60000,
+     .what = "How long tmux may take."},
+    {0},
+};
+static const struct config_section tmux_config = {.keys = tmux_keys,
+                                                  .size = sizeof(struct agent_settings),
+                                                  .name = "tmux"};
+
+static const char *tmux_target(const struct agent_config *c)
+{
+    return c->s.target;
+}
+
+/* ---- the text ---- */
+
+/* U+2400 and on: the picture of a control character. */
+static void add_picture(struct buf *out, unsigned c)
+{
+    unsigned at = c == 0x7f ? 0x2421 : c < 0x20 ? 0x2400 + c : 0xfffd;
+
+    buf_add_c(out, (char)(0xe0 | at >> 12));
+    buf_add_c(out, (char)(0x80 | (at >> 6 & 0x3f)));
+    buf_add_c(out, (char)(0x80 | (at & 0x3f)));
+}
+
+static void clean(struct buf *out, struct str text)
+{
+    while (text.n > 0) {
+        unsigned char c = (unsigned char)text.p[0];
+        size_t n = utf8_seq_bytes(text);
+        bool c1 = n == 2 && c == 0xc2 && (unsigned char)text.p[1] < 0xa0;
+        if (c == '\r' && text.n > 1 && text.p[1] == '\n') {
+            n = 1; /* the line break follows */
+        } else if (c == '\n' || c == '\t') {
+            buf_add_c(out, (char)c);
+        } else if (n == 0 || c < 0x20 || c == 0x7f || c1) {
+            add_picture(out, n == 1 ? c : 0x80);
+        } else {
+            buf_add(out, text.p, n);
+        }
+        text = str_skip(text, n != 0 ? n : 1);
+    }
+}
+
+/* ---- the command ---- */
+
+#define BASE_MAX 4
+
+size_t tmux_command(const struct agent_settings *s, const char *argv[4])
+{
+    size_t n = 0;
+
+    argv[n++] = "tmux";
+    if (s->socket != NULL) {
+        argv[n++] = "-S";
+        argv[n++] = s->socket;
+    }
+    argv[n] = NULL;
+    return n;
+}
+
+/* tmux says so in words only. */
+static bool is_away(struct str errors)
+{
+    return str_contains(errors, STR("can't find")) ||
+           str_contains(errors, STR("no server running")) ||
+           str_contains(errors, STR("error connecting")) ||
+           str_contains(errors, STR("server exited")) || str_contains(errors, STR("lost server"));
+}
+
+static void write_text(struct buf *out, const struct errand *e)
+{
+    if (!str_is_empty(e->header)) {
+        clean(out, e->header);
+        buf_add_c(out, '\n');
+    }
+    clean(out, e->text);
+    if (e->kind != ERRAND_WAKE)
+        buf_add_c(out, '\n');
+}
+
+/* Words for tmux that paste the buffer; a wake goes on with Enter and the bell, which is what the
+ * program in the pane would write to its terminal to ring. */
+#define PASTE(pane, buffer) \
+    "has-session", "-t", pane, ";", "load-buffer", "-b", buffer, "-", ";", "paste-buffer", "-p", \
+        "-d", "-b", buffer, "-t", pane
+#define RING(pane) \
+    ";", "send-keys", "-t", pane, "Enter", ";", "run-shell", "-b", "-t", pane, \
+        "printf '\\a' > '#{pane_tty}'"
+
+static struct errand_job *tmux_run(struct recipient *a, const struct errand *e, errand_cb *done,
+                                   void *ctx)
+{
+    const struct agent_settings *s = &a->cfg->s;
+    const char *chosen = agent_session_target(a->cfg, e->session), *base[BASE_MAX];
+    const char *pane = chosen != NULL ? chosen : s->target;
+    struct buf text = BUF_INIT;
+    char buffer[48];
+
+    snprintf(buffer, sizeof buffer, "bellhop-%llx", (unsigned long long)dispatch_number(a->d));
+    /* The pane is asked for first: a buffer that nobody pastes would stay. */
+    const char *const type[] = {PASTE(pane, buffer), NULL};
+    const char *const ring[] = {PASTE(pane, buffer), RING(pane), NULL};
+    const char *const look[] = {"has-session", "-t", pane, NULL};
+    tmux_command(s, base);
+    write_text(&text, e);
+    struct spawned_order o = {.argv = base,
+                              .more = e->kind == ERRAND_LOOK   ? look
+                                      : e->kind == ERRAND_WAKE ? ring
+                                                               : type,
+                              .input = buf_str(&text),
+                              .timeout_ms = s->timeout_ms,
+                              .is_away = is_away};
+    struct errand_job *job = spawned_run(a, &o, done, ctx);
+    buf_done(&text);
+    return job;
+}
+
+const struct substrate_ops substrate_tmux = {.name = "tmux",
+                                             .config = &tmux_config,
+                                             .can = SUBSTRATE_RINGS,
+                                             .target = tmux_target,
+                                             .run = tmux_run};
