@@ -33,6 +33,8 @@
 #include "http/v1.h"
 #include "mcp/mcp.h"
 #include "media/media.h"
+#include "platform/outcomes.h"
+#include "platform/sender.h"
 #include "net/http_client.h"
 #include "net/http_server.h"
 #include "net/http_tls.h"
@@ -126,6 +128,7 @@ static enum bh_err open_heart(struct server *s, char *why)
                                     .http = s->http,
                                     .server = s->http_server,
                                     .ledger = s->ledger,
+                                    .outcomes = outcomes_new(OUTCOMES_MAX),
                                     .public_url = s->settings->public_url,
                                     .retention_ms = s->settings->retention_ms,
                                     .outbox_max_age_ms = settings_max_age_ms(s->cfg),
@@ -147,8 +150,8 @@ static bool delivery_waits(void *ctx, struct str tenant, struct str instance, ui
 {
     struct server *s = ctx;
 
-    if ((row & HOST_ROW_OUTGOING) != 0)
-        return host_outbox_holds(s->host, row & ~HOST_ROW_OUTGOING);
+    if ((row & SENDER_FILE_ROW) != 0)
+        return host_outbox_holds(s->host, row);
     return relay_waits(s->relay, tenant, instance, row);
 }
 
@@ -173,6 +176,7 @@ static enum bh_err open_media(struct server *s, char *why)
 
     if (env.off)
         log_info(NULL, "media: " MEDIA_OFF);
+    s->host_env.media = s->media;
     if (err == BH_OK)
         err = host_set_media(s->host, s->media, why);
     free(dir);
@@ -383,6 +387,7 @@ void server_close(struct server *s)
         host_set_relay(s->host, NULL);
     relay_free(s->relay);
     host_free(s->host);
+    outcomes_free(s->host_env.outcomes);
     door_free(s->door);
     vault_free(s->vault);
     keys_free(s->keys);

@@ -6,6 +6,7 @@
  *      gateway --frame--> heart --action--> host --> adapter --result--> host --> heart --> gateway
  */
 #pragma once
+#include "base/hash.h"
 #include "base/json.h"
 #include "base/str.h"
 
@@ -75,7 +76,12 @@ struct action_from {
     struct str tenant, instance;
     struct str request_id; /* the gateway's own name for it; absent: nobody waits for the answer */
     uint32_t life;         /* of the instance's name: its next holder has asked for nothing */
+    struct hash128 said;   /* of where and what is said, made by the heart; zero: not compared */
 };
+static inline bool action_is_said(const struct action_from *f)
+{
+    return (f->said.hi | f->said.lo) != 0;
+}
 
 /* How it ended. */
 struct action_result {
@@ -88,13 +94,6 @@ struct action_result {
     struct str auto_thread_name;     /* the latter */
 };
 
-/* An action that outlives its call: its strs are copied, but not what only a parser holds
- * (metadata, options).  Freed with free(). */
-struct action_copy {
-    struct action action;
-    struct action_from from;
-};
-struct action_copy *action_copy(const struct action *a, const struct action_from *from);
 /* The words the real client acts on: it resends after "network", gives up quietly
  * after "timed out", and otherwise tries once more as plain text.  So these are the
  * only prefixes senders use. */

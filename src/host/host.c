@@ -15,12 +15,9 @@
 #include "base/list.h"
 #include "base/map.h"
 #include "base/mem.h"
-#include "host/carry.h"
-#include "host/ends.h"
-#include "host/manifest.h"
-#include "host/queued.h"
 #include "host/stage.h"
 #include "media/media.h"
+#include "platform/manifest.h"
 #include "platform/sender.h"
 #include "relay/relay.h"
 #include "store/store.h"
@@ -42,8 +39,7 @@ struct host {
     const struct host_env *env; /* borrowed */
     struct facts *facts;        /* borrowed */
     struct relay *relay;        /* borrowed */
-    struct carries *carries;    /* owned; NULL: there is no media */
-    struct stages *stages;      /* the same */
+    struct stages *stages;      /* owned; NULL: there is no media */
     struct media *media;        /* borrowed; NULL: none */
     struct open_bot **open;     /* owned, and what they point at */
     size_t n_open;
@@ -54,7 +50,6 @@ struct host {
         *mail; /* borrowed; chats that are on no platform; NULL: nobody serves them */
     host_act_cb *mail_act;
     void *mail_ctx;
-    struct ends *ends;           /* owned */
     uint64_t numbers;            /* handed out by host_number() */
     struct manifests *manifests; /* owned; NULL until platforms are opened */
     struct list news;
@@ -124,10 +119,10 @@ static void outside_act(struct outside *o, const struct outlet *to, struct actio
         return;
     }
     p = platform_of(to);
-    if (a->op == ACTION_SEND_MEDIA && h->carries == NULL)
-        host_fail(h, id, "unsupported op: send_media");
+    if (p->sender != NULL)
+        sender_submit(p->sender, id, from, a);
     else
-        queued_act(h->carries, p, id, from, a);
+        p->ops->act(p, id, from, a);
 }
 
 static void outside_gone(struct outside *o, struct str tenant, struct str instance)
@@ -168,8 +163,6 @@ static void tell_bot(struct host *h, struct open_bot *b)
         b->p->ops->instance_changed(b->p, host_route_state(h, b->p, str_of(b->outlet.bot)));
 }
 
-/* The page of a bot shows who is behind the route that is called as it is, or behind "*". */
-/* A delivery names a file that is here. */
 static void outside_holds(struct outside *o, struct str media_id, struct str tenant,
                           struct str instance, uint64_t row)
 {
@@ -180,6 +173,7 @@ static void outside_holds(struct outside *o, struct str media_id, struct str ten
         media_hold(h->media, f, tenant, instance, row);
 }
 
+/* The page of a bot shows the route with the bot's own name, or "*". */
 static void tell_route(void *ctx, const struct route *r)
 {
     struct host *h = ctx;
@@ -262,7 +256,6 @@ struct host *host_new(const struct host_env *env, struct facts *facts)
                                   .changed = outside_changed};
     h->env = env;
     h->facts = facts;
-    h->ends = ends_new(HOST_ENDS);
     list_init(&h->news);
     timer_init(&h->tell, tell_news);
     return h;
@@ -350,14 +343,11 @@ enum bh_err host_set_media(struct host *h, struct media *m, char *ret_why)
                                              .wants_context = stage_wants_context,
                                              .platform = stage_platform};
 
-    carries_free(h->carries);
     stages_close(h->stages);
-    h->carries = NULL;
     h->stages = NULL;
     h->media = m;
     if (m == NULL)
         return BH_OK;
-    h->carries = carries_new(h->env, m);
     return stages_open(h->env, m, &hooks, h, &h->stages, ret_why);
 }
 
@@ -431,7 +421,7 @@ enum bh_err host_open_platform(struct host *h, const struct platform_settings *c
     h->open[h->n_open++] = b;
     note_bot(h, b);
     if (h->manifests == NULL)
-        h->manifests = manifests_open(h, h->env->clock, h->env->store, h->facts);
+        h->manifests = manifests_open(h);
     if (h->stages != NULL)
         stage_opened(h->stages, p);
     return BH_OK;
@@ -446,8 +436,6 @@ void host_close_platforms(struct host *h)
         map_del(&h->bots, buf_str(&b->key));
         if (map_get(&h->firsts, str_of(b->outlet.platform)) == b)
             map_del(&h->firsts, str_of(b->outlet.platform));
-        if (h->carries != NULL)
-            carry_drop(h->carries, b->p);
         if (h->stages != NULL)
             stage_closed(h->stages, b->p);
         b->p->ops->close(b->p);
@@ -467,7 +455,6 @@ void host_free(struct host *h)
         news_free(list_entry(it, struct news, link));
     map_done(&h->bots);
     map_done(&h->firsts);
-    ends_free(h->ends);
     free(h->open);
     free(h);
 }
@@ -564,27 +551,23 @@ uint64_t host_number(struct host *h)
     return h->env->store->boot << 40 | ++h->numbers;
 }
 
-uint64_t host_last_number(const struct host *h)
-{
-    return h->numbers > 0 ? h->env->store->boot << 40 | h->numbers : 0;
-}
-
 bool host_outbox_holds(const struct host *h, uint64_t row)
 {
     for (size_t i = 0; i < h->n_open; i++)
-        if (h->open[i]->p->sender != NULL && sender_holds(h->open[i]->p->sender, row))
+        if (h->open[i]->p->sender != NULL &&
+            sender_holds(h->open[i]->p->sender, row & ~SENDER_FILE_ROW))
             return true;
     return false;
 }
 
-void host_ended(struct host *h, const struct host_end *e)
+enum host_announcer host_announcer(struct host *h, struct str gateway, const struct platform *p)
 {
-    ends_note(h->ends, e, clock_wall_ms(h->env->clock));
-}
+    const struct gateway *gw = facts_gateway(h->facts, gateway);
 
-void host_why(const struct host *h, struct str id, size_t limit, struct jw *w)
-{
-    ends_write(h->ends, id, limit, w);
+    if (gw == NULL || gw->revoked_ms != 0)
+        return ANNOUNCER_GONE;
+    return p != NULL && identity_has(gw, str_of(p->ops->name), str_of(p->bot)) ? ANNOUNCER_OWN
+                                                                               : ANNOUNCER_OTHER;
 }
 
 struct best_state {

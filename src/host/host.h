@@ -35,19 +35,9 @@ typedef void host_act_cb(void *ctx, struct action_id id, const struct action_fro
                          const struct action *a);
 void host_set_mail(struct host *h, const struct outlet *outlet, host_act_cb *act, void *ctx);
 
-/* Files that the outbox still needs are held (media_hold) under its numbers, marked so. */
-#define HOST_ROW_OUTGOING (UINT64_C(1) << 62)
-uint64_t host_last_number(const struct host *h);            /* of host_number(); 0: none yet */
-bool host_outbox_holds(const struct host *h, uint64_t row); /* without the mark */
+/* Does an outbox still need the file that it holds under @row (SENDER_FILE_ROW)? */
+bool host_outbox_holds(const struct host *h, uint64_t row);
 
-/* How an action ended: @id is the gateway's name for it, or the outbox's number.  The newest first,
- * from memory: the last HOST_ENDS of them. */
-#define HOST_ENDS 4096
-struct jw;
-void host_why(const struct host *h, struct str id, size_t limit, struct jw *w); /* objects */
-
-size_t host_n_platforms(const struct host *h); /* in the order they were opened */
-struct platform *host_nth_platform(const struct host *h, size_t n);
 /* May @user manage this place, as one of the platform's bots sees it? */
 bool host_manages(const struct host *h, struct str platform, struct str guild, struct str channel,
                   struct str user);

@@ -8,6 +8,7 @@
 #include "http/admin.h"
 #include "core/token.h"
 #include "host/host.h"
+#include "platform/outcomes.h"
 #include "http/front_priv.h"
 #include "http/vouch.h"
 #include "http/manage.h"
@@ -230,7 +231,7 @@ void admin_why(struct front *f, struct http_req *req)
     jw_key(&w, "actions");
     jw_arr(&w);
     if (of_actions)
-        host_why(f->host, buf_str(&action), 20, &w);
+        outcomes_write(host_env(f->host)->outcomes, buf_str(&action), 20, &w);
     jw_end_arr(&w);
     jw_end_obj(&w);
     front_json(f, http_req_id(req), 200, &body);

@@ -37,6 +37,13 @@ struct outbox_lane {
     enum lane_state state;
 };
 
+struct blamed { /* refusals of one tenant: this window, and the one before */
+    struct list link;
+    int64_t since_ms; /* when this window began */
+    uint32_t now, before;
+    char name[];
+};
+
 struct outbox {
     struct clock *clock; /* borrowed */
     struct outbox_limits limits;
@@ -48,6 +55,8 @@ struct outbox {
     struct timer pump;
     int64_t paused_until_ms;
     size_t waiting, running, bytes;
+    struct map blamed; /* name -> struct blamed, owned */
+    struct list blamed_by_age;
 };
 
 static timer_cb on_pump, on_wake, on_late;
@@ -70,6 +79,7 @@ struct outbox *outbox_new(struct clock *clock, const struct outbox_limits *limit
     box->h = h;
     box->ctx = ctx;
     list_init(&box->ready);
+    list_init(&box->blamed_by_age);
     timer_init(&box->pump, on_pump);
     return box;
 }
@@ -394,6 +404,60 @@ size_t outbox_running(const struct outbox *box)
     return box->running;
 }
 
+/* ---- tenants whose requests the platform refuses ---- */
+
+void outbox_blame(struct outbox *box, struct str who)
+{
+    int64_t now_ms = clock_now_ms(box->clock);
+
+    while (!list_is_empty(&box->blamed_by_age)) {
+        struct blamed *old = list_first(&box->blamed_by_age, struct blamed, link);
+        if (now_ms - old->since_ms < 2 * BLAME_MS)
+            break;
+        map_del(&box->blamed, str_of(old->name));
+        list_remove(&old->link);
+        free(old);
+    }
+    struct blamed *t = map_get(&box->blamed, who);
+    if (t == NULL) {
+        t = xcalloc(1, sizeof *t + who.n + 1);
+        memcpy(t->name, who.n > 0 ? who.p : "", who.n);
+        t->since_ms = now_ms;
+        list_init(&t->link);
+        list_append(&box->blamed_by_age, &t->link);
+        map_put(&box->blamed, str_of(t->name), t);
+    }
+    if (now_ms - t->since_ms >= BLAME_MS) {
+        t->before = t->now;
+        t->now = 0;
+        t->since_ms = now_ms;
+        list_move(&t->link, &box->blamed_by_age);
+    }
+    t->now++;
+}
+
+/* The earlier window counts less the longer this one lasts: a few bytes instead of a list of
+ * times. */
+bool outbox_is_blamed(const struct outbox *box, struct str who)
+{
+    const struct blamed *t = map_get(&box->blamed, who);
+    int64_t age_ms = t != NULL ? clock_now_ms(box->clock) - t->since_ms : 0;
+
+    if (t == NULL || age_ms >= 2 * BLAME_MS)
+        return false;
+    if (age_ms >= BLAME_MS) /* no refusal has begun a window since */
+        return (int64_t)t->now * (2 * BLAME_MS - age_ms) >= (int64_t)BLAME_MAX * BLAME_MS;
+    return (int64_t)t->now * BLAME_MS + (int64_t)t->before * (BLAME_MS - age_ms) >=
+           (int64_t)BLAME_MAX * BLAME_MS;
+}
+
+size_t outbox_n_blamed(const struct outbox *box)
+{
+    return map_count(&box->blamed);
+}
+
+/* ---- life ---- */
+
 static void lane_close(struct outbox_lane *lane)
 {
     struct outbox *box = lane->box;
@@ -430,5 +494,8 @@ void outbox_free(struct outbox *box)
         free(payer);
     }
     map_done(&box->payers);
+    list_each (&box->blamed_by_age, it, nxt)
+        free(list_entry(it, struct blamed, link));
+    map_done(&box->blamed);
     free(box);
 }

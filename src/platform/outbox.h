@@ -1,11 +1,10 @@
-/* outbox.h - outbound requests of one bot, in lanes.
+/* outbox.h - outbound requests of one bot, in lanes: which request leaves next.
  *
  * A lane is a chat: its items run strictly one after the other, in the order they were added, also
- * while one of them waits out a rate limit.  Other lanes are not held up by that.  Each item has a
- * payer, the tenant it is sent for: payers take turns, and the lanes of one payer among themselves,
- * so what one of them piles up costs the others nothing.  Every item has a
- * deadline: one that could not be started in time is dropped, never sent late, because by then its
- * gateway has been told "timed out" and may have sent the same again.
+ * while one of them waits out a rate limit.  Other lanes go on meanwhile.  Each item has a payer,
+ * the tenant it is sent for: payers take turns, and so do the lanes of one payer, so a backlog of
+ * one tenant costs the others nothing.  An item that could not be started before its deadline is
+ * dropped, never sent late.
  *
  *      outbox_add(box, &req->item, tenant, chat_id, 25000)  BH_OK: it is queued, for so many ms
  *        -> start(ctx, item)      later, when its turn has come: send the request
@@ -13,8 +12,13 @@
  *             outbox_again(box, item, 1500)   not now: start() again, at its old place, in 1.5 s
  *        -> drop(ctx, item, why)  it will not be started (again)
  *
+ * Platforms count the requests they refuse (Discord bans an address for 10,000 in ten minutes), and
+ * the sender pauses a bot long before that.  So that one tenant's mistakes do not pause the bot for
+ * all, outbox_blame() counts refusals by tenant: after BLAME_MAX within about ten minutes
+ * outbox_is_blamed() is true for that tenant alone.
+ *
  * Items are embedded in the owner's request and belong to the outbox from outbox_add() until
- * outbox_done() or drop().  Pure logic on a clock: it sends nothing itself.
+ * outbox_done() or drop().  The outbox sends nothing itself: it is logic on a clock.
  */
 #pragma once
 #include "base/clock.h"
@@ -45,8 +49,7 @@ struct outbox_handlers {
     /* Send it now.  Never called inside another outbox call.  The owner answers with outbox_done()
      * or outbox_again(), both allowed right here. */
     void (*start)(void *ctx, struct outbox_item *it);
-    /* Out of the queue for good; the owner tells whoever waits (ACTION_ERROR_TRANSIENT when starts
-     * is 0 or every start ended before the platform could have acted) and frees it. */
+    /* Out of the queue for good; the owner tells its gateway and frees the item. */
     void (*drop)(void *ctx, struct outbox_item *it, enum outbox_drop why);
 };
 
@@ -90,3 +93,12 @@ int64_t outbox_paused_ms(const struct outbox *box); /* 0: not paused */
 
 size_t outbox_waiting(const struct outbox *box); /* for status: queued, not running */
 size_t outbox_running(const struct outbox *box);
+
+/* ---- tenants whose requests the platform refuses ---- */
+
+#define BLAME_MAX 100
+#define BLAME_MS 600000
+/* The platform refused a request of @who; whether an item of it is queued does not matter. */
+void outbox_blame(struct outbox *box, struct str who);
+bool outbox_is_blamed(const struct outbox *box, struct str who);
+size_t outbox_n_blamed(const struct outbox *box); /* remembered, for tests */

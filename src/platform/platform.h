@@ -21,6 +21,8 @@ struct http_req;
 struct http_server;
 struct ledger;
 struct loop;
+struct media;
+struct outcomes;
 struct platform;
 struct rand;
 struct seal;
@@ -150,6 +152,8 @@ struct host_env { /* borrowed, for the life of the platform */
     struct http_client *http;
     struct http_server *server;
     struct ledger *ledger;     /* base/limits.h; NULL: nothing is counted */
+    struct media *media;       /* files: media/media.h; NULL: there are none */
+    struct outcomes *outcomes; /* how actions ended: outcomes.h; NULL: nobody asks */
     const char *public_url;    /* without trailing slash; NULL: unknown */
     int64_t retention_ms;      /* how long what people wrote is kept; 0: no limit; may change */
     int64_t outbox_max_age_ms; /* how long what agents say is tried; 0: 10 minutes; may change */
@@ -190,20 +194,16 @@ bool host_revive(struct host *h, struct platform *p, const struct action_from *f
                  enum action_op op, struct str chat, struct action_id *ret_id);
 /* A number no other has or had: of this start, and growing. */
 uint64_t host_number(struct host *h);
-struct host_end { /* how an action ended, for whoever asks later; borrowed for the call */
-    const struct platform *p;
-    const struct action_from *from;
-    enum action_op op;
-    struct str chat, message_id;
-    uint64_t number;
-    const char *how; /* "done", "refused", "failed" or "unknown": a literal */
-    const char *why;
-    int64_t asked_ms, ended_ms; /* wall clock; ended 0: now */
-    uint32_t attempts;
-    bool queued; /* its gateway was told so */
-};
-void host_ended(struct host *h, const struct host_end *e);
 
+size_t host_n_platforms(const struct host *h); /* in the order they were opened */
+struct platform *host_nth_platform(const struct host *h, size_t n);
+/* Whose commands are those that @gateway announced? */
+enum host_announcer {
+    ANNOUNCER_GONE,  /* the gateway was revoked: nobody's */
+    ANNOUNCER_OTHER, /* another bot's */
+    ANNOUNCER_OWN,   /* of @p: the gateway was added or provisioned for it */
+};
+enum host_announcer host_announcer(struct host *h, struct str gateway, const struct platform *p);
 /* "live", "away", "asleep", "never" or "none" (nobody is routed) for the best instance
  * behind a route. */
 const char *host_route_state(struct host *h, struct platform *p, struct str route_key);

@@ -1,22 +1,514 @@
-/* sender.c - design.  (sender.h has the contract, sender_try.c the tries, sender_keep.c what is
- * kept of them.)
+/* sender.c - design.  (sender.h has the contract, outgoing.h the states, outgoing.c the records,
+ * sender_files.c the actions that wait for a file.)
  *
- * Three things decide when something leaves: its lane (outbox.h), its record (outgoing_log.h)
- * and the adapter's write().  The record is begun when the order comes, beside the wait for the
- * lane, so that a lane that has waited costs no second wait for the disk. */
+ * Three things decide when something leaves: its lane (outbox.h), its record and the adapter's
+ * write().  The record is begun when the order comes, beside the wait for the lane, so a lane that
+ * has waited costs no second wait for the disk.
+ *
+ * The question after every failure is whether the platform may have acted.  A request that
+ * never got through and one the platform put off have not been acted upon; a lost answer
+ * may have been. TRYING_ONCE ends there as unknown; TRYING is repeated and remembers the
+ * lost answer (maybe_ms). */
+#include "platform/sender.h"
+#include <assert.h>
+#include <fcntl.h>
+#include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <unistd.h>
 #include "base/log.h"
+#include "base/mem.h"
+#include "base/rand.h"
+#include "media/media.h"
+#include "net/http_client.h"
+#include "platform/outcomes.h"
 #include "platform/sender_priv.h"
 #include "store/store.h"
 
+#define BLAMED \
+    "the platform refused too much of this tenant's within ten minutes; nothing of it is sent " \
+    "for a while"
+
+/* ---- how long, and how often ---- */
+
 enum {
-    MARGIN_MS = 3000,          /* whoever waits is told this long before the deadline */
-    TYPING_PATIENCE_MS = 5000, /* later than that it tells nobody anything */
-    DISK_MS = 100,             /* a slow disk is asked again after this */
+    MARGIN_MS = 3000, /* a gateway is told this long before its deadline */
+    DISK_MS = 100,    /* a slow disk is asked again after this */
+    CALL_MS = 15000,  /* one request, unless the adapter says otherwise */
+    MAX_REWRITES = 8, /* of one part */
 };
 
-static timer_cb on_early, on_patience;
+/* What the gateway is told when its patience ends. */
+enum late_answer {
+    LATE_FAILS,  /* the action fails then: nothing is tried longer than its gateway waits */
+    LATE_QUEUED, /* "queued"; it is tried until outbox.max_age */
+    LATE_NAMED,  /* the same, with the name "queued:<number>" */
+};
+#define OUTBOX_AGE 0 /* `outbox.max_age` */
+static const struct policy {
+    bool kept; /* it changes something: it is counted and has a record */
+    enum late_answer late;
+    int64_t patience_ms; /* of its gateway, unless the action has a deadline */
+    int64_t age_ms;      /* it is tried for so long; with LATE_FAILS: never longer than patience */
+    int64_t retry_ms, max_retry_ms; /* doubled by every failure of a part, with jitter */
+} policies[] = {
+    [ACTION_SEND] = {true, LATE_NAMED, SENDER_PATIENCE_MS, OUTBOX_AGE, 500, 8000},
+    [ACTION_SEND_MEDIA] = {true, LATE_NAMED, SENDER_PATIENCE_MS, OUTBOX_AGE, 500, 8000},
+    [ACTION_PROMPT] = {true, LATE_NAMED, SENDER_PATIENCE_MS, OUTBOX_AGE, 500, 8000},
+    [ACTION_FOLLOW_UP] = {true, LATE_NAMED, SENDER_PATIENCE_MS, OUTBOX_AGE, 500, 8000},
+    [ACTION_EDIT] = {true, LATE_QUEUED, SENDER_PATIENCE_MS, OUTBOX_AGE, 500, 8000},
+    [ACTION_THREAD_RENAME] = {true, LATE_QUEUED, SENDER_PATIENCE_MS, OUTBOX_AGE, 500, 8000},
+    /* A thread that its gateway cannot name is of no use. */
+    [ACTION_THREAD_CREATE] = {true, LATE_FAILS, SENDER_PATIENCE_MS, INT64_MAX, 500, 8000},
+    [ACTION_REACT] = {false, LATE_FAILS, SENDER_PATIENCE_MS, INT64_MAX, 500, 8000},
+    [ACTION_GET_CHAT_INFO] = {false, LATE_FAILS, SENDER_PATIENCE_MS, INT64_MAX, 500, 8000},
+    /* A typing sign that comes later tells nobody anything. */
+    [ACTION_TYPING] = {false, LATE_FAILS, SENDER_PATIENCE_MS, 5000, 500, 8000},
+    [ACTION_UNKNOWN] = {false, LATE_FAILS, 0, INT64_MAX, 500, 8000}, /* a question: sender_ask() */
+};
+
+/* For how long the gateway still waits. */
+static int64_t patience_left_ms(const struct outgoing *o)
+{
+    return o->deadline_ms > 0 ? o->deadline_ms - MARGIN_MS - sender_now_ms(o->sender)
+                              : policies[o->op].patience_ms;
+}
+
+/* For how long the action is still tried. */
+static int64_t age_left_ms(const struct outgoing *o)
+{
+    const struct policy *p = &policies[o->op];
+    const struct sender *s = o->sender;
+    int64_t most_ms = p->age_ms;
+
+    if (p->late == LATE_FAILS)
+        return patience_left_ms(o) < most_ms ? patience_left_ms(o) : most_ms;
+    if (most_ms == OUTBOX_AGE)
+        most_ms = s->env->outbox_max_age_ms > 0 ? s->env->outbox_max_age_ms : SENDER_MAX_AGE_MS;
+    return most_ms - (sender_wall_ms(s) - o->asked_ms);
+}
+
+/* ---- states ---- */
+
+#define B(state) (1u << OUTGOING_##state)
+#define REQUEST (B(TRYING) | B(TRYING_ONCE) | B(LOOKING))
+static const unsigned may_follow[] = {
+    [OUTGOING_NEW] = B(FETCHING) | B(WAITING) | B(ENDING),
+    [OUTGOING_WAITING] = B(RECORDING),
+    [OUTGOING_RECORDING] = B(WAITING) | B(HELD) | REQUEST,
+    [OUTGOING_HELD] = B(RECORDING),
+    [OUTGOING_TRYING] = B(WAITING) | B(RECORDING),
+    [OUTGOING_TRYING_ONCE] = B(WAITING) | B(RECORDING),
+    [OUTGOING_LOOKING] = B(WAITING) | B(RECORDING),
+    [OUTGOING_SENT] = 0,
+};
+
+/* The only place that writes o->state. */
+void outgoing_enter(struct outgoing *o, enum outgoing_state next)
+{
+    assert(may_follow[o->state] & (1u << next));
+    o->state = next;
+}
+
+/* ---- how an outgoing ends ---- */
+
+void outgoing_release(struct outgoing *o)
+{
+    struct sender *s = o->sender;
+
+    http_cancel(&o->call);
+    timer_stop(s->env->clock, &o->timer);
+    list_remove(&o->link);
+    free(o->block);
+    free(o->edit);
+    if (o->state == OUTGOING_FETCHING)
+        sender_draft_free(o);
+    else
+        s->ops->free(o);
+}
+
+bool sender_is_loaded(const char *text)
+{
+    static const char *const words[] = {"network",     "connect",      "timed out", "timeout",
+                                        "broken pipe", "disconnected", "eoferror"};
+
+    for (size_t i = 0; i < ARRAY_LEN(words); i++)
+        if (strcasestr(text, words[i]) != NULL)
+            return true;
+    return false;
+}
+
+static void tell_failure(const struct outgoing *o, const struct sender_verdict *v)
+{
+    struct host *host = o->sender->p->host;
+    bool refused = v->end == SENDER_REFUSED && o->state != OUTGOING_FETCHING;
+
+    if (refused && o->at == 0 && o->maybe_ms == 0 && sender_is_loaded(v->why))
+        host_fail(host, o->id, "%s refused this", o->sender->label);
+    else if (o->at > 0)
+        host_fail(host, o->id, ACTION_ERROR_UNKNOWN "only %zu of %zu parts were delivered: %s",
+                  o->at, o->n_parts, v->why);
+    else if (o->maybe_ms != 0 && v->end != SENDER_UNKNOWN)
+        host_fail(host, o->id, ACTION_ERROR_UNKNOWN "%s; an earlier try may have been delivered",
+                  v->why);
+    else
+        host_fail(host, o->id, "%s%s",
+                  v->end == SENDER_UNKNOWN  ? ACTION_ERROR_UNKNOWN
+                  : v->end == SENDER_FAILED ? ACTION_ERROR_TRANSIENT
+                                            : "",
+                  v->why);
+}
+
+static void tell(struct outgoing *o, const struct sender_verdict *v)
+{
+    struct platform *p = o->sender->p;
+
+    switch (o->waiter) {
+    case WAITER_NOBODY:
+        break;
+    case WAITER_ADAPTER:
+        o->sender->ops->told(p, o, v);
+        break;
+    case WAITER_QUEUED: /* operators can read how it ended */
+        if (v->end != SENDER_DONE)
+            log_warn(NULL,
+                     "platform=%s bot=%s a queued message was not delivered: id=%" PRIu64
+                     " op=%s unknown=%d reason=%s",
+                     p->ops->name, p->bot, o->record.number, action_op_name(o->op),
+                     outgoing_is_unsure(o, v->end), v->why);
+        break;
+    case WAITER_GATEWAY:
+        if (v->end == SENDER_DONE)
+            host_result(p->host, o->id,
+                        &(struct action_result){.success = true,
+                                                .message_id = str_of(o->first_id),
+                                                .chat_name = v->chat_name,
+                                                .chat_type = v->chat_type,
+                                                .auto_thread_name = v->auto_thread_name,
+                                                .thread_id = v->thread_id[0] != '\0'
+                                                                 ? str_of(v->thread_id)
+                                                                 : STR_NULL});
+        else
+            tell_failure(o, v);
+        break;
+    }
+}
+
+static void note_outcome(const struct outgoing *o, const struct sender_verdict *v)
+{
+    const struct sender *s = o->sender;
+
+    outcomes_note(s->env->outcomes,
+                  &(struct outcome){.platform = s->p->ops->name,
+                                    .bot = s->p->bot,
+                                    .from = &o->from,
+                                    .op = o->op,
+                                    .chat = o->chat,
+                                    .number = o->record.number,
+                                    .message_id = str_of(o->first_id),
+                                    .why = v->end == SENDER_DONE ? "" : v->why,
+                                    .how = v->end == SENDER_DONE           ? "done"
+                                           : outgoing_is_unsure(o, v->end) ? "unknown"
+                                           : v->end == SENDER_REFUSED      ? "refused"
+                                                                           : "failed",
+                                    .asked_ms = o->asked_ms,
+                                    .ended_ms = sender_wall_ms(s),
+                                    .attempts = o->attempts,
+                                    .queued = o->waiter == WAITER_QUEUED});
+}
+
+/* The message was sent, and is to have another text by now. */
+static void edit_sent(const struct outgoing *o)
+{
+    struct platform *p = o->sender->p;
+    struct action_from from = o->from;
+    struct action a = {.op = ACTION_EDIT,
+                       .op_name = STR("edit"),
+                       .chat_id = o->chat,
+                       .message_id = str_of(o->first_id),
+                       .content = str_of(o->edit),
+                       .content_set = true};
+
+    from.request_id = STR_NULL;
+    from.said = (struct hash128){0};
+    p->ops->act(p, ACTION_NOBODY, &from, &a);
+}
+
+static void end(struct outgoing *o, const struct sender_verdict *v)
+{
+    struct sender *s = o->sender;
+    bool wanted = o->waiter != WAITER_NOBODY;
+
+    if (policies[o->op].kept) {
+        s->n.done += v->end == SENDER_DONE;
+        s->n.refused += v->end == SENDER_REFUSED;
+        s->n.unknown += v->end == SENDER_UNKNOWN;
+        if (wanted)
+            note_outcome(o, v);
+    }
+    tell(o, v);
+    if (v->end == SENDER_DONE && o->edit != NULL && o->first_id[0] != '\0' && wanted)
+        edit_sent(o);
+    outgoing_settle(o, v->end, v->why);
+    if (o->item.lane != NULL)
+        outbox_done(s->box, &o->item);
+    outgoing_release(o);
+}
+
+void outgoing_end_with(struct outgoing *o, enum sender_end how, const char *why)
+{
+    struct sender_verdict v = {.end = how};
+
+    snprintf(v.why, sizeof v.why, "%s", why);
+    end(o, &v);
+}
+
+/* It was put off until it was too late. */
+static void end_late(struct outgoing *o)
+{
+    outgoing_end_with(o, o->maybe_ms != 0 ? SENDER_UNKNOWN : SENDER_FAILED,
+                      o->why[0] != '\0' ? o->why : "messages before it took too long");
+}
+
+void outgoing_take_out(struct outgoing *o, const char *why)
+{
+    if (o->item.lane != NULL)
+        outbox_remove(o->sender->box, &o->item);
+    o->maybe_ms = 0;
+    outgoing_end_with(o, SENDER_REFUSED, why);
+}
+
+static void tell_queued(struct outgoing *o)
+{
+    char name[32];
+
+    snprintf(name, sizeof name, SENDER_QUEUED_PREFIX "%" PRIu64, o->record.number);
+    host_result(o->sender->p->host, o->id,
+                &(struct action_result){.success = true,
+                                        .queued = true,
+                                        .message_id = policies[o->op].late == LATE_NAMED
+                                                          ? str_of(name)
+                                                          : STR_NULL});
+    o->waiter = WAITER_QUEUED;
+    o->sender->n.queued++;
+}
+
+/* bellhop stops: the record stays, and the gateway that waits is told. */
+static void stop(struct outgoing *o)
+{
+    bool left = o->call != NULL || o->maybe_ms != 0;
+    struct host *host = o->sender->p->host;
+
+    if (!o->record.durable) {
+        if (o->waiter == WAITER_GATEWAY)
+            host_fail(host, o->id, ACTION_ERROR_TRANSIENT "bellhop is stopping");
+        outgoing_delete(o->sender, o->record.number);
+    } else if (left && (o->twice == TWICE_IS_TWO || o->twice == TWICE_IS_SEEN)) {
+        /* A gateway that misses this is told after the next start. */
+        if (o->waiter == WAITER_GATEWAY)
+            host_fail(host, o->id,
+                      ACTION_ERROR_UNKNOWN "bellhop was stopped; it may have been delivered");
+    } else {
+        if (o->waiter == WAITER_GATEWAY)
+            tell_queued(o);
+        if (!left)
+            outgoing_note(o, OUTGOING_WAITING, false);
+    }
+    outgoing_leave_record(o);
+    outgoing_release(o);
+}
+
+/* ---- one try ---- */
+
+static http_done_cb on_answer;
+
+static void put_off(struct outgoing *o, int64_t wait_ms)
+{
+    const struct policy *p = &policies[o->op];
+    int64_t ms = p->retry_ms;
+
+    for (unsigned i = 0; i < o->failures && ms < p->max_retry_ms; i++)
+        ms *= 2;
+    o->failures++;
+    outgoing_enter(o, OUTGOING_WAITING);
+    if (wait_ms <= 0)
+        wait_ms = ms + (int64_t)rand_below(o->sender->env->rand, (uint64_t)ms / 2);
+    if (outgoing_has_record(o) && o->record.state == OUTGOING_TRYING && o->maybe_ms == 0)
+        outgoing_note(o, OUTGOING_WAITING, false); /* it has not left: a crash may find it so */
+    outbox_again(o->sender->box, &o->item, wait_ms);
+}
+
+/* What follows from a verdict.  True: write() again, now; else @o may be gone. */
+static bool decide(struct outgoing *o, const struct sender_verdict *v)
+{
+    memcpy(o->why, v->why, sizeof o->why);
+    switch (v->end) {
+    case SENDER_DONE:
+        if (o->first_id[0] == '\0')
+            memcpy(o->first_id, v->message_id, sizeof o->first_id);
+        o->failures = o->rewrites = o->looks = 0;
+        o->maybe_ms = 0;
+        o->why[0] = '\0';
+        if (o->at + 1 < o->n_parts) {
+            o->at++;
+            return true;
+        }
+        break;
+    case SENDER_AGAIN:
+        put_off(o, v->wait_ms);
+        return false;
+    case SENDER_HOLD:
+        outgoing_enter(o, OUTGOING_HELD);
+        list_move(&o->link, &o->sender->held);
+        return false;
+    case SENDER_REWRITE:
+        if (++o->rewrites <= MAX_REWRITES)
+            return true;
+        outgoing_end_with(o, SENDER_REFUSED, v->why);
+        return false;
+    case SENDER_UNKNOWN:
+        if (o->state == OUTGOING_TRYING_ONCE && o->twice != TWICE_IS_SEEN)
+            break;
+        if (o->maybe_ms == 0)
+            o->maybe_ms = o->try_ms != 0 ? o->try_ms : 1;
+        put_off(o, 0);
+        return false;
+    default:
+        break;
+    }
+    end(o, v);
+    return false;
+}
+
+/* False: the file of the request is not on disk any more. */
+static bool request(struct outgoing *o, struct sender_request *q)
+{
+    struct sender *s = o->sender;
+    int64_t left_ms = o->item.deadline_ms - sender_now_ms(s);
+    int64_t call_ms = q->timeout_ms > 0 ? q->timeout_ms : CALL_MS;
+    const char *headers[ARRAY_LEN(q->headers) + 1] = {0};
+    struct http_file_body file = {.fd = -1,
+                                  .size = q->file_bytes,
+                                  .before = buf_str(&q->body),
+                                  .after = buf_str(&q->after)};
+    size_t n = 0;
+
+    if (q->file_path != NULL) {
+        file.fd = open(q->file_path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
+        if (file.fd < 0)
+            return false;
+    }
+    for (size_t i = 0; i < ARRAY_LEN(q->headers); i++)
+        if (q->headers[i] != NULL)
+            headers[n++] = q->headers[i];
+    struct http_fetch f = {.method = q->method != NULL ? q->method : "POST",
+                           .url = buf_z(&q->url),
+                           .headers = headers,
+                           .body = q->no_body ? STR_NULL : buf_str(&q->body),
+                           .timeout_ms = left_ms + 1000 < call_ms ? left_ms + 1000 : call_ms,
+                           .once = q->once,
+                           .file = q->file_path != NULL ? &file : NULL};
+    s->n.requests++;
+    o->attempts++;
+    o->try_ms = sender_now_ms(s);
+    o->call = http_fetch(s->env->http, &f, on_answer, o);
+    if (file.fd >= 0)
+        close(file.fd);
+    return true;
+}
+
+/* The turn of @o has come and its record is on disk: write what is to be written.  @o may be gone
+ * after. */
+static void go(struct outgoing *o)
+{
+    struct sender *s = o->sender;
+    bool more = true;
+
+    while (more) {
+        struct sender_request q = {0};
+        struct sender_verdict v = {0};
+        int64_t now_ms = sender_now_ms(s), pause_ms = outbox_paused_ms(s->box);
+        bool looks = o->maybe_ms != 0 && o->twice == TWICE_IS_SEEN;
+        /* It may be there, and the platform has forgotten its key: again would be twice. */
+        bool key_is_old = o->maybe_ms != 0 && o->twice == TWICE_IS_KEYED &&
+                          outgoing_has_record(o) && now_ms - o->maybe_ms >= s->ops->key_ms;
+
+        if (o->item.deadline_ms <= now_ms || key_is_old) {
+            end_late(o);
+            return;
+        }
+        if (pause_ms > 0) {
+            put_off(o, pause_ms);
+            return;
+        }
+        if (outbox_is_blamed(s->box, o->blame)) { /* not put off: others speak in this chat too */
+            outgoing_end_with(o, SENDER_FAILED, BLAMED);
+            return;
+        }
+        if (o->state != OUTGOING_RECORDING)
+            outgoing_enter(o, OUTGOING_RECORDING);
+        if (outgoing_needs_note(o)) {
+            outgoing_note(o, OUTGOING_TRYING, true);
+            return; /* outgoing_recorded() goes on */
+        }
+        (looks ? s->ops->look : s->ops->write)(s->p, o, &q, &v);
+        if (v.end == SENDER_GO && request(o, &q)) {
+            outgoing_enter(o, looks    ? OUTGOING_LOOKING
+                              : q.once ? OUTGOING_TRYING_ONCE
+                                       : OUTGOING_TRYING);
+            more = false;
+        } else {
+            if (v.end == SENDER_GO) {
+                v.end = SENDER_REFUSED;
+                snprintf(v.why, sizeof v.why, "the file is not there any more");
+            }
+            more = decide(o, &v);
+        }
+        buf_wipe(&q.url);
+        buf_wipe(&q.body);
+        buf_wipe(&q.after);
+    }
+}
+
+static void on_answer(void *ctx, const struct http_result *res)
+{
+    struct outgoing *o = ctx;
+    struct sender *s = o->sender;
+    struct sender_verdict v = {0};
+    bool missing = false;
+
+    o->call = NULL;
+    if (res->err != BH_OK) { /* what silence means does not depend on the platform */
+        bool reached = res->err != BH_UNAVAILABLE && res->err != BH_REFUSED;
+        v.end = reached ? SENDER_UNKNOWN : SENDER_AGAIN;
+        snprintf(v.why, sizeof v.why,
+                 reached ? "%s did not answer; it may have been delivered" : "%s cannot be reached",
+                 s->label);
+        log_debug(NULL, "platform=%s bot=%s %s: %s", s->p->ops->name, s->p->bot, v.why,
+                  res->why != NULL ? res->why : "");
+    } else if (o->state == OUTGOING_LOOKING) {
+        /* The platform's list may be behind, so it is asked again; that it shows nothing is no
+         * proof, and nothing is repeated because of it. */
+        s->ops->looked(s->p, o, res, &v);
+        missing = v.end == SENDER_REFUSED && ++o->looks >= SENDER_LOOKS;
+        if (v.end == SENDER_REFUSED) {
+            v.end = missing ? SENDER_UNKNOWN : SENDER_AGAIN;
+            snprintf(v.why, sizeof v.why,
+                     "no answer came, and the list of messages of %s does not show it; it may have "
+                     "been delivered",
+                     s->label);
+        }
+    } else {
+        s->ops->read(s->p, o, res, &v);
+    }
+    assert(v.end != SENDER_GO && v.end != SENDER_HOLD);
+    if (v.end == SENDER_AGAIN && v.wait_ms <= 0 && res->err == BH_OK)
+        v.wait_ms = res->retry_after_ms;
+    if (missing)
+        end(o, &v);
+    else if (decide(o, &v))
+        go(o);
+}
 
 /* ---- lane and record ---- */
 
@@ -24,110 +516,75 @@ static void on_start(void *ctx, struct outbox_item *it)
 {
     struct outgoing *o = container_of(it, struct outgoing, item);
 
-    o->started = true;
-    if (o->cancelled)
+    outgoing_enter(o, OUTGOING_RECORDING);
+    if (o->waiter == WAITER_NOBODY)
         outgoing_end_with(o, SENDER_FAILED, "");
     else if (o->record.put == NULL)
-        outgoing_go(o);
-}
-
-void outgoing_on_recorded(struct outgoing_record *rec, enum bh_err err)
-{
-    struct outgoing *o = container_of(rec, struct outgoing, record);
-
-    if (err == BH_OK) {
-        o->recorded = true;
-        if (o->started)
-            outgoing_go(o);
-        return;
-    }
-    o->on_disk = OUTGOING_WAITING; /* whatever it says: it has not left */
-    snprintf(o->why, sizeof o->why, "bellhop's store cannot be written; nothing was sent");
-    if (o->recorded) {
-        outgoing_put_off(o, 0); /* asked for before it leaves, so it runs */
-        return;
-    }
-    if (o->queued && !outbox_is_running(&o->item)) {
-        outbox_remove(o->sender->box, &o->item);
-        o->queued = false;
-    }
-    outgoing_end_late(o);
+        go(o);
 }
 
 static void on_drop(void *ctx, struct outbox_item *it, enum outbox_drop why)
 {
     struct outgoing *o = container_of(it, struct outgoing, item);
 
-    o->queued = false;
     if (why == OUTBOX_LATE) {
-        o->sender->n.expired += o->record.log != NULL;
-        outgoing_end_late(o);
+        o->sender->n.expired += outgoing_has_record(o);
+        end_late(o);
+    } else if (outgoing_has_record(o)) {
+        stop(o);
+    } else {
+        if (o->waiter == WAITER_ADAPTER)
+            o->waiter = WAITER_NOBODY;
+        outgoing_end_with(o, o->call != NULL ? SENDER_UNKNOWN : SENDER_FAILED,
+                          "bellhop is stopping");
+    }
+}
+
+void outgoing_recorded(struct outgoing *o, enum bh_err err)
+{
+    if (err == BH_OK) {
+        o->record.durable = true;
+        if (o->state == OUTGOING_RECORDING)
+            go(o);
         return;
     }
-    if (o->record.log != NULL) {
-        outgoing_stop(o);
-        return;
+    o->record.state = OUTGOING_WAITING; /* whatever it says: it has not left */
+    snprintf(o->why, sizeof o->why, "bellhop's store cannot be written; nothing was sent");
+    if (!o->record.durable) {
+        if (o->item.lane != NULL && !outbox_is_running(&o->item))
+            outbox_remove(o->sender->box, &o->item);
+        end_late(o);
+    } else if (o->state == OUTGOING_RECORDING) {
+        put_off(o, 0);
     }
-    o->cancelled = o->cancelled || !o->is_action; /* nobody is there to be told */
-    outgoing_end_with(o, o->call != NULL ? SENDER_UNKNOWN : SENDER_FAILED, "bellhop is stopping");
+}
+
+static void on_patience(struct timer *t)
+{
+    struct outgoing *o = container_of(t, struct outgoing, timer);
+
+    if (!o->record.durable) /* nothing is promised before it is on disk */
+        timer_set(o->sender->env->clock, &o->timer, DISK_MS);
+    else if (o->waiter == WAITER_GATEWAY)
+        tell_queued(o);
 }
 
 /* ---- orders ---- */
 
-static void start(struct sender *s, struct outgoing *o)
+static void on_ending(struct timer *t)
 {
-    o->sender = s;
-    list_init(&o->link);
-    list_append(&s->all, &o->link);
-    timer_init(&o->early, on_early);
+    struct outgoing *o = container_of(t, struct outgoing, timer);
+
+    outgoing_end_with(o, (enum sender_end)o->end, o->why);
 }
 
 /* It fails before it began; its owner learns that later, as of any other end. */
 static void fail_early(struct outgoing *o, enum sender_end how, const char *why)
 {
-    o->early_end = (uint8_t)how;
+    outgoing_enter(o, OUTGOING_ENDING);
+    o->end = (uint8_t)how;
     snprintf(o->why, sizeof o->why, "%s", why);
-    timer_set(o->sender->env->clock, &o->early, 0);
-}
-
-static void on_early(struct timer *t)
-{
-    struct outgoing *o = container_of(t, struct outgoing, early);
-
-    outgoing_end_with(o, (enum sender_end)o->early_end, o->why);
-}
-
-static bool queue(struct outgoing *o, struct str tenant, struct str lane, int64_t patience_ms)
-{
-    char why[96] = "too many messages are waiting already";
-    enum bh_err err = outbox_add(o->sender->box, &o->item, tenant, lane, patience_ms);
-
-    o->queued = err == BH_OK;
-    if (err == BH_UNAVAILABLE)
-        snprintf(why, sizeof why, "%.40s asks to wait too long here", o->sender->label);
-    if (err != BH_OK)
-        fail_early(o, SENDER_FAILED, why);
-    return o->queued;
-}
-
-/* How long whoever asked waits for the answer. */
-static int64_t patience_of(const struct sender *s, const struct action *a)
-{
-    int64_t ms = a->deadline_ms > 0 ? a->deadline_ms - MARGIN_MS - sender_now_ms(s)
-                                    : (int64_t)SENDER_PATIENCE_MS;
-
-    return a->op == ACTION_TYPING && ms > TYPING_PATIENCE_MS ? TYPING_PATIENCE_MS : ms;
-}
-
-/* How long it is tried.  A thread that nobody can name any more is of no use. */
-static int64_t age_left(const struct outgoing *o, const struct action *a)
-{
-    const struct sender *s = o->sender;
-    int64_t most = s->env->outbox_max_age_ms > 0 ? s->env->outbox_max_age_ms : SENDER_MAX_AGE_MS;
-
-    if (!outgoing_counts(o) || o->op == ACTION_THREAD_CREATE)
-        return patience_of(s, a);
-    return most - (sender_wall_ms(s) - o->asked_ms);
+    timer_set(o->sender->env->clock, &o->timer, 0);
 }
 
 static struct str copy_to(char **at, struct str s)
@@ -141,125 +598,145 @@ static struct str copy_to(char **at, struct str s)
     return str_make(p, s.n);
 }
 
-/* Who asked, for what, and what makes it the same as another. */
-static void set_order(struct outgoing *o, const struct sender_order *q)
+/* Who asked, and for what. */
+void outgoing_set_order(struct outgoing *o, const struct sender_order *q)
 {
     const struct action_from *f = q->from;
+    const struct action *a = q->action;
     struct buf action = BUF_INIT, file = BUF_INIT;
-    char hash[OUTGOING_HASH_CHARS + 1] = "";
-    struct str lane = q->lane.p != NULL ? q->lane : q->action->chat_id;
+    struct str lane = q->lane.p != NULL ? q->lane : a->chat_id;
 
-    if (outgoing_counts(o))
-        outgoing_entry_action(q->action, &action, &file);
-    if (q->what.p != NULL)
-        outgoing_log_hash(o->sender->log, q->what, hash);
-    size_t n = f->tenant.n + f->instance.n + f->request_id.n + q->action->chat_id.n + lane.n +
-               sizeof hash + action.n + file.n;
+    o->id = q->id;
+    o->op = a->op;
+    o->waiter = WAITER_GATEWAY;
+    o->deadline_ms = a->deadline_ms;
+    o->asked_ms = sender_wall_ms(o->sender);
+    if (policies[o->op].kept)
+        outgoing_write_action(a, &action, &file);
+    size_t n =
+        f->tenant.n + f->instance.n + f->request_id.n + a->chat_id.n + lane.n + action.n + file.n;
     char *at = xmalloc(n + 1);
     free(o->block);
     o->block = at;
-    o->from = (struct action_from){.tenant = copy_to(&at, f->tenant),
-                                   .instance = copy_to(&at, f->instance),
-                                   .request_id = copy_to(&at, f->request_id),
-                                   .life = f->life};
-    o->chat = copy_to(&at, q->action->chat_id);
+    o->from = *f;
+    o->from.tenant = copy_to(&at, f->tenant);
+    o->from.instance = copy_to(&at, f->instance);
+    o->from.request_id = copy_to(&at, f->request_id);
+    o->chat = copy_to(&at, a->chat_id);
     o->lane = copy_to(&at, lane);
-    o->hash = copy_to(&at, q->what.p != NULL ? str_of(hash) : STR_NULL);
     o->action = copy_to(&at, buf_str(&action));
     o->file = copy_to(&at, buf_str(&file));
     o->blame = o->from.tenant;
-    o->twice = (uint8_t)q->twice;
-    o->item.bytes = n + 3 * q->action->content.n; /* with what the adapter keeps */
+    o->twice = q->twice;
+    o->item.bytes = n + 3 * a->content.n; /* with what the adapter keeps */
     buf_done(&action);
     buf_done(&file);
 }
 
-/* Why it cannot even begin: true when it cannot. */
-static bool fails_early(struct outgoing *o, const struct sender_order *q)
+void outgoing_start(struct sender *s, struct outgoing *o)
 {
-    struct sender *s = o->sender;
-    bool fresh = q->action->left == NULL;
+    o->sender = s;
+    o->state = OUTGOING_NEW;
+    list_init(&o->link);
+    list_append(&s->all, &o->link);
+    timer_init(&o->timer, on_ending);
+}
 
-    if (o->n_parts == 0)
-        fail_early(o, SENDER_REFUSED, "there is nothing to send: the text is empty");
-    else if (o->n_parts > SENDER_MAX_PARTS)
-        fail_early(o, SENDER_REFUSED, "the text is too long: it would be more than 16 messages");
-    else if (!fresh &&
-             (o->at >= o->n_parts || (o->at > 0 && q->action->left->e.n_parts != o->n_parts)))
-        fail_early(o, SENDER_UNKNOWN, "it was cut differently before bellhop was restarted");
-    else if (fresh && outgoing_is_blamed(o))
-        fail_early(o, SENDER_FAILED, SENDER_BLAMED);
-    else if (fresh && q->what.p != NULL && sender_was_cut_off(s, q->what))
-        fail_early(o, SENDER_UNKNOWN,
-                   "bellhop was restarted while this was being sent; it may have been delivered");
-    else if (age_left(o, q->action) <= 0 && outgoing_counts(o))
-        fail_early(o, SENDER_FAILED, "it waited too long while bellhop was away");
+static bool join_lane(struct outgoing *o, struct str lane, int64_t patience)
+{
+    char why[96] = "too many messages are waiting already";
+    enum bh_err err = outbox_add(o->sender->box, &o->item, o->from.tenant, lane, patience);
+
+    if (err == BH_UNAVAILABLE)
+        snprintf(why, sizeof why, "%.40s asks to wait too long here", o->sender->label);
+    if (err != BH_OK)
+        fail_early(o, SENDER_FAILED, why);
     else
-        return false;
-    return true;
+        outgoing_enter(o, OUTGOING_WAITING);
+    return err == BH_OK;
 }
 
-/* It is in its lane: on disk, and its gateway waits. */
-static void begin_record(struct outgoing *o, const struct sender_order *q)
+/* Why the order cannot even begin; NULL: it can. */
+static const char *wrong(const struct outgoing *o, const struct action *a, enum sender_end *ret_how)
 {
-    struct sender *s = o->sender;
+    const struct outgoing_left *left = a->left;
 
-    if (q->action->left == NULL) {
-        bool at_once = o->twice != TWICE_IS_ONE && outbox_starts_at_once(s->box, &o->item);
-        o->record.number = host_number(s->p->host);
-        outgoing_note(o, at_once ? OUTGOING_TRYING : OUTGOING_WAITING, true);
-    }
-    map_put(&s->by_number, sender_number_key(&o->record.number), o);
-    if (o->op == ACTION_THREAD_CREATE)
-        return;
-    timer_init(&o->early, on_patience);
-    timer_set(s->env->clock, &o->early, patience_of(s, q->action));
-}
-
-/* It goes on since the last start, and its gateway, which lost its socket meanwhile, says it again:
- * it is the same message, and its answer goes to whoever asks now. */
-static bool is_revived(struct outgoing *o)
-{
-    struct sender *s = o->sender;
-    struct outgoing *old = o->hash.n > 0 ? map_get(&s->revived, o->hash) : NULL;
-
-    if (old == NULL || old->answered || !str_eq(old->from.tenant, o->from.tenant) ||
-        !str_eq(old->from.instance, o->from.instance))
-        return false;
-    map_del(&s->revived, o->hash); /* once: a third time is meant */
-    old->id = o->id;
-    o->cancelled = true;
-    fail_early(o, SENDER_FAILED, "");
-    return true;
+    *ret_how = SENDER_REFUSED;
+    if (o->n_parts == 0)
+        return "there is nothing to send: the text is empty";
+    if (o->n_parts > SENDER_MAX_PARTS)
+        return "the text is too long: it would be more than 16 messages";
+    *ret_how = SENDER_UNKNOWN;
+    if (left != NULL && (o->at >= o->n_parts || (o->at > 0 && left->e.n_parts != o->n_parts)))
+        return "it was cut differently before bellhop was restarted";
+    *ret_how = SENDER_FAILED;
+    if (left == NULL && outbox_is_blamed(o->sender->box, o->blame))
+        return BLAMED;
+    if (policies[o->op].kept && age_left_ms(o) <= 0)
+        return "it waited too long while bellhop was away";
+    return NULL;
 }
 
 void sender_act(struct sender *s, struct outgoing *o, const struct sender_order *q)
 {
-    if (q->action->left == NULL && !list_is_empty(&s->left))
-        sender_revive(s); /* what was asked for earlier comes first */
-    start(s, o);
-    o->is_action = true;
-    o->id = q->id;
-    o->op = q->action->op;
-    o->asked_ms = sender_wall_ms(s);
-    set_order(o, q);
-    if (q->action->left != NULL)
-        outgoing_take_over(o, q->action->left);
-    if (q->action->left == NULL && is_revived(o))
+    const struct action *a = q->action;
+    const struct action_file *file = a->file;
+    enum sender_end how;
+
+    if (a->left == NULL && !list_is_empty(&s->left))
+        records_revive(s); /* what was asked for earlier comes first */
+    outgoing_start(s, o);
+    outgoing_set_order(o, q);
+    if (a->left != NULL)
+        outgoing_take_over(o, a->left);
+    const char *why = wrong(o, a, &how);
+    if (why != NULL) {
+        fail_early(o, how, why);
         return;
-    if (!fails_early(o, q) && queue(o, q->from->tenant, o->lane, age_left(o, q->action)) &&
-        outgoing_counts(o))
-        begin_record(o, q);
+    }
+    if (!join_lane(o, o->lane, age_left_ms(o)) || !policies[o->op].kept)
+        return;
+    if (a->left == NULL) {
+        bool at_once = o->twice != TWICE_IS_ONE && outbox_starts_at_once(s->box, &o->item);
+        o->record.number = host_number(s->p->host);
+        map_put(&s->by_number, sender_number_key(&o->record.number), o);
+        outgoing_note(o, at_once ? OUTGOING_TRYING : OUTGOING_WAITING, true);
+    }
+    const struct media_file *f =
+        file != NULL && s->env->media != NULL ? media_find(s->env->media, file->id) : NULL;
+    if (f != NULL)
+        media_hold(s->env->media, f, o->from.tenant, o->from.instance,
+                   SENDER_FILE_ROW | o->record.number);
+    if (policies[o->op].late != LATE_FAILS) {
+        timer_init(&o->timer, on_patience);
+        timer_set(s->env->clock, &o->timer, patience_left_ms(o));
+    }
 }
 
-static void on_patience(struct timer *t)
+void sender_ask(struct sender *s, struct outgoing *o, struct str tenant, struct str lane,
+                int64_t patience)
 {
-    struct outgoing *o = container_of(t, struct outgoing, early);
+    char *at = xmalloc(tenant.n + lane.n + 2);
 
-    if (!o->recorded) /* nothing is promised before it is on disk */
-        timer_set(o->sender->env->clock, &o->early, DISK_MS);
-    else if (!o->answered && !o->cancelled)
-        outgoing_tell_queued(o);
+    outgoing_start(s, o);
+    o->op = ACTION_UNKNOWN;
+    o->waiter = WAITER_ADAPTER;
+    o->block = at;
+    o->from.tenant = copy_to(&at, tenant.p != NULL ? tenant : STR(""));
+    o->blame = o->from.tenant;
+    if (str_is_empty(tenant)) { /* no tenant has such a name */
+        o->blame = str_make(at, lane.n + 1);
+        *at++ = '?';
+        copy_to(&at, lane);
+    }
+    join_lane(o, lane, patience);
+}
+
+void sender_cancel(struct outgoing **o)
+{
+    if (*o != NULL)
+        (*o)->waiter = WAITER_NOBODY;
+    *o = NULL;
 }
 
 uint64_t sender_key(const struct outgoing *o)
@@ -267,54 +744,31 @@ uint64_t sender_key(const struct outgoing *o)
     return hash128(&o->sender->env->store->dedup_key, sender_number_key(&o->record.number)).lo;
 }
 
-void sender_ask(struct sender *s, struct outgoing *o, struct str tenant, struct str lane,
-                int64_t patience_ms)
-{
-    char *at = xmalloc(tenant.n + lane.n + 2);
-
-    start(s, o);
-    o->block = at;
-    o->from.tenant = copy_to(&at, tenant.p != NULL ? tenant : STR(""));
-    o->blame = o->from.tenant;
-    if (str_is_empty(tenant)) { /* no tenant is called like that */
-        o->blame = str_make(at, lane.n + 1);
-        *at++ = '?';
-        copy_to(&at, lane);
-    }
-    queue(o, o->from.tenant, lane, patience_ms);
-}
-
-void sender_cancel(struct outgoing **o)
-{
-    if (*o != NULL)
-        (*o)->cancelled = true;
-    *o = NULL;
-}
-
 bool outgoing_waits(const struct outgoing *o)
 {
-    return o->queued && !o->started && !o->maybe && o->at == 0;
+    return o->state == OUTGOING_WAITING && o->maybe_ms == 0 && o->at == 0;
 }
 
 void sender_supersede(struct outgoing *o, const struct sender_order *q)
 {
-    if (!o->answered)
-        host_result(o->sender->p->host, o->id,
+    struct sender *s = o->sender;
+
+    if (o->waiter == WAITER_GATEWAY)
+        host_result(s->p->host, o->id,
                     &(struct action_result){.success = true, .message_id = q->action->message_id});
-    o->id = q->id;
-    o->answered = false;
-    set_order(o, q);
-    if (o->record.log == NULL)
+    size_t bytes = o->item.bytes;
+    outgoing_set_order(o, q);
+    o->item.bytes = bytes; /* as the outbox counted it */
+    if (!outgoing_has_record(o))
         return;
-    o->asked_ms = sender_wall_ms(o->sender);
-    outgoing_note(o, (enum outgoing_state)o->on_disk, true);
-    timer_set(o->sender->env->clock, &o->early, patience_of(o->sender, q->action));
+    outgoing_note(o, o->record.state, true);
+    timer_set(s->env->clock, &o->timer, patience_left_ms(o));
 }
 
 void sender_blame(const struct outgoing *o)
 {
     if (!str_is_empty(o->blame))
-        blame_note(&o->sender->blame, o->blame, sender_now_ms(o->sender));
+        outbox_blame(o->sender->box, o->blame);
 }
 
 void sender_pause(struct sender *s, int64_t for_ms)
@@ -335,7 +789,7 @@ void sender_resume(struct sender *s, const char *why)
         if (why != NULL)
             outgoing_end_with(o, SENDER_FAILED, why);
         else
-            outgoing_go(o);
+            go(o);
     }
 }
 
@@ -350,18 +804,12 @@ enum bh_err sender_new(struct platform *p, const char *label, const struct sende
     *s = (struct sender){.p = p, .env = host_env(p->host), .label = label, .ops = ops};
     list_init(&s->all);
     list_init(&s->held);
-    blame_init(&s->blame);
-    sender_keep_init(s);
     s->box = outbox_new(s->env->clock, NULL, &handlers, s);
-    enum bh_err err = outgoing_log_open(s->env->store, s->env->clock, p->ops->name, p->bot,
-                                        sender_on_found, s, &s->log, ret_why);
+    enum bh_err err = records_open(s, ret_why);
     if (err != BH_OK) {
         sender_free(s);
         return err;
     }
-    if (s->n.cut_off > 0)
-        log_warn(NULL, "platform=%s bot=%s this was being sent when bellhop stopped: unknown=%zu",
-                 p->ops->name, p->bot, s->n.cut_off);
     p->sender = s;
     *ret_s = s;
     return BH_OK;
@@ -372,14 +820,18 @@ void sender_free(struct sender *s)
     if (s == NULL)
         return;
     outbox_free(s->box);
-    list_each (&s->all, it, nxt) { /* those that were about to fail */
+    list_each (&s->all, it, nxt) {
         struct outgoing *o = list_entry(it, struct outgoing, link);
-        o->cancelled = o->cancelled || !o->is_action;
-        on_early(&o->early);
+        if (o->state == OUTGOING_FETCHING) {
+            stop(o);
+            continue;
+        }
+        if (o->waiter == WAITER_ADAPTER)
+            o->waiter = WAITER_NOBODY;
+        on_ending(&o->timer);
     }
-    sender_keep_done(s);
-    outgoing_log_close(s->log);
-    blame_done(&s->blame);
+    map_done(&s->file_queues);
+    records_close(s);
     s->p->sender = NULL;
     free(s);
 }
@@ -387,11 +839,11 @@ void sender_free(struct sender *s)
 void sender_stats(const struct sender *s, struct sender_stats *ret)
 {
     *ret = s->n;
-    ret->waiting = outbox_waiting(s->box);
+    ret->waiting = outbox_waiting(s->box) + s->n_fetching;
     ret->running = outbox_running(s->box);
     for (const struct list *it = s->all.next; it != &s->all; it = it->next) {
         const struct outgoing *o = list_entry(it, const struct outgoing, link);
-        if (o->record.log == NULL)
+        if (!outgoing_has_record(o))
             continue;
         ret->oldest_ms = sender_wall_ms(s) - o->asked_ms; /* in order of asking: the first */
         break;

@@ -1,30 +1,29 @@
-/* sender_priv.h - between sender.c (orders, lanes, life), sender_try.c (tries and endings),
- * sender_keep.c (records, and what an earlier process left) and sender_desk.c (who asks about it).
- */
+/* sender_priv.h - between sender.c, which moves outgoings through their states, sender_files.c,
+ * where actions wait for their files, and outgoing.c, which keeps the records. */
 #pragma once
 #include "base/map.h"
-#include "platform/blame.h"
 #include "platform/sender.h"
+
+struct media_file;
 
 struct sender {
     struct platform *p;         /* borrowed */
     const struct host_env *env; /* borrowed */
     const char *label;          /* borrowed */
     const struct sender_ops *ops;
-    struct outbox *box;       /* owned */
-    struct outgoing_log *log; /* owned */
-    struct list all;          /* struct outgoing, owned; but for those in @held */
-    struct list held;         /* they wait for sender_resume() */
-    struct map by_number;     /* struct outgoing: those that have a record */
-    struct map revived;       /* of them, by hash: gone on with, and not answered yet */
-    struct list left;         /* struct outgoing_left, owned: to be gone on with */
-    struct list kept;         /* the same: ended as unknown, or sent as queued; by age */
+    struct outbox *box;     /* owned */
+    struct list all;        /* struct outgoing, owned, but for those in @held */
+    struct list held;       /* struct outgoing in state HELD */
+    struct map by_number;   /* struct outgoing that have a record */
+    struct map file_queues; /* struct file_queue, owned */
+    size_t n_fetching;      /* struct outgoing in state FETCHING */
+    struct list left; /* struct outgoing_left, owned: an earlier process did not finish them */
+    struct list kept; /* struct outgoing_left, owned: UNKNOWN or SENT; by age */
     struct map kept_by_number;
-    struct timer revive;          /* armed while there is something in @left */
-    struct timer sweep;           /* armed while there is something in @kept */
-    struct outgoing_left *taking; /* borrowed; act() is being called with it */
+    struct timer revive;          /* armed while @left has something */
+    struct timer sweep;           /* armed while @kept has something */
+    struct outgoing_left *taking; /* borrowed; the platform's act() is being called with it */
     struct json_parser *parser;   /* owned */
-    struct blame blame;           /* whose requests the platform refused */
     struct sender_stats n;
 };
 
@@ -43,66 +42,63 @@ static inline struct str sender_number_key(const uint64_t *number)
     return str_make(number, sizeof *number);
 }
 
-/* Does it change anything?  Then it is counted, has a record, and is kept until it is done. */
-static inline bool outgoing_counts(const struct outgoing *o)
+static inline bool outgoing_has_record(const struct outgoing *o)
 {
-    return o->is_action && o->op != ACTION_TYPING && o->op != ACTION_GET_CHAT_INFO &&
-           o->op != ACTION_REACT;
+    return o->record.number != 0;
 }
 
-/* Has every end but "done" been one of which nobody knows whether something is there? */
+/* A failure after a part was delivered, or after a try that may have arrived, is unknown too: to
+ * ask for all of it again would repeat that part. */
 static inline bool outgoing_is_unsure(const struct outgoing *o, enum sender_end end)
 {
-    return end != SENDER_DONE && (end == SENDER_UNKNOWN || o->at > 0 || o->maybe);
+    return end != SENDER_DONE && (end == SENDER_UNKNOWN || o->at > 0 || o->maybe_ms != 0);
 }
-
-/* Is whoever it is sent for held back?  Asked again at every try: what was in its lane before the
- * first refusal came counts as much as what comes after. */
-static inline bool outgoing_is_blamed(const struct outgoing *o)
-{
-    return blame_is_full(&o->sender->blame, o->blame, sender_now_ms(o->sender));
-}
-#define SENDER_BLAMED \
-    "the platform refused too much of this tenant's within ten minutes; nothing of it is sent " \
-    "for a while"
 
 /* ---- sender.c ---- */
 
-outgoing_recorded_cb outgoing_on_recorded;
-
-/* ---- sender_try.c ---- */
-
-/* Its turn has come and its record is there: write what is to be written.  @o may be gone after. */
-void outgoing_go(struct outgoing *o);
-void outgoing_put_off(struct outgoing *o, int64_t wait_ms); /* 0: a little longer every time */
-
-/* Its answer is known, or it never left: tell, settle the record, let the lane go on, free. */
-void outgoing_end(struct outgoing *o, const struct sender_verdict *v);
+void outgoing_start(struct sender *s, struct outgoing *o); /* it belongs to @s now, in state NEW */
+void outgoing_enter(struct outgoing *o, enum outgoing_state next);
+void outgoing_set_order(struct outgoing *o, const struct sender_order *q);
+void outgoing_recorded(struct outgoing *o, enum bh_err err); /* the write that @o waited for */
+/* Tell the result, settle the record, let the lane go on, free @o. */
 void outgoing_end_with(struct outgoing *o, enum sender_end how, const char *why);
-void outgoing_end_late(struct outgoing *o); /* it was put off until it was too late */
-void outgoing_release(struct outgoing *o);  /* without a word */
+/* The same for an @o that waits, in its lane or for a file: it leaves its queue first. */
+void outgoing_take_out(struct outgoing *o, const char *why);
+void outgoing_release(struct outgoing *o); /* without a word */
 
-/* ---- sender_keep.c ---- */
+/* ---- sender_files.c ---- */
 
-void outgoing_entry_of(const struct outgoing *o, struct outgoing_entry *ret);
-/* Write its record; @wait: outgoing_on_recorded() runs when it is on disk. */
+/* Give a record to the platform; frees @l.  @ready: nothing is before it in its chat, and @f is its
+ * file, from @url (absent: it was here); f NULL: it carries none.  False: the platform did not take
+ * it, and the record is gone. */
+bool sender_take_left(struct sender *s, struct outgoing_left *l, struct action_id id, bool ready,
+                      const struct media_file *f, struct str url);
+
+void sender_draft_free(struct outgoing *o); /* an outgoing in state FETCHING */
+
+/* ---- outgoing.c ---- */
+
+/* The action and its file as JSON; @ret_file stays empty without one. */
+void outgoing_write_action(const struct action *a, struct buf *ret_action, struct buf *ret_file);
+/* Write the record of @o; @wait: outgoing_recorded() runs once it is on disk. */
 void outgoing_note(struct outgoing *o, enum outgoing_state state, bool wait);
-/* Must its record say first that this part may have left? */
+/* Does the record of @o have to say first that this part may have left? */
 bool outgoing_needs_note(const struct outgoing *o);
+/* @o has ended: delete its record, or keep it for those who may ask. */
+void outgoing_settle(struct outgoing *o, enum sender_end end, const char *why);
+/* Take the record from @o and leave it on disk as it is. */
+void outgoing_leave_record(struct outgoing *o);
+void outgoing_delete(struct sender *s, uint64_t number);
+/* The record of @o, which keeps it no longer. */
+struct outgoing_left *outgoing_to_left(struct outgoing *o);
+/* False: it is no record.  l->e borrows from the sender's parser. */
+bool outgoing_left_read(struct sender *s, struct outgoing_left *l);
+/* The action of l->e; the file's path is kept in @path. */
+void outgoing_left_action(const struct outgoing_left *l, struct action *ret,
+                          struct action_file *file, struct buf *path);
+/* @o, which the platform made of @left, goes on with its record. */
 void outgoing_take_over(struct outgoing *o, const struct outgoing_left *left);
-/* It has ended: the record goes, or stays for whoever may ask. */
-void outgoing_settle(struct outgoing *o, const struct sender_verdict *v);
-/* bellhop stops: it stays on disk, and whoever waits is told.  Frees @o. */
-void outgoing_stop(struct outgoing *o);
-void outgoing_tell_queued(struct outgoing *o);
 
-outgoing_found_cb sender_on_found;
-/* Was this being done when an earlier process died?  True at most once for each. */
-bool sender_was_cut_off(struct sender *s, struct str what);
-void sender_revive(struct sender *s); /* what is left goes on, now */
-/* The platform's act() with it; frees @left.  False: nobody wants it, or the platform does not. */
-bool sender_revive_one(struct sender *s, struct outgoing_left *left);
-void sender_keep(struct sender *s, const struct outgoing_entry *e); /* as unknown or sent */
-void sender_unkeep(struct sender *s, struct outgoing_left *left);   /* off the list, not freed */
-void sender_keep_init(struct sender *s);
-void sender_keep_done(struct sender *s);
+enum bh_err records_open(struct sender *s, char *ret_why);
+void records_close(struct sender *s);
+void records_revive(struct sender *s); /* give all of s->left to the platform, now */

@@ -65,7 +65,6 @@ static void send_text(struct webhook_bot *b, struct action_id id, const struct a
                       const struct action *a)
 {
     struct text_outgoing *t = xcalloc(1, sizeof *t + a->chat_id.n + 1);
-    struct buf what = BUF_INIT;
 
     memcpy(t->chat, a->chat_id.p, a->chat_id.n);
     if (a->op == ACTION_PROMPT)
@@ -82,19 +81,12 @@ static void send_text(struct webhook_bot *b, struct action_id id, const struct a
         text_outgoing_free(&t->out);
         return;
     }
-    buf_printf(&what, "%s ", t->chat);
-    for (size_t i = 0; i < t->parts.n; i++)
-        buf_add_str(&what, split_part(&t->parts, i));
-    if (t->file.path != NULL)
-        buf_printf(&what, " %s", t->file.path);
     sender_act(b->sender, &t->out,
                &(struct sender_order){.id = id,
                                       .from = from,
                                       .action = a,
-                                      .what = buf_str(&what),
                                       .twice = b->kind->sender->look != NULL ? TWICE_IS_SEEN
                                                                              : TWICE_IS_TWO});
-    buf_done(&what);
 }
 
 /* There are no buttons here: the options are numbered. */

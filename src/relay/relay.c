@@ -249,8 +249,6 @@ static enum bh_err load(struct relay *r)
     if (err == BH_OK)
         err = activity_load(r);
     if (err == BH_OK)
-        err = requests_load(r);
-    if (err == BH_OK)
         err = spoken_load(r);
     if (err == BH_OK)
         err = st->ops->load_keys(st, clock_wall_ms(r->env.clock) - r->lim.dedup_ms, on_key, r);

@@ -137,9 +137,6 @@ uint64_t host_number(struct host *h)
 {
     return b.env.store->boot << 40 | ++b.numbers;
 }
-void host_ended(struct host *h, const struct host_end *e)
-{
-}
 
 /* ---- its server, elsewhere ---- */
 

@@ -424,7 +424,6 @@ static void start_message(struct discord *d, uint64_t channel_id, struct discord
     const struct action *a = q->action;
     struct outgoing_message *m = xcalloc(1, sizeof *m);
     struct sender_order order = *q;
-    struct buf what = BUF_INIT;
     char lane[24];
 
     *m = (struct outgoing_message){.base = {.d = d, .kind = &message_kind},
@@ -447,20 +446,12 @@ static void start_message(struct discord *d, uint64_t channel_id, struct discord
     if (a->op == ACTION_PROMPT) {
         m->prompt = str_dup(a->prompt_id);
         discord_write_buttons(&m->buttons, prompts_add(d->prompts, q->from, a, str_of(lane)), NULL);
-        buf_printf(&what, "%s ", m->prompt);
     }
-    buf_printf(&what, "%s %" PRIu64 " %" PRIu64 " %" PRIu64 " ", action_op_name(a->op), channel_id,
-               m->message_id, m->reply_to);
-    buf_add_str(&what, a->content);
-    if (a->file != NULL)
-        buf_printf(&what, " %s", a->file->path);
     order.lane = str_of(lane);
-    order.what = buf_str(&what);
     order.twice = reply != NULL          ? TWICE_IS_TWO
                   : a->op == ACTION_EDIT ? TWICE_IS_ONE
                                          : TWICE_IS_KEYED;
     sender_act(d->sender, &m->base.out, &order);
-    buf_done(&what);
 }
 
 /* ---- typing and lookups ---- */

@@ -554,22 +554,6 @@ static bool replace_edit(struct tg_outgoing *x, const struct sender_order *q)
     return true;
 }
 
-static void start_send(struct tg_outgoing *x, struct sender_order *q)
-{
-    struct buf what = BUF_INIT;
-
-    buf_printf(&what, "%s\x1f%" PRId64 "\x1f", x->chat, x->thread);
-    buf_add_str(&what, buf_str(&x->md.text));
-    if (x->file.path != NULL)
-        buf_printf(&what, "\x1f%s", x->file.path);
-    if (x->prompt != NULL)
-        buf_printf(&what, "\x1f%s", x->prompt);
-    q->what = buf_str(&what);
-    sender_act(x->t->sender, &x->out, q);
-    q->what = STR_NULL;
-    buf_done(&what);
-}
-
 /* Typing, lookups, reactions and topics have lanes of their own: no message waits behind them. */
 static void start_beside(struct tg_outgoing *x, struct sender_order *q)
 {
@@ -643,7 +627,7 @@ static void start(struct telegram *t, struct sender_order *q)
         tg_write_keyboard(&x->markup, prompts_add(t->prompts, q->from, q->action, chat));
     }
     if (x->op == ACTION_SEND || x->op == ACTION_SEND_MEDIA || x->op == ACTION_PROMPT)
-        start_send(x, q);
+        sender_act(x->t->sender, &x->out, q);
     else if (x->op != ACTION_EDIT)
         start_beside(x, q);
     else if (!replace_edit(x, q))

@@ -248,7 +248,7 @@ static int64_t tried_s(const struct twilio *t, const struct outgoing *o,
     int64_t their_s = now_ms / 1000;
 
     twilio_date(http_result_header(res, "Date"), &their_s);
-    return their_s - (now_ms - outgoing_tried_ms(o) + 999) / 1000;
+    return their_s - (now_ms - o->tried_ms + 999) / 1000;
 }
 
 static void twilio_looked(struct platform *p, struct outgoing *o, const struct http_result *res,

@@ -14,6 +14,7 @@
 #include "base/mem.h"
 #include "base/rand.h"
 #include "platform/prompts.h"
+#include "platform/sender.h"
 #include "platform/web/web_priv.h"
 #include "store/store.h"
 
@@ -160,6 +161,7 @@ static void web_close(struct platform *p)
 {
     struct web *w = web_of(p);
 
+    sender_free(w->base.sender);
     timer_stop(w->env->clock, &w->heartbeat);
     web_sweep_stop(w);
     web_inbound_cancel(w);
@@ -186,6 +188,8 @@ static void web_close(struct platform *p)
 static enum bh_err web_open(const struct platform_settings *settings, struct host *host,
                             struct platform **ret_p, char *ret_why)
 {
+    static const struct sender_ops no_requests = {0}; /* the sender fetches files here, no more */
+    struct sender *sender;
     struct web *w;
     enum bh_err err;
 
@@ -199,6 +203,8 @@ static enum bh_err web_open(const struct platform_settings *settings, struct hos
         err = prompts_open(&w->base, web_prompt_over, &w->prompts, ret_why);
     if (err == BH_OK)
         err = web_names_open(w);
+    if (err == BH_OK)
+        err = sender_new(&w->base, "the chat page", &no_requests, &sender, ret_why);
     if (err != BH_OK) {
         web_close(&w->base);
         return err;

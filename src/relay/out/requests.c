@@ -19,7 +19,7 @@
 #include "relay/out/spoken.h"
 #include "store/store.h"
 
-enum { PARTS_MAX = 16 };
+enum { PARTS_MAX = 16, CUT_OFF_MS = 60000 };
 enum { BURST_S = 5 }; /* actions of so many seconds may come at once */
 
 struct request {
@@ -35,9 +35,8 @@ struct request {
     size_t result_at, result_n; /* its frame in requests->results, while told */
     uint32_t index;
     uint16_t id_n;
-    bool recorded;       /* an older database has a record of it */
     bool speaks;         /* what it sends may be changed later: spoken.h */
-    struct hash128 what; /* of a message: where and what is said; zero: not to be compared */
+    struct hash128 said; /* action_from.said */
     struct spoken_chat where;
     char id[];
 };
@@ -46,6 +45,11 @@ struct request_slot {
     struct request *req; /* owned; NULL: free */
     uint32_t generation;
     uint32_t next_free; /* index + 1; 0: none */
+};
+
+struct cut_off { /* nobody knows whether an earlier process did this */
+    struct hash128 said;
+    unsigned n; /* so many times */
 };
 
 struct tenant_rate { /* the token bucket of all instances of a tenant */
@@ -65,9 +69,11 @@ struct requests {
     struct timer timer;
     struct buf said;         /* what is hashed, used again every time */
     struct map tenant_rates; /* name -> struct tenant_rate; owned */
+    struct map cut_off;      /* said -> struct cut_off; owned */
+    struct timer forget_cut_off;
 };
 
-static timer_cb on_deadline;
+static timer_cb on_deadline, forget_cut_off;
 
 struct requests *requests_new(struct relay *r)
 {
@@ -77,6 +83,7 @@ struct requests *requests_new(struct relay *r)
     list_init(&q->due);
     list_init(&q->told);
     timer_init(&q->timer, on_deadline);
+    timer_init(&q->forget_cut_off, forget_cut_off);
     return q;
 }
 
@@ -100,33 +107,13 @@ static void request_free(struct requests *q, struct request *req)
     free(req);
 }
 
-/* Older databases have a record of each request that was under way, under this name. */
-#define NS_BEFORE "outbound"
-
-static void delete_record(struct relay *r, const struct request *req)
-{
-    struct buf key = BUF_INIT;
-
-    buf_add_str(&key, instance_key(req->inst));
-    buf_add_c(&key, '\x1f');
-    buf_add(&key, req->id, req->id_n);
-    struct store_kv item = {.verb = KV_DELETE, .ns = NS_BEFORE, .key = buf_str(&key)};
-    store_put(r->env.store, &item, 1, false, NULL, NULL);
-    buf_done(&key);
-}
-
-static void request_end(struct requests *q, struct request *req)
-{
-    if (req->recorded)
-        delete_record(q->relay, req);
-    request_free(q, req);
-}
-
 void requests_free(struct requests *q)
 {
     if (q == NULL)
         return;
     timer_stop(q->relay->env.clock, &q->timer);
+    timer_stop(q->relay->env.clock, &q->forget_cut_off);
+    forget_cut_off(&q->forget_cut_off);
     list_each (&q->due, it, nxt)
         request_free(q, list_entry(it, struct request, by_due));
     list_each (&q->told, it, nxt) /* past their time, and not told yet */
@@ -215,7 +202,7 @@ static bool finish(struct requests *q, struct request *req, struct str frame)
 
     if (s != NULL) {
         s->wire->ops->send(s->wire, frame);
-        request_end(q, req);
+        request_free(q, req);
         return true;
     }
     hold(req, frame);
@@ -268,7 +255,7 @@ void requests_answer_all(struct relay *r)
         list_remove(&req->told);
         if (!finish(q, req, str_make(q->results.p + req->result_at, req->result_n)) &&
             !list_is_linked(&req->by_due))
-            request_end(q, req); /* past its time: the client has stopped waiting */
+            request_free(q, req); /* past its time: the client has stopped waiting */
     }
     buf_reset(&q->results);
 }
@@ -286,7 +273,7 @@ static void on_deadline(struct timer *t)
             return;
         }
         if (req->held != NULL) {
-            request_end(q, req); /* the client has stopped waiting */
+            request_free(q, req); /* the client has stopped waiting */
             continue;
         }
         list_remove(&req->by_due);
@@ -316,40 +303,54 @@ void requests_adopt(struct session *s)
         if (req->held == NULL)
             continue;
         s->wire->ops->send(s->wire, str_make(req->held, req->held_n));
-        request_end(q, req);
+        request_free(q, req);
     }
 }
 
 void requests_forget(struct instance *i)
 {
     list_each (&i->orphans, it, nxt)
-        request_end(i->relay->requests, list_entry(it, struct request, owner));
+        request_free(i->relay->requests, list_entry(it, struct request, owner));
 }
 
 /* ---- what an earlier process was cut off in ---- */
 
-/* NULL: nobody can be waiting for it. */
-static struct request *cut_off(struct relay *r, struct instance *i, struct str id, struct str error)
+static void forget_cut_off(struct timer *t)
 {
-    struct action_result result = {.error = error};
-    struct buf frame = BUF_INIT;
+    struct requests *q = container_of(t, struct requests, forget_cut_off);
+    void *c;
 
-    if (i == NULL || id.n == 0 || id.n > REQUEST_ID_MAX)
-        return NULL;
-    struct request *req = request_make(r->requests, i, id);
-    list_append(&i->orphans, &req->owner);
-    frame_write_result(&frame, id, &result);
-    hold(req, buf_str(&frame));
-    buf_done(&frame);
-    return req;
+    for (size_t pos = 0; map_next(&q->cut_off, &pos, &c);)
+        free(c);
+    map_done(&q->cut_off);
 }
 
 void relay_cut_off(struct relay *r, const struct action_from *from, struct str error)
 {
     struct instance *i = instance_find(r, from->tenant, from->instance);
+    struct requests *q = r->requests;
+    struct str id = from->request_id;
+    struct buf frame = BUF_INIT;
 
-    if (i != NULL && i->life == from->life)
-        cut_off(r, i, from->request_id, error);
+    if (i == NULL || i->life != from->life)
+        return;
+    if (action_is_said(from)) {
+        struct cut_off *c = map_get(&q->cut_off, str_make(&from->said, sizeof from->said));
+        if (c == NULL) {
+            c = xcalloc(1, sizeof *c);
+            c->said = from->said;
+            map_put(&q->cut_off, str_make(&c->said, sizeof c->said), c);
+        }
+        c->n++;
+        timer_set(r->env.clock, &q->forget_cut_off, CUT_OFF_MS);
+    }
+    if (id.n == 0 || id.n > REQUEST_ID_MAX)
+        return; /* nobody waits for it */
+    struct request *req = request_make(q, i, id);
+    list_append(&i->orphans, &req->owner);
+    frame_write_result(&frame, id, &(struct action_result){.error = error});
+    hold(req, buf_str(&frame));
+    buf_done(&frame);
 }
 
 /* It becomes messages, which may be changed later. */
@@ -372,30 +373,10 @@ bool relay_revive(struct relay *r, const struct action_from *from, struct str pl
     struct request *req = request_make(q, i, from->request_id);
     list_append(&i->orphans, &req->owner);
     req->speaks = speaks(op);
+    req->said = from->said;
     req->where = spoken_chat(i, platform, bot, chat_id);
     *ret_id = (struct action_id){req->index, q->slots[req->index].generation};
     return true;
-}
-
-static void on_record(void *ctx, struct str key, struct str value)
-{
-    struct relay *r = ctx;
-    struct str rest = key, tenant, name;
-
-    (void)value;
-    if (!str_split(&rest, '\x1f', &tenant) || !str_split(&rest, '\x1f', &name))
-        return;
-    struct request *req =
-        cut_off(r, instance_find(r, tenant, name), rest,
-                STR(ACTION_ERROR_UNKNOWN "bellhop restarted while this was being sent; it may have "
-                                         "been delivered"));
-    if (req != NULL)
-        req->recorded = true;
-}
-
-enum bh_err requests_load(struct relay *r)
-{
-    return r->env.store->ops->load_records(r->env.store, NS_BEFORE, on_record, r);
 }
 
 /* ---- starting ---- */
@@ -456,39 +437,53 @@ static uint32_t extra_parts(const struct action *a, const struct descriptor *d)
     return n < PARTS_MAX ? (uint32_t)n : PARTS_MAX; /* more is refused by whoever cuts it */
 }
 
-/* All that makes a message another one: where it goes, what it answers, what it says. */
-static struct hash128 hash_said(struct requests *q, const struct destination *to,
+/* ---- the same said again ---- */
+
+/* All that makes a message another one: who says it, where it goes, what it answers, what it
+ * says. */
+static struct hash128 hash_said(struct instance *i, const struct destination *to,
                                 const struct action *a)
 {
-    const struct str parts[] = {str_of(action_op_name(a->op)),
-                                to->platform,
-                                str_of(to->outlet->bot),
-                                a->chat_id,
-                                a->thread_id,
-                                a->reply_to,
-                                a->source_url,
-                                a->filename,
-                                a->prompt_id,
-                                a->content};
-    struct buf *b = &q->said;
+    const struct str parts[] = {instance_key(i), str_of(action_op_name(a->op)),
+                                to->platform,    str_of(to->outlet->bot),
+                                a->chat_id,      a->thread_id,
+                                a->reply_to,     a->message_id,
+                                a->session_key,  a->kind,
+                                a->source_url,   a->filename,
+                                a->prompt_id,    a->content};
+    struct buf *b = &i->relay->requests->said;
 
     buf_reset(b);
-    for (size_t i = 0; i < ARRAY_LEN(parts); i++) {
-        buf_printf(b, "%zu:", parts[i].n);
-        buf_add_str(b, parts[i]);
+    buf_printf(b, "%u ", i->life);
+    for (size_t k = 0; k < ARRAY_LEN(parts); k++) {
+        buf_printf(b, "%zu:", parts[k].n);
+        buf_add_str(b, parts[k]);
     }
-    return hash128(&q->relay->env.store->dedup_key, buf_str(b));
+    return hash128(&i->relay->env.store->dedup_key, buf_str(b));
 }
 
-/* A gateway that lost its socket before the answer came says it again: it is the same message, and
- * its answer goes to whoever asks now. */
-static bool join_orphan(struct session *s, struct str id, struct hash128 what)
+/* A gateway that lost its socket, or bellhop, before the answer came says the same again.  The only
+ * place that decides what happens then: while the first is under way, its answer goes to the
+ * request that asks now; when an earlier process was cut off in it, the gateway is told so once
+ * more.  True: it is the same, and is not done again. */
+static bool is_said_again(struct session *s, struct str id, struct hash128 said)
 {
     struct requests *q = s->inst->relay->requests;
+    struct cut_off *c = map_get(&q->cut_off, str_make(&said, sizeof said));
 
+    if (c != NULL) {
+        if (--c->n == 0) {
+            map_del(&q->cut_off, str_make(&said, sizeof said));
+            free(c);
+        }
+        refuse(s, id,
+               ACTION_ERROR_UNKNOWN "bellhop was restarted while this was being sent; it may have "
+                                    "been delivered");
+        return true;
+    }
     list_each (&s->inst->orphans, it, nxt) {
         struct request *old = list_entry(it, struct request, owner);
-        if (is_decided(old) || old->what.hi != what.hi || old->what.lo != what.lo)
+        if (is_decided(old) || old->said.hi != said.hi || old->said.lo != said.lo)
             continue;
         struct request *req = request_new(q, s, id); /* with a patience of its own */
         uint32_t slot = req->index;
@@ -496,10 +491,10 @@ static bool join_orphan(struct session *s, struct str id, struct hash128 what)
         q->slots[slot].req = old;
         req->index = old->index;
         old->index = slot;
-        req->speaks = true;
-        req->what = what;
+        req->speaks = old->speaks;
+        req->said = said;
         req->where = old->where;
-        request_end(q, old);
+        request_free(q, old);
         return true;
     }
     return false;
@@ -553,19 +548,19 @@ static void start(struct session *s, struct str id, const struct action *asked)
         refuse(s, id, ACTION_ERROR_TRANSIENT "too many messages per second");
         return;
     }
-    struct hash128 what = {0};
-    if (speaks(a->op))
-        what = hash_said(r->requests, &to, &said);
-    if (speaks(a->op) && join_orphan(s, id, what))
-        return;
+    struct action_from from = {instance_tenant(s->inst), instance_id(s->inst), id, s->inst->life};
+    if (speaks(a->op) || a->op == ACTION_FOLLOW_UP || a->op == ACTION_EDIT) {
+        from.said = hash_said(s->inst, &to, &said);
+        if (is_said_again(s, id, from.said))
+            return;
+    }
     struct request *req = request_new(r->requests, s, id);
     if (a->op == ACTION_GET_CHAT_INFO)
         req->asked = str_dup(a->chat_id);
     req->speaks = speaks(a->op);
-    req->what = what;
+    req->said = from.said;
     req->where = spoken_chat(s->inst, to.platform, str_of(to.outlet->bot), a->chat_id);
     struct action_id aid = {req->index, r->requests->slots[req->index].generation};
-    struct action_from from = {instance_tenant(s->inst), instance_id(s->inst), id, s->inst->life};
     said.deadline_ms = req->due_ms;
     r->env.outside->act(r->env.outside, to.outlet, aid, &from,
                         &said); /* may answer at once: @req may be gone */

@@ -1,15 +1,16 @@
-/* requests.h - what gateways ask for: the requests under way, and one result each.
+/* requests.h - the actions that gateways asked for and that are under way, and one result each.
  *
- * Every request gets exactly one result: from the platform through relay_result(), at once when it
- * is refused, or after action_ms as "timed out".  The result goes to the socket that asked; when
- * that one has gone, to the instance's receiver, or, for as long as the client still waits, to the
- * next one.
+ *      outbound frame -> rate limit -> guard.h -> byline.h -> said before? -> outside->act()
+ *      relay_result() -> the socket that asked, else the instance's receiver, else its next socket
  *
- * Whoever acts keeps on disk what must not happen twice (the platforms' sender), and reports what
- * was cut off at the next start through relay_cut_off(): whoever still waits for it is told, once.
+ * Every request gets exactly one result: through relay_result(), at once when it is refused, or
+ * after action_ms as "timed out".
+ *
+ * The platforms' sender records on disk what must not happen twice.  At the next start it reports
+ * what was cut off (relay_cut_off()) and what goes on (relay_revive()): the gateway that still
+ * waits gets that result, and a gateway that says the same again is answered with it.
  */
 #pragma once
-#include "base/err.h"
 #include "base/list.h"
 #include "core/frame.h"
 
@@ -22,12 +23,10 @@ struct session;
 #define REQUEST_ID_MAX 128
 
 struct requests *requests_new(struct relay *r);
-enum bh_err requests_load(struct relay *r); /* at start, after the instances */
-void requests_free(struct requests *q);     /* NULL is fine; nobody is answered */
+void requests_free(struct requests *q); /* NULL is fine; nobody is answered */
 
 void requests_start(struct session *s, const struct frame *f);
 void requests_answer_all(struct relay *r); /* at the end of a turn: the results that came in it */
-void requests_orphan(struct session *s);   /* it leaves */
-void requests_forget(
-    struct instance *i); /* nobody takes the results of those whose session has gone */
-void requests_adopt(struct session *s); /* it receives: results that found nobody go to it */
+void requests_orphan(struct session *s);   /* the session ends; its requests go on */
+void requests_forget(struct instance *i);  /* drops the requests of sessions that ended */
+void requests_adopt(struct session *s);    /* sends it the results that no socket could take */

@@ -6,9 +6,11 @@
 
 #include <sys/stat.h>
 
+#include "base/jw.h"
 #include "base/rand.h"
 #include "net/http_client.h"
 #include "net/http_server.h"
+#include "platform/outcomes.h"
 #include "platform/sender.h"
 #include "store/memory/memory.h"
 #include "store/sqlite/sqlite.h"
@@ -16,6 +18,7 @@
 #define RIG_UNUSED __attribute__((unused))
 
 #define MAX 64
+#define SAID 0xfedcba9876543210u /* as the heart hashes it */
 
 struct note { /* what this platform can say: parts with a text each */
     struct outgoing out;
@@ -58,11 +61,11 @@ static struct {
     enum sender_end told;
     char told_why[256];
     struct buf cut_off; /* "tenant/instance/request error\n" */
+    uint64_t said;      /* of what was cut off, or goes on */
     bool token;         /* without one, write() holds */
     int records_when_heard;
     uint64_t numbers;
     bool nobody_lives; /* whoever asked before the restart is no more */
-    struct buf ended;  /* "done unknown " */
 } w;
 
 /* ---- the host ---- */
@@ -96,6 +99,7 @@ void host_fail(struct host *h, struct action_id id, const char *fmt, ...)
 }
 void host_cut_off(struct host *h, const struct action_from *from, const char *error)
 {
+    w.said = from->said.lo;
     buf_printf(&w.cut_off, "%.*s/%.*s/%.*s %s\n", STR_FMT(from->tenant), STR_FMT(from->instance),
                STR_FMT(from->request_id), error);
 }
@@ -109,15 +113,12 @@ bool host_revive(struct host *h, struct platform *p, const struct action_from *f
         return false;
     assert_true(str_to_u64(str_skip(from->request_id, 1), &n)); /* "r7" */
     *ret_id = (struct action_id){.index = (uint32_t)n};
+    w.said = from->said.lo;
     return true;
 }
 uint64_t host_number(struct host *h)
 {
     return w.store->boot << 40 | ++w.numbers;
-}
-void host_ended(struct host *h, const struct host_end *e)
-{
-    buf_printf(&w.ended, "%s ", e->how);
 }
 
 /* ---- the platform's server ---- */
@@ -309,6 +310,7 @@ static RIG_UNUSED int setup(void **state)
     w.env = (struct host_env){.loop = w.loop,
                               .clock = w.clock,
                               .rand = &w.rand,
+                              .outcomes = outcomes_new(16),
                               .http = http_client_new(w.loop)};
     w.token = true;
     open_store("db");
@@ -326,7 +328,7 @@ static RIG_UNUSED int teardown(void **state)
     loop_free(w.loop);
     buf_done(&w.heard);
     buf_done(&w.cut_off);
-    buf_done(&w.ended);
+    outcomes_free(w.env.outcomes);
     for (size_t i = 0; i < MAX; i++) {
         buf_done(&w.results[i].id);
         buf_done(&w.results[i].error);
@@ -363,7 +365,7 @@ static RIG_UNUSED struct note *note_new(const char *lane, const char *text)
 static RIG_UNUSED void act(uint32_t index, struct note *n, int64_t deadline_ms)
 {
     char request[16];
-    struct action_from from = {STR("acme"), STR("bot1"), STR_NULL};
+    struct action_from from = {STR("acme"), STR("bot1"), .said = {SAID, 1}};
     struct action a = {.op = n->op,
                        .chat_id = str_of(n->lane),
                        .content = str_of(n->parts[0]),
@@ -373,11 +375,8 @@ static RIG_UNUSED void act(uint32_t index, struct note *n, int64_t deadline_ms)
     snprintf(request, sizeof request, "r%u", index);
     from.request_id = str_of(request);
     sender_act(w.sender, &n->out,
-               &(struct sender_order){.id = {.index = index},
-                                      .from = &from,
-                                      .action = &a,
-                                      .what = str_of(n->parts[0]),
-                                      .twice = n->twice});
+               &(struct sender_order){
+                   .id = {.index = index}, .from = &from, .action = &a, .twice = n->twice});
 }
 
 /* What an earlier process left, or an edit of what was queued. */
@@ -397,11 +396,21 @@ static RIG_UNUSED void note_act(struct platform *p, struct action_id id,
     n->twice = a->left != NULL ? a->left->e.twice : TWICE_IS_ONE;
     n->once = n->twice == TWICE_IS_TWO || n->twice == TWICE_IS_SEEN;
     sender_act(w.sender, &n->out,
-               &(struct sender_order){.id = id,
-                                      .from = from,
-                                      .action = a,
-                                      .what = str_of(n->text),
-                                      .twice = n->twice});
+               &(struct sender_order){.id = id, .from = from, .action = a, .twice = n->twice});
+}
+
+/* How the newest action ended. */
+static RIG_UNUSED bool ended(const char *how)
+{
+    struct buf text = BUF_INIT, want = BUF_INIT;
+    struct jw j = jw_begin(&text);
+
+    outcomes_write(w.env.outcomes, STR_NULL, 1, &j);
+    buf_printf(&want, "\"ended\":\"%s\"", how);
+    bool found = str_contains(buf_str(&text), buf_str(&want));
+    buf_done(&text);
+    buf_done(&want);
+    return found;
 }
 
 static RIG_UNUSED void say(uint32_t index, const char *lane, const char *text)

@@ -312,6 +312,57 @@ static void random_traffic_keeps_order_and_deadlines(void **state)
     }
 }
 
+/* ---- tenants whose requests the platform refuses ---- */
+
+static void refuse(const char *tenant, int n, int64_t at_ms)
+{
+    pass(at_ms - now);
+    for (int i = 0; i < n; i++)
+        outbox_blame(box, str_of(tenant));
+}
+
+static bool is_blamed(const char *tenant, int64_t at_ms)
+{
+    pass(at_ms - now);
+    return outbox_is_blamed(box, str_of(tenant));
+}
+
+static void whoever_is_refused_too_often_is_held_back_and_nobody_else(void **state)
+{
+    assert_false(is_blamed("greedy", 1000));
+    refuse("greedy", BLAME_MAX - 1, 1000);
+    refuse("modest", 1, 1000);
+    assert_false(is_blamed("greedy", 1000));
+    refuse("greedy", 1, 2000);
+    assert_true(is_blamed("greedy", 2000));
+    assert_false(is_blamed("modest", 2000));
+    assert_false(is_blamed("third", 2000));
+}
+
+static void blame_is_over_after_a_while(void **state)
+{
+    refuse("greedy", BLAME_MAX, 1000);
+    assert_true(is_blamed("greedy", 1000 + BLAME_MS - 1));
+    refuse("other", BLAME_MAX, 1000 + BLAME_MS - 1);
+    refuse("greedy", 1, 1000 + BLAME_MS); /* a new window, the old one still counts */
+    assert_true(is_blamed("greedy", 1000 + BLAME_MS));
+    assert_false(is_blamed("greedy", 1000 + BLAME_MS + BLAME_MS / 2));
+    assert_false(is_blamed("other", 1000 + 2 * BLAME_MS + BLAME_MS / 10)); /* none came since */
+}
+
+static void tenants_that_behave_are_forgotten(void **state)
+{
+    char name[16];
+
+    for (int i = 0; i < 1000; i++) {
+        snprintf(name, sizeof name, "t%d", i);
+        refuse(name, 1, 1000 + i);
+    }
+    assert_int_equal(outbox_n_blamed(box), 1000);
+    refuse("late", 1, 3000 + 2 * BLAME_MS);
+    assert_int_equal(outbox_n_blamed(box), 1);
+}
+
 #define T(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
 UNIT(platform_test_outbox)
 {
@@ -330,6 +381,9 @@ UNIT(platform_test_outbox)
         T(a_lane_one_tenant_has_filled_takes_those_of_another),
         T(a_tenant_whose_requests_hang_leaves_room_to_run),
         T(random_traffic_keeps_order_and_deadlines),
+        T(whoever_is_refused_too_often_is_held_back_and_nobody_else),
+        T(blame_is_over_after_a_while),
+        T(tenants_that_behave_are_forgotten),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -68,6 +68,7 @@ struct rig {
     size_t acts;
     bool act_at_once;
     struct action_id act_id;
+    struct hash128 act_said;
     enum action_op act_op;
     char act_chat[64], act_bot[32], act_platform[32], act_content[128]; /* cut */
     char changed[256];  /* every state told: "ann=live " */
@@ -491,6 +492,7 @@ static void rig_act(struct outside *o, const struct outlet *to, struct action_id
     rig.acts++;
     rig.act_id = id;
     rig.act_op = act->op;
+    rig.act_said = from->said;
     snprintf(rig.act_chat, sizeof rig.act_chat, "%.*s", STR_FMT(act->chat_id));
     snprintf(rig.act_bot, sizeof rig.act_bot, "%s", to->bot);
     snprintf(rig.act_content, sizeof rig.act_content, "%.*s", STR_FMT(act->content));

@@ -183,6 +183,51 @@ static void what_is_said_again_after_a_lost_socket_is_the_same_message(void **st
     assert_true(result_says(f, 0, "\"message_id\":\"m1\""));
 }
 
+static void what_a_crash_cut_off_is_told_again_once_when_it_is_said_again(void **state)
+{
+    struct fake *f = connect_as("gw-a");
+    publish("a", "e1");
+    ask(f, "r1", SEND, "");
+    struct action_from from = {STR("acme"), STR("ann"), STR("r1"), .said = rig.act_said};
+    assert_true(action_is_said(&from));
+    restart();
+    relay_cut_off(rig.relay, &from, STR("timed out: cut off"));
+    f = connect_as("gw-a");
+    assert_int_equal(results(f), 1); /* of r1 */
+    ask(f, "r2", SEND, "");
+    assert_int_equal(rig.acts, 1);
+    assert_int_equal(results(f), 2);
+    assert_true(result_says(f, 1, ACTION_ERROR_UNKNOWN "bellhop was restarted"));
+    ask(f, "r3", SEND, ""); /* that is meant */
+    assert_int_equal(rig.acts, 2);
+    relay_cut_off(rig.relay, &from, STR("timed out: cut off"));
+    advance(61000);
+    f = connect_as("gw-a");
+    ask(f, "r4", SEND, ""); /* a minute later it is meant, too */
+    assert_int_equal(rig.acts, 3);
+}
+
+static void what_goes_on_after_a_restart_is_not_done_twice_when_it_is_said_again(void **state)
+{
+    struct action_id old;
+    struct fake *f = connect_as("gw-a");
+    publish("a", "e1");
+    ask(f, "r1", SEND, "");
+    struct action_from from = {STR("acme"), STR("ann"), STR("r1"), .said = rig.act_said};
+    restart();
+    assert_true(
+        relay_revive(rig.relay, &from, STR("discord"), STR("app"), ACTION_SEND, STR("c1"), &old));
+    f = connect_as("gw-a");
+    ask(f, "r2", SEND, "");
+    assert_int_equal(rig.acts, 1);
+    relay_result(rig.relay, old, &(struct action_result){.success = true, .message_id = STR("m1")});
+    turn();
+    assert_int_equal(results(f), 1);
+    assert_true(result_says(f, 0, "\"requestId\":\"r2\""));
+    ask(f, "r3", SEND, ""); /* that is meant */
+    assert_int_equal(rig.acts, 2);
+}
+
 static void the_same_words_in_another_thread_or_question_are_another_message(void **state)
 {
     static const char *const others[] = {
@@ -215,8 +260,6 @@ static void a_sleeping_socket_still_gets_its_results(void **state)
     assert_int_equal(results(f), 1);
 }
 
-/* ---- what was under way when an older bellhop died ---- */
-
 static void count_record(void *ctx, struct str key, struct str value)
 {
     ++*(size_t *)ctx;
@@ -225,22 +268,9 @@ static void count_record(void *ctx, struct str key, struct str value)
 static size_t records(void)
 {
     size_t n = 0;
-    assert_int_equal(rig.tap.inner->ops->load_records(rig.tap.inner, "outbound", count_record, &n),
+    assert_int_equal(rig.tap.inner->ops->load_records(rig.tap.inner, "outgoing", count_record, &n),
                      BH_OK);
     return n;
-}
-
-static void tim_was_asking(void)
-{
-    struct store_kv item = {.verb = KV_PUT,
-                            .ns = "outbound",
-                            .key = STR("acme\x1ftim\x1fr1"),
-                            .value = STR("{\"platform\":\"telegram\",\"op\":\"send\"}")};
-
-    add_gateway("gw-t", "tim", NULL, "telegram", "tg");
-    hang_up(connect_as("gw-t"), 1006);
-    store_put(rig.tap.inner, &item, 1, true, NULL, NULL);
-    turn();
 }
 
 static void a_request_keeps_nothing_on_disk(void **state)
@@ -255,32 +285,6 @@ static void a_request_keeps_nothing_on_disk(void **state)
     ask(f, "r1", SEND, "");
     assert_string_equal(rig.act_platform, "telegram");
     assert_int_equal(records(), 0);
-}
-
-static void a_request_cut_off_by_a_crash_is_reported_once_to_the_next_socket(void **state)
-{
-    tim_was_asking();
-    restart();
-    assert_int_equal(records(), 1);
-    struct fake *f = connect_as("gw-t");
-    assert_int_equal(results(f), 1);
-    assert_true(result_says(f, 0, "\"requestId\":\"r1\""));
-    assert_true(result_says(f, 0, "\"success\":false"));
-    assert_true(result_says(f, 0, ACTION_ERROR_UNKNOWN "bellhop restarted"));
-    assert_int_equal(records(), 0);
-    hang_up(f, 1006);
-    f = connect_as("gw-t");
-    assert_int_equal(results(f), 0);
-}
-
-static void a_cut_off_request_nobody_asks_for_is_forgotten(void **state)
-{
-    tim_was_asking();
-    restart();
-    advance(30000);
-    assert_int_equal(records(), 0);
-    struct fake *f = connect_as("gw-t");
-    assert_int_equal(results(f), 0);
 }
 
 static void chat_info_always_has_a_name_and_a_type(void **state)
@@ -359,11 +363,11 @@ UNIT(relay_test_requests)
         PROMISE(a_result_finds_the_next_socket_when_the_first_has_gone),
         PROMISE(a_result_goes_to_the_receiver_when_the_asker_has_gone),
         PROMISE(what_is_said_again_after_a_lost_socket_is_the_same_message),
+        PROMISE(what_a_crash_cut_off_is_told_again_once_when_it_is_said_again),
+        PROMISE(what_goes_on_after_a_restart_is_not_done_twice_when_it_is_said_again),
         PROMISE(the_same_words_in_another_thread_or_question_are_another_message),
         PROMISE(a_sleeping_socket_still_gets_its_results),
         PROMISE(a_request_keeps_nothing_on_disk),
-        PROMISE(a_request_cut_off_by_a_crash_is_reported_once_to_the_next_socket),
-        PROMISE(a_cut_off_request_nobody_asks_for_is_forgotten),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

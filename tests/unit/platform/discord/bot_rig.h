@@ -11,6 +11,7 @@
 #include "net/http_client.h"
 #include "net/http_server.h"
 #include "net/loop.h"
+#include "platform/no_media.h"
 #include "platform/discord/discord_priv.h"
 #include "store/memory/memory.h"
 #include "store/seal.h"
@@ -88,9 +89,6 @@ uint64_t host_number(struct host *h)
     static uint64_t n;
 
     return ++n;
-}
-void host_ended(struct host *h, const struct host_end *e)
-{
 }
 void host_cut_off(struct host *h, const struct action_from *from, const char *error)
 {

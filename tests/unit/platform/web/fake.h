@@ -112,6 +112,20 @@ void host_fail(struct host *h, struct action_id id, const char *fmt, ...)
     host_result(h, id, &(struct action_result){.error = str_of(text)});
 }
 
+void host_cut_off(struct host *h, const struct action_from *from, const char *error)
+{
+}
+bool host_revive(struct host *h, struct platform *p, const struct action_from *from,
+                 enum action_op op, struct str chat, struct action_id *ret_id)
+{
+    return false;
+}
+uint64_t host_number(struct host *h)
+{
+    static uint64_t n;
+
+    return ++n;
+}
 const char *host_route_state(struct host *h, struct platform *p, struct str route_key)
 {
     return fake.state;

@@ -1,25 +1,35 @@
-/* Promises of host/carry.h: an action gets its file before it is acted upon, or says why not. */
-#include "media_rig.h"
+/* Promises of platform/sender.h: an action gets its file before the platform sees it, or says why
+ * not; and only what the same instance says in the same chat and thread waits for that. */
+#include "host/media_rig.h"
 #include "base/limits.h"
-#include "host/carry.h"
-#include "host/host.h"
+#include "platform/outcomes.h"
+#include "platform/sender.h"
 
 struct rig {
     struct media_rig m;
-    struct carries *c;
     struct platform p;
-    int acted, failed;
+    struct sender *s;
+    int acted, failed, queued;
     char told[512];   /* the failure */
     char carried[64]; /* what the file of the action holds */
     char url[256], name[64], shown[64];
     char order[16]; /* f: a file; t: a text */
-    uint64_t number;
+    uint64_t numbers;
     bool keeps; /* the platform puts it into its outbox */
 };
 static struct rig *rig;
 
 /* ---- the host and the platform ---- */
 
+const struct host_env *host_env(struct host *h)
+{
+    return &rig->m.env;
+}
+void host_result(struct host *h, struct action_id id, const struct action_result *r)
+{
+    assert_int_equal(id.index, 7);
+    rig->queued += r->queued;
+}
 void host_fail(struct host *h, struct action_id id, const char *fmt, ...)
 {
     va_list ap;
@@ -30,11 +40,33 @@ void host_fail(struct host *h, struct action_id id, const char *fmt, ...)
     assert_int_equal(id.index, 7);
     rig->failed++;
 }
-
-uint64_t host_last_number(const struct host *h)
+void host_cut_off(struct host *h, const struct action_from *from, const char *error)
 {
-    return rig->number;
+    fail();
 }
+bool host_revive(struct host *h, struct platform *p, const struct action_from *from,
+                 enum action_op op, struct str chat, struct action_id *ret_id)
+{
+    *ret_id = (struct action_id){7, 7};
+    return true;
+}
+uint64_t host_number(struct host *h)
+{
+    return rig->m.store->boot << 40 | ++rig->numbers;
+}
+
+static void never_write(struct platform *p, struct outgoing *o, struct sender_request *q,
+                        struct sender_verdict *v)
+{
+    v->end = SENDER_HOLD;
+}
+
+static void out_free(struct outgoing *o)
+{
+    free(o);
+}
+
+static const struct sender_ops sender_ops = {.write = never_write, .free = out_free};
 
 static void act(struct platform *p, struct action_id id, const struct action_from *from,
                 const struct action *a)
@@ -42,8 +74,9 @@ static void act(struct platform *p, struct action_id id, const struct action_fro
     FILE *f = a->file != NULL ? fopen(a->file->path, "r") : NULL;
 
     rig->order[rig->acted] = f != NULL ? 'f' : 't';
+    rig->acted++;
     if (a->op == ACTION_SEND) {
-        rig->acted++;
+        assert_str(json_str(a->metadata, "colour"), "red");
         return;
     }
     assert_non_null(f);
@@ -54,11 +87,20 @@ static void act(struct platform *p, struct action_id id, const struct action_fro
     snprintf(rig->url, sizeof rig->url, "%.*s", STR_FMT(a->file->url));
     snprintf(rig->name, sizeof rig->name, "%.*s", STR_FMT(a->file->name));
     snprintf(rig->shown, sizeof rig->shown, "%.*s", STR_FMT(a->filename));
-    rig->number += rig->keeps;
-    rig->acted++;
+    if (!rig->keeps)
+        return;
+    struct outgoing *o = xcalloc(1, sizeof *o);
+    o->n_parts = 1;
+    sender_act(rig->s, o, &(struct sender_order){.id = id, .from = from, .action = a});
 }
 
 static const struct platform_ops ops = {.name = "letters", .act = act};
+
+static void open_sender(struct rig *r)
+{
+    r->p = (struct platform){.ops = &ops, .bot = "bot"};
+    assert_int_equal(sender_new(&r->p, "Letters", &sender_ops, &r->s, r->m.why), BH_OK);
+}
 
 static int setup(void **state)
 {
@@ -66,8 +108,9 @@ static int setup(void **state)
 
     rig = r;
     rig_open(&r->m);
-    r->p = (struct platform){.ops = &ops, .bot = "bot"};
-    r->c = carries_new(&r->m.env, r->m.media);
+    r->m.env.media = r->m.media;
+    r->m.env.outcomes = outcomes_new(16);
+    open_sender(r);
     *state = r;
     return 0;
 }
@@ -76,11 +119,14 @@ static int teardown(void **state)
 {
     struct rig *r = *state;
 
-    carries_free(r->c);
+    sender_free(r->s);
+    outcomes_free(r->m.env.outcomes);
     rig_close(&r->m);
     free(r);
     return 0;
 }
+
+static int records(struct rig *r);
 
 static void send(struct rig *r, const char *source_url)
 {
@@ -92,7 +138,60 @@ static void send(struct rig *r, const char *source_url)
                        .source_url = str_of(source_url),
                        .deadline_ms = clock_now_ms(r->m.env.clock) + 30000};
 
-    carry_act(r->c, &r->p, (struct action_id){7, 7}, &from, &a);
+    sender_submit(r->s, (struct action_id){7, 7}, &from, &a);
+}
+
+/* Says something; true: it waits for a file. */
+static bool waits_of(struct rig *r, const char *tenant, const char *instance, const char *chat)
+{
+    struct action_from from = {.tenant = str_of(tenant), .instance = str_of(instance)};
+    struct json_parser *parser = json_parser_new();
+    char *content = xstrdup("said behind it");
+    struct action a = {.op = ACTION_SEND, .chat_id = str_of(chat), .content = str_of(content)};
+    int before = r->acted;
+
+    assert_true(json_parse(parser, STR("{\"colour\":\"red\"}"), &a.metadata));
+    sender_submit(r->s, (struct action_id){7, 7}, &from, &a);
+    free(content); /* borrowed for the call */
+    json_parser_free(parser);
+    if (r->acted == before)
+        return true;
+    r->acted = before;
+    r->order[before] = '\0';
+    return false;
+}
+
+static bool text_waits(struct rig *r, const char *chat)
+{
+    return waits_of(r, "acme", "bot", chat);
+}
+
+static void count_record(void *ctx, struct str key, struct str value)
+{
+    ++*(int *)ctx;
+}
+
+static int records(struct rig *r)
+{
+    int n = 0;
+
+    assert_int_equal(r->m.store->ops->load_records(r->m.store, "outgoing", count_record, &n),
+                     BH_OK);
+    return n;
+}
+
+/* What waits, as an operator sees it. */
+static void count_fetching(void *ctx, const struct outgoing_view *v)
+{
+    *(int *)ctx += v->e.state == OUTGOING_FETCHING;
+}
+
+static int fetching(struct rig *r)
+{
+    int n = 0;
+
+    sender_each(r->s, 0, count_fetching, &n);
+    return n;
 }
 
 /* ---- a file of ours ---- */
@@ -135,7 +234,7 @@ static const char *keep(struct rig *r, const char *tenant)
 
 /* ---- the promises ---- */
 
-static void a_file_that_is_here_is_carried_at_once(void **state)
+static void a_file_that_is_here_goes_at_once(void **state)
 {
     struct rig *r = *state;
 
@@ -184,22 +283,6 @@ static void a_file_elsewhere_is_fetched_first(void **state)
     assert_int_equal(r->failed, 0);
 }
 
-static bool waits_of(struct rig *r, const char *tenant, const char *instance, const char *chat)
-{
-    struct action_from from = {.tenant = str_of(tenant), .instance = str_of(instance)};
-    char *content = xstrdup("said behind it");
-    struct action a = {.op = ACTION_SEND, .chat_id = str_of(chat), .content = str_of(content)};
-    bool waits = carry_waits(r->c, &r->p, (struct action_id){7, 7}, &from, &a);
-
-    free(content); /* borrowed for the call */
-    return waits;
-}
-
-static bool text_waits(struct rig *r, const char *chat)
-{
-    return waits_of(r, "acme", "bot", chat);
-}
-
 static void what_is_said_behind_a_file_follows_it(void **state)
 {
     struct rig *r = *state;
@@ -231,10 +314,6 @@ static void what_is_said_behind_a_file_that_does_not_come_goes_on(void **state)
     rig_until(&r->m, &r->acted, 2);
     assert_string_equal(r->order, "tt");
     assert_int_equal(r->failed, 1);
-    send(r, url);
-    assert_true(text_waits(r, "c"));
-    carry_drop(r->c, &r->p);
-    assert_int_equal(r->failed, 3);
     assert_false(text_waits(r, "c"));
 }
 
@@ -268,11 +347,12 @@ static void what_waits_behind_files_is_counted(void **state)
     send(r, url);
     assert_int_equal(r->failed, 1);
     assert_non_null(strstr(r->told, "limits.fetches"));
-    carry_drop(r->c, &r->p);
-    assert_int_equal(r->failed, 4);
+    sender_forget(r->s, STR("acme"), STR("bot")); /* nobody is told */
+    assert_int_equal(fetching(r), 0);
+    assert_int_equal(r->failed, 1);
     send(r, url); /* there is room again */
-    assert_int_equal(r->failed, 4);
-    carry_drop(r->c, &r->p);
+    assert_int_equal(r->failed, 1);
+    sender_forget(r->s, STR("acme"), STR("bot"));
     ledger_free(r->m.env.ledger);
     r->m.env.ledger = NULL;
 }
@@ -296,23 +376,60 @@ static void what_cannot_be_fetched_is_told_in_words(void **state)
     assert_int_equal(r->acted, 0);
 }
 
-static void a_platform_that_closes_fails_what_waits_for_it(void **state)
+static void a_stop_and_a_crash_lose_neither_the_file_nor_what_is_behind_it(void **state)
 {
     struct rig *r = *state;
-    struct platform other = r->p;
+    char url[128];
+
+    snprintf(url, sizeof url, "%s/slow", r->m.base);
+    send(r, url);
+    assert_true(text_waits(r, "c"));
+    rig_until(&r->m, &r->m.asked, 1);
+    assert_int_equal(records(r), 2); /* recorded first, then fetched */
+    assert_int_equal(fetching(r), 2);
+    sender_free(r->s);
+    assert_int_equal(r->queued, 2); /* whoever waits is told that it goes on */
+    assert_int_equal(r->failed, 0);
+    rig_release(&r->m, 1);
+    rig_rest(&r->m);
+    assert_int_equal(r->acted, 0);
+    open_sender(r);
+    rig_until(&r->m, &r->m.asked, 2); /* fetched anew */
+    rig_release(&r->m, 1);
+    rig_until(&r->m, &r->acted, 2);
+    assert_string_equal(r->order, "ft");
+    rig_rest(&r->m);
+    assert_int_equal(records(r), 0); /* this platform has its own */
+}
+
+static void what_an_operator_drops_lets_the_next_go_on(void **state)
+{
+    struct rig *r = *state;
+    char url[128];
+
+    snprintf(url, sizeof url, "%s/slow", r->m.base);
+    send(r, url);
+    assert_true(text_waits(r, "c"));
+    uint64_t number = r->m.store->boot << 40 | 1;
+    assert_true(sender_holds(r->s, number));
+    assert_int_equal(sender_drop(r->s, number), BH_OK);
+    assert_string_equal(r->told, "an operator took it out of the outbox");
+    rig_until(&r->m, &r->acted, 1);
+    assert_string_equal(r->order, "t");
+}
+
+static void a_file_being_fetched_takes_no_running_slot(void **state)
+{
+    struct rig *r = *state;
+    struct sender_stats n;
     char url[128];
 
     snprintf(url, sizeof url, "%s/slow", r->m.base);
     send(r, url);
     rig_until(&r->m, &r->m.asked, 1);
-    carry_drop(r->c, &other);
-    assert_int_equal(r->failed, 0);
-    carry_drop(r->c, &r->p);
-    assert_int_equal(r->failed, 1);
-    assert_string_equal(r->told, "network trouble: bellhop is stopping");
-    rig_release(&r->m, 1);
-    rig_rest(&r->m);
-    assert_int_equal(r->acted + r->failed, 1);
+    sender_stats(r->s, &n);
+    assert_int_equal(n.running, 0);
+    assert_int_equal(n.waiting, 1);
 }
 
 static void what_is_in_the_outbox_keeps_its_file(void **state)
@@ -326,15 +443,32 @@ static void what_is_in_the_outbox_keeps_its_file(void **state)
     send(r, url);
     const struct media_file *f = media_find(r->m.media, str_of(r->m.id));
     assert_int_equal(f->n_holds, 1);
-    assert_true(f->holds[0].row == (HOST_ROW_OUTGOING | r->number));
+    uint64_t number = r->m.store->boot << 40 | r->numbers;
+    assert_true(f->holds[0].row == (SENDER_FILE_ROW | number));
     assert_string_equal(f->holds[0].tenant, "acme");
+    assert_true(sender_holds(r->s, number));
 }
 
-UNIT(host_test_carry)
+static void a_fetched_file_keeps_the_record_of_its_action(void **state)
+{
+    struct rig *r = *state;
+    char url[128];
+
+    r->keeps = true;
+    snprintf(url, sizeof url, "%s/cat", r->m.base);
+    send(r, url);
+    rig_until(&r->m, &r->acted, 1);
+    rig_rest(&r->m);
+    assert_int_equal(r->numbers, 1); /* one action, one record */
+    assert_int_equal(records(r), 1);
+    sender_forget(r->s, STR("acme"), STR("bot"));
+}
+
+UNIT(platform_test_sender_files)
 {
     const struct CMUnitTest tests[] = {
 #define T(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
-        T(a_file_that_is_here_is_carried_at_once),
+        T(a_file_that_is_here_goes_at_once),
         T(a_file_of_another_tenant_is_not_and_its_address_is_not_asked),
         T(a_file_elsewhere_is_fetched_first),
         T(what_is_said_behind_a_file_follows_it),
@@ -342,8 +476,11 @@ UNIT(host_test_carry)
         T(a_slow_file_keeps_nobody_else_in_the_chat_waiting),
         T(what_waits_behind_files_is_counted),
         T(what_cannot_be_fetched_is_told_in_words),
-        T(a_platform_that_closes_fails_what_waits_for_it),
+        T(a_stop_and_a_crash_lose_neither_the_file_nor_what_is_behind_it),
+        T(what_an_operator_drops_lets_the_next_go_on),
+        T(a_file_being_fetched_takes_no_running_slot),
         T(what_is_in_the_outbox_keeps_its_file),
+        T(a_fetched_file_keeps_the_record_of_its_action),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,17 +1,18 @@
-/* ends.c - how actions ended.  (ends.h has the contract.)
+/* outcomes.c - how actions ended.  (outcomes.h has the contract.)
  *
- * A ring; looking one up walks it, which happens when a person asks. */
-#include "host/ends.h"
+ * Looking one up walks the ring, which happens when a person asks. */
+#include "platform/outcomes.h"
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include "base/jw.h"
 #include "base/mem.h"
+#include "platform/sender.h"
 
-struct end {
+struct kept_outcome {
     const char *platform, *how;                                    /* literals */
     struct str bot, tenant, instance, request, chat, message, why; /* into @block */
-    char *block; /* owned; NULL: this place is free */
+    char *block; /* owned; NULL: this slot is free */
     int64_t asked_ms, ended_ms;
     uint64_t number;
     uint32_t attempts;
@@ -19,20 +20,20 @@ struct end {
     bool queued;
 };
 
-struct ends {
+struct outcomes {
     size_t max, next;
-    struct end at[];
+    struct kept_outcome at[];
 };
 
-struct ends *ends_new(size_t max)
+struct outcomes *outcomes_new(size_t max)
 {
-    struct ends *e = xcalloc(1, sizeof *e + max * sizeof e->at[0]);
+    struct outcomes *e = xcalloc(1, sizeof *e + max * sizeof e->at[0]);
 
     e->max = max;
     return e;
 }
 
-void ends_free(struct ends *e)
+void outcomes_free(struct outcomes *e)
 {
     for (size_t i = 0; e != NULL && i < e->max; i++)
         free(e->at[i].block);
@@ -48,35 +49,37 @@ static struct str copy_to(char **at, struct str s)
     return str_make(p, s.n);
 }
 
-void ends_note(struct ends *e, const struct host_end *x, int64_t now_ms)
+void outcomes_note(struct outcomes *e, const struct outcome *x)
 {
-    struct end *to = &e->at[e->next];
-    struct str bot = str_of(x->p->bot), why = str_of(x->why);
+    if (e == NULL)
+        return;
+    struct kept_outcome *to = &e->at[e->next];
+    struct str bot = str_of(x->bot), why = str_of(x->why);
     const struct action_from *f = x->from;
 
     e->next = (e->next + 1) % e->max;
     free(to->block);
     char *at = to->block = xmalloc(bot.n + f->tenant.n + f->instance.n + f->request_id.n +
                                    x->chat.n + x->message_id.n + why.n + 1);
-    *to = (struct end){.block = to->block,
-                       .platform = x->p->ops->name,
-                       .how = x->how,
-                       .bot = copy_to(&at, bot),
-                       .tenant = copy_to(&at, f->tenant),
-                       .instance = copy_to(&at, f->instance),
-                       .request = copy_to(&at, f->request_id),
-                       .chat = copy_to(&at, x->chat),
-                       .message = copy_to(&at, x->message_id),
-                       .why = copy_to(&at, why),
-                       .asked_ms = x->asked_ms,
-                       .ended_ms = x->ended_ms > 0 ? x->ended_ms : now_ms,
-                       .number = x->number,
-                       .attempts = x->attempts,
-                       .op = x->op,
-                       .queued = x->queued};
+    *to = (struct kept_outcome){.block = to->block,
+                                .platform = x->platform,
+                                .how = x->how,
+                                .bot = copy_to(&at, bot),
+                                .tenant = copy_to(&at, f->tenant),
+                                .instance = copy_to(&at, f->instance),
+                                .request = copy_to(&at, f->request_id),
+                                .chat = copy_to(&at, x->chat),
+                                .message = copy_to(&at, x->message_id),
+                                .why = copy_to(&at, why),
+                                .asked_ms = x->asked_ms,
+                                .ended_ms = x->ended_ms,
+                                .number = x->number,
+                                .attempts = x->attempts,
+                                .op = x->op,
+                                .queued = x->queued};
 }
 
-static void write_end(struct jw *w, const struct end *x)
+static void write_one(struct jw *w, const struct kept_outcome *x)
 {
     char number[24];
 
@@ -100,20 +103,20 @@ static void write_end(struct jw *w, const struct end *x)
     jw_end_obj(w);
 }
 
-void ends_write(const struct ends *e, struct str id, size_t limit, struct jw *w)
+void outcomes_write(const struct outcomes *e, struct str id, size_t limit, struct jw *w)
 {
-    struct str head = STR("queued:");
+    struct str head = STR(SENDER_QUEUED_PREFIX);
     uint64_t number = 0;
 
     if (!str_to_u64(str_starts(id, head) ? str_skip(id, head.n) : id, &number))
         number = 0;
-    for (size_t i = 1; i <= e->max && limit > 0; i++) {
-        const struct end *x = &e->at[(e->next + e->max - i) % e->max];
+    for (size_t i = 1; e != NULL && i <= e->max && limit > 0; i++) {
+        const struct kept_outcome *x = &e->at[(e->next + e->max - i) % e->max];
         if (x->block == NULL)
             break;
         if (id.n > 0 && !str_eq(id, x->request) && (number == 0 || number != x->number))
             continue;
-        write_end(w, x);
+        write_one(w, x);
         limit--;
     }
 }

@@ -1,10 +1,10 @@
-/* Promises of host/manifest.h: whose commands a bot has, in whose words. */
+/* Promises of platform/manifest.h: whose commands a bot has, in whose words. */
 #include "unit.h"
 #include "facts_rig.h"
 #include "base/json.h"
 #include "base/mem.h"
-#include "host/host.h"
-#include "host/manifest.h"
+#include "platform/manifest.h"
+#include "platform/platform.h"
 
 struct bot {
     struct platform p;
@@ -17,6 +17,7 @@ static struct {
     struct manifests *ms;
     struct json_parser *parser;
     struct bot bots[2];
+    struct host_env env;
 } w;
 
 /* ---- the host ---- */
@@ -28,6 +29,20 @@ size_t host_n_platforms(const struct host *h)
 struct platform *host_nth_platform(const struct host *h, size_t n)
 {
     return &w.bots[n].p;
+}
+
+const struct host_env *host_env(struct host *h)
+{
+    return &w.env;
+}
+enum host_announcer host_announcer(struct host *h, struct str gateway, const struct platform *p)
+{
+    const struct gateway *gw = facts_gateway(w.f.facts, gateway);
+
+    if (gw == NULL || gw->revoked_ms != 0)
+        return ANNOUNCER_GONE;
+    return p != NULL && identity_has(gw, STR("discord"), str_of(p->bot)) ? ANNOUNCER_OWN
+                                                                         : ANNOUNCER_OTHER;
 }
 
 static void set_commands(struct platform *p, struct str commands)
@@ -60,7 +75,8 @@ static void add_gateway(const char *id, const char *bot)
 static void reopen(void)
 {
     manifests_close(w.ms);
-    w.ms = manifests_open(NULL, w.f.clock, w.f.store, w.f.facts);
+    w.env = (struct host_env){.clock = w.f.clock, .store = w.f.store};
+    w.ms = manifests_open(NULL);
 }
 
 static int setup(void **state)
@@ -197,7 +213,7 @@ static void nobody_has_more_than_a_platform_takes(void **state)
     buf_done(&many);
 }
 
-UNIT(host_test_manifest)
+UNIT(platform_test_manifest)
 {
     const struct CMUnitTest tests[] = {
 #define T(f) cmocka_unit_test_setup_teardown(f, setup, teardown)

@@ -1,5 +1,5 @@
 /* manifest.c - the commands that gateways announce.  (manifest.h has the contract.) */
-#include "host/manifest.h"
+#include "platform/manifest.h"
 #include <inttypes.h>
 #include <stdlib.h>
 #include "base/buf.h"
@@ -9,9 +9,8 @@
 #include "base/log.h"
 #include "base/map.h"
 #include "base/mem.h"
-#include "host/host.h"
+#include "platform/platform.h"
 #include "store/store.h"
-#include "tenancy/facts.h"
 
 #define NS "manifest"
 enum { NAME_MAX_CHARS = 32, DESCRIPTION_CHARS = 100 };
@@ -27,7 +26,6 @@ struct manifests {
     struct host *host;   /* borrowed */
     struct clock *clock; /* borrowed */
     struct store *store; /* borrowed */
-    struct facts *facts; /* borrowed */
     struct list all;     /* struct announced, those who came first first; owned */
     struct map by_id;
     struct json_parser *parser; /* owned */
@@ -169,7 +167,6 @@ static void merge_one(struct jw *w, struct json commands, struct map *names, siz
 
 static void merge(struct manifests *ms, struct platform *p, struct buf *out)
 {
-    struct str platform = str_of(p->ops->name), bot = str_of(p->bot);
     struct map names = MAP_INIT;
     struct jw w = jw_begin(out);
     size_t n = 0;
@@ -178,9 +175,8 @@ static void merge(struct manifests *ms, struct platform *p, struct buf *out)
     jw_arr(&w);
     list_each (&ms->all, it, nxt) {
         struct announced *a = list_entry(it, struct announced, link);
-        const struct gateway *gw = facts_gateway(ms->facts, str_of(a->gateway));
         struct json doc;
-        if (gw != NULL && identity_has(gw, platform, bot) &&
+        if (host_announcer(ms->host, str_of(a->gateway), p) == ANNOUNCER_OWN &&
             json_parse(ms->parser, buf_str(&a->commands), &doc))
             merge_one(&w, doc, &names, &n);
     }
@@ -194,8 +190,7 @@ static void drop_revoked(struct manifests *ms)
 {
     list_each (&ms->all, it, nxt) {
         struct announced *a = list_entry(it, struct announced, link);
-        const struct gateway *gw = facts_gateway(ms->facts, str_of(a->gateway));
-        if (gw != NULL && gw->revoked_ms == 0)
+        if (host_announcer(ms->host, str_of(a->gateway), NULL) != ANNOUNCER_GONE)
             continue;
         save(ms, a, true);
         announced_free(ms, a);
@@ -229,7 +224,7 @@ static void on_record(void *ctx, struct str key, struct str value)
 
     if (a == NULL)
         return;
-    if (!str_starts(value, STR("[")) && str_split(&value, ' ', &since)) /* else an older one's */
+    if (str_split(&value, ' ', &since))
         str_to_u64(since, &ms);
     a->since_ms = (int64_t)ms;
     buf_add_str(&a->commands, value);
@@ -257,17 +252,17 @@ static void put_in_order(struct manifests *ms)
     free(all);
 }
 
-struct manifests *manifests_open(struct host *h, struct clock *clock, struct store *store,
-                                 struct facts *facts)
+struct manifests *manifests_open(struct host *h)
 {
+    const struct host_env *env = host_env(h);
     struct manifests *ms = xcalloc(1, sizeof *ms);
 
-    *ms = (struct manifests){.host = h, .clock = clock, .store = store, .facts = facts};
+    *ms = (struct manifests){.host = h, .clock = env->clock, .store = env->store};
     list_init(&ms->all);
     ms->parser = json_parser_new();
     timer_init(&ms->soon, on_soon);
-    if (store->ops->load_records(store, NS, on_record, ms) != BH_OK)
-        log_warn(NULL, "what gateways announced before cannot be read");
+    if (ms->store->ops->load_records(ms->store, NS, on_record, ms) != BH_OK)
+        log_warn(NULL, "the commands that gateways announced before cannot be read");
     put_in_order(ms);
     manifests_look(ms);
     return ms;

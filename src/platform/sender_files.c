@@ -1,0 +1,322 @@
+/* sender_files.c - design.  (sender.h has the contract.)
+ *
+ * An action whose file has to be fetched becomes a draft: an outgoing of the sender's own, with a
+ * record, in state FETCHING.  The drafts of one instance in one chat and thread stand in one queue,
+ * and what that instance says there meanwhile becomes a draft behind them:
+ *
+ *      send_media --public address--> draft --fetched--> first in its queue --> ops->act()
+ *      send, or a file of ours, behind a draft --> draft ----------'
+ *
+ * The platform's act() takes over the record of the draft.  Drafts count against limits.fetches:
+ * past it a file is refused, and a text no longer waits behind one.  Other instances in the chat
+ * wait for nothing, and a draft takes no running slot. */
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include "base/limits.h"
+#include "base/mem.h"
+#include "core/event.h"
+#include "media/media.h"
+#include "media/media_fetch.h"
+#include "platform/sender_priv.h"
+
+enum {
+    FETCH_MARGIN_MS = 10000, /* of its gateway's patience is left for sending a fetched file */
+    FETCH_LEAST_MS = 1000,
+    BEHIND_BYTES = 65536, /* a longer text does not wait behind a file */
+};
+
+struct file_queue { /* the drafts of one instance in one chat and thread */
+    struct sender *sender;
+    char *key;          /* owned: tenant US instance US chat US thread */
+    struct list drafts; /* never empty */
+    struct timer go;    /* armed when the first of them may be ready */
+};
+
+struct draft {
+    struct outgoing out; /* first */
+    struct list in_queue;
+    struct file_queue *queue;      /* borrowed */
+    struct media_fetch *fetch;     /* owned; NULL: it waits for those before it only */
+    struct party *party;           /* held, with one of its fetches; NULL: nothing is counted */
+    char file[MEDIA_ID_CHARS + 1]; /* empty: it carries none, or not yet */
+    char *url;                     /* owned; where its file was fetched; NULL: it was here */
+};
+
+static timer_cb on_queue_go;
+
+void sender_draft_free(struct outgoing *o)
+{
+    struct draft *d = container_of(o, struct draft, out);
+    struct sender *s = o->sender;
+    struct file_queue *q = d->queue;
+
+    list_remove(&d->in_queue);
+    if (list_is_empty(&q->drafts)) {
+        timer_stop(s->env->clock, &q->go);
+        map_del(&s->file_queues, str_of(q->key));
+        free(q->key);
+        free(q);
+    } else if (!timer_is_set(&q->go)) {
+        timer_set(s->env->clock, &q->go, 0);
+    }
+    media_fetch_cancel(&d->fetch);
+    if (d->party != NULL)
+        ledger_give(s->env->ledger, d->party, LIMIT_FETCHES, 1);
+    party_drop(d->party);
+    s->n_fetching--;
+    free(d->url);
+    free(d);
+}
+
+static void act_with_file(struct sender *s, struct action_id id, const struct action_from *from,
+                          const struct action *a, const struct media_file *f, struct str url)
+{
+    struct action with = *a;
+    struct buf own = BUF_INIT, name = BUF_INIT;
+    struct action_file file = {.path = media_path(s->env->media, f),
+                               .id = str_of(f->id),
+                               .type = str_of(f->type),
+                               .name = str_of(f->name),
+                               .url = url,
+                               .size = f->size};
+
+    if (s->env->public_url != NULL) {
+        media_url(s->env->media, str_of(s->env->public_url), str_of(f->id), true, &own);
+        file.url = buf_str(&own);
+    }
+    media_name_add(&name, a->filename); /* people see no path, and one line */
+    with.filename = name.n > 0 ? buf_str(&name) : STR_NULL;
+    with.file = &file;
+    s->p->ops->act(s->p, id, from, &with);
+    buf_done(&own);
+    buf_done(&name);
+}
+
+static struct file_queue *queue_of(struct sender *s, const struct action_from *from,
+                                   const struct action *a, bool make)
+{
+    struct buf key = BUF_INIT;
+
+    if (!make && map_count(&s->file_queues) == 0)
+        return NULL;
+    buf_printf(&key, "%.*s\x1f%.*s\x1f%.*s\x1f%.*s", STR_FMT(from->tenant), STR_FMT(from->instance),
+               STR_FMT(a->chat_id), STR_FMT(a->thread_id));
+    struct file_queue *q = map_get(&s->file_queues, buf_str(&key));
+    if (q == NULL && make) {
+        q = xcalloc(1, sizeof *q);
+        q->sender = s;
+        q->key = xstrdup(buf_z(&key));
+        list_init(&q->drafts);
+        timer_init(&q->go, on_queue_go);
+        map_put(&s->file_queues, str_of(q->key), q);
+    }
+    buf_done(&key);
+    return q;
+}
+
+/* NULL: the tenant has limits.fetches of them already. */
+static struct draft *draft_new(struct sender *s, struct action_id id,
+                               const struct action_from *from, const struct action *a)
+{
+    struct ledger *l = s->env->ledger;
+    struct party *party = l != NULL ? ledger_party(l, PER_TENANT, from->tenant) : NULL;
+
+    if (l != NULL && ledger_take(l, party, LIMIT_FETCHES, 1) != LIMIT_TAKEN) {
+        party_drop(party);
+        return NULL;
+    }
+    struct draft *d = xcalloc(1, sizeof *d);
+    struct outgoing *o = &d->out;
+    d->party = party;
+    d->queue = queue_of(s, from, a, true);
+    list_init(&d->in_queue);
+    list_append(&d->queue->drafts, &d->in_queue);
+    s->n_fetching++;
+    outgoing_start(s, o);
+    outgoing_enter(o, OUTGOING_FETCHING);
+    outgoing_set_order(
+        o, &(struct sender_order){.id = id, .from = from, .action = a, .lane = STR("")});
+    if (a->left != NULL) {
+        outgoing_take_over(o, a->left);
+        return d;
+    }
+    o->record.number = host_number(s->p->host);
+    map_put(&s->by_number, sender_number_key(&o->record.number), o);
+    outgoing_note(o, OUTGOING_WAITING, true);
+    return d;
+}
+
+/* Nothing is before @d and its file is here: the platform acts on it. */
+static void hand_over(struct draft *d)
+{
+    struct outgoing *o = &d->out;
+    struct sender *s = o->sender;
+    const struct media_file *f = NULL;
+
+    if (o->op == ACTION_SEND_MEDIA) {
+        f = media_find(s->env->media, str_of(d->file));
+        if (f == NULL) {
+            outgoing_end_with(o, SENDER_REFUSED,
+                              "the file cannot be sent: it is not here any more");
+            return;
+        }
+    }
+    struct action_id id = o->id;
+    struct outgoing_left *l = outgoing_to_left(o);
+    char *url = d->url;
+    d->url = NULL;
+    outgoing_release(o);
+    sender_take_left(s, l, id, true, f, str_of(url));
+    free(url);
+}
+
+static void on_queue_go(struct timer *t)
+{
+    struct file_queue *q = container_of(t, struct file_queue, go);
+
+    for (bool more = true; more;) {
+        struct draft *d = list_first(&q->drafts, struct draft, in_queue);
+        if (d->fetch != NULL)
+            return;
+        more = q->drafts.prev != &d->in_queue; /* the queue goes with its last draft */
+        hand_over(d);
+    }
+}
+
+static void on_fetched(void *ctx, const struct media_file *f, const char *why)
+{
+    struct draft *d = ctx;
+    char text[256];
+
+    d->fetch = NULL;
+    if (f != NULL) {
+        memcpy(d->file, f->id, sizeof d->file);
+        timer_set(d->out.sender->env->clock, &d->queue->go, 0);
+        return;
+    }
+    snprintf(text, sizeof text, "the file cannot be sent: %s", why);
+    outgoing_end_with(&d->out, SENDER_REFUSED, text);
+}
+
+static void fetch_file(struct sender *s, struct action_id id, const struct action_from *from,
+                       const struct action *a)
+{
+    int64_t wait_ms = a->deadline_ms > 0 ? a->deadline_ms - sender_now_ms(s) : SENDER_PATIENCE_MS;
+    struct draft *d = draft_new(s, id, from, a);
+
+    if (d == NULL) {
+        host_fail(s->p->host, id,
+                  ACTION_ERROR_TRANSIENT "too many files are being fetched already "
+                                         "(limits.fetches)");
+        return;
+    }
+    wait_ms -= FETCH_MARGIN_MS;
+    d->url = str_dup(a->source_url);
+    struct media_source source = {.url = d->url,
+                                  .tenant = from->tenant,
+                                  .name = a->filename,
+                                  .no_page = !str_eq(a->media_kind, STR("document")),
+                                  .timeout_ms =
+                                      wait_ms > FETCH_LEAST_MS ? wait_ms : FETCH_LEAST_MS};
+    d->fetch = media_fetch(s->env->media, &source, on_fetched, d);
+}
+
+/* `source_url` names a file that the tenant may read here, or one at a public address.  A foreign
+ * address that looks like one of ours is never asked: newer gateways send their credential to
+ * whatever looks so. */
+static void submit_media(struct sender *s, struct action_id id, const struct action_from *from,
+                         const struct action *a)
+{
+    struct media *media = s->env->media;
+    struct str url = a->source_url;
+    const struct media_file *f = media != NULL ? media_find(media, media_id_in(url)) : NULL;
+
+    if (media == NULL) {
+        host_fail(s->p->host, id, "unsupported op: send_media");
+    } else if (f != NULL && media_may_read(f, from->tenant)) {
+        struct draft *d = queue_of(s, from, a, false) != NULL ? draft_new(s, id, from, a) : NULL;
+        if (d != NULL)
+            memcpy(d->file, f->id, sizeof d->file);
+        else
+            act_with_file(s, id, from, a, f, STR_NULL);
+    } else if ((str_starts(url, STR("http://")) || str_starts(url, STR("https://"))) &&
+               event_media_is_safe(url) && memchr(url.p, '\0', url.n) == NULL) {
+        fetch_file(s, id, from, a);
+    } else {
+        host_fail(s->p->host, id,
+                  "the file cannot be sent: source_url names no file of yours here "
+                  "and no public http(s) address");
+    }
+}
+
+/* ---- actions from the host, and from the records of an earlier process ---- */
+
+static void submit(struct sender *s, struct action_id id, const struct action_from *from,
+                   const struct action *a)
+{
+    bool seen = a->left != NULL && a->left->e.lane.n > 0; /* by the adapter, before a restart */
+    bool behind = a->op == ACTION_SEND && a->content.n <= BEHIND_BYTES && !seen &&
+                  queue_of(s, from, a, false) != NULL;
+
+    if (a->op == ACTION_SEND_MEDIA && a->file == NULL)
+        submit_media(s, id, from, a);
+    else if (!behind || draft_new(s, id, from, a) == NULL)
+        s->p->ops->act(s->p, id, from, a);
+}
+
+bool sender_take_left(struct sender *s, struct outgoing_left *l, struct action_id id, bool ready,
+                      const struct media_file *f, struct str url)
+{
+    struct buf path = BUF_INIT;
+    struct action_file file;
+    struct action a;
+
+    s->taking = l;
+    if (outgoing_left_read(s, l)) {
+        outgoing_left_action(l, &a, &file, &path);
+        if (f != NULL)
+            act_with_file(s, id, &l->e.from, &a, f, url);
+        else if (ready)
+            s->p->ops->act(s->p, id, &l->e.from, &a);
+        else
+            submit(s, id, &l->e.from, &a);
+    }
+    s->taking = NULL;
+    bool taken = l->taken;
+    if (!taken)
+        outgoing_delete(s, l->number);
+    buf_done(&path);
+    free(l);
+    return taken;
+}
+
+void sender_submit(struct sender *s, struct action_id id, const struct action_from *from,
+                   const struct action *a)
+{
+    struct str queued = STR(SENDER_QUEUED_PREFIX);
+    char message[128], reply[128];
+    struct action with = *a;
+
+    if (!list_is_empty(&s->left))
+        records_revive(s); /* what was asked for earlier comes first */
+    if (str_starts(a->message_id, queued)) {
+        enum sender_named named = sender_named(s, a->message_id, message);
+        if (named == SENDER_NAMED_WAITS && a->op == ACTION_EDIT && sender_edit_later(s, a))
+            host_result(s->p->host, id, &(struct action_result){.success = true, .queued = true});
+        else if (named == SENDER_NAMED_WAITS)
+            host_fail(s->p->host, id,
+                      a->op == ACTION_EDIT ? "there is no such message to edit"
+                                           : "the message is still waiting in bellhop's outbox");
+        else if (named == SENDER_NAMED_NONE)
+            host_fail(s->p->host, id,
+                      "there is no such message: what was queued under this name failed");
+        if (named != SENDER_NAMED_SENT)
+            return;
+        with.message_id = str_of(message);
+    }
+    if (str_starts(a->reply_to, queued)) /* a reply to a message that is not there stands alone */
+        with.reply_to =
+            sender_named(s, a->reply_to, reply) == SENDER_NAMED_SENT ? str_of(reply) : STR_NULL;
+    submit(s, id, from, &with);
+}
