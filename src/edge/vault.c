@@ -1,14 +1,220 @@
-/* vault.c - design.  (vault.h has the contract, vault_entry.c the entries.)
+/* vault.c - design.  (vault.h has the contract.)
+ *
+ * An entry has up to four names: its session keys and its place, each with tenant and kind before
+ * it, and its tenant.  All entries of one name are a chain, oldest first, found through one map.
  *
  * The seal is bound to tenant, kind and id: a record that is copied under another tenant's name
- * does not open.  Wall clock, because a life goes on while we are not running. */
+ * does not open.  Lives are counted by the wall clock, because they go on while bellhop is not
+ * running. */
 #include "edge/vault.h"
 #include <stdlib.h>
+#include "base/clock.h"
+#include "base/list.h"
 #include "base/log.h"
+#include "base/map.h"
 #include "base/mem.h"
 #include "bus/bus.h"
-#include "edge/vault_priv.h"
 #include "store/store.h"
+
+#define VAULT_SWEEP_MS 5000
+
+static const struct record_form vault_form;
+
+enum vault_name { VAULT_BY_KEY = 'k', VAULT_BY_PLACE = 'p', VAULT_BY_TENANT = 't' };
+
+struct vault_chain { /* all entries with one name, oldest first */
+    struct list handles;
+    size_t n;
+    char name[];
+};
+struct vault_handle {          /* one name of an entry */
+    struct list link;          /* chain->handles */
+    struct vault_chain *chain; /* borrowed; NULL: not in one */
+    struct vault_entry *entry; /* borrowed */
+};
+
+struct vault_entry {
+    struct list link; /* vault->entries, by age */
+    uint64_t number;
+    struct vault_handle names[VAULT_KEYS + 2]; /* its keys, its place, its tenant */
+    char *record;           /* owned: tenant, kind and id; the key in the store */
+    char *tenant, *kind;    /* owned */
+    char *keys[VAULT_KEYS]; /* owned; NULL: none */
+    char *place, *user;     /* owned; may be NULL */
+    char *instances;        /* owned: names with 0x1f after each */
+    char *sealed;           /* owned */
+    int64_t until_ms;       /* wall */
+    bool used, taken;
+};
+
+struct vault {
+    struct vault_env env;
+    struct list entries;
+    struct map by_name;   /* struct vault_chain, owned */
+    struct map by_record; /* struct vault_entry */
+    struct map by_number; /* struct vault_entry */
+    struct timer sweep;
+    uint64_t next;
+};
+
+static struct str number_key(const uint64_t *number) /* in by_number */
+{
+    return str_make(number, sizeof *number);
+}
+
+/* ---- entries: how they are found, and their form on disk ---- */
+
+/* ---- names ---- */
+
+static void write_name(struct buf *out, enum vault_name what, struct str tenant, struct str kind,
+                       struct str name)
+{
+    buf_add_c(out, (char)what);
+    buf_add_str(out, tenant);
+    buf_add_c(out, '\x1f');
+    buf_add_str(out, kind);
+    buf_add_c(out, '\x1f');
+    buf_add_str(out, name);
+}
+
+/* NULL: no entry has that name.  By tenant there is one chain, of no kind and no name. */
+static struct vault_chain *find_chain(const struct vault *v, enum vault_name what,
+                                      struct str tenant, struct str kind, struct str name)
+{
+    struct buf b = BUF_INIT;
+
+    write_name(&b, what, tenant, kind, name);
+    struct vault_chain *c = map_get(&v->by_name, buf_str(&b));
+    buf_done(&b);
+    return c;
+}
+
+static void add_name(struct vault *v, struct vault_entry *e, struct vault_handle *h,
+                     enum vault_name what, const char *name)
+{
+    struct buf b = BUF_INIT;
+
+    if (name == NULL)
+        return;
+    if (what == VAULT_BY_TENANT)
+        write_name(&b, what, str_of(e->tenant), STR_NULL, STR_NULL);
+    else
+        write_name(&b, what, str_of(e->tenant), str_of(e->kind), str_of(name));
+    struct vault_chain *c = map_get(&v->by_name, buf_str(&b));
+    if (c == NULL) {
+        c = xcalloc(1, sizeof *c + b.n);
+        list_init(&c->handles);
+        memcpy(c->name, b.p, b.n);
+        c->n = b.n;
+        map_put(&v->by_name, str_make(c->name, c->n), c);
+    }
+    *h = (struct vault_handle){.chain = c, .entry = e};
+    list_init(&h->link);
+    list_append(&c->handles, &h->link);
+    buf_done(&b);
+}
+
+static void remove_name(struct vault *v, struct vault_handle *h)
+{
+    struct vault_chain *c = h->chain;
+
+    if (c == NULL)
+        return;
+    list_remove(&h->link);
+    h->chain = NULL;
+    if (list_is_empty(&c->handles)) {
+        map_del(&v->by_name, str_make(c->name, c->n));
+        free(c);
+    }
+}
+
+/* ---- entries ---- */
+
+static void entry_free(struct vault *v, struct vault_entry *e)
+{
+    for (size_t i = 0; i < ARRAY_LEN(e->names); i++)
+        remove_name(v, &e->names[i]);
+    map_del(&v->by_record, str_of(e->record));
+    map_del(&v->by_number, number_key(&e->number));
+    list_remove(&e->link);
+    record_done(&vault_form, e);
+    free(e);
+}
+
+static void entry_add(struct vault *v, struct vault_entry *e)
+{
+    e->number = ++v->next;
+    list_init(&e->link);
+    list_append(&v->entries, &e->link);
+    map_put(&v->by_record, str_of(e->record), e);
+    map_put(&v->by_number, number_key(&e->number), e);
+    add_name(v, e, &e->names[VAULT_KEYS], VAULT_BY_PLACE, e->place);
+    add_name(v, e, &e->names[VAULT_KEYS + 1], VAULT_BY_TENANT, e->tenant);
+    for (size_t i = 0; i < VAULT_KEYS; i++)
+        if (i == 0 || e->keys[0] == NULL || e->keys[i] == NULL ||
+            strcmp(e->keys[i], e->keys[0]) != 0)
+            add_name(v, e, &e->names[i], VAULT_BY_KEY, e->keys[i]);
+    if (!timer_is_set(&v->sweep))
+        timer_set(v->env.clock, &v->sweep, VAULT_SWEEP_MS);
+}
+
+static const struct record_field fields[] = {
+    RECORD_FIELD(struct vault_entry, record, "record", RECORD_KEY | RECORD_NEEDED),
+    RECORD_FIELD(struct vault_entry, tenant, "tenant", RECORD_NEEDED),
+    RECORD_FIELD(struct vault_entry, kind, "kind", RECORD_NEEDED),
+    RECORD_FIELD(struct vault_entry, keys[0], "key", 0),
+    RECORD_FIELD(struct vault_entry, keys[1], "otherKey", 0),
+    RECORD_FIELD(struct vault_entry, place, "place", 0),
+    RECORD_FIELD(struct vault_entry, user, "user", 0),
+    RECORD_FIELD(struct vault_entry, instances, "instances", RECORD_NEEDED),
+    RECORD_FIELD(struct vault_entry, until_ms, "until", RECORD_NEEDED),
+    RECORD_FIELD(struct vault_entry, used, "used", 0),
+    RECORD_FIELD(struct vault_entry, sealed, "sealed", RECORD_NEEDED | RECORD_SEALED),
+};
+_Static_assert(VAULT_KEYS == 2, "each key is a field");
+static const struct record_form vault_form =
+    RECORD_FORM("vault", struct vault_entry, fields, .lossy = true);
+const struct record_form *const vault_records[] = {&vault_form, NULL};
+
+static void entry_save(struct vault *v, const struct vault_entry *e)
+{
+    record_put(v->env.store, &vault_form, NULL, e, true, NULL, NULL);
+}
+
+static void entry_drop(struct vault *v, struct vault_entry *e)
+{
+    struct store_kv item = {.verb = KV_DELETE, .ns = vault_form.ns, .key = str_of(e->record)};
+
+    store_put(v->env.store, &item, 1, true, NULL, NULL);
+    entry_free(v, e);
+}
+
+static bool entry_is_over(const struct vault *v, const struct vault_entry *e)
+{
+    return clock_wall_ms(v->env.clock) >= e->until_ms;
+}
+
+static bool on_record(void *ctx, struct str key, void *thing)
+{
+    struct vault_entry *e = xmalloc(sizeof *e);
+
+    (void)key;
+    *e = *(struct vault_entry *)thing;
+    entry_add(ctx, e);
+    return true;
+}
+
+static enum bh_err load(struct vault *v, char *ret_why)
+{
+    struct record_reader *reader = record_reader_new(NULL);
+    enum bh_err err =
+        record_load(v->env.store, &vault_form, reader, STR_NULL, on_record, v, ret_why);
+
+    record_reader_free(reader);
+    return err;
+}
+
+/* ---- the vault ---- */
 
 #define MAX_ENTRIES 100000 /* past it the oldest goes */
 #define MAX_INSTANCES 32
@@ -19,8 +225,8 @@ static void on_sweep(struct timer *t)
 
     list_each (&v->entries, it, nxt) {
         struct vault_entry *e = list_entry(it, struct vault_entry, link);
-        if (vault_entry_is_over(v, e))
-            vault_entry_drop(v, e);
+        if (entry_is_over(v, e))
+            entry_drop(v, e);
     }
     if (!list_is_empty(&v->entries))
         timer_set(v->env.clock, &v->sweep, VAULT_SWEEP_MS);
@@ -52,15 +258,15 @@ enum bh_err vault_open(const struct vault_env *env, struct vault **ret_v, char *
     v->env = *env;
     list_init(&v->entries);
     timer_init(&v->sweep, on_sweep);
-    enum bh_err err = vault_load(v, ret_why);
+    enum bh_err err = load(v, ret_why);
     if (err != BH_OK) {
         vault_free(v);
         return err;
     }
     list_each (&v->entries, it, nxt) {
         struct vault_entry *e = list_entry(it, struct vault_entry, link);
-        if (vault_entry_is_over(v, e) || is_orphan(v, e))
-            vault_entry_drop(v, e);
+        if (entry_is_over(v, e) || is_orphan(v, e))
+            entry_drop(v, e);
     }
     if (env->bus != NULL && env->tenants != NULL)
         bus_subscribe(env->bus, "revoked", on_revoked, v);
@@ -74,7 +280,7 @@ void vault_free(struct vault *v)
         return;
     timer_stop(v->env.clock, &v->sweep);
     list_each (&v->entries, it, nxt)
-        vault_entry_free(v, list_entry(it, struct vault_entry, link));
+        entry_free(v, list_entry(it, struct vault_entry, link));
     map_done(&v->by_name);
     map_done(&v->by_record);
     map_done(&v->by_number);
@@ -154,28 +360,28 @@ void vault_bind(struct vault *v, const struct vault_spec *s)
     if (e != NULL) { /* a request that was repeated, or another instance of the tenant */
         buf_done(&record);
         if (add_instance(e, s->instance))
-            vault_entry_save(v, e);
+            entry_save(v, e);
         return;
     }
     if (map_count(&v->by_record) >= MAX_ENTRIES)
-        vault_entry_drop(v, list_first(&v->entries, struct vault_entry, link));
+        entry_drop(v, list_first(&v->entries, struct vault_entry, link));
     e = entry_new(v, s, buf_take(&record));
     add_instance(e, s->instance);
-    vault_entry_add(v, e);
-    vault_entry_save(v, e);
+    entry_add(v, e);
+    entry_save(v, e);
 }
 
 /* ---- using ---- */
 
 static bool is_fresh(const struct vault *v, const struct vault_entry *e)
 {
-    return !e->used && !e->taken && !vault_entry_is_over(v, e);
+    return !e->used && !e->taken && !entry_is_over(v, e);
 }
 
 bool vault_take(struct vault *v, struct str tenant, struct str session_key, struct str kind,
                 struct vault_ref *ret_ref, bool *ret_first)
 {
-    struct vault_chain *c = vault_find_chain(v, VAULT_BY_KEY, tenant, kind, session_key);
+    struct vault_chain *c = find_chain(v, VAULT_BY_KEY, tenant, kind, session_key);
     struct vault_entry *found = NULL;
 
     if (c == NULL)
@@ -188,7 +394,7 @@ bool vault_take(struct vault *v, struct str tenant, struct str session_key, stru
             *ret_first = true;
             return true;
         }
-        if (!vault_entry_is_over(v, e))
+        if (!entry_is_over(v, e))
             found = e;
     }
     if (found == NULL)
@@ -201,7 +407,7 @@ bool vault_take(struct vault *v, struct str tenant, struct str session_key, stru
 bool vault_take_place(struct vault *v, struct str tenant, struct str instance, struct str kind,
                       struct str place, struct str user, struct vault_ref *ret_ref)
 {
-    struct vault_chain *c = vault_find_chain(v, VAULT_BY_PLACE, tenant, kind, place);
+    struct vault_chain *c = find_chain(v, VAULT_BY_PLACE, tenant, kind, place);
     struct vault_entry *found = NULL;
 
     if (c == NULL)
@@ -225,7 +431,7 @@ bool vault_take_place(struct vault *v, struct str tenant, struct str instance, s
 
 static struct vault_entry *entry_of(const struct vault *v, struct vault_ref ref)
 {
-    return map_get(&v->by_number, vault_number_key(&ref.number));
+    return map_get(&v->by_number, number_key(&ref.number));
 }
 
 bool vault_open_value(struct vault *v, struct vault_ref ref, struct buf *ret_plain)
@@ -233,7 +439,7 @@ bool vault_open_value(struct vault *v, struct vault_ref ref, struct buf *ret_pla
     const struct vault_entry *e = entry_of(v, ref);
     struct buf name = BUF_INIT;
 
-    if (e == NULL || vault_entry_is_over(v, e))
+    if (e == NULL || entry_is_over(v, e))
         return false;
     sealed_name(e, &name);
     bool ok = unseal_secret(v->env.seal, buf_str(&name), str_of(e->sealed), ret_plain);
@@ -251,7 +457,7 @@ void vault_used(struct vault *v, struct vault_ref ref)
     if (e->used)
         return;
     e->used = true;
-    vault_entry_save(v, e);
+    entry_save(v, e);
 }
 
 void vault_give_back(struct vault *v, struct vault_ref ref)
@@ -267,8 +473,8 @@ size_t vault_wipe(struct vault *v, struct str tenant)
     struct vault_chain *c;
     size_t n = 0;
 
-    for (; (c = vault_find_chain(v, VAULT_BY_TENANT, tenant, STR_NULL, STR_NULL)) != NULL; n++)
-        vault_entry_drop(v, list_first(&c->handles, struct vault_handle, link)->entry);
+    for (; (c = find_chain(v, VAULT_BY_TENANT, tenant, STR_NULL, STR_NULL)) != NULL; n++)
+        entry_drop(v, list_first(&c->handles, struct vault_handle, link)->entry);
     return n;
 }
 

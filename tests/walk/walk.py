@@ -24,7 +24,7 @@ import time
 
 HERE = pathlib.Path(__file__).resolve().parent
 ROOT = HERE.parents[1]
-ROUNDS, SETTLE_S = 3, 2.2
+ROUNDS, SETTLE_S = 4, 2.2
 SLOTS, HEAD, SLOT = 16384, struct.Struct("<QQQQ"), struct.Struct("<QQQ")  # as in enter.c
 TOKEN = "MTIz.secret-token.of-the-bot"
 CONFIG = """\
