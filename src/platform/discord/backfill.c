@@ -1,13 +1,16 @@
-/* backfill.c - design.  (discord_priv.h has the calls.)
+/* backfill.c - the newest stored message of each channel (its cursor), and the messages that a lost
+ * session missed.  (discord_priv.h has the calls.)
  *
- * When a session is lost, Discord will not replay what it had not delivered.  Every channel we know
- * a newest message of is then marked: messages after that one may have been missed.  They are read
- * through REST, oldest first and one at a time, each handed over before the next, while new
- * messages of the channel wait in a hold; so the channel's order is kept.  A message that comes
- * both ways is dropped by its id.
+ *      session lost --> every cursor gets a gap --> channel read over REST --> gap closed
  *
- * A mark is kept across restarts.  It goes when the channel has been read, when Discord says that
- * nothing happened there, or when it cannot be read any more. */
+ * Discord does not replay the events of a session that it ended.  Messages after the cursor may
+ * then be missing: the gap.  They are read over REST, oldest first, and stored one after the other.
+ * New messages of the channel are deferred meanwhile (inbound.c), so the channel's order is kept.
+ * The host drops a message that comes both ways by its id.
+ *
+ * Cursors and gaps are kept in the store.  A gap is closed once the channel has been read
+ * or Discord says that nothing happened there; a channel that cannot be read any more loses
+ * its cursor. */
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -23,15 +26,15 @@ struct backfill {
     struct list link;
     struct discord *d; /* borrowed */
     uint64_t channel_id, guild_id;
-    uint64_t after; /* read from here on */
+    uint64_t after; /* messages up to this one are stored */
     unsigned total;
-    struct outgoing *call;      /* NULL: handing over */
+    struct outgoing *call;      /* reads a page; NULL: the page is being stored */
     struct json_parser *parser; /* owned; the page */
-    struct buf page;            /* owned; the answer, NULL-terminated array of messages */
-    size_t at;                  /* messages of the page handed over so far, from its end */
-    uint64_t message_id;        /* the one under way */
+    struct buf page;            /* owned; the answer, an array of messages */
+    size_t at;                  /* messages of the page stored so far, from its end */
+    uint64_t message_id;        /* the one being stored */
     struct accept_id accept;    /* of that one */
-    bool waiting;               /* host_accept() has it */
+    bool waiting;               /* the host is storing it */
     struct timer retry;
 };
 
@@ -95,7 +98,7 @@ void discord_cursor_advance(struct discord *d, uint64_t guild_id, uint64_t chann
     s->dirty = true;
 }
 
-/* The dirty ones are the most recently used. */
+/* The dirty cursors are the most recently used. */
 void discord_cursors_save(struct discord *d)
 {
     struct buf key = BUF_INIT, value = BUF_INIT;
@@ -175,8 +178,7 @@ void discord_backfill_mark(struct discord *d, const struct discord_shard *s)
         struct discord_cursor *seen = v;
         if (seen->last == 0 || !discord_shard_has(s, seen->guild_id))
             continue;
-        seen->again =
-            seen->filling; /* what is being read now ends before the next session begins */
+        seen->again = seen->filling; /* the running backfill ends before the next session begins */
         if (seen->gap != 0)
             continue;
         seen->gap = seen->last;
@@ -184,7 +186,7 @@ void discord_backfill_mark(struct discord *d, const struct discord_shard *s)
     }
 }
 
-static void clear_mark(struct discord_cursor *s)
+static void close_gap(struct discord_cursor *s)
 {
     s->gap = s->again ? s->last : 0;
     s->dirty = true;
@@ -216,7 +218,7 @@ static void backfill_end(struct backfill *b, bool readable)
     d->backfills--;
     backfill_free(b);
     if (s != NULL && readable)
-        clear_mark(s);
+        close_gap(s);
     else if (s != NULL)
         cursor_forget(d, s);
     discord_undefer_channel(d, channel_id);
@@ -248,7 +250,7 @@ static void on_accepted(void *ctx, enum bh_err err)
     hand_over(b);
 }
 
-/* The page lists the newest first: take it from the end. */
+/* The page lists the newest first: store from its end. */
 static void hand_over(struct backfill *b)
 {
     struct discord *d = b->d;
@@ -306,11 +308,12 @@ static void on_page(void *ctx, const struct discord_told *t)
         hand_over(b);
         return;
     }
-    if (t->end == SENDER_REFUSED) { /* gone, or not for us any more */
+    if (t->end == SENDER_REFUSED) { /* the channel is gone, or the bot may not read it */
         backfill_end(b, false);
         return;
     }
-    log_warn(&b->d->log, "channel %" PRIu64 ": missed messages cannot be read yet: %s",
+    log_warn(&b->d->log,
+             "channel %" PRIu64 ": its missed messages cannot be read, trying again: %s",
              b->channel_id, t->why);
     timer_set(b->d->env->clock, &b->retry, AGAIN_MS);
 }
@@ -350,7 +353,7 @@ void discord_backfill_channel(struct discord *d, struct discord_cursor *s)
 
 /* ---- all of them ---- */
 
-/* Only behind a new session: reading earlier would leave out what comes before it begins. */
+/* Read only once the new session is live: messages before its start would be missing else. */
 static bool is_live(const struct discord *d, const struct discord_cursor *s)
 {
     for (unsigned i = 0; i < d->n_shards; i++)
@@ -393,7 +396,7 @@ void discord_backfill_guild_known(struct discord *d, uint64_t guild_id)
             continue;
         const struct dcache_channel *ch = dcache_channel(d->cache, s->channel_id);
         if (ch != NULL && ch->last_message_id != 0 && ch->last_message_id <= s->gap)
-            clear_mark(s);
+            close_gap(s);
     }
 }
 

@@ -818,3 +818,16 @@ bool discord_manages(struct platform *p, struct str guild, struct str channel, s
     uint64_t may = dcache_permissions(d->cache, guild_id, channel_id, user_id);
     return (may & (whole ? PERM_MANAGE_GUILD : PERM_MANAGE_GUILD | PERM_MANAGE_CHANNELS)) != 0;
 }
+
+struct str discord_home(struct platform *p, struct str chat, char room[32])
+{
+    struct discord *d = discord_of(p);
+    uint64_t id = snowflake(chat);
+    const struct dcache_channel *ch =
+        d->cfg->auto_thread && id != 0 ? dcache_channel(d->cache, id) : NULL;
+
+    if (ch == NULL || !discord_channel_is_thread(ch->type) || ch->parent_id == 0)
+        return STR_NULL;
+    snprintf(room, 32, "%" PRIu64, ch->parent_id);
+    return str_of(room);
+}

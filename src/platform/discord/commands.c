@@ -1,10 +1,11 @@
-/* commands.c - the commands of gateways, registered with Discord.  (discord_priv.h has the calls.)
+/* commands.c - registers the commands of gateways with Discord.  (discord_priv.h has the calls.)
  *
- *      wanted --> GET what is there --> the difference, one request after the other --> kept
+ *      wanted --> GET what is registered --> one request for each difference --> stored
  *
- * Commands are global.  What was registered is kept with a hash of its words (namespace "commands",
- * one line for each), so that only what changed is sent, and only what is ours is removed: commands
- * that somebody made by hand stay.  One that Discord refuses is left out, the others go on. */
+ * Commands are global.  The store has each registered command with a hash of its words (namespace
+ * "commands", one line for each).  So only changes are sent, and only commands that bellhop
+ * registered are removed: commands made by hand stay.  A command that Discord refuses is left out,
+ * and the others go on. */
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -15,7 +16,7 @@
 
 enum { RETRY_MS = 60000, MAX_KNOWN = 256, NAME_BYTES = 33 };
 
-struct known { /* registered by us */
+struct known { /* a command that bellhop registered */
     char name[NAME_BYTES];
     uint64_t hash; /* of its words */
 };
@@ -36,12 +37,12 @@ struct discord_commands {
     size_t n_steps, at;
     bool running, again;
     struct timer retry;
-    struct outgoing *call; /* under way; NULL: none */
+    struct outgoing *call; /* in flight; NULL: none */
 };
 
 static void start(struct discord_commands *c);
 
-/* ---- what is ours ---- */
+/* ---- registered commands, kept in the store ---- */
 
 static void write_record_key(const struct discord *d, struct buf *out)
 {
@@ -177,7 +178,7 @@ static void plan_unwanted(struct discord_commands *c, struct json wanted, struct
             continue;
         struct step *s = step_add(c, "DELETE", name);
         if (s != NULL && snowflake(id) != 0)
-            s->path = path_of(c, id); /* without: it is gone already */
+            s->path = path_of(c, id); /* no path: the command is gone already */
     }
 }
 
@@ -224,7 +225,8 @@ static void on_step(void *ctx, const struct discord_told *t)
         return;
     }
     if (t->end == SENDER_REFUSED)
-        log_warn(&c->d->log, "Discord does not take the command /%s: %s", s->what.name, t->why);
+        log_warn(&c->d->log, "Discord refuses the command /%s, it is left out: %s", s->what.name,
+                 t->why);
     if (t->end == SENDER_DONE || s->body == NULL)
         step_done(c, s);
     c->at++;

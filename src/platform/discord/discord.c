@@ -164,15 +164,6 @@ static void on_tick(struct timer *t)
     timer_set(d->env->clock, &d->tick, TICK_MS);
 }
 
-static char *trimmed_base(const char *api_base)
-{
-    struct str s = str_of(api_base != NULL ? api_base : API_BASE);
-
-    while (s.n > 0 && s.p[s.n - 1] == '/')
-        s.n--;
-    return str_dup(s);
-}
-
 static void discord_free(struct discord *d)
 {
     discord_shards_done(d);
@@ -211,7 +202,10 @@ static enum bh_err discord_open(const struct platform_settings *settings, struct
     d->cfg = cfg;
     if (!discord_intents(cfg, &d->intent_bits, ret_why))
         abort(); /* check() accepted the settings */
-    d->api_base = trimmed_base(cfg->api_base);
+    struct str base = str_of(cfg->api_base != NULL ? cfg->api_base : API_BASE);
+    while (str_ends(base, STR("/")))
+        base.n--;
+    d->api_base = str_dup(base);
     d->cache = dcache_new(NULL);
     d->threads = work_pool_new(d->env->loop, 1);
     d->parser = json_parser_new();

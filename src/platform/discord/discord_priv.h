@@ -200,6 +200,7 @@ bool discord_shard_has(const struct discord_shard *s, uint64_t guild_id);
 /* ---- cache.c: who may see and manage ---- */
 enum gate_sight discord_sees(struct platform *p, const struct event *ev, struct str user);
 bool discord_manages(struct platform *p, struct str guild, struct str channel, struct str user);
+struct str discord_home(struct platform *p, struct str chat, char room[32]);
 void discord_watched_done(struct discord *d);
 
 /* ---- threads.c ---- */
@@ -217,12 +218,12 @@ bool discord_name_is_ours(const struct discord *d, uint64_t thread_id, const cha
 
 void discord_auto_init(struct discord *d);
 void discord_auto_done(struct discord *d);
+/* The functions below are for `auto_thread: true` only. */
 void discord_auto_note(struct discord *d, struct event *ev); /* before the host gets it */
 /* The bot's message is in this thread. */
 void discord_auto_sent(struct discord *d, uint64_t message_id, uint64_t thread_id);
 /* The thread, existing or to be opened, that @a belongs to without naming it; 0: the chat. */
 uint64_t discord_auto_target(struct discord *d, const struct action *a);
-struct str discord_home(struct platform *p, struct str chat, char room[32]);
 /* Is the name of the thread under this message known?  Else discord_auto_learn() its @text. */
 bool discord_auto_knows(const struct discord *d, uint64_t message_id);
 void discord_auto_learn(struct discord *d, uint64_t message_id, struct str text);

@@ -164,7 +164,8 @@ static struct accept_id accept_event(struct discord *d, accepted_cb *done, void 
 
     d->count.events++;
     discord_context_add(d);
-    discord_auto_note(d, ev);
+    if (d->cfg->auto_thread)
+        discord_auto_note(d, ev);
     struct accept_id id = host_accept(d->base.host, &d->base, ev, done, ctx);
     discord_context_note(d, &d->norm);
     return id;

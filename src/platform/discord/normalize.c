@@ -126,20 +126,6 @@ static struct discord_person parse_person(struct json user)
     return p;
 }
 
-static void read_member(struct json member, struct discord_normalize_out *out)
-{
-    out->nick = STR_NULL;
-    out->roles = (struct json){0};
-    if (member.doc == NULL)
-        return;
-    for (struct json_iter it = {0}; json_next(member, &it);) {
-        if (it.key.n == 4 && KEY_IS(it, "nick"))
-            out->nick = json_as_str(it.value);
-        else if (it.key.n == 5 && KEY_IS(it, "roles"))
-            out->roles = it.value;
-    }
-}
-
 static const char *why_ignored(const struct discord_parsed *m,
                                const struct discord_normalize_in *in,
                                const struct discord_person *author)
@@ -236,21 +222,16 @@ static void add_snapshots(struct buf *b, struct json snapshots)
     }
 }
 
-static bool is_forward(const struct discord_parsed *m)
-{
-    int64_t type = 0;
-
-    return json_type(m->reference) == JSON_OBJECT &&
-           json_as_i64(json_get(m->reference, "type"), &type) && type == REFERENCE_FORWARD;
-}
-
 static void set_text(const struct discord_parsed *m, const struct discord_normalize_in *in,
                      struct discord_normalize_out *out)
 {
     struct buf *b = &out->scratch;
+    int64_t type = 0;
 
     out->ev.text = strip_mention(m->content.p != NULL ? m->content : STR(""), in->bot_user);
-    bool forward = is_forward(m), empty = str_is_empty(out->ev.text);
+    bool forward = json_type(m->reference) == JSON_OBJECT &&
+                   json_as_i64(json_get(m->reference, "type"), &type) && type == REFERENCE_FORWARD;
+    bool empty = str_is_empty(out->ev.text);
     struct json sticker = {0};
     for (struct json_iter it = {0}; json_next(m->stickers, &it) && sticker.doc == NULL;)
         sticker = it.value;
@@ -390,29 +371,7 @@ static void set_reply(const struct discord_parsed *m, const struct discord_norma
     ev->reply_to.is_own = ev->replies_to_bot = str_eq(author.id, in->bot_user);
 }
 
-/* ---- where ---- */
-
-/* Everything in threads belongs to the chat that is their channel. */
-static void move_to_parent(const struct dcache_channel *parent, struct event *ev)
-{
-    ev->chat_id = ev->parent_chat_id;
-    if (parent != NULL)
-        ev->chat_name = str_of(parent->name);
-}
-
-static void set_place(const struct discord_parsed *m, const struct dcache_channel *ch,
-                      const struct dcache_channel *parent, struct event *ev)
-{
-    bool thread = discord_channel_is_thread(ch != NULL ? ch->type : (int)m->channel_type);
-
-    ev->chat_type = thread ? STR("thread") : STR("group");
-    if (thread)
-        ev->thread_id = m->channel_id;
-    if (ch == NULL)
-        return;
-    ev->chat_name = str_of(ch->name);
-    ev->chat_topic = str_of(parent != NULL ? parent->topic : ch->topic);
-}
+/* ---- where, by whom ---- */
 
 static enum discord_verdict set_guild_place(const struct discord_parsed *m,
                                             const struct discord_normalize_in *in,
@@ -421,45 +380,43 @@ static enum discord_verdict set_guild_place(const struct discord_parsed *m,
 {
     const struct dcache_guild *g = dcache_guild(in->cache, out->guild_id);
     const struct dcache_channel *ch = dcache_channel(in->cache, out->channel_id), *parent = NULL;
+    struct event *ev = &out->ev;
 
-    if (!in->lenient && ch == NULL)
-        return g == NULL || !g->loaded ? DISCORD_NEED_GUILD : DISCORD_NEED_CHANNEL;
     if (!in->lenient && (g == NULL || !g->loaded))
         return DISCORD_NEED_GUILD;
-    if (ch != NULL && discord_channel_is_thread(ch->type) && ch->parent_id != 0) {
+    if (!in->lenient && ch == NULL)
+        return DISCORD_NEED_CHANNEL;
+    bool thread = discord_channel_is_thread(ch != NULL ? ch->type : (int)m->channel_type);
+    ev->chat_type = thread ? STR("thread") : STR("group");
+    if (thread)
+        ev->thread_id = m->channel_id;
+    if (thread && ch != NULL && ch->parent_id != 0) {
         parent = dcache_channel(in->cache, ch->parent_id);
         snprintf(out->parent_id, sizeof out->parent_id, "%llu", (unsigned long long)ch->parent_id);
-        out->ev.parent_chat_id = str_of(out->parent_id);
+        ev->parent_chat_id = str_of(out->parent_id);
     }
-    set_place(m, ch, parent, &out->ev);
-    if (in->in_parent && !str_is_empty(out->ev.parent_chat_id))
-        move_to_parent(parent, &out->ev);
+    if (ch != NULL) {
+        ev->chat_name = str_of(ch->name);
+        ev->chat_topic = str_of(parent != NULL ? parent->topic : ch->topic);
+    }
+    if (in->in_parent && !str_is_empty(ev->parent_chat_id)) {
+        ev->chat_id = ev->parent_chat_id;
+        if (parent != NULL)
+            ev->chat_name = str_of(parent->name);
+    }
     *ret_guild = g;
     return DISCORD_EVENT;
-}
-
-static void set_dm_place(const struct discord_person *author, struct discord_normalize_out *out)
-{
-    out->ev.chat_type = STR("dm");
-    out->ev.chat_name = author->name;
-    snprintf(out->route_key, sizeof out->route_key, "dm:%.*s", STR_FMT(author->id));
-    out->ev.route_key = str_of(out->route_key);
-}
-
-static struct str nick_of(const struct discord_parsed *m, const struct discord_normalize_in *in,
-                          const struct discord_normalize_out *out)
-{
-    if (m->member.doc != NULL || out->guild_id == 0)
-        return out->nick;
-    const struct dcache_member *member = dcache_member(in->cache, out->guild_id, out->user_id);
-    return member != NULL ? str_of(member->nick) : STR_NULL;
 }
 
 static void set_author(const struct discord_parsed *m, const struct discord_normalize_in *in,
                        const struct discord_person *author, struct discord_normalize_out *out)
 {
-    struct str nick = nick_of(m, in, out);
+    struct str nick = out->nick;
 
+    if (m->member.doc == NULL && out->guild_id != 0) {
+        const struct dcache_member *known = dcache_member(in->cache, out->guild_id, out->user_id);
+        nick = known != NULL ? str_of(known->nick) : STR_NULL;
+    }
     out->ev.user_id = author->id;
     out->ev.user_name = str_is_empty(nick) ? author->name : nick;
     out->ev.user_display_name = out->ev.user_name;
@@ -467,34 +424,40 @@ static void set_author(const struct discord_parsed *m, const struct discord_norm
     out->ev.author_is_bot = author->bot || !str_is_empty(m->webhook_id);
 }
 
-static bool read_ids(const struct discord_parsed *m, const struct discord_normalize_in *in,
-                     const struct discord_person *author, struct discord_normalize_out *out,
-                     struct str *ret_guild)
+/* The ids as numbers, and what the message says of its author as a member.  False: no message. */
+static bool read_ids(const struct discord_parsed *m, struct str guild_id,
+                     const struct discord_person *author, struct discord_normalize_out *out)
 {
-    *ret_guild = str_is_empty(m->guild_id) ? in->guild_id : m->guild_id;
     out->message_id = snowflake(m->id);
     out->channel_id = snowflake(m->channel_id);
-    out->guild_id = snowflake(*ret_guild);
+    out->guild_id = snowflake(guild_id);
     out->user_id = snowflake(author->id);
-    read_member(m->member, out);
+    out->nick = STR_NULL;
+    out->roles = (struct json){0};
+    if (m->member.doc != NULL)
+        for (struct json_iter it = {0}; json_next(m->member, &it);) {
+            if (it.key.n == 4 && KEY_IS(it, "nick"))
+                out->nick = json_as_str(it.value);
+            else if (it.key.n == 5 && KEY_IS(it, "roles"))
+                out->roles = it.value;
+        }
     return out->message_id != 0 && out->channel_id != 0 && out->user_id != 0 &&
-           (out->guild_id != 0 || str_is_empty(*ret_guild)) && m->type >= 0;
+           (out->guild_id != 0 || str_is_empty(guild_id)) && m->type >= 0;
 }
 
 enum discord_verdict discord_normalize(const struct discord_normalize_in *in,
                                        struct discord_normalize_out *out)
 {
     const struct dcache_guild *g = NULL;
-    enum discord_verdict verdict = DISCORD_EVENT;
     struct discord_parsed m;
-    struct str guild_id;
 
     parse_message(in->message, &m);
     struct discord_person author = parse_person(m.author);
+    struct str guild_id = str_is_empty(m.guild_id) ? in->guild_id : m.guild_id;
     out->ev = (struct event){.media = out->media};
     out->ev.platform = STR("discord");
     out->ev.bot = in->bot;
-    if (!read_ids(&m, in, &author, out, &guild_id))
+    if (!read_ids(&m, guild_id, &author, out))
         return DISCORD_MALFORMED;
     out->why = why_ignored(&m, in, &author);
     if (out->why != NULL)
@@ -505,12 +468,15 @@ enum discord_verdict discord_normalize(const struct discord_normalize_in *in,
     ev->chat_id = m.channel_id;
     if (out->guild_id != 0) {
         ev->scope_id = ev->route_key = guild_id;
-        verdict = set_guild_place(&m, in, out, &g);
+        enum discord_verdict verdict = set_guild_place(&m, in, out, &g);
+        if (verdict != DISCORD_EVENT)
+            return verdict;
     } else {
-        set_dm_place(&author, out);
+        ev->chat_type = STR("dm");
+        ev->chat_name = author.name;
+        snprintf(out->route_key, sizeof out->route_key, "dm:%.*s", STR_FMT(author.id));
+        ev->route_key = str_of(out->route_key);
     }
-    if (verdict != DISCORD_EVENT)
-        return verdict;
     set_author(&m, in, &author, out);
     set_text(&m, in, out);
     set_media(&m, out);

@@ -69,25 +69,15 @@ static struct outgoing_message *message_of(struct discord_outgoing *x)
     return container_of(x, struct outgoing_message, base);
 }
 
-static size_t part_of(const struct outgoing_message *m)
-{
-    return m->base.out.at;
-}
-
-static bool is_last(const struct outgoing_message *m)
-{
-    return part_of(m) + 1 == m->base.out.n_parts;
-}
-
 /* Which part of the text goes with this request; parts.n or more: none. */
 static size_t text_of(const struct outgoing_message *m)
 {
-    return m->is_voice ? part_of(m) - 1 : part_of(m); /* before the first: none, and that wraps */
+    return m->base.out.at - (m->is_voice ? 1 : 0); /* a voice note has none: that wraps */
 }
 
 static bool carries_file(const struct outgoing_message *m)
 {
-    return m->file.path != NULL && part_of(m) == 0;
+    return m->file.path != NULL && m->base.out.at == 0;
 }
 
 static void write_attachment(struct jw *w, const struct outgoing_message *m)
@@ -110,7 +100,7 @@ static void write_attachment(struct jw *w, const struct outgoing_message *m)
 static void write_body(const struct outgoing_message *m, bool edit, struct buf *out)
 {
     struct jw w = jw_begin(out);
-    bool quotes = m->reply_to != 0 && part_of(m) == 0 && m->reply == NULL;
+    bool quotes = m->reply_to != 0 && m->base.out.at == 0 && m->reply == NULL;
     char text[32];
 
     jw_obj(&w);
@@ -120,7 +110,7 @@ static void write_body(const struct outgoing_message *m, bool edit, struct buf *
         write_attachment(&w, m);
     if (carries_file(m) && m->is_voice && !m->as_file)
         jw_ki64(&w, "flags", FLAG_VOICE);
-    if (m->buttons.n > 0 && is_last(m)) {
+    if (m->buttons.n > 0 && m->base.out.at + 1 == m->base.out.n_parts) {
         jw_key(&w, "components");
         jw_raw(&w, buf_str(&m->buttons));
     }
@@ -129,7 +119,7 @@ static void write_body(const struct outgoing_message *m, bool edit, struct buf *
                       : STR("{\"parse\":[\"users\"]}"));
     if (!edit && m->reply == NULL) {
         snprintf(text, sizeof text, "%016" PRIx64 ".%zu", sender_key(&m->base.out),
-                 part_of(m) % 100000);
+                 m->base.out.at % 100000);
         jw_kstr(&w, "nonce", str_of(text));
         jw_kbool(&w, "enforce_nonce", true);
     }
@@ -146,14 +136,14 @@ static void write_body(const struct outgoing_message *m, bool edit, struct buf *
 
 static bool is_edit(const struct outgoing_message *m)
 {
-    return m->reply != NULL ? discord_reply_edits(m->reply, part_of(m))
-                            : m->message_id != 0 && part_of(m) == 0;
+    return m->reply != NULL ? discord_reply_edits(m->reply, m->base.out.at)
+                            : m->message_id != 0 && m->base.out.at == 0;
 }
 
 /* A token that expired meanwhile leaves a send its ordinary way, and a follow-up none. */
 static bool write_message_path(struct outgoing_message *m, struct buf *out)
 {
-    if (m->reply != NULL && discord_reply_path(m->reply, part_of(m), out))
+    if (m->reply != NULL && discord_reply_path(m->reply, m->base.out.at, out))
         return true;
     discord_reply_free(m->reply);
     m->reply = NULL;
@@ -182,15 +172,6 @@ static void write_opening(const struct outgoing_message *m, struct discord_reque
     jw_kstr(&w, "name", str_of(discord_auto_name(m->base.d, m->channel_id)));
     jw_ki64(&w, "auto_archive_duration", ARCHIVE_MINUTES);
     jw_end_obj(&w);
-}
-
-/* A restart forgot what the message said that the thread will hang under. */
-static void write_asking(const struct outgoing_message *m, struct discord_request *r)
-{
-    r->method = "GET";
-    r->route = "message";
-    r->major = m->parent_id;
-    buf_printf(&r->path, "/channels/%" PRIu64 "/messages/%" PRIu64, m->parent_id, m->channel_id);
 }
 
 static void on_voice(void *ctx, const struct voice *v)
@@ -224,8 +205,16 @@ static bool message_write(struct discord_outgoing *x, struct discord_request *r,
 
     m->asking = m->opens && !m->asked && !discord_auto_knows(x->d, m->channel_id);
     m->opening = m->opens;
+    if (m->asking) { /* a restart forgot the message that the thread will hang under */
+        r->method = "GET";
+        r->route = "message";
+        r->major = m->parent_id;
+        buf_printf(&r->path, "/channels/%" PRIu64 "/messages/%" PRIu64, m->parent_id,
+                   m->channel_id);
+        return true;
+    }
     if (m->opens) {
-        (m->asking ? write_asking : write_opening)(m, r);
+        write_opening(m, r);
         return true;
     }
     if (!voice_is_known(m, v))
@@ -246,12 +235,6 @@ static bool message_write(struct discord_outgoing *x, struct discord_request *r,
 }
 
 /* ---- messages: the answer ---- */
-
-/* Discord does not know the token, or what it should edit, any more. */
-static bool is_gone(const struct discord_answer *a)
-{
-    return a->status == 401 || a->status == 404;
-}
 
 /* The token was good for nothing: a send goes to the channel, a follow-up has no other way. */
 static void without_reply(struct outgoing_message *m, struct sender_verdict *v)
@@ -352,13 +335,13 @@ static void message_read(struct discord_outgoing *x, const struct discord_answer
             discord_reply_used(m->reply);
         if (id.n < sizeof v->message_id && snowflake(id) != 0)
             memcpy(v->message_id, id.p, id.n);
-        if (m->prompt != NULL && is_last(m))
+        if (m->prompt != NULL && m->base.out.at + 1 == m->base.out.n_parts)
             prompts_shown(x->d->prompts, str_of(channel_name(m, name)), str_of(m->prompt),
                           str_of(v->message_id));
     } else if (a->code == NO_HISTORY && m->reply_to != 0) {
         m->reply_to = 0; /* the channel hides its history from us: the answer stands unquoted */
         v->end = SENDER_REWRITE;
-    } else if (v->end == SENDER_REFUSED && m->is_voice && part_of(m) == 0 && !m->as_file) {
+    } else if (v->end == SENDER_REFUSED && m->is_voice && m->base.out.at == 0 && !m->as_file) {
         m->as_file =
             true; /* voice messages are not allowed there, or this one is not good enough */
         v->end = SENDER_REWRITE;
@@ -366,7 +349,7 @@ static void message_read(struct discord_outgoing *x, const struct discord_answer
         return;
     } else if (a->code == UNKNOWN_CHANNEL && m->parent_id != 0 && m->looked == 0) {
         without_thread(m, v);
-    } else if (m->reply != NULL && part_of(m) == 0 && is_gone(a)) {
+    } else if (m->reply != NULL && m->base.out.at == 0 && (a->status == 401 || a->status == 404)) {
         without_reply(m, v);
     } else if (m->prompt != NULL && v->end == SENDER_REFUSED) {
         prompts_drop(x->d->prompts, str_of(channel_name(m, name)), str_of(m->prompt));
@@ -761,19 +744,8 @@ static uint64_t target_of(struct discord *d, const struct action *a)
             a->left->e.lane); /* checked before the restart; the cache is still empty */
     if (ch != NULL && discord_channel_is_thread(ch->type) && ch->parent_id == chat)
         return thread;
-    uint64_t opened = discord_auto_target(d, a);
+    uint64_t opened = d->cfg->auto_thread ? discord_auto_target(d, a) : 0;
     return opened != 0 ? opened : chat;
-}
-
-static void start_follow_up(struct discord *d, const struct sender_order *q)
-{
-    uint64_t channel_id = 0;
-    struct discord_reply *reply = discord_reply_for_follow_up(d, q->from, q->action, &channel_id);
-
-    if (reply != NULL)
-        start_message(d, channel_id, reply, q);
-    else
-        host_fail(d->base.host, q->id, "%s", VAULT_REFUSED);
 }
 
 /* While an interaction waits for an answer in the chat or the thread of this send, the send goes
@@ -797,6 +769,7 @@ void discord_act(struct platform *p, struct action_id id, const struct action_fr
     struct discord *d = discord_of(p);
     struct sender_order q = {.id = id, .from = from, .action = a};
     uint64_t channel_id = target_of(d, a);
+    struct discord_reply *reply;
 
     if (a->op != ACTION_FOLLOW_UP && channel_id == 0) {
         host_fail(p->host, id, "chat_id is not the id of a Discord channel");
@@ -804,7 +777,11 @@ void discord_act(struct platform *p, struct action_id id, const struct action_fr
     }
     switch (a->op) {
     case ACTION_FOLLOW_UP:
-        start_follow_up(d, &q);
+        reply = discord_reply_for_follow_up(d, from, a, &channel_id);
+        if (reply != NULL)
+            start_message(d, channel_id, reply, &q);
+        else
+            host_fail(p->host, id, "%s", VAULT_REFUSED);
         break;
     case ACTION_SEND:
     case ACTION_SEND_MEDIA:

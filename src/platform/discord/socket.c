@@ -181,28 +181,14 @@ static void forget_session(struct dsocket *s)
         s->opt.handlers->session_lost(s->opt.ctx, s);
 }
 
-static void stop(struct dsocket *s, int code, const char *problem)
-{
-    log_error(&s->log, "Discord closed the connection for good, code %d: %s", code, problem);
-    drop_socket(s);
-    enter(s, DSOCKET_STOPPED);
-    s->opt.handlers->stopped(s->opt.ctx, s, code, problem);
-}
-
 /* ---- connecting ---- */
-
-static const char *next_url(const struct dsocket *s)
-{
-    bool use_resume = s->session_id[0] != '\0' && s->resume_url[0] != '\0' &&
-                      !s->opt.ignore_resume_url && s->failures <= RESUME_URL_FAILURES;
-
-    return use_resume ? s->resume_url : s->url;
-}
 
 static void open_socket(struct dsocket *s)
 {
+    bool use_resume = s->session_id[0] != '\0' && s->resume_url[0] != '\0' &&
+                      !s->opt.ignore_resume_url && s->failures <= RESUME_URL_FAILURES;
+    const char *base = use_resume ? s->resume_url : s->url;
     struct buf url = BUF_INIT;
-    const char *base = next_url(s);
     size_t n = strlen(base);
 
     while (n > 0 && base[n - 1] == '/')
@@ -311,7 +297,11 @@ void dsocket_closed(struct dsocket *s, int code, const char *why)
         if (closes[i].code != code)
             continue;
         if (closes[i].then == AFTER_STOP) {
-            stop(s, code, closes[i].problem);
+            log_error(&s->log, "Discord closed the connection for good, code %d: %s", code,
+                      closes[i].problem);
+            drop_socket(s);
+            enter(s, DSOCKET_STOPPED);
+            s->opt.handlers->stopped(s->opt.ctx, s, code, closes[i].problem);
             return;
         }
         if (closes[i].then == AFTER_RESHARD) {

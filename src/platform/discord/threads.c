@@ -268,7 +268,7 @@ static bool may_have_threads(const struct dcache_channel *ch)
 
 void discord_auto_note(struct discord *d, struct event *ev)
 {
-    if (!d->cfg->auto_thread || str_is_empty(ev->scope_id))
+    if (str_is_empty(ev->scope_id))
         return;
     uint64_t id = snowflake(ev->message_id), thread_id = snowflake(ev->thread_id);
     if (thread_id != 0) {
@@ -285,7 +285,7 @@ void discord_auto_note(struct discord *d, struct event *ev)
 
 void discord_auto_sent(struct discord *d, uint64_t message_id, uint64_t thread_id)
 {
-    if (d->cfg->auto_thread && message_id != 0)
+    if (message_id != 0)
         mark(d, message_id)->thread_id = thread_id;
 }
 
@@ -321,7 +321,7 @@ uint64_t discord_auto_target(struct discord *d, const struct action *a)
     bool speaks = a->op == ACTION_SEND || a->op == ACTION_SEND_MEDIA || a->op == ACTION_PROMPT;
     uint64_t about = snowflake(speaks ? a->reply_to : a->message_id);
 
-    if (!d->cfg->auto_thread || a->op == ACTION_THREAD_CREATE || a->op == ACTION_THREAD_RENAME)
+    if (a->op == ACTION_THREAD_CREATE || a->op == ACTION_THREAD_RENAME)
         return 0;
     const struct mark *m = about != 0 ? map_get(&d->marks, id_key(&about)) : NULL;
     if (m != NULL && m->thread_id != 0) {
@@ -336,19 +336,6 @@ uint64_t discord_auto_target(struct discord *d, const struct action *a)
         return current_of(d, chat, a->user_id, speaks ? CURRENT_MS : TYPING_MS);
     set_current(d, chat, about, a->user_id);
     return about;
-}
-
-struct str discord_home(struct platform *p, struct str chat, char room[32])
-{
-    struct discord *d = discord_of(p);
-    uint64_t id = snowflake(chat);
-    const struct dcache_channel *ch =
-        d->cfg->auto_thread && id != 0 ? dcache_channel(d->cache, id) : NULL;
-
-    if (ch == NULL || !discord_channel_is_thread(ch->type) || ch->parent_id == 0)
-        return STR_NULL;
-    snprintf(room, 32, "%" PRIu64, ch->parent_id);
-    return str_of(room);
 }
 
 bool discord_auto_knows(const struct discord *d, uint64_t message_id)

@@ -1,8 +1,8 @@
 /* voice.c - design.  (voice.h has the contract.)
  *
- * An Ogg page says how many samples end with it and how long its packets are.  The last page's
- * number is the length.  The waveform is a sketch: Opus spends more bytes where more is to be
- * heard, so the bytes of each stretch stand for its loudness. */
+ * An Ogg page says how many samples end with it and how long its packets are.  The number of the
+ * last page is the length.  The waveform is an estimate: Opus spends more bytes on louder sound, so
+ * the bytes of each stretch stand for its loudness. */
 #include "platform/discord/voice.h"
 #include <stdlib.h>
 #include <string.h>
@@ -28,7 +28,7 @@ static uint64_t little_endian(const char *p, size_t n)
     return v;
 }
 
-/* Takes one page off the front; false: there is none. */
+/* Takes one page off the front; false: no page is left. */
 static bool next_page(struct str *rest, struct ogg_page *ret)
 {
     if (rest->n < HEADER || memcmp(rest->p, "OggS", 5) != 0) /* version 0 behind it */
@@ -106,7 +106,7 @@ struct voice_load {
     struct work work;
     struct voice voice;
     bool good;
-    voice_loaded_cb *done; /* NULL: nobody wants to know any more */
+    voice_loaded_cb *done; /* NULL: cancelled */
     void *ctx;
     char path[];
 };

@@ -1,6 +1,6 @@
-/* voice.h - what Discord wants to know of a voice message: how long it is, and how it looks.
+/* voice.h - length and waveform of a voice message, which Discord requires with the file.
  *
- * Reads Opus in an Ogg container, the one form Discord takes as a voice message, without
+ * Reads Opus in an Ogg container, the only form of a voice message that Discord takes, without
  * decoding it. */
 #pragma once
 #include "base/err.h"
@@ -18,10 +18,10 @@ struct voice {
     uint8_t wave[VOICE_WAVE];
 };
 
-/* False: it is no Opus in Ogg, or broken. */
+/* False: not Opus in Ogg, or broken. */
 bool voice_read(struct str ogg, struct voice *ret);
-/* The same of a file, on a thread.  @done runs later, once, with NULL for what is none, unless it
- * is cancelled.  NULL: no thread can be had now. */
+/* Reads a file on a thread.  @done runs later, once, unless cancelled; it gets NULL for a file
+ * that is not a voice message.  Returns NULL if no thread is free. */
 typedef void voice_loaded_cb(void *ctx, const struct voice *v);
 struct voice_load *voice_load(struct work_pool *threads, const char *path, voice_loaded_cb *done,
                               void *ctx) BH_MUST_USE;

@@ -1,8 +1,8 @@
-/* commands.c - the commands of gateways, registered with Telegram.  (telegram_priv.h has the
- * calls.)
+/* commands.c - registers the commands of gateways with Telegram.  (telegram_priv.h has the calls.)
  *
- * Telegram's names have no dashes: those become underscores, and come back as dashes.  The whole
- * list is one request, made when it changed; a hash of what was set last survives a restart. */
+ * Telegram's names have no dashes: dashes become underscores, and tg_command_name() gives them
+ * back. The whole list is one request, sent when the list changed; the store has a hash of the
+ * last list, so that a restart sends nothing. */
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -25,7 +25,7 @@ struct tg_commands {
     size_t n_dashed;
     uint64_t set, sending; /* hashes; 0: nothing */
     struct timer retry;
-    struct http_call *call; /* owned; NULL: none under way */
+    struct http_call *call; /* owned; NULL: none in flight */
 };
 
 static void send(struct tg_commands *c);
@@ -43,16 +43,6 @@ static void on_record(void *ctx, struct str key, struct str value)
     write_record_key(c->t, &mine);
     if (str_eq(key, buf_str(&mine)))
         str_to_u64(value, &c->set);
-    buf_done(&mine);
-}
-
-static void load(struct tg_commands *c)
-{
-    struct store *st = c->t->env->store;
-    struct buf mine = BUF_INIT;
-
-    write_record_key(c->t, &mine);
-    st->ops->load_under(st, "commands", buf_str(&mine), on_record, c);
     buf_done(&mine);
 }
 
@@ -95,7 +85,7 @@ static void on_set(void *ctx, const struct http_result *r)
     if (a.outcome != TG_OK && a.outcome != TG_REFUSED)
         timer_set(c->t->env->clock, &c->retry, RETRY_MS);
     else if (hash_of(c) != c->sending)
-        send(c); /* they changed meanwhile */
+        send(c); /* the list changed meanwhile */
 }
 
 static void send(struct tg_commands *c)
@@ -112,7 +102,7 @@ static void on_retry(struct timer *t)
 
 /* ---- the names ---- */
 
-/* False: Telegram has this name already. */
+/* False: the name is empty, too long or taken. */
 static bool add_name(struct tg_commands *c, struct map *names, struct str name,
                      char ret[NAME_BYTES])
 {
@@ -181,6 +171,7 @@ void tg_set_commands(struct platform *p, struct str commands)
 {
     struct telegram *t = container_of(p, struct telegram, base);
     struct tg_commands *c = t->commands;
+    struct buf mine = BUF_INIT;
     struct json doc;
 
     if (c == NULL) {
@@ -188,12 +179,14 @@ void tg_set_commands(struct platform *p, struct str commands)
         c->t = t;
         c->parser = json_parser_new();
         timer_init(&c->retry, on_retry);
-        load(c);
+        write_record_key(t, &mine);
+        t->env->store->ops->load_under(t->env->store, "commands", buf_str(&mine), on_record, c);
+        buf_done(&mine);
     }
     if (!json_parse(c->parser, commands, &doc))
         return;
     write_commands(c, doc);
-    bool none = c->set == 0 && json_count(doc) == 0; /* those somebody made by hand stay */
+    bool none = c->set == 0 && json_count(doc) == 0; /* commands made by hand stay */
     if (c->call == NULL && hash_of(c) != c->set && !none)
         send(c);
 }

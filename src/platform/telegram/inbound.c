@@ -235,7 +235,6 @@ static const struct {
 static void ask_who(struct telegram *t);
 static void set_up(struct telegram *t);
 static void fetch(struct telegram *t);
-static void check_webhook(struct telegram *t);
 
 /* The only place that writes the state. */
 static void enter(struct telegram *t, enum tg_state next)
@@ -349,14 +348,6 @@ static void batch_deliver(struct telegram *t)
         batch_done(t);
 }
 
-static void batch_again(struct telegram *t)
-{
-    for (size_t i = 0; i < t->poll.n_batch; i++)
-        if (t->poll.batch[i].mark == TG_RETRY)
-            t->poll.batch[i].mark = TG_WAITING;
-    batch_deliver(t);
-}
-
 static void store_offset(struct telegram *t)
 {
     struct buf key = BUF_INIT, value = BUF_INIT;
@@ -432,6 +423,16 @@ static void failed(struct telegram *t, const struct tg_answer *a)
     log_debug(&t->log, "%s failed: code=%d %s", states[from].name, a->code, a->why);
 }
 
+/* Reads the answer of the connection's own call; false: it failed, and the connection rests. */
+static bool answered(struct telegram *t, const struct http_result *r, struct tg_answer *ret)
+{
+    t->poll.call = NULL;
+    tg_answer_read(t, t->poll.parser, r, ret);
+    if (ret->outcome != TG_OK)
+        failed(t, ret);
+    return ret->outcome == TG_OK;
+}
+
 static void recovered(struct telegram *t)
 {
     t->poll.failures = 0;
@@ -459,12 +460,8 @@ static void on_me(void *ctx, const struct http_result *r)
     struct telegram *t = ctx;
     struct tg_answer a;
 
-    t->poll.call = NULL;
-    tg_answer_read(t, t->poll.parser, r, &a);
-    if (a.outcome != TG_OK) {
-        failed(t, &a);
+    if (!answered(t, r, &a))
         return;
-    }
     read_me(t, a.result);
     enter(t, TG_HOOK);
     set_up(t);
@@ -492,12 +489,8 @@ static void on_set_up(void *ctx, const struct http_result *r)
     struct telegram *t = ctx;
     struct tg_answer a;
 
-    t->poll.call = NULL;
-    tg_answer_read(t, t->poll.parser, r, &a);
-    if (a.outcome != TG_OK) {
-        failed(t, &a);
+    if (!answered(t, r, &a))
         return;
-    }
     if (t->secret != NULL) {
         recovered(t);
         enter(t, TG_LISTEN);
@@ -567,12 +560,8 @@ static void on_webhook_info(void *ctx, const struct http_result *r)
     struct tg_answer a;
     struct buf ours = BUF_INIT;
 
-    t->poll.call = NULL;
-    tg_answer_read(t, t->poll.parser, r, &a);
-    if (a.outcome != TG_OK) {
-        failed(t, &a);
+    if (!answered(t, r, &a))
         return;
-    }
     add_webhook_url(t, &ours);
     bool still = str_eq(json_str(a.result, "url"), buf_str(&ours));
     buf_done(&ours);
@@ -589,11 +578,6 @@ static void on_webhook_info(void *ctx, const struct http_result *r)
     timer_set(t->env->clock, &t->poll.timer, CHECK_MS);
 }
 
-static void check_webhook(struct telegram *t)
-{
-    t->poll.call = tg_call(t, "getWebhookInfo", STR("{}"), CALL_MS, on_webhook_info, t);
-}
-
 /* ---- polling ---- */
 
 static void on_updates(void *ctx, const struct http_result *r)
@@ -601,12 +585,8 @@ static void on_updates(void *ctx, const struct http_result *r)
     struct telegram *t = ctx;
     struct tg_answer a;
 
-    t->poll.call = NULL;
-    tg_answer_read(t, t->poll.parser, r, &a);
-    if (a.outcome != TG_OK) {
-        failed(t, &a);
+    if (!answered(t, r, &a))
         return;
-    }
     recovered(t);
     t->base.last_event_ms = clock_wall_ms(t->env->clock);
     batch_fill(t, a.result);
@@ -670,7 +650,10 @@ static void on_timer(struct timer *timer)
     struct tg_poll *p = &t->poll;
 
     if (p->state == TG_DELIVER) {
-        batch_again(t);
+        for (size_t i = 0; i < p->n_batch; i++)
+            if (p->batch[i].mark == TG_RETRY)
+                p->batch[i].mark = TG_WAITING;
+        batch_deliver(t);
         return;
     }
     enter(t, p->state == TG_LISTEN ? TG_CHECK : p->back_to);
@@ -679,7 +662,7 @@ static void on_timer(struct timer *timer)
     else if (p->state == TG_HOOK)
         set_up(t);
     else if (p->state == TG_CHECK)
-        check_webhook(t);
+        t->poll.call = tg_call(t, "getWebhookInfo", STR("{}"), CALL_MS, on_webhook_info, t);
     else
         fetch(t);
 }

@@ -158,16 +158,6 @@ static const struct {
     {"document", "document", NULL},
 };
 
-/* A picture comes in several sizes, the largest last. */
-static struct json largest(struct json sizes)
-{
-    struct json last = {0};
-
-    for (struct json_iter it = {0}; json_next(sizes, &it);)
-        last = it.value;
-    return last;
-}
-
 static void read_file(struct json v, const char *kind, const char *type, struct event_media *ret)
 {
     struct str said = json_str(v, "mime_type");
@@ -183,7 +173,10 @@ static void read_file(struct json v, const char *kind, const char *type, struct 
 /* The file that the message carries; its file_id is the reference.  False: none. */
 static bool file_of(struct json message, struct event_media *ret)
 {
-    struct json photo = largest(json_get(message, "photo"));
+    struct json photo = {0};
+
+    for (struct json_iter it = {0}; json_next(json_get(message, "photo"), &it);)
+        photo = it.value; /* sizes of one picture, the largest last */
     bool found = json_is_object(photo);
 
     if (found)
@@ -241,7 +234,7 @@ static struct str format_id(struct arena *a, int64_t id)
     return str_make(text, (size_t)snprintf(text, ID_CHARS, "%" PRId64, id));
 }
 
-/* An integer of @object as text; absent when it is none. */
+/* An integer of @object as text; absent if it is not one. */
 static struct str id_of(struct arena *a, struct json object, const char *key)
 {
     int64_t id;
@@ -340,26 +333,20 @@ static bool is_me(const struct tg_me *me, struct json user)
 
 /* ---- what it answers ---- */
 
-/* Every message of a topic "replies" to the service message that opened it: that is its name. */
-static bool is_topic_opening(struct normal *n)
-{
-    struct json topic = json_get(n->reply, "forum_topic_created");
-
-    if (!json_is_object(topic))
-        return false;
-    n->ev->chat_topic = json_str(topic, "name");
-    return true;
-}
-
 static void take_reply(struct normal *n)
 {
     struct event *ev = n->ev;
     struct str quote = json_str(json_get(n->message, "quote"), "text");
     struct json author = json_get(n->reply, "from");
     struct str text = json_str(n->reply, "text");
+    struct json topic = json_get(n->reply, "forum_topic_created");
 
-    if (!json_is_object(n->reply) || is_topic_opening(n))
+    if (!json_is_object(n->reply))
         return;
+    if (json_is_object(topic)) { /* every message of a topic "replies" to the one that opened it */
+        ev->chat_topic = json_str(topic, "name");
+        return;
+    }
     ev->reply_to_message_id = id_of(n->arena, n->reply, "message_id");
     ev->replies_to_bot = is_me(n->me, author);
     if (text.p == NULL)
@@ -381,7 +368,7 @@ static bool is_our_name(const struct tg_me *me, struct str name)
     return me->username[0] != '\0' && str_eq_ci(name, str_of(me->username));
 }
 
-/* The bytes an entity covers; false: it points outside of the text. */
+/* The text that an entity covers; false: the entity points outside of @text. */
 static bool entity_text(struct str text, struct json entity, struct str *ret)
 {
     int64_t off, len;
@@ -455,8 +442,8 @@ static size_t word_end(struct str s, size_t at)
 
 enum command { NO_COMMAND, OUR_COMMAND, OTHERS_COMMAND };
 
-/* "/help@my_bot x": *@ret_text is "/help x".  Any command of ours counts as addressed when it names
- * us. */
+/* "/help@my_bot x": *@ret_text is "/help x", and *@ret_named says that the command names
+ * the bot. */
 static enum command read_command(struct normal *n, struct str text, struct str *ret_text,
                                  bool *ret_named)
 {
@@ -525,8 +512,7 @@ static const char *take_words(struct normal *n)
 
 /* ---- the whole ---- */
 
-/* A message is known by its chat and number, in whichever order and however often it comes: as
- * delivery_event_id() has it. */
+/* Chat and number identify a message, so a repeated update has the same event id. */
 static void take_ids(struct normal *n)
 {
     struct event *ev = n->ev;

@@ -7,8 +7,8 @@ struct telegram_settings {
     char *token, *webhook_secret;
     char *mode;       /* "polling" or "webhook"; NULL: polling */
     char *api_base;   /* NULL: Telegram's own */
-    uint32_t context; /* messages before one that are remembered, and told with it; 0: none */
-    bool reactions;   /* people's reactions to what the bot said are told */
+    uint32_t context; /* earlier messages that a group's event carries; 0: none */
+    bool reactions;   /* people's reactions to the bot's messages are events */
 };
 extern const struct config_section telegram_config;
 extern const struct platform_ops telegram_ops;

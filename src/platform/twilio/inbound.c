@@ -282,13 +282,6 @@ static void write_url(const struct twilio *t, struct http_req *req, struct buf *
         buf_printf(out, "?%.*s", STR_FMT(query));
 }
 
-static bool is_form(struct http_req *req)
-{
-    struct str type = http_header(req, "Content-Type"), first;
-
-    return str_split(&type, ';', &first) && str_eq_ci(str_trim(first), FORM_TYPE);
-}
-
 static bool is_signed(struct twilio *t, struct http_req *req, bool form)
 {
     struct buf url = BUF_INIT;
@@ -383,7 +376,8 @@ static void accept_message(struct twilio *t, struct http_req *req)
 bool twilio_http(struct platform *p, struct http_req *req)
 {
     struct twilio *t = twilio_of(p);
-    bool form = is_form(req);
+    struct str type = http_header(req, "Content-Type"), first;
+    bool form = str_split(&type, ';', &first) && str_eq_ci(str_trim(first), FORM_TYPE);
 
     if (!str_eq(http_method(req), STR("POST")) || (form && !form_parse(&t->form, http_body(req))) ||
         !is_signed(t, req, form)) {

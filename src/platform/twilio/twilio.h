@@ -1,8 +1,8 @@
 /* twilio.h - SMS and WhatsApp through Twilio: webhooks in, REST out.
  *
- * The bot is the number people write to ("+15550100"), or a messaging service ("MG...").  A person
- * is routed by their own number where that is routed, else by the bot.  docs/platforms/twilio.md
- * tells the whole way. */
+ * The bot is the number that people write to ("+15550100"), or a messaging service ("MG...").  A
+ * person's own number is the route key; without such a route the event follows the bot's.
+ * docs/platforms/twilio.md goes from the number to the first answer. */
 #pragma once
 #include "platform/platform.h"
 

@@ -611,12 +611,6 @@ static void on_history_read(struct web_job *j, enum bh_err err)
         answer_messages(j->web, str_of(j->chat->id), j->http, &j->scan, j->limit);
 }
 
-static bool query_u64(struct web *w, struct http_req *req, const char *name, uint64_t *ret)
-{
-    buf_reset(&w->scratch);
-    return http_query(req, name, &w->scratch) && str_to_u64(buf_str(&w->scratch), ret);
-}
-
 void web_history_answer(struct web *w, struct http_req *req, const struct web_visitor *v)
 {
     uint64_t limit = ANSWER_MESSAGES, before;
@@ -626,7 +620,9 @@ void web_history_answer(struct web *w, struct http_req *req, const struct web_vi
         answer_messages(w, str_of(v->chat_id), http_req_id(req), &(struct store_scan){0}, 0);
         return;
     }
-    query_u64(w, req, "limit", &limit);
+    buf_reset(&w->scratch);
+    if (http_query(req, "limit", &w->scratch))
+        str_to_u64(buf_str(&w->scratch), &limit);
     if (limit == 0 || limit > w->history)
         limit = w->history;
     j = job_new(w, web_chat_get(w, str_of(v->chat_id)), on_history_read);

@@ -334,27 +334,6 @@ static bool last_seen(struct web *w, struct http_req *req, uint64_t *ret_last)
     return http_query(req, "last", &w->scratch) && web_id_parse(buf_str(&w->scratch), ret_last);
 }
 
-static void make_room(struct web_chat *c)
-{
-    if (c->n_streams < MAX_STREAMS_PER_CHAT)
-        return;
-    struct web_stream *oldest = list_first(&c->streams, struct web_stream, link);
-    stream_write(oldest, frame(c->web, "rest", 0, STR("{}")));
-    web_stream_end(oldest);
-}
-
-/* False: there are too many, and the request was answered. */
-static bool may_open(struct web *w, struct http_req *req, struct party *party)
-{
-    if (ledger_take(w->env->ledger, party, LIMIT_STREAMS, 1) == LIMIT_TAKEN)
-        return true;
-    party_drop(party);
-    w->counters.refused++;
-    web_refuse_for_now(w, http_req_id(req), 429, "too_many_streams",
-                       "Too many pages are open from here. Close one, or try again later.", 5);
-    return false;
-}
-
 void web_stream_open(struct web *w, struct http_req *req, const struct web_visitor *v)
 {
     struct party *party = http_party(req);
@@ -363,11 +342,20 @@ void web_stream_open(struct web *w, struct http_req *req, const struct web_visit
     uint64_t last = 0;
     bool resumes = last_seen(w, req, &last) && w->history > 0;
 
-    if (!may_open(w, req, party))
+    if (ledger_take(w->env->ledger, party, LIMIT_STREAMS, 1) != LIMIT_TAKEN) {
+        party_drop(party);
+        w->counters.refused++;
+        web_refuse_for_now(w, http_req_id(req), 429, "too_many_streams",
+                           "Too many pages are open from here. Close one, or try again later.", 5);
         return;
+    }
     s = xcalloc(1, sizeof *s);
     c = web_chat_get(w, str_of(v->chat_id));
-    make_room(c);
+    if (c->n_streams >= MAX_STREAMS_PER_CHAT) {
+        struct web_stream *oldest = list_first(&c->streams, struct web_stream, link);
+        stream_write(oldest, frame(w, "rest", 0, STR("{}")));
+        web_stream_end(oldest);
+    }
     *s = (struct web_stream){.chat = c, .http = http_req_id(req), .party = party};
     list_init(&s->link);
     list_append(&c->streams, &s->link);

@@ -323,19 +323,11 @@ static void act_typing(struct web *w, struct action_id id, const struct action *
     succeed(w, id, STR_NULL);
 }
 
-static void act_chat_info(struct web *w, struct action_id id, const struct action *a)
-{
-    char made[16];
-    struct action_result r = {.success = true, .chat_type = STR("dm")};
-
-    r.chat_name = web_name_of(w, a->chat_id, made);
-    host_result(w->base.host, id, &r);
-}
-
 static void web_act(struct platform *p, struct action_id id, const struct action_from *from,
                     const struct action *a)
 {
     struct web *w = web_of(p);
+    char made[16];
 
     if (!visitor_chat_is_ours(&w->visitor_key, a->chat_id)) {
         host_fail(p->host, id, "there is no such chat on this page");
@@ -359,7 +351,10 @@ static void web_act(struct platform *p, struct action_id id, const struct action
         act_typing(w, id, a);
         return;
     case ACTION_GET_CHAT_INFO:
-        act_chat_info(w, id, a);
+        host_result(p->host, id,
+                    &(struct action_result){.success = true,
+                                            .chat_type = STR("dm"),
+                                            .chat_name = web_name_of(w, a->chat_id, made)});
         return;
     case ACTION_FOLLOW_UP:
     default:

@@ -1,4 +1,4 @@
-/* web.h - the chat page as a platform: bellhop's own, so it needs no account anywhere.
+/* web.h - bellhop's own chat page as a platform, which needs no account anywhere.
  *
  *      GET  /chat, /chat/<bot>               the page
  *      GET  /chat/assets/<name>              what the page is made of
@@ -6,10 +6,11 @@
  *      GET  /chat/<bot>/api/events           server-sent: message, edit, interrupt, typing, state
  *      GET  /chat/<bot>/api/history          ?before=<id>&limit=<n> -> {"messages", ...}
  *      POST /chat/<bot>/api/name             {"name"}
+ *      POST /chat/<bot>/api/press            {"prompt", "option"}
  *
- * /chat/api/... means the first web bot.  A visitor is whoever holds a random token, in the cookie
- * bellhop_visitor (people) or the header X-Bellhop-Visitor (programs); see visitor.h.  Each visitor
- * has one chat per bot.  The route key is the bot's name.
+ * /chat/api/... means the first web bot.  A visitor holds a random token, in the cookie
+ * bellhop_visitor (people) or the header X-Bellhop-Visitor (programs); see visitor.h.  A visitor
+ * has one chat with each bot.  The route key is the bot's name.
  */
 #pragma once
 #include "platform/platform.h"

@@ -353,19 +353,11 @@ static bool set_content(const struct wecom_xml *x, struct wecom_out *out)
     return out->text.n > 0 || out->ev.n_media > 0;
 }
 
-/* Callbacks are set up per agent; one for another agent is ignored. */
-static bool is_for_another(const struct wecom_xml *x, struct str bot)
-{
-    struct str agent = wecom_xml_get(x, "AgentID");
-    uint64_t a, b;
-
-    return str_to_u64(agent, &a) && str_to_u64(bot, &b) && a != b;
-}
-
 enum wecom_verdict wecom_normalize(const struct wecom_xml *x, struct str bot, struct wecom_out *out)
 {
     struct event *ev = &out->ev;
     struct str from = wecom_xml_get(x, "FromUserName"), id = wecom_xml_get(x, "MsgId");
+    uint64_t agent, ours;
 
     buf_reset(&out->text);
     buf_reset(&out->id);
@@ -377,7 +369,9 @@ enum wecom_verdict wecom_normalize(const struct wecom_xml *x, struct str bot, st
         buf_printf(&out->id, "%.*s-%.*s", STR_FMT(from), STR_FMT(wecom_xml_get(x, "CreateTime")));
         id = buf_str(&out->id);
     }
-    if (is_for_another(x, bot) || !set_content(x, out))
+    if (str_to_u64(wecom_xml_get(x, "AgentID"), &agent) && str_to_u64(bot, &ours) && agent != ours)
+        return WECOM_IGNORED; /* callbacks are set up per agent */
+    if (!set_content(x, out))
         return WECOM_IGNORED;
     ev->event_id = ev->message_id = id;
     ev->text = buf_str(&out->text);

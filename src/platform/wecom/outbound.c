@@ -187,18 +187,6 @@ static void write_upload(struct wecom *c, struct outgoing *o, struct str token,
     q->timeout_ms = UPLOAD_MS;
 }
 
-static void write_file(struct jw *w, struct outgoing *o)
-{
-    const struct text_outgoing *t = text_outgoing_of(o);
-    const char *as = carrier_of(&t->file);
-
-    jw_kstr(w, "msgtype", str_of(as));
-    jw_key(w, as);
-    jw_obj(w);
-    jw_kstr(w, "media_id", str_of(t->handle));
-    jw_end_obj(w);
-}
-
 void wecom_media_where(struct platform *p, struct media_ask ask, struct str ref)
 {
     struct wecom *c = wecom_of(p);
@@ -238,22 +226,13 @@ static const struct {
     {82001, "WeCom knows none of these people, or the agent may not see them"},
 };
 
-static void write_text(struct jw *w, struct outgoing *o)
-{
-    const struct text_outgoing *t = text_outgoing_of(o);
-
-    jw_kstr(w, "msgtype", STR("text"));
-    jw_key(w, "text");
-    jw_obj(w);
-    jw_kstr(w, "content", split_part(&t->parts, t->file.path != NULL ? o->at - 1 : o->at));
-    jw_end_obj(w);
-}
-
 static void wecom_write(struct platform *p, struct outgoing *o, struct sender_request *q,
                         struct sender_verdict *v)
 {
     struct wecom *c = wecom_of(p);
     struct str token = token_of(c), bot = str_of(p->bot);
+    const struct text_outgoing *x = text_outgoing_of(o);
+    bool file = x->file.path != NULL;
     struct jw w = jw_begin(&q->body);
     struct buf query = BUF_INIT;
     uint64_t agent;
@@ -274,16 +253,21 @@ static void wecom_write(struct platform *p, struct outgoing *o, struct sender_re
     q->headers[0] = "Content-Type: application/json";
     q->once = true;
     jw_obj(&w);
-    jw_kstr(&w, "touser", str_of(text_outgoing_of(o)->chat));
+    jw_kstr(&w, "touser", str_of(x->chat));
     jw_key(&w, "agentid");
     if (str_to_u64(bot, &agent))
         jw_u64(&w, agent);
     else
         jw_str(&w, bot);
-    if (text_outgoing_of(o)->file.path != NULL && o->at == 0)
-        write_file(&w, o);
+    const char *type = file && o->at == 0 ? carrier_of(&x->file) : "text";
+    jw_kstr(&w, "msgtype", str_of(type));
+    jw_key(&w, type);
+    jw_obj(&w);
+    if (file && o->at == 0)
+        jw_kstr(&w, "media_id", str_of(x->handle));
     else
-        write_text(&w, o);
+        jw_kstr(&w, "content", split_part(&x->parts, file ? o->at - 1 : o->at));
+    jw_end_obj(&w);
     jw_end_obj(&w);
     v->end = SENDER_GO;
 }

@@ -1,7 +1,7 @@
 /* wecom.h - WeCom (WeChat Work) agents: encrypted callbacks in, the message API out.
  *
- * The bot is the agent's id.  A person is routed by their id where that is routed, else by the bot.
- * docs/platforms/wecom.md tells the whole way. */
+ * The bot is the agent's id.  A person's id is the route key; without such a route the event
+ * follows the bot's.  docs/platforms/wecom.md goes from the agent to the first answer. */
 #pragma once
 #include "platform/platform.h"
 
