@@ -16,8 +16,19 @@
 #include "base/limits.h"
 #include "base/mem.h"
 #include "base/percent.h"
-#include "data/base.h"
+#include "data/database.h"
 #include "net/loop.h"
+#include "base/config.h"
+
+static const struct config_key settings_keys[] = {
+    {"data.node", CFG_TEXT, CFG_RESTART, offsetof(struct data_settings, node),
+     .what = "With `store.kind: postgres`: the node (`cluster.node`) that has the data store, the "
+             "same on all of them. Without it there is none."},
+    {0},
+};
+
+const struct config_section data_section = {.keys = settings_keys,
+                                            .size = sizeof(struct data_settings)};
 
 #define PURGE_MAX 500 /* entries forgotten in one transaction */
 
@@ -35,7 +46,7 @@ struct data {
 };
 
 struct data_call;
-typedef enum lane_end call_run_f(struct data_call *c, struct data_base *b);
+typedef enum lane_end call_run_f(struct data_call *c, struct database *b);
 
 struct data_call {
     struct lane_job job;
@@ -131,7 +142,7 @@ enum bh_err data_open(struct loop *loop, const struct data_config *cfg, struct d
                         .max_query_ms = cfg->max_query_ms > 0 ? cfg->max_query_ms : 10000,
                         .ledger = cfg->ledger};
     struct lanes_config lc = {.name = "data",
-                              .ops = ds->off != NULL ? &off_ops : &data_base_ops,
+                              .ops = ds->off != NULL ? &off_ops : &database_ops,
                               .ctx = ds->off != NULL ? ds->off : ds->dir,
                               .writers = 2,
                               .readers = 2,
@@ -176,7 +187,7 @@ static struct data_call *call_new(struct data *ds, const struct caller *who, cal
                             .done = done,
                             .ctx = ctx,
                             .now = clock_wall_ms(loop_clock(ds->loop)) / 1000};
-    data_base_key(who->tenant, who->ns, &key);
+    database_key(who->tenant, who->ns, &key);
     c->job.key = arena_str(&c->arena, buf_str(&key));
     c->json.limit = ds->max_answer_bytes;
     c->spill = (struct spill)SPILL_INIT;
@@ -236,11 +247,11 @@ static enum lane_end call_on_thread(struct lane_job *job, void *conn)
         fault_copy(&c->answer.fault, &c->refusal);
         return LANE_OK;
     }
-    data_base_for_job(conn, job->write ? NULL : job); /* a write is never cut short */
+    database_for_job(conn, job->write ? NULL : job); /* a write is never cut short */
     enum lane_end end = c->run(c, conn);
-    data_base_for_job(conn, NULL);
+    database_for_job(conn, NULL);
     if (job->write)
-        c->tenant_bytes = data_base_tenant_bytes(conn);
+        c->tenant_bytes = database_tenant_bytes(conn);
     if (end == LANE_OK && !call_grown(c)) {
         call_reset(c);
         data_query_error(&c->answer.fault, "the answer is too long: ask for less with limit");
@@ -270,11 +281,11 @@ static void call_dropped(struct lane_job *job)
 
 /* ---- forgetting what has expired ---- */
 
-static enum lane_end run_purge(struct data_call *c, struct data_base *b)
+static enum lane_end run_purge(struct data_call *c, struct database *b)
 {
     bool more;
 
-    if (!data_base_purge(b, c->now, PURGE_MAX, &more))
+    if (!database_purge(b, c->now, PURGE_MAX, &more))
         return LANE_IO;
     c->expired = more;
     return LANE_OK;
@@ -339,7 +350,7 @@ void data_cancel(struct data_call **call)
 
 /* ---- write ---- */
 
-static enum lane_end run_write(struct data_call *c, struct data_base *b)
+static enum lane_end run_write(struct data_call *c, struct database *b)
 {
     const struct data_entry *e = c->entry;
     struct data_found f = {.uuid = e->uuid,
@@ -347,13 +358,13 @@ static enum lane_end run_write(struct data_call *c, struct data_base *b)
                            .extra = e->extra,
                            .created_at = e->created_at};
 
-    c->over = c->max_bytes != 0 && data_base_tenant_bytes(b) >= c->max_bytes;
+    c->over = c->max_bytes != 0 && database_tenant_bytes(b) >= c->max_bytes;
     if (c->over) {
         fault_set(&c->answer.fault, FAULT_BUSY,
                   "the data of this tenant has reached its limit (limits.data_bytes_per_tenant)");
         return LANE_OK;
     }
-    if (!data_base_write(b, e))
+    if (!database_write(b, e))
         return LANE_IO;
     data_found_json(&f, &c->w);
     c->answer.id = str_of(c->id);
@@ -385,9 +396,9 @@ struct data_call *data_write(struct data *ds, const struct caller *who, struct j
 
 /* ---- everything of a tenant ---- */
 
-static enum lane_end run_clear(struct data_call *c, struct data_base *b)
+static enum lane_end run_clear(struct data_call *c, struct database *b)
 {
-    return data_base_clear(b) ? LANE_OK : LANE_IO;
+    return database_clear(b) ? LANE_OK : LANE_IO;
 }
 
 struct data_call *data_clear(struct data *ds, const struct caller *who, data_cb *done, void *ctx)
@@ -434,11 +445,11 @@ static bool on_found(void *ctx, const struct data_found *f)
     return call_grown(c);
 }
 
-static enum lane_end ended(struct data_call *c, struct data_base *b, enum data_end end)
+static enum lane_end ended(struct data_call *c, struct database *b, enum data_end end)
 {
     if (end == DATA_BAD_SYNTAX) {
         call_reset(c);
-        data_query_error(&c->answer.fault, data_base_problem(b));
+        data_query_error(&c->answer.fault, database_problem(b));
         return LANE_OK;
     }
     if (end == DATA_FAILED && lane_job_is_late(&c->job)) {
@@ -452,12 +463,12 @@ static enum lane_end ended(struct data_call *c, struct data_base *b, enum data_e
     return end == DATA_OK ? LANE_OK : LANE_IO;
 }
 
-static enum lane_end run_query(struct data_call *c, struct data_base *b)
+static enum lane_end run_query(struct data_call *c, struct database *b)
 {
     if (lane_job_is_late(&c->job)) /* it waited too long */
         return ended(c, b, DATA_FAILED);
     jw_arr(&c->w);
-    enum data_end end = data_base_query(b, c->ask, c->now, on_found, c, &c->expired);
+    enum data_end end = database_query(b, c->ask, c->now, on_found, c, &c->expired);
     jw_end_arr(&c->w);
     return ended(c, b, end);
 }
@@ -474,16 +485,16 @@ struct data_call *data_query(struct data *ds, const struct caller *who, struct j
     return call_start(c);
 }
 
-static enum lane_end run_get(struct data_call *c, struct data_base *b)
+static enum lane_end run_get(struct data_call *c, struct database *b)
 {
-    enum data_end end = data_base_get(b, c->uuid, c->now, on_found, c);
+    enum data_end end = database_get(b, c->uuid, c->now, on_found, c);
 
     if (end == DATA_OK && c->answer.count == 0)
         jw_null(&c->w);
     return ended(c, b, end);
 }
 
-static enum lane_end run_miss(struct data_call *c, struct data_base *b)
+static enum lane_end run_miss(struct data_call *c, struct database *b)
 {
     jw_null(&c->w);
     return LANE_OK;

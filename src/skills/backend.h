@@ -5,7 +5,7 @@
  * knows nothing of rules: it is told what to write. */
 #pragma once
 #include "base/arena.h"
-#include "skills/record.h"
+#include "skills/rules.h"
 #include "store/lanes.h"
 
 struct regex;

@@ -25,7 +25,7 @@
 #define SKILL_BODY_SUFFIX ".skill.md"
 #define SKILL_HISTORY_SUFFIX ".versions.jsonl"
 
-/* ---- files_disk.c: one directory of skills; every function touches the disk ---- */
+/* ---- files.c: one directory of skills; every function touches the disk ---- */
 
 struct skill_dir {
     int fd; /* of the directory; -1: it is not there */
@@ -51,7 +51,7 @@ bool skill_file_stamp(struct skill_dir *d, struct str name, struct skill_stamp *
 /* After a crash: settle .NAME.tmp and histories that end with a delete. */
 bool skill_file_recover(struct skill_dir *d, struct str name);
 
-/* ---- files_history.c: lines of a history ---- */
+/* ---- files_sync.c: lines of a history ---- */
 
 struct skill_line { /* borrowed from the parser */
     bool deleted;
@@ -74,7 +74,7 @@ typedef bool skill_line_cb(void *ctx, const struct skill_line *l);
 enum skill_found skill_history_each(struct skill_dir *d, struct str name, skill_line_cb *cb,
                                     void *ctx);
 
-/* ---- files_watch.c: who changed what behind our back ---- */
+/* ---- files_sync.c: who changed what behind our back ---- */
 
 struct skill_watch;
 struct skill_watch *skill_watch_new(void);

@@ -1,19 +1,494 @@
-/* files_sync.c - design.  (files.h has the contract.)
+/* files_sync.c - files that people edit, their histories and the index, brought together.
+ * (files.h has the contract.)
  *
  * The files are the truth and the index follows them.  Body and last line of the history agree, or
  * an editor was here: then the history gets a line about it.  A directory is looked at as a whole
- * when it is first asked for, and after that only where the watch saw something. */
+ * when it is first asked for, and after that only where the watch saw something.
+ *
+ * A line of a history says everything about its version, so the last one alone tells what a skill
+ * is.  Lines that the Skillscript runtime wrote say less: there the first line has the author and
+ * the beginning.
+ *
+ * The kernel queues an event inside the system call that changes a file, so a call that comes after
+ * an edit finds the event; the queue is read when somebody asks and nobody waits for it.  Where a
+ * directory cannot be watched (a limit of the system, a file system without it) it is never clean,
+ * and every question looks at all files. */
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <limits.h>
+#include <pthread.h>
 #include <pwd.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <sys/inotify.h>
 #include <time.h>
 #include <unistd.h>
+#include "base/json.h"
+#include "base/list.h"
 #include "base/log.h"
+#include "base/map.h"
 #include "base/mem.h"
 #include "skills/files.h"
+
+/* ---- the lines of a history ---- */
+
+#define CHUNK (64u << 10)
+#define LINE_MAX_BYTES (64u << 20) /* longer lines are not ours */
+
+static void kstr_opt(struct jw *w, const char *key, const struct buf *b)
+{
+    if (b->n > 0)
+        jw_kstr(w, key, buf_str(b));
+}
+
+void skill_line_write(const struct skill_next *n, bool with_source, struct buf *out)
+{
+    struct jw w = jw_begin(out);
+    struct str hash = str_of(n->content_hash);
+
+    jw_obj(&w);
+    jw_kstr(&w, "name", n->name);
+    jw_kstr(&w, "version", str_make(hash.p, SKILL_VERSION_HEX));
+    jw_kstr(&w, "content_hash", hash);
+    jw_kstr(&w, "status", str_of(skill_status_name(n->status)));
+    if (n->has_previous)
+        jw_kstr(&w, "previous_status", str_of(skill_status_name(n->previous)));
+    jw_ki64(&w, "changed_at", n->changed_at);
+    kstr_opt(&w, "changed_by", &n->changed_by);
+    kstr_opt(&w, "author", &n->author);
+    jw_ki64(&w, "created_at", n->created_at);
+    jw_ki64(&w, "status_changed_at", n->status_changed_at);
+    kstr_opt(&w, "description", &n->description);
+    kstr_opt(&w, "type", &n->type);
+    if (n->bag.n > 0) {
+        jw_key(&w, "metadata_bag");
+        jw_raw(&w, buf_str(&n->bag));
+    }
+    if (with_source)
+        jw_kstr(&w, "source", buf_str(&n->source));
+    jw_end_obj(&w);
+    buf_add_c(out, '\n');
+}
+
+static bool is_hash(struct str s)
+{
+    uint8_t bytes[SHA256_BYTES];
+    return s.n == SKILL_HASH_HEX && hex_decode(s, bytes, sizeof bytes);
+}
+
+bool skill_line_read(struct json_parser *p, struct str line, struct skill_line *ret_l)
+{
+    struct json doc;
+    struct skill_head *h = &ret_l->head;
+    struct skill_version *v = &ret_l->version;
+
+    *ret_l = (struct skill_line){0};
+    if (!json_parse(p, line, &doc) || !json_is_object(doc))
+        return false;
+    ret_l->deleted = json_as_bool(json_get(doc, "deleted"), false);
+    v->name = json_str(doc, "name");
+    v->content_hash = json_str(doc, "content_hash");
+    v->changed_by = json_str(doc, "changed_by");
+    if (!json_as_i64(json_get(doc, "changed_at"), &v->changed_at))
+        v->changed_at = 0;
+    if (ret_l->deleted)
+        return true;
+    if (!is_hash(v->content_hash) || !skill_status_parse(json_str(doc, "status"), &v->status))
+        return false;
+    v->has_previous = skill_status_parse(json_str(doc, "previous_status"), &v->previous);
+    *h = (struct skill_head){.status = v->status,
+                             .content_hash = v->content_hash,
+                             .author = json_str(doc, "author"),
+                             .description = json_str(doc, "description"),
+                             .type = json_str(doc, "type"),
+                             .source = json_str(doc, "source"),
+                             .created_at = v->changed_at,
+                             .updated_at = v->changed_at,
+                             .status_changed_at = v->changed_at};
+    ret_l->bag = json_get(doc, "metadata_bag");
+    ret_l->is_whole = json_as_i64(json_get(doc, "created_at"), &h->created_at);
+    json_as_i64(json_get(doc, "status_changed_at"), &h->status_changed_at);
+    return true;
+}
+
+static int history_open(struct skill_dir *d, struct str name)
+{
+    char file[SKILL_NAME_MAX + sizeof SKILL_HISTORY_SUFFIX];
+
+    snprintf(file, sizeof file, "%.*s" SKILL_HISTORY_SUFFIX, STR_FMT(name));
+    return d->fd >= 0 ? openat(d->fd, file, O_RDONLY | O_CLOEXEC | O_NOFOLLOW) : -1;
+}
+
+static bool read_at(int fd, struct buf *out, int64_t at, size_t n)
+{
+    while (n > 0) {
+        char *room = buf_room(out, n);
+        ssize_t got = room != NULL ? pread(fd, room, n, at) : -1;
+        if (got <= 0)
+            return got == 0; /* cut off meanwhile */
+        out->n += (size_t)got;
+        n -= (size_t)got;
+        at += got;
+    }
+    return true;
+}
+
+/* The last line of @text that is whole; its end as an offset, 0: none. */
+static size_t last_line(struct str text, size_t *ret_start)
+{
+    const char *end = text.n > 0 ? memrchr(text.p, '\n', text.n) : NULL;
+
+    if (end == NULL)
+        return 0;
+    const char *before = end > text.p ? memrchr(text.p, '\n', (size_t)(end - text.p)) : NULL;
+    *ret_start = before != NULL ? (size_t)(before - text.p) + 1 : 0;
+    return (size_t)(end - text.p) + 1;
+}
+
+enum skill_found skill_history_last(struct skill_dir *d, struct str name, struct buf *out,
+                                    int64_t *ret_end)
+{
+    int fd = history_open(d, name);
+    enum skill_found found = SKILL_MISSING;
+    struct stat st;
+    size_t start = 0, end = 0;
+
+    *ret_end = 0;
+    if (fd < 0)
+        return errno == ENOENT || d->fd < 0 ? SKILL_MISSING : SKILL_FAILED;
+    if (fstat(fd, &st) != 0)
+        found = SKILL_FAILED;
+    for (int64_t n = CHUNK; found == SKILL_MISSING && n <= 4 * (int64_t)LINE_MAX_BYTES; n *= 4) {
+        int64_t from = st.st_size > n ? st.st_size - n : 0;
+        buf_reset(out);
+        if (!read_at(fd, out, from, (size_t)(st.st_size - from)))
+            found = SKILL_FAILED;
+        end = last_line(buf_str(out), &start);
+        if (found == SKILL_MISSING && end > 0 && (start > 0 || from == 0)) {
+            found = SKILL_FOUND;
+            *ret_end = from + (int64_t)end;
+        }
+        if (from == 0)
+            break;
+    }
+    close(fd);
+    if (found == SKILL_FOUND) {
+        out->n = end;
+        buf_consume(out, start);
+    }
+    return found;
+}
+
+struct each {
+    struct json_parser *parser;
+    skill_line_cb *cb;
+    void *ctx;
+};
+
+/* Whole lines off the front of @text.  False: the callback has enough. */
+static bool take_lines(struct each *e, struct buf *text)
+{
+    size_t done = 0;
+    bool more = true;
+
+    while (more) {
+        struct str rest = str_skip(buf_str(text), done);
+        ptrdiff_t eol = str_find(rest, '\n');
+        struct skill_line l;
+        if (eol < 0)
+            break;
+        if (skill_line_read(e->parser, str_make(rest.p, (size_t)eol), &l) && !l.deleted)
+            more = e->cb(e->ctx, &l);
+        done += (size_t)eol + 1;
+    }
+    buf_consume(text, done);
+    return more;
+}
+
+enum skill_found skill_history_each(struct skill_dir *d, struct str name, skill_line_cb *cb,
+                                    void *ctx)
+{
+    int fd = history_open(d, name);
+    struct buf text = {.limit = LINE_MAX_BYTES};
+    struct each e = {json_parser_new(), cb, ctx};
+    ssize_t got = 1;
+
+    if (fd < 0) {
+        json_parser_free(e.parser);
+        return errno == ENOENT ? SKILL_MISSING : SKILL_FAILED;
+    }
+    while (got > 0) {
+        char *room = buf_room(&text, CHUNK);
+        got = room != NULL ? read(fd, room, CHUNK) : -1;
+        if (got > 0) {
+            text.n += (size_t)got;
+            if (!take_lines(&e, &text))
+                break;
+        }
+    }
+    close(fd);
+    buf_done(&text);
+    json_parser_free(e.parser);
+    return got < 0 ? SKILL_FAILED : SKILL_FOUND;
+}
+
+struct origin {
+    int64_t *created_at;
+    struct buf *author;
+};
+
+static bool on_first(void *ctx, const struct skill_line *l)
+{
+    struct origin *o = ctx;
+
+    *o->created_at = l->version.changed_at;
+    buf_reset(o->author);
+    buf_add_str(o->author, l->head.author.p != NULL ? l->head.author : l->version.changed_by);
+    return false;
+}
+
+enum skill_found skill_history_origin(struct skill_dir *d, struct str name, int64_t *ret_created_at,
+                                      struct buf *ret_author)
+{
+    struct origin o = {ret_created_at, ret_author};
+    return skill_history_each(d, name, on_first, &o);
+}
+
+/* ---- what changed behind our back ---- */
+
+#define MAX_DIRTY 1000 /* names; more: everything */
+#define EVENTS \
+    (IN_CLOSE_WRITE | IN_MOVED_TO | IN_MOVED_FROM | IN_DELETE | IN_DELETE_SELF | IN_MOVE_SELF | \
+     IN_ONLYDIR)
+
+struct dirty {
+    struct list link;
+    char name[];
+};
+
+struct watched {
+    char *dir; /* owned */
+    int wd;    /* -1: not watched */
+    bool all;  /* everything has to be looked at */
+    bool seen; /* everything was, once */
+    struct list dirty;
+    size_t n_dirty;
+};
+
+struct skill_watch {
+    pthread_mutex_t lock;   /* guards all */
+    int fd;                 /* -1: there is no watching here */
+    struct map by_dir;      /* struct watched */
+    struct watched **by_wd; /* owned; indexed by wd, which the kernel counts up */
+    size_t n_wd;
+};
+
+struct skill_watch *skill_watch_new(void)
+{
+    struct skill_watch *w = xcalloc(1, sizeof *w);
+
+    pthread_mutex_init(&w->lock, NULL);
+    w->fd = inotify_init1(IN_NONBLOCK | IN_CLOEXEC);
+    return w;
+}
+
+static void forget_dirty(struct watched *d)
+{
+    list_each (&d->dirty, it, next) {
+        struct dirty *x = list_entry(it, struct dirty, link);
+        list_remove(it);
+        free(x);
+    }
+    d->n_dirty = 0;
+}
+
+void skill_watch_free(struct skill_watch *w)
+{
+    void *value;
+
+    if (w == NULL)
+        return;
+    for (size_t i = 0; map_next(&w->by_dir, &i, &value);) {
+        struct watched *d = value;
+        forget_dirty(d);
+        free(d->dir);
+        free(d);
+    }
+    map_done(&w->by_dir);
+    if (w->fd >= 0)
+        close(w->fd);
+    pthread_mutex_destroy(&w->lock);
+    free(w->by_wd);
+    free(w);
+}
+
+/* ---- events; all holding the lock ---- */
+
+static void add_dirty(struct watched *d, struct str file)
+{
+    struct str name = str_make(file.p, file.n - strlen(SKILL_BODY_SUFFIX));
+
+    if (d->all || !skill_name_valid(name))
+        return;
+    list_each (&d->dirty, it, next) {
+        if (str_eq(str_of(list_entry(it, struct dirty, link)->name), name))
+            return;
+        if (d->n_dirty > 16)
+            break; /* a name twice costs less than looking for it */
+    }
+    if (d->n_dirty >= MAX_DIRTY) {
+        d->all = true;
+        forget_dirty(d);
+        return;
+    }
+    struct dirty *x = xmalloc(sizeof *x + name.n + 1);
+    memcpy(x->name, name.p, name.n);
+    x->name[name.n] = '\0';
+    list_append(&d->dirty, &x->link);
+    d->n_dirty++;
+}
+
+static void spoil_all(struct skill_watch *w)
+{
+    void *value;
+
+    for (size_t i = 0; map_next(&w->by_dir, &i, &value);)
+        ((struct watched *)value)->all = true;
+}
+
+static void unwatch(struct skill_watch *w, struct watched *d)
+{
+    if (d->wd >= 0 && (size_t)d->wd < w->n_wd)
+        w->by_wd[d->wd] = NULL;
+    d->wd = -1;
+    d->all = true;
+}
+
+static void take_event(struct skill_watch *w, const struct inotify_event *e)
+{
+    struct watched *d = e->wd >= 0 && (size_t)e->wd < w->n_wd ? w->by_wd[e->wd] : NULL;
+
+    if (e->mask & IN_Q_OVERFLOW) {
+        spoil_all(w);
+        return;
+    }
+    if (d == NULL)
+        return;
+    if (e->mask & (IN_DELETE_SELF | IN_MOVE_SELF | IN_IGNORED | IN_UNMOUNT)) {
+        if (e->mask & IN_MOVE_SELF)
+            inotify_rm_watch(w->fd, e->wd);
+        unwatch(w, d);
+        return;
+    }
+    struct str file = e->len > 0 ? str_of(e->name) : STR("");
+    if (str_ends(file, STR(SKILL_BODY_SUFFIX)))
+        add_dirty(d, file);
+}
+
+static void drain(struct skill_watch *w)
+{
+    _Alignas(struct inotify_event) char events[16384];
+    ssize_t n;
+
+    while (w->fd >= 0 && (n = read(w->fd, events, sizeof events)) > 0) {
+        for (ssize_t at = 0; at < n;) {
+            const struct inotify_event *e = (const void *)(events + at);
+            take_event(w, e);
+            at += (ssize_t)(sizeof *e + e->len);
+        }
+    }
+}
+
+static struct watched *watched_get(struct skill_watch *w, struct str dir)
+{
+    struct watched *d = map_get(&w->by_dir, dir);
+
+    if (d != NULL)
+        return d;
+    d = xcalloc(1, sizeof *d);
+    *d = (struct watched){.dir = str_dup(dir), .wd = -1, .all = true};
+    list_init(&d->dirty);
+    map_put(&w->by_dir, str_of(d->dir), d);
+    return d;
+}
+
+static void watch(struct skill_watch *w, struct watched *d)
+{
+    if (d->wd >= 0 || w->fd < 0)
+        return;
+    d->wd = inotify_add_watch(w->fd, d->dir, EVENTS);
+    if (d->wd < 0)
+        return;
+    if ((size_t)d->wd >= w->n_wd) {
+        size_t n = (size_t)d->wd * 2 + 16;
+        w->by_wd = xrealloc(w->by_wd, n * sizeof *w->by_wd);
+        memset(w->by_wd + w->n_wd, 0, (n - w->n_wd) * sizeof *w->by_wd);
+        w->n_wd = n;
+    }
+    w->by_wd[d->wd] = d;
+}
+
+/* ---- questions ---- */
+
+bool skill_watch_is_clean(struct skill_watch *w, struct str dir)
+{
+    pthread_mutex_lock(&w->lock);
+    drain(w);
+    const struct watched *d = map_get(&w->by_dir, dir);
+    bool clean = d != NULL && d->wd >= 0 && !d->all && d->n_dirty == 0;
+    pthread_mutex_unlock(&w->lock);
+    return clean;
+}
+
+bool skill_watch_is_seen(struct skill_watch *w, struct str dir)
+{
+    pthread_mutex_lock(&w->lock);
+    const struct watched *d = map_get(&w->by_dir, dir);
+    bool seen = d != NULL && d->seen;
+    pthread_mutex_unlock(&w->lock);
+    return seen;
+}
+
+bool skill_watch_take(struct skill_watch *w, struct str dir, bool *ret_all, skill_watch_cb *cb,
+                      void *ctx)
+{
+    struct list taken;
+    bool ok = true;
+
+    list_init(&taken);
+    pthread_mutex_lock(&w->lock);
+    drain(w);
+    struct watched *d = watched_get(w, dir);
+    watch(w, d);
+    *ret_all = d->all || d->wd < 0;
+    d->all = false;
+    d->seen = true;
+    list_each (&d->dirty, it, next)
+        list_move(it, &taken);
+    d->n_dirty = 0;
+    pthread_mutex_unlock(&w->lock);
+    list_each (&taken, it, next) {
+        struct dirty *x = list_entry(it, struct dirty, link);
+        ok = ok && (*ret_all || cb(ctx, str_of(x->name)));
+        list_remove(it);
+        free(x);
+    }
+    if (!ok)
+        skill_watch_spoil(w, dir);
+    return ok;
+}
+
+void skill_watch_spoil(struct skill_watch *w, struct str dir)
+{
+    pthread_mutex_lock(&w->lock);
+    struct watched *d = watched_get(w, dir);
+    d->all = true;
+    d->seen = false;
+    pthread_mutex_unlock(&w->lock);
+}
+
+/* ---- files, histories and index brought together ---- */
 
 #define SETTLE_MS 5      /* an editor that writes in place is given time to end */
 #define RACY_NS 50000000 /* a file changed that shortly before it was seen may change unseen */

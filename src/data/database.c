@@ -1,4 +1,4 @@
-/* base.c - design.  (base.h has the contract.)
+/* database.c - design.  (database.h has the contract.)
  *
  * One file per store.  FTS5's scores depend on how common a word is in the whole table, so a table
  * shared by tenants would tell each of them about the others' words; and ten thousand tables in one
@@ -9,7 +9,7 @@
  * as many more as have expired, so that it still finds what it was asked for.
  *
  * Long because the statements of one schema, and what is asked with them, are one thing. */
-#include "data/base.h"
+#include "data/database.h"
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -81,7 +81,7 @@ static const struct side_schema schema = {
     .cache_kib = 2048,
 };
 
-struct data_base {
+struct database {
     char *path;         /* owned */
     struct side_db *db; /* owned; NULL: a reader of a file that is not there yet */
     bool writer;
@@ -92,7 +92,7 @@ struct data_base {
 
 /* ---- connections ---- */
 
-void data_base_key(struct str tenant, struct str ns, struct buf *out)
+void database_key(struct str tenant, struct str ns, struct buf *out)
 {
     file_name_add(out, tenant);
     buf_add_z(out, "/");
@@ -115,7 +115,7 @@ static bool make_dirs(const char *path, char *ret_why)
     return ok;
 }
 
-static bool open_file(struct data_base *b, char *ret_why)
+static bool open_file(struct database *b, char *ret_why)
 {
     if (b->db != NULL || (!b->writer && access(b->path, F_OK) != 0))
         return true;
@@ -127,7 +127,7 @@ static bool open_file(struct data_base *b, char *ret_why)
 
 static void base_close(void *conn)
 {
-    struct data_base *b = conn;
+    struct database *b = conn;
 
     side_close(b->db);
     free(b->path);
@@ -136,18 +136,18 @@ static void base_close(void *conn)
 
 static void *base_open(void *ctx, struct str key, bool writer, char *ret_why)
 {
-    struct data_base *b = xcalloc(1, sizeof *b);
+    struct database *b = xcalloc(1, sizeof *b);
     struct buf path = BUF_INIT;
 
     buf_printf(&path, "%s/%.*s.db", (const char *)ctx, STR_FMT(key));
-    *b = (struct data_base){.path = buf_take(&path), .writer = writer};
+    *b = (struct database){.path = buf_take(&path), .writer = writer};
     if (open_file(b, ret_why))
         return b;
     base_close(b);
     return NULL;
 }
 
-static bool told(struct data_base *b, bool ok, char *ret_why)
+static bool told(struct database *b, bool ok, char *ret_why)
 {
     if (!ok)
         snprintf(ret_why, 256, "%s", b->db->why);
@@ -156,7 +156,7 @@ static bool told(struct data_base *b, bool ok, char *ret_why)
 
 static bool base_begin(void *conn, bool write, char *ret_why)
 {
-    struct data_base *b = conn;
+    struct database *b = conn;
 
     if (!open_file(b, ret_why))
         return false;
@@ -165,13 +165,13 @@ static bool base_begin(void *conn, bool write, char *ret_why)
 
 static bool base_commit(void *conn, char *ret_why)
 {
-    struct data_base *b = conn;
+    struct database *b = conn;
     return b->db == NULL || told(b, side_commit(b->db), ret_why);
 }
 
 static void base_rollback(void *conn)
 {
-    struct data_base *b = conn;
+    struct database *b = conn;
 
     if (b->db != NULL)
         side_rollback(b->db);
@@ -179,30 +179,30 @@ static void base_rollback(void *conn)
 
 static const char *base_problem(void *conn)
 {
-    const struct data_base *b = conn;
+    const struct database *b = conn;
     return b->db != NULL ? b->db->why : b->why;
 }
 
-const struct lanes_ops data_base_ops = {.open = base_open,
-                                        .close = base_close,
-                                        .begin = base_begin,
-                                        .commit = base_commit,
-                                        .rollback = base_rollback,
-                                        .problem = base_problem};
+const struct lanes_ops database_ops = {.open = base_open,
+                                       .close = base_close,
+                                       .begin = base_begin,
+                                       .commit = base_commit,
+                                       .rollback = base_rollback,
+                                       .problem = base_problem};
 
-void data_base_for_job(struct data_base *b, const struct lane_job *job)
+void database_for_job(struct database *b, const struct lane_job *job)
 {
     if (b->db != NULL)
         b->db->job = job;
 }
 
-const char *data_base_problem(const struct data_base *b)
+const char *database_problem(const struct database *b)
 {
     return b->why;
 }
 
 /* Pages that are free again: what has expired makes room, though the file stays as long. */
-static uint64_t unused_bytes(struct data_base *b)
+static uint64_t unused_bytes(struct database *b)
 {
     uint64_t n[2] = {0, 0};
 
@@ -217,7 +217,7 @@ static uint64_t unused_bytes(struct data_base *b)
     return n[0] * n[1];
 }
 
-uint64_t data_base_tenant_bytes(struct data_base *b)
+uint64_t database_tenant_bytes(struct database *b)
 {
     int64_t now = lane_now_us();
 
@@ -231,7 +231,7 @@ uint64_t data_base_tenant_bytes(struct data_base *b)
 
 /* ---- writing ---- */
 
-static bool put_words(struct data_base *b, unsigned statement, int64_t id, struct str content)
+static bool put_words(struct database *b, unsigned statement, int64_t id, struct str content)
 {
     sqlite3_stmt *q = side_sql(b->db, statement);
     struct buf summary = BUF_INIT;
@@ -248,7 +248,7 @@ static bool put_words(struct data_base *b, unsigned statement, int64_t id, struc
     return ok;
 }
 
-bool data_base_write(struct data_base *b, const struct data_entry *e)
+bool database_write(struct database *b, const struct data_entry *e)
 {
     sqlite3_stmt *q = side_sql(b->db, SQL_ADD);
 
@@ -275,7 +275,7 @@ bool data_base_write(struct data_base *b, const struct data_entry *e)
     return put_words(b, SQL_ADD_WORDS, id, e->content);
 }
 
-static bool drop_row(struct data_base *b, unsigned statement, int64_t id)
+static bool drop_row(struct database *b, unsigned statement, int64_t id)
 {
     sqlite3_stmt *q = side_sql(b->db, statement);
 
@@ -285,7 +285,7 @@ static bool drop_row(struct data_base *b, unsigned statement, int64_t id)
     return side_run(b->db, q);
 }
 
-bool data_base_purge(struct data_base *b, int64_t now, size_t max, bool *ret_more)
+bool database_purge(struct database *b, int64_t now, size_t max, bool *ret_more)
 {
     struct arena arena = ARENA_INIT;
     int64_t *ids = xcalloc(max, sizeof *ids);
@@ -314,7 +314,7 @@ bool data_base_purge(struct data_base *b, int64_t now, size_t max, bool *ret_mor
     return ok;
 }
 
-bool data_base_clear(struct data_base *b)
+bool database_clear(struct database *b)
 {
     bool ok = sqlite3_exec(b->db->db,
                            "PRAGMA secure_delete=ON; DELETE FROM tags; DELETE FROM entries;"
@@ -345,14 +345,14 @@ static bool tell(sqlite3_stmt *q, const double *score, data_found_cb *cb, void *
     return uuid.n != DATA_UUID_BYTES || cb(ctx, &f);
 }
 
-static enum data_end failed(struct data_base *b)
+static enum data_end failed(struct database *b)
 {
     snprintf(b->why, sizeof b->why, "%s", b->db->why);
     return DATA_FAILED;
 }
 
-enum data_end data_base_get(struct data_base *b, const uint8_t uuid[DATA_UUID_BYTES], int64_t now,
-                            data_found_cb *cb, void *ctx)
+enum data_end database_get(struct database *b, const uint8_t uuid[DATA_UUID_BYTES], int64_t now,
+                           data_found_cb *cb, void *ctx)
 {
     sqlite3_stmt *q = b->db != NULL ? side_sql(b->db, SQL_GET) : NULL;
     bool ok = true;
@@ -371,7 +371,7 @@ enum data_end data_base_get(struct data_base *b, const uint8_t uuid[DATA_UUID_BY
 }
 
 /* The entry @id; *@ret_told: it was there and not expired.  False: failed. */
-static bool tell_by_id(struct data_base *b, int64_t id, const double *score, int64_t now,
+static bool tell_by_id(struct database *b, int64_t id, const double *score, int64_t now,
                        data_found_cb *cb, void *ctx, bool *ret_told, bool *ret_enough)
 {
     sqlite3_stmt *q = side_sql(b->db, SQL_BY_ID);
@@ -390,7 +390,7 @@ static bool tell_by_id(struct data_base *b, int64_t id, const double *score, int
     return ok;
 }
 
-static enum data_end newest(struct data_base *b, uint64_t limit, int64_t now, data_found_cb *cb,
+static enum data_end newest(struct database *b, uint64_t limit, int64_t now, data_found_cb *cb,
                             void *ctx)
 {
     sqlite3_stmt *q = side_sql(b->db, SQL_NEWEST);
@@ -407,7 +407,7 @@ static enum data_end newest(struct data_base *b, uint64_t limit, int64_t now, da
 }
 
 /* The newest entry below @before that has the tag; 0: none. */
-static bool newest_tagged(struct data_base *b, struct str tag, int64_t before, int64_t *ret_id)
+static bool newest_tagged(struct database *b, struct str tag, int64_t before, int64_t *ret_id)
 {
     sqlite3_stmt *q = side_sql(b->db, SQL_TAGGED);
     bool ok = q != NULL;
@@ -425,7 +425,7 @@ static bool newest_tagged(struct data_base *b, struct str tag, int64_t before, i
 }
 
 /* A merge of one list per tag, newest first; nothing is collected. */
-static enum data_end newest_of_tags(struct data_base *b, const struct data_ask *a, int64_t now,
+static enum data_end newest_of_tags(struct database *b, const struct data_ask *a, int64_t now,
                                     data_found_cb *cb, void *ctx)
 {
     int64_t head[DATA_MAX_TAGS], before = INT64_MAX;
@@ -449,7 +449,7 @@ static enum data_end newest_of_tags(struct data_base *b, const struct data_ask *
     return DATA_OK;
 }
 
-static bool count_expired(struct data_base *b, int64_t now, uint64_t *ret_n)
+static bool count_expired(struct database *b, int64_t now, uint64_t *ret_n)
 {
     sqlite3_stmt *q = side_sql(b->db, SQL_EXPIRED_COUNT);
     bool ok = q != NULL;
@@ -464,7 +464,7 @@ static bool count_expired(struct data_base *b, int64_t now, uint64_t *ret_n)
     return ok;
 }
 
-static sqlite3_stmt *prepare_tagged(struct data_base *b, const struct data_ask *a)
+static sqlite3_stmt *prepare_tagged(struct database *b, const struct data_ask *a)
 {
     struct buf sql = BUF_INIT;
     sqlite3_stmt *q = NULL;
@@ -483,7 +483,7 @@ static sqlite3_stmt *prepare_tagged(struct data_base *b, const struct data_ask *
 }
 
 /* FTS5 tells bad syntax like any other mistake of the SQL. */
-static enum data_end why_not(struct data_base *b, int rc)
+static enum data_end why_not(struct database *b, int rc)
 {
     if (rc != SQLITE_ERROR)
         return failed(b);
@@ -491,7 +491,7 @@ static enum data_end why_not(struct data_base *b, int rc)
     return DATA_BAD_SYNTAX;
 }
 
-static enum data_end find(struct data_base *b, const struct data_ask *a, uint64_t expired,
+static enum data_end find(struct database *b, const struct data_ask *a, uint64_t expired,
                           int64_t now, data_found_cb *cb, void *ctx)
 {
     sqlite3_stmt *q = a->n_tags > 0 ? prepare_tagged(b, a) : side_sql(b->db, SQL_FIND);
@@ -518,8 +518,8 @@ static enum data_end find(struct data_base *b, const struct data_ask *a, uint64_
     return end;
 }
 
-enum data_end data_base_query(struct data_base *b, const struct data_ask *a, int64_t now,
-                              data_found_cb *cb, void *ctx, uint64_t *ret_expired)
+enum data_end database_query(struct database *b, const struct data_ask *a, int64_t now,
+                             data_found_cb *cb, void *ctx, uint64_t *ret_expired)
 {
     *ret_expired = 0;
     if (b->db == NULL)

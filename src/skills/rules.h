@@ -1,4 +1,4 @@
-/* record.h - a skill as backends keep it, and the rules that decide what is written.
+/* rules.h - a skill as backends keep it, and the rules that decide what is written.
  *
  * A backend reads the head (what is there now), the rules turn head and request into the next
  * version or a refusal, the backend writes that.  The rules touch nothing, so every backend,
