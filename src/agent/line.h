@@ -23,7 +23,7 @@ void line_message(struct buf *out, const struct bhgw_event *ev, unsigned attempt
 void line_forward(struct buf *out, const struct bhgw_passthrough *fwd,
                   const struct bhgw_event *chat);
 void line_interrupt(struct buf *out, const char *session_key, const char *chat_id);
-/* What became of an order that asked to be told by carrying "ref". */
+/* The result of an order that carried "ref". */
 struct said {
     bool success;
     char *error, *message_id;
@@ -42,7 +42,7 @@ struct order {       /* one line out; borrowed from the line and from the parser
     struct json doc; /* of one that is not plain */
 };
 void order_read(struct json_parser *p, struct str line, struct order *ret_o);
-/* It says something a person sees: answering again would be answering twice. */
+/* People see the order: answering again would be answering twice. */
 bool order_is_answer(const struct order *o);
 
 /* The relay's action.  What the order leaves out follows from where it was said: @ev describes the

@@ -1,10 +1,10 @@
-/* program.h - one child process: lines go in, lines come out, and at some point it ends.
+/* program.h - one child process: lines to its stdin, lines from its stdout, its end.
  *
  *      RUNNING --program_end()--> CLOSING (its input ended) --5 s--> TERM --2 s--> KILL
  *          '----------------------------- exits -------------------------------------> ended()
  *
- * It runs in a process group of its own, so that a terminal's Ctrl-C reaches us and not it, and a
- * signal from us reaches what it started too.  Its stderr is ours. */
+ * The program runs in a process group of its own: Ctrl-C at a terminal reaches bellhop and not the
+ * program, and a signal from bellhop also reaches what the program started.  Its stderr is ours. */
 #pragma once
 #include <stdbool.h>
 #include "base/str.h"

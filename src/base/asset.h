@@ -1,4 +1,4 @@
-/* asset.h - a file that rides inside the program, embedded when building (web/embed.py). */
+/* asset.h - a file embedded in the program by the build (web/embed.py). */
 #pragma once
 #include "base/str.h"
 

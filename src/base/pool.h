@@ -1,8 +1,9 @@
 /* pool.h - very many records of one size, each known by a number of 32 bits.
  *
- * A record never moves, so pointers to it are good until it is given back; between records a number
- * does, at half the size.  No header per record, no rounding: a million records of 64 bytes are 64
- * MB.  Blocks of POOL_BLOCK bytes are taken as needed and kept until the pool goes.
+ * A record never moves, so pointers to it stay valid until it is given back.  Records refer to each
+ * other by number, at half the size of a pointer.  No header per record, no rounding: a million
+ * records of 64 bytes are 64 MB.  Blocks of POOL_BLOCK bytes are taken as needed and kept until the
+ * pool goes.
  *
  *      struct pool p = POOL_INIT(sizeof(struct chat));
  *      struct chat *c = pool_take(&p);

@@ -1,7 +1,7 @@
-/* ask.h - one question to the connector at a time.
+/* ask.h - HTTP questions to the connector, one at a time.
  *
- * TLS, JSON and tokens are `bellhop sleeper --ask`'s, a process that lives for one question and
- * answers in a line. */
+ * `bellhop sleeper --ask` does TLS, JSON and tokens: a process that asks one question and prints
+ * the answer as one line. */
 #pragma once
 #include <stdbool.h>
 #include <stddef.h>

@@ -8,10 +8,11 @@ struct child {
     pid_t pid;   /* 0: not running */
     bool stopped;
 };
-bool child_start(struct child *c); /* false: told why */
+bool child_start(struct child *c); /* false: the log says why */
 void child_signal(struct child *c, int signo);
-/* Stop it and everything it started, and give its memory back where that is allowed. */
+/* Stop the process and everything it started, and return their memory to the kernel where that is
+ * allowed. */
 void child_freeze(struct child *c);
-void child_thaw(struct child *c); /* all of them */
-/* Reap it if it is the one that ended: "exit status 0".  False: it still runs. */
+void child_thaw(struct child *c); /* the process and everything it started */
+/* Reap the process if it has ended: @how is "exit status 0".  False: it still runs. */
 bool child_reap(struct child *c, bool *ret_well, char how[48]);

@@ -1,7 +1,7 @@
 /* knock.h - the wake listener: pokes, /healthz, and our own probe coming back through the wake URL.
  *
- * A stranger gets one small answer and is closed; at most KNOCKERS of them are
- * listened to at once. */
+ * Every client gets one small answer and is closed; at most KNOCKERS clients are
+ * connected at once. */
 #pragma once
 #include <poll.h>
 #include <stdbool.h>
@@ -24,14 +24,14 @@ struct knock {
 };
 enum knock_kind {
     KNOCK_NOTHING,
-    KNOCK_WAKE,   /* somebody wants the process awake */
+    KNOCK_WAKE,   /* a wake poke */
     KNOCK_PROBE,  /* our own: the wake URL leads here */
-    KNOCK_HEALTH, /* somebody asks how we are */
+    KNOCK_HEALTH, /* GET /healthz */
 };
 void knock_init(struct knock *k, int listener);
 size_t knock_poll(const struct knock *k, struct pollfd *fds); /* fills KNOCKERS + 1 at most */
-/* After poll(): accept, read, answer.  @health is the body for /healthz.  Returns the strongest
- * thing that was asked; call again until it is KNOCK_NOTHING. */
+/* After poll(): accept, read, answer.  @health is the body for /healthz.  Returns the most
+ * important request; call again until it is KNOCK_NOTHING. */
 enum knock_kind knock_turn(struct knock *k, const char *nonce, const char *health);
 /* When a knocker has been silent too long; INT64_MAX: none. */
 int64_t knock_due_ms(const struct knock *k);

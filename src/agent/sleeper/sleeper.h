@@ -1,8 +1,8 @@
 /* sleeper.h - when to let a gateway process sleep, and when to wake it.
  *
- * The heart of bellhop-sleeper, the small program that watches over a gateway process.  A thousand
- * of these may wait on one machine, so it is a program of its own: linked statically, no library
- * but libc, no thread, no heap to speak of.
+ * The state machine of bellhop-sleeper, the small program that supervises a gateway process.  A
+ * thousand of these may wait on one machine, so it is a program of its own: linked statically, no
+ * library but libc, no thread, no heap to speak of.
  *
  *         .--> STARTING --the connector sees it--> AWAKE --idle for long enough--> CHECKING
  *         |        ^                                 ^                              |    |
@@ -13,8 +13,8 @@
  *         |      ASLEEP <--asleep there, nothing unacked-- SETTLING <--exits, or-- DRAINING
  *         '--------------------- something waits there --------'     goes dormant
  *
- *      LOOKING, the first state: what is asleep with nothing waiting is not started at all
- *      LEAVING, the last: SIGTERM was passed on, and we end when the process has ended
+ *      LOOKING, the first state: an instance that sleeps without mail is not started at all
+ *      LEAVING, the last: SIGTERM was passed on; the sleeper exits when the process has exited
  *
  * The caller (main.c) waits for signals, knocks, answers and time, and says here what happened.
  */
@@ -45,7 +45,7 @@ struct sleeper {
     bool probing, reached;
     uint64_t sleeps, wakes;
     char nonce[PROBE_NONCE], url[2048];
-    char refusal[320]; /* why it may not sleep; "": it may, for all we know */
+    char refusal[320]; /* why the process may not sleep; "": no reason known */
     struct knock knock;
     struct child child;
     struct sleeper_ask ask;
@@ -56,7 +56,7 @@ void sleeper_begin(struct sleeper *s);
 
 /* What happened.  Those that return a number: -1 go on, else our exit status. */
 void sleeper_heard(struct sleeper *s, const struct answer *r);    /* the connector's answer */
-void sleeper_knocked(struct sleeper *s);                          /* somebody wants it awake */
+void sleeper_knocked(struct sleeper *s);                          /* a wake poke came */
 int sleeper_ended(struct sleeper *s, bool well, const char *how); /* the process */
 void sleeper_woken(struct sleeper *s);                            /* SIGUSR1: wake, if asleep */
 void sleeper_hurried(struct sleeper *s); /* SIGUSR2: sleep as soon as nothing is in flight */

@@ -1,4 +1,4 @@
-/* tell.h - what time it is, and what we say to people. */
+/* tell.h - the monotonic clock, and log lines. */
 #pragma once
 #include <stdint.h>
 
