@@ -1,10 +1,10 @@
-/* host.h - the platforms that are open, and the two directions between them and the relay.
+/* host.h - the open platforms, and the wiring between them and the relay.
  *
  *      platform --host_accept()--> relay
- *      relay --outside--> platform --host_result()--> relay
+ *      relay --outside--> sender --> platform --host_result()--> relay
  *
- * Built before the relay, because the relay is handed the outside; told of it with
- * host_set_relay().
+ * The server builds the host before the relay, because the relay is handed the outside, and calls
+ * host_set_relay() afterwards.  What adapters call (host_*) is declared in platform/platform.h.
  */
 #pragma once
 #include "platform/platform.h"
@@ -29,8 +29,8 @@ enum bh_err host_open_platform(struct host *h, const struct platform_settings *c
 void host_close_platforms(struct host *h); /* newest first */
 void host_free(struct host *h);            /* closes what is open */
 
-/* Chats that are on no platform: @act performs what is asked for there, and answers with
- * relay_result().  @outlet and @ctx are borrowed until it is set to NULL. */
+/* Serves chats that are on no platform (the agents' mail): @act performs actions there and answers
+ * with relay_result().  @outlet and @ctx are borrowed until host_set_mail(NULL). */
 typedef void host_act_cb(void *ctx, struct action_id id, const struct action_from *from,
                          const struct action *a);
 void host_set_mail(struct host *h, const struct outlet *outlet, host_act_cb *act, void *ctx);
@@ -38,7 +38,7 @@ void host_set_mail(struct host *h, const struct outlet *outlet, host_act_cb *act
 /* Does an outbox still need the file that it holds under @row (SENDER_FILE_ROW)? */
 bool host_outbox_holds(const struct host *h, uint64_t row);
 
-/* May @user manage this place, as one of the platform's bots sees it? */
+/* May @user manage this channel, as far as a bot of the platform can tell? */
 bool host_manages(const struct host *h, struct str platform, struct str guild, struct str channel,
                   struct str user);
 struct platform *host_platform(const struct host *h, struct str platform, struct str bot);

@@ -1,7 +1,7 @@
-/* attachment.h - a file that goes out with an action, and multipart bodies that carry one.
+/* attachment.h - the file of an action, and multipart bodies that carry one.
  *
- * An action's file is borrowed for the call; an adapter that sends it later keeps a copy of what is
- * known about it.  The bytes stay on disk and are read as they are sent.
+ * An action's file is borrowed for the call; an adapter that sends it later copies its description.
+ * The bytes stay on disk and are read while they are sent.
  *
  *      multipart_begin(&mp, rand)
  *      multipart_field(&mp, "chat_id", chat)           before and behind the file

@@ -1,9 +1,9 @@
-/* await.h - webhooks whose answer waits until their event is safe.
+/* await.h - webhooks whose HTTP answer waits until their event is safe.
  *
  *      await_accept(&t->awaits, &ev, http_req_id(req), &GOOD, 10000);
  *
- * When the event is delivered or on disk the request gets its good answer; when it cannot be taken,
- * or not in time, a 503, so that the platform sends it again. */
+ * When the event is delivered or on disk the request gets its good answer.  When the event
+ * cannot be taken, or not in time, the request gets a 503, so that the platform sends it again. */
 #pragma once
 #include "base/clock.h"
 #include "base/list.h"
@@ -17,7 +17,7 @@ struct awaits {         /* of one bot */
 };
 
 void awaits_init(struct awaits *a, struct platform *p);
-/* The bot closes: answers that would come later find nobody.  Harmless after memset 0. */
+/* The bot closes: later answers are dropped.  Harmless after memset 0. */
 void awaits_done(struct awaits *a);
 
 /* host_accept() for a webhook.  @good is copied, what it points at lives as long as the bot. */
@@ -27,12 +27,12 @@ void await_accept(struct awaits *a, const struct event *ev, struct http_id id,
 void await_passthrough(struct awaits *a, const struct event *ev, struct str forward_json,
                        struct http_id id, const struct http_answer *good, int64_t deadline_ms);
 
-/* The same for the answer to a question; @good's body is copied, too. */
+/* prompts_accept() for a webhook; the body of @good is copied too. */
 struct prompt;
 struct prompt_option;
 void await_press(struct awaits *a, struct prompt *q, const struct prompt_option *o,
                  const struct event *ev, struct http_id id, const struct http_answer *good,
                  int64_t deadline_ms);
 
-/* 503 (or 400 for what would be refused again). */
+/* Answers 503, or 400 for an event that would be refused again. */
 void await_refuse(struct awaits *a, struct http_id id, enum bh_err err);

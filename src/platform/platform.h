@@ -59,16 +59,16 @@ struct platform_ops {
     const struct config_section *config; /* its keys in an entry of `platforms:`; base/config.h */
     const struct descriptor *descriptor; /* what this platform can do */
     const struct record_form *const *records; /* the forms of its records; NULL: none */
-    /* Chat ids cannot be guessed and act() knows its own: an instance that holds the bot's route
-     * and names one was told of it, so the relay need not remember them all. */
+    /* Chat ids cannot be guessed and act() knows its own chats.  So an instance that holds the
+     * bot's route and names a chat was told of it, and the relay need not remember every chat. */
     bool secret_chats;
     bool ids_per_chat; /* a message's id is unique in its chat only: core/delivery_id.h */
-    /* Where checking that a webhook is genuine costs more than a few microseconds: could it be, as
-     * far as headers tell?  If so, the door (edge/door.h) decides whether it is checked.  NULL: it
-     * costs little, and is always checked. */
+    /* Where verifying a webhook costs more than a few microseconds: could it be genuine, judging by
+     * its headers?  If so, the door (edge/door.h) decides whether it is verified.  NULL: every
+     * webhook is verified. */
     bool (*plausible)(const struct http_req *req, int64_t wall_ms);
-    bool open_by_nature; /* whoever can reach it may write, and has no account that could be linked:
-                          * an operator's route to it is always open */
+    bool open_by_nature; /* anybody who can reach it may write, without an account that could be
+                          * linked: an operator's route to it is always open */
 
     /* Build and start.  @cfg is the adapter's own struct as @config filled and checked it,
      * borrowed for the life of the platform.  @ret_why (256 bytes) tells the operator what
@@ -83,8 +83,8 @@ struct platform_ops {
      * arrive here. */
     void (*act)(struct platform *p, struct action_id id, const struct action_from *from,
                 const struct action *a);
-    /* A page of ours that takes and shows files; NULL, both of them: there is none.  Whose chat is
-     * it that asks?  False: it was answered why it may not. */
+    /* For a page of ours that takes and shows files; both NULL: there is none.  Finds the chat of
+     * the visitor who asks.  False: the request was refused, and answered. */
     bool (*page_visitor)(struct platform *p, struct http_req *req, bool writes,
                          struct buf *ret_chat);
     /* What proves that this file was given or shown in that chat; it covers all but the url. */
@@ -95,17 +95,16 @@ struct platform_ops {
      * meant for this bot, and nothing was done; all such get the same answer, so that a
      * stranger learns nothing from it. */
     bool (*http)(struct platform *p, struct http_req *req);
-    /* What is in memory of a person, whose records were deleted, goes too.  NULL: there is
-     * nothing. */
+    /* Forgets what memory holds of @person, whose records were deleted.  NULL: nothing. */
     void (*forget)(struct platform *p, struct str person);
     /* Can @user see where @ev was written (or would be: platform, scope_id and chat_id are set)?
      * NULL: this platform cannot tell, and an instance sees what it was ever delivered. */
     enum gate_sight (*sees)(struct platform *p, const struct event *ev, struct str user);
-    /* Where events from @chat say they come from, if that is another: @chat is a thread then, of
-     * the chat whose id is written into @room.  Absent: they say @chat.  NULL: they always do. */
+    /* The chat that events from the thread @chat name, written into @room.  Absent: @chat is no
+     * thread.  NULL: events always name @chat itself. */
     struct str (*home)(struct platform *p, struct str chat, char room[32]);
-    /* May @user manage this place (the channel "*": the whole guild)?  Unknown is no.  NULL: nobody
-     * does, as far as this platform can tell. */
+    /* May @user manage this channel ("*": the whole guild)?  Unknown is no.  NULL: the platform
+     * cannot tell, so nobody may. */
     bool (*manages)(struct platform *p, struct str guild, struct str channel, struct str user);
     /* Where is the file that an event called @ref (struct event_media)?  Answered by
      * host_media_at() or host_media_gone(), now or later.  NULL: events name none. */
@@ -113,11 +112,11 @@ struct platform_ops {
     /* What was said in its chat before @ev, whose wants_context is set?  Answered by
      * host_context(), later, within a few seconds.  NULL: no event wants to know. */
     void (*context)(struct platform *p, struct context_ask ask, const struct event *ev);
-    /* An instance that talks through this bot changed its state, and @state is how the best of
-     * them is now: pages may show it.  NULL: ignored. */
+    /* The state of an instance behind this bot changed; @state is the best state among them, for
+     * pages to show.  NULL: ignored. */
     void (*instance_changed)(struct platform *p, const char *state);
-    /* The commands people may pick in the app, a JSON array of {name, description, options?}, each
-     * name once; the same again costs nothing.  NULL: this platform has no such thing. */
+    /* Registers the commands that people pick in the app: a JSON array of {name, description,
+     * options?}, each name once.  The same array again costs nothing.  NULL: not supported. */
     void (*set_commands)(struct platform *p, struct str commands);
     /* An object for `status --json` and the metrics: state, last event, problems.  Write
      * keys only. */
@@ -157,8 +156,8 @@ struct host_env { /* borrowed, for the life of the platform */
     const char *public_url;    /* without trailing slash; NULL: unknown */
     int64_t retention_ms;      /* how long what people wrote is kept; 0: no limit; may change */
     int64_t outbox_max_age_ms; /* how long what agents say is tried; 0: 10 minutes; may change */
-    /* For how long no other process asks the platforms, whatever becomes of this one: what a
-     * platform keeps open for us must have ended by then.  NULL: there is no other. */
+    /* For how long no other process calls the platforms, even if this one dies: a request that a
+     * platform keeps open must have ended by then.  NULL: there is no other process. */
     int64_t (*alone_ms)(void *ctx);
     void *alone_ctx;
 };
@@ -184,15 +183,15 @@ void host_context(struct host *h, struct context_ask ask, const struct event_sai
 
 void host_result(struct host *h, struct action_id id, const struct action_result *r);
 void host_fail(struct host *h, struct action_id id, const char *fmt, ...) BH_PRINTF(3, 4);
-/* While opening: an earlier process was cut off in what @from asked for.  Whoever still waits
- * for it is told @error once. */
+/* While opening: an earlier process was cut off in the action of @from.  A gateway that still waits
+ * is told @error once, and once more when it says the same again within a minute. */
 void host_cut_off(struct host *h, const struct action_from *from, const char *error);
 
-/* An earlier process left what @from asked for unfinished: its result is taken again under @ret_id.
- * False: whoever asked is no more. */
+/* The action of @from goes on after a restart; its result goes to @ret_id.  False: the instance is
+ * gone, and the action should not go on. */
 bool host_revive(struct host *h, struct platform *p, const struct action_from *from,
                  enum action_op op, struct str chat, struct action_id *ret_id);
-/* A number no other has or had: of this start, and growing. */
+/* A new number, larger than all before, also those of earlier starts. */
 uint64_t host_number(struct host *h);
 
 size_t host_n_platforms(const struct host *h); /* in the order they were opened */

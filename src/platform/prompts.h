@@ -1,17 +1,17 @@
-/* prompts.h - questions with buttons: those of one bot that nobody has answered yet.
+/* prompts.h - questions with buttons: those of one bot that are not over yet.
  *
- *      prompts_add() --> asked --prompts_shown()--> open --prompts_accept(), it was taken--> over
- *           its message was refused: prompts_drop()  '--its time is up, or newer came----> over
+ *      prompts_add() --> asked --prompts_shown()--> open --prompts_accept() was taken--> over
+ *           its message was refused: prompts_drop()  '--timeout, or too many questions--> over
  *      over --prompt_over_cb, as often as it takes--> its message has no buttons to press --> gone
  *
  * Every button carries "hp1:<prompt>:<option>".  A press counts while its question is open, goes to
- * the instance that asked and to nobody else, and only when the gate lets the person who pressed
- * speak to it.  The first press that was taken is the answer.  Where a platform has no buttons the
- * options are numbered (prompt_write_numbered) and a bare number answers the newest question.
+ * the instance that asked and to no other, and only when the gate lets the person who pressed speak
+ * to that instance.  The first press that is accepted is the answer.  On platforms without buttons
+ * the options are numbered (prompt_write_numbered) and a bare number answers the newest question.
  *
- * On disk (namespace "prompt", key platform US bot US chat US prompt) until its message is in
- * order, so a restart changes nothing: the record is submitted before the sender's own, which is on
- * disk before anything leaves.
+ * A question is stored (namespace "prompt", key platform US bot US chat US prompt) until its
+ * message is in order, so a restart changes nothing.  Its record is submitted before the sender's
+ * record, and the sender's record is on disk before the message leaves.
  */
 #pragma once
 #include "base/clock.h"
@@ -48,16 +48,16 @@ struct prompt {
 };
 struct prompts;
 
-/* It was answered (q->chosen), or its time is up: its message, q->message_id in q->chat, is to lose
- * its buttons, or to show what was chosen.  Ends with prompts_tidied(), now or later; @q stays
- * until then or until prompts_close().  A few are asked for at a time. */
+/* The question was answered (q->chosen) or timed out: its message, q->message_id in q->chat, has to
+ * lose its buttons, or to show the choice.  The platform calls prompts_tidied(), now or later; @q
+ * stays until then or until prompts_close().  Called for a few questions at a time. */
 typedef void prompt_over_cb(struct platform *p, struct prompt *q);
 
-/* Reads what an earlier process left: blocks, for start-up.  @p is borrowed.  @over NULL: there are
- * no buttons, or they look after themselves. */
+/* Reads what an earlier process left: blocks, for start-up.  @p is borrowed.  @over NULL: messages
+ * of this platform need no change. */
 enum bh_err prompts_open(struct platform *p, prompt_over_cb *over, struct prompts **ret_ps,
                          char *ret_why) BH_MUST_USE;
-void prompts_close(struct prompts *ps); /* presses under way are called off.  NULL is fine. */
+void prompts_close(struct prompts *ps); /* cancels presses under way.  NULL is fine. */
 
 /* Why this action cannot be shown as a question; NULL: it can. */
 const char *prompt_wrong(const struct action *a);
@@ -65,15 +65,16 @@ const char *prompt_wrong(const struct action *a);
  * into the prompts. */
 const struct prompt *prompts_add(struct prompts *ps, const struct action_from *from,
                                  const struct action *a, struct str chat);
-/* The message that asks is there; its id may be absent.  Harmless when it is gone meanwhile. */
+/* The message with the question was delivered; its id may be absent.  Harmless when the question is
+ * gone. */
 void prompts_shown(struct prompts *ps, struct str chat, struct str id, struct str message_id);
 void prompts_drop(struct prompts *ps, struct str chat, struct str id); /* the same */
-/* The message of @q is in order, or cannot be changed: 0.  Else not yet, and not before so many
- * ms. */
+/* 0: the message of @q is in order, or cannot be changed.  Else: try again, not before so
+ * many ms. */
 void prompts_tidied(struct prompt *q, int64_t again_ms);
 
-/* NULL: there is no such open question (any more), or somebody is just answering it.  @token is
- * what a button carried; *@ret_option is the one that was pressed. */
+/* The open question of a button; NULL: it is over, or another press is being accepted.  @token is
+ * what the button carried; *@ret_option is the option that was pressed. */
 struct prompt *prompts_pressed(struct prompts *ps, struct str chat, struct str token,
                                const struct prompt_option **ret_option);
 /* The same for a text that may be a bare number: of the newest question there. */
@@ -84,10 +85,10 @@ bool prompt_is_token(struct str payload); /* is it ours at all? */
 const struct prompt *prompts_of_message(const struct prompts *ps, struct str chat,
                                         struct str message_id);
 
-/* May whoever @ev says answer it?  @ev says where and who. */
+/* Does the gate let the author of @ev answer the question? */
 bool prompt_may_answer(const struct prompt *q, const struct event *ev);
-/* host_accept() of the answer: @ev as above, filled in here.  The question is over when it was
- * taken, and open again when it was not. */
+/* host_accept() of the answer; fills in the rest of @ev.  The question is over when the event is
+ * accepted, and open again when it is not. */
 struct accept_id prompts_accept(struct prompt *q, const struct prompt_option *o,
                                 const struct event *ev, accepted_cb *done, void *ctx);
 
@@ -97,7 +98,7 @@ void prompt_token(char ret[PROMPT_TOKEN_MAX + 1], const struct prompt *q,
 /* The question and its options, for platforms without buttons. */
 void prompt_write_numbered(struct buf *out, struct str question, const struct prompt *q);
 
-/* Nothing is kept of a chat, or of who asked, any more. */
+/* Deletes the questions of a chat, or of a tenant. */
 void prompts_forget_chat(struct prompts *ps, struct str chat);
 void prompts_forget_tenant(struct prompts *ps, struct str tenant);
 

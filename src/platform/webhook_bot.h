@@ -1,13 +1,12 @@
-/* webhook_bot.h - what bots have in common that hear by webhooks and say one text per request.
+/* webhook_bot.h - what bots share that hear by webhooks and say one text per request.
  *
- * Twilio and WeCom are such: no connection of their own, every chat a person, texts only.  An
- * adapter embeds a struct webhook_bot first and adds how a webhook proves itself, what it says, and
- * the two halves of a request.
+ * Twilio and WeCom are such bots: they have no connection of their own, every chat is a person, and
+ * there are no buttons.  An adapter embeds a struct webhook_bot first and adds how a webhook proves
+ * itself, what the webhook says, and write() and read() of the sender.
  *
  *      webhook_bot_open()                      fills in all but what the adapter added
  *      webhook_bot_act(), webhook_bot_status() go into its platform_ops
  *      webhook_bot_done()                      before the adapter frees its own
- *
  */
 #pragma once
 #include "base/log.h"
@@ -70,7 +69,7 @@ void webhook_bot_set_problem(struct webhook_bot *b, const char *sentence);
 void webhook_bot_act(struct platform *p, struct action_id id, const struct action_from *from,
                      const struct action *a);
 void webhook_bot_status(struct platform *p, struct jw *w);
-/* True: @ev is a number that answers a question, and is taken as that; see await_accept(). */
+/* True: @ev is a number that answers an open question; the webhook waits as in await_accept(). */
 bool webhook_bot_answers(struct webhook_bot *b, const struct event *ev, struct http_id id,
                          const struct http_answer *good, int64_t deadline_ms);
 

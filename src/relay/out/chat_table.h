@@ -1,14 +1,14 @@
 /* chat_table.h - the chats of all instances in memory, 64 bytes each.
  *
- * There may be a million of them.  So what they share (platform, bot and guild; what connects an
- * instance with them) is kept once and counted, an id that is a number is kept as one, the one
- * session key that most have lies in the chat itself, and chats know each other by numbers.
+ * There may be a million chats.  So texts that chats share (platform, bot and guild; the basis of
+ * guard.h) are interned, an id that is a number is kept as a number, the one session key that most
+ * chats have lies in the chat itself, and chats refer to each other by 32-bit numbers.
  *
- * Found by instance and id.  One id may be there on several platforms, because a gateway may name a
- * chat without its platform: chat_first() is the one that came last or led last, chat_next() the
- * others.  Queues are lists in the order of their caller.  A chat belongs to one era of its
- * instance: when that has another one the chat is over, and only waits to be removed.  Part of
- * chats.c; others read. */
+ * A chat is found by instance and id.  One id may exist on several platforms, because a gateway may
+ * name a chat without its platform: chat_first() is the one that was added or led last, chat_next()
+ * the others.  A queue (struct chat_row) keeps the order of its caller.  A chat belongs to one era
+ * of its instance; when the instance begins another era the chat is over, and waits to be removed.
+ * Part of chats.c; other files only read. */
 #pragma once
 #include "base/names.h"
 #include "base/pool.h"
