@@ -2,10 +2,7 @@
  *
  * A change of an instance's state is told to the pages when the turn ends, and then as the state of
  * the whole route: the relay may report in the middle of its own work, and several instances may
- * stand behind one chat.
- *
- * Long because it is all of two interfaces, the relay's outside and the adapters' host, a few lines
- * for each call. */
+ * stand behind one chat. */
 #include "host/host.h"
 #include <assert.h>
 #include <stdarg.h>

@@ -98,12 +98,13 @@ void relay_each_target(struct relay *r, const struct event *ev, target_cb *cb, v
 /* How an action ended; copied, and handed to the gateway when the turn ends, never in here.  A
  * second result, or one for a request that is over, does nothing. */
 void relay_result(struct relay *r, struct action_id id, const struct action_result *result);
-/* While starting, before sockets: an earlier process was cut off in what @from asked for.  Whoever
- * still waits for it is told @error (ACTION_ERROR_UNKNOWN and why) once, on its next socket; after
- * action_ms nobody does, and the next holder of the name never. */
+/* While starting, before sockets: an earlier process was cut off in the action of @from.
+ * The gateway is told @error (ACTION_ERROR_UNKNOWN and why) on its next socket, within
+ * action_ms, and once more when it says the same again within a minute.  Another holder of
+ * the name is told nothing. */
 void relay_cut_off(struct relay *r, const struct action_from *from, struct str error);
-/* The same for what goes on: its result is taken under @ret_id, as if it were asked for now.
- * False: whoever asked is no more, and it should not go on. */
+/* The action of @from goes on: its result is taken under @ret_id, as if it were asked for now.
+ * False: the instance is gone, and the action should not go on. */
 bool relay_revive(struct relay *r, const struct action_from *from, struct str platform,
                   struct str bot, enum action_op op, struct str chat_id, struct action_id *ret_id);
 

@@ -1,14 +1,13 @@
 /* requests.c - design.  (requests.h has the contract.)
  *
- * A request is found by index and generation, so a platform that answers late, twice or after the
- * gateway has gone does no harm.  All requests have the same patience, so the list in order of
- * start is the list in order of deadline and one timer serves it.
- *
- * Long because a request's whole life is here, from the frame to its one result. */
+ * A request is found by its handle, so a platform that answers late, twice or after the gateway has
+ * gone does no harm.  All requests have the same patience, so the list in order of start is the
+ * list in order of deadline and one timer serves it. */
 #include "relay/out/requests.h"
 #include <assert.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include "base/handles.h"
 #include "base/jw.h"
 #include "relay/sleep/instance.h"
 #include "relay/out/byline.h"
@@ -33,18 +32,12 @@ struct request {
     size_t held_n;
     char *asked;                /* owned; the chat, of get_chat_info; else NULL */
     size_t result_at, result_n; /* its frame in requests->results, while told */
-    uint32_t index;
+    struct handle handle;
     uint16_t id_n;
     bool speaks;         /* what it sends may be changed later: spoken.h */
     struct hash128 said; /* action_from.said */
     struct spoken_chat where;
-    char id[];
-};
-
-struct request_slot {
-    struct request *req; /* owned; NULL: free */
-    uint32_t generation;
-    uint32_t next_free; /* index + 1; 0: none */
+    char id[REQUEST_ID_MAX];
 };
 
 struct cut_off { /* nobody knows whether an earlier process did this */
@@ -59,13 +52,12 @@ struct tenant_rate { /* the token bucket of all instances of a tenant */
 };
 
 struct requests {
-    struct relay *relay;        /* borrowed */
-    struct request_slot *slots; /* owned */
-    uint32_t n, cap, free;      /* free: index + 1; 0: none */
-    struct list due;
-    struct list told;   /* requests whose result came in this turn, in that order */
-    struct buf named;   /* scratch: what is said, with a name in front */
-    struct buf results; /* the frames of those, used again every turn */
+    struct relay *relay;    /* borrowed */
+    struct handles handles; /* struct request */
+    struct list due;        /* owned, in order of deadline; but for those in @told past theirs */
+    struct list told;       /* requests whose result came in this turn, in that order */
+    struct buf named;       /* scratch: what is said, with a name in front */
+    struct buf results;     /* the frames of those, used again every turn */
     struct timer timer;
     struct buf said;         /* what is hashed, used again every time */
     struct map tenant_rates; /* name -> struct tenant_rate; owned */
@@ -80,6 +72,7 @@ struct requests *requests_new(struct relay *r)
     struct requests *q = xcalloc(1, sizeof *q);
 
     q->relay = r;
+    handles_init(&q->handles, r->env.rand);
     list_init(&q->due);
     list_init(&q->told);
     timer_init(&q->timer, on_deadline);
@@ -91,17 +84,12 @@ struct requests *requests_new(struct relay *r)
 
 static void request_free(struct requests *q, struct request *req)
 {
-    struct request_slot *slot = &q->slots[req->index];
-
     if (req->s != NULL)
         req->s->n_requests--;
     list_remove(&req->owner);
     list_remove(&req->by_due);
     list_remove(&req->told);
-    slot->req = NULL;
-    slot->generation++;
-    slot->next_free = q->free;
-    q->free = req->index + 1;
+    handles_remove(&q->handles, req->handle);
     free(req->asked);
     free(req->held);
     free(req);
@@ -125,46 +113,44 @@ void requests_free(struct requests *q)
     buf_done(&q->results);
     buf_done(&q->said);
     buf_done(&q->named);
-    free(q->slots);
+    handles_done(&q->handles);
     free(q);
 }
 
-static struct request *request_make(struct requests *q, struct instance *inst, struct str id)
+/* The gateway calls @req so, and waits for it from now on. */
+static void request_begin(struct requests *q, struct request *req, struct str id)
 {
-    struct request *req = xcalloc(1, sizeof *req + id.n);
-
-    if (q->free == 0) {
-        if (q->n == q->cap) {
-            q->cap = q->cap != 0 ? q->cap * 2 : 16;
-            q->slots = xrealloc(q->slots, q->cap * sizeof *q->slots);
-        }
-        q->slots[q->n] = (struct request_slot){.generation = 1};
-        q->free = ++q->n;
-    }
-    req->index = q->free - 1;
-    q->free = q->slots[req->index].next_free;
-    q->slots[req->index].req = req;
-    req->inst = inst;
     req->due_ms = clock_now_ms(q->relay->env.clock) + q->relay->lim.action_ms;
     req->id_n = (uint16_t)id.n;
     memcpy(req->id, id.p, id.n);
-    list_init(&req->owner);
-    list_init(&req->by_due);
-    list_init(&req->told);
+    list_remove(&req->by_due);
     list_append(&q->due, &req->by_due);
     if (!timer_is_set(&q->timer))
         timer_set(q->relay->env.clock, &q->timer, q->relay->lim.action_ms);
+}
+
+/* @s NULL: nobody is there to take the result. */
+static struct request *request_new(struct requests *q, struct instance *inst, struct session *s,
+                                   struct str id)
+{
+    struct request *req = xcalloc(1, sizeof *req);
+
+    req->handle = handles_add(&q->handles, req);
+    req->inst = inst;
+    req->s = s;
+    list_init(&req->owner);
+    list_init(&req->by_due);
+    list_init(&req->told);
+    list_append(s != NULL ? &s->requests : &inst->orphans, &req->owner);
+    if (s != NULL)
+        s->n_requests++;
+    request_begin(q, req, id);
     return req;
 }
 
-static struct request *request_new(struct requests *q, struct session *s, struct str id)
+static struct action_id action_id_of(const struct request *req)
 {
-    struct request *req = request_make(q, s->inst, id);
-
-    req->s = s;
-    list_append(&s->requests, &req->owner);
-    s->n_requests++;
-    return req;
+    return (struct action_id){req->handle.index, req->handle.generation};
 }
 
 static struct str request_id(const struct request *req)
@@ -235,9 +221,7 @@ static void tell(struct requests *q, struct request *req, const struct action_re
 void relay_result(struct relay *r, struct action_id id, const struct action_result *result)
 {
     struct requests *q = r->requests;
-    struct request *req = id.index < q->n && q->slots[id.index].generation == id.generation
-                              ? q->slots[id.index].req
-                              : NULL;
+    struct request *req = handles_find(&q->handles, (struct handle){id.index, id.generation});
 
     if (req == NULL || is_decided(req))
         return;
@@ -346,8 +330,7 @@ void relay_cut_off(struct relay *r, const struct action_from *from, struct str e
     }
     if (id.n == 0 || id.n > REQUEST_ID_MAX)
         return; /* nobody waits for it */
-    struct request *req = request_make(q, i, id);
-    list_append(&i->orphans, &req->owner);
+    struct request *req = request_new(q, i, NULL, id);
     frame_write_result(&frame, id, &(struct action_result){.error = error});
     hold(req, buf_str(&frame));
     buf_done(&frame);
@@ -370,12 +353,11 @@ bool relay_revive(struct relay *r, const struct action_from *from, struct str pl
         return false;
     if (from->request_id.n == 0 || from->request_id.n > REQUEST_ID_MAX)
         return true; /* nobody waits for it */
-    struct request *req = request_make(q, i, from->request_id);
-    list_append(&i->orphans, &req->owner);
+    struct request *req = request_new(q, i, NULL, from->request_id);
     req->speaks = speaks(op);
     req->said = from->said;
     req->where = spoken_chat(i, platform, bot, chat_id);
-    *ret_id = (struct action_id){req->index, q->slots[req->index].generation};
+    *ret_id = action_id_of(req);
     return true;
 }
 
@@ -409,7 +391,7 @@ static bool is_under_way(const struct session *s, struct str id)
 {
     for (const struct list *it = s->requests.next; it != &s->requests; it = it->next) {
         const struct request *req = list_entry(it, struct request, owner);
-        if (str_eq(str_make(req->id, req->id_n), id))
+        if (str_eq(request_id(req), id))
             return true;
     }
     return false;
@@ -485,16 +467,10 @@ static bool is_said_again(struct session *s, struct str id, struct hash128 said)
         struct request *old = list_entry(it, struct request, owner);
         if (is_decided(old) || old->said.hi != said.hi || old->said.lo != said.lo)
             continue;
-        struct request *req = request_new(q, s, id); /* with a patience of its own */
-        uint32_t slot = req->index;
-        q->slots[old->index].req = req; /* whoever acts answers this one */
-        q->slots[slot].req = old;
-        req->index = old->index;
-        old->index = slot;
-        req->speaks = old->speaks;
-        req->said = said;
-        req->where = old->where;
-        request_free(q, old);
+        list_move(&old->owner, &s->requests);
+        old->s = s;
+        s->n_requests++;
+        request_begin(q, old, id); /* with a patience of its own */
         return true;
     }
     return false;
@@ -554,13 +530,13 @@ static void start(struct session *s, struct str id, const struct action *asked)
         if (is_said_again(s, id, from.said))
             return;
     }
-    struct request *req = request_new(r->requests, s, id);
+    struct request *req = request_new(r->requests, s->inst, s, id);
     if (a->op == ACTION_GET_CHAT_INFO)
         req->asked = str_dup(a->chat_id);
     req->speaks = speaks(a->op);
     req->said = from.said;
     req->where = spoken_chat(s->inst, to.platform, str_of(to.outlet->bot), a->chat_id);
-    struct action_id aid = {req->index, r->requests->slots[req->index].generation};
+    struct action_id aid = action_id_of(req);
     said.deadline_ms = req->due_ms;
     r->env.outside->act(r->env.outside, to.outlet, aid, &from,
                         &said); /* may answer at once: @req may be gone */
