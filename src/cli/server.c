@@ -178,7 +178,7 @@ static enum bh_err open_media(struct server *s, char *why)
         log_info(NULL, "media: " MEDIA_OFF);
     s->host_env.media = s->media;
     if (err == BH_OK)
-        err = host_set_media(s->host, s->media, why);
+        host_set_media(s->host, s->media);
     free(dir);
     return err;
 }
@@ -372,7 +372,7 @@ void server_close(struct server *s)
     spawner_free(s->spawner);
     op_calls_drop(&s->front);
     if (s->host != NULL)
-        (void)host_set_media(s->host, NULL, NULL);
+        host_set_media(s->host, NULL);
     media_downloads_drop(&s->front);
     media_close(s->media);
     if (s->http != NULL)

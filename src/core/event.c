@@ -275,3 +275,37 @@ void event_write_frame(struct buf *out, const struct event *ev, const struct has
     event_write(out, ev);
     buf_add_str(out, STR("}\n"));
 }
+
+static void copy_event(struct jw *w, struct json event, struct str text)
+{
+    jw_obj(w);
+    for (struct json_iter it = {0}; json_next(event, &it);) {
+        jw_key_str(w, it.key);
+        if (str_eq(it.key, STR("text")))
+            jw_str(w, text);
+        else
+            jw_value(w, it.value);
+    }
+    jw_end_obj(w);
+}
+
+bool event_change_text(struct buf *out, struct json_parser *parser, struct str frame,
+                       struct str text)
+{
+    struct json doc;
+
+    if (!json_parse(parser, frame, &doc) || !json_is_object(json_get(doc, "event")))
+        return false;
+    struct jw w = jw_begin(out);
+    jw_obj(&w);
+    for (struct json_iter it = {0}; json_next(doc, &it);) {
+        jw_key_str(&w, it.key);
+        if (str_eq(it.key, STR("event")))
+            copy_event(&w, it.value, text);
+        else
+            jw_value(&w, it.value);
+    }
+    jw_end_obj(&w);
+    buf_add_c(out, '\n');
+    return !buf_failed(out);
+}

@@ -71,6 +71,13 @@ struct event {
     /* For this instance alone, if the gate lets it; absent: for whoever the gate says. */
     struct str only_tenant, only_instance;
     bool only_stops; /* a /stop that is no message: the same was said in another way too */
+    /* It changes an earlier message, the one that has its message_id.  Where that message still
+     * waits for its agent, the message gets this text, or goes.  An agent that has it already
+     * receives this event instead, unless it is silent. */
+    struct {
+        struct str text;
+        bool set, deletes, silent;
+    } edit;
 };
 
 /* The `event` object of an inbound frame, as the contract wants it: never null where the real
@@ -87,6 +94,11 @@ void event_place_media(struct buf *out, struct str frame, event_url_cb *url, voi
 
 /* False for URLs that are not http(s) or contain "/relay/media/". */
 bool event_media_is_safe(struct str url);
+
+/* A frame that event_write_frame() wrote, with another text.  False: it is none. */
+struct json_parser;
+bool event_change_text(struct buf *out, struct json_parser *parser, struct str frame,
+                       struct str text);
 
 /* The whole line {"type":"inbound","bufferId":...,"event":{...}}\n.  @id NULL: without one. */
 void event_write_frame(struct buf *out, const struct event *ev, const struct hash128 *id);

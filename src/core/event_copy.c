@@ -46,6 +46,7 @@ static const struct {
     TEXT(scope_id),
     TEXT(prospective_thread_id),
     TEXT(auto_thread_name),
+    TEXT(edit.text),
 };
 
 #define YES(member) \
@@ -59,6 +60,7 @@ static const struct {
 } flags[] = {
     YES(reply_to.is_own), YES(reply_to.set), YES(author_is_bot), YES(mentions_bot),
     YES(replies_to_bot),  YES(only_stops),   YES(context_error), YES(wants_context),
+    YES(edit.set),        YES(edit.deletes), YES(edit.silent),
 };
 
 static void save_media(struct jw *w, const struct event_media *m)

@@ -12,7 +12,7 @@
 #include "base/list.h"
 #include "base/map.h"
 #include "base/mem.h"
-#include "host/stage.h"
+#include "host/fetch.h"
 #include "media/media.h"
 #include "platform/manifest.h"
 #include "platform/sender.h"
@@ -36,7 +36,7 @@ struct host {
     const struct host_env *env; /* borrowed */
     struct facts *facts;        /* borrowed */
     struct relay *relay;        /* borrowed */
-    struct stages *stages;      /* owned; NULL: there is no media */
+    struct fetches_in *fetches; /* owned; NULL: there is no media */
     struct media *media;        /* borrowed; NULL: none */
     struct open_bot **open;     /* owned, and what they point at */
     size_t n_open;
@@ -227,14 +227,42 @@ static void outside_announced(struct outside *o, struct str gateway, struct json
         manifests_hear(h->manifests, gateway, manifest);
 }
 
-/* Routing is asked here and nowhere else. */
-static struct event route(struct host *h, const struct event *ev)
-{
-    struct event routed = *ev;
+/* ---- what events wait for ---- */
 
-    routed.own_key = ev->route_key;
-    routed.route_key = facts_route_key(h->facts, ev);
-    return routed;
+static void outside_fetch(struct outside *o, struct wait_id id, size_t file, const struct event *ev,
+                          struct str tenant)
+{
+    struct platform *p = host_platform(host_of(o), ev->platform, ev->bot);
+
+    if (p != NULL && p->ops->media_where != NULL)
+        fetch_in_ask(p, id, file, ev);
+    else
+        relay_file_lost(host_of(o)->relay, id, file, "its platform cannot be asked for it");
+}
+
+static void outside_context(struct outside *o, struct wait_id id, const struct event *ev)
+{
+    struct platform *p = host_platform(host_of(o), ev->platform, ev->bot);
+
+    if (p != NULL && p->ops->context != NULL)
+        p->ops->context(p, (struct context_ask){id.index, id.generation}, ev);
+    else
+        relay_context(host_of(o)->relay, id, NULL, 0, true);
+}
+
+static void outside_drop(struct outside *o, struct wait_id id)
+{
+    struct host *h = host_of(o);
+
+    if (h->fetches != NULL)
+        fetch_in_drop(h->fetches, id);
+}
+
+static int64_t outside_wait_ms(struct outside *o)
+{
+    struct host *h = host_of(o);
+
+    return h->media != NULL ? media_wait_ms(h->media) : 0;
 }
 
 /* ---- life ---- */
@@ -248,6 +276,8 @@ struct host *host_new(const struct host_env *env, struct facts *facts)
                                   .sees = outside_sees,
                                   .home = outside_home,
                                   .holds = outside_holds,
+                                  .drop = outside_drop,
+                                  .wait_ms = outside_wait_ms,
                                   .gone = outside_gone,
                                   .announced = outside_announced,
                                   .changed = outside_changed};
@@ -265,106 +295,35 @@ void host_set_relay(struct host *h, struct relay *r)
 
 /* ---- files ---- */
 
-static struct accept_id stage_enter(void *ctx, const struct event *ev, accepted_cb *done,
-                                    void *done_ctx)
+void host_set_media(struct host *h, struct media *m)
 {
-    struct host *h = ctx;
-    struct event routed = route(h, ev);
-
-    return relay_accept(h->relay, &routed, done, done_ctx);
-}
-
-static void stage_enter_cancel(void *ctx, struct accept_id id)
-{
-    relay_accept_cancel(((struct host *)ctx)->relay, id);
-}
-
-static void first_target(void *ctx, struct str tenant, struct str instance)
-{
-    struct buf *first = ctx;
-
-    if (first->n == 0)
-        buf_add_str(first, tenant);
-}
-
-static struct str stage_tenant(void *ctx, const struct event *ev, struct buf *ret)
-{
-    struct host *h = ctx;
-    struct event routed = route(h, ev);
-
-    relay_each_target(h->relay, &routed, first_target, ret);
-    return buf_str(ret);
-}
-
-struct sleepers {
-    struct relay *relay;
-    bool any;
-};
-
-static void on_sleeper(void *ctx, struct str tenant, struct str instance)
-{
-    struct sleepers *s = ctx;
-
-    s->any |= relay_state(s->relay, tenant, instance) != RELAY_LIVE;
-}
-
-static bool stage_sleeps(void *ctx, const struct event *ev)
-{
-    struct host *h = ctx;
-    struct event routed = route(h, ev);
-    struct sleepers s = {.relay = h->relay};
-
-    relay_each_target(h->relay, &routed, on_sleeper, &s);
-    return s.any;
-}
-
-static bool stage_wants_context(void *ctx, const struct event *ev)
-{
-    struct host *h = ctx;
-    struct event routed = route(h, ev);
-
-    return relay_wants_context(h->relay, &routed);
-}
-
-static struct platform *stage_platform(void *ctx, struct str platform, struct str bot)
-{
-    return host_platform(ctx, platform, bot);
-}
-
-enum bh_err host_set_media(struct host *h, struct media *m, char *ret_why)
-{
-    static const struct stage_hooks hooks = {.enter = stage_enter,
-                                             .enter_cancel = stage_enter_cancel,
-                                             .tenant = stage_tenant,
-                                             .sleeps = stage_sleeps,
-                                             .wants_context = stage_wants_context,
-                                             .platform = stage_platform};
-
-    stages_close(h->stages);
-    h->stages = NULL;
+    fetches_in_free(h->fetches);
+    h->fetches = NULL;
     h->media = m;
+    h->outside.fetch = m != NULL ? outside_fetch : NULL;
+    h->outside.context = m != NULL ? outside_context : NULL;
     if (m == NULL)
-        return BH_OK;
-    return stages_open(h->env, m, &hooks, h, &h->stages, ret_why);
+        return;
+    h->fetches = fetches_in_new(m);
 }
 
 void host_media_at(struct host *h, struct media_ask ask, const struct media_at *at)
 {
-    if (h->stages != NULL)
-        stage_media_at(h->stages, ask, at);
+    if (h->fetches != NULL && h->relay != NULL)
+        fetch_in_at(h->fetches, h->relay, ask, at);
 }
 
 void host_media_gone(struct host *h, struct media_ask ask, const char *why)
 {
-    if (h->stages != NULL)
-        stage_media_gone(h->stages, ask, why);
+    if (h->relay != NULL)
+        fetch_in_gone(h->relay, ask, why);
 }
 
 void host_context(struct host *h, struct context_ask ask, const struct event_said *said, size_t n,
                   bool failed)
 {
-    if (h->stages != NULL)
-        stage_context(h->stages, ask, said, n, failed);
+    if (h->relay != NULL)
+        relay_context(h->relay, (struct wait_id){ask.index, ask.generation}, said, n, failed);
 }
 
 /* ---- opening and closing ---- */
@@ -419,8 +378,8 @@ enum bh_err host_open_platform(struct host *h, const struct platform_settings *c
     note_bot(h, b);
     if (h->manifests == NULL)
         h->manifests = manifests_open(h);
-    if (h->stages != NULL)
-        stage_opened(h->stages, p);
+    if (h->relay != NULL)
+        relay_bot_opened(h->relay, str_of(ops->name), str_of(p->bot));
     return BH_OK;
 }
 
@@ -433,8 +392,8 @@ void host_close_platforms(struct host *h)
         map_del(&h->bots, buf_str(&b->key));
         if (map_get(&h->firsts, str_of(b->outlet.platform)) == b)
             map_del(&h->firsts, str_of(b->outlet.platform));
-        if (h->stages != NULL)
-            stage_closed(h->stages, b->p);
+        if (h->relay != NULL)
+            relay_bot_closed(h->relay, str_of(b->outlet.platform), str_of(b->outlet.bot));
         b->p->ops->close(b->p);
         buf_done(&b->key);
         free(b);
@@ -446,7 +405,7 @@ void host_free(struct host *h)
     if (h == NULL)
         return;
     host_close_platforms(h);
-    assert(h->stages == NULL); /* host_set_media(NULL) came before */
+    assert(h->fetches == NULL); /* host_set_media(NULL) came before */
     timer_stop(h->env->clock, &h->tell);
     list_each (&h->news, it, nxt)
         news_free(list_entry(it, struct news, link));
@@ -476,39 +435,29 @@ const struct host_env *host_env(struct host *h)
 struct accept_id host_accept(struct host *h, struct platform *p, const struct event *ev,
                              accepted_cb *done, void *ctx)
 {
-    struct event routed = route(h, ev);
-
     assert(h->relay != NULL); /* platforms open after it and close before it */
     p->last_event_ms = clock_wall_ms(h->env->clock);
-    if (h->stages != NULL && stage_wants(h->stages, ev))
-        return stage_take(h->stages, ev, done, ctx);
-    return relay_accept(h->relay, &routed, done, ctx);
+    return relay_accept(h->relay, ev, done, ctx);
 }
 
 struct accept_id host_passthrough(struct host *h, struct platform *p, const struct event *ev,
                                   struct str forward_json, accepted_cb *done, void *ctx)
 {
-    struct event routed = route(h, ev);
-
     assert(h->relay != NULL);
     p->last_event_ms = clock_wall_ms(h->env->clock);
-    return relay_passthrough(h->relay, &routed, forward_json, done, ctx);
+    return relay_passthrough(h->relay, ev, forward_json, done, ctx);
 }
 
 void host_accept_cancel(struct host *h, struct accept_id id)
 {
-    if (stage_owns(id) && h->stages != NULL)
-        stage_cancel(h->stages, id);
-    else if (!stage_owns(id) && h->relay != NULL)
+    if (h->relay != NULL)
         relay_accept_cancel(h->relay, id);
 }
 
 void host_each_target(struct host *h, const struct event *ev, target_cb *cb, void *ctx)
 {
-    struct event routed = route(h, ev);
-
     if (h->relay != NULL)
-        relay_each_target(h->relay, &routed, cb, ctx);
+        relay_each_target(h->relay, ev, cb, ctx);
 }
 
 void host_result(struct host *h, struct action_id id, const struct action_result *r)

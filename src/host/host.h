@@ -18,9 +18,9 @@ struct relay;
 struct host *host_new(const struct host_env *env, struct facts *facts);
 void host_set_relay(struct host *h, struct relay *r); /* NULL: the relay is gone */
 /* Files can be sent and received from now on: after the relay, before platforms are opened.  NULL:
- * the media goes.  Blocks, reads what waited for files; @ret_why has 256 bytes. */
+ * the media goes. */
 struct media;
-enum bh_err host_set_media(struct host *h, struct media *m, char *ret_why);
+void host_set_media(struct host *h, struct media *m);
 struct outside *host_outside(struct host *h); /* borrowed */
 
 /* Open one bot; @cfg is borrowed as long as the host lives.  @ret_why has 256 bytes. */

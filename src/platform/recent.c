@@ -235,6 +235,14 @@ void recent_edit(struct recent *r, struct str chat, struct str message_id, struc
         change(r, c, w, &said, w->addressed);
 }
 
+struct str recent_author(struct recent *r, struct str chat, struct str message_id)
+{
+    struct recent_chat *c = map_get(&r->by_key, chat);
+    const struct words *w = c != NULL ? find(c, message_id) : NULL;
+
+    return w != NULL ? w->said.user_id : STR_NULL;
+}
+
 void recent_delete(struct recent *r, struct str chat, struct str message_id)
 {
     recent_edit(r, chat, message_id, STR_NULL);

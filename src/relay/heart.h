@@ -23,6 +23,7 @@ struct activity;
 struct chats;
 struct participants;
 struct deliveries;
+struct edits;
 struct fetches;
 struct gaps;
 struct instances;
@@ -36,6 +37,7 @@ struct requests;
 struct sessions;
 struct shows;
 struct spoken;
+struct stage;
 struct upkeep;
 
 struct relay {
@@ -62,6 +64,7 @@ struct relay {
     struct sessions *sessions;
     struct accepts *accepts;
     struct deliveries *deliveries;
+    struct edits *edits;
     struct acks *acks;
     struct activity *activity;
     struct acking *acking;
@@ -76,6 +79,7 @@ struct relay {
     struct linkings *linkings;
     struct shows *shows;
     struct spoken *spoken;
+    struct stage *stage;
     struct wakes wakes;
 };
 

@@ -26,6 +26,10 @@ struct outlet { /* what the heart may know of it; lives while it is served */
     bool ids_per_chat; /* a message's id is unique in its chat only: core/delivery_id.h */
 };
 
+struct wait_id { /* an event that waits: a number */
+    uint32_t index, generation;
+};
+
 struct outside {
     /* The outlet that serves (platform, bot); absent bot: the only or first one.  NULL: none. */
     const struct outlet *(*find)(struct outside *o, struct str platform, struct str bot);
@@ -46,6 +50,14 @@ struct outside {
      * NULL: there are no files. */
     void (*holds)(struct outside *o, struct str media_id, struct str tenant, struct str instance,
                   uint64_t row);
+    /* Fetch the file @ev->media[@file], paid for by @tenant, for the event that waits under @id.
+     * Answered by relay_file_here() or relay_file_lost(), later.  NULL: there are no files. */
+    void (*fetch)(struct outside *o, struct wait_id id, size_t file, const struct event *ev,
+                  struct str tenant);
+    /* What was said before @ev?  Answered by relay_context(), later.  NULL: nobody can be asked. */
+    void (*context)(struct outside *o, struct wait_id id, const struct event *ev);
+    void (*drop)(struct outside *o, struct wait_id id); /* nobody waits any more.  NULL: ignored */
+    int64_t (*wait_ms)(struct outside *o); /* how long an event waits for such; NULL: not at all */
     /* @chat_id may be a thread, whose events name another chat: that one, written into @room; the
      * platform absent: any.  Absent: it is none.  NULL: there are no such threads. */
     struct str (*home)(struct outside *o, struct str platform, struct str bot, struct str chat_id,

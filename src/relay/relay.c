@@ -10,9 +10,11 @@
 #include "base/json.h"
 #include "relay/heart.h"
 #include "relay/in/accept.h"
+#include "relay/in/edits.h"
 #include "relay/in/interrupt.h"
 #include "relay/in/judge.h"
 #include "relay/in/linking.h"
+#include "relay/in/staged.h"
 #include "relay/mailbox/admin.h"
 #include "relay/mailbox/delivery.h"
 #include "relay/mailbox/gap.h"
@@ -170,7 +172,7 @@ static void on_farewell(struct timer *t)
 static bool is_all_on_disk(struct relay *r)
 {
     return !delivery_any_volatile(r) && !acks_pending(r) && !instance_any_writing(r) &&
-           !activity_any_writing(r) && !accept_any_answer(r);
+           !activity_any_writing(r) && !stage_any_writing(r) && !accept_any_answer(r);
 }
 
 static void drain_go_on(struct relay *r)
@@ -269,6 +271,7 @@ static void build(struct relay *r)
     r->sessions = sessions_new();
     r->accepts = accepts_new();
     r->deliveries = deliveries_new(r);
+    r->edits = edits_new();
     r->acks = acks_new();
     r->activity = activity_new(r);
     r->acking = acking_new();
@@ -283,6 +286,7 @@ static void build(struct relay *r)
     r->linkings = linkings_new();
     r->shows = shows_new();
     r->spoken = spoken_new();
+    r->stage = stage_new(r);
 }
 
 enum bh_err relay_load(const struct relay_env *env, const struct relay_limits *limits,
@@ -313,6 +317,7 @@ void relay_begin(struct relay *r, const struct relay_env *env)
     interrupts_listen(r);
     wake_listen(r);
     wake_after_start(r);
+    stage_begin(r);
 }
 
 enum bh_err relay_open(const struct relay_env *env, const struct relay_limits *limits,
@@ -349,6 +354,8 @@ void relay_free(struct relay *r)
     gaps_free(r->gaps);
     shows_free(r->shows);
     deliveries_free(r);
+    edits_free(r);
+    stage_free(r->stage);
     acks_free(r->acks);
     activity_free(r->activity);
     acking_free(r->acking);

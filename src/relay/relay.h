@@ -82,7 +82,8 @@ void relay_drain(struct relay *r, defer_cb *done, void *ctx);
 void relay_stop(struct relay *r);
 void relay_set_limits(struct relay *r, const struct relay_limits *limits); /* reload */
 
-/* Take an event in: core/accept.h. */
+/* Take an event in: core/accept.h.  The relay chooses its route; an event that has to wait for its
+ * files or its context is kept and waits: in/staged.h. */
 struct accept_id relay_accept(struct relay *r, const struct event *ev, accepted_cb *done,
                               void *ctx);
 /* A sanitized webhook for the instances behind @ev's route; @forward_json is the forward object,
@@ -92,9 +93,26 @@ struct accept_id relay_passthrough(struct relay *r, const struct event *ev, stru
 /* @done of that accept does not run any more; the event goes on. */
 void relay_accept_cancel(struct relay *r, struct accept_id id);
 /* Everybody @ev would go to, each once; nothing is remembered. */
-/* Would somebody who receives @ev make use of what was said before it, and may they hear it? */
-bool relay_wants_context(struct relay *r, const struct event *ev);
 void relay_each_target(struct relay *r, const struct event *ev, target_cb *cb, void *ctx);
+/* What events wait for; outside.h has the questions.  An answer that comes late, or twice, does
+ * nothing. */
+struct relay_file {      /* a file that is here now; borrowed for the call */
+    struct str id, type; /* media/media.h */
+    uint64_t size;
+};
+/* The file as the event names it, and who pays for it; NULL: nobody waits for it any more. */
+const struct event_media *relay_wanted_file(struct relay *r, struct wait_id id, size_t file,
+                                            struct str *ret_tenant);
+void relay_file_here(struct relay *r, struct wait_id id, size_t file, const struct relay_file *f);
+void relay_file_lost(struct relay *r, struct wait_id id, size_t file, const char *why);
+/* @said is copied, oldest first; @failed: nobody can tell what was said. */
+void relay_context(struct relay *r, struct wait_id id, const struct event_said *said, size_t n,
+                   bool failed);
+/* An outlet came: events that wait for it ask.  It goes: what it was asked for is asked again. */
+void relay_bot_opened(struct relay *r, struct str platform, struct str bot);
+void relay_bot_closed(struct relay *r, struct str platform, struct str bot);
+size_t relay_waiting(const struct relay *r); /* events that wait */
+
 /* How an action ended; copied, and handed to the gateway when the turn ends, never in here.  A
  * second result, or one for a request that is over, does nothing. */
 void relay_result(struct relay *r, struct action_id id, const struct action_result *result);
@@ -123,6 +141,7 @@ void session_closed(struct session *s, int code);   /* @s is dead afterwards */
 
 /* ---- looking: status, metrics, the mailbox command ---- */
 struct relay_counters {
+    uint64_t routings, judgements, revised, retracted;
     uint64_t accepted, duplicates, unrouted, gated, refused_busy, refused_store, stopped, linked;
     uint64_t delivered, redelivered, acked, settled, parked, purged;
     uint64_t sessions_opened, sessions_away, frames_malformed, frames_unknown;

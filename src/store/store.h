@@ -97,6 +97,7 @@ struct store_append {
     bool has_key;     /* @key goes into the deduplication record in the same transaction */
     bool once;        /* ... which must not have it yet, among those that came with @once */
     bool shrunk;      /* private */
+    bool tied;        /* in one transaction with the append that was submitted just before it */
     int64_t at_ms;    /* wall clock */
     struct hash128 key;
     struct str frame;  /* what goes on the wire, one line with its newline; borrowed until done() */
@@ -125,6 +126,7 @@ struct store_mark { /* set attempts and, with a reason, park; parked rows stay u
     uint64_t id;
     uint32_t attempts;
     struct str parked; /* absent: not parked.  Borrowed until done(). */
+    struct str frame;  /* what the row says from now on; absent: as before.  Borrowed too. */
     struct store_fence fence;
 };
 
@@ -135,7 +137,7 @@ struct store_row {
     uint8_t row_kind;
     uint8_t flags;
     int64_t at_ms;
-    struct str frame; /* absent where only facts are read */
+    struct str frame; /* absent where only facts are read, but for rows that are STORE_ROW_STAGED */
     size_t frame_bytes;
     struct str parked; /* the reason; absent: not parked */
 };
@@ -167,6 +169,12 @@ struct store_list { /* the rows of one mailbox, ascending */
     bool more;    /* there are rows behind the last one */
     void *memory; /* private */
 };
+
+/* Does it belong into the transaction of the op before it?  NULL: there is none. */
+static inline bool op_is_tied(const struct store_op *op)
+{
+    return op != NULL && op->kind == STORE_APPEND && ((const struct store_append *)op)->tied;
+}
 
 /* ---- records: (namespace, key) -> value, and conditions on them, in one transaction ---- */
 

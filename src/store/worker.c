@@ -250,7 +250,7 @@ static void gather(struct store_worker *w)
     pthread_mutex_lock(&w->lock);
 }
 
-/* Holding the lock.  The first @n of the queue. */
+/* Holding the lock.  The first @n of the queue, and what is tied to the last of them. */
 static struct store_op *take_front(struct store_worker *w, size_t n)
 {
     struct store_op *first = w->writes.first, *last = first;
@@ -258,12 +258,14 @@ static struct store_op *take_front(struct store_worker *w, size_t n)
     if (n == 0)
         return NULL;
     w->taken_at_us = w->first_at_us;
+    for (size_t i = 1; i < n && n < w->writes.n; i++)
+        last = last->next;
+    for (; n < w->writes.n && op_is_tied(last->next); n++)
+        last = last->next;
     if (n == w->writes.n) {
         op_queue_init(&w->writes);
         return first;
     }
-    for (size_t i = 1; i < n; i++)
-        last = last->next;
     w->writes.first = last->next;
     w->writes.n -= n;
     last->next = NULL;
@@ -311,7 +313,8 @@ static struct store_op *cut_batch(struct store_op **list, struct store_op **ret_
         n++;
         if (op->kind == STORE_APPEND)
             bytes += container_of(op, struct store_append, op)->frame.n;
-        if (op->next == NULL || n >= BATCH_MAX_OPS || bytes >= BATCH_MAX_BYTES)
+        bool full = n >= BATCH_MAX_OPS || bytes >= BATCH_MAX_BYTES;
+        if (op->next == NULL || (full && !op_is_tied(op->next)))
             break;
     }
     *list = op->next;

@@ -1,5 +1,6 @@
 """What was said before a message is told with it: to those who can use it, and may hear it."""
 import json
+import time
 
 import pytest
 
@@ -142,6 +143,27 @@ def test_discord_is_asked_once_per_channel(rig):
     assert (reads(rig), reads(rig, THREAD)) == (1, 1)
 
 
+def metrics(server):
+    rows = (line.split() for line in server.get("/metrics").text.splitlines() if line and line[0] != "#")
+    return {row[0].removeprefix("bellhop_"): float(row[1]) for row in rows if len(row) == 2}
+
+
+def test_a_guild_message_for_a_newer_gateway_is_routed_judged_and_written_once(rig):
+    """No request to Discord, one durable write or none (acknowledged first), one routing, one judgement."""
+    ask(rig)  # the channel is read, and the chat known
+    time.sleep(0.5)  # and what waited for that has gone to the disk
+    n, calls, before = 10, len(rig.sim.calls), metrics(rig.server)
+    for k in range(n):
+        ask(rig, text=f"number {k}?")
+    wait_for(lambda: metrics(rig.server)["deliveries_acked_total"] - before["deliveries_acked_total"] == n)
+    after = metrics(rig.server)
+    assert len(rig.sim.calls) == calls
+    assert {name: after[name] - before[name] for name in ("events_routed_total", "events_judged_total", "events_accepted_total")} == \
+        {"events_routed_total": n, "events_judged_total": n, "events_accepted_total": n}
+    wait_for(lambda: metrics(rig.server)["store_keys_written_total"] - before["store_keys_written_total"] == n)
+    assert metrics(rig.server)["store_rows_written_total"] - before["store_rows_written_total"] <= n
+
+
 def test_a_session_that_is_lost_is_read_again_and_one_that_is_resumed_is_not(rig):
     ask(rig)
     rig.sim.reconnect()
@@ -161,12 +183,35 @@ def test_a_session_that_is_lost_is_read_again_and_one_that_is_resumed_is_not(rig
     assert ("Bob", "while nobody listened") in told(ask(rig, text="once?")) and reads(rig) == lost
 
 
+def test_edits_and_deletions_reach_what_waits_for_its_agent(rig):
+    rig.gateway.close()
+    wait_for(lambda: rig.server.instance(rig.credential.id)["state"] != "live")
+    first = rig.sim.say(GENERAL, f"<@{BOT}> wrogn", **MENTION)
+    second = rig.sim.say(GENERAL, f"<@{BOT}> never mind", **MENTION)
+    wait_for(lambda: rig.server.instance(rig.credential.id)["entries"] == 2)
+    edited = {**first, "content": f"<@{BOT}> right", "edited_timestamp": "2026-01-01T00:00:01Z"}
+    rig.sim.tell("MESSAGE_UPDATE", {**first, "content": f"<@{BOT}> a preview"})  # Discord's own doing
+    rig.sim.tell("MESSAGE_UPDATE", edited)
+    rig.sim.tell("MESSAGE_DELETE", {"id": second["id"], "channel_id": GENERAL, "guild_id": GUILD})
+    wait_for(lambda: rig.server.instance(rig.credential.id)["entries"] == 1)
+    wait_for(lambda: metrics(rig.server)["deliveries_edited_total"] == 1)
+    rig.server.kill()
+    rig.server.start()
+    rig.gateway = rig.dial()
+    assert rig.gateway.next("inbound")["event"]["text"] == "right"
+    rig.live()
+    third = rig.sim.say(GENERAL, f"<@{BOT}> delivered", **MENTION)
+    rig.gateway.hear("delivered")
+    rig.sim.tell("MESSAGE_UPDATE", {**third, "content": "changed", "edited_timestamp": "2026-01-01T00:00:02Z"})
+    assert rig.gateway.quiet()
+
+
 def test_edits_and_deletions_reach_what_is_remembered(rig):
     ask(rig)
     first = rig.sim.say(GENERAL, "the lift is stcuk", user=BOB)
     second = rig.sim.say(GENERAL, "never mind", user=BOB)
     third = rig.sim.say(GENERAL, "really", user=BOB)
-    rig.sim.tell("MESSAGE_UPDATE", {**first, "content": "the lift is stuck", "guild_id": GUILD})
+    rig.sim.tell("MESSAGE_UPDATE", {**first, "content": "the lift is stuck", "edited_timestamp": "2026-01-01T00:00:01Z"})
     rig.sim.tell("MESSAGE_DELETE", {"id": second["id"], "channel_id": GENERAL, "guild_id": GUILD})
     rig.sim.tell("MESSAGE_DELETE_BULK", {"ids": [third["id"]], "channel_id": GENERAL, "guild_id": GUILD})
     assert told(ask(rig, text="well?")) == [("Bob", "the lift is stuck")]

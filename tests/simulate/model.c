@@ -28,10 +28,11 @@ void model_break(struct model *m, const char *fmt, ...)
     va_end(ap);
 }
 
+static const char *const tenants[] = {"acme", "acme", "other"};
+static const char *const names[] = {"ann", "bob", "ann"};
+
 static struct hash128 key_of(const struct model_event *ev, unsigned instance)
 {
-    static const char *const tenants[] = {"acme", "acme", "other"};
-    static const char *const names[] = {"ann", "bob", "ann"};
     struct event e = {.platform = STR("web"), .bot = STR("lobby"), .event_id = str_of(ev->name)};
     struct hash128 key = {0};
 
@@ -45,10 +46,24 @@ void model_name(const struct model_event *ev, unsigned instance, char ret[DELIVE
     delivery_id_format(key_of(ev, instance), ret);
 }
 
+/* Events of one chat keep their order; where nothing waits, all those of an instance do. */
+static unsigned chat_of(const struct model *m, const struct model_event *ev)
+{
+    return !m->per_chat ? 0 : ev->route == 2 ? 1 : ev->route == 4 ? 2 : 0;
+}
+
+/* Is it part of an event that waits in a row of its own, and never was more? */
+static bool is_staged(const struct model *m, const struct model_event *ev, unsigned instance)
+{
+    return m->per_chat && !sim_disk_has_key(m->disk, key_of(ev, instance)) &&
+           sim_disk_is_staged(m->disk, ev->name, tenants[instance], names[instance],
+                              ev->copies[instance].holder);
+}
+
 /* Has the disk heard of this copy, waiting or settled? */
 static bool is_known(const struct model *m, const struct model_event *ev, unsigned instance)
 {
-    return sim_disk_has_key(m->disk, key_of(ev, instance)) ||
+    return is_staged(m, ev, instance) || sim_disk_has_key(m->disk, key_of(ev, instance)) ||
            sim_disk_may_get_key(m->disk, key_of(ev, instance));
 }
 
@@ -66,6 +81,12 @@ static bool on_disk(struct model *m, struct model_event *ev, unsigned instance)
     if (n > 1)
         model_break(m, "%s: %zu rows for instance %u", ev->name, n, instance);
     return c->row != 0;
+}
+
+/* Is it on disk, as a delivery or as an event that waits? */
+static bool is_kept(struct model *m, struct model_event *ev, unsigned instance)
+{
+    return on_disk(m, ev, instance) || is_staged(m, ev, instance);
 }
 
 static void begin_life(struct model *m, struct model_event *ev)
@@ -163,7 +184,8 @@ void model_accepted_late(struct model *m, const struct model_event *ev, unsigned
 {
     for (unsigned i = 0; err == BH_OK && i < MODEL_INSTANCES; i++) {
         const struct copy *c = &ev->copies[i];
-        if (c->owed && (owed & 1u << i) != 0 && !sim_disk_has_key(m->disk, key_of(ev, i)))
+        if (c->owed && (owed & 1u << i) != 0 && !sim_disk_has_key(m->disk, key_of(ev, i)) &&
+            !is_staged(m, ev, i))
             model_break(m, "%s: a process that was replaced says that it is kept, and it is not",
                         ev->name);
     }
@@ -191,13 +213,14 @@ struct model_event *model_find(struct model *m, struct str name)
 /* Promise 3, second half: whatever the same instance was owed before this one, is still owed and
  * not parked, must have gone down this socket already. */
 static void check_nothing_skipped(struct model *m, const struct model_socket *s,
-                                  const struct copy *now, const char *name)
+                                  const struct copy *now, unsigned chat, const char *name)
 {
     for (size_t i = 0; i < m->n; i++) {
         const struct copy *c = &m->events[i].copies[s->instance];
-        if (!c->owed || c->order >= now->order || c->acked_boot != 0 || c->sent_on == s->number)
+        if (!c->owed || c->order >= now->order || c->acked_boot != 0 || c->sent_on == s->number ||
+            chat_of(m, &m->events[i]) != chat)
             continue;
-        if (c->seen && c->order <= s->last_order)
+        if (c->seen && c->order <= s->last_order[chat])
             continue; /* it went down this one before it went down a newer one */
         if (c->sends >= m->max_attempts)
             continue; /* parked, or about to be: the disk may not know yet */
@@ -222,9 +245,10 @@ void model_sent(struct model *m, struct model_socket *s, struct str name, struct
     model_name(ev, s->instance, expected);
     if (!str_eq(buffer_id, str_make(expected, sizeof expected)))
         model_break(m, "%s: called %.*s, which is not its name", ev->name, STR_FMT(buffer_id));
-    if (c->order <= s->last_order)
+    unsigned chat = chat_of(m, ev);
+    if (c->order <= s->last_order[chat])
         model_break(m, "socket %u: %s is number %" PRIu64 " after %" PRIu64 ": order or twice",
-                    s->number, ev->name, c->order, s->last_order);
+                    s->number, ev->name, c->order, s->last_order[chat]);
     if (c->holder != s->holder)
         model_break(m, "socket %u: holder %u of the name got %s, which is holder %u's", s->number,
                     s->holder, ev->name, c->holder);
@@ -236,8 +260,8 @@ void model_sent(struct model *m, struct model_socket *s, struct str name, struct
         model_break(m, "socket %u: %s sent after going_idle_ack", s->number, ev->name);
     if (m->shared && !on_disk(m, ev, s->instance) && !c->settled)
         model_break(m, "socket %u: %s was sent before it was written", s->number, ev->name);
-    check_nothing_skipped(m, s, c, ev->name);
-    s->last_order = c->order;
+    check_nothing_skipped(m, s, c, chat, ev->name);
+    s->last_order[chat] = c->order;
     c->seen = true;
     c->acked_boot = 0;
     c->sent_on = s->number;
@@ -250,7 +274,7 @@ void model_idle_acked(struct model *m, const struct model_socket *s)
         const struct copy *c = &m->events[i].copies[s->instance];
         m->checks++;
         if (c->sent_on == s->number && c->acked_boot == 0 && !c->settled && !c->ended &&
-            !on_disk(m, &m->events[i], s->instance))
+            !is_kept(m, &m->events[i], s->instance))
             model_break(m, "socket %u: going_idle_ack, but %s is neither acked nor on disk",
                         s->number, m->events[i].name);
     }
@@ -279,7 +303,7 @@ static void check_effects_in_order(struct model *m, unsigned instance, const str
         const struct model_event *older = &m->events[i];
         const struct copy *c = &older->copies[instance];
         if (!c->confirmed || c->confirmed_at > ev->offered_at || c->effects != 0 || c->ended ||
-            c->sends >= m->max_attempts)
+            c->sends >= m->max_attempts || chat_of(m, older) != chat_of(m, ev))
             continue;
         model_break(m, "instance %u acted on %s before %s, which was confirmed before it", instance,
                     ev->name, older->name);
@@ -326,7 +350,7 @@ void model_crashed(struct model *m)
         ev->accepting = false;
         for (unsigned k = 0; k < MODEL_INSTANCES; k++) {
             struct copy *c = &ev->copies[k];
-            bool kept = on_disk(m, ev, k);
+            bool kept = is_kept(m, ev, k);
             if (c->acked_boot != 0 && !kept) {
                 c->settled = is_known(m, ev, k);
                 c->owed = false; /* if the disk knows nothing of it, a repeat is taken as new */
@@ -347,7 +371,7 @@ void model_check(struct model *m)
             if (!c->owed || !c->promised || !c->seen || c->settled || c->acked_boot != 0)
                 continue;
             m->checks++;
-            if (!on_disk(m, ev, k))
+            if (!is_kept(m, ev, k))
                 model_break(m, "%s: confirmed, but instance %u neither acked it nor is it on disk",
                             ev->name, k);
         }

@@ -2,6 +2,7 @@
  *
  * The world tells the model what happened; the model stops the run when a promise is broken:
  *   1. a confirmed delivery is acked or on disk, always; at the end every one was received
+ *      (one that waits for a file or its context may be a staged row instead)
  *   2. what is acked is not sent again by this process, nor after a crash once the ack is on disk
  *   3. on one socket, order only grows: nothing twice; and nothing older that is still owed is
  *      skipped
@@ -23,6 +24,7 @@
 
 #define MODEL_INSTANCES 3
 #define MODEL_SOCKETS 256
+#define MODEL_CHATS 3
 
 struct copy {              /* one event for one instance */
     bool owed;             /* routed to it and neither failed nor lost with an unconfirmed accept */
@@ -53,6 +55,7 @@ struct model_event {
 struct model {
     struct sim_disk *disk; /* borrowed */
     bool shared;           /* it numbers the rows */
+    bool per_chat;         /* some events wait: order is that of a chat, not of an instance */
     struct model_event *events;
     size_t n, cap;
     uint64_t boot, order;
@@ -72,7 +75,7 @@ struct model {
 struct model_socket { /* what the model knows of one socket */
     uint32_t number;
     unsigned instance;
-    uint64_t last_order;
+    uint64_t last_order[MODEL_CHATS]; /* by chat; all the same one if nothing waits */
     bool idle_acked;
     uint32_t holder; /* who opened it */
 };

@@ -95,6 +95,9 @@ static void forget_asked(struct world *w, const struct sim_node *n)
             w->actions[i] = w->actions[--w->n_actions];
             w->actors[i] = w->actors[w->n_actions];
         }
+    for (size_t i = w->n_wants; i-- > 0;)
+        if (w->wants[i].of == n)
+            w->wants[i] = w->wants[--w->n_wants];
 }
 
 /* What the one that serves knows of the holders, whether it goes on or not. */

@@ -25,6 +25,7 @@ struct store_op *op_copy(const struct store_op *op)
     struct store_mark *m = xmalloc(sizeof *m);
     *m = *container_of(op, const struct store_mark, op);
     m->parked.p = m->parked.p != NULL ? copy_bytes(m->parked.p, m->parked.n) : NULL;
+    m->frame.p = m->frame.p != NULL ? copy_bytes(m->frame.p, m->frame.n) : NULL;
     return &m->op;
 }
 
@@ -34,7 +35,9 @@ void op_free(struct store_op *op)
         free((char *)container_of(op, struct store_append, op)->frame.p);
     else if (op->kind == STORE_ACK)
         free((uint64_t *)container_of(op, struct store_ack, op)->ids);
-    else
+    if (op->kind == STORE_MARK) {
         free((char *)container_of(op, struct store_mark, op)->parked.p);
+        free((char *)container_of(op, struct store_mark, op)->frame.p);
+    }
     free(op); /* the first member of each */
 }

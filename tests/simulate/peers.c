@@ -240,6 +240,7 @@ void peers_lost(struct world *w)
     }
     w->n_pokes = 0;
     w->n_actions = 0;
+    w->n_wants = 0;
 }
 
 /* ---- the wake listener and the platform ---- */
@@ -288,6 +289,31 @@ static void on_changed(struct outside *o, struct str tenant, struct str instance
     world_say(w, "  %.*s/%.*s is %s", STR_FMT(tenant), STR_FMT(instance), state);
 }
 
+/* Files and words of before: they come, are lost, or never come. */
+static void want(struct world *w, struct wait_id id, size_t file, bool context)
+{
+    nodes_judge(w, "a question to a platform");
+    if (w->n_wants < ARRAY_LEN(w->wants) && !world_chance(w, 10))
+        w->wants[w->n_wants++] = (struct pending_want){id, file, context, w->at};
+}
+static void on_fetch(struct outside *o, struct wait_id id, size_t file, const struct event *ev,
+                     struct str tenant)
+{
+    (void)ev;
+    (void)tenant;
+    want(container_of(o, struct world, outside), id, file, false);
+}
+static void on_context(struct outside *o, struct wait_id id, const struct event *ev)
+{
+    (void)ev;
+    want(container_of(o, struct world, outside), id, 0, true);
+}
+static int64_t on_wait_ms(struct outside *o)
+{
+    (void)o;
+    return 20000;
+}
+
 void peers_init(struct world *w)
 {
     static const char *const ids[MODEL_INSTANCES] = {"gw-0", "gw-1", "gw-2"};
@@ -295,4 +321,9 @@ void peers_init(struct world *w)
         w->peers[i] = (struct peer){.id = ids[i], .instance = i};
     w->waker.poke = on_poke;
     w->outside = (struct outside){.find = on_find, .act = on_act, .changed = on_changed};
+    if (!w->waits)
+        return;
+    w->outside.fetch = on_fetch;
+    w->outside.context = on_context;
+    w->outside.wait_ms = on_wait_ms;
 }

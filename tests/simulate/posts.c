@@ -32,6 +32,12 @@ static void on_accepted(void *ctx, enum bh_err err)
         model_break(&w->model, "%s: told of its accept by a dead process", ev->name);
 }
 
+/* What an event waits for is a part of it: the same each time it is sent. */
+static bool has_file(const struct world *w, const char *name)
+{
+    return w->waits && name[0] == 'e' && atoi(name + 1) % 4 == 0;
+}
+
 static void write_to(struct world *w, unsigned route, const char *name, struct accept_ctx *ctx)
 {
     static const char *const keys[] = {[1] = "k0", [2] = "k1", [4] = "k2", [3] = "both"};
@@ -46,7 +52,11 @@ static void write_to(struct world *w, unsigned route, const char *name, struct a
                       .chat_id = str_of(chat),
                       .chat_type = STR("dm"),
                       .user_id = STR("u")};
-    world_say(w, "publish %s to %s", name, keys[route]);
+    const struct event_media file = {.ref = STR("file"), .type = STR("image/png")};
+    e.media = &file;
+    e.n_media = has_file(w, name);
+    e.wants_context = w->waits && name[0] == 'e' && atoi(name + 1) % 5 == 0;
+    world_say(w, "publish %s to %s%s", name, keys[route], e.n_media > 0 ? " with a file" : "");
     relay_accept(w->relay, &e, on_accepted, ctx);
 }
 

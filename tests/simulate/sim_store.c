@@ -5,6 +5,7 @@
  * do it. */
 #include "simulate/sim_store.h"
 #include <assert.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include "core/delivery_id.h"
 #include "store/memory/disk.h"
@@ -127,6 +128,20 @@ uint64_t sim_disk_named(const struct sim_disk *d, struct str buffer_id, size_t *
         *ret_n = n;
     return found;
 }
+bool sim_disk_is_staged(const struct sim_disk *d, const char *message_id, const char *tenant,
+                        const char *instance, uint32_t life)
+{
+    char mark[48], to[96];
+    snprintf(mark, sizeof mark, "\"message_id\":\"%s\"", message_id);
+    snprintf(to, sizeof to, "{\"tenant\":\"%s\",\"instance\":\"%s\",\"life\":%u}", tenant, instance,
+             life);
+    for (size_t i = 0; i < d->mem.n_rows; i++)
+        if ((d->mem.rows[i].flags & STORE_ROW_STAGED) != 0 &&
+            str_contains(d->mem.rows[i].frame, str_of(mark)) &&
+            str_contains(d->mem.rows[i].frame, str_of(to)))
+            return true;
+    return false;
+}
 bool sim_disk_is_parked(const struct sim_disk *d, uint64_t id)
 {
     const struct store_row *r = mem_disk_row(&d->mem, id);
@@ -213,7 +228,8 @@ void sim_store_begin(struct store *st, size_t n)
 {
     struct sim_store *s = sim_of(st);
     const struct store_op *op = s->queued.head;
-    for (; s->n_open < n && op != NULL && op->kind < STORE_LEASE; op = op->next) {
+    for (; (s->n_open < n || op_is_tied(op)) && op != NULL && op->kind < STORE_LEASE;
+         op = op->next) {
         if (is_fenced(s, op) || waits(s, op) || op->kind == STORE_TX)
             break;
         s->n_open++;
@@ -345,7 +361,7 @@ static inline enum bh_err answer_early(struct sim_disk *d, struct store_op *op)
 void sim_store_commit(struct store *st, size_t n, enum sim_fate fate)
 {
     struct sim_store *s = sim_of(st);
-    for (; n > 0 && s->queued.n > 0; n--) {
+    for (; (n > 0 || op_is_tied(s->queued.head)) && s->queued.n > 0; n -= n > 0) {
         bool open = s->n_open > 0;
         enum bh_err err;
         if (!open && !is_fenced(s, s->queued.head) && waits(s, s->queued.head))

@@ -21,6 +21,9 @@ void sim_disk_free(struct sim_disk *d);
 bool sim_disk_has_row(const struct sim_disk *d, uint64_t id);
 /* The row whose frame has this bufferId; 0: none.  @ret_n (may be NULL): how many there are. */
 uint64_t sim_disk_named(const struct sim_disk *d, struct str buffer_id, size_t *ret_n);
+/* Does an event that has this message id wait for this recipient, in a row of its own? */
+bool sim_disk_is_staged(const struct sim_disk *d, const char *message_id, const char *tenant,
+                        const char *instance, uint32_t life);
 bool sim_disk_is_parked(const struct sim_disk *d, uint64_t id);
 size_t sim_disk_rows(const struct sim_disk *d);
 void sim_disk_each_frame(const struct sim_disk *d, void (*each)(void *ctx, struct str frame),

@@ -339,6 +339,8 @@ static void found_tenants(struct world *w)
     for (unsigned i = 0; i < MODEL_INSTANCES; i++) {
         char key[8];
         add_gateway(w, i, add_done, w);
+        if (w->waits && i != 1)
+            facts_gateway_is_newer(w->facts, str_of(w->peers[i].id));
         snprintf(key, sizeof key, "k%u", i);
         open_route(w, key, who(i).tenant, who(i).instance);
         world_settle(w);
@@ -399,6 +401,22 @@ void world_answer(struct world *w)
         w->pokes[i] = w->pokes[--w->n_pokes];
         nodes_enter(w, p.of);
         p.done(p.ctx, world_chance(w, 70), "no answer");
+    }
+    for (size_t i = w->n_wants; i-- > 0;) {
+        struct pending_want p = w->wants[i];
+        if ((p.of != NULL && (p.of->frozen || !p.of->alive)) || (!w->peace && world_chance(w, 50)))
+            continue;
+        w->wants[i] = w->wants[--w->n_wants];
+        nodes_enter(w, p.of);
+        const struct event_said said = {STR("before"), STR("b"), STR("v"), STR("V")};
+        const struct relay_file file = {STR("0123456789abcdef0123456789abcdef"), STR("image/png"),
+                                        9};
+        if (p.context)
+            relay_context(w->relay, p.id, &said, 1, world_chance(w, 20));
+        else if (world_chance(w, 70))
+            relay_file_here(w->relay, p.id, p.file, &file);
+        else
+            relay_file_lost(w->relay, p.id, p.file, "nobody knows it");
     }
     if (w->n_actions > 0 && w->actors[w->n_actions - 1] == w->at) {
         struct action_id id = w->actions[--w->n_actions];
@@ -474,6 +492,7 @@ static void make_peace(struct world *w)
                 waiting |= v.entries > v.parked;
             for (size_t e = 0; e < w->model.n; e++)
                 waiting |= w->model.events[e].accepting;
+            waiting |= relay_waiting(w->relay) > 0;
             if (!waiting && i > 20)
                 break;
         }
@@ -509,6 +528,7 @@ static void open_world(struct world *w, const struct world_plan *p)
     w->disk = shared ? sim_disk_new_shared() : sim_disk_new();
     model_init(&w->model, w->disk);
     w->model.shared = shared;
+    w->model.per_chat = w->waits = seed % 2 == 1 && !shared;
     if (seal_open_master(STR("0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef"),
                          NULL, &w->seal, why) != BH_OK)
         model_break(&w->model, "no seal: %s", why);

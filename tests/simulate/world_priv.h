@@ -58,6 +58,13 @@ struct pending_poke {
     struct sim_node *of; /* borrowed; NULL: there is one process */
 };
 
+struct pending_want { /* what an event waits for */
+    struct wait_id id;
+    size_t file;
+    bool context;
+    struct sim_node *of; /* borrowed; NULL: there is one process */
+};
+
 struct sim_node {        /* one process of several: nodes.c */
     struct world *world; /* borrowed */
     bool alive, frozen, draining, drained;
@@ -123,6 +130,9 @@ struct world {
     struct action_id actions[64];
     const struct sim_node *actors[64]; /* whose they are */
     size_t n_actions;
+    bool waits; /* some events wait for files or their context */
+    struct pending_want wants[512];
+    size_t n_wants;
     uint32_t socket_numbers;
     uint64_t requests, results;
     size_t strays;

@@ -90,6 +90,20 @@ void discord_context_edited(struct discord *d)
                     n->ev.text);
 }
 
+struct str discord_context_author(struct discord *d, uint64_t guild_id, uint64_t channel_id,
+                                  struct str message_id, char room[24])
+{
+    char at[PLACE_CHARS];
+    struct str user = STR_NULL;
+
+    if (d->recent != NULL && guild_id != 0)
+        user = recent_author(d->recent, place_of(at, guild_id, channel_id), message_id);
+    if (user.n == 0 || user.n >= 24)
+        return STR_NULL;
+    memcpy(room, user.p, user.n);
+    return str_make(room, user.n);
+}
+
 void discord_context_deleted(struct discord *d, uint64_t guild_id, uint64_t channel_id,
                              struct str message_id)
 {

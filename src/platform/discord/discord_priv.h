@@ -235,6 +235,9 @@ void discord_context_add(struct discord *d);
 void discord_context_note(struct discord *d,
                           const struct discord_normalize_out *n); /* it was said */
 void discord_context_edited(struct discord *d);                   /* d->norm is its new version */
+/* Who wrote it, as far as is remembered; written into @room. */
+struct str discord_context_author(struct discord *d, uint64_t guild_id, uint64_t channel_id,
+                                  struct str message_id, char room[24]);
 void discord_context_deleted(struct discord *d, uint64_t guild_id, uint64_t channel_id,
                              struct str message_id);
 void discord_context_gap(struct discord *d, struct discord_shard *s); /* its session is lost */

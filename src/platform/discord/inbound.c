@@ -536,8 +536,8 @@ void discord_inbound_shard_done(struct discord_shard *s)
 
 /* ---- messages ---- */
 
-/* The author changed a message; an update that Discord makes by itself (a preview) has no text. */
-static void on_edited(struct discord *d, struct json message)
+/* What Discord adds to a message by itself (previews) is no edit. */
+static void on_edited(struct discord *d, struct json message, struct discord_pending *p)
 {
     struct discord_normalize_in in = {.message = message,
                                       .cache = d->cache,
@@ -545,16 +545,53 @@ static void on_edited(struct discord *d, struct json message)
                                       .bot_user = str_of(d->bot_user),
                                       .in_parent = d->cfg->auto_thread,
                                       .lenient = true};
+    struct event *ev = &d->norm.ev;
 
-    if (json_get(message, "content").doc != NULL &&
-        discord_normalize(&in, &d->norm) == DISCORD_EVENT)
-        discord_context_edited(d);
+    if (json_str(message, "content").p == NULL || json_str(message, "edited_timestamp").n == 0 ||
+        discord_normalize(&in, &d->norm) != DISCORD_EVENT) {
+        pending_done(p);
+        return;
+    }
+    discord_context_edited(d);
+    ev->edit.text = ev->text;
+    ev->edit.set = ev->edit.silent = true; /* an agent that has it is not told */
+    p->taken = true;
+    p->accept = host_accept(d->base.host, &d->base, ev, on_accepted, p);
 }
 
-static void on_deleted(struct discord *d, struct json where, struct str message_id)
+/* Discord does not say who wrote it. */
+static void on_deleted(struct discord *d, struct json where, struct str message_id,
+                       struct discord_pending *p)
 {
-    discord_context_deleted(d, json_snowflake(where, "guild_id"),
-                            json_snowflake(where, "channel_id"), message_id);
+    struct str guild = json_str(where, "guild_id"), channel = json_str(where, "channel_id");
+    uint64_t channel_id = snowflake(channel);
+    const struct dcache_channel *ch = dcache_channel(d->cache, channel_id);
+    char parent[24], user[24];
+    struct event ev = {.platform = STR("discord"),
+                       .bot = str_of(d->base.bot),
+                       .route_key = guild,
+                       .scope_id = guild,
+                       .message_id = message_id,
+                       .chat_id = channel,
+                       .chat_type = STR("group"),
+                       .edit = {.set = true, .silent = true, .deletes = true}};
+
+    ev.user_id = discord_context_author(d, snowflake(guild), channel_id, message_id, user);
+    discord_context_deleted(d, snowflake(guild), channel_id, message_id);
+    if (guild.n == 0) {
+        pending_done(p); /* a direct chat: nobody can tell whose it is */
+        return;
+    }
+    if (ch != NULL && discord_channel_is_thread(ch->type)) {
+        snprintf(parent, sizeof parent, "%llu", (unsigned long long)ch->parent_id);
+        ev.thread_id = channel;
+        ev.parent_chat_id = str_of(parent);
+        ev.chat_type = STR("thread");
+        if (d->cfg->auto_thread)
+            ev.chat_id = ev.parent_chat_id;
+    }
+    p->taken = true;
+    p->accept = host_accept(d->base.host, &d->base, &ev, on_accepted, p);
 }
 
 static void on_message(struct discord *d, struct json message, struct discord_pending *p)
@@ -685,18 +722,25 @@ static void on_dispatch(void *ctx, struct dsocket *socket, struct str type, stru
         on_message(dc, d, pending_new(s, seq));
         return;
     }
+    if (str_eq(type, STR("MESSAGE_UPDATE"))) {
+        on_edited(dc, d, pending_new(s, seq));
+        return;
+    }
+    if (str_eq(type, STR("MESSAGE_DELETE"))) {
+        on_deleted(dc, d, json_str(d, "id"), pending_new(s, seq));
+        return;
+    }
+    if (str_eq(type, STR("MESSAGE_DELETE_BULK"))) {
+        for (struct json_iter it = {0}; json_next(json_get(d, "ids"), &it);)
+            on_deleted(dc, d, json_as_str(it.value), pending_new(s, seq));
+        skip_event(s, seq);
+        return;
+    }
     bool added = str_eq(type, STR("MESSAGE_REACTION_ADD"));
     if (dc->cfg->reactions && (added || str_eq(type, STR("MESSAGE_REACTION_REMOVE")))) {
         on_reaction(dc, d, added, pending_new(s, seq));
         return;
     }
-    if (str_eq(type, STR("MESSAGE_UPDATE")))
-        on_edited(dc, d);
-    if (str_eq(type, STR("MESSAGE_DELETE")))
-        on_deleted(dc, d, json_str(d, "id"));
-    if (str_eq(type, STR("MESSAGE_DELETE_BULK")))
-        for (struct json_iter it = {0}; json_next(json_get(d, "ids"), &it);)
-            on_deleted(dc, d, json_as_str(it.value));
     if (str_eq(type, STR("INTERACTION_CREATE")))
         discord_interaction_dispatch(dc, d);
     if (dcache_dispatch(dc->cache, type, d) && str_eq(type, STR("GUILD_CREATE"))) {

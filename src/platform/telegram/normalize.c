@@ -498,8 +498,11 @@ static const char *take_words(struct normal *n)
     } else {
         text = show_links(n->arena, text, entities);
     }
-    if (n->edited)
+    if (n->edited) {
+        ev->edit.set = true;
+        ev->edit.text = join(n->arena, text, "\n", note);
         text = join(n->arena, STR("[edited]"), " ", text);
+    }
     ev->text = join(n->arena, text, "\n", note);
     ev->message_type = type;
     struct event_media *file = arena_alloc(n->arena, sizeof *file);

@@ -10,7 +10,8 @@
  *      channel              channel
  *      photo, voice, file   message_type, a short note in the text, the file by its file_id
  *      "/help@my_bot x"     "/help x"; a command for another bot is ignored
- *      an edit              a new event whose text says so: "[edited] ..."
+ *      an edit              a new event whose text says so: "[edited] ..."; for an agent that the
+ *                           message still waits for, the message gets the new text instead
  *      a reaction           "reaction:added:<emoji>", as a reply to the bot's message
  *
  * A Telegram file can only be fetched with the bot's token, which never leaves bellhop: telegram.c

@@ -11,10 +11,12 @@
 #include "core/frame.h"
 #include "core/session_key.h"
 #include "relay/heart.h"
+#include "relay/in/edits.h"
 #include "relay/in/inside.h"
 #include "relay/in/interrupt.h"
 #include "relay/in/judge.h"
 #include "relay/in/linking.h"
+#include "relay/in/staged.h"
 #include "relay/log_limit.h"
 #include "relay/mailbox/delivery.h"
 #include "relay/out/chats.h"
@@ -150,11 +152,6 @@ void relay_accept_cancel(struct relay *r, struct accept_id id)
  * use: gateways of the newer generation only, only where the visibility floor lets somebody linked
  * to the instance read back, and without the author's own words if all of them were delivered. */
 
-static bool may_have(struct relay *r, const struct gate_verdict *v, const struct event *ev)
-{
-    return v != NULL && v->to->newer && judge_looks_back(r, v, ev);
-}
-
 struct context_room { /* for context_shown(); lives as long as what it returns */
     struct event ev;
     struct event_said said[EVENT_MAX_CONTEXT];
@@ -166,7 +163,7 @@ static const struct event *context_shown(struct relay *r, const struct gate_verd
 {
     if (ev->n_context == 0 && !ev->context_error)
         return ev;
-    bool may = may_have(r, v, ev);
+    bool may = v != NULL && judge_reads_context(r, v, ev);
     room->ev = *ev;
     room->ev.context = room->said;
     room->ev.n_context = 0;
@@ -180,17 +177,6 @@ static const struct event *context_shown(struct relay *r, const struct gate_verd
     return &room->ev;
 }
 
-bool relay_wants_context(struct relay *r, const struct event *ev)
-{
-    struct gate_verdict verdicts[GATE_CANDIDATES];
-    size_t n = judge_ask(r, ev, verdicts);
-
-    for (size_t i = 0; i < n; i++)
-        if (gate_is_yes(verdicts[i].reason) && may_have(r, &verdicts[i], ev))
-            return true;
-    return false;
-}
-
 /* ---- one event ---- */
 
 struct intake { /* one event being taken in; on the stack */
@@ -199,9 +185,14 @@ struct intake { /* one event being taken in; on the stack */
     struct str forward; /* a passthrough; absent: an inbound */
     struct str body;    /* for an agent inside; absent: the event */
     struct accept *a;
-    bool alone;                         /* it goes to one instance only */
-    int64_t known_ms;                   /* when it was taken before; 0: it was not */
-    bool quiet;                         /* wakes nobody */
+    bool alone;                   /* it goes to one instance only */
+    int64_t known_ms;             /* when it was taken before; 0: it was not */
+    bool quiet;                   /* wakes nobody */
+    bool stops;                   /* a /stop: it waits for nothing */
+    bool joined;                  /* some copy of it is under way already */
+    struct delivery_group *group; /* of an event that has waited; NULL: it has not */
+    const struct staged_to *to;   /* its recipients, when it came */
+    size_t n_to;
     const struct gate_verdict *verdict; /* of this copy; NULL: nobody was asked */
 };
 
@@ -272,7 +263,7 @@ static void list_media(const struct event *ev, struct buf *out)
 static enum bh_err take_copy(struct intake *in, struct instance *i)
 {
     struct relay *r = in->relay;
-    struct delivery_spec spec = {.id = delivery_next_id(r), .quiet = in->quiet};
+    struct delivery_spec spec = {.id = delivery_next_id(r), .quiet = in->quiet, .group = in->group};
     int64_t wall_ms = clock_wall_ms(r->env.clock);
 
     spec.kind = in->forward.p != NULL ? STORE_ROW_PASSTHROUGH : STORE_ROW_INBOUND;
@@ -283,7 +274,7 @@ static enum bh_err take_copy(struct intake *in, struct instance *i)
     if (spec.has_key && dedup_has(&r->dedup, spec.key)) {
         r->n.duplicates++;
         in->known_ms = dedup_at(&r->dedup, spec.key);
-        delivery_join(i, spec.key, in->a);
+        in->joined |= delivery_join(i, spec.key, in->a);
         return BH_OK;
     }
     enum bh_err err = write_frame(in, i, &spec.key);
@@ -339,40 +330,111 @@ static void log_unrouted(struct relay *r, const struct event *ev)
                  STR_FMT(ev->route_key), (unsigned long long)skipped);
 }
 
-/* Ask the gate, and deliver to those it names. */
-static void distribute(struct intake *in)
+/* Of those the gate lets through now, who was let through when the event came. */
+static size_t only_recipients(const struct intake *in, struct gate_verdict *verdicts, size_t n)
+{
+    size_t kept = 0;
+
+    for (size_t i = 0; i < n; i++)
+        if (!gate_is_yes(verdicts[i].reason) || staged_has(in->to, in->n_to, verdicts[i].to))
+            verdicts[kept++] = verdicts[i];
+    return kept;
+}
+
+/* Ask the gate, and deliver to those it names: now, or when what the event waits for is here. */
+static enum bh_err distribute(struct intake *in)
 {
     struct relay *r = in->relay;
     struct gate_verdict verdicts[GATE_CANDIDATES];
-    size_t n = judge_event(r, in->ev, verdicts), n_yes = 0;
+    enum bh_err err = BH_OK;
 
+    size_t n = judge_ask(r, in->ev, verdicts), n_yes = 0;
+    bool may_wait = in->group == NULL && in->forward.p == NULL && !in->stops;
+    if (in->to != NULL)
+        n = only_recipients(in, verdicts, n);
+    if (may_wait && stage_park(r, in->ev, verdicts, n, in->a, &err))
+        return err;
+    if (in->ev->edit.set && stage_edit(r, in->ev, in->a))
+        return BH_OK;
+    if (in->ev->edit.set && in->ev->edit.silent) {
+        for (size_t i = 0; i < n; i++)
+            edit_take(r, verdicts[i].to, in->ev, in->a);
+        return BH_OK;
+    }
+    if (may_wait && stage_take(r, in->ev, verdicts, n, in->a, &err))
+        return err;
+    judge_note(r, in->ev, verdicts, n);
     buf_reset(&r->accepts->key);
     session_key_of_event(&r->accepts->key, in->ev);
     for (size_t i = 0; i < n; i++)
         n_yes += gate_is_yes(verdicts[i].reason);
     in->alone = n_yes == 1;
     for (size_t i = 0; i < n; i++)
-        if (gate_is_yes(verdicts[i].reason))
+        if (gate_is_yes(verdicts[i].reason) &&
+            !(in->ev->edit.set && edit_take(r, verdicts[i].to, in->ev, in->a)))
             deliver(in, &verdicts[i]);
     in->verdict = NULL;
     if (n == 0)
         log_unrouted(r, in->ev);
     else if (n_yes == 0)
         r->n.gated++;
+    return BH_OK;
+}
+
+bool accept_is_known(struct relay *r, const struct event *ev, const struct gate_verdict *verdicts,
+                     size_t n)
+{
+    struct hash128 key;
+
+    for (size_t i = 0; i < n; i++)
+        if (gate_is_yes(verdicts[i].reason) &&
+            (!delivery_id_of(ev, &r->env.store->dedup_key, verdicts[i].to->tenant,
+                             verdicts[i].to->instance, &key) ||
+             !dedup_has(&r->dedup, key)))
+            return false;
+    return true;
+}
+
+void accept_staged(struct relay *r, const struct event *ev, const struct staged_to *to, size_t n_to,
+                   struct delivery_group *g, accepted_cb *done, void *ctx)
+{
+    struct event routed = judge_route(r, ev);
+    struct intake in = {.relay = r,
+                        .ev = &routed,
+                        .group = g,
+                        .to = to,
+                        .n_to = n_to,
+                        .a = accept_new(r, done, ctx)};
+
+    distribute(&in);
+    delivery_group_submit(g, in.a->err == BH_OK && !in.joined);
+    accept_release(r, in.a, BH_OK);
+}
+
+void accept_resume(struct relay *r, const struct event *ev, const struct staged_to *to, size_t n_to,
+                   struct accept *a)
+{
+    struct intake in = {.relay = r, .ev = ev, .to = to, .n_to = n_to, .a = a};
+
+    accept_release(r, a, r->draining ? BH_BUSY : distribute(&in));
 }
 
 static struct accept_id take_in(struct relay *r, const struct event *ev, struct str forward,
                                 accepted_cb *done, void *ctx)
 {
-    struct intake in = {.relay = r, .ev = ev, .forward = forward, .a = accept_new(r, done, ctx)};
+    struct event routed = judge_route(r, ev);
+    struct intake in = {.relay = r,
+                        .ev = &routed,
+                        .forward = forward,
+                        .a = accept_new(r, done, ctx)};
     enum bh_err err = BH_OK;
 
     if (r->draining) {
         r->n.refused_busy++;
         err = BH_BUSY;
-    } else if (forward.p != NULL || ev->press.prompt_id.n > 0 ||
-               (!interrupt_on_stop(r, ev) && !linking_take(r, ev, in.a))) {
-        distribute(&in);
+    } else if (forward.p != NULL || ev->press.prompt_id.n > 0 || ev->edit.silent ||
+               (!interrupt_on_stop(r, &routed, &in.stops) && !linking_take(r, &routed, in.a))) {
+        err = distribute(&in);
     }
     accept_release(r, in.a, err); /* it is answered when the turn ends, never in here */
     return (struct accept_id){in.a->index, in.a->generation};

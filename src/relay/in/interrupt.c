@@ -325,11 +325,12 @@ static void stop_turn(struct instance *i, const struct event *ev)
         hold_text(i);
 }
 
-bool interrupt_on_stop(struct relay *r, const struct event *ev)
+bool interrupt_on_stop(struct relay *r, const struct event *ev, bool *ret_is_stop)
 {
     enum stop stop = read_stop(ev);
     struct gate_verdict verdicts[GATE_CANDIDATES];
 
+    *ret_is_stop = stop != STOP_NO;
     if (stop == STOP_NO)
         return false;
     r->n.stopped++;

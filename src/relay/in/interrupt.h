@@ -42,6 +42,6 @@ void interrupt_note(struct known_chat *chat, uint64_t key, bool alone);
 void interrupt_forget(struct relay *r, const struct known_chat *chat, uint64_t key);
 void interrupt_read(struct instance *i); /* its receiver has read what it was sent */
 /* Stops who runs it when @ev is a person's /stop that was not seen before.  True: nobody gets
- * it as a message. */
-bool interrupt_on_stop(struct relay *r, const struct event *ev);
+ * it as a message.  @ret_is_stop: it is a /stop, which waits behind nothing. */
+bool interrupt_on_stop(struct relay *r, const struct event *ev, bool *ret_is_stop);
 void interrupt_from_gateway(struct session *s, struct str session_key);

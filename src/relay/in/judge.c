@@ -72,14 +72,17 @@ static struct streak *streak_of(struct relay *r, const struct event *ev, uint64_
     return &j->streaks[(*ret_chat >> 16) % STREAKS];
 }
 
-static unsigned streak_now(struct relay *r, const struct event *ev)
+/* How many bots in a row will have spoken, @ev included. */
+static unsigned streak_with(struct relay *r, const struct event *ev)
 {
     uint64_t chat;
 
-    if (!ev->author_is_bot || r->judge->streaks == NULL)
+    if (!ev->author_is_bot)
         return 0;
+    if (r->judge->streaks == NULL)
+        return 1;
     const struct streak *s = streak_of(r, ev, &chat);
-    return s->chat == chat ? s->n : 0;
+    return s->chat == chat ? s->n + 1 : 1;
 }
 
 static void streak_count(struct relay *r, const struct event *ev)
@@ -154,6 +157,11 @@ bool judge_looks_back(struct relay *r, const struct gate_verdict *v, const struc
     return somebody_sees(r, v->to, &place);
 }
 
+bool judge_reads_context(struct relay *r, const struct gate_verdict *v, const struct event *ev)
+{
+    return v->to->newer && judge_looks_back(r, v, ev);
+}
+
 /* ---- asking and remembering ---- */
 
 static void show(char *to, size_t room, struct str s)
@@ -186,31 +194,43 @@ static struct judged *remember(struct relay *r, const struct event *ev)
     return d;
 }
 
+struct event judge_route(struct relay *r, const struct event *ev)
+{
+    struct event routed = *ev;
+
+    r->n.routings++;
+    routed.own_key = ev->route_key;
+    routed.route_key = facts_route_key(r->env.facts, ev);
+    return routed;
+}
+
 size_t judge_ask(struct relay *r, const struct event *ev, struct gate_verdict *out)
 {
-    struct gate_world world = {.sees = sees, .ctx = r, .bot_streak = streak_now(r, ev)};
+    struct gate_world world = {.sees = sees, .ctx = r, .bot_streak = streak_with(r, ev)};
 
+    r->n.judgements++;
     return gate_decide(facts_gate(r->env.facts), &world, ev, out);
 }
 
-size_t judge_event(struct relay *r, const struct event *ev, struct gate_verdict *out)
+void judge_note(struct relay *r, const struct event *ev, const struct gate_verdict *verdicts,
+                size_t n)
 {
-    streak_count(r, ev);
-    size_t n = judge_ask(r, ev, out), kept = 0;
     struct judged *d = remember(r, ev);
+    size_t kept = 0;
 
+    streak_count(r, ev);
     d->n = (uint32_t)n;
     for (int yes = 1; yes >= 0; yes--)
         for (size_t i = 0; i < n && kept < JUDGED_VERDICTS; i++)
-            if (gate_is_yes(out[i].reason) == (yes == 1))
-                d->verdicts[kept++] = out[i];
-    return n;
+            if (gate_is_yes(verdicts[i].reason) == (yes == 1))
+                d->verdicts[kept++] = verdicts[i];
 }
 
 void relay_each_target(struct relay *r, const struct event *ev, target_cb *cb, void *ctx)
 {
     struct gate_verdict verdicts[GATE_CANDIDATES];
-    size_t n = judge_ask(r, ev, verdicts);
+    struct event routed = judge_route(r, ev);
+    size_t n = judge_ask(r, &routed, verdicts);
 
     for (size_t i = 0; i < n; i++)
         if (gate_is_yes(verdicts[i].reason))

@@ -19,16 +19,21 @@ struct relay;
 struct judge *judge_new(void);
 void judge_free(struct judge *j); /* NULL is fine */
 
-/* Who receives @ev: @out has room for GATE_CANDIDATES.  Nothing is remembered. */
+/* @ev with the route that it takes: the key the adapter gave becomes own_key. */
+struct event judge_route(struct relay *r, const struct event *ev);
+/* Who receives @ev, which was routed: @out has room for GATE_CANDIDATES.  Nothing is remembered. */
 size_t judge_ask(struct relay *r, const struct event *ev, struct gate_verdict *out);
-/* The same for an event that is being taken in: its author counts, and `why` can tell later. */
-size_t judge_event(struct relay *r, const struct event *ev, struct gate_verdict *out);
+/* @ev enters mailboxes, as judge_ask() said: its author counts, and `why` can tell later. */
+void judge_note(struct relay *r, const struct event *ev, const struct gate_verdict *verdicts,
+                size_t n);
 /* It was for us and for no agent; @what is a literal such as "/stop". */
 void judge_consumed(struct relay *r, const struct event *ev, const char *what);
 
 /* Was @v's instance, which receives @ev, allowed to hear what was said there before?  An open route
  * is the operator's word; else somebody linked to it must be able to read back. */
 bool judge_looks_back(struct relay *r, const struct gate_verdict *v, const struct event *ev);
+/* The same, and its gateway is of a generation that reads it. */
+bool judge_reads_context(struct relay *r, const struct gate_verdict *v, const struct event *ev);
 
 /* May @to be believed to see this chat of a place it was granted?  For the guard. */
 bool judge_sees(struct relay *r, const struct gate_instance *to, struct str platform,

@@ -8,6 +8,7 @@
 #include "base/json.h"
 #include "base/mem.h"
 #include "relay/heart.h"
+#include "relay/in/staged.h"
 #include "relay/mailbox/delivery.h"
 #include "relay/out/chats.h"
 #include "relay/session/pump.h"
@@ -287,6 +288,7 @@ void relay_forget_mail(struct relay *r, struct str platform, struct str user, bo
     buf_add_str(&w->platform, platform);
     buf_add_str(&w->user, user);
     w->inst = list_is_empty(all) ? NULL : list_first(all, struct instance, link);
+    w->got.n = stage_forget(r, platform, user, only_count, &w->got.quoted);
     list_init(&w->link);
     list_append(&r->shows->forgettings, &w->link);
     read_on(w);

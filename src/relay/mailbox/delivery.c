@@ -56,6 +56,11 @@ uint64_t delivery_next_id(const struct relay *r)
     return r->deliveries->next_id;
 }
 
+uint64_t delivery_take_id(struct relay *r)
+{
+    return r->deliveries->next_id++;
+}
+
 bool delivery_has_room(const struct relay *r, size_t bytes)
 {
     return r->deliveries->volatile_bytes + bytes <= MAX_VOLATILE_BYTES;
@@ -86,6 +91,22 @@ static void answer(struct delivery *d, enum bh_err err)
     }
 }
 
+/* @d's append has ended, or will never begin. */
+static void group_end(struct delivery *d, bool written)
+{
+    struct delivery_group *g = d->group;
+
+    d->append.replaces = 0;
+    d->append.tied = false;
+    if (g == NULL)
+        return;
+    d->group = NULL;
+    list_remove(&d->group_link);
+    g->replaced &= written;
+    if (--g->left == 0)
+        g->over(g);
+}
+
 static void delivery_free(struct delivery *d)
 {
     struct relay *r = d->inst->relay;
@@ -94,6 +115,7 @@ static void delivery_free(struct delivery *d)
 
     assert(d->accept == NULL && d->joined == NULL);
     *bytes -= d->append.frame.n;
+    group_end(d, false);
     list_remove(&d->link);
     free(d->media);
     free(d);
@@ -104,6 +126,7 @@ static void delivery_free(struct delivery *d)
 /* ---- to the disk ---- */
 
 static store_done_cb on_appended;
+static void submit_revisions(struct instance *i);
 
 static void submit(struct delivery *d)
 {
@@ -143,6 +166,7 @@ void delivery_add(struct instance *i, const struct delivery_spec *spec, struct a
     *d = (struct delivery){.inst = i, .accept = a, .state = DELIVERY_WAITING};
     memcpy(d->bytes, spec->frame.p, spec->frame.n);
     list_init(&d->link);
+    list_init(&d->group_link);
     d->append =
         (struct store_append){.id = spec->id,
                               .box = i->box,
@@ -161,8 +185,39 @@ void delivery_add(struct instance *i, const struct delivery_spec *spec, struct a
     accept_hold(a);
     r->deliveries->next_id = spec->id + 1;
     r->deliveries->volatile_bytes += spec->frame.n;
-    if (instance_is_recorded(i))
+    if (spec->group != NULL) {
+        d->group = spec->group;
+        d->group->left++;
+        list_append(&d->group->members, &d->group_link);
+    } else if (instance_is_recorded(i)) {
         submit(d);
+    }
+}
+
+void delivery_group_init(struct delivery_group *g, void (*over)(struct delivery_group *g))
+{
+    *g = (struct delivery_group){.over = over};
+    list_init(&g->members);
+}
+
+void delivery_group_submit(struct delivery_group *g, bool whole)
+{
+    bool first = true;
+
+    list_each (&g->members, it, nxt)
+        whole &= instance_is_recorded(list_entry(it, struct delivery, group_link)->inst);
+    g->replaced = whole && !list_is_empty(&g->members);
+    list_each (&g->members, at, after) {
+        struct delivery *d = list_entry(at, struct delivery, group_link);
+        list_remove(&d->group_link);
+        if (whole) {
+            d->append.replaces = g->replaces;
+            d->append.tied = !first;
+            first = false;
+        }
+        if (instance_is_recorded(d->inst))
+            submit(d);
+    }
 }
 
 static bool join_in(struct list *head, struct hash128 key, struct accept *a)
@@ -316,6 +371,7 @@ static void on_appended(struct store_op *op, enum bh_err err)
     struct delivery *d = container_of(op, struct delivery, append.op);
 
     assert(d->state == DELIVERY_QUEUED || d->state == DELIVERY_SETTLED);
+    group_end(d, err == BH_OK);
     if (d->inst->relay->env.store->shared)
         on_written(d, err);
     else if (d->state == DELIVERY_SETTLED)
@@ -356,6 +412,7 @@ static void retry_in(struct list *head)
 
 void delivery_retry(struct instance *i)
 {
+    submit_revisions(i);
     retry_in(&i->mb.held);
     retry_in(&i->arriving);
 }
@@ -472,6 +529,86 @@ void delivery_mark(struct instance *i, const struct slot *slot, struct str parke
     store_mark(i->relay->env.store, &m->op);
 }
 
+/* ---- revisions ---- */
+
+struct revision {
+    struct store_mark op;  /* with the store while @submitted */
+    struct list link;      /* instance->revisions; the newest last */
+    struct instance *inst; /* borrowed */
+    struct accept *accept; /* shared; NULL: nobody waits */
+    bool submitted;
+    char bytes[];
+};
+
+static void revision_end(struct revision *v, enum bh_err err)
+{
+    if (v->accept != NULL)
+        accept_release(v->inst->relay, v->accept, err);
+    list_remove(&v->link);
+    free(v);
+}
+
+static void on_revised(struct store_op *op, enum bh_err err)
+{
+    struct revision *v = container_of(op, struct revision, op.op);
+
+    v->submitted = false;
+    if (err == BH_OK || v->inst->relay->draining)
+        revision_end(v, err);
+    else
+        retry_want(v->inst);
+}
+
+/* Not before its row: what the store never had it cannot change. */
+static void submit_revisions(struct instance *i)
+{
+    list_each (&i->revisions, it, nxt) {
+        struct revision *v = list_entry(it, struct revision, link);
+        const struct slot *slot = mailbox_find(&i->mb, v->op.id);
+        if (slot == NULL && !v->submitted)
+            revision_end(v, BH_OK); /* settled meanwhile */
+        if (slot == NULL || v->submitted)
+            continue;
+        if (slot->d != NULL &&
+            (slot->d->state == DELIVERY_WAITING || slot->d->state == DELIVERY_FAILED)) {
+            retry_want(i);
+            continue;
+        }
+        v->submitted = true;
+        v->op.op = (struct store_op){.done = on_revised};
+        store_mark(i->relay->env.store, &v->op);
+    }
+}
+
+void delivery_revise(struct instance *i, struct slot *slot, struct str frame, struct accept *a)
+{
+    struct revision *v = xmalloc(sizeof *v + frame.n);
+
+    *v = (struct revision){.inst = i, .accept = a};
+    memcpy(v->bytes, frame.p, frame.n);
+    v->op.id = slot->id;
+    v->op.attempts = slot->attempts;
+    v->op.frame = str_make(v->bytes, frame.n);
+    list_init(&v->link);
+    list_append(&i->revisions, &v->link);
+    if (a != NULL)
+        accept_hold(a);
+    mailbox_resize(&i->mb, slot, frame.n);
+    submit_revisions(i);
+}
+
+struct str delivery_revised(const struct instance *i, uint64_t id)
+{
+    struct str newest = STR_NULL;
+
+    for (const struct list *it = i->revisions.next; it != &i->revisions; it = it->next) {
+        const struct revision *v = list_entry(it, struct revision, link);
+        if (v->op.id == id)
+            newest = v->op.frame;
+    }
+    return newest;
+}
+
 /* ---- the end ---- */
 
 static void free_list(struct list *head)
@@ -499,6 +636,8 @@ void deliveries_free(struct relay *r)
         struct instance *i = list_entry(it, struct instance, link);
         free_list(&i->mb.held);
         free_list(&i->arriving);
+        list_each (&i->revisions, at, after)
+            free(list_entry(at, struct revision, link));
     }
     free_list(&t->settling);
     list_each (&t->marks, m, next_m)

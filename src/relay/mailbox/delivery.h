@@ -43,13 +43,25 @@ enum delivery_state {
     DELIVERY_SETTLED,
 };
 
+/* The copies of an event that has waited (staged.h).  One transaction appends all of them and
+ * removes the event's own row, unless one of them has to wait or fails; @replaced tells. */
+struct delivery_group {
+    uint64_t replaces;                      /* that row */
+    struct list members;                    /* not submitted yet: deliveries by group_link */
+    uint32_t left;                          /* members whose append has not ended */
+    bool replaced;                          /* once none is left: the row has gone with them */
+    void (*over)(struct delivery_group *g); /* none is left */
+};
+
 struct delivery {
-    struct store_append append; /* belongs to the store while QUEUED or SETTLED */
-    struct list link;           /* mailbox.held by id; SETTLED: deliveries->settling; not in its
+    struct store_append append;   /* belongs to the store while QUEUED or SETTLED */
+    struct list link;             /* mailbox.held by id; SETTLED: deliveries->settling; not in its
                                  * place yet: instance->arriving */
-    struct instance *inst;      /* borrowed */
-    struct accept *accept;      /* shared; NULL: answered */
-    struct joined *joined;      /* owned; duplicates that came before it was answered */
+    struct instance *inst;        /* borrowed */
+    struct accept *accept;        /* shared; NULL: answered */
+    struct joined *joined;        /* owned; duplicates that came before it was answered */
+    struct delivery_group *group; /* borrowed until its append ended; NULL: none */
+    struct list group_link;
     char *media; /* owned; ids of the files it names, each with a newline; NULL: none or told */
     uint8_t state;
     char bytes[];
@@ -64,6 +76,7 @@ struct delivery_spec {
     bool has_key;
     struct hash128 key;
     struct str media; /* ids of the files it names, for a shared store; each with a newline */
+    struct delivery_group *group; /* NULL: it is written at once */
 };
 
 struct deliveries *deliveries_new(struct relay *r);
@@ -72,12 +85,16 @@ void deliveries_free(struct relay *r);
 
 /* Ids grow with acceptance and are never used again: the one for the next delivery_add(). */
 uint64_t delivery_next_id(const struct relay *r);
+uint64_t delivery_take_id(struct relay *r); /* the same, for another row: it is used up */
 bool delivery_has_room(const struct relay *r, size_t bytes); /* or too much waits for the disk */
 bool delivery_any_volatile(const struct relay *r);           /* something is not on disk yet */
 
 /* At the tail of the mailbox and on its way to the disk.  Holds @a until it is durable or
  * settled. */
 void delivery_add(struct instance *i, const struct delivery_spec *spec, struct accept *a);
+void delivery_group_init(struct delivery_group *g, void (*over)(struct delivery_group *g));
+/* All its members are there, or none.  @whole: no other copy of the event is owed to anybody. */
+void delivery_group_submit(struct delivery_group *g, bool whole);
 /* An accept of the same event waits with the one under way.  False: nothing is under way. */
 bool delivery_join(struct instance *i, struct hash128 key, struct accept *a);
 
@@ -99,6 +116,13 @@ bool delivery_safe_up_to(const struct instance *i, uint64_t id);
 
 /* Attempts and parking, for the store. */
 void delivery_mark(struct instance *i, const struct slot *slot, struct str parked);
+
+/* ---- revisions: what a row says is changed while it waits ----
+ *
+ * The new bytes are in memory until the store has them. */
+/* @a, which may be NULL, is held until then. */
+void delivery_revise(struct instance *i, struct slot *slot, struct str frame, struct accept *a);
+struct str delivery_revised(const struct instance *i, uint64_t id); /* absent: it was not */
 
 /* ---- acks: the rows of settled deliveries are deleted ----
  *

@@ -93,6 +93,14 @@ void mailbox_drop(struct mailbox *mb, struct slot *slot)
     mb->units -= slot->units;
 }
 
+void mailbox_resize(struct mailbox *mb, struct slot *slot, size_t bytes)
+{
+    assert(bytes <= SLOT_MAX_BYTES);
+    mb->units -= slot->units;
+    slot->units = (uint32_t)((bytes + SLOT_UNIT - 1) / SLOT_UNIT) & 0x7ffffu;
+    mb->units += slot->units;
+}
+
 void mailbox_park(struct mailbox *mb, struct slot *slot, bool parked)
 {
     bool was = (slot->flags & SLOT_PARKED) != 0;

@@ -58,6 +58,7 @@ static inline struct slot *mailbox_at(const struct mailbox *mb, uint32_t i)
     return &mb->ring[(mb->head + i) & (mb->cap - 1)];
 }
 void mailbox_drop(struct mailbox *mb, struct slot *slot); /* makes a gap */
+void mailbox_resize(struct mailbox *mb, struct slot *slot, size_t bytes);
 void mailbox_park(struct mailbox *mb, struct slot *slot, bool parked);
 void mailbox_tidy(struct mailbox *mb); /* closes gaps; frees a large ring when empty */
 void mailbox_trim(struct mailbox *mb); /* frees the ring when empty */

@@ -318,6 +318,11 @@ static bool was_missing(const struct instance *i, uint64_t id)
 /* The bytes of @slot, from memory or from a read.  Called in the order of sending. */
 static enum fetch_verdict fetch_body(struct instance *i, struct slot *slot, struct str *ret_bytes)
 {
+    if (!list_is_empty(&i->revisions)) {
+        *ret_bytes = delivery_revised(i, slot->id);
+        if (ret_bytes->p != NULL)
+            return FETCH_HERE;
+    }
     if (slot->d != NULL) {
         *ret_bytes = slot->d->append.frame;
         return FETCH_HERE;

@@ -12,6 +12,7 @@
 #include "base/jw.h"
 #include "bus/bus.h"
 #include "relay/heart.h"
+#include "relay/in/staged.h"
 #include "relay/mailbox/delivery.h"
 #include "relay/mailbox/gap.h"
 #include "relay/out/chats.h"
@@ -25,7 +26,7 @@
 #define LIFE_RETIRED "retired" /* written with the instance's record */
 #define FIELD_ASLEEP "flipped" /* as it has always been called on disk */
 #define FIELD_ASLEEP_SINCE "flipped_ms"
-enum { NAME_MAX_BYTES = 256, MAX_BOX = 1 << 24 };
+enum { NAME_MAX_BYTES = 256, MAX_BOX = STAGED_BOX - 1 };
 
 struct instances {
     struct list by_age;
@@ -82,11 +83,6 @@ struct instance *instance_after(const struct relay *r, uint32_t box)
 bool instance_any_writing(const struct relay *r)
 {
     return r->instances->writing != 0;
-}
-
-static uint32_t max_box(const struct relay *r)
-{
-    return r->env.store->shared ? STORE_MAX_BOX : MAX_BOX;
 }
 
 /* ---- finding and making ---- */
@@ -149,6 +145,7 @@ static struct instance *make(struct relay *r, struct str key, size_t tenant_n, u
     list_init(&i->retry_link);
     list_init(&i->change_link);
     list_init(&i->active_link);
+    list_init(&i->revisions);
     list_init(&i->arriving);
     mailbox_init(&i->mb);
     wake_init(&i->wake);
@@ -166,7 +163,7 @@ struct instance *instance_get(struct relay *r, struct str tenant, struct str nam
     if (!join_names(bytes, tenant, name, &key))
         return NULL;
     struct instance *i = find_key(r, key);
-    if (i != NULL || r->instances->next_box > max_box(r))
+    if (i != NULL || r->instances->next_box > MAX_BOX)
         return i;
     i = make(r, key, tenant.n, r->instances->next_box);
     i->life = life_now(r, tenant, name);
@@ -261,7 +258,7 @@ static void new_box(struct instance *i)
 {
     struct instances *t = i->relay->instances;
 
-    if (t->next_box > max_box(i->relay)) {
+    if (t->next_box > MAX_BOX) {
         log_error(NULL, "no mailbox number is left: tenant=%.*s instance=%.*s keeps its own",
                   STR_FMT(instance_tenant(i)), STR_FMT(instance_id(i)));
         return;
@@ -712,7 +709,9 @@ static void on_row(void *ctx, const struct store_row *row)
     const struct instances *t = l->relay->instances;
     struct instance *i = row->box < t->n_boxes ? t->by_box[row->box] : NULL;
 
-    if (i != NULL)
+    if (row->box == STAGED_BOX)
+        stage_load(l->relay, row);
+    else if (i != NULL)
         instance_push_row(i, row);
     else if (!life_take_row(l->relay, row->box, row->id))
         l->strangers++;

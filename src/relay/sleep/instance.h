@@ -41,6 +41,7 @@ struct instance {             /* one agent of one tenant; lives as long as the r
     struct list retry_link;      /* retry->troubled */
     struct list change_link;     /* instances->changed */
     struct list active_link;     /* activity->news */
+    struct list revisions;       /* of what waits, that the store does not have yet: delivery.h */
     struct list arriving;        /* deliveries that have no row yet: delivery.h */
     struct gap *gap;             /* owned; a read of rows that memory lacks: gap.h; NULL: none */
     uint64_t newest_row;         /* the newest that was in the mailbox; 0: none; gap.h */

@@ -153,6 +153,11 @@ void mem_mark(struct mem_disk *d, const struct store_mark *m)
         return;
     free((char *)row->parked.p);
     row->attempts = m->attempts;
+    if (m->frame.p != NULL) {
+        free((char *)row->frame.p);
+        row->frame = str_make(mem_copy(m->frame), m->frame.n);
+        row->frame_bytes = m->frame.n;
+    }
     row->parked = m->parked.p != NULL ? str_make(mem_copy(m->parked), m->parked.n) : STR_NULL;
 }
 
@@ -208,7 +213,8 @@ void mem_disk_load_rows(const struct mem_disk *d, store_row_cb *cb, void *ctx)
 {
     for (size_t i = 0; i < d->n_rows; i++) {
         struct store_row row = d->rows[i];
-        row.frame = STR_NULL;
+        if ((row.flags & STORE_ROW_STAGED) == 0)
+            row.frame = STR_NULL;
         cb(ctx, &row);
     }
 }

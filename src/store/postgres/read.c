@@ -262,6 +262,8 @@ static void each_row(const PGresult *r, void *to)
     struct row_call *call = to;
     struct store_row row = row_of(r);
 
+    if ((row.flags & STORE_ROW_STAGED) != 0)
+        row.frame = frame_of(r);
     call->cb(call->ctx, &row);
 }
 

@@ -46,7 +46,8 @@ static const struct {
                          "unnest($1::bytea[], $2::bigint[], $3::bigint[])"},
     [PG_SEEN] = {"seen", "INSERT INTO seen (at_ms, keys) VALUES ($1, $2)"},
     [PG_ACK] = {"ack", "DELETE FROM mail WHERE id = ANY($1::bigint[])"},
-    [PG_MARK] = {"mark", "UPDATE mail SET attempts = $2, parked = $3 WHERE id = $1"},
+    [PG_MARK] = {"mark", "UPDATE mail SET attempts = $2, parked = $3, "
+                         "frame = coalesce($4, frame) WHERE id = $1"},
     /* Each record once: it cannot be put twice in one statement. */
     [PG_KV_SET] = {"kv_set",
                    "WITH gone AS (DELETE FROM kv USING unnest($4::bytea[], $5::bytea[]) AS d(ns, "
@@ -97,7 +98,8 @@ static const struct {
          "value END AS value, key AS n, octet_length(key) + CASE WHEN $5 THEN octet_length(value) "
          "ELSE 0 END AS bytes FROM kv WHERE ns = $1 AND key >= $2 AND ($3::bytea IS NULL OR key < "
          "$3) ORDER BY key DESC LIMIT $4) q) p WHERE before <= $6 ORDER BY n DESC"},
-    [PG_LOAD_ROWS] = {"load_rows", "SELECT " ROW " FROM mail ORDER BY id"},
+    [PG_LOAD_ROWS] = {"load_rows", "SELECT " ROW ", CASE WHEN flags & 2 <> 0 THEN frame END"
+                                   " FROM mail ORDER BY id"},
     [PG_LOAD_RECORDS] = {"load_records", "SELECT key, value FROM kv WHERE ns = $1 AND key >= $2"
                                          " AND ($3 OR key < $4) ORDER BY key"},
     [PG_LOAD_KEYS] = {"load_keys", "SELECT at_ms, keys FROM seen WHERE at_ms >= $1 UNION ALL "

@@ -122,6 +122,10 @@ static void ask_mark(struct store_postgres *st, const struct store_mark *m)
         param_bytes(p, m->parked);
     else
         param_null(p);
+    if (m->frame.p != NULL)
+        param_bytes(p, m->frame);
+    else
+        param_null(p);
     line_ask(&st->main, PG_MARK, p);
 }
 

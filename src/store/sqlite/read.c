@@ -208,6 +208,8 @@ static int each_row(struct store_sqlite *st, struct sql_conn *c, store_row_cb *c
         if (is_settled(st, c, row.id))
             continue;
         row.frame_bytes = (size_t)sqlite3_column_int64(q, 6);
+        if ((row.flags & STORE_ROW_STAGED) != 0)
+            row.frame = sql_bytes(q, 7);
         cb(ctx, &row);
     }
     sqlite3_reset(q);

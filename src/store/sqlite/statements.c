@@ -29,7 +29,8 @@ static const char *const sql_text[N_STATEMENTS] = {
     [SQL_LOG_END] = "SELECT max(id) FROM acked",
     [SQL_ACKED_FORGET] = "DELETE FROM acked WHERE id <= ?1",
     [SQL_PURGE_RUN] = "DELETE FROM mailbox WHERE id BETWEEN ?1 AND ?2",
-    [SQL_MARK] = "UPDATE mailbox SET attempts = ?2, parked = ?3 WHERE id = ?1",
+    [SQL_MARK] = "UPDATE mailbox SET attempts = ?2, parked = ?3, frame = coalesce(?4, frame)"
+                 " WHERE id = ?1",
     [SQL_KV_PUT] = "INSERT INTO kv(ns, k, v) VALUES(?1, ?2, ?3)"
                    " ON CONFLICT(ns, k) DO UPDATE SET v = excluded.v",
     [SQL_KV_INSERT] = "INSERT INTO kv(ns, k, v) VALUES(?1, ?2, ?3)",
@@ -45,8 +46,8 @@ static const char *const sql_text[N_STATEMENTS] = {
     [SQL_SCAN_UP] = "SELECT k, v FROM kv WHERE ns = ?1 AND k >= ?2 ORDER BY k",
     [SQL_SCAN_DOWN] = "SELECT k, v FROM kv WHERE ns = ?1 AND k < ?2 ORDER BY k DESC",
     [SQL_SCAN_DOWN_ALL] = "SELECT k, v FROM kv WHERE ns = ?1 ORDER BY k DESC",
-    [SQL_LOAD_ROWS] = "SELECT id, box, kind, at_ms, attempts, parked, length(frame) FROM mailbox"
-                      " ORDER BY id",
+    [SQL_LOAD_ROWS] = "SELECT id, box, kind, at_ms, attempts, parked, length(frame),"
+                      " CASE WHEN kind & 512 THEN frame END FROM mailbox ORDER BY id",
     [SQL_LOAD_KEYS] = "SELECT at_ms, keys FROM seen WHERE at_ms >= ?1 ORDER BY id",
     [SQL_PROBE] = "INSERT INTO meta(name, value) VALUES('probe', 1)"
                   " ON CONFLICT(name) DO UPDATE SET value = value + 1",

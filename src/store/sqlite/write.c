@@ -125,6 +125,10 @@ int write_mark(struct store_sqlite *st, struct store_mark *m)
         sqlite3_bind_text64(q, 3, m->parked.p, m->parked.n, SQLITE_STATIC, SQLITE_UTF8);
     else
         sqlite3_bind_null(q, 3);
+    if (m->frame.p != NULL)
+        sql_bind_bytes(q, 4, m->frame);
+    else
+        sqlite3_bind_null(q, 4);
     return settle(&m->op, sql_run(&st->main, SQL_MARK));
 }
 

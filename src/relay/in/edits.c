@@ -1,0 +1,213 @@
+/* edits.c - design.  (edits.h has the contract.)
+ *
+ * Mailboxes have no index by name: it would cost every sleeper's backlog as much memory again, for
+ * something that is rare.  The deduplication key knows when the delivery was taken, and the slots
+ * of a mailbox lie in order of time, so a few rows are read. */
+#include "relay/in/edits.h"
+#include <stdlib.h>
+#include "base/arena.h"
+#include "base/json.h"
+#include "core/delivery_id.h"
+#include "core/event_copy.h"
+#include "relay/heart.h"
+#include "relay/in/accept.h"
+#include "relay/in/judge.h"
+#include "relay/mailbox/delivery.h"
+#include "relay/session/pump.h"
+#include "relay/session/session.h"
+#include "relay/sleep/instance.h"
+#include "store/store.h"
+
+enum {
+    MOST_ROWS = 512,
+    OLDER_S = 5, /* keys that were read back have the time of their transaction */
+};
+
+struct edit_look { /* rows that may be the delivery */
+    struct store_fetch op;
+    struct list link;      /* edits->looking */
+    struct instance *inst; /* borrowed */
+    struct accept *accept; /* held */
+    struct arena arena;
+    struct event ev; /* in the arena */
+    char name[DELIVERY_ID_CHARS];
+    uint64_t ids[];
+};
+
+struct edits {
+    struct list looking;
+    struct buf scratch; /* the event id of the message that is changed */
+};
+
+struct edits *edits_new(void)
+{
+    struct edits *t = xcalloc(1, sizeof *t);
+
+    list_init(&t->looking);
+    return t;
+}
+
+static void look_free(struct edit_look *l)
+{
+    list_remove(&l->link);
+    arena_done(&l->arena);
+    free(l);
+}
+
+void edits_free(struct relay *r)
+{
+    if (r->edits == NULL)
+        return;
+    list_each (&r->edits->looking, it, nxt)
+        look_free(list_entry(it, struct edit_look, link));
+    buf_done(&r->edits->scratch);
+    free(r->edits);
+}
+
+struct event edit_original(struct relay *r, const struct event *ev)
+{
+    const struct outlet *at = r->env.outside->find(r->env.outside, ev->platform, ev->bot);
+
+    buf_reset(&r->edits->scratch);
+    return (struct event){.platform = ev->platform,
+                          .bot = ev->bot,
+                          .chat_id = ev->chat_id,
+                          .event_id =
+                              delivery_event_id(&r->edits->scratch, at != NULL && at->ids_per_chat,
+                                                ev->chat_id, ev->message_id)};
+}
+
+/* Nobody can have read it. */
+static bool is_unsent(const struct instance *i, const struct slot *slot)
+{
+    return slot_waits(slot) && (slot->flags & SLOT_SENT) == 0 && slot->attempts == 0 &&
+           !session_anyone_has(i, slot->id);
+}
+
+static bool apply(struct instance *i, struct slot *slot, struct str frame, const struct event *ev,
+                  struct accept *a)
+{
+    struct relay *r = i->relay;
+    struct buf changed = BUF_INIT;
+
+    if (ev->edit.deletes) {
+        delivery_settle(i, slot);
+        mailbox_tidy(&i->mb);
+        r->n.retracted++;
+        return true;
+    }
+    bool ok =
+        event_change_text(&changed, r->json, frame, ev->edit.text) && changed.n <= SLOT_MAX_BYTES;
+    if (ok) {
+        delivery_revise(i, slot, buf_str(&changed), a);
+        fetch_drop(i);
+        pump_want(i);
+        r->n.revised++;
+    }
+    buf_done(&changed);
+    return ok;
+}
+
+/* ---- rows of the store ---- */
+
+static void on_rows(struct store_op *op, enum bh_err err)
+{
+    struct edit_look *l = container_of(op, struct edit_look, op.op);
+    struct instance *i = l->inst;
+    struct relay *r = i->relay;
+    bool done = false;
+
+    for (size_t k = 0; err == BH_OK && k < l->op.n_rows && !done; k++) {
+        struct slot *slot = mailbox_find(&i->mb, l->op.rows[k].id);
+        struct str revised = delivery_revised(i, l->op.rows[k].id);
+        if (slot != NULL && is_unsent(i, slot) &&
+            str_eq(delivery_id_in(l->op.rows[k].frame), str_make(l->name, sizeof l->name)))
+            done = apply(i, slot, revised.p != NULL ? revised : l->op.rows[k].frame, &l->ev,
+                         l->accept);
+    }
+    if (err == BH_OK)
+        store_fetch_free(r->env.store, &l->op);
+    if (err != BH_OK) {
+        accept_release(r, l->accept, BH_UNAVAILABLE);
+    } else if (done || l->ev.edit.silent) {
+        accept_release(r, l->accept, BH_OK);
+    } else {
+        struct event routed = judge_route(r, &l->ev);
+        routed.edit.set = false;
+        accept_resume(r, &routed, NULL, 0, l->accept);
+    }
+    look_free(l);
+}
+
+/* Only this instance may still want it, as a message of its own. */
+static void keep_event(struct edit_look *l, const struct event *ev, struct relay *r)
+{
+    struct buf saved = BUF_INIT;
+    struct json doc;
+
+    event_save(&saved, ev);
+    if (json_parse(r->json, buf_str(&saved), &doc))
+        event_load(doc, &l->arena, &l->ev);
+    buf_done(&saved);
+    l->ev.route_key = l->ev.own_key.p != NULL ? l->ev.own_key : l->ev.route_key;
+    l->ev.own_key = STR_NULL;
+    l->ev.only_tenant = arena_str(&l->arena, instance_tenant(l->inst));
+    l->ev.only_instance = arena_str(&l->arena, instance_id(l->inst));
+}
+
+static bool look_for(struct instance *i, struct hash128 key, int64_t at_ms, const struct event *ev,
+                     struct accept *a)
+{
+    uint64_t ids[MOST_ROWS];
+    size_t n = 0;
+    int64_t first_s = at_ms / 1000 - OLDER_S, last_s = at_ms / 1000 + 1;
+
+    for (uint32_t at = 0; at < i->mb.n && n < MOST_ROWS; at++) {
+        const struct slot *slot = mailbox_at(&i->mb, at);
+        if (slot->at_s > last_s)
+            break;
+        if (slot->at_s >= first_s && slot->d == NULL && (slot->flags & SLOT_GONE) == 0 &&
+            is_unsent(i, slot))
+            ids[n++] = slot->id;
+    }
+    if (n == 0)
+        return false;
+    struct edit_look *l = xcalloc(1, sizeof *l + n * sizeof ids[0]);
+    l->inst = i;
+    l->accept = a;
+    memcpy(l->ids, ids, n * sizeof ids[0]);
+    delivery_id_format(key, l->name);
+    keep_event(l, ev, i->relay);
+    list_init(&l->link);
+    list_append(&i->relay->edits->looking, &l->link);
+    accept_hold(a);
+    l->op = (struct store_fetch){.op = {.done = on_rows}, .ids = l->ids, .n = n, .loose = true};
+    store_fetch(i->relay->env.store, &l->op);
+    return true;
+}
+
+/* ---- one instance ---- */
+
+bool edit_take(struct relay *r, const struct gate_instance *to, const struct event *ev,
+               struct accept *a)
+{
+    struct instance *i = instance_find(r, to->tenant, to->instance);
+    struct hash128 key;
+
+    if (i == NULL || i->life != to->life || mailbox_waiting(&i->mb) == 0)
+        return false;
+    struct event original = edit_original(r, ev);
+    if (!delivery_id_of(&original, &r->env.store->dedup_key, to->tenant, to->instance, &key) ||
+        !dedup_has(&r->dedup, key))
+        return false;
+    list_each (&i->mb.held, it, nxt) {
+        const struct delivery *d = list_entry(it, struct delivery, link);
+        if (!d->append.has_key || d->append.key.lo != key.lo || d->append.key.hi != key.hi)
+            continue;
+        struct slot *slot = mailbox_find(&i->mb, d->append.id);
+        struct str revised = delivery_revised(i, d->append.id);
+        return slot != NULL && is_unsent(i, slot) &&
+               apply(i, slot, revised.p != NULL ? revised : d->append.frame, ev, a);
+    }
+    return look_for(i, key, dedup_at(&r->dedup, key), ev, a);
+}

@@ -1,0 +1,971 @@
+/* staged.c - design.  (staged.h has the contract and the picture.)
+ *
+ * A chat that waits is a queue, and an event enters when it is READY and at the front.  An event
+ * that waits for nothing but comes behind one that does is READY as soon as its row is on disk, so
+ * the order of a chat is the order of arrival.
+ *
+ * An event that comes while the only one before it enters is not written: it waits some
+ * milliseconds in memory, unconfirmed.  So a busy chat goes back to one write per event.
+ *
+ * Long because the way of an event from its row to its deliveries is one state machine.
+ *
+ * Files are told by number: the wait_id of their event, and their place in it.  What is answered
+ * late, or twice, finds nobody. */
+#include "relay/in/staged.h"
+#include <assert.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include "base/arena.h"
+#include "base/json.h"
+#include "base/jw.h"
+#include "core/delivery_id.h"
+#include "core/event_copy.h"
+#include "relay/heart.h"
+#include "relay/in/accept.h"
+#include "relay/in/edits.h"
+#include "relay/in/judge.h"
+#include "relay/mailbox/delivery.h"
+#include "relay/sleep/instance.h"
+
+enum stage_state { STAGED_WRITING, STAGED_WAITING, STAGED_READY, STAGED_ENTERING };
+enum { OUTLET_MS = 60000 }; /* how long an event waits for its platform to open */
+enum want_state { WANT_NOTHING, WANT_ASK, WANT_ASKED, WANT_HERE, WANT_LOST };
+
+struct want_file {
+    uint8_t state;          /* enum want_state */
+    struct relay_file here; /* in the arena of its event */
+    char why[96];
+};
+
+struct parked { /* came while the only event before it enters */
+    struct list link;
+    struct accept *accept; /* held */
+    struct arena arena;
+    struct event ev;      /* in the arena; routed */
+    struct staged_to *to; /* in the arena; who passed the gate when it came */
+    size_t n_to;
+};
+
+struct staged_chat {
+    char *key;          /* owned; platform US bot US chat id */
+    struct list parked; /* struct parked, owned, in order */
+    struct list events; /* struct staged, by in_chat; never empty */
+    size_t n;
+};
+
+struct staged {
+    struct relay *relay; /* borrowed */
+    struct list link;    /* stage->all */
+    struct list in_chat;
+    struct staged_chat *chat;   /* shared */
+    char *tenant;               /* owned; who pays for its files; NULL: nobody gets it */
+    uint8_t state;              /* enum stage_state */
+    uint8_t context;            /* enum want_state */
+    bool judged;                /* what it waits for is known */
+    bool dropped;               /* its author's words are erased: it goes instead of entering */
+    uint32_t index, generation; /* in stage->slots */
+    struct arena arena;
+    struct event ev;      /* in the arena; not routed */
+    struct staged_to *to; /* in the arena; who passed the gate when it came */
+    size_t n_to;
+    struct want_file files[EVENT_MAX_MEDIA];
+    struct timer timer; /* the end of patience, or the next try to enter or to write */
+    char *event_key;    /* owned; in stage->by_event; NULL: it has none */
+
+    struct store_append append; /* of its row; with the store while STAGED_WRITING */
+    struct buf body;            /* owned; what @append writes; empty once that is on disk */
+    struct accept **waiting;    /* owned, not what they point at; told when the row is on disk */
+    size_t n_waiting;
+
+    struct delivery_group group; /* its deliveries, while STAGED_ENTERING */
+    bool entered;                /* every copy is on disk, acked or refused */
+    enum bh_err err;             /* ... and that is how it ended */
+};
+
+struct restaging { /* a row is written again, behind the first time if that is still under way */
+    struct store_mark op;
+    struct list link; /* stage->restagings */
+    struct relay *relay;
+    struct accept *accept; /* held */
+    struct buf body;
+};
+
+struct stage {
+    struct list restagings;     /* struct restaging, owned */
+    struct list all;            /* struct staged, by age */
+    struct map chats, by_event; /* struct staged_chat, struct staged */
+    struct staged **slots;      /* owned; not what they point at */
+    uint32_t *generations;      /* owned */
+    size_t n_slots, n, n_writing, n_parked;
+    struct buf scratch;
+    struct json_parser *json;
+};
+
+struct stage *stage_new(struct relay *r)
+{
+    struct stage *t = xcalloc(1, sizeof *t);
+
+    (void)r;
+    list_init(&t->all);
+    list_init(&t->restagings);
+    t->json = json_parser_new();
+    return t;
+}
+
+bool stage_any_writing(const struct relay *r)
+{
+    return r->stage->n_writing != 0;
+}
+
+size_t relay_waiting(const struct relay *r)
+{
+    return r->stage->n;
+}
+
+/* ---- one of them ---- */
+
+static struct str key_of(struct stage *t, const struct event *ev, struct str last)
+{
+    buf_reset(&t->scratch);
+    buf_printf(&t->scratch, "%.*s\x1f%.*s\x1f", STR_FMT(ev->platform), STR_FMT(ev->bot));
+    buf_add_str(&t->scratch, last);
+    return buf_str(&t->scratch);
+}
+
+static struct staged_chat *chat_of(struct stage *t, const struct event *ev)
+{
+    return map_get(&t->chats, key_of(t, ev, ev->chat_id));
+}
+
+static struct staged *by_event(struct stage *t, const struct event *ev)
+{
+    return ev->event_id.n > 0 ? map_get(&t->by_event, key_of(t, ev, ev->event_id)) : NULL;
+}
+
+static void join_chat(struct stage *t, struct staged *e)
+{
+    struct staged_chat *c = chat_of(t, &e->ev);
+
+    if (c == NULL) {
+        c = xcalloc(1, sizeof *c);
+        c->key = xstrdup(buf_z(&t->scratch));
+        list_init(&c->events);
+        list_init(&c->parked);
+        map_put(&t->chats, str_of(c->key), c);
+    }
+    e->chat = c;
+    c->n++;
+    list_append(&c->events, &e->in_chat);
+}
+
+static void parked_free(struct parked *p)
+{
+    list_remove(&p->link);
+    arena_done(&p->arena);
+    free(p);
+}
+
+static void leave_chat(struct stage *t, struct staged *e)
+{
+    struct staged_chat *c = e->chat;
+
+    list_remove(&e->in_chat);
+    if (--c->n > 0)
+        return;
+    list_each (&c->parked, it, nxt)
+        parked_free(list_entry(it, struct parked, link));
+    map_del(&t->chats, str_of(c->key));
+    free(c->key);
+    free(c);
+}
+
+static void take_slot(struct stage *t, struct staged *e)
+{
+    size_t i = 0;
+
+    while (i < t->n_slots && t->slots[i] != NULL)
+        i++;
+    if (i == t->n_slots) {
+        t->slots = xrealloc(t->slots, (i + 1) * sizeof(struct staged *));
+        t->generations = xrealloc(t->generations, (i + 1) * sizeof(uint32_t));
+        t->generations[i] = 0;
+        t->n_slots++;
+    }
+    t->slots[i] = e;
+    e->index = (uint32_t)i;
+    e->generation = ++t->generations[i];
+}
+
+static struct staged *find(struct relay *r, struct wait_id id)
+{
+    struct stage *t = r->stage;
+
+    if (id.index >= t->n_slots || t->slots[id.index] == NULL ||
+        t->generations[id.index] != id.generation)
+        return NULL;
+    return t->slots[id.index];
+}
+
+static timer_cb on_timer;
+static void group_over(struct delivery_group *g);
+
+static void load_recipients(struct staged *e, struct json list)
+{
+    size_t n = json_count(list);
+
+    e->to = arena_alloc(&e->arena, (n + 1) * sizeof *e->to);
+    for (struct json_iter it = {0}; e->n_to < n && json_next(list, &it); e->n_to++) {
+        struct staged_to *to = &e->to[e->n_to];
+        int64_t life = 0;
+        json_as_i64(json_get(it.value, "life"), &life);
+        *to = (struct staged_to){arena_str(&e->arena, json_str(it.value, "tenant")),
+                                 arena_str(&e->arena, json_str(it.value, "instance")),
+                                 (uint32_t)life};
+    }
+}
+
+static void save_body(struct buf *out, const struct event *ev, const struct staged_to *to, size_t n)
+{
+    buf_add_z(out, "{\"to\":");
+    struct jw w = jw_begin(out);
+    jw_arr(&w);
+    for (size_t i = 0; i < n; i++) {
+        jw_obj(&w);
+        jw_kstr(&w, "tenant", to[i].tenant);
+        jw_kstr(&w, "instance", to[i].instance);
+        jw_ki64(&w, "life", to[i].life);
+        jw_end_obj(&w);
+    }
+    jw_end_arr(&w);
+    buf_add_z(out, ",\"event\":");
+    event_save(out, ev);
+    buf_add_c(out, '}');
+}
+
+/* @saved is what save_body() wrote.  NULL: it cannot be read. */
+static struct staged *staged_new(struct relay *r, struct str saved)
+{
+    struct stage *t = r->stage;
+    struct staged *e = xcalloc(1, sizeof *e);
+    struct json doc;
+
+    if (!json_parse(t->json, saved, &doc) ||
+        !event_load(json_get(doc, "event"), &e->arena, &e->ev)) {
+        arena_done(&e->arena);
+        free(e);
+        return NULL;
+    }
+    load_recipients(e, json_get(doc, "to"));
+    e->relay = r;
+    list_init(&e->link);
+    list_init(&e->in_chat);
+    timer_init(&e->timer, on_timer);
+    delivery_group_init(&e->group, group_over);
+    list_append(&t->all, &e->link);
+    t->n++;
+    take_slot(t, e);
+    join_chat(t, e);
+    if (e->ev.event_id.n > 0) {
+        e->event_key = xstrdup((key_of(t, &e->ev, e->ev.event_id), buf_z(&t->scratch)));
+        map_put(&t->by_event, str_of(e->event_key), e);
+    }
+    return e;
+}
+
+static void drop_wants(struct staged *e)
+{
+    struct outside *o = e->relay->env.outside;
+
+    if (o->drop != NULL)
+        o->drop(o, (struct wait_id){e->index, e->generation});
+}
+
+static void staged_free(struct staged *e)
+{
+    struct stage *t = e->relay->stage;
+
+    timer_stop(e->relay->env.clock, &e->timer);
+    list_remove(&e->link);
+    leave_chat(t, e);
+    t->slots[e->index] = NULL;
+    t->n--;
+    if (e->event_key != NULL && map_get(&t->by_event, str_of(e->event_key)) == e)
+        map_del(&t->by_event, str_of(e->event_key));
+    arena_done(&e->arena);
+    buf_done(&e->body);
+    free(e->event_key);
+    free(e->tenant);
+    free(e->waiting);
+    free(e);
+}
+
+void stage_free(struct stage *t)
+{
+    if (t == NULL)
+        return;
+    list_each (&t->all, it, nxt)
+        staged_free(list_entry(it, struct staged, link));
+    list_each (&t->restagings, at, after) {
+        struct restaging *x = list_entry(at, struct restaging, link);
+        buf_done(&x->body);
+        free(x);
+    }
+    map_done(&t->chats);
+    map_done(&t->by_event);
+    free(t->slots);
+    free(t->generations);
+    json_parser_free(t->json);
+    buf_done(&t->scratch);
+    free(t);
+}
+
+bool staged_has(const struct staged_to *to, size_t n, const struct gate_instance *i)
+{
+    for (size_t k = 0; k < n; k++)
+        if (to[k].life == i->life && str_eq(to[k].tenant, i->tenant) &&
+            str_eq(to[k].instance, i->instance))
+            return true;
+    return false;
+}
+
+/* ---- entering ---- */
+
+static void enter(struct staged *e);
+
+/* The event at the front of the chat enters if it may. */
+static void advance(struct relay *r, struct str chat)
+{
+    struct staged_chat *c = map_get(&r->stage->chats, chat);
+    struct staged *e = c != NULL ? list_first(&c->events, struct staged, in_chat) : NULL;
+
+    if (e != NULL && e->state == STAGED_READY && !timer_is_set(&e->timer) && !r->draining)
+        enter(e);
+}
+
+static void leave(struct staged *e)
+{
+    struct relay *r = e->relay;
+    char *chat = xstrdup(e->chat->key);
+    struct list parked;
+
+    list_init(&parked);
+    list_each (&e->chat->parked, it, nxt)
+        if (e->chat->n == 1) /* nothing of the chat waits any more */
+            list_move(it, &parked);
+    drop_wants(e);
+    staged_free(e);
+    advance(r, str_of(chat));
+    list_each (&parked, at, after) {
+        struct parked *p = list_entry(at, struct parked, link);
+        accept_resume(r, &p->ev, p->to, p->n_to, p->accept);
+        r->stage->n_parked--;
+        parked_free(p);
+    }
+    free(chat);
+}
+
+/* Every copy has ended, and so has every write of one. */
+static void finish(struct staged *e)
+{
+    struct relay *r = e->relay;
+
+    if (!e->entered || e->group.left > 0)
+        return;
+    if (e->err == BH_BUSY || e->err == BH_UNAVAILABLE || e->err == BH_UNKNOWN) {
+        e->state = STAGED_READY;
+        timer_set(r->env.clock, &e->timer, RETRY_MS);
+        return;
+    }
+    if (e->err != BH_OK)
+        log_warn(NULL, "an event that was received cannot be delivered: platform=%.*s: %s",
+                 STR_FMT(e->ev.platform), bh_err_word(e->err));
+    if (!e->group.replaced)
+        acks_add(r, e->append.id);
+    leave(e);
+}
+
+static void group_over(struct delivery_group *g)
+{
+    finish(container_of(g, struct staged, group));
+}
+
+static void on_entered(void *ctx, enum bh_err err)
+{
+    struct staged *e = ctx;
+
+    e->entered = true;
+    e->err = err;
+    finish(e);
+}
+
+/* What is missing is said, so that the agent does not wonder. */
+static struct str text_with_notes(struct staged *e)
+{
+    struct buf text = BUF_INIT;
+
+    buf_add_str(&text, e->ev.text);
+    for (size_t i = 0; i < e->ev.n_media; i++)
+        if (e->files[i].state != WANT_HERE && e->files[i].state != WANT_NOTHING)
+            buf_printf(&text, "%s[%s: %s]", text.n > 0 ? "\n" : "",
+                       e->ev.media[i].url.n > 0 ? "the address of a file may not hold"
+                                                : "a file is missing",
+                       e->files[i].why[0] != '\0' ? e->files[i].why : "it did not come in time");
+    struct str kept = arena_str(&e->arena, buf_str(&text));
+    buf_done(&text);
+    return kept;
+}
+
+static void enter(struct staged *e)
+{
+    struct event_media media[EVENT_MAX_MEDIA];
+    struct event ev = e->ev;
+
+    ev.text = text_with_notes(e);
+    for (size_t i = 0; i < ev.n_media; i++) {
+        media[i] = e->ev.media[i];
+        if (e->files[i].state == WANT_NOTHING)
+            media[i].ref = STR_NULL; /* its address will do */
+        if (e->files[i].state != WANT_HERE)
+            continue;
+        media[i].id = e->files[i].here.id;
+        media[i].size = e->files[i].here.size;
+        media[i].type = e->files[i].here.type;
+    }
+    ev.media = media;
+    ev.context_error |= e->context == WANT_LOST;
+    e->state = STAGED_ENTERING;
+    e->entered = false;
+    delivery_group_init(&e->group, group_over);
+    e->group.replaces = e->append.id;
+    accept_staged(e->relay, &ev, e->to, e->n_to, &e->group, on_entered, e);
+}
+
+/* ---- waiting ---- */
+
+static bool is_open(uint8_t want)
+{
+    return want == WANT_ASK || want == WANT_ASKED;
+}
+
+static void settle(struct staged *e)
+{
+    if (e->state != STAGED_WAITING || !e->judged || e->dropped)
+        return;
+    for (size_t i = 0; i < e->ev.n_media; i++)
+        if (is_open(e->files[i].state))
+            return;
+    if (is_open(e->context))
+        return;
+    timer_stop(e->relay->env.clock, &e->timer);
+    e->state = STAGED_READY;
+    advance(e->relay, str_of(e->chat->key));
+}
+
+static bool has_outlet(const struct staged *e)
+{
+    struct outside *o = e->relay->env.outside;
+
+    return o->find(o, e->ev.platform, e->ev.bot) != NULL;
+}
+
+/* Its platform is asked for the files and the context, if it is open. */
+static void ask(struct staged *e)
+{
+    struct outside *o = e->relay->env.outside;
+    const struct wait_id id = {e->index, e->generation};
+
+    if (e->state != STAGED_WAITING || !has_outlet(e))
+        return;
+    for (size_t i = 0; i < e->ev.n_media; i++)
+        if (e->files[i].state == WANT_ASK) {
+            e->files[i].state = WANT_ASKED;
+            o->fetch(o, id, i, &e->ev, str_of(e->tenant));
+        }
+    if (e->context == WANT_ASK) {
+        e->context = WANT_ASKED;
+        o->context(o, id, &e->ev);
+    }
+}
+
+static void submit(struct staged *e);
+static void begin(struct staged *e);
+
+static void on_timer(struct timer *timer)
+{
+    struct staged *e = container_of(timer, struct staged, timer);
+
+    if (e->dropped && e->state != STAGED_WRITING) {
+        acks_add(e->relay, e->append.id);
+        leave(e);
+    } else if (e->state == STAGED_WRITING) {
+        submit(e);
+    } else if (e->state == STAGED_READY) {
+        advance(e->relay, str_of(e->chat->key));
+    } else if (e->state == STAGED_WAITING) { /* late */
+        drop_wants(e);
+        if (!e->judged)
+            begin(e);
+        for (size_t i = 0; i < e->ev.n_media; i++)
+            if (is_open(e->files[i].state))
+                e->files[i].state = WANT_LOST;
+        if (is_open(e->context))
+            e->context = WANT_LOST;
+        settle(e);
+    }
+}
+
+/* ---- what an event waits for ---- */
+
+struct wants {
+    bool files, context, sleeps;
+    struct str tenant; /* the first that gets it; absent: nobody does */
+};
+
+static struct wants wants_of(struct relay *r, const struct event *ev,
+                             const struct gate_verdict *verdicts, size_t n)
+{
+    const struct outside *o = r->env.outside;
+    struct wants w = {0};
+    bool fades = false;
+
+    for (size_t i = 0; i < n; i++) {
+        if (!gate_is_yes(verdicts[i].reason))
+            continue;
+        const struct gate_instance *to = verdicts[i].to;
+        const struct instance *in = instance_find(r, to->tenant, to->instance);
+        w.sleeps |= in == NULL || instance_state(in) != RELAY_LIVE;
+        w.context |=
+            ev->wants_context && o->context != NULL && judge_reads_context(r, &verdicts[i], ev);
+        if (w.tenant.p == NULL)
+            w.tenant = to->tenant;
+    }
+    for (size_t i = 0; i < ev->n_media && w.tenant.p != NULL && o->fetch != NULL; i++) {
+        w.files |= ev->media[i].ref.n > 0 && ev->media[i].url.n == 0;
+        fades |= ev->media[i].ref.n > 0;
+    }
+    w.files |= fades && w.sleeps;
+    return w;
+}
+
+/* What it waits for is decided, and asked for. */
+static void begin(struct staged *e)
+{
+    struct relay *r = e->relay;
+    struct outside *o = r->env.outside;
+    struct gate_verdict verdicts[GATE_CANDIDATES];
+    struct event routed = judge_route(r, &e->ev);
+    size_t n = judge_ask(r, &routed, verdicts);
+    struct wants w = wants_of(r, &routed, verdicts, n);
+
+    e->judged = true;
+    e->context = w.context ? WANT_ASK : WANT_NOTHING;
+    for (size_t i = 0; i < e->ev.n_media; i++) {
+        const struct event_media *m = &e->ev.media[i];
+        e->files[i].state = WANT_NOTHING;
+        if (m->ref.n > 0 && (m->url.n == 0 || w.sleeps))
+            e->files[i].state = w.tenant.p != NULL && o->fetch != NULL ? WANT_ASK : WANT_LOST;
+    }
+    if (w.tenant.p != NULL && e->tenant == NULL)
+        e->tenant = str_dup(w.tenant);
+    timer_set(r->env.clock, &e->timer, o->wait_ms != NULL ? o->wait_ms(o) : 0);
+    ask(e);
+    settle(e);
+}
+
+/* Its row is on disk.  After a start its platform may not be open yet. */
+static void wait(struct staged *e)
+{
+    e->state = STAGED_WAITING;
+    if (has_outlet(e))
+        begin(e);
+    else
+        timer_set(e->relay->env.clock, &e->timer, OUTLET_MS);
+}
+
+/* ---- taking one in ---- */
+
+static void tell_waiting(struct staged *e, enum bh_err err)
+{
+    for (size_t i = 0; i < e->n_waiting; i++)
+        accept_release(e->relay, e->waiting[i], err);
+    e->n_waiting = 0;
+}
+
+static void on_written(struct store_op *op, enum bh_err err)
+{
+    struct staged *e = container_of(op, struct staged, append.op);
+    struct relay *r = e->relay;
+
+    r->stage->n_writing--;
+    if (r->draining)
+        turn_want(r);
+    if (err == BH_UNKNOWN && !r->draining) { /* the row may be there: the same row again */
+        timer_set(r->env.clock, &e->timer, RETRY_MS);
+        return;
+    }
+    if (err != BH_OK && err != BH_CONFLICT) {
+        r->n.refused_store++;
+        tell_waiting(e, BH_UNAVAILABLE);
+        leave(e);
+        return;
+    }
+    e->append.id = e->append.sequence;
+    buf_done(&e->body);
+    e->body = BUF_INIT;
+    tell_waiting(e, BH_OK);
+    if (e->dropped) {
+        acks_add(r, e->append.id);
+        leave(e);
+    } else {
+        wait(e);
+    }
+}
+
+static void submit(struct staged *e)
+{
+    struct relay *r = e->relay;
+
+    e->append.op = (struct store_op){.done = on_written};
+    r->stage->n_writing++;
+    store_append(r->env.store, &e->append, true);
+}
+
+static void wait_for_row(struct staged *e, struct accept *a)
+{
+    e->waiting = xrealloc(e->waiting, (e->n_waiting + 1) * sizeof(struct accept *));
+    e->waiting[e->n_waiting++] = a;
+    accept_hold(a);
+}
+
+static bool has_room(struct stage *t, const struct event *ev, struct str tenant)
+{
+    const struct staged_chat *c = chat_of(t, ev);
+    size_t of_tenant = 0;
+
+    if (t->n >= STAGED_MAX || (c != NULL && c->n >= STAGED_CHAT_MAX))
+        return false;
+    if (t->n < STAGED_TENANT_MAX)
+        return true;
+    list_each (&t->all, it, nxt) {
+        const struct staged *e = list_entry(it, struct staged, link);
+        of_tenant += e->tenant != NULL && str_eq(str_of(e->tenant), tenant);
+    }
+    return of_tenant < STAGED_TENANT_MAX;
+}
+
+static bool has_recipients(const struct staged *e, const struct gate_verdict *verdicts, size_t n)
+{
+    for (size_t i = 0; i < n; i++)
+        if (gate_is_yes(verdicts[i].reason) && !staged_has(e->to, e->n_to, verdicts[i].to))
+            return false;
+    return true;
+}
+
+/* Those who pass the gate; @ret has room for GATE_CANDIDATES. */
+static size_t recipients_of(const struct gate_verdict *verdicts, size_t n, struct staged_to *ret)
+{
+    size_t n_to = 0;
+
+    for (size_t i = 0; i < n; i++) {
+        const struct gate_instance *to = verdicts[i].to;
+        if (gate_is_yes(verdicts[i].reason))
+            ret[n_to++] = (struct staged_to){to->tenant, to->instance, to->life};
+    }
+    return n_to;
+}
+
+bool stage_park(struct relay *r, const struct event *ev, const struct gate_verdict *verdicts,
+                size_t n, struct accept *a, enum bh_err *ret_err)
+{
+    struct stage *t = r->stage;
+    struct staged_chat *c = t->n > 0 ? chat_of(t, ev) : NULL;
+    struct staged_to to[GATE_CANDIDATES];
+    size_t n_to = c != NULL ? recipients_of(verdicts, n, to) : 0;
+    struct buf saved = BUF_INIT;
+    struct json doc;
+
+    if (n_to == 0 ||
+        (list_is_empty(&c->parked) &&
+         (c->n > 1 || list_first(&c->events, struct staged, in_chat)->state != STAGED_ENTERING)))
+        return false;
+    *ret_err = t->n_parked < STAGED_MAX ? BH_OK : BH_BUSY;
+    if (*ret_err != BH_OK)
+        return true;
+    struct parked *p = xcalloc(1, sizeof *p);
+    event_save(&saved, ev);
+    if (json_parse(t->json, buf_str(&saved), &doc))
+        event_load(doc, &p->arena, &p->ev);
+    buf_done(&saved);
+    p->to = arena_alloc(&p->arena, n_to * sizeof *p->to);
+    for (p->n_to = 0; p->n_to < n_to; p->n_to++)
+        p->to[p->n_to] =
+            (struct staged_to){arena_str(&p->arena, to[p->n_to].tenant),
+                               arena_str(&p->arena, to[p->n_to].instance), to[p->n_to].life};
+    p->accept = a;
+    accept_hold(a);
+    list_init(&p->link);
+    list_append(&c->parked, &p->link);
+    t->n_parked++;
+    return true;
+}
+
+bool stage_take(struct relay *r, const struct event *ev, const struct gate_verdict *verdicts,
+                size_t n, struct accept *a, enum bh_err *ret_err)
+{
+    struct stage *t = r->stage;
+    struct wants w = wants_of(r, ev, verdicts, n);
+
+    if (w.tenant.p == NULL || (!w.files && !w.context && (t->n == 0 || chat_of(t, ev) == NULL)))
+        return false;
+    *ret_err = BH_OK;
+    struct staged *e = by_event(t, ev);
+    if (e != NULL && !has_recipients(e, verdicts, n)) {
+        *ret_err = BH_BUSY; /* once it has entered, who came since gets it too */
+        return true;
+    }
+    if (e != NULL) { /* its platform sends it again */
+        r->n.duplicates++;
+        if (e->state == STAGED_WRITING)
+            wait_for_row(e, a);
+        return true;
+    }
+    if (accept_is_known(r, ev, verdicts, n))
+        return false; /* it has entered before: a duplicate waits for nothing */
+    if (!has_room(t, ev, w.tenant)) {
+        r->n.refused_busy++;
+        *ret_err = BH_BUSY;
+        return true;
+    }
+    struct staged_to to[GATE_CANDIDATES];
+    size_t n_to = recipients_of(verdicts, n, to);
+    for (size_t i = 0; i < n_to; i++) /* their records are on disk when the event enters */
+        instance_get(r, to[i].tenant, to[i].instance);
+    struct event plain = *ev; /* it is routed again when it enters */
+    plain.route_key = ev->own_key;
+    plain.own_key = STR_NULL;
+    struct buf saved = BUF_INIT;
+    save_body(&saved, &plain, to, n_to);
+    e = staged_new(r, buf_str(&saved));
+    assert(e != NULL);
+    e->tenant = str_dup(w.tenant);
+    e->body = saved;
+    e->append = (struct store_append){.id = delivery_take_id(r),
+                                      .box = STAGED_BOX,
+                                      .row_kind = STORE_ROW_INBOUND,
+                                      .flags = STORE_ROW_STAGED,
+                                      .at_ms = clock_wall_ms(r->env.clock),
+                                      .frame = buf_str(&e->body)};
+    wait_for_row(e, a);
+    submit(e);
+    return true;
+}
+
+/* ---- answers ---- */
+
+static struct staged *asked(struct relay *r, struct wait_id id, size_t file)
+{
+    struct staged *e = find(r, id);
+
+    return e != NULL && file < e->ev.n_media && e->files[file].state == WANT_ASKED ? e : NULL;
+}
+
+const struct event_media *relay_wanted_file(struct relay *r, struct wait_id id, size_t file,
+                                            struct str *ret_tenant)
+{
+    struct staged *e = asked(r, id, file);
+
+    if (e == NULL)
+        return NULL;
+    *ret_tenant = str_of(e->tenant);
+    return &e->ev.media[file];
+}
+
+void relay_file_here(struct relay *r, struct wait_id id, size_t file, const struct relay_file *f)
+{
+    struct staged *e = asked(r, id, file);
+
+    if (e == NULL)
+        return;
+    e->files[file].state = WANT_HERE;
+    e->files[file].here = (struct relay_file){.id = arena_str(&e->arena, f->id),
+                                              .type = arena_str(&e->arena, f->type),
+                                              .size = f->size};
+    settle(e);
+}
+
+void relay_file_lost(struct relay *r, struct wait_id id, size_t file, const char *why)
+{
+    struct staged *e = asked(r, id, file);
+
+    if (e == NULL)
+        return;
+    e->files[file].state = WANT_LOST;
+    snprintf(e->files[file].why, sizeof e->files[file].why, "%s", why);
+    settle(e);
+}
+
+void relay_context(struct relay *r, struct wait_id id, const struct event_said *said, size_t n,
+                   bool failed)
+{
+    struct staged *e = find(r, id);
+
+    if (e == NULL || e->context != WANT_ASKED)
+        return;
+    n = n < EVENT_MAX_CONTEXT ? n : EVENT_MAX_CONTEXT;
+    struct event_said *kept = arena_alloc(&e->arena, (n + 1) * sizeof *kept);
+    for (size_t i = 0; i < n; i++)
+        kept[i] = (struct event_said){.text = arena_str(&e->arena, said[i].text),
+                                      .message_id = arena_str(&e->arena, said[i].message_id),
+                                      .user_id = arena_str(&e->arena, said[i].user_id),
+                                      .user_name = arena_str(&e->arena, said[i].user_name)};
+    e->ev.context = kept;
+    e->ev.n_context = n;
+    e->context = failed ? WANT_LOST : WANT_HERE;
+    settle(e);
+}
+
+/* ---- platforms come and go ---- */
+
+static bool is_of(const struct staged *e, struct str platform, struct str bot)
+{
+    return str_eq(e->ev.platform, platform) && str_eq(e->ev.bot, bot);
+}
+
+void relay_bot_opened(struct relay *r, struct str platform, struct str bot)
+{
+    list_each (&r->stage->all, it, nxt) {
+        struct staged *e = list_entry(it, struct staged, link);
+        if (e->state != STAGED_WAITING || !is_of(e, platform, bot))
+            continue;
+        if (e->judged)
+            ask(e);
+        else
+            begin(e);
+    }
+}
+
+void relay_bot_closed(struct relay *r, struct str platform, struct str bot)
+{
+    list_each (&r->stage->all, it, nxt) {
+        struct staged *e = list_entry(it, struct staged, link);
+        if (!is_of(e, platform, bot))
+            continue;
+        drop_wants(e);
+        for (size_t i = 0; i < e->ev.n_media; i++)
+            if (e->files[i].state == WANT_ASKED)
+                e->files[i].state = WANT_ASK;
+        if (e->context == WANT_ASKED)
+            e->context = WANT_ASK;
+    }
+}
+
+/* ---- starting ---- */
+
+void stage_load(struct relay *r, const struct store_row *row)
+{
+    struct staged *e = staged_new(r, row->frame);
+
+    if (e == NULL) {
+        log_error(NULL, "a waiting event cannot be read and is dropped: row=%llx",
+                  (unsigned long long)row->id);
+        acks_add(r, row->id);
+        return;
+    }
+    e->append.id = row->id;
+    e->state = STAGED_WAITING;
+}
+
+void stage_begin(struct relay *r)
+{
+    list_each (&r->stage->all, it, nxt)
+        wait(list_entry(it, struct staged, link));
+}
+
+/* ---- people ---- */
+
+static bool is_by(const struct staged *e, struct str platform, struct str user)
+{
+    return str_eq(e->ev.platform, platform) &&
+           (str_eq(e->ev.user_id, user) || str_eq(e->ev.chat_id, user));
+}
+
+static bool quotes(const struct staged *e, struct str platform, struct str user)
+{
+    bool any = false;
+
+    for (size_t i = 0; i < e->ev.n_context && str_eq(e->ev.platform, platform); i++)
+        any |= str_eq(e->ev.context[i].user_id, user);
+    return any;
+}
+
+/* It goes when the turn ends, or when its row is on disk. */
+static void drop(struct staged *e)
+{
+    e->dropped = true;
+    if (e->state != STAGED_WRITING)
+        timer_set(e->relay->env.clock, &e->timer, 0);
+}
+
+static void restaging_free(struct restaging *x)
+{
+    list_remove(&x->link);
+    buf_done(&x->body);
+    free(x);
+}
+
+static void on_restaged(struct store_op *op, enum bh_err err)
+{
+    struct restaging *x = container_of(op, struct restaging, op.op);
+
+    accept_release(x->relay, x->accept, err);
+    restaging_free(x);
+}
+
+bool stage_edit(struct relay *r, const struct event *ev, struct accept *a)
+{
+    struct stage *t = r->stage;
+    struct event original = edit_original(r, ev);
+    struct staged *e = t->n > 0 ? by_event(t, &original) : NULL;
+
+    if (e == NULL || e->state == STAGED_ENTERING || e->dropped)
+        return false;
+    if (ev->edit.deletes) {
+        r->n.retracted++;
+        drop(e);
+        return true;
+    }
+    r->n.revised++;
+    e->ev.text = arena_str(&e->arena, ev->edit.text);
+    struct restaging *x = xcalloc(1, sizeof *x);
+    x->relay = r;
+    x->accept = a;
+    list_init(&x->link);
+    list_append(&t->restagings, &x->link);
+    save_body(&x->body, &e->ev, e->to, e->n_to);
+    x->op = (struct store_mark){.op = {.done = on_restaged},
+                                .id = e->append.id,
+                                .frame = buf_str(&x->body)};
+    accept_hold(a);
+    store_mark(r->env.store, &x->op);
+    return true;
+}
+
+uint64_t stage_forget(struct relay *r, struct str platform, struct str user, bool only_count,
+                      uint64_t *quoted)
+{
+    uint64_t n = 0;
+
+    list_each (&r->stage->all, it, nxt) {
+        struct staged *e = list_entry(it, struct staged, link);
+        if (e->state == STAGED_ENTERING || e->dropped)
+            continue;
+        if (!is_by(e, platform, user)) {
+            *quoted += quotes(e, platform, user);
+            continue;
+        }
+        n++;
+        if (!only_count)
+            drop(e);
+    }
+    return n;
+}

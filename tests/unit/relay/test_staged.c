@@ -1,0 +1,519 @@
+/* Promises of relay/in/staged.h: an event waits for its files and its context as one row on disk,
+ * its chat behind it, and enters with them or with a word about what is missing. */
+#include "relay/rig.h"
+#include "relay/in/staged.h"
+
+struct ask {
+    struct wait_id id;
+    size_t file;
+    bool context;
+};
+static struct ask asks[8192];
+static size_t n_asks, n_drops;
+static int64_t wait_ms;
+
+static void on_fetch(struct outside *o, struct wait_id id, size_t file, const struct event *ev,
+                     struct str tenant)
+{
+    assert_true(str_eq(tenant, STR("acme")));
+    assert_true(ev->media[file].ref.n > 0);
+    asks[n_asks++] = (struct ask){id, file, false};
+}
+
+static void on_context(struct outside *o, struct wait_id id, const struct event *ev)
+{
+    assert_true(ev->wants_context);
+    asks[n_asks++] = (struct ask){id, 0, true};
+}
+
+static void on_drop(struct outside *o, struct wait_id id)
+{
+    n_drops++;
+}
+
+static int64_t how_long(struct outside *o)
+{
+    return wait_ms;
+}
+
+static int setup_staged(void **state)
+{
+    setup(state);
+    n_asks = n_drops = 0;
+    wait_ms = 60000;
+    rig.outside.fetch = on_fetch;
+    rig.outside.context = on_context;
+    rig.outside.drop = on_drop;
+    rig.outside.wait_ms = how_long;
+    return 0;
+}
+
+/* A file per letter of @files: 'f' only bellhop can fetch, '+' has an address that fades. */
+static struct accept_id offer_files(const char *key, const char *id, const char *chat,
+                                    const char *files)
+{
+    struct event_media room[4];
+    struct event ev = make_event(key, id);
+
+    ev.chat_id = str_of(chat);
+    ev.text = str_of(id);
+    ev.media = room;
+    for (; *files != '\0'; files++)
+        room[ev.n_media++] =
+            (struct event_media){.ref = STR("r"),
+                                 .url = *files == '+' ? STR("https://x.example/y") : STR_NULL,
+                                 .type = STR("image/png")};
+    return relay_accept(rig.relay, &ev, on_accepted, NULL);
+}
+
+static struct accept_id take(const char *key, const char *id, const char *chat, const char *files)
+{
+    struct accept_id a = offer_files(key, id, chat, files);
+
+    turn();
+    return a;
+}
+
+static void here(size_t n)
+{
+    relay_file_here(rig.relay, asks[n].id, asks[n].file,
+                    &(struct relay_file){STR("0123456789abcdef0123456789abcdef"), STR("image/png"),
+                                         7});
+    turn();
+}
+
+static void lost(size_t n, const char *why)
+{
+    relay_file_lost(rig.relay, asks[n].id, asks[n].file, why);
+    turn();
+}
+
+/* ---- the promises ---- */
+
+static void an_event_that_waits_for_nothing_is_routed_judged_and_written_once(void **state)
+{
+    struct fake *f = connect_as("gw-a");
+    const struct relay_counters *c = relay_counters(rig.relay);
+
+    publish("a", "e0"); /* the chat is new */
+    ack(f, 0);
+    struct relay_counters was = *c;
+    size_t appends = rig.tap.appends, transactions = rig.tap.transactions;
+    publish("a", "e1");
+    ack(f, 1);
+    assert_int_equal(c->routings - was.routings, 1);
+    assert_int_equal(c->judgements - was.judgements, 1);
+    assert_int_equal(rig.tap.appends - appends, 1);
+    assert_int_equal(rig.tap.transactions, transactions);
+}
+
+static void it_is_received_when_it_is_on_disk_and_enters_with_its_files(void **state)
+{
+    struct fake *f = connect_as("gw-a");
+
+    rig.tap.hold = true;
+    take("a", "look", "c1", "ff");
+    assert_int_equal(accepted_ok(), 0);
+    assert_int_equal(n_asks, 0);
+    rig_release();
+    assert_int_equal(accepted_ok(), 1);
+    assert_int_equal(n_asks, 2);
+    assert_int_equal(rows(), 1);
+    here(1);
+    assert_int_equal(inbound(f), 0);
+    here(0);
+    assert_int_equal(inbound(f), 1);
+    assert_true(str_contains(line_with(f, INBOUND, 0), STR("bellhop:media/0123456789abcdef")));
+    ack(f, 0);
+    advance(1000);
+    assert_int_equal(rows(), 0);
+    assert_int_equal(relay_waiting(rig.relay), 0);
+}
+
+static void one_row_waits_for_all_and_goes_with_their_deliveries(void **state)
+{
+    take("both", "look", "c1", "f");
+    assert_int_equal(rows(), 1);
+    size_t appends = rig.tap.appends, acks = rig.tap.acks;
+    here(0);
+    assert_int_equal(rig.tap.appends - appends, 2);
+    assert_int_equal(rig.tap.acks, acks); /* the appends removed it */
+    assert_int_equal(rows(), 2);
+    assert_int_equal(look("ann").entries, 1);
+    assert_int_equal(look("bob").entries, 1);
+}
+
+static void its_chat_waits_behind_it_in_order_and_no_other_does(void **state)
+{
+    struct fake *f = connect_as("gw-a");
+
+    take("a", "one", "c1", "f");
+    take("a", "two", "c1", "");
+    take("a", "three", "c1", "f");
+    take("a", "elsewhere", "c2", "");
+    assert_int_equal(accepted_ok(), 4);
+    assert_int_equal(inbound(f), 1);
+    assert_true(is_event(f, 0, "elsewhere"));
+    publish_text("a", "s", "/stop"); /* what stops an agent waits for no picture */
+    advance(3000);
+    assert_true(is_event(f, 1, "s"));
+    here(1);
+    assert_int_equal(inbound(f), 2);
+    here(0);
+    assert_int_equal(inbound(f), 5);
+    assert_true(is_event(f, 2, "one") && is_event(f, 3, "two") && is_event(f, 4, "three"));
+}
+
+static void who_comes_while_it_enters_follows_and_is_written_once(void **state)
+{
+    struct fake *f = connect_as("gw-a");
+    const struct relay_counters *c = relay_counters(rig.relay);
+
+    take("a", "zero", "c1", "");
+    ack(f, 0);
+    take("a", "one", "c1", "f");
+    rig.tap.hold = true;
+    here(0); /* sent, and on its way to the disk */
+    assert_int_equal(inbound(f), 2);
+    struct relay_counters was = *c;
+    size_t appends = rig.tap.appends;
+    take("a", "two", "c1", "");
+    take("a", "three", "c1", "");
+    take("a", "elsewhere", "c2", "");
+    assert_true(is_event(f, 2, "elsewhere"));
+    assert_int_equal(accepted_ok(), 2);
+    rig_release();
+    assert_int_equal(accepted_ok(), 5);
+    assert_true(is_event(f, 3, "two") && is_event(f, 4, "three"));
+    assert_int_equal(rig.tap.appends - appends, 3);
+    assert_int_equal(c->routings - was.routings, 3);
+    assert_int_equal(c->judgements - was.judgements, 5); /* again when it is its turn */
+}
+
+static void what_does_not_come_is_said(void **state)
+{
+    struct fake *f = connect_as("gw-a");
+
+    take("a", "look", "c1", "ff");
+    lost(0, "nobody knows it");
+    here(1);
+    assert_true(str_contains(line_with(f, INBOUND, 0),
+                             STR("\"look\\n[a file is missing: nobody knows it]\"")));
+}
+
+static void what_comes_too_late_is_missing_and_keeps_nobody(void **state)
+{
+    struct fake *f = connect_as("gw-a");
+
+    wait_ms = 5000;
+    take("a", "late", "c1", "f");
+    take("a", "next", "c1", "");
+    advance(4500);
+    assert_int_equal(inbound(f), 0);
+    advance(1000);
+    assert_int_equal(inbound(f), 2);
+    assert_true(str_contains(line_with(f, INBOUND, 0), STR("late\\n[a file is missing: ")));
+    assert_true(n_drops > 0);
+    here(0); /* harmless */
+    assert_int_equal(inbound(f), 2);
+}
+
+static void a_start_goes_on_with_what_was_received(void **state)
+{
+    take("a", "one", "c1", "f");
+    take("a", "two", "c1", "");
+    rig.web.platform = "not yet"; /* platforms open after the relay */
+    n_asks = 0;
+    restart();
+    assert_int_equal(relay_waiting(rig.relay), 2);
+    assert_int_equal(n_asks, 0);
+    rig.web.platform = "web";
+    relay_bot_opened(rig.relay, STR("web"), STR("lobby"));
+    turn();
+    assert_int_equal(n_asks, 1);
+    here(0);
+    struct fake *f = connect_as("gw-a");
+    assert_true(is_event(f, 0, "one") && is_event(f, 1, "two"));
+    ack(f, 0);
+    ack(f, 1);
+    advance(1000);
+    restart();
+    assert_int_equal(relay_waiting(rig.relay), 0);
+    assert_int_equal(look("ann").entries, 0);
+}
+
+static void a_platform_that_never_opens_keeps_nobody_for_long(void **state)
+{
+    take("a", "one", "c1", "f");
+    rig.web.platform = "gone";
+    restart();
+    advance(61000);
+    assert_int_equal(relay_waiting(rig.relay), 0);
+    assert_int_equal(look("ann").entries, 1);
+}
+
+static void a_mailbox_that_is_full_is_tried_again(void **state)
+{
+    struct relay_limits lim = rig.lim;
+
+    take("a", "one", "c1", "f");
+    lim.max_mailbox_bytes = 1;
+    relay_set_limits(rig.relay, &lim);
+    here(0);
+    assert_int_equal(look("ann").entries, 0);
+    assert_int_equal(relay_waiting(rig.relay), 1);
+    relay_set_limits(rig.relay, &rig.lim);
+    advance(1500);
+    assert_int_equal(look("ann").entries, 1);
+    assert_int_equal(rows(), 1);
+}
+
+static void what_the_store_refuses_while_it_enters_is_not_lost(void **state)
+{
+    take("both", "one", "c1", "f");
+    rig.tap.refuse = true;
+    here(0);
+    assert_int_equal(relay_waiting(rig.relay), 1);
+    rig.tap.refuse = false;
+    advance(3000);
+    assert_int_equal(relay_waiting(rig.relay), 0);
+    assert_int_equal(look("ann").entries, 1);
+    assert_int_equal(look("bob").entries, 1);
+    assert_int_equal(rows(), 2);
+}
+
+static void what_the_store_refuses_when_it_comes_is_sent_again(void **state)
+{
+    rig.tap.refuse = true;
+    take("a", "one", "c1", "f");
+    assert_int_equal(rig.answers[BH_UNAVAILABLE], 1);
+    assert_int_equal(relay_waiting(rig.relay), 0);
+    rig.tap.refuse = false;
+    take("a", "one", "c1", "f");
+    assert_int_equal(accepted_ok(), 1);
+    assert_int_equal(relay_waiting(rig.relay), 1);
+}
+
+static void the_same_event_again_is_the_same(void **state)
+{
+    struct fake *f = connect_as("gw-a");
+
+    rig.tap.hold = true;
+    take("a", "one", "c1", "f");
+    take("a", "one", "c1", "f");
+    assert_int_equal(accepted_ok(), 0);
+    rig_release();
+    assert_int_equal(accepted_ok(), 2);
+    take("a", "one", "c1", "f");
+    assert_int_equal(accepted_ok(), 3);
+    assert_int_equal(n_asks, 1);
+    here(0);
+    take("a", "one", "c1", "f"); /* it has entered */
+    assert_int_equal(accepted_ok(), 4);
+    assert_int_equal(n_asks, 1);
+    assert_int_equal(inbound(f), 1);
+    assert_int_equal(relay_waiting(rig.relay), 0);
+}
+
+static void nothing_is_fetched_for_nobody(void **state)
+{
+    take("nobody", "spam", "c1", "f");
+    assert_int_equal(accepted_ok(), 1);
+    assert_int_equal(n_asks, 0);
+    assert_int_equal(rows(), 0);
+}
+
+static void a_revocation_counts_while_it_waits(void **state)
+{
+    take("both", "one", "c1", "f");
+    const struct route_spec to_bob = {.platform = STR("web"),
+                                      .key = STR("both"),
+                                      .tenant = STR("acme"),
+                                      .instance = STR("bob")};
+    facts_route_remove(rig.facts, &to_bob, rig_changed_fact, NULL);
+    turn();
+    add_route("both", "cleo"); /* who came later does not get it */
+    here(0);
+    assert_int_equal(look("ann").entries, 1);
+    assert_int_equal(look("bob").entries, 0);
+    assert_int_equal(look("cleo").entries, 0);
+    assert_int_equal(rows(), 1);
+}
+
+static void whoever_calls_off_is_not_told_and_the_event_goes_on(void **state)
+{
+    struct accept_id id = offer_files("a", "one", "c1", "f");
+
+    relay_accept_cancel(rig.relay, id);
+    turn();
+    assert_int_equal(accepted_ok(), 0);
+    here(0);
+    assert_int_equal(look("ann").entries, 1);
+    relay_accept_cancel(rig.relay, id); /* harmless */
+}
+
+static void a_platform_that_closes_is_asked_again_when_it_opens(void **state)
+{
+    take("a", "one", "c1", "f");
+    assert_int_equal(n_asks, 1);
+    relay_bot_closed(rig.relay, STR("web"), STR("lobby"));
+    here(0); /* too late: nobody asks for it now */
+    assert_int_equal(look("ann").entries, 0);
+    relay_bot_opened(rig.relay, STR("web"), STR("lobby"));
+    assert_int_equal(n_asks, 2);
+    here(1);
+    assert_int_equal(look("ann").entries, 1);
+}
+
+static void an_address_that_fades_is_kept_for_who_sleeps(void **state)
+{
+    struct fake *f = connect_as("gw-a");
+
+    take("a", "awake", "c1", "+");
+    assert_int_equal(n_asks, 0);
+    assert_int_equal(inbound(f), 1);
+    assert_true(str_contains(line_with(f, INBOUND, 0), STR("https://x.example/y")));
+    hang_up(f, 1006);
+    take("a", "asleep", "c1", "++");
+    assert_int_equal(n_asks, 2);
+    here(0);
+    lost(1, "its address answered with status 404");
+    f = connect_as("gw-a");
+    struct str line = line_with(f, "asleep", 0);
+    assert_true(str_contains(line, STR("bellhop:media/0123456789abcdef")));
+    assert_true(str_contains(line, STR("[the address of a file may not hold: its address answered "
+                                       "with status 404]")));
+    assert_true(str_contains(line, STR("https://x.example/y")));
+}
+
+static void who_is_awake_gets_the_address_also_behind_another(void **state)
+{
+    struct fake *f = connect_as("gw-a");
+
+    take("a", "one", "c1", "f");
+    take("a", "two", "c1", "+");
+    take("a", "three", "c1", "+f");
+    assert_int_equal(n_asks, 2);
+    here(1);
+    here(0);
+    assert_int_equal(inbound(f), 3);
+    assert_true(
+        str_contains(line_with(f, "\"message_id\":\"two\"", 0), STR("https://x.example/y")));
+    assert_true(str_contains(line_with(f, "\"message_id\":\"three\"", 0), STR("bellhop:media/")));
+}
+
+static void its_context_is_waited_for_where_somebody_reads_it(void **state)
+{
+    struct fake *f = connect_as("gw-a");
+    struct event ev = make_event("a", "one");
+
+    ev.wants_context = true;
+    relay_accept(rig.relay, &ev, on_accepted, NULL);
+    turn();
+    assert_int_equal(n_asks, 0); /* an older gateway */
+    assert_int_equal(inbound(f), 1);
+    facts_gateway_is_newer(rig.facts, STR("gw-a"));
+    turn();
+    ev.event_id = ev.message_id = STR("two");
+    relay_accept(rig.relay, &ev, on_accepted, NULL);
+    turn();
+    assert_int_equal(n_asks, 1);
+    assert_int_equal(inbound(f), 1);
+    const struct event_said said = {STR("before"), STR("m0"), STR("u2"), STR("Bob")};
+    relay_context(rig.relay, asks[0].id, &said, 1, false);
+    relay_context(rig.relay, asks[0].id, &said, 1, true); /* twice does nothing */
+    turn();
+    assert_true(str_contains(line_with(f, INBOUND, 1), STR("\"text\":\"before\"")));
+    ev.event_id = ev.message_id = STR("three");
+    relay_accept(rig.relay, &ev, on_accepted, NULL);
+    turn();
+    relay_context(rig.relay, asks[1].id, NULL, 0, true);
+    turn();
+    assert_true(str_contains(line_with(f, INBOUND, 2), STR("\"context_error\":true")));
+    ev.event_id = ev.message_id = STR("four"); /* it comes with its context: nothing to wait for */
+    ev.wants_context = false;
+    ev.context = &said;
+    ev.n_context = 1;
+    relay_accept(rig.relay, &ev, on_accepted, NULL);
+    turn();
+    assert_true(str_contains(line_with(f, INBOUND, 3), STR("\"text\":\"before\"")));
+    assert_int_equal(n_asks, 2);
+}
+
+static void too_many_are_sent_back(void **state)
+{
+    char id[32];
+    int taken = 0;
+
+    for (; taken < STAGED_CHAT_MAX; taken++) {
+        snprintf(id, sizeof id, "c%d", taken);
+        offer_files("a", id, "full", "f");
+    }
+    turn();
+    take("a", "one more", "full", "f");
+    assert_int_equal(rig.answers[BH_BUSY], 1);
+    take("a", "elsewhere", "c1", "f");
+    assert_int_equal(rig.answers[BH_BUSY], 1);
+    for (taken++; taken < STAGED_TENANT_MAX; taken++) {
+        snprintf(id, sizeof id, "e%d", taken);
+        offer_files("a", id, id, "f");
+    }
+    turn();
+    assert_int_equal(accepted_ok(), STAGED_TENANT_MAX);
+    take("a", "one more", "another", "f");
+    assert_int_equal(rig.answers[BH_BUSY], 2);
+    take("a", "words", "c9", ""); /* of a chat where nothing waits */
+    assert_int_equal(rig.answers[BH_BUSY], 2);
+}
+
+static void on_forgot(void *ctx, enum bh_err err, const struct relay_forgot *got)
+{
+    *(struct relay_forgot *)ctx = *got;
+}
+
+static void what_an_erased_person_wrote_does_not_enter(void **state)
+{
+    struct relay_forgot got = {0};
+
+    take("a", "one", "c1", "f");
+    relay_forget_mail(rig.relay, STR("web"), STR("u1"), true, on_forgot, &got);
+    turn();
+    assert_int_equal(got.n, 1);
+    relay_forget_mail(rig.relay, STR("web"), STR("u1"), false, on_forgot, &got);
+    advance(1000);
+    assert_int_equal(got.n, 1);
+    assert_int_equal(relay_waiting(rig.relay), 0);
+    assert_int_equal(rows(), 0);
+    here(0);
+    assert_int_equal(look("ann").entries, 0);
+}
+
+UNIT(relay_test_staged)
+{
+    const struct CMUnitTest tests[] = {
+#define T(f) cmocka_unit_test_setup_teardown(f, setup_staged, teardown)
+        T(an_event_that_waits_for_nothing_is_routed_judged_and_written_once),
+        T(it_is_received_when_it_is_on_disk_and_enters_with_its_files),
+        T(one_row_waits_for_all_and_goes_with_their_deliveries),
+        T(its_chat_waits_behind_it_in_order_and_no_other_does),
+        T(who_comes_while_it_enters_follows_and_is_written_once),
+        T(what_does_not_come_is_said),
+        T(what_comes_too_late_is_missing_and_keeps_nobody),
+        T(a_start_goes_on_with_what_was_received),
+        T(a_platform_that_never_opens_keeps_nobody_for_long),
+        T(a_mailbox_that_is_full_is_tried_again),
+        T(what_the_store_refuses_while_it_enters_is_not_lost),
+        T(what_the_store_refuses_when_it_comes_is_sent_again),
+        T(the_same_event_again_is_the_same),
+        T(nothing_is_fetched_for_nobody),
+        T(a_revocation_counts_while_it_waits),
+        T(whoever_calls_off_is_not_told_and_the_event_goes_on),
+        T(a_platform_that_closes_is_asked_again_when_it_opens),
+        T(an_address_that_fades_is_kept_for_who_sleeps),
+        T(who_is_awake_gets_the_address_also_behind_another),
+        T(its_context_is_waited_for_where_somebody_reads_it),
+        T(too_many_are_sent_back),
+        T(what_an_erased_person_wrote_does_not_enter),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
