@@ -711,7 +711,13 @@ enum bh_err record_load(struct store *st, const struct record_form *form,
                         struct record_reader *reader, struct str prefix, record_cb *each, void *ctx,
                         char *ret_why)
 {
-    struct record_loading l = {form, reader, each, ctx, xcalloc(1, form->size), ret_why, false};
+    struct record_reader *own = reader == NULL ? record_reader_new(NULL) : NULL;
+    struct record_loading l = {.form = form,
+                               .reader = own != NULL ? own : reader,
+                               .each = each,
+                               .ctx = ctx,
+                               .thing = xcalloc(1, form->size),
+                               .why = ret_why};
     enum bh_err err = prefix.p != NULL ? st->ops->load_under(st, form->ns, prefix, on_record, &l)
                                        : st->ops->load_records(st, form->ns, on_record, &l);
 
@@ -720,5 +726,26 @@ enum bh_err record_load(struct store *st, const struct record_form *form,
     else if (l.damaged)
         err = BH_REFUSED;
     free(l.thing);
+    record_reader_free(own);
     return err;
+}
+
+enum bh_err record_load_like(struct store *st, const struct record_form *form, const void *like,
+                             size_t parts, record_cb *each, void *ctx, char *ret_why)
+{
+    struct buf prefix = BUF_INIT;
+
+    record_write_prefix(form, like, parts, &prefix);
+    enum bh_err err = record_load(st, form, NULL, buf_str(&prefix), each, ctx, ret_why);
+    buf_done(&prefix);
+    return err;
+}
+
+void record_delete_like(struct store *st, const struct record_form *form, const void *thing)
+{
+    struct buf key = BUF_INIT;
+
+    record_write(form, NULL, thing, &key, NULL);
+    record_delete(st, form, buf_str(&key));
+    buf_done(&key);
 }

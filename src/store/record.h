@@ -177,7 +177,12 @@ void record_delete(struct store *st, const struct record_form *form, struct str 
 typedef bool record_cb(void *ctx, struct str key, void *thing);
 /* Read all records of the form whose key starts with @prefix (absent: all).  Blocks: for start-up.
  * BH_REFUSED: one is damaged and the form is not lossy; the others were read.  @ret_why has 256
- * bytes. */
+ * bytes.  @reader NULL: nothing is sealed, and the call makes a reader of its own. */
 enum bh_err record_load(struct store *st, const struct record_form *form,
                         struct record_reader *reader, struct str prefix, record_cb *each, void *ctx,
                         char *ret_why) BH_MUST_USE;
+/* The same for the records whose first @parts of the key are those of @like; nothing is sealed. */
+enum bh_err record_load_like(struct store *st, const struct record_form *form, const void *like,
+                             size_t parts, record_cb *each, void *ctx, char *ret_why) BH_MUST_USE;
+/* Deletes the record that has the key of @thing. */
+void record_delete_like(struct store *st, const struct record_form *form, const void *thing);

@@ -38,11 +38,26 @@ struct backfill {
     struct timer retry;
 };
 
-/* ---- cursors: the newest stored message of each channel ----
- *
- * Namespace "discord", key "<bot> US seen US <channel>", value "<guild> <last message> <gap>". */
+/* ---- cursors: the newest stored message of each channel ---- */
 
-#define US "\x1f"
+struct cursor_record {
+    struct str bot;
+    uint64_t channel_id, guild_id, last, gap;
+};
+static const struct record_field cursor_fields[] = {
+    RECORD_FIELD(struct cursor_record, bot, "bot", RECORD_KEY | RECORD_NEEDED),
+    RECORD_FIELD(struct cursor_record, channel_id, "channel", RECORD_KEY | RECORD_NEEDED),
+    RECORD_FIELD(struct cursor_record, guild_id, "guild", 0),
+    RECORD_FIELD(struct cursor_record, last, "last", 0),
+    RECORD_FIELD(struct cursor_record, gap, "gap", 0),
+};
+const struct record_form discord_cursor_form =
+    RECORD_FORM("discord_cursor", struct cursor_record, cursor_fields, .lossy = true);
+
+static struct cursor_record cursor_record(const struct discord *d, const struct discord_cursor *s)
+{
+    return (struct cursor_record){str_of(d->base.bot), s->channel_id, s->guild_id, s->last, s->gap};
+}
 
 static void cursor_free(struct discord *d, struct discord_cursor *s)
 {
@@ -51,20 +66,11 @@ static void cursor_free(struct discord *d, struct discord_cursor *s)
     free(s);
 }
 
-static void write_cursor_key(struct buf *b, const struct discord *d, uint64_t channel_id)
-{
-    buf_printf(b, "%s" US "seen" US "%" PRIu64, d->base.bot, channel_id);
-}
-
 static void cursor_forget(struct discord *d, struct discord_cursor *s)
 {
-    struct buf key = BUF_INIT;
+    struct cursor_record r = cursor_record(d, s);
 
-    write_cursor_key(&key, d, s->channel_id);
-    store_put(d->env->store,
-              &(struct store_kv){.verb = KV_DELETE, .ns = "discord", .key = buf_str(&key)}, 1,
-              false, NULL, NULL);
-    buf_done(&key);
+    record_delete_like(d->env->store, &discord_cursor_form, &r);
     cursor_free(d, s);
 }
 
@@ -101,7 +107,6 @@ void discord_cursor_advance(struct discord *d, uint64_t guild_id, uint64_t chann
 /* The dirty cursors are the most recently used. */
 void discord_cursors_save(struct discord *d)
 {
-    struct buf key = BUF_INIT, value = BUF_INIT;
     int n = 0;
 
     for (struct list *it = d->cursors_lru.prev; it != &d->cursors_lru && n < MAX_BATCH;
@@ -109,49 +114,31 @@ void discord_cursors_save(struct discord *d)
         struct discord_cursor *s = list_entry(it, struct discord_cursor, lru);
         if (!s->dirty)
             continue;
-        buf_reset(&key);
-        buf_reset(&value);
-        write_cursor_key(&key, d, s->channel_id);
-        buf_printf(&value, "%" PRIu64 " %" PRIu64 " %" PRIu64, s->guild_id, s->last, s->gap);
-        store_put(d->env->store,
-                  &(struct store_kv){.verb = KV_PUT,
-                                     .ns = "discord",
-                                     .key = buf_str(&key),
-                                     .value = buf_str(&value)},
-                  1, false, NULL, NULL);
+        struct cursor_record r = cursor_record(d, s);
+        record_put(d->env->store, &discord_cursor_form, NULL, &r, false, NULL, NULL);
         s->dirty = false;
         n++;
     }
-    buf_done(&key);
-    buf_done(&value);
 }
 
-static void on_cursor(void *ctx, struct str key, struct str value)
+static bool on_cursor(void *ctx, struct str key, void *thing)
 {
-    struct discord *d = ctx;
-    struct str part;
-    uint64_t id, v[3] = {0};
+    const struct cursor_record *r = thing;
+    struct discord_cursor *s = cursor_get(ctx, r->channel_id);
 
-    if (!str_split(&key, '\x1f', &part) || !str_split(&key, '\x1f', &part) || !str_to_u64(key, &id))
-        return;
-    for (int i = 0; i < 3 && str_split(&value, ' ', &part); i++)
-        str_to_u64(part, &v[i]);
-    struct discord_cursor *s = cursor_get(d, id);
-    s->guild_id = v[0];
-    s->last = v[1];
-    s->gap = v[2];
+    (void)key;
+    s->guild_id = r->guild_id;
+    s->last = r->last;
+    s->gap = r->gap;
+    return true;
 }
 
-enum bh_err discord_cursors_load(struct discord *d)
+enum bh_err discord_cursors_load(struct discord *d, char *ret_why)
 {
-    struct buf own = BUF_INIT;
+    struct cursor_record own = {.bot = str_of(d->base.bot)};
 
     list_init(&d->cursors_lru);
-    buf_printf(&own, "%s" US "seen" US, d->base.bot);
-    enum bh_err err =
-        d->env->store->ops->load_under(d->env->store, "discord", buf_str(&own), on_cursor, d);
-    buf_done(&own);
-    return err;
+    return record_load_like(d->env->store, &discord_cursor_form, &own, 1, on_cursor, d, ret_why);
 }
 
 void discord_cursors_done(struct discord *d)

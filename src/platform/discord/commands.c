@@ -44,10 +44,22 @@ static void start(struct discord_commands *c);
 
 /* ---- registered commands, kept in the store ---- */
 
-static void write_record_key(const struct discord *d, struct buf *out)
-{
-    buf_printf(out, "discord\x1f%s", d->base.bot);
-}
+struct commands_record {
+    struct str bot;
+    struct known *known; /* owned when it was read */
+    size_t n;
+};
+static const struct record_field known_fields[] = {
+    RECORD_FIELD(struct known, name, "name", RECORD_NEEDED),
+    RECORD_FIELD(struct known, hash, "hash", 0),
+};
+static const struct record_form known_form = RECORD_FORM(NULL, struct known, known_fields);
+static const struct record_field commands_fields[] = {
+    RECORD_FIELD(struct commands_record, bot, "bot", RECORD_KEY | RECORD_NEEDED),
+    RECORD_ARRAY(struct commands_record, known, n, "commands", &known_form, MAX_KNOWN),
+};
+const struct record_form discord_commands_form =
+    RECORD_FORM("discord_commands", struct commands_record, commands_fields, .lossy = true);
 
 static struct known *known_find(struct discord_commands *c, struct str name)
 {
@@ -77,38 +89,20 @@ static void known_drop(struct discord_commands *c, const char *name)
 
 static void save(struct discord_commands *c)
 {
-    struct buf key = BUF_INIT, value = BUF_INIT;
+    struct commands_record r = {str_of(c->d->base.bot), c->known, c->n_known};
 
-    write_record_key(c->d, &key);
-    for (size_t i = 0; i < c->n_known; i++)
-        buf_printf(&value, "%s %016" PRIx64 "\n", c->known[i].name, c->known[i].hash);
-    struct store_kv item = {.verb = KV_PUT,
-                            .ns = "commands",
-                            .key = buf_str(&key),
-                            .value = buf_str(&value)};
-    store_put(c->d->env->store, &item, 1, false, NULL, NULL);
-    buf_done(&key);
-    buf_done(&value);
+    record_put(c->d->env->store, &discord_commands_form, NULL, &r, false, NULL, NULL);
 }
 
-static void on_record(void *ctx, struct str key, struct str value)
+static bool on_record(void *ctx, struct str key, void *thing)
 {
     struct discord_commands *c = ctx;
-    struct buf mine = BUF_INIT;
-    struct str line, name;
+    struct commands_record *r = thing;
 
-    write_record_key(c->d, &mine);
-    bool ours = str_eq(key, buf_str(&mine));
-    buf_done(&mine);
-    while (ours && str_split(&value, '\n', &line) && str_split(&line, ' ', &name)) {
-        struct known k = {0};
-        if (name.n == 0 || name.n >= NAME_BYTES || line.n != 16)
-            continue;
-        memcpy(k.name, name.p, name.n);
-        for (size_t i = 0; i < 16; i++)
-            k.hash = k.hash << 4 | (uint64_t)(hex_value(line.p[i]) & 15);
-        known_set(c, &k);
-    }
+    for (size_t i = 0; i < r->n && str_eq(key, str_of(c->d->base.bot)); i++)
+        known_set(c, &r->known[i]);
+    record_done(&discord_commands_form, r);
+    return true;
 }
 
 /* ---- the difference ---- */
@@ -296,14 +290,14 @@ static void on_retry(struct timer *t)
 static struct discord_commands *commands_new(struct discord *d)
 {
     struct discord_commands *c = xcalloc(1, sizeof *c);
-    struct buf mine = BUF_INIT;
+    char why[256];
 
     c->d = d;
     c->parser = json_parser_new();
     timer_init(&c->retry, on_retry);
-    write_record_key(d, &mine);
-    d->env->store->ops->load_under(d->env->store, "commands", buf_str(&mine), on_record, c);
-    buf_done(&mine);
+    if (record_load(d->env->store, &discord_commands_form, NULL, str_of(d->base.bot), on_record, c,
+                    why) != BH_OK)
+        log_warn(&d->log, "%s: all commands are set again", why);
     return c;
 }
 

@@ -215,13 +215,12 @@ static enum bh_err discord_open(const struct platform_settings *settings, struct
     discord_auto_init(d);
     discord_backfill_init(d);
     timer_init(&d->tick, on_tick);
-    snprintf(ret_why, 256, "the store cannot be read");
     discord_interactions_init(d);
-    enum bh_err err = discord_shards_load(d);
+    enum bh_err err = discord_shards_load(d, ret_why);
     if (err == BH_OK)
-        err = discord_cursors_load(d);
+        err = discord_cursors_load(d, ret_why);
     if (err == BH_OK)
-        err = discord_names_load(d);
+        err = discord_names_load(d, ret_why);
     if (err == BH_OK)
         err = prompts_open(&d->base, discord_prompt_over, &d->prompts, ret_why);
     if (err == BH_OK)
@@ -342,9 +341,15 @@ static const struct descriptor descriptor = {
            1u << ACTION_REACT | 1u << ACTION_THREAD_CREATE | 1u << ACTION_THREAD_RENAME,
 };
 
+static const struct record_form *const discord_records[] = {&discord_session_form,
+                                                            &discord_cursor_form,
+                                                            &discord_thread_form,
+                                                            &discord_commands_form, NULL};
+
 const struct platform_ops discord_ops = {
     .name = "discord",
     .config = &discord_config,
+    .records = discord_records,
     .descriptor = &descriptor,
     .open = discord_open,
     .act = discord_act,

@@ -150,7 +150,8 @@ struct discord {
 };
 
 /* ---- shards.c ---- */
-enum bh_err discord_shards_load(struct discord *d); /* the sessions of an earlier process */
+enum bh_err discord_shards_load(struct discord *d,
+                                char *ret_why); /* the sessions of an earlier process */
 void discord_shards_init(struct discord *d);
 void discord_shards_save(struct discord *d);
 void discord_shards_reshard(struct discord *d); /* Discord wants another number of shards */
@@ -183,7 +184,7 @@ struct discord_cursor { /* the newest message of a channel that is stored */
     bool dirty, filling, again; /* again: another session was lost during the backfill */
     struct list lru;
 };
-enum bh_err discord_cursors_load(struct discord *d);
+enum bh_err discord_cursors_load(struct discord *d, char *ret_why);
 void discord_cursors_save(struct discord *d);
 void discord_cursors_done(struct discord *d);
 void discord_cursor_advance(struct discord *d, uint64_t guild_id, uint64_t channel_id,
@@ -204,7 +205,7 @@ struct str discord_home(struct platform *p, struct str chat, char room[32]);
 void discord_watched_done(struct discord *d);
 
 /* ---- threads.c ---- */
-enum bh_err discord_names_load(struct discord *d);
+enum bh_err discord_names_load(struct discord *d, char *ret_why);
 void discord_names_done(struct discord *d);
 void discord_name_given(struct discord *d, uint64_t thread_id, const char *name);
 /* The same for a thread that an answer opened: a later rename does not change this name. */
@@ -294,3 +295,6 @@ static inline struct str id_key(const uint64_t *id)
 {
     return str_make(id, sizeof *id);
 }
+
+extern const struct record_form discord_session_form, discord_cursor_form, discord_thread_form,
+    discord_commands_form;

@@ -79,108 +79,100 @@ static const struct dsocket_wire wire = {wire_open, wire_send, wire_drop};
 
 /* ---- sessions, kept across restarts ----
  *
- * Namespace "discord", key "<bot> US session US <shard>/<shards>", value
- * {"id","url","seq","user","intents"}.  Written at most every two seconds: a restart then
- * resumes a little earlier than it had to, and the host drops repeated events by their message
- * id.  The number is the confirmed one, so a record never claims an event that is not stored. */
+ * A session is written at most every two seconds: a restart then resumes a little earlier than it
+ * had to, and the host drops repeated events by their message id.  The number is the confirmed one,
+ * so a record never claims an event that is not stored. */
 
-#define US "\x1f"
+struct stored_session { /* texts are owned when it was read: then of an earlier process */
+    char *bot;
+    uint32_t shard, shards;
+    char *id, *url, *user;
+    uint64_t seq, intents;
+    char name[32]; /* "<shard>/<shards>": its key in discord->stored */
+};
+static const struct record_field session_fields[] = {
+    RECORD_FIELD(struct stored_session, bot, "bot", RECORD_KEY | RECORD_NEEDED),
+    RECORD_FIELD(struct stored_session, shard, "shard", RECORD_KEY),
+    RECORD_FIELD(struct stored_session, shards, "shards", RECORD_KEY | RECORD_NEEDED),
+    RECORD_FIELD(struct stored_session, id, "id", RECORD_NEEDED),
+    RECORD_FIELD(struct stored_session, url, "url", 0),
+    RECORD_FIELD(struct stored_session, user, "user", 0),
+    RECORD_FIELD(struct stored_session, seq, "seq", RECORD_NEEDED),
+    RECORD_FIELD(struct stored_session, intents, "intents", 0),
+};
+const struct record_form discord_session_form =
+    RECORD_FORM("discord_session", struct stored_session, session_fields, .lossy = true);
 
 void discord_shards_save(struct discord *d)
 {
     for (unsigned i = 0; i < d->n_shards; i++) {
         struct discord_shard *s = &d->shards[i];
         struct dsocket_session gs = dsocket_session(s->socket);
-        struct buf key = BUF_INIT, value = BUF_INIT;
-        struct jw w = jw_begin(&value);
+        struct stored_session r = {.bot = (char *)d->base.bot,
+                                   .shard = i,
+                                   .shards = d->n_shards,
+                                   .id = (char *)gs.id,
+                                   .url = (char *)gs.resume_url,
+                                   .user = d->bot_user,
+                                   .seq = gs.seq,
+                                   .intents = d->intent_bits};
 
         if (gs.seq == s->saved_seq && strcmp(gs.id, s->saved_id) == 0)
             continue;
         s->saved_seq = gs.seq;
         snprintf(s->saved_id, sizeof s->saved_id, "%s", gs.id);
-        buf_printf(&key, "%s" US "session" US "%u/%u", d->base.bot, i, d->n_shards);
-        jw_obj(&w);
-        jw_kstr(&w, "id", str_of(gs.id));
-        jw_kstr(&w, "url", str_of(gs.resume_url));
-        jw_ki64(&w, "seq", (int64_t)gs.seq);
-        jw_kstr(&w, "user", str_of(d->bot_user));
-        jw_ki64(&w, "intents", (int64_t)d->intent_bits);
-        jw_end_obj(&w);
-        store_put(d->env->store,
-                  &(struct store_kv){.verb = gs.id[0] != '\0' ? KV_PUT : KV_DELETE,
-                                     .ns = "discord",
-                                     .key = buf_str(&key),
-                                     .value = buf_str(&value)},
-                  1, false, NULL, NULL);
-        buf_done(&key);
-        buf_done(&value);
+        if (gs.id[0] != '\0' && gs.seq != 0)
+            record_put(d->env->store, &discord_session_form, NULL, &r, false, NULL, NULL);
+        else
+            record_delete_like(d->env->store, &discord_session_form, &r);
     }
-}
-
-struct stored_session { /* of an earlier process, until its shard is made */
-    char *key, *value;  /* owned; "<shard>/<shards>" */
-};
-
-/* Keys are "<bot> US session US <shard>/<shards>". */
-static void on_session(void *ctx, struct str key, struct str value)
-{
-    struct discord *d = ctx;
-    struct str part;
-
-    if (!str_split(&key, '\x1f', &part) || !str_split(&key, '\x1f', &part))
-        return;
-    struct stored_session *st = xcalloc(1, sizeof *st);
-    st->key = str_dup(key);
-    st->value = str_dup(value);
-    map_put(&d->stored, str_of(st->key), st);
-}
-
-enum bh_err discord_shards_load(struct discord *d)
-{
-    struct buf own = BUF_INIT;
-
-    buf_printf(&own, "%s" US "session" US, d->base.bot);
-    enum bh_err err =
-        d->env->store->ops->load_under(d->env->store, "discord", buf_str(&own), on_session, d);
-    buf_done(&own);
-    return err;
-}
-
-static bool read_session(struct discord *d, struct json v, struct dsocket *socket)
-{
-    struct str user = json_str(v, "user");
-    int64_t seq = 0, intents = 0;
-
-    /* A session keeps the intents it began with, so one with other intents is not resumed. */
-    if (!json_as_i64(json_get(v, "intents"), &intents) || (uint64_t)intents != d->intent_bits ||
-        !json_as_i64(json_get(v, "seq"), &seq) || seq <= 0 || snowflake(user) == 0 ||
-        user.n >= sizeof d->bot_user || json_str(v, "id").n == 0)
-        return false;
-    memcpy(d->bot_user, user.p, user.n);
-    d->bot_user[user.n] = '\0';
-    dcache_set_bot(d->cache, snowflake(user));
-    dsocket_set_session(socket, json_str(v, "id"), json_str(v, "url"), (uint64_t)seq);
-    return true;
 }
 
 static void stored_free(struct stored_session *st)
 {
-    free(st->key);
-    free(st->value);
+    record_done(&discord_session_form, st);
     free(st);
+}
+
+static bool on_session(void *ctx, struct str key, void *thing)
+{
+    struct discord *d = ctx;
+    struct stored_session *st = xmalloc(sizeof *st);
+
+    (void)key;
+    *st = *(struct stored_session *)thing;
+    snprintf(st->name, sizeof st->name, "%u/%u", st->shard, st->shards);
+    struct stored_session *was = map_put(&d->stored, str_of(st->name), st);
+    if (was != NULL)
+        stored_free(was);
+    return true;
+}
+
+enum bh_err discord_shards_load(struct discord *d, char *ret_why)
+{
+    struct stored_session own = {.bot = (char *)d->base.bot};
+
+    return record_load_like(d->env->store, &discord_session_form, &own, 1, on_session, d, ret_why);
 }
 
 static bool resume_stored(struct discord *d, unsigned shard, unsigned n_shards,
                           struct dsocket *socket)
 {
-    char key[32];
-    struct json v;
+    char name[32];
 
-    snprintf(key, sizeof key, "%u/%u", shard, n_shards);
-    struct stored_session *st = map_del(&d->stored, str_of(key));
+    snprintf(name, sizeof name, "%u/%u", shard, n_shards);
+    struct stored_session *st = map_del(&d->stored, str_of(name));
     if (st == NULL)
         return false;
-    bool ok = json_parse(d->parser, str_of(st->value), &v) && read_session(d, v, socket);
+    struct str user = str_of(st->user);
+    /* A session keeps the intents it began with, so one with other intents is not resumed. */
+    bool ok = st->intents == d->intent_bits && snowflake(user) != 0 && user.n < sizeof d->bot_user;
+    if (ok) {
+        memcpy(d->bot_user, user.p, user.n);
+        d->bot_user[user.n] = '\0';
+        dcache_set_bot(d->cache, snowflake(user));
+        dsocket_set_session(socket, str_of(st->id), str_of(st->url), st->seq);
+    }
     stored_free(st);
     return ok;
 }

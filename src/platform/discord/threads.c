@@ -30,10 +30,7 @@ enum {
 };
 #define NO_NAME "A conversation"
 
-/* ---- names, for a rename that must not overwrite a person's ----
- *
- * Namespace "thread", key "discord" US bot US thread, value the name, behind US if an answer opened
- * the thread. */
+/* ---- names, for a rename that must not overwrite a person's ---- */
 
 struct thread_name {
     struct list link; /* d->thread_names_by_age, oldest first */
@@ -42,20 +39,24 @@ struct thread_name {
     bool opened; /* by an answer; the name is the one the thread got then */
 };
 
-static void store_name(struct discord *d, uint64_t id, const char *name, bool opened)
-{
-    struct buf key = BUF_INIT, value = BUF_INIT;
+struct thread_record {
+    struct str bot;
+    uint64_t id;
+    struct str name;
+    bool opened;
+};
+static const struct record_field thread_fields[] = {
+    RECORD_FIELD(struct thread_record, bot, "bot", RECORD_KEY | RECORD_NEEDED),
+    RECORD_FIELD(struct thread_record, id, "id", RECORD_KEY | RECORD_NEEDED),
+    RECORD_FIELD(struct thread_record, name, "name", 0),
+    RECORD_FIELD(struct thread_record, opened, "opened", 0),
+};
+const struct record_form discord_thread_form =
+    RECORD_FORM("discord_thread", struct thread_record, thread_fields, .lossy = true);
 
-    if (name != NULL)
-        buf_printf(&value, "%s%s", opened ? "\x1f" : "", name);
-    buf_printf(&key, "discord\x1f%s\x1f%" PRIu64, d->base.bot, id);
-    struct store_kv item = {.verb = name != NULL ? KV_PUT : KV_DELETE,
-                            .ns = "thread",
-                            .key = buf_str(&key),
-                            .value = buf_str(&value)};
-    store_put(d->env->store, &item, 1, false, NULL, NULL);
-    buf_done(&key);
-    buf_done(&value);
+static struct thread_record thread_record(const struct discord *d, const struct thread_name *t)
+{
+    return (struct thread_record){str_of(d->base.bot), t->id, str_of(t->name), t->opened};
 }
 
 static void name_free(struct discord *d, struct thread_name *t)
@@ -66,7 +67,8 @@ static void name_free(struct discord *d, struct thread_name *t)
     free(t);
 }
 
-static void remember_name(struct discord *d, uint64_t id, struct str name)
+static struct thread_name *remember_name(struct discord *d, uint64_t id, struct str name,
+                                         bool opened)
 {
     struct thread_name *t = map_get(&d->thread_names, id_key(&id));
 
@@ -74,25 +76,24 @@ static void remember_name(struct discord *d, uint64_t id, struct str name)
         name_free(d, t);
     t = xcalloc(1, sizeof *t);
     t->id = id;
-    t->opened = str_starts(name, STR("\x1f"));
-    t->name = str_dup(str_skip(name, t->opened ? 1 : 0));
+    t->opened = opened;
+    t->name = str_dup(name);
     list_init(&t->link);
     list_append(&d->thread_names_by_age, &t->link);
     map_put(&d->thread_names, id_key(&t->id), t);
+    return t;
 }
 
 static void set_name(struct discord *d, uint64_t thread_id, const char *name, bool opened)
 {
-    struct buf value = BUF_INIT;
+    struct thread_record r = thread_record(d, remember_name(d, thread_id, str_of(name), opened));
 
-    buf_printf(&value, "%s%s", opened ? "\x1f" : "", name);
-    remember_name(d, thread_id, buf_str(&value));
-    buf_done(&value);
-    store_name(d, thread_id, name, opened);
+    record_put(d->env->store, &discord_thread_form, NULL, &r, false, NULL, NULL);
     if (map_count(&d->thread_names) <= MAX_NAMES)
         return;
     struct thread_name *oldest = list_first(&d->thread_names_by_age, struct thread_name, link);
-    store_name(d, oldest->id, NULL, false);
+    r = thread_record(d, oldest);
+    record_delete_like(d->env->store, &discord_thread_form, &r);
     name_free(d, oldest);
 }
 
@@ -139,26 +140,21 @@ bool discord_name_is_ours(const struct discord *d, uint64_t thread_id, const cha
     return t != NULL && name != NULL && strcmp(t->name, name) == 0;
 }
 
-static void on_name(void *ctx, struct str key, struct str value)
+static bool on_name(void *ctx, struct str key, void *thing)
 {
-    struct discord *d = ctx;
-    struct str platform, bot;
+    const struct thread_record *r = thing;
 
-    if (str_split(&key, '\x1f', &platform) && str_split(&key, '\x1f', &bot) &&
-        str_eq(platform, STR("discord")) && str_eq(bot, str_of(d->base.bot)) && snowflake(key) != 0)
-        remember_name(d, snowflake(key), value);
+    (void)key;
+    remember_name(ctx, r->id, r->name, r->opened);
+    return true;
 }
 
-enum bh_err discord_names_load(struct discord *d)
+enum bh_err discord_names_load(struct discord *d, char *ret_why)
 {
-    struct buf own = BUF_INIT;
+    struct thread_record own = {.bot = str_of(d->base.bot)};
 
     list_init(&d->thread_names_by_age);
-    buf_printf(&own, "discord\x1f%s\x1f", d->base.bot);
-    enum bh_err err =
-        d->env->store->ops->load_under(d->env->store, "thread", buf_str(&own), on_name, d);
-    buf_done(&own);
-    return err;
+    return record_load_like(d->env->store, &discord_thread_form, &own, 1, on_name, d, ret_why);
 }
 
 void discord_names_done(struct discord *d)

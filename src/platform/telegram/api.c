@@ -231,28 +231,42 @@ static bool remember_move(struct telegram *t, struct str from, struct str to)
     return true;
 }
 
-void tg_chats_load(void *ctx, struct str key, struct str value)
-{
-    struct telegram *t = ctx;
-    struct str bot, id, what;
+struct moved_record {
+    struct str bot, token, from, to;
+};
+static const struct record_field moved_fields[] = {
+    RECORD_FIELD(struct moved_record, bot, "bot", RECORD_KEY | RECORD_NEEDED),
+    RECORD_FIELD(struct moved_record, token, "token", RECORD_KEY | RECORD_NEEDED),
+    RECORD_FIELD(struct moved_record, from, "from", RECORD_KEY | RECORD_NEEDED),
+    RECORD_FIELD(struct moved_record, to, "to", RECORD_NEEDED),
+};
+const struct record_form tg_moved_form =
+    RECORD_FORM("telegram_moved", struct moved_record, moved_fields, .lossy = true);
 
-    if (str_split(&key, '\x1f', &bot) && str_split(&key, '\x1f', &id) &&
-        str_split(&key, '\x1f', &what) && str_eq(bot, str_of(t->base.bot)) &&
-        str_eq(id, str_of(t->token_id)) && str_eq(what, STR("moved")))
-        remember_move(t, key, value);
+static bool on_moved(void *ctx, struct str key, void *thing)
+{
+    const struct moved_record *r = thing;
+
+    (void)key;
+    remember_move(ctx, r->from, r->to);
+    return true;
+}
+
+enum bh_err tg_chats_load(struct telegram *t, char *ret_why)
+{
+    struct moved_record own = {.bot = str_of(t->base.bot), .token = str_of(t->token_id)};
+
+    return record_load_like(t->env->store, &tg_moved_form, &own, 2, on_moved, t, ret_why);
 }
 
 void tg_chat_moved(struct telegram *t, struct str from, struct str to)
 {
-    struct buf key = BUF_INIT;
+    struct moved_record r = {str_of(t->base.bot), str_of(t->token_id), from, to};
 
     if (!remember_move(t, from, to))
         return;
     log_info(&t->log, "a group became a supergroup: from=%.*s to=%.*s", STR_FMT(from), STR_FMT(to));
-    buf_printf(&key, "%s\x1f%s\x1fmoved\x1f%.*s", t->base.bot, t->token_id, STR_FMT(from));
-    struct store_kv item = {.verb = KV_PUT, .ns = "telegram", .key = buf_str(&key), .value = to};
-    store_put(t->env->store, &item, 1, false, NULL, NULL);
-    buf_done(&key);
+    record_put(t->env->store, &tg_moved_form, NULL, &r, false, NULL, NULL);
 }
 
 struct str tg_chat_now(struct telegram *t, struct str id)

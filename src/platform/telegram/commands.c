@@ -30,35 +30,31 @@ struct tg_commands {
 
 static void send(struct tg_commands *c);
 
-static void write_record_key(const struct telegram *t, struct buf *out)
-{
-    buf_printf(out, "telegram\x1f%s", t->base.bot);
-}
+struct tg_commands_record {
+    struct str bot;
+    uint64_t set;
+};
+static const struct record_field commands_fields[] = {
+    RECORD_FIELD(struct tg_commands_record, bot, "bot", RECORD_KEY | RECORD_NEEDED),
+    RECORD_FIELD(struct tg_commands_record, set, "set", 0),
+};
+const struct record_form tg_commands_form =
+    RECORD_FORM("telegram_commands", struct tg_commands_record, commands_fields, .lossy = true);
 
-static void on_record(void *ctx, struct str key, struct str value)
+static bool on_record(void *ctx, struct str key, void *thing)
 {
     struct tg_commands *c = ctx;
-    struct buf mine = BUF_INIT;
 
-    write_record_key(c->t, &mine);
-    if (str_eq(key, buf_str(&mine)))
-        str_to_u64(value, &c->set);
-    buf_done(&mine);
+    if (str_eq(key, str_of(c->t->base.bot)))
+        c->set = ((const struct tg_commands_record *)thing)->set;
+    return true;
 }
 
 static void save(struct tg_commands *c)
 {
-    struct buf key = BUF_INIT;
-    char value[24];
+    struct tg_commands_record r = {str_of(c->t->base.bot), c->set};
 
-    write_record_key(c->t, &key);
-    snprintf(value, sizeof value, "%" PRIu64, c->set);
-    struct store_kv item = {.verb = KV_PUT,
-                            .ns = "commands",
-                            .key = buf_str(&key),
-                            .value = str_of(value)};
-    store_put(c->t->env->store, &item, 1, false, NULL, NULL);
-    buf_done(&key);
+    record_put(c->t->env->store, &tg_commands_form, NULL, &r, false, NULL, NULL);
 }
 
 /* ---- telling Telegram ---- */
@@ -171,17 +167,17 @@ void tg_set_commands(struct platform *p, struct str commands)
 {
     struct telegram *t = container_of(p, struct telegram, base);
     struct tg_commands *c = t->commands;
-    struct buf mine = BUF_INIT;
     struct json doc;
+    char why[256];
 
     if (c == NULL) {
         c = t->commands = xcalloc(1, sizeof *c);
         c->t = t;
         c->parser = json_parser_new();
         timer_init(&c->retry, on_retry);
-        write_record_key(t, &mine);
-        t->env->store->ops->load_under(t->env->store, "commands", buf_str(&mine), on_record, c);
-        buf_done(&mine);
+        if (record_load(t->env->store, &tg_commands_form, NULL, str_of(t->base.bot), on_record, c,
+                        why) != BH_OK)
+            log_warn(&t->log, "%s: the commands are set again", why);
     }
     if (!json_parse(c->parser, commands, &doc))
         return;

@@ -348,19 +348,25 @@ static void batch_deliver(struct telegram *t)
         batch_done(t);
 }
 
+struct offset_record {
+    struct str bot, token;
+    int64_t offset, heard_ms;
+};
+static const struct record_field offset_fields[] = {
+    RECORD_FIELD(struct offset_record, bot, "bot", RECORD_KEY | RECORD_NEEDED),
+    RECORD_FIELD(struct offset_record, token, "token", RECORD_KEY | RECORD_NEEDED),
+    RECORD_FIELD(struct offset_record, offset, "offset", 0),
+    RECORD_FIELD(struct offset_record, heard_ms, "heard", 0),
+};
+const struct record_form tg_offset_form =
+    RECORD_FORM("telegram_offset", struct offset_record, offset_fields, .lossy = true);
+
 static void store_offset(struct telegram *t)
 {
-    struct buf key = BUF_INIT, value = BUF_INIT;
+    struct offset_record r = {str_of(t->base.bot), str_of(t->token_id), t->poll.offset,
+                              clock_wall_ms(t->env->clock)};
 
-    buf_printf(&key, "%s\x1f%s\x1foffset", t->base.bot, t->token_id);
-    buf_printf(&value, "%" PRId64 " %" PRId64, t->poll.offset, clock_wall_ms(t->env->clock));
-    struct store_kv item = {.verb = KV_PUT,
-                            .ns = "telegram",
-                            .key = buf_str(&key),
-                            .value = buf_str(&value)};
-    store_put(t->env->store, &item, 1, false, NULL, NULL);
-    buf_done(&key);
-    buf_done(&value);
+    record_put(t->env->store, &tg_offset_form, NULL, &r, false, NULL, NULL);
 }
 
 static void batch_done(struct telegram *t)
@@ -630,18 +636,17 @@ static void fetch(struct telegram *t)
 
 /* ---- life ---- */
 
-static void on_record(void *ctx, struct str key, struct str value)
+static bool on_offset(void *ctx, struct str key, void *thing)
 {
     struct telegram *t = ctx;
-    struct buf mine = BUF_INIT;
-    struct str offset;
+    const struct offset_record *r = thing;
 
-    tg_chats_load(t, key, value);
-    buf_printf(&mine, "%s\x1f%s\x1foffset", t->base.bot, t->token_id);
-    if (str_eq(key, buf_str(&mine)) && str_split(&value, ' ', &offset) &&
-        !(str_to_i64(offset, &t->poll.offset) && str_to_i64(value, &t->poll.heard_ms)))
-        t->poll.offset = t->poll.heard_ms = 0;
-    buf_done(&mine);
+    (void)key;
+    if (str_eq(r->token, str_of(t->token_id))) {
+        t->poll.offset = r->offset;
+        t->poll.heard_ms = r->heard_ms;
+    }
+    return true;
 }
 
 static void on_timer(struct timer *timer)
@@ -669,16 +674,14 @@ static void on_timer(struct timer *timer)
 
 void tg_inbound_start(struct telegram *t)
 {
-    struct store *store = t->env->store;
-    struct buf mine = BUF_INIT;
+    struct offset_record own = {.bot = str_of(t->base.bot)};
+    char why[256];
 
     t->poll.parser = json_parser_new();
     timer_init(&t->poll.timer, on_timer);
-    buf_printf(&mine, "%s\x1f%s\x1f", t->base.bot, t->token_id);
-    if (store->ops->load_under(store, "telegram", buf_str(&mine), on_record, t) != BH_OK)
-        log_warn(&t->log, "the offset cannot be read from the store; repeated "
-                          "updates are dropped by their ids");
-    buf_done(&mine);
+    if (record_load_like(t->env->store, &tg_offset_form, &own, 1, on_offset, t, why) != BH_OK ||
+        tg_chats_load(t, why) != BH_OK)
+        log_warn(&t->log, "%s; repeated updates are dropped by their ids", why);
     ask_who(t);
 }
 

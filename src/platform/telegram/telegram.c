@@ -320,9 +320,13 @@ static const struct descriptor tg_descriptor = {
            1u << ACTION_REACT | 1u << ACTION_THREAD_CREATE | 1u << ACTION_THREAD_RENAME,
 };
 
+static const struct record_form *const telegram_records[] = {&tg_moved_form, &tg_offset_form,
+                                                             &tg_commands_form, NULL};
+
 const struct platform_ops telegram_ops = {
     .name = "telegram",
     .config = &telegram_config,
+    .records = telegram_records,
     .ids_per_chat = true,
     .descriptor = &tg_descriptor,
     .open = tg_open,

@@ -129,7 +129,7 @@ void tg_answer_read(struct telegram *t, struct json_parser *parser, const struct
 const char *tg_refusal(int code, const char *why);
 bool tg_refuses_entities(const struct tg_answer *a);
 
-void tg_chats_load(void *ctx, struct str key, struct str value); /* a store_record_cb */
+enum bh_err tg_chats_load(struct telegram *t, char *ret_why);
 void tg_chats_free(struct telegram *t);
 void tg_chat_moved(struct telegram *t, struct str from, struct str to);
 struct str tg_chat_now(struct telegram *t, struct str id);    /* @id unless the chat moved */
@@ -166,3 +166,5 @@ struct str tg_command_name(const struct telegram *t, struct str name);
 void tg_act(struct platform *p, struct action_id id, const struct action_from *from,
             const struct action *a);
 extern const struct sender_ops tg_sender;
+
+extern const struct record_form tg_moved_form, tg_offset_form, tg_commands_form;

@@ -149,38 +149,36 @@ static struct web_name *remember_name(struct web *w, struct str chat_id, struct 
     return n;
 }
 
-static void write_key(const struct web *w, struct str chat_id, struct buf *out)
-{
-    buf_printf(out, "%s\x1f%.*s", w->base.bot, STR_FMT(chat_id));
-}
+struct name_record {
+    struct str bot, chat;
+    int64_t day;
+    struct str text;
+};
+static const struct record_field name_fields[] = {
+    RECORD_FIELD(struct name_record, bot, "bot", RECORD_KEY | RECORD_NEEDED),
+    RECORD_FIELD(struct name_record, chat, "chat", RECORD_KEY | RECORD_NEEDED,
+                 .max = VISITOR_CHAT_CHARS),
+    RECORD_FIELD(struct name_record, day, "day", 0),
+    RECORD_FIELD(struct name_record, text, "name", RECORD_NEEDED),
+};
+const struct record_form web_name_form =
+    RECORD_FORM("web_name", struct name_record, name_fields, .lossy = true);
 
 static void store_name(struct web *w, const struct web_name *n)
 {
-    struct buf key = BUF_INIT, value = BUF_INIT;
+    struct name_record r = {web_bot(w), str_of(n->chat_id), n->day, str_of(n->text)};
 
-    if (w->history == 0 || !web_is_routed(w))
-        return;
-    write_key(w, str_of(n->chat_id), &key);
-    buf_printf(&value, "%lld\x1f%s", (long long)n->day, n->text);
-    struct store_kv item = {.verb = KV_PUT,
-                            .ns = "web_name",
-                            .key = buf_str(&key),
-                            .value = buf_str(&value)};
-    store_put(w->env->store, &item, 1, false, NULL, NULL);
-    buf_done(&key);
-    buf_done(&value);
+    if (w->history > 0 && web_is_routed(w))
+        record_put(w->env->store, &web_name_form, NULL, &r, false, NULL, NULL);
 }
 
 /* In the store and in memory; an unknown name is fine. */
 static void forget_name(struct web *w, struct str chat_id)
 {
-    struct buf key = BUF_INIT;
+    struct name_record r = {.bot = web_bot(w), .chat = chat_id};
 
-    write_key(w, chat_id, &key);
-    struct store_kv item = {.verb = KV_DELETE, .ns = "web_name", .key = buf_str(&key)};
     if (w->history > 0)
-        store_put(w->env->store, &item, 1, false, NULL, NULL);
-    buf_done(&key);
+        record_delete_like(w->env->store, &web_name_form, &r);
     web_name_drop(w, chat_id);
 }
 
@@ -226,15 +224,15 @@ void web_names_age(struct web *w)
 }
 
 /* "<day> US <name>" under "<bot> US <chat>". */
-static void on_name(void *ctx, struct str key, struct str value)
+static bool on_name(void *ctx, struct str key, void *thing)
 {
-    struct web *w = ctx;
-    struct str bot, day;
-    int64_t number;
+    const struct name_record *r = thing;
 
-    if (str_split(&key, '\x1f', &bot) && key.n == VISITOR_CHAT_CHARS &&
-        str_split(&value, '\x1f', &day) && str_to_i64(day, &number))
-        remember_name(w, key, value, number);
+    (void)key;
+    if (r->chat.n != VISITOR_CHAT_CHARS)
+        return false;
+    remember_name(ctx, r->chat, r->text, r->day);
+    return true;
 }
 
 static int by_day(const void *a, const void *b)
@@ -259,16 +257,13 @@ static void sort_names(struct web *w)
     free(all);
 }
 
-enum bh_err web_names_open(struct web *w)
+enum bh_err web_names_open(struct web *w, char *ret_why)
 {
-    struct buf prefix = BUF_INIT;
-    struct store *st = w->env->store;
+    struct name_record own = {.bot = web_bot(w)};
 
     if (w->history == 0)
         return BH_OK;
-    buf_printf(&prefix, "%s\x1f", w->base.bot);
-    enum bh_err err = st->ops->load_under(st, "web_name", buf_str(&prefix), on_name, w);
-    buf_done(&prefix);
+    enum bh_err err = record_load_like(w->env->store, &web_name_form, &own, 1, on_name, w, ret_why);
     sort_names(w);
     web_names_age(w);
     return err;

@@ -86,7 +86,7 @@ static const struct record_field key_fields[] = {
     RECORD_FIELD(struct visitor_key, key, "key", RECORD_NEEDED | RECORD_SEALED),
 };
 static const struct record_form key_form = RECORD_FORM("web_key", struct visitor_key, key_fields);
-static const struct record_form *const web_records[] = {&key_form, NULL};
+static const struct record_form *const web_records[] = {&key_form, &web_name_form, NULL};
 
 struct key_load {
     struct web *w;
@@ -202,7 +202,7 @@ static enum bh_err web_open(const struct platform_settings *settings, struct hos
     if (err == BH_OK)
         err = prompts_open(&w->base, web_prompt_over, &w->prompts, ret_why);
     if (err == BH_OK)
-        err = web_names_open(w);
+        err = web_names_open(w, ret_why);
     if (err == BH_OK)
         err = sender_new(&w->base, "the chat page", &no_requests, &sender, ret_why);
     if (err != BH_OK) {

@@ -128,7 +128,9 @@ bool web_message_read(struct web *w, struct str record, struct web_message *ret)
 struct web *web_sibling(struct str bot);
 
 /* ---- visitor.c: names ---- */
-enum bh_err web_names_open(struct web *w); /* reads the stored names; blocks, for start-up */
+/* Reads the stored names.  Blocks: for start-up. */
+enum bh_err web_names_open(struct web *w, char *ret_why);
+extern const struct record_form web_name_form;
 void web_names_close(struct web *w);
 /* The visitor's name, or one made from the chat id in @ret_made. */
 struct str web_name_of(const struct web *w, struct str chat_id, char ret_made[16]);
