@@ -23,7 +23,8 @@ static struct addr from_v6(const void *bytes)
     return a;
 }
 
-struct addr addr_plain(const struct addr *a)
+/* IPv4 inside IPv6 taken out. */
+static struct addr addr_plain(const struct addr *a)
 {
     return a->n == 16 ? from_v6(a->bytes) : *a;
 }

@@ -10,7 +10,6 @@ struct addr { /* an IPv4 address on an IPv6 socket is an IPv4 address here */
 };
 
 struct addr addr_of(const struct sockaddr *a);
-struct addr addr_plain(const struct addr *a); /* IPv4 inside IPv6 taken out */
 /* "192.0.2.1", "2001:db8::1"; also in brackets, and with a port behind.  False: not an address. */
 bool addr_parse(struct str text, struct addr *ret);
 enum { ADDR_TEXT_BYTES = 48 };

@@ -207,7 +207,8 @@ void conn_close(struct conn *c)
     c->server->slots[c->slot].generation++; /* answers find nobody from here on */
 }
 
-void conn_free(struct conn *c)
+/* Tells the owner, then frees. */
+static void conn_free(struct conn *c)
 {
     struct http_server *s = c->server;
 

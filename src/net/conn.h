@@ -209,7 +209,6 @@ void conn_want_write(struct conn *c);
 void conn_finish(struct conn *c);
 /* Close the socket now.  Owners are told at the end of the turn; the memory is valid until then. */
 void conn_close(struct conn *c);
-void conn_free(struct conn *c); /* tells the owner, then frees */
 void conn_turn_end(struct http_server *s);
 void conn_ready(struct conn *c, int events); /* its socket, or its trunk, can go on */
 

@@ -75,7 +75,8 @@ static bool is(char c, unsigned kind)
     return (kinds[(unsigned char)c] & kind) != 0;
 }
 
-bool http_is_token(char c)
+/* RFC 9110's tchar. */
+static bool http_is_token(char c)
 {
     return is(c, TOKEN);
 }

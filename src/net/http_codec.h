@@ -68,7 +68,6 @@ enum http_head_end { HEAD_MORE, HEAD_DONE, HEAD_BAD };
 enum http_head_end http_head_read(struct http_head *h, const char *p, size_t n, size_t limit);
 
 const char *http_verb_word(enum http_verb v); /* "GET" */
-bool http_is_token(char c);                   /* RFC 9110's tchar */
 
 /* ---- chunked bodies, read strictly ----
  *

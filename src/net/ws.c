@@ -110,11 +110,6 @@ void ws_let_in(struct ws *ws, struct party *credential, struct party *tenant)
     conn_let_in(ws->conn, credential, tenant);
 }
 
-void ws_set_ctx(struct ws *ws, void *ctx)
-{
-    ws->ctx = ctx;
-}
-
 /* ---- sending ---- */
 
 size_t ws_queued(const struct ws *ws)

@@ -49,7 +49,6 @@ struct ws *ws_accept(struct http_server *s, struct http_req *req, const struct w
  * the turns of the loop with the other sockets of @tenant.  Holds of its own are taken. */
 struct party;
 void ws_let_in(struct ws *ws, struct party *credential, struct party *tenant);
-void ws_set_ctx(struct ws *ws, void *ctx);
 
 void ws_send(struct ws *ws, struct str text); /* one text message; copied */
 /* The same in two steps without a copy: append the payload to the returned buffer (which already
