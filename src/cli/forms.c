@@ -6,6 +6,7 @@
 #include "edge/vault.h"
 #include "media/media.h"
 #include "platform/platform.h"
+#include "relay/relay.h"
 #include "tenancy/facts.h"
 #include "tenancy/keys.h"
 
@@ -21,8 +22,8 @@ static size_t add(const struct record_form *ret[FORMS_MAX], size_t n,
 
 void forms_list(const struct record_form *ret[FORMS_MAX])
 {
-    const struct record_form *const *const own[] = {facts_records, keys_records, vault_records,
-                                                    dispatch_records, media_records};
+    const struct record_form *const *const own[] = {facts_records,    keys_records,  vault_records,
+                                                    dispatch_records, media_records, relay_records};
     size_t n = 0;
 
     for (size_t i = 0; i < ARRAY_LEN(own); i++)

@@ -234,3 +234,6 @@ struct chat_line {                            /* a chat the instance was deliver
 typedef void chat_line_cb(void *ctx, const struct chat_line *line);
 void relay_chats_show(struct relay *r, struct str tenant, struct str instance, size_t limit,
                       chat_line_cb *each, accepted_cb *done, void *ctx);
+
+struct record_form;
+extern const struct record_form *const relay_records[]; /* ends with NULL */

@@ -96,7 +96,8 @@ static void retain_set(struct retain *t, int64_t retention_ms)
     if (retention_ms <= 0)
         sweep_stop(&t->chats);
     else if (t->chats == NULL)
-        t->chats = sweep_start(r->env.store, r->env.clock, CHATS_NS, CHATS_MS, &chats_age_ops, r);
+        t->chats =
+            sweep_start(r->env.store, r->env.clock, chat_form.ns, CHATS_MS, &chats_age_ops, r);
     retain_tick(t);
 }
 

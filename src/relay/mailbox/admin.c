@@ -430,17 +430,12 @@ void relay_mailbox_show(struct relay *r, struct str tenant, struct str instance,
 
 static void show_chat(struct roster *o, const struct store_record *record)
 {
-    struct str rest = str_skip(record->key, o->prefix.n);
-    struct chat_line line;
-    struct json doc;
+    struct chat_record rec;
 
-    if (!str_split(&rest, '\x1f', &line.platform) || rest.p == NULL ||
-        !json_parse(o->relay->json, record->value, &doc) || o->inst == NULL ||
-        !chats_record_counts(o->inst, doc))
+    if (o->inst == NULL || !chats_read(o->relay, record->key, record->value, &rec) ||
+        rec.box != o->inst->box)
         return;
-    line.chat_id = rest;
-    line.bot = json_str(doc, "bot");
-    line.scope = json_str(doc, "scope");
+    struct chat_line line = {rec.platform, rec.id, rec.bot, rec.scope};
     o->each(o->ctx, &line);
 }
 
@@ -466,7 +461,7 @@ void relay_chats_show(struct relay *r, struct str tenant, struct str instance, s
     list_init(&o->link);
     list_append(&r->shows->rosters, &o->link);
     o->op = (struct store_scan){.op = {.done = on_roster},
-                                .ns = CHATS_NS,
+                                .ns = chat_form.ns,
                                 .prefix = buf_str(&o->prefix),
                                 .limit = limit};
     store_scan(r->env.store, &o->op);

@@ -42,7 +42,8 @@ struct chats {
     size_t n_old;
     struct map puts; /* number of the chat -> struct chat_put, owned: records on their way */
     struct buf basis;
-    struct chat_row ending; /* those that are over */
+    struct record_reader *records; /* owned */
+    struct chat_row ending;        /* those that are over */
     size_t n_ending;
     struct timer end_some;
     struct store_put *ended; /* borrowed; the records of a step are being deleted; NULL: none */
@@ -70,6 +71,7 @@ struct chats *chats_new(void)
     struct chats *t = xcalloc(1, sizeof *t);
 
     chat_table_init(&t->table);
+    t->records = record_reader_new(NULL);
     timer_init(&t->end_some, on_end_some);
     return t;
 }
@@ -209,25 +211,47 @@ static void chat_record_key(const struct known_chat *c, struct buf *out)
     buf_add_str(out, chat_id(c, id));
 }
 
+static const struct record_field fields[] = {
+    RECORD_FIELD(struct chat_record, tenant, "tenant", RECORD_KEY | RECORD_NEEDED),
+    RECORD_FIELD(struct chat_record, instance, "instance", RECORD_KEY | RECORD_NEEDED),
+    RECORD_FIELD(struct chat_record, platform, "platform", RECORD_KEY),
+    RECORD_FIELD(struct chat_record, id, "id", RECORD_KEY | RECORD_NEEDED, .max = CHAT_ID_MAX),
+    RECORD_FIELD(struct chat_record, bot, "bot", 0),
+    RECORD_FIELD(struct chat_record, scope, "scope", 0),
+    RECORD_FIELD(struct chat_record, box, "box", RECORD_NEEDED),
+    RECORD_FIELD(struct chat_record, keys, "keys", 0),
+    RECORD_FIELD(struct chat_record, basis, "basis", 0),
+    RECORD_FIELD(struct chat_record, day, "day", 0),
+};
+const struct record_form chat_form = RECORD_FORM("chat", struct chat_record, fields, .lossy = true);
+
+bool chats_read(struct relay *r, struct str key, struct str value, struct chat_record *ret)
+{
+    return record_read(r->chats->records, &chat_form, key, value, ret);
+}
+
+static struct str if_any(struct str s)
+{
+    return s.n != 0 ? s : STR_NULL;
+}
+
 static void write_record(const struct known_chat *c, struct buf *out)
 {
-    struct jw w = jw_begin(out);
-    struct buf keys = BUF_INIT;
+    struct buf keys = BUF_INIT, basis = BUF_INIT;
 
     for (size_t k = 0; k < c->n_keys; k++)
         buf_printf(&keys, "%016" PRIx64, chat_keys(c)[k]);
-    jw_obj(&w);
-    jw_kstr(&w, "bot", chat_bot(c));
-    if (chat_scope(c).n != 0)
-        jw_kstr(&w, "scope", chat_scope(c));
-    jw_ki64(&w, "box", c->inst->box);
-    if (keys.n != 0)
-        jw_kstr(&w, "keys", buf_str(&keys));
-    basis_write(&w, name_text(c->basis));
+    basis_write(&basis, name_text(c->basis));
+    struct chat_record r = {.bot = chat_bot(c),
+                            .scope = if_any(chat_scope(c)),
+                            .box = c->inst->box,
+                            .keys = if_any(buf_str(&keys)),
+                            .basis.text = buf_str(&basis)};
     if (chats_of(c->inst)->retention_ms > 0)
-        jw_ki64(&w, "day", chats_today(c->inst->relay));
-    jw_end_obj(&w);
+        r.day = chats_today(c->inst->relay);
+    record_write(&chat_form, NULL, &r, NULL, out);
     buf_done(&keys);
+    buf_done(&basis);
 }
 
 static struct chat_put *chat_put_of(const struct known_chat *c)
@@ -269,7 +293,7 @@ static void chat_store(struct known_chat *c)
     write_record(c, &value);
     c->stored = c->writing = true;
     chat_set_day(c, chats_of(c->inst)->retention_ms > 0 ? chats_today(c->inst->relay) : 0);
-    struct store_kv item = {KV_PUT, CHATS_NS, buf_str(&key), buf_str(&value)};
+    struct store_kv item = {KV_PUT, chat_form.ns, buf_str(&key), buf_str(&value)};
     p->put = store_put(c->inst->relay->env.store, &item, 1, false, on_stored, p);
     buf_done(&key);
     buf_done(&value);
@@ -288,7 +312,7 @@ static struct store_put *delete_now(struct relay *r, struct deletes *d, store_pu
     struct store_put *put = NULL;
 
     for (size_t k = 0; k < d->n; k++)
-        items[k] = (struct store_kv){KV_DELETE, CHATS_NS, buf_str(&d->keys[k]), STR_NULL};
+        items[k] = (struct store_kv){KV_DELETE, chat_form.ns, buf_str(&d->keys[k]), STR_NULL};
     if (d->n != 0)
         put = store_put(r->env.store, items, d->n, false, done, done != NULL ? r->chats : NULL);
     for (size_t k = 0; k < d->n; k++)
@@ -452,14 +476,6 @@ struct known_chat *chats_note(struct instance *i, const struct event *ev, uint64
 
 /* ---- loading ---- */
 
-/* Records of older databases name no mailbox: they are of the first life. */
-bool chats_record_counts(const struct instance *i, struct json doc)
-{
-    int64_t box;
-
-    return json_as_i64(json_get(doc, "box"), &box) ? box == i->box : i->life == 0;
-}
-
 static void load_keys(struct known_chat *c, struct str hex)
 {
     for (; hex.n >= KEY_DIGITS && c->n_keys < CHAT_KEYS; hex = str_skip(hex, KEY_DIGITS)) {
@@ -492,13 +508,11 @@ static void join_participants(struct loading *l)
     l->n_joining = 0;
 }
 
-static void load_address(struct loading *l, struct known_chat *c, struct str platform,
-                         struct str id, struct json doc)
+static void load_address(struct loading *l, struct known_chat *c, const struct chat_record *rec)
 {
-    struct str bot = json_str(doc, "bot");
-    uint64_t key = participants_key(l->relay, platform, bot, id);
+    uint64_t key = participants_key(l->relay, rec->platform, rec->bot, rec->id);
 
-    chat_set_address(&l->relay->chats->table, c, platform, bot, json_str(doc, "scope"));
+    chat_set_address(&l->relay->chats->table, c, rec->platform, rec->bot, rec->scope);
     participants_prefetch(l->relay, key);
     l->joining[l->n_joining++] = key;
     if (l->n_joining == JOIN_AT_ONCE)
@@ -514,49 +528,35 @@ static struct instance *instance_of(struct loading *l, struct str tenant, struct
     return l->last;
 }
 
-static void load_chat(struct loading *l, struct instance *i, struct str platform, struct str id,
-                      struct json doc, bool readable)
-{
-    struct chats *t = l->relay->chats;
-    struct known_chat *c = chat_add_unindexed(&t->table, i, id);
-
-    if (readable) {
-        load_address(l, c, platform, id, doc);
-        if (basis_read(doc, &t->basis))
-            chat_set_basis(&t->table, c, buf_str(&t->basis));
-        load_keys(c, json_str(doc, "keys"));
-    } else {
-        chat_set_address(&t->table, c, platform, STR(""), STR(""));
-    }
-    enter(i, c);
-    c->stored = true;
-}
-
-static void on_record(void *ctx, struct str key, struct str value)
+static bool on_record(void *ctx, struct str key, void *thing)
 {
     struct loading *l = ctx;
-    struct str tenant, name, platform, rest = key;
-    struct json doc = {0};
+    const struct chat_record *rec = thing;
+    struct chats *t = l->relay->chats;
+    struct instance *i = instance_of(l, rec->tenant, rec->instance);
 
-    if (!str_split(&rest, '\x1f', &tenant) || !str_split(&rest, '\x1f', &name) ||
-        !str_split(&rest, '\x1f', &platform) || rest.n == 0 || rest.n > CHAT_ID_MAX)
-        return;
-    struct instance *i = instance_of(l, tenant, name);
     if (i == NULL)
-        return;
-    bool readable = json_parse(l->relay->json, value, &doc);
-    if (readable && !chats_record_counts(i, doc)) {
-        struct store_kv item = {.verb = KV_DELETE, .ns = CHATS_NS, .key = key};
-        store_put(l->relay->env.store, &item, 1, false, NULL, NULL);
-    } else {
-        load_chat(l, i, platform, rest, doc, readable);
+        return true;
+    if (rec->box != i->box) {
+        record_delete(l->relay->env.store, &chat_form, key);
+        return true;
     }
+    struct known_chat *c = chat_add_unindexed(&t->table, i, rec->id);
+    load_address(l, c, rec);
+    if (basis_read(rec->basis.value, &t->basis))
+        chat_set_basis(&t->table, c, buf_str(&t->basis));
+    load_keys(c, rec->keys);
+    enter(i, c);
+    c->stored = true;
+    return true;
 }
 
 enum bh_err chats_load(struct relay *r)
 {
     struct loading l = {.relay = r};
-    enum bh_err err = r->env.store->ops->load_records(r->env.store, CHATS_NS, on_record, &l);
+    char why[256];
+    enum bh_err err =
+        record_load(r->env.store, &chat_form, r->chats->records, STR_NULL, on_record, &l, why);
 
     join_participants(&l);
     chat_index(&r->chats->table, &r->chats->old, CHAT_BY_AGE);
@@ -584,20 +584,20 @@ static struct known_chat *chat_of(struct relay *r, struct str key)
 static bool goes(void *ctx, struct str key, struct str value)
 {
     struct relay *r = ctx;
-    int64_t keep_days = (r->chats->retention_ms + DAY_MS - 1) / DAY_MS, day;
+    int64_t keep_days = (r->chats->retention_ms + DAY_MS - 1) / DAY_MS;
     struct known_chat *c = chat_of(r, key);
-    struct json doc;
+    struct chat_record rec;
 
-    if (r->chats->retention_ms <= 0 || c == NULL || !json_parse(r->json, value, &doc))
+    if (r->chats->retention_ms <= 0 || c == NULL || !chats_read(r, key, value, &rec))
         return false; /* of a life that is over: instance.h sees to it */
-    if (!json_as_i64(json_get(doc, "day"), &day)) {
+    if (rec.day == 0) {
         if (chat_day(c) == 0)
             chat_store(c);
         return false;
     }
-    if (chat_day(c) != 0 && chat_day(c) != day)
+    if (chat_day(c) != 0 && chat_day(c) != rec.day)
         return false; /* written anew meanwhile */
-    if (chats_today(r) - day > keep_days)
+    if (chats_today(r) - rec.day > keep_days)
         chat_forget_one(c); /* with its record */
     return false;
 }
@@ -670,5 +670,6 @@ void chats_free(struct chats *t)
     chat_table_done(&t->table);
     free(t->days);
     buf_done(&t->basis);
+    record_reader_free(t->records);
     free(t);
 }

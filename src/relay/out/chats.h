@@ -1,9 +1,8 @@
 /* chats.h - the chats that an instance received events from; guard.h decides by them.
  *
  * A chat is kept as long as its instance holds the name, because an agent may answer much later and
- * after a restart of either side.  Namespace "chat", key tenant US instance US platform US chat id,
- * value {"bot", "scope", "box", "keys", "basis", "day"}.  "keys" are hashes of the session keys
- * last heard in the chat (interrupt.h), so a /stop finds its session after a restart too.
+ * after a restart of either side.  Its record has hashes of the session keys last heard in the chat
+ * (interrupt.h), so a /stop finds its session after a restart too.
  *
  * Two bounds apply, and the chat without events for longest goes first: max_instance_chats for one
  * instance, and limits.max_chats in all on platforms where strangers can create chats
@@ -11,11 +10,9 @@
  * Forgetting a chat deletes its record. */
 #pragma once
 #include "base/err.h"
-#include "base/json.h"
 #include "base/str.h"
 #include "relay/out/chat_table.h"
-
-#define CHATS_NS "chat" /* of its records */
+#include "store/store.h"
 
 struct chats;
 struct event;
@@ -33,8 +30,17 @@ void chats_drop_key(struct known_chat *c, uint64_t key); /* another chat has @ke
  * a few in a turn; chats_ending() counts those that are left. */
 void chats_end(struct instance *i);
 size_t chats_ending(const struct relay *r);
-/* False: the record @doc belongs to an earlier holder of the name (instance.h). */
-bool chats_record_counts(const struct instance *i, struct json doc);
+struct chat_record { /* texts are borrowed until the next record is read */
+    struct str tenant, instance, platform, id;
+    struct str bot, scope;
+    uint32_t box; /* another one: of an earlier holder of the name (instance.h) */
+    struct str keys;
+    struct record_json basis;
+    int64_t day; /* 0: chats were kept for ever when it was written */
+};
+extern const struct record_form chat_form;
+/* False: the record is damaged. */
+bool chats_read(struct relay *r, struct str key, struct str value, struct chat_record *ret);
 /* Where several platforms have this id, the one with the newest event; NULL: none. */
 struct known_chat *chats_find(const struct instance *i, struct str chat_id);
 struct known_chat *chats_find_on(const struct instance *i, struct str platform, struct str chat_id);

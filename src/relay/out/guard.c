@@ -133,25 +133,24 @@ bool basis_of(const struct event *ev, bool owner, struct str bot, struct str bef
     return before.p == NULL || !str_eq(before, buf_str(out));
 }
 
-void basis_write(struct jw *w, struct str basis)
+void basis_write(struct buf *out, struct str basis)
 {
     struct basis g = unpack(basis);
+    struct jw w = jw_begin(out);
     struct str *all[TEXTS];
 
     if (basis.p == NULL)
         return;
     texts(&g, all);
-    jw_key(w, "basis");
-    jw_obj(w);
+    jw_obj(&w);
     for (int i = 0; i < TEXTS; i++)
         if (all[i]->n > 0)
-            jw_kstr(w, names[i], *all[i]);
-    jw_end_obj(w);
+            jw_kstr(&w, names[i], *all[i]);
+    jw_end_obj(&w);
 }
 
-bool basis_read(struct json doc, struct buf *out)
+bool basis_read(struct json at, struct buf *out)
 {
-    struct json at = json_get(doc, "basis");
     struct basis g = {0};
     struct str *all[TEXTS];
 

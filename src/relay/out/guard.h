@@ -57,7 +57,7 @@ bool may_speak(struct instance *i, const struct action *a, const struct destinat
 bool basis_of(const struct event *ev, bool owner, struct str bot, struct str before,
               struct buf *out);
 
-/* The member "basis" of the chat's record.  basis_read() returns false, and leaves *@out alone,
- * when the record has none. */
-void basis_write(struct jw *w, struct str basis); /* absent: writes nothing */
-bool basis_read(struct json doc, struct buf *out);
+/* The basis in the chat's record, a JSON object.  basis_read() returns false, and leaves *@out
+ * alone, when the record has none. */
+void basis_write(struct buf *out, struct str basis); /* absent: writes nothing */
+bool basis_read(struct json basis, struct buf *out);

@@ -15,8 +15,6 @@
 #include "relay/sleep/instance.h"
 #include "store/store.h"
 
-#define NS_SAID "said"
-
 enum {
     FIRST_CAP = 4,
     KEY_BYTES = 32 + 8 + 2, /* in hex: the chat, the mailbox, the slot */
@@ -160,21 +158,26 @@ static void record_key(const struct ring *r, size_t slot, char key[KEY_BYTES + 1
              r->at.chat.lo, r->at.box, (unsigned)slot & 0xff);
 }
 
+struct said_record {
+    struct str key; /* record_key() */
+    uint64_t message;
+    int64_t at_ms;
+};
+static const struct record_field said_fields[] = {
+    RECORD_FIELD(struct said_record, key, "key", RECORD_KEY | RECORD_NEEDED),
+    RECORD_FIELD(struct said_record, message, "message", 0),
+    RECORD_FIELD(struct said_record, at_ms, "at", RECORD_NEEDED),
+};
+const struct record_form said_form =
+    RECORD_FORM("said", struct said_record, said_fields, .lossy = true);
+
 static void put_record(struct relay *relay, const struct ring *r, unsigned slot)
 {
-    struct buf value = BUF_INIT;
-    char key[KEY_BYTES + 1], name[17];
-    struct jw w = jw_begin(&value);
+    char key[KEY_BYTES + 1];
 
     record_key(r, slot, key);
-    snprintf(name, sizeof name, "%016" PRIx64, r->said[slot].message);
-    jw_obj(&w);
-    jw_kstr(&w, "message", str_of(name));
-    jw_ki64(&w, "at", r->said[slot].at_ms);
-    jw_end_obj(&w);
-    struct store_kv item = {KV_PUT, NS_SAID, str_of(key), buf_str(&value)};
-    store_put(relay->env.store, &item, 1, false, NULL, NULL);
-    buf_done(&value);
+    struct said_record rec = {str_of(key), r->said[slot].message, r->said[slot].at_ms};
+    record_put(relay->env.store, &said_form, NULL, &rec, false, NULL, NULL);
 }
 
 static void forget(struct relay *relay, struct ring *r)
@@ -184,7 +187,7 @@ static void forget(struct relay *relay, struct ring *r)
 
     for (unsigned i = 0; i < r->n; i++) {
         record_key(r, i, keys[i]);
-        items[i] = (struct store_kv){.verb = KV_DELETE, .ns = NS_SAID, .key = str_of(keys[i])};
+        items[i] = (struct store_kv){.verb = KV_DELETE, .ns = said_form.ns, .key = str_of(keys[i])};
     }
     if (r->n > 0)
         store_put(relay->env.store, items, r->n, false, NULL, NULL);
@@ -296,30 +299,24 @@ static bool read_key(struct str key, struct spoken_chat *ret_at, unsigned *ret_s
     return true;
 }
 
-static void on_record(void *ctx, struct str key, struct str value)
+static bool on_record(void *ctx, struct str key, void *thing)
 {
     struct relay *relay = ctx;
+    const struct said_record *rec = thing;
     struct spoken_chat at;
     unsigned slot;
-    uint8_t raw[8];
-    int64_t at_ms = 0;
-    struct json doc;
 
-    if (!read_key(key, &at, &slot) || !json_parse(relay->json, value, &doc) ||
-        !hex_decode(json_str(doc, "message"), raw, sizeof raw) ||
-        !json_as_i64(json_get(doc, "at"), &at_ms) ||
-        at_ms < clock_wall_ms(relay->env.clock) - SPOKEN_MS) {
-        struct store_kv item = {.verb = KV_DELETE, .ns = NS_SAID, .key = key};
-        store_put(relay->env.store, &item, 1, false, NULL, NULL);
-        return;
+    if (!read_key(key, &at, &slot) || rec->at_ms < clock_wall_ms(relay->env.clock) - SPOKEN_MS) {
+        record_delete(relay->env.store, &said_form, key);
+        return true;
     }
     struct ring *r = ring_of(relay->spoken, &at);
     grow(r, slot + 1);
-    for (size_t i = 0; i < sizeof raw; i++)
-        r->said[slot].message = r->said[slot].message << 8 | raw[i];
-    r->said[slot].at_ms = at_ms;
+    r->said[slot].message = rec->message;
+    r->said[slot].at_ms = rec->at_ms;
     if (slot >= r->n)
         r->n = (uint16_t)(slot + 1);
+    return true;
 }
 
 static int by_newest(const void *a, const void *b)
@@ -352,7 +349,8 @@ static void sort(struct spoken *t)
 
 enum bh_err spoken_load(struct relay *r)
 {
-    enum bh_err err = r->env.store->ops->load_records(r->env.store, NS_SAID, on_record, r);
+    char why[256];
+    enum bh_err err = record_load(r->env.store, &said_form, NULL, STR_NULL, on_record, r, why);
 
     sort(r->spoken);
     return err;

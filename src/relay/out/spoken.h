@@ -38,3 +38,6 @@ void spoken_heard(struct relay *r, struct spoken_chat at);
 bool spoken_has(struct relay *r, struct spoken_chat at, struct str message_id);
 /* Forget messages older than SPOKEN_MS; looks at @steps chats at most. */
 void spoken_expire(struct relay *r, size_t steps);
+
+struct record_form;
+extern const struct record_form said_form;

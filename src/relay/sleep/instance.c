@@ -16,16 +16,13 @@
 #include "relay/mailbox/delivery.h"
 #include "relay/mailbox/gap.h"
 #include "relay/out/chats.h"
+#include "relay/out/spoken.h"
 #include "relay/out/requests.h"
 #include "relay/session/pump.h"
 #include "relay/session/session.h"
 #include "store/store.h"
 #include "tenancy/grants.h"
 
-#define INSTANCE_NS "instance"
-#define LIFE_RETIRED "retired" /* written with the instance's record */
-#define FIELD_ASLEEP "flipped" /* as it has always been called on disk */
-#define FIELD_ASLEEP_SINCE "flipped_ms"
 enum { NAME_MAX_BYTES = 256, MAX_BOX = STAGED_BOX - 1 };
 
 struct instances {
@@ -196,41 +193,70 @@ static void on_recorded(void *ctx, enum bh_err err)
         turn_want(i->relay);
 }
 
+struct instance_record {
+    struct str tenant, instance;
+    uint32_t box, life;
+    bool asleep, seen, forgot_chats;
+    int64_t asleep_since_ms, poked_ms, in_vain;
+};
+static const struct record_field instance_fields[] = {
+    RECORD_FIELD(struct instance_record, tenant, "tenant", RECORD_KEY | RECORD_NEEDED,
+                 .max = NAME_MAX_BYTES),
+    RECORD_FIELD(struct instance_record, instance, "instance", RECORD_KEY | RECORD_NEEDED,
+                 .max = NAME_MAX_BYTES),
+    RECORD_FIELD(struct instance_record, box, "box", RECORD_NEEDED, .max = MAX_BOX),
+    RECORD_FIELD(struct instance_record, asleep, "asleep", 0),
+    RECORD_FIELD(struct instance_record, asleep_since_ms, "asleepSince", 0),
+    RECORD_FIELD(struct instance_record, seen, "seen", 0),
+    RECORD_FIELD(struct instance_record, life, "life", 0),
+    RECORD_FIELD(struct instance_record, poked_ms, "poked", 0),
+    RECORD_FIELD(struct instance_record, in_vain, "inVain", 0),
+    RECORD_FIELD(struct instance_record, forgot_chats, "forgotChats", 0),
+};
+static const struct record_form instance_form =
+    RECORD_FORM("instance", struct instance_record, instance_fields, .lossy = true);
+
+struct
+    retired_record { /* a mailbox of an instance that ended; written with the next one's record */
+    uint32_t box;
+};
+static const struct record_field retired_fields[] = {
+    RECORD_FIELD(struct retired_record, box, "box", RECORD_KEY | RECORD_NEEDED),
+};
+static const struct record_form retired_form =
+    RECORD_FORM("retired", struct retired_record, retired_fields, .lossy = true);
+
 static void write_record(const struct instance *i, struct buf *out)
 {
-    struct jw w = jw_begin(out);
+    struct instance_record r = {.box = i->box,
+                                .life = i->life,
+                                .asleep = i->sleep.asleep,
+                                .seen = i->seen,
+                                .forgot_chats = i->forgot_chats,
+                                .asleep_since_ms = i->sleep.since_ms,
+                                .poked_ms = i->wake.last_wall_ms,
+                                .in_vain = i->wake.in_vain};
 
-    jw_obj(&w);
-    jw_ki64(&w, "box", i->box);
-    jw_kbool(&w, FIELD_ASLEEP, i->sleep.asleep);
-    jw_ki64(&w, FIELD_ASLEEP_SINCE, i->sleep.since_ms);
-    jw_kbool(&w, "seen", i->seen);
-    if (i->life != 0)
-        jw_ki64(&w, "life", i->life);
-    jw_ki64(&w, "poked_ms", i->wake.last_wall_ms);
-    jw_ki64(&w, "in_vain", i->wake.in_vain);
-    if (i->forgot_chats)
-        jw_kbool(&w, "forgot_chats", true);
-    jw_end_obj(&w);
+    record_write(&instance_form, NULL, &r, NULL, out);
 }
 
 void instance_record_retry(struct instance *i)
 {
-    struct buf value = BUF_INIT;
-    char retired[9] = "";
+    struct buf value = BUF_INIT, retired = BUF_INIT;
 
     if (i->record_writing != 0 || i->record_want == i->record_done)
         return;
     i->record_writing = i->record_want;
     i->relay->instances->writing++;
     write_record(i, &value);
-    snprintf(retired, sizeof retired, "%08" PRIx32, i->retiring_box);
+    buf_add_u64(&retired, i->retiring_box);
     const struct store_kv items[] = {
-        {.verb = KV_PUT, .ns = INSTANCE_NS, .key = instance_key(i), .value = buf_str(&value)},
-        {.verb = KV_PUT, .ns = LIFE_RETIRED, .key = str_of(retired), .value = STR("{}")},
+        {KV_PUT, instance_form.ns, instance_key(i), buf_str(&value)},
+        {KV_PUT, retired_form.ns, buf_str(&retired), STR("{}")},
     };
     store_put(i->relay->env.store, items, i->retiring_box != 0 ? 2 : 1, true, on_recorded, i);
     buf_done(&value);
+    buf_done(&retired);
 }
 
 void instance_record(struct instance *i)
@@ -330,7 +356,6 @@ void instance_tell_changes(struct relay *r)
  * A list of instances with news, and one timer that is armed by the first of them.  What the store
  * refuses is not tried again: the next message is soon enough. */
 
-#define ACTIVE_NS "active"
 enum { AT_ONCE = 256 }; /* records in one write */
 
 struct activity {
@@ -350,16 +375,20 @@ static void on_written(void *ctx, enum bh_err err)
         turn_want(t->relay);
 }
 
-static void write_value(const struct instance *i, struct buf *out)
-{
-    struct jw w = jw_begin(out);
-
-    jw_obj(&w);
-    jw_ki64(&w, "in", i->last_inbound_ms);
-    jw_ki64(&w, "out", i->last_outbound_ms);
-    jw_ki64(&w, "box", i->box);
-    jw_end_obj(&w);
-}
+struct active_record {
+    struct str tenant, instance;
+    int64_t in_ms, out_ms;
+    uint32_t box;
+};
+static const struct record_field active_fields[] = {
+    RECORD_FIELD(struct active_record, tenant, "tenant", RECORD_KEY | RECORD_NEEDED),
+    RECORD_FIELD(struct active_record, instance, "instance", RECORD_KEY | RECORD_NEEDED),
+    RECORD_FIELD(struct active_record, in_ms, "in", 0),
+    RECORD_FIELD(struct active_record, out_ms, "out", 0),
+    RECORD_FIELD(struct active_record, box, "box", RECORD_NEEDED),
+};
+static const struct record_form active_form =
+    RECORD_FORM("active", struct active_record, active_fields, .lossy = true);
 
 /* The first of those with news. */
 static void write_some(struct activity *t)
@@ -372,8 +401,11 @@ static void write_some(struct activity *t)
         struct instance *i = list_first(&t->news, struct instance, active_link);
         list_remove(&i->active_link);
         values[n] = BUF_INIT;
-        write_value(i, &values[n]);
-        items[n] = (struct store_kv){KV_PUT, ACTIVE_NS, instance_key(i), buf_str(&values[n])};
+        struct active_record r = {.in_ms = i->last_inbound_ms,
+                                  .out_ms = i->last_outbound_ms,
+                                  .box = i->box};
+        record_write(&active_form, NULL, &r, NULL, &values[n]);
+        items[n] = (struct store_kv){KV_PUT, active_form.ns, instance_key(i), buf_str(&values[n])};
     }
     t->writing++;
     store_put(t->relay->env.store, items, n, false, on_written, t);
@@ -420,13 +452,11 @@ void activity_outbound(struct instance *i)
 
 static void activity_end(struct instance *i)
 {
-    const struct store_kv item = {.verb = KV_DELETE, .ns = ACTIVE_NS, .key = instance_key(i)};
-
     if (i->last_inbound_ms == 0 && i->last_outbound_ms == 0)
         return;
     i->last_inbound_ms = i->last_outbound_ms = 0;
     list_remove(&i->active_link);
-    store_put(i->relay->env.store, &item, 1, false, NULL, NULL);
+    record_delete(i->relay->env.store, &active_form, instance_key(i));
 }
 
 bool activity_any_writing(const struct relay *r)
@@ -452,30 +482,26 @@ void activity_free(struct activity *t)
     free(t);
 }
 
-static void on_active_record(void *ctx, struct str key, struct str value)
+static bool on_active(void *ctx, struct str key, void *thing)
 {
     struct relay *r = ctx;
-    struct str tenant, name = key;
-    struct json doc;
-    int64_t box;
+    const struct active_record *a = thing;
+    struct instance *i = instance_find(r, a->tenant, a->instance);
 
-    if (!str_split(&name, '\x1f', &tenant) || !json_parse(r->json, value, &doc))
-        return;
-    struct instance *i = instance_find(r, tenant, name);
-    if (i == NULL)
-        return;
-    if (!json_as_i64(json_get(doc, "box"), &box) || box != i->box) { /* of the holder before */
-        const struct store_kv item = {.verb = KV_DELETE, .ns = ACTIVE_NS, .key = key};
-        store_put(r->env.store, &item, 1, false, NULL, NULL);
-        return;
+    if (i != NULL && a->box == i->box) {
+        i->last_inbound_ms = a->in_ms;
+        i->last_outbound_ms = a->out_ms;
+    } else if (i != NULL) {
+        record_delete(r->env.store, &active_form, key); /* of the name's former holder */
     }
-    json_as_i64(json_get(doc, "in"), &i->last_inbound_ms);
-    json_as_i64(json_get(doc, "out"), &i->last_outbound_ms);
+    return true;
 }
 
 enum bh_err activity_load(struct relay *r)
 {
-    return r->env.store->ops->load_records(r->env.store, ACTIVE_NS, on_active_record, r);
+    char why[256];
+
+    return record_load(r->env.store, &active_form, NULL, STR_NULL, on_active, r, why);
 }
 
 /* ---- lives ----
@@ -585,26 +611,24 @@ static void add(struct lives *t, uint32_t box)
     t->retired[t->n++] = (struct retired){.box = box};
 }
 
-static void on_retired(void *ctx, struct str key, struct str value)
+static bool on_retired(void *ctx, struct str key, void *thing)
 {
     struct relay *r = ctx;
-    char hex[9] = "";
-    char *end;
+    const struct retired_record *old = thing;
 
-    (void)value;
-    if (key.n != 8)
-        return;
-    memcpy(hex, key.p, key.n);
-    unsigned long box = strtoul(hex, &end, 16);
-    if (*end == '\0' && box != 0) {
-        add(r->lives, (uint32_t)box);
-        instance_reserve_box(r, (uint32_t)box);
-    }
+    (void)key;
+    add(r->lives, old->box);
+    instance_reserve_box(r, old->box);
+    return true;
 }
+
+const struct record_form *const relay_records[] = {&instance_form, &retired_form, &active_form,
+                                                   &chat_form,     &said_form,    NULL};
 
 static enum bh_err life_load(struct relay *r)
 {
-    enum bh_err err = r->env.store->ops->load_records(r->env.store, LIFE_RETIRED, on_retired, r);
+    char why[256];
+    enum bh_err err = record_load(r->env.store, &retired_form, NULL, STR_NULL, on_retired, r, why);
 
     if (r->lives->n != 0)
         qsort(r->lives->retired, r->lives->n, sizeof(struct retired), by_box);
@@ -628,13 +652,10 @@ static void life_loaded(struct relay *r)
     uint64_t rows = 0;
 
     for (size_t i = 0; i < t->n; i++) {
-        char key[9];
+        struct retired_record old = {t->retired[i].box};
         rows += t->retired[i].rows;
-        if (t->retired[i].rows != 0)
-            continue;
-        snprintf(key, sizeof key, "%08" PRIx32, t->retired[i].box);
-        struct store_kv item = {.verb = KV_DELETE, .ns = LIFE_RETIRED, .key = str_of(key)};
-        store_put(r->env.store, &item, 1, false, NULL, NULL);
+        if (t->retired[i].rows == 0)
+            record_delete_like(r->env.store, &retired_form, &old);
     }
     if (rows != 0)
         log_info(NULL, "rows of deprovisioned instances are deleted: rows=%" PRIu64, rows);
@@ -653,29 +674,19 @@ void lives_follow(struct relay *r)
 
 /* ---- loading ---- */
 
-static void on_record(void *ctx, struct str key, struct str value)
+static bool on_instance(void *ctx, struct str key, void *thing)
 {
-    struct relay *r = ctx;
-    struct json doc;
-    int64_t box, life, since_ms = 0, poked_ms = 0, in_vain = 0;
-    ptrdiff_t at = str_find(key, '\x1f');
+    const struct instance_record *rec = thing;
+    struct instance *i = make(ctx, key, rec->tenant.n, rec->box);
 
-    if (at <= 0 || key.n > 2 * NAME_MAX_BYTES + 1 || !json_parse(r->json, value, &doc) ||
-        !json_as_i64(json_get(doc, "box"), &box) || box <= 0 || box > MAX_BOX) {
-        log_error(NULL, "unreadable record of an instance: key=%.*s", STR_FMT(key));
-        return;
-    }
-    struct instance *i = make(r, key, (size_t)at, (uint32_t)box);
-    json_as_i64(json_get(doc, FIELD_ASLEEP_SINCE), &since_ms);
-    sleep_load(i, json_as_bool(json_get(doc, FIELD_ASLEEP), false), since_ms);
-    i->seen = json_as_bool(json_get(doc, "seen"), false);
-    i->forgot_chats = json_as_bool(json_get(doc, "forgot_chats"), false);
-    i->life = json_as_i64(json_get(doc, "life"), &life) && life > 0 ? (uint32_t)life : 0;
-    json_as_i64(json_get(doc, "poked_ms"), &poked_ms);
-    json_as_i64(json_get(doc, "in_vain"), &in_vain);
-    wake_load(i, poked_ms, in_vain);
+    sleep_load(i, rec->asleep, rec->asleep_since_ms);
+    i->seen = rec->seen;
+    i->forgot_chats = rec->forgot_chats;
+    i->life = rec->life;
+    wake_load(i, rec->poked_ms, rec->in_vain);
     i->record_want = i->record_done = 1;
     i->shown_state = (uint8_t)instance_state(i);
+    return true;
 }
 
 struct loading {
@@ -721,7 +732,8 @@ enum bh_err instances_load(struct relay *r)
 {
     struct loading l = {.relay = r};
     struct store *st = r->env.store;
-    enum bh_err err = st->ops->load_records(st, INSTANCE_NS, on_record, r);
+    char why[256];
+    enum bh_err err = record_load(st, &instance_form, NULL, STR_NULL, on_instance, r, why);
 
     if (err == BH_OK)
         err = life_load(r);
