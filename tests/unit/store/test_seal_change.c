@@ -305,11 +305,11 @@ static void killed_at_any_moment_it_goes_on_where_it_was(void **state)
     struct seal *old = seal_of(NULL);
     fill(old);
     for (int round = 0; round < 4; round++) {
-        uint64_t patience_us = 100000; /* grows, or a slow machine would never get to the end */
+        uint64_t patience_us = 1; /* the first kill comes at once, later ones ever later */
         close_store();
         while (!change_and_kill(NULL, NULL, (useconds_t)rand_below(&r, patience_us))) {
             kills++;
-            patience_us += 30000;
+            patience_us += patience_us / 2 + 5000;
             open_store(); /* a server would: refused, or all is as it was, or all is done */
             struct seal *s = seal_of(NULL);
             if (s != NULL)
