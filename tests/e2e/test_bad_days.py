@@ -139,7 +139,7 @@ def tiny(postgres, tmp_path):
         subprocess.run(["umount", "-l", disk], check=True)
 
 
-def test_a_disk_that_is_really_full_under_the_database(node, postgres, tiny, dial):
+def test_a_disk_that_is_really_full_under_the_database(tiny, node, postgres, dial):
     server = node().start()
     credential = server.add()
     gateway = dial(server, credential)
