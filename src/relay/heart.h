@@ -25,7 +25,6 @@ struct participants;
 struct deliveries;
 struct edits;
 struct fetches;
-struct gaps;
 struct instances;
 struct interrupts;
 struct json_parser;
@@ -70,7 +69,6 @@ struct relay {
     struct acking *acking;
     struct pump *pump;
     struct fetches *fetches;
-    struct gaps *gaps;
     struct chats *chats;
     struct participants *participants;
     struct requests *requests;

@@ -17,7 +17,6 @@
 #include "relay/in/staged.h"
 #include "relay/mailbox/admin.h"
 #include "relay/mailbox/delivery.h"
-#include "relay/mailbox/gap.h"
 #include "relay/out/byline.h"
 #include "relay/out/chats.h"
 #include "relay/out/requests.h"
@@ -102,13 +101,11 @@ static void retry_now(struct relay *r)
 {
     timer_stop(r->env.clock, &r->retry);
     acks_retry(r);
-    gap_erase_retry(r);
     while (!list_is_empty(&r->troubled)) {
         struct instance *i = list_first(&r->troubled, struct instance, retry_link);
         list_remove(&i->retry_link);
         instance_record_retry(i);
         delivery_retry(i);
-        gap_retry(i);
         pump_want(i);
     }
 }
@@ -277,7 +274,6 @@ static void build(struct relay *r)
     r->acking = acking_new();
     r->pump = pump_new();
     r->fetches = fetches_new();
-    r->gaps = gaps_new();
     r->chats = chats_new();
     r->participants = participants_new();
     r->requests = requests_new(r);
@@ -351,7 +347,6 @@ void relay_free(struct relay *r)
     requests_free(r->requests);
     sessions_free(r);
     fetches_free(r);
-    gaps_free(r->gaps);
     shows_free(r->shows);
     deliveries_free(r);
     edits_free(r);

@@ -1,10 +1,11 @@
-/* leases.h - the rule of leases, for stores that keep them in memory and write them through.
+/* leases.h - the rules of leases for the stores that run in memory.  postgres/schema.c has the same
+ * rules as SQL.
  *
- *      free --take, steal--> held by A, epoch 1 --steal by B--> held by B, epoch 2
- *        ^                      |  ^--renew--'
- *        '--release, time up----'        taken again after the end: the epoch grows too
+ *      free --take--> held by A, epoch 1 --time up, taken by B--> held by B, epoch 2
+ *        ^               |  ^--renew--'
+ *        '---release-----'
  *
- * For stores only. */
+ * Each grant has a larger epoch than the one before, also a second grant to the same owner. */
 #pragma once
 #include "base/map.h"
 #include "store/store.h"
@@ -13,22 +14,14 @@ struct lease_row {
     char *name;                    /* owned */
     char owner[STORE_OWNER_BYTES]; /* empty: free */
     uint64_t epoch;                /* of the newest grant */
-    int64_t until_ms;              /* on the clock of the store; unused when @under is set */
-    char *under;                   /* owned; NULL: it has a time of its own */
-    uint64_t under_epoch;
+    int64_t until_ms;              /* on the clock of the store */
 };
 
 struct leases {
     struct map by_name; /* to struct lease_row, owned */
 };
-#define LEASES_INIT ((struct leases){MAP_INIT})
 
 void leases_done(struct leases *l);
-/* One op at the time @now_ms.  @ret_row: what has to be written; NULL: nothing changed. */
-enum bh_err leases_run(struct leases *l, struct store_lease *op, int64_t now_ms,
-                       const struct lease_row **ret_row);
+enum bh_err leases_run(struct leases *l, struct store_lease *op, int64_t now_ms);
+/* True when the lease that @f names is held under its epoch, or @f is zero. */
 bool leases_hold(const struct leases *l, const struct store_fence *f, int64_t now_ms);
-/* The fence of an owner's write; NULL: this kind of op has none. */
-const struct store_fence *store_fence_of(const struct store_op *op);
-/* For loading: the row of that name, made when it is not there. */
-struct lease_row *leases_row(struct leases *l, struct str name);

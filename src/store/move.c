@@ -1,9 +1,8 @@
 /* move.c - design.  (move.h has the contract.)
  *
  * A source is read from its beginning each time and what the target has already is passed over: a
- * position that is only a number fits every table.  The comparison does not ask for an order that
- * both sides share: each row is hashed, the hashes are added up, and of mailbox rows the place
- * within their mailbox is part of what is hashed. */
+ * position that is only a number fits every table.  The comparison does not need an order that both
+ * sides share: each row is hashed, and the hashes are added up. */
 #include "store/move.h"
 #include <stdio.h>
 #include <stdlib.h>
@@ -21,8 +20,7 @@ enum { BATCH_ITEMS = 512, BATCH_BYTES = 4 << 20 };
 
 const char *store_table_name(enum store_table t)
 {
-    static const char *const names[] = {"records", "messages", "deduplication records",
-                                        "deduplication keys"};
+    static const char *const names[] = {"records", "messages", "deduplication records"};
     return names[t];
 }
 
@@ -101,23 +99,9 @@ static bool copy_table(struct move *m, enum store_table t, uint64_t there)
 
 struct sum {
     struct move *m;
-    enum store_table table;
     uint64_t n, lo, hi;
-    uint32_t *places; /* owned; per mailbox: rows so far */
-    size_t n_places;
     struct buf text;
 };
-
-static uint32_t place_in_box(struct sum *s, uint32_t box)
-{
-    if (box >= s->n_places) {
-        size_t n = s->n_places;
-        s->n_places = (size_t)box + 1 + n;
-        s->places = xrealloc(s->places, s->n_places * sizeof *s->places);
-        memset(s->places + n, 0, (s->n_places - n) * sizeof *s->places);
-    }
-    return ++s->places[box];
-}
 
 static void put_number(struct buf *out, uint64_t v)
 {
@@ -145,10 +129,7 @@ static bool sum_item(void *ctx, const struct move_item *i)
     put_number(&s->text, (uint64_t)i->at_ms);
     put_number(&s->text, (uint64_t)i->kind << 32 | i->flags);
     put_number(&s->text, (uint64_t)i->box << 32 | i->attempts);
-    if (s->table == MOVE_ROWS)
-        put_number(&s->text, place_in_box(s, i->box));
-    if (s->table == MOVE_ONCE)
-        put_number(&s->text, i->id != 0);
+    put_number(&s->text, i->id);
     sha256(buf_str(&s->text), hash);
     memcpy(&lo, hash, 8);
     memcpy(&hi, hash + 8, 8);
@@ -160,10 +141,9 @@ static bool sum_item(void *ctx, const struct move_item *i)
 
 static bool sum_table(struct move *m, struct move_side *side, enum store_table t, struct sum *ret)
 {
-    struct sum s = {.m = m, .table = t};
+    struct sum s = {.m = m};
     bool ok = side->ops->read(side, t, sum_item, &s) && !m->stopped;
 
-    free(s.places);
     buf_done(&s.text);
     *ret = s;
     return ok;

@@ -3,8 +3,8 @@
  *      source: locked --read in a fixed order--> batches --one transaction each--> target
  *              '------------- counted and hashed, row by row, on both sides -------------'
  *
- * Records, mailbox rows, deduplication keys and the key they are made with.  Rows get new numbers
- * in the target, in the same order per mailbox; leases are left behind.  A target counts as a store
+ * Records, mailbox rows with their ids, deduplication keys and the key they are made with; leases
+ * are left behind.  A target counts as a store
  * only when both sides were compared and found equal: until then no server starts on it.  A move
  * into PostgreSQL that was interrupted goes on where it stopped, as long as the source is the
  * same.
@@ -15,7 +15,7 @@
 #include <stdint.h>
 #include "base/err.h"
 
-enum store_table { MOVE_RECORDS, MOVE_ROWS, MOVE_SEEN, MOVE_ONCE, N_MOVE_TABLES };
+enum store_table { MOVE_RECORDS, MOVE_ROWS, MOVE_SEEN, N_MOVE_TABLES };
 const char *store_table_name(enum store_table t); /* "records", "messages", ... */
 
 struct store_moved {

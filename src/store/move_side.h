@@ -6,10 +6,10 @@
 #include "base/str.h"
 #include "store/move.h"
 
-struct move_item { /* one row of one table; borrowed */
-    uint64_t id;   /* rows: its number; once: the number of the row that has the key, 0: none */
-    struct str ns, key, value; /* records; seen and once: @key */
-    struct str parked, frame;  /* rows; @parked absent: it is not */
+struct move_item {             /* one row of one table; borrowed */
+    uint64_t id;               /* rows */
+    struct str ns, key, value; /* records; seen: @key */
+    struct str parked, frame;  /* rows; @parked absent: not parked */
     uint32_t box, kind, flags, attempts;
     int64_t at_ms;
 };
@@ -25,7 +25,7 @@ struct move_side;
 struct move_side_ops {
     bool (*identity)(struct move_side *s, struct move_identity *ret);
     bool (*count)(struct move_side *s, enum store_table t, uint64_t *ret_n);
-    /* Every row of a table, always in the same order; rows of a mailbox in theirs. */
+    /* Every row of a table, always in the same order. */
     bool (*read)(struct move_side *s, enum store_table t, move_item_cb *cb, void *ctx);
 
     /* As a target: nothing is in it, or what an earlier try moved of the same source. */

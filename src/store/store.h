@@ -26,10 +26,12 @@
  *
  * What a failed write tells: BH_UNAVAILABLE, nothing happened and trying again may work; BH_BUSY,
  * there is no room left for new work (acks, marks, deletes and leases still go through);
- * BH_UNKNOWN, only where the store is another machine: it may or may not have happened.
+ * BH_UNKNOWN, only where the store is another machine: it may or may not have happened.  An append,
+ * ack, mark, put or delete that ended so is submitted again as it was: each is idempotent.
  *
- * A store is shared (store.shared) when several nodes may have it open.  Then it numbers the rows
- * itself, and whoever owns something proves it with a fence.
+ * One process writes.  A file is locked by whoever has it open.  A shared store (store.shared) may
+ * be open in several nodes; the one that holds the lease writes, and store_guard() has the database
+ * check the lease in every transaction.
  */
 #pragma once
 #include "base/err.h"
@@ -70,13 +72,6 @@ struct store_op {
     uint8_t err;     /* private */
 };
 
-/* "I write as the owner of @name under @epoch": checked inside the transaction.  BH_FENCED: the
- * lease ended or went to somebody else, and nothing was written.  Zero: unchecked. */
-struct store_fence {
-    struct str name; /* borrowed until done() */
-    uint64_t epoch;
-};
-
 /* ---- mailbox rows, kept in order of arrival ---- */
 
 enum store_row_kind { STORE_ROW_INBOUND, STORE_ROW_PASSTHROUGH };
@@ -88,37 +83,24 @@ enum store_row_flag {
 
 struct store_append {
     struct store_op op;
-    uint64_t id;      /* > 0, never used before, larger than those before it but for an append that
-                       * had to wait or is tried again after a failure; see store.boot.  Ignored by
-                       * a shared store */
-    uint32_t box;     /* the mailbox's number; a shared store has them up to STORE_MAX_BOX */
+    uint64_t id;      /* > 0, made by the caller: see store.boot.  A retry keeps its id, and an id
+                       * that has its row already is BH_OK and changes nothing */
+    uint32_t box;     /* the mailbox's number */
     uint8_t row_kind; /* enum store_row_kind */
     uint8_t flags;    /* of enum store_row_flag */
     bool has_key;     /* @key goes into the deduplication record in the same transaction */
-    bool once;        /* ... which must not have it yet, among those that came with @once */
     bool shrunk;      /* private */
     bool tied;        /* in one transaction with the append that was submitted just before it */
     int64_t at_ms;    /* wall clock */
     struct hash128 key;
     struct str frame;  /* what goes on the wire, one line with its newline; borrowed until done() */
     uint64_t replaces; /* 0, or a row that is deleted in the same transaction: the staged one */
-
-    /* The answer, with BH_OK.  The row's number, by which ack, mark and fetch know it: @id, or what
-     * a shared store gave it: larger than all of its mailbox before it, in the order in which they
-     * became visible to anybody, without gaps (STORE_SEQUENCE).  When the key exists, no row was
-     * written and this is the number of the one that has the key; 0: that one is settled. */
-    uint64_t sequence;
-    bool exists;
 };
-
-#define STORE_MAX_BOX ((1u << 23) - 1)
-#define STORE_SEQUENCE(row) ((row) & ((UINT64_C(1) << 40) - 1)) /* 1, 2, 3... in a shared store */
 
 struct store_ack { /* delete rows; unknown ids are fine */
     struct store_op op;
     const uint64_t *ids; /* borrowed until done() */
     size_t n;
-    struct store_fence fence;
 };
 
 struct store_mark { /* set attempts and, with a reason, park; parked rows stay until acked away */
@@ -127,7 +109,6 @@ struct store_mark { /* set attempts and, with a reason, park; parked rows stay u
     uint32_t attempts;
     struct str parked; /* absent: not parked.  Borrowed until done(). */
     struct str frame;  /* what the row says from now on; absent: as before.  Borrowed too. */
-    struct store_fence fence;
 };
 
 struct store_row {
@@ -193,23 +174,18 @@ struct store_tx { /* all or nothing; BH_CONFLICT: nothing was done, @ret_failed 
     struct store_op op;
     const struct store_kv *items;
     size_t n, ret_failed;
-    struct store_fence fence;
     bool bulk; /* content, not state: refused with BH_BUSY when the disk gets full */
 };
 
-/* Delete many: the records of @ns whose key starts with @prefix and is below @end, or the rows of
- * a mailbox up to a number.  In order, at most STORE_ERASE_ITEMS at a time: while @more, again. */
+/* Delete the records of @ns whose key starts with @prefix and is below @end.  In order, at most
+ * STORE_ERASE_ITEMS at a time: while @more, submit it again. */
 #define STORE_ERASE_ITEMS 512
 struct store_erase {
     struct store_op op;
-    const char *ns;         /* records; NULL: rows */
+    const char *ns;
     struct str prefix, end; /* borrowed until done(); @end absent: all of them */
-    uint32_t box;
-    uint64_t up_to; /* rows: this one included; UINT64_MAX: all */
-    struct store_fence fence;
-    uint64_t at; /* private: where it goes on; 0 at first */
-    size_t n;    /* deleted this time */
-    bool more;   /* there may be others */
+    size_t n;               /* deleted this time */
+    bool more;              /* there may be others */
 };
 
 struct store_record {
@@ -231,14 +207,12 @@ struct store_scan { /* records of @ns whose key starts with @prefix, in byte ord
     void *memory; /* private */
 };
 
-/* ---- leases: who may write to what ----
+/* ---- leases: which node writes; of a shared store only, others answer BH_REFUSED ----
  *
- * A lease ends by itself when its time is up on the clock of the store, or, when it was taken under
- * another lease, together with that one: a node renews one lease, not one per mailbox.  Every
- * grant to somebody else, and every grant after the end, has a larger epoch; none is used twice. */
+ * A lease ends when its time is up on the clock of the store.  Every grant has a larger epoch than
+ * the grant before it, so the epoch is a fencing token. */
 enum store_lease_verb {
-    LEASE_TAKE,    /* if it is free or ended; conflict: @holder has it for @left_ms more */
-    LEASE_STEAL,   /* at once, whoever has it */
+    LEASE_TAKE,    /* if it is free, ended or ours; conflict: @holder has it for @left_ms more */
     LEASE_RENEW,   /* @ttl_ms from now, if it is still ours under @epoch; else BH_FENCED */
     LEASE_RELEASE, /* it is free from now on; not ours any more: fine */
 };
@@ -248,9 +222,8 @@ struct store_lease {
     enum store_lease_verb verb;
     struct str name, owner; /* borrowed until done(); the owner has fewer than STORE_OWNER_BYTES */
     int64_t ttl_ms;
-    struct store_fence under; /* zero: it has a time of its own; BH_FENCED: that one has ended */
-    uint64_t epoch;           /* given to renew and release; the answer of take and steal */
-    int64_t left_ms;          /* with BH_CONFLICT; -1: as long as its other lease */
+    uint64_t epoch;  /* given to renew and release; the answer of take */
+    int64_t left_ms; /* with BH_CONFLICT */
     char holder[STORE_OWNER_BYTES];
 };
 
@@ -304,11 +277,17 @@ struct store_ops {
     void (*close)(struct store *st);        /* commits what is queued, runs no done(), frees @st */
 };
 
+/* "I write as the holder of the lease @name under @epoch." */
+struct store_fence {
+    struct str name;
+    uint64_t epoch; /* 0: unguarded */
+};
+
 struct store { /* first member of every implementation */
     const struct store_ops *ops;
-    uint64_t boot;             /* a number no earlier start had: ids are boot << 40 | n, n from 1 */
+    uint64_t boot; /* larger than at any earlier start: ids are boot << 40 | n, n from 1 */
     struct hash_key dedup_key; /* random per database, for deduplication keys */
-    bool shared;               /* several nodes may have it open: it numbers the rows */
+    bool shared;               /* another machine, that several nodes may use: see above */
     struct store_fence guard;  /* see store_guard() */
     struct store_put *puts;    /* private to store.c, NULL at first: store_put()s under way */
     struct store_left *left;   /* the same: see store_leave() */
@@ -364,12 +343,9 @@ static inline void store_scan(struct store *st, struct store_scan *s)
     st->ops->submit(st, &s->op, true);
 }
 
-/* From now on every write to this shared store is made as the owner of the lease @name under
- * @epoch, as if each had this fence; leases alone are not.  Before any write.  @name is a literal
- * or outlives the store.
- *
- * So nobody else appends, and the caller knows earlier keys (ops->load_keys): of those with @once
- * only such are looked for as ended with BH_UNKNOWN.  New holders and failed writes leave gaps. */
+/* From now on every transaction of this shared store, but for leases, checks that the lease @name
+ * is held under @epoch.  BH_FENCED: it is not, and nothing was written.  Called before any write.
+ * @name is a literal or outlives the store. */
 static inline void store_guard(struct store *st, struct str name, uint64_t epoch)
 {
     st->guard.name = name;

@@ -54,7 +54,7 @@ struct model_event {
 };
 struct model {
     struct sim_disk *disk; /* borrowed */
-    bool shared;           /* it numbers the rows */
+    bool shared;           /* nothing is sent before its commit is known */
     bool per_chat;         /* some events wait: order is that of a chat, not of an instance */
     struct model_event *events;
     size_t n, cap;

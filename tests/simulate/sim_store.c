@@ -15,11 +15,13 @@
 
 enum { SIM_QUEUED, SIM_RUN, SIM_CANCELLED };
 
-/* The order of numbers is the order of commits: whoever numbers rows of a mailbox keeps others from
- * it.  (0: a plain sequence, as a mutant has it.) */
-enum { NUMBERS_AT_COMMIT = 1 };
-/* Who may write is asked under a lock, and a thief waits for it.  (0: mutant.) */
+/* The lease is checked under a lock, and another node waits for it.  (0: mutant.) */
 enum { FENCE_LOCKS = 1 };
+/* A store begins no transaction while one of its own is in doubt.  (0: mutant.) */
+enum { DOUBT_BLOCKS = 1 };
+/* COMMIT is sent after the row that tells its fate was written, so a commit whose answer is lost is
+ * never taken for one that did not happen.  (0: mutant.) */
+enum { FATE_FIRST = 1 };
 enum { MAX_STORES = 16, MAX_LIMBO = 12 };
 
 struct limbo {                       /* a transaction whose process hears of it no more */
@@ -27,11 +29,12 @@ struct limbo {                       /* a transaction whose process hears of it 
     size_t n;
     struct store_fence guard;
     int64_t begun_ms;
-    bool orphaned; /* its process crashed */
+    const struct sim_store *of; /* borrowed; in doubt there; NULL: its process crashed */
 };
 
 struct sim_disk {
     struct mem_disk mem;
+    bool shared;
     uint64_t boot;
     int64_t now_ms;
     struct truth truth;
@@ -89,7 +92,7 @@ struct sim_disk *sim_disk_new(void)
 struct sim_disk *sim_disk_new_shared(void)
 {
     struct sim_disk *d = sim_disk_new();
-    d->mem.shared = true;
+    d->shared = true;
     return d;
 }
 
@@ -160,7 +163,7 @@ void sim_disk_each_frame(const struct sim_disk *d, void (*each)(void *ctx, struc
 bool sim_disk_has_key(const struct sim_disk *d, struct hash128 key)
 {
     for (size_t i = 0; i < d->mem.n_keys; i++)
-        if (d->mem.keys[i]->key.lo == key.lo && d->mem.keys[i]->key.hi == key.hi)
+        if (d->mem.keys[i].key.lo == key.lo && d->mem.keys[i].key.hi == key.hi)
             return true;
     return false;
 }
@@ -180,7 +183,6 @@ static enum bh_err apply(struct sim_disk *d, struct store_op *op, const struct s
     if (op->state == SIM_CANCELLED)
         return BH_CANCELLED;
     enum bh_err err = mem_disk_run(&d->mem, op, d->now_ms);
-    assert(op->kind != STORE_APPEND || err != BH_CONFLICT); /* an id is used once */
     if (!d->watched || err != BH_OK)
         return err;
     if (op->kind == STORE_LEASE)
@@ -192,15 +194,6 @@ static enum bh_err apply(struct sim_disk *d, struct store_op *op, const struct s
 
 /* ---- transactions that are under way for longer ---- */
 
-static bool appends_to(const struct store_op *op, const struct store_append *a)
-{
-    if (op->kind != STORE_APPEND)
-        return false;
-    const struct store_append *b = container_of(op, const struct store_append, op);
-    return (NUMBERS_AT_COMMIT && a->box == b->box) ||
-           (a->has_key && b->has_key && a->key.lo == b->key.lo && a->key.hi == b->key.hi);
-}
-
 static bool lease_waits(const struct sim_store *s)
 {
     const struct sim_disk *d = s->disk;
@@ -210,18 +203,13 @@ static bool lease_waits(const struct sim_store *s)
     return waits && FENCE_LOCKS;
 }
 
-/* Does it wait for a lock that a transaction of somebody else has? */
+/* Does it wait for the end of another transaction? */
 static bool waits(const struct sim_store *s, const struct store_op *op)
 {
     const struct limbo *l = &s->disk->limbo;
     if (op->kind == STORE_LEASE)
         return lease_waits(s);
-    if (op->kind == STORE_ACK || op->kind == STORE_MARK || op->kind == STORE_ERASE)
-        return l->n > 0;
-    for (size_t i = 0; op->kind == STORE_APPEND && i < l->n; i++)
-        if (appends_to(l->ops[i], container_of(op, const struct store_append, op)))
-            return true;
-    return false;
+    return l->n > 0 && l->of == s && op->kind < STORE_LEASE && DOUBT_BLOCKS;
 }
 
 void sim_store_begin(struct store *st, size_t n)
@@ -268,26 +256,6 @@ static bool may_be_lost(const struct store_op *op)
     return op->kind == STORE_APPEND || op->kind == STORE_ACK || op->kind == STORE_MARK;
 }
 
-/* A plain sequence gives its number at once. */
-static void draw_number(struct sim_disk *d, struct store_op *op)
-{
-    struct store_append *a = container_of(op, struct store_append, op);
-    if (op->kind == STORE_APPEND && a->box < d->mem.n_last && !NUMBERS_AT_COMMIT)
-        a->id = ++d->mem.last[a->box];
-}
-
-static void apply_limbo(struct sim_disk *d, struct store_op *op)
-{
-    struct store_append *a = container_of(op, struct store_append, op);
-    bool drawn = op->kind == STORE_APPEND && a->box < d->mem.n_last && !NUMBERS_AT_COMMIT;
-    uint64_t last = drawn ? d->mem.last[a->box] : 0;
-    if (drawn)
-        d->mem.last[a->box] = a->id - 1;
-    (void)apply(d, op, &d->limbo.guard, d->limbo.begun_ms);
-    if (drawn)
-        d->mem.last[a->box] = last;
-}
-
 /* Its first ops, as far as they can be copied. */
 static size_t enter_limbo(struct sim_store *s, size_t n, int64_t begun_ms)
 {
@@ -295,11 +263,9 @@ static size_t enter_limbo(struct sim_store *s, size_t n, int64_t begun_ms)
     const struct store_op *op = s->queued.head;
     if (l->n > 0)
         return 0;
-    *l = (struct limbo){.guard = s->base.guard, .begun_ms = begun_ms};
-    for (; op != NULL && l->n < n && l->n < MAX_LIMBO && may_be_lost(op); op = op->next) {
-        l->ops[l->n] = op_copy(op);
-        draw_number(s->disk, l->ops[l->n++]);
-    }
+    *l = (struct limbo){.guard = s->base.guard, .begun_ms = begun_ms, .of = s};
+    for (; op != NULL && l->n < n && l->n < MAX_LIMBO && may_be_lost(op); op = op->next)
+        l->ops[l->n++] = op_copy(op);
     return l->n;
 }
 
@@ -320,8 +286,8 @@ bool sim_disk_in_limbo(const struct sim_disk *d)
 void sim_disk_end_limbo(struct sim_disk *d, bool fails)
 {
     for (size_t i = 0; i < d->limbo.n; i++) {
-        if (!fails || !d->limbo.orphaned)
-            apply_limbo(d, d->limbo.ops[i]);
+        if (!fails || d->limbo.of != NULL)
+            (void)apply(d, d->limbo.ops[i], &d->limbo.guard, d->limbo.begun_ms);
         op_free(d->limbo.ops[i]);
     }
     d->limbo.n = 0;
@@ -344,18 +310,15 @@ static enum bh_err lost_answer(const struct store_op *op)
 {
     if (op->kind == STORE_LEASE)
         return BH_UNAVAILABLE;
-    return may_be_lost(op) ? BH_UNKNOWN : BH_OK;
+    if (!may_be_lost(op))
+        return BH_OK;
+    return FATE_FIRST ? BH_UNKNOWN : BH_UNAVAILABLE;
 }
 
 /* A mutant's: as if it were written. */
-static inline enum bh_err answer_early(struct sim_disk *d, struct store_op *op)
+static inline enum bh_err answer_early(const struct store_op *op)
 {
-    struct store_append *a = container_of(op, struct store_append, op);
-    if (op->kind != STORE_APPEND || a->box >= d->mem.n_last)
-        return BH_UNAVAILABLE;
-    a->exists = false;
-    a->sequence = (uint64_t)a->box << 40 | (d->mem.last[a->box] + 1);
-    return BH_OK;
+    return op->kind == STORE_APPEND ? BH_OK : BH_UNAVAILABLE;
 }
 
 void sim_store_commit(struct store *st, size_t n, enum sim_fate fate)
@@ -460,7 +423,7 @@ static enum bh_err sim_load_keys(struct store *st, int64_t since_ms, store_key_c
 {
     struct mem_disk *d = &sim_of(st)->disk->mem;
     for (size_t i = 0; i < d->n_keys; i++)
-        cb(ctx, d->keys[i]->key, since_ms + 1);
+        cb(ctx, d->keys[i].key, since_ms + 1);
     return BH_OK;
 }
 
@@ -472,8 +435,10 @@ static void sim_stats(struct store *st, struct store_stats *ret)
 void sim_store_crash(struct store *st)
 {
     struct sim_store *s = sim_of(st);
-    if (s->n_open > 0 && enter_limbo(s, s->n_open, s->begun_ms) > 0)
-        s->disk->limbo.orphaned = true;
+    if (s->n_open > 0)
+        enter_limbo(s, s->n_open, s->begun_ms);
+    if (s->disk->limbo.of == s)
+        s->disk->limbo.of = NULL;
     for (size_t i = 0; i < MAX_STORES; i++)
         if (s->disk->stores[i] == s)
             s->disk->stores[i] = NULL;
@@ -503,7 +468,7 @@ void sim_store_serve(struct store *st)
 {
     struct sim_disk *d = sim_of(st)->disk;
     struct store_lease l = {.op = {.kind = STORE_LEASE},
-                            .verb = LEASE_STEAL,
+                            .verb = LEASE_TAKE,
                             .name = STR("serve"),
                             .owner = STR("node"),
                             .ttl_ms = INT64_MAX / 4};
@@ -518,7 +483,7 @@ struct store *sim_store_open(struct sim_disk *d)
     s->base = (struct store){.ops = &sim_ops,
                              .boot = ++d->boot,
                              .dedup_key = SIM_DEDUP_KEY,
-                             .shared = d->mem.shared};
+                             .shared = d->shared};
     s->disk = d;
     queue_init(&s->queued);
     queue_init(&s->finished);

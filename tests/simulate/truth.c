@@ -37,7 +37,6 @@ void truth_leased(struct truth *t, const struct store_lease *op, int64_t now_ms)
 {
     switch (op->verb) {
     case LEASE_TAKE:
-    case LEASE_STEAL:
         granted(t, op, now_ms);
         break;
     case LEASE_RENEW:

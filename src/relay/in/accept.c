@@ -251,15 +251,6 @@ static void hold_media(struct instance *i, const struct event *ev, uint64_t row)
             o->holds(o, ev->media[n].id, instance_tenant(i), instance_id(i), row);
 }
 
-static void list_media(const struct event *ev, struct buf *out)
-{
-    for (size_t n = 0; n < ev->n_media; n++)
-        if (ev->media[n].id.n > 0) {
-            buf_add_str(out, ev->media[n].id);
-            buf_add_c(out, '\n');
-        }
-}
-
 static enum bh_err take_copy(struct intake *in, struct instance *i)
 {
     struct relay *r = in->relay;
@@ -290,17 +281,10 @@ static enum bh_err take_copy(struct intake *in, struct instance *i)
         interrupt_note(chat, session, in->alone);
     if (in->forward.p == NULL && event_has_place(in->ev))
         spec.flags |= STORE_ROW_HAS_MEDIA;
-    struct buf media = BUF_INIT;
-    if (spec.flags != 0 && r->env.store->shared)
-        list_media(in->ev, &media); /* its row has no number yet */
-    spec.media = buf_str(&media);
     delivery_add(i, &spec, in->a);
-    buf_done(&media);
-    if (spec.flags != 0 && !r->env.store->shared)
+    if (spec.flags != 0)
         hold_media(i, in->ev, spec.id);
     r->n.accepted++;
-    pump_want(i);
-    wake_for_mail(i);
     return BH_OK;
 }
 

@@ -1,21 +1,19 @@
 /* delivery.c - design.  (delivery.h has the contract.)
  *
- * A delivery for a live socket is appended without urgency: the store waits a few milliseconds for
- * company, and an ack that comes first shrinks the write to its deduplication key.  For everybody
- * else the append is urgent, because somebody waits for the answer.
+ * In a file, a delivery for a live socket is appended without urgency: the store waits a few
+ * milliseconds for company, and an ack that comes first shrinks the write to its deduplication key.
+ * Every other append is urgent: a sleeper's sender waits for the answer, and from a shared store
+ * nothing is sent before its commit is known.
  *
- * What the store refuses is not ours to keep: we report "unavailable" and forget the key, so that
- * the platform's replay is taken as new.  The exception is a delivery that is on a socket right
- * now: its ack may come any moment, and forgetting it then would only make a duplicate.
- *
- * Long because the way of a delivery is argued in one place, for both kinds of store. */
+ * When the store refuses a delivery, the relay reports "unavailable" and forgets the key, so that
+ * the platform's replay is taken as new.  Two kinds of delivery are retried instead: one that is on
+ * a socket, because its ack may come any moment, and one in doubt, because its row may exist. */
 #include "relay/mailbox/delivery.h"
 #include <assert.h>
 #include <stdlib.h>
 #include "relay/heart.h"
 #include "relay/in/accept.h"
 #include "relay/log_limit.h"
-#include "relay/mailbox/gap.h"
 #include "relay/mailbox/mailbox.h"
 #include "relay/session/pump.h"
 #include "relay/session/session.h"
@@ -117,7 +115,6 @@ static void delivery_free(struct delivery *d)
     *bytes -= d->append.frame.n;
     group_end(d, false);
     list_remove(&d->link);
-    free(d->media);
     free(d);
     if (r->draining)
         turn_want(r);
@@ -127,6 +124,13 @@ static void delivery_free(struct delivery *d)
 
 static store_done_cb on_appended;
 static void submit_revisions(struct instance *i);
+
+/* There is mail that may leave: for a shared store once its commit is known. */
+static void announce(struct instance *i)
+{
+    pump_want(i);
+    wake_for_mail(i);
+}
 
 static void submit(struct delivery *d)
 {
@@ -152,8 +156,7 @@ static void push_slot(struct delivery *d)
     struct slot *slot = instance_push_row(d->inst, &row);
 
     slot->d = d;
-    if (!d->inst->relay->env.store->shared)
-        slot->flags = (slot->flags & ~(unsigned)SLOT_DURABLE) & 127u;
+    slot->flags = (slot->flags & ~(unsigned)SLOT_DURABLE) & 127u;
     list_move(&d->link, &d->inst->mb.held);
 }
 
@@ -176,12 +179,7 @@ void delivery_add(struct instance *i, const struct delivery_spec *spec, struct a
                               .key = spec->key,
                               .at_ms = wall_ms,
                               .frame = str_make(d->bytes, spec->frame.n)};
-    d->append.once = spec->has_key && r->env.store->shared;
-    d->media = spec->media.n > 0 ? str_dup(spec->media) : NULL;
-    if (r->env.store->shared)
-        list_append(&i->arriving, &d->link);
-    else
-        push_slot(d);
+    push_slot(d);
     accept_hold(a);
     r->deliveries->next_id = spec->id + 1;
     r->deliveries->volatile_bytes += spec->frame.n;
@@ -192,6 +190,8 @@ void delivery_add(struct instance *i, const struct delivery_spec *spec, struct a
     } else if (instance_is_recorded(i)) {
         submit(d);
     }
+    if (!r->env.store->shared)
+        announce(i);
 }
 
 void delivery_group_init(struct delivery_group *g, void (*over)(struct delivery_group *g))
@@ -220,9 +220,9 @@ void delivery_group_submit(struct delivery_group *g, bool whole)
     }
 }
 
-static bool join_in(struct list *head, struct hash128 key, struct accept *a)
+bool delivery_join(struct instance *i, struct hash128 key, struct accept *a)
 {
-    list_each (head, it, nxt) {
+    list_each (&i->mb.held, it, nxt) {
         struct delivery *d = delivery_of(it);
         if (d->state > DELIVERY_FAILED || !d->append.has_key || d->append.key.lo != key.lo ||
             d->append.key.hi != key.hi)
@@ -236,16 +236,16 @@ static bool join_in(struct list *head, struct hash128 key, struct accept *a)
     return false;
 }
 
-bool delivery_join(struct instance *i, struct hash128 key, struct accept *a)
+/* The store does not have the row: the platform must send the event again. */
+static void give_up(struct delivery *d)
 {
-    return join_in(&i->mb.held, key, a) || join_in(&i->arriving, key, a);
-}
+    struct instance *i = d->inst;
+    struct relay *r = i->relay;
+    struct slot *slot = mailbox_find(&i->mb, d->append.id);
 
-/* The store will never have it: whoever sent it must send it again. */
-static void refuse(struct delivery *d)
-{
-    struct relay *r = d->inst->relay;
-
+    assert(slot != NULL && slot->d == d);
+    session_forget_all(i, slot->id);
+    mailbox_drop(&i->mb, slot);
     if (d->append.has_key)
         dedup_remove(&r->dedup, d->append.key);
     r->n.refused_store++;
@@ -253,15 +253,10 @@ static void refuse(struct delivery *d)
     delivery_free(d);
 }
 
-static void give_up(struct delivery *d)
+/* Giving up a delivery would lose or repeat it. */
+static bool must_stay(const struct delivery *d)
 {
-    struct instance *i = d->inst;
-    struct slot *slot = mailbox_find(&i->mb, d->append.id);
-
-    assert(slot != NULL && slot->d == d);
-    session_forget_all(i, slot->id);
-    mailbox_drop(&i->mb, slot);
-    refuse(d);
+    return d->in_doubt || session_anyone_has(d->inst, d->append.id);
 }
 
 static void log_refusal(struct instance *i)
@@ -274,12 +269,15 @@ static void log_refusal(struct instance *i)
                  STR_FMT(instance_id(i)), (unsigned long long)skipped);
 }
 
-static void append_failed(struct delivery *d)
+/* Once the fate of a commit is unknown, only a retry that succeeds ends the doubt: a retry that is
+ * refused says nothing about the try before it. */
+static void append_failed(struct delivery *d, enum bh_err err)
 {
     struct instance *i = d->inst;
 
     log_refusal(i);
-    if (!session_anyone_has(i, d->append.id)) {
+    d->in_doubt |= err == BH_UNKNOWN;
+    if (!must_stay(d) || i->relay->draining) {
         give_up(d);
         mailbox_tidy(&i->mb);
         sleep_check(i);
@@ -298,7 +296,10 @@ static void became_durable(struct delivery *d)
 
     assert(slot != NULL && slot->d == d);
     slot->flags |= SLOT_DURABLE;
+    d->in_doubt = false;
     answer(d, BH_OK);
+    if (i->relay->env.store->shared)
+        announce(i);
     if (s != NULL && s->state == SESSION_RECEIVING && !session_has_sent(s, slot->id) &&
         t->kept_bytes + d->append.frame.n <= MAX_KEPT_BYTES) {
         d->state = DELIVERY_KEPT;
@@ -311,75 +312,18 @@ static void became_durable(struct delivery *d)
     sleep_check(i);
 }
 
-/* ---- in a shared store ---- */
-
-static void hold_media(struct delivery *d, uint64_t row)
-{
-    struct instance *i = d->inst;
-    struct outside *o = i->relay->env.outside;
-    struct str rest = str_of(d->media), id;
-
-    while (o->holds != NULL && str_split(&rest, '\n', &id))
-        if (id.n > 0)
-            o->holds(o, id, instance_tenant(i), instance_id(i), row);
-}
-
-/* It has a number: it takes its place, unless it had it before, or others come first. */
-static void take_place(struct delivery *d)
-{
-    struct instance *i = d->inst;
-    struct relay *r = i->relay;
-    uint64_t row = d->append.sequence;
-    bool ours = row >> BOOT_SHIFT == i->box;
-
-    r->n.duplicates += d->append.exists;
-    answer(d, BH_OK);
-    if (ours && row > i->newest_row)
-        hold_media(d, row);
-    if (ours && gap_is_next(i, row)) {
-        d->append.id = row;
-        push_slot(d);
-        became_durable(d);
-        pump_want(i);
-        wake_for_mail(i);
-        return;
-    }
-    if (ours && row > i->newest_row)
-        gap_want(i);
-    else if (!ours && row != 0)
-        acks_add(r, row); /* the name has another holder by now */
-    delivery_free(d);
-}
-
-static void on_written(struct delivery *d, enum bh_err err)
-{
-    if (err == BH_OK) {
-        take_place(d);
-        return;
-    }
-    log_refusal(d->inst);
-    if (err != BH_UNKNOWN || d->inst->relay->draining) {
-        refuse(d);
-        return;
-    }
-    d->state = DELIVERY_FAILED;
-    retry_want(d->inst);
-}
-
 static void on_appended(struct store_op *op, enum bh_err err)
 {
     struct delivery *d = container_of(op, struct delivery, append.op);
 
     assert(d->state == DELIVERY_QUEUED || d->state == DELIVERY_SETTLED);
     group_end(d, err == BH_OK);
-    if (d->inst->relay->env.store->shared)
-        on_written(d, err);
-    else if (d->state == DELIVERY_SETTLED)
+    if (d->state == DELIVERY_SETTLED)
         delivery_free(d);
-    else if (err == BH_OK || err == BH_CONFLICT) /* a retry finds the row that "failed" before */
+    else if (err == BH_OK)
         became_durable(d);
     else
-        append_failed(d);
+        append_failed(d, err);
 }
 
 void delivery_record_done(struct instance *i, enum bh_err err)
@@ -390,31 +334,18 @@ void delivery_record_done(struct instance *i, enum bh_err err)
             continue;
         if (err == BH_OK)
             submit(d);
-        else if (!session_anyone_has(i, d->append.id))
+        else if (!must_stay(d))
             give_up(d); /* one on a socket stays: the record is written again, then it is */
     }
-    list_each (&i->arriving, at, after) {
-        struct delivery *d = delivery_of(at);
-        if (d->state == DELIVERY_WAITING && err == BH_OK)
-            submit(d);
-        else if (d->state == DELIVERY_WAITING)
-            refuse(d);
-    }
     mailbox_tidy(&i->mb);
-}
-
-static void retry_in(struct list *head)
-{
-    list_each (head, it, nxt)
-        if (delivery_of(it)->state == DELIVERY_FAILED)
-            submit(delivery_of(it));
 }
 
 void delivery_retry(struct instance *i)
 {
     submit_revisions(i);
-    retry_in(&i->mb.held);
-    retry_in(&i->arriving);
+    list_each (&i->mb.held, it, nxt)
+        if (delivery_of(it)->state == DELIVERY_FAILED)
+            submit(delivery_of(it));
 }
 
 /* ---- out of it ---- */
@@ -428,13 +359,13 @@ void delivery_settle(struct instance *i, struct slot *slot)
     session_forget_all(i, id);
     mailbox_drop(&i->mb, slot);
     r->n.settled++;
-    if (d == NULL || d->state == DELIVERY_KEPT)
+    if (d == NULL || d->state == DELIVERY_KEPT || d->in_doubt)
         acks_add(r, id);
     if (d == NULL)
         return;
     answer(d, BH_OK);
     if (d->state == DELIVERY_QUEUED) {
-        if (!store_append_shrink(r->env.store, &d->append))
+        if (!store_append_shrink(r->env.store, &d->append) && !d->in_doubt)
             acks_add(r, id); /* too late to shrink: the row comes and is deleted after */
         d->state = DELIVERY_SETTLED;
         list_move(&d->link, &r->deliveries->settling);
@@ -455,17 +386,6 @@ void delivery_sent(struct instance *i, struct slot *slot)
     delivery_free(d);
 }
 
-void delivery_end(struct instance *i)
-{
-    list_each (&i->arriving, it, nxt) {
-        struct delivery *d = delivery_of(it);
-        if (d->state != DELIVERY_QUEUED) { /* else done() finds out */
-            answer(d, BH_OK);
-            delivery_free(d);
-        }
-    }
-}
-
 void delivery_drop_kept(struct instance *i)
 {
     list_each (&i->mb.held, it, nxt) {
@@ -483,7 +403,7 @@ void delivery_socket_lost(struct instance *i)
         struct delivery *d = delivery_of(it);
         bool refused =
             d->state == DELIVERY_FAILED || (d->state == DELIVERY_WAITING && i->record_writing == 0);
-        if (refused && !session_anyone_has(i, d->append.id))
+        if (refused && !must_stay(d))
             give_up(d);
     }
     mailbox_tidy(&i->mb);
@@ -621,7 +541,6 @@ static void free_list(struct list *head)
             free(j);
         }
         list_remove(&d->link);
-        free(d->media);
         free(d);
     }
 }
@@ -635,7 +554,6 @@ void deliveries_free(struct relay *r)
     list_each (instances_by_age(r), it, nxt) {
         struct instance *i = list_entry(it, struct instance, link);
         free_list(&i->mb.held);
-        free_list(&i->arriving);
         list_each (&i->revisions, at, after)
             free(list_entry(at, struct revision, link));
     }

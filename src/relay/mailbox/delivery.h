@@ -1,23 +1,21 @@
 /* delivery.h - one delivery on its way to the disk and out of it again.
  *
  * A struct delivery exists while the bytes are in memory: from the accept until they are on disk,
- * and a little longer when a live socket will want them soon.  Its slot in the mailbox lives until
- * it is settled.
+ * and a little longer when a live socket will want them soon.  Its slot in the mailbox exists from
+ * the accept until the delivery is settled.
  *
  *      WAITING --record on disk--> QUEUED --done--> durable: freed, or KEPT until sent
  *                                   |  ^
- *               failed, on a socket v  | RETRY_MS
- *                                  FAILED          failed, on no socket: removed, "unavailable"
+ *        failed, on a socket; or in  v  | RETRY_MS, with the same id
+ *        doubt                      FAILED         failed otherwise: removed, "unavailable"
  *
  *      every state --acked--> freed; a QUEUED one becomes SETTLED and is freed by done()
  *
- * A shared store numbers the rows itself, so there a delivery has no place in the mailbox, and goes
- * down no socket, before it is written:
- *
- *      WAITING --record on disk--> QUEUED --done--> in its place, KEPT until sent (or read later)
- *                                   |  ^
- *               nobody knows whether v  | RETRY_MS: its key says whether it is there
- *                                  FAILED                 refused: forgotten, "unavailable"
+ * In a file a delivery may be sent while its write is queued.  In a shared store the answer to a
+ * commit can be lost, so there the pump stops at a slot until its row is known to be committed
+ * (delivery_may_leave()): neither that delivery nor one behind it is sent sooner.  A delivery in
+ * doubt (BH_UNKNOWN) is retried until the store says that the row is there; when it is settled
+ * meanwhile, its row is deleted by an ack all the same.
  *
  * WAITING: the instance's record (its mailbox number) is not on disk yet; a row that nobody could
  * find after a crash would be a lost delivery, so it is not written before.
@@ -25,6 +23,7 @@
 #pragma once
 #include <stdbool.h>
 #include <stdint.h>
+#include "relay/mailbox/mailbox.h"
 #include "store/store.h"
 
 struct accept;
@@ -32,7 +31,6 @@ struct acks;
 struct deliveries;
 struct instance;
 struct relay;
-struct slot;
 struct slot_ring;
 
 enum delivery_state {
@@ -55,15 +53,14 @@ struct delivery_group {
 
 struct delivery {
     struct store_append append;   /* belongs to the store while QUEUED or SETTLED */
-    struct list link;             /* mailbox.held by id; SETTLED: deliveries->settling; not in its
-                                 * place yet: instance->arriving */
+    struct list link;             /* mailbox.held by id; SETTLED: deliveries->settling */
     struct instance *inst;        /* borrowed */
     struct accept *accept;        /* shared; NULL: answered */
     struct joined *joined;        /* owned; duplicates that came before it was answered */
     struct delivery_group *group; /* borrowed until its append ended; NULL: none */
     struct list group_link;
-    char *media; /* owned; ids of the files it names, each with a newline; NULL: none or told */
     uint8_t state;
+    bool in_doubt; /* an append ended with BH_UNKNOWN: the row may be there, or may come */
     char bytes[];
 };
 
@@ -75,7 +72,6 @@ struct delivery_spec {
     uint8_t flags; /* of enum store_row_flag */
     bool has_key;
     struct hash128 key;
-    struct str media; /* ids of the files it names, for a shared store; each with a newline */
     struct delivery_group *group; /* NULL: it is written at once */
 };
 
@@ -103,8 +99,11 @@ void delivery_settle(struct instance *i, struct slot *slot);
 /* It went down the receiver's socket: bytes that are on disk too are not needed any more. */
 void delivery_sent(struct instance *i, struct slot *slot);
 
-/* The name has another holder: nobody waits for what has no place in the mailbox yet. */
-void delivery_end(struct instance *i);
+/* False: its commit is not known yet, so the pump stops before it. */
+static inline bool delivery_may_leave(const struct store *st, const struct slot *slot)
+{
+    return !st->shared || (slot->flags & SLOT_DURABLE) != 0;
+}
 void delivery_drop_kept(struct instance *i); /* nobody will want these bytes soon */
 /* A socket has gone: what the store refused and no other socket holds cannot be kept. */
 void delivery_socket_lost(struct instance *i);

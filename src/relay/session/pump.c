@@ -527,7 +527,8 @@ static bool try_add(struct pack *p, struct slot *slot)
     struct str body;
     bool suspect = slot->attempts >= PUMP_SOLO_ATTEMPTS;
 
-    if (suspect && (p->n > 0 || flight_count(p->s->flight) > 0))
+    if (!delivery_may_leave(i->relay->env.store, slot) ||
+        (suspect && (p->n > 0 || flight_count(p->s->flight) > 0)))
         return false;
     switch (fetch_body(i, slot, &body)) {
     case FETCH_WAIT:

@@ -14,7 +14,6 @@
 #include "relay/heart.h"
 #include "relay/in/staged.h"
 #include "relay/mailbox/delivery.h"
-#include "relay/mailbox/gap.h"
 #include "relay/out/chats.h"
 #include "relay/out/spoken.h"
 #include "relay/out/requests.h"
@@ -143,7 +142,6 @@ static struct instance *make(struct relay *r, struct str key, size_t tenant_n, u
     list_init(&i->change_link);
     list_init(&i->active_link);
     list_init(&i->revisions);
-    list_init(&i->arriving);
     mailbox_init(&i->mb);
     wake_init(&i->wake);
     set_box(r->instances, i, box);
@@ -305,7 +303,6 @@ static void instance_begin_life(struct instance *i, uint32_t life)
     sleep_load(i, false, 0);
     i->life = life;
     i->seen = i->forgot_chats = false;
-    i->newest_row = 0;
     i->park_mark = 0;
     i->box_version = i->record_want + 1;
     instance_record(i);
@@ -561,8 +558,6 @@ void life_follow(struct instance *i, uint32_t life)
     if (r->env.outside->gone != NULL)
         r->env.outside->gone(r->env.outside, instance_tenant(i), instance_id(i));
     relay_mailbox_purge(r, instance_tenant(i), instance_id(i));
-    delivery_end(i);
-    gap_erase(i);
     chats_end(i);
     activity_end(i);
     instance_begin_life(i, life);
@@ -699,8 +694,6 @@ struct slot *instance_push_row(struct instance *i, const struct store_row *row)
     size_t bytes = row->frame_bytes <= SLOT_MAX_BYTES ? row->frame_bytes : SLOT_MAX_BYTES;
     struct slot *slot = mailbox_push(&i->mb, row->id, bytes, (uint32_t)(row->at_ms / 1000));
 
-    if (row->id > i->newest_row)
-        i->newest_row = row->id;
     slot->flags |= SLOT_DURABLE;
     if (row->row_kind == STORE_ROW_PASSTHROUGH)
         slot->flags |= SLOT_PASSTHROUGH;

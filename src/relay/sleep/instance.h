@@ -19,7 +19,6 @@
 
 struct activity;
 struct fetch;
-struct gap;
 struct instances;
 struct lives;
 struct store_row;
@@ -42,9 +41,6 @@ struct instance {             /* one agent of one tenant; lives as long as the r
     struct list change_link;     /* instances->changed */
     struct list active_link;     /* activity->news */
     struct list revisions;       /* of what waits, that the store does not have yet: delivery.h */
-    struct list arriving;        /* deliveries that have no row yet: delivery.h */
-    struct gap *gap;             /* owned; a read of rows that memory lacks: gap.h; NULL: none */
-    uint64_t newest_row;         /* the newest that was in the mailbox; 0: none; gap.h */
     struct unread *unread;       /* owned; interrupts its receiver may not have read: interrupt.h */
     struct fetch *fetch[2];      /* owned; [0] is being used up, [1] is the read-ahead */
     struct chat_row chats;       /* its chats; the last one was heard from last */
@@ -62,7 +58,6 @@ struct instance {             /* one agent of one tenant; lives as long as the r
     uint8_t shown_state; /* enum relay_state; what outside->changed() was told last */
     bool seen;           /* it has shaken hands at least once */
     bool forgot_chats;   /* some of its chats are known no more: chats.h */
-    bool gap_owed;       /* such a read failed */
     bool closing_older;  /* close_older() is on the stack */
     char name[];         /* tenant \x1f instance, as in the store */
 };

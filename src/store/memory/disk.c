@@ -29,27 +29,12 @@ void mem_take_out(void *array, size_t *n, size_t size, size_t pos)
     memmove(at, at + size, (--*n - pos) * size);
 }
 
-static enum bh_err run_erase(struct mem_disk *d, struct store_erase *e)
-{
-    e->n = 0;
-    e->more = false;
-    if (e->ns != NULL)
-        mem_erase_records(d, e);
-    else
-        mem_erase_rows(d, e);
-    return BH_OK;
-}
-
 enum bh_err mem_disk_run(struct mem_disk *d, struct store_op *op, int64_t now_ms)
 {
-    const struct lease_row *changed;
-    const struct store_fence *f = store_fence_of(op);
-
-    if (f != NULL && !leases_hold(&d->leases, f, now_ms))
-        return BH_FENCED;
     switch ((enum store_kind)op->kind) {
     case STORE_APPEND:
-        return mem_append(d, container_of(op, struct store_append, op));
+        mem_append(d, container_of(op, struct store_append, op));
+        return BH_OK;
     case STORE_ACK:
         mem_ack(d, container_of(op, struct store_ack, op));
         return BH_OK;
@@ -59,9 +44,10 @@ enum bh_err mem_disk_run(struct mem_disk *d, struct store_op *op, int64_t now_ms
     case STORE_TX:
         return mem_tx(d, container_of(op, struct store_tx, op));
     case STORE_ERASE:
-        return run_erase(d, container_of(op, struct store_erase, op));
+        mem_erase_records(d, container_of(op, struct store_erase, op));
+        return BH_OK;
     case STORE_LEASE:
-        return leases_run(&d->leases, container_of(op, struct store_lease, op), now_ms, &changed);
+        return leases_run(&d->leases, container_of(op, struct store_lease, op), now_ms);
     case STORE_FETCH:
         mem_fetch(d, container_of(op, struct store_fetch, op));
         return BH_OK;
@@ -87,12 +73,8 @@ void mem_disk_done(struct mem_disk *d)
         free(d->records[i]->value);
         free(d->records[i]);
     }
-    for (size_t i = 0; i < d->n_keys; i++)
-        free(d->keys[i]);
     free(d->rows);
-    free(d->last);
     free(d->records);
     free(d->keys);
-    map_done(&d->once);
     leases_done(&d->leases);
 }

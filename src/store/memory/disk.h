@@ -15,21 +15,15 @@ struct mem_record { /* all owned; ns and key of one record never change */
 struct mem_key {
     struct hash128 key;
     int64_t at_ms;
-    uint64_t row; /* the row that came with it */
-    bool once;
 };
 
 struct mem_disk {
-    bool shared;            /* rows are numbered here */
     struct store_row *rows; /* owned, ascending; frame and parked are owned too */
     size_t n_rows, cap_rows;
-    uint64_t *last; /* owned; shared: the newest number given out, by mailbox */
-    size_t n_last;
     struct mem_record **records; /* owned, in byte order */
     size_t n_records, cap_records;
-    struct mem_key **keys; /* owned, in order of arrival */
+    struct mem_key *keys; /* owned, in order of arrival */
     size_t n_keys, cap_keys;
-    struct map once; /* to struct mem_key, those with @once */
     struct leases leases;
 };
 
@@ -52,10 +46,9 @@ char *mem_copy(struct str s); /* any bytes, never NULL */
 void *mem_make_room(void *array, size_t *n, size_t *cap, size_t size, size_t pos);
 void mem_take_out(void *array, size_t *n, size_t size, size_t pos);
 
-enum bh_err mem_append(struct mem_disk *d, struct store_append *a);
+void mem_append(struct mem_disk *d, const struct store_append *a);
 void mem_ack(struct mem_disk *d, const struct store_ack *a);
 void mem_mark(struct mem_disk *d, const struct store_mark *m);
-void mem_erase_rows(struct mem_disk *d, struct store_erase *e);
 void mem_fetch(struct mem_disk *d, struct store_fetch *f);
 void mem_list(struct mem_disk *d, struct store_list *l);
 

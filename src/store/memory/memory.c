@@ -27,7 +27,7 @@ static struct store_memory *memory_of(struct store *st)
 
 static void count_append(struct store_stats *s, const struct store_append *a)
 {
-    if (a->op.err != BH_OK || a->exists)
+    if (a->op.err != BH_OK)
         return;
     s->rows_written += !a->shrunk;
     s->shrunk += a->shrunk;
@@ -37,11 +37,16 @@ static void count_append(struct store_stats *s, const struct store_append *a)
 static void run_op(struct store_memory *st, struct store_op *op)
 {
     bool read = op->kind >= STORE_FETCH;
+    int64_t now_ms = clock_wall_ms(st->clock);
 
     if (op->state == MEM_CANCELLED)
         op->err = BH_CANCELLED;
+    else if (op->kind < STORE_LEASE && !leases_hold(&st->disk.leases, &st->base.guard, now_ms))
+        op->err = BH_FENCED;
+    else if (op->kind == STORE_LEASE && !st->base.shared)
+        op->err = BH_REFUSED;
     else
-        op->err = (uint8_t)mem_disk_run(&st->disk, op, clock_wall_ms(st->clock));
+        op->err = (uint8_t)mem_disk_run(&st->disk, op, now_ms);
     if (op->kind == STORE_APPEND)
         count_append(&st->stats, container_of(op, struct store_append, op));
     st->stats.reads += read && op->state != MEM_CANCELLED;
@@ -195,6 +200,6 @@ struct store *store_memory_new_shared(struct clock *clock)
 {
     struct store *st = store_memory_new(clock);
 
-    st->shared = memory_of(st)->disk.shared = true;
+    st->shared = true;
     return st;
 }

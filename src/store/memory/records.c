@@ -125,6 +125,8 @@ void mem_erase_records(struct mem_disk *d, struct store_erase *e)
 {
     size_t pos = record_pos(d, e->ns, e->prefix);
 
+    e->n = 0;
+    e->more = false;
     while (pos < d->n_records && strcmp(d->records[pos]->ns, e->ns) == 0) {
         struct str key = record_key(d->records[pos]);
         if (!str_starts(key, e->prefix) || (e->end.p != NULL && str_cmp(key, e->end) >= 0))

@@ -44,38 +44,14 @@ static void row_remove(struct mem_disk *d, struct store_row *row)
 
 /* ---- append ---- */
 
-static struct str key_bytes(const struct hash128 *key)
+static void row_insert(struct mem_disk *d, const struct store_append *a)
 {
-    return str_make(key, sizeof *key);
-}
+    size_t pos = row_pos(d, a->id);
 
-static void key_add(struct mem_disk *d, const struct store_append *a)
-{
-    struct mem_key *k = xcalloc(1, sizeof *k);
-
-    *k = (struct mem_key){a->key, a->at_ms, a->shrunk ? 0 : a->sequence, a->once};
-    d->keys = mem_make_room(d->keys, &d->n_keys, &d->cap_keys, sizeof *d->keys, d->n_keys);
-    d->keys[d->n_keys - 1] = k;
-    if (a->once)
-        map_put(&d->once, key_bytes(&k->key), k);
-}
-
-/* The next number of a mailbox: its own sequence, with the mailbox above it. */
-static uint64_t next_number(struct mem_disk *d, uint32_t box)
-{
-    if (box >= d->n_last) {
-        size_t n = ((size_t)box + 1) * 2;
-        d->last = xrealloc(d->last, n * sizeof *d->last);
-        memset(d->last + d->n_last, 0, (n - d->n_last) * sizeof *d->last);
-        d->n_last = n;
-    }
-    return (uint64_t)box << 40 | ++d->last[box];
-}
-
-static void row_insert(struct mem_disk *d, const struct store_append *a, size_t pos)
-{
+    if (pos < d->n_rows && d->rows[pos].id == a->id)
+        return;
     d->rows = mem_make_room(d->rows, &d->n_rows, &d->cap_rows, sizeof *d->rows, pos);
-    d->rows[pos] = (struct store_row){.id = a->sequence,
+    d->rows[pos] = (struct store_row){.id = a->id,
                                       .box = a->box,
                                       .row_kind = a->row_kind,
                                       .flags = a->flags,
@@ -84,56 +60,25 @@ static void row_insert(struct mem_disk *d, const struct store_append *a, size_t 
                                       .frame_bytes = a->frame.n};
 }
 
-static bool key_is_known(const struct mem_disk *d, struct store_append *a)
+void mem_append(struct mem_disk *d, const struct store_append *a)
 {
-    const struct mem_key *k = a->has_key && a->once ? map_get(&d->once, key_bytes(&a->key)) : NULL;
-
-    if (k == NULL)
-        return false;
-    a->exists = true;
-    a->sequence = row_find(d, k->row) != NULL ? k->row : 0;
-    return true;
-}
-
-enum bh_err mem_append(struct mem_disk *d, struct store_append *a)
-{
-    a->exists = false;
-    a->sequence = 0;
-    if (d->shared && (a->box == 0 || a->box > STORE_MAX_BOX))
-        return BH_REFUSED;
-    if (key_is_known(d, a))
-        return BH_OK;
-    if (!d->shared)
-        a->sequence = a->id;
-    else if (!a->shrunk)
-        a->sequence = next_number(d, a->box);
-    if (!a->shrunk) {
-        size_t pos = row_pos(d, a->sequence);
-        if (pos < d->n_rows && d->rows[pos].id == a->sequence)
-            return BH_CONFLICT;
-        row_insert(d, a, pos);
+    if (!a->shrunk)
+        row_insert(d, a);
+    if (a->has_key) {
+        d->keys = mem_make_room(d->keys, &d->n_keys, &d->cap_keys, sizeof *d->keys, d->n_keys);
+        d->keys[d->n_keys - 1] = (struct mem_key){a->key, a->at_ms};
     }
-    if (a->has_key)
-        key_add(d, a);
     if (a->replaces != 0)
         row_remove(d, row_find(d, a->replaces));
-    return BH_OK;
 }
 
 void mem_disk_forget_keys(struct mem_disk *d, int64_t before_ms)
 {
     size_t kept = 0;
 
-    for (size_t i = 0; i < d->n_keys; i++) {
-        struct mem_key *k = d->keys[i];
-        if (k->at_ms >= before_ms) {
-            d->keys[kept++] = k;
-            continue;
-        }
-        if (k->once && map_get(&d->once, key_bytes(&k->key)) == k)
-            map_del(&d->once, key_bytes(&k->key));
-        free(k);
-    }
+    for (size_t i = 0; i < d->n_keys; i++)
+        if (d->keys[i].at_ms >= before_ms)
+            d->keys[kept++] = d->keys[i];
     d->n_keys = kept;
 }
 
@@ -159,21 +104,6 @@ void mem_mark(struct mem_disk *d, const struct store_mark *m)
         row->frame_bytes = m->frame.n;
     }
     row->parked = m->parked.p != NULL ? str_make(mem_copy(m->parked), m->parked.n) : STR_NULL;
-}
-
-void mem_erase_rows(struct mem_disk *d, struct store_erase *e)
-{
-    for (size_t i = 0; i < d->n_rows && d->rows[i].id <= e->up_to;) {
-        if (d->rows[i].box != e->box) {
-            i++;
-        } else if (e->n == STORE_ERASE_ITEMS) {
-            e->more = true;
-            return;
-        } else {
-            row_remove(d, &d->rows[i]);
-            e->n++;
-        }
-    }
 }
 
 /* ---- reads ---- */
@@ -222,6 +152,6 @@ void mem_disk_load_rows(const struct mem_disk *d, store_row_cb *cb, void *ctx)
 void mem_disk_load_keys(const struct mem_disk *d, int64_t since_ms, store_key_cb *cb, void *ctx)
 {
     for (size_t i = 0; i < d->n_keys; i++)
-        if (d->keys[i]->at_ms >= since_ms)
-            cb(ctx, d->keys[i]->key, d->keys[i]->at_ms);
+        if (d->keys[i].at_ms >= since_ms)
+            cb(ctx, d->keys[i].key, d->keys[i].at_ms);
 }

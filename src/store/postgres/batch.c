@@ -1,35 +1,26 @@
-/* batch.c - groups of ops, each one transaction: every op of it, or none.
+/* batch.c - the write thread's work: transactions, leases, and what is done between them.
  *
- *      BEGIN, mark, fences, keys,
- *      numbers                      ──> answers     may it be written, and as what?
- *      every op, COMMIT             ──> answers     lost on the way: asked for on another line
+ *      BEGIN, fate row, lease check, every op   ──> answers
+ *      COMMIT                                   ──> answer; lost: the fate row tells (fate.c)
  *
- * What fails before COMMIT keeps the server from it.  Where an answer tells an op more than that it
- * was done (a conflict is one op's own), COMMIT waits for the answers and is a round of its own:
- * one that was lost with the line could not be had any more.
+ * COMMIT is sent after the answer to the fate row: a commit whose answer is lost can then always be
+ * looked up.  When the server cannot be asked for COMMIT_LOOKUP_MS either, the ops end with
+ * BH_UNKNOWN and the transaction is in doubt.  No other transaction begins before its fate is
+ * known, so a retry never meets its own first try.
  *
- *      again    collided with another node: the same once more
+ *      again    collided with another transaction: the same once more
  *      failed   the server said no: each op on its own, so that the others are done
  *      lost     before COMMIT, nothing happened: once more on a new line, then BH_UNAVAILABLE
  *
- * A lease is a group of its own, so that fences behind it are asked after it. */
+ * A lease is a statement of its own, outside these transactions. */
 #include "store/postgres/impl.h"
 #include <stdio.h>
-
-enum { ASKED = 1, ASKED_REPLACED = 2 };
-
-/* The first no of a round counts, unless the line went. */
-static void fold(enum line_end *into, enum line_end e)
-{
-    if (e == LINE_LOST || *into == LINE_OK)
-        *into = e;
-}
 
 static void read_plain(struct store_postgres *st, enum line_end *into)
 {
     PGresult *r;
 
-    fold(into, line_answer(&st->main, &r));
+    line_fold(into, line_answer(&st->main, &r));
     if (r != NULL)
         PQclear(r);
 }
@@ -37,12 +28,12 @@ static void read_plain(struct store_postgres *st, enum line_end *into)
 static void end_round(struct store_postgres *st, enum line_end *into)
 {
     if (*into != LINE_LOST)
-        fold(into, line_done(&st->main));
+        line_fold(into, line_done(&st->main));
 }
 
 /* ---- one transaction ---- */
 
-static void ask_mark(struct store_postgres *st)
+static void ask_fate(struct store_postgres *st)
 {
     pg_mark_next(&st->mark);
     params_reset(&st->params);
@@ -51,73 +42,65 @@ static void ask_mark(struct store_postgres *st)
     line_ask(&st->main, PG_FATE, &st->params);
 }
 
-static enum line_end begin(struct store_postgres *st, struct store_op *first, struct store_op *end)
+static enum line_end read_fate(struct store_postgres *st)
+{
+    PGresult *r;
+    enum line_end e = line_answer(&st->main, &r);
+
+    if (r != NULL) {
+        pg_mark_read(&st->mark, r);
+        PQclear(r);
+    }
+    return e;
+}
+
+/* False: the store is not guarded. */
+static bool ask_guard(struct store_postgres *st)
+{
+    uint64_t epoch = __atomic_load_n(&st->base.guard.epoch, __ATOMIC_ACQUIRE);
+
+    if (epoch == 0)
+        return false;
+    params_reset(&st->params);
+    param_bytes(&st->params, st->base.guard.name);
+    param_i64(&st->params, (int64_t)epoch);
+    line_ask(&st->main, PG_GUARD, &st->params);
+    return true;
+}
+
+static enum line_end read_guard(struct store_postgres *st)
+{
+    PGresult *r;
+    enum line_end e = line_answer(&st->main, &r);
+
+    if (e == LINE_OK && PQntuples(r) == 0) {
+        snprintf(st->main.problem, sizeof st->main.problem, "another process serves by now");
+        e = LINE_FENCED;
+    }
+    if (r != NULL)
+        PQclear(r);
+    return e;
+}
+
+static enum line_end write_ops(struct store_postgres *st, struct store_op *first,
+                               struct store_op *end)
 {
     enum line_end e = LINE_OK;
-    PGresult *r;
 
     line_begin(&st->main, st->answer_ms);
     line_ask(&st->main, PG_BEGIN, NULL);
-    ask_mark(st);
-    bool fences = pg_owner_ask_fences(st, first, end);
-    pg_plan_ask(st);
+    ask_fate(st);
+    bool guarded = ask_guard(st);
+    pg_write_ask(st, first, end);
     line_send(&st->main);
 
     read_plain(st, &e);
     if (e != LINE_LOST)
-        fold(&e, line_answer(&st->main, &r));
-    if (e == LINE_OK && r != NULL)
-        pg_mark_read(&st->mark, r);
-    if (e != LINE_LOST && r != NULL)
-        PQclear(r);
-    if (e != LINE_LOST && fences)
-        fold(&e, pg_owner_read_fences(st, first, end));
+        line_fold(&e, read_fate(st));
+    if (e != LINE_LOST && guarded)
+        line_fold(&e, read_guard(st));
     if (e != LINE_LOST)
-        fold(&e, pg_plan_read(st));
-    end_round(st, &e);
-    return e;
-}
-
-/* The answers come in the order of the questions; @asked has a mark for each run. */
-static enum line_end read_runs(struct store_postgres *st, struct store_op *first,
-                               struct store_op *end)
-{
-    const char *mark = buf_str(&st->asked).p;
-    enum line_end e = LINE_OK;
-
-    for (struct store_op *op = first, *next; op != end; op = next, mark++) {
-        next = pg_write_run_end(op, end);
-        if (e != LINE_LOST && (*mark & ASKED) != 0)
-            fold(&e, pg_write_read(st, op, next));
-        if (e != LINE_LOST && (*mark & ASKED_REPLACED) != 0)
-            read_plain(st, &e);
-    }
-    return e;
-}
-
-/* @commit: at once. */
-static enum line_end write_all(struct store_postgres *st, struct store_op *first,
-                               struct store_op *end, bool commit)
-{
-    line_begin(&st->main, st->answer_ms);
-    buf_reset(&st->asked);
-    for (struct store_op *op = first, *next; op != end; op = next) {
-        next = pg_write_run_end(op, end);
-        char mark = pg_write_ask(st, op, next) ? ASKED : 0;
-        if (pg_write_ask_replaced(st, op, next))
-            mark |= ASKED_REPLACED;
-        buf_add_c(&st->asked, mark);
-    }
-    int more = pg_plan_ask_keys(st);
-    if (commit) {
-        line_ask(&st->main, PG_COMMIT, NULL);
-        more++;
-    }
-    line_send(&st->main);
-
-    enum line_end e = read_runs(st, first, end);
-    for (int i = 0; i < more && e != LINE_LOST; i++)
-        read_plain(st, &e);
+        line_fold(&e, pg_write_read(st));
     end_round(st, &e);
     return e;
 }
@@ -134,18 +117,18 @@ static enum line_end end_with(struct store_postgres *st, enum pg_statement how)
     return e;
 }
 
-/* ---- a group ---- */
-
 static void set_all(struct store_op *first, struct store_op *end, enum bh_err err)
 {
     for (struct store_op *op = first; op != end; op = op->next)
         op->err = (uint8_t)err;
 }
 
-/* The line went while it committed. */
-static enum line_end look_up(struct store_postgres *st, struct store_op *first,
-                             struct store_op *end)
+static enum line_end commit(struct store_postgres *st, struct store_op *first, struct store_op *end)
 {
+    enum line_end e = end_with(st, PG_COMMIT);
+
+    if (e != LINE_LOST)
+        return e;
     switch (pg_find_fate(st->url, &st->mark, COMMIT_LOOKUP_MS)) {
     case FATE_DONE:
         return LINE_OK;
@@ -153,40 +136,36 @@ static enum line_end look_up(struct store_postgres *st, struct store_op *first,
         return LINE_LOST;
     default:
         set_all(first, end, BH_UNKNOWN);
-        pg_limbo_add(st);
+        st->in_doubt = true;
         return LINE_UNKNOWN;
     }
+}
+
+/* False: the transaction before is still in doubt. */
+static bool settle_doubt(struct store_postgres *st)
+{
+    if (st->in_doubt)
+        st->in_doubt = pg_find_fate(st->url, &st->mark, 0) == FATE_UNKNOWN;
+    return !st->in_doubt;
 }
 
 static enum line_end try_group(struct store_postgres *st, struct store_op *first,
                                struct store_op *end)
 {
-    bool at_once = !pg_write_tells_more(first, end), asked = false;
-
     set_all(first, end, BH_OK);
-    enum line_end e = begin(st, first, end);
-    if (e == LINE_OK) {
-        asked = at_once;
-        e = write_all(st, first, end, at_once);
-    }
-    if (e == LINE_OK && !at_once) {
-        asked = true;
-        e = end_with(st, PG_COMMIT);
-    }
-    if (e == LINE_LOST && asked)
-        e = look_up(st, first, end);
+    enum line_end e = write_ops(st, first, end);
     if (e == LINE_OK)
-        return e;
-    pg_plan_undo(st);
-    if (e == LINE_UNKNOWN)
+        e = commit(st, first, end);
+    if (e == LINE_OK || e == LINE_UNKNOWN || e == LINE_LOST)
         return e;
     char why[sizeof st->main.problem];
     memcpy(why, st->main.problem, sizeof why);
-    if (e != LINE_LOST)
-        end_with(st, PG_ROLLBACK);
+    end_with(st, PG_ROLLBACK);
     memcpy(st->main.problem, why, sizeof why);
     return e;
 }
+
+/* ---- a group ---- */
 
 static enum line_end try_often(struct store_postgres *st, struct store_op *first,
                                struct store_op *end)
@@ -196,7 +175,7 @@ static enum line_end try_often(struct store_postgres *st, struct store_op *first
     int lost = 0;
 
     for (int i = 0; i < BATCH_TRIES && (e != LINE_AGAIN || worker_now_us() < until); i++) {
-        if (!pg_limbo_settle(st) || !line_open(&st->main, st->url, LINE_WRITES))
+        if (!settle_doubt(st) || !line_open(&st->main, st->url, LINE_WRITES))
             return LINE_LOST;
         e = try_group(st, first, end);
         if (e != LINE_AGAIN && (e != LINE_LOST || lost++ > 0))
@@ -210,7 +189,7 @@ static void count_group(struct store_op *first, struct store_op *end, struct sto
     counts->commits++;
     for (struct store_op *op = first; op != end; op = op->next) {
         const struct store_append *a = container_of(op, struct store_append, op);
-        if (op->kind != STORE_APPEND || a->exists)
+        if (op->kind != STORE_APPEND)
             continue;
         counts->shrunk += a->shrunk;
         counts->rows_written += !a->shrunk;
@@ -231,20 +210,21 @@ static void refuse(struct store_op *first, struct store_op *end, enum line_end e
     }
 }
 
-/* LINE_FAILED: nothing was done or settled, and somebody in here is to blame. */
+/* LINE_FAILED, unless @alone: nothing was done or settled, and one of the ops is to blame. */
 static enum line_end run_one(struct store_postgres *st, struct store_op *first,
-                             struct store_op *end, struct store_stats *counts)
+                             struct store_op *end, bool alone, struct store_stats *counts)
 {
-    struct store_op *front = pg_order_begin(&st->order, first, end);
-
-    pg_plan_begin(st, front, end);
-    enum line_end e = try_often(st, front, end);
-    pg_order_end(&st->order, end);
+    for (struct store_op *op = first; op != end; op = op->next)
+        if (op->kind == STORE_APPEND) {
+            struct store_append *a = container_of(op, struct store_append, op);
+            a->shrunk = !worker_take_append(a);
+        }
+    enum line_end e = try_often(st, first, end);
     if (e == LINE_OK) {
         count_group(first, end, counts);
         return e;
     }
-    if (e == LINE_FAILED && first->next != end)
+    if (e == LINE_FAILED && !alone)
         return e;
     snprintf(st->batch_problem, sizeof st->batch_problem, "%.150s", st->main.problem);
     if (e != LINE_UNKNOWN)
@@ -252,17 +232,74 @@ static enum line_end run_one(struct store_postgres *st, struct store_op *first,
     return e;
 }
 
+/* Behind @op and the appends that are tied to it. */
+static struct store_op *unit_end(struct store_op *op, struct store_op *end)
+{
+    for (op = op->next; op != end && op_is_tied(op);)
+        op = op->next;
+    return op;
+}
+
 static void run_group(struct store_postgres *st, struct store_op *first, struct store_op *end,
                       struct store_stats *counts)
 {
     int64_t until = worker_now_us() + st->answer_ms * 1000;
+    bool alone = unit_end(first, end) == end;
     struct store_op *op = first;
 
-    if (run_one(st, first, end, counts) != LINE_FAILED || first->next == end)
+    if (run_one(st, first, end, alone, counts) != LINE_FAILED || alone)
         return;
-    for (; op != end && worker_now_us() < until; op = op->next) /* each on its own */
-        run_one(st, op, op->next, counts);
+    for (struct store_op *next; op != end && worker_now_us() < until; op = next) {
+        next = unit_end(op, end); /* each on its own */
+        run_one(st, op, next, true, counts);
+    }
     refuse(op, end, LINE_LOST); /* a slow server would keep them waiting one after the other */
+}
+
+/* ---- leases ---- */
+
+static void settle_lease(struct store_lease *l, const PGresult *r)
+{
+    static const enum bh_err ends[] = {BH_OK, BH_CONFLICT, BH_FENCED};
+    struct str holder = column_bytes(r, 0, 3);
+    int64_t end = column_int(r, 0, 0);
+
+    l->op.err = (uint8_t)(end >= 0 && end < 3 ? ends[end] : BH_UNAVAILABLE);
+    if (end == 0 && l->verb == LEASE_TAKE)
+        l->epoch = (uint64_t)column_int(r, 0, 1);
+    if (end != 1)
+        return;
+    l->left_ms = column_int(r, 0, 2);
+    size_t n = holder.n < sizeof l->holder ? holder.n : sizeof l->holder - 1;
+    memset(l->holder, 0, sizeof l->holder);
+    if (n > 0)
+        memcpy(l->holder, holder.p, n);
+}
+
+/* The database has the only clock that all nodes agree on.  A lease granted in an answer that never
+ * came runs out by itself, and a second request gets a larger epoch. */
+static enum line_end ask_lease(struct store_postgres *st, struct store_lease *l)
+{
+    struct params *p = &st->params;
+    PGresult *r;
+
+    params_reset(p);
+    param_i32(p, (int32_t)l->verb);
+    param_bytes(p, l->name);
+    param_bytes(p, l->owner);
+    param_i64(p, l->ttl_ms);
+    param_i64(p, (int64_t)l->epoch);
+    line_begin(&st->main, st->answer_ms);
+    line_ask(&st->main, PG_LEASE, p);
+    line_send(&st->main);
+    enum line_end e = line_answer(&st->main, &r);
+    if (r != NULL) {
+        settle_lease(l, r);
+        PQclear(r);
+    }
+    if (e != LINE_LOST && line_done(&st->main) == LINE_LOST)
+        return LINE_LOST;
+    return e;
 }
 
 static void run_lease(struct store_postgres *st, struct store_op *op, struct store_stats *counts)
@@ -270,8 +307,12 @@ static void run_lease(struct store_postgres *st, struct store_op *op, struct sto
     struct store_lease *l = container_of(op, struct store_lease, op);
     enum line_end e = LINE_LOST;
 
+    if (l->owner.n == 0 || l->owner.n >= STORE_OWNER_BYTES || l->name.n == 0) {
+        op->err = BH_REFUSED;
+        return;
+    }
     for (int i = 0; i < 2 && e != LINE_OK && line_open(&st->main, st->url, LINE_WRITES); i++)
-        e = pg_owner_run(st, l);
+        e = ask_lease(st, l);
     if (e == LINE_OK) {
         counts->commits++;
         return;
@@ -282,15 +323,6 @@ static void run_lease(struct store_postgres *st, struct store_op *op, struct sto
 
 /* ---- the face ---- */
 
-static struct store_op *group_end(struct store_op *first)
-{
-    struct store_op *op = first->next;
-
-    while (first->kind != STORE_LEASE && op != NULL && op->kind != STORE_LEASE)
-        op = op->next;
-    return op;
-}
-
 void pg_batch_run(struct store *base, struct store_op *first, struct store_stats *counts)
 {
     struct store_postgres *st = postgres_of(base);
@@ -298,11 +330,14 @@ void pg_batch_run(struct store *base, struct store_op *first, struct store_stats
     pthread_mutex_lock(&st->db_lock);
     st->batch_problem[0] = '\0';
     for (struct store_op *op = first, *end; op != NULL; op = end) {
-        end = op->kind == STORE_LEASE ? op->next : group_end(op);
-        if (op->kind == STORE_LEASE)
+        end = op->next;
+        if (op->kind == STORE_LEASE) {
             run_lease(st, op, counts);
-        else
-            run_group(st, op, end, counts);
+            continue;
+        }
+        while (end != NULL && end->kind != STORE_LEASE)
+            end = end->next;
+        run_group(st, op, end, counts);
     }
     for (struct store_op *op = first; op != NULL; op = op->next)
         counts->failed_ops +=
@@ -317,7 +352,7 @@ static int64_t ask_number(struct store_postgres *st, enum pg_statement s, struct
     PGresult *r = NULL;
     int64_t n = -1;
 
-    if (!line_open(&st->main, st->url, LINE_WRITES))
+    if (!settle_doubt(st) || !line_open(&st->main, st->url, LINE_WRITES))
         return -1;
     line_begin(&st->main, st->answer_ms);
     line_ask(&st->main, s, p);
@@ -331,27 +366,20 @@ static int64_t ask_number(struct store_postgres *st, enum pg_statement s, struct
     return e == LINE_OK ? n : -1;
 }
 
-static int64_t forget(struct store_postgres *st, enum pg_statement s, int64_t before_ms)
-{
-    params_reset(&st->params);
-    param_i64(&st->params, before_ms);
-    param_i64(&st->params, FORGET_ROWS);
-    return ask_number(st, s, &st->params);
-}
-
 bool pg_batch_forget(struct store *base, int64_t before_ms)
 {
     struct store_postgres *st = postgres_of(base);
 
     pthread_mutex_lock(&st->db_lock);
-    int64_t keys = forget(st, PG_FORGET_SEEN, before_ms);
-    int64_t once = forget(st, PG_FORGET_ONCE, before_ms);
-    pg_limbo_forget(&st->limbo, before_ms);
+    params_reset(&st->params);
+    param_i64(&st->params, before_ms);
+    param_i64(&st->params, FORGET_ROWS);
+    int64_t n = ask_number(st, PG_FORGET, &st->params);
     pthread_mutex_unlock(&st->db_lock);
-    if (keys < 0 || once < 0)
+    if (n < 0)
         log_warn(&st->log, "forgetting old deduplication keys: %s; tried again later",
                  st->main.problem);
-    return keys < FORGET_ROWS && once < FORGET_ROWS;
+    return n < FORGET_ROWS;
 }
 
 int64_t pg_batch_tend_due_us(struct store *base)
@@ -363,7 +391,8 @@ int64_t pg_batch_tend_due_us(struct store *base)
     return st->look_us;
 }
 
-/* Nobody may submit a write while the server is away, so we look ourselves whether it is back. */
+/* While the server is away perhaps nobody submits a write, so the store looks itself whether the
+ * server is back. */
 void pg_batch_tend(struct store *base, bool quiet)
 {
     struct store_postgres *st = postgres_of(base);

@@ -30,22 +30,16 @@ enum pg_statement {
     PG_COMMIT,
     PG_ROLLBACK,
     PG_FATE,
-    PG_FENCES,
-    PG_KEYS,
-    PG_NUMBER,
-    PG_RAISE,
+    PG_GUARD,
     PG_APPEND,
-    PG_ONCE,
     PG_SEEN,
     PG_ACK,
     PG_MARK,
     PG_KV_SET,
     PG_KV_TRY,
-    PG_ERASE_RECORDS,
-    PG_ERASE_ROWS,
+    PG_ERASE,
     PG_LEASE,
-    PG_FORGET_SEEN,
-    PG_FORGET_ONCE,
+    PG_FORGET,
     PG_SIZE,
     PG_FETCH,
     PG_LIST,
@@ -92,6 +86,12 @@ void line_send(struct pg_line *l); /* pipeline: what was asked goes out; answers
 /* The next answer, owned by the caller (PQclear), with LINE_OK; else NULL. */
 enum line_end line_answer(struct pg_line *l, PGresult **ret);
 enum line_end line_done(struct pg_line *l); /* pipeline: after the last answer of a line_send() */
+/* The worse end of a round: the first that is not LINE_OK, but LINE_LOST above all. */
+static inline void line_fold(enum line_end *into, enum line_end e)
+{
+    if (e == LINE_LOST || *into == LINE_OK)
+        *into = e;
+}
 /* No pipeline: rows one at a time after one line_ask(); *@ret NULL: that was the last. */
 enum line_end line_row(struct pg_line *l, PGresult **ret);
 /* No pipeline: several commands as text; the last answer, as text, where @ret is not NULL. */
@@ -160,42 +160,6 @@ struct str column_bytes(const PGresult *r, int row, int column); /* borrowed; NU
 
 /* ---- the store ---- */
 
-/* limbo.c: the keys of appends whose commit nobody could tell of. */
-struct limbo_key {
-    struct hash128 key;
-    uint64_t row;
-    int64_t at_ms;
-};
-struct pg_limbo {
-    struct limbo_key *keys; /* owned; those from @n_sure on are in doubt */
-    size_t n, cap, n_sure;
-    struct pg_mark mark; /* of the transaction in doubt */
-};
-
-struct pg_number;
-struct pg_numbers {           /* numbers.c */
-    struct pg_number **pages; /* owned */
-};
-
-/* The appends of one transaction: plan.c */
-struct plan {
-    struct store_append **all; /* owned; in order of submission */
-    struct store_append **by;  /* owned; the same, sorted by key or by mailbox */
-    size_t n, cap;
-    size_t n_keys, n_rows; /* asked for: keys that may come once, rows that get a number */
-    bool trusting;         /* nobody else appends: keys are not looked for */
-    bool new_box;          /* a mailbox was not there: it is made */
-    bool numbering;        /* the database was asked for numbers */
-    struct buf seen;       /* the keys that go into the record of the batch */
-    int64_t seen_at_ms;    /* the newest of them */
-};
-
-struct pg_order {          /* order.c */
-    struct store_op **was; /* owned; as they were submitted */
-    struct store_op **now; /* owned */
-    size_t n, cap;
-};
-
 struct kv_last { /* write.c: of several changes of a record the last */
     const struct store_kv *item;
     size_t at; /* its place in the run */
@@ -218,14 +182,13 @@ struct store_postgres {
     bool moving;   /* not a server: tables that are being filled are welcome (move.c) */
 
     /* of the write thread */
-    struct plan plan;
-    struct pg_mark mark;
-    struct pg_limbo limbo;
-    struct pg_numbers numbers;
-    struct pg_order order;
+    struct pg_mark mark;     /* of the newest transaction */
+    bool in_doubt;           /* nobody knows yet whether that one happened */
+    struct store_op **asked; /* owned; by statement: whose answer it is; NULL: nobody's own */
+    size_t n_asked, cap_asked;
     struct kv_last *kvs; /* owned */
     size_t cap_kvs;
-    struct buf asked;        /* which runs of the transaction were asked for */
+    struct buf keys;         /* deduplication keys of the transaction */
     int64_t look_us;         /* when we look at the size again */
     char batch_problem[160]; /* why something in this batch failed; empty: all well */
     int64_t told_bytes;      /* of the database; atomic */
@@ -236,12 +199,6 @@ static inline struct store_postgres *postgres_of(struct store *st)
     return container_of(st, struct store_postgres, base);
 }
 
-/* Another node cannot write while this one does. */
-static inline bool pg_is_guarded(const struct store_postgres *st)
-{
-    return __atomic_load_n(&st->base.guard.epoch, __ATOMIC_ACQUIRE) != 0;
-}
-
 /* statements.c */
 const char *pg_statement_name(enum pg_statement s);
 bool pg_statements_prepare(struct pg_line *l, enum line_use use);
@@ -249,62 +206,15 @@ bool pg_statements_prepare(struct pg_line *l, enum line_use use);
 /* schema.c: tables, functions, the numbers of this start */
 bool pg_schema_prepare(struct store_postgres *st, char *ret_why);
 
-/* A group is the ops of one transaction: from @first up to @end, which is not part of it. */
-
-/* order.c: ops that do not touch each other's rows change places, so that those of one kind follow
- * each other and become one question.  pg_order_begin() links them anew up to the same @end and
- * gives the new first; pg_order_end() puts them back. */
-struct store_op *pg_order_begin(struct pg_order *o, struct store_op *first, struct store_op *end);
-void pg_order_end(struct pg_order *o, struct store_op *end);
-void pg_order_done(struct pg_order *o);
-
-/* batch.c */
+/* batch.c: transactions, leases, and what the write thread does between them */
 void pg_batch_run(struct store *base, struct store_op *first, struct store_stats *counts);
 bool pg_batch_forget(struct store *base, int64_t before_ms);
 void pg_batch_tend(struct store *base, bool quiet);
 int64_t pg_batch_tend_due_us(struct store *base);
 
-/* plan.c: what the appends of a group need before they are written */
-void pg_plan_begin(struct store_postgres *st, struct store_op *first, struct store_op *end);
-void pg_plan_ask(struct store_postgres *st); /* before anything is written */
-/* LINE_AGAIN: keys were there already; they are noted, and the group starts anew without them. */
-enum line_end pg_plan_read(struct store_postgres *st);
-int pg_plan_ask_keys(struct store_postgres *st); /* after the rows; the number of answers to come */
-void pg_plan_undo(struct store_postgres *st);    /* the transaction did not happen, or who knows */
-void pg_plan_done(struct plan *p);
-
-/* numbers.c.  Under the guard the numbers of a mailbox are taken in blocks, and given out from
- * memory.  What is left of a block when its process ends, or when a transaction fails, is a gap. */
-size_t pg_numbers_short(struct pg_numbers *t, uint32_t box, size_t n); /* how many to ask for */
-void pg_numbers_add(struct pg_numbers *t, uint32_t box, uint64_t last, size_t n); /* were given */
-uint64_t pg_numbers_use(struct pg_numbers *t, uint32_t box, size_t n);            /* the first */
-void pg_numbers_drop(struct pg_numbers *t, uint32_t box);
-void pg_numbers_done(struct pg_numbers *t);
-
-/* limbo.c.  Whoever holds the guard of the store is the only one that appends and knows the keys
- * that came before, as the owner of an embedded store does: they are written down, and read at the
- * next start, but not looked for.  What it cannot know is whether a transaction happened whose end
- * nobody told it; its appends are tried again, and must stay one row each. */
-void pg_limbo_add(struct store_postgres *st);    /* the plan's appends: their commit is in doubt */
-bool pg_limbo_settle(struct store_postgres *st); /* before the next transaction; false: not yet */
-const struct limbo_key *pg_limbo_find(const struct pg_limbo *l, struct hash128 key);
-void pg_limbo_forget(struct pg_limbo *l, int64_t before_ms);
-void pg_limbo_done(struct pg_limbo *l);
-
-/* write.c: a run of ops of one kind becomes one question */
-struct store_op *pg_write_run_end(struct store_op *first, struct store_op *end);
-bool pg_write_ask(struct store_postgres *st, struct store_op *first, struct store_op *end);
-/* Does the answer to one of them say more than that it was done? */
-bool pg_write_tells_more(struct store_op *first, struct store_op *end);
-bool pg_write_ask_replaced(struct store_postgres *st, struct store_op *first, struct store_op *end);
-enum line_end pg_write_read(struct store_postgres *st, struct store_op *first,
-                            struct store_op *end);
-
-/* owner.c: leases, and what a fence says.  False: there is nothing to ask. */
-bool pg_owner_ask_fences(struct store_postgres *st, struct store_op *first, struct store_op *end);
-enum line_end pg_owner_read_fences(struct store_postgres *st, struct store_op *first,
-                                   struct store_op *end);
-enum line_end pg_owner_run(struct store_postgres *st, struct store_lease *l);
+/* write.c: the ops of one transaction, from @first up to @end, which is not part of it */
+void pg_write_ask(struct store_postgres *st, struct store_op *first, struct store_op *end);
+enum line_end pg_write_read(struct store_postgres *st);
 
 /* read.c */
 void pg_read_run(struct store *base, struct store_op *op);

@@ -1,8 +1,7 @@
 /* move.c - a PostgreSQL as one end of a move.  (store/move_side.h has the contract.)
  *
  * As a target it carries a mark in `meta` from the first transaction to the last: what the source
- * is, and how much of each table is there.  A server does not start on tables with that mark.  The
- * new numbers of rows are kept in a table of their own until keys that name rows were moved. */
+ * is, and how much of each table is there.  A server does not start on tables with that mark. */
 #include <stdio.h>
 #include <stdlib.h>
 #include "base/crypto.h"
@@ -57,37 +56,29 @@ static bool ask(struct pg_side *s, const char *sql, char *ret, size_t size)
 
 static const char *const all_of[N_MOVE_TABLES] = {
     [MOVE_RECORDS] = "SELECT ns, key, value FROM kv ORDER BY ns, key",
-    [MOVE_ROWS] = "SELECT id, kind, flags, at_ms, attempts, parked, frame FROM mail ORDER BY id",
+    [MOVE_ROWS] =
+        "SELECT id, box, kind, flags, at_ms, attempts, parked, frame FROM mail ORDER BY id",
     [MOVE_SEEN] = "SELECT at_ms, keys FROM seen ORDER BY at_ms, keys",
-    [MOVE_ONCE] =
-        ("SELECT o.key, o.at_ms, coalesce(m.id, 0) FROM once o LEFT JOIN mail m ON m.id = "
-         "o.id ORDER BY o.key"),
 };
 
 static struct move_item item_of(enum store_table t, const PGresult *r)
 {
-    uint64_t id = t == MOVE_ROWS ? (uint64_t)column_int(r, 0, 0) : 0;
-
     switch (t) {
     case MOVE_RECORDS:
         return (struct move_item){.ns = column_bytes(r, 0, 0),
                                   .key = column_bytes(r, 0, 1),
                                   .value = column_bytes(r, 0, 2)};
     case MOVE_ROWS:
-        return (struct move_item){.id = id,
-                                  .box = (uint32_t)(id >> 40),
-                                  .kind = (uint32_t)column_int(r, 0, 1),
-                                  .flags = (uint32_t)column_int(r, 0, 2),
-                                  .at_ms = column_int(r, 0, 3),
-                                  .attempts = (uint32_t)column_int(r, 0, 4),
-                                  .parked = column_bytes(r, 0, 5),
-                                  .frame = column_bytes(r, 0, 6)};
-    case MOVE_SEEN:
-        return (struct move_item){.at_ms = column_int(r, 0, 0), .key = column_bytes(r, 0, 1)};
+        return (struct move_item){.id = (uint64_t)column_int(r, 0, 0),
+                                  .box = (uint32_t)column_int(r, 0, 1),
+                                  .kind = (uint32_t)column_int(r, 0, 2),
+                                  .flags = (uint32_t)column_int(r, 0, 3),
+                                  .at_ms = column_int(r, 0, 4),
+                                  .attempts = (uint32_t)column_int(r, 0, 5),
+                                  .parked = column_bytes(r, 0, 6),
+                                  .frame = column_bytes(r, 0, 7)};
     default:
-        return (struct move_item){.key = column_bytes(r, 0, 0),
-                                  .at_ms = column_int(r, 0, 1),
-                                  .id = (uint64_t)column_int(r, 0, 2)};
+        return (struct move_item){.at_ms = column_int(r, 0, 0), .key = column_bytes(r, 0, 1)};
     }
 }
 
@@ -144,8 +135,7 @@ static bool read_mark(struct pg_side *s, char *ret_of, uint64_t ret_done[N_MOVE_
     if (!ask(s, "SELECT value FROM meta WHERE name = 'moving'", word, sizeof word))
         return false;
     ret_of[0] = '\0';
-    if (word[0] != '\0' &&
-        sscanf(word, "%63s %llu %llu %llu %llu", ret_of, &n[0], &n[1], &n[2], &n[3]) != 5)
+    if (word[0] != '\0' && sscanf(word, "%63s %llu %llu %llu", ret_of, &n[0], &n[1], &n[2]) != 4)
         ret_of[0] = '\0';
     for (int t = 0; t < N_MOVE_TABLES; t++)
         ret_done[t] = n[t];
@@ -157,10 +147,10 @@ static bool write_mark(struct pg_side *s)
     char sql[400];
 
     snprintf(sql, sizeof sql,
-             "INSERT INTO meta VALUES ('moving', '%s %llu %llu %llu %llu') ON CONFLICT (name) DO "
-             "UPDATE SET value = excluded.value",
+             "INSERT INTO meta VALUES ('moving', '%s %llu %llu %llu') ON CONFLICT (name) DO UPDATE "
+             "SET value = excluded.value",
              s->mark, (unsigned long long)s->done[0], (unsigned long long)s->done[1],
-             (unsigned long long)s->done[2], (unsigned long long)s->done[3]);
+             (unsigned long long)s->done[2]);
     return exec(s, sql, "noting how far it is");
 }
 
@@ -170,7 +160,7 @@ static bool is_empty(struct pg_side *s)
 
     if (!ask(s,
              "SELECT EXISTS (SELECT FROM kv) OR EXISTS (SELECT FROM mail) OR EXISTS (SELECT FROM "
-             "seen) OR EXISTS (SELECT FROM once)",
+             "seen)",
              word, sizeof word))
         return false;
     if (word[0] == 'f')
@@ -203,10 +193,7 @@ static bool side_begin(struct move_side *base, const struct move_identity *from,
         return false;
     }
     memset(s->done, 0, sizeof s->done);
-    return is_empty(s) && exec(s, "BEGIN", "beginning") &&
-           exec(s, "CREATE TABLE moved (src bigint PRIMARY KEY, id bigint NOT NULL)",
-                "making a table") &&
-           write_mark(s) && exec(s, "COMMIT", "beginning");
+    return is_empty(s) && write_mark(s);
 }
 
 /* ---- writing ---- */
@@ -214,19 +201,10 @@ static bool side_begin(struct move_side *base, const struct move_identity *from,
 static const char *const into[N_MOVE_TABLES] = {
     [MOVE_RECORDS] = "INSERT INTO kv SELECT * FROM unnest($1::bytea[], $2::bytea[], $3::bytea[])",
     [MOVE_ROWS] =
-        "WITH t AS (SELECT * FROM unnest($1::bigint[], $2::int[], $3::int[], $4::int[], "
-        "$5::bigint[], $6::int[], $7::bytea[], $8::bytea[]) WITH ORDINALITY AS t(src, box, kind, "
-        "flags, at_ms, attempts, parked, frame, o)), n AS (INSERT INTO box AS b (box, last) SELECT "
-        "box, count(*) FROM t GROUP BY box ON CONFLICT (box) DO UPDATE SET last = b.last + "
-        "excluded.last RETURNING b.box, b.last), r AS (SELECT t.*, t.box::bigint << 40 | (n.last - "
-        "count(*) OVER (PARTITION BY t.box) + row_number() OVER (PARTITION BY t.box ORDER BY o)) "
-        "AS id FROM t JOIN n USING (box)), m AS (INSERT INTO moved SELECT src, id FROM r) "
-        "INSERT INTO mail (id, kind, flags, at_ms, attempts, parked, frame) SELECT id, kind, "
-        "flags, at_ms, attempts, parked, frame FROM r",
+        "INSERT INTO mail (id, box, kind, flags, at_ms, attempts, parked, frame) SELECT * FROM "
+        "unnest($1::bigint[], $2::int[], $3::int[], $4::int[], $5::bigint[], $6::int[], "
+        "$7::bytea[], $8::bytea[])",
     [MOVE_SEEN] = "INSERT INTO seen (keys, at_ms) SELECT * FROM unnest($1::bytea[], $2::bigint[])",
-    [MOVE_ONCE] = "INSERT INTO once (key, at_ms, id) SELECT t.key, t.at_ms, coalesce(m.id, 0) FROM "
-                  "unnest($1::bytea[], $2::bigint[], $3::bigint[]) AS t(key, at_ms, row) LEFT JOIN "
-                  "moved m ON m.src = t.row",
 };
 
 typedef void column_f(struct params *p, const struct move_item *i);
@@ -292,20 +270,7 @@ static const struct column {
                    {PARAM_BYTES, put_parked},
                    {PARAM_BYTES, put_frame}},
     [MOVE_SEEN] = {{PARAM_BYTES, put_key}, {PARAM_I64, put_at}},
-    [MOVE_ONCE] = {{PARAM_BYTES, put_key}, {PARAM_I64, put_at}, {PARAM_I64, put_id}},
 };
-
-static bool boxes_fit(struct pg_side *s, const struct move_item *items, size_t n)
-{
-    for (size_t i = 0; i < n; i++)
-        if (items[i].box > STORE_MAX_BOX) {
-            snprintf(s->base.why, sizeof s->base.why,
-                     "mailbox number %u is larger than PostgreSQL's rows have room for",
-                     items[i].box);
-            return false;
-        }
-    return true;
-}
 
 static bool insert(struct pg_side *s, enum store_table t, const struct move_item *items, size_t n)
 {
@@ -333,8 +298,8 @@ static bool side_write(struct move_side *base, enum store_table t, const struct 
     struct pg_side *s = side_of(base);
 
     s->done[t] = done;
-    return boxes_fit(s, items, n) && exec(s, "BEGIN", "writing") && insert(s, t, items, n) &&
-           write_mark(s) && exec(s, "COMMIT", "writing");
+    return exec(s, "BEGIN", "writing") && insert(s, t, items, n) && write_mark(s) &&
+           exec(s, "COMMIT", "writing");
 }
 
 static bool side_finish(struct move_side *base, const struct move_identity *from)
@@ -344,8 +309,8 @@ static bool side_finish(struct move_side *base, const struct move_identity *from
 
     snprintf(sql, sizeof sql,
              "BEGIN; UPDATE meta SET value = '%.32s' WHERE name = 'dedup_key'; SELECT "
-             "setval('boot', greatest(nextval('boot'), %llu)); DROP TABLE moved; DELETE FROM meta "
-             "WHERE name = 'moving'; COMMIT",
+             "setval('boot', greatest(nextval('boot'), %llu)); DELETE FROM meta WHERE name = "
+             "'moving'; COMMIT",
              s->mark, (unsigned long long)from->boot);
     return exec(s, sql, "finishing");
 }
@@ -375,7 +340,8 @@ static bool nobody_uses(struct pg_side *s)
 {
     char word[8];
 
-    if (!ask(s, "SELECT EXISTS (SELECT FROM lease l WHERE held_1(l))", word, sizeof word))
+    if (!ask(s, "SELECT EXISTS (SELECT FROM lease WHERE owner <> '' AND until > clock_timestamp())",
+             word, sizeof word))
         return false;
     if (word[0] != 't')
         return true;

@@ -18,12 +18,9 @@ static void store_free(struct store_postgres *st)
     line_close(&st->loader);
     params_done(&st->params);
     params_done(&st->reader_params);
-    pg_plan_done(&st->plan);
-    pg_order_done(&st->order);
-    pg_limbo_done(&st->limbo);
-    pg_numbers_done(&st->numbers);
+    free(st->asked);
     free(st->kvs);
-    buf_done(&st->asked);
+    buf_done(&st->keys);
     pthread_mutex_destroy(&st->db_lock);
     secret_wipe(st->url, strlen(st->url)); /* it has the password */
     free(st->url);

@@ -2,29 +2,25 @@
 #include "store/postgres/impl.h"
 #include <endian.h>
 
-#define BOX_FIRST(box) ((uint64_t)(box) << 40)
-
-/* Columns 0 to 6 of the statements that answer with rows. */
+/* Columns 0 to 7 of the statements that answer with rows. */
 static struct store_row row_of(const PGresult *r)
 {
-    uint64_t id = (uint64_t)column_int(r, 0, 0);
-
     return (struct store_row){
-        .id = id,
-        .box = (uint32_t)(id >> 40),
-        .row_kind = (uint8_t)column_int(r, 0, 1),
-        .flags = (uint8_t)column_int(r, 0, 2),
-        .at_ms = column_int(r, 0, 3),
-        .attempts = (uint32_t)column_int(r, 0, 4),
-        .parked = column_bytes(r, 0, 5),
-        .frame_bytes = (size_t)column_int(r, 0, 6),
+        .id = (uint64_t)column_int(r, 0, 0),
+        .box = (uint32_t)column_int(r, 0, 1),
+        .row_kind = (uint8_t)column_int(r, 0, 2),
+        .flags = (uint8_t)column_int(r, 0, 3),
+        .at_ms = column_int(r, 0, 4),
+        .attempts = (uint32_t)column_int(r, 0, 5),
+        .parked = column_bytes(r, 0, 6),
+        .frame_bytes = (size_t)column_int(r, 0, 7),
     };
 }
 
 /* A frame that is empty is there; one that was not asked for is absent. */
 static struct str frame_of(const PGresult *r)
 {
-    struct str s = column_bytes(r, 0, 7);
+    struct str s = column_bytes(r, 0, 8);
     return s.p != NULL && s.n == 0 ? STR("") : s;
 }
 
@@ -59,7 +55,7 @@ static enum line_end fetch(struct store_postgres *st, struct store_fetch *f)
         row.frame = frame_of(r);
         if (!full && !result_has_room(&res, row.frame.n)) {
             full = true;
-            f->n_used = (size_t)column_int(r, 0, 8) - 1;
+            f->n_used = (size_t)column_int(r, 0, 9) - 1;
         } else if (!full) {
             result_add_row(&res, &row, true);
         }
@@ -83,14 +79,13 @@ static enum line_end list(struct store_postgres *st, struct store_list *l)
 {
     struct params *p = &st->reader_params;
     struct result res = result_begin(l->max_bytes, look_limit(l->limit));
-    uint64_t from = l->after > BOX_FIRST(l->box) ? l->after : BOX_FIRST(l->box);
     bool more = false;
     enum line_end e;
     PGresult *r;
 
     params_reset(p);
-    param_i64(p, (int64_t)from);
-    param_i64(p, (int64_t)(BOX_FIRST(l->box + 1) - 1));
+    param_i32(p, (int32_t)l->box);
+    param_i64(p, (int64_t)l->after);
     param_i64(p, (int64_t)res.limit + 1);
     param_bool(p, l->bodies);
     param_i64(p, (int64_t)res.max_bytes);

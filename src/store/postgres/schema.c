@@ -22,21 +22,18 @@ static const char first[] =
     "CREATE SEQUENCE boot;"
     "INSERT INTO meta VALUES ('dedup_key', replace(gen_random_uuid()::text, '-', ''));"
     "INSERT INTO meta VALUES ('cluster', replace(gen_random_uuid()::text, '-', ''));"
-    "CREATE TABLE box (box int PRIMARY KEY, last bigint NOT NULL) WITH (fillfactor = 50);"
-    /* id: the mailbox above, the number in it below; frames are rarely worth compressing */
-    "CREATE TABLE mail (id bigint PRIMARY KEY, kind int NOT NULL, flags int NOT NULL, at_ms bigint "
-    "NOT NULL, attempts int NOT NULL DEFAULT 0, parked bytea, frame bytea NOT NULL) WITH "
-    "(fillfactor = 90, autovacuum_vacuum_scale_factor = 0.05);"
+    /* id: boot << 40 | n; frames are rarely worth compressing */
+    "CREATE TABLE mail (id bigint PRIMARY KEY, box int NOT NULL, kind int NOT NULL, flags int NOT "
+    "NULL, at_ms bigint NOT NULL, attempts int NOT NULL DEFAULT 0, parked bytea, frame bytea NOT "
+    "NULL) WITH (fillfactor = 90, autovacuum_vacuum_scale_factor = 0.05);"
+    "CREATE INDEX mail_box ON mail (box, id);"
     "ALTER TABLE mail ALTER COLUMN frame SET STORAGE EXTERNAL;"
     "CREATE TABLE seen (at_ms bigint NOT NULL, keys bytea NOT NULL);"
-    "CREATE INDEX seen_at ON seen (at_ms);"
-    "CREATE TABLE once (key bytea PRIMARY KEY, at_ms bigint NOT NULL, id bigint NOT NULL);"
-    "CREATE INDEX once_at ON once (at_ms);"
+    "CREATE INDEX seen_at ON seen (at_ms);" PG_FATE_TABLE
     "CREATE TABLE kv (ns bytea NOT NULL, key bytea NOT NULL, value bytea NOT NULL, PRIMARY KEY "
     "(ns, key));"
     "CREATE TABLE lease (name bytea PRIMARY KEY, owner bytea NOT NULL DEFAULT '', epoch bigint NOT "
-    "NULL DEFAULT 0, until timestamptz NOT NULL DEFAULT '-infinity', under bytea, under_epoch "
-    "bigint NOT NULL DEFAULT 0) WITH (fillfactor = 50);"
+    "NULL DEFAULT 0, until timestamptz NOT NULL DEFAULT '-infinity') WITH (fillfactor = 50);"
 
     /* Verbs as in enum store_kv_verb.  Answers -1, or the culprit, which says what it did not do
      * but not what those before it did: kv_try_1 undoes that. */
@@ -62,47 +59,33 @@ static const char first[] =
     "  EXCEPTION WHEN SQLSTATE 'BH001' THEN NULL; END; "
     "RETURN culprit; END $f$;"
 
-    "CREATE FUNCTION held_1(l lease) RETURNS bool LANGUAGE sql VOLATILE SET search_path = bellhop "
-    "AS "
-    "$f$ SELECT l.owner <> '' AND CASE WHEN l.under IS NULL THEN l.until > clock_timestamp() ELSE "
-    "EXISTS (SELECT FROM lease u WHERE u.name = l.under AND u.owner <> '' AND u.epoch = "
-    "l.under_epoch AND u.under IS NULL AND u.until > clock_timestamp()) END $f$;"
-
-    /* Verbs as in enum store_lease_verb; ends: 0 done, 1 somebody else has it, 2 it is not ours.
+    /* Verbs as in enum store_lease_verb; ends: 0 done, 1 another owner has it, 2 it is not ours.
      * The row is locked first, and its lock outlives the answer. */
-    "CREATE FUNCTION lease_1(verb int, nm bytea, own bytea, ttl_ms bigint, up bytea, up_epoch "
-    "bigint, mine bigint, OUT ending int, OUT new_epoch bigint, OUT left_ms bigint, OUT holder "
-    "bytea) LANGUAGE plpgsql SET search_path = bellhop AS $f$ "
-    "DECLARE l lease; u lease; held bool; fresh timestamptz; BEGIN "
+    "CREATE FUNCTION lease_1(verb int, nm bytea, own bytea, ttl_ms bigint, mine bigint, OUT ending "
+    "int, OUT new_epoch bigint, OUT left_ms bigint, OUT holder bytea) LANGUAGE plpgsql SET "
+    "search_path = bellhop AS $f$ "
+    "DECLARE l lease; held bool; fresh timestamptz; BEGIN "
     "  ending := 0; new_epoch := mine; left_ms := 0; holder := ''; "
-    "  IF verb < 2 THEN INSERT INTO lease (name) VALUES (nm) ON CONFLICT DO NOTHING; END IF; "
+    "  IF verb = 0 THEN INSERT INTO lease (name) VALUES (nm) ON CONFLICT DO NOTHING; END IF; "
     "  SELECT * INTO l FROM lease WHERE name = nm FOR UPDATE; "
-    "  held := l.name IS NOT NULL AND held_1(l); "
+    "  held := l.name IS NOT NULL AND l.owner <> '' AND l.until > clock_timestamp(); "
     "  fresh := clock_timestamp() + ttl_ms * interval '1 millisecond'; "
-    "  IF verb < 2 THEN "
-    "    IF up IS NOT NULL THEN "
-    "      SELECT * INTO u FROM lease WHERE name = up FOR SHARE; "
-    "      IF u.name IS NULL OR u.epoch <> up_epoch OR NOT held_1(u) THEN ending := 2; RETURN; END "
-    "IF; "
-    "    END IF; "
-    "    IF held AND l.owner <> own AND verb = 0 THEN "
+    "  IF verb = 0 THEN "
+    "    IF held AND l.owner <> own THEN "
     "      ending := 1; holder := l.owner; "
-    "      left_ms := CASE WHEN l.under IS NULL THEN (extract(epoch FROM l.until - "
-    "clock_timestamp()) * 1000)::bigint ELSE -1 END; "
+    "      left_ms := (extract(epoch FROM l.until - clock_timestamp()) * 1000)::bigint; "
     "      RETURN; "
     "    END IF; "
-    "    UPDATE lease SET owner = own, epoch = l.epoch + 1, until = fresh, under = up, under_epoch "
-    "= up_epoch WHERE name = nm RETURNING epoch INTO new_epoch; "
+    "    UPDATE lease SET owner = own, epoch = l.epoch + 1, until = fresh WHERE name = nm "
+    "RETURNING "
+    "epoch INTO new_epoch; "
     "  ELSIF NOT held OR mine = 0 OR l.epoch <> mine THEN "
-    "    IF verb = 2 THEN ending := 2; END IF; "
-    "  ELSIF verb = 2 THEN UPDATE lease SET until = fresh WHERE name = nm; "
+    "    IF verb = 1 THEN ending := 2; END IF; "
+    "  ELSIF verb = 1 THEN UPDATE lease SET until = fresh WHERE name = nm; "
     "  ELSE UPDATE lease SET owner = '' WHERE name = nm; "
     "  END IF; END $f$;";
 
-/* 2: what tells whether a commit happened (fate.c). */
-static const char second[] = PG_FATE_TABLE;
-
-static const char *const migrations[] = {first, second};
+static const char *const migrations[] = {first};
 #define SCHEMA_VERSION ((int)(sizeof migrations / sizeof migrations[0]))
 
 /* ---- */
@@ -132,6 +115,15 @@ static bool is_ours(struct store_postgres *st, char *ret_why, int *ret_version)
 {
     char word[64], oldest[64] = "0";
 
+    if (!ask(st, "SELECT to_regclass('bellhop.once')::text", word, sizeof word))
+        return failed(st, ret_why, "looking for our tables");
+    if (word[0] != '\0') {
+        snprintf(ret_why, 256,
+                 "the tables in PostgreSQL are of a bellhop from before version 1 of its tables, "
+                 "which this program cannot read: drop them (DROP SCHEMA bellhop CASCADE) or use "
+                 "another database");
+        return false;
+    }
     if (!ask(st, "SELECT to_regclass('bellhop.meta')::text", word, sizeof word))
         return failed(st, ret_why, "looking for our tables");
     *ret_version = 0;

@@ -1,7 +1,7 @@
 /* statements.c - all SQL but the tables: prepared once per line. */
 #include "store/postgres/impl.h"
 
-#define ROW "id, kind, flags, at_ms, attempts, parked, octet_length(frame)"
+#define ROW "id, box, kind, flags, at_ms, attempts, parked, octet_length(frame)"
 
 /* Rows in the order of @n until the bytes before them exceed the bound: one more than fits comes
  * too, so that whoever reads knows that there is one. */
@@ -17,33 +17,14 @@ static const struct {
     [PG_COMMIT] = {"commit", "COMMIT"},
     [PG_ROLLBACK] = {"rollback", "ROLLBACK"},
     [PG_FATE] = {"fate", PG_FATE_MARK("$1::bigint", "$2::bigint")},
-    /* The share lock makes a thief wait until this transaction has ended. */
-    [PG_FENCES] =
-        {"fences",
-         "SELECT name, epoch FROM lease l WHERE name = ANY($1::bytea[]) AND owner <> '' "
-         "AND CASE WHEN under IS NULL THEN until > clock_timestamp() ELSE EXISTS (SELECT "
-         "FROM lease u WHERE u.name = l.under AND u.owner <> '' AND u.epoch = "
-         "l.under_epoch AND u.under IS NULL AND u.until > clock_timestamp()) END ORDER BY "
-         "name FOR SHARE OF l"},
-    [PG_KEYS] = {"keys",
-                 "SELECT key, CASE WHEN EXISTS (SELECT FROM mail m WHERE m.id = o.id) THEN o.id "
-                 "ELSE 0 END FROM once o WHERE key = ANY($1::bytea[])"},
-    /* Whoever numbers rows of a mailbox keeps others from it until the end of the transaction: the
-     * order of numbers is the order of commits.  Sorted, so that two never wait for each other. */
-    [PG_NUMBER] = {"number",
-                   "INSERT INTO box AS b (box, last) SELECT * FROM unnest($1::int[], $2::bigint[]) "
-                   "AS g(box, n) ORDER BY 1 ON CONFLICT (box) DO UPDATE SET last = b.last + "
-                   "excluded.last RETURNING b.box, b.last"},
-    /* The same for mailboxes that are there, by the only one who writes: half the work. */
-    [PG_RAISE] = {"raise",
-                  "WITH raised AS (UPDATE box b SET last = b.last + g.n FROM unnest($1::int[], "
-                  "$2::bigint[]) AS g(box, n) WHERE b.box = g.box RETURNING b.box, b.last) SELECT "
-                  "box, last FROM raised ORDER BY box"},
-    [PG_APPEND] = {"append",
-                   "INSERT INTO mail (id, kind, flags, at_ms, frame) SELECT * FROM "
-                   "unnest($1::bigint[], $2::int[], $3::int[], $4::bigint[], $5::bytea[])"},
-    [PG_ONCE] = {"once", "INSERT INTO once (key, at_ms, id) SELECT * FROM "
-                         "unnest($1::bytea[], $2::bigint[], $3::bigint[])"},
+    /* The share lock makes another node wait for the lease until this transaction has ended. */
+    [PG_GUARD] = {"guard",
+                  "SELECT 1 FROM lease WHERE name = $1 AND epoch = $2::bigint AND owner <> "
+                  "'' AND until > clock_timestamp() FOR SHARE"},
+    /* A retry finds its row, and changes nothing. */
+    [PG_APPEND] = {"append", "INSERT INTO mail (id, box, kind, flags, at_ms, frame) SELECT * FROM "
+                             "unnest($1::bigint[], $2::int[], $3::int[], $4::int[], $5::bigint[], "
+                             "$6::bytea[]) ON CONFLICT (id) DO NOTHING"},
     [PG_SEEN] = {"seen", "INSERT INTO seen (at_ms, keys) VALUES ($1, $2)"},
     [PG_ACK] = {"ack", "DELETE FROM mail WHERE id = ANY($1::bigint[])"},
     [PG_MARK] = {"mark", "UPDATE mail SET attempts = $2, parked = $3, "
@@ -56,26 +37,17 @@ static const struct {
                    "BY ns, key ON CONFLICT (ns, key) DO UPDATE SET value = excluded.value) SELECT "
                    "-1"},
     [PG_KV_TRY] = {"kv_try", "SELECT kv_try_1($1::int[], $2::bytea[], $3::bytea[], $4::bytea[])"},
-    [PG_ERASE_RECORDS] =
-        {"erase_records",
+    [PG_ERASE] =
+        {"erase",
          "WITH picked AS (SELECT key FROM kv WHERE ns = $1 AND key >= $2 AND ($3::bytea IS NULL OR "
          "key < $3) ORDER BY key LIMIT $4::bigint + 1), gone AS (DELETE FROM kv WHERE ns = $1 AND "
          "key = "
          "ANY(ARRAY(SELECT key FROM picked ORDER BY key LIMIT $4)) RETURNING 1) "
          "SELECT (SELECT count(*) FROM gone), (SELECT count(*) > $4 FROM picked)"},
-    [PG_ERASE_ROWS] =
-        {"erase_rows",
-         "WITH picked AS (SELECT id FROM mail WHERE id > $1 AND id <= $2 ORDER BY id LIMIT "
-         "$3::bigint + 1), gone AS (DELETE FROM mail WHERE id = ANY(ARRAY(SELECT id FROM picked "
-         "ORDER BY id LIMIT $3)) RETURNING 1) "
-         "SELECT (SELECT count(*) FROM gone), (SELECT count(*) > $3 FROM picked)"},
-    [PG_LEASE] = {"lease", "SELECT * FROM lease_1($1, $2, $3, $4, $5, $6, $7)"},
-    [PG_FORGET_SEEN] = {"forget_seen",
-                        "WITH gone AS (DELETE FROM seen WHERE ctid = ANY(ARRAY(SELECT ctid FROM "
-                        "seen WHERE at_ms < $1 LIMIT $2)) RETURNING 1) SELECT count(*) FROM gone"},
-    [PG_FORGET_ONCE] = {"forget_once",
-                        "WITH gone AS (DELETE FROM once WHERE ctid = ANY(ARRAY(SELECT ctid FROM "
-                        "once WHERE at_ms < $1 LIMIT $2)) RETURNING 1) SELECT count(*) FROM gone"},
+    [PG_LEASE] = {"lease", "SELECT * FROM lease_1($1, $2, $3, $4, $5)"},
+    [PG_FORGET] = {"forget",
+                   "WITH gone AS (DELETE FROM seen WHERE ctid = ANY(ARRAY(SELECT ctid FROM seen "
+                   "WHERE at_ms < $1 LIMIT $2)) RETURNING 1) SELECT count(*) FROM gone"},
     [PG_SIZE] = {"size", "SELECT pg_database_size(current_database())"},
 
     [PG_FETCH] = {"fetch", BOUNDED("SELECT " ROW " AS bytes, frame, w.n FROM unnest($1::bigint[]) "
@@ -83,7 +55,7 @@ static const struct {
                                    "$2")},
     [PG_LIST] = {"list", BOUNDED("SELECT " ROW " AS whole, CASE WHEN $4 THEN frame END AS frame, "
                                  "id AS n, CASE WHEN $4 THEN octet_length(frame) ELSE 0 END AS "
-                                 "bytes FROM mail WHERE id > $1 AND id <= $2 ORDER BY id LIMIT $3",
+                                 "bytes FROM mail WHERE box = $1 AND id > $2 ORDER BY id LIMIT $3",
                                  "$5")},
     [PG_SCAN_UP] = {"scan_up",
                     BOUNDED("SELECT key, CASE WHEN $5 THEN value END AS value, key AS n, "
@@ -102,8 +74,7 @@ static const struct {
                                    " FROM mail ORDER BY id"},
     [PG_LOAD_RECORDS] = {"load_records", "SELECT key, value FROM kv WHERE ns = $1 AND key >= $2"
                                          " AND ($3 OR key < $4) ORDER BY key"},
-    [PG_LOAD_KEYS] = {"load_keys", "SELECT at_ms, keys FROM seen WHERE at_ms >= $1 UNION ALL "
-                                   "SELECT at_ms, key FROM once WHERE at_ms >= $1"},
+    [PG_LOAD_KEYS] = {"load_keys", "SELECT at_ms, keys FROM seen WHERE at_ms >= $1"},
 };
 
 const char *pg_statement_name(enum pg_statement s)

@@ -1,53 +1,35 @@
-/* write.c - the writing ops of a transaction.  Ops of one kind that follow each other become one
- * question: a hundred rows cost one statement. */
+/* write.c - the statements of one transaction.
+ *
+ * Mailbox rows and records are different tables, so the ops change places: all appends become one
+ * statement, then the records follow in the order of submission, then the acks as one statement,
+ * then the marks (a row that is deleted is gone, marked before or after).  A hundred deliveries cost
+ * one statement.
+ *
+ *      pg_write_ask   queues the statements and notes in st->asked whose answer says more than yes
+ *      pg_write_read  reads the answers in the same order */
+#include <endian.h>
 #include <stdlib.h>
 #include "base/mem.h"
 #include "store/postgres/impl.h"
 
-#define BOX_END(box) ((uint64_t)(box) << 40 | ((UINT64_C(1) << 40) - 1))
+#define EACH(op, first, end, op_kind) \
+    for (struct store_op *op = (first); op != (end); op = op->next) \
+        if (op->kind == (op_kind))
 
-static bool has_conditions(const struct store_tx *t)
+/* @op: the answer is its own; NULL: the answer says only that the statement was done. */
+static void ask(struct store_postgres *st, enum pg_statement s, struct store_op *op)
 {
-    for (size_t i = 0; i < t->n; i++)
-        if (t->items[i].verb == KV_INSERT || t->items[i].verb == KV_CONSUME)
-            return true;
-    return false;
+    if (st->n_asked == st->cap_asked) {
+        st->cap_asked = 2 * st->cap_asked + 16;
+        st->asked = xrealloc(st->asked, st->cap_asked * sizeof *st->asked);
+    }
+    st->asked[st->n_asked++] = op;
+    line_ask(&st->main, s, &st->params);
 }
 
-static bool may_join(const struct store_op *a, const struct store_op *b)
-{
-    if (a->kind != b->kind)
-        return false;
-    if (a->kind == STORE_TX)
-        return !has_conditions(container_of(a, const struct store_tx, op)) &&
-               !has_conditions(container_of(b, const struct store_tx, op));
-    return a->kind == STORE_APPEND || a->kind == STORE_ACK;
-}
+/* ---- rows ---- */
 
-struct store_op *pg_write_run_end(struct store_op *first, struct store_op *end)
-{
-    struct store_op *op = first->next;
-
-    while (op != end && may_join(first, op))
-        op = op->next;
-    return op;
-}
-
-/* What a fence stopped is not asked. */
-static bool is_due(const struct store_op *op)
-{
-    return op->err == BH_OK;
-}
-
-/* ---- asking ---- */
-
-static struct store_append *row_of(struct store_op *op)
-{
-    struct store_append *a = container_of(op, struct store_append, op);
-    return !a->exists && !a->shrunk ? a : NULL;
-}
-
-static bool ask_append(struct store_postgres *st, struct store_op *first, struct store_op *end)
+static void ask_appends(struct store_postgres *st, struct store_op *first, struct store_op *end)
 {
     struct params *p = &st->params;
     size_t n = 0;
@@ -55,60 +37,74 @@ static bool ask_append(struct store_postgres *st, struct store_op *first, struct
     params_reset(p);
 #define COLUMN(type, add) \
     array_begin(p, type); \
-    for (struct store_op *op = first; op != end; op = op->next) { \
-        struct store_append *a = row_of(op); \
-        if (a != NULL) \
+    EACH(op, first, end, STORE_APPEND) \
+    { \
+        const struct store_append *a = container_of(op, struct store_append, op); \
+        if (!a->shrunk) \
             add; \
     } \
     array_end(p)
-    COLUMN(PARAM_I64, (array_i64(p, (int64_t)a->sequence), n++));
+    COLUMN(PARAM_I64, (array_i64(p, (int64_t)a->id), n++));
+    COLUMN(PARAM_I32, array_i32(p, (int32_t)a->box));
     COLUMN(PARAM_I32, array_i32(p, a->row_kind));
     COLUMN(PARAM_I32, array_i32(p, a->flags));
     COLUMN(PARAM_I64, array_i64(p, a->at_ms));
     COLUMN(PARAM_BYTES, array_bytes(p, a->frame));
 #undef COLUMN
     if (n > 0)
-        line_ask(&st->main, PG_APPEND, p);
-    return n > 0;
+        ask(st, PG_APPEND, NULL);
 }
 
-/* The staged rows that appends take the place of, and those of acks. */
-static bool ask_ack(struct store_postgres *st, struct store_op *first, struct store_op *end)
+/* One record of the transaction has all its deduplication keys. */
+static void ask_keys(struct store_postgres *st, struct store_op *first, struct store_op *end)
+{
+    struct buf *keys = &st->keys;
+    int64_t newest_ms = 0;
+
+    buf_reset(keys);
+    EACH(op, first, end, STORE_APPEND)
+    {
+        const struct store_append *a = container_of(op, struct store_append, op);
+        uint64_t bytes[2] = {htole64(a->key.lo), htole64(a->key.hi)};
+        if (!a->has_key)
+            continue;
+        buf_add(keys, bytes, sizeof bytes);
+        if (a->at_ms > newest_ms)
+            newest_ms = a->at_ms;
+    }
+    if (keys->n == 0)
+        return;
+    params_reset(&st->params);
+    param_i64(&st->params, newest_ms);
+    param_bytes(&st->params, buf_str(keys));
+    ask(st, PG_SEEN, NULL);
+}
+
+/* What acks name, and the staged rows that appends replace. */
+static void ask_deletes(struct store_postgres *st, struct store_op *first, struct store_op *end)
 {
     struct params *p = &st->params;
     size_t n = 0;
 
     params_reset(p);
     array_begin(p, PARAM_I64);
-    for (struct store_op *op = first; op != end; op = op->next) {
+    EACH(op, first, end, STORE_ACK)
+    {
         const struct store_ack *a = container_of(op, struct store_ack, op);
-        for (size_t i = 0; is_due(op) && i < a->n; i++, n++)
+        for (size_t i = 0; i < a->n; i++, n++)
             array_i64(p, (int64_t)a->ids[i]);
     }
-    array_end(p);
-    if (n > 0)
-        line_ask(&st->main, PG_ACK, p);
-    return n > 0;
-}
-
-static bool ask_replaced(struct store_postgres *st, struct store_op *first, struct store_op *end)
-{
-    struct params *p = &st->params;
-    size_t n = 0;
-
-    params_reset(p);
-    array_begin(p, PARAM_I64);
-    for (struct store_op *op = first; op != end; op = op->next) {
+    EACH(op, first, end, STORE_APPEND)
+    {
         const struct store_append *a = container_of(op, struct store_append, op);
-        if (!a->exists && a->replaces != 0) {
+        if (a->replaces != 0) {
             array_i64(p, (int64_t)a->replaces);
             n++;
         }
     }
     array_end(p);
     if (n > 0)
-        line_ask(&st->main, PG_ACK, p);
-    return n > 0;
+        ask(st, PG_ACK, NULL);
 }
 
 static void ask_mark(struct store_postgres *st, const struct store_mark *m)
@@ -126,16 +122,24 @@ static void ask_mark(struct store_postgres *st, const struct store_mark *m)
         param_bytes(p, m->frame);
     else
         param_null(p);
-    line_ask(&st->main, PG_MARK, p);
+    ask(st, PG_MARK, NULL);
 }
 
-/* With conditions: one after the other, up to the first that does not hold. */
-static bool ask_tries(struct store_postgres *st, const struct store_tx *t)
+/* ---- records ---- */
+
+static bool has_conditions(const struct store_tx *t)
+{
+    for (size_t i = 0; i < t->n; i++)
+        if (t->items[i].verb == KV_INSERT || t->items[i].verb == KV_CONSUME)
+            return true;
+    return false;
+}
+
+/* With conditions: one item after the other, up to the first that does not hold. */
+static void ask_tries(struct store_postgres *st, struct store_tx *t)
 {
     struct params *p = &st->params;
 
-    if (!is_due(&t->op) || t->n == 0)
-        return false;
     params_reset(p);
 #define COLUMN(type, add) \
     array_begin(p, type); \
@@ -147,11 +151,10 @@ static bool ask_tries(struct store_postgres *st, const struct store_tx *t)
     COLUMN(PARAM_BYTES, array_bytes(p, t->items[i].key));
     COLUMN(PARAM_BYTES, array_bytes(p, t->items[i].value));
 #undef COLUMN
-    line_ask(&st->main, PG_KV_TRY, p);
-    return true;
+    ask(st, PG_KV_TRY, &t->op);
 }
 
-/* By record; the same one in order. */
+/* By record; changes of one record in their order. */
 static int by_record(const void *x, const void *y)
 {
     const struct kv_last *a = x, *b = y;
@@ -162,19 +165,12 @@ static int by_record(const void *x, const void *y)
     return c != 0 ? c : (a->at > b->at) - (a->at < b->at);
 }
 
-static size_t gather_kvs(struct store_postgres *st, struct store_op *first, struct store_op *end)
+/* Without conditions only the last change of each record counts.  Sorts the first @n of st->kvs and
+ * answers how many are left. */
+static size_t keep_last(struct store_postgres *st, size_t n)
 {
-    size_t n = 0, last = 0;
+    size_t last = 0;
 
-    for (struct store_op *op = first; op != end; op = op->next) {
-        const struct store_tx *t = container_of(op, struct store_tx, op);
-        if (n + t->n > st->cap_kvs) {
-            st->cap_kvs = 2 * (n + t->n) + 64;
-            st->kvs = xrealloc(st->kvs, st->cap_kvs * sizeof *st->kvs);
-        }
-        for (size_t i = 0; is_due(op) && i < t->n; i++, n++)
-            st->kvs[n] = (struct kv_last){&t->items[i], n};
-    }
     if (n > 1)
         qsort(st->kvs, n, sizeof *st->kvs, by_record);
     for (size_t i = 0; i < n; i++) {
@@ -186,15 +182,13 @@ static size_t gather_kvs(struct store_postgres *st, struct store_op *first, stru
     return last;
 }
 
-/* Without conditions: what each record is in the end. */
-static bool ask_tx(struct store_postgres *st, struct store_op *first, struct store_op *end)
+static void ask_sets(struct store_postgres *st, size_t n)
 {
     struct params *p = &st->params;
-    size_t n;
 
-    if (has_conditions(container_of(first, struct store_tx, op)))
-        return ask_tries(st, container_of(first, struct store_tx, op));
-    n = gather_kvs(st, first, end);
+    if (n == 0)
+        return;
+    n = keep_last(st, n);
     params_reset(p);
 #define COLUMN(puts, what) \
     array_begin(p, PARAM_BYTES); \
@@ -208,29 +202,30 @@ static bool ask_tx(struct store_postgres *st, struct store_op *first, struct sto
     COLUMN(false, str_of(st->kvs[i].item->ns));
     COLUMN(false, st->kvs[i].item->key);
 #undef COLUMN
-    if (n > 0)
-        line_ask(&st->main, PG_KV_SET, p);
-    return n > 0;
+    ask(st, PG_KV_SET, NULL);
 }
 
-static void ask_erase(struct store_postgres *st, const struct store_erase *e)
+static size_t gather(struct store_postgres *st, const struct store_tx *t, size_t n)
+{
+    if (n + t->n > st->cap_kvs) {
+        st->cap_kvs = 2 * (n + t->n) + 64;
+        st->kvs = xrealloc(st->kvs, st->cap_kvs * sizeof *st->kvs);
+    }
+    for (size_t i = 0; i < t->n; i++, n++)
+        st->kvs[n] = (struct kv_last){&t->items[i], n};
+    return n;
+}
+
+static void ask_erase(struct store_postgres *st, struct store_erase *e)
 {
     struct params *p = &st->params;
     struct buf end = BUF_INIT;
-
-    params_reset(p);
-    if (e->ns == NULL) {
-        uint64_t last = BOX_END(e->box) < e->up_to ? BOX_END(e->box) : e->up_to;
-        param_i64(p, (int64_t)((uint64_t)e->box << 40));
-        param_i64(p, (int64_t)last);
-        param_i64(p, STORE_ERASE_ITEMS);
-        line_ask(&st->main, PG_ERASE_ROWS, p);
-        return;
-    }
     bool bounded = scan_prefix_end(&end, e->prefix);
     struct str to = bounded ? buf_str(&end) : STR_NULL;
+
     if (e->end.p != NULL && (!bounded || str_cmp(e->end, to) < 0))
         to = e->end;
+    params_reset(p);
     param_bytes(p, str_of(e->ns));
     param_bytes(p, e->prefix);
     if (to.p != NULL)
@@ -238,74 +233,73 @@ static void ask_erase(struct store_postgres *st, const struct store_erase *e)
     else
         param_null(p);
     param_i64(p, STORE_ERASE_ITEMS);
-    line_ask(&st->main, PG_ERASE_RECORDS, p);
+    ask(st, PG_ERASE, &e->op);
     buf_done(&end);
 }
 
-bool pg_write_ask(struct store_postgres *st, struct store_op *first, struct store_op *end)
+/* Transactions without conditions that follow each other become one statement. */
+static void ask_records(struct store_postgres *st, struct store_op *first, struct store_op *end)
 {
-    switch ((enum store_kind)first->kind) {
-    case STORE_APPEND:
-        return ask_append(st, first, end);
-    case STORE_ACK:
-        return ask_ack(st, first, end);
-    case STORE_TX:
-        return ask_tx(st, first, end);
-    case STORE_MARK:
-        if (is_due(first))
-            ask_mark(st, container_of(first, struct store_mark, op));
-        return is_due(first);
-    case STORE_ERASE:
-        if (is_due(first))
-            ask_erase(st, container_of(first, struct store_erase, op));
-        return is_due(first);
-    default: /* leases have a transaction of their own, reads a thread */
-        return false;
-    }
-}
-
-bool pg_write_ask_replaced(struct store_postgres *st, struct store_op *first, struct store_op *end)
-{
-    return first->kind == STORE_APPEND && ask_replaced(st, first, end);
-}
-
-bool pg_write_tells_more(struct store_op *first, struct store_op *end)
-{
-    for (struct store_op *op = first; op != end; op = op->next)
-        if (op->kind == STORE_ERASE ||
-            (op->kind == STORE_TX && has_conditions(container_of(op, struct store_tx, op))))
-            return true;
-    return false;
-}
-
-/* ---- answers ---- */
-
-static void settle_tx(struct store_op *first, struct store_op *end, const PGresult *r)
-{
-    int64_t culprit = column_int(r, 0, 0);
+    size_t n = 0;
 
     for (struct store_op *op = first; op != end; op = op->next) {
         struct store_tx *t = container_of(op, struct store_tx, op);
-        t->ret_failed = culprit >= 0 ? (size_t)culprit : t->n;
-        if (culprit >= 0)
-            op->err = BH_CONFLICT;
+        if (op->kind == STORE_TX) {
+            t->ret_failed = t->n;
+            if (!has_conditions(t)) {
+                n = gather(st, t, n);
+                continue;
+            }
+        } else if (op->kind != STORE_ERASE) {
+            continue;
+        }
+        ask_sets(st, n);
+        n = 0;
+        if (op->kind == STORE_TX)
+            ask_tries(st, t);
+        else
+            ask_erase(st, container_of(op, struct store_erase, op));
+    }
+    ask_sets(st, n);
+}
+
+/* ---- all of them ---- */
+
+void pg_write_ask(struct store_postgres *st, struct store_op *first, struct store_op *end)
+{
+    st->n_asked = 0;
+    ask_appends(st, first, end);
+    ask_keys(st, first, end);
+    ask_records(st, first, end);
+    ask_deletes(st, first, end);
+    EACH(op, first, end, STORE_MARK)
+    ask_mark(st, container_of(op, struct store_mark, op));
+}
+
+static void settle(struct store_op *op, const PGresult *r)
+{
+    if (op->kind == STORE_ERASE) {
+        struct store_erase *e = container_of(op, struct store_erase, op);
+        e->n = (size_t)column_int(r, 0, 0);
+        e->more = column_int(r, 0, 1) != 0;
+    } else if (column_int(r, 0, 0) >= 0) { /* the item whose condition does not hold */
+        container_of(op, struct store_tx, op)->ret_failed = (size_t)column_int(r, 0, 0);
+        op->err = BH_CONFLICT;
     }
 }
 
-enum line_end pg_write_read(struct store_postgres *st, struct store_op *first, struct store_op *end)
+enum line_end pg_write_read(struct store_postgres *st)
 {
-    PGresult *r;
-    enum line_end e = line_answer(&st->main, &r);
+    enum line_end end = LINE_OK;
 
-    if (e != LINE_OK)
-        return e;
-    if (first->kind == STORE_TX) {
-        settle_tx(first, end, r);
-    } else if (first->kind == STORE_ERASE) {
-        struct store_erase *erase = container_of(first, struct store_erase, op);
-        erase->n = (size_t)column_int(r, 0, 0);
-        erase->more = column_int(r, 0, 1) != 0;
+    for (size_t i = 0; i < st->n_asked && end != LINE_LOST; i++) {
+        PGresult *r;
+        enum line_end e = line_answer(&st->main, &r);
+        if (r != NULL && st->asked[i] != NULL)
+            settle(st->asked[i], r);
+        if (r != NULL)
+            PQclear(r);
+        line_fold(&end, e);
     }
-    PQclear(r);
-    return LINE_OK;
+    return end;
 }

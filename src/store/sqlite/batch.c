@@ -1,13 +1,13 @@
 /* batch.c - one transaction: every op of a batch, or none of them.
  *
- * Two kinds of failure, kept apart: a conflict, or a fence, is one op's own and leaves the others
- * alone; anything else (disk full, I/O error) rolls the transaction back and fails the batch. */
+ * Two kinds of failure, kept apart: a conflict is one op's own and leaves the others alone;
+ * anything else (disk full, I/O error) rolls the transaction back and fails the batch. */
 #include "store/sqlite/impl.h"
 #include <assert.h>
 
 static int run_op(struct store_sqlite *st, struct store_op *op, struct store_stats *counts)
 {
-    if (!space_may(st, op) || !owner_may(st, op))
+    if (!space_may(st, op))
         return SQLITE_OK;
     switch ((enum store_kind)op->kind) {
     case STORE_APPEND:
@@ -21,7 +21,8 @@ static int run_op(struct store_sqlite *st, struct store_op *op, struct store_sta
     case STORE_ERASE:
         return write_erase(st, container_of(op, struct store_erase, op));
     case STORE_LEASE:
-        return owner_run(st, container_of(op, struct store_lease, op));
+        op->err = BH_REFUSED; /* one process has the file: there is nothing to lease */
+        return SQLITE_OK;
     case STORE_FETCH:
     case STORE_LIST:
     case STORE_SCAN:
@@ -75,7 +76,6 @@ static void roll_back(struct store_sqlite *st, struct store_op *first)
     for (struct store_op *op = first; op != NULL; op = op->next)
         if (op->err != BH_BUSY)
             op->err = BH_UNAVAILABLE;
-    owner_load(st);
 }
 
 static int try_batch(struct store_sqlite *st, struct store_op *first, struct store_stats *counts)
@@ -119,26 +119,20 @@ void batch_run(struct store *base, struct store_op *first, struct store_stats *c
     pthread_mutex_unlock(&st->db_lock);
 }
 
-/* The number of records dropped; -1: it failed. */
-static int forget(struct store_sqlite *st, enum statement which, int64_t before_ms)
-{
-    sqlite3_bind_int64(st->main.sql[which], 1, before_ms);
-    sqlite3_bind_int(st->main.sql[which], 2, FORGET_ROWS);
-    return sql_run(&st->main, which) == SQLITE_OK ? sqlite3_changes(st->main.db) : -1;
-}
-
 bool batch_forget(struct store *base, int64_t before_ms)
 {
     struct store_sqlite *st = sqlite_of(base);
 
     pthread_mutex_lock(&st->db_lock);
-    int keys = forget(st, SQL_FORGET, before_ms), once = forget(st, SQL_ONCE_FORGET, before_ms);
+    sqlite3_bind_int64(st->main.sql[SQL_FORGET], 1, before_ms);
+    sqlite3_bind_int(st->main.sql[SQL_FORGET], 2, FORGET_ROWS);
+    int n = sql_run(&st->main, SQL_FORGET) == SQLITE_OK ? sqlite3_changes(st->main.db) : -1;
     pthread_mutex_unlock(&st->db_lock);
 
-    if (keys < 0 || once < 0)
+    if (n < 0)
         log_warn(&st->log, "forgetting old deduplication keys: %s; tried again later",
                  sqlite3_errmsg(st->main.db));
-    return keys < FORGET_ROWS && once < FORGET_ROWS;
+    return n < FORGET_ROWS;
 }
 
 bool batch_probe(struct store_sqlite *st)

@@ -33,9 +33,7 @@ static enum bh_err check(const char *path, bool ours, char *ret_why)
     sqlite3_busy_timeout(c.db, 5000);
     if (!sql_one_int(&c, "PRAGMA application_id", &id))
         snprintf(ret_why, 256, "cannot read %.160s: %s", path, sqlite3_errmsg(c.db));
-    else if (ours && id != SCHEMA_APPLICATION_ID)
-        snprintf(ret_why, 256, "%.160s is not a database of bellhop", path);
-    else if (is_whole(c.db, path, ret_why))
+    else if ((!ours || schema_id_is_ours(path, id, ret_why)) && is_whole(c.db, path, ret_why))
         err = BH_OK;
 out:
     sqlite3_close(c.db);

@@ -55,7 +55,7 @@ static void add_row(struct cursor *c, struct fetch_answer *a, const struct fetch
 {
     struct store_row row = read_row(c->q);
 
-    row.frame = sql_bytes(c->q, 6);
+    row.frame = sql_bytes(c->q, 7);
     row.frame_bytes = row.frame.n;
     a->full = !result_has_room(&a->r, row.frame.n);
     if (a->full)

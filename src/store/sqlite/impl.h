@@ -12,21 +12,20 @@
 #include <pthread.h>
 #include <sqlite3.h>
 #include "base/buf.h"
-#include "store/leases.h"
 #include "store/result.h"
 #include "store/sqlite/sqlite.h"
 #include "store/worker.h"
 
-#define SCHEMA_APPLICATION_ID 0x62656c6c /* "bell": tells our files from other people's */
-#define ERASE_LOOK 8192     /* rows looked at per transaction while erasing a mailbox */
-#define FORGET_ROWS 256     /* deduplication records dropped per transaction */
-#define PURGE_ROWS 1024     /* settled rows deleted per transaction when it is quiet */
-#define PURGE_QUIET_MS 50   /* it is, when nothing was submitted for this long */
-#define PURGE_BACKLOG 65536 /* settled rows: from here on some go after every batch */
-#define PURGE_RETRY_MS 1000 /* after a failure */
-#define PROBE_MS 1000       /* while ill: between two looks whether writing works again */
-#define VACUUM_PAGES 16384  /* free pages: from here on, when they are most of the file, they go */
-#define PURGE_LATE_MS 5000  /* the same when the oldest was settled that long ago */
+#define SCHEMA_APPLICATION_ID 0x62686f70 /* "bhop": tells our files from other people's */
+#define SCHEMA_EARLIER_ID 0x62656c6c     /* "bell": files from before the first release */
+#define FORGET_ROWS 256                  /* deduplication records dropped per transaction */
+#define PURGE_ROWS 1024                  /* settled rows deleted per transaction when it is quiet */
+#define PURGE_QUIET_MS 50                /* it is, when nothing was submitted for this long */
+#define PURGE_BACKLOG 65536              /* settled rows: from here on some go after every batch */
+#define PURGE_RETRY_MS 1000              /* after a failure */
+#define PROBE_MS 1000      /* while ill: between two looks whether writing works again */
+#define VACUUM_PAGES 16384 /* free pages: from here on, when they are most of the file, they go */
+#define PURGE_LATE_MS 5000 /* the same when the oldest was settled that long ago */
 
 /* Prepared once, kept as long as the connection.  Their text is in statements.c. */
 enum statement {
@@ -38,11 +37,6 @@ enum statement {
     SQL_RELEASE,
     SQL_UNDO,
     SQL_APPEND,
-    SQL_ONCE_FIND,
-    SQL_ONCE_ADD,
-    SQL_ONCE_FORGET,
-    SQL_LEASE_PUT,
-    SQL_LEASE_LOAD,
     SQL_SEEN,
     SQL_ACKED_ADD,
     SQL_ACKED_LOAD,
@@ -128,7 +122,6 @@ struct store_sqlite {
     struct buf keys;    /* deduplication keys of the transaction under way */
     int64_t keys_at_ms; /* the newest of them */
     struct acked acked;
-    struct leases leases; /* as in their table */
     struct space space;
     bool boot_pending;       /* the boot number is not on disk yet: the disk was full */
     char batch_problem[160]; /* why something in this batch failed; empty: all well */
@@ -150,6 +143,8 @@ void note_problem(struct store_sqlite *st, const char *doing, int rc);
 
 /* schema.c: settings, migrations, boot number */
 int64_t schema_version(void); /* the newest that this program knows */
+/* False: @application_id is of another program, or of a bellhop from before the first release. */
+bool schema_id_is_ours(const char *path, int64_t application_id, char *ret_why);
 bool schema_prepare(struct store_sqlite *st, char *ret_why);
 
 /* space.c: room on the disk, looked after on the write thread */
@@ -172,14 +167,12 @@ int64_t tend_due_us(struct store *base);
 
 /* write.c: each runs one op inside the batch's transaction, sets op->err and answers SQLITE_OK, or
  * answers the code of a failure that takes the whole transaction down. */
-#define ROW_HAS_FLAGS (1 << 15)
 int write_append(struct store_sqlite *st, struct store_append *a, struct store_stats *counts);
 int write_ack(struct store_sqlite *st, const struct store_ack *a);
 int write_mark(struct store_sqlite *st, struct store_mark *m);
 int write_tx(struct store_sqlite *st, struct store_tx *t);
 int write_seen(struct store_sqlite *st, struct store_stats *counts); /* the keys of the batch */
 
-/* erase.c: the same for deleting many */
 int write_erase(struct store_sqlite *st, struct store_erase *e);
 
 /* acked.c: rows that are settled but not deleted yet */
@@ -197,11 +190,6 @@ bool acked_recover(struct store_sqlite *st); /* at start; false: the log is unre
 void acked_read_begin(struct acked *a);      /* the read thread: its snapshot begins now */
 void acked_read_end(struct acked *a);
 void acked_done(struct acked *a);
-
-/* owner.c: leases, and what a fence says */
-bool owner_load(struct store_sqlite *st); /* also after a rollback: as in the table */
-int owner_run(struct store_sqlite *st, struct store_lease *l);
-bool owner_may(struct store_sqlite *st, struct store_op *op); /* else it is BH_FENCED now */
 
 /* read.c: reads that fail take no others with them */
 void read_run(struct store *base, struct store_op *first); /* one, or fetches linked by next */

@@ -15,7 +15,6 @@ struct sqlite_side {
     struct move_side base;
     struct sql_conn c; /* owned; no statements */
     int lock_fd;       /* owned */
-    uint64_t last_id;  /* target: the newest row */
     sqlite3_stmt *put; /* owned; target: of the table being written, with the next one */
     int put_table;
 };
@@ -50,39 +49,31 @@ static sqlite3_stmt *prepare(struct sqlite_side *s, const char *sql)
 
 static const char *const all_of[N_MOVE_TABLES] = {
     [MOVE_RECORDS] = "SELECT ns, k, v FROM kv ORDER BY ns, k",
-    [MOVE_ROWS] = "SELECT id, box, kind, at_ms, attempts, parked, frame FROM mailbox WHERE id NOT "
-                  "IN (SELECT id FROM temp.settled) ORDER BY id",
+    [MOVE_ROWS] = "SELECT id, box, kind, flags, at_ms, attempts, parked, frame FROM mailbox WHERE "
+                  "id NOT IN (SELECT id FROM temp.settled) ORDER BY id",
     [MOVE_SEEN] = "SELECT at_ms, keys FROM seen ORDER BY id",
-    [MOVE_ONCE] = "SELECT o.key, o.at_ms, coalesce(m.id, 0) FROM once o LEFT JOIN mailbox m ON "
-                  "m.id = o.row AND m.id NOT IN (SELECT id FROM temp.settled) ORDER BY o.key",
 };
 
 static struct move_item item_of(enum store_table t, sqlite3_stmt *q)
 {
-    int kind = t == MOVE_ROWS ? sqlite3_column_int(q, 2) : 0;
-
     switch (t) {
     case MOVE_RECORDS:
         return (struct move_item){.ns = sql_bytes(q, 0),
                                   .key = sql_bytes(q, 1),
                                   .value = sql_bytes(q, 2)};
     case MOVE_ROWS:
-        return (
-            struct move_item){.id = (uint64_t)sqlite3_column_int64(q, 0),
-                              .box = (uint32_t)sqlite3_column_int64(q, 1),
-                              .kind = (uint8_t)kind,
-                              .flags = (kind & ROW_HAS_FLAGS) != 0 ? (unsigned)kind >> 8 & 0x7f : 0,
-                              .at_ms = sqlite3_column_int64(q, 3),
-                              .attempts = (uint32_t)sqlite3_column_int64(q, 4),
-                              .parked = sqlite3_column_type(q, 5) != SQLITE_NULL ? sql_bytes(q, 5)
-                                                                                 : STR_NULL,
-                              .frame = sql_bytes(q, 6)};
-    case MOVE_SEEN:
-        return (struct move_item){.at_ms = sqlite3_column_int64(q, 0), .key = sql_bytes(q, 1)};
+        return (struct move_item){.id = (uint64_t)sqlite3_column_int64(q, 0),
+                                  .box = (uint32_t)sqlite3_column_int64(q, 1),
+                                  .kind = (uint32_t)sqlite3_column_int(q, 2),
+                                  .flags = (uint32_t)sqlite3_column_int(q, 3),
+                                  .at_ms = sqlite3_column_int64(q, 4),
+                                  .attempts = (uint32_t)sqlite3_column_int64(q, 5),
+                                  .parked = sqlite3_column_type(q, 6) != SQLITE_NULL
+                                                ? sql_bytes(q, 6)
+                                                : STR_NULL,
+                                  .frame = sql_bytes(q, 7)};
     default:
-        return (struct move_item){.key = sql_bytes(q, 0),
-                                  .at_ms = sqlite3_column_int64(q, 1),
-                                  .id = (uint64_t)sqlite3_column_int64(q, 2)};
+        return (struct move_item){.at_ms = sqlite3_column_int64(q, 0), .key = sql_bytes(q, 1)};
     }
 }
 
@@ -141,11 +132,9 @@ static bool side_begin(struct move_side *base, const struct move_identity *from,
 {
     struct sqlite_side *s = side_of(base);
 
-    s->last_id = from->boot << 40;
     s->put_table = -1;
     memset(ret_done, 0, N_MOVE_TABLES * sizeof *ret_done);
-    return exec(s, "CREATE TEMP TABLE moved(src INTEGER PRIMARY KEY, id INTEGER NOT NULL)") &&
-           exec(s, "BEGIN IMMEDIATE") && exec(s, "DELETE FROM kv");
+    return exec(s, "BEGIN IMMEDIATE") && exec(s, "DELETE FROM kv");
 }
 
 static bool run(struct sqlite_side *s, sqlite3_stmt *q)
@@ -154,20 +143,6 @@ static bool run(struct sqlite_side *s, sqlite3_stmt *q)
 
     sqlite3_reset(q);
     return rc == SQLITE_DONE || failed(s, "writing");
-}
-
-static bool note_moved(struct sqlite_side *s, uint64_t src)
-{
-    sqlite3_stmt *q = prepare(s, "INSERT INTO temp.moved VALUES(?1, ?2)");
-    bool ok = q != NULL;
-
-    if (ok) {
-        sqlite3_bind_int64(q, 1, (int64_t)src);
-        sqlite3_bind_int64(q, 2, (int64_t)s->last_id);
-        ok = run(s, q);
-    }
-    sqlite3_finalize(q);
-    return ok;
 }
 
 static bool put_one(struct sqlite_side *s, enum store_table t, const struct move_item *i)
@@ -179,22 +154,19 @@ static bool put_one(struct sqlite_side *s, enum store_table t, const struct move
         sql_bind_bytes(q, 2, i->key);
         sql_bind_bytes(q, 3, i->value);
     } else if (t == MOVE_ROWS) {
-        sqlite3_bind_int64(q, 1, (int64_t)++s->last_id);
+        sqlite3_bind_int64(q, 1, (int64_t)i->id);
         sqlite3_bind_int64(q, 2, i->box);
-        sqlite3_bind_int(q, 3, (int)(i->kind | i->flags << 8 | ROW_HAS_FLAGS));
-        sqlite3_bind_int64(q, 4, i->at_ms);
-        sqlite3_bind_int64(q, 5, i->attempts);
-        sqlite3_bind_null(q, 6);
+        sqlite3_bind_int64(q, 3, i->kind);
+        sqlite3_bind_int64(q, 4, i->flags);
+        sqlite3_bind_int64(q, 5, i->at_ms);
+        sqlite3_bind_int64(q, 6, i->attempts);
+        sqlite3_bind_null(q, 7);
         if (i->parked.p != NULL)
-            sqlite3_bind_text(q, 6, i->parked.p, (int)i->parked.n, SQLITE_STATIC);
-        sql_bind_bytes(q, 7, i->frame);
-        if (!note_moved(s, i->id))
-            return false;
+            sqlite3_bind_text(q, 7, i->parked.p, (int)i->parked.n, SQLITE_STATIC);
+        sql_bind_bytes(q, 8, i->frame);
     } else {
         sql_bind_bytes(q, 1, i->key);
         sqlite3_bind_int64(q, 2, i->at_ms);
-        if (t == MOVE_ONCE)
-            sqlite3_bind_int64(q, 3, (int64_t)i->id);
     }
     return run(s, q);
 }
@@ -204,11 +176,9 @@ static bool side_write(struct move_side *base, enum store_table t, const struct 
 {
     static const char *const into[N_MOVE_TABLES] = {
         [MOVE_RECORDS] = "INSERT INTO kv(ns, k, v) VALUES(?1, ?2, ?3)",
-        [MOVE_ROWS] = "INSERT INTO mailbox(id, box, kind, at_ms, attempts, parked, frame) "
-                      "VALUES(?1, ?2, ?3, ?4, ?5, ?6, ?7)",
+        [MOVE_ROWS] = "INSERT INTO mailbox(id, box, kind, flags, at_ms, attempts, parked, frame) "
+                      "VALUES(?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8)",
         [MOVE_SEEN] = "INSERT INTO seen(keys, at_ms) VALUES(?1, ?2)",
-        [MOVE_ONCE] = "INSERT INTO once(key, at_ms, row) VALUES(?1, ?2, "
-                      "coalesce((SELECT id FROM temp.moved WHERE src = ?3), 0))",
     };
     struct sqlite_side *s = side_of(base);
 

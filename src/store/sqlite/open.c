@@ -79,7 +79,6 @@ static void store_free(struct store_sqlite *st)
     pthread_mutex_destroy(&st->read_lock);
     buf_done(&st->keys);
     acked_done(&st->acked);
-    leases_done(&st->leases);
     free(st->path);
     free(st);
 }

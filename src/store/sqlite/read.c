@@ -5,16 +5,14 @@
 
 struct store_row read_row(sqlite3_stmt *q)
 {
-    int kind = sqlite3_column_int(q, 2);
-
     return (struct store_row){
         .id = (uint64_t)sqlite3_column_int64(q, 0),
         .box = (uint32_t)sqlite3_column_int64(q, 1),
-        .row_kind = (uint8_t)kind,
-        .flags = (kind & ROW_HAS_FLAGS) != 0 ? kind >> 8 & 0x7f : 0,
-        .at_ms = sqlite3_column_int64(q, 3),
-        .attempts = (uint32_t)sqlite3_column_int64(q, 4),
-        .parked = sqlite3_column_type(q, 5) != SQLITE_NULL ? sql_bytes(q, 5) : STR_NULL,
+        .row_kind = (uint8_t)sqlite3_column_int(q, 2),
+        .flags = (uint8_t)sqlite3_column_int(q, 3),
+        .at_ms = sqlite3_column_int64(q, 4),
+        .attempts = (uint32_t)sqlite3_column_int64(q, 5),
+        .parked = sqlite3_column_type(q, 6) != SQLITE_NULL ? sql_bytes(q, 6) : STR_NULL,
     };
 }
 
@@ -32,10 +30,10 @@ static int list(struct store_sqlite *st, struct store_list *l)
         struct store_row row = read_row(q);
         if (row.box != l->box || acked_hides(&st->acked, row.id, st->log_end))
             continue;
-        row.frame_bytes = (size_t)sqlite3_column_bytes(q, 6);
+        row.frame_bytes = (size_t)sqlite3_column_bytes(q, 7);
         more = !result_has_room(&r, l->bodies ? row.frame_bytes : 0);
         if (l->bodies)
-            row.frame = sql_bytes(q, 6);
+            row.frame = sql_bytes(q, 7);
         if (!more)
             result_add_row(&r, &row, l->bodies);
     }
@@ -207,9 +205,9 @@ static int each_row(struct store_sqlite *st, struct sql_conn *c, store_row_cb *c
         struct store_row row = read_row(q);
         if (is_settled(st, c, row.id))
             continue;
-        row.frame_bytes = (size_t)sqlite3_column_int64(q, 6);
+        row.frame_bytes = (size_t)sqlite3_column_int64(q, 7);
         if ((row.flags & STORE_ROW_STAGED) != 0)
-            row.frame = sql_bytes(q, 7);
+            row.frame = sql_bytes(q, 8);
         cb(ctx, &row);
     }
     sqlite3_reset(q);

@@ -9,31 +9,24 @@
 
 #define MAX_BOOT ((INT64_C(1) << 23) - 1) /* boot << 40 | n stays a positive rowid */
 
-/* [n] takes a database from version n to n + 1.  Never change one that was released: append. */
+/* [n] takes a database from version n to n + 1.  Never change one that was released: append.  A kept
+ * database of each version is opened by tests/e2e/test_kept.py. */
 static const char *const migrations[] = {
     "CREATE TABLE meta(name TEXT PRIMARY KEY, value) WITHOUT ROWID;"
     "INSERT INTO meta VALUES('boot', 0);"
     "INSERT INTO meta VALUES('dedup_key', randomblob(16));"
     "CREATE TABLE mailbox(id INTEGER PRIMARY KEY, box INTEGER NOT NULL, kind INTEGER NOT NULL,"
-    " at_ms INTEGER NOT NULL, attempts INTEGER NOT NULL DEFAULT 0, parked TEXT,"
-    " frame BLOB NOT NULL);"
+    " flags INTEGER NOT NULL, at_ms INTEGER NOT NULL, attempts INTEGER NOT NULL DEFAULT 0,"
+    " parked TEXT, frame BLOB NOT NULL);"
     /* One row per transaction: all its 16-byte deduplication keys, one behind the other. */
     "CREATE TABLE seen(id INTEGER PRIMARY KEY, at_ms INTEGER NOT NULL, keys BLOB NOT NULL);"
-    "CREATE TABLE kv(ns TEXT NOT NULL, k BLOB NOT NULL, v BLOB NOT NULL, PRIMARY KEY(ns, k))"
-    " WITHOUT ROWID;",
     /* One row per transaction: the ids it settled, 8 bytes each; their rows are deleted later. */
-    "CREATE TABLE acked(id INTEGER PRIMARY KEY, ids BLOB NOT NULL);",
-    /* Keys of appends that must happen once, findable one by one; and who owns what. */
-    "CREATE TABLE once(key BLOB PRIMARY KEY, at_ms INTEGER NOT NULL, row INTEGER NOT NULL)"
+    "CREATE TABLE acked(id INTEGER PRIMARY KEY, ids BLOB NOT NULL);"
+    "CREATE TABLE kv(ns TEXT NOT NULL, k BLOB NOT NULL, v BLOB NOT NULL, PRIMARY KEY(ns, k))"
     " WITHOUT ROWID;"
-    "CREATE INDEX once_age ON once(at_ms);"
-    "CREATE TABLE lease(name TEXT PRIMARY KEY, owner TEXT NOT NULL, epoch INTEGER NOT NULL,"
-    " until_ms INTEGER NOT NULL, under TEXT, under_epoch INTEGER NOT NULL) WITHOUT ROWID;",
+    /* Of the passphrase that the master key is made from (seal.h). */
+    "INSERT INTO kv(ns, k, v) VALUES('seal', CAST('salt' AS BLOB), randomblob(16));",
 };
-
-/* For a new database: of a passphrase (seal.h).  Older ones have none and stay so. */
-static const char make_salt[] =
-    "INSERT OR IGNORE INTO kv(ns, k, v) VALUES('seal', CAST('salt' AS BLOB), randomblob(16))";
 
 static const char settings[] =
     "PRAGMA synchronous=FULL;"        /* a commit is an fsync of the log */
@@ -56,16 +49,27 @@ static bool sql_failed(struct store_sqlite *st, const char *doing, char *ret_why
     return false;
 }
 
+bool schema_id_is_ours(const char *path, int64_t application_id, char *ret_why)
+{
+    if (application_id == SCHEMA_APPLICATION_ID)
+        return true;
+    if (application_id == SCHEMA_EARLIER_ID)
+        snprintf(ret_why, 256,
+                 "%.120s is of a bellhop from before version 1 of its tables, which this program "
+                 "cannot read: move it away and begin with a new one",
+                 path);
+    else
+        snprintf(ret_why, 256, "%.160s is not a database of bellhop", path);
+    return false;
+}
+
 static bool is_ours(struct store_sqlite *st, char *ret_why)
 {
     int64_t id, tables;
     if (!sql_one_int(&st->main, "PRAGMA application_id", &id) ||
         !sql_one_int(&st->main, "SELECT count(*) FROM sqlite_schema", &tables))
         return sql_failed(st, "cannot read it", ret_why);
-    if (id == SCHEMA_APPLICATION_ID || (id == 0 && tables == 0))
-        return true;
-    snprintf(ret_why, 256, "%s is a database, but not one of bellhop", st->path);
-    return false;
+    return (id == 0 && tables == 0) || schema_id_is_ours(st->path, id, ret_why);
 }
 
 static bool migrate(struct store_sqlite *st, char *ret_why)
@@ -82,7 +86,6 @@ static bool migrate(struct store_sqlite *st, char *ret_why)
                  st->path, version, known);
         return false;
     }
-    bool fresh = version == 0;
     for (; version < known; version++) {
         char stamp[96];
         snprintf(stamp, sizeof stamp, "PRAGMA application_id=%d; PRAGMA user_version=%" PRId64,
@@ -93,8 +96,7 @@ static bool migrate(struct store_sqlite *st, char *ret_why)
             sqlite3_exec(st->main.db, "COMMIT", NULL, NULL, NULL) != SQLITE_OK)
             return sql_failed(st, "cannot migrate", ret_why);
     }
-    return !fresh || sqlite3_exec(st->main.db, make_salt, NULL, NULL, NULL) == SQLITE_OK ||
-           sql_failed(st, "cannot fill it", ret_why);
+    return true;
 }
 
 /* On a disk that is full the number is written with the first transaction that succeeds: before
@@ -165,6 +167,5 @@ bool schema_prepare(struct store_sqlite *st, char *ret_why)
            migrate(st, ret_why) && read_dedup_key(st, ret_why) &&
            (statements_prepare(&st->main, false) || sql_failed(st, "cannot prepare", ret_why)) &&
            count_boot(st, ret_why) &&
-           (acked_recover(st) || sql_failed(st, "cannot read what was settled", ret_why)) &&
-           (owner_load(st) || sql_failed(st, "cannot read its leases", ret_why));
+           (acked_recover(st) || sql_failed(st, "cannot read what was settled", ret_why));
 }

@@ -11,18 +11,8 @@ static const char *const sql_text[N_STATEMENTS] = {
     [SQL_SAVEPOINT] = "SAVEPOINT tx",
     [SQL_RELEASE] = "RELEASE tx",
     [SQL_UNDO] = "ROLLBACK TO tx",
-    [SQL_APPEND] = "INSERT INTO mailbox(id, box, kind, at_ms, frame) VALUES(?1, ?2, ?3, ?4, ?5)",
-    [SQL_ONCE_FIND] = "SELECT o.row, m.id FROM once o LEFT JOIN mailbox m ON m.id = o.row"
-                      " WHERE o.key = ?1",
-    [SQL_ONCE_ADD] = "INSERT INTO once(key, at_ms, row) VALUES(?1, ?2, ?3)",
-    [SQL_ONCE_FORGET] = "DELETE FROM once WHERE key IN"
-                        " (SELECT key FROM once WHERE at_ms < ?1 ORDER BY at_ms LIMIT ?2)",
-    [SQL_LEASE_PUT] = "INSERT INTO lease(name, owner, epoch, until_ms, under, under_epoch)"
-                      " VALUES(?1, ?2, ?3, ?4, ?5, ?6) ON CONFLICT(name) DO UPDATE SET"
-                      " owner = excluded.owner, epoch = excluded.epoch,"
-                      " until_ms = excluded.until_ms, under = excluded.under,"
-                      " under_epoch = excluded.under_epoch",
-    [SQL_LEASE_LOAD] = "SELECT name, owner, epoch, until_ms, under, under_epoch FROM lease",
+    [SQL_APPEND] = "INSERT INTO mailbox(id, box, kind, flags, at_ms, frame)"
+                   " VALUES(?1, ?2, ?3, ?4, ?5, ?6) ON CONFLICT(id) DO NOTHING",
     [SQL_SEEN] = "INSERT INTO seen(at_ms, keys) VALUES(?1, ?2)",
     [SQL_ACKED_ADD] = "INSERT INTO acked(id, ids) VALUES(?1, ?2)",
     [SQL_ACKED_LOAD] = "SELECT id, ids FROM acked ORDER BY id",
@@ -39,15 +29,15 @@ static const char *const sql_text[N_STATEMENTS] = {
     /* Keys lie in order of arrival, so the old ones are at the front: no index, no full scan. */
     [SQL_FORGET] = "DELETE FROM seen WHERE at_ms < ?1 AND"
                    " id IN (SELECT id FROM seen ORDER BY id LIMIT ?2)",
-    [SQL_FETCH] = "SELECT id, box, kind, at_ms, attempts, parked, frame FROM mailbox"
+    [SQL_FETCH] = "SELECT id, box, kind, flags, at_ms, attempts, parked, frame FROM mailbox"
                   " WHERE id >= ?1 ORDER BY id",
-    [SQL_LIST] = "SELECT id, box, kind, at_ms, attempts, parked, frame FROM mailbox"
+    [SQL_LIST] = "SELECT id, box, kind, flags, at_ms, attempts, parked, frame FROM mailbox"
                  " WHERE id > ?1 ORDER BY id",
     [SQL_SCAN_UP] = "SELECT k, v FROM kv WHERE ns = ?1 AND k >= ?2 ORDER BY k",
     [SQL_SCAN_DOWN] = "SELECT k, v FROM kv WHERE ns = ?1 AND k < ?2 ORDER BY k DESC",
     [SQL_SCAN_DOWN_ALL] = "SELECT k, v FROM kv WHERE ns = ?1 ORDER BY k DESC",
-    [SQL_LOAD_ROWS] = "SELECT id, box, kind, at_ms, attempts, parked, length(frame),"
-                      " CASE WHEN kind & 512 THEN frame END FROM mailbox ORDER BY id",
+    [SQL_LOAD_ROWS] = "SELECT id, box, kind, flags, at_ms, attempts, parked, length(frame),"
+                      " CASE WHEN flags & 2 THEN frame END FROM mailbox ORDER BY id",
     [SQL_LOAD_KEYS] = "SELECT at_ms, keys FROM seen WHERE at_ms >= ?1 ORDER BY id",
     [SQL_PROBE] = "INSERT INTO meta(name, value) VALUES('probe', 1)"
                   " ON CONFLICT(name) DO UPDATE SET value = value + 1",

@@ -26,79 +26,27 @@ static void add_key(struct store_sqlite *st, const struct store_append *a)
         st->keys_at_ms = a->at_ms;
 }
 
-/* The column holds the kind, the flags above it, and a bit which says that there are flags: rows
- * of older databases have none. */
-static int row_kind_pack(const struct store_append *a)
-{
-    return a->row_kind | a->flags << 8 | ROW_HAS_FLAGS;
-}
-
 static int insert_row(struct store_sqlite *st, const struct store_append *a)
 {
     sqlite3_stmt *q = st->main.sql[SQL_APPEND];
+
+    assert(a->id > 0 && a->id <= INT64_MAX);
     sqlite3_bind_int64(q, 1, (int64_t)a->id);
     sqlite3_bind_int64(q, 2, a->box);
-    sqlite3_bind_int(q, 3, row_kind_pack(a));
-    sqlite3_bind_int64(q, 4, a->at_ms);
-    sql_bind_bytes(q, 5, a->frame);
+    sqlite3_bind_int(q, 3, a->row_kind);
+    sqlite3_bind_int(q, 4, a->flags);
+    sqlite3_bind_int64(q, 5, a->at_ms);
+    sql_bind_bytes(q, 6, a->frame);
     return sql_run(&st->main, SQL_APPEND);
-}
-
-static struct str key_bytes(const struct store_append *a, uint64_t room[2])
-{
-    room[0] = htole64(a->key.lo);
-    room[1] = htole64(a->key.hi);
-    return str_make(room, 2 * sizeof room[0]);
-}
-
-/* Was the key there?  Then it tells which row has it. */
-static int find_once(struct store_sqlite *st, struct store_append *a)
-{
-    sqlite3_stmt *q = st->main.sql[SQL_ONCE_FIND];
-    uint64_t room[2];
-
-    sql_bind_bytes(q, 1, key_bytes(a, room));
-    int rc = sqlite3_step(q);
-    a->exists = rc == SQLITE_ROW;
-    if (a->exists) {
-        uint64_t row = (uint64_t)sqlite3_column_int64(q, 0);
-        bool there = sqlite3_column_type(q, 1) != SQLITE_NULL && !acked_has(&st->acked, row);
-        a->sequence = there ? row : 0;
-    }
-    sqlite3_reset(q);
-    return rc == SQLITE_ROW || rc == SQLITE_DONE ? SQLITE_OK : rc;
-}
-
-static int add_once(struct store_sqlite *st, const struct store_append *a, bool row)
-{
-    sqlite3_stmt *q = st->main.sql[SQL_ONCE_ADD];
-    uint64_t room[2];
-
-    sql_bind_bytes(q, 1, key_bytes(a, room));
-    sqlite3_bind_int64(q, 2, a->at_ms);
-    sqlite3_bind_int64(q, 3, row ? (int64_t)a->id : 0);
-    return sql_run(&st->main, SQL_ONCE_ADD);
 }
 
 int write_append(struct store_sqlite *st, struct store_append *a, struct store_stats *counts)
 {
-    bool row = false, once = a->has_key && a->once;
-
-    a->exists = false;
-    a->sequence = a->id;
-    if (once) {
-        int rc = find_once(st, a);
-        if (rc != SQLITE_OK || a->exists)
-            return rc;
-    }
-
     if (worker_take_append(a)) {
-        assert(a->id > 0 && a->id <= INT64_MAX);
         int rc = settle(&a->op, insert_row(st, a));
         if (rc != SQLITE_OK || a->op.err != BH_OK)
             return rc; /* no row, no key */
         counts->rows_written++;
-        row = true;
     } else {
         counts->shrunk++;
     }
@@ -106,7 +54,7 @@ int write_append(struct store_sqlite *st, struct store_append *a, struct store_s
         add_key(st, a);
     if (a->replaces != 0)
         acked_add(&st->acked, a->replaces);
-    return once ? add_once(st, a, row) : SQLITE_OK;
+    return SQLITE_OK;
 }
 
 int write_ack(struct store_sqlite *st, const struct store_ack *a)
@@ -170,6 +118,49 @@ int write_tx(struct store_sqlite *st, struct store_tx *t)
         rc = sql_run(&st->main, SQL_RELEASE);
     return rc;
 }
+
+/* ---- erase ---- */
+
+/* The last key of those that go now, into scratch; how many they are. */
+static int erase_plan(struct store_sqlite *st, struct store_erase *e)
+{
+    sqlite3_stmt *q = st->main.sql[SQL_SCAN_UP];
+    int rc;
+
+    sqlite3_bind_text(q, 1, e->ns, -1, SQLITE_STATIC);
+    sql_bind_bytes(q, 2, e->prefix);
+    while ((rc = sqlite3_step(q)) == SQLITE_ROW) {
+        struct str key = sql_bytes(q, 0);
+        if (!str_starts(key, e->prefix) || (e->end.p != NULL && str_cmp(key, e->end) >= 0))
+            break;
+        e->more = e->n == STORE_ERASE_ITEMS;
+        if (e->more)
+            break;
+        buf_reset(&st->main.scratch);
+        buf_add_str(&st->main.scratch, key);
+        e->n++;
+    }
+    sqlite3_reset(q);
+    return rc == SQLITE_ROW || rc == SQLITE_DONE ? SQLITE_OK : rc;
+}
+
+int write_erase(struct store_sqlite *st, struct store_erase *e)
+{
+    sqlite3_stmt *q = st->main.sql[SQL_KV_ERASE];
+    int rc;
+
+    e->n = 0;
+    e->more = false;
+    rc = erase_plan(st, e);
+    if (rc != SQLITE_OK || e->n == 0)
+        return rc;
+    sqlite3_bind_text(q, 1, e->ns, -1, SQLITE_STATIC);
+    sql_bind_bytes(q, 2, e->prefix);
+    sql_bind_bytes(q, 3, buf_str(&st->main.scratch));
+    return sql_run(&st->main, SQL_KV_ERASE);
+}
+
+/* ---- the keys of the batch ---- */
 
 int write_seen(struct store_sqlite *st, struct store_stats *counts)
 {

@@ -289,11 +289,15 @@ static void an_answer_that_took_longer_than_its_grant_is_none(void **state)
 
 static void a_lease_that_is_another_s_ends_it_before_its_time(void **state)
 {
-    struct store_lease theft = {.verb = LEASE_STEAL,
+    struct store_lease freed = {.verb = LEASE_RELEASE, .name = STR("serve")};
+    struct store_lease theft = {.verb = LEASE_TAKE,
                                 .name = STR("serve"),
                                 .owner = STR("operator"),
                                 .ttl_ms = 60000};
     begin(0);
+    freed.owner = str_of(node_owner(node[0]));
+    freed.epoch = node_epoch(node[0]);
+    store_lease(st, &freed);
     store_lease(st, &theft);
     turn(LEASE_MS / 3 + 200);
     assert_int_equal(node_state(node[0]), NODE_OVER);

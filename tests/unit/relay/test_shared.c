@@ -1,5 +1,4 @@
-/* Promises of relay/mailbox/delivery.h and relay/mailbox/gap.h on a store that numbers the
- * rows itself. */
+/* Promises of relay/mailbox/delivery.h on a shared store. */
 #include "relay/rig.h"
 
 static int setup_shared(void **state)
@@ -29,7 +28,7 @@ static void somebody_waits_so_every_append_is_urgent(void **state)
     assert_int_equal(rig.tap.urgent, 1);
 }
 
-static void an_ack_deletes_the_row_by_the_number_the_store_gave_it(void **state)
+static void an_ack_deletes_the_row(void **state)
 {
     struct fake *f = connect_as("gw-a");
     publish("a", "e1");
@@ -78,36 +77,47 @@ static void what_comes_behind_a_lost_answer_does_not_overtake_it(void **state)
     rig.tap.lose_answers = true;
     publish("a", "e1");
     rig.tap.lose_answers = false;
-    publish("a", "e2"); /* its number tells that there is one before it */
+    publish("a", "e2"); /* it is written, and waits for the one before it */
+    assert_int_equal(inbound(f), 1);
+    assert_int_equal(accepted_ok(), 2);
+    advance(2000);
     assert_int_equal(inbound(f), 3);
     assert_true(is_event(f, 1, "e1"));
     assert_true(is_event(f, 2, "e2"));
-    advance(2000);
-    assert_int_equal(inbound(f), 3);
     assert_int_equal(accepted_ok(), 3);
     ack(f, 0), ack(f, 1), ack(f, 2);
     assert_int_equal(rows(), 0);
 }
 
-static void a_gap_that_cannot_be_read_is_read_later(void **state)
+static void a_retry_that_is_refused_leaves_the_doubt(void **state)
 {
     struct fake *f = connect_as("gw-a");
-    publish("a", "e0");
     rig.tap.lose_answers = true;
     publish("a", "e1");
     rig.tap.lose_answers = false;
-    rig.tap.hold = true;
-    offer("a", "e2");
-    turn();
-    rig_release();
-    rig.tap.refuse = true; /* the read of the gap among others */
-    turn();
-    advance(1500);
+    rig.tap.refuse = true;
+    advance(5000);
+    assert_int_equal(inbound(f), 0);
+    assert_int_equal(rig.answers[BH_UNAVAILABLE], 0);
     rig.tap.refuse = false;
+    advance(2000);
+    assert_int_equal(accepted_ok(), 1);
+    assert_int_equal(inbound(f), 1);
+    assert_int_equal(rows(), 1);
+}
+
+static void what_is_purged_while_in_doubt_leaves_no_row(void **state)
+{
+    struct fake *f = connect_as("gw-a");
+    rig.tap.lose_answers = true;
+    publish("a", "e1");
+    assert_int_equal(rows(), 1);
+    rig.tap.lose_answers = false;
+    assert_int_equal(relay_mailbox_purge(rig.relay, STR("acme"), STR("ann")), 1);
+    turn();
     advance(3000);
-    assert_int_equal(inbound(f), 3);
-    assert_true(is_event(f, 1, "e1"));
-    assert_true(is_event(f, 2, "e2"));
+    assert_int_equal(rows(), 0);
+    assert_int_equal(inbound(f), 0);
 }
 
 static void after_a_restart_it_goes_on_behind_what_was_settled(void **state)
@@ -136,20 +146,6 @@ static void a_mailbox_that_was_emptied_before_the_restart_takes_the_next_one(voi
     publish("a", "e2");
     assert_int_equal(inbound(f), 1);
     assert_true(is_event(f, 0, "e2"));
-}
-
-static void a_duplicate_that_only_the_store_knows_is_not_delivered_again(void **state)
-{
-    struct fake *f = connect_as("gw-a");
-    publish("a", "e1");
-    ack(f, 0);
-    rig.lim.dedup_max = 0; /* memory forgets, as another node never knew */
-    restart();
-    f = connect_as("gw-a");
-    publish("a", "e1");
-    assert_int_equal(accepted_ok(), 2);
-    assert_int_equal(inbound(f), 0);
-    assert_int_equal(rows(), 0);
 }
 
 static void a_sleeper_is_woken_when_its_mail_is_written(void **state)
@@ -194,14 +190,14 @@ UNIT(relay_test_shared)
     const struct CMUnitTest tests[] = {
         SHARED(nothing_is_delivered_before_it_is_written),
         SHARED(somebody_waits_so_every_append_is_urgent),
-        SHARED(an_ack_deletes_the_row_by_the_number_the_store_gave_it),
+        SHARED(an_ack_deletes_the_row),
         SHARED(what_the_store_refuses_is_unavailable_and_may_come_again),
         SHARED(a_lost_answer_is_asked_for_again_and_stays_one_delivery),
         SHARED(what_comes_behind_a_lost_answer_does_not_overtake_it),
-        SHARED(a_gap_that_cannot_be_read_is_read_later),
+        SHARED(a_retry_that_is_refused_leaves_the_doubt),
+        SHARED(what_is_purged_while_in_doubt_leaves_no_row),
         SHARED(after_a_restart_it_goes_on_behind_what_was_settled),
         SHARED(a_mailbox_that_was_emptied_before_the_restart_takes_the_next_one),
-        SHARED(a_duplicate_that_only_the_store_knows_is_not_delivered_again),
         SHARED(a_sleeper_is_woken_when_its_mail_is_written),
         SHARED(a_flood_arrives_whole_and_in_order),
     };

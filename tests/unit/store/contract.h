@@ -9,11 +9,9 @@
 #include "base/mem.h"
 #include "store/store.h"
 
-enum { MOST_ROWS = 1000 };
 static struct store *st;
-static int pending;                 /* ops without their done() */
-static char order[256];             /* the marks of finished ops, in order */
-static uint64_t numbers[MOST_ROWS]; /* what a shared store called the nth row */
+static int pending;     /* ops without their done() */
+static char order[256]; /* the marks of finished ops, in order */
 static void settle(void);
 static void settled(void); /* called inside the done() that leaves nothing pending */
 
@@ -30,7 +28,6 @@ struct probe { /* one op and how it ended */
         struct store_erase erase;
         struct store_lease lease;
     };
-    uint64_t n; /* of an append */
     char mark_c;
     int calls;
     enum bh_err err;
@@ -43,8 +40,6 @@ static void on_done(struct store_op *op, enum bh_err err)
 
     p->calls++;
     p->err = err;
-    if (op->kind == STORE_APPEND && err == BH_OK && p->n < MOST_ROWS)
-        numbers[p->n] = p->append.sequence;
     if (--pending == 0)
         settled();
     if (p->mark_c != '\0' && n + 1 < sizeof order)
@@ -58,21 +53,19 @@ static struct probe *expect(struct probe *p)
     return p;
 }
 
-/* The nth row, which in a shared store must have been written. */
 static uint64_t row(uint64_t n)
 {
-    return st->shared ? numbers[n] : st->boot << 40 | n;
+    return st->boot << 40 | n;
 }
 
 static void append_start(struct probe *p, uint64_t n, uint32_t box, const char *frame, bool urgent)
 {
-    p->append = (struct store_append){.id = st->boot << 40 | n,
+    p->append = (struct store_append){.id = row(n),
                                       .box = box,
                                       .at_ms = (int64_t)(1000 + n),
                                       .has_key = true,
                                       .key = {.lo = n, .hi = ~n},
                                       .frame = str_of(frame)};
-    p->n = n;
     store_append(st, &expect(p)->append, urgent);
 }
 
@@ -207,8 +200,7 @@ static void an_appended_row_comes_back_byte_for_byte(void **state)
 
     append_start(&p, 1, 7, "", true);
     settle();
-    p.n = 2;
-    p.append.id = st->boot << 40 | 2;
+    p.append.id = row(2);
     p.append.row_kind = STORE_ROW_PASSTHROUGH;
     p.append.frame = str_make(frame, sizeof frame);
     store_append(st, &expect(&p)->append, true);
@@ -246,21 +238,24 @@ static void completions_run_in_order_of_submission_and_never_inside_the_call(voi
         assert_int_equal(p[i].calls, 1);
 }
 
-static void a_duplicated_id_fails_alone_and_leaves_no_key(void **state)
+static void an_append_tried_again_finds_its_row_and_changes_nothing(void **state)
 {
-    struct probe p[3] = {0};
+    struct probe p[4] = {0}, f = {0};
+    uint64_t ids[] = {row(1), row(2)};
 
-    if (st->shared)
-        skip(); /* it gives every row a number of its own */
     append_start(&p[0], 1, 1, "first\n", false);
-    append_start(&p[1], 1, 1, "again\n", false);
+    append_start(&p[1], 1, 1, "again\n", false); /* in the same transaction */
     append_start(&p[2], 2, 1, "next\n", true);
     settle();
-    assert_int_equal(p[0].err, BH_OK);
-    assert_int_equal(p[1].err, BH_CONFLICT);
-    assert_int_equal(p[2].err, BH_OK);
+    append_start(&p[3], 1, 1, "later\n", true);
+    settle();
+    for (int i = 0; i < 4; i++)
+        assert_int_equal(p[i].err, BH_OK);
+    fetch_now(&f, ids, 2, 0);
+    assert_int_equal(f.fetch.n_rows, 2);
+    assert_true(str_eq(f.fetch.rows[0].frame, STR("first\n")));
+    store_fetch_free(st, &f.fetch);
     assert_int_equal(count_rows(), 2);
-    assert_int_equal(count_keys(0), 2);
 }
 
 /* Inside a loader nothing is executed, however long it takes: the race has one winner. */
@@ -435,7 +430,7 @@ static void fetches_that_wait_together_get_their_own_rows(void **state)
 static void reads_see_every_write_submitted_before_them(void **state)
 {
     struct probe p = {0}, f = {0}, l = {0}, t = {0};
-    uint64_t id = st->boot << 40 | 1;
+    uint64_t id = row(3);
     struct store_kv kv = {KV_PUT, "t", STR("k"), STR("v")};
 
     append_start(&p, 1, 1, "just now\n", false); /* not settled */
@@ -446,10 +441,7 @@ static void reads_see_every_write_submitted_before_them(void **state)
     list_now(&l, 1, 0, 0, true);
     assert_int_equal(l.list.n_rows, 2);
     store_list_free(st, &l.list);
-    if (st->shared)
-        return; /* nobody knows the number of a row before it is written */
     append_start(&p, 3, 1, "just now\n", false);
-    id = row(3);
     fetch_now(&f, &id, 1, 0);
     assert_int_equal(f.fetch.n_rows, 1);
     store_fetch_free(st, &f.fetch);
@@ -607,13 +599,67 @@ static void store_put_copies_its_items(void **state)
     store_put(st, items, 1, false, NULL, NULL); /* under way when the test closes the store */
 }
 
-#include "store/contract_owner.h"
+/* Whoever starts needs no second read for what waits. */
+static void on_staged_row(void *ctx, const struct store_row *r)
+{
+    if ((r->flags & STORE_ROW_STAGED) != 0)
+        assert_true(str_eq(r->frame, STR("staged\n")));
+    else
+        assert_null(r->frame.p);
+    ++*(int *)ctx;
+}
+
+static void a_row_brings_its_flags_and_takes_the_place_of_another(void **state)
+{
+    struct probe p = {0}, f = {0};
+    int loaded = 0;
+
+    append_start(&p, 1, 4, "staged\n", false);
+    p.append.flags = STORE_ROW_STAGED | STORE_ROW_HAS_MEDIA;
+    settle();
+    uint64_t ids[2] = {row(1)};
+    p.append = (struct store_append){.id = row(2),
+                                     .box = 4,
+                                     .flags = STORE_ROW_QUIET | STORE_ROW_HAS_MEDIA,
+                                     .replaces = ids[0],
+                                     .frame = STR("accepted\n")};
+    fetch_now(&f, ids, 1, 0);
+    assert_int_equal(f.fetch.rows[0].flags, STORE_ROW_STAGED | STORE_ROW_HAS_MEDIA);
+    store_fetch_free(st, &f.fetch);
+    assert_int_equal(st->ops->load_rows(st, on_staged_row, &loaded), BH_OK);
+    assert_int_equal(loaded, 1);
+    store_append(st, &expect(&p)->append, true);
+    settle();
+    assert_int_equal(st->ops->load_rows(st, on_staged_row, &loaded), BH_OK);
+    assert_int_equal(loaded, 2);
+    ids[1] = row(2);
+    fetch_now(&f, ids, 2, 0);
+    assert_int_equal(f.fetch.n_rows, 1);
+    assert_int_equal(f.fetch.rows[0].id, ids[1]);
+    assert_int_equal(f.fetch.rows[0].row_kind, STORE_ROW_INBOUND);
+    assert_int_equal(f.fetch.rows[0].flags, STORE_ROW_QUIET | STORE_ROW_HAS_MEDIA);
+    store_fetch_free(st, &f.fetch);
+    assert_int_equal(count_rows(), 1);
+}
+
+static void a_store_of_one_process_has_no_leases(void **state)
+{
+    struct probe p = {0};
+
+    if (st->shared)
+        skip();
+    p.lease = (struct store_lease){.verb = LEASE_TAKE, .name = STR("serve"), .owner = STR("me")};
+    store_lease(st, &expect(&p)->lease);
+    settle();
+    assert_int_equal(p.err, BH_REFUSED);
+}
+
 #include "store/contract_bounds.h"
 
 #define CONTRACT(setup, teardown) \
     T(an_appended_row_comes_back_byte_for_byte, setup, teardown), \
         T(completions_run_in_order_of_submission_and_never_inside_the_call, setup, teardown), \
-        T(a_duplicated_id_fails_alone_and_leaves_no_key, setup, teardown), \
+        T(an_append_tried_again_finds_its_row_and_changes_nothing, setup, teardown), \
         T(a_shrunk_append_leaves_its_key_but_no_row, setup, teardown), \
         T(shrinking_a_written_row_is_too_late, setup, teardown), \
         T(acked_rows_are_gone_and_unknown_ids_are_fine, setup, teardown), \
@@ -631,6 +677,7 @@ static void store_put_copies_its_items(void **state)
         T(an_empty_transaction_is_fine, setup, teardown), \
         T(a_scan_walks_a_prefix_both_ways, setup, teardown), \
         T(old_keys_are_forgotten_and_young_ones_kept, setup, teardown), \
-        T(store_put_copies_its_items, setup, teardown), CONTRACT_OWNER(setup, teardown), \
-        CONTRACT_BOUNDS(setup, teardown)
+        T(store_put_copies_its_items, setup, teardown), \
+        T(a_row_brings_its_flags_and_takes_the_place_of_another, setup, teardown), \
+        T(a_store_of_one_process_has_no_leases, setup, teardown), CONTRACT_BOUNDS(setup, teardown)
 #define T(f, setup, teardown) cmocka_unit_test_setup_teardown(f, setup, teardown)

@@ -205,21 +205,6 @@ static void many_records_are_erased_in_steps(void **state)
     assert_string_equal(records("s"), "");
 }
 
-static void the_rows_of_a_mailbox_are_erased_up_to_a_number(void **state)
-{
-    size_t turns;
-
-    for (uint64_t i = 1; i <= 8; i++)
-        append_now(i, i % 2 == 0 ? 8 : 6, "x\n");
-    struct store_erase e = {.box = 8, .up_to = row(6)};
-    assert_int_equal(erase_all(e, &turns), 3);
-    assert_int_equal(count_rows(), 5);
-    e = (struct store_erase){.box = 8, .up_to = UINT64_MAX};
-    assert_int_equal(erase_all(e, &turns), 1);
-    assert_int_equal(erase_all(e, &turns), 0);
-    assert_int_equal(count_rows(), 4);
-}
-
 static void start_put(struct probe *p, const struct store_kv *item)
 {
     p->tx = (struct store_tx){.items = item, .n = 1};
@@ -237,30 +222,30 @@ static void ops_that_are_mixed_end_as_if_one_came_after_the_other(void **state)
                                     {KV_PUT, "m", STR("c"), STR("4")},
                                     {KV_DELETE, "m", STR("a"), STR_NULL}};
     struct probe p[16] = {0};
-    size_t turns;
+    uint64_t gone[] = {row(1), row(2)};
 
     append_now(1, 8, "old\n");
     append_start(&p[0], 2, 8, "gone\n", false);
     start_put(&p[1], &puts[0]);
     append_start(&p[2], 3, 6, "stays\n", false);
     start_put(&p[3], &puts[1]);
-    p[4].erase = (struct store_erase){.box = 8, .up_to = UINT64_MAX};
+    p[4].erase = (struct store_erase){.ns = "m", .prefix = STR("")};
     store_erase(st, &expect(&p[4])->erase);
+    p[12].ack = (struct store_ack){.ids = gone, .n = 2};
+    store_ack(st, &expect(&p[12])->ack);
     start_put(&p[5], &puts[2]);
-    append_start(&p[6], 4, 8, "stays\n", false); /* behind the erase: it is not meant */
+    append_start(&p[6], 4, 8, "stays\n", false);
     start_put(&p[7], &puts[3]);
     start_put(&p[8], &puts[4]);
     append_start(&p[9], 5, 8, "stays\n", false);
     start_put(&p[10], &puts[5]);
     start_put(&p[11], &puts[6]);
     settle();
-    for (size_t i = 0; i <= 11; i++)
+    for (size_t i = 0; i <= 12; i++)
         assert_int_equal(p[i].err, BH_OK);
     assert_int_equal(p[4].erase.n, 2);
     assert_int_equal(count_rows(), 3);
-    assert_true(row(4) < row(5));
     assert_string_equal(records("m"), "b=3 c=4 ");
-    assert_int_equal(erase_all((struct store_erase){.box = 8, .up_to = UINT64_MAX}, &turns), 2);
 }
 
 #define CONTRACT_BOUNDS(setup, teardown) \
@@ -271,5 +256,4 @@ static void ops_that_are_mixed_end_as_if_one_came_after_the_other(void **state)
         T(a_scan_of_keys_leaves_the_values_where_they_are, setup, teardown), \
         T(a_read_that_is_called_off_in_time_brings_nothing, setup, teardown), \
         T(records_are_erased_by_prefix_and_end, setup, teardown), \
-        T(many_records_are_erased_in_steps, setup, teardown), \
-        T(the_rows_of_a_mailbox_are_erased_up_to_a_number, setup, teardown)
+        T(many_records_are_erased_in_steps, setup, teardown)

@@ -1,5 +1,5 @@
 /* Promises of store/store.h and store/memory/memory.h, kept by the in-memory store. */
-#include "store/contract.h"
+#include "store/contract_lease.h"
 #include "base/clock.h"
 #include "store/memory/memory.h"
 
@@ -74,6 +74,7 @@ UNIT(store_test_memory)
     const struct CMUnitTest tests[] = {
         CONTRACT(setup, teardown),
         CONTRACT(setup_shared, teardown),
+        CONTRACT_LEASE(setup_shared, teardown),
         T(everything_submitted_takes_one_turn, setup, teardown),
         T(a_store_closed_inside_a_callback_runs_no_further_one, setup, teardown),
     };

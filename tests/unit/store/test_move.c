@@ -59,7 +59,6 @@ static void fill_rows(void)
                                            .flags = i % 3 == 0 ? STORE_ROW_QUIET : 0,
                                            .at_ms = 1000 + (int64_t)i,
                                            .has_key = true,
-                                           .once = i % 2 == 0,
                                            .key = {.lo = i, .hi = 77},
                                            .frame = str_of(frames[i])};
         pending++;
@@ -75,10 +74,10 @@ static void settle_and_mark_some(void)
     static struct store_mark mark;
 
     for (size_t i = 0; i < 100; i++)
-        gone[i] = appends[i * 5].sequence;
+        gone[i] = appends[i * 5].id;
     ack = (struct store_ack){.op.done = on_done, .ids = gone, .n = 100};
     mark = (struct store_mark){.op.done = on_done,
-                               .id = appends[1].sequence,
+                               .id = appends[1].id,
                                .attempts = 5,
                                .parked = STR("it never answered")};
     pending = 2;
@@ -206,21 +205,18 @@ static void all_is_there(void)
         frames_are_in_order(box);
 }
 
-/* A key that may come once is still known, and the row it stands for is the same message. */
-static void once_is_once(void)
+/* Rows keep their ids, and new ids are larger. */
+static void ids_are_kept(void)
 {
-    struct store_append again = appends[2], settled = appends[10];
+    struct store_fetch f = {.op.done = on_done, .ids = &appends[2].id, .n = 1};
 
-    again.op = settled.op = (struct store_op){.done = on_done};
-    again.id = settled.id = 0;
-    again.exists = settled.exists = false;
-    pending = 2;
-    store_append(st, &again, false);
-    store_append(st, &settled, true);
+    pending = 1;
+    store_fetch(st, &f);
     settle();
-    assert_true(again.exists && again.sequence != 0);
-    assert_true(settled.exists);
-    assert_int_equal(settled.sequence, 0);
+    assert_int_equal(f.n_rows, 1);
+    assert_true(str_eq(f.rows[0].frame, str_of(frames[2])));
+    store_fetch_free(st, &f);
+    assert_true(st->boot << 40 > appends[ROWS - 1].id);
 }
 
 /* ---- the tests ---- */
@@ -238,7 +234,6 @@ static void what_sqlite_kept_is_in_postgresql_row_by_row(void **state)
 
     assert_int_equal(store_move_in(db, pg_url, each_goes_on, NULL, &m, why), BH_OK);
     assert_int_equal(m.n[MOVE_ROWS], ROWS - 100);
-    assert_int_equal(m.n[MOVE_ONCE], ROWS / 2);
     assert_true(m.n[MOVE_RECORDS] >= RECORDS);
     assert_int_equal(m.resumed, 0);
     assert_int_equal(store_sqlite_open(loop, db, &st, why), BH_OK);
@@ -247,7 +242,7 @@ static void what_sqlite_kept_is_in_postgresql_row_by_row(void **state)
     assert_int_equal(store_postgres_open(loop, pg_url, 3000, &st, why), BH_OK);
     assert_memory_equal(&key, &st->dedup_key, sizeof key);
     all_is_there();
-    once_is_once();
+    ids_are_kept();
     store_close(st);
 }
 
@@ -327,7 +322,7 @@ static void and_back_into_a_new_file(void **state)
     assert_memory_equal(m.n, back.n, sizeof m.n);
     assert_int_equal(store_sqlite_open(loop, other, &st, why), BH_OK);
     all_is_there();
-    once_is_once();
+    ids_are_kept();
     store_close(st);
 }
 

@@ -1,6 +1,6 @@
 /* Promises of store/store.h and store/postgres/postgres.h, kept on a real server.  One file,
  * because all of it needs that server, which takes long to make. */
-#include "store/contract.h"
+#include "store/contract_lease.h"
 #include <arpa/inet.h>
 #include <libpq-fe.h>
 #include <sys/socket.h>
@@ -176,89 +176,17 @@ static void many_nodes_may_start_at_once(void **state)
     assert_int_equal(st->boot, 7);
 }
 
-/* ---- several nodes ---- */
+static uint64_t appended;
 
-static void append_on(struct store *node, struct probe *p, uint32_t box, uint64_t key, bool once)
+static void append_on(struct store *node, struct probe *p, uint32_t box, uint64_t key)
 {
-    p->append = (struct store_append){.box = box,
+    p->append = (struct store_append){.id = node->boot << 40 | ++appended,
+                                      .box = box,
                                       .at_ms = 1000,
                                       .has_key = true,
-                                      .once = once,
                                       .key = {.lo = key, .hi = ~key},
                                       .frame = STR("x\n")};
-    p->n = MOST_ROWS;
     store_append(node, &expect(p)->append, true);
-}
-
-/* Two nodes write to the same few mailboxes at once: every number comes once, without gaps. */
-static void rows_of_two_nodes_are_numbered_without_gaps(void **state)
-{
-    enum { N = 600, BOXES = 3 };
-    static struct probe p[2][N];
-    static bool seen[BOXES][2 * N + 1];
-    struct store *nodes[2] = {st, open_store()};
-
-    memset(p, 0, sizeof p);
-    memset(seen, 0, sizeof seen);
-    for (uint64_t i = 0; i < N; i++)
-        for (int k = 0; k < 2; k++)
-            append_on(nodes[k], &p[k][i], (uint32_t)(i % BOXES), i << 1 | (uint64_t)k, false);
-    settle();
-    for (int k = 0; k < 2; k++)
-        for (uint64_t i = 0; i < N; i++) {
-            uint64_t n = STORE_SEQUENCE(p[k][i].append.sequence);
-            assert_int_equal(p[k][i].err, BH_OK);
-            assert_in_range(n, 1, 2 * N / BOXES);
-            assert_false(seen[i % BOXES][n]);
-            seen[i % BOXES][n] = true;
-            assert_true(i < BOXES || n > STORE_SEQUENCE(p[k][i - BOXES].append.sequence));
-        }
-    store_close(nodes[1]);
-}
-
-/* The same webhook hits both at once: one row, and both know its number. */
-static void the_same_key_on_two_nodes_is_one_row(void **state)
-{
-    enum { N = 200 };
-    static struct probe p[2][N];
-    struct store *nodes[2] = {st, open_store()};
-    size_t fresh = 0;
-
-    memset(p, 0, sizeof p);
-    for (uint64_t i = 0; i < N; i++)
-        for (int k = 0; k < 2; k++)
-            append_on(nodes[k], &p[k][k == 0 ? i : N - 1 - i], 5, i, true);
-    settle();
-    for (uint64_t i = 0; i < N; i++) {
-        struct probe *a = &p[0][i], *b = &p[1][N - 1 - i];
-        assert_int_equal(a->err, BH_OK);
-        assert_int_equal(b->err, BH_OK);
-        assert_int_equal(a->append.exists + b->append.exists, 1);
-        assert_int_equal(a->append.sequence, b->append.sequence);
-        fresh += !a->append.exists;
-    }
-    assert_int_equal(count_rows(), N);
-    assert_string_equal(sql("SELECT last FROM bellhop.box WHERE box = 5"), "200");
-    store_close(nodes[1]);
-}
-
-static void a_lease_stolen_by_another_node_fences_the_first(void **state)
-{
-    struct probe a = {0}, b = {0}, t = {0};
-    struct store *mine = st, *other = open_store();
-    struct store_kv kv = {KV_PUT, "t", STR("k"), STR("v")};
-
-    assert_int_equal(lease_now(&a, LEASE_TAKE, "box/1", "north", LONG_MS), BH_OK);
-    st = other;
-    assert_int_equal(lease_now(&b, LEASE_TAKE, "box/1", "south", LONG_MS), BH_CONFLICT);
-    assert_int_equal(lease_now(&b, LEASE_STEAL, "box/1", "south", LONG_MS), BH_OK);
-    st = mine;
-    t.tx = (struct store_tx){.items = &kv, .n = 1, .fence = {STR("box/1"), a.lease.epoch}};
-    store_tx(st, &expect(&t)->tx, true);
-    settle();
-    assert_int_equal(t.err, BH_FENCED);
-    assert_string_equal(records("t"), "");
-    store_close(other);
 }
 
 /* ---- a server that goes ---- */
@@ -267,7 +195,7 @@ static enum bh_err append_err(uint64_t n)
 {
     struct probe p = {0};
 
-    append_on(st, &p, 1, n, true);
+    append_on(st, &p, 1, n);
     settle();
     return p.err;
 }
@@ -316,7 +244,7 @@ static void a_deaf_server_is_given_up(void **state)
         sql("SELECT pid FROM pg_stat_activity WHERE query = 'COMMIT' ORDER BY pid LIMIT 1"));
     assert_true(backend > 0);
     kill(backend, SIGSTOP);
-    append_on(st, &p, 1, 2, true);
+    append_on(st, &p, 1, 2);
     settle(); /* a new line is taken when the old one is given up */
     kill(backend, SIGCONT);
     assert_int_equal(p.err, BH_OK);
@@ -339,7 +267,7 @@ static void a_slow_server_behind_a_refused_row_does_not_hold_up_the_rest(void **
     memset(p, 0, sizeof p);
     int64_t begun = worker_now_us();
     for (uint64_t i = 0; i < N; i++) {
-        append_on(st, &p[i], 1, 10 + i, true);
+        append_on(st, &p[i], 1, 10 + i);
         p[i].append.row_kind = i == 0 ? STORE_ROW_PASSTHROUGH : STORE_ROW_INBOUND;
     }
     settle();
@@ -360,7 +288,7 @@ static void many_ops_share_few_transactions(void **state)
 
     memset(p, 0, sizeof p);
     for (uint64_t i = 0; i < N; i++)
-        append_on(st, &p[i], (uint32_t)(i % 50), i, true);
+        append_on(st, &p[i], (uint32_t)(i % 50), i);
     settle();
     for (int i = 0; i < N; i++)
         assert_int_equal(p[i].err, BH_OK);
@@ -389,19 +317,26 @@ static void large_frames_come_back_whole(void **state)
     free(frame);
 }
 
+static void guard(struct probe *p, const char *owner)
+{
+    assert_int_equal(lease_now(p, LEASE_TAKE, "serve", owner, LONG_MS), BH_OK);
+    store_guard(st, STR("serve"), p->lease.epoch);
+}
+
 static void a_guarded_store_writes_nothing_once_its_lease_is_another_s(void **state)
 {
-    struct store *other = open_store();
+    struct store *other = open_store(), *first = st;
     struct probe a = {0}, b = {0}, p[3] = {0};
 
-    lease_now(&a, LEASE_TAKE, "serve", "north", LONG_MS);
-    store_guard(st, STR("serve"), a.lease.epoch);
+    guard(&a, "north");
     append_now(1, 9, "mine\n");
     put_now("gw", "a", "1");
     assert_int_equal(count_rows(), 1);
-    struct store *first = st;
     st = other;
-    lease_now(&b, LEASE_STEAL, "serve", "south", LONG_MS);
+    assert_int_equal(lease_now(&b, LEASE_TAKE, "serve", "south", LONG_MS), BH_CONFLICT);
+    assert_string_equal(b.lease.holder, "north");
+    sql("UPDATE bellhop.lease SET until = clock_timestamp()"); /* its time is up */
+    assert_int_equal(lease_now(&b, LEASE_TAKE, "serve", "south", LONG_MS), BH_OK);
     st = first;
     append_start(&p[0], 2, 9, "late\n", true);
     append_start(&p[1], 3, 9, "later\n", true);
@@ -409,99 +344,85 @@ static void a_guarded_store_writes_nothing_once_its_lease_is_another_s(void **st
     assert_int_equal(p[0].err, BH_FENCED);
     assert_int_equal(p[1].err, BH_FENCED);
     assert_int_equal(count_rows(), 1);
-    store_guard(st, STR("serve"), b.lease.epoch); /* as the new owner it may */
+    store_guard(st, STR("serve"), b.lease.epoch); /* as the new holder it may */
     append_now(4, 9, "new\n");
     assert_int_equal(count_rows(), 2);
     store_close(other);
 }
 
-static void guard(void)
-{
-    struct probe a = {0};
-
-    assert_int_equal(lease_now(&a, LEASE_TAKE, "serve", "north", LONG_MS), BH_OK);
-    store_guard(st, STR("serve"), a.lease.epoch);
-}
-
-/* The holder of the guard knows the keys it had: they are kept for whoever comes next. */
-static void keys_of_a_guarded_store_are_there_after_reopening(void **state)
+/* The holder of the guard knows the keys it had: they are kept for the next one. */
+static void rows_and_keys_are_there_for_the_next_holder(void **state)
 {
     enum { N = 40 };
     static struct probe p[N];
+    struct probe lease = {0};
 
-    guard();
+    guard(&lease, "north");
     memset(p, 0, sizeof p);
-    for (uint64_t i = 0; i < N; i++) /* mailboxes that are there and new ones by turns */
-        append_on(st, &p[i], (uint32_t)(i % 7 + i / 20 * 3), i, true);
-    settle();
-    for (int i = 0; i < N; i++) {
-        assert_int_equal(p[i].err, BH_OK);
-        assert_int_equal(p[i].append.sequence >> 40, i % 7 + i / 20 * 3);
-    }
-    append_on(st, &p[0], 3, N, true);
-    append_on(st, &p[1], 3, N, true); /* the same key in one transaction */
-    settle();
-    assert_false(p[0].append.exists);
-    assert_true(p[1].append.exists);
-    assert_int_equal(p[1].append.sequence, p[0].append.sequence);
-    store_close(st);
-    st = open_store();
-    assert_int_equal(count_keys(0), N + 1);
-    assert_int_equal(count_rows(), N + 1);
-    assert_string_equal(sql("SELECT count(*) FROM bellhop.mail m JOIN (SELECT box, last FROM "
-                            "bellhop.box) b ON m.id >> 40 = b.box AND m.id & 1048575 > b.last"),
-                        "0");
-}
-
-/* Numbers are taken in blocks and go on where the last ended, also in one that is too large. */
-static void rows_of_a_guarded_store_are_numbered_without_gaps(void **state)
-{
-    enum { N = 700, BOXES = 3 };
-    static struct probe p[N];
-
-    guard();
-    memset(p, 0, sizeof p);
-    for (uint64_t i = 0; i < N; i++) {
-        append_on(st, &p[i], (uint32_t)(i % BOXES), i, true);
-        if (i % 100 == 7 || i % 100 == 50)
-            settle();
-    }
-    settle();
     for (uint64_t i = 0; i < N; i++)
-        assert_int_equal(STORE_SEQUENCE(p[i].append.sequence), i / BOXES + 1);
-    uint64_t newest = p[N - 1].append.sequence;
+        append_on(st, &p[i], (uint32_t)(i % 7), i);
+    settle();
+    for (int i = 0; i < N; i++)
+        assert_int_equal(p[i].err, BH_OK);
+    uint64_t newest = p[N - 1].append.id;
     store_close(st);
     st = open_store();
-    guard();
-    append_on(st, &p[0], (N - 1) % BOXES, N, true); /* as the next holder */
-    settle();
-    assert_true(p[0].append.sequence > newest);
+    assert_int_equal(count_keys(0), N);
+    assert_int_equal(count_rows(), N);
+    assert_true(row(1) > newest);
+    assert_string_equal(sql("SELECT count(*) FROM bellhop.mail WHERE box = 6"), "5");
 }
 
 /* It commits, slowly: nobody hears of it, and nobody can tell yet how it ended. */
 static void an_append_whose_commit_was_in_doubt_stays_one_row(void **state)
 {
-    struct probe p = {0}, again = {0}, next = {0};
+    struct probe p = {0}, again = {0}, next = {0}, lease = {0};
 
-    guard();
+    guard(&lease, "north");
     assert_int_equal(append_err(1), BH_OK);
     log_setup(LOG_ERROR + 1, false);
     sql("CREATE FUNCTION bellhop.slow() RETURNS trigger LANGUAGE plpgsql AS $f$ BEGIN PERFORM "
         "pg_sleep(8); RETURN NULL; END $f$");
     sql("CREATE CONSTRAINT TRIGGER slow AFTER INSERT ON bellhop.mail DEFERRABLE INITIALLY DEFERRED "
         "FOR EACH ROW EXECUTE FUNCTION bellhop.slow()");
-    append_on(st, &p, 1, 2, true);
+    append_on(st, &p, 1, 2);
     settle();
     assert_int_equal(p.err, BH_UNKNOWN);
+    append_on(st, &next, 1, 3); /* no transaction begins while that one is in doubt */
+    settle();
+    assert_int_equal(next.err, BH_UNAVAILABLE);
     sql("DROP TRIGGER slow ON bellhop.mail"); /* waits until it has committed */
-    append_on(st, &again, 1, 2, true);
-    append_on(st, &next, 1, 3, true);
+    again.append = p.append;
+    again.append.frame = STR("tried again\n");
+    store_append(st, &expect(&again)->append, true);
     settle();
     assert_int_equal(again.err, BH_OK);
-    assert_true(again.append.exists);
-    assert_int_equal(STORE_SEQUENCE(again.append.sequence), 2);
-    assert_true(next.append.sequence > again.append.sequence);
-    assert_int_equal(count_rows(), 3);
+    assert_int_equal(count_rows(), 2);
+    assert_string_equal(sql("SELECT count(*) FROM bellhop.mail WHERE frame = 'x\\012'"), "2");
+}
+
+static void nothing_is_committed_that_could_not_be_looked_up(void **state)
+{
+    assert_int_equal(append_err(1), BH_OK);
+    log_setup(LOG_ERROR + 1, false);
+    sql("CREATE FUNCTION bellhop.no() RETURNS trigger LANGUAGE plpgsql AS $f$ BEGIN RAISE "
+        "EXCEPTION 'not now'; END $f$");
+    sql("CREATE TRIGGER no BEFORE INSERT OR UPDATE ON bellhop.fate FOR EACH ROW EXECUTE FUNCTION "
+        "bellhop.no()");
+    assert_int_equal(append_err(2), BH_REFUSED);
+    assert_int_equal(count_rows(), 1);
+    sql("DROP TRIGGER no ON bellhop.fate");
+    assert_int_equal(append_err(2), BH_OK);
+    assert_int_equal(count_rows(), 2);
+}
+
+static void tables_from_before_version_1_are_refused(void **state)
+{
+    struct store *other = NULL;
+
+    sql("CREATE TABLE bellhop.once (key bytea PRIMARY KEY)");
+    assert_int_equal(store_postgres_open(loop, pg_url, 1500, &other, why), BH_UNAVAILABLE);
+    assert_non_null(strstr(why, "from before version 1"));
 }
 
 static void closing_commits_what_is_queued_and_calls_nobody(void **state)
@@ -522,19 +443,18 @@ UNIT(store_test_postgres)
 {
     const struct CMUnitTest tests[] = {
         CONTRACT(setup, teardown),
+        CONTRACT_LEASE(setup, teardown),
         T(what_was_written_is_there_after_reopening, setup, teardown),
         T(tables_of_a_newer_bellhop_are_refused, setup, teardown),
         T(a_server_that_is_not_there_is_a_sentence, setup, teardown),
         T(a_server_that_is_silent_at_the_start_is_given_up, setup, teardown),
         T(a_start_waits_for_the_tables_of_another_but_not_for_ever, setup, teardown),
         T(many_nodes_may_start_at_once, setup, teardown),
-        T(rows_of_two_nodes_are_numbered_without_gaps, setup, teardown),
-        T(the_same_key_on_two_nodes_is_one_row, setup, teardown),
-        T(a_lease_stolen_by_another_node_fences_the_first, setup, teardown),
         T(a_guarded_store_writes_nothing_once_its_lease_is_another_s, setup, teardown),
-        T(keys_of_a_guarded_store_are_there_after_reopening, setup, teardown),
-        T(rows_of_a_guarded_store_are_numbered_without_gaps, setup, teardown),
+        T(rows_and_keys_are_there_for_the_next_holder, setup, teardown),
         T(an_append_whose_commit_was_in_doubt_stays_one_row, setup, teardown),
+        T(nothing_is_committed_that_could_not_be_looked_up, setup, teardown),
+        T(tables_from_before_version_1_are_refused, setup, teardown),
         T(while_the_server_is_away_writes_fail_and_then_work_again, setup, teardown),
         T(a_session_that_was_ended_is_no_news, setup, teardown),
         T(a_deaf_server_is_given_up, setup, teardown),

@@ -134,6 +134,14 @@ static void a_second_process_is_refused_and_told_who_holds_it(void **state)
     assert_int_equal(status, 0);
 }
 
+static void a_database_from_before_version_1_is_refused(void **state)
+{
+    store_close(st);
+    st = NULL;
+    raw_sql("PRAGMA application_id=0x62656c6c; PRAGMA user_version=3");
+    assert_refused("from before version 1");
+}
+
 static void a_database_of_a_newer_bellhop_is_refused(void **state)
 {
     store_close(st);
@@ -148,7 +156,7 @@ static void a_foreign_database_is_refused_and_left_alone(void **state)
     st = NULL;
     unlink(path);
     raw_sql("CREATE TABLE precious(x)");
-    assert_refused("not one of bellhop");
+    assert_refused("not a database of bellhop");
     raw_sql("INSERT INTO precious VALUES(1)");
 }
 
@@ -519,6 +527,7 @@ UNIT(store_test_sqlite)
         T(what_was_written_is_there_after_reopening, setup, teardown),
         T(the_database_is_private_to_its_owner, setup, teardown),
         T(a_second_process_is_refused_and_told_who_holds_it, setup, teardown),
+        T(a_database_from_before_version_1_is_refused, setup, teardown),
         T(a_database_of_a_newer_bellhop_is_refused, setup, teardown),
         T(a_foreign_database_is_refused_and_left_alone, setup, teardown),
         T(a_file_that_is_no_database_is_refused, setup, teardown),
