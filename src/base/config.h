@@ -87,9 +87,15 @@ struct config_list {
     const struct config_section *(*kind)(size_t i); /* NULL after the last */
 };
 
-struct config_schema { /* both end with NULL; must outlive what is loaded with it */
+struct config_gone {  /* a key that older files may have */
+    const char *path; /* NULL ends the table */
+    const char *what; /* the sentence that refuses it: what to delete */
+};
+
+struct config_schema { /* all end with NULL; must outlive what is loaded with it */
     const struct config_section *const *sections;
     const struct config_list *const *lists;
+    const struct config_gone *gone; /* NULL: none */
 };
 
 struct config;

@@ -163,6 +163,9 @@ static bool fail_unknown(struct reading *r, const struct known *s, struct str pr
 {
     struct buf hint = BUF_INIT;
 
+    for (const struct config_gone *g = r->cfg->schema->gone; g != NULL && g->path != NULL; g++)
+        if (s->in == NULL && str_eq(path, str_of(g->path)))
+            return fail_at(r, n, "%s", g->what);
     if (s->in != NULL && s->kind != NULL && another_kind_takes(s->in, path))
         return fail_at(r, n, "%s: \"%s\" does not take \"%.*s\"", s->in->name, s->kind,
                        STR_FMT(path));

@@ -12,7 +12,6 @@
 #include "base/mem.h"
 #include "base/percent.h"
 #include "base/str.h"
-#include "bus/bus.h"
 #include "cli/settings.h"
 #include "cli/shared.h"
 #include "dispatch/dispatch.h"
@@ -140,7 +139,6 @@ static void allow_configured(struct rules *r, const struct config *cfg)
     const struct vouch_settings *identity = config_get(cfg, &vouch_config);
     const struct skills_settings *skills = config_get(cfg, &skills_section);
     const struct media_settings *media = config_get(cfg, &media_config);
-    const struct bus_settings *bus = config_get(cfg, &bus_config);
     const struct store_settings *store = config_get(cfg, &store_config);
     char node[NODE_NAME_BYTES + 1];
 
@@ -149,7 +147,6 @@ static void allow_configured(struct rules *r, const struct config *cfg)
     allow_file(r, tls->key);
     allow_file(r, tls->client_ca);
     allow_file(r, identity->public_key);
-    allow_file(r, bus->ca);
     allow_file(r, ((const struct cluster_settings *)config_get(cfg, &cluster_config))->ca);
     if (store->url != NULL)
         allow_libpq(r, store->url);

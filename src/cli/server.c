@@ -17,7 +17,7 @@
 #include "base/limits.h"
 #include "base/log.h"
 #include "base/mem.h"
-#include "bus/bus.h"
+#include "base/observers.h"
 #include "cluster/node.h"
 #include "cluster/porter.h"
 #include "cli/confinement.h"
@@ -89,24 +89,27 @@ static enum bh_err open_heart(struct server *s, char *why)
     const struct auth_settings *auth = config_get(s->cfg, &auth_config);
     struct facts_env fe = {.clock = clock,
                            .store = s->store,
-                           .bus = s->bus,
+                           .observers = s->observers,
                            .rand = &s->rand,
                            .seal = s->seal,
                            .require_expiry = auth->require_expiry,
                            .ledger = s->ledger};
-    struct relay_env re = {.clock = clock, .store = s->store, .bus = s->bus, .rand = &s->rand};
+    struct relay_env re = {.clock = clock,
+                           .store = s->store,
+                           .observers = s->observers,
+                           .rand = &s->rand};
 
     s->facts = facts_begin(&fe); /* the two largest at the same time */
     enum bh_err loaded = relay_load(&re, config_get(s->cfg, &relay_config), &s->relay, why);
     enum bh_err err = facts_finish(s->facts, why);
     if (loaded != BH_OK || err != BH_OK)
         return loaded != BH_OK ? loaded : err;
-    struct keys_env ke = {clock, s->store, s->bus, &s->rand, s->seal};
+    struct keys_env ke = {clock, s->store, &s->rand, s->seal};
     if ((err = keys_open(&ke, &s->keys, why)) != BH_OK)
         return err;
     s->tenants = (struct vault_tenants){tenant_of_gateway, tenant_has_gateway, s->facts};
-    err = vault_open(&(struct vault_env){clock, s->store, s->seal, s->bus, &s->tenants}, &s->vault,
-                     why);
+    err = vault_open(&(struct vault_env){clock, s->store, s->seal, s->observers, &s->tenants},
+                     &s->vault, why);
     if (err != BH_OK)
         return err;
     s->http = http_client_new(s->loop);
@@ -269,23 +272,11 @@ enum bh_err server_listen(struct server *s, char *why)
     return state_dir_write_port(c->state_dir, http_server_port(s->http_server), why);
 }
 
-/* A word of the database that all its processes know, and that tells nothing. */
-static void tell_bus_whose(struct server *s)
-{
-    uint8_t hash[SHA256_BYTES];
-    uint32_t whose;
-
-    sha256(str_make(&s->store->dedup_key, sizeof s->store->dedup_key), hash);
-    memcpy(&whose, hash + 8, sizeof whose);
-    bus_belong(s->bus, whose);
-}
-
 static enum bh_err open_parts(struct server *s, char *why)
 {
-    enum bh_err err = bus_open(s->loop, config_get(s->cfg, &bus_config), &s->bus, why);
+    enum bh_err err = open_state(s, why);
 
-    if (err == BH_OK && (err = open_state(s, why)) == BH_OK)
-        tell_bus_whose(s);
+    s->observers = observers_new(loop_clock(s->loop));
     if (err == BH_OK && (err = open_heart(s, why)) == BH_OK &&
         (err = server_open_stores(s, why)) == BH_OK && (err = open_media(s, why)) == BH_OK &&
         (err = server_open_dispatch(s, why)) == BH_OK && (err = server_listen(s, why)) == BH_OK &&
@@ -326,7 +317,6 @@ enum bh_err server_open(struct server *s, struct config *cfg, char *ret_why)
                                   .config_path = config_path(cfg),
                                   .store = s->store,
                                   .node = s->node,
-                                  .bus = s->bus,
                                   .facts = s->facts,
                                   .keys = s->keys,
                                   .skills = s->skills,
@@ -392,8 +382,7 @@ void server_close(struct server *s)
     vault_free(s->vault);
     keys_free(s->keys);
     facts_free(s->facts);
-    if (s->bus != NULL)
-        s->bus->ops->close(s->bus);
+    observers_free(s->observers);
     seal_free(s->seal);
     secret_wipe(s->trunk_key, sizeof s->trunk_key);
     ledger_free(s->ledger);

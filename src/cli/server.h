@@ -8,7 +8,7 @@
 #include "http/waker.h"
 #include "platform/platform.h"
 
-struct bus;
+struct observers;
 struct config;
 struct door;
 struct facts;
@@ -36,7 +36,7 @@ struct server { /* all owned */
     struct runner *runner; /* the same, for agents on this machine; NULL: there are none */
     uint8_t trunk_key[32]; /* what nodes prove to each other; wiped */
     struct seal *seal;
-    struct bus *bus;
+    struct observers *observers;
     struct rand rand;
     struct facts *facts;
     struct keys *keys;

@@ -4,7 +4,6 @@
 #include "base/limits.h"
 #include "base/log.h"
 #include "base/str.h"
-#include "bus/bus.h"
 #include "cli/confinement.h"
 #include "cli/shared.h"
 #include "cluster/node.h"
@@ -68,14 +67,19 @@ const struct config_section settings_config = {.keys = keys,
                                                .check = check};
 
 static const struct config_section *const sections[] = {
-    &settings_config, &tls_config,        &http_config,   &store_config,   &bus_config,
-    &cluster_config,  &relay_config,      &wake_config,   &door_config,    &auth_config,
-    &vouch_config,    &relay_rate_config, &limits_config, &skills_section, &data_section,
-    &v1_config,       &media_config,      &outbox_config, &front_config,   &confine_config,
-    &log_config,      &dispatch_config,   NULL,
+    &settings_config,   &tls_config,    &http_config,    &store_config,   &cluster_config,
+    &relay_config,      &wake_config,   &door_config,    &auth_config,    &vouch_config,
+    &relay_rate_config, &limits_config, &skills_section, &data_section,   &v1_config,
+    &media_config,      &outbox_config, &front_config,   &confine_config, &log_config,
+    &dispatch_config,   NULL,
 };
 static const struct config_list *const lists[] = {&platforms_config, &agents_config, NULL};
-const struct config_schema settings_schema = {.sections = sections, .lists = lists};
+static const struct config_gone gone[] = {
+    {"bus", "there is no bus any more: one node decides, and tells only itself.  Delete the whole "
+            "section \"bus:\""},
+    {0},
+};
+const struct config_schema settings_schema = {.sections = sections, .lists = lists, .gone = gone};
 
 enum bh_err settings_load(const char *path, struct config **ret_cfg, struct buf *ret_why)
 {

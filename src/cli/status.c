@@ -27,9 +27,7 @@ static void print_server(struct json doc)
     else
         printf("IN TROUBLE: %.*s\n", STR_FMT(problem));
     printf("confined %.*s\n", STR_FMT(json_str(doc, "confined")));
-    struct json bus = json_get(doc, "bus"), node = json_get(doc, "node");
-    printf("bus     %.*s%s\n", STR_FMT(json_str(bus, "kind")),
-           json_as_bool(json_get(bus, "deaf"), false) ? ", NOT REACHED" : "");
+    struct json node = json_get(doc, "node");
     if (json_str(node, "name").p != NULL)
         printf("node    %.*s serves, lease for %" PRId64 " ms more (see: bellhop node list)\n",
                STR_FMT(json_str(node, "name")), cli_i64(node, "leaseLeftMs"));

@@ -13,7 +13,7 @@
 #include "base/log.h"
 #include "base/map.h"
 #include "base/mem.h"
-#include "bus/bus.h"
+#include "base/observers.h"
 #include "store/store.h"
 
 #define VAULT_SWEEP_MS 5000
@@ -232,13 +232,12 @@ static void on_sweep(struct timer *t)
         timer_set(v->env.clock, &v->sweep, VAULT_SWEEP_MS);
 }
 
-static void on_revoked(void *ctx, struct str topic, struct str id)
+static void on_revoked(void *ctx, struct str id)
 {
     struct vault *v = ctx;
     struct str tenant = v->env.tenants->of_gateway(v->env.tenants->ctx, id);
     size_t n = tenant.p != NULL ? vault_wipe(v, tenant) : 0;
 
-    (void)topic;
     if (n > 0)
         log_info(NULL, "capabilities wiped: tenant=%.*s entries=%zu", STR_FMT(tenant), n);
 }
@@ -268,8 +267,8 @@ enum bh_err vault_open(const struct vault_env *env, struct vault **ret_v, char *
         if (entry_is_over(v, e) || is_orphan(v, e))
             entry_drop(v, e);
     }
-    if (env->bus != NULL && env->tenants != NULL)
-        bus_subscribe(env->bus, "revoked", on_revoked, v);
+    if (env->observers != NULL && env->tenants != NULL)
+        observers_add(env->observers, "revoked", on_revoked, v);
     *ret_v = v;
     return BH_OK;
 }

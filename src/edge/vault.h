@@ -18,7 +18,7 @@
 #include "base/buf.h"
 #include "base/err.h"
 
-struct bus;
+struct observers;
 struct clock;
 struct seal;
 struct record_form;
@@ -38,7 +38,7 @@ struct vault_env { /* borrowed for the life of the vault */
     struct clock *clock;
     struct store *store;
     const struct seal *seal;
-    struct bus *bus; /* tells of revocations; NULL: nobody does */
+    struct observers *observers; /* tells of revocations; NULL: nobody does */
     const struct vault_tenants *tenants;
 };
 
@@ -46,7 +46,7 @@ struct vault_env { /* borrowed for the life of the vault */
  * gateways were revoked. */
 enum bh_err vault_open(const struct vault_env *env, struct vault **ret_v,
                        char *ret_why) BH_MUST_USE;
-/* The bus and the store are closed before, the clock after.  NULL is fine. */
+/* The observers and the store are closed before, the clock after.  NULL is fine. */
 void vault_free(struct vault *v);
 
 #define VAULT_KEYS 2 /* session keys of one entry */

@@ -12,7 +12,6 @@
 #include "base/confine.h"
 #include "base/jw.h"
 #include "base/mem.h"
-#include "bus/bus.h"
 #include "host/host.h"
 #include "cluster/node.h"
 #include "http/admin.h"
@@ -209,11 +208,6 @@ static void write_store(struct front *f, struct jw *w)
     jw_ki64(w, "commits", (int64_t)s.commits);
     jw_ki64(w, "failed", (int64_t)s.failed_ops);
     jw_ki64(w, "bytesOnDisk", s.bytes_on_disk);
-    jw_end_obj(w);
-    jw_key(w, "bus");
-    jw_obj(w);
-    jw_kstr(w, "kind", str_of(f->bus->ops->name));
-    jw_kbool(w, "deaf", bus_is_deaf(f->bus));
     jw_end_obj(w);
 }
 

@@ -24,7 +24,6 @@
 #include "base/err.h"
 #include "base/list.h"
 
-struct bus;
 struct config_section;
 struct data;
 struct dispatch;
@@ -66,7 +65,6 @@ struct front { /* all borrowed; filled by whoever wires the program */
     struct store *store;
     struct node *node;        /* NULL: the store is this process's alone */
     const uint8_t *trunk_key; /* other nodes carry connections here: net/trunk.h; NULL: none do */
-    struct bus *bus;
     struct facts *facts;
     struct keys *keys;
     struct skills *skills;

@@ -8,7 +8,6 @@
 #include "base/clock.h"
 #include "base/limits.h"
 #include "base/mem.h"
-#include "bus/bus.h"
 #include "cluster/node.h"
 #include "data/data.h"
 #include "dispatch/dispatch.h"
@@ -284,7 +283,6 @@ static void heart_part(struct front *f, struct buf *out)
 {
     struct list *unused;
 
-    gauge(out, "bus_deaf", "1 while news of other processes do not arrive.", bus_is_deaf(f->bus));
     counter(out, "webhooks_turned_away_total",
             "Webhooks answered 429 before their signature was looked at.",
             door_turned_away(f->door));

@@ -310,7 +310,6 @@ void relay_begin(struct relay *r, const struct relay_env *env)
     lives_follow(r);
     sessions_listen(r);
     lives_listen(r);
-    interrupts_listen(r);
     wake_listen(r);
     wake_after_start(r);
     stage_begin(r);

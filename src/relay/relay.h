@@ -1,6 +1,6 @@
 /* relay.h - the heart: events go in, gateways get them in order, actions come back.
  *
- * It is handed a clock, a store, a bus, a rand, the facts, a way to poke and a way to act, and
+ * It is handed a clock, a store, observers, a rand, the facts, a way to poke and a way to act, and
  * touches nothing else: no socket, no file, no thread.  tests/simulate hands it simulated ones.
  *
  *      relay_accept(event) -> gate -> mailbox -> pump -> wire
@@ -18,7 +18,7 @@
 #include "relay/waker.h"
 #include "relay/wire.h"
 
-struct bus;
+struct observers;
 struct config_section;
 struct facts;
 struct gate_verdict;
@@ -53,7 +53,7 @@ extern const struct config_section relay_config, relay_rate_config; /* both fill
 struct relay_env { /* borrowed for the life of the relay */
     struct clock *clock;
     struct store *store;
-    struct bus *bus;
+    struct observers *observers;
     struct rand *rand;
     struct facts *facts;
     struct waker *waker;
@@ -70,7 +70,7 @@ void relay_begin(struct relay *r, const struct relay_env *env);
 enum bh_err relay_open(const struct relay_env *env, const struct relay_limits *limits,
                        struct relay **ret_r, char *ret_why) BH_MUST_USE;
 /* Runs no callback and calls no wire.  Before it, the store is closed (operations under way are
- * freed here), and bus and waker have been told to keep quiet; the clock outlives the relay.
+ * freed here), and observers and waker have been told to keep quiet; the clock outlives the relay.
  * NULL is fine. */
 void relay_free(struct relay *r);
 /* Stop taking events and sockets (both are refused as busy) and sending deliveries; wait up to

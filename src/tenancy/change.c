@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include "base/crypto.h"
 #include "base/mem.h"
-#include "bus/bus.h"
+#include "base/observers.h"
 
 enum { STARTS_PER_TURN = 64 };
 
@@ -228,7 +228,7 @@ void change_announce(struct facts *f, const char *what, const char *id)
     struct buf message = BUF_INIT;
 
     buf_printf(&message, "%s%s%s", what, id != NULL ? " " : "", id != NULL ? id : "");
-    bus_publish(f->env.bus, STR("facts"), buf_str(&message));
+    observers_tell(f->env.observers, "facts", buf_str(&message));
     buf_done(&message);
 }
 

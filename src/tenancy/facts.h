@@ -1,7 +1,7 @@
 /* facts.h - who is who: gateways with their secrets, and routes.  In memory, backed by the store.
  *
  * Loaded at start; the hot path reads only memory.  A change is applied to memory when its write is
- * on disk, then announced on the bus ("facts").  Secrets are sealed in the store and wiped from
+ * on disk, then told to the observers ("facts").  Secrets are sealed in the store and wiped from
  * memory when a gateway goes.
  */
 #pragma once
@@ -13,7 +13,7 @@
 #include "core/token.h"
 
 struct bucket;
-struct bus;
+struct observers;
 struct clock;
 struct config_section;
 struct event;
@@ -79,7 +79,7 @@ extern const struct config_section auth_config;
 struct facts_env { /* borrowed */
     struct clock *clock;
     struct store *store;
-    struct bus *bus;
+    struct observers *observers;
     struct rand *rand;
     const struct seal *seal;
     bool require_expiry;   /* refuse tokens with exp 0 */
@@ -159,7 +159,7 @@ void facts_gateway_add(struct facts *f, const struct gateway_spec *spec, struct 
 /* A new secret; the old ones stay valid for @keep_ms. */
 void facts_gateway_rotate(struct facts *f, struct str id, int64_t keep_ms, struct buf *ret_secret,
                           facts_done_cb *done, void *ctx);
-/* Its secrets are wiped, a tombstone stays; its id is announced on the bus as "revoked" so that
+/* Its secrets are wiped, a tombstone stays; its id is told to the observers as "revoked" so that
  * sockets close.  Revoking twice is fine. */
 void facts_gateway_revoke(struct facts *f, struct str id, facts_done_cb *done, void *ctx);
 /* Change the wake URL; an empty one removes it. */

@@ -5,7 +5,7 @@
 #include "base/crypto.h"
 #include "base/mem.h"
 #include "base/rand.h"
-#include "bus/bus.h"
+#include "base/observers.h"
 #include "tenancy/grants_priv.h"
 
 static void submit(struct change *c)
@@ -215,7 +215,7 @@ static bool prepare_revoke(struct facts *f, struct change *c)
 static void apply_revoke(struct facts *f, struct change *c)
 {
     gateway_apply(f, c);
-    bus_publish(f->env.bus, STR("revoked"), str_of(c->id));
+    observers_tell(f->env.observers, "revoked", str_of(c->id));
 }
 
 void facts_gateway_revoke(struct facts *f, struct str id, facts_done_cb *done, void *ctx)
@@ -510,7 +510,7 @@ static void apply_revoked(struct facts *f, struct ending *e)
         struct gateway *known = map_get(&f->by_id, str_of(e->gateways[i]->id));
         facts_relink_gateway(f, known, e->gateways[i]);
         change_announce(f, "gateway", known->id);
-        bus_publish(f->env.bus, STR("revoked"), str_of(known->id));
+        observers_tell(f->env.observers, "revoked", str_of(known->id));
     }
     e->n = 0;
 }
@@ -527,7 +527,7 @@ static void apply_end(struct facts *f, struct change *c)
     policies_drop(in);
     in->gate.life++;
     change_announce(f, "grant", NULL);
-    bus_publish(f->env.bus, STR("ended"), in->key);
+    observers_tell(f->env.observers, "ended", in->key);
 }
 
 void grant_deprovision(struct facts *f, struct grant_who who, facts_done_cb *done, void *ctx)

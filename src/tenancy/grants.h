@@ -93,7 +93,7 @@ void link_code_redeem(struct facts *f, struct str platform, struct str user, str
                       facts_done_cb *done, void *ctx);
 
 /* End an instance, all or nothing: its gateways are revoked, everything it was granted goes, and
- * its life grows by one, announced on the bus as "ended" with tenant \x1f instance.  Whoever
+ * its life grows by one, told to the observers as "ended" with tenant \x1f instance.  Whoever
  * takes the name next has another life: nothing that was kept for the one before is theirs. */
 void grant_deprovision(struct facts *f, struct grant_who who, facts_done_cb *done, void *ctx);
 

@@ -14,7 +14,6 @@
 #include "base/map.h"
 #include "base/mem.h"
 #include "base/rand.h"
-#include "bus/bus.h"
 #include "core/caller.h"
 #include "store/store.h"
 #include "tenancy/enroll.h"
@@ -256,15 +255,6 @@ size_t keys_all(const struct keys *k, const struct list **ret_head)
     return k->n;
 }
 
-static void announce(struct keys *k, const char *what, const char *id)
-{
-    struct buf message = BUF_INIT;
-
-    buf_printf(&message, "%s %s", what, id);
-    bus_publish(k->env.bus, STR("keys"), buf_str(&message));
-    buf_done(&message);
-}
-
 /* ---- when it was used ---- */
 
 static void on_note(struct timer *t)
@@ -373,7 +363,6 @@ static void on_made(void *ctx, enum bh_err err)
         struct held *h = d->adds;
         d->adds = NULL;
         keys_link(d->k, h);
-        announce(d->k, "made", h->pub.id);
     }
     finish(d, err, "the store could not write it");
 }
@@ -492,7 +481,6 @@ static void on_revoked(void *ctx, enum bh_err err)
     struct held *h = find(d->k, str_of(d->revokes));
 
     if (h != NULL && err == BH_OK) {
-        announce(d->k, "revoked", h->pub.id);
         if (h->pub.kind == KEY_PROVISION)
             h->pub.revoked_ms = clock_wall_ms(d->k->env.clock);
         else

@@ -19,7 +19,6 @@
 #include "base/buf.h"
 #include "base/list.h"
 
-struct bus;
 struct clock;
 struct keys;
 struct rand;
@@ -52,7 +51,6 @@ struct key {          /* owned by the table; the texts are NUL-terminated and ne
 struct keys_env { /* borrowed */
     struct clock *clock;
     struct store *store;
-    struct bus *bus;
     struct rand *rand;
     const struct seal *seal;
 };

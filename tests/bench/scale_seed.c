@@ -13,7 +13,7 @@
 #include "base/clock.h"
 #include "base/mem.h"
 #include "base/rand.h"
-#include "bus/bus.h"
+#include "base/observers.h"
 #include "net/loop.h"
 #include "store/sqlite/sqlite.h"
 #include "tenancy/facts.h"
@@ -203,7 +203,7 @@ static void open_all(const char *dir)
         die(path, why);
     struct facts_env env = {.clock = loop_clock(loop),
                             .store = store,
-                            .bus = bus_local_new(loop_clock(loop)),
+                            .observers = observers_new(loop_clock(loop)),
                             .rand = &rand_source,
                             .seal = seal};
     if (facts_open(&env, &facts, why) != BH_OK)

@@ -1,4 +1,4 @@
-"""Three nodes on one PostgreSQL with a Redis beside it, and who lives on them: people, platforms, gateways.
+"""Three nodes on one PostgreSQL, and who lives on them: people, platforms, gateways.
 
 Everything between the nodes and between a node and its database goes through a Line, which can be cut or made deaf;
 without lines it is as fast as it is.
@@ -22,7 +22,7 @@ from aiohttp import web
 
 from conftest import Bellhop, Credential
 from relay import mint
-from servers import Postgres, Redis, free_port
+from servers import Postgres, free_port
 
 KEY = "0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef"
 PUBLIC = "https://relay.example.org"
@@ -34,7 +34,6 @@ public_url: {public}
 state_dir: {{state}}
 master_key: "{key}"
 store: {{{{kind: postgres, url: "{url}"}}}}
-bus: {{{{kind: redis, url: "{redis}"}}}}
 cluster: {{{{node: node-{n}, lease: {lease}s, serve: {serve}, address: "127.0.0.1:{trunk}"}}}}
 platforms:
 {bots}"""
@@ -379,13 +378,13 @@ class Agent:
 class Cluster:
     def __init__(self, people=60, lease_s=2, serve="all", pause_s=0.5, lines=True):
         self.serve, self.lease_s, self.pause_s = serve, lease_s, pause_s
-        self.postgres, self.redis, self.telegram = Postgres().start(), Redis().start(), Telegram()
+        self.postgres, self.telegram = Postgres().start(), Telegram()
         kinds = {3: Texter, 7: Chatter}  # one in ten of each
         self.nodes = []
         self.people = [kinds.get(n % 10, Person)(n, self) for n in range(people)]
         for n in range(3):
             bots = "".join(f"  - {p.settings()}\n" for p in self.people).replace("{n}", str(n))
-            self.nodes.append(Node(n, self.postgres, lines, redis=self.redis.url, bots=bots, serve=serve, lease=lease_s))
+            self.nodes.append(Node(n, self.postgres, lines, bots=bots, serve=serve, lease=lease_s))
 
     def add_agents(self):
         """While only the first one runs."""
@@ -529,5 +528,4 @@ class Cluster:
     def clean(self):
         for node in self.nodes:
             node.finish()
-        self.redis.clean()
         self.postgres.clean()

@@ -11,7 +11,7 @@ import pytest
 from cluster_rig import DatabaseLine
 from conftest import wait_for
 from relay import mint
-from servers import Postgres, Redis, free_port
+from servers import Postgres, free_port
 from test_clock import Clock
 
 KEY = "0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef"
@@ -188,27 +188,6 @@ def test_a_clock_that_is_ten_minutes_off_is_told_and_does_no_harm(node, dial):
     north.start()
     assert north.write("three") == 200
     dial(north, credential).hear("three")
-
-
-def test_two_installations_with_one_prefix_on_one_redis_do_not_hear_each_other(node, postgres, make_bellhop, dial):
-    redis, second = Redis().start(), Postgres().start()
-    bus = f'bus: {{{{kind: redis, url: "{redis.url}"}}}}\n'
-    try:
-        ours = node(tail=bus).start()
-        theirs = node("north", url=second.url, tail=bus).start()
-        words = ("--id", "same", "--instance", "same")
-        here, there = ours.add(*words), theirs.add(*words)
-        gateway, other = dial(ours, here), dial(theirs, there)
-        theirs.cli("gateway", "revoke", "same")
-        assert other.wait_closed()[0] == 4401
-        wait_for(lambda: "another installation uses the prefix bellhop on this Redis" in ours.log())
-        redis.flush()
-        assert ours.write("still here") == 200
-        gateway.hear("still here")
-    finally:
-        theirs.stop()
-        redis.clean()
-        second.clean()
 
 
 def test_an_address_that_nobody_reaches_is_told_and_the_others_take_over_all_the_same(node, dial):

@@ -1,4 +1,4 @@
-"""Three nodes on one PostgreSQL, with a Redis beside it, while things die.
+"""Three nodes on one PostgreSQL, while things die.
 
 Sixty gateways that remember ids, spread over the nodes, each with a person who writes to it: on the web page of any
 node, through Twilio's webhook that hits two nodes at once, through Telegram, which is polled and lets only one ask.
@@ -55,13 +55,6 @@ async def crash_database(cluster, _):
     await asyncio.to_thread(cluster.postgres.start)
 
 
-async def lose_redis(cluster, _):
-    cluster.redis.flush()
-    await asyncio.to_thread(cluster.redis.kill)
-    await asyncio.sleep(0.5)
-    await asyncio.to_thread(cluster.redis.start)
-
-
 async def cut_database(cluster, http):
     (await cluster.wait_serving(http)).database.cut()
     await asyncio.sleep(0.5)
@@ -99,7 +92,7 @@ async def drain(cluster, http):
 
 FAULTS = {"kill -9 of who serves": kill, "kill -9 of another": kill_another,
           "who serves stopped for longer than its lease": pause, "another stopped": pause_another,
-          "PostgreSQL crashed": crash_database, "Redis flushed and killed": lose_redis,
+          "PostgreSQL crashed": crash_database,
           "line to the database cut": cut_database, "line to the database deaf": deafen_database,
           "trunks cut": cut_trunks, "trunks deaf": deafen_trunks, "SIGTERM": drain}
 

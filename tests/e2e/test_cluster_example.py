@@ -56,7 +56,7 @@ def test_every_container_gets_what_the_configuration_asks_for():
     compose = yaml.safe_load((HERE / "compose.yaml").read_text())
     for node in ("node1", "node2", "node3"):
         assert wanted <= set(compose["services"][node]["environment"]), node
-    assert {"postgres", "redis", "proxy"} <= set(compose["services"])
+    assert {"postgres", "proxy"} <= set(compose["services"])
     pods = [d for d in yaml.safe_load_all((HERE / "kubernetes.yaml").read_text()) if d["kind"] == "StatefulSet"]
     container = pods[0]["spec"]["template"]["spec"]["containers"][0]
     assert wanted <= {e["name"] for e in container["env"]}

@@ -6,7 +6,7 @@
 #include "base/json.h"
 #include "base/log.h"
 #include "base/rand.h"
-#include "bus/bus.h"
+#include "base/observers.h"
 #include "store/memory/memory.h"
 #include "store/seal.h"
 #include "tenancy/enroll.h"
@@ -32,7 +32,7 @@ static void set_up(void)
         abort();
     struct facts_env env = {.clock = clk,
                             .store = store_memory_new(clk),
-                            .bus = bus_local_new(clk),
+                            .observers = observers_new(clk),
                             .rand = &rnd,
                             .seal = seal};
     if (facts_open(&env, &facts, why) != BH_OK)

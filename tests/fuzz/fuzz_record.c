@@ -8,7 +8,7 @@
 #include "base/log.h"
 #include "base/mem.h"
 #include "base/rand.h"
-#include "bus/bus.h"
+#include "base/observers.h"
 #include "cli/forms.h"
 #include "edge/vault.h"
 #include "store/memory/memory.h"
@@ -21,7 +21,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 static struct clock *clk;
 static struct seal *seal;
 static struct store *store;
-static struct bus *bus;
+static struct observers *observers;
 static struct rand rnd;
 
 static struct str tenant_of(void *ctx, struct str id)
@@ -44,7 +44,8 @@ static void turn(void)
 
 static void load_facts(void)
 {
-    struct facts_env env = {.clock = clk, .store = store, .bus = bus, .rand = &rnd, .seal = seal};
+    struct facts_env env = {
+        .clock = clk, .store = store, .observers = observers, .rand = &rnd, .seal = seal};
     struct facts *f = NULL;
     char why[256] = "";
 
@@ -58,7 +59,7 @@ static void load_facts(void)
 
 static void load_keys(void)
 {
-    struct keys_env env = {clk, store, bus, &rnd, seal};
+    struct keys_env env = {clk, store, &rnd, seal};
     struct keys *k = NULL;
     char why[256] = "";
 
@@ -76,7 +77,7 @@ static void load_vault(void)
     struct vault *v = NULL;
     char why[256] = "";
 
-    if (vault_open(&(struct vault_env){clk, store, seal, bus, &tenants}, &v, why) == BH_OK) {
+    if (vault_open(&(struct vault_env){clk, store, seal, observers, &tenants}, &v, why) == BH_OK) {
         turn();
         vault_free(v);
     } else if (why[0] == '\0') {
@@ -90,12 +91,12 @@ static void load_with(const char *ns, struct str key, struct str value, void (*l
     struct store_kv item = {.ns = ns, .key = key, .value = value};
 
     store = store_memory_new(clk);
-    bus = bus_local_new(clk);
+    observers = observers_new(clk);
     store_put(store, &item, 1, true, NULL, NULL);
     turn();
     load();
     store_close(store);
-    bus->ops->close(bus);
+    observers_free(observers);
 }
 
 static void read_as(struct record_reader *r, const struct record_form *form, struct str key,

@@ -1,9 +1,9 @@
-/* What a Redis server says, and bus.url: a reply lies within the bytes that were there, is the same
- * when more follow, and is not there when a byte is missing. */
+/* What a Redis server says, and its address: a reply lies within the bytes that were there, is the
+ * same when more follow, and is not there when a byte is missing. */
 #include <stdlib.h>
 #include "base/buf.h"
-#include "bus/redis/redis.h"
-#include "bus/redis/resp.h"
+#include "net/redis_client.h"
+#include "net/resp.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
@@ -40,7 +40,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         check_reply(in, &r, (size_t)n);
     if (memchr(data, '\0', size) == NULL) {
         buf_add(&url, data, size);
-        bus_redis_url_ok(buf_z(&url), why);
+        redis_url_ok(buf_z(&url), why);
     }
     buf_done(&url);
     return 0;

@@ -15,7 +15,7 @@
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include "bus/bus.h"
+#include "base/observers.h"
 #include "simulate/truth.h"
 #include "simulate/world_priv.h"
 #include "tenancy/facts.h"
@@ -35,7 +35,7 @@ void nodes_enter(struct world *w, struct sim_node *n)
     w->at = n;
     w->clock = n != NULL ? n->clock : NULL;
     w->store = n != NULL ? n->store : NULL;
-    w->bus = n != NULL ? n->bus : NULL;
+    w->observers = n != NULL ? n->observers : NULL;
     w->facts = n != NULL ? n->facts : NULL;
     w->relay = n != NULL ? n->relay : NULL;
 }
@@ -123,13 +123,13 @@ static void end(struct world *w, struct sim_node *n, bool clean)
     node_free(n->node);
     relay_free(n->relay);
     facts_free(n->facts);
-    if (n->bus != NULL)
-        n->bus->ops->close(n->bus);
+    if (n->observers != NULL)
+        observers_free(n->observers);
     n->node = NULL;
     n->store = NULL;
     n->relay = NULL;
     n->facts = NULL;
-    n->bus = NULL;
+    n->observers = NULL;
     n->alive = n->serves = false;
     n->since_ms = w->now_ms;
     forget_asked(w, n);
@@ -170,7 +170,7 @@ static void begin_to_serve(struct world *w, struct sim_node *n)
     w->current = n;
     n->serves = true;
     world_boot(w);
-    n->bus = w->bus;
+    n->observers = w->observers;
     n->facts = w->facts;
     n->relay = w->relay;
     world_check_sleepers(w);

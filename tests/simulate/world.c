@@ -11,7 +11,7 @@
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include "bus/bus.h"
+#include "base/observers.h"
 #include "simulate/world_priv.h"
 #include "tenancy/facts.h"
 #include "tenancy/grants.h"
@@ -114,15 +114,15 @@ void world_tell_holders(struct world *w)
 void world_boot(struct world *w)
 {
     char why[256] = "";
-    w->bus = bus_local_new(w->clock);
+    w->observers = observers_new(w->clock);
     struct facts_env fenv = {.clock = w->clock,
                              .store = w->store,
-                             .bus = w->bus,
+                             .observers = w->observers,
                              .rand = &w->relay_rand,
                              .seal = w->seal};
     struct relay_env renv = {.clock = w->clock,
                              .store = w->store,
-                             .bus = w->bus,
+                             .observers = w->observers,
                              .rand = &w->relay_rand,
                              .waker = &w->waker,
                              .outside = &w->outside};
@@ -151,7 +151,7 @@ static void halt(struct world *w)
     w->store = NULL;
     relay_free(w->relay);
     facts_free(w->facts);
-    w->bus->ops->close(w->bus);
+    observers_free(w->observers);
     peers_lost(w);
     clock_free(w->clock);
     w->clock = clock_new();
@@ -241,7 +241,7 @@ static void bury(struct world *w)
     store_close(p->store);
     relay_free(p->relay);
     facts_free(p->facts);
-    p->bus->ops->close(p->bus);
+    observers_free(p->observers);
     clock_free(p->clock);
     *p = (struct stopped){0};
 }
@@ -250,7 +250,7 @@ static void bury(struct world *w)
 static void stop(struct world *w)
 {
     bury(w);
-    w->stopped = (struct stopped){w->clock, w->store, w->bus, w->facts, w->relay};
+    w->stopped = (struct stopped){w->clock, w->store, w->observers, w->facts, w->relay};
     w->store = NULL;
     peers_lost(w);
     w->clock = clock_new();

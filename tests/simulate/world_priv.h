@@ -82,7 +82,7 @@ struct sim_node {        /* one process of several: nodes.c */
     struct node *node;
     struct clock *clock;
     struct store *store;
-    struct bus *bus;
+    struct observers *observers;
     struct facts *facts;
     struct relay *relay;
 };
@@ -90,7 +90,7 @@ struct sim_node {        /* one process of several: nodes.c */
 struct stopped { /* a process that another one took over from; it is not turned any more */
     struct clock *clock;
     struct store *store; /* NULL: there is none */
-    struct bus *bus;
+    struct observers *observers;
     struct facts *facts;
     struct relay *relay;
 };
@@ -110,7 +110,7 @@ struct world {
     int64_t now_ms;
     struct sim_disk *disk;
     struct store *store;
-    struct bus *bus;
+    struct observers *observers;
     struct seal *seal;
     struct facts *facts;
     struct relay *relay;

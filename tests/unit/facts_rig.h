@@ -1,7 +1,7 @@
 /* Facts on a store in memory, under a clock that a test moves: what tests of modules that look at
  * facts begin with. A test keeps it in its own rig as @f.
  *
- *      facts_rig_open(&r->f);      clock, store, bus, seal and facts, at 1000 ms and NOW_MS
+ *      facts_rig_open(&r->f);      clock, store, observers, seal and facts, at 1000 ms and NOW_MS
  *      facts_rig_pass(&r->f, ms);  time goes on, and everything due happens
  *      facts_rig_done(&r->f);      after the test's own modules are gone */
 #pragma once
@@ -9,7 +9,7 @@
 #include "unit.h"
 #include "base/clock.h"
 #include "base/rand.h"
-#include "bus/bus.h"
+#include "base/observers.h"
 #include "store/memory/memory.h"
 #include "tenancy/facts.h"
 
@@ -18,7 +18,7 @@
 struct facts_rig {
     struct clock *clock;
     struct store *store;
-    struct bus *bus;
+    struct observers *observers;
     struct rand rand;
     struct seal *seal;
     struct facts *facts;
@@ -41,8 +41,11 @@ static inline void facts_rig_pass(struct facts_rig *f, int64_t ms)
 /* Opens the facts again, from the store alone; @ret_why: 256 bytes. */
 static inline enum bh_err facts_rig_try(struct facts_rig *f, char *ret_why)
 {
-    struct facts_env env = {
-        .clock = f->clock, .store = f->store, .bus = f->bus, .rand = &f->rand, .seal = f->seal};
+    struct facts_env env = {.clock = f->clock,
+                            .store = f->store,
+                            .observers = f->observers,
+                            .rand = &f->rand,
+                            .seal = f->seal};
 
     facts_free(f->facts);
     f->facts = NULL;
@@ -64,7 +67,7 @@ static inline void facts_rig_open(struct facts_rig *f)
     f->clock = clock_new();
     clock_set(f->clock, 1000, NOW_MS);
     f->store = store_memory_new(f->clock);
-    f->bus = bus_local_new(f->clock);
+    f->observers = observers_new(f->clock);
     f->rand = rand_seeded(7);
     assert_int_equal(seal_open_master(STR("a passphrase of some length"), NULL, &f->seal, why),
                      BH_OK);
@@ -83,7 +86,7 @@ static inline void facts_rig_done(struct facts_rig *f)
     if (f->store != NULL)
         facts_rig_close_store(f);
     facts_free(f->facts);
-    f->bus->ops->close(f->bus);
+    observers_free(f->observers);
     seal_free(f->seal);
     clock_free(f->clock);
 }

@@ -11,7 +11,6 @@
  * instances all of them keep it. */
 #include "relay/in/interrupt.h"
 #include <stdlib.h>
-#include "bus/bus.h"
 #include "core/delivery_id.h"
 #include "core/frame.h"
 #include "core/session_key.h"
@@ -25,7 +24,6 @@
 
 #define BETWEEN_HOLDS_MS 100
 enum { WAYS = 8, FEWEST_SETS = 1 << 13, MOST_SETS = 1 << 18, KEY_MAX_BYTES = 2048, LOOK_AT = 16 };
-#define TOPIC "interrupt"
 
 struct way {
     uint32_t tag;  /* half of the hash of tenant and session key */
@@ -225,36 +223,22 @@ static struct instance *only_instance(struct relay *r, struct str tenant)
     return found;
 }
 
-static void on_bus(void *ctx, struct str topic, struct str message)
-{
-    struct interrupts *t = ctx;
-    struct str tenant, key = message;
-
-    (void)topic;
-    if (!str_split(&key, '\x1f', &tenant) || key.n == 0)
-        return;
-    struct known_chat *chat = recall(t, tenant, key);
-    struct instance *i = chat != NULL ? chat->inst : only_instance(t->relay, tenant);
-    char id[CHAT_ID_CHARS];
-    if (i == NULL || !send_interrupt(i, key, chat != NULL ? chat_id(chat, id) : STR(""), false))
-        t->relay->n.interrupts_dropped++;
-}
-
 void interrupt_from_gateway(struct session *s, struct str session_key)
 {
     struct relay *r = s->inst->relay;
-    struct buf message = BUF_INIT;
+    struct str tenant = instance_tenant(s->inst);
+    char id[CHAT_ID_CHARS];
 
     r->n.interrupts_in++;
     if (session_key.n == 0 || session_key.n > KEY_MAX_BYTES) {
         r->n.interrupts_dropped++;
         return;
     }
-    buf_add_str(&message, instance_tenant(s->inst));
-    buf_add_c(&message, '\x1f');
-    buf_add_str(&message, session_key);
-    bus_publish(r->env.bus, STR(TOPIC), buf_str(&message));
-    buf_done(&message);
+    struct known_chat *chat = recall(r->interrupts, tenant, session_key);
+    struct instance *i = chat != NULL ? chat->inst : only_instance(r, tenant);
+    if (i == NULL ||
+        !send_interrupt(i, session_key, chat != NULL ? chat_id(chat, id) : STR(""), false))
+        r->n.interrupts_dropped++;
 }
 
 /* ---- a person's /stop ---- */
@@ -356,11 +340,6 @@ struct interrupts *interrupts_new(struct relay *r)
     t->relay = r;
     t->n_sets = FEWEST_SETS;
     return t;
-}
-
-void interrupts_listen(struct relay *r)
-{
-    bus_subscribe(r->env.bus, TOPIC, on_bus, r->interrupts);
 }
 
 void interrupts_free(struct interrupts *t)

@@ -1,7 +1,7 @@
 /* interrupt.h - stopping a running turn, from either side.
  *
- * A gateway's `interrupt` travels over the bus to whoever holds the instance that last received
- * that session key in the same tenant, and becomes `interrupt_inbound` there.  A person's "/stop"
+ * A gateway's `interrupt` goes to the instance that last received that session key in the same
+ * tenant, as `interrupt_inbound`.  A person's "/stop"
  * is a message like any other, and before it, past the window, an `interrupt_inbound` for every
  * instance the message goes to: gateways whose session keys are not the ones we think of stop by
  * the text, the others at once.  The text, and whatever is behind it, follows INTERRUPT_HOLD_MS
@@ -32,7 +32,6 @@ struct session;
 
 struct interrupts *interrupts_new(struct relay *r);
 void interrupts_load(struct relay *r);      /* at start, after the chats */
-void interrupts_listen(struct relay *r);    /* on the bus, until it is closed */
 void interrupts_free(struct interrupts *t); /* NULL is fine */
 
 /* The name of a session of @i: the same whoever runs it in this tenant, also after a restart. */

@@ -63,6 +63,7 @@ struct staged {
     uint8_t context;            /* enum want_state */
     bool judged;                /* what it waits for is known */
     bool dropped;               /* its author's words are erased: it goes instead of entering */
+    bool in_doubt;              /* an append ended with BH_UNKNOWN: the row may be there */
     uint32_t index, generation; /* in stage->slots */
     struct arena arena;
     struct event ev;      /* in the arena; not routed */
@@ -599,17 +600,17 @@ static void on_written(struct store_op *op, enum bh_err err)
     r->stage->n_writing--;
     if (r->draining)
         turn_want(r);
-    if (err == BH_UNKNOWN && !r->draining) { /* the row may be there: the same row again */
+    e->in_doubt |= err == BH_UNKNOWN;
+    if (err != BH_OK && e->in_doubt && !r->draining) { /* the row may be there: once more */
         timer_set(r->env.clock, &e->timer, RETRY_MS);
         return;
     }
-    if (err != BH_OK && err != BH_CONFLICT) {
+    if (err != BH_OK) {
         r->n.refused_store++;
         tell_waiting(e, BH_UNAVAILABLE);
         leave(e);
         return;
     }
-    e->append.id = e->append.sequence;
     buf_done(&e->body);
     e->body = BUF_INIT;
     tell_waiting(e, BH_OK);

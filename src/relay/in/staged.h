@@ -39,7 +39,7 @@ struct gate_instance;
 struct gate_verdict;
 struct stage;
 
-#define STAGED_BOX STORE_MAX_BOX
+#define STAGED_BOX (1u << 24)
 #define STAGED_MAX 4096 /* in all */
 #define STAGED_TENANT_MAX 1024
 #define STAGED_CHAT_MAX 256

@@ -8,7 +8,7 @@
 #include <assert.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include "bus/bus.h"
+#include "base/observers.h"
 #include "relay/heart.h"
 #include "relay/in/inside.h"
 #include "relay/in/interrupt.h"
@@ -641,7 +641,7 @@ static void close_revoked(const struct gateway *g, struct session *s)
 
 /* Its sockets are those of its instance; only where the id was given out again meanwhile, maybe to
  * another instance, everybody is looked at. */
-static void on_revoked(void *ctx, struct str topic, struct str id)
+static void on_revoked(void *ctx, struct str id)
 {
     struct relay *r = ctx;
     const struct gateway *g = facts_gateway(r->env.facts, id);
@@ -649,7 +649,6 @@ static void on_revoked(void *ctx, struct str topic, struct str id)
                              ? instance_find(r, str_of(g->tenant), str_of(g->instance))
                              : NULL;
 
-    (void)topic;
     if (i != NULL) {
         list_each (&i->sessions, it, nxt)
             close_revoked(g, list_entry(it, struct session, by_inst));
@@ -661,7 +660,7 @@ static void on_revoked(void *ctx, struct str topic, struct str id)
 
 void sessions_listen(struct relay *r)
 {
-    bus_subscribe(r->env.bus, "revoked", on_revoked, r);
+    observers_add(r->env.observers, "revoked", on_revoked, r);
 }
 
 /* ---- agents inside this program: inside.h ---- */

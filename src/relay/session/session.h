@@ -81,7 +81,7 @@ struct session {
 };
 
 struct sessions *sessions_new(void);
-void sessions_listen(struct relay *r); /* for revocations, on the bus, until it is closed */
+void sessions_listen(struct relay *r); /* for revocations: observers.h */
 void sessions_free(struct relay *r);
 struct list *sessions_by_age(struct relay *r);
 /* True: a line about what a gateway did may be logged now. */

@@ -10,7 +10,7 @@
 #include <stdlib.h>
 #include "base/json.h"
 #include "base/jw.h"
-#include "bus/bus.h"
+#include "base/observers.h"
 #include "relay/heart.h"
 #include "relay/in/staged.h"
 #include "relay/mailbox/delivery.h"
@@ -563,12 +563,11 @@ void life_follow(struct instance *i, uint32_t life)
     instance_begin_life(i, life);
 }
 
-static void on_ended(void *ctx, struct str topic, struct str message)
+static void on_ended(void *ctx, struct str message)
 {
     struct relay *r = ctx;
     struct str tenant, name = message;
 
-    (void)topic;
     if (!str_split(&name, '\x1f', &tenant))
         return;
     struct instance *i = instance_find(r, tenant, name);
@@ -578,7 +577,7 @@ static void on_ended(void *ctx, struct str topic, struct str message)
 
 void lives_listen(struct relay *r)
 {
-    bus_subscribe(r->env.bus, "ended", on_ended, r);
+    observers_add(r->env.observers, "ended", on_ended, r);
 }
 
 /* ---- while starting ---- */

@@ -113,7 +113,7 @@ void instance_tell_changes(struct relay *r);
  * transaction that frees the name.  Everything the relay kept for the life before ends then:
  * sockets are closed, mail is purged, chats are forgotten, results find nobody.
  *
- *      the facts' life is newer: seen at start, on the bus ("ended"), at the first event or socket
+ *      the facts' life is newer: seen at start, told ("ended"), at the first event or socket
  *           |
  *           v
  *      the instance gets a mailbox of another number
@@ -126,7 +126,7 @@ void instance_tell_changes(struct relay *r);
  * with the first start that finds no row of it.
  */
 struct lives *lives_new(void);
-void lives_listen(struct relay *r); /* on the bus, until it is closed */
+void lives_listen(struct relay *r); /* for names that ended: observers.h */
 void lives_free(struct lives *t);   /* NULL is fine */
 
 /* What the facts say; 0: nobody has held the name before. */

@@ -1,7 +1,7 @@
 /* sleep.c - design.  (sleep.h has the contract and the picture.) */
 #include "relay/sleep/sleep.h"
 #include <stdlib.h>
-#include "bus/bus.h"
+#include "base/observers.h"
 #include "core/frame.h"
 #include "relay/heart.h"
 #include "relay/mailbox/delivery.h"
@@ -293,7 +293,7 @@ static void on_due(struct timer *t)
 
 /* ---- another URL ---- */
 
-static void on_facts(void *ctx, struct str topic, struct str message)
+static void on_facts(void *ctx, struct str message)
 {
     struct relay *r = ctx;
     struct str what;
@@ -303,14 +303,13 @@ static void on_facts(void *ctx, struct str topic, struct str message)
     struct instance *i =
         g != NULL ? instance_find(r, str_of(g->tenant), str_of(g->instance)) : NULL;
 
-    (void)topic;
     if (i != NULL)
         wake_for_mail(i);
 }
 
 void wake_listen(struct relay *r)
 {
-    bus_subscribe(r->env.bus, "facts", on_facts, r);
+    observers_add(r->env.observers, "facts", on_facts, r);
 }
 
 /* ---- after a start ---- */

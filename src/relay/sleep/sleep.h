@@ -85,7 +85,7 @@ void wake_for_mail(struct instance *i); /* something new has come */
  * poked at once all the same. */
 void wake_redialling(struct instance *i);
 void wake_stop(struct instance *i); /* it is here; before sleep_end(), which writes the record */
-/* From now on, for gateways that change: on the bus, until it is closed. */
+/* From now on, for gateways that change: observers.h. */
 void wake_listen(struct relay *r);
 /* At start, when all is loaded: whoever has mail and may be poked is, one after the other. */
 void wake_after_start(struct relay *r);

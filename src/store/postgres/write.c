@@ -2,8 +2,8 @@
  *
  * Mailbox rows and records are different tables, so the ops change places: all appends become one
  * statement, then the records follow in the order of submission, then the acks as one statement,
- * then the marks (a row that is deleted is gone, marked before or after).  A hundred deliveries cost
- * one statement.
+ * then the marks (a row that is deleted is gone, marked before or after).  A hundred deliveries
+ * cost one statement.
  *
  *      pg_write_ask   queues the statements and notes in st->asked whose answer says more than yes
  *      pg_write_read  reads the answers in the same order */

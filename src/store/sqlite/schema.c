@@ -9,8 +9,7 @@
 
 #define MAX_BOOT ((INT64_C(1) << 23) - 1) /* boot << 40 | n stays a positive rowid */
 
-/* [n] takes a database from version n to n + 1.  Never change one that was released: append.  A kept
- * database of each version is opened by tests/e2e/test_kept.py. */
+/* [n] takes a database from version n to n + 1.  Never change one that was released: append. */
 static const char *const migrations[] = {
     "CREATE TABLE meta(name TEXT PRIMARY KEY, value) WITHOUT ROWID;"
     "INSERT INTO meta VALUES('boot', 0);"

@@ -31,7 +31,7 @@ static bool has_gateway(void *ctx, struct str tenant)
 static void open_vault(struct rig *r)
 {
     char why[256];
-    struct vault_env env = {r->f.clock, r->f.store, r->f.seal, r->f.bus, &r->tenants};
+    struct vault_env env = {r->f.clock, r->f.store, r->f.seal, r->f.observers, &r->tenants};
 
     r->tenants = (struct vault_tenants){of_gateway, has_gateway, r};
 
@@ -293,9 +293,9 @@ static void a_revocation_that_was_missed_counts_at_the_next_start(void **state)
 
     bind(r, "a", "1");
     bind(r, "b", "2");
-    vault_free(r->vault); /* the local bus keeps a dead listener: nothing is published until */
-    r->f.bus->ops->close(r->f.bus); /* it is replaced */
-    r->f.bus = bus_local_new(r->f.clock);
+    vault_free(r->vault);           /* the observers keep a dead listener: nothing is told until */
+    observers_free(r->f.observers); /* it is replaced */
+    r->f.observers = observers_new(r->f.clock);
     facts_rig_reopen(&r->f);
     facts_gateway_revoke(r->f.facts, STR("gb"), NULL, NULL);
     facts_rig_turn(&r->f);

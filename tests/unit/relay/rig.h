@@ -1,12 +1,12 @@
-/* rig.h - a relay on a bench: real facts and bus, the in-memory store behind a tap that can refuse
- * or hold, wires that write down what they are sent, a clock turned by hand.
+/* rig.h - a relay on a bench: real facts and observers, the in-memory store behind a tap that can
+ * refuse or hold, wires that write down what they are sent, a clock turned by hand.
  *
  * Tenant "acme" has the instances "ann" (gateway gw-a, route key "a", wake URL) and "bob" (gw-b,
  * "b"). Key "both" leads to both. */
 #pragma once
 #include "unit.h"
 #include "base/clock.h"
-#include "bus/bus.h"
+#include "base/observers.h"
 #include "relay/relay.h"
 #include "store/memory/memory.h"
 #include "store/store.h"
@@ -47,7 +47,7 @@ struct rig {
     struct clock *clock;
     int64_t now_ms;
     struct tap tap;
-    struct bus *bus;
+    struct observers *observers;
     struct seal *seal;
     struct facts *facts;
     struct rand rand;
@@ -548,7 +548,7 @@ static void rig_open_relay(void)
     char why[256] = "";
     struct relay_env env = {.clock = rig.clock,
                             .store = &rig.tap.base,
-                            .bus = rig.bus,
+                            .observers = rig.observers,
                             .rand = &rig.rand,
                             .facts = rig.facts,
                             .waker = &rig.waker,
@@ -591,7 +591,7 @@ static void rig_open_facts(void)
     char why[256] = "";
     struct facts_env env = {.clock = rig.clock,
                             .store = rig.tap.inner,
-                            .bus = rig.bus,
+                            .observers = rig.observers,
                             .rand = &rig.rand,
                             .seal = rig.seal};
     assert_int_equal(facts_open(&env, &rig.facts, why), BH_OK);
@@ -612,7 +612,7 @@ static int setup_with(const struct relay_limits *lim)
     rig.tap.end = &rig.tap.first;
     rig.tap.refused_end = &rig.tap.refused;
     timer_init(&rig.tap.timer, tap_on_timer);
-    rig.bus = bus_local_new(rig.clock);
+    rig.observers = observers_new(rig.clock);
     assert_int_equal(seal_open_master(STR(RIG_KEY), NULL, &rig.seal, why), BH_OK);
     rig_open_facts();
     rig.waker.poke = rig_poke;
@@ -660,8 +660,8 @@ RIG_UNUSED static void restart(void)
     rig.tap.hold = rig.tap.refuse = false;
     rig.tap.base.boot++;
     forget_sockets();
-    rig.bus->ops->close(rig.bus); /* its subscriber is gone */
-    rig.bus = bus_local_new(rig.clock);
+    observers_free(rig.observers); /* its subscriber is gone */
+    rig.observers = observers_new(rig.clock);
     rig_open_facts();
     rig_open_relay();
     turn();
@@ -672,7 +672,7 @@ static int teardown(void **state)
     store_close(&rig.tap.base);
     relay_free(rig.relay);
     facts_free(rig.facts);
-    rig.bus->ops->close(rig.bus);
+    observers_free(rig.observers);
     seal_free(rig.seal);
     clock_free(rig.clock);
     forget_sockets();

@@ -110,7 +110,7 @@ static void a_number_is_never_used_again(void **state)
 static void on_taken(void *ctx, enum bh_err err, const char *why)
 {
     assert_int_equal(err, BH_OK);
-    offer("a", "new"); /* before anybody has heard of the end on the bus */
+    offer("a", "new"); /* before anybody was told of the end */
 }
 static void an_event_for_the_next_holder_may_come_before_the_news(void **state)
 {

@@ -1,4 +1,5 @@
-/* contract_lease.h - the promises of store/store.h about leases and the guard, for shared stores. */
+/* contract_lease.h - the promises of store/store.h about leases and the guard, for shared
+ * stores. */
 #pragma once
 #include "store/contract.h"
 

@@ -5,7 +5,7 @@
 #include "base/clock.h"
 #include "base/mem.h"
 #include "base/rand.h"
-#include "bus/bus.h"
+#include "base/observers.h"
 #include "store/memory/memory.h"
 #include "core/event.h"
 #include "tenancy/enroll.h"
@@ -16,7 +16,7 @@
 struct rig {
     struct clock *clock;
     struct store *store;
-    struct bus *bus;
+    struct observers *observers;
     struct rand rand;
     struct seal *seal;
     struct facts *facts;
@@ -25,21 +25,27 @@ struct rig {
     int calls;
     enum bh_err err;
     char why[200];
-    /* what the bus said */
+    /* what was told */
     struct buf news;
 };
 
 static struct facts_env env_of(struct rig *r)
 {
-    return (struct facts_env){
-        .clock = r->clock, .store = r->store, .bus = r->bus, .rand = &r->rand, .seal = r->seal};
+    return (struct facts_env){.clock = r->clock,
+                              .store = r->store,
+                              .observers = r->observers,
+                              .rand = &r->rand,
+                              .seal = r->seal};
 }
 
-static void on_news(void *ctx, struct str topic, struct str message)
+static void on_changed(void *ctx, struct str what)
 {
-    struct rig *r = ctx;
+    buf_printf(&((struct rig *)ctx)->news, "facts:%.*s;", STR_FMT(what));
+}
 
-    buf_printf(&r->news, "%.*s:%.*s;", STR_FMT(topic), STR_FMT(message));
+static void on_revoked(void *ctx, struct str id)
+{
+    buf_printf(&((struct rig *)ctx)->news, "revoked:%.*s;", STR_FMT(id));
 }
 
 static int setup(void **state)
@@ -50,10 +56,10 @@ static int setup(void **state)
     r->clock = clock_new();
     clock_set(r->clock, 1000, NOW_MS);
     r->store = store_memory_new(r->clock);
-    r->bus = bus_local_new(r->clock);
+    r->observers = observers_new(r->clock);
     r->rand = rand_seeded(7);
-    bus_subscribe(r->bus, "facts", on_news, r);
-    bus_subscribe(r->bus, "revoked", on_news, r);
+    observers_add(r->observers, "facts", on_changed, r);
+    observers_add(r->observers, "revoked", on_revoked, r);
     assert_int_equal(seal_open_master(STR("a passphrase of some length"), NULL, &r->seal, why),
                      BH_OK);
     struct facts_env env = env_of(r);
@@ -68,7 +74,7 @@ static int teardown(void **state)
 
     store_close(r->store);
     facts_free(r->facts);
-    r->bus->ops->close(r->bus);
+    observers_free(r->observers);
     seal_free(r->seal);
     clock_free(r->clock);
     buf_done(&r->id);

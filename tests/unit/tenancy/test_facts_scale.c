@@ -7,7 +7,7 @@
 #include "base/clock.h"
 #include "base/mem.h"
 #include "base/rand.h"
-#include "bus/bus.h"
+#include "base/observers.h"
 #include "store/memory/memory.h"
 #include "tenancy/facts.h"
 #include "tenancy/grants.h"
@@ -17,7 +17,7 @@ enum { SMALL = 250, LARGE = 4 * SMALL, TRIES = 3, WORST = 8 };
 struct rig {
     struct clock *clock;
     struct store *store;
-    struct bus *bus;
+    struct observers *observers;
     struct rand rand;
     struct facts *facts;
     size_t done;
@@ -28,8 +28,11 @@ static struct seal *seal; /* opened once: a passphrase takes its time */
 
 static void open_facts(struct rig *r)
 {
-    struct facts_env env = {
-        .clock = r->clock, .store = r->store, .bus = r->bus, .rand = &r->rand, .seal = seal};
+    struct facts_env env = {.clock = r->clock,
+                            .store = r->store,
+                            .observers = r->observers,
+                            .rand = &r->rand,
+                            .seal = seal};
     char why[256];
 
     assert_int_equal(facts_open(&env, &r->facts, why), BH_OK);
@@ -42,7 +45,7 @@ static struct rig *rig_new(void)
     r->clock = clock_new();
     clock_set(r->clock, 1000, 1800000000000);
     r->store = store_memory_new(r->clock);
-    r->bus = bus_local_new(r->clock);
+    r->observers = observers_new(r->clock);
     r->rand = rand_seeded(7);
     open_facts(r);
     return r;
@@ -52,7 +55,7 @@ static void rig_free(struct rig *r)
 {
     store_close(r->store);
     facts_free(r->facts);
-    r->bus->ops->close(r->bus);
+    observers_free(r->observers);
     clock_free(r->clock);
     buf_done(&r->unused);
     free(r);

@@ -32,7 +32,6 @@ static void open_keys(struct rig *r)
     char why[256] = "";
     struct keys_env env = {.clock = r->f.clock,
                            .store = r->f.store,
-                           .bus = r->f.bus,
                            .rand = &r->f.rand,
                            .seal = r->f.seal};
     assert_int_equal(keys_open(&env, &r->keys, why), BH_OK);
@@ -248,7 +247,6 @@ static void a_hook_keeps_a_secret_that_only_the_master_key_opens(void **state)
     assert_int_equal(seal_open_master(STR("another passphrase, longer"), NULL, &other, why), BH_OK);
     struct keys_env env = {.clock = r->f.clock,
                            .store = r->f.store,
-                           .bus = r->f.bus,
                            .rand = &r->f.rand,
                            .seal = other};
     struct keys *none;
@@ -408,10 +406,7 @@ static void a_hundred_thousand_keys_cost_no_more_each_than_one(void **state)
     struct key_made *made = xcalloc(MANY, sizeof *made);
     const struct key_spec spec = {.kind = KEY_AGENT, .tenant = STR("acme")};
     struct loop *loop = loop_new();
-    struct keys_env env = {.clock = loop_clock(loop),
-                           .bus = r->f.bus,
-                           .rand = &r->f.rand,
-                           .seal = r->f.seal};
+    struct keys_env env = {.clock = loop_clock(loop), .rand = &r->f.rand, .seal = r->f.seal};
     struct keys *keys;
     const struct list *head;
     int n = 0;

@@ -3,14 +3,14 @@
 #include "base/clock.h"
 #include "base/mem.h"
 #include "base/rand.h"
-#include "bus/bus.h"
+#include "base/observers.h"
 #include "platform/platform.h"
 #include "store/memory/memory.h"
 #include "tenancy/facts.h"
 
 static struct clock *clk;
 static struct store *store;
-static struct bus *bus;
+static struct observers *observers;
 static struct seal *seal;
 static struct facts *facts;
 static struct rand chance;
@@ -22,11 +22,11 @@ static int setup(void **state)
     clk = clock_new();
     clock_set(clk, 1000, 1800000000000);
     store = store_memory_new(clk);
-    bus = bus_local_new(clk);
+    observers = observers_new(clk);
     chance = rand_seeded(7);
     assert_int_equal(seal_open_master(STR("a passphrase of some length"), NULL, &seal, why), BH_OK);
     struct facts_env env = {
-        .clock = clk, .store = store, .bus = bus, .rand = &chance, .seal = seal};
+        .clock = clk, .store = store, .observers = observers, .rand = &chance, .seal = seal};
     assert_int_equal(facts_open(&env, &facts, why), BH_OK);
     return 0;
 }
@@ -35,7 +35,7 @@ static int teardown(void **state)
 {
     store_close(store);
     facts_free(facts);
-    bus->ops->close(bus);
+    observers_free(observers);
     seal_free(seal);
     clock_free(clk);
     return 0;

@@ -1,6 +1,6 @@
-/* Promises of bus/redis/resp.h. */
+/* Promises of net/resp.h. */
 #include "unit.h"
-#include "bus/redis/resp.h"
+#include "net/resp.h"
 
 static ptrdiff_t read_z(const char *z, struct resp *ret)
 {
@@ -82,7 +82,7 @@ static void a_line_that_never_ends_is_refused(void **state)
     assert_int_equal(resp_read(str_make(line, sizeof line), &r), -1);
 }
 
-UNIT(bus_test_resp)
+UNIT(net_test_resp)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(plain_replies_are_read),

@@ -1,5 +1,5 @@
 /* resp.c - (resp.h has the contract.) */
-#include "bus/redis/resp.h"
+#include "net/resp.h"
 
 enum { MORE = 0, BAD = -1, MAX_LINE = 4096 };
 

@@ -1,6 +1,6 @@
 /* resp.h - what a Redis server says (RESP2), cut out of a stream.  A pure function of bytes.
  *
- * Only what a bus needs: words, errors, numbers, bulk strings, and arrays of these.  Lengths are
+ * Only what a client needs: words, errors, numbers, bulk strings, and arrays of these.  Lengths are
  * held against RESP_MAX_BULK and RESP_MAX_ITEMS before anything is kept, and nothing nests. */
 #pragma once
 #include "base/str.h"

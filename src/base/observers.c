@@ -1,0 +1,102 @@
+/* observers.c - a queue of news that a timer of zero milliseconds empties.
+ *
+ * What callbacks tell waits for the next turn, so that two listeners that answer each other do not
+ * hold up everybody else. */
+#include "base/observers.h"
+#include <stdlib.h>
+#include "base/clock.h"
+#include "base/list.h"
+#include "base/mem.h"
+
+struct news {
+    struct news *next;
+    const char *topic; /* borrowed */
+    size_t n;
+    char about[];
+};
+
+struct observer {
+    const char *topic; /* borrowed */
+    observer_cb *cb;
+    void *ctx;
+};
+
+struct observers {
+    struct clock *clock;       /* borrowed */
+    struct news *first, **end; /* owned; told, not heard yet */
+    struct observer *all;      /* owned */
+    size_t n, cap;
+    struct timer turn;     /* armed while something is queued */
+    bool telling, freeing; /* freed while telling: the memory goes when that ends */
+};
+
+static void on_turn(struct timer *t);
+
+struct observers *observers_new(struct clock *clock)
+{
+    struct observers *o = xcalloc(1, sizeof *o);
+
+    o->clock = clock;
+    o->end = &o->first;
+    timer_init(&o->turn, on_turn);
+    return o;
+}
+
+void observers_free(struct observers *o)
+{
+    if (o == NULL)
+        return;
+    timer_stop(o->clock, &o->turn);
+    o->freeing = true;
+    if (o->telling)
+        return;
+    for (struct news *m; (m = o->first) != NULL;) {
+        o->first = m->next;
+        free(m);
+    }
+    free(o->all);
+    free(o);
+}
+
+void observers_add(struct observers *o, const char *topic, observer_cb *cb, void *ctx)
+{
+    if (o->n == o->cap) {
+        o->cap = o->cap == 0 ? 8 : o->cap * 2;
+        o->all = xrealloc(o->all, o->cap * sizeof *o->all);
+    }
+    o->all[o->n++] = (struct observer){topic, cb, ctx};
+}
+
+void observers_tell(struct observers *o, const char *topic, struct str about)
+{
+    struct news *m = xmalloc(sizeof *m + about.n);
+
+    *m = (struct news){.topic = topic, .n = about.n};
+    if (about.n > 0)
+        memcpy(m->about, about.p, about.n);
+    *o->end = m;
+    o->end = &m->next;
+    if (!timer_is_set(&o->turn))
+        timer_set(o->clock, &o->turn, 0);
+}
+
+static void on_turn(struct timer *t)
+{
+    struct observers *o = container_of(t, struct observers, turn);
+    struct news *m = o->first;
+
+    o->first = NULL;
+    o->end = &o->first;
+    o->telling = true;
+    for (struct news *next; m != NULL; m = next) {
+        size_t n = o->n; /* a listener that a callback adds hears the next news */
+        next = m->next;
+        for (size_t i = 0; i < n && !o->freeing; i++)
+            if (strcmp(o->all[i].topic, m->topic) == 0)
+                o->all[i].cb(o->all[i].ctx, str_make(m->about, m->n));
+        free(m);
+    }
+    o->telling = false;
+    if (o->freeing)
+        observers_free(o);
+}

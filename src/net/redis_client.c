@@ -1,0 +1,431 @@
+/* redis_client.c - (redis_client.h has the contract and the picture.) */
+#include "net/redis_client.h"
+#include <assert.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include "base/buf.h"
+#include "base/clock.h"
+#include "base/crypto.h"
+#include "base/list.h"
+#include "base/log.h"
+#include "base/mem.h"
+#include "base/percent.h"
+#include "net/loop.h"
+#include "net/tcp_client.h"
+
+enum {
+    FIRST_PAUSE_MS = 50,
+    LONGEST_PAUSE_MS = 2000,
+    CONNECT_MS = 5000,
+    LOOK_MS = 2000, /* a sign of life is asked for when nothing was heard for that long ... */
+    DEAF_MS = 6000, /* ... and waited for until then */
+};
+
+struct redis_address { /* all owned */
+    char *host, *unix_path, *user, *password;
+    uint16_t port;
+    uint32_t database;
+    bool tls;
+};
+
+enum redis_state { REDIS_DOWN, REDIS_CONNECTING, REDIS_GREETING, REDIS_UP };
+
+struct redis_client {
+    struct loop *loop; /* borrowed */
+    struct redis_client_options options;
+    struct redis_client_handlers on;
+    void *ctx;
+    struct redis_address to;
+    struct tcp_client *tcp; /* owned; NULL: DOWN */
+    enum redis_state state; /* written by enter() only */
+    struct timer timer;     /* the pause; in UP the sign of life */
+    struct buf in;          /* owned; bytes that are not a whole reply yet */
+    uint64_t greetings;     /* replies to the greeting that are still to come */
+    uint64_t pings;         /* the same for signs of life */
+    int64_t heard_ms;       /* when the server said anything last */
+    int64_t pause_ms;
+    bool told;            /* the log has a line about the server being away */
+    bool calling, closed; /* closed inside a handler: freed when it returns */
+};
+
+/* ---- the address ---- */
+
+enum { PORT = 6379, MAX_DATABASE = 1 << 20 };
+
+static void address_done(struct redis_address *a)
+{
+    if (a->password != NULL)
+        secret_wipe(a->password, strlen(a->password));
+    free(a->password);
+    free(a->user);
+    free(a->host);
+    free(a->unix_path);
+    *a = (struct redis_address){0};
+}
+
+static bool wrong(char *ret_why, const char *what)
+{
+    snprintf(ret_why, 256,
+             "the Redis address: %s; expected redis://[user:password@]host[:port][/database], "
+             "rediss://... or unix:/path",
+             what);
+    return false;
+}
+
+/* NULL: its escapes are broken. */
+static char *unescape(struct str s)
+{
+    struct buf out = BUF_INIT;
+
+    if (percent_decode(&out, s) && memchr(buf_str(&out).p, '\0', out.n) == NULL)
+        return buf_take(&out);
+    buf_wipe(&out);
+    return NULL;
+}
+
+/* "user:password@", ":password@" */
+static bool read_who(struct str who, struct redis_address *ret)
+{
+    struct str user, password = who;
+
+    str_split(&password, ':', &user);
+    if (password.p == NULL)
+        return false;
+    ret->password = unescape(password);
+    if (user.n > 0)
+        ret->user = unescape(user);
+    return ret->password != NULL && (user.n == 0 || ret->user != NULL);
+}
+
+/* "host", "host:6379", "[::1]:6379" */
+static bool read_place(struct str place, struct redis_address *ret)
+{
+    struct str host = place, port = STR_NULL;
+    uint64_t number = PORT;
+
+    if (str_starts(place, STR("["))) {
+        ptrdiff_t end = str_find(place, ']');
+        if (end < 0)
+            return false;
+        host = str_make(place.p + 1, (size_t)end - 1);
+        port = str_skip(place, (size_t)end + 1);
+        if (port.n > 0 && *port.p != ':')
+            return false;
+        port = str_skip(port, 1);
+    } else if (str_find(place, ':') >= 0) {
+        port = place;
+        str_split(&port, ':', &host);
+    }
+    if (host.n == 0 || (port.n > 0 && (!str_to_u64(port, &number) || number - 1 >= 65535)))
+        return false;
+    ret->host = str_dup(host);
+    ret->port = (uint16_t)number;
+    return true;
+}
+
+static bool has_blank(struct str s)
+{
+    for (size_t i = 0; i < s.n; i++)
+        if ((unsigned char)s.p[i] <= ' ' || s.p[i] == 0x7f)
+            return true;
+    return false;
+}
+
+static bool read_parts(struct str rest, struct redis_address *ret, char *ret_why)
+{
+    struct str place;
+    uint64_t database = 0;
+
+    str_split(&rest, '/', &place);
+    if (rest.n > 0 && (!str_to_u64(rest, &database) || database > MAX_DATABASE))
+        return wrong(ret_why, "the database is no number");
+    ret->database = (uint32_t)database;
+    const char *at = place.n > 0 ? memrchr(place.p, '@', place.n) : NULL;
+    if (at != NULL && !read_who(str_make(place.p, (size_t)(at - place.p)), ret))
+        return wrong(ret_why, "user and password are written user:password@");
+    if (at != NULL)
+        place = str_skip(place, (size_t)(at - place.p) + 1);
+    return read_place(place, ret) || wrong(ret_why, "host and port cannot be understood");
+}
+
+static bool address_read(const char *url, struct redis_address *ret, char *ret_why)
+{
+    struct str s = str_of(url);
+    bool ok;
+
+    *ret = (struct redis_address){0};
+    if (has_blank(s))
+        return wrong(ret_why, "it has blanks");
+    if (str_starts(s, STR("unix:/"))) {
+        ret->unix_path = str_dup(str_skip(s, 5));
+        return true;
+    }
+    ret->tls = str_starts(s, STR("rediss://"));
+    if (!ret->tls && !str_starts(s, STR("redis://")))
+        return wrong(ret_why, "it is none");
+    ok = read_parts(str_skip(s, ret->tls ? 9 : 8), ret, ret_why);
+    if (!ok)
+        address_done(ret);
+    return ok;
+}
+
+bool redis_url_ok(const char *url, char *ret_why)
+{
+    struct redis_address a;
+    bool ok = address_read(url, &a, ret_why);
+
+    address_done(&a);
+    return ok;
+}
+
+/* ---- states ---- */
+
+static const unsigned next_states[] = {
+    [REDIS_DOWN] = 1u << REDIS_CONNECTING,
+    [REDIS_CONNECTING] = 1u << REDIS_DOWN | 1u << REDIS_GREETING,
+    [REDIS_GREETING] = 1u << REDIS_DOWN | 1u << REDIS_UP,
+    [REDIS_UP] = 1u << REDIS_DOWN,
+};
+
+static void enter(struct redis_client *c, enum redis_state next)
+{
+    assert((next_states[c->state] & 1u << next) != 0);
+    c->state = next;
+}
+
+bool redis_client_is_up(const struct redis_client *c)
+{
+    return c->state == REDIS_UP;
+}
+
+static int64_t now_ms(const struct redis_client *c)
+{
+    return clock_now_ms(loop_clock(c->loop));
+}
+
+static void free_it(struct redis_client *c)
+{
+    timer_stop(loop_clock(c->loop), &c->timer);
+    tcp_client_free(c->tcp);
+    address_done(&c->to);
+    buf_done(&c->in);
+    free(c);
+}
+
+void redis_client_close(struct redis_client *c)
+{
+    if (c == NULL)
+        return;
+    c->closed = true;
+    if (!c->calling)
+        free_it(c);
+}
+
+/* Runs one handler.  False: it closed the client, which is gone. */
+static bool call(struct redis_client *c, void (*plain)(void *ctx), const struct resp *reply)
+{
+    c->calling = true;
+    if (reply != NULL)
+        c->on.reply(c->ctx, reply);
+    else
+        plain(c->ctx);
+    c->calling = false;
+    if (c->closed)
+        free_it(c);
+    else
+        return true;
+    return false;
+}
+
+/* False: the client is gone. */
+static bool go_down(struct redis_client *c, const char *why)
+{
+    bool was_up = c->state == REDIS_UP;
+
+    if (!c->told)
+        log_warn(NULL, "redis: %s: %s; trying again", c->options.name, why);
+    c->told = true;
+    enter(c, REDIS_DOWN);
+    tcp_client_free(c->tcp);
+    c->tcp = NULL;
+    buf_done(&c->in);
+    timer_set(loop_clock(c->loop), &c->timer, c->pause_ms);
+    c->pause_ms = c->pause_ms * 2 < LONGEST_PAUSE_MS ? c->pause_ms * 2 : LONGEST_PAUSE_MS;
+    return !was_up || call(c, c->on.down, NULL);
+}
+
+/* ---- commands ---- */
+
+static void send(struct redis_client *c, const struct str *argv, size_t n)
+{
+    struct buf out = BUF_INIT;
+
+    buf_printf(&out, "*%zu\r\n", n);
+    for (size_t k = 0; k < n; k++) {
+        buf_printf(&out, "$%zu\r\n", argv[k].n);
+        buf_add_str(&out, argv[k]);
+        buf_add_z(&out, "\r\n");
+    }
+    tcp_client_send(c->tcp, buf_str(&out));
+    buf_wipe(&out); /* it may have been a password */
+}
+
+void redis_client_send(struct redis_client *c, const struct str *argv, size_t n)
+{
+    if (c->state == REDIS_UP)
+        send(c, argv, n);
+}
+
+static void greet(struct redis_client *c)
+{
+    const struct redis_address *to = &c->to;
+    char number[16];
+
+    c->greetings = 1;
+    if (to->password != NULL) {
+        const struct str auth[] = {STR("AUTH"), str_of(to->user), str_of(to->password)};
+        const struct str plain[] = {STR("AUTH"), str_of(to->password)};
+        send(c, to->user != NULL ? auth : plain, to->user != NULL ? 3 : 2);
+        c->greetings++;
+    }
+    snprintf(number, sizeof number, "%" PRIu32, to->database);
+    send(c, (const struct str[]){STR("SELECT"), str_of(number)}, 2);
+}
+
+/* ---- replies ---- */
+
+static bool became_up(struct redis_client *c)
+{
+    enter(c, REDIS_UP);
+    if (c->told)
+        log_info(NULL, "redis: %s: well again", c->options.name);
+    c->told = false;
+    c->pause_ms = FIRST_PAUSE_MS;
+    timer_set(loop_clock(c->loop), &c->timer, LOOK_MS);
+    return call(c, c->on.up, NULL);
+}
+
+/* Of a PING: also inside a subscription, where it is an array. */
+static bool is_pong(const struct resp *r)
+{
+    return (r->kind == RESP_WORD && str_eq(r->text, STR("PONG"))) ||
+           (r->kind == RESP_ARRAY && r->n_items == 2 && str_eq(r->items[0], STR("pong")));
+}
+
+/* False: the client is gone. */
+static bool take(struct redis_client *c, const struct resp *r)
+{
+    char why[200];
+
+    if (c->state == REDIS_UP) {
+        if (c->pings == 0 || !is_pong(r))
+            return call(c, NULL, r);
+        c->pings--;
+        return true;
+    }
+    if (r->kind == RESP_ERROR) {
+        snprintf(why, sizeof why, "the server says %.*s", r->text.n < 150 ? (int)r->text.n : 150,
+                 r->text.p);
+        return go_down(c, why);
+    }
+    return --c->greetings > 0 || became_up(c);
+}
+
+static void on_data(void *ctx, struct str bytes)
+{
+    struct redis_client *c = ctx;
+    struct resp r;
+    ptrdiff_t n = 0;
+    size_t at = 0;
+
+    c->heard_ms = now_ms(c);
+    buf_add_str(&c->in, bytes);
+    while (c->tcp != NULL && (n = resp_read(str_skip(buf_str(&c->in), at), &r)) > 0) {
+        at += (size_t)n;
+        if (!take(c, &r))
+            return;
+    }
+    if (c->tcp == NULL)
+        return;
+    if (n < 0 || buf_failed(&c->in)) {
+        go_down(c, "what it says is not Redis");
+        return;
+    }
+    buf_consume(&c->in, at);
+    if (c->in.n == 0)
+        buf_done(&c->in);
+}
+
+/* ---- connecting ---- */
+
+static void on_open(void *ctx)
+{
+    struct redis_client *c = ctx;
+
+    enter(c, REDIS_GREETING);
+    c->heard_ms = now_ms(c);
+    c->pings = 0;
+    timer_set(loop_clock(c->loop), &c->timer, LOOK_MS);
+    greet(c);
+}
+
+static void on_closed(void *ctx, const char *why)
+{
+    struct redis_client *c = ctx;
+
+    c->tcp = NULL; /* it frees itself */
+    go_down(c, why);
+}
+
+static void dial(struct redis_client *c)
+{
+    static const struct tcp_client_handlers handlers = {on_open, on_data, on_closed};
+    struct tcp_client_options opt = {.host = c->to.host,
+                                     .port = c->to.port,
+                                     .unix_path = c->to.unix_path,
+                                     .tls = c->to.tls,
+                                     .ca_path = c->options.ca,
+                                     .connect_timeout_ms = CONNECT_MS};
+
+    enter(c, REDIS_CONNECTING);
+    c->tcp = tcp_client_open(c->loop, &opt, &handlers, c);
+}
+
+static void on_timer(struct timer *t)
+{
+    struct redis_client *c = container_of(t, struct redis_client, timer);
+
+    if (c->state == REDIS_DOWN) {
+        dial(c);
+        return;
+    }
+    if (now_ms(c) - c->heard_ms >= DEAF_MS) {
+        go_down(c, "no sign of life");
+        return;
+    }
+    if (c->state == REDIS_UP && now_ms(c) - c->heard_ms >= LOOK_MS) {
+        send(c, (const struct str[]){STR("PING")}, 1);
+        c->pings++;
+    }
+    timer_set(loop_clock(c->loop), &c->timer, LOOK_MS);
+}
+
+struct redis_client *redis_client_open(struct loop *loop,
+                                       const struct redis_client_options *options,
+                                       const struct redis_client_handlers *handlers, void *ctx,
+                                       char *ret_why)
+{
+    struct redis_client *c = xcalloc(1, sizeof *c);
+
+    *c = (struct redis_client){
+        .loop = loop, .options = *options, .on = *handlers, .ctx = ctx, .pause_ms = FIRST_PAUSE_MS};
+    if (!address_read(options->url, &c->to, ret_why)) {
+        free(c);
+        return NULL;
+    }
+    c->options.url = NULL;
+    timer_init(&c->timer, on_timer);
+    timer_set(loop_clock(loop), &c->timer, 0);
+    return c;
+}

@@ -1,0 +1,42 @@
+/* redis_client.h - one connection to a Redis or Valkey server that is opened again when it is lost.
+ *
+ *      DOWN --pause over--> CONNECTING --connected--> GREETING --all its commands answered--> UP
+ *       ^------------- lost, refused, deaf: the pause doubles up to 2 s -------------------'
+ *
+ * In GREETING the client sends AUTH and SELECT.  In UP the owner sends commands, and each reply is
+ * handed to it in order; messages of subscriptions come the same way, as arrays.  The client asks
+ * for a sign of life now and then, because a connection that went deaf tells nobody.
+ *
+ *      struct redis_client *c = redis_client_open(loop, &options, &handlers, owner, why);
+ *      redis_client_send(c, (const struct str[]){STR("PING")}, 1);
+ *
+ * Commands are not queued while the connection is down: the owner sends them again from up(). */
+#pragma once
+#include <stdbool.h>
+#include "net/resp.h"
+
+struct loop;
+struct redis_client;
+
+struct redis_client_options {
+    const char *url; /* redis://[user:password@]host[:6379][/0], rediss://..., unix:/path; copied */
+    const char *ca;  /* PEM file for rediss://; NULL: the system's authorities; borrowed */
+    const char *name; /* for the log; a literal */
+};
+
+struct redis_client_handlers { /* all required; the client may be closed inside each */
+    void (*up)(void *ctx);
+    void (*down)(void *ctx); /* commands without a reply get none */
+    void (*reply)(void *ctx, const struct resp *r);
+};
+
+/* NULL: the address is wrong, and @ret_why (256 bytes) says how. */
+struct redis_client *redis_client_open(struct loop *loop,
+                                       const struct redis_client_options *options,
+                                       const struct redis_client_handlers *handlers, void *ctx,
+                                       char *ret_why);
+void redis_client_close(struct redis_client *c); /* no handler runs after this; NULL is fine */
+bool redis_client_is_up(const struct redis_client *c);
+/* One command of @n words.  Dropped unless the connection is UP. */
+void redis_client_send(struct redis_client *c, const struct str *argv, size_t n);
+bool redis_url_ok(const char *url, char *ret_why); /* is it one that can be opened? */
