@@ -475,7 +475,7 @@ static void ask(struct staged *e)
     struct outside *o = e->relay->env.outside;
     const struct wait_id id = {e->index, e->generation};
 
-    if (e->state != STAGED_WAITING || !has_outlet(e))
+    if (e->state != STAGED_WAITING || !has_outlet(e) || e->relay->draining)
         return;
     for (size_t i = 0; i < e->ev.n_media; i++)
         if (e->files[i].state == WANT_ASK) {
@@ -495,6 +495,8 @@ static void on_timer(struct timer *timer)
 {
     struct staged *e = container_of(timer, struct staged, timer);
 
+    if (e->relay->draining)
+        return; /* the next process goes on with its row */
     if (e->dropped && e->state != STAGED_WRITING) {
         acks_add(e->relay, e->append.id);
         leave(e);
@@ -502,6 +504,8 @@ static void on_timer(struct timer *timer)
         submit(e);
     } else if (e->state == STAGED_READY) {
         advance(e->relay, str_of(e->chat->key));
+    } else if (e->state == STAGED_WAITING && !e->judged && has_outlet(e)) {
+        begin(e);
     } else if (e->state == STAGED_WAITING) { /* late */
         drop_wants(e);
         if (!e->judged)
@@ -573,14 +577,12 @@ static void begin(struct staged *e)
     settle(e);
 }
 
-/* Its row is on disk.  After a start its platform may not be open yet. */
+/* Its row is on disk.  Nothing is asked before the turn ends: a node whose lease is over learns of
+ * that first.  After a start its platform may not be open yet. */
 static void wait(struct staged *e)
 {
     e->state = STAGED_WAITING;
-    if (has_outlet(e))
-        begin(e);
-    else
-        timer_set(e->relay->env.clock, &e->timer, OUTLET_MS);
+    timer_set(e->relay->env.clock, &e->timer, has_outlet(e) ? 0 : OUTLET_MS);
 }
 
 /* ---- taking one in ---- */
