@@ -1,10 +1,15 @@
-/* cli.c - options, errors and tables. */
+/* cli.c - options, verbs, errors, tables, and `bellhop help`.  (cli.h has the contract.) */
 #include "cli/cli.h"
 #include <inttypes.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <unistd.h>
+#include "base/jw.h"
+#include "base/limits.h"
 #include "base/mem.h"
+#include "cli/settings.h"
+#include "http/op.h"
 
 const struct command *const cli_commands[] = {
     &cmd_serve,  &cmd_status,    &cmd_gateway, &cmd_token,      &cmd_route,   &cmd_link,
@@ -135,6 +140,67 @@ int cli_exit(const struct cli_args *a)
     return a->help ? CLI_DONE : CLI_MISUSED;
 }
 
+/* ---- verbs ---- */
+
+static int unknown_verb(const struct command *c, const struct cli_verb *verbs, const char *name)
+{
+    struct buf known = BUF_INIT;
+
+    for (const struct cli_verb *v = verbs; v->name != NULL; v++)
+        if (*v->name != '\0')
+            buf_printf(&known, "%s%s", known.n > 0 ? ", " : "", v->name);
+    int rc = *name == '\0' ? cli_misused(c, "which of %s?", buf_z(&known))
+                           : cli_misused(c, "there is no \"%s %s\"; which of %s?", c->name, name,
+                                         buf_z(&known));
+    buf_done(&known);
+    return rc;
+}
+
+int cli_run_verb(struct cli_job *j, const struct cli_verb *verbs)
+{
+    const char *name = j->a.n_rest > 0 ? j->a.rest[0] : "";
+    const struct cli_verb *v = verbs;
+    int n = j->a.n_rest > 0 ? j->a.n_rest - 1 : 0;
+
+    while (v->name != NULL && strcmp(v->name, name) != 0)
+        v++;
+    if (v->name == NULL)
+        return unknown_verb(j->c, verbs, name);
+    if (n < v->least)
+        return cli_misused(j->c, "%s %s", name, v->whom);
+    if (n > v->most)
+        return cli_misused(j->c, "unexpected \"%s\"", j->a.rest[v->most + 1]);
+    return v->run(j);
+}
+
+int cli_run(const struct command *c, int argc, char **argv, const struct cli_option *options,
+            size_t n_options, const struct cli_verb *verbs, void *o)
+{
+    struct cli_job j = {.c = c, .o = o};
+
+    if (!cli_parse(c, argc, argv, options, n_options, &j.a))
+        return cli_exit(&j.a);
+    j.parser = json_parser_new();
+    int rc = cli_run_verb(&j, verbs);
+    json_parser_free(j.parser);
+    return rc;
+}
+
+int cli_run_one(const struct command *c, int argc, char **argv, const struct cli_option *options,
+                size_t n_options, int (*run)(struct cli_job *j), void *o)
+{
+    struct cli_job j = {.c = c, .o = o};
+
+    if (!cli_parse(c, argc, argv, options, n_options, &j.a))
+        return cli_exit(&j.a);
+    if (j.a.n_rest > 0)
+        return cli_misused(c, "unexpected \"%s\"", j.a.rest[0]);
+    j.parser = json_parser_new();
+    int rc = run(&j);
+    json_parser_free(j.parser);
+    return rc;
+}
+
 /* ---- tables ---- */
 
 static void add_cell(struct cli_table *t, char *text)
@@ -203,6 +269,47 @@ void cli_table_print(struct cli_table *t)
     *t = (struct cli_table){0};
 }
 
+static void cell_of(struct cli_table *t, struct json v)
+{
+    struct buf text = BUF_INIT;
+    int64_t number;
+
+    switch (json_type(v)) {
+    case JSON_BOOL:
+        cli_cell(t, "%s", json_as_bool(v, false) ? "yes" : "no");
+        break;
+    case JSON_NUMBER:
+        cli_cell(t, "%" PRId64, json_as_i64(v, &number) ? number : 0);
+        break;
+    case JSON_ARRAY:
+        for (struct json_iter it = {0}; json_next(v, &it);)
+            buf_printf(&text, "%s%.*s", text.n > 0 ? "," : "", STR_FMT(json_as_str(it.value)));
+        cli_cell_str(t, buf_str(&text));
+        break;
+    default:
+        cli_cell_str(t, json_as_str(v));
+    }
+    buf_done(&text);
+}
+
+void cli_print_rows(struct cli_job *j, struct json rows, const struct cli_column *columns, size_t n)
+{
+    struct cli_table t = {.columns = n};
+
+    for (size_t i = 0; i < n; i++)
+        cli_cell(&t, "%s", columns[i].head);
+    for (struct json_iter it = {0}; json_next(rows, &it);)
+        for (size_t i = 0; i < n; i++) {
+            if (columns[i].cell != NULL)
+                columns[i].cell(&t, it.value);
+            else if (columns[i].ago)
+                cli_cell_ago(&t, cli_i64(j->doc, "now"), json_get(it.value, columns[i].key));
+            else
+                cell_of(&t, json_get(it.value, columns[i].key));
+        }
+    cli_table_print(&t);
+}
+
 int64_t cli_i64(struct json object, const char *key)
 {
     int64_t v = 0;
@@ -210,3 +317,130 @@ int64_t cli_i64(struct json object, const char *key)
     json_as_i64(json_get(object, key), &v);
     return v;
 }
+
+bool cli_bool(struct json object, const char *key)
+{
+    return json_as_bool(json_get(object, key), false);
+}
+
+void cli_print_json(struct json v)
+{
+    struct buf out = BUF_INIT;
+    struct jw w = jw_begin(&out);
+
+    jw_value(&w, v);
+    fwrite(out.p, 1, out.n, stdout);
+    fputc('\n', stdout);
+    buf_done(&out);
+}
+
+int cli_show(struct cli_job *j, int rc, void (*print)(struct cli_job *j))
+{
+    if (rc == CLI_DONE && j->a.json)
+        cli_print_json(j->doc);
+    else if (rc == CLI_DONE && print != NULL)
+        print(j);
+    return rc;
+}
+
+int cli_show_rows(struct cli_job *j, int rc, const char *member, const struct cli_column *columns,
+                  size_t n, const char *none)
+{
+    struct json rows = rc == CLI_DONE ? json_get(j->doc, member) : (struct json){0};
+
+    if (rc == CLI_DONE && j->a.json)
+        cli_print_json(rows);
+    else if (rc == CLI_DONE && json_count(rows) == 0)
+        fprintf(stderr, "%s\n", none);
+    else if (rc == CLI_DONE)
+        cli_print_rows(j, rows, columns, n);
+    return rc;
+}
+
+bool cli_confirm(bool yes, const char *what, const char *fmt, ...)
+{
+    char line[16] = "";
+    va_list ap;
+
+    if (yes)
+        return true;
+    if (!isatty(STDIN_FILENO)) {
+        cli_failed("%s; add --yes if that is meant", what);
+        return false;
+    }
+    va_start(ap, fmt);
+    tell(fmt, ap);
+    va_end(ap);
+    return fgets(line, sizeof line, stdin) != NULL && (line[0] | 32) == 'y';
+}
+
+/* ---- help, version ---- */
+
+static void overview(void)
+{
+    puts("bellhop - a connector between chat platforms and AI agents\n\nUsage: bellhop COMMAND "
+         "...\n");
+    for (size_t i = 0; cli_commands[i] != NULL; i++)
+        printf("  %-9s %s\n", cli_commands[i]->name, cli_commands[i]->summary);
+    puts("\nMore: bellhop help COMMAND, bellhop help config (every setting), bellhop help limits,\n"
+         "bellhop help api (/v1 and the tools of /mcp)\n"
+         "First steps: bellhop serve, then in another terminal\n"
+         "  bellhop gateway add --tenant me --platform web --bot lobby");
+}
+
+static int run_help(const struct command *c, int argc, char **argv)
+{
+    struct cli_args a;
+
+    if (!cli_parse(c, argc, argv, NULL, 0, &a))
+        return cli_exit(&a);
+    if (a.n_rest == 0) {
+        overview();
+        return CLI_DONE;
+    }
+    struct buf out = BUF_INIT;
+    if (strcmp(a.rest[0], "config") == 0)
+        config_describe(&settings_schema, &out);
+    else if (strcmp(a.rest[0], "limits") == 0)
+        limits_describe(&out);
+    else if (strcmp(a.rest[0], "api") == 0)
+        op_reference(&out);
+    if (out.n > 0) {
+        fputs(buf_z(&out), stdout);
+        buf_done(&out);
+        return CLI_DONE;
+    }
+    for (size_t i = 0; cli_commands[i] != NULL; i++)
+        if (strcmp(cli_commands[i]->name, a.rest[0]) == 0) {
+            fputs(cli_commands[i]->help, stdout);
+            return CLI_DONE;
+        }
+    return cli_misused(c, "there is no command \"%s\"", a.rest[0]);
+}
+
+static int run_version(const struct command *c, int argc, char **argv)
+{
+    struct cli_args a;
+
+    if (!cli_parse(c, argc, argv, NULL, 0, &a))
+        return cli_exit(&a);
+    if (a.json)
+        printf("{\"version\":\"%s\"}\n", BELLHOP_VERSION);
+    else
+        printf("bellhop %s\n", BELLHOP_VERSION);
+    return CLI_DONE;
+}
+
+const struct command cmd_help = {
+    "help",
+    "this, or one command in full",
+    "Usage: bellhop help [COMMAND | config | limits | api]\n",
+    run_help,
+};
+
+const struct command cmd_version = {
+    "version",
+    "which bellhop this is",
+    "Usage: bellhop version [--json]\n",
+    run_version,
+};

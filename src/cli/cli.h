@@ -43,16 +43,47 @@ int cli_exit(const struct cli_args *a); /* after a failed cli_parse() */
 int cli_misused(const struct command *c, const char *fmt, ...) BH_PRINTF(2, 3);
 int cli_failed(const char *fmt, ...) BH_PRINTF(1, 2);
 
-/* ---- the running server ---- */
-/* One call over the admin socket.  Returns CLI_DONE and the parsed answer (borrowed from @parser),
- * or CLI_FAILED after having told why. */
-int cli_call(const struct cli_args *a, const char *method, const char *path, struct str body,
-             struct json_parser *parser, struct json *ret_doc);
-/* GET all pages of @path (which has its query, if any) as one answer: what the first page has, its
- * lists with the elements of all. */
-int cli_call_pages(const struct cli_args *a, const char *path, struct json_parser *parser,
-                   struct json *ret_doc);
-/* One call with headers, or to a server elsewhere. */
+/* ---- one subcommand under way ---- */
+struct cli_job {
+    const struct command *c;
+    struct cli_args a;
+    void *o;                    /* the command's own options */
+    const struct v1_door *door; /* where its operations go: v1.h; NULL: none */
+    struct json_parser *parser; /* owned by cli_run() */
+    struct json doc;            /* the last answer, borrowed from the parser */
+};
+struct cli_verb {
+    const char *name;
+    int least, most;  /* arguments behind the verb */
+    const char *whom; /* what to ask when one is missing: "which gateway? Give its id" */
+    int (*run)(struct cli_job *j);
+};
+/* Parses the options and runs the verb that the first argument names.  @verbs ends with a NULL
+ * name.  @o is handed on. */
+int cli_run(const struct command *c, int argc, char **argv, const struct cli_option *options,
+            size_t n_options, const struct cli_verb *verbs, void *o);
+int cli_run_verb(struct cli_job *j, const struct cli_verb *verbs); /* the half behind the options */
+/* The same for a command without verbs: arguments are a mistake. */
+int cli_run_one(const struct command *c, int argc, char **argv, const struct cli_option *options,
+                size_t n_options, int (*run)(struct cli_job *j), void *o);
+
+/* ---- the running server: client.c ----
+ *
+ * Calls return CLI_DONE with the answer in j->doc, or CLI_FAILED after having told why. */
+struct cli_field { /* a parameter of a query, or a member of a body */
+    const char *key;
+    struct str text; /* absent: left out, unless @raw is there */
+    const char *raw; /* bodies: JSON as it is */
+};
+#define CLI_FIELDS(...) \
+    (const struct cli_field[]){__VA_ARGS__}, \
+        sizeof((const struct cli_field[]){__VA_ARGS__}) / sizeof(struct cli_field)
+int cli_get(struct cli_job *j, const char *path, const struct cli_field *query, size_t n);
+/* All pages as one answer: what the first has, its lists with the elements of all. */
+int cli_get_pages(struct cli_job *j, const char *path, const struct cli_field *query, size_t n);
+int cli_post(struct cli_job *j, const char *path, const struct cli_field *body, size_t n);
+
+/* One call with headers, a longer patience, or to a server elsewhere. */
 struct cli_request {
     const char *method, *path;
     struct str body;            /* absent: none */
@@ -64,9 +95,6 @@ int cli_ask(const struct cli_args *a, const struct cli_request *rq, struct json_
             struct json *ret_doc);
 /* The state directory the arguments and the configuration name; NULL: told why.  Caller frees. */
 char *cli_state_dir(const struct cli_args *a);
-void cli_print_json(struct json v);
-void cli_query_add(struct buf *path, char sep, const char *name, const char *value); /* escaped */
-void cli_path_add(struct buf *path, const char *value);                              /* escaped */
 
 /* ---- for people ---- */
 #define CLI_COLUMNS 10
@@ -81,3 +109,21 @@ void cli_table_print(struct cli_table *t);            /* and frees it */
 /* "12s", "3m", "5h", "2d" before @now; "-" when @then is absent. */
 void cli_cell_ago(struct cli_table *t, int64_t now, struct json then);
 int64_t cli_i64(struct json object, const char *key); /* 0 when absent */
+bool cli_bool(struct json object, const char *key);   /* false when absent */
+void cli_print_json(struct json v);
+/* After a call that ended with @rc: prints the answer, as JSON or by @print (NULL: nothing). */
+int cli_show(struct cli_job *j, int rc, void (*print)(struct cli_job *j));
+
+/* Rows of objects as a table.  A value is printed by its type: text, number, yes or no, list. */
+struct cli_column {
+    const char *head, *key;
+    bool ago; /* a time in ms, told as how long before j->doc's "now" */
+    void (*cell)(struct cli_table *t, struct json row); /* instead of @key */
+};
+void cli_print_rows(struct cli_job *j, struct json rows, const struct cli_column *columns,
+                    size_t n);
+/* The list @member of the answer: as JSON, as a table, or on stderr that there is @none. */
+int cli_show_rows(struct cli_job *j, int rc, const char *member, const struct cli_column *columns,
+                  size_t n, const char *none);
+/* Asks on the terminal; false: no, or --yes is missing where there is none, which @what says. */
+bool cli_confirm(bool yes, const char *what, const char *fmt, ...) BH_PRINTF(3, 4);

@@ -1,13 +1,14 @@
-/* dispatch.c - bellhop dispatch list | deliver | wake | request | replies | hook: what a program
- * does at /v1/agents, by hand. */
+/* dispatch.c - bellhop dispatch list | deliver | wake | request | replies | hook: the operations of
+ * /v1/agents from the terminal. */
 #include <stdio.h>
 #include <stdlib.h>
 #include "base/clock.h"
 #include "base/jw.h"
 #include "base/mem.h"
 #include "base/rand.h"
-#include "cli/agent_states.h"
 #include "cli/v1.h"
+
+enum { ASK_FOR_MS = 10000 }; /* agents that were not asked by then have no status */
 
 struct dispatch_options {
     struct v1_options v1;
@@ -16,120 +17,119 @@ struct dispatch_options {
     bool no_signature, revoke;
 };
 
-/* ---- helpers ---- */
+/* ---- list ---- */
 
-static void agent_path(struct buf *out, const char *agent, const char *what)
+static void add_status(const struct cli_job *j, struct json agent, struct jw *w)
 {
-    buf_add_z(out, "/v1/agents/");
-    cli_path_add(out, agent);
-    buf_printf(out, "/%s", what);
+    struct v1_options o = {0};
+    struct v1_door door;
+    struct cli_job ask = {.c = j->c, .a = j->a, .door = &door, .parser = json_parser_new()};
+    char *tenant = str_dup(json_str(agent, "tenant"));
+    int rc;
+
+    o.tenant = tenant;
+    o.keyless = true;
+    if (v1_door_open(j->c, &o, &door, &rc)) {
+        rc = v1_op(&ask, "agentStatus", V1_GIVEN({"id", json_str(agent, "agent_id")}));
+        if (rc == CLI_DONE) {
+            jw_kstr_opt(w, "status", json_str(ask.doc, "status"));
+            jw_kstr_opt(w, "detail", json_str(ask.doc, "detail"));
+        }
+        v1_door_done(&door);
+    }
+    free(tenant);
+    json_parser_free(ask.parser);
 }
 
-static int64_t now_ms(void)
+int agent_states(struct cli_job *j)
 {
     struct clock *clock = clock_new();
-    int64_t ms = clock_wall_ms(clock);
+    int64_t until_ms = clock_now_ms(clock) + ASK_FOR_MS;
+    struct buf out = BUF_INIT;
+    struct jw w = jw_begin(&out);
+    int rc = cli_get(j, "/admin/agents", NULL, 0);
 
+    jw_arr(&w);
+    for (struct json_iter it = {0}; rc == CLI_DONE && json_next(j->doc, &it);) {
+        jw_obj(&w);
+        for (struct json_iter of = {0}; json_next(it.value, &of);) {
+            jw_key_str(&w, of.key);
+            jw_value(&w, of.value);
+        }
+        if (clock_now_ms(clock) < until_ms)
+            add_status(j, it.value, &w);
+        jw_end_obj(&w);
+    }
+    jw_end_arr(&w);
+    if (rc == CLI_DONE && !json_parse(j->parser, buf_str(&out), &j->doc))
+        rc = cli_failed("the server's list of agents cannot be read");
+    buf_done(&out);
     clock_free(clock);
-    return ms;
-}
-
-static void random_id(struct buf *out)
-{
-    struct rand system = RAND_SYSTEM;
-
-    buf_printf(out, "cli-%016llx%016llx", (unsigned long long)rand_u64(&system),
-               (unsigned long long)rand_u64(&system));
-}
-
-static int ask(const struct cli_args *a, const struct v1_door *d, const char *method,
-               const struct buf *path, struct str body, void (*print)(struct json doc))
-{
-    struct json_parser *parser = json_parser_new();
-    struct buf copy = BUF_INIT;
-    struct json doc;
-
-    buf_add_str(&copy, buf_str(path));
-    int rc = v1_call(a, d, method, buf_z(&copy), body, parser, &doc);
-    if (rc == CLI_DONE && (a->json || print == NULL))
-        cli_print_json(doc);
-    else if (rc == CLI_DONE)
-        print(doc);
-    buf_done(&copy);
-    json_parser_free(parser);
     return rc;
 }
 
-static void print_warnings(struct json doc)
+struct str agent_problem(struct json agent)
 {
-    for (struct json_iter it = {0}; json_next(json_get(doc, "warnings"), &it);)
-        fprintf(stderr, "bellhop: %.*s\n", STR_FMT(json_as_str(it.value)));
+    struct str state = json_str(agent, "state"), detail = json_str(agent, "detail");
+    struct str substrate = json_str(agent, "substrate");
+
+    if (str_find(state, ' ') >= 0)
+        return state; /* a state is one word, a problem a sentence */
+    if (str_eq(substrate, STR("relay")) || str_eq(substrate, STR("none")))
+        return STR_NULL; /* an agent that waits for input is healthy */
+    return str_eq(json_str(agent, "status"), STR("unknown")) ? detail : STR_NULL;
 }
 
-/* ---- list ---- */
-
-static void print_agents(struct json doc)
+static void cell_state(struct cli_table *t, struct json agent)
 {
-    static const char *const heads[] = {"TENANT", "AGENT", "NAME",    "SUBSTRATE",
-                                        "TARGET", "STATE", "WAITING", "PARKED"};
-    struct cli_table t = {.columns = ARRAY_LEN(heads)};
+    struct str problem = agent_problem(agent);
 
-    for (size_t i = 0; i < ARRAY_LEN(heads); i++)
-        cli_cell(&t, "%s", heads[i]);
-    for (struct json_iter it = {0}; json_next(doc, &it);) {
-        cli_cell_str(&t, json_str(it.value, "tenant"));
-        cli_cell_str(&t, json_str(it.value, "agent_id"));
-        cli_cell_str(&t, json_str(it.value, "agent_name"));
-        cli_cell_str(&t, json_str(it.value, "substrate"));
-        cli_cell_str(&t, json_str(it.value, "target"));
-        struct str problem = agent_problem(it.value);
-        cli_cell_str(&t, problem.p != NULL ? problem : json_str(it.value, "state"));
-        cli_cell(&t, "%lld", (long long)cli_i64(it.value, "waiting"));
-        cli_cell(&t, "%lld", (long long)cli_i64(it.value, "parked"));
-    }
-    cli_table_print(&t);
+    cli_cell_str(t, problem.p != NULL ? problem : json_str(agent, "state"));
+}
+
+static void print_agents(struct cli_job *j)
+{
+    static const struct cli_column columns[] = {
+        {"TENANT", "tenant"},       {"AGENT", "agent_id"}, {"NAME", "agent_name"},
+        {"SUBSTRATE", "substrate"}, {"TARGET", "target"},  {"STATE", .cell = cell_state},
+        {"WAITING", "waiting"},     {"PARKED", "parked"},
+    };
+
+    cli_print_rows(j, j->doc, columns, ARRAY_LEN(columns));
 }
 
 /* Without a key the operator sees all agents and how they are; with one, what the key sees. */
-static int list(const struct cli_args *a, const struct v1_door *d, bool keyed)
+static int list(struct cli_job *j)
 {
-    struct json_parser *parser = json_parser_new();
-    struct json doc;
-    int rc = keyed ? v1_call(a, d, "GET", "/v1/agents", STR_NULL, parser, &doc)
-                   : agent_states(a, parser, &doc);
+    const struct dispatch_options *o = j->o;
+    bool keyed = o->v1.key_file != NULL || o->v1.url != NULL || getenv("BELLHOP_KEY") != NULL;
 
-    if (rc == CLI_DONE && a->json)
-        cli_print_json(doc);
-    else if (rc == CLI_DONE)
-        print_agents(doc);
-    json_parser_free(parser);
-    return rc;
+    return cli_show(j, keyed ? v1_op(j, "listAgents", NULL, 0) : agent_states(j), print_agents);
 }
 
 /* ---- deliver, request ---- */
 
-static void write_meta(struct jw *w, const struct dispatch_options *o)
+static void write_meta(struct buf *out, const struct dispatch_options *o, const char *correlation)
 {
-    struct buf id = BUF_INIT;
+    struct rand system = RAND_SYSTEM;
+    struct clock *clock = clock_new();
+    struct jw w = jw_begin(out);
+    char id[40];
 
-    if (o->id != NULL)
-        buf_add_z(&id, o->id);
-    else
-        random_id(&id);
-    jw_key(w, "meta");
-    jw_obj(w);
-    jw_kstr(w, "dispatch_id", buf_str(&id));
-    jw_ki64(w, "sent_at", now_ms());
-    jw_key(w, "origin");
-    jw_obj(w);
-    jw_kstr(w, "skill_name", str_of(o->skill != NULL ? o->skill : "cli"));
-    jw_kstr(w, "trigger_kind", STR("cli"));
-    jw_end_obj(w);
-    jw_kstr_opt(w, "event_type", str_of(o->event_type));
-    if (o->correlation != NULL)
-        jw_kstr(w, "correlation_id", str_of(o->correlation));
-    jw_end_obj(w);
-    buf_done(&id);
+    snprintf(id, sizeof id, "cli-%016llx%016llx", (unsigned long long)rand_u64(&system),
+             (unsigned long long)rand_u64(&system));
+    jw_obj(&w);
+    jw_kstr(&w, "dispatch_id", str_of(o->id != NULL ? o->id : id));
+    jw_ki64(&w, "sent_at", clock_wall_ms(clock));
+    jw_key(&w, "origin");
+    jw_obj(&w);
+    jw_kstr(&w, "skill_name", str_of(o->skill != NULL ? o->skill : "cli"));
+    jw_kstr(&w, "trigger_kind", STR("cli"));
+    jw_end_obj(&w);
+    jw_kstr_opt(&w, "event_type", str_of(o->event_type));
+    jw_kstr_opt(&w, "correlation_id", str_of(correlation));
+    jw_end_obj(&w);
+    clock_free(clock);
 }
 
 /* The text is the last argument, or standard input.  False: told why not. */
@@ -145,169 +145,150 @@ static bool read_text(const struct cli_args *a, struct buf *out)
     return false;
 }
 
-static void print_receipt(struct json doc)
+static int send_payload(struct cli_job *j, const char *op, const char *correlation,
+                        struct str timeout_ms)
 {
-    print_warnings(doc);
-    printf("%s %.*s\n",
-           json_as_bool(json_get(doc, "delivery_skipped"), false) ? "waits" : "delivered",
-           STR_FMT(json_str(doc, "delivery_id")));
-}
-
-static void print_response(struct json doc)
-{
-    printf("%.*s\n", STR_FMT(json_str(doc, "content")));
-}
-
-static int send_payload(const struct cli_args *a, const struct v1_door *d,
-                        const struct dispatch_options *o, bool request)
-{
+    const struct dispatch_options *o = j->o;
     bool template = o->kind != NULL && strcmp(o->kind, "template") == 0;
-    struct buf path = BUF_INIT, text = BUF_INIT, body = BUF_INIT;
-    struct jw w = jw_begin(&body);
-    int64_t timeout_ms = 0;
+    struct buf text = BUF_INIT, meta = BUF_INIT;
     int rc = CLI_FAILED;
 
-    if (!read_text(a, &text))
-        goto out;
-    jw_obj(&w);
-    jw_kstr(&w, "kind", str_of(o->kind != NULL ? o->kind : "augment"));
-    jw_kstr(&w, template ? "prompt" : "content", buf_str(&text));
-    jw_kstr_opt(&w, "session_id", str_of(o->session));
-    if (o->timeout != NULL && str_to_duration_ms(str_of(o->timeout), &timeout_ms))
-        jw_ki64(&w, "timeout_ms", timeout_ms);
-    write_meta(&w, o);
-    jw_end_obj(&w);
-    agent_path(&path, a->rest[1], request ? "request" : "deliver");
-    rc = ask(a, d, "POST", &path, buf_str(&body), request ? print_response : print_receipt);
-out:
-    buf_done(&path);
+    if (read_text(&j->a, &text)) {
+        write_meta(&meta, o, correlation);
+        rc = v1_op(j, op,
+                   V1_GIVEN({"id", str_of(j->a.rest[1])},
+                            {"kind", str_of(o->kind != NULL ? o->kind : "augment")},
+                            {template ? "prompt" : "content", buf_str(&text)},
+                            {"session_id", str_of(o->session)}, {"timeout_ms", timeout_ms},
+                            {"meta", buf_str(&meta)}));
+    }
     buf_done(&text);
-    buf_done(&body);
+    buf_done(&meta);
     return rc;
+}
+
+static void print_warnings(struct json doc)
+{
+    for (struct json_iter it = {0}; json_next(json_get(doc, "warnings"), &it);)
+        fprintf(stderr, "bellhop: %.*s\n", STR_FMT(json_as_str(it.value)));
+}
+
+static void print_receipt(struct cli_job *j)
+{
+    print_warnings(j->doc);
+    printf("%s %.*s\n", cli_bool(j->doc, "delivery_skipped") ? "waits" : "delivered",
+           STR_FMT(json_str(j->doc, "delivery_id")));
+}
+
+static int deliver(struct cli_job *j)
+{
+    const struct dispatch_options *o = j->o;
+
+    return cli_show(j, send_payload(j, "deliver", o->correlation, STR_NULL), print_receipt);
+}
+
+static void print_response(struct cli_job *j)
+{
+    printf("%.*s\n", STR_FMT(json_str(j->doc, "content")));
+}
+
+static int request(struct cli_job *j)
+{
+    const struct dispatch_options *o = j->o;
+    char timeout[24] = "";
+    int64_t ms;
+
+    if (o->timeout != NULL && str_to_duration_ms(str_of(o->timeout), &ms))
+        snprintf(timeout, sizeof timeout, "%lld", (long long)ms);
+    return cli_show(j,
+                    send_payload(j, "request", o->correlation != NULL ? o->correlation : "cli",
+                                 timeout[0] != '\0' ? str_of(timeout) : STR_NULL),
+                    print_response);
 }
 
 /* ---- wake, replies ---- */
 
-static void print_woken(struct json doc)
+static void print_woken(struct cli_job *j)
 {
-    print_warnings(doc);
-    printf("%s\n", json_as_bool(json_get(doc, "woken"), false) ? "woken" : "not woken");
+    print_warnings(j->doc);
+    printf("%s\n", cli_bool(j->doc, "woken") ? "woken" : "not woken");
 }
 
-static int wake(const struct command *c, const struct cli_args *a, const struct v1_door *d,
-                const struct dispatch_options *o)
+static int wake(struct cli_job *j)
 {
-    struct buf path = BUF_INIT, body = BUF_INIT;
-    struct jw w = jw_begin(&body);
-    int64_t when = 0;
+    const struct dispatch_options *o = j->o;
+    int64_t when;
 
     if (o->when != NULL && !str_to_i64(str_of(o->when), &when))
-        return cli_misused(c, "--when takes a time in unix milliseconds, not \"%s\"", o->when);
-    jw_obj(&w);
-    jw_kstr_opt(&w, "context", str_of(a->n_rest > 2 ? a->rest[2] : NULL));
-    jw_kstr_opt(&w, "session_id", str_of(o->session));
-    if (o->when != NULL)
-        jw_ki64(&w, "when", when);
-    jw_end_obj(&w);
-    agent_path(&path, a->rest[1], "wake");
-    int rc = ask(a, d, "POST", &path, buf_str(&body), print_woken);
-    buf_done(&path);
-    buf_done(&body);
-    return rc;
+        return cli_misused(j->c, "--when takes a time in unix milliseconds, not \"%s\"", o->when);
+    return cli_show(j,
+                    v1_op(j, "wake",
+                          V1_GIVEN({"id", str_of(j->a.rest[1])},
+                                   {"context", str_of(j->a.n_rest > 2 ? j->a.rest[2] : NULL)},
+                                   {"session_id", str_of(o->session)}, {"when", str_of(o->when)})),
+                    print_woken);
 }
 
-static void print_replies(struct json doc)
+static void print_replies(struct cli_job *j)
 {
-    for (struct json_iter it = {0}; json_next(json_get(doc, "replies"), &it);)
+    for (struct json_iter it = {0}; json_next(json_get(j->doc, "replies"), &it);)
         printf("%.*s  %.*s\n", STR_FMT(json_str(it.value, "cursor")),
                STR_FMT(json_str(it.value, "content")));
 }
 
-static int replies(const struct cli_args *a, const struct v1_door *d,
-                   const struct dispatch_options *o)
+static int replies(struct cli_job *j)
 {
-    struct buf path = BUF_INIT;
-    char sep = '?';
+    const struct dispatch_options *o = j->o;
 
-    agent_path(&path, a->rest[1], "replies");
-    if (o->after != NULL) {
-        cli_query_add(&path, sep, "after", o->after);
-        sep = '&';
-    }
-    if (o->limit != NULL)
-        cli_query_add(&path, sep, "limit", o->limit);
-    int rc = ask(a, d, "GET", &path, STR_NULL, print_replies);
-    buf_done(&path);
-    return rc;
+    return cli_show(j,
+                    v1_op(j, "agentReplies",
+                          V1_GIVEN({"id", str_of(j->a.rest[1])}, {"after", str_of(o->after)},
+                                   {"limit", str_of(o->limit)})),
+                    print_replies);
 }
 
 /* ---- hook ---- */
 
-static void print_hook(const struct cli_args *a, struct json doc)
+static void print_hook(struct cli_job *j)
 {
     static const struct {
         const char *key, *env, *end;
     } urls[] = {{"url", "URL", "deliver"},
                 {"wake_url", "WAKE_URL", "wake"},
                 {"status_url", "STATUS_URL", "status"}};
-    struct str base = json_str(doc, "url"), token = json_str(doc, "token");
+    struct str base = json_str(j->doc, "url"), token = json_str(j->doc, "token");
     struct buf out = BUF_INIT, url = BUF_INIT;
     struct jw w = jw_begin(&out);
 
     jw_obj(&w);
-    jw_kstr(&w, "id", json_str(doc, "id"));
+    jw_kstr(&w, "id", json_str(j->doc, "id"));
     for (size_t i = 0; i < ARRAY_LEN(urls); i++) {
         buf_reset(&url);
         buf_printf(&url, "%.*s/v1/hooks/%.*s/%s", STR_FMT(base.p != NULL ? base : STR("")),
                    STR_FMT(token), urls[i].end);
         jw_kstr(&w, urls[i].key, buf_str(&url));
-        if (!a->json)
+        if (!j->a.json)
             printf("%s=%s\n", urls[i].env, buf_z(&url));
     }
-    jw_kstr_opt(&w, "secret", json_str(doc, "secret"));
+    jw_kstr_opt(&w, "secret", json_str(j->doc, "secret"));
     jw_end_obj(&w);
-    if (a->json)
+    if (j->a.json)
         printf("%s\n", buf_z(&out));
-    else if (json_str(doc, "secret").p != NULL)
-        printf("SECRET=%.*s\n", STR_FMT(json_str(doc, "secret")));
+    else if (json_str(j->doc, "secret").p != NULL)
+        printf("SECRET=%.*s\n", STR_FMT(json_str(j->doc, "secret")));
     buf_wipe(&out);
     buf_wipe(&url);
 }
 
-static int make_hook(const struct cli_args *a, const struct dispatch_options *o)
+static int make_hook(struct cli_job *j, const struct dispatch_options *o)
 {
-    struct json_parser *parser = json_parser_new();
-    struct buf body = BUF_INIT;
-    struct jw w = jw_begin(&body);
-    struct json doc;
+    int rc = cli_post(j, "/admin/token",
+                      CLI_FIELDS({"kind", STR("hook")}, {"tenant", str_of(o->v1.tenant)},
+                                 {"agent", str_of(o->agent)},
+                                 {"signature", .raw = o->no_signature ? "false" : "true"}));
 
-    jw_obj(&w);
-    jw_kstr(&w, "kind", STR("hook"));
-    jw_kstr(&w, "tenant", str_of(o->v1.tenant));
-    jw_kstr(&w, "agent", str_of(o->agent));
-    jw_kbool(&w, "signature", !o->no_signature);
-    jw_end_obj(&w);
-    int rc = cli_call(a, "POST", "/admin/token", buf_str(&body), parser, &doc);
     if (rc == CLI_DONE)
-        print_hook(a, doc);
-    buf_done(&body);
-    json_parser_free(parser);
-    return rc;
-}
-
-static int revoke_one(const struct cli_args *a, struct str id)
-{
-    struct json_parser *parser = json_parser_new();
-    struct buf body = BUF_INIT;
-    struct jw w = jw_begin(&body);
-    struct json doc;
-
-    jw_obj(&w);
-    jw_kstr(&w, "id", id);
-    jw_end_obj(&w);
-    int rc = cli_call(a, "POST", "/admin/tokens/revoke", buf_str(&body), parser, &doc);
-    buf_done(&body);
-    json_parser_free(parser);
+        print_hook(j);
     return rc;
 }
 
@@ -334,65 +315,57 @@ static bool are_of_several_tenants(struct json keys, const struct dispatch_optio
 }
 
 /* All hooks of the agent. */
-static int revoke_hooks(const struct cli_args *a, const struct dispatch_options *o)
+static int revoke_hooks(struct cli_job *j, const struct dispatch_options *o)
 {
-    struct json_parser *parser = json_parser_new();
-    struct json doc;
-    int rc = cli_call(a, "GET", "/admin/tokens", STR_NULL, parser, &doc), n = 0;
+    struct buf ids = BUF_INIT;
+    int rc = cli_get(j, "/admin/tokens", NULL, 0), n = 0;
 
-    if (rc == CLI_DONE && are_of_several_tenants(doc, o)) {
+    if (rc == CLI_DONE && are_of_several_tenants(j->doc, o)) {
         fprintf(stderr, "bellhop: several tenants have hooks of \"%s\"; say whose with --tenant\n",
                 o->agent);
         rc = CLI_FAILED;
     }
-    for (struct json_iter it = {0}; rc == CLI_DONE && json_next(doc, &it);)
-        if (is_hook_of(it.value, o)) {
-            rc = revoke_one(a, json_str(it.value, "id"));
-            n += rc == CLI_DONE;
-        }
+    for (struct json_iter it = {0}; rc == CLI_DONE && json_next(j->doc, &it);)
+        if (is_hook_of(it.value, o))
+            buf_printf(&ids, "%.*s ", STR_FMT(json_str(it.value, "id")));
+    struct str rest = str_trim(buf_str(&ids)), id;
+    while (rc == CLI_DONE && rest.n > 0 && str_split(&rest, ' ', &id)) {
+        rc = cli_post(j, "/admin/tokens/revoke", CLI_FIELDS({"id", id}));
+        n += rc == CLI_DONE;
+    }
     if (rc == CLI_DONE && n == 0)
         fputs("There was no hook to revoke.\n", stderr);
     else if (n > 0)
         fprintf(stderr, "%d %s void now.\n", n, n == 1 ? "hook is" : "hooks are");
-    json_parser_free(parser);
+    buf_done(&ids);
     return rc;
 }
 
-static int hook(const struct command *c, const struct cli_args *a, const struct dispatch_options *o)
+static int hook(struct cli_job *j)
 {
+    const struct dispatch_options *o = j->o;
+
     if (o->agent == NULL)
-        return cli_misused(c, "a hook for which --agent?");
+        return cli_misused(j->c, "a hook for which --agent?");
     if (o->v1.tenant == NULL && !o->revoke)
-        return cli_misused(c, "which --tenant?");
-    return o->revoke ? revoke_hooks(a, o) : make_hook(a, o);
+        return cli_misused(j->c, "which --tenant?");
+    return o->revoke ? revoke_hooks(j, o) : make_hook(j, o);
 }
 
 /* ---- the command ---- */
 
-static int with_door(const struct command *c, const struct cli_args *a,
-                     const struct dispatch_options *o, const char *verb)
-{
-    struct v1_door door;
-    bool keyed = o->v1.key_file != NULL || o->v1.url != NULL || getenv("BELLHOP_KEY") != NULL;
-    int rc;
-
-    if (!v1_door_open(c, &o->v1, &door, &rc))
-        return rc;
-    if (strcmp(verb, "list") == 0)
-        rc = list(a, &door, keyed);
-    else if (strcmp(verb, "wake") == 0)
-        rc = wake(c, a, &door, o);
-    else if (strcmp(verb, "replies") == 0)
-        rc = replies(a, &door, o);
-    else
-        rc = send_payload(a, &door, o, strcmp(verb, "request") == 0);
-    v1_door_done(&door);
-    return rc;
-}
+static const struct cli_verb verbs[] = {
+    {"list", 0, 7, NULL, list},
+    {"deliver", 1, 7, "whom? Give an agent", deliver},
+    {"wake", 1, 7, "whom? Give an agent", wake},
+    {"request", 1, 7, "whom? Give an agent", request},
+    {"replies", 1, 7, "whom? Give an agent", replies},
+    {"hook", 0, 7, NULL, hook},
+    {0},
+};
 
 static int run(const struct command *c, int argc, char **argv)
 {
-    struct cli_args a;
     struct dispatch_options o = {0};
     const struct cli_option options[] = {
         V1_OPTIONS(o.v1),
@@ -411,20 +384,7 @@ static int run(const struct command *c, int argc, char **argv)
         {"--revoke", NULL, &o.revoke},
     };
 
-    if (!cli_parse(c, argc, argv, options, ARRAY_LEN(options), &a))
-        return cli_exit(&a);
-    const char *verb = a.n_rest > 0 ? a.rest[0] : "";
-    if (strcmp(verb, "hook") == 0)
-        return hook(c, &a, &o);
-    bool lists = strcmp(verb, "list") == 0, asks = strcmp(verb, "request") == 0;
-    if (!lists && !asks && strcmp(verb, "deliver") != 0 && strcmp(verb, "wake") != 0 &&
-        strcmp(verb, "replies") != 0)
-        return cli_misused(c, "list, deliver, wake, request, replies or hook?");
-    if (!lists && a.n_rest < 2)
-        return cli_misused(c, "%s whom? Give an agent", verb);
-    if (asks && o.correlation == NULL)
-        o.correlation = "cli";
-    return with_door(c, &a, &o, verb);
+    return v1_run(c, argc, argv, options, ARRAY_LEN(options), verbs, &o.v1, &o);
 }
 
 const struct command cmd_dispatch = {

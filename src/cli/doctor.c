@@ -5,7 +5,11 @@
 #include <errno.h>
 #include <stdarg.h>
 #include <stdio.h>
+#include <errno.h>
+#include <netdb.h>
+#include <poll.h>
 #include <stdlib.h>
+#include <sys/socket.h>
 #include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
@@ -13,13 +17,12 @@
 #include "base/file.h"
 #include "base/jw.h"
 #include "base/rand.h"
-#include "cli/agent_states.h"
 #include "cli/cli.h"
 #include "cli/settings.h"
 #include "cli/shared.h"
+#include "cli/v1.h"
 #include "cli/state_dir.h"
 #include "dispatch/dispatch.h"
-#include "cli/url_probe.h"
 #include "http/waker.h"
 #include "net/http_client.h"
 #include "net/http_tls.h"
@@ -67,6 +70,82 @@ static void found(struct doctor *d, enum finding f, const char *what, const char
 }
 
 /* ---- wake URLs ---- */
+
+/* ---- can a URL be reached from here? ---- */
+
+enum url_answer {
+    URL_MALFORMED,
+    URL_UNKNOWN_NAME, /* @ret_why tells */
+    URL_PRIVATE,      /* only with @public_only */
+    URL_SILENT,
+    URL_REACHED,
+};
+static bool split_url(const char *url, char host[256], char port[8])
+{
+    struct str rest = str_of(url);
+    bool tls = str_starts(rest, STR("https://"));
+    struct str hostport;
+
+    rest = str_skip(rest, tls ? 8 : 7);
+    str_split(&rest, '/', &hostport);
+    size_t colon = hostport.n;
+    while (colon > 0 && hostport.p[colon - 1] != ':' && hostport.p[colon - 1] != ']')
+        colon--;
+    bool has_port = colon > 0 && hostport.p[colon - 1] == ':';
+    struct str h = has_port ? str_make(hostport.p, colon - 1) : hostport;
+    if (h.n > 1 && *h.p == '[')
+        h = str_make(h.p + 1, h.n - 2);
+    snprintf(host, 256, "%.*s", STR_FMT(h));
+    if (has_port)
+        snprintf(port, 8, "%.*s", STR_FMT(str_skip(hostport, colon)));
+    else
+        snprintf(port, 8, "%s", tls ? "443" : "80");
+    return *host != '\0';
+}
+
+static bool connects(const struct addrinfo *ai, int64_t timeout_ms)
+{
+    int fd = socket(ai->ai_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0), e = 0;
+    socklen_t n = sizeof e;
+
+    if (fd < 0)
+        return false;
+    bool ok = connect(fd, ai->ai_addr, ai->ai_addrlen) == 0;
+    if (!ok && errno == EINPROGRESS) {
+        struct pollfd p = {.fd = fd, .events = POLLOUT};
+        ok = poll(&p, 1, (int)timeout_ms) == 1 &&
+             getsockopt(fd, SOL_SOCKET, SO_ERROR, &e, &n) == 0 && e == 0;
+    }
+    close(fd);
+    return ok;
+}
+
+/* Blocks, at most @timeout_ms and a name lookup.  @ret_place (272 bytes) is "host:port", or the
+ * host alone where it is at fault; @ret_why has 128 bytes. */
+static enum url_answer url_probe(const char *url, bool public_only, int64_t timeout_ms,
+                                 char *ret_place, char *ret_why)
+{
+    char host[256], port[8];
+    struct addrinfo *list = NULL, hints = {.ai_socktype = SOCK_STREAM};
+    enum url_answer answer = URL_SILENT;
+
+    if (!split_url(url, host, port))
+        return URL_MALFORMED;
+    snprintf(ret_place, 272, "%s", host);
+    int rc = getaddrinfo(host, port, &hints, &list);
+    if (rc != 0) {
+        snprintf(ret_why, 128, "%s", gai_strerror(rc));
+        return URL_UNKNOWN_NAME;
+    }
+    if (public_only && http_addr_is_private(list->ai_addr)) {
+        answer = URL_PRIVATE;
+    } else {
+        snprintf(ret_place, 272, "%s:%s", host, port);
+        answer = connects(list, timeout_ms) ? URL_REACHED : URL_SILENT;
+    }
+    freeaddrinfo(list);
+    return answer;
+}
 
 static void check_wake_url(struct doctor *d, struct str gateway, const char *url)
 {
@@ -132,12 +211,6 @@ static void check_instances(struct doctor *d, struct json doc)
     }
 }
 
-static bool call(const struct cli_args *a, const char *path, struct json_parser *p,
-                 struct json *doc)
-{
-    return cli_call_pages(a, path, p, doc) == CLI_DONE;
-}
-
 /* The server rings by its own settings, which its environment may have changed. */
 static void take_wake_settings(struct doctor *d, struct json wake)
 {
@@ -148,14 +221,13 @@ static void take_wake_settings(struct doctor *d, struct json wake)
         d->wake.timeout_ms = ms;
 }
 
-static void check_agents(struct doctor *d, const struct cli_args *a, struct json_parser *p)
+static void check_agents(struct doctor *d, struct cli_job *j)
 {
-    struct json doc;
     size_t n = 0, ill = 0;
 
-    if (agent_states(a, p, &doc) != CLI_DONE)
+    if (agent_states(j) != CLI_DONE)
         return;
-    for (struct json_iter it = {0}; json_next(doc, &it); n++) {
+    for (struct json_iter it = {0}; json_next(j->doc, &it); n++) {
         struct str id = json_str(it.value, "agent_id"), problem = agent_problem(it.value);
         if (problem.p == NULL)
             continue;
@@ -166,34 +238,29 @@ static void check_agents(struct doctor *d, const struct cli_args *a, struct json
         found(d, OK, "dispatch", "%zu of %zu agents can be delivered to", n - ill, n);
 }
 
-static void check_running(struct doctor *d, const struct cli_args *a)
+static void check_running(struct doctor *d, struct cli_job *j)
 {
-    struct json_parser *p = json_parser_new();
-    struct json doc;
-
-    if (!call(a, "/admin/status", p, &doc)) {
+    if (cli_get_pages(j, "/admin/status", NULL, 0) != CLI_DONE) {
         found(d, BAD, "server", "it holds the database but does not answer on its admin socket");
-        goto out;
+        return;
     }
-    struct str url = json_str(doc, "url");
-    struct json store = json_get(doc, "store");
-    found(d, OK, "server", "running, pid %lld, at %.*s", (long long)cli_i64(doc, "pid"),
+    struct str url = json_str(j->doc, "url"), how = json_str(j->doc, "confined");
+    struct json store = json_get(j->doc, "store");
+    found(d, OK, "server", "running, pid %lld, at %.*s", (long long)cli_i64(j->doc, "pid"),
           STR_FMT(url));
-    if (json_as_bool(json_get(store, "healthy"), false))
+    if (cli_bool(store, "healthy"))
         found(d, OK, "store", "healthy");
     else
         found(d, BAD, "store", "%.*s", STR_FMT(json_str(store, "problem")));
-    bool confined = json_as_bool(json_get(doc, "fullyConfined"), false);
-    struct str how = json_str(doc, "confined");
-    found(d, confined ? OK : WARN, "confined", "%.*s", STR_FMT(how));
-    take_wake_settings(d, json_get(doc, "wake"));
-    check_platform_problems(d, doc);
-    check_instances(d, doc);
-    if (cli_i64(doc, "routes") == 0)
+    found(d, cli_bool(j->doc, "fullyConfined") ? OK : WARN, "confined", "%.*s", STR_FMT(how));
+    take_wake_settings(d, json_get(j->doc, "wake"));
+    check_platform_problems(d, j->doc);
+    check_instances(d, j->doc);
+    if (cli_i64(j->doc, "routes") == 0)
         found(d, WARN, "routes", "there is none, so events go to nobody; see: bellhop help route");
-    if (!call(a, "/admin/gateways", p, &doc))
-        goto out;
-    for (struct json_iter it = {0}; json_next(json_get(doc, "gateways"), &it);) {
+    if (cli_get_pages(j, "/admin/gateways", NULL, 0) != CLI_DONE)
+        return;
+    for (struct json_iter it = {0}; json_next(json_get(j->doc, "gateways"), &it);) {
         struct str wake_url = json_str(it.value, "wakeUrl");
         if (wake_url.p == NULL || json_type(json_get(it.value, "revokedAt")) == JSON_NUMBER)
             continue;
@@ -201,9 +268,7 @@ static void check_running(struct doctor *d, const struct cli_args *a)
         check_wake_url(d, json_str(it.value, "id"), z);
         free(z);
     }
-    check_agents(d, a, p);
-out:
-    json_parser_free(p);
+    check_agents(d, j);
 }
 
 /* ---- without one ---- */
@@ -438,22 +503,16 @@ static bool server_answers(const char *dir)
     return yes;
 }
 
-static int run(const struct command *c, int argc, char **argv)
+static int run_checks(struct cli_job *j)
 {
-    struct cli_args a;
-    struct doctor d = {.worst = OK};
+    struct doctor d = {.worst = OK, .json = j->a.json};
     struct buf why = BUF_INIT;
 
-    if (!cli_parse(c, argc, argv, NULL, 0, &a))
-        return cli_exit(&a);
-    if (a.n_rest > 0)
-        return cli_misused(c, "unexpected \"%s\"", a.rest[0]);
-    d.json = a.json;
     d.w = jw_begin(&d.out);
     jw_arr(&d.w);
-    if (a.state_dir != NULL)
-        setenv("BELLHOP_STATE_DIR", a.state_dir, 1);
-    if (settings_load(a.config, &d.cfg, &why) != BH_OK) {
+    if (j->a.state_dir != NULL)
+        setenv("BELLHOP_STATE_DIR", j->a.state_dir, 1);
+    if (settings_load(j->a.config, &d.cfg, &why) != BH_OK) {
         found(&d, BAD, "config", "%s", buf_z(&why));
     } else {
         d.settings = settings_of(d.cfg);
@@ -467,7 +526,7 @@ static int run(const struct command *c, int argc, char **argv)
         if (check_state_dir(&d)) {
             check_database(&d);
             if (server_answers(d.settings->state_dir))
-                check_running(&d, &a);
+                check_running(&d, j);
             else
                 check_stopped(&d);
         }
@@ -483,6 +542,11 @@ static int run(const struct command *c, int argc, char **argv)
     buf_done(&d.out);
     buf_done(&why);
     return d.worst == BAD ? CLI_FAILED : CLI_DONE;
+}
+
+static int run(const struct command *c, int argc, char **argv)
+{
+    return cli_run_one(c, argc, argv, NULL, 0, run_checks, NULL);
 }
 
 const struct command cmd_doctor = {

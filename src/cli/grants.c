@@ -13,21 +13,6 @@ struct options {
     bool require_address, allow_bots, off;
 };
 
-static bool parse(const struct command *c, int argc, char **argv, struct cli_args *a,
-                  struct options *o)
-{
-    const struct cli_option options[] = {
-        {"--tenant", &o->tenant, NULL},     {"--instance", &o->instance, NULL},
-        {"--platform", &o->platform, NULL}, {"--user", &o->user, NULL},
-        {"--guild", &o->guild, NULL},       {"--channel", &o->channel, NULL},
-        {"--mode", &o->mode, NULL},         {"--allow", &o->allow, NULL},
-        {"--free", &o->free_places, NULL},  {"--require-address", NULL, &o->require_address},
-        {"--off", NULL, &o->off},           {"--allow-bots", NULL, &o->allow_bots},
-    };
-
-    return cli_parse(c, argc, argv, options, ARRAY_LEN(options), a);
-}
-
 static void add_list(struct jw *w, const char *key, const char *commas)
 {
     struct str rest = str_of(commas), one;
@@ -64,110 +49,65 @@ static void write_body(struct buf *body, const struct options *o, bool remove)
     jw_end_obj(&w);
 }
 
-static int post(const struct cli_args *a, const struct options *o, const char *path, bool remove)
+static int post(struct cli_job *j, const char *path, bool remove)
 {
-    struct json_parser *parser = json_parser_new();
+    const char *const headers[] = {"Content-Type: application/json", NULL};
     struct buf body = BUF_INIT;
-    struct json doc;
 
-    write_body(&body, o, remove);
-    int rc = cli_call(a, "POST", path, buf_str(&body), parser, &doc);
-    struct str code = rc == CLI_DONE ? json_str(doc, "code") : STR_NULL;
-    if (rc == CLI_DONE && a->json) {
-        cli_print_json(doc);
-    } else if (code.p != NULL) {
+    write_body(&body, j->o, remove);
+    const struct cli_request rq = {.method = "POST",
+                                   .path = path,
+                                   .body = buf_str(&body),
+                                   .headers = headers};
+    int rc = cli_show(j, cli_ask(&j->a, &rq, j->parser, &j->doc), NULL);
+    struct str code = rc == CLI_DONE ? json_str(j->doc, "code") : STR_NULL;
+    if (code.p != NULL && !j->a.json) {
         printf("%.*s\n", STR_FMT(code));
         fprintf(stderr, "Good for ten minutes, once. The person sends the bot: /link %.*s\n",
                 STR_FMT(code));
     }
-    json_parser_free(parser);
     buf_done(&body);
     return rc;
 }
 
 /* ---- list ---- */
 
-static void cell_of(struct cli_table *t, struct json row, const char *key)
-{
-    struct json v = json_get(row, key);
-    struct buf text = BUF_INIT;
-
-    switch (json_type(v)) {
-    case JSON_BOOL:
-        cli_cell(t, "%s", json_as_bool(v, false) ? "yes" : "no");
-        break;
-    case JSON_ARRAY:
-        for (struct json_iter it = {0}; json_next(v, &it);)
-            buf_printf(&text, "%s%.*s", text.n > 0 ? "," : "", STR_FMT(json_as_str(it.value)));
-        cli_cell_str(t, buf_str(&text));
-        break;
-    default:
-        cli_cell_str(t, json_as_str(v));
-    }
-    buf_done(&text);
-}
-
 #define MAX_COLUMNS 6
 struct columns { /* of what /admin/grants calls @kind */
-    const char *kind, *keys[MAX_COLUMNS], *heads[MAX_COLUMNS];
+    const char *kind;
+    struct cli_column columns[MAX_COLUMNS];
 };
-static const struct columns bindings = {"bindings",
-                                        {"tenant", "instance", "platform", "userId"},
-                                        {"TENANT", "INSTANCE", "PLATFORM", "USER"}},
+#define WHOSE \
+    {"TENANT", "tenant"}, {"INSTANCE", "instance"}, \
+    { \
+        "PLATFORM", "platform" \
+    }
+static const struct columns bindings = {"bindings", {WHOSE, {"USER", "userId"}}},
                             scopes = {"scopes",
-                                      {"tenant", "instance", "platform", "guildId", "channelId"},
-                                      {"TENANT", "INSTANCE", "PLATFORM", "GUILD", "CHANNEL"}},
+                                      {WHOSE, {"GUILD", "guildId"}, {"CHANNEL", "channelId"}}},
                             principals = {"principals",
-                                          {"tenant", "instance", "platform", "mode", "allow"},
-                                          {"TENANT", "INSTANCE", "PLATFORM", "MODE", "ALLOW"}},
+                                          {WHOSE, {"MODE", "mode"}, {"ALLOW", "allow"}}},
                             policies = {"policies",
-                                        {"tenant", "instance", "platform", "requireAddress",
-                                         "freeResponseScopes", "allowOtherBots"},
-                                        {"TENANT", "INSTANCE", "PLATFORM", "MUST ADDRESS", "FREE",
-                                         "OTHER BOTS"}},
-                            dm_defaults = {"dmDefaults",
-                                           {"tenant", "instance", "platform", "userId"},
-                                           {"TENANT", "INSTANCE", "PLATFORM", "USER"}},
+                                        {WHOSE,
+                                         {"MUST ADDRESS", "requireAddress"},
+                                         {"FREE", "freeResponseScopes"},
+                                         {"OTHER BOTS", "allowOtherBots"}}},
+                            dm_defaults = {"dmDefaults", {WHOSE, {"USER", "userId"}}},
                             tenants = {"tenants",
-                                       {"tenant", "requireAddress"},
-                                       {"TENANT", "MUST ADDRESS"}};
+                                       {{"TENANT", "tenant"}, {"MUST ADDRESS", "requireAddress"}}};
 
-static void print_rows(struct json rows, const struct columns *k)
+static int list(struct cli_job *j, const struct columns *k)
 {
-    struct cli_table t = {0};
+    const struct options *o = j->o;
+    size_t n = 0;
 
-    while (t.columns < MAX_COLUMNS && k->keys[t.columns] != NULL)
-        t.columns++;
-    for (size_t i = 0; i < t.columns; i++)
-        cli_cell(&t, "%s", k->heads[i]);
-    for (struct json_iter it = {0}; json_next(rows, &it);)
-        for (size_t i = 0; i < t.columns; i++)
-            cell_of(&t, it.value, k->keys[i]);
-    cli_table_print(&t);
-}
-
-static int list(const struct cli_args *a, const struct options *o, const struct columns *k)
-{
-    struct json_parser *parser = json_parser_new();
-    struct buf path = BUF_INIT;
-    struct json doc;
-
-    buf_add_z(&path, "/admin/grants");
-    if (o->tenant != NULL)
-        cli_query_add(&path, '?', "tenant", o->tenant);
-    if (o->instance != NULL)
-        cli_query_add(&path, o->tenant != NULL ? '&' : '?', "instance", o->instance);
-    int rc = cli_call_pages(a, buf_z(&path), parser, &doc);
-    struct json rows = rc == CLI_DONE ? json_get(doc, k->kind) : (struct json){0};
-    if (rc == CLI_DONE && a->json)
-        cli_print_json(rows);
-    else if (rc == CLI_DONE && json_count(rows) == 0)
-        fputs("None yet.\n", stderr);
-    else if (rc == CLI_DONE)
-        print_rows(rows, k);
-    json_parser_free(parser);
-    buf_done(&path);
-    return rc;
+    while (n < MAX_COLUMNS && k->columns[n].head != NULL)
+        n++;
+    return cli_show_rows(j,
+                         cli_get_pages(j, "/admin/grants",
+                                       CLI_FIELDS({"tenant", str_of(o->tenant)},
+                                                  {"instance", str_of(o->instance)})),
+                         k->kind, k->columns, n, "None yet.");
 }
 
 /* ---- the commands ---- */
@@ -248,26 +188,36 @@ static void find_missing(struct buf *out, const struct verb *v, const struct opt
 
 static int run(const struct command *c, int argc, char **argv)
 {
-    struct cli_args a;
     struct options o = {0};
+    const struct cli_option options[] = {
+        {"--tenant", &o.tenant, NULL},     {"--instance", &o.instance, NULL},
+        {"--platform", &o.platform, NULL}, {"--user", &o.user, NULL},
+        {"--guild", &o.guild, NULL},       {"--channel", &o.channel, NULL},
+        {"--mode", &o.mode, NULL},         {"--allow", &o.allow, NULL},
+        {"--free", &o.free_places, NULL},  {"--require-address", NULL, &o.require_address},
+        {"--off", NULL, &o.off},           {"--allow-bots", NULL, &o.allow_bots},
+    };
+    struct cli_job j = {.c = c, .o = &o};
     struct buf text = BUF_INIT;
+    int rc;
 
-    if (!parse(c, argc, argv, &a, &o))
-        return cli_exit(&a);
-    const char *name = a.n_rest > 0 ? a.rest[0] : "";
+    if (!cli_parse(c, argc, argv, options, ARRAY_LEN(options), &j.a))
+        return cli_exit(&j.a);
+    const char *name = j.a.n_rest > 0 ? j.a.rest[0] : "";
     const struct verb *v = find_verb(c, name);
     if (v == NULL)
         return unknown_verb(c, name);
     find_missing(&text, v, &o);
-    int rc;
+    j.parser = json_parser_new();
     if (text.n > 0) {
         rc = cli_misused(c, "%s%sit needs %s", name, *name != '\0' ? ": " : "", buf_z(&text));
     } else if (v->lists != NULL) {
-        rc = list(&a, &o, v->lists);
+        rc = list(&j, v->lists);
     } else {
         buf_printf(&text, "/admin/manage/%s", v->path);
-        rc = post(&a, &o, buf_z(&text), v->remove);
+        rc = post(&j, buf_z(&text), v->remove);
     }
+    json_parser_free(j.parser);
     buf_done(&text);
     return rc;
 }

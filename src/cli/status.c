@@ -1,9 +1,9 @@
-/* status.c - bellhop status: platforms, instances, store. */
+/* status.c - bellhop status, bellhop node: the running server, and the processes beside it. */
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
-#include "base/jw.h"
 #include "base/mem.h"
+#include "base/percent.h"
 #include "cli/cli.h"
 
 static void print_server(struct json doc)
@@ -36,92 +36,62 @@ static void print_server(struct json doc)
                STR_FMT(json_str(it.value, "node")), cli_i64(it.value, "connections"));
 }
 
-static void print_platforms(struct json doc)
+static void print_platforms(struct cli_job *j)
 {
-    struct cli_table t = {.columns = 4};
-    struct json list = json_get(doc, "platforms");
-    int64_t now = cli_i64(doc, "now");
+    static const struct cli_column columns[] = {{"PLATFORM", "platform"},
+                                                {"BOT", "bot"},
+                                                {"LAST EVENT", "lastEventAt", .ago = true},
+                                                {"PROBLEM", "problem"}};
+    struct json rows = json_get(j->doc, "platforms");
 
     putchar('\n');
-    if (json_count(list) == 0) {
+    if (json_count(rows) == 0)
         puts("No platform is open.");
-        return;
-    }
-    cli_cell(&t, "PLATFORM");
-    cli_cell(&t, "BOT");
-    cli_cell(&t, "LAST EVENT");
-    cli_cell(&t, "PROBLEM");
-    for (struct json_iter it = {0}; json_next(list, &it);) {
-        cli_cell_str(&t, json_str(it.value, "platform"));
-        cli_cell_str(&t, json_str(it.value, "bot"));
-        cli_cell_ago(&t, now, json_get(it.value, "lastEventAt"));
-        cli_cell_str(&t, json_str(it.value, "problem"));
-    }
-    cli_table_print(&t);
+    else
+        cli_print_rows(j, rows, columns, ARRAY_LEN(columns));
 }
 
-static void print_instances(struct json doc)
+static void cell_wake(struct cli_table *t, struct json instance)
 {
-    struct cli_table t = {.columns = 9};
-    struct json list = json_get(doc, "instances");
-    int64_t now = cli_i64(doc, "now");
-    static const char *const heads[] = {"TENANT",  "INSTANCE", "STATE",  "SOCKETS", "WAITING",
-                                        "UNACKED", "PARKED",   "OLDEST", "WAKE"};
+    struct str problem = json_str(instance, "pokeProblem");
+
+    if (problem.p != NULL)
+        cli_cell(t, "failing: %.*s", STR_FMT(problem));
+    else
+        cli_cell(t, "%s", cli_bool(instance, "wakeUrlRegistered") ? "yes" : "-");
+}
+
+static void print_instances(struct cli_job *j)
+{
+    static const struct cli_column columns[] = {
+        {"TENANT", "tenant"},       {"INSTANCE", "instance"},
+        {"STATE", "state"},         {"SOCKETS", "sessions"},
+        {"WAITING", "entries"},     {"UNACKED", "unacked"},
+        {"PARKED", "parked"},       {"OLDEST", "oldestAt", .ago = true},
+        {"WAKE", .cell = cell_wake}};
+    struct json rows = json_get(j->doc, "instances");
 
     putchar('\n');
-    if (json_count(list) == 0 && cli_i64(doc, "gateways") > 0) {
+    if (json_count(rows) == 0 && cli_i64(j->doc, "gateways") > 0)
         puts("No such instance.");
-        return;
-    }
-    if (json_count(list) == 0) {
+    else if (json_count(rows) == 0)
         puts("No gateway yet. Add one with: bellhop gateway add --tenant NAME --platform web --bot "
              "lobby");
-        return;
-    }
-    for (size_t i = 0; i < t.columns; i++)
-        cli_cell(&t, "%s", heads[i]);
-    for (struct json_iter it = {0}; json_next(list, &it);) {
-        struct str problem = json_str(it.value, "pokeProblem");
-        cli_cell_str(&t, json_str(it.value, "tenant"));
-        cli_cell_str(&t, json_str(it.value, "instance"));
-        cli_cell_str(&t, json_str(it.value, "state"));
-        cli_cell(&t, "%" PRId64, cli_i64(it.value, "sessions"));
-        cli_cell(&t, "%" PRId64, cli_i64(it.value, "entries"));
-        cli_cell(&t, "%" PRId64, cli_i64(it.value, "unacked"));
-        cli_cell(&t, "%" PRId64, cli_i64(it.value, "parked"));
-        cli_cell_ago(&t, now, json_get(it.value, "oldestAt"));
-        if (problem.p != NULL)
-            cli_cell(&t, "failing: %.*s", STR_FMT(problem));
-        else
-            cli_cell(&t, "%s",
-                     json_as_bool(json_get(it.value, "wakeUrlRegistered"), false) ? "yes" : "-");
-    }
-    cli_table_print(&t);
+    else
+        cli_print_rows(j, rows, columns, ARRAY_LEN(columns));
+}
+
+static void print_status(struct cli_job *j)
+{
+    print_server(j->doc);
+    print_platforms(j);
+    print_instances(j);
 }
 
 struct status_options {
     const char *tenant, *instance, *state;
     bool waiting;
 };
-
-static void path_of(const struct status_options *o, struct buf *path)
-{
-    const struct {
-        const char *name, *value;
-    } all[] = {{"tenant", o->tenant},
-               {"instance", o->instance},
-               {"state", o->state},
-               {"waiting", o->waiting ? "1" : NULL}};
-    char sep = '?';
-
-    buf_add_z(path, "/admin/status");
-    for (size_t i = 0; i < ARRAY_LEN(all); i++) {
-        if (all[i].value == NULL)
-            continue;
-        cli_query_add(path, sep, all[i].name, all[i].value);
-        sep = '&';
-    }
-}
 
 static bool is_state(const char *s)
 {
@@ -133,9 +103,23 @@ static bool is_state(const char *s)
     return false;
 }
 
-static int run(const struct command *c, int argc, char **argv)
+static int status(struct cli_job *j)
 {
-    struct cli_args a;
+    const struct status_options *o = j->o;
+
+    if (o->state != NULL && !is_state(o->state))
+        return cli_misused(j->c, "--state is live, away, asleep or never, not \"%s\"", o->state);
+    return cli_show(j,
+                    cli_get_pages(j, "/admin/status",
+                                  CLI_FIELDS({"tenant", str_of(o->tenant)},
+                                             {"instance", str_of(o->instance)},
+                                             {"state", str_of(o->state)},
+                                             {"waiting", o->waiting ? STR("1") : STR_NULL})),
+                    print_status);
+}
+
+static int run_status(const struct command *c, int argc, char **argv)
+{
     struct status_options o = {0};
     const struct cli_option options[] = {
         {"--tenant", &o.tenant, NULL},
@@ -143,28 +127,8 @@ static int run(const struct command *c, int argc, char **argv)
         {"--state", &o.state, NULL},
         {"--waiting", NULL, &o.waiting},
     };
-    struct buf path = BUF_INIT;
-    struct json doc;
 
-    if (!cli_parse(c, argc, argv, options, ARRAY_LEN(options), &a))
-        return cli_exit(&a);
-    if (a.n_rest > 0)
-        return cli_misused(c, "unexpected \"%s\"", a.rest[0]);
-    if (o.state != NULL && !is_state(o.state))
-        return cli_misused(c, "--state is live, away, asleep or never, not \"%s\"", o.state);
-    struct json_parser *parser = json_parser_new();
-    path_of(&o, &path);
-    int rc = cli_call_pages(&a, buf_z(&path), parser, &doc);
-    if (rc == CLI_DONE && a.json) {
-        cli_print_json(doc);
-    } else if (rc == CLI_DONE) {
-        print_server(doc);
-        print_platforms(doc);
-        print_instances(doc);
-    }
-    json_parser_free(parser);
-    buf_done(&path);
-    return rc;
+    return cli_run_one(c, argc, argv, options, ARRAY_LEN(options), status, &o);
 }
 
 const struct command cmd_status = {
@@ -179,5 +143,74 @@ const struct command cmd_status = {
     "  away    its gateway was here but does not answer; deliveries wait, it is rung awake\n"
     "  asleep  its gateway went idle in good order; deliveries wait, it is rung awake\n"
     "  never   no gateway has connected yet\n",
-    run,
+    run_status,
+};
+
+/* ---- node ---- */
+
+static void print_nodes(struct json doc)
+{
+    int64_t now = cli_i64(doc, "now");
+
+    printf("%-24s %-9s %10s %10s  %s\n", "NODE", "STATE", "SINCE", "LAST SEEN", "VERSION");
+    for (struct json_iter it = {0}; json_next(json_get(doc, "nodes"), &it);)
+        printf("%-24.*s %-9.*s %8" PRId64 " s %8" PRId64 " s  %.*s\n",
+               STR_FMT(json_str(it.value, "node")), STR_FMT(json_str(it.value, "state")),
+               (now - cli_i64(it.value, "since")) / 1000,
+               (now - cli_i64(it.value, "lastSeenAt")) / 1000,
+               STR_FMT(json_str(it.value, "version")));
+}
+
+static int list_nodes(struct cli_job *j)
+{
+    int rc = cli_get(j, "/admin/nodes", NULL, 0);
+
+    if (rc == CLI_DONE && j->a.json)
+        cli_print_json(json_get(j->doc, "nodes"));
+    else if (rc == CLI_DONE && json_count(json_get(j->doc, "nodes")) == 0)
+        puts("This server keeps its state in a file of its own: it has no other nodes.");
+    else if (rc == CLI_DONE)
+        print_nodes(j->doc);
+    return rc;
+}
+
+/* Without a name: the process on this machine. */
+static int drain_node(struct cli_job *j)
+{
+    struct buf path = BUF_INIT;
+
+    buf_add_z(&path, "/admin/drain");
+    if (j->a.n_rest == 2) {
+        buf_add_z(&path, "?node=");
+        percent_encode(&path, str_of(j->a.rest[1]));
+    }
+    int rc = cli_post(j, buf_z(&path), NULL, 0);
+    buf_done(&path);
+    if (rc == CLI_DONE)
+        puts("It is going down: its sockets close with 1012 and whoever stands by takes over.");
+    return rc;
+}
+
+static int run_node(const struct command *c, int argc, char **argv)
+{
+    static const struct cli_verb verbs[] = {{"list", 0, 0, NULL, list_nodes},
+                                            {"drain", 0, 1, NULL, drain_node},
+                                            {0}};
+
+    return cli_run(c, argc, argv, NULL, 0, verbs, NULL);
+}
+
+const struct command cmd_node = {
+    "node",
+    "the processes that share a PostgreSQL: list, drain",
+    "Usage: bellhop node list [--json]\n"
+    "       bellhop node drain [NODE]\n\n"
+    "list tells which process serves, which stand by, and when each was last heard of; one that "
+    "is\n"
+    "silent has ended or does not reach the database.\n\n"
+    "drain takes a node down in good order, as SIGTERM does: what it accepted is on disk, its "
+    "sockets\n"
+    "close with 1012, and another one serves within a second.  Without a name it is this "
+    "machine's.\n",
+    run_node,
 };
