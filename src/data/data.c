@@ -18,6 +18,7 @@
 #include "base/percent.h"
 #include "data/database.h"
 #include "net/loop.h"
+#include "store/erasure.h"
 #include "base/config.h"
 
 static const struct config_key settings_keys[] = {
@@ -567,3 +568,47 @@ void data_stats(const struct data *ds, struct data_stats *ret)
                                .healthy = s.healthy};
     snprintf(ret->problem, sizeof ret->problem, "%s", s.problem);
 }
+
+/* ---- erasing ---- */
+
+static void clear_next(struct erasure *e);
+
+static void on_tenant_cleared(void *ctx, const struct data_answer *a)
+{
+    struct erasure *e = ctx;
+
+    if (a->fault.cls == FAULT_NONE)
+        clear_next(e);
+    else
+        erasure_fail(
+            e, data_is_off(erasure_ctx(e))
+                   ? "All but its data is gone: that is on the node of data.node, ask there again."
+                   : "The data store failed in the middle: ask again.");
+}
+
+static void clear_next(struct erasure *e)
+{
+    struct caller who = {.tenant = erasure_subject(e)->tenant};
+
+    if (erasure_subject(e)->dry || !erasure_take(e, &who.ns)) {
+        erasure_next(e);
+        return;
+    }
+    struct data_call *c = data_clear(erasure_ctx(e), &who, on_tenant_cleared, e);
+    (void)c; /* void once the store is closed */
+}
+
+static void on_namespace(void *ctx, struct str ns)
+{
+    erasure_put(ctx, ns);
+    erasure_count(ctx, "data", 1);
+}
+
+static void erase_tenant(void *ctx, struct erasure *e)
+{
+    erasure_count(e, "data", 0);
+    data_namespaces(ctx, erasure_subject(e)->tenant, on_namespace, e);
+    clear_next(e);
+}
+
+const struct eraser data_eraser = {.tenant = erase_tenant};

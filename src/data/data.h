@@ -103,3 +103,6 @@ struct data_stats {
     char problem[160]; /* why not */
 };
 void data_stats(const struct data *ds, struct data_stats *ret);
+
+/* A tenant's databases, as store/erasure.h runs it; ctx is the store. */
+extern const struct eraser data_eraser;

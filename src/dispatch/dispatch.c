@@ -15,6 +15,7 @@
 #include "dispatch/schedule.h"
 #include "dispatch/substrate.h"
 #include "net/work.h"
+#include "store/erasure.h"
 #include "store/store.h"
 
 #define FILE_THREADS 2
@@ -193,3 +194,13 @@ void dispatch_each(const struct dispatch *d, dispatch_agent_cb *cb, void *ctx)
             show(d, a->cfg, a, cb, ctx);
     }
 }
+
+/* ---- erasing ---- */
+
+static const struct erase_records of_tenant[] = {
+    {"reply", "replies", erase_by_key},
+    {"wakeup", "wakes", erase_by_value},
+    {0},
+};
+
+const struct eraser dispatch_eraser = {.of_tenant = of_tenant};

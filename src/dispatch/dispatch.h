@@ -165,3 +165,6 @@ const struct dispatch_counters *dispatch_counters(const struct dispatch *d);
 
 struct record_form;
 extern const struct record_form *const dispatch_records[]; /* ends with NULL */
+
+/* A tenant's replies and wakes for later, as store/erasure.h runs it. */
+extern const struct eraser dispatch_eraser;

@@ -23,6 +23,7 @@
 #include "base/rand.h"
 #include "media/media_priv.h"
 #include "net/loop.h"
+#include "store/erasure.h"
 #include "store/store.h"
 
 enum { THREADS = 2, LOOKS = 4, SHARED_AGE_MS = 3600 * 1000 };
@@ -620,3 +621,15 @@ enum bh_err media_open(const struct media_env *env, struct media **ret_m, char *
     *ret_m = m;
     return BH_OK;
 }
+
+/* ---- erasing ---- */
+
+static void erase_tenant(void *ctx, struct erasure *e)
+{
+    const struct erase_subject *s = erasure_subject(e);
+
+    erasure_count(e, "media", media_erase(ctx, s->tenant, s->dry));
+    erasure_next(e);
+}
+
+const struct eraser media_eraser = {.tenant = erase_tenant};

@@ -143,3 +143,6 @@ void media_disposition_add(struct buf *out, bool inline_, struct str name);
 
 struct record_form;
 extern const struct record_form *const media_records[]; /* ends with NULL */
+
+/* A tenant's files, as store/erasure.h runs it; ctx is the media. */
+extern const struct eraser media_eraser;

@@ -97,6 +97,9 @@ struct platform_ops {
     bool (*http)(struct platform *p, struct http_req *req);
     /* Forgets what memory holds of @person, whose records were deleted.  NULL: nothing. */
     void (*forget)(struct platform *p, struct str person);
+    /* Records of its own that name tenants or people; ctx is a struct platform_erase.  NULL: it has
+     * none. */
+    const struct eraser *eraser;
     /* Can @user see where @ev was written (or would be: platform, scope_id and chat_id are set)?
      * NULL: this platform cannot tell, and an instance sees what it was ever delivered. */
     enum gate_sight (*sees)(struct platform *p, const struct event *ev, struct str user);
@@ -206,3 +209,12 @@ enum host_announcer host_announcer(struct host *h, struct str gateway, const str
 /* "live", "away", "asleep", "never" or "none" (nobody is routed) for the best instance
  * behind a route. */
 const char *host_route_state(struct host *h, struct platform *p, struct str route_key);
+
+/* ---- erasing: store/erasure.h ---- */
+struct platform_erase { /* ctx of the erasers of platforms; borrowed */
+    struct platform *(*nth)(void *ctx, size_t i); /* of those that are open; NULL: no more */
+    /* 1: the file was there, and is gone unless @dry. */
+    uint64_t (*forget_file)(void *ctx, struct str id, bool dry);
+    void *ctx;
+};
+extern const struct eraser platforms_eraser;

@@ -216,6 +216,9 @@ struct relay_forgot {
 typedef void relay_forgot_cb(void *ctx, enum bh_err err, const struct relay_forgot *got);
 void relay_forget_mail(struct relay *r, struct str platform, struct str user, bool only_count,
                        relay_forgot_cb *done, void *ctx);
+/* Mail and chats of a tenant or a person, as store/erasure.h runs them; ctx is the relay.  The
+ * second follows once the tenant's instances have ended. */
+extern const struct eraser relay_eraser, relay_chats_eraser;
 /* Somebody has read it without a socket: what waits up to @up_to (parked ones included) is settled,
  * as acks would; returns how many. */
 uint64_t relay_mailbox_take(struct relay *r, struct str tenant, struct str instance,

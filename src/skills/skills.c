@@ -23,6 +23,7 @@
 #include "net/loop.h"
 #include "skills/backend.h"
 #include "skills/call.h"
+#include "store/erasure.h"
 
 /* ---- `skills:` in the configuration ---- */
 
@@ -706,3 +707,27 @@ void skills_stats(const struct skills *sk, struct skills_stats *ret)
                                  .healthy = s.healthy};
     snprintf(ret->problem, sizeof ret->problem, "%s", s.problem);
 }
+
+/* ---- erasing ---- */
+
+static void on_tenant_erased(void *ctx, const struct skills_answer *a)
+{
+    struct erasure *e = ctx;
+
+    erasure_count(e, "skills", a->count);
+    if (a->fault.cls != FAULT_NONE)
+        erasure_fail(e, "The skill store failed in the middle: ask again.");
+    else
+        erasure_next(e);
+}
+
+static void erase_tenant(void *ctx, struct erasure *e)
+{
+    const struct erase_subject *s = erasure_subject(e);
+    const struct caller who = {.tenant = s->tenant};
+    struct skills_call *c = skills_erase(ctx, &who, s->dry, on_tenant_erased, e);
+
+    (void)c; /* void once the store is closed */
+}
+
+const struct eraser skills_eraser = {.tenant = erase_tenant};

@@ -179,3 +179,6 @@ struct skills_stats {
     char problem[160]; /* why not */
 };
 void skills_stats(const struct skills *sk, struct skills_stats *ret);
+
+/* A tenant's skills, as store/erasure.h runs it; ctx is the store. */
+extern const struct eraser skills_eraser;

@@ -222,3 +222,6 @@ const struct gateway *facts_newest_gateway(const struct facts *f, struct str ten
                                            struct str instance);
 /* The wake URL of an instance (of its newest gateway that has one); NULL: none. */
 const char *facts_wake_url(const struct facts *f, struct str tenant, struct str instance);
+
+/* A tenant's instances and a person's links, as store/erasure.h runs them; ctx is the facts. */
+extern const struct eraser facts_eraser;

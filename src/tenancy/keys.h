@@ -106,3 +106,6 @@ void keys_note_minted(struct keys *k, const struct local_token *t, keys_done_cb 
 bool keys_admit(struct keys *k, const struct local_token *t);
 struct record_form;
 extern const struct record_form *const keys_records[]; /* ends with NULL */
+
+/* A tenant's keys, as store/erasure.h runs it; ctx is the table. */
+extern const struct eraser keys_eraser;

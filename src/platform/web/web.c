@@ -424,6 +424,7 @@ const struct platform_ops web_ops = {
     .page_visitor = web_page_visitor,
     .page_file_key = web_file_key,
     .forget = web_forget,
+    .eraser = &web_eraser,
     .instance_changed = web_instance_changed,
     .status = web_status,
     .close = web_close,

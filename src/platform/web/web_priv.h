@@ -228,3 +228,5 @@ void web_sweep_stop(struct web *w);  /* harmless when it was not started */
 bool web_may_keep(struct web *w, size_t bytes);
 bool web_is_routed(struct web *w);               /* some instance gets what visitors say */
 void web_kept_less(struct web *w, size_t bytes); /* so many were deleted */
+
+extern const struct eraser web_eraser; /* erase.c */

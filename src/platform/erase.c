@@ -1,0 +1,85 @@
+/* erase.c - what platforms keep of a tenant or a person goes: messages on their way out, questions
+ * without an answer, and what is in memory.  (platform.h has the contract, store/erasure.h the
+ * engine.)  A platform with records of its own has an eraser in its ops. */
+#include "platform/platform.h"
+#include "platform/prompts.h"
+#include "platform/sender.h"
+#include "store/erasure.h"
+
+static bool was_sent_to(void *ctx, struct erasure *e, struct str key, struct json doc)
+{
+    const struct erase_subject *s = erasure_subject(e);
+
+    return str_eq(erase_part(&key), s->platform) && str_eq(json_str(doc, "chat"), s->user);
+}
+
+/* The key is platform, bot, chat, question. */
+static bool was_asked(void *ctx, struct erasure *e, struct str key, struct json doc)
+{
+    const struct erase_subject *s = erasure_subject(e);
+    struct str platform = erase_part(&key);
+
+    erase_part(&key);
+    return str_eq(platform, s->platform) && str_eq(erase_part(&key), s->user);
+}
+
+static const struct erase_records of_tenant[] = {
+    {"outgoing", "outgoing", erase_by_value},
+    {"prompt", "questions", erase_by_value},
+    {0},
+};
+static const struct erase_records of_person[] = {
+    {"outgoing", "outgoing", was_sent_to},
+    {"prompt", "questions", was_asked},
+    {0},
+};
+
+static void forget_own_chat(void *ctx, struct str bot, struct str chat)
+{
+    const struct platform_erase *all = ctx;
+    size_t i = 0;
+
+    for (struct platform *p; (p = all->nth(all->ctx, i++)) != NULL;)
+        if (p->ops->forget != NULL && str_eq(str_of(p->bot), bot) &&
+            p->ops->eraser != NULL) /* chats of a tenant are known where records are kept */
+            p->ops->forget(p, chat);
+}
+
+static void forget_tenant(void *ctx, struct erasure *e)
+{
+    const struct platform_erase *all = ctx;
+    const struct erase_subject *s = erasure_subject(e);
+    size_t i = 0;
+
+    if (!s->dry) {
+        erasure_own_chats(e, forget_own_chat, ctx);
+        for (struct platform *p; (p = all->nth(all->ctx, i++)) != NULL;)
+            if (p->prompts != NULL)
+                prompts_forget_tenant(p->prompts, s->tenant);
+    }
+    erasure_next(e);
+}
+
+static void forget_person(void *ctx, struct erasure *e)
+{
+    const struct platform_erase *all = ctx;
+    const struct erase_subject *s = erasure_subject(e);
+    size_t i = 0;
+
+    for (struct platform *p; !s->dry && (p = all->nth(all->ctx, i++)) != NULL;) {
+        if (!str_eq(str_of(p->ops->name), s->platform))
+            continue;
+        if (p->ops->forget != NULL)
+            p->ops->forget(p, s->user);
+        if (p->sender != NULL)
+            sender_forget_chat(p->sender, s->user);
+        if (p->prompts != NULL)
+            prompts_forget_chat(p->prompts, s->user);
+    }
+    erasure_next(e);
+}
+
+const struct eraser platforms_eraser = {.of_tenant = of_tenant,
+                                        .of_person = of_person,
+                                        .tenant = forget_tenant,
+                                        .person = forget_person};

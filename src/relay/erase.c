@@ -1,0 +1,103 @@
+/* erase.c - what the relay keeps of a tenant or a person goes: mail, and the chats that instances
+ * know.  (relay.h has the contract, store/erasure.h the engine.) */
+#include "relay/relay.h"
+#include "store/erasure.h"
+
+/* ---- of a tenant ---- */
+
+/* The record itself is the relay's, which drops it when the instance ends. */
+static bool empty_mailbox(void *ctx, struct erasure *e, struct str key, struct json doc)
+{
+    const struct erase_subject *s = erasure_subject(e);
+    struct instance_view v = {0};
+
+    if (!str_eq(erase_part(&key), s->tenant))
+        return false;
+    if (s->dry)
+        relay_instance(ctx, s->tenant, key, &v);
+    erasure_count(e, "waiting", s->dry ? v.entries : relay_mailbox_purge(ctx, s->tenant, key));
+    return true;
+}
+
+/* Before any chat is deleted: which chats of the chat page are the tenant's, which others' too. */
+static bool note_chat(void *ctx, struct erasure *e, struct str key, struct json doc)
+{
+    bool of_tenant = str_eq(erase_part(&key), erasure_subject(e)->tenant);
+
+    erase_part(&key);
+    if (str_eq(erase_part(&key), STR("web")))
+        erasure_chat(e, json_str(doc, "bot"), key, of_tenant);
+    return of_tenant;
+}
+
+static const struct erase_records mail_of_tenant[] = {
+    {"instance", NULL, empty_mailbox, .keep = true},
+    {"chat", "chats", note_chat, .keep = true},
+    {0},
+};
+
+static void tell_waiting(void *ctx, struct erasure *e)
+{
+    erasure_count(e, "waiting", 0); /* told also when there was nothing */
+    erasure_next(e);
+}
+
+static bool forget_chat(void *ctx, struct erasure *e, struct str key, struct json doc)
+{
+    struct str tenant = erase_part(&key), instance = erase_part(&key), platform = erase_part(&key);
+
+    if (!str_eq(tenant, erasure_subject(e)->tenant))
+        return false;
+    relay_forget_chat(ctx, tenant, instance, platform, key);
+    return true;
+}
+
+static const struct erase_records chats_of_tenant[] = {
+    {"chat", NULL, forget_chat, .only_for_real = true},
+    {0},
+};
+
+/* ---- of a person ---- */
+
+/* On most platforms a chat of two has the person's id. */
+static bool forget_chat_with(void *ctx, struct erasure *e, struct str key, struct json doc)
+{
+    const struct erase_subject *s = erasure_subject(e);
+    struct str tenant = erase_part(&key), instance = erase_part(&key), platform = erase_part(&key);
+
+    if (!str_eq(platform, s->platform) || !str_eq(key, s->user))
+        return false;
+    if (!s->dry)
+        relay_forget_chat(ctx, tenant, instance, platform, key);
+    return true;
+}
+
+static const struct erase_records chats_with_person[] = {
+    {"chat", "chats", forget_chat_with},
+    {0},
+};
+
+static void on_mail_forgotten(void *ctx, enum bh_err err, const struct relay_forgot *got)
+{
+    struct erasure *e = ctx;
+
+    erasure_count(e, "waiting", got->n);
+    erasure_count(e, "quoted", got->quoted);
+    if (err != BH_OK)
+        erasure_fail(e, "The store failed in the middle: ask again.");
+    else
+        erasure_next(e);
+}
+
+static void forget_mail(void *ctx, struct erasure *e)
+{
+    const struct erase_subject *s = erasure_subject(e);
+
+    relay_forget_mail(ctx, s->platform, s->user, s->dry, on_mail_forgotten, e);
+}
+
+const struct eraser relay_eraser = {.of_tenant = mail_of_tenant,
+                                    .of_person = chats_with_person,
+                                    .tenant = tell_waiting,
+                                    .person = forget_mail};
+const struct eraser relay_chats_eraser = {.of_tenant = chats_of_tenant};

@@ -1,0 +1,339 @@
+/* erasure.c - one eraser after the other, one namespace after the other.  (erasure.h has the
+ * contract.) */
+#include "store/erasure.h"
+#include <stdlib.h>
+#include <string.h>
+#include "base/list.h"
+#include "base/map.h"
+#include "base/mem.h"
+#include "store/store.h"
+
+#define STEP_BYTES ((size_t)128 << 10)
+enum { WORDS_MAX = 16, ERASERS_MAX = 24 };
+
+struct known_chat {
+    bool of_tenant, of_others;
+    uint32_t n;
+    char name[]; /* bot \x1f chat */
+};
+
+struct erasure {
+    struct store_left left;
+    struct store *store; /* borrowed */
+    struct erase_subject subject;
+    struct buf tenant, platform, user; /* what @subject points at */
+    struct erase_with with[ERASERS_MAX];
+    size_t n_with, at;                   /* the eraser at work */
+    const struct erase_records *records; /* of it, being read; NULL: its verb is next */
+    struct store_scan scan;
+    struct store_tx tx;
+    struct store_kv *items; /* owned; of @tx */
+    struct buf after;
+    struct json_parser *parser;
+    struct map chats; /* struct known_chat, owned */
+    struct buf names; /* erasure_put(): each with its zero */
+    size_t names_at;
+    struct {
+        const char *word;
+        uint64_t n;
+    } counts[WORDS_MAX];
+    erasure_done_cb *done;
+    void *ctx; /* owned */
+};
+
+static void erasure_free(struct erasure *e)
+{
+    void *chat;
+
+    store_take_back(&e->left);
+    for (size_t pos = 0; map_next(&e->chats, &pos, &chat);)
+        free(chat);
+    map_done(&e->chats);
+    free(e->items);
+    buf_done(&e->after);
+    buf_done(&e->names);
+    buf_done(&e->tenant);
+    buf_done(&e->platform);
+    buf_done(&e->user);
+    json_parser_free(e->parser);
+    free(e->ctx);
+    free(e);
+}
+
+static void on_store_closed(struct store_left *l, const struct store_ops *ops)
+{
+    struct erasure *e = container_of(l, struct erasure, left);
+
+    ops->scan_free(&e->scan);
+    l->prev = NULL; /* the list is gone with its store */
+    erasure_free(e);
+}
+
+static void finish(struct erasure *e, const char *failed)
+{
+    e->done(e->ctx, e, failed);
+    erasure_free(e);
+}
+
+void erasure_fail(struct erasure *e, const char *why)
+{
+    finish(e, why);
+}
+
+/* ---- for erasers ---- */
+
+const struct erase_subject *erasure_subject(const struct erasure *e)
+{
+    return &e->subject;
+}
+
+void erasure_count(struct erasure *e, const char *word, uint64_t n)
+{
+    size_t i = 0;
+
+    while (i < WORDS_MAX && e->counts[i].word != NULL && strcmp(e->counts[i].word, word) != 0)
+        i++;
+    if (i == WORDS_MAX)
+        return;
+    e->counts[i].word = word;
+    e->counts[i].n += n;
+}
+
+void erasure_write(const struct erasure *e, struct jw *w)
+{
+    jw_kbool(w, "dryRun", e->subject.dry);
+    for (size_t i = 0; i < WORDS_MAX && e->counts[i].word != NULL; i++)
+        jw_ki64(w, e->counts[i].word, (int64_t)e->counts[i].n);
+}
+
+void *erasure_ctx(const struct erasure *e)
+{
+    return e->with[e->at].ctx;
+}
+
+void erasure_put(struct erasure *e, struct str name)
+{
+    buf_add_str(&e->names, name);
+    buf_add_c(&e->names, '\0');
+}
+
+bool erasure_take(struct erasure *e, struct str *ret_name)
+{
+    if (e->names_at >= e->names.n)
+        return false;
+    *ret_name = str_of(e->names.p + e->names_at);
+    e->names_at += ret_name->n + 1;
+    return true;
+}
+
+struct str erase_part(struct str *key)
+{
+    struct str one = STR_NULL;
+
+    str_split(key, '\x1f', &one);
+    return one;
+}
+
+bool erase_by_key(void *ctx, struct erasure *e, struct str key, struct json doc)
+{
+    return str_eq(erase_part(&key), e->subject.tenant);
+}
+
+bool erase_by_value(void *ctx, struct erasure *e, struct str key, struct json doc)
+{
+    return str_eq(json_str(doc, "tenant"), e->subject.tenant);
+}
+
+static struct known_chat *find_chat(const struct erasure *e, struct str bot, struct str chat,
+                                    struct buf *name)
+{
+    buf_add_str(name, bot);
+    buf_add_c(name, '\x1f');
+    buf_add_str(name, chat);
+    return map_get(&e->chats, buf_str(name));
+}
+
+void erasure_chat(struct erasure *e, struct str bot, struct str chat, bool of_tenant)
+{
+    struct buf name = BUF_INIT;
+    struct known_chat *k = find_chat(e, bot, chat, &name);
+
+    if (k == NULL) {
+        k = xcalloc(1, sizeof *k + name.n);
+        k->n = (uint32_t)name.n;
+        memcpy(k->name, name.p, name.n);
+        map_put(&e->chats, str_make(k->name, k->n), k);
+    }
+    k->of_tenant |= of_tenant;
+    k->of_others |= !of_tenant;
+    buf_done(&name);
+}
+
+bool erasure_owns_chat(const struct erasure *e, struct str bot, struct str chat)
+{
+    struct buf name = BUF_INIT;
+    const struct known_chat *k = find_chat(e, bot, chat, &name);
+
+    buf_done(&name);
+    return k != NULL && k->of_tenant && !k->of_others;
+}
+
+void erasure_own_chats(const struct erasure *e, erasure_chat_cb *cb, void *ctx)
+{
+    void *at;
+
+    for (size_t pos = 0; map_next(&e->chats, &pos, &at);) {
+        const struct known_chat *k = at;
+        struct str chat = str_make(k->name, k->n), bot = erase_part(&chat);
+        if (k->of_tenant && !k->of_others)
+            cb(ctx, bot, chat);
+    }
+}
+
+/* ---- one namespace after the other ---- */
+
+static void read_on(struct erasure *e);
+
+/* The next eraser's turn; false: there is none. */
+static bool advance(struct erasure *e)
+{
+    if (++e->at >= e->n_with)
+        return false;
+    const struct eraser *r = e->with[e->at].eraser;
+    e->records = e->subject.tenant.p != NULL ? r->of_tenant : r->of_person;
+    buf_reset(&e->names);
+    e->names_at = 0;
+    return true;
+}
+
+static bool has_records(struct erasure *e)
+{
+    while (e->records != NULL && e->records->ns != NULL && e->subject.dry &&
+           e->records->only_for_real)
+        e->records++;
+    return e->records != NULL && e->records->ns != NULL;
+}
+
+/* The eraser at work goes on with its records, then with its verb; then it is the next one's turn. */
+static void go_on(struct erasure *e)
+{
+    do {
+        const struct erase_with *with = &e->with[e->at];
+        void (*verb)(void *, struct erasure *) =
+            e->subject.tenant.p != NULL ? with->eraser->tenant : with->eraser->person;
+        buf_reset(&e->after);
+        if (has_records(e)) {
+            read_on(e);
+            return;
+        }
+        if (verb != NULL) {
+            verb(with->ctx, e);
+            return;
+        }
+    } while (advance(e));
+    finish(e, NULL);
+}
+
+void erasure_next(struct erasure *e)
+{
+    if (advance(e))
+        go_on(e);
+    else
+        finish(e, NULL);
+}
+
+static void step_over(struct erasure *e, enum bh_err err)
+{
+    bool more = e->scan.more;
+
+    free(e->items);
+    e->items = NULL;
+    buf_reset(&e->after);
+    if (more && err == BH_OK)
+        buf_add_str(&e->after, e->scan.records[e->scan.n_records - 1].key);
+    store_scan_free(e->store, &e->scan);
+    if (err != BH_OK) {
+        erasure_fail(e, "The store failed in the middle: ask again.");
+    } else if (more) {
+        read_on(e);
+    } else {
+        e->records++;
+        go_on(e);
+    }
+}
+
+static void on_deleted(struct store_op *op, enum bh_err err)
+{
+    step_over(container_of(op, struct erasure, tx.op), err);
+}
+
+/* True: a transaction is under way. */
+static bool delete_found(struct erasure *e)
+{
+    const struct erase_records *of = e->records;
+    bool deletes = !e->subject.dry && !of->keep;
+    size_t n = 0;
+
+    e->items = xcalloc(e->scan.n_records + 1, sizeof *e->items);
+    for (size_t i = 0; i < e->scan.n_records; i++) {
+        const struct store_record *r = &e->scan.records[i];
+        struct json doc = {0};
+        (void)json_parse(e->parser, r->value, &doc);
+        if (!of->is(e->with[e->at].ctx, e, r->key, doc))
+            continue;
+        if (of->word != NULL)
+            erasure_count(e, of->word, 1);
+        if (deletes)
+            e->items[n++] = (struct store_kv){KV_DELETE, of->ns, r->key, STR_NULL};
+    }
+    if (n == 0)
+        return false;
+    e->tx = (struct store_tx){.op = {.done = on_deleted}, .items = e->items, .n = n};
+    store_tx(e->store, &e->tx, false);
+    return true;
+}
+
+static void on_read(struct store_op *op, enum bh_err err)
+{
+    struct erasure *e = container_of(op, struct erasure, scan.op);
+
+    if (err != BH_OK || e->scan.n_records == 0 || !delete_found(e))
+        step_over(e, err);
+}
+
+static void read_on(struct erasure *e)
+{
+    e->scan = (struct store_scan){.op = {.done = on_read},
+                                  .ns = e->records->ns,
+                                  .prefix = STR(""),
+                                  .max_bytes = STEP_BYTES};
+    if (e->after.n > 0)
+        e->scan.after = buf_str(&e->after);
+    else if (e->records->word != NULL)
+        erasure_count(e, e->records->word, 0); /* a word that counts nothing is told too */
+    store_scan(e->store, &e->scan);
+}
+
+void erasure_start(struct store *store, const struct erase_subject *subject,
+                   const struct erase_with *with, size_t n, erasure_done_cb *done, void *ctx)
+{
+    struct erasure *e = xcalloc(1, sizeof *e);
+
+    *e = (struct erasure){.store = store,
+                          .parser = json_parser_new(),
+                          .n_with = n < ERASERS_MAX ? n : ERASERS_MAX,
+                          .at = SIZE_MAX, /* before the first */
+                          .done = done,
+                          .ctx = ctx};
+    memcpy(e->with, with, e->n_with * sizeof *with);
+    buf_add_str(&e->tenant, subject->tenant);
+    buf_add_str(&e->platform, subject->platform);
+    buf_add_str(&e->user, subject->user);
+    e->subject = (struct erase_subject){.platform = buf_str(&e->platform),
+                                        .user = buf_str(&e->user),
+                                        .dry = subject->dry};
+    if (subject->tenant.p != NULL)
+        e->subject.tenant = buf_str(&e->tenant);
+    store_leave(store, &e->left, on_store_closed);
+    erasure_next(e);
+}
