@@ -7,7 +7,7 @@
 #include "base/mem.h"
 #include "bellhop/gateway.h"
 #include "cli/cli.h"
-#include "cli/state_dir.h"
+#include "cli/settings.h"
 
 #define MAX_IDENTITIES 8
 

@@ -5,6 +5,7 @@
  * last member, ARCHIVE_SUM, is the SHA-256 of all names and contents before it: whoever reads to
  * the end knows that nothing was changed.  (Older archives have none.) */
 #pragma once
+#include <stdbool.h>
 #include <stdint.h>
 #include "base/err.h"
 
@@ -31,3 +32,15 @@ enum bh_err archive_next(struct archive *a, char ret_name[ARCHIVE_NAME], uint64_
                          char *ret_why);
 enum bh_err archive_extract(struct archive *a, const char *file, char *ret_why); /* a new file */
 void archive_close(struct archive *a);
+
+/* ---- a bar on stderr, where a person looks ---- */
+struct progress {
+    const char *what; /* borrowed */
+    bool tty;
+    int64_t shown_ms; /* when it was last drawn */
+};
+
+void progress_begin(struct progress *p, const char *what);
+void progress_show(struct progress *p, uint64_t done,
+                   uint64_t all);      /* ten times a second at most */
+void progress_end(struct progress *p); /* the bar goes away */

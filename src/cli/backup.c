@@ -1,7 +1,5 @@
-/* backup.c - bellhop backup FILE: everything in the state directory but the keys, as one file.
- *
- * Needs no server and disturbs none: each database is copied as it is at one moment, the copy is
- * read back, and only then does it go into the archive. */
+/* backup.c - bellhop backup, bellhop restore: everything as one file and back.  (archive.h is the
+ * file.) */
 #include <errno.h>
 #include <fts.h>
 #include <stdio.h>
@@ -12,9 +10,11 @@
 #include "base/mem.h"
 #include "cli/archive.h"
 #include "cli/cli.h"
-#include "cli/progress.h"
-#include "cli/state_dir.h"
+#include "cli/settings.h"
+#include "net/loop.h"
 #include "store/sqlite/sqlite.h"
+
+/* ---- backup ---- */
 
 struct backup {
     const char *state; /* borrowed */
@@ -135,7 +135,7 @@ static int backup(const struct cli_args *a, const char *state)
     return rc;
 }
 
-static int run(const struct command *c, int argc, char **argv)
+static int run_backup(const struct command *c, int argc, char **argv)
 {
     struct cli_args a;
 
@@ -162,5 +162,262 @@ const struct command cmd_backup = {
     "secrets in a backup are closed, so keep the two apart.  For a moment the largest database is\n"
     "there twice, beside FILE.\n\n"
     "Back again: bellhop restore FILE\n",
-    run,
+    run_backup,
+};
+
+/* ---- restore ---- */
+
+#define STAGING ".restore"
+#define KEPT ".before-restore"
+
+struct restore {
+    const char *state; /* borrowed */
+    char *staging;     /* owned */
+    char **names;      /* owned, unpacked */
+    size_t n;
+    bool has_main;
+    char why[256];
+};
+
+static bool no(struct restore *r, const char *path)
+{
+    snprintf(r->why, sizeof r->why, "%.180s: %s", path, strerror(errno));
+    return false;
+}
+
+/* The folders above @path, from below @top on. */
+static bool make_folders(const char *top, const char *name)
+{
+    char *path = state_dir_path(top, name);
+    bool ok = true;
+
+    for (char *p = path + strlen(top) + 1; ok && *p != '\0'; p++) {
+        if (*p != '/')
+            continue;
+        *p = '\0';
+        ok = mkdir(path, 0700) == 0 || errno == EEXIST;
+        *p = '/';
+    }
+    free(path);
+    return ok;
+}
+
+static void remove_tree(const char *path)
+{
+    char *top = xstrdup(path), *const tops[] = {top, NULL};
+    FTS *walk = fts_open(tops, FTS_PHYSICAL | FTS_NOCHDIR | FTS_XDEV, NULL);
+
+    for (FTSENT *e; walk != NULL && (e = fts_read(walk)) != NULL;)
+        if (e->fts_info == FTS_DP)
+            rmdir(e->fts_path);
+        else if (e->fts_info != FTS_D)
+            unlink(e->fts_path);
+    if (walk != NULL)
+        fts_close(walk);
+    free(top);
+}
+
+/* ---- unpack ---- */
+
+static bool unpack_one(struct restore *r, struct archive *in, const char *name)
+{
+    char *to = state_dir_path(r->staging, name);
+    bool ok = make_folders(r->staging, name) || no(r, to);
+
+    ok = ok && archive_extract(in, to, r->why) == BH_OK;
+    r->names = xrealloc(r->names, (r->n + 1) * sizeof *r->names);
+    r->names[r->n++] = xstrdup(name);
+    r->has_main |= strcmp(name, "bellhop.db") == 0;
+    free(to);
+    return ok;
+}
+
+static bool unpack(struct restore *r, const char *file)
+{
+    struct archive in;
+    struct progress bar;
+    struct stat st = {0};
+    char name[ARCHIVE_NAME];
+    uint64_t bytes, done = 0;
+    enum bh_err err = archive_open(&in, file, r->why);
+
+    if (err != BH_OK)
+        return false;
+    progress_begin(&bar, "unpacking");
+    if (fstat(in.fd, &st) != 0)
+        st.st_size = 0;
+    while ((err = archive_next(&in, name, &bytes, r->why)) == BH_OK && unpack_one(r, &in, name))
+        progress_show(&bar, done += bytes, (uint64_t)st.st_size);
+    progress_end(&bar);
+    archive_close(&in);
+    if (err == BH_NOT_FOUND && !r->has_main)
+        snprintf(r->why, sizeof r->why, "there is no database in this backup");
+    return err == BH_NOT_FOUND && r->has_main;
+}
+
+/* ---- check ---- */
+
+static bool check_files(struct restore *r)
+{
+    bool ok = true;
+
+    for (size_t i = 0; ok && i < r->n; i++) {
+        char *path = state_dir_path(r->staging, r->names[i]);
+        if (strcmp(r->names[i], "bellhop.db") == 0)
+            ok = store_sqlite_adopt(path, r->why) == BH_OK;
+        else if (str_ends(str_of(path), STR(".db")))
+            ok = store_sqlite_whole(path, r->why) == BH_OK;
+        free(path);
+    }
+    return ok;
+}
+
+/* The key that lies here must open it; where there is none yet, that is said at the end. */
+static bool check_key(struct restore *r, const struct settings *settings)
+{
+    char *db = state_dir_path(r->staging, "bellhop.db");
+    char *key = state_dir_path(r->state, "master.key");
+    struct store *st = NULL;
+    struct seal *seal = NULL;
+    bool ok = true;
+
+    if (settings->master_key != NULL || access(key, F_OK) == 0) {
+        struct loop *loop = loop_new();
+        ok = store_sqlite_open(loop, db, &st, r->why) == BH_OK &&
+             seal_open_for(st, str_of(settings->master_key), key, &seal, r->why) == BH_OK;
+        seal_free(seal);
+        store_close(st);
+        loop_free(loop);
+    }
+    free(key);
+    free(db);
+    return ok;
+}
+
+/* ---- replace ---- */
+
+/* What lies at @path under another name: the file, and what belongs to it if it is a database. */
+static bool put_aside(struct restore *r, const char *path)
+{
+    static const char *const tails[] = {"-wal", "-shm"};
+    struct buf from = BUF_INIT, to = BUF_INIT;
+    bool ok = true;
+
+    buf_printf(&to, "%s" KEPT, path);
+    unlink(buf_z(&to));
+    if (link(path, buf_z(&to)) != 0 && errno != ENOENT)
+        ok = no(r, path);
+    for (size_t i = 0; ok && i < ARRAY_LEN(tails); i++) {
+        buf_reset(&from);
+        buf_printf(&from, "%s%s", path, tails[i]);
+        buf_reset(&to);
+        buf_printf(&to, "%s" KEPT "%s", path, tails[i]);
+        unlink(buf_z(&to));
+        if (rename(buf_z(&from), buf_z(&to)) != 0 && errno != ENOENT)
+            ok = no(r, buf_z(&from));
+    }
+    buf_done(&from);
+    buf_done(&to);
+    return ok;
+}
+
+static bool replace(struct restore *r)
+{
+    bool ok = true;
+
+    for (size_t i = 0; ok && i < r->n; i++) {
+        char *from = state_dir_path(r->staging, r->names[i]);
+        char *to = state_dir_path(r->state, r->names[i]);
+        ok = (make_folders(r->state, r->names[i]) || no(r, to)) && put_aside(r, to) &&
+             (rename(from, to) == 0 || no(r, to)) && (file_sync_folder_of(to) || no(r, to));
+        free(from);
+        free(to);
+    }
+    return ok;
+}
+
+/* ---- the command ---- */
+
+static int restore(struct restore *r, const char *file, const struct settings *settings)
+{
+    char *key = state_dir_path(r->state, "master.key");
+
+    remove_tree(r->staging);
+    bool ok = (mkdir(r->staging, 0700) == 0 || no(r, r->staging)) && unpack(r, file) &&
+              check_files(r) && check_key(r, settings);
+    if (!ok)
+        cli_failed("nothing was changed: %s", r->why);
+    else if (!(ok = replace(r)))
+        cli_failed("stopped in the middle: %s; restore again", r->why);
+    else
+        fprintf(stderr, "restored %zu files from %s; what they replaced ends in %s\n", r->n, file,
+                KEPT);
+    if (ok && settings->master_key == NULL && access(key, F_OK) != 0)
+        fprintf(stderr, "before the server is started, put the master key of that time into %s\n",
+                key);
+    remove_tree(r->staging);
+    free(key);
+    return ok ? CLI_DONE : CLI_FAILED;
+}
+
+static int with_lock(const struct cli_args *a, bool yes, const struct settings *settings)
+{
+    struct restore r = {.state = settings->state_dir};
+    char *db = state_dir_path(r.state, "bellhop.db");
+    int rc = CLI_FAILED, lock = -1;
+
+    r.staging = state_dir_path(r.state, STAGING);
+    if (state_dir_open(r.state, r.why) != BH_OK)
+        cli_failed("%s", r.why);
+    else if (access(db, F_OK) == 0 && !yes)
+        cli_failed("%s exists: add --yes to put the backup in its place", db);
+    else if ((lock = store_sqlite_lock(db, r.why)) < 0)
+        cli_failed("%s: stop the server first", r.why);
+    else
+        rc = restore(&r, a->rest[0], settings);
+    if (lock >= 0)
+        close(lock);
+    for (size_t i = 0; i < r.n; i++)
+        free(r.names[i]);
+    free(r.names);
+    free(r.staging);
+    free(db);
+    return rc;
+}
+
+static int run_restore(const struct command *c, int argc, char **argv)
+{
+    bool yes = false;
+    const struct cli_option options[] = {{"--yes", NULL, &yes}};
+    struct cli_args a;
+    struct config *cfg = NULL;
+    struct buf why = BUF_INIT;
+    int rc = CLI_FAILED;
+
+    if (!cli_parse(c, argc, argv, options, ARRAY_LEN(options), &a))
+        return cli_exit(&a);
+    if (a.n_rest != 1)
+        return cli_misused(c, "which FILE?");
+    if (a.state_dir != NULL)
+        setenv("BELLHOP_STATE_DIR", a.state_dir, 1);
+    if (settings_load(a.config, &cfg, &why) != BH_OK)
+        cli_failed("%s", buf_z(&why));
+    else
+        rc = with_lock(&a, yes, settings_of(cfg));
+    config_free(cfg);
+    buf_done(&why);
+    return rc;
+}
+
+const struct command cmd_restore = {
+    "restore",
+    "put a backup in the place of what is there",
+    "Usage: bellhop restore FILE [--yes] [-c FILE | --state-dir DIR]\n\n"
+    "Unpacks a backup beside the state, reads every page of its databases, tries the master key,\n"
+    "and only then lets it take the place of what is there, which keeps its name with\n"
+    "\".before-restore\" behind it.  Refuses while a server runs; --yes is needed where a "
+    "database\n"
+    "exists.  What was acked since the backup is delivered again; gateways it does not know get a\n"
+    "401 that they retry.\n",
+    run_restore,
 };

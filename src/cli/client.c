@@ -1,5 +1,5 @@
-/* client.c - the command line as a client: of the admin socket <state_dir>/admin.sock (cli.h), and of
- * /v1 (v1.h). */
+/* client.c - the command line as a client: of the admin socket <state_dir>/admin.sock (cli.h), and
+ * of /v1 (v1.h). */
 #include <assert.h>
 #include <errno.h>
 #include <stdio.h>

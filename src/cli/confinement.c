@@ -15,7 +15,7 @@
 #include "cli/settings.h"
 #include "cli/shared.h"
 #include "dispatch/dispatch.h"
-#include "http/vouch.h"
+#include "http/idp.h"
 #include "net/http_tls.h"
 #include "media/media.h"
 #include "skills/skills.h"
@@ -136,7 +136,7 @@ static void allow_configured(struct rules *r, const struct config *cfg)
 {
     const struct settings *s = settings_of(cfg);
     const struct http_tls *tls = config_get(cfg, &tls_config);
-    const struct vouch_settings *identity = config_get(cfg, &vouch_config);
+    const struct identity_settings *identity = config_get(cfg, &identity_config);
     const struct skills_settings *skills = config_get(cfg, &skills_section);
     const struct media_settings *media = config_get(cfg, &media_config);
     const struct store_settings *store = config_get(cfg, &store_config);

@@ -21,7 +21,6 @@
 #include "cli/settings.h"
 #include "cli/shared.h"
 #include "cli/v1.h"
-#include "cli/state_dir.h"
 #include "dispatch/dispatch.h"
 #include "http/waker.h"
 #include "net/http_client.h"

@@ -10,43 +10,195 @@
 #include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
+#include "base/config.h"
 #include "base/crypto.h"
 #include "base/file.h"
 #include "base/limits.h"
 #include "base/log.h"
 #include "base/mem.h"
 #include "base/observers.h"
-#include "cluster/node.h"
-#include "cluster/porter.h"
 #include "cli/confinement.h"
 #include "cli/settings.h"
 #include "cli/shared.h"
-#include "cli/state_dir.h"
+#include "cluster/node.h"
+#include "cluster/porter.h"
 #include "data/data.h"
 #include "dispatch/dispatch.h"
+#include "dispatch/remote.h"
 #include "edge/door.h"
 #include "edge/vault.h"
+#include "host/host.h"
+#include "http/idp.h"
 #include "http/media_route.h"
-#include "http/vouch.h"
 #include "http/v1.h"
+#include "http/waker.h"
 #include "mcp/mcp.h"
 #include "media/media.h"
-#include "platform/outcomes.h"
-#include "platform/sender.h"
 #include "net/http_client.h"
 #include "net/http_server.h"
 #include "net/http_tls.h"
 #include "net/loop.h"
 #include "net/spawner.h"
-#include "host/host.h"
+#include "platform/outcomes.h"
+#include "platform/sender.h"
 #include "relay/relay.h"
 #include "relay/upkeep.h"
 #include "skills/skills.h"
 #include "store/store.h"
 #include "tenancy/facts.h"
 #include "tenancy/keys.h"
+
+/* ---- the agents of the configuration ---- */
+
+static void act_on_mail(void *ctx, struct action_id id, const struct action_from *from,
+                        const struct action *a)
+{
+    dispatch_act(ctx, id, from, a);
+}
+
+static enum bh_err open_dispatch(struct server *s, char *why)
+{
+    const struct wake_settings *wake = config_get(s->cfg, &wake_config);
+    struct dispatch_env de = {.loop = s->loop,
+                              .clock = loop_clock(s->loop),
+                              .store = s->store,
+                              .rand = &s->rand,
+                              .facts = s->facts,
+                              .relay = s->relay,
+                              .http = s->http,
+                              .spawner = s->spawner,
+                              .ledger = s->ledger,
+                              .retention_ms = &s->host_env.retention_ms,
+                              .settings = config_get(s->cfg, &dispatch_config),
+                              .wake_allow_private = &wake->allow_private,
+                              .node = s->node != NULL ? node_name(s->node) : NULL,
+                              .server = s->http_server};
+    relay_retain(s->relay, s->settings->retention_ms);
+    if (s->spawner != NULL)
+        spawner_watch(s->spawner, s->loop);
+    enum bh_err err = dispatch_open(&de, s->cfg, &s->dispatch, why);
+
+    if (err == BH_OK)
+        host_set_mail(s->host, &dispatch_outlet, act_on_mail, s->dispatch);
+    return err;
+}
+
+/* ---- while another node serves ---- */
+
+static void on_told(void *ctx, uint32_t number, struct str answer)
+{
+    struct server *s = ctx;
+
+    porter_tell(s->porter, number, answer);
+}
+
+void server_start_runner(struct server *s)
+{
+    const struct wake_settings *wake = config_get(s->cfg, &wake_config);
+    struct dispatch_env de = {.loop = s->loop,
+                              .clock = loop_clock(s->loop),
+                              .rand = &s->rand,
+                              .spawner = s->spawner,
+                              .settings = config_get(s->cfg, &dispatch_config),
+                              .wake_allow_private = &wake->allow_private,
+                              .node = node_name(s->node)};
+
+    if (!dispatch_names_node(s->cfg, de.node))
+        return;
+    if (s->spawner != NULL)
+        spawner_watch(s->spawner, s->loop);
+    de.http = s->http = http_client_new(s->loop);
+    s->runner = runner_new(&de, s->cfg, on_told, s);
+}
+
+void server_stop_runner(struct server *s)
+{
+    if (s->runner == NULL)
+        return;
+    runner_free(s->runner);
+    s->runner = NULL;
+    http_client_free(s->http);
+    s->http = NULL;
+}
+
+/* ---- the skill store, the data store, and the tools over them ---- */
+
+static bool read_approval_key(const char *setting, struct buf *pem, char *why)
+{
+    if (strncmp(setting, "-----", 5) == 0) {
+        buf_add_z(pem, setting);
+        return true;
+    }
+    if (file_read(setting, 65536, pem))
+        return true;
+    snprintf(why, 512, "skills.approval.public_key: %.200s: %s", setting, strerror(errno));
+    return false;
+}
+
+static enum bh_err open_skills(struct server *s, char *why)
+{
+    const struct skills_settings *c = config_get(s->cfg, &skills_section);
+    const char *kind = skills_kind(c, s->store->shared);
+    bool files = strcmp(kind, "filesystem") == 0;
+    bool secured = strcmp(c->approval_mode, "secured") == 0;
+    char *path = files && c->dir != NULL
+                     ? xstrdup(c->dir)
+                     : state_dir_path(s->settings->state_dir, files ? "skills" : "skills.db");
+    const struct store_settings *store = config_get(s->cfg, &store_config);
+    struct skills_config sc = {.backend = kind,
+                               .path = path,
+                               .url = store->url,
+                               .ledger = s->ledger};
+    struct buf pem = BUF_INIT;
+    enum bh_err err = BH_REFUSED;
+
+    if (!secured || read_approval_key(c->approval_key, &pem, why)) {
+        sc.approval_key = secured ? buf_z(&pem) : NULL;
+        err = skills_open(s->loop, &sc, &s->skills, why);
+    }
+    buf_done(&pem);
+    free(path);
+    return err;
+}
+
+/* What programs reach by key: the stores, and the tools that are made of them. */
+static enum bh_err open_stores(struct server *s, char *why)
+{
+    char *data = state_dir_path(s->settings->state_dir, "data");
+    const struct data_settings *named = config_get(s->cfg, &data_section);
+    char off[256];
+    struct data_config dc = {.dir = data,
+                             .off = shared_data_is_off(s->cfg, off) ? off : NULL,
+                             .elsewhere = named->node != NULL,
+                             .ledger = s->ledger};
+    enum bh_err err = open_skills(s, why);
+
+    if (err == BH_OK)
+        err = data_open(s->loop, &dc, &s->data, why);
+    free(data);
+    if (err != BH_OK)
+        return err;
+    struct mcp_env me = {.clock = loop_clock(s->loop),
+                         .rand = &s->rand,
+                         .version = BELLHOP_VERSION,
+                         .may = v1_may_again,
+                         .may_ctx = &s->front,
+                         .instructions =
+                             "Skills are named texts with a status and a history; data "
+                             "are notes found by their words. Both are shared by the "
+                             "agents of one organisation. Where there are chat tools, "
+                             "people write to you: read, answer, then say what you have "
+                             "taken care of."};
+    seal_mac(s->seal, STR("mcp sessions"), STR(""), me.session_key);
+    s->mcp = mcp_new(&me);
+    tools_add(s->mcp, &s->front);
+    return BH_OK;
+}
+
+/* ---- all of it ---- */
 
 static enum bh_err open_state(struct server *s, char *why)
 {
@@ -113,12 +265,12 @@ static enum bh_err open_heart(struct server *s, char *why)
     if (err != BH_OK)
         return err;
     s->http = http_client_new(s->loop);
-    struct vouch_env ie = {.clock = clock,
-                           .http = s->http,
-                           .facts = s->facts,
-                           .keys = s->keys,
-                           .cfg = config_get(s->cfg, &vouch_config)};
-    err = vouch_open(&ie, &s->voucher, why);
+    struct idp_env ie = {.clock = clock,
+                         .http = s->http,
+                         .facts = s->facts,
+                         .keys = s->keys,
+                         .cfg = config_get(s->cfg, &identity_config)};
+    err = idp_open(&ie, &s->idp, why);
     if (err != BH_OK)
         return err;
     http_waker_init(&s->waker, s->http, config_get(s->cfg, &wake_config));
@@ -278,8 +430,8 @@ static enum bh_err open_parts(struct server *s, char *why)
 
     s->observers = observers_new(loop_clock(s->loop));
     if (err == BH_OK && (err = open_heart(s, why)) == BH_OK &&
-        (err = server_open_stores(s, why)) == BH_OK && (err = open_media(s, why)) == BH_OK &&
-        (err = server_open_dispatch(s, why)) == BH_OK && (err = server_listen(s, why)) == BH_OK &&
+        (err = open_stores(s, why)) == BH_OK && (err = open_media(s, why)) == BH_OK &&
+        (err = open_dispatch(s, why)) == BH_OK && (err = server_listen(s, why)) == BH_OK &&
         (err = open_platforms(s, why)) == BH_OK)
         err = confinement_of_calls(s->cfg, &s->confined, why);
     return err;
@@ -328,7 +480,7 @@ enum bh_err server_open(struct server *s, struct config *cfg, char *ret_why)
                                   .relay = s->relay,
                                   .host = s->host,
                                   .door = s->door,
-                                  .voucher = s->voucher,
+                                  .idp = s->idp,
                                   .base_url = s->base_url,
                                   .confined = &s->confined,
                                   .started_ms = clock_wall_ms(loop_clock(s->loop))};
@@ -351,7 +503,7 @@ void server_close(struct server *s)
     server_stop_runner(s);
     http_server_free(s->http_server); /* every session ends here */
     http_waker_done(&s->waker);
-    vouch_free(s->voucher);
+    idp_free(s->idp);
     mcp_free(s->mcp); /* its tools cancel what they asked of the stores */
     chat_ops_drop(&s->front);
     skills_close(s->skills);

@@ -15,7 +15,7 @@ struct facts;
 struct data;
 struct dispatch;
 struct spawner;
-struct voucher;
+struct idp;
 struct keys;
 struct ledger;
 struct mcp;
@@ -50,7 +50,7 @@ struct server { /* all owned */
     struct vault_tenants tenants; /* what it asks the facts */
     struct http_client *http;
     struct http_waker waker;
-    struct voucher *voucher;
+    struct idp *idp;
     struct http_server *http_server;
     struct host *host;
     struct door *door;
@@ -77,8 +77,6 @@ void server_meet_nodes(struct server *s);
 /* While another one serves: for agents on this machine, if there are any. */
 void server_start_runner(struct server *s);
 void server_stop_runner(struct server *s);
-enum bh_err server_open_stores(struct server *s, char *why);   /* for server_open(), too */
-enum bh_err server_open_dispatch(struct server *s, char *why); /* for server_open() */
 void server_close(struct server *s); /* writes what is queued; the loop does not run any more */
 /* Take over what the new configuration allows, or nothing; @now is consumed.  Says what happened in
  * words. */

@@ -15,7 +15,6 @@
 #include "cli/server.h"
 #include "cli/settings.h"
 #include "cli/shared.h"
-#include "cli/state_dir.h"
 #include "cluster/node.h"
 #include "cluster/porter.h"
 #include "dispatch/remote.h"

@@ -21,7 +21,6 @@
 #include "base/mem.h"
 #include "base/rand.h"
 #include "cli/settings.h"
-#include "cli/state_dir.h"
 #include "data/data.h"
 #include "dispatch/dispatch.h"
 #include "media/media.h"

@@ -1,5 +1,5 @@
-/* admin.h - shared by the parts of the admin socket: admin_list.c and admin.c look, admin_change.c
- * changes. */
+/* admin.h - shared by admin_list.c, which answers questions of the command line, and
+ * admin_change.c, which changes what the command line asks for. */
 #pragma once
 #include "net/http_server.h"
 

@@ -1,6 +1,6 @@
 /* enroll_route.c - POST /relay/enroll and POST /relay/provision.
  *
- *      who is the caller (vouch.h) -> tenant -> one change (tenancy/enroll.h) -> the secret, once
+ *      who is the caller (idp.h) -> tenant -> one change (tenancy/enroll.h) -> the secret, once
  *
  * Where somebody elsewhere is asked who that is, strangers come through the door (edge/door.h).
  * A released gateway parses every 2xx as JSON and dies of anything else, and reads `error` of the
@@ -16,7 +16,7 @@
 #include "host/host.h"
 #include "http/front_priv.h"
 #include "http/v1.h"
-#include "http/vouch.h"
+#include "http/idp.h"
 #include "net/loop.h"
 #include "tenancy/enroll.h"
 #include "tenancy/keys.h"
@@ -178,7 +178,7 @@ static int64_t now_ms(const struct front *f)
     return clock_now_ms(loop_clock(f->loop));
 }
 
-static void on_identified(void *ctx, enum bh_err err, const struct vouch_claims *claims,
+static void on_identified(void *ctx, enum bh_err err, const struct idp_claims *claims,
                           const char *why)
 {
     struct joining *j = ctx;
@@ -216,7 +216,7 @@ static void enter(struct front *f, struct http_req *req, bool enroll_it)
     struct str body = http_body(req);
     struct door_source from = door_source(f->door, http_peer(req));
 
-    if (vouch_asks_others(f->voucher) && !door_admit(f->door, from, now_ms(f))) {
+    if (idp_asks_others(f->idp) && !door_admit(f->door, from, now_ms(f))) {
         http_answer_error(f->server, http_req_id(req), 429, "rate_limited",
                           "Too many callers that nobody knows; try again in a moment.");
         return;
@@ -229,8 +229,8 @@ static void enter(struct front *f, struct http_req *req, bool enroll_it)
     *j = (struct joining){.f = f, .id = http_req_id(req), .from = from, .enroll = enroll_it};
     j->body = xstrndup(body.p != NULL ? body.p : "", body.n);
     j->body_n = body.n;
-    vouch_ask(f->voucher, VOUCH_CALLER, token_of_header(http_header(req, "Authorization")),
-              on_identified, j);
+    idp_ask(f->idp, IDP_CALLER, token_of_header(http_header(req, "Authorization")), on_identified,
+            j);
 }
 
 void enroll_by_code(struct front *f, struct http_req *req)

@@ -3,19 +3,15 @@
  * Two kinds of listeners share one server: the public one, and the admin socket in the state
  * directory, whose file mode (0600) is its only lock.  Admin paths do not exist on the public one.
  *
- *      route.c           the table: method, path -> handler
- *      gateway_socket.c  GET /relay: who is it, then a session
- *      health.c          /healthz, /readyz      metrics.c  /metrics
- *      site.c            /, /chat, /webhooks/<platform>/<bot>
+ *      route.c           the table: method, path -> handler; paths of platforms
+ *      gateway_socket.c  GET /relay: authenticate, then a session
  *      enroll_route.c    POST /relay/enroll, /relay/provision: how a gateway gets its secret
- *      media_route.c     POST /relay/media, GET /relay/media/<id>: files
- *      vouch.h           who vouches for the caller
- *      manage.h          /manage/..., /relay/policy: what an instance declares about itself
- *      keys_route.c      tokens: made, listed, revoked by the operator
  *      op.h              the operations of /v1 and /mcp: the stores and the agents, for programs
- *      erase_route.c     what is kept of one person goes
+ *      media_route.c     files of gateways and of the chat page
+ *      manage.h          /manage/..., /relay/policy: what an instance declares about itself
+ *      metrics.c         /metrics, /healthz, /readyz
+ *      admin.h           what the command line asks for, over the admin socket
  *      node_route.c      the other nodes: /cluster/trunk, by which they carry connections here
- *      admin.c           what the command line asks for, over the admin socket
  *
  */
 #pragma once
@@ -33,7 +29,7 @@ struct confined;
 struct host;
 struct http_req;
 struct http_server;
-struct voucher;
+struct idp;
 struct keys;
 struct dialled;
 struct ledger;
@@ -75,7 +71,7 @@ struct front { /* all borrowed; filled by whoever wires the program */
     struct relay *relay;
     struct host *host;
     struct door *door;
-    struct voucher *voucher;
+    struct idp *idp;
     const struct confined *confined; /* what this process gave up */
     const char *base_url;            /* what a gateway is told to dial; NULL: unknown */
     int64_t started_ms;              /* wall clock */

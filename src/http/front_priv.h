@@ -10,8 +10,8 @@ front_handler gateway_upgrade;
 front_handler health_live, health_ready, health_standby, metrics_show, metrics_standby;
 front_handler cluster_trunk;                                 /* node_route.c */
 front_handler enroll_by_code, enroll_by_caller;              /* enroll_route.c */
-front_handler admin_token, admin_tokens, admin_token_revoke; /* keys_route.c */
-front_handler manage_policy, manage_post, manage_instance;   /* manage_caller.c */
+front_handler admin_token, admin_tokens, admin_token_revoke; /* admin_change.c */
+front_handler manage_policy, manage_post, manage_instance;   /* manage.c */
 front_handler admin_manage, admin_grants, admin_why;
 front_handler front_v1, front_mcp;
 front_handler media_upload, media_download; /* media_route.c */
@@ -22,10 +22,8 @@ front_handler admin_gateways, admin_gateway_add, admin_gateway_rotate, admin_gat
     admin_gateway_set;
 front_handler admin_routes, admin_route_add, admin_route_remove;
 front_handler admin_erase;                                         /* erase_route.c */
-front_handler admin_outbox, admin_outbox_retry, admin_outbox_drop; /* outbox_route.c */
+front_handler admin_outbox, admin_outbox_retry, admin_outbox_drop; /* admin_change.c */
 front_handler admin_mailbox_show, admin_mailbox_purge, admin_mailbox_redrive;
-
-void metrics_outbox(struct front *f, struct buf *out); /* metrics_outbox.c */
 
 /* Answer with a JSON body. */
 void front_json(struct front *f, struct http_id id, int status, const struct buf *body);

@@ -22,7 +22,7 @@
 #include "core/token.h"
 #include "http/front_priv.h"
 #include "http/manage.h"
-#include "http/vouch.h"
+#include "http/idp.h"
 #include "media/media.h"
 #include "net/ws.h"
 #include "relay/relay.h"
@@ -260,14 +260,14 @@ static void refuse_for_now(struct front *f, struct str peer, struct http_id id, 
 
 /* ---- a token signed for an instance ---- */
 
-struct signed_upgrade { /* one that is being vouched for */
+struct signed_upgrade { /* an upgrade whose bearer is being verified */
     struct front *f;    /* borrowed */
     struct ws_offer offer;
     char *peer; /* owned */
 };
 
-static void on_vouched(void *ctx, enum bh_err err, const struct vouch_claims *claims,
-                       const char *why)
+static void on_verified(void *ctx, enum bh_err err, const struct idp_claims *claims,
+                        const char *why)
 {
     struct signed_upgrade *u = ctx;
     const struct gateway *gw = err == BH_OK ? agent_of_claims(u->f, claims) : NULL;
@@ -283,13 +283,13 @@ static void on_vouched(void *ctx, enum bh_err err, const struct vouch_claims *cl
     free(u);
 }
 
-static void ask_voucher(struct front *f, const struct http_req *req, const struct ws_offer *offer,
-                        struct str bearer)
+static void ask_idp(struct front *f, const struct http_req *req, const struct ws_offer *offer,
+                    struct str bearer)
 {
     struct signed_upgrade *u = xcalloc(1, sizeof *u);
 
     *u = (struct signed_upgrade){.f = f, .offer = *offer, .peer = str_dup(http_peer(req))};
-    vouch_ask(f->voucher, VOUCH_AGENT, bearer, on_vouched, u);
+    idp_ask(f->idp, IDP_AGENT, bearer, on_verified, u);
 }
 
 /* ---- the upgrade ---- */
@@ -318,7 +318,7 @@ void gateway_upgrade(struct front *f, struct http_req *req)
     if (!can_serve(f, req) || !ws_offer(f->server, req, &offer))
         return;
     if (bearer_looks_signed(bearer)) {
-        ask_voucher(f, req, &offer, bearer);
+        ask_idp(f, req, &offer, bearer);
         return;
     }
     switch (facts_authenticate(f->facts, header, &gw, &why)) {

@@ -31,10 +31,10 @@ static inline struct grant_who manage_who(const struct manage_call *c)
 }
 /* A bearer that is, or would like to be, a JSON Web Token; those of gateways have two parts. */
 bool bearer_looks_signed(struct str bearer);
-struct vouch_claims;
+struct idp_claims;
 /* The gateway a token for an instance speaks for: the record behind it, not its words.  NULL: there
  * is none, or it does not say which tenant's. */
-const struct gateway *agent_of_claims(struct front *f, const struct vouch_claims *claims);
+const struct gateway *agent_of_claims(struct front *f, const struct idp_claims *claims);
 
 void manage_call_free(struct manage_call *c);
 /* Perform the operation c->path names, and answer; takes @c over. */

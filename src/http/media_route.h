@@ -16,7 +16,7 @@ struct media_upload {   /* borrowed for the call that takes it; kept as a copy w
                    const struct media_file *file);
 };
 void media_take_upload(struct front *f, struct http_req *req, const struct media_upload *u);
-/* page_files.c; false: the path is another one's. */
+/* Files of the chat page; false: the path is another one's. */
 bool page_upload(struct front *f, struct http_req *req);
 bool page_download(struct front *f, struct http_req *req);
 

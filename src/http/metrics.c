@@ -1,11 +1,16 @@
-/* metrics.c - /metrics in Prometheus' text format.
+/* metrics.c - /metrics in Prometheus' text format, /healthz and /readyz.
  *
- * Numbers only, and names of platforms, bots and states: no tenant, instance or chat, so that a
- * scrape stays small with many tenants and tells nothing about them. */
+ * Metrics are numbers, and names of platforms, bots and states.  They name no tenant, instance or
+ * chat, so that a scrape stays small with many tenants and tells nothing about them.
+ *
+ * /healthz says that the loop turns and the threads of the store too; /readyz says that traffic may
+ * come.  A database that cannot be reached is not a stuck thread: its writes fail, and fail in
+ * time. */
 #include <inttypes.h>
 #include <stdio.h>
 #include <unistd.h>
 #include "base/clock.h"
+#include "base/jw.h"
 #include "base/limits.h"
 #include "base/mem.h"
 #include "cluster/node.h"
@@ -14,13 +19,105 @@
 #include "edge/door.h"
 #include "host/host.h"
 #include "http/front_priv.h"
+#include "media/media.h"
 #include "net/loop.h"
 #include "net/trunk.h"
+#include "platform/sender.h"
 #include "relay/relay.h"
 #include "skills/skills.h"
 #include "store/store.h"
 #include "tenancy/facts.h"
 #include "tenancy/keys.h"
+
+/* ---- the outbox, and files ---- */
+
+enum of { OF_U64, OF_SIZE, OF_I64 };
+#define AT(member) offsetof(struct sender_stats, member)
+
+static const struct {
+    const char *name, *type, *help;
+    size_t at;
+    enum of of;
+} outbox[] = {
+    {"outbox_waiting", "gauge", "What agents said that waits for its turn.", AT(waiting), OF_SIZE},
+    {"outbox_trying", "gauge", "What is being sent now.", AT(running), OF_SIZE},
+    {"outbox_unknown", "gauge", "What may or may not have been delivered, kept for operators.",
+     AT(kept_unknown), OF_SIZE},
+    {"outbox_oldest_ms", "gauge", "The age of what has waited longest.", AT(oldest_ms), OF_I64},
+    {"outbox_done_total", "counter", "Delivered.", AT(done), OF_U64},
+    {"outbox_refused_total", "counter", "Refused by the platform for good.", AT(refused), OF_U64},
+    {"outbox_unknown_total", "counter", "Ended without a known end.", AT(unknown), OF_U64},
+    {"outbox_queued_total", "counter", "Took longer than their gateway waits.", AT(queued), OF_U64},
+    {"outbox_expired_total", "counter", "Given up because of their age.", AT(expired), OF_U64},
+    {"outbox_revived_total", "counter", "Gone on with after a restart.", AT(revived), OF_U64},
+    {"outbox_requests_total", "counter", "Requests to the platform.", AT(requests), OF_U64},
+};
+
+static void head(struct buf *out, const char *name, const char *type, const char *help)
+{
+    buf_printf(out, "# HELP bellhop_%s %s\n# TYPE bellhop_%s %s\n", name, help, name, type);
+}
+
+static int64_t value_of(const struct sender_stats *s, size_t i)
+{
+    const char *at = (const char *)s + outbox[i].at;
+
+    switch (outbox[i].of) {
+    case OF_SIZE:
+        return (int64_t) * (const size_t *)(const void *)at;
+    case OF_I64:
+        return *(const int64_t *)(const void *)at;
+    default:
+        return (int64_t) * (const uint64_t *)(const void *)at;
+    }
+}
+
+static void write_outbox(struct front *f, struct buf *out, size_t i)
+{
+    struct sender_stats s;
+
+    head(out, outbox[i].name, outbox[i].type, outbox[i].help);
+    for (size_t k = 0; k < host_n_platforms(f->host); k++) {
+        const struct platform *p = host_nth_platform(f->host, k);
+        if (p->sender == NULL)
+            continue;
+        sender_stats(p->sender, &s);
+        buf_printf(out, "bellhop_%s{platform=\"%s\",bot=\"%s\"} %" PRId64 "\n", outbox[i].name,
+                   p->ops->name, p->bot, value_of(&s, i));
+    }
+}
+
+static void write_one(struct buf *out, const char *name, const char *type, const char *help,
+                      uint64_t v)
+{
+    head(out, name, type, help);
+    buf_printf(out, "bellhop_%s %" PRIu64 "\n", name, v);
+}
+
+static void write_media(struct front *f, struct buf *out)
+{
+    struct media_stats s;
+
+    if (f->media == NULL)
+        return;
+    media_stats(f->media, &s);
+    write_one(out, "media_files", "gauge", "Files kept.", s.files);
+    write_one(out, "media_bytes", "gauge", "Bytes of them, and of those under way.", s.bytes);
+    write_one(out, "media_writing", "gauge", "Files being written.", s.writing);
+    write_one(out, "media_written_total", "counter", "Files taken.", s.written);
+    write_one(out, "media_expired_total", "counter", "Files gone because of their age.", s.expired);
+    write_one(out, "media_refused_total", "counter", "Files refused for want of quota.",
+              s.refused_quota);
+}
+
+static void metrics_outbox(struct front *f, struct buf *out)
+{
+    for (size_t i = 0; i < ARRAY_LEN(outbox); i++)
+        write_outbox(f, out, i);
+    write_media(f, out);
+}
+
+/* ---- everything else ---- */
 
 static const struct {
     const char *name, *label, *what; /* rows of one name stand together; the first has the words */
@@ -65,11 +162,6 @@ static const struct {
     C("flips", "", sleeps, "Gateways that went to sleep in good order."),
 #undef C
 };
-
-static void head(struct buf *out, const char *name, const char *type, const char *what)
-{
-    buf_printf(out, "# HELP bellhop_%s %s\n# TYPE bellhop_%s %s\n", name, what, name, type);
-}
 
 static void gauge(struct buf *out, const char *name, const char *what, int64_t v)
 {
@@ -329,4 +421,82 @@ void metrics_show(struct front *f, struct http_req *req)
     process_part(f, &out);
     heart_part(f, &out);
     answer(f, req, &out);
+}
+
+/* ---- /healthz, /readyz ---- */
+
+#define SLOW_US 3000000   /* a write waits that long: not ready */
+#define STUCK_US 60000000 /* nothing that the store does takes so long */
+
+bool health_store_is_stuck(struct store *store)
+{
+    struct store_stats st;
+
+    store->ops->stats(store, &st);
+    return st.queue_age_us > STUCK_US || st.read_age_us > STUCK_US;
+}
+
+void health_live(struct front *f, struct http_req *req)
+{
+    if (health_store_is_stuck(f->store)) {
+        http_answer_error(f->server, http_req_id(req), 503, "store_stuck",
+                          "A thread of the store has been stuck for over a minute.");
+        return;
+    }
+    http_answer(f->server, http_req_id(req),
+                &(struct http_answer){.status = 200, .body = STR("{\"status\":\"ok\"}")});
+}
+
+/* Another process serves. */
+void health_standby(struct front *f, struct http_req *req)
+{
+    bool operator= http_listener_tag(req) == front_admin_tag;
+
+    if (operator&& str_eq(http_path(req), STR("/admin/nodes")))
+        admin_nodes(f, req);
+    else if (operator&& str_eq(http_path(req), STR("/admin/drain")))
+        admin_drain(f, req);
+    else if (str_eq(http_path(req), STR("/metrics")))
+        metrics_standby(f, req);
+    else if (str_eq(http_path(req), STR("/healthz")))
+        http_answer(f->server, http_req_id(req),
+                    &(struct http_answer){.status = 200, .body = STR("{\"status\":\"standby\"}")});
+    else
+        front_retry(f, req, "standby", "This process stands by: another one serves.");
+}
+
+static const char *sentence(const struct front *f, const struct store_stats *st)
+{
+    if (f->draining)
+        return "This server is going down.";
+    if (f->node != NULL && !node_is_settled(f->node))
+        return "This server has just begun to serve.";
+    return st->healthy ? "Writes have waited for seconds." : st->problem;
+}
+
+void health_ready(struct front *f, struct http_req *req)
+{
+    struct store_stats st;
+    struct buf body = BUF_INIT;
+    const char *not_ready = NULL;
+
+    f->store->ops->stats(f->store, &st);
+    if (f->draining)
+        not_ready = "draining";
+    else if (f->node != NULL && !node_is_settled(f->node))
+        not_ready = "starting";
+    else if (!st.healthy)
+        not_ready = "store_unavailable";
+    else if (st.queue_age_us > SLOW_US)
+        not_ready = "store_slow";
+    struct jw w = jw_begin(&body);
+    jw_obj(&w);
+    jw_kstr(&w, "status", str_of(not_ready == NULL ? "ready" : "not ready"));
+    if (not_ready != NULL) {
+        jw_kstr(&w, "error", str_of(sentence(f, &st)));
+        jw_kstr(&w, "code", str_of(not_ready));
+    }
+    jw_end_obj(&w);
+    front_json(f, http_req_id(req), not_ready == NULL ? 200 : 503, &body);
+    buf_done(&body);
 }

@@ -211,7 +211,7 @@ enum host_announcer host_announcer(struct host *h, struct str gateway, const str
 const char *host_route_state(struct host *h, struct platform *p, struct str route_key);
 
 /* ---- erasing: store/erasure.h ---- */
-struct platform_erase { /* ctx of the erasers of platforms; borrowed */
+struct platform_erase {                           /* ctx of the erasers of platforms; borrowed */
     struct platform *(*nth)(void *ctx, size_t i); /* of those that are open; NULL: no more */
     /* 1: the file was there, and is gone unless @dry. */
     uint64_t (*forget_file)(void *ctx, struct str id, bool dry);

@@ -11,7 +11,7 @@
 #define STEP_BYTES ((size_t)128 << 10)
 enum { WORDS_MAX = 16, ERASERS_MAX = 24 };
 
-struct known_chat {
+struct noted_chat {
     bool of_tenant, of_others;
     uint32_t n;
     char name[]; /* bot \x1f chat */
@@ -30,7 +30,7 @@ struct erasure {
     struct store_kv *items; /* owned; of @tx */
     struct buf after;
     struct json_parser *parser;
-    struct map chats; /* struct known_chat, owned */
+    struct map chats; /* struct noted_chat, owned */
     struct buf names; /* erasure_put(): each with its zero */
     size_t names_at;
     struct {
@@ -144,7 +144,7 @@ bool erase_by_value(void *ctx, struct erasure *e, struct str key, struct json do
     return str_eq(json_str(doc, "tenant"), e->subject.tenant);
 }
 
-static struct known_chat *find_chat(const struct erasure *e, struct str bot, struct str chat,
+static struct noted_chat *find_chat(const struct erasure *e, struct str bot, struct str chat,
                                     struct buf *name)
 {
     buf_add_str(name, bot);
@@ -156,7 +156,7 @@ static struct known_chat *find_chat(const struct erasure *e, struct str bot, str
 void erasure_chat(struct erasure *e, struct str bot, struct str chat, bool of_tenant)
 {
     struct buf name = BUF_INIT;
-    struct known_chat *k = find_chat(e, bot, chat, &name);
+    struct noted_chat *k = find_chat(e, bot, chat, &name);
 
     if (k == NULL) {
         k = xcalloc(1, sizeof *k + name.n);
@@ -172,7 +172,7 @@ void erasure_chat(struct erasure *e, struct str bot, struct str chat, bool of_te
 bool erasure_owns_chat(const struct erasure *e, struct str bot, struct str chat)
 {
     struct buf name = BUF_INIT;
-    const struct known_chat *k = find_chat(e, bot, chat, &name);
+    const struct noted_chat *k = find_chat(e, bot, chat, &name);
 
     buf_done(&name);
     return k != NULL && k->of_tenant && !k->of_others;
@@ -183,7 +183,7 @@ void erasure_own_chats(const struct erasure *e, erasure_chat_cb *cb, void *ctx)
     void *at;
 
     for (size_t pos = 0; map_next(&e->chats, &pos, &at);) {
-        const struct known_chat *k = at;
+        const struct noted_chat *k = at;
         struct str chat = str_make(k->name, k->n), bot = erase_part(&chat);
         if (k->of_tenant && !k->of_others)
             cb(ctx, bot, chat);
@@ -214,7 +214,7 @@ static bool has_records(struct erasure *e)
     return e->records != NULL && e->records->ns != NULL;
 }
 
-/* The eraser at work goes on with its records, then with its verb; then it is the next one's turn. */
+/* The eraser at work goes on with its records, then with its verb; then the next eraser does. */
 static void go_on(struct erasure *e)
 {
     do {

@@ -1,19 +1,11 @@
-/* vouch.c - design.  (vouch.h has the contract.)
- *
- * A question lives until it is answered, at the end of this turn at the earliest.  Questions whose
- * token names a key we do not have wait together for one fetch of the JWKS; a stranger who makes up
- * key ids costs one fetch per JWKS_AGAIN_MS, not one per question.
- *
- *      asked -> local token, key at hand -> answered
- *            -> key missing or keys old  -> JWKS fetched -> answered
- *            -> introspect               -> remembered, or the account server asked -> answered
- */
-#include "http/vouch.h"
+/* idp.c - verifying bearers with the identity provider.  (idp.h has the contract.) */
+#include "http/idp.h"
 #include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <unistd.h>
 #include "base/clock.h"
+#include "base/config.h"
 #include "base/crypto.h"
 #include "base/file.h"
 #include "base/list.h"
@@ -25,6 +17,59 @@
 #include "tenancy/enroll.h"
 #include "tenancy/keys.h"
 
+/* ---- `identity:` in the configuration ---- */
+
+#define AT(member) offsetof(struct identity_settings, member)
+
+static const struct config_key identity_keys[] = {
+    {"identity.kind", CFG_CHOICE, CFG_RESTART, AT(kind), "local", "local|jwt|introspect",
+     .what = "Who vouches for callers that enroll or provision: `local` is the operator (`bellhop "
+             "token provision`), `jwt` a signed token, `introspect` an account endpoint."},
+    {"identity.jwks_url", CFG_TEXT, CFG_RESTART, AT(jwks_url),
+     .what = "Where the public keys of signed tokens are fetched; RS256 only."},
+    {"identity.public_key", CFG_TEXT, CFG_RESTART, AT(public_key),
+     .what = "A PEM file with the one public key, instead of `identity.jwks_url`."},
+    {"identity.issuer", CFG_TEXT, CFG_RESTART, AT(issuer),
+     .what = "What a signed token's `iss` must be."},
+    {"identity.audience", CFG_TEXT, CFG_RESTART, AT(audience),
+     .what = "What a signed token's `aud` must contain."},
+    {"identity.tenant_claim", CFG_TEXT, CFG_RESTART, AT(tenant_claim), "tenant",
+     .what = "The claim that names the tenant; `org.id` is one inside another."},
+    {"identity.url", CFG_TEXT, CFG_RESTART, AT(url),
+     .what = "The account endpoint, asked with the caller's own bearer."},
+    {"identity.tenant_field", CFG_TEXT, CFG_RESTART, AT(tenant_field), "tenant",
+     .what = "The member of its answer that names the tenant."},
+    {0},
+};
+
+static const char *find_mistake(const struct identity_settings *s)
+{
+    if (strcmp(s->kind, "introspect") == 0 && s->url == NULL)
+        return "identity.kind introspect needs identity.url, the account endpoint";
+    if (strcmp(s->kind, "jwt") != 0)
+        return NULL;
+    if (s->public_key == NULL && s->jwks_url == NULL)
+        return "identity.kind jwt needs identity.jwks_url or identity.public_key";
+    if (s->issuer == NULL || s->audience == NULL)
+        return "identity.kind jwt needs identity.issuer and identity.audience";
+    return NULL;
+}
+
+static bool check_settings(void *settings, char *ret_why)
+{
+    const char *mistake = find_mistake(settings);
+
+    if (mistake != NULL)
+        snprintf(ret_why, 256, "%s", mistake);
+    return mistake == NULL;
+}
+
+const struct config_section identity_config = {.keys = identity_keys,
+                                               .size = sizeof(struct identity_settings),
+                                               .check = check_settings};
+
+/* ---- bearers ---- */
+
 enum {
     JWKS_FRESH_MS = 600000, /* keys older than this are fetched again */
     JWKS_AGAIN_MS = 10000,  /* but no more often than this */
@@ -35,11 +80,11 @@ enum {
 };
 
 struct question {
-    struct list link;  /* voucher->questions */
-    struct voucher *i; /* borrowed */
-    enum vouch_purpose purpose;
+    struct list link; /* idp->questions */
+    struct idp *i;    /* borrowed */
+    enum idp_purpose purpose;
     char *bearer; /* owned, wiped */
-    vouch_done_cb *done;
+    idp_done_cb *done;
     void *ctx;
     struct http_call *call; /* introspect: under way */
     bool waits;             /* for the JWKS, or the account server */
@@ -52,8 +97,8 @@ struct believed {     /* an answer of the account server */
     char tenant[];
 };
 
-struct voucher {
-    struct vouch_env env;
+struct idp {
+    struct idp_env env;
     struct jwt_keys *keys; /* owned; NULL: no tokens are believed */
     bool by_jwks;
     int64_t fetched_ms, tried_ms; /* monotonic; -1: never */
@@ -76,7 +121,7 @@ static void question_free(struct question *q)
 }
 
 /* The last thing that happens to a question. */
-static void answer(struct question *q, enum bh_err err, const struct vouch_claims *claims,
+static void answer(struct question *q, enum bh_err err, const struct idp_claims *claims,
                    const char *why)
 {
     list_remove(&q->link); /* what the callback asks is another question */
@@ -110,7 +155,7 @@ static void answer_local(struct question *q)
     else if (!keys_admit(q->i->env.keys, &t))
         answer(q, BH_REFUSED, NULL, "it was revoked");
     else
-        answer(q, BH_OK, &(struct vouch_claims){.tenant = t.tenant}, NULL);
+        answer(q, BH_OK, &(struct idp_claims){.tenant = t.tenant}, NULL);
     json_parser_free(parser);
 }
 
@@ -150,15 +195,14 @@ static struct str agent_of(struct json claims)
 }
 
 /* The signature is good: is it meant for this?  NULL: @ret is filled; else why not. */
-static const char *read_claims(const struct question *q, struct json claims,
-                               struct vouch_claims *ret)
+static const char *read_claims(const struct question *q, struct json claims, struct idp_claims *ret)
 {
-    const struct vouch_settings *c = q->i->env.cfg;
+    const struct identity_settings *c = q->i->env.cfg;
 
     if (c->issuer != NULL && !str_eq(json_str(claims, "iss"), str_of(c->issuer)))
         return "another issuer";
     ret->tenant = claim_at(claims, c->tenant_claim);
-    if (q->purpose == VOUCH_AGENT) {
+    if (q->purpose == IDP_AGENT) {
         ret->instance = agent_of(claims);
         return str_is_empty(ret->instance) ? "another audience" : NULL;
     }
@@ -167,16 +211,16 @@ static const char *read_claims(const struct question *q, struct json claims,
     return str_is_empty(ret->tenant) ? "it names no tenant" : NULL;
 }
 
-static void fetch_jwks(struct voucher *i);
+static void fetch_jwks(struct idp *i);
 
 /* May fetching again help this token? */
-static bool may_fetch(const struct voucher *i)
+static bool may_fetch(const struct idp *i)
 {
     return i->by_jwks &&
            (i->tried_ms < 0 || clock_now_ms(i->env.clock) - i->tried_ms >= JWKS_AGAIN_MS);
 }
 
-static bool are_fresh(const struct voucher *i)
+static bool are_fresh(const struct idp *i)
 {
     return !i->by_jwks ||
            (i->fetched_ms >= 0 && clock_now_ms(i->env.clock) - i->fetched_ms < JWKS_FRESH_MS);
@@ -185,8 +229,8 @@ static bool are_fresh(const struct voucher *i)
 /* @last: no fetch can help any more. */
 static void answer_jwt(struct question *q, bool last)
 {
-    struct voucher *i = q->i;
-    struct vouch_claims claims = {0};
+    struct idp *i = q->i;
+    struct idp_claims claims = {0};
     struct jwt t;
     const char *why = "not a token";
 
@@ -216,7 +260,7 @@ static void answer_jwt(struct question *q, bool last)
 
 static void on_jwks(void *ctx, const struct http_result *r)
 {
-    struct voucher *i = ctx;
+    struct idp *i = ctx;
     struct json_parser *parser = json_parser_new();
     struct json doc;
 
@@ -244,7 +288,7 @@ static void on_jwks(void *ctx, const struct http_result *r)
     }
 }
 
-static void fetch_jwks(struct voucher *i)
+static void fetch_jwks(struct idp *i)
 {
     if (i->fetching != NULL)
         return;
@@ -258,14 +302,14 @@ static void fetch_jwks(struct voucher *i)
 
 /* ---- introspection ---- */
 
-static void forget(struct voucher *i, struct believed *b)
+static void forget(struct idp *i, struct believed *b)
 {
     map_del(&i->believed, str_make(b->hash, sizeof b->hash));
     list_remove(&b->link);
     free(b);
 }
 
-static void believe(struct voucher *i, const uint8_t hash[SHA256_BYTES], struct str tenant)
+static void believe(struct idp *i, const uint8_t hash[SHA256_BYTES], struct str tenant)
 {
     if (map_count(&i->believed) >= BELIEVED_MAX)
         forget(i, list_first(&i->believed_by_age, struct believed, link));
@@ -284,7 +328,7 @@ static void believe(struct voucher *i, const uint8_t hash[SHA256_BYTES], struct 
 static void on_account(void *ctx, const struct http_result *r)
 {
     struct question *q = ctx;
-    struct voucher *i = q->i;
+    struct idp *i = q->i;
     struct json_parser *parser = json_parser_new();
     struct json doc;
     uint8_t hash[SHA256_BYTES];
@@ -299,7 +343,7 @@ static void on_account(void *ctx, const struct http_result *r)
         sha256(str_of(q->bearer), hash);
         if (facts_name_ok(tenant)) {
             believe(i, hash, tenant);
-            answer(q, BH_OK, &(struct vouch_claims){.tenant = tenant}, NULL);
+            answer(q, BH_OK, &(struct idp_claims){.tenant = tenant}, NULL);
         } else {
             answer(q, BH_REFUSED, NULL, "the account server names no tenant");
         }
@@ -309,14 +353,14 @@ static void on_account(void *ctx, const struct http_result *r)
 
 static void answer_introspect(struct question *q)
 {
-    struct voucher *i = q->i;
+    struct idp *i = q->i;
     uint8_t hash[SHA256_BYTES];
     struct buf header = BUF_INIT;
 
     sha256(str_of(q->bearer), hash);
     struct believed *b = map_get(&i->believed, str_make(hash, sizeof hash));
     if (b != NULL && b->until_ms > clock_now_ms(i->env.clock)) {
-        answer(q, BH_OK, &(struct vouch_claims){.tenant = str_of(b->tenant)}, NULL);
+        answer(q, BH_OK, &(struct idp_claims){.tenant = str_of(b->tenant)}, NULL);
         return;
     }
     if (!wait_for_answer(q))
@@ -338,7 +382,7 @@ static void consider(struct question *q)
 {
     const char *kind = q->i->env.cfg->kind;
 
-    if (q->purpose == VOUCH_AGENT || strcmp(kind, "jwt") == 0) {
+    if (q->purpose == IDP_AGENT || strcmp(kind, "jwt") == 0) {
         if (q->i->keys != NULL)
             answer_jwt(q, false);
         else
@@ -352,7 +396,7 @@ static void consider(struct question *q)
 
 static void on_turn(struct timer *t)
 {
-    struct voucher *i = container_of(t, struct voucher, answer);
+    struct idp *i = container_of(t, struct idp, answer);
     struct list fresh; /* callbacks may ask more */
 
     list_init(&fresh);
@@ -376,13 +420,13 @@ static bool is_plain(struct str bearer)
     return bearer.n > 0 && bearer.n <= JWT_MAX_BYTES;
 }
 
-bool vouch_asks_others(const struct voucher *i)
+bool idp_asks_others(const struct idp *i)
 {
     return i->by_jwks || strcmp(i->env.cfg->kind, "introspect") == 0;
 }
 
-void vouch_ask(struct voucher *i, enum vouch_purpose purpose, struct str bearer,
-               vouch_done_cb *done, void *ctx)
+void idp_ask(struct idp *i, enum idp_purpose purpose, struct str bearer, idp_done_cb *done,
+             void *ctx)
 {
     struct question *q = xcalloc(1, sizeof *q);
 
@@ -395,9 +439,9 @@ void vouch_ask(struct voucher *i, enum vouch_purpose purpose, struct str bearer,
 
 /* ---- life ---- */
 
-static enum bh_err open_keys(struct voucher *i, char *why)
+static enum bh_err open_keys(struct idp *i, char *why)
 {
-    const struct vouch_settings *c = i->env.cfg;
+    const struct identity_settings *c = i->env.cfg;
     struct buf pem = BUF_INIT;
     bool ok = true;
 
@@ -420,24 +464,24 @@ static enum bh_err open_keys(struct voucher *i, char *why)
     return ok ? BH_OK : BH_REFUSED;
 }
 
-enum bh_err vouch_open(const struct vouch_env *env, struct voucher **ret_i, char *ret_why)
+enum bh_err idp_open(const struct idp_env *env, struct idp **ret_i, char *ret_why)
 {
-    struct voucher *i = xcalloc(1, sizeof *i);
+    struct idp *i = xcalloc(1, sizeof *i);
 
-    *i = (struct voucher){.env = *env, .fetched_ms = -1, .tried_ms = -1};
+    *i = (struct idp){.env = *env, .fetched_ms = -1, .tried_ms = -1};
     list_init(&i->questions);
     list_init(&i->believed_by_age);
     timer_init(&i->answer, on_turn);
     enum bh_err err = open_keys(i, ret_why);
     if (err != BH_OK) {
-        vouch_free(i);
+        idp_free(i);
         return err;
     }
     *ret_i = i;
     return BH_OK;
 }
 
-void vouch_free(struct voucher *i)
+void idp_free(struct idp *i)
 {
     if (i == NULL)
         return;

@@ -1,4 +1,4 @@
-/* vouch.h - who vouches for a caller: this operator, a signed token, or an account server.
+/* idp.h - verifies a caller's bearer with the identity provider that the operator configured.
  *
  *      local       the bearer was minted by `bellhop token provision`
  *      jwt         the bearer is a JSON Web Token: RS256, by a public key or a JWKS that is fetched
@@ -17,10 +17,10 @@ struct clock;
 struct config_section;
 struct facts;
 struct http_client;
-struct voucher;
+struct idp;
 struct keys;
 
-struct vouch_settings {       /* `identity:` in the configuration, owned by it */
+struct identity_settings {    /* `identity:` in the configuration, owned by it */
     char *kind;               /* "local", "jwt" or "introspect" */
     char *jwks_url;           /* jwt: where its keys are fetched, or */
     char *public_key;         /* jwt: the one key, in a file or as text */
@@ -28,33 +28,32 @@ struct vouch_settings {       /* `identity:` in the configuration, owned by it *
     char *tenant_claim;       /* jwt */
     char *url, *tenant_field; /* introspect */
 };
-extern const struct config_section vouch_config;
+extern const struct config_section identity_config;
 
-struct vouch_env { /* borrowed */
+struct idp_env { /* borrowed */
     struct clock *clock;
     struct http_client *http;
     struct facts *facts;
     struct keys *keys;
-    const struct vouch_settings *cfg;
+    const struct identity_settings *cfg;
 };
 /* @ret_why has 256 bytes: what to fix in the configuration. */
-enum bh_err vouch_open(const struct vouch_env *env, struct voucher **ret_i,
-                       char *ret_why) BH_MUST_USE;
-void vouch_free(struct voucher *i); /* NULL is fine; no done() runs any more */
+enum bh_err idp_open(const struct idp_env *env, struct idp **ret_i, char *ret_why) BH_MUST_USE;
+void idp_free(struct idp *i); /* NULL is fine; no done() runs any more */
 
-enum vouch_purpose {
-    VOUCH_CALLER, /* whose tenant is it */
-    VOUCH_AGENT,  /* a token for one instance */
+enum idp_purpose {
+    IDP_CALLER, /* whose tenant is it */
+    IDP_AGENT,  /* a token for one instance */
 };
-struct vouch_claims {    /* borrowed for the callback */
+struct idp_claims {      /* borrowed for the callback */
     struct str tenant;   /* absent for an agent's token that does not say */
-    struct str instance; /* VOUCH_AGENT: from its audience */
+    struct str instance; /* IDP_AGENT: from its audience */
 };
 /* BH_REFUSED: not believed.  BH_UNAVAILABLE: whoever could tell does not answer. */
-typedef void vouch_done_cb(void *ctx, enum bh_err err, const struct vouch_claims *claims,
-                           const char *why);
+typedef void idp_done_cb(void *ctx, enum bh_err err, const struct idp_claims *claims,
+                         const char *why);
 /* Is somebody elsewhere asked about callers? */
-bool vouch_asks_others(const struct voucher *i);
+bool idp_asks_others(const struct idp *i);
 /* @done runs later, exactly once. */
-void vouch_ask(struct voucher *i, enum vouch_purpose purpose, struct str bearer,
-               vouch_done_cb *done, void *ctx);
+void idp_ask(struct idp *i, enum idp_purpose purpose, struct str bearer, idp_done_cb *done,
+             void *ctx);

@@ -3,7 +3,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include "base/log.h"
-#include "http/vouch.h"
+#include "http/idp.h"
 #include "net/http_client.h"
 #include "net/http_server.h"
 #include "net/loop.h"
@@ -37,8 +37,7 @@ static void set_up(void)
     snprintf(url, sizeof url, "http://127.0.0.1:%d/", http_server_port(server));
 }
 
-static void on_answer(void *ctx, enum bh_err err, const struct vouch_claims *claims,
-                      const char *why)
+static void on_answer(void *ctx, enum bh_err err, const struct idp_claims *claims, const char *why)
 {
     bool *may_believe = ctx;
 
@@ -53,13 +52,13 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
     static const int statuses[] = {200, 200, 200, 204, 401, 404, 500, 302};
     static char token[] = "eyJhbGciOiJSUzI1NiIsImtpZCI6ImsifQ.eyJleHAiOjQwMDAwMDAwMDB9.c2ln";
-    struct vouch_settings cfg = {.jwks_url = url,
-                                 .url = url,
-                                 .issuer = (char *)"iss",
-                                 .audience = (char *)"aud",
-                                 .tenant_claim = (char *)"org.id",
-                                 .tenant_field = (char *)"org.id"};
-    struct voucher *v;
+    struct identity_settings cfg = {.jwks_url = url,
+                                    .url = url,
+                                    .issuer = (char *)"iss",
+                                    .audience = (char *)"aud",
+                                    .tenant_claim = (char *)"org.id",
+                                    .tenant_field = (char *)"org.id"};
+    struct idp *v;
     bool account;
     char why[256];
 
@@ -71,15 +70,15 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     status = statuses[data[1] % 8];
     body = str_make(data + 2, size - 2);
     cfg.kind = account ? (char *)"introspect" : (char *)"jwt";
-    struct vouch_env env = {.clock = loop_clock(loop), .http = client, .cfg = &cfg};
-    if (vouch_open(&env, &v, why) != BH_OK)
+    struct idp_env env = {.clock = loop_clock(loop), .http = client, .cfg = &cfg};
+    if (idp_open(&env, &v, why) != BH_OK)
         abort();
     answered = false;
-    vouch_ask(v, VOUCH_CALLER, str_of(token), on_answer, &account);
+    idp_ask(v, IDP_CALLER, str_of(token), on_answer, &account);
     for (int i = 0; i < 2000 && !answered; i++)
         loop_turn(loop, 5);
     if (!answered)
         abort();
-    vouch_free(v);
+    idp_free(v);
     return 0;
 }
