@@ -218,7 +218,7 @@ static void check_nothing_skipped(struct model *m, const struct model_socket *s,
     for (size_t i = 0; i < m->n; i++) {
         const struct copy *c = &m->events[i].copies[s->instance];
         if (!c->owed || c->order >= now->order || c->acked_boot != 0 || c->sent_on == s->number ||
-            chat_of(m, &m->events[i]) != chat)
+            c->loose || now->loose || chat_of(m, &m->events[i]) != chat)
             continue;
         if (c->seen && c->order <= s->last_order[chat])
             continue; /* it went down this one before it went down a newer one */
@@ -246,7 +246,7 @@ void model_sent(struct model *m, struct model_socket *s, struct str name, struct
     if (!str_eq(buffer_id, str_make(expected, sizeof expected)))
         model_break(m, "%s: called %.*s, which is not its name", ev->name, STR_FMT(buffer_id));
     unsigned chat = chat_of(m, ev);
-    if (c->order <= s->last_order[chat])
+    if (!c->loose && c->order <= s->last_order[chat])
         model_break(m, "socket %u: %s is number %" PRIu64 " after %" PRIu64 ": order or twice",
                     s->number, ev->name, c->order, s->last_order[chat]);
     if (c->holder != s->holder)
@@ -261,7 +261,8 @@ void model_sent(struct model *m, struct model_socket *s, struct str name, struct
     if (m->shared && !on_disk(m, ev, s->instance) && !c->settled)
         model_break(m, "socket %u: %s was sent before it was written", s->number, ev->name);
     check_nothing_skipped(m, s, c, chat, ev->name);
-    s->last_order[chat] = c->order;
+    if (!c->loose)
+        s->last_order[chat] = c->order;
     c->seen = true;
     c->acked_boot = 0;
     c->sent_on = s->number;
@@ -351,6 +352,7 @@ void model_crashed(struct model *m)
         for (unsigned k = 0; k < MODEL_INSTANCES; k++) {
             struct copy *c = &ev->copies[k];
             bool kept = is_kept(m, ev, k);
+            c->loose |= c->acked_boot != 0 && is_staged(m, ev, k);
             if (c->acked_boot != 0 && !kept) {
                 c->settled = is_known(m, ev, k);
                 c->owed = false; /* if the disk knows nothing of it, a repeat is taken as new */

@@ -277,7 +277,8 @@ static void append_failed(struct delivery *d, enum bh_err err)
 
     log_refusal(i);
     d->in_doubt |= err == BH_UNKNOWN;
-    if (!must_stay(d) || i->relay->draining) {
+    bool doubt_ends = i->relay->draining && !session_anyone_has(i, d->append.id);
+    if (!must_stay(d) || doubt_ends) { /* the next process finds out what became of the commit */
         give_up(d);
         mailbox_tidy(&i->mb);
         sleep_check(i);
