@@ -13,7 +13,7 @@
 
 #define MAX_FILE_BYTES (4l << 20)
 
-struct reading { /* one walk */
+struct config_reading { /* one walk */
     yaml_document_t *doc;
     const char *path;   /* of the file, for errors */
     struct config *cfg; /* being filled */
@@ -25,15 +25,16 @@ struct target { /* a table, and the struct that its values go into */
     void *base;
 };
 
-struct known {                    /* the keys that may stand where we are */
+struct config_known {             /* the keys that may stand where we are */
     struct target *targets;       /* borrowed */
     size_t n;                     /* of them */
     const struct config_list *in; /* the list whose entry is read; NULL: the file itself */
     const char *kind;             /* of that entry; NULL: none */
 };
 
-static bool fail_at(struct reading *r, const yaml_node_t *n, const char *fmt, ...) BH_PRINTF(3, 4);
-static bool fail_at(struct reading *r, const yaml_node_t *n, const char *fmt, ...)
+static bool fail_at(struct config_reading *r, const yaml_node_t *n, const char *fmt, ...)
+    BH_PRINTF(3, 4);
+static bool fail_at(struct config_reading *r, const yaml_node_t *n, const char *fmt, ...)
 {
     va_list ap;
     char text[512];
@@ -57,12 +58,12 @@ static bool is_null(const yaml_node_t *n)
            config_word_in(scalar(n), "|~|null", '|');
 }
 
-static const yaml_node_t *node(struct reading *r, int index)
+static const yaml_node_t *node(struct config_reading *r, int index)
 {
     return yaml_document_get_node(r->doc, index);
 }
 
-static bool expand(struct reading *r, const yaml_node_t *n, bool secret, struct buf *out)
+static bool expand(struct config_reading *r, const yaml_node_t *n, bool secret, struct buf *out)
 {
     struct buf why = BUF_INIT;
     bool ok = config_expand(scalar(n), out, secret ? &r->cfg->secret_variables : NULL, &why);
@@ -75,7 +76,7 @@ static bool expand(struct reading *r, const yaml_node_t *n, bool secret, struct 
 
 /* ---- one value ---- */
 
-static bool set_scalar(struct reading *r, void *base, const struct config_key *k,
+static bool set_scalar(struct config_reading *r, void *base, const struct config_key *k,
                        const yaml_node_t *n)
 {
     struct buf text = BUF_INIT, expected = BUF_INIT;
@@ -94,7 +95,7 @@ out:
     return ok;
 }
 
-static bool add_texts(struct reading *r, void *base, const struct config_key *k,
+static bool add_texts(struct config_reading *r, void *base, const struct config_key *k,
                       const yaml_node_t *n)
 {
     config_clear(base, k);
@@ -114,7 +115,7 @@ static bool add_texts(struct reading *r, void *base, const struct config_key *k,
     return true;
 }
 
-static bool set_value(struct reading *r, void *base, const struct config_key *k,
+static bool set_value(struct config_reading *r, void *base, const struct config_key *k,
                       const yaml_node_t *n)
 {
     if (k->type == CFG_TEXTS && n->type == YAML_SEQUENCE_NODE)
@@ -128,7 +129,7 @@ static bool set_value(struct reading *r, void *base, const struct config_key *k,
 
 /* ---- the walk ---- */
 
-static bool is_section(const struct known *s, struct str path)
+static bool is_section(const struct config_known *s, struct str path)
 {
     for (size_t i = 0; i < s->n; i++)
         for (const struct config_key *k = s->targets[i].keys; k->path != NULL; k++)
@@ -138,7 +139,7 @@ static bool is_section(const struct known *s, struct str path)
 }
 
 /* The words that could stand below @prefix ("" or "wake."), each once. */
-static void known_words(const struct known *s, struct str prefix, struct buf *out)
+static void known_words(const struct config_known *s, struct str prefix, struct buf *out)
 {
     for (size_t i = 0; i < s->n; i++)
         for (const struct config_key *k = s->targets[i].keys; k->path != NULL; k++) {
@@ -158,7 +159,7 @@ static bool another_kind_takes(const struct config_list *l, struct str path)
     return false;
 }
 
-static bool fail_unknown(struct reading *r, const struct known *s, struct str prefix,
+static bool fail_unknown(struct config_reading *r, const struct config_known *s, struct str prefix,
                          struct str path, const yaml_node_t *n)
 {
     struct buf hint = BUF_INIT;
@@ -178,7 +179,7 @@ static bool fail_unknown(struct reading *r, const struct known *s, struct str pr
     return false;
 }
 
-static bool is_twice(struct reading *r, const yaml_node_t *map, const yaml_node_pair_t *p)
+static bool is_twice(struct config_reading *r, const yaml_node_t *map, const yaml_node_pair_t *p)
 {
     for (const yaml_node_pair_t *q = map->data.mapping.pairs.start; q < p; q++)
         if (str_eq(scalar(node(r, p->key)), scalar(node(r, q->key))))
@@ -186,11 +187,11 @@ static bool is_twice(struct reading *r, const yaml_node_t *map, const yaml_node_
     return false;
 }
 
-static bool read_list(struct reading *r, size_t list, const yaml_node_t *n);
-static bool read_map(struct reading *r, const struct known *s, struct str prefix,
+static bool read_list(struct config_reading *r, size_t list, const yaml_node_t *n);
+static bool read_map(struct config_reading *r, const struct config_known *s, struct str prefix,
                      const yaml_node_t *map);
 
-static bool read_section(struct reading *r, const struct known *s, struct str path,
+static bool read_section(struct config_reading *r, const struct config_known *s, struct str path,
                          const yaml_node_t *n)
 {
     struct buf prefix = BUF_INIT;
@@ -206,7 +207,7 @@ static bool read_section(struct reading *r, const struct known *s, struct str pa
     return ok;
 }
 
-static bool read_key(struct reading *r, const struct known *s, struct str prefix,
+static bool read_key(struct config_reading *r, const struct config_known *s, struct str prefix,
                      const yaml_node_t *key, struct str path, const yaml_node_t *value)
 {
     bool dotted = str_find(scalar(key), '.') >= 0;
@@ -224,7 +225,7 @@ static bool read_key(struct reading *r, const struct known *s, struct str prefix
     return fail_unknown(r, s, prefix, path, key);
 }
 
-static bool read_map(struct reading *r, const struct known *s, struct str prefix,
+static bool read_map(struct config_reading *r, const struct config_known *s, struct str prefix,
                      const yaml_node_t *map)
 {
     for (const yaml_node_pair_t *p = map->data.mapping.pairs.start; p < map->data.mapping.pairs.top;
@@ -256,7 +257,7 @@ static const struct config_section *find_kind(const struct config_list *l, struc
 }
 
 /* Which kind an entry is must be known before its other keys mean anything. */
-static bool read_kind(struct reading *r, const struct config_list *l, const yaml_node_t *n,
+static bool read_kind(struct config_reading *r, const struct config_list *l, const yaml_node_t *n,
                       const struct config_section **ret_kind)
 {
     struct buf word = BUF_INIT, kinds = BUF_INIT;
@@ -332,8 +333,8 @@ static void name_entry(const struct config_list *l, const struct config_section 
         buf_printf(out, " %.100s", name);
 }
 
-static bool check_entry(struct reading *r, const struct config_list *l, struct config_entries *e,
-                        const yaml_node_t *n)
+static bool check_entry(struct config_reading *r, const struct config_list *l,
+                        struct config_entries *e, const yaml_node_t *n)
 {
     const struct config_section *kind = e->kinds[e->n - 1];
     void *entry = e->v[e->n - 1];
@@ -360,7 +361,7 @@ static bool check_entry(struct reading *r, const struct config_list *l, struct c
     return ok;
 }
 
-static bool read_entry(struct reading *r, size_t list, const yaml_node_t *n)
+static bool read_entry(struct config_reading *r, size_t list, const yaml_node_t *n)
 {
     const struct config_list *l = r->cfg->schema->lists[list];
     struct config_entries *e = &r->cfg->lists[list];
@@ -373,14 +374,14 @@ static bool read_entry(struct reading *r, size_t list, const yaml_node_t *n)
     void *entry = add_entry(e, l, kind, (int)n->start_mark.line + 1);
     struct target targets[] = {{l->entry->keys, entry},
                                {kind != NULL ? kind->keys : l->entry->keys, entry}};
-    struct known s = {.targets = targets,
-                      .n = kind != NULL ? 2 : 1,
-                      .in = l,
-                      .kind = kind != NULL ? kind->name : NULL};
+    struct config_known s = {.targets = targets,
+                             .n = kind != NULL ? 2 : 1,
+                             .in = l,
+                             .kind = kind != NULL ? kind->name : NULL};
     return read_map(r, &s, STR(""), n) && check_entry(r, l, e, n);
 }
 
-static bool read_list(struct reading *r, size_t list, const yaml_node_t *n)
+static bool read_list(struct config_reading *r, size_t list, const yaml_node_t *n)
 {
     const struct config_list *l = r->cfg->schema->lists[list];
 
@@ -396,10 +397,10 @@ static bool read_list(struct reading *r, size_t list, const yaml_node_t *n)
 
 /* ---- the document ---- */
 
-static bool read_document(struct reading *r)
+static bool read_document(struct config_reading *r)
 {
     const yaml_node_t *root = yaml_document_get_root_node(r->doc);
-    struct known s = {.n = r->cfg->n_settings};
+    struct config_known s = {.n = r->cfg->n_settings};
 
     if (root == NULL || is_null(root))
         return true; /* an empty file: every default holds */
@@ -414,8 +415,8 @@ static bool read_document(struct reading *r)
     return ok;
 }
 
-static bool parse(struct reading r, yaml_parser_t *parser, bool (*read)(struct reading *, size_t),
-                  size_t list)
+static bool parse(struct config_reading r, yaml_parser_t *parser,
+                  bool (*read)(struct config_reading *, size_t), size_t list)
 {
     yaml_document_t doc;
     bool ok = false;
@@ -434,7 +435,7 @@ static bool parse(struct reading r, yaml_parser_t *parser, bool (*read)(struct r
 
 bool config_read_file(struct config *c, const char *path, struct buf *why)
 {
-    struct reading r = {.path = path, .cfg = c, .why = why};
+    struct config_reading r = {.path = path, .cfg = c, .why = why};
     FILE *f = fopen(path, "re");
     yaml_parser_t parser;
     bool ok = false;
@@ -456,7 +457,7 @@ bool config_read_file(struct config *c, const char *path, struct buf *why)
     return ok;
 }
 
-static bool read_root_as_list(struct reading *r, size_t list)
+static bool read_root_as_list(struct config_reading *r, size_t list)
 {
     return read_list(r, list, yaml_document_get_root_node(r->doc));
 }
@@ -465,7 +466,7 @@ void config_read_otherwise(struct config *c, size_t list)
 {
     const char *yaml = c->schema->lists[list]->otherwise;
     struct buf why = BUF_INIT;
-    struct reading r = {.path = "the default", .cfg = c, .why = &why};
+    struct config_reading r = {.path = "the default", .cfg = c, .why = &why};
     yaml_parser_t parser;
 
     if (yaml == NULL)

@@ -8,8 +8,8 @@
 #include "base/list.h"
 #include "base/mem.h"
 
-struct news {
-    struct news *next;
+struct observers_news {
+    struct observers_news *next;
     const char *topic; /* borrowed */
     size_t n;
     char about[];
@@ -22,9 +22,9 @@ struct observer {
 };
 
 struct observers {
-    struct clock *clock;       /* borrowed */
-    struct news *first, **end; /* owned; told, not heard yet */
-    struct observer *all;      /* owned */
+    struct clock *clock;                 /* borrowed */
+    struct observers_news *first, **end; /* owned; told, not heard yet */
+    struct observer *all;                /* owned */
     size_t n, cap;
     struct timer turn;     /* armed while something is queued */
     bool telling, freeing; /* freed while telling: the memory goes when that ends */
@@ -50,7 +50,7 @@ void observers_free(struct observers *o)
     o->freeing = true;
     if (o->telling)
         return;
-    for (struct news *m; (m = o->first) != NULL;) {
+    for (struct observers_news *m; (m = o->first) != NULL;) {
         o->first = m->next;
         free(m);
     }
@@ -69,9 +69,9 @@ void observers_add(struct observers *o, const char *topic, observer_cb *cb, void
 
 void observers_tell(struct observers *o, const char *topic, struct str about)
 {
-    struct news *m = xmalloc(sizeof *m + about.n);
+    struct observers_news *m = xmalloc(sizeof *m + about.n);
 
-    *m = (struct news){.topic = topic, .n = about.n};
+    *m = (struct observers_news){.topic = topic, .n = about.n};
     if (about.n > 0)
         memcpy(m->about, about.p, about.n);
     *o->end = m;
@@ -83,12 +83,12 @@ void observers_tell(struct observers *o, const char *topic, struct str about)
 static void on_turn(struct timer *t)
 {
     struct observers *o = container_of(t, struct observers, turn);
-    struct news *m = o->first;
+    struct observers_news *m = o->first;
 
     o->first = NULL;
     o->end = &o->first;
     o->telling = true;
-    for (struct news *next; m != NULL; m = next) {
+    for (struct observers_news *next; m != NULL; m = next) {
         size_t n = o->n; /* a listener that a callback adds hears the next news */
         next = m->next;
         for (size_t i = 0; i < n && !o->freeing; i++)

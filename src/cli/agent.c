@@ -13,7 +13,7 @@
 
 #define MAX_FREE 256
 
-struct words { /* as given; NULL: not */
+struct agent_words { /* as given; NULL: not */
     const char *url, *id, *secret, *ca_file, *platform, *max, *idle, *window, *turn, *grace, *log;
     const char *state, *free;
     bool require_address, allow_bots;
@@ -62,7 +62,8 @@ static const char *or_env(const char *given, const char *name)
     return given != NULL ? given : getenv(name);
 }
 
-static bool read_words(const struct command *c, const struct words *w, struct agent_options *o)
+static bool read_words(const struct command *c, const struct agent_words *w,
+                       struct agent_options *o)
 {
     enum log_level level = LOG_WARN;
 
@@ -88,7 +89,7 @@ static bool read_words(const struct command *c, const struct words *w, struct ag
 }
 
 /* "a,b": split in place into the policy that --require-address, --free and --allow-bots make. */
-static void read_policy(const struct words *w, char *free_list, const char *scopes[MAX_FREE],
+static void read_policy(const struct agent_words *w, char *free_list, const char *scopes[MAX_FREE],
                         struct bhgw_policy *ret)
 {
     char *state = NULL;
@@ -101,7 +102,7 @@ static void read_policy(const struct words *w, char *free_list, const char *scop
         scopes[ret->n_free_scopes++] = p;
 }
 
-static bool has_policy(const struct words *w)
+static bool has_policy(const struct agent_words *w)
 {
     return w->require_address || w->allow_bots || w->free != NULL;
 }
@@ -121,7 +122,7 @@ static char *default_state(void)
 
 /* The file that remembers what this gateway acknowledged.  False: the directory that was asked for
  * cannot be used; one that was not asked for is done without. */
-static bool find_seen_file(const struct command *c, const struct words *w, char **ret_path)
+static bool find_seen_file(const struct command *c, const struct agent_words *w, char **ret_path)
 {
     char *dir = w->state != NULL ? xstrdup(w->state) : default_state(), why[256] = "no HOME is set";
     const char *id = or_env(w->id, "GATEWAY_RELAY_ID");
@@ -152,7 +153,7 @@ static int own_words(int argc, char **argv)
     return argc;
 }
 
-static int start(const struct command *c, const struct words *w, struct agent_options *o)
+static int start(const struct command *c, const struct agent_words *w, struct agent_options *o)
 {
     struct bhgw_identity ids[MAX_IDENTITIES];
     const char *scopes[MAX_FREE];
@@ -182,7 +183,7 @@ static int start(const struct command *c, const struct words *w, struct agent_op
 
 static int run(const struct command *c, int argc, char **argv)
 {
-    struct words w = {0};
+    struct agent_words w = {0};
     struct agent_options o = {.max_programs = 16,
                               .chat_idle_ms = 600000,
                               .window = 1,

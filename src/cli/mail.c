@@ -419,10 +419,10 @@ static int ask_to_erase(struct cli_job *j, bool dry)
     return rc;
 }
 
-struct line {
+struct mail_line {
     const char *key, *what;
 };
-static const struct line of_person[] = {
+static const struct mail_line of_person[] = {
     {"messages", "messages of the chat page"},
     {"names", "names given on the chat page"},
     {"media", "files of these messages"},
@@ -435,7 +435,7 @@ static const struct line of_person[] = {
     {"allowLists", "allow lists that name this person (not changed: bellhop principal set)"},
     {0},
 };
-static const struct line of_tenant[] = {
+static const struct mail_line of_tenant[] = {
     {"instances", "instances, with their gateways, links, scopes and policies"},
     {"keys", "keys and hooks"},
     {"waiting", "messages that wait for an agent"},
@@ -456,7 +456,7 @@ static void print_erased(struct cli_job *j)
 {
     const struct erase_options *o = j->o;
 
-    for (const struct line *l = o->tenant != NULL ? of_tenant : of_person; l->key != NULL; l++)
+    for (const struct mail_line *l = o->tenant != NULL ? of_tenant : of_person; l->key != NULL; l++)
         printf("%8" PRId64 "  %s\n", cli_i64(j->doc, l->key), l->what);
 }
 

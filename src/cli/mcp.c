@@ -26,13 +26,13 @@ struct bridge {
     struct loop_fd *in;   /* NULL: not reading now */
     struct buf line;      /* what has arrived of the next one */
     struct buf url, sock; /* where to */
-    struct list calls;    /* struct post; owned */
+    struct list calls;    /* struct mcp_post; owned */
     size_t n_calls;
     char *session; /* owned; NULL: none yet */
     bool ended;    /* no more input */
     int rc;
 };
-struct post {
+struct mcp_post {
     struct list link;
     struct bridge *b; /* borrowed */
     struct http_call *call;
@@ -92,7 +92,7 @@ static void read_on(struct bridge *b);
 
 static void on_answer(void *ctx, const struct http_result *r)
 {
-    struct post *p = ctx;
+    struct mcp_post *p = ctx;
     struct bridge *b = p->b;
     struct str session = http_result_header(r, "Mcp-Session-Id");
 
@@ -131,7 +131,7 @@ static void read_id(struct str line, struct buf *out)
 
 static void post(struct bridge *b, struct str line)
 {
-    struct post *p = xcalloc(1, sizeof *p);
+    struct mcp_post *p = xcalloc(1, sizeof *p);
     struct buf session = BUF_INIT;
     const char *headers[8];
     size_t n = 0;
@@ -239,7 +239,7 @@ static int serve(const struct cli_args *a, struct v1_door *door)
         loop_fd_free(b.in);
     http_client_free(b.http); /* cancels what is under way */
     list_each (&b.calls, it, nxt) {
-        struct post *p = list_entry(it, struct post, link);
+        struct mcp_post *p = list_entry(it, struct mcp_post, link);
         buf_done(&p->id);
         free(p);
     }

@@ -18,7 +18,7 @@
 
 #define ASK_TIMEOUT_MS 5000
 
-struct wish {
+struct sleeper_wish {
     const char *idle, *listen, *mode, *schedule, *drain, *wake_url, *url, *id, *secret, *ask;
     int64_t idle_ms, every_ms, drain_ms;
     int at_minute;
@@ -188,7 +188,7 @@ static char *find_sleeper(char self[4096])
     return buf_take(&path);
 }
 
-static int become(const struct wish *w, int listener, char **program)
+static int become(const struct sleeper_wish *w, int listener, char **program)
 {
     char self[4096], fd[16], idle[24], every[24], minute[16], drain[24];
     char *path = find_sleeper(self);
@@ -224,7 +224,7 @@ static int become(const struct wish *w, int listener, char **program)
 /* ---- options ---- */
 
 /* "6h", "every 6h", "07:30", "at 07:30" */
-static bool read_schedule(const char *text, struct wish *w)
+static bool read_schedule(const char *text, struct sleeper_wish *w)
 {
     struct str s = str_of(text);
     unsigned hour, minute;
@@ -241,7 +241,7 @@ static bool read_schedule(const char *text, struct wish *w)
     return str_to_duration_ms(s, &w->every_ms) && w->every_ms >= 1000;
 }
 
-static int read_wish(const struct command *c, struct wish *w)
+static int read_wish(const struct command *c, struct sleeper_wish *w)
 {
     if (w->idle == NULL || !str_to_duration_ms(str_of(w->idle), &w->idle_ms) || w->idle_ms < 100)
         return cli_misused(c, "--idle needs a duration such as 5m");
@@ -270,7 +270,7 @@ static int read_wish(const struct command *c, struct wish *w)
 
 static int run(const struct command *c, int argc, char **argv)
 {
-    struct wish w = {.at_minute = -1, .drain_ms = 60000};
+    struct sleeper_wish w = {.at_minute = -1, .drain_ms = 60000};
     const struct cli_option options[] = {{"--idle", &w.idle, NULL},
                                          {"--wake-listen", &w.listen, NULL},
                                          {"--mode", &w.mode, NULL},

@@ -19,7 +19,7 @@
 
 enum { LOOK_MS = 200, HOLD_MS = 3000 };
 
-struct ask { /* for the record of the one that serves */
+struct porter_ask { /* for the record of the one that serves */
     struct store_scan scan;
     struct store_left left;
     struct porter *porter; /* borrowed; NULL: it has gone */
@@ -30,7 +30,7 @@ struct ask { /* for the record of the one that serves */
 struct porter {
     struct porter_env env;
     struct timer look;
-    struct ask *ask;            /* NULL: none is under way */
+    struct porter_ask *ask;     /* NULL: none is under way */
     struct trunk *trunk;        /* NULL: none */
     char to[STORE_OWNER_BYTES]; /* whom the trunk, or the ask, is for */
     char host[256];             /* where that one is; empty: not known yet */
@@ -144,7 +144,7 @@ static void dial(struct porter *p)
 
 static void ask_release(struct store_left *l, const struct store_ops *ops)
 {
-    struct ask *a = container_of(l, struct ask, left);
+    struct porter_ask *a = container_of(l, struct porter_ask, left);
 
     ops->scan_free(&a->scan);
     if (a->porter != NULL)
@@ -165,7 +165,7 @@ static void take_record(struct porter *p, struct str value)
 
 static void on_read(struct store_op *op, enum bh_err err)
 {
-    struct ask *a = container_of(op, struct ask, scan.op);
+    struct porter_ask *a = container_of(op, struct porter_ask, scan.op);
     struct porter *p = a->porter;
 
     store_take_back(&a->left);
@@ -183,7 +183,7 @@ static void on_read(struct store_op *op, enum bh_err err)
 
 static void ask(struct porter *p)
 {
-    struct ask *a = xcalloc(1, sizeof *a);
+    struct porter_ask *a = xcalloc(1, sizeof *a);
     struct str name, rest = str_of(p->to);
 
     a->porter = p;

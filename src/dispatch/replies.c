@@ -412,7 +412,7 @@ void dispatch_act(struct dispatch *d, struct action_id id, const struct action_f
 
 /* ---- reading ---- */
 
-struct reading {
+struct replies_reading {
     struct dispatch_call call;
     struct record_scan *scan;
     char *after; /* owned; NULL: from the oldest */
@@ -420,7 +420,7 @@ struct reading {
 
 static void reading_free(struct dispatch_call *c)
 {
-    struct reading *w = container_of(c, struct reading, call);
+    struct replies_reading *w = container_of(c, struct replies_reading, call);
 
     records_cancel(&w->scan);
     free(w->after);
@@ -428,7 +428,7 @@ static void reading_free(struct dispatch_call *c)
 
 static void on_read(void *ctx, enum bh_err err, const struct store_scan *s)
 {
-    struct reading *w = ctx;
+    struct replies_reading *w = ctx;
     struct jw j = jw_begin(&w->call.json);
     struct str next = str_of(w->after != NULL ? w->after : "");
 
@@ -464,7 +464,7 @@ struct dispatch_call *dispatch_replies(struct dispatch *d, const struct dispatch
                                        struct str address, struct str after, size_t limit,
                                        dispatch_cb *done, void *ctx)
 {
-    struct reading *w = call_new(d, sizeof *w, reading_free, done, ctx);
+    struct replies_reading *w = call_new(d, sizeof *w, reading_free, done, ctx);
     struct buf prefix = BUF_INIT, from = BUF_INIT;
     struct str session;
     struct recipient *a = call_agent(&w->call, who, address, &session);

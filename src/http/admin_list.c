@@ -37,7 +37,7 @@ void admin_time(struct jw *w, const char *key, int64_t ms)
 
 /* ---- one page ---- */
 
-struct page {
+struct admin_list_page {
     struct front *f; /* borrowed */
     struct http_req *req;
     struct buf after, body;
@@ -49,9 +49,9 @@ struct page {
     bool waiting; /* only those with something in the mailbox */
 };
 
-static struct page page_begin(struct front *f, struct http_req *req)
+static struct admin_list_page page_begin(struct front *f, struct http_req *req)
 {
-    struct page p = {.f = f, .req = req};
+    struct admin_list_page p = {.f = f, .req = req};
     struct buf waiting = BUF_INIT;
 
     http_query(req, "after", &p.after);
@@ -64,14 +64,14 @@ static struct page page_begin(struct front *f, struct http_req *req)
 }
 
 /* The writer points into the page, so it begins where the page stays. */
-static void page_open(struct page *p)
+static void page_open(struct admin_list_page *p)
 {
     p->w = jw_begin(&p->body);
     jw_obj(&p->w);
 }
 
 /* Room for one more?  Else @next, with what it is about, is where the following page begins. */
-static bool page_has_room(struct page *p)
+static bool page_has_room(struct admin_list_page *p)
 {
     return p->rows < PAGE_ROWS && p->looks++ < PAGE_LOOKS;
 }
@@ -81,7 +81,7 @@ static bool is_meant(const struct buf *wish, struct str is)
     return wish->n == 0 || str_eq(buf_str(wish), is);
 }
 
-static void page_done(struct page *p)
+static void page_done(struct admin_list_page *p)
 {
     buf_done(&p->after);
     buf_done(&p->body);
@@ -91,7 +91,7 @@ static void page_done(struct page *p)
     buf_done(&p->state);
 }
 
-static void page_end(struct page *p)
+static void page_end(struct admin_list_page *p)
 {
     if (p->next.n > 0)
         jw_kstr(&p->w, "next", buf_str(&p->next));
@@ -100,7 +100,7 @@ static void page_end(struct page *p)
     page_done(p);
 }
 
-static void page_gone(struct page *p)
+static void page_gone(struct admin_list_page *p)
 {
     http_answer_error(p->f->server, http_req_id(p->req), 410, "gone",
                       "What the next page begins behind is gone; begin again.");
@@ -131,7 +131,7 @@ static void write_instance(struct jw *w, const struct instance_view *v)
     jw_end_obj(w);
 }
 
-static void offer_instance(struct page *p, const struct instance_view *v)
+static void offer_instance(struct admin_list_page *p, const struct instance_view *v)
 {
     if (!is_meant(&p->tenant, v->tenant) || !is_meant(&p->instance, v->instance) ||
         !is_meant(&p->state, str_of(v->state)) || (p->waiting && v->entries + v->parked == 0))
@@ -141,7 +141,7 @@ static void offer_instance(struct page *p, const struct instance_view *v)
 }
 
 /* Those the relay knows, from mailbox number @pos on; true: all of them. */
-static bool write_met(struct page *p, uint32_t pos)
+static bool write_met(struct admin_list_page *p, uint32_t pos)
 {
     struct instance_view v;
 
@@ -156,7 +156,7 @@ static bool write_met(struct page *p, uint32_t pos)
 
 /* Those it has not met yet: a gateway was added and nobody came and nothing was sent.  From the
  * gateway at @it on. */
-static void write_unmet(struct page *p, struct list *it)
+static void write_unmet(struct admin_list_page *p, struct list *it)
 {
     const struct front *f = p->f;
     struct list *head;
@@ -181,7 +181,7 @@ static void write_unmet(struct page *p, struct list *it)
 }
 
 /* One instance that is named: there is nothing to walk. */
-static void write_one(struct page *p)
+static void write_one(struct admin_list_page *p)
 {
     struct str tenant = buf_str(&p->tenant), instance = buf_str(&p->instance);
     struct instance_view v;
@@ -285,7 +285,7 @@ static void write_server(struct front *f, struct jw *w)
     jw_end_obj(w);
 }
 
-static void write_instances(struct page *p)
+static void write_instances(struct admin_list_page *p)
 {
     const char *after = buf_z(&p->after);
     const struct gateway *g = NULL;
@@ -304,7 +304,7 @@ static void write_instances(struct page *p)
 
 void admin_status(struct front *f, struct http_req *req)
 {
-    struct page p = page_begin(f, req);
+    struct admin_list_page p = page_begin(f, req);
 
     page_open(&p);
     if (p.after.n == 0) { /* the first page has what there is once */
@@ -349,7 +349,7 @@ static void write_gateway(struct front *f, struct jw *w, const struct gateway *g
 
 void admin_gateways(struct front *f, struct http_req *req)
 {
-    struct page p = page_begin(f, req);
+    struct admin_list_page p = page_begin(f, req);
     const struct gateway *g = facts_gateway(f->facts, buf_str(&p.after));
     struct list *head, *it;
 
@@ -404,7 +404,7 @@ static const struct route *route_of_text(const struct front *f, struct str text)
 
 void admin_routes(struct front *f, struct http_req *req)
 {
-    struct page p = page_begin(f, req);
+    struct admin_list_page p = page_begin(f, req);
     const struct route *r = p.after.n > 0 ? route_of_text(f, buf_str(&p.after)) : NULL;
     struct list *head, *it;
 

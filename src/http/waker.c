@@ -22,7 +22,7 @@ static const struct config_key keys[] = {
 };
 const struct config_section wake_config = {.keys = keys, .size = sizeof(struct wake_settings)};
 
-struct ring {
+struct waker_ring {
     struct list link;
     struct http_call *call; /* owned */
     poke_done_cb *done;
@@ -31,7 +31,7 @@ struct ring {
 
 static void on_answer(void *ctx, const struct http_result *r)
 {
-    struct ring *g = ctx;
+    struct waker_ring *g = ctx;
     char why[160];
     bool ok = r->err == BH_OK && r->status < 500;
 
@@ -48,9 +48,9 @@ static void on_answer(void *ctx, const struct http_result *r)
 static void poke(struct waker *base, const char *url, poke_done_cb *done, void *ctx)
 {
     struct http_waker *p = container_of(base, struct http_waker, base);
-    struct ring *g = xcalloc(1, sizeof *g);
+    struct waker_ring *g = xcalloc(1, sizeof *g);
 
-    *g = (struct ring){.done = done, .ctx = ctx};
+    *g = (struct waker_ring){.done = done, .ctx = ctx};
     list_append(&p->under_way, &g->link);
     g->call = http_fetch(p->http,
                          &(struct http_fetch){.url = url,
@@ -70,7 +70,7 @@ void http_waker_init(struct http_waker *p, struct http_client *http,
 void http_waker_done(struct http_waker *p)
 {
     list_each (&p->under_way, it, nxt) {
-        struct ring *g = list_entry(it, struct ring, link);
+        struct waker_ring *g = list_entry(it, struct waker_ring, link);
         http_cancel(&g->call);
         free(g);
     }

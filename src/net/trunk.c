@@ -469,8 +469,8 @@ struct trunk_ask {    /* at the keeper */
     bool lost;
 };
 
-struct question {     /* at the porter, until it is whole */
-    struct list link; /* trunk->asks */
+struct trunk_question { /* at the porter, until it is whole */
+    struct list link;   /* trunk->asks */
     uint32_t number;
     struct buf text;
 };
@@ -602,7 +602,7 @@ void trunk_lose_asks(struct trunk *t)
 
 /* ---- the porter ---- */
 
-static void question_free(struct question *q)
+static void question_free(struct trunk_question *q)
 {
     list_remove(&q->link);
     buf_done(&q->text);
@@ -612,17 +612,17 @@ static void question_free(struct question *q)
 void trunk_drop_questions(struct trunk *t)
 {
     list_each (&t->asks, it, nxt)
-        question_free(list_entry(it, struct question, link));
+        question_free(list_entry(it, struct trunk_question, link));
 }
 
-static struct question *question_of(struct trunk *t, uint32_t number)
+static struct trunk_question *question_of(struct trunk *t, uint32_t number)
 {
-    struct question *q;
+    struct trunk_question *q;
     size_t n = 0;
 
     list_each (&t->asks, it, nxt) {
-        if (list_entry(it, struct question, link)->number == number)
-            return list_entry(it, struct question, link);
+        if (list_entry(it, struct trunk_question, link)->number == number)
+            return list_entry(it, struct trunk_question, link);
         n++;
     }
     if (n >= MAX_ASKS)
@@ -635,7 +635,7 @@ static struct question *question_of(struct trunk *t, uint32_t number)
 
 static void take_part(struct trunk *t, const struct trunk_frame *f)
 {
-    struct question *q = question_of(t, f->number);
+    struct trunk_question *q = question_of(t, f->number);
 
     if (q == NULL || q->text.n + f->payload.n > TRUNK_MAX_QUESTION) {
         trunk_fail(t, "a question is too long");

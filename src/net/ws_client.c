@@ -26,7 +26,7 @@ enum {
     DEFAULT_MESSAGE = 16 << 20,
 };
 
-enum state { CONNECTING, UPGRADING, OPEN, CLOSING, ENDED };
+enum ws_state { CONNECTING, UPGRADING, OPEN, CLOSING, ENDED };
 
 struct ws_client {
     struct loop *loop; /* borrowed */
@@ -36,7 +36,7 @@ struct ws_client {
     struct timer timer;    /* connect, close, or "now" in ENDED */
     struct ws_client_handlers handlers;
     void *ctx;
-    enum state state;
+    enum ws_state state;
     struct buf request; /* owned; the upgrade request */
     struct buf in;      /* owned; the answer's head, then the message being collected */
     struct buf out;     /* owned; unsent bytes */

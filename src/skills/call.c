@@ -96,14 +96,14 @@ enum lane_end call_metadata(struct skills_call *c, void *conn)
     return LANE_OK;
 }
 
-struct listing {
+struct call_listing {
     struct skills_call *c;
     struct jw w;
 };
 
 static bool on_version(void *ctx, const struct skill_version *v)
 {
-    struct listing *l = ctx;
+    struct call_listing *l = ctx;
 
     skill_version_json(v, &l->w);
     l->c->answer.count++;
@@ -112,7 +112,7 @@ static bool on_version(void *ctx, const struct skill_version *v)
 
 enum lane_end call_versions(struct skills_call *c, void *conn)
 {
-    struct listing l = {c, jw_begin(&c->json)};
+    struct call_listing l = {c, jw_begin(&c->json)};
 
     jw_arr(&l.w);
     enum skill_found found = c->ops->versions(conn, &c->at, c->name, on_version, &l);
@@ -147,7 +147,7 @@ enum lane_end call_token(struct skills_call *c, void *conn)
 
 static bool on_row(void *ctx, const struct skill_row *row)
 {
-    struct listing *l = ctx;
+    struct call_listing *l = ctx;
 
     write_meta(row, &l->w);
     l->c->answer.count++;
@@ -156,7 +156,7 @@ static bool on_row(void *ctx, const struct skill_row *row)
 
 enum lane_end call_query(struct skills_call *c, void *conn)
 {
-    struct listing l = {c, jw_begin(&c->json)};
+    struct call_listing l = {c, jw_begin(&c->json)};
     struct skill_query q = {&c->filter, c->pattern};
     enum skill_found found = tell_token(c, conn);
 
@@ -176,7 +176,7 @@ enum lane_end call_query(struct skills_call *c, void *conn)
 
 static bool on_body(void *ctx, const struct skill_row *row)
 {
-    struct listing *l = ctx;
+    struct call_listing *l = ctx;
 
     if (!str_eq(row->name, l->c->name) && regex_found(l->c->pattern, row->source)) {
         jw_str(&l->w, row->name);
@@ -187,7 +187,7 @@ static bool on_body(void *ctx, const struct skill_row *row)
 
 enum lane_end call_dependents(struct skills_call *c, void *conn)
 {
-    struct listing l = {c, jw_begin(&c->json)};
+    struct call_listing l = {c, jw_begin(&c->json)};
     enum skill_found found = SKILL_FOUND;
 
     jw_arr(&l.w);

@@ -717,7 +717,7 @@ static enum skill_found load_version(void *conn, const struct skill_where *at, s
     return found;
 }
 
-struct listing {
+struct files_listing {
     skill_version_cb *cb;
     void *ctx;
     struct str name;
@@ -725,7 +725,7 @@ struct listing {
 
 static bool on_line(void *ctx, const struct skill_line *l)
 {
-    struct listing *s = ctx;
+    struct files_listing *s = ctx;
     struct skill_version v = l->version;
 
     v.name = s->name;
@@ -738,7 +738,7 @@ static enum skill_found versions(void *conn, const struct skill_where *at, struc
     struct files_conn *c = conn;
     struct arena arena = ARENA_INIT;
     struct skill_row row;
-    struct listing s = {cb, ctx, name};
+    struct files_listing s = {cb, ctx, name};
     enum skill_found found = load(conn, at, name, false, &arena, &row);
 
     arena_done(&arena);
@@ -754,7 +754,7 @@ static enum skill_found list(void *conn, const struct skill_where *at, const str
     return found == SKILL_FOUND ? skill_index_list(c->index, at, q, cb, ctx) : found;
 }
 
-struct reading {
+struct files_reading {
     struct files_conn *c;
     skill_row_cb *cb;
     void *ctx;
@@ -763,7 +763,7 @@ struct reading {
 
 static bool on_listed(void *ctx, const struct skill_row *row)
 {
-    struct reading *r = ctx;
+    struct files_reading *r = ctx;
     struct skill_row with = *row;
     struct stat st;
 
@@ -778,7 +778,7 @@ static enum skill_found bodies(void *conn, const struct skill_where *at, skill_r
 {
     const struct skills_filter everything = {0};
     const struct skill_query q = {&everything, NULL};
-    struct reading r = {.c = conn, .cb = cb, .ctx = ctx};
+    struct files_reading r = {.c = conn, .cb = cb, .ctx = ctx};
     enum skill_found found = list(conn, at, &q, on_listed, &r);
 
     buf_done(&r.body);

@@ -525,14 +525,14 @@ void files_index_drop(struct files_conn *c, const struct skill_where *at, struct
 
 /* ---- one skill ---- */
 
-struct known { /* what the history says */
+struct files_known { /* what the history says */
     struct json_parser *parser;
     struct buf line, author, bag;
     struct skill_line last;
     bool any;
 };
 
-static void known_done(struct known *k)
+static void known_done(struct files_known *k)
 {
     json_parser_free(k->parser);
     buf_done(&k->line);
@@ -540,7 +540,7 @@ static void known_done(struct known *k)
     buf_done(&k->bag);
 }
 
-static enum skill_found read_history(struct files_conn *c, struct str name, struct known *k)
+static enum skill_found read_history(struct files_conn *c, struct str name, struct files_known *k)
 {
     int64_t end;
     struct jw w = jw_begin(&k->bag);
@@ -570,7 +570,8 @@ static void set(struct buf *b, struct str s)
 }
 
 /* The version that body and last line tell of. */
-static void next_of(const struct known *k, struct str name, struct str body, struct skill_next *n)
+static void next_of(const struct files_known *k, struct str name, struct str body,
+                    struct skill_next *n)
 {
     const struct skill_head *h = &k->last.head;
 
@@ -626,7 +627,7 @@ static enum skill_found read_settled(struct files_conn *c, struct str name, stru
 
 /* A body its history does not know. */
 static enum skill_found take_edit(struct files_conn *c, const struct skill_where *at,
-                                  struct str name, struct buf *body, const struct known *k,
+                                  struct str name, struct buf *body, const struct files_known *k,
                                   struct skill_next *n)
 {
     struct stat st;
@@ -684,7 +685,7 @@ enum skill_found files_reconcile(struct files_conn *c, const struct skill_where 
                                  struct str name, struct skill_next *ret_n)
 {
     struct buf body = BUF_INIT;
-    struct known k = {0};
+    struct files_known k = {0};
     struct stat st;
     enum skill_found found = skill_file_read(&c->dir, name, &body, &st);
     enum skill_found history = found == SKILL_FOUND ? read_history(c, name, &k) : SKILL_FOUND;

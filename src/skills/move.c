@@ -20,7 +20,7 @@ struct one_skill { /* one skill; borrowed from the arena of the move */
     struct str name;
 };
 
-struct move {
+struct skills_move {
     struct side from, to;
     struct arena arena, one; /* of the whole, of one skill */
     struct str *tenants;     /* owned, and the next */
@@ -36,7 +36,7 @@ struct move {
     char *why;
 };
 
-static bool failed(struct move *m, const char *doing, const struct side *s)
+static bool failed(struct skills_move *m, const char *doing, const struct side *s)
 {
     if (m->why[0] == '\0')
         snprintf(m->why, 256, "skills, %s: %.160s", doing, s->ops->lanes.problem(s->conn));
@@ -47,7 +47,7 @@ static bool failed(struct move *m, const char *doing, const struct side *s)
 
 static void on_tenant(void *ctx, struct str tenant, uint64_t bytes)
 {
-    struct move *m = ctx;
+    struct skills_move *m = ctx;
 
     m->tenants = xrealloc(m->tenants, (m->n_tenants + 1) * sizeof *m->tenants);
     m->tenants[m->n_tenants++] = arena_str(&m->arena, tenant);
@@ -57,7 +57,8 @@ static void on_nobody(void *ctx, struct str tenant, uint64_t bytes)
 {
 }
 
-static bool side_open(struct move *m, struct side *s, const struct skills_place *p, bool writes)
+static bool side_open(struct skills_move *m, struct side *s, const struct skills_place *p,
+                      bool writes)
 {
     bool pg = strcmp(p->kind, "postgres") == 0;
     struct skill_backend_config cfg = {.path = p->path,
@@ -81,12 +82,12 @@ static void side_close(struct side *s)
         s->ops->free(s->ctx);
 }
 
-static bool begin(struct move *m, struct side *s, bool write)
+static bool begin(struct skills_move *m, struct side *s, bool write)
 {
     return s->ops->lanes.begin(s->conn, write, m->why);
 }
 
-static bool end(struct move *m, struct side *s)
+static bool end(struct skills_move *m, struct side *s)
 {
     if (s->ops->lanes.commit(s->conn, m->why))
         return true;
@@ -98,7 +99,7 @@ static bool end(struct move *m, struct side *s)
 
 static bool on_name(void *ctx, const struct skill_row *row)
 {
-    struct move *m = ctx;
+    struct skills_move *m = ctx;
 
     if (m->n_items == m->cap_items) {
         m->cap_items = 2 * m->cap_items + 64;
@@ -109,7 +110,7 @@ static bool on_name(void *ctx, const struct skill_row *row)
 }
 
 struct spaces {
-    struct move *m;
+    struct skills_move *m;
     struct str *all; /* owned */
     size_t n, cap;
 };
@@ -125,7 +126,7 @@ static void on_ns(void *ctx, struct str ns)
     s->all[s->n++] = arena_str(&s->m->arena, ns.p != NULL ? ns : STR(""));
 }
 
-static bool collect_tenant(struct move *m, struct spaces *s, struct str tenant)
+static bool collect_tenant(struct skills_move *m, struct spaces *s, struct str tenant)
 {
     static const struct skills_filter every;
     const struct skill_query q = {.f = &every};
@@ -142,7 +143,7 @@ static bool collect_tenant(struct move *m, struct spaces *s, struct str tenant)
     return true;
 }
 
-static bool collect(struct move *m)
+static bool collect(struct skills_move *m)
 {
     struct spaces s = {.m = m};
     bool ok = begin(m, &m->from, false);
@@ -156,7 +157,7 @@ static bool collect(struct move *m)
 /* ---- one skill ---- */
 
 struct history {
-    struct move *m;
+    struct skills_move *m;
     struct skill_version *all; /* owned; strings in the arena */
     size_t n, cap;
 };
@@ -190,7 +191,7 @@ static void put_text(struct buf *out, struct str s)
 }
 
 /* Everything that is kept of a skill, as one hash; SKILL_MISSING: it is not there. */
-static enum skill_found print_of(struct move *m, struct side *s, const struct one_skill *i,
+static enum skill_found print_of(struct skills_move *m, struct side *s, const struct one_skill *i,
                                  struct history *h, struct skill_head *ret_head,
                                  uint8_t ret[SHA256_BYTES])
 {
@@ -230,8 +231,8 @@ static enum skill_found print_of(struct move *m, struct side *s, const struct on
     return found == SKILL_MISSING ? SKILL_FAILED : found;
 }
 
-static bool write_version(struct move *m, const struct one_skill *i, const struct skill_head *head,
-                          const struct skill_version *v, bool first)
+static bool write_version(struct skills_move *m, const struct one_skill *i,
+                          const struct skill_head *head, const struct skill_version *v, bool first)
 {
     struct str hash, source;
     struct skill_next n = {.name = i->name,
@@ -260,7 +261,7 @@ static bool write_version(struct move *m, const struct one_skill *i, const struc
     return ok;
 }
 
-static bool differs(struct move *m, const struct one_skill *i)
+static bool differs(struct skills_move *m, const struct one_skill *i)
 {
     snprintf(m->why, 256,
              "the skill %.60s of tenant %.60s is in the target already, and is another one",
@@ -268,7 +269,7 @@ static bool differs(struct move *m, const struct one_skill *i)
     return false;
 }
 
-static bool move_skill(struct move *m, const struct one_skill *i, struct history *h)
+static bool move_skill(struct skills_move *m, const struct one_skill *i, struct history *h)
 {
     struct skill_head head = {0}, there = {0};
     struct history other = {.m = m};
@@ -295,14 +296,14 @@ static bool move_skill(struct move *m, const struct one_skill *i, struct history
     return ok && end(m, &m->from);
 }
 
-static bool tell(struct move *m)
+static bool tell(struct skills_move *m)
 {
     m->done++;
     m->stopped = m->each != NULL && !m->each(m->ctx, m->done, 2 * m->n_items);
     return !m->stopped;
 }
 
-static bool copy_all(struct move *m, struct history *h)
+static bool copy_all(struct skills_move *m, struct history *h)
 {
     for (size_t i = 0; i < m->n_items; i++) {
         if (i % BATCH_SKILLS == 0 && i > 0 && !(end(m, &m->to) && begin(m, &m->to, true)))
@@ -316,7 +317,7 @@ static bool copy_all(struct move *m, struct history *h)
 
 /* ---- comparing ---- */
 
-static bool same_token(struct move *m, const struct skill_where *at)
+static bool same_token(struct skills_move *m, const struct skill_where *at)
 {
     char a[SKILL_TOKEN_BYTES], b[SKILL_TOKEN_BYTES];
 
@@ -331,8 +332,8 @@ static bool same_token(struct move *m, const struct skill_where *at)
     return false;
 }
 
-static bool compare_one(struct move *m, const struct one_skill *i, const struct one_skill *before,
-                        struct history *h)
+static bool compare_one(struct skills_move *m, const struct one_skill *i,
+                        const struct one_skill *before, struct history *h)
 {
     struct skill_head head = {0};
     uint8_t a[SHA256_BYTES], b[SHA256_BYTES];
@@ -350,7 +351,7 @@ static bool compare_one(struct move *m, const struct one_skill *i, const struct 
     return ok && end(m, &m->from) && end(m, &m->to);
 }
 
-static bool compare_all(struct move *m, struct history *h)
+static bool compare_all(struct skills_move *m, struct history *h)
 {
     const struct one_skill *all = m->items, *before = NULL;
 
@@ -363,7 +364,7 @@ static bool compare_all(struct move *m, struct history *h)
 enum bh_err skills_move(const struct skills_place *from, const struct skills_place *to,
                         skills_move_cb *each, void *ctx, struct skills_moved *ret, char *ret_why)
 {
-    struct move m = {
+    struct skills_move m = {
         .each = each, .ctx = ctx, .moved = ret, .rules.max_body_bytes = SIZE_MAX, .why = ret_why};
     struct history h = {.m = &m};
 

@@ -214,7 +214,7 @@ static enum skill_found skill_pg_get(struct pg_desk *d, const struct skill_where
 
 /* ---- queries ---- */
 
-struct walk {
+struct postgres_walk {
     struct pg_desk *d;
     const struct lane_job *job;
     int64_t store;
@@ -227,7 +227,7 @@ struct walk {
     bool done;
 };
 
-static void filter_args(struct walk *w, int64_t limit)
+static void filter_args(struct postgres_walk *w, int64_t limit)
 {
     const struct skills_filter *f = w->q->f;
 
@@ -247,13 +247,13 @@ static void filter_args(struct walk *w, int64_t limit)
     pg_arg_int(w->d, limit);
 }
 
-static void go_on_behind(struct walk *w, struct str name)
+static void go_on_behind(struct postgres_walk *w, struct str name)
 {
     buf_reset(&w->last);
     buf_add_str(&w->last, name);
 }
 
-static void give_rows(struct walk *w, int rows)
+static void give_rows(struct postgres_walk *w, int rows)
 {
     for (int i = 0; i < rows && !w->done; i++) {
         struct skill_row row = row_at(w->d, i, 0);
@@ -263,7 +263,7 @@ static void give_rows(struct walk *w, int rows)
 }
 
 /* False: it failed. */
-static bool page_plain(struct walk *w)
+static bool page_plain(struct postgres_walk *w)
 {
     int64_t limit = w->left < SKILL_PG_PAGE ? (int64_t)w->left : SKILL_PG_PAGE;
 
@@ -280,7 +280,7 @@ static bool page_plain(struct walk *w)
     return true;
 }
 
-static bool page_pattern(struct walk *w)
+static bool page_pattern(struct postgres_walk *w)
 {
     enum { NAMES = 16 * SKILL_PG_PAGE };
     size_t n = 0;
@@ -320,15 +320,15 @@ static enum skill_found skill_pg_list(struct pg_desk *d, const struct lane_job *
     struct skill_pg_store s;
     int64_t ids[SKILL_PG_PAGE];
     enum skill_found found = skill_pg_store_get(d, at, false, &s);
-    struct walk w = {.d = d,
-                     .job = job,
-                     .store = s.id,
-                     .q = q,
-                     .cb = cb,
-                     .ctx = ctx,
-                     .skip = q->f->offset,
-                     .left = q->f->by_limit ? q->f->limit : UINT64_MAX,
-                     .ids = ids};
+    struct postgres_walk w = {.d = d,
+                              .job = job,
+                              .store = s.id,
+                              .q = q,
+                              .cb = cb,
+                              .ctx = ctx,
+                              .skip = q->f->offset,
+                              .left = q->f->by_limit ? q->f->limit : UINT64_MAX,
+                              .ids = ids};
 
     while (found == SKILL_FOUND && !w.done && w.left > 0) {
         bool stop = job != NULL && lane_job_must_stop(job);

@@ -79,7 +79,7 @@ static const struct side_schema schema = {
     .cache_kib = 8192,
 };
 
-struct ctx {
+struct sqlite_ctx {
     char *path; /* owned */
 };
 
@@ -96,14 +96,14 @@ void *skill_sqlite_new(const struct skill_backend_config *cfg, char *ret_why)
     side_close(db);
     if (!told)
         return NULL;
-    struct ctx *c = xcalloc(1, sizeof *c);
+    struct sqlite_ctx *c = xcalloc(1, sizeof *c);
     c->path = xstrdup(cfg->path);
     return c;
 }
 
 static void ctx_free(void *ctx)
 {
-    struct ctx *c = ctx;
+    struct sqlite_ctx *c = ctx;
 
     free(c->path);
     free(c);
@@ -111,7 +111,7 @@ static void ctx_free(void *ctx)
 
 static void *conn_open(void *ctx, struct str key, bool writer, char *ret_why)
 {
-    const struct ctx *c = ctx;
+    const struct sqlite_ctx *c = ctx;
     struct side_db *db = side_open(c->path, &schema, writer ? SIDE_WRITE : SIDE_READ, ret_why);
 
     if (db != NULL && !catalog_prepare(db)) {

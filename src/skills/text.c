@@ -337,12 +337,12 @@ static struct str lower(struct arena *arena, struct str s)
 
 #define MAX_TAGS 64
 
-struct tags {
+struct text_tags {
     struct str list[MAX_TAGS];
     size_t n;
 };
 
-static void add_tags(struct tags *t, struct arena *arena, struct str value)
+static void add_tags(struct text_tags *t, struct arena *arena, struct str value)
 {
     struct str rest = value, part;
 
@@ -446,7 +446,8 @@ static void write_returns(struct jw *w, struct str value)
         jw_end_arr(w);
 }
 
-static void read_headers(struct str body, struct headers *h, struct tags *tags, struct arena *arena)
+static void read_headers(struct str body, struct headers *h, struct text_tags *tags,
+                         struct arena *arena)
 {
     struct str rest = code_of(body), key, value;
     bool quoted = false;
@@ -472,7 +473,7 @@ static struct str type_word(struct str value)
 struct str skill_project(struct str body, struct jw *w)
 {
     struct headers h = {0};
-    struct tags tags = {.n = 0};
+    struct text_tags tags = {.n = 0};
     struct arena arena = ARENA_INIT;
 
     read_headers(body, &h, &tags, &arena);

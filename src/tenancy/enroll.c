@@ -241,7 +241,7 @@ void enroll_free(struct facts *f)
 
 /* ---- the change ---- */
 
-struct asked {
+struct enroll_asked {
     struct provision_result *r;                                  /* borrowed */
     char *tenant, *instance, *wake_url, *platform, *bot, *nonce; /* owned; NULL: not said */
     char *display_name;                                          /* the same */
@@ -254,7 +254,7 @@ struct asked {
 
 static void asked_free(void *thing)
 {
-    struct asked *a = thing;
+    struct enroll_asked *a = thing;
 
     free(a->tenant);
     free(a->instance);
@@ -288,7 +288,7 @@ static void take(char **field, const char *said)
 static struct gateway *next_record(struct facts *f, const struct change *c,
                                    const struct gateway *known)
 {
-    const struct asked *a = c->thing;
+    const struct enroll_asked *a = c->thing;
     int64_t now_ms = clock_wall_ms(f->env.clock), minted_ms;
     struct gateway_record fresh = {.id = str_of(c->id), .tenant = str_of(a->tenant)};
     struct gateway *g = known != NULL ? gateway_copy(known) : gateway_new(&fresh);
@@ -343,7 +343,7 @@ static size_t claims_left(const struct facts *f, const struct gateway *g)
 
 static void put_routes(struct facts *f, struct change *c)
 {
-    struct asked *a = c->thing;
+    struct enroll_asked *a = c->thing;
     struct jw w = jw_begin(&a->r->route_keys);
     size_t left = claims_left(f, c->gateway);
 
@@ -374,7 +374,7 @@ static void put_routes(struct facts *f, struct change *c)
 
 static void put_delivery_key(struct facts *f, struct change *c)
 {
-    struct asked *a = c->thing;
+    struct enroll_asked *a = c->thing;
     const struct delivery_key *k = map_get(&f->delivery_keys, str_of(a->tenant));
 
     if (k != NULL) {
@@ -390,7 +390,7 @@ static void put_delivery_key(struct facts *f, struct change *c)
 }
 
 /* The operator's tokens are for as many as the operator likes. */
-static bool has_too_many(const struct facts *f, const struct asked *a)
+static bool has_too_many(const struct facts *f, const struct enroll_asked *a)
 {
     const struct tenant_facts *t = map_get(&f->tenants, str_of(a->tenant));
     struct limit_bounds most;
@@ -404,7 +404,7 @@ static bool has_too_many(const struct facts *f, const struct asked *a)
 
 static bool prepare(struct facts *f, struct change *c)
 {
-    const struct asked *a = c->thing;
+    const struct enroll_asked *a = c->thing;
     const struct gateway *known = facts_gateway(f, str_of(c->id));
 
     if (known != NULL && strcmp(known->tenant, a->tenant) != 0)
@@ -427,7 +427,7 @@ static bool prepare(struct facts *f, struct change *c)
 
 static void apply(struct facts *f, struct change *c)
 {
-    struct asked *a = c->thing;
+    struct enroll_asked *a = c->thing;
 
     gateway_apply(f, c);
     if (a->enroll)
@@ -491,10 +491,10 @@ static void submit(struct facts *f, const struct provision_spec *s, const struct
     struct change *c = change_new(f, prepare, apply, done, ctx);
 
     if (!spec_bad(c, s)) {
-        struct asked *a = c->thing = xcalloc(1, sizeof *a);
+        struct enroll_asked *a = c->thing = xcalloc(1, sizeof *a);
         c->thing_free = asked_free;
         c->id = str_dup(s->gateway);
-        *a = (struct asked){.r = r, .enroll = t != NULL};
+        *a = (struct enroll_asked){.r = r, .enroll = t != NULL};
         a->tenant = str_dup(s->tenant);
         a->instance = dup_opt(s->instance);
         a->wake_url = dup_opt(s->wake_url);

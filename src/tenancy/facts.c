@@ -71,7 +71,7 @@ struct all_aged {
     size_t n, cap;
 };
 
-struct loading {
+struct facts_loading {
     struct facts *f;
     struct all_aged routes, gateways;
     size_t n_keys;            /* of the routes: records come by platform and key */
@@ -90,7 +90,7 @@ static void add(struct all_aged *all, int64_t created_ms, void *thing)
 
 static bool on_gateway(void *ctx, struct str key, void *thing)
 {
-    struct loading *l = ctx;
+    struct facts_loading *l = ctx;
     const struct gateway_record *r = thing;
 
     (void)key;
@@ -104,7 +104,7 @@ static bool on_gateway(void *ctx, struct str key, void *thing)
 
 static bool on_route(void *ctx, struct str key, void *thing)
 {
-    struct loading *l = ctx;
+    struct facts_loading *l = ctx;
     struct route *r = route_of_record(thing);
 
     (void)key;
@@ -134,7 +134,7 @@ static int by_age_route(const void *a, const void *b)
     return str_cmp(((const struct route *)x->thing)->id, ((const struct route *)y->thing)->id);
 }
 
-static void adopt(struct loading *l)
+static void adopt(struct facts_loading *l)
 {
     const struct all_aged *routes = &l->routes;
 
@@ -160,7 +160,7 @@ static enum bh_err read_all(struct facts *f, char *ret_why)
 {
     struct store *st = f->env.store;
     struct record_reader *reader = record_reader_new(f->env.seal);
-    struct loading l = {.f = f};
+    struct facts_loading l = {.f = f};
     enum bh_err err = record_load(st, &gateway_form, reader, STR_NULL, on_gateway, &l, ret_why);
 
     if (err == BH_OK)

@@ -9,11 +9,11 @@
 
 enum { PAGE_RECORDS = 500, PAGE_INSTANCES = 4000 };
 
-enum kind { BINDINGS, SCOPES, PRINCIPALS, POLICIES, DM_DEFAULTS, KINDS };
+enum grants_kind { BINDINGS, SCOPES, PRINCIPALS, POLICIES, DM_DEFAULTS, KINDS };
 static const char *const kind_names[] = {"bindings", "scopes", "principals", "policies",
                                          "dmDefaults"};
 
-struct page {
+struct grants_listing {
     const struct facts *f;
     struct buf text[KINDS];
     struct jw w[KINDS];
@@ -44,14 +44,16 @@ static void write_set(struct jw *w, const char *key, const struct map *set)
     jw_end_arr(w);
 }
 
-static struct jw *open_record(struct page *p, enum kind kind, const struct instance_facts *in)
+static struct jw *open_record(struct grants_listing *p, enum grants_kind kind,
+                              const struct instance_facts *in)
 {
     p->n++;
     open_row(&p->w[kind], in);
     return &p->w[kind];
 }
 
-static void write_choice(struct page *p, const struct instance_facts *in, const struct binding *b)
+static void write_choice(struct grants_listing *p, const struct instance_facts *in,
+                         const struct binding *b)
 {
     if (map_get(&p->f->gate.dm_defaults, b->key) != &in->gate)
         return;
@@ -62,7 +64,8 @@ static void write_choice(struct page *p, const struct instance_facts *in, const 
 }
 
 /* From number @skip on; true: all of them. */
-static bool write_bindings(struct page *p, const struct instance_facts *in, uint64_t *skip)
+static bool write_bindings(struct grants_listing *p, const struct instance_facts *in,
+                           uint64_t *skip)
 {
     uint64_t n = 0;
 
@@ -85,7 +88,7 @@ static bool write_bindings(struct page *p, const struct instance_facts *in, uint
     return true;
 }
 
-static void write_scopes(struct page *p, const struct instance_facts *in)
+static void write_scopes(struct grants_listing *p, const struct instance_facts *in)
 {
     for (const struct list *it = in->scopes.next; it != &in->scopes; it = it->next) {
         const struct scope *s = list_entry(it, struct scope, link);
@@ -99,7 +102,7 @@ static void write_scopes(struct page *p, const struct instance_facts *in)
     }
 }
 
-static void write_principals(struct page *page, const struct instance_facts *in)
+static void write_principals(struct grants_listing *page, const struct instance_facts *in)
 {
     void *v;
 
@@ -113,7 +116,7 @@ static void write_principals(struct page *page, const struct instance_facts *in)
     }
 }
 
-static void write_policies(struct page *page, const struct instance_facts *in)
+static void write_policies(struct grants_listing *page, const struct instance_facts *in)
 {
     void *v;
 
@@ -145,7 +148,8 @@ static void write_tenants(const struct facts *f, const struct grant_who *who, st
 }
 
 /* True: all of it. */
-static bool write_instance(struct page *p, const struct instance_facts *in, uint64_t *binding)
+static bool write_instance(struct grants_listing *p, const struct instance_facts *in,
+                           uint64_t *binding)
 {
     if (*binding == 0) {
         write_scopes(p, in);
@@ -156,7 +160,7 @@ static bool write_instance(struct page *p, const struct instance_facts *in, uint
 }
 
 /* False: that was the last. */
-static bool fill(struct page *p, const struct grant_who *who, struct grants_page *at)
+static bool fill(struct grants_listing *p, const struct grant_who *who, struct grants_page *at)
 {
     const struct facts *f = p->f;
 
@@ -172,7 +176,7 @@ static bool fill(struct page *p, const struct grant_who *who, struct grants_page
 
 bool grants_write(const struct facts *f, struct grant_who who, struct grants_page *at, struct jw *w)
 {
-    struct page p = {.f = f};
+    struct grants_listing p = {.f = f};
     bool first = at->instance == 0 && at->binding == 0;
 
     for (size_t k = 0; k < KINDS; k++) {

@@ -73,6 +73,38 @@ def layers(tree, data):
                 yield Problem(f"{path} {target}", f'{path} includes {target}, but {why}')
 
 
+MAY = re.compile(r"^May include: (.*)\.$", re.M)
+
+
+def doors(tree, data):
+    """A folder's README has a line `May include: ...` with the folders that its files include and layers.txt allows."""
+    table, used = Table(os.path.join(data, "layers.txt")), {}
+    for path in tree.match("src", ext=("c", "h", "cc")):
+        inner = path[len("src/"):]
+        for m in INCLUDE.finditer(tree.code(path)):
+            here, there = inner.split("/")[0], m.group(2).split("/")[0]
+            if m.group(1) == '"' and "/" in inner and "/" in m.group(2) and here != there:
+                used.setdefault(here, {}).setdefault(there, path)
+    for folder in sorted(table.floor):
+        page = f"src/{folder}/README.md"
+        if page not in tree.set:
+            continue
+        line = MAY.search(tree.text(page))
+        if not line:
+            yield Problem(page, f"{page} has no line \"May include: `base`, `core`.\" (or \"May include: nothing of ours.\")")
+            continue
+        said = re.findall(r"`([\w-]+)/?`", line.group(1))
+        for there in said:
+            why = why_not(table, folder + "/x.c", there + "/x.h")
+            if why:
+                yield Problem(f"{page} {there}", f"{page} says that {folder}/ may include {there}/, but {why}")
+            elif there not in used.get(folder, {}):
+                yield Problem(f"{page} {there}", f"{page} says that {folder}/ may include {there}/, which no file there does: delete it")
+        for there, path in sorted(used.get(folder, {}).items()):
+            if there not in said:
+                yield Problem(f"{page} {there}", f"{path} includes {there}/, and {page} does not say that it may: add it, or do without")
+
+
 def face(tree, data):
     """The heart asks platforms through its face; it never opens one."""
     for path in tree.match("src/relay"):

@@ -9,13 +9,13 @@ REASON = "Long because"
 
 
 def tags(tree, data):
-    """A tag that a header defines is defined nowhere else, so that a name means one thing."""
+    """A tag is defined once in all of the tree, in a header or in a .c file, so that a name means one thing."""
     homes = {}
     for path in tree.match("src", "sdk"):
         for m in TAG.finditer(tree.code(path)):
             homes.setdefault(f"{m.group(1)} {m.group(2)}", []).append(path)
     for tag, paths in sorted(homes.items()):
-        if len(paths) > 1 and any(p.endswith(".h") for p in paths):
+        if len(paths) > 1:
             yield Problem(tag, f"{tag} is defined in {' and in '.join(paths)}: name one of them after what it is")
 
 

@@ -31,8 +31,8 @@ class House:
         self.write("docs/one.md", "Run `bellhop serve`, watch `bellhop_pokes_total`, read `src/base/str.h`.\n")
         self.write("docs/bellhop.1", ".TH BELLHOP 1\n.B serve\n\\-\\-port\n")
         self.write("docs/configuration.md", "| key |\n|---|\n| `wake.cooldown` |\n")
-        self.write("src/base/README.md", "`str.h`: bytes.\n")
-        self.write("src/cli/README.md", "`serve.c`: the server.\n")
+        self.write("src/base/README.md", "`str.h`: bytes.\n\nMay include: nothing of ours.\n")
+        self.write("src/cli/README.md", "`serve.c`: the server.\n\nMay include: `base`.\n")
         self.write("src/base/str.h", "/* str.h - bytes. */\n#pragma once\nstruct str {\n    int n;\n};\n")
         self.write("src/cli/serve.c", "/* serve.c - the server. */\n#include \"base/str.h\"\n"
                                       "const struct command cmd_serve = {\"serve\", \"Usage: bellhop serve --port N\"};\n"
@@ -129,10 +129,30 @@ def test_a_tag_with_two_meanings_is_named(house):
     says(house, "tags", "struct str is defined in src/base/str.h and in src/net/str.c")
 
 
-def test_a_tag_two_sources_keep_to_themselves_is_fine(house):
+def test_a_tag_that_two_sources_define_is_named(house):
     for path in ("src/net/a.c", "src/net/b.c"):
         house.write(path, "struct loading {\n    int n;\n};\n")
-    assert house.run("tags")[0]
+    says(house, "tags", "struct loading is defined in src/net/a.c and in src/net/b.c")
+
+
+def test_a_readme_without_what_its_folder_may_include_is_named(house):
+    house.write("src/cli/README.md", "`serve.c`: the server.\n")
+    says(house, "doors", "src/cli/README.md has no line")
+
+
+def test_an_include_that_the_readme_does_not_allow_is_named(house):
+    house.write("src/cli/serve.c", '#include "core/event.h"\n#include "base/str.h"\n')
+    says(house, "doors", "src/cli/serve.c includes core/, and src/cli/README.md does not say that it may")
+
+
+def test_a_readme_that_allows_what_nobody_includes_is_named(house):
+    house.write("src/cli/README.md", "May include: `base`, `core`.\n")
+    says(house, "doors", "src/cli/README.md says that cli/ may include core/, which no file there does")
+
+
+def test_a_readme_that_allows_more_than_the_table_is_named(house):
+    house.write("src/base/README.md", "May include: `cli`.\n")
+    says(house, "doors", "src/base/README.md says that base/ may include cli/, but cli/ stands above base/")
 
 
 def test_a_long_file_without_a_reason_is_named(house):

@@ -39,7 +39,7 @@ struct copy {              /* one event for one instance */
     bool settled;          /* acked and the ack is on disk, or nothing of it is on disk any more */
     unsigned sends;
     uint64_t order;   /* place in its instance's order of acceptance, newest life */
-    bool loose;       /* a crash forgot its ack while a repeat of it waited: it has that one's place */
+    bool loose;       /* a crash forgot its ack while a repeat of it waited: no order */
     uint32_t sent_on; /* the socket it was last written to */
     uint32_t holder;  /* which holder of the instance's name it was accepted for */
     bool ended;       /* that one gave the name up: nobody is owed it any more */

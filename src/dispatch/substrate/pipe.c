@@ -24,7 +24,7 @@ struct reader { /* recipient->state */
     int fd;     /* -1: nobody reads */
 };
 
-struct line {
+struct pipe_line {
     struct errand_job job;
     struct recipient *a; /* borrowed */
     struct buf bytes;
@@ -114,7 +114,7 @@ static const char *away(struct recipient *a)
 
 /* ---- one line ---- */
 
-static void line_free(struct line *j)
+static void line_free(struct pipe_line *j)
 {
     timer_stop(j->a->d->env.clock, &j->look);
     buf_done(&j->bytes);
@@ -123,14 +123,14 @@ static void line_free(struct line *j)
 
 static void cancel(struct errand_job *base)
 {
-    struct line *j = container_of(base, struct line, job);
+    struct pipe_line *j = container_of(base, struct pipe_line, job);
 
     if (j->written > 0 && j->written < j->bytes.n)
         hang_up(reader_of(j->a)); /* half a line: whoever reads starts anew */
     line_free(j);
 }
 
-static void finish(struct line *j, enum errand_result result, const char *why)
+static void finish(struct pipe_line *j, enum errand_result result, const char *why)
 {
     struct errand_end e = {.result = result, .cause = CAUSE_NETWORK, .text = str_of(why)};
 
@@ -140,13 +140,13 @@ static void finish(struct line *j, enum errand_result result, const char *why)
     line_free(j);
 }
 
-static void again(struct line *j)
+static void again(struct pipe_line *j)
 {
     timer_set(j->a->d->env.clock, &j->look, j->pause_ms);
     j->pause_ms = j->pause_ms * 2 < LOOK_LONGEST_MS ? j->pause_ms * 2 : LOOK_LONGEST_MS;
 }
 
-static void write_more(struct line *j, int fd)
+static void write_more(struct pipe_line *j, int fd)
 {
     while (j->written < j->bytes.n) {
         ssize_t n = write(fd, j->bytes.p + j->written, j->bytes.n - j->written);
@@ -161,7 +161,7 @@ static void write_more(struct line *j, int fd)
 
 static void on_look(struct timer *t)
 {
-    struct line *j = container_of(t, struct line, look);
+    struct pipe_line *j = container_of(t, struct pipe_line, look);
     struct reader *r = reader_of(j->a);
     int failed = j->written > 0 ? (has_reader(r) ? 0 : EPIPE) : open_fifo(r, j->a->cfg->s.path);
     int unread = 0;
@@ -191,13 +191,13 @@ static void on_look(struct timer *t)
 static struct errand_job *run(struct recipient *a, const struct errand *e, errand_cb *done,
                               void *ctx)
 {
-    struct line *j = xcalloc(1, sizeof *j);
+    struct pipe_line *j = xcalloc(1, sizeof *j);
 
-    *j = (struct line){.job = {.done = done, .ctx = ctx, .cancel = cancel},
-                       .a = a,
-                       .only_look = e->kind == ERRAND_LOOK,
-                       .pause_ms = LOOK_FIRST_MS,
-                       .deadline_ms = clock_now_ms(a->d->env.clock) + a->cfg->s.timeout_ms};
+    *j = (struct pipe_line){.job = {.done = done, .ctx = ctx, .cancel = cancel},
+                            .a = a,
+                            .only_look = e->kind == ERRAND_LOOK,
+                            .pause_ms = LOOK_FIRST_MS,
+                            .deadline_ms = clock_now_ms(a->d->env.clock) + a->cfg->s.timeout_ms};
     buf_add_str(&j->bytes, e->body);
     buf_add_c(&j->bytes, '\n');
     timer_init(&j->look, on_look);

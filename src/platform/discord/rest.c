@@ -478,7 +478,7 @@ static const struct sender_ops ops = {
 
 /* ---- questions ---- */
 
-struct question {
+struct rest_question {
     struct discord_outgoing base; /* first */
     const char *method, *route;
     uint64_t major;
@@ -492,7 +492,7 @@ struct question {
 static bool ask_write(struct discord_outgoing *x, struct discord_request *r,
                       struct sender_verdict *v)
 {
-    struct question *k = container_of(x, struct question, base);
+    struct rest_question *k = container_of(x, struct rest_question, base);
 
     k->answer = (struct discord_answer){0};
     r->method = k->method;
@@ -508,19 +508,19 @@ static bool ask_write(struct discord_outgoing *x, struct discord_request *r,
 static void ask_read(struct discord_outgoing *x, const struct discord_answer *a,
                      struct sender_verdict *v)
 {
-    container_of(x, struct question, base)->answer = *a;
+    container_of(x, struct rest_question, base)->answer = *a;
 }
 
 static void ask_told(struct discord_outgoing *x, const struct sender_verdict *v)
 {
-    struct question *k = container_of(x, struct question, base);
+    struct rest_question *k = container_of(x, struct rest_question, base);
 
     k->told(k->ctx, &(struct discord_told){.end = v->end, .answer = k->answer, .why = v->why});
 }
 
 static void ask_free(struct discord_outgoing *x)
 {
-    struct question *k = container_of(x, struct question, base);
+    struct rest_question *k = container_of(x, struct rest_question, base);
 
     secret_wipe(k->path, strlen(k->path));
     free(k->path);
@@ -532,17 +532,17 @@ struct outgoing *discord_ask(struct discord *d, const struct discord_question *q
                              discord_told_cb *told, void *ctx)
 {
     static const struct discord_kind kind = {ask_write, ask_read, ask_told, ask_free};
-    struct question *k = xcalloc(1, sizeof *k);
+    struct rest_question *k = xcalloc(1, sizeof *k);
 
-    *k = (struct question){.base = {.d = d, .kind = &kind, .out.n_parts = 1},
-                           .route = q->route,
-                           .major = q->major,
-                           .method = q->method != NULL ? q->method : "GET",
-                           .path = str_dup(q->path),
-                           .body = str_dup(q->body.p != NULL ? q->body : STR("")),
-                           .by_token = q->by_token,
-                           .told = told,
-                           .ctx = ctx};
+    *k = (struct rest_question){.base = {.d = d, .kind = &kind, .out.n_parts = 1},
+                                .route = q->route,
+                                .major = q->major,
+                                .method = q->method != NULL ? q->method : "GET",
+                                .path = str_dup(q->path),
+                                .body = str_dup(q->body.p != NULL ? q->body : STR("")),
+                                .by_token = q->by_token,
+                                .told = told,
+                                .ctx = ctx};
     sender_ask(d->sender, &k->base.out, q->tenant, q->lane,
                q->patience_ms > 0 ? q->patience_ms : QUESTION_MS);
     return &k->base.out;

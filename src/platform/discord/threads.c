@@ -6,10 +6,10 @@
  * it twice opens it once.  Everything said in threads carries the channel as its chat, and an
  * action on a message by its id alone (react, edit) is led to the thread that the message is in:
  *
- *      marks    message -> struct mark     a message of a channel: the name its thread will have;
- *                                          a message in a thread: which thread
- *      current  channel -> struct current  the thread of the last answer, for a later action that
- *                                          names no message
+ *      marks    message -> struct thread_mark  a message of a channel: the name its thread will
+ *                                              have; a message in a thread: which thread
+ *      current  channel -> struct current      the thread of the last answer, for a later action
+ *                                              that names no message
  *
  * Marks are in memory, the newest MAX_MARKS.  After a restart Discord is asked: for the
  * message that an answer opens a thread under (its name), and in the threads opened before
@@ -168,7 +168,7 @@ void discord_names_done(struct discord *d)
 
 /* ---- answers that open threads ---- */
 
-struct mark {
+struct thread_mark {
     struct list link;       /* d->marks_by_age, oldest first */
     uint64_t id, thread_id; /* of the message; 0: the message is in a channel */
     char *name;             /* owned; of the thread to open; NULL: the message is in a thread */
@@ -184,7 +184,7 @@ void discord_auto_init(struct discord *d)
     list_init(&d->marks_by_age);
 }
 
-static void mark_free(struct discord *d, struct mark *m)
+static void mark_free(struct discord *d, struct thread_mark *m)
 {
     map_del(&d->marks, id_key(&m->id));
     list_remove(&m->link);
@@ -197,23 +197,23 @@ void discord_auto_done(struct discord *d)
     void *v;
 
     list_each (&d->marks_by_age, it, nxt)
-        mark_free(d, list_entry(it, struct mark, link));
+        mark_free(d, list_entry(it, struct thread_mark, link));
     for (size_t at = 0; map_next(&d->current, &at, &v);)
         free(v);
     map_done(&d->marks);
     map_done(&d->current);
 }
 
-static struct mark *mark(struct discord *d, uint64_t id)
+static struct thread_mark *mark(struct discord *d, uint64_t id)
 {
-    struct mark *m = map_get(&d->marks, id_key(&id));
+    struct thread_mark *m = map_get(&d->marks, id_key(&id));
 
     if (m != NULL) {
         list_move(&m->link, &d->marks_by_age);
         return m;
     }
     if (map_count(&d->marks) >= MAX_MARKS)
-        mark_free(d, list_first(&d->marks_by_age, struct mark, link));
+        mark_free(d, list_first(&d->marks_by_age, struct thread_mark, link));
     m = xcalloc(1, sizeof *m);
     m->id = id;
     list_init(&m->link);
@@ -272,7 +272,7 @@ void discord_auto_note(struct discord *d, struct event *ev)
         ev->auto_thread_name = discord_name_opened_as(d, thread_id);
     } else if (may_have_threads(dcache_channel(d->cache, snowflake(ev->chat_id))) &&
                !str_starts(ev->text, STR("/"))) {
-        struct mark *m = mark(d, id);
+        struct thread_mark *m = mark(d, id);
         free(m->name);
         m->name = name_of(ev->text);
         ev->prospective_thread_id = ev->message_id;
@@ -319,7 +319,7 @@ uint64_t discord_auto_target(struct discord *d, const struct action *a)
 
     if (a->op == ACTION_THREAD_CREATE || a->op == ACTION_THREAD_RENAME)
         return 0;
-    const struct mark *m = about != 0 ? map_get(&d->marks, id_key(&about)) : NULL;
+    const struct thread_mark *m = about != 0 ? map_get(&d->marks, id_key(&about)) : NULL;
     if (m != NULL && m->thread_id != 0) {
         const struct dcache_channel *ch = dcache_channel(d->cache, m->thread_id);
         return ch == NULL || ch->parent_id == chat ? m->thread_id : 0;
@@ -336,14 +336,14 @@ uint64_t discord_auto_target(struct discord *d, const struct action *a)
 
 bool discord_auto_knows(const struct discord *d, uint64_t message_id)
 {
-    const struct mark *m = map_get(&d->marks, id_key(&message_id));
+    const struct thread_mark *m = map_get(&d->marks, id_key(&message_id));
 
     return m != NULL && m->name != NULL;
 }
 
 void discord_auto_learn(struct discord *d, uint64_t message_id, struct str text)
 {
-    struct mark *m = mark(d, message_id);
+    struct thread_mark *m = mark(d, message_id);
 
     free(m->name);
     m->name = name_of(text);
@@ -351,7 +351,7 @@ void discord_auto_learn(struct discord *d, uint64_t message_id, struct str text)
 
 const char *discord_auto_name(const struct discord *d, uint64_t message_id)
 {
-    const struct mark *m = map_get(&d->marks, id_key(&message_id));
+    const struct thread_mark *m = map_get(&d->marks, id_key(&message_id));
 
     return m != NULL && m->name != NULL ? m->name : NO_NAME;
 }

@@ -683,7 +683,7 @@ static bool on_instance(void *ctx, struct str key, void *thing)
     return true;
 }
 
-struct loading {
+struct instance_loading {
     struct relay *relay;
     uint64_t strangers;
 };
@@ -708,7 +708,7 @@ struct slot *instance_push_row(struct instance *i, const struct store_row *row)
 
 static void on_row(void *ctx, const struct store_row *row)
 {
-    struct loading *l = ctx;
+    struct instance_loading *l = ctx;
     const struct instances *t = l->relay->instances;
     struct instance *i = row->box < t->n_boxes ? t->by_box[row->box] : NULL;
 
@@ -722,7 +722,7 @@ static void on_row(void *ctx, const struct store_row *row)
 
 enum bh_err instances_load(struct relay *r)
 {
-    struct loading l = {.relay = r};
+    struct instance_loading l = {.relay = r};
     struct store *st = r->env.store;
     char why[256];
     enum bh_err err = record_load(st, &instance_form, NULL, STR_NULL, on_instance, r, why);
