@@ -69,6 +69,10 @@ static void knock(struct front *f, struct http_req *req, const struct platform_o
     bool looks_right =
         ops->plausible == NULL || ops->plausible(req, clock_wall_ms(loop_clock(f->loop)));
 
+    if (f->draining) { /* the platform may be closed already, and it would believe a 401 */
+        hand_over(f, req, NULL);
+        return;
+    }
     if (ops->plausible != NULL && looks_right && !door_admit(f->door, from, now_ms(f))) {
         turn_away(f, req); /* also when there is no such bot */
         return;
@@ -76,8 +80,7 @@ static void knock(struct front *f, struct http_req *req, const struct platform_o
     if (bot.n > 0 && looks_right)
         p = host_platform(f->host, str_of(ops->name), bot);
     if (p != NULL && hand_over(f, req, p)) {
-        if (!f->draining)
-            door_proved(f->door, from, now_ms(f));
+        door_proved(f->door, from, now_ms(f));
     } else {
         door_refused(f->door, from, now_ms(f));
         refuse(f, req);
