@@ -34,7 +34,7 @@ struct tenant_asked {
     char name[];
 };
 
-struct request_asked {
+struct asked {
     struct map chats;   /* key -> chat_asked; owned */
     struct map tenants; /* name -> tenant_asked; owned */
     size_t n;
@@ -58,12 +58,12 @@ struct asking {
 
 /* ---- who waits where ---- */
 
-struct request_asked *asked_new(void)
+struct asked *asked_new(void)
 {
-    return xcalloc(1, sizeof(struct request_asked));
+    return xcalloc(1, sizeof(struct asked));
 }
 
-void asked_free(struct request_asked *t)
+void asked_free(struct asked *t)
 {
     void *c;
 
@@ -78,7 +78,7 @@ void asked_free(struct request_asked *t)
     free(t);
 }
 
-static bool has_room(const struct request_asked *t, struct str tenant)
+static bool has_room(const struct asked *t, struct str tenant)
 {
     const struct tenant_asked *of = map_get(&t->tenants, tenant);
 
@@ -87,7 +87,7 @@ static bool has_room(const struct request_asked *t, struct str tenant)
 
 static void count(struct asking *w)
 {
-    struct request_asked *t = w->call.d->asked;
+    struct asked *t = w->call.d->asked;
     struct str tenant = str_of(w->tenant);
     struct tenant_asked *of = map_get(&t->tenants, tenant);
 
@@ -103,7 +103,7 @@ static void count(struct asking *w)
 
 static void count_no_more(struct asking *w)
 {
-    struct request_asked *t = w->call.d->asked;
+    struct asked *t = w->call.d->asked;
     struct tenant_asked *of = w->counted ? map_get(&t->tenants, str_of(w->tenant)) : NULL;
 
     if (of == NULL)
@@ -124,7 +124,7 @@ static void chat_key(struct buf *out, struct str tenant, struct str chat_id)
 
 static void wait_in(struct asking *w, struct str chat_id)
 {
-    struct request_asked *t = w->call.d->asked;
+    struct asked *t = w->call.d->asked;
     struct buf key = BUF_INIT;
 
     chat_key(&key, str_of(w->tenant), chat_id);

@@ -26,8 +26,8 @@
 #include "tenancy/grants.h"
 #include "tenancy/keys.h"
 
-struct asked {       /* an erasure that somebody waits for */
-    struct front *f; /* borrowed */
+struct erase_request { /* an erasure that somebody waits for */
+    struct front *f;   /* borrowed */
     struct http_id id;
     struct platform_erase platforms;
 };
@@ -50,7 +50,7 @@ static struct platform *nth_platform(void *ctx, size_t i)
 
 static void on_erased(void *ctx, struct erasure *e, const char *failed)
 {
-    struct asked *a = ctx;
+    struct erase_request *a = ctx;
     const struct erase_subject *s = erasure_subject(e);
     struct buf body = BUF_INIT;
     struct jw w = jw_begin(&body);
@@ -72,7 +72,7 @@ static void on_erased(void *ctx, struct erasure *e, const char *failed)
 
 static void start(struct front *f, struct http_req *req, const struct erase_subject *s)
 {
-    struct asked *a = xcalloc(1, sizeof *a);
+    struct erase_request *a = xcalloc(1, sizeof *a);
     const struct erase_with with[] = {{&relay_eraser, f->relay},
                                       {&facts_eraser, f->facts},
                                       {&keys_eraser, f->keys},
@@ -84,7 +84,7 @@ static void start(struct front *f, struct http_req *req, const struct erase_subj
                                       {&data_eraser, f->data},
                                       {&media_eraser, f->media}};
 
-    *a = (struct asked){f, http_req_id(req), {nth_platform, forget_file, f}};
+    *a = (struct erase_request){f, http_req_id(req), {nth_platform, forget_file, f}};
     erasure_start(f->store, s, with, ARRAY_LEN(with) - (f->media == NULL), on_erased, a);
 }
 

@@ -226,10 +226,10 @@ void redis_client_close(struct redis_client *c)
 static bool call(struct redis_client *c, void (*plain)(void *ctx), const struct resp *reply)
 {
     c->calling = true;
-    if (reply != NULL)
-        c->on.reply(c->ctx, reply);
-    else
+    if (plain != NULL)
         plain(c->ctx);
+    else
+        c->on.reply(c->ctx, reply);
     c->calling = false;
     if (c->closed)
         free_it(c);

@@ -187,7 +187,7 @@ def test_what_waits_is_erased_and_purged_in_many_small_turns(make_bellhop):
     database = sqlite3.connect(server.state / "bellhop.db")
     ada = json.loads(database.execute("SELECT frame FROM mailbox ORDER BY id").fetchone()[0])["event"]["source"]["chat_id"]
     database.execute("WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < ?) INSERT INTO mailbox"
-                     " SELECT id + 2 * i, box, kind, at_ms, attempts, parked, frame FROM n, mailbox ORDER BY i", (each,))
+                     " SELECT id + 2 * i, box, kind, flags, at_ms, attempts, parked, frame FROM n, mailbox ORDER BY i", (each,))
     database.commit()
     database.close()
     server.start()
