@@ -20,6 +20,7 @@
 #include "net/loop.h"
 #include "store/erasure.h"
 #include "base/config.h"
+#include "store/threads.h"
 
 static const struct config_key settings_keys[] = {
     {"data.node", CFG_TEXT, CFG_RESTART, offsetof(struct data_settings, node),
@@ -480,7 +481,7 @@ struct data_call *data_query(struct data *ds, const struct caller *who, struct j
     struct data_call *c = call_new(ds, who, run_query, done, ctx);
 
     c->ask = arena_alloc(&c->arena, sizeof *c->ask);
-    c->job.deadline_us = lane_now_us() + ds->max_query_ms * 1000;
+    c->job.deadline_us = thread_now_us() + ds->max_query_ms * 1000;
     if (c->refusal.cls == FAULT_NONE)
         data_ask_read(filters, &c->arena, c->ask, &c->refusal);
     return call_start(c);

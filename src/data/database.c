@@ -17,6 +17,7 @@
 #include <unistd.h>
 #include "base/file.h"
 #include "base/mem.h"
+#include "store/threads.h"
 #include "store/sqlite/side.h"
 
 enum {
@@ -219,7 +220,7 @@ static uint64_t unused_bytes(struct database *b)
 
 uint64_t database_tenant_bytes(struct database *b)
 {
-    int64_t now = lane_now_us();
+    int64_t now = thread_now_us();
 
     if (b->looked_us == 0 || now - b->looked_us > 1000000) {
         uint64_t all = file_folder_bytes(b->path), unused = unused_bytes(b);

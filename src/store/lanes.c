@@ -8,44 +8,95 @@
  * A lane has a queue for each payer, and those with something in them stand in a ring: O(1) a job.
  *
  * An idle thread that finished last is woken first: its connections, and the processor's caches,
- * still have what a query reads.
- *
- * Long because queues, threads and the way back share their locks.
- *
- * Finished jobs go back through a handback object that posted calls share, because a posted call
- * cannot be called off and may find the lanes closed. */
+ * still have what a query reads. */
 #include "store/lanes.h"
 #include <assert.h>
 #include <pthread.h>
-#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <time.h>
 #include "base/hash.h"
 #include "base/list.h"
 #include "base/log.h"
 #include "base/map.h"
+#include "base/mem.h"
 #include "net/loop.h"
-#include "store/lane_conns.h"
+#include "store/threads.h"
 
 #define TAKE_MAX 256 /* jobs taken at once: the first answer is not late because of the last */
 #define WHY_BYTES 256
 enum { WORK_PER_SYNC = 4, GROUP_MIN = 16, PAYERS = 256 };
 
-struct handback {
-    pthread_mutex_t lock;
-    struct lane_job *first, **end; /* finished */
-    bool posted;                   /* a call is under way or running: it holds one reference */
-    bool closed;                   /* drop() instead of done() from now on */
-    unsigned refs;
-    size_t waiting;            /* of the loop thread: jobs submitted and not finished */
-    size_t waiting_of[PAYERS]; /* the same, by who pays for them */
-};
-
 struct turn {         /* of one payer */
     struct list link; /* lane->turns, while there is something */
     struct lane_job *first, **end;
 };
+
+/* ---- the connections of one thread ---- */
+/* By key; beyond a bound the least recently used are closed. */
+
+struct lane_conns {
+    const struct lanes_config *cfg; /* borrowed */
+    bool writer;
+    uint64_t *open;     /* borrowed; atomic: how many all threads have */
+    struct map by_key;  /* struct lane_conn, private */
+    struct list recent; /* the same, least recently used first */
+};
+
+struct lane_conn {
+    struct list link;
+    char *key;  /* owned */
+    void *conn; /* owned */
+};
+
+static void lane_conns_init(struct lane_conns *c, const struct lanes_config *cfg, bool writer,
+                            uint64_t *open)
+{
+    *c = (struct lane_conns){.cfg = cfg, .writer = writer, .open = open};
+    list_init(&c->recent);
+}
+
+static void drop_oldest(struct lane_conns *c)
+{
+    struct lane_conn *old = list_first(&c->recent, struct lane_conn, link);
+
+    map_del(&c->by_key, str_of(old->key));
+    list_remove(&old->link);
+    c->cfg->ops->close(old->conn);
+    free(old->key);
+    free(old);
+    __atomic_fetch_sub(c->open, 1, __ATOMIC_RELAXED);
+}
+
+/* Opened when it is not there; NULL: @ret_why, 256 bytes. */
+static void *lane_conns_get(struct lane_conns *c, struct str key, char *ret_why)
+{
+    struct lane_conn *found = map_get(&c->by_key, key);
+
+    if (found != NULL) {
+        list_move(&found->link, &c->recent);
+        return found->conn;
+    }
+    if (map_count(&c->by_key) >= c->cfg->max_open)
+        drop_oldest(c);
+    void *conn = c->cfg->ops->open(c->cfg->ctx, key, c->writer, ret_why);
+    if (conn == NULL)
+        return NULL;
+    found = xcalloc(1, sizeof *found);
+    *found = (struct lane_conn){.key = str_dup(key), .conn = conn};
+    list_append(&c->recent, &found->link);
+    map_put(&c->by_key, str_of(found->key), found);
+    __atomic_fetch_add(c->open, 1, __ATOMIC_RELAXED);
+    return conn;
+}
+
+static void lane_conns_close(struct lane_conns *c)
+{
+    while (!list_is_empty(&c->recent))
+        drop_oldest(c);
+    map_done(&c->by_key);
+}
+
+/* ---- lanes and their threads ---- */
 
 struct lane_thread;
 struct lane {
@@ -77,19 +128,13 @@ struct lanes {
     struct lane_thread *threads; /* owned */
     size_t n_threads;
     struct handback *handback; /* shared with posted calls */
+    size_t waiting;            /* of the loop thread: jobs submitted and not finished */
+    size_t waiting_of[PAYERS]; /* the same, by who pays for them */
     uint64_t open;             /* connections, of all threads; atomic */
 
     pthread_mutex_t lock; /* guards @stats */
     struct lanes_stats stats;
 };
-
-int64_t lane_now_us(void)
-{
-    struct timespec t;
-
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (int64_t)t.tv_sec * 1000000 + t.tv_nsec / 1000;
-}
 
 void lane_job_cancel(struct lane_job *job)
 {
@@ -103,7 +148,7 @@ static bool is_cancelled(const struct lane_job *job)
 
 bool lane_job_is_late(const struct lane_job *job)
 {
-    return job->deadline_us != 0 && lane_now_us() >= job->deadline_us;
+    return job->deadline_us != 0 && thread_now_us() >= job->deadline_us;
 }
 
 bool lane_job_must_stop(const struct lane_job *job)
@@ -113,68 +158,45 @@ bool lane_job_must_stop(const struct lane_job *job)
 
 /* ---- finished jobs, back to the loop ---- */
 
-static void handback_unref(struct handback *h) /* holding the lock, which it lets go */
+static void *job_next(void *item)
 {
-    bool last = --h->refs == 0;
-
-    pthread_mutex_unlock(&h->lock);
-    if (last) {
-        pthread_mutex_destroy(&h->lock);
-        free(h);
-    }
+    return ((struct lane_job *)item)->next;
 }
 
-static struct lane_job *handback_take(struct handback *h, bool *ret_closed)
+static void job_link(void *item, void *next)
 {
-    struct lane_job *list = h->first;
-
-    h->first = NULL;
-    h->end = &h->first;
-    *ret_closed = h->closed;
-    return list;
+    ((struct lane_job *)item)->next = next;
 }
 
-static void on_finished(void *ctx)
+static void job_finish(void *owner, void *item)
 {
-    struct handback *h = ctx;
+    struct lanes *l = owner;
+    struct lane_job *job = item;
 
-    pthread_mutex_lock(&h->lock);
-    h->posted = false;
-    bool closed;
-    struct lane_job *list = handback_take(h, &closed), *next;
-    pthread_mutex_unlock(&h->lock);
-    for (struct lane_job *job = list; job != NULL; job = next) {
-        next = job->next;
-        h->waiting--;
-        h->waiting_of[job->payer]--;
-        pthread_mutex_lock(&h->lock); /* a done() before may have closed the lanes */
-        closed = h->closed;
-        pthread_mutex_unlock(&h->lock);
-        if (closed || is_cancelled(job))
-            job->work->drop(job);
-        else
-            job->work->done(job);
-    }
-    pthread_mutex_lock(&h->lock);
-    handback_unref(h);
+    l->waiting--;
+    l->waiting_of[job->payer]--;
+    if (is_cancelled(job))
+        job->work->drop(job);
+    else
+        job->work->done(job);
 }
 
-static void handback_add(struct lanes *l, struct lane_job *first)
+static void job_drop(void *item)
 {
-    struct handback *h = l->handback;
-    struct lane_job **end = &first->next;
+    struct lane_job *job = item;
 
-    while (*end != NULL)
-        end = &(*end)->next;
-    pthread_mutex_lock(&h->lock);
-    *h->end = first;
-    h->end = end;
-    bool post = !h->posted;
-    h->posted = true;
-    h->refs += post;
-    pthread_mutex_unlock(&h->lock);
-    if (post)
-        loop_post(l->loop, on_finished, h);
+    job->work->drop(job);
+}
+
+static const struct handback_ops handback_ops = {job_next, job_link, job_finish, job_drop};
+
+static void hand_back(struct lanes *l, struct lane_job *first)
+{
+    struct lane_job *last = first;
+
+    while (last->next != NULL)
+        last = last->next;
+    handback_add(l->handback, first, last, 0);
 }
 
 /* ---- running jobs ---- */
@@ -219,7 +241,7 @@ static enum bh_err run_together(struct lane_thread *t, void *conn, struct lane_j
                                 char *ret_why)
 {
     const struct lanes_ops *ops = t->lanes->cfg.ops;
-    int64_t begun_us = lane_now_us();
+    int64_t begun_us = thread_now_us();
     enum lane_end end = LANE_OK;
     size_t n = 0;
 
@@ -227,9 +249,9 @@ static enum bh_err run_together(struct lane_thread *t, void *conn, struct lane_j
         return BH_UNAVAILABLE;
     for (struct lane_job *job = list; job != NULL && end != LANE_IO; job = job->next, n++)
         end = is_cancelled(job) ? LANE_OK : job->work->run(job, conn);
-    int64_t worked_us = lane_now_us();
+    int64_t worked_us = thread_now_us();
     if (end != LANE_IO && ops->commit(conn, ret_why)) {
-        learn_group(t, n, worked_us - begun_us, lane_now_us() - worked_us);
+        learn_group(t, n, worked_us - begun_us, thread_now_us() - worked_us);
         return BH_OK;
     }
     if (end == LANE_IO)
@@ -401,7 +423,7 @@ static void serve(struct lane_thread *t, struct lane_job *list)
 {
     if (!t->lane->writes) {
         if (run_read(t, list))
-            handback_add(t->lanes, list);
+            hand_back(t->lanes, list);
         else
             lane_add(lane_of_writer(t->lanes, list->key), list);
         return;
@@ -410,7 +432,7 @@ static void serve(struct lane_thread *t, struct lane_job *list)
         size_t max = t->lanes->cfg.max_group;
         struct lane_job *mine = cut_key(&list, max < t->group ? max : t->group);
         run_writes(t, mine);
-        handback_add(t->lanes, mine);
+        hand_back(t->lanes, mine);
     }
 }
 
@@ -424,22 +446,6 @@ static void *thread_main(void *arg)
     return NULL;
 }
 
-static bool thread_start(struct lane_thread *t)
-{
-    sigset_t all, before;
-    char name[16];
-
-    sigfillset(&all); /* signals belong to the loop thread */
-    pthread_sigmask(SIG_SETMASK, &all, &before);
-    t->started = pthread_create(&t->id, NULL, thread_main, t) == 0;
-    pthread_sigmask(SIG_SETMASK, &before, NULL);
-    if (!t->started)
-        return false;
-    snprintf(name, sizeof name, "%.9s-%s", t->lanes->cfg.name, t->lane->writes ? "write" : "read");
-    pthread_setname_np(t->id, name);
-    return true;
-}
-
 static void log_prefix(const struct log *log, struct buf *out)
 {
     const struct lanes *l = container_of(log, struct lanes, log);
@@ -450,6 +456,7 @@ struct lanes *lanes_new(struct loop *loop, const struct lanes_config *cfg)
 {
     struct lanes *l = xcalloc(1, sizeof *l);
     bool ok = true;
+    char name[16];
 
     assert(cfg->writers > 0 && cfg->readers > 0 && cfg->max_open > 0);
     *l = (struct lanes){.cfg = *cfg, .loop = loop, .log.prefix = log_prefix, .stats.healthy = true};
@@ -458,10 +465,7 @@ struct lanes *lanes_new(struct loop *loop, const struct lanes_config *cfg)
     l->n_threads = cfg->writers + cfg->readers;
     l->lanes = xcalloc(cfg->writers + 1, sizeof *l->lanes);
     l->threads = xcalloc(l->n_threads, sizeof *l->threads);
-    l->handback = xcalloc(1, sizeof *l->handback);
-    *l->handback = (struct handback){.refs = 1};
-    l->handback->end = &l->handback->first;
-    pthread_mutex_init(&l->handback->lock, NULL);
+    l->handback = handback_new(loop, &handback_ops, l);
     pthread_mutex_init(&l->lock, NULL);
     for (size_t i = 0; i <= cfg->writers; i++) {
         struct lane *lane = &l->lanes[i];
@@ -480,7 +484,9 @@ struct lanes *lanes_new(struct loop *loop, const struct lanes_config *cfg)
                                   .lane = &l->lanes[i < cfg->writers ? i : cfg->writers]};
         pthread_cond_init(&t->wake, NULL);
         lane_conns_init(&t->conns, &l->cfg, t->lane->writes, &l->open);
-        ok = ok && thread_start(t);
+        snprintf(name, sizeof name, "%.9s-%s", cfg->name, t->lane->writes ? "write" : "read");
+        t->started = ok && thread_start(&t->id, thread_main, t, name);
+        ok = t->started;
     }
     if (ok)
         return l;
@@ -505,27 +511,17 @@ static void stop(struct lanes *l, bool writers)
             pthread_join(l->threads[i].id, NULL);
 }
 
-static void drop_all(struct lane_job *list)
-{
-    for (struct lane_job *next; list != NULL; list = next) {
-        next = list->next;
-        list->work->drop(list);
-    }
-}
-
 void lanes_close(struct lanes *l)
 {
-    bool closed;
-
     stop(l, false); /* readers first: they may hand jobs to the writers */
     stop(l, true);
-    pthread_mutex_lock(&l->handback->lock);
-    l->handback->closed = true;
-    struct lane_job *finished = handback_take(l->handback, &closed);
-    handback_unref(l->handback);
-    drop_all(finished);
+    handback_close(l->handback);
+    handback_done(l->handback);
     for (size_t i = 0; i <= l->cfg.writers; i++) {
-        drop_all(cut(&l->lanes[i], SIZE_MAX));
+        for (struct lane_job *job = cut(&l->lanes[i], SIZE_MAX), *next; job != NULL; job = next) {
+            next = job->next;
+            job->work->drop(job);
+        }
         pthread_mutex_destroy(&l->lanes[i].lock);
     }
     for (size_t i = 0; i < l->n_threads; i++)
@@ -543,10 +539,9 @@ uint8_t lane_payer(struct str tenant)
 
 void lanes_submit(struct lanes *l, struct lane_job *job)
 {
-    struct handback *h = l->handback;
-    bool room = h->waiting++ < l->cfg.max_waiting;
+    bool room = l->waiting++ < l->cfg.max_waiting;
+    size_t of_payer = l->waiting_of[job->payer]++;
 
-    size_t of_payer = h->waiting_of[job->payer]++;
     room = room && (job->payer == 0 || of_payer < (l->cfg.max_waiting + 3) / 4);
 
     pthread_mutex_lock(&l->lock);
@@ -559,7 +554,7 @@ void lanes_submit(struct lanes *l, struct lane_job *job)
     }
     job->next = NULL;
     job->work->fail(job, BH_BUSY, "too many requests are waiting; try again later");
-    handback_add(l, job);
+    hand_back(l, job);
 }
 
 void lanes_stats(struct lanes *l, struct lanes_stats *ret)
@@ -567,6 +562,6 @@ void lanes_stats(struct lanes *l, struct lanes_stats *ret)
     pthread_mutex_lock(&l->lock);
     *ret = l->stats;
     pthread_mutex_unlock(&l->lock);
-    ret->waiting = l->handback->waiting;
+    ret->waiting = l->waiting;
     ret->open = __atomic_load_n(&l->open, __ATOMIC_RELAXED);
 }

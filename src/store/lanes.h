@@ -45,10 +45,10 @@ struct lane_work {
 
 struct lane_job {
     const struct lane_work *work;
-    struct str key;      /* of the connection; borrowed until done() or drop() */
-    bool write;          /* in a transaction of the writer */
-    uint8_t payer;       /* lane_payer(); 0: the house */
-    int64_t deadline_us; /* lane_job_must_stop() from then on; 0: none.  Monotonic, lane_now_us() */
+    struct str key;        /* of the connection; borrowed until done() or drop() */
+    bool write;            /* in a transaction of the writer */
+    uint8_t payer;         /* lane_payer(); 0: the house */
+    int64_t deadline_us;   /* lane_job_must_stop() from then on; 0: none.  See thread_now_us() */
     struct lane_job *next; /* private, and all below */
     bool cancelled;
 };
@@ -95,5 +95,4 @@ void lane_job_cancel(struct lane_job *job);
 /* For long runs: cancelled, or past its deadline. */
 bool lane_job_must_stop(const struct lane_job *job);
 bool lane_job_is_late(const struct lane_job *job);
-int64_t lane_now_us(void);
 void lanes_stats(struct lanes *l, struct lanes_stats *ret);

@@ -1,8 +1,8 @@
 /* seal.h - secrets inside record values, closed with the master key.
  *
  * The master key is 64 hex digits or a passphrase (BELLHOP_MASTER_KEY), or a file that is made when
- * it is missing.  A passphrase is stretched with the salt of its database; databases made before
- * there was one use a fixed salt and keep working.
+ * it is missing.  A passphrase is stretched with the salt of its database, or with a fixed one
+ * where the database has none.
  *
  * Fingerprints are made with a root of their own, which is the master key at first and moves,
  * sealed, into the database when the key is changed: tokens given out before stay good.

@@ -1,7 +1,12 @@
-/* worker.c - submitting, and the thread that writes.  (worker.h has the picture.) */
+/* worker.c - submitting, the thread that writes and the one that reads.  (worker.h has the
+ * picture.)
+ *
+ * The read thread serves rows and records in turn, from queues of their own: a backlog being
+ * replayed and pages asking for their history do not keep each other waiting.  Answers are handed
+ * back several at a time, and while many of them have not been taken nothing more is read.  Fetches
+ * that wait together and say how much they expect are read together (sqlite/read.c). */
 #include "store/worker.h"
 #include <assert.h>
-#include <signal.h>
 #include <time.h>
 #include "base/mem.h"
 #include "net/loop.h"
@@ -14,21 +19,17 @@
 #define GATHER_SLOW_US 1000 /* if that one took so long */
 #define GATHER_MAX_US 1000  /* at most this long */
 
-int64_t worker_now_us(void)
-{
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (int64_t)t.tv_sec * 1000000 + t.tv_nsec / 1000;
-}
+static void *reader_main(void *worker);
+static bool reader_is_wanted(const struct store_worker *w); /* holding the lock: wake it */
 
 /* ---- queues ---- */
 
-void op_queue_init(struct op_queue *q)
+static void op_queue_init(struct op_queue *q)
 {
     *q = (struct op_queue){.end = &q->first};
 }
 
-void op_queue_push(struct op_queue *q, struct store_op *op)
+static void op_queue_push(struct op_queue *q, struct store_op *op)
 {
     op->next = NULL;
     *q->end = op;
@@ -36,7 +37,7 @@ void op_queue_push(struct op_queue *q, struct store_op *op)
     q->n++;
 }
 
-void op_queue_move(struct op_queue *to, struct op_queue *from)
+static void op_queue_move(struct op_queue *to, struct op_queue *from)
 {
     if (from->first == NULL)
         return;
@@ -45,6 +46,35 @@ void op_queue_move(struct op_queue *to, struct op_queue *from)
     to->n += from->n;
     op_queue_init(from);
 }
+
+/* ---- the way back ---- */
+
+static void *op_next(void *item)
+{
+    return ((struct store_op *)item)->next;
+}
+
+static void op_link(void *item, void *next)
+{
+    ((struct store_op *)item)->next = next;
+}
+
+/* A done() may free its op, submit others or close the store. */
+static void op_finish(void *owner, void *item)
+{
+    struct store_op *op = item;
+
+    (void)owner;
+    if (op->done != NULL)
+        op->done(op, (enum bh_err)op->err);
+}
+
+static void op_drop(void *item)
+{
+    result_free(item);
+}
+
+static const struct handback_ops handback_ops = {op_next, op_link, op_finish, op_drop};
 
 void worker_init(struct store_worker *w, const struct worker_ops *ops, struct store *st,
                  struct loop *loop, const struct log *log)
@@ -65,8 +95,7 @@ void worker_init(struct store_worker *w, const struct worker_ops *ops, struct st
     op_queue_init(&w->rows);
     op_queue_init(&w->scans);
     w->stats.healthy = true;
-    w->handback = handback_new(loop);
-    w->handback->owner = w;
+    w->handback = handback_new(loop, &handback_ops, w);
 }
 
 /* ---- submitting ---- */
@@ -86,7 +115,7 @@ static void hand_over(struct store_worker *w)
 {
     pthread_mutex_lock(&w->lock);
     if (w->writes.first == NULL)
-        w->first_at_us = worker_now_us();
+        w->first_at_us = thread_now_us();
     op_queue_move(&w->writes, &w->in);
     op_queue_move(&w->rows, &w->in_rows);
     op_queue_move(&w->scans, &w->in_scans);
@@ -103,10 +132,10 @@ static void hand_over(struct store_worker *w)
 
 static void on_turn_end(void *ctx)
 {
-    struct op_handback *h = ctx;
+    struct handback *h = ctx;
 
-    if (h->owner != NULL)
-        hand_over(h->owner);
+    if (handback_owner(h) != NULL)
+        hand_over(handback_owner(h));
     handback_unref(h);
 }
 
@@ -375,13 +404,13 @@ static void run_list(struct store_worker *w, struct store_op *list)
     while (list != NULL) {
         struct store_op *last, *first = cut_batch(&list, &last);
         struct store_stats counts = {0};
-        int64_t start_us = worker_now_us();
+        int64_t start_us = thread_now_us();
 
         for (const struct store_op *op = first; op != NULL; op = op->next)
             counts.ops++;
         w->ops->batch(w->st, first, &counts);
         if (counts.commits > 0)
-            w->commit_us = counts.last_commit_us = worker_now_us() - start_us;
+            w->commit_us = counts.last_commit_us = thread_now_us() - start_us;
         w->company = counts.rows_written;
         worker_count(w, &counts);
         settle(w, first, last, counts.ops);
@@ -420,24 +449,10 @@ static void *writer_main(void *arg)
 
 /* ---- start, end ---- */
 
-static bool start_thread(pthread_t *t, void *(*fn)(void *), struct store_worker *w,
-                         const char *name)
-{
-    if (pthread_create(t, NULL, fn, w) != 0)
-        return false;
-    pthread_setname_np(*t, name);
-    return true;
-}
-
 bool worker_start(struct store_worker *w)
 {
-    sigset_t all, before;
-
-    sigfillset(&all); /* signals belong to the loop thread */
-    pthread_sigmask(SIG_SETMASK, &all, &before);
-    w->write_started = start_thread(&w->write_thread, writer_main, w, "bellhop-store");
-    w->read_started = start_thread(&w->read_thread, reader_main, w, "bellhop-read");
-    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    w->write_started = thread_start(&w->write_thread, writer_main, w, "bellhop-store");
+    w->read_started = thread_start(&w->read_thread, reader_main, w, "bellhop-read");
     return w->write_started && w->read_started;
 }
 
@@ -463,7 +478,7 @@ void worker_stop(struct store_worker *w)
 void worker_stats(struct store_worker *w, struct store_stats *ret)
 {
     pthread_mutex_lock(&w->lock);
-    int64_t now = worker_now_us(), oldest = w->taken_at_us;
+    int64_t now = thread_now_us(), oldest = w->taken_at_us;
     *ret = w->stats;
     ret->queued = w->writes.n + w->in.n;
     ret->reads_queued = w->rows.n + w->scans.n + w->in_rows.n + w->in_scans.n;
@@ -472,4 +487,153 @@ void worker_stats(struct store_worker *w, struct store_stats *ret)
     ret->queue_age_us = oldest != 0 ? now - oldest : 0;
     ret->read_age_us = w->read_since_us != 0 ? now - w->read_since_us : 0;
     pthread_mutex_unlock(&w->lock);
+}
+
+/* ---- the read thread ---- */
+
+#define READ_BATCH_BYTES ((size_t)256 << 10)
+#define READ_TOTAL_BYTES ((size_t)16 << 20)
+#define READ_GROUP_BYTES ((size_t)8 << 20) /* of fetches that are read together */
+
+/* The head of @q may run when the writes it must see are done; called off it may run at once. */
+static bool is_ready(const struct store_worker *w, const struct op_queue *q)
+{
+    return q->first != NULL &&
+           (q->first->ticket <= w->settled ||
+            __atomic_load_n(&q->first->state, __ATOMIC_ACQUIRE) == OP_CANCELLED);
+}
+
+static bool reader_is_wanted(const struct store_worker *w)
+{
+    return w->read_sleeps && (is_ready(w, &w->rows) || is_ready(w, &w->scans));
+}
+
+static struct store_op *op_queue_pop(struct op_queue *q)
+{
+    struct store_op *op = q->first;
+
+    q->first = op->next;
+    if (q->first == NULL)
+        q->end = &q->first;
+    q->n--;
+    op->next = NULL;
+    return op;
+}
+
+/* How much a fetch will bring, of those that may be read together; 0: alone. */
+static size_t fetch_bytes(const struct store_op *op)
+{
+    return op->kind == STORE_FETCH ? container_of(op, const struct store_fetch, op)->expected_bytes
+                                   : 0;
+}
+
+/* Holding the lock.  One read, or the fetches that wait together. */
+static struct store_op *take_reads(struct store_worker *w)
+{
+    bool rows = is_ready(w, &w->rows), scans = is_ready(w, &w->scans);
+    struct op_queue *q = scans && (w->scan_next || !rows) ? &w->scans : &w->rows;
+
+    if (!rows && !scans)
+        return NULL;
+    w->scan_next = q == &w->rows;
+    struct store_op *first = op_queue_pop(q), **end = &first->next;
+    size_t bytes = fetch_bytes(first);
+    while (bytes > 0 && is_ready(w, q) && fetch_bytes(q->first) > 0 &&
+           (bytes += fetch_bytes(q->first)) <= READ_GROUP_BYTES) {
+        *end = op_queue_pop(q);
+        end = &(*end)->next;
+    }
+    w->read_since_us = thread_now_us();
+    return first;
+}
+
+static struct store_op *wait_for_read(struct store_worker *w)
+{
+    struct store_op *op;
+
+    pthread_mutex_lock(&w->lock);
+    while (!w->stopping && (op = take_reads(w)) == NULL) {
+        w->read_sleeps = true;
+        pthread_cond_wait(&w->read_wake, &w->lock);
+        w->read_sleeps = false;
+    }
+    if (w->stopping)
+        op = NULL;
+    pthread_mutex_unlock(&w->lock);
+    return op;
+}
+
+static bool claim_read(struct store_op *op)
+{
+    uint8_t found = OP_QUEUED;
+
+    return __atomic_compare_exchange_n(&op->state, &found, OP_TAKEN, false, __ATOMIC_ACQ_REL,
+                                       __ATOMIC_ACQUIRE);
+}
+
+static void count_reads(struct store_worker *w, const struct store_op *first)
+{
+    pthread_mutex_lock(&w->lock);
+    w->read_since_us = 0;
+    for (const struct store_op *op = first; op != NULL; op = op->next) {
+        w->stats.ops++;
+        w->stats.reads += op->err != BH_CANCELLED;
+        w->stats.cancelled += op->err == BH_CANCELLED;
+        w->stats.failed_ops += op->err == BH_UNAVAILABLE;
+    }
+    pthread_mutex_unlock(&w->lock);
+}
+
+/* Those of @list that nobody called off, together; then all of them are at the end of @done. */
+static size_t run_reads(struct store_worker *w, struct store_op *list, struct op_queue *done)
+{
+    struct op_queue all, off;
+    size_t bytes = 0;
+
+    op_queue_init(&all);
+    op_queue_init(&off);
+    for (struct store_op *op = list, *next; op != NULL; op = next) {
+        next = op->next;
+        bool wanted = claim_read(op);
+        if (!wanted)
+            op->err = BH_CANCELLED;
+        op_queue_push(wanted ? &all : &off, op);
+    }
+    if (all.first != NULL)
+        w->ops->read(w->st, all.first);
+    op_queue_move(&all, &off);
+    count_reads(w, all.first);
+    for (const struct store_op *op = all.first; op != NULL; op = op->next)
+        bytes += result_bytes(op);
+    op_queue_move(done, &all);
+    return bytes;
+}
+
+static bool has_more(struct store_worker *w)
+{
+    pthread_mutex_lock(&w->lock);
+    bool any = is_ready(w, &w->rows) || is_ready(w, &w->scans);
+    pthread_mutex_unlock(&w->lock);
+    return any;
+}
+
+static void *reader_main(void *arg)
+{
+    struct store_worker *w = arg;
+    struct op_queue done;
+    size_t bytes = 0;
+
+    op_queue_init(&done);
+    for (struct store_op *op; (op = wait_for_read(w)) != NULL;) {
+        bytes += run_reads(w, op, &done);
+        if (bytes < READ_BATCH_BYTES && has_more(w))
+            continue;
+        handback_add(w->handback, done.first, container_of(done.end, struct store_op, next), bytes);
+        op_queue_init(&done);
+        bytes = 0;
+        handback_wait(w->handback, READ_TOTAL_BYTES);
+    }
+    for (struct store_op *op = done.first; op != NULL; op = op->next)
+        result_free(op); /* the store is being closed */
+    return NULL;
 }

@@ -18,7 +18,8 @@
 #pragma once
 #include <pthread.h>
 #include "base/log.h"
-#include "store/handback.h"
+#include "store/store.h"
+#include "store/threads.h"
 
 /* Where an op is.  The loop and the write thread race for QUEUED with a compare-and-swap, so an
  * append can be shrunk up to the moment it is executed, and no lock is taken per op.
@@ -52,10 +53,10 @@ struct op_queue {
 
 struct store_worker {
     const struct worker_ops *ops;
-    struct store *st;             /* borrowed: the store it belongs to */
-    struct loop *loop;            /* borrowed */
-    const struct log *log;        /* borrowed */
-    struct op_handback *handback; /* shared with posted calls */
+    struct store *st;          /* borrowed: the store it belongs to */
+    struct loop *loop;         /* borrowed */
+    const struct log *log;     /* borrowed */
+    struct handback *handback; /* shared with posted calls */
     pthread_t write_thread, read_thread;
     bool write_started, read_started;
 
@@ -106,11 +107,3 @@ bool worker_is_healthy(const struct store_worker *w);
 void worker_count(struct store_worker *w, const struct store_stats *counts);
 /* Claim an append: false, it was shrunk. */
 bool worker_take_append(struct store_append *a);
-int64_t worker_now_us(void);
-
-/* ---- between worker.c and reader.c ---- */
-void op_queue_init(struct op_queue *q);
-void op_queue_push(struct op_queue *q, struct store_op *op);
-void op_queue_move(struct op_queue *to, struct op_queue *from); /* all of it, to the end */
-void *reader_main(void *worker);
-bool reader_is_wanted(const struct store_worker *w); /* holding the lock: wake it */

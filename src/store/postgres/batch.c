@@ -170,11 +170,11 @@ static enum line_end try_group(struct store_postgres *st, struct store_op *first
 static enum line_end try_often(struct store_postgres *st, struct store_op *first,
                                struct store_op *end)
 {
-    int64_t until = worker_now_us() + st->answer_ms * 1000;
+    int64_t until = thread_now_us() + st->answer_ms * 1000;
     enum line_end e = LINE_LOST;
     int lost = 0;
 
-    for (int i = 0; i < BATCH_TRIES && (e != LINE_AGAIN || worker_now_us() < until); i++) {
+    for (int i = 0; i < BATCH_TRIES && (e != LINE_AGAIN || thread_now_us() < until); i++) {
         if (!settle_doubt(st) || !line_open(&st->main, st->url, LINE_WRITES))
             return LINE_LOST;
         e = try_group(st, first, end);
@@ -243,13 +243,13 @@ static struct store_op *unit_end(struct store_op *op, struct store_op *end)
 static void run_group(struct store_postgres *st, struct store_op *first, struct store_op *end,
                       struct store_stats *counts)
 {
-    int64_t until = worker_now_us() + st->answer_ms * 1000;
+    int64_t until = thread_now_us() + st->answer_ms * 1000;
     bool alone = unit_end(first, end) == end;
     struct store_op *op = first;
 
     if (run_one(st, first, end, alone, counts) != LINE_FAILED || alone)
         return;
-    for (struct store_op *next; op != end && worker_now_us() < until; op = next) {
+    for (struct store_op *next; op != end && thread_now_us() < until; op = next) {
         next = unit_end(op, end); /* each on its own */
         run_one(st, op, next, true, counts);
     }
@@ -387,7 +387,7 @@ int64_t pg_batch_tend_due_us(struct store *base)
     struct store_postgres *st = postgres_of(base);
 
     if (!worker_is_healthy(&st->worker))
-        return worker_now_us() + LINE_RETRY_MS * 1000;
+        return thread_now_us() + LINE_RETRY_MS * 1000;
     return st->look_us;
 }
 
@@ -399,11 +399,11 @@ void pg_batch_tend(struct store *base, bool quiet)
     struct store_stats counts = {0};
     bool ill = !worker_is_healthy(&st->worker);
 
-    if (!quiet || (!ill && worker_now_us() < st->look_us))
+    if (!quiet || (!ill && thread_now_us() < st->look_us))
         return;
     pthread_mutex_lock(&st->db_lock);
     int64_t bytes = ask_number(st, PG_SIZE, NULL);
-    st->look_us = worker_now_us() + SIZE_LOOK_MS * 1000;
+    st->look_us = thread_now_us() + SIZE_LOOK_MS * 1000;
     if (bytes >= 0)
         __atomic_store_n(&st->told_bytes, bytes, __ATOMIC_RELAXED);
     counts.commits = bytes >= 0;

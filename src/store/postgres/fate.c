@@ -56,14 +56,14 @@ static enum pg_fate ask_fate(struct pg_line *l, const struct pg_mark *m)
 /* The old session may still be at it: then ask again. */
 enum pg_fate pg_find_fate(const char *url, const struct pg_mark *m, int64_t ms)
 {
-    int64_t until = worker_now_us() + ms * 1000;
+    int64_t until = thread_now_us() + ms * 1000;
     enum pg_fate fate = FATE_OPEN;
     struct pg_line l = {0};
 
     for (;;) {
         l.retry_us = 0;
         fate = line_open(&l, url, LINE_PLAIN) ? ask_fate(&l, m) : FATE_OPEN;
-        if (fate != FATE_OPEN || worker_now_us() >= until)
+        if (fate != FATE_OPEN || thread_now_us() >= until)
             break;
         struct timespec pause = {.tv_nsec = 50 * 1000000};
         nanosleep(&pause, NULL);

@@ -24,7 +24,7 @@
 #define PG_SCHEMA_LOCK "7094702830" /* an advisory lock: whoever makes or changes tables */
 #define SIZE_LOOK_MS 60000          /* between two looks at the size of the database */
 
-/* Prepared on every line.  Their text is in statements.c. */
+/* Prepared on every line.  Their text is in schema.c. */
 enum pg_statement {
     PG_BEGIN,
     PG_COMMIT,
@@ -121,7 +121,7 @@ void pg_mark_read(struct pg_mark *m, const PGresult *r);
 /* Asks for @ms, but once at least. */
 enum pg_fate pg_find_fate(const char *url, const struct pg_mark *m, int64_t ms);
 
-/* ---- params.c: what goes with a question, in the server's binary form ---- */
+/* ---- line.c: what goes with a question, in the server's binary form ---- */
 
 #define MAX_PARAMS 20
 struct params {
@@ -199,7 +199,7 @@ static inline struct store_postgres *postgres_of(struct store *st)
     return container_of(st, struct store_postgres, base);
 }
 
-/* statements.c */
+/* schema.c: statements */
 const char *pg_statement_name(enum pg_statement s);
 bool pg_statements_prepare(struct pg_line *l, enum line_use use);
 

@@ -7,6 +7,7 @@
  * libpq waits for ever on a line whose other end is silently gone, so it is never let wait: all
  * waiting is poll() here, on its socket. */
 #include "store/postgres/impl.h"
+#include <endian.h>
 #include <errno.h>
 #include <poll.h>
 #include <stdio.h>
@@ -33,7 +34,7 @@ static enum line_end lost(struct pg_line *l, const char *why)
 
 void line_begin(struct pg_line *l, int64_t ms)
 {
-    l->deadline_us = worker_now_us() + ms * 1000;
+    l->deadline_us = thread_now_us() + ms * 1000;
 }
 
 /* False: the deadline came first. */
@@ -43,7 +44,7 @@ static bool wait_for(struct pg_line *l, short events)
     int n;
 
     do {
-        int64_t left = l->deadline_us - worker_now_us();
+        int64_t left = l->deadline_us - thread_now_us();
         if (left <= 0)
             return false;
         n = poll(&p, 1, (int)(left / 1000) + 1);
@@ -105,7 +106,7 @@ bool line_open(struct pg_line *l, const char *url, enum line_use use)
 {
     if (l->pg != NULL)
         return true;
-    if (worker_now_us() < l->retry_us)
+    if (thread_now_us() < l->retry_us)
         return false;
     l->problem[0] = '\0';
     line_begin(l, LINE_OPEN_MS);
@@ -114,7 +115,7 @@ bool line_open(struct pg_line *l, const char *url, enum line_use use)
     if (l->problem[0] == '\0')
         note(l, l->pg != NULL ? PQerrorMessage(l->pg) : "out of memory");
     line_close(l);
-    l->retry_us = worker_now_us() + LINE_RETRY_MS * 1000;
+    l->retry_us = thread_now_us() + LINE_RETRY_MS * 1000;
     return false;
 }
 
@@ -324,4 +325,168 @@ enum line_end line_text(struct pg_line *l, const char *sql, PGresult **ret)
     else if (last != NULL)
         PQclear(last);
     return e;
+}
+
+/* ---- parameters and columns in the binary form of the server ---- */
+/* Numbers go most significant byte first; an array is its dimensions, its type, and each item
+ * behind its length. */
+
+void params_reset(struct params *p)
+{
+    buf_reset(&p->bytes);
+    p->n = 0;
+}
+
+void params_done(struct params *p)
+{
+    buf_done(&p->bytes);
+}
+
+static void param_begin(struct params *p)
+{
+    p->at[p->n] = p->bytes.n;
+    p->null[p->n] = false;
+}
+
+static void param_end(struct params *p)
+{
+    p->length[p->n] = (int)(p->bytes.n - p->at[p->n]);
+    p->n++;
+}
+
+static void add_i32(struct params *p, int32_t v)
+{
+    uint32_t be = htobe32((uint32_t)v);
+    buf_add(&p->bytes, &be, sizeof be);
+}
+
+static void add_i64(struct params *p, int64_t v)
+{
+    uint64_t be = htobe64((uint64_t)v);
+    buf_add(&p->bytes, &be, sizeof be);
+}
+
+void param_i32(struct params *p, int32_t v)
+{
+    param_begin(p);
+    add_i32(p, v);
+    param_end(p);
+}
+
+void param_i64(struct params *p, int64_t v)
+{
+    param_begin(p);
+    add_i64(p, v);
+    param_end(p);
+}
+
+void param_bool(struct params *p, bool v)
+{
+    param_begin(p);
+    buf_add_c(&p->bytes, v ? 1 : 0);
+    param_end(p);
+}
+
+void param_bytes(struct params *p, struct str s)
+{
+    param_begin(p);
+    buf_add_str(&p->bytes, s);
+    param_end(p);
+}
+
+void param_null(struct params *p)
+{
+    param_begin(p);
+    p->null[p->n] = true;
+    param_end(p);
+}
+
+/* ---- arrays ---- */
+
+enum { AT_HAS_NULL = 4, AT_COUNT = 12, HEAD = 20 };
+
+void array_begin(struct params *p, enum param_type type)
+{
+    param_begin(p);
+    add_i32(p, 1); /* dimension */
+    add_i32(p, 0); /* no NULL so far */
+    add_i32(p, (int32_t)type);
+    add_i32(p, 0); /* items so far */
+    add_i32(p, 1); /* the first is number 1 */
+}
+
+static void put_at(struct params *p, size_t at, uint32_t v)
+{
+    uint32_t be = htobe32(v);
+    if (!buf_failed(&p->bytes))
+        memcpy(p->bytes.p + p->at[p->n] + at, &be, sizeof be);
+}
+
+static void count(struct params *p)
+{
+    uint32_t be;
+
+    if (buf_failed(&p->bytes))
+        return;
+    memcpy(&be, p->bytes.p + p->at[p->n] + AT_COUNT, sizeof be);
+    put_at(p, AT_COUNT, be32toh(be) + 1);
+}
+
+void array_i32(struct params *p, int32_t v)
+{
+    add_i32(p, sizeof v);
+    add_i32(p, v);
+    count(p);
+}
+
+void array_i64(struct params *p, int64_t v)
+{
+    add_i32(p, sizeof v);
+    add_i64(p, v);
+    count(p);
+}
+
+void array_bool(struct params *p, bool v)
+{
+    add_i32(p, 1);
+    buf_add_c(&p->bytes, v ? 1 : 0);
+    count(p);
+}
+
+void array_bytes(struct params *p, struct str s)
+{
+    add_i32(p, (int32_t)s.n);
+    buf_add_str(&p->bytes, s);
+    count(p);
+}
+
+void array_null(struct params *p)
+{
+    add_i32(p, -1);
+    put_at(p, AT_HAS_NULL, 1);
+    count(p);
+}
+
+void array_end(struct params *p)
+{
+    param_end(p);
+}
+
+/* ---- answers ---- */
+
+struct str column_bytes(const PGresult *r, int row, int column)
+{
+    if (PQgetisnull(r, row, column))
+        return STR_NULL;
+    return str_make(PQgetvalue(r, row, column), (size_t)PQgetlength(r, row, column));
+}
+
+int64_t column_int(const PGresult *r, int row, int column)
+{
+    struct str s = column_bytes(r, row, column);
+    int64_t v = s.n > 0 ? (int8_t)*s.p : 0; /* keeps the sign */
+
+    for (size_t i = 1; i < s.n; i++)
+        v = (int64_t)((uint64_t)v << 8 | (uint8_t)s.p[i]);
+    return v;
 }

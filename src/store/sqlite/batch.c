@@ -1,9 +1,188 @@
-/* batch.c - one transaction: every op of a batch, or none of them.
+/* batch.c - the write thread's work: one transaction with every op of a batch or none of them, and
+ * the upkeep between transactions.
  *
  * Two kinds of failure, kept apart: a conflict is one op's own and leaves the others alone;
  * anything else (disk full, I/O error) rolls the transaction back and fails the batch. */
 #include "store/sqlite/impl.h"
 #include <assert.h>
+#include <endian.h>
+
+/* ---- the writing ops, each inside the transaction of its batch ---- */
+/* Each sets op->err and answers SQLITE_OK, or answers the code of a failure that takes the whole
+ * transaction down. */
+
+/* A failure that is the op's own is noted in it and the batch goes on. */
+static int settle(struct store_op *op, int rc)
+{
+    switch (rc & 0xff) {
+    case SQLITE_CONSTRAINT:
+        op->err = BH_CONFLICT;
+        return SQLITE_OK;
+    case SQLITE_TOOBIG:
+        op->err = BH_REFUSED;
+        return SQLITE_OK;
+    default:
+        return rc;
+    }
+}
+
+static void add_key(struct store_sqlite *st, const struct store_append *a)
+{
+    uint64_t bytes[2] = {htole64(a->key.lo), htole64(a->key.hi)};
+    buf_add(&st->keys, bytes, sizeof bytes);
+    if (a->at_ms > st->keys_at_ms)
+        st->keys_at_ms = a->at_ms;
+}
+
+static int insert_row(struct store_sqlite *st, const struct store_append *a)
+{
+    sqlite3_stmt *q = st->main.sql[SQL_APPEND];
+
+    assert(a->id > 0 && a->id <= INT64_MAX);
+    sqlite3_bind_int64(q, 1, (int64_t)a->id);
+    sqlite3_bind_int64(q, 2, a->box);
+    sqlite3_bind_int(q, 3, a->row_kind);
+    sqlite3_bind_int(q, 4, a->flags);
+    sqlite3_bind_int64(q, 5, a->at_ms);
+    sql_bind_bytes(q, 6, a->frame);
+    return sql_run(&st->main, SQL_APPEND);
+}
+
+static int write_append(struct store_sqlite *st, struct store_append *a, struct store_stats *counts)
+{
+    if (worker_take_append(a)) {
+        int rc = settle(&a->op, insert_row(st, a));
+        if (rc != SQLITE_OK || a->op.err != BH_OK)
+            return rc; /* no row, no key */
+        counts->rows_written++;
+    } else {
+        counts->shrunk++;
+    }
+    if (a->has_key)
+        add_key(st, a);
+    if (a->replaces != 0)
+        acked_add(&st->acked, a->replaces);
+    return SQLITE_OK;
+}
+
+static int write_ack(struct store_sqlite *st, const struct store_ack *a)
+{
+    for (size_t i = 0; i < a->n; i++)
+        acked_add(&st->acked, a->ids[i]);
+    return SQLITE_OK;
+}
+
+static int write_mark(struct store_sqlite *st, struct store_mark *m)
+{
+    sqlite3_stmt *q = st->main.sql[SQL_MARK];
+    sqlite3_bind_int64(q, 1, (int64_t)m->id);
+    sqlite3_bind_int64(q, 2, m->attempts);
+    if (m->parked.p != NULL)
+        sqlite3_bind_text64(q, 3, m->parked.p, m->parked.n, SQLITE_STATIC, SQLITE_UTF8);
+    else
+        sqlite3_bind_null(q, 3);
+    if (m->frame.p != NULL)
+        sql_bind_bytes(q, 4, m->frame);
+    else
+        sqlite3_bind_null(q, 4);
+    return settle(&m->op, sql_run(&st->main, SQL_MARK));
+}
+
+static int run_kv(struct store_sqlite *st, struct store_op *op, const struct store_kv *kv)
+{
+    static const enum statement by_verb[] = {[KV_PUT] = SQL_KV_PUT,
+                                             [KV_INSERT] = SQL_KV_INSERT,
+                                             [KV_DELETE] = SQL_KV_DELETE,
+                                             [KV_CONSUME] = SQL_KV_DELETE};
+    enum statement s = by_verb[kv->verb];
+    sqlite3_stmt *q = st->main.sql[s];
+
+    sqlite3_bind_text(q, 1, kv->ns, -1, SQLITE_STATIC);
+    sql_bind_bytes(q, 2, kv->key);
+    if (s != SQL_KV_DELETE)
+        sql_bind_bytes(q, 3, kv->value);
+    int rc = settle(op, sql_run(&st->main, s));
+    if (rc == SQLITE_OK && kv->verb == KV_CONSUME && sqlite3_changes(st->main.db) == 0)
+        op->err = BH_CONFLICT;
+    return rc;
+}
+
+/* One statement undoes itself; only several need a savepoint. */
+static int write_tx(struct store_sqlite *st, struct store_tx *t)
+{
+    int rc = t->n > 1 ? sql_run(&st->main, SQL_SAVEPOINT) : SQLITE_OK;
+
+    t->ret_failed = t->n;
+    for (size_t i = 0; i < t->n && rc == SQLITE_OK; i++) {
+        rc = run_kv(st, &t->op, &t->items[i]);
+        if (t->op.err != BH_OK) {
+            t->ret_failed = i;
+            break;
+        }
+    }
+    if (t->n > 1 && rc == SQLITE_OK && t->op.err != BH_OK)
+        rc = sql_run(&st->main, SQL_UNDO);
+    if (t->n > 1 && rc == SQLITE_OK)
+        rc = sql_run(&st->main, SQL_RELEASE);
+    return rc;
+}
+
+/* ---- erase ---- */
+
+/* The last key of those that go now, into scratch; how many they are. */
+static int erase_plan(struct store_sqlite *st, struct store_erase *e)
+{
+    sqlite3_stmt *q = st->main.sql[SQL_SCAN_UP];
+    int rc;
+
+    sqlite3_bind_text(q, 1, e->ns, -1, SQLITE_STATIC);
+    sql_bind_bytes(q, 2, e->prefix);
+    while ((rc = sqlite3_step(q)) == SQLITE_ROW) {
+        struct str key = sql_bytes(q, 0);
+        if (!str_starts(key, e->prefix) || (e->end.p != NULL && str_cmp(key, e->end) >= 0))
+            break;
+        e->more = e->n == STORE_ERASE_ITEMS;
+        if (e->more)
+            break;
+        buf_reset(&st->main.scratch);
+        buf_add_str(&st->main.scratch, key);
+        e->n++;
+    }
+    sqlite3_reset(q);
+    return rc == SQLITE_ROW || rc == SQLITE_DONE ? SQLITE_OK : rc;
+}
+
+static int write_erase(struct store_sqlite *st, struct store_erase *e)
+{
+    sqlite3_stmt *q = st->main.sql[SQL_KV_ERASE];
+    int rc;
+
+    e->n = 0;
+    e->more = false;
+    rc = erase_plan(st, e);
+    if (rc != SQLITE_OK || e->n == 0)
+        return rc;
+    sqlite3_bind_text(q, 1, e->ns, -1, SQLITE_STATIC);
+    sql_bind_bytes(q, 2, e->prefix);
+    sql_bind_bytes(q, 3, buf_str(&st->main.scratch));
+    return sql_run(&st->main, SQL_KV_ERASE);
+}
+
+/* ---- the keys of the batch ---- */
+
+static int write_seen(struct store_sqlite *st, struct store_stats *counts)
+{
+    sqlite3_stmt *q = st->main.sql[SQL_SEEN];
+
+    if (st->keys.n == 0)
+        return SQLITE_OK;
+    sqlite3_bind_int64(q, 1, st->keys_at_ms);
+    sql_bind_bytes(q, 2, buf_str(&st->keys));
+    counts->keys_written += st->keys.n / sizeof(struct hash128);
+    return sql_run(&st->main, SQL_SEEN);
+}
+
+/* ---- one transaction ---- */
 
 static int run_op(struct store_sqlite *st, struct store_op *op, struct store_stats *counts)
 {
@@ -151,4 +330,113 @@ bool batch_probe(struct store_sqlite *st)
         space_hit(st);
     roll_back(st, NULL);
     return false;
+}
+
+/* ---- what the write thread does beside its batches ---- */
+
+int64_t tend_due_us(struct store *base)
+{
+    const struct store_sqlite *st = sqlite_of(base);
+    int64_t now = thread_now_us(), due = 0;
+
+    if (st->acked.n > 0)
+        due = now + PURGE_QUIET_MS * 1000;
+    if (due != 0 && due < st->acked.retry_us)
+        due = st->acked.retry_us;
+    bool look = !worker_is_healthy(&st->worker) || st->space.state != SPACE_ROOMY;
+    if (look && (due == 0 || due > now + PROBE_MS * 1000))
+        due = now + PROBE_MS * 1000;
+    return due;
+}
+
+static bool purge_some(struct store_sqlite *st, size_t max_rows)
+{
+    pthread_mutex_lock(&st->db_lock);
+    bool ok = acked_purge(st, max_rows);
+    pthread_mutex_unlock(&st->db_lock);
+    st->acked.retry_us = ok ? 0 : thread_now_us() + PURGE_RETRY_MS * 1000;
+    return ok;
+}
+
+/* Delete settled rows: slice by slice while it is quiet, else as many as have to go now. */
+static void tend_acked(struct store_sqlite *st, bool quiet)
+{
+    struct acked *a = &st->acked;
+    int64_t now = thread_now_us();
+
+    if (a->n == 0)
+        a->since_us = 0;
+    else if (a->since_us == 0)
+        a->since_us = now;
+    if (a->n == 0 || now < a->retry_us)
+        return;
+    if (quiet) {
+        size_t before = SIZE_MAX;
+        while (a->n > 0 && a->n < before && !worker_has_work(&st->worker)) {
+            before = a->n;
+            if (!purge_some(st, PURGE_ROWS))
+                break;
+        }
+    } else if (a->n >= PURGE_BACKLOG || now - a->since_us > PURGE_LATE_MS * 1000) {
+        if (a->plan == NULL)
+            a->since_us = now; /* those that come from now on wait for the next purge */
+        purge_some(st, a->n / 16 > PURGE_ROWS ? a->n / 16 : PURGE_ROWS);
+    }
+}
+
+/* Nobody may submit a write while we are ill: gateways are told to come back later, and so may be
+ * platforms, by whoever asks /readyz. */
+static void probe(struct store_sqlite *st)
+{
+    struct store_stats counts = {0};
+
+    if (worker_is_healthy(&st->worker))
+        return;
+    pthread_mutex_lock(&st->db_lock);
+    counts.commits = batch_probe(st);
+    memcpy(counts.problem, st->batch_problem, sizeof counts.problem);
+    pthread_mutex_unlock(&st->db_lock);
+    worker_count(&st->worker, &counts);
+}
+
+/* Free pages go back to the disk while it is quiet: when room is short, or most of the file is
+ * free.  True: there is more to do. */
+static bool vacuum_some(struct store_sqlite *st)
+{
+    int64_t pages = 0, before = 0, after = 0;
+
+    if (!sql_one_int(&st->main, "PRAGMA freelist_count", &before) || before == 0 ||
+        !sql_one_int(&st->main, "PRAGMA page_count", &pages) ||
+        (st->space.state == SPACE_ROOMY && (before < VACUUM_PAGES || before < pages / 2)))
+        return false;
+    sqlite3_exec(st->main.db, "PRAGMA incremental_vacuum(512)", NULL, NULL, NULL);
+    return sql_one_int(&st->main, "PRAGMA freelist_count", &after) && after < before;
+}
+
+static void tend_space(struct store_sqlite *st, bool quiet)
+{
+    bool more = quiet, any = false;
+
+    while (more && !worker_has_work(&st->worker)) {
+        pthread_mutex_lock(&st->db_lock);
+        more = vacuum_some(st);
+        pthread_mutex_unlock(&st->db_lock);
+        any |= more;
+    }
+    pthread_mutex_lock(&st->db_lock);
+    if (any) /* the file gets smaller when the log is written back */
+        sqlite3_wal_checkpoint_v2(st->main.db, NULL, SQLITE_CHECKPOINT_PASSIVE, NULL, NULL);
+    space_look(st, any);
+    space_tell(st);
+    pthread_mutex_unlock(&st->db_lock);
+}
+
+void tend(struct store *base, bool quiet)
+{
+    struct store_sqlite *st = sqlite_of(base);
+
+    if (quiet)
+        probe(st);
+    tend_acked(st, quiet);
+    tend_space(st, quiet);
 }

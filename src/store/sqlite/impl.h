@@ -27,7 +27,7 @@
 #define VACUUM_PAGES 16384 /* free pages: from here on, when they are most of the file, they go */
 #define PURGE_LATE_MS 5000 /* the same when the oldest was settled that long ago */
 
-/* Prepared once, kept as long as the connection.  Their text is in statements.c. */
+/* Prepared once, kept as long as the connection.  Their text is in schema.c. */
 enum statement {
     SQL_BEGIN_WRITE,
     SQL_BEGIN_READ,
@@ -132,7 +132,7 @@ static inline struct store_sqlite *sqlite_of(struct store *st)
     return container_of(st, struct store_sqlite, base);
 }
 
-/* statements.c: preparing, and what a result code means */
+/* schema.c: statements, and what a result code means */
 bool statements_prepare(struct sql_conn *c, bool reader);
 void statements_finalize(struct sql_conn *c);
 int sql_run(struct sql_conn *c, enum statement s); /* step to the end and reset */
@@ -161,19 +161,9 @@ void batch_run(struct store *base, struct store_op *first, struct store_stats *c
 bool batch_forget(struct store *base, int64_t before_ms); /* false: there is more to forget */
 bool batch_probe(struct store_sqlite *st);                /* does writing work? */
 
-/* tend.c: what the write thread does beside its batches */
+/* batch.c: what the write thread does beside its batches */
 void tend(struct store *base, bool quiet);
 int64_t tend_due_us(struct store *base);
-
-/* write.c: each runs one op inside the batch's transaction, sets op->err and answers SQLITE_OK, or
- * answers the code of a failure that takes the whole transaction down. */
-int write_append(struct store_sqlite *st, struct store_append *a, struct store_stats *counts);
-int write_ack(struct store_sqlite *st, const struct store_ack *a);
-int write_mark(struct store_sqlite *st, struct store_mark *m);
-int write_tx(struct store_sqlite *st, struct store_tx *t);
-int write_seen(struct store_sqlite *st, struct store_stats *counts); /* the keys of the batch */
-
-int write_erase(struct store_sqlite *st, struct store_erase *e);
 
 /* acked.c: rows that are settled but not deleted yet */
 void acked_init(struct acked *a);
@@ -193,13 +183,10 @@ void acked_done(struct acked *a);
 
 /* read.c: reads that fail take no others with them */
 void read_run(struct store *base, struct store_op *first); /* one, or fetches linked by next */
-struct store_row read_row(sqlite3_stmt *q);                /* all but the frame */
-/* fetch.c: fetches, answered together */
-struct fetch_wish {
+struct fetch_wish {     /* of one row; fetches are answered together */
     uint64_t id;        /* 0: hidden */
     uint32_t op, place; /* whose, and where among its ids */
 };
-int fetch_run(struct store_sqlite *st, struct store_op *first);
 enum bh_err load_rows(struct store *base, store_row_cb *cb, void *ctx);
 enum bh_err load_records(struct store *base, const char *ns, store_record_cb *cb, void *ctx);
 enum bh_err load_under(struct store *base, const char *ns, struct str prefix, store_record_cb *cb,

@@ -194,7 +194,7 @@ void space_tell(struct store_sqlite *st)
 void space_look(struct store_sqlite *st, bool now)
 {
     struct space *s = &st->space;
-    int64_t now_us = worker_now_us();
+    int64_t now_us = thread_now_us();
 
     if (!now && now_us < s->look_us && s->written <= s->reserve / 8)
         return;

@@ -116,10 +116,10 @@ static void a_server_that_is_not_there_is_a_sentence(void **state)
 static int64_t open_takes_ms(const char *url)
 {
     struct store *other = NULL;
-    int64_t begun = worker_now_us();
+    int64_t begun = thread_now_us();
 
     assert_int_equal(store_postgres_open(loop, url, 0, &other, why), BH_UNAVAILABLE);
-    return (worker_now_us() - begun) / 1000;
+    return (thread_now_us() - begun) / 1000;
 }
 
 /* It takes the connection and says nothing. */
@@ -265,13 +265,13 @@ static void a_slow_server_behind_a_refused_row_does_not_hold_up_the_rest(void **
     sql("CREATE TRIGGER hang BEFORE INSERT ON bellhop.mail FOR EACH ROW EXECUTE FUNCTION "
         "bellhop.hang()");
     memset(p, 0, sizeof p);
-    int64_t begun = worker_now_us();
+    int64_t begun = thread_now_us();
     for (uint64_t i = 0; i < N; i++) {
         append_on(st, &p[i], 1, 10 + i);
         p[i].append.row_kind = i == 0 ? STORE_ROW_PASSTHROUGH : STORE_ROW_INBOUND;
     }
     settle();
-    assert_in_range((worker_now_us() - begun) / 1000, 0, 30000); /* not N times what one takes */
+    assert_in_range((thread_now_us() - begun) / 1000, 0, 30000); /* not N times what one takes */
     assert_int_equal(p[0].err, BH_REFUSED);
     assert_int_equal(p[N - 1].err, BH_UNAVAILABLE);
     sql("DROP TRIGGER hang ON bellhop.mail");
