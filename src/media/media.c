@@ -1,12 +1,12 @@
 /* media.c - design.  (media.h has the contract.)
  *
- * Every file is looked at four times in its ttl; the list of looks is in order because the step is
- * the same for all.  One that a delivery still names when it is looked at has its end put off by a
- * ttl and a step, so that it outlives the ack by a ttl at least, whenever in between the ack came;
- * nothing has to be told of acks.
+ * The sweep checks every file four times per ttl.  All files have the same interval, so appending
+ * keeps the list by_look in order.  If a delivery that names the file has not ended yet, the
+ * check postpones the expiry to one ttl and one interval from now.  So the file outlives the
+ * delivery by at least a ttl, and nobody has to report the end of a delivery to this module.
  *
- * A file goes in the order record, then file; it comes in the order file, then record.  What a
- * crash leaves between the two is a file without a record, and those go at the next start. */
+ * A new file is renamed into place before its record is written; an expired file loses its record
+ * first.  A crash in between leaves a file without a record, which the next start deletes. */
 #include "media/media.h"
 #include <dirent.h>
 #include <errno.h>
@@ -80,7 +80,7 @@ void media_file_free(struct media_file *f)
     free(f);
 }
 
-/* ---- who holds how much ---- */
+/* ---- quotas ---- */
 
 enum bh_err media_charge(struct media *m, struct str tenant, uint64_t n)
 {
@@ -183,7 +183,7 @@ static void remove_path(struct media *m, const char *path)
     r->work = (struct work){.run = remove_on_thread, .done = removal_done};
     if (work_start(m->threads, &r->work) == BH_OK)
         return;
-    free(r->path); /* too much to do: the next start removes it */
+    free(r->path); /* the queue is full: the next start deletes the file */
     free(r);
 }
 
@@ -240,7 +240,7 @@ static void on_sweep(struct timer *t)
 
     list_each (&m->by_look, it, nxt) {
         struct media_file *f = list_entry(it, struct media_file, link);
-        if (f->look_ms > now && f->look_ms <= now + step) /* a clock set back must not keep it */
+        if (f->look_ms > now && f->look_ms <= now + step) /* else the clock was set back */
             break;
         if (is_held(m, f))
             f->until_ms = now + m->env.settings->ttl_ms + step;
@@ -251,12 +251,12 @@ static void on_sweep(struct timer *t)
         f->look_ms = now + step;
         list_move(&f->link, &m->by_look);
         if (nxt == &m->by_look)
-            break; /* once around */
+            break; /* every file was checked once */
     }
     arm_sweep(m);
 }
 
-/* ---- looking ---- */
+/* ---- lookup ---- */
 
 const struct media_file *media_find(const struct media *m, struct str id)
 {
@@ -307,7 +307,7 @@ void media_stats(const struct media *m, struct media_stats *ret)
 
 struct media_read {
     struct work work;
-    struct timer refused; /* armed: the threads did not take it */
+    struct timer refused; /* armed when the threads refuse the job */
     struct list link;
     struct media *m;       /* borrowed */
     media_opened_cb *done; /* NULL: cancelled */
@@ -369,10 +369,10 @@ void media_read_cancel(struct media_read **r)
     *r = NULL;
 }
 
-/* ---- where a file is read, and what proves that one may ----
+/* ---- URLs and their signatures ----
  *
- * A signature is the first half of a keyed fingerprint of the id and the second it ends: too long
- * to guess, short enough for a URL that people copy. */
+ * A signature is the first 16 bytes of a MAC over the id and the expiry time in seconds: too long
+ * to guess, and short enough for a URL that people copy. */
 
 enum { SIGNATURE_BYTES = 16 };
 
@@ -447,9 +447,9 @@ struct str media_id_in(struct str url)
 
 struct media_loading {
     struct media *m;
-    struct media_file **all; /* owned; what is in them goes to the media */
+    struct media_file **all; /* owned; the media takes over the files */
     size_t n, cap;
-    struct buf lost; /* ids whose file is not there, MEDIA_ID_CHARS each */
+    struct buf lost; /* ids of missing files, MEDIA_ID_CHARS each */
 };
 
 static bool is_there(struct media *m, const struct media_file *f)
@@ -486,8 +486,8 @@ static bool on_record(void *ctx, struct str key, void *thing)
     return true;
 }
 
-/* Every record whose file is there.  A record without its file comes of a crash between the two, or
- * of a restored backup: it goes. */
+/* Loads every record whose file exists with the recorded size, and deletes the other records.  A
+ * restored backup of the store leaves such records. */
 static enum bh_err load(struct media *m, char *ret_why)
 {
     struct media_loading l = {.m = m};
@@ -500,8 +500,8 @@ static enum bh_err load(struct media *m, char *ret_why)
         struct media_file *f = l.all[i];
         f->charged = f->size > MEDIA_LEAST_CHARGE ? f->size : MEDIA_LEAST_CHARGE;
         if (media_charge(m, str_of(f->tenant), f->charged) != BH_OK)
-            f->charged = 0; /* the quota was made smaller: what is there stays its time */
-        /* Whether a delivery of it was settled just before we stopped is not known. */
+            f->charged = 0; /* a smaller quota does not shorten the life of a file */
+        /* A delivery may have ended just before the process stopped. */
         if (f->n_holds > 0)
             f->until_ms = now + m->env.settings->ttl_ms;
         media_file_add(m, f);
@@ -556,7 +556,7 @@ void media_close(struct media *m)
     free(m);
 }
 
-/* Another node may be writing it, or its record. */
+/* With a shared store, another node may still be writing the file or its record. */
 static bool is_young(const struct media *m, const char *path)
 {
     struct stat st;

@@ -1,8 +1,7 @@
 /* media_fetch.c - design.  (media_fetch.h has the contract.)
  *
- * The answer is not taken faster than the disk takes it: while a piece is being written the
- * transfer is paused.  The writer is made when the first bytes come, for only then is it known that
- * there is an answer worth keeping and what it says it is. */
+ * The transfer pauses while a piece is being written, so it is never faster than the disk.  The
+ * writer is created when the first bytes arrive: only then are the answer's type and size known. */
 #include "media/media_fetch.h"
 #include <stdio.h>
 #include <stdlib.h>
@@ -19,7 +18,7 @@ struct media_fetch {
     void *ctx;
     struct http_call *call;     /* owned; NULL: ended */
     struct media_write *writer; /* owned; NULL: not begun, or ended */
-    char *tenant, *type, *name; /* owned; type NULL: as the answer says */
+    char *tenant, *type, *name; /* owned; type NULL: the answer's Content-Type */
     uint64_t max_bytes;
     int64_t timeout_ms;
     bool has_room, redirects, no_page;
@@ -48,7 +47,7 @@ static void end(struct media_fetch *f, const struct media_file *file, const char
     done(ctx, file, text);
 }
 
-/* ---- the writer's side ---- */
+/* ---- writing ---- */
 
 static void on_room(void *ctx)
 {
@@ -73,7 +72,7 @@ static void on_written(void *ctx, enum bh_err err, const struct media_file *file
 
 static const struct media_write_ops writer_ops = {.room = on_room, .done = on_written};
 
-/* False: there is no writer, and why says so. */
+/* Creates the writer.  False: f->why has the reason. */
 static bool begin(struct media_fetch *f, const struct http_result *head, struct str first)
 {
     struct str said = http_result_header(head, "Content-Type");
@@ -105,7 +104,7 @@ static bool begin(struct media_fetch *f, const struct http_result *head, struct 
     return f->writer != NULL;
 }
 
-/* ---- the network's side ---- */
+/* ---- downloading ---- */
 
 static http_done_cb on_done;
 
@@ -148,7 +147,7 @@ static void start(struct media_fetch *f, const char *url, const char *const *hea
     f->call = http_fetch(m->env.http, &what, on_done, f);
 }
 
-/* True: it is asked for elsewhere. */
+/* Follows a redirect.  True: a new request has started. */
 static bool follow(struct media_fetch *f, const struct http_result *r)
 {
     struct str to = http_result_header(r, "Location");

@@ -1,7 +1,9 @@
-/* media_fetch.h - a file from elsewhere: a platform's, or one at a public address.
+/* media_fetch.h - downloads a file from a platform or a public address into the media folder.
  *
- * Streamed to disk as it comes, never followed elsewhere, only 2xx.  What answers with a web page
- * where a file was expected has not answered.
+ * host/fetch.c downloads what people send, platform/sender_files.c what agents send.
+ *
+ * The answer is streamed to disk.  Only a 2xx answer counts, and at most one redirect is followed.
+ * A web page or a JSON error in place of the expected type is a failure.
  */
 #pragma once
 #include "media/media.h"
@@ -10,15 +12,15 @@ struct media_fetch; /* a cancel handle */
 
 struct media_source { /* borrowed for the call */
     const char *url;
-    const char *const *headers; /* "Name: value", NULL-terminated; NULL: none */
-    bool trusted;               /* the platform's own host: private addresses are fine */
-    bool redirects; /* it may be elsewhere, once: asked there without headers, as a stranger's */
-    struct str tenant, type, name; /* absent type: what the answer says */
-    bool no_page;                  /* a web page is not what was meant */
+    const char *const *headers;    /* "Name: value", NULL-terminated; NULL: none */
+    bool trusted;                  /* the platform's own host: private addresses are allowed */
+    bool redirects;                /* follows one redirect, untrusted and without @headers */
+    struct str tenant, type, name; /* absent type: the answer's Content-Type */
+    bool no_page;                  /* a web page is a failure, whatever the type */
     uint64_t max_bytes;            /* 0: MEDIA_MAX_BYTES */
     int64_t timeout_ms;            /* 0: media.wait */
 };
-/* @f on success, else NULL and @why is a sentence for people. */
+/* @f is NULL on failure; @why then is a sentence to show to people. */
 typedef void media_fetched_cb(void *ctx, const struct media_file *f, const char *why);
 
 /* @done runs later, once, unless cancelled. */

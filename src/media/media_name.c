@@ -1,7 +1,7 @@
-/* media_name.c - names and types that others chose, made harmless.
+/* media_name.c - sanitizes file names and types that people and agents choose.
  *
- * A name is for showing and for the ending of a local copy; no file of ours is ever called so.  A
- * type is believed as far as the first bytes do not speak against it. */
+ * A name is only shown, and gives a downloaded copy its extension; files in media.dir are named by
+ * id.  media_write.c checks the type against the file's first bytes (media_sniff). */
 #include <string.h>
 #include "base/mem.h"
 #include "base/percent.h"
@@ -41,8 +41,8 @@ void media_type_add(struct buf *out, struct str type)
     buf_add_str(out, is_type(t) ? t : STR("application/octet-stream"));
 }
 
-/* Control characters, ends of lines, and what makes people read a name in another direction than it
- * is written ("cat<right to left>gnp.exe").  @n bytes, one character. */
+/* True for control characters, line separators, and marks that change the reading direction
+ * ("cat<right to left>gnp.exe").  @c is one character of @n bytes. */
 static bool is_hidden(const unsigned char *c, size_t n)
 {
     if (n == 1)
@@ -55,7 +55,7 @@ static bool is_hidden(const unsigned char *c, size_t n)
            (c[1] == 0x81 && c[2] >= 0xa6 && c[2] <= 0xa9);
 }
 
-/* Bytes that are no UTF-8 are taken for Latin-1: that is what headers carry. */
+/* Reads bytes that are not UTF-8 as Latin-1, which HTTP headers carry. */
 static void add_char(struct buf *out, struct str s, size_t *at)
 {
     const unsigned char *c = (const unsigned char *)s.p + *at;
@@ -85,7 +85,7 @@ void media_name_add(struct buf *out, struct str name)
         size_t before = out->n;
         add_char(out, name, &at);
         if (before == start && out->n == start + 1 && strchr(" .", out->p[start]) != NULL)
-            out->n = start; /* also behind characters that are hidden */
+            out->n = start; /* drops leading spaces and dots, also after hidden characters */
         if (out->n - start > MAX_NAME) {
             out->n = before;
             break;
@@ -172,7 +172,7 @@ void media_disposition_add(struct buf *out, bool inline_, struct str name)
         return;
     buf_add_z(out, "; filename*=UTF-8''");
     percent_encode(out, name);
-    /* The plain one comes last: the released gateway reads to the end of the line. */
+    /* The plain name is last: the released gateway reads up to the end of the line. */
     buf_add_z(out, "; filename=\"");
     add_quoted(out, name);
     buf_add_c(out, '"');

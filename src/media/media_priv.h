@@ -1,4 +1,4 @@
-/* media_priv.h - what the files of this folder share. */
+/* media_priv.h - struct media and the calls between the files of this folder. */
 #pragma once
 #include "base/clock.h"
 #include "base/map.h"
@@ -6,41 +6,41 @@
 #include "media/media_write.h"
 #include "net/work.h"
 
-/* A small file counts as so much: that bounds how many there are. */
+/* The least a file is charged, however small: it bounds the number of files. */
 #define MEDIA_LEAST_CHARGE ((uint64_t)64 << 10)
 
-struct media_tenant { /* what one holds; exists while it holds something */
+struct media_tenant { /* exists while the tenant is charged for a file */
     char *name;       /* owned */
-    uint64_t charged;
+    uint64_t charged; /* bytes, files being written included */
 };
 
 struct media {
     struct media_env env;
-    struct clock *clock;       /* borrowed */
-    struct work_pool *threads; /* owned */
-    struct map files;          /* struct media_file, owned, by id */
-    struct list by_look;
-    struct map tenants;
-    struct list writers, reads, fetches; /* under way */
+    struct clock *clock;                 /* borrowed */
+    struct work_pool *threads;           /* owned */
+    struct map files;                    /* struct media_file, owned, by id */
+    struct list by_look;                 /* all files, next check first */
+    struct map tenants;                  /* struct media_tenant, owned, by name */
+    struct list writers, reads, fetches; /* in progress */
     struct timer sweep;
-    struct buf path;
-    char *dir; /* owned */
-    uint64_t charged;
+    struct buf path;  /* media_path() returns it */
+    char *dir;        /* owned */
+    uint64_t charged; /* bytes, of all tenants */
     struct media_stats n;
     bool closing;
 };
 
-/* BH_BUSY: over a quota.  Else @n bytes more are @tenant's. */
+/* Charges @n bytes to @tenant's quota.  BH_BUSY: over the tenant's or the total quota. */
 enum bh_err media_charge(struct media *m, struct str tenant, uint64_t n) BH_MUST_USE;
 void media_discharge(struct media *m, struct str tenant, uint64_t n);
 
 void media_id_make(struct media *m, char ret_id[MEDIA_ID_CHARS + 1]);
-/* A file that is there, with its record on disk. @f is taken over. */
+/* Adds a file whose record is committed.  Takes ownership of @f. */
 void media_file_add(struct media *m, struct media_file *f);
 void media_file_free(struct media_file *f);
 extern const struct record_form media_form;
 
-void media_writers_drop(struct media *m); /* while closing, after the threads ended */
+void media_writers_drop(struct media *m); /* in media_close(), after the threads have ended */
 void media_fetches_drop(struct media *m);
 static inline void media_path_add(struct buf *out, const struct media *m, const char *id,
                                   const char *suffix)

@@ -1,11 +1,12 @@
 /* media_write.c - design.  (media_write.h has the contract.)
  *
- * A writer has at most one job with the threads: WRITE (a piece, and for the first one the file is
- * made), then FINISH (sync, rename, sync the folder), or REMOVE.  What is asked while a job runs is
- * remembered and follows it.  An aborted writer has no owner any more and frees itself.
+ *      IDLE --add--> PIECE --> IDLE ...  --end--> FINISH --> RECORD --> done(), freed
+ *        '--abort, failure--> REMOVE --> done() unless aborted, freed
  *
- *      IDLE --add--> WRITE --> IDLE ...  --end--> FINISH --> RECORD --> done(), freed
- *        '--abort, failure--> REMOVE --> freed */
+ * A writer has at most one job on the threads.  PIECE writes a piece, and creates the file first
+ * if needed.  FINISH syncs the file, renames it and syncs the folder.  RECORD waits for the store.
+ * media_end() and media_abort() during a job only set a flag; next() acts on it after the job.  An
+ * aborted writer has no owner and frees itself. */
 #include "media/media_write.h"
 #include <assert.h>
 #include <errno.h>
@@ -21,7 +22,7 @@
 #include "store/store.h"
 
 enum { HEAD_BYTES = 64 };
-#define SLICE_BYTES ((uint64_t)512 << 10) /* of one file that wait for the disk, at most */
+#define SLICE_BYTES ((uint64_t)512 << 10) /* of one file, unsynced at most */
 
 enum write_state { WRITE_IDLE, WRITE_PIECE, WRITE_FINISH, WRITE_REMOVE, WRITE_RECORD };
 
@@ -31,16 +32,16 @@ struct media_write {
     struct media_write_ops ops;
     void *ctx;
     struct work work;
-    struct timer soon;       /* what must not happen inside a call of its owner's */
-    struct media_file *file; /* owned until it is the media's */
+    struct timer soon;       /* runs callbacks outside of the caller's call */
+    struct media_file *file; /* owned; NULL: the media owns it */
     uint64_t max_bytes, charged;
-    uint64_t written, on_disk; /* bytes; of the thread that has the job */
-    int fd;                    /* -1: not made yet */
-    int error;                 /* errno of a thread; 0: fine */
+    uint64_t written, on_disk; /* bytes; only the job's thread uses them */
+    int fd;                    /* -1: not created yet */
+    int error;                 /* errno of the last job; 0: none */
     uint8_t state;             /* enum write_state */
     bool ended;                /* media_end() was called */
-    bool aborted;              /* nobody is told anything any more */
-    bool refused;              /* the threads did not take the job */
+    bool aborted;              /* no callback runs any more */
+    bool refused;              /* the thread pool refused the job */
     enum bh_err failed;
     char *piece; /* owned; while WRITE_PIECE */
     size_t n_piece;
@@ -85,7 +86,7 @@ static bool write_all(int fd, const char *p, size_t n)
     return true;
 }
 
-/* What is left belongs to messages: a disk that people fill with pictures must not stop them. */
+/* spare_bytes of the disk are reserved for the store: files must never stop messages. */
 static bool has_room(const struct media_write *w)
 {
     struct statvfs disk;
@@ -94,16 +95,15 @@ static bool has_room(const struct media_write *w)
            (uint64_t)disk.f_bavail * disk.f_frsize >= w->m->env.spare_bytes + w->n_piece;
 }
 
-/* A commit of the store waits for what the disk has to do before it, so files must not pile up in
- * memory until the kernel writes them all at once, or until each is synced as a whole: it goes to
- * the disk in slices, and whoever sends it waits for that. */
+/* Syncs the file slice by slice.  A commit of the store waits for everything queued on the disk
+ * before it, so the page cache must not collect whole files.  The uploader waits instead. */
 static void write_back(struct media_write *w)
 {
     if (w->written - w->on_disk < SLICE_BYTES)
         return;
     sync_file_range(w->fd, (off64_t)w->on_disk, (off64_t)(w->written - w->on_disk),
                     SYNC_FILE_RANGE_WAIT_BEFORE | SYNC_FILE_RANGE_WRITE |
-                        SYNC_FILE_RANGE_WAIT_AFTER); /* fails where there is no such call: fine */
+                        SYNC_FILE_RANGE_WAIT_AFTER); /* may fail: not every file system has it */
     w->on_disk = w->written;
 }
 
@@ -155,7 +155,7 @@ static void on_recorded(void *ctx, enum bh_err err)
     if (err != BH_OK)
         fail(w, BH_UNAVAILABLE);
     if (err != BH_OK || w->aborted) {
-        if (err == BH_OK) /* the record goes first, as always */
+        if (err == BH_OK) /* delete the record before the file */
             record_delete(w->m->env.store, &media_form, str_of(w->file->id));
         next(w);
         return;
@@ -185,7 +185,7 @@ static void on_job(struct work *work)
     enum write_state was = (enum write_state)w->state;
 
     if (w->m->closing)
-        return; /* media_writers_drop() */
+        return; /* media_writers_drop() frees the writer */
     w->state = WRITE_IDLE;
     free(w->piece);
     w->piece = NULL;
@@ -216,7 +216,7 @@ static void start(struct media_write *w, enum write_state state, work_fn *run)
         timer_set(w->m->clock, &w->soon, 0);
 }
 
-/* A type that the first bytes speak against is not repeated. */
+/* Detects a type that was not given, and drops an image type that the first bytes contradict. */
 static void settle_type(struct media_write *w)
 {
     struct str seen = media_sniff(str_make(w->head, w->n_head)), said = str_of(w->file->type);
@@ -233,7 +233,7 @@ static void settle_type(struct media_write *w)
     }
 }
 
-/* Nothing is with the threads: what follows? */
+/* Starts the next job when no job is running. */
 static void next(struct media_write *w)
 {
     assert(w->state == WRITE_IDLE);
@@ -313,7 +313,7 @@ struct media_write *media_begin(struct media *m, const struct media_spec *spec,
     return w;
 }
 
-/* Larger than announced: what it holds grows with it. */
+/* Charges what exceeds the announced size. */
 static enum bh_err charge_more(struct media_write *w)
 {
     if (w->file->size <= w->charged)
@@ -376,7 +376,7 @@ void media_writers_drop(struct media *m)
 {
     list_each (&m->writers, it, nxt) {
         struct media_write *w = list_entry(it, struct media_write, link);
-        if (w->state != WRITE_RECORD) /* else its record may be written: the file stays with it */
+        if (w->state != WRITE_RECORD) /* else the record may be committed: keep the file */
             unlink(w->whole);
         unlink(w->part);
         destroy(w);

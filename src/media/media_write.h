@@ -1,12 +1,13 @@
-/* media_write.h - one file being written.
+/* media_write.h - writes one file to the media folder, piece by piece, on a thread.
  *
  *      w = media_begin(m, &spec, handlers, ctx)
- *      media_add(w, bytes)  --> a thread writes --> handlers->room(): the next piece
+ *      media_add(w, bytes)  --> a thread writes --> handlers->room(): add the next piece
  *      media_end(w)         --> synced, renamed, recorded --> handlers->done(file)
- *      media_abort(&w)          any time before done(): nothing is left of it
+ *      media_abort(&w)          any time before done(): the file is deleted
  *
- * One piece at a time: after media_add() nothing may be added until room() has run.  So a writer
- * costs one piece of memory, however slow the disk is.
+ * Uploads (http/media_route.c) and media_fetch.c write through it.  After media_begin() and after
+ * each media_add() the caller waits for room() before adding more.  So a writer holds one piece in
+ * memory, however slow the disk is.
  */
 #pragma once
 #include "media/media.h"
@@ -14,23 +15,24 @@
 struct media_write;
 
 struct media_spec {    /* borrowed for the call */
-    struct str tenant; /* pays for it, and may read it */
+    struct str tenant; /* its quota is charged; it may read the file */
     struct str type, name;
     uint64_t max_bytes; /* 0: MEDIA_MAX_BYTES */
-    uint64_t expected;  /* bytes that were announced; 0: unknown */
+    uint64_t expected;  /* announced size in bytes; 0: unknown */
 };
 
-struct media_write_ops { /* neither runs inside a call of ours */
+struct media_write_ops { /* neither runs inside media_begin(), media_add() or media_end() */
     void (*room)(void *ctx);
-    /* The last call.  BH_BUSY: over a quota; BH_MALFORMED: empty or too large; BH_UNAVAILABLE: the
-     * disk or the store failed.  @f with BH_OK only. */
+    /* The last callback; @f is NULL unless BH_OK.  BH_BUSY: over a quota, the disk is full, or the
+     * threads are busy; BH_MALFORMED: empty or too large; BH_UNAVAILABLE: disk or store failed. */
     void (*done)(void *ctx, enum bh_err err, const struct media_file *f);
 };
 
-/* NULL: over the quota already, too large as announced, or off; @ret_err says which. */
+/* NULL with @ret_err: BH_BUSY (over a quota), BH_MALFORMED (@expected is too large) or BH_REFUSED
+ * (media_env.off). */
 struct media_write *media_begin(struct media *m, const struct media_spec *spec,
                                 const struct media_write_ops *ops, void *ctx, enum bh_err *ret_err);
-/* A piece, at most 64 KiB, copied.  A failure is told by done(), soon. */
+/* Copies and writes @bytes.  done() reports a failure, later. */
 void media_add(struct media_write *w, struct str bytes);
-void media_end(struct media_write *w);    /* that was all; also right after media_add() */
+void media_end(struct media_write *w);    /* no room() needed before */
 void media_abort(struct media_write **w); /* NULL inside is fine; sets it to NULL */
