@@ -1,7 +1,7 @@
 /* door.c - design.  (door.h has the contract.)
  *
- * A slot that two sources share is stricter for both and opens again within seconds, which is
- * better than a table that grows with the number of attackers. */
+ * Two sources that share a slot share its budget, which refills within seconds.  That is better
+ * than a table that grows with the number of attackers. */
 #include "edge/door.h"
 #include <arpa/inet.h>
 #include <stdlib.h>
@@ -35,7 +35,7 @@ enum {
 
 struct source {
     struct bucket_level refusals;
-    int64_t proved_ms; /* when it last was right; 0: never */
+    int64_t proved_ms; /* time of its last valid proof; 0: never */
 };
 
 struct door {
@@ -64,7 +64,7 @@ void door_set_limits(struct door *d, const struct door_limits *l)
     d->limits = *l;
 }
 
-/* ---- who ---- */
+/* ---- sources ---- */
 
 struct address {
     uint8_t bytes[16];
@@ -100,14 +100,14 @@ struct door_source door_source(const struct door *d, struct str peer)
     return (struct door_source){hash64(&d->key, str_make(a.bytes, a.n == 16 ? 8 : a.n))};
 }
 
-/* ---- how often ---- */
+/* ---- budgets ---- */
 
 static struct source *source_at(struct door *d, struct door_source from)
 {
     return &d->sources[from.hash % SOURCES];
 }
 
-/* How often it may be refused per second. */
+/* The budget of refusals per second. */
 static uint32_t patience(const struct door *d, const struct source *s, int64_t now_ms)
 {
     bool proved = s->proved_ms != 0 && now_ms - s->proved_ms < PROVED_MS;

@@ -1,10 +1,10 @@
-/* form.c - forms.  (form.h has the contract.) */
+/* form.c - parses and writes forms.  (form.h has the contract.) */
 #include "edge/form.h"
 #include <stdlib.h>
 #include "base/percent.h"
 
-/* Decoded bytes never outnumber encoded ones, so the room made at the start is enough and the
- * pointers into it stay good. */
+/* Decoding never makes text longer, so form_parse() reserves enough space once and pointers into
+ * @out stay valid. */
 static bool decode(struct buf *out, struct str s, struct str *ret)
 {
     size_t from = out->n;

@@ -1,8 +1,8 @@
 /* sanitize.c - design.  (sanitize.h has the contract.)
  *
- * Two walks: the first collects the values that stand under the name of a credential, the second
- * writes everything but them.  A string that contains one goes as a whole: cutting the value out of
- * it could put a new one together. */
+ * Two passes: the first collects the values of credentials, the second writes everything else.  A
+ * string that contains a credential is emptied as a whole: cutting out the value could join the
+ * rest to another credential. */
 #include "edge/sanitize.h"
 #include "base/mem.h"
 
@@ -42,7 +42,7 @@ static void add_secret(struct secrets *s, struct str value)
         s->of[s->n++] = value;
 }
 
-/* @under: everything from here on stands under the name of a credential. */
+/* @under: @v is inside a field named like a credential. */
 static void collect(struct json v, bool under, struct secrets *s)
 {
     if (json_type(v) == JSON_STRING && under)

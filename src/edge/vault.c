@@ -1,10 +1,10 @@
 /* vault.c - design.  (vault.h has the contract.)
  *
- * An entry has up to four names: its session keys and its place, each with tenant and kind before
- * it, and its tenant.  All entries of one name are a chain, oldest first, found through one map.
+ * An entry has up to four names: two session keys and a place, each prefixed with tenant and kind,
+ * and its tenant.  The entries of one name form a chain, oldest first.  One map finds all chains.
  *
- * The seal is bound to tenant, kind and id: a record that is copied under another tenant's name
- * does not open.  Lives are counted by the wall clock, because they go on while bellhop is not
+ * The encryption is bound to tenant, kind and id, so a record copied to another tenant's key cannot
+ * be decrypted.  Entries expire by the wall clock, because tokens also age while bellhop is not
  * running. */
 #include "edge/vault.h"
 #include <stdlib.h>
@@ -62,8 +62,6 @@ static struct str number_key(const uint64_t *number) /* in by_number */
     return str_make(number, sizeof *number);
 }
 
-/* ---- entries: how they are found, and their form on disk ---- */
-
 /* ---- names ---- */
 
 static void write_name(struct buf *out, enum vault_name what, struct str tenant, struct str kind,
@@ -77,7 +75,7 @@ static void write_name(struct buf *out, enum vault_name what, struct str tenant,
     buf_add_str(out, name);
 }
 
-/* NULL: no entry has that name.  By tenant there is one chain, of no kind and no name. */
+/* NULL: no entry has that name.  VAULT_BY_TENANT takes neither @kind nor @name. */
 static struct vault_chain *find_chain(const struct vault *v, enum vault_name what,
                                       struct str tenant, struct str kind, struct str name)
 {
@@ -216,7 +214,7 @@ static enum bh_err load(struct vault *v, char *ret_why)
 
 /* ---- the vault ---- */
 
-#define MAX_ENTRIES 100000 /* past it the oldest goes */
+#define MAX_ENTRIES 100000 /* above this, binding deletes the oldest */
 #define MAX_INSTANCES 32
 
 static void on_sweep(struct timer *t)
@@ -242,7 +240,7 @@ static void on_revoked(void *ctx, struct str id)
         log_info(NULL, "capabilities wiped: tenant=%.*s entries=%zu", STR_FMT(tenant), n);
 }
 
-/* A revocation may have come while nobody listened. */
+/* True when the tenant lost its gateways while the vault was not running. */
 static bool is_orphan(const struct vault *v, const struct vault_entry *e)
 {
     const struct vault_tenants *t = v->env.tenants;
@@ -315,7 +313,7 @@ static bool add_instance(struct vault_entry *e, struct str instance)
     return true;
 }
 
-/* The value stays sealed in memory, and is opened when somebody uses it. */
+/* Appends the context that the encrypted value is bound to. */
 static void sealed_name(const struct vault_entry *e, struct buf *out)
 {
     record_seal_name(&vault_form, str_of(e->record), "sealed", out);
@@ -356,7 +354,7 @@ void vault_bind(struct vault *v, const struct vault_spec *s)
     buf_printf(&record, "%.*s\x1f%.*s\x1f%.*s", STR_FMT(s->tenant), STR_FMT(s->kind),
                STR_FMT(s->id));
     struct vault_entry *e = map_get(&v->by_record, buf_str(&record));
-    if (e != NULL) { /* a request that was repeated, or another instance of the tenant */
+    if (e != NULL) { /* a repeated webhook, or another instance of the tenant */
         buf_done(&record);
         if (add_instance(e, s->instance))
             entry_save(v, e);

@@ -240,7 +240,7 @@ static void on_sweep(struct timer *t)
 
     list_each (&m->by_look, it, nxt) {
         struct media_file *f = list_entry(it, struct media_file, link);
-        if (f->look_ms > now && f->look_ms <= now + step) /* else the clock was set back */
+        if (f->look_ms > now && f->look_ms <= now + step) /* further: the clock was set back */
             break;
         if (is_held(m, f))
             f->until_ms = now + m->env.settings->ttl_ms + step;

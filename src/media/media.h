@@ -91,7 +91,7 @@ void media_close(struct media *m);
 const struct media_file *media_find(const struct media *m, struct str id);
 bool media_may_read(const struct media_file *f, struct str tenant);
 /* Records that delivery @row of an instance names the file: its tenant may read the file, which
- * does not expire before the delivery ends.  Ignored above MEDIA_MAX_HOLDS. */
+ * does not expire before the delivery ends.  Ignored when it has MEDIA_MAX_HOLDS. */
 void media_hold(struct media *m, const struct media_file *f, struct str tenant, struct str instance,
                 uint64_t row);
 /* The file's path; valid until the next call.  Open it on a thread, never on the loop. */
