@@ -32,7 +32,7 @@ struct rand;
 struct seal;
 struct store;
 
-#define MEDIA_MAX_BYTES ((uint64_t)25 << 20) /* of one file; docs/contract.md promises it */
+#define MEDIA_MAX_BYTES ((uint64_t)25 << 20) /* of one file; docs/media.md promises it */
 #define MEDIA_ID_CHARS 32
 #define MEDIA_MAX_HOLDS 64
 #define MEDIA_OFF \

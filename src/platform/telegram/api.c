@@ -1,12 +1,12 @@
-/* api.c - Telegram's API: one request and its answer, refusals in words, rate limits and moves of
- * single chats.  (telegram_priv.h has the contract.)
+/* api.c - sends requests to Telegram, reads the answers, and keeps the rate limits and moves of
+ * chats.  (telegram_priv.h has the contract.)
  *
  * Telegram answers {"ok": true, "result": ...} or {"ok": false, "error_code", "description",
- * "parameters"}.  Proxies in between answer with HTML; then the HTTP status counts.  A status of
- * 504 and an answer that is not JSON leave open what happened.
+ * "parameters"}.  A proxy may answer with HTML; then the HTTP status counts.  After a 504, or a 2xx
+ * that is not JSON, Telegram may or may not have acted: TG_UNKNOWN.
  *
- * The token is part of every address.  Foreign words (curl's, a proxy's) may quote an address, so
- * the token is cut out of every foreign word that is kept.
+ * The token is part of every URL.  Error texts of curl or a proxy may quote a URL, so keep_words()
+ * removes the token from every text that is kept.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -111,11 +111,11 @@ void tg_answer_read(struct telegram *t, struct json_parser *parser, const struct
         snprintf(ret->why, sizeof ret->why, "HTTP status %d", r->status);
 }
 
-/* ---- refusals in words ----
+/* ---- explanations of refusals ----
  *
- * Telegram offers only the description, so the table matches parts of it; a refusal that is not in
- * the table keeps Telegram's own words.  No sentence may contain the words that a gateway retries
- * on ("network", "timed out"): these refusals are final. */
+ * Telegram has no error numbers for refusals, so the table matches parts of the description.  A
+ * refusal that is not in the table keeps Telegram's description.  Gateways retry on words such as
+ * "network" and "timed out": no sentence may contain them, because refusals are final. */
 
 static const struct {
     const char *part, *sentence;
@@ -163,9 +163,8 @@ bool tg_refuses_entities(const struct tg_answer *a)
 
 /* ---- single chats ----
  *
- * An entry exists while there is something to remember: where the chat moved (also in the store,
- * key "<bot> US <token id> US moved US <old>"), how long it is limited, when the bot last typed in
- * it. */
+ * An entry keeps the chat's move to another id (also in the store, as tg_moved_form), its rate
+ * limit, and the time of the last "typing".  sweep_chats() frees entries that hold nothing. */
 
 struct tg_chat {
     char id[TG_CHAT_CHARS];
@@ -173,7 +172,6 @@ struct tg_chat {
     int64_t limited_until_ms, typed_ms;                      /* monotonic; 0: never */
 };
 
-/* Frees the entries with nothing left to remember. */
 static void sweep_chats(struct telegram *t)
 {
     int64_t now = clock_now_ms(t->env->clock);
@@ -194,7 +192,7 @@ static struct tg_chat *chat_find(struct telegram *t, struct str id)
     return map_count(&t->chats) > 0 ? map_get(&t->chats, id) : NULL;
 }
 
-/* NULL: @id cannot be a chat's, or the table is full. */
+/* Finds or adds an entry.  NULL: @id is not a chat's id, or the table is full. */
 static struct tg_chat *chat_get(struct telegram *t, struct str id)
 {
     struct tg_chat *c = chat_find(t, id);
@@ -317,8 +315,8 @@ bool tg_chat_typed(struct telegram *t, struct str id)
     return false;
 }
 
-/* Telegram does not say whether a rate limit is for one chat or for the whole bot.  Three limited
- * chats at once mean the bot: it rests until the shortest limit has passed. */
+/* Telegram does not say whether a rate limit is for one chat or for the whole bot.  If three chats
+ * are limited at once, the whole bot pauses until the shortest limit has passed. */
 int64_t tg_limit_of_all(struct telegram *t)
 {
     int64_t now = clock_now_ms(t->env->clock), shortest = 0;

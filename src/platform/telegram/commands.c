@@ -1,8 +1,8 @@
 /* commands.c - registers the commands of gateways with Telegram.  (telegram_priv.h has the calls.)
  *
- * Telegram's names have no dashes: dashes become underscores, and tg_command_name() gives them
- * back. The whole list is one request, sent when the list changed; the store has a hash of the
- * last list, so that a restart sends nothing. */
+ * Telegram does not allow dashes in names.  Dashes become underscores, and tg_command_name()
+ * restores them.  One request registers the whole list when it has changed.  The store keeps a
+ * hash of the last list, so a restart sends nothing. */
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -13,7 +13,7 @@
 
 enum { CALL_MS = 15000, RETRY_MS = 60000, NAME_BYTES = 33, MAX_COMMANDS = 100 };
 
-struct dashed { /* a name that has dashes */
+struct dashed { /* a name with dashes, and its form at Telegram */
     char telegram[NAME_BYTES], name[NAME_BYTES];
 };
 
@@ -23,7 +23,7 @@ struct tg_commands {
     struct json_parser *parser;
     struct dashed dashed[MAX_COMMANDS];
     size_t n_dashed;
-    uint64_t set, sending; /* hashes; 0: nothing */
+    uint64_t set, sending; /* hashes of the registered list and the one in flight; 0: none */
     struct timer retry;
     struct http_call *call; /* owned; NULL: none in flight */
 };
@@ -57,7 +57,7 @@ static void save(struct tg_commands *c)
     record_put(c->t->env->store, &tg_commands_form, NULL, &r, false, NULL, NULL);
 }
 
-/* ---- telling Telegram ---- */
+/* ---- registering ---- */
 
 static uint64_t hash_of(const struct tg_commands *c)
 {
@@ -86,7 +86,7 @@ static void on_set(void *ctx, const struct http_result *r)
 
 static void send(struct tg_commands *c)
 {
-    timer_stop(c->t->env->clock, &c->retry); /* one at a time */
+    timer_stop(c->t->env->clock, &c->retry); /* one request at a time */
     c->sending = hash_of(c);
     c->call = tg_call(c->t, "setMyCommands", buf_str(&c->body), CALL_MS, on_set, c);
 }
@@ -161,7 +161,7 @@ struct str tg_command_name(const struct telegram *t, struct str name)
     return name;
 }
 
-/* ---- the entrance ---- */
+/* ---- the interface ---- */
 
 void tg_set_commands(struct platform *p, struct str commands)
 {
@@ -182,7 +182,8 @@ void tg_set_commands(struct platform *p, struct str commands)
     if (!json_parse(c->parser, commands, &doc))
         return;
     write_commands(c, doc);
-    bool none = c->set == 0 && json_count(doc) == 0; /* commands made by hand stay */
+    bool none =
+        c->set == 0 && json_count(doc) == 0; /* keeps commands that were registered by hand */
     if (c->call == NULL && hash_of(c) != c->set && !none)
         send(c);
 }

@@ -1,26 +1,25 @@
-/* inbound.c - Telegram's updates: the connection that brings them, and their way to host_accept().
+/* inbound.c - receives Telegram's updates, by polling or webhook, and passes them to host_accept().
  * (telegram_priv.h has the calls.)
  *
  *      WHO --getMe--> HOOK --deleteWebhook--> FETCH --updates--> DELIVER
  *                       |                       ^----- all accepted ---'
  *                       '--setWebhook--> LISTEN <--timer, getWebhookInfo--> CHECK --gone--> HOOK
- *      every state but DELIVER --failure--> REST --timer--> the state it came from (or WHO, HOOK)
+ *      WHO, HOOK, FETCH, CHECK --failure--> REST --timer--> the same state (or WHO, HOOK)
  *
  *      one update of a batch:  WAITING --> ACCEPTING --accepted--> DONE
  *                                 ^--- timer --- RETRY <--busy---'
  *
- * Telegram forgets an update when the next getUpdates asks for a higher one.  So FETCH is entered
- * only once every update of the batch was accepted: delivered, stored, or of no interest.  Updates
- * of one chat in a batch go one after the other: an update that must be retried holds back its own
- * chat and no other.  An update that was accepted and not confirmed when the process died comes
- * again, and the host drops it by its event id.
+ * Telegram deletes an update when the next getUpdates names a higher offset.  So the next request
+ * waits until every update of the batch is done: stored, ignored or refused.  Updates of one chat
+ * are accepted in order, so a retry delays its own chat only.  If the process dies before it
+ * confirms a stored update, Telegram sends the update again and the host drops the duplicate.
  *
- * The offset is stored with its time.  After a week without updates Telegram may continue with any
- * number, so an old offset is worse than none.
+ * The offset is stored with the time.  After a week without updates Telegram may restart the
+ * numbers, so an offset older than six days is not sent.
  *
- * A webhook shows the registered secret in a header; without it nothing is read.  It is answered
- * with 200 once the event is stored, so Telegram repeats what could not be stored.  Telegram sends
- * the updates of one chat one after the other. */
+ * A webhook carries the registered secret in a header; a request without it is refused unread.  The
+ * answer is 200 once the event is stored, and 503 otherwise, so that Telegram retries.  Telegram
+ * sends the updates of one chat in order. */
 #include <assert.h>
 #include <inttypes.h>
 #include <stdio.h>
@@ -35,15 +34,15 @@
 #include "platform/telegram/telegram_priv.h"
 #include "store/store.h"
 
-#define POLL_S 50 /* the longest Telegram waits */
+#define POLL_S 50 /* long polling: Telegram answers after this time at the latest */
 #define CALL_MS 15000
 #define MAX_REST_MS 60000
 #define REVOKED_REST_MS 60000
 #define FIRST_CHECK_MS 30000
 #define CHECK_MS 300000
 #define OFFSET_VALID_MS ((int64_t)6 * 86400 * 1000)
-#define QUICK_MS 1000     /* an empty answer this soon: a server without long polling, */
-#define QUICK_REST_MS 300 /* which is polled with this pause */
+#define QUICK_MS 1000     /* an empty answer within this time: a server without long polling */
+#define QUICK_REST_MS 300 /* the pause between requests to such a server */
 #define MAX_RETRY_MS 30000
 #define RETRIES_ARE_A_PROBLEM 5
 
@@ -94,13 +93,13 @@ static void restore_name(struct telegram *t, struct event *ev)
     struct str name = tg_command_name(t, word);
     if (str_eq(name, word))
         return;
-    char *text = arena_alloc(&t->arena, rest.n); /* names are of one length */
+    char *text = arena_alloc(&t->arena, rest.n); /* both names have the same length */
     memcpy(text, rest.p, rest.n);
     memcpy(text + 1, name.p, name.n);
     ev->text = str_make(text, rest.n);
 }
 
-/* Adds what was said before in the group or topic, as far as platform/recent remembers it. */
+/* Adds the earlier messages of the group or topic that platform/recent.h has kept. */
 static void add_context(struct telegram *t, struct event *ev)
 {
     struct event_said *said;
@@ -137,8 +136,8 @@ static void accept_event(struct telegram *t, const struct event *ev, tg_accepted
 
 /* ---- people's reactions to the bot's messages ----
  *
- * Telegram does not say whose message got the reaction, so t->sent remembers the bot's last ones;
- * reactions to other messages are ignored. */
+ * Telegram does not tell the author of the message that got the reaction.  So t->sent keeps the
+ * bot's last messages, and reactions to other messages are ignored. */
 
 void tg_reactions_sent(struct telegram *t, struct str chat, int64_t message, int64_t thread)
 {
@@ -210,7 +209,7 @@ static bool accept_update(struct telegram *t, struct json update, tg_accepted_fn
         return false;
     }
     restore_name(t, &ev);
-    ev.former_key = tg_chat_before(t, ev.chat_id); /* of a group that became a supergroup */
+    ev.former_key = tg_chat_before(t, ev.chat_id); /* set if the group became a supergroup */
     add_context(t, &ev);
     accept_event(t, &ev, done, tag);
     return true;
@@ -249,7 +248,7 @@ const char *tg_state_name(const struct telegram *t)
     return states[t->poll.state].name;
 }
 
-/* 1, 2, 4 ... s, at most @max_ms, with a quarter of jitter either way. */
+/* Exponential backoff: 1, 2, 4 ... s up to @max_ms, with jitter of a quarter. */
 static int64_t backoff_ms(struct telegram *t, int64_t max_ms)
 {
     unsigned n = t->poll.failures < 10 ? t->poll.failures : 10;
@@ -294,7 +293,7 @@ static void batch_fill(struct telegram *t, struct json updates)
         qsort(p->batch, p->n_batch, sizeof p->batch[0], by_id);
 }
 
-/* Is an earlier update of the same chat not accepted yet? */
+/* True while an earlier update of the same chat is not done. */
 static bool must_wait(const struct tg_poll *p, size_t i)
 {
     for (size_t k = 0; k < i; k++)
@@ -429,7 +428,7 @@ static void failed(struct telegram *t, const struct tg_answer *a)
     log_debug(&t->log, "%s failed: code=%d %s", states[from].name, a->code, a->why);
 }
 
-/* Reads the answer of the connection's own call; false: it failed, and the connection rests. */
+/* Reads the answer to poll.call.  False: the call failed, and the state is REST. */
 static bool answered(struct telegram *t, const struct http_result *r, struct tg_answer *ret)
 {
     t->poll.call = NULL;
@@ -478,7 +477,7 @@ static void ask_who(struct telegram *t)
     t->poll.call = tg_call(t, "getMe", STR("{}"), CALL_MS, on_me, t);
 }
 
-/* ---- webhook or not ---- */
+/* ---- registering or deleting the webhook ---- */
 
 #define UPDATES \
     "\"message\",\"edited_message\",\"channel_post\",\"edited_channel_post\"," \
@@ -541,7 +540,7 @@ static void set_up(struct telegram *t)
     buf_done(&url);
 }
 
-/* ---- is the webhook still registered, and does it work? ---- */
+/* ---- checking the webhook ---- */
 
 static void judge_webhook(struct telegram *t, struct json info)
 {
@@ -596,7 +595,7 @@ static void on_updates(void *ctx, const struct http_result *r)
     recovered(t);
     t->base.last_event_ms = clock_wall_ms(t->env->clock);
     batch_fill(t, a.result);
-    if (t->poll.n_batch == 0 && json_count(a.result) > 0) { /* none of them is an update */
+    if (t->poll.n_batch == 0 && json_count(a.result) > 0) { /* no element is an update */
         a = (struct tg_answer){.outcome = TG_REFUSED,
                                .why = "getUpdates answers with something other than updates"};
         failed(t, &a);
@@ -615,7 +614,8 @@ static void on_updates(void *ctx, const struct http_result *r)
 
 static void fetch(struct telegram *t)
 {
-    /* A process that is stopped cannot hang up.  Telegram must, before the next process polls. */
+    /* A process that is paused cannot close its connection, and only one process may poll.  So
+     * the request ends at Telegram before another process may take over the bot. */
     int64_t wait_s = t->env->alone_ms != NULL ? t->env->alone_ms(t->env->alone_ctx) / 1000 : POLL_S;
     struct buf body = BUF_INIT;
     struct jw w = jw_begin(&body);
@@ -702,7 +702,7 @@ static bool shows_secret(const struct telegram *t, struct http_req *req)
 
     if (t->secret == NULL)
         return false; /* this bot polls */
-    sha256(shown, a); /* hashes have one length: the comparison does not reveal the secret's */
+    sha256(shown, a); /* comparing hashes does not reveal the secret's length */
     sha256(str_of(t->secret), b);
     return ct_equal(a, b, sizeof a);
 }

@@ -1,9 +1,9 @@
 /* markdown.c - design.  (markdown.h has the contract; md_inline.c reads what is inside a line.)
  *
- * Blocks are found line by line.  A line of text joins the lines of text before it, because
- * emphasis may cross a line break; everything else stands for itself.  A quote is stripped of its
- * marks and read again as blocks of its own, once: quotes inside quotes lose their extra marks, as
- * Telegram has no nested ones. */
+ * read_blocks() finds blocks line by line.  Consecutive lines of text form one paragraph, because
+ * emphasis may cross a line break; every other block is handled alone.  The lines of a quote lose
+ * their marks and are read as blocks once more.  Nested quotes become one, because Telegram has no
+ * nested quotes. */
 #include "platform/telegram/markdown.h"
 #include <stdlib.h>
 
@@ -12,9 +12,9 @@ enum { LINE_WORK = 3 };
 struct blocks {
     struct md *md;
     struct md_scratch *scratch; /* borrowed */
-    struct str rest;            /* of the source; absent: done */
+    struct str rest;            /* unread source; absent: none */
     bool in_quote;
-    bool started;    /* something was written: the next line needs a line break */
+    bool started;    /* a line was written: the next one needs a line break */
     struct str text; /* lines of text not written yet; absent: none */
 };
 
@@ -54,7 +54,8 @@ static void flush_text(struct blocks *b)
 
 /* ---- fences and tables ---- */
 
-/* How many marks open or close a fence here; 0: none.  *@ret_info is what follows them. */
+/* The number of marks that open or close a fence; 0: not a fence.  *@ret_info is the text after
+ * them. */
 static size_t fence_marks(struct str line, char mark, struct str *ret_info)
 {
     struct str s = indent_off(line, 3);
@@ -76,7 +77,7 @@ static struct str language_of(struct str info)
     return str_make(info.p, n);
 }
 
-/* Lines written as they are; the entity ends before the line break that follows. */
+/* Writes lines unchanged; the entity ends before the next line break. */
 static void write_pre(struct blocks *b, struct str code, struct str language)
 {
     new_line(b);
@@ -183,7 +184,7 @@ static bool take_rule(struct blocks *b, struct str line)
     return true;
 }
 
-/* "- [ ] " and "- [x] " are boxes, other bullets are dots. */
+/* Removes "[ ] " or "[x] " from @s and returns a box for it; for other items returns a bullet. */
 static struct str item_mark(struct str *s)
 {
     struct str box = str_make(s->p, s->n < 4 ? s->n : 4);
@@ -272,7 +273,7 @@ static bool take_quote(struct blocks *b, struct str line)
     return true;
 }
 
-/* ---- the whole ---- */
+/* ---- the whole text ---- */
 
 static void read_blocks(struct blocks *b)
 {
@@ -298,7 +299,7 @@ static void read_blocks(struct blocks *b)
         b->text.n = (size_t)(line.p + line.n - b->text.p);
     }
     flush_text(b);
-    if (b->rest.p != NULL) { /* too much of it: the rest is text */
+    if (b->rest.p != NULL) { /* the budget of work is spent: the rest is text */
         new_line(b);
         md_add(b->md, b->rest);
         b->rest = STR_NULL;
@@ -314,8 +315,8 @@ static bool is_before(const struct md_entity *x, const struct md_entity *y)
     return x->kind > y->kind; /* quotes around links around styles */
 }
 
-/* They were added as they ended: each moves past those inside it and no further, so that this
- * takes as many steps as there are entities, times how deep they nest. */
+/* An insertion sort.  Entities were added in the order of their ends, so each moves only past the
+ * ones inside it.  The cost is the number of entities times the nesting depth. */
 static void sort_entities(struct md *m)
 {
     for (size_t i = 1; i < m->n; i++) {

@@ -1,29 +1,29 @@
 /* md_inline.c - design.  (markdown.h has the contract.)
  *
  * Two passes over one paragraph.  The first makes tokens: text, code, the borders of links, and
- * runs of * _ ~~ || which it pairs on the way with a stack, as CommonMark does; a link's text is a
- * stack of its own, so links bind tighter than emphasis.  The second writes the tokens; marks that
- * found no partner are written as they are.
+ * runs of * _ ~~ ||.  It pairs runs with a stack, as CommonMark does.  The text of a link has its
+ * own stack, so links bind tighter than emphasis.  The second pass writes the tokens; marks without
+ * a partner are written as text.
  *
- * Every search that could be repeated over the same bytes remembers that it failed (bottom[],
- * no_code) or is bounded (MAX_URL), and brackets are paired once, up front: hostile input costs
- * linear time.  What is done is counted in md.work; when it was enough, the rest is text.
+ * Hostile input costs linear time.  A search that could run over the same bytes again records its
+ * failure (bottom[], no_code) or is bounded (MAX_URL), and brackets are paired once, up front.
+ * md.work counts the steps; above MD_MOST_WORK the rest is text.
  *
- * Long because the tokens and what they mean are one grammar. */
+ * The file is long because the tokens and their meaning are one grammar. */
 #include "platform/telegram/markdown.h"
 #include <stdlib.h>
 #include "base/mem.h"
 
-enum { SEARCHED = 16 /* bytes looked at, for one step of work */ };
+enum { SEARCHED = 16 /* bytes that cost one step of work */ };
 enum { MAX_MARKS = 3, MAX_TICKS = 31, MAX_URL = 2048, MAX_NESTED = 8, MARKS = 4 };
 
 enum tok_type { TOK_TEXT, TOK_CODE, TOK_MARK, TOK_LINK, TOK_LINK_END };
 
 struct tok {
     uint8_t type;
-    char mark;                    /* TOK_MARK: one of * _ ~ | */
-    uint8_t n, n_closes, n_opens; /* characters; how many styles it closes and opens */
-    uint8_t left;                 /* characters without a partner */
+    char mark;                                   /* TOK_MARK: one of * _ ~ | */
+    uint8_t n, n_closes, n_opens;                /* characters; styles it closes and opens */
+    uint8_t left;                                /* characters without a partner */
     uint8_t closes[MAX_MARKS], opens[MAX_MARKS]; /* enum md_kind, in order of pairing */
     struct str s;                                /* text, code, or a link's destination */
 };
@@ -31,15 +31,15 @@ struct tok {
 struct scan {
     struct str s;          /* the paragraph */
     size_t *work;          /* borrowed: md.work */
-    struct md_scratch *of; /* borrowed: what is grown */
-    uint32_t *brackets;    /* borrowed; of each '[' its ']', or 0; of the ']' of a link inside a
-                            * link what follows it; NULL: there are none */
+    struct md_scratch *of; /* borrowed; owns the arrays below */
+    uint32_t *brackets;    /* borrowed; at a '[': its ']', or 0; at the ']' of a link inside a link:
+                            * the end of that link; NULL: no brackets */
     struct tok *toks;      /* borrowed */
     size_t n;
     size_t *stack; /* borrowed; tokens that may still open a style */
     size_t n_stack;
-    size_t base;          /* the stack of the link text we are in starts here */
-    size_t bottom[MARKS]; /* below this, no opener of that mark */
+    size_t base;          /* start of the stack of the current link text */
+    size_t bottom[MARKS]; /* no opener of that mark below this */
     uint32_t no_code;     /* bit n: no run of n backticks follows */
     bool in_link;
 };
@@ -96,7 +96,7 @@ static void shrink_stack(struct scan *sc, size_t n)
             sc->bottom[i] = n;
 }
 
-/* Pair what can be paired of @closer, the newest token, with what is open. */
+/* Pairs @closer, the newest token, with the open marks as far as possible. */
 static void close_styles(struct scan *sc, struct tok *closer)
 {
     size_t *bottom = &sc->bottom[mark_index(closer->mark)];
@@ -132,7 +132,7 @@ static void push_opener(struct scan *sc, size_t tok)
     sc->stack[sc->n_stack++] = tok;
 }
 
-/* A run of @n marks at @at: decide whether it may open or close, then pair it. */
+/* Decides whether the run of @n marks at @at may open or close a style, then pairs it. */
 static void take_marks(struct scan *sc, size_t at, size_t n)
 {
     char mark = sc->s.p[at];
@@ -169,7 +169,7 @@ static struct str trim_code(struct str s)
     return s;
 }
 
-/* A code span at @at, behind which *@ret_end is; false: these backticks are text. */
+/* Reads a code span at @at up to *@ret_end; false: these backticks are text. */
 static bool take_code(struct scan *sc, size_t at, size_t n, size_t *ret_end)
 {
     if (n > MAX_TICKS || sc->no_code & 1u << n)
@@ -195,7 +195,7 @@ static bool take_code(struct scan *sc, size_t at, size_t n, size_t *ret_end)
 
 /* ---- links ---- */
 
-/* Whatever Telegram refuses as the target of a link is shown as text instead. */
+/* False: Telegram would refuse this target, so the link is shown as text. */
 static bool is_target(struct str url)
 {
     static const struct str schemes[] = {{"https://", 8}, {"http://", 7}, {"tg://", 5}};
@@ -217,9 +217,8 @@ static size_t skip_blanks(struct str s, size_t at)
     return at;
 }
 
-/* The destination that starts at @at: up to white space or the bracket that closes it.  One with
- * more than MAX_NESTED open is none: links that begin inside each other are looked at so often and
- * no more. */
+/* The end of the destination that starts at @at: white space or the closing bracket.  Stops at more
+ * than MAX_NESTED open brackets, so that nested links do not scan the same bytes many times. */
 static size_t dest_end(struct str s, size_t at)
 {
     size_t end = at, depth = 0;
@@ -252,7 +251,7 @@ static size_t skip_title(struct scan *sc, size_t at)
     return end < s.n && s.p[end] == quote ? skip_blanks(s, end + 1) : at;
 }
 
-/* "(url)" or "(<url> "title")" at @at; *@ret_end is behind it. */
+/* Reads "(url)" or "(<url> "title")" at @at, up to *@ret_end. */
 static bool take_dest(struct scan *sc, size_t at, struct str *ret_url, size_t *ret_end)
 {
     struct str s = sc->s;
@@ -283,9 +282,9 @@ static bool take_dest(struct scan *sc, size_t at, struct str *ret_url, size_t *r
 
 static void scan_range(struct scan *sc, size_t from, size_t to);
 
-/* "[text](url)" whose '[' is at @open.  A link or an image inside a link is its text alone: we
- * go on behind the '[', and its ']' leads behind the whole (no recursion: they nest as deep as
- * an agent likes). */
+/* Reads "[text](url)" whose '[' is at @open.  Of a link or an image inside a link only the text
+ * stays: scanning continues after its '[', and skips from its ']' to its end.  There is no
+ * recursion, because links may be nested to any depth. */
 static bool take_link(struct scan *sc, size_t open, size_t to, size_t *ret_end)
 {
     size_t close = sc->brackets != NULL ? sc->brackets[open] : 0;
@@ -312,7 +311,7 @@ static bool take_link(struct scan *sc, size_t open, size_t to, size_t *ret_end)
     return true;
 }
 
-/* "<https://...>": the brackets go, the address stays. */
+/* Reads "<https://...>" as the address without brackets. */
 static bool take_autolink(struct scan *sc, size_t at, size_t to, size_t *ret_end)
 {
     size_t end = at + 1;
@@ -330,7 +329,7 @@ static bool take_autolink(struct scan *sc, size_t at, size_t to, size_t *ret_end
 
 /* ---- the first pass ---- */
 
-/* What starts at @at, if it is more than text: its tokens are added and *@ret_end is behind it. */
+/* Adds the tokens of the element at @at, which ends at *@ret_end.  False: it is text. */
 static bool take(struct scan *sc, size_t at, size_t to, size_t *ret_end)
 {
     char c = sc->s.p[at];
@@ -390,10 +389,10 @@ static void scan_range(struct scan *sc, size_t from, size_t to)
             text = at = end;
             continue;
         }
-        sc->n = n_before; /* it is text, or ended outside of this link's text */
+        sc->n = n_before; /* text, or it ends outside of this link's text */
         at += c == '`' || c == '*' || c == '_' || c == '~' || c == '|' ? run_of(sc->s, at, c) : 1;
     }
-    add_text(sc, text, to); /* or what is left of it when there was too much */
+    add_text(sc, text, to); /* with everything unread if the budget of work is spent */
 }
 
 static void pair_brackets(struct scan *sc)
@@ -439,7 +438,7 @@ static void end_link(struct md *m, struct str url, size_t off, size_t text_from)
     struct buf plain = BUF_INIT;
     struct str to = unescape(&plain, url);
 
-    if (m->units == off) /* a link without a text is its address */
+    if (m->units == off) /* a link without text shows its address */
         md_add(m, to);
     if (is_target(to))
         md_entity_add(m, MD_LINK, off, to);

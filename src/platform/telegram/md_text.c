@@ -1,9 +1,8 @@
 /* md_text.c - design.  (markdown.h has the contract.)
  *
- * Text and entities grow together; an entity is added when it ends, so nested ones come inner first
- * and one stable sort at the end (md_parse) puts them into Telegram's order.  Cutting works on the
- * finished text: every part takes the pieces of the entities that lie in it, so there is no marker
- * a cut could tear apart. */
+ * An entity is added when it ends, so inner entities come before outer ones; md_parse() sorts them
+ * at the end.  Cutting works on the finished text: each part gets the pieces of the entities that
+ * lie in it.  So a cut cannot break a mark. */
 #include "platform/telegram/markdown.h"
 #include <stdlib.h>
 #include "base/mem.h"
@@ -31,7 +30,7 @@ void md_add(struct md *m, struct str text)
 void md_entity_add(struct md *m, enum md_kind kind, size_t off, struct str arg)
 {
     if (m->units == off || m->n == MD_MOST_ENTITIES)
-        return; /* Telegram knows no empty entities */
+        return; /* Telegram refuses empty entities */
     if (m->n == m->cap) {
         m->cap = m->cap != 0 ? m->cap * 2 : 16;
         m->entities = xrealloc(m->entities, m->cap * sizeof *m->entities);
@@ -73,7 +72,7 @@ static bool is_space(char c)
     return c == ' ' || c == '\n' || c == '\t';
 }
 
-/* Is the text at @unit inside a fence, where white space means something? */
+/* True when @unit is inside a fence, where white space matters. */
 static bool in_pre(const struct md *m, size_t unit)
 {
     for (size_t i = 0; i < m->n && m->entities[i].off <= unit; i++)
@@ -83,10 +82,10 @@ static bool in_pre(const struct md *m, size_t unit)
 }
 
 struct border {
-    size_t at, units; /* bytes and units of the part up to here; 0: none yet */
+    size_t at, units; /* bytes and units up to the cut; 0: none yet */
 };
 
-/* Where the part that starts at @from ends when no more than @limit units fit. */
+/* Finds the end of the part that starts at @from and has at most @limit units. */
 static struct border find_cut(const struct md *m, size_t from, size_t limit)
 {
     struct border para = {0}, line = {0}, word = {0};
@@ -107,7 +106,7 @@ static struct border find_cut(const struct md *m, size_t from, size_t limit)
         at += n > 0 ? n : 1;
         units += u;
     }
-    if (is_space(m->text.p[at])) /* it fits to the last unit */
+    if (is_space(m->text.p[at])) /* the last word ends exactly at the limit */
         return (struct border){at, units};
     if (para.units >= limit / 2)
         return para;
@@ -116,7 +115,7 @@ static struct border find_cut(const struct md *m, size_t from, size_t limit)
     return word.units >= limit / 2 ? word : (struct border){at, units};
 }
 
-/* Skip white space before a part; inside a fence only the line break of the cut itself. */
+/* Skips white space before a part; inside a fence only the line break at the cut. */
 static void skip_space(const struct md *m, struct md_part *p)
 {
     bool pre = in_pre(m, p->off);

@@ -1,8 +1,8 @@
 /* normalize.c - design.  (normalize.h has the contract.)
  *
- * struct normal walks through small steps that each fill their part of the event, so an update is
- * read once.  Entity offsets count UTF-16 units of a text that bellhop holds in UTF-8; they are
- * translated and checked, never trusted. */
+ * Each take_*() function fills one part of the event from struct normal, so an update is read once.
+ * Entity offsets count UTF-16 units, and bellhop keeps text in UTF-8; tg_utf16_to_byte() converts
+ * and checks every offset. */
 #include "platform/telegram/normalize.h"
 #include <inttypes.h>
 #include <stdio.h>
@@ -11,10 +11,10 @@
 
 enum {
     ID_CHARS = 24,
-    MAX_DETAIL = 200, /* bytes of a name or a title that a note repeats */
+    MAX_DETAIL = 200, /* bytes of a name or a title in a note */
 };
 
-/* ---- what a message carries besides text, in a few words ----
+/* ---- notes: what a message contains besides text ----
  *
  * "[photo]", "[voice message, 12 s]", "[document: report.pdf]".  One row per kind of content; the
  * first that is present names the message.  The order matters twice: an animation also carries a
@@ -22,7 +22,7 @@ enum {
 
 typedef void note_fn(struct buf *out, struct json v);
 
-/* Adds a stranger's words inside the note's brackets: one line, no brackets, bounded. */
+/* Adds untrusted text to a note: one line, without brackets, at most MAX_DETAIL bytes. */
 static void add_detail(struct buf *out, const char *before, struct str s)
 {
     size_t n = 0;
@@ -150,7 +150,7 @@ static struct str note_of(struct arena *a, struct json message, struct str *ret_
 }
 
 static const struct {
-    const char *key, *kind, *type; /* the type where Telegram says none */
+    const char *key, *kind, *type; /* type: the default if Telegram gives none */
 } files[] = {
     {"voice", "voice", "audio/ogg"},      {"audio", "audio", "audio/mpeg"},
     {"animation", "video", "video/mp4"},  {"video", "video", "video/mp4"},
@@ -170,13 +170,13 @@ static void read_file(struct json v, const char *kind, const char *type, struct 
         ret->size = 0;
 }
 
-/* The file that the message carries; its file_id is the reference.  False: none. */
+/* The file of a message; its file_id is the reference.  False: no file. */
 static bool file_of(struct json message, struct event_media *ret)
 {
     struct json photo = {0};
 
     for (struct json_iter it = {0}; json_next(json_get(message, "photo"), &it);)
-        photo = it.value; /* sizes of one picture, the largest last */
+        photo = it.value; /* an array of sizes of one picture, the largest last */
     bool found = json_is_object(photo);
 
     if (found)
@@ -276,7 +276,7 @@ bool tg_utf16_to_byte(struct str s, int64_t units, size_t *ret_at)
     return true;
 }
 
-/* ---- where and who ---- */
+/* ---- chat and author ---- */
 
 static bool take_chat(struct normal *n)
 {
@@ -304,7 +304,7 @@ static bool take_chat(struct normal *n)
     return true;
 }
 
-/* Channels, and groups whose admins speak in the group's name, have a chat for an author. */
+/* The author is a chat in channels, and where admins write in the group's name. */
 static void take_author(struct normal *n)
 {
     struct event *ev = n->ev;
@@ -331,7 +331,7 @@ static bool is_me(const struct tg_me *me, struct json user)
     return me->id != 0 && json_as_i64(json_get(user, "id"), &id) && id == me->id;
 }
 
-/* ---- what it answers ---- */
+/* ---- replies ---- */
 
 static void take_reply(struct normal *n)
 {
@@ -361,7 +361,7 @@ static void take_reply(struct normal *n)
                               : json_str(json_get(n->reply, "sender_chat"), "title");
 }
 
-/* ---- what is said ---- */
+/* ---- text ---- */
 
 static bool is_our_name(const struct tg_me *me, struct str name)
 {
@@ -401,7 +401,7 @@ static bool mentions_us(const struct tg_me *me, struct str text, struct json ent
     return false;
 }
 
-/* Telegram hides an address behind words; the agent sees "words (address)". */
+/* Writes a link behind words as "words (address)", so that the agent sees the address. */
 static struct str show_links(struct arena *a, struct str text, struct json entities)
 {
     struct buf out = BUF_INIT;
@@ -442,8 +442,8 @@ static size_t word_end(struct str s, size_t at)
 
 enum command { NO_COMMAND, OUR_COMMAND, OTHERS_COMMAND };
 
-/* "/help@my_bot x": *@ret_text is "/help x", and *@ret_named says that the command names
- * the bot. */
+/* Reads "/help@my_bot x": *@ret_text is "/help x", and *@ret_named is true because the command
+ * names the bot. */
 static enum command read_command(struct normal *n, struct str text, struct str *ret_text,
                                  bool *ret_named)
 {
@@ -513,9 +513,9 @@ static const char *take_words(struct normal *n)
     return NULL;
 }
 
-/* ---- the whole ---- */
+/* ---- the whole update ---- */
 
-/* Chat and number identify a message, so a repeated update has the same event id. */
+/* The event id is made of chat and message number, so a repeated update has the same id. */
 static void take_ids(struct normal *n)
 {
     struct event *ev = n->ev;
@@ -597,7 +597,7 @@ static bool has_reaction(struct json list, struct str name)
     return false;
 }
 
-/* What is in @list and not in @other, a line each. */
+/* Appends a line for each reaction in @list that is not in @other. */
 static void add_reactions(struct buf *out, const char *what, struct json list, struct json other)
 {
     size_t seen = 0;

@@ -1,39 +1,37 @@
-/* normalize.h - a Telegram update as an event: what was said, where, by whom, and to whom.
- *
- * Pure: no clock, no network, no memory but the arena's.  Updates are a stranger's bytes: whatever
- * differs from the documentation is left out or ignored.
- *
- * What becomes what:
+/* normalize.h - turns a Telegram update into an event.
  *
  *      private              dm
  *      group, supergroup    group; with topics: forum, thread_id is the topic (General has none)
  *      channel              channel
  *      photo, voice, file   message_type, a short note in the text, the file by its file_id
  *      "/help@my_bot x"     "/help x"; a command for another bot is ignored
- *      an edit              a new event whose text says so: "[edited] ..."; for an agent that the
- *                           message still waits for, the message gets the new text instead
+ *      an edit              a new event with the text "[edited] ..."; if the message still waits in
+ *                           the mailbox, its text is replaced instead
  *      a reaction           "reaction:added:<emoji>", as a reply to the bot's message
  *
- * A Telegram file can only be fetched with the bot's token, which never leaves bellhop: telegram.c
- * finds the address.  Ignored are edited commands, edits that change no text (live locations,
- * buttons), joins, pins and other service messages, and the bot's own messages. */
+ * Ignored: edited commands, edits without a change of text (live locations, buttons), joins, pins
+ * and other service messages, and the bot's own messages.
+ *
+ * inbound.c calls it for every update.  Pure: no clock, no network, and all memory comes from the
+ * arena.  Updates are untrusted: fields that differ from the Bot API's documentation are ignored.
+ * A file's address contains the bot's token; telegram.c looks it up and no gateway sees it. */
 #pragma once
 #include "base/arena.h"
 #include "base/json.h"
 #include "core/event.h"
 
-struct tg_me {         /* the bot, as getMe says */
+struct tg_me {         /* the bot, from getMe */
     int64_t id;        /* 0: not known yet */
     char username[64]; /* without the @; empty: not known yet */
 };
 
-/* True: @ev is filled, with strs borrowed from the update's parser, from @arena and from @bot.
- * False: nothing to deliver, and *@ret_why says why in a word for the log. */
+/* Fills @ev with strs borrowed from the update's parser, from @arena and from @bot.  False: nothing
+ * to deliver; *@ret_why is the reason, for the log. */
 bool tg_normalize(struct json update, const struct tg_me *me, struct str bot, struct arena *arena,
                   struct event *ev, const char **ret_why);
 
-struct tg_press {    /* a button that was pressed; strs as in tg_normalize() */
-    struct event ev; /* where, and by whom */
+struct tg_press {    /* a press of a button; strs as in tg_normalize() */
+    struct event ev; /* the chat and the person */
     struct str callback, data;
     int64_t message_id;
 };
@@ -44,9 +42,8 @@ bool tg_normalize_press(struct json update, struct str bot, struct arena *arena,
 bool tg_normalize_reaction(struct json update, struct str bot, int64_t thread, struct arena *arena,
                            struct event *ev);
 
-/* True when @update says that a group became a supergroup. */
+/* True when @update reports that a group became a supergroup, which changes its id. */
 bool tg_migration(struct json update, int64_t *ret_from, int64_t *ret_to);
 
-/* Where in @s the UTF-16 offset @units lies, in bytes; false: outside, or inside of a code point.
- */
+/* Converts a UTF-16 offset in @s to bytes.  False: outside of @s or inside a code point. */
 bool tg_utf16_to_byte(struct str s, int64_t units, size_t *ret_at);

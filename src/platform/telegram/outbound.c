@@ -1,14 +1,15 @@
-/* outbound.c - what gateways ask of Telegram: checked, written as requests, answers read.
- * (telegram_priv.h has the calls; sender.h says what is done around each request.)
+/* outbound.c - turns the actions of gateways into requests to Telegram, and reads the answers.
+ * (telegram_priv.h has the calls; platform/sender.h describes lanes and retries.)
  *
  *      tg_act --> struct tg_outgoing --> the sender --> tg_write --> Telegram --> tg_read
  *
- * Telegram has no idempotency key, so a message whose answer was lost is unknown.  An edit, typing
- * and a lookup may be repeated.  Entities that Telegram refuses are left out, once for each part.
- * A group that became a supergroup is followed.
+ * Telegram has no idempotency key.  If the answer to a message is lost, nobody knows whether it was
+ * sent, so it is not retried; creating a topic is not either.  All other requests are idempotent.
  *
- * A file that Telegram refuses as a picture, a voice note or a film is sent once more as a
- * document. A caption that is too long continues as messages. */
+ * Fallbacks: if Telegram refuses the entities of a part, the part is sent as plain text.  A file
+ * that Telegram refuses as a picture, a voice note or a video is sent as a document.  A caption
+ * that is too long continues as messages.  If a group became a supergroup, the request goes to the
+ * new id. */
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -22,9 +23,9 @@
 #include "platform/telegram/telegram_priv.h"
 
 #define GENERAL_TOPIC 1
-#define MAX_BROKEN 3                     /* answers of 5xx before typing and lookups are given up */
-#define MAX_FOLLOWED 2                   /* moves of a group */
-#define PHOTO_BYTES ((uint64_t)10 << 20) /* of sendPhoto; the other methods take 50 MB */
+#define MAX_BROKEN 3                     /* 5xx answers before typing, lookups and reactions fail */
+#define MAX_FOLLOWED 2                   /* changes of a group's id, per action */
+#define PHOTO_BYTES ((uint64_t)10 << 20) /* Telegram's limit of sendPhoto */
 
 struct tg_outgoing {
     struct outgoing out; /* first */
@@ -32,25 +33,25 @@ struct tg_outgoing {
     enum action_op op;
     int64_t thread, reply_to, message_id; /* 0: none */
     struct md md;
-    struct md_part part;    /* the one out.at counts */
-    size_t part_at;         /* its number */
+    struct md_part part;    /* the part that is sent next */
+    size_t part_at;         /* the number of @part; follows out.at */
     bool plain;             /* Telegram refused the entities of this part */
     char *word;             /* owned; an emoji or a name */
     struct attachment file; /* send_media */
-    char *prompt;           /* owned; of a question; NULL: it is none */
-    struct buf markup;      /* its buttons */
-    bool captioned;         /* its first part has a text; of an edit: what it edits is a caption */
-    bool as_document;       /* Telegram refused the file as what it is */
+    char *prompt;           /* owned; the id of a question; NULL: not a question */
+    struct buf markup;      /* the buttons, as JSON */
+    bool captioned;         /* the file has a caption; for an edit: the text is a caption */
+    bool as_document;       /* Telegram refused the file as its own kind */
     unsigned moves, broken;
-    char chat[TG_CHAT_CHARS];          /* as asked; tg_outgoing_chat() says where it is */
-    char edit_key[TG_CHAT_CHARS + 24]; /* in telegram->edits; empty: it is not */
+    char chat[TG_CHAT_CHARS];          /* from the action; see tg_outgoing_chat() */
+    char edit_key[TG_CHAT_CHARS + 24]; /* in telegram->edits; empty: not in it */
 };
 
 static struct tg_outgoing *tg_outgoing_of(struct outgoing *o)
 {
     return container_of(o, struct tg_outgoing, out);
 }
-static struct str tg_outgoing_chat(const struct tg_outgoing *x) /* where it is today */
+static struct str tg_outgoing_chat(const struct tg_outgoing *x) /* its current id */
 {
     return tg_chat_now(x->t, str_of(x->chat));
 }
@@ -70,11 +71,11 @@ static void outgoing_free(struct outgoing *o)
     free(x);
 }
 
-/* ---- files: which method carries which kind ---- */
+/* ---- files: the method for each kind ---- */
 
 static const struct tg_carrier {
     const char *kind, *method, *field;
-    const char *types; /* that it takes; NULL: any */
+    const char *types; /* accepted, separated by spaces; NULL: any */
     uint64_t max_bytes;
 } carriers[] = {
     {"image", "sendAnimation", "animation", "image/gif", 0},
@@ -196,7 +197,7 @@ static void write_reaction(struct jw *w, const struct tg_outgoing *x)
     jw_ki64(w, "message_id", x->message_id);
     jw_key(w, "reaction");
     jw_arr(w);
-    if (x->word != NULL) { /* else: none any more */
+    if (x->word != NULL) { /* an empty list removes the reaction */
         jw_obj(w);
         jw_kstr(w, "type", STR("emoji"));
         jw_kstr(w, "emoji", str_of(x->word));
@@ -334,7 +335,7 @@ static void on_refusal(struct tg_outgoing *x, const struct tg_answer *a, struct 
     snprintf(v->why, sizeof v->why, "Telegram refused: %.230s",
              sentence != NULL ? sentence : a->why);
     if (x->op == ACTION_EDIT && !x->captioned && strstr(a->why, "no text in the message") != NULL) {
-        x->captioned = true; /* the message is a file: its caption is what can be edited */
+        x->captioned = true; /* the message is a file: edit its caption */
         v->end = SENDER_REWRITE;
     } else if (retry_as_document(x, a)) {
         v->end = SENDER_REWRITE;
@@ -401,7 +402,7 @@ static void on_ok(struct tg_outgoing *x, struct json result, struct sender_verdi
     }
 }
 
-/* Messages are tried until they are too old. */
+/* True for actions that are retried until they are too old. */
 static bool says(const struct tg_outgoing *x)
 {
     return x->op != ACTION_TYPING && x->op != ACTION_GET_CHAT_INFO && x->op != ACTION_REACT;
@@ -458,9 +459,9 @@ const struct sender_ops tg_sender = {
     .free = outgoing_free,
 };
 
-/* ---- the entrance: an action is checked and becomes a tg_outgoing ---- */
+/* ---- checking actions ---- */
 
-/* Splits the text into parts.  Returns why it cannot be sent, or NULL. */
+/* Splits the text into parts.  Returns the reason why it cannot be sent, or NULL. */
 static const char *read_content(struct tg_outgoing *x, const struct action *a, size_t max_parts)
 {
     size_t parts = 0;
@@ -483,14 +484,14 @@ static const char *read_content(struct tg_outgoing *x, const struct action *a, s
 
 static const char *read_edit(struct tg_outgoing *x, const struct action *a)
 {
-    x->thread = 0; /* a message knows its topic */
+    x->thread = 0; /* the message id implies the topic */
     if (!str_to_i64(a->message_id, &x->message_id) || x->message_id <= 0)
         return "there is no such message to edit";
     return read_content(x, a, 1);
 }
 
-/* Telegram lets bots react with few emoji.  The check mark and the cross that agents end a turn
- * with are not among them and become thumbs. */
+/* Telegram allows bots few emoji for reactions.  Agents mark the end of a turn with a check mark
+ * or a cross, which are not allowed; they become thumbs up and down. */
 static struct str reaction_of(struct str emoji)
 {
     if (str_eq(emoji, STR("\xe2\x9c\x85")))
@@ -532,7 +533,7 @@ static const char *read_media(struct tg_outgoing *x, const struct action *a)
     return parts > TG_MAX_PARTS ? "the caption is longer than sixteen Telegram messages" : NULL;
 }
 
-/* A newer edit of the same message replaces one that waits, which nobody would see. */
+/* Replaces an edit of the same message that still waits.  False: there is none. */
 static bool replace_edit(struct tg_outgoing *x, const struct sender_order *q)
 {
     struct map *edits = &x->t->edits;

@@ -1,10 +1,9 @@
-/* prompts.c - questions with buttons: the keyboard, and what a press does.  (telegram_priv.h has
- * the calls.)
+/* prompts.c - shows questions with buttons, and handles presses.  (telegram_priv.h has the calls.)
  *
- * Telegram waits for an answer to every press, so that the button stops spinning; the answer
- * goes out once the press is stored.  An inline keyboard cannot be disabled: an answered
- * question keeps one button with the choice, and an expired one keeps none.  A press whose
- * payload is not bellhop's is answered and dropped. */
+ * Telegram expects an answer to every press, which stops the button's spinner; bellhop answers once
+ * the press is stored.  An inline keyboard cannot be disabled, so an answered question keeps one
+ * button with the choice, and an expired question keeps none.  A press whose payload is not
+ * bellhop's is answered and dropped. */
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -15,14 +14,14 @@
 
 enum { ANSWER_MS = 10000, MAX_ANSWERS = 64, SHORT_LABEL = 16 };
 
-struct tg_answering { /* a request about a press, or about a question that is over */
+struct tg_answering { /* a request that answers a press, or ends a question */
     struct list link;
     struct telegram *t;     /* borrowed */
     struct prompt *q;       /* borrowed; NULL: a press */
     struct http_call *call; /* owned; NULL: ended */
 };
 
-struct tg_pressing { /* between prompts_accept() and its answer */
+struct tg_pressing { /* a press until prompts_accept() calls back */
     struct list link;
     struct telegram *t; /* borrowed */
     tg_accepted_fn *done;
@@ -41,7 +40,7 @@ static void write_button(struct jw *w, struct str label, const char *token)
     jw_end_obj(w);
 }
 
-/* Two buttons in a row if all labels are short. */
+/* Buttons per row: two if all labels are short. */
 static size_t row_of(const struct prompt *q)
 {
     for (size_t i = 0; i < q->n_options; i++)
@@ -81,8 +80,7 @@ static void on_answered(void *ctx, const struct http_result *r)
     x->call = NULL;
     list_remove(&x->link);
     x->t->n_answering--;
-    if (x->q !=
-        NULL) { /* the buttons are right, or tried again; a lost answer to a press is no harm */
+    if (x->q != NULL) { /* retry until the buttons are right; an answer to a press is not retried */
         tg_answer_read(x->t, x->t->answers, r, &a);
         bool final = a.outcome == TG_OK || a.outcome == TG_REFUSED;
         prompts_tidied(x->q, final ? 0 : a.outcome == TG_LATER ? a.retry_after_ms : 1);

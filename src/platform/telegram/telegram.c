@@ -1,4 +1,4 @@
-/* telegram.c - one Telegram bot: its settings, open, close, status, and where people's files are.
+/* telegram.c - settings, open, close and status of one Telegram bot; finds people's files.
  * (telegram_priv.h is the map of the other files.) */
 #include "platform/telegram/telegram.h"
 #include <stdio.h>
@@ -122,7 +122,7 @@ static char *make_url(const struct telegram_settings *cfg)
     return buf_take(&url);
 }
 
-/* ---- where a person's file is: getFile says, and the address contains the token ---- */
+/* ---- addresses of people's files: from getFile; they contain the token ---- */
 
 struct file_lookup {
     struct list link;
@@ -242,7 +242,7 @@ static enum bh_err tg_open(const struct platform_settings *settings, struct host
     t->token = xstrdup(cfg->token);
     t->token_id = xstrndup(cfg->token, strcspn(cfg->token, ":"));
     if (cfg->token[strlen(t->token_id)] == '\0')
-        t->token_id[0] = '\0'; /* a token without that part is all secret */
+        t->token_id[0] = '\0'; /* a token without a public part is all secret */
     t->url = make_url(cfg);
     if (str_eq(str_of(cfg->mode), STR("webhook")))
         t->secret = xstrdup(cfg->webhook_secret);

@@ -1,4 +1,6 @@
-/* telegram.h - Telegram bots as a platform: one struct platform per bot token. */
+/* telegram.h - connects Telegram bots to bellhop: one struct platform per bot token.
+ *
+ * The host opens a bot through telegram_ops; docs/platforms/telegram.md describes the settings. */
 #pragma once
 #include "platform/platform.h"
 
@@ -7,8 +9,8 @@ struct telegram_settings {
     char *token, *webhook_secret;
     char *mode;       /* "polling" or "webhook"; NULL: polling */
     char *api_base;   /* NULL: Telegram's own */
-    uint32_t context; /* earlier messages that a group's event carries; 0: none */
-    bool reactions;   /* people's reactions to the bot's messages are events */
+    uint32_t context; /* earlier messages to add to an event from a group; 0: none */
+    bool reactions;   /* deliver people's reactions to the bot's messages as events */
 };
 extern const struct config_section telegram_config;
 extern const struct platform_ops telegram_ops;

@@ -1,13 +1,13 @@
-/* telegram_priv.h - what the files of this folder share.
+/* telegram_priv.h - struct telegram, one bot, and the calls between the files of this folder.
  *
- *      telegram.c   settings, open, close, status; where people's files are
+ *      telegram.c   settings, open, close, status; finds the address of a person's file
  *      inbound.c    getUpdates or webhook -> normalize.c -> host_accept()
- *      outbound.c   actions -> the sender -> requests; their answers
- *      prompts.c    questions with buttons: the keyboard, and what a press does
- *      commands.c   the commands of gateways, registered
- *      api.c        one request and its answer; refusals in words; limits and moves of chats
+ *      outbound.c   actions -> the sender -> requests; reads their answers
+ *      prompts.c    questions with buttons: keyboards and presses
+ *      commands.c   registers the commands of gateways
+ *      api.c        requests, answers, refusals; rate limits and moves of chats
  *
- * normalize.h and markdown.h are pure and know nothing of struct telegram. */
+ * normalize.h and markdown.h are pure and do not know struct telegram. */
 #pragma once
 #include "base/arena.h"
 #include "base/clock.h"
@@ -20,10 +20,10 @@
 #include "platform/telegram/normalize.h"
 
 #define TG_LIMIT 4096      /* UTF-16 units of visible text in one message */
-#define TG_CAPTION 1024    /* the same of a caption */
-#define TG_UPLOAD_MS 60000 /* a file may take as long, within its action's time */
-#define TG_MAX_PARTS 16    /* messages one action may become */
-#define TG_BATCH 100       /* updates of one getUpdates */
+#define TG_CAPTION 1024    /* UTF-16 units of visible text in a caption */
+#define TG_UPLOAD_MS 60000 /* timeout of one upload */
+#define TG_MAX_PARTS 16    /* messages that one action may be split into */
+#define TG_BATCH 100       /* updates in one answer of getUpdates */
 #define TG_CHAT_CHARS 64
 
 struct prompt;
@@ -34,45 +34,45 @@ struct sender_ops;
 struct telegram;
 struct tg_commands;
 
-/* inbound.c has the pictures. */
+/* The states of the connection and of one update; inbound.c has the pictures. */
 enum tg_state { TG_WHO, TG_HOOK, TG_FETCH, TG_DELIVER, TG_LISTEN, TG_CHECK, TG_REST };
 
 enum tg_mark { TG_WAITING, TG_ACCEPTING, TG_RETRY, TG_DONE };
 
-struct tg_update { /* one of a batch */
+struct tg_update { /* one update of a batch */
     int64_t id, chat;
     struct json update; /* borrowed from poll.parser */
     enum tg_mark mark;
 };
 
 struct tg_poll {
-    enum tg_state state, back_to; /* back_to: where REST leads */
+    enum tg_state state, back_to; /* back_to: the state after REST */
     struct http_call *call;       /* owned; NULL: none in flight */
-    struct timer timer;           /* ends REST or LISTEN, or retries updates */
+    struct timer timer;           /* ends REST or LISTEN; in DELIVER retries updates */
     unsigned failures;            /* in a row */
-    int64_t offset;               /* the next update; 0: the earliest unconfirmed */
+    int64_t offset;               /* of the next getUpdates; 0: the earliest unconfirmed */
     int64_t heard_ms;             /* wall clock of the last update; 0: never */
-    int64_t asked_ms;             /* monotonic: the last getUpdates */
+    int64_t asked_ms;             /* monotonic; start of the last getUpdates */
     struct json_parser *parser;   /* owned; holds the batch */
     struct tg_update batch[TG_BATCH];
     size_t n_batch;
-    uint32_t generation; /* of the batch */
+    uint32_t generation; /* counts batches: late callbacks of an old one are ignored */
 };
 
 struct telegram {
     struct platform base;
     struct descriptor descriptor; /* of this bot */
-    struct recent *recent;        /* owned; NULL: nothing is remembered */
-    bool reactions;               /* people's reactions reach the agent */
+    struct recent *recent;        /* owned; earlier messages of groups; NULL: none kept */
+    bool reactions;               /* deliver people's reactions as events */
     struct log log;
     const struct host_env *env; /* borrowed */
     char *url;                  /* owned, secret: "https://api.telegram.org/bot<token>/" */
     char *token;                /* owned, secret */
-    char *token_id;             /* owned: the part of the token that is not secret */
-    char *secret;               /* owned, secret: which webhooks show; NULL: polling */
+    char *token_id;             /* owned: the public part of the token */
+    char *secret;               /* owned, secret: the header of webhooks; NULL: polling */
     struct tg_me me;
-    bool reads_all;              /* gets every group message, not only those for the bot */
-    char problem[256];           /* base.problem points here, or is NULL */
+    bool reads_all;    /* Telegram sends every group message, not only those for the bot */
+    char problem[256]; /* base.problem points here, or is NULL */
     struct json_parser *answers; /* owned; one document at a time */
     struct arena arena;          /* of the update being read */
     struct tg_poll poll;
@@ -86,58 +86,59 @@ struct telegram {
     struct map chats;             /* api.c: chat id -> struct tg_chat, owned */
     struct sender *sender;        /* owned */
     struct map edits;   /* outbound.c: chat and message -> newest edit, borrowed from the sender */
-    struct buf scratch; /* a name that had to be put together */
+    struct buf scratch; /* the name of a person in a lookup */
     struct {
         int64_t chat, message, thread;
-    } sent[1024]; /* inbound.c: a ring of the bot's last messages */
+    } sent[1024]; /* inbound.c: ring of the bot's last messages */
     size_t n_sent;
     struct {
         uint64_t updates, events, ignored, again, sent, edits, plain, limited;
     } n;
 };
 
-/* A sentence for status and doctor; NULL: all is well.  Logs when it changes. */
+/* Sets the sentence that status and doctor show; NULL: no problem.  Logs a change. */
 void tg_set_problem(struct telegram *t, const char *sentence);
 
 /* ---- api.c ---- */
 
 enum tg_outcome {
     TG_OK,
-    TG_LATER,   /* 429: not before @retry_after_ms */
-    TG_REFUSED, /* 4xx: the same will be refused again */
-    TG_BROKEN,  /* 5xx: Telegram says that it failed */
-    TG_DOWN,    /* Telegram was not reached */
-    TG_UNKNOWN, /* sent, no usable answer: Telegram may have acted */
+    TG_LATER,   /* 429: retry after @retry_after_ms */
+    TG_REFUSED, /* 4xx: a retry would be refused too */
+    TG_BROKEN,  /* 5xx but 504: Telegram reports its own failure */
+    TG_DOWN,    /* Telegram could not be reached */
+    TG_UNKNOWN, /* no usable answer: Telegram may have acted on the request */
 };
 
 struct tg_answer {
     enum tg_outcome outcome;
     int code;               /* HTTP status or error_code; 0: none */
-    char why[256];          /* Telegram's description, or the network's; never the token */
+    char why[256];          /* Telegram's or the network's error text, without the token */
     int64_t retry_after_ms; /* TG_LATER */
     int64_t migrate_to;     /* the chat's new id; 0: it did not move */
     struct json result;     /* TG_OK; borrowed from the parser */
 };
 
-/* POST @body (JSON) to @method: for the connection's own calls, which may all be repeated. */
+/* POSTs @body (JSON) to @method.  Only for idempotent requests; messages go through the sender. */
 struct http_call *tg_call(struct telegram *t, const char *method, struct str body,
                           int64_t timeout_ms, http_done_cb *done, void *ctx) BH_MUST_USE;
 void tg_answer_read(struct telegram *t, struct json_parser *parser, const struct http_result *r,
                     struct tg_answer *ret);
 
-/* What a person can do about Telegram's refusal @why; NULL: its own words are best. */
+/* A sentence that explains the refusal @why to people; NULL: use @why itself. */
 const char *tg_refusal(int code, const char *why);
 bool tg_refuses_entities(const struct tg_answer *a);
 
 enum bh_err tg_chats_load(struct telegram *t, char *ret_why);
 void tg_chats_free(struct telegram *t);
 void tg_chat_moved(struct telegram *t, struct str from, struct str to);
-struct str tg_chat_now(struct telegram *t, struct str id);    /* @id unless the chat moved */
+struct str tg_chat_now(struct telegram *t, struct str id);    /* the current id of chat @id */
 struct str tg_chat_before(struct telegram *t, struct str id); /* the former id; absent: none */
 void tg_chat_limit(struct telegram *t, struct str id, int64_t for_ms);
 int64_t tg_chat_wait_ms(struct telegram *t, struct str id); /* 0: not limited */
-bool tg_chat_typed(struct telegram *t, struct str id);      /* true: typing still shows there */
-int64_t tg_limit_of_all(struct telegram *t); /* ms the whole bot should rest; 0: single chats */
+/* True: "typing" still shows in the chat.  False: notes that the caller sends it now. */
+bool tg_chat_typed(struct telegram *t, struct str id);
+int64_t tg_limit_of_all(struct telegram *t); /* ms to pause the whole bot; 0: do not */
 
 /* ---- inbound.c ---- */
 
@@ -146,11 +147,11 @@ void tg_inbound_stop(struct telegram *t);
 const char *tg_state_name(const struct telegram *t);
 bool tg_webhook(struct platform *p, struct http_req *req);
 void tg_reactions_sent(struct telegram *t, struct str chat, int64_t message, int64_t thread);
-/* An update was accepted or not; never runs after tg_inbound_stop(). */
+/* The result of accepting an update; never runs after tg_inbound_stop(). */
 typedef void tg_accepted_fn(struct telegram *t, uint64_t tag, enum bh_err err);
 
 /* ---- prompts.c ---- */
-/* False: the press needs no accepting, and @done does not run. */
+/* Passes a press to the host.  False: there is nothing to pass on, and @done does not run. */
 bool tg_accept_press(struct telegram *t, struct json update, tg_accepted_fn *done, uint64_t tag);
 void tg_write_keyboard(struct buf *out, const struct prompt *q);
 void tg_prompts_cancel(struct telegram *t);
@@ -159,7 +160,7 @@ void tg_prompt_over(struct platform *p, struct prompt *q); /* a prompt_over_cb *
 /* ---- commands.c ---- */
 void tg_set_commands(struct platform *p, struct str commands);
 void tg_commands_free(struct telegram *t);
-/* The gateway's name of the command that Telegram calls @name. */
+/* The gateway's name of a command, with its dashes; @name is Telegram's. */
 struct str tg_command_name(const struct telegram *t, struct str name);
 
 /* ---- outbound.c ---- */
