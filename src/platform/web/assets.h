@@ -1,4 +1,4 @@
-/* assets.h - the files of web/chat/, embedded when building (web/embed.py). */
+/* assets.h - the files of the chat page (web/chat/), which web/embed.py embeds in the build. */
 #pragma once
 #include "base/asset.h"
 

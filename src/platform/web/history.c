@@ -1,22 +1,21 @@
-/* history.c - what is kept in the store of a chat, and what a page reads back.
+/* history.c - stores the messages of chats, and reads them back for pages.
  *
  * Records, all under "<bot> 1f <chat> 1f ...":
- *      web       <id, 16 hex>  -> the message as JSON, exactly what pages get
- *      web_once  <client_id>   -> the id it was kept under, so that a repeated POST is kept once
+ *      web       <id, 16 hex>  -> the message as JSON, exactly as pages get it
+ *      web_once  <client_id>   -> the message's id; it makes a repeated POST idempotent
  *
- * A change is published to the pages once its write is committed, in the order of the writes.  A
- * chat is cut to length every few writes, so between cuts it may hold an eighth more than
- * `history`.
+ * A change is published to pages once its write is committed, in the order of the writes.  A chat
+ * is trimmed every few writes, so it may hold an eighth more than `history` between trims.
  *
- * A page that comes back says what it has seen.  It may have missed a change anywhere, because an
- * old message may have been edited since.  So the whole history is read, newest first and in pages;
- * what is new is collected and told oldest first at the end.
+ * A page that reconnects sends the last rev it has seen.  Any old message may have been edited
+ * since, so the whole history is read, newest first and in pages.  Changes with a larger rev are
+ * collected, and written to the stream oldest first at the end.
  *
- * One read or write of the store is a struct web_job.  A visitor's reads run one at a time per
- * chat, the others wait, and too many are refused:
+ * One read or write of the store is a struct web_job.  The reads of one visitor run one at a time;
+ * above MAX_WAITING waiting reads, further ones are refused:
  *
- *      WAITING --the read before it is over--> SUBMITTED --done--> freed, or its next page
- *         '------cancelled--> freed                '-----cancelled--> done() without a result
+ *      WAITING --the read before it ended--> SUBMITTED --done--> freed, or its next page
+ *         '------cancelled--> freed              '-----cancelled--> done() without a result
  */
 #include <stdlib.h>
 #include "base/jw.h"
@@ -26,13 +25,13 @@
 #include "platform/web/web_priv.h"
 #include "store/store.h"
 
-#define MAX_WAITING 8 /* reads of one chat: four pages, each its stream and its history */
-#define READ_BYTES ((size_t)256 << 10) /* of records, at a time */
+#define MAX_WAITING 8 /* reads of one chat: a stream and a history for each of four pages */
+#define READ_BYTES ((size_t)256 << 10) /* of records per read */
 #define TRIM_AT_ONCE 256
-#define KEPT_BYTES 240 /* of a message beside its text, about: its key and its other fields */
+#define KEPT_BYTES 240 /* estimate: a message's key and fields without its text */
 #define ANSWER_MESSAGES 100
 #define ANSWER_BYTES ((size_t)1 << 20)     /* of messages in one history answer */
-#define CATCH_UP_BYTES ((size_t)256 << 10) /* above this a page reads its history anew */
+#define CATCH_UP_BYTES ((size_t)256 << 10) /* above this the page reads its history again */
 
 /* ---- jobs ---- */
 
@@ -44,24 +43,24 @@ struct web_job {
         struct store_scan scan;
         struct store_tx tx;
     };
-    struct store_left left; /* the bot was closed meanwhile */
+    struct store_left left; /* used after the bot was closed */
     struct list link;       /* web->jobs */
     struct list wait_link;  /* WAITING: on its chat */
     struct store *store;    /* borrowed */
-    struct web *web;        /* borrowed; NULL: the bot was closed meanwhile */
+    struct web *web;        /* borrowed; NULL: the bot was closed */
     struct web_chat *chat;  /* borrowed, pinned by its n_jobs */
     web_job_f *done;        /* must not free the job */
-    bool next_page;         /* set by done(): go on behind the last record */
+    bool next_page;         /* set by done(): read on after the last record */
     struct buf key, once, value, text;
-    struct store_kv *items;  /* owned */
-    const char *event;       /* what the pages are told */
-    uint64_t id, rev;        /* of the message; catching up: everything up to rev is in the scan */
-    struct http_id http;     /* who asked, when it was a request */
-    struct action_id action; /* who asked, when it was an action */
-    struct prompt *prompt;   /* borrowed; whose choice is kept */
-    struct web_stream *stream; /* catching up; NULL: it has gone */
-    uint64_t last;             /* catching up: what the page has seen */
-    size_t limit;              /* history answer: messages asked for */
+    struct store_kv *items;    /* owned */
+    const char *event;         /* type of the published event */
+    uint64_t id, rev;          /* of the message; catching up: the scan has everything up to rev */
+    struct http_id http;       /* the request to answer, if any */
+    struct action_id action;   /* the action to answer, if any */
+    struct prompt *prompt;     /* borrowed; the question whose choice is stored */
+    struct web_stream *stream; /* catching up; NULL: the stream ended */
+    uint64_t last;             /* catching up: the last rev that the page has seen */
+    size_t limit;              /* history answer: number of messages */
 };
 
 static struct web_job *job_new(struct web *w, struct web_chat *c, web_job_f *done)
@@ -217,7 +216,7 @@ static void on_store_closed(struct store_left *l, const struct store_ops *ops)
 
     if (j->op.kind == STORE_SCAN)
         ops->scan_free(&j->scan);
-    l->prev = NULL; /* the list is gone with its store */
+    l->prev = NULL; /* the store freed the list */
     job_free(j);
 }
 
@@ -226,7 +225,7 @@ void web_jobs_leave(struct web *w)
     list_each (&w->jobs, it, next) {
         struct web_job *j = list_entry(it, struct web_job, link);
         if (j->http.generation !=
-            0) /* a client that repeats its client_id learns what became of it */
+            0) /* the write may still commit: a retry with the same client_id finds it */
             web_refuse_for_now(w, j->http, 503, "draining",
                                "This server is going down. Try again in a moment.", 1);
         if (list_is_linked(&j->wait_link)) {
@@ -243,7 +242,7 @@ void web_jobs_leave(struct web *w)
 
 /* ---- writing ---- */
 
-/* Write @m under its id; with a client_id, only if that one is new. */
+/* Writes @m under its id.  The write fails with BH_CONFLICT if its client_id exists already. */
 static void submit_message(struct web_job *j, const struct web_message *m)
 {
     size_t n = 1;
@@ -264,12 +263,12 @@ static void submit_message(struct web_job *j, const struct web_message *m)
     job_tx(j, n, true);
 }
 
-/* ---- cutting to length ---- */
+/* ---- trimming ---- */
 
 static void on_trimmed(struct web_job *j, enum bh_err err)
 {
     if (err != BH_OK)
-        j->chat->untrimmed = UINT32_MAX; /* try again at the next write */
+        j->chat->untrimmed = UINT32_MAX; /* retry at the next write */
 }
 
 /* Deletes the messages before the key j->once, each with the record of its client_id. */
@@ -285,10 +284,10 @@ static void on_oldest_read(struct web_job *j, enum bh_err err)
     if (oldest == 0)
         return;
     if (oldest == j->scan.n_records && j->scan.more)
-        j->chat->untrimmed = UINT32_MAX; /* it did not fit: the rest at the next write */
+        j->chat->untrimmed = UINT32_MAX; /* too many for one step: continue at the next write */
     cut = job_new(w, j->chat, on_trimmed);
     cut->items = xcalloc(2 * oldest, sizeof *cut->items);
-    /* The keys go into one buffer first: it may move while it grows, so views are taken after. */
+    /* A buffer may move while it grows, so views into it are made after the last key. */
     size_t *ends = xcalloc(2 * oldest, sizeof *ends);
     for (size_t i = 0; i < oldest; i++) {
         const struct store_record *r = &j->scan.records[i];
@@ -313,7 +312,7 @@ static void on_oldest_read(struct web_job *j, enum bh_err err)
     job_tx(cut, n, false);
 }
 
-/* The scan has the newest messages, as many as are kept: older ones are deleted. */
+/* The scan has the newest messages, as many as are kept.  Starts deleting the older ones. */
 static void on_newest_read(struct web_job *j, enum bh_err err)
 {
     struct web *w = j->web;
@@ -366,7 +365,7 @@ static void on_once_read(struct web_job *j, enum bh_err err)
     web_post_answer(j->web, j->http, id);
 }
 
-/* The first POST of this client_id was kept: answer with that message's id. */
+/* An earlier POST with this client_id was stored: answers with the id of its message. */
 static void answer_repeated(struct web_job *was)
 {
     struct web_job *j = job_new(was->web, was->chat, on_once_read);
@@ -384,7 +383,7 @@ static void on_post_kept(struct web_job *j, enum bh_err err)
         answer_repeated(j);
         return;
     }
-    /* The agent's mailbox has the message whatever became of the record, so the POST succeeded. */
+    /* Even if the write failed, the agent's mailbox has the message, so the POST succeeded. */
     web_publish(j->chat, j->event, j->rev, buf_str(&j->value));
     web_post_answer(j->web, j->http, j->id);
     trim_sometimes(j->chat, j->value.n);
@@ -431,7 +430,7 @@ static void on_action_kept(struct web_job *j, enum bh_err err)
     trim_sometimes(j->chat, j->value.n);
 }
 
-/* Nothing is kept: only open pages get the message. */
+/* Without history: only open pages get the message. */
 static void pass_on(struct web *w, struct str chat_id, const struct web_message *m,
                     struct action_id id)
 {
@@ -466,7 +465,7 @@ void web_keep_send(struct web *w, struct str chat_id, const struct web_message *
 
 /* ---- an answered question ---- */
 
-/* Nothing is kept: only open pages learn what was chosen. */
+/* Without history: only open pages get the choice. */
 static void tell_choice(struct web *w, struct str chat_id, uint64_t message_id, struct str option)
 {
     struct web_chat *c = web_chat_find(w, chat_id);
@@ -572,7 +571,7 @@ void web_keep_edit(struct web *w, struct str chat_id, uint64_t message_id, struc
 
 /* ---- reading the history ---- */
 
-/* @scan holds at least @limit records, newest first, when there are that many. */
+/* @scan holds records, newest first.  The answer has at most @limit of them, oldest first. */
 static void answer_messages(struct web *w, struct str chat_id, struct http_id http,
                             const struct store_scan *scan, size_t limit)
 {
@@ -643,7 +642,8 @@ void web_history_answer(struct web *w, struct http_req *req, const struct web_vi
 
 /* ---- catching up ---- */
 
-/* Keep aside what the page has not seen, one line each, newest first.  False: it is too much. */
+/* Collects the records that the page has not seen, one per line, newest first.  False: more than
+ * CATCH_UP_BYTES. */
 static bool keep_missed(struct web_job *j)
 {
     struct web_message m;
@@ -660,7 +660,7 @@ static bool keep_missed(struct web_job *j)
     return true;
 }
 
-/* From the last line to the first: oldest first. */
+/* Writes the collected records to the stream, last line first: oldest first. */
 static void tell_missed(struct web_job *j)
 {
     struct str lines = buf_str(&j->value);
@@ -682,7 +682,7 @@ static void on_catch_up_read(struct web_job *j, enum bh_err err)
     if (j->stream == NULL)
         return;
     if (err != BH_OK) {
-        web_stream_end(j->stream); /* the page tries again */
+        web_stream_end(j->stream); /* the page reconnects */
         return;
     }
     bool fits = keep_missed(j);
@@ -695,12 +695,12 @@ static void on_catch_up_read(struct web_job *j, enum bh_err err)
     else
         web_stream_reset(j->stream);
     if (j->stream == NULL)
-        return; /* it went while we wrote */
+        return; /* the stream ended during the write */
     struct web_stream *s = j->stream;
     j->stream = NULL;
     s->catching_up = NULL;
     if (j->chat->published > j->rev)
-        web_catch_up(s, j->rev); /* more was published while we read */
+        web_catch_up(s, j->rev); /* more was published during the read */
     else
         web_stream_go_live(s, j->rev);
 }
@@ -712,14 +712,14 @@ void web_catch_up(struct web_stream *s, uint64_t last)
     struct web_job *j = job_new(w, c, on_catch_up_read);
 
     j->stream = s;
-    j->last = last <= w->counter ? last : 0; /* from another database: tell everything */
+    j->last = last <= w->counter ? last : 0; /* a rev of another database: send everything */
     j->rev = w->counter;
     key_write(&j->key, c, STR(""));
     j->scan = (struct store_scan){.reverse = true};
     s->catching_up = j;
     if (job_read(j))
         return;
-    web_stream_end(s); /* the page tries again */
+    web_stream_end(s); /* the page reconnects */
     web_chat_settle(c);
 }
 

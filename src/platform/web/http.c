@@ -1,8 +1,8 @@
-/* http.c - which request means what, who may ask, page and assets, keys of files.
+/* http.c - routes requests, checks access, serves the page and its assets, makes keys of files.
  *
- * People carry a cookie, which a browser also sends when another site makes it ask.  So a POST must
- * be JSON (a form cannot be) and its Origin, if a browser names one, must be this page's.  The
- * page's security policy lets it run only its own scripts and read nothing from other sites.
+ * Against cross-site requests: a browser sends the visitor's cookie even if another site makes the
+ * request.  So a POST must be JSON, which a form cannot send, and its Origin, if present, must be
+ * this page's.  The page's Content-Security-Policy allows only its own scripts and connections.
  */
 #include <stdio.h>
 #include "base/crypto.h"
@@ -100,7 +100,7 @@ static void answer_page(struct web *w, struct http_req *req)
 
     if (http_cookie(req, COOKIE, &had) && visitor_token_is_ok(had) &&
         had.n == VISITOR_TOKEN_CHARS) {
-        memcpy(token, had.p, had.n); /* sent again, so that the cookie lasts another year */
+        memcpy(token, had.p, had.n); /* sent again to renew the cookie for a year */
         token[had.n] = '\0';
     } else {
         visitor_mint(w->env->rand, token);
@@ -138,7 +138,7 @@ static void answer_asset(struct web *w, struct http_req *req, struct str name)
     http_answer(w->env->server, http_req_id(req), &answer);
 }
 
-/* ---- who may ask ---- */
+/* ---- access ---- */
 
 /* "https://a.example:8443/x" -> "a.example:8443" */
 static struct str host_of(struct str url)
@@ -157,7 +157,7 @@ static bool origin_is_ok(const struct web *w, const struct http_req *req)
     struct str ours = host_of(str_of(w->env->public_url));
 
     if (origin.p == NULL)
-        return true; /* not a browser, or an old one: SameSite keeps foreign sites out */
+        return true; /* not a browser, or an old one: SameSite still applies */
     return host.n > 0 && (str_eq_ci(host, http_header(req, "Host")) || str_eq_ci(host, ours));
 }
 
@@ -209,10 +209,10 @@ bool web_page_visitor(struct platform *p, struct http_req *req, bool writes, str
 
 /* ---- files ----
  *
- * A page uploads a file, gets a description of it, and names it in a message; an agent's
- * file is named in the message that pages get.  A key decides which files a visitor may
- * read or name: a keyed hash of the chat and of everything known about the file, so nothing
- * has to be remembered. */
+ * A page uploads a file, gets its description, and names the file in a message.  A message of the
+ * agent names its file the same way.  A description contains a key, and only with the key a visitor
+ * may read or name the file.  The key is a keyed hash of the chat and of the description, so
+ * nothing has to be stored. */
 
 void web_file_key(struct platform *p, struct str chat, const struct event_media *m, struct buf *out)
 {
@@ -221,7 +221,7 @@ void web_file_key(struct platform *p, struct str chat, const struct event_media 
     struct buf what = BUF_INIT;
 
     for (size_t i = 0; i < ARRAY_LEN(parts); i++) {
-        buf_add_u64(&what, parts[i].n); /* so that two parts never read like one */
+        buf_add_u64(&what, parts[i].n); /* lengths make the parts unambiguous */
         buf_add_c(&what, ':');
         buf_add_str(&what, parts[i]);
     }

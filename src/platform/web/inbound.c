@@ -1,16 +1,15 @@
-/* inbound.c - what a visitor does: messages, names, presses of buttons; and the questions of agents
- * that they press.
+/* inbound.c - accepts messages, names and presses of visitors, and shows questions with buttons.
  *
  *      POST message --parse--> host_accept() --stored--> kept (history.c) --> 200 {"id"}
  *                                   |          '------- history off ------^
- *                                   '--failed--> 503, the page offers to try again
+ *                                   '--failed--> 503, the page offers a retry
  *
- *      a question --> a message with its options --> pages
+ *      question   --> a message with its options --> pages
  *      POST press --> prompts_accept() --stored--> 200
- *      a question is over --> the message says what was chosen --> pages; repeated after a restart
+ *      answered   --> the message gets the choice --> pages; repeated after a restart
  *
- * For a bot that keeps no history this is the hot path: parse, an event on the stack, one small
- * record from a free list, no other allocation.
+ * For a bot without history this is the hot path.  It allocates nothing: the event is on the stack
+ * and the struct web_post comes from a free list.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -20,11 +19,11 @@
 #include "platform/prompts.h"
 #include "platform/web/web_priv.h"
 
-#define BURST_MILLI 30000       /* a person may write 30 messages at once, */
-#define REFILL_MILLI_PER_S 3000 /* then three a second */
+#define BURST_MILLI 30000       /* burst: 30 messages of a person */
+#define REFILL_MILLI_PER_S 3000 /* then three per second */
 #define KEEP_TEXT_BYTES 2048
 
-struct web_post {     /* between host_accept() and its answer */
+struct web_post {     /* a message until host_accept() calls back */
     struct list link; /* web->posts or the free list */
     struct web *web;  /* borrowed */
     struct accept_id accept;
@@ -35,7 +34,7 @@ struct web_post {     /* between host_accept() and its answer */
     char client_id[WEB_MAX_CLIENT_ID];
     uint8_t client_n;
     bool is_stop;
-    bool wanted;            /* @text is needed: for the history or an open page */
+    bool wanted;            /* the history or an open page needs @text */
     struct buf text, files; /* as pages get them */
 };
 
@@ -71,7 +70,8 @@ static void post_release(struct web_post *p)
     if (p->files.cap > KEEP_TEXT_BYTES)
         buf_done(&p->files);
     list_remove(&p->link);
-    p->link.next = p->web->free_posts.next; /* at the front: the warmest is used first */
+    p->link.next =
+        p->web->free_posts.next; /* at the front: the most recent is in the CPU's cache */
     p->link.prev = &p->web->free_posts;
     p->link.next->prev = &p->link;
     p->web->free_posts.next = &p->link;
@@ -121,12 +121,12 @@ static void on_post_accepted(void *ctx, enum bh_err err)
     post_release(p);
 }
 
-/* ---- what a body may say ---- */
+/* ---- checking bodies ---- */
 
 static bool client_id_is_ok(struct str id)
 {
     if (id.p == NULL)
-        return true; /* it is optional */
+        return true; /* optional */
     if (id.n == 0 || id.n > WEB_MAX_CLIENT_ID)
         return false;
     for (size_t i = 0; i < id.n; i++)
@@ -149,7 +149,7 @@ bool web_may_write_now(struct web *w, struct str chat_id, bool is_person)
     int64_t now = clock_now_ms(w->env->clock), left;
 
     if (!is_person)
-        return true; /* the mailbox's limit stops programs */
+        return true; /* programs are limited by the mailbox alone */
     if (w->buckets == NULL)
         w->buckets = xcalloc(WEB_BUCKETS, sizeof *w->buckets);
     b = &w->buckets[hash64(hash_process_key(), chat_id) % WEB_BUCKETS];
@@ -164,7 +164,7 @@ bool web_may_write_now(struct web *w, struct str chat_id, bool is_person)
     return true;
 }
 
-/* JSON needs six bytes for a control character, which says nothing. */
+/* Control characters are dropped: they mean nothing, and JSON needs six bytes for each. */
 static bool is_control(char c)
 {
     return ((unsigned char)c < ' ' && c != '\t' && c != '\n' && c != '\r') || c == 0x7f;
@@ -191,7 +191,7 @@ struct post_body {
     size_t n_files;
 };
 
-/* False: answered with what is wrong. */
+/* False: the request was answered with an error. */
 static bool read_body(struct web *w, struct http_req *req, const struct web_visitor *v,
                       struct post_body *ret)
 {
@@ -271,7 +271,8 @@ static void accept_post(struct web *w, struct http_req *req, const struct web_vi
     web_name_heard(w, chat);
     ev.user_name = str_is_empty(b->name) ? web_name_of(w, chat, made) : b->name;
     ev.chat_name = ev.user_name;
-    if (b->client_id.n > 0) { /* unique per chat, and one visitor cannot spend another's */
+    if (b->client_id.n >
+        0) { /* with the chat id, so that visitors cannot use up each other's ids */
         memcpy(event_id, v->chat_id, VISITOR_CHAT_CHARS);
         event_id[VISITOR_CHAT_CHARS] = ':';
         memcpy(event_id + VISITOR_CHAT_CHARS + 1, b->client_id.p, b->client_id.n);
@@ -331,7 +332,7 @@ void web_post_name(struct web *w, struct http_req *req, const struct web_visitor
 
 /* ---- questions with buttons ---- */
 
-struct web_press { /* between prompts_accept() and its answer */
+struct web_press { /* a press until prompts_accept() calls back */
     struct list link;
     struct web *web; /* borrowed */
     struct http_id http;
@@ -400,7 +401,7 @@ void web_prompt_over(struct platform *p, struct prompt *q)
     if (q->chosen != NULL)
         web_keep_choice(container_of(p, struct web, base), q);
     else
-        prompts_tidied(q, 0); /* pages know when its time is up */
+        prompts_tidied(q, 0); /* pages know when a question expires */
 }
 
 static void on_press_accepted(void *ctx, enum bh_err err)
@@ -474,7 +475,7 @@ void web_post_press(struct web *w, struct http_req *req, const struct web_visito
 
 /* ---- life ---- */
 
-/* The host may have stored the post: a client that repeats it under its client_id learns that. */
+/* The host may still store a post; a retry with the same client_id is then a duplicate. */
 void web_inbound_cancel(struct web *w)
 {
     list_each (&w->posts, it, next) {

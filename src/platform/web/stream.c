@@ -1,11 +1,11 @@
-/* stream.c - messages as text, chats in memory, and the pages that listen to them.
+/* stream.c - writes messages as JSON, keeps chats in memory, and streams changes to open pages.
  *
- *      GET events --no last id---------------------------> LIVE   told of every change from now on
- *           '------last id--> CATCHING UP --all written--> LIVE   history.c reads what it missed
+ *      GET events --no last id---------------------------> LIVE   gets every change from now on
+ *           '------last id--> CATCHING UP --all written--> LIVE   after the changes it missed
  *
- * A page opens its stream first and reads the history afterwards, so it misses nothing in between;
- * the page drops what it is told twice by id and rev.  A browser allows six connections per host: a
- * visitor's fifth page takes over from the oldest, which rests until somebody looks at it.
+ * A page opens its stream first and reads the history afterwards, so it misses nothing in between.
+ * It drops duplicates by id and rev.  A browser allows six connections per host, so a visitor's
+ * fifth page ends the stream of the oldest page, which reconnects when somebody looks at it.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -16,10 +16,10 @@
 #include "platform/web/web_priv.h"
 
 #define MAX_STREAMS_PER_CHAT 4
-#define MAX_QUEUED (512u * 1024) /* a page this far behind reconnects and catches up */
+#define MAX_QUEUED (512u * 1024) /* a stream this far behind is closed; the page reconnects */
 #define MAX_IDLE_CHATS 1024
 
-/* ---- ids and messages as text: in the store and to the pages ---- */
+/* ---- ids and messages as text, for the store and for pages ---- */
 
 void web_id_format(uint64_t id, char ret[WEB_ID_CHARS + 1])
 {
@@ -151,7 +151,7 @@ struct web_chat *web_chat_get(struct web *w, struct str chat_id)
     c = xcalloc(1, sizeof *c);
     memcpy(c->id, chat_id.p, VISITOR_CHAT_CHARS);
     c->web = w;
-    c->untrimmed = UINT32_MAX; /* unknown: cut at the first write */
+    c->untrimmed = UINT32_MAX; /* unknown: trim at the first write */
     list_init(&c->streams);
     list_init(&c->waiting);
     list_init(&c->idle_link);
@@ -245,7 +245,7 @@ static struct str frame(struct web *w, const char *event, uint64_t rev, struct s
     return buf_str(&w->frame);
 }
 
-/* False: the client has gone; on_closed() has run or will. */
+/* False: the client disconnected; on_closed() runs later or has run. */
 static bool stream_write(struct web_stream *s, struct str bytes)
 {
     return http_stream_write(s->chat->web->env->server, s->http, bytes);

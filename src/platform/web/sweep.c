@@ -1,16 +1,16 @@
-/* sweep.c - deletes history that is too old or too much: oldest first, a little at a time.
+/* sweep.c - deletes history above the limits of age and size, oldest first, in small steps.
  *
- *      RESTING --an hour, or there is no room--> READING <--> DELETING
- *         ^                                         |
- *         '------ the end, and there is room -------'   the end, and it is too much: once more
+ *      RESTING --an hour, or the limit is near--> READING <--> DELETING
+ *         ^                                          |
+ *         '------ end of the pass, below 7/8 --------'   above 7/8 of the limit: another pass
  *
  * A pass reads the whole history of a bot in the order of its keys, deletes messages older than the
- * cut, and counts the bytes of each age.  At its end the pass knows how much is kept; if that is
- * too much, the ages say where the next pass cuts.  So a pass needs the same little memory however
- * much is kept, and no second record of what is kept could be wrong.
+ * cut, and counts the bytes of each age.  At its end the size of the history is known.  If it is
+ * above 7/8 of the limit, the bytes per age tell where the next pass cuts.  So a pass needs little
+ * memory however large the history is, and no stored index of sizes can be wrong.
  *
- * Until the first pass has ended, nobody knows what the store has; until then only an eighth of the
- * limit may be added. */
+ * Before the first pass has ended the size is unknown, so only an eighth of the limit may be
+ * added. */
 #include <stdlib.h>
 #include "base/limits.h"
 #include "base/mem.h"
@@ -20,23 +20,23 @@
 #define STEP_BYTES ((size_t)128 << 10)
 #define STEP_MS 10
 #define REST_MS 3600000
-#define HURRY_MS 2000 /* when there is no room */
-#define AGES 256      /* four for each doubling of seconds */
+#define HURRY_MS 2000 /* when the limit is near */
+#define AGES 256      /* slots: four for each doubling of the age in seconds */
 
 struct web_sweep {
-    struct store_left left; /* the bot was closed meanwhile */
-    struct web *web;        /* borrowed; NULL: closed */
+    struct store_left left; /* used after the bot was closed */
+    struct web *web;        /* borrowed; NULL: the bot was closed */
     struct store *store;    /* borrowed */
     struct store_scan scan;
     struct store_tx tx;
     struct store_kv *items; /* owned; of @tx */
     struct buf prefix, after, once;
     struct timer timer;
-    bool busy;               /* an operation is under way */
-    bool known;              /* a pass has ended: what is kept is known */
-    bool hurries;            /* the timer is set for soon */
-    int64_t cut_ms;          /* wall clock; messages before it go */
-    uint64_t found, written; /* bytes: by this pass, and by others since it began */
+    bool busy;               /* an operation is in flight */
+    bool known;              /* a pass has ended: web->kept is right */
+    bool hurries;            /* the timer is set to HURRY_MS */
+    int64_t cut_ms;          /* wall clock; older messages are deleted */
+    uint64_t found, written; /* bytes found by this pass; written since it began */
     uint64_t of_age[AGES];
 };
 
@@ -56,7 +56,7 @@ static int64_t age_begins_ms(unsigned age)
     return (int64_t)(((uint64_t)(4 + age % 4) << (age / 4) >> 2) - 1) * 1000;
 }
 
-/* Where to cut so that the youngest @goal bytes are left. */
+/* The time of the cut that leaves about the youngest @goal bytes. */
 static int64_t cut_for(const struct web_sweep *s, int64_t now_ms, uint64_t goal)
 {
     uint64_t sum = 0;
@@ -69,9 +69,9 @@ static int64_t cut_for(const struct web_sweep *s, int64_t now_ms, uint64_t goal)
     return 0;
 }
 
-/* ---- what is kept ---- */
+/* ---- the size of the history ---- */
 
-/* Begins a pass soon, unless one is running or about to. */
+/* Starts a pass after HURRY_MS, unless one is running or about to start. */
 static void hurry(struct web_sweep *s)
 {
     if (s->busy || s->after.n > 0 || s->hurries)
@@ -145,7 +145,7 @@ static void end(struct web_sweep *s)
         timer_set(w->env->clock, &s->timer, REST_MS);
         return;
     }
-    /* Several bots share the limit; each gives up a quarter of its part. */
+    /* Several bots share the limit; each shrinks to three quarters of its share. */
     s->cut_ms = cut_for(s, clock_wall_ms(w->env->clock),
                         (uint64_t)((double)w->kept / (double)sum * (double)all * 0.75));
     s->hurries = true;
@@ -162,7 +162,7 @@ static void sweep_free(struct web_sweep *s)
     free(s);
 }
 
-/* Ends a step; the next one follows after a pause, so that other writes get their turn. */
+/* Ends a step.  The next one starts after a pause, so that other writes are not delayed. */
 static void go_on(struct web_sweep *s)
 {
     bool more = s->scan.more;
@@ -181,18 +181,18 @@ static void go_on(struct web_sweep *s)
 
 static void on_deleted(struct store_op *op, enum bh_err err)
 {
-    (void)err; /* the next pass finds what stayed */
+    (void)err; /* the next pass retries */
     go_on(container_of(op, struct web_sweep, tx.op));
 }
 
-/* The key of the record that a client_id made: same bot and chat as @key. */
+/* Appends the key of a client_id's record: the bot and chat of @key, then the client_id. */
 static void add_once(struct web_sweep *s, struct str key, struct str client_id)
 {
     buf_add(&s->once, key.p, key.n - WEB_ID_CHARS);
     buf_add_str(&s->once, client_id);
 }
 
-/* Delete records of this step that are older than the cut; count the others. */
+/* Lists the records older than the cut for deletion, and counts the others. */
 static size_t sort_out(struct web_sweep *s, size_t *once_ends)
 {
     int64_t now = clock_wall_ms(s->web->env->clock);
@@ -235,7 +235,7 @@ static void on_read(struct store_op *op, enum bh_err err)
     s->items = xcalloc(2 * s->scan.n_records, sizeof *s->items);
     ends = xcalloc(2 * s->scan.n_records, sizeof *ends);
     n = sort_out(s, ends);
-    for (size_t i = 0; i < n; i++) { /* the buffer does not move any more */
+    for (size_t i = 0; i < n; i++) { /* the buffer is complete and no longer moves */
         if (ends[i] == 0)
             continue;
         s->items[i].key = str_make(s->once.p + at, ends[i] - at);
@@ -292,7 +292,7 @@ static void on_store_closed(struct store_left *l, const struct store_ops *ops)
     struct web_sweep *s = container_of(l, struct web_sweep, left);
 
     ops->scan_free(&s->scan);
-    l->prev = NULL; /* the list is gone with its store */
+    l->prev = NULL; /* the store freed the list */
     sweep_free(s);
 }
 

@@ -1,8 +1,8 @@
 /* visitor.c - design.  (visitor.h and web_priv.h have the contracts.)
  *
- * chat id = 24 hex digits of SipHash-128(key, token), then 8 hex digits of SipHash-64(key, those
- * 24).  SipHash is a pseudo-random function under a secret key, which is enough here, and costs a
- * twentieth of an HMAC: this runs for every message posted. */
+ * A chat id is 24 hex digits of SipHash-128(key, token), then 8 hex digits of SipHash-64(key, those
+ * 24).  SipHash with a secret key is a pseudo-random function, which is enough here.  It costs a
+ * twentieth of an HMAC, and runs for every posted message. */
 #include "platform/web/visitor.h"
 #include <assert.h>
 #include <stdio.h>
@@ -79,15 +79,15 @@ bool visitor_chat_is_ours(const struct hash_key *key, struct str chat_id)
     return memcmp(copy, chat_id.p, sizeof copy) == 0;
 }
 
-/* ---- names that visitors give themselves ----
+/* ---- names of visitors ----
  *
- * In memory and, unless the bot keeps no history or has no route, in the store as "<day> US
- * <name>": the day on which the visitor wrote last, written again when that day changes.  A name
- * goes with the retention, by whole days.  Above WEB_MAX_NAMES the name goes whose visitor has
- * been silent for longest. */
+ * Names are in memory and in the store (web_name_form); a bot without history or route stores none.
+ * A record has the day on which the visitor wrote last, and is written again when that day changes.
+ * A name expires with the retention, rounded up to days.  Above WEB_MAX_NAMES, the name of the
+ * visitor who has been silent for longest is deleted. */
 
 struct web_name {
-    struct list age; /* web->names_by_age: silent for longest first */
+    struct list age; /* web->names_by_age: longest silent first */
     int64_t day;
     char chat_id[VISITOR_CHAT_CHARS + 1];
     char text[];
@@ -172,7 +172,7 @@ static void store_name(struct web *w, const struct web_name *n)
         record_put(w->env->store, &web_name_form, NULL, &r, false, NULL, NULL);
 }
 
-/* In the store and in memory; an unknown name is fine. */
+/* Deletes a name from the store and from memory, if it exists. */
 static void forget_name(struct web *w, struct str chat_id)
 {
     struct name_record r = {.bot = web_bot(w), .chat = chat_id};
@@ -195,7 +195,8 @@ void web_name_set(struct web *w, struct str chat_id, struct str name)
         return;
     }
     store_name(w, remember_name(w, chat_id, name, today(w)));
-    if (map_count(&w->names) > WEB_MAX_NAMES) /* anybody can give names: the oldest goes */
+    if (map_count(&w->names) >
+        WEB_MAX_NAMES) /* anybody can add names, so their number is bounded */
         forget_name(w, str_of(oldest(w)->chat_id));
 }
 
@@ -223,7 +224,6 @@ void web_names_age(struct web *w)
     }
 }
 
-/* "<day> US <name>" under "<bot> US <chat>". */
 static bool on_name(void *ctx, struct str key, void *thing)
 {
     const struct name_record *r = thing;
@@ -242,7 +242,7 @@ static int by_day(const void *a, const void *b)
     return x < y ? -1 : x > y;
 }
 
-/* The store reads names in the order of their keys. */
+/* Sorts names_by_age after loading, because the store returns names in the order of keys. */
 static void sort_names(struct web *w)
 {
     struct web_name **all = xcalloc(map_count(&w->names) + 1, sizeof *all);

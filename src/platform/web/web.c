@@ -1,8 +1,9 @@
 /* web.c - design.  (web.h has the surface, web_priv.h the parts and the numbering.)
  *
- * The page belongs to bellhop, so sending is publishing: an answer is committed to the store
- * (unless history is off) before the gateway hears "success", and open pages get it in the same
- * turn.  The server asks any web bot for a page, so the open bots know each other by a short list.
+ * The page is bellhop's own, so there is no request to a platform.  A message of the agent is
+ * committed to the store (unless history is off), then published to open pages, and then the
+ * gateway gets "success".  The HTTP server passes a request for /chat to any web bot, so
+ * web_sibling() finds the right one among the open bots.
  */
 #include "platform/web/web.h"
 #include <stdio.h>
@@ -59,7 +60,7 @@ const struct config_section web_config = {.name = "web",
 
 /* ---- the open bots ---- */
 
-/* The open web bots: in order of opening, and by name. */
+/* In order of opening, and by name. */
 static struct list open_bots = {&open_bots, &open_bots};
 static struct map open_by_name = MAP_INIT;
 
@@ -99,7 +100,7 @@ static bool on_key_loaded(void *ctx, struct str key, void *thing)
     const struct visitor_key *k = thing;
 
     if (!str_eq(key, web_bot(l->w)))
-        return true; /* of a bot whose name is longer */
+        return true; /* a bot whose name begins with ours */
     if (k->key.n != sizeof l->w->visitor_key)
         return false;
     memcpy(&l->w->visitor_key, k->key.p, k->key.n);
@@ -119,7 +120,7 @@ static enum bh_err load_visitor_key(struct web *w, char *ret_why)
     if (err == BH_OK && !l.found) {
         rand_bytes(env->rand, &w->visitor_key, sizeof w->visitor_key);
         struct visitor_key k = {web_bot(w), str_make(&w->visitor_key, sizeof w->visitor_key)};
-        /* Writes keep their order: every record under an id made with this key comes after it. */
+        /* Writes are ordered: once a record with a chat id is committed, this key is too. */
         record_put(env->store, &key_form, env->seal, &k, true, NULL, NULL);
     }
     return err;
@@ -188,7 +189,7 @@ static void web_close(struct platform *p)
 static enum bh_err web_open(const struct platform_settings *settings, struct host *host,
                             struct platform **ret_p, char *ret_why)
 {
-    static const struct sender_ops no_requests = {0}; /* the sender fetches files here, no more */
+    static const struct sender_ops no_requests = {0}; /* the sender only downloads files here */
     struct sender *sender;
     struct web *w;
     enum bh_err err;
@@ -316,7 +317,7 @@ static void act_typing(struct web *w, struct action_id id, const struct action *
     jw_kbool(&j, "on", !clear);
     jw_ki64(&j, "for_ms", TYPING_MS);
     if (a->content.n > 0 && utf8_chars(a->content) <= MAX_STATUS_CHARS)
-        jw_kstr(&j, "text", a->content); /* what it is doing */
+        jw_kstr(&j, "text", a->content); /* what the agent is doing */
     jw_end_obj(&j);
     if (c != NULL)
         web_publish(c, "typing", 0, buf_str(&w->scratch));
@@ -373,7 +374,7 @@ static void web_forget(struct platform *p, struct str person)
         return;
     list_each (&c->streams, it, next) {
         struct web_stream *s = list_entry(it, struct web_stream, link);
-        web_stream_reset(s); /* the page reads its history anew */
+        web_stream_reset(s); /* the page reads its history again */
     }
 }
 

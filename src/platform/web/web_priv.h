@@ -1,18 +1,18 @@
-/* web_priv.h - what the files of the web platform share.
+/* web_priv.h - struct web, one bot, and the calls between the files of the web platform.
  *
  *      web.c       settings, open, close, actions, status
- *      http.c      which request means what; who may ask; page, assets, keys of files
+ *      http.c      routes and access checks; page, assets, keys of files
  *      inbound.c   messages, names and presses of visitors; questions with buttons
- *      stream.c    messages as text; chats in memory and the pages that listen to them
- *      history.c   what is kept in the store, and what a page reads back
- *      sweep.c     how much is kept, and for how long
+ *      stream.c    messages as JSON; chats in memory and the streams of open pages
+ *      history.c   writes messages to the store and reads them back for pages
+ *      sweep.c     deletes history above the limits of age and size
  *      visitor.c   tokens, chat ids, names
  *
- * Numbers.  One counter per bot, `boot << 40 | n`, gives messages their id and changes their rev.
- * It continues after a restart without being stored.  A message gets its id when it arrives and a
- * rev when its record is written.  Records are written in the order of their revs, so a page that
- * has seen everything up to rev r misses exactly the records with a larger rev.  On the wire both
- * are 16 hex digits, so that text order is number order.
+ * Numbers.  One counter per bot, `boot << 40 | n`, numbers messages (id) and changes (rev).  The
+ * store counts boots, so numbers keep growing after a restart and need no record.  A message gets
+ * its id when it arrives and a rev each time its record is written.  Records are written in the
+ * order of their revs, so a page that has seen everything up to rev r misses exactly the records
+ * with a larger rev.  On the wire both are 16 hex digits, so that they sort as text.
  */
 #pragma once
 #include <inttypes.h>
@@ -42,7 +42,7 @@ struct prompt;
 struct web_job;
 struct web_sweep;
 
-struct web_bucket { /* how fast one visitor writes; visitors may share one, which only slows them */
+struct web_bucket { /* the rate limit of a visitor; several visitors may share a bucket */
     int64_t at_ms;
     int32_t left_milli; /* thousandths of a message */
 };
@@ -54,22 +54,22 @@ struct web_counters {
 struct web {
     struct platform base; /* first */
     struct log log;
-    struct list link;            /* on the list of open web bots, see web_sibling() */
+    struct list link;            /* the list of open web bots; see web_sibling() */
     const struct host_env *env;  /* borrowed */
     char *title;                 /* owned */
     uint32_t history;            /* messages kept per chat */
     bool secure_cookies;         /* public_url is https */
     struct hash_key visitor_key; /* secret, kept sealed in the store */
     struct json_parser *json;    /* owned; for request bodies and records */
-    uint64_t counter;            /* the last id or rev given */
+    uint64_t counter;            /* the last id or rev that was used */
     struct map chats;            /* chat id -> struct web_chat, owned */
-    struct list idle;            /* chats nobody looks at, oldest first */
+    struct list idle;            /* chats without streams and jobs, oldest first */
     size_t n_idle;
     struct map names;         /* chat id -> struct web_name, owned; at most WEB_MAX_NAMES */
-    struct list names_by_age; /* visitor.c */
-    struct list posts;        /* awaiting host_accept(); owned */
+    struct list names_by_age; /* struct web_name, longest silent first */
+    struct list posts;        /* struct web_post in host_accept(); owned */
     struct list free_posts;   /* for reuse */
-    struct list presses;      /* awaiting prompts_accept(); owned */
+    struct list presses;      /* struct web_press in prompts_accept(); owned */
     struct prompts *prompts;  /* owned */
     struct list jobs;         /* history.c: struct web_job, owned */
     struct timer heartbeat;
@@ -80,20 +80,19 @@ struct web {
     struct web_sweep *sweep;    /* owned; NULL: no history is kept */
     size_t kept;                /* bytes of history, as counted by sweep.c */
     struct buf clean;           /* reused */
-    struct web_bucket *buckets; /* owned; WEB_BUCKETS of them once a person has written */
+    struct web_bucket *buckets; /* owned; WEB_BUCKETS of them; NULL: no person has written yet */
 };
 
-struct web_chat { /* lives while a page listens or the store works for it, then a while on the idle
-                     list */
+struct web_chat { /* exists while it has streams or jobs, then on the idle list until replaced */
     char id[VISITOR_CHAT_CHARS + 1];
     struct web *web;     /* borrowed */
     struct list streams; /* struct web_stream, oldest first */
     size_t n_streams, n_jobs;
-    struct web_job *reading; /* borrowed; the visitor's read under way; NULL: none is */
-    struct list waiting;     /* struct web_job, the visitor's reads behind it */
+    struct web_job *reading; /* borrowed; the visitor's read in flight; NULL: none */
+    struct list waiting;     /* struct web_job, reads that wait for @reading */
     size_t n_waiting;
-    uint64_t published; /* rev of the newest change its pages were told */
-    uint32_t untrimmed; /* records written since history was last cut to length */
+    uint64_t published; /* rev of the newest published change */
+    uint32_t untrimmed; /* records written since the last trim; UINT32_MAX: unknown */
     size_t untrimmed_bytes;
     struct list idle_link;
 };
@@ -103,10 +102,10 @@ struct web_message { /* strs borrowed */
     bool from_agent, is_stop;
     struct str text, client_id, reply_to;
     int64_t at_ms, edited_ms; /* 0: never edited */
-    /* What it carries beside its text: as JSON when it is new, else as it was read. */
+    /* Its files and its question: JSON text if the message is new, parsed JSON if it was read. */
     struct str files, prompt;
     struct json kept_files, kept_prompt;
-    struct str chosen; /* of its question; absent: as it was */
+    struct str chosen; /* option of its question to record; absent: no change */
 };
 
 static inline uint64_t web_next(struct web *w)
@@ -134,11 +133,12 @@ extern const struct record_form web_name_form;
 void web_names_close(struct web *w);
 /* The visitor's name, or one made from the chat id in @ret_made. */
 struct str web_name_of(const struct web *w, struct str chat_id, char ret_made[16]);
-struct str web_name_given(const struct web *w, struct str chat_id);    /* absent: none was given */
-void web_name_set(struct web *w, struct str chat_id, struct str name); /* empty: none any more */
-void web_name_heard(struct web *w, struct str chat_id); /* the visitor is still there */
-void web_name_drop(struct web *w, struct str chat_id);  /* in memory: the record is gone already */
-void web_names_age(struct web *w); /* some of those older than the retention go */
+struct str web_name_given(const struct web *w,
+                          struct str chat_id); /* absent: the visitor gave none */
+void web_name_set(struct web *w, struct str chat_id, struct str name); /* empty: deletes it */
+void web_name_heard(struct web *w, struct str chat_id); /* notes that the visitor wrote today */
+void web_name_drop(struct web *w, struct str chat_id);  /* from memory only */
+void web_names_age(struct web *w); /* deletes some names older than the retention */
 
 /* ---- http.c ---- */
 bool web_http(struct platform *p, struct http_req *req);
@@ -150,14 +150,14 @@ bool web_page_visitor(struct platform *p, struct http_req *req, bool writes, str
 
 void web_file_key(struct platform *p, struct str chat, const struct event_media *m,
                   struct buf *out);
-/* The files that a message names; strs are borrowed from @list.  False: one is not of this chat, or
- * there are too many. */
+/* Reads the files that a message names; strs are borrowed from @list.  False: a file's key is not
+ * valid for this chat, or there are more than WEB_MAX_FILES. */
 bool web_files_read(struct web *w, struct str chat, struct json list, struct event_media *ret,
                     size_t *ret_n);
-/* As pages and records have them. */
+/* Appends files as JSON, for pages and records. */
 void web_files_write(struct web *w, struct str chat, const struct event_media *m, size_t n,
                      struct buf *out);
-/* "photo", "voice", ...: how a message with this file is called. */
+/* The message_type of a message with a file of this kind: "photo", "voice", ... */
 struct str web_file_message_type(struct str kind);
 
 /* ---- inbound.c ---- */
@@ -181,19 +181,19 @@ struct web_stream {
     struct list link; /* on its chat */
     struct web_chat *chat;
     struct http_id http;
-    struct party *party;         /* whom it counts for: one hold; NULL: nobody */
-    struct web_job *catching_up; /* NULL: live.  Until then nothing is published to it. */
+    struct party *party;         /* one hold; its limit counts the stream; NULL: nobody's */
+    struct web_job *catching_up; /* NULL: live.  Until then it gets no published messages. */
 };
-struct web_chat *web_chat_get(struct web *w, struct str chat_id);  /* makes it */
-struct web_chat *web_chat_find(struct web *w, struct str chat_id); /* NULL: nobody looks */
-void web_chat_settle(struct web_chat *c); /* after n_streams or n_jobs fell: may free it */
+struct web_chat *web_chat_get(struct web *w, struct str chat_id);  /* creates it if missing */
+struct web_chat *web_chat_find(struct web *w, struct str chat_id); /* NULL: not in memory */
+void web_chat_settle(struct web_chat *c); /* call after n_streams or n_jobs fell; may free @c */
 void web_chats_free(struct web *w);
 void web_stream_open(struct web *w, struct http_req *req, const struct web_visitor *v);
-/* @s has got everything up to @rev and is live from now on. */
+/* Makes @s live: it has everything up to @rev. */
 void web_stream_go_live(struct web_stream *s, uint64_t rev);
 void web_stream_end(struct web_stream *s); /* frees it; the chat stays */
 void web_stream_reset(
-    struct web_stream *s); /* too much was missed: the page reads the history anew */
+    struct web_stream *s); /* too much was missed: the page reads its history again */
 void web_stream_message(struct web_stream *s, const struct web_message *m, struct str json);
 void web_publish(struct web_chat *c, const char *event, uint64_t rev,
                  struct str json);                        /* rev 0: none */
@@ -201,32 +201,32 @@ void web_publish_state(struct web *w, const char *state); /* to every page */
 void web_heartbeat(struct timer *t);
 
 /* ---- history.c ---- */
-/* Keeps a visitor's message if web_may_keep(), tells its pages, answers the request. */
+/* Stores a visitor's message if web_may_keep(), publishes it, answers the request. */
 void web_keep_post(struct web *w, struct str chat_id, const struct web_message *m,
                    struct http_id http);
-/* Keeps the agent's message if web_may_keep(), tells the pages, answers the action. */
+/* Stores the agent's message if web_may_keep(), publishes it, answers the action. */
 void web_keep_send(struct web *w, struct str chat_id, const struct web_message *m,
                    struct action_id id);
-/* Keeps the choice in the question's message, tells the pages, then calls prompts_tidied(). */
+/* Stores the choice in the question's message, publishes it, then calls prompts_tidied(). */
 void web_keep_choice(struct web *w, struct prompt *q);
-/* Replaces a kept message's text, tells the pages, answers the action. */
+/* Replaces the text of a stored message, publishes the edit, answers the action. */
 void web_keep_edit(struct web *w, struct str chat_id, uint64_t message_id, struct str text,
                    struct action_id id);
 
 void web_history_answer(struct web *w, struct http_req *req, const struct web_visitor *v);
-/* Writes to @s what changed after @last, then web_stream_go_live(); may end @s instead. */
+/* Writes the changes after rev @last to @s, then web_stream_go_live().  A failure ends @s. */
 void web_catch_up(struct web_stream *s, uint64_t last);
 void web_catch_up_cancel(struct web_stream *s);
 
-void web_jobs_leave(struct web *w); /* the store finishes what is in flight */
+void web_jobs_leave(struct web *w); /* at close: writes in flight still complete */
 
-/* ---- sweep.c: what is older than `retention` goes, and above limits.history_bytes the
- * oldest ---- */
-void web_sweep_start(struct web *w); /* while opening, when there is history */
-void web_sweep_stop(struct web *w);  /* harmless when it was not started */
-/* Counts @bytes as kept.  False: history is off, the bot has no route, or there is no room. */
+/* ---- sweep.c: deletes messages older than `retention`, and the oldest above
+ * limits.history_bytes ---- */
+void web_sweep_start(struct web *w); /* at open, if history is kept */
+void web_sweep_stop(struct web *w);  /* does nothing if it was not started */
+/* Counts @bytes as stored.  False: no history, no route for the bot, or the limit is reached. */
 bool web_may_keep(struct web *w, size_t bytes);
-bool web_is_routed(struct web *w);               /* some instance gets what visitors say */
-void web_kept_less(struct web *w, size_t bytes); /* so many were deleted */
+bool web_is_routed(struct web *w);               /* an instance gets the messages of visitors */
+void web_kept_less(struct web *w, size_t bytes); /* @bytes were deleted */
 
 extern const struct eraser web_eraser; /* erase.c */
