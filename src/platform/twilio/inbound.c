@@ -1,13 +1,13 @@
-/* inbound.c - messages that Twilio brings.  (inbound.h has the pure parts, twilio_priv.h the call.)
+/* inbound.c - receives Twilio's webhooks.  (inbound.h has the pure parts, twilio_priv.h the call.)
  *
  *      webhook --> signed? --> normalize --> host_accept() --stored--> empty TwiML
  *
- * The signed address is the one Twilio was given: `public_url` and the path, or, without a
- * `public_url`, the address that the request names.  The answer is an empty TwiML once the event is
- * stored; what the agent says goes out as a request of its own.
+ * The signed URL is `public_url` and the path; without `public_url` the Host header is used.  The
+ * webhook is answered with an empty TwiML once the event is stored; an agent's reply is sent as a
+ * separate request.
  *
- * Twilio signs names and values run together, so a forger could shift the border between two of
- * them.  Every field that decides something is therefore checked for its own form. */
+ * Twilio signs names and values without separators, so a forger could move bytes between a name and
+ * a value.  Therefore the syntax of every field that decides something is checked. */
 #include "platform/twilio/inbound.h"
 #include <stdio.h>
 #include "base/crypto.h"
@@ -47,7 +47,7 @@ void twilio_other_url(struct str url, struct buf *out)
         if (url.p[end] == ':')
             colon = end;
         else if (url.p[end] == ']')
-            colon = 0; /* those were inside an IPv6 address */
+            colon = 0; /* colons inside an IPv6 address */
     }
     if (end > url.n)
         end = url.n;
@@ -68,7 +68,7 @@ static bool matches(struct str auth_token, struct str url, const struct twilio_r
     return ok;
 }
 
-/* The value of bodySHA256 in the query, which is signed with the rest of the address. */
+/* The value of bodySHA256 in the query, which the signature covers.  Absent: none or several. */
 static struct str hash_in(struct str url)
 {
     ptrdiff_t at = str_find(url, '?');
@@ -103,7 +103,7 @@ bool twilio_signature_ok(struct str auth_token, const struct twilio_request *q)
         return false;
     if (q->form != NULL) {
         form_sort(q->form);
-        /* Twilio counts equal parameters once: a forger could repeat one and keep the signature. */
+        /* Twilio signs equal parameters once, so a forger could repeat one. */
         if (form_has_twins(q->form))
             return false;
     }
@@ -116,7 +116,7 @@ bool twilio_signature_ok(struct str auth_token, const struct twilio_request *q)
     return ok;
 }
 
-/* ---- a message becomes an event ---- */
+/* ---- normalizing ---- */
 
 static bool all_of(struct str s, const char *more)
 {
@@ -184,7 +184,7 @@ static void set_media(const struct form *f, struct twilio_out *out)
     }
 }
 
-/* WhatsApp's shared places and cards have no words of their own. */
+/* A shared location has no text, so its coordinates become the text. */
 static void set_text(const struct form *f, struct twilio_out *out)
 {
     struct str body = form_get(f, "Body"), lat = form_get(f, "Latitude");
@@ -200,7 +200,7 @@ static void set_text(const struct form *f, struct twilio_out *out)
     out->ev.text = buf_str(&out->text);
 }
 
-/* WhatsApp says which message is quoted and whose it is, not its words. */
+/* WhatsApp names the quoted message and its sender, but not its text. */
 static void set_reply(const struct form *f, struct str bot, struct event *ev)
 {
     struct str sid = form_get(f, "OriginalRepliedMessageSid");
@@ -298,7 +298,7 @@ static bool is_signed(struct twilio *t, struct http_req *req, bool form)
     return ok;
 }
 
-/* The body without credentials.  False: it is neither a form nor JSON. */
+/* Writes the body without credentials.  False: neither a form nor JSON, or too many credentials. */
 static bool write_body(struct twilio *t, struct http_req *req, bool form, struct buf *out)
 {
     struct jw w = jw_begin(out);
@@ -333,7 +333,7 @@ static void forward(struct twilio *t, struct http_req *req, bool form, const str
     buf_done(&body);
 }
 
-/* Requests that are not a message reach a passthrough gateway under the bot's own route. */
+/* Forwards a request that is not a message, under the bot's route. */
 static void forward_other(struct twilio *t, struct http_req *req, bool form)
 {
     struct str bot = str_of(t->bot.base.bot);

@@ -1,9 +1,9 @@
-/* outbound.c - requests to Twilio and what its answers mean.  (outbound.h has the pure parts;
- * sender.h says what is done around each request.)
+/* outbound.c - writes requests to Twilio and reads the answers.  (outbound.h has the pure parts;
+ * platform/sender.h describes lanes and retries.)
  *
- * A repeated request would be a second message.  So a message whose answer was lost is looked
- * for in Twilio's list first.  The words that a trial account has before every text do not
- * matter; a text that Twilio changed otherwise is not found, and stays unknown. */
+ * A retry could send a second message.  So if an answer is lost, the message is looked up in
+ * Twilio's list instead.  The prefix that a trial account adds to every text is ignored.  A message
+ * that is not found, for example because Twilio changed its text, ends as unknown. */
 #include "platform/twilio/outbound.h"
 #include <inttypes.h>
 #include <stdio.h>
@@ -124,7 +124,7 @@ static void add_from(const struct twilio *t, struct str chat, struct buf *out)
     struct str bot = str_of(t->bot.base.bot);
     ptrdiff_t colon = str_find(chat, ':');
 
-    if (colon >= 0 && str_find(bot, ':') < 0) /* answer on the channel that the person used */
+    if (colon >= 0 && str_find(bot, ':') < 0) /* use the person's channel, such as whatsapp: */
         buf_add(out, chat.p, (size_t)colon + 1);
     buf_add_str(out, bot);
 }
@@ -218,9 +218,9 @@ static void twilio_read(struct platform *p, struct outgoing *o, const struct htt
     text_outgoing_read(&t->bot, o, v);
 }
 
-/* ---- was it sent? ---- */
+/* ---- looking up a message whose answer was lost ---- */
 
-/* The list is not asked for by date: a message that waits at Twilio has no date of sending yet. */
+/* The request does not filter by date: a message in Twilio's queue has no date of sending yet. */
 static void twilio_look(struct platform *p, struct outgoing *o, struct sender_request *q,
                         struct sender_verdict *v)
 {
@@ -240,7 +240,7 @@ static void twilio_look(struct platform *p, struct outgoing *o, struct sender_re
     v->end = SENDER_GO;
 }
 
-/* When the message was tried, by Twilio's clock. */
+/* The time of the lost request, by Twilio's clock. */
 static int64_t tried_s(const struct twilio *t, const struct outgoing *o,
                        const struct http_result *res)
 {

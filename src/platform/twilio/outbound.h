@@ -1,9 +1,12 @@
-/* outbound.h - was a message sent whose answer was lost?  Pure.
+/* outbound.h - finds a message in Twilio's list when the answer to its request was lost.  Pure.
  *
- * Twilio has no idempotency key: I-Twilio-Idempotency-Token is a header of its own webhooks.
- * But Twilio lists the messages it has taken.  A message of that list is the one that was tried
- * if it goes to the same person from the same sender, has the same text, was made by a program,
- * not before the try (by Twilio's clock), and is not known already. */
+ * Twilio has no idempotency key: I-Twilio-Idempotency-Token is a header of its own webhooks.  So
+ * the sender never retries such a message, but looks it up in Twilio's list of messages.  A message
+ * of the list is the one that was sent if all of these hold:
+ *
+ *      recipient, sender and text are the same, and both or neither have a file
+ *      it is outbound, and was created after the request by Twilio's clock
+ *      its sid is not that of another known message */
 #pragma once
 #include "base/str.h"
 
@@ -11,23 +14,23 @@ struct json;
 
 enum { TWILIO_SIDS = 256, TWILIO_SID_CHARS = 34 };
 
-struct twilio_sids { /* of the newest known messages; zeroed at first */
+struct twilio_sids { /* a ring of the newest known messages; starts zeroed */
     char all[TWILIO_SIDS][TWILIO_SID_CHARS + 1];
-    unsigned n; /* in all */
+    unsigned n; /* added so far */
 };
-void twilio_sids_add(struct twilio_sids *s, struct str sid); /* ignores a sid of another form */
+void twilio_sids_add(struct twilio_sids *s, struct str sid); /* ignores an empty or too long sid */
 bool twilio_sids_have(const struct twilio_sids *s, struct str sid);
 
 struct twilio_sought {               /* borrowed */
-    struct str to, from;             /* absent @from: a messaging service chooses it */
-    struct str body;                 /* of this part */
-    bool media;                      /* it has a file */
-    int64_t since_s;                 /* unix time, Twilio's: when it was tried */
-    struct str first_id;             /* of an earlier part of the same; may be empty */
-    const struct twilio_sids *known; /* other messages */
+    struct str to, from;             /* absent @from: a messaging service, which chooses it */
+    struct str body;                 /* the text of this part */
+    bool media;                      /* the message has a file */
+    int64_t since_s;                 /* unix time of the request, by Twilio's clock */
+    struct str first_id;             /* sid of the first part of the same text; may be empty */
+    const struct twilio_sids *known; /* sids of other messages */
 };
-/* The newest match in @list (the answer of Messages.json); empty: none.  No message leaves for a
- * person before the one before it has ended, so no other match is newer. */
+/* The sid of the newest match in @list (the answer of Messages.json); empty: none.  Messages to one
+ * person are sent one after the other, so the newest match is the right one. */
 struct str twilio_find(struct json list, const struct twilio_sought *q);
 
 /* Reads "Thu, 24 Aug 2023 05:01:45 +0000", or GMT.  False: not a date. */

@@ -1,5 +1,5 @@
-/* twilio.c - one Twilio number: its settings, open, close, check, status.  (twilio_priv.h has the
- * parts.) */
+/* twilio.c - settings, open, close, check and status of one Twilio bot.  (twilio_priv.h lists the
+ * other files.) */
 #include "platform/twilio/twilio.h"
 #include <stdio.h>
 #include <stdlib.h>
@@ -55,7 +55,7 @@ static const struct webhook_bot_kind kind = {
     .label = "Twilio",
     .api_base = "https://api.twilio.com",
     .sender = &twilio_sender,
-    .limits = {.max = 1600, .unit = SPLIT_UTF16}, /* the shorter reading of "characters" */
+    .limits = {.max = 1600, .unit = SPLIT_UTF16}, /* Twilio says "characters": the stricter unit */
     .is_chat = twilio_address_ok,
     .no_file = twilio_no_file,
     .no_chat = "chat_id is not a number Twilio could write to",
@@ -71,7 +71,7 @@ static void write_auth(const struct twilio_settings *cfg, struct buf *out)
     buf_wipe(&pair);
 }
 
-/* Twilio's own address gets the credential; an address it redirects to (its storage) does not. */
+/* Only Twilio's own host gets the credential; the storage it redirects to does not. */
 static void twilio_media_where(struct platform *p, struct media_ask ask, struct str ref)
 {
     struct twilio *t = twilio_of(p);
@@ -121,7 +121,7 @@ static enum bh_err twilio_open(const struct platform_settings *settings, struct 
     return BH_OK;
 }
 
-/* The account as Twilio describes it. */
+/* Checks Twilio's description of the account. */
 static enum bh_err read_account(int status, struct str body, char *ret_why)
 {
     struct json_parser *p = json_parser_new();

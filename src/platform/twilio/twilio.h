@@ -1,8 +1,8 @@
-/* twilio.h - SMS and WhatsApp through Twilio: webhooks in, REST out.
+/* twilio.h - connects SMS and WhatsApp through Twilio: webhooks in, REST out.
  *
- * The bot is the number that people write to ("+15550100"), or a messaging service ("MG...").  A
- * person's own number is the route key; without such a route the event follows the bot's.
- * docs/platforms/twilio.md goes from the number to the first answer. */
+ * The bot is the number that people write to ("+15550100"), or a messaging service ("MG...").  The
+ * route key of an event is the person's number; if it has no route, the bot's route applies.
+ * docs/platforms/twilio.md describes the set-up. */
 #pragma once
 #include "platform/platform.h"
 

@@ -1,8 +1,8 @@
-/* twilio_priv.h - the parts of the Twilio adapter, for its own files only.
+/* twilio_priv.h - struct twilio, one bot, and the calls between the files of the Twilio adapter.
  *
- *      twilio.c    settings, open, close, status: one of the webhook bots (platform/webhook_bot.h)
+ *      twilio.c    settings, open, close, check, status; built on platform/webhook_bot.h
  *      inbound.c   signed requests -> events -> the host
- *      outbound.c  requests to Twilio and what its answers mean */
+ *      outbound.c  writes requests to Twilio and reads the answers */
 #pragma once
 #include "platform/twilio/inbound.h"
 #include "platform/twilio/outbound.h"

@@ -133,8 +133,7 @@ extern const struct record_form web_name_form;
 void web_names_close(struct web *w);
 /* The visitor's name, or one made from the chat id in @ret_made. */
 struct str web_name_of(const struct web *w, struct str chat_id, char ret_made[16]);
-struct str web_name_given(const struct web *w,
-                          struct str chat_id); /* absent: the visitor gave none */
+struct str web_name_given(const struct web *w, struct str chat_id);    /* absent: none given */
 void web_name_set(struct web *w, struct str chat_id, struct str name); /* empty: deletes it */
 void web_name_heard(struct web *w, struct str chat_id); /* notes that the visitor wrote today */
 void web_name_drop(struct web *w, struct str chat_id);  /* from memory only */

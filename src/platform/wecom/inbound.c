@@ -1,11 +1,11 @@
-/* inbound.c - callbacks of WeCom.  (inbound.h has the pure parts, wecom_priv.h the call.)
+/* inbound.c - receives WeCom's callbacks.  (inbound.h has the pure parts, wecom_priv.h the call.)
  *
  *      POST --> signature, decrypt --> XML --> normalize --> host_accept() --stored--> empty answer
  *      GET  --> signature, decrypt --> the echo, which proves to WeCom that bellhop holds the key
  *
- * WeCom repeats a callback that was not answered within five seconds under the same MsgId, so the
- * host drops the repeated one.  Every mistake before a message is known to be WeCom's gets the same
- * 401: somebody who sends ciphertexts learns nothing from the answers. */
+ * WeCom repeats a callback with the same MsgId if it was not answered within five seconds; the host
+ * drops the duplicate.  Until a message is proved to be WeCom's, every error gets the same 401, so
+ * that a sender of forged ciphertexts learns nothing. */
 #include "platform/wecom/inbound.h"
 #include <expat.h>
 #include <openssl/err.h>
@@ -17,7 +17,7 @@
 
 enum {
     DEADLINE_MS = 4500,
-    WINDOW_MS = 600000, /* how far a timestamp may be from the clock */
+    WINDOW_MS = 600000, /* largest difference between timestamp and clock */
     ENCODED_CHARS = 43,
     SIGNATURE_CHARS = 40,
     BLOCK = 16,
@@ -30,7 +30,7 @@ enum {
 
 static const char alphabet[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
 
-/* 43 characters hold 258 bits.  The last two mean nothing and may have any value. */
+/* 43 characters hold 258 bits.  The last two bits are ignored. */
 bool wecom_key_parse(struct str encoded, uint8_t ret_key[WECOM_KEY_BYTES])
 {
     char text[ENCODED_CHARS + 2];
@@ -104,7 +104,7 @@ static bool decrypt_blocks(const uint8_t key[WECOM_KEY_BYTES], struct str in, ui
     return ok && (size_t)n + (size_t)last == in.n;
 }
 
-/* The length without the padding; 0: the padding is wrong. */
+/* Returns the length without the padding; 0: the padding is wrong. */
 static size_t unpadded(const uint8_t *p, size_t n)
 {
     size_t pad = p[n - 1];
@@ -149,8 +149,8 @@ out:
 
 /* ---- XML ----
  *
- * One expat parser is used again and again.  Names and values are kept as offsets, because the
- * buffer that holds them grows during a parse. */
+ * One expat parser is reused for all documents.  Names and values are kept as offsets, because
+ * their buffer may move while it grows. */
 
 struct xml_field {
     size_t name, name_n, value, value_n;
@@ -267,7 +267,7 @@ struct str wecom_xml_get(const struct wecom_xml *x, const char *name)
     return STR_NULL;
 }
 
-/* ---- a message becomes an event ---- */
+/* ---- normalizing ---- */
 
 static void set_location(const struct wecom_xml *x, struct wecom_out *out)
 {
@@ -365,12 +365,12 @@ enum wecom_verdict wecom_normalize(const struct wecom_xml *x, struct str bot, st
         (struct event){.platform = STR("wecom"), .bot = bot, .route_key = bot, .media = out->media};
     if (from.n == 0 || from.n > 128 || wecom_xml_get(x, "MsgType").n == 0)
         return WECOM_MALFORMED;
-    if (id.n == 0) { /* events have none */
+    if (id.n == 0) { /* WeCom's events have no MsgId */
         buf_printf(&out->id, "%.*s-%.*s", STR_FMT(from), STR_FMT(wecom_xml_get(x, "CreateTime")));
         id = buf_str(&out->id);
     }
     if (str_to_u64(wecom_xml_get(x, "AgentID"), &agent) && str_to_u64(bot, &ours) && agent != ours)
-        return WECOM_IGNORED; /* callbacks are set up per agent */
+        return WECOM_IGNORED; /* a message for another agent */
     if (!set_content(x, out))
         return WECOM_IGNORED;
     ev->event_id = ev->message_id = id;
@@ -407,7 +407,7 @@ static bool is_now(const struct wecom *c, struct str timestamp)
     return off_ms <= WINDOW_MS && off_ms >= -WINDOW_MS;
 }
 
-/* True: @encrypted is from WeCom, and @out has its message. */
+/* Verifies and decrypts @encrypted; appends the message to @out.  False: not from WeCom. */
 static bool open_envelope(struct wecom *c, struct http_req *req, struct str encrypted,
                           struct buf *out)
 {

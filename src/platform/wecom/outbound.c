@@ -1,13 +1,13 @@
-/* outbound.c - requests to WeCom: the access token, messages and files, and what the answers mean.
- * (sender.h says what is done around each request.)
+/* outbound.c - fetches WeCom's access token, sends messages and files, and reads the answers.
+ * (platform/sender.h describes lanes and retries.)
  *
  *      token:  NONE --needed--> FETCHING --ok--> GOOD --nearly expired--> GOOD, and FETCHING
  *                ^------ failed: waiting sends fail ---'  '--refused--> NONE
  *
  * One request at a time fetches the token; sends wait for it (SENDER_HOLD).  A file is uploaded
- * first and then named in a message.  An upload that no message names has no effect, so it may
- * be repeated; the message may not.  WeCom is strict about pictures, voices and films: anything
- * else, and anything larger, is a file. */
+ * first and then named in a message.  An upload without a message has no effect, so an upload is
+ * idempotent; a message is not.  WeCom takes few types of pictures, voice notes and videos, up to a
+ * size; everything else is sent as a plain file. */
 #include <inttypes.h>
 #include <stdio.h>
 #include "base/json.h"
@@ -21,7 +21,7 @@ enum { FETCH_MS = 10000, AHEAD_MS = 300000, UPLOAD_MS = 60000 };
 
 /* ---- the access token ---- */
 
-/* False: the answer has no token, and @ret_why says what to check. */
+/* False: the answer has no token.  Always fills @ret_why with what to check then. */
 static bool is_token(struct json doc, char ret_why[160])
 {
     struct str text = json_str(doc, "access_token");
@@ -84,8 +84,7 @@ static void write_token_url(const struct wecom_settings *cfg, const char *api_ba
     buf_wipe(&query);
 }
 
-/* WeCom answers with the token that is in use as long as it is valid, so the check changes
- * nothing. */
+/* WeCom returns the current token while it is valid, so the check does not invalidate it. */
 enum bh_err wecom_token_check(const struct wecom_settings *cfg, const char *api_base, char *ret_why)
 {
     struct json_parser *p = json_parser_new();
@@ -279,13 +278,13 @@ static void read_code(struct wecom *c, int64_t code, struct sender_verdict *v)
     switch (code) {
     case 40001:
     case 40014:
-    case 42001: /* the token: fetch another one */
+    case 42001: /* the token is invalid or expired: fetch another one */
         buf_wipe(&c->token.text);
         v->end = SENDER_AGAIN;
         snprintf(v->why, sizeof v->why, "WeCom does not take its access tokens");
         return;
     case -1:
-    case 45009: /* busy; too many */
+    case 45009: /* busy, or rate limited */
     case 45033:
         v->end = SENDER_AGAIN;
         v->wait_ms = code == -1 ? 0 : 5000;
@@ -318,7 +317,7 @@ static void read_answer(struct wecom *c, struct outgoing *o, const struct http_r
         snprintf(v->why, sizeof v->why, "WeCom answered with HTTP %d; it may have been sent",
                  res->status);
         if (uploads(o))
-            v->end = SENDER_AGAIN; /* an upload may be repeated */
+            v->end = SENDER_AGAIN; /* an upload is idempotent */
         return;
     }
     if (code != 0) {
@@ -333,7 +332,7 @@ static void read_answer(struct wecom *c, struct outgoing *o, const struct http_r
         snprintf(v->why, sizeof v->why, "WeCom did not name the uploaded file");
         return;
     }
-    if (json_str(doc, "invaliduser").n > 0) { /* the only recipient */
+    if (json_str(doc, "invaliduser").n > 0) { /* lists the only recipient */
         read_code(c, 60111, v);
         return;
     }

@@ -1,4 +1,5 @@
-/* wecom.c - one WeCom agent: its settings, open, close, status.  (wecom_priv.h has the parts.) */
+/* wecom.c - settings, open, close, check and status of one WeCom agent.  (wecom_priv.h lists the
+ * other files.) */
 #include "platform/wecom/wecom.h"
 #include <stdio.h>
 #include <stdlib.h>
@@ -50,7 +51,7 @@ const struct config_section wecom_config = {.name = "wecom",
 
 /* ---- life ---- */
 
-/* "a|b" means several people, "@all" everybody. */
+/* WeCom reads "a|b" as several people and "@all" as everybody: both are refused. */
 static bool is_person(struct str chat_id)
 {
     return chat_id.n > 0 && chat_id.n <= 128 && str_find(chat_id, '|') < 0 && chat_id.p[0] != '@';

@@ -1,7 +1,7 @@
-/* wecom.h - WeCom (WeChat Work) agents: encrypted callbacks in, the message API out.
+/* wecom.h - connects agents of WeCom (WeChat Work): encrypted callbacks in, the message API out.
  *
- * The bot is the agent's id.  A person's id is the route key; without such a route the event
- * follows the bot's.  docs/platforms/wecom.md goes from the agent to the first answer. */
+ * The bot is the agent's id.  The route key of an event is the person's id; if it has no route, the
+ * bot's route applies.  docs/platforms/wecom.md describes the set-up. */
 #pragma once
 #include "platform/platform.h"
 

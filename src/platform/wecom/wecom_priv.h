@@ -1,8 +1,8 @@
-/* wecom_priv.h - the parts of the WeCom adapter, for its own files only.
+/* wecom_priv.h - struct wecom, one bot, and the calls between the files of the WeCom adapter.
  *
- *      wecom.c     settings, open, close, status: one of the webhook bots (platform/webhook_bot.h)
+ *      wecom.c     settings, open, close, check, status; built on platform/webhook_bot.h
  *      inbound.c   encrypted callbacks -> events -> the host
- *      outbound.c  the access token, messages and files, what the answers mean */
+ *      outbound.c  fetches the access token, sends messages and files, reads the answers */
 #pragma once
 #include "platform/webhook_bot.h"
 #include "platform/wecom/inbound.h"
@@ -36,7 +36,7 @@ bool wecom_http(struct platform *p, struct http_req *req);
 extern const struct sender_ops wecom_sender;
 const char *wecom_no_file(struct webhook_bot *b, const struct attachment *a);
 void wecom_media_where(struct platform *p, struct media_ask ask, struct str ref);
-/* Does WeCom give a token?  Blocks; returns what the check of platform.h does. */
+/* Requests an access token to verify the settings.  Blocks; returns as platform_ops.check does. */
 enum bh_err wecom_token_check(const struct wecom_settings *cfg, const char *api_base,
                               char *ret_why);
 void wecom_token_done(struct wecom *c);
