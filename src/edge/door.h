@@ -1,4 +1,4 @@
-/* door.h - rate limits in front of expensive signature checks.
+/* door.h - limits the rate of expensive signature checks.
  *
  * A public-key signature costs far more to check than to forge, so the door decides which requests
  * are checked at all:

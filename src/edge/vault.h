@@ -48,7 +48,7 @@ struct vault_env { /* borrowed for the life of the vault */
  * gateways were revoked. */
 enum bh_err vault_open(const struct vault_env *env, struct vault **ret_v,
                        char *ret_why) BH_MUST_USE;
-/* Call before freeing the clock, when no observer reports any more.  NULL is fine. */
+/* Call before freeing the clock, after the last report of an observer.  NULL is fine. */
 void vault_free(struct vault *v);
 
 #define VAULT_KEYS 2 /* session keys of one entry */

@@ -1,4 +1,4 @@
-/* markdown.c - design.  (markdown.h has the contract; md_inline.c reads what is inside a line.)
+/* markdown.c - design.  (markdown.h has the contract; md_inline.c parses a paragraph.)
  *
  * read_blocks() finds blocks line by line.  Consecutive lines of text form one paragraph, because
  * emphasis may cross a line break; every other block is handled alone.  The lines of a quote lose
