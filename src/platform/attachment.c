@@ -1,4 +1,4 @@
-/* attachment.c - files on their way out.  (attachment.h has the contract.) */
+/* attachment.c - outbound files and multipart bodies.  (attachment.h has the contract.) */
 #include "platform/attachment.h"
 #include <inttypes.h>
 #include <stdio.h>
@@ -94,7 +94,7 @@ void multipart_file(struct multipart *m, const char *name, const struct attachme
     part(m, name);
     attachment_name_add(&shown, a);
     buf_add_z(&m->before, "; filename=\"");
-    for (size_t i = 0; i < shown.n; i++) { /* as browsers do */
+    for (size_t i = 0; i < shown.n; i++) { /* escaped as browsers do */
         char c = shown.p[i];
         if (c == '"')
             buf_add_z(&m->before, "%22");

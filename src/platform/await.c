@@ -1,4 +1,4 @@
-/* await.c - webhooks whose answer waits.  (await.h has the contract.) */
+/* await.c - delayed answers to webhooks.  (await.h has the contract.) */
 #include "platform/await.h"
 #include <stdlib.h>
 #include "base/buf.h"
@@ -11,7 +11,7 @@ struct await {
     struct accept_id accept;
     struct http_id http;
     struct http_answer good;
-    struct buf body; /* of a good answer that is this one's alone */
+    struct buf body; /* owned; the copied body of @good (await_press()) */
     struct timer late;
     bool answered;
 };

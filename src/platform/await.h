@@ -1,9 +1,10 @@
-/* await.h - webhooks whose HTTP answer waits until their event is safe.
+/* await.h - delays the HTTP answer to a webhook until its event is delivered or on disk.
  *
  *      await_accept(&t->awaits, &ev, http_req_id(req), &GOOD, 10000);
  *
- * When the event is delivered or on disk the request gets its good answer.  When the event
- * cannot be taken, or not in time, the request gets a 503, so that the platform sends it again. */
+ * Adapters with webhooks call it.  Once the event is accepted, the webhook gets its good answer.
+ * On a timeout or a temporary failure the webhook gets a 503, so that the platform sends it again.
+ * An event that would be refused again gets a 400. */
 #pragma once
 #include "base/clock.h"
 #include "base/list.h"
@@ -17,13 +18,13 @@ struct awaits {         /* of one bot */
 };
 
 void awaits_init(struct awaits *a, struct platform *p);
-/* The bot closes: later answers are dropped.  Harmless after memset 0. */
+/* Cancels all of them; their webhooks get no answer from here.  Harmless for a zeroed @a. */
 void awaits_done(struct awaits *a);
 
-/* host_accept() for a webhook.  @good is copied, what it points at lives as long as the bot. */
+/* host_accept() for a webhook.  @good is copied; its pointers must live as long as the bot. */
 void await_accept(struct awaits *a, const struct event *ev, struct http_id id,
                   const struct http_answer *good, int64_t deadline_ms);
-/* host_passthrough() for one. */
+/* host_passthrough() for a webhook. */
 void await_passthrough(struct awaits *a, const struct event *ev, struct str forward_json,
                        struct http_id id, const struct http_answer *good, int64_t deadline_ms);
 

@@ -15,25 +15,25 @@
 #define NS "manifest"
 enum { NAME_MAX_CHARS = 32, DESCRIPTION_CHARS = 100 };
 
-struct announced { /* what one gateway said */
+struct announced { /* the commands of one gateway */
     struct list link;
     char *gateway;       /* owned */
-    int64_t since_ms;    /* wall clock: its place among the others */
-    struct buf commands; /* a JSON array of good entries */
+    int64_t since_ms;    /* wall clock of its first announcement */
+    struct buf commands; /* a JSON array of valid entries */
 };
 
 struct manifests {
     struct host *host;   /* borrowed */
     struct clock *clock; /* borrowed */
     struct store *store; /* borrowed */
-    struct list all;     /* struct announced, those who came first first; owned */
+    struct list all;     /* struct announced, owned; the first to announce is first */
     struct map by_id;
     struct json_parser *parser; /* owned */
     struct timer soon;
     bool full_told;
 };
 
-/* ---- what is good ---- */
+/* ---- valid entries ---- */
 
 static bool is_name(struct str s)
 {
@@ -83,7 +83,7 @@ static void write_good(struct buf *out, struct json manifest)
     jw_end_arr(&w);
 }
 
-/* ---- who said what ---- */
+/* ---- the commands of each gateway ---- */
 
 static void announced_free(struct manifests *ms, struct announced *a)
 {
@@ -150,7 +150,7 @@ void manifests_hear(struct manifests *ms, struct str gateway, struct json manife
     buf_done(&good);
 }
 
-/* ---- for each bot ---- */
+/* ---- the merge for each bot ---- */
 
 static void merge_one(struct jw *w, struct json commands, struct map *names, size_t *n)
 {
@@ -238,7 +238,7 @@ static int by_age(const void *x, const void *y)
                                       : strcmp(a->gateway, b->gateway);
 }
 
-/* Records come by their key. */
+/* The store lists records by key; the merge needs them by their first announcement. */
 static void put_in_order(struct manifests *ms)
 {
     size_t n = 0;

@@ -1,11 +1,12 @@
-/* manifest.h - the commands that gateways announce, merged for each bot.
+/* manifest.h - merges the commands that gateways announce, and registers them for each bot.
  *
- *      hello --> manifests_hear() --changed--> a moment later, for every bot: ops->set_commands()
+ *      hello --> manifests_hear() --changed, debounced--> for every bot: ops->set_commands()
  *
- * A newer gateway names its commands in its hello.  The commands belong to every bot that the
- * gateway was added or provisioned for, and are stored, so a restart unregisters nothing.  Of two
- * gateways that announce the same name, the one that announced first keeps its description.  A
- * command that a gateway no longer announces goes, and so do all commands of a revoked gateway.
+ * Newer gateways announce commands in their hello.  The commands belong to every bot that the
+ * gateway was added or provisioned for.  They are stored, so a restart unregisters nothing.  Of two
+ * gateways that announce the same name, the one that announced first keeps its description.
+ * Commands that a gateway no longer announces are unregistered, and so are all commands of a
+ * revoked gateway.
  *
  * Namespace "manifest", key the gateway's id, value the time of its first announcement, a blank,
  * the commands.  The host owns one struct manifests for all bots.
@@ -16,17 +17,18 @@
 
 #define MANIFEST_DEBOUNCE_MS 2000
 #define MANIFEST_COMMANDS 100       /* of one bot: Discord and Telegram take no more */
-#define MANIFEST_BYTES (64u * 1024) /* of one gateway's */
+#define MANIFEST_BYTES (64u * 1024) /* of one gateway's commands */
 #define MANIFEST_GATEWAYS 1024      /* the commands of more gateways are not registered */
 
 struct host;
 struct manifests;
 
-/* Reads what was announced before: blocks.  @h is borrowed. */
+/* Reads the stored commands: blocks.  @h is borrowed. */
 struct manifests *manifests_open(struct host *h);
 void manifests_close(struct manifests *ms); /* NULL is fine */
 
-/* @manifest is [{name, description, options?}]; entries that no platform takes are skipped. */
+/* Takes the announcement of a gateway: [{name, description, options?}].  Entries that no platform
+ * accepts are skipped. */
 void manifests_hear(struct manifests *ms, struct str gateway, struct json manifest);
-/* A gateway or a bot changed: merge again, soon. */
+/* Merges again after MANIFEST_DEBOUNCE_MS.  Called when a gateway or a bot changed. */
 void manifests_look(struct manifests *ms);

@@ -1,15 +1,15 @@
 /* outbox.c - design.  (outbox.h has the contract.)
  *
- * A lane exists while it has an item, waiting or running.  Where it stands is what it does:
+ * A lane exists while it has an item or rests.  Its state says where it is linked:
  *
  *      RESTING (its wake timer runs) --due--> READY (linked in payer->ready) --pump--> RUNNING
  *         ^------------- again(delay) -----------------------------------------------'   |
  *      READY <---------------------------------- done(), more items waiting -------------'
  *
- * A ready lane stands with the payer of its first item, and a payer that has ready lanes and may
- * run more stands in box->ready.  One pump per outbox, driven by a timer, starts items: so start()
- * never nests in another call, and payers take turns, and the lanes of each.  A waiting item
- * carries its own timer for its deadline, so one that stands behind a long rate limit fails on
+ * A ready lane is linked at the payer of its first item.  A payer that has ready lanes and may run
+ * more items is linked in box->ready.  One pump per outbox, driven by a timer, starts items.  So
+ * start() never nests in another call, payers take turns, and so do the lanes of a payer.  Each
+ * waiting item has a timer for its deadline, so an item behind a long rate limit is dropped on
  * time, not when the limit ends. */
 #include "platform/outbox.h"
 #include <assert.h>
@@ -18,7 +18,7 @@
 
 enum lane_state { LANE_RESTING, LANE_READY, LANE_RUNNING };
 
-struct outbox_payer { /* a tenant, while something of it is here */
+struct outbox_payer { /* a tenant, while it has items here */
     char *name;       /* owned */
     struct list link; /* in box->ready while it has ready lanes and may run more */
     struct list ready;
@@ -32,7 +32,7 @@ struct outbox_lane {
     size_t n;
     struct outbox_item *running; /* borrowed from its owner; NULL: none */
     struct list link;            /* in payer->ready while READY */
-    struct outbox_payer *payer;  /* borrowed; whom it stands with while READY */
+    struct outbox_payer *payer;  /* borrowed; of its first item, while READY */
     struct timer wake;           /* armed while RESTING */
     enum lane_state state;
 };
@@ -117,7 +117,7 @@ static size_t most_running(const struct outbox *box)
     return n > 0 ? n : 1;
 }
 
-/* Does it take turns? */
+/* Links @p into box->ready, or unlinks it: does it take turns? */
 static void payer_settle(struct outbox *box, struct outbox_payer *p)
 {
     if (list_is_empty(&p->ready) || p->running >= most_running(box))
@@ -126,7 +126,7 @@ static void payer_settle(struct outbox *box, struct outbox_payer *p)
         list_append(&box->ready, &p->link);
 }
 
-/* Full: nobody has more than an even share of it who wants to add. */
+/* Once the outbox is full, a payer may not have more than an even share. */
 static bool payer_is_full(const struct outbox *box, const struct outbox_payer *p, size_t bytes)
 {
     size_t n = p != NULL ? p->waiting : 0, n_payers = map_count(&box->payers) + (p == NULL);
@@ -203,7 +203,7 @@ static void on_wake(struct timer *t)
         lane_set_ready(lane);
 }
 
-/* Take @it off its lane, where it waits. */
+/* Takes the waiting @it off its lane. */
 static void item_unlink(struct outbox_item *it)
 {
     struct outbox_lane *lane = it->lane;
@@ -223,9 +223,9 @@ void outbox_remove(struct outbox *box, struct outbox_item *it)
     item_unlink(it);
     it->lane = NULL;
     if (lane->n == 0 && lane->state == LANE_READY)
-        lane_free(lane); /* a resting lane keeps its rest: the next item owes it too */
+        lane_free(lane); /* a resting lane stays: the rate limit holds for the next item too */
     else if (lane->state == LANE_READY)
-        lane_set_ready(lane); /* its first item may be somebody else's now */
+        lane_set_ready(lane); /* its first item may have another payer now */
     payer_release(box, it);
 }
 
@@ -265,7 +265,7 @@ static void on_pump(struct timer *t)
             return;
         }
         struct outbox_payer *p = list_first(&box->ready, struct outbox_payer, link);
-        list_move(&p->link, &box->ready); /* the others come first now */
+        list_move(&p->link, &box->ready); /* to the end: payers take turns */
         lane_start(list_first(&p->ready, struct outbox_lane, link));
     }
 }
@@ -292,7 +292,7 @@ enum bh_err outbox_add(struct outbox *box, struct outbox_item *it, struct str pa
         return BH_BUSY;
     if (lane != NULL && lane->state == LANE_RESTING &&
         lane->wake.due_ms > clock_now_ms(box->clock) + patience_ms)
-        return BH_UNAVAILABLE; /* it would only grow old */
+        return BH_UNAVAILABLE; /* the item would only miss its deadline */
     bool fresh = lane == NULL;
     lane = lane_get(box, key);
     it->lane = lane;
@@ -313,7 +313,7 @@ enum bh_err outbox_add(struct outbox *box, struct outbox_item *it, struct str pa
     return BH_OK;
 }
 
-/* @it runs no more; the place it took is free for another lane. */
+/* Gives back the running slot of @it and wakes the pump. */
 static struct outbox_lane *item_stopped(struct outbox *box, struct outbox_item *it)
 {
     struct outbox_lane *lane = it->lane;
@@ -436,8 +436,7 @@ void outbox_blame(struct outbox *box, struct str who)
     t->now++;
 }
 
-/* The earlier window counts less the longer this one lasts: a few bytes instead of a list of
- * times. */
+/* A sliding window from two counters: the earlier window weighs less as the current one ages. */
 bool outbox_is_blamed(const struct outbox *box, struct str who)
 {
     const struct blamed *t = map_get(&box->blamed, who);
@@ -445,7 +444,7 @@ bool outbox_is_blamed(const struct outbox *box, struct str who)
 
     if (t == NULL || age_ms >= 2 * BLAME_MS)
         return false;
-    if (age_ms >= BLAME_MS) /* no refusal has begun a window since */
+    if (age_ms >= BLAME_MS) /* no refusal has started a new window: this is the earlier one */
         return (int64_t)t->now * (2 * BLAME_MS - age_ms) >= (int64_t)BLAME_MAX * BLAME_MS;
     return (int64_t)t->now * BLAME_MS + (int64_t)t->before * (BLAME_MS - age_ms) >=
            (int64_t)BLAME_MAX * BLAME_MS;

@@ -1,6 +1,6 @@
 /* outcomes.c - how actions ended.  (outcomes.h has the contract.)
  *
- * Looking one up walks the ring, which happens when a person asks. */
+ * A lookup walks the whole ring: only people look up outcomes, so lookups are rare. */
 #include "platform/outcomes.h"
 #include <inttypes.h>
 #include <stdio.h>

@@ -1,13 +1,13 @@
 /* outgoing.c - design.  (outgoing.h has the picture, sender.h the contract.)
  *
- * A record is written when something is asked for.  It says "trying" at once when the request will
- * leave at once, so a send costs two writes; what has to wait says "waiting" and is written again
- * before it leaves, so a crash finds few records whose end nobody knows.  Where a second request
- * changes nothing (TWICE_IS_ONE) the record never says "trying".
+ * A record is written when the action arrives.  If the request leaves at once, the record says
+ * "trying" from the start, so that a send costs two writes.  An action that has to wait says
+ * "waiting" and is written again before it leaves, so that a crash leaves few unknown records.
+ * Where a second request changes nothing (TWICE_IS_ONE), the record never says "trying".
  *
  * The number in a record's key is the store's boot number and a counter, so no two processes write
- * the same record.  Records that ended as UNKNOWN or SENT stay a day, for operators and for
- * gateways that know them by their name. */
+ * the same record.  Records that ended as UNKNOWN or SENT are kept for a day or the retention,
+ * whichever is shorter: operators see the unknown ones, gateways refer to the sent ones by name. */
 #include "platform/outgoing.h"
 #include <assert.h>
 #include <inttypes.h>
@@ -70,7 +70,7 @@ static void write_text(struct jw *w, const char *key, struct str s)
         jw_kstr(w, key, s);
 }
 
-/* @json, or the member of the record that the entry was read from. */
+/* Writes @json or, if it is empty, the member @key of @doc. */
 static void write_raw(struct jw *w, const char *key, struct str json, struct json doc)
 {
     struct json read = json_get(doc, key);
@@ -226,7 +226,7 @@ static void write_key(const struct sender *s, uint64_t number, struct buf *out)
     buf_printf(out, "%s\x1f%s\x1f%016" PRIx64, s->p->ops->name, s->p->bot, number);
 }
 
-/* @done NULL: nobody waits for the write, and those who wait for an earlier one still do. */
+/* @done NULL: no callback; the callback of an earlier write still runs. */
 static struct store_put *put_entry(struct sender *s, const struct outgoing_entry *e,
                                    store_put_cb *done, void *ctx)
 {
@@ -398,7 +398,7 @@ void outgoing_settle(struct outgoing *o, enum sender_end end, const char *why)
     e.state = sent ? OUTGOING_SENT : OUTGOING_UNKNOWN;
     e.told = true;
     e.why = str_of(why);
-    if (sent) { /* its name is all that anybody asks for */
+    if (sent) { /* only its name is looked up later: drop the text */
         e.action = e.file = e.edit = STR_NULL;
         e.from.said = (struct hash128){0};
     }
@@ -406,9 +406,9 @@ void outgoing_settle(struct outgoing *o, enum sender_end end, const char *why)
     outgoing_leave_record(o);
 }
 
-/* ---- what an earlier process left ---- */
+/* ---- records of an earlier process ---- */
 
-/* The part under way may have arrived, and a second request would be a second message. */
+/* The current part may have arrived, and a second request would be a second message. */
 static bool was_in_the_middle(const struct sender *s, const struct outgoing_entry *e)
 {
     return e->state == OUTGOING_TRYING &&
@@ -416,7 +416,7 @@ static bool was_in_the_middle(const struct sender *s, const struct outgoing_entr
             (e->twice == TWICE_IS_KEYED && sender_wall_ms(s) - e->tried_ms >= s->ops->key_ms));
 }
 
-/* @e became unknown at @ended_ms (0: now). */
+/* Notes the outcome of @e, which became unknown at @ended_ms (0: now). */
 static void note_unknown(struct sender *s, const struct outgoing_entry *e, int64_t ended_ms)
 {
     char *why = str_dup(e->why.p != NULL ? e->why : STR(""));
@@ -437,7 +437,7 @@ static void note_unknown(struct sender *s, const struct outgoing_entry *e, int64
     free(why);
 }
 
-/* Nobody knows how it ended.  @fresh: no earlier start noticed that. */
+/* Keeps the record as UNKNOWN and tells its gateway.  @fresh: an earlier start did not do so. */
 static void found_unknown(struct sender *s, struct outgoing_left *l, bool fresh)
 {
     const struct outgoing_entry *e = &l->e;
@@ -453,7 +453,7 @@ static void found_unknown(struct sender *s, struct outgoing_left *l, bool fresh)
         struct outgoing_entry now = *e;
         now.state = OUTGOING_UNKNOWN;
         now.why = STR("bellhop restarted while this was being sent");
-        now.attempts++; /* the one that was under way */
+        now.attempts++; /* the request that was in flight */
         keep(s, &now);
         note_unknown(s, &now, 0);
         free(l);
@@ -520,12 +520,12 @@ void outgoing_take_over(struct outgoing *o, const struct outgoing_left *left)
     if (e->edit.p != NULL)
         o->edit = str_dup(e->edit);
     if (e->state == OUTGOING_UNKNOWN)
-        o->asked_ms = sender_wall_ms(s); /* an operator's wish: as if it were asked for now */
+        o->asked_ms = sender_wall_ms(s); /* an operator's retry: its age starts again */
     if (e->state == OUTGOING_UNKNOWN || !left->durable)
         outgoing_note(o, OUTGOING_WAITING, !left->durable);
 }
 
-/* Asks the relay first whether the instance still exists, and who waits for the result. */
+/* Gives the record to the platform if its instance still exists; else deletes the record. */
 static bool revive_one(struct sender *s, struct outgoing_left *l)
 {
     struct action_id id;
@@ -561,7 +561,7 @@ static void on_revive(struct timer *t)
     records_revive(container_of(t, struct sender, revive));
 }
 
-/* ---- gateways and operators, who ask by number ---- */
+/* ---- lookups by number, for gateways and operators ---- */
 
 static struct outgoing *find(const struct sender *s, uint64_t number)
 {
@@ -592,7 +592,7 @@ enum sender_named sender_named(struct sender *s, struct str name, char ret_id[12
         ret_id[l->e.first_id.n] = '\0';
     }
     if (l != NULL)
-        l->e = (struct outgoing_entry){.state = state}; /* the parser reads another one next */
+        l->e = (struct outgoing_entry){.state = state}; /* it borrowed from the shared parser */
     return sent ? SENDER_NAMED_SENT : SENDER_NAMED_NONE;
 }
 
@@ -699,7 +699,7 @@ bool sender_holds(const struct sender *s, uint64_t number)
     return false;
 }
 
-/* ---- instances and people that are to be forgotten ---- */
+/* ---- deleting the records of an instance, a tenant or a chat ---- */
 
 struct whose {
     struct str tenant, instance, chat; /* absent: any */

@@ -1,22 +1,21 @@
 /* outgoing.h - one action on its way to a platform: its state, and its record on disk.
  *
- *      NEW --> FETCHING --the file is here--> ops->act() of the platform, which makes a new one
- *       |         '-- or nothing before it in its chat is being fetched --'
- *       '----> WAITING --turn--> RECORDING --on disk--> TRYING, TRYING_ONCE --> the next part
- *                ^  ^                |  |                    |         |
- *                |  |              HELD |                    |         '--lost answer--> LOOKING
- *                |  '---- put off ------+------ put off -----'              |
- *                '-------------------- put off, asked again ---------------'
- *
+ *      NEW --> FETCHING --file fetched, first in its queue--> ops->act() starts a new outgoing
+ *       |
+ *       '----> WAITING --its turn--> RECORDING --on disk--> TRYING, TRYING_ONCE or LOOKING
+ *                 ^                    |   ^                     |        |
+ *                 '------ retry -------+---|------- retry -------'        |
+ *                                          '------- next part, rewrite ---'
+ *      RECORDING --SENDER_HOLD--> HELD --sender_resume()--> RECORDING
  *      NEW --fails at once--> ENDING, until the turn ends        any state --end--> freed
  *
  * A record has one of four states.  SENT and UNKNOWN are records without a struct outgoing.
  *
  *      WAITING --leaves--> TRYING --answered--> no record; SENT if the gateway was told "queued"
- *         ^--put off for sure--'    '--no answer--> UNKNOWN
+ *         ^--not acted upon----'    '--no answer--> UNKNOWN
  *
- * Namespace "outgoing", key platform US bot US number (16 hex digits that grow over restarts, so
- * the order of keys is the order of asking), value an object:
+ * Namespace "outgoing", key platform US bot US number (16 hex digits that grow across restarts, so
+ * keys sort in the order of the requests), value an object:
  *
  *      {"tenant", "instance", "life", "request", "said", "op", "chat", "lane", "at", "tried",
  *       "state", "twice", "attempts", "part", "parts", "first", "why", "edit", "told",
@@ -35,47 +34,47 @@ struct store_put;
 
 enum outgoing_state {
     OUTGOING_NEW,
-    OUTGOING_FETCHING,    /* its file is being fetched, or it stands behind such a message */
+    OUTGOING_FETCHING,    /* waits for its file, or behind a message that waits for a file */
     OUTGOING_WAITING,     /* in its lane; on disk: nothing of this part has left */
     OUTGOING_RECORDING,   /* its turn has come; its record is being written */
-    OUTGOING_HELD,        /* the adapter cannot write its request before sender_resume() */
-    OUTGOING_TRYING,      /* its request is under way; on disk: this part may have left */
-    OUTGOING_TRYING_ONCE, /* the same; the request must not be repeated once it may have arrived */
-    OUTGOING_LOOKING,     /* the request under way asks whether this part arrived */
-    OUTGOING_ENDING,      /* it failed before it began; its owner is told when the turn ends */
-    OUTGOING_UNKNOWN,     /* on disk only: it ended, and may have been delivered */
-    OUTGOING_SENT,        /* on disk only: it is there, and known as "queued:<number>" */
+    OUTGOING_HELD,        /* the adapter cannot write the request before sender_resume() */
+    OUTGOING_TRYING,      /* its request is in flight; on disk: this part may have left */
+    OUTGOING_TRYING_ONCE, /* as TRYING, but the request is not idempotent: no blind retry */
+    OUTGOING_LOOKING,     /* the request in flight asks whether this part arrived */
+    OUTGOING_ENDING,      /* failed before it began; its owner is told when the turn ends */
+    OUTGOING_UNKNOWN,     /* on disk only: ended, and may have been delivered */
+    OUTGOING_SENT,        /* on disk only: delivered, and known as "queued:<number>" */
 };
-/* How operators read it: fetching, waiting, trying, unknown or sent. */
+/* The name that operators read: fetching, waiting, trying, unknown or sent. */
 const char *outgoing_state_name(enum outgoing_state s);
 
 /* What a second request for the same part does. */
 enum outgoing_twice {
-    TWICE_IS_TWO,   /* a second message: never repeated once it may have arrived */
+    TWICE_IS_TWO,   /* posts a second message: no retry once the first may have arrived */
     TWICE_IS_KEYED, /* nothing, while the platform remembers the key (sender_ops.key_ms) */
     TWICE_IS_ONE,   /* nothing: an edit, a name */
-    TWICE_IS_SEEN,  /* a second message; but the platform can be asked for the first (ops->look) */
+    TWICE_IS_SEEN,  /* posts a second message; ops->look asks the platform for the first */
 };
 
 enum outgoing_waiter {
-    WAITER_GATEWAY, /* is told the result */
+    WAITER_GATEWAY, /* gets the result */
     WAITER_QUEUED,  /* the gateway was told "queued", and waits no longer */
-    WAITER_ADAPTER, /* is told through ops->told() */
-    WAITER_NOBODY,  /* it was cancelled: what has not left never leaves */
+    WAITER_ADAPTER, /* gets the result through ops->told() */
+    WAITER_NOBODY,  /* cancelled: a request that has not left never leaves */
 };
 
-struct outgoing_record {       /* its row in the store */
-    struct store_put *put;     /* the write that is waited for; NULL: none */
-    uint64_t number;           /* 0: it has no record */
-    enum outgoing_state state; /* as the last write says */
-    uint32_t part;             /* the same */
-    bool durable;              /* one write is on disk */
+struct outgoing_record {       /* the row in the store */
+    struct store_put *put;     /* the pending write; NULL: none */
+    uint64_t number;           /* 0: the outgoing has no record */
+    enum outgoing_state state; /* of the last write */
+    uint32_t part;             /* of the last write */
+    bool durable;              /* at least one write is on disk */
 };
 
 struct outgoing {          /* first member of the adapter's own struct; zeroed before it starts */
-    size_t n_parts;        /* set by the adapter: requests it takes, one after the other */
+    size_t n_parts;        /* set by the adapter: how many requests it takes */
     size_t at;             /* the part to be written, or just answered; from 0 */
-    unsigned failures;     /* times this part has been put off so far */
+    unsigned failures;     /* retries of this part so far; the backoff grows with them */
     struct sender *sender; /* private from here on; borrowed */
     enum outgoing_state state;
     enum outgoing_waiter waiter;
@@ -84,24 +83,24 @@ struct outgoing {          /* first member of the adapter's own struct; zeroed b
     struct outbox_item item;
     struct outgoing_record record;
     struct list link;
-    struct timer timer;     /* ENDING: the turn's end; else: its gateway waits no longer */
-    struct http_call *call; /* owned; NULL: none under way */
+    struct timer timer;     /* ENDING: the end of the turn; else: the gateway's patience */
+    struct http_call *call; /* owned; NULL: none in flight */
     struct action_id id;
     char *block;                         /* owned; the next three lines point into it */
-    struct action_from from;             /* who asked */
+    struct action_from from;             /* the instance, and its request */
     struct str chat, lane, action, file; /* see struct outgoing_entry */
-    struct str blame;                    /* whom its refusals count against */
-    char *edit;                          /* owned; the text it is to have later; NULL: as it is */
+    struct str blame;                    /* the key that refusals count under: outbox_blame() */
+    char *edit;                          /* owned; a text to edit it to once sent; NULL: none */
     int64_t asked_ms, tried_ms;          /* wall clock */
     int64_t deadline_ms;                 /* of its gateway; 0: not known */
-    int64_t try_ms;                      /* of the request under way */
-    int64_t maybe_ms;   /* of the first try of this part that may have arrived; 0: there is none */
+    int64_t try_ms;                      /* start of the request in flight */
+    int64_t maybe_ms;   /* first try of this part that may have arrived; 0: there is none */
     unsigned rewrites;  /* of this part */
-    unsigned looks;     /* of this part: times the platform did not show it */
+    unsigned looks;     /* lookups that did not show this part */
     uint32_t attempts;  /* requests in all */
-    uint8_t end;        /* ENDING: how, enum sender_end */
-    char first_id[128]; /* of its first part, once that is there */
-    char why[256];      /* what the last try met */
+    uint8_t end;        /* ENDING: enum sender_end */
+    char first_id[128]; /* message id of the first part, once delivered */
+    char why[256];      /* reason of the last failure */
 };
 
 struct outgoing_entry { /* a record in memory; strs borrowed */
@@ -112,20 +111,20 @@ struct outgoing_entry { /* a record in memory; strs borrowed */
     enum outgoing_twice twice;
     int64_t asked_ms, tried_ms; /* wall clock; 0: never */
     uint32_t attempts, part, n_parts;
-    bool told;               /* whoever asked knows how it ended */
-    struct str chat, lane;   /* lane empty: the adapter has not seen it yet */
-    struct str first_id;     /* of its first part, once that is there */
-    struct str why;          /* what the last try met */
-    struct str edit;         /* the text it is to have when it is there; absent: as it is */
-    struct str action, file; /* JSON; empty where they stand in @doc */
-    struct json doc;         /* what it was read from; absent: nothing */
+    bool told;               /* the gateway knows how it ended */
+    struct str chat, lane;   /* lane empty: the adapter has not seen the action yet */
+    struct str first_id;     /* message id of the first part, once delivered */
+    struct str why;          /* reason of the last failure */
+    struct str edit;         /* a text to edit the message to once sent; absent: none */
+    struct str action, file; /* JSON; empty: as in @doc */
+    struct json doc;         /* the record that the entry was read from; absent: none */
 };
 
-struct outgoing_left {       /* a record without a struct outgoing: to be gone on with, or ended */
-    struct list link;        /* private, but for @e */
-    struct outgoing_entry e; /* while the platform's act() is called with it */
+struct outgoing_left {       /* a record without a struct outgoing: to be resumed, or ended */
+    struct list link;        /* all but @e is private */
+    struct outgoing_entry e; /* valid while the platform's act() runs with it */
     uint64_t number;
-    int64_t since_ms;    /* wall clock: when it ended */
+    int64_t since_ms;    /* wall clock of its end */
     int64_t deadline_ms; /* of its gateway; 0: not known */
     bool taken, durable;
     size_t n;

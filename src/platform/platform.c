@@ -1,4 +1,4 @@
-/* platform.c - the platforms this build has: one line each. */
+/* platform.c - the list of platforms in this build, and the settings that all of them share. */
 #include "platform/platform.h"
 #include "base/config.h"
 #include "platform/discord/discord.h"

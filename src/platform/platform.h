@@ -1,8 +1,11 @@
-/* platform.h - what a chat platform must offer, and what bellhop offers it.
+/* platform.h - the contract between bellhop and the adapter of a chat platform.
  *
- * The core calls through `ops`; the adapter answers through host_*().  One struct platform is one
- * bot on one platform.  Nothing here may block, no callback runs inside the call that started it.
- * A new platform is a folder with one platform_ops and a line in platforms[].
+ *      host --ops->act(), http(), ...--> adapter --host_accept(), host_result(), ...--> host
+ *
+ * One struct platform is one bot on one platform.  src/host opens and closes the bots and calls
+ * them through `ops`; it also implements host_*().  Of all functions here only ops->open() and
+ * ops->check() may block.  No callback runs inside the call that started it.  A new platform is a
+ * folder with one platform_ops, and a line in platforms[].
  */
 #pragma once
 #include "base/err.h"
@@ -32,7 +35,7 @@ struct vault;
 struct jw;
 
 struct record_form;
-struct platform_settings { /* first member of every adapter's own; filled from `platforms:` */
+struct platform_settings { /* first member of each adapter's settings; filled from `platforms:` */
     char *platform, *bot;  /* owned by the config */
 };
 struct outbox_settings { /* `outbox:` in the configuration */
@@ -41,17 +44,17 @@ struct outbox_settings { /* `outbox:` in the configuration */
 extern const struct config_section outbox_config;
 extern const struct config_list platforms_config; /* its kinds are the platforms of this build */
 
-struct media_ask { /* a question about a file: a number */
+struct media_ask { /* identifies a call of ops->media_where() */
     uint32_t index, generation;
 };
-struct context_ask { /* a question what was said before an event: a number */
+struct context_ask { /* identifies a call of ops->context() */
     uint32_t index, generation;
 };
-struct media_at { /* borrowed for the call */
+struct media_at { /* where a file is; borrowed for the call */
     const char *url;
     const char *const *headers; /* "Name: value", NULL-terminated; NULL: none */
-    bool foreign;               /* not the platform's own host: asked as any stranger's */
-    bool redirects;             /* it may answer with another address */
+    bool foreign;               /* not the platform's own host: fetched as from any stranger */
+    bool redirects;             /* follow redirects */
 };
 
 struct platform_ops {
@@ -59,84 +62,87 @@ struct platform_ops {
     const struct config_section *config; /* its keys in an entry of `platforms:`; base/config.h */
     const struct descriptor *descriptor; /* what this platform can do */
     const struct record_form *const *records; /* the forms of its records; NULL: none */
-    /* Chat ids cannot be guessed and act() knows its own chats.  So an instance that holds the
-     * bot's route and names a chat was told of it, and the relay need not remember every chat. */
+    /* Chat ids cannot be guessed, and act() refuses chats that are not its own.  So an instance
+     * that holds the bot's route and names a chat has had an event from that chat, and the relay
+     * need not remember every chat. */
     bool secret_chats;
     bool ids_per_chat; /* a message's id is unique in its chat only: core/delivery_id.h */
-    /* Where verifying a webhook costs more than a few microseconds: could it be genuine, judging by
-     * its headers?  If so, the door (edge/door.h) decides whether it is verified.  NULL: every
-     * webhook is verified. */
+    /* For platforms where verifying a webhook costs more than a few microseconds: do the headers
+     * look genuine?  If so, the door (edge/door.h) decides whether the webhook is verified.  NULL:
+     * every webhook is verified. */
     bool (*plausible)(const struct http_req *req, int64_t wall_ms);
-    bool open_by_nature; /* anybody who can reach it may write, without an account that could be
-                          * linked: an operator's route to it is always open */
+    /* Anybody who can reach the bot may write, without an account that could be linked.  An
+     * operator's route to the bot is always open. */
+    bool open_by_nature;
 
-    /* Build and start.  @cfg is the adapter's own struct as @config filled and checked it,
-     * borrowed for the life of the platform.  @ret_why (256 bytes) tells the operator what
-     * to fix. */
+    /* Builds and starts a bot.  @cfg is the adapter's own struct, filled and checked by @config,
+     * and borrowed for the life of the platform.  On failure @ret_why (256 bytes) tells the
+     * operator what to fix. */
     enum bh_err (*open)(const struct platform_settings *cfg, struct host *host,
                         struct platform **ret_p, char *ret_why);
-    /* For `bellhop doctor`: does the platform take the credentials in @cfg?  Blocks, changes
-     * nothing.  BH_REFUSED: @ret_why (256 bytes) says what to fix; BH_UNAVAILABLE: it could not be
-     * asked.  NULL: open() finds out. */
+    /* For `bellhop doctor`: does the platform accept the credentials in @cfg?  Blocks, changes
+     * nothing.  BH_REFUSED: @ret_why (256 bytes) says what to fix; BH_UNAVAILABLE: the platform did
+     * not answer.  NULL: only open() finds out. */
     enum bh_err (*check)(const struct platform_settings *cfg, char *ret_why);
-    /* Perform @a, whose strs are borrowed for this call.  Only ops in descriptor->ops
+    /* Performs @a, whose strs are borrowed for this call.  Only ops in descriptor->ops
      * arrive here. */
     void (*act)(struct platform *p, struct action_id id, const struct action_from *from,
                 const struct action *a);
-    /* For a page of ours that takes and shows files; both NULL: there is none.  Finds the chat of
-     * the visitor who asks.  False: the request was refused, and answered. */
+    /* The next two serve a chat page of bellhop's own that takes and shows files; NULL: no page.
+     * page_visitor() finds the chat of the visitor who sent @req.  False: the request was refused,
+     * and answered. */
     bool (*page_visitor)(struct platform *p, struct http_req *req, bool writes,
                          struct buf *ret_chat);
-    /* What proves that this file was given or shown in that chat; it covers all but the url. */
+    /* Writes a proof that @m was uploaded or shown in @chat; it covers all of @m but the url. */
     void (*page_file_key)(struct platform *p, struct str chat, const struct event_media *m,
                           struct buf *out);
-    /* A request below /webhooks/<name>/<bot> or, for web, /chat.  NULL: none.  True:
-     * answered through http_answer(), now or later.  False: it does not prove that it is
-     * meant for this bot, and nothing was done; all such get the same answer, so that a
-     * stranger learns nothing from it. */
+    /* Handles a request below /webhooks/<name>/<bot> or, for web, /chat.  NULL: none.  True:
+     * answered through http_answer(), now or later.  False: the request does not prove that it is
+     * meant for this bot, and the adapter did nothing.  All such requests get the same answer, so
+     * that a stranger learns nothing. */
     bool (*http)(struct platform *p, struct http_req *req);
-    /* Forgets what memory holds of @person, whose records were deleted.  NULL: nothing. */
+    /* Deletes @person from memory; the caller has deleted the records.  NULL: memory holds none. */
     void (*forget)(struct platform *p, struct str person);
     /* Records of its own that name tenants or people; ctx is a struct platform_erase.  NULL: it has
      * none. */
     const struct eraser *eraser;
-    /* Can @user see where @ev was written (or would be: platform, scope_id and chat_id are set)?
-     * NULL: this platform cannot tell, and an instance sees what it was ever delivered. */
+    /* Can @user see the chat of @ev?  Of @ev, platform, scope_id and chat_id are set.  NULL: this
+     * platform cannot tell, and an instance sees every chat it had an event from. */
     enum gate_sight (*sees)(struct platform *p, const struct event *ev, struct str user);
-    /* The chat that events from the thread @chat name, written into @room.  Absent: @chat is no
-     * thread.  NULL: events always name @chat itself. */
+    /* The chat id in the events of the thread @chat, written into @room.  Absent: @chat is not a
+     * thread.  NULL: events of a thread name the thread itself. */
     struct str (*home)(struct platform *p, struct str chat, char room[32]);
-    /* May @user manage this channel ("*": the whole guild)?  Unknown is no.  NULL: the platform
+    /* May @user manage this channel ("*": the whole guild)?  False if unknown.  NULL: the platform
      * cannot tell, so nobody may. */
     bool (*manages)(struct platform *p, struct str guild, struct str channel, struct str user);
-    /* Where is the file that an event called @ref (struct event_media)?  Answered by
-     * host_media_at() or host_media_gone(), now or later.  NULL: events name none. */
+    /* Looks up the address of the file @ref of an event (struct event_media).  The adapter answers
+     * with host_media_at() or host_media_gone(), now or later.  NULL: events have no such files. */
     void (*media_where)(struct platform *p, struct media_ask ask, struct str ref);
-    /* What was said in its chat before @ev, whose wants_context is set?  Answered by
-     * host_context(), later, within a few seconds.  NULL: no event wants to know. */
+    /* Looks up the messages before @ev, whose wants_context is set.  The adapter answers with
+     * host_context(), later, within a few seconds.  NULL: no event sets wants_context. */
     void (*context)(struct platform *p, struct context_ask ask, const struct event *ev);
-    /* The state of an instance behind this bot changed; @state is the best state among them, for
-     * pages to show.  NULL: ignored. */
+    /* An instance behind this bot changed its state; @state is the best state among the instances,
+     * for pages to show.  NULL: ignored. */
     void (*instance_changed)(struct platform *p, const char *state);
     /* Registers the commands that people pick in the app: a JSON array of {name, description,
-     * options?}, each name once.  The same array again costs nothing.  NULL: not supported. */
+     * options?} with unique names.  Idempotent.  NULL: not supported. */
     void (*set_commands)(struct platform *p, struct str commands);
-    /* An object for `status --json` and the metrics: state, last event, problems.  Write
-     * keys only. */
+    /* Writes keys into an object for `status --json` and the metrics: state, last event,
+     * problems. */
     void (*status)(struct platform *p, struct jw *w);
-    /* Cancel everything, free @p.  host_*() is not called after this returns. */
+    /* Cancels everything and frees @p.  The adapter calls no host_*() after this returns. */
     void (*close)(struct platform *p);
 };
 
 struct platform { /* first member of every adapter */
     const struct platform_ops *ops;
-    const struct descriptor *descriptor; /* what this very bot can do; NULL: as its ops say */
+    const struct descriptor *descriptor; /* what this bot can do; NULL: ops->descriptor */
     struct host *host;                   /* borrowed */
     const char *bot;                     /* borrowed from the config */
     const char *problem;     /* a sentence an operator can act on, or NULL; adapters set it */
-    struct sender *sender;   /* borrowed; its way out; NULL: it has none of its own */
+    struct sender *sender;   /* borrowed; NULL: act() gets actions directly from the host */
     struct prompts *prompts; /* borrowed; its open questions: prompts.h; NULL: it asks none */
-    int64_t last_event_ms;   /* wall clock of the last thing heard from the platform; 0: never */
+    int64_t last_event_ms;   /* wall clock of the last event from the platform; 0: never */
 };
 
 extern const struct platform_ops *const platforms[]; /* ends with NULL */
@@ -150,64 +156,65 @@ struct host_env { /* borrowed, for the life of the platform */
     struct store *store;
     struct rand *rand;
     const struct seal *seal;
-    struct vault *vault; /* capabilities that gateways use and never see: edge/vault.h */
+    struct vault *vault; /* credentials that gateways use and never see: edge/vault.h */
     struct http_client *http;
     struct http_server *server;
-    struct ledger *ledger;     /* base/limits.h; NULL: nothing is counted */
-    struct media *media;       /* files: media/media.h; NULL: there are none */
-    struct outcomes *outcomes; /* how actions ended: outcomes.h; NULL: nobody asks */
+    struct ledger *ledger;     /* base/limits.h; NULL: limits are not counted */
+    struct media *media;       /* files: media/media.h; NULL: no files */
+    struct outcomes *outcomes; /* how actions ended: outcomes.h; NULL: not kept */
     const char *public_url;    /* without trailing slash; NULL: unknown */
-    int64_t retention_ms;      /* how long what people wrote is kept; 0: no limit; may change */
-    int64_t outbox_max_age_ms; /* how long what agents say is tried; 0: 10 minutes; may change */
-    /* For how long no other process calls the platforms, even if this one dies: a request that a
-     * platform keeps open must have ended by then.  NULL: there is no other process. */
+    int64_t retention_ms;      /* how long people's messages are kept; 0: no limit; may change */
+    int64_t outbox_max_age_ms; /* how long a message is retried; 0: 10 minutes; may change */
+    /* How long no other process calls the platforms, even if this process stops now.  A long poll
+     * must have ended by then.  NULL: there is no other process. */
     int64_t (*alone_ms)(void *ctx);
     void *alone_ctx;
 };
 const struct host_env *host_env(struct host *h);
 
-/* Take an event in; see core/accept.h for when @done runs.  The handle calls the answer off: after
- * host_accept_cancel() @done does not run. */
+/* Gives an event to the relay; core/accept.h says when @done runs.  After host_accept_cancel()
+ * @done does not run. */
 struct accept_id host_accept(struct host *h, struct platform *p, const struct event *ev,
                              accepted_cb *done, void *ctx);
-/* The same for a webhook that is handed on as it is, but for its credentials: @forward_json is the
- * forward object, @ev says where it belongs. */
+/* host_accept() for a webhook that is forwarded unchanged but without its credentials:
+ * @forward_json is the forward object; @ev names the chat and the route. */
 struct accept_id host_passthrough(struct host *h, struct platform *p, const struct event *ev,
                                   struct str forward_json, accepted_cb *done, void *ctx);
 void host_accept_cancel(struct host *h, struct accept_id id);
-/* Everybody @ev would go to, each once. */
+/* Calls @cb for each instance that @ev would go to, once. */
 void host_each_target(struct host *h, const struct event *ev, target_cb *cb, void *ctx);
 
+/* Answers to ops->media_where(). */
 void host_media_at(struct host *h, struct media_ask ask, const struct media_at *at);
 void host_media_gone(struct host *h, struct media_ask ask, const char *why);
-/* @said is copied, oldest first; @failed: nobody can tell what was said. */
+/* Answers ops->context().  @said is copied, oldest first; @failed: the messages are unknown. */
 void host_context(struct host *h, struct context_ask ask, const struct event_said *said, size_t n,
                   bool failed);
 
 void host_result(struct host *h, struct action_id id, const struct action_result *r);
 void host_fail(struct host *h, struct action_id id, const char *fmt, ...) BH_PRINTF(3, 4);
-/* While opening: an earlier process was cut off in the action of @from.  A gateway that still waits
- * is told @error once, and once more when it says the same again within a minute. */
+/* Called while opening: an earlier process ended in the middle of the action of @from.  A gateway
+ * that still waits gets @error, and again if it repeats the action within a minute. */
 void host_cut_off(struct host *h, const struct action_from *from, const char *error);
 
-/* The action of @from goes on after a restart; its result goes to @ret_id.  False: the instance is
- * gone, and the action should not go on. */
+/* Called before the action of @from is resumed after a restart; @ret_id takes its result.  False:
+ * the instance is gone, and the action must not be resumed. */
 bool host_revive(struct host *h, struct platform *p, const struct action_from *from,
                  enum action_op op, struct str chat, struct action_id *ret_id);
-/* A new number, larger than all before, also those of earlier starts. */
+/* A new number, larger than every earlier one, across restarts too. */
 uint64_t host_number(struct host *h);
 
-size_t host_n_platforms(const struct host *h); /* in the order they were opened */
-struct platform *host_nth_platform(const struct host *h, size_t n);
-/* Whose commands are those that @gateway announced? */
+size_t host_n_platforms(const struct host *h);
+struct platform *host_nth_platform(const struct host *h, size_t n); /* in the order of opening */
+/* Does @p register the commands that @gateway announced? */
 enum host_announcer {
-    ANNOUNCER_GONE,  /* the gateway was revoked: nobody's */
-    ANNOUNCER_OTHER, /* another bot's */
-    ANNOUNCER_OWN,   /* of @p: the gateway was added or provisioned for it */
+    ANNOUNCER_GONE,  /* no bot does: the gateway is unknown or revoked */
+    ANNOUNCER_OTHER, /* no: the gateway belongs to other bots */
+    ANNOUNCER_OWN,   /* yes: the gateway was added or provisioned for @p */
 };
 enum host_announcer host_announcer(struct host *h, struct str gateway, const struct platform *p);
-/* "live", "away", "asleep", "never" or "none" (nobody is routed) for the best instance
- * behind a route. */
+/* The state of the best instance behind a route: "live", "away", "asleep", "never", or "none" if
+ * the route has no instance. */
 const char *host_route_state(struct host *h, struct platform *p, struct str route_key);
 
 /* ---- erasing: store/erasure.h ---- */

@@ -1,17 +1,17 @@
 /* prompts.c - design.  (prompts.h has the contract.)
  *
- * An open question hangs in the short list of its chat (at most PROMPTS_PER_CHAT, newest last), in
- * the list of all, oldest first, and has a timer.  The event id of an answer is made from the id of
- * the message that asked, so a press that is repeated after a crash is the same delivery.
+ * An open question is in three lists: of its chat (at most PROMPTS_PER_CHAT), of its tenant, and of
+ * all questions, each oldest first.  The event id of an answer is made from the id of the
+ * question's message, so a press that is repeated after a crash is the same delivery.
  *
- * A question that is over keeps its record until its message shows it:
+ * A question that is over keeps its record until its message is updated:
  *
- *      over --> due --MAX_BUSY at a time--> busy --done, or refused--> gone
+ *      over --> due --MAX_BUSY at a time--> busy --updated, or refused--> deleted
  *                ^                           |
- *                '------- resting <----------'  with backoff; after MAX_TRIES the record goes
+ *                '------- resting <----------'  with backoff; after MAX_TRIES: deleted
  *
- * After a long stop many questions come due at once, so the platform is asked for a few at a time.
- */
+ * After a long stop many questions come due at once.  MAX_BUSY keeps their updates from flooding
+ * the platform. */
 #include "platform/prompts.h"
 #include <assert.h>
 #include <stdio.h>
@@ -35,16 +35,16 @@ struct prompt_chat {
     size_t n;
 };
 
-struct prompt_tenant {   /* who asks here */
+struct prompt_tenant {   /* a tenant with open questions */
     char *name;          /* owned */
     struct list prompts; /* struct prompt.of_tenant that are open, oldest first */
-    struct party *party; /* held; NULL: nothing is counted */
+    struct party *party; /* held; NULL: limits are not counted */
 };
 
-struct prompt_press { /* between host_accept() and its answer */
+struct prompt_press { /* from host_accept() until its callback */
     struct list link;
     struct prompts *of;                 /* borrowed */
-    struct prompt *q;                   /* borrowed; NULL: gone meanwhile */
+    struct prompt *q;                   /* borrowed; NULL: deleted meanwhile */
     const struct prompt_option *option; /* of @q */
     struct accept_id accept;
     accepted_cb *done;
@@ -54,7 +54,7 @@ struct prompt_press { /* between host_accept() and its answer */
 struct prompts {
     struct platform *p; /* borrowed */
     const struct host_env *env;
-    prompt_over_cb *over; /* NULL: the platform has no buttons to take away */
+    prompt_over_cb *over; /* NULL: the platform has no buttons to remove */
     struct map chats;     /* chat id -> struct prompt_chat, owned */
     struct map tenants;   /* name -> struct prompt_tenant, owned */
     struct list all;      /* struct prompt that are open, oldest first; owned */
@@ -62,14 +62,14 @@ struct prompts {
     size_t n;
     struct list due, resting, busy; /* struct prompt that are over; owned */
     size_t n_over, n_busy;
-    struct timer tidy;          /* some of the due ones may be begun */
-    struct json_parser *parser; /* owned; while opening */
+    struct timer tidy;          /* armed: start updates of due questions */
+    struct json_parser *parser; /* owned; set while opening */
 };
 
 static void prompt_over(struct prompt *q);
 static struct prompt *prompt_find(const struct prompts *ps, struct str chat, struct str id);
 
-/* ---- words: what may be asked, and what a button carries ---- */
+/* ---- valid questions, and the tokens of buttons ---- */
 
 static bool is_id(struct str s)
 {
@@ -235,7 +235,7 @@ static void delete_record(struct store *st, struct str key)
     store_put(st, &item, 1, false, NULL, NULL);
 }
 
-/* ---- how many of a tenant ---- */
+/* ---- the limit of a tenant ---- */
 
 static struct prompt_tenant *asker_get(struct prompts *ps, const char *tenant)
 {
@@ -340,8 +340,8 @@ static bool is_late(const struct prompt *q)
     return clock_wall_ms(q->of->env->clock) >= q->until_ms;
 }
 
-/* Somebody may just be answering it, and what nobody has seen yet may still be on its way: its
- * buttons go when it is there. */
+/* The timeout waits for a press that is being accepted.  A question without a message id may still
+ * be in the outbox: prompts_shown() ends such a question. */
 static void on_late(struct timer *t)
 {
     struct prompt *q = container_of(t, struct prompt, late);
@@ -383,7 +383,7 @@ static struct prompt_chat *chat_get(struct prompts *ps, struct str chat)
     return c;
 }
 
-/* @q is filled but for what ties it to the others. */
+/* Links @q into the lists and starts its timeout. */
 static void enter(struct prompts *ps, struct prompt *q)
 {
     int64_t left_ms = q->until_ms - clock_wall_ms(ps->env->clock);
@@ -401,7 +401,7 @@ static void enter(struct prompts *ps, struct prompt *q)
     timer_set(ps->env->clock, &q->late, left_ms > 0 ? left_ms : 0);
 }
 
-/* The oldest of the chat, of the tenant or of all, while there are too many; @q is new and
+/* Ends the oldest question of the chat, the bot or the tenant where there are too many; the new @q
  * stays. */
 static void make_room(struct prompts *ps, struct prompt *q)
 {
@@ -518,7 +518,7 @@ const struct prompt *prompts_of_message(const struct prompts *ps, struct str cha
     return NULL;
 }
 
-/* The answer as an event: @room holds its text, @name its name. */
+/* Turns @ev into the answer; @room holds its text, @name its event id. */
 static void fill(const struct prompt *q, const struct prompt_option *o, struct event *ev,
                  struct buf *room, struct buf *name)
 {
@@ -527,7 +527,7 @@ static void fill(const struct prompt *q, const struct prompt_option *o, struct e
     buf_printf(room, "/%s", o->id);
     buf_printf(name, "%s:%.*s:%s", q->chat, STR_FMT(asked.n > 0 ? asked : STR("")), q->id);
     ev->text = buf_str(room);
-    if (str_is_empty(ev->event_id)) /* a number is a message, and has a name */
+    if (str_is_empty(ev->event_id)) /* a numbered answer is a message and has an id already */
         ev->event_id = buf_str(name);
     ev->message_type = STR("command");
     ev->press.prompt_id = str_of(q->id);
@@ -695,7 +695,7 @@ static void forget_over(struct prompts *ps, struct str chat, struct str tenant)
     list_each (&ps->busy, it, nxt) {
         struct prompt *q = list_entry(it, struct prompt, link);
         if (is_of(q, chat, tenant))
-            q->tries = MAX_TRIES; /* whoever changes its message still has it */
+            q->tries = MAX_TRIES; /* the platform still uses @q; prompts_tidied() deletes it */
     }
 }
 
@@ -748,7 +748,7 @@ static void load_one(struct prompts *ps, struct str chat, struct str id, struct 
         q->message_id = str_dup(json_str(doc, "message"));
     json_as_i64(json_get(doc, "until"), &q->until_ms);
     take_options(q, json_get(doc, "options"));
-    q->shown = true; /* as far as anybody knows */
+    q->shown = true; /* the record does not say; assume it was */
     if (json_as_bool(json_get(doc, "over"), false) && q->message_id != NULL)
         load_over(ps, q, json_str(doc, "chosen"));
     else

@@ -1,8 +1,7 @@
 /* recent.c - design.  (recent.h has the contract.)
  *
- * A chat is a list of words, oldest first; the chats are a list too, the one that spoke last at the
- * end.  Words that are too old are dropped when their chat is looked at, and go with their chat at
- * last. */
+ * A chat has a list of messages (struct words), oldest first.  The chats are in a list by last use.
+ * A lookup in a chat drops its expired messages; tidy() drops whole chats. */
 #include "platform/recent.h"
 #include <stdlib.h>
 #include "base/clock.h"
@@ -10,12 +9,12 @@
 #include "base/map.h"
 #include "base/mem.h"
 
-enum { LATER = 8 }; /* more than are told: those who ask late are told what was before them */
+enum { LATER = 8 }; /* extra messages kept, for a recent_before() that comes some messages late */
 
 struct words {
     struct list link;
     int64_t at_ms;  /* monotonic */
-    bool addressed; /* to the bot */
+    bool addressed; /* mentions the bot or replies to it */
     size_t bytes;
     struct event_said said; /* points behind this struct */
     char text[];
@@ -24,9 +23,9 @@ struct words {
 struct recent_chat {
     struct list link;  /* recent->chats */
     struct list words; /* oldest first */
-    int64_t at_ms;     /* monotonic; when something was noted last */
-    size_t n, bytes;   /* of its words */
-    size_t since_gap;  /* words noted since something may have been missed */
+    int64_t at_ms;     /* monotonic; last note or refill */
+    size_t n, bytes;   /* of its messages */
+    size_t since_gap;  /* messages noted since the last gap */
     bool reaches_back;
     char key[];
 };
@@ -35,7 +34,7 @@ struct recent {
     struct clock *clock; /* borrowed */
     size_t per_chat, bytes;
     int64_t keep_ms;
-    struct list chats; /* the one that spoke last at the end */
+    struct list chats; /* least recently used first */
     struct map by_key;
 };
 
@@ -152,7 +151,7 @@ static bool is_number(struct str s)
     return s.n > 0;
 }
 
-/* Ids that are no numbers have the order in which they were noted. */
+/* Messages whose ids are not numbers keep the order in which they were noted. */
 static bool is_older(struct str id, struct str than)
 {
     if (!is_number(id) || !is_number(than))
@@ -168,7 +167,7 @@ static void add(struct recent *r, struct recent_chat *c, struct words *w, struct
     r->bytes += w->bytes;
 }
 
-/* In its place; what does not fit any more goes at the far end. */
+/* Inserts @w in order and drops the oldest messages beyond the bounds. */
 static void place(struct recent *r, struct recent_chat *c, struct words *w)
 {
     struct list *before = &c->words;
@@ -178,13 +177,13 @@ static void place(struct recent *r, struct recent_chat *c, struct words *w)
                      w->said.message_id))
         before = before->prev;
     add(r, c, w, before);
-    c->reaches_back |= ++c->since_gap >= r->per_chat; /* nobody is told more */
+    c->reaches_back |= ++c->since_gap >= r->per_chat; /* recent_before() gives no more than that */
     while (c->n > r->per_chat + LATER ||
            (c->n > 1 && c->bytes > 2 * EVENT_CONTEXT_BYTES + c->n * sizeof *w))
         words_drop(r, c, list_first(&c->words, struct words, link));
 }
 
-/* Chats where nothing was said for too long, or that there is no room for. */
+/* Drops expired chats, and the least recently used ones beyond RECENT_TOTAL_BYTES. */
 static void tidy(struct recent *r)
 {
     while (!list_is_empty(&r->chats)) {
@@ -195,7 +194,7 @@ static void tidy(struct recent *r)
     }
 }
 
-/* Its words change where they stand. */
+/* Replaces @old in its place. */
 static void change(struct recent *r, struct recent_chat *c, struct words *old,
                    const struct event_said *said, bool addressed)
 {
@@ -292,7 +291,7 @@ void recent_gap(struct recent *r, recent_in_fn *in, void *ctx)
     }
 }
 
-/* Where what was said before @ev ends. */
+/* The first message that is not before @ev, or the end of the list. */
 static struct list *end_before(struct recent_chat *c, const struct event *ev)
 {
     list_each (&c->words, it, nxt) {

@@ -1,14 +1,14 @@
 /* sender.c - design.  (sender.h has the contract, outgoing.h the states, outgoing.c the records,
  * sender_files.c the actions that wait for a file.)
  *
- * Three things decide when something leaves: its lane (outbox.h), its record and the adapter's
- * write().  The record is begun when the order comes, beside the wait for the lane, so a lane that
- * has waited costs no second wait for the disk.
+ * Three things decide when a request leaves: its lane (outbox.h), its record, and the adapter's
+ * write().  The record is written while the action waits in its lane, so that the disk adds no
+ * second wait.
  *
- * The question after every failure is whether the platform may have acted.  A request that
- * never got through and one the platform put off have not been acted upon; a lost answer
- * may have been. TRYING_ONCE ends there as unknown; TRYING is repeated and remembers the
- * lost answer (maybe_ms). */
+ * After every failure the sender asks whether the platform may have acted.  The platform did not
+ * act on a request that never reached it, or that it asked to retry later.  It may have acted when
+ * the answer was lost.  Then TRYING_ONCE ends as unknown (or looks for the message, for
+ * TWICE_IS_SEEN), and TRYING retries and remembers the lost answer in maybe_ms. */
 #include "platform/sender.h"
 #include <assert.h>
 #include <fcntl.h>
@@ -29,28 +29,28 @@
     "the platform refused too much of this tenant's within ten minutes; nothing of it is sent " \
     "for a while"
 
-/* ---- how long, and how often ---- */
+/* ---- timeouts and backoff of each action ---- */
 
 enum {
-    MARGIN_MS = 3000, /* a gateway is told this long before its deadline */
-    DISK_MS = 100,    /* a slow disk is asked again after this */
-    CALL_MS = 15000,  /* one request, unless the adapter says otherwise */
+    MARGIN_MS = 3000, /* the gateway gets its answer this long before its deadline */
+    DISK_MS = 100,    /* poll interval for a record that is not on disk yet */
+    CALL_MS = 15000,  /* timeout of one request, unless the adapter sets one */
     MAX_REWRITES = 8, /* of one part */
 };
 
-/* What the gateway is told when its patience ends. */
+/* The answer that the gateway gets when its patience ends. */
 enum late_answer {
-    LATE_FAILS,  /* the action fails then: nothing is tried longer than its gateway waits */
-    LATE_QUEUED, /* "queued"; it is tried until outbox.max_age */
-    LATE_NAMED,  /* the same, with the name "queued:<number>" */
+    LATE_FAILS,  /* a failure: the action is not retried after its gateway stopped waiting */
+    LATE_QUEUED, /* "queued"; the action is retried until outbox.max_age */
+    LATE_NAMED,  /* as LATE_QUEUED, with the name "queued:<number>" */
 };
 #define OUTBOX_AGE 0 /* `outbox.max_age` */
 static const struct policy {
-    bool kept; /* it changes something: it is counted and has a record */
+    bool kept; /* the action has a record and is counted in the stats */
     enum late_answer late;
     int64_t patience_ms; /* of its gateway, unless the action has a deadline */
-    int64_t age_ms;      /* it is tried for so long; with LATE_FAILS: never longer than patience */
-    int64_t retry_ms, max_retry_ms; /* doubled by every failure of a part, with jitter */
+    int64_t age_ms;      /* maximum age; with LATE_FAILS never longer than the patience */
+    int64_t retry_ms, max_retry_ms; /* backoff: doubled by every failure of a part, with jitter */
 } policies[] = {
     [ACTION_SEND] = {true, LATE_NAMED, SENDER_PATIENCE_MS, OUTBOX_AGE, 500, 8000},
     [ACTION_SEND_MEDIA] = {true, LATE_NAMED, SENDER_PATIENCE_MS, OUTBOX_AGE, 500, 8000},
@@ -58,23 +58,23 @@ static const struct policy {
     [ACTION_FOLLOW_UP] = {true, LATE_NAMED, SENDER_PATIENCE_MS, OUTBOX_AGE, 500, 8000},
     [ACTION_EDIT] = {true, LATE_QUEUED, SENDER_PATIENCE_MS, OUTBOX_AGE, 500, 8000},
     [ACTION_THREAD_RENAME] = {true, LATE_QUEUED, SENDER_PATIENCE_MS, OUTBOX_AGE, 500, 8000},
-    /* A thread that its gateway cannot name is of no use. */
+    /* A gateway that was told "queued" would never learn the thread's id. */
     [ACTION_THREAD_CREATE] = {true, LATE_FAILS, SENDER_PATIENCE_MS, INT64_MAX, 500, 8000},
     [ACTION_REACT] = {false, LATE_FAILS, SENDER_PATIENCE_MS, INT64_MAX, 500, 8000},
     [ACTION_GET_CHAT_INFO] = {false, LATE_FAILS, SENDER_PATIENCE_MS, INT64_MAX, 500, 8000},
-    /* A typing sign that comes later tells nobody anything. */
+    /* A typing indicator is useless when it is late. */
     [ACTION_TYPING] = {false, LATE_FAILS, SENDER_PATIENCE_MS, 5000, 500, 8000},
     [ACTION_UNKNOWN] = {false, LATE_FAILS, 0, INT64_MAX, 500, 8000}, /* a question: sender_ask() */
 };
 
-/* For how long the gateway still waits. */
+/* How much longer the gateway waits. */
 static int64_t patience_left_ms(const struct outgoing *o)
 {
     return o->deadline_ms > 0 ? o->deadline_ms - MARGIN_MS - sender_now_ms(o->sender)
                               : policies[o->op].patience_ms;
 }
 
-/* For how long the action is still tried. */
+/* How much longer the action is retried. */
 static int64_t age_left_ms(const struct outgoing *o)
 {
     const struct policy *p = &policies[o->op];
@@ -217,7 +217,7 @@ static void note_outcome(const struct outgoing *o, const struct sender_verdict *
                                     .queued = o->waiter == WAITER_QUEUED});
 }
 
-/* The message was sent, and is to have another text by now. */
+/* Sends the edit that sender_edit_later() noted for a message that is delivered now. */
 static void edit_sent(const struct outgoing *o)
 {
     struct platform *p = o->sender->p;
@@ -263,7 +263,7 @@ void outgoing_end_with(struct outgoing *o, enum sender_end how, const char *why)
     end(o, &v);
 }
 
-/* It was put off until it was too late. */
+/* Ends @o at its deadline. */
 static void end_late(struct outgoing *o)
 {
     outgoing_end_with(o, o->maybe_ms != 0 ? SENDER_UNKNOWN : SENDER_FAILED,
@@ -293,7 +293,7 @@ static void tell_queued(struct outgoing *o)
     o->sender->n.queued++;
 }
 
-/* bellhop stops: the record stays, and the gateway that waits is told. */
+/* Called when bellhop stops: leaves the record on disk and tells a waiting gateway. */
 static void stop(struct outgoing *o)
 {
     bool left = o->call != NULL || o->maybe_ms != 0;
@@ -304,7 +304,7 @@ static void stop(struct outgoing *o)
             host_fail(host, o->id, ACTION_ERROR_TRANSIENT "bellhop is stopping");
         outgoing_delete(o->sender, o->record.number);
     } else if (left && (o->twice == TWICE_IS_TWO || o->twice == TWICE_IS_SEEN)) {
-        /* A gateway that misses this is told after the next start. */
+        /* The record says TRYING, so the next start tells a gateway that misses this. */
         if (o->waiter == WAITER_GATEWAY)
             host_fail(host, o->id,
                       ACTION_ERROR_UNKNOWN "bellhop was stopped; it may have been delivered");
@@ -334,11 +334,11 @@ static void put_off(struct outgoing *o, int64_t wait_ms)
     if (wait_ms <= 0)
         wait_ms = ms + (int64_t)rand_below(o->sender->env->rand, (uint64_t)ms / 2);
     if (outgoing_has_record(o) && o->record.state == OUTGOING_TRYING && o->maybe_ms == 0)
-        outgoing_note(o, OUTGOING_WAITING, false); /* it has not left: a crash may find it so */
+        outgoing_note(o, OUTGOING_WAITING, false); /* the platform did not act on it */
     outbox_again(o->sender->box, &o->item, wait_ms);
 }
 
-/* What follows from a verdict.  True: write() again, now; else @o may be gone. */
+/* Acts on a verdict.  True: the caller calls write() again now.  False: @o may be freed. */
 static bool decide(struct outgoing *o, const struct sender_verdict *v)
 {
     memcpy(o->why, v->why, sizeof o->why);
@@ -380,7 +380,7 @@ static bool decide(struct outgoing *o, const struct sender_verdict *v)
     return false;
 }
 
-/* False: the file of the request is not on disk any more. */
+/* Sends the request.  False: its file is not on disk any more. */
 static bool request(struct outgoing *o, struct sender_request *q)
 {
     struct sender *s = o->sender;
@@ -417,8 +417,8 @@ static bool request(struct outgoing *o, struct sender_request *q)
     return true;
 }
 
-/* The turn of @o has come and its record is on disk: write what is to be written.  @o may be gone
- * after. */
+/* Writes the record of @o if needed, then sends the request of the current part.  Called when the
+ * turn of @o has come.  May free @o. */
 static void go(struct outgoing *o)
 {
     struct sender *s = o->sender;
@@ -429,7 +429,7 @@ static void go(struct outgoing *o)
         struct sender_verdict v = {0};
         int64_t now_ms = sender_now_ms(s), pause_ms = outbox_paused_ms(s->box);
         bool looks = o->maybe_ms != 0 && o->twice == TWICE_IS_SEEN;
-        /* It may be there, and the platform has forgotten its key: again would be twice. */
+        /* The platform has forgotten the key of a try that may have arrived: no retry. */
         bool key_is_old = o->maybe_ms != 0 && o->twice == TWICE_IS_KEYED &&
                           outgoing_has_record(o) && now_ms - o->maybe_ms >= s->ops->key_ms;
 
@@ -441,7 +441,7 @@ static void go(struct outgoing *o)
             put_off(o, pause_ms);
             return;
         }
-        if (outbox_is_blamed(s->box, o->blame)) { /* not put off: others speak in this chat too */
+        if (outbox_is_blamed(s->box, o->blame)) { /* a retry would block the lane for others */
             outgoing_end_with(o, SENDER_FAILED, BLAMED);
             return;
         }
@@ -449,7 +449,7 @@ static void go(struct outgoing *o)
             outgoing_enter(o, OUTGOING_RECORDING);
         if (outgoing_needs_note(o)) {
             outgoing_note(o, OUTGOING_TRYING, true);
-            return; /* outgoing_recorded() goes on */
+            return; /* outgoing_recorded() calls go() again */
         }
         (looks ? s->ops->look : s->ops->write)(s->p, o, &q, &v);
         if (v.end == SENDER_GO && request(o, &q)) {
@@ -478,7 +478,7 @@ static void on_answer(void *ctx, const struct http_result *res)
     bool missing = false;
 
     o->call = NULL;
-    if (res->err != BH_OK) { /* what silence means does not depend on the platform */
+    if (res->err != BH_OK) { /* no answer means the same on every platform */
         bool reached = res->err != BH_UNAVAILABLE && res->err != BH_REFUSED;
         v.end = reached ? SENDER_UNKNOWN : SENDER_AGAIN;
         snprintf(v.why, sizeof v.why,
@@ -487,8 +487,8 @@ static void on_answer(void *ctx, const struct http_result *res)
         log_debug(NULL, "platform=%s bot=%s %s: %s", s->p->ops->name, s->p->bot, v.why,
                   res->why != NULL ? res->why : "");
     } else if (o->state == OUTGOING_LOOKING) {
-        /* The platform's list may be behind, so it is asked again; that it shows nothing is no
-         * proof, and nothing is repeated because of it. */
+        /* The platform's list may lag, so the lookup is retried.  A list without the message does
+         * not prove that the message was lost, so the message is not sent again. */
         s->ops->looked(s->p, o, res, &v);
         missing = v.end == SENDER_REFUSED && ++o->looks >= SENDER_LOOKS;
         if (v.end == SENDER_REFUSED) {
@@ -548,7 +548,7 @@ void outgoing_recorded(struct outgoing *o, enum bh_err err)
             go(o);
         return;
     }
-    o->record.state = OUTGOING_WAITING; /* whatever it says: it has not left */
+    o->record.state = OUTGOING_WAITING; /* nothing of this part has left */
     snprintf(o->why, sizeof o->why, "bellhop's store cannot be written; nothing was sent");
     if (!o->record.durable) {
         if (o->item.lane != NULL && !outbox_is_running(&o->item))
@@ -563,7 +563,7 @@ static void on_patience(struct timer *t)
 {
     struct outgoing *o = container_of(t, struct outgoing, timer);
 
-    if (!o->record.durable) /* nothing is promised before it is on disk */
+    if (!o->record.durable) /* "queued" is a promise: wait until the record is on disk */
         timer_set(o->sender->env->clock, &o->timer, DISK_MS);
     else if (o->waiter == WAITER_GATEWAY)
         tell_queued(o);
@@ -578,7 +578,8 @@ static void on_ending(struct timer *t)
     outgoing_end_with(o, (enum sender_end)o->end, o->why);
 }
 
-/* It fails before it began; its owner learns that later, as of any other end. */
+/* Fails @o before it is queued.  A timer tells its owner, because no callback may run inside the
+ * call that started @o. */
 static void fail_early(struct outgoing *o, enum sender_end how, const char *why)
 {
     outgoing_enter(o, OUTGOING_ENDING);
@@ -598,7 +599,7 @@ static struct str copy_to(char **at, struct str s)
     return str_make(p, s.n);
 }
 
-/* Who asked, and for what. */
+/* Copies the order into @o. */
 void outgoing_set_order(struct outgoing *o, const struct sender_order *q)
 {
     const struct action_from *f = q->from;
@@ -628,7 +629,7 @@ void outgoing_set_order(struct outgoing *o, const struct sender_order *q)
     o->file = copy_to(&at, buf_str(&file));
     o->blame = o->from.tenant;
     o->twice = q->twice;
-    o->item.bytes = n + 3 * a->content.n; /* with what the adapter keeps */
+    o->item.bytes = n + 3 * a->content.n; /* an estimate that includes the adapter's copies */
     buf_done(&action);
     buf_done(&file);
 }
@@ -656,7 +657,7 @@ static bool join_lane(struct outgoing *o, struct str lane, int64_t patience)
     return err == BH_OK;
 }
 
-/* Why the order cannot even begin; NULL: it can. */
+/* Why the order cannot be queued; NULL: it can. */
 static const char *wrong(const struct outgoing *o, const struct action *a, enum sender_end *ret_how)
 {
     const struct outgoing_left *left = a->left;
@@ -684,7 +685,7 @@ void sender_act(struct sender *s, struct outgoing *o, const struct sender_order 
     enum sender_end how;
 
     if (a->left == NULL && !list_is_empty(&s->left))
-        records_revive(s); /* what was asked for earlier comes first */
+        records_revive(s); /* older actions go first */
     outgoing_start(s, o);
     outgoing_set_order(o, q);
     if (a->left != NULL)
@@ -724,7 +725,7 @@ void sender_ask(struct sender *s, struct outgoing *o, struct str tenant, struct 
     o->block = at;
     o->from.tenant = copy_to(&at, tenant.p != NULL ? tenant : STR(""));
     o->blame = o->from.tenant;
-    if (str_is_empty(tenant)) { /* no tenant has such a name */
+    if (str_is_empty(tenant)) { /* "?" and the lane: no tenant has such a name */
         o->blame = str_make(at, lane.n + 1);
         *at++ = '?';
         copy_to(&at, lane);
@@ -758,7 +759,7 @@ void sender_supersede(struct outgoing *o, const struct sender_order *q)
                     &(struct action_result){.success = true, .message_id = q->action->message_id});
     size_t bytes = o->item.bytes;
     outgoing_set_order(o, q);
-    o->item.bytes = bytes; /* as the outbox counted it */
+    o->item.bytes = bytes; /* the outbox subtracts what it added */
     if (!outgoing_has_record(o))
         return;
     outgoing_note(o, o->record.state, true);
@@ -782,7 +783,7 @@ void sender_resume(struct sender *s, const char *why)
 
     list_init(&held);
     while (!list_is_empty(&s->held))
-        list_move(s->held.next, &held); /* what is held again waits for the next time */
+        list_move(s->held.next, &held); /* go() may put some back into s->held */
     while (!list_is_empty(&held)) {
         struct outgoing *o = list_first(&held, struct outgoing, link);
         list_move(&o->link, &s->all);
@@ -845,7 +846,7 @@ void sender_stats(const struct sender *s, struct sender_stats *ret)
         const struct outgoing *o = list_entry(it, const struct outgoing, link);
         if (!outgoing_has_record(o))
             continue;
-        ret->oldest_ms = sender_wall_ms(s) - o->asked_ms; /* in order of asking: the first */
+        ret->oldest_ms = sender_wall_ms(s) - o->asked_ms; /* about the first that came */
         break;
     }
 }

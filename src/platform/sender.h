@@ -1,34 +1,34 @@
-/* sender.h - the one way out: everything that one bot says to its platform and asks of it.
+/* sender.h - sends the actions of gateways, and the adapter's own requests, to one bot's platform.
  *
  *      host --sender_submit()--> [the file is fetched] --> ops->act() of the platform
  *
  *      sender_act() --> lane --its turn, its record on disk--> write() --> request --> read()
  *                        ^                                       |                       |
- *                        '---- AGAIN: its old place, later <-----+-----------------------+
+ *                        '---- AGAIN: same place, later <--------+-----------------------+
  *                              DONE: write() the next part <-----------------------------+
  *        host_result() <------ DONE with its last part, REFUSED, FAILED, UNKNOWN <-------'
  *
- * The adapter says what a request looks like (write) and what an answer means (read).  The sender
- * owns the rest: files (fetched before the adapter sees the action), lanes (one per chat,
- * outbox.h), records on disk (outgoing.h has the states), retries, and the words that the gateway
- * acts on.
+ * The host calls sender_submit() and the functions at the end; adapters call the others.  An
+ * adapter writes requests (write) and interprets answers (read).  The sender owns the rest: files
+ * (fetched before the adapter sees the action), lanes (one per chat, outbox.h), records on disk
+ * (outgoing.h has the states), retries, and the error texts that gateways act on.
  *
- * What changes something (everything but typing, reactions and questions) is recorded before it
- * leaves, and kept until it is done, refused for good, or older than `outbox.max_age`.  Its gateway
- * waits for SENDER_PATIENCE_MS; then the gateway is told that it is queued, under the name
- * "queued:<number>", by which it can be edited later.
+ * Typing, reactions and lookups have no record.  Every other action is recorded before its request
+ * leaves.  The record is kept until the action is done, refused, or older than `outbox.max_age`.
+ * After SENDER_PATIENCE_MS the sender tells the gateway "queued".  New messages also get the name
+ * "queued:<number>", by which the gateway can edit them later.
  *
- * A file at a public address is fetched first.  Meanwhile only what the same instance sends to the
- * same chat and thread waits behind it; the fetch takes no running slot of the outbox.
+ * A file at a public address is fetched first.  Messages of the same instance to the same chat and
+ * thread wait behind the fetch; nothing else does.  A fetch takes no running slot of the outbox.
  *
- * After a crash or a stop the next start goes on with every record: the record says whether the
- * part under way may have left, and enum outgoing_twice says what a second request would do.  A
- * part that may have arrived and would arrive twice is not repeated: it ends as unknown, and an
- * operator may retry it.  Where the platform can be asked for the message (TWICE_IS_SEEN), the
- * sender asks up to SENDER_LOOKS times: what the platform shows is done, the rest is unknown.
+ * The next start resumes every record.  A record says whether the current part may have left, and
+ * enum outgoing_twice says what a second request would do.  A part that may have arrived, and would
+ * arrive twice, is not retried: it ends as unknown, and an operator may retry it.  Where the
+ * platform can list its messages (TWICE_IS_SEEN), the sender looks for the part up to SENDER_LOOKS
+ * times: done if the platform shows it, unknown otherwise.
  *
- * Several tenants speak through one bot: they take turns, and a tenant whose requests are refused
- * again and again is held back before the platform holds back the bot (outbox.h).
+ * Tenants that share a bot take turns.  The sender stops sending for a tenant whose requests are
+ * often refused, before the platform blocks the bot for everyone (outbox_blame()).
  *
  * An outgoing belongs to the sender from sender_act() or sender_ask() until ops->free().
  */
@@ -36,14 +36,14 @@
 #include "platform/outgoing.h"
 #include "platform/platform.h"
 
-#define SENDER_MAX_PARTS 16      /* of one action; longer is refused whole */
-#define SENDER_PATIENCE_MS 25000 /* of a gateway: it waits 30 s, and a result needs time too */
-#define SENDER_MAX_AGE_MS 600000 /* unless `outbox.max_age` says otherwise */
-#define SENDER_LOOKS 3           /* for a message that may have arrived, before it is unknown */
-#define SENDER_KNOWN_MS 60000    /* for so long a restart reports what an earlier start found */
+#define SENDER_MAX_PARTS 16      /* of one action; an action with more parts is refused */
+#define SENDER_PATIENCE_MS 25000 /* gateways time out after 30 s, and a result needs time too */
+#define SENDER_MAX_AGE_MS 600000 /* the default of `outbox.max_age` */
+#define SENDER_LOOKS 3           /* lookups of a message that may have arrived, before UNKNOWN */
+#define SENDER_KNOWN_MS 60000    /* a start reports older unknown records to no gateway */
 #define SENDER_QUEUED_PREFIX "queued:"
-/* A file that the outbox still needs is held (media_hold) under the number of its record, marked
- * so: sender_holds() tells how long. */
+/* media_hold() keeps a file under this bit and the number of its record, while sender_holds() is
+ * true for that number. */
 #define SENDER_FILE_ROW (UINT64_C(1) << 62)
 
 struct http_result;
@@ -51,71 +51,74 @@ struct http_result;
 struct sender_request { /* filled by write(), wiped by the sender */
     const char *method; /* a literal; NULL: POST */
     struct buf url, body;
-    const char *headers[4]; /* lines; borrowed from the adapter; NULL ones are skipped */
-    /* A file, sent behind @body and before @after; see attachment.h.  NULL: none.  Borrowed. */
+    const char *headers[4]; /* lines; borrowed from the adapter; NULL entries are skipped */
+    /* A file, sent between @body and @after; see attachment.h.  NULL: none.  Borrowed. */
     const char *file_path;
     uint64_t file_bytes;
     struct buf after;
-    char type[96]; /* room for a header line */
-    bool no_body;  /* else an empty one is sent as such */
-    /* It must not happen twice: never repeated once it may have arrived.  False: a second request
-     * changes nothing (a read, an edit, a message with a key of its own). */
+    char type[96]; /* space for the Content-Type line */
+    bool no_body;  /* send none; otherwise an empty @body is sent as an empty body */
+    /* Not idempotent: never retried once it may have arrived.  False: a second request changes
+     * nothing (a read, an edit, a message with an idempotency key). */
     bool once;
     int64_t timeout_ms; /* 0: 15 s */
 };
 
 enum sender_end {
-    SENDER_UNKNOWN, /* it may or may not have been done */
+    SENDER_UNKNOWN, /* the platform may or may not have acted */
     SENDER_GO,      /* write() only: the request is written */
     SENDER_DONE,    /* this part is done */
-    SENDER_AGAIN,   /* not done: the same again in wait_ms */
-    SENDER_HOLD,    /* write() only: not before sender_resume() */
-    SENDER_REWRITE, /* not done, but there is another way (another address, plain text): write() */
-    SENDER_REFUSED, /* not done, and the same would be refused again */
-    SENDER_FAILED,  /* not done, and not tried any longer; the same may work in a while */
+    SENDER_AGAIN,   /* not done: retry in wait_ms */
+    SENDER_HOLD,    /* write() only: wait for sender_resume() */
+    SENDER_REWRITE, /* not done: call write() again, for another address or plain text */
+    SENDER_REFUSED, /* not done, and a retry would be refused too */
+    SENDER_FAILED,  /* not done, no more retries now; the same action may work later */
 };
 struct sender_verdict { /* starts zeroed */
     enum sender_end end;
-    int64_t wait_ms;                 /* SENDER_AGAIN; 0: as Retry-After says, else a backoff */
+    int64_t wait_ms;                 /* SENDER_AGAIN; 0: Retry-After, else a backoff */
     char message_id[128];            /* SENDER_DONE; of this part; empty: it has none */
-    char thread_id[32];              /* SENDER_DONE; of a thread that was made */
-    struct str auto_thread_name;     /* the same: the name of that thread; borrowed */
+    char thread_id[32];              /* SENDER_DONE; of the thread of this message; empty: none */
+    struct str auto_thread_name;     /* SENDER_DONE; the name of that thread; borrowed */
     struct str chat_name, chat_type; /* SENDER_DONE, for get_chat_info; borrowed from the adapter */
-    char why[256]; /* else: a sentence for people; foreign words only behind sender_is_loaded() */
+    /* Otherwise: a sentence for people.  The platform's own words may be part of it only if
+     * sender_is_loaded() is false for them. */
+    char why[256];
 };
 
 struct sender_ops { /* @p is the platform the sender was made for */
-    /* Write the request for part o->at.  @v says SENDER_GO, or why there is none now. */
+    /* Writes the request for part o->at.  @v says SENDER_GO, or why no request is written now. */
     void (*write)(struct platform *p, struct outgoing *o, struct sender_request *q,
                   struct sender_verdict *v);
-    /* What does the answer to part o->at mean?  Only for answers that came (res->err is BH_OK). */
+    /* Interprets the answer to part o->at.  Not called without an answer (res->err not BH_OK). */
     void (*read)(struct platform *p, struct outgoing *o, const struct http_result *res,
                  struct sender_verdict *v);
     /* A question has ended: DONE, REFUSED, FAILED or UNKNOWN.  Never inside sender_ask(), and not
      * after sender_cancel().  NULL: this platform asks none. */
     void (*told)(struct platform *p, struct outgoing *o, const struct sender_verdict *v);
-    void (*free)(struct outgoing *o); /* the adapter's struct around it */
-    int64_t key_ms; /* for how long the platform remembers sender_key(); 0: it takes none */
-    /* For TWICE_IS_SEEN: write() and read() of a request that changes nothing and asks whether part
-     * o->at, first tried at o->tried_ms, arrived.  looked() says DONE: it did; REFUSED: the
-     * platform does not show it; AGAIN, UNKNOWN: ask again. */
+    void (*free)(struct outgoing *o); /* frees the adapter's struct around @o */
+    int64_t key_ms; /* how long the platform remembers sender_key(); 0: it takes no key */
+    /* For TWICE_IS_SEEN: write() and read() of a request that only asks whether part o->at, first
+     * tried at o->tried_ms, arrived.  looked() says DONE: it arrived; REFUSED: the platform does
+     * not show it; AGAIN, UNKNOWN: ask again. */
     void (*look)(struct platform *p, struct outgoing *o, struct sender_request *q,
                  struct sender_verdict *v);
     void (*looked)(struct platform *p, struct outgoing *o, const struct http_result *res,
                    struct sender_verdict *v);
 };
 
-/* Reads what an earlier process left: blocks, for start-up.  What can go on does so from the first
- * turn of the loop on, through the platform's act(); the rest is reported with host_cut_off().  @p
- * and @ops are borrowed; @label is how people call the platform ("Discord").  Sets p->sender. */
+/* Reads the records of an earlier process: blocks, for start-up.  The first turn of the loop gives
+ * the records that can be resumed to the platform's act().  The others are reported with
+ * host_cut_off().  @p, @label (the platform's name for people: "Discord") and @ops are borrowed.
+ * Sets p->sender. */
 enum bh_err sender_new(struct platform *p, const char *label, const struct sender_ops *ops,
                        struct sender **ret_s, char *ret_why) BH_MUST_USE;
-/* Cuts off what is under way.  Gateways that wait are told; the records stay for the next start.
- * NULL is fine. */
+/* Cancels the requests in flight and tells the gateways that wait.  The records stay for the next
+ * start.  NULL is fine. */
 void sender_free(struct sender *s);
 
-/* What the host calls for every action.  Replaces names "queued:<number>" by message ids, gets the
- * file of a send_media, and calls the platform's act(), now or later. */
+/* The host calls this for every action.  Replaces names "queued:<number>" by message ids, fetches
+ * the file of a send_media, and calls the platform's act(), now or later. */
 void sender_submit(struct sender *s, struct action_id id, const struct action_from *from,
                    const struct action *a);
 
@@ -126,80 +129,79 @@ struct sender_order { /* borrowed for the call */
     struct str lane; /* absent: the action's chat_id */
     enum outgoing_twice twice;
 };
-/* Answers through host_result() exactly once, unless it is cancelled. */
+/* Called by the platform's act().  Answers through host_result() exactly once, unless the action is
+ * cancelled. */
 void sender_act(struct sender *s, struct outgoing *o, const struct sender_order *q);
-/* The same for a question of the adapter's own.  @tenant: for whom it is asked; absent: for nobody,
- * and its refusals count against its lane. */
+/* Sends a request of the adapter's own, a question; ops->told() gets the answer.  @tenant: for whom
+ * the adapter asks; absent: for no tenant, and refusals count against @lane. */
 void sender_ask(struct sender *s, struct outgoing *o, struct str tenant, struct str lane,
                 int64_t patience_ms);
-/* Nobody wants to know how it ends.  What waits never leaves; what is under way goes on.  NULL
- * inside is fine; sets it to NULL. */
+/* Drops the result of *@o, and its request if that has not left yet.  A request in flight goes on.
+ * *@o may be NULL, and is NULL afterwards. */
 void sender_cancel(struct outgoing **o);
 
-/* An idempotency key of @o, which survives restarts and which no other sender uses. */
+/* The idempotency key of @o.  It is unique, and stays the same after a restart. */
 uint64_t sender_key(const struct outgoing *o);
 
-/* Does @o still wait, and no try of it may have arrived? */
+/* True while @o is queued and nothing of it may have arrived. */
 bool outgoing_waits(const struct outgoing *o);
-/* @o says something newer now: the gateway that waited for the old text is told that it is done,
- * and @q gets the result instead.  Only while outgoing_waits(). */
+/* Replaces the order of @o by the newer @q.  The gateway that waits for the old order is told that
+ * the old order is done; @q gets the result.  Only while outgoing_waits(). */
 void sender_supersede(struct outgoing *o, const struct sender_order *q);
 
-/* The platform counts its answer to @o against the bot: the tenant is held back when that happens
- * too often (outbox.h). */
+/* The platform counts its answer to @o as a refusal of this bot: outbox_blame() for the tenant. */
 void sender_blame(const struct outgoing *o);
 
-/* Nothing of this bot leaves for this long. */
+/* Sends nothing for @for_ms. */
 void sender_pause(struct sender *s, int64_t for_ms);
-/* Write what was held; @why not NULL: it fails with that, as SENDER_FAILED. */
+/* Calls write() for every held outgoing.  @why not NULL: they end as SENDER_FAILED with @why. */
 void sender_resume(struct sender *s, const char *why);
 
-/* Would these words make the gateway do something else than a refusal means?  It resends after
- * "network", and gives up quietly after "timed out".  A refusal with such words is told without
- * them. */
+/* Does @text have words that a gateway misreads in a refusal?  A gateway resends after "network",
+ * and gives up without a word after "timed out".  The sender leaves such words out. */
 bool sender_is_loaded(const char *text);
 
 struct sender_stats {
     uint64_t requests;               /* made, in all */
     uint64_t done, refused, unknown; /* actions; without typing, reactions and questions */
-    uint64_t queued;                 /* of them: told so, because it took longer */
-    uint64_t expired;                /* given up because of their age */
-    uint64_t revived;                /* of an earlier process, and gone on with */
+    uint64_t queued;                 /* actions whose gateway was told "queued" */
+    uint64_t expired;                /* recorded actions dropped at their deadline */
+    uint64_t revived;                /* records resumed after a restart or by an operator */
     size_t waiting, running;
-    size_t kept_unknown; /* an operator may look at them */
-    size_t cut_off;      /* found at start */
-    int64_t oldest_ms;   /* the age of what has waited longest; 0: nothing does */
+    size_t kept_unknown; /* records that ended as unknown and are still kept */
+    size_t cut_off;      /* unknown records reported at start */
+    int64_t oldest_ms;   /* age of the oldest recorded action; 0: there is none */
 };
 void sender_stats(const struct sender *s, struct sender_stats *ret);
 
 /* ---- by number: for gateways that were told "queued", and for operators (outgoing.c) ---- */
 
 enum sender_named {
-    SENDER_NAMED_NONE,  /* no such thing, or it failed */
-    SENDER_NAMED_WAITS, /* it is not there yet */
-    SENDER_NAMED_SENT,  /* it is there */
+    SENDER_NAMED_NONE,  /* no such message, or it failed */
+    SENDER_NAMED_WAITS, /* not delivered yet */
+    SENDER_NAMED_SENT,  /* delivered */
 };
-/* What became of "queued:<number>"?  @ret_id gets the message's own id when it is there. */
+/* Resolves "queued:<number>".  @ret_id gets the platform's message id of a delivered message. */
 enum sender_named sender_named(struct sender *s, struct str name, char ret_id[128]);
-/* The message that @a edits gets the text of @a once it is there.  False: none waits by that name
- * in that chat. */
+/* Edits the queued message that @a names, once it is delivered.  False: no message of that name
+ * waits in that chat. */
 bool sender_edit_later(struct sender *s, const struct action *a);
 
 struct outgoing_view { /* borrowed for the call */
     struct outgoing_entry e;
-    int64_t next_ms; /* wall clock: not before; 0: as soon as it can */
+    int64_t next_ms; /* wall clock of the next try; 0: as soon as its turn comes */
 };
 typedef void sender_view_cb(void *ctx, const struct outgoing_view *v);
-/* All that waits, is tried, or ended as unknown.  @number 0: of all, else of that one. */
+/* Lists the records that wait, are being tried, or ended as unknown.  @number 0: all of them. */
 void sender_each(struct sender *s, uint64_t number, sender_view_cb *cb, void *ctx);
-/* BH_REFUSED: there is no such thing; BH_BUSY: its request is under way, and cannot be called back.
- * What waits is tried at once; what is unknown is done again. */
+/* Retry: a waiting action is tried at once, an unknown one is sent again.  Drop: the record goes.
+ * BH_REFUSED: no such record; BH_BUSY: its turn has come, and its request may be in flight. */
 enum bh_err sender_retry(struct sender *s, uint64_t number) BH_MUST_USE;
 enum bh_err sender_drop(struct sender *s, uint64_t number) BH_MUST_USE;
 
-/* The instance is gone (absent: the whole tenant), or the person behind @chat is to be forgotten:
- * what waits goes, and nobody is told. */
+/* Deletes the records of an instance (absent: of the whole tenant), or of a chat, and drops what
+ * waits.  No gateway is told. */
 void sender_forget(struct sender *s, struct str tenant, struct str instance);
 void sender_forget_chat(struct sender *s, struct str chat);
-/* Does the outbox still need the file that it holds under @number? */
+/* Does record @number still need the file that is held for it? */
 bool sender_holds(const struct sender *s, uint64_t number);

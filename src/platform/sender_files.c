@@ -1,15 +1,15 @@
-/* sender_files.c - design.  (sender.h has the contract.)
+/* sender_files.c - design: actions that wait for a file.  (sender.h has the contract.)
  *
  * An action whose file has to be fetched becomes a draft: an outgoing of the sender's own, with a
- * record, in state FETCHING.  The drafts of one instance in one chat and thread stand in one queue,
- * and what that instance says there meanwhile becomes a draft behind them:
+ * record, in state FETCHING.  The drafts of one instance in one chat and thread form one queue.
+ * Later messages of that instance to that chat and thread become drafts behind them:
  *
  *      send_media --public address--> draft --fetched--> first in its queue --> ops->act()
- *      send, or a file of ours, behind a draft --> draft ----------'
+ *      send, or a local file, behind a draft --> draft ------------'
  *
- * The platform's act() takes over the record of the draft.  Drafts count against limits.fetches:
- * past it a file is refused, and a text no longer waits behind one.  Other instances in the chat
- * wait for nothing, and a draft takes no running slot. */
+ * The platform's act() takes over the record of the draft.  Drafts count against limits.fetches.
+ * Beyond that limit a fetch is refused, and a text or a local file is sent without waiting.  Other
+ * instances in the chat never wait, and a draft takes no running slot of the outbox. */
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -21,26 +21,26 @@
 #include "platform/sender_priv.h"
 
 enum {
-    FETCH_MARGIN_MS = 10000, /* of its gateway's patience is left for sending a fetched file */
+    FETCH_MARGIN_MS = 10000, /* part of the gateway's patience, left for sending the file */
     FETCH_LEAST_MS = 1000,
-    BEHIND_BYTES = 65536, /* a longer text does not wait behind a file */
+    BEHIND_BYTES = 65536, /* a longer text is sent without waiting for a draft */
 };
 
 struct file_queue { /* the drafts of one instance in one chat and thread */
     struct sender *sender;
     char *key;          /* owned: tenant US instance US chat US thread */
     struct list drafts; /* never empty */
-    struct timer go;    /* armed when the first of them may be ready */
+    struct timer go;    /* armed when the first draft may be ready */
 };
 
 struct draft {
     struct outgoing out; /* first */
     struct list in_queue;
     struct file_queue *queue;      /* borrowed */
-    struct media_fetch *fetch;     /* owned; NULL: it waits for those before it only */
-    struct party *party;           /* held, with one of its fetches; NULL: nothing is counted */
-    char file[MEDIA_ID_CHARS + 1]; /* empty: it carries none, or not yet */
-    char *url;                     /* owned; where its file was fetched; NULL: it was here */
+    struct media_fetch *fetch;     /* owned; NULL: waits only for the drafts before it */
+    struct party *party;           /* held, with one of its fetches; NULL: not counted */
+    char file[MEDIA_ID_CHARS + 1]; /* empty: no file, or not fetched yet */
+    char *url;                     /* owned; the address of a fetched file; NULL: not fetched */
 };
 
 static timer_cb on_queue_go;
@@ -85,7 +85,7 @@ static void act_with_file(struct sender *s, struct action_id id, const struct ac
         media_url(s->env->media, str_of(s->env->public_url), str_of(f->id), true, &own);
         file.url = buf_str(&own);
     }
-    media_name_add(&name, a->filename); /* people see no path, and one line */
+    media_name_add(&name, a->filename); /* without a path and line breaks */
     with.filename = name.n > 0 ? buf_str(&name) : STR_NULL;
     with.file = &file;
     s->p->ops->act(s->p, id, from, &with);
@@ -115,7 +115,7 @@ static struct file_queue *queue_of(struct sender *s, const struct action_from *f
     return q;
 }
 
-/* NULL: the tenant has limits.fetches of them already. */
+/* NULL: the tenant has limits.fetches drafts already. */
 static struct draft *draft_new(struct sender *s, struct action_id id,
                                const struct action_from *from, const struct action *a)
 {
@@ -147,7 +147,7 @@ static struct draft *draft_new(struct sender *s, struct action_id id,
     return d;
 }
 
-/* Nothing is before @d and its file is here: the platform acts on it. */
+/* Gives @d, which is first in its queue and has its file, to the platform. */
 static void hand_over(struct draft *d)
 {
     struct outgoing *o = &d->out;
@@ -179,7 +179,7 @@ static void on_queue_go(struct timer *t)
         struct draft *d = list_first(&q->drafts, struct draft, in_queue);
         if (d->fetch != NULL)
             return;
-        more = q->drafts.prev != &d->in_queue; /* the queue goes with its last draft */
+        more = q->drafts.prev != &d->in_queue; /* freeing the last draft frees @q */
         hand_over(d);
     }
 }
@@ -222,9 +222,9 @@ static void fetch_file(struct sender *s, struct action_id id, const struct actio
     d->fetch = media_fetch(s->env->media, &source, on_fetched, d);
 }
 
-/* `source_url` names a file that the tenant may read here, or one at a public address.  A foreign
- * address that looks like one of ours is never asked: newer gateways send their credential to
- * whatever looks so. */
+/* `source_url` names a file of bellhop's that the tenant may read, or a public address.  A foreign
+ * address that looks like a file of bellhop's is never fetched: newer gateways send their
+ * credential to such addresses. */
 static void submit_media(struct sender *s, struct action_id id, const struct action_from *from,
                          const struct action *a)
 {
@@ -255,7 +255,7 @@ static void submit_media(struct sender *s, struct action_id id, const struct act
 static void submit(struct sender *s, struct action_id id, const struct action_from *from,
                    const struct action *a)
 {
-    bool seen = a->left != NULL && a->left->e.lane.n > 0; /* by the adapter, before a restart */
+    bool seen = a->left != NULL && a->left->e.lane.n > 0; /* in the adapter's lane before */
     bool behind = a->op == ACTION_SEND && a->content.n <= BEHIND_BYTES && !seen &&
                   queue_of(s, from, a, false) != NULL;
 
@@ -299,7 +299,7 @@ void sender_submit(struct sender *s, struct action_id id, const struct action_fr
     struct action with = *a;
 
     if (!list_is_empty(&s->left))
-        records_revive(s); /* what was asked for earlier comes first */
+        records_revive(s); /* older actions go first */
     if (str_starts(a->message_id, queued)) {
         enum sender_named named = sender_named(s, a->message_id, message);
         if (named == SENDER_NAMED_WAITS && a->op == ACTION_EDIT && sender_edit_later(s, a))
@@ -315,7 +315,7 @@ void sender_submit(struct sender *s, struct action_id id, const struct action_fr
             return;
         with.message_id = str_of(message);
     }
-    if (str_starts(a->reply_to, queued)) /* a reply to a message that is not there stands alone */
+    if (str_starts(a->reply_to, queued)) /* a reply to an undelivered message quotes nothing */
         with.reply_to =
             sender_named(s, a->reply_to, reply) == SENDER_NAMED_SENT ? str_of(reply) : STR_NULL;
     submit(s, id, from, &with);

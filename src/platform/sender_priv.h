@@ -1,5 +1,7 @@
-/* sender_priv.h - between sender.c, which moves outgoings through their states, sender_files.c,
- * where actions wait for their files, and outgoing.c, which keeps the records. */
+/* sender_priv.h - the internals that the three files of the sender share.
+ *
+ * sender.c moves outgoings through their states, sender_files.c holds the actions that wait for a
+ * file, and outgoing.c reads and writes the records. */
 #pragma once
 #include "base/map.h"
 #include "platform/sender.h"
@@ -17,12 +19,12 @@ struct sender {
     struct map by_number;   /* struct outgoing that have a record */
     struct map file_queues; /* struct file_queue, owned */
     size_t n_fetching;      /* struct outgoing in state FETCHING */
-    struct list left; /* struct outgoing_left, owned: an earlier process did not finish them */
+    struct list left; /* struct outgoing_left, owned: records of an earlier process to resume */
     struct list kept; /* struct outgoing_left, owned: UNKNOWN or SENT; by age */
     struct map kept_by_number;
-    struct timer revive;          /* armed while @left has something */
-    struct timer sweep;           /* armed while @kept has something */
-    struct outgoing_left *taking; /* borrowed; the platform's act() is being called with it */
+    struct timer revive;          /* armed while @left is not empty */
+    struct timer sweep;           /* armed while @kept is not empty */
+    struct outgoing_left *taking; /* borrowed; the record that act() is being called with */
     struct json_parser *parser;   /* owned */
     struct sender_stats n;
 };
@@ -47,8 +49,8 @@ static inline bool outgoing_has_record(const struct outgoing *o)
     return o->record.number != 0;
 }
 
-/* A failure after a part was delivered, or after a try that may have arrived, is unknown too: to
- * ask for all of it again would repeat that part. */
+/* A failure after a part was delivered, or after a try that may have arrived, counts as unknown: a
+ * retry of the whole action would repeat that part. */
 static inline bool outgoing_is_unsure(const struct outgoing *o, enum sender_end end)
 {
     return end != SENDER_DONE && (end == SENDER_UNKNOWN || o->at > 0 || o->maybe_ms != 0);
@@ -56,21 +58,21 @@ static inline bool outgoing_is_unsure(const struct outgoing *o, enum sender_end 
 
 /* ---- sender.c ---- */
 
-void outgoing_start(struct sender *s, struct outgoing *o); /* it belongs to @s now, in state NEW */
+void outgoing_start(struct sender *s, struct outgoing *o); /* gives @o to @s, in state NEW */
 void outgoing_enter(struct outgoing *o, enum outgoing_state next);
 void outgoing_set_order(struct outgoing *o, const struct sender_order *q);
-void outgoing_recorded(struct outgoing *o, enum bh_err err); /* the write that @o waited for */
-/* Tell the result, settle the record, let the lane go on, free @o. */
+void outgoing_recorded(struct outgoing *o, enum bh_err err); /* a write of the record has ended */
+/* Tells the result, settles the record, releases the lane and frees @o. */
 void outgoing_end_with(struct outgoing *o, enum sender_end how, const char *why);
-/* The same for an @o that waits, in its lane or for a file: it leaves its queue first. */
+/* Ends an @o that waits in its lane or for a file, as refused. */
 void outgoing_take_out(struct outgoing *o, const char *why);
-void outgoing_release(struct outgoing *o); /* without a word */
+void outgoing_release(struct outgoing *o); /* frees @o and tells nobody */
 
 /* ---- sender_files.c ---- */
 
-/* Give a record to the platform; frees @l.  @ready: nothing is before it in its chat, and @f is its
- * file, from @url (absent: it was here); f NULL: it carries none.  False: the platform did not take
- * it, and the record is gone. */
+/* Gives a record to the platform; frees @l.  @ready: the record need not wait for a file any more.
+ * @f: its file, fetched from @url (absent: not fetched); NULL: none.  False: the platform did not
+ * take the record, and it was deleted. */
 bool sender_take_left(struct sender *s, struct outgoing_left *l, struct action_id id, bool ready,
                       const struct media_file *f, struct str url);
 
@@ -78,27 +80,27 @@ void sender_draft_free(struct outgoing *o); /* an outgoing in state FETCHING */
 
 /* ---- outgoing.c ---- */
 
-/* The action and its file as JSON; @ret_file stays empty without one. */
+/* Writes the action and its file as JSON; @ret_file stays empty for an action without a file. */
 void outgoing_write_action(const struct action *a, struct buf *ret_action, struct buf *ret_file);
-/* Write the record of @o; @wait: outgoing_recorded() runs once it is on disk. */
+/* Writes the record of @o; @wait: outgoing_recorded() runs once the write has ended. */
 void outgoing_note(struct outgoing *o, enum outgoing_state state, bool wait);
-/* Does the record of @o have to say first that this part may have left? */
+/* Must the record of @o be rewritten as TRYING before the request of this part leaves? */
 bool outgoing_needs_note(const struct outgoing *o);
-/* @o has ended: delete its record, or keep it for those who may ask. */
+/* Called when @o ends: deletes its record, or keeps it as SENT or UNKNOWN. */
 void outgoing_settle(struct outgoing *o, enum sender_end end, const char *why);
-/* Take the record from @o and leave it on disk as it is. */
+/* Detaches the record from @o and leaves it on disk as it is. */
 void outgoing_leave_record(struct outgoing *o);
 void outgoing_delete(struct sender *s, uint64_t number);
-/* The record of @o, which keeps it no longer. */
+/* Detaches the record from @o and returns it. */
 struct outgoing_left *outgoing_to_left(struct outgoing *o);
-/* False: it is no record.  l->e borrows from the sender's parser. */
+/* Parses l->value into l->e, which borrows from the sender's parser.  False: not a record. */
 bool outgoing_left_read(struct sender *s, struct outgoing_left *l);
-/* The action of l->e; the file's path is kept in @path. */
+/* Reads the action of l->e; @path holds the path of its file. */
 void outgoing_left_action(const struct outgoing_left *l, struct action *ret,
                           struct action_file *file, struct buf *path);
-/* @o, which the platform made of @left, goes on with its record. */
+/* Continues the record @left as @o, which the platform made from it. */
 void outgoing_take_over(struct outgoing *o, const struct outgoing_left *left);
 
 enum bh_err records_open(struct sender *s, char *ret_why);
 void records_close(struct sender *s);
-void records_revive(struct sender *s); /* give all of s->left to the platform, now */
+void records_revive(struct sender *s); /* gives all of s->left to the platform, now */

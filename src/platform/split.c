@@ -1,15 +1,15 @@
 /* split.c - design.  (split.h has the contract.)
  *
- * Each part is found by one walk over at most `limit` units of the text: line by line, so that the
- * fence state is known everywhere, remembering the last place of each kind where it could be cut.
- * Then the best kind wins, unless it lies in the first half of the part: a border that early is not
- * worth a short message.  A reopened fence costs its opening line at the start of a part, and any
- * open fence costs its closing line at the end; both are counted while walking. */
+ * One walk over at most `limit` units of the text finds each part.  The walk goes line by line, so
+ * that the fence state is known everywhere, and remembers the last possible cut of each kind.  The
+ * best kind wins unless its cut lies in the first half of the part, which would make the message
+ * too short.  A reopened fence costs its opening line at the start of a part, and an open fence
+ * costs its closing line at the end; the walk counts both. */
 #include "platform/split.h"
 #include <stdlib.h>
 #include "base/mem.h"
 
-enum { MAX_MARKER = 12, MAX_LANG = 20 }; /* characters; longer ones are no fences, or are cut */
+enum { MAX_MARKER = 12, MAX_LANG = 20 }; /* a longer marker is no fence; a longer language is cut */
 
 struct fence {
     char mark;       /* '`' or '~' */
@@ -75,7 +75,7 @@ static struct str first_word(struct str s)
     return str_make(s.p, n);
 }
 
-/* What @line leaves open behind it, given what was open before it. */
+/* The fence that is open after @line; @open was open before it. */
 static struct fence fence_after(struct fence open, struct str line)
 {
     struct str s = str_trim(line);
@@ -110,7 +110,7 @@ static void offer(struct walk *w, enum kind kind, size_t end, size_t next, size_
         w->best[kind] = (struct cut){true, end, next, used, *f};
 }
 
-/* Walk the characters of one line, from *@used units on; false: the room ends inside of it. */
+/* Walks the characters of one line, from *@used units on; false: the room ends inside the line. */
 static bool walk_line(struct walk *w, size_t from, size_t to, const struct fence *f, size_t *used)
 {
     for (size_t at = from; at < to;) {
@@ -132,7 +132,7 @@ static bool walk_line(struct walk *w, size_t from, size_t to, const struct fence
     return true;
 }
 
-/* Fill w->best; true: the rest of the text fits, and *@ret_open is what it leaves open. */
+/* Fills w->best.  True: the rest of the text fits, and *@ret_open is the fence it leaves open. */
 static bool walk_part(struct walk *w, struct fence f, struct fence *ret_open)
 {
     size_t used = 0;
@@ -147,7 +147,7 @@ static bool walk_part(struct walk *w, struct fence f, struct fence *ret_open)
         if (!walk_line(w, at, end, &f, &used))
             return false;
         if (nl >= 0) {
-            bool opens = f.n == 0 && after.n > 0; /* an empty fence helps nobody */
+            bool opens = f.n == 0 && after.n > 0; /* a cut here would make an empty fence */
             if (!opens)
                 offer(w, after.n == 0 && is_blank(line) ? CUT_PARAGRAPH : CUT_LINE, end, end + 1,
                       used, &after);
@@ -196,7 +196,7 @@ static void add_part(struct split *s, struct str body, const struct fence *was,
     s->ends[s->n++] = s->bytes.n;
 }
 
-/* Outside of fences a part starts with its first line that has something on it. */
+/* Outside of fences a part starts with its first line that is not blank. */
 static size_t skip_blank_lines(struct str text, size_t at)
 {
     for (size_t i = at; i < text.n && is_space(text.p[i]); i++)
@@ -205,7 +205,7 @@ static size_t skip_blank_lines(struct str text, size_t at)
     return at;
 }
 
-/* A fence that was cut just before its own closing line is closed already: ours took its place. */
+/* For a fence that was cut just before its own closing line: the part before has closed it. */
 static size_t skip_closing_line(struct str text, size_t at, struct fence *f)
 {
     struct str line = str_skip(text, at);

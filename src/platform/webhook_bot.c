@@ -1,4 +1,4 @@
-/* webhook_bot.c - bots that hear by webhooks.  (webhook_bot.h has the contract.) */
+/* webhook_bot.c - the common part of webhook bots.  (webhook_bot.h has the contract.) */
 #include "platform/webhook_bot.h"
 #include <stdio.h>
 #include <stdlib.h>
@@ -89,7 +89,7 @@ static void send_text(struct webhook_bot *b, struct action_id id, const struct a
                                                                              : TWICE_IS_TWO});
 }
 
-/* There are no buttons here: the options are numbered. */
+/* Asks a question with numbered options: these platforms have no buttons. */
 static void ask(struct webhook_bot *b, struct action_id id, const struct action_from *from,
                 const struct action *a)
 {
@@ -102,7 +102,7 @@ static void ask(struct webhook_bot *b, struct action_id id, const struct action_
         return;
     }
     const struct prompt *q = prompts_add(b->prompts, from, a, a->chat_id);
-    if (a->left == NULL) { /* else they were, before the restart */
+    if (a->left == NULL) { /* the text of a resumed action has the numbers already */
         prompt_write_numbered(&text, a->content, q);
         numbered.content = buf_str(&text);
     }

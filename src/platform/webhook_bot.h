@@ -1,12 +1,12 @@
-/* webhook_bot.h - what bots share that hear by webhooks and say one text per request.
+/* webhook_bot.h - the common part of bots that receive webhooks and send one text per request.
  *
- * Twilio and WeCom are such bots: they have no connection of their own, every chat is a person, and
- * there are no buttons.  An adapter embeds a struct webhook_bot first and adds how a webhook proves
- * itself, what the webhook says, and write() and read() of the sender.
+ *      webhook_bot_open()                      fills in struct webhook_bot
+ *      webhook_bot_act(), webhook_bot_status() go into the adapter's platform_ops
+ *      webhook_bot_done()                      before the adapter frees its own struct
  *
- *      webhook_bot_open()                      fills in all but what the adapter added
- *      webhook_bot_act(), webhook_bot_status() go into its platform_ops
- *      webhook_bot_done()                      before the adapter frees its own
+ * Twilio and WeCom use it: they have no connection of their own, every chat is one person, and
+ * there are no buttons.  The adapter's struct begins with a struct webhook_bot.  The adapter
+ * verifies and reads webhooks itself, and implements write() and read() of the sender.
  */
 #pragma once
 #include "base/log.h"
@@ -22,14 +22,14 @@ struct webhook_bot;
 struct webhook_bot_kind { /* const, one per platform */
     const struct platform_ops *ops;
     const char *label;               /* "Twilio" */
-    const char *api_base;            /* unless the configuration names another */
+    const char *api_base;            /* the default; the configuration may name another */
     const struct sender_ops *sender; /* for struct text_outgoing */
     struct split_limits limits;
-    /* Why this file cannot be sent; NULL: it can.  NULL itself: this platform takes none. */
+    /* Returns why this file cannot be sent, or NULL.  The pointer is NULL: no files at all. */
     const char *(*no_file)(struct webhook_bot *b, const struct attachment *a);
     bool file_alone;                     /* a caption follows as a message of its own */
-    bool (*is_chat)(struct str chat_id); /* could be written to */
-    const char *no_chat;                 /* the answer when it could not */
+    bool (*is_chat)(struct str chat_id); /* is it the id of a chat of this platform? */
+    const char *no_chat;                 /* the error if it is not */
 };
 
 struct webhook_bot {
@@ -56,39 +56,40 @@ enum bh_err webhook_bot_open(struct webhook_bot *b, const struct webhook_bot_kin
                              const struct platform_settings *settings, const char *api_base,
                              struct host *host, char *ret_why) BH_MUST_USE;
 void webhook_bot_done(
-    struct webhook_bot *b); /* frees what it holds, not @b; harmless when zeroed */
+    struct webhook_bot *b); /* frees the members of @b, not @b; harmless when zeroed */
 
 static inline struct webhook_bot *webhook_bot_of(struct platform *p)
 {
     return container_of(p, struct webhook_bot, base);
 }
 
-/* A sentence for status and doctor; NULL: all is well.  Logs when it changes. */
+/* Sets the sentence that `status` shows; NULL: no problem.  Logs a new sentence. */
 void webhook_bot_set_problem(struct webhook_bot *b, const char *sentence);
 
 void webhook_bot_act(struct platform *p, struct action_id id, const struct action_from *from,
                      const struct action *a);
 void webhook_bot_status(struct platform *p, struct jw *w);
-/* True: @ev is a number that answers an open question; the webhook waits as in await_accept(). */
+/* True: @ev is a number that answers an open question; the webhook is answered as by
+ * await_accept(). */
 bool webhook_bot_answers(struct webhook_bot *b, const struct event *ev, struct http_id id,
                          const struct http_answer *good, int64_t deadline_ms);
 
-struct text_outgoing {      /* what write() and read() get */
+struct text_outgoing {      /* the outgoing that write() and read() get */
     struct outgoing out;    /* first */
     struct split parts;     /* owned */
     struct attachment file; /* owned; goes with the first part, or before it */
-    char *prompt;           /* owned; the id of a question; NULL: it is none */
-    char *handle;           /* owned; what the platform calls the file, once it has it */
+    char *prompt;           /* owned; the id of a question; NULL: not a question */
+    char *handle;           /* owned; the platform's id of the uploaded file; NULL: none yet */
     char chat[];
 };
 void text_outgoing_free(struct outgoing *o);
-/* At the end of every read(). */
+/* Called at the end of every read(): updates the question that @o asks. */
 void text_outgoing_read(struct webhook_bot *b, struct outgoing *o, const struct sender_verdict *v);
 static inline struct text_outgoing *text_outgoing_of(struct outgoing *o)
 {
     return container_of(o, struct text_outgoing, out);
 }
-static inline struct str text_outgoing_part(struct outgoing *o) /* the one to be written */
+static inline struct str text_outgoing_part(struct outgoing *o) /* the text of part o->at */
 {
     const struct split *s = &text_outgoing_of(o)->parts;
 
