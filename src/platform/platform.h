@@ -109,8 +109,8 @@ struct platform_ops {
     /* Can @user see the chat of @ev?  Of @ev, platform, scope_id and chat_id are set.  NULL: this
      * platform cannot tell, and an instance sees every chat it had an event from. */
     enum gate_sight (*sees)(struct platform *p, const struct event *ev, struct str user);
-    /* The chat id in the events of the thread @chat, written into @room.  Absent: @chat is not a
-     * thread.  NULL: events of a thread name the thread itself. */
+    /* The chat id in the events of the thread @chat, written into @room.  Absent: events name @chat
+     * itself.  NULL: events always do. */
     struct str (*home)(struct platform *p, struct str chat, char room[32]);
     /* May @user manage this channel ("*": the whole guild)?  False if unknown.  NULL: the platform
      * cannot tell, so nobody may. */

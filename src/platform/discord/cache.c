@@ -1,9 +1,9 @@
 /* cache.c - design.  (cache.h has the contract.)
  *
- * Four tables: guilds, channels (threads too), members, and who is in which private thread.  All
- * but the guilds have a list by last use beside them.  Guilds are few, and Discord says when one
- * is gone, so they are never evicted.  A lookup moves a channel or a member to the end of its
- * list, so lookups are not const. */
+ * Four tables: guilds, channels (threads too), members, and the members of private threads.  All
+ * but the guilds have an LRU list.  Guilds are few, and Discord says when the bot leaves one, so
+ * they are never evicted.  A lookup moves a channel or a member to the end of its list, so lookups
+ * are not const. */
 #include "platform/discord/cache.h"
 #include <endian.h>
 #include <inttypes.h>
@@ -637,7 +637,7 @@ bool dcache_dispatch(struct dcache *c, struct str type, struct json d)
     return false;
 }
 
-/* ---- who may see ---- */
+/* ---- computing permissions ---- */
 
 static uint64_t permissions_of(const struct dcache_guild *g, const struct dcache_channel *ch,
                                const struct dcache_member *m, uint64_t user_id)
@@ -701,15 +701,15 @@ void dcache_stats(const struct dcache *c, struct dcache_stats *ret)
                                  .evicted = c->evicted};
 }
 
-/* ---- who may see and manage: the platform's answers, and members read again over REST ----
+/* ---- sees() and manages() of the platform, and the members that they read over REST ----
  *
- * Until a member was read, nobody is believed to see anything.  Discord announces changed
- * roles only to bots with a privileged intent, so members whose sight was asked for are
- * read again every REFRESH_MS. */
+ * A member who has not been read yet may see nothing.  Discord announces changed roles only to bots
+ * with a privileged intent.  So a lookup reads the member again when the last read is older than
+ * REFRESH_MS. */
 
 enum { REFRESH_MS = 300000, MAX_WATCHED = 10000, REFRESH_PATIENCE_MS = 15000 };
 
-struct watched_member { /* whose roles are read again every REFRESH_MS */
+struct watched_member { /* a member whose roles are refreshed by lookups */
     struct {
         uint64_t guild_id, user_id;
     } key;

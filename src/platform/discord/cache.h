@@ -1,16 +1,17 @@
-/* cache.h - what is known of Discord's guilds, channels, threads, roles and members, and what a
+/* cache.h - caches Discord's guilds, channels, threads, roles and members, and computes what a
  * member may do.
  *
  * Gateway events (dcache_dispatch) and REST answers (dcache_put_guild() and its like) fill the
  * cache.  The normalizer and the gate's visibility check read it.  The cache is bounded: beyond
- * its limits it evicts the entry used least recently, and a later lookup answers "unknown".
- * Everything declared here is pure; discord_priv.h declares what asks Discord. */
+ * their limits channels and members are evicted, least recently used first, and new guilds are not
+ * kept.  A lookup of a missing entry answers "unknown".  Everything declared here is pure;
+ * discord_priv.h declares the functions that ask Discord. */
 #pragma once
 #include "base/json.h"
 #include "base/list.h"
 #include "base/map.h"
 
-/* Discord's ids are 64-bit numbers that come as text.  0: not an id. */
+/* Parses an id: Discord's ids are 64-bit numbers, sent as text.  0: not an id. */
 uint64_t snowflake(struct str text);
 uint64_t json_snowflake(struct json object, const char *key);
 
@@ -85,7 +86,7 @@ struct dcache_guild {
 
 struct dcache_channel { /* threads too */
     uint64_t id, guild_id, parent_id;
-    uint64_t last_message_id;          /* as Discord said last; 0: unknown */
+    uint64_t last_message_id;          /* from Discord's last channel event; 0: unknown */
     char *name, *topic;                /* owned; NULL: none */
     struct perm_overwrite *overwrites; /* owned */
     size_t n_overwrites;
@@ -93,7 +94,7 @@ struct dcache_channel { /* threads too */
     struct list lru;
 };
 
-struct dcache_member { /* somebody who spoke or whom Discord told about */
+struct dcache_member { /* a member who wrote a message, or was read over REST */
     struct {
         uint64_t guild_id, user_id;
     } key;
@@ -107,7 +108,7 @@ struct dcache_limits {         /* 0: the default */
     size_t max_guilds;         /* 20,000 */
     size_t max_channels;       /* 200,000 */
     size_t max_members;        /* 100,000 */
-    size_t max_thread_members; /* 100,000 pairs of a private thread and somebody in it */
+    size_t max_thread_members; /* 100,000 pairs of a private thread and a member */
 };
 
 struct dcache;
@@ -124,9 +125,9 @@ bool dcache_dispatch(struct dcache *c, struct str type, struct json d);
 void dcache_put_guild(struct dcache *c, struct json guild);
 void dcache_guild_loaded(struct dcache *c, uint64_t guild_id);
 void dcache_put_channel(struct dcache *c, struct json channel, uint64_t guild_id);
-/* A member inside a message does not carry its user: @user_id says who it is. */
+/* @user_id: the member object inside a message does not name its user. */
 void dcache_put_member(struct dcache *c, struct json member, uint64_t guild_id, uint64_t user_id);
-/* The same from its parts; does nothing without @roles. */
+/* dcache_put_member() from the parts of a member; does nothing without @roles. */
 void dcache_note_member(struct dcache *c, uint64_t guild_id, uint64_t user_id, struct str nick,
                         struct json roles);
 
@@ -141,12 +142,12 @@ static inline bool discord_channel_is_thread(int type)
 }
 
 enum dcache_answer { DCACHE_NO, DCACHE_YES, DCACHE_UNKNOWN };
-/* May this person see this channel?  A thread is seen by those who see its channel, a private
- * thread by its members and by those who manage threads.  UNKNOWN when a fact is missing. */
+/* May this person see this channel?  Whoever sees a channel sees its threads; a private thread only
+ * its members and people who manage threads.  UNKNOWN when the cache lacks a fact. */
 enum dcache_answer dcache_can_view(struct dcache *c, uint64_t channel_id, uint64_t user_id);
 
-/* What this person may do in the guild, or in a channel of it (@channel_id not 0).  0 when a
- * fact is missing. */
+/* This person's permissions in the guild or, for a @channel_id other than 0, in a channel.  0 when
+ * the cache lacks a fact. */
 uint64_t dcache_permissions(struct dcache *c, uint64_t guild_id, uint64_t channel_id,
                             uint64_t user_id);
 

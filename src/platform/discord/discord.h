@@ -1,7 +1,8 @@
-/* discord.h - Discord as a platform: events through a socket in, REST requests out.
+/* discord.h - the Discord adapter: receives events through a WebSocket, sends REST requests.
  *
- * The bot is the application's id.  An event's route key is its guild's id, or "dm:<user id>" for a
- * direct message; an event without such a route follows the route of the bot's id.
+ * The host uses it through discord_ops only.  The bot's name in the configuration is the id of the
+ * Discord application.  An event's route key is its guild's id, or "dm:<user id>" for a direct
+ * message; an event without such a route follows the route of the bot's id.
  * docs/platforms/discord.md goes from creating the bot to the first answer. */
 #pragma once
 #include "platform/platform.h"
@@ -11,17 +12,17 @@ struct dcache;
 struct discord_settings {
     struct platform_settings base; /* first */
     char *token, *public_key;
-    char *intents;                /* NULL: the usual ones */
+    char *intents;                /* NULL: DISCORD_INTENTS_DEFAULT */
     char *interactions;           /* "passthrough" or "inbound"; NULL: passthrough */
     uint32_t context;             /* earlier messages that an event carries; 0: none */
     bool auto_thread;             /* answers open threads */
     bool reactions;               /* people's reactions to the bot's messages are events */
-    char *api_base, *gateway_url; /* NULL: Discord's own */
+    char *api_base, *gateway_url; /* NULL: Discord's addresses */
 };
 extern const struct config_section discord_config;
 /* Reads `intents`: Discord's number, or names separated by commas. */
 bool discord_intents(const struct discord_settings *s, uint64_t *ret_intents, char *ret_why);
 extern const struct platform_ops discord_ops;
 
-/* What the bot knows of guilds, channels, roles and members.  @p must be a Discord platform. */
+/* The bot's cache of guilds, channels, roles and members.  @p must be a Discord platform. */
 struct dcache *discord_cache(struct platform *p);

@@ -1,13 +1,13 @@
-/* discord_priv.h - the parts of the Discord adapter, for its own files only.
+/* discord_priv.h - the state of a Discord bot, and the functions that the adapter's files share.
  *
  *      in   socket.c -> inbound.c -> normalize.c        out  outbound.c -> rest.c -> the sender
  *             ^            |  ^                                 ^    ^
  *           shards.c   cache.c backfill.c, context.c      threads.c  interactions.c (tokens)
- *           (sessions) (who may see what)
- *      webhook -> interactions.c          commands.c: commands, registered      discord.c: the rest
+ *           (sessions) (permissions)
+ *      webhook -> interactions.c     commands.c registers commands     discord.c opens and closes
  *
- * socket, normalize, rest's limits, voice, the cache and the reading half of interactions have
- * headers of their own and know nothing of struct discord. */
+ * The socket, the normalizer, the rate limits of rest.h, voice, the cache, and the signatures and
+ * parsing of interactions have headers of their own and do not use struct discord. */
 #pragma once
 #include "base/list.h"
 #include "base/log.h"
@@ -37,18 +37,18 @@ struct discord_shard {
     struct dsocket *socket;              /* owned */
     struct ws_client *ws;                /* owned; NULL: no socket */
     struct list pendings;                /* struct discord_pending, in order of arrival */
-    struct timer replay;                 /* armed: an event was not stored, ask for it again */
+    struct timer replay;                 /* armed: an event was not stored; reconnect for it */
     int64_t replay_ms;                   /* the last backoff; 0: none yet */
-    int64_t failing_since_ms, failed_ms; /* since when events fail to be stored; 0: they do not */
-    uint64_t failed_channels[16];        /* until the replay their later messages are not tried */
+    int64_t failing_since_ms, failed_ms; /* first and last failure to store; 0: none */
+    uint64_t failed_channels[16];        /* later messages of these wait for the replay */
     size_t n_failed_channels;
-    bool queued;        /* waits for the right to start a session */
-    uint64_t saved_seq; /* as written last */
+    bool queued;        /* waits for permission to start a session */
+    uint64_t saved_seq; /* as stored last */
     char saved_id[128];
 };
 
-/* One event from the socket until it is confirmed.  Events are confirmed in order, so an event that
- * is done waits for those before it. */
+/* An event from the socket until it is confirmed.  Events are confirmed in order, so an event that
+ * is done waits for the events before it. */
 struct discord_pending {
     struct list link;
     struct discord *d;           /* borrowed */
@@ -70,14 +70,14 @@ struct discord {
     struct sender *sender;             /* owned */
     struct work_pool *threads;         /* owned; reads voice notes */
     struct dcache *cache;              /* owned */
-    struct json_parser *parser;        /* owned; for texts that bellhop kept or wrote */
+    struct json_parser *parser;        /* owned; for texts that bellhop stored or wrote */
     struct discord_normalize_out norm; /* owned */
 
     struct {                           /* rest.c */
         struct buf auth, agent;        /* header lines; auth is secret */
         struct discord_limits *limits; /* owned */
         struct json_parser *parser;    /* owned */
-        bool token_refused;            /* 401: nothing is sent any more */
+        bool token_refused;            /* a 401: stop sending */
         uint64_t limited;
     } rest;
 
@@ -87,10 +87,10 @@ struct discord {
     char *gateway_url;          /* owned */
     struct outgoing *info_call; /* in flight; NULL: none */
     struct timer start_timer;
-    int64_t info_ms, reset_ms; /* when Discord was asked; when the session budget is full again */
+    int64_t info_ms, reset_ms; /* last answer about sessions; when the session budget resets */
     int64_t remaining;         /* session starts left; -1: not known */
     unsigned concurrency;
-    bool reshard;           /* replace the shards when the answer comes */
+    bool reshard;           /* the next answer about sessions replaces the shards */
     int64_t *last_start_ms; /* owned; per concurrency slot */
     const char *start_problem, *gateway_problem;
 
@@ -163,7 +163,7 @@ extern const struct dsocket_handlers discord_socket_handlers;
 void discord_inbound_shard_init(struct discord_shard *s);
 void discord_inbound_shard_tick(struct discord_shard *s);
 void discord_inbound_shard_done(struct discord_shard *s);
-/* Normalizes a message of a REST answer with what is known.  For DISCORD_EVENT the host stores it,
+/* Normalizes a message of a REST answer, leniently.  For DISCORD_EVENT the host stores the event,
  * and done() runs later unless the accept is cancelled. */
 struct discord_taker {
     accepted_cb *done;
@@ -178,9 +178,9 @@ void discord_undefer_channel(struct discord *d, uint64_t channel_id);
 void discord_inbound_done(struct discord *d);
 
 /* ---- backfill.c ---- */
-struct discord_cursor { /* the newest message of a channel that is stored */
+struct discord_cursor { /* the newest stored message of a channel */
     uint64_t channel_id, guild_id, last;
-    uint64_t gap;               /* messages after this one may have been missed; 0: none */
+    uint64_t gap;               /* messages after this id may have been missed; 0: none */
     bool dirty, filling, again; /* again: another session was lost during the backfill */
     struct list lru;
 };
@@ -191,14 +191,14 @@ void discord_cursor_advance(struct discord *d, uint64_t guild_id, uint64_t chann
                             uint64_t message_id);
 void discord_backfill_init(struct discord *d);
 void discord_backfill_mark(struct discord *d,
-                           const struct discord_shard *s); /* its session is lost */
+                           const struct discord_shard *s); /* the session of @s is lost */
 void discord_backfill_soon(struct discord *d, int64_t after_ms);
 void discord_backfill_guild_known(struct discord *d, uint64_t guild_id);
 void discord_backfill_channel(struct discord *d, struct discord_cursor *s); /* now */
 void discord_backfill_done(struct discord *d);
 bool discord_shard_has(const struct discord_shard *s, uint64_t guild_id);
 
-/* ---- cache.c: who may see and manage ---- */
+/* ---- cache.c: permissions of people ---- */
 enum gate_sight discord_sees(struct platform *p, const struct event *ev, struct str user);
 bool discord_manages(struct platform *p, struct str guild, struct str channel, struct str user);
 struct str discord_home(struct platform *p, struct str chat, char room[32]);
@@ -208,40 +208,42 @@ void discord_watched_done(struct discord *d);
 enum bh_err discord_names_load(struct discord *d, char *ret_why);
 void discord_names_done(struct discord *d);
 void discord_name_given(struct discord *d, uint64_t thread_id, const char *name);
-/* The same for a thread that an answer opened: a later rename does not change this name. */
+/* discord_name_given() for a thread that an answer opened; a later rename keeps this name. */
 void discord_name_opened(struct discord *d, uint64_t thread_id, const char *name);
-/* The newest thread of @channel_id that an answer opened and whose id is below @id; 0: none. */
+/* The newest thread in @channel_id that an answer opened and whose id is below @id; 0: none. */
 uint64_t discord_opened_before(const struct discord *d, uint64_t channel_id, uint64_t id);
-/* Absent: no answer opened this thread. */
+/* The name that the thread was opened with; absent: no answer opened this thread. */
 struct str discord_name_opened_as(const struct discord *d, uint64_t thread_id);
-/* Is @name, which the thread has now, the name that bellhop gave it? */
+/* Is @name, the thread's current name, the name that bellhop gave it? */
 bool discord_name_is_ours(const struct discord *d, uint64_t thread_id, const char *name);
 
 void discord_auto_init(struct discord *d);
 void discord_auto_done(struct discord *d);
 /* The functions below are for `auto_thread: true` only. */
-void discord_auto_note(struct discord *d, struct event *ev); /* before the host gets it */
-/* The bot's message is in this thread. */
+/* Notes the message of @ev, and sets its thread fields.  Called before the host gets @ev. */
+void discord_auto_note(struct discord *d, struct event *ev);
+/* Notes that the bot's message is in this thread. */
 void discord_auto_sent(struct discord *d, uint64_t message_id, uint64_t thread_id);
-/* The thread, existing or to be opened, that @a belongs to without naming it; 0: the chat. */
+/* The thread, existing or to be opened, for an action that names none; 0: the chat itself. */
 uint64_t discord_auto_target(struct discord *d, const struct action *a);
-/* Is the name of the thread under this message known?  Else discord_auto_learn() its @text. */
+/* Is there a name for the thread under this message?  discord_auto_learn() makes one of @text. */
 bool discord_auto_knows(const struct discord *d, uint64_t message_id);
 void discord_auto_learn(struct discord *d, uint64_t message_id, struct str text);
-const char *discord_auto_name(const struct discord *d, uint64_t message_id); /* of its thread */
+/* The name for the thread under this message. */
+const char *discord_auto_name(const struct discord *d, uint64_t message_id);
 
 /* ---- context.c ---- */
-/* Sets the context of d->norm, which is about to be handed over, or that it has to be asked for. */
+/* Sets the context of d->norm, or its wants_context.  Called before the host gets the event. */
 void discord_context_add(struct discord *d);
 void discord_context_note(struct discord *d,
-                          const struct discord_normalize_out *n); /* it was said */
-void discord_context_edited(struct discord *d);                   /* d->norm is its new version */
-/* Who wrote it, as far as is remembered; written into @room. */
+                          const struct discord_normalize_out *n); /* a new message */
+void discord_context_edited(struct discord *d);                   /* d->norm is the edited one */
+/* The author of a remembered message, written into @room; absent: unknown. */
 struct str discord_context_author(struct discord *d, uint64_t guild_id, uint64_t channel_id,
                                   struct str message_id, char room[24]);
 void discord_context_deleted(struct discord *d, uint64_t guild_id, uint64_t channel_id,
                              struct str message_id);
-void discord_context_gap(struct discord *d, struct discord_shard *s); /* its session is lost */
+void discord_context_gap(struct discord *d, struct discord_shard *s); /* the session is lost */
 void discord_context(struct platform *p, struct context_ask ask, const struct event *ev);
 void discord_context_done(struct discord *d);
 
@@ -258,29 +260,30 @@ bool discord_interaction_http(struct platform *p, struct http_req *req);
 bool discord_interaction_plausible(const struct http_req *req, int64_t wall_ms);
 struct discord_asker { /* where the answer to an interaction goes; strs borrowed */
     bool by_socket;
-    struct http_id http;  /* unless by_socket: the webhook */
-    struct str id, token; /* by_socket: of the interaction */
-    struct str path;      /* which a gateway sees when the interaction is forwarded */
+    struct http_id http;  /* of the webhook; unused if by_socket */
+    struct str id, token; /* of the interaction; for by_socket */
+    struct str path;      /* the path that a gateway sees when the interaction is forwarded */
 };
-/* A press of a button of a question; false: @x is something else. */
+/* Handles a press of a question's button.  False: @x is something else. */
 struct discord_interaction;
 bool discord_press(struct discord *d, struct discord_interaction *x,
                    const struct discord_asker *to);
-/* @chosen NULL: the buttons can be pressed. */
+/* @chosen not NULL: the buttons are disabled, and the chosen one stands out. */
 void discord_write_buttons(struct buf *out, const struct prompt *q,
                            const struct prompt_option *chosen);
 void discord_prompt_over(struct platform *p, struct prompt *q);
 
-/* An interaction's token that a send goes out through; NULL: none. */
+/* The token of the interaction that a send answers; NULL: none. */
 struct discord_reply *discord_reply_for_send(struct discord *d, const struct action_from *from,
                                              uint64_t channel_id, struct str user);
 /* The token that a follow-up names; NULL: not available. */
 struct discord_reply *discord_reply_for_follow_up(struct discord *d, const struct action_from *from,
                                                   const struct action *a, uint64_t *ret_channel);
-bool discord_reply_edits(const struct discord_reply *h, size_t part); /* else: a new message */
+/* True: this part edits the original answer.  False: it is a new message. */
+bool discord_reply_edits(const struct discord_reply *h, size_t part);
 /* Adds the path of the request, which is secret.  False: the token has expired. */
 bool discord_reply_path(const struct discord_reply *h, size_t part, struct buf *out);
-void discord_reply_used(struct discord_reply *h); /* the original answer is edited */
+void discord_reply_used(struct discord_reply *h); /* the original answer has been edited */
 void discord_reply_free(struct discord_reply *h); /* NULL is fine */
 
 /* ---- outbound.c ---- */

@@ -1,10 +1,10 @@
-/* interactions.h - Discord's interactions (a command, a button, a form): the pure parts, signature
- * and reading.
+/* interactions.h - verifies and parses Discord's interactions: commands, buttons and forms.
  *
- * A gateway that gets an interaction forwarded files it its own way: as platform "relay", a
- * guild as chat type "channel", a thread as its channel.  discord_interaction_as_forward() makes
- * the event with that session key.  discord_interaction_as_message() makes the event that a
- * message of the same person in the same place would be. */
+ * Everything here is pure; interactions.c and the tests call it.  A gateway that gets a forwarded
+ * interaction uses a session key of its own: platform "relay", chat type "channel" for a guild, and
+ * a thread's channel as the chat.  discord_interaction_as_forward() makes an event with that
+ * session key.  discord_interaction_as_message() makes the event that a message of the same person
+ * in the same chat would be. */
 #pragma once
 #include "base/buf.h"
 #include "base/json.h"
@@ -25,14 +25,14 @@ struct discord_interaction { /* borrows from the JSON and from itself: not to be
     struct str user_id, user_name, user_display_name, user_handle;
     struct str name, parent_id; /* the command's name; the channel of a thread */
     bool in_thread, by_bot;
-    bool in_parent;      /* set by the caller: a thread's messages have its channel for a chat */
+    bool in_parent;      /* set by the caller: the chat id of a thread is that of its channel */
     char numbers[6][24]; /* ids that came as numbers */
     char route_key[32];
 };
 
 /* False: @body is not an interaction. */
 bool discord_interaction_read(struct json body, struct discord_interaction *ret);
-/* What a person would have typed: "/name options", the button's id, the form's fields. */
+/* Writes the interaction as a text: "/name options", the button's id, or the form's fields. */
 void discord_interaction_text(const struct discord_interaction *x, struct buf *out);
 
 void discord_interaction_as_forward(struct discord_interaction *x, struct str bot,
@@ -43,7 +43,7 @@ void discord_interaction_as_message(struct discord_interaction *x, struct str bo
 /* ---- signatures ----
  *
  * Discord signs timestamp and body with Ed25519; the public key is in the Developer Portal.  The
- * signature covers the timestamp, so a request that was recorded and sent later is refused. */
+ * signature covers the timestamp, so a request that is replayed later is refused. */
 
 #define DISCORD_SIG_WINDOW_MS 300000 /* how far the timestamp may be from the clock */
 
@@ -53,7 +53,7 @@ struct discord_sig;
 struct discord_sig *discord_sig_new(struct str public_key);
 void discord_sig_free(struct discord_sig *s); /* NULL is fine */
 
-/* A cheap check: headers of the right form, and a timestamp from now. */
+/* A cheap check: well-formed headers, and a timestamp within DISCORD_SIG_WINDOW_MS. */
 bool discord_sig_is_plausible(struct str timestamp, struct str signature, int64_t wall_ms);
 /* @timestamp and @signature are the headers X-Signature-Timestamp and X-Signature-Ed25519. */
 bool discord_sig_ok(struct discord_sig *s, struct str timestamp, struct str signature,

@@ -1,15 +1,15 @@
-/* normalize.h - a Discord message becomes an event.
- *
- * Pure: the message, the cache and the bot's id go in; an event comes out, or the reason why there
- * is none.
+/* normalize.h - turns a Discord message into an event.
  *
  *      where               chat_id  chat_type  thread_id  parent_chat_id  scope_id  route_key
  *      channel of a guild  channel  group      -          -               guild     guild
  *      thread, forum post  thread   thread     thread     its channel     guild     guild
  *      direct message      channel  dm         -          -               -         dm:<user>
  *
- * Speech is a message of type 0 (default), 19 (reply), 20 and 23 (an application's answer to a
- * command).  Joins, pins, boosts, thread starters, ended polls and the bot's own messages are
+ * inbound.c, backfill.c and context.c use it.  Pure: the message, the cache and the bot's id go in;
+ * an event comes out, or the reason why there is none.
+ *
+ * Messages of type 0 (default), 19 (reply), 20 and 23 (an application's answer to a command) become
+ * events.  Joins, pins, boosts, thread starters, ended polls and the bot's own messages are
  * ignored. */
 #pragma once
 #include "base/json.h"
@@ -19,29 +19,29 @@ struct dcache;
 
 struct discord_normalize_in {
     struct json message;  /* of a gateway event or a REST answer */
-    struct str guild_id;  /* for REST answers, which do not say; absent: as in the message */
-    struct dcache *cache; /* read, and touched */
-    struct str bot;       /* the config's name for the bot */
-    struct str bot_user;  /* its user id on Discord */
-    bool in_parent;       /* a thread's messages have its channel for a chat */
-    bool lenient;         /* make the event without the guild or the channel if they are unknown */
+    struct str guild_id;  /* for REST answers, which lack it; absent: as in the message */
+    struct dcache *cache; /* read; lookups update its LRU lists */
+    struct str bot;       /* the bot's name in the configuration */
+    struct str bot_user;  /* the bot's user id on Discord */
+    bool in_parent;       /* the chat id of a thread is that of its channel */
+    bool lenient;         /* make the event even if the guild or the channel is unknown */
 };
 
 enum discord_verdict {
     DISCORD_EVENT,
     DISCORD_IGNORED,      /* why says the reason */
     DISCORD_MALFORMED,    /* not a message */
-    DISCORD_NEED_GUILD,   /* the guild is not in the cache: load it, then ask again */
-    DISCORD_NEED_CHANNEL, /* the same for the channel */
+    DISCORD_NEED_GUILD,   /* the guild is not in the cache: load it, then call again */
+    DISCORD_NEED_CHANNEL, /* the channel is not in the cache: load it, then call again */
 };
 
 struct discord_normalize_out {
-    struct event ev; /* its strs are borrowed from the message, the cache and this */
+    struct event ev; /* its strs are borrowed from the message, the cache and this struct */
     uint64_t message_id, channel_id, guild_id, user_id; /* set unless malformed */
-    struct str nick;   /* the author's in this guild; absent: none, or not in the message */
+    struct str nick;   /* of the author in this guild; absent: none, or not in the message */
     struct json roles; /* of the author; absent: not in the message */
     const char *why;
-    struct buf scratch; /* owned; texts that had to be put together */
+    struct buf scratch; /* owned; composed texts */
     char route_key[32], parent_id[24], sticker_url[80];
     struct event_media media[EVENT_MAX_MEDIA];
 };

@@ -1,11 +1,11 @@
 /* rest.h - Discord's REST API below the sender: rate limits, headers and refusals of every request,
  * and the adapter's own questions.
  *
- * Every request to Discord is a struct discord_outgoing of some kind.  The kind writes its request
- * and reads its answer.  rest.c does what all kinds share: the bot's token, the rate limits, and
- * answers that are Discord's trouble rather than the request's.
- *
  *      b->call = discord_ask(d, &(struct discord_question){.route = "read", ...}, on_page, b);
+ *
+ * Every request to Discord is a struct discord_outgoing with a discord_kind.  The kind writes the
+ * request and reads the answer.  rest.c adds the bot's token, keeps the rate limits, and handles
+ * 429 and 5xx answers itself.
  */
 #pragma once
 #include "base/json.h"
@@ -17,25 +17,24 @@ struct discord_outgoing;
 
 struct discord_request { /* filled by a kind's write() */
     const char *method;  /* a literal */
-    const char
-        *route;     /* the request without its ids, which its rate limit is kept under; a literal */
-    uint64_t major; /* the channel or guild in the path, which limits are counted for; 0: none */
-    struct buf path;               /* behind the API's base, with the query; wiped */
-    struct buf body;               /* JSON; empty: none */
+    const char *route;   /* the key of its rate limit: the request without ids; a literal */
+    uint64_t major;      /* the channel or guild that Discord counts it for; 0: none */
+    struct buf path;     /* after the API's base, with the query; wiped */
+    struct buf body;     /* JSON; empty: none */
     const struct attachment *file; /* sent as multipart with the body; NULL: none */
-    bool by_token; /* the path has a credential of its own: a 401 is about that, not the bot */
-    bool once;     /* see sender.h */
+    bool by_token; /* the path has its own credential: a 401 does not concern the bot's token */
+    bool once;     /* see struct sender_request */
 };
 
 struct discord_answer { /* of Discord; borrowed for the call */
-    int status;         /* 0: none came */
+    int status;         /* HTTP; 0: no answer came */
     int64_t code;       /* Discord's own error code; 0: none */
     struct json body;
     struct str message; /* of a refusal */
 };
 
 struct discord_kind {
-    /* Writes the request for part out.at.  False: none is sent, and @v says why. */
+    /* Writes the request for part out.at.  False: no request is sent, and @v says why. */
     bool (*write)(struct discord_outgoing *x, struct discord_request *r, struct sender_verdict *v);
     /* Reads a success (@v is DONE) or a refusal (@v is REFUSED and says why). */
     void (*read)(struct discord_outgoing *x, const struct discord_answer *a,
@@ -44,7 +43,7 @@ struct discord_kind {
     void (*free)(struct discord_outgoing *x);
 };
 
-struct discord_outgoing { /* first member of what a kind needs */
+struct discord_outgoing { /* first member of each kind's own struct */
     struct outgoing out;  /* first */
     struct discord *d;    /* borrowed */
     const struct discord_kind *kind;
@@ -60,7 +59,7 @@ static inline struct discord_outgoing *discord_outgoing_of(struct outgoing *o)
 enum bh_err discord_rest_open(struct discord *d, char *ret_why) BH_MUST_USE;
 void discord_rest_close(struct discord *d); /* harmless when it was not opened */
 
-/* What an operator should do about the API, or NULL. */
+/* A sentence that tells an operator what to do about the API, or NULL. */
 const char *discord_rest_problem(struct discord *d);
 unsigned discord_rest_refused(struct discord *d); /* in the last ten minutes */
 
@@ -88,7 +87,7 @@ struct outgoing *discord_ask(struct discord *d, const struct discord_question *q
 /* Writes a refusal as a sentence that a person can act on. */
 void discord_refusal(const struct discord_answer *a, char ret_why[256]);
 
-/* ---- rate limits: when the next request may go, learned from the headers of the answers ----
+/* ---- rate limits: when the next request may leave, learned from the headers of the answers ----
  *
  * Discord counts requests per bucket.  Its answers name the bucket of a route; a bucket holds
  * for one channel, guild or webhook (the "major" part of the path), and several routes may share
@@ -102,7 +101,7 @@ struct discord_limits_headers { /* absent, -1: not in the answer */
 struct discord_limits *discord_limits_new(void);
 void discord_limits_free(struct discord_limits *l);
 
-/* Takes one request from the budget.  0: it may go now; else how long to wait. */
+/* Takes one request from the budget.  0: the request may leave now; else how long to wait. */
 int64_t discord_limits_take(struct discord_limits *l, struct str route, struct str major,
                             int64_t now_ms);
 /* Learns from the headers of an answer. */

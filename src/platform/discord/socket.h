@@ -6,12 +6,12 @@
  *      dsocket_confirm(s, 17);           once that event and all before it are stored
  *
  * The caller hands in a clock, a random source and a wire (a WebSocket in the program, a fake in
- * the tests); the socket touches nothing else.  The caller confirms the sequence numbers of events
- * that are stored.  Heartbeats and resumes name the confirmed number, so Discord sends an event
- * again that was received but not stored when the connection or the process died.
+ * the tests); the socket touches nothing else.  The caller confirms the sequence numbers of stored
+ * events.  Heartbeats and resumes carry the confirmed number.  So Discord resends an event that was
+ * received but not stored when the connection or the process died.
  *
- * Discord rations new sessions.  The socket asks wants_identify() for one and waits for
- * dsocket_identify(); shards.c grants it. */
+ * Discord limits new sessions.  The socket calls wants_identify() and waits for dsocket_identify();
+ * shards.c decides when. */
 #pragma once
 #include "base/buf.h"
 #include "base/clock.h"
@@ -23,11 +23,11 @@ struct rand;
 enum dsocket_state {
     DSOCKET_IDLE,        /* not started */
     DSOCKET_WAITING,     /* for the next attempt */
-    DSOCKET_QUEUED,      /* for the right to start a session */
-    DSOCKET_CONNECTING,  /* the socket is being opened */
+    DSOCKET_QUEUED,      /* for dsocket_identify() */
+    DSOCKET_CONNECTING,  /* the WebSocket is being opened */
     DSOCKET_GREETING,    /* open; waiting for hello */
-    DSOCKET_IDENTIFYING, /* asked for a new session */
-    DSOCKET_RESUMING,    /* asked for the old one; missed events come in */
+    DSOCKET_IDENTIFYING, /* requested a new session */
+    DSOCKET_RESUMING,    /* requested the old session; missed events come in */
     DSOCKET_LIVE,
     DSOCKET_STOPPED, /* for good: an operator must act */
 };
@@ -47,7 +47,7 @@ struct dsocket_handlers {
     void (*live)(void *ctx, struct dsocket *s, struct json ready);
     /* One event; @d is borrowed.  Call dsocket_confirm() once it and all before it are stored. */
     void (*dispatch)(void *ctx, struct dsocket *s, struct str type, struct json d, uint64_t seq);
-    /* Discord ended the session: it will not send events it had not delivered yet. */
+    /* Discord ended the session and will not send its undelivered events. */
     void (*session_lost)(void *ctx, struct dsocket *s);
     /* STOPPED.  @problem says what an operator should do; static. */
     void (*stopped)(void *ctx, struct dsocket *s, int code, const char *problem);

@@ -1,17 +1,17 @@
-/* voice.h - length and waveform of a voice message, which Discord requires with the file.
+/* voice.h - computes length and waveform of a voice message, which Discord requires with the file.
  *
- * Reads Opus in an Ogg container, the only form of a voice message that Discord takes, without
- * decoding it. */
+ * outbound.c calls it.  It reads Opus in an Ogg container, the only format of a voice message that
+ * Discord takes, without decoding it. */
 #pragma once
 #include "base/err.h"
 #include "base/str.h"
 
 struct jw;
-struct voice_load; /* a file that is being read: a cancel handle */
+struct voice_load; /* cancel handle of a file that is being read */
 struct work_pool;
 
 #define VOICE_WAVE 64              /* bytes of a waveform; Discord takes up to 256 */
-#define VOICE_MAX_BYTES (4u << 20) /* a longer one is sent as an ordinary file */
+#define VOICE_MAX_BYTES (4u << 20) /* a larger one is sent as an ordinary file */
 
 struct voice {
     double seconds;
